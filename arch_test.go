@@ -1,0 +1,173 @@
+package hookhost
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/hookhost/hookhost/"
+
+// edges is the architecture: each package of the module and which others of ours it may import, tests apart. A package
+// that is not here, and an edge that is not here, is a failure; so is a line here that no code needs.
+var edges = map[string][]string{
+	"hostapi":                 {"hostapi/internal/hookpb"},
+	"hostapi/internal/hookpb": {},
+	"hostapi/hooktest":        {"hostapi"},
+
+	"internal/config":    {"internal/kernfs", "internal/pbs"},
+	"internal/pbs":       {},
+	"internal/kernfs":    {},
+	"internal/topology":  {"internal/kernfs"},
+	"internal/placement": {"internal/kernfs", "internal/topology"},
+	"internal/cgroup":    {"hostapi", "internal/kernfs"},
+	"internal/proc":      {"hostapi", "internal/kernfs"},
+	"internal/usage":     {"hostapi", "internal/pbs"},
+	"internal/jobstate":  {"hostapi"},
+	"internal/ledger":    {},
+	"internal/report":    {"hostapi", "internal/jobstate", "internal/pbs", "internal/usage"},
+	"internal/host":      {"hostapi", "internal/jobstate", "internal/ledger", "internal/report", "internal/usage"},
+	"internal/api":       {"hostapi", "internal/jobstate", "internal/report"},
+	"internal/mom":       {"hostapi", "internal/pbs", "internal/proc"},
+
+	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/placement",
+		"internal/proc", "internal/topology", "internal/usage"},
+	"cmd/hookhost": {"hostapi", "internal/api", "internal/cgroup", "internal/config", "internal/host", "internal/jobstate",
+		"internal/kernfs", "internal/ledger", "internal/mom", "internal/pbs", "internal/proc", "internal/report", "internal/topology"},
+}
+
+// testOnly packages may be imported from _test.go files alone.
+var testOnly = []string{"internal/kernfs/kernfstest", "internal/cgroup/cgrouptest", "hostapi/hooktest"}
+
+// libraries lists who may import what from outside: one door for each.
+var libraries = map[string][]string{
+	"github.com/hashicorp/go-plugin":   {"hostapi", "hostapi/hooktest", "internal/host"},
+	"google.golang.org/grpc":           {"hostapi", "hostapi/hooktest", "hostapi/internal/hookpb", "internal/host"},
+	"go.etcd.io/bbolt":                 {"internal/jobstate"},
+	"github.com/spf13/cobra":           {"cmd/hookhost"},
+	"github.com/containerd/cgroups/v3": {"internal/cgroup"},
+}
+
+type goPackage struct {
+	ImportPath, Dir string
+	Imports         []string
+	GoFiles         []string
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var list []goPackage
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return list
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+}
+
+func TestImportDirection(t *testing.T) {
+	used := map[string]bool{}
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if name == p.ImportPath || slices.Contains(testOnly, name) && name != "hostapi/hooktest" {
+			continue // the root, which holds only this test
+		}
+		allowed, known := edges[name]
+		if !known {
+			t.Errorf("package %s is not in the table: give it a line and say in docs/architecture.md what it is", name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			if ours, ok := strings.CutPrefix(imp, module); ok {
+				used[name+" "+ours] = true
+				if !slices.Contains(allowed, ours) {
+					t.Errorf("%s imports %s: not an edge of the architecture", name, ours)
+				}
+				if slices.Contains(testOnly, ours) {
+					t.Errorf("%s imports %s outside of a test", name, ours)
+				}
+			}
+			for lib, who := range libraries {
+				if (imp == lib || strings.HasPrefix(imp, lib+"/")) && !slices.Contains(who, name) {
+					t.Errorf("%s imports %s: only %v may", name, imp, who)
+				}
+			}
+		}
+	}
+	for name, allowed := range edges {
+		for _, imp := range allowed {
+			if !used[name+" "+imp] {
+				t.Errorf("%s does not import %s any more: delete the edge from the table", name, imp)
+			}
+		}
+	}
+}
+
+// Only mains, and hostapi.Serve for a hook's main, read the environment, end the process or catch signals.
+func TestOnlyMainsTouchTheProcess(t *testing.T) {
+	forbidden := map[string][]string{
+		"os":        {"Exit", "Getenv", "LookupEnv", "Environ", "Setenv"},
+		"os/signal": {"Notify", "NotifyContext", "Ignore"},
+	}
+	mains := []string{"cmd/", "hooks/", "hostapi", "testdata/"}
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if slices.ContainsFunc(mains, func(m string) bool { return strings.HasPrefix(name, m) }) {
+			continue
+		}
+		for _, file := range p.GoFiles {
+			fset := token.NewFileSet()
+			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, file), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			imported := map[string]string{}
+			for _, imp := range f.Imports {
+				full, _ := strconv.Unquote(imp.Path.Value)
+				imported[path.Base(full)] = full
+				if full == "flag" {
+					t.Errorf("%s imports flag: only mains may", name)
+				}
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				sel, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				if x, ok := sel.X.(*ast.Ident); ok && slices.Contains(forbidden[imported[x.Name]], sel.Sel.Name) {
+					t.Errorf("%s: %s.%s: only mains may", fset.Position(n.Pos()), x.Name, sel.Sel.Name)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// A stranger finds files by their nouns; these are none.
+func TestNoJunkDrawers(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, file := range p.GoFiles {
+			switch strings.TrimSuffix(file, ".go") {
+			case "util", "utils", "common", "helpers", "helper", "misc", "types", "consts", "constants", "manager":
+				t.Errorf("%s/%s: name it after the noun inside", strings.TrimPrefix(p.ImportPath, module), file)
+			}
+		}
+	}
+}

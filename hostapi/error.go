@@ -1,0 +1,50 @@
+package hostapi
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind sorts a hook's errors by who has to act. It decides what becomes of the job and of the node.
+type Kind string
+
+// The kinds, after the error classes of OpenPBS's own cgroups hook.
+const (
+	// KindJob: the request is impossible or malformed; its user has to change it. The job is rejected (and
+	// deleted where the event allows).
+	KindJob Kind = "job"
+	// KindNode: this node's configuration or kernel lacks something; its administrator has to act. fail_action applies.
+	KindNode Kind = "node"
+	// KindBusy: a resource is still in use; time heals it. The job goes back to the queue.
+	KindBusy Kind = "busy"
+	// KindTimeout: the hook's alarm rang. fail_action applies. Set by the host.
+	KindTimeout Kind = "timeout"
+	// KindInternal: a defect, a crash, or an errno nobody expected. fail_action applies. Any error that is not an *Error has it.
+	KindInternal Kind = "internal"
+)
+
+// Error is an error with a kind. It survives the way from a hook's process to the host.
+type Error struct {
+	Kind Kind
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf returns an *Error of that kind; format and args are those of fmt.Errorf, %w included.
+func Errorf(kind Kind, format string, args ...any) error {
+	return &Error{Kind: kind, Err: fmt.Errorf(format, args...)}
+}
+
+// KindOf returns the kind of the first *Error in err's tree, KindInternal when there is none, "" for nil.
+func KindOf(err error) Kind {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return KindInternal
+}

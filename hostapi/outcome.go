@@ -1,0 +1,75 @@
+package hostapi
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// JobAction says what becomes of a job whose event was rejected.
+type JobAction string
+
+// What MoM can do with a rejected job (openpbs src/resmom: job.rerun(), job.delete(), system hold).
+const (
+	JobActionNone   JobAction = ""       // MoM's own rule for the event
+	JobActionRerun  JobAction = "rerun"  // back to the queue
+	JobActionDelete JobAction = "delete" // gone
+	JobActionHold   JobAction = "hold"   // back to the queue with a system hold
+)
+
+// Outcome is what a hook makes of an event; merged over the hooks it is what MoM is told. The zero value accepts and
+// changes nothing. Two hooks that set the same thing to different values are an error naming both.
+type Outcome struct {
+	Reject   bool      `json:"reject,omitempty"`
+	Message  string    `json:"message,omitempty"`    // why it was rejected; one line
+	OnReject JobAction `json:"job_action,omitempty"` // what to do with the job on reject
+
+	// Launch only. Nil leaves a thing as it is.
+	Progname *string           `json:"progname,omitempty"`
+	Argv     []string          `json:"argv,omitempty"`
+	SetEnv   map[string]string `json:"set_env,omitempty"` // launch and attach
+	UnsetEnv []string          `json:"unset_env,omitempty"`
+
+	// Join answers a launch without a PID: where the caller has to start the program.
+	Join *Join `json:"join,omitempty"`
+
+	// ResourcesUsed is this host's share, in PBS's formats ("00:00:02", "51200kb").
+	ResourcesUsed Resources `json:"resources_used,omitempty"`
+	// Usage is this host's part of the usage report.
+	Usage *HostUsage `json:"usage,omitempty"`
+	// Diag becomes this host's entry in resources_used.diag_messages.
+	Diag string `json:"diag,omitempty"`
+	// JobStderr holds lines for the job's standard error, written by the mother superior.
+	JobStderr []string `json:"job_stderr,omitempty"`
+	// Notes are remarks for the people who read the report.
+	Notes []string `json:"notes,omitempty"`
+
+	// Jobs holds what startup and periodic found out about single jobs, by job id.
+	Jobs map[string]*JobUpdate `json:"jobs,omitempty"`
+
+	// State is kept for this hook and job and handed back as Job.State; nil keeps what there was.
+	State json.RawMessage `json:"state,omitempty"`
+
+	// CallAgain asks for an exechost_periodic of this hook with only this job, so long from now. 0: no call. A later
+	// request of the same hook and job replaces an earlier one. The host keeps the clock over restarts.
+	CallAgain time.Duration `json:"call_again,omitempty"`
+}
+
+// JobUpdate is the part of an Outcome that periodic and startup may set for one job of their list.
+type JobUpdate struct {
+	ResourcesUsed Resources       `json:"resources_used,omitempty"`
+	Usage         *HostUsage      `json:"usage,omitempty"`
+	Diag          string          `json:"diag,omitempty"`
+	JobStderr     []string        `json:"job_stderr,omitempty"`
+	Notes         []string        `json:"notes,omitempty"`
+	State         json.RawMessage `json:"state,omitempty"`
+	CallAgain     time.Duration   `json:"call_again,omitempty"`
+}
+
+// Join tells a MoM that starts a program itself how to start it inside the job's cgroup, so that not one
+// instruction runs outside: the new process is born there.
+type Join struct {
+	// CgroupDir is a cgroup v2 directory to clone into (CLONE_INTO_CGROUP); "" when there is none.
+	CgroupDir string `json:"cgroup_dir,omitempty"`
+	// Tasks are cgroup v1 `tasks` files; a thread that writes 0 to each and then forks has its child in all of them.
+	Tasks []string `json:"tasks,omitempty"`
+}

@@ -1,0 +1,150 @@
+package hostapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+)
+
+// Request is one event, with the fields that PBS gives to pbs.event(). It is also the JSON that
+// `hookhost event` reads and the unix socket takes.
+type Request struct {
+	Event Event  `json:"event"`
+	Node  string `json:"node,omitempty"` // this host as exec_vnode names it: pbs.get_local_nodename()
+
+	// Job is set for every execjob_* event.
+	Job *Job `json:"job,omitempty"`
+
+	// PID is the process to take in (attach) or the leader of the session that MoM made for the program (launch).
+	// 0 at launch: the caller starts the program itself, as Outcome.Join says.
+	PID int `json:"pid,omitempty"`
+
+	// Launch only: the program, its arguments without the program's name, and its whole environment.
+	Progname string            `json:"progname,omitempty"`
+	Argv     []string          `json:"argv,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+
+	// JobList holds the jobs that live on this host, by id (startup and periodic only). To a hook it is complete: what
+	// it does not name is not a job.
+	JobList map[string]*Job `json:"job_list,omitempty"`
+
+	// MoM is the process that answers for the job, set at begin by a MoM whose death ends the job, such as
+	// `hookhost run`. Nil under pbs_mom, which finds its jobs again after a restart.
+	MoM *ProcessID `json:"mom,omitempty"`
+}
+
+// ProcessID names a process beyond the reuse of its pid.
+type ProcessID struct {
+	PID       int    `json:"pid"`
+	StartTime uint64 `json:"start_time"` // clock ticks since boot: field 22 of /proc/PID/stat
+	BootID    string `json:"boot_id,omitempty"`
+}
+
+// Job is a PBS job as this host sees it. Resource values are kept as PBS writes them ("64mb", "00:10:00").
+type Job struct {
+	ID            string    `json:"id"`
+	Name          string    `json:"name,omitempty"`
+	Owner         Owner     `json:"owner"`
+	Queue         string    `json:"queue,omitempty"`
+	Project       string    `json:"project,omitempty"`
+	Account       string    `json:"account,omitempty"`
+	Server        string    `json:"server,omitempty"`
+	ExecVnode     string    `json:"exec_vnode,omitempty"`
+	ExecHost2     string    `json:"exec_host2,omitempty"`
+	Schedselect   string    `json:"schedselect,omitempty"`
+	ResourceList  Resources `json:"resource_list,omitempty"`
+	ResourcesUsed Resources `json:"resources_used,omitempty"`
+	SessionID     int       `json:"session_id,omitempty"`
+	RunCount      int       `json:"run_count,omitempty"`
+	KillDelay     *int      `json:"job_kill_delay,omitempty"` // seconds; nil means the node's own setting
+	StdoutFile    string    `json:"stdout_file,omitempty"`
+	StderrFile    string    `json:"stderr_file,omitempty"`
+	JoinPath      string    `json:"join_path,omitempty"`
+	// MotherSuperior is false on sister hosts (in_ms_mom() of PBS). Absent in an event file means true.
+	MotherSuperior bool `json:"in_ms_mom"`
+	ExitStatus     *int `json:"exit_status,omitempty"` // from epilogue on
+
+	// State is what this hook last returned in Outcome.State for this job; nil before that.
+	State json.RawMessage `json:"hook_state,omitempty"`
+}
+
+// Owner is the user the job runs as.
+type Owner struct {
+	User string `json:"user"`
+	UID  int    `json:"uid"` // -1 when the event did not say
+	GID  int    `json:"gid"` // -1 when the event did not say
+}
+
+// UnmarshalJSON leaves UID and GID at -1 when they are absent: an unnamed owner must never read as root.
+func (o *Owner) UnmarshalJSON(b []byte) error {
+	type plain Owner
+	p := plain{UID: -1, GID: -1}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return err
+	}
+	*o = Owner(p)
+	return nil
+}
+
+// UnmarshalJSON takes an absent in_ms_mom as true.
+func (j *Job) UnmarshalJSON(b []byte) error {
+	type plain Job
+	p := plain{MotherSuperior: true, Owner: Owner{UID: -1, GID: -1}}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return err
+	}
+	*j = Job(p)
+	return nil
+}
+
+// Resources is a PBS resource list: name to value, the value spelled as PBS spells it.
+type Resources map[string]string
+
+// UnmarshalJSON takes numbers and booleans as well as strings, since PBS's own JSON mixes them.
+func (r *Resources) UnmarshalJSON(b []byte) error {
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return err
+	}
+	out := make(Resources, len(raw))
+	for name, v := range raw {
+		s := string(v)
+		switch {
+		case s == "null":
+			continue
+		case s == "true":
+			s = "True"
+		case s == "false":
+			s = "False"
+		case s[0] == '"':
+			if err := json.Unmarshal(v, &s); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		case s[0] == '{' || s[0] == '[':
+			return fmt.Errorf("%s: %s is not a resource value", name, s)
+		default:
+			if _, err := strconv.ParseFloat(s, 64); err != nil {
+				return fmt.Errorf("%s: %s is not a resource value", name, s)
+			}
+		}
+		out[name] = s
+	}
+	*r = out
+	return nil
+}
+
+// jobID follows PBS: a sequence number, for array jobs an index in brackets, and the server's name.
+var jobID = regexp.MustCompile(`^[0-9]{1,18}(\[[0-9]{0,9}\])?(\.[A-Za-z0-9]([A-Za-z0-9._-]{0,200}))?$`)
+
+// CheckJobID returns an error unless id has the form of a PBS job id: 12, 12.server, 12[3].server. Everything that
+// turns a job id into a path calls it first.
+func CheckJobID(id string) error {
+	if !jobID.MatchString(id) {
+		if len(id) > 64 {
+			id = id[:64] + "..."
+		}
+		return fmt.Errorf("job id %q: not of the form 12, 12.server or 12[3].server", id)
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+// Package config is the node's configuration file, /etc/hookhost/hookhost.toml.
+//
+// The whole file has one schema, here, so that an unknown key is an error with its line whoever it was meant for and
+// so that `config check` and `config show` need no hook's program. Each hook's own folder decides what the values mean. Nothing
+// configured is a working node: Default holds every value. Names follow the keys of OpenPBS's pbs_cgroups where
+// one exists (openpbs pbs_cgroups.CF).
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// Path is where the file is unless HOOKHOST_CONFIG or --config says otherwise.
+const Path = "/etc/hookhost/hookhost.toml"
+
+// File is the whole file. Its zero value is not a configuration: start from Default.
+type File struct {
+	Host   Host   `toml:"host" json:"host" comment:"The daemon."`
+	Cgroup Cgroup `toml:"cgroup" json:"cgroup" comment:"Where jobs' cgroups are and how they end."`
+	CPU    CPU    `toml:"cpu" json:"cpu" comment:"Share and quota of cpu time."`
+	Cpuset Cpuset `toml:"cpuset" json:"cpuset" comment:"Which cpus and NUMA nodes a job gets."`
+	Memory Memory `toml:"memory" json:"memory" comment:"mem."`
+	Memsw  Memsw  `toml:"memsw" json:"memsw" comment:"vmem: memory plus swap."`
+	Pids   Pids   `toml:"pids" json:"pids" comment:"How many tasks a job may have."`
+}
+
+// Host configures the host process.
+type Host struct {
+	Node     string   `toml:"node" json:"node" comment:"This host's name in exec_vnode; empty: the host name up to the first dot."`
+	LogLevel string   `toml:"log_level" json:"log_level" comment:"error, warning, info or debug."`
+	Start    Duration `toml:"start_timeout" json:"start_timeout" comment:"How long a hook's program may take to start."`
+	// AllowUnsafeHooks is a switch for trials: see the comment that config show prints.
+	AllowUnsafeHooks bool `toml:"allow_unsafe_hooks" json:"allow_unsafe_hooks" comment:"Run hook programs from folders that others than root can write to. For trials only."`
+}
+
+// Cgroup configures the tree that jobs live in.
+type Cgroup struct {
+	Prefix      string   `toml:"prefix" json:"prefix" comment:"Jobs are in PREFIX.service/jobid (v1) and PREFIX.service/jobs (v2)."`
+	Mount       string   `toml:"mount" json:"mount" comment:"Where cgroups are mounted; empty: as the mount table says."`
+	KillTimeout Duration `toml:"kill_timeout" json:"kill_timeout" comment:"How long the end of a job goes on killing before it gives up."`
+	KillGrace   Duration `toml:"kill_grace" json:"kill_grace" comment:"SIGTERM this long before SIGKILL to what a job left behind; 0s: SIGKILL at once."`
+}
+
+// CPU configures the cpu controller.
+type CPU struct {
+	Enabled                bool     `toml:"enabled" json:"enabled"`
+	EnforcePerPeriodQuota  bool     `toml:"enforce_per_period_quota" json:"enforce_per_period_quota" comment:"Limit a job to ncpus cpus' worth of time even where others are idle."`
+	CfsPeriod              Duration `toml:"cfs_period" json:"cfs_period"`
+	CfsQuotaFudgeFactor    float64  `toml:"cfs_quota_fudge_factor" json:"cfs_quota_fudge_factor"`
+	ZeroCPUsSharesFraction float64  `toml:"zero_cpus_shares_fraction" json:"zero_cpus_shares_fraction" comment:"Share of a job with ncpus=0, in cpus."`
+	ZeroCPUsQuotaFraction  float64  `toml:"zero_cpus_quota_fraction" json:"zero_cpus_quota_fraction" comment:"Quota of a job with ncpus=0, in cpus."`
+}
+
+// Cpuset configures the cpuset controller and placement.
+type Cpuset struct {
+	Enabled         bool   `toml:"enabled" json:"enabled"`
+	ExcludeCPUs     string `toml:"exclude_cpus" json:"exclude_cpus" comment:"Cpus that no job gets, as a list: 0,8-9."`
+	MemFences       bool   `toml:"mem_fences" json:"mem_fences" comment:"Allow memory only on the NUMA nodes of the job's cpus."`
+	AllowZeroCPUs   bool   `toml:"allow_zero_cpus" json:"allow_zero_cpus"`
+	UseHyperthreads bool   `toml:"use_hyperthreads" json:"use_hyperthreads" comment:"Count each hardware thread as a cpu."`
+	NCPUsAreCores   bool   `toml:"ncpus_are_cores" json:"ncpus_are_cores" comment:"With use_hyperthreads: one ncpus is a core with all its threads."`
+	Placement       string `toml:"placement" json:"placement" comment:"pack: fill sockets one by one. spread: the emptiest socket first."`
+}
+
+// Memory configures the memory controller.
+type Memory struct {
+	Enabled        bool     `toml:"enabled" json:"enabled"`
+	Default        pbs.Size `toml:"default" json:"default" comment:"Limit of a job that asked for no mem; 0b: what the host can give to jobs."`
+	EnforceDefault bool     `toml:"enforce_default" json:"enforce_default"`
+	ReservePercent float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's memory that jobs do not get."`
+	ReserveAmount  pbs.Size `toml:"reserve_amount" json:"reserve_amount" comment:"Kept from jobs on top of reserve_percent."`
+	Swappiness     int      `toml:"swappiness" json:"swappiness" comment:"0 to 100; -1: as the kernel has it. cgroup v1 only."`
+}
+
+// Memsw configures memory plus swap.
+type Memsw struct {
+	Enabled        bool     `toml:"enabled" json:"enabled"`
+	Default        pbs.Size `toml:"default" json:"default" comment:"Swap on top of mem for a job that asked for no vmem."`
+	EnforceDefault bool     `toml:"enforce_default" json:"enforce_default"`
+	ReservePercent float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's swap that jobs do not get."`
+	ReserveAmount  pbs.Size `toml:"reserve_amount" json:"reserve_amount"`
+}
+
+// Pids configures the pids controller.
+type Pids struct {
+	Enabled bool  `toml:"enabled" json:"enabled"`
+	Max     int64 `toml:"max" json:"max" comment:"Tasks (processes and threads) a job may have; 0: no limit. A job asks for less with -l pids=N."`
+}
+
+// Default returns the configuration of a node where nothing is configured.
+func Default() *File {
+	return &File{
+		Host:   Host{LogLevel: "info", Start: Duration(10 * time.Second)},
+		Cgroup: Cgroup{Prefix: "pbs_jobs", KillTimeout: Duration(10 * time.Second)},
+		CPU: CPU{Enabled: true, CfsPeriod: Duration(100 * time.Millisecond), CfsQuotaFudgeFactor: 1.03,
+			ZeroCPUsSharesFraction: 0.002, ZeroCPUsQuotaFraction: 0.2},
+		Cpuset: Cpuset{Enabled: true, AllowZeroCPUs: true, Placement: "pack"},
+		Memory: Memory{Enabled: true, EnforceDefault: true, ReservePercent: 2, Swappiness: -1},
+		Memsw:  Memsw{Enabled: true, EnforceDefault: true},
+		Pids:   Pids{Enabled: true},
+	}
+}
+
+// Load reads the file at path over the defaults. An absent file is the defaults, unless must is set. Errors name the
+// file, the line and the key.
+func Load(path string, must bool) (*File, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !must {
+		return Default(), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	f, err := Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// Parse reads the text of a configuration file over the defaults and checks it.
+func Parse(b []byte) (*File, error) {
+	f := Default()
+	d := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
+	if err := d.Decode(f); err != nil {
+		return nil, oneLine(err)
+	}
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// TOML returns the file with every value and its comment, as `config show` prints it. Parse reads it back.
+func (f *File) TOML() ([]byte, error) {
+	var b bytes.Buffer
+	if err := toml.NewEncoder(&b).SetIndentTables(false).Encode(f); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// oneLine turns the parser's errors into one line that says where.
+func oneLine(err error) error {
+	var strict *toml.StrictMissingError
+	if errors.As(err, &strict) && len(strict.Errors) > 0 {
+		e := strict.Errors[0]
+		line, _ := e.Position()
+		return fmt.Errorf("line %d: unknown key %q", line, strings.Join(e.Key(), "."))
+	}
+	var decode *toml.DecodeError
+	if errors.As(err, &decode) {
+		line, _ := decode.Position()
+		if key := strings.Join(decode.Key(), "."); key != "" {
+			return fmt.Errorf("line %d: %s: %s", line, key, strings.TrimPrefix(decode.Error(), "toml: "))
+		}
+		return fmt.Errorf("line %d: %s", line, strings.TrimPrefix(decode.Error(), "toml: "))
+	}
+	return err
+}
+
+// Duration is a time.Duration that reads and writes as text ("10s").
+type Duration time.Duration
+
+// UnmarshalText takes Go's notation ("1m30s"); negative ones are refused.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil || v < 0 {
+		return fmt.Errorf("%q is not a duration such as 10s", b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// MarshalText writes Go's notation.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// Level returns the log level.
+func (h Host) Level() logrus.Level {
+	l, err := logrus.ParseLevel(h.LogLevel)
+	if err != nil {
+		return logrus.InfoLevel // check has refused anything else
+	}
+	return l
+}

@@ -1,0 +1,208 @@
+// Package kernfs is the only door to the kernel's file systems: /proc, /sys and the cgroup mounts.
+//
+// An FS is a directory that nothing reached through it can leave (openat2 with RESOLVE_BENEATH, Linux 5.6; os.Root
+// before that). Its root is a value, so tests pass a captured tree or the fake kernel of kernfstest. Writes never
+// create: a misspelt file name is ENOENT here as it is on a kernel. One value is one write(2), as cgroupfs wants it.
+package kernfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Backend is what carries an FS: the kernel (Open) or the fake one (kernfstest). Names are clean, relative and slash
+// separated; "." is the root. Errors wrap the errno.
+type Backend interface {
+	// OpenFile opens an existing file or directory; flag is one of os.O_RDONLY, os.O_WRONLY, os.O_RDWR.
+	OpenFile(name string, flag int) (File, error)
+	Mkdir(name string, perm fs.FileMode) error
+	// Rmdir removes a directory as rmdir(2) does; on cgroupfs its interface files go with it.
+	Rmdir(name string) error
+}
+
+// File is an open file of a Backend.
+type File interface {
+	io.ReadWriteCloser
+	ReadDir(n int) ([]fs.DirEntry, error)
+}
+
+// FS is a directory of a kernel file system. The zero value is not usable. It is safe for concurrent use.
+type FS struct {
+	backend Backend
+	dir     string // below the backend's root; "." for the root itself
+	path    string // what to call it in errors and for Path
+}
+
+// New returns the root of b; path is its absolute path where it has one.
+func New(b Backend, path string) *FS { return &FS{backend: b, dir: ".", path: path} }
+
+// Roots are the doors a program gets: the real ones in main, others in tests.
+type Roots struct {
+	Proc   *FS // /proc
+	Sys    *FS // /sys
+	Cgroup *FS // /sys/fs/cgroup
+}
+
+// OpenRoots opens /proc, /sys and /sys/fs/cgroup of this machine.
+func OpenRoots() (Roots, error) {
+	var r Roots
+	for _, d := range []struct {
+		to   **FS
+		path string
+	}{{&r.Proc, "/proc"}, {&r.Sys, "/sys"}, {&r.Cgroup, "/sys/fs/cgroup"}} {
+		f, err := Open(d.path)
+		if err != nil {
+			return Roots{}, err
+		}
+		*d.to = f
+	}
+	return r, nil
+}
+
+// Sub returns the directory name below f; it need not exist. It fails when name leaves f.
+func (f *FS) Sub(name string) (*FS, error) {
+	dir, err := f.clean(name)
+	if err != nil {
+		return nil, err
+	}
+	return &FS{backend: f.backend, dir: dir, path: path.Join(f.path, name)}, nil
+}
+
+// Path returns the absolute path of name, for the few system calls that need one. It opens nothing.
+func (f *FS) Path(name string) string { return path.Join(f.path, name) }
+
+func (f *FS) clean(name string) (string, error) {
+	dir := path.Join(f.dir, name)
+	if path.IsAbs(name) || dir == ".." || strings.HasPrefix(dir, "../") || slices.Contains(strings.Split(name, "/"), "..") {
+		return "", fmt.Errorf("open %s: leaves %s", name, f.path)
+	}
+	return dir, nil
+}
+
+// OpenFile opens name without creating it; flag is one of os.O_RDONLY, os.O_WRONLY, os.O_RDWR.
+func (f *FS) OpenFile(name string, flag int) (File, error) {
+	p, err := f.clean(name)
+	if err != nil {
+		return nil, err
+	}
+	file, err := f.backend.OpenFile(p, flag)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", f.Path(name), err)
+	}
+	return file, nil
+}
+
+// ReadFile returns the whole of a small file.
+func (f *FS) ReadFile(name string) ([]byte, error) {
+	file, err := f.OpenFile(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	// Most kernel files fit in here: one read for the text, one for the end.
+	b := make([]byte, 0, 512)
+	for {
+		n, err := file.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if errors.Is(err, io.EOF) {
+			return b, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", f.Path(name), err)
+		}
+		if len(b) == cap(b) {
+			b = slices.Grow(b, len(b))
+		}
+	}
+}
+
+// WriteError is a value that the kernel did not take.
+type WriteError struct {
+	File  string // absolute path
+	Value string
+	Err   error // the errno
+}
+
+func (e *WriteError) Error() string { return fmt.Sprintf("write %q to %s: %v", e.Value, e.File, e.Err) }
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// Write writes value to the existing file name with one write(2). It fails with a *WriteError.
+func (f *FS) Write(name, value string) error {
+	p, err := f.clean(name)
+	if err != nil {
+		return err
+	}
+	file, err := f.backend.OpenFile(p, os.O_WRONLY)
+	if err != nil {
+		return &WriteError{File: f.Path(name), Value: value, Err: err}
+	}
+	_, err = io.WriteString(file, value)
+	if cerr := file.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return &WriteError{File: f.Path(name), Value: value, Err: err}
+	}
+	return nil
+}
+
+// Mkdir makes the directory name, 0755. Its parent has to exist.
+func (f *FS) Mkdir(name string) error {
+	p, err := f.clean(name)
+	if err != nil {
+		return err
+	}
+	if err := f.backend.Mkdir(p, 0o755); err != nil {
+		return fmt.Errorf("mkdir %s: %w", f.Path(name), err)
+	}
+	return nil
+}
+
+// Rmdir removes the directory name.
+func (f *FS) Rmdir(name string) error {
+	p, err := f.clean(name)
+	if err != nil {
+		return err
+	}
+	if err := f.backend.Rmdir(p); err != nil {
+		return fmt.Errorf("rmdir %s: %w", f.Path(name), err)
+	}
+	return nil
+}
+
+// Dirs returns the names of the directories in name, sorted.
+func (f *FS) Dirs(name string) ([]string, error) {
+	file, err := f.OpenFile(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	entries, err := file.ReadDir(-1)
+	if err != nil {
+		return nil, fmt.Errorf("read directory %s: %w", f.Path(name), err)
+	}
+	var dirs []string
+	for _, e := range entries {
+		if e.IsDir() {
+			dirs = append(dirs, e.Name())
+		}
+	}
+	slices.Sort(dirs)
+	return dirs, nil
+}
+
+// Exists tells whether name can be opened for reading or is a directory.
+func (f *FS) Exists(name string) bool {
+	file, err := f.OpenFile(name, os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	file.Close()
+	return true
+}

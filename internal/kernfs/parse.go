@@ -1,0 +1,66 @@
+package kernfs
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ParseError is a kernel file with a text that its reader does not understand.
+type ParseError struct {
+	File string
+	Text string
+	Err  error
+}
+
+func (e *ParseError) Error() string { return fmt.Sprintf("parse %s: %q: %v", e.File, e.Text, e.Err) }
+func (e *ParseError) Unwrap() error { return e.Err }
+
+// Uint reads a file that holds one number.
+func (f *FS) Uint(name string) (uint64, error) {
+	b, err := f.ReadFile(name)
+	if err != nil {
+		return 0, err
+	}
+	s := strings.TrimSpace(string(b))
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, &ParseError{File: f.Path(name), Text: s, Err: err}
+	}
+	return n, nil
+}
+
+// Keyed reads a flat-keyed file ("oom_kill 3", one pair a line), such as memory.stat or cgroup.events.
+func (f *FS) Keyed(name string) (map[string]uint64, error) {
+	b, err := f.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	m, err := ParseKeyed(b)
+	if err != nil {
+		return nil, &ParseError{File: f.Path(name), Text: "", Err: err}
+	}
+	return m, nil
+}
+
+// ParseKeyed parses a flat-keyed text. Kernels add keys; lines that do not end in one unsigned number are an error.
+func ParseKeyed(b []byte) (map[string]uint64, error) {
+	m := make(map[string]uint64, bytes.Count(b, []byte{'\n'})+1)
+	for line := range bytes.Lines(b) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		key, value, ok := bytes.Cut(line, []byte{' '})
+		if !ok {
+			return nil, fmt.Errorf("line %q: no value", line)
+		}
+		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("line %q: %w", line, err)
+		}
+		m[string(key)] = n
+	}
+	return m, nil
+}
