@@ -23,13 +23,27 @@ const (
 	KindInternal Kind = "internal"
 )
 
-// Error is an error with a kind. It survives the way from a hook's process to the host.
+func (k Kind) known() bool {
+	switch k {
+	case KindJob, KindNode, KindBusy, KindTimeout, KindInternal:
+		return true
+	}
+	return false
+}
+
+// Error is an error with a kind. It survives the way from a hook's process to the host: kind and text, not what it wraps.
 type Error struct {
 	Kind Kind
 	Err  error
 }
 
-func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return string(e.Kind) + " error"
+	}
+	return e.Err.Error()
+}
+
 func (e *Error) Unwrap() error { return e.Err }
 
 // Errorf returns an *Error of that kind; format and args are those of fmt.Errorf, %w included.
@@ -37,13 +51,13 @@ func Errorf(kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
-// KindOf returns the kind of the first *Error in err's tree, KindInternal when there is none, "" for nil.
+// KindOf returns the kind of the first *Error in err's tree, "" for nil. Without an *Error, or with one of no known
+// kind, it is KindInternal.
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok && e.Kind.known() {
 		return e.Kind
 	}
 	return KindInternal

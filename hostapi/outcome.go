@@ -25,7 +25,7 @@ type Outcome struct {
 
 	// Launch only. Nil leaves a thing as it is.
 	Progname *string           `json:"progname,omitempty"`
-	Argv     []string          `json:"argv,omitempty"`
+	Argv     []string          `json:"argv,omitzero"`     // empty, not nil: no arguments
 	SetEnv   map[string]string `json:"set_env,omitempty"` // launch and attach
 	UnsetEnv []string          `json:"unset_env,omitempty"`
 
@@ -46,11 +46,11 @@ type Outcome struct {
 	// Jobs holds what startup and periodic found out about single jobs, by job id.
 	Jobs map[string]*JobUpdate `json:"jobs,omitempty"`
 
-	// State is kept for this hook and job and handed back as Job.State; nil keeps what there was.
+	// State is kept for this hook and job and handed back as Job.State, at most MaxState bytes; nil keeps what there was.
 	State json.RawMessage `json:"state,omitempty"`
 
-	// CallAgain asks for an exechost_periodic of this hook with only this job, so long from now. 0: no call. A later
-	// request of the same hook and job replaces an earlier one. The host keeps the clock over restarts.
+	// CallAgain asks for an exechost_periodic of this hook with only this job, so long from now; nanoseconds in JSON. 0:
+	// no call. A later request of the same hook and job replaces an earlier one. The host keeps the clock over restarts.
 	CallAgain time.Duration `json:"call_again,omitempty"`
 }
 

@@ -101,11 +101,15 @@ func (j *Job) UnmarshalJSON(b []byte) error {
 // Resources is a PBS resource list: name to value, the value spelled as PBS spells it.
 type Resources map[string]string
 
-// UnmarshalJSON takes numbers and booleans as well as strings, since PBS's own JSON mixes them.
+// UnmarshalJSON takes numbers and booleans as well as strings, since PBS's own JSON mixes them. A null is no entry.
 func (r *Resources) UnmarshalJSON(b []byte) error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(b, &raw); err != nil {
 		return err
+	}
+	if raw == nil {
+		*r = nil
+		return nil
 	}
 	out := make(Resources, len(raw))
 	for name, v := range raw {

@@ -14,6 +14,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Backend is what carries an FS: the kernel (Open) or the fake one (kernfstest). Names are clean, relative and slash
@@ -67,7 +68,7 @@ func OpenRoots() (Roots, error) {
 
 // Sub returns the directory name below f; it need not exist. It fails when name leaves f.
 func (f *FS) Sub(name string) (*FS, error) {
-	dir, err := f.clean(name)
+	dir, err := f.at("open", name)
 	if err != nil {
 		return nil, err
 	}
@@ -77,17 +78,26 @@ func (f *FS) Sub(name string) (*FS, error) {
 // Path returns the absolute path of name, for the few system calls that need one. It opens nothing.
 func (f *FS) Path(name string) string { return path.Join(f.path, name) }
 
+// clean returns name below the backend's root. A name that may leave f is EXDEV, as openat2 has it.
 func (f *FS) clean(name string) (string, error) {
-	dir := path.Join(f.dir, name)
-	if path.IsAbs(name) || dir == ".." || strings.HasPrefix(dir, "../") || slices.Contains(strings.Split(name, "/"), "..") {
-		return "", fmt.Errorf("open %s: leaves %s", name, f.path)
+	if path.IsAbs(name) || strings.Contains(name, "..") && slices.Contains(strings.Split(name, "/"), "..") {
+		return "", fmt.Errorf("leaves %s: %w", f.path, syscall.EXDEV)
+	}
+	return path.Join(f.dir, name), nil
+}
+
+// at is clean with an error that says what was to be done.
+func (f *FS) at(op, name string) (string, error) {
+	dir, err := f.clean(name)
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", op, name, err)
 	}
 	return dir, nil
 }
 
 // OpenFile opens name without creating it; flag is one of os.O_RDONLY, os.O_WRONLY, os.O_RDWR.
 func (f *FS) OpenFile(name string, flag int) (File, error) {
-	p, err := f.clean(name)
+	p, err := f.at("open", name)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +146,7 @@ func (e *WriteError) Unwrap() error { return e.Err }
 func (f *FS) Write(name, value string) error {
 	p, err := f.clean(name)
 	if err != nil {
-		return err
+		return &WriteError{File: name, Value: value, Err: err}
 	}
 	file, err := f.backend.OpenFile(p, os.O_WRONLY)
 	if err != nil {
@@ -154,7 +164,7 @@ func (f *FS) Write(name, value string) error {
 
 // Mkdir makes the directory name, 0755. Its parent has to exist.
 func (f *FS) Mkdir(name string) error {
-	p, err := f.clean(name)
+	p, err := f.at("mkdir", name)
 	if err != nil {
 		return err
 	}
@@ -166,7 +176,7 @@ func (f *FS) Mkdir(name string) error {
 
 // Rmdir removes the directory name.
 func (f *FS) Rmdir(name string) error {
-	p, err := f.clean(name)
+	p, err := f.at("rmdir", name)
 	if err != nil {
 		return err
 	}

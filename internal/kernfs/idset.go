@@ -3,6 +3,7 @@ package kernfs
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -87,7 +88,7 @@ func (s IDSet) Len() int {
 func (s IDSet) IsEmpty() bool { return len(s.words) == 0 }
 
 // Equal tells whether s and t hold the same ids.
-func (s IDSet) Equal(t IDSet) bool { return s.Minus(t).IsEmpty() && t.Minus(s).IsEmpty() }
+func (s IDSet) Equal(t IDSet) bool { return slices.Equal(s.words, t.words) }
 
 // List returns the ids in ascending order.
 func (s IDSet) List() []int {
@@ -146,4 +147,17 @@ func (s IDSet) String() string {
 		i = j + 1
 	}
 	return b.String()
+}
+
+// MarshalText returns String.
+func (s IDSet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText parses as ParseIDSet does.
+func (s *IDSet) UnmarshalText(b []byte) error {
+	t, err := ParseIDSet(string(b))
+	if err != nil {
+		return err
+	}
+	*s = t
+	return nil
 }

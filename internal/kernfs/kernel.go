@@ -2,9 +2,10 @@ package kernfs
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
+	"runtime"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,22 @@ import (
 
 // Open returns the directory path of the running kernel as an FS.
 func Open(path string) (*FS, error) {
+	k, err := openKernel(path)
+	if err != nil {
+		return nil, err
+	}
+	return New(k, path), nil
+}
+
+// kernel opens below a directory with openat2: one system call however deep the name, where os.Root takes one for
+// each part of it, and no file is offered to the runtime's poller unless it is watched.
+type kernel struct {
+	root *os.Root
+	dir  *os.File // kept: its descriptor anchors openat2
+	old  atomic.Bool
+}
+
+func openKernel(path string) (*kernel, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
 		return nil, err
@@ -21,37 +38,83 @@ func Open(path string) (*FS, error) {
 		root.Close()
 		return nil, err
 	}
-	return New(&kernel{root: root, dir: dir}, path), nil
+	return &kernel{root: root, dir: dir}, nil
 }
 
-// kernel opens below a directory with openat2: one system call however deep the name, where os.Root takes one for
-// each part of it, and no file is offered to the runtime's poller, which could not wait for it anyway.
-type kernel struct {
-	root *os.Root
-	dir  *os.File // kept: its descriptor anchors openat2
-	old  atomic.Bool
-}
-
+// OpenFile opens name; the *file it returns also offers its descriptor (Fd).
 func (k *kernel) OpenFile(name string, flag int) (File, error) {
-	if k.old.Load() {
-		return k.root.OpenFile(name, flag, 0)
+	fd, err := k.open(name, flag)
+	if err != nil {
+		return nil, err
 	}
+	return &file{fd: fd, name: name}, nil
+}
+
+func (k *kernel) Mkdir(name string, perm fs.FileMode) error {
+	return k.inParent(name, func(fd int, base string) error { return unix.Mkdirat(fd, base, uint32(perm.Perm())) })
+}
+
+func (k *kernel) Rmdir(name string) error {
+	return k.inParent(name, func(fd int, base string) error { return unix.Unlinkat(fd, base, unix.AT_REMOVEDIR) })
+}
+
+// inParent calls do with an open directory and the name in it.
+func (k *kernel) inParent(name string, do func(fd int, base string) error) error {
+	defer runtime.KeepAlive(k)
+	i := strings.LastIndexByte(name, '/')
+	if i < 0 {
+		return do(int(k.dir.Fd()), name)
+	}
+	fd, err := k.open(name[:i], unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return do(fd, name[i+1:])
+}
+
+// open returns a descriptor of name, which stays below k.
+func (k *kernel) open(name string, flags int) (int, error) {
+	// k.dir must not be finalized, and its descriptor reused, between Fd and the system call.
+	defer runtime.KeepAlive(k)
 	// No magic links: /proc/PID/root and its like lead out of any directory.
-	how := unix.OpenHow{Flags: uint64(flag) | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
-	for {
+	how := unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
+	for !k.old.Load() {
 		fd, err := unix.Openat2(int(k.dir.Fd()), name, &how)
 		switch {
 		case err == nil:
-			return &file{fd: fd, name: name}, nil
+			return fd, nil
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN): // EAGAIN: a rename raced with the walk
 		case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM) && k.refused():
 			k.old.Store(true)
-			return k.root.OpenFile(name, flag, 0)
 		default:
-			return nil, err
+			return -1, err
 		}
 	}
+	return k.openOld(name, flags)
 }
+
+// openOld is open for kernels before 5.6: os.Root walks the name itself.
+func (k *kernel) openOld(name string, flags int) (int, error) {
+	f, err := k.root.OpenFile(name, flags&^unix.O_PATH, 0)
+	if err != nil {
+		var p *fs.PathError // the caller names the file
+		if errors.As(err, &p) {
+			err = p.Err
+		}
+		if !errors.As(err, new(unix.Errno)) {
+			err = leavesRoot{err}
+		}
+		return -1, err
+	}
+	defer f.Close()
+	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+}
+
+// leavesRoot gives os.Root's refusal the errno that openat2 has for it.
+type leavesRoot struct{ error }
+
+func (leavesRoot) Unwrap() error { return unix.EXDEV }
 
 // refused tells whether openat2 itself is forbidden (seccomp of old container runtimes answers EPERM to it).
 func (k *kernel) refused() bool {
@@ -60,84 +123,4 @@ func (k *kernel) refused() bool {
 		unix.Close(fd)
 	}
 	return err != nil
-}
-
-func (k *kernel) Mkdir(name string, perm fs.FileMode) error { return k.root.Mkdir(name, perm) }
-
-// Rmdir does not use os.Root.Remove, which would take a file as well.
-func (k *kernel) Rmdir(name string) error {
-	parent, base := splitName(name)
-	fd := int(k.dir.Fd())
-	if parent != "." {
-		p, err := unix.Openat2(fd, parent, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
-		if errors.Is(err, unix.ENOSYS) {
-			return k.root.Remove(name)
-		}
-		if err != nil {
-			return err
-		}
-		defer unix.Close(p)
-		fd = p
-	}
-	return unix.Unlinkat(fd, base, unix.AT_REMOVEDIR)
-}
-
-func splitName(name string) (parent, base string) {
-	for i := len(name) - 1; i >= 0; i-- {
-		if name[i] == '/' {
-			return name[:i], name[i+1:]
-		}
-	}
-	return ".", name
-}
-
-// file is a plain descriptor.
-type file struct {
-	fd   int
-	name string
-}
-
-// Fd returns the descriptor, for fstat, xattr and event registration. It stays the file's own.
-func (f *file) Fd() uintptr { return uintptr(f.fd) }
-
-func (f *file) Read(b []byte) (int, error) {
-	for {
-		n, err := unix.Read(f.fd, b)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return 0, err
-		case n == 0 && len(b) > 0:
-			return 0, io.EOF
-		default:
-			return n, nil
-		}
-	}
-}
-
-func (f *file) Write(b []byte) (int, error) {
-	for {
-		n, err := unix.Write(f.fd, b)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return 0, err
-		case n != len(b):
-			return n, io.ErrShortWrite // a second write would be a second value
-		default:
-			return n, nil
-		}
-	}
-}
-
-func (f *file) Close() error { return unix.Close(f.fd) }
-
-func (f *file) ReadDir(n int) ([]fs.DirEntry, error) {
-	fd, err := unix.Dup(f.fd)
-	if err != nil {
-		return nil, err
-	}
-	d := os.NewFile(uintptr(fd), f.name)
-	defer d.Close()
-	return d.ReadDir(n)
 }

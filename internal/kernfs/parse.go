@@ -10,11 +10,16 @@ import (
 // ParseError is a kernel file with a text that its reader does not understand.
 type ParseError struct {
 	File string
-	Text string
+	Text string // empty when Err quotes it
 	Err  error
 }
 
-func (e *ParseError) Error() string { return fmt.Sprintf("parse %s: %q: %v", e.File, e.Text, e.Err) }
+func (e *ParseError) Error() string {
+	if e.Text == "" {
+		return fmt.Sprintf("parse %s: %v", e.File, e.Err)
+	}
+	return fmt.Sprintf("parse %s: %q: %v", e.File, e.Text, e.Err)
+}
 func (e *ParseError) Unwrap() error { return e.Err }
 
 // Uint reads a file that holds one number.
@@ -39,7 +44,7 @@ func (f *FS) Keyed(name string) (map[string]uint64, error) {
 	}
 	m, err := ParseKeyed(b)
 	if err != nil {
-		return nil, &ParseError{File: f.Path(name), Text: "", Err: err}
+		return nil, &ParseError{File: f.Path(name), Err: err}
 	}
 	return m, nil
 }

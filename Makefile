@@ -1,0 +1,57 @@
+# hookhost. `make help` lists the targets.
+
+GO       ?= $(shell scripts/find-go)
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+HOOKS    := $(notdir $(wildcard hooks/*))
+PREFIX   ?= /usr
+SBINDIR  ?= $(PREFIX)/sbin
+LIBEXECDIR ?= $(PREFIX)/libexec/hookhost
+BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
+
+.PHONY: all demo test check bench install clean help generate fuzz
+.DEFAULT_GOAL := all
+
+all: ## build bin/hookhost and bin/hooks/*
+	@scripts/need go
+	@mkdir -p bin/hooks
+	$(BUILD) -o bin/hookhost ./cmd/hookhost
+	$(foreach h,$(HOOKS),$(BUILD) -o bin/hooks/$(h) ./hooks/$(h) &&) true
+
+demo: all ## run three jobs and show their reports (root)
+	@scripts/need root python3
+	@scripts/demo bin/hookhost
+
+test: all ## every test, on this machine's kernel too (root)
+	@scripts/need root python3 packages
+	HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 15m ./...
+
+check: ## what has to pass before a commit: format, vet, modules, short tests
+	@scripts/need go
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt' >&2; exit 1; }
+	$(GO) vet ./... ./testdata/hooks/...
+	$(GO) mod tidy -diff
+	$(GO) test -short -shuffle=on . ./internal/pbs ./internal/placement ./internal/topology ./internal/usage ./internal/report ./internal/kernfs/... ./hostapi/...
+
+bench: all ## measure (root)
+	@scripts/need root
+	scripts/bench $(GO)
+
+fuzz: ## each fuzz target for T (20s)
+	scripts/fuzz $(GO) $(or $(T),20s)
+
+generate: ## wire messages from hook.proto (needs protoc)
+	$(GO) generate ./hostapi/...
+
+install: all ## install below DESTDIR
+	install -D -m 0755 bin/hookhost '$(DESTDIR)$(SBINDIR)/hookhost'
+	$(foreach h,$(HOOKS),install -D -m 0755 bin/hooks/$(h) '$(DESTDIR)$(LIBEXECDIR)/hooks/$(h)' &&) true
+	install -D -m 0644 packaging/hookhost.service '$(DESTDIR)/lib/systemd/system/hookhost.service'
+	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
+	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
+
+clean: ## remove what was built
+	rm -rf bin dist
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,183 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Two users that every Debian has and that own nothing here.
+const (
+	ownerUID    = 65534 // nobody
+	strangerUID = 65533
+)
+
+// as runs a command as another user. The node's own folder is closed to others; the socket is not.
+func (n *node) as(uid uint32, args ...string) result {
+	n.t.Helper()
+	cmd := n.command(args...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOOKHOST_SOCKET=" + n.path("run/s"), "HOOKHOST_CONFIG=/nonexistent"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	return n.finish(cmd)
+}
+
+// sleeper starts a process of uid in a session of its own.
+func sleeper(t *testing.T, uid uint32) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	return cmd
+}
+
+func (n *node) event(name, job string, more string) result {
+	n.t.Helper()
+	cmd := n.command("event", name)
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"event":%q,"job":{"id":%q,"name":"x","owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{"ncpus":1,"mem":"64mb"}}%s}`,
+		name, job, ownerUID, ownerUID, more))
+	return n.finish(cmd)
+}
+
+func inJob(t *testing.T, pid int, job string) bool {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(b), "jobid/"+job+"\n")
+}
+
+func TestAccess(t *testing.T) {
+	n := newNode(t)
+	for _, dir := range []string{built, n.dir} {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.serve()
+	const job = "7.node"
+	if r := n.event("execjob_begin", job, ""); r.status != 0 {
+		t.Fatal("begin was rejected")
+	}
+	t.Cleanup(func() { n.t = t; n.event("execjob_end", job, "") })
+	own, foreign := sleeper(t, ownerUID), sleeper(t, strangerUID)
+
+	t.Run("a stranger cannot attach to the job", func(t *testing.T) {
+		n.t = t
+		for _, pid := range []int{own.Process.Pid, foreign.Process.Pid} {
+			if r := n.as(strangerUID, "attach", "-j", job, "-p", fmt.Sprint(pid)); r.status != 1 || !strings.Contains(r.stderr, "tm_attach: TM_E") {
+				t.Errorf("pid %d: status %d, stderr %q", pid, r.status, r.stderr)
+			}
+			if inJob(t, pid, job) {
+				t.Errorf("pid %d is in the job", pid)
+			}
+		}
+	})
+	t.Run("a stranger learns nothing", func(t *testing.T) {
+		n.t = t
+		theirs, none := n.as(strangerUID, "report", job), n.as(strangerUID, "report", "8.node")
+		if theirs.status == 0 || strings.ReplaceAll(theirs.stderr, job, "8.node") != none.stderr {
+			t.Errorf("a job of somebody else: %q; no job at all: %q", theirs.stderr, none.stderr)
+		}
+		if r := n.as(strangerUID, "jobs"); r.status != 0 || strings.Contains(r.stdout, job) {
+			t.Errorf("jobs: %q", r.stdout)
+		}
+	})
+	t.Run("others than root send no events and change no hooks", func(t *testing.T) {
+		n.t = t
+		cmd := n.command("event", "execjob_end")
+		cmd.Dir = "/"
+		cmd.Env = []string{"HOOKHOST_SOCKET=" + n.path("run/s"), "HOOKHOST_CONFIG=/nonexistent"}
+		cmd.Stdin = strings.NewReader(`{"event":"execjob_end","job":{"id":"` + job + `","owner":{"user":"nobody","uid":65534,"gid":65534}}}`)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
+		if r := n.finish(cmd); r.status == 0 {
+			t.Error("the owner ended the job by an event")
+		}
+		if len(n.jobDirs()) == 0 {
+			t.Error("the job's cgroup is gone")
+		}
+	})
+	t.Run("the owner attaches own processes and reads the report", func(t *testing.T) {
+		n.t = t
+		if r := n.as(ownerUID, "attach", "-j", job, "-p", fmt.Sprint(foreign.Process.Pid)); r.status != 1 || inJob(t, foreign.Process.Pid, job) {
+			t.Errorf("the owner attached a stranger's process: status %d", r.status)
+		}
+		if r := n.as(ownerUID, "attach", "-p", fmt.Sprint(own.Process.Pid)); r.status != 0 || r.stdout+r.stderr != "" {
+			t.Errorf("status %d, output %q%q", r.status, r.stdout, r.stderr)
+		}
+		if !inJob(t, own.Process.Pid, job) {
+			t.Error("the process is not in the job")
+		}
+		if r := n.as(ownerUID, "report", job, "--format", "json"); r.status != 0 || decodeReport(t, r.stdout).Job != job {
+			t.Errorf("report: status %d, %q", r.status, r.stderr)
+		}
+		if r := n.as(ownerUID, "jobs"); !strings.Contains(r.stdout, job) {
+			t.Errorf("jobs: %q", r.stdout)
+		}
+	})
+	t.Run("attach runs a command in the job", func(t *testing.T) {
+		n.t = t
+		r := n.as(ownerUID, "attach", "-j", job, "sh", "-c", "grep memory /proc/self/cgroup; exit 4")
+		if r.status != 4 || !strings.Contains(r.stdout, "jobid/"+job) {
+			t.Errorf("status %d, stdout %q", r.status, r.stdout)
+		}
+		r = n.as(ownerUID, "attach", "-s", "-j", job, "sh", "-c", "grep memory /proc/self/cgroup; kill -9 $$")
+		if r.status != 2 || !strings.Contains(r.stdout, "jobid/"+job) {
+			t.Errorf("-s: status %d, stdout %q", r.status, r.stdout)
+		}
+	})
+	t.Run("the end takes all of it", func(t *testing.T) {
+		n.t = t
+		if r := n.event("execjob_epilogue", job, ""); r.status != 0 {
+			t.Errorf("epilogue: status %d", r.status)
+		}
+		if r := n.event("execjob_end", job, ""); r.status != 0 {
+			t.Errorf("end: status %d", r.status)
+		}
+		own.Wait()
+		if s := own.ProcessState.Sys().(syscall.WaitStatus); s.Signal() != syscall.SIGKILL {
+			t.Errorf("the attached process ended with %v", s)
+		}
+		r := n.hookhost("report", job, "--format", "json")
+		for _, h := range decodeReport(t, r.stdout).Hosts {
+			if h.Attached < 1 || h.Kill == nil {
+				t.Errorf("report: %+v", h)
+			}
+		}
+		if r := n.as(strangerUID, "report", job); r.status == 0 {
+			t.Error("a stranger reads the report of the finished job")
+		}
+	})
+}
+
+// The sweep at start removes what no job owns and nothing else.
+func TestOrphansAreRemovedAtStart(t *testing.T) {
+	n := newNode(t)
+	d := n.serve()
+	if r := n.event("execjob_begin", "7.node", ""); r.status != 0 {
+		t.Fatal("begin was rejected")
+	}
+	d.stop()
+	orphan := "/sys/fs/cgroup/memory/" + n.prefix + ".service/jobid/9.node"
+	if err := os.Mkdir(orphan, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lost := sleeper(t, 0)
+	if err := os.WriteFile(orphan+"/cgroup.procs", []byte(fmt.Sprint(lost.Process.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	n.serve()
+	eventually(t, "the orphan is removed", func() bool { return !exists(orphan) })
+	lost.Wait()
+	if !exists("/sys/fs/cgroup/memory/" + n.prefix + ".service/jobid/7.node") {
+		t.Error("the sweep removed a job")
+	}
+	n.event("execjob_end", "7.node", "")
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/report"
+)
+
+// node is this node as commands use it: a daemon behind its socket, or the files and hooks themselves.
+type node interface {
+	reader
+	Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
+}
+
+// reader is what can be asked about jobs.
+type reader interface {
+	Jobs(ctx context.Context) ([]api.Job, error)
+	Report(ctx context.Context, id string) (json.RawMessage, error)
+	Close() error
+}
+
+// openNode returns the daemon where one answers, else hooks of this process's own.
+func (c *cli) openNode(ctx context.Context, cfg *config.File, log *logrus.Logger) (node, error) {
+	client, err := api.Dial(c.socket)
+	if err == nil {
+		return client, nil
+	}
+	if !errors.Is(err, api.ErrNoHost) {
+		return nil, err
+	}
+	b, err := c.openHost(ctx, cfg, log, false)
+	if err != nil {
+		return nil, err
+	}
+	return embedded{b}, nil
+}
+
+// reader returns the daemon where one answers, else, for root, the files that it would have read.
+func (c *cli) reader() (reader, error) {
+	cfg, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	client, err := api.Dial(c.socket)
+	if err == nil {
+		return client, nil
+	}
+	if !errors.Is(err, api.ErrNoHost) || os.Geteuid() != 0 {
+		return nil, err
+	}
+	store, err := c.openState(newLog(cfg))
+	if err != nil {
+		return nil, err
+	}
+	return embedded{&backend{cli: c, store: store, ledger: ledger.Open(c.ledgerFile())}}, nil
+}
+
+// backend is what the API serves and what commands without a daemon use. host is nil where files are only read.
+type backend struct {
+	cli      *cli
+	host     *host.Host
+	store    *jobstate.Store
+	ledger   *ledger.Ledger
+	procfs   *kernfs.FS
+	node     string
+	since    time.Time
+	reloaded sync.Mutex // over registry
+
+	registry *host.Registry
+}
+
+// Handle carries out an event.
+func (b *backend) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	if err := checkResources(req); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
+	}
+	return b.host.Handle(ctx, req)
+}
+
+// Jobs returns the jobs that live here.
+func (b *backend) Jobs(ctx context.Context) ([]api.Job, error) {
+	records, err := b.store.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]api.Job, 0, len(records))
+	for _, r := range records {
+		jobs = append(jobs, api.Job{Job: r.Job, Phase: r.Phase, Begun: r.Begun, Launched: r.Launched, Suspended: r.Suspended,
+			ResourcesUsed: r.ResourcesUsed, Hosts: r.Hosts, Diag: r.Diag, Notes: r.Notes})
+	}
+	return jobs, nil
+}
+
+// Report returns the report of a live job, else the last one of a finished job, and the uid of its owner.
+func (b *backend) Report(ctx context.Context, id string) (json.RawMessage, int, error) {
+	record, err := b.store.Get(ctx, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	if record != nil {
+		text, err := json.Marshal(report.FromRecord(record, time.Time{}).Archive())
+		return text, record.Job.Owner.UID, err
+	}
+	text, found, err := b.ledger.Last(id)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !found {
+		return nil, 0, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	r, err := report.FromArchive(text)
+	if err != nil {
+		return nil, 0, err
+	}
+	owner := 0 // a report without its job is root's
+	if r.PBSJob != nil {
+		owner = r.PBSJob.Owner.UID
+	}
+	return text, owner, nil
+}
+
+// Node returns what this host is and how its hooks do.
+func (b *backend) Node(context.Context) (api.NodeInfo, error) {
+	b.reloaded.Lock()
+	defer b.reloaded.Unlock()
+	info := api.NodeInfo{Version: version, PID: os.Getpid(), Node: b.node, Since: b.since}
+	hooks, err := b.host.Hooks()
+	for _, h := range hooks {
+		info.Hooks = append(info.Hooks, api.HookInfo{Name: h.Name, State: h.State, PID: h.PID, Order: h.Order, Events: h.Events,
+			Restarts: h.Restarts, Error: h.Error})
+	}
+	return info, err
+}
+
+// Reload reads the configuration and the registered hooks again. On an error everything stays as it is.
+func (b *backend) Reload(ctx context.Context) error {
+	b.reloaded.Lock()
+	defer b.reloaded.Unlock()
+	cfg, err := config.Load(b.cli.config, false)
+	if err != nil {
+		return err
+	}
+	hooks, err := builtIn(cfg)
+	if err != nil {
+		return err
+	}
+	b.registry.BuiltIn = hooks
+	return b.host.Reload(ctx)
+}
+
+// Process returns what an attach has to know of a process.
+func (b *backend) Process(pid int) (api.Process, error) {
+	p, err := proc.Read(b.procfs, pid)
+	if errors.Is(err, proc.ErrGone) || err == nil && p.Dead() {
+		return api.Process{}, fmt.Errorf("process %d: %w", pid, api.ErrNotFound)
+	}
+	return api.Process{UID: p.UID, StartTime: p.StartTime}, err
+}
+
+// Close ends the hooks. Jobs live on.
+func (b *backend) Close() error {
+	if b.host == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return b.host.Close(ctx)
+}
+
+// embedded is a backend without a socket before it: the caller is root.
+type embedded struct{ *backend }
+
+// Report leaves out the owner, whom root need not ask for.
+func (e embedded) Report(ctx context.Context, id string) (json.RawMessage, error) {
+	if err := hostapi.CheckJobID(id); err != nil {
+		return nil, &api.Error{Kind: api.KindMalformed, Message: err.Error()}
+	}
+	text, _, err := e.backend.Report(ctx, id)
+	return text, err
+}

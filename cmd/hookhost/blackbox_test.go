@@ -1,0 +1,290 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// built holds the programs under test, as `make` lays them out.
+var built string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "hookhost-blackbox")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	built = dir
+	status := 1
+	if err := build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else {
+		status = m.Run()
+	}
+	os.RemoveAll(dir)
+	os.Exit(status)
+}
+
+func build(dir string) error {
+	for out, pkg := range map[string]string{"hookhost": ".", "hooks/cgroup": "../../hooks/cgroup", "samples/deny": "../../testdata/hooks/deny"} {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, out), pkg)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		}
+	}
+	return nil
+}
+
+var nodes atomic.Int32
+
+// node is a place to run hookhost in: its own state, socket, configuration and cgroup prefix.
+type node struct {
+	t      *testing.T
+	dir    string
+	prefix string
+}
+
+func newNode(t *testing.T, config ...string) *node {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
+			t.Fatal("kernel tests are required and need root")
+		}
+		t.Skip("needs root: jobs are confined by cgroups")
+	}
+	dir, err := os.MkdirTemp("", "hh") // not t.TempDir: a socket lives in it, and its path has to be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, dir: dir, prefix: fmt.Sprintf("hhtest_%d_%d", os.Getpid(), nodes.Add(1))}
+	text := "[cgroup]\nprefix = \"" + n.prefix + "\"\n" + strings.Join(config, "\n")
+	if err := os.WriteFile(n.path("hookhost.toml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if left := n.jobDirs(); len(left) > 0 {
+			t.Errorf("cgroups left behind: %v", left)
+		}
+		n.removeCgroups()
+		os.RemoveAll(dir)
+	})
+	return n
+}
+
+func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
+
+// cgroups returns the node's directories in every hierarchy, deepest first.
+func (n *node) cgroups(pattern string) []string {
+	dirs, _ := filepath.Glob("/sys/fs/cgroup/*/" + n.prefix + ".service" + pattern)
+	return dirs
+}
+
+func (n *node) jobDirs() []string {
+	return append(n.cgroups("/jobid/*/cgroup.procs"), n.cgroups("/jobs/*/cgroup.procs")...)
+}
+
+// removeCgroups removes what is the node's own. Processes in it were started by this test.
+func (n *node) removeCgroups() {
+	for _, procs := range n.jobDirs() {
+		b, _ := os.ReadFile(procs)
+		for _, f := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(f); err == nil && pid > 1 {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
+	for range 50 {
+		left := 0
+		for _, pattern := range []string{"/jobid/*", "/jobs/*", "/jobid", "/jobs", ""} {
+			for _, dir := range n.cgroups(pattern) {
+				if info, err := os.Stat(dir); err == nil && info.IsDir() && os.Remove(dir) != nil {
+					left++
+				}
+			}
+		}
+		if left == 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // until the killed are gone: nobody tells us about v1
+	}
+}
+
+func (n *node) env() []string {
+	return append(os.Environ(), "HOOKHOST_CONFIG="+n.path("hookhost.toml"), "HOOKHOST_STATE="+n.path("state"), "HOOKHOST_SOCKET="+n.path("run/s"))
+}
+
+// result is what a command left.
+type result struct {
+	stdout, stderr string
+	status         int
+}
+
+func (n *node) command(args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	n.t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, filepath.Join(built, "hookhost"), args...)
+	cmd.Env = n.env()
+	return cmd
+}
+
+// hookhost runs a command to its end.
+func (n *node) hookhost(args ...string) result {
+	n.t.Helper()
+	return n.finish(n.command(args...))
+}
+
+func (n *node) finish(cmd *exec.Cmd) result {
+	n.t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exited *exec.ExitError
+	if err != nil && !errors.As(err, &exited) {
+		n.t.Fatalf("%v: %v", cmd.Args, err)
+	}
+	r := result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	n.t.Logf("%s\nstatus %d\nstdout: %s\nstderr: %s", strings.Join(cmd.Args[1:], " "), r.status, r.stdout, r.stderr)
+	return r
+}
+
+// usageReport is the part of the report's JSON that tests look at, decoded apart from the program's own types.
+type usageReport struct {
+	Job           string
+	Name          string
+	Owner         string
+	ExitStatus    *int           `json:"exit_status"`
+	ResourcesUsed map[string]any `json:"resources_used"`
+	Hosts         map[string]struct {
+		CPUs            string
+		NCPUs           int
+		CPUTSeconds     *float64 `json:"cput_seconds"`
+		MemBytes        *int64   `json:"mem_bytes"`
+		MemSource       string   `json:"mem_source"`
+		CgroupPeakBytes *int64   `json:"cgroup_peak_bytes"`
+		MemLimitBytes   *int64   `json:"mem_limit_bytes"`
+		OOMKills        *int64   `json:"oom_kills"`
+		Attached        int      `json:"processes_attached"`
+		Kill            *struct {
+			Signal     string
+			Stragglers int
+		}
+	}
+	DiagMessages map[string]string `json:"diag_messages"`
+	Notes        []string
+}
+
+// report finds the one JSON object that stands on a line of its own.
+func (r result) report(t *testing.T) usageReport {
+	t.Helper()
+	for _, line := range strings.Split(r.stderr+"\n"+r.stdout, "\n") {
+		if strings.HasPrefix(line, "{") {
+			return decodeReport(t, line)
+		}
+	}
+	t.Fatalf("no report in %q", r.stderr)
+	return usageReport{}
+}
+
+func decodeReport(t *testing.T, text string) usageReport {
+	t.Helper()
+	var rep usageReport
+	if err := json.Unmarshal([]byte(text), &rep); err != nil {
+		t.Fatalf("report %q: %v", text, err)
+	}
+	if len(rep.Hosts) != 1 {
+		t.Fatalf("report has %d hosts, want 1", len(rep.Hosts))
+	}
+	return rep
+}
+
+// daemon is a running `hookhost serve`.
+type daemon struct {
+	cmd *exec.Cmd
+	n   *node
+	log *os.File
+}
+
+func (n *node) serve() *daemon {
+	n.t.Helper()
+	log, err := os.OpenFile(n.path("log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(built, "hookhost"), "serve")
+	cmd.Env, cmd.Stdout, cmd.Stderr = n.env(), log, log
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	d := &daemon{cmd: cmd, n: n, log: log}
+	n.t.Cleanup(func() {
+		d.stop()
+		if n.t.Failed() {
+			b, _ := os.ReadFile(n.path("log"))
+			n.t.Logf("daemon's log:\n%s", b)
+		}
+	})
+	eventually(n.t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+	return d
+}
+
+func (d *daemon) stop() {
+	if d.cmd == nil {
+		return
+	}
+	d.cmd.Process.Signal(syscall.SIGTERM)
+	if err := d.cmd.Wait(); err != nil {
+		d.n.t.Errorf("daemon ended with %v", err)
+	}
+	d.cmd = nil
+}
+
+func (d *daemon) kill() {
+	d.cmd.Process.Kill()
+	d.cmd.Wait()
+	d.cmd = nil
+}
+
+// eventually waits for something that another process does and that nothing announces.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("not in time: %s", what)
+}
+
+// processesNamed returns the pids whose command line has all of args.
+func processesNamed(args ...string) []int {
+	var pids []int
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		have := strings.Split(string(b), "\x00")
+		if !slices.ContainsFunc(args, func(a string) bool { return !slices.Contains(have, a) }) {
+			pid, _ := strconv.Atoi(strings.Split(f, "/")[2])
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

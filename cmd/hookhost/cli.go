@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+
+	"github.com/hookhost/hookhost/internal/config"
+)
+
+// Where things are unless flags or the environment say otherwise.
+const (
+	defaultState  = "/var/lib/hookhost"
+	defaultSocket = "/run/hookhost/hookhost.sock"
+)
+
+// cli is what all commands share: where things are, from flags first and the environment second.
+type cli struct {
+	config, state, socket string
+}
+
+func (c *cli) flags(root *cobra.Command) {
+	env := func(name, otherwise string) string {
+		if v := os.Getenv(name); v != "" {
+			return v
+		}
+		return otherwise
+	}
+	f := root.PersistentFlags()
+	f.StringVar(&c.config, "config", env("HOOKHOST_CONFIG", config.Path), "configuration file")
+	f.StringVar(&c.state, "state", env("HOOKHOST_STATE", defaultState), "state directory")
+	f.StringVar(&c.socket, "socket", env("HOOKHOST_SOCKET", defaultSocket), "socket of the daemon")
+}
+
+// load reads the configuration. An absent file is the defaults unless somebody named one.
+func (c *cli) load() (*config.File, error) {
+	f, err := config.Load(c.config, false)
+	return f, misuse(err)
+}
+
+// hooksDir holds the registered hooks, beside the configuration.
+func (c *cli) hooksDir() string { return filepath.Join(filepath.Dir(c.config), "hooks.d") }
+
+// programDir holds the programs that `hook import` copied.
+func (c *cli) programDir() string { return filepath.Join(c.state, "hooks") }
+
+// nodeName is this host's name in exec_vnode: the host name up to the first dot, as MoM has it by default.
+func nodeName(f *config.File) (string, error) {
+	if f.Host.Node != "" {
+		return f.Host.Node, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", err
+	}
+	name, _, _ = strings.Cut(name, ".")
+	return name, nil
+}
+
+// newLog makes the log of this process, on standard error.
+func newLog(f *config.File) *logrus.Logger {
+	log := logrus.New()
+	log.SetOutput(os.Stderr)
+	log.SetLevel(f.Host.Level())
+	log.SetFormatter(&logrus.TextFormatter{DisableColors: true, FullTimestamp: true})
+	return log
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/host"
+)
+
+const hookHelp = `Register hooks as qmgr does. Each hook is a file in hooks.d, beside the configuration; a running daemon takes every change
+over at once. Attributes, with their defaults:
+
+  enabled=true       event=""           (empty: every event that the program handles)
+  order=1            (1 to 1000, ascending)
+  alarm=30           (seconds that one event may take)
+  fail_action=none   (offline_vnodes, clear_vnodes_upon_recovery, scheduler_restart_cycle)
+  freq=120           (seconds between two exechost_periodic)
+  user=pbsadmin      debug=false        type=site`
+
+func (c *cli) hookCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "hook", Short: "Register hooks", Long: hookHelp, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	change := func(use, short string, args cobra.PositionalArgs, do func(r *host.Registry, args []string) error) {
+		cmd.AddCommand(&cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+			return c.changeHooks(cmd, func(r *host.Registry) error { return do(r, args) })
+		}})
+	}
+	change("create NAME", "Register a hook, without a program yet", nArgs(1, 1),
+		func(r *host.Registry, args []string) error { return r.Create(args[0]) })
+	change("delete NAME", "Unregister a hook and delete its copies", nArgs(1, 1),
+		func(r *host.Registry, args []string) error { return r.Delete(args[0]) })
+	change("set NAME ATTRIBUTE=VALUE...", "Set attributes; event and fail_action take += and -= as well", nArgs(2, -1),
+		func(r *host.Registry, args []string) error { return r.Set(args[0], args[1:]...) })
+	change("unset NAME ATTRIBUTE...", "Set attributes back to their defaults", nArgs(2, -1),
+		func(r *host.Registry, args []string) error { return r.Unset(args[0], args[1:]...) })
+	change("import NAME application/x-executable|application/x-config default FILE|-",
+		"Copy a hook's program or configuration file and register the copy", nArgs(2, 4), importHook)
+	cmd.AddCommand(c.hookListCommand(), c.hookExportCommand())
+	return cmd
+}
+
+// importHook takes qmgr's four words; content type and encoding may be left out for a program.
+func importHook(r *host.Registry, args []string) error {
+	contentType, file := host.ContentProgram, args[len(args)-1]
+	if len(args) > 2 {
+		contentType = args[1]
+	}
+	if len(args) == 4 && args[2] != "default" {
+		return fmt.Errorf("import %s: content encoding %q: only default is known", args[0], args[2])
+	}
+	in := io.Reader(os.Stdin)
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
+	}
+	return r.Import(args[0], contentType, in)
+}
+
+// changeHooks makes a change and has a running daemon take it over.
+func (c *cli) changeHooks(cmd *cobra.Command, change func(*host.Registry) error) error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	r, err := c.registry(cfg)
+	if err != nil {
+		return err
+	}
+	if err := change(r); err != nil {
+		return misuse(err)
+	}
+	client, err := api.Dial(c.socket)
+	if errors.Is(err, api.ErrNoHost) {
+		return nil // it will read the files when it starts
+	}
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := client.Reload(cmd.Context()); err != nil {
+		return fmt.Errorf("registered, but the daemon did not take it over: %w", err)
+	}
+	return nil
+}
+
+func (c *cli) hookListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list [NAME] [--json]", Short: "List hooks and their attributes", Args: nArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			hooks, err := c.registered(cfg)
+			if len(args) == 1 {
+				var r *host.Registry
+				if r, err = c.registry(cfg); err != nil {
+					return err
+				}
+				var h host.Hook
+				if h, err = r.Get(args[0]); err != nil {
+					return err
+				}
+				hooks = []host.Hook{h}
+			}
+			if asJSON {
+				return errors.Join(json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"hooks": hooks}), err)
+			}
+			for _, h := range hooks {
+				writeHook(cmd.OutOrStdout(), h)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}
+
+// writeHook prints a hook as `list hook` of qmgr does.
+func writeHook(w io.Writer, h host.Hook) {
+	fmt.Fprintf(w, "Hook %s\n", h.Name)
+	row := func(name string, value any) { fmt.Fprintf(w, "    %s = %v\n", name, value) }
+	row("type", h.Type)
+	row("enabled", h.Enabled)
+	row("event", h.Event)
+	row("order", h.Order)
+	row("alarm", h.Alarm)
+	row("fail_action", h.FailAction)
+	row("freq", h.Freq)
+	row("user", h.User)
+	row("debug", h.Debug)
+	if h.Program != "" {
+		row("program", h.Program)
+	}
+	if h.SHA256 != "" {
+		row("sha256", h.SHA256)
+	}
+	if h.Config != "" {
+		row("config", h.Config)
+	}
+}
+
+func (c *cli) hookExportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "export NAME application/x-config|application/x-executable default [FILE]", Short: "Write out what was imported", Args: nArgs(2, 4),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			r, err := c.registry(cfg)
+			if err != nil {
+				return err
+			}
+			b, err := r.Export(args[0], args[1])
+			if err != nil {
+				return misuse(err)
+			}
+			if len(args) == 4 && args[3] != "-" {
+				return os.WriteFile(args[3], b, 0o644)
+			}
+			_, err = cmd.OutOrStdout().Write(b)
+			return err
+		},
+	}
+}
+
+// registered returns all hooks of this node in the order in which they run.
+func (c *cli) registered(cfg *config.File) ([]host.Hook, error) {
+	r, err := c.registry(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return r.List()
+}

@@ -1,0 +1,80 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A newcomer who does what README says under "Write a hook", and nothing else, has a hook that works.
+func TestREADMEHook(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "\n## Write a hook\n")
+	source := regexp.MustCompile("(?s)```go\n(.*?)```").FindStringSubmatch(section)
+	if source == nil {
+		t.Fatal("README has no section with a hook's source")
+	}
+	both(t, func(t *testing.T, n *node) {
+		dir := n.path("deny")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source[1]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{
+			{"mod", "init", "example.com/deny"}, {"mod", "edit", "-replace", "github.com/hookhost/hookhost=" + root},
+			{"mod", "tidy"}, {"build", "-o", "deny", "."},
+		} {
+			cmd := exec.Command("go", args...)
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("go %v: %v\n%s", args, err, out)
+			}
+		}
+		for _, args := range []string{
+			"hook create deny", "hook import deny application/x-executable default " + filepath.Join(dir, "deny"),
+			"hook set deny event=execjob_begin order=5",
+		} {
+			if r := n.hookhost(strings.Fields(args)...); r.status != 0 {
+				t.Fatalf("%s: status %d", args, r.status)
+			}
+		}
+		if r := n.hookhost("hook", "list", "deny"); r.status != 0 || !strings.Contains(r.stdout, "order = 5") {
+			t.Errorf("list: %q", r.stdout)
+		}
+		r := n.hookhost("run", "-l", "ncpus=8", "--", "true")
+		if r.status != 125 || !strings.Contains(r.stderr, "execjob_begin request rejected by 'deny': ncpus=8: at most 4 on this host") {
+			t.Errorf("status %d, stderr %q", r.status, r.stderr)
+		}
+		if r := n.hookhost("run", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
+			t.Errorf("a job that it has nothing against: status %d", r.status)
+		}
+		// Its configuration is its own file.
+		if err := os.WriteFile(n.path("deny.toml"), []byte("most = 0\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if r := n.hookhost("hook", "import", "deny", "application/x-config", "default", n.path("deny.toml")); r.status != 0 {
+			t.Fatalf("import of the configuration: %q", r.stderr)
+		}
+		if r := n.hookhost("run", "-l", "ncpus=1", "--", "true"); r.status != 125 || !strings.Contains(r.stderr, "at most 0 on this host") {
+			t.Errorf("with a configuration: status %d, stderr %q", r.status, r.stderr)
+		}
+		if r := n.hookhost("hook", "delete", "deny"); r.status != 0 {
+			t.Errorf("delete: %q", r.stderr)
+		}
+		if r := n.hookhost("run", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
+			t.Errorf("after delete: status %d", r.status)
+		}
+	})
+}

@@ -1,0 +1,126 @@
+// Command hookhost is the hook host of a PBS compute node: the daemon, the commands that talk to it, and `run`, which
+// walks one job through every event on its own. Each command is a file; what they share is in cli.go.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the Makefile.
+var version = "unknown"
+
+// Exit statuses. `run` uses the shell's and the command's own on top of these.
+const (
+	exitRejected   = 1
+	exitMisuse     = 2
+	exitNoHost     = 3
+	exitHostFailed = 125
+)
+
+// exitError ends the program with a status. A nil err says nothing more.
+type exitError struct {
+	status int
+	err    error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.status)
+	}
+	return e.err.Error()
+}
+func (e *exitError) Unwrap() error { return e.err }
+
+// misuse marks an error as the caller's: exit status 2.
+func misuse(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{status: exitMisuse, err: err}
+}
+
+func main() {
+	// Called by pbs_attach's name, it is pbs_attach: launchers find it on their PATH.
+	if filepath.Base(os.Args[0]) == "pbs_attach" {
+		os.Args = append([]string{os.Args[0], "attach"}, os.Args[1:]...)
+	}
+	os.Exit(exitStatus(newCommand().Execute()))
+}
+
+// exitStatus prints an error as one line and says with which status to end.
+func exitStatus(err error) int {
+	if err == nil {
+		return 0
+	}
+	var exit *exitError
+	if !errors.As(err, &exit) {
+		exit = &exitError{status: 1, err: err}
+	}
+	if exit.err != nil {
+		fmt.Fprintln(os.Stderr, "hookhost:", strings.ReplaceAll(exit.err.Error(), "\n", "; "))
+	}
+	return exit.status
+}
+
+func newCommand() *cobra.Command {
+	c := &cli{}
+	root := &cobra.Command{
+		Use:   "hookhost",
+		Short: "Hook host for PBS compute nodes",
+		Long: `hookhost confines and accounts for jobs on a PBS compute node. It takes the events of a job's life and calls hooks,
+programs that create the job's cgroup, take in its processes, enforce its limits and report what it used.`,
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetVersionTemplate("hookhost {{.Version}}\n")
+	root.CompletionOptions.HiddenDefaultCmd = true
+	c.flags(root)
+	root.AddCommand(c.serveCommand(), c.runCommand(), c.eventCommand(), c.attachCommand(), c.hookCommand(), c.jobsCommand(),
+		c.reportCommand(), c.doctorCommand(), c.configCommand(), versionCommand())
+	misuseFlags(root)
+	return root
+}
+
+// misuseFlags makes a wrong flag of any command a misuse.
+func misuseFlags(cmd *cobra.Command) {
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return misuse(fmt.Errorf("%s: %w (see '%s --help')", cmd.Name(), err, cmd.CommandPath()))
+	})
+}
+
+// noArgs refuses arguments, which for a command with subcommands are unknown ones.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.HasSubCommands() {
+		return misuse(fmt.Errorf("%s: unknown command %q (see '%s --help')", cmd.Name(), args[0], cmd.CommandPath()))
+	}
+	return misuse(fmt.Errorf("%s: takes no argument, got %q", cmd.Name(), args[0]))
+}
+
+// nArgs wants between low and high arguments; high < 0 is no bound.
+func nArgs(low, high int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < low || high >= 0 && len(args) > high {
+			return misuse(fmt.Errorf("usage: %s", cmd.UseLine()))
+		}
+		return nil
+	}
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: noArgs,
+		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "hookhost", version) },
+	}
+}

@@ -1,0 +1,125 @@
+package main_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// Whatever is wrong with what a caller says: one line, exit status 2, and nothing was made.
+func TestMisuse(t *testing.T) {
+	big := `{"event":"execjob_begin","job":{"id":"1.x","name":"` + strings.Repeat("x", 50<<20) + `"}}`
+	tests := []struct {
+		name  string
+		args  []string
+		stdin string
+		want  string
+	}{
+		{"job id that is a path", []string{"run", "--job", "../../x", "--", "true"}, "", `"../../x"`},
+		{"size that is none", []string{"run", "-l", "mem=banana", "--", "true"}, "", "mem=banana"},
+		{"event with such a job id", []string{"event", "execjob_begin"}, `{"event":"execjob_begin","job":{"id":"../../x","owner":{"user":"root"}}}`, `../../x`},
+		{"event with such a size", []string{"event", "execjob_begin"},
+			`{"event":"execjob_begin","job":{"id":"1.x","owner":{"user":"root"},"resource_list":{"mem":"banana"}}}`, "mem=banana"},
+		{"event without a job", []string{"event", "execjob_begin"}, `{"event":"execjob_begin"}`, "job"},
+		{"event of the wrong type", []string{"event", "execjob_begin"}, `{"event":"execjob_begin","job":{"id":7}}`, "job.id"},
+		{"JSON that is no event", []string{"event", "execjob_begin"}, `[1,2,3]`, "event"},
+		{"no JSON", []string{"event", "execjob_begin"}, `job: 12`, "event"},
+		{"nothing", []string{"event", "execjob_begin"}, ``, "event"},
+		{"50 MB of JSON", []string{"event", "execjob_begin"}, big, "8"},
+		{"unknown event", []string{"event", "execjob_migrate"}, `{}`, "execjob_migrate"},
+		{"unknown command", []string{"frobnicate"}, "", "frobnicate"},
+		{"unknown flag", []string{"run", "--frobnicate"}, "", "frobnicate"},
+		{"no command", []string{"run"}, "", "run"},
+		{"unknown report format", []string{"run", "--report=xml", "--", "true"}, "", "xml"},
+		{"attach of nothing", []string{"attach"}, "", "must specify pid or command"},
+		{"attach of no pid", []string{"attach", "-p", "x1"}, "", "bad pid: x1"},
+		{"attach to no port", []string{"attach", "-m", "0", "-p", "1234"}, "", "bad port: 0"},
+		{"attach of both", []string{"attach", "-p", "1234", "true"}, "", "cannot specify pid and session|parent|command"},
+		{"report of no job id", []string{"report", "../x"}, "", "../x"},
+		{"hook without a name", []string{"hook", "create"}, "", "hook"},
+		{"hook with a path for a name", []string{"hook", "create", "../x"}, "", "../x"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			cmd := n.command(tt.args...)
+			cmd.Stdin = strings.NewReader(tt.stdin)
+			r := n.finish(cmd)
+			if r.status != 2 {
+				t.Errorf("status %d, want 2", r.status)
+			}
+			if strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "hookhost: ") || len(r.stderr) > 500 {
+				t.Errorf("stderr is not one short line: %q", r.stderr)
+			}
+			if !strings.Contains(r.stderr, tt.want) {
+				t.Errorf("stderr %q does not tell of %q", r.stderr, tt.want)
+			}
+			if r.stdout != "" {
+				t.Errorf("stdout %q", r.stdout)
+			}
+			if exists(n.path("state")) || exists(n.path("hooks.d")) || len(n.cgroups("")) > 0 {
+				t.Error("something was made")
+			}
+		})
+	}
+}
+
+func TestMisuseOfTheConfiguration(t *testing.T) {
+	for _, args := range [][]string{{"run", "--", "true"}, {"config", "check"}, {"serve"}, {"doctor"}} {
+		n := newNode(t, "[memory]\ndefautl = \"1gb\"")
+		r := n.hookhost(args...)
+		if r.status != 2 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, `line 4: unknown key "memory.defautl"`) {
+			t.Errorf("%v: status %d, stderr %q", args, r.status, r.stderr)
+		}
+		if exists(n.path("state")) {
+			t.Errorf("%v: something was made", args)
+		}
+	}
+}
+
+func TestEventWithoutADaemon(t *testing.T) {
+	n := newNode(t)
+	cmd := n.command("event", "execjob_begin")
+	cmd.Stdin = strings.NewReader(`{"event":"execjob_begin","job":{"id":"1.x","owner":{"user":"root","uid":0,"gid":0}}}`)
+	if r := n.finish(cmd); r.status != 3 || strings.Count(r.stderr, "\n") != 1 {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+}
+
+func TestHelpIsThere(t *testing.T) {
+	n := newNode(t)
+	for _, command := range []string{"", "serve", "run", "event", "attach", "hook", "jobs", "report", "doctor", "config", "version"} {
+		args := []string{"--help"}
+		if command != "" {
+			args = []string{command, "--help"}
+		}
+		if r := n.hookhost(args...); r.status != 0 || r.stderr != "" || len(r.stdout) < 40 {
+			t.Errorf("%s: status %d, stderr %q", command, r.status, r.stderr)
+		}
+	}
+	if r := n.hookhost("version"); r.status != 0 || !strings.HasPrefix(r.stdout, "hookhost ") {
+		t.Errorf("version: %+v", r)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	n := newNode(t)
+	if r := n.hookhost("doctor"); r.status != 0 || !strings.Contains(r.stdout, "memory controller") {
+		t.Errorf("status %d, stdout %q", r.status, r.stdout)
+	}
+	n = newNode(t, "mount = \"/nowhere\"")
+	if r := n.hookhost("doctor", "--json"); r.status != 1 || !strings.Contains(r.stdout, `"failed"`) {
+		t.Errorf("cgroups nowhere: status %d, stdout %q", r.status, r.stdout)
+	}
+}
+
+func TestConfigShowIsAConfiguration(t *testing.T) {
+	n := newNode(t)
+	r := n.hookhost("config", "show")
+	if err := os.WriteFile(n.path("shown.toml"), []byte(r.stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := n.hookhost("config", "check", n.path("shown.toml")); r.status != 0 {
+		t.Errorf("what show prints is refused: %q", r.stderr)
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// Folders beside the socket: programs' sockets, and jobs' node files.
+func (c *cli) runtimeDir() string { return filepath.Join(filepath.Dir(c.socket), "hooks") }
+func (c *cli) auxDir() string     { return filepath.Join(filepath.Dir(c.socket), "aux") }
+
+func (c *cli) ledgerFile() string { return filepath.Join(c.state, "ledger.jsonl") }
+
+// builtIn returns the hooks that come with hookhost. Their attributes are those of OpenPBS's own cgroups hook.
+func builtIn(cfg *config.File) ([]host.Hook, error) {
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		return nil, err
+	}
+	program, err := findProgram("cgroup")
+	if err != nil {
+		return nil, err
+	}
+	a := host.DefaultAttributes()
+	a.Type, a.Order, a.Alarm = host.TypePBS, 100, 90
+	a.FailAction = host.FailActionList{host.FailOfflineVnodes}
+	return []host.Hook{{Name: "cgroup", Attributes: a, Program: program, ConfigData: text, BuiltIn: true}}, nil
+}
+
+// findProgram returns where the program of a built-in hook is: in hooks/ beside this executable, as it was built, or in
+// libexec, as it was installed. The first is named where there is none.
+func findProgram(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		return "", err
+	}
+	places := []string{
+		filepath.Join(filepath.Dir(self), "hooks", name),
+		filepath.Join(filepath.Dir(self), "..", "libexec", "hookhost", "hooks", name),
+	}
+	for _, p := range places {
+		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) {
+			return p, nil
+		}
+	}
+	return places[0], nil
+}
+
+// registry is the set of this node's hooks: the built-in ones and those in hooks.d.
+func (c *cli) registry(cfg *config.File) (*host.Registry, error) {
+	hooks, err := builtIn(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &host.Registry{Dir: c.hooksDir(), ProgramDir: c.programDir(), BuiltIn: hooks, AllowUnsafePaths: cfg.Host.AllowUnsafeHooks}, nil
+}
+
+func (c *cli) openState(log *logrus.Logger) (*jobstate.Store, error) {
+	return jobstate.Open(c.state, jobstate.OnDamage(func(path string, err error) {
+		log.WithField("file", path).Errorf("damaged state was set aside: %v", err)
+	}))
+}
+
+// openHost starts the hooks in this process and ends what dead hosts left.
+func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger, daemon bool) (*backend, error) {
+	name, err := nodeName(cfg)
+	if err != nil {
+		return nil, err
+	}
+	procfs, err := kernfs.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	self, err := proc.Self(procfs)
+	if err != nil {
+		return nil, err
+	}
+	registry, err := c.registry(cfg)
+	if err != nil {
+		return nil, err
+	}
+	store, err := c.openState(log)
+	if err != nil {
+		return nil, err
+	}
+	book := ledger.Open(c.ledgerFile())
+	h, err := host.Open(host.Options{
+		Node: name, Self: self, Registry: registry, Store: store, Ledger: book, Processes: processes{procfs},
+		Log: logrus.NewEntry(log), RuntimeDir: c.runtimeDir(), Fallback: &remover{cfg: cfg},
+		StartTimeout: time.Duration(cfg.Host.Start), Daemon: daemon,
+	})
+	if err != nil {
+		return nil, err
+	}
+	b := &backend{cli: c, host: h, registry: registry, store: store, ledger: book, node: name, since: time.Now(), procfs: procfs}
+	if err := h.Reconcile(ctx); err != nil {
+		log.Errorf("end jobs of dead hosts: %v", err) // of single jobs: the others are not to suffer
+	}
+	return b, nil
+}
+
+// processes is what the host knows of this machine's processes.
+type processes struct{ procfs *kernfs.FS }
+
+func (p processes) Alive(id hostapi.ProcessID) bool { return proc.Alive(p.procfs, id) }
+
+func (p processes) Wait(ctx context.Context, id hostapi.ProcessID) error {
+	h, err := proc.Open(p.procfs, id)
+	if errors.Is(err, proc.ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return h.Wait(ctx)
+}
+
+// remover removes a job's cgroup when the cgroup hook is not there to do it. It takes a second look at the kernel's
+// files each time: it is hardly ever needed.
+type remover struct{ cfg *config.File }
+
+func (r *remover) RemoveJob(ctx context.Context, id string) error {
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		return err
+	}
+	tree, err := cgroup.Detect(roots, cgroup.Options{Prefix: r.cfg.Cgroup.Prefix, Mount: r.cfg.Cgroup.Mount})
+	if err != nil {
+		return err
+	}
+	job, err := tree.Job(id)
+	if err != nil {
+		return err
+	}
+	_, err = job.Kill(ctx)
+	if err := errors.Join(err, job.Remove(ctx)); err != nil {
+		return fmt.Errorf("remove cgroup: %w", err)
+	}
+	return nil
+}

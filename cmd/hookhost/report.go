@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/report"
+)
+
+func (c *cli) reportCommand() *cobra.Command {
+	var format, output string
+	cmd := &cobra.Command{
+		Use: "report [JOB] [--format FORMAT] [--output FILE]", Short: "Show what a job used, live or finished", Args: nArgs(0, 1),
+		Long: "Show what a job used, live or finished. Without JOB: every finished job (root only), oldest first.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := report.FormatNamed(format)
+			if err != nil {
+				return misuse(err)
+			}
+			out := cmd.OutOrStdout()
+			if output != "" {
+				file, err := os.Create(output)
+				if err != nil {
+					return misuse(err)
+				}
+				defer file.Close()
+				out = file
+			}
+			if len(args) == 0 {
+				return c.reportAll(f, out)
+			}
+			return c.reportOne(cmd, args[0], f, out)
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "text", strings.Join(report.FormatNames(), " or "))
+	cmd.Flags().StringVar(&output, "output", "", "write to FILE instead of standard output")
+	return cmd
+}
+
+func (c *cli) reportOne(cmd *cobra.Command, id string, f report.Format, out io.Writer) error {
+	r, err := c.reader()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	b, err := r.Report(cmd.Context(), id)
+	var refused *api.Error
+	if errors.As(err, &refused) && refused.Kind == api.KindMalformed {
+		return misuse(err)
+	}
+	if err != nil {
+		return err
+	}
+	rep, err := report.FromArchive(b)
+	if err != nil {
+		return fmt.Errorf("report of job %s: %w", id, err)
+	}
+	return f(out, func(yield func(*report.Report) bool) { yield(rep) })
+}
+
+// reportAll reads the ledger itself: it is root's alone.
+func (c *cli) reportAll(f report.Format, out io.Writer) error {
+	var failed error
+	reports := iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
+		failed = ledger.Open(c.ledgerFile()).All(func(e ledger.Entry) bool {
+			rep, err := report.FromArchive(json.RawMessage(e.Report))
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "hookhost: report of job %s: %v\n", e.Job, err)
+				return true
+			}
+			return yield(rep)
+		})
+	})
+	return errors.Join(f(out, reports), failed)
+}

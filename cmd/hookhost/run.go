@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"os/signal"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/mom"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/report"
+)
+
+// runOptions are what the user said.
+type runOptions struct {
+	resources []string
+	name      string
+	job       string
+	user      string
+	report    string
+	command   []string
+}
+
+func (c *cli) runCommand() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run [-l RES]... [-N NAME] [-u USER] [--job ID] [--report text|json|none] -- CMD [ARG...]",
+		Short: "Run a command as a job, through every event",
+		Long: `Run CMD as a job on this host: confined, accounted, and nothing left of it afterwards. Its output is passed through untouched; the
+report goes to standard error when it has ended. -l takes what qsub takes (-l select=1:ncpus=2:mem=64mb -l walltime=00:10:00, or
+-l ncpus=2,mem=64mb). With a daemon the job is the daemon's; without one the hooks are started for this job alone.
+
+Exit status: CMD's; 128+N when signal N ended it; 125 when hookhost failed or a hook rejected the job; 126 and 127 when
+CMD could not be run or was not found.`,
+		DisableFlagsInUseLine: true,
+		Args:                  nArgs(1, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.command = args
+			return c.run(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.StringArrayVarP(&o.resources, "resource", "l", nil, "resources, as for qsub")
+	f.StringVarP(&o.name, "name", "N", "", "the job's name; CMD's otherwise")
+	f.StringVarP(&o.user, "user", "u", "", "run as this user")
+	f.StringVar(&o.job, "job", "", "the job's id; the next number of this node otherwise")
+	f.StringVar(&o.report, "report", "text", "text, json or none")
+	return cmd
+}
+
+func (c *cli) run(ctx context.Context, o runOptions) error {
+	format, job, err := o.check()
+	if err != nil {
+		return misuse(err)
+	}
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return &exitError{exitHostFailed, errors.New("run: cgroups are root's: run it as root")}
+	}
+	status, err := c.runJob(ctx, cfg, o, job, format)
+	if err != nil {
+		return &exitError{exitHostFailed, err}
+	}
+	return &exitError{status: status}
+}
+
+// check makes a job of what the user said. It touches nothing.
+func (o *runOptions) check() (report.Format, *hostapi.Job, error) {
+	var format report.Format
+	if o.report != "none" {
+		var err error
+		if format, err = report.FormatNamed(o.report); err != nil {
+			return nil, nil, fmt.Errorf("run: --report: %w", err)
+		}
+	}
+	if o.job != "" {
+		if err := hostapi.CheckJobID(o.job); err != nil {
+			return nil, nil, fmt.Errorf("run: %w", err)
+		}
+	}
+	owner, err := lookUpOwner(o.user)
+	if err != nil {
+		return nil, nil, fmt.Errorf("run: %w", err)
+	}
+	request, err := pbs.ParseResourceList(o.resources...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("run: -l: %w", err)
+	}
+	job := &hostapi.Job{
+		ID: o.job, Name: o.name, Owner: owner, RunCount: 1, MotherSuperior: true, Queue: "run",
+		Schedselect: pbs.FormatSelect(request.Select), ResourceList: hostapi.Resources(request.Job),
+	}
+	if job.Name == "" {
+		job.Name = baseName(o.command[0])
+	}
+	return format, job, nil
+}
+
+func baseName(command string) string {
+	return command[strings.LastIndexByte(command, '/')+1:]
+}
+
+// lookUpOwner returns the user that the job runs as; "" is the caller.
+func lookUpOwner(name string) (hostapi.Owner, error) {
+	u, err := user.Current()
+	if name != "" {
+		u, err = user.Lookup(name)
+	}
+	if err != nil {
+		return hostapi.Owner{}, err
+	}
+	uid, uerr := strconv.Atoi(u.Uid)
+	gid, gerr := strconv.Atoi(u.Gid)
+	return hostapi.Owner{User: u.Username, UID: uid, GID: gid}, errors.Join(uerr, gerr)
+}
+
+// runJob walks the job through its events and writes its report.
+func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *hostapi.Job, format report.Format) (int, error) {
+	log := newLog(cfg)
+	if !log.IsLevelEnabled(logrus.DebugLevel) {
+		log.SetLevel(logrus.WarnLevel) // standard error is the job's; it has to be worth it
+	}
+	engine, err := c.openNode(ctx, cfg, log)
+	if err != nil {
+		return 0, err
+	}
+	engines := &engines{cli: c, cfg: cfg, log: log, all: []node{engine}}
+	defer engines.Close()
+	spec, err := c.spec(ctx, cfg, o, job)
+	if err != nil {
+		return 0, err
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGCONT, unix.SIGWINCH)
+	defer signal.Stop(signals)
+	spec.Signals, spec.Reconnect = signals, engines.reconnect
+	result, err := mom.Run(ctx, engine, spec)
+	if result.Reject != nil {
+		return 0, errors.Join(fmt.Errorf("job %s: %s", job.ID, result.Reject.Message), err)
+	}
+	if err != nil && !result.Started {
+		return 0, fmt.Errorf("job %s: %w", job.ID, err)
+	}
+	if err != nil { // the job ran; what went wrong does not take its exit status
+		fmt.Fprintf(os.Stderr, "hookhost: job %s: %s\n", job.ID, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	if format != nil {
+		if err := writeRunReport(ctx, engines.last(), job.ID, format); err != nil {
+			fmt.Fprintf(os.Stderr, "hookhost: report of job %s: %v\n", job.ID, err)
+		}
+	}
+	return result.ExitStatus, nil
+}
+
+// writeRunReport writes the report to standard error, on lines of its own: the job may have ended in the middle of one.
+func writeRunReport(ctx context.Context, engine node, id string, format report.Format) error {
+	b, err := engine.Report(context.WithoutCancel(ctx), id)
+	if err != nil {
+		return err
+	}
+	r, err := report.FromArchive(b)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr)
+	return format(os.Stderr, iter.Seq[*report.Report](func(yield func(*report.Report) bool) { yield(r) }))
+}
+
+// spec completes the job and says how to start its program.
+func (c *cli) spec(ctx context.Context, cfg *config.File, o runOptions, job *hostapi.Job) (mom.Spec, error) {
+	name, err := nodeName(cfg)
+	if err != nil {
+		return mom.Spec{}, err
+	}
+	procfs, err := kernfs.Open("/proc")
+	if err != nil {
+		return mom.Spec{}, err
+	}
+	self, err := proc.Self(procfs)
+	if err != nil {
+		return mom.Spec{}, err
+	}
+	if job.ID == "" {
+		store, err := c.openState(newLog(cfg))
+		if err != nil {
+			return mom.Spec{}, err
+		}
+		n, err := store.NextSequence(ctx)
+		if err != nil {
+			return mom.Spec{}, err
+		}
+		job.ID = fmt.Sprintf("%d.%s", n, name)
+	}
+	chunks, err := pbs.ParseSelect(job.Schedselect)
+	if err != nil {
+		return mom.Spec{}, err
+	}
+	job.ExecVnode = pbs.FormatExecVnode(name, chunks)
+	spec := mom.Spec{
+		Job: job, Node: name, MoM: &self, Program: o.command[0], Args: o.command[1:], Env: os.Environ(),
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, AuxDir: c.auxDir(), TmpDir: "/var/tmp",
+	}
+	if job.Owner.UID != os.Geteuid() {
+		if spec.Credential, err = credential(job.Owner); err != nil {
+			return mom.Spec{}, err
+		}
+	}
+	return spec, nil
+}
+
+// credential makes the program run as the job's owner, with all of the owner's groups.
+func credential(o hostapi.Owner) (*syscall.Credential, error) {
+	u, err := user.LookupId(strconv.Itoa(o.UID))
+	if err != nil {
+		return nil, err
+	}
+	ids, err := u.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("groups of user %s: %w", o.User, err)
+	}
+	cred := &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}
+	for _, id := range ids {
+		gid, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("groups of user %s: %w", o.User, err)
+		}
+		cred.Groups = append(cred.Groups, uint32(gid))
+	}
+	return cred, nil
+}
+
+// engines are the host of the job and those that took its place after it died.
+type engines struct {
+	cli *cli
+	cfg *config.File
+	log *logrus.Logger
+	all []node
+}
+
+// restartTime is how long a daemon that died is given to come back before the job is ended without it.
+const restartTime = 5 * time.Second
+
+// reconnect finds another host for the rest of the job: the daemon once it is back, or hooks of our own. The job's
+// state is on disk and in its cgroup, so either can go on where the dead one stopped.
+func (e *engines) reconnect(ctx context.Context, cause error) (mom.Engine, error) {
+	if _, ours := e.last().(embedded); ours {
+		return nil, cause
+	}
+	e.log.Warnf("the daemon does not answer (%v): ending the job without it", cause)
+	next, err := e.cli.openNode(ctx, e.cfg, e.log)
+	if err != nil {
+		return nil, errors.Join(cause, err)
+	}
+	e.all = append(e.all, next)
+	return next, nil
+}
+
+func (e *engines) last() node { return e.all[len(e.all)-1] }
+
+func (e *engines) Close() {
+	for _, engine := range e.all {
+		engine.Close()
+	}
+}

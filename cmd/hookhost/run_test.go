@@ -1,0 +1,399 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const mib = 1 << 20
+
+// both runs a test without and with a daemon.
+func both(t *testing.T, test func(t *testing.T, n *node)) {
+	t.Run("without a daemon", func(t *testing.T) { test(t, newNode(t)) })
+	t.Run("with a daemon", func(t *testing.T) {
+		n := newNode(t)
+		n.serve()
+		test(t, n)
+	})
+}
+
+func TestRunPassesOutputAndStatusThrough(t *testing.T) {
+	both(t, func(t *testing.T, n *node) {
+		cmd := n.command("run", "--report=none", "--", "sh", "-c", "cat; echo to-stderr >&2; exit 7")
+		cmd.Stdin = strings.NewReader("in and out")
+		r := n.finish(cmd)
+		if r.status != 7 || r.stdout != "in and out" || r.stderr != "to-stderr\n" {
+			t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
+		}
+	})
+}
+
+func TestRunExitStatusOfAShell(t *testing.T) {
+	n := newNode(t)
+	if err := os.WriteFile(n.path("plain"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		command []string
+		want    int
+	}{
+		{[]string{"true"}, 0},
+		{[]string{"sh", "-c", "kill -TERM $$"}, 128 + 15},
+		{[]string{"no-such-program-here"}, 127},
+		{[]string{n.path("plain")}, 126},
+	} {
+		if r := n.hookhost(append([]string{"run", "--report=none", "--"}, tt.command...)...); r.status != tt.want {
+			t.Errorf("%v: status %d, want %d", tt.command, r.status, tt.want)
+		}
+	}
+}
+
+func TestRunMemoryLimit(t *testing.T) {
+	both(t, func(t *testing.T, n *node) {
+		r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb", "--report=json", "--", "python3", "-c", "x=bytearray(300<<20)")
+		if r.status != 137 {
+			t.Errorf("status %d, want 137", r.status)
+		}
+		if !strings.Contains(r.stderr, "Cgroup mem limit exceeded: Killed process ") || !strings.Contains(r.stderr, "(python3)") {
+			t.Errorf("stderr does not name the limit and the killed process: %q", r.stderr)
+		}
+		rep := r.report(t)
+		for host, h := range rep.Hosts {
+			if h.OOMKills == nil || *h.OOMKills < 1 {
+				t.Errorf("oom_kills = %v, want at least 1", h.OOMKills)
+			}
+			if h.MemLimitBytes == nil || *h.MemLimitBytes != 64*mib {
+				t.Errorf("mem_limit_bytes = %v, want 64 MiB", h.MemLimitBytes)
+			}
+			if !strings.HasPrefix(rep.DiagMessages[host], "Cgroup mem limit exceeded") {
+				t.Errorf("diag_messages = %v", rep.DiagMessages)
+			}
+		}
+	})
+}
+
+// The kernel reclaims page cache at the limit all the time; that is no kill, and nobody is to be told of one.
+func TestRunReclaimIsNoOOM(t *testing.T) {
+	n := newNode(t)
+	big := n.path("big")
+	if out, err := exec.Command("sh", "-c", "head -c 200000000 /dev/zero > "+big).CombinedOutput(); err != nil {
+		t.Fatal(string(out), err)
+	}
+	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=32mb", "--report=json", "--", "sh", "-c", "cat "+big+" "+big+" > "+n.path("copy"))
+	if r.status != 0 || strings.Contains(r.stderr, "exceeded") {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	for _, h := range r.report(t).Hosts {
+		if h.OOMKills == nil || *h.OOMKills != 0 {
+			t.Errorf("oom_kills = %v, want 0", h.OOMKills)
+		}
+	}
+}
+
+func TestRunKillsDaemons(t *testing.T) {
+	both(t, func(t *testing.T, n *node) {
+		r := n.hookhost("run", "--report=json", "--", "sh", "-c", "setsid sleep 1000.25 & setsid setsid sleep 1000.25 & sleep 0.1; exit 3")
+		if r.status != 3 {
+			t.Errorf("status %d, want 3", r.status)
+		}
+		if pids := processesNamed("sleep", "1000.25"); len(pids) > 0 {
+			t.Errorf("left running: %v", pids)
+		}
+		if dirs := n.jobDirs(); len(dirs) > 0 {
+			t.Errorf("left: %v", dirs)
+		}
+		for _, h := range r.report(t).Hosts {
+			if h.Kill == nil || h.Kill.Signal != "SIGKILL" || h.Kill.Stragglers < 2 {
+				t.Errorf("kill = %+v, want SIGKILL of 2 stragglers", h.Kill)
+			}
+		}
+	})
+}
+
+func TestRunAccountsCPUTime(t *testing.T) {
+	n := newNode(t)
+	// Two processes burn a second each and say what getrusage gives them.
+	script := `import os, resource, time
+def burn():
+    while time.process_time() < 1.0: pass
+pid = os.fork()
+burn()
+if pid == 0: os._exit(0)
+os.wait()
+u = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(sum(r.ru_utime + r.ru_stime for r in u))`
+	r := n.hookhost("run", "-l", "ncpus=2", "--report=json", "--", "python3", "-c", script)
+	var want float64
+	if _, err := fmt.Sscan(r.stdout, &want); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range r.report(t).Hosts {
+		if h.CPUTSeconds == nil || *h.CPUTSeconds < want*0.95 || *h.CPUTSeconds > want*1.05 {
+			t.Errorf("cput_seconds = %v, getrusage says %v", *h.CPUTSeconds, want)
+		}
+	}
+}
+
+func TestRunCountsMemoryWithoutPageCache(t *testing.T) {
+	both(t, func(t *testing.T, n *node) {
+		big := n.path("big")
+		if out, err := exec.Command("sh", "-c", "head -c 524288000 /dev/zero > "+big).CombinedOutput(); err != nil {
+			t.Fatal(string(out), err)
+		}
+		script := `x = bytearray(50 << 20)
+f = open("` + big + `", "rb", buffering=0)
+b = bytearray(1 << 16)
+while f.readinto(b): pass`
+		r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=1gb", "--report=json", "--", "python3", "-c", script)
+		for _, h := range r.report(t).Hosts {
+			if h.MemBytes == nil || *h.MemBytes < 50*mib || *h.MemBytes > 60*mib {
+				t.Errorf("mem_bytes = %v, want 50 to 60 MiB (%s)", *h.MemBytes, h.MemSource)
+			}
+			if h.CgroupPeakBytes == nil || *h.CgroupPeakBytes < 50*mib {
+				t.Errorf("cgroup_peak_bytes = %v", h.CgroupPeakBytes)
+			}
+			if h.MemSource == "" {
+				t.Error("mem_source does not say what mem is")
+			}
+		}
+	})
+}
+
+// Jobs at once hold different cpus, and one too many is refused with the reason.
+func TestRunJobsShareTheNode(t *testing.T) {
+	both(t, func(t *testing.T, n *node) {
+		const cpus = 2
+		if out, _ := exec.Command("nproc").Output(); strings.TrimSpace(string(out)) != fmt.Sprint(cpus) {
+			t.Fatalf("this test is written for hosts with %d cpus", cpus)
+		}
+		release := n.path("release")
+		if err := syscall.Mkfifo(release, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var jobs []*exec.Cmd
+		for i := range cpus {
+			cmd := n.command("run", "-l", "select=1:ncpus=1:mem=64mb", "--report=none", "--", "sh", "-c",
+				fmt.Sprintf("grep Cpus_allowed_list /proc/self/status > %s; read x < %s", n.path(fmt.Sprint("cpus", i)), release))
+			cmd.Stderr = os.Stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			jobs = append(jobs, cmd)
+		}
+		lists := map[string]bool{}
+		for i := range cpus {
+			file := n.path(fmt.Sprint("cpus", i))
+			eventually(t, "job writes its cpus", func() bool { b, _ := os.ReadFile(file); return strings.HasSuffix(string(b), "\n") })
+			b, _ := os.ReadFile(file)
+			lists[string(b)] = true
+		}
+		if len(lists) != cpus {
+			t.Errorf("jobs share cpus: %v", lists)
+		}
+		r := n.hookhost("run", "-l", "select=1:ncpus=1", "--", "touch", n.path("ran"))
+		if r.status != 125 || !strings.Contains(r.stderr, "ncpus requested (1) exceeds ncpus available (0)") {
+			t.Errorf("third job: status %d, stderr %q", r.status, r.stderr)
+		}
+		if exists(n.path("ran")) {
+			t.Error("third job ran")
+		}
+		f, err := os.OpenFile(release, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(f, strings.Repeat("go\n", 64))
+		for _, cmd := range jobs {
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("job: %v", err)
+			}
+		}
+		f.Close()
+	})
+}
+
+// What a killed `run` left behind, the next one cleans up.
+func TestRunKilledIsCleanedUpByTheNext(t *testing.T) {
+	both(t, func(t *testing.T, n *node) {
+		cmd := n.command("run", "-l", "ncpus=2", "--report=none", "--", "sleep", "1000.5")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the job runs", func() bool { return len(processesNamed("sleep", "1000.5")) > 0 })
+		cmd.Process.Kill()
+		cmd.Wait()
+		if exists(n.path("run/s")) { // the daemon notices by itself
+			eventually(t, "the daemon ends the job", func() bool { return len(n.jobDirs()) == 0 })
+		}
+		r := n.hookhost("run", "-l", "ncpus=2", "--report=none", "--", "true")
+		if r.status != 0 {
+			t.Errorf("next run: status %d, stderr %q", r.status, r.stderr)
+		}
+		if pids := processesNamed("sleep", "1000.5"); len(pids) > 0 {
+			t.Errorf("left running: %v", pids)
+		}
+	})
+}
+
+func TestRunForwardsSignals(t *testing.T) {
+	n := newNode(t)
+	cmd := n.command("run", "--report=none", "--", "sh", "-c", "trap 'exit 9' TERM; touch "+n.path("ready")+"; while :; do sleep 0.05; done")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
+	cmd.Process.Signal(syscall.SIGTERM)
+	cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 9 {
+		t.Errorf("status %d, want 9: the job's own answer to SIGTERM", got)
+	}
+}
+
+// The first thing that the job's program sees is its own cgroup, in every hierarchy.
+func TestRunProgramIsBornConfined(t *testing.T) {
+	n := newNode(t)
+	r := n.hookhost("run", "--report=none", "--", "cat", "/proc/self/cgroup")
+	for _, controller := range []string{"memory", "cpuset", "cpu", "pids"} {
+		if !strings.Contains(r.stdout, ":"+controller+":/"+n.prefix+".service/jobid/") {
+			t.Errorf("not in a %s cgroup: %s", controller, r.stdout)
+		}
+	}
+	if exists("/sys/fs/cgroup/unified/cgroup.procs") && !strings.Contains(r.stdout, "0::/"+n.prefix+".service/jobs/") {
+		t.Errorf("not in a v2 cgroup: %s", r.stdout)
+	}
+}
+
+// All chunks of a job on a host are one cgroup, with the sum of their memory.
+func TestRunChunksAreOneCgroup(t *testing.T) {
+	n := newNode(t)
+	r := n.hookhost("run", "-l", "select=2:ncpus=1:mem=50mb", "--report=json", "--", "sh", "-c", "sed -n 's/.*:memory://p' /proc/self/cgroup; nproc")
+	for _, h := range r.report(t).Hosts {
+		if h.NCPUs != 2 || h.MemLimitBytes == nil || *h.MemLimitBytes != 100*mib {
+			t.Errorf("host has ncpus=%d mem_limit_bytes=%v, want 2 and 100 MiB", h.NCPUs, h.MemLimitBytes)
+		}
+	}
+	if lines := strings.Split(strings.TrimSpace(r.stdout), "\n"); len(lines) != 2 || lines[1] != "2" {
+		t.Errorf("stdout %q", r.stdout)
+	}
+}
+
+func TestRunLimits(t *testing.T) {
+	n := newNode(t)
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"more memory than there is", []string{"-l", "mem=100tb"}, "mem requested (107374182400kb) exceeds mem available ("},
+		{"more cpus than there are", []string{"-l", "ncpus=4000"}, "ncpus requested (4000) exceeds ncpus available (2)"},
+		{"vmem below mem", []string{"-l", "select=1:ncpus=1:mem=64mb:vmem=32mb"}, "vmem requested (32768kb) under minimum possible (65536kb)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n.t = t
+			r := n.hookhost(append(append([]string{"run"}, tt.args...), "--", "touch", n.path("ran"))...)
+			if r.status != 125 || !strings.Contains(r.stderr, tt.want) {
+				t.Errorf("status %d, stderr %q, want %q", r.status, r.stderr, tt.want)
+			}
+			if exists(n.path("ran")) || len(n.jobDirs()) > 0 {
+				t.Error("something was left or ran")
+			}
+		})
+	}
+	n.t = t
+	r := n.hookhost("run", "-l", "select=1:ncpus=0", "--report=json", "--", "sh", "-c", "sed -n 's/.*:cpuset://p' /proc/self/cgroup")
+	if r.status != 0 || strings.Contains(r.stdout, "jobid/") {
+		t.Errorf("ncpus=0: status %d, cpuset %q: want none of its own", r.status, r.stdout)
+	}
+	r = n.hookhost("run", "-l", "select=1:ncpus=1", "-l", "pids=20", "--report=none", "--", "sh", "-c", "for i in $(seq 40); do sleep 1 & done 2>/dev/null; exit 0")
+	if r.status == 0 {
+		t.Logf("shell survived a refused fork")
+	}
+}
+
+// A job's vmem is memory plus swap together.
+func TestRunVmemLimit(t *testing.T) {
+	n := newNode(t)
+	if !exists("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes") {
+		t.Skip("this kernel does not account swap")
+	}
+	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb", "-l", "vmem=96mb", "--report=none", "--", "sh", "-c",
+		"d=$(sed -n 's/.*:memory://p' /proc/self/cgroup); cat /sys/fs/cgroup/memory$d/memory.limit_in_bytes /sys/fs/cgroup/memory$d/memory.memsw.limit_in_bytes")
+	if r.stdout != fmt.Sprintf("%d\n%d\n", 64*mib, 96*mib) {
+		t.Errorf("limits %q", r.stdout)
+	}
+}
+
+// Nothing of hookhost itself may be in the way of the job: no extra descriptors, no changed directory.
+func TestRunLeavesTheProgramAlone(t *testing.T) {
+	n := newNode(t)
+	cmd := n.command("run", "--report=none", "--", "sh", "-c", "ls /proc/self/fd | wc -l; pwd")
+	cmd.Dir = filepath.Clean(n.dir)
+	r := n.finish(cmd)
+	if r.stdout != "4\n"+n.dir+"\n" { // 0, 1, 2 and ls's own
+		t.Errorf("stdout %q", r.stdout)
+	}
+}
+
+func TestRunCrashOfPluginAndDaemon(t *testing.T) {
+	t.Run("hooks/cgroup", func(t *testing.T) {
+		both(t, func(t *testing.T, n *node) { crash(t, n, nil) })
+	})
+	t.Run("serve", func(t *testing.T) {
+		n := newNode(t)
+		crash(t, n, n.serve())
+	})
+}
+
+// crash kills the cgroup hook, or the daemon with it, in mid-job and looks at the rest of the job's life.
+func crash(t *testing.T, n *node, d *daemon) {
+	release := n.path("release")
+	cmd := n.command("run", "-l", "select=1:ncpus=1:mem=128mb", "--report=json", "--", "python3", "-c",
+		`x = bytearray(40 << 20); x = None; open("`+n.path("ready")+`", "w").close(); open("`+release+`").read()`)
+	if err := syscall.Mkfifo(release, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan result, 1)
+	go func() { done <- n.finish(cmd) }()
+	eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
+	if d != nil {
+		d.kill()
+	}
+	killed := 0
+	for _, pid := range processesNamed(filepath.Join(built, "hooks/cgroup")) {
+		syscall.Kill(pid, syscall.SIGKILL)
+		killed++
+	}
+	if killed == 0 && d == nil {
+		t.Fatal("no hook to kill: is its command line its path?")
+	}
+	if len(n.jobDirs()) == 0 {
+		t.Error("the job is not confined any more")
+	}
+	if d != nil {
+		n.serve()
+	}
+	time.Sleep(100 * time.Millisecond)
+	if err := os.WriteFile(release, []byte("go"), 0); err != nil {
+		t.Fatal(err)
+	}
+	r := <-done
+	if r.status != 0 {
+		t.Errorf("status %d", r.status)
+	}
+	for _, h := range r.report(t).Hosts {
+		if h.MemBytes == nil || *h.MemBytes < 40*mib {
+			t.Errorf("mem_bytes = %v: the peak from before the crash is lost", h.MemBytes)
+		}
+		if h.CPUTSeconds == nil || *h.CPUTSeconds == 0 {
+			t.Errorf("cput_seconds = %v", h.CPUTSeconds)
+		}
+	}
+	if dirs := n.jobDirs(); len(dirs) > 0 {
+		t.Errorf("left: %v", dirs)
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
+)
+
+func (c *cli) serveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "serve", Short: "Run the node's daemon", Args: noArgs,
+		Long: `Run the node's daemon in the foreground. SIGHUP has it read its configuration and hooks again. SIGTERM and SIGINT stop it after the
+events that it is carrying out; jobs live on, confined, and the next daemon takes them over.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			if os.Geteuid() != 0 {
+				return errors.New("serve: cgroups are root's: run it as root")
+			}
+			return c.serve(cmd.Context(), cfg)
+		},
+	}
+}
+
+func (c *cli) serve(ctx context.Context, cfg *config.File) error {
+	logger := newLog(cfg)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, unix.SIGHUP, unix.SIGTERM, unix.SIGINT)
+	defer signal.Stop(signals)
+
+	// The socket first: it tells whether a daemon runs already. Callers wait until there is something to answer them.
+	listener, err := api.Listen(c.socket)
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	defer listener.Close()
+	b, err := c.openHost(ctx, cfg, logger, true)
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			logger.Error(err)
+		}
+	}()
+	server := api.NewServer(b, b, b, b)
+	server.ErrorLog = log.New(logger.WriterLevel(logrus.DebugLevel), "", 0)
+	server.Ignored = func(event hostapi.Event, keys []string) {
+		logger.WithFields(logrus.Fields{"event": event, "keys": keys}).Debug("event has keys that are not known here")
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	logger.WithFields(logrus.Fields{"version": version, "node": b.node, "socket": c.socket}).Info("hookhost serves")
+	notify(logger, daemon.SdNotifyReady)
+	for {
+		select {
+		case err := <-served:
+			return fmt.Errorf("serve: %w", err)
+		case sig := <-signals:
+			if sig != unix.SIGHUP {
+				logger.Infof("%v: stopping; jobs live on", sig)
+				notify(logger, daemon.SdNotifyStopping)
+				return stop(server)
+			}
+			reload(ctx, b, logger)
+		}
+	}
+}
+
+// reload takes over a changed configuration, or says why not and goes on with the old one.
+func reload(ctx context.Context, b *backend, logger *logrus.Logger) {
+	notify(logger, daemon.SdNotifyReloading)
+	if err := b.Reload(ctx); err != nil {
+		logger.Errorf("reload: %v", err)
+	} else {
+		logger.Info("reloaded")
+	}
+	notify(logger, daemon.SdNotifyReady)
+}
+
+// stop waits for the events that have begun.
+func stop(server *api.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return server.Shutdown(ctx)
+}
+
+// notify tells systemd, if it is systemd that started us.
+func notify(logger *logrus.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		logger.Warnf("notify systemd: %v", err)
+	}
+}

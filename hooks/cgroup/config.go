@@ -1,0 +1,37 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/placement"
+)
+
+// policy is the node's configuration as this hook uses it.
+type policy struct {
+	config.File
+	exclude kernfs.IDSet
+	place   placement.Policy
+}
+
+// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for the defaults).
+func newPolicy(text []byte) (*policy, error) {
+	p := &policy{File: *config.Default()}
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &p.File); err != nil {
+			return nil, fmt.Errorf("decode configuration: %w", err)
+		}
+	}
+	exclude, err := kernfs.ParseIDSet(p.Cpuset.ExcludeCPUs)
+	if err != nil {
+		return nil, fmt.Errorf("cpuset.exclude_cpus: %w", err)
+	}
+	p.exclude = exclude
+	p.place = placement.Pack
+	if p.Cpuset.Placement == "spread" {
+		p.place = placement.Spread
+	}
+	return p, nil
+}

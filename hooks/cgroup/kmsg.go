@@ -1,0 +1,136 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// kmsgReader returns one record of the kernel log with each Read (Documentation/ABI/testing/dev-kmsg) and io.EOF after
+// the newest.
+type kmsgReader interface {
+	io.Reader
+	io.Closer
+}
+
+// openKmsg opens the kernel log at its oldest record. Nothing is consumed: each reader has a position of its own.
+func openKmsg() (kmsgReader, error) {
+	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: "/dev/kmsg", Err: err}
+	}
+	return kmsg(fd), nil
+}
+
+type kmsg int
+
+func (k kmsg) Read(b []byte) (int, error) {
+	for {
+		n, err := unix.Read(int(k), b)
+		switch {
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EPIPE): // EPIPE: the oldest records were overwritten; the next read goes on
+		case errors.Is(err, unix.EAGAIN):
+			return 0, io.EOF
+		case err != nil:
+			return 0, err
+		default:
+			return n, nil
+		}
+	}
+}
+
+func (k kmsg) Close() error { return unix.Close(int(k)) }
+
+// oomKill is one process that the kernel killed for lack of memory.
+type oomKill struct {
+	pid    int
+	line   string // "Killed process 12 (python3) total-vm:..., UID:0 ..."
+	global bool   // the host ran out of memory, not a cgroup
+}
+
+// slack covers that the log's clock is not exactly the monotonic one.
+const slack = 5_000_000
+
+// readOOM returns the kills in the memory cgroup path or below it since the time since (µs since boot).
+//
+// The kernel writes two records a kill (mm/oom_kill.c): a summary "oom-kill:constraint=...,task_memcg=PATH,task=...,pid=N,uid=N",
+// which is rate limited, and then "[Memory cgroup out of memory: ]Killed process N (comm) ...".
+func readOOM(r io.Reader, path string, since int64) ([]oomKill, error) {
+	var kills []oomKill
+	pending := map[int]bool{} // pid → global
+	buf := make([]byte, 8192) // the kernel's own bound on a record
+	for {
+		n, err := r.Read(buf)
+		if errors.Is(err, io.EOF) {
+			return kills, nil
+		}
+		if err != nil {
+			return kills, fmt.Errorf("read kernel log: %w", err)
+		}
+		at, text, ok := parseKmsg(string(buf[:n]))
+		if !ok || at < since-slack {
+			continue
+		}
+		if pid, global, ok := parseSummary(text, path); ok {
+			pending[pid] = global
+			continue
+		}
+		_, line, ok := strings.Cut(text, "Killed process ")
+		if !ok {
+			continue
+		}
+		number, _, _ := strings.Cut(line, " ")
+		pid, err := strconv.Atoi(number)
+		if global, ours := pending[pid]; err == nil && ours {
+			delete(pending, pid)
+			kills = append(kills, oomKill{pid: pid, line: "Killed process " + line, global: global})
+		}
+	}
+}
+
+// parseKmsg splits a record "level,sequence,µs,flags[,...];text\n[ KEY=value\n...]".
+func parseKmsg(record string) (micros int64, text string, ok bool) {
+	head, text, ok := strings.Cut(record, ";")
+	if !ok {
+		return 0, "", false
+	}
+	fields := strings.Split(head, ",")
+	if len(fields) < 3 {
+		return 0, "", false
+	}
+	micros, err := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil {
+		return 0, "", false
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	return micros, text, true
+}
+
+// parseSummary returns the pid of an oom-kill summary about a task in the cgroup path or below it. The task's name may
+// hold anything, commas and "pid=" too, so what follows it is read from the end.
+func parseSummary(text, path string) (pid int, global, ok bool) {
+	rest, found := strings.CutPrefix(text, "oom-kill:constraint=")
+	if !found {
+		return 0, false, false
+	}
+	constraint, rest, _ := strings.Cut(rest, ",")
+	_, rest, found = strings.Cut(rest, ",task_memcg=")
+	if !found {
+		return 0, false, false
+	}
+	if !strings.HasPrefix(rest, path+",task=") && !strings.HasPrefix(rest, path+"/") {
+		return 0, false, false
+	}
+	at := strings.LastIndex(rest, ",pid=")
+	if at < 0 {
+		return 0, false, false
+	}
+	number, _, _ := strings.Cut(rest[at+len(",pid="):], ",")
+	pid, err := strconv.Atoi(number)
+	return pid, constraint != "CONSTRAINT_MEMCG", err == nil
+}

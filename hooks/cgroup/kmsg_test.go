@@ -1,0 +1,74 @@
+package main
+
+import (
+	"io"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// records hands out one record a Read, as /dev/kmsg does.
+type records []string
+
+func (r *records) Read(b []byte) (int, error) {
+	if len(*r) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, (*r)[0])
+	*r = (*r)[1:]
+	return n, nil
+}
+
+// Lines as Linux 6.18 wrote them, with paths and pids changed.
+const (
+	summary = "4,401,419843018,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=1.srv,mems_allowed=0,oom_memcg=/pbs_jobs.service/jobid/1.srv,task_memcg=/pbs_jobs.service/jobid/1.srv,task=python3,pid=2196,uid=0\n"
+	killed  = "3,402,419843040,-;Memory cgroup out of memory: Killed process 2196 (python3) total-vm:323768kB, anon-rss:65280kB, file-rss:6604kB, shmem-rss:0kB, UID:0 pgtables:184kB oom_score_adj:0\n SUBSYSTEM=x\n"
+)
+
+func TestReadOOM(t *testing.T) {
+	line := "Killed process 2196 (python3) total-vm:323768kB, anon-rss:65280kB, file-rss:6604kB, shmem-rss:0kB, UID:0 pgtables:184kB oom_score_adj:0"
+	tests := []struct {
+		name    string
+		records records
+		path    string
+		since   int64
+		want    []oomKill
+	}{
+		{"ours", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 0, []oomKill{{pid: 2196, line: line}}},
+		{"of a job whose id begins like ours", records{summary, killed}, "/pbs_jobs.service/jobid/1.s", 0, nil},
+		{"of a job whose id ends like ours", records{summary, killed}, "/jobid/1.srv", 0, nil},
+		{"in a cgroup that the job made", records{
+			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobid/1.srv,task_memcg=/p/jobid/1.srv/box,task=sh,pid=7,uid=0\n",
+			"3,2,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{pid: 7, line: "Killed process 7 (sh) x"}}},
+		{"host out of memory", records{
+			"4,1,9,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,task_memcg=/p/jobid/1.srv,task=sh,pid=7,uid=0\n",
+			"3,2,9,-;Out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{pid: 7, line: "Killed process 7 (sh) x", global: true}}},
+		{"a program with a telling name", records{
+			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task_memcg=/p/jobid/1.srv,task=a,pid=1,uid=0,pid=8,uid=0\n",
+			"3,2,9,-;Memory cgroup out of memory: Killed process 8 (a,pid=1) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{pid: 8, line: "Killed process 8 (a,pid=1) x"}}},
+		{"before the job began", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 500_000_000, nil},
+		{"summary suppressed by the kernel's rate limit", records{killed}, "/pbs_jobs.service/jobid/1.srv", 0, nil},
+		{"not records", records{"", ";", "a,b,c;d", "oom-kill:constraint="}, "/p", 0, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := readOOM(&tt.records, tt.path, tt.since)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(oomKill{})); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func FuzzReadOOM(f *testing.F) {
+	f.Add(summary, killed)
+	f.Fuzz(func(t *testing.T, a, b string) {
+		r := records{a, b}
+		if _, err := readOOM(&r, "/pbs_jobs.service/jobid/1.srv", 0); err != nil {
+			t.Errorf("reading failed: %v", err)
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+const (
+	mib = int64(1) << 20
+	gib = int64(1) << 30
+)
+
+// fourCPUs is a host with four cores in one socket and 10 GiB.
+func fourCPUs(swap int64) host {
+	node := &topology.Node{MemTotal: 10 * gib, SwapTotal: swap, Threads: 1, Online: kernfs.IDs(0, 1, 2, 3),
+		NUMA: []topology.NUMANode{{CPUs: kernfs.IDs(0, 1, 2, 3), MemTotal: 10 * gib, HasMemory: true}}}
+	for i := range 4 {
+		node.CPUs = append(node.CPUs, topology.CPU{ID: i, Core: i, Siblings: kernfs.IDs(i)})
+	}
+	return host{node: node, cpus: node.Online, mems: kernfs.IDs(0), hasMemsw: true}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func size(n int64) *pbs.Size { return ptr(pbs.Size(n)) }
+
+func TestDecide(t *testing.T) {
+	other := func(id string, cpus kernfs.IDSet, mem int64) holding {
+		return holding{id: id, limits: cgroup.Limits{CPUs: cpus, Mem: &mem, MemSwap: &mem}}
+	}
+	plain := func(cpus kernfs.IDSet, mem, memsw int64) cgroup.Limits {
+		return cgroup.Limits{CPUs: cpus, Mems: kernfs.IDs(0), Mem: &mem, MemSwap: &memsw, CPUShares: uint64(cpus.Len()) * 1000}
+	}
+	tests := []struct {
+		name   string
+		edit   func(*config.File)
+		swap   int64
+		share  pbs.HostShare
+		pids   *int64
+		others []holding
+		want   cgroup.Limits
+	}{
+		{name: "as asked", share: pbs.HostShare{NCPUs: 2, Mem: size(64 * mib)}, want: plain(kernfs.IDs(0, 1), 64*mib, 64*mib)},
+		{name: "beside another job", share: pbs.HostShare{NCPUs: 2, Mem: size(64 * mib)}, others: []holding{other("1.x", kernfs.IDs(0, 1), gib)},
+			want: plain(kernfs.IDs(2, 3), 64*mib, 64*mib)},
+		{name: "no mem asked, no default: all there is", share: pbs.HostShare{NCPUs: 1}, want: plain(kernfs.IDs(0), 10*gib, 10*gib)},
+		{name: "no mem asked, a default", edit: func(f *config.File) { f.Memory.Default = pbs.Size(256 * mib) }, share: pbs.HostShare{NCPUs: 1},
+			want: plain(kernfs.IDs(0), 256*mib, 256*mib)},
+		{name: "a default that is not enforced", edit: func(f *config.File) { f.Memory.Default, f.Memory.EnforceDefault = pbs.Size(256*mib), false },
+			share: pbs.HostShare{NCPUs: 1}, want: plain(kernfs.IDs(0), 10*gib, 10*gib)},
+		{name: "a job that holds all by default does not count", share: pbs.HostShare{NCPUs: 1, Mem: size(8 * gib)},
+			others: []holding{other("1.x", kernfs.IDs(0), 10*gib)}, want: plain(kernfs.IDs(1), 8*gib, 8*gib)},
+		{name: "vmem as asked", share: pbs.HostShare{NCPUs: 1, Mem: size(64 * mib), Vmem: size(96 * mib)}, swap: gib, want: plain(kernfs.IDs(0), 64*mib, 96*mib)},
+		{name: "vmem alone bounds mem as well", share: pbs.HostShare{NCPUs: 1, Vmem: size(96 * mib)}, swap: gib, want: plain(kernfs.IDs(0), 96*mib, 96*mib)},
+		{name: "swap by default, no more than there is", edit: func(f *config.File) { f.Memsw.Default = pbs.Size(2 * gib) }, swap: gib,
+			share: pbs.HostShare{NCPUs: 1, Mem: size(gib)}, want: plain(kernfs.IDs(0), gib, 2*gib)},
+		{name: "no cpus: none of its own, little time", share: pbs.HostShare{Mem: size(64 * mib)}, want: cgroup.Limits{
+			Mem: ptr(64 * mib), MemSwap: ptr(64 * mib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20 * time.Millisecond}},
+		{name: "quota", edit: func(f *config.File) { f.CPU.EnforcePerPeriodQuota = true }, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)}, want: cgroup.Limits{
+			CPUs: kernfs.IDs(0, 1), Mems: kernfs.IDs(0), Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 2000, Period: 100 * time.Millisecond, Quota: 206 * time.Millisecond}},
+		{name: "excluded cpus", edit: func(f *config.File) { f.Cpuset.ExcludeCPUs = "0-1" }, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)},
+			want: plain(kernfs.IDs(2, 3), gib, gib)},
+		{name: "nothing enabled", edit: func(f *config.File) {
+			f.CPU.Enabled, f.Cpuset.Enabled, f.Memory.Enabled, f.Memsw.Enabled, f.Pids.Enabled = false, false, false, false, false
+		}, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)}, pids: ptr(int64(5)), want: cgroup.Limits{}},
+		{name: "pids asked below the node's bound", edit: func(f *config.File) { f.Pids.Max = 100 }, share: pbs.HostShare{Mem: size(gib)}, pids: ptr(int64(5)),
+			want: cgroup.Limits{Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20 * time.Millisecond, Pids: ptr(int64(5))}},
+		{name: "pids asked above it", edit: func(f *config.File) { f.Pids.Max = 100 }, share: pbs.HostShare{Mem: size(gib)}, pids: ptr(int64(500)),
+			want: cgroup.Limits{Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20 * time.Millisecond, Pids: ptr(int64(100))}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, _, err := testPolicy(t, tt.edit).decide(fourCPUs(tt.swap), tt.share, tt.pids, tt.others)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func testPolicy(t *testing.T, edit func(*config.File)) *policy {
+	t.Helper()
+	p, err := newPolicy(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Memory.ReservePercent = 0
+	if edit != nil {
+		edit(&p.File)
+	}
+	if p.exclude, err = kernfs.ParseIDSet(p.Cpuset.ExcludeCPUs); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestDecideRefuses(t *testing.T) {
+	holds := func(cpus kernfs.IDSet, mem int64) []holding {
+		return []holding{{id: "1.x", limits: cgroup.Limits{CPUs: cpus, Mem: &mem, MemSwap: &mem}}}
+	}
+	tests := []struct {
+		name   string
+		edit   func(*config.File)
+		share  pbs.HostShare
+		others []holding
+		kind   hostapi.Kind
+		text   string
+	}{
+		{"more cpus than there are", nil, pbs.HostShare{NCPUs: 5}, nil, hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
+		{"more cpus than are free", nil, pbs.HostShare{NCPUs: 3}, holds(kernfs.IDs(1, 2), gib), hostapi.KindBusy,
+			"ncpus requested (3) exceeds ncpus available (2); held: 1-2 by job 1.x"},
+		{"more memory than there is", nil, pbs.HostShare{NCPUs: 1, Mem: size(11 * gib)}, nil, hostapi.KindJob,
+			"mem requested (11534336kb) exceeds mem available (10485760kb)"},
+		{"more memory than is free", nil, pbs.HostShare{NCPUs: 1, Mem: size(9 * gib)}, holds(kernfs.IDs(0), 2*gib), hostapi.KindBusy,
+			"mem requested (9437184kb) exceeds mem available (8388608kb)"},
+		{"vmem below mem", nil, pbs.HostShare{NCPUs: 1, Mem: size(2 * mib), Vmem: size(mib)}, nil, hostapi.KindJob,
+			"vmem requested (1024kb) under minimum possible (2048kb)"},
+		{"vmem beyond the host", nil, pbs.HostShare{NCPUs: 1, Vmem: size(20 * gib)}, nil, hostapi.KindJob,
+			"vmem requested (20971520kb) exceeds vmem available (10485760kb)"},
+		{"no cpus where that is not allowed", func(f *config.File) { f.Cpuset.AllowZeroCPUs = false }, pbs.HostShare{}, nil, hostapi.KindJob,
+			"cpuset enabled with mandatory ncpus >= 1, but job does not request ncpus on this host"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, err := testPolicy(t, tt.edit).decide(fourCPUs(0), tt.share, nil, tt.others)
+			if err == nil || hostapi.KindOf(err) != tt.kind || err.Error() != tt.text {
+				t.Errorf("error %q of kind %q, want %q of kind %q", err, hostapi.KindOf(err), tt.text, tt.kind)
+			}
+		})
+	}
+}

@@ -1,0 +1,135 @@
+package hostapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// MaxState bounds what a hook may have kept for one job, in bytes.
+const MaxState = 1 << 20
+
+// Check returns an error when o is not an answer that a hook can give to e: a key that e does not take, or a value
+// that means nothing. The error begins with the key. The host calls it before it uses an outcome.
+func (o *Outcome) Check(e Event) error {
+	switch o.OnReject {
+	case JobActionNone, JobActionRerun, JobActionDelete, JobActionHold:
+	default:
+		return fmt.Errorf("job_action: %q is none of rerun, delete, hold", o.OnReject)
+	}
+	if err := o.checkProgram(e); err != nil {
+		return err
+	}
+	if err := checkKept("", o.State, o.CallAgain); err != nil {
+		return err
+	}
+	if !e.ForJob() {
+		return o.checkJobs(e)
+	}
+	if o.Jobs != nil {
+		return fmt.Errorf("jobs: %s is about one job", e)
+	}
+	return nil
+}
+
+// checkProgram looks at what changes the program to start.
+func (o *Outcome) checkProgram(e Event) error {
+	if e != EventLaunch {
+		for _, part := range []struct {
+			key string
+			set bool
+		}{
+			{"progname", o.Progname != nil},
+			{"argv", o.Argv != nil},
+			{"unset_env", o.UnsetEnv != nil},
+			{"join", o.Join != nil},
+			{"set_env", o.SetEnv != nil && e != EventAttach},
+		} {
+			if part.set {
+				return fmt.Errorf("%s: %s does not take it", part.key, e)
+			}
+		}
+	}
+	if o.Progname != nil && (*o.Progname == "" || hasNUL(*o.Progname)) {
+		return fmt.Errorf("progname: %q cannot be started", *o.Progname)
+	}
+	if i := slices.IndexFunc(o.Argv, hasNUL); i >= 0 {
+		return fmt.Errorf("argv[%d]: holds a NUL byte", i)
+	}
+	if err := checkEnv("set_env", o.SetEnv); err != nil {
+		return err
+	}
+	for _, name := range o.UnsetEnv {
+		if _, both := o.SetEnv[name]; both {
+			return fmt.Errorf("unset_env: %s is in set_env too", name)
+		}
+	}
+	if o.Join == nil {
+		return nil
+	}
+	for _, path := range append([]string{o.Join.CgroupDir}, o.Join.Tasks...) {
+		if path != "" && (!filepath.IsAbs(path) || filepath.Clean(path) != path || hasNUL(path)) {
+			return fmt.Errorf("join: %q is not a plain absolute path", path)
+		}
+	}
+	return nil
+}
+
+// checkJobs looks at an outcome of an exechost event: what is about a job has to say which.
+func (o *Outcome) checkJobs(e Event) error {
+	for _, part := range []struct {
+		key string
+		set bool
+	}{
+		{"resources_used", o.ResourcesUsed != nil},
+		{"usage", o.Usage != nil},
+		{"job_stderr", o.JobStderr != nil},
+		{"state", o.State != nil},
+		{"call_again", o.CallAgain != 0},
+	} {
+		if part.set {
+			return fmt.Errorf("%s: %s takes it per job, in jobs", part.key, e)
+		}
+	}
+	for id, update := range o.Jobs {
+		if err := CheckJobID(id); err != nil {
+			return fmt.Errorf("jobs: %w", err)
+		}
+		if update == nil {
+			return fmt.Errorf("jobs: %s: empty", id)
+		}
+		if err := checkKept("jobs: "+id+": ", update.State, update.CallAgain); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkKept looks at what the host would keep for a job.
+func checkKept(where string, state json.RawMessage, again time.Duration) error {
+	if len(state) > MaxState {
+		return fmt.Errorf("%sstate: %d bytes are more than %d", where, len(state), MaxState)
+	}
+	if again < 0 {
+		return fmt.Errorf("%scall_again: %s is negative", where, again)
+	}
+	return nil
+}
+
+// checkEnv finds names and values that no environment can hold.
+func checkEnv(key string, env map[string]string) error {
+	for name, value := range env {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return fmt.Errorf("%s: %q is not a variable's name", key, name)
+		}
+		if hasNUL(value) {
+			return fmt.Errorf("%s.%s: holds a NUL byte", key, name)
+		}
+	}
+	return nil
+}
+
+func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }

@@ -1,0 +1,130 @@
+package hostapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hookhost/hookhost/hostapi/internal/hookpb"
+)
+
+// ErrGone says that a hook's program did not answer because it is no longer there. Its error has KindInternal.
+var ErrGone = errors.New("the hook's program is gone")
+
+// SetupData is what the host tells a hook before the first event.
+type SetupData struct {
+	Name     string            // the hook's name on this node
+	Node     string            // this host as exec_vnode names it
+	Config   []byte            // the hook's configuration file as it was imported; nil when there is none
+	LogLevel string            // error, warning, info, debug or trace; "" means info
+	Host     map[string]string // settings of the node that all hooks share
+}
+
+// Info is what a hook tells the host about itself.
+type Info struct {
+	Events []Event // the events it handles, in life-cycle order; never empty
+}
+
+// Client is the host's end of a running hook. Its methods may be called at the same time from many goroutines.
+//
+// Every error has a kind: the hook's own the one it was given; KindTimeout when ctx's deadline passed
+// (errors.Is context.DeadlineExceeded); KindInternal with ErrGone when the program is not there any more.
+type Client struct {
+	hook hookpb.HookClient
+}
+
+// Configure hands the hook its configuration and returns what it handles. It is the first call and comes once: a
+// second one fails. It fails also when the hook refuses its configuration or handles no event.
+func (c *Client) Configure(ctx context.Context, data SetupData) (Info, error) {
+	reply, err := c.hook.Configure(ctx, &hookpb.ConfigureRequest{
+		Name: data.Name, Node: data.Node, Config: data.Config, LogLevel: data.LogLevel, Host: data.Host,
+	}, grpc.MaxCallRecvMsgSize(MaxMessage))
+	if err != nil {
+		return Info{}, callError(ctx, "configure", err)
+	}
+	if reply.Error != nil {
+		return Info{}, replyError(reply.Error)
+	}
+	var info Info
+	for _, name := range reply.Events {
+		e, err := ParseEvent(name)
+		if err != nil {
+			return Info{}, Errorf(KindInternal, "configure: %w", err)
+		}
+		info.Events = append(info.Events, e)
+	}
+	if len(info.Events) == 0 {
+		return Info{}, Errorf(KindInternal, "configure: the hook handles no event")
+	}
+	return info, nil
+}
+
+// Handle carries out one event; ctx's deadline is its alarm. The Outcome is never nil when the error is nil. With an
+// error it may be there as well and holds what the hook found out before it failed.
+func (c *Client) Handle(ctx context.Context, req *Request) (*Outcome, error) {
+	b, err := json.Marshal(req)
+	if err != nil {
+		return nil, Errorf(KindInternal, "encode %s: %w", req.Event, err)
+	}
+	reply, err := c.hook.Handle(ctx, &hookpb.HandleRequest{Request: b}, grpc.MaxCallRecvMsgSize(MaxMessage))
+	if err != nil {
+		return nil, callError(ctx, string(req.Event), err)
+	}
+	var hookErr error
+	if reply.Error != nil {
+		hookErr = replyError(reply.Error)
+	}
+	if len(reply.Outcome) == 0 {
+		if hookErr != nil {
+			return nil, hookErr
+		}
+		return &Outcome{}, nil
+	}
+	out := new(Outcome)
+	if err := json.Unmarshal(reply.Outcome, out); err != nil {
+		return nil, errors.Join(Errorf(KindInternal, "outcome of %s: %w", req.Event, err), hookErr)
+	}
+	if err := out.Check(req.Event); err != nil {
+		return nil, errors.Join(Errorf(KindInternal, "outcome of %s: %w", req.Event, err), hookErr)
+	}
+	return out, hookErr
+}
+
+// replyError makes the hook's error again from what came over the wire. A kind that this host does not know is internal.
+func replyError(e *hookpb.Error) error {
+	kind := Kind(e.Kind)
+	if !kind.known() {
+		kind = KindInternal
+	}
+	if kind == KindTimeout {
+		return &Error{Kind: kind, Err: deadlineError(e.Text)}
+	}
+	return &Error{Kind: kind, Err: errors.New(e.Text)}
+}
+
+// deadlineError is a hook's own account of a passed deadline.
+type deadlineError string
+
+func (e deadlineError) Error() string        { return string(e) }
+func (e deadlineError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// callError tells a passed deadline and a dead program from other failures of the call itself.
+func callError(ctx context.Context, what string, err error) error {
+	switch status.Code(err) {
+	case codes.DeadlineExceeded:
+		return Errorf(KindTimeout, "%s: no answer in time: %w", what, context.DeadlineExceeded)
+	case codes.Unavailable:
+		return Errorf(KindInternal, "%s: %w", what, ErrGone)
+	case codes.Canceled:
+		// Also the answer of a connection that the host itself has closed after the program's end.
+		if ctx.Err() == nil {
+			return Errorf(KindInternal, "%s: %w", what, ErrGone)
+		}
+		return Errorf(KindInternal, "%s: %w", what, context.Cause(ctx))
+	}
+	return Errorf(KindInternal, "%s: %s", what, status.Convert(err).Message())
+}

@@ -1,0 +1,182 @@
+package hostapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// RequestLimit is the size of an event, in bytes, beyond which DecodeRequest does not read unless told otherwise.
+const RequestLimit = 8 << 20
+
+// DecodeRequest reads the event named event (begin, or whatever the JSON says when event is "") from r and checks it: this
+// is the door for everything that comes from outside. It returns the keys that it ignored beside the request.
+//
+// Every error is one line, of KindJob, and names the key: not JSON, not an object, a value of the wrong type, an
+// event that contradicts the name, a missing job or job.id, an id that CheckJobID refuses, a NUL byte in a string, more
+// than limit bytes (0 means RequestLimit). Of a key that comes twice the last one counts, as with encoding/json.
+// hook_state is ignored: only the host hands it to a hook.
+func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, error) {
+	if limit <= 0 {
+		limit = RequestLimit
+	}
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, nil, Errorf(KindJob, "read event: %w", err)
+	}
+	if int64(len(text)) > limit {
+		return nil, nil, Errorf(KindJob, "event: larger than %d bytes", limit)
+	}
+	req, ignored, err := parseRequest(text)
+	if err == nil {
+		err = req.fit(event)
+	}
+	if err != nil {
+		return nil, nil, &Error{Kind: KindJob, Err: err}
+	}
+	return req, append(ignored, req.dropForeign()...), nil
+}
+
+// parseRequest reads the text and compares it with Request.
+func parseRequest(text []byte) (*Request, []string, error) {
+	start := bytes.TrimLeft(text, " \t\r\n")
+	if len(start) == 0 {
+		return nil, nil, errors.New("event: empty")
+	}
+	req := new(Request)
+	err := json.Unmarshal(text, req)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return nil, nil, fmt.Errorf("event: not JSON: line %d: %w", lineAt(text, syntax.Offset-1), syntax)
+	}
+	if start[0] != '{' {
+		return nil, nil, fmt.Errorf("event: want a JSON object, got %s", kindOfJSON(start[0]))
+	}
+	shape := compare(text, reflect.TypeFor[Request]())
+	switch {
+	case shape.wrong != nil:
+		return nil, nil, shape.wrong
+	case err != nil:
+		return nil, nil, fmt.Errorf("event: %w", err)
+	case shape.nul != nil:
+		return nil, nil, fmt.Errorf("%s: holds a NUL byte", shape.nul.path)
+	}
+	var ignored []string
+	for _, key := range shape.unknown {
+		ignored = append(ignored, key.path)
+	}
+	return req, ignored, nil
+}
+
+// fit checks that the request is the event that it is taken for and has what the event needs.
+func (r *Request) fit(event string) error {
+	switch {
+	case r.Event == "" && event == "":
+		return errors.New("event: missing")
+	case r.Event == "":
+		r.Event = Event(event)
+	case event != "" && event != string(r.Event):
+		return fmt.Errorf("event: %q contradicts %q", r.Event, event)
+	}
+	if _, err := ParseEvent(string(r.Event)); err != nil {
+		return err
+	}
+	if err := r.checkProcess(); err != nil {
+		return err
+	}
+	if r.Event.ForJob() {
+		if r.Job == nil {
+			return errors.New("job: missing")
+		}
+		return r.Job.check("job")
+	}
+	for id, job := range r.JobList {
+		if job == nil {
+			return fmt.Errorf("job_list.%q: empty", id)
+		}
+		if job.ID == "" {
+			job.ID = id
+		}
+		if job.ID != id {
+			return fmt.Errorf("job_list.%q: its id is %q", id, job.ID)
+		}
+		if err := job.check("job_list." + strconv.Quote(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkProcess checks what the event says about a process to take in or to start.
+func (r *Request) checkProcess() error {
+	switch {
+	case r.PID < 0:
+		return fmt.Errorf("pid: %d is negative", r.PID)
+	case r.PID == 0 && r.Event == EventAttach:
+		return errors.New("pid: missing")
+	case r.MoM != nil && r.MoM.PID <= 0:
+		return fmt.Errorf("mom.pid: %d is no process", r.MoM.PID)
+	}
+	return checkEnv("env", r.Env)
+}
+
+// check looks at what cannot be true of any job; path is where the job stands in the event.
+func (j *Job) check(path string) error {
+	if j.ID == "" {
+		return fmt.Errorf("%s.id: missing", path)
+	}
+	if err := CheckJobID(j.ID); err != nil {
+		return fmt.Errorf("%s.id: %w", path, err)
+	}
+	for _, number := range []struct {
+		key           string
+		value, lowest int64
+	}{
+		{"owner.uid", int64(j.Owner.UID), -1},
+		{"owner.gid", int64(j.Owner.GID), -1},
+		{"session_id", int64(j.SessionID), 0},
+		{"run_count", int64(j.RunCount), 0},
+	} {
+		if number.value < number.lowest || number.value >= math.MaxUint32 {
+			return fmt.Errorf("%s.%s: %d is out of range", path, number.key, number.value)
+		}
+	}
+	if strings.ContainsAny(j.Owner.User, "/\n:") {
+		return fmt.Errorf("%s.owner.user: %q is not a user's name", path, j.Owner.User)
+	}
+	if j.KillDelay != nil && *j.KillDelay < 0 {
+		return fmt.Errorf("%s.job_kill_delay: %d is negative", path, *j.KillDelay)
+	}
+	return nil
+}
+
+// dropForeign forgets what an event from outside cannot say and returns the keys: hooks' state, jobs in a host's event's
+// stead, and the other way round.
+func (r *Request) dropForeign() []string {
+	var dropped []string
+	if r.Event.ForJob() {
+		if r.JobList != nil {
+			r.JobList = nil
+			dropped = append(dropped, "job_list")
+		}
+	} else if r.Job != nil {
+		r.Job = nil
+		dropped = append(dropped, "job")
+	}
+	if r.Job != nil && r.Job.State != nil {
+		r.Job.State = nil
+		dropped = append(dropped, "job.hook_state")
+	}
+	for id, job := range r.JobList {
+		if job.State != nil {
+			job.State = nil
+			dropped = append(dropped, "job_list."+strconv.Quote(id)+".hook_state")
+		}
+	}
+	return dropped
+}

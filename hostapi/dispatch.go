@@ -1,0 +1,118 @@
+package hostapi
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// handler is one event method of a hook.
+type handler func(context.Context, *Request) (*Outcome, error)
+
+// binding ties an event to the interface that a hook implements for it.
+type binding struct {
+	event  Event
+	method reflect.Method
+	bind   func(hook any) handler // nil when the hook has not this method
+}
+
+// bindings has one entry per event, in life-cycle order.
+var bindings = []binding{
+	bindingOf(EventBegin, ExecjobBegin.ExecjobBegin),
+	bindingOf(EventPrologue, ExecjobPrologue.ExecjobPrologue),
+	bindingOf(EventLaunch, ExecjobLaunch.ExecjobLaunch),
+	bindingOf(EventAttach, ExecjobAttach.ExecjobAttach),
+	bindingOf(EventResize, ExecjobResize.ExecjobResize),
+	bindingOf(EventPostsuspend, ExecjobPostsuspend.ExecjobPostsuspend),
+	bindingOf(EventPreresume, ExecjobPreresume.ExecjobPreresume),
+	bindingOf(EventPreterm, ExecjobPreterm.ExecjobPreterm),
+	bindingOf(EventAbort, ExecjobAbort.ExecjobAbort),
+	bindingOf(EventEpilogue, ExecjobEpilogue.ExecjobEpilogue),
+	bindingOf(EventEnd, ExecjobEnd.ExecjobEnd),
+	bindingOf(EventStartup, ExechostStartup.ExechostStartup),
+	bindingOf(EventPeriodic, ExechostPeriodic.ExechostPeriodic),
+}
+
+// bindingOf makes the entry of event e from the method expression of its interface I.
+func bindingOf[I any](e Event, call func(I, context.Context, *Request) (*Outcome, error)) binding {
+	return binding{
+		event:  e,
+		method: reflect.TypeFor[I]().Method(0),
+		bind: func(hook any) handler {
+			h, ok := hook.(I)
+			if !ok {
+				return nil
+			}
+			return func(ctx context.Context, req *Request) (*Outcome, error) { return call(h, ctx, req) }
+		},
+	}
+}
+
+// handlersOf finds the event methods of a hook. It fails when there is none and when a method looks like an event's but
+// would never be called: a wrong signature, a name in other letters, or methods of the pointer on a hook that is no pointer.
+func handlersOf(hook any) (map[Event]handler, error) {
+	if hook == nil {
+		return nil, fmt.Errorf("hook: the constructor returned nil")
+	}
+	t := reflect.TypeOf(hook)
+	handlers := make(map[Event]handler)
+	for _, b := range bindings {
+		if h := b.bind(hook); h != nil {
+			handlers[b.event] = h
+			continue
+		}
+		if err := b.nearMiss(t); err != nil {
+			return nil, err
+		}
+	}
+	if len(handlers) == 0 {
+		return nil, fmt.Errorf("hook %s: handles no event: it has no method such as %s", t, bindings[0].signature())
+	}
+	return handlers, nil
+}
+
+// nearMiss returns an error when t was meant to handle b's event and does not.
+func (b binding) nearMiss(t reflect.Type) error {
+	if t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface {
+		p := reflect.PointerTo(t)
+		if _, ok := p.MethodByName(b.method.Name); ok {
+			return fmt.Errorf("hook %s: %s is a method of the pointer: return a %s", t, b.method.Name, p)
+		}
+	}
+	for m := range t.Methods() {
+		if !strings.EqualFold(m.Name, b.method.Name) {
+			continue
+		}
+		return fmt.Errorf("hook %s: method %s%s is not %s", t, m.Name, withoutReceiver(m.Type), b.signature())
+	}
+	return nil
+}
+
+// signature is the method as an author has to write it: ExecjobBegin(context.Context, *hostapi.Request) (...).
+func (b binding) signature() string {
+	return b.method.Name + strings.TrimPrefix(b.method.Type.String(), "func")
+}
+
+// withoutReceiver writes a method's type as in its declaration; reflect counts the receiver as the first argument.
+func withoutReceiver(t reflect.Type) string {
+	var in, out []reflect.Type
+	for i := 1; i < t.NumIn(); i++ {
+		in = append(in, t.In(i))
+	}
+	for i := range t.NumOut() {
+		out = append(out, t.Out(i))
+	}
+	return strings.TrimPrefix(reflect.FuncOf(in, out, t.IsVariadic()).String(), "func")
+}
+
+// eventsOf lists the events of handlers in life-cycle order.
+func eventsOf(handlers map[Event]handler) []Event {
+	var handled []Event
+	for _, e := range events {
+		if handlers[e] != nil {
+			handled = append(handled, e)
+		}
+	}
+	return handled
+}

@@ -1,0 +1,291 @@
+package hostapi_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	plugin "github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+var programsDir string // for TestMain to remove
+
+// programs builds the hooks of testdata/hooks and returns their directory.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "hookprograms")
+	if err != nil {
+		return "", err
+	}
+	programsDir = dir
+	out, err := exec.Command("go", "build", "-o", dir, "../testdata/hooks/...").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build hooks: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+func program(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+func misbehave(t *testing.T, mode string) *exec.Cmd {
+	cmd := exec.Command(program(t, "misbehave"))
+	cmd.Env = []string{"MISBEHAVE=" + mode}
+	return cmd
+}
+
+func TestStartedByHand(t *testing.T) {
+	deny := program(t, "deny")
+	var stdout, stderr strings.Builder
+	cmd := exec.Command(deny)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || exit.ExitCode() != 2 {
+		t.Errorf("got %v, want status 2", err)
+	}
+	if want := "hookhost hook import deny application/x-executable default " + deny + "\n"; !strings.HasSuffix(stderr.String(), want) {
+		t.Errorf("stderr %q", &stderr)
+	}
+	if stdout.Len() > 0 {
+		t.Errorf("stdout %q", &stdout)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	tests := []struct {
+		program, mode string
+		want          hostapi.Description
+	}{
+		{"deny", "", hostapi.Description{Program: "deny", Protocol: 1, Events: []hostapi.Event{hostapi.EventBegin}}},
+		{"misbehave", "", hostapi.Description{Program: "misbehave", Protocol: 1, Events: hostapi.Events()}},
+		{"misbehave", "no-events", hostapi.Description{
+			Program: "misbehave", Protocol: 1,
+			Error: "hook struct {}: handles no event: it has no method such as ExecjobBegin(context.Context, *hostapi.Request) (*hostapi.Outcome, error)",
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.program+tt.mode, func(t *testing.T) {
+			cmd := exec.Command(program(t, tt.program), "--describe")
+			cmd.Env = append(os.Environ(), "MISBEHAVE="+tt.mode)
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got hostapi.Description
+			if err := json.Unmarshal(out, &got); err != nil || strings.Count(string(out), "\n") != 1 {
+				t.Fatalf("%q: %v", out, err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBadStarts(t *testing.T) {
+	for mode, want := range map[string]string{
+		"print-early":   "hello from misbehave",
+		"wrong-version": "99",
+		"exit-at-start": "exited before we could connect|Failed to read any lines",
+	} {
+		t.Run(mode, func(t *testing.T) {
+			err := newProcess(t, misbehave(t, mode)).start()
+			if err == nil {
+				t.Fatal("it started")
+			}
+			for text := range strings.SplitSeq(want, "|") {
+				if strings.Contains(err.Error(), text) {
+					return
+				}
+			}
+			t.Errorf("got %v, want one with %s", err, want)
+		})
+	}
+}
+
+func TestNonsense(t *testing.T) {
+	p, err := configure(t, newProcess(t, misbehave(t, "nonsense")), hostapi.SetupData{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.Call(t.Context(), beginOf(""))
+	if out != nil || hostapi.KindOf(err) != hostapi.KindInternal || !strings.HasPrefix(err.Error(), "outcome of execjob_begin: ") {
+		t.Errorf("got %v, %v", out, err)
+	}
+}
+
+func TestNoEvents(t *testing.T) {
+	_, err := configure(t, newProcess(t, misbehave(t, "no-events")), hostapi.SetupData{})
+	if err == nil || !strings.Contains(err.Error(), "handles no event") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A program that ends in the middle of an event is gone, and says so in every way that a host asks.
+func TestGone(t *testing.T) {
+	for _, mode := range []string{"exit", "kill", "panic-aside"} {
+		t.Run(mode, func(t *testing.T) {
+			p, err := configure(t, newProcess(t, misbehave(t, "")), hostapi.SetupData{Config: []byte("mode = '" + mode + "'")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				_, err = p.Call(t.Context(), beginOf(""))
+				if !errors.Is(err, hostapi.ErrGone) || hostapi.KindOf(err) != hostapi.KindInternal {
+					t.Errorf("got %v", err)
+				}
+			}
+			p.plugin.Kill()
+			if _, err = p.Call(t.Context(), beginOf("")); !errors.Is(err, hostapi.ErrGone) {
+				t.Errorf("after the connection was closed: %v", err)
+			}
+		})
+	}
+}
+
+// Jobs do not wait for each other.
+func TestJobsInParallel(t *testing.T) {
+	p, err := configure(t, newProcess(t, misbehave(t, "")), hostapi.SetupData{Config: []byte("mode = 'wait'")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := p.Call(t.Context(), beginOf(""))
+		waiting <- err
+	}()
+	req := beginOf("")
+	req.Event = hostapi.EventEnd
+	if _, err := p.Call(t.Context(), req); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-waiting:
+		t.Errorf("the other event came back: %v", err)
+	default:
+	}
+}
+
+// SIGTERM and SIGINT are the host's business.
+func TestSignals(t *testing.T) {
+	p, err := configure(t, newProcess(t, probeCommand(t)), hostapi.SetupData{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(p.plugin.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		if err := syscall.Kill(pid, sig); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Call(t.Context(), beginOf("accept")); err != nil {
+			t.Errorf("after %v: %v", sig, err)
+		}
+	}
+}
+
+// shortLivedHost starts a probe with a lifeline, prints its pid and waits to be killed.
+func shortLivedHost() {
+	r, w, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = []string{"HOSTAPI_TEST_HOOK=1", hostapi.LifelineEnv + "=3", "TMPDIR=" + os.TempDir()}
+	cmd.ExtraFiles = []*os.File{r}
+	client := plugin.NewClient(&plugin.ClientConfig{
+		HandshakeConfig: hostapi.Handshake, Plugins: plugin.PluginSet{hostapi.PluginName: &hostapi.Plugin{}},
+		Cmd: cmd, AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC}, SkipHostEnv: true,
+	})
+	if _, err := client.Client(); err != nil {
+		panic(err)
+	}
+	fmt.Println(client.ID())
+	io.Copy(io.Discard, os.Stdin)
+	fmt.Println(w.Name()) // the writing end lives until here
+}
+
+// A killed host leaves no hook behind.
+func TestLifeline(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := exec.Command(self)
+	host.Env = append(os.Environ(), "HOSTAPI_TEST_HOST=1", "TMPDIR="+t.TempDir())
+	stdin, err := host.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := host.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscan(stdout, &pid); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := host.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	host.Wait()
+	start := time.Now()
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n != 1 {
+			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			t.Errorf("the hook outlived its host: %v", err)
+		}
+		t.Logf("gone after %v", time.Since(start))
+		return
+	}
+}
+
+func TestBadLifeline(t *testing.T) {
+	for _, value := range []string{"x", "2", "77"} {
+		cmd := probeCommand(t)
+		cmd.Env = append(cmd.Env, hostapi.Handshake.MagicCookieKey+"="+hostapi.Handshake.MagicCookieValue, hostapi.LifelineEnv+"="+value)
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.HasPrefix(string(out), "HOOKHOST_LIFELINE_FD="+value+": ") {
+			t.Errorf("%s: %q, %v", value, out, err)
+		}
+	}
+}

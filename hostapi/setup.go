@@ -1,0 +1,80 @@
+package hostapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/sirupsen/logrus"
+)
+
+// Setup is what a hook's constructor gets.
+type Setup struct {
+	Name   string            // the hook's name on this node
+	Node   string            // this host as exec_vnode names it; "" under --describe
+	Config []byte            // the configuration file as it was imported; empty when there is none
+	Host   map[string]string // settings of the node that all hooks share, by name
+	Log    *logrus.Entry     // writes to the host's log, which adds the hook's name
+}
+
+// Decode reads the configuration, TOML or (when it begins with a brace) JSON, into the struct that into points to. What
+// the configuration does not name keeps its value, so into holds the defaults. A key that the struct does not have and a
+// value of the wrong type are errors of KindNode that name the line.
+func (s *Setup) Decode(into any) error {
+	text := bytes.TrimSpace(s.Config)
+	var err error
+	switch {
+	case len(text) == 0:
+		return nil
+	case text[0] == '{':
+		err = decodeJSON(s.Config, into)
+	default:
+		err = decodeTOML(s.Config, into)
+	}
+	if err != nil {
+		return Errorf(KindNode, "configuration of hook %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+func decodeTOML(text []byte, into any) error {
+	dec := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
+	err := dec.Decode(into)
+	if missing, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(missing.Errors) > 0 {
+		first := missing.Errors[0]
+		row, _ := first.Position()
+		return fmt.Errorf("line %d: %s: unknown key", row, joinKey(first.Key()))
+	}
+	if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
+		row, _ := bad.Position()
+		return fmt.Errorf("line %d: %w", row, bad)
+	}
+	return err
+}
+
+func decodeJSON(text []byte, into any) error {
+	err := json.Unmarshal(text, into)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("line %d: %w", lineAt(text, syntax.Offset-1), syntax)
+	}
+	shape := compare(text, reflect.TypeOf(into))
+	switch {
+	case shape.wrong != nil:
+		return fmt.Errorf("line %d: %w", lineAt(text, shape.wrong.offset), shape.wrong)
+	case err != nil:
+		return err
+	case len(shape.unknown) > 0:
+		first := shape.unknown[0]
+		return fmt.Errorf("line %d: %s: unknown key", lineAt(text, first.offset), first.path)
+	}
+	return nil
+}
+
+// lineAt counts lines from 1.
+func lineAt(text []byte, offset int64) int {
+	offset = max(0, min(offset, int64(len(text))))
+	return 1 + bytes.Count(text[:offset], []byte{'\n'})
+}

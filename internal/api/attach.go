@@ -1,0 +1,113 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// AttachRequest asks for a process to become part of a job.
+type AttachRequest struct {
+	Job string `json:"job,omitempty"` // "" for the only job that the process's user has here
+	PID int    `json:"pid"`
+}
+
+// Attached is the answer: the job, and what its hooks made of it. A rejected process is not part of the job.
+type Attached struct {
+	Job     string           `json:"job"`
+	Outcome *hostapi.Outcome `json:"outcome"`
+}
+
+// attach takes a process into a job of its own user. A caller other than root may do that only with processes of its
+// own: a job is charged for what is in it and may kill it.
+func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
+	var in AttachRequest
+	if err := decodeBody(r.Body, &in); err != nil {
+		return nil, err
+	}
+	if in.PID <= 1 {
+		return nil, malformed(fmt.Errorf("attach pid %d: not a process that a job can have", in.PID))
+	}
+	if in.Job != "" {
+		if err := hostapi.CheckJobID(in.Job); err != nil {
+			return nil, malformed(err)
+		}
+	}
+	before, err := s.process(in.PID)
+	if err != nil {
+		return nil, err
+	}
+	if !peer.may(before.UID) {
+		return nil, notOwner(in.PID, before.UID)
+	}
+	job, err := s.jobFor(r.Context(), peer, in, before.UID)
+	if err != nil {
+		return nil, err
+	}
+	// As with any event, see there.
+	outcome, err := s.Events.Handle(context.WithoutCancel(r.Context()), &hostapi.Request{Event: hostapi.EventAttach, Job: job, PID: in.PID})
+	if err != nil {
+		return nil, err
+	}
+	// The hooks were told a number. They were told the right one if the process still has it.
+	after, err := s.process(in.PID)
+	if err != nil {
+		return nil, err
+	}
+	if after != before {
+		return nil, noProcess(in.PID)
+	}
+	return Attached{Job: job.ID, Outcome: outcome}, nil
+}
+
+func (s *Server) process(pid int) (Process, error) {
+	p, err := s.Processes.Process(pid)
+	if errors.Is(err, ErrNotFound) {
+		return Process{}, noProcess(pid)
+	}
+	return p, err
+}
+
+// jobFor returns the job that uid's process is to join. Only a job that can run programs takes any in.
+func (s *Server) jobFor(ctx context.Context, peer Peer, in AttachRequest, uid int) (*hostapi.Job, error) {
+	jobs, err := s.visible(ctx, peer)
+	if err != nil {
+		return nil, err
+	}
+	var found []*hostapi.Job
+	for _, j := range jobs {
+		if j.Phase != jobstate.PhasePrerun && j.Phase != jobstate.PhaseRunning {
+			continue
+		}
+		switch {
+		case in.Job == "" && j.Job.Owner.UID == uid:
+			found = append(found, j.Job)
+		case in.Job != "" && j.Job.ID == in.Job && j.Job.Owner.UID != uid:
+			return nil, notOwner(in.PID, uid)
+		case in.Job != "" && j.Job.ID == in.Job:
+			return j.Job, nil
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return nil, &Error{Status: http.StatusConflict, Kind: KindTMNotFound,
+			Message: fmt.Sprintf("attach pid %d: uid %d has %d jobs here, name one", in.PID, uid, len(found))}
+	case in.Job != "":
+		return nil, &Error{Status: http.StatusNotFound, Kind: KindTMNotFound, Message: fmt.Sprintf("attach pid %d: job %s: not found", in.PID, in.Job)}
+	}
+	return nil, &Error{Status: http.StatusNotFound, Kind: KindTMNotFound, Message: fmt.Sprintf("attach pid %d: uid %d has no job here", in.PID, uid)}
+}
+
+func notOwner(pid, uid int) error {
+	return &Error{Status: http.StatusForbidden, Kind: KindTMOwner, Message: fmt.Sprintf("attach pid %d: it belongs to uid %d", pid, uid)}
+}
+
+func noProcess(pid int) error {
+	return &Error{Status: http.StatusNotFound, Kind: KindTMNoProc, Message: fmt.Sprintf("attach pid %d: no such process", pid)}
+}

@@ -1,0 +1,92 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// event carries out one event. It goes on when the caller goes away: half an event is worse than one that nobody
+// waits for, and its hooks' alarms end it in any case.
+func (s *Server) event(_ Peer, r *http.Request) (any, error) {
+	req, ignored, err := hostapi.DecodeRequest(r.PathValue("event"), r.Body, maxEvent)
+	if err != nil {
+		return nil, malformed(err)
+	}
+	if len(ignored) > 0 && s.Ignored != nil {
+		s.Ignored(req.Event, ignored)
+	}
+	return s.Events.Handle(context.WithoutCancel(r.Context()), req)
+}
+
+type jobList struct {
+	Jobs []Job `json:"jobs"`
+}
+
+func (s *Server) jobs(peer Peer, r *http.Request) (any, error) {
+	jobs, err := s.visible(r.Context(), peer)
+	return jobList{Jobs: jobs}, err
+}
+
+// visible returns the jobs that the peer may know of, never nil.
+func (s *Server) visible(ctx context.Context, peer Peer) ([]Job, error) {
+	all, err := s.Jobs.Jobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]Job, 0, len(all))
+	for _, j := range all {
+		if j.Job != nil && peer.may(j.Job.Owner.UID) {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, nil
+}
+
+func (s *Server) report(peer Peer, r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	if err := hostapi.CheckJobID(id); err != nil {
+		return nil, malformed(err)
+	}
+	report, owner, err := s.Jobs.Report(r.Context(), id)
+	if err == nil && !peer.may(owner) {
+		err = ErrNotFound
+	}
+	// One text whether the job is not there or not the caller's, and whatever the backend wrapped around its error.
+	if e := errorOf(err); err != nil && e.Kind == KindNotFound {
+		return nil, fmt.Errorf("job %s: %w", id, ErrNotFound)
+	}
+	if err != nil && !peer.root() {
+		// What broke may itself tell that there is such a job.
+		return nil, fmt.Errorf("job %s: %w", id, ErrNotFound)
+	}
+	return report, err
+}
+
+func (s *Server) node(peer Peer, r *http.Request) (any, error) {
+	info, err := s.Node.Node(r.Context())
+	if !peer.root() {
+		info.Hooks = nil
+	}
+	return info, err
+}
+
+func (s *Server) reload(_ Peer, r *http.Request) (any, error) {
+	return struct{}{}, s.Node.Reload(context.WithoutCancel(r.Context()))
+}
+
+// decodeBody reads one JSON value and nothing behind it.
+func decodeBody(r io.Reader, v any) error {
+	d := json.NewDecoder(r)
+	if err := d.Decode(v); err != nil {
+		return malformed(fmt.Errorf("decode request: %w", err))
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return malformed(fmt.Errorf("decode request: more than one JSON value"))
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// ErrNoHost says that nobody serves the socket: there is none, or its host is dead.
+var ErrNoHost = errors.New("no host")
+
+// maxAnswer bounds what a client reads of an answer.
+const maxAnswer = 64 << 20
+
+// Client calls a host. It is safe for concurrent use. Its errors are the host's own (*Error), ErrNoHost when there is
+// none, or those of a connection that broke; after the last it is not known whether the call was carried out.
+type Client struct {
+	socket string
+	http   http.Client
+	first  atomic.Pointer[net.UnixConn] // made by Dial, used by the first call
+}
+
+// Dial returns a client of the host at socket. It fails with ErrNoHost.
+func Dial(socket string) (*Client, error) {
+	c := &Client{socket: socket}
+	conn, err := c.connect(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	c.first.Store(conn)
+	c.http.Transport = &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if conn := c.first.Swap(nil); conn != nil {
+				return conn, nil
+			}
+			return c.connect(ctx)
+		},
+		DisableCompression: true,
+		MaxIdleConns:       4,
+		IdleConnTimeout:    30 * time.Second, // below the server's: the side that knows of the next call hangs up first
+	}
+	return c, nil
+}
+
+func (c *Client) connect(ctx context.Context) (*net.UnixConn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", c.socket)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
+		return nil, fmt.Errorf("connect to %s: %w", c.socket, ErrNoHost)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", c.socket, err)
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// Close closes the client's idle connections.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	if conn := c.first.Swap(nil); conn != nil {
+		return conn.Close()
+	}
+	return nil
+}
+
+// Handle has the host carry out an event. A reject is an Outcome, not an error.
+func (c *Client) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	out := new(hostapi.Outcome)
+	if err := c.call(ctx, http.MethodPost, "/v1/events/"+url.PathEscape(string(req.Event)), req, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Attach takes the process pid into a job; job "" is the only one that the process's user has here. It returns the
+// job's id. When a hook rejects the process the error is an *Error of KindTMHook.
+func (c *Client) Attach(ctx context.Context, job string, pid int) (string, error) {
+	var a Attached
+	if err := c.call(ctx, http.MethodPost, "/v1/attach", AttachRequest{Job: job, PID: pid}, &a); err != nil {
+		return "", err
+	}
+	if a.Outcome != nil && a.Outcome.Reject {
+		return a.Job, &Error{Status: http.StatusOK, Kind: KindTMHook, Message: a.Outcome.Message}
+	}
+	return a.Job, nil
+}
+
+// Jobs returns the jobs that live on the host, as far as the caller may see them.
+func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
+	var l jobList
+	err := c.call(ctx, http.MethodGet, "/v1/jobs", nil, &l)
+	return l.Jobs, err
+}
+
+// Report returns the usage report of a job. It fails with ErrNotFound.
+func (c *Client) Report(ctx context.Context, id string) (json.RawMessage, error) {
+	var report json.RawMessage
+	err := c.call(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/report", nil, &report)
+	return report, err
+}
+
+// Node returns what the host tells of itself.
+func (c *Client) Node(ctx context.Context) (NodeInfo, error) {
+	var info NodeInfo
+	err := c.call(ctx, http.MethodGet, "/v1/node", nil, &info)
+	return info, err
+}
+
+// Reload has the host read its configuration anew.
+func (c *Client) Reload(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/v1/reload", nil, &struct{}{})
+}
+
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", method, path, err)
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://hookhost"+path, body)
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // the URL is made up
+		}
+		return fmt.Errorf("call host: %w", err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("call host: read answer: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return decodeError(resp.StatusCode, b)
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return fmt.Errorf("call host: decode answer: %w", err)
+	}
+	return nil
+}

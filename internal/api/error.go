@@ -1,0 +1,96 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// ErrNotFound is what a backend returns, wrapped, for a job or process that there is not.
+var ErrNotFound = errors.New("not found")
+
+// Kinds of errors beside those of hostapi.Kind.
+const (
+	KindMalformed = "malformed" // 400: the request itself is wrong
+	KindDenied    = "denied"    // 403: the caller may not
+	KindNotFound  = "not_found" // 404: there is none, or the caller may not know of it
+	KindTooLarge  = "too_large" // 413
+)
+
+// Kinds of an attach, named as PBS's task manager names them (tm_.h), so that pbs_attach's messages can be kept.
+const (
+	KindTMNotFound = "TM_ENOTFOUND" // 404: no such job; 409: several jobs and none was named
+	KindTMNoProc   = "TM_ENOPROC"   // 404: no such process
+	KindTMOwner    = "TM_EOWNER"    // 403: the process is not the job's owner's
+	KindTMHook     = "TM_EHOOK"     // a hook rejected the process; made by the client
+)
+
+// Error is the host's answer when it refuses or fails: the JSON {"error": "...", "kind": "..."} and its HTTP status.
+// An error of a Client that has no *Error in its tree is of the way to the host.
+type Error struct {
+	Status  int    `json:"-"`
+	Message string `json:"error"`
+	Kind    string `json:"kind"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap gives an event's error back with the kind that its hook gave it, so that hostapi.KindOf works on both sides.
+func (e *Error) Unwrap() error {
+	if slices.Contains(eventKinds, hostapi.Kind(e.Kind)) {
+		return &hostapi.Error{Kind: hostapi.Kind(e.Kind), Err: errors.New(e.Message)}
+	}
+	switch e.Kind {
+	case KindMalformed, KindTooLarge:
+		return &hostapi.Error{Kind: hostapi.KindJob, Err: errors.New(e.Message)}
+	case KindNotFound:
+		return ErrNotFound
+	}
+	return nil
+}
+
+var eventKinds = []hostapi.Kind{hostapi.KindJob, hostapi.KindNode, hostapi.KindBusy, hostapi.KindTimeout, hostapi.KindInternal}
+
+// errorOf gives err its status.
+func errorOf(err error) *Error {
+	var e *Error
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.As(err, &tooLarge):
+		return &Error{Status: http.StatusRequestEntityTooLarge, Kind: KindTooLarge, Message: err.Error()}
+	case errors.Is(err, ErrNotFound):
+		return &Error{Status: http.StatusNotFound, Kind: KindNotFound, Message: err.Error()}
+	}
+	kind := hostapi.KindOf(err)
+	status := http.StatusInternalServerError
+	switch kind {
+	case hostapi.KindJob:
+		status = http.StatusBadRequest
+	case hostapi.KindBusy:
+		status = http.StatusConflict
+	}
+	return &Error{Status: status, Kind: string(kind), Message: err.Error()}
+}
+
+func malformed(err error) error {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return err
+	}
+	return &Error{Status: http.StatusBadRequest, Kind: KindMalformed, Message: err.Error()}
+}
+
+// decodeError reads the body of an answer that is not 200.
+func decodeError(status int, body []byte) *Error {
+	e := &Error{Status: status}
+	if json.Unmarshal(body, e) != nil || e.Message == "" {
+		e.Message = "host answered " + http.StatusText(status)
+		e.Kind = string(hostapi.KindInternal)
+	}
+	return e
+}

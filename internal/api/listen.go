@@ -1,0 +1,180 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// connsPerUser bounds the connections that one user other than root may hold, so that no user can take the host's
+// descriptors away from the others.
+const connsPerUser = 64
+
+// ErrRunning says that another host serves the socket.
+var ErrRunning = errors.New("already running")
+
+// Listener is the host's unix socket. It knows who each connection comes from; one whose peer the kernel does not
+// name is closed unheard.
+type Listener struct {
+	unix *net.UnixListener
+	lock *os.File // flock on PATH.lock: who holds it owns the socket
+
+	mu    sync.Mutex
+	conns map[int]int // open connections by uid, root's apart
+}
+
+// Listen creates the socket at path, mode 0666, and its directory, mode 0755, when missing: everybody may connect, and
+// what they may do is decided by who they are. The socket of a dead host is replaced; with a live one Listen fails
+// with ErrRunning.
+func Listen(path string) (*Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	lock, err := lockSocket(path)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listen(path)
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return &Listener{unix: l, lock: lock, conns: map[int]int{}}, nil
+}
+
+func listen(path string) (*net.UnixListener, error) {
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err // says "listen unix PATH"
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// lockSocket takes the lock that decides which of two starting hosts may replace the socket. The kernel drops it with
+// its holder, so a dead host leaves none. The file stays: removing it would let two hosts lock two files.
+func lockSocket(path string) (*os.File, error) {
+	name := path + ".lock"
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, running(path)
+	}
+	return nil, fmt.Errorf("lock %s: %w", name, err)
+}
+
+// removeStale removes a socket that nobody listens on. What is not a socket is left alone and fails.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", path, err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("listen on %s: there is a file that is not a socket", path)
+	}
+	if conn, err := net.Dial("unix", path); err == nil {
+		conn.Close()
+		return running(path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("listen on %s: %w", path, err)
+	}
+	return nil
+}
+
+// running names the host that serves path, which the kernel tells whoever connects.
+func running(path string) error {
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", path, ErrRunning)
+	}
+	defer conn.Close()
+	p, err := peerOf(conn.(*net.UnixConn))
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", path, ErrRunning)
+	}
+	return fmt.Errorf("listen on %s: %w, pid %d", path, ErrRunning, p.PID)
+}
+
+// Accept returns the next connection whose peer is known and within its user's number of connections.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.unix.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		peer, err := peerOf(conn)
+		if err != nil || !l.admit(peer) {
+			conn.Close()
+			continue
+		}
+		return &peerConn{UnixConn: conn, peer: peer, release: sync.OnceFunc(func() { l.release(peer) })}, nil
+	}
+}
+
+func (l *Listener) admit(p Peer) bool {
+	if p.root() {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conns[p.UID] >= connsPerUser {
+		return false
+	}
+	l.conns[p.UID]++
+	return true
+}
+
+func (l *Listener) release(p Peer) {
+	if p.root() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conns[p.UID]--; l.conns[p.UID] == 0 {
+		delete(l.conns, p.UID)
+	}
+}
+
+// Addr returns the socket's address.
+func (l *Listener) Addr() net.Addr { return l.unix.Addr() }
+
+// Close stops listening and removes the socket. Connections stay open.
+func (l *Listener) Close() error {
+	err := l.unix.Close()
+	l.lock.Close() // after the socket is gone: the next host must not find it half removed
+	return err
+}
+
+type peerConn struct {
+	*net.UnixConn
+	peer    Peer
+	release func()
+}
+
+func (c *peerConn) Close() error {
+	c.release()
+	return c.UnixConn.Close()
+}

@@ -1,0 +1,108 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// events is the file in which a v2 cgroup says whether it has processes and whether they are frozen.
+const events = "cgroup.events"
+
+// await waits until key in d's cgroup.events is want. The kernel wakes it. It fails with ctx's error when that ends first,
+// and with one that is gone when the cgroup is removed.
+func (d directory) await(ctx context.Context, key string, want uint64) error {
+	w, err := d.Watch(events)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for {
+		b, err := w.Read()
+		if err != nil {
+			return fmt.Errorf("read %s: %w", d.Path(events), err)
+		}
+		state, err := kernfs.ParseKeyed(b)
+		if err != nil {
+			return &kernfs.ParseError{File: d.Path(events), Text: string(b), Err: err}
+		}
+		if state[key] == want {
+			return nil
+		}
+		if err := w.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Wait waits until the job has no processes. A job without a cgroup has none. When ctx ends first it fails with
+// ErrNotEmpty and ctx's error.
+func (j *Job) Wait(ctx context.Context) error {
+	if d, ok := j.v2(); ok {
+		if err := d.await(ctx, "populated", 0); err != nil && !gone(err) {
+			return j.notEmpty(ctx, err)
+		}
+	}
+	for {
+		pids, err := j.Processes()
+		if errors.Is(err, ErrNotFound) || err == nil && len(pids) == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		// v1 announces nothing, but each process does.
+		processes, err := j.hold(pids[:min(len(pids), maxHeld)])
+		if err != nil {
+			return err
+		}
+		processes.wait(ctx)
+		processes.close()
+		if err := sleep(ctx, time.Millisecond); err != nil { // a process that visits itself is held by nobody
+			return j.notEmpty(ctx, err)
+		}
+	}
+}
+
+// notEmpty names the processes that are left when waiting for their end was in vain.
+func (j *Job) notEmpty(ctx context.Context, cause error) error {
+	if ctx.Err() == nil {
+		return cause
+	}
+	pids, err := j.Processes()
+	if err != nil || len(pids) == 0 {
+		return errors.Join(cause, err)
+	}
+	return fmt.Errorf("job %s: %w: %s: %w", j.id, ErrNotEmpty, j.tree.list(pids), cause)
+}
+
+// list describes some processes.
+func (t *Tree) list(pids []int) string {
+	var names []string
+	for _, pid := range pids {
+		if len(names) == 8 {
+			names = append(names, fmt.Sprintf("and %d more", len(pids)-8))
+			break
+		}
+		names = append(names, t.describe(pid))
+	}
+	return strings.Join(names, ", ")
+}
+
+// describe is a process as `12 (comm) D`. D is a process that the kernel does not let go of.
+func (t *Tree) describe(pid int) string {
+	b, err := t.proc.ReadFile(fmt.Sprintf("%d/stat", pid))
+	if err != nil {
+		return fmt.Sprintf("%d", pid)
+	}
+	text := string(b)
+	open, close := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
+	if open < 0 || close < open || len(text) < close+3 {
+		return fmt.Sprintf("%d", pid)
+	}
+	return fmt.Sprintf("%d (%s) %c", pid, text[open+1:close], text[close+2])
+}

@@ -1,0 +1,115 @@
+package cgroup
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+func TestContractFakeV1(t *testing.T)     { contract(t, fake{kernfstest.NewV1}) }
+func TestContractFakeHybrid(t *testing.T) { contract(t, fake{kernfstest.NewHybrid}) }
+func TestContractFakeV2(t *testing.T)     { contract(t, fake{kernfstest.NewV2}) }
+
+// TestContractFakeOld is a kernel of 2018: no cgroup.kill, no freezer on v2, no peaks, no swap accounting.
+func TestContractFakeOld(t *testing.T) {
+	contract(t, fake{func(opts ...kernfstest.Option) *kernfstest.Kernel {
+		return kernfstest.NewHybrid(append(opts, kernfstest.Without("cgroup.kill", "cgroup.freeze", "pids.peak", "swap"))...)
+	}})
+}
+
+// fake is a world in memory; each test has its own.
+type fake struct {
+	boot func(...kernfstest.Option) *kernfstest.Kernel
+}
+
+var kernels = map[*testing.T]*kernfstest.Kernel{}
+
+func (w fake) kernel(t *testing.T) *kernfstest.Kernel {
+	k, ok := kernels[t]
+	if !ok {
+		k = w.boot()
+		kernels[t] = k
+		t.Cleanup(func() { delete(kernels, t) })
+	}
+	return k
+}
+
+func (w fake) tree(t *testing.T) *Tree { return fakeTree(t, w.kernel(t)) }
+
+func fakeTree(t *testing.T, k *kernfstest.Kernel) *Tree {
+	t.Helper()
+	roots := k.Roots()
+	if roots.Cgroup.Exists("cgroup.subtree_control") { // as systemd does
+		for _, c := range []string{"cpuset", "cpu", "memory", "pids"} {
+			if err := roots.Cgroup.Write("cgroup.subtree_control", "+"+c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	tree, err := Detect(roots, Options{Signal: k.Signal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func (w fake) start(t *testing.T, join Join) process {
+	var in []string
+	for _, tasks := range join.Tasks {
+		in = append(in, path.Dir(tasks))
+	}
+	if join.CgroupDir != "" {
+		in = append(in, join.CgroupDir)
+	}
+	for i := range in {
+		in[i] = strings.TrimPrefix(in[i], "/sys/fs/cgroup/")
+	}
+	k := w.kernel(t)
+	return fakeProcess{k, k.Spawn(in...)}
+}
+
+type fakeProcess struct {
+	k  *kernfstest.Kernel
+	id int
+}
+
+func (p fakeProcess) pid() int { return p.id }
+
+func (p fakeProcess) burn(t *testing.T, d time.Duration) {
+	if !p.lives() {
+		t.Errorf("process %d has ended", p.id)
+	}
+	p.k.Burn(p.id, d)
+}
+
+func (p fakeProcess) touch(_ *testing.T, n int64) { p.k.Charge(p.id, kernfstest.Memory{Anon: n}) }
+
+func (p fakeProcess) fork(t *testing.T, n int) []int {
+	var pids []int
+	for range n {
+		pid, err := p.k.Fork(p.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func (p fakeProcess) end(*testing.T) { p.k.Exit(p.id) }
+
+func (p fakeProcess) gone(t *testing.T) {
+	t.Helper()
+	if p.lives() {
+		t.Errorf("process %d lives", p.id)
+	}
+}
+
+func (p fakeProcess) lives() bool { return slices.Contains(p.k.Pids(), p.id) }

@@ -1,0 +1,72 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// Join tells how to start a process inside a job's cgroup, so that not one instruction of it runs outside.
+type Join struct {
+	// CgroupDir is the job's v2 directory, to clone into (CLONE_INTO_CGROUP); "" where there is no v2 tree.
+	CgroupDir string
+	// Tasks are the job's v1 tasks files. A thread that writes 0 to each and then forks has its child in all of them.
+	Tasks []string
+}
+
+// Join returns how to start a process inside the cgroup. It does not look whether the cgroup exists; starting fails if it
+// does not.
+func (j *Job) Join() Join {
+	var join Join
+	for i := range j.dirs {
+		if j.dirs[i].h.v2 {
+			join.CgroupDir = j.dirs[i].Path(".")
+		} else {
+			join.Tasks = append(join.Tasks, j.entrance(i).Path("tasks"))
+		}
+	}
+	return join
+}
+
+// entrance is the directory that the job's tasks go to in a hierarchy: the job's own, or the parent of all jobs for a
+// cpuset that the job does not have (PBS's rule for ncpus=0).
+func (j *Job) entrance(i int) *kernfs.FS {
+	if d := j.dirs[i]; !j.optional(i) || d.Exists(".") {
+		return d.FS
+	}
+	return j.dirs[i].h.jobs
+}
+
+// Attach moves processes into the cgroup, all threads of each. The moves are made back to back, since only the first after
+// a quiet while waits for a grace period of the kernel. A process that has ended is passed over. Attach goes on
+// after an error and returns all of them; it is idempotent. Children that a process forks meanwhile may stay outside.
+func (j *Job) Attach(pids []int) error {
+	entrances := make([]*kernfs.FS, len(j.dirs))
+	for i := range j.dirs {
+		entrances[i] = j.entrance(i)
+	}
+	var errs []error
+	for _, pid := range pids {
+		if pid <= 0 { // 0 would be this process
+			errs = append(errs, fmt.Errorf("attach process %d to job %s: not a process id", pid, j.id))
+			continue
+		}
+		for _, dir := range entrances {
+			err := dir.Write("cgroup.procs", strconv.Itoa(pid))
+			if errors.Is(err, unix.ESRCH) {
+				break
+			}
+			if gone(err) {
+				return fmt.Errorf("attach process %d to job %s: %s: %w", pid, j.id, dir.Path("."), ErrNotFound)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("attach process %d to job %s: %w", pid, j.id, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

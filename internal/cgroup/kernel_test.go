@@ -1,0 +1,283 @@
+package cgroup
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// TestMain turns the test program into a job's process where it was started as one, and fails when tests leave
+// directories or goroutines behind.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == actorArg {
+		act()
+		return
+	}
+	code := m.Run()
+	for _, pattern := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
+		left, _ := filepath.Glob(pattern + testPrefix() + "*")
+		for _, dir := range left {
+			fmt.Fprintf(os.Stderr, "left behind: %s\n", dir)
+			code = max(code, 1)
+		}
+	}
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func testPrefix() string { return fmt.Sprintf("hhtest_cgroup_%d", os.Getpid()) }
+
+func TestContractKernel(t *testing.T)   { contract(t, needKernel(t, 0)) }
+func TestContractKernelV1(t *testing.T) { contract(t, needKernel(t, ModeV1)) }
+
+// TestContractKernelV2 has no controllers on a hybrid machine; what needs none holds all the same.
+func TestContractKernelV2(t *testing.T) { contract(t, needKernel(t, ModeV2)) }
+
+// kernel is the running one, as root.
+type kernel struct {
+	roots kernfs.Roots
+	mode  Mode
+}
+
+func needKernel(t testing.TB, mode Mode) kernel {
+	t.Helper()
+	kernfstest.NeedRoot(t)
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		kernfstest.Skip(t, "open roots: %v", err)
+	}
+	if _, err := Detect(roots, Options{Mode: mode}); err != nil {
+		kernfstest.Skip(t, "%v", err)
+	}
+	return kernel{roots, mode}
+}
+
+var trees atomic.Int64
+
+func (w kernel) tree(t *testing.T) *Tree { return w.newTree(t) }
+
+func (w kernel) newTree(t testing.TB) *Tree {
+	t.Helper()
+	tree, err := Detect(w.roots, Options{Prefix: fmt.Sprintf("%s_%d", testPrefix(), trees.Add(1)), Mode: w.mode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, h := range tree.hierarchies {
+			for _, name := range []string{h.unit + "/" + h.leaf, h.unit} {
+				if err := h.mount.Rmdir(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	if err := tree.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func (w kernel) start(t *testing.T, join Join) process { return startActor(t, join) }
+
+// actor is this test program, started anew to do as it is told on its standard input.
+type actor struct {
+	child *proc.Child
+	in    *os.File
+	out   *bufio.Reader
+}
+
+const actorArg = "-cgroup-test-actor"
+
+func startActor(t testing.TB, join Join) *actor {
+	t.Helper()
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// GOMAXPROCS and GOGC keep the runtime's own use of cpu and memory small beside what the tests measure.
+	spec := &proc.Spec{Path: "/proc/self/exe", Args: []string{"actor", actorArg}, Env: []string{"GOMAXPROCS=1", "GOGC=off"},
+		Stdin: inR, Stdout: outW, Stderr: os.Stderr}
+	child, err := proc.Start(spec, hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks})
+	inR.Close()
+	outW.Close()
+	if err != nil {
+		inW.Close()
+		outR.Close()
+		t.Fatal(err)
+	}
+	a := &actor{child: child, in: inW, out: bufio.NewReader(outR)}
+	t.Cleanup(func() {
+		if err := child.Signal(unix.SIGKILL); err != nil && !errors.Is(err, proc.ErrGone) {
+			t.Error(err)
+		}
+		if _, err := child.Wait(context.Background()); err != nil {
+			t.Error(err)
+		}
+		inW.Close()
+		outR.Close()
+	})
+	a.tell(t, "hello")
+	return a
+}
+
+// tell has the actor do something and returns its answer; "" when it died of it.
+func (a *actor) tell(t testing.TB, command string) string {
+	t.Helper()
+	if _, err := fmt.Fprintln(a.in, command); err != nil && !errors.Is(err, unix.EPIPE) {
+		t.Fatal(err)
+	}
+	answer, _ := a.out.ReadString('\n')
+	return strings.TrimSpace(answer)
+}
+
+func (a *actor) pid() int { return a.child.PID }
+
+func (a *actor) burn(t *testing.T, d time.Duration) {
+	t.Helper()
+	if a.tell(t, "burn "+d.String()) == "" {
+		t.Errorf("process %d has ended", a.pid())
+	}
+}
+
+func (a *actor) touch(t *testing.T, n int64) { a.tell(t, fmt.Sprintf("touch %d", n)) }
+
+func (a *actor) fork(t *testing.T, n int) []int {
+	t.Helper()
+	var pids []int
+	for _, s := range strings.Fields(a.tell(t, fmt.Sprintf("fork %d", n))) {
+		pid, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+		t.Cleanup(func() { endOrphan(t, pid) })
+	}
+	if len(pids) != n {
+		t.Fatalf("%d processes of %d", len(pids), n)
+	}
+	return pids
+}
+
+// endOrphan kills a process that outlived its parent, if it is still what was started.
+func endOrphan(t testing.TB, pid int) {
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err == nil && strings.TrimSpace(string(comm)) == "sleep" {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			t.Error(err)
+		}
+	}
+}
+
+func (a *actor) end(*testing.T) { a.in.Close() }
+
+func (a *actor) gone(t *testing.T) {
+	t.Helper()
+	if _, err := a.child.Wait(soon(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// act is the actor's side.
+func act() {
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		command, arg, _ := strings.Cut(lines.Text(), " ")
+		answer := "ok"
+		switch command {
+		case "burn":
+			d, _ := time.ParseDuration(arg)
+			burnCPU(d)
+		case "touch":
+			n, _ := strconv.Atoi(arg)
+			b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			for i := 0; i < n; i += os.Getpagesize() {
+				b[i] = 1
+			}
+		case "read":
+			if err := readFile(arg); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		case "fork":
+			n, _ := strconv.Atoi(arg)
+			answer = strings.Join(forkSleepers(n), " ")
+		}
+		fmt.Println(answer)
+	}
+}
+
+// burnCPU uses cpu time, however long that takes.
+func burnCPU(d time.Duration) {
+	used := func() time.Duration {
+		var r unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+			return d
+		}
+		return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	}
+	for until := used() + d; used() < until; {
+	}
+}
+
+func readFile(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for b := make([]byte, 1<<20); ; {
+		if n, err := f.Read(b); n == 0 {
+			_ = err
+			return nil
+		}
+	}
+}
+
+// forkSleepers starts processes that leave the session, as daemons do.
+func forkSleepers(n int) []string {
+	var pids []string
+	for range n {
+		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		if err != nil {
+			break
+		}
+		p, err := os.StartProcess("/bin/sleep", []string{"sleep", "1000"},
+			&os.ProcAttr{Files: []*os.File{null, null, null}, Sys: &unix.SysProcAttr{Setsid: true}})
+		null.Close()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			break
+		}
+		pids = append(pids, strconv.Itoa(p.Pid))
+	}
+	return pids
+}

@@ -1,0 +1,134 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sample is a look at a job's memory, in bytes.
+type sample struct {
+	anon, shmem, file int64
+	current           int64  // all of it: also kernel memory, and what the kernel has set aside for the next page
+	peak              *int64 // of current, ever; nil where the kernel does not keep it (v2 before Linux 5.19)
+	at                time.Duration
+}
+
+func (s *sample) used() int64  { return s.anon + s.shmem }
+func (s *sample) other() int64 { return max(0, s.current-s.used()-s.file) }
+
+// sample reads the memory of r.dir; nil when it cannot.
+func (r *reader) sample() *sample {
+	s := &sample{at: now()}
+	stat, current, peak := "", "", ""
+	anon, shmem, cache := "anon", "shmem", "file"
+	if stat, current, peak = "memory.stat", "memory.current", "memory.peak"; !r.dir.h.v2 {
+		current, peak = "memory.usage_in_bytes", "memory.max_usage_in_bytes"
+		anon, shmem, cache = "total_rss", "total_shmem", "total_cache"
+	}
+	m := r.keyed(stat)
+	if m == nil {
+		return nil
+	}
+	s.anon, s.shmem = int64(m[anon]), int64(m[shmem])
+	s.file = max(0, int64(m[cache])-s.shmem) // page cache counts shared memory
+	if n := r.number(current); n != nil {
+		s.current = *n
+	}
+	s.peak = r.number(peak)
+	return s
+}
+
+// now is CLOCK_BOOTTIME, which all processes share.
+func now() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+// peak is the record of a job's samples: the greatest sum of anonymous and shared memory so far, and what is needed of the
+// last sample to tell whether there was a greater one since.
+//
+// The kernel keeps the peak of all memory, but not of this part. When the peak of all memory has risen since the last
+// sample, then at that moment everything but page cache and kernel memory was this part; and if these two were at most
+// what they are at either sample, that is a lower bound for it. So a process that takes memory and ends at once counts
+// fully, however late the second sample is. The condition fails only for files that are read or written and deleted
+// between two samples, which therefore must not be far apart: see trusted.
+type peak struct {
+	used  int64         // the peak
+	all   int64         // memory.max_usage_in_bytes at the last sample
+	file  int64         // page cache then
+	other int64         // the rest then
+	until time.Duration // boot time up to which the last sample is near enough to compare with; 0 for ever
+}
+
+// incomparable is a record that no later sample is compared with.
+func (p peak) incomparable() peak {
+	p.all = math.MaxInt64
+	return p
+}
+
+// trusted is how long a sample serves for comparison when nothing would have announced a change since.
+const trusted = time.Second
+
+// add counts a sample.
+func (p peak) add(s *sample) peak {
+	next := peak{used: max(p.used, s.used()), file: s.file, other: s.other(), until: s.at + trusted}
+	if s.peak != nil {
+		next.all = *s.peak
+	}
+	if next.all > p.all && (p.until == 0 || s.at <= p.until) {
+		next.used = max(next.used, next.all-max(p.file, next.file)-max(p.other, next.other))
+	}
+	return next
+}
+
+// peakMark is the extended attribute of the job's memory directory that holds its peak, so that a watcher that starts
+// anew loses nothing. Only Watch writes it.
+const peakMark = "trusted.hookhost.mem_peak"
+
+func (p peak) String() string {
+	return fmt.Sprintf("%d %d %d %d %d", p.used, p.all, p.file, p.other, int64(p.until))
+}
+
+func parsePeak(text string) (peak, error) {
+	var p peak
+	n, err := fmt.Sscanf(text, "%d %d %d %d %d", &p.used, &p.all, &p.file, &p.other, (*int64)(&p.until))
+	if err == nil && (n != 5 || p.used < 0 || p.all < 0 || p.file < 0 || p.other < 0) {
+		err = errors.New("want five numbers")
+	}
+	if err != nil {
+		return peak{}, err
+	}
+	return p, nil
+}
+
+// loadPeak returns the record in d's mark; false when there is none.
+func (d directory) loadPeak() (peak, bool) {
+	b, err := d.Xattr(".", peakMark)
+	if err != nil {
+		return peak{}, false
+	}
+	p, err := parsePeak(string(b))
+	return p, err == nil
+}
+
+func (d directory) storePeak(p peak) error { return d.SetXattr(".", peakMark, []byte(p.String())) }
+
+// memPeak returns the peak with s counted in; nil when nobody has sampled this job yet.
+func (r *reader) memPeak(s *sample) *int64 {
+	p, ok := r.dir.loadPeak()
+	if !ok {
+		return nil
+	}
+	used := p.add(s).used
+	return &used
+}
+
+func trim(b []byte) string { return strings.TrimSpace(string(b)) }

@@ -1,0 +1,147 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Processes returns the ids of the processes in the job's cgroup and in those that the job made below it, over all
+// hierarchies, in order. Zombies are not among them. It fails with ErrNotFound when the job has no cgroup.
+//
+// A process that merely visits is left out: proc.Start has a thread of the starter enter the v1 cgroups for the moment
+// of a fork, and cgroup.procs lists a process when any thread of it is there.
+func (j *Job) Processes() ([]int, error) {
+	pids := map[int]bool{} // whether it belongs to the job
+	found := false
+	var errs []error
+	for _, d := range slices.Backward(j.dirs) { // the v2 tree knows no visitors: it settles most pids
+		err := d.walk(func(dir directory) error { return j.members(dir, pids) })
+		switch {
+		case gone(err):
+			continue
+		case err != nil:
+			errs = append(errs, err)
+		}
+		found = true
+	}
+	if !found {
+		return nil, fmt.Errorf("processes of job %s: %w", j.id, ErrNotFound)
+	}
+	list := make([]int, 0, len(pids))
+	for pid, belongs := range pids {
+		if belongs {
+			list = append(list, pid)
+		}
+	}
+	slices.Sort(list)
+	return list, errors.Join(errs...)
+}
+
+// walk calls do for d and for the directories below it, deepest first. One that goes away meanwhile is passed over,
+// unless it is d.
+func (d directory) walk(do func(directory) error) error {
+	names, err := d.children()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		sub, err := d.Sub(name)
+		if err == nil {
+			err = directory{FS: sub, h: d.h}.walk(do)
+		}
+		if err != nil && !gone(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, do(d))...)
+}
+
+// children returns the names of the directories in d.
+func (d directory) children() ([]string, error) {
+	f, err := d.OpenFile(".", os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	// The usual job has none, which the link count tells at once: kernfs counts 2 and the subdirectories (kernfs_refresh_inode).
+	var st unix.Stat_t
+	if n, ok := f.(interface{ Fd() uintptr }); ok && unix.Fstat(int(n.Fd()), &st) == nil && st.Nlink == 2 {
+		return nil, nil
+	}
+	return d.Dirs(".")
+}
+
+// members adds the processes of one directory to pids.
+func (j *Job) members(d directory, pids map[int]bool) error {
+	list, err := d.pids("cgroup.procs")
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(pid int) bool { return pids[pid] })
+	if len(list) == 0 {
+		return nil
+	}
+	if d.h.v2 {
+		for _, pid := range list {
+			pids[pid] = true
+		}
+		return nil
+	}
+	threads, err := d.pids("tasks")
+	if err != nil {
+		return err
+	}
+	for _, pid := range list {
+		// A process whose first thread has ended is not in tasks either: its own cgroup file tells it from a visitor.
+		pids[pid] = slices.Contains(threads, pid) || j.leads(d, pid)
+	}
+	return nil
+}
+
+// leads tells whether the first thread of pid is in the job's cgroup of d's hierarchy.
+func (j *Job) leads(d directory, pid int) bool {
+	b, err := j.tree.proc.ReadFile(strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return false
+	}
+	return inCgroup(string(b), d.h.controllers[0], d.h.unit+"/"+d.h.leaf+"/"+j.id)
+}
+
+// inCgroup tells whether a /proc/PID/cgroup (cgroups(7)) has dir or something below it for controller. Where the path
+// begins depends on mounts and namespaces; dir is long enough to be told by its end.
+func inCgroup(text, controller, dir string) bool {
+	for line := range strings.Lines(text) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(parts) == 3 && slices.Contains(strings.Split(parts[1], ","), controller) {
+			return strings.Contains(parts[2]+"/", "/"+dir+"/")
+		}
+	}
+	return false
+}
+
+// pids reads a list of ids, sorted. 0 is a process of a pid namespace that cannot be seen from here.
+func (d directory) pids(file string) ([]int, error) {
+	b, err := d.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var list []int
+	for line := range strings.Lines(string(b)) {
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Path(file), err)
+		}
+		if pid > 0 {
+			list = append(list, pid)
+		}
+	}
+	slices.Sort(list)
+	return list, nil
+}

@@ -1,0 +1,45 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Remove removes the job's directories and those that the job made below them, in every hierarchy. It kills nothing: where
+// processes are left it fails with ErrBusy. A directory that is busy without processes, because the kernel is still
+// letting go of it, is tried again as long as ctx lives. Remove goes on after an error and returns all of them. It is
+// idempotent: what is gone already is no mistake.
+func (j *Job) Remove(ctx context.Context) error {
+	var errs []error
+	for _, d := range j.dirs {
+		if err := j.removeDir(ctx, d); err != nil {
+			errs = append(errs, fmt.Errorf("remove cgroup of job %s: %w", j.id, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (j *Job) removeDir(ctx context.Context, d directory) error {
+	for pause := 200 * time.Microsecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		err := d.Rmdir(".")
+		if errors.Is(err, unix.EBUSY) { // of a directory with children as well
+			err = d.walk(func(sub directory) error { return sub.Rmdir(".") })
+		}
+		if err == nil || gone(err) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		if pids, listErr := j.Processes(); listErr == nil && len(pids) > 0 {
+			return fmt.Errorf("%w: processes %s: %w", ErrBusy, j.tree.list(pids), err)
+		}
+		if sleep(ctx, pause) != nil {
+			return fmt.Errorf("%w: %w", ErrBusy, err)
+		}
+	}
+}

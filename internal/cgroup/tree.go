@@ -1,0 +1,223 @@
+// Package cgroup is a job's cgroup: made, limited, joined, measured, frozen, killed, removed.
+//
+// It owns the directories PREFIX.service in every cgroup hierarchy of the node and everything below them; the picture is
+// in job.go. Hierarchies may be v1 (one or more controllers each), v2, or both side by side ("hybrid"); which is which is
+// decided once, in Detect. Interface files and their formats are tables, v1.go and v2.go, which mirror each other.
+// Sources: Documentation/admin-guide/cgroup-v1/*.rst and cgroup-v2.rst of the kernel.
+//
+// What it guarantees: a job's cgroup exists as a whole or not at all after Create; a limit that the kernel took but does
+// not have in force is an error; no process is signalled but one that is in the job's cgroup, whatever becomes of its
+// pid; waiting is for events of the kernel wherever it has one. It decides nothing: how much a job gets is its
+// caller's business.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// Facts that callers branch on.
+var (
+	// ErrExists: the job has a cgroup, in one hierarchy at least.
+	ErrExists = errors.New("cgroup exists already")
+	// ErrNotFound: the job has no cgroup, or it went away meanwhile.
+	ErrNotFound = errors.New("no such cgroup")
+	// ErrNotInForce: the kernel took a limit but shows another value.
+	ErrNotInForce = errors.New("limit is not in force")
+	// ErrNotEmpty: there are processes in the cgroup still.
+	ErrNotEmpty = errors.New("cgroup has processes")
+	// ErrBusy: a directory could not be removed.
+	ErrBusy = errors.New("cgroup is busy")
+	// ErrUnsupported: this node's cgroups cannot do it.
+	ErrUnsupported = kernfs.ErrUnsupported
+)
+
+// Mode is how the node's controllers are mounted.
+type Mode int
+
+// The modes. A hybrid node has v1 controllers and a v2 tree beside them, commonly without controllers.
+const (
+	ModeV1 Mode = iota + 1
+	ModeHybrid
+	ModeV2
+)
+
+// String returns "v1", "hybrid" or "v2".
+func (m Mode) String() string {
+	switch m {
+	case ModeV1:
+		return "v1"
+	case ModeHybrid:
+		return "hybrid"
+	case ModeV2:
+		return "v2"
+	}
+	return fmt.Sprintf("Mode(%d)", int(m))
+}
+
+// Options say where jobs' cgroups are. The zero value is a node as it comes.
+type Options struct {
+	// Prefix names the parent of all jobs, PREFIX.service. "" is pbs_jobs.
+	Prefix string
+	// Mount is the directory where cgroups are mounted. "" is the Cgroup root, /sys/fs/cgroup.
+	Mount string
+	// Mode leaves out what is mounted besides: ModeV1 a v2 tree, ModeV2 v1 controllers. 0 takes what there is.
+	Mode Mode
+	// Signal replaces the kernel's pidfds where processes are not the kernel's own: in tests with a fake kernel.
+	Signal func(pid int, sig syscall.Signal) error
+}
+
+// Tree is the place of all jobs' cgroups on this node. It is safe for concurrent use.
+type Tree struct {
+	mode        Mode
+	hierarchies []*hierarchy // in the order of controllerOrder, the v2 tree last
+	v2          *hierarchy   // nil on ModeV1
+	proc        *kernfs.FS
+	signal      func(pid int, sig syscall.Signal) error
+}
+
+// hierarchy is one mounted cgroup tree.
+type hierarchy struct {
+	v2          bool
+	controllers []string // those of controllerOrder that have files here
+	mount       *kernfs.FS
+	root        string     // what of the hierarchy is mounted there, "/" on a plain node
+	unit        string     // PREFIX.service
+	leaf        string     // jobid or jobs
+	jobs        *kernfs.FS // UNIT/LEAF, the parent of the jobs' directories
+}
+
+func (h *hierarchy) has(controller string) bool { return slices.Contains(h.controllers, controller) }
+
+// Mode returns how the node's controllers are mounted.
+func (t *Tree) Mode() Mode { return t.mode }
+
+// Controllers returns the controllers that can be used for jobs, in a fixed order. On v2 those are the ones that the
+// root's cgroup.subtree_control passes down.
+func (t *Tree) Controllers() []string {
+	var all []string
+	for _, c := range controllerOrder {
+		if t.with(c) != nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// with returns the hierarchy of a controller, nil when there is none.
+func (t *Tree) with(controller string) *hierarchy {
+	for _, h := range t.hierarchies {
+		if h.has(controller) {
+			return h
+		}
+	}
+	return nil
+}
+
+// Has tells whether the node has a controller, by its kernel name, or one of the features memsw (swap is accounted and can
+// be limited), swappiness, freeze (jobs can be frozen), kill (cgroup.kill) and clone (processes can be born in a
+// cgroup, CLONE_INTO_CGROUP). Features of v2 show once Prepare has run.
+func (t *Tree) Has(name string) bool {
+	switch name {
+	case "memsw":
+		return t.hasFile("memory", "memory.memsw.limit_in_bytes", "memory.swap.max")
+	case "swappiness":
+		return t.hasFile("memory", "memory.swappiness", "")
+	case "freeze":
+		return t.with("freezer") != nil || t.v2 != nil && t.v2.jobs.Exists("cgroup.freeze")
+	case "kill":
+		return t.v2 != nil && t.v2.jobs.Exists("cgroup.kill")
+	case "clone":
+		return t.v2 != nil
+	}
+	return t.with(name) != nil
+}
+
+func (t *Tree) hasFile(controller, v1, v2 string) bool {
+	h := t.with(controller)
+	switch {
+	case h == nil:
+		return false
+	case h.v2:
+		return v2 != "" && h.jobs.Exists(v2)
+	}
+	return h.mount.Exists(v1)
+}
+
+// CPUs returns the cpus that jobs may run on: those of the parent of all jobs. ErrUnsupported without a cpuset
+// controller.
+func (t *Tree) CPUs() (kernfs.IDSet, error) {
+	return t.cpuset("cpus", "cpuset.effective_cpus", "cpuset.cpus.effective")
+}
+
+// Mems returns the NUMA nodes that jobs may have memory on. ErrUnsupported without a cpuset controller.
+func (t *Tree) Mems() (kernfs.IDSet, error) {
+	return t.cpuset("mems", "cpuset.effective_mems", "cpuset.mems.effective")
+}
+
+func (t *Tree) cpuset(what, v1, v2 string) (kernfs.IDSet, error) {
+	h := t.with("cpuset")
+	if h == nil {
+		return kernfs.IDSet{}, fmt.Errorf("available %s: no cpuset controller: %w", what, ErrUnsupported)
+	}
+	files := []string{v1, "cpuset." + what}
+	if h.v2 {
+		files = []string{v2}
+	}
+	// The parent of the jobs may not be there yet, and on v1 not be filled.
+	for _, dir := range []*kernfs.FS{h.jobs, h.mount} {
+		for _, file := range files {
+			set, err := dir.IDSet(file)
+			if errors.Is(err, fs.ErrNotExist) || err == nil && set.IsEmpty() {
+				continue
+			}
+			return set, err
+		}
+	}
+	return kernfs.IDSet{}, fmt.Errorf("available %s: %s has no %s", what, h.mount.Path("."), strings.Join(files, " or "))
+}
+
+// JobIDs returns the ids of the jobs that have a cgroup here, in one hierarchy at least. Directories whose names are not
+// job ids are somebody else's.
+func (t *Tree) JobIDs() ([]string, error) {
+	var ids []string
+	for _, h := range t.hierarchies {
+		names, err := h.jobs.Dirs(".")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list jobs: %w", err)
+		}
+		for _, name := range names {
+			if hostapi.CheckJobID(name) == nil {
+				ids = append(ids, name)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// Job returns the cgroup of the job id, which need not exist. It touches no file. It fails when id is no job id.
+func (t *Tree) Job(id string) (*Job, error) {
+	if err := hostapi.CheckJobID(id); err != nil {
+		return nil, err
+	}
+	j := &Job{tree: t, id: id, dirs: make([]directory, len(t.hierarchies))}
+	for i, h := range t.hierarchies {
+		dir, err := h.jobs.Sub(id)
+		if err != nil {
+			return nil, err
+		}
+		j.dirs[i] = directory{FS: dir, h: h}
+	}
+	return j, nil
+}

@@ -1,0 +1,174 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Watch follows the job's memory until ctx ends, or until the cgroup is gone, and then returns nil. It finds the peak that
+// Usage reports as MemPeak and keeps it with the cgroup, so that watching can be broken off and taken up again. It calls
+// onOOM with the number of processes that the kernel has killed so far whenever it learns of more, also of those
+// from before; a kill that it does not learn of at once still counts in Usage. It fails with ErrUnsupported without a
+// memory controller. One watcher at a time is enough for a job; a second one does no harm.
+//
+// On v1 it sleeps until the kernel announces a change (see thresholds); while memory changes it looks every 2 to 20
+// milliseconds. v2 announces only that limits are hit and processes are killed, so there it looks at growing
+// intervals, from 10 milliseconds while memory changes to 30 seconds while it does not; it then may notice as late
+// that the cgroup is gone.
+func (j *Job) Watch(ctx context.Context, onOOM func(kills int64)) error {
+	d, ok := j.with("memory")
+	if !ok {
+		return fmt.Errorf("watch job %s: no memory controller: %w", j.id, ErrUnsupported)
+	}
+	w := newWatcher(d, onOOM)
+	_, err := w.look()
+	switch {
+	case err != nil:
+	case d.h.v2:
+		err = w.runV2(ctx)
+	default:
+		err = w.runV1(ctx)
+	}
+	if ctx.Err() != nil || gone(err) || errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return fmt.Errorf("watch job %s: %w", j.id, err)
+}
+
+// watcher is one run of Watch.
+type watcher struct {
+	dir    directory
+	onOOM  func(int64)
+	told   int64 // kills
+	last   *sample
+	peak   peak
+	stored peak
+
+	pause, shortest, longest time.Duration
+}
+
+func newWatcher(d directory, onOOM func(int64)) *watcher {
+	w := &watcher{dir: d, onOOM: onOOM, shortest: 2 * time.Millisecond, longest: 20 * time.Millisecond}
+	if d.h.v2 {
+		w.shortest, w.longest = 10*time.Millisecond, 30*time.Second
+	}
+	w.pause = w.shortest
+	// Nobody may have watched for a while: what the cgroup's own peak has come to meanwhile tells nothing of its parts.
+	p, _ := d.loadPeak()
+	w.peak = p.incomparable()
+	return w
+}
+
+// runV1 alternates between looking while memory moves and sleeping until a threshold is passed.
+func (w *watcher) runV1(ctx context.Context) error {
+	t, err := newThresholds(w.dir)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	for {
+		if err := w.settle(ctx); err != nil {
+			return err
+		}
+		added, err := t.arm(ctx, w.last.current)
+		if err != nil {
+			return err
+		}
+		if added { // memory may have moved past them while the kernel took its time
+			continue
+		}
+		w.peak.until = 0
+		if err := w.store(); err != nil {
+			return err
+		}
+		if err := t.wait(ctx); err != nil {
+			return err
+		}
+		w.pause = w.longest
+		if _, err := w.look(); err != nil {
+			return err
+		}
+	}
+}
+
+// settle looks until memory has been at rest for a while. Thresholds are armed no sooner: that takes milliseconds, in
+// which the cgroup cannot be removed, and a job that ends at once is spared it.
+func (w *watcher) settle(ctx context.Context) error {
+	for {
+		if err := sleep(ctx, w.pause); err != nil {
+			return err
+		}
+		pause := w.pause
+		moved, err := w.look()
+		if err != nil || !moved && pause == w.longest {
+			return err
+		}
+	}
+}
+
+// runV2 looks at growing intervals and when the kernel has news.
+func (w *watcher) runV2(ctx context.Context) error {
+	news, err := w.dir.Watch("memory.events")
+	if err != nil {
+		return err
+	}
+	defer news.Close()
+	for {
+		if _, err := news.Read(); err != nil {
+			return err
+		}
+		interval, cancel := context.WithTimeout(ctx, w.pause)
+		err := news.Wait(interval)
+		cancel()
+		if ctx.Err() != nil || err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return errors.Join(ctx.Err(), err)
+		}
+		if _, err := w.look(); err != nil {
+			return err
+		}
+	}
+}
+
+// look takes a sample, keeps the peak and tells of kills. It says whether memory has moved and sets the next pause.
+func (w *watcher) look() (moved bool, err error) {
+	r := &reader{dir: w.dir}
+	s := r.sample()
+	var kills *int64
+	if w.dir.h.v2 {
+		kills = field(r.keyed("memory.events"), "oom_kill")
+	} else {
+		kills = r.oomKillsV1()
+	}
+	if err := errors.Join(r.errs...); err != nil {
+		return false, err
+	}
+	if s == nil {
+		return false, fmt.Errorf("%s: %w", w.dir.Path("."), ErrNotFound)
+	}
+	before := w.peak.used
+	w.peak = w.peak.add(s)
+	moved = w.last != nil && !near(w.last.current, s.current)
+	w.last = s
+	if w.pause = min(2*w.pause, w.longest); w.peak.used > before || moved && w.dir.h.v2 {
+		w.pause = w.shortest
+	}
+	if kills != nil && *kills > w.told {
+		w.told = *kills
+		w.onOOM(w.told)
+	}
+	return moved, w.store()
+}
+
+// store keeps the record with the cgroup.
+func (w *watcher) store() error {
+	if w.peak == w.stored {
+		return nil
+	}
+	if err := w.dir.storePeak(w.peak); err != nil {
+		return err
+	}
+	w.stored = w.peak
+	return nil
+}

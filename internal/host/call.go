@@ -1,0 +1,156 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// call carries out one event within the hook's alarm, which covers a start and a replay as well. An error has a kind:
+// KindTimeout for the alarm, KindNode when the program cannot be started, KindInternal when it crashed on the event
+// twice; else the one that the hook gave it. The outcome may be there beside an error. It is nil without one when the
+// hook does not handle the event.
+func (p *plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	p.mu.Lock()
+	if p.retired {
+		p.mu.Unlock()
+		return nil, nil
+	}
+	p.calls.Add(1)
+	h := p.hook
+	p.mu.Unlock()
+	defer p.calls.Done()
+
+	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(h.Alarm)*time.Second, errAlarm)
+	defer cancel()
+	var out *hostapi.Outcome
+	var err error
+	if h.User == UserOwner {
+		out, err = p.callAsOwner(ctx, h, req)
+	} else {
+		out, err = p.callOrReplay(ctx, req)
+	}
+	if errors.Is(err, errAlarm) {
+		err = hostapi.Errorf(hostapi.KindTimeout, "alarm after %ds", h.Alarm)
+	}
+	p.trace(h, req, out, err, time.Since(began))
+	return out, err
+}
+
+var errAlarm = errors.New("alarm")
+
+// unreached marks the error of a hook that has not even got the event.
+type unreached struct{ error }
+
+func (u unreached) Unwrap() error { return u.error }
+
+// deathGrace is how long a program whose connection broke has to be gone by itself.
+const deathGrace = time.Second
+
+// callOrReplay calls the hook, and once more when it crashed.
+func (p *plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	reached, replayed := false, false
+	for {
+		inst, err := p.get(ctx)
+		if err != nil && !reached {
+			return nil, unreached{err}
+		}
+		if err != nil {
+			return nil, err
+		}
+		reached = true
+		if !slices.Contains(inst.info.Events, req.Event) {
+			return nil, nil
+		}
+		out, err := inst.client.Handle(ctx, req)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			inst.killed.Store(true)
+			inst.proc.kill()
+			p.lost(inst)
+			return nil, context.Cause(ctx)
+		case !errors.Is(err, hostapi.ErrGone):
+			return out, err
+		}
+		p.died(ctx, inst)
+		if inst.killed.Load() {
+			continue // by another job's alarm; this one's own goes on
+		}
+		if replayed {
+			return nil, hostapi.Errorf(hostapi.KindInternal, "crashed twice: %s", inst.proc.cause())
+		}
+		replayed = true
+	}
+}
+
+// died waits until the program whose connection broke has ended, and takes it out of use.
+func (p *plugin) died(ctx context.Context, inst *instance) {
+	grace := time.NewTimer(deathGrace)
+	defer grace.Stop()
+	select {
+	case <-inst.proc.exited:
+	case <-grace.C:
+		inst.proc.kill() // it lives without its socket: no use to anybody
+		select {
+		case <-inst.proc.exited:
+		case <-ctx.Done():
+		}
+	}
+	p.lost(inst)
+}
+
+// callAsOwner starts a process of the job's owner for this one event.
+func (p *plugin) callAsOwner(ctx context.Context, h Hook, req *hostapi.Request) (*hostapi.Outcome, error) {
+	cred, err := credentialOf(req.Job)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "hook %s: %w", h.Name, err)
+	}
+	inst, err := p.launcher.launch(ctx, h, cred, p.log)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, unreached{err}
+	}
+	p.learn(inst.info.Events)
+	if !slices.Contains(inst.info.Events, req.Event) {
+		inst.stop()
+		return nil, nil
+	}
+	out, err := inst.client.Handle(ctx, req)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		inst.kill()
+		return nil, context.Cause(ctx)
+	case errors.Is(err, hostapi.ErrGone):
+		inst.kill()
+		return nil, hostapi.Errorf(hostapi.KindInternal, "crashed: %s", inst.proc.cause())
+	}
+	inst.stop()
+	return out, err
+}
+
+// trace logs one call.
+func (p *plugin) trace(h Hook, req *hostapi.Request, out *hostapi.Outcome, err error, took time.Duration) {
+	if !h.Debug && !p.log.Logger.IsLevelEnabled(logrus.DebugLevel) {
+		return
+	}
+	entry := p.log.WithFields(logrus.Fields{"event": req.Event, "took": took.String()})
+	if req.Job != nil {
+		entry = entry.WithField("job", req.Job.ID)
+	}
+	if err != nil {
+		entry = entry.WithField("error", line(err.Error()))
+	}
+	if !h.Debug {
+		entry.Debug("hook called")
+		return
+	}
+	entry.WithFields(logrus.Fields{"request": asJSON(req), "outcome": asJSON(out)}).Info("hook called")
+}

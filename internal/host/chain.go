@@ -1,0 +1,259 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// Verdict is what all hooks together made of an event, and what PBS is to do about a hook that failed.
+type Verdict struct {
+	*hostapi.Outcome
+
+	// Hook is the first hook that rejected the event or failed, and Kind its error's; "" for a plain reject.
+	Hook string       `json:"hook,omitempty"`
+	Kind hostapi.Kind `json:"kind,omitempty"`
+	// FailAction is what acts now of the fail_action of the hooks that failed. clear_vnodes_upon_recovery comes when
+	// exechost_startup succeeded.
+	FailAction []FailAction `json:"fail_action,omitempty"`
+}
+
+// link is a hook in the chain.
+type link interface {
+	spec() Hook
+	gets(hostapi.Event) bool
+	call(context.Context, *hostapi.Request) (*hostapi.Outcome, error)
+}
+
+// chain is one event on its way through the hooks.
+//
+// Hooks are called in ascending order. At an event that StopsAtReject the first reject or error ends it; at the others every hook
+// is called and what they say is joined. What a hook answers is taken over whether it accepted or not, as in PBS.
+//
+// What becomes of the job is the hook's word on a plain reject (Outcome.OnReject; MoM has its own rule for none). On
+// an error its kind decides, after the error classes of pbs_cgroups, at the events before the job's program runs; at the
+// others MoM's rule holds:
+//
+//	kind       begin, prologue, launch   fail_action
+//	job        delete                    -
+//	busy       rerun                     -
+//	node       rerun                     acts
+//	timeout    rerun                     acts (the program was killed)
+//	internal   hold                      acts
+//
+// hold is there so that a job which meets a defect does not meet it again ten times a second.
+type chain struct {
+	links  []link
+	req    *hostapi.Request           // as the next hook is to see it; its Env is the chain's own
+	states map[string]json.RawMessage // of the job, by hook
+	hosted func(hook string) map[string]*hostapi.Job
+
+	merged  merger
+	answers []answer // of the hooks that were called
+	verdict Verdict
+	says    []string
+}
+
+// answer is what one hook made of the event.
+type answer struct {
+	link   link
+	hook   string
+	out    *hostapi.Outcome // never nil
+	err    error
+	before map[string]json.RawMessage // Job.State of each job in its JobList, as it got it
+}
+
+func (c *chain) run(ctx context.Context) *Verdict {
+	for _, l := range c.links {
+		if !l.gets(c.req.Event) {
+			continue
+		}
+		hook := l.spec()
+		req := c.request(hook.Name)
+		out, err := l.call(ctx, req)
+		if out == nil && err == nil {
+			continue // its program turned out not to handle the event
+		}
+		if out = whatHolds(out, err); err == nil {
+			c.cascade(out)
+		}
+		if conflict := c.merged.add(hook.Name, out); conflict != nil {
+			err = errors.Join(err, conflict)
+		}
+		if out.State != nil {
+			put(&c.states, hook.Name, out.State)
+		}
+		c.answers = append(c.answers, answer{link: l, hook: hook.Name, out: out, err: err, before: statesOf(req.JobList)})
+		if ok := c.judge(hook, out, err); !ok && c.req.Event.StopsAtReject() {
+			break
+		}
+	}
+	c.verdict.Outcome = &c.merged.out
+	c.verdict.Message = line(strings.Join(c.says, "; "))
+	return &c.verdict
+}
+
+// whatHolds returns what is taken of an outcome, never nil. Beside an error that is what the hook found out before it failed.
+func whatHolds(out *hostapi.Outcome, err error) *hostapi.Outcome {
+	switch {
+	case out == nil:
+		return &hostapi.Outcome{}
+	case err == nil:
+		return out
+	}
+	return &hostapi.Outcome{
+		ResourcesUsed: out.ResourcesUsed, Usage: out.Usage, Diag: out.Diag, JobStderr: out.JobStderr, Notes: out.Notes,
+		Jobs: out.Jobs, State: out.State,
+	}
+}
+
+// request returns the event as the hook gets it.
+func (c *chain) request(hook string) *hostapi.Request {
+	req := *c.req
+	if c.req.Job != nil {
+		job := *c.req.Job
+		job.State = c.states[hook]
+		req.Job = &job
+	}
+	if c.hosted != nil {
+		req.JobList = c.hosted(hook)
+	}
+	return &req
+}
+
+// cascade shows the next hook what this one did to the program that is to be launched.
+func (c *chain) cascade(out *hostapi.Outcome) {
+	if c.req.Event != hostapi.EventLaunch {
+		return
+	}
+	if out.Progname != nil {
+		c.req.Progname = *out.Progname
+	}
+	if out.Argv != nil {
+		c.req.Argv = out.Argv
+	}
+	if len(out.SetEnv) == 0 && len(out.UnsetEnv) == 0 {
+		return
+	}
+	env := make(map[string]string, len(c.req.Env)+len(out.SetEnv))
+	maps.Copy(env, c.req.Env)
+	maps.Copy(env, c.merged.out.SetEnv)
+	for _, name := range c.merged.out.UnsetEnv {
+		delete(env, name)
+	}
+	c.req.Env = env
+}
+
+// judge adds a hook's answer to the verdict; false when it was no acceptance.
+func (c *chain) judge(hook Hook, out *hostapi.Outcome, err error) bool {
+	v := &c.verdict
+	accepted := err == nil && !out.Reject
+	if accepted || failed(err) {
+		for _, f := range hook.failActions(c.req.Event, !accepted) {
+			if !slices.Contains(v.FailAction, f) {
+				v.FailAction = append(v.FailAction, f)
+			}
+		}
+	}
+	if accepted {
+		return true
+	}
+	action, says := out.OnReject, fmt.Sprintf("%s request rejected by '%s'", c.req.Event, hook.Name)
+	if out.Message != "" {
+		says += ": " + out.Message
+	}
+	kind := hostapi.KindOf(err)
+	if err != nil {
+		action, says = actionOn(c.req.Event, kind), complaint(c.req.Event, hook.Name, kind, err)
+		if action == hostapi.JobActionHold {
+			says += " (system hold set)"
+		}
+	}
+	if !c.merged.out.Reject {
+		c.merged.out.Reject, c.merged.out.OnReject = true, action
+		v.Hook, v.Kind = hook.Name, kind
+	}
+	c.says = append(c.says, says)
+	return false
+}
+
+// failed tells whether fail_action acts on the error: the hook or the node failed, not the job.
+func failed(err error) bool {
+	switch hostapi.KindOf(err) {
+	case hostapi.KindNode, hostapi.KindTimeout, hostapi.KindInternal:
+		return true
+	}
+	return false
+}
+
+// actionOn returns what becomes of a job whose event ended in an error of that kind; see chain.
+func actionOn(e hostapi.Event, kind hostapi.Kind) hostapi.JobAction {
+	if e != hostapi.EventBegin && e != hostapi.EventPrologue && e != hostapi.EventLaunch {
+		return hostapi.JobActionNone
+	}
+	switch kind {
+	case hostapi.KindJob:
+		return hostapi.JobActionDelete
+	case hostapi.KindBusy, hostapi.KindNode, hostapi.KindTimeout:
+		return hostapi.JobActionRerun
+	}
+	return hostapi.JobActionHold
+}
+
+// complaint words an error as MoM's log does.
+func complaint(e hostapi.Event, hook string, kind hostapi.Kind, err error) string {
+	switch kind {
+	case hostapi.KindJob, hostapi.KindBusy:
+		return fmt.Sprintf("%s request rejected by '%s': %v", e, hook, err)
+	case hostapi.KindTimeout:
+		return fmt.Sprintf("alarm call while running %s hook '%s', request rejected: %v", e, hook, err)
+	}
+	return fmt.Sprintf("%s hook '%s' encountered an exception, request rejected: %v", e, hook, err)
+}
+
+// undo sends execjob_abort, in reverse order, to the hooks that accepted begin, and to one that failed in the middle of it and so may
+// have left something. One that rejected has undone its own. It goes on whatever fails and joins the errors.
+func (c *chain) undo(ctx context.Context) error {
+	var errs []error
+	for _, a := range slices.Backward(c.answers) {
+		_, never := errors.AsType[unreached](a.err)
+		if never || !a.link.gets(hostapi.EventAbort) || a.out.Reject && a.err == nil {
+			continue
+		}
+		req := c.request(a.hook)
+		req.Event = hostapi.EventAbort
+		out, err := a.link.call(ctx, req)
+		if err == nil && out != nil && out.Reject {
+			err = errors.New(out.Message)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s hook '%s': %w", hostapi.EventAbort, a.hook, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// failures returns the errors of the hooks that were called, nil when all did their part. A reject is none.
+func (c *chain) failures() error {
+	var errs []error
+	for _, a := range c.answers {
+		if a.err != nil {
+			errs = append(errs, fmt.Errorf("hook %s: %w", a.hook, a.err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func statesOf(jobs map[string]*hostapi.Job) map[string]json.RawMessage {
+	states := make(map[string]json.RawMessage, len(jobs))
+	for id, j := range jobs {
+		states[id] = j.State
+	}
+	return states
+}

@@ -1,0 +1,196 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// Handle carries out one event and returns what the hooks made of it. That a hook rejected it or failed is part of the
+// outcome. An error says that the host could not carry it out: KindJob for a request that makes no sense, KindBusy for
+// a job that another process is busy with or a host that is closing, KindNode when the node's own files fail.
+//
+// ctx bounds the wait for the job's turn only. An event that has begun goes on to its end, which its hooks' alarms
+// bound: half an event is worse than one that nobody waits for.
+func (h *Host) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	v, err := h.Judge(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return v.Outcome, nil
+}
+
+// Judge is Handle with all that PBS can be told.
+func (h *Host) Judge(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+	req, err := h.check(req)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
+	}
+	if !h.enter(&h.begun) {
+		return nil, hostapi.Errorf(hostapi.KindBusy, "%s: %w", req.Event, ErrClosed)
+	}
+	defer h.begun.Done()
+	if !req.Event.ForJob() {
+		return h.judgeHost(h.detach(ctx), req)
+	}
+	release, err := h.jobs.take(ctx, req.Job.ID)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindBusy, "%s of job %s: wait for its turn: %w", req.Event, req.Job.ID, err)
+	}
+	defer release()
+	return h.judgeJob(h.detach(ctx), req)
+}
+
+// judgeJob carries out an event of a job whose turn the caller has.
+func (h *Host) judgeJob(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+	began := time.Now()
+	var v *Verdict
+	var err error
+	switch req.Event {
+	case hostapi.EventBegin:
+		v, err = h.begin(ctx, req)
+	case hostapi.EventAbort, hostapi.EventEpilogue, hostapi.EventEnd:
+		v, err = h.finish(ctx, req)
+	default:
+		v, err = h.during(ctx, req)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s of job %s: %w", req.Event, req.Job.ID, err)
+	}
+	h.tell(req, v, err, time.Since(began))
+	return v, err
+}
+
+// detach keeps ctx's values only.
+func (h *Host) detach(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+
+// tell logs the event, one line.
+func (h *Host) tell(req *hostapi.Request, v *Verdict, err error, took time.Duration) {
+	entry := h.log.WithFields(logrus.Fields{"event": req.Event, "took": took.Round(time.Microsecond).String()})
+	if req.Job != nil {
+		entry = entry.WithField("job", req.Job.ID)
+	}
+	switch {
+	case err != nil:
+		entry.WithField("verdict", "error").Error(line(err.Error()))
+	case v.Reject && v.Kind != "":
+		entry.WithFields(logrus.Fields{"verdict": "reject", "kind": v.Kind}).Error(v.Message)
+	case v.Reject:
+		entry.WithField("verdict", "reject").Info(v.Message)
+	default:
+		entry.WithField("verdict", "accept").Info("event carried out")
+	}
+}
+
+// check returns a copy of the request that the host may change, or what is wrong with it.
+func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
+	if _, err := hostapi.ParseEvent(string(req.Event)); err != nil {
+		return nil, err
+	}
+	own := *req
+	if own.Node == "" {
+		own.Node = h.Node
+	}
+	if !own.Event.ForJob() {
+		own.Job = nil
+		return &own, nil
+	}
+	if own.Job == nil {
+		return nil, fmt.Errorf("%s: job: missing", own.Event)
+	}
+	if err := hostapi.CheckJobID(own.Job.ID); err != nil {
+		return nil, fmt.Errorf("%s: %w", own.Event, err)
+	}
+	if own.Event == hostapi.EventAttach && own.PID <= 1 {
+		return nil, fmt.Errorf("%s: pid %d: not a process that a job can have", own.Event, own.PID)
+	}
+	job := *own.Job
+	job.State = nil
+	own.Job = &job
+	return &own, nil
+}
+
+// newChain returns the chain of an event of a job; rec may be nil.
+func (h *Host) newChain(req *hostapi.Request, rec *jobstate.Record) *chain {
+	return &chain{links: h.links(), req: req, states: cloneStates(rec)}
+}
+
+// during carries out the events between begin and epilogue.
+func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+	rec, err := h.Store.Get(ctx, req.Job.ID)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	if rec == nil {
+		return unknown(req)
+	}
+	if rec.Phase == jobstate.PhaseExiting && req.Event != hostapi.EventPreterm {
+		return nil, hostapi.Errorf(hostapi.KindJob, "the job is ending")
+	}
+	req.Job = jobOf(rec, req)
+	c := h.newChain(req, rec)
+	v := c.run(ctx)
+	now := time.Now()
+	err = h.change(ctx, req.Job.ID, func(rec *jobstate.Record) {
+		if !v.Reject {
+			advance(rec, req, now)
+		}
+		take(rec, h.Node, c, now)
+	})
+	if err != nil {
+		// The hooks have done their part; what is lost is a part of the report.
+		h.log.WithField("job", req.Job.ID).Error(err)
+	}
+	return v, nil
+}
+
+// change replaces the job's record, if there is one, by what fn makes of it, and sets the timers that it then holds.
+func (h *Host) change(ctx context.Context, id string, fn func(*jobstate.Record)) error {
+	var timers map[string]time.Time
+	err := h.Store.Update(ctx, id, func(rec *jobstate.Record) (*jobstate.Record, error) {
+		if rec != nil {
+			fn(rec)
+			timers = rec.Timers
+		}
+		return rec, nil
+	})
+	if err == nil {
+		h.setTimers(id, timers)
+	}
+	return err
+}
+
+func (h *Host) setTimers(id string, timers map[string]time.Time) {
+	for hook, at := range timers {
+		if hook != endTimer {
+			h.clock.set(id, hook, at)
+		}
+	}
+}
+
+// unknown answers an event of a job that has no record: its begin was never seen here, as when hookhost was installed
+// while the job ran, or the records were lost.
+//
+//   - prologue, launch: an error that sends the job back to the queue. To start it would start it unconfined.
+//   - attach, resize: an error; there is nothing to attach to.
+//   - preterm, postsuspend, preresume: accepted without calling a hook. A job that has to be killed, or stopped, or
+//     went on before hookhost came is nothing to hold up.
+//
+// Epilogue, end and abort are accepted as well, and hooks are called: tear-down is idempotent and what they find is to go (finish).
+func unknown(req *hostapi.Request) (*Verdict, error) {
+	switch req.Event {
+	case hostapi.EventPreterm, hostapi.EventPostsuspend, hostapi.EventPreresume:
+		return &Verdict{Outcome: &hostapi.Outcome{}}, nil
+	case hostapi.EventAttach, hostapi.EventResize:
+		return nil, hostapi.Errorf(hostapi.KindJob, "no such job on this host")
+	}
+	return &Verdict{Kind: hostapi.KindNode, Outcome: &hostapi.Outcome{
+		Reject: true, OnReject: hostapi.JobActionRerun,
+		Message: fmt.Sprintf("%s request rejected: job %s had no execjob_begin on this host", req.Event, req.Job.ID),
+	}}, nil
+}

@@ -1,0 +1,264 @@
+// Package host carries out the events of jobs: it starts the programs of the registered hooks, calls them in order and
+// under their alarms, starts them again when they crash, and makes one outcome of theirs. It keeps what has to survive
+// a restart in the job's record, and the clock for hooks that asked to be called again.
+//
+// Events of one job are carried out one at a time in the order in which they came, jobs in parallel. Each running hook is a
+// process in a session of its own that dies with the host, however the host dies. Nothing here runs while nothing
+// happens, but for exechost_periodic.
+//
+// It never touches a kernel file: that is the hooks' affair. What it has to know of processes it is told by the
+// functions in Options.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/ledger"
+)
+
+// ErrClosed is what events fail with when the host is closing.
+var ErrClosed = errors.New("the host is closing")
+
+// Remover removes what a job has in the kernel when the hook that should have is not there to do it.
+type Remover interface {
+	// RemoveJob kills the job's processes and removes its cgroup. A job that has none is no error.
+	RemoveJob(ctx context.Context, id string) error
+}
+
+// Processes knows the processes of this machine.
+type Processes interface {
+	// Alive tells whether the process still runs.
+	Alive(id hostapi.ProcessID) bool
+	// Wait returns nil when the process has ended, ctx's error when that ended first.
+	Wait(ctx context.Context, id hostapi.ProcessID) error
+}
+
+// Options is what a Host is made of. All of it is needed but for what says otherwise.
+type Options struct {
+	Node      string            // this host as exec_vnode names it
+	Self      hostapi.ProcessID // the process that the Host is in
+	Registry  *Registry
+	Store     *jobstate.Store
+	Ledger    *ledger.Ledger
+	Processes Processes
+	Log       *logrus.Entry
+
+	// RuntimeDir is for sockets; several hosts may share it.
+	RuntimeDir string
+	// Fallback may be nil: then what a failed hook left is only told.
+	Fallback Remover
+	// StartTimeout is how long a hook's program may take to start; 0 means 10 s.
+	StartTimeout time.Duration
+	// Settings are given to every hook as Setup.Host; may be nil.
+	Settings map[string]string
+	// Daemon says that this host is the node's: Reconcile takes over the jobs of pbs_mom from one that died.
+	Daemon bool
+}
+
+// Host carries out events. Its methods may be called at the same time.
+type Host struct {
+	Options
+	log      *logrus.Entry
+	launcher *launcher
+	jobs     queues
+	clock    *clock
+
+	ctx    context.Context // ends with Close, after the events
+	cancel context.CancelFunc
+	begun  sync.WaitGroup // events; none is added after closed is set
+	behind sync.WaitGroup // what goes on behind the events' back; likewise
+
+	reloading sync.Mutex
+
+	mu      sync.RWMutex
+	plugins []*plugin // enabled hooks in order; replaced, never changed
+	waits   map[string]context.CancelFunc
+	period  map[*plugin]*time.Timer
+	closed  bool
+}
+
+const defaultStart = 10 * time.Second
+
+// Open reads the registry and starts the programs of all enabled hooks in the background. It fails when the registry has a
+// hook that cannot be understood; a program that does not start fails the events that need it, not Open.
+func Open(o Options) (*Host, error) {
+	hooks, err := o.Registry.List()
+	if err != nil {
+		return nil, err
+	}
+	sockets, err := newSocketDir(o.RuntimeDir)
+	if err != nil {
+		return nil, err
+	}
+	if o.StartTimeout <= 0 {
+		o.StartTimeout = defaultStart
+	}
+	h := &Host{
+		Options: o, log: o.Log, waits: make(map[string]context.CancelFunc), period: make(map[*plugin]*time.Timer),
+		launcher: &launcher{
+			paths: o.Registry.paths(), spawn: newSpawner(), sockets: sockets,
+			limit: o.StartTimeout, node: o.Node, settings: o.Settings,
+		},
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.clock = newClock(h.callAgain)
+	h.plugins = h.arrange(nil, hooks)
+	for _, p := range h.plugins {
+		p.warm()
+	}
+	return h, nil
+}
+
+// arrange returns the plugins of the enabled hooks in order: those of old whose programs need not be started anew, new
+// ones for the rest.
+func (h *Host) arrange(old []*plugin, hooks []Hook) []*plugin {
+	var next []*plugin
+	for _, hook := range hooks {
+		if !hook.Enabled {
+			continue
+		}
+		i := slices.IndexFunc(old, func(p *plugin) bool { return p.spec().Name == hook.Name && p.update(hook) })
+		if i >= 0 {
+			next = append(next, old[i])
+		} else {
+			next = append(next, newPlugin(h.ctx, h.launcher, hook, h.log, h.startup))
+		}
+	}
+	return next
+}
+
+// Reload reads the registry again. Hooks that are new or changed in program or configuration are started; those that
+// are gone or changed end after the events they are in; the others run on with their new attributes. On an error
+// nothing changes.
+func (h *Host) Reload(ctx context.Context) error {
+	h.reloading.Lock()
+	defer h.reloading.Unlock()
+	hooks, err := h.Registry.List()
+	if err != nil {
+		return fmt.Errorf("reload: %w", err)
+	}
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return fmt.Errorf("reload: %w", ErrClosed)
+	}
+	old := h.plugins
+	h.plugins = h.arrange(old, hooks)
+	for _, p := range h.plugins {
+		if !slices.Contains(old, p) {
+			p.warm()
+		}
+	}
+	var gone sync.WaitGroup
+	for _, p := range old {
+		if slices.Contains(h.plugins, p) {
+			continue
+		}
+		if t := h.period[p]; t != nil {
+			t.Stop()
+			delete(h.period, p)
+		}
+		h.behind.Add(1)
+		gone.Go(func() { defer h.behind.Done(); p.retire(h.ctx) })
+	}
+	h.mu.Unlock()
+	waitFor(ctx, &gone)
+	return nil
+}
+
+// Hooks returns every registered hook and how its program does, in order.
+func (h *Host) Hooks() ([]Status, error) {
+	hooks, err := h.Registry.List()
+	var list []Status
+	for _, hook := range hooks {
+		s := Status{Hook: hook, State: "disabled"}
+		if p := h.plugin(hook.Name); p != nil {
+			s = p.status()
+		}
+		list = append(list, s)
+	}
+	return list, err
+}
+
+// chain returns the plugins as they are now. Events that have begun go on with theirs.
+func (h *Host) links() []link {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	links := make([]link, len(h.plugins))
+	for i, p := range h.plugins {
+		links[i] = p
+	}
+	return links
+}
+
+func (h *Host) plugin(name string) *plugin {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	i := slices.IndexFunc(h.plugins, func(p *plugin) bool { return p.spec().Name == name })
+	if i < 0 {
+		return nil
+	}
+	return h.plugins[i]
+}
+
+// enter counts something in that Close waits for; false when it is too late.
+func (h *Host) enter(wg *sync.WaitGroup) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.closed {
+		return false
+	}
+	wg.Add(1)
+	return true
+}
+
+// behindIt runs f in the background until Close, unless that has come.
+func (h *Host) behindIt(f func()) {
+	if h.enter(&h.behind) {
+		go func() { defer h.behind.Done(); f() }()
+	}
+}
+
+// Close takes no further event, waits for those begun, until ctx is done, and ends the hooks' programs. Jobs live on, and so do
+// their records. After Close no process and no socket of the host is left.
+func (h *Host) Close(ctx context.Context) error {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil
+	}
+	h.closed = true
+	for _, t := range h.period {
+		t.Stop()
+	}
+	plugins := h.plugins
+	h.mu.Unlock()
+
+	h.clock.stop()
+	waitFor(ctx, &h.begun)
+	h.cancel()
+	var ends sync.WaitGroup
+	for _, p := range plugins {
+		ends.Go(func() { p.retire(ctx) })
+	}
+	ends.Wait()
+	waitFor(ctx, &h.behind)
+	h.launcher.spawn.close()
+	err := h.launcher.sockets.remove()
+	if ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	if err != nil {
+		return fmt.Errorf("close host: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package host
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// The content types of import and export, after qmgr's.
+const (
+	ContentProgram = "application/x-executable"
+	ContentConfig  = "application/x-config"
+)
+
+const (
+	maxConfig  = 1 << 20
+	maxProgram = 1 << 30
+)
+
+// Import copies a hook's program or configuration and registers the copy, a program with its checksum. The copy is
+// named after its content, so a host that starts the hook meanwhile finds the old pair or the new one.
+func (r *Registry) Import(name, contentType string, content io.Reader) error {
+	if _, ok := r.builtIn(name); ok {
+		return fmt.Errorf("hook %s: it comes with hookhost: its program and configuration are hookhost's own", name)
+	}
+	if _, err := r.Get(name); err != nil {
+		return err
+	}
+	tmp, sum, err := r.receive(contentType, content)
+	if err != nil {
+		return fmt.Errorf("hook %s: import %s: %w", name, contentType, err)
+	}
+	defer os.Remove(tmp)
+	return r.change(name, func(h *Hook) error {
+		path := filepath.Join(r.ProgramDir, name+"."+sum[:12])
+		if contentType == ContentConfig {
+			path += ".config"
+			h.Config = path
+		} else {
+			h.Program, h.SHA256 = path, sum
+		}
+		if err := os.Rename(tmp, path); err != nil {
+			return err
+		}
+		return syncDir(r.ProgramDir)
+	})
+}
+
+// Export returns what Import took.
+func (r *Registry) Export(name, contentType string) ([]byte, error) {
+	h, err := r.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	path, limit := h.Program, int64(maxProgram)
+	switch contentType {
+	case ContentConfig:
+		path, limit = h.Config, maxConfig
+		if h.BuiltIn {
+			return h.ConfigData, nil
+		}
+	case ContentProgram:
+	default:
+		return nil, fmt.Errorf("hook %s: %w", name, unknownContent(contentType))
+	}
+	if path == "" {
+		return nil, fmt.Errorf("hook %s: no %s was imported", name, contentType)
+	}
+	b, err := r.paths().read(path, limit)
+	if err != nil {
+		return nil, fmt.Errorf("hook %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// receive writes content to a temporary file in ProgramDir, synced, and returns its path and checksum.
+func (r *Registry) receive(contentType string, content io.Reader) (path, sum string, err error) {
+	limit, mode := int64(maxConfig), os.FileMode(0o600)
+	switch contentType {
+	case ContentConfig:
+	case ContentProgram:
+		limit, mode = maxProgram, 0o755
+		head := make([]byte, 4)
+		n, _ := io.ReadFull(content, head)
+		if head = head[:n]; !bytes.HasPrefix(head, []byte("\x7fELF")) && !bytes.HasPrefix(head, []byte("#!")) {
+			return "", "", errors.New("not a program: it starts neither as an ELF file nor with #!")
+		}
+		content = io.MultiReader(bytes.NewReader(head), content)
+	default:
+		return "", "", unknownContent(contentType)
+	}
+	if err := os.MkdirAll(r.ProgramDir, 0o755); err != nil {
+		return "", "", err
+	}
+	h := sha256.New()
+	counted := &counter{r: io.LimitReader(content, limit+1)}
+	path, err = writeTemp(r.ProgramDir, io.TeeReader(counted, h), mode)
+	if err == nil && counted.n > limit {
+		os.Remove(path)
+		err = fmt.Errorf("more than %d bytes", limit)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	return path, hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func unknownContent(contentType string) error {
+	return fmt.Errorf("content type %q: want %s or %s", contentType, ContentProgram, ContentConfig)
+}
+
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// discard removes a copy that Import made. Files elsewhere, which somebody registered by hand, stay.
+func (r *Registry) discard(path string) error {
+	if path == "" || filepath.Dir(path) != filepath.Clean(r.ProgramDir) {
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// writeFile puts content at path so that after a crash there is either all of it or what was there before.
+func writeFile(path string, content io.Reader, mode os.FileMode) error {
+	tmp, err := writeTemp(filepath.Dir(path), content, mode)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		os.Remove(tmp)
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// writeTemp writes content to a new file in dir, syncs and closes it.
+func writeTemp(dir string, content io.Reader, mode os.FileMode) (path string, err error) {
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(f, content)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(f.Name())
+		return "", err
+	}
+	return f.Name(), nil
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,213 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// launcher starts hooks' programs.
+type launcher struct {
+	paths    paths
+	spawn    *spawner
+	sockets  *socketDir
+	limit    time.Duration
+	node     string
+	settings map[string]string
+}
+
+// instance is one running program of a hook, configured and ready for events.
+type instance struct {
+	hook   Hook
+	proc   *process
+	client *hostapi.Client
+	info   hostapi.Info
+
+	plugin *goplugin.Client
+	conn   connection
+	killed atomic.Bool // by the host, because of an alarm: what dies with it is no fault of the program's
+}
+
+// environment is all that a hook's program gets beside go-plugin's own variables. A program has no use for many cpus
+// or much memory, and what it takes the jobs do not have.
+var environment = []string{
+	"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+	"LANG=C.UTF-8",
+	"GOMAXPROCS=2",
+	"GOMEMLIMIT=64MiB",
+	fmt.Sprintf("HOOKHOST_LIFELINE_FD=%d", lifelineFD),
+}
+
+// launch starts a hook's program, as another user when cred is set, and configures it. It fails with KindNode, naming
+// the cause in words for the administrator, and then leaves nothing behind.
+func (l *launcher) launch(ctx context.Context, h Hook, cred *syscall.Credential, log *logrus.Entry) (_ *instance, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.limit, fmt.Errorf("not ready after %v", l.limit))
+	defer cancel()
+	config, file, err := l.open(h)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
+	}
+	defer file.Close()
+	inst := &instance{hook: h, proc: &process{
+		hook: h.Name, path: h.Program, file: file, cred: cred, spawn: l.spawn, exited: make(chan struct{}),
+		out: &lines{log: log, plain: logrus.DebugLevel}, err: &lines{log: log, plain: logrus.InfoLevel},
+	}}
+	// go-plugin's start knows no context: it ends when the process does.
+	stop := context.AfterFunc(ctx, inst.proc.kill)
+	defer stop()
+	defer func() {
+		if err != nil {
+			inst.kill()
+			err = hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, inst.startError(ctx, err))
+		}
+	}()
+	if err := inst.connect(l); err != nil {
+		return nil, err
+	}
+	inst.info, err = inst.client.Configure(ctx, hostapi.SetupData{
+		Name: h.Name, Node: l.node, Config: config, LogLevel: log.Logger.GetLevel().String(), Host: l.settings,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return inst, nil
+}
+
+// open opens and checks what the hook is made of.
+func (l *launcher) open(h Hook) (config []byte, program *os.File, err error) {
+	if h.Program == "" {
+		return nil, nil, errors.New("no program was imported")
+	}
+	config = h.ConfigData
+	if h.Config != "" {
+		if config, err = l.paths.read(h.Config, maxConfig); err != nil {
+			return nil, nil, err
+		}
+	}
+	program, err = l.paths.openSummed(h.Program, h.SHA256)
+	return config, program, err
+}
+
+// connect starts the process through go-plugin and gets its client.
+func (i *instance) connect(l *launcher) error {
+	i.plugin = goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  hostapi.Handshake,
+		Plugins:          goplugin.PluginSet{hostapi.PluginName: &hostapi.Plugin{}},
+		RunnerFunc:       i.runner,
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		AutoMTLS:         true,
+		SkipHostEnv:      true,
+		StartTimeout:     2 * l.limit, // ours comes first
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: l.sockets.path},
+		SyncStdout:       i.proc.out,
+		SyncStderr:       i.proc.err,
+		Logger:           hclog.NewNullLogger(), // what it has to say about the process is said here
+		GRPCDialOptions: []grpc.DialOption{
+			grpc.WithIdleTimeout(0), // no timer while nothing happens
+			grpc.WithChainStreamInterceptor(i.conn.note),
+		},
+	})
+	if _, err := i.plugin.Start(); err != nil {
+		return err
+	}
+	protocol, err := i.plugin.Client()
+	if err != nil {
+		return err
+	}
+	raw, err := protocol.Dispense(hostapi.PluginName)
+	if err != nil {
+		return err
+	}
+	i.client = raw.(*hostapi.Client) // as hostapi.Plugin says
+	return nil
+}
+
+// runner takes over the directory and the variables that go-plugin made.
+func (i *instance) runner(_ hclog.Logger, cmd *exec.Cmd, socketDir string) (runner.Runner, error) {
+	i.proc.socketDir = socketDir
+	i.proc.env = slices.Concat(environment, cmd.Env)
+	if c := i.proc.cred; c != nil {
+		if err := os.Chown(socketDir, int(c.Uid), int(c.Gid)); err != nil {
+			return nil, err
+		}
+	}
+	return i.proc, nil
+}
+
+// startError finds the reason why a start failed in what the process did; err is what go-plugin or the hook said.
+func (i *instance) startError(ctx context.Context, err error) error {
+	var own *hostapi.Error
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case i.proc.handshakeErr != nil:
+		return i.proc.handshakeErr
+	case errors.As(err, &own) && !errors.Is(err, hostapi.ErrGone):
+		return err
+	case i.proc.endedItself():
+		return fmt.Errorf("it ended before it was ready: %s", i.proc.cause())
+	}
+	return err
+}
+
+// kill ends the program at once and waits until nothing of it is left.
+func (i *instance) kill() {
+	i.proc.kill()
+	i.clean()
+}
+
+// stop asks the program to end, kills it when it does not, and waits until nothing of it is left. Calls under way fail.
+func (i *instance) stop() { i.clean() }
+
+// clean ends the program, with a grace of 2 s if it lives, and releases what the host has of it.
+func (i *instance) clean() {
+	if i.plugin != nil {
+		i.plugin.Kill()
+	}
+	if i.proc.cmd != nil {
+		i.proc.kill()
+		<-i.proc.exited
+	}
+	i.conn.close()
+	if i.proc.socketDir != "" {
+		os.RemoveAll(i.proc.socketDir)
+	}
+}
+
+// connection remembers a program's gRPC connection, which go-plugin forgets to close when the first call on it fails.
+type connection struct {
+	mu sync.Mutex
+	c  io.Closer
+}
+
+// note is a stream interceptor: go-plugin opens a stream first of all.
+func (c *connection) note(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	c.mu.Lock()
+	c.c = cc
+	c.mu.Unlock()
+	return next(ctx, desc, cc, method, opts...)
+}
+
+func (c *connection) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.c != nil {
+		c.c.Close()
+	}
+}

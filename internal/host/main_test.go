@@ -1,0 +1,314 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/ledger"
+)
+
+// programs is where the hooks of testdata/hooks lie, built once. misbehave is there under the name of each thing that it
+// can do wrong at its start.
+var programs string
+
+// victimEnv makes this test program a host that waits to be killed, see kill_test.go.
+const victimEnv = "HOOKHOST_TEST_VICTIM"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(victimEnv); dir != "" {
+		victim(dir)
+	}
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	var err error
+	programs, err = os.MkdirTemp("", "hhtest-host-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(programs)
+	build := exec.Command("go", "build", "-o", programs+"/", "../../testdata/hooks/deny", "../../testdata/hooks/misbehave")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build hooks: %v\n%s", err, out)
+		return 1
+	}
+	for _, mode := range []string{"print-early", "wrong-version", "exit-at-start", "slow-start", "nonsense", "no-events", "no-lifeline"} {
+		if err := os.Link(filepath.Join(programs, "misbehave"), filepath.Join(programs, mode)); err != nil {
+			panic(err)
+		}
+	}
+	return m.Run()
+}
+
+// self is a process that is not there, for a host that is this test.
+var self = hostapi.ProcessID{PID: 4_000_001, StartTime: 1, BootID: "test"}
+
+// node is all that a host needs, in a directory of its own.
+type node struct {
+	t        testing.TB
+	dir      string
+	registry *Registry
+	store    *jobstate.Store
+	ledger   *ledger.Ledger
+	procs    *processes
+	removed  *remover
+	log      *logBuffer
+	options  func(*Options)
+}
+
+func newNode(t testing.TB) *node {
+	t.Helper()
+	// Not t.TempDir: a socket's path has a limit, and test names are long.
+	dir, err := os.MkdirTemp("", "hh-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	store, err := jobstate.Open(filepath.Join(dir, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{
+		t: t, dir: dir, store: store, ledger: ledger.Open(filepath.Join(dir, "ledger.jsonl")),
+		registry: &Registry{Dir: filepath.Join(dir, "hooks.d"), ProgramDir: filepath.Join(dir, "programs"), AllowUnsafePaths: true},
+		procs:    &processes{}, removed: &remover{}, log: &logBuffer{},
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of the host:\n%s", n.log)
+		}
+	})
+	return n
+}
+
+// hook registers a hook: a program of testdata/hooks with its configuration. Assignments are those of `hook set`.
+func (n *node) hook(name, program, config string, assignments ...string) {
+	n.t.Helper()
+	h := Hook{Name: name, Attributes: DefaultAttributes(), Program: filepath.Join(programs, program), Created: time.Now()}
+	f, err := os.Open(h.Program)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	h.SHA256, err = sum(f)
+	f.Close()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if config != "" {
+		h.Config = filepath.Join(n.dir, name+".config")
+		if err := os.WriteFile(h.Config, []byte(config), 0o600); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(n.registry.Dir, 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := n.registry.write(h); err != nil {
+		n.t.Fatal(err)
+	}
+	if len(assignments) > 0 {
+		if err := n.registry.Set(name, assignments...); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+}
+
+// open opens a host, which is closed at the end of the test.
+func (n *node) open() *Host {
+	n.t.Helper()
+	log := logrus.New()
+	log.SetOutput(n.log)
+	log.SetLevel(logrus.DebugLevel)
+	log.SetFormatter(&logrus.JSONFormatter{DisableTimestamp: true})
+	o := Options{
+		Node: "n1", Self: self, Registry: n.registry, Store: n.store, Ledger: n.ledger, Processes: n.procs,
+		Log: logrus.NewEntry(log), RuntimeDir: filepath.Join(n.dir, "run"), Fallback: n.removed, StartTimeout: 5 * time.Second,
+	}
+	if n.options != nil {
+		n.options(&o)
+	}
+	h, err := Open(o)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := h.Close(ctx); err != nil {
+			n.t.Error(err)
+		}
+	})
+	return h
+}
+
+// calls returns the lines that misbehave wrote to the file name.
+func (n *node) calls(name string) []string {
+	b, err := os.ReadFile(filepath.Join(n.dir, name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		n.t.Fatal(err)
+	}
+	return strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' })
+}
+
+func (n *node) record(id string) *jobstate.Record {
+	n.t.Helper()
+	rec, err := n.store.Get(context.Background(), id)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return rec
+}
+
+// reports returns the notes of each report in the ledger, by job in order.
+func (n *node) reports() []string {
+	n.t.Helper()
+	var jobs []string
+	if err := n.ledger.All(func(e ledger.Entry) bool { jobs = append(jobs, e.Job); return true }); err != nil {
+		n.t.Fatal(err)
+	}
+	return jobs
+}
+
+func event(e hostapi.Event, id string) *hostapi.Request {
+	r := &hostapi.Request{Event: e}
+	if e.ForJob() {
+		r.Job = &hostapi.Job{ID: id, Owner: hostapi.Owner{User: "root", UID: 0, GID: 0}, MotherSuperior: true}
+	}
+	if e == hostapi.EventAttach {
+		r.PID = 4_000_002
+	}
+	return r
+}
+
+// must carries out an event that has to be accepted.
+func must(t testing.TB, h *Host, e hostapi.Event, id string) *Verdict {
+	t.Helper()
+	v := judge(t, h, e, id)
+	if v.Reject {
+		t.Fatalf("%s of job %s rejected: %s", e, id, v.Message)
+	}
+	return v
+}
+
+func judge(t testing.TB, h *Host, e hostapi.Event, id string) *Verdict {
+	t.Helper()
+	v, err := h.Judge(t.Context(), event(e, id))
+	if err != nil {
+		t.Fatalf("%s of job %s: %v", e, id, err)
+	}
+	return v
+}
+
+// processes is what the host is told of other processes: those in alive are, until kill.
+type processes struct {
+	mu    sync.Mutex
+	alive map[hostapi.ProcessID]chan struct{}
+}
+
+func (p *processes) add(id hostapi.ProcessID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	put(&p.alive, id, make(chan struct{}))
+}
+
+func (p *processes) kill(id hostapi.ProcessID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.alive[id])
+	delete(p.alive, id)
+}
+
+func (p *processes) Alive(id hostapi.ProcessID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.alive[id] != nil
+}
+
+func (p *processes) Wait(ctx context.Context, id hostapi.ProcessID) error {
+	p.mu.Lock()
+	dead := p.alive[id]
+	p.mu.Unlock()
+	if dead == nil {
+		return nil
+	}
+	select {
+	case <-dead:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// remover notes which jobs the host removed itself.
+type remover struct {
+	mu   sync.Mutex
+	jobs []string
+}
+
+func (r *remover) RemoveJob(_ context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.jobs = append(r.jobs, id)
+	return nil
+}
+
+func (r *remover) list() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.jobs)
+}
+
+// logBuffer is the host's log: JSON, one entry a line.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// find returns the first entry whose message contains text.
+func (l *logBuffer) find(text string) map[string]any {
+	for line := range strings.Lines(l.String()) {
+		var entry map[string]any
+		if json.Unmarshal([]byte(line), &entry) == nil && strings.Contains(fmt.Sprint(entry["msg"]), text) {
+			return entry
+		}
+	}
+	return nil
+}
+
+// eventually waits until ok is true. It is for what comes from another process and cannot be waited for otherwise.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: still not so after 10s", what)
+		}
+	}
+}

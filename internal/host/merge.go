@@ -1,0 +1,161 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// merger makes one outcome of those of all hooks. Whatever a hook sets it claims:
+//
+//   - An environment variable set or unset, a key of resources_used, a field of the usage, the join: a second claim with the same
+//     value changes nothing; one with another value is an error that names both hooks and the thing, and the first
+//     value stays. The same holds for each job of Outcome.Jobs by itself.
+//   - Progname and Argv are not claimed but cascade, as in PBS: each hook gets what the one before it left, so that
+//     wrappers can be put around wrappers, and the last one's values are used. The variables set so far are in the next hook's
+//     Env in the same way; seeing a value is no claim, changing it is.
+//   - Message, Diag, JobStderr and Notes are collected in order.
+//   - State and CallAgain are between each hook and the host, and no part of the merged outcome.
+type merger struct {
+	out   hostapi.Outcome
+	owner map[string]string // hook by what it claimed
+}
+
+// add merges the outcome of a hook. It fails with KindNode, joined over all conflicts: two hooks that do not go
+// together are the administrator's to sort out.
+func (m *merger) add(hook string, o *hostapi.Outcome) error {
+	var errs []error
+	for name, value := range o.SetEnv {
+		had, set := m.out.SetEnv[name]
+		if err := m.claim("environment variable "+name, hook, set && had == value); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		put(&m.out.SetEnv, name, value)
+	}
+	for _, name := range o.UnsetEnv {
+		unset := slices.Contains(m.out.UnsetEnv, name)
+		if err := m.claim("environment variable "+name, hook, unset); err != nil {
+			errs = append(errs, err)
+		} else if !unset {
+			m.out.UnsetEnv = append(m.out.UnsetEnv, name)
+		}
+	}
+	if o.Progname != nil {
+		m.out.Progname = o.Progname
+	}
+	if o.Argv != nil {
+		m.out.Argv = o.Argv
+	}
+	if o.Join != nil {
+		err := m.claim("join", hook, reflect.DeepEqual(m.out.Join, o.Join))
+		if err == nil {
+			m.out.Join = o.Join
+		}
+		errs = append(errs, err)
+	}
+	errs = append(errs, m.usage("", hook, &m.out.Usage, o.Usage))
+	errs = append(errs, m.resources("", hook, &m.out.ResourcesUsed, o.ResourcesUsed))
+	m.out.Diag = joinLines(m.out.Diag, o.Diag)
+	m.out.JobStderr = append(m.out.JobStderr, o.JobStderr...)
+	m.out.Notes = append(m.out.Notes, o.Notes...)
+	for id, u := range o.Jobs {
+		if u != nil {
+			errs = append(errs, m.job(hook, id, u))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	return nil
+}
+
+// job merges what a periodic or startup found out about one job.
+func (m *merger) job(hook, id string, u *hostapi.JobUpdate) error {
+	into := m.out.Jobs[id]
+	if into == nil {
+		into = new(hostapi.JobUpdate)
+		put(&m.out.Jobs, id, into)
+	}
+	var errs []error
+	of := " of job " + id
+	errs = append(errs, m.usage(of, hook, &into.Usage, u.Usage))
+	errs = append(errs, m.resources(of, hook, &into.ResourcesUsed, u.ResourcesUsed))
+	into.Diag = joinLines(into.Diag, u.Diag)
+	into.JobStderr = append(into.JobStderr, u.JobStderr...)
+	into.Notes = append(into.Notes, u.Notes...)
+	return errors.Join(errs...)
+}
+
+func (m *merger) resources(of, hook string, into *hostapi.Resources, from hostapi.Resources) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		value := from[name]
+		had, set := (*into)[name]
+		if err := m.claim("resources_used."+name+of, hook, set && had == value); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		put(into, name, value)
+	}
+	return errors.Join(errs...)
+}
+
+// claim gives the thing to the hook, unless another has it and wants something else of it.
+func (m *merger) claim(thing, hook string, same bool) error {
+	if owner, taken := m.owner[thing]; taken && !same {
+		return fmt.Errorf("hooks %s and %s both set %s to different values", owner, hook, thing)
+	} else if !taken {
+		put(&m.owner, thing, hook)
+	}
+	return nil
+}
+
+// usage merges field by field: one hook counts memory, another devices.
+func (m *merger) usage(of, hook string, into **hostapi.HostUsage, from *hostapi.HostUsage) error {
+	if from == nil {
+		return nil
+	}
+	if *into == nil {
+		*into = new(hostapi.HostUsage)
+	}
+	var errs []error
+	to, given := reflect.ValueOf(*into).Elem(), reflect.ValueOf(from).Elem()
+	for field, value := range given.Fields() {
+		if value.IsZero() {
+			continue
+		}
+		had := to.FieldByIndex(field.Index)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if err := m.claim("usage."+name+of, hook, reflect.DeepEqual(had.Interface(), value.Interface())); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		had.Set(value)
+	}
+	return errors.Join(errs...)
+}
+
+func put[M ~map[K]V, K comparable, V any](m *M, key K, value V) {
+	if *m == nil {
+		*m = make(M)
+	}
+	(*m)[key] = value
+}
+
+func joinLines(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+// line makes one line of a message.
+func line(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}

@@ -1,0 +1,225 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// hosted returns the function that makes a hook's JobList: every job that has a record on this machine, whichever host
+// carries it.
+func (h *Host) hosted(ctx context.Context) (func(hook string) map[string]*hostapi.Job, error) {
+	recs, err := h.Store.List(ctx)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	return func(hook string) map[string]*hostapi.Job { return listOf(recs, hook) }, nil
+}
+
+func listOf(recs []*jobstate.Record, hook string) map[string]*hostapi.Job {
+	list := make(map[string]*hostapi.Job, len(recs))
+	for _, rec := range recs {
+		list[rec.Job.ID] = listed(rec, hook)
+	}
+	return list
+}
+
+// judgeHost carries out an exechost_* event that came from outside, with every hook.
+func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+	began := time.Now()
+	v, err := h.askAll(ctx, h.links(), req)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", req.Event, err)
+	}
+	h.tell(req, v, err, time.Since(began))
+	return v, err
+}
+
+func (h *Host) askAll(ctx context.Context, links []link, req *hostapi.Request) (*Verdict, error) {
+	hosted, err := h.hosted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &chain{links: links, req: req, hosted: hosted}
+	v := c.run(ctx)
+	if err := h.update(ctx, c); err != nil {
+		h.log.Error(line(err.Error()))
+	}
+	return v, nil
+}
+
+// update notes what startup or periodic found out about jobs, each in its turn.
+func (h *Host) update(ctx context.Context, c *chain) error {
+	ids := make(map[string]bool)
+	for _, a := range c.answers {
+		for id := range a.out.Jobs {
+			ids[id] = true
+		}
+	}
+	var errs []error
+	for id := range ids {
+		release, err := h.jobs.take(ctx, id)
+		if err != nil {
+			return err
+		}
+		errs = append(errs, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.Node, c, time.Now()) }))
+		release()
+	}
+	return errors.Join(errs...)
+}
+
+// startup is what a plugin calls with each new instance, before any event reaches it: exechost_startup with the jobs that
+// live here. That the hook rejects it is told and no more, as in PBS; that it crashes or hangs fails the start.
+func (h *Host) startup(ctx context.Context, p *plugin, inst *instance) error {
+	hook := p.spec()
+	if slices.Contains(inst.info.Events, hostapi.EventPeriodic) && hook.Gets(hostapi.EventPeriodic) {
+		h.schedule(p, time.Duration(hook.Freq)*time.Second)
+	}
+	if !slices.Contains(inst.info.Events, hostapi.EventStartup) || !hook.Gets(hostapi.EventStartup) {
+		return nil
+	}
+	hosted, err := h.hosted(ctx)
+	if err != nil {
+		return err
+	}
+	l := &startupLink{plugin: p, inst: inst, hook: hook}
+	c := &chain{links: []link{l}, req: &hostapi.Request{Event: hostapi.EventStartup, Node: h.Node}, hosted: hosted}
+	v := c.run(ctx)
+	if l.dead != nil {
+		return hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", hook.Name, l.dead)
+	}
+	if v.Reject {
+		p.log.WithField("event", hostapi.EventStartup).Error(v.Message)
+	}
+	for _, note := range v.Notes {
+		p.log.WithField("event", hostapi.EventStartup).Info(note)
+	}
+	// Not now: an event that has the job's turn may be waiting for this start.
+	h.behindIt(func() {
+		if err := h.update(h.ctx, c); err != nil && h.ctx.Err() == nil {
+			p.log.Error(line(err.Error()))
+		}
+	})
+	return nil
+}
+
+// startupLink calls an instance that is not yet in service.
+type startupLink struct {
+	plugin *plugin
+	inst   *instance
+	hook   Hook
+	dead   error // why the instance is of no use
+}
+
+func (l *startupLink) spec() Hook              { return l.hook }
+func (l *startupLink) gets(hostapi.Event) bool { return true }
+
+func (l *startupLink) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(l.hook.Alarm)*time.Second)
+	defer cancel()
+	out, err := l.inst.client.Handle(ctx, req)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		l.dead = fmt.Errorf("no answer to %s within its alarm of %ds", req.Event, l.hook.Alarm)
+	case errors.Is(err, hostapi.ErrGone):
+		l.inst.kill()
+		l.dead = fmt.Errorf("crashed in %s: %s", req.Event, l.inst.proc.cause())
+	}
+	l.plugin.trace(l.hook, req, out, err, time.Since(began))
+	return out, err
+}
+
+// schedule has the hook's next periodic called after a while. A plugin has at most one timer.
+func (h *Host) schedule(p *plugin, after time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	if t := h.period[p]; t != nil {
+		t.Stop()
+	}
+	h.period[p] = time.AfterFunc(after, func() { h.behindIt(func() { h.tick(p) }) })
+}
+
+// tick calls one hook's periodic, and then looks for jobs whose processes died without a word.
+func (h *Host) tick(p *plugin) {
+	defer func() {
+		hook := p.spec()
+		if h.plugin(hook.Name) == p && p.gets(hostapi.EventPeriodic) {
+			h.schedule(p, time.Duration(hook.Freq)*time.Second)
+		}
+	}()
+	v, err := h.askAll(h.ctx, []link{p}, &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.Node})
+	switch {
+	case h.ctx.Err() != nil:
+		return
+	case err != nil:
+		p.log.WithField("event", hostapi.EventPeriodic).Error(line(err.Error()))
+	case v.Reject:
+		p.log.WithField("event", hostapi.EventPeriodic).Error(v.Message)
+	default:
+		for _, note := range v.Notes {
+			p.log.WithField("event", hostapi.EventPeriodic).Info(note)
+		}
+	}
+	if err := h.Reconcile(h.ctx); err != nil && h.ctx.Err() == nil {
+		h.log.Error(line(err.Error()))
+	}
+}
+
+// callAgain makes the call that a hook asked for with CallAgain, in the job's turn. The request's JobList has this job
+// only; Job is set too, which tells it from a periodic about all jobs.
+func (h *Host) callAgain(id, name string) {
+	if !h.enter(&h.begun) {
+		return
+	}
+	defer h.begun.Done()
+	release, err := h.jobs.take(h.ctx, id)
+	if err != nil {
+		return
+	}
+	defer release()
+	entry := h.log.WithField("job", id).WithField("hook", name)
+	rec, err := h.Store.Get(h.ctx, id)
+	if err != nil {
+		entry.Error(err)
+		h.clock.set(id, name, time.Now().Add(retryCall))
+		return
+	}
+	p := h.plugin(name)
+	if rec == nil || p == nil || !p.gets(hostapi.EventPeriodic) {
+		return
+	}
+	if at, asked := rec.Timers[name]; !asked || time.Until(at) > time.Second {
+		return // an event has taken it back or put it off meanwhile
+	}
+	c := &chain{
+		links: []link{p},
+		req:   &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.Node, Job: jobOf(rec, &hostapi.Request{})},
+		hosted: func(hook string) map[string]*hostapi.Job {
+			return listOf([]*jobstate.Record{rec}, hook)
+		},
+		states: cloneStates(rec),
+	}
+	v := c.run(h.ctx)
+	if v.Reject {
+		entry.Error(v.Message)
+	}
+	err = h.change(h.ctx, id, func(rec *jobstate.Record) {
+		delete(rec.Timers, name)
+		if v.Kind != "" {
+			put(&rec.Timers, name, time.Now().Add(retryCall))
+		}
+		takeUpdates(rec, h.Node, c, time.Now())
+	})
+	if err != nil {
+		entry.Error(err)
+	}
+}

@@ -1,0 +1,267 @@
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-plugin/runner"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// The child's descriptors beside 0, 1 and 2.
+const (
+	lifelineFD = 3 // the reading end of a pipe; end of file says that the host is gone
+	programFD  = 4 // the program's file
+)
+
+// pipeGrace is how long output is still read after a program's end. Only a process that it left behind keeps it open.
+const pipeGrace = 200 * time.Millisecond
+
+// process is a hook's program from exec until it was reaped. It is go-plugin's Runner, in place of the one that takes
+// the host's standard input and environment, finds the program by its path a second time, and signals one process only.
+type process struct {
+	hook  string
+	path  string              // of the program, for its argv[0] and for errors
+	file  *os.File            // the program, checked
+	cred  *syscall.Credential // nil: as the host
+	spawn *spawner
+	out   *lines // standard output after the handshake
+	err   *lines // standard error
+
+	socketDir string // go-plugin's, only for this process
+	env       []string
+
+	handshake    *io.PipeReader
+	handshakeErr error // what is wrong with the first line; set before the line is passed on
+
+	cmd      *exec.Cmd
+	lifeline *os.File      // the writing end; nobody ever writes
+	exited   chan struct{} // closed when the process was reaped and its output read
+
+	mu     sync.Mutex
+	doomed bool // kill was called
+	reaped bool // its pid may belong to somebody else
+}
+
+var _ runner.Runner = (*process)(nil)
+
+// Start executes the program through the descriptor that was checked: there is no second look at its path.
+func (p *process) Start(context.Context) error {
+	var pipes []*os.File // reading and writing ends by turns, all close-on-exec: no sibling inherits one
+	for range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(pipes)
+			return err
+		}
+		pipes = append(pipes, r, w)
+	}
+	lifeline, out, stderr := pipes[0], pipes[3], pipes[5]
+	cmd := &exec.Cmd{
+		Path:       fmt.Sprintf("/proc/self/fd/%d", programFD),
+		Args:       []string{p.path},
+		Env:        p.env,
+		Dir:        "/",
+		Stdout:     out,
+		Stderr:     stderr,
+		ExtraFiles: []*os.File{lifelineFD - 3: lifeline, programFD - 3: p.file},
+		SysProcAttr: &syscall.SysProcAttr{
+			Setsid:     true,
+			Pdeathsig:  syscall.SIGKILL, // beside the lifeline: for a program that hangs or does not watch it
+			Credential: p.cred,
+		},
+	}
+	if err := p.exec(cmd); err != nil {
+		closeAll(pipes)
+		return err
+	}
+	closeAll([]*os.File{lifeline, out, stderr})
+	p.lifeline = pipes[1]
+	handshake, first := io.Pipe()
+	p.handshake = handshake
+	go p.run(pipes[2], pipes[4], first)
+	return nil
+}
+
+func (p *process) exec(cmd *exec.Cmd) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.doomed {
+		return context.Canceled
+	}
+	err := p.spawn.do(cmd.Start)
+	if err == nil {
+		p.cmd = cmd
+		return nil
+	}
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		return fmt.Errorf("exec %s: %w", p.path, pathErr.Err) // its own path is /proc/self/fd/4
+	}
+	return err
+}
+
+// run reads the program's output and reaps it.
+func (p *process) run(outR, errR *os.File, first *io.PipeWriter) {
+	var pumps sync.WaitGroup
+	pumps.Go(func() { p.readOut(outR, first) })
+	pumps.Go(func() { io.Copy(p.err, errR); p.err.flush() })
+
+	pid := p.cmd.Process.Pid
+	// WNOWAIT leaves a zombie that holds the pid, so the signal goes to this session's group and to no other.
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	unix.Kill(-pid, unix.SIGKILL)
+	until := time.Now().Add(pipeGrace)
+	outR.SetReadDeadline(until)
+	errR.SetReadDeadline(until)
+	pumps.Wait()
+
+	p.mu.Lock()
+	p.reaped = true
+	p.mu.Unlock()
+	p.cmd.Wait() // its error is the exit status, which ProcessState keeps
+	closeAll([]*os.File{outR, errR, p.lifeline})
+	close(p.exited)
+}
+
+// maxHandshake is more than any handshake line has: the certificate in it takes a kilobyte.
+const maxHandshake = 8 << 10
+
+// readOut passes the first line on to go-plugin and the rest to the log.
+func (p *process) readOut(r io.Reader, first *io.PipeWriter) {
+	buffered := bufio.NewReaderSize(r, maxHandshake)
+	line, err := buffered.ReadSlice('\n')
+	if len(line) > 0 {
+		p.handshakeErr = checkHandshake(line)
+	}
+	if err == nil {
+		first.Write(line)
+	}
+	first.Close()
+	io.Copy(p.out, buffered)
+	p.out.flush()
+}
+
+// checkHandshake says in plain words what is wrong with a program's first line of output. go-plugin refuses it too.
+func checkHandshake(line []byte) error {
+	text := strings.TrimSpace(string(line))
+	fields := strings.Split(text, "|")
+	core, err := strconv.Atoi(fields[0])
+	if len(fields) < 5 || err != nil || !bytes.HasSuffix(line, []byte("\n")) {
+		return fmt.Errorf("it printed %q before the handshake: a hook's standard output belongs to the host until Serve runs", clip(text, 80))
+	}
+	if core != 1 { // go-plugin's own, which has never changed
+		return fmt.Errorf("its handshake is of go-plugin protocol %d, this host knows 1", core)
+	}
+	if fields[1] != strconv.Itoa(hostapi.ProtocolVersion) {
+		return fmt.Errorf("it speaks protocol %s, this host speaks %d: build it anew", clip(fields[1], 20), hostapi.ProtocolVersion)
+	}
+	if fields[4] != "grpc" {
+		return fmt.Errorf("it speaks %q, this host speaks grpc", clip(fields[4], 20))
+	}
+	return nil
+}
+
+// Stdout gives go-plugin the handshake, Stderr nothing: the log is read here.
+func (p *process) Stdout() io.ReadCloser { return p.handshake }
+
+// Stderr is at its end at once.
+func (p *process) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
+
+// Wait returns when the process was reaped.
+func (p *process) Wait(context.Context) error {
+	<-p.exited
+	return nil
+}
+
+// Kill is kill, for go-plugin.
+func (p *process) Kill(context.Context) error {
+	p.kill()
+	return nil
+}
+
+// kill sends SIGKILL to the process and its group; before Start it prevents the start. It may be called at any time.
+func (p *process) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.doomed = true
+	if p.cmd != nil && !p.reaped {
+		unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+	}
+}
+
+// Name is the hook's name.
+func (p *process) Name() string { return p.hook }
+
+// ID is the pid, "" before Start.
+func (p *process) ID() string {
+	if p.cmd == nil {
+		return ""
+	}
+	return strconv.Itoa(p.cmd.Process.Pid)
+}
+
+// Diagnose has nothing to add to the errors made here.
+func (p *process) Diagnose(context.Context) string { return "" }
+
+// PluginToHost refuses an address outside of the process's own directory: a program must not send the host elsewhere.
+func (p *process) PluginToHost(network, addr string) (string, string, error) {
+	if network != "unix" || filepath.Dir(addr) != p.socketDir {
+		return "", "", fmt.Errorf("it listens on %s %q, not in its own directory", clip(network, 20), clip(addr, 120))
+	}
+	return network, addr, nil
+}
+
+// HostToPlugin changes nothing.
+func (p *process) HostToPlugin(network, addr string) (string, string, error) {
+	return network, addr, nil
+}
+
+// cause tells how the process ended, once it has: its last words if it panicked, else its exit status.
+func (p *process) cause() string {
+	if words := p.err.lastWords(); words != "" {
+		return words
+	}
+	if p.cmd == nil {
+		return "not started"
+	}
+	return p.cmd.ProcessState.String()
+}
+
+// endedItself tells whether the process ended in another way than by SIGKILL, once it has ended.
+func (p *process) endedItself() bool {
+	if p.cmd == nil {
+		return false
+	}
+	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return !status.Signaled() || status.Signal() != syscall.SIGKILL
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// clip bounds what a program said to n bytes.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "..."
+}

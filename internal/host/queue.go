@@ -1,0 +1,62 @@
+package host
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// queues gives out one turn at a time for each job, in the order in which they were asked for. A job for which nobody
+// has or wants a turn takes no memory.
+type queues struct {
+	mu      sync.Mutex
+	waiting map[string][]chan struct{} // a key is there while the turn is taken
+}
+
+// take waits for the job's turn and returns the function that ends it. It fails when ctx ends first.
+func (q *queues) take(ctx context.Context, id string) (release func(), err error) {
+	q.mu.Lock()
+	if q.waiting == nil {
+		q.waiting = make(map[string][]chan struct{})
+	}
+	line, taken := q.waiting[id]
+	if !taken {
+		q.waiting[id] = nil
+		q.mu.Unlock()
+		return func() { q.release(id) }, nil
+	}
+	turn := make(chan struct{})
+	q.waiting[id] = append(line, turn)
+	q.mu.Unlock()
+	select {
+	case <-turn:
+		return func() { q.release(id) }, nil
+	case <-ctx.Done():
+		q.leave(id, turn)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// leave gives up a place in the line, or the turn if it came at the same moment.
+func (q *queues) leave(id string, turn chan struct{}) {
+	q.mu.Lock()
+	if i := slices.Index(q.waiting[id], turn); i >= 0 {
+		q.waiting[id] = slices.Delete(q.waiting[id], i, i+1)
+		q.mu.Unlock()
+		return
+	}
+	q.mu.Unlock()
+	q.release(id)
+}
+
+func (q *queues) release(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	line := q.waiting[id]
+	if len(line) == 0 {
+		delete(q.waiting, id)
+		return
+	}
+	q.waiting[id] = line[1:]
+	close(line[0])
+}

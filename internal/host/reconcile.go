@@ -1,0 +1,191 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+const (
+	momDied  = "the process that ran this job died"
+	hostDied = "hookhost died while it set up this job"
+	endAgain = "the end of this job was finished after hookhost had died over it"
+)
+
+// atOnce bounds how many jobs Reconcile ends at the same time.
+const atOnce = 8
+
+// fate is what Reconcile does with a record.
+type fate int
+
+const (
+	leave  fate = iota // another host's, which lives, or our own and in order
+	adopt              // its host died, the job lives on
+	finish             // it is over
+)
+
+// fateOf decides about a record; why is the note that its report gets.
+func (h *Host) fateOf(rec *jobstate.Record) (f fate, why string) {
+	own := rec.Host == h.Self
+	if !own && h.Processes.Alive(rec.Host) {
+		return leave, ""
+	}
+	if _, ending := rec.Timers[endTimer]; ending {
+		return finish, endAgain
+	}
+	if rec.MoM != nil && !h.Processes.Alive(*rec.MoM) {
+		return finish, momDied
+	}
+	switch {
+	case own:
+		return leave, ""
+	case rec.Begun.IsZero():
+		// MoM got no answer to its begin, and so has rejected the job.
+		return finish, hostDied
+	case rec.MoM == nil && !h.Daemon:
+		return leave, "" // pbs_mom's; the next daemon takes it
+	}
+	return adopt, ""
+}
+
+// Reconcile looks through the records of all jobs on this machine: it ends those whose MoM or host has died, takes over
+// those that live without a host, and leaves alone what another living host carries. It is for the start of a host,
+// and does nothing where there is nothing to do. Errors of single jobs are joined.
+func (h *Host) Reconcile(ctx context.Context) error {
+	recs, err := h.Store.List(ctx)
+	errs := []error{err}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for _, rec := range recs {
+		f, why := h.fateOf(rec)
+		if f == leave {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := h.resolve(ctx, rec.Job.ID, f, why); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// resolve does what was decided, if it is still to be done when the job's turn has come.
+func (h *Host) resolve(ctx context.Context, id string, f fate, why string) error {
+	if !h.enter(&h.begun) {
+		return ErrClosed
+	}
+	defer h.begun.Done()
+	release, err := h.jobs.take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	ctx = h.detach(ctx)
+	rec, err := h.claim(ctx, id, f)
+	if err != nil || rec == nil {
+		return err
+	}
+	if f == finish {
+		return h.finishLeft(ctx, rec, why)
+	}
+	h.setTimers(id, rec.Timers)
+	h.watchMoM(id, rec.MoM)
+	h.log.WithField("job", id).Info("job taken over from a host that died")
+	return nil
+}
+
+var errNotOurs = errors.New("decided otherwise")
+
+// claim makes this host the record's, in one transaction with a second look at it: of several hosts that find it, one
+// gets it. Nil without an error when it is not to be had any more.
+func (h *Host) claim(ctx context.Context, id string, f fate) (*jobstate.Record, error) {
+	var claimed *jobstate.Record
+	err := h.Store.Update(ctx, id, func(rec *jobstate.Record) (*jobstate.Record, error) {
+		if claimed = nil; rec == nil {
+			return nil, nil
+		}
+		if now, _ := h.fateOf(rec); now != f {
+			return nil, errNotOurs
+		}
+		rec.Host = h.Self
+		claimed = rec
+		return rec, nil
+	})
+	if errors.Is(err, errNotOurs) {
+		return nil, nil
+	}
+	return claimed, err
+}
+
+// finishLeft sends a job's last events in place of its MoM. The caller has the job's turn.
+func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string) error {
+	id := rec.Job.ID
+	h.log.WithField("job", id).Warn("ending a job: " + why)
+	if err := h.change(ctx, id, func(r *jobstate.Record) { addNote(r, why) }); err != nil {
+		return err
+	}
+	events := []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd}
+	if rec.Begun.IsZero() {
+		events = []hostapi.Event{hostapi.EventAbort}
+	}
+	var errs []error
+	for _, e := range events {
+		job := *rec.Job
+		v, err := h.judgeJob(ctx, &hostapi.Request{Event: e, Node: h.Node, Job: &job})
+		if err == nil && v.Reject {
+			err = errors.New(v.Message)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// watchMoM ends the job when the process that answers for it dies. A MoM within this very process needs no watch.
+func (h *Host) watchMoM(id string, mom *hostapi.ProcessID) {
+	if mom == nil || *mom == h.Self {
+		return
+	}
+	ctx, cancel := context.WithCancel(h.ctx)
+	h.mu.Lock()
+	if old := h.waits[id]; old != nil {
+		old()
+	}
+	h.waits[id] = cancel
+	h.mu.Unlock()
+	who := *mom
+	h.behindIt(func() {
+		if err := h.Processes.Wait(ctx, who); err != nil {
+			if ctx.Err() == nil {
+				h.log.WithField("job", id).Errorf("wait for process %d: %v", who.PID, err)
+			}
+			return
+		}
+		// forget, at the end of the job, calls cancel: nothing below may depend on ctx.
+		if err := h.resolve(h.ctx, id, finish, momDied); err != nil && !errors.Is(err, ErrClosed) {
+			h.log.WithField("job", id).Error(line(err.Error()))
+		}
+	})
+}
+
+func (h *Host) unwatchMoM(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cancel := h.waits[id]; cancel != nil {
+		cancel()
+		delete(h.waits, id)
+	}
+}
+
+// retryCall is when a call that a hook asked for and that failed is made again.
+const retryCall = 30 * time.Second

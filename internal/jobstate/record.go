@@ -1,0 +1,109 @@
+package jobstate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// Phase is how far a job has come on this host.
+type Phase string
+
+// The phases of a job, named after PBS's job substates.
+const (
+	PhasePrerun    Phase = "prerun"    // begin was accepted, no program runs yet
+	PhaseRunning   Phase = "running"   // a program was launched
+	PhaseSuspended Phase = "suspended" // its processes are stopped; walltime stands still
+	PhaseExiting   Phase = "exiting"   // epilogue has begun: processes are killed, usage is settled
+)
+
+// Record is what has to survive a restart of the host about one job. Maps and slices may be nil.
+type Record struct {
+	Job   *hostapi.Job `json:"job"`
+	Phase Phase        `json:"phase"`
+
+	// MoM is the process whose death ends the job; nil under pbs_mom.
+	MoM *hostapi.ProcessID `json:"mom,omitempty"`
+	// Host is the host process that carries the job: the daemon or a `hookhost run`.
+	Host hostapi.ProcessID `json:"host"`
+
+	Begun    time.Time `json:"begun,omitzero"`    // when begin was accepted
+	Launched time.Time `json:"launched,omitzero"` // when the first program was launched; zero before
+	Ended    time.Time `json:"ended,omitzero"`    // when the leading program ended; zero before
+
+	// SuspendedAt is set while the job is suspended; Suspended is the sum of the suspensions that are over.
+	SuspendedAt time.Time     `json:"suspended_at,omitzero"`
+	Suspended   time.Duration `json:"suspended,omitzero"` // nanoseconds
+
+	HookState map[string]json.RawMessage `json:"hook_state,omitempty"` // by hook: Outcome.State as last returned
+	Timers    map[string]time.Time       `json:"timers,omitempty"`     // by hook: when to call its periodic for this job
+
+	// Hosts is the usage of every host of the job that is known here, by host name.
+	Hosts map[string]*hostapi.HostUsage `json:"hosts,omitempty"`
+	// ResourcesUsed is what MoM was last told, in PBS's formats.
+	ResourcesUsed hostapi.Resources `json:"resources_used,omitempty"`
+	Diag          map[string]string `json:"diag,omitempty"` // by host: diag_messages
+	Notes         []string          `json:"notes,omitempty"`
+
+	ExitStatus *int `json:"exit_status,omitempty"` // of the leading program; nil until it ended
+}
+
+// A stored record is {"sum":"CRC","record":RECORD}, CRC being the CRC-32C of RECORD's bytes in hex. It is JSON for whoever
+// looks with other tools, and its frame has fixed positions so that reading it takes one pass.
+const (
+	sumPrefix    = `{"sum":"`
+	recordPrefix = `","record":`
+	recordStart  = len(sumPrefix) + 8 + len(recordPrefix)
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// encode returns the stored form of rec. It fails when rec is not about job id.
+func encode(id string, rec *Record) ([]byte, error) {
+	if err := rec.check(id); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(rec)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 0, recordStart+len(text)+1)
+	b = fmt.Appendf(b, "%s%08x%s", sumPrefix, crc32.Checksum(text, castagnoli), recordPrefix)
+	b = append(b, text...)
+	return append(b, '}'), nil
+}
+
+// decode returns the record of job id that b holds. It keeps no part of b.
+func decode(id string, b []byte) (*Record, error) {
+	if len(b) < recordStart+1 || b[len(b)-1] != '}' ||
+		string(b[:len(sumPrefix)]) != sumPrefix || string(b[len(sumPrefix)+8:recordStart]) != recordPrefix {
+		return nil, errors.New("not a record")
+	}
+	text := b[recordStart : len(b)-1]
+	want := string(b[len(sumPrefix) : len(sumPrefix)+8])
+	if got := fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli)); got != want {
+		return nil, fmt.Errorf("checksum %s, want %s", got, want)
+	}
+	rec := new(Record)
+	if err := json.Unmarshal(text, rec); err != nil {
+		return nil, err
+	}
+	if err := rec.check(id); err != nil {
+		return nil, err
+	}
+	return rec, nil
+}
+
+func (rec *Record) check(id string) error {
+	switch {
+	case rec.Job == nil:
+		return errors.New("record without a job")
+	case rec.Job.ID != id:
+		return fmt.Errorf("record is about job %q", rec.Job.ID)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package kernfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// file is a plain descriptor: the runtime's poller never hears of it.
+type file struct {
+	fd   int
+	name string
+	list *os.File // a duplicate, once a directory is read
+}
+
+// Fd returns the descriptor, for fstat, flock and event registration. It stays the file's own.
+func (f *file) Fd() uintptr { return uintptr(f.fd) }
+
+func (f *file) Read(b []byte) (int, error) {
+	for {
+		n, err := unix.Read(f.fd, b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 0, err
+		case n == 0 && len(b) > 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
+}
+
+func (f *file) Write(b []byte) (int, error) {
+	for {
+		n, err := unix.Write(f.fd, b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 0, err
+		case n != len(b):
+			return n, io.ErrShortWrite // a second write would be a second value
+		default:
+			return n, nil
+		}
+	}
+}
+
+// Close closes the descriptor once; a second call must not hit a number that is someone else's by then.
+func (f *file) Close() error {
+	if f.fd < 0 {
+		return os.ErrClosed
+	}
+	if f.list != nil {
+		f.list.Close()
+	}
+	err := unix.Close(f.fd)
+	f.fd = -1
+	return err
+}
+
+func (f *file) ReadDir(n int) ([]fs.DirEntry, error) {
+	if f.list == nil {
+		fd, err := unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		f.list = os.NewFile(uintptr(fd), f.name)
+	}
+	entries, err := f.list.ReadDir(n)
+	if errno := unix.Errno(0); errors.As(err, &errno) {
+		err = errno // the caller names the directory
+	}
+	return entries, err
+}

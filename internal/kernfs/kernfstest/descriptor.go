@@ -1,0 +1,85 @@
+package kernfstest
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// identity is a real file in memory that stands for a fake one where the program needs a descriptor: to lock it with
+// flock, or to name it in cgroup.event_control. It is made when first asked for.
+type identity struct {
+	file *os.File // closed by its finalizer
+	ino  uint64
+}
+
+// open returns a descriptor of its own, as each open of a file gives: flock tells them apart.
+func (id *identity) open() (int, error) {
+	if id.file == nil {
+		fd, err := unix.MemfdCreate("kernfstest", unix.MFD_CLOEXEC)
+		if err != nil {
+			return -1, err
+		}
+		id.file = os.NewFile(uintptr(fd), "kernfstest")
+		if id.ino, err = inode(fd); err != nil {
+			return -1, err
+		}
+	}
+	return unix.Open(fmt.Sprintf("/proc/self/fd/%d", id.file.Fd()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+}
+
+func inode(fd int) (uint64, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	return st.Ino, err
+}
+
+// descriptor is the descriptor of an open fake file, once it has one.
+type descriptor struct {
+	fd   int
+	made bool
+}
+
+func (d *descriptor) get(id *identity) uintptr {
+	if !d.made {
+		fd, err := id.open()
+		if err != nil {
+			return ^uintptr(0) // as of a closed file
+		}
+		d.fd, d.made = fd, true
+	}
+	return uintptr(d.fd)
+}
+
+func (d *descriptor) close() {
+	if d.made {
+		unix.Close(d.fd)
+		d.made = false
+	}
+}
+
+// Fd returns a real descriptor that stands for the directory: flock on it works as on cgroupfs.
+func (d *dir) Fd() uintptr {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	if d.group == nil {
+		return ^uintptr(0)
+	}
+	return d.fd.get(d.group.identity(""))
+}
+
+// Fd returns a real descriptor that stands for the file in cgroup.event_control.
+func (f *file) Fd() uintptr {
+	f.k.mu.Lock()
+	defer f.k.mu.Unlock()
+	return f.fd.get(f.group.identity(f.knob.name))
+}
+
+// identity returns what stands for the file name of g, or for g itself when name is "".
+func (g *cgroup) identity(name string) *identity {
+	if g.ids[name] == nil {
+		g.ids[name] = &identity{}
+	}
+	return g.ids[name]
+}

@@ -1,0 +1,221 @@
+package kernfstest
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// file is an open interface file.
+type file struct {
+	k *Kernel
+	target
+	name string
+	flag int
+	text string // what the first Read made, as seq_file keeps it
+	read int    // how much of it was read
+	made bool
+	fd   descriptor
+}
+
+// content is what the file shows now; the caller holds k.mu. kernfs_get_active: ENODEV once the cgroup is removed.
+func (f *file) content() (string, error) {
+	if f.group.removed {
+		return "", unix.ENODEV
+	}
+	if err := f.k.fail("read", f.name); err != nil {
+		return "", err
+	}
+	if f.knob.show == nil {
+		return "", unix.EINVAL
+	}
+	return f.knob.show(f.group), nil
+}
+
+func (f *file) Read(b []byte) (int, error) {
+	if f.flag&unix.O_WRONLY != 0 {
+		return 0, unix.EBADF
+	}
+	f.k.mu.Lock()
+	defer f.k.mu.Unlock()
+	if !f.made {
+		text, err := f.content()
+		if err != nil {
+			return 0, err
+		}
+		f.text, f.made = text, true
+	}
+	n := copy(b, f.text[f.read:])
+	f.read += n
+	if n == 0 && len(b) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (f *file) Write(b []byte) (int, error) {
+	if f.flag&(unix.O_WRONLY|unix.O_RDWR) == 0 {
+		return 0, unix.EBADF
+	}
+	if len(b) == 0 {
+		return 0, nil // the kernel does not call the file for nothing: an empty list is written as "\n"
+	}
+	f.k.mu.Lock()
+	defer f.k.mu.Unlock()
+	err := f.store(string(b))
+	f.k.record(Op{Op: "write", Path: f.name, Value: string(b), Err: err})
+	if err != nil {
+		return 0, err
+	}
+	f.k.wake()
+	return len(b), nil
+}
+
+func (f *file) store(value string) error {
+	switch {
+	case f.group.removed:
+		return unix.ENODEV
+	case len(value) > pageSize: // kernfs_fop_write_iter
+		return unix.E2BIG
+	}
+	if err := f.k.fail("write", f.name); err != nil {
+		return err
+	}
+	if f.knob.store == nil {
+		return unix.EINVAL
+	}
+	return f.knob.store(f.group, strings.TrimSpace(value))
+}
+
+func (f *file) ReadDir(int) ([]fs.DirEntry, error) { return nil, unix.ENOTDIR }
+
+func (f *file) Close() error {
+	f.fd.close()
+	return nil
+}
+
+// Watch opens a file to wait for its changes.
+func (c *cgroupfs) Watch(name string) (kernfs.Watch, error) {
+	f, err := c.OpenFile(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := f.(*file); !ok {
+		return nil, unix.EPERM // epoll_ctl: a directory has no poll operation
+	}
+	return &watch{file: f.(*file)}, nil
+}
+
+// watch is a watched file. Files that no kernfs_notify names never wake, as on a kernel.
+type watch struct {
+	*file
+	seen string
+}
+
+func (w *watch) Read() ([]byte, error) {
+	w.k.mu.Lock()
+	defer w.k.mu.Unlock()
+	text, err := w.content()
+	if err != nil {
+		return nil, err
+	}
+	w.seen = text
+	return []byte(text), nil
+}
+
+func (w *watch) Wait(ctx context.Context) error {
+	for first := true; ; first = false {
+		w.k.mu.Lock()
+		changed := w.k.changed
+		fresh := first // the removal itself wakes nobody
+		if !w.group.removed {
+			fresh = w.knob.notifies && w.knob.show(w.group) != w.seen
+		}
+		w.k.mu.Unlock()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if fresh {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// dir is an open directory: of a cgroup, or the tmpfs above (group nil).
+type dir struct {
+	k       *Kernel
+	group   *cgroup
+	entries []fs.DirEntry
+	fd      descriptor
+}
+
+func (*dir) Read([]byte) (int, error)  { return 0, unix.EISDIR }
+func (*dir) Write([]byte) (int, error) { return 0, unix.EBADF }
+
+func (d *dir) Close() error {
+	d.fd.close()
+	return nil
+}
+
+// ReadDir returns the next n entries, or all that are left when n is not positive.
+func (d *dir) ReadDir(n int) ([]fs.DirEntry, error) {
+	if n > 0 && len(d.entries) == 0 {
+		return nil, io.EOF
+	}
+	if n <= 0 || n > len(d.entries) {
+		n = len(d.entries)
+	}
+	out := d.entries[:n]
+	d.entries = d.entries[n:]
+	return out, nil
+}
+
+func (k *Kernel) entries(g *cgroup) []fs.DirEntry {
+	var list []fs.DirEntry
+	if g == nil {
+		for _, h := range k.hierarchies {
+			list = append(list, entry{h.dir, fs.ModeDir})
+		}
+		for name := range k.links {
+			list = append(list, entry{name, fs.ModeSymlink})
+		}
+	} else {
+		for kn := range g.knobs {
+			list = append(list, entry{kn.name, 0})
+		}
+		for name := range maps.Keys(g.children) {
+			list = append(list, entry{name, fs.ModeDir})
+		}
+	}
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return list
+}
+
+// entry is a directory entry and its own FileInfo.
+type entry struct {
+	name string
+	mode fs.FileMode
+}
+
+func (e entry) Name() string               { return e.name }
+func (e entry) IsDir() bool                { return e.mode.IsDir() }
+func (e entry) Type() fs.FileMode          { return e.mode.Type() }
+func (e entry) Info() (fs.FileInfo, error) { return e, nil }
+func (e entry) Size() int64                { return 0 }
+func (e entry) Mode() fs.FileMode          { return e.mode | 0o644 }
+func (e entry) ModTime() time.Time         { return time.Time{} }
+func (e entry) Sys() any                   { return nil }

@@ -1,0 +1,100 @@
+package kernfstest
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// freezer is the v1 freezer's state, and cgroup.freeze of v2.
+type freezer struct {
+	self bool
+}
+
+var freezerKnobs = []knob{
+	off(reads("freezer.parent_freezing", func(g *cgroup) string { return line(bit(g.parent.freezing())) })),
+	off(reads("freezer.self_freezing", func(g *cgroup) string { return line(bit(g.freeze.self)) })),
+	off(knob{name: "freezer.state", show: showFreezerState, store: storeFreezerState}),
+}
+
+// freezing tells whether g or a cgroup above it is to be frozen.
+func (g *cgroup) freezing() bool {
+	for a := range g.up {
+		if a.freeze.self {
+			return true
+		}
+	}
+	return false
+}
+
+// frozen tells whether every process in and below g has stopped; one that is stuck in the kernel has not.
+func (g *cgroup) frozen() bool {
+	if !g.freezing() {
+		return false
+	}
+	for d := range g.down {
+		for _, p := range d.living() {
+			if p.state() == 'D' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func showFreezerState(g *cgroup) string {
+	switch {
+	case !g.freezing():
+		return "THAWED\n"
+	case !g.frozen():
+		return "FREEZING\n"
+	}
+	return "FROZEN\n"
+}
+
+// storeFreezerState takes FROZEN and THAWED only (freezer_write).
+func storeFreezerState(g *cgroup, v string) error {
+	if v != "FROZEN" && v != "THAWED" {
+		return unix.EINVAL
+	}
+	g.setFreeze(v == "FROZEN")
+	return nil
+}
+
+func (g *cgroup) setFreeze(on bool) {
+	g.freeze.self = on
+	for d := range g.down {
+		for _, p := range d.living() {
+			g.h.k.settle(p)
+		}
+	}
+}
+
+// storeFreeze is cgroup.freeze (cgroup_freeze_write).
+func storeFreeze(g *cgroup, v string) error {
+	n, err := number(v)
+	if err != nil {
+		return err
+	}
+	if n < 0 || n > 1 {
+		return unix.ERANGE
+	}
+	g.setFreeze(n == 1)
+	return nil
+}
+
+func (p *process) frozenV1() bool {
+	for h, g := range p.in {
+		if !h.v2 && g.freezing() {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *process) isFrozen() bool {
+	for _, g := range p.in {
+		if g.freezing() {
+			return p.state() != 'D'
+		}
+	}
+	return false
+}

@@ -1,0 +1,244 @@
+package kernfstest
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// hierarchy is one mounted cgroup tree.
+type hierarchy struct {
+	k           *Kernel
+	id          int      // in /proc/PID/cgroup; 0 for v2
+	dir         string   // below /sys/fs/cgroup; "" when it is that
+	v2          bool     //
+	controllers []string // those that exist on k; "name=systemd" for a named one
+	root        *cgroup
+}
+
+// cgroup is one directory of a hierarchy. Controllers that are not enabled in it have their state all the same; it shows
+// nowhere and starts anew when they are.
+type cgroup struct {
+	h        *hierarchy
+	name     string
+	parent   *cgroup // nil for the root
+	children map[string]*cgroup
+	procs    map[int]*process
+	subtree  []string          // v2: cgroup.subtree_control, sorted
+	values   map[string]string // of the files that only keep what was written
+	xattrs   map[string][]byte
+	ids      map[string]*identity // of the directory ("") and its files
+	removed  bool
+	time     cpuTime
+
+	mem    memory
+	cpuset cpuset
+	pids   pids
+	freeze freezer
+	bounds bounds
+}
+
+func (k *Kernel) mount(dir string, controllers ...string) {
+	h := &hierarchy{k: k, id: len(k.hierarchies) + 1, dir: dir}
+	for _, c := range controllers {
+		if !k.lacks(c) {
+			h.controllers = append(h.controllers, c)
+		}
+	}
+	if len(h.controllers) == 0 {
+		return // as a kernel without the controller has no such mount
+	}
+	h.root = newCgroup(h, nil, "")
+	k.hierarchies = append(k.hierarchies, h)
+}
+
+func (k *Kernel) mount2(dir string, controllers ...string) {
+	h := &hierarchy{k: k, dir: dir, v2: true}
+	for _, c := range controllers {
+		if !k.lacks(c) {
+			h.controllers = append(h.controllers, c)
+		}
+	}
+	h.root = newCgroup(h, nil, "")
+	k.hierarchies = append(k.hierarchies, h)
+}
+
+// lacks tells whether Without named the file or controller, or a group it is in.
+func (k *Kernel) lacks(name string) bool {
+	for _, w := range k.without {
+		if name == w || strings.HasPrefix(name, w+".") {
+			return true
+		}
+		if w == "swap" && (strings.HasPrefix(name, "memory.memsw.") || strings.HasPrefix(name, "memory.swap.")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *Kernel) roots() map[*hierarchy]*cgroup {
+	in := make(map[*hierarchy]*cgroup)
+	for _, h := range k.hierarchies {
+		in[h] = h.root
+	}
+	return in
+}
+
+func newCgroup(h *hierarchy, parent *cgroup, name string) *cgroup {
+	g := &cgroup{
+		h: h, name: name, parent: parent,
+		children: map[string]*cgroup{}, procs: map[int]*process{}, values: map[string]string{},
+		xattrs: map[string][]byte{}, ids: map[string]*identity{},
+		bounds: bounds{depth: unlimited, descendants: unlimited},
+	}
+	for _, c := range h.controllers {
+		g.reset(c)
+	}
+	return g
+}
+
+// reset gives a controller's state in g the values of a new cgroup.
+func (g *cgroup) reset(controller string) {
+	switch controller {
+	case "memory":
+		g.mem.reset()
+	case "cpuset":
+		g.cpuset = newCpuset(g)
+	case "pids":
+		g.pids = pids{limit: unlimited}
+	}
+	for name := range g.values {
+		if strings.HasPrefix(name, controller+".") {
+			delete(g.values, name)
+		}
+	}
+}
+
+// enabled returns the controllers that have files in g.
+func (g *cgroup) enabled() []string {
+	if g.h.v2 && g.parent != nil {
+		return g.parent.subtree
+	}
+	return g.h.controllers
+}
+
+func (g *cgroup) has(controller string) bool { return slices.Contains(g.enabled(), controller) }
+
+// path is g in /proc/PID/cgroup.
+func (g *cgroup) path() string {
+	if g.parent == nil {
+		return "/"
+	}
+	return path.Join(g.parent.path(), g.name)
+}
+
+// file is g's name below /sys/fs/cgroup.
+func (g *cgroup) file(name string) string {
+	return strings.TrimPrefix(path.Join(g.h.dir, g.path(), name), "/")
+}
+
+// up yields g and its ancestors, the root last.
+func (g *cgroup) up(yield func(*cgroup) bool) {
+	for ; g != nil; g = g.parent {
+		if !yield(g) {
+			return
+		}
+	}
+}
+
+// down yields g and its descendants, parents first, in the order of their names.
+func (g *cgroup) down(yield func(*cgroup) bool) { g.walk(yield) }
+
+func (g *cgroup) walk(yield func(*cgroup) bool) bool {
+	if !yield(g) {
+		return false
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.children)) {
+		if !g.children[name].walk(yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// depth is 0 for the root.
+func (g *cgroup) depth() int {
+	n := -1
+	for range g.up {
+		n++
+	}
+	return n
+}
+
+// mkdir makes a child.
+func (g *cgroup) mkdir(name string) error {
+	switch {
+	case len(name) > 255:
+		return unix.ENAMETOOLONG
+	case strings.Contains(name, "\n"): // cgroup_mkdir: "Do not accept '\n' to prevent making /proc/<pid>/cgroup unparsable"
+		return unix.EINVAL
+	case g.children[name] != nil || g.knob(name) != nil:
+		return unix.EEXIST
+	}
+	if g.h.v2 && !g.roomBelow() {
+		return unix.EAGAIN
+	}
+	g.children[name] = newCgroup(g.h, g, name)
+	g.children[name].inherit()
+	return nil
+}
+
+// rmdir removes g. cgroup_destroy_locked: EBUSY for a populated cgroup and for one with children. Page cache that is
+// still charged goes to the parent, which has counted it all along.
+func (g *cgroup) rmdir() error {
+	if g.parent == nil || len(g.children) > 0 || len(g.living()) > 0 {
+		return unix.EBUSY
+	}
+	g.memoryOffline()
+	delete(g.parent.children, g.name)
+	g.removed = true
+	g.mem.closeListeners()
+	return nil
+}
+
+// living are the processes of g that are no zombies, in the order of their ids.
+func (g *cgroup) living() []*process {
+	var ps []*process
+	for _, pid := range slices.Sorted(maps.Keys(g.procs)) {
+		if p := g.procs[pid]; !p.zombie {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// population counts the tasks of g and its descendants, zombies included: they hold a pid until they are reaped.
+func (g *cgroup) population() int64 {
+	var n int64
+	for d := range g.down {
+		n += int64(len(d.procs))
+	}
+	return n
+}
+
+// populated is cgroup-v2.rst, "[Un]populated Notification": a living process in g or below it.
+func (g *cgroup) populated() bool {
+	for d := range g.down {
+		if len(d.living()) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *cgroup) pidList() string {
+	var b strings.Builder
+	for _, p := range g.living() {
+		b.WriteString(strconv.Itoa(p.pid) + "\n")
+	}
+	return b.String()
+}

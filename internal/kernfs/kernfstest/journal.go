@@ -1,0 +1,82 @@
+package kernfstest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Op is something the program did to the cgroup file system.
+type Op struct {
+	Op    string // mkdir, rmdir, write, setxattr
+	Path  string // below /sys/fs/cgroup
+	Value string
+	Err   error // nil, or the errno it got
+}
+
+// String is "mkdir memory/job", `write memory/job/memory.limit_in_bytes "64M": invalid argument`.
+func (o Op) String() string {
+	s := o.Op + " " + o.Path
+	if o.Op == "write" || o.Op == "setxattr" {
+		s += fmt.Sprintf(" %q", o.Value)
+	}
+	if o.Err != nil {
+		s += ": " + o.Err.Error()
+	}
+	return s
+}
+
+// Journal returns what was done since the start or the last ResetJournal, oldest first.
+func (k *Kernel) Journal() []Op {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.journal)
+}
+
+// ResetJournal empties the journal.
+func (k *Kernel) ResetJournal() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.journal = nil
+}
+
+func (k *Kernel) record(o Op) { k.journal = append(k.journal, o) }
+
+// fault makes an operation fail.
+type fault struct {
+	op     string
+	suffix string
+	errno  unix.Errno
+}
+
+// Fail makes op (open, read, write, mkdir, rmdir, setxattr) on paths that end in suffix fail with errno, until the
+// returned function is called.
+func (k *Kernel) Fail(op, suffix string, errno unix.Errno) (heal func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f := &fault{op: op, suffix: suffix, errno: errno}
+	k.faults = append(k.faults, f)
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.faults = slices.DeleteFunc(k.faults, func(g *fault) bool { return g == f })
+		k.wake()
+	}
+}
+
+// FailWrite is Fail for writes.
+func (k *Kernel) FailWrite(suffix string, errno unix.Errno) (heal func()) {
+	return k.Fail("write", suffix, errno)
+}
+
+// fail returns the errno of the first fault that fits.
+func (k *Kernel) fail(op, name string) error {
+	for _, f := range k.faults {
+		if f.op == op && strings.HasSuffix(name, f.suffix) {
+			return f.errno
+		}
+	}
+	return nil
+}

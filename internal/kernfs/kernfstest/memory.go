@@ -1,0 +1,156 @@
+package kernfstest
+
+import "slices"
+
+// Memory is an amount of each kind, in bytes; the fake rounds it up to pages.
+type Memory struct{ Anon, File, Shmem int64 }
+
+// held is what a process holds of its own in one cgroup.
+type held struct{ anon, swap int64 }
+
+// memory is the memory controller's state (cgroup-v1/memory.rst; cgroup-v2.rst, "Memory").
+type memory struct {
+	anon, file, shmem, swap int64 // charged here, without descendants
+
+	limit, memsw, soft int64 // memsw is v1's memory+swap
+	high, low, min     int64
+	swapMax, swapHigh  int64
+	peak, memswPeak    int64
+	swapPeak           int64
+	failcnt            int64
+	oomDisabled        bool     // v1 oom_kill_disable
+	waiting            []func() // v1: charges that wait for memory
+	oomGroup           bool     // v2 memory.oom.group
+	local, all         events
+	listeners          []*listener
+}
+
+// events is memory.events; all counts descendants too, local does not.
+type events struct{ low, high, max, oom, kill, groupKill, swapMax, swapFail int64 }
+
+func (m *memory) reset() {
+	*m = memory{anon: m.anon, file: m.file, shmem: m.shmem, swap: m.swap, limit: unlimited, memsw: unlimited,
+		soft: unlimited, high: unlimited, swapMax: unlimited, swapHigh: unlimited, listeners: m.listeners}
+}
+
+func pages(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }
+
+// total adds up what f says of g and its descendants.
+func (g *cgroup) total(f func(*memory) int64) int64 {
+	var n int64
+	for d := range g.down {
+		n += f(&d.mem)
+	}
+	return n
+}
+
+func (g *cgroup) ram() int64 {
+	return g.total(func(m *memory) int64 { return m.anon + m.file + m.shmem })
+}
+func (g *cgroup) swapped() int64 { return g.total(func(m *memory) int64 { return m.swap }) }
+
+// memoryGroup is the cgroup that pid's memory is charged to: on v2 the nearest that has the controller enabled.
+func (p *process) memoryGroup() *cgroup {
+	for h, g := range p.in {
+		if !slices.Contains(h.controllers, "memory") {
+			continue
+		}
+		for !g.has("memory") {
+			g = g.parent
+		}
+		return g
+	}
+	return nil
+}
+
+// Charge makes pid use more memory, at its cgroup's limits and with their consequences, one page after the other as far
+// as anyone can tell: file pages are reclaimed, anonymous ones go to swap where there is some, then the OOM killer
+// takes the largest process below the limit. It returns the processes that were killed, pid perhaps among them. With
+// oom_kill_disable of v1 pid waits in state D instead, without the memory it asked for.
+func (k *Kernel) Charge(pid int, m Memory) (killed []int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.wake()
+	p, ok := k.procs[pid]
+	if !ok || p.zombie || p.isFrozen() {
+		return nil
+	}
+	g := p.memoryGroup()
+	if g == nil {
+		return nil
+	}
+	for _, part := range []struct {
+		bytes int64
+		add   func(n int64)
+	}{
+		{m.File, func(n int64) { g.mem.file += n }},
+		{m.Shmem, func(n int64) { g.mem.shmem += n; p.shmem += n }},
+		{m.Anon, func(n int64) { g.mem.anon += n; p.holds(g).anon += n }},
+	} {
+		dead, ok := k.charge(p, g, pages(part.bytes), part.add)
+		if killed = append(killed, dead...); !ok {
+			break
+		}
+	}
+	return killed
+}
+
+// Free gives memory back: anonymous memory that pid holds, file and shared memory of pid's cgroup.
+func (k *Kernel) Free(pid int, m Memory) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.wake()
+	p, ok := k.procs[pid]
+	if !ok || p.memoryGroup() == nil {
+		return
+	}
+	g := p.memoryGroup()
+	h := p.holds(g)
+	n := min(pages(m.Anon), h.anon)
+	h.anon -= n
+	g.mem.anon -= n
+	g.mem.file -= min(pages(m.File), g.mem.file)
+	n = min(pages(m.Shmem), g.mem.shmem)
+	g.mem.shmem -= n
+	p.shmem -= min(n, p.shmem)
+}
+
+func (p *process) holds(g *cgroup) *held {
+	if p.held[g] == nil {
+		p.held[g] = &held{}
+	}
+	return p.held[g]
+}
+
+// release gives back what a dying process held. Page cache and shared memory stay charged.
+func (p *process) release() {
+	for g, h := range p.held {
+		g.mem.anon -= h.anon
+		g.mem.swap -= h.swap
+	}
+	p.held = map[*cgroup]*held{}
+	p.shmem = 0
+}
+
+// rss is what the OOM killer measures (oom_badness).
+func (p *process) rss() int64 {
+	n := p.shmem
+	for _, h := range p.held {
+		n += h.anon + h.swap
+	}
+	return n
+}
+
+// memoryOffline leaves what is still charged to a removed cgroup with its parent.
+func (g *cgroup) memoryOffline() {
+	up, m := &g.parent.mem, &g.mem
+	up.anon, up.file, up.shmem, up.swap = up.anon+m.anon, up.file+m.file, up.shmem+m.shmem, up.swap+m.swap
+	m.anon, m.file, m.shmem, m.swap = 0, 0, 0, 0
+	for _, p := range g.h.k.procs {
+		if h := p.held[g]; h != nil {
+			to := p.holds(g.parent)
+			to.anon, to.swap = to.anon+h.anon, to.swap+h.swap
+			delete(p.held, g)
+		}
+	}
+}

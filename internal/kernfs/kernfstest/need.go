@@ -1,0 +1,102 @@
+package kernfstest
+
+import (
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// Skip skips a test that this machine cannot run. Where HOOKHOST_KERNEL_TESTS is "required" it fails the test instead:
+// a kernel test that was meant to run must not pass by not running.
+func Skip(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
+		t.Fatalf("required kernel test cannot run: "+format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// NeedRoot skips a test that is not root's.
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		Skip(t, "not root")
+	}
+}
+
+// NeedV1 skips a test unless the running kernel has these controllers on v1, each mounted under its name, and returns the
+// real roots. A controller that is on v2 makes a plain skip: it cannot be on v1 as well.
+func NeedV1(t testing.TB, controllers ...string) kernfs.Roots {
+	t.Helper()
+	NeedRoot(t)
+	roots := realRoots(t)
+	for _, c := range controllers {
+		if id := hierarchyID(t, roots, c); id == 0 {
+			t.Skipf("the %s controller is not on v1", c)
+		}
+		if !roots.Cgroup.Exists(c + "/tasks") {
+			Skip(t, "v1 %s controller is not mounted", c)
+		}
+	}
+	return roots
+}
+
+// NeedV2 skips a test unless the running kernel has a v2 tree and offers these controllers to its children. It returns
+// the real roots and where the tree is below /sys/fs/cgroup: "unified" on a hybrid machine, else ".". A controller that
+// is on v1 makes a plain skip.
+func NeedV2(t testing.TB, controllers ...string) (roots kernfs.Roots, dir string) {
+	t.Helper()
+	NeedRoot(t)
+	roots = realRoots(t)
+	if dir = "."; !roots.Cgroup.Exists("cgroup.controllers") {
+		dir = "unified"
+	}
+	for _, c := range controllers {
+		if id := hierarchyID(t, roots, c); id != 0 {
+			t.Skipf("the %s controller is on v1", c)
+		}
+	}
+	b, err := roots.Cgroup.ReadFile(path.Join(dir, "cgroup.subtree_control"))
+	if err != nil {
+		Skip(t, "no cgroup v2: %v", err)
+	}
+	for _, c := range controllers {
+		if !slices.Contains(strings.Fields(string(b)), c) {
+			Skip(t, "the %s controller is not in the root's cgroup.subtree_control", c)
+		}
+	}
+	return roots, dir
+}
+
+// hierarchyID is the v1 hierarchy of a controller in /proc/cgroups; 0 when it is on v2 or on none.
+func hierarchyID(t testing.TB, roots kernfs.Roots, controller string) int {
+	t.Helper()
+	b, err := roots.Proc.ReadFile("cgroups")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 4 && f[0] == controller {
+			id, err := strconv.Atoi(f[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+	}
+	return 0
+}
+
+func realRoots(t testing.TB) kernfs.Roots {
+	t.Helper()
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		Skip(t, "open roots: %v", err)
+	}
+	return roots
+}

@@ -1,0 +1,82 @@
+package kernfstest
+
+import (
+	"cmp"
+	"slices"
+)
+
+// outOfMemory is mem_cgroup_oom: it returns the processes that it killed.
+func (g *cgroup) outOfMemory() (killed []int) {
+	g.count(func(e *events) *int64 { return &e.oom })
+	defer g.mem.tellOOM()
+	victim := g.victim()
+	if victim == nil {
+		return nil
+	}
+	victims := []*process{victim}
+	if group := victim.oomGroup(g); group != nil {
+		group.count(func(e *events) *int64 { return &e.groupKill })
+		victims = nil
+		for d := range group.down {
+			victims = append(victims, d.living()...)
+		}
+	}
+	for _, v := range victims {
+		v.memoryGroup().count(func(e *events) *int64 { return &e.kill })
+		g.h.k.kill(v)
+		killed = append(killed, v.pid)
+	}
+	return killed
+}
+
+// victim is the largest process in g and below that can still be killed.
+func (g *cgroup) victim() *process {
+	var list []*process
+	for d := range g.down {
+		for _, p := range d.living() {
+			if !p.dying {
+				list = append(list, p)
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(list, func(a, b *process) int {
+		return cmp.Or(cmp.Compare(a.rss(), b.rss()), b.pid-a.pid)
+	})
+}
+
+// oomGroup is mem_cgroup_get_oom_group: the highest cgroup with memory.oom.group from the victim's up to the one whose
+// limit was hit.
+func (p *process) oomGroup(limit *cgroup) (group *cgroup) {
+	for a := range p.memoryGroup().up {
+		if a.mem.oomGroup {
+			group = a
+		}
+		if a == limit {
+			break
+		}
+	}
+	return group
+}
+
+// wait is mem_cgroup_out_of_memory with oom_kill_disable: p sleeps until there may be room, and can be killed.
+func (g *cgroup) wait(p *process, again func()) {
+	p.oomWait = true
+	g.mem.waiting = append(g.mem.waiting, func() {
+		if p.oomWait = false; !p.zombie {
+			again()
+		}
+	})
+	g.mem.tellOOM()
+}
+
+// recover is memcg_oom_recover: everyone who waits tries again.
+func (g *cgroup) recover() {
+	waiting := g.mem.waiting
+	g.mem.waiting = nil
+	for _, again := range waiting {
+		again()
+	}
+}

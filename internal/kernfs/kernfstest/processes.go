@@ -1,0 +1,247 @@
+package kernfstest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// firstPID is above PID_MAX_LIMIT (4194304), which no real process id exceeds.
+const firstPID = 5_000_000
+
+// process is a process of one thread.
+type process struct {
+	pid, ppid, pgid, sid, uid int
+	comm                      string
+	start                     uint64 // jiffies
+	user, system              time.Duration
+	in                        map[*hierarchy]*cgroup
+	held                      map[*cgroup]*held // private memory, by the cgroup it was charged to
+	shmem                     int64
+	zombie, stuck             bool
+	oomWait                   bool // for memory, with the OOM killer off
+	dying                     bool // SIGKILL came while it could not die
+}
+
+// Spawn starts a process in the named cgroups, each a directory below /sys/fs/cgroup ("memory/pbs_jobs/1", or "job" on
+// v2), and in the root of every other hierarchy. It is a child of init and leads a session of its own. It panics when a
+// cgroup does not exist or does not take the process.
+func (k *Kernel) Spawn(cgroups ...string) (pid int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.wake()
+	p := k.start(k.procs[1], "job")
+	p.sid, p.pgid = p.pid, p.pid
+	for _, name := range cgroups {
+		t, err := k.find(name)
+		if err == nil && (t.group == nil || t.knob != nil) {
+			err = unix.ENOTDIR
+		}
+		if err == nil {
+			err = t.group.take(p)
+		}
+		if err != nil {
+			panic(fmt.Sprintf("spawn in %s: %v", name, err))
+		}
+	}
+	return p.pid
+}
+
+// Fork starts a child of pid in pid's cgroups and session. It is EAGAIN beyond pids.max, ESRCH when pid is gone.
+func (k *Kernel) Fork(pid int) (child int, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.wake()
+	parent, ok := k.procs[pid]
+	if !ok || parent.zombie {
+		return 0, unix.ESRCH
+	}
+	if err := parent.mayFork(); err != nil {
+		return 0, err
+	}
+	p := k.start(parent, parent.comm)
+	return p.pid, nil
+}
+
+// start makes a process where its parent is.
+func (k *Kernel) start(parent *process, comm string) *process {
+	k.lastPID++
+	k.clock += 3
+	p := &process{
+		pid: k.lastPID, ppid: parent.pid, pgid: parent.pgid, sid: parent.sid, uid: parent.uid,
+		comm: comm, start: k.clock, in: maps.Clone(parent.in), held: map[*cgroup]*held{},
+	}
+	k.procs[p.pid] = p
+	for _, g := range p.in {
+		g.procs[p.pid] = p
+		g.pidsChanged()
+	}
+	return p
+}
+
+// Exit ends a process and reaps it. A process that is gone already is no mistake.
+func (k *Kernel) Exit(pid int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.wake()
+	if p, ok := k.procs[pid]; ok {
+		k.reap(p)
+	}
+}
+
+// Zombie ends a process that its parent does not wait for; Exit reaps it. It leaves cgroup.procs at once, but holds its
+// pid, so pids.current still counts it (pids_release runs in release_task).
+func (k *Kernel) Zombie(pid int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.wake()
+	if p, ok := k.procs[pid]; ok {
+		k.die(p)
+	}
+}
+
+// Stick makes a process uninterruptible: it neither dies of SIGKILL nor freezes, until Unstick.
+func (k *Kernel) Stick(pid int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.wake()
+	k.procs[pid].stuck = true
+}
+
+// Unstick ends Stick; a signal that came meanwhile kills now.
+func (k *Kernel) Unstick(pid int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.wake()
+	if p, ok := k.procs[pid]; ok {
+		p.stuck = false
+		k.settle(p)
+	}
+}
+
+// Signal is kill(2) on a fake process: SIGKILL and SIGTERM end it, 0 tests it, others do nothing. ESRCH when it is gone.
+func (k *Kernel) Signal(pid int, sig syscall.Signal) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, ok := k.procs[pid]
+	if !ok {
+		return unix.ESRCH
+	}
+	if sig == unix.SIGKILL || sig == unix.SIGTERM {
+		defer k.wake()
+		k.kill(p)
+	}
+	return nil
+}
+
+// Pids returns the living processes that were started by Spawn and Fork, in order.
+func (k *Kernel) Pids() []int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var pids []int
+	for _, pid := range slices.Sorted(maps.Keys(k.procs)) {
+		if p := k.procs[pid]; pid != 1 && pid != k.self && !p.zombie {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// SetProcess changes what /proc tells of pid; zero values leave what is.
+func (k *Kernel) SetProcess(pid int, comm string, uid, sid int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p := k.procs[pid]
+	if comm != "" {
+		p.comm = comm
+	}
+	if uid != 0 {
+		p.uid = uid
+	}
+	if sid != 0 {
+		p.sid = sid
+	}
+}
+
+// Cgroup returns where pid is, in the form of /proc/PID/cgroup.
+func (k *Kernel) Cgroup(pid int) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, ok := k.procs[pid]
+	if !ok {
+		return ""
+	}
+	return p.cgroupFile()
+}
+
+// kill delivers SIGKILL.
+func (k *Kernel) kill(p *process) {
+	p.dying = true
+	k.settle(p)
+}
+
+// settle lets a killed process die as soon as nothing holds it. A task in the v1 freezer takes signals when it is thawed
+// (cgroup-v1/freezer-subsystem.rst); one that cgroup.freeze froze dies at once (cgroup-v2.rst).
+func (k *Kernel) settle(p *process) {
+	if p.dying && !p.stuck && !p.frozenV1() {
+		k.reap(p)
+	}
+}
+
+func (k *Kernel) die(p *process) {
+	if p.zombie {
+		return
+	}
+	p.zombie = true
+	p.release()
+	for _, c := range k.procs {
+		if c.ppid == p.pid {
+			c.ppid = 1
+		}
+	}
+}
+
+func (k *Kernel) reap(p *process) {
+	k.die(p)
+	for _, g := range p.in {
+		delete(g.procs, p.pid)
+	}
+	delete(k.procs, p.pid)
+}
+
+// state is the letter of /proc/PID/stat.
+func (p *process) state() byte {
+	switch {
+	case p.zombie:
+		return 'Z'
+	case p.stuck, p.oomWait:
+		return 'D'
+	}
+	return 'S'
+}
+
+func (p *process) cgroupFile() string {
+	hs := slices.SortedFunc(maps.Keys(p.in), func(a, b *hierarchy) int { return b.id - a.id })
+	var b strings.Builder
+	for _, h := range hs {
+		dir := p.in[h].path()
+		if p.in[h].removed {
+			dir += " (deleted)"
+		}
+		fmt.Fprintf(&b, "%d:%s:%s\n", h.id, strings.Join(h.controllers1(), ","), dir)
+	}
+	return b.String()
+}
+
+// controllers1 are the controllers as v1 names them; none for the v2 tree.
+func (h *hierarchy) controllers1() []string {
+	if h.v2 {
+		return nil
+	}
+	return h.controllers
+}

@@ -1,0 +1,198 @@
+package kernfstest
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// procfs is /proc, made anew at each open: what changes between two opens, changes.
+type procfs struct{ k *Kernel }
+
+func (p *procfs) OpenFile(name string, flag int) (kernfs.File, error) {
+	p.k.mu.Lock()
+	defer p.k.mu.Unlock()
+	if err := p.k.fail("open", "proc/"+name); err != nil {
+		return nil, err
+	}
+	first, _, _ := strings.Cut(name, "/")
+	return p.k.procTree(first).OpenFile(name, flag)
+}
+
+func (p *procfs) Mkdir(name string, perm fs.FileMode) error { return tree{}.Mkdir(name, perm) }
+func (p *procfs) Rmdir(name string) error                   { return tree{}.Rmdir(name) }
+
+// procTree has the files that a name starting with first may need.
+func (k *Kernel) procTree(first string) tree {
+	t := tree{files: maps.Clone(k.procFiles), links: map[string]string{
+		"self": strconv.Itoa(k.self), "mounts": "self/mounts",
+	}}
+	for pid, p := range k.procs {
+		if first == "." || first == strconv.Itoa(pid) || pid == k.self {
+			maps.Copy(t.files, p.files(k))
+		}
+	}
+	return t
+}
+
+// fixedFiles are the files that no process changes.
+func (k *Kernel) fixedFiles() map[string]string {
+	return map[string]string{
+		"meminfo":                   k.machine.meminfo(),
+		"cpuinfo":                   k.machine.cpuinfo(),
+		"cgroups":                   k.cgroupsFile(),
+		"sys/kernel/random/boot_id": "6c7d2f0e-51b0-4d0c-9f27-3a1f4a4f3b1e\n",
+		"sys/kernel/osrelease":      "6.18.0\n",
+		"sys/kernel/pid_max":        "4194304\n",
+		"sys/kernel/hostname":       "node1\n",
+		"swaps":                     k.swapsFile(),
+	}
+}
+
+func (k *Kernel) swapsFile() string {
+	text := "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+	if k.machine.Swap > 0 {
+		text += fmt.Sprintf("/dev/vdb                                partition\t%d\t\t0\t\t-2\n", k.machine.Swap/1024)
+	}
+	return text
+}
+
+func (k *Kernel) cgroupsFile() string {
+	var b strings.Builder
+	b.WriteString("#subsys_name\thierarchy\tnum_cgroups\tenabled\n")
+	for _, h := range k.hierarchies {
+		for _, c := range h.controllers {
+			if !strings.HasPrefix(c, "name=") {
+				fmt.Fprintf(&b, "%s\t%d\t1\t1\n", c, h.id)
+			}
+		}
+	}
+	return b.String()
+}
+
+// mountinfo is proc(5)'s table of mounts.
+func (k *Kernel) mountinfo() string {
+	var b strings.Builder
+	b.WriteString("21 20 0:20 / / rw,relatime - ext4 /dev/vda1 rw\n" +
+		"22 21 0:21 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw\n" +
+		"23 21 0:22 / /sys rw,nosuid,nodev,noexec,relatime - sysfs sysfs rw\n")
+	if k.top == "tmpfs" {
+		b.WriteString("31 23 0:28 / /sys/fs/cgroup ro,nosuid,nodev,noexec - tmpfs tmpfs ro,mode=755\n")
+	}
+	for i, h := range k.hierarchies {
+		at, up := "/sys/fs/cgroup", 23
+		if h.dir != "" {
+			at, up = at+"/"+h.dir, 31
+		}
+		kind, opts := "cgroup", ","+strings.Join(h.controllers, ",")
+		if h.v2 {
+			kind, opts = "cgroup2", ""
+		}
+		fmt.Fprintf(&b, "%d %d 0:%d / %s rw,nosuid,nodev,noexec,relatime - %s %s rw%s\n", 32+i, up, 29+i, at, kind, kind, opts)
+	}
+	return b.String()
+}
+
+func (k *Kernel) mounts() string {
+	var b strings.Builder
+	for l := range strings.Lines(k.mountinfo()) {
+		f := strings.Fields(l)
+		fmt.Fprintf(&b, "%s %s %s %s 0 0\n", f[8], f[4], f[7], f[9])
+	}
+	return b.String()
+}
+
+// files are /proc/PID.
+func (p *process) files(k *Kernel) map[string]string {
+	dir := strconv.Itoa(p.pid) + "/"
+	return map[string]string{
+		dir + "stat":          p.stat(),
+		dir + "status":        p.status(k),
+		dir + "cgroup":        p.cgroupFile(),
+		dir + "comm":          p.comm + "\n",
+		dir + "mountinfo":     k.mountinfo(),
+		dir + "mounts":        k.mounts(),
+		dir + "cmdline":       p.comm + "\x00",
+		dir + "oom_score_adj": "0\n",
+	}
+}
+
+// stat is proc(5)'s line; the fields the fake does not know are 0.
+func (p *process) stat() string {
+	tick := time.Second / userHZ
+	f := make([]string, 53)
+	for i := range f {
+		f[i] = "0"
+	}
+	set := func(field int, n int64) { f[field] = strconv.FormatInt(n, 10) }
+	set(1, int64(p.pid))
+	f[2] = "(" + p.comm + ")"
+	f[3] = string(p.state())
+	set(4, int64(p.ppid))
+	set(5, int64(p.pgid))
+	set(6, int64(p.sid))
+	set(14, int64(p.user/tick))
+	set(15, int64(p.system/tick))
+	set(20, 1)
+	set(22, int64(p.start))
+	set(24, p.rss()/pageSize)
+	return strings.Join(f[1:], " ") + "\n"
+}
+
+func (p *process) status(k *Kernel) string {
+	var b strings.Builder
+	state := map[byte]string{'S': "S (sleeping)", 'D': "D (disk sleep)", 'Z': "Z (zombie)"}[p.state()]
+	fmt.Fprintf(&b, "Name:\t%s\nState:\t%s\nTgid:\t%[3]d\nPid:\t%[3]d\nPPid:\t%d\n", p.comm, state, p.pid, p.ppid)
+	fmt.Fprintf(&b, "Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", p.uid)
+	if !p.zombie { // a zombie has no memory left to tell of
+		fmt.Fprintf(&b, "VmRSS:\t%8d kB\nRssAnon:\t%8d kB\nRssFile:\t%8d kB\nRssShmem:\t%8d kB\n",
+			p.rss()/1024, (p.rss()-p.shmem)/1024, 0, p.shmem/1024)
+	}
+	allowedCPUs, allowedMems := k.machine.online(), k.machine.nodes()
+	for h, g := range p.in {
+		if slices.Contains(h.controllers, "cpuset") {
+			allowedCPUs, allowedMems = cpus.effective(g), mems.effective(g)
+		}
+	}
+	fmt.Fprintf(&b, "Threads:\t1\nCpus_allowed_list:\t%s\nMems_allowed_list:\t%s\n", allowedCPUs, allowedMems)
+	return b.String()
+}
+
+// sysfs is /sys, with /sys/fs/cgroup in it.
+type sysfs struct{ k *Kernel }
+
+func (s *sysfs) OpenFile(name string, flag int) (kernfs.File, error) {
+	if rest, ok := strings.CutPrefix(name+"/", "fs/cgroup/"); ok {
+		return (&cgroupfs{s.k}).OpenFile(cleanRest(rest), flag)
+	}
+	return s.k.sys.OpenFile(name, flag)
+}
+
+func (s *sysfs) Mkdir(name string, perm fs.FileMode) error {
+	if rest, ok := strings.CutPrefix(name+"/", "fs/cgroup/"); ok {
+		return (&cgroupfs{s.k}).Mkdir(cleanRest(rest), perm)
+	}
+	return unix.EPERM
+}
+
+func (s *sysfs) Rmdir(name string) error {
+	if rest, ok := strings.CutPrefix(name+"/", "fs/cgroup/"); ok {
+		return (&cgroupfs{s.k}).Rmdir(cleanRest(rest))
+	}
+	return unix.EPERM
+}
+
+func cleanRest(rest string) string {
+	if rest = strings.TrimSuffix(rest, "/"); rest == "" {
+		return "."
+	}
+	return rest
+}

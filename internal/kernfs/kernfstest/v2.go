@@ -1,0 +1,225 @@
+package kernfstest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// bounds are cgroup.max.depth and cgroup.max.descendants.
+type bounds struct{ depth, descendants int64 }
+
+// noPressure is a pressure file without stalls (accounting/psi.rst).
+const noPressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+
+// v2Core are the files of every v2 cgroup, with the defaults that Linux 6.18 shows.
+var v2Core = []knob{
+	reads("cgroup.controllers", func(g *cgroup) string { return words(g.enabled()) }),
+	off(knob{name: "cgroup.events", show: showEvents, notifies: true}),
+	off(knob{name: "cgroup.freeze", show: func(g *cgroup) string { return line(bit(g.freeze.self)) }, store: storeFreeze}),
+	off(knob{name: "cgroup.kill", store: storeKill}),
+	{name: "cgroup.max.depth", show: func(g *cgroup) string { return showSize(g.bounds.depth, "max") },
+		store: func(g *cgroup, v string) error { return storeBound(&g.bounds.depth, v) }},
+	{name: "cgroup.max.descendants", show: func(g *cgroup) string { return showSize(g.bounds.descendants, "max") },
+		store: func(g *cgroup, v string) error { return storeBound(&g.bounds.descendants, v) }},
+	keptNumber("cgroup.pressure", 1, 0, 1, unix.ERANGE),
+	{name: "cgroup.procs", show: (*cgroup).pidList, store: storeProcs},
+	reads("cgroup.stat", func(g *cgroup) string {
+		return fmt.Sprintf("nr_descendants %d\nnr_dying_descendants 0\n", g.descendants())
+	}),
+	off(always("cgroup.stat.local", "frozen_usec 0\n")),
+	{name: "cgroup.subtree_control", show: func(g *cgroup) string { return words(g.subtree) }, store: storeSubtree},
+	{name: "cgroup.threads", show: (*cgroup).pidList, store: storeThreads},
+	off(knob{name: "cgroup.type", show: func(*cgroup) string { return "domain\n" }, store: storeType}),
+	always("cpu.pressure", noPressure),
+	reads("cpu.stat", showCPUStat),
+	reads("cpu.stat.local", func(g *cgroup) string {
+		if g.has("cpu") {
+			return "throttled_usec 0\n"
+		}
+		return ""
+	}),
+	always("io.pressure", noPressure),
+	always("memory.pressure", noPressure),
+}
+
+// v2Knobs are the files of each controller (cgroup-v2.rst, "Controllers").
+var v2Knobs = map[string][]knob{
+	"cpu":    cpuV2,
+	"cpuset": cpusetV2,
+	"memory": memoryV2,
+	"pids": append(slices.Clone(pidsKnobs),
+		off(knob{name: "pids.events.local", show: func(g *cgroup) string { return keyed("max", g.pids.local) }, notifies: true})),
+	"io": {
+		off(kept("io.bfq.weight", "default 100\n")),
+		off(kept("io.latency", "")),
+		off(kept("io.max", "")),
+		off(kept("io.prio.class", "no-change\n")),
+		reads("io.stat", func(*cgroup) string { return "" }),
+	},
+	"hugetlb": {
+		off(always("hugetlb.2MB.current", "0\n")),
+		off(always("hugetlb.2MB.events", "max 0\n")),
+		off(always("hugetlb.2MB.events.local", "max 0\n")),
+		off(hugetlbMax("hugetlb.2MB.max", "max")),
+		off(always("hugetlb.2MB.numa_stat", "total=0 N0=0\n")),
+		off(always("hugetlb.2MB.rsvd.current", "0\n")),
+		off(hugetlbMax("hugetlb.2MB.rsvd.max", "max")),
+	},
+}
+
+// hugetlbMax is a limit that is rounded down to huge pages (hugetlb_cgroup_write).
+func hugetlbMax(name, word string) knob {
+	kn := kept(name, showSize(unlimited, word))
+	kn.store = func(g *cgroup, v string) error {
+		n, err := size(v, word)
+		if err != nil {
+			return err
+		}
+		if n != unlimited {
+			n = n >> 21 << 21
+		}
+		g.values[name] = strings.TrimSpace(showSize(n, word))
+		return nil
+	}
+	return kn
+}
+
+func words(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return strings.Join(list, " ") + "\n"
+}
+
+func showEvents(g *cgroup) string {
+	return keyed("populated", bit(g.populated()), "frozen", bit(g.frozen()))
+}
+
+// storeKill is cgroup_kill_write: SIGKILL to every process in g and below, frozen or not.
+func storeKill(g *cgroup, v string) error {
+	n, err := number(v)
+	if err != nil {
+		return err
+	}
+	if n != 1 {
+		return unix.ERANGE
+	}
+	for d := range g.down {
+		for _, p := range d.living() {
+			g.h.k.kill(p)
+		}
+	}
+	return nil
+}
+
+func storeBound(to *int64, v string) error {
+	if v == "max" {
+		*to = unlimited
+		return nil
+	}
+	n, err := number(v)
+	if err != nil {
+		return err
+	}
+	if n < 0 {
+		return unix.ERANGE
+	}
+	*to = n
+	return nil
+}
+
+// roomBelow is cgroup_check_hierarchy_limits, for one more child of g.
+func (g *cgroup) roomBelow() bool {
+	level := int64(1)
+	for a := range g.up {
+		if a.descendants() >= a.bounds.descendants || level > a.bounds.depth {
+			return false
+		}
+		level++
+	}
+	return true
+}
+
+func (g *cgroup) descendants() int64 {
+	n := int64(-1)
+	for range g.down {
+		n++
+	}
+	return n
+}
+
+// storeType is cgroup_type_write; threaded cgroups are not made here.
+func storeType(_ *cgroup, v string) error {
+	if v != "threaded" {
+		return unix.EINVAL
+	}
+	return unix.EOPNOTSUPP
+}
+
+// storeSubtree is cgroup_subtree_control_write: every word is checked before any is done.
+func storeSubtree(g *cgroup, v string) error {
+	on := slices.Clone(g.subtree)
+	var added []string
+	for _, word := range strings.Fields(v) {
+		name := word[1:]
+		switch {
+		case word[0] != '+' && word[0] != '-' || v2Knobs[name] == nil || g.h.k.lacks(name):
+			return unix.EINVAL // a controller that is on v1 is known, and not there: ENOENT
+		case word[0] == '+' && !slices.Contains(on, name):
+			if !g.has(name) {
+				return unix.ENOENT
+			}
+			on, added = append(on, name), append(added, name)
+		case word[0] == '-' && slices.Contains(on, name):
+			for _, c := range g.children {
+				if slices.Contains(c.subtree, name) {
+					return unix.EBUSY
+				}
+			}
+			on = slices.DeleteFunc(on, func(c string) bool { return c == name })
+		}
+	}
+	if err := g.mayEnable(added); err != nil {
+		return err
+	}
+	slices.SortFunc(on, func(a, b string) int {
+		return slices.Index(g.h.controllers, a) - slices.Index(g.h.controllers, b)
+	})
+	g.subtree = on
+	for _, c := range g.children {
+		for _, name := range added {
+			c.reset(name)
+		}
+	}
+	return nil
+}
+
+// mayEnable is cgroup_vet_subtree_control_enable: no internal processes, the root exempt.
+func (g *cgroup) mayEnable(controllers []string) error {
+	if len(controllers) == 0 || g.parent == nil {
+		return nil
+	}
+	threadRoot := len(g.procs) > 0 && slices.ContainsFunc(g.subtree, func(c string) bool { return slices.Contains(threaded, c) })
+	switch {
+	case domain(controllers) && threadRoot:
+		return unix.EOPNOTSUPP
+	case !domain(controllers) && g.canBeThreadRoot():
+		return nil
+	case len(g.procs) > 0:
+		return unix.EBUSY
+	}
+	return nil
+}
+
+// showCPUStat is there in every cgroup; the cpu controller adds the bandwidth part.
+func showCPUStat(g *cgroup) string {
+	user, system := sum(g.time.user).Microseconds(), sum(g.time.system).Microseconds()
+	text := keyed("usage_usec", user+system, "user_usec", user, "system_usec", system, "nice_usec", int64(0))
+	if g.has("cpu") && g.parent != nil {
+		text += "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\nnr_bursts 0\nburst_usec 0\n"
+	}
+	return text
+}

@@ -1,0 +1,81 @@
+package kernfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrUnsupported is a thing that this kernel, or this backend, cannot do.
+var ErrUnsupported = errors.ErrUnsupported
+
+// XattrBackend is what a Backend adds when its directories carry extended attributes. Errors wrap the errno.
+type XattrBackend interface {
+	Xattr(name, attr string) ([]byte, error)
+	SetXattr(name, attr string, value []byte) error
+}
+
+// Xattr returns the extended attribute attr of name, such as "trusted.job" of a cgroup directory. An attribute that is
+// not set is ENODATA; a backend without attributes is ErrUnsupported.
+func (f *FS) Xattr(name, attr string) ([]byte, error) {
+	p, err := f.at("getxattr", name)
+	if err != nil {
+		return nil, err
+	}
+	x, ok := f.backend.(XattrBackend)
+	if !ok {
+		return nil, fmt.Errorf("getxattr %s %s: %w", attr, f.Path(name), ErrUnsupported)
+	}
+	b, err := x.Xattr(p, attr)
+	if err != nil {
+		return nil, fmt.Errorf("getxattr %s %s: %w", attr, f.Path(name), err)
+	}
+	return b, nil
+}
+
+// SetXattr sets the extended attribute attr of name to value, whether or not it was set. The kernel keeps attributes of
+// cgroup directories in memory, as long as the directory lives; trusted.* needs CAP_SYS_ADMIN.
+func (f *FS) SetXattr(name, attr string, value []byte) error {
+	p, err := f.at("setxattr", name)
+	if err != nil {
+		return err
+	}
+	x, ok := f.backend.(XattrBackend)
+	if !ok {
+		return fmt.Errorf("setxattr %s %s: %w", attr, f.Path(name), ErrUnsupported)
+	}
+	if err := x.SetXattr(p, attr, value); err != nil {
+		return fmt.Errorf("setxattr %s %s: %w", attr, f.Path(name), err)
+	}
+	return nil
+}
+
+const xattrSizeMax = 64 << 10 // XATTR_SIZE_MAX of linux/limits.h
+
+func (k *kernel) Xattr(name, attr string) ([]byte, error) {
+	fd, err := k.open(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	for b := make([]byte, 256); ; b = make([]byte, 2*len(b)) {
+		n, err := unix.Fgetxattr(fd, attr, b)
+		if err == nil {
+			return b[:n], nil
+		}
+		if !errors.Is(err, unix.ERANGE) || len(b) > xattrSizeMax {
+			return nil, err
+		}
+	}
+}
+
+func (k *kernel) SetXattr(name, attr string, value []byte) error {
+	fd, err := k.open(name, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fsetxattr(fd, attr, value, 0)
+}

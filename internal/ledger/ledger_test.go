@@ -1,0 +1,506 @@
+package ledger
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// The test binary is also the processes that append beside the test: LEDGER_CHILD is how many lines, 0 for no end.
+func TestMain(m *testing.M) {
+	if text := os.Getenv("LEDGER_CHILD"); text != "" {
+		var n int
+		fmt.Sscan(text, &n)
+		l := Open(os.Getenv("LEDGER_PATH"))
+		for i := 0; n == 0 || i < n; i++ {
+			if err := l.AppendOnce(context.Background(), fmt.Sprintf("%d.srv", os.Getpid()), fmt.Sprint(i), report(i)); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			fmt.Println(i)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+type testReport struct {
+	N   int
+	Pad string
+}
+
+// report is a report of a size of its own, some longer than a block.
+func report(n int) testReport {
+	size := n * 37 % 3000
+	if n%50 == 7 {
+		size = 2 * block
+	}
+	return testReport{N: n, Pad: strings.Repeat("x", size)}
+}
+
+func startChild(t *testing.T, path string, n int) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fmt.Sprintf("LEDGER_CHILD=%d", n), "LEDGER_PATH="+path)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, bufio.NewScanner(out)
+}
+
+func fresh(t testing.TB) *Ledger { return Open(filepath.Join(t.TempDir(), "state", "ledger.jsonl")) }
+
+func add(t testing.TB, l *Ledger, job string, v any) {
+	t.Helper()
+	if err := l.Append(context.Background(), job, v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// all returns job and report of every entry.
+func all(t testing.TB, l *Ledger) ([]string, error) {
+	t.Helper()
+	var got []string
+	err := l.All(func(e Entry) bool { got = append(got, e.Job+" "+string(e.Report)); return true })
+	return got, err
+}
+
+func wantAll(t testing.TB, l *Ledger, want ...string) {
+	t.Helper()
+	got, err := all(t, l)
+	if err != nil {
+		t.Error(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("entries (-want +got):\n%s", d)
+	}
+}
+
+func wantLast(t testing.TB, l *Ledger, job, want string) {
+	t.Helper()
+	got, found, err := l.Last(job)
+	if err != nil || found != (want != "") || string(got) != want {
+		t.Errorf("last of %s: %s, %t, %v, want %s", job, got, found, err, want)
+	}
+}
+
+func TestAppend(t *testing.T) {
+	l := fresh(t)
+	wantAll(t, l)
+	wantLast(t, l, "1.srv", "")
+	if _, err := os.Stat(l.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("reading made the file: %v", err)
+	}
+	add(t, l, "1.srv", 1)
+	add(t, l, "2.srv", map[string]string{"name": "<a>\n&"})
+	add(t, l, "1.srv", json.RawMessage("{ \"b\": 2\n}"))
+	add(t, l, "1[2].srv", nil)
+	const two = `{"name":"\u003ca\u003e\n\u0026"}`
+	wantAll(t, l, "1.srv 1", "2.srv "+two, `1.srv {"b":2}`, "1[2].srv null")
+	wantLast(t, l, "1.srv", `{"b":2}`)
+	wantLast(t, l, "2.srv", two)
+	wantLast(t, l, "1[2].srv", "null")
+	wantLast(t, l, "1", "")
+	wantLast(t, l, "1.sr", "")
+	wantLast(t, l, `"},`, "")
+
+	n := 0
+	if err := l.All(func(Entry) bool { n++; return n < 2 }); err != nil || n != 2 {
+		t.Errorf("stopped after %d, %v", n, err)
+	}
+	for path, perm := range map[string]os.FileMode{l.path: 0o600, l.path + ".lock": 0o600, filepath.Dir(l.path): os.ModeDir | 0o700} {
+		st, err := os.Stat(path)
+		if err != nil || st.Mode() != perm {
+			t.Errorf("%s: %v, %v, want %v", path, st.Mode(), err, perm)
+		}
+	}
+	file, err := os.Open(l.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for dec := json.NewDecoder(file); dec.More(); {
+		var line struct {
+			Sum, Job string
+			Time     time.Time
+			Report   any
+		}
+		if err := dec.Decode(&line); err != nil || line.Sum == "" || line.Job == "" || time.Since(line.Time) > time.Hour {
+			t.Errorf("line for other tools: %+v, %v", line, err)
+		}
+	}
+}
+
+func TestAppendRejects(t *testing.T) {
+	l := fresh(t)
+	for name, err := range map[string]error{
+		"bad id":    l.Append(t.Context(), "../x", 1),
+		"no id":     l.Append(t.Context(), "", 1),
+		"no json":   l.Append(t.Context(), "1.srv", func() {}),
+		"too long":  l.Append(t.Context(), "1.srv", strings.Repeat("x", maxLine)),
+		"empty key": l.AppendOnce(t.Context(), "1.srv", "", 1),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	wantAll(t, l)
+}
+
+func TestAppendOnce(t *testing.T) {
+	l := fresh(t)
+	l.maxSize = 300
+	once := func(job, key string, v any) {
+		t.Helper()
+		if err := l.AppendOnce(t.Context(), job, key, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	once("1.srv", "1", "a")
+	once("1.srv", "1", "b")
+	once("1.srv", "2", "c") // run again
+	once("2.srv", "1", "d")
+	once("1.srv", "1", "e") // in the file before by now
+	add(t, l, "1.srv", "f")
+	if _, err := os.Stat(l.path + ".1"); err != nil {
+		t.Fatal(err)
+	}
+	wantAll(t, l, `1.srv "a"`, `1.srv "c"`, `2.srv "d"`, `1.srv "f"`)
+}
+
+func TestRotation(t *testing.T) {
+	l := fresh(t)
+	l.maxSize = 1000
+	for i := range 100 {
+		add(t, l, fmt.Sprintf("%d.srv", i), strings.Repeat("x", 100))
+		if got, err := all(t, l); err != nil || !strings.HasPrefix(got[len(got)-1], fmt.Sprintf("%d.srv ", i)) {
+			t.Fatalf("entry %d: %d entries, %v", i, len(got), err)
+		}
+	}
+	names, err := filepath.Glob(l.path + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{l.path, l.path + ".1", l.path + ".2", l.path + ".3", l.path + ".4", l.path + ".lock"}
+	if d := cmp.Diff(want, names); d != "" {
+		t.Error(d)
+	}
+	for _, name := range names {
+		if st, err := os.Stat(name); err != nil || st.Size() > l.maxSize {
+			t.Errorf("%s: %v, %v", name, st.Size(), err)
+		}
+	}
+	got, err := all(t, l)
+	if err != nil || len(got) < 20 || len(got) > 30 {
+		t.Errorf("%d entries, %v", len(got), err)
+	}
+	oldest, _, _ := strings.Cut(got[0], " ")
+	wantLast(t, l, oldest, `"`+strings.Repeat("x", 100)+`"`)
+	wantLast(t, l, "0.srv", "")
+}
+
+// TestTorn cuts the file at every place and fills what was lost with what a disk leaves: readers see the whole lines,
+// and so they do after the next append.
+func TestTorn(t *testing.T) {
+	l := fresh(t)
+	for i := range 3 {
+		add(t, l, "1.srv", i)
+	}
+	whole, err := os.ReadFile(l.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range len(whole) {
+		for _, fill := range [][]byte{nil, make([]byte, 100), bytes.Repeat([]byte("x"), block)} {
+			file := append(bytes.Clone(whole[:cut]), fill...)
+			if err := os.WriteFile(l.path, file, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for i := range bytes.Count(file, []byte("\n")) {
+				want = append(want, fmt.Sprint("1.srv ", i))
+			}
+			wantAll(t, l, want...)
+			last := ""
+			if n := len(want); n > 0 {
+				last = fmt.Sprint(n - 1)
+			}
+			wantLast(t, l, "1.srv", last)
+			add(t, l, "1.srv", 9)
+			wantAll(t, l, append(want, "1.srv 9")...)
+			if t.Failed() {
+				t.Fatalf("cut at %d, filled with %d bytes", cut, len(fill))
+			}
+		}
+	}
+}
+
+func TestDamagedLines(t *testing.T) {
+	l := fresh(t)
+	for i := range 5 {
+		add(t, l, fmt.Sprintf("%d.srv", i), i)
+	}
+	b, err := os.ReadFile(l.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(b, []byte("\n"))
+	lines[1][sumEnd+40] ^= 1
+	lines[3] = []byte("\nbanana\n")
+	if err := os.WriteFile(l.path, bytes.Join(lines, nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantDamage := func(err error, n int) {
+		t.Helper()
+		var d *DamageError
+		if !errors.As(err, &d) || d.Lines != n || d.Path != l.path {
+			t.Errorf("error %v, want %d damaged lines", err, n)
+		}
+	}
+	got, err := all(t, l)
+	wantDamage(err, 3)
+	if d := cmp.Diff([]string{"0.srv 0", "2.srv 2", "4.srv 4"}, got); d != "" {
+		t.Error(d)
+	}
+	wantLast(t, l, "4.srv", "4") // nothing is damaged after it
+	last, found, err := l.Last("2.srv")
+	wantDamage(err, 2)
+	if !found || string(last) != "2" {
+		t.Errorf("last: %s, %t", last, found)
+	}
+	_, found, err = l.Last("3.srv")
+	wantDamage(err, 3)
+	if found {
+		t.Error("a damaged line was found")
+	}
+}
+
+// TestProcesses has several processes append at once, rotation included: every line is there once.
+func TestProcesses(t *testing.T) {
+	l := fresh(t)
+	const writers, each = 6, 60
+	var cmds []*exec.Cmd
+	for range writers {
+		cmd, lines := startChild(t, l.path, each)
+		go func() {
+			for lines.Scan() {
+			}
+		}()
+		cmds = append(cmds, cmd)
+	}
+	for _, cmd := range cmds {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	next := map[string]int{}
+	err := l.All(func(e Entry) bool {
+		var r testReport
+		if err := json.Unmarshal(e.Report, &r); err != nil || r != report(next[e.Job]) || e.Key != fmt.Sprint(r.N) {
+			t.Errorf("job %s: entry %d, %v, want %d", e.Job, r.N, err, next[e.Job])
+		}
+		next[e.Job]++
+		return true
+	})
+	if err != nil || len(next) != writers {
+		t.Errorf("%d jobs, %v", len(next), err)
+	}
+	for job, n := range next {
+		if n != each {
+			t.Errorf("job %s: %d entries, want %d", job, n, each)
+		}
+	}
+}
+
+// TestKill kills an appending process again and again: what it knew to be stored is there, nothing is damaged.
+func TestKill(t *testing.T) {
+	rounds := 100
+	if testing.Short() {
+		rounds = 10
+	}
+	l := fresh(t)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range rounds {
+		cmd, out := startChild(t, l.path, 0)
+		told := make(chan int, 1)
+		go func() {
+			n := 0
+			for out.Scan() {
+				n++
+			}
+			told <- n
+		}()
+		time.Sleep(time.Duration(rnd.IntN(30_000)) * time.Microsecond) // the point is that nobody knows where it is
+		cmd.Process.Kill()
+		n := <-told
+		cmd.Wait()
+
+		stored := 0
+		if err := l.All(func(e Entry) bool {
+			if e.Job == fmt.Sprintf("%d.srv", cmd.Process.Pid) {
+				stored++
+			}
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if stored < n || stored > n+1 {
+			t.Fatalf("%d entries stored, the writer told %d", stored, n)
+		}
+	}
+}
+
+func TestLockIsBounded(t *testing.T) {
+	l := fresh(t)
+	add(t, l, "1.srv", 1)
+	hold, err := os.Open(l.path + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := flock(int(hold.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Append(gone, "1.srv", 2); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	l.timeout = 20 * time.Millisecond
+	if err := l.Append(t.Context(), "1.srv", 3); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), l.path+".lock") {
+		t.Errorf("own bound: %v", err)
+	}
+	wantLast(t, l, "1.srv", "1") // readers need no lock
+	hold.Close()
+	l.timeout = lockTimeout
+	add(t, l, "1.srv", 4)
+	wantAll(t, l, "1.srv 1", "1.srv 4")
+}
+
+func FuzzParseLine(f *testing.F) {
+	line, err := formatLine(Entry{Job: "12.srv", Key: "1", Time: time.Unix(1, 0).UTC(), Report: json.RawMessage(`{"a":1}`)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(line[:len(line)-1], false)
+	for _, text := range []string{"", "{}", `"job":"1","time":"2026-01-01T00:00:00Z","report":1}`, `"report":null}`, `"job":1}`} {
+		f.Add([]byte(text), true)
+	}
+	f.Fuzz(func(t *testing.T, line []byte, sign bool) {
+		if sign { // random bytes never get past the checksum
+			line = append(fmt.Appendf(nil, `{"sum":"%08x",`, checksum(line)), line...)
+		}
+		e, err := parseLine(line)
+		if err != nil {
+			if d := cmp.Diff(Entry{}, e); d != "" {
+				t.Error(d)
+			}
+			return
+		}
+		again, err := formatLine(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e2, err := parseLine(again[:len(again)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		again2, err := formatLine(e2)
+		if err != nil || !bytes.Equal(again, again2) || e.Job != e2.Job || e.Key != e2.Key {
+			t.Errorf("not stable: %s, then %s, %v", again, again2, err)
+		}
+	})
+}
+
+// FuzzFile feeds whole files to both readers, which have to agree.
+func FuzzFile(f *testing.F) {
+	a, _ := formatLine(Entry{Job: "1.a", Report: json.RawMessage("1")})
+	b, _ := formatLine(Entry{Job: "2.a", Report: json.RawMessage(`"x"`)})
+	f.Add(slices.Concat(a, b, a[:20]))
+	f.Add(slices.Concat(a, []byte("\n\n"), b, a))
+	f.Add(slices.Concat(make([]byte, block), a))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		path := filepath.Join(t.TempDir(), "f")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		var forward, backward []string
+		for line, err := range lines(file) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			forward = append(forward, string(line))
+		}
+		for line, err := range linesBackward(file, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			backward = append([]string{string(line)}, backward...)
+		}
+		if d := cmp.Diff(forward, backward); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func BenchmarkLedger(b *testing.B) {
+	for _, jobs := range []int{0, 10_000} {
+		l := fresh(b)
+		r := map[string]string{"pad": strings.Repeat("x", 1200)}
+		add(b, l, "0.srv", r)
+		file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		line, _ := os.ReadFile(l.path)
+		file.Write(bytes.Repeat(line, jobs))
+		file.Close()
+		n := 0
+		b.Run(fmt.Sprintf("append/jobs=%d", jobs), func(b *testing.B) {
+			for b.Loop() {
+				add(b, l, "1.srv", r)
+			}
+		})
+		b.Run(fmt.Sprintf("append-once/jobs=%d", jobs), func(b *testing.B) {
+			for b.Loop() {
+				n++
+				if err := l.AppendOnce(context.Background(), "1.srv", fmt.Sprint(n), r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("last/jobs=%d", jobs), func(b *testing.B) {
+			for b.Loop() {
+				l.Last("1.srv")
+			}
+		})
+		b.Run(fmt.Sprintf("last-unknown/jobs=%d", jobs), func(b *testing.B) {
+			for b.Loop() {
+				l.Last("9.srv")
+			}
+		})
+	}
+}

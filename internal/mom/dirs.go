@@ -1,0 +1,102 @@
+package mom
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// makeNodefile writes PBS_NODEFILE, a line with the host's name for each process that MPI is to start, and returns its path.
+func (w *walk) makeNodefile() (string, error) {
+	chunks, err := placed(&w.job, w.spec.Node)
+	if err != nil {
+		return "", err
+	}
+	var lines strings.Builder
+	for _, c := range chunks {
+		for range c.processes {
+			lines.WriteString(c.host + "\n")
+		}
+	}
+	if err := os.MkdirAll(w.spec.AuxDir, 0o755); err != nil {
+		return "", err
+	}
+	root, err := os.OpenRoot(w.spec.AuxDir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	name := w.job.ID
+	if err := root.WriteFile(name, []byte(lines.String()), 0o644); err != nil {
+		return "", err
+	}
+	path := filepath.Join(w.spec.AuxDir, name)
+	w.undo = append(w.undo, func() error { return os.Remove(path) })
+	return path, root.Chmod(name, 0o644) // whatever the umask: it is for the job's user
+}
+
+// makeTmpDir makes the job's TMPDIR, named as PBS names it, and returns its path. One that is there already is taken when it
+// belongs to the job's user: then nobody else gained anything by making it.
+func (w *walk) makeTmpDir() (string, error) {
+	root, err := os.OpenRoot(w.spec.TmpDir)
+	if err != nil {
+		return "", err
+	}
+	w.undo = append(w.undo, root.Close)
+	name := "pbs." + w.job.ID
+	path := filepath.Join(w.spec.TmpDir, name)
+	err = root.Mkdir(name, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		err = w.ownsDir(root, name)
+	} else if err == nil {
+		err = w.giveDir(root, name)
+	}
+	if err != nil {
+		return "", err
+	}
+	// RemoveAll of a Root neither follows links nor leaves the directory, whatever the job's processes left there.
+	w.undo = append(w.undo, func() error { return root.RemoveAll(name) })
+	return path, nil
+}
+
+func (w *walk) ownsDir(root *os.Root, name string) error {
+	info, err := root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(st.Uid) != w.uid() {
+		return fmt.Errorf("mkdir %s: it exists and is not a directory of uid %d", filepath.Join(root.Name(), name), w.uid())
+	}
+	return nil
+}
+
+// giveDir gives a directory that was just made to the job's user, through a descriptor: a name can be changed.
+func (w *walk) giveDir(root *os.Root, name string) error {
+	if w.spec.Credential == nil {
+		return nil
+	}
+	dir, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		err = dir.Chown(int(w.spec.Credential.Uid), int(w.spec.Credential.Gid))
+		dir.Close()
+	}
+	if err != nil {
+		root.Remove(name)
+	}
+	return err
+}
+
+// uid returns who the program runs as.
+func (w *walk) uid() int {
+	if w.spec.Credential != nil {
+		return int(w.spec.Credential.Uid)
+	}
+	return os.Geteuid()
+}

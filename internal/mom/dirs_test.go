@@ -1,0 +1,88 @@
+package mom
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// TestTmpDirIsRemoved has the job leave things behind that lead elsewhere.
+func TestTmpDirIsRemoved(t *testing.T) {
+	outside := t.TempDir()
+	kept := filepath.Join(outside, "kept")
+	if err := os.WriteFile(kept, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	spec := shell(`set -e
+		echo "$TMPDIR"; stat -c %a "$TMPDIR"
+		cd "$TMPDIR"; mkdir -p a/b; touch a/b/file; chmod 0 a/b
+		ln -s ` + outside + ` link; ln -s ../.. a/up; ln -s ` + kept + ` a/file`)
+	spec.TmpDir = t.TempDir()
+	engine := &recorder{answer: answers{hostapi.EventEnd: func(*hostapi.Request) (*hostapi.Outcome, error) {
+		if _, err := os.Stat(filepath.Join(spec.TmpDir, "pbs.12.srv")); err != nil {
+			t.Errorf("at the end event: %v", err)
+		}
+		return nil, nil
+	}}}
+	got, result, err := outputOf(t, engine, spec)
+	if want := spec.TmpDir + "/pbs.12.srv\n700\n"; err != nil || result.ExitStatus != 0 || got != want {
+		t.Errorf("output %q, exit status %d, %v; want %q", got, result.ExitStatus, err, want)
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Errorf("outside the directory: %v", err)
+	}
+	if left, err := os.ReadDir(spec.TmpDir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestTmpDirIsThereAlready(t *testing.T) {
+	const name = "pbs.12.srv"
+	tests := []struct {
+		name string
+		make func(t *testing.T, path string)
+		runs bool
+	}{
+		{"the job's user's own", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) }, true},
+		{"a link", func(t *testing.T, path string) { must(t, os.Symlink(t.TempDir(), path)) }, false},
+		{"a file", func(t *testing.T, path string) { must(t, os.WriteFile(path, nil, 0o600)) }, false},
+		{"another user's", func(t *testing.T, path string) {
+			if os.Getuid() != 0 {
+				skip(t, "not root")
+			}
+			must(t, os.Mkdir(path, 0o777))
+			must(t, os.Chown(path, 65534, 65534))
+		}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := shell("exit 0")
+			spec.TmpDir = t.TempDir()
+			path := filepath.Join(spec.TmpDir, name)
+			tt.make(t, path)
+			engine := &recorder{}
+			result, err := Run(t.Context(), engine, spec)
+			if result.Started != tt.runs || (err == nil) != tt.runs {
+				t.Errorf("Run = %+v, %v; want started: %v", result, err, tt.runs)
+			}
+			if got := strings.Join(engine.events(), " "); !tt.runs && got != "begin prologue abort epilogue end" {
+				t.Errorf("events %q", got)
+			}
+			if _, err := os.Lstat(path); tt.runs != errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,124 @@
+package mom
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// prepare makes what the job needs before it is launched and returns its launch.
+func (w *walk) prepare() (*hostapi.Request, error) {
+	env := parseEnv(w.spec.Env)
+	dir := w.spec.Dir
+	if dir == "" {
+		var err error
+		if dir, err = os.Getwd(); err != nil {
+			return nil, err
+		}
+	}
+	set, err := jobEnv(&w.job, w.spec.Node, dir, env)
+	if err != nil {
+		return nil, err
+	}
+	if w.spec.AuxDir != "" {
+		if set["PBS_NODEFILE"], err = w.makeNodefile(); err != nil {
+			return nil, err
+		}
+	}
+	if w.spec.TmpDir != "" {
+		if set["TMPDIR"], err = w.makeTmpDir(); err != nil {
+			return nil, err
+		}
+	}
+	if w.spec.Credential != nil {
+		set["USER"], set["LOGNAME"] = w.job.Owner.User, w.job.Owner.User
+	}
+	maps.Copy(env, set)
+	program := w.spec.Program
+	if path, err := lookUp(program, env["PATH"], dir); err == nil {
+		program = path
+	}
+	return &hostapi.Request{Event: hostapi.EventLaunch, Progname: program, Argv: slices.Clone(w.spec.Args), Env: env}, nil
+}
+
+// launch starts the program as the hooks have changed it.
+func (w *walk) launch(req *hostapi.Request, out *hostapi.Outcome) (*proc.Child, error) {
+	name, argv0, args, env := req.Progname, w.spec.Program, req.Argv, maps.Clone(req.Env)
+	if out.Progname != nil {
+		name, argv0 = *out.Progname, *out.Progname
+	}
+	if out.Argv != nil {
+		args = out.Argv
+	}
+	for _, unset := range out.UnsetEnv {
+		delete(env, unset)
+	}
+	maps.Copy(env, out.SetEnv)
+	path, err := lookUp(name, env["PATH"], w.spec.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var join hostapi.Join
+	if out.Join != nil {
+		join = *out.Join
+	}
+	return proc.Start(&proc.Spec{
+		Path: path, Args: append([]string{argv0}, args...), Env: formatEnv(env), Dir: w.spec.Dir,
+		Stdin: w.spec.Stdin, Stdout: w.spec.Stdout, Stderr: w.spec.Stderr, Credential: w.spec.Credential,
+	}, join)
+}
+
+// lookUp finds a program as a shell does: by itself when it has a slash, else in the directories of path. It fails with
+// *proc.ExecError. Whether the job's user may run it is left to the kernel.
+func lookUp(name, path, dir string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	cause := unix.ENOENT
+	for _, entry := range filepath.SplitList(path) {
+		candidate := filepath.Join(entry, name)
+		if !strings.Contains(candidate, "/") {
+			candidate = "./" + name
+		}
+		file := candidate
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(dir, file)
+		}
+		info, err := os.Stat(file)
+		switch {
+		case err != nil || info.IsDir():
+		case info.Mode()&0o111 == 0:
+			cause = unix.EACCES
+		default:
+			return candidate, nil
+		}
+	}
+	return "", &proc.ExecError{Path: name, Err: cause}
+}
+
+// parseEnv returns the variables of a list; of those named twice the last counts, as with os/exec.
+func parseEnv(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, entry := range list {
+		if name, value, ok := strings.Cut(entry, "="); ok && name != "" {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+func formatEnv(env map[string]string) []string {
+	list := make([]string, 0, len(env))
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return list
+}

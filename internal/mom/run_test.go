@@ -1,0 +1,203 @@
+package mom
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRunOrder(t *testing.T) {
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const (
+		whole    = "begin prologue launch epilogue end"
+		launched = "begin prologue launch abort epilogue end"
+	)
+	broken := errors.New("broken")
+	program := func(name string) Spec {
+		s := shell("")
+		s.Program, s.Args = name, nil
+		return s
+	}
+	tests := []struct {
+		name    string
+		spec    Spec
+		answers answers
+		events  string
+		want    Result
+		status  int // Exit_status that the epilogue is told; 0 also when there is none
+		failed  bool
+	}{
+		{name: "accepted", spec: shell("exit 0"), events: whole, want: Result{Started: true}},
+		{name: "exit status", spec: shell("exit 3"), events: whole, want: Result{Started: true, ExitStatus: 3}, status: 3},
+		{name: "killed", spec: shell("kill -9 $$"), events: whole, want: Result{Started: true, Signaled: true, ExitStatus: 137}, status: 265},
+		{
+			name: "begin rejected", spec: shell("exit 0"), answers: answers{hostapi.EventBegin: reject("no room", hostapi.JobActionRerun)}, events: "begin",
+			want: Result{ExitStatus: 125, Reject: &Reject{Event: hostapi.EventBegin, Message: "no room", Action: hostapi.JobActionRerun}},
+		},
+		{
+			name: "prologue rejected", spec: shell("exit 0"), answers: answers{hostapi.EventPrologue: reject("not now", "")}, events: "begin prologue abort epilogue end",
+			want: Result{ExitStatus: 125, Reject: &Reject{Event: hostapi.EventPrologue, Message: "not now"}}, status: -16,
+		},
+		{
+			name: "launch rejected", spec: shell("exit 0"), answers: answers{hostapi.EventLaunch: reject("never", "")}, events: launched,
+			want: Result{ExitStatus: 125, Reject: &Reject{Event: hostapi.EventLaunch, Message: "never"}}, status: -17,
+		},
+		{
+			name: "launch rejected, to be run again", spec: shell("exit 0"), answers: answers{hostapi.EventLaunch: reject("", hostapi.JobActionRerun)}, events: launched,
+			want: Result{ExitStatus: 125, Reject: &Reject{Event: hostapi.EventLaunch, Action: hostapi.JobActionRerun}}, status: -18,
+		},
+		{
+			name: "prologue rejected, to be deleted", spec: shell("exit 0"), answers: answers{hostapi.EventPrologue: reject("", hostapi.JobActionDelete)}, events: "begin prologue abort epilogue end",
+			want: Result{ExitStatus: 125, Reject: &Reject{Event: hostapi.EventPrologue, Action: hostapi.JobActionDelete}}, status: -19,
+		},
+		{name: "begin fails", spec: shell("exit 0"), answers: answers{hostapi.EventBegin: always(nil, broken)}, events: "begin", want: Result{ExitStatus: 125}, failed: true},
+		{name: "prologue fails", spec: shell("exit 0"), answers: answers{hostapi.EventPrologue: always(nil, broken)}, events: "begin prologue abort epilogue end", want: Result{ExitStatus: 125}, status: -22, failed: true},
+		{name: "launch fails", spec: shell("exit 0"), answers: answers{hostapi.EventLaunch: always(nil, broken)}, events: launched, want: Result{ExitStatus: 125}, status: -22, failed: true},
+		{name: "epilogue fails", spec: shell("exit 4"), answers: answers{hostapi.EventEpilogue: always(nil, broken)}, events: whole, want: Result{Started: true, ExitStatus: 4}, status: 4, failed: true},
+		{name: "epilogue rejected", spec: shell("exit 4"), answers: answers{hostapi.EventEpilogue: reject("hm", "")}, events: whole, want: Result{Started: true, ExitStatus: 4}, status: 4, failed: true},
+		{name: "end fails", spec: shell("exit 4"), answers: answers{hostapi.EventEnd: always(nil, broken)}, events: whole, want: Result{Started: true, ExitStatus: 4}, status: 4, failed: true},
+		{name: "nil outcome accepts", spec: shell("exit 0"), answers: answers{hostapi.EventBegin: always(nil, nil)}, events: whole, want: Result{Started: true}},
+		{name: "no such program", spec: program("no-such-program"), events: launched, want: Result{ExitStatus: 127}, status: 127, failed: true},
+		{name: "no such file", spec: program(dir + "/absent"), events: launched, want: Result{ExitStatus: 127}, status: 127, failed: true},
+		{name: "below a file", spec: program(plain + "/absent"), events: launched, want: Result{ExitStatus: 127}, status: 127, failed: true},
+		{name: "not executable", spec: program(plain), events: launched, want: Result{ExitStatus: 126}, status: 126, failed: true},
+		{
+			name: "no such cgroup", spec: shell("exit 0"), answers: answers{hostapi.EventLaunch: always(&hostapi.Outcome{Join: &hostapi.Join{Tasks: []string{dir + "/tasks"}}}, nil)},
+			events: launched, want: Result{ExitStatus: 125}, status: -1, failed: true,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			engine := &recorder{answer: tt.answers}
+			got, err := Run(t.Context(), engine, tt.spec)
+			if (err != nil) != tt.failed {
+				t.Errorf("error %v, want one: %v", err, tt.failed)
+			}
+			if events := strings.Join(engine.events(), " "); events != tt.events {
+				t.Errorf("events %q, want %q", events, tt.events)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+			if req := engine.request(hostapi.EventEpilogue); req != nil {
+				if req.Job.ExitStatus == nil || *req.Job.ExitStatus != tt.status {
+					t.Errorf("Exit_status at epilogue %v, want %d", req.Job.ExitStatus, tt.status)
+				}
+			}
+		})
+	}
+}
+
+func TestRunRefusesSpec(t *testing.T) {
+	for name, change := range map[string]func(*Spec){
+		"no job":     func(s *Spec) { s.Job = nil },
+		"no program": func(s *Spec) { s.Program = "" },
+		"bad id":     func(s *Spec) { s.Job.ID = "../12" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := shell("exit 0")
+			change(&spec)
+			engine := &recorder{}
+			if result, err := Run(t.Context(), engine, spec); err == nil || result.ExitStatus != ExitFailed || len(engine.events()) > 0 {
+				t.Errorf("Run = %+v, %v; events %v", result, err, engine.events())
+			}
+		})
+	}
+}
+
+func TestRunTellsTheJob(t *testing.T) {
+	spec := shell("exit 5")
+	spec.MoM = &hostapi.ProcessID{PID: 1, StartTime: 2, BootID: "3"}
+	engine := &recorder{answer: answers{
+		hostapi.EventBegin: always(&hostapi.Outcome{ResourcesUsed: hostapi.Resources{"mem": "0kb"}, Notes: []string{"a"}}, nil),
+		hostapi.EventEpilogue: always(&hostapi.Outcome{
+			ResourcesUsed: hostapi.Resources{"mem": "4kb"}, Usage: &hostapi.HostUsage{NCPUs: 1}, Diag: "d", Notes: []string{"a", "b"},
+		}, nil),
+	}}
+	result, err := Run(t.Context(), engine, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := hostapi.Outcome{
+		ResourcesUsed: hostapi.Resources{"mem": "4kb", "walltime": "00:00:00"}, Usage: &hostapi.HostUsage{NCPUs: 1}, Diag: "d", Notes: []string{"a", "b"},
+	}
+	if diff := cmp.Diff(want, result.Outcome); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
+	}
+	for i, req := range engine.sent {
+		if req.Node != "n1" || req.Job.ID != "12.srv" || (req.MoM != nil) != (i == 0) {
+			t.Errorf("%s: node %q, job %q, MoM %v", req.Event, req.Node, req.Job.ID, req.MoM)
+		}
+		afterStart := req.Event == hostapi.EventEpilogue || req.Event == hostapi.EventEnd
+		if (req.Job.SessionID > 0) != afterStart {
+			t.Errorf("%s: session %d", req.Event, req.Job.SessionID)
+		}
+	}
+	if used := engine.request(hostapi.EventPrologue).Job.ResourcesUsed; used["mem"] != "0kb" {
+		t.Errorf("resources_used at prologue: %v", used)
+	}
+	if spec.Job.ExitStatus != nil || spec.Job.ResourcesUsed != nil {
+		t.Errorf("the caller's job was changed: %+v", spec.Job)
+	}
+}
+
+func TestRunReconnects(t *testing.T) {
+	broken := errors.New("connection refused")
+	dead := &recorder{answer: answers{hostapi.EventEpilogue: always(nil, broken), hostapi.EventEnd: always(nil, broken)}}
+	living := &recorder{}
+	spec := shell("exit 0")
+	var causes []error
+	spec.Reconnect = func(_ context.Context, cause error) (Engine, error) {
+		causes = append(causes, cause)
+		return living, nil
+	}
+	if _, err := Run(t.Context(), dead, spec); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(living.events(), " "); got != "epilogue end" || len(causes) != 1 || !errors.Is(causes[0], broken) {
+		t.Errorf("the second engine was sent %q after %v", got, causes)
+	}
+
+	spec.Reconnect = func(_ context.Context, cause error) (Engine, error) { return nil, errors.New("no other") }
+	if _, err := Run(t.Context(), dead, spec); !errors.Is(err, broken) {
+		t.Errorf("error %v, want %v", err, broken)
+	}
+}
+
+func TestRunJobStderrOnce(t *testing.T) {
+	line := "Cgroup mem limit exceeded: oom-kill"
+	out := always(&hostapi.Outcome{JobStderr: []string{line}}, nil)
+	engine := &recorder{answer: answers{hostapi.EventEpilogue: out, hostapi.EventEnd: out}}
+	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	spec := shell("echo own >&2")
+	spec.Stderr = f
+	result, err := Run(t.Context(), engine, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(f.Name())
+	if want := "own\n" + line + "\n"; err != nil || string(b) != want {
+		t.Errorf("stderr %q, %v; want %q", b, err, want)
+	}
+	if diff := cmp.Diff([]string{line}, result.Outcome.JobStderr); diff != "" {
+		t.Errorf("job stderr (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,164 @@
+package mom
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// reapTime is how long a program that was killed may take to end before its epilogue is sent all the same: it may hang in
+// the kernel, or be frozen, and the epilogue's hooks know more ways than a signal.
+const reapTime = 10 * time.Second
+
+// supervisor passes signals on to a running program until it has ended.
+type supervisor struct {
+	w     *walk
+	child *proc.Child
+
+	interrupts  int
+	terminating bool
+	stopped     time.Time        // since when the job is suspended; zero when it is not
+	kill        <-chan time.Time // the grace is over
+	giveUp      <-chan time.Time // the program should have ended
+}
+
+// supervise returns when the program has ended, or was killed and does not end.
+func (w *walk) supervise(ctx context.Context, child *proc.Child) {
+	s := &supervisor{w: w, child: child}
+	exited := make(chan error, 1)
+	var exit proc.Exit
+	go func() {
+		var err error
+		exit, err = child.Wait(context.WithoutCancel(ctx))
+		exited <- err
+	}()
+	signals, done := w.spec.Signals, ctx.Done()
+	for {
+		select {
+		case err := <-exited:
+			s.resumed()
+			if err != nil {
+				w.result.ExitStatus = ExitFailed
+				w.fail(err)
+				return
+			}
+			w.ended(exit)
+			return
+		case sig, ok := <-signals:
+			if !ok {
+				signals = nil
+			}
+			if sig, ok := sig.(syscall.Signal); ok {
+				s.signal(ctx, sig)
+			}
+		case <-done:
+			done = nil
+			s.killNow()
+		case <-s.kill:
+			s.killNow()
+		case <-s.giveUp:
+			s.resumed()
+			w.ended(proc.Exit{Status: syscall.WaitStatus(unix.SIGKILL)})
+			return
+		}
+	}
+}
+
+// signal does what sig asks for.
+func (s *supervisor) signal(ctx context.Context, sig syscall.Signal) {
+	switch sig {
+	case unix.SIGINT:
+		// The first is the program's own affair: an interactive one may not want to end.
+		if s.interrupts++; s.interrupts > 1 {
+			s.terminate(ctx)
+			return
+		}
+	case unix.SIGTERM:
+		s.terminate(ctx)
+		return
+	case unix.SIGTSTP:
+		s.suspend(ctx)
+		return
+	case unix.SIGCONT:
+		if !s.stopped.IsZero() {
+			s.resume(ctx)
+			return
+		}
+	}
+	s.pass(sig)
+}
+
+// pass signals the program's process group. A group that is gone needs no signal.
+func (s *supervisor) pass(sig syscall.Signal) {
+	if err := s.child.Signal(sig); !errors.Is(err, proc.ErrGone) {
+		s.w.fail(err)
+	}
+}
+
+// terminate ends the job as PBS does at somebody's request: preterm, which may refuse, SIGTERM, and after the grace
+// SIGKILL. The second time it kills.
+func (s *supervisor) terminate(ctx context.Context) {
+	if s.terminating {
+		s.killNow()
+		return
+	}
+	if _, err := s.w.ask(ctx, &hostapi.Request{Event: hostapi.EventPreterm}); err != nil {
+		s.w.fail(err)
+		if reject := (*Reject)(nil); errors.As(err, &reject) {
+			return
+		}
+	}
+	s.terminating = true
+	s.pass(unix.SIGTERM)
+	s.pass(unix.SIGCONT) // a stopped program would sleep through its grace
+	s.kill = time.After(s.w.spec.grace())
+}
+
+func (s *supervisor) killNow() {
+	s.kill = nil
+	if s.giveUp == nil {
+		s.giveUp = time.After(reapTime)
+	}
+	s.pass(unix.SIGKILL)
+}
+
+// suspend stops the program: with SIGSTOP, since the kernel keeps SIGTSTP from a group that nobody in its session could
+// continue.
+func (s *supervisor) suspend(ctx context.Context) {
+	if s.terminating || !s.stopped.IsZero() {
+		return
+	}
+	s.pass(unix.SIGSTOP)
+	s.stopped = time.Now()
+	s.w.tell(ctx, hostapi.EventPostsuspend)
+	if s.w.spec.Stop != nil {
+		s.w.spec.Stop()
+		s.resume(ctx)
+	}
+}
+
+// resume lets the program go on unless a hook refuses.
+func (s *supervisor) resume(ctx context.Context) {
+	if _, err := s.w.ask(ctx, &hostapi.Request{Event: hostapi.EventPreresume}); err != nil {
+		s.w.fail(err)
+		if reject := (*Reject)(nil); errors.As(err, &reject) {
+			return
+		}
+	}
+	s.resumed()
+	s.pass(unix.SIGCONT)
+}
+
+// resumed ends the count of suspended time.
+func (s *supervisor) resumed() {
+	if !s.stopped.IsZero() {
+		s.w.suspended += time.Since(s.stopped)
+		s.stopped = time.Time{}
+	}
+}

@@ -1,0 +1,269 @@
+package mom
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// walk is a job on its way through its events.
+type walk struct {
+	spec   Spec
+	engine Engine
+	job    hostapi.Job
+	result Result
+
+	broken   bool            // an event failed, beyond being rejected
+	told     map[string]bool // lines that Stderr has already
+	failures []error         // of what goes on all the same
+	undo     []func() error  // removes what was made for the job, in reverse
+
+	started   time.Time
+	suspended time.Duration // how long the job was suspended in all
+}
+
+// PBS's Exit_status (src/include/job.h): below 0 of a job that did not run.
+const (
+	execFail       = -1  // JOB_EXEC_FAIL1
+	failHookRerun  = -16 // JOB_EXEC_FAILHOOK_RERUN: prologue rejected
+	failHookDelete = -17 // JOB_EXEC_FAILHOOK_DELETE: launch rejected
+	hookRerun      = -18 // JOB_EXEC_HOOK_RERUN: a hook said rerun()
+	hookDelete     = -19 // JOB_EXEC_HOOK_DELETE: a hook said delete()
+	hookError      = -22 // JOB_EXEC_HOOKERROR
+	signalBase     = 256 // Exit_status of a program killed by signal N is 256+N
+)
+
+func newWalk(engine Engine, spec Spec) *walk {
+	w := &walk{spec: spec, engine: engine, job: *spec.Job, told: map[string]bool{}}
+	w.job.ResourcesUsed = maps.Clone(w.job.ResourcesUsed)
+	w.result.ExitStatus = ExitFailed
+	return w
+}
+
+// begin sends the one event after whose reject nothing follows.
+func (w *walk) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("run job %s: %w", w.job.ID, context.Cause(ctx))
+	}
+	_, err := w.ask(ctx, &hostapi.Request{Event: hostapi.EventBegin, MoM: w.spec.MoM})
+	return err
+}
+
+// run does all that follows an accepted begin.
+func (w *walk) run(ctx context.Context) error {
+	child, err := w.start(ctx)
+	if err != nil {
+		w.notStarted(err)
+		w.tell(ctx, hostapi.EventAbort)
+	} else {
+		w.supervise(ctx, child)
+	}
+	w.tell(ctx, hostapi.EventEpilogue)
+	w.tell(ctx, hostapi.EventEnd)
+	w.cleanUp()
+	return err
+}
+
+// start prepares the job and starts its program; on an error nothing of the job runs.
+func (w *walk) start(ctx context.Context) (*proc.Child, error) {
+	if err := w.mayStart(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := w.ask(ctx, &hostapi.Request{Event: hostapi.EventPrologue}); err != nil {
+		return nil, err
+	}
+	launch, err := w.prepare()
+	if err != nil {
+		return nil, fmt.Errorf("run job %s: %w", w.job.ID, err)
+	}
+	if err := w.mayStart(ctx); err != nil {
+		return nil, err
+	}
+	out, err := w.ask(ctx, launch)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.mayStart(ctx); err != nil {
+		return nil, err
+	}
+	child, err := w.launch(launch, out)
+	if err != nil {
+		return nil, fmt.Errorf("run job %s: %w", w.job.ID, err)
+	}
+	w.started = time.Now()
+	w.result.Started = true
+	w.job.SessionID = child.PID
+	return child, nil
+}
+
+// mayStart fails when the job's end was asked for before its program was started. Other signals have no addressee yet.
+func (w *walk) mayStart(ctx context.Context) error {
+	signals := w.spec.Signals
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("run job %s: %w", w.job.ID, context.Cause(ctx))
+		case sig, ok := <-signals:
+			if !ok {
+				signals = nil
+			}
+			if sig, ok := sig.(syscall.Signal); ok && ends(sig) {
+				w.result.ExitStatus, w.result.Signaled = 128+int(sig), true
+				return fmt.Errorf("run job %s: %v before it was started", w.job.ID, sig)
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// ends tells whether sig ends a program that does not care.
+func ends(sig syscall.Signal) bool {
+	return sig == unix.SIGINT || sig == unix.SIGTERM || sig == unix.SIGHUP || sig == unix.SIGQUIT
+}
+
+// notStarted settles the exit statuses of a job whose program did not run.
+func (w *walk) notStarted(err error) {
+	status := execFail
+	var reject *Reject
+	var program *proc.ExecError
+	switch {
+	case errors.As(err, &reject) && reject.Action == hostapi.JobActionRerun:
+		status = hookRerun
+	case errors.As(err, &reject) && reject.Action == hostapi.JobActionDelete:
+		status = hookDelete
+	case errors.As(err, &reject) && reject.Event == hostapi.EventLaunch:
+		status = failHookDelete
+	case errors.As(err, &reject):
+		status = failHookRerun
+	case errors.As(err, &program):
+		status = ExitNotExecutable
+		if errors.Is(program, fs.ErrNotExist) || errors.Is(program, unix.ENOTDIR) {
+			status = ExitNotFound
+		}
+		w.result.ExitStatus = status
+	case w.broken:
+		status = hookError
+	case w.result.Signaled:
+		status = signalBase + w.result.ExitStatus - 128
+	}
+	w.job.ExitStatus = &status
+}
+
+// ended settles how the program ended.
+func (w *walk) ended(exit proc.Exit) {
+	status := exit.Code()
+	w.result.ExitStatus, w.result.Signaled = status, exit.Status.Signaled()
+	if exit.Status.Signaled() {
+		status = signalBase + int(exit.Status.Signal())
+	}
+	w.job.ExitStatus = &status
+	if w.job.ResourcesUsed == nil {
+		w.job.ResourcesUsed = hostapi.Resources{}
+	}
+	w.job.ResourcesUsed["walltime"] = pbs.FormatDuration(time.Since(w.started) - w.suspended)
+}
+
+// ask sends an event that may be rejected; then the error is a *Reject.
+func (w *walk) ask(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	out, err := w.send(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if out.Reject {
+		return nil, &Reject{Event: req.Event, Message: out.Message, Action: out.OnReject}
+	}
+	return out, nil
+}
+
+// tell sends an event whose rejection or failure changes nothing for those that follow.
+func (w *walk) tell(ctx context.Context, event hostapi.Event) {
+	_, err := w.ask(ctx, &hostapi.Request{Event: event})
+	w.fail(err)
+}
+
+// fail keeps an error, if it is one, of something behind which the job goes on.
+func (w *walk) fail(err error) {
+	if err != nil {
+		w.failures = append(w.failures, err)
+	}
+}
+
+// send sends an event. It is not cut short when ctx is done: a host that goes on with an event which its MoM believes
+// to be over is worse than waiting for the hooks' alarms.
+func (w *walk) send(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	ctx = context.WithoutCancel(ctx)
+	job := w.job
+	job.ResourcesUsed = maps.Clone(job.ResourcesUsed)
+	req.Node, req.Job = w.spec.Node, &job
+	out, err := w.engine.Handle(ctx, req)
+	if err != nil && w.spec.Reconnect != nil {
+		if engine, refused := w.spec.Reconnect(ctx, err); refused == nil {
+			w.engine = engine
+			out, err = engine.Handle(ctx, req)
+		}
+	}
+	if err != nil {
+		w.broken = true
+		return nil, fmt.Errorf("%s job %s: %w", req.Event, w.job.ID, err)
+	}
+	if out == nil {
+		out = &hostapi.Outcome{}
+	}
+	w.take(out)
+	return out, nil
+}
+
+// take keeps what an outcome says about the job.
+func (w *walk) take(out *hostapi.Outcome) {
+	sum := &w.result.Outcome
+	if out.ResourcesUsed != nil {
+		if w.job.ResourcesUsed == nil {
+			w.job.ResourcesUsed = hostapi.Resources{}
+		}
+		maps.Copy(w.job.ResourcesUsed, out.ResourcesUsed)
+		sum.ResourcesUsed = maps.Clone(w.job.ResourcesUsed)
+	}
+	if out.Usage != nil {
+		sum.Usage = out.Usage
+	}
+	if out.Diag != "" {
+		sum.Diag = out.Diag
+	}
+	for _, note := range out.Notes {
+		if !slices.Contains(sum.Notes, note) {
+			sum.Notes = append(sum.Notes, note)
+		}
+	}
+	for _, line := range out.JobStderr {
+		if w.told[line] || w.spec.Stderr == nil {
+			continue
+		}
+		w.told[line] = true
+		sum.JobStderr = append(sum.JobStderr, line)
+		if _, err := io.WriteString(w.spec.Stderr, line+"\n"); err != nil {
+			w.fail(fmt.Errorf("tell job %s: %w", w.job.ID, err))
+		}
+	}
+}
+
+// cleanUp removes what was made for the job.
+func (w *walk) cleanUp() {
+	for _, undo := range slices.Backward(w.undo) {
+		if err := undo(); err != nil {
+			w.fail(fmt.Errorf("clean up job %s: %w", w.job.ID, err))
+		}
+	}
+}

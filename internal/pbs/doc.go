@@ -1,0 +1,59 @@
+// Package pbs reads and writes the texts in which PBS carries resources: sizes, durations, qsub's -l arguments,
+// select specifications and exec_vnode.
+//
+// It follows OpenPBS's own readers (src/lib/Libattr, src/lib/Libifl/grunt_parse.c) where they are strict and is
+// stricter where those guess: no trailing junk, no empty field, no silent overflow. Its readers take text from
+// outside, so each is bounded: by maxText bytes and maxChunks chunks. It is pure: no file, no clock, no state.
+package pbs
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxText   = 16 << 20 // bytes; the exec_vnode of maxChunks chunks with long host names stays below it
+	maxChunks = 100_000
+)
+
+// shown is text as an error may quote it: one line, printable, not long.
+func shown(text string) string {
+	const most = 64
+	cut := ""
+	if len(text) > most {
+		text, cut = text[:most], "..."
+	}
+	for _, r := range text {
+		if r == '\uFFFD' || !strconv.IsPrint(r) {
+			return strconv.Quote(text) + cut
+		}
+	}
+	return text + cut
+}
+
+// checkLength bounds what a reader is given; what names it in the error.
+func checkLength(what, text string) error {
+	if len(text) > maxText {
+		return fmt.Errorf("%s: %d bytes long, at most %d are read", what, len(text), maxText)
+	}
+	return nil
+}
+
+// isName tells whether text can be the name of a resource.
+func isName(text string) bool {
+	for i, c := range []byte(text) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+		case i > 0 && ('0' <= c && c <= '9' || c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return text != ""
+}
+
+// isDigits tells whether text is one or more decimal digits.
+func isDigits(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789") == ""
+}

@@ -1,0 +1,136 @@
+package pbs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// HostShare is what a job got on one host, summed over the host's vnodes and chunks.
+type HostShare struct {
+	NCPUs            int               // 0 when no chunk names ncpus
+	Mem, Vmem, HPMem *Size             // nil when not asked for; PBS writes 0kb for a mem or vmem that was not
+	NGPUs            int               // 0 when no chunk names ngpus
+	Other            map[string]string // other resources: sums of counts and sizes, otherwise the distinct values joined by ","
+}
+
+// ErrNotOnHost is returned when a job has no chunk on the host asked for.
+var ErrNotOnHost = errors.New("no chunk on this host")
+
+// OnHost returns what chunks hold on host: those whose vnode is host or host[n]. When there is none, a host of which
+// one name is the short form of the other ("n1", "n1.cluster") is taken for the same. It fails with ErrNotOnHost when
+// nothing matches, and on a value that is not of its resource's type or sums that overflow, naming the value.
+func OnHost(chunks []VnodeChunk, host string) (HostShare, error) {
+	sums := map[string]*total{}
+	other := map[string][]string{}
+	here := on(chunks, host, isHost)
+	if len(here) == 0 {
+		here = on(chunks, host, isShortForm)
+	}
+	if len(here) == 0 {
+		return HostShare{}, fmt.Errorf("exec_vnode on %s: %w", shown(host), ErrNotOnHost)
+	}
+	for _, chunk := range here {
+		for _, name := range names(chunk.Resources) {
+			value := chunk.Resources[name]
+			d := definitions[name]
+			if !d.sum {
+				other[name] = append(other[name], value)
+				continue
+			}
+			if sums[name] == nil {
+				sums[name] = &total{kind: d.kind}
+			}
+			if err := sums[name].add(value, 1); err != nil {
+				return HostShare{}, fmt.Errorf("exec_vnode %s: %w", chunk.Vnode, resourceError(name, value, err))
+			}
+		}
+	}
+	return newHostShare(sums, other), nil
+}
+
+func newHostShare(sums map[string]*total, other map[string][]string) HostShare {
+	var share HostShare
+	for name, values := range other {
+		share.set(name, merge(name, values))
+	}
+	for name, t := range sums {
+		size := Size(t.n)
+		switch name {
+		case "ncpus":
+			share.NCPUs = int(t.n)
+		case "ngpus":
+			share.NGPUs = int(t.n)
+		case "mem":
+			share.Mem = nonZero(size)
+		case "vmem":
+			share.Vmem = nonZero(size)
+		case "hpmem":
+			share.HPMem = &size
+		default:
+			share.set(name, t.String())
+		}
+	}
+	return share
+}
+
+func (s *HostShare) set(name, value string) {
+	if s.Other == nil {
+		s.Other = map[string]string{}
+	}
+	s.Other[name] = value
+}
+
+// nonZero reads 0 as "not asked for": a limit of nothing would kill the job at its first page.
+func nonZero(s Size) *Size {
+	if s == 0 {
+		return nil
+	}
+	return &s
+}
+
+// merge makes one value of a resource that has no sum of its own. A site's resource has one when its values are
+// numbers: exec_vnode carries what is consumed.
+func merge(name string, values []string) string {
+	kinds := []kind{kindCount, kindSize}
+	if _, known := definitions[name]; known {
+		kinds = nil
+	}
+	for _, k := range kinds {
+		sum := &total{kind: k}
+		if !slices.ContainsFunc(values, func(value string) bool { return sum.add(value, 1) != nil }) {
+			return sum.String()
+		}
+	}
+	var distinct []string
+	seen := map[string]bool{}
+	for _, value := range values {
+		if !seen[value] {
+			seen[value] = true
+			distinct = append(distinct, value)
+		}
+	}
+	return strings.Join(distinct, ",")
+}
+
+func on(chunks []VnodeChunk, host string, matches func(VnodeChunk, string) bool) []VnodeChunk {
+	var here []VnodeChunk
+	for _, chunk := range chunks {
+		if matches(chunk, host) {
+			here = append(here, chunk)
+		}
+	}
+	return here
+}
+
+func isHost(chunk VnodeChunk, host string) bool { return chunk.Vnode == host || chunk.Host == host }
+
+// isShortForm holds for n1 and n1.cluster, but not for n1.a and n1.b, nor for 10.0.0.1 and 10.0.0.2.
+func isShortForm(chunk VnodeChunk, host string) bool {
+	a, b := chunk.Host, host
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	return !strings.Contains(a, ".") && strings.HasPrefix(b, a+".")
+}

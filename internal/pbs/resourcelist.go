@@ -1,0 +1,172 @@
+package pbs
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Request is what a job asks for: the -l arguments of qsub, with the defaults that a PBS server adds.
+type Request struct {
+	Select []Chunk           // never empty; every chunk has an ncpus
+	Job    map[string]string // Resource_List: job-wide resources such as walltime, and the sums over the chunks (ncpus, mem)
+	Place  string            // "free" unless the user or the old form of request says otherwise
+}
+
+// ParseResourceList parses qsub's -l arguments, each a list of name=value joined by commas: select=..., place=...,
+// job-wide resources, or the old form ncpus=2,mem=64mb, which asks for one chunk. A chunk without ncpus gets ncpus=1,
+// no argument at all asks for select=1:ncpus=1. It fails, naming resource and value, on a resource given twice, on a
+// value of the wrong type, on chunk resources beside select or place, on nodes= and on sums that overflow.
+func ParseResourceList(args ...string) (Request, error) {
+	given, err := parseArgs(args)
+	if err != nil {
+		return Request{}, err
+	}
+	if spec, ok := given["nodes"]; ok {
+		return Request{}, resourceError("nodes", spec, errors.New("not supported, ask with select"))
+	}
+	place, hasPlace := given["place"]
+	if hasPlace {
+		if err := checkPlace(place); err != nil {
+			return Request{}, resourceError("place", place, err)
+		}
+	}
+	chunks, old, err := chunksOf(given, hasPlace)
+	if err != nil {
+		return Request{}, err
+	}
+	for _, chunk := range chunks {
+		if _, ok := chunk.Resources["ncpus"]; !ok {
+			chunk.Resources["ncpus"] = "1"
+		}
+	}
+	if !hasPlace {
+		place = "free"
+		if old {
+			place = "pack"
+		}
+	}
+	job, err := sum(chunks)
+	if err != nil {
+		return Request{}, err
+	}
+	for name, value := range given {
+		if !isJobWide(name) {
+			job[name] = value
+		}
+	}
+	return Request{Select: chunks, Job: job, Place: place}, nil
+}
+
+// parseArgs returns every name=value of args.
+func parseArgs(args []string) (map[string]string, error) {
+	given := map[string]string{}
+	for _, arg := range args {
+		if err := checkLength("resource list", arg); err != nil {
+			return nil, err
+		}
+		parts, err := split(arg, ',')
+		if err != nil {
+			return nil, fmt.Errorf("resource list %s: %w", shown(arg), err)
+		}
+		for _, part := range parts {
+			name, value, err := parseArg(part)
+			if err != nil {
+				return nil, err
+			}
+			if _, twice := given[name]; twice {
+				return nil, resourceError(name, value, errors.New("given twice"))
+			}
+			given[name] = value
+		}
+	}
+	return given, nil
+}
+
+// parseArg is parseResource, but leaves the quotes inside a select specification to ParseSelect.
+func parseArg(text string) (name, value string, err error) {
+	if name, spec, ok := strings.Cut(text, "="); ok && strings.EqualFold(strings.Trim(name, " "), "select") {
+		spec = strings.Trim(spec, " ")
+		if whole, err := unquote(spec); err == nil {
+			spec = whole
+		}
+		return "select", spec, nil
+	}
+	return parseResource(text)
+}
+
+// chunksOf returns the chunks that given asks for, and whether it does so in the old form; what it takes from the old
+// form into the chunk it deletes from given.
+func chunksOf(given map[string]string, hasPlace bool) (chunks []Chunk, old bool, err error) {
+	spec, hasSelect := given["select"]
+	if hasSelect {
+		if chunks, err = ParseSelect(spec); err != nil {
+			return nil, false, err
+		}
+	} else {
+		chunks = []Chunk{{Count: 1, Resources: map[string]string{}}}
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !definitions[name].chunk {
+			continue
+		}
+		if hasSelect || hasPlace {
+			return nil, false, resourceError(name, given[name], errors.New("cannot be used with select or place"))
+		}
+		chunks[0].Resources[name] = given[name]
+		delete(given, name)
+		old = true
+	}
+	return chunks, old, nil
+}
+
+// sum returns what chunks ask for together.
+func sum(chunks []Chunk) (map[string]string, error) {
+	totals := map[string]*total{}
+	for _, chunk := range chunks {
+		for _, name := range names(chunk.Resources) {
+			d := definitions[name]
+			if !d.sum {
+				continue
+			}
+			if totals[name] == nil {
+				totals[name] = &total{kind: d.kind}
+			}
+			if err := totals[name].add(chunk.Resources[name], chunk.Count); err != nil {
+				return nil, resourceError(name, chunk.Resources[name], err)
+			}
+		}
+	}
+	sums := make(map[string]string, len(totals))
+	for name, t := range totals {
+		sums[name] = t.String()
+	}
+	return sums, nil
+}
+
+// placeFields are the fields of a place specification; a field of each row may be given once.
+var placeFields = [][]string{
+	{"free", "pack", "scatter", "vscatter"},
+	{"excl", "exclhost", "shared"},
+}
+
+// checkPlace tells whether spec is [arrangement][:sharing][:group=resource], in any order as PBS takes it.
+func checkPlace(spec string) error {
+	var seen [3]bool
+	for field := range strings.SplitSeq(spec, ":") {
+		row := slices.IndexFunc(placeFields, func(fields []string) bool { return slices.Contains(fields, field) })
+		if resource, ok := strings.CutPrefix(field, "group="); ok && isName(resource) {
+			row = len(placeFields)
+		}
+		if row < 0 {
+			return fmt.Errorf("%q is not a placement", field)
+		}
+		if seen[row] {
+			return fmt.Errorf("%q contradicts an earlier field", field)
+		}
+		seen[row] = true
+	}
+	return nil
+}

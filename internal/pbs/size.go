@@ -1,0 +1,109 @@
+package pbs
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Size is an amount of memory in bytes. PBS's units are powers of 1024: 1kb is 1024 bytes.
+type Size int64
+
+const wordBytes = 8 // SIZEOF_WORD of PBS: "1kw" is 8kb
+
+var (
+	errNotSize  = errors.New("not a size")
+	errTooLarge = errors.New("too large")
+)
+
+// units in the order of their shifts: units[i] stands for 1 << (10*i) bytes.
+const units = "bkmgtp"
+
+// ParseSize parses a size as qsub takes it: a whole number of bytes, or one followed by b, w, kb, kw, mb, mw, gb, gw,
+// tb, tw, pb or pw in either case, where w counts words of 8 bytes; the b may be left out after k to p. It fails on
+// everything else, a negative size included, and on sizes of 8 EiB and more.
+func ParseSize(text string) (Size, error) {
+	s, _, err := parseSize(text)
+	if err != nil {
+		return 0, fmt.Errorf("size %s: %w", shown(text), err)
+	}
+	return s, nil
+}
+
+// parseSize also returns the shift of the unit that text is written in; 0 for bytes and for words of any unit, since
+// those have no unit of their own in bytes.
+func parseSize(text string) (s Size, shift uint, err error) {
+	end := 0
+	for end < len(text) && '0' <= text[end] && text[end] <= '9' {
+		end++
+	}
+	if end == 0 {
+		return 0, 0, errNotSize
+	}
+	word := false
+	switch suffix := strings.ToLower(text[end:]); {
+	case suffix == "", suffix == "b":
+	case suffix == "w":
+		word = true
+	default:
+		i := strings.IndexByte(units, suffix[0])
+		if i < 1 || len(suffix) > 2 || len(suffix) == 2 && suffix[1] != 'b' && suffix[1] != 'w' {
+			return 0, 0, errNotSize
+		}
+		shift, word = uint(10*i), strings.HasSuffix(suffix, "w")
+	}
+	n, err := strconv.ParseUint(text[:end], 10, 63)
+	factor := uint64(1) << shift
+	if word {
+		factor, shift = factor*wordBytes, 0
+	}
+	if err != nil || n > math.MaxInt64/factor {
+		return 0, 0, errTooLarge
+	}
+	return Size(n * factor), shift, nil
+}
+
+// String returns s exactly, in kb where it is a whole number of them, as PBS writes sizes: "65536kb", else "100b".
+func (s Size) String() string {
+	if s%1024 == 0 {
+		return s.KB()
+	}
+	return strconv.FormatInt(int64(s), 10) + "b"
+}
+
+// KB returns s in kb, rounded up: "65536kb".
+func (s Size) KB() string {
+	kb := int64(s) / 1024
+	if s > 0 && s%1024 != 0 {
+		kb++
+	}
+	return strconv.FormatInt(kb, 10) + "kb"
+}
+
+// in returns s in the unit of shift, rounded up.
+func (s Size) in(shift uint) string {
+	n := int64(s) >> shift
+	if int64(s)&(1<<shift-1) != 0 {
+		n++
+	}
+	text := strconv.FormatInt(n, 10)
+	if shift > 0 {
+		text += units[shift/10 : shift/10+1]
+	}
+	return text + "b"
+}
+
+// MarshalText returns String.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText is ParseSize.
+func (s *Size) UnmarshalText(text []byte) error {
+	parsed, err := ParseSize(string(text))
+	if err != nil {
+		return err
+	}
+	*s = parsed
+	return nil
+}

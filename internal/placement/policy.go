@@ -1,0 +1,44 @@
+package placement
+
+import "fmt"
+
+// Policy says which of several equally good parts of the machine a job goes to.
+type Policy int
+
+const (
+	// Pack fills the fullest one that still takes the job, so that others stay whole (load_packed of PBS).
+	Pack Policy = iota
+	// Spread takes the emptiest one, so that jobs share caches and memory channels with few others (load_balanced).
+	Spread
+)
+
+var policyNames = [...]string{Pack: "pack", Spread: "spread"}
+
+func (p Policy) String() string {
+	if p < 0 || int(p) >= len(policyNames) {
+		return fmt.Sprintf("Policy(%d)", int(p))
+	}
+	return policyNames[p]
+}
+
+// MarshalText returns "pack" or "spread".
+func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText parses "pack" or "spread".
+func (p *Policy) UnmarshalText(text []byte) error {
+	for i, name := range policyNames {
+		if name == string(text) {
+			*p = Policy(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("placement policy %q: not one of pack, spread", text)
+}
+
+// better tells whether a comes before b.
+func (p Policy) better(a, b domain) bool {
+	if a.free != b.free {
+		return (a.free < b.free) == (p == Pack)
+	}
+	return a.idle > b.idle
+}

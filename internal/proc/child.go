@@ -1,0 +1,101 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Child is a started program. It is reaped when it ends, whether or not anybody waits. It is safe for concurrent use.
+type Child struct {
+	PID int // also its session and its process group
+
+	reaped chan struct{}
+	exit   Exit
+	err    error // wait4 failed
+
+	mu   sync.Mutex // held while a signal is sent or the child is reaped: until then its pid is its own
+	gone bool
+}
+
+// Exit tells how a child ended and what it and its waited-for descendants used.
+type Exit struct {
+	Status syscall.WaitStatus
+	Rusage syscall.Rusage
+}
+
+// Code returns the exit status as a shell gives it: 128+N for a program killed by signal N.
+func (e Exit) Code() int {
+	if e.Status.Signaled() {
+		return 128 + int(e.Status.Signal())
+	}
+	return e.Status.ExitStatus()
+}
+
+// newChild takes over pidfd; -1 when the kernel has none.
+func newChild(pid, pidfd int) *Child {
+	c := &Child{PID: pid, reaped: make(chan struct{})}
+	go c.reap(pidfd)
+	return c
+}
+
+// reap waits for this child alone: no other child of the process is touched.
+func (c *Child) reap(pidfd int) {
+	defer close(c.reaped)
+	c.await(pidfd)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = true
+	for {
+		_, err := syscall.Wait4(c.PID, &c.exit.Status, 0, &c.exit.Rusage)
+		if !errors.Is(err, unix.EINTR) {
+			c.err = err
+			return
+		}
+	}
+}
+
+// await returns when the child has ended and is yet to be reaped, as long as it may still be signalled.
+func (c *Child) await(pidfd int) {
+	if pidfd >= 0 && unix.SetNonblock(pidfd, true) == nil {
+		h := newHandle(c.PID, pidfd)
+		defer h.Close()
+		if h.await(); h.err == nil {
+			return
+		}
+	}
+	// Without a pidfd (before Linux 5.4) it costs a thread.
+	for errors.Is(unix.Waitid(unix.P_PID, c.PID, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+	}
+}
+
+// Wait returns how the child ended. It may be called often. It fails when ctx is done before.
+func (c *Child) Wait(ctx context.Context) (Exit, error) {
+	select {
+	case <-c.reaped:
+	case <-ctx.Done():
+		return Exit{}, fmt.Errorf("wait for process %d: %w", c.PID, context.Cause(ctx))
+	}
+	if c.err != nil {
+		return Exit{}, fmt.Errorf("wait for process %d: %w", c.PID, c.err)
+	}
+	return c.exit, nil
+}
+
+// Signal sends sig to the child's process group. It fails with ErrGone once the child was reaped: its pid may then
+// name another group.
+func (c *Child) Signal(sig syscall.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return fmt.Errorf("send %v to process group %d: %w", sig, c.PID, ErrGone)
+	}
+	if err := syscall.Kill(-c.PID, sig); err != nil {
+		return gone(fmt.Sprintf("send %v to process group %d", sig, c.PID), err)
+	}
+	return nil
+}

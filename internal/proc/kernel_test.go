@@ -1,0 +1,128 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// skip skips a test that this machine cannot run, unless such tests are required.
+func skip(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+func procFS(t testing.TB) *kernfs.FS {
+	t.Helper()
+	f, err := kernfs.Open("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// jobCgroup makes a cgroup in each of some v1 hierarchies and in the v2 tree of this machine.
+func jobCgroup(t testing.TB, name string) hostapi.Join {
+	t.Helper()
+	const root = "/sys/fs/cgroup"
+	name = fmt.Sprintf("hhtest_proc_%d_%s", os.Getpid(), name)
+	var join hostapi.Join
+	for _, controller := range []string{"cpu", "memory", "pids", "cpuset"} {
+		dir := filepath.Join(root, controller, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			skip(t, "no cgroup v1 here: %v", err)
+		}
+		t.Cleanup(func() { removeCgroup(t, dir) })
+		if controller == "cpuset" {
+			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+				b, err := os.ReadFile(filepath.Join(root, controller, file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, file), bytes.TrimSpace(b), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		join.Tasks = append(join.Tasks, filepath.Join(dir, "tasks"))
+	}
+	join.CgroupDir = filepath.Join(root, "unified", name)
+	if err := os.Mkdir(join.CgroupDir, 0o755); err != nil {
+		skip(t, "no cgroup v2 here: %v", err)
+	}
+	t.Cleanup(func() { removeCgroup(t, join.CgroupDir) })
+	return join
+}
+
+// removeCgroup removes a cgroup whose processes have ended. A reaped process still holds its cgroup for a moment.
+func removeCgroup(t testing.TB, dir string) {
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		err := unix.Rmdir(dir)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			t.Errorf("remove %s: %v", dir, err)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// cgroups parses /proc/PID/cgroup into hierarchy -> path.
+func cgroups(text string) map[string]string {
+	m := map[string]string{}
+	for line := range strings.Lines(text) {
+		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 {
+			m[f[1]] = f[2]
+		}
+	}
+	return m
+}
+
+// want returns what /proc/PID/cgroup holds for a member of join.
+func want(join hostapi.Join) map[string]string {
+	m := map[string]string{"": "/" + filepath.Base(join.CgroupDir)}
+	for _, tasks := range join.Tasks {
+		dir := filepath.Dir(tasks)
+		m[filepath.Base(filepath.Dir(dir))] = "/" + filepath.Base(dir)
+	}
+	return m
+}
+
+// threads returns the cgroups of every thread of this process.
+func threads(t testing.TB) map[int]string {
+	t.Helper()
+	dirs, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[int]string{}
+	for _, d := range dirs {
+		b, err := os.ReadFile("/proc/self/task/" + d.Name() + "/cgroup")
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		tid, _ := strconv.Atoi(d.Name())
+		m[tid] = string(b)
+	}
+	return m
+}

@@ -1,0 +1,176 @@
+// Package proc identifies, starts, waits for and signals processes.
+//
+// A pid alone names nothing: it is used again once its process was waited for. Everything here therefore goes by pid
+// and start time (/proc/PID/stat field 22, clock ticks since boot), across reboots also by boot id, and acts through a
+// pidfd opened before that identity was checked. Start starts a program inside a job's cgroup so that not one of its
+// instructions runs outside.
+//
+// It reads /proc/PID/stat and /proc/PID/status (proc_pid_stat(5), proc_pid_status(5)) and
+// /proc/sys/kernel/random/boot_id, and writes the cgroup v1 `tasks` files that it is told. It creates no cgroup and
+// decides nothing about who may do what.
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// ErrGone says that there is no such process any more, or that its pid now names another one.
+var ErrGone = errors.New("process is gone")
+
+// Process is a process as the kernel showed it at one moment.
+type Process struct {
+	PID       int
+	StartTime uint64 // clock ticks since boot
+	PPID      int
+	PGRP      int
+	Session   int
+	UID       int // real
+	EUID      int
+	GID       int // real
+	Comm      string
+	State     byte // as in ps: 'R', 'S', 'D', 'Z', ...
+}
+
+// Dead tells whether the process was a zombie or already past that.
+func (p Process) Dead() bool { return p.State == 'Z' || p.State == 'X' || p.State == 'x' }
+
+// BelongsTo tells whether uid started the process: its real user is uid, as it stays in a set-uid program.
+func (p Process) BelongsTo(uid int) bool { return uid >= 0 && p.UID == uid }
+
+// ID returns the identity of p, without a boot id: it is of this boot.
+func (p Process) ID() hostapi.ProcessID { return hostapi.ProcessID{PID: p.PID, StartTime: p.StartTime} }
+
+// Read returns the process pid. It fails with ErrGone when there is none, also when it goes while being read.
+func Read(procfs *kernfs.FS, pid int) (Process, error) {
+	return read(procfs, strconv.Itoa(pid))
+}
+
+// read takes the name of a directory of /proc: a pid or "self".
+func read(procfs *kernfs.FS, dir string) (Process, error) {
+	p, err := readStat(procfs, dir)
+	if err != nil {
+		return Process{}, err
+	}
+	name := dir + "/status"
+	b, err := procfs.ReadFile(name)
+	if err != nil {
+		return Process{}, gone("read process "+dir, err)
+	}
+	if err := p.parseStatus(b); err != nil {
+		return Process{}, &kernfs.ParseError{File: procfs.Path(name), Text: snippet(b), Err: err}
+	}
+	// The pid may have changed hands between the two files; the owner of one process must not be taken for another's.
+	again, err := readStat(procfs, dir)
+	if err != nil {
+		return Process{}, err
+	}
+	if again.StartTime != p.StartTime {
+		return Process{}, fmt.Errorf("read process %s: %w", dir, ErrGone)
+	}
+	return p, nil
+}
+
+// readStat returns what /proc/PID/stat holds: everything but the owner.
+func readStat(procfs *kernfs.FS, dir string) (Process, error) {
+	name := dir + "/stat"
+	b, err := procfs.ReadFile(name)
+	if err != nil {
+		return Process{}, gone("read process "+dir, err)
+	}
+	p, err := parseStat(b)
+	if err != nil {
+		return Process{}, &kernfs.ParseError{File: procfs.Path(name), Text: snippet(b), Err: err}
+	}
+	return p, nil
+}
+
+// gone turns the two errnos of a process that is no more into ErrGone: ENOENT to open, ESRCH to read a file that was
+// opened in time.
+func gone(op string, err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("%s: %w", op, ErrGone)
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}
+
+// Fields of /proc/PID/stat, counted from the one after comm.
+const (
+	statState     = 0
+	statPPID      = 1
+	statPGRP      = 2
+	statSession   = 3
+	statStartTime = 19
+)
+
+// parseStat parses /proc/PID/stat. A process chooses its comm, which may hold spaces, newlines and parentheses, so the
+// fields are those after the last ')'.
+func parseStat(b []byte) (Process, error) {
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || end < open {
+		return Process{}, errors.New("no command in parentheses")
+	}
+	fields := bytes.Fields(b[end+1:])
+	if len(fields) <= statStartTime {
+		return Process{}, fmt.Errorf("%d fields after the command, want more than %d", len(fields), statStartTime)
+	}
+	if len(fields[statState]) != 1 {
+		return Process{}, fmt.Errorf("state %q: not one letter", fields[statState])
+	}
+	p := Process{Comm: string(b[open+1 : end]), State: fields[statState][0]}
+	for _, f := range []struct {
+		to   *int
+		text []byte
+	}{
+		{&p.PID, bytes.TrimSpace(b[:open])}, {&p.PPID, fields[statPPID]},
+		{&p.PGRP, fields[statPGRP]}, {&p.Session, fields[statSession]},
+	} {
+		n, err := strconv.ParseInt(string(f.text), 10, 32)
+		if err != nil {
+			return Process{}, err
+		}
+		*f.to = int(n)
+	}
+	var err error
+	if p.StartTime, err = strconv.ParseUint(string(fields[statStartTime]), 10, 64); err != nil {
+		return Process{}, err
+	}
+	return p, nil
+}
+
+// parseStatus takes the owner from /proc/PID/status ("Uid:\treal\teffective\tsaved\tfs"). Both lines have to be there:
+// a missing owner must not read as root.
+func (p *Process) parseStatus(b []byte) error {
+	var uid, gid [][]byte
+	for line := range bytes.Lines(b) {
+		if v, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
+			uid = bytes.Fields(v)
+		} else if v, ok := bytes.CutPrefix(line, []byte("Gid:")); ok {
+			gid = bytes.Fields(v)
+		}
+	}
+	if len(uid) < 2 || len(gid) < 2 {
+		return errors.New("no Uid or Gid line")
+	}
+	for _, f := range []struct {
+		to   *int
+		text []byte
+	}{{&p.UID, uid[0]}, {&p.EUID, uid[1]}, {&p.GID, gid[0]}} {
+		n, err := strconv.ParseUint(string(f.text), 10, 32)
+		if err != nil {
+			return err
+		}
+		*f.to = int(n)
+	}
+	return nil
+}
+
+// snippet bounds what of a file goes into an error.
+func snippet(b []byte) string { return string(b[:min(len(b), 200)]) }

@@ -1,0 +1,91 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/usage"
+)
+
+// When a job gets advice. The CPU threshold is the one below which jobstats marks a job red; half of the memory unused is
+// where a second job would have found room.
+const (
+	adviceAfter = 10 * time.Second // a shorter job is mostly start-up
+	lowCPU      = 0.65             // cput / (walltime*ncpus)
+	lowMem      = 0.50             // peak / limit
+	spareMem    = 512 << 20        // bytes that asking for less would free; less is not worth a word
+	memHeadroom = 1.2              // suggested / peak
+)
+
+// advice returns what the job's owner could ask for instead. CPU advice is given to a running job too, as its average can
+// be told at any time; memory advice is not: its peak may come yet.
+func advice(r *Report) []string {
+	t := r.totals()
+	var notes []string
+	if t.oomKills > 0 {
+		notes = append(notes, oomAdvice(t))
+	}
+	if t.walltime == nil || *t.walltime < adviceAfter {
+		return notes
+	}
+	if eff, ok := t.cpuEfficiency(); ok && eff < lowCPU {
+		notes = append(notes, cpuAdvice(t, eff))
+	}
+	if text := memAdvice(r.Hosts); text != "" && t.oomKills == 0 && r.End != nil {
+		notes = append(notes, text)
+	}
+	return notes
+}
+
+func oomAdvice(t totals) string {
+	if t.memLimit == nil {
+		return "the job ran out of memory: ask for more"
+	}
+	return fmt.Sprintf("the job ran out of memory: ask for more than mem=%s", inMB(*t.memLimit))
+}
+
+func cpuAdvice(t totals, eff float64) string {
+	busy := eff * float64(t.ncpus)
+	used := int(math.Ceil(busy - 0.1)) // 1.05 is one busy cpu and some noise
+	switch {
+	case t.ncpus == 1 || used >= t.ncpus:
+		return fmt.Sprintf("CPU efficiency is %.0f%%: the rest of the time the job waited, for files, the network or itself", 100*eff)
+	case used <= 1:
+		return fmt.Sprintf("CPU efficiency is %.0f%%: no more than one of %d ncpus was busy; "+
+			"a program that is not parallel needs ncpus=1 only", 100*eff, t.ncpus)
+	}
+	return fmt.Sprintf("CPU efficiency is %.0f%%: %.1f of %d ncpus were busy on average; ncpus=%d would do",
+		100*eff, busy, t.ncpus, used)
+}
+
+// memAdvice returns "" when a host used enough of its memory or does not tell. Requests are per chunk, so the host that
+// used most decides for all.
+func memAdvice(hosts map[string]*hostapi.HostUsage) string {
+	var most float64
+	var peak, limit int64
+	for _, h := range hosts {
+		if h.MemBytes == nil || h.MemLimitBytes == nil {
+			return ""
+		}
+		eff, ok := usage.MemEfficiency(*h.MemBytes, *h.MemLimitBytes)
+		if !ok {
+			return ""
+		}
+		most, peak, limit = max(most, eff), max(peak, *h.MemBytes), max(limit, *h.MemLimitBytes)
+	}
+	ask := int64(math.Ceil(float64(peak)*memHeadroom/(1<<20))) << 20
+	if most >= lowMem || limit-ask < spareMem {
+		return ""
+	}
+	per := ""
+	if len(hosts) > 1 {
+		per = " per host"
+	}
+	return fmt.Sprintf("no more than %.0f%% of the memory was used: ask for mem=%s%s next time",
+		100*most, inMB(max(ask, 1<<20)), per)
+}
+
+// inMB returns bytes as qsub takes them, rounded up.
+func inMB(bytes int64) string { return fmt.Sprintf("%dmb", (bytes+1<<20-1)>>20) }

@@ -1,0 +1,53 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// Used is resources_used: by name, in PBS's formats ("00:00:02", "51200kb").
+type Used hostapi.Resources
+
+// MarshalJSON writes values as qstat -F json does: what is a whole number (cpupercent, ncpus) as a number, the rest as
+// strings.
+func (u Used) MarshalJSON() ([]byte, error) {
+	values := make(map[string]any, len(u))
+	for name, v := range u {
+		values[name] = v
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil && strconv.FormatInt(n, 10) == v {
+			values[name] = n
+		}
+	}
+	return json.Marshal(values)
+}
+
+// UnmarshalJSON takes numbers and strings.
+func (u *Used) UnmarshalJSON(b []byte) error { return (*hostapi.Resources)(u).UnmarshalJSON(b) }
+
+// WriteJSON writes the report as one JSON object on one line.
+func (r *Report) WriteJSON(w io.Writer) error { return r.encode(w, "") }
+
+// WriteJSONIndent writes the report as one JSON object, indented for people.
+func (r *Report) WriteJSONIndent(w io.Writer) error { return r.encode(w, "  ") }
+
+// encode writes in one call, so that a reader of a pipe never sees half an object.
+func (r *Report) encode(w io.Writer, indent string) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(r); err != nil {
+		return err
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// hostNames returns the names of the report's hosts in order.
+func (r *Report) hostNames() []string { return slices.Sorted(maps.Keys(r.Hosts)) }

@@ -1,0 +1,162 @@
+// Package report makes the usage report of one job, for programs (JSON) and for people (text).
+//
+// The report is made from the job's record (FromRecord), kept in the ledger (Archive, FromArchive) and written in one of
+// the formats that FormatNamed knows. A further format is one function and its line in the table of format.go.
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/usage"
+)
+
+// Report is what a job used, host by host and together. Its JSON is what WriteJSON writes: every field is there, what is
+// not known is null, empty or (below resources_used and hosts) absent, never 0.
+type Report struct {
+	Job        string     `json:"job"`
+	Name       string     `json:"name"`
+	Owner      string     `json:"owner"`
+	Start      *time.Time `json:"start"`       // launch of the first program, before it begin; nil before both
+	End        *time.Time `json:"end"`         // nil while the job lives
+	ExitStatus *int       `json:"exit_status"` // nil while the leading program runs
+
+	ResourcesUsed Used                          `json:"resources_used"`
+	Hosts         map[string]*hostapi.HostUsage `json:"hosts"`         // by host name
+	DiagMessages  map[string]string             `json:"diag_messages"` // by host name
+	Notes         []string                      `json:"notes"`
+
+	// PBSJob is the job that the report is about: what it asked for and where it ran. It is no part of the JSON of a report;
+	// the ledger keeps it beside (Archive). Nil when it is not known.
+	PBSJob *hostapi.Job `json:"-"`
+}
+
+// FromRecord returns the report of a job. end is when the job's last event ended, zero while it lives. Advice
+// (advice.go) is added to the notes. The report shares the record's host entries.
+func FromRecord(rec *jobstate.Record, end time.Time) *Report {
+	job := cmp.Or(rec.Job, &hostapi.Job{})
+	r := &Report{
+		Job:           job.ID,
+		Name:          job.Name,
+		Owner:         owner(job.Owner),
+		Start:         known(cmp.Or(rec.Launched, rec.Begun)),
+		End:           known(end),
+		ExitStatus:    cmp.Or(rec.ExitStatus, job.ExitStatus),
+		ResourcesUsed: resourcesUsed(rec, job, end),
+		Hosts:         maps.Clone(rec.Hosts),
+		DiagMessages:  maps.Clone(rec.Diag),
+		Notes:         slices.Clone(rec.Notes),
+		PBSJob:        rec.Job,
+	}
+	r.complete()
+	r.Notes = append(r.Notes, advice(r)...)
+	return r
+}
+
+// complete makes sure that no map or list becomes null in JSON and that every host has its entry.
+func (r *Report) complete() {
+	maps.DeleteFunc(r.Hosts, func(_ string, h *hostapi.HostUsage) bool { return h == nil })
+	if r.ResourcesUsed == nil {
+		r.ResourcesUsed = Used{}
+	}
+	if r.Hosts == nil {
+		r.Hosts = map[string]*hostapi.HostUsage{}
+	}
+	if r.DiagMessages == nil {
+		r.DiagMessages = map[string]string{}
+	}
+	if r.Notes == nil {
+		r.Notes = []string{}
+	}
+}
+
+func owner(o hostapi.Owner) string {
+	if o.User == "" && o.UID >= 0 {
+		return strconv.Itoa(o.UID)
+	}
+	return o.User
+}
+
+// known returns nil for the zero time. Milliseconds are all that a report needs.
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.Round(0).Truncate(time.Millisecond)
+	return &t
+}
+
+// resourcesUsed returns the job's totals. What MoM was told is the truth for a job on one host, as qstat shows the same.
+// MoM was told this host's share only; where several hosts are known their sum takes its place, except for walltime,
+// which only the mother superior counts, and for what no host tells.
+func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, end time.Time) Used {
+	told := usage.Sum(map[string]hostapi.Resources{"": rec.ResourcesUsed}) // in PBS's formats, without what is none
+	delete(told, "diag_messages")
+
+	perHost := map[string]hostapi.Resources{}
+	for host, h := range rec.Hosts {
+		perHost[host] = usage.Resources(h, walltime(rec, told, end))
+	}
+	total := usage.Sum(perHost)
+	for name, v := range told {
+		if _, summed := total[name]; len(rec.Hosts) < 2 || name == "walltime" || !summed {
+			total[name] = v
+		}
+	}
+	if n, err := strconv.Atoi(job.ResourceList["ncpus"]); total["ncpus"] == "" && err == nil {
+		total["ncpus"] = strconv.Itoa(n)
+	}
+	return Used(total)
+}
+
+// walltime returns how long the job's first program ran, suspensions not counted; 0 when that is not known.
+func walltime(rec *jobstate.Record, told hostapi.Resources, end time.Time) time.Duration {
+	if d, err := pbs.ParseDuration(told["walltime"]); err == nil {
+		return d
+	}
+	if end = cmp.Or(rec.Ended, end); rec.Launched.IsZero() || end.IsZero() {
+		return 0
+	}
+	d := end.Sub(rec.Launched) - rec.Suspended
+	if !rec.SuspendedAt.IsZero() {
+		d -= end.Sub(rec.SuspendedAt)
+	}
+	return max(d, 0)
+}
+
+// archived is a report in the ledger: its JSON and, beside it, the job.
+type archived struct {
+	*Report
+	PBSJob *hostapi.Job `json:"pbs_job,omitempty"`
+}
+
+// Archive returns what the ledger is to keep of the report: a value whose JSON is that of the report and, under pbs_job, the
+// job, without the hooks' state.
+func (r *Report) Archive() any {
+	a := archived{Report: r}
+	if r.PBSJob != nil {
+		job := *r.PBSJob
+		job.State = nil
+		a.PBSJob = &job
+	}
+	return a
+}
+
+// FromArchive returns the report that the ledger kept. It takes the JSON of a report without its job as well.
+func FromArchive(b json.RawMessage) (*Report, error) {
+	a := archived{Report: new(Report)}
+	if err := json.Unmarshal(b, &a); err != nil {
+		return nil, fmt.Errorf("read report: %w", err)
+	}
+	a.Report.PBSJob = a.PBSJob
+	a.Report.complete()
+	return a.Report, nil
+}

@@ -1,0 +1,363 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func ptr[T any](v T) *T { return &v }
+
+var (
+	zone  = time.FixedZone("CET", 3600)
+	begun = time.Date(2026, 3, 1, 12, 0, 0, 123456789, zone)
+	ended = begun.Add(10*time.Minute + 3*time.Second)
+)
+
+// record returns the record of a job that ran ten minutes on one host and used what it asked for.
+func record(change func(*jobstate.Record)) *jobstate.Record {
+	rec := &jobstate.Record{
+		Job: &hostapi.Job{
+			ID: "12.srv", Name: "train", Owner: hostapi.Owner{User: "alice", UID: 1000, GID: 1000}, Queue: "workq",
+			ResourceList: hostapi.Resources{"ncpus": "2", "mem": "64mb", "walltime": "01:00:00"},
+		},
+		Phase:    jobstate.PhaseExiting,
+		Begun:    begun.Add(-time.Second),
+		Launched: begun,
+		Ended:    ended,
+		Hosts: map[string]*hostapi.HostUsage{"n1": {
+			CPUs: "0-1", Mems: "0", NCPUs: 2, CPUTSeconds: ptr(1085.7), UserSeconds: ptr(1000.0), SystemSeconds: ptr(85.7),
+			MemBytes: ptr(int64(48 << 20)), MemSource: "anonymous and shared memory, sampled", VmemBytes: ptr(int64(60 << 20)),
+			CgroupPeakBytes: ptr(int64(60 << 20)), MemLimitBytes: ptr(int64(64 << 20)), OOMKills: ptr(int64(0)), PidsPeak: ptr(int64(5)),
+			Kill: &hostapi.KillReport{Signal: "none"},
+		}},
+		ExitStatus: ptr(0),
+	}
+	if change != nil {
+		change(rec)
+	}
+	return rec
+}
+
+func other(ncpus int, cput float64, mem, limit int64) *hostapi.HostUsage {
+	return &hostapi.HostUsage{NCPUs: ncpus, CPUTSeconds: &cput, MemBytes: &mem, MemLimitBytes: &limit}
+}
+
+var goldens = []struct {
+	name string
+	rec  *jobstate.Record
+	end  time.Time
+}{
+	{"plain", record(nil), ended},
+	{"running", record(func(r *jobstate.Record) {
+		r.Ended, r.ExitStatus = time.Time{}, nil
+		r.ResourcesUsed = hostapi.Resources{"walltime": "00:05:00", "cput": "61.5", "mem": "49152kb", "diag_messages": "{}"}
+		r.Hosts["n1"].CPUTSeconds, r.Hosts["n1"].MemLimitBytes = ptr(61.5), ptr(int64(8<<30))
+	}), time.Time{}},
+	{"not started", &jobstate.Record{Job: &hostapi.Job{ID: "7", Owner: hostapi.Owner{UID: 1000}}}, time.Time{}},
+	{"killed", record(func(r *jobstate.Record) {
+		r.ExitStatus = ptr(137)
+		r.Hosts["n1"].Kill = &hostapi.KillReport{Signal: "SIGKILL", Seconds: 0.512, Stragglers: 3}
+		r.Notes = []string{"walltime limit reached: SIGTERM sent"}
+	}), ended},
+	{"out of memory", record(func(r *jobstate.Record) {
+		r.Ended = begun.Add(3 * time.Second)
+		r.ExitStatus = ptr(265)
+		r.Hosts["n1"].OOMKills = ptr(int64(1))
+		r.Hosts["n1"].MemBytes = ptr(int64(64 << 20))
+		r.Hosts["n1"].CPUTSeconds = ptr(0.4)
+		r.Diag = map[string]string{"n1": "Cgroup mem limit exceeded: oom-kill"}
+	}), begun.Add(4 * time.Second)},
+	{"serial", record(func(r *jobstate.Record) {
+		r.Job.ResourceList["ncpus"] = "16"
+		r.Hosts["n1"].NCPUs, r.Hosts["n1"].CPUTSeconds = 16, ptr(630.0)
+		r.Hosts["n1"].MemLimitBytes, r.Hosts["n1"].MemBytes = ptr(int64(64<<30)), ptr(int64(3<<30))
+	}), ended},
+	{"hosts", record(func(r *jobstate.Record) {
+		r.Hosts["n2"] = other(4, 900, 10<<30, 60<<30)
+		r.Hosts["node-with-a-long-name"] = &hostapi.HostUsage{NCPUs: 4, MemLimitBytes: ptr(int64(1 << 30))}
+		r.ResourcesUsed = hostapi.Resources{"cput": "00:18:05", "mem": "49152kb", "walltime": "00:10:01", "hpmem": "2048kb"}
+	}), ended},
+	{"hosts that all tell", record(func(r *jobstate.Record) {
+		r.Hosts = map[string]*hostapi.HostUsage{"n1": other(4, 900, 10<<30, 60<<30), "n2": other(4, 2000, 2<<30, 60<<30)}
+	}), ended},
+	{"escapes", record(func(r *jobstate.Record) {
+		r.Job.Name = "x\x1b]0;owned\x07\n\u202eevil\xff"
+		r.Job.Owner.User = "mallory\r"
+		r.Diag = map[string]string{"n1\x1b[2J": "\x9b31m\u009b\u2028ok ünï"}
+		r.Notes = []string{"a\tb\x00"}
+	}), ended},
+	{"nothing measured", record(func(r *jobstate.Record) { r.Hosts, r.ExitStatus = map[string]*hostapi.HostUsage{"n1": nil}, nil }), ended},
+}
+
+func TestGolden(t *testing.T) {
+	for _, tt := range goldens {
+		t.Run(tt.name, func(t *testing.T) {
+			r := FromRecord(tt.rec, tt.end)
+			var text, indented bytes.Buffer
+			if err := errors.Join(r.WriteText(&text), r.WriteJSONIndent(&indented)); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, tt.name+".txt", text.Bytes())
+			golden(t, tt.name+".json", indented.Bytes())
+		})
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-"))
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("%s (-want +got):\n%s", name, d)
+	}
+}
+
+// TestKeys pins the keys of the JSON: other programs read them.
+func TestKeys(t *testing.T) {
+	rec := record(func(r *jobstate.Record) {
+		r.Diag = map[string]string{"n1": "x"}
+		r.Hosts["n1"].ProcessesAttached = 1
+	})
+	var b bytes.Buffer
+	if err := FromRecord(rec, ended).WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(b.Bytes(), []byte("\n")); n != 1 || b.Bytes()[b.Len()-1] != '\n' {
+		t.Errorf("%d newlines", n)
+	}
+	var top map[string]any
+	if err := json.Unmarshal(b.Bytes(), &top); err != nil {
+		t.Fatal(err)
+	}
+	keys := func(v any) string {
+		var names []string
+		for k := range v.(map[string]any) {
+			names = append(names, k)
+		}
+		slices.Sort(names)
+		return strings.Join(names, " ")
+	}
+	host := top["hosts"].(map[string]any)["n1"].(map[string]any)
+	for _, tt := range []struct {
+		what string
+		v    any
+		want string
+	}{
+		{"report", top, "diag_messages end exit_status hosts job name notes owner resources_used start"},
+		{"resources_used", top["resources_used"], "cpupercent cput mem ncpus vmem walltime"},
+		{"host", host, "cgroup_peak_bytes cpus cput_seconds kill mem_bytes mem_limit_bytes mem_source mems ncpus oom_kills pids_peak" +
+			" processes_attached system_seconds user_seconds vmem_bytes"},
+		{"kill", host["kill"], "seconds signal stragglers"},
+	} {
+		if got := keys(tt.v); got != tt.want {
+			t.Errorf("keys of %s: %s, want %s", tt.what, got, tt.want)
+		}
+	}
+}
+
+func TestWalltime(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*jobstate.Record)
+		end    time.Time
+		want   string
+	}{
+		{"launch to end of program", nil, ended.Add(time.Minute), "00:10:03"},
+		{"as told", func(r *jobstate.Record) { r.ResourcesUsed = hostapi.Resources{"walltime": "42"} }, ended, "00:00:42"},
+		{"not told well", func(r *jobstate.Record) { r.ResourcesUsed = hostapi.Resources{"walltime": "soon"} }, ended, "00:10:03"},
+		{"suspended", func(r *jobstate.Record) { r.Suspended = 3 * time.Minute }, ended, "00:07:03"},
+		{"ended suspended", func(r *jobstate.Record) { r.Suspended, r.SuspendedAt = 3*time.Minute, ended.Add(-time.Minute) }, ended, "00:06:03"},
+		{"killed before its program ended", func(r *jobstate.Record) { r.Ended = time.Time{} }, ended.Add(time.Second), "00:10:04"},
+		{"never launched", func(r *jobstate.Record) { r.Launched = time.Time{} }, ended, ""},
+		{"clock set back", func(r *jobstate.Record) { r.Ended = begun.Add(-time.Hour) }, ended, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := FromRecord(record(tt.change), tt.end).ResourcesUsed["walltime"]; got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestExitText(t *testing.T) {
+	for status, want := range map[int]string{
+		0: "exit status 0", 1: "exit status 1", 126: "exit status 126", 128: "exit status 128", 129: "killed by SIGHUP (129)",
+		137: "killed by SIGKILL (137)", 143: "killed by SIGTERM (143)", 162: "killed by signal 34 (162)", 193: "exit status 193",
+		256: "exit status 256", 265: "killed by SIGKILL (265)", -29: "exit status -29",
+	} {
+		if got := exitText(status); got != want {
+			t.Errorf("%d: %s, want %s", status, got, want)
+		}
+	}
+}
+
+func TestAdvice(t *testing.T) {
+	const m, g = int64(1 << 20), int64(1 << 30)
+	for _, tt := range []struct {
+		name       string
+		ncpus      int
+		cput, wall time.Duration
+		mem, limit int64
+		ooms       int64
+		running    bool
+		want       []string
+	}{
+		{"well used", 4, 4 * time.Minute, time.Minute, 900 * m, g, 0, false, nil},
+		{"too short to tell", 4, 0, 9 * time.Second, m, 64 * g, 0, false, nil},
+		{"idle", 1, 0, time.Minute, 0, 0, 0, false, []string{"CPU efficiency is 0%: the rest of the time the job waited, for files, the network or itself"}},
+		{"two of eight", 8, 2 * time.Minute, time.Minute, 0, 0, 0, true, []string{"CPU efficiency is 25%: 2.0 of 8 ncpus were busy on average; ncpus=2 would do"}},
+		{"serial", 2, 63 * time.Second, time.Minute, 0, 0, 0, false,
+			[]string{"CPU efficiency is 52%: no more than one of 2 ncpus was busy; a program that is not parallel needs ncpus=1 only"}},
+		{"memory", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, false, []string{"no more than 20% of the memory was used: ask for mem=480mb next time"}},
+		{"memory may still grow", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, true, nil},
+		{"little to gain", 1, time.Minute, time.Minute, 10 * m, 500 * m, 0, false, nil},
+		{"out of memory", 1, time.Minute, time.Second, m, 2 * g, 1, false, []string{"the job ran out of memory: ask for more than mem=2048mb"}},
+		{"out of the node's memory", 1, time.Minute, time.Minute, m, 0, 1, false, []string{"the job ran out of memory: ask for more"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rec := &jobstate.Record{Job: &hostapi.Job{ID: "1"}, Launched: begun, Ended: begun.Add(tt.wall), Hosts: map[string]*hostapi.HostUsage{
+				"h": {NCPUs: tt.ncpus, CPUTSeconds: ptr(tt.cput.Seconds()), MemBytes: &tt.mem, OOMKills: &tt.ooms},
+			}}
+			if tt.limit > 0 {
+				rec.Hosts["h"].MemLimitBytes = &tt.limit
+			}
+			end := rec.Ended
+			if tt.running {
+				end = time.Time{}
+			}
+			if d := cmp.Diff(append([]string{}, tt.want...), FromRecord(rec, end).Notes); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestArchive(t *testing.T) {
+	for _, tt := range goldens {
+		rec := *tt.rec
+		job := *rec.Job
+		job.State = json.RawMessage(`{"secret":1}`)
+		rec.Job = &job
+		r := FromRecord(&rec, tt.end)
+		b, err := json.Marshal(r.Archive())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := FromArchive(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job.State = nil // not for the ledger; r.PBSJob is &job
+		if strings.ToValidUTF8(r.Name, "") == r.Name {
+			if d := cmp.Diff(r, got); d != "" {
+				t.Errorf("%s (-want +got):\n%s", tt.name, d)
+			}
+		}
+	}
+	for name, text := range map[string]string{"no json": "x", "wrong type": `{"job":1}`, "no number": `{"resources_used":{"mem":[]}}`} {
+		if r, err := FromArchive(json.RawMessage(text)); err == nil || r != nil {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
+	r, err := FromArchive(json.RawMessage(`{"job":"1"}`))
+	if err != nil || r.Hosts == nil || r.Notes == nil || r.DiagMessages == nil || r.PBSJob != nil {
+		t.Errorf("little: %+v, %v", r, err)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	if d := cmp.Diff([]string{"json", "text"}, FormatNames()); d != "" {
+		t.Error(d)
+	}
+	if _, err := FormatNamed("yaml"); err == nil || !strings.Contains(err.Error(), "json, text") {
+		t.Errorf("unknown format: %v", err)
+	}
+	r := FromRecord(record(nil), ended)
+	for name, between := range map[string]string{"json": "", "text": "\n"} {
+		format, err := FormatNamed(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var single, both bytes.Buffer
+		if err := errors.Join(format(&single, slices.Values([]*Report{r})), format(&both, slices.Values([]*Report{r, r}))); err != nil {
+			t.Fatal(err)
+		}
+		if want := single.String() + between + single.String(); both.String() != want {
+			t.Errorf("%s: %q", name, both.String())
+		}
+		if err := format(failingWriter{}, slices.Values([]*Report{r})); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s: writer's error is lost: %v", name, err)
+		}
+	}
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, os.ErrClosed }
+
+func FuzzPrintable(f *testing.F) {
+	for _, s := range []string{"train", "\x1b[31m", "a\x00\xff\u202e\u009b\u2028\n", "日本 ü", "\ufffd"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := printable(s)
+		if !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q became %q", s, got)
+		}
+		if printable(got) != got {
+			t.Errorf("%q is not stable", got)
+		}
+	})
+}
+
+// FuzzFromArchive: whatever the ledger holds can be written as text, and only printable text.
+func FuzzFromArchive(f *testing.F) {
+	for _, tt := range goldens {
+		b, err := json.Marshal(FromRecord(tt.rec, tt.end).Archive())
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := FromArchive(b)
+		if err != nil {
+			return
+		}
+		var text bytes.Buffer
+		if err := r.WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsFunc(text.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+			t.Errorf("not printable: %q", text.String())
+		}
+		var again bytes.Buffer
+		if err := r.WriteJSON(&again); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

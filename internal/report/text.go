@@ -1,0 +1,198 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/pbs"
+	"golang.org/x/sys/unix"
+)
+
+// WriteText writes the report for a person. Everything in it is printable.
+func (r *Report) WriteText(w io.Writer) error {
+	var b bytes.Buffer
+	t := r.totals()
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s%s\n", label, printable(fmt.Sprintf(format, args...)))
+	}
+	line("Job", "%s", r.Job)
+	if r.Name != "" {
+		line("Name", "%s", r.Name)
+	}
+	line("Owner", "%s", r.Owner)
+	line("State", "%s", r.state())
+	if t.oomKills > 0 {
+		line("", "OUT OF MEMORY: the kernel killed %s of the job", count(t.oomKills, "process", "processes"))
+	}
+	for _, host := range slices.Sorted(maps.Keys(r.DiagMessages)) {
+		line("", "%s: %s", host, r.DiagMessages[host])
+	}
+	if r.Start != nil {
+		line("Start", "%s", r.Start.Format(timeLayout))
+	}
+	if r.End != nil {
+		line("End", "%s", r.End.Format(timeLayout))
+	}
+	if text := t.elapsed(); text != "" {
+		line("Elapsed", "%s", text)
+	}
+	if text := t.cpu(); text != "" {
+		line("CPU", "%s", text)
+	}
+	if text := r.memory(t); text != "" {
+		line("Memory", "%s", text)
+	}
+	for _, host := range r.hostNames() {
+		if k := r.Hosts[host].Kill; k != nil && k.Stragglers > 0 {
+			left := count(int64(k.Stragglers), "process", "processes")
+			line("Left over", "%s on %s, ended by %s after %.2f s", left, host, k.Signal, k.Seconds)
+		}
+	}
+	if len(r.Hosts) > 1 {
+		r.writeHosts(&b)
+	}
+	for i, note := range r.Notes {
+		line([]string{"Notes", ""}[min(i, 1)], "%s", note)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+const timeLayout = "2006-01-02 15:04:05 -0700"
+
+func (r *Report) state() string {
+	switch {
+	case r.ExitStatus != nil && r.End == nil:
+		return "ending, " + exitText(*r.ExitStatus)
+	case r.ExitStatus != nil:
+		return "finished, " + exitText(*r.ExitStatus)
+	case r.End != nil:
+		return "finished, exit status not known"
+	case r.Start != nil:
+		return "running"
+	}
+	return "not started"
+}
+
+// exitText names the signal that an exit status stands for: 128+N in a shell and in hookhost, 256+N in PBS.
+func exitText(status int) string {
+	n := status - 128
+	if status > 256 {
+		n = status - 256
+	}
+	if n < 1 || n > 64 {
+		return fmt.Sprintf("exit status %d", status)
+	}
+	name := unix.SignalName(syscall.Signal(n))
+	if name == "" {
+		name = fmt.Sprintf("signal %d", n) // a real-time signal
+	}
+	return fmt.Sprintf("killed by %s (%d)", name, status)
+}
+
+func (t totals) elapsed() string {
+	if t.walltime == nil {
+		return ""
+	}
+	text := clock(*t.walltime)
+	if t.wallLimit != nil && *t.wallLimit > 0 {
+		text += fmt.Sprintf(" of %s requested, %.0f%%", clock(*t.wallLimit), 100*t.walltime.Seconds()/t.wallLimit.Seconds())
+	}
+	return text
+}
+
+func (t totals) cpu() string {
+	switch eff, ok := t.cpuEfficiency(); {
+	case t.cput == nil && t.ncpus == 0:
+		return ""
+	case t.cput == nil:
+		return count(int64(t.ncpus), "ncpu", "ncpus") + ", use not known"
+	case t.ncpus == 0:
+		return clock(*t.cput) + " used"
+	case !ok:
+		return fmt.Sprintf("%s used on %s", clock(*t.cput), count(int64(t.ncpus), "ncpu", "ncpus"))
+	default:
+		return fmt.Sprintf("%s used on %s, %.0f%% efficient", clock(*t.cput), count(int64(t.ncpus), "ncpu", "ncpus"), 100*eff)
+	}
+}
+
+// memory tells the peak and, on one host, where the number comes from and what page cache adds to it.
+func (r *Report) memory(t totals) string {
+	if t.mem == nil {
+		if t.memLimit == nil {
+			return ""
+		}
+		return mib(*t.memLimit) + " requested, use not known"
+	}
+	text := mib(*t.mem) + " peak"
+	if eff, ok := t.memEfficiency(); ok {
+		text += fmt.Sprintf(" of %s, %.0f%%", mib(*t.memLimit), 100*eff)
+	}
+	if len(r.Hosts) == 1 {
+		for _, h := range r.Hosts {
+			if h.MemSource != "" {
+				text += " (" + h.MemSource + ")"
+			}
+			if h.CgroupPeakBytes != nil {
+				text += ", " + mib(*h.CgroupPeakBytes) + " with page cache"
+			}
+		}
+	}
+	return text
+}
+
+// writeHosts writes a line per host; a dash is what was not measured.
+func (r *Report) writeHosts(b *bytes.Buffer) {
+	table := tabwriter.NewWriter(b, 10, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "Hosts\tncpus\tcput\tmem\tlimit\toom kills")
+	for _, name := range r.hostNames() {
+		h := r.Hosts[name]
+		kills := cell(h.OOMKills, func(n int64) string { return strconv.FormatInt(n, 10) })
+		fmt.Fprintf(table, "  %s\t%d\t%s\t%s\t%s\t%s\n", printable(name), h.NCPUs, cell(h.CPUTSeconds, secondsText),
+			cell(h.MemBytes, mib), cell(h.MemLimitBytes, mib), kills)
+	}
+	table.Flush() // into memory: cannot fail
+}
+
+func secondsText(s float64) string { return clock(time.Duration(s * float64(time.Second))) }
+
+func cell[T any](v *T, format func(T) string) string {
+	if v == nil {
+		return "-"
+	}
+	return format(*v)
+}
+
+// clock returns d as PBS does, but below a minute, where whole seconds say little, in seconds.
+func clock(d time.Duration) string {
+	if d > 0 && d < time.Minute {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return pbs.FormatDuration(d.Truncate(time.Second))
+}
+
+// mib is for reading; 1 MiB is PBS's 1mb.
+func mib(bytes int64) string {
+	const m, g = 1 << 20, 1 << 30
+	switch {
+	case bytes >= 10*g:
+		return fmt.Sprintf("%.1f GiB", float64(bytes)/g)
+	case bytes >= g:
+		return fmt.Sprintf("%.2f GiB", float64(bytes)/g)
+	}
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/m)
+}
+
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

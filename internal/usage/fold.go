@@ -1,0 +1,62 @@
+package usage
+
+import (
+	"cmp"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// Fold returns old with the later sample new of the same host worked in; either may be nil. No counter becomes smaller and
+// none is lost, so samples may be repeated: Fold(Fold(a, b), b) equals Fold(a, b). What is no counter (cpus, mems, ncpus,
+// the limit, how the job was killed) is new's where new tells it. The result shares nothing with old or new.
+func Fold(old, new *hostapi.HostUsage) *hostapi.HostUsage {
+	if old == nil {
+		old = &hostapi.HostUsage{}
+	}
+	if new == nil {
+		new = &hostapi.HostUsage{}
+	}
+	h := &hostapi.HostUsage{
+		CPUs:              cmp.Or(new.CPUs, old.CPUs),
+		Mems:              cmp.Or(new.Mems, old.Mems),
+		NCPUs:             cmp.Or(new.NCPUs, old.NCPUs),
+		CPUTSeconds:       larger(old.CPUTSeconds, new.CPUTSeconds),
+		UserSeconds:       larger(old.UserSeconds, new.UserSeconds),
+		SystemSeconds:     larger(old.SystemSeconds, new.SystemSeconds),
+		MemBytes:          larger(old.MemBytes, new.MemBytes),
+		MemSource:         memSource(old, new),
+		VmemBytes:         larger(old.VmemBytes, new.VmemBytes),
+		CgroupPeakBytes:   larger(old.CgroupPeakBytes, new.CgroupPeakBytes),
+		MemLimitBytes:     latest(old.MemLimitBytes, new.MemLimitBytes),
+		OOMKills:          larger(old.OOMKills, new.OOMKills),
+		PidsPeak:          larger(old.PidsPeak, new.PidsPeak),
+		ProcessesAttached: max(old.ProcessesAttached, new.ProcessesAttached),
+		Kill:              latest(old.Kill, new.Kill),
+	}
+	return h
+}
+
+// memSource returns where the larger MemBytes comes from.
+func memSource(old, new *hostapi.HostUsage) string {
+	if new.MemBytes == nil || old.MemBytes != nil && *old.MemBytes > *new.MemBytes {
+		return cmp.Or(old.MemSource, new.MemSource)
+	}
+	return new.MemSource
+}
+
+func larger[T cmp.Ordered](old, new *T) *T {
+	if old == nil || new == nil {
+		return latest(old, new)
+	}
+	v := max(*old, *new)
+	return &v
+}
+
+func latest[T any](old, new *T) *T {
+	p := cmp.Or(new, old)
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}

@@ -1,0 +1,54 @@
+// Package usage turns what the kernel counted for a job into PBS's resources_used: one host's counters into PBS's
+// formats, several samples of a host into one, several hosts into the job's total, and totals into efficiencies. All of
+// it is pure: the same input gives the same output. What was not measured stays absent; it never becomes 0.
+package usage
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// Resources returns h in PBS's formats: cput and walltime as HH:MM:SS, cut off to whole seconds; mem and vmem in kb, rounded
+// up; cpupercent (100*cput/walltime, rounded) and ncpus as integers. What h does not tell is absent, and so are
+// walltime and cpupercent when walltime is not positive, and ncpus when it is 0.
+func Resources(h *hostapi.HostUsage, walltime time.Duration) hostapi.Resources {
+	r := hostapi.Resources{}
+	if h == nil {
+		return r
+	}
+	if h.NCPUs > 0 {
+		r["ncpus"] = strconv.Itoa(h.NCPUs)
+	}
+	if h.MemBytes != nil && *h.MemBytes >= 0 {
+		r["mem"] = pbs.Size(*h.MemBytes).KB()
+	}
+	if h.VmemBytes != nil && *h.VmemBytes >= 0 {
+		r["vmem"] = pbs.Size(*h.VmemBytes).KB()
+	}
+	if walltime > 0 {
+		r["walltime"] = formatDuration(walltime)
+	}
+	if cput, ok := seconds(h.CPUTSeconds); ok {
+		r["cput"] = formatDuration(cput)
+		if walltime > 0 {
+			r["cpupercent"] = strconv.FormatInt(int64(math.Round(100*cput.Seconds()/walltime.Seconds())), 10)
+		}
+	}
+	return r
+}
+
+// seconds returns s as a duration, false when it is absent or none.
+func seconds(s *float64) (time.Duration, bool) {
+	const most = math.MaxInt64 / float64(time.Second)
+	if s == nil || !(*s >= 0 && *s < most) { // not a number is neither
+		return 0, false
+	}
+	return time.Duration(*s * float64(time.Second)), true
+}
+
+// formatDuration does not round up: PBS shows a job of 1.9 s as 00:00:01.
+func formatDuration(d time.Duration) string { return pbs.FormatDuration(d.Truncate(time.Second)) }

@@ -1,0 +1,56 @@
+// Program misbehave is a hook that does, on demand, all that a hook must not do; and a few things that it may, in a
+// form that a test can see. It is for tests of whatever starts hooks.
+//
+// What it does wrong before there is a configuration is named by the variable MISBEHAVE or, since a host gives its
+// hooks an environment of its own, by the program's file name up to the first dot:
+//
+//	print-early     prints a line before the handshake
+//	wrong-version   speaks a protocol version that nobody knows
+//	exit-at-start   exits with status 3 and a line on standard error
+//	slow-start      waits until it is killed
+//	nonsense        answers every event with bytes that are no outcome
+//	no-events       handles nothing
+//	no-lifeline     does not notice that its host is gone
+//
+// What it does wrong at an event is told by its configuration, see config.go.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+func main() {
+	switch start() {
+	case "print-early":
+		fmt.Println("hello from misbehave")
+	case "wrong-version":
+		hostapi.Handshake.ProtocolVersion = 99
+	case "exit-at-start":
+		fmt.Fprintln(os.Stderr, "misbehave: exits at its start")
+		os.Exit(3)
+	case "slow-start":
+		select {}
+	case "nonsense":
+		serveNonsense()
+		return
+	case "no-events":
+		hostapi.Serve(func(*hostapi.Setup) (any, error) { return struct{}{}, nil })
+		return
+	case "no-lifeline":
+		os.Unsetenv(hostapi.LifelineEnv)
+	}
+	hostapi.Serve(newHook)
+}
+
+func start() string {
+	if mode, ok := os.LookupEnv("MISBEHAVE"); ok {
+		return mode
+	}
+	name, _, _ := strings.Cut(filepath.Base(os.Args[0]), ".")
+	return name
+}
