@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/report"
 )
@@ -47,16 +47,15 @@ func (c *cli) reportCommand() *cobra.Command {
 }
 
 func (c *cli) reportOne(cmd *cobra.Command, id string, f report.Format, out io.Writer) error {
+	if err := hostapi.CheckJobID(id); err != nil {
+		return misuse(fmt.Errorf("report: %w", err))
+	}
 	r, err := c.reader()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	b, err := r.Report(cmd.Context(), id)
-	var refused *api.Error
-	if errors.As(err, &refused) && refused.Kind == api.KindMalformed {
-		return misuse(err)
-	}
 	if err != nil {
 		return err
 	}

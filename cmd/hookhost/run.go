@@ -157,10 +157,10 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 	if result.Reject != nil {
 		return 0, errors.Join(fmt.Errorf("job %s: %s", job.ID, result.Reject.Message), err)
 	}
-	if err != nil && !result.Started {
+	if err != nil && !result.Started && result.ExitStatus != 126 && result.ExitStatus != 127 {
 		return 0, fmt.Errorf("job %s: %w", job.ID, err)
 	}
-	if err != nil { // the job ran; what went wrong does not take its exit status
+	if err != nil { // the exit status is the job's, or what a shell has for a program that cannot be run
 		fmt.Fprintf(os.Stderr, "hookhost: job %s: %s\n", job.ID, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if format != nil {

@@ -271,7 +271,7 @@ func TestRunProgramIsBornConfined(t *testing.T) {
 // All chunks of a job on a host are one cgroup, with the sum of their memory.
 func TestRunChunksAreOneCgroup(t *testing.T) {
 	n := newNode(t)
-	r := n.hookhost("run", "-l", "select=2:ncpus=1:mem=50mb", "--report=json", "--", "sh", "-c", "sed -n 's/.*:memory://p' /proc/self/cgroup; nproc")
+	r := n.hookhost("run", "-l", "select=2:ncpus=1:mem=50mb", "--report=json", "--", "sh", "-c", "sed -n 's/.*:memory://p' /proc/self/cgroup; env -u OMP_NUM_THREADS nproc")
 	for _, h := range r.report(t).Hosts {
 		if h.NCPUs != 2 || h.MemLimitBytes == nil || *h.MemLimitBytes != 100*mib {
 			t.Errorf("host has ncpus=%d mem_limit_bytes=%v, want 2 and 100 MiB", h.NCPUs, h.MemLimitBytes)
@@ -321,7 +321,7 @@ func TestRunVmemLimit(t *testing.T) {
 	if !exists("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes") {
 		t.Skip("this kernel does not account swap")
 	}
-	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb", "-l", "vmem=96mb", "--report=none", "--", "sh", "-c",
+	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb:vmem=96mb", "--report=none", "--", "sh", "-c",
 		"d=$(sed -n 's/.*:memory://p' /proc/self/cgroup); cat /sys/fs/cgroup/memory$d/memory.limit_in_bytes /sys/fs/cgroup/memory$d/memory.memsw.limit_in_bytes")
 	if r.stdout != fmt.Sprintf("%d\n%d\n", 64*mib, 96*mib) {
 		t.Errorf("limits %q", r.stdout)
@@ -331,11 +331,13 @@ func TestRunVmemLimit(t *testing.T) {
 // Nothing of hookhost itself may be in the way of the job: no extra descriptors, no changed directory.
 func TestRunLeavesTheProgramAlone(t *testing.T) {
 	n := newNode(t)
-	cmd := n.command("run", "--report=none", "--", "sh", "-c", "ls /proc/self/fd | wc -l; pwd")
-	cmd.Dir = filepath.Clean(n.dir)
-	r := n.finish(cmd)
-	if r.stdout != "4\n"+n.dir+"\n" { // 0, 1, 2 and ls's own
-		t.Errorf("stdout %q", r.stdout)
+	look := []string{"sh", "-c", "ls /proc/self/fd | wc -l; pwd; umask; ulimit -a"}
+	bare := exec.Command(look[0], look[1:]...)
+	cmd := n.command(append([]string{"run", "--report=none", "--"}, look...)...)
+	bare.Dir, cmd.Dir = n.dir, n.dir
+	want, got := n.finish(bare), n.finish(cmd)
+	if got.stdout != want.stdout {
+		t.Errorf("as a job:\n%s\nbare:\n%s", got.stdout, want.stdout)
 	}
 }
 

@@ -57,11 +57,8 @@ func (s *Server) report(peer Peer, r *http.Request) (any, error) {
 		err = ErrNotFound
 	}
 	// One text whether the job is not there or not the caller's, and whatever the backend wrapped around its error.
-	if e := errorOf(err); err != nil && e.Kind == KindNotFound {
-		return nil, fmt.Errorf("job %s: %w", id, ErrNotFound)
-	}
-	if err != nil && !peer.root() {
-		// What broke may itself tell that there is such a job.
+	// Whatever else broke may itself tell a stranger that there is such a job.
+	if err != nil && (!peer.root() || errorOf(err).Kind == KindNotFound) {
 		return nil, fmt.Errorf("job %s: %w", id, ErrNotFound)
 	}
 	return report, err

@@ -77,6 +77,9 @@ func oneLine(err error) error {
 	}
 	if decode := (*toml.DecodeError)(nil); errors.As(err, &decode) {
 		line, _ := decode.Position()
+		if key := strings.Join(decode.Key(), "."); key != "" {
+			return fmt.Errorf("line %d: %s: %s", line, key, strings.TrimPrefix(decode.Error(), "toml: "))
+		}
 		return fmt.Errorf("line %d: %s", line, strings.TrimPrefix(decode.Error(), "toml: "))
 	}
 	return err

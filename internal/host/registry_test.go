@@ -263,7 +263,7 @@ func TestHookFile(t *testing.T) {
 		{"no sum", "program = \"/usr/local/sbin/h\"\n", `sha256 = "": want the program's checksum, 64 digits of 0-9a-f`},
 		{"relative", "program = \"h\"\n" + sha, `program = "h": want a clean absolute path`},
 		{"dots", "config = \"/etc/../h\"\n", `config = "/etc/../h": want a clean absolute path`},
-		{"wrong type", "order = \"x\"\n", "line 1: cannot decode TOML string into struct field host.Attributes.Order of type int"},
+		{"wrong type", "order = \"x\"\n", "line 1: order: cannot decode"},
 		{"built-in's type", "type = \"pbs\"\n", `type = "pbs": want site`},
 		{"twice", "order = 1\norder = 2\n", "line 2"},
 		{"bad event", "event = \"x\"\n", "line 1"},

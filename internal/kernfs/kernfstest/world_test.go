@@ -90,7 +90,8 @@ func (r realProcesses) start(t *testing.T) int {
 
 func (r realProcesses) end(pid int) {
 	if a := r[pid]; a != nil {
-		a.kill()
+		a.cmd.Process.Kill()
+		a.reap()
 		delete(r, pid)
 	}
 }
@@ -104,9 +105,9 @@ func (r realProcesses) zombie(t *testing.T, pid int) {
 }
 
 func (r realProcesses) kill(pid int) {
-	cmd := r[pid].cmd
-	cmd.Process.Kill()
-	go cmd.Wait()
+	a := r[pid]
+	a.cmd.Process.Kill()
+	go a.reap()
 }
 
 func (r realProcesses) charge(pid int, m Memory) error {

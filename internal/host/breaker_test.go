@@ -1,0 +1,94 @@
+package host
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b breaker
+		crash := func(n int) {
+			for range n {
+				b.crash(time.Now())
+			}
+		}
+		open := func() bool { return b.check(time.Now()) != nil }
+
+		crash(4)
+		if open() {
+			t.Fatal("open after 4 crashes")
+		}
+		if got := b.retry(time.Now()); got != 8*time.Second {
+			t.Errorf("a start is tried again after %v, want 8s", got)
+		}
+		time.Sleep(crashWindow)
+		crash(4)
+		if open() {
+			t.Fatal("open after 4 crashes in the window and 4 before it")
+		}
+		crash(1)
+		if err := b.check(time.Now()); err == nil || err.Error() != "disabled after 5 crashes in 5m; next try in 30s" {
+			t.Fatalf("after 5 crashes: %v", err)
+		}
+		if got := b.retry(time.Now()); got != 30*time.Second {
+			t.Errorf("a start is tried again after %v, want 30s", got)
+		}
+
+		// On trial: one crash is enough, and each pause is twice the one before, up to half an hour.
+		for pause := 60 * time.Second; pause <= 2*time.Hour; pause *= 2 {
+			time.Sleep(b.until.Sub(time.Now()))
+			if open() {
+				t.Fatalf("open after its pause of %v", b.pause)
+			}
+			crash(1)
+			if want := min(pause, longestPause); b.pause != want || !open() {
+				t.Fatalf("pause %v, want %v", b.pause, want)
+			}
+		}
+
+		// A while without a crash, and all is forgotten.
+		time.Sleep(longestPause + crashWindow + time.Second)
+		crash(1)
+		if open() || b.pause != 0 {
+			t.Errorf("open after a first crash: pause %v", b.pause)
+		}
+	})
+}
+
+func TestClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rung := make(chan string, 10)
+		c := newClock(func(job, hook string) { rung <- job + "/" + hook })
+		now := time.Now()
+		c.set("1", "a", now.Add(3*time.Second))
+		c.set("2", "a", now.Add(1*time.Second))
+		c.set("2", "b", now.Add(1*time.Second))
+		c.set("3", "a", now.Add(2*time.Second))
+		c.set("3", "a", now.Add(9*time.Second)) // put off
+		c.set("4", "a", now.Add(2*time.Second))
+		c.drop("4")
+		c.set("5", "a", now.Add(-time.Hour)) // due while the host was away
+
+		var got []string
+		for range 5 {
+			got = append(got, <-rung+"@"+time.Since(now).String())
+		}
+		text := strings.Join(got, " ")
+		if want := "5/a@0s 2/a@1s 2/b@1s 1/a@3s 3/a@9s"; text != want && text != strings.Replace(want, "2/a@1s 2/b@1s", "2/b@1s 2/a@1s", 1) {
+			t.Errorf("rung: %s\nwant:  %s", text, want)
+		}
+		if c.nearest != nil {
+			t.Error("a runtime timer is left although nothing is due")
+		}
+		c.set("1", "a", time.Now().Add(time.Second))
+		c.stop()
+		c.set("1", "b", time.Now())
+		time.Sleep(time.Minute)
+		if len(rung) > 0 {
+			t.Errorf("%s rung after stop", <-rung)
+		}
+	})
+}
