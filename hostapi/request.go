@@ -138,13 +138,17 @@ func (r *Resources) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// jobID follows PBS: a sequence number, for array jobs an index in brackets, and the server's name.
-var jobID = regexp.MustCompile(`^[0-9]{1,18}(\[[0-9]{0,9}\])?(\.[A-Za-z0-9]([A-Za-z0-9._-]{0,200}))?$`)
+// jobID follows PBS: a sequence number, for array jobs an index in brackets, and the server's name. The length is checked
+// apart: counted repetitions make an expression that takes longer to compile than a short program to run.
+var jobID = regexp.MustCompile(`^[0-9]+(\[[0-9]*\])?(\.[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
+
+// maxJobID leaves room in a file name for what others put around it.
+const maxJobID = 220
 
 // CheckJobID returns an error unless id has the form of a PBS job id: 12, 12.server, 12[3].server. Everything that
 // turns a job id into a path calls it first.
 func CheckJobID(id string) error {
-	if !jobID.MatchString(id) {
+	if len(id) > maxJobID || !jobID.MatchString(id) {
 		if len(id) > 64 {
 			id = id[:64] + "..."
 		}

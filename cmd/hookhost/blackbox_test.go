@@ -53,12 +53,12 @@ var nodes atomic.Int32
 
 // node is a place to run hookhost in: its own state, socket, configuration and cgroup prefix.
 type node struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	prefix string
 }
 
-func newNode(t *testing.T, config ...string) *node {
+func newNode(t testing.TB, config ...string) *node {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
@@ -259,7 +259,7 @@ func (d *daemon) kill() {
 }
 
 // eventually waits for something that another process does and that nothing announces.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if ok() {

@@ -12,7 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-var prefix = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+var prefix = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
 // check returns the first value that cannot be meant, by its key.
 func (f *File) check() error {
@@ -28,7 +28,7 @@ func (f *File) check() error {
 	if _, err := logrus.ParseLevel(f.Host.LogLevel); err != nil {
 		return bad("host.log_level", fmt.Sprintf("%q", f.Host.LogLevel), "want error, warning, info or debug")
 	}
-	if !prefix.MatchString(f.Cgroup.Prefix) {
+	if len(f.Cgroup.Prefix) > 64 || !prefix.MatchString(f.Cgroup.Prefix) {
 		return bad("cgroup.prefix", fmt.Sprintf("%q", f.Cgroup.Prefix), "want a plain name such as pbs_jobs")
 	}
 	if m := f.Cgroup.Mount; m != "" && (!path.IsAbs(m) || path.Clean(m) != m) {

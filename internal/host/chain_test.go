@@ -1,0 +1,211 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// fakeHook is a hook of the chain without a program: what a plugin does is tested in plugin_test.go.
+type fakeHook struct {
+	Hook
+	calls  *[]string
+	answer func(*hostapi.Request) (*hostapi.Outcome, error)
+}
+
+func (f fakeHook) spec() Hook                { return f.Hook }
+func (f fakeHook) gets(e hostapi.Event) bool { return f.Gets(e) }
+
+func (f fakeHook) call(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	*f.calls = append(*f.calls, string(req.Event)[len("execjob_"):]+" "+f.Name)
+	if f.answer == nil {
+		return &hostapi.Outcome{}, nil
+	}
+	return f.answer(req)
+}
+
+// at answers one event.
+func at(e hostapi.Event, out *hostapi.Outcome, err error) func(*hostapi.Request) (*hostapi.Outcome, error) {
+	return func(req *hostapi.Request) (*hostapi.Outcome, error) {
+		if req.Event != e {
+			return &hostapi.Outcome{}, nil
+		}
+		return out, err
+	}
+}
+
+func TestChain(t *testing.T) {
+	begin, end := hostapi.EventBegin, hostapi.EventEnd
+	no := &hostapi.Outcome{Reject: true, Message: "no"}
+	broken := hostapi.Errorf(hostapi.KindInternal, "broken\nfor good")
+	tests := []struct {
+		name    string
+		event   hostapi.Event
+		answers []func(*hostapi.Request) (*hostapi.Outcome, error) // of hooks a, b, c
+		calls   string                                             // with those of undo at begin
+		message string
+		undoErr string
+	}{
+		{name: "all accept", event: begin, calls: "begin a, begin b, begin c"},
+		{name: "reject undoes those before, last first", event: begin, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){nil, nil, at(begin, no, nil)},
+			calls: "begin a, begin b, begin c, abort b, abort a", message: "execjob_begin request rejected by 'c': no"},
+		{name: "reject ends the chain", event: begin, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){at(begin, no, nil)},
+			calls: "begin a", message: "execjob_begin request rejected by 'a': no"},
+		{name: "who failed is undone too", event: begin, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){nil, at(begin, nil, broken)},
+			calls:   "begin a, begin b, abort b, abort a",
+			message: "execjob_begin hook 'b' encountered an exception, request rejected: broken; for good (system hold set)"},
+		{name: "who never got it is not", event: begin, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){nil, at(begin, nil, unreached{broken})},
+			calls: "begin a, begin b, abort a", message: "execjob_begin hook 'b' encountered an exception, request rejected: broken; for good (system hold set)"},
+		{name: "undo goes on and joins", event: begin, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){
+			at(hostapi.EventAbort, nil, errors.New("stuck")), at(hostapi.EventAbort, no, nil), at(begin, no, nil)},
+			calls: "begin a, begin b, begin c, abort b, abort a", message: "execjob_begin request rejected by 'c': no",
+			undoErr: "execjob_abort hook 'b': no\nexecjob_abort hook 'a': stuck"},
+		{name: "end runs all", event: end, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){at(end, nil, broken), at(end, no, nil)},
+			calls:   "end a, end b, end c",
+			message: "execjob_end hook 'a' encountered an exception, request rejected: broken; for good; execjob_end request rejected by 'b': no"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var calls []string
+			var links []link
+			for i, name := range []string{"a", "b", "c"} {
+				h := fakeHook{Hook: Hook{Name: name, Attributes: DefaultAttributes()}, calls: &calls}
+				if i < len(tt.answers) {
+					h.answer = tt.answers[i]
+				}
+				links = append(links, h)
+			}
+			c := &chain{links: links, req: event(tt.event, "1")}
+			v := c.run(t.Context())
+			undoErr := ""
+			if v.Reject && tt.event == begin {
+				if err := c.undo(t.Context()); err != nil {
+					undoErr = err.Error()
+				}
+			}
+			if got := strings.Join(calls, ", "); got != tt.calls {
+				t.Errorf("calls: %s\nwant:  %s", got, tt.calls)
+			}
+			if v.Message != tt.message || v.Reject != (tt.message != "") {
+				t.Errorf("reject %v, message %q\nwant %q", v.Reject, v.Message, tt.message)
+			}
+			if undoErr != tt.undoErr {
+				t.Errorf("undo: %q, want %q", undoErr, tt.undoErr)
+			}
+		})
+	}
+}
+
+// What becomes of a job, and whether the node is to blame.
+func TestVerdicts(t *testing.T) {
+	offline := []FailAction{FailOfflineVnodes}
+	tests := []struct {
+		event  hostapi.Event
+		kind   hostapi.Kind
+		action hostapi.JobAction
+		acts   []FailAction
+	}{
+		{hostapi.EventBegin, hostapi.KindJob, hostapi.JobActionDelete, nil},
+		{hostapi.EventBegin, hostapi.KindBusy, hostapi.JobActionRerun, nil},
+		{hostapi.EventBegin, hostapi.KindNode, hostapi.JobActionRerun, offline},
+		{hostapi.EventBegin, hostapi.KindTimeout, hostapi.JobActionRerun, offline},
+		{hostapi.EventBegin, hostapi.KindInternal, hostapi.JobActionHold, offline},
+		{hostapi.EventPrologue, hostapi.KindNode, hostapi.JobActionRerun, offline},
+		{hostapi.EventLaunch, hostapi.KindInternal, hostapi.JobActionHold, nil}, // offline_vnodes does not act at launch
+		{hostapi.EventAttach, hostapi.KindJob, hostapi.JobActionNone, nil},
+		{hostapi.EventPreterm, hostapi.KindInternal, hostapi.JobActionNone, nil},
+		{hostapi.EventEnd, hostapi.KindNode, hostapi.JobActionNone, nil},
+		{hostapi.EventStartup, hostapi.KindNode, hostapi.JobActionNone, offline},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%s %s", tt.event, tt.kind), func(t *testing.T) {
+			var calls []string
+			h := fakeHook{Hook: Hook{Name: "a", Attributes: DefaultAttributes()}, calls: &calls,
+				answer: at(tt.event, nil, hostapi.Errorf(tt.kind, "x"))}
+			h.FailAction = FailActionList{FailOfflineVnodes, FailClearVnodes}
+			v := (&chain{links: []link{h}, req: event(tt.event, "1")}).run(t.Context())
+			if v.OnReject != tt.action || v.Kind != tt.kind || !slices.Equal(v.FailAction, tt.acts) {
+				t.Errorf("job_action %q, kind %q, fail_action %v; want %q, %q, %v", v.OnReject, v.Kind, v.FailAction, tt.action, tt.kind, tt.acts)
+			}
+		})
+	}
+}
+
+func TestFailActionNotOnReject(t *testing.T) {
+	var calls []string
+	h := fakeHook{Hook: Hook{Name: "a", Attributes: DefaultAttributes()}, calls: &calls}
+	h.FailAction = FailActionList{FailOfflineVnodes, FailClearVnodes}
+	run := func(e hostapi.Event, out *hostapi.Outcome) []FailAction {
+		h.answer = at(e, out, nil)
+		return (&chain{links: []link{h}, req: event(e, "1")}).run(t.Context()).FailAction
+	}
+	if got := run(hostapi.EventBegin, &hostapi.Outcome{Reject: true}); got != nil {
+		t.Errorf("begin rejected: %v", got)
+	}
+	if got := run(hostapi.EventStartup, &hostapi.Outcome{}); !slices.Equal(got, []FailAction{FailClearVnodes}) {
+		t.Errorf("startup accepted: %v", got)
+	}
+	if got := run(hostapi.EventStartup, &hostapi.Outcome{Reject: true}); got != nil {
+		t.Errorf("startup rejected: %v", got)
+	}
+}
+
+// At launch each hook sees what those before it made of the program; nobody's changes reach the caller's request.
+func TestLaunchCascades(t *testing.T) {
+	var calls []string
+	var seen []hostapi.Request
+	hooks := []hostapi.Outcome{
+		{Progname: new("/bin/nice"), Argv: []string{"/bin/job"}, SetEnv: map[string]string{"A": "1"}, UnsetEnv: []string{"GONE"}, State: json.RawMessage(`1`)},
+		{SetEnv: map[string]string{"B": "2"}},
+		{},
+	}
+	var links []link
+	for i, name := range []string{"a", "b", "c"} {
+		links = append(links, fakeHook{Hook: Hook{Name: name, Attributes: DefaultAttributes()}, calls: &calls,
+			answer: func(req *hostapi.Request) (*hostapi.Outcome, error) {
+				seen = append(seen, *req)
+				return &hooks[i], nil
+			}})
+	}
+	req := event(hostapi.EventLaunch, "1")
+	req.Progname, req.Argv, req.Env = "/bin/job", []string{}, map[string]string{"GONE": "x", "PATH": "/bin"}
+	given := req.Env
+	c := &chain{links: links, req: req, states: map[string]json.RawMessage{"b": json.RawMessage(`"b's"`)}}
+	v := c.run(t.Context())
+
+	if seen[0].Progname != "/bin/job" || seen[2].Progname != "/bin/nice" || !slices.Equal(seen[2].Argv, []string{"/bin/job"}) {
+		t.Errorf("seen: %q, %q %v", seen[0].Progname, seen[2].Progname, seen[2].Argv)
+	}
+	if diff := cmp.Diff(map[string]string{"PATH": "/bin", "A": "1", "B": "2"}, seen[2].Env); diff != "" {
+		t.Errorf("environment of the last hook: -want +got\n%s", diff)
+	}
+	if string(seen[1].Job.State) != `"b's"` || seen[0].Job.State != nil {
+		t.Errorf("states: %s, %s", seen[0].Job.State, seen[1].Job.State)
+	}
+	if len(given) != 2 || req.Job.State != nil {
+		t.Error("the caller's request was changed")
+	}
+	if diff := cmp.Diff(map[string]string{"A": "1", "B": "2"}, v.SetEnv); diff != "" || v.State != nil {
+		t.Errorf("merged: state %s, environment -want +got\n%s", v.State, diff)
+	}
+}
+
+// Of an outcome beside an error only what was found out counts.
+func TestOutcomeBesideError(t *testing.T) {
+	var calls []string
+	h := fakeHook{Hook: Hook{Name: "a", Attributes: DefaultAttributes()}, calls: &calls,
+		answer: at(hostapi.EventLaunch, &hostapi.Outcome{SetEnv: map[string]string{"A": "1"}, Diag: "d", State: json.RawMessage(`1`), CallAgain: 1}, errors.New("x"))}
+	c := &chain{links: []link{h}, req: event(hostapi.EventLaunch, "1")}
+	v := c.run(t.Context())
+	if v.SetEnv != nil || v.Diag != "d" || string(c.states["a"]) != "1" || c.answers[0].out.CallAgain != 0 {
+		t.Errorf("%+v, states %s", v.Outcome, c.states)
+	}
+}

@@ -1,0 +1,324 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+func TestLifeOfAJob(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nlog = %q", "state", "execjob_launch", filepath.Join(n.dir, "log")))
+	n.hook("b", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nvalue = %q", "used", "execjob_epilogue", "mem=12kb"))
+	h := n.open()
+	phase := func(want jobstate.Phase) *jobstate.Record {
+		t.Helper()
+		rec := n.record("1.srv")
+		if rec == nil || rec.Phase != want || rec.Host != self {
+			t.Fatalf("record %+v, want phase %s", rec, want)
+		}
+		return rec
+	}
+	req := event(hostapi.EventBegin, "1.srv")
+	req.Job.Owner = hostapi.Owner{User: "root", UID: -1, GID: -1}
+	req.Job.Name = "sleep"
+	if out, err := h.Handle(t.Context(), req); err != nil || out.Reject {
+		t.Fatal(out, err)
+	}
+	if rec := phase(jobstate.PhasePrerun); rec.Job.Owner.UID != 0 || rec.Begun.IsZero() {
+		t.Errorf("record %+v, want uid 0 looked up", rec)
+	}
+	must(t, h, hostapi.EventPrologue, "1.srv")
+	phase(jobstate.PhasePrerun)
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	if rec := phase(jobstate.PhaseRunning); string(rec.HookState["a"]) != `{"calls":2}` || !slices.Equal(rec.Notes, []string{"1 calls", "2 calls"}) {
+		t.Errorf("state %s, notes %v", rec.HookState["a"], rec.Notes)
+	}
+	must(t, h, hostapi.EventPostsuspend, "1.srv")
+	phase(jobstate.PhaseSuspended)
+	must(t, h, hostapi.EventPreresume, "1.srv")
+	if rec := phase(jobstate.PhaseRunning); rec.Suspended <= 0 {
+		t.Errorf("suspended %v", rec.Suspended)
+	}
+	must(t, h, hostapi.EventAttach, "1.srv")
+	must(t, h, hostapi.EventPreterm, "1.srv")
+
+	epilogue := event(hostapi.EventEpilogue, "1.srv")
+	epilogue.Job.ExitStatus = new(3)
+	if out, err := h.Handle(t.Context(), epilogue); err != nil || out.ResourcesUsed["mem"] != "12kb" {
+		t.Fatal(out, err)
+	}
+	if rec := phase(jobstate.PhaseExiting); *rec.ExitStatus != 3 || rec.ResourcesUsed["mem"] != "12kb" {
+		t.Errorf("record %+v", rec)
+	}
+	if _, err := h.Handle(t.Context(), event(hostapi.EventLaunch, "1.srv")); hostapi.KindOf(err) != hostapi.KindJob {
+		t.Errorf("launch after epilogue: %v", err)
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+	must(t, h, hostapi.EventEnd, "1.srv") // twice is nothing new
+	if rec := n.record("1.srv"); rec != nil {
+		t.Errorf("record after end: %+v", rec)
+	}
+	if got := n.reports(); !slices.Equal(got, []string{"1.srv"}) {
+		t.Errorf("reports of %v", got)
+	}
+	b, _, err := n.ledger.Last("1.srv")
+	if err != nil || !strings.Contains(string(b), `"exit_status":3`) || !strings.Contains(string(b), "2 calls") || !strings.Contains(string(b), `"name":"sleep"`) {
+		t.Errorf("report %s, %v", b, err)
+	}
+	if removed := n.removed.list(); len(removed) > 0 {
+		t.Errorf("the host removed %v although the hooks did", removed)
+	}
+}
+
+func TestRequestsThatMakeNoSense(t *testing.T) {
+	n := newNode(t)
+	h := n.open()
+	nobody := event(hostapi.EventBegin, "1.srv")
+	nobody.Job.Owner = hostapi.Owner{User: "no-such-user", UID: -1, GID: -1}
+	anonymous := event(hostapi.EventBegin, "1.srv")
+	anonymous.Job.Owner = hostapi.Owner{UID: -1, GID: -1}
+	for name, req := range map[string]*hostapi.Request{
+		"unknown event":    {Event: "execjob_party"},
+		"no job":           {Event: hostapi.EventBegin},
+		"path as a job":    event(hostapi.EventBegin, "../../etc"),
+		"unknown user":     nobody,
+		"no user":          anonymous,
+		"attach of pid 1":  {Event: hostapi.EventAttach, PID: 1, Job: &hostapi.Job{ID: "1"}},
+		"attach to no job": event(hostapi.EventAttach, "99.srv"),
+	} {
+		if _, err := h.Judge(t.Context(), req); hostapi.KindOf(err) != hostapi.KindJob {
+			t.Errorf("%s: %v, want a job error", name, err)
+		}
+	}
+}
+
+func TestEventsOfUnknownJobs(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
+	h := n.open()
+	for _, e := range []hostapi.Event{hostapi.EventPreterm, hostapi.EventPostsuspend, hostapi.EventPreresume, hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventAbort} {
+		must(t, h, e, "1.srv")
+	}
+	for _, e := range []hostapi.Event{hostapi.EventPrologue, hostapi.EventLaunch} {
+		if v := judge(t, h, e, "1.srv"); !v.Reject || v.OnReject != hostapi.JobActionRerun {
+			t.Errorf("%s: %+v, want it back in the queue", e, v.Outcome)
+		}
+	}
+	want := "exechost_startup - 1 execjob_epilogue 1.srv 1 execjob_end 1.srv 2 execjob_abort 1.srv 3"
+	if got := strings.Join(n.calls("log"), " "); got != want {
+		t.Errorf("calls: %s\nwant:  %s", got, want)
+	}
+	if n.record("1.srv") != nil || len(n.reports()) > 0 {
+		t.Error("an unknown job has a record or a report")
+	}
+}
+
+// A begin that a later hook rejects leaves nothing of the earlier ones.
+func TestBeginIsUndone(t *testing.T) {
+	n := newNode(t)
+	log := filepath.Join(n.dir, "log")
+	n.hook("a", "misbehave", fmt.Sprintf("log = %q", log), "order=1")
+	n.hook("b", "deny", "most = 1", "order=2")
+	h := n.open()
+	req := event(hostapi.EventBegin, "1.srv")
+	req.Job.ResourceList = hostapi.Resources{"ncpus": "2"}
+	v, err := h.Judge(t.Context(), req)
+	if err != nil || v.Message != "execjob_begin request rejected by 'b': ncpus=2: at most 1 on this host" {
+		t.Fatal(v, err)
+	}
+	want := "exechost_startup - 1 execjob_begin 1.srv 1 execjob_abort 1.srv 2"
+	if got := strings.Join(n.calls("log"), " "); got != want {
+		t.Errorf("calls: %s\nwant:  %s", got, want)
+	}
+	if n.record("1.srv") != nil || len(n.reports()) > 0 {
+		t.Error("a rejected job has a record or a report")
+	}
+	// PBS begins the same job again and again.
+	req.Job.ResourceList["ncpus"] = "1"
+	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+		t.Fatal(v, err)
+	}
+	if got := must(t, h, hostapi.EventAbort, "1.srv"); got.Reject || n.record("1.srv") != nil || len(n.reports()) > 0 {
+		t.Error("an aborted start has a record or a report")
+	}
+}
+
+// When the hook that cleans up is down, the host does it.
+func TestFallback(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q", "exit", "execjob_end"))
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventEpilogue, "1.srv")
+	if v := judge(t, h, hostapi.EventEnd, "1.srv"); v.Kind != hostapi.KindInternal {
+		t.Errorf("end: %+v", v)
+	}
+	if got := n.removed.list(); !slices.Equal(got, []string{"1.srv"}) {
+		t.Errorf("removed %v", got)
+	}
+	if n.record("1.srv") != nil || len(n.reports()) != 1 {
+		t.Error("the job is not settled")
+	}
+}
+
+func TestBeginAgain(t *testing.T) {
+	mom := hostapi.ProcessID{PID: 4_000_003, StartTime: 2}
+	other := hostapi.ProcessID{PID: 4_000_004, StartTime: 3}
+	tests := []struct {
+		name    string
+		record  jobstate.Record
+		mom     *hostapi.ProcessID
+		run     int
+		busy    string // in the error; "": begun
+		reports int
+	}{
+		{name: "replay before the job runs", record: jobstate.Record{Phase: jobstate.PhasePrerun}},
+		{name: "runs", record: jobstate.Record{Phase: jobstate.PhaseRunning}, busy: "runs here already: running since"},
+		{name: "suspended", record: jobstate.Record{Phase: jobstate.PhaseSuspended}, busy: "runs here already: suspended since"},
+		{name: "runs, but PBS has counted on", record: jobstate.Record{Phase: jobstate.PhaseRunning}, run: 1, reports: 1},
+		{name: "was never ended", record: jobstate.Record{Phase: jobstate.PhaseExiting}, reports: 1},
+		{name: "another living MoM's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &mom}, busy: "runs here already"},
+		{name: "a dead MoM's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &other}, reports: 1},
+		{name: "the same MoM's replay", record: jobstate.Record{Phase: jobstate.PhasePrerun, MoM: &mom}, mom: &mom},
+		{name: "another living host's", record: jobstate.Record{Phase: jobstate.PhasePrerun, Host: mom}, busy: "carried by process 4000003"},
+		{name: "a dead host's", record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other}, reports: 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			n.procs.add(mom)
+			h := n.open()
+			tt.record.Job = event(hostapi.EventBegin, "1.srv").Job
+			tt.record.Begun = time.Now()
+			if tt.record.Host.PID == 0 {
+				tt.record.Host = self
+			}
+			err := n.store.Update(t.Context(), "1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return &tt.record, nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := event(hostapi.EventBegin, "1.srv")
+			req.MoM, req.Job.RunCount = tt.mom, tt.run
+			v, err := h.Judge(t.Context(), req)
+			if tt.busy != "" {
+				if hostapi.KindOf(err) != hostapi.KindBusy || !strings.Contains(err.Error(), tt.busy) {
+					t.Errorf("error %v, want busy, %q", err, tt.busy)
+				}
+				return
+			}
+			if err != nil || v.Reject {
+				t.Fatal(v, err)
+			}
+			if rec := n.record("1.srv"); rec.Phase != jobstate.PhasePrerun || rec.Host != self || rec.Job.RunCount != tt.run {
+				t.Errorf("record %+v", rec)
+			}
+			if got := n.reports(); len(got) != tt.reports {
+				t.Errorf("%d reports, want %d", len(got), tt.reports)
+			}
+		})
+	}
+}
+
+// Events of one job wait for each other, those of others do not.
+func TestSerialPerJob(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nonce = %q\nlog = %q\nevent = %q", "wait", filepath.Join(n.dir, "once"), filepath.Join(n.dir, "log"), "execjob_launch"), "alarm=1")
+	h := n.open()
+	for _, id := range []string{"1.srv", "2.srv"} {
+		must(t, h, hostapi.EventBegin, id)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { judge(t, h, hostapi.EventLaunch, "1.srv") }) // holds its turn for the whole alarm
+	eventually(t, "job 1 is being launched", func() bool { _, err := os.Stat(filepath.Join(n.dir, "once")); return err == nil })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := h.Judge(ctx, event(hostapi.EventAttach, "1.srv")); hostapi.KindOf(err) != hostapi.KindBusy {
+		t.Errorf("second event of the job: %v, want it to wait in vain", err)
+	}
+	began := time.Now()
+	must(t, h, hostapi.EventAttach, "2.srv")
+	if took := time.Since(began); took > 500*time.Millisecond {
+		t.Errorf("another job's event took %v", took)
+	}
+	wg.Wait()
+	must(t, h, hostapi.EventAttach, "1.srv")
+	if len(h.jobs.waiting) != 0 {
+		t.Errorf("%d jobs left in memory", len(h.jobs.waiting))
+	}
+}
+
+func TestConflictingHooks(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", "mode = \"env\"\nevent = \"execjob_launch\"\nvalue = \"X=1\"")
+	n.hook("b", "misbehave", "mode = \"env\"\nevent = \"execjob_launch\"\nvalue = \"X=2\"")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	v := judge(t, h, hostapi.EventLaunch, "1.srv")
+	if !v.Reject || !strings.Contains(v.Message, "hooks a and b both set environment variable X to different values") {
+		t.Errorf("%+v", v.Outcome)
+	}
+}
+
+// A hook of user=pbsuser is a process of the job's owner, for each event a new one.
+func TestOwnersHook(t *testing.T) {
+	n := newNode(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to become somebody else")
+	}
+	log := filepath.Join(n.dir, "log")
+	for _, dir := range []string{n.dir, programs} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(log, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(log, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	child := filepath.Join(n.dir, "child")
+	if err := os.Mkdir(child, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(child, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nlog = %q\nvalue = %q", "child", "execjob_prologue", log, child+"/pid"),
+		"event=execjob_prologue,execjob_epilogue", "user=pbsuser")
+	h := n.open()
+	if pid := hookPID(t, h, "a"); pid != 0 {
+		t.Error("the hook runs although there is no job")
+	}
+	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventPrologue, hostapi.EventEpilogue, hostapi.EventEnd} {
+		req := event(e, "1.srv")
+		req.Job.Owner = hostapi.Owner{User: "nobody", UID: 65534, GID: 65534}
+		if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+			t.Fatal(v, err)
+		}
+	}
+	if got := strings.Join(n.calls("log"), " "); got != "execjob_prologue 1.srv 1 execjob_epilogue 1.srv 1" {
+		t.Errorf("calls: %s", got)
+	}
+	st, err := os.Stat(child + "/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uid := ownerOf(st); uid != 65534 {
+		t.Errorf("the hook ran as uid %d", uid)
+	}
+	if left, _ := filepath.Glob(filepath.Join(n.dir, "run", "host-*", "*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}

@@ -1,0 +1,256 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+func ownerOf(st os.FileInfo) int { return int(st.Sys().(*syscall.Stat_t).Uid) }
+
+func TestReconcile(t *testing.T) {
+	alive := hostapi.ProcessID{PID: 4_000_003, StartTime: 2}
+	dead := hostapi.ProcessID{PID: 4_000_004, StartTime: 3}
+	begun := time.Now()
+	type rec = jobstate.Record
+	tests := []struct {
+		name   string
+		record rec
+		other  bool   // not the daemon
+		host   int    // the record's host afterwards; 0: no record is left
+		note   string // in the report; "": there is none
+		events string
+	}{
+		{name: "pbs_mom's, daemon died", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseRunning}, host: self.PID},
+		{name: "pbs_mom's, daemon died, not for a run", record: rec{Host: dead, Begun: begun}, other: true, host: dead.PID},
+		{name: "host and MoM died", record: rec{Host: dead, MoM: &dead, Begun: begun, Phase: jobstate.PhaseRunning}, note: momDied, events: "epilogue end"},
+		{name: "host and MoM died, found by a run", record: rec{Host: dead, MoM: &dead, Begun: begun}, other: true, note: momDied, events: "epilogue end"},
+		{name: "MoM lives, host died", record: rec{Host: dead, MoM: &alive, Begun: begun, Phase: jobstate.PhaseRunning}, host: self.PID},
+		{name: "another host's", record: rec{Host: alive, MoM: &dead, Begun: begun}, host: alive.PID},
+		{name: "ours", record: rec{Host: self, Begun: begun}, host: self.PID},
+		{name: "ours, MoM died", record: rec{Host: self, MoM: &dead, Begun: begun}, note: momDied, events: "epilogue end"},
+		{name: "died over begin", record: rec{Host: dead, Phase: jobstate.PhasePrerun}, events: "abort"},
+		{name: "died over end", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseExiting, Timers: map[string]time.Time{endTimer: begun}},
+			note: endAgain, events: "epilogue end"},
+		{name: "died between epilogue and end", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseExiting}, host: self.PID},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			n.procs.add(alive)
+			n.options = func(o *Options) { o.Daemon = !tt.other }
+			n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
+			tt.record.Job = event(hostapi.EventBegin, "1.srv").Job
+			err := n.store.Update(t.Context(), "1.srv", func(*rec) (*rec, error) { return &tt.record, nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := n.open()
+			for range 2 { // the second time there is nothing left to do
+				if err := h.Reconcile(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			host := 0
+			if r := n.record("1.srv"); r != nil {
+				host = r.Host.PID
+			}
+			if host != tt.host {
+				t.Errorf("host of the record %d, want %d", host, tt.host)
+			}
+			b, found, err := n.ledger.Last("1.srv")
+			if err != nil || found != (tt.note != "") || !strings.Contains(string(b), tt.note) || len(n.reports()) > 1 {
+				t.Errorf("report %s, %v; want the note %q", b, err, tt.note)
+			}
+			var events []string
+			for _, call := range n.calls("log") {
+				if e, ok := strings.CutPrefix(strings.Fields(call)[0], "execjob_"); ok {
+					events = append(events, e)
+				}
+			}
+			if got := strings.Join(events, " "); got != tt.events {
+				t.Errorf("events %q, want %q", got, tt.events)
+			}
+		})
+	}
+}
+
+// The death of the process that answers for a job ends it at once.
+func TestMoMDies(t *testing.T) {
+	n := newNode(t)
+	mom := hostapi.ProcessID{PID: 4_000_003, StartTime: 2}
+	n.procs.add(mom)
+	n.hook("a", "misbehave", "")
+	h := n.open()
+	req := event(hostapi.EventBegin, "1.srv")
+	req.MoM = &mom
+	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+		t.Fatal(v, err)
+	}
+	n.procs.kill(mom)
+	eventually(t, "the job has ended", func() bool { return n.record("1.srv") == nil })
+	if b, _, err := n.ledger.Last("1.srv"); err != nil || !strings.Contains(string(b), momDied) {
+		t.Errorf("report %s, %v", b, err)
+	}
+	// A job that ended before its MoM is watched no longer.
+	n.procs.add(mom)
+	req = event(hostapi.EventBegin, "2.srv")
+	req.MoM = &mom
+	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+		t.Fatal(v, err)
+	}
+	must(t, h, hostapi.EventEnd, "2.srv")
+	h.mu.RLock()
+	watched := len(h.waits)
+	h.mu.RUnlock()
+	if watched != 0 {
+		t.Errorf("%d MoMs watched", watched)
+	}
+}
+
+// After a restart of the hook it learns which jobs live, all of them.
+func TestStartupKnowsTheJobs(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", "", "debug=true")
+	other := hostapi.ProcessID{PID: 4_000_003, StartTime: 2}
+	n.procs.add(other)
+	for id, host := range map[string]hostapi.ProcessID{"1.srv": self, "2.srv": other} {
+		rec := &jobstate.Record{Job: event(hostapi.EventBegin, id).Job, Host: host, Begun: time.Now(), HookState: map[string]json.RawMessage{"a": json.RawMessage(`{"x":1}`)}}
+		if err := n.store.Update(t.Context(), id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "3.srv")
+	entry := n.log.find("hook called")
+	if entry == nil {
+		t.Fatal("the hook was not called")
+	}
+	request := fmt.Sprint(entry["request"])
+	for _, want := range []string{`"event":"exechost_startup"`, `"1.srv":{"id":"1.srv"`, `"2.srv":{"id":"2.srv"`, `"hook_state":{"x":1}`} {
+		if !strings.Contains(request, want) {
+			t.Errorf("request %s, want %s in it", request, want)
+		}
+	}
+}
+
+func TestCallAgain(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nvalue = %q\nlog = %q", "again", "1h", filepath.Join(n.dir, "log")))
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	rec := n.record("1.srv")
+	if left := time.Until(rec.Timers["a"]); left < 59*time.Minute || left > time.Hour {
+		t.Fatalf("timers %v", rec.Timers)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The time comes while no host is there; the next one is another process.
+	err := n.store.Update(t.Context(), "1.srv", func(r *jobstate.Record) (*jobstate.Record, error) {
+		r.Timers["a"] = time.Now().Add(-time.Minute)
+		r.Host = hostapi.ProcessID{PID: 4_000_004}
+		return r, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.options = func(o *Options) { o.Daemon = true }
+	h = n.open()
+	if err := h.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	called := func() bool {
+		return slices.Contains(n.calls("log"), "exechost_periodic - 1") || slices.Contains(n.calls("log"), "exechost_periodic 1.srv 1")
+	}
+	eventually(t, "the hook was called again", called)
+	eventually(t, "the timer is gone", func() bool { return len(n.record("1.srv").Timers) == 0 })
+	must(t, h, hostapi.EventEnd, "1.srv")
+}
+
+func TestPeriodic(t *testing.T) {
+	n := newNode(t)
+	log := filepath.Join(n.dir, "log")
+	n.hook("a", "misbehave", fmt.Sprintf("log = %q", log), "freq=1")
+	n.hook("b", "deny", "", "freq=1") // handles none
+	h := n.open()
+	eventually(t, "two periodics", func() bool {
+		return strings.Count(strings.Join(n.calls("log"), "\n"), "exechost_periodic") >= 2
+	})
+	h.mu.RLock()
+	timers := len(h.period)
+	h.mu.RUnlock()
+	if timers != 1 {
+		t.Errorf("%d timers, want one", timers)
+	}
+	if v := judge(t, h, hostapi.EventPeriodic, ""); v.Reject {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestReload(t *testing.T) {
+	n := newNode(t)
+	n.hook("keep", "misbehave", "", "order=5")
+	n.hook("gone", "misbehave", "", "order=6")
+	n.hook("changed", "misbehave", "", "order=7")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	pids := map[string]int{}
+	for _, name := range []string{"keep", "gone", "changed"} {
+		pids[name] = hookPID(t, h, name)
+	}
+	if err := n.registry.Set("keep", "order=9", "alarm=7"); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.registry.Set("gone", "enabled=false"); err != nil {
+		t.Fatal(err)
+	}
+	n.hook("changed", "misbehave", "mode = \"reject\"\nevent = \"execjob_launch\"\nvalue = \"new\"", "order=7")
+	n.hook("more", "misbehave", "", "order=8")
+	if err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v := judge(t, h, hostapi.EventLaunch, "1.srv"); v.Hook != "changed" {
+		t.Errorf("launch: %+v, want the new configuration to reject it", v)
+	}
+	list, err := h.Hooks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := ""
+	for _, s := range list {
+		states += s.Name + " " + s.State + ","
+		if (s.PID == pids[s.Name]) != (s.Name == "keep") && s.State == "running" {
+			t.Errorf("hook %s: pid %d, was %d", s.Name, s.PID, pids[s.Name])
+		}
+	}
+	eventually(t, "the old programs are gone", func() bool {
+		return !runs(fmt.Sprintf("/proc/%d", pids["gone"])) && !runs(fmt.Sprintf("/proc/%d", pids["changed"]))
+	})
+	eventually(t, "the new program runs", func() bool { return hookPID(t, h, "more") != 0 })
+	if !strings.HasPrefix(states, "gone disabled,changed running,more ") || !strings.HasSuffix(states, "keep running,") {
+		t.Errorf("hooks: %s", states)
+	}
+	if h.plugin("keep").spec().Alarm != 7 {
+		t.Error("the new alarm is not in force")
+	}
+	// What cannot be read changes nothing.
+	if err := os.WriteFile(filepath.Join(n.registry.Dir, "more.toml"), []byte("order = 0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "hook more: order = 0") {
+		t.Errorf("reload: %v", err)
+	}
+	if h.plugin("more") == nil {
+		t.Error("a failed reload took a hook away")
+	}
+}
