@@ -31,3 +31,6 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
 )
+
+// The runtime would look for changed cpu limits every second otherwise; idle means asleep.
+godebug updatemaxprocs=0

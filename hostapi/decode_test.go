@@ -88,6 +88,8 @@ func TestDecodeRequestErrors(t *testing.T) {
 		{"argv", "execjob_launch", `{"job":{"id":"1"},"argv":["a",7]}`, "argv[1]: want string, got number"},
 		{"argv string", "execjob_launch", `{"job":{"id":"1"},"argv":"a"}`, "argv: want array, got string"},
 		{"env", "execjob_launch", `{"job":{"id":"1"},"env":{"A":["x"]}}`, "env.A: want string, got array"},
+		{"env null", "execjob_launch", `{"job":{"id":"1"},"env":{"A":null}}`, "env.A: want string, got null"},
+		{"argv null", "execjob_launch", `{"job":{"id":"1"},"argv":[null]}`, "argv[0]: want string, got null"},
 		{"env odd", "execjob_launch", `{"job":{"id":"1"},"env":{"a\nb":true}}`, `env."a\nb": want string, got boolean`},
 		{"env name", "execjob_launch", `{"job":{"id":"1"},"env":{"A=B":"1"}}`, `env: "A=B" is not a variable's name`},
 		{"resource", "execjob_begin", `{"job":{"id":"1","resource_list":{"mem":{}}}}`, "job.resource_list.mem: want string, number or boolean, got object"},

@@ -74,17 +74,17 @@ func handlersOf(hook any) (map[Event]handler, error) {
 
 // nearMiss returns an error when t was meant to handle b's event and does not.
 func (b binding) nearMiss(t reflect.Type) error {
-	if t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface {
-		p := reflect.PointerTo(t)
-		if _, ok := p.MethodByName(b.method.Name); ok {
-			return fmt.Errorf("hook %s: %s is a method of the pointer: return a %s", t, b.method.Name, p)
-		}
-	}
 	for m := range t.Methods() {
 		if !strings.EqualFold(m.Name, b.method.Name) {
 			continue
 		}
 		return fmt.Errorf("hook %s: method %s%s is not %s", t, m.Name, withoutReceiver(m.Type), b.signature())
+	}
+	if t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface {
+		p := reflect.PointerTo(t)
+		if _, ok := p.MethodByName(b.method.Name); ok {
+			return fmt.Errorf("hook %s: %s is a method of the pointer: return a %s", t, b.method.Name, p)
+		}
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ walks through a whole hook; docs/events.md has every key of a Request and an Out
 	exechost_startup    once, before any of these, and again after the hook's program was restarted
 	exechost_periodic   every freq seconds, and when a hook asked to be called again
 
-What each event promises and asks. Every one may come twice: the host replays it once after a crash of the program.
+What each event promises and asks. All must be idempotent: the host replays an event once after a crash of the program.
 
 	event        when                                    a reject                    when no earlier event of the job came here
 	startup      the host or the hook's program starts   is logged                   JobList has the jobs that live: find again
@@ -54,11 +54,12 @@ What each event promises and asks. Every one may come twice: the host replays it
 	periodic     every freq seconds after the call       is logged                   JobList has the jobs that live
 	             before
 
-The first reject of begin, prologue, launch, attach, resize, preresume and preterm ends the chain of hooks; hooks of higher
-order are then not asked. All other events reach every hook, and errors are joined (Event.StopsAtReject). A hook must
-therefore bear an end without a begin: it may have been registered, or a begin of another hook may have failed, in
-between. What it has to remember it returns as Outcome.State and gets back as Job.State, also after a restart of its
-program, of hookhost or of the node; a hook keeps nothing on disk.
+The first reject or error at begin, prologue, launch, attach, resize, preresume or preterm ends the chain of hooks; those of higher
+order are not asked. All other events reach every hook, and what they say is joined (Event.StopsAtReject). When the start
+of a job fails, abort goes to the hooks that accepted begin, and to one that failed in it, in reverse order; a hook that rejects leaves
+nothing behind by itself. A hook must bear an end without a begin: it may have been registered in between. What it has to
+remember it returns as Outcome.State and gets back as Job.State, also after a restart of its program or of hookhost; a
+hook keeps nothing on disk.
 
 # Concurrency and time
 
@@ -72,22 +73,32 @@ Time of day comes to a hook by Outcome.CallAgain, not by timers of its own, whic
 
 The hooks run in ascending order. Later hooks see what earlier ones changed of progname, argv and env.
 
-	reject, message, job_action     of the first hook that rejects; with job_action "" PBS's rule for the event
-	progname, argv, join            one hook may set it
+	reject, message, job_action     of the first hook that rejects; at events that reach every hook, all their messages
+	progname, argv                  of the last hook that sets it, so wrappers go around wrappers
+	join                            one hook may set it
 	set_env, unset_env              one hook per variable
 	resources_used                  one hook per resource
 	usage                           one hook per field
 	diag, job_stderr, notes         of all hooks, in order
+	jobs                            the same for each job by itself
 	state, call_again               each hook's own
 
-"One hook may" means: two hooks that set it to different values are an error that names both, and the event counts as
-rejected. An outcome beside an error holds what the hook found out before it failed: usage, resources_used, diag, notes
-and state of it are used, the rest is not.
+"One hook" means: two that set it to different values are an error that names both. The host refuses an outcome with a key
+that the event does not take (Outcome.Check). An outcome beside an error holds what the hook found out before it failed: usage,
+resources_used, diag, job_stderr, notes, jobs and state of it are used, the rest is not.
 
 # Errors
 
-A plain reject (Outcome.Reject) says that the job may not; an error says that the hook could not, and its Kind who has to act.
-fail_action answers to errors and alarms, never to a plain reject. A panic is an error of KindInternal.
+A plain reject (Outcome.Reject) says that the job may not, and job_action what becomes of it; when that is "", PBS's own rule for
+the event holds. An error says that the hook could not, and its Kind who has to act. A panic is an error of KindInternal. At
+begin, prologue and launch the kind also decides about the job:
+
+	kind        who acts                     the job          fail_action
+	job         the user                     is deleted       -
+	busy        nobody: time heals it        is requeued      -
+	node        the administrator            is requeued      acts
+	timeout     set by the host: the alarm   is requeued      acts
+	internal    the hook's author            is held          acts
 
 # Numbers and units
 

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode"
 )
 
@@ -115,9 +114,12 @@ func (w *walker) object(fields map[string]reflect.Type, elem reflect.Type) {
 			t, known = fieldNamed(fields, name)
 		}
 		w.path = append(w.path, name)
-		if known {
+		switch {
+		case known && fields == nil:
+			w.element(t)
+		case known:
 			w.value(t)
-		} else {
+		default:
 			w.unknown = append(w.unknown, keyAt{joinKey(w.path), start})
 			w.skip()
 		}
@@ -127,6 +129,15 @@ func (w *walker) object(fields map[string]reflect.Type, elem reflect.Type) {
 		}
 	}
 	w.pos++
+}
+
+// element walks one of many. A null in place of a string would become an empty string: there is no absent element.
+func (w *walker) element(t reflect.Type) {
+	if t.Kind() == reflect.String && t != resourceValue && w.peek() == 'n' {
+		w.scalar(false, "string")
+		return
+	}
+	w.value(t)
 }
 
 // key reads a member's name and the colon after it.
@@ -157,7 +168,7 @@ func (w *walker) array(elem reflect.Type) {
 	w.pos++
 	for i := 0; w.peek() != ']'; i++ {
 		w.path = append(w.path, "["+strconv.Itoa(i)+"]")
-		w.value(elem)
+		w.element(elem)
 		w.path = w.path[:len(w.path)-1]
 		if w.peek() == ',' {
 			w.pos++
@@ -243,64 +254,6 @@ func (w *walker) skip() {
 			return
 		}
 	}
-}
-
-var (
-	resourcesType = reflect.TypeFor[Resources]()
-	// resourceValue stands for what a value of Resources may be.
-	resourceValue = reflect.TypeFor[resourceScalar]()
-
-	unmarshaler     = reflect.TypeFor[json.Unmarshaler]()
-	textUnmarshaler = reflect.TypeFor[interface{ UnmarshalText([]byte) error }]()
-)
-
-type resourceScalar string
-
-// isOpaque tells whether a type decides itself what it takes. The types of a Request do too, but only to set defaults.
-func isOpaque(t reflect.Type) bool {
-	switch {
-	case t.PkgPath() == "" && t.Kind() != reflect.Struct: // a type without methods
-		return false
-	case t == reflect.TypeFor[Job](), t == reflect.TypeFor[Owner]():
-		return false
-	}
-	p := reflect.PointerTo(t)
-	return p.Implements(unmarshaler) || p.Implements(textUnmarshaler)
-}
-
-var fieldCache sync.Map // reflect.Type of a struct -> map[string]reflect.Type
-
-// fieldsOf returns the JSON names of a struct's fields with their types.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
-	if m, ok := fieldCache.Load(t); ok {
-		return m.(map[string]reflect.Type)
-	}
-	m := make(map[string]reflect.Type)
-	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() || name == "-" || f.Anonymous && name == "" {
-			continue
-		}
-		if name == "" {
-			name = f.Name
-		}
-		m[name] = f.Type
-	}
-	fieldCache.Store(t, m)
-	return m
-}
-
-// fieldNamed finds a field as encoding/json does: by its exact name, else without regard to case.
-func fieldNamed(fields map[string]reflect.Type, name string) (reflect.Type, bool) {
-	if t, ok := fields[name]; ok {
-		return t, true
-	}
-	for n, t := range fields {
-		if strings.EqualFold(n, name) {
-			return t, true
-		}
-	}
-	return nil, false
 }
 
 func isNumber(c byte) bool { return c == '-' || c >= '0' && c <= '9' }

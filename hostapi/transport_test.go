@@ -58,13 +58,20 @@ func (p *process) Call(ctx context.Context, req *hostapi.Request) (*hostapi.Outc
 
 // buffer may be read while it is written.
 type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu      sync.Mutex
+	b       bytes.Buffer
+	written chan struct{} // holds a token when something came since the last look
 }
+
+func newBuffer() *buffer { return &buffer{written: make(chan struct{}, 1)} }
 
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	select {
+	case b.written <- struct{}{}:
+	default:
+	}
 	return b.b.Write(p)
 }
 
@@ -72,6 +79,19 @@ func (b *buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// await waits until all of text has come.
+func (b *buffer) await(t *testing.T, text string) {
+	t.Helper()
+	late := time.After(10 * time.Second)
+	for !strings.Contains(b.String(), text) {
+		select {
+		case <-b.written:
+		case <-late:
+			t.Fatalf("no %q in %q", text, b)
+		}
+	}
 }
 
 func probeCommand(t testing.TB) *exec.Cmd {
@@ -86,7 +106,7 @@ func probeCommand(t testing.TB) *exec.Cmd {
 }
 
 func newProcess(t testing.TB, cmd *exec.Cmd) *process {
-	p := &process{log: new(buffer), stdout: new(buffer), stderr: new(buffer)}
+	p := &process{log: newBuffer(), stdout: newBuffer(), stderr: newBuffer()}
 	dir, err := os.MkdirTemp("", "hh") // not t.TempDir: the path of a unix socket has to be short
 	if err != nil {
 		t.Fatal(err)
@@ -304,6 +324,8 @@ func TestLog(t *testing.T) {
 	for _, name := range []string{"log", "long", "panic", "print"} {
 		p.Call(t.Context(), beginOf(name))
 	}
+	p.stdout.await(t, "to stdout\n") // a stream of its own, which a call does not wait for
+	p.stderr.await(t, "to stderr\n")
 	log := p.ended()
 	lines := map[string]map[string]any{}
 	for dec := json.NewDecoder(strings.NewReader(log)); ; {

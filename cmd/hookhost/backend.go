@@ -64,7 +64,7 @@ func (c *cli) reader() (reader, error) {
 	if !errors.Is(err, api.ErrNoHost) || os.Geteuid() != 0 {
 		return nil, err
 	}
-	store, err := c.openState(newLog(cfg))
+	store, err := c.openState(logrus.NewEntry(newLog(cfg)), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +77,7 @@ type backend struct {
 	host     *host.Host
 	store    *jobstate.Store
 	ledger   *ledger.Ledger
+	log      *logrus.Entry
 	procfs   *kernfs.FS
 	node     string
 	since    time.Time
@@ -109,6 +110,11 @@ func (b *backend) Jobs(ctx context.Context) ([]api.Job, error) {
 
 // Report returns the report of a live job, else the last one of a finished job, and the uid of its owner.
 func (b *backend) Report(ctx context.Context, id string) (json.RawMessage, int, error) {
+	if b.host != nil {
+		if err := b.host.Refresh(ctx, id); err != nil {
+			b.log.WithField("job", id).Warnf("measure for report: %v", err) // it will be older than it might
+		}
+	}
 	record, err := b.store.Get(ctx, id)
 	if err != nil {
 		return nil, 0, err

@@ -75,10 +75,44 @@ func (c *cli) registry(cfg *config.File) (*host.Registry, error) {
 	return &host.Registry{Dir: c.hooksDir(), ProgramDir: c.programDir(), BuiltIn: hooks, AllowUnsafePaths: cfg.Host.AllowUnsafeHooks}, nil
 }
 
-func (c *cli) openState(log *logrus.Logger) (*jobstate.Store, error) {
+// openState opens the records of live jobs. onDamage, if any, is called after a damaged file was set aside.
+func (c *cli) openState(log *logrus.Entry, onDamage func()) (*jobstate.Store, error) {
 	return jobstate.Open(c.state, jobstate.OnDamage(func(path string, err error) {
 		log.WithField("file", path).Errorf("damaged state was set aside: %v", err)
+		if onDamage != nil {
+			onDamage()
+		}
 	}))
+}
+
+// openRebuilt opens the records and completes them from the cgroup tree: now, and whenever they prove damaged.
+func (c *cli) openRebuilt(ctx context.Context, cfg *config.File, self hostapi.ProcessID, log *logrus.Entry) (*jobstate.Store, error) {
+	var store *jobstate.Store
+	complete := func() {
+		tree, err := detect(cfg)
+		if err == nil {
+			err = rebuild(context.WithoutCancel(ctx), tree, store, self, log)
+		}
+		if err != nil {
+			log.Errorf("rebuild state from cgroups: %v", err)
+		}
+	}
+	// The callback comes from inside a transaction; the rebuild needs transactions of its own.
+	store, err := c.openState(log, func() { go complete() })
+	if err != nil {
+		return nil, err
+	}
+	complete()
+	return store, nil
+}
+
+// detect opens the cgroup tree for the few things that the host does to it itself.
+func detect(cfg *config.File) (*cgroup.Tree, error) {
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		return nil, err
+	}
+	return cgroup.Detect(roots, cgroup.Options{Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount})
 }
 
 // openHost starts the hooks in this process and ends what dead hosts left.
@@ -99,20 +133,21 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	if err != nil {
 		return nil, err
 	}
-	store, err := c.openState(log)
+	entry := logrus.NewEntry(log)
+	store, err := c.openRebuilt(ctx, cfg, self, entry)
 	if err != nil {
 		return nil, err
 	}
 	book := ledger.Open(c.ledgerFile())
 	h, err := host.Open(host.Options{
 		Node: name, Self: self, Registry: registry, Store: store, Ledger: book, Processes: processes{procfs},
-		Log: logrus.NewEntry(log), RuntimeDir: c.runtimeDir(), Fallback: &remover{cfg: cfg},
+		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: &remover{cfg: cfg},
 		StartTimeout: time.Duration(cfg.Host.Start), Daemon: daemon,
 	})
 	if err != nil {
 		return nil, err
 	}
-	b := &backend{cli: c, host: h, registry: registry, store: store, ledger: book, node: name, since: time.Now(), procfs: procfs}
+	b := &backend{cli: c, host: h, registry: registry, store: store, ledger: book, log: entry, node: name, since: time.Now(), procfs: procfs}
 	if err := h.Reconcile(ctx); err != nil {
 		log.Errorf("end jobs of dead hosts: %v", err) // of single jobs: the others are not to suffer
 	}
@@ -141,11 +176,7 @@ func (p processes) Wait(ctx context.Context, id hostapi.ProcessID) error {
 type remover struct{ cfg *config.File }
 
 func (r *remover) RemoveJob(ctx context.Context, id string) error {
-	roots, err := kernfs.OpenRoots()
-	if err != nil {
-		return err
-	}
-	tree, err := cgroup.Detect(roots, cgroup.Options{Prefix: r.cfg.Cgroup.Prefix, Mount: r.cfg.Cgroup.Mount})
+	tree, err := detect(r.cfg)
 	if err != nil {
 		return err
 	}

@@ -150,9 +150,10 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 		return 0, err
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGCONT, unix.SIGWINCH)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH)
 	defer signal.Stop(signals)
 	spec.Signals, spec.Reconnect = signals, engines.reconnect
+	spec.Stop = func() { unix.Kill(os.Getpid(), unix.SIGSTOP) } // the shell that sent ^Z waits for it
 	result, err := mom.Run(ctx, engine, spec)
 	if result.Reject != nil {
 		return 0, errors.Join(fmt.Errorf("job %s: %s", job.ID, result.Reject.Message), err)
@@ -200,7 +201,7 @@ func (c *cli) spec(ctx context.Context, cfg *config.File, o runOptions, job *hos
 		return mom.Spec{}, err
 	}
 	if job.ID == "" {
-		store, err := c.openState(newLog(cfg))
+		store, err := c.openState(logrus.NewEntry(newLog(cfg)), nil)
 		if err != nil {
 			return mom.Spec{}, err
 		}

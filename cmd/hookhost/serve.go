@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"math"
 	"os"
 	"os/signal"
 	"time"
@@ -43,6 +44,10 @@ func (c *cli) serve(ctx context.Context, cfg *config.File) error {
 	signal.Notify(signals, unix.SIGHUP, unix.SIGTERM, unix.SIGINT)
 	defer signal.Stop(signals)
 
+	// Whoever started us may have left descriptors open; hooks' programs are not to have them.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("serve: close inherited descriptors: %w", err) // ENOSYS before Linux 5.9, EINVAL before 5.11
+	}
 	// The socket first: it tells whether a daemon runs already. Callers wait until there is something to answer them.
 	listener, err := api.Listen(c.socket)
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,47 +11,84 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// ExecjobEpilogue reads what the job used, kills what it left behind and removes its cgroup.
+// ExecjobEpilogue kills what the job left behind and tells what it used. The cgroup, with all its counters, stays until
+// the host has noted that and sends end: an epilogue that is broken off can be repeated.
 func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	return h.finish(ctx, req)
+	j, s, release, err := h.last(ctx, req)
+	if err != nil || j == nil {
+		return &hostapi.Outcome{}, err
+	}
+	defer release()
+	out, err := h.finish(ctx, j, s)
+	return out, ended(j, err)
 }
 
-// ExecjobEnd does what epilogue did not get to; normally nothing is left.
+// ExecjobEnd removes the cgroup, and does before what epilogue did not get to.
 func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	return h.finish(ctx, req)
+	j, s, release, err := h.last(ctx, req)
+	if err != nil || j == nil {
+		return &hostapi.Outcome{}, err
+	}
+	defer release()
+	defer h.disown(j.ID())
+	out := &hostapi.Outcome{}
+	if !s.Ended {
+		out, err = h.finish(ctx, j, s)
+	}
+	return out, ended(j, errors.Join(err, h.removeEmpty(ctx, j)))
 }
 
 // ExecjobAbort undoes begin.
 func (h *hook) ExecjobAbort(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	return h.finish(ctx, req)
+	return h.ExecjobEnd(ctx, req)
 }
 
-// finish ends a job's cgroup: kill, measure, remove, in this order, so that the report includes what stragglers used
-// until they died. It goes on to the end whatever fails.
-func (h *hook) finish(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	j, err := h.job(req)
-	if err != nil {
-		return nil, err
+// last takes the turn of a job that is to end. j is nil when there is nothing of it.
+func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s state, release func(), err error) {
+	if j, err = h.job(req); err != nil {
+		return nil, state{}, nil, err
 	}
-	h.forget(j.ID())
+	if release, err = h.turns.take(ctx, j.ID()); err != nil {
+		return nil, state{}, nil, err
+	}
 	if !j.Exists() {
-		return &hostapi.Outcome{}, nil
+		h.unwatch(j.ID())
+		h.disown(j.ID())
+		release()
+		return nil, state{}, nil, nil
 	}
-	s, stateErr := stateOf(req.Job)
+	if s, err = stateOf(req.Job, req.Node); err != nil {
+		h.logOf(j.ID()).Error(err) // what is left to do needs none
+	}
+	return j, s, release, nil
+}
+
+// ended gives an error of a job's last events its kind: what is left of the job is the administrator's.
+func ended(j *cgroup.Job, err error) error {
+	if err == nil {
+		return nil
+	}
+	return hostapi.Errorf(hostapi.KindNode, "end job %s: %w", j.ID(), err)
+}
+
+// finish kills and then measures, so that what stragglers used until they died counts. It goes on to the end whatever
+// fails, and returns what it could find out.
+func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state) (*hostapi.Outcome, error) {
 	report, killErr := h.kill(ctx, j)
-	u, usageErr := h.measure(j, s)
+	h.stopWatch(j.ID())
 	out := &hostapi.Outcome{}
+	u, counters, usageErr := h.measure(j, s)
 	if u != nil {
 		u.Kill = report
 		out.Usage, out.ResourcesUsed = u, resourcesUsed(u, s)
 		if u.OOMKills != nil && *u.OOMKills > 0 {
-			h.tellOOM(out, j, s, *u.OOMKills)
+			h.tellOOM(out, j, s, counters)
 		}
 	}
-	removeErr := h.removeDirs(ctx, j)
-	err = errors.Join(stateErr, killErr, usageErr, removeErr)
-	if err != nil {
-		err = hostapi.Errorf(hostapi.KindNode, "end cgroup of job %s: %w", j.ID(), err)
+	err := errors.Join(killErr, usageErr)
+	if err == nil {
+		s.Ended = true
+		out.State = s.encode()
 	}
 	return out, err
 }
@@ -62,14 +98,11 @@ func (h *hook) finish(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 func (h *hook) kill(ctx context.Context, j *cgroup.Job) (*hostapi.KillReport, error) {
 	start := time.Now()
 	r := &hostapi.KillReport{Signal: "none"}
-	var errs []error
+	var termErr error
 	if h.policy.Cgroup.KillGrace > 0 {
-		pids, err := j.Processes()
-		if r.Stragglers = len(pids); r.Stragglers > 0 {
+		if r.Stragglers, termErr = h.terminate(ctx, j); r.Stragglers > 0 {
 			r.Signal = "SIGTERM"
-			err = errors.Join(err, h.terminate(ctx, j))
 		}
-		errs = append(errs, err)
 	}
 	// Kill even what looks empty: a fork may have been under way while the list was read.
 	ctx, cancel := context.WithTimeout(ctx, h.killTimeout())
@@ -82,38 +115,52 @@ func (h *hook) kill(ctx context.Context, j *cgroup.Job) (*hostapi.KillReport, er
 	if r.Signal != "none" {
 		r.Seconds = time.Since(start).Seconds()
 	}
-	return r, errors.Join(append(errs, err)...)
+	return r, errors.Join(termErr, err)
 }
 
-// terminate sends SIGTERM and waits for the processes to go, no longer than the grace.
-func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(h.policy.Cgroup.KillGrace))
+// terminate sends SIGTERM, tells to how many processes, and waits for them to go, no longer than the grace and no longer
+// than leaves kill_timeout before the alarm.
+func (h *hook) terminate(ctx context.Context, j *cgroup.Job) (processes int, err error) {
+	grace := time.Duration(h.policy.Cgroup.KillGrace)
+	if alarm, ok := ctx.Deadline(); ok {
+		grace = min(grace, time.Until(alarm)-h.killTimeout())
+	}
+	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if err := j.Signal(unix.SIGTERM); err != nil {
-		return err
+	pids, err := j.Processes()
+	if len(pids) > 0 {
+		// A stopped process takes SIGTERM only when it goes on.
+		err = errors.Join(err, j.Signal(unix.SIGTERM), j.Signal(unix.SIGCONT), j.Wait(ctx))
 	}
-	if err := j.Wait(ctx); !errors.Is(err, cgroup.ErrNotEmpty) {
-		return err
+	// ErrNotEmpty: what is left has had its time.
+	if errors.Is(err, cgroup.ErrNotEmpty) || errors.Is(err, cgroup.ErrNotFound) {
+		err = nil
 	}
-	return nil // what is left has had its time
+	return len(pids), err
 }
 
-// remove kills and removes a cgroup that nobody wants a report of.
+// remove kills what is in the cgroup and removes it. It goes on whatever fails.
 func (h *hook) remove(ctx context.Context, j *cgroup.Job) error {
-	h.forget(j.ID())
-	if !j.Exists() {
-		return nil
-	}
-	_, err := h.kill(ctx, j)
+	h.stopWatch(j.ID())
+	kill, cancel := context.WithTimeout(ctx, h.killTimeout())
+	defer cancel()
+	_, err := j.Kill(kill)
 	return errors.Join(err, h.removeDirs(ctx, j))
 }
 
+// removeEmpty removes a cgroup that should be empty; the kernel refuses to if it is not.
+func (h *hook) removeEmpty(ctx context.Context, j *cgroup.Job) error {
+	err := h.removeDirs(ctx, j)
+	if errors.Is(err, cgroup.ErrBusy) {
+		return h.remove(ctx, j)
+	}
+	return err
+}
+
 func (h *hook) removeDirs(ctx context.Context, j *cgroup.Job) error {
+	h.unwatch(j.ID())
 	// Removal has its own short limit, so that it is tried even when killing used up the alarm.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := j.Remove(ctx); err != nil {
-		return fmt.Errorf("remove: %w", err)
-	}
-	return nil
+	return j.Remove(ctx)
 }

@@ -53,16 +53,19 @@ type oomKill struct {
 	global bool   // the host ran out of memory, not a cgroup
 }
 
-// slack covers that the log's clock is not exactly the monotonic one.
-const slack = 5_000_000
+// earliest is the least time in the log of what happened at since (both in µs since boot). The log's clock runs free, while
+// CLOCK_MONOTONIC is slewed by up to 500 ppm to be as long as a second is (kernel/time/ntp.c, MAXFREQ).
+func earliest(since int64) int64 { return since - since/2000 - 5_000_000 }
 
-// readOOM returns the kills in the memory cgroup path or below it since the time since (µs since boot).
+// readOOM returns the kills in the memory cgroup path or below it since the time since (µs since boot), oldest first.
 //
 // The kernel writes two records a kill (mm/oom_kill.c): a summary "oom-kill:constraint=...,task_memcg=PATH,task=...,pid=N,uid=N",
-// which is rate limited, and then "[Memory cgroup out of memory: ]Killed process N (comm) ...".
+// which is rate limited, and then "[Memory cgroup out of memory: ]Killed process N (comm) ...". With memory.oom.group
+// "Tasks in PATH are going to be killed ..." follows, and the second record for each of them.
 func readOOM(r io.Reader, path string, since int64) ([]oomKill, error) {
 	var kills []oomKill
 	pending := map[int]bool{} // pid → global
+	group := false            // what follows are the other processes of path
 	buf := make([]byte, 8192) // the kernel's own bound on a record
 	for {
 		n, err := r.Read(buf)
@@ -73,11 +76,18 @@ func readOOM(r io.Reader, path string, since int64) ([]oomKill, error) {
 			return kills, fmt.Errorf("read kernel log: %w", err)
 		}
 		at, text, ok := parseKmsg(string(buf[:n]))
-		if !ok || at < since-slack {
+		if !ok || at < earliest(since) {
 			continue
 		}
-		if pid, global, ok := parseSummary(text, path); ok {
-			pending[pid] = global
+		if strings.HasPrefix(text, "oom-kill:") {
+			group = false
+			if pid, global, ok := parseSummary(text, path); ok {
+				pending[pid] = global
+			}
+			continue
+		}
+		if in, ok := strings.CutPrefix(text, "Tasks in "); ok {
+			group = strings.HasPrefix(in, path+" are going to be killed") || strings.HasPrefix(in, path+"/")
 			continue
 		}
 		_, line, ok := strings.Cut(text, "Killed process ")
@@ -86,7 +96,7 @@ func readOOM(r io.Reader, path string, since int64) ([]oomKill, error) {
 		}
 		number, _, _ := strings.Cut(line, " ")
 		pid, err := strconv.Atoi(number)
-		if global, ours := pending[pid]; err == nil && ours {
+		if global, ours := pending[pid]; err == nil && (ours || group) {
 			delete(pending, pid)
 			kills = append(kills, oomKill{pid: pid, line: "Killed process " + line, global: global})
 		}

@@ -26,7 +26,7 @@ func fourCPUs(swap int64) host {
 	for i := range 4 {
 		node.CPUs = append(node.CPUs, topology.CPU{ID: i, Core: i, Siblings: kernfs.IDs(i)})
 	}
-	return host{node: node, cpus: node.Online, mems: kernfs.IDs(0), hasMemsw: true}
+	return host{node: node, cpus: node.Online, mems: kernfs.IDs(0), hasMemsw: true, hasPids: true}
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -79,7 +79,7 @@ func TestDecide(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, _, err := testPolicy(t, tt.edit).decide(fourCPUs(tt.swap), tt.share, tt.pids, tt.others)
+			got, _, err := testPolicy(t, tt.edit).decide(fourCPUs(tt.swap), ask{HostShare: tt.share, pids: tt.pids}, tt.others)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestDecideRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := testPolicy(t, tt.edit).decide(fourCPUs(0), tt.share, nil, tt.others)
+			_, _, err := testPolicy(t, tt.edit).decide(fourCPUs(0), ask{HostShare: tt.share}, tt.others)
 			if err == nil || hostapi.KindOf(err) != tt.kind || err.Error() != tt.text {
 				t.Errorf("error %q of kind %q, want %q of kind %q", err, hostapi.KindOf(err), tt.text, tt.kind)
 			}

@@ -3,10 +3,10 @@
 //
 // Events: exechost_startup, execjob_begin, execjob_launch, execjob_attach, execjob_epilogue, execjob_end,
 // execjob_abort, exechost_periodic. It is the only hook that moves processes; others ask it. The kernel's files are
-// internal/cgroup's affair, the numbers are decided in limits.go, and nothing here knows a file name.
+// internal/cgroup's affair, the numbers are decided in limits.go and memory.go, and nothing here knows a file name.
 //
 // The truth about what is taken is the cgroup tree itself, read anew at each begin under the tree's lock, so that this
-// program may die at any point and several of them may serve one node.
+// program may die at any point and several of them may serve one node. Who answers for a cgroup stands on it (maker.go).
 package main
 
 import "github.com/hookhost/hookhost/hostapi"

@@ -14,7 +14,14 @@ import (
 // ExecjobLaunch puts the program that MoM is about to start into the job's cgroup: the session that MoM made for it, or,
 // where the caller starts it itself, by telling where it has to be born.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	j, s, err := h.live(req)
+	j, err := h.job(req)
+	if err != nil {
+		return nil, err
+	}
+	if !j.Exists() {
+		return nil, hostapi.Errorf(hostapi.KindNode, "job %s has no cgroup on this host: %w", j.ID(), cgroup.ErrNotFound)
+	}
+	s, err := stateOf(req.Job, req.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -27,12 +34,18 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 		out.Join = &hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks}
 		return out, nil
 	}
-	leader, err := proc.Read(h.roots.Proc, req.PID)
+	leader, alive, err := h.process(req.PID)
 	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindInternal, "launch job %s: %w", j.ID(), err)
+		return nil, err
 	}
-	if _, err := h.takeIn(j, leader, func(proc.Process) bool { return true }); err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "launch job %s: %w", j.ID(), err)
+	if !alive {
+		h.logOf(j.ID()).Infof("launch pid %d: no such process any more", req.PID)
+		return out, nil
+	}
+	// A process that does not lead its session is in MoM's own.
+	_, err = h.takeIn(j, leader, func(proc.Process) bool { return leader.Session == leader.PID })
+	if err != nil {
+		return nil, fmt.Errorf("launch pid %d: %w", req.PID, err)
 	}
 	return out, nil
 }
@@ -40,63 +53,66 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 // ExecjobAttach takes in a process that MoM did not start, with the processes of its session that belong to the job's
 // owner. A process that is gone is no error, as in PBS; one of another user is.
 func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	j, s, err := h.live(req)
+	j, err := h.job(req)
+	if err != nil {
+		return nil, err
+	}
+	reject := func(format string, args ...any) (*hostapi.Outcome, error) {
+		why := fmt.Sprintf(format, args...)
+		return &hostapi.Outcome{Reject: true, Message: fmt.Sprintf("attach pid %d to job %s: %s", req.PID, j.ID(), why)}, nil
+	}
+	if !j.Exists() {
+		return reject("the job has no cgroup on this host")
+	}
+	s, err := stateOf(req.Job, req.Node)
 	if err != nil {
 		return nil, err
 	}
 	owner := req.Job.Owner.UID
-	p, err := proc.Read(h.roots.Proc, req.PID)
-	if errors.Is(err, proc.ErrGone) {
-		h.log.WithFields(logFields(j)).Infof("attach pid %d: no such process any more", req.PID)
+	p, alive, err := h.process(req.PID)
+	switch {
+	case err != nil:
+		return nil, err
+	case !alive:
+		h.logOf(j.ID()).Infof("attach pid %d: no such process any more", req.PID)
 		return &hostapi.Outcome{}, nil
-	}
-	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindInternal, "attach pid %d to job %s: %w", req.PID, j.ID(), err)
-	}
-	if !p.BelongsTo(owner) {
-		return &hostapi.Outcome{Reject: true, Message: fmt.Sprintf("attach pid %d to job %s: the process belongs to uid %d, the job to uid %d",
-			req.PID, j.ID(), p.UID, owner)}, nil
-	}
-	if p.Session <= 1 {
-		return &hostapi.Outcome{Reject: true, Message: fmt.Sprintf("attach pid %d to job %s: session %d is the system's own", req.PID, j.ID(), p.Session)}, nil
+	case !p.BelongsTo(owner):
+		return reject("the process belongs to uid %d, the job to uid %d", p.UID, owner)
+	case p.Session <= 1:
+		return reject("session %d is the system's own", p.Session)
+	case h.isOurs(p.PID):
+		return reject("it is hookhost itself")
 	}
 	taken, err := h.takeIn(j, p, func(m proc.Process) bool { return m.BelongsTo(owner) })
 	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "attach pid %d to job %s: %w", req.PID, j.ID(), err)
+		return nil, fmt.Errorf("attach pid %d: %w", req.PID, err)
 	}
 	s.Attached += taken
 	return &hostapi.Outcome{State: s.encode(), Usage: &hostapi.HostUsage{NCPUs: s.NCPUs, ProcessesAttached: s.Attached}}, nil
 }
 
-// live returns the job's cgroup, which begin must have made, and this hook's state.
-func (h *hook) live(req *hostapi.Request) (*cgroup.Job, state, error) {
-	j, err := h.job(req)
-	if err != nil {
-		return nil, state{}, err
+// process reads a process; alive is false when it is gone or waits to be reaped.
+func (h *hook) process(pid int) (p proc.Process, alive bool, err error) {
+	p, err = proc.Read(h.roots.Proc, pid)
+	if errors.Is(err, proc.ErrGone) {
+		return p, false, nil
 	}
-	if !j.Exists() {
-		return nil, state{}, hostapi.Errorf(hostapi.KindInternal, "%s job %s: it has no cgroup on this host: execjob_begin did not run or the job has ended", req.Event, j.ID())
-	}
-	s, err := stateOf(req.Job)
-	return j, s, err
+	return p, err == nil && !p.Dead(), err
 }
+
+// isOurs tells whether pid is this hook or its host, which no job may take along.
+func (h *hook) isOurs(pid int) bool { return pid == h.self.Hook.PID || pid == h.self.Host.PID }
 
 // rounds bounds the chase after a session that forks while it is being moved: each round moves what the one before
 // could not see, and children of a moved process are born inside.
 const rounds = 16
 
 // takeIn moves first and the other members of its session that want admits. It returns how many it moved. All
-// moves are made back to back: only the first pays the kernel's grace period.
+// moves are made back to back: only the first pays the kernel's grace period. What the processes do to escape being
+// moved is KindBusy: no user's doing makes a node bad.
 func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process) bool) (int, error) {
-	handle, err := proc.Open(h.roots.Proc, first.ID())
-	if errors.Is(err, proc.ErrGone) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer handle.Close()
-	moved := map[int]bool{}
+	moved := map[int]proc.Process{}
+	fresh := []proc.Process{first} // even if it leaves its session meanwhile
 	for range rounds {
 		members, err := proc.SessionMembers(h.roots.Proc, first.Session)
 		if err != nil {
@@ -104,30 +120,50 @@ func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process)
 		}
 		inside, err := j.Processes()
 		if err != nil {
-			return len(moved), err
+			return len(moved), moveError(err)
+		}
+		for _, m := range members {
+			if m.PID != first.PID && m.PID > 1 && !h.isOurs(m.PID) && want(m) {
+				fresh = append(fresh, m)
+			}
 		}
 		var pids []int
-		for _, m := range members {
-			if !slices.Contains(inside, m.PID) && m.PID > 1 && want(m) {
+		for _, m := range fresh {
+			if _, done := moved[m.PID]; !done && !slices.Contains(inside, m.PID) {
 				pids = append(pids, m.PID)
+				moved[m.PID] = m
 			}
 		}
 		if len(pids) == 0 {
-			break
+			return len(moved), h.sameStill(moved)
 		}
 		if err := j.Attach(pids); err != nil {
-			return len(moved), err
+			return len(moved), moveError(err)
 		}
-		for _, pid := range pids {
-			moved[pid] = true
+		fresh = nil
+	}
+	return len(moved), hostapi.Errorf(hostapi.KindBusy, "session %d forks faster than its processes can be moved", first.Session)
+}
+
+func moveError(err error) error {
+	kind := hostapi.KindNode
+	if errors.Is(err, cgroup.ErrNotFound) { // the job ends at this moment
+		kind = hostapi.KindBusy
+	}
+	return hostapi.Errorf(kind, "%w", err)
+}
+
+// sameStill looks at what was moved again: it was moved by number. If the process still lives, the number was its own
+// all the time; if it does not, it ended meanwhile, and a stranger can hold its number only after the pid space has
+// wrapped around.
+func (h *hook) sameStill(moved map[int]proc.Process) error {
+	for pid, m := range moved {
+		if proc.Alive(h.roots.Proc, m.ID()) {
+			continue
+		}
+		if now, alive, err := h.process(pid); err == nil && alive && now.StartTime != m.StartTime {
+			return hostapi.Errorf(hostapi.KindBusy, "pid %d ended and its number was given to %q meanwhile", pid, now.Comm)
 		}
 	}
-	// The pid was written by number. If the process still lives, the number was its own all the time; if it does
-	// not, it ended meanwhile, and a stranger can hold its number only after the pid space has wrapped around.
-	if moved[first.PID] && !proc.Alive(h.roots.Proc, first.ID()) {
-		if now, err := proc.Read(h.roots.Proc, first.PID); err == nil && now.StartTime != first.StartTime {
-			return len(moved), fmt.Errorf("pid %d ended and its number was given to %q meanwhile", first.PID, now.Comm)
-		}
-	}
-	return len(moved), nil
+	return nil
 }

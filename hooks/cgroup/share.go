@@ -8,37 +8,58 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// shareOf returns what the job was given on this host: the sum of its chunks here. exec_vnode decides; an event
-// without one (hookhost event, other MoMs) is taken as one chunk of the job's own resource_list.
-func shareOf(job *hostapi.Job, node string) (pbs.HostShare, error) {
+// ask is what a job asked for on this host.
+type ask struct {
+	pbs.HostShare
+	pids  *int64   // its own bound on its tasks (-l pids=N); nil when it asked for none
+	notes []string // what of it cannot be told
+}
+
+func askOf(job *hostapi.Job, node string) (ask, error) {
 	chunks := []pbs.VnodeChunk{{Vnode: node, Host: node, Resources: job.ResourceList}}
-	alone := true
 	if job.ExecVnode != "" {
 		var err error
 		if chunks, err = pbs.ParseExecVnode(job.ExecVnode); err != nil {
-			return pbs.HostShare{}, err
-		}
-		for _, c := range chunks {
-			alone = alone && c.Host == chunks[0].Host
+			return ask{}, err
 		}
 	}
 	share, err := pbs.OnHost(chunks, node)
 	if err != nil {
-		return pbs.HostShare{}, err
+		return ask{}, err
 	}
-	// vmem is not scheduled by default and then stands only in the job's own list (openpbs-observed: vnode_list). It
-	// can be told apart by host only when there is one.
-	if v, ok := job.ResourceList["vmem"]; ok && alone && share.Vmem == nil {
-		size, err := pbs.ParseSize(v)
-		if err != nil {
-			return pbs.HostShare{}, fmt.Errorf("resource_list vmem=%s: %w", v, err)
-		}
-		share.Vmem = &size
+	a := ask{HostShare: share}
+	if err := a.takeVmem(job, chunks); err != nil {
+		return ask{}, err
 	}
-	return share, nil
+	a.pids, err = pidsOf(job)
+	return a, err
 }
 
-// pidsOf returns the job's own bound on its tasks (-l pids=N), nil when it asked for none.
+// takeVmem looks for vmem in the job's own list. It is not scheduled by default and then stands only there
+// (openpbs-observed: vnode_list), so it can be told apart by host only when there is one.
+func (a *ask) takeVmem(job *hostapi.Job, chunks []pbs.VnodeChunk) error {
+	v, ok := job.ResourceList["vmem"]
+	if !ok || a.Vmem != nil {
+		return nil
+	}
+	size, err := pbs.ParseSize(v)
+	if err != nil {
+		return fmt.Errorf("resource_list vmem=%s: %w", v, err)
+	}
+	if size == 0 { // PBS writes that for what was not asked for
+		return nil
+	}
+	for _, c := range chunks {
+		if c.Host != chunks[0].Host {
+			a.notes = append(a.notes, fmt.Sprintf("vmem=%s is not enforced: exec_vnode does not say how much of it each host has", size.KB()))
+			return nil
+		}
+	}
+	a.Vmem = &size
+	return nil
+}
+
+// pidsOf returns the job's own bound on its tasks.
 func pidsOf(job *hostapi.Job) (*int64, error) {
 	v, ok := job.ResourceList["pids"]
 	if !ok {

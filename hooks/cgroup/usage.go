@@ -15,32 +15,47 @@ const (
 	memCgroupPeak = "cgroup peak, page cache included"
 )
 
-// measure reads what the job has used so far. With an error it still returns what could be read; nil when
-// nothing could.
-func (h *hook) measure(j *cgroup.Job, s state) (*hostapi.HostUsage, error) {
-	u, err := j.Usage()
+// measure reads what the job has used so far, for the report and as the kernel has it. With an error it still returns
+// what could be read; u is nil when the job has no cgroup any more.
+func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters cgroup.Usage, err error) {
+	counters, err = j.Usage()
 	if errors.Is(err, cgroup.ErrNotFound) {
-		return nil, nil
+		return nil, counters, nil
 	}
-	limits, lerr := j.Limits()
-	cpus, mems := limits.CPUs, limits.Mems
-	if cpus.IsEmpty() {
-		cpus, _ = h.tree.CPUs()
-		mems, _ = h.tree.Mems()
-	}
-	out := &hostapi.HostUsage{
-		CPUs: cpus.String(), Mems: mems.String(), NCPUs: s.NCPUs, ProcessesAttached: s.Attached,
-		CPUTSeconds: seconds(u.CPU), UserSeconds: seconds(u.User), SystemSeconds: seconds(u.System),
-		MemBytes: u.MemPeak, VmemBytes: u.MemSwapPeak, CgroupPeakBytes: u.CgroupPeak, MemLimitBytes: limits.Mem,
-		OOMKills: u.OOMKills, PidsPeak: u.PidsPeak,
+	u = &hostapi.HostUsage{
+		CPUs: s.CPUs, Mems: s.Mems, NCPUs: s.NCPUs, ProcessesAttached: s.Attached,
+		CPUTSeconds: seconds(counters.CPU), UserSeconds: seconds(counters.User), SystemSeconds: seconds(counters.System),
+		MemBytes: counters.MemPeak, VmemBytes: counters.MemSwapPeak, CgroupPeakBytes: counters.CgroupPeak,
+		MemLimitBytes: counters.MemLimit, OOMKills: counters.OOMKills, PidsPeak: counters.PidsPeak,
 	}
 	switch {
-	case u.MemPeak != nil:
-		out.MemSource = memSampled
-	case u.CgroupPeak != nil:
-		out.MemBytes, out.MemSource = u.CgroupPeak, memCgroupPeak
+	case counters.MemPeak != nil:
+		u.MemSource = memSampled
+	case counters.CgroupPeak != nil:
+		u.MemBytes, u.MemSource = counters.CgroupPeak, memCgroupPeak
 	}
-	return out, errors.Join(err, lerr)
+	if u.CPUs == "" { // begin did not run here
+		err = errors.Join(err, h.placeOf(j, u))
+	}
+	return u, counters, err
+}
+
+// placeOf reads which cpus and NUMA nodes the job may use.
+func (h *hook) placeOf(j *cgroup.Job, u *hostapi.HostUsage) error {
+	l, err := j.Limits()
+	if errors.Is(err, cgroup.ErrNotFound) {
+		return nil
+	}
+	if err == nil && l.CPUs.IsEmpty() {
+		if l.CPUs, err = h.tree.CPUs(); err == nil {
+			l.Mems, err = h.tree.Mems()
+		}
+	}
+	u.CPUs, u.Mems = l.CPUs.String(), l.Mems.String()
+	if errors.Is(err, cgroup.ErrUnsupported) { // no cpusets here
+		return nil
+	}
+	return err
 }
 
 func seconds(d *time.Duration) *float64 {

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
@@ -15,7 +12,7 @@ type watch struct {
 	done   chan struct{}
 }
 
-// watch starts following a job unless it is followed already.
+// watch starts following a job unless it is followed already. The caller has the job's turn.
 func (h *hook) watch(j *cgroup.Job) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -27,11 +24,12 @@ func (h *hook) watch(j *cgroup.Job) {
 	h.watches[j.ID()] = w
 	go func() {
 		defer close(w.done)
+		defer cancel()
 		err := j.Watch(ctx, func(kills int64) {
-			h.log.WithFields(logFields(j)).Infof("the kernel has killed %d processes for lack of memory", kills)
+			h.logOf(j.ID()).Infof("the kernel has killed %d processes for lack of memory", kills)
 		})
-		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, cgroup.ErrNotFound) {
-			h.log.WithFields(logFields(j)).Warnf("watch memory: %v", err)
+		if err != nil {
+			h.logOf(j.ID()).Warn(err)
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -41,17 +39,22 @@ func (h *hook) watch(j *cgroup.Job) {
 	}()
 }
 
-// forget stops following a job, waits until nothing holds its files any more, and answers for its cgroup no longer.
-func (h *hook) forget(id string) {
+// stopWatch has the job's watch end soon: it may be in the middle of a system call that takes milliseconds.
+func (h *hook) stopWatch(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.watches[id]; w != nil {
+		w.cancel()
+	}
+}
+
+// unwatch stops following the job and waits until nothing holds its files any more.
+func (h *hook) unwatch(id string) {
 	h.mu.Lock()
 	w := h.watches[id]
-	delete(h.watches, id)
-	delete(h.made, id)
 	h.mu.Unlock()
 	if w != nil {
 		w.cancel()
 		<-w.done
 	}
 }
-
-func logFields(j *cgroup.Job) logrus.Fields { return logrus.Fields{"job": j.ID()} }

@@ -33,7 +33,7 @@ type Listener struct {
 // what they may do is decided by who they are. The socket of a dead host is replaced; with a live one Listen fails
 // with ErrRunning.
 func Listen(path string) (*Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := makeDir(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	lock, err := lockSocket(path)
@@ -46,6 +46,17 @@ func Listen(path string) (*Listener, error) {
 		return nil, err
 	}
 	return &Listener{unix: l, lock: lock, conns: map[int]int{}}, nil
+}
+
+// makeDir makes dir when it is missing, open to everybody whatever the umask. One that is there is as somebody wanted it.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755)
 }
 
 func listen(path string) (*net.UnixListener, error) {

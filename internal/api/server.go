@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net"
 	"net/http"
 	"time"
 
@@ -170,6 +169,8 @@ func rootOnly(p Peer) error {
 // endpoint makes a handler of a call: access first, before a byte of the body is read; then its value or error as JSON.
 func (s *Server) endpoint(may access, limit int64, call func(Peer, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The deadline of the connection's answer before this one must not hit a "100 Continue".
+		http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		peer, ok := peerFrom(r.Context())
 		var value any
 		var err error
@@ -199,5 +200,3 @@ func (s *Server) answer(w http.ResponseWriter, value any, err error) {
 	w.WriteHeader(status)
 	w.Write(append(body, '\n'))
 }
-
-var _ net.Listener = (*Listener)(nil)

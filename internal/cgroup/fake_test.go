@@ -61,6 +61,11 @@ func fakeTree(t *testing.T, k *kernfstest.Kernel) *Tree {
 }
 
 func (w fake) start(t *testing.T, join Join) process {
+	k := w.kernel(t)
+	return fakeProcess{k, spawnFake(k, join)}
+}
+
+func spawnFake(k *kernfstest.Kernel, join Join) (pid int) {
 	var in []string
 	for _, tasks := range join.Tasks {
 		in = append(in, path.Dir(tasks))
@@ -71,8 +76,7 @@ func (w fake) start(t *testing.T, join Join) process {
 	for i := range in {
 		in[i] = strings.TrimPrefix(in[i], "/sys/fs/cgroup/")
 	}
-	k := w.kernel(t)
-	return fakeProcess{k, k.Spawn(in...)}
+	return k.Spawn(in...)
 }
 
 type fakeProcess struct {

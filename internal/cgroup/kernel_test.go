@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -230,6 +231,12 @@ func act() {
 		case "fork":
 			n, _ := strconv.Atoi(arg)
 			answer = strings.Join(forkSleepers(n), " ")
+		case "bomb":
+			go func() {
+				for {
+					forkSleepers(1) // it fails at pids.max, and goes on
+				}
+			}()
 		}
 		fmt.Println(answer)
 	}
@@ -248,16 +255,19 @@ func burnCPU(d time.Duration) {
 	}
 }
 
+const readBuffer = 1 << 20
+
 func readFile(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	for b := make([]byte, 1<<20); ; {
-		if n, err := f.Read(b); n == 0 {
-			_ = err
+	for b := make([]byte, readBuffer); ; {
+		if _, err := f.Read(b); errors.Is(err, io.EOF) {
 			return nil
+		} else if err != nil {
+			return err
 		}
 	}
 }
@@ -274,7 +284,6 @@ func forkSleepers(n int) []string {
 			&os.ProcAttr{Files: []*os.File{null, null, null}, Sys: &unix.SysProcAttr{Setsid: true}})
 		null.Close()
 		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
 			break
 		}
 		pids = append(pids, strconv.Itoa(p.Pid))

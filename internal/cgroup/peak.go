@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -13,35 +15,60 @@ import (
 // sample is a look at a job's memory, in bytes.
 type sample struct {
 	anon, shmem, file int64
-	current           int64  // all of it: also kernel memory, and what the kernel has set aside for the next page
+	other             int64  // kernel memory, and what each cpu has set aside for the pages to come
+	current           int64  // all of it
 	peak              *int64 // of current, ever; nil where the kernel does not keep it (v2 before Linux 5.19)
 	at                time.Duration
 }
 
-func (s *sample) used() int64  { return s.anon + s.shmem }
-func (s *sample) other() int64 { return max(0, s.current-s.used()-s.file) }
+func (s *sample) used() int64 { return s.anon + s.shmem }
 
 // sample reads the memory of r.dir; nil when it cannot.
 func (r *reader) sample() *sample {
-	s := &sample{at: now()}
-	stat, current, peak := "", "", ""
-	anon, shmem, cache := "anon", "shmem", "file"
-	if stat, current, peak = "memory.stat", "memory.current", "memory.peak"; !r.dir.h.v2 {
-		current, peak = "memory.usage_in_bytes", "memory.max_usage_in_bytes"
-		anon, shmem, cache = "total_rss", "total_shmem", "total_cache"
+	f := &v1Memory
+	if r.dir.h.v2 {
+		f = &v2Memory
 	}
-	m := r.keyed(stat)
-	if m == nil {
+	// The peak is read first: what it has not seen yet may come to the parts, but no part is missing that it has seen.
+	s := &sample{at: now(), peak: r.number(f.peak)}
+	before := r.number(f.current)
+	m := r.keyed(f.stat)
+	after := r.number(f.current)
+	if m == nil || before == nil || after == nil {
 		return nil
 	}
-	s.anon, s.shmem = int64(m[anon]), int64(m[shmem])
-	s.file = max(0, int64(m[cache])-s.shmem) // page cache counts shared memory
-	if n := r.number(current); n != nil {
-		s.current = *n
+	s.anon, s.shmem = int64(m[f.anon]), int64(m[f.shmem])
+	s.file = max(0, int64(m[f.file])-s.shmem) // page cache counts shared memory
+	s.current = *after
+	// While memory comes and goes the parts do not add up: a page is charged before it is counted, and when a process
+	// ends, uncharged after. Kernel memory has a count of its own, so that is no part of other.
+	s.other = max(0, min(*before, *after)-s.used()-s.file)
+	kernel := field(m, f.kernel)
+	if !r.dir.h.v2 {
+		kernel = r.number(f.kernel)
 	}
-	s.peak = r.number(peak)
+	if kernel != nil {
+		s.other = min(s.other, *kernel+setAside)
+	}
 	return s
 }
+
+// setAside is what the cpus may have charged in advance: MEMCG_CHARGE_BATCH pages each.
+var setAside = int64(64 * os.Getpagesize() * runtime.NumCPU())
+
+// memoryFiles are the files that a sample is made of, and the keys in stat.
+type memoryFiles struct{ current, peak, kernel, stat, anon, shmem, file string }
+
+var (
+	v1Memory = memoryFiles{
+		current: "memory.usage_in_bytes", peak: "memory.max_usage_in_bytes", kernel: "memory.kmem.usage_in_bytes",
+		stat: "memory.stat", anon: "total_rss", shmem: "total_shmem", file: "total_cache",
+	}
+	v2Memory = memoryFiles{
+		current: "memory.current", peak: "memory.peak", kernel: "kernel", // a key: since Linux 5.18
+		stat: "memory.stat", anon: "anon", shmem: "shmem", file: "file",
+	}
+)
 
 // now is CLOCK_BOOTTIME, which all processes share.
 func now() time.Duration {
@@ -79,7 +106,7 @@ const trusted = time.Second
 
 // add counts a sample.
 func (p peak) add(s *sample) peak {
-	next := peak{used: max(p.used, s.used()), file: s.file, other: s.other(), until: s.at + trusted}
+	next := peak{used: max(p.used, s.used()), file: s.file, other: s.other, until: s.at + trusted}
 	if s.peak != nil {
 		next.all = *s.peak
 	}

@@ -56,7 +56,7 @@ func (j *Job) Usage() (Usage, error) {
 		r.dir = d
 		u.Pids, u.PidsPeak = r.number("pids.current"), r.number("pids.peak")
 	}
-	if !r.found && (!j.Exists() || len(r.errs) == 0) {
+	if !r.found && !j.Exists() {
 		return Usage{}, fmt.Errorf("usage of job %s: %w", j.id, ErrNotFound)
 	}
 	if err := errors.Join(r.errs...); err != nil {

@@ -96,7 +96,8 @@ func (a Attributes) check() error {
 	case a.Freq < 1:
 		return fmt.Errorf("freq = %d: want a number of seconds above 0", a.Freq)
 	}
-	if a.User == UserOwner && (len(a.Event) == 0 || slices.ContainsFunc(a.Event, func(e hostapi.Event) bool { return !slices.Contains(ownerEvents, e) })) {
+	foreign := func(e hostapi.Event) bool { return !slices.Contains(ownerEvents, e) }
+	if a.User == UserOwner && (len(a.Event) == 0 || slices.ContainsFunc(a.Event, foreign)) {
 		return fmt.Errorf("user = pbsuser: event must name nothing but %s", EventList(ownerEvents))
 	}
 	for _, f := range a.FailAction {

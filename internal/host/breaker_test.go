@@ -80,6 +80,7 @@ func TestClock(t *testing.T) {
 		if want := "5/a@0s 2/a@1s 2/b@1s 1/a@3s 3/a@9s"; text != want && text != strings.Replace(want, "2/a@1s 2/b@1s", "2/b@1s 2/a@1s", 1) {
 			t.Errorf("rung: %s\nwant:  %s", text, want)
 		}
+		synctest.Wait()
 		if c.nearest != nil {
 			t.Error("a runtime timer is left although nothing is due")
 		}

@@ -70,7 +70,7 @@ func (p *plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hosta
 		}
 		out, err := inst.client.Handle(ctx, req)
 		switch {
-		case ctx.Err() != nil && err != nil:
+		case late(ctx, err):
 			inst.killed.Store(true)
 			inst.proc.kill()
 			p.lost(inst)
@@ -87,6 +87,21 @@ func (p *plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hosta
 		}
 		replayed = true
 	}
+}
+
+// early is how much gRPC's own timer for a deadline may be ahead of the context's.
+const early = 100 * time.Millisecond
+
+// late tells whether err is there because ctx has ended.
+func late(ctx context.Context, err error) bool {
+	if err == nil {
+		return false
+	}
+	deadline, ok := ctx.Deadline()
+	if ok && errors.Is(err, context.DeadlineExceeded) && time.Until(deadline) < early {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
 }
 
 // died waits until the program whose connection broke has ended, and takes it out of use.
@@ -120,19 +135,19 @@ func (p *plugin) callAsOwner(ctx context.Context, h Hook, req *hostapi.Request) 
 	}
 	p.learn(inst.info.Events)
 	if !slices.Contains(inst.info.Events, req.Event) {
-		inst.stop()
+		inst.clean()
 		return nil, nil
 	}
 	out, err := inst.client.Handle(ctx, req)
 	switch {
-	case err != nil && ctx.Err() != nil:
+	case late(ctx, err):
 		inst.kill()
 		return nil, context.Cause(ctx)
 	case errors.Is(err, hostapi.ErrGone):
 		inst.kill()
 		return nil, hostapi.Errorf(hostapi.KindInternal, "crashed: %s", inst.proc.cause())
 	}
-	inst.stop()
+	inst.clean()
 	return out, err
 }
 

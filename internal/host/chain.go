@@ -80,12 +80,11 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		if out == nil && err == nil {
 			continue // its program turned out not to handle the event
 		}
-		if out = whatHolds(out, err); err == nil {
-			c.cascade(out)
-		}
+		out = whatHolds(out, err)
 		if conflict := c.merged.add(hook.Name, out); conflict != nil {
 			err = errors.Join(err, conflict)
 		}
+		c.cascade(out)
 		if out.State != nil {
 			put(&c.states, hook.Name, out.State)
 		}

@@ -94,7 +94,7 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 	}
 	own := *req
 	if own.Node == "" {
-		own.Node = h.Node
+		own.Node = h.opt.Node
 	}
 	if !own.Event.ForJob() {
 		own.Job = nil
@@ -122,7 +122,7 @@ func (h *Host) newChain(req *hostapi.Request, rec *jobstate.Record) *chain {
 
 // during carries out the events between begin and epilogue.
 func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
-	rec, err := h.Store.Get(ctx, req.Job.ID)
+	rec, err := h.opt.Store.Get(ctx, req.Job.ID)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
@@ -140,7 +140,7 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		if !v.Reject {
 			advance(rec, req, now)
 		}
-		take(rec, h.Node, c, now)
+		take(rec, h.opt.Node, c, now)
 	})
 	if err != nil {
 		// The hooks have done their part; what is lost is a part of the report.
@@ -152,7 +152,7 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 // change replaces the job's record, if there is one, by what fn makes of it, and sets the timers that it then holds.
 func (h *Host) change(ctx context.Context, id string, fn func(*jobstate.Record)) error {
 	var timers map[string]time.Time
-	err := h.Store.Update(ctx, id, func(rec *jobstate.Record) (*jobstate.Record, error) {
+	err := h.opt.Store.Update(ctx, id, func(rec *jobstate.Record) (*jobstate.Record, error) {
 		if rec != nil {
 			fn(rec)
 			timers = rec.Timers

@@ -66,7 +66,7 @@ type Options struct {
 
 // Host carries out events. Its methods may be called at the same time.
 type Host struct {
-	Options
+	opt      Options
 	log      *logrus.Entry
 	launcher *launcher
 	jobs     queues
@@ -103,7 +103,7 @@ func Open(o Options) (*Host, error) {
 		o.StartTimeout = defaultStart
 	}
 	h := &Host{
-		Options: o, log: o.Log, waits: make(map[string]context.CancelFunc), period: make(map[*plugin]*time.Timer),
+		opt: o, log: o.Log, waits: make(map[string]context.CancelFunc), period: make(map[*plugin]*time.Timer),
 		launcher: &launcher{
 			paths: o.Registry.paths(), spawn: newSpawner(), sockets: sockets,
 			limit: o.StartTimeout, node: o.Node, settings: o.Settings,
@@ -142,7 +142,7 @@ func (h *Host) arrange(old []*plugin, hooks []Hook) []*plugin {
 func (h *Host) Reload(ctx context.Context) error {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
-	hooks, err := h.Registry.List()
+	hooks, err := h.opt.Registry.List()
 	if err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}
@@ -177,7 +177,7 @@ func (h *Host) Reload(ctx context.Context) error {
 
 // Hooks returns every registered hook and how its program does, in order.
 func (h *Host) Hooks() ([]Status, error) {
-	hooks, err := h.Registry.List()
+	hooks, err := h.opt.Registry.List()
 	var list []Status
 	for _, hook := range hooks {
 		s := Status{Hook: hook, State: "disabled"}
@@ -189,7 +189,7 @@ func (h *Host) Hooks() ([]Status, error) {
 	return list, err
 }
 
-// chain returns the plugins as they are now. Events that have begun go on with theirs.
+// links returns the hooks as they are now. Events that have begun go on with theirs.
 func (h *Host) links() []link {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -172,11 +172,15 @@ func (i *instance) kill() {
 	i.clean()
 }
 
-// stop asks the program to end, kills it when it does not, and waits until nothing of it is left. Calls under way fail.
-func (i *instance) stop() { i.clean() }
+// stopGrace is how long a program may take to end when it is asked to.
+const stopGrace = 2 * time.Second
 
-// clean ends the program, with a grace of 2 s if it lives, and releases what the host has of it.
+// clean asks the program to end if it still runs, kills it when it does not, and waits until nothing of it is left.
+// Calls under way fail.
 func (i *instance) clean() {
+	// Asking is a call, and a program that is stopped or hangs never answers it.
+	late := time.AfterFunc(stopGrace, i.proc.kill)
+	defer late.Stop()
 	if i.plugin != nil {
 		i.plugin.Kill()
 	}
@@ -197,7 +201,9 @@ type connection struct {
 }
 
 // note is a stream interceptor: go-plugin opens a stream first of all.
-func (c *connection) note(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *connection) note(
+	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	c.mu.Lock()
 	c.c = cc
 	c.mu.Unlock()

@@ -24,8 +24,8 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request) (*Verdict, error
 	if err := h.makeWay(ctx, req); err != nil {
 		return nil, err
 	}
-	rec := &jobstate.Record{Job: req.Job, Phase: jobstate.PhasePrerun, MoM: req.MoM, Host: h.Self}
-	if err := h.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
+	rec := &jobstate.Record{Job: req.Job, Phase: jobstate.PhasePrerun, MoM: req.MoM, Host: h.opt.Self}
+	if err := h.opt.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	c := h.newChain(req, nil)
@@ -33,8 +33,8 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request) (*Verdict, error
 	if !v.Reject {
 		now := time.Now()
 		advance(rec, req, now)
-		take(rec, h.Node, c, now)
-		err := h.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil })
+		take(rec, h.opt.Node, c, now)
+		err := h.opt.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil })
 		if err == nil {
 			h.setTimers(id, rec.Timers)
 			h.watchMoM(id, req.MoM)
@@ -63,7 +63,7 @@ func (h *Host) undo(ctx context.Context, c *chain) error {
 func (h *Host) forget(ctx context.Context, id string) error {
 	h.clock.drop(id)
 	h.unwatchMoM(id)
-	return h.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return nil, nil })
+	return h.opt.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return nil, nil })
 }
 
 // makeWay decides about a record that begin finds under the job's id. It fails with KindBusy when the job runs. What
@@ -76,15 +76,15 @@ func (h *Host) forget(ctx context.Context, id string) error {
 //	same run, running or suspended             busy
 //	exiting                                    ended
 func (h *Host) makeWay(ctx context.Context, req *hostapi.Request) error {
-	rec, err := h.Store.Get(ctx, req.Job.ID)
+	rec, err := h.opt.Store.Get(ctx, req.Job.ID)
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	if rec == nil {
 		return nil
 	}
-	foreign := rec.Host != h.Self
-	dead := foreign && !h.Processes.Alive(rec.Host) || rec.MoM != nil && !h.Processes.Alive(*rec.MoM)
+	foreign := rec.Host != h.opt.Self
+	dead := foreign && !h.opt.Processes.Alive(rec.Host) || rec.MoM != nil && !h.opt.Processes.Alive(*rec.MoM)
 	sameMoM := (rec.MoM == nil) == (req.MoM == nil) && (rec.MoM == nil || *rec.MoM == *req.MoM)
 	switch {
 	case dead, rec.Phase == jobstate.PhaseExiting && !foreign:
@@ -105,7 +105,7 @@ func (h *Host) makeWay(ctx context.Context, req *hostapi.Request) error {
 func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	id, last := req.Job.ID, req.Event != hostapi.EventEpilogue
 	var rec *jobstate.Record
-	storeErr := h.Store.Update(ctx, id, func(r *jobstate.Record) (*jobstate.Record, error) {
+	storeErr := h.opt.Store.Update(ctx, id, func(r *jobstate.Record) (*jobstate.Record, error) {
 		if rec = r; r != nil {
 			exiting(r, req, last, time.Now())
 		}
@@ -123,17 +123,17 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	if last && c.failures() != nil {
 		err := h.fallback(ctx, id)
 		errs = append(errs, err)
-		if err == nil && h.Fallback != nil && rec != nil {
+		if err == nil && h.opt.Fallback != nil && rec != nil {
 			addNote(rec, "hookhost removed what the job left, because a hook failed to")
 		}
 	}
 	switch {
 	case rec == nil:
 	case last:
-		take(rec, h.Node, c, time.Now())
+		take(rec, h.opt.Node, c, time.Now())
 		errs = append(errs, h.settle(ctx, rec, req.Event))
 	default:
-		errs = append(errs, h.change(ctx, id, func(r *jobstate.Record) { take(r, h.Node, c, time.Now()) }))
+		errs = append(errs, h.change(ctx, id, func(r *jobstate.Record) { take(r, h.opt.Node, c, time.Now()) }))
 	}
 	if err := errors.Join(errs...); err != nil {
 		if !v.Reject {
@@ -149,7 +149,7 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 func (h *Host) settle(ctx context.Context, rec *jobstate.Record, e hostapi.Event) error {
 	if e == hostapi.EventEnd || !rec.Launched.IsZero() {
 		r := report.FromRecord(rec, rec.Ended)
-		if err := h.Ledger.AppendOnce(ctx, rec.Job.ID, runKey(rec), r.Archive()); err != nil {
+		if err := h.opt.Ledger.AppendOnce(ctx, rec.Job.ID, runKey(rec), r.Archive()); err != nil {
 			return fmt.Errorf("report of job %s: %w", rec.Job.ID, err)
 		}
 	}
@@ -162,13 +162,13 @@ func runKey(rec *jobstate.Record) string {
 }
 
 func (h *Host) fallback(ctx context.Context, id string) error {
-	if h.Fallback == nil {
+	if h.opt.Fallback == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, fallbackLimit)
 	defer cancel()
 	h.log.WithField("job", id).Warn("a hook failed to clean up: the host removes what the job left")
-	if err := h.Fallback.RemoveJob(ctx, id); err != nil {
+	if err := h.opt.Fallback.RemoveJob(ctx, id); err != nil {
 		return fmt.Errorf("remove job %s: %w", id, err)
 	}
 	return nil

@@ -232,6 +232,7 @@ func TestBeginAgain(t *testing.T) {
 
 // Events of one job wait for each other, those of others do not.
 func TestSerialPerJob(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nonce = %q\nlog = %q\nevent = %q", "wait", filepath.Join(n.dir, "once"), filepath.Join(n.dir, "log"), "execjob_launch"), "alarm=1")
 	h := n.open()
@@ -277,7 +278,7 @@ func TestOwnersHook(t *testing.T) {
 		t.Skip("needs root to become somebody else")
 	}
 	log := filepath.Join(n.dir, "log")
-	for _, dir := range []string{n.dir, programs} {
+	for _, dir := range []string{n.dir, programs()} {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}

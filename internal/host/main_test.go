@@ -22,9 +22,27 @@ import (
 	"github.com/hookhost/hookhost/internal/ledger"
 )
 
-// programs is where the hooks of testdata/hooks lie, built once. misbehave is there under the name of each thing that it
-// can do wrong at its start.
-var programs string
+// programs returns where the hooks of testdata/hooks lie, built when the first test asks. misbehave is there under the
+// name of each thing that it can do wrong at its start.
+var programs = sync.OnceValue(func() string {
+	dir, err := os.MkdirTemp("", "hhtest-host-")
+	if err != nil {
+		panic(err)
+	}
+	built = dir
+	build := exec.Command("go", "build", "-o", dir+"/", "../../testdata/hooks/deny", "../../testdata/hooks/misbehave")
+	if out, err := build.CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("build hooks: %v\n%s", err, out))
+	}
+	for _, mode := range []string{"print-early", "wrong-version", "exit-at-start", "slow-start", "nonsense", "no-events", "no-lifeline"} {
+		if err := os.Link(filepath.Join(dir, "misbehave"), filepath.Join(dir, mode)); err != nil {
+			panic(err)
+		}
+	}
+	return dir
+})
+
+var built string // what programs made, to be removed
 
 // victimEnv makes this test program a host that waits to be killed, see kill_test.go.
 const victimEnv = "HOOKHOST_TEST_VICTIM"
@@ -33,27 +51,11 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimEnv); dir != "" {
 		victim(dir)
 	}
-	os.Exit(runTests(m))
-}
-
-func runTests(m *testing.M) int {
-	var err error
-	programs, err = os.MkdirTemp("", "hhtest-host-")
-	if err != nil {
-		panic(err)
+	status := m.Run()
+	if built != "" {
+		os.RemoveAll(built)
 	}
-	defer os.RemoveAll(programs)
-	build := exec.Command("go", "build", "-o", programs+"/", "../../testdata/hooks/deny", "../../testdata/hooks/misbehave")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build hooks: %v\n%s", err, out)
-		return 1
-	}
-	for _, mode := range []string{"print-early", "wrong-version", "exit-at-start", "slow-start", "nonsense", "no-events", "no-lifeline"} {
-		if err := os.Link(filepath.Join(programs, "misbehave"), filepath.Join(programs, mode)); err != nil {
-			panic(err)
-		}
-	}
-	return m.Run()
+	os.Exit(status)
 }
 
 // self is a process that is not there, for a host that is this test.
@@ -100,7 +102,7 @@ func newNode(t testing.TB) *node {
 // hook registers a hook: a program of testdata/hooks with its configuration. Assignments are those of `hook set`.
 func (n *node) hook(name, program, config string, assignments ...string) {
 	n.t.Helper()
-	h := Hook{Name: name, Attributes: DefaultAttributes(), Program: filepath.Join(programs, program), Created: time.Now()}
+	h := Hook{Name: name, Attributes: DefaultAttributes(), Program: filepath.Join(programs(), program), Created: time.Now()}
 	f, err := os.Open(h.Program)
 	if err != nil {
 		n.t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 // hosted returns the function that makes a hook's JobList: every job that has a record on this machine, whichever host
 // carries it.
 func (h *Host) hosted(ctx context.Context) (func(hook string) map[string]*hostapi.Job, error) {
-	recs, err := h.Store.List(ctx)
+	recs, err := h.opt.Store.List(ctx)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
@@ -67,7 +67,7 @@ func (h *Host) update(ctx context.Context, c *chain) error {
 		if err != nil {
 			return err
 		}
-		errs = append(errs, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.Node, c, time.Now()) }))
+		errs = append(errs, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, time.Now()) }))
 		release()
 	}
 	return errors.Join(errs...)
@@ -88,17 +88,12 @@ func (h *Host) startup(ctx context.Context, p *plugin, inst *instance) error {
 		return err
 	}
 	l := &startupLink{plugin: p, inst: inst, hook: hook}
-	c := &chain{links: []link{l}, req: &hostapi.Request{Event: hostapi.EventStartup, Node: h.Node}, hosted: hosted}
+	c := &chain{links: []link{l}, req: &hostapi.Request{Event: hostapi.EventStartup, Node: h.opt.Node}, hosted: hosted}
 	v := c.run(ctx)
 	if l.dead != nil {
 		return hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", hook.Name, l.dead)
 	}
-	if v.Reject {
-		p.log.WithField("event", hostapi.EventStartup).Error(v.Message)
-	}
-	for _, note := range v.Notes {
-		p.log.WithField("event", hostapi.EventStartup).Info(note)
-	}
+	p.started(v)
 	// Not now: an event that has the job's turn may be waiting for this start.
 	h.behindIt(func() {
 		if err := h.update(h.ctx, c); err != nil && h.ctx.Err() == nil {
@@ -125,7 +120,7 @@ func (l *startupLink) call(ctx context.Context, req *hostapi.Request) (*hostapi.
 	defer cancel()
 	out, err := l.inst.client.Handle(ctx, req)
 	switch {
-	case err != nil && ctx.Err() != nil:
+	case late(ctx, err):
 		l.dead = fmt.Errorf("no answer to %s within its alarm of %ds", req.Event, l.hook.Alarm)
 	case errors.Is(err, hostapi.ErrGone):
 		l.inst.kill()
@@ -154,9 +149,13 @@ func (h *Host) tick(p *plugin) {
 		hook := p.spec()
 		if h.plugin(hook.Name) == p && p.gets(hostapi.EventPeriodic) {
 			h.schedule(p, time.Duration(hook.Freq)*time.Second)
+			return
 		}
+		h.mu.Lock()
+		delete(h.period, p)
+		h.mu.Unlock()
 	}()
-	v, err := h.askAll(h.ctx, []link{p}, &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.Node})
+	v, err := h.askAll(h.ctx, []link{p}, &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.opt.Node})
 	switch {
 	case h.ctx.Err() != nil:
 		return
@@ -174,8 +173,10 @@ func (h *Host) tick(p *plugin) {
 	}
 }
 
-// callAgain makes the call that a hook asked for with CallAgain, in the job's turn. The request's JobList has this job
-// only; Job is set too, which tells it from a periodic about all jobs.
+// retryCall is when a call that a hook asked for and that failed is made again.
+const retryCall = 30 * time.Second
+
+// callAgain makes the call that a hook asked for with CallAgain, in the job's turn.
 func (h *Host) callAgain(id, name string) {
 	if !h.enter(&h.begun) {
 		return
@@ -187,7 +188,7 @@ func (h *Host) callAgain(id, name string) {
 	}
 	defer release()
 	entry := h.log.WithField("job", id).WithField("hook", name)
-	rec, err := h.Store.Get(h.ctx, id)
+	rec, err := h.opt.Store.Get(h.ctx, id)
 	if err != nil {
 		entry.Error(err)
 		h.clock.set(id, name, time.Now().Add(retryCall))
@@ -200,14 +201,7 @@ func (h *Host) callAgain(id, name string) {
 	if at, asked := rec.Timers[name]; !asked || time.Until(at) > time.Second {
 		return // an event has taken it back or put it off meanwhile
 	}
-	c := &chain{
-		links: []link{p},
-		req:   &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.Node, Job: jobOf(rec, &hostapi.Request{})},
-		hosted: func(hook string) map[string]*hostapi.Job {
-			return listOf([]*jobstate.Record{rec}, hook)
-		},
-		states: cloneStates(rec),
-	}
+	c := h.aboutJob(rec, p)
 	v := c.run(h.ctx)
 	if v.Reject {
 		entry.Error(v.Message)
@@ -217,9 +211,45 @@ func (h *Host) callAgain(id, name string) {
 		if v.Kind != "" {
 			put(&rec.Timers, name, time.Now().Add(retryCall))
 		}
-		takeUpdates(rec, h.Node, c, time.Now())
+		takeUpdates(rec, h.opt.Node, c, time.Now())
 	})
 	if err != nil {
 		entry.Error(err)
 	}
+}
+
+// aboutJob returns a periodic about one job. The request's JobList has this job only; Job is set too, which tells it from
+// a periodic about all jobs.
+func (h *Host) aboutJob(rec *jobstate.Record, links ...link) *chain {
+	return &chain{
+		links: links,
+		req:   &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.opt.Node, Job: jobOf(rec, &hostapi.Request{})},
+		hosted: func(hook string) map[string]*hostapi.Job {
+			return listOf([]*jobstate.Record{rec}, hook)
+		},
+		states: cloneStates(rec),
+	}
+}
+
+// Refresh has every hook tell what a live job has used by now, so that its record, and a report made from it, is not as
+// old as the last periodic. It takes the job's turn. A job that does not live, or is ending, is left as it is.
+func (h *Host) Refresh(ctx context.Context, id string) error {
+	if !h.enter(&h.begun) {
+		return ErrClosed
+	}
+	defer h.begun.Done()
+	release, err := h.jobs.take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	rec, err := h.opt.Store.Get(ctx, id)
+	if err != nil || rec == nil || rec.Phase == jobstate.PhaseExiting {
+		return err
+	}
+	c := h.aboutJob(rec, h.links()...)
+	if v := c.run(ctx); v.Reject {
+		err = errors.New(v.Message)
+	}
+	return errors.Join(err, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, time.Now()) }))
 }

@@ -32,6 +32,7 @@ type plugin struct {
 	inst     *instance       // running; nil when none is
 	starting *start          // under way; nil when none is
 	failure  error           // why none runs
+	startup  string          // why it rejected exechost_startup; "" when it did not
 	starts   int             // how often it was started
 	breaker  breaker
 	retry    *time.Timer
@@ -124,6 +125,12 @@ func (p *plugin) run(s *start, h Hook) {
 		}
 	}
 	p.mu.Lock()
+	if s.err == nil && p.ctx.Err() != nil {
+		// retire has looked for an instance already, or will find none.
+		s.err = context.Cause(p.ctx)
+		p.lives.Go(s.inst.kill)
+		s.inst = nil
+	}
 	p.starting, p.inst, p.failure = nil, s.inst, s.err
 	if s.err != nil && !p.retired {
 		p.log.Error(s.err)
@@ -135,7 +142,7 @@ func (p *plugin) run(s *start, h Hook) {
 	if s.err != nil {
 		return
 	}
-	p.log.WithFields(logrus.Fields{"pid": s.inst.proc.cmd.Process.Pid, "took": time.Since(began).Round(time.Microsecond).String()}).Debug("hook started")
+	p.log.WithFields(logrus.Fields{"pid": s.inst.proc.ID(), "took": time.Since(began).Round(time.Microsecond).String()}).Debug("hook started")
 	<-s.inst.proc.exited
 	p.lost(s.inst)
 }
@@ -164,6 +171,19 @@ func (p *plugin) lost(inst *instance) {
 		p.failure = err
 		p.log.Error(err)
 		p.again()
+	}
+}
+
+// started notes what the hook made of its exechost_startup.
+func (p *plugin) started(v *Verdict) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.startup = v.Message
+	if v.Reject {
+		p.log.WithField("event", hostapi.EventStartup).Error(v.Message)
+	}
+	for _, note := range v.Notes {
+		p.log.WithField("event", hostapi.EventStartup).Info(note)
 	}
 }
 
@@ -208,11 +228,10 @@ func (p *plugin) retire(ctx context.Context) {
 	waitFor(ctx, &p.calls)
 	p.cancel()
 	p.mu.Lock()
-	inst := p.inst
-	p.mu.Unlock()
-	if inst != nil {
-		inst.stop()
+	if p.inst != nil {
+		p.lives.Go(p.inst.clean)
 	}
+	p.mu.Unlock()
 	// A program that cannot die (state D) is not waited for any longer than ctx allows.
 	waitFor(ctx, &p.lives)
 }

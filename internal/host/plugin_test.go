@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hookhost/hookhost/hostapi"
 )
 
@@ -122,6 +124,7 @@ func TestReplay(t *testing.T) {
 
 // A program that dies while nothing happens is started again at once: it may have watches to keep.
 func TestRestartWhenIdle(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	n.hook("h", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
 	h := n.open()
@@ -154,27 +157,32 @@ func hookPID(t *testing.T, h *Host, name string) int {
 	return 0
 }
 
-// One job's alarm kills the program under the others' events too. They are carried out again.
+// One job's alarm kills the program under the others' events too. They are carried out again, and it is not counted as
+// their crash.
 func TestAlarmSparesOthers(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
-	// The first begin hangs, the launches of the other jobs are slow enough to be under way when it is killed.
-	n.hook("h", "misbehave", fmt.Sprintf("mode = %q\nonce = %q", "hang", filepath.Join(n.dir, "once")), "alarm=2")
+	once := filepath.Join(n.dir, "once")
+	n.hook("h", "misbehave", fmt.Sprintf("mode = %q\nonce = %q", "hang", once), "alarm=2")
 	h := n.open()
+	hangs := func() bool { _, err := os.Stat(once); return err == nil }
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if v := judge(t, h, hostapi.EventBegin, "1.srv"); v.Kind != hostapi.KindTimeout {
 			t.Errorf("job 1: kind %q, want timeout", v.Kind)
 		}
 	})
-	eventually(t, "job 1 hangs", func() bool { _, err := os.Stat(filepath.Join(n.dir, "once")); return err == nil })
-	for i := range 8 {
-		wg.Go(func() { must(t, h, hostapi.EventBegin, fmt.Sprintf("%d.srv", i+2)) })
-	}
+	eventually(t, "job 1 hangs", hangs)
+	time.Sleep(time.Second) // so that the second event's alarm comes later
+	os.Remove(once)
+	wg.Go(func() { must(t, h, hostapi.EventBegin, "2.srv") })
+	eventually(t, "job 2 hangs", hangs)
 	wg.Wait()
 }
 
 // After five crashes the hook is left alone and events fail at once.
 func TestBreakerOpens(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	n.hook("h", "misbehave", `mode = "exit"`, "fail_action=offline_vnodes")
 	h := n.open()
@@ -197,6 +205,7 @@ func TestBreakerOpens(t *testing.T) {
 }
 
 func TestAlarmKillsSession(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nvalue = %q", "child", "execjob_begin", filepath.Join(n.dir, "child")))
 	h := n.open()
@@ -215,14 +224,56 @@ func TestAlarmKillsSession(t *testing.T) {
 	eventually(t, "the hook's child is gone", func() bool { return !runs(child) })
 }
 
+// A program that is stopped answers nothing: the alarm kills it, and so does Close.
+func TestStoppedProgram(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.hook("a", "misbehave", "", "alarm=1")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	first := stop(t, h, "a")
+	if v := judge(t, h, hostapi.EventLaunch, "1.srv"); v.Kind != hostapi.KindTimeout {
+		t.Errorf("launch: %+v", v)
+	}
+	eventually(t, "killed", func() bool { return !runs(fmt.Sprintf("/proc/%d", first)) })
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	stop(t, h, "a")
+	began := time.Now()
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > stopGrace+time.Second {
+		t.Errorf("Close took %v", took)
+	}
+}
+
+// stop stops a hook's program and waits until it stands still.
+func stop(t *testing.T, h *Host, name string) int {
+	t.Helper()
+	pid := hookPID(t, h, name)
+	if pid <= 1 {
+		t.Fatalf("hook %s: no program runs", name)
+	}
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "stopped", func() bool { return state(fmt.Sprintf("/proc/%d", pid)) == "T" })
+	return pid
+}
+
 // runs tells whether /proc/PID is of a process that is not a zombie, whose parent may not have looked yet.
 func runs(dir string) bool {
+	s := state(dir)
+	return s != "" && s != "Z" && s != "X"
+}
+
+// state returns the process's state letter, "" when it is gone.
+func state(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
-		return false
+		return ""
 	}
-	_, rest, _ := strings.Cut(string(b[strings.LastIndexByte(string(b), ')'):]), " ")
-	return !strings.HasPrefix(rest, "Z")
+	return strings.Fields(string(b[strings.LastIndexByte(string(b), ')'):]))[1]
 }
 
 // A long line, a print to standard output: nothing blocks, nothing is unbounded, levels are kept.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -30,14 +29,14 @@ const (
 
 // fateOf decides about a record; why is the note that its report gets.
 func (h *Host) fateOf(rec *jobstate.Record) (f fate, why string) {
-	own := rec.Host == h.Self
-	if !own && h.Processes.Alive(rec.Host) {
+	own := rec.Host == h.opt.Self
+	if !own && h.opt.Processes.Alive(rec.Host) {
 		return leave, ""
 	}
 	if _, ending := rec.Timers[endTimer]; ending {
 		return finish, endAgain
 	}
-	if rec.MoM != nil && !h.Processes.Alive(*rec.MoM) {
+	if rec.MoM != nil && !h.opt.Processes.Alive(*rec.MoM) {
 		return finish, momDied
 	}
 	switch {
@@ -46,7 +45,7 @@ func (h *Host) fateOf(rec *jobstate.Record) (f fate, why string) {
 	case rec.Begun.IsZero():
 		// MoM got no answer to its begin, and so has rejected the job.
 		return finish, hostDied
-	case rec.MoM == nil && !h.Daemon:
+	case rec.MoM == nil && !h.opt.Daemon:
 		return leave, "" // pbs_mom's; the next daemon takes it
 	}
 	return adopt, ""
@@ -56,7 +55,7 @@ func (h *Host) fateOf(rec *jobstate.Record) (f fate, why string) {
 // those that live without a host, and leaves alone what another living host carries. It is for the start of a host,
 // and does nothing where there is nothing to do. Errors of single jobs are joined.
 func (h *Host) Reconcile(ctx context.Context) error {
-	recs, err := h.Store.List(ctx)
+	recs, err := h.opt.Store.List(ctx)
 	errs := []error{err}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -111,14 +110,14 @@ var errNotOurs = errors.New("decided otherwise")
 // gets it. Nil without an error when it is not to be had any more.
 func (h *Host) claim(ctx context.Context, id string, f fate) (*jobstate.Record, error) {
 	var claimed *jobstate.Record
-	err := h.Store.Update(ctx, id, func(rec *jobstate.Record) (*jobstate.Record, error) {
+	err := h.opt.Store.Update(ctx, id, func(rec *jobstate.Record) (*jobstate.Record, error) {
 		if claimed = nil; rec == nil {
 			return nil, nil
 		}
 		if now, _ := h.fateOf(rec); now != f {
 			return nil, errNotOurs
 		}
-		rec.Host = h.Self
+		rec.Host = h.opt.Self
 		claimed = rec
 		return rec, nil
 	})
@@ -142,7 +141,7 @@ func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string)
 	var errs []error
 	for _, e := range events {
 		job := *rec.Job
-		v, err := h.judgeJob(ctx, &hostapi.Request{Event: e, Node: h.Node, Job: &job})
+		v, err := h.judgeJob(ctx, &hostapi.Request{Event: e, Node: h.opt.Node, Job: &job})
 		if err == nil && v.Reject {
 			err = errors.New(v.Message)
 		}
@@ -153,7 +152,7 @@ func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string)
 
 // watchMoM ends the job when the process that answers for it dies. A MoM within this very process needs no watch.
 func (h *Host) watchMoM(id string, mom *hostapi.ProcessID) {
-	if mom == nil || *mom == h.Self {
+	if mom == nil || *mom == h.opt.Self {
 		return
 	}
 	ctx, cancel := context.WithCancel(h.ctx)
@@ -165,7 +164,7 @@ func (h *Host) watchMoM(id string, mom *hostapi.ProcessID) {
 	h.mu.Unlock()
 	who := *mom
 	h.behindIt(func() {
-		if err := h.Processes.Wait(ctx, who); err != nil {
+		if err := h.opt.Processes.Wait(ctx, who); err != nil {
 			if ctx.Err() == nil {
 				h.log.WithField("job", id).Errorf("wait for process %d: %v", who.PID, err)
 			}
@@ -186,6 +185,3 @@ func (h *Host) unwatchMoM(id string) {
 		delete(h.waits, id)
 	}
 }
-
-// retryCall is when a call that a hook asked for and that failed is made again.
-const retryCall = 30 * time.Second

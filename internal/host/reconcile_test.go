@@ -178,6 +178,7 @@ func TestCallAgain(t *testing.T) {
 }
 
 func TestPeriodic(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	log := filepath.Join(n.dir, "log")
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", log), "freq=1")
@@ -198,6 +199,7 @@ func TestPeriodic(t *testing.T) {
 }
 
 func TestReload(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	n.hook("keep", "misbehave", "", "order=5")
 	n.hook("gone", "misbehave", "", "order=6")

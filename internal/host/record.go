@@ -143,6 +143,10 @@ func takeUpdates(rec *jobstate.Record, node string, c *chain, now time.Time) {
 	}
 	if u := c.merged.out.Jobs[id]; u != nil {
 		found(rec, node, u)
+		// MoM has the job's standard error, but may not be there to write to it: the report keeps the lines.
+		for _, text := range u.JobStderr {
+			addNote(rec, text)
+		}
 	}
 }
 

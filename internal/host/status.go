@@ -11,7 +11,7 @@ type Status struct {
 	PID      int             `json:"pid,omitempty"`
 	Events   []hostapi.Event `json:"events,omitempty"` // that it gets; nil before its program was started
 	Restarts int             `json:"restarts"`
-	Error    string          `json:"error,omitempty"` // why it does not run
+	Error    string          `json:"error,omitempty"` // why it does not run, or what was wrong at its exechost_startup
 }
 
 func (p *plugin) status() Status {
@@ -33,8 +33,10 @@ func (p *plugin) status() Status {
 	default:
 		s.State = "broken"
 	}
-	if p.failure != nil && p.inst == nil {
-		s.Error = p.failure.Error()
+	if p.inst != nil {
+		s.Error = p.startup
+	} else if p.failure != nil {
+		s.Error = line(p.failure.Error())
 	}
 	return s
 }

@@ -46,7 +46,16 @@ func TestOpenTrusted(t *testing.T) {
 		{name: "file for all", path: "a/f", setUp: func(d string) error { return os.Chmod(d+"/a/f", 0o757) }, err: "mode 0757"},
 		{name: "directory of another user", path: "a/f", setUp: func(d string) error { return os.Chown(d+"/a", 65534, 0) }, err: "/a: owned by uid 65534"},
 		{name: "directory for all", path: "a/f", setUp: func(d string) error { return os.Chmod(d+"/a", 0o777) }, err: "/a: mode 0777"},
-		{name: "sticky directory", path: "a/f", setUp: func(d string) error { return os.Chmod(d+"/a", 0o777|os.ModeSticky) }, err: "/a: mode 1777"},
+		{name: "root's in a sticky directory", path: "a/f", setUp: func(d string) error { return os.Chmod(d+"/a", 0o777|os.ModeSticky) }},
+		{name: "another's in a sticky directory", path: "a/b/f", setUp: func(d string) error {
+			return errors.Join(os.Chmod(d+"/a", 0o777|os.ModeSticky), os.Mkdir(d+"/a/b", 0o755), os.Chown(d+"/a/b", 65534, 0))
+		}, err: "/a/b: owned by uid 65534"},
+		{name: "another's link in a sticky directory", path: "a/link", setUp: func(d string) error {
+			return errors.Join(os.Chmod(d+"/a", 0o777|os.ModeSticky), os.Symlink("f", d+"/a/link"), os.Lchown(d+"/a/link", 65534, 0))
+		}, err: "/a/link: owned by uid 65534"},
+		{name: "another's sticky directory", path: "a/f", setUp: func(d string) error {
+			return errors.Join(os.Chmod(d+"/a", 0o777|os.ModeSticky), os.Chown(d+"/a", 65534, 0), os.Chmod(d+"/a", 0o777|os.ModeSticky))
+		}, err: "/a: owned by uid 65534"},
 		{name: "linked directory for all", path: "link/f", setUp: func(d string) error {
 			return errors.Join(os.Symlink("a", d+"/link"), os.Chmod(d+"/a", 0o777))
 		}, err: "/a: mode 0777"},
@@ -74,7 +83,7 @@ func TestOpenTrusted(t *testing.T) {
 }
 
 func TestOpenUnsafe(t *testing.T) {
-	dir := t.TempDir() // below /tmp, which is sticky
+	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -85,10 +94,14 @@ func TestOpenUnsafe(t *testing.T) {
 	if _, err := (paths{unsafeDirs: true}).read(path, 0); err == nil {
 		t.Error("a file beyond the limit was read")
 	}
-	if st, err := os.Stat(os.TempDir()); err == nil && st.Mode()&os.ModeSticky != 0 {
-		if _, err := (paths{}).read(path, 1); err == nil {
-			t.Error("a file below a sticky directory is trusted")
-		}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (paths{unsafeDirs: true}).read(path, 1); err != nil {
+		t.Error(err)
+	}
+	if _, err := (paths{}).read(path, 1); err == nil {
+		t.Error("a file in a directory that all can write to is trusted")
 	}
 	if _, err := (paths{}).open("f"); err == nil {
 		t.Error("a relative path is taken")

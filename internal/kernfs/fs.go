@@ -142,8 +142,12 @@ type WriteError struct {
 func (e *WriteError) Error() string { return fmt.Sprintf("write %q to %s: %v", e.Value, e.File, e.Err) }
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// Write writes value to the existing file name with one write(2). It fails with a *WriteError.
+// Write writes value to the existing file name with one write(2). It fails with a *WriteError. An empty value is EINVAL,
+// for the kernel takes a write of nothing without telling the file: an empty list is written as "\n".
 func (f *FS) Write(name, value string) error {
+	if value == "" {
+		return &WriteError{File: f.Path(name), Err: syscall.EINVAL}
+	}
 	p, err := f.clean(name)
 	if err != nil {
 		return &WriteError{File: name, Value: value, Err: err}

@@ -178,6 +178,7 @@ func TestErrorTexts(t *testing.T) {
 	}{
 		{"write", f.Write("job/memory.max", "8G"), `write "8G" to /fs/job/memory.max: no such file or directory`},
 		{"write outside", f.Write("../x", "8G"), `write "8G" to ../x: leaves /fs: invalid cross-device link`},
+		{"write nothing", f.Write("a/b/file", ""), `write "" to /fs/a/b/file: invalid argument`},
 		{"mkdir", f.Mkdir("a"), "mkdir /fs/a: file exists"},
 		{"mkdir outside", f.Mkdir("/a"), "mkdir /a: leaves /fs: invalid cross-device link"},
 		{"rmdir", f.Rmdir("a"), "rmdir /fs/a: directory not empty"},

@@ -103,6 +103,17 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
+func FuzzParseStatus(f *testing.F) {
+	f.Add("Name:\tsleep\nUid:\t1000\t0\t0\t0\nGid:\t100\t100\t100\t100\n")
+	f.Add("Uid:\nGid:\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		var p Process
+		if err := p.parseStatus([]byte(text)); err == nil && (p.UID < 0 || p.EUID < 0 || p.GID < 0) {
+			t.Errorf("parseStatus(%q) = %+v", text, p)
+		}
+	})
+}
+
 func TestRead(t *testing.T) {
 	procfs := procFS(t)
 	p, err := Read(procfs, os.Getpid())

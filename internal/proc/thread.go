@@ -21,7 +21,8 @@ import (
 // The thread never serves Go again: its goroutine ends locked to it, upon which the runtime destroys it. Until it is
 // gone the cgroups show this process as a member: cgroup.procs lists it, and pids.max counts the thread, so that a job
 // needs a pids.max of 2 or more to be started. startFromThread returns when the thread is gone; a reader of
-// cgroup.procs in that millisecond tells the visitor from the job by its pid not being in `tasks`.
+// cgroup.procs in that millisecond tells the visitor from the job by its pid not being in `tasks`. In a frozen cgroup the
+// thread freezes as well, and startFromThread returns when that is thawed.
 func (cmd *Spec) startFromThread(attr *syscall.ProcAttr, tasks []string) (*Child, error) {
 	// Opened beforehand: while a thread is inside, nothing should take time.
 	var files files

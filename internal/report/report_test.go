@@ -205,9 +205,9 @@ func TestWalltime(t *testing.T) {
 
 func TestExitText(t *testing.T) {
 	for status, want := range map[int]string{
-		0: "exit status 0", 1: "exit status 1", 126: "exit status 126", 128: "exit status 128", 129: "killed by SIGHUP (129)",
-		137: "killed by SIGKILL (137)", 143: "killed by SIGTERM (143)", 162: "killed by signal 34 (162)", 193: "exit status 193",
-		256: "exit status 256", 265: "killed by SIGKILL (265)", -29: "exit status -29",
+		0: "exit status 0", 1: "exit status 1", 126: "exit status 126", 128: "exit status 128", 129: "killed by SIGHUP (Exit_status 129)",
+		137: "killed by SIGKILL (Exit_status 137)", 143: "killed by SIGTERM (Exit_status 143)", 162: "killed by signal 34 (Exit_status 162)", 193: "exit status 193",
+		256: "exit status 256", 265: "killed by SIGKILL (Exit_status 265)", -29: "exit status -29",
 	} {
 		if got := exitText(status); got != want {
 			t.Errorf("%d: %s, want %s", status, got, want)

@@ -94,7 +94,7 @@ func exitText(status int) string {
 	if name == "" {
 		name = fmt.Sprintf("signal %d", n) // a real-time signal
 	}
-	return fmt.Sprintf("killed by %s (%d)", name, status)
+	return fmt.Sprintf("killed by %s (Exit_status %d)", name, status)
 }
 
 func (t totals) elapsed() string {

@@ -39,7 +39,7 @@ var coreRules = []rule{
 		write("v2/a/cgroup.subtree_control", "memory").fails(unix.EINVAL),
 		write("v2/a/cgroup.subtree_control", "+hugetlb").fails(unix.ENOENT),
 		write("v2/a/cgroup.subtree_control", "-hugetlb"),
-		write("v2/a/cgroup.subtree_control", ""),
+		write("v2/a/cgroup.subtree_control", "\n"),
 	}},
 	{"freeze", []step{
 		mkdir("v2/a"),

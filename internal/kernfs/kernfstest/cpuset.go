@@ -23,8 +23,8 @@ func newCpuset(g *cgroup) cpuset {
 	return cpuset{cpus: m.online(), mems: m.nodes(), cpuExclusive: true, memExclusive: true}
 }
 
-// inherit is cpuset_css_online: with cgroup.clone_children a new v1 cpuset takes its parent's; the flag goes on.
-func (g *cgroup) inherit() {
+// inheritCpuset is cpuset_css_online: with cgroup.clone_children a new v1 cpuset takes its parent's, and the flag.
+func (g *cgroup) inheritCpuset() {
 	if g.h.v2 || g.parent.keptValue("cgroup.clone_children", 0) == 0 {
 		return
 	}
@@ -208,7 +208,13 @@ var cpusetV2 = []knob{
 	off(kept("cpuset.cpus.exclusive", "\n")),
 	reads("cpuset.cpus.exclusive.effective", func(*cgroup) string { return "\n" }),
 	top(always("cpuset.cpus.isolated", "\n")),
-	off(kept("cpuset.cpus.partition", "member\n")),
+	off(knob{name: "cpuset.cpus.partition", show: func(*cgroup) string { return "member\n" },
+		store: func(_ *cgroup, v string) error {
+			if v != "member" {
+				return unix.EINVAL
+			}
+			return nil
+		}}),
 	off(knob{name: "cpuset.mems", show: mems.show, store: mems.store}),
 	reads("cpuset.mems.effective", mems.showEffective),
 }

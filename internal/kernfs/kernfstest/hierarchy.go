@@ -13,9 +13,9 @@ import (
 // hierarchy is one mounted cgroup tree.
 type hierarchy struct {
 	k           *Kernel
-	id          int      // in /proc/PID/cgroup; 0 for v2
-	dir         string   // below /sys/fs/cgroup; "" when it is that
-	v2          bool     //
+	id          int    // in /proc/PID/cgroup; 0 for v2
+	dir         string // below /sys/fs/cgroup; "" when it is that
+	v2          bool
 	controllers []string // those that exist on k; "name=systemd" for a named one
 	root        *cgroup
 }
@@ -35,37 +35,33 @@ type cgroup struct {
 	removed  bool
 	time     cpuTime
 
-	mem    memory
-	cpuset cpuset
-	pids   pids
-	freeze freezer
-	bounds bounds
+	mem     memory
+	cpuset  cpuset
+	pids    pids
+	freeze  freezer
+	devices devices
+	bounds  bounds
 }
 
+// mount mounts a v1 hierarchy; none when k has none of its controllers.
 func (k *Kernel) mount(dir string, controllers ...string) {
-	h := &hierarchy{k: k, id: len(k.hierarchies) + 1, dir: dir}
-	for _, c := range controllers {
-		if !k.lacks(c) {
-			h.controllers = append(h.controllers, c)
-		}
+	h := &hierarchy{k: k, id: len(k.hierarchies) + 1, dir: dir, controllers: k.have(controllers)}
+	if len(h.controllers) > 0 {
+		k.add(h)
 	}
-	if len(h.controllers) == 0 {
-		return // as a kernel without the controller has no such mount
-	}
+}
+
+// mount2 mounts the v2 tree.
+func (k *Kernel) mount2(dir string, controllers ...string) {
+	k.add(&hierarchy{k: k, dir: dir, v2: true, controllers: k.have(controllers)})
+}
+
+func (k *Kernel) add(h *hierarchy) {
 	h.root = newCgroup(h, nil, "")
 	k.hierarchies = append(k.hierarchies, h)
 }
 
-func (k *Kernel) mount2(dir string, controllers ...string) {
-	h := &hierarchy{k: k, dir: dir, v2: true}
-	for _, c := range controllers {
-		if !k.lacks(c) {
-			h.controllers = append(h.controllers, c)
-		}
-	}
-	h.root = newCgroup(h, nil, "")
-	k.hierarchies = append(k.hierarchies, h)
-}
+func (k *Kernel) have(controllers []string) []string { return slices.DeleteFunc(controllers, k.lacks) }
 
 // lacks tells whether Without named the file or controller, or a group it is in.
 func (k *Kernel) lacks(name string) bool {
@@ -136,11 +132,6 @@ func (g *cgroup) path() string {
 	return path.Join(g.parent.path(), g.name)
 }
 
-// file is g's name below /sys/fs/cgroup.
-func (g *cgroup) file(name string) string {
-	return strings.TrimPrefix(path.Join(g.h.dir, g.path(), name), "/")
-}
-
 // up yields g and its ancestors, the root last.
 func (g *cgroup) up(yield func(*cgroup) bool) {
 	for ; g != nil; g = g.parent {
@@ -187,8 +178,10 @@ func (g *cgroup) mkdir(name string) error {
 	if g.h.v2 && !g.roomBelow() {
 		return unix.EAGAIN
 	}
-	g.children[name] = newCgroup(g.h, g, name)
-	g.children[name].inherit()
+	child := newCgroup(g.h, g, name)
+	child.inheritCpuset()
+	child.devices = devices{deny: g.devices.deny, list: slices.Clone(g.devices.list)} // devcgroup_online
+	g.children[name] = child
 	return nil
 }
 

@@ -3,9 +3,12 @@
 // It obeys the kernel's rules, so that what passes here passes on a kernel: a cgroup has the interface files of its
 // controllers and no others, the values are checked, rounded and refused with the errno that the kernel gives, limits
 // bite (Charge, Fork), rmdir of a populated cgroup is EBUSY. Each rule names its source: a kernel document
-// (cgroup-v1/*.rst, cgroup-v2.rst) or the kernel function. The tables of interface files and their defaults were read
-// from Linux 6.18 (v1: every file of a new cgroup; v2: the core files), where the v2 controllers' files follow
-// cgroup-v2.rst. The self-test runs one table of rules on the fake and on the running kernel.
+// (cgroup-v1/*.rst, cgroup-v2.rst) or the kernel function.
+//
+// The tables of interface files and their defaults are those of Linux 6.18: what a new cgroup has there on v1 and in a v2
+// tree without controllers (testdata/kernel/new-cgroups-6.18.txtar); the v2 controllers follow cgroup-v2.rst and the
+// sources of that version. The tests try the same rules on the fake and on the running kernel: those of v1 and of the
+// v2 core wherever that is, those of the v2 controllers on a machine that has them there.
 //
 // What happens by itself on a machine happens on request here: Spawn, Fork, Exit, Burn, Charge. Fake process ids are
 // above the kernel's greatest pid_max, so that a kill(2) which strays to one finds no process.

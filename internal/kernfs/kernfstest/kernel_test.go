@@ -167,7 +167,7 @@ func TestProc(t *testing.T) {
 	mustWrite(t, k, "cpuset/job/cpuset.cpus", "1,5")
 	mustWrite(t, k, "cpuset/job/cpuset.mems", "0")
 	pid := k.Spawn("memory/job", "cpuset/job")
-	k.SetProcess(pid, "a) b (c", 1000, 0)
+	k.SetProcess(pid, Attributes{Comm: "a) b (c", UID: 1000})
 	k.Charge(pid, Memory{Anon: 1 << 20, Shmem: 4096})
 	k.Burn(pid, 1500*time.Millisecond)
 	k.BurnSystem(pid, 20*time.Millisecond)

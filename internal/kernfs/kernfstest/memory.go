@@ -26,7 +26,7 @@ type memory struct {
 }
 
 // events is memory.events; all counts descendants too, local does not.
-type events struct{ low, high, max, oom, kill, groupKill, swapMax, swapFail int64 }
+type events struct{ low, high, max, oom, kill, groupKill int64 }
 
 func (m *memory) reset() {
 	*m = memory{anon: m.anon, file: m.file, shmem: m.shmem, swap: m.swap, limit: unlimited, memsw: unlimited,

@@ -62,9 +62,7 @@ var memoryV2 = []knob{
 	}},
 	reads("memory.stat", showStatV2),
 	off(amount("memory.swap.current", (*cgroup).swapped)),
-	off(knob{name: "memory.swap.events", show: func(g *cgroup) string {
-		return keyed("high", int64(0), "max", g.mem.all.swapMax, "fail", g.mem.all.swapFail)
-	}, notifies: true}),
+	off(always("memory.swap.events", "high 0\nmax 0\nfail 0\n")),
 	limitV2("memory.swap.high", func(g *cgroup) *int64 { return &g.mem.swapHigh }, nothing),
 	limitV2("memory.swap.max", func(g *cgroup) *int64 { return &g.mem.swapMax }, nothing),
 	off(knob{name: "memory.swap.peak", show: func(g *cgroup) string { return line(g.mem.swapPeak) },

@@ -254,3 +254,24 @@ func TestFlock(t *testing.T) {
 		}
 	})
 }
+
+// TestWriteNothing: a write of no bytes reaches no file, and changes nothing.
+func TestWriteNothing(t *testing.T) {
+	each(t, fakeV1, kernelV1, "cpuset", func(t *testing.T, w *world) {
+		file := w.file("cpuset/cpuset.cpus")
+		f, err := w.cgroup.OpenFile(file, os.O_WRONLY)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if n, err := f.Write(nil); n != 0 || err != nil {
+			t.Errorf("write: %d, %v", n, err)
+		}
+		if b, err := w.cgroup.ReadFile(file); err != nil || string(b) == "\n" {
+			t.Errorf("after the write: %q, %v", b, err)
+		}
+		if err := w.cgroup.Write(file, ""); !errors.Is(err, unix.EINVAL) {
+			t.Errorf("FS.Write: got %v, want EINVAL", err)
+		}
+	})
+}

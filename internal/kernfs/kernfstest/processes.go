@@ -1,6 +1,7 @@
 package kernfstest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -152,20 +153,21 @@ func (k *Kernel) Pids() []int {
 	return pids
 }
 
+// Attributes are what /proc tells of a process, besides what the fake does with it.
+type Attributes struct {
+	Comm    string
+	UID     int
+	Session int
+}
+
 // SetProcess changes what /proc tells of pid; zero values leave what is.
-func (k *Kernel) SetProcess(pid int, comm string, uid, sid int) {
+func (k *Kernel) SetProcess(pid int, a Attributes) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p := k.procs[pid]
-	if comm != "" {
-		p.comm = comm
-	}
-	if uid != 0 {
-		p.uid = uid
-	}
-	if sid != 0 {
-		p.sid = sid
-	}
+	p.comm = cmp.Or(a.Comm, p.comm)
+	p.uid = cmp.Or(a.UID, p.uid)
+	p.sid = cmp.Or(a.Session, p.sid)
 }
 
 // Cgroup returns where pid is, in the form of /proc/PID/cgroup.

@@ -206,7 +206,7 @@ func kernelHybrid(t *testing.T) *world {
 }
 
 func TestRulesV1(t *testing.T) {
-	try(t, slices.Concat(v1Rules, v1ProcessRules),
+	try(t, slices.Concat(v1Rules, devicesRules, v1ProcessRules),
 		map[string]func(*testing.T) *world{"fake v1": fakeV1, "fake hybrid": fakeHybrid, "kernel": kernelV1}, v1Controllers...)
 }
 

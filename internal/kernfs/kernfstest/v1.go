@@ -22,11 +22,7 @@ var v1Knobs = map[string][]knob{
 	"memory":  memoryV1,
 	"pids":    pidsKnobs,
 	"freezer": freezerKnobs,
-	"devices": {
-		{name: "devices.allow", store: func(*cgroup, string) error { return nil }},
-		{name: "devices.deny", store: func(*cgroup, string) error { return nil }},
-		always("devices.list", "a *:* rwm\n"),
-	},
+	"devices": devicesKnobs,
 	"blkio": {
 		always("blkio.bfq.io_service_bytes", "Total 0\n"),
 		always("blkio.bfq.io_service_bytes_recursive", "Total 0\n"),

@@ -149,7 +149,8 @@ var v1Rules = []rule{
 		write("cpu/a/cpu.cfs_quota_us", "40000"),
 		write("cpu/a/cpu.cfs_quota_us", "-5"),
 		read("cpu/a/cpu.cfs_quota_us", "-1\n"),
-		read("cpu/a/cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_time 0\nnr_bursts 0\nburst_time 0\n"),
+		// Setting a quota starts its timer, which may have run once by now.
+		contains("cpu/a/cpu.stat", "\nnr_throttled 0\nthrottled_time 0\nnr_bursts 0\nburst_time 0\n"),
 	}},
 	{"cpuacct", []step{
 		mkdir("cpuacct/a"),
@@ -170,8 +171,6 @@ var v1Rules = []rule{
 		write("cpuset/a/cpuset.cpus", "0,1"),
 		read("cpuset/a/cpuset.cpus", "0-1\n"),
 		read("cpuset/a/cpuset.effective_cpus", "0-1\n"),
-		write("cpuset/a/cpuset.cpus", ""), // a write of nothing is no write
-		read("cpuset/a/cpuset.cpus", "0-1\n"),
 		write("cpuset/a/cpuset.cpus", "1\n"),
 		read("cpuset/a/cpuset.cpus", "1\n"),
 		write("cpuset/a/cpuset.cpus", "\n"),

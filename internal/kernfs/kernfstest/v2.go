@@ -162,39 +162,43 @@ func storeType(_ *cgroup, v string) error {
 // storeSubtree is cgroup_subtree_control_write: every word is checked before any is done.
 func storeSubtree(g *cgroup, v string) error {
 	on := slices.Clone(g.subtree)
-	var added []string
 	for _, word := range strings.Fields(v) {
 		name := word[1:]
 		switch {
 		case word[0] != '+' && word[0] != '-' || v2Knobs[name] == nil || g.h.k.lacks(name):
-			return unix.EINVAL // a controller that is on v1 is known, and not there: ENOENT
+			return unix.EINVAL
 		case word[0] == '+' && !slices.Contains(on, name):
 			if !g.has(name) {
-				return unix.ENOENT
+				return unix.ENOENT // a controller that is on v1, for one
 			}
-			on, added = append(on, name), append(added, name)
+			on = append(on, name)
 		case word[0] == '-' && slices.Contains(on, name):
 			for _, c := range g.children {
 				if slices.Contains(c.subtree, name) {
 					return unix.EBUSY
 				}
 			}
-			on = slices.DeleteFunc(on, func(c string) bool { return c == name })
+			on = remove(on, name)
 		}
 	}
-	if err := g.mayEnable(added); err != nil {
+	if err := g.mayEnable(remove(on, g.subtree...)); err != nil {
 		return err
+	}
+	for _, c := range g.children {
+		for _, name := range slices.Concat(remove(on, g.subtree...), remove(g.subtree, on...)) {
+			c.reset(name)
+		}
 	}
 	slices.SortFunc(on, func(a, b string) int {
 		return slices.Index(g.h.controllers, a) - slices.Index(g.h.controllers, b)
 	})
 	g.subtree = on
-	for _, c := range g.children {
-		for _, name := range added {
-			c.reset(name)
-		}
-	}
 	return nil
+}
+
+// remove returns list without names.
+func remove(list []string, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(names, s) })
 }
 
 // mayEnable is cgroup_vet_subtree_control_enable: no internal processes, the root exempt.

@@ -33,6 +33,16 @@ var v2Rules = []rule{
 		read("v2/a/b/memory.max", "max\n"), // anew
 		write("v2/a/cgroup.subtree_control", "+memory +nosuch").fails(unix.EINVAL),
 	}},
+	{"limits go with their controller", []step{
+		mkdir("v2/a"),
+		write("v2/a/cgroup.subtree_control", "+memory +pids"),
+		mkdir("v2/a/b"),
+		write("v2/a/b/pids.max", "0"),
+		write("v2/a/b/cgroup.procs", "$p"),
+		fork("p", "c").fails(unix.EAGAIN),
+		write("v2/a/cgroup.subtree_control", "-pids"),
+		fork("p", "c"),
+	}},
 	{"no internal processes", []step{
 		mkdir("v2/a"),
 		mkdir("v2/a/b"),
@@ -141,7 +151,7 @@ var v2Rules = []rule{
 		mkdir("v2/a/b"),
 		write("v2/a/cpu.max", "50000 100000"),
 		write("v2/a/b/cpu.max", "80000 100000"), // taken: the parent's counts
-		contains("v2/a/cpu.stat", "\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"),
+		contains("v2/a/cpu.stat", "\nnr_throttled 0\nthrottled_usec 0\n"),
 	}},
 	{"cpuset", []step{
 		mkdir("v2/a"),

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// rebuild makes records for jobs that have a cgroup but no record, as after the state was damaged or deleted. The
+// cgroup says what job it is; its usage is in the kernel's counters. Without this, such a job would run on with
+// nobody to end it.
+func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self hostapi.ProcessID, log *logrus.Entry) error {
+	ids, err := tree.JobIDs()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range ids {
+		job, err := tree.Job(id)
+		if err != nil {
+			return err
+		}
+		found, err := job.Record()
+		if err != nil || found.Ending {
+			continue // no job's: the cgroup hook sweeps it
+		}
+		errs = append(errs, store.Update(ctx, id, func(have *jobstate.Record) (*jobstate.Record, error) {
+			if have != nil {
+				return have, nil
+			}
+			log.WithField("job", id).Warn("made the job's record anew from its cgroup")
+			return recordFrom(found, self, time.Now()), nil
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// recordFrom makes the record of a job that runs. When it began is not known any more than that it was before now.
+func recordFrom(found cgroup.Record, self hostapi.ProcessID, now time.Time) *jobstate.Record {
+	return &jobstate.Record{
+		Job: found.Begin.Job, Phase: jobstate.PhaseRunning, MoM: found.Begin.MoM, Host: self, Begun: now, Launched: now,
+		Notes: []string{"the record of this job was lost and made anew from its cgroup: its start is when that was"},
+	}
+}

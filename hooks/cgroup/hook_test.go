@@ -1,0 +1,73 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+func TestLifeOnFakes(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testLife(t, n) })
+}
+
+func TestLifeOnKernel(t *testing.T) { testLife(t, realNode(t, nil)) }
+
+// testLife walks one job through all events, on a fake kernel or on the real one.
+func testLife(t *testing.T, n *node) {
+	const id = "1.srv"
+	out := n.do(hostapi.EventBegin, id)
+	used := hostapi.Resources{"cput": "00:00:00", "cpupercent": "0", "mem": "0kb", "ncpus": "1"}
+	if !n.tree.Has("memory") {
+		delete(used, "mem")
+	}
+	if diff := cmp.Diff(used, out.ResourcesUsed); diff != "" {
+		t.Errorf("begin: resources_used: -want +got:\n%s", diff)
+	}
+	if out.Usage.CPUs == "" || out.Usage.Mems == "" || *out.Usage.MemLimitBytes != 64*mib {
+		t.Errorf("begin: usage: %+v", out.Usage)
+	}
+	n.want(id)
+
+	leader := n.launch(id)
+	second := n.start(t, nil)
+	n.do(hostapi.EventLaunch, id, withPID(second))
+	third := n.start(t, nil)
+	if out := n.do(hostapi.EventAttach, id, withPID(third)); out.Usage.ProcessesAttached != 1 {
+		t.Errorf("attach: %d processes attached, want 1", out.Usage.ProcessesAttached)
+	}
+	if diff := cmp.Diff([]int{leader, second, third}, n.inside(id)); diff != "" {
+		t.Errorf("processes: -want +got:\n%s", diff)
+	}
+	if s := n.state(id); s.Attached != 1 || s.LaunchedMicros < s.BegunMicros || s.NCPUs != 1 {
+		t.Errorf("state: %+v", s)
+	}
+
+	u := n.do(hostapi.EventPeriodic, "").Jobs[id]
+	if u == nil || u.Usage.CPUTSeconds == nil || u.Usage.MemBytes == nil || u.Usage.Kill != nil {
+		t.Fatalf("periodic: %+v", u)
+	}
+
+	out = n.do(hostapi.EventEpilogue, id)
+	if k := out.Usage.Kill; k == nil || k.Signal != "SIGKILL" || k.Stragglers != 3 || k.Seconds <= 0 {
+		t.Errorf("epilogue: kill: %+v", k)
+	}
+	if out.Diag != "" || out.JobStderr != nil || out.Notes != nil {
+		t.Errorf("epilogue: %+v", out)
+	}
+	for _, pid := range []int{leader, second, third} {
+		if n.lives(pid) {
+			t.Errorf("process %d lives after epilogue", pid)
+		}
+	}
+	n.want(id)
+	if out := n.do(hostapi.EventEnd, id); out.Usage != nil {
+		t.Errorf("end: usage: %+v", out.Usage)
+	}
+	n.want()
+	if len(n.watches) != 0 || len(n.owned) != 0 || len(n.turns.taken) != 0 {
+		t.Errorf("kept of an ended job: %v, %v, %v", n.watches, n.owned, n.turns.taken)
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// TestMain turns the test program into a job's process where it was started as one, and fails when tests leave
+// directories, processes or goroutines behind.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == actorArg {
+		if err := act(os.Args[2], os.Args[3:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	code := m.Run()
+	for _, pattern := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
+		left, _ := filepath.Glob(pattern + testPrefix() + "*")
+		for _, dir := range left {
+			fmt.Fprintln(os.Stderr, "left behind:", dir)
+			code = max(code, 1)
+		}
+	}
+	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+		fmt.Fprintln(os.Stderr, "left behind: a child process")
+		code = max(code, 1)
+	}
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func testPrefix() string { return fmt.Sprintf("hhtest_hookcgroup_%d", os.Getpid()) }
+
+const actorArg = "-cgroup-hook-test-actor"
+
+// act is what a job's process does: it says when it is ready, and then waits to be killed.
+func act(what string, args []string) error {
+	switch what {
+	case "sleep":
+	case "ignore": // SIGTERM
+		signal.Ignore(syscall.SIGTERM)
+	case "hold": // BYTES, having read FILE
+		if err := hold(args[0]); err != nil {
+			return err
+		}
+		if err := read(args[1]); err != nil {
+			return err
+		}
+	case "eat": // BYTES, once it is told to
+		fmt.Println("ready")
+		io.Copy(io.Discard, os.Stdin)
+		return hold(args[0])
+	}
+	fmt.Println("ready")
+	time.Sleep(time.Hour)
+	return nil
+}
+
+func hold(bytes string) error {
+	n, err := strconv.Atoi(bytes)
+	if err != nil {
+		return err
+	}
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < n; i += os.Getpagesize() {
+		b[i] = 1
+	}
+	return nil
+}
+
+func read(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f}, make([]byte, 1<<20))
+	return err
+}

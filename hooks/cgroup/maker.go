@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// maker is who answers for a job's cgroup: a hook, and the host that starts it anew when it dies. It stands on the
+// cgroup itself. A job that is being set up is in nobody's list of jobs yet, and lists are old when they are used; so
+// what is in no list is an orphan only if its maker is gone as well.
+type maker struct {
+	Hook hostapi.ProcessID `json:"hook"`
+	Host hostapi.ProcessID `json:"host"`
+}
+
+// markName is the extended attribute of a job's cgroup that holds its maker.
+const markName = "trusted.hookhost.maker"
+
+// thisMaker returns this process and its parent.
+func thisMaker(procfs *kernfs.FS) (maker, error) {
+	self, err := proc.Self(procfs)
+	if err != nil {
+		return maker{}, err
+	}
+	p, err := proc.Read(procfs, self.PID)
+	if err != nil {
+		return maker{}, err
+	}
+	host, err := proc.ID(procfs, p.PPID)
+	if err != nil && !errors.Is(err, proc.ErrGone) { // a parent of another pid namespace is 0
+		return maker{}, err
+	}
+	return maker{Hook: self, Host: host}, nil
+}
+
+// mark puts this process on the cgroup. The caller holds the tree's lock.
+func (h *hook) mark(j *cgroup.Job) error {
+	b, err := json.Marshal(h.self)
+	if err != nil {
+		return err
+	}
+	return j.SetMark(markName, b)
+}
+
+// own has this process answer for the job until disown.
+func (h *hook) own(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.owned[id] = true
+}
+
+func (h *hook) disown(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.owned, id)
+}
+
+func (h *hook) owns(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.owned[id]
+}
+
+// answered tells whether somebody answers for the job's cgroup.
+func (h *hook) answered(j *cgroup.Job) bool {
+	if h.owns(j.ID()) {
+		return true
+	}
+	b, err := j.Mark(markName)
+	if err != nil {
+		return false // older than this program, or made by hand
+	}
+	var m maker
+	if err := json.Unmarshal(b, &m); err != nil {
+		return false
+	}
+	switch {
+	case m.Hook == h.self.Hook: // ended here, as far as that went
+		return false
+	case proc.Alive(h.roots.Proc, m.Hook):
+		return true
+	case m.Host == h.self.Host: // by a hook before this one, whose jobs exechost_startup named
+		return false
+	}
+	return proc.Alive(h.roots.Proc, m.Host)
+}
+
+// adopt has this process answer for a job that lives and whose maker does not. The caller has the job's turn.
+func (h *hook) adopt(ctx context.Context, j *cgroup.Job) error {
+	if h.answered(j) {
+		return nil
+	}
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if h.answered(j) { // another hook was faster
+		return nil
+	}
+	err = h.mark(j)
+	if err == nil {
+		h.own(j.ID())
+	}
+	if errors.Is(err, cgroup.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// errAnswered says that a cgroup is somebody's.
+var errAnswered = errors.New("another hookhost answers for it")
+
+// removeLeft kills and removes a cgroup for which nobody answers; else it fails with errAnswered. The caller has the
+// job's turn; the mark keeps hooks of other hosts away meanwhile, without holding the lock over a kill.
+func (h *hook) removeLeft(ctx context.Context, j *cgroup.Job) error {
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return err
+	}
+	if h.answered(j) {
+		unlock()
+		return errAnswered
+	}
+	err = h.mark(j)
+	if errors.Is(err, cgroup.ErrNotFound) {
+		defer unlock() // the directory that takes the mark has gone first: only the lock is left
+	} else {
+		unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return h.remove(ctx, j)
+}
+
+// lock takes the tree's lock, under which cgroups are chosen, made and marked as one step.
+func (h *hook) lock(ctx context.Context) (unlock func(), err error) {
+	unlock, err = h.tree.Lock(ctx)
+	if err != nil {
+		kind := hostapi.KindNode
+		if ctx.Err() != nil {
+			kind = hostapi.KindBusy
+		}
+		return nil, hostapi.Errorf(kind, "%w", err)
+	}
+	return unlock, nil
+}
+
+// sweep removes the cgroups of jobs that are not in known and for which nobody answers, and returns their ids. All of
+// it has kill_timeout: what does not die in time was sent its signal and goes another time.
+func (h *hook) sweep(ctx context.Context, known map[string]*hostapi.Job) (swept []string, err error) {
+	ids, err := h.tree.JobIDs()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.killTimeout())
+	defer cancel()
+	var errs []error
+	for _, id := range ids {
+		if _, listed := known[id]; listed {
+			continue
+		}
+		removed, err := h.sweepJob(ctx, id)
+		if err != nil {
+			errs = append(errs, hostapi.Errorf(hostapi.KindNode, "cgroup of unknown job %s: %w", id, err))
+		}
+		if removed {
+			swept = append(swept, id)
+		}
+	}
+	return swept, errors.Join(errs...)
+}
+
+func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error) {
+	release, _ := h.turns.try(id)
+	if release == nil {
+		return false, nil // it begins or ends at this moment
+	}
+	defer release()
+	j, err := h.tree.Job(id)
+	if err != nil {
+		return false, err
+	}
+	if h.answered(j) || !j.Exists() {
+		return false, nil
+	}
+	err = h.removeLeft(ctx, j)
+	if errors.Is(err, errAnswered) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("remove: %w", err)
+	}
+	h.logOf(id).Warn("removed the cgroup of an unknown job")
+	return true, nil
+}

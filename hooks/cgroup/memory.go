@@ -1,0 +1,127 @@
+package main
+
+import (
+	"os"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// memTotal is the memory that all jobs together may have, in whole pages: a limit is what the kernel makes of it, and
+// one of all there is has to be known again.
+func (p *policy) memTotal(n *topology.Node) int64 {
+	total := max(0, n.MemTotal-int64(float64(n.MemTotal)*p.Memory.ReservePercent/100)-int64(p.Memory.ReserveAmount))
+	return wholePages(total)
+}
+
+// swapTotal is the swap that all jobs together may have, in whole pages.
+func (p *policy) swapTotal(n *topology.Node) int64 {
+	total := max(0, n.SwapTotal-int64(float64(n.SwapTotal)*p.Memsw.ReservePercent/100)-int64(p.Memsw.ReserveAmount))
+	return wholePages(total)
+}
+
+// asked tells whether the job asked for memory. A limit of all there is was not asked for: it is what a job without a
+// request gets, and counts as nothing.
+func (p *policy) asked(o holding, n *topology.Node) bool {
+	return o.limits.Mem != nil && *o.limits.Mem < p.memTotal(n)
+}
+
+func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding) error {
+	if !p.Memory.Enabled {
+		return nil
+	}
+	total := p.memTotal(h.node)
+	free := total
+	for _, o := range others {
+		if p.asked(o, h.node) {
+			free -= *o.limits.Mem
+		}
+	}
+	var limit int64
+	switch {
+	case a.Mem != nil:
+		limit = int64(*a.Mem)
+		if err := exceeds("mem", limit, max(0, free), total); err != nil {
+			return err
+		}
+	case p.Memory.EnforceDefault && p.Memory.Default > 0:
+		limit = min(int64(p.Memory.Default), total)
+	default:
+		limit = total
+	}
+	l.Mem = &limit
+	if p.Memory.Swappiness >= 0 {
+		l.Swappiness = &p.Memory.Swappiness
+	}
+	return nil
+}
+
+func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) error {
+	if !p.Memsw.Enabled || !h.hasMemsw {
+		return nil
+	}
+	total := p.memTotal(h.node) + p.swapTotal(h.node)
+	var limit int64
+	switch {
+	case a.Vmem != nil:
+		limit = int64(*a.Vmem)
+		if a.Mem != nil && limit < int64(*a.Mem) {
+			return hostapi.Errorf(hostapi.KindJob, "vmem requested (%s) under minimum possible (%s)", a.Vmem.KB(), a.Mem.KB())
+		}
+		if err := exceeds("vmem", limit, max(0, total-p.heldMemsw(h.node, others)), total); err != nil {
+			return err
+		}
+		if l.Mem != nil && a.Mem == nil && *l.Mem > limit {
+			l.Mem = &limit // mem was a default; vmem was asked for
+		}
+	case l.Mem == nil:
+		return nil
+	case p.Memsw.EnforceDefault:
+		limit = p.defaultMemsw(h.node, *l.Mem)
+	default:
+		limit = total
+	}
+	if l.Mem != nil {
+		limit = max(limit, *l.Mem)
+	}
+	l.MemSwap = &limit
+	return nil
+}
+
+// defaultMemsw is the limit of memory and swap together of a job that asked for no vmem.
+func (p *policy) defaultMemsw(n *topology.Node, mem int64) int64 {
+	return min(p.memTotal(n)+p.swapTotal(n), mem+min(int64(p.Memsw.Default), p.swapTotal(n)))
+}
+
+// heldMemsw is the memory and swap that the other jobs hold; what nobody asked for does not count.
+func (p *policy) heldMemsw(n *topology.Node, others []holding) int64 {
+	var held int64
+	for _, o := range others {
+		l := o.limits
+		if l.MemSwap == nil || *l.MemSwap >= p.memTotal(n)+p.swapTotal(n) {
+			continue
+		}
+		if l.Mem != nil && !p.asked(o, n) && *l.MemSwap == wholePages(p.defaultMemsw(n, *l.Mem)) {
+			continue
+		}
+		held += *l.MemSwap
+	}
+	return held
+}
+
+// exceeds words a shortage as pbs_cgroups does and says whether waiting can help.
+func exceeds(resource string, want, free, total int64) error {
+	if want <= free {
+		return nil
+	}
+	kind, have := hostapi.KindBusy, free
+	if want > total {
+		kind, have = hostapi.KindJob, total
+	}
+	return hostapi.Errorf(kind, "%s requested (%s) exceeds %s available (%s)", resource, pbs.Size(want).KB(), resource, pbs.Size(have).KB())
+}
+
+// wholePages rounds down as the kernel does with a limit.
+func wholePages(n int64) int64 { return n - n%int64(os.Getpagesize()) }

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// node is a hook on a kernel, with what its host keeps for it.
+type node struct {
+	*hook
+	t     testing.TB
+	start func(t testing.TB, join *hostapi.Join) int // a process; nil is outside of any job
+	lives func(pid int) bool
+	boot  func() *hook // another hook process on the same kernel
+
+	jobs map[string]*hostapi.Job // those that have a record
+}
+
+const testNode = "node1"
+
+var methods = map[hostapi.Event]func(*hook, context.Context, *hostapi.Request) (*hostapi.Outcome, error){
+	hostapi.EventStartup: (*hook).ExechostStartup, hostapi.EventPeriodic: (*hook).ExechostPeriodic,
+	hostapi.EventBegin: (*hook).ExecjobBegin, hostapi.EventLaunch: (*hook).ExecjobLaunch, hostapi.EventAttach: (*hook).ExecjobAttach,
+	hostapi.EventEpilogue: (*hook).ExecjobEpilogue, hostapi.EventEnd: (*hook).ExecjobEnd, hostapi.EventAbort: (*hook).ExecjobAbort,
+}
+
+// newNode starts a hook and sends it startup.
+func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit func(*config.File)) *node {
+	t.Helper()
+	p, err := newPolicy(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if edit != nil {
+		edit(&p.File)
+	}
+	if p.exclude, err = kernfs.ParseIDSet(p.Cpuset.ExcludeCPUs); err != nil {
+		t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	n.t, n.jobs = t, map[string]*hostapi.Job{}
+	n.boot = func() *hook {
+		h, err := open(p, roots, opt, logrus.NewEntry(log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.kmsg = noKmsg
+		return h
+	}
+	n.hook = n.boot()
+	t.Cleanup(func() { n.hook.die() })
+	n.do(hostapi.EventStartup, "")
+	return &n
+}
+
+func noKmsg() (kmsgReader, error) { return emptyKmsg{&records{}}, nil }
+
+type emptyKmsg struct{ *records }
+
+func (emptyKmsg) Close() error { return nil }
+
+// die ends what would end with the hook's process.
+func (h *hook) die() {
+	for id := range h.watches {
+		h.unwatch(id)
+	}
+}
+
+// restart replaces a hook that dies, as the host does.
+func (n *node) restart() {
+	n.t.Helper()
+	n.hook.die()
+	n.hook = n.boot()
+	n.do(hostapi.EventStartup, "")
+}
+
+// job returns the job id as the host has it; a new one asks for one cpu and 64 MiB.
+func (n *node) job(id string) *hostapi.Job {
+	if j := n.jobs[id]; j != nil {
+		return j
+	}
+	return &hostapi.Job{ID: id, ResourceList: hostapi.Resources{"ncpus": "1", "mem": "64mb"}}
+}
+
+// event sends an event and keeps what the host would keep.
+func (n *node) event(e hostapi.Event, id string, edit ...func(*hostapi.Request)) (*hostapi.Outcome, error) {
+	n.t.Helper()
+	req := &hostapi.Request{Event: e, Node: testNode}
+	if e.ForJob() {
+		job := *n.job(id)
+		req.Job = &job
+	} else {
+		req.JobList = map[string]*hostapi.Job{}
+		for id, j := range n.jobs {
+			job := *j
+			req.JobList[id] = &job
+		}
+	}
+	for _, f := range edit {
+		f(req)
+	}
+	out, err := n.send(req)
+	switch {
+	case !e.ForJob() || out == nil:
+	case e == hostapi.EventBegin && err == nil && !out.Reject:
+		n.jobs[id] = req.Job
+		fallthrough
+	default:
+		if j := n.jobs[id]; j != nil && out.State != nil {
+			j.State = out.State
+		}
+		if e == hostapi.EventEnd || e == hostapi.EventAbort {
+			delete(n.jobs, id)
+		}
+	}
+	return out, err
+}
+
+func (n *node) send(req *hostapi.Request) (*hostapi.Outcome, error) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return n.sendCtx(ctx, req)
+}
+
+func (n *node) sendCtx(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	n.t.Helper()
+	out, err := methods[req.Event](n.hook, ctx, req)
+	if out != nil {
+		if err := out.Check(req.Event); err != nil {
+			n.t.Errorf("%s: %v", req.Event, err)
+		}
+	}
+	return out, err
+}
+
+// do sends an event that has to succeed.
+func (n *node) do(e hostapi.Event, id string, edit ...func(*hostapi.Request)) *hostapi.Outcome {
+	n.t.Helper()
+	out, err := n.event(e, id, edit...)
+	if err != nil {
+		n.t.Fatalf("%s %s: %v", e, id, err)
+	}
+	if out.Reject {
+		n.t.Fatalf("%s %s: rejected: %s", e, id, out.Message)
+	}
+	return out
+}
+
+// asks sets what a job asks for: "ncpus=2", "mem=1gb".
+func asks(resources ...string) func(*hostapi.Request) {
+	return func(req *hostapi.Request) {
+		req.Job.ResourceList = hostapi.Resources{}
+		for _, r := range resources {
+			name, value, _ := strings.Cut(r, "=")
+			req.Job.ResourceList[name] = value
+		}
+	}
+}
+
+func withPID(pid int) func(*hostapi.Request) { return func(req *hostapi.Request) { req.PID = pid } }
+
+func ownedBy(uid int) func(*hostapi.Request) {
+	return func(req *hostapi.Request) { req.Job.Owner.UID = uid }
+}
+
+// launch starts a process of the job where the hook says.
+func (n *node) launch(id string) int {
+	n.t.Helper()
+	return n.start(n.t, n.do(hostapi.EventLaunch, id).Join)
+}
+
+// stateOf returns the hook's state of a job.
+func (n *node) state(id string) (s state) {
+	n.t.Helper()
+	if err := json.Unmarshal(n.job(id).State, &s); err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+func (n *node) cgroup(id string) *cgroup.Job {
+	n.t.Helper()
+	j, err := n.tree.Job(id)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return j
+}
+
+// inside returns the processes in the job's cgroup.
+func (n *node) inside(id string) []int {
+	n.t.Helper()
+	pids, err := n.cgroup(id).Processes()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return pids
+}
+
+// want checks which jobs have a cgroup.
+func (n *node) want(ids ...string) {
+	n.t.Helper()
+	there, err := n.tree.JobIDs()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if !slices.Equal(there, ids) {
+		n.t.Errorf("cgroups of jobs %v, want %v", there, ids)
+	}
+}
+
+// fakeNode is a node in memory, with 8 cpus in 4 cores and 16 GiB.
+func fakeNode(t testing.TB, boot func(...kernfstest.Option) *kernfstest.Kernel, edit func(*config.File), opts ...kernfstest.Option) (*node, *kernfstest.Kernel) {
+	t.Helper()
+	k := boot(opts...)
+	roots := k.Roots()
+	if roots.Cgroup.Exists("cgroup.subtree_control") { // as systemd does
+		for _, c := range []string{"cpuset", "cpu", "memory", "pids"} {
+			if err := roots.Cgroup.Write("cgroup.subtree_control", "+"+c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	n := node{
+		start: func(_ testing.TB, join *hostapi.Join) int { return k.Spawn(dirsOf(join)...) },
+		lives: func(pid int) bool { return slices.Contains(k.Pids(), pid) },
+	}
+	return newNode(t, n, roots, cgroup.Options{Signal: k.Signal}, edit), k
+}
+
+// dirsOf are the directories that a Join leads to, below /sys/fs/cgroup.
+func dirsOf(join *hostapi.Join) []string {
+	if join == nil {
+		return nil
+	}
+	var dirs []string
+	for _, file := range join.Tasks {
+		dirs = append(dirs, path.Dir(file))
+	}
+	if join.CgroupDir != "" {
+		dirs = append(dirs, join.CgroupDir)
+	}
+	for i := range dirs {
+		dirs[i] = strings.TrimPrefix(dirs[i], "/sys/fs/cgroup/")
+	}
+	return dirs
+}
+
+// fakes are the kernels in memory.
+var fakes = []struct {
+	name string
+	boot func(...kernfstest.Option) *kernfstest.Kernel
+}{{"v1", kernfstest.NewV1}, {"hybrid", kernfstest.NewHybrid}, {"v2", kernfstest.NewV2}}
+
+// onFakes runs a test on each of them.
+func onFakes(t *testing.T, edit func(*config.File), test func(t *testing.T, n *node, k *kernfstest.Kernel)) {
+	for _, f := range fakes {
+		t.Run(f.name, func(t *testing.T) {
+			n, k := fakeNode(t, f.boot, edit)
+			test(t, n, k)
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// ExechostStartup makes the parents of all jobs, takes over the jobs of a hook that died and removes what is no job's.
+func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	if err := h.tree.Prepare(); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	var errs []error
+	for id, job := range req.JobList {
+		_, err := h.look(ctx, id, job, req.Node, false)
+		errs = append(errs, err)
+	}
+	out := &hostapi.Outcome{}
+	errs = append(errs, h.sweepInto(ctx, out, req))
+	return out, errors.Join(errs...)
+}
+
+// ExechostPeriodic tells what each live job has used so far and removes what is no job's.
+func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
+	var errs []error
+	for id, job := range req.JobList {
+		update, err := h.look(ctx, id, job, req.Node, true)
+		if update != nil {
+			out.Jobs[id] = update
+		}
+		errs = append(errs, err)
+	}
+	if req.Job == nil { // else it is about one job, and the list says nothing about the others
+		errs = append(errs, h.sweepInto(ctx, out, req))
+	}
+	return out, errors.Join(errs...)
+}
+
+// look sees to it that somebody watches a listed job and, if asked to, measures it. A job that begins or ends at this
+// moment is left to that event, and what another host's hook answers for is left unwatched.
+func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, node string, measure bool) (*hostapi.JobUpdate, error) {
+	release, _ := h.turns.try(id)
+	if release == nil {
+		return nil, nil
+	}
+	defer release()
+	j, err := h.tree.Job(id)
+	if err != nil {
+		return nil, err
+	}
+	s, err := stateOf(job, node)
+	if s.Ended || !j.Exists() {
+		return nil, err
+	}
+	errs := []error{err}
+	if err := h.adopt(ctx, j); err != nil {
+		errs = append(errs, fmt.Errorf("take over job %s: %w", id, err))
+	}
+	if h.owns(id) {
+		h.watch(j)
+	}
+	var update *hostapi.JobUpdate
+	if measure {
+		u, _, err := h.measure(j, s)
+		errs = append(errs, err)
+		if u != nil {
+			update = &hostapi.JobUpdate{Usage: u, ResourcesUsed: resourcesUsed(u, s)}
+		}
+	}
+	return update, errors.Join(errs...)
+}
+
+func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi.Request) error {
+	swept, err := h.sweep(ctx, req.JobList)
+	for _, id := range swept {
+		out.Notes = append(out.Notes, fmt.Sprintf("removed cgroup of unknown job %s", id))
+	}
+	return err
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// state is what this hook keeps with the host for a job.
+type state struct {
+	// BegunMicros and LaunchedMicros are in microseconds since boot, the clock of /dev/kmsg.
+	BegunMicros    int64  `json:"begun_us,omitempty"`
+	LaunchedMicros int64  `json:"launched_us,omitempty"`
+	Attached       int    `json:"attached,omitempty"`
+	NCPUs          int    `json:"ncpus"`
+	CPUs           string `json:"cpus,omitempty"` // what it may run on, its own or the parent's
+	Mems           string `json:"mems,omitempty"`
+	// Ended says that epilogue has killed the job and told what it used: end has only to remove.
+	Ended bool `json:"ended,omitempty"`
+}
+
+// stateOf returns the state of a job. One that this hook knows nothing of, because it began before hookhost came or its
+// record was lost, has the ncpus it asked for.
+func stateOf(job *hostapi.Job, node string) (state, error) {
+	var s state
+	if len(job.State) == 0 {
+		if a, err := askOf(job, node); err == nil {
+			s.NCPUs = a.NCPUs
+		}
+		return s, nil
+	}
+	if err := json.Unmarshal(job.State, &s); err != nil {
+		return state{}, fmt.Errorf("job %s: decode hook state: %w", job.ID, err)
+	}
+	return s, nil
+}
+
+func (s state) encode() json.RawMessage {
+	b, err := json.Marshal(s)
+	if err != nil { // a struct of numbers and strings
+		panic(err)
+	}
+	return b
+}
+
+// sinceBoot is CLOCK_MONOTONIC in µs: the same for all processes, and whatever becomes of the wall clock it tells how
+// long a job has run.
+func sinceBoot() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil { // never fails for this clock
+		panic(err)
+	}
+	return ts.Nano() / 1000
+}

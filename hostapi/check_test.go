@@ -1,0 +1,84 @@
+package hostapi_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+func TestCheckOutcome(t *testing.T) {
+	name, empty := "/bin/sh", ""
+	long := json.RawMessage(strings.Repeat(" ", hostapi.MaxState+1))
+	const (
+		launch   = hostapi.EventLaunch
+		end      = hostapi.EventEnd
+		periodic = hostapi.EventPeriodic
+	)
+	tests := []struct {
+		name  string
+		event hostapi.Event
+		out   outcome
+		want  string // "" accepts
+	}{
+		{"zero", end, outcome{}, ""},
+		{"launch", launch, outcome{
+			Progname: &name, Argv: []string{"-c"}, SetEnv: map[string]string{"A": "=1"}, UnsetEnv: []string{"B"},
+			Join: &hostapi.Join{CgroupDir: "/sys/fs/cgroup/a", Tasks: []string{"/sys/fs/cgroup/memory/a/tasks"}},
+		}, ""},
+		{"attach", hostapi.EventAttach, outcome{SetEnv: map[string]string{"A": "1"}}, ""},
+		{"progname", end, outcome{Progname: &name}, "progname: execjob_end does not take it"},
+		{"argv", hostapi.EventAttach, outcome{Argv: []string{}}, "argv: execjob_attach does not take it"},
+		{"set_env", end, outcome{SetEnv: map[string]string{"A": "1"}}, "set_env: execjob_end does not take it"},
+		{"unset_env", end, outcome{UnsetEnv: []string{"A"}}, "unset_env: execjob_end does not take it"},
+		{"join", end, outcome{Join: &hostapi.Join{}}, "join: execjob_end does not take it"},
+		{"no program", launch, outcome{Progname: &empty}, `progname: "" cannot be started`},
+		{"NUL argument", launch, outcome{Argv: []string{"a", "\x00"}}, "argv[1]: holds a NUL byte"},
+		{"variable's name", launch, outcome{SetEnv: map[string]string{"A=B": "1"}}, `set_env: "A=B" is not a variable's name`},
+		{"no variable's name", launch, outcome{SetEnv: map[string]string{"": "1"}}, `set_env: "" is not a variable's name`},
+		{"NUL value", launch, outcome{SetEnv: map[string]string{"A": "\x00"}}, "set_env.A: holds a NUL byte"},
+		{"both", launch, outcome{SetEnv: map[string]string{"A": "1"}, UnsetEnv: []string{"A"}}, "unset_env: A is in set_env too"},
+		{"relative join", launch, outcome{Join: &hostapi.Join{CgroupDir: "a"}}, `join: "a" is not a plain absolute path`},
+		{"climbing join", launch, outcome{Join: &hostapi.Join{Tasks: []string{"/a/../b"}}}, `join: "/a/../b" is not a plain absolute path`},
+		{"action", end, outcome{OnReject: "explode"}, `job_action: "explode" is none of rerun, delete, hold`},
+		{"state", end, outcome{State: long}, "state: 1048577 bytes are more than 1048576"},
+		{"call_again", end, outcome{CallAgain: -1}, "call_again: -1ns is negative"},
+		{"jobs of a job", end, outcome{Jobs: map[string]*hostapi.JobUpdate{}}, "jobs: execjob_end is about one job"},
+		{"jobs", periodic, outcome{Jobs: map[string]*hostapi.JobUpdate{"1.s": {CallAgain: 1}}, Notes: []string{"x"}}, ""},
+		{"whose usage", periodic, outcome{Usage: &hostapi.HostUsage{}}, "usage: exechost_periodic takes it per job, in jobs"},
+		{"whose state", periodic, outcome{State: json.RawMessage("1")}, "state: exechost_periodic takes it per job, in jobs"},
+		{"job id", periodic, outcome{Jobs: map[string]*hostapi.JobUpdate{"..": {}}}, `jobs: job id "..": not of the form 12, 12.server or 12[3].server`},
+		{"empty update", periodic, outcome{Jobs: map[string]*hostapi.JobUpdate{"1": nil}}, "jobs: 1: empty"},
+		{"job's state", periodic, outcome{Jobs: map[string]*hostapi.JobUpdate{"1": {State: long}}}, "jobs: 1: state: 1048577 bytes are more than 1048576"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got string
+			if err := tt.out.Check(tt.event); err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// An outcome means the same after its way over the wire.
+func TestOutcomeRoundTrip(t *testing.T) {
+	want := outcome{Argv: []string{}, State: json.RawMessage("null"), Jobs: map[string]*hostapi.JobUpdate{"1": {State: json.RawMessage(`{}`)}}}
+	b, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got outcome
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", b, diff)
+	}
+}

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestListen(t *testing.T) {
+	old := unix.Umask(0o077)
+	defer unix.Umask(old)
+	socket := filepath.Join(socketDir(t), "run", "hookhost", "s")
+	l, err := Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(socket)
+	if err != nil || info.Mode().Perm() != 0o666 {
+		t.Errorf("socket: %v, %v; want mode 0666", info.Mode(), err)
+	}
+	if info, err := os.Stat(filepath.Dir(socket)); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("directory: %v, %v; want mode 0755", info.Mode(), err)
+	}
+	_, err = Listen(socket)
+	if want := fmt.Sprintf("already running, pid %d", os.Getpid()); !errors.Is(err, ErrRunning) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("Listen beside a live host = %v, want %q", err, want)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(socket); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after Close: %v", err)
+	}
+	if l, err = Listen(socket); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
+func TestListenReplacesStaleSocket(t *testing.T) {
+	socket := filepath.Join(socketDir(t), "s")
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	dead.Close()
+	if _, err := Dial(socket); !errors.Is(err, ErrNoHost) {
+		t.Errorf("Dial of a dead host = %v, want ErrNoHost", err)
+	}
+	l, err := Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
+func TestListenLeavesOthersAlone(t *testing.T) {
+	t.Run("a file", func(t *testing.T) {
+		path := filepath.Join(socketDir(t), "s")
+		if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Listen(path); err == nil || errors.Is(err, ErrRunning) {
+			t.Errorf("Listen = %v", err)
+		}
+		if b, err := os.ReadFile(path); err != nil || string(b) != "precious" {
+			t.Errorf("the file: %q, %v", b, err)
+		}
+	})
+	t.Run("a live socket without a lock", func(t *testing.T) {
+		path := filepath.Join(socketDir(t), "s")
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if _, err := Listen(path); !errors.Is(err, ErrRunning) {
+			t.Errorf("Listen = %v, want ErrRunning", err)
+		}
+	})
+	t.Run("a link in place of the lock", func(t *testing.T) {
+		path := filepath.Join(socketDir(t), "s")
+		if err := os.Symlink("/etc/passwd", path+".lock"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Listen(path); !errors.Is(err, unix.ELOOP) {
+			t.Errorf("Listen = %v, want ELOOP", err)
+		}
+	})
+	t.Run("a long name", func(t *testing.T) {
+		if _, err := Listen(filepath.Join(socketDir(t), strings.Repeat("s", 120))); err == nil {
+			t.Error("Listen took a name that no socket can have")
+		}
+	})
+}
+
+// TestListenOnce has many hosts start at once over a dead one's socket.
+func TestListenOnce(t *testing.T) {
+	socket := filepath.Join(socketDir(t), "s")
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	dead.Close()
+	var won atomic.Pointer[Listener]
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			l, err := Listen(socket)
+			switch {
+			case err == nil && !won.CompareAndSwap(nil, l):
+				t.Error("two hosts serve one socket")
+				l.Close()
+			case err != nil && !errors.Is(err, ErrRunning):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() == nil {
+		t.Fatal("nobody serves the socket")
+	}
+	won.Load().Close()
+}

@@ -1,0 +1,149 @@
+package cgroup
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// benchLimits are those of a common job.
+func benchLimits() Limits {
+	return Limits{Mem: size(256 << 20), MemSwap: size(256 << 20), CPUs: kernfs.IDs(0), Mems: kernfs.IDs(0), CPUShares: 1000, Pids: size(1000)}
+}
+
+// BenchmarkCreateRemove is to be compared with BenchmarkRaw, which it should not exceed by more than half.
+func BenchmarkCreateRemove(b *testing.B) {
+	_, tree := needMemory(b)
+	j, err := tree.Job(testJob)
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, ctx := benchLimits(), context.Background()
+	for b.Loop() {
+		if err := j.Create(l); err != nil {
+			b.Fatal(err)
+		}
+		if err := j.Remove(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkRaw makes, limits and removes the same directories by system calls alone, without reading back.
+func BenchmarkRaw(b *testing.B) {
+	_, tree := needMemory(b)
+	j, err := tree.Job(testJob)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var dirs []string
+	for _, d := range j.dirs {
+		dirs = append(dirs, d.Path("."))
+	}
+	l, err := j.check(benchLimits())
+	if err != nil {
+		b.Fatal(err)
+	}
+	type value struct{ file, text string }
+	var values []value
+	for _, w := range j.plan(nil, l) {
+		d, _ := j.with(w.Controller)
+		values = append(values, value{d.Path(w.File), w.Value})
+	}
+	for b.Loop() {
+		for _, dir := range dirs {
+			if err := unix.Mkdir(dir, 0o755); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for _, v := range values {
+			fd, err := unix.Open(v.file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := unix.Write(fd, []byte(v.text)); err != nil {
+				b.Fatal(err)
+			}
+			unix.Close(fd)
+		}
+		for _, dir := range dirs {
+			if err := unix.Rmdir(dir); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// BenchmarkUsage is what periodic costs for one job.
+func BenchmarkUsage(b *testing.B) {
+	_, tree := needMemory(b)
+	j := benchJob(b, tree)
+	for b.Loop() {
+		if _, err := j.Usage(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkLook is what a watcher costs each time it is woken.
+func BenchmarkLook(b *testing.B) {
+	_, tree := needMemory(b)
+	d, _ := benchJob(b, tree).with("memory")
+	w := newWatcher(d, nil)
+	for b.Loop() {
+		if _, err := w.look(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkAttach moves one process in and out, when no grace period is waited for.
+func BenchmarkAttach(b *testing.B) {
+	_, tree := needMemory(b)
+	j := benchJob(b, tree)
+	a := startActor(b, Join{})
+	for b.Loop() {
+		if err := j.Attach([]int{a.pid()}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkProcesses(b *testing.B) {
+	_, tree := needMemory(b)
+	j := benchJob(b, tree)
+	startActor(b, j.Join())
+	for b.Loop() {
+		if _, err := j.Processes(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkLock(b *testing.B) {
+	_, tree := needMemory(b)
+	for b.Loop() {
+		unlock, err := tree.Lock(context.Background())
+		if err != nil {
+			b.Fatal(err)
+		}
+		unlock()
+	}
+}
+
+func benchJob(b *testing.B, tree *Tree) *Job {
+	b.Helper()
+	j, err := tree.Job(strconv.Itoa(int(trees.Load())))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := j.Create(benchLimits()); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { endJob(b, j) })
+	return j
+}

@@ -1,0 +1,249 @@
+package cgroup
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+func testCreate(t *testing.T, w world) {
+	tree := w.tree(t)
+	l := Limits{}
+	if tree.Has("memory") {
+		l.Mem = size(64<<20 + 1)
+	}
+	if tree.Has("memsw") {
+		l.MemSwap = size(96 << 20)
+	}
+	if tree.Has("swappiness") {
+		n := 10
+		l.Swappiness = &n
+	}
+	if tree.Has("cpuset") {
+		l.CPUs, l.Mems = kernfs.IDs(1), kernfs.IDs(0)
+	}
+	if tree.Has("cpu") {
+		l.CPUShares, l.Quota, l.Period = 2048, 50*time.Millisecond, 80*time.Millisecond
+	}
+	if tree.Has("pids") {
+		l.Pids = size(77)
+	}
+	j := newJob(t, tree, testJob, l)
+	got, err := j.Limits()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := l
+	if l.Mem != nil {
+		want.Mem = size(64 << 20) // whole pages
+	}
+	if l.MemSwap != nil && tree.with("memory").v2 {
+		want.MemSwap = size(96<<20 - 4096) // swap and memory are each rounded
+	}
+	if diff := cmp.Diff(want, got, cmpSets); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	ids, err := tree.JobIDs()
+	if err != nil || !slices.Equal(ids, []string{testJob}) {
+		t.Errorf("jobs are %q, %v", ids, err)
+	}
+	if pids, err := j.Processes(); err != nil || len(pids) != 0 {
+		t.Errorf("new job has processes %v, %v", pids, err)
+	}
+}
+
+var cmpSets = cmp.Comparer(func(a, b kernfs.IDSet) bool { return a.Equal(b) })
+
+func testCreateExists(t *testing.T, w world) {
+	tree := w.tree(t)
+	for i, h := range tree.hierarchies {
+		j, err := tree.Job(testJob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.jobs.Mkdir(testJob); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range []Limits{tree.someLimits(), {}} {
+			wantError(t, j.Create(l), ErrExists)
+		}
+		for k, other := range tree.hierarchies {
+			if got := other.jobs.Exists(testJob); got != (k == i) {
+				t.Errorf("with a directory in %s: existence in %s is %t", h.mount.Path("."), other.mount.Path("."), got)
+			}
+		}
+		if err := h.jobs.Rmdir(testJob); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func testCreateUndo(t *testing.T, w world) {
+	tree := w.tree(t)
+	j, err := tree.Job(testJob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name       string
+		controller string
+		limits     Limits
+	}{
+		{"no such cpu", "cpuset", Limits{CPUs: kernfs.IDs(4095)}},
+		{"no such node", "cpuset", Limits{CPUs: kernfs.IDs(0), Mems: kernfs.IDs(63)}},
+		{"quota too small", "cpu", Limits{Quota: time.Microsecond}},
+		{"memory above memory and swap", "memory", Limits{Mem: size(2 << 20), MemSwap: size(1 << 20)}},
+		{"negative", "pids", Limits{Pids: size(-1)}},
+	} {
+		if !tree.Has(tt.controller) {
+			continue
+		}
+		if err := j.Create(tt.limits); err == nil {
+			t.Errorf("%s: created", tt.name)
+		} else {
+			t.Logf("%s: %v", tt.name, err)
+		}
+		if j.Exists() {
+			t.Errorf("%s: something is left", tt.name)
+			endJob(t, j)
+		}
+	}
+}
+
+func testCreateUnsupported(t *testing.T, w world) {
+	tree := w.tree(t)
+	for _, tt := range []struct {
+		controller string
+		limits     Limits
+	}{
+		{"memory", Limits{Mem: size(1 << 20)}},
+		{"cpuset", Limits{CPUs: kernfs.IDs(0)}},
+		{"cpu", Limits{CPUShares: 100}},
+		{"pids", Limits{Pids: size(5)}},
+	} {
+		if tree.Has(tt.controller) {
+			continue
+		}
+		j, err := tree.Job(testJob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = j.Create(tt.limits)
+		wantError(t, err, ErrUnsupported)
+		if err != nil && !strings.Contains(err.Error(), tt.controller) {
+			t.Errorf("error does not name %s: %v", tt.controller, err)
+		}
+		if j.Exists() {
+			t.Error("something is left")
+		}
+	}
+}
+
+// testNoCpuset is PBS's rule for ncpus=0: no cpuset of its own, tasks in the parent's.
+func testNoCpuset(t *testing.T, w world) {
+	tree := w.tree(t)
+	l := tree.someLimits()
+	l.CPUs = kernfs.IDSet{}
+	j := newJob(t, tree, testJob, l)
+	got, err := j.Limits()
+	if err != nil || !got.CPUs.IsEmpty() {
+		t.Errorf("cpus are %s, %v", got.CPUs, err)
+	}
+	p := w.start(t, j.Join())
+	outside := w.start(t, Join{})
+	if err := j.Attach([]int{outside.pid()}); err != nil {
+		t.Fatal(err)
+	}
+	if pids, err := j.Processes(); err != nil || !slices.Contains(pids, p.pid()) || !slices.Contains(pids, outside.pid()) {
+		t.Errorf("processes are %v, %v", pids, err)
+	}
+	d, ok := j.with("cpuset")
+	if !ok || d.h.v2 {
+		return
+	}
+	if d.Exists(".") {
+		t.Errorf("%s exists", d.Path("."))
+	}
+	parent, err := directory{FS: d.h.jobs, h: d.h}.pids("tasks")
+	if err != nil || !slices.Contains(parent, p.pid()) || !slices.Contains(parent, outside.pid()) {
+		t.Errorf("tasks of the parent are %v, %v", parent, err)
+	}
+}
+
+func testApply(t *testing.T, w world) {
+	tree := w.tree(t)
+	if !tree.Has("memory") {
+		t.Skip("no memory controller to change limits of")
+	}
+	l := tree.someLimits()
+	j := newJob(t, tree, testJob, l)
+	for _, mem := range []int64{300, 100, 200, 200} {
+		l.Mem, l.MemSwap = size(mem<<20), size((mem+20)<<20)
+		if !tree.Has("memsw") {
+			l.MemSwap = nil
+		}
+		if tree.Has("pids") {
+			l.Pids = size(mem)
+		}
+		if err := j.Apply(l); err != nil {
+			t.Fatal(err)
+		}
+		got, err := j.Limits()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]*int64{l.Mem, l.MemSwap, l.Pids}, []*int64{got.Mem, got.MemSwap, got.Pids}); diff != "" {
+			t.Errorf("limits after %d MiB (-want +got):\n%s", mem, diff)
+		}
+	}
+	l.Mem, l.MemSwap, l.Pids = nil, nil, nil
+	if err := j.Apply(l); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := j.Limits(); err != nil || got.Mem != nil || got.MemSwap != nil || got.Pids != nil {
+		t.Errorf("lifted limits are %+v, %v", got, err)
+	}
+}
+
+func testApplyUndo(t *testing.T, w world) {
+	tree := w.tree(t)
+	if !tree.Has("cpuset") || !tree.Has("memory") {
+		t.Skip("no cpuset controller to ask the impossible of")
+	}
+	l := tree.someLimits()
+	j := newJob(t, tree, testJob, l)
+	before, err := j.Limits()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Mem, l.CPUs = size(64<<20), kernfs.IDs(4095)
+	if err := j.Apply(l); err == nil {
+		t.Error("impossible cpus were applied")
+	}
+	after, err := j.Limits()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, after, cmpSets); diff != "" {
+		t.Errorf("a failed change left something (-before +after):\n%s", diff)
+	}
+}
+
+func testAvailable(t *testing.T, w world) {
+	tree := w.tree(t)
+	cpus, err := tree.CPUs()
+	mems, merr := tree.Mems()
+	if !tree.Has("cpuset") {
+		wantError(t, err, ErrUnsupported)
+		wantError(t, merr, ErrUnsupported)
+		return
+	}
+	if err != nil || merr != nil || !cpus.Has(0) || !mems.Has(0) {
+		t.Errorf("cpus %s, %v; mems %s, %v", cpus, err, mems, merr)
+	}
+}

@@ -1,0 +1,207 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func testJoin(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := newJob(t, tree, testJob, tree.someLimits())
+	p := w.start(t, j.Join())
+	for _, d := range j.dirs {
+		if pids, err := d.pids("cgroup.procs"); err != nil || !slices.Equal(pids, []int{p.pid()}) {
+			t.Errorf("%s has %v, %v; want %d", d.Path("."), pids, err, p.pid())
+		}
+	}
+	if pids, err := j.Processes(); err != nil || !slices.Equal(pids, []int{p.pid()}) {
+		t.Errorf("processes are %v, %v; want %d", pids, err, p.pid())
+	}
+}
+
+func testAttach(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := newJob(t, tree, testJob, tree.someLimits())
+	p, q, dead := w.start(t, Join{}), w.start(t, Join{}), w.start(t, Join{})
+	dead.end(t)
+	dead.gone(t)
+	for range 2 {
+		if err := j.Attach([]int{p.pid(), dead.pid(), q.pid()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []int{p.pid(), q.pid()}
+	slices.Sort(want)
+	for _, d := range j.dirs {
+		if pids, err := d.pids("cgroup.procs"); err != nil || !slices.Equal(pids, want) {
+			t.Errorf("%s has %v, %v; want %v", d.Path("."), pids, err, want)
+		}
+	}
+	want = append(want, p.fork(t, 1)...)
+	slices.Sort(want)
+	if pids, err := j.Processes(); err != nil || !slices.Equal(pids, want) {
+		t.Errorf("after a fork: processes are %v, %v; want %v", pids, err, want)
+	}
+	for _, pid := range []int{0, -1} {
+		if err := j.Attach([]int{pid}); err == nil {
+			t.Errorf("process %d was attached", pid)
+		}
+	}
+}
+
+func testSignal(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := newJob(t, tree, testJob, tree.someLimits())
+	if err := j.Signal(unix.SIGTERM); err != nil {
+		t.Errorf("signal to nobody: %v", err)
+	}
+	p, outside := w.start(t, j.Join()), w.start(t, Join{})
+	if err := j.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.gone(t)
+	outside.burn(t, time.Millisecond) // it can
+	if err := j.Wait(soon(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+func testKill(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := newJob(t, tree, testJob, tree.someLimits())
+	p, outside := w.start(t, j.Join()), w.start(t, Join{})
+	const n = 100
+	p.fork(t, n)
+	r, err := j.Kill(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d processes in %v", r.Processes, r.Took)
+	if r.Processes != n+1 {
+		t.Errorf("kill found %d processes, want %d", r.Processes, n+1)
+	}
+	if pids, err := j.Processes(); err != nil || len(pids) != 0 {
+		t.Errorf("%v survived, %v", pids, err)
+	}
+	outside.burn(t, time.Millisecond)
+	if r, err := j.Kill(soon(t)); err != nil || r.Processes != 0 {
+		t.Errorf("second kill: %+v, %v", r, err)
+	}
+}
+
+func testKillFrozen(t *testing.T, w world) {
+	tree := w.tree(t)
+	if !tree.Has("freeze") {
+		t.Skip("no freezer")
+	}
+	j := newJob(t, tree, testJob, tree.someLimits())
+	p := w.start(t, j.Join())
+	if err := j.Freeze(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Kill(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	p.gone(t)
+}
+
+func testFreeze(t *testing.T, w world) {
+	tree := w.tree(t)
+	if !tree.Has("freeze") {
+		t.Skip("no freezer")
+	}
+	j := newJob(t, tree, testJob, tree.someLimits())
+	p := w.start(t, j.Join())
+	p.fork(t, 3)
+	for range 2 {
+		if err := j.Freeze(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := j.Thaw(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.burn(t, time.Millisecond)
+}
+
+func testWait(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := newJob(t, tree, testJob, tree.someLimits())
+	if err := j.Wait(soon(t)); err != nil {
+		t.Errorf("empty job: %v", err)
+	}
+	p := w.start(t, j.Join())
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	err := j.Wait(ctx)
+	wantError(t, err, ErrNotEmpty)
+	wantError(t, err, context.DeadlineExceeded)
+	done := make(chan error)
+	go func() { done <- j.Wait(soon(t)) }()
+	p.end(t)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func testRemove(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := newJob(t, tree, testJob, tree.someLimits())
+	for _, d := range j.dirs {
+		for _, name := range []string{"container", "container/inner"} {
+			if err := d.Mkdir(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p := w.start(t, j.Join())
+	err := j.Remove(soon(t))
+	wantError(t, err, ErrBusy)
+	if !j.Exists() {
+		t.Fatal("a populated job was removed")
+	}
+	p.end(t)
+	p.gone(t)
+	for range 2 {
+		if err := j.Remove(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range j.dirs {
+		if d.Exists(".") {
+			t.Errorf("%s is left", d.Path("."))
+		}
+	}
+}
+
+func testLock(t *testing.T, w world) {
+	tree := w.tree(t)
+	unlock, err := tree.Lock(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := tree.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("second lock: %v", err)
+	}
+	locked := make(chan error)
+	go func() {
+		unlock, err := tree.Lock(soon(t))
+		if err == nil {
+			unlock()
+		}
+		locked <- err
+	}()
+	unlock()
+	if err := <-locked; err != nil {
+		t.Error(err)
+	}
+}

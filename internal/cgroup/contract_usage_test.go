@@ -1,0 +1,170 @@
+package cgroup
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+func testUsage(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := newJob(t, tree, testJob, tree.someLimits())
+	p := w.start(t, j.Join())
+	p.burn(t, 300*time.Millisecond)
+	const touched = 20 << 20
+	p.touch(t, touched)
+	u, err := j.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	between(t, "cpu", u.CPU, 250*time.Millisecond, 5*time.Second)
+	if u.User == nil || u.System == nil || (*u.User+*u.System-*u.CPU).Abs() > 40*time.Millisecond {
+		t.Errorf("user %v and system %v are not cpu %v", u.User, u.System, u.CPU)
+	}
+	if tree.Has("pids") {
+		between(t, "pids", u.Pids, 1, 100)
+		if d, _ := j.with("pids"); d.Exists("pids.peak") {
+			between(t, "pids peak", u.PidsPeak, 1, 100)
+		} else if u.PidsPeak != nil {
+			t.Errorf("pids peak is %d on a kernel that does not tell", *u.PidsPeak)
+		}
+	}
+	if !tree.Has("memory") {
+		if u.Anon != nil || u.CgroupPeak != nil || u.OOMKills != nil {
+			t.Errorf("memory is told without a controller: %+v", u)
+		}
+		return
+	}
+	between(t, "anon", u.Anon, touched, 200<<20)
+	between(t, "shmem", u.Shmem, 0, 1<<20)
+	between(t, "file", u.File, 0, 200<<20)
+	between(t, "cgroup peak", u.CgroupPeak, touched, 256<<20)
+	between(t, "memory limit", u.MemLimit, 256<<20, 256<<20)
+	between(t, "oom kills", u.OOMKills, 0, 0)
+	if u.MemPeak != nil {
+		t.Errorf("peak is %d, and nobody has watched", *u.MemPeak)
+	}
+	if tree.Has("memsw") {
+		between(t, "memory and swap peak", u.MemSwapPeak, touched, 512<<20)
+	}
+	p.end(t)
+	p.gone(t)
+	if u, err = j.Usage(); err != nil {
+		t.Fatal(err)
+	}
+	between(t, "cpu after the end", u.CPU, 250*time.Millisecond, 5*time.Second)
+	between(t, "anon after the end", u.Anon, 0, 2<<20)
+	between(t, "cgroup peak after the end", u.CgroupPeak, touched, 256<<20)
+}
+
+func between[T int64 | time.Duration](t *testing.T, what string, got *T, low, high T) {
+	t.Helper()
+	if got == nil {
+		t.Errorf("%s is not told", what)
+	} else if *got < low || *got > high {
+		t.Errorf("%s is %v, want %v to %v", what, *got, low, high)
+	}
+}
+
+// testWatchPeak has a job that takes memory and gives it back faster than anybody looks.
+func testWatchPeak(t *testing.T, w world) {
+	tree := w.tree(t)
+	if !tree.Has("memory") {
+		t.Skip("no memory controller to watch")
+	}
+	j := newJob(t, tree, testJob, tree.someLimits())
+	d, _ := j.with("memory")
+	watch(t, j, nil)
+	await(t, "the first sample", func() bool { _, ok := d.loadPeak(); return ok })
+	before, err := j.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	between(t, "peak of an empty job", before.MemPeak, 0, 1<<20)
+
+	p := w.start(t, j.Join())
+	const touched = 50 << 20
+	p.touch(t, touched)
+	p.end(t)
+	p.gone(t)
+	u, err := j.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The process itself needs some memory of its own.
+	between(t, "peak", u.MemPeak, touched, touched+24<<20)
+	await(t, "the watcher to see it", func() bool { p, _ := d.loadPeak(); return p.used >= touched })
+}
+
+// watch runs Watch until the test ends.
+func watch(t *testing.T, j *Job, onOOM func(int64)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	if onOOM == nil {
+		onOOM = func(int64) {}
+	}
+	go func() { done <- j.Watch(ctx, onOOM) }()
+	stopped := false
+	stop = func() {
+		cancel()
+		if stopped {
+			return
+		}
+		stopped = true
+		if err := <-done; err != nil {
+			t.Errorf("watch: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// await waits for something that no event tells a test of.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func testOOM(t *testing.T, w world) {
+	tree := w.tree(t)
+	if !tree.Has("memory") {
+		t.Skip("no memory controller to run out of memory in")
+	}
+	l := tree.someLimits()
+	l.Mem = size(48 << 20)
+	if tree.Has("memsw") {
+		l.MemSwap = size(49 << 20) // were it the same, neither failcnt would count (seen on Linux 6.18)
+	}
+	j := newJob(t, tree, testJob, l)
+	kills := make(chan int64, 16)
+	watch(t, j, func(n int64) { kills <- n })
+	p := w.start(t, j.Join())
+	p.touch(t, 128<<20)
+	p.gone(t)
+	u, err := j.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	between(t, "oom kills", u.OOMKills, 1, 100)
+	between(t, "failcnt", u.MemFailcnt, 1, 1<<40)
+	select {
+	case n := <-kills:
+		if n < 1 {
+			t.Errorf("told of %d kills", n)
+		}
+	case <-soon(t).Done():
+		t.Error("the watcher did not tell of the kill")
+	}
+	// A watcher that starts later tells as well.
+	again := make(chan int64, 16)
+	watch(t, j, func(n int64) { again <- n })
+	select {
+	case <-again:
+	case <-soon(t).Done():
+		t.Error("a new watcher did not tell of the kill")
+	}
+}

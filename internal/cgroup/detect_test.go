@@ -1,0 +1,228 @@
+package cgroup
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// The lines of a mount table, as kernels write them.
+const (
+	mountCPU     = "36 25 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:15 - cgroup cgroup rw,cpu,cpuacct\n"
+	mountMemory  = "37 25 0:30 / /sys/fs/cgroup/memory rw,nosuid shared:16 - cgroup cgroup rw,memory\n"
+	mountCpuset  = "38 25 0:31 / /sys/fs/cgroup/cpuset rw shared:17 master:3 - cgroup cgroup rw,cpuset,noprefix\n"
+	mountSystemd = "27 25 0:24 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,release_agent=/x,name=systemd\n"
+	mountUnified = "26 25 0:23 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\n"
+	mountV2      = "29 23 0:25 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot\n"
+	mountRoot    = "21 1 254:0 / / rw,relatime - ext4 /dev/root rw\n"
+)
+
+func TestParseMountinfo(t *testing.T) {
+	long := "90 1 0:99 / /overlay rw - overlay overlay rw,lowerdir=" + strings.Repeat("/a:", 40<<10) + "\n"
+	for _, tt := range []struct {
+		name, text string
+		want       []mount
+	}{
+		{"empty", "", nil},
+		{"none", mountRoot, nil},
+		{"v1", mountRoot + mountCPU + mountSystemd, []mount{
+			{point: "/sys/fs/cgroup/cpu,cpuacct", root: "/", controllers: []string{"rw", "cpu", "cpuacct"}},
+			{point: "/sys/fs/cgroup/systemd", root: "/", controllers: []string{"rw", "xattr", "release_agent=/x", "name=systemd"}},
+		}},
+		{"v2", mountV2, []mount{{point: "/sys/fs/cgroup", root: "/", v2: true}}},
+		{"a line of 120 KiB", long + mountV2, []mount{{point: "/sys/fs/cgroup", root: "/", v2: true}}},
+		{"escapes", `5 1 0:9 /a\040b /mnt/c\011\134d rw - cgroup2 none rw` + "\n", []mount{{point: "/mnt/c\t\\d", root: "/a b", v2: true}}},
+		{"hidden", mountUnified + "99 25 0:50 / /sys/fs/cgroup/unified rw - tmpfs tmpfs rw\n", nil},
+		{"no newline at the end", strings.TrimSuffix(mountV2, "\n"), []mount{{point: "/sys/fs/cgroup", root: "/", v2: true}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := parseMountinfo([]byte(tt.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(mount{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	for _, text := range []string{"banana\n", "1 2 3 - cgroup\n", "1 2 0:1 / /x rw\n", "1 2 0:1 / /x rw - \n"} {
+		if got, err := parseMountinfo([]byte(text)); err == nil {
+			t.Errorf("%q is read as %v", text, got)
+		}
+	}
+}
+
+func FuzzParseMountinfo(f *testing.F) {
+	f.Add(mountRoot + mountCPU + mountMemory)
+	f.Add(mountV2)
+	f.Add(`5 1 0:9 / /mnt/c\0 rw - cgroup none rw`)
+	f.Fuzz(func(t *testing.T, text string) {
+		mounts, err := parseMountinfo([]byte(text))
+		if err != nil && mounts != nil {
+			t.Errorf("an error and %v", mounts)
+		}
+		if chosen, err := choose(mounts, "/sys/fs/cgroup", 0); err == nil && len(chosen) == 0 {
+			t.Error("nothing was chosen, and no error")
+		}
+	})
+}
+
+func TestChoose(t *testing.T) {
+	mnt := func(point string) string { return strings.ReplaceAll(mountMemory, "/sys/fs/cgroup/memory", point) }
+	for _, tt := range []struct {
+		name, text string
+		mode       Mode
+		want       []string // point: controllers
+		err        string
+	}{
+		{name: "v1", text: mountCPU + mountCpuset + mountMemory + mountSystemd, want: []string{
+			"/sys/fs/cgroup/memory: memory", "/sys/fs/cgroup/cpuset: cpuset", "/sys/fs/cgroup/cpu,cpuacct: cpu cpuacct"}},
+		{name: "hybrid", text: mountMemory + mountUnified, want: []string{"/sys/fs/cgroup/memory: memory", "/sys/fs/cgroup/unified: "}},
+		{name: "hybrid without v2", text: mountMemory + mountUnified, mode: ModeV1, want: []string{"/sys/fs/cgroup/memory: memory"}},
+		{name: "hybrid without v1", text: mountMemory + mountUnified, mode: ModeV2, want: []string{"/sys/fs/cgroup/unified: "}},
+		{name: "v2", text: mountV2, want: []string{"/sys/fs/cgroup: "}},
+		{name: "only a named hierarchy beside v2", text: mountV2 + mountSystemd, want: []string{"/sys/fs/cgroup: "}},
+		{name: "shortest path", text: mnt("/sys/fs/cgroup/x/memory") + mountMemory + mnt("/sys/fs/cgroup/memory2"),
+			want: []string{"/sys/fs/cgroup/memory: memory"}},
+		{name: "one inside, one outside", text: mnt("/lxc") + mountMemory, want: []string{"/sys/fs/cgroup/memory: memory"}},
+		{name: "outside", text: mnt("/cgroup/memory") + mountCpuset, err: "memory controller is mounted on /cgroup/memory"},
+		{name: "v2 outside", text: strings.ReplaceAll(mountV2, "/sys/fs/cgroup", "/cg2"), err: "/cg2"},
+		{name: "v2 outside beside v1", text: mountMemory + strings.ReplaceAll(mountV2, "/sys/fs/cgroup", "/cg2"), want: []string{"/sys/fs/cgroup/memory: memory"}},
+		{name: "nothing", text: mountRoot + mountSystemd, err: "neither"},
+		{name: "a similar name is not inside", text: mnt("/sys/fs/cgroup2"), err: "outside"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			mounts, err := parseMountinfo([]byte(tt.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			chosen, err := choose(mounts, "/sys/fs/cgroup", tt.mode)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("got error %v, want one with %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, m := range chosen {
+				got = append(got, m.point+": "+strings.Join(m.controllers, " "))
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDetectFake(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		kernel      *kernfstest.Kernel
+		opt         Options
+		mode        Mode
+		controllers string
+		err         string
+	}{
+		{name: "v1", kernel: kernfstest.NewV1(), mode: ModeV1, controllers: "memory cpuset cpu cpuacct pids freezer devices hugetlb"},
+		{name: "v1 without pids", kernel: kernfstest.NewV1(kernfstest.Without("pids")), mode: ModeV1, controllers: "memory cpuset cpu cpuacct freezer devices hugetlb"},
+		{name: "hybrid", kernel: kernfstest.NewHybrid(), mode: ModeHybrid, controllers: "memory cpuset cpu cpuacct pids freezer devices"},
+		{name: "hybrid, v1 only", kernel: kernfstest.NewHybrid(), opt: Options{Mode: ModeV1}, mode: ModeV1, controllers: "memory cpuset cpu cpuacct pids freezer devices"},
+		{name: "hybrid, v2 only", kernel: kernfstest.NewHybrid(), opt: Options{Mode: ModeV2}, mode: ModeV2},
+		{name: "v2, nothing delegated", kernel: kernfstest.NewV2(), mode: ModeV2},
+		{name: "named mount", kernel: kernfstest.NewHybrid(), opt: Options{Mount: "/sys/fs/cgroup/"}, mode: ModeHybrid, controllers: "memory cpuset cpu cpuacct pids freezer devices"},
+		{name: "mount inside", kernel: kernfstest.NewHybrid(), opt: Options{Mount: "/sys/fs/cgroup/unified"}, err: "outside of /sys/fs/cgroup/unified"},
+		{name: "relative mount", kernel: kernfstest.NewHybrid(), opt: Options{Mount: "cgroup"}, err: "not an absolute path"},
+		{name: "bad prefix", kernel: kernfstest.NewHybrid(), opt: Options{Prefix: "../x"}, err: "not a plain name"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tree, err := Detect(tt.kernel.Roots(), tt.opt)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("got error %v, want one with %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tree.Mode() != tt.mode || strings.Join(tree.Controllers(), " ") != tt.controllers {
+				t.Errorf("mode %v, controllers %v", tree.Mode(), tree.Controllers())
+			}
+			if journal := tt.kernel.Journal(); len(journal) != 0 {
+				t.Errorf("Detect changed something: %v", journal)
+			}
+		})
+	}
+}
+
+// TestPrepareAgain: what is there is not written again.
+func TestPrepareAgain(t *testing.T) {
+	for name, boot := range map[string]func(...kernfstest.Option) *kernfstest.Kernel{"v1": kernfstest.NewV1, "v2": kernfstest.NewV2} {
+		t.Run(name, func(t *testing.T) {
+			k := boot()
+			tree := fakeTree(t, k)
+			k.ResetJournal()
+			if err := tree.Prepare(); err != nil {
+				t.Fatal(err)
+			}
+			for _, op := range k.Journal() {
+				if op.Op == "write" {
+					t.Errorf("written again: %v", op)
+				}
+			}
+		})
+	}
+}
+
+func TestInCgroup(t *testing.T) {
+	const dir = "pbs_jobs.service/jobid/1.srv"
+	for _, tt := range []struct {
+		text, controller string
+		want             bool
+	}{
+		{"5:memory:/pbs_jobs.service/jobid/1.srv\n", "memory", true},
+		{"5:memory:/pbs_jobs.service/jobid/1.srv/container\n", "memory", true},
+		{"5:memory:/docker/7/pbs_jobs.service/jobid/1.srv\n", "memory", true},
+		{"5:memory:/pbs_jobs.service/jobid/1.srv2\n", "memory", false},
+		{"5:memory:/x:pbs_jobs.service/jobid/1.srv\n", "memory", false},
+		{"5:memory:/\n4:cpu,cpuacct:/pbs_jobs.service/jobid/1.srv\n", "cpuacct", true},
+		{"5:memory:/\n4:cpu,cpuacct:/pbs_jobs.service/jobid/1.srv\n", "memory", false},
+		{"", "memory", false},
+	} {
+		if got := inCgroup(tt.text, tt.controller, dir); got != tt.want {
+			t.Errorf("inCgroup(%q, %s) = %t", tt.text, tt.controller, got)
+		}
+	}
+}
+
+func TestModeString(t *testing.T) {
+	for m, want := range map[Mode]string{ModeV1: "v1", ModeHybrid: "hybrid", ModeV2: "v2", 9: "Mode(9)"} {
+		if m.String() != want {
+			t.Errorf("%d is %q", int(m), m.String())
+		}
+	}
+}
+
+// TestDetectKernel: the running kernel's own table is understood.
+func TestDetectKernel(t *testing.T) {
+	w := needKernel(t, 0)
+	tree, err := Detect(w.roots, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/sys/fs/cgroup/memory/tasks"); err == nil && !slices.Contains(tree.Controllers(), "memory") {
+		t.Errorf("memory is mounted, controllers are %v", tree.Controllers())
+	}
+	if u := tree.Has("unknown"); u {
+		t.Error("an unknown feature is there")
+	}
+}

@@ -1,0 +1,240 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// TestKillStuck: what cannot die is named, with its state.
+func TestKillStuck(t *testing.T) {
+	for _, w := range []fake{{kernfstest.NewV1}, {kernfstest.NewHybrid}} {
+		t.Run("", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := w.boot()
+				tree := fakeTree(t, k)
+				j, err := tree.Job(testJob)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := j.Create(Limits{}); err != nil {
+					t.Fatal(err)
+				}
+				pid := spawnFake(k, j.Join())
+				k.SetProcess(pid, kernfstest.Attributes{Comm: "nfs (client)"})
+				k.Stick(pid)
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				defer cancel()
+				r, err := j.Kill(ctx)
+				if !errors.Is(err, ErrNotEmpty) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got error %v", err)
+				}
+				if want := fmt.Sprintf("%d (nfs (client)) D", pid); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("error does not say %q: %v", want, err)
+				}
+				if r.Processes != 1 || r.Took < 5*time.Second {
+					t.Errorf("result is %+v", r)
+				}
+				wantError(t, j.Remove(ctx), ErrBusy)
+				k.Unstick(pid)
+				if _, err := j.Kill(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestFreezeStuck: a job that does not freeze as a whole is not left half frozen.
+func TestFreezeStuck(t *testing.T) {
+	for _, w := range []fake{{kernfstest.NewV1}, {kernfstest.NewV2}} {
+		t.Run("", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := w.boot()
+				tree := fakeTree(t, k)
+				j, err := tree.Job(testJob)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := j.Create(Limits{}); err != nil {
+					t.Fatal(err)
+				}
+				pid := spawnFake(k, j.Join())
+				k.Stick(pid)
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				wantError(t, j.Freeze(ctx), context.DeadlineExceeded)
+				if err := j.Thaw(context.Background()); err != nil {
+					t.Error(err)
+				}
+				k.Unstick(pid)
+			})
+		})
+	}
+}
+
+// TestKillForks: a job that forks as fast as it can does not get away, with cgroup.kill or without.
+func TestKillForks(t *testing.T) {
+	for _, mode := range []Mode{0, ModeV1} {
+		t.Run(mode.String(), func(t *testing.T) {
+			w := needKernel(t, mode)
+			tree := w.tree(t)
+			l := tree.someLimits()
+			if tree.Has("pids") {
+				l.Pids = size(500)
+			}
+			j := newJob(t, tree, testJob, l)
+			a := startActor(t, j.Join())
+			a.tell(t, "bomb")
+			await(t, "the job to grow", func() bool { pids, _ := j.Processes(); return len(pids) > 20 })
+			r, err := j.Kill(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d processes in %v", r.Processes, r.Took)
+			if pids, err := j.Processes(); err != nil || len(pids) != 0 {
+				t.Errorf("%v survived, %v", pids, err)
+			}
+		})
+	}
+}
+
+// TestKillOutsideV2: a process that only the v1 hierarchies know belongs to the job as well.
+func TestKillOutsideV2(t *testing.T) {
+	w := needKernel(t, 0)
+	tree := w.tree(t)
+	if tree.Mode() != ModeHybrid {
+		kernfstest.Skip(t, "mode %v", tree.Mode())
+	}
+	j := newJob(t, tree, testJob, tree.someLimits())
+	a := startActor(t, Join{Tasks: j.Join().Tasks})
+	b := startActor(t, Join{CgroupDir: j.Join().CgroupDir})
+	if pids, err := j.Processes(); err != nil || len(pids) != 2 {
+		t.Errorf("processes are %v, %v", pids, err)
+	}
+	if _, err := j.Kill(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	a.gone(t)
+	b.gone(t)
+}
+
+// TestVisitor: a starter whose thread is in the job's v1 cgroups for a fork is no process of the job.
+func TestVisitor(t *testing.T) {
+	w := needKernel(t, ModeV1)
+	tree := w.tree(t)
+	j := newJob(t, tree, testJob, tree.someLimits())
+	inside, leave, left := make(chan error), make(chan struct{}), make(chan int, 1)
+	onOwnThread(func() {
+		inside <- enterTasks(j.Join().Tasks)
+		<-leave
+		left <- unix.Gettid()
+	})
+	if err := <-inside; err != nil {
+		t.Fatal(err)
+	}
+	d := j.home()
+	if pids, err := d.pids("cgroup.procs"); err != nil || !slices.Equal(pids, []int{os.Getpid()}) {
+		t.Errorf("cgroup.procs has %v, %v; want this process", pids, err)
+	}
+	if pids, err := j.Processes(); err != nil || len(pids) != 0 {
+		t.Errorf("processes are %v, %v", pids, err)
+	}
+	r, err := j.Kill(soon(t)) // survived, if the test goes on
+	if err != nil || r.Processes != 0 {
+		t.Errorf("kill: %+v, %v", r, err)
+	}
+	close(leave)
+	tid := <-left
+	await(t, "the thread to end", func() bool { return unix.Tgkill(os.Getpid(), tid, 0) != nil })
+}
+
+// onOwnThread runs f on a thread that ends with it; the main thread cannot.
+func onOwnThread(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != os.Getpid() {
+			f()
+			return
+		}
+		elsewhere := make(chan struct{})
+		onOwnThread(func() {
+			close(elsewhere)
+			f()
+		})
+		<-elsewhere
+		runtime.UnlockOSThread()
+	}()
+}
+
+func enterTasks(files []string) error {
+	for _, file := range files {
+		f, err := os.OpenFile(file, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString("0")
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestLockProcesses: the lock holds across processes, and a process that dies leaves it.
+func TestLockProcesses(t *testing.T) {
+	flock, err := exec.LookPath("flock")
+	if err != nil {
+		kernfstest.Skip(t, "%v", err)
+	}
+	w := needKernel(t, 0)
+	tree := w.tree(t)
+	dir := tree.hierarchies[0].jobs.Path(".")
+	other := exec.Command(flock, "--exclusive", dir, "sh", "-c", "echo held; exec cat")
+	in, err := other.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer cancel()
+	if _, err := tree.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("lock that another process holds: %v", err)
+	}
+	in.Close()
+	unlock, err := tree.Lock(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command(flock, "--nonblock", dir, "true").Run(); err == nil {
+		t.Error("another process took the lock that is held here")
+	}
+	unlock()
+	if err := exec.Command(flock, "--nonblock", dir, "true").Run(); err != nil {
+		t.Errorf("another process did not get the lock: %v", err)
+	}
+	if err := other.Wait(); err != nil {
+		t.Error(err)
+	}
+}

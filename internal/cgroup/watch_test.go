@@ -1,0 +1,211 @@
+package cgroup
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// needMemory returns a tree of the running kernel with a memory controller.
+func needMemory(t testing.TB) (kernel, *Tree) {
+	t.Helper()
+	w := needKernel(t, 0)
+	tree := w.newTree(t)
+	if !tree.Has("memory") {
+		kernfstest.Skip(t, "no memory controller")
+	}
+	return w, tree
+}
+
+// coldFile returns a file of n bytes that is not in the page cache.
+func coldFile(t *testing.T, n int) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "data")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for b := make([]byte, 1<<20); n > 0; n -= len(b) {
+		if _, err := f.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// TestPeakBesideFiles: the peak is of what the job holds, not of the files it reads at the same time, both where memory
+// has room for the files and where the kernel has to drop them again.
+func TestPeakBesideFiles(t *testing.T) {
+	_, tree := needMemory(t)
+	const touched, read = 50 << 20, 500 << 20
+	file := coldFile(t, read)
+	for _, limit := range []int64{1 << 30, 128 << 20} {
+		t.Run(fmt.Sprintf("limit %d MiB", limit>>20), func(t *testing.T) {
+			j := newJob(t, tree, testJob, Limits{Mem: &limit})
+			watch(t, j, nil)
+			reader, toucher := startActor(t, j.Join()), startActor(t, j.Join())
+			own, err := j.Usage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan string)
+			go func() { done <- reader.tell(t, "read "+file) }()
+			toucher.tell(t, fmt.Sprintf("touch %d", touched))
+			<-done
+			reader.end(t)
+			toucher.end(t)
+			reader.gone(t)
+			toucher.gone(t)
+			u, err := j.Usage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := *own.Anon + touched + readBuffer
+			t.Logf("touched %.1f MiB, peak %.1f MiB, cgroup peak %.1f MiB", mib(want), mib(*u.MemPeak), mib(*u.CgroupPeak))
+			between(t, "peak", u.MemPeak, want*97/100, want*105/100)
+			between(t, "cgroup peak", u.CgroupPeak, min(limit, read)*9/10, 1<<30)
+			if err := unix.Fadvise(openFile(t, file), 0, 0, unix.FADV_DONTNEED); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+func openFile(t *testing.T, name string) int {
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return int(f.Fd())
+}
+
+// TestWatchAgain: a peak outlives its watcher.
+func TestWatchAgain(t *testing.T) {
+	_, tree := needMemory(t)
+	j := newJob(t, tree, testJob, Limits{})
+	d, _ := j.with("memory")
+	stop := watch(t, j, nil)
+	a := startActor(t, j.Join())
+	a.touch(t, 30<<20)
+	u, err := j.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := *u.Anon
+	await(t, "the peak", func() bool { p, _ := d.loadPeak(); return p.used >= want })
+	stop()
+	a.end(t)
+	a.gone(t)
+	watch(t, j, nil)
+	if u, err = j.Usage(); err != nil {
+		t.Fatal(err)
+	}
+	between(t, "peak", u.MemPeak, want, want+want/20)
+}
+
+// TestRemoveWatched: the events that a watcher registered hold up neither removal nor the watcher's return.
+func TestRemoveWatched(t *testing.T) {
+	_, tree := needMemory(t)
+	j := newJob(t, tree, testJob, Limits{})
+	done := make(chan error, 1)
+	go func() { done <- j.Watch(context.Background(), func(int64) {}) }()
+	a := startActor(t, j.Join())
+	a.touch(t, 30<<20)
+	d, _ := j.with("memory")
+	await(t, "the watcher to rest", func() bool { p, ok := d.loadPeak(); return ok && p.used > 30<<20 && p.until == 0 })
+	a.end(t)
+	a.gone(t)
+	await(t, "the watcher to rest again", func() bool { p, ok := d.loadPeak(); return ok && p.all > 0 && p.until == 0 && p.file == 0 })
+	start := time.Now()
+	if err := j.Remove(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(start)
+	t.Logf("removed in %v", took)
+	if took > 200*time.Millisecond {
+		t.Errorf("removal took %v", took)
+	}
+	if d.h.v2 {
+		return // it notices at its next look only
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLevels(t *testing.T) {
+	for _, n := range []int64{0, 1, 1<<20 - 1, 1 << 20, 63 << 20, 64<<20 + 1, 1 << 30, 1 << 40} {
+		below, above := levels(n)
+		if below > n || above <= n || above-below != step(below) {
+			t.Errorf("levels(%d) = %d, %d", n, below, above)
+		}
+		if above%4096 != 0 {
+			t.Errorf("level %d is not a page's", above)
+		}
+		if b, a := levels(above - 1); b != below || a != above {
+			t.Errorf("levels(%d) = %d, %d, want %d, %d", above-1, b, a, below, above)
+		}
+	}
+}
+
+func TestPeakAdd(t *testing.T) {
+	const m = 1 << 20
+	at := func(used, file, other, peak int64, at time.Duration) *sample {
+		return &sample{anon: used, file: file, other: other, peak: &peak, at: at}
+	}
+	first := peak{}.incomparable().add(at(10*m, 5*m, m, 20*m, time.Hour))
+	for _, tt := range []struct {
+		name string
+		from peak
+		next *sample
+		want int64
+	}{
+		{"no earlier sample", peak{}.incomparable(), at(3*m, 0, 0, 90*m, 0), 3 * m},
+		{"less than before", first, at(2*m, 5*m, m, 20*m, time.Hour+1), 10 * m},
+		{"seen", first, at(30*m, 5*m, m, 36*m, time.Hour+1), 30 * m},
+		{"came and went", first, at(2*m, 5*m, m, 46*m, time.Hour+1), 40 * m},
+		{"files came as well", first, at(2*m, 30*m, m, 46*m, time.Hour+1), 15 * m},
+		{"kernel memory came as well", first, at(2*m, 5*m, 9*m, 46*m, time.Hour+1), 32 * m},
+		{"too long ago", first, at(2*m, 5*m, m, 46*m, time.Hour+trusted+1), 10 * m},
+		{"unknown", first, &sample{anon: 11 * m}, 11 * m},
+	} {
+		if got := tt.from.add(tt.next).used; got != tt.want {
+			t.Errorf("%s: peak is %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+func FuzzParsePeak(f *testing.F) {
+	f.Add("1 2 3 4 5")
+	f.Add("")
+	f.Add("-1 2 3 4 5")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := parsePeak(text)
+		if err != nil {
+			if p != (peak{}) {
+				t.Errorf("an error and %v", p)
+			}
+			return
+		}
+		if again, err := parsePeak(p.String()); err != nil || again != p {
+			t.Errorf("%v is read as %v, %v", p, again, err)
+		}
+	})
+}
