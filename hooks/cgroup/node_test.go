@@ -212,6 +212,16 @@ func (n *node) inside(id string) []int {
 	return pids
 }
 
+// limits are some for a job with these cpus.
+func (n *node) limits(cpus string) cgroup.Limits {
+	n.t.Helper()
+	set, err := kernfs.ParseIDSet(cpus)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return cgroup.Limits{CPUs: set}
+}
+
 // want checks which jobs have a cgroup.
 func (n *node) want(ids ...string) {
 	n.t.Helper()

@@ -104,13 +104,7 @@ func (h *Host) makeWay(ctx context.Context, req *hostapi.Request) error {
 // finish carries out epilogue, end and abort. It goes on to the end whatever fails, and says what did.
 func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	id, last := req.Job.ID, req.Event != hostapi.EventEpilogue
-	var rec *jobstate.Record
-	storeErr := h.opt.Store.Update(ctx, id, func(r *jobstate.Record) (*jobstate.Record, error) {
-		if rec = r; r != nil {
-			exiting(r, req, last, time.Now())
-		}
-		return r, nil
-	})
+	rec, storeErr := h.leaving(ctx, req, last)
 	h.clock.drop(id)
 	if rec != nil {
 		req.Job = jobOf(rec, req)
@@ -133,7 +127,10 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		take(rec, h.opt.Node, c, time.Now())
 		errs = append(errs, h.settle(ctx, rec, req.Event))
 	default:
-		errs = append(errs, h.change(ctx, id, func(r *jobstate.Record) { take(r, h.opt.Node, c, time.Now()) }))
+		errs = append(errs, h.change(ctx, id, func(r *jobstate.Record) {
+			exiting(r, req, last, time.Now())
+			take(r, h.opt.Node, c, time.Now())
+		}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		if !v.Reject {
@@ -142,6 +139,21 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		v.Message = line(joinLines(v.Message, err.Error()))
 	}
 	return v, nil
+}
+
+// leaving returns the job's record as it goes into its last phase. That is on disk before hooks are called only where it
+// has to be: pbs_mom sends end once, so a host that dies over it has to find that out; a MoM of ours asks again, and
+// everything else is written with what the hooks answer.
+func (h *Host) leaving(ctx context.Context, req *hostapi.Request, last bool) (*jobstate.Record, error) {
+	rec, err := h.opt.Store.Get(ctx, req.Job.ID)
+	if err != nil || rec == nil {
+		return nil, err
+	}
+	exiting(rec, req, last, time.Now())
+	if last && rec.MoM == nil {
+		err = h.change(ctx, req.Job.ID, func(r *jobstate.Record) { exiting(r, req, last, time.Now()) })
+	}
+	return rec, err
 }
 
 // settle writes the job's report to the ledger and then deletes its record. When the report cannot be written the

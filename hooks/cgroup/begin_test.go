@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+func TestBeginAgain(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		first := n.do(hostapi.EventBegin, "1.srv")
+		if again := n.do(hostapi.EventBegin, "1.srv"); again.Usage.CPUs != first.Usage.CPUs {
+			t.Errorf("cpus %s, before %s", again.Usage.CPUs, first.Usage.CPUs)
+		}
+		n.restart()
+		if again := n.do(hostapi.EventBegin, "1.srv"); again.Usage.CPUs != first.Usage.CPUs {
+			t.Errorf("after a crash: cpus %s, before %s", again.Usage.CPUs, first.Usage.CPUs)
+		}
+		n.want("1.srv")
+		n.do(hostapi.EventAbort, "1.srv")
+		n.want()
+	})
+}
+
+func TestBeginOverLeftover(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4", "mem=1gb"))
+		pid := n.launch("1.srv")
+		delete(n.jobs, "1.srv") // no end ever came
+		n.hook.die()
+		n.hook = n.boot()
+		out := n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=64mb"))
+		if n.lives(pid) || *out.Usage.MemLimitBytes != 64*mib || len(n.inside("1.srv")) != 0 {
+			t.Errorf("process lives: %v; usage %+v", n.lives(pid), out.Usage)
+		}
+		n.do(hostapi.EventEnd, "1.srv")
+	})
+}
+
+// What another run of the job had measured is not this run's.
+func TestBeginOverLeftoverStartsFromNothing(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv")
+		k.Charge(n.launch("1.srv"), kernfstest.Memory{Anon: 32 * mib})
+		n.do(hostapi.EventPeriodic, "")
+		delete(n.jobs, "1.srv")
+		n.do(hostapi.EventBegin, "1.srv")
+		if u := n.do(hostapi.EventEpilogue, "1.srv").Usage; u.MemBytes == nil || *u.MemBytes > mib {
+			t.Errorf("usage: %+v", u)
+		}
+		n.do(hostapi.EventEnd, "1.srv")
+	})
+}
+
+func TestBeginRefused(t *testing.T) {
+	tests := []struct {
+		name string
+		edit func(*config.File)
+		req  func(*hostapi.Request)
+		kind hostapi.Kind
+		text string
+	}{
+		{"more cpus than there are", nil, asks("ncpus=5"), hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
+		{"more cpus than are free", nil, asks("ncpus=4"), hostapi.KindBusy, "ncpus requested (4) exceeds ncpus available (3); held: 0 by job 9.srv"},
+		{"more memory than there is", nil, asks("ncpus=1", "mem=17gb"), hostapi.KindJob, "mem requested (17825792kb) exceeds mem available (16777216kb)"},
+		{"no number", nil, asks("ncpus=x"), hostapi.KindJob, "ncpus=x"},
+		{"no size", nil, asks("vmem=banana"), hostapi.KindJob, "vmem=banana"},
+		{"too few pids", nil, asks("pids=1"), hostapi.KindJob, "resource_list pids=1: not a number of 2 or more"},
+		{"no exec_vnode", nil, func(r *hostapi.Request) { r.Job.ExecVnode = "(node1:ncpus=1" }, hostapi.KindJob, "exec_vnode"},
+		{"another host's", nil, func(r *hostapi.Request) { r.Job.ExecVnode = "(node7:ncpus=1)" }, hostapi.KindNode, "no chunk on this host"},
+		{"not a job id", nil, func(r *hostapi.Request) { r.Job.ID = "../1" }, hostapi.KindJob, "../1"},
+	}
+	for _, f := range fakes {
+		for _, tt := range tests {
+			t.Run(f.name+"/"+tt.name, func(t *testing.T) {
+				n, k := fakeNode(t, f.boot, func(c *config.File) { c.Memory.ReservePercent = 0 })
+				n.do(hostapi.EventBegin, "9.srv")
+				k.ResetJournal()
+				out, err := n.event(hostapi.EventBegin, "1.srv", tt.req)
+				if out != nil || hostapi.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.text) {
+					t.Errorf("%+v, error %q of kind %q, want %q of kind %q", out, err, hostapi.KindOf(err), tt.text, tt.kind)
+				}
+				n.want("9.srv")
+				for _, op := range k.Journal() {
+					if strings.Contains(op.Path, "/1.srv") {
+						t.Errorf("done all the same: %s", op)
+					}
+				}
+				n.do(hostapi.EventEnd, "9.srv")
+			})
+		}
+	}
+}
+
+// steps lists what an event did to the cgroups of 1.srv, without what its watch did meanwhile.
+func steps(k *kernfstest.Kernel) []kernfstest.Op {
+	return slices.DeleteFunc(k.Journal(), func(op kernfstest.Op) bool {
+		return !strings.Contains(op.Path, "/1.srv") || strings.HasSuffix(op.Path, "cgroup.event_control") ||
+			op.Op == "setxattr" && !strings.HasPrefix(op.Value, markName)
+	})
+}
+
+// TestBeginFails fails each step of begin in turn. Where undoing it works, nothing is left; where that fails as well, as
+// if the hook had been killed there, begin can be repeated, and the sweep removes what is left.
+func TestBeginFails(t *testing.T) {
+	for _, f := range fakes {
+		n, k := fakeNode(t, f.boot, nil)
+		ask := asks("ncpus=2", "mem=64mb", "vmem=64mb", "pids=20")
+		k.ResetJournal()
+		n.do(hostapi.EventBegin, "1.srv", ask)
+		ops := steps(k)
+		n.do(hostapi.EventAbort, "1.srv")
+		if len(ops) < 5 {
+			t.Fatalf("%s: begin did only %v", f.name, ops)
+		}
+		for _, op := range ops {
+			fail := func(t *testing.T) (*node, *kernfstest.Kernel, func()) {
+				n, k := fakeNode(t, f.boot, nil)
+				heal := k.Fail(op.Op, op.Path, unix.EIO)
+				return n, k, heal
+			}
+			begin := func(t *testing.T, n *node) {
+				t.Helper()
+				_, err := n.event(hostapi.EventBegin, "1.srv", ask)
+				if hostapi.KindOf(err) != hostapi.KindNode || !errors.Is(err, unix.EIO) {
+					t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))
+				}
+			}
+			name := strings.ReplaceAll(strings.Fields(op.String())[0]+" "+op.Path, "/", " ")
+			t.Run(f.name+"/"+name, func(t *testing.T) {
+				n, _, heal := fail(t)
+				begin(t, n)
+				n.want()
+				heal()
+				n.do(hostapi.EventBegin, "1.srv", ask)
+				n.do(hostapi.EventEnd, "1.srv")
+				n.want()
+			})
+			t.Run(f.name+"/killed at "+name, func(t *testing.T) {
+				n, k, heal := fail(t)
+				stuck := k.Fail("rmdir", "1.srv", unix.EIO)
+				begin(t, n)
+				heal()
+				stuck()
+				n.hook.die()
+				n.hook = n.boot()
+				n.do(hostapi.EventBegin, "1.srv", ask)
+				n.do(hostapi.EventEnd, "1.srv")
+				n.want()
+			})
+			t.Run(f.name+"/swept after "+name, func(t *testing.T) {
+				n, k, heal := fail(t)
+				stuck := k.Fail("rmdir", "1.srv", unix.EIO)
+				begin(t, n)
+				heal()
+				stuck()
+				n.restart()
+				n.want()
+			})
+		}
+	}
+}
+
+func TestBeginAfterAlarm(t *testing.T) {
+	n, _ := fakeNode(t, kernfstest.NewHybrid, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	req := &hostapi.Request{Event: hostapi.EventBegin, Node: testNode, Job: n.job("1.srv")}
+	if out, err := n.sendCtx(ctx, req); out != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v, %v", out, err)
+	}
+	n.want()
+	unlock, err := n.tree.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel = context.WithTimeout(t.Context(), 1e6)
+	defer cancel()
+	if _, err := n.sendCtx(ctx, req); hostapi.KindOf(err) != hostapi.KindBusy {
+		t.Errorf("with the tree locked: %v of kind %q", err, hostapi.KindOf(err))
+	}
+	n.want()
+}
+
+// Jobs that begin at the same time, in several hooks, get different cpus.
+func TestBeginAtOnce(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		hooks := []*hook{n.hook, n.boot()}
+		outs := make(chan *hostapi.Outcome)
+		for i := range 8 {
+			go func() {
+				id := fmt.Sprintf("%d.srv", i)
+				out, err := hooks[i%2].ExecjobBegin(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Node: testNode, Job: n.job(id)})
+				if err != nil && hostapi.KindOf(err) != hostapi.KindBusy {
+					t.Error(err)
+				}
+				outs <- out
+			}()
+		}
+		var taken kernfs.IDSet
+		for range 8 {
+			out := <-outs
+			if out == nil {
+				continue
+			}
+			cpus, err := kernfs.ParseIDSet(out.Usage.CPUs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !taken.Intersect(cpus).IsEmpty() {
+				t.Errorf("%s taken twice", cpus)
+			}
+			taken = taken.Union(cpus)
+		}
+		if taken.Len() != 4 {
+			t.Errorf("taken: %s, want 4 cpus", taken)
+		}
+		for i := range 8 {
+			if _, err := hooks[i%2].ExecjobEnd(t.Context(), &hostapi.Request{Event: hostapi.EventEnd, Node: testNode, Job: n.job(fmt.Sprintf("%d.srv", i))}); err != nil {
+				t.Error(err)
+			}
+		}
+		n.want()
+	})
+}
+
+// A node whose kernel has no cpusets and no memory controller works when nobody wants them.
+func TestBeginWithoutControllers(t *testing.T) {
+	for _, f := range fakes {
+		t.Run(f.name, func(t *testing.T) {
+			off := func(c *config.File) { c.Cpuset.Enabled, c.Memory.Enabled = false, false }
+			k := f.boot(kernfstest.Without("cpuset", "memory"))
+			roots := k.Roots()
+			if roots.Cgroup.Exists("cgroup.subtree_control") {
+				if err := roots.Cgroup.Write("cgroup.subtree_control", "+cpu +pids"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n := newNode(t, node{start: func(_ testing.TB, join *hostapi.Join) int { return k.Spawn(dirsOf(join)...) }}, roots,
+				cgroup.Options{Signal: k.Signal}, off)
+			out := n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=64mb", "vmem=64mb"))
+			want := []string{"mem=65536kb is not enforced: [memory] is not enabled on this host", "vmem=65536kb is not enforced: this kernel cannot"}
+			if diff := cmp.Diff(want, out.Notes); diff != "" {
+				t.Errorf("notes: -want +got:\n%s", diff)
+			}
+			if _, claimed := out.ResourcesUsed["mem"]; claimed {
+				t.Errorf("resources_used: %v", out.ResourcesUsed)
+			}
+			n.launch("1.srv")
+			out = n.do(hostapi.EventEpilogue, "1.srv")
+			if u := out.Usage; u.MemBytes != nil || u.MemSource != "" || u.MemLimitBytes != nil || u.CPUTSeconds == nil || u.Kill.Stragglers != 1 {
+				t.Errorf("usage: %+v", u)
+			}
+			if _, claimed := out.ResourcesUsed["mem"]; claimed {
+				t.Errorf("resources_used: %v", out.ResourcesUsed)
+			}
+			n.do(hostapi.EventEnd, "1.srv")
+			n.want()
+		})
+	}
+	_, err := open(testPolicy(t, nil), kernfstest.NewHybrid(kernfstest.Without("memory", "pids")).Roots(), cgroup.Options{}, nil)
+	if hostapi.KindOf(err) != hostapi.KindNode || err.Error() != "[memory] is enabled, but this kernel offers no memory controller" {
+		t.Errorf("with memory enabled: %v", err)
+	}
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+const owner, stranger = 1000, 1001
+
+// attachNode is a node where the job 1.srv of owner has begun.
+func attachNode(t *testing.T, test func(t *testing.T, n *node, k *kernfstest.Kernel)) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv", ownedBy(owner))
+		test(t, n, k)
+		n.do(hostapi.EventEpilogue, "1.srv")
+		n.do(hostapi.EventEnd, "1.srv")
+		n.want()
+	})
+}
+
+func TestAttachSession(t *testing.T) {
+	attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		leader := k.Spawn()
+		k.SetProcess(leader, kernfstest.Attributes{UID: owner})
+		member, foreign, other := fork(t, k, leader), fork(t, k, leader), k.Spawn()
+		k.SetProcess(foreign, kernfstest.Attributes{UID: stranger})
+		k.SetProcess(other, kernfstest.Attributes{UID: owner})
+		out := n.do(hostapi.EventAttach, "1.srv", withPID(member))
+		if diff := cmp.Diff([]int{leader, member}, n.inside("1.srv")); diff != "" {
+			t.Errorf("inside: -want +got:\n%s", diff)
+		}
+		if out.Usage.ProcessesAttached != 2 {
+			t.Errorf("%d processes attached", out.Usage.ProcessesAttached)
+		}
+		if out := n.do(hostapi.EventAttach, "1.srv", withPID(leader)); out.Usage.ProcessesAttached != 2 {
+			t.Errorf("again: %d processes attached", out.Usage.ProcessesAttached)
+		}
+		if out := n.do(hostapi.EventAttach, "1.srv", withPID(other)); out.Usage.ProcessesAttached != 3 {
+			t.Errorf("another session: %d processes attached", out.Usage.ProcessesAttached)
+		}
+	})
+}
+
+func fork(t *testing.T, k *kernfstest.Kernel, pid int) int {
+	t.Helper()
+	child, err := k.Fork(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return child
+}
+
+func TestAttachRefused(t *testing.T) {
+	tests := []struct {
+		name string
+		pid  func(*kernfstest.Kernel) int
+		text string // "" for an accept that takes nothing
+	}{
+		{"another user's", func(k *kernfstest.Kernel) int {
+			pid := k.Spawn()
+			k.SetProcess(pid, kernfstest.Attributes{UID: stranger})
+			return pid
+		}, "the process belongs to uid 1001, the job to uid 1000"},
+		{"root's", func(k *kernfstest.Kernel) int { return k.Spawn() }, "the process belongs to uid 0, the job to uid 1000"},
+		{"in the system's session", func(k *kernfstest.Kernel) int {
+			pid := k.Spawn()
+			k.SetProcess(pid, kernfstest.Attributes{UID: owner, Session: 1})
+			return pid
+		}, "session 1 is the system's own"},
+		{"this hook", func(k *kernfstest.Kernel) int {
+			k.SetProcess(k.Self(), kernfstest.Attributes{UID: owner, Session: k.Self()})
+			return k.Self()
+		}, "it is hookhost itself"},
+		{"gone", func(k *kernfstest.Kernel) int {
+			pid := k.Spawn()
+			k.Exit(pid)
+			return pid
+		}, ""},
+		{"a zombie", func(k *kernfstest.Kernel) int {
+			pid := k.Spawn()
+			k.SetProcess(pid, kernfstest.Attributes{UID: owner})
+			k.Zombie(pid)
+			return pid
+		}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+				pid := tt.pid(k)
+				out, err := n.event(hostapi.EventAttach, "1.srv", withPID(pid))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := tt.text
+				if want != "" {
+					want = fmt.Sprintf("attach pid %d to job 1.srv: %s", pid, tt.text)
+				}
+				if out.Reject != (want != "") || out.Message != want {
+					t.Errorf("reject %v, %q, want %q", out.Reject, out.Message, want)
+				}
+				if inside := n.inside("1.srv"); len(inside) > 0 {
+					t.Errorf("inside: %v", inside)
+				}
+				k.Exit(pid)
+			})
+		})
+	}
+}
+
+// A user's processes may be in one session with hookhost itself, as when it was started by hand.
+func TestAttachLeavesHookhostOutside(t *testing.T) {
+	attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		pid := k.Spawn()
+		k.SetProcess(pid, kernfstest.Attributes{UID: owner})
+		k.SetProcess(k.Self(), kernfstest.Attributes{UID: owner, Session: pid})
+		n.do(hostapi.EventAttach, "1.srv", withPID(pid))
+		if diff := cmp.Diff([]int{pid}, n.inside("1.srv")); diff != "" {
+			t.Errorf("inside: -want +got:\n%s", diff)
+		}
+	})
+}
+
+// forking is the cgroup root of a kernel on which a session forks whenever one of its processes is moved.
+type forking struct {
+	*kernfs.FS
+	fork func(moved string)
+}
+
+func (f forking) OpenFile(name string, flag int) (kernfs.File, error) {
+	file, err := f.FS.OpenFile(name, flag)
+	if err == nil && name == "memory/pbs_jobs.service/jobid/1.srv/cgroup.procs" && flag == os.O_WRONLY {
+		return forkingFile{file, f.fork}, nil
+	}
+	return file, err
+}
+
+func (f forking) Mkdir(name string, _ fs.FileMode) error { return f.FS.Mkdir(name) }
+
+type forkingFile struct {
+	kernfs.File
+	fork func(string)
+}
+
+func (f forkingFile) Write(b []byte) (int, error) {
+	f.fork(string(b))
+	return f.File.Write(b)
+}
+
+func TestAttachForkRace(t *testing.T) {
+	tests := []struct {
+		name  string
+		forks int
+		kind  hostapi.Kind
+	}{{"a few", 5, ""}, {"without end", 1000, hostapi.KindBusy}}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			k := kernfstest.NewHybrid()
+			forks := tt.forks
+			roots := k.Roots()
+			race := forking{FS: roots.Cgroup, fork: func(moved string) {
+				if forks--; forks >= 0 { // the child is outside: its parent is not inside yet
+					var pid int
+					fmt.Sscan(moved, &pid)
+					fork(t, k, pid)
+				}
+			}}
+			roots.Cgroup = kernfs.New(race, "/sys/fs/cgroup")
+			n := newNode(t, node{}, roots, cgroup.Options{Signal: k.Signal}, nil)
+			n.do(hostapi.EventBegin, "1.srv")
+			pid := k.Spawn()
+			_, err := n.event(hostapi.EventAttach, "1.srv", withPID(pid))
+			if hostapi.KindOf(err) != tt.kind {
+				t.Errorf("error %v", err)
+			}
+			if outside := slices.DeleteFunc(k.Pids(), func(pid int) bool { return slices.Contains(n.inside("1.srv"), pid) }); tt.kind == "" && len(outside) > 0 {
+				t.Errorf("outside: %v", outside)
+			}
+			n.do(hostapi.EventEpilogue, "1.srv")
+			n.do(hostapi.EventEnd, "1.srv")
+			for _, pid := range k.Pids() {
+				k.Exit(pid)
+			}
+		})
+	}
+}
+
+func TestLaunchPID(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv", ownedBy(owner))
+		leader := k.Spawn()
+		child := fork(t, k, leader)
+		n.do(hostapi.EventLaunch, "1.srv", withPID(leader))
+		lone := fork(t, k, k.Self()) // in the session of its starter
+		n.do(hostapi.EventLaunch, "1.srv", withPID(lone))
+		if diff := cmp.Diff([]int{leader, child, lone}, n.inside("1.srv")); diff != "" {
+			t.Errorf("inside: -want +got:\n%s", diff)
+		}
+		k.Exit(lone)
+		n.do(hostapi.EventLaunch, "1.srv", withPID(lone))
+		n.do(hostapi.EventEpilogue, "1.srv")
+		n.do(hostapi.EventEnd, "1.srv")
+	})
+}
+
+func TestEventsWithoutCgroup(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		pid := k.Spawn()
+		for _, e := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventAbort} {
+			if out := n.do(e, "1.srv"); !cmp.Equal(out, &hostapi.Outcome{}) {
+				t.Errorf("%s: %+v", e, out)
+			}
+		}
+		if _, err := n.event(hostapi.EventLaunch, "1.srv"); hostapi.KindOf(err) != hostapi.KindNode {
+			t.Errorf("launch: %v of kind %q", err, hostapi.KindOf(err))
+		}
+		out, err := n.event(hostapi.EventAttach, "1.srv", withPID(pid))
+		if err != nil || !out.Reject || out.Message != fmt.Sprintf("attach pid %d to job 1.srv: the job has no cgroup on this host", pid) {
+			t.Errorf("attach: %+v, %v", out, err)
+		}
+		n.jobs["1.srv"] = n.job("1.srv")
+		if out := n.do(hostapi.EventPeriodic, ""); len(out.Jobs) != 0 {
+			t.Errorf("periodic: %v", out.Jobs)
+		}
+		k.Exit(pid)
+	})
+}
+
+// An attach that the kernel refuses half way is an error.
+func TestAttachFails(t *testing.T) {
+	n, k := fakeNode(t, kernfstest.NewHybrid, nil)
+	n.do(hostapi.EventBegin, "1.srv")
+	heal := k.FailWrite("cpu/pbs_jobs.service/jobid/1.srv/cgroup.procs", unix.EINVAL)
+	pid := k.Spawn()
+	if _, err := n.event(hostapi.EventAttach, "1.srv", withPID(pid)); hostapi.KindOf(err) != hostapi.KindNode {
+		t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))
+	}
+	heal()
+	n.do(hostapi.EventEpilogue, "1.srv")
+	if n.lives(pid) {
+		t.Error("what was taken in by half lives on")
+	}
+	n.do(hostapi.EventEnd, "1.srv")
+}
