@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -75,7 +76,10 @@ func (emptyKmsg) Close() error { return nil }
 
 // die ends what would end with the hook's process.
 func (h *hook) die() {
-	for id := range h.watches {
+	h.mu.Lock()
+	ids := slices.Collect(maps.Keys(h.watches))
+	h.mu.Unlock()
+	for _, id := range ids {
 		h.unwatch(id)
 	}
 }

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// The host may die with an epilogue's answer, or the hook in the middle of it: what comes again tells the same.
+func TestEpilogueAgain(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv")
+		pid := n.launch("1.srv")
+		k.Burn(pid, 3*time.Second)
+		k.Charge(pid, kernfstest.Memory{Anon: 8 * mib})
+		before := n.job("1.srv").State
+		first := n.do(hostapi.EventEpilogue, "1.srv")
+		n.job("1.srv").State = before
+		n.hook.die()
+		n.hook = n.boot()
+		again := n.do(hostapi.EventEpilogue, "1.srv")
+		if first.Usage.Kill.Signal != "SIGKILL" || again.Usage.Kill.Signal != "none" {
+			t.Errorf("kill %+v, again %+v", first.Usage.Kill, again.Usage.Kill)
+		}
+		first.Usage.Kill, again.Usage.Kill = nil, nil
+		if diff := cmp.Diff(first.Usage, again.Usage); diff != "" || *again.Usage.CPUTSeconds != 3 {
+			t.Errorf("usage: %+v\n-first +again:\n%s", again.Usage, diff)
+		}
+		n.do(hostapi.EventEnd, "1.srv")
+		n.want()
+	})
+}
+
+func TestEndWithoutEpilogue(t *testing.T) {
+	for _, e := range []hostapi.Event{hostapi.EventEnd, hostapi.EventAbort} {
+		t.Run(string(e), func(t *testing.T) {
+			onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+				n.do(hostapi.EventBegin, "1.srv")
+				k.Burn(n.launch("1.srv"), time.Second)
+				out := n.do(e, "1.srv")
+				if out.Usage == nil || *out.Usage.CPUTSeconds != 1 || out.Usage.Kill.Stragglers != 1 || out.ResourcesUsed["cput"] != "00:00:01" {
+					t.Errorf("%+v", out.Usage)
+				}
+				n.want()
+			})
+		})
+	}
+}
+
+// What enters a cgroup between epilogue and end does not live on.
+func TestEndKillsLatecomers(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv")
+		join := n.do(hostapi.EventLaunch, "1.srv").Join
+		n.do(hostapi.EventEpilogue, "1.srv")
+		pid := n.start(t, join)
+		n.do(hostapi.EventEnd, "1.srv")
+		n.want()
+		if n.lives(pid) {
+			t.Error("the process lives")
+		}
+	})
+}
+
+func TestEpilogueWithoutState(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=2", "mem=64mb"))
+		n.launch("1.srv")
+		n.restart()
+		n.job("1.srv").State = nil
+		out := n.do(hostapi.EventEpilogue, "1.srv")
+		if u := out.Usage; u.CPUs != "0-1" || u.Mems != "0-1" || u.NCPUs != 2 || *u.MemLimitBytes != 64*mib || u.Kill.Stragglers != 1 {
+			t.Errorf("usage %+v", u)
+		}
+		if _, ok := out.ResourcesUsed["cpupercent"]; ok || out.ResourcesUsed["ncpus"] != "2" {
+			t.Errorf("resources_used %v", out.ResourcesUsed)
+		}
+		n.job("1.srv").State = []byte("not JSON")
+		n.do(hostapi.EventEnd, "1.srv")
+		n.want()
+	})
+}
+
+func TestKillReport(t *testing.T) {
+	tests := []struct {
+		name      string
+		grace     time.Duration
+		processes int
+		want      hostapi.KillReport
+	}{
+		{"nothing left", 0, 0, hostapi.KillReport{Signal: "none"}},
+		{"nothing left, with a grace", time.Second, 0, hostapi.KillReport{Signal: "none"}},
+		{"at once", 0, 2, hostapi.KillReport{Signal: "SIGKILL", Stragglers: 2}},
+		{"gone within the grace", time.Minute, 2, hostapi.KillReport{Signal: "SIGTERM", Stragglers: 2}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			grace := func(c *config.File) { c.Cgroup.KillGrace = config.Duration(tt.grace) }
+			onFakes(t, grace, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+				n.do(hostapi.EventBegin, "1.srv")
+				for range tt.processes {
+					n.launch("1.srv")
+				}
+				got := *n.do(hostapi.EventEpilogue, "1.srv").Usage.Kill
+				if (got.Seconds > 0) != (tt.processes > 0) || got.Seconds > 5 {
+					t.Errorf("%f seconds", got.Seconds)
+				}
+				if got.Seconds = 0; got != tt.want {
+					t.Errorf("%+v, want %+v", got, tt.want)
+				}
+				n.do(hostapi.EventEnd, "1.srv")
+			})
+		})
+	}
+}
+
+// A process that does not die: every step is tried all the same, what is known is told, and later all goes well.
+func TestEndStuck(t *testing.T) {
+	short := func(c *config.File) { c.Cgroup.KillTimeout = config.Duration(20 * time.Millisecond) }
+	onFakes(t, short, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv")
+		pid := n.launch("1.srv")
+		k.Burn(pid, time.Second)
+		k.Stick(pid)
+		for _, e := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd} {
+			out, err := n.event(e, "1.srv")
+			if hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), "(job) D") {
+				t.Errorf("%s: %v of kind %q", e, err, hostapi.KindOf(err))
+			}
+			if out.Usage == nil || *out.Usage.CPUTSeconds != 1 || out.Usage.Kill.Stragglers != 1 {
+				t.Errorf("%s: usage %+v", e, out.Usage)
+			}
+		}
+		k.Unstick(pid)
+		n.do(hostapi.EventPeriodic, "")
+		n.want()
+	})
+}
+
+// The alarm has rung: the signal is sent all the same, and nothing is kept of what could not be done.
+func TestEndAfterAlarm(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv")
+		pid := n.launch("1.srv")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		job := *n.job("1.srv")
+		if _, err := n.sendCtx(ctx, &hostapi.Request{Event: hostapi.EventEpilogue, Node: testNode, Job: &job}); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if n.lives(pid) {
+			t.Error("the process lives")
+		}
+		n.do(hostapi.EventEpilogue, "1.srv")
+		n.do(hostapi.EventEnd, "1.srv")
+		n.want()
+	})
+}
+
+// The grace leaves time for SIGKILL before the alarm.
+func TestGraceBeforeAlarm(t *testing.T) {
+	edit := func(c *config.File) {
+		c.Cgroup.KillGrace, c.Cgroup.KillTimeout = config.Duration(time.Hour), config.Duration(2*time.Second)
+	}
+	n, k := fakeNode(t, kernfstest.NewHybrid, edit)
+	n.do(hostapi.EventBegin, "1.srv")
+	pid := n.launch("1.srv")
+	k.Stick(pid)
+	ctx, cancel := context.WithTimeout(t.Context(), 2100*time.Millisecond)
+	defer cancel()
+	time.AfterFunc(200*time.Millisecond, func() { k.Unstick(pid) })
+	job := *n.job("1.srv")
+	out, err := n.sendCtx(ctx, &hostapi.Request{Event: hostapi.EventEpilogue, Node: testNode, Job: &job})
+	if err != nil || out.Usage.Kill.Seconds > 1 {
+		t.Errorf("%+v, %v", out.Usage.Kill, err)
+	}
+	n.do(hostapi.EventEnd, "1.srv")
+}
+
+// TestEndFails fails each step of end in turn; the event can be repeated.
+func TestEndFails(t *testing.T) {
+	for _, f := range fakes {
+		n, k := fakeNode(t, f.boot, nil)
+		n.do(hostapi.EventBegin, "1.srv")
+		n.do(hostapi.EventEpilogue, "1.srv")
+		k.ResetJournal()
+		n.do(hostapi.EventEnd, "1.srv")
+		ops := steps(k)
+		if len(ops) == 0 {
+			t.Fatal("end did nothing")
+		}
+		for _, op := range ops {
+			t.Run(f.name+"/"+op.Op+" "+strings.ReplaceAll(op.Path, "/", " "), func(t *testing.T) {
+				n, k := fakeNode(t, f.boot, nil)
+				n.do(hostapi.EventBegin, "1.srv")
+				n.do(hostapi.EventEpilogue, "1.srv")
+				heal := k.Fail(op.Op, op.Path, unix.EIO)
+				record := n.job("1.srv")
+				if _, err := n.event(hostapi.EventEnd, "1.srv"); hostapi.KindOf(err) != hostapi.KindNode || !errors.Is(err, unix.EIO) {
+					t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))
+				}
+				n.want("1.srv")
+				heal()
+				n.jobs["1.srv"] = record
+				n.do(hostapi.EventEnd, "1.srv")
+				n.want()
+			})
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package cgroup
+
+import (
+	"errors"
+	"path"
+	"slices"
+	"testing"
+
+	"github.com/containerd/cgroups/v3"
+	"github.com/containerd/cgroups/v3/cgroup1"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// containerd/cgroups reads the same files by other code. Where two agree that share nothing, both are likely right.
+
+func TestModeAgreesWithContainerd(t *testing.T) {
+	_, tree := needMemory(t)
+	want := map[cgroups.CGMode]Mode{cgroups.Legacy: ModeV1, cgroups.Hybrid: ModeHybrid, cgroups.Unified: ModeV2}[cgroups.Mode()]
+	if tree.Mode() != want {
+		t.Errorf("mode %v, containerd says %v", tree.Mode(), want)
+	}
+}
+
+// v1Path is the job's path in every v1 hierarchy.
+func v1Path(tree *Tree, j *Job) string {
+	return "/" + tree.hierarchies[0].unit + "/" + tree.hierarchies[0].leaf + "/" + j.ID()
+}
+
+func TestUsageAgreesWithContainerd(t *testing.T) {
+	w, tree := needMemory(t)
+	if tree.Mode() == ModeV2 {
+		t.Skip("about v1 controllers")
+	}
+	j, err := tree.Job(testJob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Create(benchLimits()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endJob(t, j) })
+	w.start(t, j.Join())
+	peer, err := cgroup1.Load(cgroup1.StaticPath(v1Path(tree, j)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := peer.Stat(cgroup1.IgnoreNotExist)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := j.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *ours.MemLimit != int64(theirs.Memory.Usage.Limit) || *ours.MemSwapLimit != int64(theirs.Memory.Swap.Limit) {
+		t.Errorf("limits %d and %d, containerd has %d and %d", *ours.MemLimit, *ours.MemSwapLimit, theirs.Memory.Usage.Limit, theirs.Memory.Swap.Limit)
+	}
+	if *ours.CgroupPeak < int64(theirs.Memory.Usage.Max) || uint64(*ours.CPU) < theirs.CPU.Usage.Total || *ours.Pids != int64(theirs.Pids.Current) {
+		t.Errorf("peak %d, cpu %d, pids %d; containerd had %d, %d, %d a moment before", *ours.CgroupPeak, *ours.CPU, *ours.Pids,
+			theirs.Memory.Usage.Max, theirs.CPU.Usage.Total, theirs.Pids.Current)
+	}
+	processes, err := peer.Processes(cgroup1.Memory, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids, err := j.Processes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		if !slices.Contains(pids, p.Pid) {
+			t.Errorf("pid %d: containerd has it, we have %v", p.Pid, pids)
+		}
+	}
+}
+
+// BenchmarkContainerd makes and removes the same v1 cgroups, with the same limits, as BenchmarkCreateRemove.
+func BenchmarkContainerd(b *testing.B) {
+	_, tree := needMemory(b)
+	if tree.Mode() == ModeV2 {
+		b.Skip("about v1 controllers")
+	}
+	j, err := tree.Job(testJob)
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := benchLimits()
+	shares, pids := l.CPUShares, *l.Pids
+	resources := &specs.LinuxResources{
+		Memory: &specs.LinuxMemory{Limit: l.Mem, Swap: l.MemSwap},
+		CPU:    &specs.LinuxCPU{Shares: &shares, Cpus: l.CPUs.String(), Mems: l.Mems.String()},
+		Pids:   &specs.LinuxPids{Limit: &pids},
+	}
+	b.Cleanup(func() { // it makes cgroups in hierarchies that we have no use for as well
+		for _, root := range []string{"/sys/fs/cgroup/blkio", "/sys/fs/cgroup/systemd"} {
+			for dir := v1Path(tree, j); dir != "/"; dir = path.Dir(dir) {
+				if err := unix.Rmdir(root + dir); err != nil && !errors.Is(err, unix.ENOENT) {
+					b.Error(err)
+				}
+			}
+		}
+	})
+	for b.Loop() {
+		c, err := cgroup1.New(cgroup1.StaticPath(v1Path(tree, j)), resources)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := c.Delete(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
