@@ -181,3 +181,46 @@ func TestOrphansAreRemovedAtStart(t *testing.T) {
 	}
 	n.event("execjob_end", "7.node", "")
 }
+
+// State that was damaged or deleted costs no job its life: the cgroup says what job it is.
+func TestStateIsRebuiltFromCgroups(t *testing.T) {
+	for _, how := range []string{"damaged", "deleted"} {
+		t.Run(how, func(t *testing.T) {
+			n := newNode(t)
+			d := n.serve()
+			const job = "7.node"
+			if r := n.event("execjob_begin", job, ""); r.status != 0 {
+				t.Fatal("begin was rejected")
+			}
+			p := sleeper(t, ownerUID)
+			if r := n.hookhost("attach", "-j", job, "-p", fmt.Sprint(p.Process.Pid)); r.status != 0 {
+				t.Fatal("attach was rejected")
+			}
+			d.kill()
+			var err error
+			if how == "damaged" {
+				err = os.WriteFile(n.path("state/jobs.db"), []byte(strings.Repeat("rubbish", 5000)), 0o600)
+			} else {
+				err = os.RemoveAll(n.path("state"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.serve()
+			if r := n.hookhost("jobs"); !strings.Contains(r.stdout, job) {
+				t.Errorf("jobs: %q", r.stdout)
+			}
+			if !inJob(t, p.Process.Pid, job) || p.Process.Signal(syscall.Signal(0)) != nil {
+				t.Error("the job's process was not left alone")
+			}
+			if r := n.event("execjob_end", job, ""); r.status != 0 {
+				t.Errorf("end: status %d", r.status)
+			}
+			for _, h := range decodeReport(t, n.hookhost("report", job, "--format=json").stdout).Hosts {
+				if h.NCPUs != 1 || h.CPUTSeconds == nil || h.Kill == nil || h.Kill.Stragglers != 1 {
+					t.Errorf("report: %+v", h)
+				}
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -45,6 +46,7 @@ func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self
 func recordFrom(found cgroup.Record, self hostapi.ProcessID, now time.Time) *jobstate.Record {
 	return &jobstate.Record{
 		Job: found.Begin.Job, Phase: jobstate.PhaseRunning, MoM: found.Begin.MoM, Host: self, Begun: now, Launched: now,
-		Notes: []string{"the record of this job was lost and made anew from its cgroup: its start is when that was"},
+		HookState: map[string]json.RawMessage{"cgroup": found.State},
+		Notes:     []string{"the record of this job was lost and made anew from its cgroup: its start is when that was"},
 	}
 }

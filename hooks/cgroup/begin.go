@@ -51,10 +51,12 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	if err := ctx.Err(); err != nil { // nobody takes an answer after the alarm
 		return nil, hostapi.Errorf(hostapi.KindBusy, "begin job %s: %w", j.ID(), err)
 	}
-	if err := h.create(ctx, j, limits); err != nil {
+	out := h.begun(limits, a.NCPUs, there)
+	out.Notes = notes
+	if err := h.create(ctx, j, limits, cgroup.Record{Begin: req, State: out.State}); err != nil {
 		return nil, err
 	}
-	return h.begun(limits, a.NCPUs, there, notes), nil
+	return out, nil
 }
 
 // clear makes sure that the job has no cgroup. One of its id is left over from a run that ended without its end event, or
@@ -77,8 +79,8 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job) error {
 	return hostapi.Errorf(kind, "job %s has a cgroup of an earlier run: %w", j.ID(), err)
 }
 
-// create makes the cgroup and this process its maker, or nothing.
-func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits) error {
+// create makes the cgroup, with a record of what it is for, and this process its maker; or nothing.
+func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits, r cgroup.Record) error {
 	err := j.Create(limits)
 	if errors.Is(err, cgroup.ErrExists) { // made by hand since it was looked for
 		return hostapi.Errorf(hostapi.KindBusy, "%w", err)
@@ -86,7 +88,7 @@ func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits) 
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	if err := h.mark(j); err != nil {
+	if err := errors.Join(h.mark(j), j.SetRecord(r)); err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "mark cgroup of job %s: %w", j.ID(), errors.Join(err, h.remove(ctx, j)))
 	}
 	h.own(j.ID())
@@ -96,7 +98,7 @@ func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits) 
 
 // begun is the outcome of an accepted begin. The zeros make MoM leave these resources to the hook from the start
 // (openpbs mom_mach.c, ATR_VFLAG_HOOK); what cannot be measured here is not claimed.
-func (h *hook) begun(l cgroup.Limits, ncpus int, there host, notes []string) *hostapi.Outcome {
+func (h *hook) begun(l cgroup.Limits, ncpus int, there host) *hostapi.Outcome {
 	cpus, mems := l.CPUs, l.Mems
 	if cpus.IsEmpty() {
 		cpus, mems = there.cpus, there.mems
@@ -112,7 +114,6 @@ func (h *hook) begun(l cgroup.Limits, ncpus int, there host, notes []string) *ho
 	return &hostapi.Outcome{
 		ResourcesUsed: used,
 		Usage:         &hostapi.HostUsage{CPUs: s.CPUs, Mems: s.Mems, NCPUs: ncpus, MemLimitBytes: l.Mem},
-		Notes:         notes,
 		State:         s.encode(),
 	}
 }

@@ -57,10 +57,23 @@ func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s
 		release()
 		return nil, state{}, nil, nil
 	}
-	if s, err = stateOf(req.Job, req.Node); err != nil {
+	if s, err = stateOf(req.Job, req.Node, j); err != nil {
 		h.logOf(j.ID()).Error(err) // what is left to do needs none
 	}
+	if err := h.retire(j); err != nil {
+		h.logOf(j.ID()).Error(err) // it matters only if the job cannot be ended now
+	}
 	return j, s, release, nil
+}
+
+// retire notes on the cgroup that its job is over: if it cannot be removed now, a sweep may do it later.
+func (h *hook) retire(j *cgroup.Job) error {
+	r, err := j.Record()
+	if err != nil || r.Ending {
+		return nil // made by hand, or done
+	}
+	r.Ending = true
+	return j.SetRecord(r)
 }
 
 // ended gives an error of a job's last events its kind: what is left of the job is the administrator's.
@@ -80,6 +93,7 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state) (*hostapi.Out
 	u, counters, usageErr := h.measure(j, s)
 	if u != nil {
 		u.Kill = report
+		settleMem(u)
 		out.Usage, out.ResourcesUsed = u, resourcesUsed(u, s)
 		if u.OOMKills != nil && *u.OOMKills > 0 {
 			h.tellOOM(out, j, s, counters)
@@ -89,6 +103,7 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state) (*hostapi.Out
 	if err == nil {
 		s.Ended = true
 		out.State = s.encode()
+		h.remember(j, s, true)
 	}
 	return out, err
 }

@@ -18,7 +18,7 @@ import (
 // The host may die with an epilogue's answer, or the hook in the middle of it: what comes again tells the same.
 func TestEpilogueAgain(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
-		n.do(hostapi.EventBegin, "1.srv")
+		n.begin("1.srv")
 		pid := n.launch("1.srv")
 		k.Burn(pid, 3*time.Second)
 		k.Charge(pid, kernfstest.Memory{Anon: 8 * mib})

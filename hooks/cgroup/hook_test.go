@@ -18,7 +18,7 @@ func TestLifeOnKernel(t *testing.T) { testLife(t, realNode(t, nil)) }
 // testLife walks one job through all events, on a fake kernel or on the real one.
 func testLife(t *testing.T, n *node) {
 	const id = "1.srv"
-	out := n.do(hostapi.EventBegin, id)
+	out := n.begin(id)
 	used := hostapi.Resources{"cput": "00:00:00", "cpupercent": "0", "mem": "0kb", "ncpus": "1"}
 	if !n.tree.Has("memory") {
 		delete(used, "mem")

@@ -3,17 +3,22 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/hostapi/hooktest"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -109,4 +114,169 @@ func startActor(t testing.TB, join *hostapi.Join, what string, args ...string) a
 		t.Fatalf("%s: %q: %v", what, line, err)
 	}
 	return actor{child: child, stdin: inW}
+}
+
+// A job that takes more than its memory is killed by the kernel, and told who was.
+func TestKernelOOM(t *testing.T) {
+	n := realNode(t, nil)
+	n.kmsg = openKmsg
+	n.do(hostapi.EventBegin, "1.srv")
+	a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "eat", fmt.Sprint(200*mib))
+	a.stdin.Close()
+	exit, err := a.child.Wait(t.Context())
+	if err != nil || exit.Code() != 137 {
+		t.Errorf("exit status %d, %v", exit.Code(), err)
+	}
+	out := n.do(hostapi.EventEpilogue, "1.srv")
+	if out.Diag != "Cgroup mem limit exceeded" || len(out.JobStderr) != 1 {
+		t.Fatalf("diag %q, stderr %q", out.Diag, out.JobStderr)
+	}
+	// The kernel's log may have lost the line; the counter has not.
+	want := fmt.Sprintf("Cgroup mem limit exceeded: Killed process %d (exe) total-vm:", a.child.PID)
+	if line := out.JobStderr[0]; !strings.HasPrefix(line, want) {
+		t.Errorf("stderr %q, want %q...", line, want)
+	}
+	u := out.Usage
+	if *u.OOMKills != 1 || *u.MemLimitBytes != 64*mib || *u.MemBytes < 48*mib || *u.MemBytes > 64*mib || u.Kill.Signal != "none" {
+		t.Errorf("usage %+v", u)
+	}
+	n.do(hostapi.EventEnd, "1.srv")
+	n.want()
+}
+
+// mem is what the job held, not what the kernel kept of the files that it read.
+func TestKernelPeak(t *testing.T) {
+	n := realNode(t, nil)
+	file := filepath.Join(t.TempDir(), "file")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, 500*mib); err != nil {
+		kernfstest.Skip(t, "allocate a file: %v", err)
+	}
+	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=1gb"))
+	startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "hold", fmt.Sprint(50*mib), file)
+	u := n.do(hostapi.EventEpilogue, "1.srv").Usage
+	if mem := *u.MemBytes; mem < 50*mib || mem > 60*mib || u.MemSource != memSampled {
+		t.Errorf("mem %d MiB, %s", mem/mib, u.MemSource)
+	}
+	if peak := *u.CgroupPeakBytes; peak < 500*mib {
+		t.Errorf("the cgroup's peak is %d MiB: the file is not in it", peak/mib)
+	}
+	n.do(hostapi.EventEnd, "1.srv")
+	n.want()
+}
+
+// SIGTERM comes first and the grace is kept: to the end where a process ignores it, no longer where none does.
+func TestKernelGrace(t *testing.T) {
+	const grace = 300 * time.Millisecond
+	tests := []struct {
+		name   string
+		what   string
+		want   hostapi.KillReport
+		seen   unix.Signal
+		within bool // the grace
+	}{
+		{"obeyed", "sleep", hostapi.KillReport{Signal: "SIGTERM", Stragglers: 1}, unix.SIGTERM, true},
+		{"obeyed when it goes on", "stop", hostapi.KillReport{Signal: "SIGTERM", Stragglers: 1}, unix.SIGTERM, true},
+		{"ignored", "ignore", hostapi.KillReport{Signal: "SIGKILL", Stragglers: 1}, unix.SIGKILL, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := realNode(t, func(c *config.File) { c.Cgroup.KillGrace = config.Duration(grace) })
+			n.do(hostapi.EventBegin, "1.srv")
+			a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, tt.what)
+			got := *n.do(hostapi.EventEpilogue, "1.srv").Usage.Kill
+			if took := time.Duration(got.Seconds * float64(time.Second)); took <= 0 || (took < grace) != tt.within {
+				t.Errorf("it took %v", took)
+			}
+			if got.Seconds = 0; got != tt.want {
+				t.Errorf("%+v, want %+v", got, tt.want)
+			}
+			if exit, err := a.child.Wait(t.Context()); err != nil || exit.Status.Signal() != tt.seen {
+				t.Errorf("ended by %v, %v", exit.Status.Signal(), err)
+			}
+			n.do(hostapi.EventEnd, "1.srv")
+			n.want()
+		})
+	}
+}
+
+// A hook that starts finds its jobs again and removes what is none's, with its processes.
+func TestKernelSweep(t *testing.T) {
+	n := realNode(t, nil)
+	for _, id := range []string{"1.srv", "2.srv"} {
+		n.do(hostapi.EventBegin, id)
+	}
+	kept, lost := n.launch("1.srv"), n.launch("2.srv")
+	delete(n.jobs, "2.srv")
+	n.hook.die()
+	n.hook = n.boot()
+	if out := n.do(hostapi.EventStartup, ""); !slices.Equal(out.Notes, []string{"removed cgroup of unknown job 2.srv"}) {
+		t.Errorf("notes %q", out.Notes)
+	}
+	n.want("1.srv")
+	if !n.lives(kept) || n.lives(lost) {
+		t.Errorf("the job's process lives: %v; the orphan's: %v", n.lives(kept), n.lives(lost))
+	}
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
+	n.want()
+}
+
+// What hookhost sees of the hook: JSON on a wire, events found by their methods.
+func TestThroughHostapi(t *testing.T) {
+	n := realNode(t, nil)
+	c := config.Default()
+	c.Cgroup.Prefix = fmt.Sprintf("%s_%d", testPrefix(), prefixes.Load())
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made *hook
+	h := hooktest.New(t, func(s *hostapi.Setup) (any, error) {
+		v, err := newHook(s)
+		if err == nil {
+			made = v.(*hook)
+		}
+		return v, err
+	}, string(text))
+	t.Cleanup(func() { made.die() })
+	want := []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventAbort, hostapi.EventEpilogue,
+		hostapi.EventEnd, hostapi.EventStartup, hostapi.EventPeriodic}
+	if !slices.Equal(h.Events(), want) {
+		t.Errorf("events %v, want %v", h.Events(), want)
+	}
+	job := &hostapi.Job{ID: "1[2].srv", ResourceList: hostapi.Resources{"ncpus": "1", "mem": "64mb"}}
+	call := func(req *hostapi.Request) *hostapi.Outcome {
+		t.Helper()
+		out, err := h.Call(t.Context(), req)
+		if err != nil || out.Reject {
+			t.Fatalf("%s: %+v, %v", req.Event, out, err)
+		}
+		if out.State != nil {
+			job.State = out.State
+		}
+		return out
+	}
+	call(&hostapi.Request{Event: hostapi.EventStartup, Node: testNode})
+	call(&hostapi.Request{Event: hostapi.EventBegin, Node: testNode, Job: job})
+	join := call(&hostapi.Request{Event: hostapi.EventLaunch, Node: testNode, Job: job}).Join
+	startActor(t, join, "sleep")
+	list := map[string]*hostapi.Job{job.ID: job}
+	if u := call(&hostapi.Request{Event: hostapi.EventPeriodic, Node: testNode, JobList: list}).Jobs[job.ID]; u == nil || u.Usage.PidsPeak == nil {
+		t.Errorf("periodic: %+v", u)
+	}
+	if u := call(&hostapi.Request{Event: hostapi.EventEpilogue, Node: testNode, Job: job}).Usage; u.Kill.Stragglers != 1 {
+		t.Errorf("epilogue: %+v", u)
+	}
+	call(&hostapi.Request{Event: hostapi.EventEnd, Node: testNode, Job: job})
+	n.want()
+	_, err = h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Node: testNode,
+		Job: &hostapi.Job{ID: "2.srv", ResourceList: hostapi.Resources{"ncpus": "100000"}}})
+	if hostapi.KindOf(err) != hostapi.KindJob || !strings.HasPrefix(err.Error(), "ncpus requested (100000) exceeds ncpus available (") {
+		t.Errorf("too much: %v of kind %q", err, hostapi.KindOf(err))
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 			code = max(code, 1)
 		}
 	}
-	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
 		fmt.Fprintln(os.Stderr, "left behind: a child process")
 		code = max(code, 1)
 	}
@@ -56,6 +57,11 @@ func act(what string, args []string) error {
 	case "sleep":
 	case "ignore": // SIGTERM
 		signal.Ignore(syscall.SIGTERM)
+	case "stop":
+		fmt.Println("ready")
+		if err := unix.Kill(os.Getpid(), unix.SIGSTOP); err != nil {
+			return err
+		}
 	case "hold": // BYTES, having read FILE
 		if err := hold(args[0]); err != nil {
 			return err

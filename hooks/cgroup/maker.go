@@ -154,8 +154,8 @@ func (h *hook) lock(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// sweep removes the cgroups of jobs that are not in known and for which nobody answers, and returns their ids. All of
-// it has kill_timeout: what does not die in time was sent its signal and goes another time.
+// sweep removes the cgroups that are of no job: not in known, nobody answers for them, and their own record does not say
+// that there is a job which runs. It returns their ids. All of it has kill_timeout: what does not die in time was sent its signal and goes another time.
 func (h *hook) sweep(ctx context.Context, known map[string]*hostapi.Job) (swept []string, err error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
@@ -190,6 +190,11 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 		return false, err
 	}
 	if h.answered(j) || !j.Exists() {
+		return false, nil
+	}
+	if r, err := j.Record(); err == nil && !r.Ending {
+		// A job that somebody began and nobody ended: its record was lost, and the host makes it anew.
+		h.logOf(id).Warn("left the cgroup of a job that has no record")
 		return false, nil
 	}
 	err = h.removeLeft(ctx, j)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -180,6 +181,23 @@ func withPID(pid int) func(*hostapi.Request) { return func(req *hostapi.Request)
 
 func ownedBy(uid int) func(*hostapi.Request) {
 	return func(req *hostapi.Request) { req.Job.Owner.UID = uid }
+}
+
+// begin sends begin and waits until the job is watched: what is charged before that, nobody sees.
+func (n *node) begin(id string, edit ...func(*hostapi.Request)) *hostapi.Outcome {
+	n.t.Helper()
+	out := n.do(hostapi.EventBegin, id, edit...)
+	for n.tree.Has("memory") {
+		u, err := n.cgroup(id).Usage()
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if u.MemPeak != nil {
+			break
+		}
+		runtime.Gosched()
+	}
+	return out
 }
 
 // launch starts a process of the job where the hook says.

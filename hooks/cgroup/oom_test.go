@@ -64,14 +64,14 @@ func TestDescribeOOM(t *testing.T) {
 // Kills are told once, by the epilogue, whatever the kernel's log says.
 func TestOOM(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
-		n.do(hostapi.EventBegin, "1.srv")
+		n.begin("1.srv")
 		pid := n.launch("1.srv")
 		if killed := k.Charge(pid, kernfstest.Memory{Anon: 65 * mib}); len(killed) != 1 {
 			t.Fatalf("killed %v", killed)
 		}
 		n.kmsg = func() (kmsgReader, error) {
 			r := records{
-				fmt.Sprintf("6,1,%d,-;oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=%s,task=job,pid=%d,uid=0\n", sinceBoot(), n.cgroup("1.srv").MemoryPath(), pid),
+				fmt.Sprintf("6,1,%d,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task_memcg=%s,task=job,pid=%d,uid=0\n", sinceBoot(), n.cgroup("1.srv").MemoryPath(), pid),
 				fmt.Sprintf("3,2,%d,-;Memory cgroup out of memory: Killed process %d (job) total-vm:1kB\n", sinceBoot(), pid),
 			}
 			return emptyKmsg{&r}, nil

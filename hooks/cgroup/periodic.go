@@ -52,13 +52,16 @@ func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, node strin
 	if err != nil {
 		return nil, err
 	}
-	s, err := stateOf(job, node)
-	if s.Ended || !j.Exists() {
-		return nil, err
+	if !j.Exists() {
+		return nil, nil
 	}
+	s, err := stateOf(job, node, j)
 	errs := []error{err}
 	if err := h.adopt(ctx, j); err != nil {
 		errs = append(errs, fmt.Errorf("take over job %s: %w", id, err))
+	}
+	if s.Ended {
+		return nil, errors.Join(errs...)
 	}
 	if h.owns(id) {
 		h.watch(j)

@@ -21,12 +21,13 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	if !j.Exists() {
 		return nil, hostapi.Errorf(hostapi.KindNode, "job %s has no cgroup on this host: %w", j.ID(), cgroup.ErrNotFound)
 	}
-	s, err := stateOf(req.Job, req.Node)
+	s, err := stateOf(req.Job, req.Node, j)
 	if err != nil {
 		return nil, err
 	}
 	if s.LaunchedMicros == 0 {
 		s.LaunchedMicros = sinceBoot()
+		h.remember(j, s, false)
 	}
 	out := &hostapi.Outcome{State: s.encode()}
 	if req.PID == 0 {
@@ -64,7 +65,7 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	if !j.Exists() {
 		return reject("the job has no cgroup on this host")
 	}
-	s, err := stateOf(req.Job, req.Node)
+	s, err := stateOf(req.Job, req.Node, j)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,9 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	if err != nil {
 		return nil, fmt.Errorf("attach pid %d: %w", req.PID, err)
 	}
-	s.Attached += taken
+	if s.Attached += taken; taken > 0 {
+		h.remember(j, s, false)
+	}
 	return &hostapi.Outcome{State: s.encode(), Usage: &hostapi.HostUsage{NCPUs: s.NCPUs, ProcessesAttached: s.Attached}}, nil
 }
 

@@ -52,7 +52,7 @@ func TestAttachSession(t *testing.T) {
 	})
 }
 
-func fork(t *testing.T, k *kernfstest.Kernel, pid int) int {
+func fork(t testing.TB, k *kernfstest.Kernel, pid int) int {
 	t.Helper()
 	child, err := k.Fork(pid)
 	if err != nil {

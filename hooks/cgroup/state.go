@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
 // state is what this hook keeps with the host for a job.
@@ -22,20 +24,39 @@ type state struct {
 	Ended bool `json:"ended,omitempty"`
 }
 
-// stateOf returns the state of a job. One that this hook knows nothing of, because it began before hookhost came or its
-// record was lost, has the ncpus it asked for.
-func stateOf(job *hostapi.Job, node string) (state, error) {
+// stateOf returns the state of a job: the host's, else what the cgroup itself says. One that this hook knows nothing
+// of, because it began before hookhost came, has the ncpus it asked for.
+func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (state, error) {
+	text := job.State
+	if len(text) == 0 {
+		if r, err := j.Record(); err == nil {
+			text = r.State
+		}
+	}
 	var s state
-	if len(job.State) == 0 {
+	if len(text) == 0 {
 		if a, err := askOf(job, node); err == nil {
 			s.NCPUs = a.NCPUs
 		}
 		return s, nil
 	}
-	if err := json.Unmarshal(job.State, &s); err != nil {
+	if err := json.Unmarshal(text, &s); err != nil {
 		return state{}, fmt.Errorf("job %s: decode hook state: %w", job.ID, err)
 	}
 	return s, nil
+}
+
+// remember puts s on the cgroup as well, where it outlives the host's records. Without it a part of a report may be
+// lost one day; that is no reason to fail an event. ending says that the job is over.
+func (h *hook) remember(j *cgroup.Job, s state, ending bool) {
+	r, err := j.Record()
+	if err == nil {
+		r.State, r.Ending = s.encode(), ending
+		err = j.SetRecord(r)
+	}
+	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, cgroup.ErrNotFound) {
+		h.logOf(j.ID()).Warn(err)
+	}
 }
 
 func (s state) encode() json.RawMessage {

@@ -28,16 +28,21 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 		MemBytes: counters.MemPeak, VmemBytes: counters.MemSwapPeak, CgroupPeakBytes: counters.CgroupPeak,
 		MemLimitBytes: counters.MemLimit, OOMKills: counters.OOMKills, PidsPeak: counters.PidsPeak,
 	}
-	switch {
-	case counters.MemPeak != nil:
+	if u.MemBytes != nil {
 		u.MemSource = memSampled
-	case counters.CgroupPeak != nil:
-		u.MemBytes, u.MemSource = counters.CgroupPeak, memCgroupPeak
 	}
 	if u.CPUs == "" { // begin did not run here
 		err = errors.Join(err, h.placeOf(j, u))
 	}
 	return u, counters, err
+}
+
+// settleMem makes the best of a job that nobody has sampled until its end. Before that, a peak with page cache must not
+// become the job's: reports keep the greatest value.
+func settleMem(u *hostapi.HostUsage) {
+	if u.MemBytes == nil && u.CgroupPeakBytes != nil {
+		u.MemBytes, u.MemSource = u.CgroupPeakBytes, memCgroupPeak
+	}
 }
 
 // placeOf reads which cpus and NUMA nodes the job may use.
