@@ -33,7 +33,7 @@ check: ## what has to pass before a commit: format, vet, modules, short tests
 	$(GO) mod tidy -diff
 	$(GO) test -short -shuffle=on . ./internal/pbs ./internal/placement ./internal/topology ./internal/usage ./internal/report ./internal/kernfs/... ./hostapi/...
 
-bench: all ## measure (root)
+bench: ## measure (root)
 	@scripts/need root
 	scripts/bench $(GO)
 
