@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -28,10 +29,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 		return nil, err
 	}
 	defer release()
-	if err := h.clear(ctx, j); err != nil {
-		return nil, err
-	}
-	unlock, err := h.lock(ctx)
+	others, unlock, err := h.enter(ctx, j)
 	if err != nil {
 		return nil, err
 	}
@@ -40,11 +38,11 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
-	others, err := h.holdings(j.ID())
+	held, err := h.holdings(others)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
-	limits, notes, err := h.policy.decide(there, a, others)
+	limits, notes, err := h.policy.decide(there, a, held)
 	if err != nil {
 		return nil, err
 	}
@@ -59,14 +57,34 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	return out, nil
 }
 
-// clear makes sure that the job has no cgroup. One of its id is left over from a run that ended without its end event, or
-// from this very event before a crash. It goes before the lock is taken: killing takes time.
-func (h *hook) clear(ctx context.Context, j *cgroup.Job) error {
+// enter takes the tree's lock with nothing in the job's place, and tells which jobs there are.
+func (h *hook) enter(ctx context.Context, j *cgroup.Job) (others []string, unlock func(), err error) {
 	h.unwatch(j.ID())
 	h.disown(j.ID())
-	if !j.Exists() {
-		return nil
+	for cleared := false; ; cleared = true {
+		if unlock, err = h.lock(ctx); err != nil {
+			return nil, nil, err
+		}
+		others, err = h.tree.JobIDs()
+		if err == nil && !slices.Contains(others, j.ID()) {
+			return others, unlock, nil
+		}
+		unlock()
+		switch {
+		case err != nil:
+			return nil, nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
+		case cleared:
+			return nil, nil, hostapi.Errorf(hostapi.KindBusy, "job %s: somebody else made its cgroup", j.ID())
+		}
+		if err := h.clear(ctx, j); err != nil {
+			return nil, nil, err
+		}
 	}
+}
+
+// clear removes a cgroup of the job's id. It is left over from a run that ended without its end event, or from this very
+// event before a crash. It goes without the lock: killing takes time.
+func (h *hook) clear(ctx context.Context, j *cgroup.Job) error {
 	err := h.removeLeft(ctx, j)
 	if err == nil {
 		h.logOf(j.ID()).Warn("removed the cgroup of an earlier run")
@@ -133,17 +151,10 @@ func (h *hook) survey() (host, error) {
 	return there, err
 }
 
-// holdings reads what every job but self holds. A job that goes away meanwhile holds nothing.
-func (h *hook) holdings(self string) ([]holding, error) {
-	ids, err := h.tree.JobIDs()
-	if err != nil {
-		return nil, err
-	}
-	var others []holding
+// holdings reads what each of the jobs holds. One that goes away meanwhile holds nothing.
+func (h *hook) holdings(ids []string) ([]holding, error) {
+	var held []holding
 	for _, id := range ids {
-		if id == self {
-			continue
-		}
 		j, err := h.tree.Job(id)
 		if err != nil {
 			return nil, err
@@ -155,7 +166,7 @@ func (h *hook) holdings(self string) ([]holding, error) {
 		if err != nil {
 			return nil, err
 		}
-		others = append(others, holding{id: id, limits: l})
+		held = append(held, holding{id: id, limits: l})
 	}
-	return others, nil
+	return held, nil
 }

@@ -60,20 +60,10 @@ func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s
 	if s, err = stateOf(req.Job, req.Node, j); err != nil {
 		h.logOf(j.ID()).Error(err) // what is left to do needs none
 	}
-	if err := h.retire(j); err != nil {
-		h.logOf(j.ID()).Error(err) // it matters only if the job cannot be ended now
+	if !s.Ended { // else it is noted
+		h.note(j, func(r *cgroup.Record) { r.Ending = true })
 	}
 	return j, s, release, nil
-}
-
-// retire notes on the cgroup that its job is over: if it cannot be removed now, a sweep may do it later.
-func (h *hook) retire(j *cgroup.Job) error {
-	r, err := j.Record()
-	if err != nil || r.Ending {
-		return nil // made by hand, or done
-	}
-	r.Ending = true
-	return j.SetRecord(r)
 }
 
 // ended gives an error of a job's last events its kind: what is left of the job is the administrator's.
@@ -103,55 +93,49 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state) (*hostapi.Out
 	if err == nil {
 		s.Ended = true
 		out.State = s.encode()
-		h.remember(j, s, true)
 	}
 	return out, err
 }
 
 // kill ends every process of the job: SIGTERM and a grace where that is configured, then SIGKILL until the cgroup is
-// empty or kill_timeout is over.
+// empty or kill_timeout is over. What looks empty is left at that: the kernel does not remove a cgroup that is not.
 func (h *hook) kill(ctx context.Context, j *cgroup.Job) (*hostapi.KillReport, error) {
-	start := time.Now()
 	r := &hostapi.KillReport{Signal: "none"}
-	var termErr error
-	if h.policy.Cgroup.KillGrace > 0 {
-		if r.Stragglers, termErr = h.terminate(ctx, j); r.Stragglers > 0 {
-			r.Signal = "SIGTERM"
-		}
+	pids, err := j.Processes()
+	if errors.Is(err, cgroup.ErrNotFound) || err == nil && len(pids) == 0 {
+		return r, nil
 	}
-	// Kill even what looks empty: a fork may have been under way while the list was read.
+	start := time.Now()
+	if r.Stragglers = len(pids); h.policy.Cgroup.KillGrace > 0 {
+		r.Signal = "SIGTERM"
+		err = errors.Join(err, h.terminate(ctx, j))
+	}
 	ctx, cancel := context.WithTimeout(ctx, h.killTimeout())
 	defer cancel()
-	result, err := j.Kill(ctx)
+	result, killErr := j.Kill(ctx)
 	if result.Processes > 0 {
 		r.Signal = "SIGKILL"
 	}
 	r.Stragglers = max(r.Stragglers, result.Processes)
-	if r.Signal != "none" {
-		r.Seconds = time.Since(start).Seconds()
-	}
-	return r, errors.Join(termErr, err)
+	r.Seconds = time.Since(start).Seconds()
+	return r, errors.Join(err, killErr)
 }
 
-// terminate sends SIGTERM, tells to how many processes, and waits for them to go, no longer than the grace and no longer
-// than leaves kill_timeout before the alarm.
-func (h *hook) terminate(ctx context.Context, j *cgroup.Job) (processes int, err error) {
+// terminate sends SIGTERM and waits for the processes to go, no longer than the grace and no longer than leaves
+// kill_timeout before the alarm.
+func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
 	grace := time.Duration(h.policy.Cgroup.KillGrace)
 	if alarm, ok := ctx.Deadline(); ok {
 		grace = min(grace, time.Until(alarm)-h.killTimeout())
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	pids, err := j.Processes()
-	if len(pids) > 0 {
-		// A stopped process takes SIGTERM only when it goes on.
-		err = errors.Join(err, j.Signal(unix.SIGTERM), j.Signal(unix.SIGCONT), j.Wait(ctx))
+	// A stopped process takes SIGTERM only when it goes on.
+	err := errors.Join(j.Signal(unix.SIGTERM), j.Signal(unix.SIGCONT))
+	if waitErr := j.Wait(ctx); !errors.Is(waitErr, cgroup.ErrNotEmpty) { // what is left has had its time
+		err = errors.Join(err, waitErr)
 	}
-	// ErrNotEmpty: what is left has had its time.
-	if errors.Is(err, cgroup.ErrNotEmpty) || errors.Is(err, cgroup.ErrNotFound) {
-		err = nil
-	}
-	return len(pids), err
+	return err
 }
 
 // remove kills what is in the cgroup and removes it. It goes on whatever fails.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
@@ -71,23 +73,34 @@ func TestEndKillsLatecomers(t *testing.T) {
 	})
 }
 
+// A job whose state the host has lost: the cgroup tells it, and if that knows nothing either, the kernel and the job's
+// request have to do.
 func TestEpilogueWithoutState(t *testing.T) {
-	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
-		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=2", "mem=64mb"))
-		n.launch("1.srv")
-		n.restart()
-		n.job("1.srv").State = nil
-		out := n.do(hostapi.EventEpilogue, "1.srv")
-		if u := out.Usage; u.CPUs != "0-1" || u.Mems != "0-1" || u.NCPUs != 2 || *u.MemLimitBytes != 64*mib || u.Kill.Stragglers != 1 {
-			t.Errorf("usage %+v", u)
-		}
-		if _, ok := out.ResourcesUsed["cpupercent"]; ok || out.ResourcesUsed["ncpus"] != "2" {
-			t.Errorf("resources_used %v", out.ResourcesUsed)
-		}
-		n.job("1.srv").State = []byte("not JSON")
-		n.do(hostapi.EventEnd, "1.srv")
-		n.want()
-	})
+	for _, record := range []bool{true, false} {
+		t.Run(fmt.Sprintf("record=%v", record), func(t *testing.T) {
+			onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+				n.do(hostapi.EventBegin, "1.srv", asks("ncpus=2", "mem=64mb"))
+				n.launch("1.srv")
+				if !record {
+					if err := n.cgroup("1.srv").SetRecord(cgroup.Record{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				n.restart()
+				n.job("1.srv").State = nil
+				out := n.do(hostapi.EventEpilogue, "1.srv")
+				if u := out.Usage; u.CPUs != "0-1" || u.Mems != "0-1" || u.NCPUs != 2 || *u.MemLimitBytes != 64*mib || u.Kill.Stragglers != 1 {
+					t.Errorf("usage %+v", u)
+				}
+				if _, launched := out.ResourcesUsed["cpupercent"]; launched != record || out.ResourcesUsed["ncpus"] != "2" {
+					t.Errorf("resources_used %v", out.ResourcesUsed)
+				}
+				n.job("1.srv").State = []byte("not JSON")
+				n.do(hostapi.EventEnd, "1.srv")
+				n.want()
+			})
+		})
+	}
 }
 
 func TestKillReport(t *testing.T) {

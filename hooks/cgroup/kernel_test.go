@@ -211,6 +211,7 @@ func TestKernelSweep(t *testing.T) {
 		n.do(hostapi.EventBegin, id)
 	}
 	kept, lost := n.launch("1.srv"), n.launch("2.srv")
+	n.retire("2.srv")
 	delete(n.jobs, "2.srv")
 	n.hook.die()
 	n.hook = n.boot()

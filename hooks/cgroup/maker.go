@@ -155,7 +155,8 @@ func (h *hook) lock(ctx context.Context) (unlock func(), err error) {
 }
 
 // sweep removes the cgroups that are of no job: not in known, nobody answers for them, and their own record does not say
-// that there is a job which runs. It returns their ids. All of it has kill_timeout: what does not die in time was sent its signal and goes another time.
+// that there is a job which runs. It returns their ids. All of it has kill_timeout: what does not die in time was sent
+// its signal and goes another time.
 func (h *hook) sweep(ctx context.Context, known map[string]*hostapi.Job) (swept []string, err error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {

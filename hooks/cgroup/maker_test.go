@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/proc"
@@ -34,7 +35,21 @@ func (n *node) as(k *kernfstest.Kernel) (hookPID, hostPID int) {
 	return hookPID, hostPID
 }
 
-// TestSweep has a first hook with a job 1.srv that a second hook's host does not know.
+// retire has the cgroup say that its job is over.
+func (n *node) retire(id string) {
+	n.t.Helper()
+	j := n.cgroup(id)
+	r, err := j.Record()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	r.Ending = true
+	if err := j.SetRecord(r); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// TestSweep has a first hook with a job 1.srv, which is over, that a second hook's host does not know.
 func TestSweep(t *testing.T) {
 	type pair struct {
 		first, second *node
@@ -56,7 +71,15 @@ func TestSweep(t *testing.T) {
 		{"made by the second hook, and its host's list is old", func(p pair) {
 			p.first.do(hostapi.EventEnd, "1.srv")
 			p.second.do(hostapi.EventBegin, "1.srv")
+			p.second.retire("1.srv")
 			delete(p.second.jobs, "1.srv")
+		}, false},
+		{"it says itself that its job runs", func(p pair) {
+			p.k.Exit(p.hook)
+			p.k.Exit(p.host)
+			if err := p.first.cgroup("1.srv").SetRecord(cgroup.Record{Begin: &hostapi.Request{Job: p.first.job("1.srv")}}); err != nil {
+				p.first.t.Fatal(err)
+			}
 		}, false},
 		{"taken over at startup, and the list of a periodic is old", func(p pair) {
 			p.k.Exit(p.hook)
@@ -95,6 +118,7 @@ func TestSweep(t *testing.T) {
 				second.as(k)
 				first.do(hostapi.EventBegin, "1.srv")
 				pid := first.launch("1.srv")
+				first.retire("1.srv")
 				tt.setUp(p)
 				out := second.do(hostapi.EventPeriodic, "")
 				if tt.gone {
@@ -121,6 +145,7 @@ func TestSweepNotForOneJob(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv")
 		n.do(hostapi.EventBegin, "2.srv")
+		n.retire("2.srv")
 		n.disown("2.srv")
 		out := n.do(hostapi.EventPeriodic, "", func(r *hostapi.Request) {
 			r.Job = r.JobList["1.srv"]
@@ -166,6 +191,7 @@ func TestSweepStuck(t *testing.T) {
 		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
 			n.do(hostapi.EventBegin, id)
 			pids[id] = n.launch(id)
+			n.retire(id)
 			delete(n.jobs, id)
 			n.disown(id)
 		}

@@ -27,7 +27,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	}
 	if s.LaunchedMicros == 0 {
 		s.LaunchedMicros = sinceBoot()
-		h.remember(j, s, false)
+		h.note(j, func(r *cgroup.Record) { r.State = s.encode() })
 	}
 	out := &hostapi.Outcome{State: s.encode()}
 	if req.PID == 0 {
@@ -89,7 +89,7 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 		return nil, fmt.Errorf("attach pid %d: %w", req.PID, err)
 	}
 	if s.Attached += taken; taken > 0 {
-		h.remember(j, s, false)
+		h.note(j, func(r *cgroup.Record) { r.State = s.encode() })
 	}
 	return &hostapi.Outcome{State: s.encode(), Usage: &hostapi.HostUsage{NCPUs: s.NCPUs, ProcessesAttached: s.Attached}}, nil
 }

@@ -46,15 +46,15 @@ func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (state, error) {
 	return s, nil
 }
 
-// remember puts s on the cgroup as well, where it outlives the host's records. Without it a part of a report may be
-// lost one day; that is no reason to fail an event. ending says that the job is over.
-func (h *hook) remember(j *cgroup.Job, s state, ending bool) {
+// note changes what the cgroup says of its job, which outlives the host's records. Without it a part of a report may be
+// lost one day, or an ended job taken for a live one; that is no reason to fail an event.
+func (h *hook) note(j *cgroup.Job, change func(*cgroup.Record)) {
 	r, err := j.Record()
 	if err == nil {
-		r.State, r.Ending = s.encode(), ending
+		change(&r)
 		err = j.SetRecord(r)
 	}
-	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, cgroup.ErrNotFound) {
+	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, cgroup.ErrNotFound) { // made by hand; gone
 		h.logOf(j.ID()).Warn(err)
 	}
 }
