@@ -43,6 +43,9 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
 	limits, notes, err := h.policy.decide(there, a, held)
+	if hostapi.KindOf(err) == hostapi.KindBusy {
+		limits, notes, err = h.policy.decide(there, a, slices.DeleteFunc(held, h.isOver))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +169,18 @@ func (h *hook) holdings(ids []string) ([]holding, error) {
 		if err != nil {
 			return nil, err
 		}
-		held = append(held, holding{id: id, limits: l})
+		held = append(held, holding{id: id, job: j, limits: l})
 	}
 	return held, nil
+}
+
+// isOver tells whether a job holds nothing any more. PBS gives its place away after epilogue, and may send its end after
+// another job's begin.
+func (h *hook) isOver(o holding) bool {
+	r, err := o.job.Record()
+	if err != nil || !r.Ending {
+		return false
+	}
+	pids, err := o.job.Processes()
+	return errors.Is(err, cgroup.ErrNotFound) || err == nil && len(pids) == 0
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
@@ -193,48 +191,6 @@ func TestBeginAfterAlarm(t *testing.T) {
 		t.Errorf("with the tree locked: %v of kind %q", err, hostapi.KindOf(err))
 	}
 	n.want()
-}
-
-// Jobs that begin at the same time, in several hooks, get different cpus.
-func TestBeginAtOnce(t *testing.T) {
-	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
-		hooks := []*hook{n.hook, n.boot()}
-		outs := make(chan *hostapi.Outcome)
-		for i := range 8 {
-			go func() {
-				id := fmt.Sprintf("%d.srv", i)
-				out, err := hooks[i%2].ExecjobBegin(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Node: testNode, Job: n.job(id)})
-				if err != nil && hostapi.KindOf(err) != hostapi.KindBusy {
-					t.Error(err)
-				}
-				outs <- out
-			}()
-		}
-		var taken kernfs.IDSet
-		for range 8 {
-			out := <-outs
-			if out == nil {
-				continue
-			}
-			cpus, err := kernfs.ParseIDSet(out.Usage.CPUs)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !taken.Intersect(cpus).IsEmpty() {
-				t.Errorf("%s taken twice", cpus)
-			}
-			taken = taken.Union(cpus)
-		}
-		if taken.Len() != 4 {
-			t.Errorf("taken: %s, want 4 cpus", taken)
-		}
-		for i := range 8 {
-			if _, err := hooks[i%2].ExecjobEnd(t.Context(), &hostapi.Request{Event: hostapi.EventEnd, Node: testNode, Job: n.job(fmt.Sprintf("%d.srv", i))}); err != nil {
-				t.Error(err)
-			}
-		}
-		n.want()
-	})
 }
 
 // A node whose kernel has no cpusets and no memory controller works when nobody wants them.

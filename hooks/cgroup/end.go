@@ -12,13 +12,17 @@ import (
 )
 
 // ExecjobEpilogue kills what the job left behind and tells what it used. The cgroup, with all its counters, stays until
-// the host has noted that and sends end: an epilogue that is broken off can be repeated.
+// the host has noted that and sends end: an epilogue that is broken off can be repeated. What the job held is free all
+// the same (isOver).
 func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, s, release, err := h.last(ctx, req)
 	if err != nil || j == nil {
 		return &hostapi.Outcome{}, err
 	}
 	defer release()
+	if s.Ended { // and told
+		return &hostapi.Outcome{}, nil
+	}
 	out, err := h.finish(ctx, j, s)
 	return out, ended(j, err)
 }

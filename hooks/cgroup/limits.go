@@ -19,6 +19,7 @@ const sharesPerCPU = 1000
 // holding is what another job holds on this host.
 type holding struct {
 	id     string
+	job    *cgroup.Job
 	limits cgroup.Limits
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -229,68 +228,4 @@ func TestSweepRemains(t *testing.T) {
 	if n.lives(pid) {
 		t.Error("the process lives")
 	}
-}
-
-// TestBesideOthers has jobs come and go while startup and periodic with lists that are too old look at all of them.
-func TestBesideOthers(t *testing.T) {
-	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testBesideOthers(t, n, 40) })
-	t.Run("kernel", func(t *testing.T) { testBesideOthers(t, realNode(t, nil), 10) })
-}
-
-func testBesideOthers(t *testing.T, n *node, times int) {
-	stop := make(chan struct{})
-	var look, jobs sync.WaitGroup
-	for _, e := range []hostapi.Event{hostapi.EventPeriodic, hostapi.EventStartup} {
-		look.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				out, err := n.send(&hostapi.Request{Event: e, Node: testNode})
-				if err != nil || len(out.Notes) > 0 {
-					t.Errorf("%s: %+v, %v", e, out, err)
-				}
-				// One that the list does have, and that ends meanwhile.
-				list := map[string]*hostapi.Job{"1.srv": n.job("1.srv")}
-				if _, err = n.send(&hostapi.Request{Event: e, Node: testNode, JobList: list}); err != nil {
-					t.Errorf("%s: %v", e, err)
-				}
-			}
-		})
-	}
-	jobs.Go(func() {
-		job := &hostapi.Job{ID: "1.srv", ResourceList: hostapi.Resources{"ncpus": "1", "mem": "64mb"}}
-		send := func(e hostapi.Event) *hostapi.Outcome {
-			req := *job
-			out, err := n.send(&hostapi.Request{Event: e, Node: testNode, Job: &req})
-			if err != nil || out.Reject {
-				t.Errorf("%s: %+v, %v", e, out, err)
-				return &hostapi.Outcome{}
-			}
-			if out.State != nil {
-				job.State = out.State
-			}
-			return out
-		}
-		for range times {
-			job.State = nil
-			send(hostapi.EventBegin)
-			join := send(hostapi.EventLaunch).Join
-			if join == nil {
-				return
-			}
-			pid := n.start(t, join)
-			if out := send(hostapi.EventEpilogue); out.Usage == nil || out.Usage.Kill.Stragglers != 1 {
-				t.Errorf("process %d was killed before its job's epilogue: %+v", pid, out.Usage)
-			}
-			send(hostapi.EventEnd)
-		}
-	})
-	jobs.Wait()
-	close(stop)
-	look.Wait()
-	n.do(hostapi.EventPeriodic, "")
-	n.want()
 }

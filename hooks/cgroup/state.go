@@ -13,7 +13,7 @@ import (
 
 // state is what this hook keeps with the host for a job.
 type state struct {
-	// BegunMicros and LaunchedMicros are in microseconds since boot, the clock of /dev/kmsg.
+	// BegunMicros and LaunchedMicros are microseconds since boot: see sinceBoot.
 	BegunMicros    int64  `json:"begun_us,omitempty"`
 	LaunchedMicros int64  `json:"launched_us,omitempty"`
 	Attached       int    `json:"attached,omitempty"`
