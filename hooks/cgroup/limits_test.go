@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -59,6 +60,11 @@ func TestDecide(t *testing.T) {
 			share: pbs.HostShare{NCPUs: 1}, want: plain(kernfs.IDs(0), 10*gib, 10*gib)},
 		{name: "a job that holds all by default does not count", share: pbs.HostShare{NCPUs: 1, Mem: size(8 * gib)},
 			others: []holding{other("1.x", kernfs.IDs(0), 10*gib)}, want: plain(kernfs.IDs(1), 8*gib, 8*gib)},
+		{name: "not where swap counts as well", share: pbs.HostShare{NCPUs: 1, Mem: size(8 * gib), Vmem: size(10 * gib)}, swap: 2 * gib,
+			others: []holding{other("1.x", kernfs.IDs(0), 10*gib)}, want: plain(kernfs.IDs(1), 8*gib, 10*gib)},
+		{name: "not where all there is is no number of pages", edit: func(f *config.File) { f.Memory.ReserveAmount = 1 },
+			share:  pbs.HostShare{NCPUs: 1, Mem: size(8 * gib)},
+			others: []holding{other("1.x", kernfs.IDs(0), 10*gib-int64(os.Getpagesize()))}, want: plain(kernfs.IDs(1), 8*gib, 8*gib)},
 		{name: "vmem as asked", share: pbs.HostShare{NCPUs: 1, Mem: size(64 * mib), Vmem: size(96 * mib)}, swap: gib, want: plain(kernfs.IDs(0), 64*mib, 96*mib)},
 		{name: "vmem alone bounds mem as well", share: pbs.HostShare{NCPUs: 1, Vmem: size(96 * mib)}, swap: gib, want: plain(kernfs.IDs(0), 96*mib, 96*mib)},
 		{name: "swap by default, no more than there is", edit: func(f *config.File) { f.Memsw.Default = pbs.Size(2 * gib) }, swap: gib,
@@ -121,6 +127,7 @@ func TestDecideRefuses(t *testing.T) {
 		{"more cpus than there are", nil, pbs.HostShare{NCPUs: 5}, nil, hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
 		{"more cpus than are free", nil, pbs.HostShare{NCPUs: 3}, holds(kernfs.IDs(1, 2), gib), hostapi.KindBusy,
 			"ncpus requested (3) exceeds ncpus available (2); held: 1-2 by job 1.x"},
+		{"more cpus than there are, some taken", nil, pbs.HostShare{NCPUs: 5}, holds(kernfs.IDs(1, 2), gib), hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
 		{"more memory than there is", nil, pbs.HostShare{NCPUs: 1, Mem: size(11 * gib)}, nil, hostapi.KindJob,
 			"mem requested (11534336kb) exceeds mem available (10485760kb)"},
 		{"more memory than is free", nil, pbs.HostShare{NCPUs: 1, Mem: size(9 * gib)}, holds(kernfs.IDs(0), 2*gib), hostapi.KindBusy,
@@ -137,6 +144,69 @@ func TestDecideRefuses(t *testing.T) {
 			_, _, err := testPolicy(t, tt.edit).decide(fourCPUs(0), ask{HostShare: tt.share}, tt.others)
 			if err == nil || hostapi.KindOf(err) != tt.kind || err.Error() != tt.text {
 				t.Errorf("error %q of kind %q, want %q of kind %q", err, hostapi.KindOf(err), tt.text, tt.kind)
+			}
+		})
+	}
+}
+
+func TestDecideNotes(t *testing.T) {
+	all := pbs.HostShare{Mem: size(gib), Vmem: size(2 * gib)}
+	tests := []struct {
+		name  string
+		edit  func(*config.File)
+		there func(*host)
+		a     ask
+		want  []string
+	}{
+		{"all in force", nil, func(h *host) { h.node.SwapTotal = gib }, ask{HostShare: all, pids: ptr(int64(5))}, nil},
+		{"no swap", nil, nil, ask{HostShare: all}, []string{"vmem exceeds mem, and this host has no swap: mem is the limit that counts"}},
+		{"the kernel cannot", nil, func(h *host) { h.hasMemsw, h.hasPids = false, false }, ask{HostShare: all, pids: ptr(int64(5))},
+			[]string{"vmem=2097152kb is not enforced: this kernel cannot", "pids=5 is not enforced: this kernel cannot"}},
+		{"nothing enabled", func(f *config.File) { f.Memory.Enabled, f.Memsw.Enabled, f.Pids.Enabled = false, false, false }, nil, ask{HostShare: all, pids: ptr(int64(5))},
+			[]string{"mem=1048576kb is not enforced: [memory] is not enabled on this host", "vmem=2097152kb is not enforced: [memsw] is not enabled on this host",
+				"pids=5 is not enforced: [pids] is not enabled on this host"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			there := fourCPUs(0)
+			if tt.there != nil {
+				tt.there(&there)
+			}
+			_, got, err := testPolicy(t, tt.edit).decide(there, tt.a, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAskOf(t *testing.T) {
+	tests := []struct {
+		name string
+		job  hostapi.Job
+		want ask
+	}{
+		{"the job's own list", hostapi.Job{ResourceList: hostapi.Resources{"ncpus": "2", "vmem": "1gb", "pids": "7"}},
+			ask{HostShare: pbs.HostShare{NCPUs: 2, Vmem: size(gib), Other: map[string]string{"pids": "7"}}, pids: ptr(int64(7))}},
+		{"chunks of this host", hostapi.Job{ExecVnode: "(node1:ncpus=1:mem=1048576kb)+(node1[1]:ncpus=2)+(node2:ncpus=9)", ResourceList: hostapi.Resources{"ncpus": "12"}},
+			ask{HostShare: pbs.HostShare{NCPUs: 3, Mem: size(gib)}}},
+		{"vmem of one host", hostapi.Job{ExecVnode: "(node1:ncpus=1)", ResourceList: hostapi.Resources{"vmem": "1gb"}},
+			ask{HostShare: pbs.HostShare{NCPUs: 1, Vmem: size(gib)}}},
+		{"vmem of several", hostapi.Job{ExecVnode: "(node1:ncpus=1)+(node2:ncpus=1)", ResourceList: hostapi.Resources{"vmem": "1gb"}},
+			ask{HostShare: pbs.HostShare{NCPUs: 1}, notes: []string{"vmem=1048576kb is not enforced: exec_vnode does not say how much of it each host has"}}},
+		{"no vmem", hostapi.Job{ResourceList: hostapi.Resources{"ncpus": "1", "vmem": "0"}}, ask{HostShare: pbs.HostShare{NCPUs: 1}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := askOf(&tt.job, testNode)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(ask{})); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}

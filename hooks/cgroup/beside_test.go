@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// Jobs that begin at the same time, in several hooks, get different cpus.
+func TestBeginAtOnce(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		hooks := []*hook{n.hook, n.boot()}
+		outs := make(chan *hostapi.Outcome)
+		for i := range 8 {
+			go func() {
+				id := fmt.Sprintf("%d.srv", i)
+				out, err := hooks[i%2].ExecjobBegin(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Node: testNode, Job: n.job(id)})
+				if err != nil && hostapi.KindOf(err) != hostapi.KindBusy {
+					t.Error(err)
+				}
+				outs <- out
+			}()
+		}
+		var taken kernfs.IDSet
+		for range 8 {
+			out := <-outs
+			if out == nil {
+				continue
+			}
+			cpus, err := kernfs.ParseIDSet(out.Usage.CPUs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !taken.Intersect(cpus).IsEmpty() {
+				t.Errorf("%s taken twice", cpus)
+			}
+			taken = taken.Union(cpus)
+		}
+		if taken.Len() != 4 {
+			t.Errorf("taken: %s, want 4 cpus", taken)
+		}
+		for i := range 8 {
+			if _, err := hooks[i%2].ExecjobEnd(t.Context(), &hostapi.Request{Event: hostapi.EventEnd, Node: testNode, Job: n.job(fmt.Sprintf("%d.srv", i))}); err != nil {
+				t.Error(err)
+			}
+		}
+		n.want()
+	})
+}
+
+// PBS sends a job's end when it has given its place to another.
+func TestBeginBeforeEndOfAnother(t *testing.T) {
+	short := func(c *config.File) { c.Cgroup.KillTimeout = config.Duration(20 * time.Millisecond) }
+	onFakes(t, short, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		all := asks("ncpus=4", "mem=15gb")
+		n.do(hostapi.EventBegin, "1.srv", all)
+		pid := n.launch("1.srv")
+		k.Stick(pid)
+		if _, err := n.event(hostapi.EventEpilogue, "1.srv"); err == nil {
+			t.Error("epilogue with a process that does not die: no error")
+		}
+		if _, err := n.event(hostapi.EventBegin, "2.srv", all); hostapi.KindOf(err) != hostapi.KindBusy {
+			t.Errorf("begin beside it: %v", err)
+		}
+		k.Unstick(pid)
+		n.do(hostapi.EventBegin, "2.srv", all)
+		pid = n.launch("2.srv")
+		n.do(hostapi.EventEnd, "1.srv")
+		n.want("2.srv")
+		if !n.lives(pid) {
+			t.Error("the end of one job ended the other")
+		}
+		n.do(hostapi.EventEpilogue, "2.srv")
+		n.do(hostapi.EventEnd, "2.srv")
+	})
+}
+
+// TestBesideOthers has jobs come and go while startup and periodic with lists that are too old look at all of them.
+func TestBesideOthers(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testBesideOthers(t, n, 40) })
+	t.Run("kernel", func(t *testing.T) { testBesideOthers(t, realNode(t, nil), 10) })
+}
+
+func testBesideOthers(t *testing.T, n *node, times int) {
+	stop := make(chan struct{})
+	var look, jobs sync.WaitGroup
+	for _, e := range []hostapi.Event{hostapi.EventPeriodic, hostapi.EventStartup} {
+		look.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				out, err := n.send(&hostapi.Request{Event: e, Node: testNode})
+				if err != nil || len(out.Notes) > 0 {
+					t.Errorf("%s: %+v, %v", e, out, err)
+				}
+				// One that the list does have, and that ends meanwhile.
+				list := map[string]*hostapi.Job{"1.srv": n.job("1.srv")}
+				if _, err = n.send(&hostapi.Request{Event: e, Node: testNode, JobList: list}); err != nil {
+					t.Errorf("%s: %v", e, err)
+				}
+			}
+		})
+	}
+	jobs.Go(func() {
+		job := &hostapi.Job{ID: "1.srv", ResourceList: hostapi.Resources{"ncpus": "1", "mem": "64mb"}}
+		send := func(e hostapi.Event) *hostapi.Outcome {
+			req := *job
+			out, err := n.send(&hostapi.Request{Event: e, Node: testNode, Job: &req})
+			if err != nil || out.Reject {
+				t.Errorf("%s: %+v, %v", e, out, err)
+				return &hostapi.Outcome{}
+			}
+			if out.State != nil {
+				job.State = out.State
+			}
+			return out
+		}
+		for range times {
+			job.State = nil
+			send(hostapi.EventBegin)
+			join := send(hostapi.EventLaunch).Join
+			if join == nil {
+				return
+			}
+			pid := n.start(t, join)
+			if out := send(hostapi.EventEpilogue); out.Usage == nil || out.Usage.Kill.Stragglers != 1 {
+				t.Errorf("process %d was killed before its job's epilogue: %+v", pid, out.Usage)
+			}
+			send(hostapi.EventEnd)
+		}
+	})
+	jobs.Wait()
+	close(stop)
+	look.Wait()
+	n.do(hostapi.EventPeriodic, "")
+	n.want()
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// fakeNode is a node in memory, with 8 cpus in 4 cores and 16 GiB.
+func fakeNode(t testing.TB, boot func(...kernfstest.Option) *kernfstest.Kernel, edit func(*config.File), opts ...kernfstest.Option) (*node, *kernfstest.Kernel) {
+	t.Helper()
+	k := boot(opts...)
+	roots := k.Roots()
+	if roots.Cgroup.Exists("cgroup.subtree_control") { // as systemd does
+		for _, c := range []string{"cpuset", "cpu", "memory", "pids"} {
+			if err := roots.Cgroup.Write("cgroup.subtree_control", "+"+c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	n := node{
+		start: func(_ testing.TB, join *hostapi.Join) int { return k.Spawn(dirsOf(join)...) },
+		lives: func(pid int) bool { return slices.Contains(k.Pids(), pid) },
+	}
+	return newNode(t, n, roots, cgroup.Options{Signal: k.Signal}, edit), k
+}
+
+// dirsOf are the directories that a Join leads to, below /sys/fs/cgroup.
+func dirsOf(join *hostapi.Join) []string {
+	if join == nil {
+		return nil
+	}
+	var dirs []string
+	for _, file := range join.Tasks {
+		dirs = append(dirs, path.Dir(file))
+	}
+	if join.CgroupDir != "" {
+		dirs = append(dirs, join.CgroupDir)
+	}
+	for i := range dirs {
+		dirs[i] = strings.TrimPrefix(dirs[i], "/sys/fs/cgroup/")
+	}
+	return dirs
+}
+
+// fakes are the kernels in memory.
+var fakes = []struct {
+	name string
+	boot func(...kernfstest.Option) *kernfstest.Kernel
+}{{"v1", kernfstest.NewV1}, {"hybrid", kernfstest.NewHybrid}, {"v2", kernfstest.NewV2}}
+
+// onFakes runs a test on each of them.
+func onFakes(t *testing.T, edit func(*config.File), test func(t *testing.T, n *node, k *kernfstest.Kernel)) {
+	for _, f := range fakes {
+		t.Run(f.name, func(t *testing.T) {
+			n, k := fakeNode(t, f.boot, edit)
+			test(t, n, k)
+		})
+	}
+}
