@@ -86,12 +86,12 @@ func (c *cli) openState(log *logrus.Entry, onDamage func()) (*jobstate.Store, er
 }
 
 // openRebuilt opens the records and completes them from the cgroup tree: now, and whenever they prove damaged.
-func (c *cli) openRebuilt(ctx context.Context, cfg *config.File, self hostapi.ProcessID, log *logrus.Entry) (*jobstate.Store, error) {
+func (c *cli) openRebuilt(ctx context.Context, cfg *config.File, self hostapi.ProcessID, alive func(hostapi.ProcessID) bool, log *logrus.Entry) (*jobstate.Store, error) {
 	var store *jobstate.Store
 	complete := func() {
 		tree, err := detect(cfg)
 		if err == nil {
-			err = rebuild(context.WithoutCancel(ctx), tree, store, self, log)
+			err = rebuild(context.WithoutCancel(ctx), tree, store, self, alive, log)
 		}
 		if err != nil {
 			log.Errorf("rebuild state from cgroups: %v", err)
@@ -134,7 +134,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		return nil, err
 	}
 	entry := logrus.NewEntry(log)
-	store, err := c.openRebuilt(ctx, cfg, self, entry)
+	store, err := c.openRebuilt(ctx, cfg, self, processes{procfs}.Alive, entry)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 // rebuild makes records for jobs that have a cgroup but no record, as after the state was damaged or deleted. The
 // cgroup says what job it is; its usage is in the kernel's counters. Without this, such a job would run on with
 // nobody to end it.
-func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self hostapi.ProcessID, log *logrus.Entry) error {
+func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self hostapi.ProcessID, alive func(hostapi.ProcessID) bool, log *logrus.Entry) error {
 	ids, err := tree.JobIDs()
 	if err != nil {
 		return err
@@ -30,6 +30,9 @@ func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self
 		found, err := job.Record()
 		if err != nil || found.Ending {
 			continue // no job's: the cgroup hook sweeps it
+		}
+		if m, err := job.Maker(); err == nil && m.Host != self && alive(m.Host) {
+			continue // another host's, which keeps its records elsewhere
 		}
 		errs = append(errs, store.Update(ctx, id, func(have *jobstate.Record) (*jobstate.Record, error) {
 			if have != nil {

@@ -162,7 +162,7 @@ func (h *hook) holdings(ids []string) ([]holding, error) {
 		if err != nil {
 			return nil, err
 		}
-		l, err := j.Limits()
+		l, err := j.Limits("cpuset", "memory")
 		if errors.Is(err, cgroup.ErrNotFound) {
 			continue
 		}

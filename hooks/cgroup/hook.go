@@ -21,13 +21,13 @@ type hook struct {
 	roots  kernfs.Roots
 	tree   *cgroup.Tree
 	node   *topology.Node
-	self   maker
+	self   cgroup.Maker
 	kmsg   func() (kmsgReader, error)
 	turns  turns
 
 	mu      sync.Mutex
 	watches map[string]*watch // by job id
-	owned   map[string]bool   // jobs that this process answers for: see maker
+	owned   map[string]bool   // jobs that this process answers for: see cgroup.Maker
 }
 
 // newHook opens this machine's kernel files and makes the hook.

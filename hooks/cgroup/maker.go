@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,41 +11,29 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// maker is who answers for a job's cgroup: a hook, and the host that starts it anew when it dies. It stands on the
-// cgroup itself. A job that is being set up is in nobody's list of jobs yet, and lists are old when they are used; so
-// what is in no list is an orphan only if its maker is gone as well.
-type maker struct {
-	Hook hostapi.ProcessID `json:"hook"`
-	Host hostapi.ProcessID `json:"host"`
-}
-
-// markName is the extended attribute of a job's cgroup that holds its maker.
-const markName = "trusted.hookhost.maker"
+// A cgroup names its maker. A job that is being set up is in nobody's list of jobs yet, and lists are old when they are
+// used; so what is in no list is an orphan only if its maker is gone as well.
 
 // thisMaker returns this process and its parent.
-func thisMaker(procfs *kernfs.FS) (maker, error) {
+func thisMaker(procfs *kernfs.FS) (cgroup.Maker, error) {
 	self, err := proc.Self(procfs)
 	if err != nil {
-		return maker{}, err
+		return cgroup.Maker{}, err
 	}
 	p, err := proc.Read(procfs, self.PID)
 	if err != nil {
-		return maker{}, err
+		return cgroup.Maker{}, err
 	}
 	host, err := proc.ID(procfs, p.PPID)
 	if err != nil && !errors.Is(err, proc.ErrGone) { // a parent of another pid namespace is 0
-		return maker{}, err
+		return cgroup.Maker{}, err
 	}
-	return maker{Hook: self, Host: host}, nil
+	return cgroup.Maker{Hook: self, Host: host}, nil
 }
 
 // mark puts this process on the cgroup. The caller holds the tree's lock.
 func (h *hook) mark(j *cgroup.Job) error {
-	b, err := json.Marshal(h.self)
-	if err != nil {
-		return err
-	}
-	return j.SetMark(markName, b)
+	return j.SetMaker(h.self)
 }
 
 // own has this process answer for the job until disown.
@@ -73,13 +60,9 @@ func (h *hook) answered(j *cgroup.Job) bool {
 	if h.owns(j.ID()) {
 		return true
 	}
-	b, err := j.Mark(markName)
+	m, err := j.Maker()
 	if err != nil {
 		return false // older than this program, or made by hand
-	}
-	var m maker
-	if err := json.Unmarshal(b, &m); err != nil {
-		return false
 	}
 	switch {
 	case m.Hook == h.self.Hook: // ended here, as far as that went

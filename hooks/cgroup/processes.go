@@ -115,8 +115,9 @@ const rounds = 16
 // moved is KindBusy: no user's doing makes a node bad.
 func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process) bool) (int, error) {
 	moved := map[int]proc.Process{}
+	again := 0
 	fresh := []proc.Process{first} // even if it leaves its session meanwhile
-	for range rounds {
+	for round := range rounds {
 		members, err := proc.SessionMembers(h.roots.Proc, first.Session)
 		if err != nil {
 			return len(moved), err
@@ -132,13 +133,19 @@ func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process)
 		}
 		var pids []int
 		for _, m := range fresh {
-			if _, done := moved[m.PID]; !done && !slices.Contains(inside, m.PID) {
-				pids = append(pids, m.PID)
-				moved[m.PID] = m
+			_, done := moved[m.PID]
+			in := slices.Contains(inside, m.PID)
+			if done || in && round > 0 {
+				continue
 			}
+			if in { // in one hierarchy at least: an attach that failed half way is made whole
+				again++
+			}
+			pids = append(pids, m.PID)
+			moved[m.PID] = m
 		}
 		if len(pids) == 0 {
-			return len(moved), h.sameStill(moved)
+			return len(moved) - again, h.sameStill(moved)
 		}
 		if err := j.Attach(pids); err != nil {
 			return len(moved), moveError(err)

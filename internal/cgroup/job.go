@@ -118,7 +118,15 @@ func (j *Job) Create(l Limits) (err error) {
 		}
 		made = append(made, d)
 	}
-	return j.apply(j.plan(nil, l))
+	if err := j.apply(j.plan(nil, l)); err != nil {
+		return err
+	}
+	if d, ok := j.with("memory"); ok {
+		if err := d.storePeak(noPeak()); err != nil && !errors.Is(err, ErrUnsupported) {
+			return err
+		}
+	}
+	return nil
 }
 
 // make makes d, and its parents when they have gone, as when somebody tidied up an empty tree.

@@ -143,8 +143,9 @@ func (j *Job) Apply(l Limits) error {
 	return err
 }
 
-// Limits returns the limits in force, as the kernel shows them. It fails with ErrNotFound when the job has no cgroup.
-func (j *Job) Limits() (Limits, error) {
+// Limits returns the limits in force, as the kernel shows them: all, or those of some controllers. It fails with
+// ErrNotFound when the job has no cgroup.
+func (j *Job) Limits(controllers ...string) (Limits, error) {
 	var l Limits
 	if !j.home().Exists(".") {
 		return l, fmt.Errorf("limits of job %s: %w", j.id, ErrNotFound)
@@ -152,7 +153,7 @@ func (j *Job) Limits() (Limits, error) {
 	var errs []error
 	for _, d := range j.dirs {
 		for _, k := range d.h.knobs() {
-			if k.set == nil || !d.h.has(k.controller) {
+			if k.set == nil || !d.h.has(k.controller) || len(controllers) > 0 && !slices.Contains(controllers, k.controller) {
 				continue
 			}
 			b, err := d.ReadFile(k.file)

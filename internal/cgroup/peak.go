@@ -95,11 +95,17 @@ type peak struct {
 	until time.Duration // boot time up to which the last sample is near enough to compare with; 0 for ever
 }
 
-// incomparable is a record that no later sample is compared with.
-func (p peak) incomparable() peak {
-	p.all = math.MaxInt64
+// taken is the record as a watcher takes it up that did not make it. What counted for ever did so because a watcher had
+// the kernel announce changes; with that watcher gone, what came to the peak of all memory since tells nothing of its parts.
+func (p peak) taken() peak {
+	if p.until == 0 {
+		p.all = math.MaxInt64
+	}
 	return p
 }
+
+// noPeak is the record of a job that has not begun: its first sample counts from nothing.
+func noPeak() peak { return peak{until: now() + trusted} }
 
 // trusted is how long a sample serves for comparison when nothing would have announced a change since.
 const trusted = time.Second
@@ -151,7 +157,7 @@ func (d directory) storePeak(p peak) error { return d.SetXattr(".", peakMark, []
 // memPeak returns the peak with s counted in; nil when nobody has sampled this job yet.
 func (r *reader) memPeak(s *sample) *int64 {
 	p, ok := r.dir.loadPeak()
-	if !ok {
+	if !ok || p.all == 0 { // noPeak, as Create left it
 		return nil
 	}
 	used := p.add(s).used

@@ -55,9 +55,8 @@ func newWatcher(d directory, onOOM func(int64)) *watcher {
 		w.shortest, w.longest = 10*time.Millisecond, 30*time.Second
 	}
 	w.pause = w.shortest
-	// Nobody may have watched for a while: what the cgroup's own peak has come to meanwhile tells nothing of its parts.
 	p, _ := d.loadPeak()
-	w.peak = p.incomparable()
+	w.peak = p.taken()
 	return w
 }
 

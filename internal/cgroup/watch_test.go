@@ -170,14 +170,14 @@ func TestPeakAdd(t *testing.T) {
 	at := func(used, file, other, peak int64, at time.Duration) *sample {
 		return &sample{anon: used, file: file, other: other, peak: &peak, at: at}
 	}
-	first := peak{}.incomparable().add(at(10*m, 5*m, m, 20*m, time.Hour))
+	first := peak{}.taken().add(at(10*m, 5*m, m, 20*m, time.Hour))
 	for _, tt := range []struct {
 		name string
 		from peak
 		next *sample
 		want int64
 	}{
-		{"no earlier sample", peak{}.incomparable(), at(3*m, 0, 0, 90*m, 0), 3 * m},
+		{"no earlier sample", peak{}.taken(), at(3*m, 0, 0, 90*m, 0), 3 * m},
 		{"less than before", first, at(2*m, 5*m, m, 20*m, time.Hour+1), 10 * m},
 		{"seen", first, at(30*m, 5*m, m, 36*m, time.Hour+1), 30 * m},
 		{"came and went", first, at(2*m, 5*m, m, 46*m, time.Hour+1), 40 * m},

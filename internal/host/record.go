@@ -128,6 +128,9 @@ func take(rec *jobstate.Record, node string, c *chain, now time.Time) {
 // takeUpdates notes what startup or periodic found out about the job. A hook's state is dropped if an event has
 // changed it since the hook got it.
 func takeUpdates(rec *jobstate.Record, node string, c *chain, now time.Time) {
+	if rec.Phase == jobstate.PhaseExiting {
+		return // what epilogue has told is newer
+	}
 	id := rec.Job.ID
 	for _, a := range c.answers {
 		u := a.out.Jobs[id]
@@ -137,7 +140,7 @@ func takeUpdates(rec *jobstate.Record, node string, c *chain, now time.Time) {
 		if u.State != nil && bytes.Equal(rec.HookState[a.hook], a.before[id]) {
 			put(&rec.HookState, a.hook, u.State)
 		}
-		if u.CallAgain > 0 && rec.Phase != jobstate.PhaseExiting {
+		if u.CallAgain > 0 {
 			put(&rec.Timers, a.hook, now.Add(u.CallAgain))
 		}
 	}
