@@ -75,7 +75,7 @@ func testWatchPeak(t *testing.T, w world) {
 	j := newJob(t, tree, testJob, tree.someLimits())
 	d, _ := j.with("memory")
 	watch(t, j, nil)
-	await(t, "the first sample", func() bool { _, ok := d.loadPeak(); return ok })
+	await(t, "the first sample", func() bool { p, _ := d.loadPeak(); return p.watched })
 	before, err := j.Usage()
 	if err != nil {
 		t.Fatal(err)

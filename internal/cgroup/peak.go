@@ -93,6 +93,8 @@ type peak struct {
 	file  int64         // page cache then
 	other int64         // the rest then
 	until time.Duration // boot time up to which the last sample is near enough to compare with; 0 for ever
+
+	watched bool // there was a sample
 }
 
 // taken is the record as a watcher takes it up that did not make it. What counted for ever did so because a watcher had
@@ -112,7 +114,7 @@ const trusted = time.Second
 
 // add counts a sample.
 func (p peak) add(s *sample) peak {
-	next := peak{used: max(p.used, s.used()), file: s.file, other: s.other, until: s.at + trusted}
+	next := peak{used: max(p.used, s.used()), file: s.file, other: s.other, until: s.at + trusted, watched: true}
 	if s.peak != nil {
 		next.all = *s.peak
 	}
@@ -127,14 +129,14 @@ func (p peak) add(s *sample) peak {
 const peakMark = "trusted.hookhost.mem_peak"
 
 func (p peak) String() string {
-	return fmt.Sprintf("%d %d %d %d %d", p.used, p.all, p.file, p.other, int64(p.until))
+	return fmt.Sprintf("%d %d %d %d %d %t", p.used, p.all, p.file, p.other, int64(p.until), p.watched)
 }
 
 func parsePeak(text string) (peak, error) {
 	var p peak
-	n, err := fmt.Sscanf(text, "%d %d %d %d %d", &p.used, &p.all, &p.file, &p.other, (*int64)(&p.until))
-	if err == nil && (n != 5 || p.used < 0 || p.all < 0 || p.file < 0 || p.other < 0) {
-		err = errors.New("want five numbers")
+	n, err := fmt.Sscanf(text, "%d %d %d %d %d %t", &p.used, &p.all, &p.file, &p.other, (*int64)(&p.until), &p.watched)
+	if err == nil && (n != 6 || p.used < 0 || p.all < 0 || p.file < 0 || p.other < 0) {
+		err = errors.New("want five numbers and whether it was watched")
 	}
 	if err != nil {
 		return peak{}, err
@@ -157,7 +159,7 @@ func (d directory) storePeak(p peak) error { return d.SetXattr(".", peakMark, []
 // memPeak returns the peak with s counted in; nil when nobody has sampled this job yet.
 func (r *reader) memPeak(s *sample) *int64 {
 	p, ok := r.dir.loadPeak()
-	if !ok || p.all == 0 { // noPeak, as Create left it
+	if !ok || !p.watched {
 		return nil
 	}
 	used := p.add(s).used

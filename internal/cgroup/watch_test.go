@@ -193,7 +193,7 @@ func TestPeakAdd(t *testing.T) {
 }
 
 func FuzzParsePeak(f *testing.F) {
-	f.Add("1 2 3 4 5")
+	f.Add("1 2 3 4 5 true")
 	f.Add("")
 	f.Add("-1 2 3 4 5")
 	f.Fuzz(func(t *testing.T, text string) {
