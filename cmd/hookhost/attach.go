@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 )
 
@@ -90,6 +91,11 @@ func (o *attachOptions) check() (pid int, err error) {
 	if o.pid != "" {
 		if pid, err = strconv.Atoi(o.pid); err != nil || pid <= 1 {
 			return 0, fmt.Errorf("bad pid: %s", o.pid)
+		}
+	}
+	if o.job != "" {
+		if err := hostapi.CheckJobID(o.job); err != nil {
+			return 0, err
 		}
 	}
 	switch {

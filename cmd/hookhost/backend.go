@@ -48,6 +48,7 @@ func (c *cli) openNode(ctx context.Context, cfg *config.File, log *logrus.Logger
 	if err != nil {
 		return nil, err
 	}
+	b.reconcile(ctx) // first: what a dead job holds is wanted
 	return embedded{b}, nil
 }
 
@@ -78,8 +79,11 @@ type backend struct {
 	store    *jobstate.Store
 	ledger   *ledger.Ledger
 	log      *logrus.Entry
+	cfg      *config.File // as it was at the start
+	complete func()       // makes missing records anew from the cgroup tree
 	procfs   *kernfs.FS
 	node     string
+	mode     string // of the cgroups
 	since    time.Time
 	reloaded sync.Mutex // over registry
 
@@ -108,44 +112,57 @@ func (b *backend) Jobs(ctx context.Context) ([]api.Job, error) {
 	return jobs, nil
 }
 
-// Report returns the report of a live job, else the last one of a finished job, and the uid of its owner.
-func (b *backend) Report(ctx context.Context, id string) (json.RawMessage, int, error) {
+// Report returns the report of a live job, measured now, else the last one of a finished job.
+func (b *backend) Report(ctx context.Context, id string, may func(owner int) bool) (json.RawMessage, error) {
+	record, err := b.store.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if record == nil {
+		return b.finished(id, may)
+	}
+	if !may(record.Job.Owner.UID) {
+		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
 	if b.host != nil {
 		if err := b.host.Refresh(ctx, id); err != nil {
 			b.log.WithField("job", id).Warnf("measure for report: %v", err) // it will be older than it might
 		}
+		if fresh, err := b.store.Get(ctx, id); err == nil && fresh != nil {
+			record = fresh
+		}
 	}
-	record, err := b.store.Get(ctx, id)
-	if err != nil {
-		return nil, 0, err
-	}
-	if record != nil {
-		text, err := json.Marshal(report.FromRecord(record, time.Time{}).Archive())
-		return text, record.Job.Owner.UID, err
-	}
+	return json.Marshal(report.FromRecord(record, time.Time{}).Archive())
+}
+
+// finished returns the last report of a job that has ended.
+func (b *backend) finished(id string, may func(owner int) bool) (json.RawMessage, error) {
 	text, found, err := b.ledger.Last(id)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if !found {
-		return nil, 0, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	r, err := report.FromArchive(text)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	owner := 0 // a report without its job is root's
 	if r.PBSJob != nil {
 		owner = r.PBSJob.Owner.UID
 	}
-	return text, owner, nil
+	if !may(owner) {
+		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	return text, nil
 }
 
 // Node returns what this host is and how its hooks do.
 func (b *backend) Node(context.Context) (api.NodeInfo, error) {
 	b.reloaded.Lock()
 	defer b.reloaded.Unlock()
-	info := api.NodeInfo{Version: version, PID: os.Getpid(), Node: b.node, Since: b.since}
+	info := api.NodeInfo{Version: version, PID: os.Getpid(), Node: b.node, Mode: b.mode, Since: b.since}
 	hooks, err := b.host.Hooks()
 	for _, h := range hooks {
 		info.Hooks = append(info.Hooks, api.HookInfo{Name: h.Name, State: h.State, PID: h.PID, Order: h.Order, Events: h.Events,
@@ -162,12 +179,31 @@ func (b *backend) Reload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := b.keeps(cfg); err != nil {
+		return err
+	}
 	hooks, err := builtIn(cfg)
 	if err != nil {
 		return err
 	}
 	b.registry.BuiltIn = hooks
+	b.log.Logger.SetLevel(cfg.Host.Level())
+	b.complete()
 	return b.host.Reload(ctx)
+}
+
+// keeps refuses a configuration that a running host cannot take over: live jobs are where they are.
+func (b *backend) keeps(cfg *config.File) error {
+	name, err := nodeName(cfg)
+	if err != nil {
+		return err
+	}
+	old := b.cfg
+	if cfg.Cgroup.Prefix != old.Cgroup.Prefix || cfg.Cgroup.Mount != old.Cgroup.Mount || name != b.node ||
+		cfg.Host.Start != old.Host.Start || cfg.Host.AllowUnsafeHooks != old.Host.AllowUnsafeHooks {
+		return errors.New("cgroup.prefix, cgroup.mount, host.node, host.start_timeout and host.allow_unsafe_hooks change only with a restart")
+	}
+	return nil
 }
 
 // Process returns what an attach has to know of a process.
@@ -192,8 +228,7 @@ func (b *backend) Close() error {
 // embedded is a backend without a socket before it: the caller is root.
 type embedded struct{ *backend }
 
-// Report leaves out the owner, whom root need not ask for.
+// Report is anybody's: the caller is root.
 func (e embedded) Report(ctx context.Context, id string) (json.RawMessage, error) {
-	text, _, err := e.backend.Report(ctx, id)
-	return text, err
+	return e.backend.Report(ctx, id, func(int) bool { return true })
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -269,14 +268,13 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	t.Fatalf("not in time: %s", what)
 }
 
-// processesNamed returns the pids whose command line has all of args.
+// processesNamed returns the pids whose command line is args.
 func processesNamed(args ...string) []int {
 	var pids []int
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, f := range files {
 		b, _ := os.ReadFile(f)
-		have := strings.Split(string(b), "\x00")
-		if !slices.ContainsFunc(args, func(a string) bool { return !slices.Contains(have, a) }) {
+		if string(b) == strings.Join(args, "\x00")+"\x00" {
 			pid, _ := strconv.Atoi(strings.Split(f, "/")[2])
 			pids = append(pids, pid)
 		}

@@ -33,6 +33,17 @@ func (c *cli) flags(root *cobra.Command) {
 	f.StringVar(&c.config, "config", env("HOOKHOST_CONFIG", config.Path), "configuration file")
 	f.StringVar(&c.state, "state", env("HOOKHOST_STATE", defaultState), "state directory")
 	f.StringVar(&c.socket, "socket", env("HOOKHOST_SOCKET", defaultSocket), "socket of the daemon")
+	// Hooks run elsewhere, and the daemon may outlive its folder: paths mean what they meant to the caller.
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		for _, p := range []*string{&c.config, &c.state, &c.socket} {
+			abs, err := filepath.Abs(*p)
+			if err != nil {
+				return misuse(err)
+			}
+			*p = abs
+		}
+		return nil
+	}
 }
 
 // load reads the configuration. An absent file is the defaults unless somebody named one.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ func (c *cli) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			findings := c.examine(cfg)
+			findings := c.examine(cmd.Context(), cfg)
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"findings": findings})
 			} else {
@@ -78,7 +79,7 @@ func writeFindings(w io.Writer, findings []finding) error {
 	return t.Flush()
 }
 
-func (c *cli) examine(cfg *config.File) []finding {
+func (c *cli) examine(ctx context.Context, cfg *config.File) []finding {
 	findings := []finding{examineUser()}
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
@@ -88,7 +89,7 @@ func (c *cli) examine(cfg *config.File) []finding {
 	findings = append(findings, examineTopology(cfg, roots)...)
 	findings = append(findings, examineKernelLog())
 	findings = append(findings, c.examineHooks(cfg)...)
-	return append(findings, c.examineDaemon())
+	return append(findings, c.examineDaemon(ctx)...)
 }
 
 func examineUser() finding {
@@ -131,7 +132,11 @@ func examineCgroups(cfg *config.File, roots kernfs.Roots) []finding {
 		{"freeze", "freezer", "jobs are frozen in one step", "jobs are frozen by the v1 freezer, or not at all", "mount a cgroup v2 tree"},
 	} {
 		f := finding{What: feature.what, Status: statusOK, Found: feature.yes}
-		if !tree.Has(feature.name) {
+		switch {
+		case tree.Has(feature.name):
+		case !tree.Prepared(): // files of v2 are seen below its root only
+			f.Found = "shows once the daemon or a job has run"
+		default:
 			f.Status, f.Found, f.Advice = statusWarning, feature.no, feature.advice
 		}
 		findings = append(findings, f)
@@ -176,21 +181,38 @@ func (c *cli) examineHooks(cfg *config.File) []finding {
 		if !h.Enabled {
 			f.Found = "not enabled"
 		} else if err := r.CheckProgram(h); err != nil {
-			f.Status, f.Found, f.Advice = statusFailed, err.Error(), "import it again: hookhost hook import "+h.Name+" application/x-executable default FILE"
+			f.Status, f.Found = statusFailed, err.Error()
+			f.Advice = "import it: hookhost hook import " + h.Name + " application/x-executable default FILE"
+			if h.BuiltIn {
+				f.Advice = "install hookhost again: the program is part of it"
+			}
 		}
 		findings = append(findings, f)
 	}
 	return findings
 }
 
-func (c *cli) examineDaemon() finding {
+// examineDaemon asks the daemon, where there is one, how its hooks do.
+func (c *cli) examineDaemon(ctx context.Context) []finding {
 	client, err := api.Dial(c.socket)
 	if errors.Is(err, api.ErrNoHost) {
-		return finding{"daemon", statusWarning, "does not run (" + filepath.Clean(c.socket) + ")", "hookhost serve, or systemctl start hookhost; 'hookhost run' works without"}
+		return []finding{{"daemon", statusWarning, "does not run (" + filepath.Clean(c.socket) + ")", "hookhost serve, or systemctl start hookhost; 'hookhost run' works without"}}
 	}
 	if err != nil {
-		return finding{"daemon", statusWarning, err.Error(), ""}
+		return []finding{{"daemon", statusWarning, err.Error(), ""}}
 	}
-	client.Close()
-	return finding{"daemon", statusOK, "answers at " + c.socket, ""}
+	defer client.Close()
+	info, err := client.Node(ctx)
+	if err != nil {
+		return []finding{{"daemon", statusFailed, err.Error(), "see its log"}}
+	}
+	findings := []finding{{"daemon", statusOK, fmt.Sprintf("version %s, pid %d, answers at %s", info.Version, info.PID, c.socket), ""}}
+	for _, h := range info.Hooks {
+		f := finding{"running hook " + h.Name, statusOK, h.State, ""}
+		if h.Error != "" {
+			f.Status, f.Found, f.Advice = statusFailed, h.State+": "+h.Error, "see the daemon's log"
+		}
+		findings = append(findings, f)
+	}
+	return findings
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -66,6 +67,10 @@ func importHook(r *host.Registry, args []string) error {
 		defer f.Close()
 		in = f
 	}
+	// The programs' folder is below the state's, which others have no business in.
+	if err := os.MkdirAll(filepath.Dir(r.ProgramDir), 0o700); err != nil {
+		return err
+	}
 	return r.Import(args[0], contentType, in)
 }
 
@@ -78,6 +83,9 @@ func (c *cli) changeHooks(cmd *cobra.Command, change func(*host.Registry) error)
 	r, err := c.registry(cfg)
 	if err != nil {
 		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("hook: programs that run as root are root's to register: run it as root")
 	}
 	if err := change(r); err != nil {
 		return misuse(err)
@@ -170,8 +178,8 @@ func (c *cli) hookExportCommand() *cobra.Command {
 			if err != nil {
 				return misuse(err)
 			}
-			if len(args) == 4 && args[3] != "-" {
-				return os.WriteFile(args[3], b, 0o644)
+			if file := args[len(args)-1]; len(args) > 2 && file != "default" && file != "-" {
+				return os.WriteFile(file, b, 0o644)
 			}
 			_, err = cmd.OutOrStdout().Write(b)
 			return err

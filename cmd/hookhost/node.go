@@ -85,25 +85,22 @@ func (c *cli) openState(log *logrus.Entry, onDamage func()) (*jobstate.Store, er
 	}))
 }
 
-// openRebuilt opens the records and completes them from the cgroup tree: now, and whenever they prove damaged.
-func (c *cli) openRebuilt(ctx context.Context, cfg *config.File, self hostapi.ProcessID, alive func(hostapi.ProcessID) bool, log *logrus.Entry) (*jobstate.Store, error) {
-	var store *jobstate.Store
-	complete := func() {
-		tree, err := detect(cfg)
-		if err == nil {
-			err = rebuild(context.WithoutCancel(ctx), tree, store, self, alive, log)
-		}
-		if err != nil {
+// openRebuilt opens the records and completes them from the cgroup tree: now, whenever they prove damaged, and whenever
+// complete is called.
+func (c *cli) openRebuilt(ctx context.Context, tree *cgroup.Tree, self hostapi.ProcessID, alive func(hostapi.ProcessID) bool,
+	log *logrus.Entry) (store *jobstate.Store, complete func(), err error) {
+	complete = func() {
+		if err := rebuild(context.WithoutCancel(ctx), tree, store, self, alive, log); err != nil {
 			log.Errorf("rebuild state from cgroups: %v", err)
 		}
 	}
 	// The callback comes from inside a transaction; the rebuild needs transactions of its own.
-	store, err := c.openState(log, func() { go complete() })
+	store, err = c.openState(log, func() { go complete() })
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	complete()
-	return store, nil
+	return store, complete, nil
 }
 
 // detect opens the cgroup tree for the few things that the host does to it itself.
@@ -115,7 +112,7 @@ func detect(cfg *config.File) (*cgroup.Tree, error) {
 	return cgroup.Detect(roots, cgroup.Options{Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount})
 }
 
-// openHost starts the hooks in this process and ends what dead hosts left.
+// openHost starts the hooks in this process.
 func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger, daemon bool) (*backend, error) {
 	name, err := nodeName(cfg)
 	if err != nil {
@@ -134,41 +131,63 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		return nil, err
 	}
 	entry := logrus.NewEntry(log)
-	store, err := c.openRebuilt(ctx, cfg, self, processes{procfs}.Alive, entry)
+	tree, err := detect(cfg)
+	if err != nil {
+		return nil, err
+	}
+	store, complete, err := c.openRebuilt(ctx, tree, self, processes{procfs: procfs}.Alive, entry)
 	if err != nil {
 		return nil, err
 	}
 	book := ledger.Open(c.ledgerFile())
+	p := processes{procfs: procfs, died: func() {
+		if err := removeLeft(context.WithoutCancel(ctx), c.auxDir(), store, processes{procfs: procfs}.Alive); err != nil {
+			entry.Errorf("remove files of a dead job: %v", err)
+		}
+	}}
 	h, err := host.Open(host.Options{
-		Node: name, Self: self, Registry: registry, Store: store, Ledger: book, Processes: processes{procfs},
+		Node: name, Self: self, Registry: registry, Store: store, Ledger: book, Processes: p,
 		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: &remover{cfg: cfg},
 		StartTimeout: time.Duration(cfg.Host.Start), Daemon: daemon,
 	})
 	if err != nil {
 		return nil, err
 	}
-	b := &backend{cli: c, host: h, registry: registry, store: store, ledger: book, log: entry, node: name, since: time.Now(), procfs: procfs}
-	if err := h.Reconcile(ctx); err != nil {
-		log.Errorf("end jobs of dead hosts: %v", err) // of single jobs: the others are not to suffer
-	}
+	b := &backend{cli: c, host: h, registry: registry, store: store, ledger: book, log: entry, cfg: cfg, complete: complete, node: name, mode: tree.Mode().String(), since: time.Now(), procfs: procfs}
 	return b, nil
 }
 
+// reconcile ends the jobs whose MoM or host has died and removes what their MoM left. Errors are of single jobs: the
+// others are not to suffer.
+func (b *backend) reconcile(ctx context.Context) {
+	if err := removeLeft(ctx, b.cli.auxDir(), b.store, processes{procfs: b.procfs}.Alive); err != nil {
+		b.log.Errorf("remove files of dead jobs: %v", err)
+	}
+	if err := b.host.Reconcile(ctx); err != nil {
+		b.log.Errorf("end jobs of dead hosts: %v", err)
+	}
+}
+
 // processes is what the host knows of this machine's processes.
-type processes struct{ procfs *kernfs.FS }
+type processes struct {
+	procfs *kernfs.FS
+	died   func() // called when a process that was waited for has ended
+}
 
 func (p processes) Alive(id hostapi.ProcessID) bool { return proc.Alive(p.procfs, id) }
 
 func (p processes) Wait(ctx context.Context, id hostapi.ProcessID) error {
 	h, err := proc.Open(p.procfs, id)
-	if errors.Is(err, proc.ErrGone) {
-		return nil
+	if err == nil {
+		err = h.Wait(ctx)
+		h.Close()
+	} else if errors.Is(err, proc.ErrGone) {
+		err = nil
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		p.died()
 	}
-	defer h.Close()
-	return h.Wait(ctx)
+	return err
 }
 
 // remover removes a job's cgroup when the cgroup hook is not there to do it. It takes a second look at the kernel's
@@ -183,6 +202,12 @@ func (r *remover) RemoveJob(ctx context.Context, id string) error {
 	job, err := tree.Job(id)
 	if err != nil {
 		return err
+	}
+	if r, err := job.Record(); err == nil { // what cannot be removed now is a sweep's
+		r.Ending = true
+		if err := job.SetRecord(r); err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+			return err
+		}
 	}
 	_, err = job.Kill(ctx)
 	if err := errors.Join(err, job.Remove(ctx)); err != nil {

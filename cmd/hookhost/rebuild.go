@@ -38,6 +38,10 @@ func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self
 			if have != nil {
 				return have, nil
 			}
+			// It may have ended since: its record went after its cgroup.
+			if now, err := job.Record(); err != nil || now.Ending {
+				return nil, nil
+			}
 			log.WithField("job", id).Warn("made the job's record anew from its cgroup")
 			return recordFrom(found, self, time.Now()), nil
 		}))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,19 +27,20 @@ func (c *cli) reportCommand() *cobra.Command {
 			if err != nil {
 				return misuse(err)
 			}
-			out := cmd.OutOrStdout()
-			if output != "" {
-				file, err := os.Create(output)
-				if err != nil {
-					return misuse(err)
-				}
-				defer file.Close()
-				out = file
-			}
+			var text bytes.Buffer
 			if len(args) == 0 {
-				return c.reportAll(f, out)
+				err = c.reportAll(f, &text)
+			} else {
+				err = c.reportOne(cmd, args[0], f, &text)
 			}
-			return c.reportOne(cmd, args[0], f, out)
+			if err != nil {
+				return err
+			}
+			if output != "" { // not touched before there is something to write
+				return os.WriteFile(output, text.Bytes(), 0o644)
+			}
+			_, err = text.WriteTo(cmd.OutOrStdout())
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", strings.Join(report.FormatNames(), " or "))

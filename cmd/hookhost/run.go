@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/mom"
@@ -137,7 +138,7 @@ func lookUpOwner(name string) (hostapi.Owner, error) {
 func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *hostapi.Job, format report.Format) (int, error) {
 	log := newLog(cfg)
 	if !log.IsLevelEnabled(logrus.DebugLevel) {
-		log.SetLevel(logrus.WarnLevel) // standard error is the job's; it has to be worth it
+		log.SetLevel(logrus.FatalLevel) // standard error is the job's; what matters comes as an error, once
 	}
 	engine, err := c.openNode(ctx, cfg, log)
 	if err != nil {
@@ -159,10 +160,10 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 		return 0, errors.Join(fmt.Errorf("job %s: %s", job.ID, result.Reject.Message), err)
 	}
 	if err != nil && !result.Started && result.ExitStatus != 126 && result.ExitStatus != 127 {
-		return 0, fmt.Errorf("job %s: %w", job.ID, err)
+		return 0, err
 	}
 	if err != nil { // the exit status is the job's, or what a shell has for a program that cannot be run
-		fmt.Fprintf(os.Stderr, "hookhost: job %s: %s\n", job.ID, strings.ReplaceAll(err.Error(), "\n", "; "))
+		fmt.Fprintf(os.Stderr, "hookhost: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if format != nil {
 		if err := writeRunReport(ctx, engines.last(), job.ID, format); err != nil {
@@ -201,15 +202,9 @@ func (c *cli) spec(ctx context.Context, cfg *config.File, o runOptions, job *hos
 		return mom.Spec{}, err
 	}
 	if job.ID == "" {
-		store, err := c.openState(logrus.NewEntry(newLog(cfg)), nil)
-		if err != nil {
+		if job.ID, err = c.nextID(ctx, cfg, name); err != nil {
 			return mom.Spec{}, err
 		}
-		n, err := store.NextSequence(ctx)
-		if err != nil {
-			return mom.Spec{}, err
-		}
-		job.ID = fmt.Sprintf("%d.%s", n, name)
 	}
 	chunks, err := pbs.ParseSelect(job.Schedselect)
 	if err != nil {
@@ -218,7 +213,7 @@ func (c *cli) spec(ctx context.Context, cfg *config.File, o runOptions, job *hos
 	job.ExecVnode = pbs.FormatExecVnode(name, chunks)
 	spec := mom.Spec{
 		Job: job, Node: name, MoM: &self, Program: o.command[0], Args: o.command[1:], Env: os.Environ(),
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, AuxDir: c.auxDir(), TmpDir: "/var/tmp",
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, AuxDir: c.auxDir(), TmpDir: tmpDir,
 	}
 	if job.Owner.UID != os.Geteuid() {
 		if spec.Credential, err = credential(job.Owner); err != nil {
@@ -226,6 +221,49 @@ func (c *cli) spec(ctx context.Context, cfg *config.File, o runOptions, job *hos
 		}
 	}
 	return spec, nil
+}
+
+// nextID returns the next job id of this node that no cgroup has: numbers begin anew when the state was deleted.
+func (c *cli) nextID(ctx context.Context, cfg *config.File, name string) (string, error) {
+	damaged := false
+	store, err := c.openState(logrus.NewEntry(newLog(cfg)), func() { damaged = true })
+	if err != nil {
+		return "", err
+	}
+	tree, err := detect(cfg)
+	if err != nil {
+		return "", err
+	}
+	for {
+		n, err := store.NextSequence(ctx)
+		if err != nil {
+			return "", err
+		}
+		if damaged { // a daemon would take the new file for a sound one
+			damaged = false
+			c.tellReload(ctx)
+		}
+		id := fmt.Sprintf("%d.%s", n, name)
+		job, err := tree.Job(id)
+		if err != nil {
+			return "", err
+		}
+		if !job.Exists() {
+			return id, nil
+		}
+	}
+}
+
+// tellReload has a daemon, if there is one, complete its records.
+func (c *cli) tellReload(ctx context.Context) {
+	client, err := api.Dial(c.socket)
+	if err == nil {
+		err = client.Reload(ctx)
+		client.Close()
+	}
+	if err != nil && !errors.Is(err, api.ErrNoHost) {
+		fmt.Fprintf(os.Stderr, "hookhost: tell the daemon of damaged state: %v\n", err)
+	}
 }
 
 // credential makes the program run as the job's owner, with all of the owner's groups.
@@ -257,22 +295,47 @@ type engines struct {
 	all []node
 }
 
-// restartTime is how long a daemon that died is given to come back before the job is ended without it.
+// restartTime is how long a daemon that died is given to come back before the job goes on without it. systemd starts it
+// anew after a second.
 const restartTime = 5 * time.Second
 
-// reconnect finds another host for the rest of the job: the daemon once it is back, or hooks of our own. The job's
-// state is on disk and in its cgroup, so either can go on where the dead one stopped.
+// reconnect finds another host for the rest of the job when one has died: the daemon once it is back, or hooks of our
+// own. The job's state is on disk and in its cgroup, so either can go on where the dead one stopped. What a living
+// host answered stands.
 func (e *engines) reconnect(ctx context.Context, cause error) (mom.Engine, error) {
-	if _, ours := e.last().(embedded); ours {
+	var answered *api.Error
+	if _, ours := e.last().(embedded); ours || errors.As(cause, &answered) {
 		return nil, cause
 	}
-	e.log.Warnf("the daemon does not answer (%v): ending the job without it", cause)
-	next, err := e.cli.openNode(ctx, e.cfg, e.log)
+	next, err := e.cli.returned(ctx)
+	if err != nil {
+		e.log.Warnf("the daemon does not answer (%v): going on without it", cause)
+		next, err = e.cli.openNode(ctx, e.cfg, e.log)
+	}
 	if err != nil {
 		return nil, errors.Join(cause, err)
 	}
 	e.all = append(e.all, next)
 	return next, nil
+}
+
+// returned waits for a daemon that died to be back. Nothing announces that, so it asks at growing intervals.
+func (c *cli) returned(ctx context.Context) (node, error) {
+	end := time.Now().Add(restartTime)
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		client, err := api.Dial(c.socket)
+		if err == nil {
+			return client, nil
+		}
+		if time.Now().After(end) {
+			return nil, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 func (e *engines) last() node { return e.all[len(e.all)-1] }

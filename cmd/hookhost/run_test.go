@@ -399,3 +399,107 @@ func crash(t *testing.T, n *node, d *daemon) {
 		t.Errorf("left: %v", dirs)
 	}
 }
+
+// What `make demo` shows is what it says.
+func TestDemo(t *testing.T) {
+	n := newNode(t)
+	cmd := exec.Command("../../scripts/demo", filepath.Join(built, "hookhost"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"the answer is 42", "Cgroup mem limit exceeded: Killed process", "ended by SIGKILL"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if left, _ := filepath.Glob("/sys/fs/cgroup/*/hookhost_demo_*"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	_ = n
+}
+
+// A killed `run` leaves no files either.
+func TestRunKilledLeavesNoFiles(t *testing.T) {
+	both(t, func(t *testing.T, n *node) {
+		cmd := n.command("run", "--job", "4711.killed", "--report=none", "--", "sleep", "1000.75")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the job runs", func() bool { return len(processesNamed("sleep", "1000.75")) > 0 })
+		files := []string{n.path("run/aux/4711.killed"), "/var/tmp/pbs.4711.killed"}
+		for _, f := range files {
+			if !exists(f) {
+				t.Errorf("%s is not there while the job runs", f)
+			}
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+		n.hookhost("run", "--report=none", "--", "true")
+		for _, f := range files {
+			eventually(t, f+" is removed", func() bool { return !exists(f) })
+		}
+	})
+}
+
+// Numbers that begin anew are no licence to take another job's place.
+func TestRunAfterStateWasDeleted(t *testing.T) {
+	both(t, func(t *testing.T, n *node) {
+		release := n.path("release")
+		if err := syscall.Mkfifo(release, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		first := n.command("run", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", "touch "+n.path("ready")+"; read x < "+release)
+		if err := first.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
+		if err := os.Remove(n.path("state/jobs.db")); err != nil {
+			t.Fatal(err)
+		}
+		if r := n.hookhost("run", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
+			t.Errorf("second job: status %d", r.status)
+		}
+		if err := os.WriteFile(release, []byte("go\n"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Wait(); err != nil {
+			t.Errorf("first job: %v", err)
+		}
+	})
+}
+
+// A caller who hangs up in the middle harms nobody but itself.
+func TestAbortedRequestsHarmNobody(t *testing.T) {
+	n := newNode(t)
+	for _, dir := range []string{built, n.dir} {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.serve()
+	if r := n.event("execjob_begin", "7.node", ""); r.status != 0 {
+		t.Fatal("begin was rejected")
+	}
+	for range 60 {
+		cmd := n.command("report", "7.node")
+		cmd.Dir, cmd.Env = "/", []string{"HOOKHOST_SOCKET=" + n.path("run/s"), "HOOKHOST_CONFIG=/nonexistent"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Millisecond) // about when it has asked
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	if r := n.hookhost("run", "--report=none", "--", "true"); r.status != 0 {
+		t.Errorf("a job afterwards: status %d", r.status)
+	}
+	if r := n.event("execjob_end", "7.node", ""); r.status != 0 {
+		t.Errorf("end: status %d", r.status)
+	}
+	b, err := os.ReadFile(n.path("log"))
+	if err != nil || strings.Contains(string(b), "crashed") {
+		t.Errorf("a hook was killed: %v", err)
+	}
+}

@@ -72,6 +72,7 @@ func (c *cli) serve(ctx context.Context, cfg *config.File) error {
 	go func() { served <- server.Serve(listener) }()
 	logger.WithFields(logrus.Fields{"version": version, "node": b.node, "socket": c.socket}).Info("hookhost serves")
 	notify(logger, daemon.SdNotifyReady)
+	go b.reconcile(ctx) // ending jobs may take long; new ones need not wait
 	for {
 		select {
 		case err := <-served:
@@ -98,9 +99,12 @@ func reload(ctx context.Context, b *backend, logger *logrus.Logger) {
 	notify(logger, daemon.SdNotifyReady)
 }
 
+// longestEvent is a little more than the longest alarm of the built-in hooks.
+const longestEvent = 100 * time.Second
+
 // stop waits for the events that have begun.
 func stop(server *api.Server) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), longestEvent)
 	defer cancel()
 	return server.Shutdown(ctx)
 }

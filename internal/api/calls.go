@@ -52,10 +52,7 @@ func (s *Server) report(peer Peer, r *http.Request) (any, error) {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return nil, malformed(err)
 	}
-	report, owner, err := s.Jobs.Report(r.Context(), id)
-	if err == nil && !peer.may(owner) {
-		err = ErrNotFound
-	}
+	report, err := s.Jobs.Report(r.Context(), id, peer.may)
 	// One text whether the job is not there or not the caller's, and whatever the backend wrapped around its error.
 	// Whatever else broke may itself tell a stranger that there is such a job.
 	if err != nil && (!peer.root() || errorOf(err).Kind == KindNotFound) {
@@ -67,7 +64,7 @@ func (s *Server) report(peer Peer, r *http.Request) (any, error) {
 func (s *Server) node(peer Peer, r *http.Request) (any, error) {
 	info, err := s.Node.Node(r.Context())
 	if !peer.root() {
-		info.Hooks = nil
+		info.Hooks, err = nil, nil // hooks and what is wrong with them is root's affair
 	}
 	return info, err
 }

@@ -164,13 +164,13 @@ func (b *backend) seen() []*hostapi.Request {
 
 func (b *backend) Jobs(context.Context) ([]Job, error) { return b.jobs, nil }
 
-func (b *backend) Report(_ context.Context, id string) (json.RawMessage, int, error) {
+func (b *backend) Report(_ context.Context, id string, may func(int) bool) (json.RawMessage, error) {
 	for _, j := range b.jobs {
-		if j.Job.ID == id {
-			return json.RawMessage(`{"job":"` + id + `"}`), j.Job.Owner.UID, nil
+		if j.Job.ID == id && may(j.Job.Owner.UID) {
+			return json.RawMessage(`{"job":"` + id + `"}`), nil
 		}
 	}
-	return nil, 0, fmt.Errorf("report of job %s in the ledger: %w", id, ErrNotFound)
+	return nil, fmt.Errorf("report of job %s in the ledger: %w", id, ErrNotFound)
 }
 
 func (b *backend) Node(context.Context) (NodeInfo, error) {

@@ -35,8 +35,9 @@ type Events interface {
 type Jobs interface {
 	// Jobs returns the jobs that live here.
 	Jobs(ctx context.Context) ([]Job, error)
-	// Report returns the usage report of a live or finished job and its owner. It fails with ErrNotFound.
-	Report(ctx context.Context, id string) (report json.RawMessage, owner int, err error)
+	// Report returns the usage report of a live or finished job. It fails with ErrNotFound, also for a job whose owner
+	// may does not admit, and does nothing for that job before it has asked.
+	Report(ctx context.Context, id string, may func(owner int) bool) (json.RawMessage, error)
 }
 
 // Node knows the host itself.

@@ -104,3 +104,13 @@ func (h *hierarchy) enable(dir *kernfs.FS) error {
 	}
 	return nil
 }
+
+// Prepared tells whether the parents of all jobs are there, in every hierarchy.
+func (t *Tree) Prepared() bool {
+	for _, h := range t.hierarchies {
+		if !h.jobs.Exists(".") {
+			return false
+		}
+	}
+	return true
+}

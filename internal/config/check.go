@@ -20,7 +20,7 @@ func (f *File) check() error {
 		return fmt.Errorf("%s = %v: %s", key, value, want)
 	}
 	fraction := func(key string, v float64) error {
-		if v < 0 || v >= 100 {
+		if !(v >= 0 && v < 100) { // so that NaN fails
 			return bad(key, v, "want a percentage from 0 to below 100")
 		}
 		return nil
@@ -43,18 +43,35 @@ func (f *File) check() error {
 	if f.Memory.Swappiness < -1 || f.Memory.Swappiness > 100 {
 		return bad("memory.swappiness", f.Memory.Swappiness, "want -1 to 100")
 	}
-	if f.Pids.Max < 0 {
-		return bad("pids.max", f.Pids.Max, "want 0 or more")
+	if f.Pids.Max < 0 || f.Pids.Max == 1 { // a job's first program is started by a thread that counts
+		return bad("pids.max", f.Pids.Max, "want 0 for no limit, or 2 or more")
 	}
 	// The kernel takes periods of 1 ms to 1 s (Documentation/scheduler/sched-bwc.rst).
 	if p := time.Duration(f.CPU.CfsPeriod); p < time.Millisecond || p > time.Second {
 		return bad("cpu.cfs_period", p, "want 1ms to 1s")
 	}
-	if f.CPU.CfsQuotaFudgeFactor <= 0 || f.CPU.ZeroCPUsSharesFraction <= 0 || f.CPU.ZeroCPUsQuotaFraction <= 0 {
-		return bad("cpu", "a factor or fraction of 0 or less", "want more than 0")
+	for key, v := range map[string]float64{"cpu.cfs_quota_fudge_factor": f.CPU.CfsQuotaFudgeFactor,
+		"cpu.zero_cpus_shares_fraction": f.CPU.ZeroCPUsSharesFraction, "cpu.zero_cpus_quota_fraction": f.CPU.ZeroCPUsQuotaFraction} {
+		if !(v > 0 && v <= 1000) {
+			return bad(key, v, "want more than 0, and 1000 at most")
+		}
 	}
-	if f.Cgroup.KillTimeout <= 0 || f.Host.Start <= 0 {
-		return bad("cgroup.kill_timeout or host.start_timeout", "0s", "want more than 0s")
+	// All of a job's end has to fit in the alarm of its event, 90 s.
+	for _, d := range []struct {
+		key       string
+		value     Duration
+		low, high time.Duration
+	}{
+		{"cgroup.kill_timeout", f.Cgroup.KillTimeout, 100 * time.Millisecond, 60 * time.Second},
+		{"cgroup.kill_grace", f.Cgroup.KillGrace, 0, 60 * time.Second},
+		{"host.start_timeout", f.Host.Start, 100 * time.Millisecond, 5 * time.Minute},
+	} {
+		if v := time.Duration(d.value); v < d.low || v > d.high {
+			return bad(d.key, v, fmt.Sprintf("want %v to %v", d.low, d.high))
+		}
+	}
+	if n := f.Host.Node; n != "" && (len(n) > 64 || !prefix.MatchString(n)) {
+		return bad("host.node", fmt.Sprintf("%q", n), "want a host name")
 	}
 	return errors.Join(fraction("memory.reserve_percent", f.Memory.ReservePercent), fraction("memsw.reserve_percent", f.Memsw.ReservePercent))
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
@@ -136,6 +137,9 @@ func Parse(b []byte) (*File, error) {
 	if err := d.Decode(f); err != nil {
 		return nil, oneLine(err)
 	}
+	if err := unitless(b); err != nil {
+		return nil, err
+	}
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -149,6 +153,25 @@ func (f *File) TOML() ([]byte, error) {
 		return nil, err
 	}
 	return b.Bytes(), nil
+}
+
+// unitless finds a duration that was written as a number, which the decoder takes for nanoseconds.
+func unitless(b []byte) error {
+	var tables map[string]map[string]any
+	if err := toml.Unmarshal(b, &tables); err != nil {
+		return oneLine(err)
+	}
+	for field := range reflect.TypeFor[File]().Fields() {
+		for key := range field.Type.Fields() {
+			table, name := field.Tag.Get("toml"), key.Tag.Get("toml")
+			if v, ok := tables[table][name]; ok && key.Type == reflect.TypeFor[Duration]() {
+				if _, text := v.(string); !text {
+					return fmt.Errorf("%s.%s = %v: want a duration with its unit, such as \"10s\"", table, name, v)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // oneLine turns the parser's errors into one line that says where.

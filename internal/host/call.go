@@ -13,13 +13,15 @@ import (
 
 // call carries out one event within the hook's alarm, which covers a start and a replay as well. An error has a kind:
 // KindTimeout for the alarm, KindNode when the program cannot be started, KindInternal when it crashed on the event
-// twice; else the one that the hook gave it. The outcome may be there beside an error. It is nil without one when the
-// hook does not handle the event.
+// twice, KindBusy wrapping errRetired when another program has taken this one's place; else the one that the hook gave it.
+// The outcome may be there beside an error. It is nil without one when the hook does not handle the event.
+//
+// Only the alarm harms the program. When ctx ends for another reason the call is given up with its cause, KindBusy.
 func (p *plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	p.mu.Lock()
 	if p.retired {
 		p.mu.Unlock()
-		return nil, nil
+		return nil, unreached{retiredError(p.hook.Name)}
 	}
 	p.calls.Add(1)
 	h := p.hook
@@ -43,12 +45,24 @@ func (p *plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 	return out, err
 }
 
-var errAlarm = errors.New("alarm")
+var (
+	errAlarm   = errors.New("alarm")
+	errRetired = errors.New("it was taken out of service")
+)
+
+func retiredError(hook string) error {
+	return hostapi.Errorf(hostapi.KindBusy, "hook %s: %w", hook, errRetired)
+}
 
 // unreached marks the error of a hook that has not even got the event.
 type unreached struct{ error }
 
 func (u unreached) Unwrap() error { return u.error }
+
+// midway marks the host's error about a hook that was lost over the event and may have done a part of it.
+type midway struct{ error }
+
+func (m midway) Unwrap() error { return m.error }
 
 // deathGrace is how long a program whose connection broke has to be gone by itself.
 const deathGrace = time.Second
@@ -62,7 +76,7 @@ func (p *plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hosta
 			return nil, unreached{err}
 		}
 		if err != nil {
-			return nil, err
+			return nil, midway{err}
 		}
 		reached = true
 		if !slices.Contains(inst.info.Events, req.Event) {
@@ -71,10 +85,13 @@ func (p *plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hosta
 		out, err := inst.client.Handle(ctx, req)
 		switch {
 		case late(ctx, err):
+			if !errors.Is(context.Cause(ctx), errAlarm) {
+				return nil, calledOff(ctx)
+			}
 			inst.killed.Store(true)
 			inst.proc.kill()
 			p.lost(inst)
-			return nil, context.Cause(ctx)
+			return nil, errAlarm
 		case !errors.Is(err, hostapi.ErrGone):
 			return out, err
 		}
@@ -87,6 +104,11 @@ func (p *plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hosta
 		}
 		replayed = true
 	}
+}
+
+// calledOff is the error of an event that the host gave up while a hook was at it.
+func calledOff(ctx context.Context) error {
+	return midway{hostapi.Errorf(hostapi.KindBusy, "given up: %w", context.Cause(ctx))}
 }
 
 // early is how much gRPC's own timer for a deadline may be ahead of the context's.
@@ -141,8 +163,11 @@ func (p *plugin) callAsOwner(ctx context.Context, h Hook, req *hostapi.Request) 
 	out, err := inst.client.Handle(ctx, req)
 	switch {
 	case late(ctx, err):
-		inst.kill()
-		return nil, context.Cause(ctx)
+		inst.kill() // of no use to any other event
+		if !errors.Is(context.Cause(ctx), errAlarm) {
+			return nil, calledOff(ctx)
+		}
+		return nil, errAlarm
 	case errors.Is(err, hostapi.ErrGone):
 		inst.kill()
 		return nil, hostapi.Errorf(hostapi.KindInternal, "crashed: %s", inst.proc.cause())

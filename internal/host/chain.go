@@ -24,7 +24,7 @@ type Verdict struct {
 	FailAction []FailAction `json:"fail_action,omitempty"`
 }
 
-// link is a hook in the chain.
+// link is a hook's place in the chain; what it says may change while the chain is run, but for the name.
 type link interface {
 	spec() Hook
 	gets(hostapi.Event) bool
@@ -66,6 +66,7 @@ type answer struct {
 	hook   string
 	out    *hostapi.Outcome // never nil
 	err    error
+	undone bool                       // nothing of it is left: it refused, or never got the event
 	before map[string]json.RawMessage // Job.State of each job in its JobList, as it got it
 }
 
@@ -80,6 +81,7 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		if out == nil && err == nil {
 			continue // its program turned out not to handle the event
 		}
+		undone := refused(out, err)
 		out = whatHolds(out, err)
 		if conflict := c.merged.add(hook.Name, out); conflict != nil {
 			err = errors.Join(err, conflict)
@@ -88,7 +90,7 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		if out.State != nil {
 			put(&c.states, hook.Name, out.State)
 		}
-		c.answers = append(c.answers, answer{link: l, hook: hook.Name, out: out, err: err, before: statesOf(req.JobList)})
+		c.answers = append(c.answers, answer{link: l, hook: hook.Name, out: out, err: err, undone: undone, before: statesOf(req.JobList)})
 		if ok := c.judge(hook, out, err); !ok && c.req.Event.StopsAtReject() {
 			break
 		}
@@ -216,13 +218,33 @@ func complaint(e hostapi.Event, hook string, kind hostapi.Kind, err error) strin
 	return fmt.Sprintf("%s hook '%s' encountered an exception, request rejected: %v", e, hook, err)
 }
 
-// undo sends execjob_abort, in reverse order, to the hooks that accepted begin, and to one that failed in the middle of it and so may
-// have left something. One that rejected has undone its own. It goes on whatever fails and joins the errors.
+// refused tells whether nothing of the event can be left, by contract: begin is all or nothing, so a hook that rejects
+// it, or answers with an error of kind job, busy or node, has taken back its own before. That is what keeps a begin
+// that was refused because the job runs already from tearing that job down. A hook that crashed, overran its alarm or
+// failed for an internal reason has promised nothing.
+func refused(out *hostapi.Outcome, err error) bool {
+	if err == nil {
+		return out.Reject
+	}
+	if _, never := errors.AsType[unreached](err); never {
+		return true
+	}
+	if _, lost := errors.AsType[midway](err); lost {
+		return false
+	}
+	switch hostapi.KindOf(err) {
+	case hostapi.KindJob, hostapi.KindBusy, hostapi.KindNode:
+		return true
+	}
+	return false
+}
+
+// undo sends execjob_abort, in reverse order, to the hooks that accepted begin, and to one that failed in the middle of
+// it and so may have left something; not to one that refused it. It goes on whatever fails and joins the errors.
 func (c *chain) undo(ctx context.Context) error {
 	var errs []error
 	for _, a := range slices.Backward(c.answers) {
-		_, never := errors.AsType[unreached](a.err)
-		if never || !a.link.gets(hostapi.EventAbort) || a.out.Reject && a.err == nil {
+		if a.undone || !a.link.gets(hostapi.EventAbort) {
 			continue
 		}
 		req := c.request(a.hook)

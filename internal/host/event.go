@@ -25,7 +25,7 @@ func (h *Host) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 	return v.Outcome, nil
 }
 
-// Judge is Handle with all that PBS can be told.
+// Judge is Handle with all that PBS can be told. The JSON of its Verdict is that of the Outcome with three keys more.
 func (h *Host) Judge(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	req, err := h.check(req)
 	if err != nil {
@@ -46,8 +46,16 @@ func (h *Host) Judge(ctx context.Context, req *hostapi.Request) (*Verdict, error
 	return h.judgeJob(h.detach(ctx), req)
 }
 
-// judgeJob carries out an event of a job whose turn the caller has.
+// judgeJob carries out an event of a job whose turn the caller has. Its errors name event and job; none below does.
 func (h *Host) judgeJob(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+	v, err := h.carryOut(ctx, req)
+	if err != nil {
+		err = fmt.Errorf("%s of job %s: %w", req.Event, req.Job.ID, err)
+	}
+	return v, err
+}
+
+func (h *Host) carryOut(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	began := time.Now()
 	var v *Verdict
 	var err error
@@ -58,9 +66,6 @@ func (h *Host) judgeJob(ctx context.Context, req *hostapi.Request) (*Verdict, er
 		v, err = h.finish(ctx, req)
 	default:
 		v, err = h.during(ctx, req)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s of job %s: %w", req.Event, req.Job.ID, err)
 	}
 	h.tell(req, v, err, time.Since(began))
 	return v, err
@@ -75,11 +80,22 @@ func (h *Host) tell(req *hostapi.Request, v *Verdict, err error, took time.Durat
 	if req.Job != nil {
 		entry = entry.WithField("job", req.Job.ID)
 	}
+	if v != nil {
+		if v.Hook != "" {
+			entry = entry.WithField("hook", v.Hook)
+		}
+		if v.Kind != "" {
+			entry = entry.WithField("kind", v.Kind)
+		}
+		if len(v.FailAction) > 0 {
+			entry = entry.WithField("fail_action", FailActionList(v.FailAction).String())
+		}
+	}
 	switch {
 	case err != nil:
-		entry.WithField("verdict", "error").Error(line(err.Error()))
+		entry.WithFields(logrus.Fields{"verdict": "error", "kind": hostapi.KindOf(err)}).Error(line(err.Error()))
 	case v.Reject && v.Kind != "":
-		entry.WithFields(logrus.Fields{"verdict": "reject", "kind": v.Kind}).Error(v.Message)
+		entry.WithField("verdict", "reject").Error(v.Message)
 	case v.Reject:
 		entry.WithField("verdict", "reject").Info(v.Message)
 	default:
@@ -122,7 +138,7 @@ func (h *Host) newChain(req *hostapi.Request, rec *jobstate.Record) *chain {
 
 // during carries out the events between begin and epilogue.
 func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
-	rec, err := h.opt.Store.Get(ctx, req.Job.ID)
+	rec, err := h.record(ctx, req.Job.ID)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
@@ -171,26 +187,4 @@ func (h *Host) setTimers(id string, timers map[string]time.Time) {
 			h.clock.set(id, hook, at)
 		}
 	}
-}
-
-// unknown answers an event of a job that has no record: its begin was never seen here, as when hookhost was installed
-// while the job ran, or the records were lost.
-//
-//   - prologue, launch: an error that sends the job back to the queue. To start it would start it unconfined.
-//   - attach, resize: an error; there is nothing to attach to.
-//   - preterm, postsuspend, preresume: accepted without calling a hook. A job that has to be killed, or stopped, or
-//     went on before hookhost came is nothing to hold up.
-//
-// Epilogue, end and abort are accepted as well, and hooks are called: tear-down is idempotent and what they find is to go (finish).
-func unknown(req *hostapi.Request) (*Verdict, error) {
-	switch req.Event {
-	case hostapi.EventPreterm, hostapi.EventPostsuspend, hostapi.EventPreresume:
-		return &Verdict{Outcome: &hostapi.Outcome{}}, nil
-	case hostapi.EventAttach, hostapi.EventResize:
-		return nil, hostapi.Errorf(hostapi.KindJob, "no such job on this host")
-	}
-	return &Verdict{Kind: hostapi.KindNode, Outcome: &hostapi.Outcome{
-		Reject: true, OnReject: hostapi.JobActionRerun,
-		Message: fmt.Sprintf("%s request rejected: job %s had no execjob_begin on this host", req.Event, req.Job.ID),
-	}}, nil
 }

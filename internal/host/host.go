@@ -58,6 +58,10 @@ type Options struct {
 	Fallback Remover
 	// StartTimeout is how long a hook's program may take to start; 0 means 10 s.
 	StartTimeout time.Duration
+	// Recover makes the record of a job that was lost anew, from what the job has in the kernel; nil without an error when
+	// it has nothing there. It is asked at any event of a job without a record but begin. May be nil: then such a job is
+	// not known.
+	Recover func(ctx context.Context, id string) (*jobstate.Record, error)
 	// Settings are given to every hook as Setup.Host; may be nil.
 	Settings map[string]string
 	// Daemon says that this host is the node's: Reconcile takes over the jobs of pbs_mom from one that died.
@@ -82,6 +86,7 @@ type Host struct {
 	mu      sync.RWMutex
 	plugins []*plugin // enabled hooks in order; replaced, never changed
 	waits   map[string]context.CancelFunc
+	owed    map[string][]func(*jobstate.Record) // by job, see owe
 	period  map[*plugin]*time.Timer
 	closed  bool
 }
@@ -137,8 +142,8 @@ func (h *Host) arrange(old []*plugin, hooks []Hook) []*plugin {
 }
 
 // Reload reads the registry again. Hooks that are new or changed in program or configuration are started; those that
-// are gone or changed end after the events they are in; the others run on with their new attributes. On an error
-// nothing changes.
+// are gone or changed end after the calls they are in; the others run on with their new attributes. An event under way
+// goes on with the successors of changed hooks, and without those that are gone. On an error nothing changes.
 func (h *Host) Reload(ctx context.Context) error {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
@@ -152,7 +157,9 @@ func (h *Host) Reload(ctx context.Context) error {
 		return fmt.Errorf("reload: %w", ErrClosed)
 	}
 	old := h.plugins
+	before := rhythmsOf(old)
 	h.plugins = h.arrange(old, hooks)
+	kept := rhythmsOf(h.plugins)
 	for _, p := range h.plugins {
 		if !slices.Contains(old, p) {
 			p.warm()
@@ -171,6 +178,11 @@ func (h *Host) Reload(ctx context.Context) error {
 		gone.Go(func() { defer h.behind.Done(); p.retire(h.ctx) })
 	}
 	h.mu.Unlock()
+	for p, now := range kept {
+		if was, ok := before[p]; ok && was != now {
+			h.reschedule(p)
+		}
+	}
 	waitFor(ctx, &gone)
 	return nil
 }
@@ -189,13 +201,13 @@ func (h *Host) Hooks() ([]Status, error) {
 	return list, err
 }
 
-// links returns the hooks as they are now. Events that have begun go on with theirs.
+// links returns the places of the hooks as they are now. A hook that is registered later gets the events that begin later.
 func (h *Host) links() []link {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	links := make([]link, len(h.plugins))
 	for i, p := range h.plugins {
-		links[i] = p
+		links[i] = place{h, p.spec().Name}
 	}
 	return links
 }

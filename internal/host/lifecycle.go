@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,18 +16,16 @@ import (
 const fallbackLimit = 20 * time.Second
 
 // begin makes the job's record and lets the hooks set it up. The record is there before the first hook is called and
-// until the last one is done, so that whatever a hook has made belongs to a job that somebody can find.
+// until the last one is done, so that whatever a hook has made belongs to a job that somebody can find. A begin that is
+// refused before that calls no hook, and undoes nothing.
 func (h *Host) begin(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	id := req.Job.ID
 	if err := resolveOwner(&req.Job.Owner); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
-	if err := h.makeWay(ctx, req); err != nil {
-		return nil, err
-	}
 	rec := &jobstate.Record{Job: req.Job, Phase: jobstate.PhasePrerun, MoM: req.MoM, Host: h.opt.Self}
-	if err := h.opt.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	if err := h.register(ctx, req, rec); err != nil {
+		return nil, err
 	}
 	c := h.newChain(req, nil)
 	v := c.run(ctx)
@@ -34,7 +33,7 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request) (*Verdict, error
 		now := time.Now()
 		advance(rec, req, now)
 		take(rec, h.opt.Node, c, now)
-		err := h.opt.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil })
+		err := h.replace(ctx, rec)
 		if err == nil {
 			h.setTimers(id, rec.Timers)
 			h.watchMoM(id, req.MoM)
@@ -43,68 +42,133 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request) (*Verdict, error
 		// Without its record the job would be nobody's, and what was made for it an orphan.
 		v.Reject, v.OnReject, v.Kind, v.Message = true, hostapi.JobActionRerun, hostapi.KindNode, line(err.Error())
 	}
-	if err := h.undo(ctx, c); err != nil {
+	if err := h.undo(ctx, c, rec); err != nil {
 		v.Message = line(v.Message + "; " + err.Error())
 	}
 	return v, nil
 }
 
-// undo takes back a begin that was not accepted.
-func (h *Host) undo(ctx context.Context, c *chain) error {
-	id := c.req.Job.ID
-	err := c.undo(ctx)
-	if err != nil {
-		err = errors.Join(err, h.fallback(ctx, id))
+// undo takes back a begin that was not accepted. The record stays when something is left of the job: the next begin of the
+// job, periodic or start of a host tries again.
+func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
+	if err := c.undo(ctx); err != nil {
+		if left := h.fallback(ctx, rec.Job.ID); left != nil {
+			exiting(rec, c.req, true, time.Now())
+			return errors.Join(err, left, h.replace(ctx, rec))
+		}
+		return errors.Join(err, h.forget(ctx, rec.Job.ID))
 	}
-	return errors.Join(err, h.forget(ctx, id))
+	return h.forget(ctx, rec.Job.ID)
 }
 
-// forget deletes the job's record and all that the host has of it.
+// forget deletes the job's record, unless it is another host's by now, and all that this host has of the job.
 func (h *Host) forget(ctx context.Context, id string) error {
 	h.clock.drop(id)
 	h.unwatchMoM(id)
-	return h.opt.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return nil, nil })
+	h.forgive(id)
+	return h.opt.Store.Update(ctx, id, func(rec *jobstate.Record) (*jobstate.Record, error) {
+		if rec != nil && rec.Host != h.opt.Self {
+			return rec, nil
+		}
+		return nil, nil
+	})
 }
 
-// makeWay decides about a record that begin finds under the job's id. It fails with KindBusy when the job runs. What
-// is left of an earlier run is ended first:
+// replace stores the record of a job that this host carries. It fails when another host has taken the job meanwhile.
+func (h *Host) replace(ctx context.Context, rec *jobstate.Record) error {
+	return h.opt.Store.Update(ctx, rec.Job.ID, func(now *jobstate.Record) (*jobstate.Record, error) {
+		if now != nil && now.Host != h.opt.Self {
+			return nil, hostapi.Errorf(hostapi.KindBusy, "process %d has taken the job over", now.Host.PID)
+		}
+		return rec, nil
+	})
+}
+
+// leftBehind is the note about an earlier run in its report.
+const leftBehind = "a run that was never ended was found when the job began again"
+
+// register puts the record of a job that begins in place. What standing decides about a record that is there already
+// holds in the same transaction: of several hosts that begin one job, one does. What is left of an earlier run is ended first.
+func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate.Record) error {
+	var ended bool
+	var ending error
+	for {
+		var left *jobstate.Record
+		var busy error
+		err := h.opt.Store.Update(ctx, rec.Job.ID, func(there *jobstate.Record) (*jobstate.Record, error) {
+			left, busy = nil, nil
+			if there == nil {
+				return rec, nil
+			}
+			over, err := h.standing(there, req)
+			switch busy = err; {
+			case busy != nil:
+				return there, nil
+			case !over:
+				return rec, nil
+			}
+			// Ours from here on, and to be ended whatever happens to this host or this event.
+			left = there
+			there.Host = h.opt.Self
+			exiting(there, &hostapi.Request{Job: there.Job}, true, time.Now())
+			return there, nil
+		})
+		switch {
+		case err != nil:
+			return hostapi.Errorf(hostapi.KindNode, "%w", err)
+		case busy != nil:
+			return busy
+		case left == nil:
+			return nil
+		case ended:
+			return hostapi.Errorf(hostapi.KindNode, "end an earlier run: %w", cmp.Or(ending, errStays))
+		}
+		ended, ending = true, h.finishLeft(ctx, left, leftBehind)
+	}
+}
+
+var errStays = errors.New("its record is still there")
+
+// standing decides about a record that begin finds under the job's id: over when that run is to be ended first. It fails
+// with KindBusy when the job runs.
 //
-//	the record's MoM or host is dead           ended
-//	another living MoM's or host's             busy
-//	another run_count                          ended: PBS counts each start, so it knows nothing of that run any more
+//	Reconcile would end it (fateOf)            over
+//	another living host's, or pbs_mom's        busy
+//	  while its daemon is down
+//	exiting                                    over
+//	another MoM's                              busy
+//	another run_count                          over: PBS counts each start, so it knows nothing of that run any more
 //	same run, prerun                           begin once more; hooks are idempotent
 //	same run, running or suspended             busy
-//	exiting                                    ended
-func (h *Host) makeWay(ctx context.Context, req *hostapi.Request) error {
-	rec, err := h.opt.Store.Get(ctx, req.Job.ID)
-	if err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "%w", err)
-	}
-	if rec == nil {
-		return nil
-	}
-	foreign := rec.Host != h.opt.Self
-	dead := foreign && !h.opt.Processes.Alive(rec.Host) || rec.MoM != nil && !h.opt.Processes.Alive(*rec.MoM)
+func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, err error) {
+	f, _ := h.fateOf(rec)
 	sameMoM := (rec.MoM == nil) == (req.MoM == nil) && (rec.MoM == nil || *rec.MoM == *req.MoM)
 	switch {
-	case dead, rec.Phase == jobstate.PhaseExiting && !foreign:
-	case foreign:
-		return hostapi.Errorf(hostapi.KindBusy, "the job is carried by process %d", rec.Host.PID)
+	case f == finish:
+		return true, nil
+	case rec.Host != h.opt.Self && f != adopt:
+		return false, hostapi.Errorf(hostapi.KindBusy, "the job is carried by process %d", rec.Host.PID)
+	case rec.Phase == jobstate.PhaseExiting:
+		return true, nil
 	case !sameMoM:
-		return hostapi.Errorf(hostapi.KindBusy, "the job runs here already")
+		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already")
 	case rec.Job.RunCount != req.Job.RunCount:
+		return true, nil
 	case rec.Phase == jobstate.PhasePrerun:
-		return nil
-	default:
-		return hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s since %s", rec.Phase, rec.Begun.Format(time.DateTime))
+		return false, nil
 	}
-	return h.finishLeft(ctx, rec, "a run that was never ended was found when the job began again")
+	return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s since %s", rec.Phase, rec.Begun.Format(time.DateTime))
 }
 
 // finish carries out epilogue, end and abort. It goes on to the end whatever fails, and says what did.
+//
+// After a last event the job is settled, unless its hooks failed and so did the host's own removal: then the record stays
+// as one of a job that is ending, and Reconcile, at each periodic and at the start of a host, ends it once more.
 func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
-	id, last := req.Job.ID, req.Event != hostapi.EventEpilogue
-	rec, storeErr := h.leaving(ctx, req, last)
+	id, last, began := req.Job.ID, req.Event != hostapi.EventEpilogue, time.Now()
+	rec, err := h.leaving(ctx, req, last)
+	errs := []error{err}
+	unread := rec == nil && err != nil
 	h.clock.drop(id)
 	if rec != nil {
 		req.Job = jobOf(rec, req)
@@ -113,24 +177,30 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	}
 	c := h.newChain(req, rec)
 	v := c.run(ctx)
-	errs := []error{storeErr}
+	noted := func(r *jobstate.Record) {
+		exiting(r, req, last, began)
+		take(r, h.opt.Node, c, time.Now())
+	}
+	var left error
 	if last && c.failures() != nil {
-		err := h.fallback(ctx, id)
-		errs = append(errs, err)
-		if err == nil && h.opt.Fallback != nil && rec != nil {
+		if left = h.fallback(ctx, id); left != nil {
+			errs = append(errs, left)
+		} else if h.opt.Fallback != nil && rec != nil {
 			addNote(rec, "hookhost removed what the job left, because a hook failed to")
 		}
 	}
 	switch {
+	case unread:
+		h.owe(id, noted)
 	case rec == nil:
 	case last:
-		take(rec, h.opt.Node, c, time.Now())
-		errs = append(errs, h.settle(ctx, rec, req.Event))
+		noted(rec)
+		errs = append(errs, h.conclude(ctx, rec, req.Event, left == nil))
 	default:
-		errs = append(errs, h.change(ctx, id, func(r *jobstate.Record) {
-			exiting(r, req, last, time.Now())
-			take(r, h.opt.Node, c, time.Now())
-		}))
+		if err := h.change(ctx, id, noted); err != nil {
+			h.owe(id, noted)
+			errs = append(errs, err)
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		if !v.Reject {
@@ -141,11 +211,27 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	return v, nil
 }
 
+// conclude settles a job after its last event, if nothing is left of it. Else, or when that fails, the record is kept with all that
+// is known by now, to be settled by Reconcile.
+func (h *Host) conclude(ctx context.Context, rec *jobstate.Record, e hostapi.Event, clean bool) error {
+	var unsettled error
+	if clean {
+		if unsettled = h.settle(ctx, rec, e); unsettled == nil {
+			return nil
+		}
+	}
+	err := h.replace(ctx, rec)
+	if err != nil {
+		h.owe(rec.Job.ID, func(r *jobstate.Record) { *r = *rec })
+	}
+	return errors.Join(unsettled, err)
+}
+
 // leaving returns the job's record as it goes into its last phase. That is on disk before hooks are called only where it
 // has to be: pbs_mom sends end once, so a host that dies over it has to find that out; a MoM of ours asks again, and
 // everything else is written with what the hooks answer.
 func (h *Host) leaving(ctx context.Context, req *hostapi.Request, last bool) (*jobstate.Record, error) {
-	rec, err := h.opt.Store.Get(ctx, req.Job.ID)
+	rec, err := h.record(ctx, req.Job.ID)
 	if err != nil || rec == nil {
 		return nil, err
 	}
@@ -162,7 +248,7 @@ func (h *Host) settle(ctx context.Context, rec *jobstate.Record, e hostapi.Event
 	if e == hostapi.EventEnd || !rec.Launched.IsZero() {
 		r := report.FromRecord(rec, rec.Ended)
 		if err := h.opt.Ledger.AppendOnce(ctx, rec.Job.ID, runKey(rec), r.Archive()); err != nil {
-			return fmt.Errorf("report of job %s: %w", rec.Job.ID, err)
+			return fmt.Errorf("write the report: %w", err)
 		}
 	}
 	return h.forget(ctx, rec.Job.ID)
@@ -181,7 +267,7 @@ func (h *Host) fallback(ctx context.Context, id string) error {
 	defer cancel()
 	h.log.WithField("job", id).Warn("a hook failed to clean up: the host removes what the job left")
 	if err := h.opt.Fallback.RemoveJob(ctx, id); err != nil {
-		return fmt.Errorf("remove job %s: %w", id, err)
+		return fmt.Errorf("remove what is left: %w", err)
 	}
 	return nil
 }

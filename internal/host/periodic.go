@@ -33,10 +33,10 @@ func listOf(recs []*jobstate.Record, hook string) map[string]*hostapi.Job {
 func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	began := time.Now()
 	v, err := h.askAll(ctx, h.links(), req)
+	h.tell(req, v, err, time.Since(began))
 	if err != nil {
 		err = fmt.Errorf("%s: %w", req.Event, err)
 	}
-	h.tell(req, v, err, time.Since(began))
 	return v, err
 }
 
@@ -143,6 +143,35 @@ func (h *Host) schedule(p *plugin, after time.Duration) {
 	h.period[p] = time.AfterFunc(after, func() { h.behindIt(func() { h.tick(p) }) })
 }
 
+// rhythm is when a plugin's periodics are due.
+type rhythm struct {
+	freq time.Duration
+	ok   bool
+}
+
+func rhythmsOf(plugins []*plugin) map[*plugin]rhythm {
+	all := make(map[*plugin]rhythm, len(plugins))
+	for _, p := range plugins {
+		freq, ok := p.ticks()
+		all[p] = rhythm{freq, ok}
+	}
+	return all
+}
+
+// reschedule counts from now to a plugin's next periodic, after its attributes have changed.
+func (h *Host) reschedule(p *plugin) {
+	if freq, ok := p.ticks(); ok {
+		h.schedule(p, freq)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.period[p]; t != nil {
+		t.Stop()
+		delete(h.period, p)
+	}
+}
+
 // tick calls one hook's periodic, and then looks for jobs whose processes died without a word.
 func (h *Host) tick(p *plugin) {
 	defer func() {
@@ -155,7 +184,7 @@ func (h *Host) tick(p *plugin) {
 		delete(h.period, p)
 		h.mu.Unlock()
 	}()
-	v, err := h.askAll(h.ctx, []link{p}, &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.opt.Node})
+	v, err := h.askAll(h.ctx, []link{place{h, p.spec().Name}}, &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.opt.Node})
 	switch {
 	case h.ctx.Err() != nil:
 		return
@@ -201,7 +230,7 @@ func (h *Host) callAgain(id, name string) {
 	if at, asked := rec.Timers[name]; !asked || time.Until(at) > time.Second {
 		return // an event has taken it back or put it off meanwhile
 	}
-	c := h.aboutJob(rec, p)
+	c := h.aboutJob(rec, place{h, name})
 	v := c.run(h.ctx)
 	if v.Reject {
 		entry.Error(v.Message)
@@ -232,7 +261,7 @@ func (h *Host) aboutJob(rec *jobstate.Record, links ...link) *chain {
 }
 
 // Refresh has every hook tell what a live job has used by now, so that its record, and a report made from it, is not as
-// old as the last periodic. It takes the job's turn. A job that does not live, or is ending, is left as it is.
+// old as the last periodic. ctx bounds the wait for the job's turn only, as with Handle. A job that does not live, or is ending, is left as it is.
 func (h *Host) Refresh(ctx context.Context, id string) error {
 	if !h.enter(&h.begun) {
 		return ErrClosed
@@ -243,6 +272,7 @@ func (h *Host) Refresh(ctx context.Context, id string) error {
 		return err
 	}
 	defer release()
+	ctx = h.detach(ctx)
 	rec, err := h.opt.Store.Get(ctx, id)
 	if err != nil || rec == nil || rec.Phase == jobstate.PhaseExiting {
 		return err

@@ -94,7 +94,7 @@ func (p *plugin) get(ctx context.Context) (*instance, error) {
 // begin begins a start, unless one is under way. p.mu is held.
 func (p *plugin) begin() (*start, error) {
 	if p.retired {
-		return nil, hostapi.Errorf(hostapi.KindBusy, "hook %s: it was taken out of service", p.hook.Name)
+		return nil, retiredError(p.hook.Name)
 	}
 	if p.starting != nil {
 		return p.starting, nil
@@ -132,7 +132,7 @@ func (p *plugin) run(s *start, h Hook) {
 		s.inst = nil
 	}
 	p.starting, p.inst, p.failure = nil, s.inst, s.err
-	if s.err != nil && !p.retired {
+	if s.err != nil && !p.retired && p.ctx.Err() == nil {
 		p.log.Error(s.err)
 		p.breaker.crash(time.Now())
 		p.again()
@@ -204,6 +204,14 @@ func (p *plugin) gets(e hostapi.Event) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.hook.Gets(e) && (p.known == nil || slices.Contains(p.known, e))
+}
+
+// ticks tells whether the program is known to be due for periodics, and how far apart. Before its first start nobody
+// knows; startup sees to it then.
+func (p *plugin) ticks() (freq time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Duration(p.hook.Freq) * time.Second, p.hook.Gets(hostapi.EventPeriodic) && slices.Contains(p.known, hostapi.EventPeriodic)
 }
 
 // update gives the hook other attributes; false when its program has to be started anew for what h says.

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -13,6 +14,7 @@ const (
 	momDied  = "the process that ran this job died"
 	hostDied = "hookhost died while it set up this job"
 	endAgain = "the end of this job was finished after hookhost had died over it"
+	endOnce  = "the end of this job had to be carried out once more"
 )
 
 // atOnce bounds how many jobs Reconcile ends at the same time.
@@ -33,7 +35,9 @@ func (h *Host) fateOf(rec *jobstate.Record) (f fate, why string) {
 	if !own && h.opt.Processes.Alive(rec.Host) {
 		return leave, ""
 	}
-	if _, ending := rec.Timers[endTimer]; ending {
+	if _, ending := rec.Timers[endTimer]; ending && own {
+		return finish, endOnce
+	} else if ending {
 		return finish, endAgain
 	}
 	if rec.MoM != nil && !h.opt.Processes.Alive(*rec.MoM) {
@@ -52,11 +56,13 @@ func (h *Host) fateOf(rec *jobstate.Record) (f fate, why string) {
 }
 
 // Reconcile looks through the records of all jobs on this machine: it ends those whose MoM or host has died, takes over
-// those that live without a host, and leaves alone what another living host carries. It is for the start of a host,
-// and does nothing where there is nothing to do. Errors of single jobs are joined.
+// those that live without a host, ends once more those whose end has failed here, and leaves alone what another living host
+// carries. It is for the start of a host and is repeated after each periodic; it does nothing where there is nothing to
+// do. Errors of single jobs are joined.
 func (h *Host) Reconcile(ctx context.Context) error {
+	errs := []error{h.payOwed(ctx)}
 	recs, err := h.opt.Store.List(ctx)
-	errs := []error{err}
+	errs = append(errs, err)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
@@ -96,7 +102,10 @@ func (h *Host) resolve(ctx context.Context, id string, f fate, why string) error
 		return err
 	}
 	if f == finish {
-		return h.finishLeft(ctx, rec, why)
+		if err := h.finishLeft(ctx, rec, why); err != nil {
+			return fmt.Errorf("end job %s: %w", id, err)
+		}
+		return nil
 	}
 	h.setTimers(id, rec.Timers)
 	h.watchMoM(id, rec.MoM)
@@ -141,11 +150,13 @@ func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string)
 	var errs []error
 	for _, e := range events {
 		job := *rec.Job
-		v, err := h.judgeJob(ctx, &hostapi.Request{Event: e, Node: h.opt.Node, Job: &job})
+		v, err := h.carryOut(ctx, &hostapi.Request{Event: e, Node: h.opt.Node, Job: &job})
 		if err == nil && v.Reject {
 			err = errors.New(v.Message)
 		}
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", e, err))
+		}
 	}
 	return errors.Join(errs...)
 }

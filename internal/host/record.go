@@ -93,6 +93,12 @@ func exiting(rec *jobstate.Record, req *hostapi.Request, last bool, now time.Tim
 	if req.Job.ExitStatus != nil {
 		rec.ExitStatus = req.Job.ExitStatus
 	}
+	// What MoM measures itself, as walltime. Hooks overrule it, before and after.
+	for name, value := range req.Job.ResourcesUsed {
+		if _, told := rec.ResourcesUsed[name]; !told {
+			put(&rec.ResourcesUsed, name, value)
+		}
+	}
 	if _, begun := rec.Timers[endTimer]; begun {
 		return
 	}

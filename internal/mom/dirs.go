@@ -10,7 +10,28 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
 )
+
+// RemoveDirs removes what Run made for a job and could not remove because its process was killed: the node file in auxDir
+// and the job's TMPDIR in tmpDir. What is not there is no error.
+func RemoveDirs(id, auxDir, tmpDir string) error {
+	if err := hostapi.CheckJobID(id); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(tmpDir)
+	if err == nil {
+		err = errors.Join(root.RemoveAll(tmpName(id)), root.Close())
+	}
+	if rm := os.Remove(filepath.Join(auxDir, id)); !errors.Is(rm, fs.ErrNotExist) {
+		err = errors.Join(err, rm)
+	}
+	return err
+}
+
+// tmpName is the name that PBS gives a job's TMPDIR.
+func tmpName(id string) string { return "pbs." + id }
 
 // makeNodefile writes PBS_NODEFILE, a line with the host's name for each process that MPI is to start, and returns its path.
 func (w *walk) makeNodefile() (string, error) {
@@ -49,7 +70,7 @@ func (w *walk) makeTmpDir() (string, error) {
 		return "", err
 	}
 	w.undo = append(w.undo, root.Close)
-	name := "pbs." + w.job.ID
+	name := tmpName(w.job.ID)
 	path := filepath.Join(w.spec.TmpDir, name)
 	err = root.Mkdir(name, 0o700)
 	if errors.Is(err, fs.ErrExist) {

@@ -217,7 +217,7 @@ func (w *walk) send(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 	}
 	if err != nil {
 		w.broken = true
-		return nil, fmt.Errorf("%s job %s: %w", req.Event, w.job.ID, err)
+		return nil, err // it names event and job
 	}
 	if out == nil {
 		out = &hostapi.Outcome{}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/mom"
+)
+
+// tmpDir is where `run` makes jobs' TMPDIR, as pbs_mom does.
+const tmpDir = "/var/tmp"
+
+// removeLeft removes the node files and TMPDIRs of jobs whose `run` was killed. The node files tell which those are: only
+// `run` makes any here, after the job's record and before its program.
+func removeLeft(ctx context.Context, auxDir string, store *jobstate.Store, alive func(hostapi.ProcessID) bool) error {
+	files, err := os.ReadDir(auxDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, f := range files {
+		if hostapi.CheckJobID(f.Name()) != nil {
+			continue
+		}
+		rec, err := store.Get(ctx, f.Name())
+		if err == nil && (rec == nil || rec.MoM != nil && !alive(*rec.MoM)) {
+			err = mom.RemoveDirs(f.Name(), auxDir, tmpDir)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

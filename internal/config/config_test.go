@@ -1,0 +1,63 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDefaultIsAConfiguration(t *testing.T) {
+	text, err := Default().TOML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Parse(text)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if *f != *Default() {
+		t.Errorf("read back: %+v", f)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"[memory]\ndefautl = \"1gb\"", `line 2: unknown key "memory.defautl"`},
+		{"[memry]\n", `unknown key "memry"`},
+		{"[memory]\ndefault = \"banana\"", "line 2: memory.default"},
+		{"[memory]\nenabled = \"yes\"", "line 2: memory.enabled"},
+		{"[memory]\nreserve_percent = nan", "memory.reserve_percent = NaN"},
+		{"[memory]\nreserve_percent = 100.0", "memory.reserve_percent = 100"},
+		{"[cgroup]\nkill_timeout = 5", `cgroup.kill_timeout = 5: want a duration with its unit, such as "10s"`},
+		{"[cgroup]\nkill_timeout = \"1ns\"", "cgroup.kill_timeout = 1ns: want 100ms to 1m0s"},
+		{"[cgroup]\nkill_grace = \"100h\"", "cgroup.kill_grace = 100h0m0s: want 0s to 1m0s"},
+		{"[cgroup]\nkill_grace = \"-1s\"", "line 2: cgroup.kill_grace"},
+		{"[cgroup]\nprefix = \"a/b\"", `cgroup.prefix = "a/b"`},
+		{"[cgroup]\nmount = \"/sys/../etc\"", "cgroup.mount"},
+		{"[cpuset]\nexclude_cpus = \"0-\"", "cpuset.exclude_cpus"},
+		{"[cpuset]\nplacement = \"random\"", `cpuset.placement = "random": want pack or spread`},
+		{"[cpu]\ncfs_quota_fudge_factor = 0.0", "cpu.cfs_quota_fudge_factor = 0"},
+		{"[cpu]\ncfs_period = \"2s\"", "cpu.cfs_period = 2s"},
+		{"[pids]\nmax = 1", "pids.max = 1"},
+		{"[host]\nnode = \"a b\"", `host.node = "a b"`},
+		{"[host]\nlog_level = \"loud\"", `host.log_level = "loud"`},
+		{"x", "line 1"},
+	} {
+		_, err := Parse([]byte(tt.text))
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: error %v, want one line with %q", tt.text, err, tt.want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	text, err := Default().TOML()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if file, err := Parse(b); (file == nil) != (err != nil) {
+			t.Errorf("file %v with error %v", file, err)
+		}
+	})
+}

@@ -1,0 +1,134 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// record returns the job's record, nil without an error when the job is not known. One that was lost is made anew by
+// Options.Recover and stored.
+func (h *Host) record(ctx context.Context, id string) (*jobstate.Record, error) {
+	rec, err := h.opt.Store.Get(ctx, id)
+	if err != nil {
+		// Once more: the store waits for its lock only so long, and these events come only once.
+		rec, err = h.opt.Store.Get(ctx, id)
+	}
+	if err != nil || rec == nil {
+		if err == nil && h.opt.Recover != nil {
+			return h.recover(ctx, id)
+		}
+		return nil, err
+	}
+	for _, note := range h.owing(id) {
+		note(rec)
+	}
+	return rec, nil
+}
+
+func (h *Host) recover(ctx context.Context, id string) (*jobstate.Record, error) {
+	rec, err := h.opt.Recover(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("make the lost record anew: %w", err)
+	}
+	if rec == nil {
+		return nil, nil
+	}
+	rec.Host = h.opt.Self
+	if rec.Begun.IsZero() {
+		rec.Begun = time.Now() // what has something in the kernel was begun
+	}
+	err = h.opt.Store.Update(ctx, id, func(there *jobstate.Record) (*jobstate.Record, error) {
+		if there != nil {
+			rec = there // somebody was faster
+		}
+		return rec, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.setTimers(id, rec.Timers)
+	h.watchMoM(id, rec.MoM)
+	h.log.WithField("job", id).Warn("the job's record was lost and is made anew from what the job has in the kernel")
+	return rec, nil
+}
+
+// owe keeps in memory what the last events of a job have found out while its record could be neither read nor written.
+// MoM is told of the failure, but pbs_mom does not ask again: Reconcile writes it as soon as the store works, and then,
+// as the record says that its job is ending, finishes the job. Only a host that dies before that loses what is owed; the
+// record itself stays.
+func (h *Host) owe(id string, note func(*jobstate.Record)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	put(&h.owed, id, append(h.owed[id], note))
+}
+
+// owing returns what is owed to the job's record.
+func (h *Host) owing(id string) []func(*jobstate.Record) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.owed[id]
+}
+
+// forgive drops what is owed to the job.
+func (h *Host) forgive(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.owed, id)
+}
+
+// payOwed writes what is owed, each job in its turn. What cannot be written is owed further on.
+func (h *Host) payOwed(ctx context.Context) error {
+	h.mu.RLock()
+	var ids []string
+	for id := range h.owed {
+		ids = append(ids, id)
+	}
+	h.mu.RUnlock()
+	var errs []error
+	for _, id := range ids {
+		release, err := h.jobs.take(ctx, id)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		err = h.change(ctx, id, func(rec *jobstate.Record) {
+			for _, note := range h.owing(id) {
+				if rec.Host == h.opt.Self {
+					note(rec)
+				}
+			}
+		})
+		if err == nil {
+			h.forgive(id)
+		}
+		errs = append(errs, err)
+		release()
+	}
+	return errors.Join(errs...)
+}
+
+// unknown answers an event of a job that has no record: its begin was never seen here, as when hookhost was installed
+// while the job ran, or the records were lost.
+//
+//   - prologue, launch: an error that sends the job back to the queue. To start it would start it unconfined.
+//   - attach, resize: an error; there is nothing to attach to.
+//   - preterm, postsuspend, preresume: accepted without calling a hook. A job that has to be killed, or stopped, or
+//     went on before hookhost came is nothing to hold up.
+//
+// Epilogue, end and abort are accepted as well, and hooks are called: tear-down is idempotent and what they find is to go (finish).
+func unknown(req *hostapi.Request) (*Verdict, error) {
+	switch req.Event {
+	case hostapi.EventPreterm, hostapi.EventPostsuspend, hostapi.EventPreresume:
+		return &Verdict{Outcome: &hostapi.Outcome{}}, nil
+	case hostapi.EventAttach, hostapi.EventResize:
+		return nil, hostapi.Errorf(hostapi.KindJob, "no such job on this host")
+	}
+	return &Verdict{Kind: hostapi.KindNode, Outcome: &hostapi.Outcome{
+		Reject: true, OnReject: hostapi.JobActionRerun,
+		Message: fmt.Sprintf("%s request rejected: the job had no execjob_begin on this host", req.Event),
+	}}, nil
+}
