@@ -43,8 +43,8 @@ func TestREADMEHook(t *testing.T) {
 			}
 		}
 		for _, args := range []string{
-			"hook create deny", "hook import deny application/x-executable default " + filepath.Join(dir, "deny"),
-			"hook set deny event=execjob_begin order=5",
+			"hook create deny", "hook set deny event=execjob_begin order=5",
+			"hook import deny application/x-executable default " + filepath.Join(dir, "deny"),
 		} {
 			if r := n.hookhost(strings.Fields(args)...); r.status != 0 {
 				t.Fatalf("%s: status %d", args, r.status)

@@ -39,7 +39,10 @@ func (p *plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 		out, err = p.callOrReplay(ctx, req)
 	}
 	if errors.Is(err, errAlarm) {
-		err = hostapi.Errorf(hostapi.KindTimeout, "alarm after %ds", h.Alarm)
+		_, never := errors.AsType[unreached](err)
+		if err = hostapi.Errorf(hostapi.KindTimeout, "alarm after %ds", h.Alarm); never {
+			err = unreached{err}
+		}
 	}
 	p.trace(h, req, out, err, time.Since(began))
 	return out, err

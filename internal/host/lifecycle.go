@@ -53,7 +53,7 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request) (*Verdict, error
 func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 	if err := c.undo(ctx); err != nil {
 		if left := h.fallback(ctx, rec.Job.ID); left != nil {
-			exiting(rec, c.req, true, time.Now())
+			exiting(rec, &hostapi.Request{Job: &hostapi.Job{}}, true, time.Now())
 			return errors.Join(err, left, h.replace(ctx, rec))
 		}
 		return errors.Join(err, h.forget(ctx, rec.Job.ID))
@@ -61,17 +61,12 @@ func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 	return h.forget(ctx, rec.Job.ID)
 }
 
-// forget deletes the job's record, unless it is another host's by now, and all that this host has of the job.
+// forget deletes the job's record and all that the host has of it.
 func (h *Host) forget(ctx context.Context, id string) error {
 	h.clock.drop(id)
 	h.unwatchMoM(id)
 	h.forgive(id)
-	return h.opt.Store.Update(ctx, id, func(rec *jobstate.Record) (*jobstate.Record, error) {
-		if rec != nil && rec.Host != h.opt.Self {
-			return rec, nil
-		}
-		return nil, nil
-	})
+	return h.opt.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return nil, nil })
 }
 
 // replace stores the record of a job that this host carries. It fails when another host has taken the job meanwhile.
@@ -110,7 +105,7 @@ func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate
 			// Ours from here on, and to be ended whatever happens to this host or this event.
 			left = there
 			there.Host = h.opt.Self
-			exiting(there, &hostapi.Request{Job: there.Job}, true, time.Now())
+			exiting(there, &hostapi.Request{Job: &hostapi.Job{}}, true, time.Now())
 			return there, nil
 		})
 		switch {
@@ -220,7 +215,8 @@ func (h *Host) conclude(ctx context.Context, rec *jobstate.Record, e hostapi.Eve
 			return nil
 		}
 	}
-	err := h.replace(ctx, rec)
+	rec.Host = h.opt.Self
+	err := h.opt.Store.Update(ctx, rec.Job.ID, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil })
 	if err != nil {
 		h.owe(rec.Job.ID, func(r *jobstate.Record) { *r = *rec })
 	}

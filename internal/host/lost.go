@@ -20,7 +20,7 @@ func (h *Host) record(ctx context.Context, id string) (*jobstate.Record, error) 
 	}
 	if err != nil || rec == nil {
 		if err == nil && h.opt.Recover != nil {
-			return h.recover(ctx, id)
+			return h.remake(ctx, id)
 		}
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (h *Host) record(ctx context.Context, id string) (*jobstate.Record, error) 
 	return rec, nil
 }
 
-func (h *Host) recover(ctx context.Context, id string) (*jobstate.Record, error) {
+func (h *Host) remake(ctx context.Context, id string) (*jobstate.Record, error) {
 	rec, err := h.opt.Recover(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("make the lost record anew: %w", err)
@@ -95,11 +95,13 @@ func (h *Host) payOwed(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
+		// A job that another host carries by now it has begun anew, or ends itself.
 		err = h.change(ctx, id, func(rec *jobstate.Record) {
+			if rec.Host != h.opt.Self && h.opt.Processes.Alive(rec.Host) {
+				return
+			}
 			for _, note := range h.owing(id) {
-				if rec.Host == h.opt.Self {
-					note(rec)
-				}
+				note(rec)
 			}
 		})
 		if err == nil {

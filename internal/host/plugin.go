@@ -157,10 +157,14 @@ func (p *plugin) again() {
 func (p *plugin) lost(inst *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.inst != inst || p.retired {
+	if p.inst != inst {
 		return
 	}
 	p.inst = nil
+	if p.retired {
+		p.lives.Go(inst.clean)
+		return
+	}
 	if !inst.killed.Load() {
 		p.failure = fmt.Errorf("hook %s: crashed: %s", p.hook.Name, inst.proc.cause())
 		p.log.Error(p.failure)

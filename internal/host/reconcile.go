@@ -150,6 +150,7 @@ func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string)
 	var errs []error
 	for _, e := range events {
 		job := *rec.Job
+		job.ResourcesUsed = nil // of begin; nobody has measured since
 		v, err := h.carryOut(ctx, &hostapi.Request{Event: e, Node: h.opt.Node, Job: &job})
 		if err == nil && v.Reject {
 			err = errors.New(v.Message)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,7 +33,7 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("lock %s: %w", path, context.Cause(ctx))
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := openLock(path)
 	if err != nil {
 		<-s.turn
 		return nil, err
@@ -62,6 +64,20 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return release, nil
+}
+
+// openLock opens the lock's file. The directory may have been deleted under a running host, which is no reason to fail
+// every event from then on.
+func openLock(path string) (*os.File, error) {
+	const flags = os.O_RDWR | os.O_CREATE | unix.O_NOFOLLOW
+	f, err := os.OpenFile(path, flags, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, err
+		}
+		f, err = os.OpenFile(path, flags, 0o600)
+	}
+	return f, err
 }
 
 // lockDatabase takes bbolt's own lock on jobs.db. Only a program other than hookhost can hold it, such as bbolt's command
