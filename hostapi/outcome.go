@@ -23,6 +23,10 @@ type Outcome struct {
 	Message  string    `json:"message,omitempty"`    // why it was rejected; one line
 	OnReject JobAction `json:"job_action,omitempty"` // what to do with the job on reject
 
+	// FailAction is what PBS is to do about hooks that failed, by their fail_action. The host sets it; a hook's own is
+	// passed over.
+	FailAction []string `json:"fail_action,omitempty"`
+
 	// Launch only. Nil leaves a thing as it is.
 	Progname *string           `json:"progname,omitempty"`
 	Argv     []string          `json:"argv,omitzero"`     // empty, not nil: no arguments

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -47,7 +48,8 @@ func (h *hook) ExecjobAbort(ctx context.Context, req *hostapi.Request) (*hostapi
 	return h.ExecjobEnd(ctx, req)
 }
 
-// last takes the turn of a job that is to end. j is nil when there is nothing of it.
+// last takes the turn of a job that is to end. j is nil when there is nothing of it. A job that another living host
+// answers for is KindBusy: the event came to the wrong one.
 func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s state, release func(), err error) {
 	if j, err = h.job(req); err != nil {
 		return nil, state{}, nil, err
@@ -60,6 +62,10 @@ func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s
 		h.disown(j.ID())
 		release()
 		return nil, state{}, nil, nil
+	}
+	if h.anothers(j) {
+		release()
+		return nil, state{}, nil, hostapi.Errorf(hostapi.KindBusy, "end job %s: %w", j.ID(), errAnswered)
 	}
 	if s, err = stateOf(req.Job, req.Node, j); err != nil {
 		h.logOf(j.ID()).Error(err) // what is left to do needs none
@@ -92,6 +98,9 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state) (*hostapi.Out
 		if u.OOMKills != nil && *u.OOMKills > 0 {
 			h.tellOOM(out, j, s, counters)
 		}
+	}
+	if errors.Is(killErr, cgroup.ErrNotEmpty) {
+		out.Notes = append(out.Notes, fmt.Sprintf("processes are left after %.1f seconds: %v", report.Seconds, killErr))
 	}
 	err := errors.Join(killErr, usageErr)
 	if err == nil {

@@ -152,6 +152,9 @@ func TestEndStuck(t *testing.T) {
 			if out.Usage == nil || *out.Usage.CPUTSeconds != 1 || out.Usage.Kill.Stragglers != 1 {
 				t.Errorf("%s: usage %+v", e, out.Usage)
 			}
+			if len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "processes are left after") {
+				t.Errorf("%s: notes %q", e, out.Notes)
+			}
 		}
 		k.Unstick(pid)
 		n.do(hostapi.EventPeriodic, "")

@@ -25,6 +25,8 @@ type hook struct {
 	kmsg   func() (kmsgReader, error)
 	turns  turns
 
+	openProcess func(*kernfs.FS, hostapi.ProcessID) (held, error)
+
 	mu      sync.Mutex
 	watches map[string]*watch // by job id
 	owned   map[string]bool   // jobs that this process answers for: see cgroup.Maker
@@ -65,7 +67,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	if err != nil {
 		return nil, err
 	}
-	return &hook{policy: p, log: log, roots: roots, tree: tree, node: node, self: self, kmsg: openKmsg,
+	return &hook{policy: p, log: log, roots: roots, tree: tree, node: node, self: self, kmsg: openKmsg, openProcess: openProcess,
 		watches: map[string]*watch{}, owned: map[string]bool{}}, nil
 }
 

@@ -75,6 +75,16 @@ func (h *hook) answered(j *cgroup.Job) bool {
 	return proc.Alive(h.roots.Proc, m.Host)
 }
 
+// anothers tells whether the job is another living host's. A hook of the same host is this one's predecessor, even if it
+// has not died yet.
+func (h *hook) anothers(j *cgroup.Job) bool {
+	if h.owns(j.ID()) {
+		return false
+	}
+	m, err := j.Maker()
+	return err == nil && m.Host != h.self.Host && h.answered(j)
+}
+
 // adopt has this process answer for a job that lives and whose maker does not. The caller has the job's turn.
 func (h *hook) adopt(ctx context.Context, j *cgroup.Job) error {
 	if h.answered(j) {

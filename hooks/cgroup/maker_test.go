@@ -168,9 +168,13 @@ func TestBeginOverAnothersJob(t *testing.T) {
 		n.hook.die()
 		n.hook = n.boot()
 		n.as(k)
-		_, err := n.event(hostapi.EventBegin, "1.srv")
-		if hostapi.KindOf(err) != hostapi.KindBusy || !n.lives(pid) {
-			t.Errorf("error %v of kind %q; process lives: %v", err, hostapi.KindOf(err), n.lives(pid))
+		record := n.job("1.srv")
+		for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventAbort, hostapi.EventEpilogue, hostapi.EventEnd} {
+			_, err := n.event(e, "1.srv")
+			if hostapi.KindOf(err) != hostapi.KindBusy || !n.lives(pid) {
+				t.Errorf("%s: error %v of kind %q; process lives: %v", e, err, hostapi.KindOf(err), n.lives(pid))
+			}
+			n.jobs["1.srv"] = record
 		}
 		k.Exit(hookPID)
 		k.Exit(hostPID)
@@ -179,6 +183,30 @@ func TestBeginOverAnothersJob(t *testing.T) {
 			t.Error("the leftover's process lives")
 		}
 		n.do(hostapi.EventEnd, "1.srv")
+	})
+}
+
+// Whose host has died ends its jobs through the next host, and whose hook has died through the next hook.
+func TestEndOfAnothersJob(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		for _, hostDies := range []bool{true, false} {
+			hookPID, hostPID := n.as(k)
+			n.do(hostapi.EventBegin, "1.srv")
+			pid, self := n.launch("1.srv"), n.self
+			n.hook.die()
+			n.hook = n.boot()
+			n.as(k)
+			if k.Exit(hookPID); hostDies {
+				k.Exit(hostPID)
+			} else {
+				n.self.Host = self.Host
+			}
+			n.do(hostapi.EventEnd, "1.srv")
+			n.want()
+			if n.lives(pid) {
+				t.Error("the process lives")
+			}
+		}
 	})
 }
 

@@ -59,6 +59,11 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 			t.Fatal(err)
 		}
 		h.kmsg = noKmsg
+		if opt.Signal != nil { // processes in memory have no pidfds
+			h.openProcess = func(procfs *kernfs.FS, id hostapi.ProcessID) (held, error) {
+				return byStartTime{procfs, id}, nil
+			}
+		}
 		return h
 	}
 	n.hook = n.boot()

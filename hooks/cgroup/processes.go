@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -84,6 +83,12 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	case h.isOurs(p.PID):
 		return reject("it is hookhost itself")
 	}
+	switch other, found, err := h.tree.JobOf(p.PID); {
+	case err != nil:
+		return nil, fmt.Errorf("attach pid %d: %w", req.PID, err)
+	case found && other != j.ID():
+		return reject("it is part of job %s", other)
+	}
 	taken, err := h.takeIn(j, p, func(m proc.Process) bool { return m.BelongsTo(owner) })
 	if err != nil {
 		return nil, fmt.Errorf("attach pid %d: %w", req.PID, err)
@@ -105,75 +110,3 @@ func (h *hook) process(pid int) (p proc.Process, alive bool, err error) {
 
 // isOurs tells whether pid is this hook or its host, which no job may take along.
 func (h *hook) isOurs(pid int) bool { return pid == h.self.Hook.PID || pid == h.self.Host.PID }
-
-// rounds bounds the chase after a session that forks while it is being moved: each round moves what the one before
-// could not see, and children of a moved process are born inside.
-const rounds = 16
-
-// takeIn moves first and the other members of its session that want admits. It returns how many it moved. All
-// moves are made back to back: only the first pays the kernel's grace period. What the processes do to escape being
-// moved is KindBusy: no user's doing makes a node bad.
-func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process) bool) (int, error) {
-	moved := map[int]proc.Process{}
-	again := 0
-	fresh := []proc.Process{first} // even if it leaves its session meanwhile
-	for round := range rounds {
-		members, err := proc.SessionMembers(h.roots.Proc, first.Session)
-		if err != nil {
-			return len(moved), err
-		}
-		inside, err := j.Processes()
-		if err != nil {
-			return len(moved), moveError(err)
-		}
-		for _, m := range members {
-			if m.PID != first.PID && m.PID > 1 && !h.isOurs(m.PID) && want(m) {
-				fresh = append(fresh, m)
-			}
-		}
-		var pids []int
-		for _, m := range fresh {
-			_, done := moved[m.PID]
-			in := slices.Contains(inside, m.PID)
-			if done || in && round > 0 {
-				continue
-			}
-			if in { // in one hierarchy at least: an attach that failed half way is made whole
-				again++
-			}
-			pids = append(pids, m.PID)
-			moved[m.PID] = m
-		}
-		if len(pids) == 0 {
-			return len(moved) - again, h.sameStill(moved)
-		}
-		if err := j.Attach(pids); err != nil {
-			return len(moved), moveError(err)
-		}
-		fresh = nil
-	}
-	return len(moved), hostapi.Errorf(hostapi.KindBusy, "session %d forks faster than its processes can be moved", first.Session)
-}
-
-func moveError(err error) error {
-	kind := hostapi.KindNode
-	if errors.Is(err, cgroup.ErrNotFound) { // the job ends at this moment
-		kind = hostapi.KindBusy
-	}
-	return hostapi.Errorf(kind, "%w", err)
-}
-
-// sameStill looks at what was moved again: it was moved by number. If the process still lives, the number was its own
-// all the time; if it does not, it ended meanwhile, and a stranger can hold its number only after the pid space has
-// wrapped around.
-func (h *hook) sameStill(moved map[int]proc.Process) error {
-	for pid, m := range moved {
-		if proc.Alive(h.roots.Proc, m.ID()) {
-			continue
-		}
-		if now, alive, err := h.process(pid); err == nil && alive && now.StartTime != m.StartTime {
-			return hostapi.Errorf(hostapi.KindBusy, "pid %d ended and its number was given to %q meanwhile", pid, now.Comm)
-		}
-	}
-	return nil
-}

@@ -118,6 +118,66 @@ func TestAttachRefused(t *testing.T) {
 	}
 }
 
+// A process belongs to one job at a time, whoever owns both.
+func TestAttachOfAnotherJob(t *testing.T) {
+	test := func(t *testing.T, n *node, pid int, fork func() int) {
+		n.do(hostapi.EventBegin, "2.srv", ownedBy(n.job("1.srv").Owner.UID))
+		n.do(hostapi.EventAttach, "1.srv", withPID(pid))
+		inside := n.inside("1.srv")
+		n.do(hostapi.EventAttach, "1.srv", withPID(pid))
+		out, err := n.event(hostapi.EventAttach, "2.srv", withPID(pid))
+		if want := fmt.Sprintf("attach pid %d to job 2.srv: it is part of job 1.srv", pid); err != nil || !out.Reject || out.Message != want {
+			t.Errorf("%+v, %v, want %q", out, err, want)
+		}
+		if fork != nil { // one of the session that is in no job
+			free := fork()
+			n.do(hostapi.EventAttach, "2.srv", withPID(free))
+			if got := n.inside("2.srv"); !slices.Equal(got, []int{free}) {
+				t.Errorf("2.srv has %v", got)
+			}
+		}
+		if got := n.inside("1.srv"); !slices.Equal(got, inside) {
+			t.Errorf("1.srv has %v, had %v", got, inside)
+		}
+		n.do(hostapi.EventEnd, "2.srv")
+	}
+	attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		pid := k.Spawn()
+		k.SetProcess(pid, kernfstest.Attributes{UID: owner})
+		test(t, n, pid, func() int {
+			free := k.Spawn()
+			k.SetProcess(free, kernfstest.Attributes{UID: owner, Session: pid})
+			return free
+		})
+	})
+	t.Run("kernel", func(t *testing.T) {
+		n := realNode(t, nil)
+		n.do(hostapi.EventBegin, "1.srv")
+		test(t, n, startActor(t, nil, "sleep").child.PID, nil)
+		n.do(hostapi.EventEnd, "1.srv")
+	})
+}
+
+// A number that a stranger got between the hold and the move: the stranger goes back to where its parent is.
+func TestAttachReusedNumber(t *testing.T) {
+	attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		pid := k.Spawn()
+		k.SetProcess(pid, kernfstest.Attributes{UID: owner})
+		before := k.Cgroup(pid)
+		n.openProcess = func(procfs *kernfs.FS, id hostapi.ProcessID) (held, error) {
+			id.StartTime-- // it was another
+			return byStartTime{procfs, id}, nil
+		}
+		if _, err := n.event(hostapi.EventAttach, "1.srv", withPID(pid)); hostapi.KindOf(err) != hostapi.KindBusy {
+			t.Errorf("error %v", err)
+		}
+		if after := k.Cgroup(pid); after != before {
+			t.Errorf("it is in\n%s\nwas in\n%s", after, before)
+		}
+		k.Exit(pid)
+	})
+}
+
 // A user's processes may be in one session with hookhost itself, as when it was started by hand.
 func TestAttachLeavesHookhostOutside(t *testing.T) {
 	attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,12 +51,15 @@ func (j *Job) kill(ctx context.Context) error {
 const killRound = time.Second
 
 // killTree ends what is in the v2 tree by cgroup.kill (Linux 5.14), which no fork escapes. Without that it does
-// nothing.
+// nothing. What the v1 freezer holds takes the signal only when it is thawed, whoever froze it.
 func (j *Job) killTree(ctx context.Context, d directory) error {
 	for {
 		err := d.Write("cgroup.kill", "1")
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // or there is no cgroup
+		}
+		if err == nil {
+			err = j.thaw()
 		}
 		if err != nil {
 			return err
@@ -126,17 +130,14 @@ func (j *Job) killSome(ctx context.Context, pids []int) error {
 	return nil
 }
 
-// thaw thaws the job and, on v1, what the job froze below itself.
+// thaw thaws the job and what the job froze below itself, in both freezers: each may hold it whatever the other does.
 func (j *Job) thaw() error {
-	err := j.writeFrozen(false)
-	if errors.Is(err, ErrUnsupported) || gone(err) {
-		err = nil
+	var errs []error
+	if d, ok := j.freezesV2(); ok {
+		errs = append(errs, d.walk(func(d directory) error { return d.Write(freezeFile, "0") }))
 	}
-	if d, ok := j.with("freezer"); ok {
-		below := d.walk(func(d directory) error { return d.Write(freezerFile, state(false)) })
-		if !gone(below) {
-			err = errors.Join(err, below)
-		}
+	if d, ok := j.with("freezer"); ok && !d.h.v2 {
+		errs = append(errs, d.walk(func(d directory) error { return d.Write(freezerFile, state(false)) }))
 	}
-	return err
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil || gone(err) })...)
 }

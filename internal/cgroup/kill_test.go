@@ -238,3 +238,50 @@ func TestLockProcesses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestKillFrozen: who froze a job, by which freezer and how far down, does not keep it alive.
+func TestKillFrozen(t *testing.T) {
+	for _, mode := range []Mode{0, ModeV1, ModeV2} {
+		for _, below := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v below=%v", mode, below), func(t *testing.T) {
+				w := needKernel(t, mode)
+				tree := w.tree(t)
+				j := newJob(t, tree, testJob, tree.someLimits())
+				a := startActor(t, j.Join())
+				for _, d := range j.dirs {
+					file, value := freezerFile, state(true)
+					if d.h.v2 {
+						file, value = freezeFile, "1"
+					} else if !d.h.has("freezer") {
+						continue
+					}
+					if below {
+						sub, err := d.Sub("below")
+						if err == nil {
+							err = errors.Join(sub.Mkdir("."), sub.Write("cgroup.procs", fmt.Sprint(a.pid())))
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+						d.FS = sub
+					}
+					if err := d.Write(file, value); err != nil {
+						t.Fatal(err)
+					}
+				}
+				start := time.Now()
+				r, err := j.Kill(soon(t))
+				if err != nil || r.Processes != 1 {
+					t.Fatalf("kill: %+v, %v", r, err)
+				}
+				if took := time.Since(start); took > killRound/2 {
+					t.Errorf("it took %v", took)
+				}
+				a.gone(t)
+				if err := j.Remove(soon(t)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
 )
 
 // Processes returns the ids of the processes in the job's cgroup and in those that the job made below it, over all
@@ -124,6 +127,59 @@ func inCgroup(text, controller, dir string) bool {
 		}
 	}
 	return false
+}
+
+// JobOf returns the job in whose cgroup the process pid is, in one hierarchy at least; ok is false for a process of no
+// job, or one that is gone. It is one read of /proc/PID/cgroup (cgroups(7)).
+func (t *Tree) JobOf(pid int) (id string, ok bool, err error) {
+	at, err := t.cgroupsOf(pid)
+	if gone(err) || errors.Is(err, unix.ESRCH) {
+		return "", false, nil
+	}
+	for h, dir := range at {
+		_, rest, found := strings.Cut(dir+"/", "/"+h.unit+"/"+h.leaf+"/")
+		name, _, _ := strings.Cut(rest, "/")
+		if found && hostapi.CheckJobID(name) == nil {
+			return name, true, nil
+		}
+	}
+	return "", false, err
+}
+
+// MoveBeside moves the process pid to where the process other is, in every hierarchy that jobs are in. It goes on after
+// an error and returns all of them.
+func (t *Tree) MoveBeside(pid, other int) error {
+	at, err := t.cgroupsOf(other)
+	errs := []error{err}
+	for h, dir := range at {
+		dir = strings.Trim(strings.TrimPrefix(dir, strings.TrimSuffix(h.root, "/")), "/")
+		errs = append(errs, h.mount.Write(path.Join(dir, "cgroup.procs"), strconv.Itoa(pid)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("move process %d to where %d is: %w", pid, other, err)
+	}
+	return nil
+}
+
+// cgroupsOf returns where a process is, as the kernel names it.
+func (t *Tree) cgroupsOf(pid int) (map[*hierarchy]string, error) {
+	b, err := t.proc.ReadFile(strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	at := map[*hierarchy]string{}
+	for line := range strings.Lines(string(b)) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		for _, h := range t.hierarchies {
+			if h.v2 && parts[1] == "" || !h.v2 && slices.Contains(strings.Split(parts[1], ","), h.controllers[0]) {
+				at[h] = parts[2]
+			}
+		}
+	}
+	return at, nil
 }
 
 // pids reads a list of ids, sorted. 0 is a process of a pid namespace that cannot be seen from here.

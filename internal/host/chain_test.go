@@ -209,3 +209,20 @@ func TestOutcomeBesideError(t *testing.T) {
 		t.Errorf("%+v, states %s", v.Outcome, c.states)
 	}
 }
+
+// The JSON of a verdict is the outcome's with three keys more.
+func TestVerdictJSON(t *testing.T) {
+	v := Verdict{Outcome: &hostapi.Outcome{Reject: true, Message: "m"}, Hook: "a", Kind: hostapi.KindNode, FailAction: []FailAction{FailOfflineVnodes}}
+	b, err := json.Marshal(v)
+	if want := `{"reject":true,"message":"m","hook":"a","kind":"node","fail_action":["offline_vnodes"]}`; err != nil || string(b) != want {
+		t.Errorf("%s, %v\nwant %s", b, err, want)
+	}
+	var back Verdict
+	if err := json.Unmarshal(b, &back); err != nil || back.Message != "m" || back.Hook != "a" {
+		t.Errorf("%+v, %v", back, err)
+	}
+	var out hostapi.Outcome
+	if err := json.Unmarshal(b, &out); err != nil || !out.Reject {
+		t.Errorf("%+v, %v", out, err)
+	}
+}

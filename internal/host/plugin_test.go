@@ -332,10 +332,3 @@ func TestCloseLeavesNothing(t *testing.T) {
 		t.Errorf("begin after Close: %v, want a busy error", err)
 	}
 }
-
-func signalContinue(t *testing.T, pid int) {
-	t.Helper()
-	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-}

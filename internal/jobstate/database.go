@@ -58,8 +58,11 @@ func (d *database) options(ctx context.Context, readOnly bool, vet func(*os.File
 			if err != nil {
 				return nil, err
 			}
-			// Taken now, not when bbolt does: vet must not read what another program is writing.
-			if err = lockDatabase(ctx, f); err == nil {
+			if err = checkFile(f); err == nil {
+				// Taken now, not when bbolt does: vet must not read what another program is writing.
+				err = lockDatabase(ctx, f)
+			}
+			if err == nil {
 				err = vet(f)
 			}
 			if err != nil {

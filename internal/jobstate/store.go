@@ -42,18 +42,14 @@ type Option func(*Store)
 func OnDamage(f func(path string, err error)) Option { return func(s *Store) { s.onDamage = f } }
 
 // Open returns the store in dir, which is created with mode 0700 when it is missing. jobs.db is not opened yet.
-// It fails when dir is not a directory or somebody else may write to it.
+// It fails when dir is not a directory, or is a symbolic link, or when somebody but root and the effective user owns it
+// or may write to it. jobs.db must have the same owner, or every call fails.
 func Open(dir string, options ...Option) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	st, err := os.Stat(dir)
-	if err != nil {
-		return nil, err
-	}
-	// Hooks run as root on what these files say.
-	if perm := st.Mode().Perm(); perm&0o022 != 0 {
-		return nil, fmt.Errorf("open %s: mode %04o lets others write to it", dir, perm)
+	if err := checkDir(dir); err != nil {
+		return nil, fmt.Errorf("open %s: %w", dir, err)
 	}
 	s := &Store{path: filepath.Join(dir, fileName), timeout: lockTimeout, turn: make(chan struct{}, 1)}
 	for _, o := range options {

@@ -10,7 +10,35 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
 )
+
+// A job whose record was lost goes on with what the kernel still has of it.
+func TestRecover(t *testing.T) {
+	n := newNode(t)
+	asked := 0
+	n.options = func(o *Options) {
+		o.Recover = func(_ context.Context, id string) (*jobstate.Record, error) {
+			asked++
+			if id != "1.srv" {
+				return nil, nil
+			}
+			return &jobstate.Record{Job: event(hostapi.EventBegin, id).Job, Phase: jobstate.PhasePrerun}, nil
+		}
+	}
+	h := n.open()
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	if rec := n.record("1.srv"); rec == nil || rec.Phase != jobstate.PhaseRunning || rec.Host != self {
+		t.Fatalf("record %+v", rec)
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+	if asked != 1 || len(n.reports()) != 1 {
+		t.Errorf("asked %d times, %d reports", asked, len(n.reports()))
+	}
+	if v := judge(t, h, hostapi.EventLaunch, "2.srv"); !v.Reject || v.OnReject != hostapi.JobActionRerun {
+		t.Errorf("a job that is nowhere: %+v", v.Outcome)
+	}
+}
 
 // stuckRemover fails until it is freed.
 type stuckRemover struct {
@@ -52,6 +80,28 @@ func TestEndIsTriedAgain(t *testing.T) {
 	}
 	if b, _, err := n.ledger.Last("1.srv"); err != nil || !strings.Contains(string(b), endOnce) {
 		t.Errorf("report %s, %v", b, err)
+	}
+}
+
+// Nor is one that was never begun but of which something is left; the next begin ends that first.
+func TestUndoIsTriedAgain(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nonce = %q\nevent = %q\nvalue = %q", "error", filepath.Join(n.dir, "once"), "execjob_abort", "node"), "order=1")
+	n.hook("b", "deny", "most = 1", "order=2")
+	stuck := &stuckRemover{stuck: true}
+	n.options = func(o *Options) { o.Fallback = stuck }
+	h := n.open()
+	req := event(hostapi.EventBegin, "1.srv")
+	req.Job.ResourceList = hostapi.Resources{"ncpus": "2"}
+	if v, err := h.Judge(t.Context(), req); err != nil || !v.Reject || !strings.Contains(v.Message, "state D") {
+		t.Fatal(v, err)
+	}
+	if rec := n.record("1.srv"); rec == nil || rec.Timers[endTimer].IsZero() {
+		t.Fatalf("record %+v, want it kept", rec)
+	}
+	must(t, h, hostapi.EventBegin, "1.srv")
+	if rec := n.record("1.srv"); rec == nil || rec.Begun.IsZero() || rec.Phase != jobstate.PhasePrerun || len(n.reports()) != 0 {
+		t.Errorf("record %+v, %d reports; want it begun anew", rec, len(n.reports()))
 	}
 }
 

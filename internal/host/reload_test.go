@@ -1,0 +1,125 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// reached tells when the chain has come to its link.
+type reached struct {
+	link
+	called chan struct{}
+}
+
+func (r reached) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	close(r.called)
+	return r.link.call(ctx, req)
+}
+
+// A hook whose configuration changes while an earlier one is at the event gets the event, with its new program.
+func TestReloadInTheMiddleOfAnEvent(t *testing.T) {
+	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventEnd} {
+		t.Run(string(e), func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			old, fresh := filepath.Join(n.dir, "old"), filepath.Join(n.dir, "fresh")
+			n.hook("a", "misbehave", "", "order=1")
+			n.hook("b", "misbehave", fmt.Sprintf("log = %q", old), "order=2")
+			n.hook("c", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "gone")), "order=3")
+			h := n.open()
+			eventually(t, "all run", func() bool { return hookPID(t, h, "a") != 0 && hookPID(t, h, "b") != 0 && hookPID(t, h, "c") != 0 })
+			stopped := stop(t, h, "a")
+			links := h.links()
+			links[0] = reached{links[0], make(chan struct{})}
+			c := &chain{links: links, req: event(e, "1.srv")}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if v := c.run(t.Context()); v.Reject {
+					t.Error(v.Message)
+				}
+			})
+			<-links[0].(reached).called
+			n.hook("b", "misbehave", fmt.Sprintf("log = %q", fresh), "order=2")
+			if err := n.registry.Set("c", "enabled=false"); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Reload(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Kill(stopped, unix.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			wg.Wait()
+			if got := n.calls("fresh"); !slices.Contains(got, string(e)+" 1.srv 1") {
+				t.Errorf("calls of the new program: %v, want %s", got, e)
+			}
+			for _, name := range []string{"old", "gone"} {
+				for _, call := range n.calls(name) {
+					if strings.HasPrefix(call, string(e)+" ") {
+						t.Errorf("%s program called: %s", name, call)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A call that finds its program retired goes to the successor, not to nobody.
+func TestRetiredProgram(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", "")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	p := h.plugin("a")
+	n.hook("a", "misbehave", "value = \"x\"")
+	if err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := p.call(t.Context(), event(hostapi.EventLaunch, "1.srv")); !errors.Is(err, errRetired) || out != nil {
+		t.Errorf("%v, %v, want errRetired", out, err)
+	}
+	if out, err := (place{h, "a"}).call(t.Context(), event(hostapi.EventLaunch, "1.srv")); err != nil || out == nil {
+		t.Errorf("%v, %v, want the successor's answer", out, err)
+	}
+	if out, err := (place{h, "b"}).call(t.Context(), event(hostapi.EventLaunch, "1.srv")); err != nil || out != nil {
+		t.Errorf("a hook that is no more: %v, %v", out, err)
+	}
+}
+
+// What periodic gets is in force at once, not after the next start of the program or the end of a long wait.
+func TestReloadPeriodic(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.hook("on", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "on")), "event=execjob_begin", "freq=1")
+	n.hook("fast", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "fast")), "freq=3600")
+	n.hook("off", "misbehave", "", "freq=3600")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	for name, attr := range map[string]string{"on": "event=execjob_begin,exechost_periodic", "fast": "freq=1", "off": "event=execjob_begin"} {
+		if err := n.registry.Set(name, attr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"on", "fast"} {
+		eventually(t, name+" is called", func() bool { return strings.Contains(strings.Join(n.calls(name), " "), "exechost_periodic") })
+	}
+	h.mu.RLock()
+	_, armed := h.period[h.plugin("off")]
+	h.mu.RUnlock()
+	if armed {
+		t.Error("a timer is left of a hook that gets no periodic any more")
+	}
+}
