@@ -61,7 +61,9 @@ func (e Event) StopsAtReject() bool {
 // A hook is called for one event of a job at a time, for several jobs at once. Every method must be
 // idempotent: after a crash the host starts the program anew and replays the event once.
 type (
-	// ExecjobBegin is called on each host of the job before anything of it runs there.
+	// ExecjobBegin is called on each host of the job before anything of it runs there. It is all or nothing: a hook that
+	// rejects, or answers with an error of kind job, busy or node, has undone its own and gets no execjob_abort; one that
+	// crashes, overruns its alarm or fails otherwise does get it.
 	ExecjobBegin interface {
 		ExecjobBegin(ctx context.Context, req *Request) (*Outcome, error)
 	}

@@ -149,6 +149,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		Node: name, Self: self, Registry: registry, Store: store, Ledger: book, Processes: p,
 		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: &remover{cfg: cfg},
 		StartTimeout: time.Duration(cfg.Host.Start), Daemon: daemon,
+		Recover: func(_ context.Context, id string) (*jobstate.Record, error) { return recoverJob(tree, id, self) },
 	})
 	if err != nil {
 		return nil, err

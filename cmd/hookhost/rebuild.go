@@ -49,6 +49,19 @@ func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self
 	return errors.Join(errs...)
 }
 
+// recoverJob makes the record of one job anew, nil when the job has no cgroup that says it runs.
+func recoverJob(tree *cgroup.Tree, id string, self hostapi.ProcessID) (*jobstate.Record, error) {
+	job, err := tree.Job(id)
+	if err != nil {
+		return nil, err
+	}
+	found, err := job.Record()
+	if err != nil || found.Ending {
+		return nil, nil
+	}
+	return recordFrom(found, self, time.Now()), nil
+}
+
 // recordFrom makes the record of a job that runs. When it began is not known any more than that it was before now.
 func recordFrom(found cgroup.Record, self hostapi.ProcessID, now time.Time) *jobstate.Record {
 	return &jobstate.Record{

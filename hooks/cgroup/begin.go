@@ -169,7 +169,9 @@ func (h *hook) holdings(ids []string) ([]holding, error) {
 		if err != nil {
 			return nil, err
 		}
-		held = append(held, holding{id: id, job: j, limits: l})
+		o := holding{id: id, job: j, limits: l}
+		h.policy.tell(&o, h.node)
+		held = append(held, o)
 	}
 	return held, nil
 }

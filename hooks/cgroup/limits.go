@@ -21,6 +21,8 @@ type holding struct {
 	id     string
 	job    *cgroup.Job
 	limits cgroup.Limits
+
+	mem, vmem bool // asked for all there is, which otherwise is taken for what a job without a request gets
 }
 
 // host is what there is to give: the node, and the part of its cpus and NUMA nodes that the parent of all jobs may use.
@@ -93,6 +95,9 @@ func (p *policy) decideCPUs(l *cgroup.Limits, h host, a ask, others []holding) e
 		NCPUs: a.NCPUs, Allowed: h.cpus.Minus(p.exclude), Taken: taken, Policy: p.place,
 		UseHyperthreads: p.Cpuset.UseHyperthreads, NCPUsAreCores: p.Cpuset.NCPUsAreCores, MemFences: p.Cpuset.MemFences,
 	}
+	if a.Mem != nil && p.Cpuset.MemFences && len(h.node.NUMA) > 1 {
+		req.Mem, req.FreeMem = int64(*a.Mem), p.freeMem(h.node, others)
+	}
 	chosen, err := placement.Place(h.node, req)
 	var short *placement.ShortageError
 	if errors.As(err, &short) {
@@ -111,6 +116,20 @@ func (p *policy) decideCPUs(l *cgroup.Limits, h host, a ask, others []holding) e
 		l.Mems = h.mems
 	}
 	return nil
+}
+
+// freeMem returns what each NUMA node has left beside the jobs that are on this one alone, as pbs_cgroups counts it.
+func (p *policy) freeMem(n *topology.Node, others []holding) map[int]int64 {
+	free := map[int]int64{}
+	for _, numa := range n.NUMA {
+		free[numa.ID] = numa.MemTotal
+		for _, o := range others {
+			if o.limits.Mems.Len() == 1 && o.limits.Mems.Has(numa.ID) && p.asked(o, n) {
+				free[numa.ID] -= *o.limits.Mem
+			}
+		}
+	}
+	return free
 }
 
 // heldBy names the jobs that hold cpus, for people who wonder why theirs has to wait.

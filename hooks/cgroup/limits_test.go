@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/topology"
 )
@@ -91,6 +93,59 @@ func TestDecide(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A request for all there is counts, a default of all there is does not: the cgroup's record tells them apart.
+func TestBeginBesideAll(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		all := fmt.Sprintf("mem=%db", n.policy.memTotal(n.node))
+		for _, tt := range []struct {
+			first, second []string
+			want          hostapi.Kind
+		}{
+			{[]string{"ncpus=1", all}, []string{"ncpus=1", all}, hostapi.KindBusy},
+			{[]string{"ncpus=1", all}, []string{"ncpus=1", "mem=1mb"}, hostapi.KindBusy},
+			{[]string{"ncpus=1", all}, []string{"ncpus=1"}, ""},
+			{[]string{"ncpus=1"}, []string{"ncpus=1", all}, ""},
+			{[]string{"ncpus=1", "mem=1mb"}, []string{"ncpus=1", all}, hostapi.KindBusy},
+		} {
+			n.do(hostapi.EventBegin, "1.srv", asks(tt.first...))
+			if _, err := n.event(hostapi.EventBegin, "2.srv", asks(tt.second...)); hostapi.KindOf(err) != tt.want {
+				t.Errorf("%v beside %v: error %v", tt.second, tt.first, err)
+			}
+			n.do(hostapi.EventEnd, "1.srv")
+			n.do(hostapi.EventEnd, "2.srv")
+		}
+	})
+}
+
+// With fences a job goes to a NUMA node that has its memory.
+func TestDecideMemFences(t *testing.T) {
+	h := fourCPUs(0)
+	h.mems = kernfs.IDs(0, 1)
+	h.node.NUMA = []topology.NUMANode{
+		{ID: 0, CPUs: kernfs.IDs(0, 1), MemTotal: 5 * gib, HasMemory: true}, {ID: 1, CPUs: kernfs.IDs(2, 3), MemTotal: 5 * gib, HasMemory: true}}
+	for i := range h.node.CPUs {
+		h.node.CPUs[i].NUMA = i / 2
+	}
+	held := holding{limits: cgroup.Limits{CPUs: kernfs.IDs(0), Mems: kernfs.IDs(0), Mem: ptr(4 * gib)}}
+	for _, tt := range []struct {
+		name       string
+		mem        int64
+		cpus, mems kernfs.IDSet
+	}{
+		{"room beside the other job", gib, kernfs.IDs(1), kernfs.IDs(0)},
+		{"room on the other node only", 2 * gib, kernfs.IDs(2), kernfs.IDs(1)},
+		{"room on both together", 6 * gib, kernfs.IDs(1), kernfs.IDs(0, 1)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := testPolicy(t, func(f *config.File) { f.Cpuset.MemFences = true })
+			l, _, err := p.decide(h, ask{HostShare: pbs.HostShare{NCPUs: 1, Mem: size(tt.mem)}}, []holding{held})
+			if err != nil || !l.CPUs.Equal(tt.cpus) || !l.Mems.Equal(tt.mems) {
+				t.Errorf("cpus %s, mems %s, %v; want %s, %s", l.CPUs, l.Mems, err, tt.cpus, tt.mems)
 			}
 		})
 	}

@@ -22,10 +22,25 @@ func (p *policy) swapTotal(n *topology.Node) int64 {
 	return wholePages(total)
 }
 
-// asked tells whether the job asked for memory. A limit of all there is was not asked for: it is what a job without a
-// request gets, and counts as nothing.
+// asked tells whether the job asked for memory. A limit of all there is is what a job without a request gets, and counts
+// as nothing unless the job's own record says otherwise.
 func (p *policy) asked(o holding, n *topology.Node) bool {
-	return o.limits.Mem != nil && *o.limits.Mem < p.memTotal(n)
+	return o.limits.Mem != nil && (o.mem || *o.limits.Mem < p.memTotal(n))
+}
+
+// tell finds out whether a job that may have all there is has asked for it. It reads nothing where there is no doubt.
+func (p *policy) tell(o *holding, n *topology.Node) {
+	l := o.limits
+	if (l.Mem == nil || *l.Mem < p.memTotal(n)) && (l.MemSwap == nil || *l.MemSwap < p.memTotal(n)+p.swapTotal(n)) {
+		return
+	}
+	r, err := o.job.Record()
+	if err != nil {
+		return // made by hand
+	}
+	if a, err := askOf(r.Begin.Job, r.Begin.Node); err == nil {
+		o.mem, o.vmem = a.Mem != nil, a.Vmem != nil
+	}
 }
 
 func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding) error {
@@ -100,7 +115,13 @@ func (p *policy) heldMemsw(n *topology.Node, others []holding) int64 {
 	var held int64
 	for _, o := range others {
 		l := o.limits
-		if l.MemSwap == nil || *l.MemSwap >= p.memTotal(n)+p.swapTotal(n) {
+		switch all := p.memTotal(n) + p.swapTotal(n); {
+		case l.MemSwap == nil:
+			continue
+		case *l.MemSwap >= all && !o.vmem: // by default; then what it asked of mem is what it holds
+			if p.asked(o, n) {
+				held += *l.Mem
+			}
 			continue
 		}
 		if l.Mem != nil && !p.asked(o, n) && *l.MemSwap == wholePages(p.defaultMemsw(n, *l.Mem)) {

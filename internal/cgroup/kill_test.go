@@ -131,6 +131,39 @@ func TestKillOutsideV2(t *testing.T) {
 	b.gone(t)
 }
 
+// TestJobOf: which job a process is of, wherever below it, and the way out.
+func TestJobOf(t *testing.T) {
+	for _, mode := range []Mode{0, ModeV1, ModeV2} {
+		t.Run(mode.String(), func(t *testing.T) {
+			w := needKernel(t, mode)
+			tree := w.tree(t)
+			j := newJob(t, tree, testJob, tree.someLimits())
+			a := startActor(t, j.Join())
+			below, err := j.home().Sub("below")
+			if err == nil {
+				err = errors.Join(below.Mkdir("."), below.Write("cgroup.procs", fmt.Sprint(a.pid())))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if id, ok, err := tree.JobOf(a.pid()); id != testJob || !ok || err != nil {
+				t.Errorf("job is %q, %v, %v", id, ok, err)
+			}
+			if err := tree.MoveBeside(a.pid(), os.Getpid()); err != nil {
+				t.Fatal(err)
+			}
+			for _, pid := range []int{a.pid(), 1 << 30} {
+				if id, ok, err := tree.JobOf(pid); ok || err != nil {
+					t.Errorf("process %d: job is %q, %v, %v", pid, id, ok, err)
+				}
+			}
+			if err := j.Remove(soon(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestVisitor: a starter whose thread is in the job's v1 cgroups for a fork is no process of the job.
 func TestVisitor(t *testing.T) {
 	w := needKernel(t, ModeV1)

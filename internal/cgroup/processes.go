@@ -136,8 +136,8 @@ func (t *Tree) JobOf(pid int) (id string, ok bool, err error) {
 	if gone(err) || errors.Is(err, unix.ESRCH) {
 		return "", false, nil
 	}
-	for h, dir := range at {
-		_, rest, found := strings.Cut(dir+"/", "/"+h.unit+"/"+h.leaf+"/")
+	for _, h := range t.hierarchies {
+		_, rest, found := strings.Cut(at[h]+"/", "/"+h.unit+"/"+h.leaf+"/")
 		name, _, _ := strings.Cut(rest, "/")
 		if found && hostapi.CheckJobID(name) == nil {
 			return name, true, nil

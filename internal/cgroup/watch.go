@@ -13,8 +13,8 @@ import (
 // from before; a kill that it does not learn of at once still counts in Usage. It fails with ErrUnsupported without a
 // memory controller. One watcher at a time is enough for a job; a second one does no harm.
 //
-// On v1 it sleeps until the kernel announces a change (see thresholds); while memory changes it looks every 2 to 20
-// milliseconds. v2 announces only that limits are hit and processes are killed, so there it looks at growing
+// On v1 it sleeps until the kernel announces a change (see thresholds); when memory changes it looks every 2 to 20
+// milliseconds, and every 50 where it goes on to grow. v2 announces only that limits are hit and processes are killed, so there it looks at growing
 // intervals, from 10 milliseconds while memory changes to 30 seconds while it does not; it then may notice as late
 // that the cgroup is gone.
 func (j *Job) Watch(ctx context.Context, onOOM func(kills int64)) error {
@@ -47,10 +47,26 @@ type watcher struct {
 	stored peak
 
 	pause, shortest, longest time.Duration
+	burst                    time.Duration // boot time at which memory began to grow
+}
+
+// A burst is looked at closely: where it lasts longer, the kernel's peak of all memory tells what came between two looks
+// (see peak), so looking often would only cost.
+const (
+	closely = 200 * time.Millisecond
+	growing = 50 * time.Millisecond
+)
+
+// next returns the pause while memory grows.
+func (w *watcher) next() time.Duration {
+	if age := w.last.at - w.burst; age > closely {
+		return max(w.shortest, min(age/8, growing))
+	}
+	return w.shortest
 }
 
 func newWatcher(d directory, onOOM func(int64)) *watcher {
-	w := &watcher{dir: d, onOOM: onOOM, shortest: 2 * time.Millisecond, longest: 20 * time.Millisecond}
+	w := &watcher{dir: d, onOOM: onOOM, shortest: 2 * time.Millisecond, longest: 20 * time.Millisecond, burst: now()}
 	if d.h.v2 {
 		w.shortest, w.longest = 10*time.Millisecond, 30*time.Second
 	}
@@ -85,7 +101,7 @@ func (w *watcher) runV1(ctx context.Context) error {
 		if err := t.wait(ctx); err != nil {
 			return err
 		}
-		w.pause = w.longest
+		w.pause, w.burst = w.longest, now()
 		if _, err := w.look(); err != nil {
 			return err
 		}
@@ -101,7 +117,7 @@ func (w *watcher) settle(ctx context.Context) error {
 		}
 		pause := w.pause
 		moved, err := w.look()
-		if err != nil || !moved && pause == w.longest {
+		if err != nil || !moved && pause >= w.longest {
 			return err
 		}
 	}
@@ -130,7 +146,7 @@ func (w *watcher) runV2(ctx context.Context) error {
 	}
 }
 
-// look takes a sample, keeps the peak and tells of kills. It says whether memory has moved and sets the next pause.
+// look takes a sample, keeps the peak and tells of kills. It says whether memory moves and sets the next pause.
 func (w *watcher) look() (moved bool, err error) {
 	r := &reader{dir: w.dir}
 	s := r.sample()
@@ -148,16 +164,20 @@ func (w *watcher) look() (moved bool, err error) {
 	}
 	before := w.peak.used
 	w.peak = w.peak.add(s)
+	grew := w.peak.used > before
 	moved = w.last != nil && !near(w.last.current, s.current)
 	w.last = s
-	if w.pause = min(2*w.pause, w.longest); w.peak.used > before || moved && w.dir.h.v2 {
-		w.pause = w.shortest
+	if w.pause > closely { // v2: it was at rest
+		w.burst = s.at
+	}
+	if w.pause = min(2*w.pause, w.longest); grew || moved && w.dir.h.v2 {
+		w.pause = w.next()
 	}
 	if kills != nil && *kills > w.told {
 		w.told = *kills
 		w.onOOM(w.told)
 	}
-	return moved, w.store()
+	return moved || grew, w.store()
 }
 
 // store keeps the record with the cgroup.

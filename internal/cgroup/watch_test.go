@@ -150,6 +150,53 @@ func TestRemoveWatched(t *testing.T) {
 	}
 }
 
+// TestWatchPauses: a job that grows for long is looked at seldom, one that begins to grow often.
+func TestWatchPauses(t *testing.T) {
+	for _, tt := range []struct{ age, want time.Duration }{
+		{0, 2 * time.Millisecond}, {closely, 2 * time.Millisecond}, {240 * time.Millisecond, 30 * time.Millisecond}, {time.Hour, growing},
+	} {
+		w := &watcher{shortest: 2 * time.Millisecond, burst: time.Hour, last: &sample{at: time.Hour + tt.age}}
+		if got := w.next(); got != tt.want {
+			t.Errorf("after %v the pause is %v, want %v", tt.age, got, tt.want)
+		}
+	}
+}
+
+// BenchmarkWatchGrowing is what watching costs beside a job that grows for a while: cpu time of this process.
+func BenchmarkWatchGrowing(b *testing.B) {
+	_, tree := needMemory(b)
+	j, err := tree.Job(testJob)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := j.Create(benchLimits()); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { endJob(b, j) })
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- j.Watch(ctx, func(int64) {}) }()
+	a := startActor(b, j.Join())
+	var before, after unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &before); err != nil {
+		b.Fatal(err)
+	}
+	start := time.Now()
+	for b.Loop() {
+		a.tell(b, "touch 8192")
+		time.Sleep(2 * time.Millisecond)
+	}
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &after); err != nil {
+		b.Fatal(err)
+	}
+	used := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
+	b.ReportMetric(100*float64(used)/float64(time.Since(start)), "%cpu")
+	cancel()
+	if err := <-done; err != nil {
+		b.Error(err)
+	}
+}
+
 func TestLevels(t *testing.T) {
 	for _, n := range []int64{0, 1, 1<<20 - 1, 1 << 20, 63 << 20, 64<<20 + 1, 1 << 30, 1 << 40} {
 		below, above := levels(n)

@@ -22,7 +22,11 @@ func (h *Host) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 	if err != nil {
 		return nil, err
 	}
-	return v.Outcome, nil
+	out := *v.Outcome
+	for _, f := range v.FailAction {
+		out.FailAction = append(out.FailAction, string(f))
+	}
+	return &out, nil
 }
 
 // Judge is Handle with all that PBS can be told. The JSON of its Verdict is that of the Outcome with three keys more.

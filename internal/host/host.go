@@ -128,7 +128,7 @@ func Open(o Options) (*Host, error) {
 func (h *Host) arrange(old []*plugin, hooks []Hook) []*plugin {
 	var next []*plugin
 	for _, hook := range hooks {
-		if !hook.Enabled {
+		if !hook.Enabled || hook.Program == "" { // one without a program is still being registered
 			continue
 		}
 		i := slices.IndexFunc(old, func(p *plugin) bool { return p.spec().Name == hook.Name && p.update(hook) })
