@@ -56,8 +56,8 @@ What each event promises and asks. All must be idempotent: the host replays an e
 
 The first reject or error at begin, prologue, launch, attach, resize, preresume or preterm ends the chain of hooks; those of higher
 order are not asked. All other events reach every hook, and what they say is joined (Event.StopsAtReject). When the start
-of a job fails, abort goes to the hooks that accepted begin, and to one that failed in it, in reverse order; a hook that rejects leaves
-nothing behind by itself. A hook must bear an end without a begin: it may have been registered in between. What it has to
+of a job fails, abort goes, in reverse order, to the hooks that accepted begin and to one that crashed, overran its alarm or failed
+internally in it; a hook that rejects, or answers with an error of kind job, busy or node, leaves nothing behind by itself. A hook must bear an end without a begin: it may have been registered in between. What it has to
 remember it returns as Outcome.State and gets back as Job.State, also after a restart of its program or of hookhost; a
 hook keeps nothing on disk.
 

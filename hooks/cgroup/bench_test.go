@@ -189,3 +189,15 @@ func (r *raw) cycle(b *testing.B) {
 		check(unix.Rmdir(dir))
 	}
 }
+
+// BenchmarkAttach takes in a session of one, again and again: reads of /proc, and moves to where it is already.
+func BenchmarkAttach(b *testing.B) {
+	n := realNode(b, nil)
+	n.do(hostapi.EventBegin, "1.srv")
+	pid := startActor(b, nil, "sleep").child.PID
+	for b.Loop() {
+		n.do(hostapi.EventAttach, "1.srv", withPID(pid))
+	}
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
+}
