@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -17,6 +18,7 @@ const (
 	lowMem      = 0.50             // peak / limit
 	spareMem    = 512 << 20        // bytes that asking for less would free; less is not worth a word
 	memHeadroom = 1.2              // suggested / peak
+	leastMem    = 64 << 20         // suggested at least: programs' files and the kernel's own memory count against mem, too
 )
 
 // advice returns what the job's owner could ask for instead. CPU advice is given to a running job too, as its average can
@@ -33,10 +35,20 @@ func advice(r *Report) []string {
 	if eff, ok := t.cpuEfficiency(); ok && eff < lowCPU {
 		notes = append(notes, cpuAdvice(t, eff))
 	}
-	if text := memAdvice(r.Hosts); text != "" && t.oomKills == 0 && r.End != nil {
+	if text := memAdvice(r.Hosts); text != "" && r.askedMem() && t.oomKills == 0 && r.End != nil {
 		notes = append(notes, text)
 	}
 	return notes
+}
+
+// askedMem tells whether the limit was the job's own request. A default is not its owner's to lower. Where the job is not
+// known it is taken for one.
+func (r *Report) askedMem() bool {
+	if r.PBSJob == nil {
+		return true
+	}
+	_, jobWide := r.PBSJob.ResourceList["mem"]
+	return jobWide || strings.Contains(r.PBSJob.ExecVnode, ":mem=")
 }
 
 func oomAdvice(t totals) string {
@@ -75,7 +87,7 @@ func memAdvice(hosts map[string]*hostapi.HostUsage) string {
 		}
 		most, peak, limit = max(most, eff), max(peak, *h.MemBytes), max(limit, *h.MemLimitBytes)
 	}
-	ask := int64(math.Ceil(float64(peak)*memHeadroom/(1<<20))) << 20
+	ask := max(leastMem, int64(math.Ceil(float64(peak)*memHeadroom/(1<<20)))<<20)
 	if most >= lowMem || limit-ask < spareMem {
 		return ""
 	}

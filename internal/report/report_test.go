@@ -233,6 +233,8 @@ func TestAdvice(t *testing.T) {
 		{"serial", 2, 63 * time.Second, time.Minute, 0, 0, 0, false,
 			[]string{"CPU efficiency is 52%: no more than one of 2 ncpus was busy; a program that is not parallel needs ncpus=1 only"}},
 		{"memory", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, false, []string{"no more than 20% of the memory was used: ask for mem=480mb next time"}},
+		{"memory that was not asked for", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, false, nil},
+		{"hardly any memory", 1, time.Minute, time.Minute, m, 2 * g, 0, false, []string{"no more than 0% of the memory was used: ask for mem=64mb next time"}},
 		{"memory may still grow", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, true, nil},
 		{"little to gain", 1, time.Minute, time.Minute, 10 * m, 500 * m, 0, false, nil},
 		{"out of memory", 1, time.Minute, time.Second, m, 2 * g, 1, false, []string{"the job ran out of memory: ask for more than mem=2048mb"}},
@@ -244,6 +246,10 @@ func TestAdvice(t *testing.T) {
 			}}
 			if tt.limit > 0 {
 				rec.Hosts["h"].MemLimitBytes = &tt.limit
+				rec.Job.ExecVnode = "(h:ncpus=1:mem=1kb)"
+			}
+			if tt.name == "memory that was not asked for" {
+				rec.Job.ExecVnode = "(h:ncpus=1)"
 			}
 			end := rec.Ended
 			if tt.running {
