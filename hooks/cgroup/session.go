@@ -26,7 +26,7 @@ const maxHeld = 256
 func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process) bool) (taken int, err error) {
 	done := map[int]bool{}
 	for round := range rounds {
-		last := lastPID(h.roots.Proc)
+		before := forks(h.roots.Proc)
 		members, err := proc.SessionMembers(h.roots.Proc, first.Session)
 		if err != nil {
 			return taken, err
@@ -48,21 +48,24 @@ func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process)
 			}
 		}
 		// Where no process has begun since before the list, none is missing in it.
-		if last != "" && lastPID(h.roots.Proc) == last {
+		if before != "" && forks(h.roots.Proc) == before {
 			return taken, nil
 		}
 	}
 	return taken, hostapi.Errorf(hostapi.KindBusy, "session %d forks faster than its processes can be moved", first.Session)
 }
 
-// lastPID is the id that the kernel gave away last (the end of proc_loadavg(5)); "" where it does not say.
-func lastPID(procfs *kernfs.FS) string {
-	b, err := procfs.ReadFile("loadavg")
+// forks is how many processes the kernel has made so far (proc_stat(5)); "" where it does not say. It counts a process
+// when that can be seen in /proc, and a move waits for forks of the process that it moves (cgroup_threadgroup_rwsem): a
+// count that stands still from before a list to after the moves has missed none.
+func forks(procfs *kernfs.FS) string {
+	b, err := procfs.ReadFile("stat")
 	if err != nil {
 		return ""
 	}
-	text := strings.TrimSpace(string(b))
-	return text[strings.LastIndexByte(text, ' ')+1:]
+	_, text, _ := strings.Cut(string(b), "\nprocesses ")
+	count, _, _ := strings.Cut(text, "\n")
+	return count
 }
 
 // held is a hold on a process: signal 0 fails once its number may be another's.
