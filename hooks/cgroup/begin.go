@@ -9,6 +9,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // ExecjobBegin makes the job's cgroup with its limits, or nothing at all.
@@ -29,7 +30,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 		return nil, err
 	}
 	defer release()
-	others, unlock, err := h.enter(ctx, j)
+	others, unlock, err := h.enter(ctx, j, req.MoM)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 }
 
 // enter takes the tree's lock with nothing in the job's place, and tells which jobs there are.
-func (h *hook) enter(ctx context.Context, j *cgroup.Job) (others []string, unlock func(), err error) {
+func (h *hook) enter(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID) (others []string, unlock func(), err error) {
 	h.unwatch(j.ID())
 	h.disown(j.ID())
 	for cleared := false; ; cleared = true {
@@ -79,7 +80,7 @@ func (h *hook) enter(ctx context.Context, j *cgroup.Job) (others []string, unloc
 		case cleared:
 			return nil, nil, hostapi.Errorf(hostapi.KindBusy, "job %s: somebody else made its cgroup", j.ID())
 		}
-		if err := h.clear(ctx, j); err != nil {
+		if err := h.clear(ctx, j, mom); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -87,7 +88,12 @@ func (h *hook) enter(ctx context.Context, j *cgroup.Job) (others []string, unloc
 
 // clear removes a cgroup of the job's id. It is left over from a run that ended without its end event, or from this very
 // event before a crash. It goes without the lock: killing takes time.
-func (h *hook) clear(ctx context.Context, j *cgroup.Job) error {
+func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID) error {
+	// Two jobs with one number, as after the records were deleted: the other's MoM lives.
+	if r, err := j.Record(); err == nil && !r.Ending && r.Begin.MoM != nil && (mom == nil || *mom != *r.Begin.MoM) &&
+		proc.Alive(h.roots.Proc, *r.Begin.MoM) {
+		return hostapi.Errorf(hostapi.KindBusy, "job %s runs here already: process %d answers for it", j.ID(), r.Begin.MoM.PID)
+	}
 	err := h.removeLeft(ctx, j)
 	if err == nil {
 		h.logOf(j.ID()).Warn("removed the cgroup of an earlier run")

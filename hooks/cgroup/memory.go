@@ -43,6 +43,10 @@ func (p *policy) tell(o *holding, n *topology.Node) {
 	}
 }
 
+// leastMem is the least memory in which a program can be started at all: the kernel's own for a process counts, and where
+// that does not fit fork fails with an errno that nobody understands (ENFILE).
+const leastMem = 1 << 20
+
 func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding) error {
 	if !p.Memory.Enabled {
 		return nil
@@ -58,6 +62,9 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 	switch {
 	case a.Mem != nil:
 		limit = int64(*a.Mem)
+		if limit < leastMem {
+			return hostapi.Errorf(hostapi.KindJob, "mem requested (%s) under minimum possible (%s)", a.Mem.KB(), pbs.Size(leastMem).KB())
+		}
 		if err := exceeds("mem", limit, max(0, free), total); err != nil {
 			return err
 		}

@@ -24,6 +24,10 @@ const maxHeld = 256
 // many it moved that were not in the job already. What the processes do to escape being moved is KindBusy: no user's
 // doing makes a node bad.
 func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process) bool) (taken int, err error) {
+	// The end of the job kills what is in it: never the system's first process, nor us.
+	if first.PID <= 1 || first.Session == 0 || h.isOurs(first.PID) {
+		return 0, hostapi.Errorf(hostapi.KindJob, "process %d (%s) is not a job's", first.PID, first.Comm)
+	}
 	done := map[int]bool{}
 	for round := range rounds {
 		before := forks(h.roots.Proc)
