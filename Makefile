@@ -24,7 +24,7 @@ demo: all ## run three jobs and show their reports (root)
 
 test: all ## every test, on this machine's kernel too (root)
 	@scripts/need root python3 packages
-	HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 15m ./...
+	HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 15m ./... ./testdata/hooks/...
 
 check: ## what has to pass before a commit: format, vet, modules, short tests
 	@scripts/need go
