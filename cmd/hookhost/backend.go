@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -82,8 +83,8 @@ type backend struct {
 	cfg      *config.File // as it was at the start
 	complete func()       // makes missing records anew from the cgroup tree
 	procfs   *kernfs.FS
+	tree     *cgroup.Tree
 	node     string
-	mode     string // of the cgroups
 	since    time.Time
 	reloaded sync.Mutex // over registry
 
@@ -162,7 +163,7 @@ func (b *backend) finished(id string, may func(owner int) bool) (json.RawMessage
 func (b *backend) Node(context.Context) (api.NodeInfo, error) {
 	b.reloaded.Lock()
 	defer b.reloaded.Unlock()
-	info := api.NodeInfo{Version: version, PID: os.Getpid(), Node: b.node, Mode: b.mode, Since: b.since}
+	info := api.NodeInfo{Version: version, PID: os.Getpid(), Node: b.node, Mode: b.tree.Mode().String(), Since: b.since}
 	hooks, err := b.host.Hooks()
 	for _, h := range hooks {
 		info.Hooks = append(info.Hooks, api.HookInfo{Name: h.Name, State: h.State, PID: h.PID, Order: h.Order, Events: h.Events,

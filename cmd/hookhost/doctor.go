@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/pbs"
@@ -100,7 +99,7 @@ func examineUser() finding {
 }
 
 func examineCgroups(cfg *config.File, roots kernfs.Roots) []finding {
-	tree, err := cgroup.Detect(roots, cgroup.Options{Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount})
+	tree, err := detectIn(roots, cfg)
 	if err != nil {
 		return []finding{{"cgroups", statusFailed, err.Error(), "mount cgroup v2, or the v1 controllers memory, cpuset, cpu, cpuacct and pids"}}
 	}

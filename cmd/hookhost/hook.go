@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/host"
 )
 
@@ -76,11 +75,7 @@ func importHook(r *host.Registry, args []string) error {
 
 // changeHooks makes a change and has a running daemon take it over.
 func (c *cli) changeHooks(cmd *cobra.Command, change func(*host.Registry) error) error {
-	cfg, err := c.load()
-	if err != nil {
-		return err
-	}
-	r, err := c.registry(cfg)
+	r, err := c.loadRegistry()
 	if err != nil {
 		return err
 	}
@@ -109,21 +104,17 @@ func (c *cli) hookListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list [NAME] [--json]", Short: "List hooks and their attributes", Args: nArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := c.load()
+			r, err := c.loadRegistry()
 			if err != nil {
 				return err
 			}
-			hooks, err := c.registered(cfg)
+			hooks, err := r.List()
 			if len(args) == 1 {
-				var r *host.Registry
-				if r, err = c.registry(cfg); err != nil {
-					return err
+				h, getErr := r.Get(args[0])
+				if getErr != nil {
+					return getErr
 				}
-				var h host.Hook
-				if h, err = r.Get(args[0]); err != nil {
-					return err
-				}
-				hooks = []host.Hook{h}
+				hooks, err = []host.Hook{h}, nil
 			}
 			if asJSON {
 				return errors.Join(json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"hooks": hooks}), err)
@@ -166,11 +157,7 @@ func (c *cli) hookExportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "export NAME application/x-config|application/x-executable default [FILE]", Short: "Write out what was imported", Args: nArgs(2, 4),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := c.load()
-			if err != nil {
-				return err
-			}
-			r, err := c.registry(cfg)
+			r, err := c.loadRegistry()
 			if err != nil {
 				return err
 			}
@@ -187,11 +174,11 @@ func (c *cli) hookExportCommand() *cobra.Command {
 	}
 }
 
-// registered returns all hooks of this node in the order in which they run.
-func (c *cli) registered(cfg *config.File) ([]host.Hook, error) {
-	r, err := c.registry(cfg)
+// loadRegistry returns this node's hooks as the configuration has them.
+func (c *cli) loadRegistry() (*host.Registry, error) {
+	cfg, err := c.load()
 	if err != nil {
 		return nil, err
 	}
-	return r.List()
+	return c.registry(cfg)
 }

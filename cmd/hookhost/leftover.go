@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/mom"
 )
@@ -16,18 +17,21 @@ const tmpDir = "/var/tmp"
 
 // removeLeft removes the node files and TMPDIRs of jobs whose `run` was killed. The node files tell which those are: only
 // `run` makes any here, after the job's record and before its program.
-func removeLeft(ctx context.Context, auxDir string, store *jobstate.Store, alive func(hostapi.ProcessID) bool) error {
+//
+// A job without a record may still live, if the record was lost: then it has a cgroup, and keeps its files.
+func removeLeft(ctx context.Context, auxDir string, tree *cgroup.Tree, store *jobstate.Store, alive func(hostapi.ProcessID) bool) error {
 	files, err := os.ReadDir(auxDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	errs := []error{err}
 	for _, f := range files {
-		if hostapi.CheckJobID(f.Name()) != nil {
-			continue
+		job, err := tree.Job(f.Name())
+		if err != nil {
+			continue // not a job's
 		}
 		rec, err := store.Get(ctx, f.Name())
-		if err == nil && (rec == nil || rec.MoM != nil && !alive(*rec.MoM)) {
+		if err == nil && (rec == nil && !job.Exists() || rec != nil && rec.MoM != nil && !alive(*rec.MoM)) {
 			err = mom.RemoveDirs(f.Name(), auxDir, tmpDir)
 		}
 		errs = append(errs, err)

@@ -103,12 +103,16 @@ func (c *cli) openRebuilt(ctx context.Context, tree *cgroup.Tree, self hostapi.P
 	return store, complete, nil
 }
 
-// detect opens the cgroup tree for the few things that the host does to it itself.
+// detect opens the cgroup tree, for the few things that commands and the host do with it themselves.
 func detect(cfg *config.File) (*cgroup.Tree, error) {
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
 		return nil, err
 	}
+	return detectIn(roots, cfg)
+}
+
+func detectIn(roots kernfs.Roots, cfg *config.File) (*cgroup.Tree, error) {
 	return cgroup.Detect(roots, cgroup.Options{Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount})
 }
 
@@ -135,35 +139,41 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	if err != nil {
 		return nil, err
 	}
-	store, complete, err := c.openRebuilt(ctx, tree, self, processes{procfs: procfs}.Alive, entry)
+	p := processes{procfs: procfs}
+	store, complete, err := c.openRebuilt(ctx, tree, self, p.Alive, entry)
 	if err != nil {
 		return nil, err
 	}
-	book := ledger.Open(c.ledgerFile())
-	p := processes{procfs: procfs, died: func() {
-		if err := removeLeft(context.WithoutCancel(ctx), c.auxDir(), store, processes{procfs: procfs}.Alive); err != nil {
-			entry.Errorf("remove files of a dead job: %v", err)
-		}
-	}}
-	h, err := host.Open(host.Options{
-		Node: name, Self: self, Registry: registry, Store: store, Ledger: book, Processes: p,
-		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: &remover{cfg: cfg},
+	b := &backend{
+		cli: c, registry: registry, store: store, ledger: ledger.Open(c.ledgerFile()), log: entry, cfg: cfg,
+		complete: complete, tree: tree, node: name, since: time.Now(), procfs: procfs,
+	}
+	p.died = func() { b.removeLeft(context.WithoutCancel(ctx)) }
+	b.host, err = host.Open(host.Options{
+		Node: name, Self: self, Registry: registry, Store: store, Ledger: b.ledger, Processes: p,
+		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: remover{tree},
 		StartTimeout: time.Duration(cfg.Host.Start), Daemon: daemon,
-		Recover: func(_ context.Context, id string) (*jobstate.Record, error) { return recoverJob(tree, id, self) },
+		Recover: func(_ context.Context, id string) (*jobstate.Record, error) {
+			return recoverJob(tree, id, self, p.Alive)
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	b := &backend{cli: c, host: h, registry: registry, store: store, ledger: book, log: entry, cfg: cfg, complete: complete, node: name, mode: tree.Mode().String(), since: time.Now(), procfs: procfs}
 	return b, nil
+}
+
+// removeLeft removes the files of jobs whose `run` was killed.
+func (b *backend) removeLeft(ctx context.Context) {
+	if err := removeLeft(ctx, b.cli.auxDir(), b.tree, b.store, processes{procfs: b.procfs}.Alive); err != nil {
+		b.log.Errorf("remove files of dead jobs: %v", err)
+	}
 }
 
 // reconcile ends the jobs whose MoM or host has died and removes what their MoM left. Errors are of single jobs: the
 // others are not to suffer.
 func (b *backend) reconcile(ctx context.Context) {
-	if err := removeLeft(ctx, b.cli.auxDir(), b.store, processes{procfs: b.procfs}.Alive); err != nil {
-		b.log.Errorf("remove files of dead jobs: %v", err)
-	}
+	b.removeLeft(ctx)
 	if err := b.host.Reconcile(ctx); err != nil {
 		b.log.Errorf("end jobs of dead hosts: %v", err)
 	}
@@ -191,16 +201,11 @@ func (p processes) Wait(ctx context.Context, id hostapi.ProcessID) error {
 	return err
 }
 
-// remover removes a job's cgroup when the cgroup hook is not there to do it. It takes a second look at the kernel's
-// files each time: it is hardly ever needed.
-type remover struct{ cfg *config.File }
+// remover removes a job's cgroup when the cgroup hook is not there to do it.
+type remover struct{ tree *cgroup.Tree }
 
-func (r *remover) RemoveJob(ctx context.Context, id string) error {
-	tree, err := detect(r.cfg)
-	if err != nil {
-		return err
-	}
-	job, err := tree.Job(id)
+func (r remover) RemoveJob(ctx context.Context, id string) error {
+	job, err := r.tree.Job(id)
 	if err != nil {
 		return err
 	}

@@ -23,40 +23,33 @@ func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self
 	}
 	var errs []error
 	for _, id := range ids {
-		job, err := tree.Job(id)
-		if err != nil {
-			return err
-		}
-		found, err := job.Record()
-		if err != nil || found.Ending {
-			continue // no job's: the cgroup hook sweeps it
-		}
-		if m, err := job.Maker(); err == nil && m.Host != self && alive(m.Host) {
-			continue // another host's, which keeps its records elsewhere
-		}
 		errs = append(errs, store.Update(ctx, id, func(have *jobstate.Record) (*jobstate.Record, error) {
 			if have != nil {
 				return have, nil
 			}
-			// It may have ended since: its record went after its cgroup.
-			if now, err := job.Record(); err != nil || now.Ending {
-				return nil, nil
+			// Looked at only now: a job that has ended since lost its record after its cgroup.
+			made, err := recoverJob(tree, id, self, alive)
+			if made != nil {
+				log.WithField("job", id).Warn("made the job's record anew from its cgroup")
 			}
-			log.WithField("job", id).Warn("made the job's record anew from its cgroup")
-			return recordFrom(found, self, time.Now()), nil
+			return made, err
 		}))
 	}
 	return errors.Join(errs...)
 }
 
-// recoverJob makes the record of one job anew, nil when the job has no cgroup that says it runs.
-func recoverJob(tree *cgroup.Tree, id string, self hostapi.ProcessID) (*jobstate.Record, error) {
+// recoverJob makes the record of one job anew. It is nil for a job that has no cgroup which says that it runs, and for
+// one that another living host answers for: that keeps its records elsewhere.
+func recoverJob(tree *cgroup.Tree, id string, self hostapi.ProcessID, alive func(hostapi.ProcessID) bool) (*jobstate.Record, error) {
 	job, err := tree.Job(id)
 	if err != nil {
 		return nil, err
 	}
 	found, err := job.Record()
 	if err != nil || found.Ending {
+		return nil, nil // no job's: the cgroup hook sweeps it
+	}
+	if m, err := job.Maker(); err == nil && m.Host != self && alive(m.Host) {
 		return nil, nil
 	}
 	return recordFrom(found, self, time.Now()), nil

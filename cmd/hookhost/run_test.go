@@ -442,14 +442,14 @@ func TestRunKilledLeavesNoFiles(t *testing.T) {
 	})
 }
 
-// Numbers that begin anew are no licence to take another job's place.
+// Numbers that begin anew are no licence to take another job's place, or its files.
 func TestRunAfterStateWasDeleted(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
 		release := n.path("release")
 		if err := syscall.Mkfifo(release, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		first := n.command("run", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", "touch "+n.path("ready")+"; read x < "+release)
+		first := n.command("run", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", "touch "+n.path("ready")+"; read x < "+release+`; test -d "$TMPDIR" && test -f "$PBS_NODEFILE"`)
 		if err := first.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -261,7 +261,8 @@ func (h *Host) aboutJob(rec *jobstate.Record, links ...link) *chain {
 }
 
 // Refresh has every hook tell what a live job has used by now, so that its record, and a report made from it, is not as
-// old as the last periodic. ctx bounds the wait for the job's turn only, as with Handle. A job that does not live, or is ending, is left as it is.
+// old as the last periodic. ctx bounds the wait for the job's turn only, as with Handle. A job that does not live, or is
+// ending, is left as it is.
 func (h *Host) Refresh(ctx context.Context, id string) error {
 	if !h.enter(&h.begun) {
 		return ErrClosed
