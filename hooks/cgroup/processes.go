@@ -78,8 +78,10 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 		return &hostapi.Outcome{}, nil
 	case !p.BelongsTo(owner):
 		return reject("the process belongs to uid %d, the job to uid %d", p.UID, owner)
-	case p.Session <= 1:
-		return reject("session %d is the system's own", p.Session)
+	case p.Session == 1:
+		return reject("session 1 is the system's own")
+	case p.Kernel:
+		return reject("it is a thread of the kernel")
 	case h.isOurs(p.PID):
 		return reject("it is hookhost itself")
 	}

@@ -118,6 +118,22 @@ func TestAttachRefused(t *testing.T) {
 	}
 }
 
+// In a container, sessions that began outside of it have no number: a process of one comes alone.
+func TestAttachFromOutsideSession(t *testing.T) {
+	attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		outside := kernfstest.Attributes{UID: owner, Session: kernfstest.OutsideSession}
+		pid, other := k.Spawn(), k.Spawn()
+		k.SetProcess(pid, outside)
+		k.SetProcess(other, outside)
+		if out := n.do(hostapi.EventAttach, "1.srv", withPID(pid)); out.Usage.ProcessesAttached != 1 {
+			t.Errorf("%d processes attached", out.Usage.ProcessesAttached)
+		}
+		if got := n.inside("1.srv"); !slices.Equal(got, []int{pid}) {
+			t.Errorf("inside: %v, want %d", got, pid)
+		}
+	})
+}
+
 // A process belongs to one job at a time, whoever owns both.
 func TestAttachOfAnotherJob(t *testing.T) {
 	test := func(t *testing.T, n *node, pid int, fork func() int) {

@@ -25,13 +25,13 @@ const maxHeld = 256
 // doing makes a node bad.
 func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process) bool) (taken int, err error) {
 	// The end of the job kills what is in it: never the system's first process, nor us.
-	if first.PID <= 1 || first.Session == 0 || h.isOurs(first.PID) {
+	if first.PID <= 1 || first.Kernel || h.isOurs(first.PID) {
 		return 0, hostapi.Errorf(hostapi.KindJob, "process %d (%s) is not a job's", first.PID, first.Comm)
 	}
 	done := map[int]bool{}
 	for round := range rounds {
 		before := forks(h.roots.Proc)
-		members, err := proc.SessionMembers(h.roots.Proc, first.Session)
+		members, err := h.sessionOf(first)
 		if err != nil {
 			return taken, err
 		}
@@ -57,6 +57,15 @@ func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process)
 		}
 	}
 	return taken, hostapi.Errorf(hostapi.KindBusy, "session %d forks faster than its processes can be moved", first.Session)
+}
+
+// sessionOf lists the session of first. Session 0 is no session: all processes whose sessions began outside the pid
+// namespace of this /proc (a container's) have that number.
+func (h *hook) sessionOf(first proc.Process) ([]proc.Process, error) {
+	if first.Session == 0 {
+		return nil, nil
+	}
+	return proc.SessionMembers(h.roots.Proc, first.Session)
 }
 
 // forks is how many processes the kernel has made so far (proc_stat(5)); "" where it does not say. It counts a process

@@ -31,11 +31,12 @@ type Process struct {
 	StartTime uint64 // clock ticks since boot
 	PPID      int
 	PGRP      int
-	Session   int
+	Session   int // 0: begun outside the pid namespace whose /proc this is, or the kernel's own
 	UID       int // real
 	EUID      int
 	GID       int // real
 	Comm      string
+	Kernel    bool // a thread of the kernel, which no cgroup of a job takes
 	State     byte // as in ps: 'R', 'S', 'D', 'Z', ...
 }
 
@@ -107,8 +108,12 @@ const (
 	statPPID      = 1
 	statPGRP      = 2
 	statSession   = 3
+	statFlags     = 6
 	statStartTime = 19
 )
+
+// pfKthread is PF_KTHREAD of include/linux/sched.h.
+const pfKthread = 0x00200000
 
 // parseStat parses /proc/PID/stat. A process chooses its comm, which may hold spaces, newlines and parentheses, so the
 // fields are those after the last ')'.
@@ -138,7 +143,11 @@ func parseStat(b []byte) (Process, error) {
 		}
 		*f.to = int(n)
 	}
-	var err error
+	flags, err := strconv.ParseUint(string(fields[statFlags]), 10, 32)
+	if err != nil {
+		return Process{}, err
+	}
+	p.Kernel = flags&pfKthread != 0
 	if p.StartTime, err = strconv.ParseUint(string(fields[statStartTime]), 10, 64); err != nil {
 		return Process{}, err
 	}

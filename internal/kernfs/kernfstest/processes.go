@@ -157,8 +157,11 @@ func (k *Kernel) Pids() []int {
 type Attributes struct {
 	Comm    string
 	UID     int
-	Session int
+	Session int // OutsideSession for one that began outside the pid namespace
 }
+
+// OutsideSession is a session that /proc shows as 0.
+const OutsideSession = -1
 
 // SetProcess changes what /proc tells of pid; zero values leave what is.
 func (k *Kernel) SetProcess(pid int, a Attributes) {
@@ -167,7 +170,7 @@ func (k *Kernel) SetProcess(pid int, a Attributes) {
 	p := k.procs[pid]
 	p.comm = cmp.Or(a.Comm, p.comm)
 	p.uid = cmp.Or(a.UID, p.uid)
-	p.sid = cmp.Or(a.Session, p.sid)
+	p.sid = max(0, cmp.Or(a.Session, p.sid))
 }
 
 // Cgroup returns where pid is, in the form of /proc/PID/cgroup.
