@@ -41,6 +41,9 @@ func storeThreads(g *cgroup, v string) error {
 
 // take moves p into g. A dying task is passed over (cgroup_migrate_add_task), which is no error.
 func (g *cgroup) take(p *process) error {
+	if g.h.v2 && !g.validDomain() {
+		return unix.EOPNOTSUPP
+	}
 	if g.h.v2 && !g.canBeThreadRoot() && len(g.subtree) > 0 {
 		return unix.EBUSY // cgroup_migrate_vet_dst: no internal processes
 	}
@@ -64,6 +67,21 @@ var threaded = []string{"cpu", "cpuset", "perf_event", "pids"}
 
 func domain(controllers []string) bool {
 	return slices.ContainsFunc(controllers, func(c string) bool { return !slices.Contains(threaded, c) })
+}
+
+// threadRoot is cgroup_is_thread_root: a domain with processes of its own that has threaded controllers enabled.
+func (g *cgroup) threadRoot() bool {
+	return len(g.procs) > 0 && slices.ContainsFunc(g.subtree, func(c string) bool { return slices.Contains(threaded, c) })
+}
+
+// validDomain is cgroup_is_valid_domain: below a thread root, other than the root, no cgroup takes processes.
+func (g *cgroup) validDomain() bool {
+	for a := g.parent; a != nil; a = a.parent {
+		if a.parent != nil && a.threadRoot() {
+			return false
+		}
+	}
+	return true
 }
 
 // canBeThreadRoot is the function of that name in kernel/cgroup/cgroup.c.

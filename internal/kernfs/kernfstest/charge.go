@@ -51,6 +51,7 @@ func (g *cgroup) tightest() (over *cgroup, free int64, memsw bool) {
 func (g *cgroup) grown() {
 	for a := range g.up {
 		a.mem.peak = max(a.mem.peak, a.ram())
+		a.mem.kernelPeak = max(a.mem.kernelPeak, a.kernel())
 		a.mem.memswPeak = max(a.mem.memswPeak, a.ram()+a.swapped())
 		a.mem.swapPeak = max(a.mem.swapPeak, a.swapped())
 		if a.mem.high != unlimited && a.ram() > a.mem.high {
@@ -85,6 +86,9 @@ func (g *cgroup) count(which func(*events) *int64) {
 func (g *cgroup) reclaim(n int64, swap bool) (freed int64) {
 	for d := range g.down {
 		m := min(n-freed, d.mem.file)
+		if g.h.k.dirty {
+			m = 0
+		}
 		d.mem.file -= m
 		freed += m
 	}

@@ -56,12 +56,12 @@ var coreRules = []rule{
 		write("v2/a/cgroup.freeze", "0"),
 		read("v2/a/b/cgroup.events", "populated 0\nfrozen 0\n"),
 	}},
-	{"kill", []step{
+	{"kill", []step{ // cgroup.kill: 5.14
 		mkdir("v2/a"),
-		read("v2/a/cgroup.kill", "").fails(unix.EINVAL),
-		write("v2/a/cgroup.kill", "0").fails(unix.ERANGE),
-		write("v2/a/cgroup.kill", "x").fails(unix.EINVAL),
-		write("v2/a/cgroup.kill", "1"),
+		where("v2/a/cgroup.kill", read("v2/a/cgroup.kill", "").fails(unix.EINVAL)),
+		where("v2/a/cgroup.kill", write("v2/a/cgroup.kill", "0").fails(unix.ERANGE)),
+		where("v2/a/cgroup.kill", write("v2/a/cgroup.kill", "x").fails(unix.EINVAL)),
+		where("v2/a/cgroup.kill", write("v2/a/cgroup.kill", "1")),
 	}},
 	{"bounds", []step{
 		mkdir("v2/a"),
@@ -79,9 +79,10 @@ var coreRules = []rule{
 	}},
 	{"core values", []step{
 		mkdir("v2/a"),
-		read("v2/a/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\nnice_usec 0\n"),
-		read("v2/a/cpu.stat.local", ""),
-		read("v2/a/cgroup.stat.local", "frozen_usec 0\n"),
+		contains("v2/a/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n"),
+		where("v2/a/cgroup.stat.local", read("v2/a/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\nnice_usec 0\n")), // nice_usec: 6.13
+		where("v2/a/cpu.stat.local", read("v2/a/cpu.stat.local", "")),                                                     // 6.7
+		where("v2/a/cgroup.stat.local", read("v2/a/cgroup.stat.local", "frozen_usec 0\n")),                                // 6.18
 		read("v2/a/memory.pressure", noPressure),
 	}},
 }
@@ -114,7 +115,9 @@ var coreProcessRules = []rule{
 		write("v2/a/b/cgroup.procs", "$c"),
 		write("v2/cgroup.procs", "$r"),
 		write("v2/a/cgroup.freeze", "1"),
-		write("v2/a/cgroup.kill", "1"),
+		where("v2/a/cgroup.kill", write("v2/a/cgroup.kill", "1")),
+		before("v2/a/cgroup.kill", kill("p")), // 5.14; its child goes with it
+		before("v2/a/cgroup.kill", kill("q")),
 		awaits("v2/a/cgroup.events", "populated 0\n"),
 		awaitsEmpty("v2/a/b/cgroup.procs"),
 		read("v2/cgroup.procs", "$r\n"),
@@ -152,10 +155,10 @@ var bothRules = []rule{
 		write("v2/a/cgroup.procs", "$p"),
 		write("freezer/a/freezer.state", "FROZEN"),
 		awaits("freezer/a/freezer.state", "FROZEN\n"),
-		write("v2/a/cgroup.kill", "1"),
+		where("v2/a/cgroup.kill", write("v2/a/cgroup.kill", "1")),
 		contains("v2/a/cgroup.procs", "$p\n"),
 		contains("v2/a/cgroup.events", "populated 1\n"),
 		write("freezer/a/freezer.state", "THAWED"),
-		awaits("v2/a/cgroup.events", "populated 0\n"),
+		where("v2/a/cgroup.kill", awaits("v2/a/cgroup.events", "populated 0\n")),
 	}},
 }

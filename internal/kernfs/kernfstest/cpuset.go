@@ -60,8 +60,11 @@ func (r resource) show(g *cgroup) string { return r.of(g).String() + "\n" }
 // effective is what the tasks may use. v1: what the file says. v2: that, within the parent's effective set; the
 // parent's, when the file is empty or nothing of it is left.
 func (r resource) effective(g *cgroup) kernfs.IDSet {
+	if own, ok := g.partition(); ok && g.h.v2 && r.of(g) == &g.cpuset.cpus {
+		return own
+	}
 	if !g.h.v2 || g.parent == nil {
-		return *r.of(g)
+		return r.left(g, *r.of(g))
 	}
 	above := r.effective(g.parent)
 	if !g.has("cpuset") {
@@ -201,20 +204,9 @@ var cpusetV1 = []knob{
 	keptNumber("cpuset.sched_relax_domain_level", -1, -1, 5, unix.EINVAL),
 }
 
-// The exclusive sets of v2 partitions are there to be read; a partition cannot be made.
-var cpusetV2 = []knob{
+var cpusetV2 = append([]knob{
 	off(knob{name: "cpuset.cpus", show: cpus.show, store: cpus.store}),
 	reads("cpuset.cpus.effective", cpus.showEffective),
-	off(kept("cpuset.cpus.exclusive", "\n")),
-	reads("cpuset.cpus.exclusive.effective", func(*cgroup) string { return "\n" }),
-	top(always("cpuset.cpus.isolated", "\n")),
-	off(knob{name: "cpuset.cpus.partition", show: func(*cgroup) string { return "member\n" },
-		store: func(_ *cgroup, v string) error {
-			if v != "member" {
-				return unix.EINVAL
-			}
-			return nil
-		}}),
 	off(knob{name: "cpuset.mems", show: mems.show, store: mems.store}),
 	reads("cpuset.mems.effective", mems.showEffective),
-}
+}, partitionKnobs...)

@@ -112,13 +112,37 @@ func (c *cgroupfs) Watch(name string) (kernfs.Watch, error) {
 	if _, ok := f.(*file); !ok {
 		return nil, unix.EPERM // epoll_ctl: a directory has no poll operation
 	}
-	return &watch{file: f.(*file)}, nil
+	w := &watch{file: f.(*file)}
+	c.k.mu.Lock()
+	defer c.k.mu.Unlock()
+	w.notify()
+	c.k.watches[w] = true
+	return w, nil
 }
 
 // watch is a watched file. Files that no kernfs_notify names never wake, as on a kernel.
 type watch struct {
 	*file
-	seen string
+	text         string // as of the last change
+	events, seen int    // changes, as kernfs_notify counts them: there and back again are two
+}
+
+// notify counts a change; the caller holds k.mu.
+func (w *watch) notify() {
+	if w.group.removed || !w.knob.notifies {
+		return
+	}
+	if text := w.knob.show(w.group); text != w.text {
+		w.text = text
+		w.events++
+	}
+}
+
+func (w *watch) Close() error {
+	w.k.mu.Lock()
+	delete(w.k.watches, w)
+	w.k.mu.Unlock()
+	return w.file.Close()
 }
 
 func (w *watch) Read() ([]byte, error) {
@@ -128,7 +152,7 @@ func (w *watch) Read() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.seen = text
+	w.seen = w.events
 	return []byte(text), nil
 }
 
@@ -138,7 +162,7 @@ func (w *watch) Wait(ctx context.Context) error {
 		changed := w.k.changed
 		fresh := first // the removal itself wakes nobody
 		if !w.group.removed {
-			fresh = w.knob.notifies && w.knob.show(w.group) != w.seen
+			fresh = w.events != w.seen
 		}
 		w.k.mu.Unlock()
 		if err := ctx.Err(); err != nil {

@@ -156,6 +156,9 @@ func (c *cgroupfs) SetXattr(name, attr string, value []byte) error {
 	if err == nil {
 		err = c.k.fail("setxattr", name)
 	}
+	if err == nil && len(value) > 1<<16 { // XATTR_SIZE_MAX
+		err = unix.E2BIG
+	}
 	if err == nil {
 		m[attr] = slices.Clone(value)
 	}

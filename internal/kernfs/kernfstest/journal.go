@@ -49,6 +49,8 @@ type fault struct {
 	op     string
 	suffix string
 	errno  unix.Errno
+	skip   int  // operations that succeed before
+	once   bool // and all that come after
 }
 
 // Fail makes op (open, read, write, mkdir, rmdir, setxattr) on paths that end in suffix fail with errno, until the
@@ -74,9 +76,13 @@ func (k *Kernel) FailWrite(suffix string, errno unix.Errno) (heal func()) {
 // fail returns the errno of the first fault that fits.
 func (k *Kernel) fail(op, name string) error {
 	for _, f := range k.faults {
-		if f.op == op && strings.HasSuffix(name, f.suffix) {
-			return f.errno
+		if f.op != op || !strings.HasSuffix(name, f.suffix) {
+			continue
 		}
+		if f.skip--; f.skip < -1 && f.once || f.skip >= 0 {
+			continue
+		}
+		return f.errno
 	}
 	return nil
 }

@@ -34,7 +34,9 @@ type Kernel struct {
 	self        int
 	journal     []Op
 	faults      []*fault
-	changed     chan struct{}     // closed at each change
+	changed     chan struct{} // closed at each change
+	watches     map[*watch]bool
+	dirty       bool              // page cache cannot be reclaimed
 	procFiles   map[string]string // of /proc, that no process changes
 	sys         tree
 }
@@ -96,6 +98,7 @@ func newKernel(top string, opts []Option) *Kernel {
 		lastPID: firstPID,
 		clock:   1000,
 		changed: make(chan struct{}),
+		watches: map[*watch]bool{},
 	}
 	for _, o := range opts {
 		o(k)
@@ -132,6 +135,9 @@ func (k *Kernel) wake() {
 		for g := range h.root.down {
 			g.tellUse()
 		}
+	}
+	for w := range k.watches {
+		w.notify()
 	}
 	close(k.changed)
 	k.changed = make(chan struct{})

@@ -3,19 +3,21 @@ package kernfstest
 import "slices"
 
 // Memory is an amount of each kind, in bytes; the fake rounds it up to pages.
-type Memory struct{ Anon, File, Shmem int64 }
+type Memory struct{ Anon, File, Shmem, Kernel int64 }
 
 // held is what a process holds of its own in one cgroup.
-type held struct{ anon, swap int64 }
+type held struct{ anon, swap, kernel int64 }
 
 // memory is the memory controller's state (cgroup-v1/memory.rst; cgroup-v2.rst, "Memory").
 type memory struct {
 	anon, file, shmem, swap int64 // charged here, without descendants
+	kernel                  int64 // as well
 
 	limit, memsw, soft int64 // memsw is v1's memory+swap
 	high, low, min     int64
 	swapMax, swapHigh  int64
 	peak, memswPeak    int64
+	kernelPeak         int64
 	swapPeak           int64
 	failcnt            int64
 	oomDisabled        bool     // v1 oom_kill_disable
@@ -29,7 +31,7 @@ type memory struct {
 type events struct{ low, high, max, oom, kill, groupKill int64 }
 
 func (m *memory) reset() {
-	*m = memory{anon: m.anon, file: m.file, shmem: m.shmem, swap: m.swap, limit: unlimited, memsw: unlimited,
+	*m = memory{anon: m.anon, file: m.file, shmem: m.shmem, swap: m.swap, kernel: m.kernel, limit: unlimited, memsw: unlimited,
 		soft: unlimited, high: unlimited, swapMax: unlimited, swapHigh: unlimited, listeners: m.listeners}
 }
 
@@ -45,8 +47,9 @@ func (g *cgroup) total(f func(*memory) int64) int64 {
 }
 
 func (g *cgroup) ram() int64 {
-	return g.total(func(m *memory) int64 { return m.anon + m.file + m.shmem })
+	return g.total(func(m *memory) int64 { return m.anon + m.file + m.shmem + m.kernel })
 }
+func (g *cgroup) kernel() int64  { return g.total(func(m *memory) int64 { return m.kernel }) }
 func (g *cgroup) swapped() int64 { return g.total(func(m *memory) int64 { return m.swap }) }
 
 // memoryGroup is the cgroup that pid's memory is charged to: on v2 the nearest that has the controller enabled.
@@ -86,6 +89,7 @@ func (k *Kernel) Charge(pid int, m Memory) (killed []int) {
 		{m.File, func(n int64) { g.mem.file += n }},
 		{m.Shmem, func(n int64) { g.mem.shmem += n; p.shmem += n }},
 		{m.Anon, func(n int64) { g.mem.anon += n; p.holds(g).anon += n }},
+		{m.Kernel, func(n int64) { g.mem.kernel += n; p.holds(g).kernel += n }},
 	} {
 		dead, ok := k.charge(p, g, pages(part.bytes), part.add)
 		if killed = append(killed, dead...); !ok {
@@ -95,7 +99,7 @@ func (k *Kernel) Charge(pid int, m Memory) (killed []int) {
 	return killed
 }
 
-// Free gives memory back: anonymous memory that pid holds, file and shared memory of pid's cgroup.
+// Free gives memory back: anonymous and kernel memory that pid holds, file and shared memory of pid's cgroup.
 func (k *Kernel) Free(pid int, m Memory) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -109,6 +113,9 @@ func (k *Kernel) Free(pid int, m Memory) {
 	n := min(pages(m.Anon), h.anon)
 	h.anon -= n
 	g.mem.anon -= n
+	n = min(pages(m.Kernel), h.kernel)
+	h.kernel -= n
+	g.mem.kernel -= n
 	g.mem.file -= min(pages(m.File), g.mem.file)
 	n = min(pages(m.Shmem), g.mem.shmem)
 	g.mem.shmem -= n
@@ -127,6 +134,7 @@ func (p *process) release() {
 	for g, h := range p.held {
 		g.mem.anon -= h.anon
 		g.mem.swap -= h.swap
+		g.mem.kernel -= h.kernel
 	}
 	p.held = map[*cgroup]*held{}
 	p.shmem = 0
@@ -145,11 +153,12 @@ func (p *process) rss() int64 {
 func (g *cgroup) memoryOffline() {
 	up, m := &g.parent.mem, &g.mem
 	up.anon, up.file, up.shmem, up.swap = up.anon+m.anon, up.file+m.file, up.shmem+m.shmem, up.swap+m.swap
-	m.anon, m.file, m.shmem, m.swap = 0, 0, 0, 0
+	up.kernel += m.kernel
+	m.anon, m.file, m.shmem, m.swap, m.kernel = 0, 0, 0, 0, 0
 	for _, p := range g.h.k.procs {
 		if h := p.held[g]; h != nil {
 			to := p.holds(g.parent)
-			to.anon, to.swap = to.anon+h.anon, to.swap+h.swap
+			to.anon, to.swap, to.kernel = to.anon+h.anon, to.swap+h.swap, to.kernel+h.kernel
 			delete(p.held, g)
 		}
 	}

@@ -105,7 +105,8 @@ const statKeys = `anon file kernel kernel_stack pagetables sec_pagetables percpu
 // not keep is 0.
 func showStatV2(g *cgroup) string {
 	anon, file, shmem := g.kinds()
-	kept := map[string]int64{"anon": anon, "file": file + shmem, "shmem": shmem, "inactive_anon": anon + shmem, "inactive_file": file}
+	kept := map[string]int64{"anon": anon, "file": file + shmem, "shmem": shmem, "inactive_anon": anon + shmem, "inactive_file": file,
+		"kernel": g.kernel(), "pagetables": g.kernel()}
 	var b strings.Builder
 	for key := range strings.FieldsSeq(statKeys) {
 		b.WriteString(keyed(key, kept[key]))

@@ -21,6 +21,14 @@ func Skip(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
+// Elsewhere skips a test of what the running kernel cannot have, with the property that makes it so, which the caller has
+// looked up. It is no failure where kernel tests are required: the laboratory (docs/testing.md) sees to it that each such
+// test runs on another kernel.
+func Elsewhere(t testing.TB, format string, args ...any) {
+	t.Helper()
+	t.Skipf("elsewhere: "+format, args...)
+}
+
 // NeedRoot skips a test that is not root's.
 func NeedRoot(t testing.TB) {
 	t.Helper()
@@ -30,14 +38,14 @@ func NeedRoot(t testing.TB) {
 }
 
 // NeedV1 skips a test unless the running kernel has these controllers on v1, each mounted under its name, and returns the
-// real roots. A controller that is on v2 makes a plain skip: it cannot be on v1 as well.
+// real roots. A controller that is on v2 is for another kernel: it cannot be on v1 as well.
 func NeedV1(t testing.TB, controllers ...string) kernfs.Roots {
 	t.Helper()
 	NeedRoot(t)
 	roots := realRoots(t)
 	for _, c := range controllers {
 		if id := hierarchyID(t, roots, c); id == 0 {
-			t.Skipf("the %s controller is not on v1", c)
+			Elsewhere(t, "the %s controller is not on v1", c)
 		}
 		if !roots.Cgroup.Exists(c + "/tasks") {
 			Skip(t, "v1 %s controller is not mounted", c)
@@ -47,8 +55,8 @@ func NeedV1(t testing.TB, controllers ...string) kernfs.Roots {
 }
 
 // NeedV2 skips a test unless the running kernel has a v2 tree and offers these controllers to its children. It returns
-// the real roots and where the tree is below /sys/fs/cgroup: "unified" on a hybrid machine, else ".". A controller that
-// is on v1 makes a plain skip.
+// the real roots and where the tree is below /sys/fs/cgroup: "unified" on a hybrid machine, else ".". No v2 tree, or a
+// controller that is on v1, is for another kernel.
 func NeedV2(t testing.TB, controllers ...string) (roots kernfs.Roots, dir string) {
 	t.Helper()
 	NeedRoot(t)
@@ -58,8 +66,11 @@ func NeedV2(t testing.TB, controllers ...string) (roots kernfs.Roots, dir string
 	}
 	for _, c := range controllers {
 		if id := hierarchyID(t, roots, c); id != 0 {
-			t.Skipf("the %s controller is on v1", c)
+			Elsewhere(t, "the %s controller is on v1", c)
 		}
+	}
+	if !mountsV2(t, roots) {
+		Elsewhere(t, "no cgroup v2 is mounted")
 	}
 	b, err := roots.Cgroup.ReadFile(path.Join(dir, "cgroup.subtree_control"))
 	if err != nil {
@@ -76,6 +87,9 @@ func NeedV2(t testing.TB, controllers ...string) (roots kernfs.Roots, dir string
 // hierarchyID is the v1 hierarchy of a controller in /proc/cgroups; 0 when it is on v2 or on none.
 func hierarchyID(t testing.TB, roots kernfs.Roots, controller string) int {
 	t.Helper()
+	if controller == "io" { // v1 and this file call it by its old name
+		controller = "blkio"
+	}
 	b, err := roots.Proc.ReadFile("cgroups")
 	if err != nil {
 		return 0
@@ -90,6 +104,16 @@ func hierarchyID(t testing.TB, roots kernfs.Roots, controller string) int {
 		}
 	}
 	return 0
+}
+
+// mountsV2 tells whether any v2 tree is mounted.
+func mountsV2(t testing.TB, roots kernfs.Roots) bool {
+	t.Helper()
+	b, err := roots.Proc.ReadFile("self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(b), " - cgroup2 ")
 }
 
 func realRoots(t testing.TB) kernfs.Roots {

@@ -20,6 +20,8 @@ func (g *cgroup) outOfMemory() (killed []int) {
 		for d := range group.down {
 			victims = append(victims, d.living()...)
 		}
+		// oom_kill_process kills the victim, then all of the group, where it is still one: the kernel counts it twice.
+		victim.memoryGroup().count(func(e *events) *int64 { return &e.kill })
 	}
 	for _, v := range victims {
 		v.memoryGroup().count(func(e *events) *int64 { return &e.kill })

@@ -45,15 +45,15 @@ func (g *cgroup) pidsChanged() {
 	}
 }
 
-// mayFork is pids_can_fork: EAGAIN when any cgroup above is full. v2 counts the event where the limit is, and above; v1
-// where the fork was (pids_event).
+// mayFork is pids_can_fork: EAGAIN when any cgroup above is full. v2 counts the event where the limit is, and above; v1,
+// and v2 before Linux 6.11, where the fork was (pids_event).
 func (p *process) mayFork() error {
 	for h, g := range p.in {
 		for a := range g.up {
 			if a.parent == nil || !a.has("pids") || a.population() < a.pids.limit {
 				continue
 			}
-			if !h.v2 {
+			if !h.v2 || h.k.lacks("pids.events.local") {
 				g.pids.events++
 				return unix.EAGAIN
 			}

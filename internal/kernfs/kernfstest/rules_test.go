@@ -27,7 +27,16 @@ type step struct {
 	value string // to write, or to be read
 	errno unix.Errno
 	later bool // asked again until it is so
+	// A file, and whether only kernels with it make the step or only those without.
+	file    string
+	without bool
 }
+
+// where is a step that only kernels with the file make; on others the rule does not hold.
+func where(file string, s step) step { s.file = file; return s }
+
+// before is a step that only kernels make that do not have the file yet.
+func before(file string, s step) step { s.file, s.without = file, true; return s }
 
 func mkdir(path string) step           { return step{op: "mkdir", path: path} }
 func rmdir(path string) step           { return step{op: "rmdir", path: path} }
@@ -72,6 +81,9 @@ func freeAnon(p string, mb int64) step {
 func (w *world) check(t *testing.T, r rule) {
 	t.Helper()
 	for i, s := range r.steps {
+		if s.file != "" && w.cgroup.Exists(w.file(s.file)) == s.without {
+			continue
+		}
 		err := w.run(t, s)
 		if s.later {
 			await(func() bool { err = w.run(t, s); return err == nil })

@@ -40,15 +40,5 @@ var v1Knobs = map[string][]knob{
 		kept("blkio.throttle.write_bps_device", ""),
 		kept("blkio.throttle.write_iops_device", ""),
 	},
-	"hugetlb": {
-		off(kept("hugetlb.2MB.failcnt", "0\n")),
-		off(hugetlbMax("hugetlb.2MB.limit_in_bytes", "-1")),
-		off(kept("hugetlb.2MB.max_usage_in_bytes", "0\n")),
-		off(always("hugetlb.2MB.numa_stat", "total=0 N0=0\n")),
-		off(kept("hugetlb.2MB.rsvd.failcnt", "0\n")),
-		off(hugetlbMax("hugetlb.2MB.rsvd.limit_in_bytes", "-1")),
-		off(kept("hugetlb.2MB.rsvd.max_usage_in_bytes", "0\n")),
-		off(always("hugetlb.2MB.rsvd.usage_in_bytes", "0\n")),
-		off(always("hugetlb.2MB.usage_in_bytes", "0\n")),
-	},
+	"hugetlb": hugetlbV1,
 }

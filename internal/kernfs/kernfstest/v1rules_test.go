@@ -120,7 +120,7 @@ var v1Rules = []rule{
 		write("memory/a/memory.max_usage_in_bytes", "0"),
 		write("memory/a/memory.failcnt", "0"),
 		write("memory/a/memory.kmem.limit_in_bytes", "64M"),
-		read("memory/a/memory.kmem.limit_in_bytes", noLimit),
+		where("cpu/cpu.idle", read("memory/a/memory.kmem.limit_in_bytes", noLimit)),
 		write("memory/a/memory.move_charge_at_immigrate", "0"),
 	}},
 	{"cpu", []step{
@@ -150,7 +150,7 @@ var v1Rules = []rule{
 		write("cpu/a/cpu.cfs_quota_us", "-5"),
 		read("cpu/a/cpu.cfs_quota_us", "-1\n"),
 		// Setting a quota starts its timer, which may have run once by now.
-		contains("cpu/a/cpu.stat", "\nnr_throttled 0\nthrottled_time 0\nnr_bursts 0\nburst_time 0\n"),
+		where("cpu/cpu.idle", contains("cpu/a/cpu.stat", "\nnr_throttled 0\nthrottled_time 0\nnr_bursts 0\nburst_time 0\n")),
 	}},
 	{"cpuacct", []step{
 		mkdir("cpuacct/a"),
@@ -238,7 +238,7 @@ var v1Rules = []rule{
 		write("pids/a/pids.max", "0"),
 		write("pids/a/cgroup.procs", "$p"),
 		between("pids/a/pids.current", "", 1, 30), // threads count
-		between("pids/a/pids.peak", "", 1, 30),
+		where("pids/a/pids.peak", between("pids/a/pids.peak", "", 1, 30)),
 		write("pids/a/pids.max", "10"),
 		read("pids/a/pids.max", "10\n"),
 		write("pids/a/pids.max", "max"),
@@ -249,7 +249,7 @@ var v1Rules = []rule{
 		write("pids/a/pids.max", "x").fails(unix.EINVAL),
 		exit("p"),
 		read("pids/a/pids.current", "0\n"),
-		between("pids/a/pids.peak", "", 1, 30),
+		where("pids/a/pids.peak", between("pids/a/pids.peak", "", 1, 30)),
 	}},
 	{"freezer", []step{
 		mkdir("freezer/a"),
@@ -273,11 +273,11 @@ var v1Rules = []rule{
 		mkdir("cpu/a"),
 		write("cpu/a/notify_on_release", "1"),
 		read("cpu/a/notify_on_release", "1\n"),
-		write("cpu/a/cpu.idle", "1"),
-		read("cpu/a/cpu.idle", "1\n"),
-		write("cpu/a/cpu.idle", "2").fails(unix.EINVAL),
+		where("cpu/a/cpu.idle", write("cpu/a/cpu.idle", "1")),
+		where("cpu/a/cpu.idle", read("cpu/a/cpu.idle", "1\n")),
+		where("cpu/a/cpu.idle", write("cpu/a/cpu.idle", "2").fails(unix.EINVAL)),
 		mkdir("blkio/a"),
-		write("blkio/a/blkio.bfq.weight", "500"),
-		read("blkio/a/blkio.bfq.weight", "500\n"),
+		where("blkio/a/blkio.bfq.weight", write("blkio/a/blkio.bfq.weight", "500")),
+		where("blkio/a/blkio.bfq.weight", read("blkio/a/blkio.bfq.weight", "500\n")),
 	}},
 }

@@ -11,11 +11,8 @@ import (
 // bounds are cgroup.max.depth and cgroup.max.descendants.
 type bounds struct{ depth, descendants int64 }
 
-// noPressure is a pressure file without stalls (accounting/psi.rst).
-const noPressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
-
 // v2Core are the files of every v2 cgroup, with the defaults that Linux 6.18 shows.
-var v2Core = []knob{
+var v2Core = append([]knob{
 	reads("cgroup.controllers", func(g *cgroup) string { return words(g.enabled()) }),
 	off(knob{name: "cgroup.events", show: showEvents, notifies: true}),
 	off(knob{name: "cgroup.freeze", show: func(g *cgroup) string { return line(bit(g.freeze.self)) }, store: storeFreeze}),
@@ -32,8 +29,7 @@ var v2Core = []knob{
 	off(always("cgroup.stat.local", "frozen_usec 0\n")),
 	{name: "cgroup.subtree_control", show: func(g *cgroup) string { return words(g.subtree) }, store: storeSubtree},
 	{name: "cgroup.threads", show: (*cgroup).pidList, store: storeThreads},
-	off(knob{name: "cgroup.type", show: func(*cgroup) string { return "domain\n" }, store: storeType}),
-	always("cpu.pressure", noPressure),
+	off(knob{name: "cgroup.type", show: showType, store: storeType}),
 	reads("cpu.stat", showCPUStat),
 	reads("cpu.stat.local", func(g *cgroup) string {
 		if g.has("cpu") {
@@ -41,9 +37,7 @@ var v2Core = []knob{
 		}
 		return ""
 	}),
-	always("io.pressure", noPressure),
-	always("memory.pressure", noPressure),
-}
+}, pressureKnobs...)
 
 // v2Knobs are the files of each controller (cgroup-v2.rst, "Controllers").
 var v2Knobs = map[string][]knob{
@@ -55,36 +49,11 @@ var v2Knobs = map[string][]knob{
 	"io": {
 		off(kept("io.bfq.weight", "default 100\n")),
 		off(kept("io.latency", "")),
-		off(kept("io.max", "")),
+		ioMaxKnob,
 		off(kept("io.prio.class", "no-change\n")),
 		reads("io.stat", func(*cgroup) string { return "" }),
 	},
-	"hugetlb": {
-		off(always("hugetlb.2MB.current", "0\n")),
-		off(always("hugetlb.2MB.events", "max 0\n")),
-		off(always("hugetlb.2MB.events.local", "max 0\n")),
-		off(hugetlbMax("hugetlb.2MB.max", "max")),
-		off(always("hugetlb.2MB.numa_stat", "total=0 N0=0\n")),
-		off(always("hugetlb.2MB.rsvd.current", "0\n")),
-		off(hugetlbMax("hugetlb.2MB.rsvd.max", "max")),
-	},
-}
-
-// hugetlbMax is a limit that is rounded down to huge pages (hugetlb_cgroup_write).
-func hugetlbMax(name, word string) knob {
-	kn := kept(name, showSize(unlimited, word))
-	kn.store = func(g *cgroup, v string) error {
-		n, err := size(v, word)
-		if err != nil {
-			return err
-		}
-		if n != unlimited {
-			n = n >> 21 << 21
-		}
-		g.values[name] = strings.TrimSpace(showSize(n, word))
-		return nil
-	}
-	return kn
+	"hugetlb": hugetlbV2,
 }
 
 func words(list []string) string {
@@ -151,6 +120,17 @@ func (g *cgroup) descendants() int64 {
 	return n
 }
 
+// showType is cgroup_type_show, without threaded cgroups.
+func showType(g *cgroup) string {
+	switch {
+	case !g.validDomain():
+		return "domain invalid\n"
+	case g.threadRoot():
+		return "domain threaded\n"
+	}
+	return "domain\n"
+}
+
 // storeType is cgroup_type_write; threaded cgroups are not made here.
 func storeType(_ *cgroup, v string) error {
 	if v != "threaded" {
@@ -203,12 +183,15 @@ func remove(list []string, names ...string) []string {
 
 // mayEnable is cgroup_vet_subtree_control_enable: no internal processes, the root exempt.
 func (g *cgroup) mayEnable(controllers []string) error {
-	if len(controllers) == 0 || g.parent == nil {
+	if len(controllers) == 0 {
 		return nil
 	}
-	threadRoot := len(g.procs) > 0 && slices.ContainsFunc(g.subtree, func(c string) bool { return slices.Contains(threaded, c) })
 	switch {
-	case domain(controllers) && threadRoot:
+	case !g.validDomain():
+		return unix.EOPNOTSUPP
+	case g.parent == nil:
+		return nil
+	case domain(controllers) && g.threadRoot():
 		return unix.EOPNOTSUPP
 	case !domain(controllers) && g.canBeThreadRoot():
 		return nil
