@@ -23,6 +23,9 @@ func (o *Outcome) Check(e Event) error {
 	if err := o.checkProgram(e); err != nil {
 		return err
 	}
+	if err := o.checkVnodes(e); err != nil {
+		return err
+	}
 	if err := checkKept("", o.State, o.CallAgain); err != nil {
 		return err
 	}
@@ -46,6 +49,7 @@ func (o *Outcome) checkProgram(e Event) error {
 			{"argv", o.Argv != nil},
 			{"unset_env", o.UnsetEnv != nil},
 			{"join", o.Join != nil},
+			{"rlimits", o.Rlimits != nil},
 			{"set_env", o.SetEnv != nil && e != EventAttach},
 		} {
 			if part.set {
@@ -65,6 +69,11 @@ func (o *Outcome) checkProgram(e Event) error {
 	for _, name := range o.UnsetEnv {
 		if _, both := o.SetEnv[name]; both {
 			return fmt.Errorf("unset_env: %s is in set_env too", name)
+		}
+	}
+	for name, l := range o.Rlimits {
+		if name == "" || l.Soft > l.Hard {
+			return fmt.Errorf("rlimits: %s: soft limit %d is above the hard one, %d", name, l.Soft, l.Hard)
 		}
 	}
 	if o.Join == nil {
@@ -103,6 +112,31 @@ func (o *Outcome) checkJobs(e Event) error {
 		}
 		if err := checkKept("jobs: "+id+": ", update.State, update.CallAgain); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkVnodes looks at what PBS is to be told of vnodes: nothing at attach and resize (openpbs pbs_python_svr_internal.c). Whether
+// they are this host's is for those to see who know its name.
+func (o *Outcome) checkVnodes(e Event) error {
+	if o.Vnodes != nil && (e == EventAttach || e == EventResize) {
+		return fmt.Errorf("vnodes: %s does not take it", e)
+	}
+	for name, v := range o.Vnodes {
+		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			return fmt.Errorf("vnodes: %q is not a vnode's name", name)
+		}
+		if v == nil {
+			return fmt.Errorf("vnodes: %s: empty", name)
+		}
+		for part, text := range map[string]string{"state": v.State, "sharing": v.Sharing} {
+			if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+				return fmt.Errorf("vnodes: %s.%s: %q is not one line", name, part, text)
+			}
+		}
+		if v.Comment != nil && strings.ContainsAny(*v.Comment, "\n\x00") {
+			return fmt.Errorf("vnodes: %s.comment: %q is not one line", name, *v.Comment)
 		}
 	}
 	return nil

@@ -22,6 +22,7 @@ type SetupData struct {
 	Config   []byte            // the hook's configuration file as it was imported; nil when there is none
 	LogLevel string            // error, warning, info, debug or trace; "" means info
 	Host     map[string]string // settings of the node that all hooks share
+	Notices  bool              // the host calls Client.Notices
 }
 
 // Info is what a hook tells the host about itself.
@@ -41,7 +42,7 @@ type Client struct {
 // second one fails. It fails also when the hook refuses its configuration or handles no event.
 func (c *Client) Configure(ctx context.Context, data SetupData) (Info, error) {
 	reply, err := c.hook.Configure(ctx, &hookpb.ConfigureRequest{
-		Name: data.Name, Node: data.Node, Config: data.Config, LogLevel: data.LogLevel, Host: data.Host,
+		Name: data.Name, Node: data.Node, Config: data.Config, LogLevel: data.LogLevel, Host: data.Host, Notices: data.Notices,
 	}, grpc.MaxCallRecvMsgSize(MaxMessage))
 	if err != nil {
 		return Info{}, callError(ctx, "configure", err)

@@ -44,8 +44,10 @@ What each event promises and asks. All must be idempotent: the host replays an e
 	                                                     job's first, job is deleted
 	attach       a process that MoM did not start is     the caller is told, the     reject: the job is not known here
 	             to be taken in                          process stays outside
-	resize       the resources of a running job changed  the job is requeued         do begin's part with the new resources
-	postsuspend  the job's processes were stopped        is logged                   accept
+	resize       the resources of a running job changed: the job is requeued         do begin's part with the new resources
+	             all of it is taken or nothing
+	postsuspend  the job's processes were stopped; its   is logged; the job is       accept
+	             place may go to others                  suspended all the same
 	preresume    before a suspended job goes on          it stays suspended          accept
 	preterm      before the job is killed on request     the job is not killed       accept
 	abort        the start failed after begin            is logged                   remove what there is, accept if nothing
@@ -58,8 +60,24 @@ The first reject or error at begin, prologue, launch, attach, resize, preresume 
 order are not asked. All other events reach every hook, and what they say is joined (Event.StopsAtReject). When the start
 of a job fails, abort goes, in reverse order, to the hooks that accepted begin and to one that crashed, overran its alarm or failed
 internally in it; a hook that rejects, or answers with an error of kind job, busy or node, leaves nothing behind by itself. A hook must bear an end without a begin: it may have been registered in between. What it has to
-remember it returns as Outcome.State and gets back as Job.State, also after a restart of its program or of hookhost; a
-hook keeps nothing on disk.
+remember it returns as Outcome.State and gets back as Job.State, also after a restart of its program or of hookhost; of
+jobs a hook keeps nothing on disk. For what it has to know of the node there is the directory Setup.Host["state_dir"].
+
+What the cgroup hook does at the events of a job that runs:
+
+	resize       gives the job its new cpus, NUMA nodes and limits. It keeps of its cpus what it can. Less memory than it uses
+	             and cannot give back is refused (busy), as is what others hold; then nothing has changed. From ncpus=0 to
+	             more, or back, is not possible on cgroup v1
+	postsuspend  freezes every process in the job's cgroup, whatever session it is in, and marks the cgroup: execjob_begin gives
+	             the job's cpus and memory to others when there is no other place. Its pages stay where they are: without
+	             swap, memory can run out. What does not stop within 3 seconds is named in the log and stops when it can
+	preresume    thaws it; the job has its place again. Two jobs may share cpus then, which is the scheduler's affair
+	preterm      thaws a suspended job, so that it takes its SIGTERM
+	launch       of a suspended job: refused (busy) when the caller starts the program; whoever does is frozen with it
+	attach       to a suspended job: the process stops as it enters
+
+A suspended job's wall time stands still, and it can end or be killed like any other. A hook that dies within one of these
+events finishes it when it is called again, and otherwise exechost_startup makes the kernel agree with the mark.
 
 # Concurrency and time
 
@@ -68,6 +86,23 @@ come beside the events of a job. The alarm of the hook is the deadline of ctx. A
 and its job rejected, so whatever waits has to watch ctx. Request and Outcome belong to the call: keep copies.
 
 Time of day comes to a hook by Outcome.CallAgain, not by timers of its own, which die with the program.
+
+# Between events
+
+A hook that learns something while no event calls it, as that the kernel killed a process of the job, says so with Setup.Tell. The host
+takes the update over at once: it is in `hookhost jobs` and in the report, and its job_stderr lines are on the job's standard
+error, within milliseconds under hookhost run; pbs_mom has no call for that and gets them with the outcome of epilogue. A notice
+waits for no event and holds up none. Three things to know:
+
+  - The host may die before it has noted what it was told, and the hook cannot see that. So tell totals and tell them again, at
+    exechost_startup and at epilogue: each text reaches the job's standard error once. What happened twice needs two texts, and
+    a text, once told, has to stay as it was.
+  - A hook can tell 256 things at once and then 20 a second. What comes faster waits in its program, up to 4096 notices or
+    8 MiB; what does not fit is dropped, and so is what is about a job that does not live here or is in its last events. All of
+    that is logged.
+  - State in a notice counts only while no event of the job is under way. Keep it in outcomes where you can.
+
+A hook that runs as the job's owner lives for one event and cannot tell anything.
 
 # What hookhost makes of several outcomes
 
@@ -81,11 +116,12 @@ The hooks run in ascending order. Later hooks see what earlier ones changed of p
 	usage                           one hook per field
 	diag, job_stderr, notes         of all hooks, in order
 	jobs                            the same for each job by itself
+	vnodes                          one hook per vnode and resource, and per vnode one for its sharing, state and comment
 	state, call_again               each hook's own
 
 "One hook" means: two that set it to different values are an error that names both. The host refuses an outcome with a key
 that the event does not take (Outcome.Check). An outcome beside an error holds what the hook found out before it failed: usage,
-resources_used, diag, job_stderr, notes, jobs and state of it are used, the rest is not.
+resources_used, diag, job_stderr, notes, jobs, vnodes and state of it are used, the rest is not.
 
 # Errors
 

@@ -33,6 +33,10 @@ type Outcome struct {
 	SetEnv   map[string]string `json:"set_env,omitempty"` // launch and attach
 	UnsetEnv []string          `json:"unset_env,omitempty"`
 
+	// Rlimits answers a launch without a PID: resource limits that the program is to start with, by their names in
+	// getrlimit(2), lower case and without RLIMIT_: "nofile", "as".
+	Rlimits map[string]Rlimit `json:"rlimits,omitempty"`
+
 	// Join answers a launch without a PID: where the caller has to start the program.
 	Join *Join `json:"join,omitempty"`
 
@@ -46,6 +50,9 @@ type Outcome struct {
 	JobStderr []string `json:"job_stderr,omitempty"`
 	// Notes are remarks for the people who read the report.
 	Notes []string `json:"notes,omitempty"`
+
+	// Vnodes is what PBS is to be told of this host's vnodes, by name. A nil or empty field leaves a thing as it is.
+	Vnodes map[string]*Vnode `json:"vnodes,omitempty"`
 
 	// Jobs holds what startup and periodic found out about single jobs, by job id.
 	Jobs map[string]*JobUpdate `json:"jobs,omitempty"`
@@ -72,8 +79,18 @@ type JobUpdate struct {
 // Join tells a MoM that starts a program itself how to start it inside the job's cgroup, so that not one
 // instruction runs outside: the new process is born there.
 type Join struct {
-	// CgroupDir is a cgroup v2 directory to clone into (CLONE_INTO_CGROUP); "" when there is none.
+	// CgroupDir is a cgroup v2 directory to clone into (CLONE_INTO_CGROUP); "" when there is none. Before Linux 6.3 such a
+	// child keeps the cpus of its parent: there it has to be moved, by cgroup.procs, before it runs.
 	CgroupDir string `json:"cgroup_dir,omitempty"`
 	// Tasks are cgroup v1 `tasks` files; a thread that writes 0 to each and then forks has its child in all of them.
 	Tasks []string `json:"tasks,omitempty"`
 }
+
+// Rlimit is a resource limit in the unit of getrlimit(2); RlimitInfinity is none.
+type Rlimit struct {
+	Soft uint64 `json:"soft"`
+	Hard uint64 `json:"hard"`
+}
+
+// RlimitInfinity is RLIM_INFINITY.
+const RlimitInfinity = ^uint64(0)

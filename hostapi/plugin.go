@@ -46,7 +46,7 @@ func (p *Plugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
 	if p.New == nil || p.Log == nil {
 		return errors.New("serve hook: New and Log must be set")
 	}
-	hookpb.RegisterHookServer(s, &server{newHook: p.New, log: p.Log})
+	hookpb.RegisterHookServer(s, &server{newHook: p.New, log: p.Log, teller: newTeller(p.Log)})
 	return nil
 }
 

@@ -29,6 +29,9 @@ type Request struct {
 	// it does not name is not a job.
 	JobList map[string]*Job `json:"job_list,omitempty"`
 
+	// VnodeList holds this host's vnodes as PBS knows them, by name. Under `hookhost run` it is empty.
+	VnodeList map[string]*Vnode `json:"vnode_list,omitempty"`
+
 	// MoM is the process that answers for the job, set at begin by a MoM whose death ends the job, such as
 	// `hookhost run`. Nil under pbs_mom, which finds its jobs again after a restart.
 	MoM *ProcessID `json:"mom,omitempty"`
@@ -67,6 +70,15 @@ type Job struct {
 
 	// State is what this hook last returned in Outcome.State for this job; nil before that.
 	State json.RawMessage `json:"hook_state,omitempty"`
+}
+
+// Vnode is a vnode of this host: in a Request as PBS knows it, in an Outcome what is to change.
+type Vnode struct {
+	ResourcesAvailable Resources `json:"resources_available,omitempty"`
+	Sharing            string    `json:"sharing,omitempty"`
+	State              string    `json:"state,omitempty"` // as pbsnodes spells it: "free", "offline", "offline,down"
+	// Comment of an Outcome replaces PBS's own; a pointer to "" clears it.
+	Comment *string `json:"comment,omitempty"`
 }
 
 // Owner is the user the job runs as.

@@ -90,8 +90,9 @@ func describe(newHook func(*Setup) (any, error), program string) Description {
 	defer func() { os.Stdout = stdout }()
 
 	d := Description{Program: program, Protocol: ProtocolVersion}
-	s := &server{newHook: newHook, log: newLogger(io.Discard)}
-	handlers, err := s.make(&Setup{Name: program, Log: s.log.WithFields(nil)})
+	log := newLogger(io.Discard)
+	s := &server{newHook: newHook, log: log, teller: newTeller(log)}
+	handlers, err := s.make(&Setup{Name: program, Log: s.log.WithFields(nil), Tell: s.teller.tell})
 	if err != nil {
 		d.Error = err.Error()
 		return d

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
 
 	"github.com/hookhost/hookhost/hostapi/internal/hookpb"
 )
@@ -20,6 +21,8 @@ type server struct {
 	hookpb.UnimplementedHookServer
 	newHook func(*Setup) (any, error)
 	log     *logrus.Logger
+
+	teller *teller
 
 	configure sync.Mutex
 	handlers  atomic.Pointer[map[Event]handler] // nil until Configure succeeded
@@ -40,8 +43,9 @@ func (s *server) Configure(_ context.Context, in *hookpb.ConfigureRequest) (*hoo
 		}
 	}
 	s.log.SetLevel(level)
+	s.teller.hear(in.Notices)
 	handlers, err := s.make(&Setup{
-		Name: in.Name, Node: in.Node, Config: in.Config, Host: in.Host, Log: logrus.NewEntry(s.log),
+		Name: in.Name, Node: in.Node, Config: in.Config, Host: in.Host, Log: logrus.NewEntry(s.log), Tell: s.teller.tell,
 	})
 	if err != nil {
 		return &hookpb.ConfigureReply{Error: wireError(err)}, nil
@@ -113,6 +117,11 @@ func (s *server) recovered(what string, err *error) {
 		s.log.WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", what, p)
 		*err = Errorf(KindInternal, "panic in %s: %v", what, p)
 	}
+}
+
+// Notices sends what the hook tells between events.
+func (s *server) Notices(_ *hookpb.NoticesRequest, stream grpc.ServerStreamingServer[hookpb.Notice]) error {
+	return s.teller.serve(stream.Context(), stream.Send)
 }
 
 func wireError(err error) *hookpb.Error {

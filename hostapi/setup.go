@@ -16,8 +16,18 @@ type Setup struct {
 	Name   string            // the hook's name on this node
 	Node   string            // this host as exec_vnode names it; "" under --describe
 	Config []byte            // the configuration file as it was imported; empty when there is none
-	Host   map[string]string // settings of the node that all hooks share, by name
+	Host   map[string]string // settings of the node that all hooks share, by name: state_dir, the state directory
 	Log    *logrus.Entry     // writes to the host's log, which adds the hook's name
+
+	// Tell is for what the hook learns between events, as that a process of the job was killed. The host takes the update
+	// over at once, as if periodic had returned it in Outcome.Jobs: its lines reach the job's standard error while the
+	// job runs. State is taken over only while no event of the job is being carried out. It is never nil, does not wait for
+	// the host, may be called from any goroutine from the constructor on until the program ends, and keeps no part
+	// of the update. What cannot be delivered (see CheckNotice) is logged: nobody can be told of it any more.
+	//
+	// What was told may be told again, in a later notice or in the outcome of epilogue: each text reaches the job's
+	// standard error once. Two things that are not one therefore need different words, such as a number.
+	Tell func(jobID string, update *JobUpdate)
 }
 
 // Decode reads the configuration, TOML or (when it begins with a brace) JSON, into the struct that into points to. What

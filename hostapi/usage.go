@@ -20,6 +20,14 @@ type HostUsage struct {
 	OOMKills        *int64 `json:"oom_kills,omitempty"`
 	PidsPeak        *int64 `json:"pids_peak,omitempty"`
 
+	HugetlbPeakBytes *int64 `json:"hugetlb_peak_bytes,omitempty"`
+	MajorFaults      *int64 `json:"major_faults,omitempty"` // pages that had to be read before the job could go on
+
+	// ThrottledSeconds is how long its cpu quota kept the job from running, summed over cpus.
+	ThrottledSeconds *float64 `json:"throttled_seconds,omitempty"`
+	// Pressure is how long the job's tasks waited for cpu, memory and io (the kernel's PSI totals).
+	Pressure *Pressure `json:"pressure,omitempty"`
+
 	// ProcessesAttached counts the processes taken in by execjob_attach.
 	ProcessesAttached int `json:"processes_attached"`
 
@@ -31,4 +39,14 @@ type KillReport struct {
 	Signal     string  `json:"signal"`     // the last signal sent: "none", "SIGTERM" or "SIGKILL"
 	Seconds    float64 `json:"seconds"`    // from the first signal to the last process gone
 	Stragglers int     `json:"stragglers"` // processes alive when the leading program had ended
+}
+
+// Pressure holds wait times in seconds, as the kernel's pressure files total them: "some" while at least one task waited,
+// "full" while all that could have run did. A nil field was not counted.
+type Pressure struct {
+	CPUSome    *float64 `json:"cpu_some_seconds,omitempty"`
+	MemorySome *float64 `json:"memory_some_seconds,omitempty"`
+	MemoryFull *float64 `json:"memory_full_seconds,omitempty"`
+	IOSome     *float64 `json:"io_some_seconds,omitempty"`
+	IOFull     *float64 `json:"io_full_seconds,omitempty"`
 }

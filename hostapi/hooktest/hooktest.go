@@ -26,8 +26,9 @@ import (
 
 // Hook is a hook that serves until its test ends.
 type Hook struct {
-	client *hostapi.Client
-	info   hostapi.Info
+	client  *hostapi.Client
+	info    hostapi.Info
+	notices notices
 }
 
 // New makes a hook with that configuration, which may be "", on the node "node1". What the hook logs goes to t.Log, from
@@ -62,8 +63,12 @@ func Try(t testing.TB, newHook func(*hostapi.Setup) (any, error), setup hostapi.
 			*unset.field = unset.value
 		}
 	}
-	h.info, err = h.client.Configure(t.Context(), setup)
-	return h, err
+	setup.Notices = true
+	if h.info, err = h.client.Configure(t.Context(), setup); err != nil {
+		return h, err
+	}
+	h.notices.listen(t, h.client)
+	return h, nil
 }
 
 // Call has the hook carry out one event and returns its outcome as hookhost gets it: never nil without an error.
@@ -71,6 +76,16 @@ func Try(t testing.TB, newHook func(*hostapi.Setup) (any, error), setup hostapi.
 // an Owner that is left out has the ids of root.
 func (h *Hook) Call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	return h.client.Handle(ctx, req)
+}
+
+// Notice waits for the next notice that the hook has told and returns what it is about. It fails when ctx ends first and
+// for a notice that hookhost would drop.
+func (h *Hook) Notice(ctx context.Context) (jobID string, update *hostapi.JobUpdate, err error) {
+	n, err := h.notices.next(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	return n.job, n.update, n.err
 }
 
 // Events returns what the hook handles, in life-cycle order.

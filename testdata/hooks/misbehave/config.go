@@ -39,6 +39,8 @@ var modes = []string{
 	"again",       // wants to be called again after value, a duration
 	"misfit",      // an outcome that the event does not take
 	"child",       // leaves a process behind that sleeps, its pid in the file value
+	"tell",        // tells value as a line for the job's standard error once it has answered
+	"flood",       // tells lines without end
 	"configure",   // refuses its configuration
 }
 
@@ -53,7 +55,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if c.Mode == "configure" {
 		return nil, hostapi.Errorf(hostapi.KindNode, "configuration refused: %s", c.Value)
 	}
-	h := &hook{config: c, name: s.Name, log: s.Log, calls: make(map[string]int)}
+	h := &hook{config: c, name: s.Name, log: s.Log, tell: s.Tell, calls: make(map[string]int)}
 	if c.Alone {
 		return h.alone(c.Event)
 	}

@@ -11,6 +11,8 @@
 //	nonsense        answers every event with bytes that are no outcome
 //	no-events       handles nothing
 //	no-lifeline     does not notice that its host is gone
+//	old-sdk         has no notices, as hooks built before there were any
+//	liar            tells, unasked and without end, of jobs that it knows nothing of, in bytes that are no update
 //
 // What it does wrong at an event is told by its configuration, see config.go.
 package main
@@ -37,6 +39,12 @@ func main() {
 		select {}
 	case "nonsense":
 		serveNonsense()
+		return
+	case "old-sdk":
+		serveWith(without("/hookhost.v1.Hook/Notices"))
+		return
+	case "liar":
+		serveWith(lies)
 		return
 	case "no-events":
 		hostapi.Serve(func(*hostapi.Setup) (any, error) { return struct{}{}, nil })
