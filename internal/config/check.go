@@ -14,6 +14,9 @@ import (
 
 var prefix = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
+// MaxPids is the greatest number that pids.max takes (PID_MAX_LIMIT of include/linux/threads.h, kernel/cgroup/pids.c).
+const MaxPids = 4 << 20
+
 // check returns the first value that cannot be meant, by its key.
 func (f *File) check() error {
 	bad := func(key string, value any, want string) error {
@@ -40,11 +43,25 @@ func (f *File) check() error {
 	if p := f.Cpuset.Placement; p != "pack" && p != "spread" {
 		return bad("cpuset.placement", fmt.Sprintf("%q", p), "want pack or spread")
 	}
+	if s := f.Cgroup.Systemd; s != "auto" && s != "require" && s != "off" {
+		return bad("cgroup.systemd", fmt.Sprintf("%q", s), "want auto, require or off")
+	}
+	if e := f.Memory.Enforce; e != "cgroup" && e != "rss" && e != "both" {
+		return bad("memory.enforce", fmt.Sprintf("%q", e), "want cgroup, rss or both")
+	}
+	if err := f.Rlimits.check(); err != nil {
+		return err
+	}
 	if f.Memory.Swappiness < -1 || f.Memory.Swappiness > 100 {
 		return bad("memory.swappiness", f.Memory.Swappiness, "want -1 to 100")
 	}
-	if f.Pids.Max < 0 || f.Pids.Max == 1 { // a job's first program is started by a thread that counts
-		return bad("pids.max", f.Pids.Max, "want 0 for no limit, or 2 or more")
+	if f.Pids.Max < 0 || f.Pids.Max == 1 || f.Pids.Max > MaxPids { // a job's first program is started by a thread that counts
+		return bad("pids.max", f.Pids.Max, fmt.Sprintf("want 0 for no limit, or 2 to %d", MaxPids))
+	}
+	for _, text := range f.IO.Max {
+		if _, err := ParseIOMax(text); err != nil {
+			return fmt.Errorf("io.max: %w", err)
+		}
 	}
 	// The kernel takes periods of 1 ms to 1 s (Documentation/scheduler/sched-bwc.rst).
 	if p := time.Duration(f.CPU.CfsPeriod); p < time.Millisecond || p > time.Second {
@@ -63,6 +80,8 @@ func (f *File) check() error {
 		low, high time.Duration
 	}{
 		{"cgroup.kill_timeout", f.Cgroup.KillTimeout, 100 * time.Millisecond, 60 * time.Second},
+		{"cgroup.systemd_timeout", f.Cgroup.SystemdWait, 100 * time.Millisecond, 60 * time.Second},
+		{"vnodes.online_nodes_min_delay", f.Vnodes.OnlineMinDelay, 0, 24 * time.Hour},
 		{"cgroup.kill_grace", f.Cgroup.KillGrace, 0, 60 * time.Second},
 		{"host.start_timeout", f.Host.Start, 100 * time.Millisecond, 5 * time.Minute},
 	} {
@@ -73,5 +92,6 @@ func (f *File) check() error {
 	if n := f.Host.Node; n != "" && (len(n) > 64 || !prefix.MatchString(n)) {
 		return bad("host.node", fmt.Sprintf("%q", n), "want a host name")
 	}
-	return errors.Join(fraction("memory.reserve_percent", f.Memory.ReservePercent), fraction("memsw.reserve_percent", f.Memsw.ReservePercent))
+	return errors.Join(fraction("memory.reserve_percent", f.Memory.ReservePercent), fraction("memsw.reserve_percent", f.Memsw.ReservePercent),
+		fraction("hugetlb.reserve_percent", f.Hugetlb.ReservePercent), fraction("memory.high_percent", f.Memory.HighPercent))
 }

@@ -27,13 +27,19 @@ const Path = "/etc/hookhost/hookhost.toml"
 
 // File is the whole file. Its zero value is not a configuration: start from Default.
 type File struct {
-	Host   Host   `toml:"host" json:"host" comment:"The daemon."`
-	Cgroup Cgroup `toml:"cgroup" json:"cgroup" comment:"Where jobs' cgroups are and how they end."`
-	CPU    CPU    `toml:"cpu" json:"cpu" comment:"Share and quota of cpu time."`
-	Cpuset Cpuset `toml:"cpuset" json:"cpuset" comment:"Which cpus and NUMA nodes a job gets."`
-	Memory Memory `toml:"memory" json:"memory" comment:"mem."`
-	Memsw  Memsw  `toml:"memsw" json:"memsw" comment:"vmem: memory plus swap."`
-	Pids   Pids   `toml:"pids" json:"pids" comment:"How many tasks a job may have."`
+	Host    Host    `toml:"host" json:"host" comment:"The daemon."`
+	Cgroup  Cgroup  `toml:"cgroup" json:"cgroup" comment:"Where jobs' cgroups are and how they end."`
+	Vnodes  Vnodes  `toml:"vnodes" json:"vnodes" comment:"What PBS is told of this host."`
+	CPU     CPU     `toml:"cpu" json:"cpu" comment:"Share and quota of cpu time."`
+	Cpuset  Cpuset  `toml:"cpuset" json:"cpuset" comment:"Which cpus and NUMA nodes a job gets."`
+	Memory  Memory  `toml:"memory" json:"memory" comment:"mem."`
+	Memsw   Memsw   `toml:"memsw" json:"memsw" comment:"vmem: memory plus swap."`
+	Hugetlb Hugetlb `toml:"hugetlb" json:"hugetlb" comment:"hpmem: huge pages."`
+	Pids    Pids    `toml:"pids" json:"pids" comment:"How many tasks a job may have."`
+	IO      IO      `toml:"io" json:"io" comment:"Block devices. cgroup v2 only."`
+	Rlimits Rlimits `toml:"rlimits" json:"rlimits" comment:"Resource limits of a job's processes (getrlimit(2)): SOFT or SOFT:HARD, in the unit of getrlimit; unlimited; empty: as they are. A job asks for others with -l rlimit_nofile=N and so on."`
+
+	text []byte // that it was parsed from
 }
 
 // Host configures the host process.
@@ -49,8 +55,21 @@ type Host struct {
 type Cgroup struct {
 	Prefix      string   `toml:"prefix" json:"prefix" comment:"Jobs are in PREFIX.service/jobid (v1) and PREFIX.service/jobs (v2)."`
 	Mount       string   `toml:"mount" json:"mount" comment:"Where cgroups are mounted; empty: as the mount table says."`
-	KillTimeout Duration `toml:"kill_timeout" json:"kill_timeout" comment:"How long the end of a job goes on killing before it gives up."`
-	KillGrace   Duration `toml:"kill_grace" json:"kill_grace" comment:"SIGTERM this long before SIGKILL to what a job left behind; 0s: SIGKILL at once."`
+	Systemd     string   `toml:"systemd" json:"systemd" comment:"auto: where systemd runs, it is asked for PREFIX.service as a unit of its own with Delegate=yes. require: and a node without fails. off: plain directories."`
+	SystemdWait Duration `toml:"systemd_timeout" json:"systemd_timeout" comment:"How long systemd may take to start the unit."`
+	// EnableControllers goes beyond the tree that is delegated to jobs: see the comment that config show prints.
+	EnableControllers []string `toml:"enable_controllers" json:"enable_controllers" comment:"Controllers to enable for the whole node, in the root of the cgroup v2 tree, beside those that systemd enables: hugetlb, io, ... Without systemd, those that the configuration needs are enabled anyway."`
+	KillTimeout       Duration `toml:"kill_timeout" json:"kill_timeout" comment:"How long the end of a job goes on killing before it gives up."`
+	KillGrace         Duration `toml:"kill_grace" json:"kill_grace" comment:"SIGTERM this long before SIGKILL to what a job left behind; 0s: SIGKILL at once."`
+}
+
+// Vnodes configures what exechost_startup tells PBS of this host, and what it does when a cgroup cannot be removed.
+type Vnodes struct {
+	PerNUMANode           bool     `toml:"vnode_per_numa_node" json:"vnode_per_numa_node" comment:"A vnode host[n] for each NUMA node."`
+	PropagateVntype       bool     `toml:"propagate_vntype_to_server" json:"propagate_vntype_to_server"`
+	OnlineOfflinedNodes   bool     `toml:"online_offlined_nodes" json:"online_offlined_nodes" comment:"Put the host's vnodes back on line once every left-over cgroup is gone."`
+	OnlineMinDelay        Duration `toml:"online_nodes_min_delay" json:"online_nodes_min_delay" comment:"How long vnodes stay offline at least."`
+	PeriodicResourceUsage bool     `toml:"periodic_resc_update" json:"periodic_resc_update" comment:"Tell MoM what each job has used so far at exechost_periodic."`
 }
 
 // CPU configures the cpu controller.
@@ -72,6 +91,7 @@ type Cpuset struct {
 	UseHyperthreads bool   `toml:"use_hyperthreads" json:"use_hyperthreads" comment:"Count each hardware thread as a cpu."`
 	NCPUsAreCores   bool   `toml:"ncpus_are_cores" json:"ncpus_are_cores" comment:"With use_hyperthreads: one ncpus is a core with all its threads."`
 	Placement       string `toml:"placement" json:"placement" comment:"pack: fill sockets one by one. spread: the emptiest socket first."`
+	Isolated        bool   `toml:"isolated" json:"isolated" comment:"Take a job's cpus out of the kernel's load balancing (cpuset.cpus.partition). cgroup v2, Linux 6.7 or newer."`
 }
 
 // Memory configures the memory controller.
@@ -81,7 +101,13 @@ type Memory struct {
 	EnforceDefault bool     `toml:"enforce_default" json:"enforce_default"`
 	ReservePercent float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's memory that jobs do not get."`
 	ReserveAmount  pbs.Size `toml:"reserve_amount" json:"reserve_amount" comment:"Kept from jobs on top of reserve_percent."`
+	Hidden         pbs.Size `toml:"vnode_hidden" json:"vnode_hidden" comment:"Kept from what PBS is told, so that the last job fits."`
 	Swappiness     int      `toml:"swappiness" json:"swappiness" comment:"0 to 100; -1: as the kernel has it. cgroup v1 only."`
+	Enforce        string   `toml:"enforce" json:"enforce" comment:"cgroup: the kernel limits mem, page cache included. rss: a job is killed whose anonymous and shared memory exceeds mem; page cache is not counted, and the kernel limits each job to what all jobs together may have. both."`
+	OOMGroup       bool     `toml:"oom_group" json:"oom_group" comment:"When the kernel kills for lack of memory, it kills the whole job. cgroup v2 only; a job asks for other with -l oom_group=false."`
+	HighPercent    float64  `toml:"high_percent" json:"high_percent" comment:"Throttle a job that uses more than this part of its mem (memory.high); 0: off. cgroup v2 only."`
+	ServicesLow    pbs.Size `toml:"services_low" json:"services_low" comment:"Memory of the node's own services (system.slice) that is not reclaimed for jobs (memory.low); 0b: off. cgroup v2 with systemd only."`
+	ManageRlimitAS bool     `toml:"manage_rlimit_as" json:"manage_rlimit_as" comment:"With vmem enforced: RLIMIT_AS of a job's processes is pvmem, or unlimited."`
 }
 
 // Memsw configures memory plus swap.
@@ -91,6 +117,17 @@ type Memsw struct {
 	EnforceDefault bool     `toml:"enforce_default" json:"enforce_default"`
 	ReservePercent float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's swap that jobs do not get."`
 	ReserveAmount  pbs.Size `toml:"reserve_amount" json:"reserve_amount"`
+	Hidden         pbs.Size `toml:"vnode_hidden" json:"vnode_hidden" comment:"Kept from what PBS is told, on top of memory.vnode_hidden."`
+}
+
+// Hugetlb configures huge pages. hpmem is of the kernel's default size; hpmem_2mb, hpmem_1gb and so on name theirs.
+type Hugetlb struct {
+	Enabled        bool     `toml:"enabled" json:"enabled"`
+	Default        pbs.Size `toml:"default" json:"default" comment:"Limit of a job that asked for no hpmem."`
+	EnforceDefault bool     `toml:"enforce_default" json:"enforce_default" comment:"false: such a job may have what there is."`
+	ReservePercent float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's huge pages that jobs do not get."`
+	ReserveAmount  pbs.Size `toml:"reserve_amount" json:"reserve_amount"`
+	Hidden         pbs.Size `toml:"vnode_hidden" json:"vnode_hidden" comment:"Kept from what PBS is told."`
 }
 
 // Pids configures the pids controller.
@@ -99,23 +136,46 @@ type Pids struct {
 	Max     int64 `toml:"max" json:"max" comment:"Tasks (processes and threads) a job may have; 0: no limit. A job asks for less with -l pids=N."`
 }
 
+// IO configures the io controller.
+type IO struct {
+	Enabled bool     `toml:"enabled" json:"enabled"`
+	Max     []string `toml:"max" json:"max" comment:"What each job may do to a device: \"/dev/nvme0n1 rbps=500mb wbps=200mb riops=20000 wiops=10000\", or 259:0 instead of the path."`
+}
+
+// Rlimits configures the resource limits of a job's processes, by their names in getrlimit(2).
+type Rlimits struct {
+	Core    string `toml:"core" json:"core"`
+	Data    string `toml:"data" json:"data"`
+	Fsize   string `toml:"fsize" json:"fsize"`
+	Memlock string `toml:"memlock" json:"memlock"`
+	Nofile  string `toml:"nofile" json:"nofile"`
+	Nproc   string `toml:"nproc" json:"nproc"`
+	Stack   string `toml:"stack" json:"stack"`
+}
+
 // Default returns the configuration of a node where nothing is configured.
 func Default() *File {
 	return &File{
-		Host:   Host{LogLevel: "info", Start: Duration(10 * time.Second)},
-		Cgroup: Cgroup{Prefix: "pbs_jobs", KillTimeout: Duration(10 * time.Second)},
+		Host: Host{LogLevel: "info", Start: Duration(30 * time.Second)},
+		Cgroup: Cgroup{Prefix: "pbs_jobs", Systemd: "auto", SystemdWait: Duration(10 * time.Second), EnableControllers: []string{},
+			KillTimeout: Duration(10 * time.Second)},
+		Vnodes: Vnodes{PropagateVntype: true, OnlineOfflinedNodes: true, OnlineMinDelay: Duration(30 * time.Second),
+			PeriodicResourceUsage: true},
 		CPU: CPU{Enabled: true, CfsPeriod: Duration(100 * time.Millisecond), CfsQuotaFudgeFactor: 1.03,
 			ZeroCPUsSharesFraction: 0.002, ZeroCPUsQuotaFraction: 0.2},
 		Cpuset: Cpuset{Enabled: true, AllowZeroCPUs: true, Placement: "pack"},
-		Memory: Memory{Enabled: true, EnforceDefault: true, ReservePercent: 2, Swappiness: -1},
-		Memsw:  Memsw{Enabled: true, EnforceDefault: true},
-		Pids:   Pids{Enabled: true},
+		Memory: Memory{Enabled: true, EnforceDefault: true, ReservePercent: 2, Hidden: 1 << 20, Swappiness: -1, Enforce: "cgroup",
+			OOMGroup: true, ManageRlimitAS: true},
+		Memsw:   Memsw{Enabled: true, EnforceDefault: true, Hidden: 1 << 20},
+		Hugetlb: Hugetlb{EnforceDefault: true, Hidden: 1 << 20},
+		Pids:    Pids{Enabled: true},
+		IO:      IO{Max: []string{}},
 	}
 }
 
-// Load reads the file at path over the defaults. An absent file is the defaults, unless must is set. Errors name the
-// file, the line and the key.
-func Load(path string, must bool) (*File, error) {
+// Load reads the file at path over the defaults, with its conditions resolved for here. An absent file is the defaults,
+// unless must is set. Errors name the file, the line and the key.
+func Load(path string, must bool, here Here) (*File, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !must {
 		return Default(), nil
@@ -123,16 +183,24 @@ func Load(path string, must bool) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	f, err := Parse(b)
+	f, err := Parse(b, here)
 	if err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	return f, nil
 }
 
-// Parse reads the text of a configuration file over the defaults and checks it.
-func Parse(b []byte) (*File, error) {
+// Parse reads the text of a configuration file over the defaults, resolves its conditions for here and checks it.
+func Parse(text []byte, here Here) (*File, error) {
+	b, _, err := resolve(text, here)
+	if err != nil {
+		return nil, err
+	}
+	if err := rlimitNumber(b); err != nil {
+		return nil, err
+	}
 	f := Default()
+	f.text = text
 	d := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
 	if err := d.Decode(f); err != nil {
 		return nil, oneLine(err)
@@ -145,6 +213,9 @@ func Parse(b []byte) (*File, error) {
 	}
 	return f, nil
 }
+
+// For returns the configuration that the same text is for another vntype or host. It does not look at the file again.
+func (f *File) For(here Here) (*File, error) { return Parse(f.text, here) }
 
 // TOML returns the file with every value and its comment, as `config show` prints it. Parse reads it back.
 func (f *File) TOML() ([]byte, error) {
@@ -162,6 +233,9 @@ func unitless(b []byte) error {
 		return oneLine(err)
 	}
 	for field := range reflect.TypeFor[File]().Fields() {
+		if !field.IsExported() {
+			continue
+		}
 		for key := range field.Type.Fields() {
 			table, name := field.Tag.Get("toml"), key.Tag.Get("toml")
 			if v, ok := tables[table][name]; ok && key.Type == reflect.TypeFor[Duration]() {

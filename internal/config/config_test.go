@@ -3,6 +3,9 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestDefaultIsAConfiguration(t *testing.T) {
@@ -10,12 +13,52 @@ func TestDefaultIsAConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := Parse(text)
+	f, err := Parse(text, Here{})
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	if *f != *Default() {
-		t.Errorf("read back: %+v", f)
+	if diff := cmp.Diff(Default(), f, cmpopts.IgnoreUnexported(File{})); diff != "" {
+		t.Errorf("read back: -want +got:\n%s", diff)
+	}
+}
+
+// What config show prints of any configuration is that configuration, its conditions resolved; on another host the same
+// text is another one.
+func TestShownIsReadBack(t *testing.T) {
+	f, err := Parse([]byte(`[cgroup]
+systemd = "require"
+systemd_timeout = "1m"
+enable_controllers = ["hugetlb", "io"]
+[vnodes]
+vnode_per_numa_node = "vntype in: fat"
+online_nodes_min_delay = "0s"
+[memory]
+enforce = "both"
+high_percent = 90.5
+services_low = "1536kb"
+[hugetlb]
+default = "3mb"
+[io]
+max = ["/dev/sd\"a rbps=1mb", "8:0 wiops=5"]
+[rlimits]
+nofile = "100:unlimited"
+`), Here{Vntype: "fat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := f.TOML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Parse(text, Here{})
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if diff := cmp.Diff(f, got, cmpopts.IgnoreUnexported(File{})); diff != "" {
+		t.Errorf("read back: -want +got:\n%s", diff)
+	}
+	if other, err := f.For(Here{}); err != nil || !f.Vnodes.PerNUMANode || other.Vnodes.PerNUMANode || other.Memory.Enforce != "both" {
+		t.Errorf("elsewhere: %+v, %v; here: %+v", other, err, f.Vnodes)
 	}
 }
 
@@ -24,7 +67,7 @@ func TestParseRefuses(t *testing.T) {
 		{"[memory]\ndefautl = \"1gb\"", `line 2: unknown key "memory.defautl"`},
 		{"[memry]\n", `unknown key "memry"`},
 		{"[memory]\ndefault = \"banana\"", "line 2: memory.default"},
-		{"[memory]\nenabled = \"yes\"", "line 2: memory.enabled"},
+		{"[memory]\nenabled = \"yes\"", `line 2: memory.enabled: "yes": want true, false, or a condition`},
 		{"[memory]\nreserve_percent = nan", "memory.reserve_percent = NaN"},
 		{"[memory]\nreserve_percent = 100.0", "memory.reserve_percent = 100"},
 		{"[cgroup]\nkill_timeout = 5", `cgroup.kill_timeout = 5: want a duration with its unit, such as "10s"`},
@@ -38,11 +81,15 @@ func TestParseRefuses(t *testing.T) {
 		{"[cpu]\ncfs_quota_fudge_factor = 0.0", "cpu.cfs_quota_fudge_factor = 0"},
 		{"[cpu]\ncfs_period = \"2s\"", "cpu.cfs_period = 2s"},
 		{"[pids]\nmax = 1", "pids.max = 1"},
+		{"[pids]\nmax = 4194305", "pids.max = 4194305"},
+		{"[rlimits]\n\nnofile = 4096", `line 3: rlimits.nofile = 4096: a limit is text, write "4096"`},
+		{"rlimits = { nofile = 4_096 }", `write "4096"`},
+		{"[rlimits]\nnope = 3", `line 2: unknown key "rlimits.nope"`},
 		{"[host]\nnode = \"a b\"", `host.node = "a b"`},
 		{"[host]\nlog_level = \"loud\"", `host.log_level = "loud"`},
 		{"x", "line 1"},
 	} {
-		_, err := Parse([]byte(tt.text))
+		_, err := Parse([]byte(tt.text), Here{})
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: error %v, want one line with %q", tt.text, err, tt.want)
 		}
@@ -56,7 +103,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(text)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if file, err := Parse(b); (file == nil) != (err != nil) {
+		if file, err := Parse(b, Here{}); (file == nil) != (err != nil) {
 			t.Errorf("file %v with error %v", file, err)
 		}
 	})

@@ -1,0 +1,249 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// Any boolean of the file may be a condition instead of true or false, a string in one of four forms:
+//
+//	"vntype in: LIST"   "vntype not in: LIST"   "host in: LIST"   "host not in: LIST"
+//
+// LIST is shell patterns (fnmatch(3): * ? [abc] [!abc]) with commas between them. It is true where one of them, or with
+// "not" none of them, matches the vntype or the name of this host (openpbs pbs_cgroups.PY, conditional booleans). So
+// one file serves all nodes of a cluster.
+
+// Here is what conditions are resolved by.
+type Here struct {
+	// Host is this host's name up to the first dot. host.node of the file replaces it.
+	Host string
+	// Vntype is resources_available.vntype of this host's natural vnode; "" when PBS has not told it yet.
+	Vntype string
+}
+
+// unknownVntype stands for a vntype that is not known, as in pbs_cgroups: `vntype not in:` holds then.
+const unknownVntype = "__UNKNOWN__"
+
+// Condition is a boolean of the file that was written as a condition.
+type Condition struct {
+	Key   string // "memory.enabled"
+	Line  int    // counted from 1
+	Text  string // as it was written, without quotes
+	Value bool   // what it is on this host
+}
+
+// Conditions returns the conditions of a configuration file's text in their order, resolved for here. It fails on a
+// condition that is malformed; that the rest of the text is a configuration is not checked.
+func Conditions(b []byte, here Here) ([]Condition, error) {
+	_, list, err := resolve(b, here)
+	return list, err
+}
+
+// resolve returns the text with true or false in the place of each condition. Nothing else moves, so that what is found
+// wrong later is in the line where its author sees it. A text that is no TOML comes back as it is: the decoder says what is
+// wrong with it.
+func resolve(b []byte, here Here) ([]byte, []Condition, error) {
+	found := booleans(b)
+	if len(found) == 0 {
+		return b, nil, nil
+	}
+	if node, ok := nodeOf(b); ok {
+		here.Host = node
+	}
+	resolved := slices.Clone(b)
+	var list []Condition
+	for _, s := range found {
+		line := 1 + bytes.Count(b[:s.at], []byte{'\n'})
+		value, err := here.holds(s.text)
+		if err != nil {
+			return nil, nil, fmt.Errorf("line %d: %s: %w", line, s.key, err)
+		}
+		list = append(list, Condition{Key: s.key, Line: line, Text: s.text, Value: value})
+		replace(resolved[s.at:s.at+s.length], value)
+	}
+	return resolved, list, nil
+}
+
+// replace writes the value over a string in quotes. Newlines of the string come after it, as many as they were.
+func replace(raw []byte, value bool) {
+	newlines := bytes.Count(raw, []byte{'\n'})
+	n := copy(raw, fmt.Sprint(value))
+	for i := n; i < len(raw); i++ {
+		raw[i] = ' '
+		if i >= len(raw)-newlines {
+			raw[i] = '\n'
+		}
+	}
+}
+
+var (
+	conditionForm = regexp.MustCompile(`(?is)^\s*(vntype|host)\s+(not\s+)?in\s*:(.*)$`)
+	errCondition  = errors.New(`want true, false, or a condition: "vntype in: LIST", "vntype not in: LIST", "host in: LIST" or "host not in: LIST"`)
+)
+
+// holds tells whether a condition is true on this host.
+func (h Here) holds(text string) (bool, error) {
+	form := conditionForm.FindStringSubmatch(text)
+	if form == nil {
+		return false, fmt.Errorf("%q: %w", text, errCondition)
+	}
+	subject := h.Host
+	if strings.EqualFold(form[1], "vntype") {
+		if subject = h.Vntype; subject == "" {
+			subject = unknownVntype
+		}
+	}
+	in := false
+	for pattern := range strings.SplitSeq(form[3], ",") {
+		matches, err := match(strings.TrimSpace(pattern), subject)
+		if err != nil {
+			return false, fmt.Errorf("%q: %w", text, err)
+		}
+		in = in || matches
+	}
+	return in == (form[2] == ""), nil
+}
+
+// match is fnmatch(3) without flags: * matches a slash, too. A [ without its ], an ordinary character there, is a
+// mistake here: no vntype and no host has one in its name, and a set that lost its end would hold nowhere.
+func match(pattern, text string) (bool, error) {
+	if pattern == "" {
+		return false, errors.New("empty pattern")
+	}
+	var b strings.Builder
+	b.WriteString(`(?s)\A`)
+	for rest := pattern; rest != ""; {
+		c, size := utf8.DecodeRuneInString(rest)
+		set, after := "", ""
+		if c == '[' {
+			if set, after = cutSet(rest); set == "" {
+				return false, fmt.Errorf("pattern %q: [ without its ]", pattern)
+			}
+		}
+		switch {
+		case set != "":
+			b.WriteString(set)
+			rest = after
+			continue
+		case c == '*':
+			b.WriteString(`.*`)
+		case c == '?':
+			b.WriteString(`.`)
+		default:
+			b.WriteString(regexp.QuoteMeta(rest[:size]))
+		}
+		rest = rest[size:]
+	}
+	b.WriteString(`\z`)
+	expression, err := regexp.Compile(b.String())
+	if err != nil {
+		return false, fmt.Errorf("pattern %q: not a shell pattern", pattern)
+	}
+	return expression.MatchString(text), nil
+}
+
+// cutSet returns the expression for the [set] that text begins with, and what comes after it; "" when there is no ].
+func cutSet(text string) (set, after string) {
+	body, not := text[1:], ""
+	if strings.HasPrefix(body, "!") {
+		body, not = body[1:], "^"
+	}
+	// A ] that comes first is a member.
+	end := strings.IndexByte(body[min(1, len(body)):], ']')
+	if end < 0 {
+		return "", ""
+	}
+	end++
+	escape := strings.NewReplacer(`\`, `\\`, `[`, `\[`, `]`, `\]`, `^`, `\^`, `&`, `\&`)
+	return "[" + not + escape.Replace(body[:end]) + "]", body[end+1:]
+}
+
+// text in a file at the key of a boolean.
+type found struct {
+	key, text  string
+	at, length int // of the string with its quotes
+}
+
+// booleans returns the strings that stand where the schema has a boolean.
+func booleans(b []byte) []found {
+	var list []found
+	walk(b, func(key []string, value *unstable.Node) {
+		if value.Kind == unstable.String && isBoolean(reflect.TypeFor[File](), key) {
+			list = append(list, found{strings.Join(key, "."), string(value.Data), int(value.Raw.Offset), int(value.Raw.Length)})
+		}
+	})
+	return list
+}
+
+// nodeOf returns host.node of the text.
+func nodeOf(b []byte) (name string, ok bool) {
+	walk(b, func(key []string, value *unstable.Node) {
+		if value.Kind == unstable.String && slices.Equal(key, []string{"host", "node"}) {
+			name = string(value.Data)
+		}
+	})
+	return name, name != ""
+}
+
+// isBoolean tells whether the schema has a boolean at key.
+func isBoolean(t reflect.Type, key []string) bool {
+	if len(key) == 0 {
+		return t.Kind() == reflect.Bool
+	}
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	for field := range t.Fields() {
+		// Names in the file may be in any case: the decoder takes them so.
+		if strings.EqualFold(field.Tag.Get("toml"), key[0]) {
+			return isBoolean(field.Type, key[1:])
+		}
+	}
+	return false
+}
+
+// walk calls see for each value of the text that is not a table, up to the first mistake.
+func walk(b []byte, see func(key []string, value *unstable.Node)) {
+	var p unstable.Parser
+	p.Reset(b)
+	var table []string
+	for p.NextExpression() {
+		e := p.Expression()
+		switch e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			table = keyOf(e)
+		case unstable.KeyValue:
+			walkValue(table, e, see)
+		}
+	}
+}
+
+func walkValue(table []string, e *unstable.Node, see func([]string, *unstable.Node)) {
+	key := append(slices.Clip(table), keyOf(e)...)
+	value := e.Value()
+	if value.Kind != unstable.InlineTable {
+		see(key, value)
+		return
+	}
+	for it := value.Children(); it.Next(); {
+		if child := it.Node(); child.Kind == unstable.KeyValue {
+			walkValue(key, child, see)
+		}
+	}
+}
+
+func keyOf(e *unstable.Node) []string {
+	var key []string
+	for it := e.Key(); it.Next(); {
+		key = append(key, string(it.Node().Data))
+	}
+	return key
+}

@@ -1,0 +1,71 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// ParseRlimit parses a resource limit as [rlimits] and -l rlimit_nofile= and its like have it: SOFT:HARD, or one value
+// for both; each a whole number in the unit of getrlimit(2) or "unlimited" (RLIM_INFINITY). It fails when the soft limit
+// is above the hard one.
+func ParseRlimit(text string) (soft, hard uint64, err error) {
+	low, high, two := strings.Cut(text, ":")
+	if !two {
+		high = low
+	}
+	for _, part := range []struct {
+		text string
+		to   *uint64
+	}{{low, &soft}, {high, &hard}} {
+		if part.text == "unlimited" {
+			*part.to = math.MaxUint64
+			continue
+		}
+		// Above MaxInt64 is a mistake that the kernel would take for no limit.
+		n, err := strconv.ParseInt(part.text, 10, 64)
+		if err != nil || n < 0 || part.text[0] == '+' {
+			return 0, 0, fmt.Errorf("rlimit %q: want SOFT or SOFT:HARD, each a whole number or unlimited", text)
+		}
+		*part.to = uint64(n)
+	}
+	if soft > hard {
+		return 0, 0, fmt.Errorf("rlimit %q: the soft limit is above the hard one", text)
+	}
+	return soft, hard, nil
+}
+
+// ByName returns what is configured, by the names of the limits; "" is as it is.
+func (r Rlimits) ByName() map[string]string {
+	return map[string]string{"core": r.Core, "data": r.Data, "fsize": r.Fsize, "memlock": r.Memlock, "nofile": r.Nofile, "nproc": r.Nproc, "stack": r.Stack}
+}
+
+// rlimitNumber finds a limit of [rlimits] that was written as a number: as most are one, the decoder's own words, of types,
+// would not tell its author what to do.
+func rlimitNumber(b []byte) (err error) {
+	walk(b, func(key []string, value *unstable.Node) {
+		if err != nil || value.Kind != unstable.Integer || len(key) != 2 || !strings.EqualFold(key[0], "rlimits") {
+			return
+		}
+		if _, known := (Rlimits{}).ByName()[strings.ToLower(key[1])]; known {
+			line := 1 + bytes.Count(b[:value.Raw.Offset], []byte{'\n'})
+			number := strings.ReplaceAll(string(value.Data), "_", "")
+			err = fmt.Errorf("line %d: %s = %s: a limit is text, write %q", line, strings.Join(key, "."), value.Data, number)
+		}
+	})
+	return err
+}
+
+// check returns the first value that is no limit, by its key.
+func (r Rlimits) check() error {
+	for name, text := range r.ByName() {
+		if _, _, err := ParseRlimit(text); err != nil && text != "" {
+			return fmt.Errorf("rlimits.%s = %q: %w", name, text, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+// Package nodestate keeps the few facts about this node that outlive its jobs, its hooks and a boot, as small files of the
+// state directory:
+//
+//	vntype         what PBS calls the node's type; see Vntype
+//	NAME.offline   that a hook has put the node's vnodes offline; see Offline
+//
+// A file is replaced as a whole or not at all, and is on disk when its call returns. Only root writes into the state
+// directory (jobstate.Open sees to that), so what is read here is root's word.
+package nodestate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Dir is a state directory. The empty one keeps nothing and has nothing.
+type Dir string
+
+const (
+	vntypeFile    = "vntype"
+	offlineSuffix = ".offline"
+
+	maxVntype = 256 // bytes; PBS's names are shorter
+)
+
+// Vntype returns resources_available.vntype of the natural vnode as PBS last told it, "" when it never did. The daemon
+// writes the file when an event brings a vntype; an administrator may put it there before (pbs_cgroups reads
+// mom_priv/vntype in the same way).
+func (d Dir) Vntype() (string, error) {
+	b, err := d.read(vntypeFile)
+	if err != nil || b == nil {
+		return "", err
+	}
+	v := string(bytes.TrimSpace(b))
+	if err := CheckVntype(v); v != "" && err != nil {
+		return "", fmt.Errorf("read %s: %w", d.path(vntypeFile), err)
+	}
+	return v, nil
+}
+
+// SetVntype keeps the vntype. It is called by the process that answers for the node alone: two writers with different
+// opinions would restart hooks in turn.
+func (d Dir) SetVntype(v string) error {
+	if err := CheckVntype(v); err != nil {
+		return err
+	}
+	return d.write(vntypeFile, []byte(v+"\n"))
+}
+
+// CheckVntype refuses what cannot be a vntype: an empty or endless one and control characters.
+func CheckVntype(v string) error {
+	if v == "" || len(v) > maxVntype || strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		if len(v) > 40 {
+			v = v[:40] + "..."
+		}
+		return fmt.Errorf("vntype %q: want one line of 1 to %d bytes", v, maxVntype)
+	}
+	return nil
+}
+
+// Offline says that a hook has put the node's vnodes offline.
+type Offline struct {
+	Since time.Time `json:"since"`
+	// Told: the answer to an event of PBS has said so. Until then only this file does.
+	Told bool `json:"told"`
+	// Before names the vnodes that somebody else had put offline before.
+	Before []string `json:"before,omitempty"`
+}
+
+// Offline returns what the hook of that name has noted; nil without an error when its vnodes are on line.
+func (d Dir) Offline(hook string) (*Offline, error) {
+	b, err := d.read(hook + offlineSuffix)
+	if err != nil || b == nil {
+		return nil, err
+	}
+	o := &Offline{}
+	if err := json.Unmarshal(b, o); err != nil {
+		return nil, fmt.Errorf("read %s: %w", d.path(hook+offlineSuffix), err)
+	}
+	return o, nil
+}
+
+// SetOffline notes o, or with nil that the hook's vnodes are on line. Idempotent.
+func (d Dir) SetOffline(hook string, o *Offline) error {
+	if d == "" {
+		return nil
+	}
+	if o == nil {
+		if err := os.Remove(d.path(hook + offlineSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	b, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	return d.write(hook+offlineSuffix, append(b, '\n'))
+}
+
+func (d Dir) path(name string) string { return filepath.Join(string(d), name) }
+
+// read returns nil without an error for a file that is not there.
+func (d Dir) read(name string) ([]byte, error) {
+	if d == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(d.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return b, err
+}
+
+func (d Dir) write(name string, b []byte) (err error) {
+	if d == "" {
+		return nil
+	}
+	f, err := os.CreateTemp(string(d), "."+name+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	if _, err = f.Write(b); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), d.path(name)); err != nil {
+		return err
+	}
+	return d.sync()
+}
+
+// sync makes a rename survive a power loss.
+func (d Dir) sync() error {
+	f, err := os.Open(string(d))
+	if err != nil {
+		return nil // renamed it is; whoever cannot open the directory cannot do more
+	}
+	defer f.Close()
+	return f.Sync()
+}
