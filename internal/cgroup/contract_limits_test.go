@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 func testCreate(t *testing.T, w world) {
@@ -33,6 +34,13 @@ func testCreate(t *testing.T, w world) {
 	if tree.Has("pids") {
 		l.Pids = size(77)
 	}
+	if tree.Has("oomgroup") {
+		on := true
+		l.OOMGroup, l.MemHigh = &on, size(60<<20)
+	}
+	if tree.Has("hugetlb") {
+		l.Hugetlb = map[int64]int64{2 << 20: 5 << 20}
+	}
 	j := newJob(t, tree, testJob, l)
 	got, err := j.Limits()
 	if err != nil {
@@ -44,6 +52,9 @@ func testCreate(t *testing.T, w world) {
 	}
 	if l.MemSwap != nil && tree.with("memory").v2 {
 		want.MemSwap = size(96<<20 - 4096) // swap and memory are each rounded
+	}
+	if l.Hugetlb != nil {
+		want.Hugetlb = map[int64]int64{2 << 20: 4 << 20} // whole pages
 	}
 	if diff := cmp.Diff(want, got, cmpSets); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
@@ -178,7 +189,7 @@ func testNoCpuset(t *testing.T, w world) {
 func testApply(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {
-		t.Skip("no memory controller to change limits of")
+		kernfstest.Elsewhere(t, "no memory controller to change limits of")
 	}
 	l := tree.someLimits()
 	j := newJob(t, tree, testJob, l)
@@ -213,7 +224,7 @@ func testApply(t *testing.T, w world) {
 func testApplyUndo(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("cpuset") || !tree.Has("memory") {
-		t.Skip("no cpuset controller to ask the impossible of")
+		kernfstest.Elsewhere(t, "no cpuset controller to ask the impossible of")
 	}
 	l := tree.someLimits()
 	j := newJob(t, tree, testJob, l)

@@ -3,11 +3,15 @@ package cgroup
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 func testJoin(t *testing.T, w world) {
@@ -97,7 +101,7 @@ func testKill(t *testing.T, w world) {
 func testKillFrozen(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("freeze") {
-		t.Skip("no freezer")
+		kernfstest.Elsewhere(t, "no freezer")
 	}
 	j := newJob(t, tree, testJob, tree.someLimits())
 	p := w.start(t, j.Join())
@@ -113,7 +117,7 @@ func testKillFrozen(t *testing.T, w world) {
 func testFreeze(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("freeze") {
-		t.Skip("no freezer")
+		kernfstest.Elsewhere(t, "no freezer")
 	}
 	j := newJob(t, tree, testJob, tree.someLimits())
 	p := w.start(t, j.Join())
@@ -203,5 +207,43 @@ func testLock(t *testing.T, w world) {
 	unlock()
 	if err := <-locked; err != nil {
 		t.Error(err)
+	}
+}
+
+// testRemoveNested: what a job made below its cgroup goes with it, deepest first, whatever was in there.
+func testRemoveNested(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := newJob(t, tree, testJob, tree.someLimits())
+	join := j.Join()
+	for _, d := range j.dirs {
+		for _, name := range []string{"a", "a/b", "a/b/c", "d"} {
+			if err := d.Mkdir(name); err != nil && !errors.Is(err, fs.ErrExist) {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, tasks := range join.Tasks {
+		if !strings.Contains(tasks, "cpuset") { // v1: an empty one takes no task
+			join.Tasks[i] = strings.TrimSuffix(tasks, "tasks") + "a/b/c/tasks"
+		}
+	}
+	if join.CgroupDir != "" {
+		join.CgroupDir += "/a/b/c"
+	}
+	p := w.start(t, join)
+	pids := append(p.fork(t, 3), p.pid())
+	slices.Sort(pids)
+	if got, err := j.Processes(); err != nil || !slices.Equal(got, pids) {
+		t.Errorf("processes are %v, %v; want %v", got, err, pids)
+	}
+	if _, err := j.Kill(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	p.gone(t)
+	if err := j.Remove(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if j.Exists() {
+		t.Error("something is left")
 	}
 }

@@ -18,6 +18,8 @@ type world interface {
 	tree(t *testing.T) *Tree
 	// start starts an idle process inside join, or outside of every job for the zero Join, and ends it with the test.
 	start(t *testing.T, join Join) process
+	// disk returns a block device that io can be limited of.
+	disk(t *testing.T) (major, minor uint32, ok bool)
 }
 
 // process is one that does as it is told.
@@ -25,6 +27,8 @@ type process interface {
 	pid() int
 	burn(t *testing.T, d time.Duration)    // use cpu time
 	touch(t *testing.T, n int64)           // take n bytes of memory and keep them; the process may die of it
+	cache(t *testing.T, n int64)           // read n bytes of files
+	huge(t *testing.T, n int64) bool       // take n bytes of huge pages of 2 MiB; false where there are none
 	fork(t *testing.T, n int) (pids []int) // start n processes that leave the session
 	end(t *testing.T)                      // exit
 	gone(t *testing.T)                     // wait until it has ended
@@ -43,6 +47,13 @@ func contract(t *testing.T, w world) {
 		{"no cpuset", testNoCpuset},
 		{"apply", testApply},
 		{"apply undo", testApplyUndo},
+		{"shrink in use", testShrinkInUse},
+		{"shrink cache", testShrinkCache},
+		{"resize cpus", testResizeCPUs},
+		{"hugetlb", testHugetlb},
+		{"io", testIO},
+		{"isolated", testIsolated},
+		{"features", testFeatures},
 		{"names", testNames},
 		{"foreign directories", testForeignDirectories},
 		{"marks", testMarks},
@@ -51,13 +62,16 @@ func contract(t *testing.T, w world) {
 		{"missing job", testMissing},
 		{"usage", testUsage},
 		{"oom", testOOM},
+		{"oom at once", testOOMAtOnce},
 		{"watch", testWatchPeak},
+		{"watch removed", testWatchRemoved},
 		{"signal", testSignal},
 		{"kill", testKill},
 		{"kill frozen", testKillFrozen},
 		{"freeze", testFreeze},
 		{"wait", testWait},
 		{"remove", testRemove},
+		{"remove nested", testRemoveNested},
 		{"lock", testLock},
 		{"available", testAvailable},
 	} {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 func testUsage(t *testing.T, w world) {
@@ -18,7 +20,11 @@ func testUsage(t *testing.T, w world) {
 		t.Fatal(err)
 	}
 	between(t, "cpu", u.CPU, 250*time.Millisecond, 5*time.Second)
-	if u.User == nil || u.System == nil || (*u.User+*u.System-*u.CPU).Abs() > 40*time.Millisecond {
+	resolution := 40 * time.Millisecond
+	if d, ok := j.with("cpu"); ok && !d.h.v2 && !d.Exists("cpu.idle") { // Linux 5.15; until 5.17 cpuacct.stat counted ticks, of which a busy machine loses some
+		resolution = *u.CPU / 2
+	}
+	if u.User == nil || u.System == nil || (*u.User+*u.System-*u.CPU).Abs() > resolution {
 		t.Errorf("user %v and system %v are not cpu %v", u.User, u.System, u.CPU)
 	}
 	if tree.Has("pids") {
@@ -38,14 +44,20 @@ func testUsage(t *testing.T, w world) {
 	between(t, "anon", u.Anon, touched, 200<<20)
 	between(t, "shmem", u.Shmem, 0, 1<<20)
 	between(t, "file", u.File, 0, 200<<20)
-	between(t, "cgroup peak", u.CgroupPeak, touched, 256<<20)
+	if tree.Has("peak") {
+		between(t, "cgroup peak", u.CgroupPeak, touched, 256<<20)
+	} else if u.CgroupPeak != nil {
+		t.Errorf("cgroup peak is %d on a kernel that does not tell, and nobody has watched", *u.CgroupPeak)
+	}
 	between(t, "memory limit", u.MemLimit, 256<<20, 256<<20)
 	between(t, "oom kills", u.OOMKills, 0, 0)
 	if u.MemPeak != nil {
 		t.Errorf("peak is %d, and nobody has watched", *u.MemPeak)
 	}
-	if tree.Has("memsw") {
+	if d, _ := j.with("memory"); tree.Has("memsw") && (!d.h.v2 || d.Exists("memory.swap.peak")) {
 		between(t, "memory and swap peak", u.MemSwapPeak, touched, 512<<20)
+	} else if u.MemSwapPeak != nil {
+		t.Errorf("memory and swap peak is %d on a kernel that does not tell", *u.MemSwapPeak)
 	}
 	p.end(t)
 	p.gone(t)
@@ -54,7 +66,9 @@ func testUsage(t *testing.T, w world) {
 	}
 	between(t, "cpu after the end", u.CPU, 250*time.Millisecond, 5*time.Second)
 	between(t, "anon after the end", u.Anon, 0, 2<<20)
-	between(t, "cgroup peak after the end", u.CgroupPeak, touched, 256<<20)
+	if tree.Has("peak") {
+		between(t, "cgroup peak after the end", u.CgroupPeak, touched, 256<<20)
+	}
 }
 
 func between[T int64 | time.Duration](t *testing.T, what string, got *T, low, high T) {
@@ -70,7 +84,7 @@ func between[T int64 | time.Duration](t *testing.T, what string, got *T, low, hi
 func testWatchPeak(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {
-		t.Skip("no memory controller to watch")
+		kernfstest.Elsewhere(t, "no memory controller to watch")
 	}
 	j := newJob(t, tree, testJob, tree.someLimits())
 	d, _ := j.with("memory")
@@ -85,12 +99,16 @@ func testWatchPeak(t *testing.T, w world) {
 	p := w.start(t, j.Join())
 	const touched = 50 << 20
 	p.touch(t, touched)
+	if !tree.Has("peak") { // then only what a look has seen is known
+		await(t, "the watcher to see it", func() bool { p, _ := d.loadPeak(); return p.used >= touched })
+	}
 	p.end(t)
 	p.gone(t)
 	u, err := j.Usage()
 	if err != nil {
 		t.Fatal(err)
 	}
+	between(t, "cgroup peak", u.CgroupPeak, touched, 256<<20)
 	// The process itself needs some memory of its own.
 	between(t, "peak", u.MemPeak, touched, touched+24<<20)
 	await(t, "the watcher to see it", func() bool { p, _ := d.loadPeak(); return p.used >= touched })
@@ -132,7 +150,7 @@ func await(t *testing.T, what string, is func() bool) {
 func testOOM(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {
-		t.Skip("no memory controller to run out of memory in")
+		kernfstest.Elsewhere(t, "no memory controller to run out of memory in")
 	}
 	l := tree.someLimits()
 	l.Mem = size(48 << 20)

@@ -3,7 +3,6 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -13,7 +12,7 @@ import (
 
 // controllerOrder holds the controllers that a job gets a directory of, in the order in which they are used everywhere:
 // memory first, since the job's marks are kept there.
-var controllerOrder = []string{"memory", "cpuset", "cpu", "cpuacct", "pids", "freezer", "devices", "hugetlb"}
+var controllerOrder = []string{"memory", "cpuset", "cpu", "cpuacct", "pids", "freezer", "devices", "hugetlb", "io"}
 
 const defaultPrefix = "pbs_jobs"
 
@@ -39,13 +38,20 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 	if err != nil {
 		return nil, &kernfs.ParseError{File: roots.Proc.Path(table), Err: err}
 	}
+	named := systemdMount(mounts, base.Path("."))
 	chosen, err := choose(mounts, base.Path("."), opt.Mode)
 	if err != nil {
 		return nil, fmt.Errorf("detect cgroups: %s: %w", roots.Proc.Path(table), err)
 	}
+	if opt.Delegated && named != nil && !slices.ContainsFunc(chosen, func(m mount) bool { return m.v2 }) {
+		chosen = append(chosen, *named)
+	}
 	t := &Tree{proc: roots.Proc, signal: opt.Signal}
+	if slices.ContainsFunc(chosen, func(m mount) bool { return !m.v2 }) { // what the v2 tree does not have may be on v1
+		opt.Enable, opt.EnableIfThere = nil, slices.Concat(opt.Enable, opt.EnableIfThere)
+	}
 	for _, m := range chosen {
-		h, err := newHierarchy(base, m, opt.Prefix+".service")
+		h, err := newHierarchy(base, m, opt)
 		if err != nil {
 			return nil, fmt.Errorf("detect cgroups: %w", err)
 		}
@@ -65,6 +71,20 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 	return t, nil
 }
 
+const systemdHierarchy = "name=systemd"
+
+// systemdMount returns systemd's own v1 hierarchy, nil without one. A job is to be in its unit there too where there is no v2
+// tree: systemd goes by this hierarchy when it kills a unit, and when it sorts a unit's processes into the
+// controllers (cg_migrate_v1_controllers), which takes those of jobs away where they count as pbs_mom's or a login's.
+func systemdMount(mounts []mount, base string) *mount {
+	for _, m := range mounts {
+		if !m.v2 && within(m.point, base) && slices.Contains(m.controllers, systemdHierarchy) {
+			return &mount{point: m.point, root: m.root, controllers: []string{systemdHierarchy}}
+		}
+	}
+	return nil
+}
+
 // mountDir returns root, or what replaces it.
 func mountDir(root *kernfs.FS, dir string) (*kernfs.FS, error) {
 	at := root.Path(".")
@@ -81,7 +101,7 @@ func mountDir(root *kernfs.FS, dir string) (*kernfs.FS, error) {
 
 func within(dir, base string) bool { return dir == base || strings.HasPrefix(dir, base+"/") }
 
-func newHierarchy(base *kernfs.FS, m mount, unit string) (*hierarchy, error) {
+func newHierarchy(base *kernfs.FS, m mount, opt Options) (*hierarchy, error) {
 	name := "."
 	if at := base.Path("."); m.point != at {
 		name = strings.TrimPrefix(m.point, at+"/")
@@ -90,28 +110,49 @@ func newHierarchy(base *kernfs.FS, m mount, unit string) (*hierarchy, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hierarchy{v2: m.v2, mount: root, root: m.root, unit: unit, leaf: "jobid", controllers: m.controllers}
+	h := &hierarchy{v2: m.v2, mount: root, root: m.root, unit: opt.Prefix + ".service", leaf: "jobid",
+		delegated: opt.Delegated, enable: opt.Enable, enableIfThere: opt.EnableIfThere}
+	names := m.controllers
 	if h.v2 {
 		h.leaf = "jobs"
-		if h.controllers, err = delegated(root, unit); err != nil {
+		if names, err = h.expected(); err != nil {
 			return nil, err
 		}
 	}
-	h.jobs, err = root.Sub(unit + "/" + h.leaf)
+	h.names.Store(&names)
+	h.jobs, err = root.Sub(h.unit + "/" + h.leaf)
 	return h, err
 }
 
-// delegated returns the controllers that reach the parent of all jobs. Before that is made, they are what the root
-// passes to its children, which belongs to the node's init system and is not changed here.
-func delegated(root *kernfs.FS, unit string) ([]string, error) {
-	b, err := root.ReadFile(unit + "/cgroup.controllers")
-	if errors.Is(err, fs.ErrNotExist) {
-		b, err = root.ReadFile("cgroup.subtree_control")
-	}
+// systemdControllers are those that systemd passes down to a unit with Delegate=yes, enabling them in the root of the v2
+// tree as well (CGROUP_MASK_V2 in systemd's basic/cgroup-util.h). It knows no others and leaves those alone.
+var systemdControllers = []string{"cpu", "cpuset", "io", "memory", "pids"}
+
+// expected returns the controllers that jobs of the v2 tree will have once Prepare has run: those that the root passes to
+// its children, those that Prepare enables there, and before systemd has started a delegated unit those that it will.
+func (h *hierarchy) expected() ([]string, error) {
+	there, err := words(h.mount, "cgroup.controllers")
 	if err != nil {
 		return nil, err
 	}
-	return known(strings.Fields(string(b))), nil
+	passed, err := words(h.mount, "cgroup.subtree_control")
+	if err != nil {
+		return nil, err
+	}
+	passed = slices.Concat(passed, h.enable, h.enableIfThere)
+	if h.delegated && !h.mount.Exists(h.unit) {
+		passed = append(passed, systemdControllers...)
+	}
+	return known(slices.DeleteFunc(passed, func(c string) bool { return !slices.Contains(there, c) })), nil
+}
+
+// words reads a file that is a list of words.
+func words(dir *kernfs.FS, file string) ([]string, error) {
+	b, err := dir.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return strings.Fields(string(b)), nil
 }
 
 // known returns the controllers of controllerOrder that are in names, in that order.

@@ -21,6 +21,14 @@ func TestContractFakeOld(t *testing.T) {
 	}})
 }
 
+// TestContractFakeV2Old is a kernel of 2020 (5.10): no cgroup.kill, no peaks, no memory.reclaim, no remote partitions.
+func TestContractFakeV2Old(t *testing.T) {
+	contract(t, fake{func(opts ...kernfstest.Option) *kernfstest.Kernel {
+		return kernfstest.NewV2(append(opts, kernfstest.Without("cgroup.kill", "memory.peak", "memory.swap.peak", "memory.reclaim",
+			"pids.peak", "cpuset.cpus.exclusive", "cpuset.cpus.exclusive.effective", "cpu.pressure", "memory.pressure", "io.pressure"))...)
+	}})
+}
+
 // fake is a world in memory; each test has its own.
 type fake struct {
 	boot func(...kernfstest.Option) *kernfstest.Kernel
@@ -44,7 +52,7 @@ func fakeTree(t *testing.T, k *kernfstest.Kernel) *Tree {
 	t.Helper()
 	roots := k.Roots()
 	if roots.Cgroup.Exists("cgroup.subtree_control") { // as systemd does
-		for _, c := range []string{"cpuset", "cpu", "memory", "pids"} {
+		for _, c := range []string{"cpuset", "cpu", "memory", "pids", "hugetlb", "io"} {
 			if err := roots.Cgroup.Write("cgroup.subtree_control", "+"+c); err != nil {
 				t.Fatal(err)
 			}
@@ -64,6 +72,8 @@ func (w fake) start(t *testing.T, join Join) process {
 	k := w.kernel(t)
 	return fakeProcess{k, spawnFake(k, join)}
 }
+
+func (w fake) disk(*testing.T) (major, minor uint32, ok bool) { return 8, 0, true }
 
 func spawnFake(k *kernfstest.Kernel, join Join) (pid int) {
 	var in []string
@@ -94,6 +104,10 @@ func (p fakeProcess) burn(t *testing.T, d time.Duration) {
 }
 
 func (p fakeProcess) touch(_ *testing.T, n int64) { p.k.Charge(p.id, kernfstest.Memory{Anon: n}) }
+
+func (p fakeProcess) cache(_ *testing.T, n int64) { p.k.Charge(p.id, kernfstest.Memory{File: n}) }
+
+func (p fakeProcess) huge(_ *testing.T, n int64) bool { return p.k.ChargeHuge(p.id, n) }
 
 func (p fakeProcess) fork(t *testing.T, n int) []int {
 	var pids []int

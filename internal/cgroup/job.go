@@ -43,7 +43,7 @@ type directory struct {
 // optional tells whether the job may be without d: a hierarchy of cpuset alone, for a job without cpus of its own. The
 // first hierarchy never is, since the job's marks are there.
 func (j *Job) optional(i int) bool {
-	c := j.dirs[i].h.controllers
+	c := j.dirs[i].h.controllers()
 	return i > 0 && len(c) == 1 && c[0] == "cpuset" && !j.dirs[i].h.v2
 }
 
@@ -87,10 +87,14 @@ func (j *Job) Exists() bool {
 }
 
 // Create makes the job's directory in every hierarchy and sets its limits, each of which is read back. It fails with
-// ErrExists when any of the directories is there, with ErrNotInForce when a limit does not hold. When it fails it
-// leaves nothing it made and touches nothing it did not make. The parents are made on the way where Prepare has not.
+// ErrExists when any of the directories is there, with ErrNotInForce when a limit does not hold, with ErrUnsupported when
+// a limit cannot be had here. When it fails it leaves nothing it made and touches nothing it did not make. The parents
+// are made on the way where Prepare has not.
 func (j *Job) Create(l Limits) (err error) {
 	l, err = j.check(l)
+	if err == nil {
+		err = j.freeCPUs(l.CPUs, kernfs.IDSet{})
+	}
 	if err != nil {
 		return fmt.Errorf("create cgroup of job %s: %w", j.id, err)
 	}
@@ -118,7 +122,16 @@ func (j *Job) Create(l Limits) (err error) {
 		}
 		made = append(made, d)
 	}
-	if err := j.apply(j.plan(nil, l)); err != nil {
+	takeBack, err := j.grantCPUs(l)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, takeBack())
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if _, err := j.apply(j.plan(nil, l)); err != nil {
 		return err
 	}
 	if d, ok := j.with("memory"); ok {

@@ -33,9 +33,11 @@ func (j *Job) Join() Join {
 }
 
 // entrance is the directory that the job's tasks go to in a hierarchy: the job's own, or the parent of all jobs for a
-// cpuset that the job does not have (PBS's rule for ncpus=0).
+// cpuset that the job does not have (PBS's rule for ncpus=0), and for systemd's hierarchy, which a job that began while
+// jobs were in no unit is not in.
 func (j *Job) entrance(i int) *kernfs.FS {
-	if d := j.dirs[i]; !j.optional(i) || d.Exists(".") {
+	d := j.dirs[i]
+	if !j.optional(i) && !d.h.has(systemdHierarchy) || d.Exists(".") {
 		return d.FS
 	}
 	return j.dirs[i].h.jobs

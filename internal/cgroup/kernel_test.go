@@ -65,6 +65,12 @@ type kernel struct {
 func needKernel(t testing.TB, mode Mode) kernel {
 	t.Helper()
 	kernfstest.NeedRoot(t)
+	switch mode {
+	case ModeV1:
+		kernfstest.NeedV1(t, "cpu")
+	case ModeV2:
+		kernfstest.NeedV2(t)
+	}
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
 		kernfstest.Skip(t, "open roots: %v", err)
@@ -101,6 +107,20 @@ func (w kernel) newTree(t testing.TB) *Tree {
 }
 
 func (w kernel) start(t *testing.T, join Join) process { return startActor(t, join) }
+
+// disk returns a disk, not a partition of one.
+func (w kernel) disk(t *testing.T) (major, minor uint32, ok bool) {
+	for _, name := range []string{"vd*", "sd*", "nvme*n*", "loop*"} {
+		found, _ := filepath.Glob("/sys/block/" + name + "/dev")
+		for _, file := range found {
+			b, err := os.ReadFile(file)
+			if n, _ := fmt.Sscanf(string(b), "%d:%d", &major, &minor); err == nil && n == 2 {
+				return major, minor, true
+			}
+		}
+	}
+	return 0, 0, false
+}
 
 // actor is this test program, started anew to do as it is told on its standard input.
 type actor struct {
@@ -168,6 +188,12 @@ func (a *actor) burn(t *testing.T, d time.Duration) {
 
 func (a *actor) touch(t *testing.T, n int64) { a.tell(t, fmt.Sprintf("touch %d", n)) }
 
+func (a *actor) cache(t *testing.T, n int64) { a.tell(t, "read "+coldFile(t, int(n))) }
+
+func (a *actor) huge(t *testing.T, n int64) bool {
+	return a.tell(t, fmt.Sprintf("huge %d", n)) == "ok"
+}
+
 func (a *actor) fork(t *testing.T, n int) []int {
 	t.Helper()
 	var pids []int
@@ -221,6 +247,33 @@ func act() {
 				os.Exit(1)
 			}
 			for i := 0; i < n; i += os.Getpagesize() {
+				b[i] = 1
+			}
+		case "look": // page tables, and no page
+			n, _ := strconv.Atoi(arg)
+			b, err := unix.Mmap(-1, 0, n, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+			if err == nil {
+				err = unix.Madvise(b, unix.MADV_NOHUGEPAGE)
+			}
+			if err != nil {
+				answer = err.Error()
+				break
+			}
+			sum := 0
+			for i := 0; i < n; i += 2 << 20 {
+				sum += int(b[i])
+			}
+			if sum != 0 {
+				answer = "not zero"
+			}
+		case "huge":
+			n, _ := strconv.Atoi(arg)
+			b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_HUGETLB|21<<unix.MAP_HUGE_SHIFT)
+			if err != nil {
+				answer = err.Error()
+				break
+			}
+			for i := 0; i < n; i += 2 << 20 {
 				b[i] = 1
 			}
 		case "read":

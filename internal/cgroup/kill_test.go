@@ -113,6 +113,8 @@ func TestKillForks(t *testing.T) {
 
 // TestKillOutsideV2: a process that only the v1 hierarchies know belongs to the job as well.
 func TestKillOutsideV2(t *testing.T) {
+	kernfstest.NeedV1(t, "cpu")
+	kernfstest.NeedV2(t)
 	w := needKernel(t, 0)
 	tree := w.tree(t)
 	if tree.Mode() != ModeHybrid {

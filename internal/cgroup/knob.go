@@ -8,7 +8,8 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
@@ -19,9 +20,11 @@ type knob struct {
 	file       string
 	format     format
 	optional   bool                        // kernels without the file do without
+	detail     bool                        // not read when only some controllers are asked for
 	shown      string                      // the file to read it back from, where that is not file
+	use        string                      // the file that tells what is in use: the kernel refuses a limit below it (EBUSY)
 	none       string                      // what to write to lift the limit; "" leaves it
-	get        func(*Limits) string        // what to write; "" for no limit
+	get        func(*Limits) string        // what to write; "" for no limit; nil where it is only read
 	set        func(*Limits, string) error // the reverse, for what the kernel shows
 }
 
@@ -46,9 +49,9 @@ func (j *Job) plan(from *Limits, to Limits) []write {
 	var plan []write
 	for _, h := range j.tree.hierarchies {
 		if h.v2 {
-			plan = append(plan, planV2(h.controllers, from, &to)...)
+			plan = append(plan, planV2(h.controllers(), from, &to)...)
 		} else {
-			plan = append(plan, planV1(h.controllers, from, &to)...)
+			plan = append(plan, planV1(h.controllers(), from, &to)...)
 		}
 	}
 	return plan
@@ -59,7 +62,7 @@ func writes(knobs []knob, controllers []string, from, to *Limits) []write {
 	var list []write
 	for i := range knobs {
 		k := &knobs[i]
-		if !slices.Contains(controllers, k.controller) {
+		if k.get == nil || !slices.Contains(controllers, k.controller) {
 			continue
 		}
 		value, old := k.get(to), ""
@@ -82,42 +85,65 @@ func writes(knobs []knob, controllers []string, from, to *Limits) []write {
 	return list
 }
 
-// apply carries out a plan and reads each value back.
-func (j *Job) apply(plan []write) error {
-	for _, w := range plan {
+// apply carries out a plan and reads each value back. It stops at the first error and tells how many writes may have
+// changed something.
+func (j *Job) apply(plan []write) (done int, err error) {
+	for i, w := range plan {
 		d, _ := j.with(w.Controller)
-		err := d.Write(w.File, w.Value)
-		if w.knob.optional && errors.Is(err, fs.ErrNotExist) {
-			continue
+		if err := j.put(d, w.knob, w.Value, w.turn() > 0); err != nil {
+			return i + 1, err
 		}
-		if err != nil {
-			return err
-		}
-		shown := w.File
-		if w.knob.shown != "" {
-			shown = w.knob.shown
-		}
-		b, err := d.ReadFile(shown)
-		if err != nil {
-			return err
-		}
-		if got := strings.TrimSpace(string(b)); !w.knob.format.holds(w.Value, got) {
-			return fmt.Errorf("%s is %q, wanted %q: %w", d.Path(shown), got, w.Value, ErrNotInForce)
-		}
+	}
+	return len(plan), nil
+}
+
+// put writes a value and reads it back. lower: it may be below what the job uses by now.
+func (j *Job) put(d directory, k *knob, value string, lower bool) error {
+	var err error
+	if lower && k.file == memoryMax {
+		err = d.setMemoryMax(value)
+	} else {
+		err = d.Write(k.file, value)
+	}
+	switch {
+	case err == nil:
+	case k.optional && errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, fs.ErrNotExist) && d.Exists("."):
+		return fmt.Errorf("this kernel has no %s: %w", d.Path(k.file), ErrUnsupported)
+	case errors.Is(err, unix.EBUSY) && k.use != "":
+		b, _ := d.ReadFile(k.use)
+		return fmt.Errorf("%s: %s bytes in use: %w: %w", d.Path(k.use), trim(b), ErrInUse, err)
+	default:
+		return err
+	}
+	shown := k.file
+	if k.shown != "" {
+		shown = k.shown
+	}
+	b, err := d.ReadFile(shown)
+	if err != nil {
+		return err
+	}
+	if got := trim(b); !k.format.holds(value, got) {
+		return fmt.Errorf("%s is %q, wanted %q: %w", d.Path(shown), got, value, ErrNotInForce)
 	}
 	return nil
 }
 
-func (j *Job) undo(w write) error {
-	if w.Old == "" {
-		return nil
+// undo takes back writes, the last one first.
+func (j *Job) undo(done []write) error {
+	var errs []error
+	for _, w := range slices.Backward(done) {
+		if w.Old == "" {
+			continue
+		}
+		d, _ := j.with(w.Controller)
+		if err := j.put(d, w.knob, w.Old, true); err != nil {
+			errs = append(errs, fmt.Errorf("undo: %w", err))
+		}
 	}
-	d, _ := j.with(w.Controller)
-	err := d.Write(w.File, w.Old)
-	if w.knob.optional && errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return errors.Join(errs...)
 }
 
 // format is how the kernel writes a value.
@@ -127,10 +153,12 @@ const (
 	asWritten format = iota
 	asSize           // bytes, rounded down to pages; "max" and anything from unlimited up are no limit
 	asSet            // ids, in the list format
+	asDevice         // a device's line of a nested keyed file
 )
 
-// unlimited is v1's "no limit" and above: PAGE_COUNTER_MAX pages, in bytes.
-const unlimited = math.MaxInt64 - 65535
+// unlimited is v1's "no limit" and above: PAGE_COUNTER_MAX pages, in bytes, rounded down to whole pages, huge ones of up
+// to 16 GiB among them.
+const unlimited = math.MaxInt64 - 1<<35
 
 // holds tells whether the kernel, showing got, does what want asked for.
 func (f format) holds(want, got string) bool {
@@ -146,6 +174,8 @@ func (f format) holds(want, got string) bool {
 		w, err := kernfs.ParseIDSet(want)
 		g, gerr := kernfs.ParseIDSet(got)
 		return err == nil && gerr == nil && (w.Equal(g) || w.IsEmpty())
+	case asDevice:
+		return holdsDevice(want, got)
 	}
 	return want == got
 }

@@ -26,10 +26,33 @@ type Limits struct {
 	CPUShares uint64
 	// Quota is the cpu time that the job may use in each Period, over all cpus. Quota 0: no limit. Period 0: 100 ms.
 	Quota, Period time.Duration
-	// Pids bounds the number of tasks, threads included. nil: no limit.
+	// Pids bounds the number of tasks, threads included; more than there is room for may go on, but nothing forks any more.
+	// nil: no limit.
 	Pids *int64
+	// MemHigh is the memory in bytes above which the kernel throttles the job and reclaims from it (v2's memory.high; none
+	// on v1). nil: off.
+	MemHigh *int64
+	// OOMGroup says whether the kernel, when it kills for lack of memory, kills the whole job (v2's memory.oom.group). v1
+	// and kernels before Linux 4.19 have no such thing and pass it over; a new job has false. nil leaves it.
+	OOMGroup *bool
+	// Hugetlb bounds huge pages, in bytes by page size in bytes, both those in use and those reserved. The kernel rounds
+	// down to whole pages. A page size that is not named is not limited; one that the kernel does not have is ErrUnsupported.
+	Hugetlb map[int64]int64
+	// IO bounds what the job does to block devices (v2's io.max; none on v1). A device that is not named is not limited.
+	IO []IOLimit
+	// Isolated takes CPUs, which must not be empty, out of the kernel's load balancing and gives them to nobody else (v2's
+	// cpuset.cpus.partition, as a remote partition: Linux 6.7). The directories above the job keep the right to them when
+	// the job is gone. Cpus that the kernel does not isolate are ErrNotInForce, with its reason.
+	Isolated bool
 	// Swappiness is v1's memory.swappiness, 0 to 200. v2 has no such thing and passes it over. nil leaves it.
 	Swappiness *int
+}
+
+// IOLimit bounds what a job does to one block device. nil: no limit.
+type IOLimit struct {
+	Major, Minor uint32
+	// ReadBytes and WriteBytes are per second, and so are ReadOps and WriteOps; each is greater than 0.
+	ReadBytes, WriteBytes, ReadOps, WriteOps *int64
 }
 
 // MIN_SHARES and MAX_SHARES of kernel/sched/sched.h.
@@ -42,8 +65,18 @@ const defaultPeriod = 100 * time.Millisecond
 
 // check fills in what follows from the rest and finds what cannot be set here. ErrUnsupported names what is missing.
 func (j *Job) check(l Limits) (Limits, error) {
-	if l.Mem != nil && *l.Mem < 0 || l.MemSwap != nil && *l.MemSwap < 0 || l.Pids != nil && *l.Pids < 0 {
-		return l, errors.New("a limit is negative")
+	for _, n := range []*int64{l.Mem, l.MemSwap, l.MemHigh, l.Pids} {
+		if n != nil && *n < 0 {
+			return l, fmt.Errorf("a limit is negative: %d", *n)
+		}
+	}
+	for size, n := range l.Hugetlb {
+		if n < 0 || size <= 0 {
+			return l, fmt.Errorf("%d bytes in huge pages of %d bytes", n, size)
+		}
+	}
+	if err := checkIO(l.IO); err != nil {
+		return l, err
 	}
 	if l.MemSwap != nil {
 		if l.Mem == nil {
@@ -68,14 +101,22 @@ func (j *Job) check(l Limits) (Limits, error) {
 		controller string
 		asked      bool
 	}{
-		{"memory", l.Mem != nil},
+		{"memory", l.Mem != nil || l.MemHigh != nil},
 		{"cpuset", !l.CPUs.IsEmpty()},
 		{"cpu", l.CPUShares != 0 || l.Quota != 0},
 		{"pids", l.Pids != nil},
+		{"hugetlb", len(l.Hugetlb) > 0},
+		{"io", len(l.IO) > 0},
 	} {
 		if need.asked && j.tree.with(need.controller) == nil {
 			return l, fmt.Errorf("no %s controller %s: %w", need.controller, j.tree.lack(), ErrUnsupported)
 		}
+	}
+	if d, ok := j.with("memory"); ok && l.MemHigh != nil && !d.h.v2 {
+		return l, fmt.Errorf("%s needs memory on cgroup v2: %w", memoryHigh, ErrUnsupported)
+	}
+	if err := j.checkIsolated(l); err != nil {
+		return l, err
 	}
 	return j.fillMems(l)
 }
@@ -97,7 +138,7 @@ func (j *Job) fillMems(l Limits) (Limits, error) {
 	}
 	if l.CPUs.IsEmpty() {
 		l.Mems = kernfs.IDSet{}
-		if slices.ContainsFunc(d.h.controllers, func(c string) bool { return c != "cpuset" }) {
+		if slices.ContainsFunc(d.h.controllers(), func(c string) bool { return c != "cpuset" }) {
 			var err error
 			if l.CPUs, err = j.tree.CPUs(); err != nil {
 				return l, err
@@ -113,47 +154,23 @@ func (j *Job) fillMems(l Limits) (Limits, error) {
 	return l, nil
 }
 
-// Apply changes the limits of a live job to l: what l does not limit is lifted, except that CPUShares 0 and Swappiness
-// nil leave what is. All of it comes into force or nothing. On v1 a job without a cpuset of its own cannot get one, nor
-// the other way round, and a memory limit below what the job uses and cannot give back is EBUSY; on v2 the kernel takes
-// such a limit and kills.
-func (j *Job) Apply(l Limits) error {
-	old, err := j.Limits()
-	if err != nil {
-		return err
-	}
-	l, err = j.check(l)
-	if err != nil {
-		return fmt.Errorf("limit job %s: %w", j.id, err)
-	}
-	if d, ok := j.with("cpuset"); ok && !d.h.v2 && old.CPUs.IsEmpty() != l.CPUs.IsEmpty() {
-		return fmt.Errorf("limit job %s: cpus %q instead of %q: %w", j.id, l.CPUs, old.CPUs, ErrUnsupported)
-	}
-	plan := j.plan(&old, l)
-	err = j.apply(plan)
-	if err == nil {
-		return nil
-	}
-	err = fmt.Errorf("limit job %s: %w", j.id, err)
-	for _, w := range slices.Backward(plan) {
-		if undo := j.undo(w); undo != nil {
-			err = errors.Join(err, undo)
-		}
-	}
-	return err
-}
-
-// Limits returns the limits in force, as the kernel shows them: all, or those of some controllers. It fails with
-// ErrNotFound when the job has no cgroup.
+// Limits returns the limits in force, as the kernel shows them: all, or of some controllers what is shared out among jobs
+// (memory and swap, cpus, NUMA nodes, tasks, huge pages). It fails with ErrNotFound when the job has no cgroup.
 func (j *Job) Limits(controllers ...string) (Limits, error) {
 	var l Limits
 	if !j.home().Exists(".") {
 		return l, fmt.Errorf("limits of job %s: %w", j.id, ErrNotFound)
 	}
 	var errs []error
+	asked := func(controller string) bool { return len(controllers) == 0 || slices.Contains(controllers, controller) }
 	for _, d := range j.dirs {
+		if d.h.has("hugetlb") && asked("hugetlb") {
+			if err := d.readHugetlb(&l); err != nil && !gone(err) {
+				errs = append(errs, err)
+			}
+		}
 		for _, k := range d.h.knobs() {
-			if k.set == nil || !d.h.has(k.controller) || len(controllers) > 0 && !slices.Contains(controllers, k.controller) {
+			if k.set == nil || !d.h.has(k.controller) || !asked(k.controller) || k.detail && len(controllers) > 0 {
 				continue
 			}
 			b, err := d.ReadFile(k.file)

@@ -15,9 +15,11 @@ import (
 // sample is a look at a job's memory, in bytes.
 type sample struct {
 	anon, shmem, file int64
-	other             int64  // kernel memory, and what each cpu has set aside for the pages to come
+	kernel            int64  // kernel memory: the most that it ever was on v1, which keeps that; now on v2
+	other             int64  // the rest: what each cpu has set aside for the pages to come
 	current           int64  // all of it
 	peak              *int64 // of current, ever; nil where the kernel does not keep it (v2 before Linux 5.19)
+	faults            *int64 // major ones
 	at                time.Duration
 }
 
@@ -37,18 +39,25 @@ func (r *reader) sample() *sample {
 	if m == nil || before == nil || after == nil {
 		return nil
 	}
-	s.anon, s.shmem = int64(m[f.anon]), int64(m[f.shmem])
+	s.anon, s.shmem, s.faults = int64(m[f.anon]), int64(m[f.shmem]), field(m, f.faults)
 	s.file = max(0, int64(m[f.file])-s.shmem) // page cache counts shared memory
 	s.current = *after
 	// While memory comes and goes the parts do not add up: a page is charged before it is counted, and when a process
-	// ends, uncharged after. Kernel memory has a count of its own, so that is no part of other.
+	// ends, uncharged after.
 	s.other = max(0, min(*before, *after)-s.used()-s.file)
 	kernel := field(m, f.kernel)
 	if !r.dir.h.v2 {
 		kernel = r.number(f.kernel)
 	}
-	if kernel != nil {
-		s.other = min(s.other, *kernel+setAside)
+	if kernel == nil { // it is in the rest
+		return s
+	}
+	s.kernel, s.other = *kernel, min(max(0, s.other-*kernel), setAside)
+	if !r.dir.h.v2 {
+		// Read after the peak of all memory, and charged after it: what that has seen of kernel memory is in this.
+		if most := r.number(f.kernelPeak); most != nil {
+			s.kernel = max(s.kernel, *most)
+		}
 	}
 	return s
 }
@@ -57,16 +66,17 @@ func (r *reader) sample() *sample {
 var setAside = int64(64 * os.Getpagesize() * runtime.NumCPU())
 
 // memoryFiles are the files that a sample is made of, and the keys in stat.
-type memoryFiles struct{ current, peak, kernel, stat, anon, shmem, file string }
+type memoryFiles struct{ current, peak, kernel, kernelPeak, stat, anon, shmem, file, faults string }
 
 var (
 	v1Memory = memoryFiles{
 		current: "memory.usage_in_bytes", peak: "memory.max_usage_in_bytes", kernel: "memory.kmem.usage_in_bytes",
-		stat: "memory.stat", anon: "total_rss", shmem: "total_shmem", file: "total_cache",
+		kernelPeak: "memory.kmem.max_usage_in_bytes",
+		stat:       "memory.stat", anon: "total_rss", shmem: "total_shmem", file: "total_cache", faults: "total_pgmajfault",
 	}
 	v2Memory = memoryFiles{
 		current: "memory.current", peak: "memory.peak", kernel: "kernel", // a key: since Linux 5.18
-		stat: "memory.stat", anon: "anon", shmem: "shmem", file: "file",
+		stat: "memory.stat", anon: "anon", shmem: "shmem", file: "file", faults: "pgmajfault",
 	}
 )
 
@@ -84,17 +94,24 @@ func now() time.Duration {
 //
 // The kernel keeps the peak of all memory, but not of this part. When the peak of all memory has risen since the last
 // sample, then at that moment everything but page cache and kernel memory was this part; and if these two were at most
-// what they are at either sample, that is a lower bound for it. So a process that takes memory and ends at once counts
-// fully, however late the second sample is. The condition fails only for files that are read or written and deleted
-// between two samples, which therefore must not be far apart: see trusted.
+// what is known of them, that is a lower bound for it. So a process that takes memory and ends at once counts fully,
+// however late the second sample is.
+//
+// Of kernel memory v1 keeps the peak too, so page tables that came and went never count as this part. On v2 the most that
+// any sample saw is known, and of page cache, on either, what the two samples saw. Where one of these has fallen it was
+// more at some moment in between, and nothing is inferred. What is left is page cache, and on v2 kernel memory, that came and
+// went wholly between two samples, which therefore must not be far apart: see trusted.
 type peak struct {
 	used  int64         // the peak
-	all   int64         // memory.max_usage_in_bytes at the last sample
+	all   int64         // the peak of all memory at the last sample; the greatest sample where the kernel keeps none
 	file  int64         // page cache then
-	other int64         // the rest then
+	other int64         // the rest then, without kernel memory
 	until time.Duration // boot time up to which the last sample is near enough to compare with; 0 for ever
 
-	watched bool // there was a sample
+	watched bool  // there was a sample
+	seen    int64 // the greatest sum that a sample itself showed; used may be inferred
+	kernel  int64 // kernel memory at the last sample
+	most    int64 // the greatest of all samples
 }
 
 // taken is the record as a watcher takes it up that did not make it. What counted for ever did so because a watcher had
@@ -114,28 +131,41 @@ const trusted = time.Second
 
 // add counts a sample.
 func (p peak) add(s *sample) peak {
-	next := peak{used: max(p.used, s.used()), file: s.file, other: s.other, until: s.at + trusted, watched: true}
-	if s.peak != nil {
+	next := peak{used: max(p.used, s.used()), file: s.file, other: s.other, until: s.at + trusted, watched: true,
+		seen: max(p.seen, s.used()), kernel: s.kernel, most: max(p.most, s.kernel)}
+	switch {
+	case s.peak != nil:
 		next.all = *s.peak
+	case p.all == math.MaxInt64:
+		next.all = s.current
+	default:
+		next.all = max(p.all, s.current)
 	}
-	if next.all > p.all && (p.until == 0 || s.at <= p.until) {
-		next.used = max(next.used, next.all-max(p.file, next.file)-max(p.other, next.other))
+	// The greatest sample is no news of what was between two of them.
+	if s.peak != nil && next.all > p.all && (p.until == 0 || s.at <= p.until) && !fell(p.file, next.file) && !fell(p.kernel, next.kernel) {
+		next.used = max(next.used, next.all-max(p.file, next.file)-next.most-max(p.other, next.other))
 	}
 	return next
 }
+
+// fell tells whether a part has become less by more than what comes and goes with any process.
+func fell(before, after int64) bool { return after < before && !near(before, after) }
 
 // peakMark is the extended attribute of the job's memory directory that holds its peak, so that a watcher that starts
 // anew loses nothing. Only Watch writes it.
 const peakMark = "trusted.hookhost.mem_peak"
 
 func (p peak) String() string {
-	return fmt.Sprintf("%d %d %d %d %d %t", p.used, p.all, p.file, p.other, int64(p.until), p.watched)
+	return fmt.Sprintf("%d %d %d %d %d %t %d %d %d", p.used, p.all, p.file, p.other, int64(p.until), p.watched, p.seen, p.kernel, p.most)
 }
 
 func parsePeak(text string) (peak, error) {
 	var p peak
-	n, err := fmt.Sscanf(text, "%d %d %d %d %d %t", &p.used, &p.all, &p.file, &p.other, (*int64)(&p.until), &p.watched)
-	if err == nil && (n != 6 || p.used < 0 || p.all < 0 || p.file < 0 || p.other < 0) {
+	n, err := fmt.Sscanf(text, "%d %d %d %d %d %t %d %d %d", &p.used, &p.all, &p.file, &p.other, (*int64)(&p.until), &p.watched, &p.seen, &p.kernel, &p.most)
+	if n == 6 || n == 7 { // from before there was seen, or kernel and most
+		err = nil
+	}
+	if err == nil && (n < 6 || p.used < 0 || p.all < 0 || p.file < 0 || p.other < 0 || p.kernel < 0 || p.most < 0) {
 		err = errors.New("want five numbers and whether it was watched")
 	}
 	if err != nil {
@@ -156,14 +186,15 @@ func (d directory) loadPeak() (peak, bool) {
 
 func (d directory) storePeak(p peak) error { return d.SetXattr(".", peakMark, []byte(p.String())) }
 
-// memPeak returns the peak with s counted in; nil when nobody has sampled this job yet.
-func (r *reader) memPeak(s *sample) *int64 {
+// peaks returns the record's peak and that of all memory, with s counted in; nil when nobody has sampled this job yet,
+// the latter only where the kernel does not keep it.
+func (r *reader) peaks(s *sample) (used, all *int64) {
 	p, ok := r.dir.loadPeak()
 	if !ok || !p.watched {
-		return nil
+		return nil, s.peak
 	}
-	used := p.add(s).used
-	return &used
+	p = p.add(s)
+	return &p.used, &p.all
 }
 
 func trim(b []byte) string { return strings.TrimSpace(string(b)) }

@@ -4,14 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
 // Prepare makes the parents of the jobs' directories and gives them what their children need: cpus and NUMA nodes on
-// v1, controllers on v2. It is idempotent, and several processes may do it at once. It stops at the first error.
+// v1, controllers on v2. It is idempotent, and several processes may do it at once. It stops at the first error, which is
+// ErrNoUnit where the unit is systemd's to make and is missing. Above the jobs' own tree it writes nothing but
+// Options.Enable and EnableIfThere.
 func (t *Tree) Prepare() error {
 	for _, h := range t.hierarchies {
 		if err := h.prepare(); err != nil {
@@ -22,26 +24,43 @@ func (t *Tree) Prepare() error {
 }
 
 func (h *hierarchy) prepare() error {
+	if h.v2 {
+		return h.prepareV2()
+	}
 	above := h.mount
 	for _, name := range []string{h.unit, h.unit + "/" + h.leaf} {
 		dir, err := h.mount.Sub(name)
 		if err != nil {
 			return err
 		}
-		if err := dir.Mkdir("."); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := makeDir(dir); err != nil {
 			return err
 		}
-		if h.v2 {
-			err = h.enable(dir)
-		} else {
-			err = h.fill(dir, above)
-		}
-		if err != nil {
+		if err := h.fill(dir, above); err != nil {
 			return err
 		}
 		above = dir
 	}
 	return nil
+}
+
+// makeDir makes dir unless it is there.
+func makeDir(dir *kernfs.FS) error {
+	if err := dir.Mkdir("."); err != nil && !errors.Is(err, fs.ErrExist) {
+		return explain(err)
+	}
+	return nil
+}
+
+// explain adds what the kernel's answer means here.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, unix.EROFS):
+		return fmt.Errorf("%w: cgroups are mounted read-only, as in a container", err)
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w: this part of the cgroup tree is not this process's to change: it is not root, or in a container", err)
+	}
+	return err
 }
 
 // fill sets up a v1 directory for its children.
@@ -81,28 +100,6 @@ func useHierarchy(dir *kernfs.FS) error {
 		return err
 	}
 	return dir.Write("memory.use_hierarchy", "1")
-}
-
-// enable passes h's controllers on to the children of a v2 directory, one by one, so that an error names the culprit.
-func (h *hierarchy) enable(dir *kernfs.FS) error {
-	if len(h.controllers) == 0 {
-		return nil
-	}
-	const file = "cgroup.subtree_control"
-	b, err := dir.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	on := strings.Fields(string(b))
-	for _, c := range h.controllers {
-		if slices.Contains(on, c) {
-			continue
-		}
-		if err := dir.Write(file, "+"+c); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Prepared tells whether the parents of all jobs are there, in every hierarchy.

@@ -114,7 +114,7 @@ func (j *Job) leads(d directory, pid int) bool {
 	if err != nil {
 		return false
 	}
-	return inCgroup(string(b), d.h.controllers[0], d.h.unit+"/"+d.h.leaf+"/"+j.id)
+	return inCgroup(string(b), d.h.controllers()[0], d.h.unit+"/"+d.h.leaf+"/"+j.id)
 }
 
 // inCgroup tells whether a /proc/PID/cgroup (cgroups(7)) has dir or something below it for controller. Where the path
@@ -174,7 +174,7 @@ func (t *Tree) cgroupsOf(pid int) (map[*hierarchy]string, error) {
 			continue
 		}
 		for _, h := range t.hierarchies {
-			if h.v2 && parts[1] == "" || !h.v2 && slices.Contains(strings.Split(parts[1], ","), h.controllers[0]) {
+			if h.v2 && parts[1] == "" || !h.v2 && slices.Contains(strings.Split(parts[1], ","), h.controllers()[0]) {
 				at[h] = parts[2]
 			}
 		}

@@ -19,6 +19,8 @@ type Record struct {
 	Begin  *hostapi.Request `json:"begin"`            // the execjob_begin that it was made for
 	State  json.RawMessage  `json:"state,omitempty"`  // of the hook that made it
 	Ending bool             `json:"ending,omitempty"` // the job is over: what is left of it is to go
+	// Suspended: the job is frozen, and its cpus and memory are given to others until it is resumed.
+	Suspended bool `json:"suspended,omitempty"`
 }
 
 // SetRecord keeps r with the job's cgroup, in place of an earlier one. What makes a request too long for an attribute,

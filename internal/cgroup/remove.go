@@ -38,6 +38,11 @@ func (j *Job) removeDir(ctx context.Context, d directory) error {
 		if pids, listErr := j.Processes(); listErr == nil && len(pids) > 0 {
 			return fmt.Errorf("%w: processes %s: %w", ErrBusy, j.tree.list(pids), err)
 		}
+		if d.h.v2 { // a process that ends leaves the list before it leaves the cgroup
+			if waited := d.await(ctx, "populated", 0); waited != nil && ctx.Err() == nil && !gone(waited) {
+				return errors.Join(err, waited)
+			}
+		}
 		if sleep(ctx, pause) != nil {
 			return fmt.Errorf("%w: %w", ErrBusy, err)
 		}

@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -31,8 +32,14 @@ var (
 	ErrNotFound = errors.New("no such cgroup")
 	// ErrNotInForce: the kernel took a limit but shows another value.
 	ErrNotInForce = errors.New("limit is not in force")
+	// ErrInUse: the job uses more than the limit that was asked for, and cannot give it back.
+	ErrInUse = errors.New("limit below what is in use")
+	// ErrTaken: cpus that were asked for are another job's alone.
+	ErrTaken = errors.New("cpus are taken")
 	// ErrNotEmpty: there are processes in the cgroup still.
 	ErrNotEmpty = errors.New("cgroup has processes")
+	// ErrNoUnit: systemd has not started PREFIX.service, or has it elsewhere.
+	ErrNoUnit = errors.New("systemd has not started the unit")
 	// ErrBusy: a directory could not be removed.
 	ErrBusy = errors.New("cgroup is busy")
 	// ErrUnsupported: this node's cgroups cannot do it.
@@ -70,6 +77,14 @@ type Options struct {
 	Mount string
 	// Mode leaves out what is mounted besides: ModeV1 a v2 tree, ModeV2 v1 controllers. 0 takes what there is.
 	Mode Mode
+	// Delegated: PREFIX.service is a unit of systemd's (internal/systemd). In the v2 tree it is systemd that makes it and
+	// gives it controllers; Prepare fails with ErrNoUnit where it is missing.
+	Delegated bool
+	// Enable names controllers that Prepare enables in the root of the v2 tree, for the whole node. One that the tree does
+	// not have is an error, unless v1 controllers are mounted beside it.
+	Enable []string
+	// EnableIfThere is Enable for controllers that may be missing.
+	EnableIfThere []string
 	// Signal replaces the kernel's pidfds where processes are not the kernel's own: in tests with a fake kernel.
 	Signal func(pid int, sig syscall.Signal) error
 }
@@ -85,22 +100,30 @@ type Tree struct {
 
 // hierarchy is one mounted cgroup tree.
 type hierarchy struct {
-	v2          bool
-	controllers []string // those of controllerOrder that have files here
-	mount       *kernfs.FS
-	root        string     // what of the hierarchy is mounted there, "/" on a plain node
-	unit        string     // PREFIX.service
-	leaf        string     // jobid or jobs
-	jobs        *kernfs.FS // UNIT/LEAF, the parent of the jobs' directories
+	v2    bool
+	names atomic.Pointer[[]string] // see controllers
+	mount *kernfs.FS
+	root  string                  // what of the hierarchy is mounted there, "/" on a plain node
+	unit  string                  // PREFIX.service
+	leaf  string                  // jobid or jobs
+	jobs  *kernfs.FS              // UNIT/LEAF, the parent of the jobs' directories
+	pages atomic.Pointer[[]int64] // sizes of huge pages that the hugetlb controller has files of, once they are read
+
+	delegated             bool // see Options
+	enable, enableIfThere []string
 }
 
-func (h *hierarchy) has(controller string) bool { return slices.Contains(h.controllers, controller) }
+// controllers returns those of controllerOrder that jobs have files of here. In the v2 tree they are what is expected until
+// prepare has seen to it.
+func (h *hierarchy) controllers() []string { return *h.names.Load() }
+
+func (h *hierarchy) has(controller string) bool { return slices.Contains(h.controllers(), controller) }
 
 // Mode returns how the node's controllers are mounted.
 func (t *Tree) Mode() Mode { return t.mode }
 
-// Controllers returns the controllers that can be used for jobs, in a fixed order. On v2 those are the ones that the
-// root's cgroup.subtree_control passes down.
+// Controllers returns the controllers that can be used for jobs, in a fixed order. On v2 those are the ones that Prepare
+// passed down to the jobs, and before it the ones that it may expect to.
 func (t *Tree) Controllers() []string {
 	var all []string
 	for _, c := range controllerOrder {
@@ -121,9 +144,12 @@ func (t *Tree) with(controller string) *hierarchy {
 	return nil
 }
 
-// Has tells whether the node has a controller, by its kernel name, or one of the features memsw (swap is accounted and can
-// be limited), swappiness, freeze (jobs can be frozen), kill (cgroup.kill) and clone (processes can be born in a
-// cgroup, CLONE_INTO_CGROUP). Features of v2 show once Prepare has run.
+// Has tells whether the node has a controller, by its kernel name (hugetlb and io are two of them), or one of the
+// features: memsw (swap is accounted and can be limited), swappiness, freeze (jobs can be frozen), kill (cgroup.kill,
+// Linux 5.14), clone (processes can be born in a cgroup, CLONE_INTO_CGROUP), psi (pressure is accounted by cgroup),
+// isolated (jobs' cpus can be taken out of load balancing: cpuset.cpus.exclusive, Linux 6.7), oomgroup
+// (memory.oom.group), peak (the kernel keeps the peak of all memory: v1, and memory.peak since Linux 5.19), reclaim
+// (memory.reclaim, Linux 5.19). Features of v2 show once Prepare has run.
 func (t *Tree) Has(name string) bool {
 	switch name {
 	case "memsw":
@@ -136,6 +162,21 @@ func (t *Tree) Has(name string) bool {
 		return t.v2 != nil && t.v2.jobs.Exists("cgroup.kill")
 	case "clone":
 		return t.v2 != nil
+	case "psi":
+		if t.v2 == nil {
+			return false
+		}
+		_, err := t.v2.jobs.ReadFile("cpu.pressure") // EOPNOTSUPP where psi=0 was given to an older kernel
+		return err == nil
+	case isolated:
+		h := t.with("cpuset")
+		return h != nil && h.v2 && h.jobs.Exists(exclusiveFile)
+	case "oomgroup":
+		return t.hasFile("memory", "", "memory.oom.group")
+	case "peak":
+		return t.hasFile("memory", v1Memory.peak, v2Memory.peak)
+	case "reclaim":
+		return t.hasFile("memory", "", reclaimFile)
 	}
 	return t.with(name) != nil
 }
@@ -148,7 +189,7 @@ func (t *Tree) hasFile(controller, v1, v2 string) bool {
 	case h.v2:
 		return v2 != "" && h.jobs.Exists(v2)
 	}
-	return h.mount.Exists(v1)
+	return v1 != "" && h.mount.Exists(v1)
 }
 
 // CPUs returns the cpus that jobs may run on: those of the parent of all jobs. ErrUnsupported without a cpuset
@@ -177,6 +218,13 @@ func (t *Tree) cpuset(what, v1, v2 string) (kernfs.IDSet, error) {
 			set, err := dir.IDSet(file)
 			if errors.Is(err, fs.ErrNotExist) || err == nil && set.IsEmpty() {
 				continue
+			}
+			if err == nil && h.v2 && what == "cpus" {
+				// What isolated jobs have taken is not effective any more, and comes back with them.
+				granted, gerr := dir.IDSet(exclusiveFile + ".effective")
+				if gerr == nil && dir == h.jobs {
+					set = set.Union(granted)
+				}
 			}
 			return set, err
 		}

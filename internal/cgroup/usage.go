@@ -19,9 +19,11 @@ type Usage struct {
 	// MemPeak is the greatest sum of Anon and Shmem, in bytes. The kernel does not count it: Watch samples it, so it is nil
 	// before the first sample of a job, and a peak between two samples may be missed as far as CgroupPeak does not tell of it.
 	MemPeak *int64
-	// CgroupPeak is the greatest memory use in bytes, page cache and kernel memory included.
+	// CgroupPeak is the greatest memory use in bytes, page cache and kernel memory included. Where the kernel does not count
+	// it (v2 before Linux 5.19; Has("peak") is false) it is the greatest that Watch has seen, nil before that.
 	CgroupPeak *int64
-	// MemSwapPeak is the same with swap. On v2 it is the sum of the two peaks, which need not have been at one time.
+	// MemSwapPeak is the same with swap. On v2 it is the sum of the two peaks, which need not have been at one time; nil
+	// before Linux 6.5, which does not tell the one of swap.
 	MemSwapPeak *int64
 
 	MemLimit, MemSwapLimit *int64 // bytes; nil also when there is no limit
@@ -29,6 +31,14 @@ type Usage struct {
 	OOMKills       *int64 // processes that the kernel killed for lack of memory
 	MemFailcnt     *int64 // how often the memory limit was hit; nothing need have been killed
 	MemSwapFailcnt *int64 // the same for memory and swap together; on v2 for swap
+
+	HugetlbPeak *int64 // bytes, the sum over all page sizes of each one's peak; v2 does not tell it
+	MajorFaults *int64 // page faults that had to wait for a device
+
+	Throttled *time.Duration // how long the cpu quota kept it from running, over all cpus
+	// Pressure totals (PSI): how long some or all of its tasks waited. They are of the job's v2 directory, which a hybrid
+	// node has as well; v1 has none.
+	CPUSome, MemorySome, MemoryFull, IOSome, IOFull *time.Duration
 
 	Pids, PidsPeak *int64 // tasks, threads included
 }
@@ -48,14 +58,19 @@ func (j *Job) Usage() (Usage, error) {
 			u.readMemoryV1(r)
 		}
 		if s != nil {
-			u.Anon, u.Shmem, u.File, u.CgroupPeak = &s.anon, &s.shmem, &s.file, s.peak
-			u.MemPeak = r.memPeak(s)
+			u.Anon, u.Shmem, u.File, u.MajorFaults = &s.anon, &s.shmem, &s.file, s.faults
+			u.MemPeak, u.CgroupPeak = r.peaks(s)
 		}
 	}
 	if d, ok := j.with("pids"); ok {
 		r.dir = d
 		u.Pids, u.PidsPeak = r.number("pids.current"), r.number("pids.peak")
 	}
+	if d, ok := j.with("hugetlb"); ok {
+		r.dir = d
+		u.HugetlbPeak = r.hugetlbPeak()
+	}
+	u.readPressure(r, j)
 	if !r.found && !j.Exists() {
 		return Usage{}, fmt.Errorf("usage of job %s: %w", j.id, ErrNotFound)
 	}
@@ -66,6 +81,10 @@ func (j *Job) Usage() (Usage, error) {
 }
 
 func (u *Usage) readCPU(r *reader, j *Job) {
+	if d, ok := j.with("cpu"); ok && !d.h.v2 {
+		r.dir = d
+		u.Throttled = duration(field(r.keyed("cpu.stat"), "throttled_time"), time.Nanosecond)
+	}
 	if d, ok := j.with("cpuacct"); ok {
 		r.dir = d
 		u.CPU = duration(r.number("cpuacct.usage"), time.Nanosecond)
@@ -80,6 +99,9 @@ func (u *Usage) readCPU(r *reader, j *Job) {
 		u.CPU = duration(field(m, "usage_usec"), time.Microsecond)
 		u.User = duration(field(m, "user_usec"), time.Microsecond)
 		u.System = duration(field(m, "system_usec"), time.Microsecond)
+		if d.h.has("cpu") {
+			u.Throttled = duration(field(m, "throttled_usec"), time.Microsecond)
+		}
 	}
 }
 
@@ -94,8 +116,8 @@ func (u *Usage) readMemoryV1(r *reader) {
 }
 
 func (u *Usage) readMemoryV2(r *reader) {
-	u.MemLimit = r.limit("memory.max")
-	if swap := r.limit("memory.swap.max"); swap != nil && u.MemLimit != nil {
+	u.MemLimit = r.limit(memoryMax)
+	if swap := r.limit(swapMax); swap != nil && u.MemLimit != nil {
 		both := *swap + *u.MemLimit
 		u.MemSwapLimit = &both
 	}
@@ -103,7 +125,7 @@ func (u *Usage) readMemoryV2(r *reader) {
 		both := *mem + *swap
 		u.MemSwapPeak = &both
 	}
-	m := r.keyed("memory.events") // hierarchical: what happened below the job counts
+	m := r.keyed(memoryEvents) // hierarchical: what happened below the job counts
 	u.OOMKills, u.MemFailcnt = field(m, "oom_kill"), field(m, "max")
 	u.MemSwapFailcnt = field(r.keyed("memory.swap.events"), "max")
 }

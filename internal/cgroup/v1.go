@@ -13,17 +13,17 @@ import (
 // the writes: a cpuset has its cpus and mems before any task comes, and the period is there before the quota.
 var v1Knobs = []knob{
 	{
-		controller: "memory", file: memoryLimit, format: asSize, none: "-1",
+		controller: "memory", file: memoryLimit, format: asSize, none: "-1", use: "memory.usage_in_bytes",
 		get: func(l *Limits) string { return formatBytes(l.Mem) },
 		set: func(l *Limits, text string) (err error) { l.Mem, err = parseBytes(text); return err },
 	},
 	{
-		controller: "memory", file: memswLimit, format: asSize, none: "-1", optional: true,
+		controller: "memory", file: memswLimit, format: asSize, none: "-1", optional: true, use: "memory.memsw.usage_in_bytes",
 		get: func(l *Limits) string { return formatBytes(l.MemSwap) },
 		set: func(l *Limits, text string) (err error) { l.MemSwap, err = parseBytes(text); return err },
 	},
 	{
-		controller: "memory", file: "memory.swappiness", optional: true,
+		controller: "memory", file: "memory.swappiness", optional: true, detail: true,
 		get: func(l *Limits) string {
 			if l.Swappiness == nil {
 				return ""
@@ -111,16 +111,26 @@ func planV1(controllers []string, from, to *Limits) []write {
 	if mem >= 0 && memsw >= 0 && rises(from, to) {
 		plan[mem], plan[memsw] = plan[memsw], plan[mem]
 	}
-	return plan
+	if mems := slices.IndexFunc(plan, isFile("cpuset.mems")); mems >= 0 && from != nil {
+		// What the job holds moves along only where this is on while the nodes change; on v2 it always does.
+		plan = slices.Insert(plan, mems+1, migrate("0", "1"))
+		plan = slices.Insert(plan, mems, migrate("1", "0"))
+	}
+	return append(plan, writes(hugetlbKnobs(false, from, to), controllers, from, to)...)
+}
+
+// migrateKnob is of v1's cpuset.memory_migrate, which is no limit.
+var migrateKnob = knob{controller: "cpuset", file: "cpuset.memory_migrate"}
+
+func migrate(value, old string) write {
+	return write{Controller: "cpuset", File: migrateKnob.file, Value: value, Old: old, knob: &migrateKnob}
 }
 
 // rises tells whether the limit of memory and swap together goes up; none is the highest.
-func rises(from, to *Limits) bool {
-	if from == nil || from.MemSwap == nil {
-		return false
-	}
-	return to.MemSwap == nil || *to.MemSwap > *from.MemSwap
-}
+func rises(from, to *Limits) bool { return from != nil && above(to.MemSwap, from.MemSwap) }
+
+// above tells whether limit a is higher than b; nil is none and the highest.
+func above(a, b *int64) bool { return b != nil && (a == nil || *a > *b) }
 
 func microseconds(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 

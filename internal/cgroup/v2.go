@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,12 +13,12 @@ import (
 // it is read back from what is effective.
 var v2Knobs = []knob{
 	{
-		controller: "memory", file: "memory.max", format: asSize, none: "max",
+		controller: "memory", file: memoryMax, format: asSize, none: "max",
 		get: func(l *Limits) string { return formatBytes(l.Mem) },
 		set: func(l *Limits, text string) (err error) { l.Mem, err = parseBytes(text); return err },
 	},
 	{
-		controller: "memory", file: "memory.swap.max", format: asSize, none: "max", optional: true,
+		controller: "memory", file: swapMax, format: asSize, none: "max", optional: true,
 		get: func(l *Limits) string {
 			if l.MemSwap == nil || l.Mem == nil {
 				return ""
@@ -33,8 +34,25 @@ var v2Knobs = []knob{
 			return err
 		},
 	},
-	// When the kernel has to kill for memory it kills the job, not a random part of it (since Linux 4.19).
-	{controller: "memory", file: "memory.oom.group", optional: true, get: func(*Limits) string { return "1" }},
+	{
+		controller: "memory", file: memoryHigh, format: asSize, none: "max", detail: true,
+		get: func(l *Limits) string { return formatBytes(l.MemHigh) },
+		set: func(l *Limits, text string) (err error) { l.MemHigh, err = parseBytes(text); return err },
+	},
+	{
+		controller: "memory", file: "memory.oom.group", optional: true, detail: true, // since Linux 4.19
+		get: func(l *Limits) string {
+			if l.OOMGroup == nil {
+				return ""
+			}
+			return map[bool]string{false: "0", true: "1"}[*l.OOMGroup]
+		},
+		set: func(l *Limits, text string) error {
+			on := text == "1"
+			l.OOMGroup = &on
+			return nil
+		},
+	},
 	{
 		controller: "cpuset", file: "cpuset.cpus", format: asSet, shown: "cpuset.cpus.effective", none: "\n",
 		get: func(l *Limits) string { return l.CPUs.String() },
@@ -82,11 +100,44 @@ var v2Knobs = []knob{
 		},
 	},
 	pidsKnob,
+	ioKnob,
+	partitionKnob,
 }
 
-// planV2 lists the writes to v2 files. Their order does not matter: no limit depends on another.
+// The memory limits of v2.
+const (
+	memoryMax  = "memory.max"
+	swapMax    = "memory.swap.max"
+	memoryHigh = "memory.high"
+)
+
+// planV2 lists the writes to v2 files. Memory limits that rise come first and those that fall last: at no time may the
+// job use less than under the smaller of the two sets of limits, and what has to leave memory finds its swap. A cpuset
+// changes while it is no partition, since the kernel takes no other way from one set of exclusive cpus to another.
 func planV2(controllers []string, from, to *Limits) []write {
-	return writes(v2Knobs, controllers, from, to)
+	plan := writes(v2Knobs, controllers, from, to)
+	if from != nil {
+		slices.SortStableFunc(plan, func(a, b write) int { return a.turn() - b.turn() })
+	}
+	plan = slices.Concat(endPartition(controllers, from, to), plan, makePartition(controllers, from, to))
+	plan = append(plan, writes(hugetlbKnobs(true, from, to), controllers, from, to)...)
+	return append(plan, writes(deviceKnobs(from, to), controllers, from, to)...)
+}
+
+// turn is when a change comes: -1 before the others, 1 after them.
+func (w write) turn() int {
+	if w.File != memoryMax && w.File != swapMax && w.File != memoryHigh {
+		return 0
+	}
+	value, err := parseBytes(w.Value)
+	old, olderr := parseBytes(w.Old)
+	if err != nil || olderr != nil || above(value, old) {
+		return -1
+	}
+	if w.File == swapMax {
+		return 2 // what has to leave memory may still go there
+	}
+	return 1
 }
 
 const (

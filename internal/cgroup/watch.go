@@ -14,9 +14,14 @@ import (
 // memory controller. One watcher at a time is enough for a job; a second one does no harm.
 //
 // On v1 it sleeps until the kernel announces a change (see thresholds); when memory changes it looks every 2 to 20
-// milliseconds, and every 50 where it goes on to grow. v2 announces only that limits are hit and processes are killed, so there it looks at growing
-// intervals, from 10 milliseconds while memory changes to 30 seconds while it does not; it then may notice as late
-// that the cgroup is gone.
+// milliseconds, and every 50 where it goes on to grow. On v2 the kernel announces kills, hits of limits, and that the job
+// froze or lost its last process, but not that memory changes: so there it looks at growing intervals, from 10
+// milliseconds while memory changes to 15 to 30 seconds while it does not, at the same time for all jobs; not at all while the
+// job is frozen, and while it has no processes only whether it is still there, after 10 milliseconds to 10 seconds. A peak
+// that came and went between two looks is known by the kernel's peak of all memory, where that tells (see peak).
+//
+// A kill is known within 100 milliseconds on either version: at the kernel's notice (v2 sends at most one each 10
+// milliseconds, v1 one before it chooses the victim), or at the next look.
 func (j *Job) Watch(ctx context.Context, onOOM func(kills int64)) error {
 	d, ok := j.with("memory")
 	if !ok {
@@ -31,7 +36,7 @@ func (j *Job) Watch(ctx context.Context, onOOM func(kills int64)) error {
 	default:
 		err = w.runV1(ctx)
 	}
-	if ctx.Err() != nil || gone(err) || errors.Is(err, ErrNotFound) {
+	if ctx.Err() != nil || isGone(err) {
 		return nil
 	}
 	return fmt.Errorf("watch job %s: %w", j.id, err)
@@ -68,7 +73,7 @@ func (w *watcher) next() time.Duration {
 func newWatcher(d directory, onOOM func(int64)) *watcher {
 	w := &watcher{dir: d, onOOM: onOOM, shortest: 2 * time.Millisecond, longest: 20 * time.Millisecond, burst: now()}
 	if d.h.v2 {
-		w.shortest, w.longest = 10*time.Millisecond, 30*time.Second
+		w.shortest, w.longest = 10*time.Millisecond, 15*time.Second
 	}
 	w.pause = w.shortest
 	p, _ := d.loadPeak()
@@ -123,36 +128,13 @@ func (w *watcher) settle(ctx context.Context) error {
 	}
 }
 
-// runV2 looks at growing intervals and when the kernel has news.
-func (w *watcher) runV2(ctx context.Context) error {
-	news, err := w.dir.Watch("memory.events")
-	if err != nil {
-		return err
-	}
-	defer news.Close()
-	for {
-		if _, err := news.Read(); err != nil {
-			return err
-		}
-		interval, cancel := context.WithTimeout(ctx, w.pause)
-		err := news.Wait(interval)
-		cancel()
-		if ctx.Err() != nil || err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			return errors.Join(ctx.Err(), err)
-		}
-		if _, err := w.look(); err != nil {
-			return err
-		}
-	}
-}
-
 // look takes a sample, keeps the peak and tells of kills. It says whether memory moves and sets the next pause.
 func (w *watcher) look() (moved bool, err error) {
 	r := &reader{dir: w.dir}
 	s := r.sample()
 	var kills *int64
 	if w.dir.h.v2 {
-		kills = field(r.keyed("memory.events"), "oom_kill")
+		kills = field(r.keyed(memoryEvents), "oom_kill")
 	} else {
 		kills = r.oomKillsV1()
 	}

@@ -1,0 +1,68 @@
+package cgroup
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// testOOMAtOnce: a kill in a job that was at rest is known within 100 ms.
+func testOOMAtOnce(t *testing.T, w world) {
+	tree := w.tree(t)
+	if !tree.Has("memory") {
+		kernfstest.Elsewhere(t, "no memory controller to run out of memory in")
+	}
+	l := tree.someLimits()
+	l.Mem = size(48 << 20)
+	if tree.Has("memsw") {
+		l.MemSwap = l.Mem
+	}
+	j := newJob(t, tree, testJob, l)
+	told := make(chan time.Time, 16)
+	watch(t, j, func(int64) { told <- time.Now() })
+	p := w.start(t, j.Join())
+	time.Sleep(500 * time.Millisecond) // until the watcher rests
+	p.touch(t, 128<<20)
+	p.gone(t)
+	dead := time.Now()
+	select {
+	case at := <-told:
+		t.Logf("told %v after the end", at.Sub(dead))
+		if at.Sub(dead) > 100*time.Millisecond {
+			t.Errorf("the kill was known %v after the end", at.Sub(dead))
+		}
+	case <-soon(t).Done():
+		t.Error("the watcher did not tell of the kill")
+	}
+}
+
+// testWatchRemoved: a watcher ends soon after its cgroup.
+func testWatchRemoved(t *testing.T, w world) {
+	tree := w.tree(t)
+	if !tree.Has("memory") {
+		kernfstest.Elsewhere(t, "no memory controller to watch")
+	}
+	j := newJob(t, tree, testJob, tree.someLimits())
+	done := make(chan error, 1)
+	go func() { done <- j.Watch(context.Background(), func(int64) {}) }()
+	p := w.start(t, j.Join())
+	p.touch(t, 1<<20)
+	p.end(t)
+	p.gone(t)
+	time.Sleep(100 * time.Millisecond)
+	if err := j.Remove(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+		t.Logf("after %v", time.Since(start))
+	case <-time.After(2 * longestRemoval):
+		t.Error("the watcher does not notice that the cgroup is gone")
+	}
+}

@@ -1,0 +1,151 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// keeper is the child of the unit that its own process is in: a v2 cgroup that passes controllers down holds none itself.
+// systemd 254 and newer starts it there (DelegateSubgroup=); before that it is moved.
+const keeper = "keeper"
+
+// prepareV2 makes the unit and the jobs' parent and passes down to the jobs what controllers there are.
+func (h *hierarchy) prepareV2() error {
+	if err := h.enableInRoot(); err != nil {
+		return err
+	}
+	unit, err := h.mount.Sub(h.unit)
+	if err != nil {
+		return err
+	}
+	if h.delegated && !unit.Exists(".") {
+		return fmt.Errorf("%s: %w", unit.Path("."), ErrNoUnit)
+	}
+	if err := makeDir(unit); err != nil {
+		return err
+	}
+	if err := makeDir(h.jobs); err != nil {
+		return err
+	}
+	if err := pass(unit, vacate); err != nil {
+		return err
+	}
+	if err := pass(h.jobs, vacant); err != nil {
+		return err
+	}
+	passed, err := words(h.jobs, "cgroup.subtree_control")
+	if err != nil {
+		return err
+	}
+	passed = known(passed)
+	h.names.Store(&passed)
+	return nil
+}
+
+// enableInRoot enables in the root of the tree what the configuration names beyond what the init system does. It touches
+// nothing that is enabled already.
+func (h *hierarchy) enableInRoot() error {
+	if len(h.enable)+len(h.enableIfThere) == 0 {
+		return nil
+	}
+	there, err := words(h.mount, "cgroup.controllers")
+	if err != nil {
+		return err
+	}
+	for _, c := range h.enable {
+		if !slices.Contains(there, c) {
+			return fmt.Errorf("enable controller %s: %s has %v: this kernel does not have it, or it is in use on v1", c, h.mount.Path("cgroup.controllers"), there)
+		}
+	}
+	want := slices.DeleteFunc(slices.Concat(h.enable, h.enableIfThere), func(c string) bool { return !slices.Contains(there, c) })
+	err = enable(h.mount, want)
+	// Only the root of all has no type, and may have processes beside its children.
+	if errors.Is(err, unix.EBUSY) && h.mount.Exists("cgroup.type") {
+		return fmt.Errorf("%w: what is mounted here is not the root of the tree but the cgroup of a container, with processes in it", err)
+	}
+	return err
+}
+
+// pass passes all controllers that dir has on to its children, once empty has seen to it that no process is in it.
+func pass(dir *kernfs.FS, empty func(*kernfs.FS) error) error {
+	there, err := words(dir, "cgroup.controllers")
+	if err != nil {
+		return err
+	}
+	on, err := words(dir, "cgroup.subtree_control")
+	if err != nil {
+		return err
+	}
+	want := slices.DeleteFunc(known(there), func(c string) bool { return slices.Contains(on, c) })
+	if len(want) == 0 {
+		return nil
+	}
+	for tries := 0; ; tries++ {
+		if err := empty(dir); err != nil {
+			return err
+		}
+		err := enable(dir, want)
+		// A process that was starting when it was moved may have put itself back.
+		if !errors.Is(err, unix.EBUSY) || tries == 3 {
+			return err
+		}
+	}
+}
+
+// enable passes controllers on to the children of dir, one by one, so that an error names the culprit.
+func enable(dir *kernfs.FS, controllers []string) error {
+	const file = "cgroup.subtree_control"
+	on, err := words(dir, file)
+	if err != nil {
+		return err
+	}
+	for _, c := range controllers {
+		if slices.Contains(on, c) {
+			continue
+		}
+		if err := dir.Write(file, "+"+c); err != nil {
+			return explain(err)
+		}
+	}
+	return nil
+}
+
+// vacate moves the unit's own processes to its keeper.
+func vacate(unit *kernfs.FS) error {
+	pids, err := words(unit, "cgroup.procs")
+	if err != nil || len(pids) == 0 {
+		return err
+	}
+	home, err := unit.Sub(keeper)
+	if err != nil {
+		return err
+	}
+	if err := makeDir(home); err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if pid == "0" {
+			return fmt.Errorf("%s: a process of another pid namespace is in it: hookhost has to see the node's processes", unit.Path("."))
+		}
+		err := home.Write("cgroup.procs", pid)
+		if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, fs.ErrNotExist) {
+			return explain(err)
+		}
+	}
+	return nil
+}
+
+// vacant refuses processes that somebody put beside the jobs: they are not ours to move.
+func vacant(dir *kernfs.FS) error {
+	pids, err := words(dir, "cgroup.procs")
+	if err != nil || len(pids) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s: processes %v are in it, outside of any job: move them elsewhere", dir.Path("cgroup.procs"), pids)
+}

@@ -1,0 +1,233 @@
+package cgroup
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// startUnit does to a fake kernel what systemd does for a unit with Delegate=yes.
+func startUnit(t *testing.T, k *kernfstest.Kernel, controllers ...string) {
+	t.Helper()
+	root := k.Roots().Cgroup
+	for _, c := range controllers {
+		if err := root.Write("cgroup.subtree_control", "+"+c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := root.Mkdir("pbs_jobs.service"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func detected(t *testing.T, k *kernfstest.Kernel, opt Options) *Tree {
+	t.Helper()
+	tree, err := Detect(k.Roots(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// A hook looks at the node before systemd has started the unit: it expects what systemd passes down, and after Prepare it
+// knows what did come.
+func TestControllersOfADelegatedUnit(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		opt           Options
+		systemd       []string // what it passes down
+		before, after string
+	}{
+		{"as systemd does", Options{Delegated: true}, []string{"cpuset", "cpu", "io", "memory", "pids"},
+			"memory cpuset cpu pids io", "memory cpuset cpu pids io"},
+		{"a systemd without cpuset", Options{Delegated: true}, []string{"cpu", "memory", "pids"}, "memory cpuset cpu pids io", "memory cpu pids"},
+		{"one that systemd does not know", Options{Delegated: true, Enable: []string{"hugetlb"}}, []string{"cpuset", "cpu", "memory", "pids"},
+			"memory cpuset cpu pids hugetlb io", "memory cpuset cpu pids hugetlb"},
+		{"a systemd without cpuset, told to", Options{Delegated: true, Enable: []string{"cpuset"}}, []string{"memory"},
+			"memory cpuset cpu pids io", "memory cpuset"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			k := kernfstest.NewV2()
+			tree := detected(t, k, tt.opt)
+			if got := strings.Join(tree.Controllers(), " "); got != tt.before {
+				t.Errorf("before the unit: %s, want %s", got, tt.before)
+			}
+			if err := tree.Prepare(); !errors.Is(err, ErrNoUnit) {
+				t.Errorf("Prepare without the unit: got %v, want ErrNoUnit", err)
+			}
+			if tree.Prepared() {
+				t.Error("Prepared without the unit")
+			}
+			startUnit(t, k, tt.systemd...)
+			if err := tree.Prepare(); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(tree.Controllers(), " "); got != tt.after {
+				t.Errorf("after Prepare: %s, want %s", got, tt.after)
+			}
+			if got := strings.Join(detected(t, k, tt.opt).Controllers(), " "); got != tt.after {
+				t.Errorf("detected again: %s, want %s", got, tt.after)
+			}
+		})
+	}
+}
+
+// Without an init system that does it, what the configuration needs is enabled in the root, and nothing else there.
+func TestEnableInRoot(t *testing.T) {
+	k := kernfstest.NewV2()
+	tree := detected(t, k, Options{EnableIfThere: []string{"memory", "cpuset", "misc"}})
+	if err := tree.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := k.Roots().Cgroup.ReadFile("cgroup.subtree_control")
+	if err != nil || string(b) != "cpuset memory\n" {
+		t.Errorf("the root passes %q, %v", b, err)
+	}
+	if diff := cmp.Diff([]string{"memory", "cpuset"}, tree.Controllers()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	k.ResetJournal()
+	if err := tree.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range k.Journal() {
+		if op.Op == "write" {
+			t.Errorf("written again: %v", op)
+		}
+	}
+	err = detected(t, k, Options{Enable: []string{"misc"}}).Prepare()
+	if err == nil || !strings.Contains(err.Error(), "enable controller misc") {
+		t.Errorf("a controller that is not there: got %v", err)
+	}
+	if err := detected(t, kernfstest.NewHybrid(), Options{Enable: []string{"cpuset"}, Delegated: false}).Prepare(); err != nil {
+		t.Errorf("a controller that is on v1: %v", err)
+	}
+}
+
+// A v2 cgroup that passes controllers down holds no process: the unit's own goes to its keeper, also after it was started
+// anew; one beside the jobs is somebody else's.
+func TestPrepareMovesTheKeeper(t *testing.T) {
+	k := kernfstest.NewV2()
+	startUnit(t, k, "cpuset", "cpu", "memory", "pids")
+	pid := k.Spawn("pbs_jobs.service")
+	tree := detected(t, k, Options{Delegated: true})
+	if err := tree.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	if at := k.Cgroup(pid); !strings.Contains(at, "/pbs_jobs.service/keeper") {
+		t.Errorf("the keeper is in %q", at)
+	}
+	if got := strings.Join(tree.Controllers(), " "); got != "memory cpuset cpu pids" {
+		t.Errorf("controllers: %s", got)
+	}
+	if ids, err := tree.JobIDs(); err != nil || len(ids) != 0 {
+		t.Errorf("jobs %v, %v", ids, err)
+	}
+}
+
+func TestPrepareRefusesStrangersAmongJobs(t *testing.T) {
+	k := kernfstest.NewV2()
+	startUnit(t, k, "cpuset", "cpu", "memory", "pids")
+	if err := k.Roots().Cgroup.Mkdir("pbs_jobs.service/jobs"); err != nil {
+		t.Fatal(err)
+	}
+	k.Spawn("pbs_jobs.service/jobs")
+	err := detected(t, k, Options{Delegated: true}).Prepare()
+	if err == nil || !strings.Contains(err.Error(), "pbs_jobs.service/jobs/cgroup.procs: processes [") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What the kernel refuses is said with what it means.
+func TestPrepareExplains(t *testing.T) {
+	for _, tt := range []struct {
+		op, file string
+		errno    unix.Errno
+		want     string
+	}{
+		{"mkdir", "pbs_jobs.service", unix.EROFS, "mounted read-only"},
+		{"mkdir", "pbs_jobs.service", unix.EACCES, "not this process's to change"},
+		{"write", "pbs_jobs.service/cgroup.subtree_control", unix.EPERM, "not this process's to change"},
+		{"write", "pbs_jobs.service/jobs/cgroup.subtree_control", unix.EBUSY, `write "+memory" to`},
+	} {
+		k := kernfstest.NewV2()
+		if err := k.Roots().Cgroup.Write("cgroup.subtree_control", "+memory"); err != nil {
+			t.Fatal(err)
+		}
+		k.Fail(tt.op, tt.file, tt.errno)
+		err := detected(t, k, Options{}).Prepare()
+		if !errors.Is(err, tt.errno) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s %s %v: got %v, want %q in it", tt.op, tt.file, tt.errno, err, tt.want)
+		}
+	}
+}
+
+// On v1 systemd goes by a hierarchy of its own: a job is in its unit there as well.
+func TestJobIsInSystemdsHierarchy(t *testing.T) {
+	k := kernfstest.NewV1()
+	tree := detected(t, k, Options{Delegated: true, Signal: k.Signal})
+	if err := tree.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	j, err := tree.Job("1.srv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Create(Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	pid := spawnFake(k, j.Join())
+	if at := k.Cgroup(pid); !strings.Contains(at, "name=systemd:/pbs_jobs.service/jobid/1.srv") {
+		t.Errorf("the job's process is in %s", at)
+	}
+	if pids, err := j.Processes(); err != nil || len(pids) != 1 || pids[0] != pid {
+		t.Errorf("processes %v, %v", pids, err)
+	}
+	if _, err := j.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Remove(t.Context()); err != nil || k.Roots().Cgroup.Exists("systemd/pbs_jobs.service/jobid/1.srv") {
+		t.Errorf("Remove: %v", err)
+	}
+	if tree.Mode() != ModeV1 || strings.Contains(strings.Join(tree.Controllers(), " "), "systemd") {
+		t.Errorf("mode %v, controllers %v", tree.Mode(), tree.Controllers())
+	}
+}
+
+// A job that began while jobs were in no unit of systemd's, as before an upgrade, is not in its hierarchy, and still takes
+// in what is attached to it.
+func TestJobOutsideSystemdsHierarchy(t *testing.T) {
+	k := kernfstest.NewV1()
+	old := detected(t, k, Options{Signal: k.Signal})
+	j := newJob(t, old, "1.srv", Limits{})
+	tree := detected(t, k, Options{Delegated: true, Signal: k.Signal})
+	if err := tree.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	j, err := tree.Job("1.srv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := k.Spawn()
+	if err := j.Attach([]int{pid}); err != nil {
+		t.Fatal(err)
+	}
+	if in, ok, err := tree.JobOf(pid); in != "1.srv" || !ok || err != nil {
+		t.Errorf("the process is in job %q, %t, %v", in, ok, err)
+	}
+	spawnFake(k, j.Join())
+	if _, err := j.Kill(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := j.Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := j.Attach([]int{k.Spawn()}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("attach to a job that is gone: %v", err)
+	}
+}

@@ -1,0 +1,156 @@
+package cgroup
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// io.max has a line for each device with a limit, "8:0 rbps=1048576 wbps=max riops=max wiops=120", and takes one device
+// at a time (cgroup-v2.rst, "IO Interface Files").
+const ioMax = "io.max"
+
+// ioKnob reads io.max; deviceKnobs write it.
+var ioKnob = knob{controller: "io", file: ioMax, detail: true, set: func(l *Limits, text string) (err error) {
+	l.IO, err = parseIO(text)
+	return err
+}}
+
+// deviceKnobs are one for each device that some limits name.
+func deviceKnobs(limits ...*Limits) []knob {
+	type device struct{ major, minor uint32 }
+	var devices []device
+	for _, l := range limits {
+		if l == nil {
+			continue
+		}
+		for _, d := range l.IO {
+			devices = append(devices, device{d.Major, d.Minor})
+		}
+	}
+	slices.SortFunc(devices, func(a, b device) int {
+		return cmp.Or(cmp.Compare(a.major, b.major), cmp.Compare(a.minor, b.minor))
+	})
+	var knobs []knob
+	for _, d := range slices.Compact(devices) {
+		knobs = append(knobs, knob{
+			controller: "io", file: ioMax, format: asDevice, none: IOLimit{Major: d.major, Minor: d.minor}.String(),
+			get: func(l *Limits) string {
+				for _, limit := range l.IO {
+					if limit.Major == d.major && limit.Minor == d.minor {
+						return limit.String()
+					}
+				}
+				return ""
+			},
+		})
+	}
+	return knobs
+}
+
+// String is the limit as io.max takes and shows it.
+func (l IOLimit) String() string {
+	text := fmt.Sprintf("%d:%d", l.Major, l.Minor)
+	for _, v := range l.values() {
+		text += " " + v.key + "="
+		if *v.at == nil {
+			text += "max"
+		} else {
+			text += strconv.FormatInt(**v.at, 10)
+		}
+	}
+	return text
+}
+
+type ioValue struct {
+	key string
+	at  **int64
+}
+
+// values are in the order in which the kernel shows them.
+func (l *IOLimit) values() []ioValue {
+	return []ioValue{{"rbps", &l.ReadBytes}, {"wbps", &l.WriteBytes}, {"riops", &l.ReadOps}, {"wiops", &l.WriteOps}}
+}
+
+// limits tells whether there is any limit in l.
+func (l IOLimit) limits() bool {
+	return l.ReadBytes != nil || l.WriteBytes != nil || l.ReadOps != nil || l.WriteOps != nil
+}
+
+func parseIO(text string) ([]IOLimit, error) {
+	var list []IOLimit
+	for line := range strings.Lines(text) {
+		l, err := parseIOLine(strings.TrimSpace(line))
+		if err != nil {
+			return nil, err
+		}
+		if l.limits() {
+			list = append(list, l)
+		}
+	}
+	return list, nil
+}
+
+func parseIOLine(line string) (l IOLimit, err error) {
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		return l, fmt.Errorf("%q: no device", line)
+	}
+	major, minor, _ := strings.Cut(words[0], ":")
+	ma, err := strconv.ParseUint(major, 10, 32)
+	mi, merr := strconv.ParseUint(minor, 10, 32)
+	if err := cmp.Or(err, merr); err != nil {
+		return l, err
+	}
+	l.Major, l.Minor = uint32(ma), uint32(mi)
+	values := l.values()
+	for _, word := range words[1:] {
+		key, text, _ := strings.Cut(word, "=")
+		i := slices.IndexFunc(values, func(v ioValue) bool { return v.key == key })
+		if i < 0 || text == "max" {
+			continue // kernels add keys
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return l, err
+		}
+		*values[i].at = &n
+	}
+	return l, nil
+}
+
+// holdsDevice tells whether got, a whole io.max, has the limits that want asks of one device. A device without limits is
+// not shown.
+func holdsDevice(want, got string) bool {
+	w, err := parseIOLine(want)
+	list, gerr := parseIO(got)
+	if err != nil || gerr != nil {
+		return false
+	}
+	for _, g := range list {
+		if g.Major == w.Major && g.Minor == w.Minor {
+			return g.String() == w.String()
+		}
+	}
+	return !w.limits()
+}
+
+// checkIO finds limits that say nothing or contradict each other.
+func checkIO(limits []IOLimit) error {
+	for i := range limits {
+		l := &limits[i]
+		for _, v := range l.values() {
+			if *v.at != nil && **v.at <= 0 { // blkg_conf: tg_set_limit takes no 0
+				return fmt.Errorf("%s of device %d:%d is %d, want more than 0", v.key, l.Major, l.Minor, **v.at)
+			}
+		}
+		for _, other := range limits[:i] {
+			if other.Major == l.Major && other.Minor == l.Minor {
+				return fmt.Errorf("two limits of device %d:%d", l.Major, l.Minor)
+			}
+		}
+	}
+	return nil
+}

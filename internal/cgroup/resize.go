@@ -1,0 +1,172 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Apply changes the limits of a live job to l, up or down: what l does not limit is lifted, except that CPUShares 0 and
+// nil of Swappiness and OOMGroup leave what is. All of it comes into force or nothing.
+//
+// A limit of memory, swap or huge pages below what the job uses and cannot give back is ErrInUse: found out before
+// anything is written, and otherwise when the kernel refuses it (v1) or the job did not give memory back in time (v2,
+// see setMemoryMax; it takes up to reclaimTime). No process is killed for it. Fewer tasks than there are is no mistake:
+// the job cannot fork until some have ended. Memory moves along when the NUMA nodes change.
+//
+// On v1 a job without a cpuset of its own cannot get one, nor the other way round: ErrUnsupported.
+func (j *Job) Apply(l Limits) error {
+	err := j.resize(l)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("limit job %s: %w", j.id, err)
+	}
+	return err
+}
+
+func (j *Job) resize(l Limits) error {
+	old, err := j.Limits()
+	if err != nil {
+		return err
+	}
+	l, err = j.check(l)
+	if err != nil {
+		return err
+	}
+	if d, ok := j.with("cpuset"); ok && !d.h.v2 && old.CPUs.IsEmpty() != l.CPUs.IsEmpty() {
+		return fmt.Errorf("cpus %q instead of %q: %w", l.CPUs, old.CPUs, ErrUnsupported)
+	}
+	if err := j.fits(old, l); err != nil {
+		return err
+	}
+	if err := j.freeCPUs(l.CPUs, old.CPUs); err != nil {
+		return err
+	}
+	if err := j.endInvalid(old); err != nil {
+		return err
+	}
+	takeBack, err := j.grantCPUs(l)
+	if err != nil {
+		return errors.Join(err, takeBack())
+	}
+	plan := j.plan(&old, l)
+	done, err := j.apply(plan)
+	if err != nil {
+		return errors.Join(err, j.undo(plan[:done]), takeBack())
+	}
+	return nil
+}
+
+// fits fails with ErrInUse when the job uses more than l and cannot give it back. It looks only at what gets lower.
+func (j *Job) fits(old, l Limits) error {
+	if d, ok := j.with("memory"); ok && (above(old.Mem, l.Mem) || above(old.MemSwap, l.MemSwap)) {
+		if err := d.fitsMemory(l, j.swapFree); err != nil {
+			return err
+		}
+	}
+	d, ok := j.with("hugetlb")
+	if !ok {
+		return nil
+	}
+	for _, k := range hugetlbKnobs(d.h.v2, &l) {
+		text := k.get(&l)
+		if text == k.get(&old) {
+			continue
+		}
+		want, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return err
+		}
+		use, err := d.Uint(k.use)
+		if gone(err) {
+			continue // said when it is written
+		}
+		if err != nil {
+			return err
+		}
+		if use > want {
+			return fmt.Errorf("%s: %d bytes in use, %d wanted: %w", d.Path(k.use), use, want, ErrInUse)
+		}
+	}
+	return nil
+}
+
+// swapFree is what is left of the node's swap, in bytes.
+func (j *Job) swapFree() (int64, error) {
+	b, err := j.tree.proc.ReadFile("meminfo")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "SwapFree:"); ok {
+			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kb << 10, err
+		}
+	}
+	return 0, nil
+}
+
+// fitsMemory compares what the job cannot give back, in memory and in swap, with what l leaves it of both.
+func (d directory) fitsMemory(l Limits, swapFree func() (int64, error)) error {
+	r := &reader{dir: d}
+	use := r.memoryUse()
+	if err := errors.Join(r.errs...); err != nil {
+		return err
+	}
+	if use == nil || l.Mem == nil {
+		return nil
+	}
+	// Unevictable memory stays whatever swap there is.
+	swappable := int64(0)
+	if use.fixed > *l.Mem {
+		free, err := swapFree()
+		if err != nil {
+			return err
+		}
+		swappable = free
+		if l.MemSwap != nil {
+			swappable = min(free, max(0, *l.MemSwap-*l.Mem-use.swap))
+		}
+		swappable = min(swappable, use.swappable)
+	}
+	if over := use.fixed - swappable; over > *l.Mem {
+		return fmt.Errorf("%s: %d bytes in use that the job cannot give back, %d wanted: %w", d.Path("."), over, *l.Mem, ErrInUse)
+	}
+	if l.MemSwap != nil && use.fixed+use.swap > *l.MemSwap {
+		return fmt.Errorf("%s: %d bytes of memory and swap in use that the job cannot give back, %d wanted: %w",
+			d.Path("."), use.fixed+use.swap, *l.MemSwap, ErrInUse)
+	}
+	return nil
+}
+
+// memoryUse is what a job holds, in bytes.
+type memoryUse struct {
+	fixed     int64 // all but what the kernel can drop or write back: page cache of files and such of its own memory
+	swappable int64 // the part of it that may go to swap
+	swap      int64
+}
+
+// memoryUse reads it; nil when it cannot. What each cpu has set aside counts for nothing: the kernel takes it back.
+func (r *reader) memoryUse() *memoryUse {
+	if !r.dir.h.v2 {
+		m := r.keyed(v1Memory.stat)
+		if m == nil {
+			return nil
+		}
+		// v1 does not tell what kernel memory can be had back; the kernel itself refuses what it cannot.
+		return &memoryUse{fixed: int64(m["total_rss"] + m["total_shmem"]), swap: int64(m["total_swap"]),
+			swappable: int64(m["total_inactive_anon"] + m["total_active_anon"])}
+	}
+	current, swap := r.number(v2Memory.current), r.number("memory.swap.current")
+	m := r.keyed(v2Memory.stat)
+	if m == nil || current == nil {
+		return nil
+	}
+	reclaimable := m["active_file"] + m["inactive_file"] + m["slab_reclaimable"]
+	use := &memoryUse{swappable: int64(m["inactive_anon"] + m["active_anon"])}
+	use.fixed = max(int64(m["anon"]+m["shmem"]), *current-int64(reclaimable)-setAside)
+	if swap != nil {
+		use.swap = *swap
+	}
+	return use
+}
