@@ -35,13 +35,39 @@ func procFS(t testing.TB) *kernfs.FS {
 	return f
 }
 
-// jobCgroup makes a cgroup in each of some v1 hierarchies and in the v2 tree of this machine.
+// onlyV2 tells whether /sys/fs/cgroup is a v2 tree.
+func onlyV2() bool {
+	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	return err == nil
+}
+
+// onlyV1 tells whether no v2 tree is mounted.
+func onlyV1(t testing.TB) bool {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return !strings.Contains(string(b), " - cgroup2 ")
+}
+
+// elsewhere skips a test of what this machine's cgroups cannot show; see kernfstest.Elsewhere.
+func elsewhere(t testing.TB, why string) {
+	t.Helper()
+	t.Skip("elsewhere: " + why)
+}
+
+// jobCgroup makes a cgroup in each of some v1 hierarchies and in the v2 tree of this machine, where it has them.
 func jobCgroup(t testing.TB, name string) hostapi.Join {
 	t.Helper()
 	const root = "/sys/fs/cgroup"
 	name = fmt.Sprintf("hhtest_proc_%d_%s", os.Getpid(), name)
 	var join hostapi.Join
-	for _, controller := range []string{"cpu", "memory", "pids", "cpuset"} {
+	controllers := []string{"cpu", "memory", "pids", "cpuset"}
+	v2 := filepath.Join(root, "unified")
+	if onlyV2() {
+		controllers, v2 = nil, root
+	}
+	for _, controller := range controllers {
 		dir := filepath.Join(root, controller, name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			skip(t, "no cgroup v1 here: %v", err)
@@ -60,7 +86,10 @@ func jobCgroup(t testing.TB, name string) hostapi.Join {
 		}
 		join.Tasks = append(join.Tasks, filepath.Join(dir, "tasks"))
 	}
-	join.CgroupDir = filepath.Join(root, "unified", name)
+	if onlyV1(t) {
+		return join
+	}
+	join.CgroupDir = filepath.Join(v2, name)
 	if err := os.Mkdir(join.CgroupDir, 0o755); err != nil {
 		skip(t, "no cgroup v2 here: %v", err)
 	}
@@ -97,10 +126,18 @@ func cgroups(text string) map[string]string {
 
 // want returns what /proc/PID/cgroup holds for a member of join.
 func want(join hostapi.Join) map[string]string {
-	m := map[string]string{"": "/" + filepath.Base(join.CgroupDir)}
+	m := map[string]string{}
+	if join.CgroupDir != "" {
+		m[""] = "/" + filepath.Base(join.CgroupDir)
+	}
 	for _, tasks := range join.Tasks {
 		dir := filepath.Dir(tasks)
-		m[filepath.Base(filepath.Dir(dir))] = "/" + filepath.Base(dir)
+		// systemd mounts cpu and cpuacct together, and links to that.
+		mount, err := filepath.EvalSymlinks(filepath.Dir(dir))
+		if err != nil {
+			panic(err)
+		}
+		m[filepath.Base(mount)] = "/" + filepath.Base(dir)
 	}
 	return m
 }

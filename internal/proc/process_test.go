@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -212,19 +213,24 @@ func TestSessionMembers(t *testing.T) {
 		leader.Wait(context.Background())
 		unix.Kill(left, unix.SIGKILL)
 	})
-	members, err := SessionMembers(procfs, leader.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := []string{") S 1 1 1", "sleep"}
 	var got []string
-	for _, m := range members {
-		if m.Session != leader.PID || m.UID != os.Getuid() {
-			t.Errorf("member %+v", m)
+	// Nobody tells when the shell's child has become sleep.
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !slices.Equal(got, want); time.Sleep(time.Millisecond) {
+		members, err := SessionMembers(procfs, leader.PID)
+		if err != nil {
+			t.Fatal(err)
 		}
-		got = append(got, m.Comm)
+		got = nil
+		for _, m := range members {
+			if m.Session != leader.PID || m.UID != os.Getuid() {
+				t.Errorf("member %+v", m)
+			}
+			got = append(got, m.Comm)
+		}
+		slices.Sort(got)
 	}
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{") S 1 1 1", "sleep"}, got); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
 	if none, err := SessionMembers(procfs, 4194305); err != nil || len(none) != 0 {

@@ -25,6 +25,10 @@ type Spec struct {
 
 	// Credential is who the program runs as; nil for the caller.
 	Credential *syscall.Credential
+
+	// Rlimits are limits that the program starts with, by their names in getrlimit(2), lower case and without RLIMIT_; it
+	// has the caller's for the rest. See forkStopped for what that takes.
+	Rlimits map[string]hostapi.Rlimit
 }
 
 // ExecError says that the program itself could not be run: there is no such file (errors.Is fs.ErrNotExist), or it
@@ -48,18 +52,26 @@ func (e *ExecError) Unwrap() error { return e.Err }
 // account or limit. The caller's threads are where they were when Start returns. The child does not die with its
 // parent: a job ends by its events, not by an accident of its starter.
 //
-// cgroup v2 is CLONE_INTO_CGROUP. cgroup v1 has no such thing; see startFromThread. It fails with *ExecError when the
-// program is at fault and with another error when the cgroups or the fork are; then nothing was started.
+// cgroup v2 is CLONE_INTO_CGROUP, except on kernels that leave the child its parent's cpus then; see birth.go. cgroup v1
+// has no such thing; see startFromThread. It fails with *ExecError when the program is at fault and with another error
+// when the cgroups or the fork are; then nothing was started.
 func Start(cmd *Spec, join hostapi.Join) (*Child, error) {
 	var files files
 	defer files.close()
+	procs, err := movesIn(join, &files)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	if procs != nil {
+		join.CgroupDir = ""
+	}
 	attr, err := cmd.procAttr(join, &files)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	defer runtime.KeepAlive(cmd) // Fd() alone does not keep a file open
 	if len(join.Tasks) == 0 {
-		return cmd.fork(attr)
+		return cmd.fork(attr, procs)
 	}
 	return cmd.startFromThread(attr, join.Tasks)
 }
@@ -103,24 +115,36 @@ func (fs *files) close() {
 	}
 }
 
-// fork starts the program from the calling thread, in that thread's cgroups.
-func (cmd *Spec) fork(attr *syscall.ProcAttr) (*Child, error) {
-	pidfd := -1
+// fork starts the program from the calling thread, in that thread's cgroups or in the one whose cgroup.procs is given.
+func (cmd *Spec) fork(attr *syscall.ProcAttr, procs *os.File) (*Child, error) {
+	if limits := needed(cmd.Rlimits); len(limits) > 0 || procs != nil {
+		return cmd.forkStopped(attr, limits, procs)
+	}
+	pid, pidfd, err := cmd.forkExec(attr)
+	if err != nil {
+		return nil, err
+	}
+	return newChild(pid, pidfd), nil
+}
+
+// forkExec returns the new process; pidfd is -1 when the kernel has none.
+func (cmd *Spec) forkExec(attr *syscall.ProcAttr) (pid, pidfd int, err error) {
+	pidfd = -1
 	attr.Sys.PidFD = &pidfd
-	pid, err := syscall.ForkExec(cmd.Path, cmd.Args, attr)
+	pid, err = syscall.ForkExec(cmd.Path, cmd.Args, attr)
 	if err == nil {
-		return newChild(pid, pidfd), nil
+		return pid, pidfd, nil
 	}
 	// ForkExec tells the errno but not the step. Every step before execve was prepared; only the directory may be wrong.
 	if cmd.Dir != "" {
 		if _, statErr := os.Stat(cmd.Dir); statErr != nil {
-			return nil, fmt.Errorf("start %s: %w", cmd.Path, statErr)
+			return 0, -1, fmt.Errorf("start %s: %w", cmd.Path, statErr)
 		}
 	}
 	if slices.ContainsFunc(notTheProgram, func(e syscall.Errno) bool { return errors.Is(err, e) }) {
-		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+		return 0, -1, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	return nil, &ExecError{Path: cmd.Path, Dir: cmd.Dir, Err: err}
+	return 0, -1, &ExecError{Path: cmd.Path, Dir: cmd.Dir, Err: err}
 }
 
 // notTheProgram are the errnos of clone3 (no room; a cgroup that is gone, threaded or has children with controllers) and of

@@ -44,7 +44,7 @@ func (cmd *Spec) startFromThread(attr *syscall.ProcAttr, tasks []string) (*Child
 		if r.err = enter(files); r.err != nil {
 			r.err = fmt.Errorf("start %s: %w", cmd.Path, r.err)
 		} else {
-			r.child, r.err = cmd.fork(attr)
+			r.child, r.err = cmd.fork(attr, nil)
 		}
 		started <- r
 	})

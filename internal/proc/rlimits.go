@@ -1,0 +1,94 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// rlimits are the resource limits of getrlimit(2) that can be set here, by their names without RLIMIT_.
+var rlimits = map[string]int{
+	"as": unix.RLIMIT_AS, "core": unix.RLIMIT_CORE, "data": unix.RLIMIT_DATA, "fsize": unix.RLIMIT_FSIZE,
+	"memlock": unix.RLIMIT_MEMLOCK, "nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK,
+}
+
+// SetRlimits sets limits, by name, of the process id, with prlimit(2). The caller needs CAP_SYS_RESOURCE for another
+// user's process and to raise a hard limit. It fails with ErrGone when the process is gone; what it set before an error
+// stays. A process that got the number of id meanwhile keeps what it had.
+func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]hostapi.Rlimit) error {
+	if len(limits) == 0 {
+		return nil
+	}
+	alive := func() bool { return Alive(procfs, id) }
+	h, err := Open(procfs, id)
+	switch {
+	case err == nil: // a process that has not been reaped keeps its number
+		defer h.Close()
+		alive = func() bool { return h.Signal(0) == nil }
+	case !errors.Is(err, errors.ErrUnsupported):
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		old, err := setRlimit(id.PID, name, limits[name])
+		if !alive() {
+			if err == nil {
+				unix.Prlimit(id.PID, rlimits[name], &old, nil)
+			}
+			return fmt.Errorf("set rlimit %s of process %d: %w", name, id.PID, ErrGone)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setRlimit leaves a limit alone that is as wanted: that takes no privilege.
+func setRlimit(pid int, name string, l hostapi.Rlimit) (old unix.Rlimit, err error) {
+	resource, ok := rlimits[name]
+	if !ok {
+		return old, fmt.Errorf("set rlimit %s of process %d: no such resource: %w", name, pid, errors.ErrUnsupported)
+	}
+	want := unix.Rlimit{Cur: l.Soft, Max: l.Hard}
+	if unix.Prlimit(pid, resource, nil, &old) == nil && old == want {
+		return old, nil
+	}
+	err = unix.Prlimit(pid, resource, &want, &old)
+	switch {
+	case err == nil:
+		return old, nil
+	case errors.Is(err, unix.ESRCH):
+		err = ErrGone
+	case errors.Is(err, unix.EPERM):
+		err = fmt.Errorf("%w (to raise a hard limit, or to limit another user's process, takes CAP_SYS_RESOURCE)", err)
+	}
+	return old, fmt.Errorf("set rlimit %s of process %d to %s:%s: %w", name, pid, rlimitText(l.Soft), rlimitText(l.Hard), err)
+}
+
+func rlimitText(n uint64) string {
+	if n == hostapi.RlimitInfinity {
+		return "unlimited"
+	}
+	return fmt.Sprint(n)
+}
+
+// needed returns the limits that the child would not inherit anyway. The descriptors are always among them: the Go
+// runtime raises its own limit and gives a child the earlier one.
+func needed(limits map[string]hostapi.Rlimit) map[string]hostapi.Rlimit {
+	need := map[string]hostapi.Rlimit{}
+	for name, l := range limits {
+		var own unix.Rlimit
+		resource, ok := rlimits[name]
+		if ok && name != "nofile" && unix.Prlimit(0, resource, nil, &own) == nil && own.Cur == l.Soft && own.Max == l.Hard {
+			continue
+		}
+		need[name] = l
+	}
+	return need
+}
