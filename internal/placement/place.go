@@ -4,7 +4,8 @@
 // A request goes to the smallest part of the machine that takes it, in this order: whole sockets that it fits exactly,
 // whole NUMA nodes of one socket that it fits exactly, one NUMA node, one socket, and else as few NUMA nodes as
 // possible. Among parts of one rank the Policy chooses. Inside a NUMA node, cores that nobody uses come first, so that
-// jobs share a core only when there is no other way.
+// jobs share a core only when there is no other way. A job that has cpus already keeps them as far as its request goes
+// (Keep), whatever part of the machine would have been chosen for it.
 package placement
 
 import (
@@ -20,6 +21,10 @@ type Request struct {
 	Allowed kernfs.IDSet // cpus that jobs may use at all; those that are not online do not count
 	Taken   kernfs.IDSet // cpus that other jobs hold
 	Policy  Policy
+
+	// Keep are cpus that the job has already and is to keep as far as it can: none of them leaves a job that gets as many
+	// or more, none comes to a job that gets fewer. Those that are in Taken or not in Allowed are lost to it.
+	Keep kernfs.IDSet
 
 	// UseHyperthreads makes every hardware thread a cpu. Without it only the first allowed thread of a core is one, and
 	// not even that while another thread of the core is taken.
@@ -62,10 +67,20 @@ func Place(node *topology.Node, req Request) (Assignment, error) {
 	if req.NCPUs > m.free {
 		return Assignment{}, &ShortageError{Resource: "ncpus", Want: int64(req.NCPUs), Have: int64(m.free)}
 	}
+	if req.NCPUs > 0 && !req.Keep.IsEmpty() {
+		if a, ok := replace(node, req, m); ok {
+			return a, nil
+		}
+	}
 	shares := m.choose(req.NCPUs)
+	return Assignment{CPUs: m.take(shares), Mems: m.mems(shares)}, nil
+}
+
+// take returns the cpus of shares.
+func (m *machine) take(shares []share) kernfs.IDSet {
 	var cpus []int
 	for _, s := range shares {
 		cpus = s.leaf.take(cpus, s.n, m.unit)
 	}
-	return Assignment{CPUs: kernfs.IDs(cpus...), Mems: m.mems(shares)}, nil
+	return kernfs.IDs(cpus...)
 }

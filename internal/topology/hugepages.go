@@ -1,0 +1,76 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// HugePages are the huge pages of a machine.
+type HugePages struct {
+	// Default is the size in bytes of the kernel's default huge page, that of hpmem; 0 without huge pages.
+	Default int64
+	// Total is what there is, in bytes by page size in bytes. Sizes that the kernel knows and has no page of are in it.
+	Total map[int64]int64
+}
+
+const hugePagesDir = "kernel/mm/hugepages"
+
+// ScanHugePages reads /sys/kernel/mm/hugepages (Documentation/admin-guide/mm/hugetlbpage.rst) and Hugepagesize of
+// /proc/meminfo. It is apart from Scan since the administrator may change the totals at any time. A kernel without huge
+// pages has none, which is no error.
+func ScanHugePages(roots kernfs.Roots) (HugePages, error) {
+	h := HugePages{}
+	var err error
+	if h.Total, err = readHugePages(roots.Sys, hugePagesDir); err != nil || h.Total == nil {
+		return h, err
+	}
+	b, err := roots.Proc.ReadFile("meminfo")
+	if err != nil {
+		return h, fmt.Errorf("scan huge pages: %w", err)
+	}
+	if h.Default, err = parseMeminfo(b, "Hugepagesize"); err != nil && !errors.Is(err, errNoKey) {
+		return h, &kernfs.ParseError{File: roots.Proc.Path("meminfo"), Text: "Hugepagesize", Err: err}
+	}
+	return h, nil
+}
+
+// NUMAHugePages returns the huge pages of one NUMA node, in bytes by page size in bytes; nil where the kernel tells none.
+func NUMAHugePages(sys *kernfs.FS, node int) (map[int64]int64, error) {
+	return readHugePages(sys, fmt.Sprintf("%s/node%d/hugepages", nodeDir, node))
+}
+
+// readHugePages reads the pools in dir.
+func readHugePages(sys *kernfs.FS, dir string) (map[int64]int64, error) {
+	names, err := sys.Dirs(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("scan huge pages: %w", err)
+	}
+	total := map[int64]int64{}
+	for _, name := range names {
+		number, ok := strings.CutPrefix(name, "hugepages-")
+		number, isKB := strings.CutSuffix(number, "kB")
+		kb, err := strconv.ParseInt(number, 10, 32)
+		if !ok || !isKB || err != nil || kb <= 0 {
+			continue
+		}
+		file := dir + "/" + name + "/nr_hugepages"
+		n, err := sys.Uint(file)
+		if err == nil && n > uint64(math.MaxInt64/(kb*1024)) {
+			err = &kernfs.ParseError{File: sys.Path(file), Text: fmt.Sprint(n), Err: errors.New("more than there can be")}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("scan huge pages: %w", err)
+		}
+		total[kb*1024] = int64(n) * kb * 1024
+	}
+	return total, nil
+}
