@@ -6,20 +6,23 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/topology"
 )
 
 // ExecjobBegin makes the job's cgroup with its limits, or nothing at all.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	a, err := askOf(req.Job, req.Node)
-	if errors.Is(err, pbs.ErrNotOnHost) { // MoM thinks it has: one of the two has the wrong name for this host
-		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: %w", req.Job.ID, err)
-	}
+	a, err := askFor(req)
 	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
+		return nil, err
+	}
+	if _, err := h.limitsOf(a); err != nil { // launch would be late to say so
+		return nil, err
 	}
 	j, err := h.job(req)
 	if err != nil {
@@ -30,6 +33,9 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 		return nil, err
 	}
 	defer release()
+	if err := h.haveParent(ctx); err != nil {
+		return nil, err
+	}
 	others, unlock, err := h.enter(ctx, j, req.MoM)
 	if err != nil {
 		return nil, err
@@ -43,10 +49,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
-	limits, notes, err := h.policy.decide(there, a, held)
-	if hostapi.KindOf(err) == hostapi.KindBusy {
-		limits, notes, err = h.policy.decide(there, a, slices.DeleteFunc(held, h.isOver))
-	}
+	limits, notes, err := h.choose(there, a, held)
 	if err != nil {
 		return nil, err
 	}
@@ -55,10 +58,22 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	}
 	out := h.begun(limits, a.NCPUs, there)
 	out.Notes = notes
-	if err := h.create(ctx, j, limits, cgroup.Record{Begin: req, State: out.State}); err != nil {
+	if err := h.create(ctx, j, h.inKernel(limits, a), cgroup.Record{Begin: req, State: out.State}); err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// askFor returns what the job of an event asks for here.
+func askFor(req *hostapi.Request) (ask, error) {
+	a, err := askOf(req.Job, req.Node)
+	if errors.Is(err, pbs.ErrNotOnHost) { // MoM thinks it has: one of the two has the wrong name for this host
+		return ask{}, hostapi.Errorf(hostapi.KindNode, "job %s: %w", req.Job.ID, err)
+	}
+	if err != nil {
+		return ask{}, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
+	}
+	return a, nil
 }
 
 // enter takes the tree's lock with nothing in the job's place, and tells which jobs there are.
@@ -109,18 +124,27 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 // create makes the cgroup, with a record of what it is for, and this process its maker; or nothing.
 func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits, r cgroup.Record) error {
 	err := j.Create(limits)
-	if errors.Is(err, cgroup.ErrExists) { // made by hand since it was looked for
+	if errors.Is(err, cgroup.ErrExists) || errors.Is(err, cgroup.ErrTaken) { // by hand since it was looked for, or by a job that ends
 		return hostapi.Errorf(hostapi.KindBusy, "%w", err)
 	}
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	if err := errors.Join(h.mark(j), j.SetRecord(r)); err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "mark cgroup of job %s: %w", j.ID(), errors.Join(err, h.remove(ctx, j)))
+		return hostapi.Errorf(recordKind(err), "mark cgroup of job %s: %w", j.ID(), errors.Join(err, h.remove(ctx, j)))
 	}
 	h.own(j.ID())
 	h.watch(j)
 	return nil
+}
+
+// recordKind says whose fault it is that a record cannot be kept: a job may ask for a resource in more words than an
+// attribute holds (setxattr(2)).
+func recordKind(err error) hostapi.Kind {
+	if errors.Is(err, unix.E2BIG) {
+		return hostapi.KindJob
+	}
+	return hostapi.KindNode
 }
 
 // begun is the outcome of an accepted begin. The zeros make MoM leave these resources to the hook from the start
@@ -130,7 +154,7 @@ func (h *hook) begun(l cgroup.Limits, ncpus int, there host) *hostapi.Outcome {
 	if cpus.IsEmpty() {
 		cpus, mems = there.cpus, there.mems
 	}
-	s := state{BegunMicros: sinceBoot(), NCPUs: ncpus, CPUs: cpus.String(), Mems: mems.String()}
+	s := state{BegunMicros: sinceBoot(), NCPUs: ncpus, CPUs: cpus.String(), Mems: mems.String(), MemLimit: h.policy.memLimit(l)}
 	used := hostapi.Resources{"ncpus": fmt.Sprint(ncpus)}
 	if h.tree.Has("cpuacct") || h.tree.Mode() != cgroup.ModeV1 {
 		used["cput"], used["cpupercent"] = "00:00:00", "0"
@@ -146,8 +170,13 @@ func (h *hook) begun(l cgroup.Limits, ncpus int, there host) *hostapi.Outcome {
 }
 
 // survey reads what all jobs together may use.
-func (h *hook) survey() (host, error) {
-	there := host{node: h.node, cpus: h.node.Online, hasMemsw: h.tree.Has("memsw"), hasPids: h.tree.Has("pids")}
+func (h *hook) survey() (there host, err error) {
+	there = host{node: h.node, cpus: h.node.Online, hasMemsw: h.tree.Has("memsw"), hasPids: h.tree.Has("pids"), v2: h.tree.Mode() == cgroup.ModeV2}
+	if h.policy.Hugetlb.Enabled {
+		if there.hugePages, err = topology.ScanHugePages(h.roots); err != nil {
+			return host{}, err
+		}
+	}
 	cpus, err := h.tree.CPUs()
 	if errors.Is(err, cgroup.ErrUnsupported) {
 		return there, nil // no cpusets here
@@ -163,12 +192,16 @@ func (h *hook) survey() (host, error) {
 // holdings reads what each of the jobs holds. One that goes away meanwhile holds nothing.
 func (h *hook) holdings(ids []string) ([]holding, error) {
 	var held []holding
+	controllers := []string{"cpuset", "memory"}
+	if h.policy.Hugetlb.Enabled {
+		controllers = append(controllers, "hugetlb")
+	}
 	for _, id := range ids {
 		j, err := h.tree.Job(id)
 		if err != nil {
 			return nil, err
 		}
-		l, err := j.Limits("cpuset", "memory")
+		l, err := j.Limits(controllers...)
 		if errors.Is(err, cgroup.ErrNotFound) {
 			continue
 		}
@@ -182,13 +215,46 @@ func (h *hook) holdings(ids []string) ([]holding, error) {
 	return held, nil
 }
 
-// isOver tells whether a job holds nothing any more. PBS gives its place away after epilogue, and may send its end after
-// another job's begin.
-func (h *hook) isOver(o holding) bool {
-	r, err := o.job.Record()
-	if err != nil || !r.Ending {
-		return false
+// choose decides what a job gets beside others. Where there is not enough, jobs that are over make room, and after them
+// those that are suspended: their records are read only then.
+func (h *hook) choose(there host, a ask, others []holding) (limits cgroup.Limits, notes []string, err error) {
+	if h.policy.Cpuset.Isolated { // the kernel has taken the isolated cpus of jobs out of what all may use
+		for _, o := range others {
+			there.cpus = there.cpus.Union(o.limits.CPUs)
+		}
+		there.cpus = there.cpus.Union(a.had.CPUs).Intersect(there.node.Online)
 	}
-	pids, err := o.job.Processes()
+	limits, notes, err = h.policy.decide(there, a, others)
+	if hostapi.KindOf(err) != hostapi.KindBusy {
+		return limits, notes, err
+	}
+	var alive, awake []holding
+	for _, o := range others {
+		r, err := o.job.Record()
+		if err == nil && r.Ending && isEmpty(o.job) {
+			continue
+		}
+		alive = append(alive, o)
+		switch {
+		case err != nil || !r.Suspended:
+			awake = append(awake, o)
+		case h.policy.Cpuset.Isolated: // the kernel gives its cpus to nobody
+			o.limits = cgroup.Limits{CPUs: o.limits.CPUs}
+			awake = append(awake, o)
+		}
+	}
+	for _, fewer := range [][]holding{alive, awake} {
+		if hostapi.KindOf(err) == hostapi.KindBusy {
+			others = fewer
+			limits, notes, err = h.policy.decide(there, a, fewer)
+		}
+	}
+	return limits, notes, err
+}
+
+// isEmpty tells whether a job that is over holds nothing any more. PBS gives its place away after epilogue, and may send
+// its end after another job's begin.
+func isEmpty(j *cgroup.Job) bool {
+	pids, err := j.Processes()
 	return errors.Is(err, cgroup.ErrNotFound) || err == nil && len(pids) == 0
 }

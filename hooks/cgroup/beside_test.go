@@ -56,7 +56,7 @@ func TestBeginAtOnce(t *testing.T) {
 
 // PBS sends a job's end when it has given its place to another.
 func TestBeginBeforeEndOfAnother(t *testing.T) {
-	short := func(c *config.File) { c.Cgroup.KillTimeout = config.Duration(20 * time.Millisecond) }
+	short := func(c *config.File) { c.Cgroup.KillTimeout = config.Duration(300 * time.Millisecond) } // one that can die does so by then
 	onFakes(t, short, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		all := asks("ncpus=4", "mem=15gb")
 		n.do(hostapi.EventBegin, "1.srv", all)
@@ -143,4 +143,24 @@ func testBesideOthers(t *testing.T, n *node, times int) {
 	look.Wait()
 	n.do(hostapi.EventPeriodic, "")
 	n.want()
+}
+
+// The cpus of an isolated job are free when it is over, before its end, and not while it is suspended: the kernel gives them
+// to nobody else.
+func TestBesideIsolated(t *testing.T) {
+	n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Cpuset.Isolated = true })
+	n.begin("1.srv", asks("ncpus=4", "mem=64mb"))
+	n.launch("1.srv")
+	n.do(hostapi.EventPostsuspend, "1.srv")
+	if _, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=4", "mem=64mb")); hostapi.KindOf(err) != hostapi.KindBusy {
+		t.Errorf("begin on the cpus of a suspended job: %v", err)
+	}
+	n.do(hostapi.EventPreresume, "1.srv")
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=4", "mem=64mb"))
+	if l, err := n.cgroup("2.srv").Limits(); err != nil || !l.Isolated {
+		t.Errorf("limits %+v, %v", l, err)
+	}
+	n.do(hostapi.EventEnd, "1.srv")
+	n.do(hostapi.EventEnd, "2.srv")
 }

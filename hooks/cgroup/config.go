@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/placement"
@@ -14,6 +15,7 @@ type policy struct {
 	config.File
 	exclude kernfs.IDSet
 	place   placement.Policy
+	io      []cgroup.IOLimit // what each job may do to devices: see resolveIO
 }
 
 // newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for the defaults).

@@ -25,7 +25,7 @@ func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*host
 		return &hostapi.Outcome{}, nil
 	}
 	out, err := h.finish(ctx, j, s)
-	return out, ended(j, err)
+	return out, errors.Join(ended(j, err), h.stuck(req, out, err))
 }
 
 // ExecjobEnd removes the cgroup, and does before what epilogue did not get to.
@@ -40,7 +40,8 @@ func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.O
 	if !s.Ended {
 		out, err = h.finish(ctx, j, s)
 	}
-	return out, ended(j, errors.Join(err, h.removeEmpty(ctx, j)))
+	err = errors.Join(err, h.removeEmpty(ctx, j))
+	return out, errors.Join(ended(j, err), h.stuck(req, out, err))
 }
 
 // ExecjobAbort undoes begin.
@@ -95,9 +96,14 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state) (*hostapi.Out
 		u.Kill = report
 		settleMem(u)
 		out.Usage, out.ResourcesUsed = u, resourcesUsed(u, s)
+		out.Notes = append(out.Notes, s.suspendedNote()...)
 		if u.OOMKills != nil && *u.OOMKills > 0 {
 			h.tellOOM(out, j, s, counters)
 		}
+		h.tellExcess(out, j)
+	}
+	if killErr == nil {
+		killErr = j.EndIsolation() // its cpus are PBS's to give, before end
 	}
 	if errors.Is(killErr, cgroup.ErrNotEmpty) {
 		out.Notes = append(out.Notes, fmt.Sprintf("processes are left after %.1f seconds: %v", report.Seconds, killErr))
@@ -143,8 +149,11 @@ func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	// A stopped process takes SIGTERM only when it goes on.
+	// A process that is stopped, or frozen, takes SIGTERM only when it goes on.
 	err := errors.Join(j.Signal(unix.SIGTERM), j.Signal(unix.SIGCONT))
+	if thawErr := j.Thaw(ctx); !errors.Is(thawErr, cgroup.ErrUnsupported) && !errors.Is(thawErr, cgroup.ErrNotFound) {
+		err = errors.Join(err, thawErr)
+	}
 	if waitErr := j.Wait(ctx); !errors.Is(waitErr, cgroup.ErrNotEmpty) { // what is left has had its time
 		err = errors.Join(err, waitErr)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -11,6 +12,9 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/nodestate"
+	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/systemd"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -23,9 +27,18 @@ type hook struct {
 	node   *topology.Node
 	self   cgroup.Maker
 	kmsg   func() (kmsgReader, error)
+	tell   func(jobID string, update *hostapi.JobUpdate) // what is known between events; never nil
 	turns  turns
+	tales  turns // see tale; beside turns, because a kill is told while an event has the job's
+	units  units // nil: the parent of all jobs is a plain directory
 
 	openProcess func(*kernfs.FS, hostapi.ProcessID) (held, error)
+	setRlimits  func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit) error
+
+	samplers atomic.Int64 // jobs whose memory is sampled
+
+	kept      nodestate.Dir // what outlives a boot
+	offlining sync.Mutex    // over that file of kept
 
 	mu      sync.Mutex
 	watches map[string]*watch // by job id
@@ -42,12 +55,20 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	return open(p, roots, p.options(), s.Log)
-}
-
-// options say where the configuration has the jobs' cgroups.
-func (p *policy) options() cgroup.Options {
-	return cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount}
+	system := systemd.New(systemd.Run, time.Duration(p.Cgroup.SystemdWait))
+	opt, err := p.options(system)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	h, err := open(p, roots, opt, s.Log)
+	if err != nil {
+		return nil, err
+	}
+	if opt.Delegated {
+		h.units = system
+	}
+	h.tell, h.kept = s.Tell, nodestate.Dir(s.Host["state_dir"])
+	return h, nil
 }
 
 // open finds out what this node has. It writes nothing.
@@ -59,6 +80,9 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	if err := p.need(tree); err != nil {
 		return nil, err
 	}
+	if err := p.resolveIO(roots.Sys); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
 	node, err := topology.Scan(roots)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "scan topology: %w", err)
@@ -67,7 +91,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	if err != nil {
 		return nil, err
 	}
-	return &hook{policy: p, log: log, roots: roots, tree: tree, node: node, self: self, kmsg: openKmsg, openProcess: openProcess,
+	return &hook{policy: p, log: log, roots: roots, tree: tree, node: node, self: self, kmsg: openKmsg, tell: func(string, *hostapi.JobUpdate) {}, openProcess: openProcess, setRlimits: proc.SetRlimits,
 		watches: map[string]*watch{}, owned: map[string]bool{}}, nil
 }
 
@@ -77,7 +101,8 @@ func (p *policy) need(tree *cgroup.Tree) error {
 	for _, c := range []struct {
 		name    string
 		enabled bool
-	}{{"memory", p.Memory.Enabled}, {"cpuset", p.Cpuset.Enabled}, {"cpu", p.CPU.Enabled}, {"pids", p.Pids.Enabled && p.Pids.Max > 0}} {
+	}{{"memory", p.Memory.Enabled && p.Memory.Enforce != "rss"}, {"cpuset", p.Cpuset.Enabled}, {"cpu", p.CPU.Enabled}, {"pids", p.Pids.Enabled && p.Pids.Max > 0},
+		{"hugetlb", p.Hugetlb.Enabled}, {"io", p.IO.Enabled && len(p.IO.Max) > 0}} {
 		if c.enabled && !tree.Has(c.name) {
 			errs = append(errs, fmt.Errorf("[%s] is enabled, but this kernel offers no %s controller", c.name, c.name))
 		}

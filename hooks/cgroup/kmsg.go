@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,9 +49,11 @@ func (k kmsg) Close() error { return unix.Close(int(k)) }
 
 // oomKill is one process that the kernel killed for lack of memory.
 type oomKill struct {
+	seq    uint64 // of its record in the log
 	pid    int
 	line   string // "Killed process 12 (python3) total-vm:..., UID:0 ..."
 	global bool   // the host ran out of memory, not a cgroup
+	again  bool   // the kernel kills, counts and logs the one that it chose once more with the rest of its cgroup
 }
 
 // earliest is the least time in the log of what happened at since (both in µs since boot). The log's clock runs free, while
@@ -61,64 +64,92 @@ func earliest(since int64) int64 { return since - since/2000 - 5_000_000 }
 //
 // The kernel writes two records a kill (mm/oom_kill.c): a summary "oom-kill:constraint=...,task_memcg=PATH,task=...,pid=N,uid=N",
 // which is rate limited, and then "[Memory cgroup out of memory: ]Killed process N (comm) ...". With memory.oom.group
-// "Tasks in PATH are going to be killed ..." follows, and the second record for each of them.
+// "Tasks in PATH are going to be killed ..." follows, and the second record for each of them, with the first one among them
+// if it has not given up its memory yet.
 func readOOM(r io.Reader, path string, since int64) ([]oomKill, error) {
-	var kills []oomKill
-	pending := map[int]bool{} // pid → global
-	group := false            // what follows are the other processes of path
+	l := oomLog{path: path, since: since}
+	err := l.read(r)
+	return l.kills, err
+}
+
+// oomLog is what was read of the log so far; the kernel may be in the middle of a kill's records.
+type oomLog struct {
+	path  string
+	since int64
+	kills []oomKill
+
+	pending map[int]bool // pid → global: chosen, not yet killed
+	group   bool         // what follows are all processes of path
+	grouped bool         // they were killed together once, so that no pid is another process's by now
+}
+
+// read goes on to the end of the log.
+func (l *oomLog) read(r io.Reader) error {
 	buf := make([]byte, 8192) // the kernel's own bound on a record
 	for {
 		n, err := r.Read(buf)
 		if errors.Is(err, io.EOF) {
-			return kills, nil
+			return nil
 		}
 		if err != nil {
-			return kills, fmt.Errorf("read kernel log: %w", err)
+			return fmt.Errorf("read kernel log: %w", err)
 		}
-		at, text, ok := parseKmsg(string(buf[:n]))
-		if !ok || at < earliest(since) {
-			continue
-		}
-		if strings.HasPrefix(text, "oom-kill:") {
-			group = false
-			if pid, global, ok := parseSummary(text, path); ok {
-				pending[pid] = global
-			}
-			continue
-		}
-		if in, ok := strings.CutPrefix(text, "Tasks in "); ok {
-			group = strings.HasPrefix(in, path+" are going to be killed") || strings.HasPrefix(in, path+"/")
-			continue
-		}
-		_, line, ok := strings.Cut(text, "Killed process ")
-		if !ok {
-			continue
-		}
-		number, _, _ := strings.Cut(line, " ")
-		pid, err := strconv.Atoi(number)
-		if global, ours := pending[pid]; err == nil && (ours || group) {
-			delete(pending, pid)
-			kills = append(kills, oomKill{pid: pid, line: "Killed process " + line, global: global})
+		if seq, at, text, ok := parseKmsg(string(buf[:n])); ok && at >= earliest(l.since) {
+			l.take(seq, text)
 		}
 	}
 }
 
+func (l *oomLog) take(seq uint64, text string) {
+	if strings.HasPrefix(text, "oom-kill:") {
+		l.group = false
+		if pid, global, ok := parseSummary(text, l.path); ok {
+			if l.pending == nil {
+				l.pending = map[int]bool{}
+			}
+			l.pending[pid] = global
+		}
+		return
+	}
+	if in, ok := strings.CutPrefix(text, "Tasks in "); ok {
+		l.group = strings.HasPrefix(in, l.path+" are going to be killed") || strings.HasPrefix(in, l.path+"/")
+		l.grouped = l.grouped || l.group
+		return
+	}
+	_, line, ok := strings.Cut(text, "Killed process ")
+	if !ok {
+		return
+	}
+	number, _, _ := strings.Cut(line, " ")
+	pid, err := strconv.Atoi(number)
+	global, ours := l.pending[pid]
+	if err != nil || !ours && !l.group {
+		return
+	}
+	again := l.grouped && slices.ContainsFunc(l.kills, func(k oomKill) bool { return k.pid == pid })
+	delete(l.pending, pid)
+	l.kills = append(l.kills, oomKill{seq: seq, again: again, pid: pid, line: "Killed process " + line, global: global})
+}
+
 // parseKmsg splits a record "level,sequence,µs,flags[,...];text\n[ KEY=value\n...]".
-func parseKmsg(record string) (micros int64, text string, ok bool) {
+func parseKmsg(record string) (seq uint64, micros int64, text string, ok bool) {
 	head, text, ok := strings.Cut(record, ";")
 	if !ok {
-		return 0, "", false
+		return 0, 0, "", false
 	}
 	fields := strings.Split(head, ",")
 	if len(fields) < 3 {
-		return 0, "", false
+		return 0, 0, "", false
 	}
-	micros, err := strconv.ParseInt(fields[2], 10, 64)
+	seq, err := strconv.ParseUint(fields[1], 10, 64)
 	if err != nil {
-		return 0, "", false
+		return 0, 0, "", false
+	}
+	if micros, err = strconv.ParseInt(fields[2], 10, 64); err != nil {
+		return 0, 0, "", false
 	}
 	text, _, _ = strings.Cut(text, "\n")
-	return micros, text, true
+	return seq, micros, text, true
 }
 
 // parseSummary returns the pid of an oom-kill summary about a task in the cgroup path or below it. The task's name may

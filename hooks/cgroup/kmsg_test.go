@@ -34,18 +34,18 @@ func TestReadOOM(t *testing.T) {
 		since   int64
 		want    []oomKill
 	}{
-		{"ours", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 0, []oomKill{{pid: 2196, line: line}}},
+		{"ours", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 0, []oomKill{{seq: 402, pid: 2196, line: line}}},
 		{"of a job whose id begins like ours", records{summary, killed}, "/pbs_jobs.service/jobid/1.s", 0, nil},
 		{"of a job whose id ends like ours", records{summary, killed}, "/jobid/1.srv", 0, nil},
 		{"in a cgroup that the job made", records{
 			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobid/1.srv,task_memcg=/p/jobid/1.srv/box,task=sh,pid=7,uid=0\n",
-			"3,2,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{pid: 7, line: "Killed process 7 (sh) x"}}},
+			"3,2,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x"}}},
 		{"host out of memory", records{
 			"4,1,9,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,task_memcg=/p/jobid/1.srv,task=sh,pid=7,uid=0\n",
-			"3,2,9,-;Out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{pid: 7, line: "Killed process 7 (sh) x", global: true}}},
+			"3,2,9,-;Out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x", global: true}}},
 		{"a program with a telling name", records{
 			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task_memcg=/p/jobid/1.srv,task=a,pid=1,uid=0,pid=8,uid=0\n",
-			"3,2,9,-;Memory cgroup out of memory: Killed process 8 (a,pid=1) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{pid: 8, line: "Killed process 8 (a,pid=1) x"}}},
+			"3,2,9,-;Memory cgroup out of memory: Killed process 8 (a,pid=1) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{seq: 2, pid: 8, line: "Killed process 8 (a,pid=1) x"}}},
 		{"before the job began", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 500_000_000, nil},
 		{"summary suppressed by the kernel's rate limit", records{killed}, "/pbs_jobs.service/jobid/1.srv", 0, nil},
 		{"all of a cgroup, memory.oom.group", records{
@@ -53,13 +53,15 @@ func TestReadOOM(t *testing.T) {
 			"3,2,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n",
 			"6,3,9,-;Tasks in /p/jobs/1.srv are going to be killed due to memory.oom.group set\n",
 			"3,4,9,-;Memory cgroup out of memory: Killed process 8 (a) y\n",
+			"3,4,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n",
 			"4,5,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobs/2.srv,task_memcg=/p/jobs/2.srv,task=sh,pid=9,uid=0\n",
 			"3,6,9,-;Memory cgroup out of memory: Killed process 9 (sh) z\n"}, "/p/jobs/1.srv", 0,
-			[]oomKill{{pid: 7, line: "Killed process 7 (sh) x"}, {pid: 8, line: "Killed process 8 (a) y"}}},
+			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x"}, {seq: 4, pid: 8, line: "Killed process 8 (a) y"},
+				{seq: 4, pid: 7, line: "Killed process 7 (sh) x", again: true}}},
 		{"all of another cgroup", records{
 			"6,3,9,-;Tasks in /p/jobs/1.srv2 are going to be killed due to memory.oom.group set\n",
 			"3,4,9,-;Memory cgroup out of memory: Killed process 8 (a) y\n"}, "/p/jobs/1.srv", 0, nil},
-		{"logged by a clock that runs slow", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 424_900_000, []oomKill{{pid: 2196, line: line}}},
+		{"logged by a clock that runs slow", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 424_900_000, []oomKill{{seq: 402, pid: 2196, line: line}}},
 		{"not records", records{"", ";", "a,b,c;d", "oom-kill:constraint="}, "/p", 0, nil},
 	}
 	for _, tt := range tests {

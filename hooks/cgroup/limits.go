@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/placement"
 	"github.com/hookhost/hookhost/internal/topology"
@@ -32,6 +33,9 @@ type host struct {
 	mems     kernfs.IDSet // empty where the kernel has no cpusets
 	hasMemsw bool
 	hasPids  bool
+	v2       bool // the controllers are on v2
+
+	hugePages topology.HugePages // none where [hugetlb] is not enabled
 }
 
 // decide turns what a job asked for on this host into limits, given what the other jobs hold. It reads and writes nothing.
@@ -47,8 +51,15 @@ func (p *policy) decide(h host, a ask, others []holding) (l cgroup.Limits, notes
 	if err := p.decideMemsw(&l, h, a, others); err != nil {
 		return cgroup.Limits{}, nil, err
 	}
-	p.decideShares(&l, a.NCPUs)
-	p.decidePids(&l, h, a.pids)
+	if err := p.decideHugetlb(&l, h, a, others); err != nil {
+		return cgroup.Limits{}, nil, err
+	}
+	p.decideOOM(&l, h, a)
+	p.decideShares(&l, h, a.NCPUs)
+	if err := p.decidePids(&l, h, a.pids); err != nil {
+		return cgroup.Limits{}, nil, err
+	}
+	l.IO = p.io
 	return l, append(a.notes, p.unenforced(l, h, a)...), nil
 }
 
@@ -70,6 +81,12 @@ func (p *policy) unenforced(l cgroup.Limits, h host, a ask) []string {
 	}
 	if a.pids != nil && l.Pids == nil {
 		add(fmt.Sprintf("pids=%d", *a.pids), "pids", p.Pids.Enabled)
+	}
+	if !p.Hugetlb.Enabled && (a.HPMem != nil && *a.HPMem > 0 || len(a.huge) > 0) {
+		add("hpmem", "hugetlb", false)
+	}
+	if a.oomGroup != nil && *a.oomGroup && l.OOMGroup == nil {
+		add("oom_group", "memory", p.Memory.Enabled)
 	}
 	if a.Vmem != nil && l.MemSwap != nil && l.Mem != nil && *l.MemSwap > *l.Mem && h.node.SwapTotal == 0 {
 		notes = append(notes, "vmem exceeds mem, and this host has no swap: mem is the limit that counts")
@@ -94,15 +111,21 @@ func (p *policy) decideCPUs(l *cgroup.Limits, h host, a ask, others []holding) e
 	req := placement.Request{
 		NCPUs: a.NCPUs, Allowed: h.cpus.Minus(p.exclude), Taken: taken, Policy: p.place,
 		UseHyperthreads: p.Cpuset.UseHyperthreads, NCPUsAreCores: p.Cpuset.NCPUsAreCores, MemFences: p.Cpuset.MemFences,
+		Keep: a.had.CPUs,
 	}
 	if a.Mem != nil && p.Cpuset.MemFences && len(h.node.NUMA) > 1 {
 		req.Mem, req.FreeMem = int64(*a.Mem), p.freeMem(h.node, others)
 	}
-	chosen, err := placement.Place(h.node, req)
+	chosen, err := p.placed(h.node, req, a)
 	var short *placement.ShortageError
+	if errors.As(err, &short) && !taken.Intersect(a.had.CPUs).IsEmpty() {
+		// Two jobs share cpus since one of them was suspended: each may keep them.
+		req.Taken = taken.Minus(a.had.CPUs)
+		chosen, err = p.placed(h.node, req, a)
+	}
 	if errors.As(err, &short) {
 		req.Taken = kernfs.IDSet{}
-		if _, never := placement.Place(h.node, req); never != nil {
+		if _, never := p.placed(h.node, req, a); never != nil {
 			return hostapi.Errorf(hostapi.KindJob, "%w", never)
 		}
 		return hostapi.Errorf(hostapi.KindBusy, "%w%s", err, heldBy(others))
@@ -111,6 +134,7 @@ func (p *policy) decideCPUs(l *cgroup.Limits, h host, a ask, others []holding) e
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	l.CPUs = chosen.CPUs
+	l.Isolated = p.Cpuset.Isolated && h.v2
 	l.Mems = chosen.Mems.Intersect(h.mems)
 	if !p.Cpuset.MemFences || l.Mems.IsEmpty() {
 		l.Mems = h.mems
@@ -155,7 +179,7 @@ const (
 	minQuota  = time.Millisecond
 )
 
-func (p *policy) decideShares(l *cgroup.Limits, ncpus int) {
+func (p *policy) decideShares(l *cgroup.Limits, h host, ncpus int) {
 	if !p.CPU.Enabled {
 		return
 	}
@@ -168,13 +192,18 @@ func (p *policy) decideShares(l *cgroup.Limits, ncpus int) {
 	}
 	l.CPUShares = uint64(ncpus) * sharesPerCPU
 	if p.CPU.EnforcePerPeriodQuota {
-		l.Period, l.Quota = period, quota(float64(ncpus)*p.CPU.CfsQuotaFudgeFactor)
+		// Without [cpuset] nothing else bounds ncpus, and the kernel does not take just any quota (MAX_BW of kernel/sched/core.c).
+		most := min(ncpus, max(1, h.node.Online.Len()))
+		l.Period, l.Quota = period, quota(float64(most)*p.CPU.CfsQuotaFudgeFactor)
 	}
 }
 
-func (p *policy) decidePids(l *cgroup.Limits, h host, asked *int64) {
+func (p *policy) decidePids(l *cgroup.Limits, h host, asked *int64) error {
 	if !p.Pids.Enabled || !h.hasPids {
-		return
+		return nil
+	}
+	if asked != nil && *asked > config.MaxPids {
+		return hostapi.Errorf(hostapi.KindJob, "pids requested (%d) exceeds the most that the kernel takes (%d)", *asked, config.MaxPids)
 	}
 	if p.Pids.Max > 0 {
 		limit := p.Pids.Max
@@ -183,4 +212,5 @@ func (p *policy) decidePids(l *cgroup.Limits, h host, asked *int64) {
 	if asked != nil && (l.Pids == nil || *asked < *l.Pids) {
 		l.Pids = asked
 	}
+	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +76,9 @@ func TestDecide(t *testing.T) {
 			Mem: ptr(64 * mib), MemSwap: ptr(64 * mib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20 * time.Millisecond}},
 		{name: "quota", edit: func(f *config.File) { f.CPU.EnforcePerPeriodQuota = true }, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)}, want: cgroup.Limits{
 			CPUs: kernfs.IDs(0, 1), Mems: kernfs.IDs(0), Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 2000, Period: 100 * time.Millisecond, Quota: 206 * time.Millisecond}},
+		{name: "quota, more cpus than there are, no cpusets", edit: func(f *config.File) { f.CPU.EnforcePerPeriodQuota, f.Cpuset.Enabled = true, false },
+			share: pbs.HostShare{NCPUs: 1 << 47, Mem: size(gib)}, want: cgroup.Limits{
+				Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 1000 << 47, Period: 100 * time.Millisecond, Quota: 412 * time.Millisecond}},
 		{name: "excluded cpus", edit: func(f *config.File) { f.Cpuset.ExcludeCPUs = "0-1" }, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)},
 			want: plain(kernfs.IDs(2, 3), gib, gib)},
 		{name: "nothing enabled", edit: func(f *config.File) {
@@ -96,6 +100,99 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What only v2 can do is decided there alone.
+func TestDecideOnV2(t *testing.T) {
+	on, off := true, false
+	for _, tt := range []struct {
+		name     string
+		edit     func(*config.File)
+		v1       bool
+		oomGroup *bool
+		want     cgroup.Limits
+		notes    int
+	}{
+		{name: "by default", want: cgroup.Limits{OOMGroup: &on}},
+		{name: "the job does not want to be killed as a whole", oomGroup: &off, want: cgroup.Limits{OOMGroup: &off}},
+		{name: "the node does not, the job does", edit: func(f *config.File) { f.Memory.OOMGroup = false }, oomGroup: &on, want: cgroup.Limits{OOMGroup: &on}},
+		{name: "the node does not", edit: func(f *config.File) { f.Memory.OOMGroup = false }, want: cgroup.Limits{OOMGroup: &off}},
+		{name: "throttled", edit: func(f *config.File) { f.Memory.HighPercent = 50 }, want: cgroup.Limits{OOMGroup: &on, MemHigh: ptr(32 * mib)}},
+		{name: "isolated", edit: func(f *config.File) { f.Cpuset.Isolated = true }, want: cgroup.Limits{OOMGroup: &on, Isolated: true}},
+		{name: "on v1", v1: true, edit: func(f *config.File) { f.Memory.HighPercent, f.Cpuset.Isolated = 50, true }},
+		{name: "on v1, asked for", v1: true, oomGroup: &on, notes: 1},
+		{name: "without memory", edit: func(f *config.File) { f.Memory.Enabled, f.Memsw.Enabled = false, false }, oomGroup: &on, notes: 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := fourCPUs(0)
+			h.v2 = !tt.v1
+			l, notes, err := testPolicy(t, tt.edit).decide(h, ask{HostShare: pbs.HostShare{NCPUs: 1, Mem: size(64 * mib)}, oomGroup: tt.oomGroup}, nil)
+			if err != nil || len(notes) != tt.notes {
+				t.Fatalf("notes %q, %v", notes, err)
+			}
+			if diff := cmp.Diff(tt.want, cgroup.Limits{OOMGroup: l.OOMGroup, MemHigh: l.MemHigh, Isolated: l.Isolated}); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// Where mem is not the kernel's to limit, it has what all jobs together may have in its place. The mem still is the job's:
+// others cannot have it, resize changes it, and reports tell it.
+func TestMemNotInKernel(t *testing.T) {
+	onFakes(t, func(c *config.File) { c.Memory.Enforce, c.Memory.ReservePercent = "rss", 0 }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		all := n.policy.memTotal(n.node)
+		limited := func(id string, mem, memsw int64) {
+			t.Helper()
+			if l, err := n.cgroup(id).Limits(); err != nil || l.Mem == nil || *l.Mem != mem || l.MemSwap == nil || *l.MemSwap != memsw || l.MemHigh != nil {
+				t.Errorf("limits of job %s: %+v, %v; want %d of memory, %d with swap", id, l, err, mem, memsw)
+			}
+		}
+		reported := func(id string, u *hostapi.HostUsage, want int64) {
+			t.Helper()
+			if u.MemLimitBytes == nil || *u.MemLimitBytes != want {
+				t.Errorf("job %s: mem_limit_bytes %v, want %d", id, u.MemLimitBytes, want)
+			}
+		}
+		out := n.begin("1.srv", asks("ncpus=1", "mem=10gb"))
+		limited("1.srv", all, all)
+		reported("1.srv", out.Usage, 10*gib)
+		reported("1.srv", n.do(hostapi.EventPeriodic, "").Jobs["1.srv"].Usage, 10*gib)
+		if _, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=7gb")); hostapi.KindOf(err) != hostapi.KindBusy {
+			t.Errorf("more than is left: %v", err)
+		}
+		n.begin("2.srv", asks("ncpus=1"))
+		limited("2.srv", all, all)
+		out, err := n.resize("1.srv", "ncpus=1", "mem=8gb")
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited("1.srv", all, all)
+		reported("1.srv", out.Usage, 8*gib)
+		n.restart()
+		reported("1.srv", n.do(hostapi.EventPeriodic, "").Jobs["1.srv"].Usage, 8*gib)
+		n.begin("3.srv", asks("ncpus=1", "mem=7gb", "vmem=8gb"))
+		limited("3.srv", 8*gib, 8*gib)
+		reported("3.srv", n.do(hostapi.EventEpilogue, "3.srv").Usage, 7*gib)
+		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
+			n.do(hostapi.EventEnd, id)
+		}
+	})
+}
+
+// A job on so many hosts that its record cannot hold the chunks is bound by, and holds, its part on this one.
+func TestMemOfManyHosts(t *testing.T) {
+	onFakes(t, byRSS, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=3001", "mem=300100mb"), func(req *hostapi.Request) {
+			req.Job.ExecVnode = "(" + testNode + ":ncpus=1:mem=102400kb)" + strings.Repeat("+(other:ncpus=1:mem=102400kb)", 3000)
+		})
+		if b := n.boundsNow(n.cgroup("1.srv")); b.mem == nil || *b.mem != 100*mib {
+			t.Errorf("bounds %+v, want mem %d", b, 100*mib)
+		}
+		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=8gb"))
+		n.do(hostapi.EventEnd, "1.srv")
+		n.do(hostapi.EventEnd, "2.srv")
+	})
 }
 
 // A request for all there is counts, a default of all there is does not: the cgroup's record tells them apart.
@@ -189,6 +286,8 @@ func TestDecideRefuses(t *testing.T) {
 			"mem requested (9437184kb) exceeds mem available (8388608kb)"},
 		{"vmem below mem", nil, pbs.HostShare{NCPUs: 1, Mem: size(2 * mib), Vmem: size(mib)}, nil, hostapi.KindJob,
 			"vmem requested (1024kb) under minimum possible (2048kb)"},
+		{"vmem in which nothing starts", nil, pbs.HostShare{NCPUs: 1, Vmem: size(1024)}, nil, hostapi.KindJob,
+			"vmem requested (1kb) under minimum possible (1024kb)"},
 		{"vmem beyond the host", nil, pbs.HostShare{NCPUs: 1, Vmem: size(20 * gib)}, nil, hostapi.KindJob,
 			"vmem requested (20971520kb) exceeds vmem available (10485760kb)"},
 		{"no cpus where that is not allowed", func(f *config.File) { f.Cpuset.AllowZeroCPUs = false }, pbs.HostShare{}, nil, hostapi.KindJob,
@@ -247,7 +346,7 @@ func TestAskOf(t *testing.T) {
 		{"the job's own list", hostapi.Job{ResourceList: hostapi.Resources{"ncpus": "2", "vmem": "1gb", "pids": "7"}},
 			ask{HostShare: pbs.HostShare{NCPUs: 2, Vmem: size(gib), Other: map[string]string{"pids": "7"}}, pids: ptr(int64(7))}},
 		{"chunks of this host", hostapi.Job{ExecVnode: "(node1:ncpus=1:mem=1048576kb)+(node1[1]:ncpus=2)+(node2:ncpus=9)", ResourceList: hostapi.Resources{"ncpus": "12"}},
-			ask{HostShare: pbs.HostShare{NCPUs: 3, Mem: size(gib)}}},
+			ask{HostShare: pbs.HostShare{NCPUs: 3, Mem: size(gib)}, numa: map[int]int{1: 2}}},
 		{"vmem of one host", hostapi.Job{ExecVnode: "(node1:ncpus=1)", ResourceList: hostapi.Resources{"vmem": "1gb"}},
 			ask{HostShare: pbs.HostShare{NCPUs: 1, Vmem: size(gib)}}},
 		{"vmem of several", hostapi.Job{ExecVnode: "(node1:ncpus=1)+(node2:ncpus=1)", ResourceList: hostapi.Resources{"vmem": "1gb"}},

@@ -57,6 +57,10 @@ func act(what string, args []string) error {
 	case "sleep":
 	case "ignore": // SIGTERM
 		signal.Ignore(syscall.SIGTERM)
+	case "burn": // cpu time
+		fmt.Println("ready")
+		for {
+		}
 	case "stop":
 		fmt.Println("ready")
 		if err := unix.Kill(os.Getpid(), unix.SIGSTOP); err != nil {
@@ -69,7 +73,14 @@ func act(what string, args []string) error {
 		if err := read(args[1]); err != nil {
 			return err
 		}
-	case "eat": // BYTES, once it is told to
+	case "keep": // BYTES, once it is told to
+		fmt.Println("ready")
+		io.Copy(io.Discard, os.Stdin)
+		if err := hold(args[0]); err != nil {
+			return err
+		}
+		time.Sleep(time.Hour)
+	case "eat": // the same, and end
 		fmt.Println("ready")
 		io.Copy(io.Discard, os.Stdin)
 		return hold(args[0])

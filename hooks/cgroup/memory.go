@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -28,19 +29,83 @@ func (p *policy) asked(o holding, n *topology.Node) bool {
 	return o.limits.Mem != nil && (o.mem || *o.limits.Mem < p.memTotal(n))
 }
 
-// tell finds out whether a job that may have all there is has asked for it. It reads nothing where there is no doubt.
+// kernelLimitsMem tells whether mem is a limit of the kernel's, page cache included. Otherwise it is somebody else's to
+// enforce, and what a job holds stands in its record alone.
+func (p *policy) kernelLimitsMem() bool { return !p.Memory.Enabled || p.Memory.Enforce != "rss" }
+
+// inKernel returns what of a job's limits the kernel is to have. In place of a mem that is not the kernel's to limit it has
+// what all jobs together may have: page cache may grow to that, and nothing that no sample counts, as page tables, slab
+// and sockets, takes the node down.
+func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
+	p := h.policy
+	if p.kernelLimitsMem() {
+		return l
+	}
+	l.Mem, l.MemHigh = nil, nil
+	most := p.memTotal(h.node)
+	if h.tree.Has("memory") {
+		l.Mem = &most
+	}
+	switch {
+	case l.MemSwap == nil:
+	case a.Vmem != nil:
+		most = min(most, *l.MemSwap)
+	case l.Mem == nil:
+		l.MemSwap = nil
+	default:
+		both := p.memswOf(h.node, most)
+		l.MemSwap = &both
+	}
+	return l
+}
+
+// memLimit is the mem that a job's state holds: where the kernel has the job's own, nothing.
+func (p *policy) memLimit(l cgroup.Limits) *int64 {
+	if p.kernelLimitsMem() {
+		return nil
+	}
+	return l.Mem
+}
+
+// tell finds out what the limits of a job do not say: whether it asked for all there is, when it may have that, and its mem
+// where the kernel does not limit it. It reads nothing where there is no doubt.
 func (p *policy) tell(o *holding, n *topology.Node) {
 	l := o.limits
-	if (l.Mem == nil || *l.Mem < p.memTotal(n)) && (l.MemSwap == nil || *l.MemSwap < p.memTotal(n)+p.swapTotal(n)) {
+	if p.kernelLimitsMem() && (l.Mem == nil || *l.Mem < p.memTotal(n)) && (l.MemSwap == nil || *l.MemSwap < p.memTotal(n)+p.swapTotal(n)) {
 		return
 	}
 	r, err := o.job.Record()
 	if err != nil {
 		return // made by hand
 	}
-	if a, err := askOf(r.Begin.Job, r.Begin.Node); err == nil {
-		o.mem, o.vmem = a.Mem != nil, a.Vmem != nil
+	a, err := askedIn(r)
+	if err != nil {
+		return
 	}
+	o.mem, o.vmem = a.Mem != nil, a.Vmem != nil
+	if p.kernelLimitsMem() {
+		return
+	}
+	o.limits.Mem = nil
+	if a.Mem != nil {
+		mem := wholePages(int64(*a.Mem))
+		o.limits.Mem = &mem
+	}
+	if a.Vmem == nil {
+		o.limits.MemSwap = o.limits.Mem
+	}
+}
+
+// askedIn returns what the job of a record asked for on this host. A record without the chunks, which were too many, tells
+// the sums over all hosts; mem is in the state where it matters.
+func askedIn(r cgroup.Record) (ask, error) {
+	a, err := askOf(r.Begin.Job, r.Begin.Node)
+	var s state
+	if err == nil && a.Mem != nil && json.Unmarshal(r.State, &s) == nil && s.MemLimit != nil {
+		mem := pbs.Size(*s.MemLimit)
+		a.Mem = &mem
+	}
+	return a, err
 }
 
 // leastMem is the least memory in which a program can be started at all: the kernel's own for a process counts, and where
@@ -57,6 +122,9 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 		if p.asked(o, h.node) {
 			free -= *o.limits.Mem
 		}
+	}
+	if a.had.Mem != nil { // a job may keep what it has, even beside one that was resumed
+		free = max(free, *a.had.Mem)
 	}
 	var limit int64
 	switch {
@@ -80,6 +148,21 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 	return nil
 }
 
+// decideOOM says what happens at the limit and before it, which only v2 lets one say.
+func (p *policy) decideOOM(l *cgroup.Limits, h host, a ask) {
+	if !p.Memory.Enabled || !h.v2 {
+		return
+	}
+	l.OOMGroup = &p.Memory.OOMGroup
+	if a.oomGroup != nil {
+		l.OOMGroup = a.oomGroup
+	}
+	if p.Memory.HighPercent > 0 && l.Mem != nil {
+		high := wholePages(int64(float64(*l.Mem) * p.Memory.HighPercent / 100))
+		l.MemHigh = &high
+	}
+}
+
 func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) error {
 	if !p.Memsw.Enabled || !h.hasMemsw {
 		return nil
@@ -89,10 +172,18 @@ func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) 
 	switch {
 	case a.Vmem != nil:
 		limit = int64(*a.Vmem)
-		if a.Mem != nil && limit < int64(*a.Mem) {
-			return hostapi.Errorf(hostapi.KindJob, "vmem requested (%s) under minimum possible (%s)", a.Vmem.KB(), a.Mem.KB())
+		least := pbs.Size(leastMem)
+		if a.Mem != nil {
+			least = max(least, *a.Mem)
 		}
-		if err := exceeds("vmem", limit, max(0, total-p.heldMemsw(h.node, others)), total); err != nil {
+		if *a.Vmem < least {
+			return hostapi.Errorf(hostapi.KindJob, "vmem requested (%s) under minimum possible (%s)", a.Vmem.KB(), least.KB())
+		}
+		free := max(0, total-p.heldMemsw(h.node, others))
+		if a.had.MemSwap != nil {
+			free = max(free, *a.had.MemSwap)
+		}
+		if err := exceeds("vmem", limit, free, total); err != nil {
 			return err
 		}
 		if l.Mem != nil && a.Mem == nil && *l.Mem > limit {
@@ -100,16 +191,22 @@ func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) 
 		}
 	case l.Mem == nil:
 		return nil
-	case p.Memsw.EnforceDefault:
-		limit = p.defaultMemsw(h.node, *l.Mem)
 	default:
-		limit = total
+		limit = p.memswOf(h.node, *l.Mem)
 	}
 	if l.Mem != nil {
 		limit = max(limit, *l.Mem)
 	}
 	l.MemSwap = &limit
 	return nil
+}
+
+// memswOf is the limit of memory and swap together that goes with a limit of memory where no vmem was asked for.
+func (p *policy) memswOf(n *topology.Node, mem int64) int64 {
+	if p.Memsw.EnforceDefault {
+		return p.defaultMemsw(n, mem)
+	}
+	return p.memTotal(n) + p.swapTotal(n)
 }
 
 // defaultMemsw is the limit of memory and swap together of a job that asked for no vmem.

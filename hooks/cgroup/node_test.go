@@ -34,6 +34,8 @@ const testNode = "node1"
 var methods = map[hostapi.Event]func(*hook, context.Context, *hostapi.Request) (*hostapi.Outcome, error){
 	hostapi.EventStartup: (*hook).ExechostStartup, hostapi.EventPeriodic: (*hook).ExechostPeriodic,
 	hostapi.EventBegin: (*hook).ExecjobBegin, hostapi.EventLaunch: (*hook).ExecjobLaunch, hostapi.EventAttach: (*hook).ExecjobAttach,
+	hostapi.EventResize: (*hook).ExecjobResize, hostapi.EventPostsuspend: (*hook).ExecjobPostsuspend, hostapi.EventPreresume: (*hook).ExecjobPreresume,
+	hostapi.EventPreterm:  (*hook).ExecjobPreterm,
 	hostapi.EventEpilogue: (*hook).ExecjobEpilogue, hostapi.EventEnd: (*hook).ExecjobEnd, hostapi.EventAbort: (*hook).ExecjobAbort,
 }
 
@@ -63,6 +65,7 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 			h.openProcess = func(procfs *kernfs.FS, id hostapi.ProcessID) (held, error) {
 				return byStartTime{procfs, id}, nil
 			}
+			h.setRlimits = func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit) error { return nil }
 		}
 		return h
 	}

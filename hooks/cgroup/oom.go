@@ -1,64 +1,224 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// oomLines bounds what the job's stderr gets; the count tells the rest.
+// oomLines bounds what the job's stderr gets while the job runs; the count tells the rest.
 const oomLines = 8
 
-// tellOOM adds what is to be said about kills that the kernel made for lack of memory. Counters say that it
-// killed; its log says whom, as far as it still holds the lines.
-func (h *hook) tellOOM(out *hostapi.Outcome, j *cgroup.Job, s state, u cgroup.Usage) {
-	var records []oomKill
-	log, err := h.kmsg()
-	if err == nil {
-		records, err = readOOM(log, j.MemoryPath(), s.BegunMicros)
-		log.Close()
+// oomMark is the extended attribute of a job's cgroup that holds its oomTale.
+const oomMark = "trusted.hookhost.oom"
+
+// oomTale is what was told of the kills that the kernel made in a job for lack of memory. It is on the cgroup before
+// anybody is told, so that whoever tells again, a later kill's notice, a restarted hook or epilogue, does it in the same words:
+// by its words the host knows a kill that was told already. No two kills have the same.
+type oomTale struct {
+	Kills int64    `json:"kills"` // that the lines are about, as the kernel counts
+	Twice int64    `json:"twice"` // of these, counted of a process that had been counted before
+	Seq   uint64   `json:"seq"`   // of the newest record of the kernel's log that they hold
+	Lines []string `json:"lines"`
+}
+
+// noticeOOM tells of kills as soon as the kernel has counted them. What was told before is told again: the host may not
+// have got it.
+func (h *hook) noticeOOM(ctx context.Context, j *cgroup.Job, kills int64) {
+	var s state
+	if r, err := j.Record(); err == nil {
+		s, _ = stateOf(&hostapi.Job{ID: j.ID(), State: r.State}, "", j) // without, older kills of the same job may be taken for new
 	}
+	u, counters, err := h.measure(j, s)
 	if err != nil {
 		h.logOf(j.ID()).Warn(err)
 	}
-	describeOOM(out, u, records)
+	if u == nil { // the job is over
+		return
+	}
+	counters.OOMKills = &kills
+	t, err := h.tale(ctx, j, s, counters, false)
+	if err != nil { // the job ends, and its epilogue tells
+		return
+	}
+	u.OOMKills = t.killed(kills)
+	h.logOf(j.ID()).Infof("processes that the kernel has killed for lack of memory: %d", *u.OOMKills)
+	h.tell(j.ID(), &hostapi.JobUpdate{
+		ResourcesUsed: resourcesUsed(u, s), Usage: u, Diag: t.diag(), JobStderr: t.Lines, Notes: t.Lines,
+	})
 }
 
-// describeOOM puts kills into words: those of pbs_cgroups, a line each, and the number of those that there is no line of.
-func describeOOM(out *hostapi.Outcome, u cgroup.Usage, records []oomKill) {
-	kills := int(*u.OOMKills)
+// tellOOM adds to the outcome of the job's end what is to be said about kills.
+func (h *hook) tellOOM(out *hostapi.Outcome, j *cgroup.Job, s state, u cgroup.Usage) {
+	t, err := h.tale(context.Background(), j, s, u, true)
+	if err != nil {
+		h.logOf(j.ID()).Warn(err)
+		return
+	}
+	out.Usage.OOMKills = t.killed(*u.OOMKills)
+	out.Diag, out.JobStderr, out.Notes = t.diag(), t.Lines, append(out.Notes, t.Lines...)
+}
+
+// killed is how many processes the kernel has killed that counts so many kills. With memory.oom.group it kills, counts and
+// logs the one that it chose once more among all of the cgroup, and all of them again for another thread that met the limit
+// meanwhile (mm/oom_kill.c, oom_kill_process); its log tells which.
+func (t *oomTale) killed(counted int64) *int64 {
+	n := max(max(counted, t.Kills)-t.Twice, 1)
+	return &n
+}
+
+// told is what was told of the job; nothing where that is lost.
+func (h *hook) told(j *cgroup.Job) (t oomTale) {
+	b, err := j.Mark(oomMark)
+	if err == nil {
+		err = json.Unmarshal(b, &t)
+	}
+	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, cgroup.ErrNotFound) {
+		h.logOf(j.ID()).Warnf("what was told of kills is lost: %v", err)
+	}
+	return t
+}
+
+// tale goes on with what was told of the job, up to the kills of u; last says that nobody will again. Counters say that the
+// kernel killed; its log says whom, as far as it still holds the lines.
+func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage, last bool) (oomTale, error) {
+	release, err := h.tales.take(ctx, j.ID())
+	if err != nil {
+		return oomTale{}, err
+	}
+	defer release()
+	t := h.told(j)
+	if *u.OOMKills <= t.Kills {
+		return t, nil
+	}
+	records, err := h.logged(ctx, j, s, t, &u, last)
+	if err != nil {
+		h.logOf(j.ID()).Warn(err)
+	}
+	if int64(len(records)) > *u.OOMKills-t.Kills { // the kernel has gone on meanwhile, or these are an earlier run's
+		if now, err := j.Usage(); err == nil && now.OOMKills != nil {
+			u.OOMKills = now.OOMKills
+		}
+	}
+	t.add(u, records, last)
+	b, err := json.Marshal(t)
+	if err == nil {
+		err = j.SetMark(oomMark, b)
+	}
+	if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+		h.logOf(j.ID()).Warn(err)
+	}
+	return t, nil
+}
+
+// The kernel counts a kill before it logs it (mm/oom_kill.c, __oom_kill_process), in the same breath. Where it logs many
+// it leaves out their summaries, and waiting is in vain; more of them are on their way then, and told together.
+const (
+	logLag     = 2 * time.Millisecond // at first; twice as long each time
+	logLooks   = 4
+	logGivesUp = 50 * time.Millisecond // before the last look
+)
+
+// logged returns the records of the kills that the tale does not hold yet. At the end of a job they are there or lost. Where
+// there are fewer than kills it counts the kills again in u.
+func (h *hook) logged(ctx context.Context, j *cgroup.Job, s state, t oomTale, u *cgroup.Usage, last bool) ([]oomKill, error) {
+	r, err := h.kmsg()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	log := oomLog{path: j.MemoryPath(), since: s.BegunMicros}
+	for look := 1; ; look++ {
+		if look > logLooks {
+			if now, err := j.Usage(); err == nil && now.OOMKills != nil {
+				u.OOMKills = now.OOMKills
+			}
+		}
+		err := log.read(r)
+		records := slices.DeleteFunc(slices.Clone(log.kills), func(k oomKill) bool { return k.seq <= t.Seq })
+		if err != nil || last || look > logLooks || int64(len(records)) >= *u.OOMKills-t.Kills {
+			return records, err
+		}
+		lag := logLag << (look - 1)
+		if look == logLooks {
+			lag = logGivesUp
+		}
+		select {
+		case <-time.After(lag):
+		case <-ctx.Done():
+			return records, nil
+		}
+	}
+}
+
+// add puts kills into words: those of pbs_cgroups, a line each, and the number of those that there is no line of. While the
+// job runs it stops at oomLines; what it leaves out then is for the last time.
+func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
+	fresh := *u.OOMKills - t.Kills
 	// The log may tell of an earlier run of the job as well; the last ones are this one's.
-	records = records[max(0, len(records)-kills):]
-	limit := exceeded(u)
-	var what []string
-	for _, k := range records[:min(len(records), oomLines)] {
-		w := limit
+	records = records[max(0, int64(len(records))-fresh):]
+	unlogged := fresh - int64(len(records))
+	limit, at := exceeded(u), len(t.Lines)
+	for _, k := range records {
+		if len(t.Lines) >= oomLines {
+			break
+		}
+		what := limit
 		if k.global {
-			w = "Host memory exhausted"
+			what = "Host memory exhausted"
 		}
-		if !slices.Contains(what, w) {
-			what = append(what, w)
+		t.Kills, t.Seq = t.Kills+1, max(t.Seq, k.seq)
+		if k.again {
+			t.Twice++
+			continue
 		}
-		out.JobStderr = append(out.JobStderr, w+": "+k.line)
+		t.say(what + ": " + k.line)
 	}
-	if len(what) == 0 {
-		what = []string{limit}
+	rest := *u.OOMKills - t.Kills
+	if rest <= 0 || !last && (unlogged == 0 || len(t.Lines) >= oomLines) {
+		return
 	}
-	if rest := kills - len(out.JobStderr); rest > 0 {
-		line := fmt.Sprintf("%s: the kernel killed %d of the job's processes", what[0], kills)
-		if rest < kills {
-			line = fmt.Sprintf("%s: and %d more of the job's processes", what[0], rest)
-		} else if u.MemLimit != nil {
+	if len(t.Lines) > at {
+		limit, _, _ = strings.Cut(t.Lines[at], ": ")
+	}
+	line := fmt.Sprintf("%s: and %d more of the job's processes", limit, rest)
+	if t.Kills == 0 {
+		line = fmt.Sprintf("%s: the kernel killed %d of the job's processes", limit, rest)
+		if u.MemLimit != nil {
 			line += fmt.Sprintf(" (limit %s)", pbs.Size(*u.MemLimit).KB())
 		}
-		out.JobStderr = append(out.JobStderr, line)
 	}
-	out.Diag = strings.Join(what, ", ")
-	out.Notes = append(out.Notes, out.JobStderr...)
+	t.Kills += rest
+	t.say(line)
+}
+
+// say adds a line in words that were not used before.
+func (t *oomTale) say(line string) {
+	if slices.Contains(t.Lines, line) {
+		line += fmt.Sprintf(" [kill %d]", t.Kills)
+	}
+	t.Lines = append(t.Lines, line)
+}
+
+// diag names what was exceeded, in the order in which it was.
+func (t *oomTale) diag() string {
+	var what []string
+	for _, line := range t.Lines {
+		if w, _, _ := strings.Cut(line, ": "); !slices.Contains(what, w) {
+			what = append(what, w)
+		}
+	}
+	return strings.Join(what, ", ")
 }
 
 // exceeded names the limit that was hit, in the words of pbs_cgroups. failcnt alone is no kill, it only tells two

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -11,10 +13,11 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-func TestDescribeOOM(t *testing.T) {
+// Kills in words, told all at once at the end of a job.
+func TestOOMWords(t *testing.T) {
 	logged := func(n int) (list []oomKill) {
 		for i := range n {
-			list = append(list, oomKill{pid: i, line: fmt.Sprintf("Killed process %d (a)", i)})
+			list = append(list, oomKill{seq: uint64(i + 1), pid: i, line: fmt.Sprintf("Killed process %d (a)", i)})
 		}
 		return list
 	}
@@ -45,6 +48,8 @@ func TestDescribeOOM(t *testing.T) {
 		{"the host", cgroup.Usage{}, 1, []oomKill{global}, "Host memory exhausted", []string{"Host memory exhausted: Killed process 7 (b)"}},
 		{"the host and the limit", limited, 2, append(logged(1), global), "Cgroup mem limit exceeded, Host memory exhausted",
 			[]string{"Cgroup mem limit exceeded: Killed process 0 (a)", "Host memory exhausted: Killed process 7 (b)"}},
+		{"all of the cgroup", limited, 3, []oomKill{logged(2)[0], logged(2)[1], {seq: 3, pid: 0, line: "Killed process 0 (a)", again: true}},
+			"Cgroup mem limit exceeded", lines(0, 2)},
 		{"swap", cgroup.Usage{MemLimit: ptr(64 * mib), MemSwapLimit: ptr(96 * mib), MemSwapFailcnt: one}, 1, logged(1), "Cgroup memsw limit exceeded",
 			[]string{"Cgroup memsw limit exceeded: Killed process 0 (a)"}},
 		{"both limits are one", cgroup.Usage{MemLimit: ptr(64 * mib), MemSwapLimit: ptr(64 * mib), MemSwapFailcnt: one}, 1, logged(1), "Cgroup mem limit exceeded", lines(0, 1)},
@@ -52,35 +57,116 @@ func TestDescribeOOM(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.u.OOMKills = &tt.kills
-			out := &hostapi.Outcome{}
-			describeOOM(out, tt.u, tt.records)
-			if diff := cmp.Diff(&hostapi.Outcome{Diag: tt.diag, JobStderr: tt.stderr, Notes: tt.stderr}, out); diff != "" {
+			var tale oomTale
+			tale.add(tt.u, tt.records, true)
+			if diff := cmp.Diff(tt.stderr, tale.Lines); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if got := tale.diag(); got != tt.diag || tale.Kills != tt.kills {
+				t.Errorf("diag %q, %d kills told, want %q, %d", got, tale.Kills, tt.diag, tt.kills)
+			}
+		})
+	}
+}
+
+// Kills told one after the other: each has words of its own, no word is changed later, and a job that is killed again and
+// again does not fill its standard error.
+func TestOOMGoesOn(t *testing.T) {
+	type step struct {
+		kills   int64
+		records []oomKill // that were not told before
+		last    bool
+	}
+	log := func(from, to uint64, line string) (list []oomKill) {
+		for seq := from; seq <= to; seq++ {
+			list = append(list, oomKill{seq: seq, line: line})
+		}
+		return list
+	}
+	const mem = "Cgroup mem limit exceeded: "
+	repeated := []string{mem + "x"}
+	for i := 1; i < oomLines; i++ {
+		repeated = append(repeated, fmt.Sprintf(mem+"x [kill %d]", i+1))
+	}
+	for _, tt := range []struct {
+		name  string
+		steps []step
+		want  []string
+	}{
+		{"nothing new", []step{{1, log(1, 1, "x"), false}, {1, nil, true}}, []string{mem + "x"}},
+		{"the same words of two kills", []step{{1, log(1, 1, "x"), false}, {2, log(2, 2, "x"), true}}, []string{mem + "x", mem + "x [kill 2]"}},
+		{"a kill that the log has later", []step{{1, nil, false}, {2, log(1, 2, "x"), false}, {2, nil, true}},
+			[]string{mem + "the kernel killed 1 of the job's processes", mem + "x"}},
+		{"never in the log", []step{{1, nil, false}, {3, nil, false}, {4, nil, false}, {5, nil, true}}, []string{
+			mem + "the kernel killed 1 of the job's processes", mem + "and 2 more of the job's processes",
+			mem + "and 1 more of the job's processes", mem + "and 1 more of the job's processes [kill 5]"}},
+		{"many", []step{{5, log(1, 5, "x"), false}, {20, log(6, 20, "x"), false}, {30, log(9, 30, "x"), false}, {30, log(9, 30, "x"), true}},
+			append(repeated, mem+"and 22 more of the job's processes")},
+		{"many, and the log has none", []step{{20, log(1, 20, "x"), false}, {50, nil, false}, {50, nil, true}},
+			append(repeated, mem+"and 42 more of the job's processes")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var tale oomTale
+			for _, s := range tt.steps {
+				before := slices.Clone(tale.Lines)
+				if tale.add(cgroup.Usage{OOMKills: &s.kills}, s.records, s.last); !slices.Equal(before, tale.Lines[:len(before)]) {
+					t.Errorf("%q became %q", before, tale.Lines)
+				}
+			}
+			if diff := cmp.Diff(tt.want, tale.Lines); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
-// Kills are told once, by the epilogue, whatever the kernel's log says.
+// A kill is told at once, and once more in the same words by a hook that was started anew and by the epilogue.
 func TestOOM(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		told := make(chan *hostapi.JobUpdate, 8)
+		const kills = 1
+		group := n.tree.Mode() == cgroup.ModeV2
+		n.tell = func(id string, u *hostapi.JobUpdate) {
+			if id != "1.srv" {
+				t.Errorf("told of job %s", id)
+			}
+			told <- u
+		}
 		n.begin("1.srv")
 		pid := n.launch("1.srv")
-		if killed := k.Charge(pid, kernfstest.Memory{Anon: 65 * mib}); len(killed) != 1 {
-			t.Fatalf("killed %v", killed)
-		}
 		n.kmsg = func() (kmsgReader, error) {
-			r := records{
+			r := records{ // with the last two, of memory.oom.group, the kernel counts the process twice
 				fmt.Sprintf("6,1,%d,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task_memcg=%s,task=job,pid=%d,uid=0\n", sinceBoot(), n.cgroup("1.srv").MemoryPath(), pid),
 				fmt.Sprintf("3,2,%d,-;Memory cgroup out of memory: Killed process %d (job) total-vm:1kB\n", sinceBoot(), pid),
+				fmt.Sprintf("3,3,%d,-;Tasks in %s are going to be killed due to memory.oom.group set\n", sinceBoot(), n.cgroup("1.srv").MemoryPath()),
+				fmt.Sprintf("3,4,%d,-;Memory cgroup out of memory: Killed process %d (job) total-vm:1kB\n", sinceBoot(), pid),
+			}
+			if !group {
+				r = r[:2]
 			}
 			return emptyKmsg{&r}, nil
 		}
-		if out := n.do(hostapi.EventPeriodic, ""); *out.Jobs["1.srv"].Usage.OOMKills != 1 {
+		if killed := k.Charge(pid, kernfstest.Memory{Anon: 65 * mib}); len(killed) != 1 {
+			t.Fatalf("killed %v", killed)
+		}
+		line := fmt.Sprintf("Cgroup mem limit exceeded: Killed process %d (job) total-vm:1kB", pid)
+		want := &hostapi.JobUpdate{Diag: "Cgroup mem limit exceeded", JobStderr: []string{line}, Notes: []string{line}}
+		for range 2 {
+			got := next(t, told)
+			if *got.Usage.OOMKills != kills || got.ResourcesUsed["mem"] == "" {
+				t.Errorf("told: %+v, %v", got.Usage, got.ResourcesUsed)
+			}
+			got.Usage, got.ResourcesUsed = nil, nil
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("told: -want +got:\n%s", diff)
+			}
+			n.unwatch("1.srv") // as a hook that ends; the next one finds the job at its start
+			n.watch(n.cgroup("1.srv"))
+		}
+		if out := n.do(hostapi.EventPeriodic, ""); *out.Jobs["1.srv"].Usage.OOMKills != kills {
 			t.Errorf("periodic: %+v", out.Jobs["1.srv"].Usage)
 		}
 		out := n.do(hostapi.EventEpilogue, "1.srv")
-		line := fmt.Sprintf("Cgroup mem limit exceeded: Killed process %d (job) total-vm:1kB", pid)
 		if out.Diag != "Cgroup mem limit exceeded" || !cmp.Equal(out.JobStderr, []string{line}) || !cmp.Equal(out.Notes, []string{line}) {
 			t.Errorf("%+v", out)
 		}
@@ -88,4 +174,37 @@ func TestOOM(t *testing.T) {
 			t.Errorf("end: %+v", out)
 		}
 	})
+}
+
+// Kills that the kernel leaves out of its log come one after the other: those of one notice are told together.
+func TestOOMBurst(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		told := make(chan *hostapi.JobUpdate, 8)
+		n.tell = func(_ string, u *hostapi.JobUpdate) { told <- u }
+		n.begin("1.srv", asks("ncpus=1", "mem=64mb", "oom_group=false"))
+		pids := []int{n.launch("1.srv"), n.launch("1.srv"), n.launch("1.srv")}
+		for _, pid := range pids {
+			if killed := k.Charge(pid, kernfstest.Memory{Anon: 65 * mib}); len(killed) != 1 {
+				t.Fatalf("killed %v", killed)
+			}
+		}
+		want := []string{"Cgroup mem limit exceeded: the kernel killed 3 of the job's processes (limit 65536kb)"}
+		if got := next(t, told); !cmp.Equal(got.JobStderr, want) || *got.Usage.OOMKills != 3 {
+			t.Errorf("told %q of %d kills, want %q", got.JobStderr, *got.Usage.OOMKills, want)
+		}
+		if out := n.do(hostapi.EventEpilogue, "1.srv"); !cmp.Equal(out.JobStderr, want) {
+			t.Errorf("epilogue: %q, want %q", out.JobStderr, want)
+		}
+		n.do(hostapi.EventEnd, "1.srv")
+	})
+}
+
+func next[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing was told")
+	}
+	return v
 }

@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// ExechostStartup makes the parents of all jobs, takes over the jobs of a hook that died and removes what is no job's.
+// ExechostStartup makes the parents of all jobs, takes over the jobs of a hook that died, removes what is no job's and
+// tells PBS of this host's vnodes.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	if err := h.tree.Prepare(); err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	if err := h.startParent(ctx); err != nil {
+		return nil, err
 	}
 	var errs []error
 	for id, job := range req.JobList {
@@ -19,7 +21,7 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 		errs = append(errs, err)
 	}
 	out := &hostapi.Outcome{}
-	errs = append(errs, h.sweepInto(ctx, out, req))
+	errs = append(errs, h.publish(req, out), h.sweepInto(ctx, out, req))
 	return out, errors.Join(errs...)
 }
 
@@ -30,6 +32,9 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	for id, job := range req.JobList {
 		update, err := h.look(ctx, id, job, req.Node, true)
 		if update != nil {
+			if req.Job == nil && !h.policy.Vnodes.PeriodicResourceUsage {
+				update.ResourcesUsed = nil
+			}
 			out.Jobs[id] = update
 		}
 		errs = append(errs, err)
@@ -64,6 +69,9 @@ func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, node strin
 		return nil, errors.Join(errs...)
 	}
 	if h.owns(id) {
+		if !measure || s.SuspendedAt != 0 { // at startup, or where it costs only those that are suspended
+			errs = append(errs, h.settle(ctx, j))
+		}
 		h.watch(j)
 	}
 	var update *hostapi.JobUpdate
@@ -77,10 +85,40 @@ func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, node strin
 	return update, errors.Join(errs...)
 }
 
+// sweepInto removes what is no job's. What cannot be removed puts the host's vnodes offline; when there is nothing left, they
+// come back.
 func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi.Request) error {
 	swept, err := h.sweep(ctx, req.JobList)
 	for _, id := range swept {
 		out.Notes = append(out.Notes, fmt.Sprintf("removed cgroup of unknown job %s", id))
 	}
-	return err
+	errs := []error{err, h.stuck(req, out, err)}
+	if err == nil {
+		clean, err := h.clean()
+		if errs = append(errs, err); clean {
+			errs = append(errs, h.recovered(req, out, time.Now()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// clean tells whether no job that has ended has processes. What is of no job at all was swept before.
+func (h *hook) clean() (bool, error) {
+	ids, err := h.tree.JobIDs()
+	if err != nil {
+		return false, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
+	}
+	for _, id := range ids {
+		j, err := h.tree.Job(id)
+		if err != nil {
+			return false, err
+		}
+		if r, err := j.Record(); err != nil || !r.Ending {
+			continue
+		}
+		if pids, err := j.Processes(); err != nil || len(pids) > 0 { // gone meanwhile: the next periodic sees that
+			return false, nil
+		}
+	}
+	return true, nil
 }

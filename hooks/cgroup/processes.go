@@ -10,8 +10,8 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ExecjobLaunch puts the program that MoM is about to start into the job's cgroup: the session that MoM made for it, or,
-// where the caller starts it itself, by telling where it has to be born.
+// ExecjobLaunch puts the program that MoM is about to start into the job's cgroup and gives it its resource limits: the
+// session that MoM made for it, or, where the caller starts it itself, by telling where and with what it has to be born.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -24,13 +24,26 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	if err != nil {
 		return nil, err
 	}
+	limits, err := h.launchLimits(req)
+	if err != nil {
+		return nil, err
+	}
 	if s.LaunchedMicros == 0 {
 		s.LaunchedMicros = sinceBoot()
-		h.note(j, func(r *cgroup.Record) { r.State = s.encode() })
+		h.note(j, func(r *cgroup.Record) {
+			r.State = s.encode()
+			r.Begin.Job.KillDelay = req.Job.KillDelay // PBS does not tell begin
+		})
 	}
 	out := &hostapi.Outcome{State: s.encode()}
 	if req.PID == 0 {
+		if s.SuspendedAt != 0 { // who starts a program in a frozen cgroup is frozen with it, or waits for it
+			return nil, hostapi.Errorf(hostapi.KindBusy, "job %s is suspended", j.ID())
+		}
 		join := j.Join()
+		if len(limits) > 0 {
+			out.Rlimits = limits
+		}
 		out.Join = &hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks}
 		return out, nil
 	}
@@ -43,7 +56,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 		return out, nil
 	}
 	// A process that does not lead its session is in MoM's own.
-	_, err = h.takeIn(j, leader, func(proc.Process) bool { return leader.Session == leader.PID })
+	_, err = h.takeIn(j, leader, func(proc.Process) bool { return leader.Session == leader.PID }, limits)
 	if err != nil {
 		return nil, fmt.Errorf("launch pid %d: %w", req.PID, err)
 	}
@@ -51,7 +64,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 }
 
 // ExecjobAttach takes in a process that MoM did not start, with the processes of its session that belong to the job's
-// owner. A process that is gone is no error, as in PBS; one of another user is.
+// owner, and gives them the job's resource limits. A process that is gone is no error, as in PBS; one of another user is.
 func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -91,7 +104,11 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	case found && other != j.ID():
 		return reject("it is part of job %s", other)
 	}
-	taken, err := h.takeIn(j, p, func(m proc.Process) bool { return m.BelongsTo(owner) })
+	limits, err := h.attachLimits(req)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := h.takeIn(j, p, func(m proc.Process) bool { return m.BelongsTo(owner) }, limits)
 	if err != nil {
 		return nil, fmt.Errorf("attach pid %d: %w", req.PID, err)
 	}

@@ -20,10 +20,10 @@ const rounds = 16
 // maxHeld bounds the descriptors that moving takes.
 const maxHeld = 256
 
-// takeIn moves first and the other members of its session that want admits and that are in no other job. It returns how
-// many it moved that were not in the job already. What the processes do to escape being moved is KindBusy: no user's
+// takeIn moves first and the other members of its session that want admits and that are in no other job, and gives them
+// limits. It returns how many it moved that were not in the job already. What the processes do to escape being moved is KindBusy: no user's
 // doing makes a node bad.
-func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process) bool) (taken int, err error) {
+func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process) bool, limits map[string]hostapi.Rlimit) (taken int, err error) {
 	// The end of the job kills what is in it: never the system's first process, nor us.
 	if first.PID <= 1 || first.Kernel || h.isOurs(first.PID) {
 		return 0, hostapi.Errorf(hostapi.KindJob, "process %d (%s) is not a job's", first.PID, first.Comm)
@@ -46,7 +46,7 @@ func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process)
 			return taken, nil
 		}
 		for some := range slices.Chunk(members, maxHeld) {
-			n, err := h.move(j, some, done)
+			n, err := h.move(j, some, done, limits)
 			if taken += n; err != nil {
 				return taken, err
 			}
@@ -115,7 +115,7 @@ func openProcess(procfs *kernfs.FS, id hostapi.ProcessID) (held, error) {
 
 // move moves processes, back to back: only the first pays the kernel's grace period. A move goes by number, so each
 // process is held meanwhile: what has not been reaped after the move had its number all the time.
-func (h *hook) move(j *cgroup.Job, members []proc.Process, done map[int]bool) (taken int, err error) {
+func (h *hook) move(j *cgroup.Job, members []proc.Process, done map[int]bool, limits map[string]hostapi.Rlimit) (taken int, err error) {
 	holds := map[int]held{}
 	defer func() {
 		for _, p := range holds {
@@ -150,6 +150,12 @@ func (h *hook) move(j *cgroup.Job, members []proc.Process, done map[int]bool) (t
 	for pid, p := range holds {
 		if p.Signal(0) != nil {
 			errs = append(errs, h.putBack(j, pid))
+		}
+	}
+	for _, m := range members {
+		// One that is born before this has the limits it was born with, and is in the next round's list.
+		if holds[m.PID] != nil && err == nil {
+			errs = append(errs, h.limit(j, m.ID(), limits))
 		}
 	}
 	if err != nil {

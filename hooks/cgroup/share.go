@@ -2,17 +2,29 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // ask is what a job asked for on this host.
 type ask struct {
 	pbs.HostShare
-	pids  *int64   // its own bound on its tasks (-l pids=N); nil when it asked for none
-	notes []string // what of it cannot be told
+	pids     *int64             // its own bound on its tasks (-l pids=N); nil when it asked for none
+	oomGroup *bool              // -l oom_group=false; nil when it said nothing
+	huge     map[int64]pbs.Size // hpmem_2mb and so on, by page size in bytes
+	numa     map[int]int        // ncpus by NUMA node, of vnodes host[n]; nil when there is none
+	notes    []string           // what of it cannot be told
+
+	// had is what a job that is resized holds already: its cpus, and of the rest what it asked for.
+	had cgroup.Limits
+
+	pmem, pvmem *int64                    // bytes that any one of its processes may hold, and map; nil when not asked for
+	rlimits     map[string]hostapi.Rlimit // by name
 }
 
 func askOf(job *hostapi.Job, node string) (ask, error) {
@@ -31,7 +43,22 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	if err := a.takeVmem(job, chunks); err != nil {
 		return ask{}, err
 	}
-	a.pids, err = pidsOf(job)
+	if a.numa, err = numaOf(chunks, node); err != nil {
+		return ask{}, err
+	}
+	if err := a.takeHuge(); err != nil {
+		return ask{}, err
+	}
+	if a.oomGroup, err = oomGroupOf(job); err != nil {
+		return ask{}, err
+	}
+	if a.pids, err = pidsOf(job); err != nil {
+		return ask{}, err
+	}
+	if a.pmem, a.pvmem, err = processBounds(job); err != nil {
+		return ask{}, err
+	}
+	a.rlimits, err = rlimitsOf(job)
 	return a, err
 }
 
@@ -57,6 +84,55 @@ func (a *ask) takeVmem(job *hostapi.Job, chunks []pbs.VnodeChunk) error {
 	}
 	a.Vmem = &size
 	return nil
+}
+
+// hpmemOf begins the resources that name the size of their huge pages: hpmem_2mb, hpmem_1gb.
+const hpmemOf = "hpmem_"
+
+// takeHuge finds huge pages of sizes that are named. What does not name a size is a site's own resource.
+func (a *ask) takeHuge() error {
+	for name, v := range a.Other {
+		text, ok := strings.CutPrefix(name, hpmemOf)
+		page, err := pbs.ParseSize(text)
+		if !ok || err != nil || page <= 0 {
+			continue
+		}
+		size, err := pbs.ParseSize(v)
+		if err != nil {
+			return fmt.Errorf("resource %s=%s: %w", name, v, err)
+		}
+		if a.huge == nil {
+			a.huge = map[int64]pbs.Size{}
+		}
+		a.huge[int64(page)] = plus(a.huge[int64(page)], size)
+	}
+	return nil
+}
+
+// plus adds sizes that are not negative; what is too large stays as large as can be.
+func plus(a, b pbs.Size) pbs.Size {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// oomGroupOf returns what the job says of memory.oom.group. It takes what PBS takes for a boolean (openpbs attr_fn_b.c,
+// is_true_or_false).
+func oomGroupOf(job *hostapi.Job) (*bool, error) {
+	v, ok := job.ResourceList["oom_group"]
+	if !ok {
+		return nil, nil
+	}
+	on := false
+	switch strings.ToLower(v) {
+	case "true", "t", "y", "1":
+		on = true
+	case "false", "f", "n", "0":
+	default:
+		return nil, fmt.Errorf("resource_list oom_group=%s: neither true nor false", v)
+	}
+	return &on, nil
 }
 
 // pidsOf returns the job's own bound on its tasks.

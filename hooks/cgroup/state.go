@@ -20,6 +20,12 @@ type state struct {
 	NCPUs          int    `json:"ncpus"`
 	CPUs           string `json:"cpus,omitempty"` // what it may run on, its own or the parent's
 	Mems           string `json:"mems,omitempty"`
+	// MemLimit is the mem that was decided, in bytes, where the kernel has another limit: see inKernel.
+	MemLimit *int64 `json:"mem_limit,omitempty"`
+	// SuspendedAt is when the suspension began that the job is in, on the same clock; 0 when it is in none.
+	// SuspendedMicros is the length of those that are over.
+	SuspendedAt     int64 `json:"suspended_at_us,omitempty"`
+	SuspendedMicros int64 `json:"suspended_us,omitempty"`
 	// Ended says that epilogue has killed the job and told what it used: end has only to remove.
 	Ended bool `json:"ended,omitempty"`
 }
@@ -49,14 +55,23 @@ func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (state, error) {
 // note changes what the cgroup says of its job, which outlives the host's records. Without it a part of a report may be
 // lost one day, or an ended job taken for a live one; that is no reason to fail an event.
 func (h *hook) note(j *cgroup.Job, change func(*cgroup.Record)) {
+	if err := h.amend(j, change); err != nil {
+		h.logOf(j.ID()).Warn(err)
+	}
+}
+
+// amend is note where the change has to be there for others to see. A cgroup that was made by hand has no record, and one
+// that is gone needs none.
+func (h *hook) amend(j *cgroup.Job, change func(*cgroup.Record)) error {
 	r, err := j.Record()
 	if err == nil {
 		change(&r)
 		err = j.SetRecord(r)
 	}
-	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, cgroup.ErrNotFound) { // made by hand; gone
-		h.logOf(j.ID()).Warn(err)
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, cgroup.ErrNotFound) {
+		return nil
 	}
+	return err
 }
 
 func (s state) encode() json.RawMessage {

@@ -27,6 +27,17 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 		CPUTSeconds: seconds(counters.CPU), UserSeconds: seconds(counters.User), SystemSeconds: seconds(counters.System),
 		MemBytes: counters.MemPeak, VmemBytes: counters.MemSwapPeak, CgroupPeakBytes: counters.CgroupPeak,
 		MemLimitBytes: counters.MemLimit, OOMKills: counters.OOMKills, PidsPeak: counters.PidsPeak,
+		MajorFaults: counters.MajorFaults, ThrottledSeconds: seconds(counters.Throttled), Pressure: pressure(counters),
+	}
+	if n := counters.OOMKills; n != nil && *n > 0 {
+		t := h.told(j)
+		u.OOMKills = t.killed(*n)
+	}
+	if !h.policy.kernelLimitsMem() {
+		u.MemLimitBytes = s.MemLimit
+	}
+	if h.policy.Hugetlb.Enabled { // the server may not know hpmem elsewhere
+		u.HugetlbPeakBytes = counters.HugetlbPeak
 	}
 	if u.MemBytes != nil {
 		u.MemSource = memSampled
@@ -47,7 +58,7 @@ func settleMem(u *hostapi.HostUsage) {
 
 // placeOf reads which cpus and NUMA nodes the job may use.
 func (h *hook) placeOf(j *cgroup.Job, u *hostapi.HostUsage) error {
-	l, err := j.Limits()
+	l, err := j.Limits("cpuset")
 	if errors.Is(err, cgroup.ErrNotFound) {
 		return nil
 	}
@@ -63,6 +74,18 @@ func (h *hook) placeOf(j *cgroup.Job, u *hostapi.HostUsage) error {
 	return err
 }
 
+// pressure is nil where the kernel counts none.
+func pressure(u cgroup.Usage) *hostapi.Pressure {
+	p := hostapi.Pressure{
+		CPUSome: seconds(u.CPUSome), MemorySome: seconds(u.MemorySome), MemoryFull: seconds(u.MemoryFull),
+		IOSome: seconds(u.IOSome), IOFull: seconds(u.IOFull),
+	}
+	if p == (hostapi.Pressure{}) {
+		return nil
+	}
+	return &p
+}
+
 func seconds(d *time.Duration) *float64 {
 	if d == nil {
 		return nil
@@ -75,7 +98,7 @@ func seconds(d *time.Duration) *float64 {
 func resourcesUsed(u *hostapi.HostUsage, s state) hostapi.Resources {
 	var wall time.Duration
 	if s.LaunchedMicros != 0 {
-		wall = time.Duration(sinceBoot()-s.LaunchedMicros) * time.Microsecond
+		wall = time.Duration(sinceBoot()-s.LaunchedMicros)*time.Microsecond - s.suspended()
 	}
 	r := usage.Resources(u, wall)
 	delete(r, "walltime")

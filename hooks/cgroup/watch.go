@@ -2,41 +2,80 @@ package main
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"time"
 
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// watch is a goroutine that follows a job's memory. It sleeps until the kernel has something to say.
+// watch is a goroutine that follows a job's memory. It sleeps until the kernel has something to say, unless the job has
+// bounds that the kernel knows nothing of (enforce).
 type watch struct {
-	cancel context.CancelFunc
-	done   chan struct{}
+	cancel  context.CancelFunc
+	done    chan struct{}
+	resized chan struct{} // holds one at most
 }
 
 // watch starts following a job unless it is followed already. The caller has the job's turn.
 func (h *hook) watch(j *cgroup.Job) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, ok := h.watches[j.ID()]; ok || !h.tree.Has("memory") {
+	if _, ok := h.watches[j.ID()]; ok {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &watch{cancel: cancel, done: make(chan struct{})}
+	w := &watch{cancel: cancel, done: make(chan struct{}), resized: make(chan struct{}, 1)}
 	h.watches[j.ID()] = w
 	go func() {
 		defer close(w.done)
 		defer cancel()
-		err := j.Watch(ctx, func(kills int64) {
-			h.logOf(j.ID()).Infof("the kernel has killed %d processes for lack of memory", kills)
-		})
-		if err != nil {
-			h.logOf(j.ID()).Warn(err)
-		}
+		var sampler sync.WaitGroup
+		sampler.Go(func() { h.enforce(ctx, j, w.resized) })
+		h.follow(ctx, cancel, j)
+		sampler.Wait()
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.watches[j.ID()] == w {
 			delete(h.watches, j.ID())
 		}
 	}()
+}
+
+// watchAgain is when a watch that failed is taken up again.
+const watchAgain = 2 * time.Minute
+
+// follow watches the job until ctx ends, or until its cgroup is gone, and then ends it.
+func (h *hook) follow(ctx context.Context, end context.CancelFunc, j *cgroup.Job) {
+	for failed := false; ; failed = true {
+		err := j.Watch(ctx, func(kills int64) { h.noticeOOM(ctx, j, kills) })
+		switch {
+		case err == nil:
+			end()
+			return
+		case errors.Is(err, cgroup.ErrUnsupported): // no memory controller
+			return
+		case !failed:
+			h.logOf(j.ID()).Warn(err)
+		}
+		select {
+		case <-time.After(watchAgain):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// resized has what enforces the job's bounds read them anew.
+func (h *hook) resized(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.watches[id]; w != nil {
+		select {
+		case w.resized <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // stopWatch has the job's watch end soon: it may be in the middle of a system call that takes milliseconds.

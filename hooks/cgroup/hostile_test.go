@@ -1,0 +1,149 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// hostile are values that any user can ask for.
+var hostile = []string{
+	"", "0", "-1", "1", "2", "1b", "1kb", "1048577b", "4194304", "4194305", "2147483647", "2147483648", "5000000000", "1000000gb",
+	"4611686018427387904", "4611686018427387904b", "9223372036854775807", "9223372036854775807b", "9223372036854775808", "18446744073709551615",
+	"-9223372036854775808", "8191pb", "9007199254740991kb", "99999999999999999999999", "1e9", "0x10", "NaN", "unlimited", "0:unlimited",
+	"1:9223372036854775807", "true", "maybe", "max", "1,2", "1+1", "(", "\n", "\x00", "\u00e9", strings.Repeat("9", 70000),
+}
+
+// Whatever a job asks for, it is refused, or has to wait, or gets it: no job takes a node down.
+func TestHostileAsks(t *testing.T) {
+	edits := map[string]func(*config.File){
+		"as it comes": nil,
+		"all of it": func(c *config.File) {
+			c.CPU.EnforcePerPeriodQuota, c.Cpuset.MemFences, c.Cpuset.AllowZeroCPUs = true, true, true
+			c.Memory.HighPercent, c.Pids.Max = 90, 1000
+		},
+		"by rss, without cpusets": func(c *config.File) {
+			byRSS(c)
+			c.CPU.EnforcePerPeriodQuota, c.Cpuset.Enabled = true, false
+		},
+	}
+	for name, edit := range edits {
+		t.Run(name, func(t *testing.T) {
+			onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+				for _, resource := range []string{"ncpus", "mem", "vmem", "hpmem", "hpmem_2mb", "pmem", "pvmem", "pids", "oom_group", "rlimit_nofile",
+					"rlimit_nproc", "rlimit_core", "rlimit_stack", "ngpus", "software"} {
+					for _, value := range hostile {
+						n.suffer(t, hostapi.Resources{resource: value}, "")
+					}
+				}
+			})
+		})
+	}
+}
+
+// The same of chunks, and of their sums.
+func TestHostileChunks(t *testing.T) {
+	const most = "9223372036854775807b"
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		for _, chunks := range []string{
+			"", "(", "node1", "(node1)", "(node1:ncpus=2147483647)+(node1:ncpus=2147483647)", "(node1:mem=" + most + ")+(node1:mem=1kb)",
+			"(node1:ncpus=1:mem=" + most + ":vmem=" + most + ")", "(node1:ncpus=1:hpmem=" + most + ")+(node1:hpmem=" + most + ")",
+			"(node1:ncpus=1:hpmem=" + most + ":hpmem_2mb=" + most + ":hpmem_2048kb=" + most + ")", "(node1:ncpus=1:hpmem_" + most + "=1)",
+			"(node1:ncpus=-1)", "(node1:ncpus=1:ncpus=2)", "(node1:ncpus=1:mem=1:mem=2)", "(node1[99999999999999999999]:ncpus=1)",
+			strings.Repeat("(node1:ncpus=1:mem=1kb)+", 5000) + "(node1:ncpus=1)", strings.Repeat("(node1:ncpus=0:mem=1kb)+", 5000) + "(node1:ncpus=1)",
+			"(node1:ncpus=1)" + strings.Repeat("+(other:ncpus=2147483647:mem="+most+")", 3000), strings.Repeat("(", 1<<20),
+		} {
+			n.suffer(t, hostapi.Resources{"ncpus": "1"}, chunks)
+		}
+	})
+}
+
+// suffer has a job begin, launch and end that asks for all of it, and another one become that.
+func (n *node) suffer(t *testing.T, resources hostapi.Resources, chunks string) {
+	t.Helper()
+	what := fmt.Sprintf("%.60q in %.80q", fmt.Sprint(resources), chunks)
+	hostile := func(req *hostapi.Request) {
+		req.Job.ResourceList, req.Job.ExecVnode = hostapi.Resources{"ncpus": "1"}, chunks
+		for name, value := range resources {
+			req.Job.ResourceList[name] = value
+		}
+		delay := 1<<63 - 1
+		req.Job.KillDelay = &delay
+	}
+	fair := func(e hostapi.Event, err error) bool {
+		t.Helper()
+		if kind := hostapi.KindOf(err); !slices.Contains([]hostapi.Kind{"", hostapi.KindJob, hostapi.KindBusy}, kind) {
+			t.Errorf("%s, %s: %v of kind %q", e, what, err, kind)
+		}
+		return err == nil
+	}
+	_, err := n.event(hostapi.EventBegin, "1.srv", hostile)
+	if fair(hostapi.EventBegin, err) {
+		_, err = n.event(hostapi.EventLaunch, "1.srv")
+		fair(hostapi.EventLaunch, err)
+		n.do(hostapi.EventEnd, "1.srv")
+	}
+	n.do(hostapi.EventBegin, "2.srv")
+	_, err = n.event(hostapi.EventResize, "2.srv", hostile)
+	fair(hostapi.EventResize, err)
+	_, err = n.event(hostapi.EventLaunch, "2.srv", hostile)
+	fair(hostapi.EventLaunch, err)
+	n.do(hostapi.EventEnd, "2.srv")
+	n.want()
+}
+
+// The kernel's own bounds are known at begin, not only when a program is to start.
+func TestKernelHostileLimits(t *testing.T) {
+	n := realNode(t, nil)
+	for _, tt := range []struct {
+		ask  string
+		kind hostapi.Kind
+	}{
+		{"rlimit_nofile=5000000000", hostapi.KindJob}, {"rlimit_nofile=0:unlimited", hostapi.KindJob}, {"rlimit_nofile=64", ""},
+		{"pids=5000000000", hostapi.KindJob}, {"pids=4194304", ""}, {"vmem=1kb", hostapi.KindJob},
+	} {
+		_, err := n.event(hostapi.EventBegin, "1.srv", asks("ncpus=1", tt.ask))
+		if hostapi.KindOf(err) != tt.kind {
+			t.Errorf("%s: %v of kind %q, want %q", tt.ask, err, hostapi.KindOf(err), tt.kind)
+		}
+		if err == nil {
+			n.do(hostapi.EventEnd, "1.srv")
+		}
+	}
+	n.want()
+}
+
+// What the kernel can never take is refused in words, when the job begins as when it is resized.
+func TestHostileWords(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "2.srv")
+		for ask, want := range map[string]string{
+			"pids=5000000000": "pids requested (5000000000) exceeds the most that the kernel takes (4194304)",
+			"pids=4194304":    "",
+			"vmem=1kb":        "vmem requested (1kb) under minimum possible (1024kb)",
+		} {
+			for e, id := range map[hostapi.Event]string{hostapi.EventBegin: "1.srv", hostapi.EventResize: "2.srv"} {
+				_, err := n.event(e, id, asks("ncpus=1", ask))
+				if want == "" && err != nil || want != "" && (hostapi.KindOf(err) != hostapi.KindJob || err.Error() != want) {
+					t.Errorf("%s %s: %v of kind %q, want %q", e, ask, err, hostapi.KindOf(err), want)
+				}
+				if e == hostapi.EventBegin && err == nil {
+					n.do(hostapi.EventEnd, id)
+				}
+			}
+		}
+		long := asks("ncpus=1", "software="+strings.Repeat("x", 70000))
+		for e, id := range map[hostapi.Event]string{hostapi.EventBegin: "1.srv", hostapi.EventResize: "2.srv"} {
+			if _, err := n.event(e, id, long); hostapi.KindOf(err) != hostapi.KindJob {
+				t.Errorf("%s with more than an attribute holds: %v of kind %q", e, err, hostapi.KindOf(err))
+			}
+		}
+		n.do(hostapi.EventEnd, "2.srv")
+		n.want()
+	})
+}

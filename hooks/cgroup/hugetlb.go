@@ -1,0 +1,101 @@
+package main
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// hugetlb returns what the job asked for of huge pages, by page size: hpmem is of the kernel's default size.
+func (a ask) hugetlb(defaultSize int64) map[int64]pbs.Size {
+	asked := maps.Clone(a.huge)
+	if a.HPMem != nil {
+		if asked == nil {
+			asked = map[int64]pbs.Size{}
+		}
+		asked[defaultSize] = plus(asked[defaultSize], *a.HPMem)
+	}
+	return asked
+}
+
+// hugeTotal is what all jobs together may have of huge pages of one size, in whole pages. reserve_amount is kept of the
+// default size, as hpmem is.
+func (p *policy) hugeTotal(h host, page int64) int64 {
+	total := h.hugePages.Total[page]
+	total -= int64(float64(total) * p.Hugetlb.ReservePercent / 100)
+	if page == h.hugePages.Default {
+		total -= int64(p.Hugetlb.ReserveAmount)
+	}
+	return max(0, total-total%page)
+}
+
+// decideHugetlb bounds every size of huge pages that the kernel has. What nobody asked for is the configured default, of
+// which there is none for other sizes than hpmem's; a limit of all there is counts as nothing, as with mem.
+func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding) error {
+	if !p.Hugetlb.Enabled {
+		return nil
+	}
+	asked := a.hugetlb(h.hugePages.Default)
+	for _, page := range slices.Sorted(maps.Keys(asked)) {
+		if _, has := h.hugePages.Total[page]; !has {
+			if err := hugeShortage(h, page, int64(asked[page]), 0, 0); err != nil {
+				return err
+			}
+		}
+	}
+	for _, page := range slices.Sorted(maps.Keys(h.hugePages.Total)) {
+		total := p.hugeTotal(h, page)
+		limit := p.hugeDefault(h, page, total)
+		if want, ok := asked[page]; ok {
+			limit = int64(want)
+			if part := limit % page; part > 0 && limit <= total { // a part of a page takes a page
+				limit += page - part
+			}
+			free := total
+			for _, o := range others {
+				if held, ok := o.limits.Hugetlb[page]; ok && held < total {
+					free -= held
+				}
+			}
+			if err := hugeShortage(h, page, limit, max(0, free, a.had.Hugetlb[page]), total); err != nil {
+				return err
+			}
+		}
+		if l.Hugetlb == nil {
+			l.Hugetlb = map[int64]int64{}
+		}
+		l.Hugetlb[page] = limit
+	}
+	return nil
+}
+
+// hugeDefault is the limit of a job that did not ask for pages of that size.
+func (p *policy) hugeDefault(h host, page, total int64) int64 {
+	switch {
+	case !p.Hugetlb.EnforceDefault:
+		return total
+	case page != h.hugePages.Default:
+		return 0
+	}
+	limit := int64(p.Hugetlb.Default)
+	return min(total, limit-limit%page)
+}
+
+// hugeShortage words a shortage as pbs_cgroups does.
+func hugeShortage(h host, page, want, free, total int64) error {
+	if want <= free {
+		return nil
+	}
+	name := "hpmem"
+	if page != h.hugePages.Default {
+		name = hpmemOf + pbs.Size(page).KB()
+	}
+	kind, have := hostapi.KindBusy, free
+	if want > total {
+		kind, have = hostapi.KindJob, total
+	}
+	return hostapi.Errorf(kind, "%s limit (%s) exceeds available (%s)", name, pbs.Size(want).KB(), pbs.Size(have).KB())
+}

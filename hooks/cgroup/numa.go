@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/placement"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// With vnode_per_numa_node PBS gives away the NUMA nodes one by one: what it gave of vnode host[n] a job gets on NUMA node n
+// and nowhere else, or the next job would find the node that PBS promised it taken (openpbs pbs_cgroups.PY,
+// assign_job).
+
+// numaOf returns the ncpus of the chunks that name a vnode host[n] of this host, by n; a vnode without cpus counts, for its
+// memory. Nil when there is none.
+func numaOf(chunks []pbs.VnodeChunk, host string) (map[int]int, error) {
+	var by map[int]int
+	for _, c := range chunks {
+		text, ok := strings.CutPrefix(c.Vnode, c.Host+"[")
+		if !ok || !sameHost(c.Host, host) {
+			continue
+		}
+		n, err := strconv.Atoi(strings.TrimSuffix(text, "]"))
+		if err != nil {
+			continue // longer than any NUMA node's id
+		}
+		share, err := pbs.OnHost([]pbs.VnodeChunk{c}, c.Host)
+		if err != nil {
+			return nil, err
+		}
+		if by == nil {
+			by = map[int]int{}
+		}
+		by[n] += share.NCPUs
+	}
+	return by, nil
+}
+
+// sameHost takes n1 and n1.cluster for one host, as pbs.OnHost does.
+func sameHost(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	return a == b || !strings.Contains(a, ".") && strings.HasPrefix(b, a+".")
+}
+
+// placed chooses cpus and NUMA nodes as placement.Place does, with each vnode's part on the vnode's own NUMA node.
+func (p *policy) placed(node *topology.Node, req placement.Request, a ask) (placement.Assignment, error) {
+	if !p.Vnodes.PerNUMANode || len(a.numa) == 0 {
+		return placement.Place(node, req)
+	}
+	var got placement.Assignment
+	rest := req.NCPUs
+	for _, id := range slices.Sorted(maps.Keys(a.numa)) {
+		i := slices.IndexFunc(node.NUMA, func(n topology.NUMANode) bool { return n.ID == id })
+		if i < 0 {
+			return placement.Assignment{}, hostapi.Errorf(hostapi.KindNode, "exec_vnode names NUMA node %d, which this host has not", id)
+		}
+		if node.NUMA[i].HasMemory {
+			got.Mems = got.Mems.Union(kernfs.IDs(id))
+		}
+		n := a.numa[id]
+		if n == 0 {
+			continue
+		}
+		part := req
+		part.NCPUs, part.Allowed = n, req.Allowed.Intersect(cpusOf(node, id))
+		part.Mem, part.FreeMem = 0, nil // its memory is its vnode's
+		one, err := placement.Place(node, part)
+		if err != nil {
+			return placement.Assignment{}, fmt.Errorf("NUMA node %d: %w", id, err)
+		}
+		rest -= n
+		got.CPUs, got.Mems = got.CPUs.Union(one.CPUs), got.Mems.Union(one.Mems)
+	}
+	if rest <= 0 {
+		return got, nil
+	}
+	// Of the natural vnode, which has nothing of its own where startup told of the others.
+	req.NCPUs, req.Taken = rest, req.Taken.Union(got.CPUs)
+	one, err := placement.Place(node, req)
+	if err != nil {
+		return placement.Assignment{}, err
+	}
+	return placement.Assignment{CPUs: got.CPUs.Union(one.CPUs), Mems: got.Mems.Union(one.Mems)}, nil
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/nodestate"
+)
+
+type vnodes = map[string]*hostapi.Vnode
+
+// pbsSees makes an event one of PBS, which knows these vnodes.
+func pbsSees(known vnodes) func(*hostapi.Request) {
+	return func(r *hostapi.Request) { r.VnodeList = known }
+}
+
+// vnode is one as PBS knows it; no comment is "-".
+func vnode(state, comment string) *hostapi.Vnode {
+	v := &hostapi.Vnode{State: state}
+	if comment != "-" {
+		v.Comment = &comment
+	}
+	return v
+}
+
+func shortKill(f *config.File) { f.Cgroup.KillTimeout = config.Duration(100 * time.Millisecond) }
+
+// stuckJob is a node with a job whose process does not die.
+func stuckJob(n *node, k *kernfstest.Kernel) (pid int) {
+	n.kept = nodestate.Dir(n.t.TempDir())
+	n.do(hostapi.EventBegin, "1")
+	pid = n.start(n.t, n.do(hostapi.EventLaunch, "1").Join)
+	k.Stick(pid)
+	return pid
+}
+
+// waited makes the time for which the vnodes are offline a minute longer.
+func (n *node) waited() {
+	n.t.Helper()
+	o, err := n.kept.Offline(hookName)
+	if err != nil || o == nil {
+		n.t.Fatalf("%+v, %v, want a note that the vnodes are offline", o, err)
+	}
+	o.Since = o.Since.Add(-time.Minute)
+	if err := n.kept.SetOffline(hookName, o); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// TestVnodesGoOfflineAndComeBack is the whole story of a process that does not die for a while, over a restart of the hook.
+func TestVnodesGoOfflineAndComeBack(t *testing.T) {
+	for _, last := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventAbort} {
+		onFakes(t, shortKill, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+			pid := stuckJob(n, k)
+			known := vnodes{testNode: vnode("free", "rack 7"), testNode + "[1]": vnode("job-busy", "-")}
+			out, err := n.event(last, "1", pbsSees(known))
+			if err == nil || out == nil {
+				t.Fatalf("%s of a job that does not die: %+v, %v, want an error", last, out, err)
+			}
+			want := vnodes{testNode: vnode("offline", "rack 7; "+offlineComment), testNode + "[1]": vnode("offline,job-busy", offlineComment)}
+			if diff := cmp.Diff(want, out.Vnodes); diff != "" {
+				t.Fatalf("%s: -want +got:\n%s", last, diff)
+			}
+			delete(n.jobs, "1")
+			kept := n.kept
+			n.hook.die()
+			n.hook = n.boot()
+			n.kept = kept
+			if out, err := n.event(hostapi.EventStartup, "", pbsSees(want)); err == nil || out.Vnodes[testNode].State != "" {
+				t.Errorf("startup: %+v, %v, want an error and no new state", out, err)
+			}
+			// While it is there, nothing changes; nor if the administrator says free.
+			for _, known := range []vnodes{want, {testNode: vnode("free", "rack 7; "+offlineComment)}} {
+				n.waited()
+				out, err := n.event(hostapi.EventPeriodic, "", pbsSees(known))
+				if err == nil || len(out.Vnodes) > 0 {
+					t.Errorf("while the process lives: %+v, %v, want an error and no vnodes", out.Vnodes, err)
+				}
+			}
+			k.Unstick(pid)
+			back := vnodes{testNode: vnode("free", "rack 7"), testNode + "[1]": vnode("job-busy", "")}
+			out = n.do(hostapi.EventPeriodic, "", pbsSees(want))
+			if diff := cmp.Diff(back, out.Vnodes); diff != "" {
+				t.Errorf("after it died: -want +got:\n%s", diff)
+			}
+			if out := n.do(hostapi.EventPeriodic, "", pbsSees(want)); len(out.Vnodes) > 0 {
+				t.Errorf("once more: %+v, want nothing", out.Vnodes)
+			}
+		})
+	}
+}
+
+// TestNoWordFromPBS: what is found out in an event that PBS did not send is told at the next one that it did.
+func TestNoWordFromPBS(t *testing.T) {
+	n, k := fakeNode(t, kernfstest.NewV2, shortKill)
+	pid := stuckJob(n, k)
+	if out, err := n.event(hostapi.EventEnd, "1"); err == nil || out.Vnodes[testNode].State != "offline" || out.Vnodes[testNode].Comment != nil {
+		t.Errorf("end: %+v, %v", out, err)
+	}
+	// pbs_mom's own list knows neither state nor comment: the comment is not touched.
+	out, err := n.event(hostapi.EventPeriodic, "", pbsSees(vnodes{testNode: {ResourcesAvailable: hostapi.Resources{"ncpus": "8"}}}))
+	if diff := cmp.Diff(vnodes{testNode: {State: "offline"}}, out.Vnodes); diff != "" || err == nil {
+		t.Errorf("periodic: %v, -want +got:\n%s", err, diff)
+	}
+	k.Unstick(pid)
+	n.waited()
+	// Nothing is brought back that is not seen to be ours.
+	for _, known := range []vnodes{nil, {testNode: {}}} {
+		if out := n.do(hostapi.EventPeriodic, "", pbsSees(known)); len(out.Vnodes) > 0 {
+			t.Errorf("%+v", out.Vnodes)
+		}
+	}
+	if o, err := n.kept.Offline(hookName); o == nil || err != nil {
+		t.Errorf("%+v, %v, want the note kept", o, err)
+	}
+	if out := n.do(hostapi.EventPeriodic, "", pbsSees(vnodes{testNode: vnode("offline", "by hand")})); len(out.Vnodes) > 0 {
+		t.Errorf("%+v: what is offline without our text is the administrator's", out.Vnodes)
+	}
+	if o, err := n.kept.Offline(hookName); o != nil || err != nil {
+		t.Errorf("%+v, %v, want no note", o, err)
+	}
+}
+
+// TestOnlineRules says when vnodes come back.
+func TestOnlineRules(t *testing.T) {
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	offline := vnodes{testNode: vnode("offline,down", offlineComment+"; disk changed"), testNode + "[0]": vnode("offline", "no text of ours")}
+	comesBack := vnodes{testNode: vnode("down", "disk changed")}
+	for _, tt := range []struct {
+		name  string
+		edit  func(*config.File)
+		note  *nodestate.Offline
+		known vnodes
+		want  vnodes
+		kept  bool
+	}{
+		{name: "time over", note: &nodestate.Offline{Since: ago(time.Minute), Told: true}, known: offline, want: comesBack},
+		{name: "too early", note: &nodestate.Offline{Since: ago(time.Second), Told: true}, known: offline, kept: true},
+		{name: "no delay", edit: func(f *config.File) { f.Vnodes.OnlineMinDelay = 0 }, note: &nodestate.Offline{Since: ago(time.Second), Told: true}, known: offline, want: comesBack},
+		{name: "not to come back", edit: func(f *config.File) { f.Vnodes.OnlineOfflinedNodes = false }, note: &nodestate.Offline{Since: ago(time.Hour), Told: true}, known: offline, kept: true},
+		{name: "not to come back, and brought back", edit: func(f *config.File) { f.Vnodes.OnlineOfflinedNodes = false },
+			note: &nodestate.Offline{Since: ago(time.Hour), Told: true}, known: vnodes{testNode: vnode("free", "-")}},
+		{name: "offline before", note: &nodestate.Offline{Since: ago(time.Hour), Told: true, Before: []string{testNode}}, known: offline,
+			want: vnodes{testNode: vnode("", "disk changed")}},
+		{name: "never told", note: &nodestate.Offline{Since: ago(time.Hour)}, known: offline},
+		{name: "a clock set back", note: &nodestate.Offline{Since: ago(-time.Hour), Told: true}, known: offline, kept: true},
+		{name: "no note: not ours, whatever the text", known: offline},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n, _ := fakeNode(t, kernfstest.NewV2, tt.edit)
+			n.kept = nodestate.Dir(t.TempDir())
+			if err := n.kept.SetOffline(hookName, tt.note); err != nil {
+				t.Fatal(err)
+			}
+			out := n.do(hostapi.EventPeriodic, "", pbsSees(tt.known))
+			if diff := cmp.Diff(tt.want, out.Vnodes); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if o, err := n.kept.Offline(hookName); (o != nil) != tt.kept || err != nil {
+				t.Errorf("note %+v, %v, want one: %t", o, err, tt.kept)
+			}
+		})
+	}
+}
+
+func TestAdministratorsOffline(t *testing.T) {
+	n, k := fakeNode(t, kernfstest.NewV2, func(f *config.File) { shortKill(f); f.Vnodes.PerNUMANode = true })
+	pid := stuckJob(n, k)
+	out, _ := n.event(hostapi.EventEnd, "1", pbsSees(vnodes{testNode: vnode("free", "-"), testNode + "[1]": vnode("offline", "broken fan"), "other[0]": nil}))
+	want := vnodes{testNode: vnode("offline", offlineComment), testNode + "[0]": {State: "offline"}, testNode + "[1]": vnode("offline", "broken fan; "+offlineComment)}
+	if diff := cmp.Diff(want, out.Vnodes); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	k.Unstick(pid)
+	n.waited()
+	out = n.do(hostapi.EventPeriodic, "", pbsSees(out.Vnodes))
+	want = vnodes{testNode: vnode("free", ""), testNode + "[1]": vnode("", "broken fan")}
+	if diff := cmp.Diff(want, out.Vnodes); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestComments(t *testing.T) {
+	for _, own := range []string{"", "rack 7", "a; b", " x ", "; ", "rack 7;"} {
+		if got := removeComment(appendComment(own)); got != own {
+			t.Errorf("%q became %q", own, got)
+		}
+		if got := removeComment(appendComment(appendComment(own))); got != own {
+			t.Errorf("twice: %q became %q", own, got)
+		}
+	}
+	for comment, want := range map[string]string{offlineComment + "; later": "later", "a; " + offlineComment + "; later": "a; later", "a" + offlineComment + "b": "ab"} {
+		if got := removeComment(comment); got != want {
+			t.Errorf("%q: %q, want %q", comment, got, want)
+		}
+	}
+}
+
+func TestStates(t *testing.T) {
+	for _, tt := range []struct{ now, offline, online string }{
+		{"free", "offline", "free"}, {"", "offline", "free"}, {"down", "offline,down", "down"}, {"offline,down", "offline,down", "down"},
+		{"job-exclusive", "offline,job-exclusive", "job-exclusive"}, {"down, offline", "offline,down", "down"}, {"offline", "offline", "free"},
+	} {
+		if got := withState(tt.now, stateOffline); got != tt.offline {
+			t.Errorf("%q offline: %q, want %q", tt.now, got, tt.offline)
+		}
+		if got := withoutState(tt.now, stateOffline); got != tt.online {
+			t.Errorf("%q on line: %q, want %q", tt.now, got, tt.online)
+		}
+	}
+}
+
+func TestOwnVnodes(t *testing.T) {
+	n, _ := fakeNode(t, kernfstest.NewV2, func(f *config.File) { f.Vnodes.PerNUMANode = true })
+	known := vnodes{testNode + "[x]": nil, "node10": nil, testNode + "[12]": {}}
+	want := []string{testNode, testNode + "[0]", testNode + "[12]", testNode + "[1]", testNode + "[x]"}
+	if got := n.policy.ownVnodes(n.hook.node, testNode, known); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v (known %v)", got, want, slices.Collect(maps.Keys(known)))
+	}
+}

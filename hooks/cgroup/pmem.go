@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// processBounds returns what a job asks for each of its processes, in bytes: pmem and pvmem. 0 is what PBS writes for
+// what was not asked for.
+func processBounds(job *hostapi.Job) (pmem, pvmem *int64, err error) {
+	for _, b := range []struct {
+		name string
+		to   **int64
+	}{{"pmem", &pmem}, {"pvmem", &pvmem}} {
+		text, ok := job.ResourceList[b.name]
+		if !ok {
+			continue
+		}
+		size, err := pbs.ParseSize(text)
+		if err != nil {
+			return nil, nil, fmt.Errorf("resource_list %s=%s: %w", b.name, text, err)
+		}
+		if n := int64(size); n > 0 {
+			*b.to = &n
+		}
+	}
+	return pmem, pvmem, nil
+}
+
+// footprint is what processes hold, in bytes, as /proc tells it (proc_pid_statm(5)): pages of programs and libraries
+// included, and what several of them share once for each.
+type footprint struct {
+	resident        int64 // of all
+	largest, widest int64 // the largest resident set and the largest address space of one
+}
+
+var pageSize = int64(os.Getpagesize())
+
+// footprintOf reads a line for each process; those that end meanwhile hold nothing.
+func footprintOf(procfs *kernfs.FS, pids []int) (footprint, error) {
+	var f footprint
+	for _, pid := range pids {
+		b, err := readOf(procfs, pid, "statm")
+		if err != nil || b == nil {
+			if err != nil {
+				return f, err
+			}
+			continue
+		}
+		fields := bytes.Fields(b)
+		if len(fields) < 2 {
+			continue
+		}
+		size, err := strconv.ParseInt(string(fields[0]), 10, 64)
+		resident, err2 := strconv.ParseInt(string(fields[1]), 10, 64)
+		if err := errors.Join(err, err2); err != nil {
+			return f, fmt.Errorf("statm of process %d: %w", pid, err)
+		}
+		f.resident += resident * pageSize
+		f.largest, f.widest = max(f.largest, resident*pageSize), max(f.widest, size*pageSize)
+	}
+	return f, nil
+}
+
+// heldByProcesses is the anonymous and shared memory of processes where no memory controller counts it. It reads no more
+// than it takes to tell that they hold no more than enough, the cheapest first: all that is resident; anonymous and
+// shared memory, where what several share counts for each; and each one's part of that, for which the kernel goes through
+// every page table.
+func heldByProcesses(procfs *kernfs.FS, pids []int, all footprint, enough int64) (cgroup.Resident, error) {
+	if all.resident <= enough {
+		return cgroup.Resident{Used: all.resident}, nil
+	}
+	sum, err := sumOf(procfs, pids, "status", "RssAnon:", "RssShmem:")
+	if err == nil && sum > enough {
+		var shares int64
+		shares, err = sumOf(procfs, pids, "smaps_rollup", "Pss_Anon:", "Pss_Shmem:") // since Linux 5.4
+		if shares > 0 {
+			sum = shares
+		}
+	}
+	return cgroup.Resident{Used: sum, Exact: true, Seen: sum}, err
+}
+
+// sumOf adds up the keys, in kB, of a file of each process.
+func sumOf(procfs *kernfs.FS, pids []int, file string, keys ...string) (int64, error) {
+	var sum int64
+	for _, pid := range pids {
+		b, err := readOf(procfs, pid, file)
+		if err != nil {
+			return 0, err
+		}
+		for line := range bytes.Lines(b) {
+			for _, key := range keys {
+				if value, ok := bytes.CutPrefix(line, []byte(key)); ok {
+					kb, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
+					if err != nil {
+						return 0, fmt.Errorf("%s of process %d: %w", file, pid, err)
+					}
+					sum += kb << 10
+				}
+			}
+		}
+	}
+	return sum, nil
+}
+
+// readOf reads a file of a process; nil when the process is gone or the kernel has no such file.
+func readOf(procfs *kernfs.FS, pid int, file string) ([]byte, error) {
+	b, err := procfs.ReadFile(strconv.Itoa(pid) + "/" + file)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil, nil
+	}
+	return b, err
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+func TestProcessBounds(t *testing.T) {
+	pmem, pvmem, err := processBounds(&hostapi.Job{ResourceList: hostapi.Resources{"pmem": "100mb", "pvmem": "0kb"}})
+	if err != nil || pmem == nil || *pmem != 100*mib || pvmem != nil {
+		t.Errorf("%v, %v, %v", pmem, pvmem, err)
+	}
+	if _, _, err := processBounds(&hostapi.Job{ResourceList: hostapi.Resources{"pvmem": "much"}}); err == nil {
+		t.Error("no error for pvmem=much")
+	}
+}
+
+// One process may hold no more than pmem, whatever the node does about mem.
+func TestKernelPmem(t *testing.T) {
+	n := realNode(t, nil)
+	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb", "pmem=60mb"))
+	a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "keep", fmt.Sprint(70*mib))
+	a.stdin.Close()
+	n.wantKilled(`^=>> PBS: job killed: pmem (6[1-9]|[7-9]\d|1\d\d)\d{3}kb exceeded limit 61440kb$`)
+}
+
+// Nor may one map more than pvmem: RLIMIT_AS sees to that in what was launched, and looking does in the rest.
+func TestKernelPvmem(t *testing.T) {
+	n := realNode(t, func(c *config.File) { c.Memory.ManageRlimitAS = false })
+	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb", "pvmem=1mb"))
+	startProgram(t, n.do(hostapi.EventLaunch, "1.srv").Join, "/bin/sleep", "1000")
+	n.wantKilled(`^=>> PBS: job killed: pvmem \d+kb exceeded limit 1024kb$`)
+}
+
+// wantKilled waits for the job to be killed, and checks what its epilogue says of why.
+func (n *node) wantKilled(text string) {
+	n.t.Helper()
+	n.awaitDeath("1.srv")
+	out := n.do(hostapi.EventEpilogue, "1.srv")
+	if len(out.JobStderr) != 1 || !regexp.MustCompile(text).MatchString(out.JobStderr[0]) {
+		n.t.Errorf("stderr %q, want %s", out.JobStderr, text)
+	}
+	n.do(hostapi.EventEnd, "1.srv")
+	n.want()
+}
+
+// Several processes that each hold less than pmem are within it.
+func TestKernelPmemOfEach(t *testing.T) {
+	n := realNode(t, nil)
+	n.begin("1.srv", asks("ncpus=1", "mem=500mb", "pmem=120mb"))
+	for range 3 {
+		a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "keep", fmt.Sprint(60*mib))
+		a.stdin.Close()
+	}
+	n.staysAlive("1.srv")
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
+	n.want()
+}
+
+// bareNode is this machine as one without controllers: what the v2 tree of a hybrid machine offers.
+func bareNode(t testing.TB) *node {
+	return realNodeOf(t, cgroup.ModeV2, func(c *config.File) {
+		byRSS(c)
+		c.Cpuset.Enabled, c.CPU.Enabled = false, false
+	})
+}
+
+// Where no memory controller counts, the processes' own figures do: what they share counts once, and page cache not at all.
+func TestKernelRSSWithoutController(t *testing.T) {
+	n := bareNode(t)
+	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=100mb"))
+	join := n.do(hostapi.EventLaunch, "1.srv").Join
+	a := startActor(t, join, "hold", fmt.Sprint(60*mib), os.Args[0])
+	n.staysAlive("1.srv")
+	held, err := heldByProcesses(n.roots.Proc, []int{a.child.PID}, footprint{resident: 1 << 40}, 0)
+	if err != nil || !held.Exact || held.Used < 60*mib || held.Used > 90*mib {
+		t.Errorf("held %d MiB, %v", held.Used/mib, err)
+	}
+	b := startActor(t, join, "keep", fmt.Sprint(60*mib))
+	b.stdin.Close()
+	n.wantKilled(`^=>> PBS: job killed: mem 1\d{5}kb exceeded limit 102400kb$`)
+}
+
+// startProgram starts a program that is ended with the test.
+func startProgram(t testing.TB, join *hostapi.Join, path string, args ...string) {
+	t.Helper()
+	child, err := proc.Start(&proc.Spec{Path: path, Args: append([]string{path}, args...)}, *join)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := child.Signal(unix.SIGKILL); err != nil && !errors.Is(err, proc.ErrGone) {
+			t.Error(err)
+		}
+		if _, err := child.Wait(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// BenchmarkSample is one look at a job: whose memory is below its bound as the kernel's shortest file tells; whose page
+// cache is not; of 100 processes with pmem; and of 100 processes without a memory controller.
+func BenchmarkSample(b *testing.B) {
+	small, large := int64(1<<20), int64(1<<40)
+	for _, bb := range []struct {
+		name      string
+		node      func() *node
+		processes int
+		bounds    bounds
+	}{
+		{"below", func() *node { return realNode(b, byRSS) }, 1, bounds{mem: &large}},
+		{"page cache", func() *node { return realNode(b, byRSS) }, 1, bounds{mem: &small}},
+		{"pmem of 100", func() *node { return realNode(b, byRSS) }, 100, bounds{pmem: &large}},
+		{"no controller, 100", func() *node { return bareNode(b) }, 100, bounds{mem: &large}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			n := bb.node()
+			n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1"))
+			join := n.do(hostapi.EventLaunch, "1.srv").Join
+			for range bb.processes {
+				startProgram(b, join, "/bin/sleep", "1000")
+			}
+			s := &sampler{h: n.hook, j: n.cgroup("1.srv"), bounds: bb.bounds}
+			for b.Loop() {
+				if _, err := s.look(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			n.do(hostapi.EventEpilogue, "1.srv")
+			n.do(hostapi.EventEnd, "1.srv")
+		})
+	}
+}
+
+// BenchmarkSampling is what following many jobs costs in all, at rest: the part of one cpu that this process uses. "page cache"
+// are jobs that hold more page cache than their mem; the last row has 10 processes in each job instead of 100, and asks for
+// pmem.
+func BenchmarkSampling(b *testing.B) {
+	for _, bb := range []struct {
+		name            string
+		jobs, processes int
+		mem             string
+		edit            func(*config.File)
+	}{
+		{"by the kernel", 100, 1, "mem=64mb", nil},
+		{"by rss", 100, 1, "mem=64mb", byRSS},
+		{"by rss, page cache", 100, 1, "mem=1mb", byRSS},
+		{"pmem", 100, 10, "pmem=64mb", nil},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			n := realNode(b, bb.edit)
+			for i := range bb.jobs {
+				id := fmt.Sprintf("%d.srv", 100+i)
+				n.do(hostapi.EventBegin, id, asks("ncpus=0", bb.mem))
+				join := n.do(hostapi.EventLaunch, id).Join
+				for range bb.processes {
+					startProgram(b, join, "/bin/sleep", "1000")
+				}
+			}
+			time.Sleep(3 * time.Second) // until pauses have grown
+			const while = 5 * time.Second
+			for b.Loop() {
+				before := cpuTime(b)
+				time.Sleep(while)
+				b.ReportMetric(100*float64(cpuTime(b)-before)/float64(while), "%cpu")
+			}
+			for id := range n.jobs {
+				n.do(hostapi.EventEpilogue, id)
+				n.do(hostapi.EventEnd, id)
+			}
+		})
+	}
+}
+
+// cpuTime is what this process has used so far.
+func cpuTime(b *testing.B) time.Duration {
+	var ru unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &ru); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+}

@@ -1,0 +1,330 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// resize sends the event and keeps what the host keeps of it.
+func (n *node) resize(id string, resources ...string) (*hostapi.Outcome, error) {
+	n.t.Helper()
+	out, err := n.event(hostapi.EventResize, id, asks(resources...))
+	if err == nil {
+		job := *n.job(id)
+		req := hostapi.Request{Job: &job}
+		asks(resources...)(&req)
+		n.jobs[id] = &job
+	}
+	return out, err
+}
+
+// has checks the job's limits, as the kernel has them, and what is said of them.
+func (n *node) has(id, cpus string, mem int64) {
+	n.t.Helper()
+	l, err := n.cgroup(id).Limits()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if l.CPUs.String() != cpus || l.Mem == nil || *l.Mem != mem {
+		n.t.Errorf("job %s has cpus %s and mem %v, want %s and %d", id, l.CPUs, l.Mem, cpus, mem)
+	}
+	if s := n.state(id); s.CPUs != cpus {
+		n.t.Errorf("state of job %s: %+v, want cpus %s", id, s, cpus)
+	}
+	if r, err := n.cgroup(id).Record(); err != nil || string(r.State) != string(n.job(id).State) || !cmp.Equal(r.Begin.Job.ResourceList, n.job(id).ResourceList) {
+		n.t.Errorf("record of job %s: %s, %v, %v; want %s, %v", id, r.State, r.Begin.Job.ResourceList, err, n.job(id).State, n.job(id).ResourceList)
+	}
+}
+
+func TestResize(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=2", "mem=1gb"))
+		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=1gb"))
+		n.launch("1.srv")
+		for _, tt := range []struct {
+			ask  []string
+			cpus string
+			mem  int64
+		}{
+			{[]string{"ncpus=3", "mem=2gb"}, "0-1,3", 2 * gib},
+			{[]string{"ncpus=3", "mem=2gb"}, "0-1,3", 2 * gib}, // an event may come twice
+			{[]string{"ncpus=3", "mem=4gb"}, "0-1,3", 4 * gib},
+			{[]string{"ncpus=1", "mem=512mb"}, "3", 512 * mib},
+			{[]string{"ncpus=2", "mem=1gb"}, "0,3", gib},
+		} {
+			out, err := n.resize("1.srv", tt.ask...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.has("1.srv", tt.cpus, tt.mem)
+			u := out.Usage
+			if ncpus := strings.TrimPrefix(tt.ask[0], "ncpus="); strconv.Itoa(u.NCPUs) != ncpus || out.ResourcesUsed["ncpus"] != ncpus || u.CPUs != tt.cpus || *u.MemLimitBytes != tt.mem {
+				t.Errorf("%v: %v, usage %+v", tt.ask, out.ResourcesUsed, u)
+			}
+		}
+		n.has("2.srv", "2", gib)
+		// Those that come later see the new size, and so does a hook that starts anew.
+		n.restart()
+		n.do(hostapi.EventBegin, "3.srv", asks("ncpus=1", "mem=1gb"))
+		if s := n.state("3.srv"); s.CPUs != "1" {
+			t.Errorf("the next job has cpus %s, want 1", s.CPUs)
+		}
+		if _, err := n.event(hostapi.EventBegin, "4.srv", asks("ncpus=1", "mem=1gb")); hostapi.KindOf(err) != hostapi.KindBusy {
+			t.Errorf("begin on a full node: %v", err)
+		}
+		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
+			n.do(hostapi.EventEnd, id)
+		}
+	})
+}
+
+func TestResizeRefused(t *testing.T) {
+	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=2", "mem=128mb"))
+		n.do(hostapi.EventBegin, "9.srv", asks("ncpus=1", "mem=10gb"))
+		k.Charge(n.launch("1.srv"), kernfstest.Memory{Anon: 80 * mib})
+		for _, tt := range []struct {
+			ask  []string
+			kind hostapi.Kind
+			text string
+		}{
+			{[]string{"ncpus=2", "mem=50mb"}, hostapi.KindBusy, "mem requested (51200kb) is below what the job uses (81920kb)"},
+			{[]string{"ncpus=1", "mem=50mb"}, hostapi.KindBusy, "mem requested (51200kb) is below"},
+			{[]string{"ncpus=4", "mem=128mb"}, hostapi.KindBusy, "ncpus requested (4) exceeds ncpus available (3)"},
+			{[]string{"ncpus=5", "mem=128mb"}, hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
+			{[]string{"ncpus=1", "mem=8gb"}, hostapi.KindBusy, "mem requested (8388608kb) exceeds mem available (6291456kb)"},
+			{[]string{"ncpus=1", "mem=17gb"}, hostapi.KindJob, "exceeds mem available"},
+			{[]string{"ncpus=x"}, hostapi.KindJob, "ncpus=x"},
+		} {
+			before, err := n.cgroup("1.srv").Limits()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = n.resize("1.srv", tt.ask...)
+			if hostapi.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("%v: error %v of kind %q, want %q of kind %q", tt.ask, err, hostapi.KindOf(err), tt.text, tt.kind)
+			}
+			after, err := n.cgroup("1.srv").Limits()
+			if diff := cmp.Diff(before, after); diff != "" || err != nil {
+				t.Errorf("%v: limits: -before +after:\n%s%v", tt.ask, diff, err)
+			}
+			n.has("1.srv", "0-1", 128*mib)
+		}
+		n.do(hostapi.EventEnd, "1.srv")
+		if _, err := n.event(hostapi.EventResize, "1.srv"); hostapi.KindOf(err) != hostapi.KindNode {
+			t.Errorf("without a cgroup: %v", err)
+		}
+		n.do(hostapi.EventEnd, "9.srv")
+	})
+}
+
+// Each step of a resize fails in turn: the job is as it was, and the event can be repeated.
+func TestResizeFails(t *testing.T) {
+	type form struct {
+		ask  []string
+		cpus string
+		mem  int64
+	}
+	small := form{[]string{"ncpus=1", "mem=64mb", "vmem=64mb", "pids=20"}, "0", 64 * mib}
+	large := form{[]string{"ncpus=2", "mem=128mb", "vmem=128mb", "pids=40"}, "0-1", 128 * mib}
+	for _, f := range fakes {
+		for name, way := range map[string][2]form{"up": {small, large}, "down": {large, small}} {
+			from, to := way[0], way[1]
+			prepare := func(t *testing.T) (*node, *kernfstest.Kernel) {
+				n, k := fakeNode(t, f.boot, nil)
+				n.do(hostapi.EventBegin, "1.srv", asks(from.ask...))
+				n.launch("1.srv")
+				k.ResetJournal()
+				return n, k
+			}
+			n, k := prepare(t)
+			if _, err := n.resize("1.srv", to.ask...); err != nil {
+				t.Fatal(err)
+			}
+			ops := steps(k)
+			if len(ops) < 5 {
+				t.Fatalf("%s: resize did only %v", f.name, ops)
+			}
+			for _, op := range ops {
+				t.Run(f.name+"/"+name+"/"+op.Op+" "+strings.ReplaceAll(op.Path, "/", " "), func(t *testing.T) {
+					n, k := prepare(t)
+					before, err := n.cgroup("1.srv").Limits()
+					if err != nil {
+						t.Fatal(err)
+					}
+					heal := k.Fail(op.Op, op.Path, unix.EIO)
+					if _, err := n.resize("1.srv", to.ask...); hostapi.KindOf(err) != hostapi.KindNode {
+						t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))
+					}
+					heal()
+					after, err := n.cgroup("1.srv").Limits()
+					if diff := cmp.Diff(before, after); diff != "" || err != nil {
+						t.Errorf("limits: -before +after:\n%s%v", diff, err)
+					}
+					n.has("1.srv", from.cpus, from.mem)
+					if _, err := n.resize("1.srv", to.ask...); err != nil {
+						t.Error(err)
+					}
+					n.has("1.srv", to.cpus, to.mem)
+					n.do(hostapi.EventEnd, "1.srv")
+				})
+			}
+		}
+	}
+}
+
+// Two jobs that share cpus, since one was suspended, part when one of them can; else each keeps them.
+func TestResizeOfSharedPlace(t *testing.T) {
+	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4", "mem=12gb"))
+		n.do(hostapi.EventPostsuspend, "1.srv")
+		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=2", "mem=12gb"))
+		n.do(hostapi.EventPreresume, "1.srv")
+		if _, err := n.resize("1.srv", "ncpus=3", "mem=11gb"); err != nil {
+			t.Fatal(err)
+		}
+		if s := n.state("1.srv"); s.NCPUs != 3 {
+			t.Errorf("%+v", s)
+		}
+		if _, err := n.resize("1.srv", "ncpus=3", "mem=12gb"); hostapi.KindOf(err) != hostapi.KindBusy {
+			t.Errorf("more memory than it has, beside one that has the rest: %v", err)
+		}
+		if _, err := n.resize("1.srv", "ncpus=2", "mem=4gb"); err != nil {
+			t.Fatal(err)
+		}
+		one, two := n.state("1.srv").CPUs, n.state("2.srv").CPUs
+		if one == two {
+			t.Errorf("cpus %s and %s", one, two)
+		}
+		n.do(hostapi.EventEnd, "1.srv")
+		n.do(hostapi.EventEnd, "2.srv")
+	})
+}
+
+// A resize of a suspended job leaves it suspended.
+func TestResizeSuspended(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=1", "mem=64mb"))
+		k.Charge(n.launch("1.srv"), kernfstest.Memory{Anon: 30 * mib})
+		n.do(hostapi.EventPostsuspend, "1.srv")
+		if _, err := n.resize("1.srv", "ncpus=2", "mem=32mb"); err != nil {
+			t.Fatal(err)
+		}
+		n.frozen("1.srv", true)
+		n.has("1.srv", "0-1", 32*mib)
+		n.do(hostapi.EventEnd, "1.srv")
+	})
+}
+
+// While a job gives memory back, which takes seconds, others begin; what it gives up is not theirs yet, what it gets is not
+// theirs any more.
+func TestResizeHoldsNobodyUp(t *testing.T) {
+	n, k := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Memory.ReservePercent = 0 })
+	n.begin("1.srv", asks("ncpus=2", "mem=8gb"))
+	k.Charge(n.launch("1.srv"), kernfstest.Memory{Anon: mib, File: 2 * gib})
+	clean := k.Dirty(true)
+	done := make(chan error)
+	go func() {
+		_, err := n.event(hostapi.EventResize, "1.srv", asks("ncpus=3", "mem=1gb"))
+		done <- err
+	}()
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
+		l, err := n.cgroup("1.srv").Limits()
+		if err == nil && l.MemHigh != nil && *l.MemHigh == gib {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("limits %+v, %v", l, err)
+		}
+	}
+	if _, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=9gb")); hostapi.KindOf(err) != hostapi.KindBusy {
+		t.Errorf("begin with memory that is not given back yet: %v", err)
+	}
+	if _, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=2", "mem=1gb")); hostapi.KindOf(err) != hostapi.KindBusy {
+		t.Errorf("begin with a cpu that is taken: %v", err)
+	}
+	n.do(hostapi.EventBegin, "3.srv", asks("ncpus=1", "mem=1gb"))
+	select {
+	case err := <-done:
+		t.Fatalf("begin waited for the resize: %v", err)
+	default:
+	}
+	clean()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	l, err := n.cgroup("1.srv").Limits()
+	if err != nil || *l.Mem != gib || l.MemHigh != nil || l.CPUs.Len() != 3 {
+		t.Errorf("limits %+v, %v", l, err)
+	}
+	n.do(hostapi.EventEnd, "1.srv")
+	n.do(hostapi.EventEnd, "3.srv")
+}
+
+// What no user's doing may bring about is an error of the node.
+func TestResizeKinds(t *testing.T) {
+	n, _ := fakeNode(t, kernfstest.NewV1, func(c *config.File) { c.Cpuset.AllowZeroCPUs = true })
+	n.begin("1.srv", asks("ncpus=0", "mem=64mb"))
+	if _, err := n.resize("1.srv", "ncpus=1", "mem=64mb"); hostapi.KindOf(err) != hostapi.KindJob {
+		t.Errorf("a cpuset for a job that has none on v1: %v", err)
+	}
+	n.begin("2.srv", asks("ncpus=1", "mem=64mb"))
+	const want = "resize job 2.srv: a job with cpus of its own cannot be without on cgroup v1"
+	if _, err := n.resize("2.srv", "ncpus=0", "mem=64mb"); hostapi.KindOf(err) != hostapi.KindJob || err.Error() != want {
+		t.Errorf("ncpus=0 on v1: %v of kind %q, want %q", err, hostapi.KindOf(err), want)
+	}
+	n.has("2.srv", "0", 64*mib)
+	n.do(hostapi.EventEnd, "1.srv")
+	n.do(hostapi.EventEnd, "2.srv")
+}
+
+// A job that was begun without a bound has one from its resize on.
+func TestResizeBringsBounds(t *testing.T) {
+	onFakes(t, byRSS, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=1"))
+		pid := n.launch("1.srv")
+		if _, err := n.resize("1.srv", "ncpus=1", "mem=100mb"); err != nil {
+			t.Fatal(err)
+		}
+		k.Charge(pid, kernfstest.Memory{Anon: 150 * mib})
+		n.awaitDeath("1.srv")
+		n.wantExcess("1.srv", "=>> PBS: job killed: mem 153600kb exceeded limit 102400kb")
+	})
+}
+
+// On a kernel: up, down, and not below what is in use, with the job running on.
+func TestKernelResize(t *testing.T) {
+	n := realNode(t, nil)
+	n.begin("1.srv", asks("ncpus=1", "mem=256mb"))
+	a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "hold", "83886080", "/dev/null")
+	if _, err := n.resize("1.srv", "ncpus=2", "mem=300mb"); err != nil {
+		t.Fatal(err)
+	}
+	n.has("1.srv", n.node.Online.String(), 300*mib)
+	_, err := n.resize("1.srv", "ncpus=1", "mem=50mb")
+	if hostapi.KindOf(err) != hostapi.KindBusy || !strings.Contains(err.Error(), "mem requested (51200kb) is below what the job uses (8") {
+		t.Errorf("below use: %v", err)
+	}
+	n.has("1.srv", n.node.Online.String(), 300*mib)
+	if _, err := n.resize("1.srv", "ncpus=1", "mem=128mb"); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := n.cgroup("1.srv").Limits(); err != nil || l.CPUs.Len() != 1 || *l.Mem != 128*mib {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if !n.lives(a.child.PID) {
+		t.Error("the job's process is gone")
+	}
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
+	n.want()
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// rlimitPrefix begins the names of the resources that a job asks for limits with: -l rlimit_nofile=N or N:M. PBS
+// takes such a request only where the administrator has defined the resource.
+const rlimitPrefix = "rlimit_"
+
+// rlimitsOf returns the limits that a job asks for itself, by name. PBS names a resource that it has no limit for as it
+// names any other, so an unknown one is an error.
+func rlimitsOf(job *hostapi.Job) (map[string]hostapi.Rlimit, error) {
+	var asked map[string]hostapi.Rlimit
+	for _, resource := range slices.Sorted(maps.Keys(job.ResourceList)) {
+		name, ok := strings.CutPrefix(resource, rlimitPrefix)
+		if !ok {
+			continue
+		}
+		if _, known := (config.Rlimits{}).ByName()[name]; !known {
+			return nil, fmt.Errorf("resource_list %s: no such limit", resource)
+		}
+		soft, hard, err := config.ParseRlimit(job.ResourceList[resource])
+		if err != nil {
+			return nil, fmt.Errorf("resource_list %s: %w", resource, err)
+		}
+		if asked == nil {
+			asked = map[string]hostapi.Rlimit{}
+		}
+		asked[name] = hostapi.Rlimit{Soft: soft, Hard: hard}
+	}
+	return asked, nil
+}
+
+// rlimits decides which limits the processes of a job get: the node's, in their stead those that the job asks for, and
+// RLIMIT_AS. It fails with KindJob when the job asks for more than the node's hard limit.
+//
+// Where vmem is enforced RLIMIT_AS is pvmem or nothing (openpbs pbs_cgroups.PY, manage_rlimit_as): MoM sets it to vmem,
+// and programs that reserve address space without using it die of that.
+func (p *policy) rlimits(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, error) {
+	limits := map[string]hostapi.Rlimit{}
+	for name, text := range p.Rlimits.ByName() {
+		if text == "" {
+			continue
+		}
+		soft, hard, err := config.ParseRlimit(text)
+		if err != nil {
+			return nil, hostapi.Errorf(hostapi.KindNode, "rlimits.%s: %w", name, err)
+		}
+		limits[name] = hostapi.Rlimit{Soft: soft, Hard: hard}
+	}
+	for name, asked := range a.rlimits {
+		if node, ok := limits[name]; ok && asked.Hard > node.Hard {
+			return nil, hostapi.Errorf(hostapi.KindJob, "%s%s requested (%s) exceeds this host's limit (%s)", rlimitPrefix, name,
+				rlimitText(asked.Hard), rlimitText(node.Hard))
+		}
+		limits[name] = asked
+	}
+	switch {
+	case !p.Memory.ManageRlimitAS:
+	case a.pvmem != nil:
+		limits["as"] = hostapi.Rlimit{Soft: uint64(*a.pvmem), Hard: uint64(*a.pvmem)}
+	case vmemEnforced:
+		limits["as"] = hostapi.Rlimit{Soft: hostapi.RlimitInfinity, Hard: hostapi.RlimitInfinity}
+	}
+	return limits, nil
+}
+
+func rlimitText(n uint64) string {
+	if n == hostapi.RlimitInfinity {
+		return "unlimited"
+	}
+	return fmt.Sprint(n)
+}
+
+// launchLimits are the limits of what MoM starts.
+func (h *hook) launchLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, error) {
+	a, err := askOf(req.Job, req.Node)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
+	}
+	return h.limitsOf(a)
+}
+
+// limitsOf are the limits of what a job that asks for a launches. A number of open files beyond what the kernel lets anybody
+// have (fs.nr_open) is KindJob.
+func (h *hook) limitsOf(a ask) (map[string]hostapi.Rlimit, error) {
+	if asked, ok := a.rlimits["nofile"]; ok {
+		b, err := h.roots.Proc.ReadFile("sys/fs/nr_open")
+		if most, perr := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && perr == nil && asked.Hard > most {
+			return nil, hostapi.Errorf(hostapi.KindJob, "%snofile requested (%s) exceeds the most that the kernel takes (%d)", rlimitPrefix,
+				rlimitText(asked.Hard), most)
+		}
+	}
+	return h.policy.rlimits(a, h.policy.Memsw.Enabled && h.tree.Has("memsw"))
+}
+
+// attachLimits are the limits of what MoM did not start. pbs_cgroups leaves such processes as they are, but the usual
+// one is a rank of an MPI program that came by ssh, and a job's bounds are for all of its ranks; those of sshd
+// (RLIMIT_MEMLOCK) are none of the job's. That RLIMIT_AS be unlimited is for what MoM has set, which is not here.
+func (h *hook) attachLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, error) {
+	limits, err := h.launchLimits(req)
+	if l, ok := limits["as"]; ok && l.Hard == hostapi.RlimitInfinity {
+		delete(limits, "as")
+	}
+	return limits, err
+}
+
+// limit sets limits of a process of the job; one that is gone needs none. That RLIMIT_AS cannot be lifted is no error:
+// the job has less than it might, not more.
+func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]hostapi.Rlimit) error {
+	set := func(limits map[string]hostapi.Rlimit) error {
+		err := h.setRlimits(h.roots.Proc, id, limits)
+		if errors.Is(err, proc.ErrGone) {
+			return nil
+		}
+		return err
+	}
+	if as, ok := limits["as"]; ok && as.Hard == hostapi.RlimitInfinity {
+		if err := set(map[string]hostapi.Rlimit{"as": as}); err != nil {
+			h.logOf(j.ID()).Warn(err)
+		}
+		limits = maps.Clone(limits)
+		delete(limits, "as")
+	}
+	return set(limits)
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+func byRSS(c *config.File) { c.Memory.Enforce = "rss" }
+
+// awaitDeath returns when none of a job's processes is left.
+func (n *node) awaitDeath(id string) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := n.cgroup(id).Wait(ctx); err != nil {
+		n.t.Fatalf("the job lives: %v", err)
+	}
+}
+
+// staysAlive gives the sampler time to make a mistake.
+func (n *node) staysAlive(id string) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 1300*time.Millisecond)
+	defer cancel()
+	if err := n.cgroup(id).Wait(ctx); err == nil {
+		n.t.Fatalf("the job is dead: %+v", n.do(hostapi.EventEpilogue, id))
+	}
+}
+
+// wantExcess checks what a job's epilogue says of why it was killed, and ends the job.
+func (n *node) wantExcess(id, text string) {
+	n.t.Helper()
+	out := n.do(hostapi.EventEpilogue, id)
+	if !slices.Equal(out.JobStderr, []string{text}) || !slices.Contains(out.Notes, text) || "=>> PBS: "+out.Diag != text {
+		n.t.Errorf("stderr %q, notes %q, diag %q; want %q", out.JobStderr, out.Notes, out.Diag, text)
+	}
+	n.do(hostapi.EventEnd, id)
+	n.want()
+}
+
+// Page cache is no memory of the job's; what it holds itself is.
+func TestRSSOnFakes(t *testing.T) {
+	onFakes(t, byRSS, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		var told []hostapi.JobUpdate
+		n.tell = func(id string, u *hostapi.JobUpdate) { told = append(told, *u) }
+		n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
+		pid := n.launch("1.srv")
+		k.Charge(pid, kernfstest.Memory{File: 2 << 30, Anon: 99 * mib})
+		n.staysAlive("1.srv")
+		k.Charge(pid, kernfstest.Memory{Anon: 25 * mib, Shmem: 26 * mib})
+		n.awaitDeath("1.srv")
+		const text = "=>> PBS: job killed: mem 153600kb exceeded limit 102400kb"
+		n.wantExcess("1.srv", text)
+		if len(told) != 1 || !slices.Equal(told[0].JobStderr, []string{text}) || told[0].Diag == "" {
+			t.Errorf("told %+v", told)
+		}
+	})
+}
+
+// A hook that takes over from another goes on sampling.
+func TestRSSAfterRestart(t *testing.T) {
+	onFakes(t, byRSS, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
+		pid := n.launch("1.srv")
+		n.restart()
+		k.Charge(pid, kernfstest.Memory{Anon: 150 * mib})
+		n.awaitDeath("1.srv")
+		n.restart() // between the kill and the epilogue
+		n.wantExcess("1.srv", "=>> PBS: job killed: mem 153600kb exceeded limit 102400kb")
+	})
+}
+
+// Nothing is sampled of a job that the kernel limits, or that asks for nothing.
+func TestNothingToSample(t *testing.T) {
+	for name, edit := range map[string]func(*config.File){"by the kernel": nil, "by rss, without mem": byRSS} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := fakeNode(t, kernfstest.NewV2, edit)
+			resources := []string{"ncpus=1"}
+			if edit == nil {
+				resources = append(resources, "mem=100mb")
+			}
+			n.begin("1.srv", asks(resources...))
+			if count := n.samplers.Load(); count != 0 {
+				t.Errorf("%d samplers", count)
+			}
+			n.do(hostapi.EventEpilogue, "1.srv")
+			n.do(hostapi.EventEnd, "1.srv")
+		})
+	}
+}
+
+func TestBounds(t *testing.T) {
+	size := func(n pbs.Size) *pbs.Size { return &n }
+	gib := int64(1 << 30)
+	asked := ask{HostShare: pbs.HostShare{Mem: size(1 << 30)}, pmem: &gib}
+	for _, tt := range []struct {
+		enforce string
+		ask     ask
+		deflt   pbs.Size
+		mem     int64 // 0 is none
+	}{
+		{"cgroup", asked, 0, 0},
+		{"rss", asked, 0, gib},
+		{"both", asked, 0, gib},
+		{"rss", ask{pmem: &gib}, 0, 0},
+		{"rss", ask{pmem: &gib}, 5 << 20, 5 << 20},
+	} {
+		p := defaultPolicy(t)
+		p.Memory.Enforce, p.Memory.Default = tt.enforce, tt.deflt
+		b := p.boundsOf(tt.ask)
+		if (b.mem == nil) != (tt.mem == 0) || b.mem != nil && *b.mem != tt.mem || b.pmem == nil || b.pvmem != nil {
+			t.Errorf("%s: %+v, want mem %d", tt.enforce, b, tt.mem)
+		}
+	}
+}
+
+func defaultPolicy(t *testing.T) *policy {
+	t.Helper()
+	p, err := newPolicy(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// The nearer the bound and the faster the job, the sooner the next look; at rest the pause doubles.
+func TestPace(t *testing.T) {
+	const gib = int64(1 << 30)
+	for _, tt := range []struct {
+		name             string
+		bound, then, now int64
+		since, pause     time.Duration // since the last look; what the pause was
+		want             time.Duration
+	}{
+		{"first", 100 * mib, 0, 10 * mib, time.Hour, 0, 90 * time.Second / 1024},
+		{"far and slow", 100 * gib, gib, gib + 10*mib, time.Second, 20 * time.Millisecond, longestPause},
+		{"far and fast", 100 * gib, gib, 11 * gib, time.Second, time.Second, longestPause},
+		{"a second away", 31 * gib, gib, 11 * gib, time.Second, time.Second, longestPause},
+		{"half a second away", 21 * gib, gib, 11 * gib, time.Second, time.Second, 500 * time.Millisecond},
+		{"at the bound", gib, gib - 100*mib, gib, time.Second, time.Second, shortestPause},
+		{"at rest", 100 * mib, 10 * mib, 10 * mib, time.Second, 200 * time.Millisecond, 400 * time.Millisecond},
+		{"long at rest", 100 * mib, 10 * mib, 10 * mib, time.Second, 900 * time.Millisecond, longestPause},
+		{"at rest near the bound", 100 * mib, 95 * mib, 95 * mib, time.Second, time.Second, nearPause},
+		{"shrinking", 10 * gib, 9 * gib, 9*gib + 500*mib, time.Second, time.Second, 524 * time.Millisecond},
+	} {
+		s := &sampler{bounds: bounds{mem: &tt.bound}, last: values{mem: tt.then}, pause: tt.pause}
+		if got := s.pace(values{mem: tt.now}, tt.since); got < tt.want*95/100 || got > tt.want*105/100 {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A long pause is lengthened to a common beat, a short one is kept.
+func TestTogether(t *testing.T) {
+	for _, pause := range []time.Duration{0, shortestPause, nearPause, 333 * time.Millisecond, longestPause, costliestPause} {
+		if got := together(pause); got < pause || got > pause*5/4 || pause < nearPause && got != pause {
+			t.Errorf("%v: %v", pause, got)
+		}
+	}
+}
+
+// A job that reads files of many times its mem lives; one that takes more than its mem dies, with SIGTERM first where it
+// has a kill_delay.
+func TestKernelRSS(t *testing.T) {
+	n := realNode(t, byRSS)
+	file := filepath.Join(t.TempDir(), "file")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, 300*mib); err != nil {
+		kernfstest.Skip(t, "allocate a file: %v", err)
+	}
+	n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
+	delay := 5
+	n.jobs["1.srv"].KillDelay = &delay
+	join := n.do(hostapi.EventLaunch, "1.srv").Join
+	a := startActor(t, join, "hold", fmt.Sprint(30*mib), file)
+	if err := errors.Join(os.Remove(file), f.Close()); err != nil && !errors.Is(err, fs.ErrClosed) {
+		t.Fatal(err)
+	}
+	n.staysAlive("1.srv")
+	b := startActor(t, join, "keep", fmt.Sprint(150*mib))
+	b.stdin.Close()
+	start := time.Now()
+	n.awaitDeath("1.srv")
+	t.Logf("killed within %v", time.Since(start))
+	for _, x := range []actor{a, b} {
+		if exit, err := x.child.Wait(t.Context()); err != nil || exit.Status.Signal() != unix.SIGTERM {
+			t.Errorf("ended by %v, %v; want SIGTERM", exit.Status.Signal(), err)
+		}
+	}
+	out := n.do(hostapi.EventEpilogue, "1.srv")
+	if len(out.JobStderr) != 1 || !strings.HasPrefix(out.JobStderr[0], "=>> PBS: job killed: mem ") || !strings.HasSuffix(out.JobStderr[0], "kb exceeded limit 102400kb") {
+		t.Errorf("stderr %q", out.JobStderr)
+	}
+	if mem := *out.Usage.MemBytes; mem < 100*mib || mem > 250*mib {
+		t.Errorf("mem %d MiB", mem/mib)
+	}
+	n.do(hostapi.EventEnd, "1.srv")
+	n.want()
+}
+
+// A job that ignores SIGTERM has until its grace is over, and none when it goes on growing.
+func TestKernelRSSGrace(t *testing.T) {
+	n := realNode(t, func(c *config.File) {
+		byRSS(c)
+		c.Cgroup.KillGrace = config.Duration(400 * time.Millisecond)
+	})
+	n.begin("1.srv", asks("ncpus=1", "mem=40mb"))
+	a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "ignore")
+	b := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "keep", fmt.Sprint(60*mib))
+	start := time.Now()
+	b.stdin.Close()
+	n.awaitDeath("1.srv")
+	if took := time.Since(start); took < 400*time.Millisecond {
+		t.Errorf("it took %v", took)
+	}
+	if exit, err := a.child.Wait(t.Context()); err != nil || exit.Status.Signal() != unix.SIGKILL {
+		t.Errorf("ended by %v, %v; want SIGKILL", exit.Status.Signal(), err)
+	}
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
+	n.want()
+}

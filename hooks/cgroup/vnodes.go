@@ -1,0 +1,210 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/placement"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// What PBS is told of this host at exechost_startup, in resources_available of its vnodes (openpbs pbs_cgroups.PY,
+// create_vnodes). It comes from the same figures that begin decides by: a job that asks for all that a vnode has is taken,
+// on a host without other jobs and beside jobs that ask for no more than the other vnodes have.
+
+// offer is what a vnode has for jobs; bytes but for ncpus.
+type offer struct {
+	ncpus            int
+	mem, vmem, hpmem int64
+}
+
+func (o offer) resources() hostapi.Resources {
+	return hostapi.Resources{
+		"ncpus": strconv.Itoa(o.ncpus), "mem": pbs.Size(o.mem).KB(), "vmem": pbs.Size(o.vmem).KB(), "hpmem": pbs.Size(o.hpmem).KB(),
+	}
+}
+
+// hugeByNUMA tells how much of the huge pages of the default size lies in each NUMA node, in bytes.
+func hugeByNUMA(sys *kernfs.FS, node *topology.Node, all topology.HugePages) (map[int]int64, error) {
+	by := map[int]int64{}
+	for _, n := range node.NUMA {
+		there, err := topology.NUMAHugePages(sys, n.ID)
+		if err != nil {
+			return nil, err
+		}
+		if by[n.ID] = there[all.Default]; there == nil && len(node.NUMA) == 1 {
+			by[n.ID] = all.Total[all.Default]
+		}
+	}
+	return by, nil
+}
+
+// vnodes returns the natural vnode, name, and with vnode_per_numa_node one for each NUMA node that has anything to give;
+// the natural one then has nothing, so that nothing is given away twice. known is what PBS knows of them.
+func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string, known map[string]*hostapi.Vnode) map[string]*hostapi.Vnode {
+	sharing := ""
+	if natural := known[name]; natural != nil {
+		sharing = natural.Sharing
+	}
+	all := map[string]*hostapi.Vnode{}
+	add := func(name string, o offer) {
+		v := &hostapi.Vnode{ResourcesAvailable: o.resources()}
+		if p.Vnodes.PropagateVntype && vntype != "" {
+			v.ResourcesAvailable["vntype"] = vntype
+		}
+		all[name] = v
+	}
+	if !p.Vnodes.PerNUMANode {
+		add(name, p.offer(h))
+		return all
+	}
+	add(name, offer{})
+	for _, n := range h.node.NUMA {
+		o := p.numaOffer(h, huge, n)
+		if o.ncpus == 0 && !n.HasMemory { // there are machines with dozens of these, for their GPUs
+			continue
+		}
+		vnode := vnodeName(name, n.ID)
+		add(vnode, o)
+		all[vnode].Sharing = sharing
+	}
+	return all
+}
+
+func vnodeName(host string, numa int) string { return fmt.Sprintf("%s[%d]", host, numa) }
+
+// offer is what the whole host has for jobs.
+func (p *policy) offer(h host) offer {
+	return p.offered(h, h.cpus, p.memTotal(h.node), p.swapTotal(h.node), p.hugeOffered(h))
+}
+
+// numaOffer is what a NUMA node has for jobs. What is reserved of the host's memory and all of its swap is shared out by the
+// size of the nodes' memory.
+func (p *policy) numaOffer(h host, huge map[int]int64, n topology.NUMANode) offer {
+	var sum int64
+	for _, o := range h.node.NUMA {
+		sum += o.MemTotal
+	}
+	// The nodes' figures need not add up to the host's: a kernel may count in one what it leaves out in the other.
+	sum = max(sum, h.node.MemTotal)
+	return p.offered(h, cpusOf(h.node, n.ID).Intersect(h.cpus), proRata(p.memTotal(h.node), n.MemTotal, sum),
+		proRata(p.swapTotal(h.node), n.MemTotal, sum), proRata(p.hugeOffered(h), huge[n.ID], h.hugePages.Total[h.hugePages.Default]))
+}
+
+// offered makes an offer of what begin would give away. What is hidden makes up for roundings on the way through PBS.
+func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer {
+	const mb = 1 << 20
+	down := func(n int64) int64 { return max(0, n) / mb * mb }
+	o := offer{ncpus: p.countCPUs(h, cpus), mem: down(mem - int64(p.Memory.Hidden)), hpmem: huge - huge%max(h.hugePages.Default, mb)}
+	o.vmem = o.mem // where swap does not count, memory is all there is
+	if p.Memsw.Enabled && h.hasMemsw {
+		// Not below mem: a job may ask for both.
+		o.vmem = max(o.mem, down(mem+swap-int64(p.Memory.Hidden)-int64(p.Memsw.Hidden)))
+	}
+	return o
+}
+
+// countCPUs returns the greatest ncpus that a job can have of cpus while no other job is there.
+func (p *policy) countCPUs(h host, cpus kernfs.IDSet) int {
+	cpus = cpus.Minus(p.exclude)
+	_, err := placement.Place(h.node, placement.Request{
+		NCPUs: cpus.Len() + 1, Allowed: cpus, UseHyperthreads: p.Cpuset.UseHyperthreads, NCPUsAreCores: p.Cpuset.NCPUsAreCores,
+	})
+	if short, ok := errors.AsType[*placement.ShortageError](err); ok {
+		return int(short.Have)
+	}
+	return 0
+}
+
+// cpusOf returns the cpus of the cores that begin in a NUMA node, which is how placement counts them.
+func cpusOf(n *topology.Node, numa int) kernfs.IDSet {
+	var cpus kernfs.IDSet
+	for _, c := range n.CPUs {
+		if c.ID == c.Core && c.NUMA == numa {
+			cpus = cpus.Union(c.Siblings)
+		}
+	}
+	return cpus
+}
+
+// hugeOffered is the part of the huge pages of the default size that PBS is told of. Nothing where they are not limited:
+// they would be promised to several jobs.
+func (p *policy) hugeOffered(h host) int64 {
+	if !p.Hugetlb.Enabled || h.hugePages.Default == 0 {
+		return 0
+	}
+	return max(0, p.hugeTotal(h, h.hugePages.Default)-int64(p.Hugetlb.Hidden))
+}
+
+// proRata returns what of total falls to a part of the whole, rounded down.
+func proRata(total, part, whole int64) int64 {
+	if total <= 0 || part <= 0 || whole <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(total), uint64(min(part, whole)))
+	n, _ := bits.Div64(hi, lo, uint64(whole))
+	return int64(n)
+}
+
+// ownVnodes returns the names of all vnodes of this host: those that PBS knows, and those that startup told it of.
+func (p *policy) ownVnodes(node *topology.Node, name string, known map[string]*hostapi.Vnode) []string {
+	names := map[string]bool{name: true}
+	for v := range known {
+		if host, _, _ := strings.Cut(v, "["); host == name {
+			names[v] = true
+		}
+	}
+	if p.Vnodes.PerNUMANode {
+		for _, n := range node.NUMA {
+			if n.HasMemory || !n.CPUs.IsEmpty() {
+				names[vnodeName(name, n.ID)] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// vntypeOf returns resources_available.vntype of the natural vnode: PBS's word, else the one that the node has kept.
+func (h *hook) vntypeOf(req *hostapi.Request) (string, error) {
+	if natural := req.VnodeList[req.Node]; natural != nil && natural.ResourcesAvailable["vntype"] != "" {
+		return natural.ResourcesAvailable["vntype"], nil
+	}
+	return h.kept.Vntype()
+}
+
+// publish adds this host's vnodes to an outcome.
+func (h *hook) publish(req *hostapi.Request, out *hostapi.Outcome) error {
+	there, err := h.survey()
+	if err != nil {
+		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
+	}
+	ids, err := h.tree.JobIDs()
+	if err != nil {
+		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
+	}
+	held, err := h.holdings(ids)
+	if err != nil {
+		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
+	}
+	for _, o := range held { // on v2, isolated cpus of running jobs are missing from those of their parent
+		there.cpus = there.cpus.Union(o.limits.CPUs.Intersect(h.node.Online))
+	}
+	huge, err := hugeByNUMA(h.roots.Sys, h.node, there.hugePages)
+	if err != nil {
+		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
+	}
+	vntype, err := h.vntypeOf(req)
+	if err != nil {
+		err = hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err) // the rest is known
+	}
+	out.Vnodes = h.policy.vnodes(there, huge, req.Node, vntype, req.VnodeList)
+	return err
+}

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/placement"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata/vnodes.golden")
+
+// machines are what vnodes are published of: a 2 x 2 x 2 machine and the fixtures of internal/topology.
+func machines(t testing.TB) map[string]kernfs.Roots {
+	all := map[string]kernfs.Roots{
+		"two-sockets-two-cores-two-threads": kernfstest.NewV2(kernfstest.On(kernfstest.Machine{CPUs: 8, Threads: 2, NUMA: 2, Mem: 16 << 30, Swap: 2 << 30})).Roots(),
+	}
+	for _, name := range []string{"linux618-2cpu", "memory-only", "memoryless", "no-numa", "no-topology", "offline-cpus", "sparse", "twelve-nodes",
+		"two-sockets-ht", "huge-pages"} {
+		all[name] = fixture(t, name)
+	}
+	return all
+}
+
+// fixture is a machine of internal/topology. Nothing of it is this machine's, so where the program of the tests was taken
+// without the source tree, the tests that need it run elsewhere.
+func fixture(t testing.TB, name string) kernfs.Roots {
+	t.Helper()
+	const dir = "../../internal/topology/testdata/"
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		kernfstest.Elsewhere(t, "the fixtures of internal/topology")
+	}
+	return kernfstest.FixtureRoots(t, dir+name+".txtar")
+}
+
+func hostOf(t testing.TB, roots kernfs.Roots, p *policy) (host, map[int]int64) {
+	t.Helper()
+	node, err := topology.Scan(roots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := host{node: node, cpus: node.Online, hasMemsw: true, hasPids: true}
+	for _, n := range node.NUMA {
+		if n.HasMemory {
+			h.mems = h.mems.Union(kernfs.IDs(n.ID))
+		}
+	}
+	if p.Hugetlb.Enabled {
+		if h.hugePages, err = topology.ScanHugePages(roots); err != nil {
+			t.Fatal(err)
+		}
+	}
+	huge, err := hugeByNUMA(roots.Sys, node, h.hugePages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, huge
+}
+
+func policyOf(t testing.TB, edit func(*config.File)) *policy {
+	t.Helper()
+	p, err := newPolicy(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if edit != nil {
+		edit(&p.File)
+	}
+	if p.exclude, err = kernfs.ParseIDSet(p.Cpuset.ExcludeCPUs); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestVnodesGolden writes down what PBS is told of each machine.
+func TestVnodesGolden(t *testing.T) {
+	const file = "testdata/vnodes.golden"
+	var b strings.Builder
+	all := machines(t)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, c := range []struct {
+			name string
+			edit func(*config.File)
+		}{
+			{"as it comes", func(*config.File) {}},
+			{"hyperthreads", func(f *config.File) { f.Cpuset.UseHyperthreads = true }},
+			{"hyperthreads, ncpus are cores", func(f *config.File) { f.Cpuset.UseHyperthreads, f.Cpuset.NCPUsAreCores = true, true }},
+			{"a vnode a NUMA node, 10% and 1gb reserved, cpu 0 excluded, huge pages", func(f *config.File) {
+				f.Vnodes.PerNUMANode, f.Cpuset.ExcludeCPUs, f.Hugetlb.Enabled = true, "0", true
+				f.Memory.ReservePercent, f.Memory.ReserveAmount = 10, pbs.Size(gib)
+			}},
+		} {
+			p := policyOf(t, c.edit)
+			h, huge := hostOf(t, all[name], p)
+			fmt.Fprintf(&b, "%s: %s\n", name, c.name)
+			vnodes := p.vnodes(h, huge, "n1", "fat", map[string]*hostapi.Vnode{"n1": {Sharing: "default_shared"}})
+			for _, v := range slices.SortedFunc(maps.Keys(vnodes), func(a, b string) int { return len(a)*1000 - len(b)*1000 + strings.Compare(a, b) }) {
+				r := vnodes[v].ResourcesAvailable
+				fmt.Fprintf(&b, "  %-7s ncpus %2s  mem %11s  vmem %11s  hpmem %9s  vntype %s %s\n", v, r["ncpus"], r["mem"], r["vmem"], r["hpmem"], r["vntype"], vnodes[v].Sharing)
+			}
+		}
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestVnodesAreTaken: a job that asks for exactly what a vnode has is taken, and so are jobs that ask for all that every vnode has, at
+// the same time; one more cpu is not. Whatever the configuration.
+func TestVnodesAreTaken(t *testing.T) {
+	all := machines(t)
+	names := slices.Sorted(maps.Keys(all))
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 600 {
+		name := names[r.IntN(len(names))]
+		p := policyOf(t, func(f *config.File) {
+			f.Vnodes.PerNUMANode = r.IntN(3) > 0
+			f.Cpuset.UseHyperthreads, f.Cpuset.NCPUsAreCores, f.Cpuset.MemFences = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
+			f.Cpuset.ExcludeCPUs = []string{"", "0", "1-2", "0,3,8"}[r.IntN(4)]
+			f.Memory.ReservePercent, f.Memsw.ReservePercent = float64(r.IntN(100)), r.Float64()*100
+			f.Memory.ReserveAmount, f.Memory.Hidden = pbs.Size(r.Int64N(4*gib)), pbs.Size(r.Int64N(64*mib))
+			f.Memsw.ReserveAmount, f.Memsw.Hidden = pbs.Size(r.Int64N(gib)), pbs.Size(r.Int64N(64*mib))
+			f.Hugetlb.Enabled, f.Hugetlb.ReservePercent, f.Hugetlb.Hidden = r.IntN(2) == 0, r.Float64()*100, pbs.Size(r.Int64N(4*mib))
+			f.Memsw.Enabled = r.IntN(2) == 0
+		})
+		h, huge := hostOf(t, all[name], p)
+		vnodes := p.vnodes(h, huge, testNode, "", nil)
+		var others []holding
+		for _, v := range slices.Sorted(maps.Keys(vnodes)) {
+			// What PBS gives: nothing of what a vnode has nothing of.
+			chunk := "(" + v
+			ncpus, _ := strconv.Atoi(vnodes[v].ResourcesAvailable["ncpus"])
+			resources := 0
+			for _, name := range []string{"ncpus", "mem", "vmem", "hpmem"} {
+				if value := vnodes[v].ResourcesAvailable[name]; value != "0" && value != "0kb" {
+					chunk += ":" + name + "=" + value
+					resources++
+				}
+			}
+			if mem, err := pbs.ParseSize(vnodes[v].ResourcesAvailable["mem"]); err != nil || resources == 0 || 0 < mem && int64(mem) < leastMem {
+				continue
+			}
+			a := askFrom(t, chunk+")")
+			for what, held := range map[string][]holding{"an empty host": nil, "beside the other vnodes": others} {
+				if _, _, err := p.decide(h, a, held); err != nil {
+					t.Fatalf("%s, %s: %s): %v\n%+v", name, what, chunk, err, p.File)
+				}
+			}
+			l, _, _ := p.decide(h, a, others)
+			if i := strings.Index(v, "["); i >= 0 {
+				numa, _ := strconv.Atoi(v[i+1 : len(v)-1])
+				if !l.CPUs.Minus(cpusOf(h.node, numa)).IsEmpty() {
+					t.Errorf("%s: %s) got cpus %v of other NUMA nodes", name, chunk, l.CPUs)
+				}
+			}
+			others = append(others, holding{id: "1." + v, limits: l, mem: a.Mem != nil, vmem: a.Vmem != nil})
+			if _, _, err := p.decide(h, askFrom(t, fmt.Sprintf("(%s:ncpus=%d)", v, ncpus+1)), nil); err == nil {
+				t.Fatalf("%s: %s takes a job of %d cpus, and offers %d", name, v, ncpus+1, ncpus)
+			}
+		}
+	}
+}
+
+func askFrom(t testing.TB, execVnode string) ask {
+	t.Helper()
+	a, err := askOf(&hostapi.Job{ID: "1", ExecVnode: execVnode}, testNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestVnodesPlaceJobs: each named vnode's part lands on its own NUMA node.
+func TestVnodesPlaceJobs(t *testing.T) {
+	roots := fixture(t, "twelve-nodes")
+	p := policyOf(t, func(f *config.File) { f.Vnodes.PerNUMANode, f.Cpuset.MemFences = true, true })
+	h, _ := hostOf(t, roots, p)
+	for _, tt := range []struct{ vnodes, cpus, mems, err string }{
+		{"(node1[3]:ncpus=1)", "3", "3", ""},
+		{"(node1[11]:ncpus=1+node1[2]:ncpus=1)", "2,11", "2,11", ""},
+		{"(node1[10]:ncpus=1:mem=1gb)+(node1[1]:mem=1gb)", "10", "1,10", ""},
+		{"(node1[3]:ncpus=2)", "", "", "NUMA node 3: ncpus requested (2) exceeds ncpus available (1)"},
+		{"(node1[12]:ncpus=1)", "", "", "exec_vnode names NUMA node 12, which this host has not"},
+		{"(node1[3]:ncpus=1)+(node1:ncpus=1)", "0,3", "0,3", ""},
+		{"(node1:ncpus=2)", "0-1", "0-1", ""},
+	} {
+		l, _, err := p.decide(h, askFrom(t, tt.vnodes), nil)
+		if err != nil || tt.err != "" {
+			if err == nil || err.Error() != tt.err {
+				t.Errorf("%s: error %v, want %q", tt.vnodes, err, tt.err)
+			}
+			continue
+		}
+		if l.CPUs.String() != tt.cpus || l.Mems.String() != tt.mems {
+			t.Errorf("%s: cpus %v mems %v, want %s and %s", tt.vnodes, l.CPUs, l.Mems, tt.cpus, tt.mems)
+		}
+	}
+	taken := []holding{{id: "9", limits: cgroup.Limits{CPUs: kernfs.IDs(3)}}}
+	_, _, err := p.decide(h, askFrom(t, "(node1[3]:ncpus=1)"), taken)
+	if hostapi.KindOf(err) != hostapi.KindBusy {
+		t.Errorf("a NUMA node that is taken: %v, want it busy", err)
+	}
+	p.Vnodes.PerNUMANode = false // then an index is not a NUMA node's
+	if l, _, err := p.decide(h, askFrom(t, "(node1[3]:ncpus=1)"), taken); err != nil || l.CPUs.Has(3) {
+		t.Errorf("cpus %v, %v", l.CPUs, err)
+	}
+	if _, err := p.placed(h.node, placement.Request{NCPUs: -1}, ask{}); err == nil {
+		t.Error("-1 cpus were placed")
+	}
+}
+
+// TestStartupPublishes: exechost_startup tells PBS of its vnodes, with the vntype that the node has kept.
+func TestStartupPublishes(t *testing.T) {
+	onFakes(t, func(f *config.File) { f.Vnodes.PerNUMANode = true }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		out := n.do(hostapi.EventStartup, "", func(r *hostapi.Request) {
+			r.VnodeList = map[string]*hostapi.Vnode{testNode: {ResourcesAvailable: hostapi.Resources{"vntype": "gpu", "ncpus": "8"}}}
+		})
+		if names := slices.Sorted(maps.Keys(out.Vnodes)); !slices.Equal(names, []string{testNode, testNode + "[0]", testNode + "[1]"}) {
+			t.Fatalf("vnodes %v", names)
+		}
+		natural, first := out.Vnodes[testNode].ResourcesAvailable, out.Vnodes[testNode+"[0]"].ResourcesAvailable
+		want := hostapi.Resources{"ncpus": "0", "mem": "0kb", "vmem": "0kb", "hpmem": "0kb", "vntype": "gpu"}
+		if diff := cmp.Diff(want, natural); diff != "" {
+			t.Errorf("natural vnode: -want +got:\n%s", diff)
+		}
+		if first["ncpus"] != "2" || first["vntype"] != "gpu" {
+			t.Errorf("%v", first)
+		}
+		// What it says is what begin takes.
+		n.do(hostapi.EventBegin, "1", func(r *hostapi.Request) {
+			r.Job.ExecVnode = "(" + testNode + "[1]:ncpus=2:mem=" + out.Vnodes[testNode+"[1]"].ResourcesAvailable["mem"] + ")"
+		})
+		l, err := n.cgroup("1").Limits("cpuset")
+		if err != nil || !l.CPUs.Equal(kernfs.IDs(2, 3)) {
+			t.Errorf("cpus %v, %v, want those of NUMA node 1", l.CPUs, err)
+		}
+	})
+}
