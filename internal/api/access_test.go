@@ -15,7 +15,8 @@ import (
 )
 
 func TestAccess(t *testing.T) {
-	b := &backend{jobs: []Job{job("1.srv", 0), job("2.srv", nobody), job("3.srv", -1)}}
+	b := &backend{jobs: []Job{job("1.srv", 0), job("2.srv", nobody), job("3.srv", -1)}, lines: make(chan string)}
+	close(b.lines)
 	socket := serve(t, b)
 	begin := `{"job":{"id":"12.srv"}}`
 	tests := []struct {
@@ -32,6 +33,14 @@ func TestAccess(t *testing.T) {
 		{"GET", "/v1/jobs/3.srv/report", "", 200, 404}, // of an unknown owner
 		{"GET", "/v1/jobs/4.srv/report", "", 404, 404},
 		{"GET", "/v1/jobs/..%2f1.srv/report", "", 400, 400},
+		{"GET", "/v1/jobs/1.srv/notices", "", 200, 404},
+		{"GET", "/v1/jobs/2.srv/notices?after=7", "", 200, 200},
+		{"GET", "/v1/jobs/3.srv/notices", "", 200, 404},
+		{"GET", "/v1/jobs/4.srv/notices", "", 404, 404},
+		{"GET", "/v1/jobs/2.srv/notices?after=-1", "", 400, 400},
+		{"GET", "/v1/jobs/..%2f1.srv/notices", "", 400, 400},
+		{"GET", "/v1/reports", "", 200, 200},
+		{"POST", "/v1/reports", "", 404, 404},
 		{"GET", "/v1/node", "", 200, 200},
 		{"GET", "/", "", 404, 404},
 	}

@@ -53,12 +53,16 @@ func (s *Server) report(peer Peer, r *http.Request) (any, error) {
 		return nil, malformed(err)
 	}
 	report, err := s.Jobs.Report(r.Context(), id, peer.may)
-	// One text whether the job is not there or not the caller's, and whatever the backend wrapped around its error.
-	// Whatever else broke may itself tell a stranger that there is such a job.
-	if err != nil && (!peer.root() || errorOf(err).Kind == KindNotFound) {
-		return nil, fmt.Errorf("job %s: %w", id, ErrNotFound)
+	return report, hidden(peer, id, err)
+}
+
+// hidden is one text whether the job is not there or not the caller's, and whatever the backend wrapped around its
+// error. Whatever else broke may itself tell a stranger that there is such a job.
+func hidden(peer Peer, id string, err error) error {
+	if err == nil || peer.root() && errorOf(err).Kind != KindNotFound || errorOf(err).Kind == KindMalformed {
+		return err
 	}
-	return report, err
+	return fmt.Errorf("job %s: %w", id, ErrNotFound)
 }
 
 func (s *Server) node(peer Peer, r *http.Request) (any, error) {

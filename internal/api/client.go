@@ -111,6 +111,34 @@ func (c *Client) Report(ctx context.Context, id string) (json.RawMessage, error)
 	return report, err
 }
 
+// Notices calls tell with the lines for a job's standard error that hooks tell between events, but for the first after of
+// them, until the job is over; then it returns nil. It fails with ErrNotFound, when the host stops and when ctx ends.
+func (c *Client) Notices(ctx context.Context, id string, after int, tell func(Notice)) error {
+	path := fmt.Sprintf("/v1/jobs/%s/notices?after=%d", url.PathEscape(id), after)
+	resp, err := c.open(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		if err != nil {
+			return fmt.Errorf("call host: read answer: %w", err)
+		}
+		return decodeError(resp.StatusCode, b)
+	}
+	for stream := json.NewDecoder(resp.Body); ; {
+		var n Notice
+		switch err := stream.Decode(&n); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("call host: read notices: %w", err)
+		}
+		tell(n)
+	}
+}
+
 // Node returns what the host tells of itself.
 func (c *Client) Node(ctx context.Context) (NodeInfo, error) {
 	var info NodeInfo
@@ -132,17 +160,9 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		}
 		body = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://hookhost"+path, body)
+	resp, err := c.open(ctx, method, path, body)
 	if err != nil {
 		return err
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
-			err = u.Err // the URL is made up
-		}
-		return fmt.Errorf("call host: %w", err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -156,4 +176,21 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		return fmt.Errorf("call host: decode answer: %w", err)
 	}
 	return nil
+}
+
+// open sends a request and returns the answer's head; the body is to be read.
+func (c *Client) open(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://hookhost"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // the URL is made up
+		}
+		return nil, fmt.Errorf("call host: %w", err)
+	}
+	return resp, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -139,7 +140,9 @@ type backend struct {
 	handle func(context.Context, *hostapi.Request) (*hostapi.Outcome, error)
 	jobs   []Job
 	procfs *kernfs.FS
-	reused bool // every process has another start time when it is asked for again
+	lines  chan string // what is told of every job, until it is closed: then the job is over
+	broken error       // of the ledger
+	reused bool        // every process has another start time when it is asked for again
 
 	mu     sync.Mutex
 	events []*hostapi.Request
@@ -171,6 +174,35 @@ func (b *backend) Report(_ context.Context, id string, may func(int) bool) (json
 		}
 	}
 	return nil, fmt.Errorf("report of job %s in the ledger: %w", id, ErrNotFound)
+}
+
+// Finished has a report of each of the jobs; broken is an error after them.
+func (b *backend) Finished(_ context.Context, may func(int) bool, yield func(json.RawMessage) bool) error {
+	for _, j := range b.jobs {
+		if may(j.Job.Owner.UID) && !yield(json.RawMessage(`{"job":"`+j.Job.ID+`"}`)) {
+			return nil
+		}
+	}
+	return b.broken
+}
+
+// Notices has one reader.
+func (b *backend) Notices(ctx context.Context, id string, after int, may func(int) bool) ([]string, int, error) {
+	if _, err := b.Report(ctx, id, may); err != nil {
+		return nil, 0, err
+	}
+	select {
+	case line, ok := <-b.lines:
+		switch {
+		case !ok:
+			return nil, 0, io.EOF
+		case line == "broken":
+			return nil, 0, errors.New(line)
+		}
+		return []string{line}, after + 1, nil
+	case <-ctx.Done():
+		return nil, 0, context.Cause(ctx)
+	}
 }
 
 func (b *backend) Node(context.Context) (NodeInfo, error) {
@@ -227,6 +259,7 @@ func serve(t testing.TB, b *backend, change ...func(*Server)) string {
 		t.Fatal(err)
 	}
 	s := NewServer(b, b, b, b)
+	s.Reports = b
 	s.ErrorLog = log.New(io.Discard, "", 0)
 	for _, c := range change {
 		c(s)

@@ -4,6 +4,8 @@
 //	POST /v1/attach             root, owner     {"job","pid"} in, Attached out
 //	GET  /v1/jobs               everybody       {"jobs":[...]}: root all, others their own
 //	GET  /v1/jobs/{id}/report   root, owner     the usage report
+//	GET  /v1/reports            everybody       a usage report of a finished job a line, oldest first: root all, others their own
+//	GET  /v1/jobs/{id}/notices  root, owner     a Notice a line, as they come, until the job is over; ?after=SEQ
 //	GET  /v1/node               everybody       NodeInfo; hooks for root only
 //	POST /v1/reload             root
 //
@@ -38,6 +40,16 @@ type Jobs interface {
 	// Report returns the usage report of a live or finished job. It fails with ErrNotFound, also for a job whose owner
 	// may does not admit, and does nothing for that job before it has asked.
 	Report(ctx context.Context, id string, may func(owner int) bool) (json.RawMessage, error)
+	// Notices returns the lines for the job's standard error that hooks told between events, but for the first after of
+	// them, and how many there are in all. It waits until there are some. It fails with io.EOF when a live job is
+	// over, and with ErrNotFound as Report does.
+	Notices(ctx context.Context, id string, after int, may func(owner int) bool) (lines []string, all int, err error)
+}
+
+// Reports knows the jobs that have ended.
+type Reports interface {
+	// Finished calls yield with the report of each finished job whose owner may admits, oldest first, until it returns false.
+	Finished(ctx context.Context, may func(owner int) bool, yield func(json.RawMessage) bool) error
 }
 
 // Node knows the host itself.
@@ -109,6 +121,8 @@ type Server struct {
 	Node      Node
 	Processes Processes
 
+	// Reports answers /v1/reports; without, there is no such call.
+	Reports Reports
 	// Ignored, if set, is told the keys of an event that its request holds and nobody knows.
 	Ignored func(event hostapi.Event, keys []string)
 	// ErrorLog takes what goes wrong on connections; nil is the log package's own.
@@ -116,6 +130,8 @@ type Server struct {
 
 	timeouts timeouts
 	http     *http.Server
+	stopping context.Context // ends with Shutdown: streams end with it
+	stop     context.CancelFunc
 }
 
 // NewServer returns a server of these backends.
@@ -124,6 +140,7 @@ func NewServer(events Events, jobs Jobs, node Node, processes Processes) *Server
 		Events: events, Jobs: jobs, Node: node, Processes: processes,
 		timeouts: timeouts{header: 5 * time.Second, request: 30 * time.Second, idle: time.Minute, answer: 10 * time.Second},
 	}
+	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.http = &http.Server{Handler: s.routes(), ConnContext: withPeer, MaxHeaderBytes: 16 << 10}
 	return s
 }
@@ -139,7 +156,10 @@ func (s *Server) Serve(l *Listener) error {
 }
 
 // Shutdown takes no further request and waits for those begun, until ctx is done.
-func (s *Server) Shutdown(ctx context.Context) error { return s.http.Shutdown(ctx) }
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop()
+	return s.http.Shutdown(ctx)
+}
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
@@ -147,12 +167,16 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("POST /v1/attach", s.endpoint(anybody, maxSmall, s.attach))
 	mux.Handle("GET /v1/jobs", s.endpoint(anybody, maxSmall, s.jobs))
 	mux.Handle("GET /v1/jobs/{id}/report", s.endpoint(anybody, maxSmall, s.report))
+	mux.Handle("GET /v1/jobs/{id}/notices", http.HandlerFunc(s.notices))
+	mux.Handle("GET /v1/reports", http.HandlerFunc(s.reports))
 	mux.Handle("GET /v1/node", s.endpoint(anybody, maxSmall, s.node))
 	mux.Handle("POST /v1/reload", s.endpoint(rootOnly, maxSmall, s.reload))
-	mux.Handle("/", s.endpoint(anybody, maxSmall, func(_ Peer, r *http.Request) (any, error) {
-		return nil, &Error{Status: http.StatusNotFound, Kind: KindNotFound, Message: fmt.Sprintf("%s %s: no such call", r.Method, r.URL.Path)}
-	}))
+	mux.Handle("/", s.endpoint(anybody, maxSmall, func(_ Peer, r *http.Request) (any, error) { return nil, noCall(r) }))
 	return mux
+}
+
+func noCall(r *http.Request) error {
+	return &Error{Status: http.StatusNotFound, Kind: KindNotFound, Message: fmt.Sprintf("%s %s: no such call", r.Method, r.URL.Path)}
 }
 
 // access decides from the peer alone whether a call may be made at all.

@@ -83,6 +83,9 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		}
 		undone := refused(out, err)
 		out = whatHolds(out, err)
+		if foreign := foreignVnodes(c.req, out); foreign != nil {
+			err = errors.Join(err, foreign)
+		}
 		if conflict := c.merged.add(hook.Name, out); conflict != nil {
 			err = errors.Join(err, conflict)
 		}
@@ -110,7 +113,7 @@ func whatHolds(out *hostapi.Outcome, err error) *hostapi.Outcome {
 	}
 	return &hostapi.Outcome{
 		ResourcesUsed: out.ResourcesUsed, Usage: out.Usage, Diag: out.Diag, JobStderr: out.JobStderr, Notes: out.Notes,
-		Jobs: out.Jobs, State: out.State,
+		Jobs: out.Jobs, State: out.State, Vnodes: out.Vnodes,
 	}
 }
 

@@ -157,7 +157,7 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	v := c.run(ctx)
 	now := time.Now()
 	err = h.change(ctx, req.Job.ID, func(rec *jobstate.Record) {
-		if !v.Reject {
+		if !v.Reject || req.Event == hostapi.EventPostsuspend { // that is told of what MoM has done
 			advance(rec, req, now)
 		}
 		take(rec, h.opt.Node, c, now)

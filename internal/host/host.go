@@ -88,10 +88,11 @@ type Host struct {
 	waits   map[string]context.CancelFunc
 	owed    map[string][]func(*jobstate.Record) // by job, see owe
 	period  map[*plugin]*time.Timer
+	ears    map[string]map[chan struct{}]bool // by job, see Notices
 	closed  bool
 }
 
-const defaultStart = 10 * time.Second
+const defaultStart = 30 * time.Second
 
 // Open reads the registry and starts the programs of all enabled hooks in the background. It fails when the registry has a
 // hook that cannot be understood; a program that does not start fails the events that need it, not Open.
@@ -135,7 +136,9 @@ func (h *Host) arrange(old []*plugin, hooks []Hook) []*plugin {
 		if i >= 0 {
 			next = append(next, old[i])
 		} else {
-			next = append(next, newPlugin(h.ctx, h.launcher, hook, h.log, h.startup))
+			p := newPlugin(h.ctx, h.launcher, hook, h.log, h.startup)
+			p.heard = h.heard
+			next = append(next, p)
 		}
 	}
 	return next

@@ -82,6 +82,7 @@ func (l *launcher) launch(ctx context.Context, h Hook, cred *syscall.Credential,
 	}
 	inst.info, err = inst.client.Configure(ctx, hostapi.SetupData{
 		Name: h.Name, Node: l.node, Config: config, LogLevel: log.Logger.GetLevel().String(), Host: l.settings,
+		Notices: cred == nil, // one of the job's owner lives for one event, and has no say in other jobs
 	})
 	if err != nil {
 		return nil, err

@@ -66,6 +66,7 @@ func (h *Host) forget(ctx context.Context, id string) error {
 	h.clock.drop(id)
 	h.unwatchMoM(id)
 	h.forgive(id)
+	defer h.rouse(id)
 	return h.opt.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return nil, nil })
 }
 
@@ -74,6 +75,9 @@ func (h *Host) replace(ctx context.Context, rec *jobstate.Record) error {
 	return h.opt.Store.Update(ctx, rec.Job.ID, func(now *jobstate.Record) (*jobstate.Record, error) {
 		if now != nil && now.Host != h.opt.Self {
 			return nil, hostapi.Errorf(hostapi.KindBusy, "process %d has taken the job over", now.Host.PID)
+		}
+		if now != nil {
+			keepTold(rec, now, h.opt.Node)
 		}
 		return rec, nil
 	})
@@ -192,10 +196,11 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		noted(rec)
 		errs = append(errs, h.conclude(ctx, rec, req.Event, left == nil))
 	default:
-		if err := h.change(ctx, id, noted); err != nil {
+		if err := h.change(ctx, id, func(r *jobstate.Record) { noted(r); rec = r }); err != nil {
 			h.owe(id, noted)
 			errs = append(errs, err)
 		}
+		retell(v.Outcome, rec, h.opt.Node)
 	}
 	if err := errors.Join(errs...); err != nil {
 		if !v.Reject {
@@ -233,7 +238,10 @@ func (h *Host) leaving(ctx context.Context, req *hostapi.Request, last bool) (*j
 	}
 	exiting(rec, req, last, time.Now())
 	if last && rec.MoM == nil {
-		err = h.change(ctx, req.Job.ID, func(r *jobstate.Record) { exiting(r, req, last, time.Now()) })
+		err = h.change(ctx, req.Job.ID, func(r *jobstate.Record) {
+			exiting(r, req, last, time.Now())
+			rec = r // with what was told since it was read
+		})
 	}
 	return rec, err
 }

@@ -329,3 +329,23 @@ func TestOwnersHook(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// PBS has suspended a job whatever a hook says of it, so that it counts as suspended; a resume that a hook refuses does not
+// take place.
+func TestSuspendThatAHookRejects(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", `mode = "reject"`+"\n"+`event = "execjob_postsuspend"`)
+	n.hook("b", "misbehave", `mode = "reject"`+"\n"+`event = "execjob_preresume"`)
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	for _, e := range []hostapi.Event{hostapi.EventPostsuspend, hostapi.EventPreresume} {
+		if v := judge(t, h, e, "1.srv"); !v.Reject {
+			t.Errorf("%s: %+v, want the hook's reject", e, v.Outcome)
+		}
+		if rec := n.record("1.srv"); rec.Phase != jobstate.PhaseSuspended || rec.SuspendedAt.IsZero() {
+			t.Errorf("after %s: %s since %v", e, rec.Phase, rec.SuspendedAt)
+		}
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+}

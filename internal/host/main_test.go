@@ -34,7 +34,7 @@ var programs = sync.OnceValue(func() string {
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("build hooks: %v\n%s", err, out))
 	}
-	for _, mode := range []string{"print-early", "wrong-version", "exit-at-start", "slow-start", "nonsense", "no-events", "no-lifeline"} {
+	for _, mode := range []string{"print-early", "wrong-version", "exit-at-start", "slow-start", "nonsense", "no-events", "no-lifeline", "old-sdk", "liar"} {
 		if err := os.Link(filepath.Join(dir, "misbehave"), filepath.Join(dir, mode)); err != nil {
 			panic(err)
 		}

@@ -13,8 +13,8 @@ import (
 
 // merger makes one outcome of those of all hooks. Whatever a hook sets it claims:
 //
-//   - An environment variable set or unset, a key of resources_used, a field of the usage, the join: a second claim with the same
-//     value changes nothing; one with another value is an error that names both hooks and the thing, and the first
+//   - An environment variable set or unset, a resource limit, a key of resources_used, a field of the usage, the join: a
+//     second claim with the same value changes nothing; one with another value is an error that names both hooks and the thing, and the first
 //     value stays. The same holds for each job of Outcome.Jobs by itself.
 //   - Progname and Argv are not claimed but cascade, as in PBS: each hook gets what the one before it left, so that
 //     wrappers can be put around wrappers, and the last one's values are used. The variables set so far are in the next hook's
@@ -59,8 +59,17 @@ func (m *merger) add(hook string, o *hostapi.Outcome) error {
 		}
 		errs = append(errs, err)
 	}
+	for _, name := range slices.Sorted(maps.Keys(o.Rlimits)) {
+		had, set := m.out.Rlimits[name]
+		err := m.claim("rlimit "+name, hook, set && had == o.Rlimits[name])
+		if err == nil {
+			put(&m.out.Rlimits, name, o.Rlimits[name])
+		}
+		errs = append(errs, err)
+	}
 	errs = append(errs, m.usage("", hook, &m.out.Usage, o.Usage))
 	errs = append(errs, m.resources("", hook, &m.out.ResourcesUsed, o.ResourcesUsed))
+	errs = append(errs, m.vnodes(hook, o.Vnodes))
 	m.out.Diag = joinLines(m.out.Diag, o.Diag)
 	m.out.JobStderr = append(m.out.JobStderr, o.JobStderr...)
 	m.out.Notes = append(m.out.Notes, o.Notes...)

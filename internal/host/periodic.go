@@ -68,6 +68,7 @@ func (h *Host) update(ctx context.Context, c *chain) error {
 			return err
 		}
 		errs = append(errs, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, time.Now()) }))
+		h.rouse(id)
 		release()
 	}
 	return errors.Join(errs...)
@@ -245,6 +246,7 @@ func (h *Host) callAgain(id, name string) {
 	if err != nil {
 		entry.Error(err)
 	}
+	h.rouse(id)
 }
 
 // aboutJob returns a periodic about one job. The request's JobList has this job only; Job is set too, which tells it from
@@ -282,5 +284,6 @@ func (h *Host) Refresh(ctx context.Context, id string) error {
 	if v := c.run(ctx); v.Reject {
 		err = errors.New(v.Message)
 	}
+	defer h.rouse(id)
 	return errors.Join(err, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, time.Now()) }))
 }

@@ -21,6 +21,8 @@ type plugin struct {
 	log      *logrus.Entry // with the hook's name
 	// ready is called with every new instance before anything else is.
 	ready func(context.Context, *plugin, *instance) error
+	// heard is called with what an instance has to say between events; nil when nobody listens.
+	heard func(p *plugin, job string, update *hostapi.JobUpdate) error
 
 	ctx    context.Context // of the host; starts end with it
 	cancel context.CancelFunc
@@ -141,6 +143,9 @@ func (p *plugin) run(s *start, h Hook) {
 	close(s.done)
 	if s.err != nil {
 		return
+	}
+	if p.heard != nil {
+		p.lives.Go(func() { p.listen(s.inst) })
 	}
 	p.log.WithFields(logrus.Fields{"pid": s.inst.proc.ID(), "took": time.Since(began).Round(time.Microsecond).String()}).Debug("hook started")
 	<-s.inst.proc.exited

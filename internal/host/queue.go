@@ -37,6 +37,17 @@ func (q *queues) take(ctx context.Context, id string) (release func(), err error
 	}
 }
 
+// try takes the job's turn if nobody has it; else release is nil.
+func (q *queues) try(id string) (release func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, taken := q.waiting[id]; taken {
+		return nil
+	}
+	put(&q.waiting, id, nil)
+	return func() { q.release(id) }
+}
+
 // leave gives up a place in the line, or the turn if it came at the same moment.
 func (q *queues) leave(id string, turn chan struct{}) {
 	q.mu.Lock()

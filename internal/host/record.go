@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
@@ -96,6 +97,9 @@ func exiting(rec *jobstate.Record, req *hostapi.Request, last bool, now time.Tim
 	// What MoM measures itself, as walltime. Hooks overrule it, before and after.
 	for name, value := range req.Job.ResourcesUsed {
 		if _, told := rec.ResourcesUsed[name]; !told {
+			if name == "walltime" {
+				value = walltime(rec, value)
+			}
 			put(&rec.ResourcesUsed, name, value)
 		}
 	}
@@ -106,6 +110,21 @@ func exiting(rec *jobstate.Record, req *hostapi.Request, last bool, now time.Tim
 	if last {
 		rec.Timers = map[string]time.Time{endTimer: now}
 	}
+}
+
+// walltime returns what counts of the walltime that a MoM told. pbs_mom leaves out suspensions itself. A MoM of ours leaves out
+// those that it knows of, and other ones may have come as events from elsewhere: what the host has counted is the longest
+// that the job can have run. Not more than its suspensions is taken off, whatever the clock has done.
+func walltime(rec *jobstate.Record, told string) string {
+	d, err := pbs.ParseDuration(told)
+	if err != nil || rec.MoM == nil || rec.Suspended <= 0 || rec.Launched.IsZero() {
+		return told
+	}
+	counted := rec.Ended.Sub(rec.Launched) - rec.Suspended
+	if counted >= d {
+		return told
+	}
+	return pbs.FormatDuration(max(counted, d-rec.Suspended, 0))
 }
 
 func resume(rec *jobstate.Record, now time.Time) {
@@ -152,10 +171,7 @@ func takeUpdates(rec *jobstate.Record, node string, c *chain, now time.Time) {
 	}
 	if u := c.merged.out.Jobs[id]; u != nil {
 		found(rec, node, u)
-		// MoM has the job's standard error, but may not be there to write to it: the report keeps the lines.
-		for _, text := range u.JobStderr {
-			addNote(rec, text)
-		}
+		tellJob(rec, u.JobStderr)
 	}
 }
 

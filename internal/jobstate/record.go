@@ -48,6 +48,8 @@ type Record struct {
 	ResourcesUsed hostapi.Resources `json:"resources_used,omitempty"`
 	Diag          map[string]string `json:"diag,omitempty"` // by host: diag_messages
 	Notes         []string          `json:"notes,omitempty"`
+	// Told holds the lines for the job's standard error that hooks told between events, in order; each once.
+	Told []string `json:"told,omitempty"`
 
 	ExitStatus *int `json:"exit_status,omitempty"` // of the leading program; nil until it ended
 }

@@ -72,6 +72,7 @@ func (w *walk) launch(req *hostapi.Request, out *hostapi.Outcome) (*proc.Child, 
 	return proc.Start(&proc.Spec{
 		Path: path, Args: append([]string{argv0}, args...), Env: formatEnv(env), Dir: w.spec.Dir,
 		Stdin: w.spec.Stdin, Stdout: w.spec.Stdout, Stderr: w.spec.Stderr, Credential: w.spec.Credential,
+		Rlimits: out.Rlimits,
 	}, join)
 }
 

@@ -108,6 +108,16 @@ func TestLookUp(t *testing.T) {
 	}
 }
 
+// A program starts with the resource limits that the hooks ask for.
+func TestLaunchWithRlimits(t *testing.T) {
+	limits := map[string]hostapi.Rlimit{"nofile": {Soft: 100, Hard: 200}}
+	engine := &recorder{answer: answers{hostapi.EventLaunch: always(&hostapi.Outcome{Rlimits: limits}, nil)}}
+	got, _, err := outputOf(t, engine, shell("ulimit -Sn; ulimit -Hn"))
+	if want := "100\n200\n"; err != nil || got != want {
+		t.Errorf("output %q, %v; want %q", got, err, want)
+	}
+}
+
 // TestLaunchInsideCgroup runs a job whose launch names cgroups of this machine.
 func TestLaunchInsideCgroup(t *testing.T) {
 	const root = "/sys/fs/cgroup/"

@@ -52,6 +52,10 @@ type Spec struct {
 	// returns the job is resumed. Without it the job is resumed by SIGCONT.
 	Stop func()
 
+	// Notices, if set, calls tell with the lines for the job's standard error that hooks tell between events, as they
+	// come, until the job is over or ctx ends. It is called once, when begin was accepted.
+	Notices func(ctx context.Context, job string, tell func(lines []string))
+
 	// AuxDir is where the file PBS_NODEFILE is made; it is created, 0755, when missing. "" for no such file.
 	AuxDir string
 	// TmpDir is where the job's TMPDIR is made, such as /var/tmp; "" for none.
@@ -112,6 +116,10 @@ func Run(ctx context.Context, engine Engine, spec Spec) (Result, error) {
 	if reject := (*Reject)(nil); errors.As(err, &reject) {
 		w.result.Reject, err = reject, nil
 	}
+	if err := w.stderr.flush(context.WithoutCancel(ctx)); err != nil {
+		w.fail(fmt.Errorf("tell job %s: %w", w.job.ID, err))
+	}
+	w.result.Outcome.JobStderr = w.stderr.lines
 	return w.result, errors.Join(err, errors.Join(w.failures...))
 }
 

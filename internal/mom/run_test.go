@@ -3,13 +3,16 @@ package mom
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
@@ -199,5 +202,99 @@ func TestRunJobStderrOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{line}, result.Outcome.JobStderr); diff != "" {
 		t.Errorf("job stderr (-want +got):\n%s", diff)
+	}
+}
+
+// A line that is told while the program runs is on its standard error then, and once, though epilogue repeats it.
+func TestRunNotices(t *testing.T) {
+	const line, other = "Cgroup mem limit exceeded: Killed process 1 (a)", "Cgroup mem limit exceeded: Killed process 2 (a)"
+	engine := &recorder{answer: answers{hostapi.EventEpilogue: always(&hostapi.Outcome{JobStderr: []string{line, other}}, nil)}}
+	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	spec := shell("until grep -q exceeded \"$0\"; do sleep 0.02; done; echo own >&2")
+	spec.Args = append(spec.Args, f.Name())
+	spec.Stderr = f
+	ended := false
+	spec.Notices = func(ctx context.Context, job string, tell func([]string)) {
+		if job != spec.Job.ID {
+			t.Errorf("notices of job %s, want %s", job, spec.Job.ID)
+		}
+		tell([]string{line})
+		tell([]string{line})
+		<-ctx.Done()
+		ended = true
+	}
+	result, err := Run(t.Context(), engine, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ended {
+		t.Error("the notices are followed beyond the job's end")
+	}
+	b, err := os.ReadFile(f.Name())
+	if want := line + "\nown\n" + other + "\n"; err != nil || string(b) != want {
+		t.Errorf("stderr %q, %v; want %q", b, err, want)
+	}
+	if diff := cmp.Diff([]string{line, other}, result.Outcome.JobStderr); diff != "" {
+		t.Errorf("job stderr (-want +got):\n%s", diff)
+	}
+}
+
+// A reader that is stuck holds up neither epilogue nor end.
+func TestRunNoticesIntoFullPipe(t *testing.T) {
+	engine := &recorder{}
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	spec := shell("exit 0")
+	spec.Stderr = in
+	spec.Notices = func(_ context.Context, _ string, tell func([]string)) {
+		tell([]string{strings.Repeat("x", 1<<20)})
+	}
+	done := make(chan error, 1)
+	go func() { _, err := Run(t.Context(), engine, spec); done <- err }()
+	for end := time.Now().Add(10 * time.Second); engine.request(hostapi.EventEnd) == nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no end: %v", engine.events())
+		}
+	}
+	out.Close()
+	if err := <-done; !errors.Is(err, unix.EPIPE) {
+		t.Errorf("error %v, want EPIPE", err)
+	}
+}
+
+// What events have to say is written no other way: a stuck reader gets it in order and once, after the job's end.
+func TestRunEventLinesIntoFullPipe(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	first, second, third := strings.Repeat("x", 1<<20), "second", "third"
+	engine := &recorder{answer: answers{
+		hostapi.EventEpilogue: always(&hostapi.Outcome{JobStderr: []string{first, second}}, nil),
+		hostapi.EventEnd:      always(&hostapi.Outcome{JobStderr: []string{second, first, third}}, nil),
+	}}
+	spec := shell("exit 0")
+	spec.Stderr = in
+	done := make(chan error, 1)
+	go func() { _, err := Run(t.Context(), engine, spec); in.Close(); done <- err }()
+	for end := time.Now().Add(10 * time.Second); engine.request(hostapi.EventEnd) == nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no end: %v", engine.events())
+		}
+	}
+	got, err := io.ReadAll(out)
+	if want := first + "\n" + second + "\n" + third + "\n"; err != nil || string(got) != want {
+		t.Errorf("%d bytes, %v; want %d, each line once and in order", len(got), err, len(want))
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -25,10 +24,10 @@ type walk struct {
 	job    hostapi.Job
 	result Result
 
-	broken   bool            // an event failed, beyond being rejected
-	told     map[string]bool // lines that Stderr has already
-	failures []error         // of what goes on all the same
-	undo     []func() error  // removes what was made for the job, in reverse
+	stderr   *stderr
+	broken   bool           // an event failed, beyond being rejected
+	failures []error        // of what goes on all the same
+	undo     []func() error // removes what was made for the job, in reverse
 
 	started   time.Time
 	suspended time.Duration // how long the job was suspended in all
@@ -46,7 +45,7 @@ const (
 )
 
 func newWalk(engine Engine, spec Spec) *walk {
-	w := &walk{spec: spec, engine: engine, job: *spec.Job, told: map[string]bool{}}
+	w := &walk{spec: spec, engine: engine, job: *spec.Job, stderr: &stderr{file: spec.Stderr}}
 	w.job.ResourcesUsed = maps.Clone(w.job.ResourcesUsed)
 	w.result.ExitStatus = ExitFailed
 	return w
@@ -63,6 +62,7 @@ func (w *walk) begin(ctx context.Context) error {
 
 // run does all that follows an accepted begin.
 func (w *walk) run(ctx context.Context) error {
+	deafen := w.listen(ctx)
 	child, err := w.start(ctx)
 	if err != nil {
 		w.notStarted(err)
@@ -72,16 +72,38 @@ func (w *walk) run(ctx context.Context) error {
 	}
 	w.tell(ctx, hostapi.EventEpilogue)
 	w.tell(ctx, hostapi.EventEnd)
+	deafen()
 	w.cleanUp()
 	return err
 }
+
+// listen has what hooks tell between events written to the job's standard error, until the function that it returns is called.
+func (w *walk) listen(ctx context.Context) (deafen func()) {
+	if w.spec.Notices == nil || w.spec.Stderr == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.spec.Notices(ctx, w.spec.Job.ID, w.stderr.write)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// sayTime is how long a program is held back for somebody to read what its prologue and launch have to say.
+const sayTime = time.Second
 
 // start prepares the job and starts its program; on an error nothing of the job runs.
 func (w *walk) start(ctx context.Context) (*proc.Child, error) {
 	if err := w.mayStart(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := w.ask(ctx, &hostapi.Request{Event: hostapi.EventPrologue}); err != nil {
+	prologue, err := w.ask(ctx, &hostapi.Request{Event: hostapi.EventPrologue})
+	if err != nil {
 		return nil, err
 	}
 	launch, err := w.prepare()
@@ -94,6 +116,11 @@ func (w *walk) start(ctx context.Context) (*proc.Child, error) {
 	out, err := w.ask(ctx, launch)
 	if err != nil {
 		return nil, err
+	}
+	if len(prologue.JobStderr)+len(out.JobStderr) > 0 { // they come before what the program itself says
+		said, cancel := context.WithTimeout(ctx, sayTime)
+		w.stderr.flush(said)
+		cancel()
 	}
 	if err := w.mayStart(ctx); err != nil {
 		return nil, err
@@ -247,16 +274,7 @@ func (w *walk) take(out *hostapi.Outcome) {
 			sum.Notes = append(sum.Notes, note)
 		}
 	}
-	for _, line := range out.JobStderr {
-		if w.told[line] || w.spec.Stderr == nil {
-			continue
-		}
-		w.told[line] = true
-		sum.JobStderr = append(sum.JobStderr, line)
-		if _, err := io.WriteString(w.spec.Stderr, line+"\n"); err != nil {
-			w.fail(fmt.Errorf("tell job %s: %w", w.job.ID, err))
-		}
-	}
+	w.stderr.write(out.JobStderr)
 }
 
 // cleanUp removes what was made for the job.

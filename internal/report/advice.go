@@ -18,6 +18,8 @@ const (
 	lowMem      = 0.50             // peak / limit
 	spareMem    = 512 << 20        // bytes that asking for less would free; less is not worth a word
 	memHeadroom = 1.2              // suggested / peak
+	memStall    = 0.10             // of the time, all processes waiting for memory
+	throttled   = 0.10             // of the cpu time that the job could have had
 	leastMem    = 64 << 20         // suggested at least: programs' files and the kernel's own memory count against mem, too
 )
 
@@ -34,6 +36,13 @@ func advice(r *Report) []string {
 	}
 	if eff, ok := t.cpuEfficiency(); ok && eff < lowCPU {
 		notes = append(notes, cpuAdvice(t, eff))
+	}
+	if part := t.ofElapsed(t.memStall); part > memStall && t.oomKills == 0 {
+		notes = append(notes, stallAdvice(t, part))
+	}
+	if part := t.ofCPUs(t.throttled); part > throttled {
+		notes = append(notes, fmt.Sprintf("the cpu quota held the job back for %.0f%% of its cpu time: "+
+			"ask for more ncpus or start fewer threads", 100*part))
 	}
 	if text := memAdvice(r.Hosts); text != "" && r.askedMem() && t.oomKills == 0 && r.End != nil {
 		notes = append(notes, text)
@@ -56,6 +65,15 @@ func oomAdvice(t totals) string {
 		return "the job ran out of memory: ask for more"
 	}
 	return fmt.Sprintf("the job ran out of memory: ask for more than mem=%s", inMB(*t.memLimit))
+}
+
+// stallAdvice is for a job that lives with too little memory: the kernel takes pages away that it needs again.
+func stallAdvice(t totals, part float64) string {
+	text := fmt.Sprintf("for %.0f%% of the time the whole job waited for memory that the kernel had to free or read again", 100*part)
+	if t.memLimit == nil {
+		return text + ": ask for more"
+	}
+	return text + fmt.Sprintf(": ask for more than mem=%s", inMB(*t.memLimit))
 }
 
 func cpuAdvice(t totals, eff float64) string {

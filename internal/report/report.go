@@ -34,6 +34,9 @@ type Report struct {
 	DiagMessages  map[string]string             `json:"diag_messages"` // by host name
 	Notes         []string                      `json:"notes"`
 
+	// NotStarted: the job has ended, and no program of it ran. Like PBSJob it is no part of the JSON of a report.
+	NotStarted bool `json:"-"`
+
 	// PBSJob is the job that the report is about: what it asked for and where it ran. It is no part of the JSON of a report;
 	// the ledger keeps it beside (Archive). Nil when it is not known.
 	PBSJob *hostapi.Job `json:"-"`
@@ -56,6 +59,8 @@ func FromRecord(rec *jobstate.Record, end time.Time) *Report {
 		Notes:         slices.Clone(rec.Notes),
 		PBSJob:        rec.Job,
 	}
+	// On a sister host a job may run nothing and all the same be one that ran.
+	r.NotStarted = r.End != nil && r.ExitStatus != nil && rec.Launched.IsZero() && job.MotherSuperior
 	r.complete()
 	r.Notes = append(r.Notes, advice(r)...)
 	return r
@@ -135,13 +140,14 @@ func walltime(rec *jobstate.Record, told hostapi.Resources, end time.Time) time.
 // archived is a report in the ledger: its JSON and, beside it, the job.
 type archived struct {
 	*Report
-	PBSJob *hostapi.Job `json:"pbs_job,omitempty"`
+	NotStarted bool         `json:"not_started,omitempty"`
+	PBSJob     *hostapi.Job `json:"pbs_job,omitempty"`
 }
 
 // Archive returns what the ledger is to keep of the report: a value whose JSON is that of the report and, under pbs_job, the
-// job, without the hooks' state.
+// job, without the hooks' state; not_started is there only when it is true.
 func (r *Report) Archive() any {
-	a := archived{Report: r}
+	a := archived{Report: r, NotStarted: r.NotStarted}
 	if r.PBSJob != nil {
 		job := *r.PBSJob
 		job.State = nil
@@ -156,7 +162,7 @@ func FromArchive(b json.RawMessage) (*Report, error) {
 	if err := json.Unmarshal(b, &a); err != nil {
 		return nil, fmt.Errorf("read report: %w", err)
 	}
-	a.Report.PBSJob = a.PBSJob
+	a.Report.PBSJob, a.Report.NotStarted = a.PBSJob, a.NotStarted
 	a.Report.complete()
 	return a.Report, nil
 }

@@ -70,6 +70,9 @@ var goldens = []struct {
 		r.Hosts["n1"].CPUTSeconds, r.Hosts["n1"].MemLimitBytes = ptr(61.5), ptr(int64(8<<30))
 	}), time.Time{}},
 	{"not started", &jobstate.Record{Job: &hostapi.Job{ID: "7", Owner: hostapi.Owner{UID: 1000}}}, time.Time{}},
+	{"rejected", record(func(r *jobstate.Record) {
+		r.Job.MotherSuperior, r.Launched, r.ExitStatus, r.Hosts = true, time.Time{}, ptr(-1), nil
+	}), ended},
 	{"killed", record(func(r *jobstate.Record) {
 		r.ExitStatus = ptr(137)
 		r.Hosts["n1"].Kill = &hostapi.KillReport{Signal: "SIGKILL", Seconds: 0.512, Stragglers: 3}
@@ -101,6 +104,22 @@ var goldens = []struct {
 		r.Job.Owner.User = "mallory\r"
 		r.Diag = map[string]string{"n1\x1b[2J": "\x9b31m\u009b\u2028ok ünï"}
 		r.Notes = []string{"a\tb\x00"}
+	}), ended},
+	{"waits", record(func(r *jobstate.Record) {
+		h := r.Hosts["n1"]
+		h.HugetlbPeakBytes, h.MajorFaults, h.ThrottledSeconds = ptr(int64(512<<20)), ptr(int64(120_000)), ptr(241.2)
+		h.Pressure = &hostapi.Pressure{CPUSome: ptr(61.0), MemorySome: ptr(150.0), MemoryFull: ptr(91.0), IOSome: ptr(12.5), IOFull: ptr(3.0)}
+	}), ended},
+	{"waits not worth telling", record(func(r *jobstate.Record) {
+		h := r.Hosts["n1"]
+		h.HugetlbPeakBytes, h.MajorFaults, h.ThrottledSeconds = ptr(int64(0)), ptr(int64(3)), ptr(6.0)
+		h.Pressure = &hostapi.Pressure{CPUSome: ptr(5.0), MemorySome: ptr(0.0), MemoryFull: ptr(0.0), IOSome: ptr(6.0)}
+	}), ended},
+	{"waits of hosts", record(func(r *jobstate.Record) {
+		r.Hosts["n1"].Pressure = &hostapi.Pressure{MemorySome: ptr(300.0), MemoryFull: ptr(200.0)}
+		r.Hosts["n1"].MajorFaults = ptr(int64(1))
+		r.Hosts["n2"] = other(2, 1000, 48<<20, 64<<20)
+		r.Hosts["n2"].Pressure, r.Hosts["n2"].ThrottledSeconds = &hostapi.Pressure{MemorySome: ptr(60.3), IOSome: ptr(120.6)}, ptr(60.0)
 	}), ended},
 	{"nothing measured", record(func(r *jobstate.Record) { r.Hosts, r.ExitStatus = map[string]*hostapi.HostUsage{"n1": nil}, nil }), ended},
 }
@@ -366,4 +385,37 @@ func FuzzFromArchive(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// That a job was not started outlives the ledger; one without an end, or on a sister host, is not said to be that.
+func TestNotStarted(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*jobstate.Record)
+		end    time.Time
+		want   string
+	}{
+		{"rejected", func(r *jobstate.Record) { r.ExitStatus = ptr(-16) }, ended, "not started (Exit_status -16)"},
+		{"ended before its start", func(r *jobstate.Record) { r.ExitStatus = ptr(271) }, ended, "not started (Exit_status 271)"},
+		{"ran", func(r *jobstate.Record) { r.Launched, r.ExitStatus = begun, ptr(-29) }, ended, "finished, exit status -29"},
+		{"on a sister host", func(r *jobstate.Record) { r.Job.MotherSuperior = false }, ended, "finished, exit status 0"},
+		{"ending", func(r *jobstate.Record) { r.ExitStatus = ptr(-16) }, time.Time{}, "ending, exit status -16"},
+		{"no status", func(r *jobstate.Record) { r.ExitStatus = nil }, ended, "finished, exit status not known"},
+	} {
+		rec := record(func(r *jobstate.Record) {
+			r.Job.MotherSuperior, r.Launched = true, time.Time{}
+			tt.change(r)
+		})
+		kept, err := json.Marshal(FromRecord(rec, tt.end).Archive())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := FromArchive(kept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.state(); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -40,7 +41,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.End != nil {
 		line("End", "%s", r.End.Format(timeLayout))
 	}
-	if text := t.elapsed(); text != "" {
+	if text := t.elapsed(); text != "" && !r.NotStarted {
 		line("Elapsed", "%s", text)
 	}
 	if text := t.cpu(); text != "" {
@@ -48,6 +49,15 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	if text := r.memory(t); text != "" {
 		line("Memory", "%s", text)
+	}
+	if t.hugetlb > 0 {
+		line("Hugetlb", "%s peak", mib(t.hugetlb))
+	}
+	if text := t.waited(); text != "" {
+		line("Waited", "%s", text)
+	}
+	if part := t.ofCPUs(t.throttled); part > worthTelling {
+		line("Throttled", "%s by the cpu quota, %.0f%% of the cpu time that it could have had", clock(t.throttled), 100*part)
 	}
 	for _, host := range r.hostNames() {
 		if k := r.Hosts[host].Kill; k != nil && k.Stragglers > 0 {
@@ -65,10 +75,33 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
+// worthTelling is the part of a job's time from which on the text says that it was lost.
+const worthTelling = 0.01
+
+// waited names what the job's processes waited for.
+func (t totals) waited() string {
+	var parts []string
+	for _, w := range []struct {
+		what string
+		d    time.Duration
+	}{{"memory", t.memWait}, {"files", t.ioWait}, {"cpus", t.cpuWait}} {
+		if part := t.ofElapsed(w.d); part > worthTelling {
+			text := fmt.Sprintf("for %s %s, %.0f%% of the time", w.what, clock(w.d), 100*part)
+			if w.what == "memory" && t.majorFaults > 0 {
+				text += fmt.Sprintf(" (%s)", count(t.majorFaults, "major fault", "major faults"))
+			}
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
 const timeLayout = "2006-01-02 15:04:05 -0700"
 
 func (r *Report) state() string {
 	switch {
+	case r.NotStarted:
+		return fmt.Sprintf("not started (Exit_status %d)", *r.ExitStatus)
 	case r.ExitStatus != nil && r.End == nil:
 		return "ending, " + exitText(*r.ExitStatus)
 	case r.ExitStatus != nil:

@@ -17,6 +17,12 @@ type totals struct {
 	mem            *int64         // bytes, over all hosts
 	memLimit       *int64         // over all hosts; nil unless every host has one
 	oomKills       int64
+	hosts          int
+	hugetlb        int64 // bytes, over all hosts
+	majorFaults    int64
+	throttled      time.Duration // summed over cpus and hosts
+	// How long tasks waited, over all hosts; 0 also when nobody counted.
+	cpuWait, memWait, memStall, ioWait time.Duration
 	// A host that does not tell makes the totals too small to compare with what was asked for on all of them.
 	cputPartial, memPartial bool
 }
@@ -45,6 +51,7 @@ func (t *totals) addHosts(hosts map[string]*hostapi.HostUsage) {
 	var cput time.Duration
 	var limit int64
 	limited := len(hosts) > 0
+	t.hosts = len(hosts)
 	for _, h := range hosts {
 		if h.CPUTSeconds != nil {
 			cput += time.Duration(*h.CPUTSeconds * float64(time.Second))
@@ -55,6 +62,7 @@ func (t *totals) addHosts(hosts map[string]*hostapi.HostUsage) {
 		if h.OOMKills != nil {
 			t.oomKills += *h.OOMKills
 		}
+		t.addWaits(h)
 		limited = limited && h.MemLimitBytes != nil
 		t.cputPartial = t.cputPartial || len(hosts) > 1 && h.CPUTSeconds == nil
 		t.memPartial = t.memPartial || len(hosts) > 1 && h.MemBytes == nil
@@ -65,6 +73,44 @@ func (t *totals) addHosts(hosts map[string]*hostapi.HostUsage) {
 	if t.cput != nil {
 		t.cput = sharpened(t.cput, cput)
 	}
+}
+
+// addWaits adds what kept the job from getting on.
+func (t *totals) addWaits(h *hostapi.HostUsage) {
+	add := func(sum *time.Duration, seconds *float64) {
+		if seconds != nil {
+			*sum += time.Duration(*seconds * float64(time.Second))
+		}
+	}
+	if h.HugetlbPeakBytes != nil {
+		t.hugetlb += *h.HugetlbPeakBytes
+	}
+	if h.MajorFaults != nil {
+		t.majorFaults += *h.MajorFaults
+	}
+	add(&t.throttled, h.ThrottledSeconds)
+	if p := h.Pressure; p != nil {
+		add(&t.cpuWait, p.CPUSome)
+		add(&t.memWait, p.MemorySome)
+		add(&t.memStall, p.MemoryFull)
+		add(&t.ioWait, p.IOSome)
+	}
+}
+
+// ofElapsed returns which part of its time on all hosts the job spent on d; 0 when that is not known.
+func (t totals) ofElapsed(d time.Duration) float64 {
+	if t.walltime == nil || *t.walltime <= 0 || t.hosts == 0 {
+		return 0
+	}
+	return d.Seconds() / (t.walltime.Seconds() * float64(t.hosts))
+}
+
+// ofCPUs returns which part of the cpu time that the job could have had d is; 0 when that is not known.
+func (t totals) ofCPUs(d time.Duration) float64 {
+	if t.walltime == nil || *t.walltime <= 0 || t.ncpus == 0 {
+		return 0
+	}
+	return d.Seconds() / (t.walltime.Seconds() * float64(t.ncpus))
 }
 
 // sharpened returns fine where coarse, whole seconds as PBS writes them, is the same or not known.

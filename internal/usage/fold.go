@@ -30,10 +30,30 @@ func Fold(old, new *hostapi.HostUsage) *hostapi.HostUsage {
 		MemLimitBytes:     latest(old.MemLimitBytes, new.MemLimitBytes),
 		OOMKills:          larger(old.OOMKills, new.OOMKills),
 		PidsPeak:          larger(old.PidsPeak, new.PidsPeak),
+		HugetlbPeakBytes:  larger(old.HugetlbPeakBytes, new.HugetlbPeakBytes),
+		MajorFaults:       larger(old.MajorFaults, new.MajorFaults),
+		ThrottledSeconds:  larger(old.ThrottledSeconds, new.ThrottledSeconds),
+		Pressure:          foldPressure(old.Pressure, new.Pressure),
 		ProcessesAttached: max(old.ProcessesAttached, new.ProcessesAttached),
 		Kill:              latest(old.Kill, new.Kill),
 	}
 	return h
+}
+
+func foldPressure(old, new *hostapi.Pressure) *hostapi.Pressure {
+	switch {
+	case old == nil && new == nil:
+		return nil
+	case old == nil:
+		old = &hostapi.Pressure{}
+	case new == nil:
+		new = &hostapi.Pressure{}
+	}
+	return &hostapi.Pressure{
+		CPUSome:    larger(old.CPUSome, new.CPUSome),
+		MemorySome: larger(old.MemorySome, new.MemorySome), MemoryFull: larger(old.MemoryFull, new.MemoryFull),
+		IOSome: larger(old.IOSome, new.IOSome), IOFull: larger(old.IOFull, new.IOFull),
+	}
 }
 
 // memSource returns where the larger MemBytes comes from.

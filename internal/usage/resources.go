@@ -12,7 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// Resources returns h in PBS's formats: cput and walltime as HH:MM:SS, cut off to whole seconds; mem and vmem in kb, rounded
+// Resources returns h in PBS's formats: cput and walltime as HH:MM:SS, cut off to whole seconds; mem, vmem and hpmem in kb, rounded
 // up; cpupercent (100*cput/walltime, rounded) and ncpus as integers. What h does not tell is absent, and so are
 // walltime and cpupercent when walltime is not positive, and ncpus when it is 0.
 func Resources(h *hostapi.HostUsage, walltime time.Duration) hostapi.Resources {
@@ -28,6 +28,9 @@ func Resources(h *hostapi.HostUsage, walltime time.Duration) hostapi.Resources {
 	}
 	if h.VmemBytes != nil && *h.VmemBytes >= 0 {
 		r["vmem"] = pbs.Size(*h.VmemBytes).KB()
+	}
+	if h.HugetlbPeakBytes != nil && *h.HugetlbPeakBytes >= 0 {
+		r["hpmem"] = pbs.Size(*h.HugetlbPeakBytes).KB()
 	}
 	if walltime > 0 {
 		r["walltime"] = formatDuration(walltime)

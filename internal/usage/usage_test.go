@@ -24,6 +24,7 @@ func TestResources(t *testing.T) {
 			hostapi.Resources{"ncpus": "1", "cput": "00:00:00", "cpupercent": "0", "mem": "0kb", "vmem": "0kb", "walltime": "00:01:00"}},
 		{"rounding", &hostapi.HostUsage{NCPUs: 2, CPUTSeconds: ptr(1.999), MemBytes: ptr(int64(1025)), VmemBytes: ptr(int64(1))}, 2500 * time.Millisecond,
 			hostapi.Resources{"ncpus": "2", "cput": "00:00:01", "cpupercent": "80", "mem": "2kb", "vmem": "1kb", "walltime": "00:00:02"}},
+		{"huge pages", &hostapi.HostUsage{HugetlbPeakBytes: ptr(int64(4 << 20))}, 0, hostapi.Resources{"hpmem": "4096kb"}},
 		{"long", &hostapi.HostUsage{CPUTSeconds: ptr(400 * 3600.0)}, 100 * time.Hour,
 			hostapi.Resources{"cput": "400:00:00", "cpupercent": "400", "walltime": "100:00:00"}},
 		{"no walltime", &hostapi.HostUsage{CPUTSeconds: ptr(5.0)}, 0, hostapi.Resources{"cput": "00:00:05"}},
@@ -133,6 +134,16 @@ func TestFold(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
+	}
+	waits := &hostapi.HostUsage{Pressure: &hostapi.Pressure{MemorySome: ptr(2.0), IOFull: ptr(1.0)}, ThrottledSeconds: ptr(3.0), MajorFaults: ptr(int64(7))}
+	less := &hostapi.HostUsage{Pressure: &hostapi.Pressure{MemorySome: ptr(1.0), CPUSome: ptr(5.0)}, ThrottledSeconds: ptr(2.0), HugetlbPeakBytes: ptr(int64(9))}
+	both := &hostapi.HostUsage{Pressure: &hostapi.Pressure{MemorySome: ptr(2.0), IOFull: ptr(1.0), CPUSome: ptr(5.0)},
+		ThrottledSeconds: ptr(3.0), MajorFaults: ptr(int64(7)), HugetlbPeakBytes: ptr(int64(9))}
+	if d := cmp.Diff(both, Fold(waits, less)); d != "" {
+		t.Errorf("waits (-want +got):\n%s", d)
+	}
+	if *Fold(nil, waits).Pressure.MemorySome = 9; *waits.Pressure.MemorySome != 2 {
+		t.Error("the result shares its pressure with a sample")
 	}
 	got := Fold(early, late)
 	*got.CPUTSeconds, got.Kill.Signal = 99, "x"

@@ -1,0 +1,90 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// Notice is what hooks told about a job between events.
+type Notice struct {
+	// Seq is how many lines were told in all, these included: what to ask on after.
+	Seq int `json:"seq"`
+	// JobStderr holds lines for the job's standard error.
+	JobStderr []string `json:"job_stderr"`
+}
+
+// notices streams a job's notices, a line each. The answer ends when the job is over; where the host stops or fails
+// before that it is broken off, so that nobody takes the one for the other. Nothing is sent while there is nothing to
+// tell.
+func (s *Server) notices(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	control.SetWriteDeadline(time.Time{})
+	peer, ok := peerFrom(r.Context())
+	if !ok {
+		s.answer(w, nil, &Error{Status: http.StatusForbidden, Kind: KindDenied, Message: "denied: the caller is unknown"})
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxSmall)
+	// The server's own deadline is for the request; while the answer lasts the connection is read to see the caller go.
+	control.SetReadDeadline(time.Time{})
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
+
+	id := r.PathValue("id")
+	after, err := afterOf(r)
+	if err == nil {
+		if err = hostapi.CheckJobID(id); err != nil {
+			err = malformed(err)
+		}
+	}
+	for begun := false; ; begun = true {
+		var lines []string
+		if err == nil {
+			lines, after, err = s.Jobs.Notices(ctx, id, after, peer.may)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			w.Header().Set("Content-Type", "application/json")
+			return
+		case err != nil && (begun || ctx.Err() != nil):
+			panic(http.ErrAbortHandler)
+		case err != nil:
+			s.answer(w, nil, hidden(peer, id, err))
+			return
+		}
+		b, err := json.Marshal(Notice{Seq: after, JobStderr: lines})
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		control.SetWriteDeadline(time.Now().Add(s.timeouts.answer))
+		if _, err := w.Write(append(b, '\n')); err != nil {
+			return
+		}
+		if err := control.Flush(); err != nil {
+			return
+		}
+		control.SetWriteDeadline(time.Time{})
+	}
+}
+
+func afterOf(r *http.Request) (int, error) {
+	text := r.URL.Query().Get("after")
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, malformed(fmt.Errorf("after=%q: want a number", text))
+	}
+	return n, nil
+}

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// reports streams the reports of the finished jobs that the caller may see, a line each: the ledger may hold more than
+// anybody should keep in memory. An answer that is not whole is broken off.
+func (s *Server) reports(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	control.SetWriteDeadline(time.Time{})
+	peer, ok := peerFrom(r.Context())
+	switch {
+	case !ok:
+		s.answer(w, nil, &Error{Status: http.StatusForbidden, Kind: KindDenied, Message: "denied: the caller is unknown"})
+		return
+	case s.Reports == nil:
+		s.answer(w, nil, noCall(r))
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxSmall)
+	control.SetReadDeadline(time.Time{}) // as in notices
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
+	begun := false
+	err := s.Reports.Finished(ctx, peer.may, func(report json.RawMessage) bool {
+		if !begun {
+			w.Header().Set("Content-Type", "application/json")
+		}
+		begun = true
+		control.SetWriteDeadline(time.Now().Add(s.timeouts.answer))
+		_, err := w.Write(append(slices.Clip(report), '\n'))
+		return err == nil && ctx.Err() == nil
+	})
+	switch {
+	case err != nil && !begun && ctx.Err() == nil:
+		s.answer(w, nil, err)
+	case err != nil || ctx.Err() != nil:
+		panic(http.ErrAbortHandler)
+	case !begun:
+		w.Header().Set("Content-Type", "application/json")
+	}
+}
+
+// Reports calls yield with the report of each finished job that the caller may see, oldest first, until it returns false.
+func (c *Client) Reports(ctx context.Context, yield func(json.RawMessage) bool) error {
+	resp, err := c.open(ctx, http.MethodGet, "/v1/reports", nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		if err != nil {
+			return fmt.Errorf("call host: read answer: %w", err)
+		}
+		return decodeError(resp.StatusCode, b)
+	}
+	for stream := json.NewDecoder(resp.Body); ; {
+		var report json.RawMessage
+		switch err := stream.Decode(&report); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("call host: read reports: %w", err)
+		}
+		if !yield(report) {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// heardOf reads a job's notices in the background.
+func heardOf(t *testing.T, h *Host, id string, after int) <-chan string {
+	lines := make(chan string, 1024)
+	go func() {
+		defer close(lines)
+		for {
+			got, all, err := h.Notices(t.Context(), id, after)
+			if err != nil {
+				lines <- "error: " + err.Error()
+				return
+			}
+			for _, line := range got {
+				lines <- line
+			}
+			after = all
+		}
+	}()
+	return lines
+}
+
+func within(t *testing.T, what string, c <-chan string) string {
+	t.Helper()
+	select {
+	case line := <-c:
+		return line
+	case <-time.After(10 * time.Second):
+		t.Fatalf("not in time: %s", what)
+		return ""
+	}
+}
+
+// What a hook tells between events is in the record at once, reaches who listens, and is in the outcome of epilogue.
+func TestNotice(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", "mode = \"tell\"\nevent = \"execjob_launch\"\nvalue = \"a process was killed\"")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	lines := heardOf(t, h, "1.srv", 0)
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	if line := within(t, "the notice", lines); line != "a process was killed" {
+		t.Errorf("heard %q", line)
+	}
+	rec := n.record("1.srv")
+	if *rec.Hosts["n1"].OOMKills != 1 || rec.Diag["n1"] != "told" || !slices.Equal(rec.Notes, []string{"a process was killed"}) {
+		t.Errorf("record: %+v, %v, %v", rec.Hosts["n1"], rec.Diag, rec.Notes)
+	}
+	// Who comes later hears it too, and who has heard it does not hear it again.
+	if line := within(t, "the notice", heardOf(t, h, "1.srv", 0)); line != "a process was killed" {
+		t.Errorf("heard %q", line)
+	}
+	if line := within(t, "the notice", heardOf(t, h, "1.srv", 7)); line != "a process was killed" {
+		t.Errorf("after a record that was lost: heard %q", line)
+	}
+	late := heardOf(t, h, "1.srv", 1)
+	v := must(t, h, hostapi.EventEpilogue, "1.srv")
+	if !slices.Equal(v.JobStderr, []string{"a process was killed"}) || v.Diag != "told" {
+		t.Errorf("epilogue: %q, %q", v.JobStderr, v.Diag)
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+	for _, c := range []<-chan string{lines, late} {
+		if line := within(t, "the end", c); line != "error: "+ErrOver.Error() {
+			t.Errorf("heard %q", line)
+		}
+	}
+	eventually(t, "nobody listens any more", func() bool { h.mu.RLock(); defer h.mu.RUnlock(); return len(h.ears) == 0 })
+}
+
+// A notice does not wait for an event of its job; its state does not overtake the event's.
+func TestNoticeBesideEvent(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", "")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	p := h.plugin("a")
+	// Not from the program: how long an event has the job's turn after its hook has answered is the disk's affair.
+	tell := func(line, state string) {
+		t.Helper()
+		if err := h.heard(p, "1.srv", &hostapi.JobUpdate{JobStderr: []string{line}, State: []byte(state)}); err != nil {
+			t.Error(err)
+		}
+	}
+	tell("x", `{"told":true}`)
+	release, err := h.jobs.take(t.Context(), "1.srv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell("y", `{"older":true}`)
+	release()
+	rec := n.record("1.srv")
+	if !slices.Equal(rec.Told, []string{"x", "y"}) || string(rec.HookState["a"]) != `{"told":true}` {
+		t.Errorf("told %q, state %s", rec.Told, rec.HookState["a"])
+	}
+	if n.log.find("the state in a notice is dropped") == nil {
+		t.Error("the dropped state is not logged")
+	}
+}
+
+// What cannot be taken is refused and leaves no trace.
+func TestNoticeDropped(t *testing.T) {
+	n := newNode(t)
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	p := newPlugin(h.ctx, h.launcher, Hook{Name: "a"}, h.log, nil)
+	told := &hostapi.JobUpdate{JobStderr: []string{"x"}}
+	if err := h.heard(p, "9.srv", told); err == nil || !strings.Contains(err.Error(), "no such job") {
+		t.Errorf("unknown job: %v", err)
+	}
+	if rec := n.record("9.srv"); rec != nil {
+		t.Errorf("unknown job: record %+v", rec)
+	}
+	must(t, h, hostapi.EventEpilogue, "1.srv")
+	if err := h.heard(p, "1.srv", told); !errors.Is(err, errEnding) || n.record("1.srv").Told != nil {
+		t.Errorf("ending job: %v, told %q", err, n.record("1.srv").Told)
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+	for _, id := range []string{"9.srv", "1.srv"} {
+		if _, _, err := h.Notices(t.Context(), id, 0); !errors.Is(err, ErrOver) {
+			t.Errorf("job %s: %v, want %v", id, err, ErrOver)
+		}
+	}
+}
+
+// A notice that comes while begin is under way is not lost with the record that begin replaces.
+func TestNoticeDuringBegin(t *testing.T) {
+	now := &jobstate.Record{Told: []string{"x"}, Notes: []string{"x"}, Diag: map[string]string{"n1": "d"},
+		Hosts: map[string]*hostapi.HostUsage{"n1": {OOMKills: new(int64(2))}}, ResourcesUsed: hostapi.Resources{"mem": "1kb", "cput": "00:00:01"}}
+	rec := &jobstate.Record{Notes: []string{"begun"}, ResourcesUsed: hostapi.Resources{"mem": "2kb"}}
+	keepTold(rec, now, "n1")
+	if !slices.Equal(rec.Told, []string{"x"}) || !slices.Equal(rec.Notes, []string{"begun", "x"}) || rec.Diag["n1"] != "d" ||
+		*rec.Hosts["n1"].OOMKills != 2 || rec.ResourcesUsed["mem"] != "2kb" || rec.ResourcesUsed["cput"] != "00:00:01" {
+		t.Errorf("%+v", rec)
+	}
+}
+
+// A hook that tells without end fills neither the record nor memory, and other hooks and events go on.
+func TestNoticeFlood(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", "mode = \"flood\"\nevent = \"execjob_launch\"")
+	n.hook("b", "misbehave", "mode = \"tell\"\nevent = \"execjob_attach\"\nvalue = \"heard\"")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	eventually(t, "the flood is met", func() bool { return n.log.find("job_stderr: too much was told") != nil })
+	rec := n.record("1.srv")
+	if len(rec.Told) != maxTold || len(rec.Notes) > maxTold {
+		t.Errorf("%d lines told, %d notes, want %d", len(rec.Told), len(rec.Notes), maxTold)
+	}
+	began := time.Now()
+	must(t, h, hostapi.EventBegin, "2.srv")
+	lines := heardOf(t, h, "2.srv", 0)
+	must(t, h, hostapi.EventAttach, "2.srv")
+	if line := within(t, "another hook's notice", lines); line != "heard" {
+		t.Errorf("heard %q", line)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("another job's events and notice took %v", took)
+	}
+	eventually(t, "more is dropped than is said", func() bool { return strings.Count(n.log.String(), "notice dropped") >= dropBurst })
+	time.Sleep(500 * time.Millisecond) // ten more are dropped
+	if lines := strings.Count(n.log.String(), "notice dropped"); lines > dropBurst+1 {
+		t.Errorf("%d lines about dropped notices, want %d", lines, dropBurst)
+	}
+}
+
+// What is told of resources_used is bounded as well; telling the same ones again takes no room.
+func TestNoticeFull(t *testing.T) {
+	many := hostapi.Resources{}
+	for i := range maxTold {
+		many[fmt.Sprint("r", i)] = "1kb"
+	}
+	for _, tt := range []struct {
+		name      string
+		had, told hostapi.Resources
+		full      bool
+	}{
+		{"as many as may be", nil, many, false},
+		{"the same again", many, many, false},
+		{"one more", many, hostapi.Resources{"mem": "1kb"}, true},
+		{"endless", nil, hostapi.Resources{"mem": strings.Repeat("1", maxTexts)}, true},
+		{"none, of a job that has too many", hostapi.Resources{"mem": strings.Repeat("1", 2*maxTexts)}, nil, false},
+	} {
+		if err := full(&jobstate.Record{ResourcesUsed: tt.had}, "n1", &hostapi.JobUpdate{ResourcesUsed: tt.told}); (err != nil) != tt.full {
+			t.Errorf("%s: %v, want full %t", tt.name, err, tt.full)
+		}
+	}
+}
+
+// A program that sends what the SDK would not let it is not believed.
+func TestNoticeLies(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "liar", "")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	for _, why := range []string{"no such job", "job id", "control character", "unexpected end of JSON"} {
+		eventually(t, "dropped: "+why, func() bool {
+			e := n.log.find("notice dropped: ")
+			return e != nil && e["hook"] == "a" && n.log.find(why) != nil
+		})
+	}
+	if rec := n.record("1.srv"); rec.Told != nil || rec.Notes != nil {
+		t.Errorf("told %q, notes %q", rec.Told, rec.Notes)
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+}
+
+// A hook that was built before there were notices works without.
+func TestNoticeOldHook(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "old-sdk", "mode = \"tell\"\nevent = \"execjob_launch\"\nvalue = \"x\"")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	must(t, h, hostapi.EventEpilogue, "1.srv")
+	must(t, h, hostapi.EventEnd, "1.srv")
+	for _, s := range h.hooks(t) {
+		if s.State != "running" || s.Error != "" {
+			t.Errorf("%+v", s)
+		}
+	}
+	if e := n.log.find("not heard"); e != nil {
+		t.Errorf("an error: %v", e)
+	}
+}
+
+func (h *Host) hooks(t *testing.T) []Status {
+	t.Helper()
+	list, err := h.Hooks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// After a crash the next program is heard as well.
+func TestNoticeAfterCrash(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("mode = \"exit\"\nevent = \"execjob_launch\"\nonce = %q", n.dir+"/once"))
+	n.hook("b", "misbehave", "mode = \"tell\"\nevent = \"execjob_launch\"\nvalue = \"x\"")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	p := h.plugin("b")
+	p.mu.Lock()
+	first := p.inst
+	p.mu.Unlock()
+	first.proc.kill()
+	<-first.proc.exited
+	lines := heardOf(t, h, "1.srv", 0)
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	if line := within(t, "the notice", lines); line != "x" {
+		t.Errorf("heard %q", line)
+	}
+}
+
+// A burst passes; then the pace is fixed.
+func TestBucket(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b := newBucket(noticeBurst, noticeEvery)
+	b.at = b.at.Add(-time.Hour)
+	passed := 0
+	for b.take(ctx) { // without a wait
+		if passed++; passed > 2*noticeBurst {
+			t.Fatal("no end")
+		}
+	}
+	if passed < noticeBurst || passed > noticeBurst+2 {
+		t.Errorf("%d pass at once, want %d", passed, noticeBurst)
+	}
+	began := time.Now()
+	for range 3 {
+		b.take(t.Context())
+	}
+	if took := time.Since(began); took < 2*noticeEvery || took > time.Second {
+		t.Errorf("three more took %v, want about %v", took, 3*noticeEvery)
+	}
+}

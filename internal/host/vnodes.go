@@ -1,0 +1,93 @@
+package host
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// vnodes merges what a hook has to say of vnodes: each resource, sharing, state and comment of each vnode is claimed by
+// itself.
+func (m *merger) vnodes(hook string, from map[string]*hostapi.Vnode) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		v := from[name]
+		if v == nil {
+			continue
+		}
+		into := m.out.Vnodes[name]
+		if into == nil {
+			into = &hostapi.Vnode{}
+			put(&m.out.Vnodes, name, into)
+		}
+		for _, r := range slices.Sorted(maps.Keys(v.ResourcesAvailable)) {
+			value := v.ResourcesAvailable[r]
+			had, set := into.ResourcesAvailable[r]
+			if err := m.claim("resources_available."+r+" of vnode "+name, hook, set && had == value); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			put(&into.ResourcesAvailable, r, value)
+		}
+		for _, part := range []struct {
+			name string
+			to   *string
+			from string
+		}{{"sharing", &into.Sharing, v.Sharing}, {"state", &into.State, v.State}} {
+			if part.from == "" {
+				continue
+			}
+			if err := m.claim(part.name+" of vnode "+name, hook, *part.to == part.from); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			*part.to = part.from
+		}
+		if v.Comment == nil {
+			continue
+		}
+		if err := m.claim("comment of vnode "+name, hook, into.Comment != nil && *into.Comment == *v.Comment); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		into.Comment = v.Comment
+	}
+	return errors.Join(errs...)
+}
+
+// foreignVnodes takes vnodes of other hosts out of a hook's outcome, and is an error that names them: PBS takes a host's
+// word for its own vnodes only.
+func foreignVnodes(req *hostapi.Request, out *hostapi.Outcome) error {
+	var foreign []string
+	for name := range out.Vnodes {
+		if !isOwnVnode(req, name) {
+			foreign = append(foreign, name)
+		}
+	}
+	if len(foreign) == 0 {
+		return nil
+	}
+	slices.Sort(foreign)
+	own := maps.Clone(out.Vnodes)
+	for _, name := range foreign {
+		delete(own, name)
+	}
+	out.Vnodes = own
+	return hostapi.Errorf(hostapi.KindInternal, "vnodes of other hosts than %s: %s", req.Node, strings.Join(foreign, ", "))
+}
+
+// isOwnVnode tells whether a vnode is this host's: its natural one, one of those that host[n] names, or any that PBS itself
+// lists for this host.
+func isOwnVnode(req *hostapi.Request, name string) bool {
+	if _, listed := req.VnodeList[name]; listed {
+		return true
+	}
+	host, index, part := strings.Cut(name, "[")
+	if host != req.Node {
+		return false
+	}
+	return !part || strings.HasSuffix(index, "]") && len(index) > 1
+}
