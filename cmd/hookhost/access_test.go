@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,13 +46,24 @@ func (n *node) event(name, job string, more string) result {
 	return n.finish(cmd)
 }
 
+// inJob tells whether a process is in a job's cgroup, by every controller that the job needs.
 func inJob(t *testing.T, pid int, job string) bool {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Contains(string(b), "jobid/"+job+"\n")
+	controllers := []string{"memory", "cpuset", "cpu", "pids"}
+	in := 0
+	for _, c := range controllers {
+		if path.Base(cgroupOf(string(b), c)) == job {
+			in++
+		}
+	}
+	if in > 0 && in < len(controllers) {
+		t.Errorf("pid %d is in job %s by some of %v only: %s", pid, job, controllers, b)
+	}
+	return in > 0
 }
 
 func TestAccess(t *testing.T) {
@@ -124,12 +136,12 @@ func TestAccess(t *testing.T) {
 	})
 	t.Run("attach runs a command in the job", func(t *testing.T) {
 		n.t = t
-		r := n.as(ownerUID, "attach", "-j", job, "sh", "-c", "grep memory /proc/self/cgroup; exit 4")
-		if r.status != 4 || !strings.Contains(r.stdout, "jobid/"+job) {
+		r := n.as(ownerUID, "attach", "-j", job, "sh", "-c", "cat /proc/self/cgroup; exit 4")
+		if r.status != 4 || path.Base(cgroupOf(r.stdout, "memory")) != job {
 			t.Errorf("status %d, stdout %q", r.status, r.stdout)
 		}
-		r = n.as(ownerUID, "attach", "-s", "-j", job, "sh", "-c", "grep memory /proc/self/cgroup; kill -9 $$")
-		if r.status != 2 || !strings.Contains(r.stdout, "jobid/"+job) {
+		r = n.as(ownerUID, "attach", "-s", "-j", job, "sh", "-c", "cat /proc/self/cgroup; kill -9 $$")
+		if r.status != 2 || path.Base(cgroupOf(r.stdout, "memory")) != job {
 			t.Errorf("-s: status %d, stdout %q", r.status, r.stdout)
 		}
 	})
@@ -154,6 +166,12 @@ func TestAccess(t *testing.T) {
 		if r := n.as(strangerUID, "report", job); r.status == 0 {
 			t.Error("a stranger reads the report of the finished job")
 		}
+		if r := n.as(ownerUID, "report"); r.status != 0 || !strings.Contains(r.stdout, job) {
+			t.Errorf("the owner's finished jobs: status %d, %q, %q", r.status, r.stdout, r.stderr)
+		}
+		if r := n.as(strangerUID, "report"); r.status != 0 || strings.Contains(r.stdout, job) {
+			t.Errorf("a stranger's finished jobs: status %d, %q", r.status, r.stdout)
+		}
 	})
 }
 
@@ -165,7 +183,7 @@ func TestOrphansAreRemovedAtStart(t *testing.T) {
 		t.Fatal("begin was rejected")
 	}
 	d.stop()
-	orphan := "/sys/fs/cgroup/memory/" + n.prefix + ".service/jobid/9.node"
+	orphan := n.memoryDir("9.node")
 	if err := os.Mkdir(orphan, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +194,7 @@ func TestOrphansAreRemovedAtStart(t *testing.T) {
 	n.serve()
 	eventually(t, "the orphan is removed", func() bool { return !exists(orphan) })
 	lost.Wait()
-	if !exists("/sys/fs/cgroup/memory/" + n.prefix + ".service/jobid/7.node") {
+	if !exists(n.memoryDir("7.node")) {
 		t.Error("the sweep removed a job")
 	}
 	n.event("execjob_end", "7.node", "")

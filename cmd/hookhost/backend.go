@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -27,6 +28,8 @@ import (
 type node interface {
 	reader
 	Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
+	// Notices calls tell with what hooks tell about a job between events, until the job is over.
+	Notices(ctx context.Context, id string, after int, tell func(api.Notice)) error
 }
 
 // reader is what can be asked about jobs.
@@ -80,13 +83,15 @@ type backend struct {
 	store    *jobstate.Store
 	ledger   *ledger.Ledger
 	log      *logrus.Entry
-	cfg      *config.File // as it was at the start
+	cfg      *config.File // that is in force
 	complete func()       // makes missing records anew from the cgroup tree
 	procfs   *kernfs.FS
 	tree     *cgroup.Tree
 	node     string
 	since    time.Time
-	reloaded sync.Mutex // over registry
+	daemon   bool
+	reloaded sync.Mutex // over registry and cfg
+	learning sync.Mutex // over the kept vntype
 
 	registry *host.Registry
 }
@@ -95,6 +100,9 @@ type backend struct {
 func (b *backend) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if err := checkResources(req); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
+	}
+	if err := b.learn(ctx, req); err != nil {
+		b.log.Error(err) // the event goes on as the node was known before
 	}
 	return b.host.Handle(ctx, req)
 }
@@ -107,6 +115,9 @@ func (b *backend) Jobs(ctx context.Context) ([]api.Job, error) {
 	}
 	jobs := make([]api.Job, 0, len(records))
 	for _, r := range records {
+		if !r.SuspendedAt.IsZero() { // the suspension that it is in stands still as well
+			r.Suspended += time.Since(r.SuspendedAt)
+		}
 		jobs = append(jobs, api.Job{Job: r.Job, Phase: r.Phase, Begun: r.Begun, Launched: r.Launched, Suspended: r.Suspended,
 			ResourcesUsed: r.ResourcesUsed, Hosts: r.Hosts, Diag: r.Diag, Notes: r.Notes})
 	}
@@ -136,6 +147,22 @@ func (b *backend) Report(ctx context.Context, id string, may func(owner int) boo
 	return json.Marshal(report.FromRecord(record, time.Time{}).Archive())
 }
 
+// Notices returns what hooks told about a live job between events: see host.Notices.
+func (b *backend) Notices(ctx context.Context, id string, after int, may func(owner int) bool) ([]string, int, error) {
+	record, err := b.store.Get(ctx, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	if record == nil || !may(record.Job.Owner.UID) {
+		return nil, 0, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	lines, all, err := b.host.Notices(ctx, id, after)
+	if errors.Is(err, host.ErrOver) {
+		err = io.EOF
+	}
+	return lines, all, err
+}
+
 // finished returns the last report of a job that has ended.
 func (b *backend) finished(id string, may func(owner int) bool) (json.RawMessage, error) {
 	text, found, err := b.ledger.Last(id)
@@ -145,18 +172,41 @@ func (b *backend) finished(id string, may func(owner int) bool) (json.RawMessage
 	if !found {
 		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
-	r, err := report.FromArchive(text)
+	owner, err := ownerOf(text)
 	if err != nil {
 		return nil, err
-	}
-	owner := 0 // a report without its job is root's
-	if r.PBSJob != nil {
-		owner = r.PBSJob.Owner.UID
 	}
 	if !may(owner) {
 		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	return text, nil
+}
+
+// ownerOf returns the uid that a report belongs to; one without its job is root's.
+func ownerOf(text json.RawMessage) (int, error) {
+	r, err := report.FromArchive(text)
+	if err != nil || r.PBSJob == nil {
+		return 0, err
+	}
+	return r.PBSJob.Owner.UID, nil
+}
+
+// Finished calls yield with the report of each finished job whose owner may admits, oldest first.
+func (b *backend) Finished(ctx context.Context, may func(owner int) bool, yield func(json.RawMessage) bool) error {
+	err := b.ledger.All(func(e ledger.Entry) bool {
+		owner, err := ownerOf(e.Report)
+		if err != nil {
+			b.log.WithField("job", e.Job).Errorf("report: %v", err)
+			return ctx.Err() == nil
+		}
+		return ctx.Err() == nil && (!may(owner) || yield(e.Report))
+	})
+	var damage *ledger.DamageError
+	if errors.As(err, &damage) { // what is left is right, and whose the rest was nobody knows
+		b.log.Error(err)
+		err = nil
+	}
+	return err
 }
 
 // Node returns what this host is and how its hooks do.
@@ -176,10 +226,31 @@ func (b *backend) Node(context.Context) (api.NodeInfo, error) {
 func (b *backend) Reload(ctx context.Context) error {
 	b.reloaded.Lock()
 	defer b.reloaded.Unlock()
-	cfg, err := config.Load(b.cli.config, false)
+	cfg, err := b.cli.load()
 	if err != nil {
 		return err
 	}
+	return b.take(ctx, cfg)
+}
+
+// resolve resolves the configuration in force once more, since what its conditions depend on has changed. What somebody is
+// writing into the file meanwhile waits for a reload.
+func (b *backend) resolve(ctx context.Context) error {
+	b.reloaded.Lock()
+	defer b.reloaded.Unlock()
+	here, err := b.cli.here()
+	if err != nil {
+		return err
+	}
+	cfg, err := b.cfg.For(here)
+	if err != nil {
+		return err
+	}
+	return b.take(ctx, cfg)
+}
+
+// take puts a configuration in force; b.reloaded is held.
+func (b *backend) take(ctx context.Context, cfg *config.File) error {
 	if err := b.keeps(cfg); err != nil {
 		return err
 	}
@@ -187,10 +258,16 @@ func (b *backend) Reload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	old := b.registry.BuiltIn
 	b.registry.BuiltIn = hooks
-	b.log.Logger.SetLevel(cfg.Host.Level())
 	b.complete()
-	return b.host.Reload(ctx)
+	if err := b.host.Reload(ctx); err != nil {
+		b.registry.BuiltIn = old
+		return err
+	}
+	b.cfg = cfg
+	b.log.Logger.SetLevel(cfg.Host.Level())
+	return nil
 }
 
 // keeps refuses a configuration that a running host cannot take over: live jobs are where they are.
@@ -224,12 +301,4 @@ func (b *backend) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return b.host.Close(ctx)
-}
-
-// embedded is a backend without a socket before it: the caller is root.
-type embedded struct{ *backend }
-
-// Report is anybody's: the caller is root.
-func (e embedded) Report(ctx context.Context, id string) (json.RawMessage, error) {
-	return e.backend.Report(ctx, id, func(int) bool { return true })
 }

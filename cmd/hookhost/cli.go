@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
 // Where things are unless flags or the environment say otherwise.
@@ -48,8 +51,26 @@ func (c *cli) flags(root *cobra.Command) {
 
 // load reads the configuration. An absent file is the defaults unless somebody named one.
 func (c *cli) load() (*config.File, error) {
-	f, err := config.Load(c.config, false)
+	here, err := c.here()
+	if err != nil {
+		return nil, err
+	}
+	f, err := config.Load(c.config, false, here)
 	return f, misuse(err)
+}
+
+// here is what the configuration's conditions are resolved by. Others than root may not look into the state directory; to
+// them the vntype is unknown.
+func (c *cli) here() (config.Here, error) {
+	name, err := hostName()
+	if err != nil {
+		return config.Here{}, err
+	}
+	vntype, err := nodestate.Dir(c.state).Vntype()
+	if err != nil && !errors.Is(err, fs.ErrPermission) {
+		return config.Here{}, err
+	}
+	return config.Here{Host: name, Vntype: vntype}, nil
 }
 
 // hooksDir holds the registered hooks, beside the configuration.
@@ -63,6 +84,11 @@ func nodeName(f *config.File) (string, error) {
 	if f.Host.Node != "" {
 		return f.Host.Node, nil
 	}
+	return hostName()
+}
+
+// hostName is the host name up to the first dot.
+func hostName() (string, error) {
 	name, err := os.Hostname()
 	if err != nil {
 		return "", err

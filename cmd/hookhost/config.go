@@ -1,7 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,10 +25,20 @@ func (c *cli) configCommand() *cobra.Command {
 			if len(args) == 1 {
 				path = args[0]
 			}
-			if _, err := config.Load(path, len(args) == 1 || cmd.Flags().Changed("config")); err != nil {
+			here, err := c.here()
+			if err != nil {
+				return err
+			}
+			_, err = os.Stat(path)
+			// Only the file that nobody named may be absent.
+			if errors.Is(err, fs.ErrNotExist) && path == config.Path && len(args) == 0 && !cmd.Flags().Changed("config") {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: no such file: every setting has its default\n", path)
+				return nil
+			}
+			if _, err := config.Load(path, true, here); err != nil {
 				return misuse(err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes\n", path)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes; hookhost doctor tells whether this node can do it\n", path)
 			return nil
 		},
 	}, &cobra.Command{
@@ -31,6 +46,9 @@ func (c *cli) configCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := c.load()
 			if err != nil {
+				return err
+			}
+			if err := c.showConditions(cmd.OutOrStdout(), f); err != nil {
 				return err
 			}
 			b, err := f.TOML()
@@ -42,4 +60,36 @@ func (c *cli) configCommand() *cobra.Command {
 		},
 	})
 	return cmd
+}
+
+// showConditions writes comments that say what became of each condition of the configuration on this host.
+func (c *cli) showConditions(w io.Writer, f *config.File) error {
+	b, err := os.ReadFile(c.config)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	here, err := c.here()
+	if err != nil {
+		return err
+	}
+	list, err := config.Conditions(b, here)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	if here.Vntype == "" {
+		here.Vntype = "not known yet"
+	}
+	name, err := nodeName(f)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "# Conditions of %s on host %s (vntype: %s):\n", c.config, name, here.Vntype)
+	for _, one := range list {
+		fmt.Fprintf(w, "#   line %d: %s = %t, from %q\n", one.Line, one.Key, one.Value, strings.Join(strings.Fields(one.Text), " "))
+	}
+	fmt.Fprintln(w)
+	return nil
 }

@@ -3,44 +3,63 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"text/tabwriter"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
-	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
-	"github.com/hookhost/hookhost/internal/pbs"
-	"github.com/hookhost/hookhost/internal/topology"
 )
 
 // finding is one thing that doctor looked at.
 type finding struct {
 	What   string `json:"what"`
-	Status string `json:"status"` // ok, warning or failed
+	Status string `json:"status"` // ok, degraded, impossible or unknown
 	Found  string `json:"found"`
-	Advice string `json:"advice,omitempty"`
+	Advice string `json:"advice,omitempty"` // the command, kernel option or key that mends it
+	// Blocks: a configured hook cannot work because of it.
+	Blocks bool `json:"blocks,omitempty"`
 }
 
-// The statuses of a finding. A warning is something that works in a lesser way; failed means that a configured
-// hook cannot work.
+// The statuses of a finding: it works, or is off as configured; it works in a lesser way; it does not work on this node; it
+// shows only once there is a cgroup of hookhost's.
 const (
-	statusOK      = "ok"
-	statusWarning = "warning"
-	statusFailed  = "failed"
+	statusOK         = "ok"
+	statusDegraded   = "degraded"
+	statusImpossible = "impossible"
+	statusUnknown    = "unknown"
 )
+
+func ok(what, found string) finding { return finding{What: what, Status: statusOK, Found: found} }
+
+func degraded(what, found, advice string) finding {
+	return finding{What: what, Status: statusDegraded, Found: found, Advice: advice}
+}
+
+func impossible(what, found, advice string) finding {
+	return finding{What: what, Status: statusImpossible, Found: found, Advice: advice}
+}
+
+func unknown(what string) finding {
+	return finding{What: what, Status: statusUnknown, Found: "shows once the daemon or a job has run", Advice: "start the daemon, or 'hookhost run -- true', and look again"}
+}
+
+// blocking is impossible where something is configured that needs it.
+func blocking(what, found, advice string) finding {
+	f := impossible(what, found, advice)
+	f.Blocks = true
+	return f
+}
 
 func (c *cli) doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "doctor [--json]", Short: "Tell what this node can enforce, what not, why, and what to do about it", Args: noArgs,
-		Long: "Look at the node and its configuration. Nothing is changed. Exit status 1 when a configured hook cannot work.",
+		Long: `Look at the node and its configuration. Nothing is changed. Each thing is ok, degraded (it works in a lesser way), impossible
+here or unknown (as long as neither the daemon nor a job has run); what the configuration turns off is said to be off. The arrow says what mends it. Exit status 1 when a configured hook cannot work.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := c.load()
 			if err != nil {
@@ -55,10 +74,8 @@ func (c *cli) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, f := range findings {
-				if f.Status == statusFailed {
-					return &exitError{status: 1}
-				}
+			if slices.ContainsFunc(findings, func(f finding) bool { return f.Blocks }) {
+				return &exitError{status: 1}
 			}
 			return nil
 		},
@@ -67,151 +84,81 @@ func (c *cli) doctorCommand() *cobra.Command {
 	return cmd
 }
 
-func writeFindings(w io.Writer, findings []finding) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	for _, f := range findings {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Status, f.What, f.Found)
-		if f.Advice != "" {
-			fmt.Fprintf(t, "\t\t→ %s\n", f.Advice)
-		}
-	}
-	return t.Flush()
-}
-
+// examine looks at everything. What is found on the way to one thing does not keep it from the others.
 func (c *cli) examine(ctx context.Context, cfg *config.File) []finding {
-	findings := []finding{examineUser()}
+	own := readRights()
+	findings := examineRights(own)
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
-		return append(findings, finding{"kernel files", statusFailed, err.Error(), "mount /proc, /sys and /sys/fs/cgroup"})
+		return append(findings, blocking("kernel files", err.Error(), "mount /proc, /sys and /sys/fs/cgroup"))
 	}
-	findings = append(findings, examineCgroups(cfg, roots)...)
+	k, err := lookAt(roots, cfg)
+	if err != nil {
+		findings = append(findings, blocking("cgroups", err.Error(), "mount cgroup v2 (mount -t cgroup2 none /sys/fs/cgroup), or the v1 controllers memory, cpuset, cpu, cpuacct and pids"))
+	} else {
+		findings = append(findings, k.examineCgroups(cgroupNamespace())...)
+		findings = append(findings, k.examineFeatures()...)
+		findings = append(findings, k.examineMemory()...)
+		findings = append(findings, k.examineSettings(systemdRuns())...)
+		if f, odd := examineRlimits(own, cfg, k.tree.Has("memsw")); odd {
+			findings = append(findings, f)
+		}
+	}
+	findings = append(findings, examineSystemd(ctx, cfg, roots)...)
 	findings = append(findings, examineTopology(cfg, roots)...)
-	findings = append(findings, examineKernelLog())
+	findings = append(findings, examineCalls(probeCalls())...)
+	findings = append(findings, examineClock(roots.Proc), examineKernelLog())
+	findings = append(findings, examineState(c.state))
 	findings = append(findings, c.examineHooks(cfg)...)
 	return append(findings, c.examineDaemon(ctx)...)
 }
 
-func examineUser() finding {
-	if os.Geteuid() != 0 {
-		return finding{"user", statusWarning, fmt.Sprintf("uid %d", os.Geteuid()), "some of what follows may look different to root, who runs the daemon"}
-	}
-	return finding{"user", statusOK, "root", ""}
-}
+// Columns of the text: 100 in all.
+const (
+	statusWidth = 11
+	whatWidth   = 23
+	foundWidth  = 100 - statusWidth - whatWidth
+)
 
-func examineCgroups(cfg *config.File, roots kernfs.Roots) []finding {
-	tree, err := detectIn(roots, cfg)
-	if err != nil {
-		return []finding{{"cgroups", statusFailed, err.Error(), "mount cgroup v2, or the v1 controllers memory, cpuset, cpu, cpuacct and pids"}}
-	}
-	findings := []finding{{"cgroups", statusOK, tree.Mode().String(), ""}}
-	for _, want := range []struct {
-		controller string
-		configured bool
-		section    string
-		does       string
-	}{
-		{"memory", cfg.Memory.Enabled, "[memory]", "mem is enforced by the kernel"},
-		{"cpuset", cfg.Cpuset.Enabled, "[cpuset]", "jobs have cpus of their own"},
-		{"cpu", cfg.CPU.Enabled, "[cpu]", "cpu time is shared by ncpus"},
-		{"pids", cfg.Pids.Enabled && cfg.Pids.Max > 0, "[pids]", "the number of tasks is bounded"},
-	} {
-		f := finding{What: want.controller + " controller", Status: statusOK, Found: want.does}
-		if !tree.Has(want.controller) {
-			f.Status, f.Found, f.Advice = statusWarning, "not there", ""
-			if want.configured {
-				f.Status = statusFailed
-				f.Advice = fmt.Sprintf("enable it in the kernel (cgroup_enable=%s), or set enabled = false in %s", want.controller, want.section)
+func writeFindings(w io.Writer, findings []finding) error {
+	for _, f := range findings {
+		status, what := f.Status, f.What
+		rows := wrap(f.Found, foundWidth)
+		if f.Advice != "" {
+			for i, row := range wrap(f.Advice, foundWidth-2) {
+				arrow := "  "
+				if i == 0 {
+					arrow = "→ "
+				}
+				rows = append(rows, arrow+row)
 			}
 		}
-		findings = append(findings, f)
-	}
-	for _, feature := range []struct{ name, what, yes, no, advice string }{
-		{"memsw", "swap accounting", "vmem is enforced by the kernel", "vmem is not enforced", "boot with swapaccount=1"},
-		{"kill", "cgroup.kill", "a job of any size is killed in one step", "jobs are killed process by process", "Linux 5.14 or newer, with a cgroup v2 tree mounted beside v1"},
-		{"freeze", "freezer", "jobs are frozen in one step", "jobs are frozen by the v1 freezer, or not at all", "mount a cgroup v2 tree"},
-	} {
-		f := finding{What: feature.what, Status: statusOK, Found: feature.yes}
-		switch {
-		case tree.Has(feature.name):
-		case !tree.Prepared(): // files of v2 are seen below its root only
-			f.Found = "shows once the daemon or a job has run"
-		default:
-			f.Status, f.Found, f.Advice = statusWarning, feature.no, feature.advice
-		}
-		findings = append(findings, f)
-	}
-	return findings
-}
-
-func examineTopology(cfg *config.File, roots kernfs.Roots) []finding {
-	node, err := topology.Scan(roots)
-	if err != nil {
-		return []finding{{"topology", statusFailed, err.Error(), ""}}
-	}
-	exclude, _ := kernfs.ParseIDSet(cfg.Cpuset.ExcludeCPUs) // checked when it was loaded
-	f := finding{"cpus", statusOK, fmt.Sprintf("%s (%d NUMA nodes); for jobs: %s", node.Online, len(node.NUMA), node.Online.Minus(exclude)), ""}
-	if node.Online.Minus(exclude).IsEmpty() {
-		f.Status, f.Advice = statusFailed, "cpuset.exclude_cpus leaves no cpu for jobs"
-	}
-	return []finding{f, {"memory", statusOK, pbs.Size(node.MemTotal).KB() + ", swap " + pbs.Size(node.SwapTotal).KB(), ""}}
-}
-
-func examineKernelLog() finding {
-	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return finding{"kernel log", statusWarning, "/dev/kmsg: " + err.Error(), "reports of OOM kills will not name the process; give the daemon CAP_SYSLOG"}
-	}
-	unix.Close(fd)
-	return finding{"kernel log", statusOK, "reports of OOM kills name the process", ""}
-}
-
-func (c *cli) examineHooks(cfg *config.File) []finding {
-	var findings []finding
-	r, err := c.registry(cfg)
-	if err != nil {
-		return []finding{{"hooks", statusFailed, err.Error(), ""}}
-	}
-	hooks, err := r.List()
-	if err != nil {
-		findings = append(findings, finding{"hooks", statusFailed, err.Error(), "correct or delete the file"})
-	}
-	for _, h := range hooks {
-		f := finding{What: "hook " + h.Name, Status: statusOK, Found: h.Program}
-		if !h.Enabled {
-			f.Found = "not enabled"
-		} else if err := r.CheckProgram(h); err != nil {
-			f.Status, f.Found = statusFailed, err.Error()
-			f.Advice = "import it: hookhost hook import " + h.Name + " application/x-executable default FILE"
-			if h.BuiltIn {
-				f.Advice = "install hookhost again: the program is part of it"
+		for _, row := range rows {
+			line := strings.TrimRight(fmt.Sprintf("%-*s%-*s%s", statusWidth, status, whatWidth, what, row), " ")
+			if len(what) >= whatWidth { // a hook's name may be long
+				line = fmt.Sprintf("%-*s%s\n%s", statusWidth, status, what, strings.Repeat(" ", statusWidth+whatWidth)+row)
 			}
+			if _, err := fmt.Fprintln(w, line); err != nil {
+				return err
+			}
+			status, what = "", ""
 		}
-		findings = append(findings, f)
 	}
-	return findings
+	return nil
 }
 
-// examineDaemon asks the daemon, where there is one, how its hooks do.
-func (c *cli) examineDaemon(ctx context.Context) []finding {
-	client, err := api.Dial(c.socket)
-	if errors.Is(err, api.ErrNoHost) {
-		return []finding{{"daemon", statusWarning, "does not run (" + filepath.Clean(c.socket) + ")", "hookhost serve, or systemctl start hookhost; 'hookhost run' works without"}}
-	}
-	if err != nil {
-		return []finding{{"daemon", statusWarning, err.Error(), ""}}
-	}
-	defer client.Close()
-	info, err := client.Node(ctx)
-	if err != nil {
-		return []finding{{"daemon", statusFailed, err.Error(), "see its log"}}
-	}
-	findings := []finding{{"daemon", statusOK, fmt.Sprintf("version %s, pid %d, answers at %s", info.Version, info.PID, c.socket), ""}}
-	for _, h := range info.Hooks {
-		f := finding{"running hook " + h.Name, statusOK, h.State, ""}
-		if h.Error != "" {
-			f.Status, f.Found, f.Advice = statusFailed, h.State+": "+h.Error, "see the daemon's log"
+// wrap breaks text between words into rows of at most width bytes; a longer word gets a row of its own.
+func wrap(text string, width int) []string {
+	var rows []string
+	row := ""
+	for _, word := range strings.Fields(text) {
+		if row != "" && len(row)+1+len(word) > width {
+			rows, row = append(rows, row), ""
 		}
-		findings = append(findings, f)
+		if row != "" {
+			row += " "
+		}
+		row += word
 	}
-	return findings
+	return append(rows, row)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
@@ -44,10 +45,6 @@ Exit status: 0 accepted, 1 rejected, 2 misuse, 3 no daemon.`,
 }
 
 func (c *cli) event(cmd *cobra.Command, name string, in io.Reader) error {
-	cfg, err := c.load()
-	if err != nil {
-		return err
-	}
 	event, err := hostapi.ParseEvent(name)
 	if err != nil {
 		return misuse(err)
@@ -60,6 +57,10 @@ func (c *cli) event(cmd *cobra.Command, name string, in io.Reader) error {
 		return misuse(err)
 	}
 	if len(ignored) > 0 {
+		cfg, err := c.load()
+		if err != nil { // the daemon's counts, not what somebody is writing just now
+			cfg = config.Default()
+		}
 		newLog(cfg).WithFields(logrus.Fields{"event": event, "keys": ignored}).Debug("event has keys that are not known here")
 	}
 	client, err := api.Dial(c.socket)

@@ -135,7 +135,11 @@ func writeHook(w io.Writer, h host.Hook) {
 	row := func(name string, value any) { fmt.Fprintf(w, "    %s = %v\n", name, value) }
 	row("type", h.Type)
 	row("enabled", h.Enabled)
-	row("event", h.Event)
+	if len(h.Event) > 0 {
+		row("event", h.Event)
+	} else { // as qmgr shows it, with what it means here
+		row("event", `"" (every event that the program handles)`)
+	}
 	row("order", h.Order)
 	row("alarm", h.Alarm)
 	row("fail_action", h.FailAction)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sort"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -19,7 +20,9 @@ func (c *cli) jobsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "jobs [--json]", Short: "List the jobs on this host", Args: noArgs,
-		Long: "List the jobs that live on this host: all of them for root, the caller's own for others.",
+		Long: `List the jobs that live on this host: all of them for root, the caller's own for others. CPULIST is which cpus a job has, MEM what
+it used when it was last measured ("-": not yet; 'hookhost report JOB' measures now), OOM how many of its processes the kernel
+killed for lack of memory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := c.reader()
 			if err != nil {
@@ -47,20 +50,23 @@ func writeJobs(w io.Writer, jobs []api.Job, now time.Time) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "JOB\tNAME\tOWNER\tSTATE\tELAPSED\tCPUS\tMEM\tLIMIT")
+	fmt.Fprintln(t, "JOB\tNAME\tOWNER\tSTATE\tELAPSED\tCPULIST\tMEM\tLIMIT\tOOM")
 	for _, j := range jobs {
 		elapsed := "-"
 		if !j.Launched.IsZero() {
 			elapsed = pbs.FormatDuration(now.Sub(j.Launched) - j.Suspended)
 		}
-		cpus, mem, limit := "-", "-", "-"
+		cpus, mem, limit, oom := "-", "-", "-", "-"
 		for _, h := range j.Hosts { // one host until sisters come
 			if h.CPUs != "" {
 				cpus = h.CPUs
 			}
 			mem, limit = size(h.MemBytes), size(h.MemLimitBytes)
+			if h.OOMKills != nil { // processes that the kernel killed for lack of memory
+				oom = strconv.FormatInt(*h.OOMKills, 10)
+			}
 		}
-		fmt.Fprintln(t, strings.Join([]string{j.Job.ID, printable(j.Job.Name), printable(j.Job.Owner.User), string(j.Phase), elapsed, cpus, mem, limit}, "\t"))
+		fmt.Fprintln(t, strings.Join([]string{j.Job.ID, printable(j.Job.Name), printable(j.Job.Owner.User), string(j.Phase), elapsed, cpus, mem, limit, oom}, "\t"))
 	}
 	return t.Flush()
 }

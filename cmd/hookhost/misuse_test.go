@@ -77,6 +77,19 @@ func TestMisuseOfTheConfiguration(t *testing.T) {
 	}
 }
 
+// Whoever names a configuration file means one that is there.
+func TestConfigCheckOfNoFile(t *testing.T) {
+	n := newNode(t)
+	none := n.path("none.toml")
+	named := n.command("config", "check")
+	named.Env = append(named.Env, "HOOKHOST_CONFIG="+none)
+	for _, r := range []result{n.hookhost("config", "check", none), n.hookhost("--config", none, "config", "check"), n.finish(named)} {
+		if r.status != 2 || r.stdout != "" || !strings.Contains(r.stderr, none+": no such file") {
+			t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
+		}
+	}
+}
+
 func TestEventWithoutADaemon(t *testing.T) {
 	n := newNode(t)
 	cmd := n.command("event", "execjob_begin")
@@ -108,7 +121,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("status %d, stdout %q", r.status, r.stdout)
 	}
 	n = newNode(t, "mount = \"/nowhere\"")
-	if r := n.hookhost("doctor", "--json"); r.status != 1 || !strings.Contains(r.stdout, `"failed"`) {
+	if r := n.hookhost("doctor", "--json"); r.status != 1 || !strings.Contains(r.stdout, `"impossible"`) {
 		t.Errorf("cgroups nowhere: status %d, stdout %q", r.status, r.stdout)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/systemd"
 )
 
 // Folders beside the socket: programs' sockets, and jobs' node files.
@@ -112,8 +113,18 @@ func detect(cfg *config.File) (*cgroup.Tree, error) {
 	return detectIn(roots, cfg)
 }
 
+// detectIn sees the tree as the cgroup hook does (hooks/cgroup/parent.go), which prepares it.
 func detectIn(roots kernfs.Roots, cfg *config.File) (*cgroup.Tree, error) {
-	return cgroup.Detect(roots, cgroup.Options{Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount})
+	s := systemd.New(systemd.Run, time.Duration(cfg.Cgroup.SystemdWait))
+	delegated, err := s.Wanted(cfg.Cgroup.Systemd)
+	if err != nil {
+		return nil, err
+	}
+	opt := cgroup.Options{Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount, Delegated: delegated, Enable: cfg.Cgroup.EnableControllers}
+	if !s.Running() {
+		opt.EnableIfThere = cfg.Controllers()
+	}
+	return cgroup.Detect(roots, opt)
 }
 
 // openHost starts the hooks in this process.
@@ -146,12 +157,13 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	}
 	b := &backend{
 		cli: c, registry: registry, store: store, ledger: ledger.Open(c.ledgerFile()), log: entry, cfg: cfg,
-		complete: complete, tree: tree, node: name, since: time.Now(), procfs: procfs,
+		complete: complete, tree: tree, node: name, daemon: daemon, since: time.Now(), procfs: procfs,
 	}
 	p.died = func() { b.removeLeft(context.WithoutCancel(ctx)) }
 	b.host, err = host.Open(host.Options{
 		Node: name, Self: self, Registry: registry, Store: store, Ledger: b.ledger, Processes: p,
 		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: remover{tree},
+		Settings:     map[string]string{"state_dir": c.state},
 		StartTimeout: time.Duration(cfg.Host.Start), Daemon: daemon,
 		Recover: func(_ context.Context, id string) (*jobstate.Record, error) {
 			return recoverJob(tree, id, self, p.Alive)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -15,7 +16,7 @@ import (
 
 // rebuild makes records for jobs that have a cgroup but no record, as after the state was damaged or deleted. The
 // cgroup says what job it is; its usage is in the kernel's counters. Without this, such a job would run on with
-// nobody to end it.
+// nobody to end it. It also brings the records of jobs whose host has died in line with the cgroup, where that knows better.
 func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self hostapi.ProcessID, alive func(hostapi.ProcessID) bool, log *logrus.Entry) error {
 	ids, err := tree.JobIDs()
 	if err != nil {
@@ -25,6 +26,9 @@ func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self
 	for _, id := range ids {
 		errs = append(errs, store.Update(ctx, id, func(have *jobstate.Record) (*jobstate.Record, error) {
 			if have != nil {
+				if have.Host != self && !alive(have.Host) && realign(tree, have, alive) {
+					log.WithField("job", id).Warnf("its host died over an event: the job's cgroup says that it is %s", have.Phase)
+				}
 				return have, nil
 			}
 			// Looked at only now: a job that has ended since lost its record after its cgroup.
@@ -55,11 +59,82 @@ func recoverJob(tree *cgroup.Tree, id string, self hostapi.ProcessID, alive func
 	return recordFrom(found, self, time.Now()), nil
 }
 
+// realign makes the record of a job whose host has died say what its cgroup says: whether the job is suspended. MoM has
+// suspended or resumed the job whatever became of the event, and the hook notes in the cgroup what it is about to do
+// before it does it (hooks/cgroup/suspend.go), so that of the two the cgroup is right. It tells whether it changed anything.
+func realign(tree *cgroup.Tree, rec *jobstate.Record, alive func(hostapi.ProcessID) bool) bool {
+	job, err := tree.Job(rec.Job.ID)
+	if err != nil {
+		return false
+	}
+	found, err := job.Record()
+	if err != nil {
+		return false
+	}
+	if m, err := job.Maker(); err == nil && m.Host != rec.Host && alive(m.Host) {
+		return false // that host's hook is in the middle of something
+	}
+	return follow(rec, found, bootClock())
+}
+
+// clockPair is one moment on both clocks.
+type clockPair struct {
+	wall time.Time
+	boot time.Duration // CLOCK_MONOTONIC
+}
+
+func bootClock() clockPair {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil { // never fails for this clock
+		panic(err)
+	}
+	return clockPair{wall: time.Now(), boot: time.Duration(ts.Nano())}
+}
+
+// suspension is the part of the cgroup hook's state that the host counts as well.
+type suspension struct {
+	At    int64 `json:"suspended_at_us"` // since boot; 0 when the job is not suspended
+	Total int64 `json:"suspended_us"`    // of the suspensions that are over
+}
+
+// follow is realign's decision. A job that has not started, or is ending, is in neither phase.
+func follow(rec *jobstate.Record, found cgroup.Record, now clockPair) bool {
+	running := rec.Phase == jobstate.PhaseRunning
+	if found.Ending || found.Begin.Job.RunCount != rec.Job.RunCount || found.Suspended != running || !running && rec.Phase != jobstate.PhaseSuspended {
+		return false
+	}
+	var s suspension
+	told := len(found.State) > 0 && json.Unmarshal(found.State, &s) == nil
+	if told {
+		if rec.HookState == nil {
+			rec.HookState = map[string]json.RawMessage{}
+		}
+		rec.HookState["cgroup"] = found.State
+	}
+	if found.Suspended {
+		rec.Phase, rec.SuspendedAt = jobstate.PhaseSuspended, now.wall
+		if since := now.boot - time.Duration(s.At)*time.Microsecond; told && s.At > 0 && since > 0 {
+			rec.SuspendedAt = now.wall.Add(-since)
+		}
+		return true
+	}
+	stood := max(now.wall.Sub(rec.SuspendedAt), 0)
+	if total := time.Duration(s.Total)*time.Microsecond - rec.Suspended; told && total > 0 {
+		stood = min(stood, total) // it went on before now
+	}
+	rec.Phase, rec.Suspended, rec.SuspendedAt = jobstate.PhaseRunning, rec.Suspended+stood, time.Time{}
+	return true
+}
+
 // recordFrom makes the record of a job that runs. When it began is not known any more than that it was before now.
 func recordFrom(found cgroup.Record, self hostapi.ProcessID, now time.Time) *jobstate.Record {
-	return &jobstate.Record{
+	rec := &jobstate.Record{
 		Job: found.Begin.Job, Phase: jobstate.PhaseRunning, MoM: found.Begin.MoM, Host: self, Begun: now, Launched: now,
 		HookState: map[string]json.RawMessage{"cgroup": found.State},
 		Notes:     []string{"the record of this job was lost and made anew from its cgroup: its start is when that was"},
 	}
+	if found.Suspended {
+		rec.Phase, rec.SuspendedAt = jobstate.PhaseSuspended, now
+	}
+	return rec
 }

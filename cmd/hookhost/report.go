@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/report"
 )
@@ -21,7 +23,7 @@ func (c *cli) reportCommand() *cobra.Command {
 	var format, output string
 	cmd := &cobra.Command{
 		Use: "report [JOB] [--format FORMAT] [--output FILE]", Short: "Show what a job used, live or finished", Args: nArgs(0, 1),
-		Long: "Show what a job used, live or finished. Without JOB: every finished job (root only), oldest first.",
+		Long: "Show what a job used, live or finished. Without JOB: every finished job, oldest first; for others than root, their own, from the daemon.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := report.FormatNamed(format)
 			if err != nil {
@@ -29,7 +31,7 @@ func (c *cli) reportCommand() *cobra.Command {
 			}
 			var text bytes.Buffer
 			if len(args) == 0 {
-				err = c.reportAll(f, &text)
+				err = c.reportAll(cmd.Context(), f, &text)
 			} else {
 				err = c.reportOne(cmd, args[0], f, &text)
 			}
@@ -68,14 +70,27 @@ func (c *cli) reportOne(cmd *cobra.Command, id string, f report.Format, out io.W
 	return f(out, func(yield func(*report.Report) bool) { yield(rep) })
 }
 
-// reportAll reads the ledger itself: it is root's alone.
-func (c *cli) reportAll(f report.Format, out io.Writer) error {
+// reportAll reads the ledger itself, which is root's alone; the daemon reads it to others.
+func (c *cli) reportAll(ctx context.Context, f report.Format, out io.Writer) error {
+	all := func(yield func(whose string, text json.RawMessage) bool) error {
+		return ledger.Open(c.ledgerFile()).All(func(e ledger.Entry) bool { return yield("of job "+e.Job, e.Report) })
+	}
+	if os.Geteuid() != 0 {
+		client, err := api.Dial(c.socket)
+		if err != nil {
+			return fmt.Errorf("report: finished jobs are the daemon's to tell to others than root: %w", err)
+		}
+		defer client.Close()
+		all = func(yield func(whose string, text json.RawMessage) bool) error {
+			return client.Reports(ctx, func(text json.RawMessage) bool { return yield("from the daemon", text) })
+		}
+	}
 	var failed error
 	reports := iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
-		failed = ledger.Open(c.ledgerFile()).All(func(e ledger.Entry) bool {
-			rep, err := report.FromArchive(json.RawMessage(e.Report))
+		failed = all(func(whose string, text json.RawMessage) bool {
+			rep, err := report.FromArchive(text)
 			if err != nil {
-				fmt.Fprintf(os.Stderr, "hookhost: report of job %s: %v\n", e.Job, err)
+				fmt.Fprintf(os.Stderr, "hookhost: report %s: %v\n", whose, err)
 				return true
 			}
 			return yield(rep)

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -120,9 +119,23 @@ func baseName(command string) string {
 	return command[strings.LastIndexByte(command, '/')+1:]
 }
 
+// stopSelf stops this process, as the shell that sent ^Z expects, and returns when it was continued. The signal to
+// oneself may come after the call that sends it: another thread can be the one that takes it.
+func stopSelf() {
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, unix.SIGCONT)
+	defer signal.Stop(continued)
+	if unix.Kill(os.Getpid(), unix.SIGSTOP) == nil {
+		<-continued
+	}
+}
+
 // lookUpOwner returns the user that the job runs as; "" is the caller.
 func lookUpOwner(name string) (hostapi.Owner, error) {
 	u, err := user.Current()
+	if err != nil { // it tells of cgo and $USER
+		err = fmt.Errorf("uid %d: no such user in passwd", os.Getuid())
+	}
 	if name != "" {
 		u, err = user.Lookup(name)
 	}
@@ -153,8 +166,8 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH)
 	defer signal.Stop(signals)
-	spec.Signals, spec.Reconnect = signals, engines.reconnect
-	spec.Stop = func() { unix.Kill(os.Getpid(), unix.SIGSTOP) } // the shell that sent ^Z waits for it
+	spec.Signals, spec.Reconnect, spec.Notices = signals, engines.reconnect, engines.notices
+	spec.Stop = stopSelf
 	result, err := mom.Run(ctx, engine, spec)
 	if result.Reject != nil {
 		return 0, errors.Join(fmt.Errorf("job %s: %s", job.ID, result.Reject.Message), err)
@@ -285,63 +298,4 @@ func credential(o hostapi.Owner) (*syscall.Credential, error) {
 		cred.Groups = append(cred.Groups, uint32(gid))
 	}
 	return cred, nil
-}
-
-// engines are the host of the job and those that took its place after it died.
-type engines struct {
-	cli *cli
-	cfg *config.File
-	log *logrus.Logger
-	all []node
-}
-
-// restartTime is how long a daemon that died is given to come back before the job goes on without it. systemd starts it
-// anew after a second.
-const restartTime = 5 * time.Second
-
-// reconnect finds another host for the rest of the job when one has died: the daemon once it is back, or hooks of our
-// own. The job's state is on disk and in its cgroup, so either can go on where the dead one stopped. What a living
-// host answered stands.
-func (e *engines) reconnect(ctx context.Context, cause error) (mom.Engine, error) {
-	var answered *api.Error
-	if _, ours := e.last().(embedded); ours || errors.As(cause, &answered) {
-		return nil, cause
-	}
-	next, err := e.cli.returned(ctx)
-	if err != nil {
-		e.log.Warnf("the daemon does not answer (%v): going on without it", cause)
-		next, err = e.cli.openNode(ctx, e.cfg, e.log)
-	}
-	if err != nil {
-		return nil, errors.Join(cause, err)
-	}
-	e.all = append(e.all, next)
-	return next, nil
-}
-
-// returned waits for a daemon that died to be back. Nothing announces that, so it asks at growing intervals.
-func (c *cli) returned(ctx context.Context) (node, error) {
-	end := time.Now().Add(restartTime)
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		client, err := api.Dial(c.socket)
-		if err == nil {
-			return client, nil
-		}
-		if time.Now().After(end) {
-			return nil, err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-func (e *engines) last() node { return e.all[len(e.all)-1] }
-
-func (e *engines) Close() {
-	for _, engine := range e.all {
-		engine.Close()
-	}
 }

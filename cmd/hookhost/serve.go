@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -18,6 +20,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/systemd"
 )
 
 func (c *cli) serveCommand() *cobra.Command {
@@ -40,6 +44,9 @@ events that it is carrying out; jobs live on, confined, and the next daemon take
 
 func (c *cli) serve(ctx context.Context, cfg *config.File) error {
 	logger := newLog(cfg)
+	if warning := startedApart(systemd.New(systemd.Run, time.Duration(cfg.Cgroup.SystemdWait)).Running(), os.Getenv("INVOCATION_ID") != "", ownCgroup()); warning != "" {
+		logger.Warn(warning)
+	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGHUP, unix.SIGTERM, unix.SIGINT)
 	defer signal.Stop(signals)
@@ -64,6 +71,7 @@ func (c *cli) serve(ctx context.Context, cfg *config.File) error {
 		}
 	}()
 	server := api.NewServer(b, b, b, b)
+	server.Reports = b
 	server.ErrorLog = log.New(logger.WriterLevel(logrus.DebugLevel), "", 0)
 	server.Ignored = func(event hostapi.Event, keys []string) {
 		logger.WithFields(logrus.Fields{"event": event, "keys": keys}).Debug("event has keys that are not known here")
@@ -86,6 +94,39 @@ func (c *cli) serve(ctx context.Context, cfg *config.File) error {
 			reload(ctx, b, logger)
 		}
 	}
+}
+
+// startedApart says what it means that a daemon was not started by systemd where systemd runs the node; "" where it was.
+// invoked: systemd set INVOCATION_ID, which a shell's children may have inherited.
+func startedApart(systemdRuns, invoked bool, cgroup string) string {
+	session := strings.Contains(cgroup, ".scope") || strings.HasPrefix(cgroup, "/user.slice/")
+	if !systemdRuns || invoked && !session {
+		return ""
+	}
+	return fmt.Sprintf("started by hand, in %s: the daemon may end with its terminal, nobody starts it again, and limits of that session are limits of the daemon. "+
+		"Jobs are in a unit of their own and are confined as always. For good: systemctl start hookhost", cmp.Or(cgroup, "an unknown cgroup"))
+}
+
+// ownCgroup returns where systemd has put this process; "" where that cannot be told.
+func ownCgroup() string {
+	procfs, err := kernfs.Open("/proc")
+	if err != nil {
+		return ""
+	}
+	text, err := procfs.ReadFile("self/cgroup")
+	if err != nil {
+		return ""
+	}
+	at := ""
+	for line := range strings.Lines(string(text)) {
+		if _, path, ok := strings.Cut(strings.TrimSpace(line), ":name=systemd:"); ok {
+			return path
+		}
+		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			at = path
+		}
+	}
+	return at
 }
 
 // reload takes over a changed configuration, or says why not and goes on with the old one.

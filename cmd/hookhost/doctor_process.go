@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// rights are what this process may do.
+type rights struct {
+	uid          int
+	capabilities uint64 // CapEff of /proc/self/status
+	known        bool   // capabilities were read
+	limitedAS    bool   // RLIMIT_AS of this process is not unlimited
+}
+
+func readRights() rights {
+	r := rights{uid: os.Geteuid()}
+	var as unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &as); err == nil {
+		r.limitedAS = as.Cur != unix.RLIM_INFINITY || as.Max != unix.RLIM_INFINITY
+	}
+	f, err := os.Open("/proc/self/status")
+	if err != nil {
+		return r
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if text, found := strings.CutPrefix(lines.Text(), "CapEff:"); found {
+			r.capabilities, err = strconv.ParseUint(strings.TrimSpace(text), 16, 64)
+			r.known = err == nil
+		}
+	}
+	return r
+}
+
+// capabilities(7) that hookhost uses, and what is lost without one.
+var capabilities = []struct {
+	bit    int
+	name   string
+	blocks bool
+	lost   string
+}{
+	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", true, "cgroups cannot be marked as a job's"},
+	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE", false, "files of job owners may be out of reach"},
+	{unix.CAP_KILL, "CAP_KILL", false, "processes of job owners cannot be signalled, only killed by cgroup.kill"},
+	{unix.CAP_SETUID, "CAP_SETUID", false, "hookhost run -u and hooks with user=pbsuser do not work"},
+	{unix.CAP_SETGID, "CAP_SETGID", false, "hookhost run -u and hooks with user=pbsuser do not work"},
+	{unix.CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE", false, "resource limits of other users' processes can be neither raised nor lowered: their jobs that ask for -l rlimit_... or pvmem fail at their start"},
+	{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false, "memory maps of job owners' processes cannot be read (pmem)"},
+	{unix.CAP_SYSLOG, "CAP_SYSLOG", false, "reports of OOM kills may not name the process"},
+	{unix.CAP_BPF, "CAP_BPF", false, "devices cannot be filtered on cgroup v2"},
+}
+
+func examineRights(r rights) []finding {
+	user := ok("user", "root")
+	if r.uid != 0 {
+		user = degraded("user", fmt.Sprintf("uid %d", r.uid), "run doctor as root, as the daemon is: some of what follows may look different to it")
+	}
+	findings := []finding{user}
+	if !r.known || r.uid != 0 {
+		return findings
+	}
+	missing := 0
+	for _, c := range capabilities {
+		if r.capabilities&(1<<c.bit) != 0 || c.bit == unix.CAP_BPF && r.capabilities&(1<<unix.CAP_SYS_ADMIN) != 0 { // before Linux 5.8 it was part of that
+			continue
+		}
+		missing++
+		f := degraded(c.name, "missing: "+c.lost, "give it to the daemon: CapabilityBoundingSet= of its unit, --cap-add of its container")
+		if c.blocks {
+			f.Status, f.Blocks = statusImpossible, true
+		}
+		findings = append(findings, f)
+	}
+	if missing == 0 {
+		findings = append(findings, ok("capabilities", "all that hookhost uses"))
+	}
+	return findings
+}
+
+// calls are the kernel's answers to system calls that it may not have, or that a container may forbid. nil: it is there.
+type calls struct{ pidfd, clone3, bpf error }
+
+// probeCalls makes each of them in a way that does nothing: the answer to what makes no sense is EINVAL.
+func probeCalls() calls {
+	var c calls
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if c.pidfd = err; err == nil {
+		unix.Close(fd)
+	}
+	_, _, errno := unix.Syscall(unix.SYS_CLONE3, 0, 0, 0)
+	c.clone3 = there(errno)
+	const noCommand = 1 << 20
+	var attributes [128]byte
+	_, _, errno = unix.Syscall(unix.SYS_BPF, noCommand, uintptr(unsafe.Pointer(&attributes)), uintptr(len(attributes)))
+	c.bpf = there(errno)
+	return c
+}
+
+func there(errno unix.Errno) error {
+	switch errno {
+	case 0, unix.EINVAL, unix.E2BIG, unix.EFAULT:
+		return nil
+	}
+	return errno
+}
+
+func examineCalls(c calls) []finding {
+	why := func(err error) string {
+		if errors.Is(err, unix.EPERM) {
+			return "forbidden (" + err.Error() + ")"
+		}
+		return "not there (" + err.Error() + ")"
+	}
+	pidfd := ok("pidfd", "a signal cannot hit a process that came after the one it was meant for")
+	if c.pidfd != nil {
+		pidfd = degraded("pidfd", "pidfd_open is "+why(c.pidfd), "Linux 5.3 or newer; in a container, allow it in the seccomp profile")
+	}
+	clone := ok("clone3", "there")
+	if c.clone3 != nil {
+		clone = degraded("clone3", why(c.clone3)+": the first process of a job is moved into its v2 cgroup", "Linux 5.7 or newer; in a container, allow it in the seccomp profile")
+	}
+	bpf := ok("bpf", "the system call is there: devices can be filtered on cgroup v2")
+	switch {
+	case errors.Is(c.bpf, unix.EPERM):
+		bpf = impossible("bpf", "forbidden: devices cannot be filtered on cgroup v2", "give hookhost CAP_BPF and CAP_NET_ADMIN, or CAP_SYS_ADMIN; in a container, allow bpf in the seccomp profile")
+	case c.bpf != nil:
+		bpf = impossible("bpf", why(c.bpf)+": devices cannot be filtered on cgroup v2", "use a kernel with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF")
+	}
+	return []finding{pidfd, clone, bpf}
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+)
+
+// examineSettings looks at single settings that are made and that this node cannot do. Those that it can do, and those that
+// nobody made, are no findings.
+func (k *kernel) examineSettings(systemdRuns bool) []finding {
+	findings := k.examineEnabled()
+	if k.cfg.Memory.HighPercent > 0 {
+		findings = append(findings, k.examineHigh()...)
+	}
+	const low = "services_low"
+	switch {
+	case k.cfg.Memory.ServicesLow == 0:
+	case k.tree.Mode() != cgroup.ModeV2:
+		findings = append(findings, impossible(low, "services_low in [memory] has no effect: memory.low needs cgroup v2", bootV2))
+	case !systemdRuns:
+		findings = append(findings, impossible(low, "services_low in [memory] has no effect: system.slice is systemd's, which is not the first process here",
+			"set services_low = \"0b\" in [memory]"))
+	}
+	if k.cfg.IO.Enabled {
+		findings = append(findings, k.examineDevices()...)
+	}
+	return findings
+}
+
+// examineEnabled tells which of enable_controllers the v2 tree cannot pass down.
+func (k *kernel) examineEnabled() []finding {
+	there := k.words("cgroup.controllers")
+	var missing []string
+	for _, c := range k.cfg.Cgroup.EnableControllers {
+		if !slices.Contains(there, c) && (k.tree.Mode() == cgroup.ModeV2 || !k.tree.Has(c)) {
+			missing = append(missing, c)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	const what = "enable_controllers"
+	found := strings.Join(missing, ", ") + ": the v2 tree has no such controller (cgroup.controllers)"
+	advice := "take it out of enable_controllers in [cgroup], or use a kernel that has it"
+	if k.tree.Mode() == cgroup.ModeV2 { // Prepare fails
+		return []finding{blocking(what, found+", and no job can begin", advice)}
+	}
+	return []finding{impossible(what, found+"; the setting has no effect", advice)}
+}
+
+func (k *kernel) examineHigh() []finding {
+	const what, setting = "high_percent", "high_percent in [memory] has no effect: "
+	switch {
+	case !k.cfg.Memory.Enabled:
+		return []finding{degraded(what, setting+"[memory] is not enabled", "set enabled = true in [memory]")}
+	case k.cfg.Memory.Enforce == "rss":
+		return []finding{degraded(what, setting+`the kernel does not limit mem with enforce = "rss"`, `set enforce = "both" or "cgroup" in [memory]`)}
+	case k.tree.Mode() != cgroup.ModeV2:
+		return []finding{impossible(what, setting+"memory.high needs cgroup v2", bootV2)}
+	}
+	return nil
+}
+
+// examineDevices looks for the devices of [io] max. The hook does not start where one is not what it says, and the kernel
+// refuses the limits of a job on a device that is not there (blkg_conf_open_bdev).
+func (k *kernel) examineDevices() []finding {
+	var wrong []string
+	seen := map[string]string{}
+	for _, text := range k.cfg.IO.Max {
+		m, err := config.ParseIOMax(text)
+		if err == nil && m.Path != "" {
+			m.Major, m.Minor, err = blockDevice(m.Path)
+		}
+		number := fmt.Sprintf("%d:%d", m.Major, m.Minor)
+		if err == nil {
+			err = k.examineDevice(number)
+		}
+		if err == nil && seen[number] != "" {
+			err = fmt.Errorf("%s has a limit already", number)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("%q: %v", text, err))
+			continue
+		}
+		seen[number] = text
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return []finding{blocking("io.max", strings.Join(wrong, "; ")+": no job can begin", "name whole disks of this node in max of [io] (lsblk -d), or set enabled = false in [io]")}
+}
+
+// examineDevice looks at a device by its numbers, where /sys shows any.
+func (k *kernel) examineDevice(number string) error {
+	const devices = "dev/block"
+	if !k.roots.Sys.Exists(devices) {
+		return nil
+	}
+	if !k.roots.Sys.Exists(path.Join(devices, number)) {
+		return fmt.Errorf("there is no block device %s", number)
+	}
+	b, err := k.roots.Sys.ReadFile(path.Join(devices, number, "partition"))
+	switch {
+	case err == nil && len(b) > 0:
+		return fmt.Errorf("%s is a partition; io.max takes whole disks", number)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return nil
+}
+
+// blockDevice returns the numbers of the block device at name, which may be a link.
+func blockDevice(name string) (major, minor uint32, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(name, &st); err != nil {
+		return 0, 0, fmt.Errorf("stat %s: %w", name, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return 0, 0, fmt.Errorf("%s is no block device", name)
+	}
+	return unix.Major(st.Rdev), unix.Minor(st.Rdev), nil
+}
+
+// examineRlimits tells what becomes of the resource limits of jobs without CAP_SYS_RESOURCE: prlimit(2) on another user's
+// process takes it, to lower a limit as well as to raise it. odd is false where nothing configured is lost.
+//
+// RLIMIT_AS is to be unlimited where vmem is enforced (memsw). What is so already is not set.
+func examineRlimits(r rights, cfg *config.File, memsw bool) (f finding, odd bool) {
+	if r.uid != 0 || !r.known || r.capabilities&(1<<unix.CAP_SYS_RESOURCE) != 0 {
+		return finding{}, false
+	}
+	const what = "limits of processes"
+	const advice = "give the daemon CAP_SYS_RESOURCE: CapabilityBoundingSet= of its unit, --cap-add=SYS_RESOURCE of its container; or "
+	var set []string
+	for name, text := range cfg.Rlimits.ByName() {
+		if text != "" {
+			set = append(set, name)
+		}
+	}
+	slices.Sort(set)
+	switch {
+	case len(set) > 0:
+		return blocking(what, "without CAP_SYS_RESOURCE every job of a user other than root fails at its start: "+strings.Join(set, ", ")+
+			" of [rlimits] cannot be set, not even lowered", advice+"leave [rlimits] empty"), true
+	case cfg.Memory.ManageRlimitAS && cfg.Memsw.Enabled && memsw && r.limitedAS:
+		return blocking(what, "without CAP_SYS_RESOURCE every job of a user other than root fails at its start: RLIMIT_AS is limited here and cannot be lifted",
+			advice+"set manage_rlimit_as = false in [memory]"), true
+	}
+	return finding{}, false
+}

@@ -1,0 +1,124 @@
+package main_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// bomb is a program of one page (x86-64). The first stops itself until it is attached; then all fork until they may not.
+// A larger program would show how long the kernel takes to tear down its memory.
+var bomb = elf(
+	0xb8, 39, 0, 0, 0, 0x0f, 0x05, // getpid()
+	0x89, 0xc7, 0xbe, 19, 0, 0, 0,
+	0xb8, 62, 0, 0, 0, 0x0f, 0x05, // kill(itself, SIGSTOP)
+	0xb8, 57, 0, 0, 0, 0x0f, 0x05, // again: fork()
+	0x85, 0xc0, 0x79, 0xf5, // if it went well, again
+	0xb8, 34, 0, 0, 0, 0x0f, 0x05, // pause()
+	0xeb, 0xec, // again
+)
+
+// elf makes a program of machine code: elf(5), one segment, no sections.
+func elf(code ...byte) []byte {
+	const base, header = 0x400000, 64 + 56
+	b := append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 9)...)
+	half := func(v uint16) { b = binary.LittleEndian.AppendUint16(b, v) }
+	word := func(v uint32) { b = binary.LittleEndian.AppendUint32(b, v) }
+	long := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
+	half(2)    // ET_EXEC
+	half(0x3e) // EM_X86_64
+	word(1)
+	long(base + header) // entry
+	long(64)            // program headers
+	long(0)
+	word(0)
+	for _, v := range []uint16{64, 56, 1, 0, 0, 0} {
+		half(v)
+	}
+	word(1) // PT_LOAD
+	word(5) // readable, executable
+	for _, v := range []uint64{0, base, base, uint64(header + len(code)), uint64(header + len(code)), 0x1000} {
+		long(v)
+	}
+	return append(b, code...)
+}
+
+const bombSize = 5000
+
+// bombed begins a job and returns, as what ends it, when it is bombSize processes.
+func (n *node) bombed() (job string) {
+	n.t.Helper()
+	job = fmt.Sprintf(`{"job":{"id":"77.x","owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{"ncpus":2,"mem":"1300mb","pids":%d}}}`,
+		ownerUID, ownerUID, bombSize)
+	if r := n.tell("execjob_begin", job); r.status != 0 {
+		n.t.Fatal("begin was rejected")
+	}
+	program := filepath.Join(n.t.TempDir(), "bomb")
+	if err := os.WriteFile(program, bomb, 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	for dir := filepath.Dir(program); len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	first := exec.Command(program)
+	first.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
+	if err := first.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	gone := make(chan struct{})
+	go func() { first.Wait(); close(gone) }()
+	n.t.Cleanup(func() { first.Process.Kill(); <-gone })
+	eventually(n.t, "it has stopped", func() bool {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", first.Process.Pid))
+		return strings.Contains(string(b), "(bomb) T ")
+	})
+	if r := n.hookhost("attach", "-j", "77.x", "-p", strconv.Itoa(first.Process.Pid)); r.status != 0 {
+		n.t.Fatal("attach was rejected")
+	}
+	if err := first.Process.Signal(syscall.SIGCONT); err != nil {
+		n.t.Fatal(err)
+	}
+	for end := time.Now().Add(3 * time.Minute); len(n.members()) < bombSize; time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			n.t.Fatalf("%d processes of %d", len(n.members()), bombSize)
+		}
+	}
+	return job
+}
+
+// A job of 5,000 processes, all of which fork, is gone within 2 seconds of its end.
+func TestForkBomb(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the bomb is x86-64's")
+	}
+	n := newNode(t)
+	n.serve()
+	job := n.bombed()
+	start := time.Now()
+	r := n.tell("execjob_end", job)
+	took := time.Since(start)
+	if r.status != 0 || !strings.Contains(r.stdout, `"signal":"SIGKILL"`) {
+		t.Errorf("end: status %d, %q", r.status, r.stdout)
+	}
+	if left := n.members(); len(left) > 0 {
+		t.Errorf("%d processes are left", len(left))
+	}
+	t.Logf("%d processes gone after %v", bombSize, took)
+	limit := 2 * time.Second // with cgroup.kill
+	if len(n.cgroups("/jobs/cgroup.kill")) == 0 {
+		limit *= 2 // before Linux 5.14 each is killed by itself
+	}
+	if took > limit {
+		t.Errorf("gone after %v, want %v at most", took, limit)
+	}
+}

@@ -1,0 +1,340 @@
+package main_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// eater is a job whose children run out of memory, one for each line that it reads, while it lives on. After each it
+// prints when (CLOCK_MONOTONIC, ns) the last page was touched, which is when the kernel killed.
+const eater = `
+import mmap, os, sys, time
+size = int(sys.argv[1])
+clock = memoryview(mmap.mmap(-1, 8)).cast("q") # struct.pack_into would clear it first, and the kernel may kill just then
+for line in sys.stdin:
+    if os.fork() == 0:
+        m = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        for at in range(0, size, 4096):
+            clock[0] = time.monotonic_ns()
+            m[at] = 1
+        os._exit(0)
+    _, status = os.wait()
+    print(clock[0], status, flush=True)
+`
+
+// perProcess has the kernel kill one process of a job, not all of it, on cgroup v2 as on v1.
+const perProcess = "[memory]\noom_group = false\n"
+
+// eating is a job of eater in the background.
+type eating struct {
+	t      *testing.T
+	n      *node
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	killed *bufio.Scanner // lines of the program
+	stderr chan line
+}
+
+// line is a line of standard error and when it came, by CLOCK_MONOTONIC.
+type line struct {
+	text string
+	at   time.Duration
+}
+
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+func startEating(t *testing.T, n *node) *eating {
+	t.Helper()
+	// Pages of the program that the job is the first to read are charged to it: at its limit it would read them again and
+	// again instead of running out of memory. So it has been run outside before, in all its parts.
+	rehearsal := exec.Command("python3", "-c", eater, fmt.Sprint(1<<20))
+	rehearsal.Stdin = strings.NewReader("\n\n")
+	if out, err := rehearsal.CombinedOutput(); err != nil {
+		t.Fatal(string(out), err)
+	}
+	e := &eating{t: t, n: n, stderr: make(chan line, 1024)}
+	e.cmd = n.command("run", "--report=none", "--job", "1.oom", "-l", "select=1:ncpus=1:mem=64mb", "--", "python3", "-c", eater, fmt.Sprint(300<<20))
+	var err error
+	if e.stdin, err = e.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := e.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := e.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	e.killed = bufio.NewScanner(stdout)
+	go func() {
+		defer close(e.stderr)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			e.stderr <- line{lines.Text(), monotonic()}
+		}
+	}()
+	return e
+}
+
+// kill has the kernel kill a process of the job and returns when it did.
+func (e *eating) kill() time.Duration {
+	e.t.Helper()
+	io.WriteString(e.stdin, "\n")
+	if !e.killed.Scan() {
+		e.t.Fatalf("the job has ended: %v", e.killed.Err())
+	}
+	var at int64
+	var status int
+	if _, err := fmt.Sscan(e.killed.Text(), &at, &status); err != nil || syscall.WaitStatus(status).Signal() != syscall.SIGKILL {
+		e.t.Fatalf("the job says %q, %v; want a process killed", e.killed.Text(), err)
+	}
+	return time.Duration(at)
+}
+
+// told waits for the next line on the job's standard error.
+func (e *eating) told() line {
+	e.t.Helper()
+	select {
+	case l := <-e.stderr:
+		if !strings.HasPrefix(l.text, "Cgroup mem limit exceeded: ") {
+			e.t.Fatalf("standard error: %q", l.text)
+		}
+		return l
+	case <-time.After(10 * time.Second):
+		e.t.Fatal("nothing on standard error")
+		return line{}
+	}
+}
+
+// known waits until `hookhost jobs` says that there were so many kills and returns when it did.
+func (e *eating) known(kills int64) time.Duration {
+	e.t.Helper()
+	for end := monotonic() + 10*time.Second; monotonic() < end; {
+		if e.n.kills() >= kills {
+			return monotonic()
+		}
+	}
+	e.t.Fatalf("jobs does not tell of kill %d", kills)
+	return 0
+}
+
+// end has the job end and returns what came to its standard error last.
+func (e *eating) end() (rest []string) {
+	e.t.Helper()
+	e.stdin.Close()
+	for l := range e.stderr {
+		rest = append(rest, l.text)
+	}
+	if err := e.cmd.Wait(); err != nil {
+		e.t.Errorf("run: %v", err)
+	}
+	return rest
+}
+
+// kills returns what `hookhost jobs` says of the job, 0 when nothing.
+func (n *node) kills() int64 {
+	n.t.Helper()
+	out, err := n.command("jobs", "--json").Output()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var list struct {
+		Jobs []struct {
+			Hosts map[string]struct {
+				OOMKills int64 `json:"oom_kills"`
+			}
+		}
+	}
+	if err := json.Unmarshal(out, &list); err != nil || len(list.Jobs) != 1 {
+		n.t.Fatalf("jobs: %s, %v", out, err)
+	}
+	for _, h := range list.Jobs[0].Hosts {
+		return h.OOMKills
+	}
+	return 0
+}
+
+// A kill is known at once: on the job's standard error and to `jobs`. HOOKHOST_OOM_KILLS says how many to measure.
+func TestOOMAtOnce(t *testing.T) {
+	times := 3
+	if n, err := strconv.Atoi(os.Getenv("HOOKHOST_OOM_KILLS")); err == nil {
+		times = n
+	}
+	forms := func(t *testing.T, test func(t *testing.T, n *node)) {
+		t.Run("without a daemon", func(t *testing.T) { test(t, newNode(t, perProcess)) })
+		t.Run("with a daemon", func(t *testing.T) {
+			n := newNode(t, perProcess)
+			n.serve()
+			test(t, n)
+		})
+	}
+	forms(t, func(t *testing.T, n *node) {
+		var toStderr, toJobs []time.Duration
+		var asking time.Duration // what a `hookhost jobs` takes by itself: an emulated cpu is slow
+		for done := 0; done < times; {
+			e := startEating(t, n)
+			for i := int64(1); i <= 8 && done < times; i++ { // the lines of more are told at the end
+				at := e.kill()
+				told := e.told()
+				known := e.known(i)
+				toStderr, toJobs = append(toStderr, told.at-at), append(toJobs, known-at)
+				if done++; done == 1 {
+					asked := monotonic()
+					n.kills()
+					asking = monotonic() - asked
+					if r := n.hookhost("jobs"); !regexp.MustCompile(`LIMIT +OOM\n1\.oom .* 65536kb +1\n$`).MatchString(r.stdout) {
+						t.Errorf("jobs: %q", r.stdout)
+					}
+					r := n.hookhost("report", "1.oom")
+					if !strings.Contains(r.stdout, "OUT OF MEMORY: the kernel killed 1 process of the job") || !strings.Contains(r.stdout, told.text) {
+						t.Errorf("report: %q", r.stdout)
+					}
+				}
+				time.Sleep(30 * time.Millisecond) // kills that come one by one
+			}
+			if rest := e.end(); len(rest) > 0 {
+				t.Errorf("told twice: %q", rest)
+			}
+		}
+		for what, d := range map[string][]time.Duration{"to the job's standard error": toStderr, "to the end of `hookhost jobs`": toJobs} {
+			slices.Sort(d)
+			t.Logf("%d kills, %s: least %v, median %v, 90%% %v, most %v", len(d), what, d[0], d[len(d)/2], d[len(d)*9/10], d[len(d)-1])
+			if d[len(d)-1] > time.Second+5*asking { // goal: 100 ms on an idle machine
+				t.Errorf("%s: %v", what, d[len(d)-1])
+			}
+		}
+	})
+}
+
+// Each of many kills is counted, and their lines are bounded. The kernel logs ten in five seconds, of whatever cgroup; of
+// others a line tells how many.
+func TestOOMManyTimes(t *testing.T) {
+	t.Cleanup(func() { time.Sleep(5 * time.Second) }) // until the kernel logs again, for the tests that come next
+	n := newNode(t, perProcess)
+	e := startEating(t, n)
+	for range 10 {
+		e.kill()
+	}
+	told, lines := 0, e.end()
+	for _, line := range lines {
+		more := regexp.MustCompile(`: (?:Killed process|and (\d+) more of the job's processes|the kernel killed (\d+) of the job's processes)`).FindStringSubmatch(line)
+		if more == nil {
+			t.Errorf("standard error: %q", line)
+			continue
+		}
+		number, err := strconv.Atoi(more[1] + more[2])
+		if err != nil {
+			number = 1
+		}
+		told += number
+	}
+	if told != 10 || len(lines) > 9 {
+		t.Errorf("%d lines tell of %d kills, want 9 at most and 10: %q", len(lines), told, lines)
+	}
+	out := n.hookhost("report", "1.oom", "--format=json")
+	for _, h := range decodeReport(t, out.stdout).Hosts {
+		if h.OOMKills == nil || *h.OOMKills != 10 {
+			t.Errorf("report: %v kills, want 10", h.OOMKills)
+		}
+	}
+}
+
+// hookPIDs returns the pids of the node's cgroup hook: children of pid.
+func hookPIDs(pid int) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		at := strings.LastIndexByte(string(b), ')')
+		if at < 0 {
+			continue
+		}
+		fields := strings.Fields(string(b[at+1:]))
+		if len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
+			continue
+		}
+		child := strings.Split(f, "/")[2]
+		if b, _ := os.ReadFile("/proc/" + child + "/cmdline"); strings.HasSuffix(strings.TrimRight(string(b), "\x00"), "hooks/cgroup") {
+			pid, _ := strconv.Atoi(child)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Whatever dies in between, each kill is told, and once.
+func TestOOMAcrossRestarts(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		restart func(t *testing.T, n *node, d *daemon) *daemon
+	}{
+		{"hook", func(t *testing.T, n *node, d *daemon) *daemon {
+			pids := hookPIDs(d.cmd.Process.Pid)
+			if len(pids) != 1 {
+				t.Fatalf("hooks of the daemon: %v, want one", pids)
+			}
+			syscall.Kill(pids[0], syscall.SIGKILL)
+			eventually(t, "the hook is started anew", func() bool {
+				now := hookPIDs(d.cmd.Process.Pid)
+				return len(now) == 1 && now[0] != pids[0]
+			})
+			return d
+		}},
+		{"daemon, asked to", func(t *testing.T, n *node, d *daemon) *daemon { d.stop(); return n.serve() }},
+		{"daemon, killed", func(t *testing.T, n *node, d *daemon) *daemon { d.kill(); return n.serve() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t, perProcess)
+			d := n.serve()
+			e := startEating(t, n)
+			e.kill()
+			first := e.told()
+			tt.restart(t, n, d)
+			e.kill()
+			if second := e.told(); second.text == first.text {
+				t.Errorf("told twice: %q", first.text)
+			}
+			if rest := e.end(); len(rest) > 0 {
+				t.Errorf("told at the end: %q", rest)
+			}
+		})
+	}
+}
+
+// A kill while nobody is there to notice is told by who comes next, before the job's end.
+func TestOOMWithoutDaemonForAWhile(t *testing.T) {
+	n := newNode(t, perProcess)
+	d := n.serve()
+	e := startEating(t, n)
+	e.kill()
+	e.told()
+	d.kill()
+	e.kill()
+	n.serve()
+	e.told()
+	if rest := e.end(); len(rest) > 0 {
+		t.Errorf("told at the end: %q", rest)
+	}
+}

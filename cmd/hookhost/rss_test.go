@@ -1,0 +1,181 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const byRSS = "[memory]\nenforce = \"rss\""
+
+// bothOf runs a test with a configuration, without and with a daemon.
+func bothOf(t *testing.T, config string, test func(t *testing.T, n *node)) {
+	t.Run("without a daemon", func(t *testing.T) { test(t, newNode(t, config)) })
+	t.Run("with a daemon", func(t *testing.T) {
+		n := newNode(t, config)
+		n.serve()
+		test(t, n)
+	})
+}
+
+// A job reads 2 GiB of files, twenty times its mem, and lives: page cache is not the job's.
+func TestRSSPageCacheIsFree(t *testing.T) {
+	n := newNode(t, byRSS)
+	n.serve()
+	big := n.path("big")
+	if out, err := exec.Command("sh", "-c", "head -c 268435456 /dev/zero > "+big).CombinedOutput(); err != nil {
+		t.Fatal(string(out), err)
+	}
+	defer os.Remove(big)
+	// Dropped from the page cache each time, so that it is the job that fills it.
+	const reads = `
+import os, sys
+for i in range(8):
+    fd = os.open(sys.argv[1], os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    while os.read(fd, 1 << 20): pass
+    os.close(fd)
+`
+	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=json", "--", "python3", "-c", reads, big)
+	if r.status != 0 || strings.Contains(r.stderr, "exceeded") {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	for _, h := range r.report(t).Hosts {
+		if h.CgroupPeakBytes != nil && *h.CgroupPeakBytes < 200*mib {
+			t.Errorf("the cgroup's peak is %d MiB: the job's files were not charged to it", *h.CgroupPeakBytes/mib)
+		}
+		if h.MemLimitBytes == nil || *h.MemLimitBytes != 100*mib {
+			t.Errorf("mem_limit_bytes = %v, want 100 MiB", h.MemLimitBytes)
+		}
+	}
+}
+
+// With both, the kernel limits the job's memory with its page cache, and who holds too much is told as with rss or, where the
+// kernel is first, as with cgroup.
+func TestRSSBoth(t *testing.T) {
+	bothOf(t, "[memory]\nenforce = \"both\"", func(t *testing.T, n *node) {
+		job := n.start("run", "--job", "76.x", "-l", "select=1:ncpus=1:mem=100mb", "--report=json", "--", "sh", "-c", "echo started; read x; exit 0")
+		if got := n.value("76.x", "memory.limit_in_bytes", "memory.max"); got != "104857600" {
+			t.Errorf("the kernel's limit is %s, want 100 MiB", got)
+		}
+		job.stdin.Close()
+		job.report(t)
+		const read = "head -c 157286400 /dev/zero > $1 && cat $1 > /dev/null && rm $1"
+		if r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=none", "--", "sh", "-c", read, "sh", n.path("big")); r.status != 0 {
+			t.Errorf("a job that writes and reads 150 MiB: status %d, %q", r.status, r.stderr)
+		}
+		r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=none", "--", "python3", "-c", "import time; x=bytearray(150<<20); time.sleep(50)")
+		if r.status != 137 && r.status != 143 || !memExceeded.MatchString(r.stderr) && !strings.Contains(r.stderr, "Cgroup mem limit exceeded: ") {
+			t.Errorf("a job that holds 150 MiB: status %d, %q", r.status, r.stderr)
+		}
+	})
+}
+
+var (
+	memExceeded  = regexp.MustCompile(`(?m)^=>> PBS: job killed: mem 1\d{5}kb exceeded limit 102400kb$`)
+	pmemExceeded = regexp.MustCompile(`(?m)^=>> PBS: job killed: pmem 1\d{5}kb exceeded limit 102400kb$`)
+)
+
+// A job that touches 150 MiB under mem=100mb is killed, told why, and so is everybody else.
+func TestRSSKills(t *testing.T) {
+	for _, tt := range []struct {
+		name, config string
+		asks         []string
+		text         *regexp.Regexp
+	}{
+		{"mem", byRSS, []string{"-l", "select=1:ncpus=1:mem=100mb"}, memExceeded},
+		{"pmem", "", []string{"-l", "select=1:ncpus=1:mem=1gb", "-l", "pmem=100mb"}, pmemExceeded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bothOf(t, tt.config, func(t *testing.T, n *node) {
+				args := append(append([]string{"run", "--report=json"}, tt.asks...), "--", "python3", "-c",
+					"import time; x=bytearray(150<<20); time.sleep(50)")
+				r := n.hookhost(args...)
+				if r.status != 137 && r.status != 143 {
+					t.Errorf("status %d, want 137 or 143", r.status)
+				}
+				if !tt.text.MatchString(r.stderr) {
+					t.Errorf("stderr %q has no %s", r.stderr, tt.text)
+				}
+				if got := tt.text.FindAllString(r.stderr, -1); len(got) > 1 {
+					t.Errorf("told more than once: %q", got)
+				}
+				rep := r.report(t)
+				if !tt.text.MatchString(strings.Join(rep.Notes, "\n")) {
+					t.Errorf("notes %q have no %s", rep.Notes, tt.text)
+				}
+				for host := range rep.Hosts {
+					if !strings.HasPrefix(rep.DiagMessages[host], "job killed: "+tt.name+" ") {
+						t.Errorf("diag_messages %v", rep.DiagMessages)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The daemon is killed and comes back in mid-job; the job is held to its mem all the same.
+func TestRSSAfterRestart(t *testing.T) {
+	n := newNode(t, byRSS)
+	d := n.serve()
+	goOn := n.path("go-on")
+	cmd := n.command("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=json", "--", "python3", "-c", `
+import os, sys, time
+while not os.path.exists(sys.argv[1]): time.sleep(0.02)
+x = bytearray(150 << 20)
+time.sleep(50)
+`, goOn)
+	done := make(chan result, 1)
+	go func() { done <- n.finish(cmd) }()
+	eventually(t, "the job runs", func() bool { return len(n.jobDirs()) > 0 && len(n.members()) > 0 })
+	d.kill()
+	n.serve()
+	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case r := <-done:
+		if r.status != 137 && r.status != 143 || !memExceeded.MatchString(r.stderr) {
+			t.Errorf("status %d, stderr %q", r.status, r.stderr)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the job goes on")
+		d.n.removeCgroups()
+		<-done
+	}
+}
+
+// members returns the processes in the node's jobs.
+func (n *node) members() []string {
+	var pids []string
+	for _, procs := range n.jobDirs() {
+		b, _ := os.ReadFile(procs)
+		pids = append(pids, strings.Fields(string(b))...)
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids) // each is in several hierarchies
+}
+
+func TestRlimits(t *testing.T) {
+	bothOf(t, "[rlimits]\ncore = \"0\"\nnofile = \"512:4096\"", func(t *testing.T, n *node) {
+		const show = "echo $(ulimit -Sn) $(ulimit -Hn) $(ulimit -Sc) $(ulimit -Sv)"
+		if r := n.hookhost("run", "--report=none", "--", "sh", "-c", show); r.status != 0 || r.stdout != "512 4096 0 unlimited\n" {
+			t.Errorf("the node's: status %d, %q", r.status, r.stdout)
+		}
+		r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=100:200", "-l", "pvmem=4gb", "--", "sh", "-c", show)
+		if r.status != 0 || r.stdout != "100 200 0 4194304\n" {
+			t.Errorf("the job's: status %d, %q, %q", r.status, r.stdout, r.stderr)
+		}
+		if r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=5000", "--", "true"); r.status == 0 || !strings.Contains(r.stderr, "rlimit_nofile requested (5000) exceeds this host's limit (4096)") {
+			t.Errorf("too much: status %d, %q", r.status, r.stderr)
+		}
+		if r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=100", "--", "no-such-program-here"); r.status != 127 {
+			t.Errorf("no program: status %d, want 127", r.status)
+		}
+	})
+}

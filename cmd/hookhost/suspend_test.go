@@ -1,0 +1,387 @@
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// background is a `hookhost run` that goes on beside the test.
+type background struct {
+	n      *node
+	stdin  io.Closer
+	stderr bytes.Buffer
+	pid    int
+	wait   func() error
+}
+
+// start runs a command as a job and waits until its program has said something.
+func (n *node) start(args ...string) *background {
+	n.t.Helper()
+	b := &background{n: n}
+	cmd := n.command(args...)
+	said, err := os.CreateTemp(n.dir, "said")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = said, &b.stderr
+	if b.stdin, err = cmd.StdinPipe(); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	b.pid, b.wait = cmd.Process.Pid, cmd.Wait
+	n.t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			cmd.Process.Kill()
+			cmd.Wait()
+		}
+	})
+	eventually(n.t, strings.Join(args, " ")+" says something", func() bool {
+		info, err := said.Stat()
+		return err == nil && info.Size() > 0
+	})
+	return b
+}
+
+func (b *background) signal(sig syscall.Signal) {
+	b.n.t.Helper()
+	if err := syscall.Kill(b.pid, sig); err != nil {
+		b.n.t.Fatal(err)
+	}
+}
+
+// suspend sends ^Z and waits until the run has stopped itself, as a shell does: a SIGCONT before that would be lost.
+func (b *background) suspend() {
+	b.n.t.Helper()
+	b.signal(syscall.SIGTSTP)
+	eventually(b.n.t, "the run stops", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.pid))
+		return err == nil && bytes.Contains(stat, []byte(") T "))
+	})
+}
+
+// report waits for the end of the run, which has to be a success.
+func (b *background) report(t *testing.T) usageReport {
+	t.Helper()
+	if err := b.wait(); err != nil {
+		t.Fatalf("%v: %s", err, b.stderr.String())
+	}
+	return result{stderr: b.stderr.String()}.report(t)
+}
+
+// tell sends an event to the daemon.
+func (n *node) tell(name, text string) result {
+	n.t.Helper()
+	cmd := n.command("event", name)
+	cmd.Stdin = strings.NewReader(text)
+	return n.finish(cmd)
+}
+
+// state is the state of a job in `hookhost jobs`, "" when it is not there.
+func (n *node) state(id string) string {
+	n.t.Helper()
+	var list struct {
+		Jobs []struct {
+			Job   struct{ ID string }
+			Phase string
+		}
+	}
+	if err := json.Unmarshal([]byte(n.hookhost("jobs", "--json").stdout), &list); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, j := range list.Jobs {
+		if j.Job.ID == id {
+			return j.Phase
+		}
+	}
+	return ""
+}
+
+// frozen tells what the kernel says of a job, in whichever freezer it is.
+func (n *node) frozen(id string) bool {
+	n.t.Helper()
+	for file, want := range map[string]string{"cgroup.events": "frozen 1", "freezer.state": "FROZEN"} {
+		for _, pattern := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
+			files, _ := filepath.Glob(pattern + n.prefix + ".service/job*/" + id + "/" + file)
+			for _, f := range files {
+				if b, _ := os.ReadFile(f); strings.Contains(string(b), want) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// ticks reads a file in which a job's program counts.
+func (n *node) ticks(name string) int {
+	n.t.Helper()
+	b, err := os.ReadFile(n.path(name))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return len(b)
+}
+
+// TestSuspend stops a job by ^Z of its `hookhost run`: every process of it stands, also the one that left its session and
+// takes its own SIGCONT; its cpus are another job's meanwhile; then it goes on, and that time is not its walltime.
+func TestSuspend(t *testing.T) {
+	both(t, func(t *testing.T, n *node) {
+		// The daemon of the job continues the leader as often as it can, which a SIGSTOP alone would not withstand.
+		script := fmt.Sprintf(`setsid sh -c 'while kill -CONT $0 2>/dev/null; do printf x >> %s; sleep 0.02; done' $$ &
+echo started
+while ! [ -e %s ]; do printf x >> %s; sleep 0.05; done
+exit 0`, n.path("daemon"), n.path("enough"), n.path("leader"))
+		cpus := strconv.Itoa(online(t))
+		began := time.Now()
+		job := n.start("run", "--job", "71.x", "-l", "ncpus="+cpus, "--report=json", "--", "sh", "-c", script)
+		if r := n.hookhost("run", "--report=none", "-l", "ncpus="+cpus, "--", "true"); r.status != 125 {
+			t.Errorf("a job beside one that has all cpus: status %d", r.status)
+		}
+		eventually(t, "both run", func() bool { return exists(n.path("daemon")) && exists(n.path("leader")) })
+		job.suspend()
+		if frozen, state := n.frozen("71.x"), n.state("71.x"); !frozen || state != "suspended" {
+			t.Errorf("frozen %v, state %q", frozen, state)
+		}
+		stopped := time.Now()
+		daemon, leader := n.ticks("daemon"), n.ticks("leader")
+		if r := n.hookhost("run", "--report=none", "-l", "ncpus="+cpus, "--", "true"); r.status != 0 {
+			t.Errorf("a job in place of a suspended one: status %d", r.status)
+		}
+		time.Sleep(time.Until(stopped.Add(2 * time.Second)))
+		if d, l := n.ticks("daemon"), n.ticks("leader"); d != daemon || l != leader {
+			t.Errorf("the daemon ran from %d to %d, the leader from %d to %d", daemon, d, leader, l)
+		}
+		stood := time.Since(stopped)
+		job.signal(syscall.SIGCONT)
+		eventually(t, "the job runs on", func() bool { return n.ticks("leader") > leader && n.ticks("daemon") > daemon })
+		if s := n.state("71.x"); s != "running" {
+			t.Errorf("after it was resumed its state is %q", s)
+		}
+		if err := os.WriteFile(n.path("enough"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		rep := job.report(t)
+		ran := time.Since(began) - stood
+		var hours, minutes, seconds int
+		_, err := fmt.Sscanf(fmt.Sprint(rep.ResourcesUsed["walltime"]), "%d:%d:%d", &hours, &minutes, &seconds)
+		if wall := time.Duration(3600*hours+60*minutes+seconds) * time.Second; err != nil || wall > ran+500*time.Millisecond {
+			t.Errorf("walltime %v, %v; it ran for %v and stood for %v", rep.ResourcesUsed["walltime"], err, ran, stood)
+		}
+		if !strings.Contains(strings.Join(rep.Notes, "\n"), "suspended for ") {
+			t.Errorf("notes %q", rep.Notes)
+		}
+	})
+}
+
+// A suspended job can be ended at once: on request it takes its SIGTERM.
+func TestSuspendedJobTerminates(t *testing.T) {
+	both(t, func(t *testing.T, n *node) {
+		job := n.start("run", "--job", "72.x", "--report=json", "--", "sh", "-c", "trap 'echo last words; exit 0' TERM; echo started; while :; do sleep 0.05; done")
+		job.suspend()
+		if !n.frozen("72.x") {
+			t.Error("the job is not frozen")
+		}
+		start := time.Now()
+		job.signal(syscall.SIGTERM)
+		job.signal(syscall.SIGCONT) // for the run itself, which stopped with the job
+		job.report(t)
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// Events of pbs_mom do the same, and may be repeated.
+func TestSuspendByEvent(t *testing.T) {
+	n := newNode(t)
+	n.serve()
+	job := n.start("run", "--job", "73.x", "--report=json", "--", "sh", "-c", "echo started; read x; exit 0")
+	for _, step := range []struct {
+		event, state string
+		frozen       bool
+	}{
+		{"execjob_postsuspend", "suspended", true}, {"execjob_postsuspend", "suspended", true},
+		{"execjob_preresume", "running", false}, {"execjob_preresume", "running", false},
+	} {
+		if r := n.tell(step.event, `{"job": {"id": "73.x"}}`); r.status != 0 {
+			t.Errorf("%s: %+v", step.event, r)
+		}
+		if frozen, state := n.frozen("73.x"), n.state("73.x"); frozen != step.frozen || state != step.state {
+			t.Errorf("%s: frozen %v, state %q", step.event, frozen, state)
+		}
+	}
+	job.stdin.Close()
+	job.report(t)
+}
+
+// A daemon that is killed and comes back finds a suspended job suspended.
+func TestSuspendedJobSurvivesTheDaemon(t *testing.T) {
+	n := newNode(t)
+	d := n.serve()
+	if r := n.tell("execjob_begin", `{"job": {"id": "74.x", "owner": {"user": "root"}, "resource_list": {"ncpus": "1"}}}`); r.status != 0 {
+		t.Fatal(r)
+	}
+	if r := n.tell("execjob_postsuspend", `{"job": {"id": "74.x"}}`); r.status != 0 {
+		t.Fatal(r)
+	}
+	d.kill()
+	n.serve()
+	if !n.frozen("74.x") {
+		t.Error("the job is not frozen any more")
+	}
+	eventually(t, "the new daemon ends the job", func() bool { return n.tell("execjob_end", `{"job": {"id": "74.x"}}`).status == 0 })
+}
+
+// A daemon that is killed over a suspension or a resumption leaves a job that is in one of the two states, and the next
+// daemon knows in which: what it says and what the kernel does agree.
+func TestDaemonKilledOverSuspension(t *testing.T) {
+	n := newNode(t)
+	d := n.serve()
+	job := n.start("run", "--job", "75.x", "--report=json", "--", "sh", "-c",
+		"for i in $(seq 200); do sleep 300 & done; echo started; read x; kill $(jobs -p); exit 0")
+	suspended, odd := false, 0
+	for round := range 20 {
+		name := map[bool]string{false: "execjob_postsuspend", true: "execjob_preresume"}[suspended]
+		n.hookhost("report", "75.x") // measured by the hook, which has to have started for what follows
+		var conn net.Conn
+		eventually(t, "the daemon listens", func() (ok bool) {
+			var err error
+			conn, err = net.Dial("unix", n.path("run/s"))
+			return err == nil
+		})
+		body := `{"job": {"id": "75.x"}}`
+		fmt.Fprintf(conn, "POST /v1/events/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", name, len(body), body)
+		time.Sleep(time.Duration(1+round/2) * time.Millisecond)
+		d.kill()
+		conn.Close()
+		d = n.serve()
+		var state string
+		var frozen bool
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if state, frozen = n.state("75.x"), n.frozen("75.x"); state == map[bool]string{false: "running", true: "suspended"}[frozen] {
+				break
+			}
+		}
+		if frozen != (state == "suspended") || state == "" {
+			t.Fatalf("round %d, %s: state %q, frozen %v", round, name, state, frozen)
+		}
+		if frozen != suspended {
+			odd++
+		}
+		suspended = frozen
+	}
+	if t.Logf("%d of 20 events had an effect, %d of them unknown to the dead host", odd, n.logged("its host died over an event")); odd == 0 {
+		t.Error("no event came as far as the cgroup")
+	}
+	eventually(t, "the job runs", func() bool {
+		n.tell("execjob_preresume", `{"job": {"id": "75.x"}}`)
+		return n.state("75.x") == "running" && !n.frozen("75.x")
+	})
+	job.stdin.Close()
+	job.report(t)
+}
+
+// A suspension that came as events is no walltime of `hookhost run` either: neither when the job goes on nor when its
+// program is killed in it.
+func TestSuspensionByEventIsNoWalltime(t *testing.T) {
+	walltime := func(rep usageReport) string { return fmt.Sprint(rep.ResourcesUsed["walltime"]) }
+	const stood = 3 * time.Second
+	t.Run("it goes on", func(t *testing.T) {
+		n := newNode(t)
+		n.serve()
+		began := time.Now()
+		job := n.start("run", "--job", "76.x", "--report=json", "--", "sh", "-c", "echo started; read x; exit 0")
+		for _, name := range []string{"execjob_postsuspend", "execjob_preresume"} {
+			if r := n.tell(name, `{"job": {"id": "76.x"}}`); r.status != 0 {
+				t.Fatalf("%s: %+v", name, r)
+			}
+			if name == "execjob_postsuspend" {
+				time.Sleep(stood)
+			}
+		}
+		job.stdin.Close()
+		rep := job.report(t)
+		if most := time.Since(began) - stood; seconds(t, walltime(rep)) > most+time.Second/2 {
+			t.Errorf("walltime %s, of which %v do not count; want %v at most", walltime(rep), stood, most)
+		}
+	})
+	t.Run("killed in it", func(t *testing.T) {
+		n := newNode(t)
+		n.serve()
+		began := time.Now()
+		job := n.start("run", "--job", "77.x", "--report=json", "--", "sh", "-c", "echo $$ > "+n.path("leader")+"; echo started; sleep 300; exit 0")
+		n.tell("execjob_postsuspend", `{"job": {"id": "77.x"}}`)
+		time.Sleep(stood)
+		b, err := os.ReadFile(n.path("leader"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		syscall.Kill(pid, syscall.SIGKILL)
+		job.wait() // 137
+		rep := result{stderr: job.stderr.String()}.report(t)
+		if most := time.Since(began) - stood; seconds(t, walltime(rep)) > most+time.Second/2 {
+			t.Errorf("walltime %s, of which %v do not count; want %v at most", walltime(rep), stood, most)
+		}
+	})
+}
+
+// logged counts a text in what the daemons have logged.
+func (n *node) logged(text string) int {
+	n.t.Helper()
+	b, err := os.ReadFile(n.path("log"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return strings.Count(string(b), text)
+}
+
+// seconds reads a duration as PBS writes it.
+func seconds(t *testing.T, text string) time.Duration {
+	t.Helper()
+	var h, m, s int
+	if _, err := fmt.Sscanf(text, "%d:%d:%d", &h, &m, &s); err != nil {
+		t.Fatalf("duration %q: %v", text, err)
+	}
+	return time.Duration(3600*h+60*m+s) * time.Second
+}
+
+func online(t *testing.T) int {
+	t.Helper()
+	b, err := os.ReadFile("/sys/fs/cgroup/cpuset/cpuset.cpus")
+	if err != nil {
+		b, err = os.ReadFile("/sys/fs/cgroup/cpuset.cpus.effective")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for part := range strings.SplitSeq(strings.TrimSpace(string(b)), ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		a, errA := strconv.Atoi(first)
+		z, errZ := strconv.Atoi(last)
+		if errA != nil || errZ != nil {
+			t.Fatalf("cpus %q", b)
+		}
+		n += z - a + 1
+	}
+	return n
+}

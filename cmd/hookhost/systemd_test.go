@@ -1,0 +1,423 @@
+package main_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// These tests are about a node whose first process is systemd: nothing that may happen to units and to systemd itself
+// changes a job. They install units and have systemd reload and execute itself anew, so they are for guests of the
+// laboratory alone.
+
+// needSystemd skips where systemd is not the first process: sd_booted(3), and what process 1 says of itself; and where it is
+// somebody's own: what vm/run has a guest do is mounted in that guest only.
+func needSystemd(t *testing.T) {
+	t.Helper()
+	comm, err := os.ReadFile("/proc/1/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.TrimSpace(string(comm)) != "systemd" || !exists("/run/systemd/system") {
+		kernfstest.Elsewhere(t, "process 1 is %s, not systemd", comm)
+	}
+	if !exists("/lab/.lab/command") {
+		kernfstest.Elsewhere(t, "no guest of the laboratory: this machine's systemd is not the test's to change")
+	}
+}
+
+// systemNode is a node with units of its own names.
+type systemNode struct {
+	*node
+	daemon string // the unit of `hookhost serve`
+}
+
+func newSystemNode(t *testing.T, config ...string) *systemNode {
+	t.Helper()
+	needSystemd(t)
+	n := &systemNode{node: newNode(t, config...)}
+	n.daemon = n.prefix + "-hookhost.service"
+	t.Cleanup(func() { // before newNode's, which removes cgroups
+		n.systemctl("stop", n.daemon)
+		if t.Failed() {
+			out, _ := exec.Command("journalctl", "--no-pager", "-n", "60").CombinedOutput()
+			log, _ := os.ReadFile(n.path("log"))
+			t.Logf("journal:\n%s\ndaemon:\n%s", out, log)
+		}
+		for _, pid := range n.keeper() {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		os.Remove(n.unitFile(n.daemon))
+		os.Remove(n.unitFile(n.unit()))
+		n.systemctl("daemon-reload")
+	})
+	return n
+}
+
+func (n *systemNode) unit() string                { return n.prefix + ".service" }
+func (n *systemNode) unitFile(unit string) string { return filepath.Join("/run/systemd/system", unit) }
+
+// systemctl returns the command's status and what it said.
+func (n *systemNode) systemctl(args ...string) (status int, text string) {
+	n.t.Helper()
+	cmd := exec.Command("systemctl", args...)
+	out, err := cmd.CombinedOutput()
+	n.t.Logf("systemctl %s: %v %s", strings.Join(args, " "), err, out)
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+func (n *systemNode) do(args ...string) {
+	n.t.Helper()
+	if status, text := n.systemctl(args...); status != 0 {
+		n.t.Fatalf("systemctl %s: status %d: %s", strings.Join(args, " "), status, text)
+	}
+}
+
+func (n *systemNode) property(unit, name string) string {
+	n.t.Helper()
+	out, err := exec.Command("systemctl", "show", "--property="+name, unit).Output()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	_, value, _ := strings.Cut(strings.TrimSpace(string(out)), "=")
+	return value
+}
+
+// install puts a unit file of packaging/ where systemd finds it, under this node's names.
+func (n *systemNode) install(file, unit string, edits ...string) {
+	n.t.Helper()
+	b, err := os.ReadFile("../../packaging/" + file)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	edits = append([]string{"pbs_jobs.service", n.unit(), "hookhost.service", n.daemon}, edits...)
+	if err := os.WriteFile(n.unitFile(unit), []byte(strings.NewReplacer(edits...).Replace(string(b))), 0o644); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// startDaemon starts the packaged daemon with this node's files.
+func (n *systemNode) startDaemon() {
+	n.t.Helper()
+	env := ""
+	for _, name := range []string{"CONFIG", "STATE", "SOCKET"} {
+		for _, e := range n.env() {
+			if strings.HasPrefix(e, "HOOKHOST_"+name+"=") {
+				env += "\nEnvironment=" + e
+			}
+		}
+	}
+	n.install("hookhost.service", n.daemon, "ExecStart=/usr/sbin/hookhost serve", "ExecStart="+filepath.Join(built, "hookhost")+" serve"+env,
+		"RuntimeDirectory=hookhost", "RuntimeDirectory="+n.prefix, "StateDirectory=hookhost", "StateDirectory="+n.prefix)
+	n.t.Cleanup(func() { os.RemoveAll("/var/lib/" + n.prefix) })
+	n.do("daemon-reload")
+	n.do("start", n.daemon)
+}
+
+// keeper returns the pids of the unit's own processes.
+func (n *systemNode) keeper() []int {
+	var pids []int
+	for _, pattern := range []string{"", "/keeper"} {
+		for _, top := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/systemd/", "/sys/fs/cgroup/unified/"} {
+			b, _ := os.ReadFile(top + n.unit() + pattern + "/cgroup.procs")
+			for _, f := range strings.Fields(string(b)) {
+				if pid, err := strconv.Atoi(f); err == nil && pid > 1 {
+					pids = append(pids, pid)
+				}
+			}
+		}
+	}
+	return pids
+}
+
+// confinement is everything that a job's cgroup says of limits and members, by file.
+func (n *systemNode) confinement(id string) map[string]string {
+	n.t.Helper()
+	files := map[string]string{}
+	for _, top := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
+		for _, file := range []string{"cgroup.procs", "cgroup.controllers", "memory.max", "memory.swap.max", "memory.oom.group", "memory.limit_in_bytes",
+			"memory.memsw.limit_in_bytes", "cpuset.cpus", "cpuset.cpus.effective", "cpuset.mems", "cpuset.mems.effective", "cpu.weight", "cpu.shares",
+			"cpu.max", "pids.max", "devices.list"} {
+			found, _ := filepath.Glob(top + n.unit() + "/job*/" + id + "/" + file)
+			for _, f := range found {
+				b, err := os.ReadFile(f)
+				if err != nil {
+					n.t.Fatal(err)
+				}
+				files[f] = string(b)
+			}
+		}
+	}
+	return files
+}
+
+// start runs a job in the background and waits until its processes are there.
+func (n *systemNode) start(id string, command ...string) *exec.Cmd {
+	n.t.Helper()
+	// Not n.command, which ends a command after a minute.
+	cmd := exec.Command(filepath.Join(built, "hookhost"), append([]string{"run", "--job", id, "--report=none", "-l", "select=1:ncpus=1:mem=64mb", "--"}, command...)...)
+	cmd.Env = n.env()
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { cmd.Process.Signal(syscall.SIGTERM); cmd.Wait() })
+	inTime(n.t, "job "+id+" has a process", func() bool {
+		for file, text := range n.confinement(id) {
+			if strings.HasSuffix(file, "/cgroup.procs") && text != "" {
+				return true
+			}
+		}
+		return false
+	})
+	return cmd
+}
+
+// inTime is eventually for a guest that emulates its machine: systemctl alone takes seconds where others work beside it.
+func inTime(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("not in time: %s", what)
+}
+
+// bothForms runs a test with the packaged unit file and with the unit that hookhost makes by itself.
+func bothForms(t *testing.T, test func(t *testing.T, n *systemNode)) {
+	t.Run("unit file", func(t *testing.T) {
+		n := newSystemNode(t)
+		n.install("pbs_jobs.service", n.unit())
+		n.do("daemon-reload")
+		test(t, n)
+	})
+	t.Run("transient unit", func(t *testing.T) { test(t, newSystemNode(t)) })
+}
+
+func TestSystemdLeavesJobsAlone(t *testing.T) {
+	bothForms(t, func(t *testing.T, n *systemNode) {
+		n.startDaemon()
+		n.start("1.srv", "sleep", "600")
+		want := n.confinement("1.srv")
+		t.Logf("confinement: %v", want)
+		if len(want) < 4 {
+			t.Fatalf("the job is hardly confined: %v", want)
+		}
+		same := func(after string) {
+			t.Helper()
+			if diff := cmp.Diff(want, n.confinement("1.srv")); diff != "" {
+				t.Errorf("after %s (-want +got):\n%s", after, diff)
+			}
+			if state := n.property(n.unit(), "ActiveState"); state != "active" {
+				t.Errorf("after %s the unit is %s", after, state)
+			}
+		}
+		answers := func() {
+			t.Helper()
+			inTime(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+		}
+		same("the start")
+		for _, args := range [][]string{{"daemon-reload"}, {"daemon-reexec"}, {"reset-failed"}, {"restart", n.daemon}, {"reload", n.daemon}} {
+			n.do(args...)
+			answers()
+			same("systemctl " + strings.Join(args, " "))
+		}
+		for _, verb := range []string{"restart", "try-restart", "stop", "reload-or-restart"} {
+			if status, text := n.systemctl(verb, n.unit()); status == 0 || !strings.Contains(text, "refused") {
+				t.Errorf("systemctl %s: status %d, %q: want it refused", verb, status, text)
+			}
+			same("systemctl " + verb + " of the unit")
+		}
+		pid, err := strconv.Atoi(n.property(n.daemon, "MainPID"))
+		if err != nil || pid < 2 {
+			t.Fatalf("the daemon's pid: %d, %v", pid, err)
+		}
+		syscall.Kill(pid, syscall.SIGKILL)
+		inTime(t, "systemd starts the daemon again", func() bool { p := n.property(n.daemon, "MainPID"); return p != "0" && p != strconv.Itoa(pid) })
+		answers()
+		same("SIGKILL of the daemon")
+
+		keeper := n.keeper()
+		if len(keeper) != 1 {
+			t.Fatalf("the unit's own processes are %v, want one", keeper)
+		}
+		syscall.Kill(keeper[0], syscall.SIGKILL)
+		inTime(t, "systemd knows that the keeper has gone", func() bool { return n.property(n.unit(), "SubState") == "exited" })
+		same("SIGKILL of the keeper")
+		for _, args := range [][]string{{"daemon-reload"}, {"daemon-reexec"}, {"reset-failed"}, {"restart", n.daemon}, {"start", n.unit()}} {
+			n.do(args...)
+			answers()
+			same("systemctl " + strings.Join(args, " ") + " without a keeper")
+		}
+		if r := n.hookhost("run", "--report=none", "-l", "select=1:ncpus=1:mem=32mb", "--", "true"); r.status != 0 {
+			t.Errorf("a job without a keeper: status %d", r.status)
+		}
+		same("another job")
+		if r := n.hookhost("run", "--report=none", "-l", "select=1:ncpus=1:mem=32mb", "--", "python3", "-c", "x=bytearray(200<<20)"); r.status != 137 {
+			t.Errorf("a job beyond its memory: status %d, want 137", r.status)
+		}
+		time.Sleep(200 * time.Millisecond) // systemd is told of the OOM kill, and is to do nothing about it
+		same("the OOM kill of another job")
+		n.do("stop", n.daemon)
+		same("the daemon's stop")
+		n.do("start", n.daemon)
+		answers()
+	})
+}
+
+// A package upgrade replaces the unit file while jobs run.
+func TestSystemdUnitFileReplaced(t *testing.T) {
+	n := newSystemNode(t)
+	n.startDaemon() // makes a transient unit
+	n.start("1.srv", "sleep", "600")
+	want := n.confinement("1.srv")
+	for _, change := range [][]string{nil, {"/bin/sleep infinity", "/bin/sleep 1000000", "TasksMax=infinity", "TasksMax=infinity\nMemoryLow=1M"}} {
+		n.install("pbs_jobs.service", n.unit(), change...)
+		n.do("daemon-reload")
+		n.do("restart", n.daemon)
+		if diff := cmp.Diff(want, n.confinement("1.srv")); diff != "" {
+			t.Errorf("after another unit file (-want +got):\n%s", diff)
+		}
+		if state := n.property(n.unit(), "ActiveState"); state != "active" {
+			t.Errorf("the unit is %s", state)
+		}
+	}
+}
+
+// What the daemon is protected by is not the jobs'.
+func TestSystemdOOMScore(t *testing.T) {
+	n := newSystemNode(t)
+	n.startDaemon()
+	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := n.hookhost("run", "--report=none", "--", "cat", "/proc/self/oom_score_adj"); r.stdout != string(own) {
+		t.Errorf("a job has oom_score_adj %q, its starter %q", r.stdout, own)
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%s/oom_score_adj", n.property(n.daemon, "MainPID")))
+	if err != nil || strings.TrimSpace(string(b)) != "-900" {
+		t.Errorf("the daemon's oom_score_adj is %q, %v; want -900", b, err)
+	}
+}
+
+// TestSystemdFromATerminal: jobs are confined as ever, and the log says what to do instead.
+func TestSystemdFromATerminal(t *testing.T) {
+	n := newSystemNode(t)
+	log, err := os.Create(n.path("log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("systemd-run", "--scope", "--quiet", "--slice=user-0.slice", "--unit="+n.prefix+"-session.scope", filepath.Join(built, "hookhost"), "serve")
+	cmd.Stdout, cmd.Stderr = log, log
+	for _, e := range n.env() {
+		if !strings.HasPrefix(e, "INVOCATION_ID=") {
+			cmd.Env = append(cmd.Env, e)
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Signal(syscall.SIGTERM); cmd.Wait() })
+	inTime(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+	n.start("1.srv", "sleep", "600")
+	if files := n.confinement("1.srv"); len(files) < 4 {
+		t.Errorf("the job is hardly confined: %v", files)
+	}
+	b, _ := os.ReadFile(n.path("log"))
+	if got := strings.Count(string(b), "started by hand"); got != 1 || !strings.Contains(string(b), "systemctl start hookhost") {
+		t.Errorf("%d warnings in the log, want one: %s", got, b)
+	}
+}
+
+func TestSystemdModes(t *testing.T) {
+	run := []string{"run", "--report=none", "-l", "select=1:ncpus=1:mem=32mb", "--", "true"}
+	t.Run("require", func(t *testing.T) {
+		n := newSystemNode(t, `systemd = "require"`)
+		if r := n.hookhost(run...); r.status != 0 || n.property(n.unit(), "ActiveState") != "active" {
+			t.Errorf("status %d, the unit is %s", r.status, n.property(n.unit(), "ActiveState"))
+		}
+	})
+	t.Run("off", func(t *testing.T) {
+		n := newSystemNode(t, `systemd = "off"`, `[cpuset]`, `enabled = false`) // not everything reaches a plain directory
+		if r := n.hookhost(run...); r.status != 0 || n.property(n.unit(), "LoadState") != "not-found" {
+			t.Errorf("status %d, the unit is %s", r.status, n.property(n.unit(), "LoadState"))
+		}
+	})
+	t.Run("masked", func(t *testing.T) {
+		n := newSystemNode(t)
+		if err := os.Symlink("/dev/null", n.unitFile(n.unit())); err != nil {
+			t.Fatal(err)
+		}
+		n.do("daemon-reload")
+		if r := n.hookhost(run...); r.status != 125 || !strings.Contains(r.stderr, "systemctl unmask "+n.unit()) {
+			t.Errorf("status %d, %q", r.status, r.stderr)
+		}
+	})
+	t.Run("not delegated", func(t *testing.T) {
+		n := newSystemNode(t)
+		n.install("pbs_jobs.service", n.unit(), "Delegate=yes\n", "")
+		n.do("daemon-reload")
+		if r := n.hookhost(run...); r.status != 125 || !strings.Contains(r.stderr, "without Delegate=yes") {
+			t.Errorf("status %d, %q", r.status, r.stderr)
+		}
+	})
+}
+
+// TestSystemdServicesLow: the node's own services keep what is reserved for them.
+func TestSystemdServicesLow(t *testing.T) {
+	needSystemd(t)
+	const file = "/sys/fs/cgroup/system.slice/memory.low"
+	before, err := os.ReadFile(file)
+	if err != nil {
+		kernfstest.Elsewhere(t, "no memory controller of v2 in system.slice")
+	}
+	n := newSystemNode(t, "[memory]", `services_low = "48mb"`)
+	t.Cleanup(func() {
+		n.systemctl("set-property", "--runtime", "system.slice", "MemoryLow="+strings.TrimSpace(string(before)))
+	})
+	n.startDaemon()
+	for _, after := range []string{"the start", "daemon-reload", "daemon-reexec"} {
+		if after != "the start" {
+			n.do(after)
+		}
+		inTime(t, "memory.low is 48 MiB after "+after, func() bool {
+			b, _ := os.ReadFile(file)
+			return strings.TrimSpace(string(b)) == fmt.Sprint(48*mib)
+		})
+	}
+}
+
+// Several processes that find no unit make one.
+func TestSystemdUnitMadeOnce(t *testing.T) {
+	n := newSystemNode(t)
+	jobs := map[string]*exec.Cmd{}
+	for i := range 6 {
+		id := fmt.Sprintf("%d.srv", i+1)
+		cmd := n.command("run", "--job", id, "--report=none", "-l", "select=1:ncpus=0:mem=16mb", "--", "true")
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		jobs[id] = cmd
+	}
+	for id, cmd := range maps.All(jobs) {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("job %s: %v", id, err)
+		}
+	}
+	if keeper := n.keeper(); len(keeper) != 1 {
+		t.Errorf("the unit's own processes are %v, want one", keeper)
+	}
+}
