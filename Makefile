@@ -9,7 +9,7 @@ SBINDIR  ?= $(PREFIX)/sbin
 LIBEXECDIR ?= $(PREFIX)/libexec/hookhost
 BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 
-.PHONY: all demo test check bench install clean help generate fuzz
+.PHONY: all demo test test-vm check bench install clean help generate fuzz
 .DEFAULT_GOAL := all
 
 all: ## build bin/hookhost and bin/hooks/*
@@ -26,12 +26,16 @@ test: all ## every test, on this machine's kernel too (root)
 	@scripts/need root python3 packages
 	HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 15m ./... ./testdata/hooks/...
 
+test-vm: ## the kernel tests in guests of other kernels, inits and topologies (root); V='bookworm trixie-none' for some
+	@scripts/need go root vm
+	vm/test $(if $(V),-l $(V))
+
 check: ## what has to pass before a commit: format, vet, modules, short tests
 	@scripts/need go
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt' >&2; exit 1; }
 	$(GO) vet ./... ./testdata/hooks/...
 	$(GO) mod tidy -diff
-	$(GO) test -short -shuffle=on . ./internal/pbs ./internal/placement ./internal/topology ./internal/usage ./internal/report ./internal/kernfs/... ./hostapi/...
+	$(GO) test -short -shuffle=on . ./internal/pbs ./internal/placement ./internal/topology ./internal/usage ./internal/report ./internal/kernfs/... ./internal/config ./internal/nodestate ./hostapi/...
 
 bench: ## measure (root)
 	@scripts/need root
@@ -46,12 +50,12 @@ generate: ## wire messages from hook.proto (needs protoc)
 install: all ## install below DESTDIR
 	install -D -m 0755 bin/hookhost '$(DESTDIR)$(SBINDIR)/hookhost'
 	$(foreach h,$(HOOKS),install -D -m 0755 bin/hooks/$(h) '$(DESTDIR)$(LIBEXECDIR)/hooks/$(h)' &&) true
-	install -D -m 0644 packaging/hookhost.service '$(DESTDIR)/lib/systemd/system/hookhost.service'
+	install -D -m 0644 -t '$(DESTDIR)/lib/systemd/system' packaging/hookhost.service packaging/pbs_jobs.service
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
 
 clean: ## remove what was built
-	rm -rf bin dist
+	rm -rf bin dist .cache
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
