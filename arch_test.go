@@ -30,20 +30,22 @@ var edges = map[string][]string{
 	"internal/kernfs":    {},
 	"internal/topology":  {"internal/kernfs"},
 	"internal/placement": {"internal/kernfs", "internal/topology"},
+	"internal/nodestate": {},
 	"internal/cgroup":    {"hostapi", "internal/kernfs"},
 	"internal/proc":      {"hostapi", "internal/kernfs"},
+	"internal/systemd":   {},
 	"internal/usage":     {"hostapi", "internal/pbs"},
 	"internal/jobstate":  {"hostapi"},
 	"internal/ledger":    {"hostapi"},
 	"internal/report":    {"hostapi", "internal/jobstate", "internal/pbs", "internal/usage"},
-	"internal/host":      {"hostapi", "internal/jobstate", "internal/ledger", "internal/report", "internal/usage"},
+	"internal/host":      {"hostapi", "internal/jobstate", "internal/ledger", "internal/pbs", "internal/report", "internal/usage"},
 	"internal/api":       {"hostapi", "internal/jobstate"},
 	"internal/mom":       {"hostapi", "internal/pbs", "internal/proc"},
 
-	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/placement",
-		"internal/proc", "internal/topology", "internal/usage"},
+	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/nodestate", "internal/pbs", "internal/placement",
+		"internal/proc", "internal/systemd", "internal/topology", "internal/usage"},
 	"cmd/hookhost": {"hostapi", "internal/api", "internal/cgroup", "internal/config", "internal/host", "internal/jobstate",
-		"internal/kernfs", "internal/ledger", "internal/mom", "internal/pbs", "internal/proc", "internal/report", "internal/topology"},
+		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/pbs", "internal/proc", "internal/report", "internal/systemd", "internal/topology"},
 }
 
 // testOnly packages may be imported from _test.go files alone.
@@ -56,6 +58,10 @@ var libraries = map[string][]string{
 	"go.etcd.io/bbolt":                 {"internal/jobstate"},
 	"github.com/spf13/cobra":           {"cmd/hookhost"},
 	"github.com/containerd/cgroups/v3": {"internal/cgroup"},
+	"github.com/godbus/dbus/v5":        {"internal/systemd"},
+
+	"github.com/coreos/go-systemd/v22/dbus":   {"internal/systemd"},
+	"github.com/coreos/go-systemd/v22/daemon": {"cmd/hookhost"},
 }
 
 type goPackage struct {
