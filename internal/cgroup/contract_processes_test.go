@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -207,6 +208,40 @@ func testLock(t *testing.T, w world) {
 	unlock()
 	if err := <-locked; err != nil {
 		t.Error(err)
+	}
+}
+
+// testLockIsRoots: Prepare leaves nobody else a file that the lock could be held by, and Lock mends what it finds open.
+func testLockIsRoots(t *testing.T, w world) {
+	tree := w.tree(t)
+	mode := func(name string) (fd uintptr, mode uint32) {
+		t.Helper()
+		f, err := tree.hierarchies[0].jobs.OpenFile(name, os.O_RDONLY)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		var st unix.Stat_t
+		fd = f.(interface{ Fd() uintptr }).Fd()
+		if err := unix.Fstat(int(fd), &st); err != nil {
+			t.Fatal(err)
+		}
+		return fd, st.Mode & 0o777
+	}
+	fd, got := mode(lockFile)
+	if got != 0o600 {
+		t.Errorf("mode of the lock is %o, want 600", got)
+	}
+	if err := unix.Fchmod(int(fd), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := tree.Lock(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if _, got := mode(lockFile); got != 0o600 {
+		t.Errorf("mode is %o after Lock, want 600", got)
 	}
 }
 

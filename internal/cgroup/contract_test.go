@@ -73,6 +73,7 @@ func contract(t *testing.T, w world) {
 		{"remove", testRemove},
 		{"remove nested", testRemoveNested},
 		{"lock", testLock},
+		{"lock is root's", testLockIsRoots},
 		{"available", testAvailable},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, w) })

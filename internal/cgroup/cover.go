@@ -31,3 +31,41 @@ func (l Limits) Cover(m Limits) (both Limits, narrows bool) {
 	}
 	return both, narrows
 }
+
+// Within returns l with no more than m has of what is shared out among jobs: of two sizes the lesser, and l's cpus with their
+// NUMA nodes where m has them all, else m's. To go from m to that takes nothing from others.
+func (l Limits) Within(m Limits) Limits {
+	lessen := func(n **int64, other *int64) {
+		if above(*n, other) {
+			*n = other
+		}
+	}
+	lessen(&l.Mem, m.Mem)
+	lessen(&l.MemSwap, m.MemSwap)
+	lessen(&l.MemHigh, m.MemHigh)
+	switch {
+	case !l.CPUs.Minus(m.CPUs).IsEmpty():
+		l.CPUs, l.Mems = m.CPUs, m.Mems
+	case !l.CPUs.IsEmpty() && (l.Mems.IsEmpty() || !l.Mems.Minus(m.Mems).IsEmpty()):
+		l.Mems = m.Mems
+	}
+	huge := maps.Clone(m.Hugetlb)
+	for size, n := range l.Hugetlb {
+		if most, limited := m.Hugetlb[size]; limited {
+			n = min(n, most)
+		}
+		if huge == nil {
+			huge = map[int64]int64{}
+		}
+		huge[size] = n
+	}
+	l.Hugetlb = huge
+	return l
+}
+
+// With returns l with what is shared out among jobs as m has it; see Cover.
+func (l Limits) With(m Limits) Limits {
+	l.Mem, l.MemSwap, l.MemHigh = m.Mem, m.MemSwap, m.MemHigh
+	l.CPUs, l.Mems, l.Hugetlb = m.CPUs, m.Mems, m.Hugetlb
+	return l
+}

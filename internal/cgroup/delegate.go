@@ -48,6 +48,22 @@ func (h *hierarchy) prepareV2() error {
 	return nil
 }
 
+// invocation is the extended attribute of a unit's cgroup by which systemd knows it for its own (since version 232).
+const invocation = "trusted.invocation_id"
+
+// NotSystemds returns the parent of all jobs in the v2 tree where systemd is to make that and somebody else has; "" otherwise.
+// It has only the controllers that happen to be in the root's cgroup.subtree_control.
+func (t *Tree) NotSystemds() string {
+	h := t.v2
+	if h == nil || !h.delegated || !h.mount.Exists(h.unit) {
+		return ""
+	}
+	if _, err := h.mount.Xattr(h.unit, invocation); !errors.Is(err, unix.ENODATA) {
+		return ""
+	}
+	return h.mount.Path(h.unit)
+}
+
 // enableInRoot enables in the root of the tree what the configuration names beyond what the init system does. It touches
 // nothing that is enabled already.
 func (h *hierarchy) enableInRoot() error {

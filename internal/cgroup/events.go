@@ -56,7 +56,7 @@ func (j *Job) Wait(ctx context.Context) error {
 			return err
 		}
 		// v1 announces nothing, but each process does.
-		processes, err := j.hold(pids[:min(len(pids), maxHeld)])
+		processes, err := j.hold(pids[:min(len(pids), maxHeld())])
 		if err != nil {
 			return err
 		}

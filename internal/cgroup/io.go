@@ -2,10 +2,17 @@ package cgroup
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
 // io.max has a line for each device with a limit, "8:0 rbps=1048576 wbps=max riops=max wiops=120", and takes one device
@@ -17,6 +24,32 @@ var ioKnob = knob{controller: "io", file: ioMax, detail: true, set: func(l *Limi
 	l.IO, err = parseIO(text)
 	return err
 }}
+
+// BlockDevice returns the numbers of the block device at name, which may be a link.
+func BlockDevice(name string) (major, minor uint32, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(name, &st); err != nil {
+		return 0, 0, &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return 0, 0, fmt.Errorf("%s is no block device", name)
+	}
+	return unix.Major(st.Rdev), unix.Minor(st.Rdev), nil
+}
+
+// WholeDisk fails when the block device with these numbers is a partition: io.max takes whole disks alone
+// (blkg_conf_open_bdev). dev/block leads to partitions too, and those have a file that says so
+// (Documentation/ABI/stable/sysfs-block). A device that sysfs does not show is taken for a disk.
+func WholeDisk(sys *kernfs.FS, major, minor uint32) error {
+	number, err := sys.ReadFile(fmt.Sprintf("dev/block/%d:%d/partition", major, minor))
+	switch {
+	case err == nil && len(number) > 0:
+		return fmt.Errorf("%d:%d is a partition; io.max takes whole disks", major, minor)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return nil
+}
 
 // deviceKnobs are one for each device that some limits name.
 func deviceKnobs(limits ...*Limits) []knob {

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -31,21 +30,7 @@ func TestMain(m *testing.M) {
 		act()
 		return
 	}
-	code := m.Run()
-	for _, pattern := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
-		left, _ := filepath.Glob(pattern + testPrefix() + "*")
-		for _, dir := range left {
-			fmt.Fprintf(os.Stderr, "left behind: %s\n", dir)
-			code = max(code, 1)
-		}
-	}
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	os.Exit(kernfstest.Run(m, testPrefix()))
 }
 
 func testPrefix() string { return fmt.Sprintf("hhtest_cgroup_%d", os.Getpid()) }

@@ -115,7 +115,7 @@ func (j *Job) killSome(ctx context.Context, pids []int) error {
 	var last holdings
 	var errs []error
 	for len(inside) > 0 {
-		n := min(len(inside), maxHeld)
+		n := min(len(inside), maxHeld())
 		last.close()
 		last, err = j.hold(inside[:n])
 		errs = append(errs, err, last.signal(unix.SIGKILL))

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -228,49 +231,84 @@ func enterTasks(files []string) error {
 	return nil
 }
 
-// TestLockProcesses: the lock holds across processes, and a process that dies leaves it.
+// TestLockProcesses: the lock holds across processes, and one that dies leaves it, in each kind of tree. Other users cannot
+// have it; what they can lock and read beside it they still can, and that keeps nobody waiting.
 func TestLockProcesses(t *testing.T) {
 	flock, err := exec.LookPath("flock")
 	if err != nil {
 		kernfstest.Skip(t, "%v", err)
 	}
-	w := needKernel(t, 0)
-	tree := w.tree(t)
-	dir := tree.hierarchies[0].jobs.Path(".")
-	other := exec.Command(flock, "--exclusive", dir, "sh", "-c", "echo held; exec cat")
-	in, err := other.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := other.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 8)); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
-	defer cancel()
-	if _, err := tree.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("lock that another process holds: %v", err)
-	}
-	in.Close()
-	unlock, err := tree.Lock(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := exec.Command(flock, "--nonblock", dir, "true").Run(); err == nil {
-		t.Error("another process took the lock that is held here")
-	}
-	unlock()
-	if err := exec.Command(flock, "--nonblock", dir, "true").Run(); err != nil {
-		t.Errorf("another process did not get the lock: %v", err)
-	}
-	if err := other.Wait(); err != nil {
-		t.Error(err)
+	for _, mode := range []Mode{ModeV1, ModeV2} {
+		t.Run(mode.String(), func(t *testing.T) {
+			tree := needKernel(t, mode).tree(t)
+			jobs := tree.hierarchies[0].jobs
+			as := func(uid uint32, args ...string) *exec.Cmd {
+				cmd := exec.Command(args[0], args[1:]...)
+				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+				return cmd
+			}
+			const root, nobody = 0, 65534
+			hold := func(uid uint32, path string) (kill func()) {
+				t.Helper()
+				cmd := as(uid, flock, "--exclusive", "--no-fork", path, "sh", "-c", "echo held; exec cat")
+				in, err := cmd.StdinPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, err := cmd.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				kill = sync.OnceFunc(func() {
+					cmd.Process.Kill()
+					in.Close()
+					cmd.Wait()
+				})
+				t.Cleanup(kill)
+				if _, err := out.Read(make([]byte, 8)); err != nil {
+					t.Fatalf("uid %d cannot lock %s", uid, path)
+				}
+				return kill
+			}
+			file := jobs.Path(lockFile)
+			try := []string{flock, "--exclusive", "--nonblock", file, "true"}
+
+			kill := hold(root, file)
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+			defer cancel()
+			if _, err := tree.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("lock that another process holds: %v", err)
+			}
+			kill()
+			hold(nobody, jobs.Path("."))
+			unlock, err := tree.Lock(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := as(root, try...).Run(); err == nil {
+				t.Error("another process took the lock that is held here")
+			}
+			unlock()
+			if err := as(nobody, try...).Run(); err == nil {
+				t.Error("another user took the lock")
+			}
+			if err := as(nobody, "cat", path.Dir(path.Dir(file))+"/cgroup.procs").Run(); err != nil {
+				t.Errorf("another user cannot read what is above: %v", err)
+			}
+			if err := as(root, try...).Run(); err != nil {
+				t.Errorf("another process did not get the lock: %v", err)
+			}
+			if err := jobs.Mkdir("1.x"); err != nil {
+				t.Fatal(err)
+			}
+			defer jobs.Rmdir("1.x")
+			if err := as(nobody, "cat", jobs.Path("1.x/"+lockFile)).Run(); err != nil {
+				t.Errorf("another user cannot read a job's processes: %v", err)
+			}
+		})
 	}
 }
 

@@ -10,42 +10,44 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Limits is what a job may use. The zero value limits nothing.
+// Limits is what a job may use. The zero value limits nothing. As JSON it is what of that is shared out among jobs (see Cover).
 type Limits struct {
 	// Mem bounds memory, in bytes, page cache and kernel memory included. The kernel rounds it down to whole pages. nil: no
 	// limit.
-	Mem *int64
+	Mem *int64 `json:"mem,omitempty"`
 	// MemSwap bounds memory and swap together (PBS's vmem), in bytes; not below Mem, which it stands for when Mem is nil.
 	// Where the kernel does not account swap (Has("memsw") is false) it is passed over. nil: no limit.
-	MemSwap *int64
+	MemSwap *int64 `json:"mem_swap,omitempty"`
 	// CPUs and Mems are the job's own cpuset. With CPUs empty the job has none: its tasks are in the cpuset of the parent of
 	// all jobs. With Mems empty beside CPUs it is the parent's Mems.
-	CPUs, Mems kernfs.IDSet
+	CPUs kernfs.IDSet `json:"cpus"`
+	Mems kernfs.IDSet `json:"mems"`
 	// CPUShares is the weight when cpus are contended, on v1's scale: 1024 is the default; what is outside of 2 to 262144
 	// counts as the nearest. v2's cpu.weight follows from it. 0 leaves it.
-	CPUShares uint64
+	CPUShares uint64 `json:"-"`
 	// Quota is the cpu time that the job may use in each Period, over all cpus. Quota 0: no limit. Period 0: 100 ms.
-	Quota, Period time.Duration
+	Quota  time.Duration `json:"-"`
+	Period time.Duration `json:"-"`
 	// Pids bounds the number of tasks, threads included; more than there is room for may go on, but nothing forks any more.
 	// nil: no limit.
-	Pids *int64
+	Pids *int64 `json:"-"`
 	// MemHigh is the memory in bytes above which the kernel throttles the job and reclaims from it (v2's memory.high; none
 	// on v1). nil: off.
-	MemHigh *int64
+	MemHigh *int64 `json:"mem_high,omitempty"`
 	// OOMGroup says whether the kernel, when it kills for lack of memory, kills the whole job (v2's memory.oom.group). v1
 	// and kernels before Linux 4.19 have no such thing and pass it over; a new job has false. nil leaves it.
-	OOMGroup *bool
+	OOMGroup *bool `json:"-"`
 	// Hugetlb bounds huge pages, in bytes by page size in bytes, both those in use and those reserved. The kernel rounds
 	// down to whole pages. A page size that is not named is not limited; one that the kernel does not have is ErrUnsupported.
-	Hugetlb map[int64]int64
+	Hugetlb map[int64]int64 `json:"hugetlb,omitempty"`
 	// IO bounds what the job does to block devices (v2's io.max; none on v1). A device that is not named is not limited.
-	IO []IOLimit
+	IO []IOLimit `json:"-"`
 	// Isolated takes CPUs, which must not be empty, out of the kernel's load balancing and gives them to nobody else (v2's
 	// cpuset.cpus.partition, as a remote partition: Linux 6.7). The directories above the job keep the right to them when
 	// the job is gone. Cpus that the kernel does not isolate are ErrNotInForce, with its reason.
-	Isolated bool
+	Isolated bool `json:"-"`
 	// Swappiness is v1's memory.swappiness, 0 to 200. v2 has no such thing and passes it over. nil leaves it.
-	Swappiness *int
+	Swappiness *int `json:"-"`
 }
 
 // IOLimit bounds what a job does to one block device. nil: no limit.

@@ -9,44 +9,82 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
+// lockFile is the file of the jobs' parent directory that the lock is on. Whoever can open a file can lock it, and a
+// directory of cgroupfs can be opened by all: so Prepare, and Lock where that has not run, make this file root's alone
+// (0600). Every hierarchy has it, no process is in that directory, and writing to it is root's anyway: for moves that
+// users make inside of what was delegated to them the kernel asks further down. A mode lasts as long as the directory.
+// Who opened the file in the moment between the directory's making and the change of its mode has it open still. No job
+// is there at that time.
+const lockFile = "cgroup.procs"
+
+// lock is the open lockFile.
+type lock struct {
+	kernfs.File
+	fd int
+}
+
+// openLock opens lockFile and makes it root's alone.
+func (h *hierarchy) openLock() (*lock, error) {
+	f, err := h.jobs.OpenFile(lockFile, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := f.(interface{ Fd() uintptr })
+	if !ok {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", h.jobs.Path(lockFile), ErrUnsupported)
+	}
+	l := &lock{f, int(d.Fd())}
+	if err := l.rootOnly(); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("chmod 0600 %s: %w", h.jobs.Path(lockFile), explain(err))
+	}
+	return l, nil
+}
+
+func (l *lock) rootOnly() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(l.fd, &st); err != nil || st.Mode&0o077 == 0 {
+		return err
+	}
+	return unix.Fchmod(l.fd, 0o600)
+}
+
 // Lock takes the tree for one caller, in this process or another: what is chosen from what is free, and made, under the
-// lock is chosen once. The lock is flock(2) on the jobs' parent directory in the first hierarchy and ends with its
-// process. It fails when ctx ends first.
+// lock is chosen once. The lock is flock(2) on a file of the jobs' parent directory in the first hierarchy that only root
+// can open, and ends with its process. It fails when ctx ends first.
 func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 	h := t.hierarchies[0]
-	f, err := h.jobs.OpenFile(".", os.O_RDONLY)
+	l, err := h.openLock()
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = h.prepare(); err == nil {
-			f, err = h.jobs.OpenFile(".", os.O_RDONLY)
+			l, err = h.openLock()
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock cgroups: %w", err)
 	}
-	d, ok := f.(interface{ Fd() uintptr })
-	if !ok {
-		f.Close()
-		return nil, fmt.Errorf("lock cgroups: %s: %w", h.jobs.Path("."), ErrUnsupported)
-	}
 	// A flock that blocks cannot be called off: neither ctx nor closing the descriptor wakes its thread. So it is tried, with
 	// pauses that grow; the lock is held for about a millisecond at a time.
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(l.fd, unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return func() {
-				unix.Flock(int(d.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor as well
-				f.Close()
+				unix.Flock(l.fd, unix.LOCK_UN) // a child between fork and exec has the descriptor as well
+				l.Close()
 			}, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			f.Close()
-			return nil, fmt.Errorf("lock cgroups: flock %s: %w", h.jobs.Path("."), err)
+			l.Close()
+			return nil, fmt.Errorf("lock cgroups: flock %s: %w", h.jobs.Path(lockFile), err)
 		}
 		if err := sleep(ctx, pause); err != nil {
-			f.Close()
-			return nil, fmt.Errorf("lock cgroups: %s is held: %w", h.jobs.Path("."), err)
+			l.Close()
+			return nil, fmt.Errorf("lock cgroups: %s is held: %w", h.jobs.Path(lockFile), err)
 		}
 	}
 }

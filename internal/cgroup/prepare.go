@@ -11,7 +11,7 @@ import (
 )
 
 // Prepare makes the parents of the jobs' directories and gives them what their children need: cpus and NUMA nodes on
-// v1, controllers on v2. It is idempotent, and several processes may do it at once. It stops at the first error, which is
+// v1, controllers on v2. The file of the tree's lock becomes root's alone. It is idempotent, and several processes may do it at once. It stops at the first error, which is
 // ErrNoUnit where the unit is systemd's to make and is missing. Above the jobs' own tree it writes nothing but
 // Options.Enable and EnableIfThere.
 func (t *Tree) Prepare() error {
@@ -20,7 +20,11 @@ func (t *Tree) Prepare() error {
 			return fmt.Errorf("prepare cgroups: %w", err)
 		}
 	}
-	return nil
+	l, err := t.hierarchies[0].openLock()
+	if err != nil {
+		return fmt.Errorf("prepare cgroups: %w", err)
+	}
+	return l.Close()
 }
 
 func (h *hierarchy) prepare() error {

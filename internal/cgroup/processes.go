@@ -103,7 +103,8 @@ func (j *Job) members(d directory, pids map[int]bool) error {
 	}
 	for _, pid := range list {
 		// A process whose first thread has ended is not in tasks either: its own cgroup file tells it from a visitor.
-		pids[pid] = slices.Contains(threads, pid) || j.leads(d, pid)
+		_, leads := slices.BinarySearch(threads, pid)
+		pids[pid] = leads || j.leads(d, pid)
 	}
 	return nil
 }

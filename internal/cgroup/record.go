@@ -18,6 +18,7 @@ const maxRecord = 60 << 10
 type Record struct {
 	Begin  *hostapi.Request `json:"begin"`            // the execjob_begin that it was made for
 	State  json.RawMessage  `json:"state,omitempty"`  // of the hook that made it
+	Limits *Limits          `json:"limits,omitempty"` // decided for it, of which the kernel may have a part; nil where nobody noted them
 	Ending bool             `json:"ending,omitempty"` // the job is over: what is left of it is to go
 	// Suspended: the job is frozen, and its cpus and memory are given to others until it is resumed.
 	Suspended bool `json:"suspended,omitempty"`

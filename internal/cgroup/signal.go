@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 func (j *Job) Signal(sig syscall.Signal) error {
 	pids, err := j.Processes()
 	errs := []error{err}
-	for some := range slices.Chunk(pids, maxHeld) {
+	for some := range slices.Chunk(pids, maxHeld()) {
 		processes, err := j.hold(some)
 		errs = append(errs, err, processes.signal(sig))
 		processes.close()
@@ -25,8 +26,15 @@ func (j *Job) Signal(sig syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// maxHeld bounds the descriptors that holding processes takes.
-const maxHeld = 256
+// maxHeld bounds the descriptors that holding processes of one job takes: many, since each time the kernel has to list all of the
+// job's, but a sixteenth of what this process may have, since several jobs may end at once.
+var maxHeld = sync.OnceValue(func() int {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return 64
+	}
+	return int(max(64, min(files.Cur/16, 2048)))
+})
 
 // held is a process that was in the job's cgroup when pidfd named it already.
 type held struct {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkDir refuses a state directory in which somebody else can put a file in the place of ours: hooks run as root on
-// what these files say.
-func checkDir(dir string) error {
+// CheckDir refuses a state directory in which somebody else can put a file in the place of ours: hooks run as root on
+// what these files say. It is what Open begins with.
+func CheckDir(dir string) error {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func Open(dir string, options ...Option) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := checkDir(dir); err != nil {
+	if err := CheckDir(dir); err != nil {
 		return nil, fmt.Errorf("open %s: %w", dir, err)
 	}
 	s := &Store{path: filepath.Join(dir, fileName), timeout: lockTimeout, turn: make(chan struct{}, 1)}

@@ -15,16 +15,8 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
-
-// skip skips a test that this machine cannot run, unless such tests are required.
-func skip(t testing.TB, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
-}
 
 func procFS(t testing.TB) *kernfs.FS {
 	t.Helper()
@@ -35,26 +27,8 @@ func procFS(t testing.TB) *kernfs.FS {
 	return f
 }
 
-// onlyV2 tells whether /sys/fs/cgroup is a v2 tree.
-func onlyV2() bool {
-	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
-	return err == nil
-}
-
-// onlyV1 tells whether no v2 tree is mounted.
-func onlyV1(t testing.TB) bool {
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return !strings.Contains(string(b), " - cgroup2 ")
-}
-
-// elsewhere skips a test of what this machine's cgroups cannot show; see kernfstest.Elsewhere.
-func elsewhere(t testing.TB, why string) {
-	t.Helper()
-	t.Skip("elsewhere: " + why)
-}
+// v1Controllers are those whose hierarchies jobCgroup takes on v1.
+var v1Controllers = []string{"cpu", "memory", "pids", "cpuset"}
 
 // jobCgroup makes a cgroup in each of some v1 hierarchies and in the v2 tree of this machine, where it has them.
 func jobCgroup(t testing.TB, name string) hostapi.Join {
@@ -62,15 +36,14 @@ func jobCgroup(t testing.TB, name string) hostapi.Join {
 	const root = "/sys/fs/cgroup"
 	name = fmt.Sprintf("hhtest_proc_%d_%s", os.Getpid(), name)
 	var join hostapi.Join
-	controllers := []string{"cpu", "memory", "pids", "cpuset"}
-	v2 := filepath.Join(root, "unified")
-	if onlyV2() {
+	controllers, v2 := v1Controllers, filepath.Join(root, "unified")
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil { // there is no other tree
 		controllers, v2 = nil, root
 	}
 	for _, controller := range controllers {
 		dir := filepath.Join(root, controller, name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			skip(t, "no cgroup v1 here: %v", err)
+			kernfstest.Skip(t, "no cgroup v1 here: %v", err)
 		}
 		t.Cleanup(func() { removeCgroup(t, dir) })
 		if controller == "cpuset" {
@@ -86,12 +59,14 @@ func jobCgroup(t testing.TB, name string) hostapi.Join {
 		}
 		join.Tasks = append(join.Tasks, filepath.Join(dir, "tasks"))
 	}
-	if onlyV1(t) {
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil {
+		t.Fatal(err)
+	} else if !bytes.Contains(mounts, []byte(" - cgroup2 ")) {
 		return join
 	}
 	join.CgroupDir = filepath.Join(v2, name)
 	if err := os.Mkdir(join.CgroupDir, 0o755); err != nil {
-		skip(t, "no cgroup v2 here: %v", err)
+		kernfstest.Skip(t, "no cgroup v2 here: %v", err)
 	}
 	t.Cleanup(func() { removeCgroup(t, join.CgroupDir) })
 	return join

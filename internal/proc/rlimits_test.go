@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 var someRlimits = map[string]hostapi.Rlimit{
@@ -40,7 +41,7 @@ func needSysResource(t *testing.T) {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&hdr, &data[0]); err != nil || data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) == 0 {
-		elsewhere(t, "CAP_SYS_RESOURCE")
+		kernfstest.Elsewhere(t, "CAP_SYS_RESOURCE")
 	}
 }
 
@@ -57,11 +58,11 @@ func TestStartWithRlimits(t *testing.T) {
 		{"hybrid", join},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if onlyV2() && (tt.name == "v1" || tt.name == "hybrid") {
-				elsewhere(t, "no controller is on v1")
+			if tt.name == "v1" || tt.name == "hybrid" {
+				kernfstest.NeedV1(t, v1Controllers...)
 			}
-			if onlyV1(t) && (tt.name == "v2" || tt.name == "hybrid") {
-				elsewhere(t, "no cgroup v2 is mounted")
+			if tt.name == "v2" || tt.name == "hybrid" {
+				kernfstest.NeedV2(t)
 			}
 			cmd := cat("/proc/self/limits", "/proc/self/status", "/proc/self/cgroup")
 			cmd.Rlimits = someRlimits
@@ -216,9 +217,7 @@ func forbidPtrace() error {
 // A program of another user takes limits where the caller may set them; one that would gain rights is refused, since
 // tracing would take them away in silence.
 func TestStartRlimitsAsUser(t *testing.T) {
-	if os.Getuid() != 0 {
-		skip(t, "not root")
-	}
+	kernfstest.NeedRoot(t)
 	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
 	dir := t.TempDir()
 	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = filepath.Dir(d) {

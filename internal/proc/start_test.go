@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 // output starts cmd, waits for it and returns its standard output.
@@ -61,14 +62,11 @@ func TestStartInside(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			switch tt.name {
-			case "v1", "hybrid":
-				if onlyV2() {
-					elsewhere(t, "no controller is on v1")
-				}
+			if tt.name != "v2" {
+				kernfstest.NeedV1(t, v1Controllers...)
 			}
-			if tt.name != "v1" && onlyV1(t) {
-				elsewhere(t, "no cgroup v2 is mounted")
+			if tt.name != "v1" {
+				kernfstest.NeedV2(t)
 			}
 			before, err := os.ReadFile("/proc/self/cgroup")
 			if err != nil {
@@ -172,8 +170,8 @@ func TestStartProgram(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.cmd.Credential != nil && os.Getuid() != 0 {
-				skip(t, "not root")
+			if tt.cmd.Credential != nil {
+				kernfstest.NeedRoot(t)
 			}
 			got, exit := output(t, &tt.cmd, hostapi.Join{})
 			if got != tt.want || exit.Code() != tt.code {
@@ -259,9 +257,7 @@ func TestStartErrors(t *testing.T) {
 
 // TestStartRefusedByCgroup writes to a tasks file that the kernel refuses after another has taken the thread.
 func TestStartRefusedByCgroup(t *testing.T) {
-	if onlyV2() {
-		elsewhere(t, "no controller is on v1")
-	}
+	kernfstest.NeedV1(t, v1Controllers...)
 	join := jobCgroup(t, "refused")
 	empty := "/sys/fs/cgroup/cpuset/" + filepath.Base(join.CgroupDir) + "_empty"
 	if err := os.Mkdir(empty, 0o755); err != nil {
@@ -287,7 +283,7 @@ func TestStartRefusedByCgroup(t *testing.T) {
 func TestStartPidsMax(t *testing.T) {
 	join := jobCgroup(t, "pids")
 	dir, least := join.CgroupDir, 1
-	if !onlyV2() {
+	if len(join.Tasks) > 0 {
 		dir, least = filepath.Dir(join.Tasks[2]), 2
 	}
 	limit := filepath.Join(dir, "pids.max")

@@ -59,7 +59,7 @@ func (d *descriptor) close() {
 	}
 }
 
-// Fd returns a real descriptor that stands for the directory: flock on it works as on cgroupfs.
+// Fd returns a real descriptor that stands for the directory.
 func (d *dir) Fd() uintptr {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()
@@ -69,7 +69,7 @@ func (d *dir) Fd() uintptr {
 	return d.fd.get(d.group.identity(""))
 }
 
-// Fd returns a real descriptor that stands for the file in cgroup.event_control.
+// Fd returns a real descriptor that stands for the file: in cgroup.event_control, and for flock and fchmod.
 func (f *file) Fd() uintptr {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()

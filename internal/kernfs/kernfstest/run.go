@@ -1,0 +1,37 @@
+package kernfstest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// Run runs a package's tests and returns the status to exit with: 1 also when they leave behind cgroups whose names begin with
+// prefix, child processes or goroutines.
+func Run(m *testing.M, prefix string) int {
+	code := m.Run()
+	complain := func(what any) {
+		fmt.Fprintln(os.Stderr, "left behind:", what)
+		code = max(code, 1)
+	}
+	for _, pattern := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
+		left, _ := filepath.Glob(pattern + prefix + "*")
+		for _, dir := range left {
+			complain(dir)
+		}
+	}
+	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
+		complain("a child process")
+	}
+	if code == 0 { // tests that failed may well have left something
+		if err := goleak.Find(); err != nil {
+			complain(err)
+		}
+	}
+	return code
+}
