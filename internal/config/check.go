@@ -49,8 +49,13 @@ func (f *File) check() error {
 	if e := f.Memory.Enforce; e != "cgroup" && e != "rss" && e != "both" {
 		return bad("memory.enforce", fmt.Sprintf("%q", e), "want cgroup, rss or both")
 	}
-	if err := f.Rlimits.check(); err != nil {
-		return err
+	for _, err := range []error{f.Rlimits.check(), f.Devices.check(), checkDevices(f.Device)} {
+		if err != nil {
+			return err
+		}
+	}
+	if f.Devices.Blocks > 0 && f.Vnodes.PerNUMANode { // PBS would say which NUMA nodes a job gets, the blocks which others
+		return bad("devices.blocks", f.Devices.Blocks, "want 0 with vnodes.vnode_per_numa_node")
 	}
 	if f.Memory.Swappiness < -1 || f.Memory.Swappiness > 100 {
 		return bad("memory.swappiness", f.Memory.Swappiness, "want -1 to 100")
@@ -73,7 +78,7 @@ func (f *File) check() error {
 			return bad(key, v, "want more than 0, and 1000 at most")
 		}
 	}
-	// All of a job's end has to fit in the alarm of its event, 90 s.
+	// All of a job's end has to fit in the alarm of its event, 90 s, and so has a look at the devices at startup.
 	for _, d := range []struct {
 		key       string
 		value     Duration
@@ -84,6 +89,7 @@ func (f *File) check() error {
 		{"vnodes.online_nodes_min_delay", f.Vnodes.OnlineMinDelay, 0, 24 * time.Hour},
 		{"cgroup.kill_grace", f.Cgroup.KillGrace, 0, 60 * time.Second},
 		{"host.start_timeout", f.Host.Start, 100 * time.Millisecond, 5 * time.Minute},
+		{"devices.probe_timeout", f.Devices.ProbeTimeout, 100 * time.Millisecond, 60 * time.Second},
 	} {
 		if v := time.Duration(d.value); v < d.low || v > d.high {
 			return bad(d.key, v, fmt.Sprintf("want %v to %v", d.low, d.high))

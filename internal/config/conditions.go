@@ -195,19 +195,28 @@ func nodeOf(b []byte) (name string, ok bool) {
 
 // isBoolean tells whether the schema has a boolean at key.
 func isBoolean(t reflect.Type, key []string) bool {
+	at := typeAt(t, key)
+	return at != nil && at.Kind() == reflect.Bool
+}
+
+// typeAt returns what the schema t has at key; nil for nothing. A list of tables has what one of them has.
+func typeAt(t reflect.Type, key []string) reflect.Type {
 	if len(key) == 0 {
-		return t.Kind() == reflect.Bool
+		return t
+	}
+	if t.Kind() == reflect.Slice {
+		t = t.Elem()
 	}
 	if t.Kind() != reflect.Struct {
-		return false
+		return nil
 	}
 	for field := range t.Fields() {
 		// Names in the file may be in any case: the decoder takes them so.
-		if strings.EqualFold(field.Tag.Get("toml"), key[0]) {
-			return isBoolean(field.Type, key[1:])
+		if name, _, _ := strings.Cut(field.Tag.Get("toml"), ","); strings.EqualFold(name, key[0]) {
+			return typeAt(field.Type, key[1:])
 		}
 	}
-	return false
+	return nil
 }
 
 // walk calls see for each value of the text that is not a table, up to the first mistake.

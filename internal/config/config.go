@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookhost/hookhost/internal/pbs"
@@ -27,17 +28,19 @@ const Path = "/etc/hookhost/hookhost.toml"
 
 // File is the whole file. Its zero value is not a configuration: start from Default.
 type File struct {
-	Host    Host    `toml:"host" json:"host" comment:"The daemon."`
-	Cgroup  Cgroup  `toml:"cgroup" json:"cgroup" comment:"Where jobs' cgroups are and how they end."`
-	Vnodes  Vnodes  `toml:"vnodes" json:"vnodes" comment:"What PBS is told of this host."`
-	CPU     CPU     `toml:"cpu" json:"cpu" comment:"Share and quota of cpu time."`
-	Cpuset  Cpuset  `toml:"cpuset" json:"cpuset" comment:"Which cpus and NUMA nodes a job gets."`
-	Memory  Memory  `toml:"memory" json:"memory" comment:"mem."`
-	Memsw   Memsw   `toml:"memsw" json:"memsw" comment:"vmem: memory plus swap."`
-	Hugetlb Hugetlb `toml:"hugetlb" json:"hugetlb" comment:"hpmem: huge pages."`
-	Pids    Pids    `toml:"pids" json:"pids" comment:"How many tasks a job may have."`
-	IO      IO      `toml:"io" json:"io" comment:"Block devices. cgroup v2 only."`
-	Rlimits Rlimits `toml:"rlimits" json:"rlimits" comment:"Resource limits of a job's processes (getrlimit(2)): SOFT or SOFT:HARD, in the unit of getrlimit; unlimited; empty: as they are. A job asks for others with -l rlimit_nofile=N and so on."`
+	Host    Host     `toml:"host" json:"host" comment:"The daemon."`
+	Cgroup  Cgroup   `toml:"cgroup" json:"cgroup" comment:"Where jobs' cgroups are and how they end."`
+	Vnodes  Vnodes   `toml:"vnodes" json:"vnodes" comment:"What PBS is told of this host."`
+	CPU     CPU      `toml:"cpu" json:"cpu" comment:"Share and quota of cpu time."`
+	Cpuset  Cpuset   `toml:"cpuset" json:"cpuset" comment:"Which cpus and NUMA nodes a job gets."`
+	Memory  Memory   `toml:"memory" json:"memory" comment:"mem."`
+	Memsw   Memsw    `toml:"memsw" json:"memsw" comment:"vmem: memory plus swap."`
+	Hugetlb Hugetlb  `toml:"hugetlb" json:"hugetlb" comment:"hpmem: huge pages."`
+	Pids    Pids     `toml:"pids" json:"pids" comment:"How many tasks a job may have."`
+	IO      IO       `toml:"io" json:"io" comment:"Block devices. cgroup v2 only."`
+	Devices Devices  `toml:"devices" json:"devices" comment:"Which devices a job may open: those it was given, and a base list."`
+	Rlimits Rlimits  `toml:"rlimits" json:"rlimits" comment:"Resource limits of a job's processes (getrlimit(2)): SOFT or SOFT:HARD, in the unit of getrlimit; unlimited; empty: as they are. A job asks for others with -l rlimit_nofile=N and so on."`
+	Device  []Device `toml:"device,omitempty" json:"device,omitempty" comment:"Devices that are not found by themselves."`
 
 	text []byte // that it was parsed from
 }
@@ -142,6 +145,29 @@ type IO struct {
 	Max     []string `toml:"max" json:"max" comment:"What each job may do to a device: \"/dev/nvme0n1 rbps=500mb wbps=200mb riops=20000 wiops=10000\", or 259:0 instead of the path."`
 }
 
+// Devices configures which devices jobs may open.
+type Devices struct {
+	Enabled bool `toml:"enabled" json:"enabled" comment:"false: jobs may open what file permissions let them, and ngpus is not enforced."`
+	// Allow takes the forms of pbs_cgroups: a rule, or a list of a name in /dev, an access and perhaps "*" for all minors.
+	Allow         []any    `toml:"allow" json:"allow" comment:"What every job may open beside the base list: \"c 195:* rwm\", [\"console\", \"rw\"], [\"tty0\", \"rwm\", \"*\"]. A device that is found or configured below is refused here."`
+	Fuse          bool     `toml:"fuse" json:"fuse" comment:"Let every job open /dev/fuse, as apptainer needs."`
+	DiscoverGPUs  bool     `toml:"discover_gpus" json:"discover_gpus" comment:"Look for GPUs: NVIDIA, AMD, Intel."`
+	ProbeTimeout  Duration `toml:"probe_timeout" json:"probe_timeout" comment:"How long a driver's library may take to tell what there is."`
+	Accounting    bool     `toml:"accounting" json:"accounting" comment:"Turn on NVML's accounting mode, by which reports tell how GPUs were used."`
+	JobsPerDevice int      `toml:"jobs_per_device" json:"jobs_per_device" comment:"How many jobs may hold one device at a time."`
+	Blocks        int      `toml:"blocks" json:"blocks" comment:"Split the host's devices, cpus and memory into so many equal parts; a job asks for them with -l blocks=N. 0: do not."`
+	CDIDir        string   `toml:"cdi_dir" json:"cdi_dir" comment:"Where container runtimes look for CDI specifications: each job with devices gets one. Empty: none."`
+	DCGMDir       string   `toml:"dcgm_job_mapping_dir" json:"dcgm_job_mapping_dir" comment:"The DCGM exporter's --hpc-job-mapping-dir. Empty: none."`
+}
+
+// Device configures a kind of device that is not found by itself.
+type Device struct {
+	Resource string            `toml:"resource" json:"resource" comment:"What a job asks for: -l fpga=1."`
+	Paths    []string          `toml:"paths" json:"paths" comment:"Its nodes in /dev; a pattern such as /dev/fpga* makes each match a device of its own."`
+	Model    string            `toml:"model" json:"model,omitempty"`
+	Env      map[string]string `toml:"env" json:"env,omitempty" comment:"Variables for the programs of a job that holds one; {path} and {index} are replaced. Several devices: joined by commas."`
+}
+
 // Rlimits configures the resource limits of a job's processes, by their names in getrlimit(2).
 type Rlimits struct {
 	Core    string `toml:"core" json:"core"`
@@ -170,6 +196,8 @@ func Default() *File {
 		Hugetlb: Hugetlb{EnforceDefault: true, Hidden: 1 << 20},
 		Pids:    Pids{Enabled: true},
 		IO:      IO{Max: []string{}},
+		Devices: Devices{Enabled: true, Allow: []any{}, DiscoverGPUs: true, ProbeTimeout: Duration(10 * time.Second), Accounting: true,
+			JobsPerDevice: 1, CDIDir: "/var/run/cdi"},
 	}
 }
 
@@ -199,14 +227,14 @@ func Parse(text []byte, here Here) (*File, error) {
 	if err := rlimitNumber(b); err != nil {
 		return nil, err
 	}
+	if err := unitless(b); err != nil {
+		return nil, err
+	}
 	f := Default()
 	f.text = text
 	d := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
 	if err := d.Decode(f); err != nil {
 		return nil, oneLine(err)
-	}
-	if err := unitless(b); err != nil {
-		return nil, err
 	}
 	if err := f.check(); err != nil {
 		return nil, err
@@ -227,25 +255,15 @@ func (f *File) TOML() ([]byte, error) {
 }
 
 // unitless finds a duration that was written as a number, which the decoder takes for nanoseconds.
-func unitless(b []byte) error {
-	var tables map[string]map[string]any
-	if err := toml.Unmarshal(b, &tables); err != nil {
-		return oneLine(err)
-	}
-	for field := range reflect.TypeFor[File]().Fields() {
-		if !field.IsExported() {
-			continue
+func unitless(b []byte) (err error) {
+	walk(b, func(key []string, value *unstable.Node) {
+		number := value.Kind == unstable.Integer || value.Kind == unstable.Float
+		if err == nil && number && typeAt(reflect.TypeFor[File](), key) == reflect.TypeFor[Duration]() {
+			line := 1 + bytes.Count(b[:value.Raw.Offset], []byte{'\n'})
+			err = fmt.Errorf("line %d: %s = %s: want a duration with its unit, such as \"10s\"", line, strings.Join(key, "."), value.Data)
 		}
-		for key := range field.Type.Fields() {
-			table, name := field.Tag.Get("toml"), key.Tag.Get("toml")
-			if v, ok := tables[table][name]; ok && key.Type == reflect.TypeFor[Duration]() {
-				if _, text := v.(string); !text {
-					return fmt.Errorf("%s.%s = %v: want a duration with its unit, such as \"10s\"", table, name, v)
-				}
-			}
-		}
-	}
-	return nil
+	})
+	return err
 }
 
 // oneLine turns the parser's errors into one line that says where.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ systemd = "require"
 systemd_timeout = "1m"
 enable_controllers = ["hugetlb", "io"]
 [vnodes]
-vnode_per_numa_node = "vntype in: fat"
+periodic_resc_update = "vntype not in: fat"
 online_nodes_min_delay = "0s"
 [memory]
 enforce = "both"
@@ -42,6 +43,24 @@ default = "3mb"
 max = ["/dev/sd\"a rbps=1mb", "8:0 wiops=5"]
 [rlimits]
 nofile = "100:unlimited"
+[devices]
+allow = ["c 195:* rwm", ["console", "rwm"], ["tty0", "rwm", "*"]]
+fuse = "vntype in: fat"
+blocks = 4
+cdi_dir = ""
+[[device]]
+resource = "fpga"
+paths = ["/dev/fpga*"]
+model = "u280"
+env = { FPGA_DEVICES = "{path}", FPGA_NUMBERS = "{index}" }
+[[device]]
+resource = "fpga"
+paths = ["/dev/xdma0", "/dev/xdma1"]
+[[device]]
+resource = "dsp"
+paths = ["/dev/dsp0"]
+[device.env]
+enabled = "vntype in: fat"
 `), Here{Vntype: "fat"})
 	if err != nil {
 		t.Fatal(err)
@@ -57,8 +76,23 @@ nofile = "100:unlimited"
 	if diff := cmp.Diff(f, got, cmpopts.IgnoreUnexported(File{})); diff != "" {
 		t.Errorf("read back: -want +got:\n%s", diff)
 	}
-	if other, err := f.For(Here{}); err != nil || !f.Vnodes.PerNUMANode || other.Vnodes.PerNUMANode || other.Memory.Enforce != "both" {
+	if other, err := f.For(Here{}); err != nil || f.Vnodes.PeriodicResourceUsage || !other.Vnodes.PeriodicResourceUsage || other.Memory.Enforce != "both" {
 		t.Errorf("elsewhere: %+v, %v; here: %+v", other, err, f.Vnodes)
+	}
+	if env := f.Device[2].Env["enabled"]; !f.Devices.Fuse || env != "vntype in: fat" {
+		t.Errorf("fuse %t, a variable %q", f.Devices.Fuse, env)
+	}
+	// Hooks get it as JSON.
+	b, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = Default()
+	if err := json.Unmarshal(b, got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(f, got, cmpopts.IgnoreUnexported(File{})); diff != "" {
+		t.Errorf("through JSON: -want +got:\n%s", diff)
 	}
 }
 
@@ -70,7 +104,9 @@ func TestParseRefuses(t *testing.T) {
 		{"[memory]\nenabled = \"yes\"", `line 2: memory.enabled: "yes": want true, false, or a condition`},
 		{"[memory]\nreserve_percent = nan", "memory.reserve_percent = NaN"},
 		{"[memory]\nreserve_percent = 100.0", "memory.reserve_percent = 100"},
-		{"[cgroup]\nkill_timeout = 5", `cgroup.kill_timeout = 5: want a duration with its unit, such as "10s"`},
+		{"[cgroup]\nkill_timeout = 5", `line 2: cgroup.kill_timeout = 5: want a duration with its unit, such as "10s"`},
+		{"Cgroup = { KILL_timeout = 5.5 }", `line 1: Cgroup.KILL_timeout = 5.5: want a duration with its unit`},
+		{"[devices]\nprobe_timeout = 10\n[[device]]\n", `line 2: devices.probe_timeout = 10: want a duration with its unit`},
 		{"[cgroup]\nkill_timeout = \"1ns\"", "cgroup.kill_timeout = 1ns: want 100ms to 1m0s"},
 		{"[cgroup]\nkill_grace = \"100h\"", "cgroup.kill_grace = 100h0m0s: want 0s to 1m0s"},
 		{"[cgroup]\nkill_grace = \"-1s\"", "line 2: cgroup.kill_grace"},

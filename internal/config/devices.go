@@ -1,0 +1,191 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var (
+	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	resourceForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+)
+
+// check returns the first value that cannot be meant, by its key.
+func (d Devices) check() error {
+	for _, entry := range d.Allow {
+		if err := checkAllow(entry); err != nil {
+			return fmt.Errorf("devices.allow: %v: %w", shownEntry(entry), err)
+		}
+	}
+	if d.JobsPerDevice < 1 {
+		return fmt.Errorf("devices.jobs_per_device = %d: want 1 or more", d.JobsPerDevice)
+	}
+	if d.Blocks < 0 {
+		return fmt.Errorf("devices.blocks = %d: want 0 for none, or how many", d.Blocks)
+	}
+	for key, dir := range map[string]string{"cdi_dir": d.CDIDir, "dcgm_job_mapping_dir": d.DCGMDir} {
+		if dir != "" && (!path.IsAbs(dir) || path.Clean(dir) != dir) {
+			return fmt.Errorf("devices.%s = %q: want a clean absolute path", key, dir)
+		}
+	}
+	return nil
+}
+
+var errAllow = errors.New(`want a rule such as "c 195:* rwm", or a list such as ["console", "rw"] or ["tty0", "rwm", "*"]`)
+
+// checkAllow tells whether an entry of devices.allow has one of the forms that pbs_cgroups takes (openpbs pbs_cgroups.PY,
+// the loop over cgroup.devices.allow). It takes what devfilter.Resolve takes, to which a test holds it, and so refuses early
+// what would keep the hook from starting. Whether there is such a device is for whoever makes rules of it.
+func checkAllow(entry any) error {
+	switch entry := entry.(type) {
+	case string:
+		return checkRule(entry)
+	case []any:
+		return checkNamed(entry)
+	}
+	return errAllow
+}
+
+// checkRule takes "c 195:* rwm", as devices.allow of cgroup v1 has it.
+func checkRule(text string) error {
+	fields := strings.Fields(text)
+	if len(fields) != 3 || !slices.Contains([]string{"a", "b", "c"}, fields[0]) {
+		return errAllow
+	}
+	major, minor, both := strings.Cut(fields[1], ":")
+	if !both {
+		return errAllow
+	}
+	return cmp.Or(checkNumber("major", major, 12), checkNumber("minor", minor, 20), checkAccess(fields[2]))
+}
+
+// checkNamed takes a name in /dev or a pattern of names, an access, and perhaps what stands for its minor number.
+func checkNamed(list []any) error {
+	if len(list) != 2 && len(list) != 3 {
+		return errAllow
+	}
+	name, isText := list[0].(string)
+	access, areTexts := list[1].(string)
+	if !isText || !areTexts {
+		return errAllow
+	}
+	if name := "/dev/" + strings.TrimPrefix(name, "/dev/"); !isBelowDev(name) {
+		return fmt.Errorf("%q is not a name or pattern in /dev", list[0])
+	}
+	if len(list) == 3 {
+		minor, isText := list[2].(string)
+		if n, isNumber := list[2].(int64); isNumber {
+			minor = strconv.FormatInt(n, 10)
+		} else if !isText {
+			return errAllow
+		}
+		if err := checkNumber("minor", minor, 20); err != nil {
+			return err
+		}
+	}
+	return checkAccess(access)
+}
+
+// checkNumber takes "*" or a number of so many bits: MINORBITS is 20 of the 32 bits of a dev_t.
+func checkNumber(what, text string, bits int) error {
+	if _, err := strconv.ParseUint(text, 10, bits); err != nil && text != "*" {
+		return fmt.Errorf("%s %q: want * or a number from 0 to %d", what, text, 1<<bits-1)
+	}
+	return nil
+}
+
+// checkAccess takes some of the letters r, w and m, each once.
+func checkAccess(text string) error {
+	rest := "rwm"
+	for _, letter := range text {
+		if !strings.ContainsRune(rest, letter) {
+			return fmt.Errorf("access %q: want one or more of r, w and m, each once", text)
+		}
+		rest = strings.ReplaceAll(rest, string(letter), "")
+	}
+	if text == "" {
+		return errors.New("access is empty: want one or more of r, w and m")
+	}
+	return nil
+}
+
+// isBelowDev tells whether a path, or a pattern of paths, names something in /dev and in no other way than the shortest.
+func isBelowDev(name string) bool {
+	_, err := path.Match(name, "")
+	return err == nil && strings.HasPrefix(name, "/dev/") && path.Clean(name) == name && !strings.ContainsRune(name, 0)
+}
+
+// shownEntry writes an entry of devices.allow as the file has it.
+func shownEntry(entry any) string {
+	switch entry := entry.(type) {
+	case string:
+		return strconv.Quote(entry)
+	case []any:
+		items := make([]string, len(entry))
+		for i, item := range entry {
+			items[i] = shownEntry(item)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	}
+	return fmt.Sprint(entry)
+}
+
+// taken are the resources that mean something else: to PBS (openpbs master_resc_def_all.xml, and those of its own cgroups
+// hook) or to hookhost. So do names that begin as those of takenPrefixes.
+var (
+	taken = []string{"accelerator", "accelerator_group", "accelerator_memory", "accelerator_model", "aoe", "arch", "blocks", "cgswap", "chunk",
+		"cput", "eoe", "exec_vnode", "file", "gpus", "hbmem", "host", "hpmem", "in_multivnode_host", "max_walltime", "mem", "min_walltime", "mpiprocs",
+		"ncpus", "netwins", "ngpus", "nice", "nmics", "nodect", "nodes", "ompthreads", "oom_group", "pcput", "pids", "place", "pmem", "preempt_targets",
+		"pvmem", "select", "site", "soft_walltime", "software", "vmem", "vnode", "vntype", "walltime"}
+	takenPrefixes = []string{"gpu_", "hpmem_", "rlimit_"}
+)
+
+// checkDevices returns the first value of the [[device]] tables that cannot be meant. Several tables may have one resource,
+// for devices of different models.
+func checkDevices(list []Device) error {
+	seen := map[string]bool{}
+	for i, d := range list {
+		if err := d.check(); err != nil {
+			return fmt.Errorf("device %d: %w", i+1, err)
+		}
+		for _, name := range d.Paths {
+			if seen[name] {
+				return fmt.Errorf("device %d: paths: %q is there twice", i+1, name)
+			}
+			seen[name] = true
+		}
+	}
+	return nil
+}
+
+func (d Device) check() error {
+	name := strings.ToLower(d.Resource) // PBS's names have no case
+	switch {
+	case !resourceForm.MatchString(d.Resource):
+		return fmt.Errorf("resource = %q: want the name of a resource, such as \"fpga\"", d.Resource)
+	case slices.Contains(taken, name) || slices.ContainsFunc(takenPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }):
+		return fmt.Errorf("resource = %q: this name has a meaning already", d.Resource)
+	case len(d.Paths) == 0:
+		return errors.New(`paths: want one at least, such as "/dev/fpga*"`)
+	}
+	for _, name := range d.Paths {
+		if !isBelowDev(name) {
+			return fmt.Errorf("paths: %q: want a clean path or pattern below /dev", name)
+		}
+	}
+	for variable, value := range d.Env {
+		if !variableForm.MatchString(variable) {
+			return fmt.Errorf("env: %q is not a variable's name", variable)
+		}
+		if strings.ContainsRune(value, 0) {
+			return fmt.Errorf("env: %s = %q: a variable cannot have this value", variable, value)
+		}
+	}
+	return nil
+}
