@@ -1,0 +1,71 @@
+//go:build cgo
+
+package main
+
+import (
+	"math"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/hookhost/hookhost/internal/inventory"
+)
+
+// usage tells what devices did. A device that does not answer has its Error, and the values that it did give.
+func (l *library) usage(uuids []string) *inventory.NVIDIAUsage {
+	u := &inventory.NVIDIAUsage{Devices: map[string]inventory.NVIDIACounters{}}
+	for _, uuid := range uuids {
+		u.Devices[uuid] = l.counters(uuid)
+	}
+	return u
+}
+
+func (l *library) counters(uuid string) (c inventory.NVIDIACounters) {
+	fault := func(ret nvml.Return, doing string) {
+		// A MIG instance has neither energy nor accounting of its own, and some drivers call the question invalid.
+		if absent(ret) || ret == nvml.ERROR_INVALID_ARGUMENT && strings.HasPrefix(uuid, "MIG-") {
+			return
+		}
+		if err := failed(ret, doing); err != nil && c.Error == "" {
+			c.Error = err.Error()
+		}
+	}
+	device, ret := l.DeviceGetHandleByUUID(uuid)
+	if err := failed(ret, "open "+uuid); err != nil {
+		c.Error = err.Error()
+		return c
+	}
+	if l.has("nvmlDeviceGetTotalEnergyConsumption") { // since Volta
+		energy, ret := device.GetTotalEnergyConsumption()
+		if ret == nvml.SUCCESS {
+			c.EnergyMillijoules = &energy
+		}
+		fault(ret, "read energy")
+	}
+	// Where accounting mode is off this is NOT_SUPPORTED.
+	pids, ret := device.GetAccountingPids()
+	fault(ret, "list accounted processes")
+	for _, pid := range pids {
+		stats, ret := device.GetAccountingStats(uint32(pid))
+		switch ret {
+		case nvml.SUCCESS:
+			c.Processes = append(c.Processes, process(uint32(pid), stats))
+		case nvml.ERROR_NOT_FOUND: // its place in the ring went to another process meanwhile
+		default:
+			fault(ret, "read accounted process")
+		}
+	}
+	return c
+}
+
+// process leaves out what NVML says is not available: all bits set, as wide as the value or as an unsigned int.
+func process(pid uint32, s nvml.AccountingStats) inventory.NVIDIAProcess {
+	p := inventory.NVIDIAProcess{PID: pid, StartMicros: s.StartTime, Milliseconds: s.Time, Running: s.IsRunning != 0}
+	if s.GpuUtilization != math.MaxUint32 {
+		p.GPUPercent = &s.GpuUtilization
+	}
+	if s.MaxMemoryUsage != math.MaxUint64 && s.MaxMemoryUsage != math.MaxUint32 {
+		p.MemPeakBytes = &s.MaxMemoryUsage
+	}
+	return p
+}

@@ -1,0 +1,74 @@
+package devfilter
+
+import (
+	"path"
+	"testing"
+)
+
+// usual is about what a job with one GPU may open.
+func usual(b *testing.B) (one, other []Rule) {
+	b.Helper()
+	base, _, err := Resolve(Base(true), Nodes("/dev"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	with := func(texts ...string) []Rule { return append(base[:len(base):len(base)], mustRules(b, texts...)...) }
+	return with("c 195:0 rw", "c 195:255 rw", "c 510:0 rw"), with("c 195:1 rw", "c 195:255 rw", "c 510:0 rw")
+}
+
+func BenchmarkCompile(b *testing.B) {
+	one, _ := usual(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		Compile(one)
+	}
+}
+
+func BenchmarkV1(b *testing.B) { benchmark(b, worldV1(b)) }
+func BenchmarkV2(b *testing.B) { benchmark(b, worldV2(b)) }
+
+func benchmark(b *testing.B, w world) {
+	one, other := usual(b)
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			p, dir := w.job(b)
+			b.StartTimer()
+			if err := Install(p, one); err != nil {
+				b.Fatal(err)
+			}
+			b.StopTimer()
+			if err := w.tree.Rmdir(path.Base(dir.Path("."))); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+	})
+	b.Run("change", func(b *testing.B) {
+		p, _ := w.job(b)
+		for i := 0; b.Loop(); i++ {
+			if err := Install(p, [][]Rule{one, other}[i%2]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("the same", func(b *testing.B) {
+		p, _ := w.job(b)
+		for b.Loop() {
+			if err := Install(p, one); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("in force", func(b *testing.B) {
+		p, _ := w.job(b)
+		if err := Install(p, one); err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			if err := InForce(p, one); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,86 @@
+package inventory
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// grantMark is the extended attribute of a job's cgroup that holds its Grant.
+const grantMark = "trusted.hookhost.devices"
+
+// maxGrant is below what the kernel takes for an attribute (XATTR_SIZE_MAX, 64 KiB): room for about a hundred MIG
+// instances, and for many more devices that have one node.
+const maxGrant = 60 << 10
+
+// Grant returns what a job gets that is given the devices ids: they, in the inventory's order, and the nodes that are
+// shared by the holders of their vendors. An ID that is not in the inventory is an error.
+func (inv *Inventory) Grant(ids []string) (*Grant, error) {
+	g := &Grant{Devices: make([]topology.Device, 0, len(ids))}
+	wanted := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	vendors := map[string]bool{}
+	for _, d := range inv.Devices {
+		if wanted[d.ID] {
+			delete(wanted, d.ID)
+			d.Links = nil
+			g.Devices = append(g.Devices, d)
+			vendors[d.Vendor] = true
+		}
+	}
+	if len(wanted) > 0 {
+		return nil, fmt.Errorf("grant devices %q: not in the inventory", slices.Sorted(maps.Keys(wanted)))
+	}
+	for _, v := range slices.Sorted(maps.Keys(vendors)) {
+		g.Shared = append(g.Shared, inv.Shared[v]...)
+	}
+	return g, nil
+}
+
+// Keep notes on the job's cgroup that g is what the job was given, in place of an earlier grant; it stays for as long as
+// the cgroup. A grant too large for an extended attribute is an error, and the earlier one stays.
+func (g *Grant) Keep(m Marker) error {
+	kept := *g
+	kept.Devices, kept.Leaving = slices.Clone(g.Devices), slices.Clone(g.Leaving)
+	for _, list := range [][]topology.Device{kept.Devices, kept.Leaving} {
+		for i := range list {
+			list[i].Links = nil
+		}
+	}
+	b, err := json.Marshal(kept)
+	if err != nil {
+		return fmt.Errorf("keep grant: %w", err)
+	}
+	if len(b) > maxGrant {
+		return fmt.Errorf("keep grant of %d devices: %d bytes, at most %d can be kept on a cgroup", len(g.Devices), len(b), maxGrant)
+	}
+	if err := m.SetMark(grantMark, b); err != nil {
+		return fmt.Errorf("keep grant: %w", err)
+	}
+	return nil
+}
+
+// GrantOf returns what the job was given; nil without an error when its cgroup says nothing of devices. An error leaves
+// open what the job holds: whoever gives devices away must not take them for free.
+func GrantOf(m Marker) (*Grant, error) {
+	b, err := m.Mark(grantMark)
+	if errors.Is(err, unix.ENODATA) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read grant: %w", err)
+	}
+	g := &Grant{}
+	if err := json.Unmarshal(b, g); err != nil {
+		return nil, fmt.Errorf("read grant: %w", err)
+	}
+	return g, nil
+}

@@ -1,0 +1,179 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// marks is a job's cgroup as far as grants are concerned.
+type marks map[string][]byte
+
+func (m marks) Mark(name string) ([]byte, error) {
+	if b, ok := m[name]; ok {
+		return b, nil
+	}
+	return nil, fmt.Errorf("getxattr %s: %w", name, unix.ENODATA)
+}
+
+func (m marks) SetMark(name string, b []byte) error { m[name] = b; return nil }
+
+// broken is a cgroup whose attributes fail.
+type broken struct{}
+
+func (broken) Mark(string) ([]byte, error)  { return nil, unix.EIO }
+func (broken) SetMark(string, []byte) error { return unix.ENOSPC }
+
+func load(t *testing.T, name string) *Inventory {
+	t.Helper()
+	inv, err := Load(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inv
+}
+
+func TestGrant(t *testing.T) {
+	inv := load(t, "a100x8")
+	ids := []string{inv.Devices[5].ID, inv.Devices[2].ID, inv.Devices[5].ID}
+	g, err := inv.Grant(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(g.Devices) != 2 || g.Devices[0].ID != inv.Devices[2].ID || g.Devices[1].ID != inv.Devices[5].ID || g.Devices[0].Links != nil {
+		t.Errorf("devices %+v, want the third and the sixth without links", g.Devices)
+	}
+	if diff := cmp.Diff(inv.Shared["nvidia"], g.Shared); diff != "" {
+		t.Errorf("shared nodes (-want +got):\n%s", diff)
+	}
+	if len(inv.Devices[2].Links) != 7 {
+		t.Error("Grant has changed the inventory")
+	}
+	if g, err := inv.Grant(nil); err != nil || len(g.Devices) != 0 || g.Shared != nil || g.Devices == nil {
+		t.Errorf("nothing: %+v, %v", g, err)
+	}
+	if g, err := inv.Grant([]string{inv.Devices[0].ID, "GPU-gone"}); err == nil || g != nil || !strings.Contains(err.Error(), `["GPU-gone"]`) {
+		t.Errorf("unknown: %+v, %v", g, err)
+	}
+}
+
+func TestGrantOfSeveralVendors(t *testing.T) {
+	nvidia, amd := load(t, "a100x8"), load(t, "mi250x4")
+	inv := &Inventory{Devices: slices.Concat(nvidia.Devices, amd.Devices), Shared: maps.Clone(nvidia.Shared)}
+	maps.Copy(inv.Shared, amd.Shared)
+	g, err := inv.Grant([]string{amd.Devices[0].ID, nvidia.Devices[0].ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range g.Shared {
+		got = append(got, n.Path)
+	}
+	if want := []string{"/dev/kfd", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}; !slices.Equal(got, want) {
+		t.Errorf("shared %v, want %v", got, want)
+	}
+}
+
+func TestGrantIsKept(t *testing.T) {
+	m := marks{}
+	if g, err := GrantOf(m); g != nil || err != nil {
+		t.Errorf("a job without: %+v, %v", g, err)
+	}
+	inv := load(t, "a100x2-mig")
+	g, err := inv.Grant([]string{inv.Devices[1].ID, inv.Devices[2].ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Blocks = []int{1, 3}
+	g.Devices[0].Links = map[string]int{"GPU-x": 1}
+	if err := g.Keep(m); err != nil {
+		t.Fatal(err)
+	}
+	got, err := GrantOf(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Devices[0].Links == nil {
+		t.Error("Keep has changed the grant")
+	}
+	g.Devices[0].Links = nil
+	if diff := cmp.Diff(g, got); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+	for name, b := range map[string]string{"damaged": "{", "empty": ""} {
+		if g, err := GrantOf(marks{grantMark: []byte(b)}); err == nil || g != nil {
+			t.Errorf("%s: %+v, %v", name, g, err)
+		}
+	}
+	if g, err := GrantOf(broken{}); !errors.Is(err, unix.EIO) || g != nil {
+		t.Errorf("unreadable: %+v, %v", g, err)
+	}
+	if err := g.Keep(broken{}); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("not taken: %v", err)
+	}
+}
+
+// TestLargestGrant: all instances of the largest machine with MIG fit on a cgroup; what does not is refused before the
+// earlier grant is touched.
+func TestLargestGrant(t *testing.T) {
+	instance := load(t, "a100x2-mig").Devices[1]
+	grant := func(n int) *Grant { return &Grant{Devices: slices.Repeat([]topology.Device{instance}, n)} }
+	m := marks{}
+	if err := grant(8 * 7).Keep(m); err != nil {
+		t.Fatal(err)
+	}
+	kept := m[grantMark]
+	if err := grant(1000).Keep(m); err == nil || !strings.Contains(err.Error(), "1000 devices") {
+		t.Errorf("too large: %v", err)
+	}
+	if string(m[grantMark]) != string(kept) {
+		t.Error("the earlier grant is gone")
+	}
+}
+
+func TestStore(t *testing.T) {
+	dir := t.TempDir()
+	if inv, err := Load(dir); !errors.Is(err, fs.ErrNotExist) || inv != nil {
+		t.Errorf("none: %+v, %v", inv, err)
+	}
+	for _, name := range []string{"mi250x4", "a100x8"} {
+		want := load(t, name)
+		if err := want.Store(dir); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, "devices.json"))
+	if err != nil || info.Mode() != 0o644 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("left: %v", entries)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "devices.json"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if inv, err := Load(dir); err == nil || inv != nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("damaged: %+v, %v", inv, err)
+	}
+	if err := load(t, "none").Store(filepath.Join(dir, "nowhere")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no directory: %v", err)
+	}
+}

@@ -1,0 +1,71 @@
+package inventory
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+const habanaVendor = 0x1da3
+
+// habana finds Gaudi accelerators: /sys/class/accel/accelN (Linux 6.4, and Habana's own driver since 1.13), before that
+// /sys/class/habanalabs/hlN; each with a control node, which the runtime's tools open without occupying the device.
+// Index is the module_id where the driver tells it, the number of HABANA_VISIBLE_MODULES; N, that of
+// HABANA_VISIBLE_DEVICES, is at the end of the first node's path.
+func (s *scan) habana() found {
+	var f found
+	var failed problems
+	for _, c := range []struct{ dir, node, control, dev string }{
+		{"class/accel", "accel", "accel_controlD", "/dev/accel/"},
+		{"class/habanalabs", "hl", "hl_controlD", "/dev/"},
+	} {
+		list, err := numbered(s.roots.Sys, c.dir, c.node)
+		if err != nil {
+			failed.add("%v", err)
+			continue
+		}
+		for _, name := range list {
+			d, err := readHabana(s.roots.Sys, c.dir, name, c.control+strings.TrimPrefix(name, c.node), c.dev)
+			if err != nil {
+				failed.add("%v", err)
+			} else if d != nil {
+				f.devices = append(f.devices, *d)
+			}
+		}
+		if len(f.devices) > 0 {
+			break // one driver has both classes' devices
+		}
+	}
+	slices.SortStableFunc(f.devices, func(a, b topology.Device) int { return a.Index - b.Index })
+	f.sources = []Source{{Name: "habana", Count: len(f.devices), Error: failed.String()}}
+	return f
+}
+
+// readHabana returns the accelerator; nil for one of another vendor, for the class accel is not Habana's alone.
+func readHabana(sys *kernfs.FS, class, name, control, dev string) (*topology.Device, error) {
+	dir := class + "/" + name + "/device"
+	pci, ok := readPCI(sys, dir)
+	if !ok || pci.vendor != habanaVendor {
+		return nil, nil
+	}
+	d := &topology.Device{Resource: ngpus, Vendor: "habana", PCI: pci.address, NUMA: numaOf(sys, dir), Model: "Habana " + pci.id()}
+	for _, n := range []string{name, control} {
+		node, err := sysNode(sys, class+"/"+n, dev+n)
+		if err != nil {
+			return nil, err
+		}
+		d.Nodes = append(d.Nodes, node)
+	}
+	// Documentation/ABI/testing/sysfs-driver-habanalabs: "GAUDI2" and its like.
+	if t := text(sys, dir+"/device_type"); t != "" {
+		d.Model = t
+	}
+	d.Index, _ = strconv.Atoi(strings.TrimLeft(name, "acelh"))
+	if id, err := strconv.Atoi(text(sys, dir+"/module_id")); err == nil && id >= 0 {
+		d.Index = id
+	}
+	return d, nil
+}

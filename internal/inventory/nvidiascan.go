@@ -1,0 +1,289 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+const (
+	nvidiaVendor = 0x10de
+	// nvidiaMajor is NV_MAJOR_DEVICE_NUMBER, which the driver registers as "nvidia-frontend", since release 550 as "nvidia".
+	nvidiaMajor    = 195
+	nvidiactlMinor = 255
+)
+
+// nvidia finds NVIDIA's GPUs: NVML is asked, for it alone knows memory, links and MIG instances; where its library is
+// not, or it fails, the driver's files in /proc have the rest.
+func (s *scan) nvidia(ctx context.Context) found {
+	pci, pciErr := s.nvidiaPCI()
+	loaded, version := nvidiaDriver(s.roots.Proc)
+	if !loaded && len(pci) == 0 {
+		source := Source{Name: "nvidia"}
+		if pciErr != nil {
+			source.Error = pciErr.Error()
+		}
+		return found{sources: []Source{source}}
+	}
+	var sources []Source
+	if s.o.NVML != "" {
+		answer, err := s.o.Ask(ctx, s.o.NVML, s.o.Limit)
+		if err == nil {
+			return s.nvml(answer, pci)
+		}
+		if !errors.Is(err, ErrNoNVML) {
+			sources = append(sources, Source{Name: "nvml", Error: err.Error()})
+		}
+	}
+	f := s.nvidiaProc(loaded, version, pci)
+	f.sources = append(sources, f.sources...)
+	return f
+}
+
+// nvml makes devices of NVML's answer.
+func (s *scan) nvml(answer *NVIDIA, pci []pciDevice) found {
+	var failed, notes problems
+	known := map[string]bool{}
+	for _, g := range answer.GPUs {
+		address, _ := pciAddress(g.PCI)
+		known[address] = true
+	}
+	for _, d := range pci {
+		if !known[d.address] {
+			// One that has fallen off the bus, is passed to a virtual machine, or is excluded.
+			notes.add("%s is not known to NVML (driver %s)", d.address, cmp.Or(d.driver, "none"))
+		}
+	}
+	if len(answer.GPUs) == 0 && slices.ContainsFunc(pci, isNVIDIA) {
+		failed.add("the driver is loaded and bound, and NVML knows of no GPU")
+	}
+	f := s.nvidiaDevices(answer.GPUs, &failed, &notes)
+	f.sources = []Source{{Name: "nvml", Count: len(f.devices), Note: notes.String(), Error: failed.String()}}
+	return f
+}
+
+// nvidiaProc makes devices of what the driver tells in /proc.
+func (s *scan) nvidiaProc(loaded bool, version string, pci []pciDevice) found {
+	var notes problems
+	if !loaded {
+		for _, d := range pci {
+			notes.add("%s (%s) is an NVIDIA GPU without NVIDIA's driver (driver %s)", d.address, d.id(), cmp.Or(d.driver, "none"))
+		}
+		return found{sources: []Source{{Name: "nvidia", Note: notes.String()}}}
+	}
+	gpus, failed, err := readGPUs(s.roots.Proc)
+	if err != nil {
+		failed.add("%v", err)
+	}
+	if len(gpus) == 0 && len(failed) == 0 && slices.ContainsFunc(pci, isNVIDIA) {
+		failed.add("the driver is loaded and bound, and tells of no GPU in %s", s.roots.Proc.Path(nvidiaGPUs))
+	}
+	// NVML alone knows the UUID of an instance, by which a program selects it; and without one, of several instances the
+	// job would take the first. So nothing of such a GPU is given. One in MIG mode without an instance looks like any other
+	// here, and a job that is given it finds no device.
+	gpus = slices.DeleteFunc(gpus, func(g NVIDIAGPU) bool {
+		instances, err := migInstances(s.roots.Proc, g.Minor)
+		if err != nil {
+			failed.add("MIG instances of %s: %v", g.PCI, err)
+		} else if len(instances) > 0 {
+			notes.add("%s is left out: it has %d MIG instances, which NVML alone can name", g.PCI, len(instances))
+		}
+		return err != nil || len(instances) > 0
+	})
+	for _, g := range gpus {
+		if g.UUID == "" {
+			notes.add("%s has no UUID until it is used: run nvidia-persistenced", g.PCI)
+		}
+	}
+	f := s.nvidiaDevices(gpus, &failed, &notes)
+	if len(f.devices) > 0 {
+		notes = append(problems{fmt.Sprintf("driver %s without NVML (libnvidia-ml.so.1): memory, links and MIG are not known", cmp.Or(version, "unknown"))}, notes...)
+	}
+	f.sources = []Source{{Name: "nvidia", Count: len(f.devices), Note: notes.String(), Error: failed.String()}}
+	return f
+}
+
+// nvidiaDevices makes devices of GPUs; instances take the place of the GPU that they are parts of. Index is the GPU's
+// number in the order of addresses, which nvidia-smi and CUDA_DEVICE_ORDER=PCI_BUS_ID have; an instance has its GPU's.
+func (s *scan) nvidiaDevices(gpus []NVIDIAGPU, failed, notes *problems) found {
+	if len(gpus) == 0 {
+		return found{}
+	}
+	gpus = inOrder(gpus)
+	withMinor := map[uint32]int{}
+	for _, g := range gpus {
+		withMinor[g.Minor]++
+	}
+	majors, err := charMajors(s.roots.Proc)
+	if err != nil {
+		failed.add("%v", err) // and none of the dynamic majors is known
+	}
+	var minors migMinors
+	if slices.ContainsFunc(gpus, func(g NVIDIAGPU) bool { return g.MIG }) {
+		b, err := s.roots.Proc.ReadFile(migMinorsFile)
+		if err != nil {
+			failed.add("%v", err)
+		}
+		minors = parseMIGMinors(b)
+	}
+	var f found
+	for i, g := range gpus {
+		if g.Error != "" || withMinor[g.Minor] > 1 {
+			name := cmp.Or(g.UUID, g.PCI, fmt.Sprintf("GPU %d", i))
+			if err := s.confirm(g); err != nil {
+				failed.add("%s is left out: %s", name, strings.TrimPrefix(g.Error+"; "+err.Error(), "; "))
+				continue
+			}
+			if g.Error != "" {
+				notes.add("%s: %s", name, g.Error)
+			}
+		}
+		gpu := topology.Device{
+			Resource: ngpus, Vendor: "nvidia", Model: g.Model, Memory: g.Memory, UUID: g.UUID, PCI: g.PCI, Index: i,
+			NUMA:  numaOf(s.roots.Sys, pciDir+"/"+g.PCI),
+			Nodes: []topology.DeviceNode{{Path: fmt.Sprintf("/dev/nvidia%d", g.Minor), Major: nvidiaMajorOf(majors), Minor: g.Minor}},
+		}
+		if !g.MIG {
+			gpu.Links = nvLinks(g, gpus)
+			f.devices = append(f.devices, gpu)
+			continue
+		}
+		if len(g.Instances) == 0 {
+			notes.add("%s is in MIG mode and has no instances", cmp.Or(g.UUID, g.PCI))
+		}
+		for _, m := range g.Instances {
+			d, err := migDevice(gpu, m, g.Minor, minors, majors)
+			if err != nil {
+				failed.add("%s: %v", m.UUID, err)
+				continue
+			}
+			f.devices = append(f.devices, d)
+		}
+	}
+	for _, d := range f.devices {
+		maps.DeleteFunc(d.Links, func(uuid string, _ int) bool {
+			return !slices.ContainsFunc(f.devices, func(o topology.Device) bool { return o.UUID == uuid })
+		})
+	}
+	f.shared = nvidiaShared(majors, notes)
+	return f
+}
+
+// inOrder returns the GPUs by their addresses, which are in sysfs's form then, and of each the instances by their ids.
+func inOrder(gpus []NVIDIAGPU) []NVIDIAGPU {
+	gpus = slices.Clone(gpus)
+	known := true
+	for i := range gpus {
+		g := &gpus[i]
+		address, ok := pciAddress(g.PCI)
+		g.PCI, known = address, known && ok
+		g.Instances = slices.Clone(g.Instances)
+		slices.SortFunc(g.Instances, func(a, b MIGInstance) int { return cmp.Or(a.GI-b.GI, a.CI-b.CI) })
+	}
+	if known { // otherwise they stay in NVML's order, which is the same
+		slices.SortStableFunc(gpus, func(a, b NVIDIAGPU) int { return strings.Compare(a.PCI, b.PCI) })
+	}
+	return gpus
+}
+
+// confirm asks the driver's files about a GPU of which NVML could not tell everything: what it did not tell is zero, and a
+// minor of zero is another GPU's node.
+func (s *scan) confirm(g NVIDIAGPU) error {
+	if g.PCI == "" || g.UUID == "" {
+		return errors.New("its address or UUID is not known")
+	}
+	b, err := s.roots.Proc.ReadFile(nvidiaGPUs + "/" + g.PCI + "/information")
+	if err != nil {
+		return err
+	}
+	i, err := parseInformation(b)
+	if err != nil {
+		return fmt.Errorf("information of %s: %w", g.PCI, err)
+	}
+	if i.gpu.Minor != g.Minor {
+		return fmt.Errorf("its minor is %d, not %d", i.gpu.Minor, g.Minor)
+	}
+	instances, err := migInstances(s.roots.Proc, g.Minor)
+	if err == nil && len(instances) > 0 && !g.MIG {
+		err = errors.New("it has MIG instances")
+	}
+	return err
+}
+
+// migDevice makes a device of a compute instance of gpu.
+func migDevice(gpu topology.Device, m MIGInstance, minor uint32, minors migMinors, majors map[string]uint32) (topology.Device, error) {
+	major, ok := majors["nvidia-caps"]
+	if !ok {
+		return topology.Device{}, errors.New("no nvidia-caps in /proc/devices")
+	}
+	caps, err := minors.of(minor, m.GI, m.CI)
+	if err != nil {
+		return topology.Device{}, err
+	}
+	d := gpu
+	d.UUID, d.Model, d.Memory, d.Parent = m.UUID, m.Model, m.Memory, gpu.UUID
+	d.Instance = fmt.Sprintf("%d.%d", m.GI, m.CI)
+	d.Nodes = slices.Clone(gpu.Nodes)
+	for _, n := range caps {
+		d.Nodes = append(d.Nodes, topology.DeviceNode{Path: fmt.Sprintf("/dev/nvidia-caps/nvidia-cap%d", n), Major: major, Minor: n})
+	}
+	return d, nil
+}
+
+// nvLinks returns g's links: those that NVML has seen between two GPUs, and through a switch those that both have.
+func nvLinks(g NVIDIAGPU, gpus []NVIDIAGPU) map[string]int {
+	links := map[string]int{}
+	for _, other := range gpus {
+		if other.UUID == "" || other.UUID == g.UUID || other.MIG { // in MIG mode there is no NVLink
+			continue
+		}
+		if n := max(g.Links[other.UUID], min(g.NVSwitch, other.NVSwitch)); n > 0 {
+			links[other.UUID] = n
+		}
+	}
+	if len(links) == 0 {
+		return nil
+	}
+	return links
+}
+
+func nvidiaMajorOf(majors map[string]uint32) uint32 {
+	for _, name := range []string{"nvidia", "nvidia-frontend"} {
+		if m, ok := majors[name]; ok {
+			return m
+		}
+	}
+	return nvidiaMajor
+}
+
+// nvidiaShared returns the nodes that each CUDA program opens: nvidiactl, and the two of unified memory, of which the
+// second serves profilers for processes of their own user. nvidia-modeset is not among them: it drives displays, of all
+// GPUs, and computing does without.
+func nvidiaShared(majors map[string]uint32, notes *problems) []topology.DeviceNode {
+	shared := []topology.DeviceNode{{Path: "/dev/nvidiactl", Major: nvidiaMajorOf(majors), Minor: nvidiactlMinor}}
+	uvm, ok := majors["nvidia-uvm"]
+	if !ok {
+		// CUDA's library loads the module when root runs the first program; no job can.
+		notes.add("the module nvidia-uvm is not loaded, and CUDA does not work without: run nvidia-modprobe -u -c 0 at boot")
+		return shared
+	}
+	shared = append(shared, topology.DeviceNode{Path: "/dev/nvidia-uvm", Major: uvm}, topology.DeviceNode{Path: "/dev/nvidia-uvm-tools", Major: uvm, Minor: 1})
+	if gdr, ok := majors["gdrdrv"]; ok { // GDRCopy, by which MPI libraries reach the memory of the process's own GPU
+		shared = append(shared, topology.DeviceNode{Path: "/dev/gdrdrv", Major: gdr})
+	}
+	return shared
+}
+
+func isNVIDIA(d pciDevice) bool { return d.driver == "nvidia" }
+
+// nvidiaPCI returns NVIDIA's display controllers, whether or not a driver has them.
+func (s *scan) nvidiaPCI() ([]pciDevice, error) {
+	all, err := pciDevices(s.roots.Sys)
+	return slices.DeleteFunc(all, func(d pciDevice) bool { return d.vendor != nvidiaVendor || !d.isDisplay() }), err
+}

@@ -1,0 +1,200 @@
+package inventory
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoNVML says that NVML cannot be asked on this machine, which is no failure: its library or its driver is not there, the
+// program that asks is not installed, or it does not run with this machine's C library.
+var ErrNoNVML = errors.New("no NVML")
+
+const (
+	// nvmlAnswer is the longest answer in bytes: accounting mode remembers some 4000 processes a GPU, at about 120 bytes each.
+	nvmlAnswer = 8 << 20
+	// nvmlReap is how long a killed program may take to die. It needs no more than a moment unless it hangs in the kernel.
+	nvmlReap = time.Second
+)
+
+// AskNVML has the program (hooks/devices/nvml, an absolute path) tell what GPUs there are. It takes no longer than the limit
+// and a second, also when a driver call never returns: the program is killed then, and while one does not die of it, the
+// following calls fail at once. ErrNoNVML when there is nothing to ask.
+func AskNVML(ctx context.Context, program string, limit time.Duration) (*NVIDIA, error) {
+	return ask[NVIDIA](ctx, program, limit, "inventory")
+}
+
+// AskNVMLUsage is AskNVML for what some devices (GPUs or MIG instances) did. A device that does not answer has an Error in
+// the answer.
+func AskNVMLUsage(ctx context.Context, program string, limit time.Duration, uuids ...string) (*NVIDIAUsage, error) {
+	return ask[NVIDIAUsage](ctx, program, limit, append([]string{"usage"}, uuids...)...)
+}
+
+// NVMLAccountingOn turns accounting mode on for all GPUs that have it, under the same terms as AskNVML. Idempotent. The
+// driver forgets it when it is unloaded, which without persistence mode is when nobody uses a GPU.
+func NVMLAccountingOn(ctx context.Context, program string, limit time.Duration) error {
+	_, err := runNVML(ctx, program, limit, "account", "on")
+	return err
+}
+
+func ask[A any](ctx context.Context, program string, limit time.Duration, args ...string) (*A, error) {
+	out, err := runNVML(ctx, program, limit, args...)
+	if err != nil {
+		return nil, err
+	}
+	answer := new(A)
+	if err := json.Unmarshal(out, answer); err != nil {
+		return nil, fmt.Errorf("ask NVML %s: answer of %s: %w", args[0], program, err)
+	}
+	return answer, nil
+}
+
+func runNVML(ctx context.Context, program string, limit time.Duration, args ...string) ([]byte, error) {
+	out, err := runBounded(ctx, program, limit, args...)
+	if err != nil {
+		return nil, fmt.Errorf("ask NVML %s: %w", args[0], err)
+	}
+	return out, nil
+}
+
+func runBounded(ctx context.Context, program string, limit time.Duration, args ...string) ([]byte, error) {
+	if !filepath.IsAbs(program) {
+		return nil, fmt.Errorf("program %q: not an absolute path", program)
+	}
+	if err := nvmlHangs.err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	// The program's own limit is for the case that this process is killed meanwhile.
+	cmd := exec.Command(program, append([]string{"--limit", (limit + 10*time.Second).String()}, args...)...)
+	out, complaint := &boundedBuffer{most: nvmlAnswer}, &boundedBuffer{most: 64 << 10}
+	cmd.Stdout, cmd.Stderr = out, complaint
+	cmd.Env, cmd.Dir = []string{}, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // NVML starts nvidia-modprobe: they are killed together
+	cmd.WaitDelay = nvmlReap                             // for one that left the session and holds the pipes
+	begun := time.Now()
+	if err := cmd.Start(); err != nil {
+		// ENOENT is also the answer when the program's dynamic linker is missing.
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENOEXEC) {
+			return nil, fmt.Errorf("%w: %w", ErrNoNVML, err)
+		}
+		return nil, err
+	}
+	pid := cmd.Process.Pid
+	ended := awaitEnd(pid)
+	select {
+	case <-ended:
+		unix.Kill(-pid, unix.SIGKILL) // what it left behind; the zombie holds the number
+		cmd.Wait()                    // ProcessState says what came of it
+		return out.judged(cmd, complaint)
+	case <-ctx.Done():
+	}
+	unix.Kill(-pid, unix.SIGKILL)
+	killed := time.NewTimer(nvmlReap)
+	defer killed.Stop()
+	took := time.Since(begun).Round(time.Millisecond)
+	select {
+	case <-ended:
+		cmd.Wait()
+		return nil, fmt.Errorf("no answer within %v: %w", took, ctx.Err())
+	case <-killed.C:
+		nvmlHangs.add(pid, begun)
+		go func() {
+			<-ended
+			cmd.Wait()
+			nvmlHangs.remove(pid)
+		}()
+		return nil, fmt.Errorf("no answer within %v, and pid %d hangs in the kernel, where SIGKILL does not end it: %w", took, pid, ctx.Err())
+	}
+}
+
+// awaitEnd closes the channel when a child has ended, and leaves it a zombie: its number and its group's are its own until
+// Wait.
+func awaitEnd(pid int) <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+		}
+	}()
+	return ended
+}
+
+// judged is what a program that has ended answered.
+func (b *boundedBuffer) judged(cmd *exec.Cmd, complaint *boundedBuffer) ([]byte, error) {
+	why, _, _ := strings.Cut(strings.TrimSpace(complaint.buf.String()), "\n")
+	why, ours := strings.CutPrefix(why, "nvml: ")
+	code := cmd.ProcessState.ExitCode()
+	switch {
+	case b.over:
+		return nil, fmt.Errorf("answer of %s: longer than %d bytes", cmd.Path, b.most)
+	case code == 0:
+		return b.buf.Bytes(), nil
+	case code == 3:
+		return nil, fmt.Errorf("%w: %s", ErrNoNVML, strings.TrimPrefix(why, "no NVML here: "))
+	case !ours && why != "" && (code == 1 || code == 127):
+		// The dynamic linker's word: the C library is older than the one that the program was built with, or another one.
+		return nil, fmt.Errorf("%w: %s does not run here: %s", ErrNoNVML, cmd.Path, why)
+	case why == "":
+		return nil, fmt.Errorf("%s: %v", cmd.Path, cmd.ProcessState)
+	case code == 1:
+		return nil, errors.New(why)
+	default:
+		return nil, fmt.Errorf("%s: %v: %s", cmd.Path, cmd.ProcessState, why)
+	}
+}
+
+// hangingPrograms are those that were killed and did not die. One more would hang like them, and keep more memory.
+type hangingPrograms struct {
+	sync.Mutex
+	since map[int]time.Time // by pid: when it was started
+}
+
+var nvmlHangs = hangingPrograms{since: map[int]time.Time{}}
+
+func (h *hangingPrograms) add(pid int, since time.Time) {
+	h.Lock()
+	defer h.Unlock()
+	h.since[pid] = since
+}
+
+func (h *hangingPrograms) remove(pid int) {
+	h.Lock()
+	defer h.Unlock()
+	delete(h.since, pid)
+}
+
+func (h *hangingPrograms) err() error {
+	h.Lock()
+	defer h.Unlock()
+	for pid, since := range h.since {
+		return fmt.Errorf("not asked again: pid %d hangs in the kernel since %s (%v)", pid, since.Format(time.RFC3339), time.Since(since).Round(time.Second))
+	}
+	return nil
+}
+
+// boundedBuffer takes no more than most bytes. The writer's next write fails then.
+type boundedBuffer struct {
+	buf  bytes.Buffer // not embedded: io.Copy would find its ReadFrom, which has no bound
+	most int
+	over bool
+}
+
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	if b.buf.Len()+len(p) > b.most {
+		b.over = true
+		return 0, errors.New("too long")
+	}
+	return b.buf.Write(p)
+}

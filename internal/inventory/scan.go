@@ -1,0 +1,266 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// Options say what to look for, and how.
+type Options struct {
+	GPUs  bool          // look for GPUs and accelerators of NVIDIA, AMD, Intel and Habana
+	NVML  string        // path of the program that asks NVML; "" asks the kernel alone
+	Limit time.Duration // for each source; 0 means 10 s
+	// Devices are those that the administrator has described.
+	Devices []Configured
+	// Node tells of the node at a path of /dev; it fails when there is none or it is no device.
+	Node func(path string) (topology.DeviceNode, error)
+	// Glob returns the paths that match, as filepath.Glob does.
+	Glob func(pattern string) ([]string, error)
+	// Ask is AskNVML where it is nil.
+	Ask func(ctx context.Context, program string, limit time.Duration) (*NVIDIA, error)
+}
+
+// Configured describes devices that no other source knows. Each path that matches is one device.
+type Configured struct {
+	Resource string            `json:"resource"`
+	Paths    []string          `json:"paths"` // patterns of filepath.Glob
+	Model    string            `json:"model,omitempty"`
+	Env      map[string]string `json:"env,omitempty"` // {path} and {index} in a value are replaced
+}
+
+// ngpus is the resource of all devices that are found without being configured.
+const ngpus = "ngpus"
+
+// defaultLimit is what a source has when Options do not say. NVML takes seconds where no process keeps the driver
+// initialized: some two for each GPU of older drivers.
+const defaultLimit = 10 * time.Second
+
+// found is what one source has come to.
+type found struct {
+	devices []topology.Device
+	shared  []topology.DeviceNode // for the holders of devices
+	sources []Source
+}
+
+// Scan finds out what devices the node has. It never fails as a whole: what a source could not find out stands in its
+// Source, and the devices of the others are there. Each source has Options.Limit: a driver that hangs in a read of its
+// file keeps a goroutine, and Scan goes on without it.
+func Scan(ctx context.Context, roots kernfs.Roots, o Options) *Inventory {
+	if o.Limit <= 0 {
+		o.Limit = defaultLimit
+	}
+	if o.Ask == nil {
+		o.Ask = AskNVML
+	}
+	inv := &Inventory{Devices: []topology.Device{}, Shared: map[string][]topology.DeviceNode{}, Found: time.Now()}
+	// First, so that a change during the scan shows as a difference later.
+	signature, err := Signature(roots, o)
+	if err != nil {
+		inv.Sources = append(inv.Sources, Source{Name: "signature", Error: err.Error()})
+	}
+	inv.Signature = signature
+	add := func(vendor string, f found) {
+		inv.Devices = append(inv.Devices, f.devices...)
+		inv.Sources = append(inv.Sources, f.sources...)
+		if len(f.devices) > 0 && len(f.shared) > 0 {
+			inv.Shared[vendor] = f.shared
+		}
+	}
+	if o.GPUs {
+		s := scan{roots: roots, o: o}
+		// Asking NVML has a limit of its own, and the kernel is asked after it.
+		add("nvidia", within(ctx, "nvidia", 2*o.Limit, func(ctx context.Context) found { return s.nvidia(ctx) }))
+		add("amd", within(ctx, "amd", o.Limit, func(context.Context) found { return s.amd() }))
+		add("intel", within(ctx, "intel", o.Limit, func(context.Context) found { return s.intel() }))
+		add("habana", within(ctx, "habana", o.Limit, func(context.Context) found { return s.habana() }))
+	}
+	if len(o.Devices) > 0 {
+		taken := map[string]string{}
+		for _, d := range inv.Devices {
+			for _, n := range d.Nodes {
+				taken[n.String()] = d.Resource
+			}
+		}
+		add("", within(ctx, "device", o.Limit, func(context.Context) found { return configured(roots.Sys, o, taken) }))
+	}
+	identify(inv.Devices)
+	inv.number(roots) // last: to ask NVML may load modules
+	return inv
+}
+
+// scan is what the sources have in common.
+type scan struct {
+	roots kernfs.Roots
+	o     Options
+}
+
+// within returns what look finds, or that it did not answer. While a look at a source is out there is no other: it would hang
+// like the last one, and keep one more thread.
+func within(ctx context.Context, name string, limit time.Duration, look func(context.Context) found) found {
+	if err := looksOut.err(name); err != nil {
+		return found{sources: []Source{{Name: name, Error: err.Error()}}}
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	result := make(chan found, 1)
+	begun := time.Now()
+	go func() { result <- look(ctx) }()
+	select {
+	case f := <-result:
+		return f
+	case <-ctx.Done():
+	}
+	select {
+	case f := <-result: // both were ready
+		return f
+	default:
+	}
+	looksOut.add(name, begun)
+	go func() {
+		<-result
+		looksOut.remove(name, begun)
+	}()
+	return found{sources: []Source{{Name: name, Error: fmt.Sprintf("no answer within %v: %v", limit, ctx.Err())}}}
+}
+
+// hangingLooks are those that Scan went on without.
+type hangingLooks struct {
+	sync.Mutex
+	since map[string][]time.Time // by source
+}
+
+var looksOut = hangingLooks{since: map[string][]time.Time{}}
+
+func (h *hangingLooks) add(name string, since time.Time) {
+	h.Lock()
+	defer h.Unlock()
+	h.since[name] = append(h.since[name], since)
+}
+
+func (h *hangingLooks) remove(name string, since time.Time) {
+	h.Lock()
+	defer h.Unlock()
+	if i := slices.Index(h.since[name], since); i >= 0 {
+		h.since[name] = slices.Delete(h.since[name], i, i+1)
+	}
+}
+
+func (h *hangingLooks) err(name string) error {
+	h.Lock()
+	defer h.Unlock()
+	if out := h.since[name]; len(out) > 0 {
+		return fmt.Errorf("not asked again: there is no answer since %s (%v)", out[0].Format(time.RFC3339), time.Since(out[0]).Round(time.Second))
+	}
+	return nil
+}
+
+// identify gives each device its ID: the UUID, else the PCI address, else the path of its first node, whichever no other
+// device has too. Parts of one AMD GPU have its address, and with some drivers its UUID.
+func identify(devices []topology.Device) {
+	names := func(d topology.Device) []string {
+		names := []string{d.UUID}
+		if d.Resource == ngpus && d.Parent == "" {
+			names = append(names, d.PCI)
+		}
+		if len(d.Nodes) > 0 {
+			names = append(names, d.Nodes[0].Path)
+		}
+		return slices.DeleteFunc(names, func(n string) bool { return n == "" })
+	}
+	count := map[string]int{}
+	for _, d := range devices {
+		for _, n := range names(d) {
+			count[n]++
+		}
+	}
+	for i := range devices {
+		d := &devices[i]
+		if d.UUID != "" && count[d.UUID] > 1 {
+			d.UUID = "" // it would select all of them
+		}
+		for _, n := range names(*d) {
+			if d.ID == "" && count[n] == 1 {
+				d.ID = n
+			}
+		}
+	}
+}
+
+// problems collects what a source could not find out of single devices.
+type problems []string
+
+func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
+
+func (p problems) String() string { return strings.Join(p, "; ") }
+
+// names returns what is in the directory dir, sorted, numbers by value; nothing where there is no such directory. Unlike
+// FS.Dirs it lists links too, which is what the classes and buses of sysfs consist of.
+func names(f *kernfs.FS, dir string) ([]string, error) {
+	d, err := f.OpenFile(dir, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(-1)
+	if err != nil {
+		return nil, fmt.Errorf("read directory %s: %w", f.Path(dir), err)
+	}
+	list := make([]string, 0, len(entries))
+	for _, e := range entries {
+		list = append(list, e.Name())
+	}
+	slices.SortFunc(list, byNumber)
+	return list, nil
+}
+
+// numbered returns the names in dir that are prefix and a number, by that number.
+func numbered(f *kernfs.FS, dir, prefix string) ([]string, error) {
+	list, err := names(f, dir)
+	return slices.DeleteFunc(list, func(n string) bool {
+		rest, ok := strings.CutPrefix(n, prefix)
+		_, err := strconv.ParseUint(rest, 10, 31)
+		return !ok || err != nil
+	}), err
+}
+
+// byNumber compares names by the number at their end where the rest is the same.
+func byNumber(a, b string) int {
+	stem := func(s string) (string, int) {
+		rest := strings.TrimRight(s, "0123456789")
+		n, err := strconv.Atoi(s[len(rest):])
+		if err != nil {
+			return s, -1
+		}
+		return rest, n
+	}
+	sa, na := stem(a)
+	sb, nb := stem(b)
+	if c := strings.Compare(sa, sb); c != 0 {
+		return c
+	}
+	return cmp.Or(na-nb, strings.Compare(a, b))
+}
+
+// text returns the trimmed text of a small file, "" where it is not there or cannot be read: for what is good to know.
+func text(f *kernfs.FS, name string) string {
+	b, err := f.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

@@ -1,0 +1,94 @@
+package inventory
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// file is the inventory's name in the state directory.
+const file = "devices.json"
+
+// Load returns the inventory that Store left in the state directory dir; fs.ErrNotExist when there is none. One that
+// cannot be understood is an error too: what to do then is to scan.
+func Load(dir string) (*Inventory, error) {
+	b, err := read(filepath.Join(dir, file))
+	if err != nil {
+		return nil, fmt.Errorf("load inventory: %w", err)
+	}
+	inv := &Inventory{}
+	if err := json.Unmarshal(b, inv); err != nil {
+		return nil, fmt.Errorf("load inventory %s: %w", filepath.Join(dir, file), err)
+	}
+	return inv, nil
+}
+
+// mostBytes bounds a file that Store might have written: devices by the thousand.
+const mostBytes = 64 << 20
+
+// read returns a regular file of bounded size. It does not wait for somebody to write to what is in its place.
+func read(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > mostBytes {
+		return nil, fmt.Errorf("%s: not a file of at most %d bytes", name, int64(mostBytes))
+	}
+	return io.ReadAll(f)
+}
+
+// Shelf is a state directory whose inventory is asked for again and again: the file is read when it was replaced. It is safe
+// for concurrent use.
+type Shelf struct {
+	dir string
+
+	mu  sync.Mutex
+	at  os.FileInfo // of the file that inv is from
+	inv *Inventory
+}
+
+// NewShelf returns the shelf of the state directory dir. It touches no file.
+func NewShelf(dir string) *Shelf { return &Shelf{dir: dir} }
+
+// Load is Load of the directory. The inventory is everybody's: it must not be changed.
+func (s *Shelf) Load() (*Inventory, error) {
+	at, err := os.Stat(filepath.Join(s.dir, file))
+	if err != nil {
+		return nil, fmt.Errorf("load inventory: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at != nil && os.SameFile(s.at, at) && s.at.ModTime().Equal(at.ModTime()) && s.at.Size() == at.Size() {
+		return s.inv, nil
+	}
+	inv, err := Load(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	s.at, s.inv = at, inv
+	return inv, nil
+}
+
+// Store keeps the inventory in the state directory dir, for Load of any process and any user. The file is replaced as a
+// whole or not at all; it is not forced to disk, since a scan finds the same again.
+func (inv *Inventory) Store(dir string) error {
+	b, err := json.MarshalIndent(inv, "", "\t")
+	if err == nil {
+		err = Replace(filepath.Join(dir, file), append(b, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("store inventory: %w", err)
+	}
+	return nil
+}
