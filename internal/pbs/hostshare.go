@@ -18,20 +18,17 @@ type HostShare struct {
 // ErrNotOnHost is returned when a job has no chunk on the host asked for.
 var ErrNotOnHost = errors.New("no chunk on this host")
 
-// OnHost returns what chunks hold on host: those whose vnode is host or host[n]. When there is none, a host of which
-// one name is the short form of the other ("n1", "n1.cluster") is taken for the same. It fails with ErrNotOnHost when
-// nothing matches, and on a value that is not of its resource's type or sums that overflow, naming the value.
+// OnHost returns what chunks hold on host; see ChunksOn. It fails with ErrNotOnHost when none is there, and on a value that is
+// not of its resource's type or sums that overflow, naming the value.
 func OnHost(chunks []VnodeChunk, host string) (HostShare, error) {
 	sums := map[string]*total{}
 	other := map[string][]string{}
-	here := on(chunks, host, isHost)
-	if len(here) == 0 {
-		here = on(chunks, host, isShortForm)
-	}
+	here := ChunksOn(chunks, host)
 	if len(here) == 0 {
 		return HostShare{}, fmt.Errorf("exec_vnode on %s: %w", shown(host), ErrNotOnHost)
 	}
-	for _, chunk := range here {
+	for _, i := range here {
+		chunk := chunks[i]
 		for _, name := range names(chunk.Resources) {
 			value := chunk.Resources[name]
 			d := definitions[name]
@@ -114,14 +111,21 @@ func merge(name string, values []string) string {
 	return strings.Join(distinct, ",")
 }
 
-func on(chunks []VnodeChunk, host string, matches func(VnodeChunk, string) bool) []VnodeChunk {
-	var here []VnodeChunk
-	for _, chunk := range chunks {
-		if matches(chunk, host) {
-			here = append(here, chunk)
+// ChunksOn returns which of chunks are on host, as their numbers: those whose vnode is host or host[n]. When there is none, a host
+// of which one name is the short form of the other ("n1", "n1.cluster") is taken for the same.
+func ChunksOn(chunks []VnodeChunk, host string) []int {
+	for _, matches := range []func(VnodeChunk, string) bool{isHost, isShortForm} {
+		var here []int
+		for i, chunk := range chunks {
+			if matches(chunk, host) {
+				here = append(here, i)
+			}
+		}
+		if here != nil {
+			return here
 		}
 	}
-	return here
+	return nil
 }
 
 func isHost(chunk VnodeChunk, host string) bool { return chunk.Vnode == host || chunk.Host == host }

@@ -8,12 +8,19 @@ type share struct {
 	n    int
 }
 
-// choose returns where to take n units from; the machine has them. Parts that also have room for the job's memory go
-// before any part that has not.
+// choose returns where to take n units from; the machine has them. A job with devices is near to them where that is possible.
 func (m *machine) choose(n int) []share {
-	if n == 0 {
+	switch {
+	case n == 0:
 		return nil
+	case len(m.near) > 0:
+		return m.nearest(n)
 	}
+	return m.anywhere(n)
+}
+
+// anywhere returns where to take n units from. Parts that also have room for the job's memory go before any part that has not.
+func (m *machine) anywhere(n int) []share {
 	for _, fits := range []func([]*leaf) bool{m.hasRoom, func([]*leaf) bool { return true }} {
 		if shares := m.within(n, fits); shares != nil {
 			return shares
@@ -28,7 +35,7 @@ func (m *machine) within(n int, fits func([]*leaf) bool) []share {
 	if whole := exactly(m.sockets, n, fits); whole != nil {
 		return whole
 	}
-	sockets := ranked(m.sockets, func(a, b *socket) bool { return m.req.Policy.better(a.domain, b.domain) })
+	sockets := ranked(m.sockets, func(a, b *socket) bool { return m.req.Policy.better(n, a.domain, b.domain) })
 	for _, s := range sockets {
 		parts := make([]*socket, len(s.leaves))
 		for i, l := range s.leaves {
@@ -43,7 +50,7 @@ func (m *machine) within(n int, fits func([]*leaf) bool) []share {
 	for _, s := range sockets {
 		leaves = append(leaves, s.leaves...)
 	}
-	for _, l := range ranked(leaves, func(a, b *leaf) bool { return m.req.Policy.better(a.domain, b.domain) }) {
+	for _, l := range ranked(leaves, func(a, b *leaf) bool { return m.req.Policy.better(n, a.domain, b.domain) }) {
 		if l.free >= n && fits([]*leaf{l}) {
 			return []share{{l, n}}
 		}
@@ -56,10 +63,11 @@ func (m *machine) within(n int, fits func([]*leaf) bool) []share {
 	return nil
 }
 
-// exactly returns parts without any job that together have just n units: one, or several taken largest first.
+// exactly returns parts without any job that together have just n units: one, or several taken largest first. Parts with few
+// devices come first, since nobody would be near to those.
 func exactly(parts []*socket, n int, fits func([]*leaf) bool) []share {
 	var whole []*socket
-	for _, p := range parts {
+	for _, p := range ranked(parts, func(a, b *socket) bool { return a.devices < b.devices }) {
 		if !p.whole() || p.total > n {
 			continue
 		}
@@ -123,7 +131,7 @@ func precedes(policy Policy, shares []share, n int, a, b *leaf) bool {
 	if near(a) != near(b) {
 		return near(a)
 	}
-	return policy.better(a.domain, b.domain)
+	return policy.better(n, a.domain, b.domain)
 }
 
 // ranked returns a sorted copy of items; those that are equal keep their order.

@@ -19,6 +19,7 @@ func replace(node *topology.Node, req Request, m *machine) (a Assignment, ok boo
 		inside := req
 		inside.Allowed = kept
 		own := newMachine(node, inside)
+		own.near = m.near
 		shares := own.choose(req.NCPUs)
 		return Assignment{CPUs: own.take(shares), Mems: m.mems(shares)}, true
 	}

@@ -25,15 +25,17 @@ type core struct {
 
 // domain counts the units of a part of the machine.
 type domain struct {
-	total int // if no job were there
-	free  int
-	idle  int // those of free that are in cores nobody uses
+	total   int // if no job were there
+	free    int
+	idle    int // those of free that are in cores nobody uses
+	devices int // devices that a job can still get, and not this one
 }
 
 func (d *domain) add(e domain) {
 	d.total += e.total
 	d.free += e.free
 	d.idle += e.idle
+	d.devices += e.devices
 }
 
 // whole tells whether no job is in d.
@@ -61,6 +63,7 @@ type machine struct {
 	unit    unit
 	leaves  []*leaf // ascending by NUMA node and socket
 	sockets []*socket
+	near    map[int]int // the job's own devices, by NUMA node
 }
 
 func newMachine(node *topology.Node, req Request) *machine {
@@ -75,11 +78,21 @@ func newMachine(node *topology.Node, req Request) *machine {
 	slices.SortFunc(m.leaves, func(a, b *leaf) int {
 		return cmp.Or(cmp.Compare(a.numa, b.numa), cmp.Compare(a.socket, b.socket))
 	})
-	bySocket := map[int]*socket{}
 	for _, l := range m.leaves {
 		for _, c := range l.cores {
 			l.add(c.count(m.unit))
 		}
+	}
+	m.countDevices(nil)
+	m.group(m.leaves)
+	return m
+}
+
+// group makes a machine of leaves.
+func (m *machine) group(leaves []*leaf) {
+	m.leaves, m.sockets, m.domain = leaves, nil, domain{}
+	bySocket := map[int]*socket{}
+	for _, l := range leaves {
 		s := bySocket[l.socket]
 		if s == nil {
 			s = &socket{}
@@ -90,7 +103,13 @@ func newMachine(node *topology.Node, req Request) *machine {
 		s.add(l.domain)
 		m.add(l.domain)
 	}
-	return m
+}
+
+// only returns the part of m that leaves are.
+func (m *machine) only(leaves []*leaf) *machine {
+	part := *m
+	part.group(leaves)
+	return &part
 }
 
 // addCores sorts the node's cpus into cores and the cores into leaves.

@@ -6,6 +6,9 @@
 // possible. Among parts of one rank the Policy chooses. Inside a NUMA node, cores that nobody uses come first, so that
 // jobs share a core only when there is no other way. A job that has cpus already keeps them as far as its request goes
 // (Keep), whatever part of the machine would have been chosen for it.
+//
+// Devices are chosen first, since there are fewer of them, but with an eye to the cpus (pick); the job's cpus are then near to
+// them where there is room. A host can also be cut into equal blocks of everything (Blocks).
 package placement
 
 import (
@@ -39,26 +42,44 @@ type Request struct {
 	// further ones.
 	Mem     int64
 	FreeMem map[int]int64
+
+	// Wants are the devices that the job asks for. No device counts for two of them.
+	Wants []Want
+	// Devices are what there is, a MIG instance instead of the GPU that it is part of. Their order decides between equals.
+	Devices []topology.Device
+	// Held tells by ID how many other jobs hold a device.
+	Held map[string]int
+	// JobsPerDevice is how many jobs may hold a device; 0 is 1.
+	JobsPerDevice int
+	// KeepDevices are IDs of devices that the job has and is to keep as far as its wants go, like Keep.
+	KeepDevices []string
 }
 
 // Assignment is what a job gets.
 type Assignment struct {
 	CPUs kernfs.IDSet
 	Mems kernfs.IDSet // NUMA nodes for cpuset.mems; nodes without memory are never in it, memory-only ones always
+	// Devices are IDs, in the order of Request.Devices; nil without any.
+	Devices []string
 }
 
 // ShortageError is a request for more than there is.
 type ShortageError struct {
-	Resource   string // as PBS calls it: "ncpus"
+	Resource   string // as PBS calls it: "ncpus", "ngpus", "blocks"
 	Want, Have int64
+	Note       string // of devices of a certain kind, which that is: "2 of 8 match nvidia:A100"
 }
 
 func (e *ShortageError) Error() string {
-	return fmt.Sprintf("%s requested (%d) exceeds %s available (%d)", e.Resource, e.Want, e.Resource, e.Have)
+	text := fmt.Sprintf("%s requested (%d) exceeds %s available (%d)", e.Resource, e.Want, e.Resource, e.Have)
+	if e.Note != "" {
+		text += ": " + e.Note
+	}
+	return text
 }
 
-// Place chooses cpus and NUMA nodes of node for req. NCPUs of 0 gives no cpus. It fails with a *ShortageError when
-// fewer cpus than NCPUs are free; memory never makes it fail.
+// Place chooses cpus, NUMA nodes and devices of node for req. NCPUs of 0 gives no cpus. It fails with a *ShortageError when
+// fewer cpus than NCPUs are free, or fewer devices of a kind than the job wants; memory and distance never make it fail.
 func Place(node *topology.Node, req Request) (Assignment, error) {
 	if req.NCPUs < 0 {
 		return Assignment{}, fmt.Errorf("place job: %d ncpus", req.NCPUs)
@@ -67,13 +88,21 @@ func Place(node *topology.Node, req Request) (Assignment, error) {
 	if req.NCPUs > m.free {
 		return Assignment{}, &ShortageError{Resource: "ncpus", Want: int64(req.NCPUs), Have: int64(m.free)}
 	}
+	picked, err := m.pick()
+	if err != nil {
+		return Assignment{}, err
+	}
+	if len(picked) > 0 {
+		m.own(picked)
+	}
 	if req.NCPUs > 0 && !req.Keep.IsEmpty() {
 		if a, ok := replace(node, req, m); ok {
+			a.Devices = m.ids(picked)
 			return a, nil
 		}
 	}
 	shares := m.choose(req.NCPUs)
-	return Assignment{CPUs: m.take(shares), Mems: m.mems(shares)}, nil
+	return Assignment{CPUs: m.take(shares), Mems: m.mems(shares), Devices: m.ids(picked)}, nil
 }
 
 // take returns the cpus of shares.

@@ -35,10 +35,22 @@ func (p *Policy) UnmarshalText(text []byte) error {
 	return fmt.Errorf("placement policy %q: not one of pack, spread", text)
 }
 
-// better tells whether a comes before b.
-func (p Policy) better(a, b domain) bool {
+// better tells whether a comes before b for a job that needs n units. Before the policy it looks at the devices that would be
+// left without a cpu near them, and after it at the devices themselves: who wants none does not need to be there.
+func (p Policy) better(n int, a, b domain) bool {
+	if x, y := a.stranded(n), b.stranded(n); x != y {
+		return x < y
+	}
 	if a.free != b.free {
 		return (a.free < b.free) == (p == Pack)
 	}
-	return a.idle > b.idle
+	if a.idle != b.idle {
+		return a.idle > b.idle
+	}
+	return a.devices < b.devices
+}
+
+// stranded returns how many devices of d would have no cpu near them if a job took n units.
+func (d domain) stranded(n int) int {
+	return max(0, d.devices-max(0, d.free-n))
 }

@@ -1,0 +1,193 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// want is a Want with the devices that match it.
+type want struct {
+	Want
+	fits []int
+}
+
+// pick returns the devices that the job gets, ascending, as numbers in the request's list. One want after another is answered, that
+// with the fewest devices first; what it takes leaves enough for the others. It fails with a *ShortageError.
+func (m *machine) pick() ([]int, error) {
+	if !slices.ContainsFunc(m.req.Wants, func(w Want) bool { return w.Count != 0 }) {
+		return nil, nil
+	}
+	return newPicker(m).pick()
+}
+
+func (p *picker) pick() ([]int, error) {
+	var wants []want
+	for _, w := range p.req.Wants {
+		switch {
+		case w.Count < 0:
+			return nil, fmt.Errorf("place job: %d %s", w.Count, w.Resource)
+		case w.Count > 0:
+			wants = append(wants, want{Want: w})
+		}
+	}
+	for i := range wants {
+		for j, d := range p.req.Devices {
+			if wants[i].Matches(d) {
+				wants[i].fits = append(wants[i].fits, j)
+			}
+		}
+	}
+	slices.SortStableFunc(wants, func(a, b want) int { return cmp.Compare(len(a.fits), len(b.fits)) })
+	if _, short := p.match(wants); short != nil {
+		return nil, short
+	}
+	for i := range wants {
+		p.answer(wants[i:], mostSteps/len(wants))
+	}
+	slices.Sort(p.chosen)
+	return p.chosen, nil
+}
+
+// answer chooses the devices for the first of wants, in about so many steps; what the others want is there afterwards.
+func (p *picker) answer(wants []want, steps int) {
+	var free []int
+	isFree := make([]bool, len(p.items))
+	for _, i := range wants[0].fits {
+		if p.items[i].free {
+			free, isFree[i] = append(free, i), true
+		}
+	}
+	rivals := slices.ContainsFunc(wants[1:], func(w want) bool {
+		return slices.ContainsFunc(w.fits, func(i int) bool { return isFree[i] })
+	})
+	p.count()
+	matches := steps / (len(p.items) * len(wants)) // to match takes about as many steps as there are devices for each want
+	set := search(len(free), wants[0].Count, steps, func(set []int) score { return p.rate(free, set) }, func(set []int) bool {
+		if !rivals {
+			return true
+		}
+		matches--
+		return matches >= 0 && p.leaves(free, set, wants[1:])
+	})
+	var chosen []int
+	for _, i := range set {
+		chosen = append(chosen, free[i])
+	}
+	if set == nil { // not all sets were looked at, and none of the others leaves enough
+		slices.SortStableFunc(wants[0].fits, p.sooner)
+		owners, _ := p.match(wants)
+		for i, owner := range owners {
+			if owner == 0 {
+				chosen = append(chosen, i)
+			}
+		}
+	}
+	for _, i := range chosen {
+		p.items[i].free = false
+	}
+	p.chosen = append(p.chosen, chosen...)
+}
+
+// sooner orders devices where nothing but themselves counts.
+func (p *picker) sooner(i, j int) int {
+	a, b := &p.items[i], &p.items[j]
+	if a.kept != b.kept {
+		if a.kept {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.holders, b.holders), cmp.Compare(a.place, b.place))
+}
+
+// leaves tells whether wants can still be answered when set of free is taken.
+func (p *picker) leaves(free, set []int, wants []want) bool {
+	for _, i := range set {
+		p.items[free[i]].free = false
+	}
+	_, short := p.match(wants)
+	for _, i := range set {
+		p.items[free[i]].free = true
+	}
+	return short == nil
+}
+
+// match finds devices for all of wants at once, whatever their place, and returns which of wants each device is for, or -1. Where that
+// is not possible it tells of some wants that are too many for the devices that match any of them.
+func (p *picker) match(wants []want) ([]int, *ShortageError) {
+	owners := make([]int, len(p.items))
+	for i := range owners {
+		owners[i] = -1
+	}
+	seen, asked := make([]bool, len(p.items)), make([]bool, len(wants))
+	var find func(w int) bool
+	find = func(w int) bool { // an augmenting path, as in every book on bipartite matching
+		if asked[w] {
+			return false
+		}
+		asked[w] = true
+		for _, i := range wants[w].fits {
+			if !p.items[i].free || seen[i] {
+				continue
+			}
+			seen[i] = true
+			if owners[i] < 0 || find(owners[i]) {
+				owners[i] = w
+				return true
+			}
+		}
+		return false
+	}
+	for w := range wants {
+		count := wants[w].Count
+		for _, i := range wants[w].fits { // those that nobody has to give up
+			if count > 0 && p.items[i].free && owners[i] < 0 {
+				owners[i] = w
+				count--
+			}
+		}
+		for range count {
+			clear(seen)
+			clear(asked)
+			if !find(w) {
+				return nil, p.shortage(wants, seen, asked)
+			}
+		}
+	}
+	return owners, nil
+}
+
+// shortage tells that those of wants that are asked are too many for the devices that are seen.
+func (p *picker) shortage(wants []want, seen, asked []bool) *ShortageError {
+	e := &ShortageError{}
+	matching := map[int]bool{}
+	var kinds []string
+	for w, short := range asked {
+		if !short {
+			continue
+		}
+		e.Resource = wants[w].Resource
+		e.Want += int64(wants[w].Count)
+		for _, i := range wants[w].fits {
+			matching[i] = true
+		}
+		if kind := wants[w].kind(); kind != "" {
+			kinds = append(kinds, kind)
+		}
+	}
+	all := 0
+	for i, d := range p.req.Devices {
+		if seen[i] {
+			e.Have++
+		}
+		if d.Resource == e.Resource {
+			all++
+		}
+	}
+	if len(kinds) > 0 {
+		e.Note = fmt.Sprintf("%d of %d match %s", len(matching), all, strings.Join(kinds, " or "))
+	}
+	return e
+}
