@@ -56,12 +56,15 @@ What each event promises and asks. All must be idempotent: the host replays an e
 	periodic     every freq seconds after the call       is logged                   JobList has the jobs that live
 	             before
 
-The first reject or error at begin, prologue, launch, attach, resize, preresume or preterm ends the chain of hooks; those of higher
-order are not asked. All other events reach every hook, and what they say is joined (Event.StopsAtReject). When the start
-of a job fails, abort goes, in reverse order, to the hooks that accepted begin and to one that crashed, overran its alarm or failed
-internally in it; a hook that rejects, or answers with an error of kind job, busy or node, leaves nothing behind by itself. A hook must bear an end without a begin: it may have been registered in between. What it has to
-remember it returns as Outcome.State and gets back as Job.State, also after a restart of its program or of hookhost; of
-jobs a hook keeps nothing on disk. For what it has to know of the node there is the directory Setup.Host["state_dir"].
+The first reject or error at begin, prologue, launch, attach, resize, preresume or preterm ends the chain of hooks;
+those of higher order are not asked. All other events reach every hook, and what they say is joined
+(Event.StopsAtReject). When the start of a job fails, abort goes, in reverse order, to the hooks that accepted begin and
+to one that crashed, overran its alarm or failed internally in it; a hook that rejects, or answers with an error of kind
+job, busy or node, leaves nothing behind by itself. When a hook refuses preresume, those that accepted it get
+postsuspend again, in reverse order. A hook must bear an end without a begin: it may have been registered in between.
+What it has to remember it returns as Outcome.State and gets back as Job.State, also after a restart of its program or
+of hookhost; of jobs a hook keeps nothing on disk. For what it has to know of the node there is the directory
+Setup.Host["state_dir"].
 
 What the cgroup hook does at the events of a job that runs:
 

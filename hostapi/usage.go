@@ -28,10 +28,25 @@ type HostUsage struct {
 	// Pressure is how long the job's tasks waited for cpu, memory and io (the kernel's PSI totals).
 	Pressure *Pressure `json:"pressure,omitempty"`
 
+	// Devices are the devices that the job was given here, with what it did with them as far as it was measured.
+	Devices []DeviceUsage `json:"devices,omitempty"`
+
 	// ProcessesAttached counts the processes taken in by execjob_attach.
 	ProcessesAttached int `json:"processes_attached"`
 
 	Kill *KillReport `json:"kill,omitempty"` // nil until the job was killed or found empty
+}
+
+// DeviceUsage is one device of a job. A nil field was not measured.
+type DeviceUsage struct {
+	ID       string `json:"id"`       // the UUID, else the PCI address, else the path of its node
+	Resource string `json:"resource"` // what the job asked for: "ngpus", "fpga"
+	Model    string `json:"model,omitempty"`
+	PCI      string `json:"pci,omitempty"`
+
+	UtilizationPercent *float64 `json:"utilization_percent,omitempty"` // of the time since the job got it, something ran on it
+	MemPeakBytes       *int64   `json:"mem_peak_bytes,omitempty"`      // the most of its memory that one process held
+	EnergyJoules       *float64 `json:"energy_joules,omitempty"`
 }
 
 // KillReport tells how the job's last processes ended.

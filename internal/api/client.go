@@ -84,17 +84,21 @@ func (c *Client) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	return out, nil
 }
 
-// Attach takes the process pid into a job; job "" is the only one that the process's user has here. It returns the
-// job's id. When a hook rejects the process the error is an *Error of KindTMHook.
-func (c *Client) Attach(ctx context.Context, job string, pid int) (string, error) {
+// Attach takes the process pid into a job; job "" is the only one that the process's user has here. The outcome, which is
+// never nil without an error, tells what a program that is started there should find in its environment. When a hook rejects
+// the process the error is an *Error of KindTMHook.
+func (c *Client) Attach(ctx context.Context, job string, pid int) (Attached, error) {
 	var a Attached
 	if err := c.call(ctx, http.MethodPost, "/v1/attach", AttachRequest{Job: job, PID: pid}, &a); err != nil {
-		return "", err
+		return Attached{}, err
 	}
-	if a.Outcome != nil && a.Outcome.Reject {
-		return a.Job, &Error{Status: http.StatusOK, Kind: KindTMHook, Message: a.Outcome.Message}
+	if a.Outcome == nil {
+		a.Outcome = &hostapi.Outcome{}
 	}
-	return a.Job, nil
+	if a.Outcome.Reject {
+		return a, &Error{Status: http.StatusOK, Kind: KindTMHook, Message: a.Outcome.Message}
+	}
+	return a, nil
 }
 
 // Jobs returns the jobs that live on the host, as far as the caller may see them.

@@ -36,8 +36,8 @@ func TestClient(t *testing.T) {
 		t.Errorf("Report of no job = %v, want ErrNotFound", err)
 	}
 	var e *Error
-	if id, err := client.Attach(ctx, "", os.Getpid()); id != "1.srv" || !errors.As(err, &e) || e.Kind != KindTMHook || e.Message != "no room" {
-		t.Errorf("Attach = %q, %v; want %s", id, err, KindTMHook)
+	if a, err := client.Attach(ctx, "", os.Getpid()); a.Job != "1.srv" || !errors.As(err, &e) || e.Kind != KindTMHook || e.Message != "no room" {
+		t.Errorf("Attach = %q, %v; want %s", a.Job, err, KindTMHook)
 	}
 	node, err := client.Node(ctx)
 	if err != nil || node.PID != os.Getpid() || len(node.Hooks) != 1 {

@@ -31,6 +31,15 @@ func (b *bucket) wait() time.Duration {
 	return time.Until(b.at.Add(b.every))
 }
 
+// try tells whether one more may pass now, and lets it.
+func (b *bucket) try() bool {
+	if b.wait() > 0 {
+		return false
+	}
+	b.left--
+	return true
+}
+
 // take waits until one more may pass; false when ctx ended first.
 func (b *bucket) take(ctx context.Context) bool {
 	if pause := b.wait(); pause > 0 {

@@ -242,22 +242,33 @@ func refused(out *hostapi.Outcome, err error) bool {
 	return false
 }
 
-// undo sends execjob_abort, in reverse order, to the hooks that accepted begin, and to one that failed in the middle of
-// it and so may have left something; not to one that refused it. It goes on whatever fails and joins the errors.
+// undoing is the event that takes back what hooks did at another: a job that does not begin is aborted, and one that does
+// not go on is suspended still.
+var undoing = map[hostapi.Event]hostapi.Event{
+	hostapi.EventBegin:     hostapi.EventAbort,
+	hostapi.EventPreresume: hostapi.EventPostsuspend,
+}
+
+// undo sends the event's opposite, in reverse order, to the hooks that accepted the event, and to one that failed in the
+// middle of it and so may have left something; not to one that refused it. It goes on whatever fails and joins the errors.
 func (c *chain) undo(ctx context.Context) error {
 	var errs []error
+	event := undoing[c.req.Event]
 	for _, a := range slices.Backward(c.answers) {
-		if a.undone || !a.link.gets(hostapi.EventAbort) {
+		if a.undone || !a.link.gets(event) {
 			continue
 		}
 		req := c.request(a.hook)
-		req.Event = hostapi.EventAbort
+		req.Event = event
 		out, err := a.link.call(ctx, req)
+		if out != nil && out.State != nil {
+			a.out.State = out.State
+		}
 		if err == nil && out != nil && out.Reject {
 			err = errors.New(out.Message)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s hook '%s': %w", hostapi.EventAbort, a.hook, err))
+			errs = append(errs, fmt.Errorf("%s hook '%s': %w", event, a.hook, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -43,14 +43,14 @@ func at(e hostapi.Event, out *hostapi.Outcome, err error) func(*hostapi.Request)
 }
 
 func TestChain(t *testing.T) {
-	begin, end := hostapi.EventBegin, hostapi.EventEnd
+	begin, resume, end := hostapi.EventBegin, hostapi.EventPreresume, hostapi.EventEnd
 	no := &hostapi.Outcome{Reject: true, Message: "no"}
 	broken := hostapi.Errorf(hostapi.KindInternal, "broken\nfor good")
 	tests := []struct {
 		name    string
 		event   hostapi.Event
 		answers []func(*hostapi.Request) (*hostapi.Outcome, error) // of hooks a, b, c
-		calls   string                                             // with those of undo at begin
+		calls   string                                             // with those of undo
 		message string
 		undoErr string
 	}{
@@ -68,6 +68,10 @@ func TestChain(t *testing.T) {
 			at(hostapi.EventAbort, nil, errors.New("stuck")), at(hostapi.EventAbort, no, nil), at(begin, no, nil)},
 			calls: "begin a, begin b, begin c, abort b, abort a", message: "execjob_begin request rejected by 'c': no",
 			undoErr: "execjob_abort hook 'b': no\nexecjob_abort hook 'a': stuck"},
+		{name: "a job that does not go on is suspended still", event: resume, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){
+			at(hostapi.EventPostsuspend, &hostapi.Outcome{State: json.RawMessage(`"frozen"`)}, nil), nil, at(resume, no, nil)},
+			calls:   "preresume a, preresume b, preresume c, postsuspend b, postsuspend a",
+			message: "execjob_preresume request rejected by 'c': no"},
 		{name: "end runs all", event: end, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){at(end, nil, broken), at(end, no, nil)},
 			calls:   "end a, end b, end c",
 			message: "execjob_end hook 'a' encountered an exception, request rejected: broken; for good; execjob_end request rejected by 'b': no"},
@@ -86,7 +90,7 @@ func TestChain(t *testing.T) {
 			c := &chain{links: links, req: event(tt.event, "1")}
 			v := c.run(t.Context())
 			undoErr := ""
-			if v.Reject && tt.event == begin {
+			if v.Reject && tt.event != end {
 				if err := c.undo(t.Context()); err != nil {
 					undoErr = err.Error()
 				}

@@ -155,6 +155,11 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	req.Job = jobOf(rec, req)
 	c := h.newChain(req, rec)
 	v := c.run(ctx)
+	if v.Reject && req.Event == hostapi.EventPreresume && rec.Phase == jobstate.PhaseSuspended {
+		if err := c.undo(ctx); err != nil {
+			v.Message = line(v.Message + "; " + err.Error())
+		}
+	}
 	now := time.Now()
 	err = h.change(ctx, req.Job.ID, func(rec *jobstate.Record) {
 		if !v.Reject || req.Event == hostapi.EventPostsuspend { // that is told of what MoM has done

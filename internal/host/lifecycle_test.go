@@ -349,3 +349,30 @@ func TestSuspendThatAHookRejects(t *testing.T) {
 	}
 	must(t, h, hostapi.EventEnd, "1.srv")
 }
+
+// A resume that a later hook refuses is taken back in those before it, and what they say then is kept.
+func TestResumeIsUndone(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nlog = %q", "state", "execjob_postsuspend", filepath.Join(n.dir, "log")), "order=1")
+	n.hook("b", "misbehave", `mode = "reject"`+"\n"+`event = "execjob_preresume"`, "order=2")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	must(t, h, hostapi.EventPostsuspend, "1.srv")
+	since, before := n.record("1.srv").SuspendedAt, len(n.calls("log"))
+	if v := judge(t, h, hostapi.EventPreresume, "1.srv"); !v.Reject || v.Hook != "b" {
+		t.Errorf("preresume: %+v, want b's reject", v)
+	}
+	var events []string
+	for _, line := range n.calls("log")[before:] {
+		events = append(events, strings.Fields(line)[0])
+	}
+	if want := []string{"execjob_preresume", "execjob_postsuspend"}; !slices.Equal(events, want) {
+		t.Errorf("the first hook got %v, want %v", events, want)
+	}
+	rec := n.record("1.srv")
+	if rec.Phase != jobstate.PhaseSuspended || !rec.SuspendedAt.Equal(since) || string(rec.HookState["a"]) != `{"calls":2}` {
+		t.Errorf("%s since %v, want suspended since %v; state %s, want 2 calls", rec.Phase, rec.SuspendedAt, since, rec.HookState["a"])
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+}

@@ -50,11 +50,10 @@ func (p *plugin) listen(inst *instance) {
 		if err == nil {
 			return
 		}
-		if drops.wait() > 0 {
+		if !drops.try() {
 			unsaid++
 			return
 		}
-		drops.left--
 		entry := p.log.WithField("job", job)
 		if unsaid > 0 {
 			entry = entry.WithField("unsaid", unsaid)

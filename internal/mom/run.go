@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"syscall"
 	"time"
@@ -130,8 +131,14 @@ func (s *Spec) check() error {
 	case s.Program == "":
 		return fmt.Errorf("run job %s: no program", s.Job.ID)
 	}
+	if d := s.Job.KillDelay; d != nil && (*d < 0 || int64(*d) > longestGrace) {
+		return fmt.Errorf("run job %s: kill delay of %d seconds: not between 0 and %d", s.Job.ID, *d, longestGrace)
+	}
 	return hostapi.CheckJobID(s.Job.ID)
 }
+
+// longestGrace, in seconds, is what a time.Duration holds.
+const longestGrace = int64(math.MaxInt64 / time.Second)
 
 // grace returns the time between SIGTERM and SIGKILL. PBS's own default is 10 seconds.
 func (s *Spec) grace() time.Duration {

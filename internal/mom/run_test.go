@@ -110,6 +110,14 @@ func TestRunRefusesSpec(t *testing.T) {
 		"no job":     func(s *Spec) { s.Job = nil },
 		"no program": func(s *Spec) { s.Program = "" },
 		"bad id":     func(s *Spec) { s.Job.ID = "../12" },
+		"kill delay that no clock counts": func(s *Spec) {
+			delay := int(longestGrace + 1)
+			s.Job.KillDelay = &delay
+		},
+		"kill delay below 0": func(s *Spec) {
+			delay := -1
+			s.Job.KillDelay = &delay
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := shell("exit 0")

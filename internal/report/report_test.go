@@ -121,6 +121,20 @@ var goldens = []struct {
 		r.Hosts["n2"] = other(2, 1000, 48<<20, 64<<20)
 		r.Hosts["n2"].Pressure, r.Hosts["n2"].ThrottledSeconds = &hostapi.Pressure{MemorySome: ptr(60.3), IOSome: ptr(120.6)}, ptr(60.0)
 	}), ended},
+	{"devices", record(func(r *jobstate.Record) {
+		r.Hosts["n1"].Devices = []hostapi.DeviceUsage{
+			{ID: "GPU-1", Resource: "ngpus", Model: "NVIDIA A100-SXM4-40GB", PCI: "0000:07:00.0",
+				UtilizationPercent: ptr(62.6), MemPeakBytes: ptr(int64(12_600 << 20)), EnergyJoules: ptr(410_234.5)},
+			{ID: "GPU-2", Resource: "ngpus", Model: "NVIDIA A100-SXM4-40GB", PCI: "0000:0f:00.0",
+				UtilizationPercent: ptr(0.0), MemPeakBytes: ptr(int64(0)), EnergyJoules: ptr(31_600_000.0)},
+			{ID: "/dev/fpga0", Resource: "fpga"},
+		}
+	}), ended},
+	{"devices of hosts", record(func(r *jobstate.Record) {
+		r.Hosts["n1"].Devices = []hostapi.DeviceUsage{{ID: "GPU-1", Resource: "ngpus", Model: "AMD Instinct MI250X", PCI: "0000:c1:00.0"}}
+		r.Hosts["n2"] = other(2, 1000, 48<<20, 64<<20)
+		r.Hosts["n2"].Devices = []hostapi.DeviceUsage{{ID: "GPU-2", Resource: "ngpus", PCI: "0000:c1:00.0", EnergyJoules: ptr(12.0)}}
+	}), ended},
 	{"nothing measured", record(func(r *jobstate.Record) { r.Hosts, r.ExitStatus = map[string]*hostapi.HostUsage{"n1": nil}, nil }), ended},
 }
 

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"golang.org/x/sys/unix"
 )
@@ -52,6 +54,17 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	if t.hugetlb > 0 {
 		line("Hugetlb", "%s peak", mib(t.hugetlb))
+	}
+	label := "Devices"
+	for _, host := range r.hostNames() {
+		for _, d := range r.Hosts[host].Devices {
+			on := ""
+			if len(r.Hosts) > 1 {
+				on = host + ": "
+			}
+			line(label, "%s%s", on, deviceText(d))
+			label = ""
+		}
 	}
 	if text := t.waited(); text != "" {
 		line("Waited", "%s", text)
@@ -179,6 +192,35 @@ func (r *Report) memory(t totals) string {
 		}
 	}
 	return text
+}
+
+// deviceText tells what the job did with a device, as far as that was measured.
+func deviceText(d hostapi.DeviceUsage) string {
+	name := []string{d.Resource}
+	if d.Model != "" {
+		name = append(name, d.Model)
+	}
+	parts := []string{strings.Join(append(name, cmp.Or(d.PCI, d.ID)), " ")}
+	if d.UtilizationPercent != nil {
+		parts = append(parts, fmt.Sprintf("%.0f%% used", *d.UtilizationPercent))
+	}
+	if d.MemPeakBytes != nil {
+		parts = append(parts, mib(*d.MemPeakBytes)+" peak")
+	}
+	if d.EnergyJoules != nil {
+		parts = append(parts, joules(*d.EnergyJoules))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func joules(j float64) string {
+	switch {
+	case j >= 10e6:
+		return fmt.Sprintf("%.1f MJ", j/1e6)
+	case j >= 1e3:
+		return fmt.Sprintf("%.0f kJ", j/1e3)
+	}
+	return fmt.Sprintf("%.0f J", j)
 }
 
 // writeHosts writes a line per host; a dash is what was not measured.

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
@@ -34,6 +35,7 @@ func Fold(old, new *hostapi.HostUsage) *hostapi.HostUsage {
 		MajorFaults:       larger(old.MajorFaults, new.MajorFaults),
 		ThrottledSeconds:  larger(old.ThrottledSeconds, new.ThrottledSeconds),
 		Pressure:          foldPressure(old.Pressure, new.Pressure),
+		Devices:           foldDevices(old.Devices, new.Devices),
 		ProcessesAttached: max(old.ProcessesAttached, new.ProcessesAttached),
 		Kill:              latest(old.Kill, new.Kill),
 	}
@@ -54,6 +56,25 @@ func foldPressure(old, new *hostapi.Pressure) *hostapi.Pressure {
 		MemorySome: larger(old.MemorySome, new.MemorySome), MemoryFull: larger(old.MemoryFull, new.MemoryFull),
 		IOSome: larger(old.IOSome, new.IOSome), IOFull: larger(old.IOFull, new.IOFull),
 	}
+}
+
+// foldDevices keeps a device that new does not name: a resized job had it for a while.
+func foldDevices(old, new []hostapi.DeviceUsage) []hostapi.DeviceUsage {
+	var list []hostapi.DeviceUsage
+	for _, d := range slices.Concat(old, new) {
+		i := slices.IndexFunc(list, func(o hostapi.DeviceUsage) bool { return o.ID == d.ID })
+		if i < 0 {
+			i, list = len(list), append(list, hostapi.DeviceUsage{ID: d.ID})
+		}
+		o := list[i]
+		list[i] = hostapi.DeviceUsage{
+			ID: d.ID, Resource: cmp.Or(d.Resource, o.Resource), Model: cmp.Or(d.Model, o.Model), PCI: cmp.Or(d.PCI, o.PCI),
+			UtilizationPercent: latest(o.UtilizationPercent, d.UtilizationPercent),
+			MemPeakBytes:       larger(o.MemPeakBytes, d.MemPeakBytes),
+			EnergyJoules:       larger(o.EnergyJoules, d.EnergyJoules),
+		}
+	}
+	return list
 }
 
 // memSource returns where the larger MemBytes comes from.

@@ -145,6 +145,20 @@ func TestFold(t *testing.T) {
 	if *Fold(nil, waits).Pressure.MemorySome = 9; *waits.Pressure.MemorySome != 2 {
 		t.Error("the result shares its pressure with a sample")
 	}
+	before := &hostapi.HostUsage{Devices: []hostapi.DeviceUsage{{ID: "a", Resource: "ngpus", Model: "A100", PCI: "0000:07:00.0"}, {ID: "b", Resource: "ngpus",
+		UtilizationPercent: ptr(50.0), MemPeakBytes: ptr(int64(8)), EnergyJoules: ptr(9.0)}}}
+	after := &hostapi.HostUsage{Devices: []hostapi.DeviceUsage{{ID: "c", Resource: "fpga"}, {ID: "b", Resource: "ngpus", UtilizationPercent: ptr(40.0),
+		MemPeakBytes: ptr(int64(7)), EnergyJoules: ptr(10.0)}}}
+	devices := &hostapi.HostUsage{Devices: []hostapi.DeviceUsage{before.Devices[0], {ID: "b", Resource: "ngpus", UtilizationPercent: ptr(40.0),
+		MemPeakBytes: ptr(int64(8)), EnergyJoules: ptr(10.0)}, after.Devices[0]}}
+	for _, sample := range []*hostapi.HostUsage{after, devices} {
+		if d := cmp.Diff(devices, Fold(Fold(before, after), sample)); d != "" {
+			t.Errorf("devices (-want +got):\n%s", d)
+		}
+	}
+	if *Fold(before, nil).Devices[1].EnergyJoules = 99; *before.Devices[1].EnergyJoules != 9 {
+		t.Error("the result shares its devices with a sample")
+	}
 	got := Fold(early, late)
 	*got.CPUTSeconds, got.Kill.Signal = 99, "x"
 	if *early.CPUTSeconds != 10 || kill.Signal != "SIGKILL" {
@@ -164,6 +178,8 @@ func TestFoldKeepsEveryField(t *testing.T) {
 			f.SetString("x")
 		case reflect.Int:
 			f.SetInt(1)
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
 		default:
 			t.Fatalf("field %s: unknown kind", v.Type().Field(i).Name)
 		}
