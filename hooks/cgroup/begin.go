@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/topology"
@@ -17,7 +18,7 @@ import (
 
 // ExecjobBegin makes the job's cgroup with its limits, or nothing at all.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	a, err := askFor(req)
+	a, err := h.policy.askWithDevices(req)
 	if err != nil {
 		return nil, err
 	}
@@ -36,6 +37,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	if err := h.haveParent(ctx); err != nil {
 		return nil, err
 	}
+	h.awaitInventory(ctx, a)
 	others, unlock, err := h.enter(ctx, j, req.MoM)
 	if err != nil {
 		return nil, err
@@ -49,28 +51,47 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
-	limits, notes, err := h.choose(there, a, held)
+	if err := h.tellDevices(&there, a, held); err != nil {
+		return nil, err
+	}
+	got, err := h.assign(there, a, held)
 	if err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil { // nobody takes an answer after the alarm
 		return nil, hostapi.Errorf(hostapi.KindBusy, "begin job %s: %w", j.ID(), err)
 	}
-	out := h.begun(limits, a.NCPUs, there)
-	out.Notes = notes
-	if err := h.create(ctx, j, h.inKernel(limits, a), cgroup.Record{Begin: req, State: out.State}); err != nil {
+	out := h.begun(got.limits, got.ask.NCPUs, there)
+	out.Notes = got.notes
+	if got.grant == nil && h.policy.Devices.Enabled {
+		// That it has none stands there too: hook devices leaves alone what began before jobs were given devices.
+		got.grant = &inventory.Grant{Devices: []topology.Device{}}
+	}
+	if err := h.create(ctx, j, h.inKernel(got.limits, got.ask), got.grant, cgroup.Record{Begin: req, State: out.State, Limits: &got.limits}); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// askFor returns what the job of an event asks for here.
+// askFor returns what the job of an event asks for here; see askOf.
 func askFor(req *hostapi.Request) (ask, error) {
 	a, err := askOf(req.Job, req.Node)
 	if errors.Is(err, pbs.ErrNotOnHost) { // MoM thinks it has: one of the two has the wrong name for this host
 		return ask{}, hostapi.Errorf(hostapi.KindNode, "job %s: %w", req.Job.ID, err)
 	}
 	if err != nil {
+		return ask{}, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
+	}
+	return a, nil
+}
+
+// askWithDevices is askFor with the devices, where jobs are given any.
+func (p *policy) askWithDevices(req *hostapi.Request) (ask, error) {
+	a, err := askFor(req)
+	if err != nil || !p.Devices.Enabled {
+		return a, err
+	}
+	if err := a.takeDevices(req.Job, req.Node, p.resources()); err != nil {
 		return ask{}, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
 	}
 	return a, nil
@@ -121,8 +142,9 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 	return hostapi.Errorf(kind, "job %s has a cgroup of an earlier run: %w", j.ID(), err)
 }
 
-// create makes the cgroup, with a record of what it is for, and this process its maker; or nothing.
-func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits, r cgroup.Record) error {
+// create makes the cgroup, with a record of what it is for, what it was given of devices, and this process its maker; or
+// nothing.
+func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits, g *inventory.Grant, r cgroup.Record) error {
 	err := j.Create(limits)
 	if errors.Is(err, cgroup.ErrExists) || errors.Is(err, cgroup.ErrTaken) { // by hand since it was looked for, or by a job that ends
 		return hostapi.Errorf(hostapi.KindBusy, "%w", err)
@@ -130,7 +152,15 @@ func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits, 
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	if err := errors.Join(h.mark(j), j.SetRecord(r)); err != nil {
+	// The record is last: a cgroup that has one is a job's, with all that goes with it.
+	err = h.mark(j)
+	if err == nil && g != nil {
+		err = g.Keep(j)
+	}
+	if err == nil {
+		err = j.SetRecord(r)
+	}
+	if err != nil {
 		return hostapi.Errorf(recordKind(err), "mark cgroup of job %s: %w", j.ID(), errors.Join(err, h.remove(ctx, j)))
 	}
 	h.own(j.ID())
@@ -215,18 +245,18 @@ func (h *hook) holdings(ids []string) ([]holding, error) {
 	return held, nil
 }
 
-// choose decides what a job gets beside others. Where there is not enough, jobs that are over make room, and after them
+// assign decides what a job gets beside others. Where there is not enough, jobs that are over make room, and after them
 // those that are suspended: their records are read only then.
-func (h *hook) choose(there host, a ask, others []holding) (limits cgroup.Limits, notes []string, err error) {
+func (h *hook) assign(there host, a ask, others []holding) (got assignment, err error) {
 	if h.policy.Cpuset.Isolated { // the kernel has taken the isolated cpus of jobs out of what all may use
 		for _, o := range others {
 			there.cpus = there.cpus.Union(o.limits.CPUs)
 		}
 		there.cpus = there.cpus.Union(a.had.CPUs).Intersect(there.node.Online)
 	}
-	limits, notes, err = h.policy.decide(there, a, others)
+	got, err = h.policy.assign(there, a, others)
 	if hostapi.KindOf(err) != hostapi.KindBusy {
-		return limits, notes, err
+		return got, err
 	}
 	var alive, awake []holding
 	for _, o := range others {
@@ -235,21 +265,32 @@ func (h *hook) choose(there host, a ask, others []holding) (limits cgroup.Limits
 			continue
 		}
 		alive = append(alive, o)
-		switch {
-		case err != nil || !r.Suspended:
-			awake = append(awake, o)
-		case h.policy.Cpuset.Isolated: // the kernel gives its cpus to nobody
-			o.limits = cgroup.Limits{CPUs: o.limits.CPUs}
-			awake = append(awake, o)
+		if err == nil && r.Suspended {
+			o = h.policy.frozen(o)
 		}
+		awake = append(awake, o)
 	}
 	for _, fewer := range [][]holding{alive, awake} {
 		if hostapi.KindOf(err) == hostapi.KindBusy {
-			others = fewer
-			limits, notes, err = h.policy.decide(there, a, fewer)
+			got, err = h.policy.assign(there, a, fewer)
 		}
 	}
-	return limits, notes, err
+	return got, err
+}
+
+// frozen is what a suspended job holds when its place is given to others. Its devices are not: its processes have them open,
+// with their data in the devices' own memory, and will go on with that.
+func (p *policy) frozen(o holding) holding {
+	had := o.limits
+	o.limits = cgroup.Limits{}
+	if o.grant != nil && len(o.grant.Blocks) > 0 { // whose devices it keeps
+		g := *o.grant
+		g.Blocks, o.grant = nil, &g
+	}
+	if p.Cpuset.Isolated { // the kernel gives its cpus to nobody
+		o.limits.CPUs = had.CPUs
+	}
+	return o
 }
 
 // isEmpty tells whether a job that is over holds nothing any more. PBS gives its place away after epilogue, and may send

@@ -115,7 +115,8 @@ func steps(k *kernfstest.Kernel) []kernfstest.Op {
 func TestBeginFails(t *testing.T) {
 	for _, f := range fakes {
 		n, k := fakeNode(t, f.boot, nil)
-		ask := asks("ncpus=2", "mem=64mb", "vmem=64mb", "pids=20")
+		n.devices = gpus(1)
+		ask := asks("ncpus=2", "mem=64mb", "vmem=64mb", "pids=20", "ngpus=1")
 		k.ResetJournal()
 		n.do(hostapi.EventBegin, "1.srv", ask)
 		ops := steps(k)
@@ -126,6 +127,7 @@ func TestBeginFails(t *testing.T) {
 		for _, op := range ops {
 			fail := func(t *testing.T) (*node, *kernfstest.Kernel, func()) {
 				n, k := fakeNode(t, f.boot, nil)
+				n.devices = gpus(1)
 				heal := k.Fail(op.Op, op.Path, unix.EIO)
 				return n, k, heal
 			}

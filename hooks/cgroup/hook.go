@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/nodestate"
 	"github.com/hookhost/hookhost/internal/proc"
@@ -31,6 +33,8 @@ type hook struct {
 	turns  turns
 	tales  turns // see tale; beside turns, because a kill is told while an event has the job's
 	units  units // nil: the parent of all jobs is a plain directory
+
+	inventory func() (*inventory.Inventory, error) // what devices there are; fs.ErrNotExist when nobody has told yet
 
 	openProcess func(*kernfs.FS, hostapi.ProcessID) (held, error)
 	setRlimits  func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit) error
@@ -67,7 +71,11 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if opt.Delegated {
 		h.units = system
 	}
-	h.tell, h.kept = s.Tell, nodestate.Dir(s.Host["state_dir"])
+	dir := s.Host["state_dir"]
+	h.tell, h.kept = s.Tell, nodestate.Dir(dir)
+	if dir != "" {
+		h.inventory = inventory.NewShelf(dir).Load
+	}
 	return h, nil
 }
 
@@ -91,9 +99,11 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	if err != nil {
 		return nil, err
 	}
-	return &hook{policy: p, log: log, roots: roots, tree: tree, node: node, self: self, kmsg: openKmsg, tell: func(string, *hostapi.JobUpdate) {}, openProcess: openProcess, setRlimits: proc.SetRlimits,
+	return &hook{policy: p, log: log, roots: roots, tree: tree, node: node, self: self, kmsg: openKmsg, tell: func(string, *hostapi.JobUpdate) {}, inventory: noInventory, openProcess: openProcess, setRlimits: proc.SetRlimits,
 		watches: map[string]*watch{}, owned: map[string]bool{}}, nil
 }
+
+func noInventory() (*inventory.Inventory, error) { return nil, fs.ErrNotExist }
 
 // need refuses a node that cannot enforce what is configured, naming every controller that is missing.
 func (p *policy) need(tree *cgroup.Tree) error {
@@ -106,6 +116,10 @@ func (p *policy) need(tree *cgroup.Tree) error {
 		if c.enabled && !tree.Has(c.name) {
 			errs = append(errs, fmt.Errorf("[%s] is enabled, but this kernel offers no %s controller", c.name, c.name))
 		}
+	}
+	if dir := tree.NotSystemds(); dir != "" && len(errs) > 0 {
+		errs = append(errs, fmt.Errorf("%s is not systemd's, which would pass the controllers on to it: somebody else made it. Remove it and what is below "+
+			"it (rmdir, when no job runs) and start hookhost again", dir))
 	}
 	if len(errs) > 0 {
 		return hostapi.Errorf(hostapi.KindNode, "%w", errors.Join(errs...))

@@ -9,6 +9,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/placement"
 	"github.com/hookhost/hookhost/internal/topology"
@@ -24,6 +25,8 @@ type holding struct {
 	limits cgroup.Limits
 
 	mem, vmem bool // asked for all there is, which otherwise is taken for what a job without a request gets
+
+	grant *inventory.Grant // nil when it has no devices; known only where somebody asks for some
 }
 
 // host is what there is to give: the node, and the part of its cpus and NUMA nodes that the parent of all jobs may use.
@@ -36,31 +39,52 @@ type host struct {
 	v2       bool // the controllers are on v2
 
 	hugePages topology.HugePages // none where [hugetlb] is not enabled
+
+	devices *inventory.Inventory // nil where the job asks for none
+	around  []topology.Device    // where it asks for none: those that it is to leave cpus near
 }
 
-// decide turns what a job asked for on this host into limits, given what the other jobs hold. It reads and writes nothing.
-// Notes are for the report: what was asked for and is not enforced. Errors carry a kind: KindJob when the host could
-// never give that much, KindBusy when other jobs are in the way.
-func (p *policy) decide(h host, a ask, others []holding) (l cgroup.Limits, notes []string, err error) {
-	if err := p.decideCPUs(&l, h, a, others); err != nil {
-		return cgroup.Limits{}, nil, err
+// assignment is what a job gets.
+type assignment struct {
+	limits cgroup.Limits
+	ask    ask              // as it is met: a job with blocks has asked for what is in them
+	grant  *inventory.Grant // nil when it did not ask for devices
+	notes  []string         // for the report: what was asked for and is not enforced
+}
+
+// assign turns what a job asked for on this host into what it gets, given what the other jobs hold. It reads and writes
+// nothing. Errors carry a kind: KindJob when the host could never give that much, KindBusy when other jobs are in the
+// way.
+func (p *policy) assign(h host, a ask, others []holding) (assignment, error) {
+	var l cgroup.Limits
+	blocks, err := p.decideBlocks(h, &a, others)
+	if err != nil {
+		return assignment{}, err
+	}
+	devices, err := p.decideCPUs(&l, h, a, blocks, others)
+	if err != nil {
+		return assignment{}, err
+	}
+	grant, err := a.grant(h, devices, blocks)
+	if err != nil {
+		return assignment{}, err
 	}
 	if err := p.decideMemory(&l, h, a, others); err != nil {
-		return cgroup.Limits{}, nil, err
+		return assignment{}, err
 	}
 	if err := p.decideMemsw(&l, h, a, others); err != nil {
-		return cgroup.Limits{}, nil, err
+		return assignment{}, err
 	}
 	if err := p.decideHugetlb(&l, h, a, others); err != nil {
-		return cgroup.Limits{}, nil, err
+		return assignment{}, err
 	}
 	p.decideOOM(&l, h, a)
 	p.decideShares(&l, h, a.NCPUs)
 	if err := p.decidePids(&l, h, a.pids); err != nil {
-		return cgroup.Limits{}, nil, err
+		return assignment{}, err
 	}
 	l.IO = p.io
-	return l, append(a.notes, p.unenforced(l, h, a)...), nil
+	return assignment{limits: l, ask: a, grant: grant, notes: append(a.notes, p.unenforced(l, h, a)...)}, nil
 }
 
 // unenforced tells what the job asked for and has no limit for.
@@ -85,6 +109,9 @@ func (p *policy) unenforced(l cgroup.Limits, h host, a ask) []string {
 	if !p.Hugetlb.Enabled && (a.HPMem != nil && *a.HPMem > 0 || len(a.huge) > 0) {
 		add("hpmem", "hugetlb", false)
 	}
+	if !p.Devices.Enabled && a.NGPUs > 0 { // other names may be a site's own
+		add(fmt.Sprintf("ngpus=%d", a.NGPUs), "devices", false)
+	}
 	if a.oomGroup != nil && *a.oomGroup && l.OOMGroup == nil {
 		add("oom_group", "memory", p.Memory.Enabled)
 	}
@@ -94,15 +121,16 @@ func (p *policy) unenforced(l cgroup.Limits, h host, a ask) []string {
 	return notes
 }
 
-func (p *policy) decideCPUs(l *cgroup.Limits, h host, a ask, others []holding) error {
-	if !p.Cpuset.Enabled {
-		return nil
+// decideCPUs decides cpus and devices, each of which depends on the other. It returns the devices by their IDs.
+func (p *policy) decideCPUs(l *cgroup.Limits, h host, a ask, blocks *blockShare, others []holding) (devices []string, err error) {
+	if p.Cpuset.Enabled && a.NCPUs == 0 && !p.Cpuset.AllowZeroCPUs {
+		return nil, hostapi.Errorf(hostapi.KindJob, "cpuset enabled with mandatory ncpus >= 1, but job does not request ncpus on this host")
 	}
-	if a.NCPUs == 0 {
-		if !p.Cpuset.AllowZeroCPUs {
-			return hostapi.Errorf(hostapi.KindJob, "cpuset enabled with mandatory ncpus >= 1, but job does not request ncpus on this host")
+	if blocks != nil {
+		if p.Cpuset.Enabled {
+			p.setCPUs(l, h, blocks.cpus, blocks.mems)
 		}
-		return nil // no cpuset of its own: its processes run on whatever the parent has
+		return blocks.devices, nil
 	}
 	var taken kernfs.IDSet
 	for _, o := range others {
@@ -113,33 +141,46 @@ func (p *policy) decideCPUs(l *cgroup.Limits, h host, a ask, others []holding) e
 		UseHyperthreads: p.Cpuset.UseHyperthreads, NCPUsAreCores: p.Cpuset.NCPUsAreCores, MemFences: p.Cpuset.MemFences,
 		Keep: a.had.CPUs,
 	}
+	if !p.Cpuset.Enabled {
+		req.NCPUs = 0
+	}
+	p.addDevices(&req, h, a, others)
+	if req.NCPUs == 0 && len(req.Wants) == 0 {
+		return nil, nil // no cpuset of its own: its processes run on whatever the parent has
+	}
 	if a.Mem != nil && p.Cpuset.MemFences && len(h.node.NUMA) > 1 {
 		req.Mem, req.FreeMem = int64(*a.Mem), p.freeMem(h.node, others)
 	}
-	chosen, err := p.placed(h.node, req, a)
+	chosen, err := p.withDevices(h.node, req, a)
 	var short *placement.ShortageError
 	if errors.As(err, &short) && !taken.Intersect(a.had.CPUs).IsEmpty() {
 		// Two jobs share cpus since one of them was suspended: each may keep them.
 		req.Taken = taken.Minus(a.had.CPUs)
-		chosen, err = p.placed(h.node, req, a)
+		chosen, err = p.withDevices(h.node, req, a)
 	}
 	if errors.As(err, &short) {
-		req.Taken = kernfs.IDSet{}
-		if _, never := p.placed(h.node, req, a); never != nil {
-			return hostapi.Errorf(hostapi.KindJob, "%w", never)
+		req.Taken, req.Held = kernfs.IDSet{}, nil
+		if _, never := p.withDevices(h.node, req, a); never != nil {
+			return nil, neverEnough(never, h.devices)
 		}
-		return hostapi.Errorf(hostapi.KindBusy, "%w%s", err, heldBy(others))
+		return nil, hostapi.Errorf(hostapi.KindBusy, "%w%s", err, heldBy(short.Resource, others))
 	}
 	if err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "%w", err)
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	l.CPUs = chosen.CPUs
+	if req.NCPUs > 0 {
+		p.setCPUs(l, h, chosen.CPUs, chosen.Mems)
+	}
+	return chosen.Devices, nil
+}
+
+func (p *policy) setCPUs(l *cgroup.Limits, h host, cpus, mems kernfs.IDSet) {
+	l.CPUs = cpus
 	l.Isolated = p.Cpuset.Isolated && h.v2
-	l.Mems = chosen.Mems.Intersect(h.mems)
+	l.Mems = mems.Intersect(h.mems)
 	if !p.Cpuset.MemFences || l.Mems.IsEmpty() {
 		l.Mems = h.mems
 	}
-	return nil
 }
 
 // freeMem returns what each NUMA node has left beside the jobs that are on this one alone, as pbs_cgroups counts it.
@@ -156,12 +197,16 @@ func (p *policy) freeMem(n *topology.Node, others []holding) map[int]int64 {
 	return free
 }
 
-// heldBy names the jobs that hold cpus, for people who wonder why theirs has to wait.
-func heldBy(others []holding) string {
+// heldBy names the jobs that hold cpus, or devices of the resource, for people who wonder why theirs has to wait.
+func heldBy(resource string, others []holding) string {
 	var who []string
 	for _, o := range others {
-		if !o.limits.CPUs.IsEmpty() {
-			who = append(who, fmt.Sprintf("%s by job %s", o.limits.CPUs, o.id))
+		what := o.limits.CPUs.String()
+		if resource != "ncpus" {
+			what = o.holds(resource)
+		}
+		if what != "" {
+			who = append(who, fmt.Sprintf("%s by job %s", what, o.id))
 		}
 	}
 	if len(who) == 0 {

@@ -78,7 +78,7 @@ func (p *policy) tell(o *holding, n *topology.Node) {
 	if err != nil {
 		return // made by hand
 	}
-	a, err := askedIn(r)
+	a, err := p.askedIn(r)
 	if err != nil {
 		return
 	}
@@ -97,15 +97,30 @@ func (p *policy) tell(o *holding, n *topology.Node) {
 }
 
 // askedIn returns what the job of a record asked for on this host. A record without the chunks, which were too many, tells
-// the sums over all hosts; mem is in the state where it matters.
-func askedIn(r cgroup.Record) (ask, error) {
+// the sums over all hosts; the mem that was decided is right in any case, and is that of its blocks for a job that has some. A record
+// without the limits, of an earlier version, has that mem in the state where it matters.
+func (p *policy) askedIn(r cgroup.Record) (ask, error) {
 	a, err := askOf(r.Begin.Job, r.Begin.Node)
+	if err != nil {
+		return ask{}, err
+	}
+	if p.Devices.Enabled {
+		a.blocks, _ = blocksOf(a.chunks, r.Begin.Job, r.Begin.Node) // one that began earlier may have had a site's own
+	}
+	if a.Mem == nil && a.blocks == 0 {
+		return a, nil
+	}
 	var s state
-	if err == nil && a.Mem != nil && json.Unmarshal(r.State, &s) == nil && s.MemLimit != nil {
+	if r.Limits != nil {
+		s.MemLimit = r.Limits.Mem
+	} else if json.Unmarshal(r.State, &s) != nil {
+		return a, nil
+	}
+	if s.MemLimit != nil {
 		mem := pbs.Size(*s.MemLimit)
 		a.Mem = &mem
 	}
-	return a, err
+	return a, nil
 }
 
 // leastMem is the least memory in which a program can be started at all: the kernel's own for a process counts, and where

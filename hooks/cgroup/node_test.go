@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"runtime"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
@@ -26,7 +28,8 @@ type node struct {
 	lives func(pid int) bool
 	boot  func() *hook // another hook process on the same kernel
 
-	jobs map[string]*hostapi.Job // those that have a record
+	devices *inventory.Inventory    // what the hook devices has told; nil for nothing yet
+	jobs    map[string]*hostapi.Job // those that have a record
 }
 
 const testNode = "node1"
@@ -54,13 +57,19 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 	}
 	log := logrus.New()
 	log.SetOutput(t.Output())
-	n.t, n.jobs = t, map[string]*hostapi.Job{}
+	n.t, n.jobs, n.devices = t, map[string]*hostapi.Job{}, &inventory.Inventory{}
 	n.boot = func() *hook {
 		h, err := open(p, roots, opt, logrus.NewEntry(log))
 		if err != nil {
 			t.Fatal(err)
 		}
 		h.kmsg = noKmsg
+		h.inventory = func() (*inventory.Inventory, error) {
+			if n.devices == nil {
+				return nil, fs.ErrNotExist
+			}
+			return n.devices, nil
+		}
 		if opt.Signal != nil { // processes in memory have no pidfds
 			h.openProcess = func(procfs *kernfs.FS, id hostapi.ProcessID) (held, error) {
 				return byStartTime{procfs, id}, nil

@@ -22,9 +22,10 @@ import (
 // memory. Nil when there is none.
 func numaOf(chunks []pbs.VnodeChunk, host string) (map[int]int, error) {
 	var by map[int]int
-	for _, c := range chunks {
+	for _, i := range pbs.ChunksOn(chunks, host) {
+		c := chunks[i]
 		text, ok := strings.CutPrefix(c.Vnode, c.Host+"[")
-		if !ok || !sameHost(c.Host, host) {
+		if !ok {
 			continue
 		}
 		n, err := strconv.Atoi(strings.TrimSuffix(text, "]"))
@@ -41,14 +42,6 @@ func numaOf(chunks []pbs.VnodeChunk, host string) (map[int]int, error) {
 		by[n] += share.NCPUs
 	}
 	return by, nil
-}
-
-// sameHost takes n1 and n1.cluster for one host, as pbs.OnHost does.
-func sameHost(a, b string) bool {
-	if len(a) > len(b) {
-		a, b = b, a
-	}
-	return a == b || !strings.Contains(a, ".") && strings.HasPrefix(b, a+".")
 }
 
 // placed chooses cpus and NUMA nodes as placement.Place does, with each vnode's part on the vnode's own NUMA node.

@@ -186,3 +186,27 @@ func TestOptionsWithoutSystemd(t *testing.T) {
 		t.Errorf("require: got %v", err)
 	}
 }
+
+// A directory in the unit's place has no controllers from systemd: the hook says so, and what to do.
+func TestParentMadeByHand(t *testing.T) {
+	for _, systemds := range []bool{false, true} {
+		k := kernfstest.NewV2()
+		root := k.Roots().Cgroup
+		if err := root.Mkdir("pbs_jobs.service"); err != nil {
+			t.Fatal(err)
+		}
+		if systemds {
+			if err := root.SetXattr("pbs_jobs.service", "trusted.invocation_id", []byte("0123456789abcdef0123456789abcdef")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := open(testPolicy(t, nil), k.Roots(), cgroup.Options{Signal: k.Signal, Delegated: true}, logrus.NewEntry(logrus.New()))
+		if err == nil || hostapi.KindOf(err) != hostapi.KindNode {
+			t.Fatalf("systemd's %t: %v", systemds, err)
+		}
+		const want = "/sys/fs/cgroup/pbs_jobs.service is not systemd's, which would pass the controllers on to it: somebody else made it. Remove it"
+		if got := strings.Contains(err.Error(), want); got == systemds {
+			t.Errorf("systemd's %t: error %v; has %q: %t", systemds, err, want, got)
+		}
+	}
+}

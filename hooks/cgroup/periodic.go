@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
 // ExechostStartup makes the parents of all jobs, takes over the jobs of a hook that died, removes what is no job's and
@@ -15,12 +17,20 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 	if err := h.startParent(ctx); err != nil {
 		return nil, err
 	}
+	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
+	marked := time.Duration(0)
 	for id, job := range req.JobList {
-		_, err := h.look(ctx, id, job, req.Node, false)
+		update, err := h.look(ctx, id, job, req)
+		if update != nil {
+			if update.CallAgain > 0 {
+				marked++
+				update.CallAgain *= marked // one after the other
+			}
+			out.Jobs[id] = update
+		}
 		errs = append(errs, err)
 	}
-	out := &hostapi.Outcome{}
 	errs = append(errs, h.publish(req, out), h.sweepInto(ctx, out, req))
 	return out, errors.Join(errs...)
 }
@@ -30,7 +40,7 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
 	for id, job := range req.JobList {
-		update, err := h.look(ctx, id, job, req.Node, true)
+		update, err := h.look(ctx, id, job, req)
 		if update != nil {
 			if req.Job == nil && !h.policy.Vnodes.PeriodicResourceUsage {
 				update.ResourcesUsed = nil
@@ -45,9 +55,10 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	return out, errors.Join(errs...)
 }
 
-// look sees to it that somebody watches a listed job and, if asked to, measures it. A job that begins or ends at this
+// look sees to it that somebody watches a listed job and, but for startup, measures it. A job that begins or ends at this
 // moment is left to that event, and what another host's hook answers for is left unwatched.
-func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, node string, measure bool) (*hostapi.JobUpdate, error) {
+func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, req *hostapi.Request) (*hostapi.JobUpdate, error) {
+	measure := req.Event != hostapi.EventStartup
 	release, _ := h.turns.try(id)
 	if release == nil {
 		return nil, nil
@@ -60,7 +71,7 @@ func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, node strin
 	if !j.Exists() {
 		return nil, nil
 	}
-	s, err := stateOf(job, node, j)
+	s, err := stateOf(job, req.Node, j)
 	errs := []error{err}
 	if err := h.adopt(ctx, j); err != nil {
 		errs = append(errs, fmt.Errorf("take over job %s: %w", id, err))
@@ -68,9 +79,22 @@ func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, node strin
 	if s.Ended {
 		return nil, errors.Join(errs...)
 	}
+	before := s.encode()
 	if h.owns(id) {
 		if !measure || s.SuspendedAt != 0 { // at startup, or where it costs only those that are suspended
 			errs = append(errs, h.settle(ctx, j))
+		}
+		switch {
+		case err != nil:
+			err = nil // told with the others
+		case !measure:
+			s.follow(j) // a hook that died has told nobody
+			err = h.followEnforce(j, &s)
+		default:
+			err = h.bringDown(ctx, j, &s)
+		}
+		if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+			h.logOf(id).Warnf("its limits are not what its record says: %v", err)
 		}
 		h.watch(j)
 	}
@@ -81,6 +105,17 @@ func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, node strin
 		if u != nil {
 			update = &hostapi.JobUpdate{Usage: u, ResourcesUsed: resourcesUsed(u, s)}
 		}
+	}
+	now := s.encode()
+	changed, again := !bytes.Equal(now, before), !measure && h.owns(id) && marked(j) != ""
+	if update == nil && (changed || again) {
+		update = &hostapi.JobUpdate{}
+	}
+	if changed {
+		update.State = now
+	}
+	if again { // for bringDown, without anybody waiting for it
+		update.CallAgain = time.Second
 	}
 	return update, errors.Join(errs...)
 }

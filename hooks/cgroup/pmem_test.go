@@ -14,6 +14,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -72,6 +73,7 @@ func TestKernelPmemOfEach(t *testing.T) {
 
 // bareNode is this machine as one without controllers: what the v2 tree of a hybrid machine offers.
 func bareNode(t testing.TB) *node {
+	kernfstest.NeedV2(t)
 	return realNodeOf(t, cgroup.ModeV2, func(c *config.File) {
 		byRSS(c)
 		c.Cpuset.Enabled, c.CPU.Enabled = false, false

@@ -9,13 +9,14 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // ExecjobResize gives the job its new size: all of it, or nothing changes. A limit below what the job uses is KindBusy, as
 // is a lack of room: both may pass. MoM requeues the job in either case.
 func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	a, err := askFor(req)
+	a, err := h.policy.askWithDevices(req)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +44,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	if err := ctx.Err(); err != nil { // nobody takes an answer after the alarm
 		return nil, hostapi.Errorf(hostapi.KindBusy, "resize job %s: %w", j.ID(), err)
 	}
-	s.NCPUs, s.CPUs, s.Mems, s.MemLimit = a.NCPUs, z.limits.CPUs.String(), z.limits.Mems.String(), h.policy.memLimit(z.limits)
+	s.NCPUs, s.CPUs, s.Mems, s.MemLimit = z.ask.NCPUs, z.limits.CPUs.String(), z.limits.Mems.String(), h.policy.memLimit(z.limits)
 	if z.limits.CPUs.IsEmpty() {
 		s.CPUs, s.Mems = z.there.cpus.String(), z.there.mems.String()
 	}
@@ -54,7 +55,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 			job.KillDelay = begin.Job.KillDelay
 		}
 		begin.Job = &job
-		r.Begin, r.State = &begin, s.encode()
+		r.Begin, r.State, r.Limits = &begin, s.encode(), &z.limits
 	}); err != nil {
 		return nil, err
 	}
@@ -70,6 +71,7 @@ type newShare struct {
 	ask    ask
 	limits cgroup.Limits // decided
 	had    cgroup.Limits // in force
+	grants regrant
 	notes  []string
 	there  host
 }
@@ -104,52 +106,106 @@ func (h *hook) newSize(j *cgroup.Job, a *ask) (z newShare, err error) {
 			a.had.MemSwap = own.limits.MemSwap
 		}
 	}
-	z.limits, z.notes, err = h.choose(z.there, *a, held)
-	z.ask = *a
+	if h.policy.Devices.Enabled {
+		if a.hadGrant, err = inventory.GrantOf(j); err != nil {
+			return fail(err)
+		}
+	}
+	if err := h.tellDevices(&z.there, *a, held); err != nil {
+		return newShare{}, err
+	}
+	got, err := h.assign(z.there, *a, held)
+	z.ask, z.limits, z.grants, z.notes = got.ask, got.limits, newRegrant(a.hadGrant, got.grant), got.notes
 	return z, err
 }
 
 // change brings the job to its new size, and its record with it, or leaves both as they were. The caller has the lock, and
 // is rid of it as soon as others can see what the job gets: to give memory back, or move it, takes seconds, and what
-// the job gives up is nobody else's before it has.
+// the job gives up is nobody else's before it has. When it has, that may be another's, and the job keeps its new size in the
+// kernel whatever fails then. A mark stands on the cgroup until kernel and record agree: see bringDown.
 func (h *hook) change(j *cgroup.Job, z newShare, unlock func(), record func(*cgroup.Record)) error {
-	to := h.inKernel(z.limits, z.ask)
-	both, narrows := to.Cover(z.had)
-	if err := h.apply(j, both, z); err != nil {
-		return err
+	earlier := marked(j)
+	if err := j.SetMark(resizeMark, []byte(resizing)); err != nil {
+		kind := hostapi.KindNode
+		if errors.Is(err, cgroup.ErrNotFound) { // it ends at this moment
+			kind = hostapi.KindBusy
+		}
+		return hostapi.Errorf(kind, "resize job %s: %w", j.ID(), err)
 	}
-	var old *cgroup.Record
-	amend := func() error {
+	var old *cgroup.Record // once it has been replaced
+	narrowed, err := h.steps(j, z, unlock, func() error {
+		var was cgroup.Record
 		err := h.amend(j, func(r *cgroup.Record) {
-			was := *r
-			old = &was
+			was = *r
 			record(r)
 		})
 		if err != nil {
-			err = hostapi.Errorf(recordKind(err), "resize job %s: %w", j.ID(), err)
+			return hostapi.Errorf(recordKind(err), "resize job %s: %w", j.ID(), err)
 		}
-		return err
-	}
-	// A smaller mem is in the record when the job has come down to it: the sampler kills for what stands there.
-	late := h.policy.kernelLimitsMem() && both.Mem != to.Mem
-	var err error
-	if !late {
-		err = amend()
-	}
-	if err == nil && narrows {
-		unlock()
-		err = h.apply(j, to, z)
-	}
-	if err == nil && late {
-		err = amend()
-	}
-	if err == nil {
+		old = &was
 		return nil
+	})
+	switch {
+	case err == nil:
+		if err := j.SetMark(resizeMark, nil); err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+			h.logOf(j.ID()).Warn(err)
+		}
+		return nil
+	case narrowed:
+		return hostapi.Errorf(hostapi.KindOf(err), "resize job %s: others may have been given what it gave up, and it keeps its new limits: %w", j.ID(), err)
 	}
-	undo := j.Apply(z.had)
-	if old != nil {
-		undo = errors.Join(undo, h.amend(j, func(r *cgroup.Record) { r.Begin, r.State = old.Begin, old.State }))
+	now, undo := j.Limits()
+	if undo == nil {
+		undo = j.Apply(z.had.Within(now))
 	}
+	undo = errors.Join(undo, z.grants.undo(j))
+	if old != nil && old.Begin != nil {
+		undo = errors.Join(undo, h.amend(j, func(r *cgroup.Record) { r.Begin, r.State, r.Limits = old.Begin, old.State, old.Limits }))
+	}
+	if undo == nil {
+		undo = j.SetMark(resizeMark, []byte(earlier))
+	}
+	return withUndo(j, err, undo)
+}
+
+// steps does it, and tells whether it got as far as to take from the job what it gives up, with nobody kept from that.
+func (h *hook) steps(j *cgroup.Job, z newShare, unlock func(), amend func() error) (narrowed bool, err error) {
+	to := h.inKernel(z.limits, z.ask)
+	both, narrows := to.Cover(z.had)
+	if err := z.grants.begin(j); err != nil {
+		return false, err
+	}
+	if err := h.apply(j, both, z); err != nil {
+		return false, err
+	}
+	// A smaller mem is in the record when the job has come down to it: the sampler kills for what stands there, and where the
+	// kernel has another limit others are given what is not there any more.
+	late := both.Mem != to.Mem
+	if !h.policy.kernelLimitsMem() {
+		had := z.ask.had.Mem
+		late = had != nil && (z.ask.Mem == nil || z.limits.Mem == nil || *z.limits.Mem < *had)
+	}
+	if !late {
+		if err := amend(); err != nil {
+			return false, err
+		}
+	}
+	if narrows {
+		unlock()
+		if err := h.apply(j, to, z); err != nil {
+			return false, err
+		}
+	}
+	if late {
+		if err := amend(); err != nil {
+			return narrows, err
+		}
+	}
+	return narrows, z.grants.finish(j)
+}
+
+// withUndo returns why a resize failed; where it could not be undone that is the node's.
+func withUndo(j *cgroup.Job, err, undo error) error {
 	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) {
 		return hostapi.Errorf(hostapi.KindNode, "resize job %s: %w", j.ID(), errors.Join(err, undo))
 	}

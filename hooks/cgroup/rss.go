@@ -39,7 +39,7 @@ func (h *hook) boundsNow(j *cgroup.Job) bounds {
 	if err != nil || r.Ending {
 		return bounds{}
 	}
-	a, err := askedIn(r)
+	a, err := h.policy.askedIn(r)
 	if err != nil {
 		h.logOf(j.ID()).Warn(err)
 		return bounds{}

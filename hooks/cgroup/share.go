@@ -8,7 +8,9 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/placement"
 )
 
 // ask is what a job asked for on this host.
@@ -20,13 +22,20 @@ type ask struct {
 	numa     map[int]int        // ncpus by NUMA node, of vnodes host[n]; nil when there is none
 	notes    []string           // what of it cannot be told
 
+	chunks []pbs.VnodeChunk // of all hosts
+
+	wants  []placement.Want // devices; see takeDevices
+	blocks int              // parts of the host
+
 	// had is what a job that is resized holds already: its cpus, and of the rest what it asked for.
-	had cgroup.Limits
+	had      cgroup.Limits
+	hadGrant *inventory.Grant // nil when it has no devices
 
 	pmem, pvmem *int64                    // bytes that any one of its processes may hold, and map; nil when not asked for
 	rlimits     map[string]hostapi.Rlimit // by name
 }
 
+// askOf returns what a job asks for on the host node, but for devices and blocks.
 func askOf(job *hostapi.Job, node string) (ask, error) {
 	chunks := []pbs.VnodeChunk{{Vnode: node, Host: node, Resources: job.ResourceList}}
 	if job.ExecVnode != "" {
@@ -39,7 +48,10 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	if err != nil {
 		return ask{}, err
 	}
-	a := ask{HostShare: share}
+	a := ask{HostShare: share, chunks: chunks}
+	if note := micsNote(share.Other); note != "" {
+		a.notes = append(a.notes, note)
+	}
 	if err := a.takeVmem(job, chunks); err != nil {
 		return ask{}, err
 	}
@@ -60,6 +72,16 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	}
 	a.rlimits, err = rlimitsOf(job)
 	return a, err
+}
+
+// takeDevices adds the devices and the blocks that the job asks for; resources are those of configured devices. It is only for hosts
+// where hookhost gives devices away: elsewhere gpus, blocks and the like are a site's own resources, with values of any form.
+func (a *ask) takeDevices(job *hostapi.Job, node string, resources []string) (err error) {
+	a.wants, err = wantsOf(a.chunks, job, node, resources)
+	if err == nil {
+		a.blocks, err = blocksOf(a.chunks, job, node)
+	}
+	return err
 }
 
 // takeVmem looks for vmem in the job's own list. It is not scheduled by default and then stands only there

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // state is what this hook keeps with the host for a job.
@@ -20,7 +21,8 @@ type state struct {
 	NCPUs          int    `json:"ncpus"`
 	CPUs           string `json:"cpus,omitempty"` // what it may run on, its own or the parent's
 	Mems           string `json:"mems,omitempty"`
-	// MemLimit is the mem that was decided, in bytes, where the kernel has another limit: see inKernel.
+	// MemLimit is the mem that was decided, in bytes, where the kernel has another limit: see inKernel. So it also tells under
+	// which [memory] enforce that was: see followEnforce.
 	MemLimit *int64 `json:"mem_limit,omitempty"`
 	// SuspendedAt is when the suspension began that the job is in, on the same clock; 0 when it is in none.
 	// SuspendedMicros is the length of those that are over.
@@ -82,12 +84,5 @@ func (s state) encode() json.RawMessage {
 	return b
 }
 
-// sinceBoot is CLOCK_MONOTONIC in µs: the same for all processes, and whatever becomes of the wall clock it tells how
-// long a job has run.
-func sinceBoot() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil { // never fails for this clock
-		panic(err)
-	}
-	return ts.Nano() / 1000
-}
+// sinceBoot is proc.SinceBoot in µs, as it stands in a state.
+func sinceBoot() int64 { return proc.SinceBoot().Microseconds() }

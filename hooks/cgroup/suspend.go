@@ -121,15 +121,16 @@ func (h *hook) live(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s
 	return j, s, release, nil
 }
 
-// follow takes the suspension from the job's Record where the state says otherwise: a hook that died over an event has
-// told the host nothing.
+// follow takes the job's size from its Record, and its suspension where the state says otherwise: a hook that died over an
+// event has told the host nothing.
 func (s *state) follow(j *cgroup.Job) {
+	var noted state
 	r, err := j.Record()
-	if err != nil || r.Suspended == (s.SuspendedAt != 0) {
+	if err != nil || json.Unmarshal(r.State, &noted) != nil {
 		return
 	}
-	var noted state
-	if json.Unmarshal(r.State, &noted) == nil && r.Suspended == (noted.SuspendedAt != 0) {
+	s.NCPUs, s.CPUs, s.Mems, s.MemLimit = noted.NCPUs, noted.CPUs, noted.Mems, noted.MemLimit
+	if r.Suspended != (s.SuspendedAt != 0) && r.Suspended == (noted.SuspendedAt != 0) {
 		s.SuspendedAt, s.SuspendedMicros = noted.SuspendedAt, noted.SuspendedMicros
 	}
 }

@@ -309,3 +309,26 @@ func TestKernelSuspend(t *testing.T) {
 	n.do(hostapi.EventEnd, "1.srv")
 	n.want()
 }
+
+// The host sends postsuspend to a hook that accepted preresume where another refused it: the job is suspended as before.
+func testResumeTakenBack(t *testing.T, n *node) {
+	n.do(hostapi.EventBegin, "1.srv")
+	n.launch("1.srv")
+	n.do(hostapi.EventPostsuspend, "1.srv")
+	began := n.state("1.srv").SuspendedAt
+	n.do(hostapi.EventPreresume, "1.srv")
+	n.frozen("1.srv", false)
+	n.do(hostapi.EventPostsuspend, "1.srv")
+	n.frozen("1.srv", true)
+	if s := n.state("1.srv"); s.SuspendedAt < began+s.SuspendedMicros {
+		t.Errorf("state %+v: suspended since %d in all", s, began)
+	}
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
+	n.want()
+}
+
+func TestResumeTakenBack(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testResumeTakenBack(t, n) })
+	t.Run("kernel", func(t *testing.T) { testResumeTakenBack(t, realNode(t, nil)) })
+}
