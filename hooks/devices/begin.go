@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// ExecjobBegin puts the filter on the job's cgroup, whether or not the job was given any device, and writes what container
+// runtimes and the DCGM exporter read. Nobody is asked for anything: the grant and the inventory are there.
+func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	j, g, err := h.granted(req)
+	if err != nil {
+		return nil, err
+	}
+	if g == nil {
+		return nil, noGrant(j)
+	}
+	if err := outdated(g, h.stock.current()); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindBusy, "job %s: %w", j.ID(), err)
+	}
+	if g, err = h.confine(ctx, j); err != nil {
+		return nil, err
+	}
+	if g == nil {
+		return nil, noGrant(j)
+	}
+	notes := h.publishGrant(ctx, j, g)
+	h.noteSince(j, g)
+	return &hostapi.Outcome{Usage: describe(g), Notes: notes}, nil
+}
+
+func noGrant(j *cgroup.Job) error {
+	return hostapi.Errorf(hostapi.KindNode, "job %s: its cgroup does not say what devices it was given: hook cgroup must run before hook devices, with devices enabled", j.ID())
+}
+
+// outdated refuses a grant of what is not there, or has other numbers than it had: drivers get most of theirs anew at each boot,
+// and hook cgroup may have decided by the inventory of the last one. The numbers may be another device's by now.
+func outdated(g *inventory.Grant, inv *inventory.Inventory) error {
+	if inv == nil {
+		if len(g.Devices) > 0 {
+			return errors.New("what devices this host has is not known yet")
+		}
+		return nil
+	}
+	var shared []topology.DeviceNode
+	for _, d := range g.Devices {
+		i := slices.IndexFunc(inv.Devices, func(e topology.Device) bool { return e.ID == d.ID })
+		if i < 0 || !slices.Equal(inv.Devices[i].Nodes, d.Nodes) {
+			return fmt.Errorf("the devices of this host have changed: it was given %s %s as it was before", d.Resource, d.ID)
+		}
+		shared = append(shared, inv.Shared[d.Vendor]...)
+	}
+	for _, n := range g.Shared {
+		if !slices.Contains(shared, n) {
+			return fmt.Errorf("the devices of this host have changed: it was given %s (%s) as it was before", n.Path, n)
+		}
+	}
+	return nil
+}
+
+// ExecjobResize makes the filter follow what the job holds now: hook cgroup has put it on the cgroup. What the job holds open
+// stays open: no kernel takes that away. A job that began before devices were enabled is left alone.
+func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	j, g, err := h.granted(req)
+	if err != nil {
+		return nil, err
+	}
+	if g != nil {
+		if g, err = h.confine(ctx, j); err != nil {
+			return nil, hostapi.Errorf(hostapi.KindOf(err), "the devices that the job had before stay in force: %w", err)
+		}
+	}
+	if g == nil {
+		return &hostapi.Outcome{}, nil
+	}
+	notes := h.publishGrant(ctx, j, g)
+	h.noteSince(j, g)
+	return &hostapi.Outcome{Usage: describe(g), Notes: notes}, nil
+}
+
+// publishGrant writes the job's CDI specification, without which its containers do not find its devices, and the DCGM
+// exporter's files, without which a label is missing: neither is worth a job. It returns what the job's owner should know.
+func (h *hook) publishGrant(ctx context.Context, j *cgroup.Job, g *inventory.Grant) (notes []string) {
+	if err := h.mapping.write(ctx, j.ID(), g); err != nil {
+		h.logOf(j.ID()).Warn(err)
+	}
+	err := h.cdi.write(j.ID(), g)
+	if err == nil {
+		return nil
+	}
+	err = errors.Join(err, h.cdi.remove(j.ID())) // an older one would name devices that are no longer the job's
+	h.logOf(j.ID()).Warn(err)
+	return []string{"containers of the job do not find its devices: its CDI specification could not be written"}
+}
+
+// unpublish removes these files of a job. It goes on whatever fails, and is idempotent.
+func (h *hook) unpublish(ctx context.Context, id string) error {
+	return errors.Join(h.cdi.remove(id), h.mapping.remove(ctx, id))
+}
+
+// describe says what the job was given, for reports.
+func describe(g *inventory.Grant) *hostapi.HostUsage {
+	if len(g.Devices) == 0 {
+		return nil
+	}
+	u := &hostapi.HostUsage{}
+	for _, d := range g.Devices {
+		u.Devices = append(u.Devices, hostapi.DeviceUsage{ID: d.ID, Resource: d.Resource, Model: d.Model, PCI: d.PCI})
+	}
+	return u
+}

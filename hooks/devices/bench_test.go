@@ -1,0 +1,42 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+)
+
+// What this hook adds to a job's begin and to each launch; the cgroup is there already.
+func BenchmarkEvents(b *testing.B) {
+	for _, place := range []struct {
+		name string
+		mode cgroup.Mode
+	}{{"v1", cgroup.ModeV1}, {"v2", 0}} {
+		b.Run(place.name+"/begin", func(b *testing.B) {
+			n := newNode(b, place.mode, eight(), nil)
+			n.do(hostapi.EventStartup)
+			for b.Loop() {
+				b.StopTimer()
+				j := n.job("1.srv", a100(0), a100(1))
+				b.StartTimer()
+				n.do(hostapi.EventBegin, "1.srv")
+				b.StopTimer()
+				n.do(hostapi.EventEnd, "1.srv")
+				if err := j.Remove(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+		})
+		b.Run(place.name+"/launch", func(b *testing.B) {
+			n := newNode(b, place.mode, eight(), nil)
+			n.do(hostapi.EventStartup)
+			n.job("1.srv", a100(0), a100(1))
+			n.do(hostapi.EventBegin, "1.srv")
+			for b.Loop() {
+				n.do(hostapi.EventLaunch, "1.srv")
+			}
+		})
+	}
+}

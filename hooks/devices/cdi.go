@@ -1,0 +1,183 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"tags.cncf.io/container-device-interface/pkg/parser"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// A job with devices has a CDI specification, by which container runtimes pass exactly these on: the nodes that the filter lets
+// it open and the variables that its programs have, nothing of a driver's files. The job finds its name in cdiVariable:
+//
+//	podman run --device "$HOOKHOST_CDI_DEVICE" ...
+
+// cdiVariable holds the qualified name of the job's CDI device, hookhost.org/job=12.server.
+const cdiVariable = "HOOKHOST_CDI_DEVICE"
+
+const (
+	cdiVendor = "hookhost.org"
+	cdiClass  = "job"
+	// cdiVersion is the first that lets a device's name begin with a digit. Older runtimes refuse a newer one than they know.
+	cdiVersion = "0.5.0"
+)
+
+// cdiName returns a job's id in the letters that CDI takes for a device: letters, digits, "_-.:", the first and the last a letter
+// or a digit. No two jobs have one name: a colon is in no id.
+func cdiName(id string) string {
+	name := strings.NewReplacer("[", ":", "]", "").Replace(id)
+	if strings.ContainsRune(":.-_", rune(name[len(name)-1])) {
+		name += ":e"
+	}
+	return name
+}
+
+// cdiDevice returns the name that container runtimes know the job's devices by.
+func cdiDevice(id string) string { return parser.QualifiedName(cdiVendor, cdiClass, cdiName(id)) }
+
+// cdiSpec returns the specification of a job's devices. It fails for what CDI would not take.
+func cdiSpec(id string, g *inventory.Grant) (*specs.Spec, error) {
+	edits := specs.ContainerEdits{}
+	for _, n := range grantNodes(g) {
+		kind := "c"
+		if n.Block {
+			kind = "b"
+		}
+		edits.DeviceNodes = append(edits.DeviceNodes, &specs.DeviceNode{Path: n.Path, Type: kind, Major: int64(n.Major), Minor: int64(n.Minor), Permissions: "rw"})
+	}
+	env := variables(g, nil)
+	env["NVIDIA_VISIBLE_DEVICES"] = "void" // or NVIDIA's own runtime, where it is the container's, would add to this
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		edits.Env = append(edits.Env, name+"="+env[name])
+	}
+	spec := &specs.Spec{Version: cdiVersion, Kind: cdiVendor + "/" + cdiClass,
+		Devices: []specs.Device{{Name: cdiName(id), ContainerEdits: edits}}}
+	if err := errors.Join(specs.ValidateVersion(spec), parser.ValidateDeviceName(spec.Devices[0].Name)); err != nil {
+		return nil, fmt.Errorf("CDI specification of job %s: %w", id, err)
+	}
+	return spec, nil
+}
+
+// grantNodes returns each node of a grant once, in order. A shared node may be that of several devices, as a GPU's is for its MIG
+// instances.
+func grantNodes(g *inventory.Grant) []topology.DeviceNode {
+	var list []topology.DeviceNode
+	add := func(nodes []topology.DeviceNode) {
+		for _, n := range nodes {
+			if !slices.Contains(list, n) {
+				list = append(list, n)
+			}
+		}
+	}
+	if g == nil {
+		return nil
+	}
+	for _, d := range g.Devices {
+		add(d.Nodes)
+	}
+	add(g.Shared)
+	return list
+}
+
+// cdiDir is the directory that container runtimes look into, with what the names of our files begin with. An empty one keeps
+// nothing.
+type cdiDir struct{ dir, prefix string }
+
+// newCDIDir tells two hookhosts of one node apart by where they have their jobs' cgroups: one sweeps only its own files.
+func newCDIDir(dir, cgroupPrefix string) cdiDir {
+	prefix := "hookhost-"
+	if cgroupPrefix != defaultCgroupPrefix {
+		prefix += cgroupPrefix + "-"
+	}
+	return cdiDir{dir, prefix}
+}
+
+const defaultCgroupPrefix = "pbs_jobs"
+
+func (c cdiDir) file(id string) string {
+	return filepath.Join(c.dir, c.prefix+cdiName(id)+".json")
+}
+
+// write makes the job's file, or replaces it as a whole; without devices it removes it. A runtime never reads half of one.
+func (c cdiDir) write(id string, g *inventory.Grant) error {
+	if c.dir == "" {
+		return nil
+	}
+	if g == nil || len(g.Devices) == 0 {
+		return c.remove(id)
+	}
+	spec, err := cdiSpec(id, g)
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(spec, "", "  ")
+	if err != nil {
+		return fmt.Errorf("CDI specification of job %s: %w", id, err)
+	}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return fmt.Errorf("CDI specification of job %s: %w", id, err)
+	}
+	if err := inventory.Replace(c.file(id), append(text, '\n')); err != nil {
+		return fmt.Errorf("CDI specification of job %s: %w", id, err)
+	}
+	return nil
+}
+
+// remove removes the job's file. Idempotent.
+func (c cdiDir) remove(id string) error {
+	if c.dir == "" {
+		return nil
+	}
+	if err := os.Remove(c.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("CDI specification of job %s: %w", id, err)
+	}
+	return nil
+}
+
+// files returns the files of our jobs. The caller lists them before it lists the jobs: a job's cgroup is older than its file.
+func (c cdiDir) files() ([]string, error) {
+	if c.dir == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var list []string
+	for _, e := range entries {
+		job, ours := strings.CutPrefix(e.Name(), c.prefix)
+		if ours && job != "" && job[0] >= '0' && job[0] <= '9' && strings.HasSuffix(job, ".json") {
+			list = append(list, filepath.Join(c.dir, e.Name()))
+		}
+	}
+	return list, err
+}
+
+// sweep removes those of files that are of no job of alive.
+func (c cdiDir) sweep(files []string, alive map[string]bool) error {
+	keep := map[string]bool{}
+	for id := range alive {
+		keep[c.file(id)] = true
+	}
+	var errs []error
+	for _, name := range files {
+		if keep[name] {
+			continue
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove a CDI specification of no job: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"tags.cncf.io/container-device-interface/pkg/parser"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func TestCDIName(t *testing.T) {
+	seen := map[string]string{}
+	for id, want := range map[string]string{
+		"12": "12", "12.server": "12.server", "12[3].server.example.org": "12:3.server.example.org", "12[3]": "12:3", "12[].server": "12:.server",
+		"12[]": "12::e", "12.server-": "12.server-:e", "12.server-1": "12.server-1", "12.a_b": "12.a_b",
+	} {
+		got := cdiName(id)
+		if got != want {
+			t.Errorf("%s: %s, want %s", id, got, want)
+		}
+		if err := parser.ValidateDeviceName(got); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		if !parser.IsQualifiedName(cdiDevice(id)) {
+			t.Errorf("%s: %s is no name of a CDI device", id, cdiDevice(id))
+		}
+		if other, ok := seen[got]; ok {
+			t.Errorf("%s and %s have one name, %s", id, other, got)
+		}
+		seen[got] = id
+	}
+}
+
+// The file of a job that holds a GPU, a MIG instance and a device of another kind.
+func TestCDIFile(t *testing.T) {
+	g := &inventory.Grant{Devices: []topology.Device{migInstance(), a100(1), {ID: "/dev/fpga0", Resource: "fpga", Env: map[string]string{"FPGA": "/dev/fpga0"},
+		Nodes: []topology.DeviceNode{{Path: "/dev/fpga0", Block: true, Major: 240, Minor: 1}}}}, Shared: nvidiaShared}
+	c := newCDIDir(filepath.Join(t.TempDir(), "not", "there"), defaultCgroupPrefix)
+	const id = "12[3].srv"
+	for range 2 {
+		if err := c.write(id, g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := os.ReadDir(c.dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "hookhost-12:3.srv.json" {
+		t.Fatalf("files %v, %v", entries, err)
+	}
+	if info, err := entries[0].Info(); err != nil || info.Mode() != 0o644 { // rootless runtimes read it
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	got, err := os.ReadFile(c.file(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/job.cdi.json"
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	wantSchema(t, got)
+
+	if err := c.write(id, &inventory.Grant{}); err != nil { // resized to nothing
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(c.file(id)); !os.IsNotExist(err) {
+		t.Errorf("without devices: %v", err)
+	}
+	if err := c.remove(id); err != nil {
+		t.Error(err)
+	}
+}
+
+// wantSchema holds a file to what CDI's schema.json says of these parts, and refuses keys that are none of it: runtimes do too.
+func wantSchema(t *testing.T, text []byte) {
+	t.Helper()
+	var spec struct {
+		Version string `json:"cdiVersion"`
+		Kind    string `json:"kind"`
+		Devices []struct {
+			Name  string `json:"name"`
+			Edits struct {
+				Env   []string `json:"env"`
+				Nodes []struct {
+					Path        string `json:"path"`
+					Type        string `json:"type"`
+					Major       uint32 `json:"major"`
+					Minor       uint32 `json:"minor"`
+					Permissions string `json:"permissions"`
+				} `json:"deviceNodes"`
+			} `json:"containerEdits"`
+		} `json:"devices"`
+		Edits struct{} `json:"containerEdits"`
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&spec); err != nil {
+		t.Fatal(err)
+	}
+	if spec.Version != "0.5.0" || spec.Kind != "hookhost.org/job" || len(spec.Devices) != 1 {
+		t.Errorf("version %s, kind %s, %d devices", spec.Version, spec.Kind, len(spec.Devices))
+	}
+	for _, v := range spec.Devices[0].Edits.Env {
+		if !regexp.MustCompile(`^[A-Z_]+=`).MatchString(v) {
+			t.Errorf("variable %q", v)
+		}
+	}
+}
+
+// Two hookhosts of one node, as when one is tried out beside the other, leave each other's files alone.
+func TestCDISweep(t *testing.T) {
+	dir := t.TempDir()
+	ours, theirs := newCDIDir(dir, defaultCgroupPrefix), newCDIDir(dir, "trial")
+	g := &inventory.Grant{Devices: []topology.Device{a100(0)}}
+	for _, c := range []cdiDir{ours, theirs} {
+		for _, id := range []string{"1.srv", "2.srv"} {
+			if err := c.write(id, g); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	files, err := ours.files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ours.sweep(files, map[string]bool{"2.srv": true, "3.srv": true}); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if diff := cmp.Diff([]string{"hookhost-2.srv.json", "hookhost-trial-1.srv.json", "hookhost-trial-2.srv.json"}, left); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	none := cdiDir{}
+	if files, err := none.files(); len(files) > 0 || err != nil || none.write("1.srv", g) != nil || none.remove("1.srv") != nil {
+		t.Errorf("without a directory: %v, %v", files, err)
+	}
+}

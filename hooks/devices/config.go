@@ -1,0 +1,47 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/devfilter"
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// policy is the node's configuration as this hook uses it.
+type policy struct {
+	config.File
+}
+
+// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for the defaults).
+func newPolicy(text []byte) (*policy, error) {
+	p := &policy{File: *config.Default()}
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &p.File); err != nil {
+			return nil, fmt.Errorf("decode configuration: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// options say what the inventory is to look for. nvml is the path of the program that asks NVML, "" for none.
+func (p *policy) options(nvml string) inventory.Options {
+	o := inventory.Options{GPUs: p.Devices.DiscoverGPUs, NVML: nvml, Limit: time.Duration(p.Devices.ProbeTimeout), Node: nodeAt, Glob: filepath.Glob}
+	for _, d := range p.Device {
+		o.Devices = append(o.Devices, inventory.Configured{Resource: d.Resource, Paths: d.Paths, Model: d.Model, Env: d.Env})
+	}
+	return o
+}
+
+// nodeAt returns the device that a path of /dev stands for.
+func nodeAt(path string) (topology.DeviceNode, error) {
+	n, err := devfilter.StatNode(path)
+	if err != nil {
+		return topology.DeviceNode{}, err
+	}
+	return topology.DeviceNode{Path: path, Block: n.Kind == devfilter.Block, Major: n.Major, Minor: n.Minor}, nil
+}

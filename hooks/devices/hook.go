@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/devfilter"
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// hook answers the events. Of jobs it keeps nothing: what a job was given stands on its cgroup.
+type hook struct {
+	policy  *policy
+	log     *logrus.Entry
+	tree    *cgroup.Tree
+	node    *topology.Node
+	stock   *stock
+	look    devfilter.Lookup
+	cdi     cdiDir
+	mapping mappingDir
+	now     func() time.Time
+
+	watch func(ctx context.Context, changed func()) error // tells of devices that come and go
+	// ask asks NVML what devices did, and account has it count; nil where there is nobody to ask.
+	ask     func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error)
+	account func(ctx context.Context, limit time.Duration) error
+
+	life       context.Context // ends with the program
+	background sync.WaitGroup  // of what goes on beside the events
+	watching   sync.Once
+	marking    sync.Mutex // over sinceMark
+
+	mu      sync.Mutex
+	told    map[string]*hostapi.Vnode // what PBS was told last
+	missing []string                  // logged last: names without a node
+	leftOut []string                  // logged last: what of devices.allow is left out
+}
+
+// newHook opens this machine's kernel files and makes the hook. With devices.enabled = false it is one that does nothing.
+func newHook(s *hostapi.Setup) (any, error) {
+	p, err := newPolicy(s.Config)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	if !p.Devices.Enabled {
+		return off{}, nil
+	}
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "open kernel files: %w", err)
+	}
+	h, err := open(p, roots, cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount}, s.Host["state_dir"], p.options(s.Host["nvml"]), devfilter.Nodes("/dev"), s.Log)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// off is the hook where devices are left to file permissions.
+type off struct{}
+
+// ExechostStartup does nothing.
+func (off) ExechostStartup(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
+	return &hostapi.Outcome{}, nil
+}
+
+// open makes the hook of a node. It changes nothing there, and looks for no devices: it goes by what was found before.
+func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, find inventory.Options, look devfilter.Lookup, log *logrus.Entry) (*hook, error) {
+	tree, err := cgroup.Detect(roots, opt)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	node, err := topology.Scan(roots)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "scan topology: %w", err)
+	}
+	h := &hook{policy: p, log: log, tree: tree, node: node, look: look, cdi: newCDIDir(p.Devices.CDIDir, p.Cgroup.Prefix),
+		mapping: newMappingDir(p.Devices.DCGMDir, stateDir), now: time.Now, watch: inventory.Watch, life: context.Background()}
+	h.stock = &stock{dir: stateDir, log: log, now: func() time.Time { return h.now() },
+		scan:      func(ctx context.Context) *inventory.Inventory { return inventory.Scan(ctx, roots, find) },
+		signature: func() (string, error) { return inventory.Signature(roots, find) },
+		numbering: func() ([]string, error) { return inventory.Numbering(roots) }}
+	if find.NVML != "" {
+		h.ask = func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error) {
+			return inventory.AskNVMLUsage(ctx, find.NVML, limit, uuids...)
+		}
+		h.account = func(ctx context.Context, limit time.Duration) error {
+			return inventory.NVMLAccountingOn(ctx, find.NVML, limit)
+		}
+	}
+	h.stock.load()
+	if _, _, err := p.resolve(look); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	return h, nil
+}
+
+// common returns what every job may open here: as /dev is now, for drivers come while jobs run, and without what jobs are given
+// one by one. What is missing or left out is logged when that changes, and left out is for doctor to show too.
+func (h *hook) common() (common, error) {
+	list, missing, err := h.policy.resolve(h.look)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	list, leftOut := list.guarded(h.stock.current())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slices.Equal(missing, h.missing) && len(missing) > 0 {
+		h.log.Infof("what every job may open: not on this node: %q", missing)
+	}
+	if !slices.Equal(leftOut, h.leftOut) {
+		for _, what := range leftOut {
+			h.log.Warn(what)
+		}
+		if len(leftOut) == 0 {
+			h.log.Info("devices.allow: nothing is left out any more")
+		}
+	}
+	h.missing, h.leftOut = missing, leftOut
+	h.stock.note(allowSource, strings.Join(leftOut, "; "))
+	return list, nil
+}
+
+// job returns the cgroup of the event's job, which need not exist.
+func (h *hook) job(req *hostapi.Request) (*cgroup.Job, error) {
+	j, err := h.tree.Job(req.Job.ID)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
+	}
+	return j, nil
+}
+
+// granted returns the job's cgroup and what the job was given; nil for a job that began without hook cgroup having an eye on
+// devices, as under devices.enabled = false: it keeps what it can open.
+func (h *hook) granted(req *hostapi.Request) (*cgroup.Job, *inventory.Grant, error) {
+	j, err := h.job(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, err := grantOf(j)
+	return j, g, err
+}
+
+func grantOf(j *cgroup.Job) (*inventory.Grant, error) {
+	g, err := inventory.GrantOf(j)
+	if errors.Is(err, cgroup.ErrNotFound) {
+		return nil, hostapi.Errorf(hostapi.KindNode, "job %s has no cgroup: hook cgroup must run before hook devices", j.ID())
+	}
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: %w", j.ID(), err)
+	}
+	return g, nil
+}
+
+// confine makes the filter of what the job was given be in force, and returns that. After an error the filter that was there
+// before still is. What the job has given up is others' to have then: its filter is without it.
+//
+// All of it is done under the tree's lock: of two hookhosts that see to one job neither must put in force what the job had
+// before, nor take the other's program for a leftover.
+func (h *hook) confine(ctx context.Context, j *cgroup.Job) (*inventory.Grant, error) {
+	list, err := h.common()
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := h.tree.Lock(ctx)
+	if err != nil {
+		kind := hostapi.KindNode
+		if ctx.Err() != nil {
+			kind = hostapi.KindBusy
+		}
+		return nil, hostapi.Errorf(kind, "job %s: %w", j.ID(), err)
+	}
+	defer unlock()
+	g, err := grantOf(j)
+	if err != nil || g == nil {
+		return nil, err
+	}
+	if err := devfilter.Install(placeOf(j), list.with(g)); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "device filter of job %s: %w", j.ID(), err)
+	}
+	if len(g.Leaving) == 0 {
+		return g, nil
+	}
+	g.Leaving = nil
+	if err := g.Keep(j); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: devices that it gave up: %w", j.ID(), err)
+	}
+	return g, nil
+}
+
+// confined makes sure that the filter of g, which the job was given, is in force, and installs one only where it is not.
+func (h *hook) confined(ctx context.Context, j *cgroup.Job, g *inventory.Grant) (*inventory.Grant, error) {
+	list, err := h.common()
+	if err != nil {
+		return nil, err
+	}
+	if len(g.Leaving) == 0 && devfilter.InForce(placeOf(j), list.with(g)) == nil {
+		return g, nil
+	}
+	return h.confine(ctx, j)
+}
+
+func placeOf(j *cgroup.Job) devfilter.Place {
+	v2, v1 := j.DevicesAt()
+	return devfilter.Place{V2: v2, V1: v1}
+}
+
+func (h *hook) logOf(id string) *logrus.Entry { return h.log.WithField("job", id) }

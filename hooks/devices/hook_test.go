@@ -1,0 +1,647 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/hostapi/hooktest"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/devfilter"
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// eight is the inventory of a node with eight A100, two at each NUMA node.
+func eight() *inventory.Inventory {
+	inv := &inventory.Inventory{Shared: map[string][]topology.DeviceNode{"nvidia": nvidiaShared}, Sources: []inventory.Source{{Name: "nvml", Count: 8}}}
+	for i := range 8 {
+		inv.Devices = append(inv.Devices, a100(i))
+	}
+	return inv
+}
+
+// onModes runs a test on each place that this kernel has for a filter.
+func onModes(t *testing.T, test func(t *testing.T, mode cgroup.Mode)) {
+	for name, mode := range map[string]cgroup.Mode{"v1": cgroup.ModeV1, "v2": 0} {
+		t.Run(name, func(t *testing.T) { test(t, mode) })
+	}
+}
+
+// A job's life, with what it can open at each step.
+func TestLife(t *testing.T) {
+	onModes(t, func(t *testing.T, mode cgroup.Mode) {
+		n := newNode(t, mode, eight(), nil)
+		out := n.do(hostapi.EventStartup)
+		if got := out.Vnodes[testNode].ResourcesAvailable["ngpus"]; got != "8" {
+			t.Errorf("startup: ngpus %q, want 8", got)
+		}
+		const id = "12[3].srv"
+		j := n.job(id, a100(2), a100(3))
+		null := topology.DeviceNode{Path: "/dev/null", Major: 1, Minor: 3}
+		disk := topology.DeviceNode{Path: "/dev/loop0", Block: true, Major: 7}
+		want := func(when string, ours ...int) {
+			t.Helper()
+			for i := range 8 {
+				if got := n.opens(j, a100(i).Nodes[0], unix.O_RDWR); (got != unix.EPERM) != slices.Contains(ours, i) {
+					t.Errorf("%s: open GPU %d: %v; the job has %v", when, i, got, ours)
+				}
+			}
+			if got := n.opens(j, null, unix.O_RDWR); got != 0 {
+				t.Errorf("%s: open null: %v", when, got)
+			}
+			if got := n.opens(j, disk, unix.O_RDONLY); got != unix.EPERM {
+				t.Errorf("%s: open loop0: %v, want EPERM", when, got)
+			}
+		}
+		out = n.do(hostapi.EventBegin, id)
+		if u := out.Usage; u == nil || len(u.Devices) != 2 || u.Devices[0].ID != uuid(2) || u.Devices[0].EnergyJoules != nil {
+			t.Errorf("begin: usage %+v", u)
+		}
+		want("begin", 2, 3)
+		if got := n.opens(j, nvidiaShared[0], unix.O_RDWR); got == unix.EPERM {
+			t.Errorf("open nvidiactl: %v", got)
+		}
+		for _, e := range []hostapi.Event{hostapi.EventLaunch, hostapi.EventAttach} {
+			env := n.do(e, id).SetEnv
+			if env["CUDA_VISIBLE_DEVICES"] != uuid(2)+","+uuid(3) || env[cdiVariable] != "hookhost.org/job=12:3.srv" {
+				t.Errorf("%s: %v", e, env)
+			}
+		}
+		cdi := n.cdi.file(id)
+		if _, err := os.Stat(cdi); err != nil {
+			t.Error(err)
+		}
+		n.wantMapping(map[string]string{"2": id + "\n", "3": id + "\n"})
+
+		// Another job has what the first one gives back.
+		n.grant(j, a100(3), a100(4))
+		given, err := inventory.GrantOf(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given.Leaving = []topology.Device{a100(2)}
+		if err := given.Keep(j); err != nil {
+			t.Fatal(err)
+		}
+		n.do(hostapi.EventResize, id)
+		want("resize", 3, 4)
+		if g, err := inventory.GrantOf(j); err != nil || len(g.Leaving) != 0 || len(g.Devices) != 2 {
+			t.Errorf("after resize the grant is %+v, %v", g, err)
+		}
+		n.wantMapping(map[string]string{"3": id + "\n", "4": id + "\n"})
+		if got := n.do(hostapi.EventLaunch, id).SetEnv["CUDA_VISIBLE_DEVICES"]; got != uuid(3)+","+uuid(4) {
+			t.Errorf("launch after resize: %s", got)
+		}
+
+		// The hook's program is restarted; somebody took the filter away meanwhile, as far as that is possible.
+		h, err := n.boot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.hook = h
+		n.do(hostapi.EventStartup, id)
+		want("restart", 3, 4)
+
+		if out := n.do(hostapi.EventEpilogue, id); len(out.Usage.Devices) != 2 || out.Usage.Devices[0].ID != uuid(3) {
+			t.Errorf("epilogue: usage %+v", out.Usage)
+		}
+		for range 2 {
+			n.do(hostapi.EventEnd, id)
+		}
+		if _, err := os.Stat(cdi); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("CDI file after end: %v", err)
+		}
+		n.wantMapping(map[string]string{})
+	})
+}
+
+func (n *node) wantMapping(want map[string]string) {
+	n.t.Helper()
+	got := map[string]string{}
+	entries, err := os.ReadDir(n.mapping.dir)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(n.mapping.dir, e.Name()))
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		got[e.Name()] = string(b)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		n.t.Errorf("job mapping: -want +got:\n%s", diff)
+	}
+}
+
+// A job that asked for no device has the filter too.
+func TestJobWithoutDevices(t *testing.T) {
+	onModes(t, func(t *testing.T, mode cgroup.Mode) {
+		n := newNode(t, mode, eight(), nil)
+		n.do(hostapi.EventStartup)
+		j := n.job("1.srv")
+		if out := n.do(hostapi.EventBegin, "1.srv"); out.Usage != nil {
+			t.Errorf("usage %+v", out.Usage)
+		}
+		for _, node := range []topology.DeviceNode{a100(0).Nodes[0], nvidiaShared[0]} {
+			if got := n.opens(j, node, unix.O_RDWR); got != unix.EPERM {
+				t.Errorf("open %s: %v, want EPERM", node.Path, got)
+			}
+		}
+		env := n.do(hostapi.EventLaunch, "1.srv").SetEnv
+		if v, set := env["CUDA_VISIBLE_DEVICES"]; !set || v != "" {
+			t.Errorf("CUDA_VISIBLE_DEVICES %q, %t, want it set and empty", v, set)
+		}
+		if v, set := env[cdiVariable]; set {
+			t.Errorf("%s=%s", cdiVariable, v)
+		}
+		if files, err := n.cdi.files(); err != nil || len(files) > 0 {
+			t.Errorf("CDI files %v, %v", files, err)
+		}
+		if out := n.do(hostapi.EventEpilogue, "1.srv"); out.Usage != nil {
+			t.Errorf("epilogue: usage %+v", out.Usage)
+		}
+		n.do(hostapi.EventEnd, "1.srv")
+	})
+}
+
+// A launch puts the filter back where there is none.
+func TestLaunchConfines(t *testing.T) {
+	onModes(t, func(t *testing.T, mode cgroup.Mode) {
+		n := newNode(t, mode, eight(), nil)
+		n.do(hostapi.EventStartup)
+		j := n.job("1.srv", a100(0))
+		if got := n.opens(j, a100(1).Nodes[0], unix.O_RDWR); got == unix.EPERM {
+			t.Fatalf("before launch: %v", got)
+		}
+		n.do(hostapi.EventLaunch, "1.srv")
+		if got := n.opens(j, a100(1).Nodes[0], unix.O_RDWR); got != unix.EPERM {
+			t.Errorf("after launch: %v, want EPERM", got)
+		}
+	})
+}
+
+// A job that began before devices were enabled keeps what it can open, and none begins without hook cgroup having an eye on them.
+func TestJobFromBefore(t *testing.T) {
+	onModes(t, func(t *testing.T, mode cgroup.Mode) {
+		n := newNode(t, mode, eight(), nil)
+		j := n.bare("1.srv")
+		n.do(hostapi.EventStartup, "1.srv")
+		if want := "it began before devices were enabled"; strings.Count(n.logged.String(), want) != 1 {
+			t.Errorf("logged %q, want %q once", n.logged.String(), want)
+		}
+		for _, e := range []hostapi.Event{hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventResize} {
+			if out := n.do(e, "1.srv"); len(out.SetEnv) > 0 || out.Usage != nil {
+				t.Errorf("%s: %+v, want nothing", e, out)
+			}
+		}
+		if got := n.opens(j, a100(1).Nodes[0], unix.O_RDWR); got == unix.EPERM {
+			t.Errorf("it has lost a GPU: %v", got)
+		}
+		_, err := n.event(hostapi.EventBegin, "1.srv")
+		if want := "with devices enabled"; hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), want) {
+			t.Errorf("begin: %v (%s), want %s", err, hostapi.KindOf(err), want)
+		}
+	})
+}
+
+// Several hookhosts may see to one job at once, while hook cgroup gives it other devices: what stands on its cgroup last is in
+// force, and nobody fails.
+func TestConfineAtOnce(t *testing.T) {
+	onModes(t, func(t *testing.T, mode cgroup.Mode) {
+		n := newNode(t, mode, eight(), nil)
+		n.do(hostapi.EventStartup)
+		j := n.job("1.srv", a100(0))
+		n.do(hostapi.EventBegin, "1.srv")
+		other, err := n.boot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wait sync.WaitGroup
+		for _, h := range []*hook{n.hook, other, n.hook, other} {
+			wait.Go(func() {
+				for range 25 {
+					if _, err := h.confine(t.Context(), j); err != nil {
+						t.Error(err)
+					}
+					if err := h.reassert(t.Context(), j.ID()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for i := range 30 {
+			unlock, err := n.tree.Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := &inventory.Grant{Devices: []topology.Device{a100(i % 8)}, Shared: nvidiaShared, Leaving: []topology.Device{a100((i + 1) % 8)}}
+			err = g.Keep(j)
+			unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := n.confine(t.Context(), j); err != nil {
+				t.Error(err)
+			}
+		}
+		wait.Wait()
+		const last = 29 % 8
+		for i := range 8 {
+			if got := n.opens(j, a100(i).Nodes[0], unix.O_RDWR); (got != unix.EPERM) != (i == last) {
+				t.Errorf("open GPU %d: %v; the job has %d", i, got, last)
+			}
+		}
+		if g, err := inventory.GrantOf(j); err != nil || len(g.Leaving) > 0 || g.Devices[0].ID != uuid(last) {
+			t.Errorf("grant %+v, %v", g, err)
+		}
+	})
+}
+
+// A device that jobs are given one by one is closed to others also after a driver brought it and while a list would open it; and
+// what a driver brings for all is open to who comes next.
+func TestDriverLoadedLater(t *testing.T) {
+	n := newNode(t, 0, eight(), nil)
+	n.do(hostapi.EventStartup)
+	uverbs := topology.DeviceNode{Path: "/dev/infiniband/uverbs0", Major: 231, Minor: 192}
+	early := n.job("1.srv")
+	n.do(hostapi.EventBegin, "1.srv")
+	if got := n.opens(early, uverbs, unix.O_RDWR); got != unix.EPERM {
+		t.Fatalf("before the driver: %v, want EPERM", got)
+	}
+	n.nodes.Store(&map[string]devfilter.Node{"infiniband/uverbs0": {Kind: devfilter.Char, Major: 231, Minor: 192}})
+	late := n.job("2.srv")
+	n.do(hostapi.EventBegin, "2.srv")
+	n.do(hostapi.EventLaunch, "1.srv")
+	for _, j := range []*cgroup.Job{early, late} {
+		if got := n.opens(j, uverbs, unix.O_RDWR); got == unix.EPERM {
+			t.Errorf("job %s, after the driver: %v", j.ID(), got)
+		}
+	}
+}
+
+// Without a cgroup there is no place for a filter.
+func TestNoCgroup(t *testing.T) {
+	n := newNode(t, 0, eight(), nil)
+	n.do(hostapi.EventStartup, "1.srv") // a job of the list whose cgroup has gone
+	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventResize} {
+		_, err := n.event(e, "1.srv")
+		if want := "job 1.srv has no cgroup: hook cgroup must run before hook devices"; hostapi.KindOf(err) != hostapi.KindNode || err.Error() != want {
+			t.Errorf("%s: %v (%s), want %s", e, err, hostapi.KindOf(err), want)
+		}
+	}
+	for _, e := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventAbort} {
+		n.do(e, "1.srv")
+	}
+}
+
+// Numbers of devices change from boot to boot, and what was decided by old ones may open something else.
+func TestOutdatedGrant(t *testing.T) {
+	n := newNode(t, 0, eight(), nil)
+	n.do(hostapi.EventStartup)
+	moved, gone := a100(0), a100(0)
+	moved.Nodes = []topology.DeviceNode{{Path: "/dev/nvidia0", Major: 195, Minor: 5}}
+	gone.ID = "GPU-gone"
+	for name, d := range map[string]topology.Device{"1.srv": moved, "2.srv": gone} {
+		n.job(name, d)
+		if _, err := n.event(hostapi.EventBegin, name); hostapi.KindOf(err) != hostapi.KindBusy {
+			t.Errorf("%s: %v, want a busy error", d.ID, err)
+		}
+	}
+	uvm := eight()
+	uvm.Shared = map[string][]topology.DeviceNode{"nvidia": {nvidiaShared[0], {Path: "/dev/nvidia-uvm", Major: 510}}}
+	err := outdated(&inventory.Grant{Devices: []topology.Device{a100(0)}, Shared: nvidiaShared}, uvm)
+	if want := "the devices of this host have changed: it was given /dev/nvidia-uvm (c 511:0) as it was before"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	for _, g := range []*inventory.Grant{{}, {Devices: eight().Devices, Shared: nvidiaShared}} {
+		if err := outdated(g, eight()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := outdated(&inventory.Grant{Devices: []topology.Device{a100(0)}}, nil); err == nil {
+		t.Error("a grant is good though nothing is known")
+	}
+}
+
+// A CDI specification that cannot be written costs no job: its owner is told.
+func TestBeginWithoutCDI(t *testing.T) {
+	n := newNode(t, 0, eight(), nil)
+	n.do(hostapi.EventStartup)
+	if err := os.WriteFile(n.cdi.dir, nil, 0o644); err != nil { // where a directory should be
+		t.Fatal(err)
+	}
+	j := n.job("1.srv", a100(0))
+	if out := n.do(hostapi.EventBegin, "1.srv"); len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "CDI") {
+		t.Errorf("notes %q", out.Notes)
+	}
+	if got := n.opens(j, a100(1).Nodes[0], unix.O_RDWR); got != unix.EPERM {
+		t.Errorf("the job opens another's GPU: %v, want EPERM", got)
+	}
+	if err := os.Remove(n.cdi.dir); err != nil {
+		t.Fatal(err)
+	}
+	n.do(hostapi.EventEnd, "1.srv")
+}
+
+// What OpenPBS ships opens nothing that there is to give away, whenever that is found; nothing else comes of it than a word to
+// the administrator.
+func TestAllowThatReopens(t *testing.T) {
+	const want = `devices.allow: "c *:* rwm" would let every job open /dev/nvidia0 (c 195:0), which is ngpus ` + "GPU-00000000-0000-0000-0000-000000000000" +
+		`: left out: ["c *:* rwm"]`
+	n := newNode(t, 0, &inventory.Inventory{}, func(f *config.File) { f.Devices.Allow = []any{"b *:* rwm", "c *:* rwm"} })
+	n.do(hostapi.EventStartup) // there is nothing to give away
+	n.job("1.srv")
+	n.do(hostapi.EventBegin, "1.srv")
+	if strings.Contains(n.logged.String(), "left out") {
+		t.Errorf("logged %q", n.logged.String())
+	}
+	n.found.Store(eight())
+	second := "2"
+	n.sign.Store(&second)
+	n.do(hostapi.EventPeriodic) // which may find them at once
+	eventually(t, "the new devices are found", func() bool { return len(n.stock.current().Devices) == 8 })
+	j := n.job("2.srv", a100(3))
+	for _, e := range []hostapi.Event{hostapi.EventStartup, hostapi.EventPeriodic, hostapi.EventBegin, hostapi.EventLaunch} {
+		n.do(e, "2.srv")
+	}
+	for i := range 8 {
+		if got := n.opens(j, a100(i).Nodes[0], unix.O_RDWR); (got != unix.EPERM) != (i == 3) {
+			t.Errorf("open GPU %d: %v; the job has 3", i, got)
+		}
+	}
+	if got := n.opens(j, topology.DeviceNode{Path: "/dev/loop0", Block: true, Major: 7}, unix.O_RDONLY); got == unix.EPERM {
+		t.Errorf("loop0, by the entry that stays: %v", got)
+	}
+	eventually(t, "it was logged", func() bool { return strings.Contains(n.logged.String(), "left out") })
+	if got := strings.Count(n.logged.String(), "left out"); got != 1 {
+		t.Errorf("logged %d times: %s", got, n.logged.String())
+	}
+	h, err := n.boot() // with the devices of the last time
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.hook = h
+	n.do(hostapi.EventStartup, "2.srv")
+	if inv, err := inventory.Load(n.state); err != nil || sourceOf(inv, allowSource).Note != want {
+		t.Errorf("doctor sees %+v, %v, want %s", inv, err, want)
+	}
+	// The GPUs go.
+	n.found.Store(&inventory.Inventory{})
+	third := "3"
+	n.sign.Store(&third)
+	n.do(hostapi.EventStartup)
+	if inv, err := inventory.Load(n.state); err != nil || len(inv.Sources) > 0 {
+		t.Errorf("doctor sees %+v, %v", inv, err)
+	}
+}
+
+// While the inventory cannot be written hook cgroup goes by an old one: that is told, and tried again.
+func TestStoreFails(t *testing.T) {
+	n := newNode(t, 0, eight(), nil)
+	file := filepath.Join(n.state, "devices.json")
+	if err := os.Mkdir(file, 0o755); err != nil { // where a file should be
+		t.Fatal(err)
+	}
+	for _, e := range []hostapi.Event{hostapi.EventStartup, hostapi.EventPeriodic} {
+		if _, err := n.event(e); hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), "hook cgroup does not learn of the devices") {
+			t.Errorf("%s: %v", e, err)
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	n.do(hostapi.EventPeriodic)
+	if inv, err := inventory.Load(n.state); err != nil || len(inv.Devices) != 8 {
+		t.Errorf("%+v, %v", inv, err)
+	}
+}
+
+// However long a driver may take, startup has an end.
+func TestStartupIsBounded(t *testing.T) {
+	n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.ProbeTimeout = config.Duration(time.Hour) })
+	n.stock.scan = func(ctx context.Context) *inventory.Inventory { <-ctx.Done(); return eight() }
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := n.ExechostStartup(ctx, &hostapi.Request{Event: hostapi.EventStartup, Node: testNode}); err != nil {
+		t.Error(err)
+	}
+	if ctx.Err() != nil {
+		t.Error("startup has waited until its alarm")
+	}
+	if inv := n.stock.current(); inv == nil || !failed(inv) {
+		t.Errorf("inventory %+v, want one that says that the scan goes on", inv)
+	}
+}
+
+// A library that hangs holds up no event: neither what finds devices nor what counts for reports.
+func TestHangingNVML(t *testing.T) {
+	n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.ProbeTimeout = config.Duration(100 * time.Millisecond) })
+	n.do(hostapi.EventStartup)
+	hangs := make(chan struct{})
+	defer close(hangs)
+	n.stock.scan = func(ctx context.Context) *inventory.Inventory {
+		select {
+		case <-hangs:
+		case <-ctx.Done():
+		}
+		return eight()
+	}
+	program := filepath.Join(t.TempDir(), "nvml")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.ask = func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error) {
+		return inventory.AskNVMLUsage(ctx, program, limit, uuids...)
+	}
+	changed := "2"
+	n.sign.Store(&changed)
+	n.do(hostapi.EventStartup) // waits for probe_timeout
+	if inv := n.stock.current(); len(inv.Devices) != 8 || !failed(inv) {
+		t.Errorf("while a scan hangs: %d devices, sources %+v", len(inv.Devices), inv.Sources)
+	}
+	kept, err := inventory.Load(n.state)
+	if err != nil || !failed(kept) {
+		t.Errorf("doctor sees %+v, %v", kept, err)
+	}
+	n.job("1.srv", a100(0))
+	events := func() time.Duration {
+		start := time.Now()
+		n.do(hostapi.EventPeriodic)
+		n.do(hostapi.EventBegin, "1.srv")
+		n.do(hostapi.EventLaunch, "1.srv")
+		return time.Since(start)
+	}
+	if took := events(); took > 20*time.Second { // of the 1000 that the program sleeps
+		t.Errorf("events took %v", took)
+	} else {
+		t.Logf("periodic, begin and launch took %v", took)
+	}
+	// The epilogue gives it a second.
+	if out := n.do(hostapi.EventEpilogue, "1.srv"); len(out.Usage.Devices) != 1 || out.Usage.Devices[0].UtilizationPercent != nil {
+		t.Errorf("epilogue: %+v", out.Usage)
+	}
+}
+
+// PBS is told when the number of devices has changed, and not before.
+func TestPeriodicPublishes(t *testing.T) {
+	n := newNode(t, 0, eight(), nil)
+	n.do(hostapi.EventStartup)
+	if out := n.do(hostapi.EventPeriodic); out.Vnodes != nil {
+		t.Errorf("nothing has changed, and PBS is told %v", out.Vnodes)
+	}
+	seven := eight()
+	seven.Devices = seven.Devices[:7]
+	n.found.Store(seven)
+	changed := "2"
+	n.sign.Store(&changed)
+	told := n.do(hostapi.EventPeriodic).Vnodes // the look is in the background, and may be over already
+	eventually(t, "seven devices", func() bool { return len(n.stock.current().Devices) == 7 })
+	if told == nil {
+		told = n.do(hostapi.EventPeriodic).Vnodes
+	}
+	if told == nil || told[testNode].ResourcesAvailable["ngpus"] != "7" {
+		t.Errorf("vnodes %v, want 7", told)
+	}
+	eventually(t, "hook cgroup reads of seven", func() bool {
+		inv, err := inventory.Load(n.state)
+		return err == nil && len(inv.Devices) == 7
+	})
+	if out := n.do(hostapi.EventPeriodic); out.Vnodes != nil {
+		t.Errorf("PBS is told twice: %v", out.Vnodes)
+	}
+}
+
+// Files of jobs that are gone go at startup; those of jobs that live stay, listed or not.
+func TestStartupSweeps(t *testing.T) {
+	n := newNode(t, 0, eight(), nil)
+	n.do(hostapi.EventStartup)
+	n.job("1.srv", a100(0))
+	n.do(hostapi.EventBegin, "1.srv")
+	n.job("2.srv", a100(1))
+	n.do(hostapi.EventBegin, "2.srv")
+	gone := &inventory.Grant{Devices: []topology.Device{a100(0), a100(7)}}
+	if err := errors.Join(n.cdi.write("3.srv", gone), n.mapping.write(t.Context(), "3.srv", gone)); err != nil {
+		t.Fatal(err)
+	}
+	foreign := filepath.Join(n.cdi.dir, "nvidia.json")
+	if err := os.WriteFile(foreign, []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	unfinished := []string{}
+	for _, dir := range []string{n.state, n.cdi.dir, n.mapping.dir} {
+		name := filepath.Join(dir, ".hookhost-1.tmp")
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(name, time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		unfinished = append(unfinished, name)
+	}
+	n.do(hostapi.EventStartup, "1.srv")
+	for _, name := range unfinished {
+		if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s, which a crash has left: %v", name, err)
+		}
+	}
+	files, err := n.cdi.files()
+	if diff := cmp.Diff([]string{n.cdi.file("1.srv"), n.cdi.file("2.srv")}, files); diff != "" || err != nil {
+		t.Errorf("CDI files, %v: -want +got:\n%s", err, diff)
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		t.Error(err)
+	}
+	n.wantMapping(map[string]string{"0": "1.srv\n", "1": "2.srv\n"})
+}
+
+// Files that cannot be swept keep the hook from nothing.
+func TestSweepFails(t *testing.T) {
+	n := newNode(t, 0, eight(), nil)
+	if err := os.WriteFile(n.mapping.dir, nil, 0o644); err != nil { // where a directory should be
+		t.Fatal(err)
+	}
+	if out := n.do(hostapi.EventStartup); out.Vnodes == nil {
+		t.Error("PBS is not told of the devices")
+	}
+	if !strings.Contains(n.logged.String(), "job mapping") {
+		t.Errorf("logged %q", n.logged.String())
+	}
+}
+
+// The program as hookhost starts it, with devices that an administrator has described.
+func TestConfiguredDevice(t *testing.T) {
+	n := newNode(t, 0, &inventory.Inventory{}, nil)
+	config := `{"cgroup":{"prefix":"` + n.policy.Cgroup.Prefix + `"},"devices":{"discover_gpus":false,"cdi_dir":"` + n.cdi.dir + `"},` +
+		`"device":[{"resource":"fpga","paths":["/dev/kmsg"],"env":{"FPGA":"{path}"}}]}`
+	h, err := hooktest.Try(t, func(s *hostapi.Setup) (any, error) {
+		made, err := newHook(s)
+		if h, ok := made.(*hook); ok {
+			life, end := context.WithCancel(context.Background())
+			h.life = life
+			t.Cleanup(func() { end(); h.background.Wait() })
+		}
+		return made, err
+	}, hostapi.SetupData{Config: []byte(config), Host: map[string]string{"state_dir": n.state}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventResize, hostapi.EventAbort,
+		hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventStartup, hostapi.EventPeriodic}, h.Events()); diff != "" {
+		t.Errorf("events: -want +got:\n%s", diff)
+	}
+	call := func(e hostapi.Event) *hostapi.Outcome {
+		t.Helper()
+		req := &hostapi.Request{Event: e, Node: testNode}
+		if e.ForJob() {
+			req.Job = &hostapi.Job{ID: "1.srv"}
+		}
+		out, err := h.Call(t.Context(), req)
+		if err != nil {
+			t.Fatalf("%s: %v", e, err)
+		}
+		return out
+	}
+	out := call(hostapi.EventStartup)
+	if diff := cmp.Diff(hostapi.Resources{"fpga": "1"}, out.Vnodes[testNode].ResourcesAvailable); diff != "" {
+		t.Errorf("resources_available: -want +got:\n%s", diff)
+	}
+	inv, err := inventory.Load(n.state)
+	if err != nil || len(inv.Devices) != 1 {
+		t.Fatalf("inventory %+v, %v", inv, err)
+	}
+	kmsg := inv.Devices[0].Nodes[0]
+	with, without := n.job("1.srv", inv.Devices[0]), n.job("2.srv")
+	call(hostapi.EventBegin)
+	if env := call(hostapi.EventLaunch).SetEnv; env["FPGA"] != "/dev/kmsg" {
+		t.Errorf("environment %v", env)
+	}
+	n.do(hostapi.EventBegin, "2.srv")
+	if a, b := n.opens(with, kmsg, unix.O_RDONLY), n.opens(without, kmsg, unix.O_RDONLY); a != 0 || b != unix.EPERM {
+		t.Errorf("with it: %v, without: %v, want no error and EPERM", a, b)
+	}
+	call(hostapi.EventEnd)
+}
+
+func TestDisabled(t *testing.T) {
+	h, err := hooktest.Try(t, newHook, hostapi.SetupData{Config: []byte(`{"devices":{"enabled":false}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventStartup}); err != nil || out.Vnodes != nil {
+		t.Errorf("%+v, %v", out, err)
+	}
+}

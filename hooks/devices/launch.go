@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/inventory"
+)
+
+// ExecjobLaunch tells the program which devices it has. The filter is put back where somebody took it away. A job that began
+// before devices were enabled is left alone.
+func (h *hook) ExecjobLaunch(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	j, g, err := h.granted(req)
+	if err != nil {
+		return nil, err
+	}
+	if g != nil {
+		if g, err = h.confined(ctx, j, g); err != nil {
+			return nil, err
+		}
+	}
+	if g == nil {
+		return &hostapi.Outcome{}, nil
+	}
+	return &hostapi.Outcome{SetEnv: h.environment(j.ID(), g)}, nil
+}
+
+// ExecjobAttach tells the same to who takes a process in. The process itself was started before.
+func (h *hook) ExecjobAttach(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	return h.ExecjobLaunch(ctx, req)
+}
+
+func (h *hook) environment(id string, g *inventory.Grant) map[string]string {
+	env := variables(g, vendors(h.stock.current()))
+	if h.cdi.dir != "" && len(g.Devices) > 0 {
+		env[cdiVariable] = cdiDevice(id)
+	}
+	return env
+}

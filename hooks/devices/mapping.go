@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// The DCGM exporter gives the metrics of a GPU the label hpc_job with the job that it finds in its job mapping directory: a
+// file for each GPU, named by its index, or GPU.INSTANCE for a MIG instance, with a job id a line. An id that is there twice
+// spoils the whole answer of exporters before dcgm-exporter PR #730.
+
+// mappingDir is that directory; an empty one is none. It is changed under a lock on a file of the state directory that root alone
+// can open: who can open a file can keep it locked.
+type mappingDir struct{ dir, lock string }
+
+// newMappingDir returns the directory dir; none without a state directory.
+func newMappingDir(dir, stateDir string) mappingDir {
+	if dir == "" || stateDir == "" {
+		return mappingDir{}
+	}
+	return mappingDir{dir, filepath.Join(stateDir, "dcgm.lock")}
+}
+
+// mappingPatience is how long the lock is waited for. It is held for some milliseconds, and these files are labels only.
+const mappingPatience = 5 * time.Second
+
+var mappingName = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
+
+// mappingFiles names the files of a grant's devices.
+func mappingFiles(g *inventory.Grant) []string {
+	var list []string
+	if g == nil {
+		return nil
+	}
+	for _, d := range byVendor(g, "nvidia") {
+		if name := mappingFile(d); name != "" {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// mappingFile returns the name of a device's file: nvidia-smi's number of the GPU, and of a MIG instance its GPU instance.
+func mappingFile(d topology.Device) string {
+	name := strconv.Itoa(d.Index)
+	if d.Parent == "" {
+		return name
+	}
+	gi, _, ok := strings.Cut(d.Instance, ".")
+	if !ok {
+		return ""
+	}
+	return name + "." + gi
+}
+
+// write has the job in the files of its devices and in no other. Idempotent.
+func (m mappingDir) write(ctx context.Context, id string, g *inventory.Grant) error {
+	return m.change(ctx, func(there []string) error {
+		want := mappingFiles(g)
+		var errs []error
+		for _, name := range unique(append(slices.Clone(there), want...)) {
+			errs = append(errs, m.edit(name, func(ids []string) []string {
+				ids = slices.DeleteFunc(ids, func(line string) bool { return line == id })
+				if slices.Contains(want, name) {
+					ids = append(ids, id)
+				}
+				return ids
+			}))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// remove takes the job out of all files. Idempotent.
+func (m mappingDir) remove(ctx context.Context, id string) error { return m.write(ctx, id, nil) }
+
+// sweep takes out every job that is not alive. alive is asked under the lock: who is in a file by then has a cgroup.
+func (m mappingDir) sweep(ctx context.Context, alive func() (map[string]bool, error)) error {
+	return m.change(ctx, func(there []string) error {
+		jobs, err := alive()
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, name := range there {
+			errs = append(errs, m.edit(name, func(ids []string) []string {
+				return slices.DeleteFunc(ids, func(line string) bool { return hostapi.CheckJobID(line) == nil && !jobs[line] })
+			}))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// change calls do under the lock, with the names of the files that there are.
+func (m mappingDir) change(ctx context.Context, do func(there []string) error) error {
+	if m.dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(m.dir, 0o755); err != nil {
+		return fmt.Errorf("job mapping: %w", err)
+	}
+	unlock, err := m.locked(ctx)
+	if err != nil {
+		return fmt.Errorf("job mapping: lock %s: %w", m.lock, err)
+	}
+	defer unlock()
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		return fmt.Errorf("job mapping: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if mappingName.MatchString(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	if err := do(names); err != nil {
+		return fmt.Errorf("job mapping: %w", err)
+	}
+	return nil
+}
+
+// locked takes the lock. It is tried again and again: a flock that waits cannot be called off.
+func (m mappingDir) locked(ctx context.Context) (unlock func() error, err error) {
+	ctx, cancel := context.WithTimeout(ctx, mappingPatience)
+	defer cancel()
+	f, err := os.OpenFile(m.lock, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return f.Close, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(err, f.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("it is held: %w", ctx.Err()), f.Close())
+		case <-time.After(pause):
+		}
+	}
+}
+
+// edit replaces what a file lists; one that lists nothing any more goes.
+func (m mappingDir) edit(name string, change func([]string) []string) error {
+	file := filepath.Join(m.dir, name)
+	b, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var before []string
+	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
+		if line := strings.TrimSpace(lines.Text()); line != "" {
+			before = append(before, line)
+		}
+	}
+	after := unique(change(slices.Clone(before)))
+	switch {
+	case slices.Equal(before, after):
+		return nil
+	case len(after) == 0:
+		return os.Remove(file)
+	}
+	return inventory.Replace(file, []byte(strings.Join(after, "\n")+"\n"))
+}
+
+func unique(list []string) []string {
+	var out []string
+	for _, s := range list {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

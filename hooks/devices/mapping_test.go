@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+func readMapping(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[e.Name()] = string(b)
+	}
+	return files
+}
+
+func TestMapping(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "map")
+	m := newMappingDir(dir, t.TempDir())
+	amd := topology.Device{Vendor: "amd", Index: 5}
+	holds := func(d ...topology.Device) *inventory.Grant { return &inventory.Grant{Devices: d} }
+	steps := []struct {
+		name string
+		do   func() error
+		want map[string]string
+	}{
+		{"a GPU, a MIG instance and one of AMD", func() error { return m.write(t.Context(), "1.srv", holds(a100(3), migInstance(), amd)) }, map[string]string{"3": "1.srv\n", "0.3": "1.srv\n"}},
+		{"again", func() error { return m.write(t.Context(), "1.srv", holds(a100(3), migInstance())) }, map[string]string{"3": "1.srv\n", "0.3": "1.srv\n"}},
+		{"another job shares it", func() error { return m.write(t.Context(), "2.srv", holds(a100(3))) }, map[string]string{"3": "1.srv\n2.srv\n", "0.3": "1.srv\n"}},
+		{"resize", func() error { return m.write(t.Context(), "1.srv", holds(a100(4), migInstance())) }, map[string]string{"3": "2.srv\n", "4": "1.srv\n", "0.3": "1.srv\n"}},
+		{"what others write stays", func() error {
+			return os.WriteFile(filepath.Join(dir, "README"), []byte("9.srv\n"), 0o644)
+		}, map[string]string{"3": "2.srv\n", "4": "1.srv\n", "0.3": "1.srv\n", "README": "9.srv\n"}},
+		{"sweep", func() error {
+			if err := os.WriteFile(filepath.Join(dir, "7"), []byte("8.srv\n8.srv\nfree text\n\n"), 0o644); err != nil {
+				return err
+			}
+			return m.sweep(t.Context(), func() (map[string]bool, error) { return map[string]bool{"1.srv": true}, nil })
+		}, map[string]string{"4": "1.srv\n", "0.3": "1.srv\n", "7": "free text\n", "README": "9.srv\n"}},
+		{"end", func() error { return m.remove(t.Context(), "1.srv") }, map[string]string{"7": "free text\n", "README": "9.srv\n"}},
+		{"end again", func() error { return m.remove(t.Context(), "1.srv") }, map[string]string{"7": "free text\n", "README": "9.srv\n"}},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			t.Fatalf("%s: %v", s.name, err)
+		}
+		if diff := cmp.Diff(s.want, readMapping(t, dir)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", s.name, diff)
+		}
+	}
+	if err := newMappingDir("", t.TempDir()).write(t.Context(), "1.srv", holds(a100(0))); err != nil {
+		t.Errorf("without a directory: %v", err)
+	}
+}
+
+// Jobs that begin and end at the same time lose nothing of each other.
+func TestMappingAtOnce(t *testing.T) {
+	m := newMappingDir(t.TempDir(), t.TempDir())
+	g := &inventory.Grant{Devices: []topology.Device{a100(0)}}
+	var wait sync.WaitGroup
+	for i := range 20 {
+		wait.Go(func() {
+			id := fmt.Sprintf("%d.srv", i)
+			if err := m.write(t.Context(), id, g); err != nil {
+				t.Error(err)
+			}
+			if i > 0 {
+				if err := m.remove(t.Context(), id); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if diff := cmp.Diff(map[string]string{"0": "0.srv\n"}, readMapping(t, m.dir)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Who holds the directory locked, as anybody can, keeps nobody out; who holds the lock is waited for no longer than the event may
+// take; and the lock is root's alone.
+func TestMappingLock(t *testing.T) {
+	m := newMappingDir(t.TempDir(), t.TempDir())
+	g := &inventory.Grant{Devices: []topology.Device{a100(0)}}
+	dir, err := os.Open(m.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.write(t.Context(), "1.srv", g); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(m.lock); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("lock: %v, %v, want mode 0600", info, err)
+	}
+	unlock, err := m.locked(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := m.remove(ctx, "1.srv"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while it is held: %v, want %v", err, context.DeadlineExceeded)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.remove(t.Context(), "1.srv"); err != nil {
+		t.Error(err)
+	}
+}

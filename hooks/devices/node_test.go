@@ -1,0 +1,291 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/devfilter"
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+const testNode = "node1"
+
+// node is a hook on this machine's kernel, with an inventory of devices that this machine does not have.
+type node struct {
+	*hook
+	t     testing.TB
+	roots kernfs.Roots
+	dev   string // holds device nodes
+	state string
+	found atomic.Pointer[inventory.Inventory]
+	sign  atomic.Pointer[string]
+	boot  func() (*hook, error)
+	// nodes are what is in /dev beside the base list's numbers, by name.
+	nodes  atomic.Pointer[map[string]devfilter.Node]
+	logged lockedBuffer
+}
+
+func (n *node) lookup(name string) ([]devfilter.Node, error) {
+	var list []devfilter.Node
+	if nodes := n.nodes.Load(); nodes != nil {
+		for have, node := range *nodes {
+			if ok, err := path.Match(name, have); err != nil {
+				return nil, err
+			} else if ok {
+				list = append(list, node)
+			}
+		}
+	}
+	return list, nil
+}
+
+// lockedBuffer is what was logged.
+type lockedBuffer struct {
+	sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.Lock()
+	defer b.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.Lock()
+	defer b.Unlock()
+	return b.Buffer.String()
+}
+
+var prefixes atomic.Int64
+
+// newNode starts a hook on what of this machine is of a mode (0: all of it), without sending it startup.
+func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func(*config.File)) *node {
+	t.Helper()
+	kernfstest.NeedRoot(t)
+	if mode == cgroup.ModeV1 {
+		kernfstest.NeedV1(t, "devices")
+	} else {
+		kernfstest.NeedV2(t)
+	}
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPolicy(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, roots: roots, dev: devDir(t), state: t.TempDir()}
+	p.Devices.CDIDir, p.Devices.DCGMDir = filepath.Join(t.TempDir(), "cdi"), filepath.Join(t.TempDir(), "dcgm")
+	p.Cgroup.Prefix = fmt.Sprintf("%s_%d", testPrefix(), prefixes.Add(1))
+	p.Devices.ProbeTimeout = config.Duration(20 * time.Second)
+	if edit != nil {
+		edit(&p.File)
+	}
+	n.found.Store(inv)
+	first := "1"
+	n.sign.Store(&first)
+	numbering, err := inventory.Numbering(roots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbering = numbering[:1] // the boot
+	log := logrus.New()
+	log.SetOutput(io.MultiWriter(t.Output(), &n.logged))
+	opt := cgroup.Options{Prefix: p.Cgroup.Prefix, Mode: mode}
+	n.boot = func() (*hook, error) {
+		h, err := open(p, roots, opt, n.state, inventory.Options{}, n.lookup, logrus.NewEntry(log))
+		if err != nil {
+			return nil, err
+		}
+		life, end := context.WithCancel(context.Background())
+		h.life = life
+		h.watch = func(ctx context.Context, _ func()) error { <-ctx.Done(); return ctx.Err() }
+		h.stock.scan = func(context.Context) *inventory.Inventory {
+			inv := *n.found.Load()
+			inv.Signature, inv.Found, inv.Numbering = *n.sign.Load(), time.Now(), numbering
+			return &inv
+		}
+		h.stock.signature = func() (string, error) { return *n.sign.Load(), nil }
+		t.Cleanup(func() { end(); h.background.Wait() })
+		return h, nil
+	}
+	if n.hook, err = n.boot(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeUnit(t, opt.Prefix) })
+	if err := n.tree.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// devDir makes a directory that the kernel opens devices in.
+func devDir(t testing.TB) string {
+	t.Helper()
+	for _, parent := range []string{t.TempDir(), "/var/tmp", "/dev"} { // systemd mounts /tmp with nodev
+		var st unix.Statfs_t
+		if err := unix.Statfs(parent, &st); err != nil || st.Flags&unix.ST_NODEV != 0 {
+			continue
+		}
+		dir, err := os.MkdirTemp(parent, testPrefix()+"_")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		return dir
+	}
+	kernfstest.Skip(t, "every place for device nodes is mounted with nodev")
+	return ""
+}
+
+// removeUnit removes the parents of all jobs.
+func removeUnit(t testing.TB, prefix string) {
+	for _, pattern := range []string{"/sys/fs/cgroup/*/%s.service/job*", "/sys/fs/cgroup/%s.service/job*", "/sys/fs/cgroup/*/%s.service", "/sys/fs/cgroup/%s.service"} {
+		dirs, err := filepath.Glob(fmt.Sprintf(pattern, prefix))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, dir := range dirs {
+			if err := unix.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("rmdir %s: %v", dir, err)
+			}
+		}
+	}
+}
+
+// job makes a job's cgroup as hook cgroup does, with a grant.
+func (n *node) job(id string, held ...topology.Device) *cgroup.Job {
+	n.t.Helper()
+	j := n.bare(id)
+	n.grant(j, held...)
+	return j
+}
+
+// bare makes a job's cgroup that says nothing of devices, as hook cgroup does with devices.enabled = false.
+func (n *node) bare(id string) *cgroup.Job {
+	n.t.Helper()
+	j, err := n.tree.Job(id)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := j.Create(cgroup.Limits{}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		if err := j.Remove(context.Background()); err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+			n.t.Error(err)
+		}
+	})
+	return j
+}
+
+func (n *node) grant(j *cgroup.Job, held ...topology.Device) {
+	n.t.Helper()
+	g := &inventory.Grant{Devices: held}
+	for _, d := range held {
+		if d.Vendor == "nvidia" {
+			g.Shared = nvidiaShared
+		}
+	}
+	if err := g.Keep(j); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+var methods = map[hostapi.Event]func(*hook, context.Context, *hostapi.Request) (*hostapi.Outcome, error){
+	hostapi.EventStartup: (*hook).ExechostStartup, hostapi.EventPeriodic: (*hook).ExechostPeriodic,
+	hostapi.EventBegin: (*hook).ExecjobBegin, hostapi.EventLaunch: (*hook).ExecjobLaunch, hostapi.EventAttach: (*hook).ExecjobAttach,
+	hostapi.EventResize: (*hook).ExecjobResize, hostapi.EventEpilogue: (*hook).ExecjobEpilogue, hostapi.EventEnd: (*hook).ExecjobEnd,
+	hostapi.EventAbort: (*hook).ExecjobAbort,
+}
+
+// event sends an event of a job, or of the host with a list of jobs.
+func (n *node) event(e hostapi.Event, ids ...string) (*hostapi.Outcome, error) {
+	req := &hostapi.Request{Event: e, Node: testNode}
+	if e.ForJob() {
+		req.Job = &hostapi.Job{ID: ids[0]}
+	} else {
+		req.JobList = map[string]*hostapi.Job{}
+		for _, id := range ids {
+			req.JobList[id] = &hostapi.Job{ID: id}
+		}
+	}
+	out, err := methods[e](n.hook, n.t.Context(), req)
+	if err == nil {
+		if err := out.Check(e); err != nil {
+			n.t.Errorf("%s: %v", e, err)
+		}
+	}
+	return out, err
+}
+
+func (n *node) do(e hostapi.Event, ids ...string) *hostapi.Outcome {
+	n.t.Helper()
+	out, err := n.event(e, ids...)
+	if err != nil {
+		n.t.Fatalf("%s %v: %v", e, ids, err)
+	}
+	return out
+}
+
+// mknod makes a device node that a job's processes can try.
+func (n *node) mknod(node topology.DeviceNode) string {
+	n.t.Helper()
+	path := filepath.Join(n.dev, fmt.Sprintf("%d_%d", node.Major, node.Minor))
+	mode := uint32(unix.S_IFCHR)
+	if node.Block {
+		mode = unix.S_IFBLK
+	}
+	if err := unix.Mknod(path, mode|0o666, int(unix.Mkdev(node.Major, node.Minor))); err != nil && !errors.Is(err, fs.ErrExist) {
+		n.t.Fatal(err)
+	}
+	return path
+}
+
+// opens tries to open a device from inside the job. EPERM is the filter's answer; ENXIO that of a number without a driver.
+func (n *node) opens(j *cgroup.Job, node topology.DeviceNode, flags int) unix.Errno {
+	n.t.Helper()
+	child, err := proc.Start(&proc.Spec{Path: "/proc/self/exe", Args: []string{"actor", actorArg, n.mknod(node), fmt.Sprint(flags)},
+		Env: []string{"GOMAXPROCS=1"}, Stderr: os.Stderr}, hostapi.Join(j.Join()))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	exit, err := child.Wait(n.t.Context())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return unix.Errno(exit.Code())
+}
+
+// eventually waits for a state that comes by itself.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

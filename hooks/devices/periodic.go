@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/inventory"
+)
+
+// ExechostStartup looks what devices there are, no longer than probe_timeout, sees to it that every live job has its
+// filter, removes the files of jobs that are gone and tells PBS how many devices it can give away.
+func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	h.await(ctx, h.stock.look(h.life, &h.background))
+	h.watching.Do(func() {
+		h.background.Go(h.watchDevices)
+		if h.account != nil && h.policy.Devices.DiscoverGPUs && h.policy.Devices.Accounting {
+			h.background.Go(h.countProcesses)
+		}
+	})
+	_, err := h.common() // for doctor, where there is no job
+	errs := []error{err, h.stock.kept()}
+	for id := range req.JobList {
+		errs = append(errs, h.reassert(ctx, id))
+	}
+	if err := h.sweep(ctx, req.JobList); err != nil { // what is left says something wrong of a job that is gone, and keeps nobody from anything
+		h.log.Warn(err)
+	}
+	out := &hostapi.Outcome{Vnodes: h.policy.vnodes(h.node, h.stock.current(), req.Node)}
+	h.mu.Lock()
+	h.told = out.Vnodes
+	h.mu.Unlock()
+	return out, errors.Join(errs...)
+}
+
+// ExechostPeriodic has somebody look whether the devices have changed, and tells PBS when an earlier look has found that.
+func (h *hook) ExechostPeriodic(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	if req.Job != nil {
+		return &hostapi.Outcome{}, nil
+	}
+	h.stock.look(h.life, &h.background)
+	out := &hostapi.Outcome{}
+	_, err := h.common()
+	err = errors.Join(err, h.stock.kept())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := h.policy.vnodes(h.node, h.stock.current(), req.Node); now != nil && !reflect.DeepEqual(now, h.told) {
+		out.Vnodes, h.told = now, now
+	}
+	return out, err
+}
+
+// await waits for a look at the devices, as long as it may take: a quarter of the event's time at most, however long
+// probe_timeout is.
+func (h *hook) await(ctx context.Context, done <-chan struct{}) {
+	limit := time.Duration(h.policy.Devices.ProbeTimeout)
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/4)
+	}
+	enough := time.NewTimer(limit)
+	defer enough.Stop()
+	select {
+	case <-done:
+		return
+	case <-enough.C:
+	case <-ctx.Done():
+	}
+	h.stock.late(limit)
+}
+
+// watchDevices has the devices looked at when the kernel says that they changed. It sleeps otherwise.
+func (h *hook) watchDevices() {
+	err := h.watch(h.life, func() { h.stock.look(h.life, &h.background) })
+	if err != nil && h.life.Err() == nil {
+		h.log.Warnf("changes of devices are noticed at exechost_periodic only: %v", err)
+	}
+}
+
+// countProcesses turns on NVIDIA's accounting mode, which reports live by.
+func (h *hook) countProcesses() {
+	err := h.account(h.life, time.Duration(h.policy.Devices.ProbeTimeout))
+	if err != nil && !errors.Is(err, inventory.ErrNoNVML) && h.life.Err() == nil {
+		h.log.Infof("GPU accounting mode is not on, so reports tell less of GPUs: %v", err)
+	}
+}
+
+// reassert sees to it that a live job has its filter. A job without a cgroup is hook cgroup's to tell of, and one that began
+// before devices were enabled is left alone: it may use what a filter would close.
+func (h *hook) reassert(ctx context.Context, id string) error {
+	j, err := h.tree.Job(id)
+	if err != nil {
+		return err
+	}
+	g, err := inventory.GrantOf(j)
+	if errors.Is(err, cgroup.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return hostapi.Errorf(hostapi.KindNode, "job %s: %w", id, err)
+	}
+	if g == nil {
+		h.logOf(id).Info("it began before devices were enabled, and keeps what it can open")
+		return nil
+	}
+	if _, err := h.confined(ctx, j, g); err != nil && j.Exists() { // else it has ended meanwhile
+		return err
+	}
+	return nil
+}
+
+// sweep removes the files of jobs that are neither in the list nor have a cgroup, and those that were never finished.
+func (h *hook) sweep(ctx context.Context, list map[string]*hostapi.Job) error {
+	alive := func() (map[string]bool, error) {
+		ids, err := h.tree.JobIDs()
+		if err != nil {
+			return nil, fmt.Errorf("sweep files of jobs: %w", err)
+		}
+		jobs := map[string]bool{}
+		for _, id := range ids {
+			jobs[id] = true
+		}
+		for id := range list {
+			jobs[id] = true
+		}
+		return jobs, nil
+	}
+	var errs []error
+	for _, dir := range []string{h.stock.dir, h.cdi.dir, h.mapping.dir} {
+		if dir != "" {
+			errs = append(errs, inventory.RemoveUnfinished(dir))
+		}
+	}
+	files, err := h.cdi.files()
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	jobs, err := alive()
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	return errors.Join(append(errs, h.cdi.sweep(files, jobs), h.mapping.sweep(ctx, alive))...)
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/inventory"
+)
+
+// What a job did with its GPUs comes from two looks at NVML: in the background after the job was given them, and within the
+// epilogue, which waits for it no longer than usageLimit.
+
+const usageLimit = time.Second
+
+// sinceMark is the extended attribute of a job's cgroup with what was when it got its NVIDIA devices, as JSON.
+const sinceMark = "trusted.hookhost.devices.since"
+
+// since is what was when a job got a device, by the device's UUID.
+type since map[string]had
+
+type had struct {
+	Micros          int64   `json:"us"`                  // since 1970
+	EnergyMillijoul *uint64 `json:"energy_mj,omitempty"` // nil: not known
+}
+
+// countedUUIDs returns the UUIDs of the devices that NVML counts for a job.
+func countedUUIDs(g *inventory.Grant) []string {
+	var list []string
+	if g == nil {
+		return nil
+	}
+	for _, d := range byVendor(g, "nvidia") {
+		if d.UUID != "" {
+			list = append(list, d.UUID)
+		}
+	}
+	return list
+}
+
+// devicesUsed describes the devices of a grant with what the job did with each between got and now. after is NVML's word, nil
+// when there is none; what is not known of a device is left out.
+func devicesUsed(g *inventory.Grant, got since, after *inventory.NVIDIAUsage, now time.Time) []hostapi.DeviceUsage {
+	if g == nil {
+		return nil
+	}
+	var list []hostapi.DeviceUsage
+	for _, d := range g.Devices {
+		u := hostapi.DeviceUsage{ID: d.ID, Resource: d.Resource, Model: d.Model, PCI: d.PCI}
+		if h, ok := got[d.UUID]; ok && d.UUID != "" && after != nil {
+			if c, ok := after.Devices[d.UUID]; ok {
+				used(&u, h, c, now)
+			}
+		}
+		list = append(list, u)
+	}
+	return list
+}
+
+// used fills in what one device counted.
+func used(u *hostapi.DeviceUsage, h had, c inventory.NVIDIACounters, now time.Time) {
+	if e, before := c.EnergyMillijoules, h.EnergyMillijoul; e != nil && before != nil && *e >= *before { // else the driver was loaded anew
+		joules := float64(*e-*before) / 1000
+		u.EnergyJoules = &joules
+	}
+	if c.Error != "" && len(c.Processes) == 0 { // accounting mode may be off: nobody counted processes
+		return
+	}
+	wall := now.Sub(time.UnixMicro(h.Micros))
+	var busy float64 // milliseconds
+	var peak int64
+	timed, sized := true, true
+	for _, p := range c.Processes {
+		if int64(p.StartMicros) < h.Micros {
+			continue
+		}
+		ms := float64(p.Milliseconds)
+		if p.Running { // NVML tells the time of a process that has ended
+			ms = max(ms, float64(now.UnixMicro()-int64(p.StartMicros))/1000)
+		}
+		if p.GPUPercent != nil {
+			busy += ms * float64(*p.GPUPercent) / 100
+		} else {
+			timed = false
+		}
+		if p.MemPeakBytes != nil {
+			peak = max(peak, int64(*p.MemPeakBytes))
+		} else {
+			sized = false
+		}
+	}
+	if timed && wall > 0 {
+		percent := min(100, busy/wall.Seconds()/10)
+		u.UtilizationPercent = &percent
+	}
+	if sized {
+		u.MemPeakBytes = &peak
+	}
+}
+
+// noteSince notes on the job's cgroup that it has these devices from now on, and in the background what they have counted until
+// then. Devices that it had before stay as noted; those that it has no more are forgotten. It costs one write.
+func (h *hook) noteSince(j *cgroup.Job, g *inventory.Grant) {
+	uuids := countedUUIDs(g)
+	if len(uuids) == 0 || h.ask == nil || h.policy.Devices.JobsPerDevice > 1 { // the counters are those of all jobs on a device
+		return
+	}
+	h.marking.Lock()
+	defer h.marking.Unlock()
+	before, err := sinceOf(j)
+	if err != nil {
+		h.logOf(j.ID()).Warnf("what its GPUs do will not be known: %v", err)
+		return
+	}
+	got, fresh := since{}, []string{}
+	for _, id := range uuids {
+		if old, ok := before[id]; ok {
+			got[id] = old
+			continue
+		}
+		got[id] = had{Micros: h.now().UnixMicro()}
+		fresh = append(fresh, id)
+	}
+	if err := got.keep(j); err != nil {
+		h.logOf(j.ID()).Warnf("what its GPUs do will not be known: %v", err)
+		return
+	}
+	if len(fresh) > 0 {
+		h.background.Go(func() { h.noteEnergy(j, fresh) })
+	}
+}
+
+// noteEnergy adds what the devices have used so far. A job that is over meanwhile needs it no more.
+func (h *hook) noteEnergy(j *cgroup.Job, uuids []string) {
+	u, err := h.ask(h.life, time.Duration(h.policy.Devices.ProbeTimeout), uuids...)
+	if err != nil {
+		h.logOf(j.ID()).Infof("what its GPUs had used before it is not known: %v", err)
+		return
+	}
+	h.marking.Lock()
+	defer h.marking.Unlock()
+	got, err := sinceOf(j)
+	if err != nil {
+		return
+	}
+	for _, id := range uuids {
+		if s, ok := got[id]; ok {
+			s.EnergyMillijoul = u.Devices[id].EnergyMillijoules
+			got[id] = s
+		}
+	}
+	if err := got.keep(j); err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+		h.logOf(j.ID()).Warn(err)
+	}
+}
+
+// sinceOf returns what noteSince has noted; empty when there is nothing.
+func sinceOf(j *cgroup.Job) (since, error) {
+	b, err := j.Mark(sinceMark)
+	if errors.Is(err, unix.ENODATA) {
+		return since{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := since{}
+	return s, json.Unmarshal(b, &s)
+}
+
+func (s since) keep(j *cgroup.Job) error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return j.SetMark(sinceMark, b)
+}
+
+// measure returns what the job did with its devices, as far as NVML tells within usageLimit.
+func (h *hook) measure(ctx context.Context, j *cgroup.Job, g *inventory.Grant) []hostapi.DeviceUsage {
+	got, err := sinceOf(j)
+	if err != nil {
+		h.logOf(j.ID()).Warnf("what its GPUs did is not known: %v", err)
+	}
+	var after *inventory.NVIDIAUsage
+	uuids := countedUUIDs(g) // none after a resize that took them all
+	if len(got) > 0 && len(uuids) > 0 && h.ask != nil {
+		if after, err = h.ask(ctx, usageLimit, uuids...); err != nil {
+			h.logOf(j.ID()).Warnf("what its GPUs did is not known: %v", err)
+		}
+	}
+	return devicesUsed(g, got, after, h.now())
+}
