@@ -8,15 +8,18 @@ PREFIX   ?= /usr
 SBINDIR  ?= $(PREFIX)/sbin
 LIBEXECDIR ?= $(PREFIX)/libexec/hookhost
 BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
+# NVML's symbols are looked up when they are called, so the program starts on nodes whose driver lacks some.
+NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 
 .PHONY: all demo test test-vm check bench install clean help generate fuzz
 .DEFAULT_GOAL := all
 
-all: ## build bin/hookhost and bin/hooks/*
-	@scripts/need go
+all: ## build bin/hookhost, bin/hooks/* and bin/nvml
+	@scripts/need go cc
 	@mkdir -p bin/hooks
 	$(BUILD) -o bin/hookhost ./cmd/hookhost
 	$(foreach h,$(HOOKS),$(BUILD) -o bin/hooks/$(h) ./hooks/$(h) &&) true
+	$(NVML) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/nvml ./hooks/devices/nvml
 
 demo: all ## run three jobs and show their reports (root)
 	@scripts/need root python3
@@ -24,7 +27,7 @@ demo: all ## run three jobs and show their reports (root)
 
 test: all ## every test, on this machine's kernel too (root)
 	@scripts/need root python3 packages
-	HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 15m ./... ./testdata/hooks/...
+	$(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 15m ./... ./testdata/hooks/...
 
 test-vm: ## the kernel tests in guests of other kernels, inits and topologies (root); V='bookworm trixie-none' for some
 	@scripts/need go root vm
@@ -50,6 +53,7 @@ generate: ## wire messages from hook.proto (needs protoc)
 install: all ## install below DESTDIR
 	install -D -m 0755 bin/hookhost '$(DESTDIR)$(SBINDIR)/hookhost'
 	$(foreach h,$(HOOKS),install -D -m 0755 bin/hooks/$(h) '$(DESTDIR)$(LIBEXECDIR)/hooks/$(h)' &&) true
+	install -D -m 0755 bin/nvml '$(DESTDIR)$(LIBEXECDIR)/nvml'
 	install -D -m 0644 -t '$(DESTDIR)/lib/systemd/system' packaging/hookhost.service packaging/pbs_jobs.service
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'

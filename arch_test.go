@@ -34,6 +34,8 @@ var edges = map[string][]string{
 	"internal/cgroup":    {"hostapi", "internal/kernfs"},
 	"internal/proc":      {"hostapi", "internal/kernfs"},
 	"internal/systemd":   {},
+	"internal/devfilter": {"internal/kernfs"},
+	"internal/inventory": {"internal/kernfs", "internal/topology"},
 	"internal/usage":     {"hostapi", "internal/pbs"},
 	"internal/jobstate":  {"hostapi"},
 	"internal/ledger":    {"hostapi"},
@@ -42,9 +44,12 @@ var edges = map[string][]string{
 	"internal/api":       {"hostapi", "internal/jobstate"},
 	"internal/mom":       {"hostapi", "internal/pbs", "internal/proc"},
 
-	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/nodestate", "internal/pbs", "internal/placement",
-		"internal/proc", "internal/systemd", "internal/topology", "internal/usage"},
-	"cmd/hookhost": {"hostapi", "internal/api", "internal/cgroup", "internal/config", "internal/host", "internal/jobstate",
+	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs", "internal/nodestate", "internal/pbs",
+		"internal/placement", "internal/proc", "internal/systemd", "internal/topology", "internal/usage"},
+	"hooks/devices": {"hostapi", "internal/cgroup", "internal/config", "internal/devfilter", "internal/inventory", "internal/kernfs",
+		"internal/topology"},
+	"hooks/devices/nvml": {"internal/inventory"},
+	"cmd/hookhost": {"hostapi", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
 		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/pbs", "internal/proc", "internal/report", "internal/systemd", "internal/topology"},
 }
 
@@ -59,9 +64,13 @@ var libraries = map[string][]string{
 	"github.com/spf13/cobra":           {"cmd/hookhost"},
 	"github.com/containerd/cgroups/v3": {"internal/cgroup"},
 	"github.com/godbus/dbus/v5":        {"internal/systemd"},
+	"github.com/cilium/ebpf":           {"internal/devfilter"},
+	"github.com/NVIDIA/go-nvml":        {"hooks/devices/nvml"},
 
 	"github.com/coreos/go-systemd/v22/dbus":   {"internal/systemd"},
 	"github.com/coreos/go-systemd/v22/daemon": {"cmd/hookhost"},
+
+	"tags.cncf.io/container-device-interface": {"hooks/devices"},
 }
 
 type goPackage struct {

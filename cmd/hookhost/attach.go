@@ -66,7 +66,7 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	if o.pid == "" {
 		pid = os.Getpid()
 	}
-	job, err := client.Attach(cmd.Context(), o.job, pid)
+	attached, err := client.Attach(cmd.Context(), o.job, pid)
 	if err != nil {
 		return fmt.Errorf("attach: tm_attach: %s: %w", tmError(err), err)
 	}
@@ -74,11 +74,11 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 		return nil
 	}
 	if o.parent {
-		if _, err := client.Attach(context.Background(), job, os.Getppid()); err != nil {
+		if _, err := client.Attach(context.Background(), attached.Job, os.Getppid()); err != nil {
 			fmt.Fprintf(os.Stderr, "hookhost: attach: tm_attach parent: %s: %v\n", tmError(err), err)
 		}
 	}
-	return o.exec()
+	return o.exec(attached.Outcome)
 }
 
 // check words misuse as pbs_attach does.
@@ -107,14 +107,20 @@ func (o *attachOptions) check() (pid int, err error) {
 	return pid, nil
 }
 
-// exec becomes the command, which is in the job already.
-func (o *attachOptions) exec() error {
+// exec becomes the command, which is in the job already, with what hooks say of its environment.
+func (o *attachOptions) exec(out *hostapi.Outcome) error {
 	path, err := exec.LookPath(o.command[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return &exitError{status: 255, err: fmt.Errorf("attach: %w", err)}
 	}
 	// MPICH 1 starts its processes in a group of their own otherwise, as pbs_attach knows.
 	os.Setenv("MPICH_PROCESS_GROUP", "no")
+	for name, value := range out.SetEnv {
+		os.Setenv(name, value)
+	}
+	for _, name := range out.UnsetEnv {
+		os.Unsetenv(name)
+	}
 	err = syscall.Exec(path, o.command, os.Environ())
 	return &exitError{status: 255, err: fmt.Errorf("attach: exec %s: %w", path, err)}
 }

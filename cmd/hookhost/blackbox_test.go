@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 }
 
 func build(dir string) error {
-	for out, pkg := range map[string]string{"hookhost": ".", "hooks/cgroup": "../../hooks/cgroup", "samples/deny": "../../testdata/hooks/deny"} {
+	for out, pkg := range map[string]string{"hookhost": ".", "hooks/cgroup": "../../hooks/cgroup", "hooks/devices": "../../hooks/devices", "samples/deny": "../../testdata/hooks/deny"} {
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, out), pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/devfilter"
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
@@ -99,6 +100,7 @@ func (c *cli) examine(ctx context.Context, cfg *config.File) []finding {
 		findings = append(findings, k.examineCgroups(cgroupNamespace())...)
 		findings = append(findings, k.examineFeatures()...)
 		findings = append(findings, k.examineMemory()...)
+		findings = append(findings, k.examineDeviceFilter(devfilter.Probe))
 		findings = append(findings, k.examineSettings(systemdRuns())...)
 		if f, odd := examineRlimits(own, cfg, k.tree.Has("memsw")); odd {
 			findings = append(findings, f)
@@ -109,6 +111,7 @@ func (c *cli) examine(ctx context.Context, cfg *config.File) []finding {
 	findings = append(findings, examineCalls(probeCalls())...)
 	findings = append(findings, examineClock(roots.Proc), examineKernelLog())
 	findings = append(findings, examineState(c.state))
+	findings = append(findings, c.examineInventory(cfg)...)
 	findings = append(findings, c.examineHooks(cfg)...)
 	return append(findings, c.examineDaemon(ctx)...)
 }

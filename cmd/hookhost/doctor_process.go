@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,7 +46,7 @@ var capabilities = []struct {
 	blocks bool
 	lost   string
 }{
-	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", true, "cgroups cannot be marked as a job's"},
+	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", true, "cgroups cannot be marked as a job's, nor devices be filtered on cgroup v2"},
 	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE", false, "files of job owners may be out of reach"},
 	{unix.CAP_KILL, "CAP_KILL", false, "processes of job owners cannot be signalled, only killed by cgroup.kill"},
 	{unix.CAP_SETUID, "CAP_SETUID", false, "hookhost run -u and hooks with user=pbsuser do not work"},
@@ -55,7 +54,6 @@ var capabilities = []struct {
 	{unix.CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE", false, "resource limits of other users' processes can be neither raised nor lowered: their jobs that ask for -l rlimit_... or pvmem fail at their start"},
 	{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false, "memory maps of job owners' processes cannot be read (pmem)"},
 	{unix.CAP_SYSLOG, "CAP_SYSLOG", false, "reports of OOM kills may not name the process"},
-	{unix.CAP_BPF, "CAP_BPF", false, "devices cannot be filtered on cgroup v2"},
 }
 
 func examineRights(r rights) []finding {
@@ -69,7 +67,7 @@ func examineRights(r rights) []finding {
 	}
 	missing := 0
 	for _, c := range capabilities {
-		if r.capabilities&(1<<c.bit) != 0 || c.bit == unix.CAP_BPF && r.capabilities&(1<<unix.CAP_SYS_ADMIN) != 0 { // before Linux 5.8 it was part of that
+		if r.capabilities&(1<<c.bit) != 0 {
 			continue
 		}
 		missing++
@@ -86,7 +84,7 @@ func examineRights(r rights) []finding {
 }
 
 // calls are the kernel's answers to system calls that it may not have, or that a container may forbid. nil: it is there.
-type calls struct{ pidfd, clone3, bpf error }
+type calls struct{ pidfd, clone3 error }
 
 // probeCalls makes each of them in a way that does nothing: the answer to what makes no sense is EINVAL.
 func probeCalls() calls {
@@ -97,10 +95,6 @@ func probeCalls() calls {
 	}
 	_, _, errno := unix.Syscall(unix.SYS_CLONE3, 0, 0, 0)
 	c.clone3 = there(errno)
-	const noCommand = 1 << 20
-	var attributes [128]byte
-	_, _, errno = unix.Syscall(unix.SYS_BPF, noCommand, uintptr(unsafe.Pointer(&attributes)), uintptr(len(attributes)))
-	c.bpf = there(errno)
 	return c
 }
 
@@ -127,12 +121,5 @@ func examineCalls(c calls) []finding {
 	if c.clone3 != nil {
 		clone = degraded("clone3", why(c.clone3)+": the first process of a job is moved into its v2 cgroup", "Linux 5.7 or newer; in a container, allow it in the seccomp profile")
 	}
-	bpf := ok("bpf", "the system call is there: devices can be filtered on cgroup v2")
-	switch {
-	case errors.Is(c.bpf, unix.EPERM):
-		bpf = impossible("bpf", "forbidden: devices cannot be filtered on cgroup v2", "give hookhost CAP_BPF and CAP_NET_ADMIN, or CAP_SYS_ADMIN; in a container, allow bpf in the seccomp profile")
-	case c.bpf != nil:
-		bpf = impossible("bpf", why(c.bpf)+": devices cannot be filtered on cgroup v2", "use a kernel with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF")
-	}
-	return []finding{pidfd, clone, bpf}
+	return []finding{pidfd, clone}
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -78,11 +76,11 @@ func (k *kernel) examineDevices() []finding {
 	for _, text := range k.cfg.IO.Max {
 		m, err := config.ParseIOMax(text)
 		if err == nil && m.Path != "" {
-			m.Major, m.Minor, err = blockDevice(m.Path)
+			m.Major, m.Minor, err = cgroup.BlockDevice(m.Path)
 		}
 		number := fmt.Sprintf("%d:%d", m.Major, m.Minor)
 		if err == nil {
-			err = k.examineDevice(number)
+			err = k.examineDevice(m.Major, m.Minor)
 		}
 		if err == nil && seen[number] != "" {
 			err = fmt.Errorf("%s has a limit already", number)
@@ -100,34 +98,15 @@ func (k *kernel) examineDevices() []finding {
 }
 
 // examineDevice looks at a device by its numbers, where /sys shows any.
-func (k *kernel) examineDevice(number string) error {
+func (k *kernel) examineDevice(major, minor uint32) error {
 	const devices = "dev/block"
 	if !k.roots.Sys.Exists(devices) {
 		return nil
 	}
-	if !k.roots.Sys.Exists(path.Join(devices, number)) {
+	if number := fmt.Sprintf("%d:%d", major, minor); !k.roots.Sys.Exists(path.Join(devices, number)) {
 		return fmt.Errorf("there is no block device %s", number)
 	}
-	b, err := k.roots.Sys.ReadFile(path.Join(devices, number, "partition"))
-	switch {
-	case err == nil && len(b) > 0:
-		return fmt.Errorf("%s is a partition; io.max takes whole disks", number)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
-	return nil
-}
-
-// blockDevice returns the numbers of the block device at name, which may be a link.
-func blockDevice(name string) (major, minor uint32, err error) {
-	var st unix.Stat_t
-	if err := unix.Stat(name, &st); err != nil {
-		return 0, 0, fmt.Errorf("stat %s: %w", name, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return 0, 0, fmt.Errorf("%s is no block device", name)
-	}
-	return unix.Major(st.Rdev), unix.Minor(st.Rdev), nil
+	return cgroup.WholeDisk(k.roots.Sys, major, minor)
 }
 
 // examineRlimits tells what becomes of the resource limits of jobs without CAP_SYS_RESOURCE: prlimit(2) on another user's

@@ -13,14 +13,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // volume is the file system of the state directory.
 type volume struct {
+	dir      string // the directory
 	path     string // the directory, or what of its path is there
 	made     bool   // the directory is there
+	foreign  error  // others than root can put files into it
 	kind     int64  // f_type of statfs(2)
 	readOnly bool
 	free     int64 // bytes
@@ -51,7 +54,7 @@ func examineState(dir string) finding {
 }
 
 func lookAtVolume(dir string) (v volume, err error) {
-	v = volume{path: dir, made: true}
+	v = volume{dir: dir, path: dir, made: true}
 	for {
 		info, err := os.Stat(v.path)
 		if err == nil && !info.IsDir() {
@@ -64,6 +67,9 @@ func lookAtVolume(dir string) (v volume, err error) {
 			return v, err
 		}
 		v.path, v.made = filepath.Dir(v.path), false
+	}
+	if v.made {
+		v.foreign = jobstate.CheckDir(dir)
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(v.path, &st); err != nil {
@@ -85,11 +91,13 @@ func lookAtVolume(dir string) (v volume, err error) {
 func (v volume) examine() finding {
 	const what = "state directory"
 	const elsewhere = "put it on a local disk: --state or HOOKHOST_STATE"
-	name := v.path
+	name := v.dir
 	if !v.made {
 		name += " (it is not made yet)"
 	}
 	switch {
+	case v.foreign != nil:
+		return blocking(what, fmt.Sprintf("%s: %v", name, v.foreign), "chown root and chmod 0700 it, once you know who has written there")
 	case v.readOnly:
 		return blocking(what, name+" is on a file system that is mounted read-only", "remount it, or "+elsewhere)
 	case v.free < leastRoom || v.noInodes:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -13,8 +14,10 @@ import (
 
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/topology"
 )
 
 // look returns what doctor finds on a kernel, by name.
@@ -315,11 +318,11 @@ func TestDoctorRlimits(t *testing.T) {
 func TestDoctorCalls(t *testing.T) {
 	for _, tt := range []struct {
 		calls calls
-		want  [3]string
+		want  [2]string
 	}{
-		{calls{}, [3]string{"ok", "ok", "ok"}},
-		{calls{pidfd: unix.ENOSYS, clone3: unix.ENOSYS, bpf: unix.ENOSYS}, [3]string{"degraded", "degraded", "impossible"}},
-		{calls{clone3: unix.EPERM, bpf: unix.EPERM}, [3]string{"ok", "degraded", "impossible"}},
+		{calls{}, [2]string{"ok", "ok"}},
+		{calls{pidfd: unix.ENOSYS, clone3: unix.ENOSYS}, [2]string{"degraded", "degraded"}},
+		{calls{clone3: unix.EPERM}, [2]string{"ok", "degraded"}},
 	} {
 		for i, f := range examineCalls(tt.calls) {
 			if f.Status != tt.want[i] {
@@ -329,6 +332,73 @@ func TestDoctorCalls(t *testing.T) {
 	}
 	if c := probeCalls(); c.pidfd != nil && !errors.Is(c.pidfd, unix.ENOSYS) {
 		t.Errorf("%+v", c)
+	}
+}
+
+// Each device has a row of its own, which says what and where it is.
+func TestDoctorInventory(t *testing.T) {
+	gpu := func(pci, uuid, model string, memory int64, numa int) topology.Device {
+		return topology.Device{ID: cmp.Or(uuid, pci), Resource: "ngpus", Model: model, Memory: memory, UUID: uuid, PCI: pci, NUMA: numa}
+	}
+	inv := &inventory.Inventory{Devices: []topology.Device{
+		gpu("0000:07:00.0", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "NVIDIA A100-SXM4-40GB", 40<<30, 1),
+		gpu("0000:0f:00.0", "MIG-1c9f5d3a-11b2-5d0e-8f5e-2f5d0a5b7c11", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 5<<30, 11),
+		gpu("0000:0f:00.0", "MIG-GPU-8932f937/3/0", "", 0, -1),
+		gpu("0000:43:00.0", "", "AMD Instinct MI210", 0, 0),
+		{ID: "/dev/fpga0", Resource: "fpga", NUMA: -1},
+		{ID: "/dev/board-of-the-lab/fpga1", Resource: "fpga", Model: "U280", NUMA: -1},
+	}, Sources: []inventory.Source{{Name: "nvml", Error: "it is broken"}, {Name: "amd"}}}
+	c := &cli{state: t.TempDir()}
+	if err := inv.Store(c.state); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := writeFindings(&b, c.examineInventory(config.Default())); err != nil {
+		t.Fatal(err)
+	}
+	const want = `ok         devices                4 ngpus, 2 fpga
+ok         ngpus 0000:07:00.0     NVIDIA A100-SXM4-40GB 40 GiB NUMA node 1 GPU-8932f937
+ok         ngpus 0000:0f:00.0     NVIDIA A100-SXM4-40GB MIG 1g.5gb 5 GiB NUMA node 11 MIG-1c9f5d3a
+ok         ngpus 0000:0f:00.0     MIG-GPU-8932f937/3/0
+ok         ngpus 0000:43:00.0     AMD Instinct MI210 NUMA node 0
+ok         fpga /dev/fpga0        a device that is configured
+ok         fpga /dev/board-of-the-lab/fpga1
+                                  U280
+degraded   devices: nvml          it is broken
+                                  → jobs are given what was found: mend it and reload the daemon
+`
+	if b.String() != want {
+		t.Errorf("doctor says\n%swant\n%s", b.String(), want)
+	}
+}
+
+// What is wrong with the device filter says what would mend it.
+func TestDoctorDeviceFilter(t *testing.T) {
+	refused := func() error { return errors.New("operation not permitted: it takes CAP_SYS_ADMIN") }
+	taken := func() error { return nil }
+	for _, tt := range []struct {
+		name    string
+		boot    func(...kernfstest.Option) *kernfstest.Kernel
+		enabled bool
+		probe   func() error
+		status  string
+	}{
+		{"v2", kernfstest.NewV2, true, taken, statusOK},
+		{"v2, refused", kernfstest.NewV2, true, refused, statusImpossible},
+		{"hybrid, refused", kernfstest.NewHybrid, true, refused, statusImpossible},
+		{"v1, which asks for no program", kernfstest.NewV1, true, refused, statusOK},
+		{"refused, and not wanted", kernfstest.NewV2, false, refused, statusOK},
+	} {
+		cfg := config.Default()
+		cfg.Cgroup.Systemd, cfg.Devices.Enabled = "off", tt.enabled
+		k, err := lookAt(tt.boot().Roots(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := k.examineDeviceFilter(tt.probe)
+		if wrong := tt.status != statusOK; f.Status != tt.status || f.Blocks != wrong || wrong && !strings.Contains(f.Found+f.Advice, "CAP_SYS_ADMIN") {
+			t.Errorf("%s: %+v, want %s", tt.name, f, tt.status)
+		}
 	}
 }
 
@@ -347,9 +417,10 @@ func TestDoctorState(t *testing.T) {
 		{"no locks", func(v *volume) { v.lock = unix.ENOLCK }, "impossible", true},
 		{"NFS", func(v *volume) { v.kind = 0x6969 }, "degraded", false},
 		{"tmpfs", func(v *volume) { v.kind = 0x01021994 }, "degraded", false},
+		{"anybody's", func(v *volume) { v.foreign = errors.New("mode 0777 lets others write to it") }, "impossible", true},
 		{"not made yet", func(v *volume) { v.made = false }, "ok", false},
 	} {
-		v := volume{path: "/var/lib/hookhost", made: true, kind: 0xef53, free: 1 << 40}
+		v := volume{dir: "/var/lib/hookhost", path: "/var/lib/hookhost", made: true, kind: 0xef53, free: 1 << 40}
 		tt.edit(&v)
 		if f := v.examine(); f.Status != tt.status || f.Blocks != tt.blocks || f.Status != "ok" && f.Advice == "" {
 			t.Errorf("%s: %+v", tt.name, f)
@@ -360,6 +431,29 @@ func TestDoctorState(t *testing.T) {
 	}
 	if v, err := lookAtVolume("/proc/version"); err == nil {
 		t.Errorf("a file: %+v", v)
+	}
+}
+
+func TestDoctorDeviceDirs(t *testing.T) {
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		cdi, dcgm string
+		want      []string
+	}{
+		{"", "", nil},
+		{dir + "/made/later", dir, nil},
+		{"/etc/passwd/cdi", "", []string{"cdi_dir"}},
+		{"/etc/passwd", dir + "/none", []string{"cdi_dir", "dcgm_job_mapping_dir"}},
+	} {
+		cfg := config.Default()
+		cfg.Devices.CDIDir, cfg.Devices.DCGMDir = tt.cdi, tt.dcgm
+		var got []string
+		for _, f := range examineDeviceDirs(cfg) {
+			got = append(got, f.What)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%q, %q: %v, want %v", tt.cdi, tt.dcgm, got, tt.want)
+		}
 	}
 }
 

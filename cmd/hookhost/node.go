@@ -35,19 +35,33 @@ func builtIn(cfg *config.File) ([]host.Hook, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := findProgram("cgroup")
-	if err != nil {
-		return nil, err
+	var hooks []host.Hook
+	for _, b := range []struct {
+		name    string
+		order   int // devices comes after cgroup: the filter is put on what that made
+		enabled bool
+	}{{"cgroup", 100, true}, {"devices", 110, cfg.Devices.Enabled}} {
+		if !b.enabled {
+			continue
+		}
+		program, err := findProgram(b.name)
+		if err != nil {
+			return nil, err
+		}
+		a := host.DefaultAttributes()
+		a.Type, a.Order, a.Alarm = host.TypePBS, b.order, 90
+		a.FailAction = host.FailActionList{host.FailOfflineVnodes}
+		hooks = append(hooks, host.Hook{Name: b.name, Attributes: a, Program: program, ConfigData: text, BuiltIn: true})
 	}
-	a := host.DefaultAttributes()
-	a.Type, a.Order, a.Alarm = host.TypePBS, 100, 90
-	a.FailAction = host.FailActionList{host.FailOfflineVnodes}
-	return []host.Hook{{Name: "cgroup", Attributes: a, Program: program, ConfigData: text, BuiltIn: true}}, nil
+	return hooks, nil
 }
 
-// findProgram returns where the program of a built-in hook is: in hooks/ beside this executable, as it was built, or in
-// libexec, as it was installed. The first is named where there is none.
-func findProgram(name string) (string, error) {
+// findProgram returns where the program of a built-in hook is.
+func findProgram(name string) (string, error) { return findBeside(filepath.Join("hooks", name)) }
+
+// findBeside returns where a file that comes with hookhost is: beside this executable, as it was built, or in libexec, as it
+// was installed. The first is named where there is none.
+func findBeside(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -56,8 +70,8 @@ func findProgram(name string) (string, error) {
 		return "", err
 	}
 	places := []string{
-		filepath.Join(filepath.Dir(self), "hooks", name),
-		filepath.Join(filepath.Dir(self), "..", "libexec", "hookhost", "hooks", name),
+		filepath.Join(filepath.Dir(self), name),
+		filepath.Join(filepath.Dir(self), "..", "libexec", "hookhost", name),
 	}
 	for _, p := range places {
 		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) {
@@ -150,6 +164,10 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	if err != nil {
 		return nil, err
 	}
+	nvml, err := findBeside("nvml")
+	if err != nil {
+		return nil, err
+	}
 	p := processes{procfs: procfs}
 	store, complete, err := c.openRebuilt(ctx, tree, self, p.Alive, entry)
 	if err != nil {
@@ -163,7 +181,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	b.host, err = host.Open(host.Options{
 		Node: name, Self: self, Registry: registry, Store: store, Ledger: b.ledger, Processes: p,
 		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: remover{tree},
-		Settings:     map[string]string{"state_dir": c.state},
+		Settings:     map[string]string{"state_dir": c.state, "nvml": nvml},
 		StartTimeout: time.Duration(cfg.Host.Start), Daemon: daemon,
 		Recover: func(_ context.Context, id string) (*jobstate.Record, error) {
 			return recoverJob(tree, id, self, p.Alive)

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // rebuild makes records for jobs that have a cgroup but no record, as after the state was damaged or deleted. The
@@ -74,21 +74,13 @@ func realign(tree *cgroup.Tree, rec *jobstate.Record, alive func(hostapi.Process
 	if m, err := job.Maker(); err == nil && m.Host != rec.Host && alive(m.Host) {
 		return false // that host's hook is in the middle of something
 	}
-	return follow(rec, found, bootClock())
+	return follow(rec, found, clockPair{wall: time.Now(), boot: proc.SinceBoot()})
 }
 
 // clockPair is one moment on both clocks.
 type clockPair struct {
 	wall time.Time
-	boot time.Duration // CLOCK_MONOTONIC
-}
-
-func bootClock() clockPair {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil { // never fails for this clock
-		panic(err)
-	}
-	return clockPair{wall: time.Now(), boot: time.Duration(ts.Nano())}
+	boot time.Duration // proc.SinceBoot
 }
 
 // suspension is the part of the cgroup hook's state that the host counts as well.

@@ -43,7 +43,7 @@ func (c *cli) runCommand() *cobra.Command {
 		Short: "Run a command as a job, through every event",
 		Long: `Run CMD as a job on this host: confined, accounted, and nothing left of it afterwards. Its output is passed through untouched; the
 report goes to standard error when it has ended. -l takes what qsub takes (-l select=1:ncpus=2:mem=64mb -l walltime=00:10:00, or
--l ncpus=2,mem=64mb). With a daemon the job is the daemon's; without one the hooks are started for this job alone.
+-l ncpus=2,mem=64mb,ngpus=1). With a daemon the job is the daemon's; without one the hooks are started for this job alone.
 
 Exit status: CMD's; 128+N when signal N ended it; 125 when hookhost failed or a hook rejected the job; 126 and 127 when
 CMD could not be run or was not found.`,

@@ -13,12 +13,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 // background is a `hookhost run` that goes on beside the test.
 type background struct {
 	n      *node
 	stdin  io.Closer
+	said   string // the file that its standard output goes to
 	stderr bytes.Buffer
 	pid    int
 	wait   func() error
@@ -40,7 +43,7 @@ func (n *node) start(args ...string) *background {
 	if err := cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}
-	b.pid, b.wait = cmd.Process.Pid, cmd.Wait
+	b.pid, b.wait, b.said = cmd.Process.Pid, cmd.Wait, said.Name()
 	n.t.Cleanup(func() {
 		if cmd.ProcessState == nil {
 			cmd.Process.Kill()
@@ -52,6 +55,22 @@ func (n *node) start(args ...string) *background {
 		return err == nil && info.Size() > 0
 	})
 	return b
+}
+
+// output is what the job has said so far.
+func (b *background) output() string {
+	b.n.t.Helper()
+	text, err := os.ReadFile(b.said)
+	if err != nil {
+		b.n.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// await waits until the job has said text.
+func (b *background) await(text string) {
+	b.n.t.Helper()
+	eventually(b.n.t, "the job says "+text, func() bool { return strings.Contains(b.output(), text) })
 }
 
 func (b *background) signal(sig syscall.Signal) {
@@ -318,6 +337,7 @@ func TestSuspensionByEventIsNoWalltime(t *testing.T) {
 		}
 	})
 	t.Run("killed in it", func(t *testing.T) {
+		kernfstest.NeedV2(t) // what the v1 freezer holds takes no SIGKILL before it is thawed
 		n := newNode(t)
 		n.serve()
 		began := time.Now()

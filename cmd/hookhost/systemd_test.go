@@ -183,6 +183,34 @@ func (n *systemNode) start(id string, command ...string) *exec.Cmd {
 	return cmd
 }
 
+// startOpener starts a job that tries to open paths each time it is asked to. No event comes of that: what it tells is what the
+// kernel does by itself.
+func (n *systemNode) startOpener(id string, paths ...string) (ask func() string) {
+	n.t.Helper()
+	asked, told := n.path("asked"), n.path("told")
+	if err := syscall.Mkfifo(asked, 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	n.start(id, append([]string{"sh", "-c", "try() { " + tryOpen + "; }; exec <>" + asked + "; while read x; do { try \"$@\"; echo done; } >" + told + "; done", "sh"}, paths...)...)
+	return func() string {
+		n.t.Helper()
+		if err := os.WriteFile(told, nil, 0o600); err != nil {
+			n.t.Fatal(err)
+		}
+		if err := os.WriteFile(asked, []byte("\n"), 0o600); err != nil {
+			n.t.Fatal(err)
+		}
+		var text string
+		inTime(n.t, "the job has tried", func() bool {
+			b, err := os.ReadFile(told)
+			found := false
+			text, found = strings.CutSuffix(string(b), "done\n")
+			return err == nil && found
+		})
+		return text
+	}
+}
+
 // inTime is eventually for a guest that emulates its machine: systemctl alone takes seconds where others work beside it.
 func inTime(t testing.TB, what string, ok func() bool) {
 	t.Helper()
@@ -208,7 +236,7 @@ func bothForms(t *testing.T, test func(t *testing.T, n *systemNode)) {
 func TestSystemdLeavesJobsAlone(t *testing.T) {
 	bothForms(t, func(t *testing.T, n *systemNode) {
 		n.startDaemon()
-		n.start("1.srv", "sleep", "600")
+		opens := n.startOpener("1.srv", "/dev/null", "/dev/kmsg")
 		want := n.confinement("1.srv")
 		t.Logf("confinement: %v", want)
 		if len(want) < 4 {
@@ -221,6 +249,9 @@ func TestSystemdLeavesJobsAlone(t *testing.T) {
 			}
 			if state := n.property(n.unit(), "ActiveState"); state != "active" {
 				t.Errorf("after %s the unit is %s", after, state)
+			}
+			if got, want := opens(), "/dev/null granted\n/dev/kmsg denied\n"; got != want {
+				t.Errorf("after %s the job opens %q, want %q", after, got, want)
 			}
 		}
 		answers := func() {

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// examineDeviceFilter tells whether jobs can be kept from devices that are not theirs.
+func (k *kernel) examineDeviceFilter(probe func() error) finding {
+	const what = "device filter"
+	if !k.cfg.Devices.Enabled {
+		return ok(what, "[devices] is not enabled: jobs open what file permissions let them")
+	}
+	off := "or set enabled = false in [devices]"
+	if k.tree.Mode() == cgroup.ModeV1 {
+		if !k.tree.Has("devices") {
+			return blocking(what, "there is neither a cgroup v2 tree nor the v1 devices controller, and no job can begin", "mount one of them, "+off)
+		}
+		return ok(what, "the v1 devices controller: jobs open what they were given")
+	}
+	if err := probe(); err != nil {
+		return blocking(what, err.Error()+", and no job can begin", "use a kernel with CONFIG_CGROUP_BPF; give the daemon CAP_SYS_ADMIN, and in a container allow bpf in the seccomp profile; "+off)
+	}
+	return ok(what, "eBPF on the v2 tree: jobs open what they were given")
+}
+
+// examineInventory shows which devices jobs can be given, as the devices hook found them.
+func (c *cli) examineInventory(cfg *config.File) []finding {
+	const what = "devices"
+	if !cfg.Devices.Enabled {
+		return nil
+	}
+	inv, err := inventory.Load(c.state)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return []finding{unknown(what)}
+	case err != nil:
+		return []finding{degraded(what, err.Error(), "restart the daemon: it looks again")}
+	}
+	findings := []finding{ok(what, countDevices(inv))}
+	for _, d := range inv.Devices {
+		findings = append(findings, tellDevice(d))
+	}
+	for _, s := range inv.Sources {
+		switch {
+		case s.Error != "":
+			findings = append(findings, degraded("devices: "+s.Name, s.Error, "jobs are given what was found: mend it and reload the daemon"))
+		case s.Note != "" && s.Name == "allow":
+			findings = append(findings, degraded("devices: "+s.Name, s.Note, "take it out of allow in [devices]"))
+		case s.Note != "":
+			findings = append(findings, ok("devices: "+s.Name, s.Note))
+		}
+	}
+	return append(findings, examineDeviceDirs(cfg)...)
+}
+
+// examineDeviceDirs looks at the directories that files for others go to. A CDI directory is made when a job needs it.
+func examineDeviceDirs(cfg *config.File) []finding {
+	var findings []finding
+	for _, d := range []struct {
+		key, dir string
+		made     bool // by hookhost
+	}{{"cdi_dir", cfg.Devices.CDIDir, true}, {"dcgm_job_mapping_dir", cfg.Devices.DCGMDir, false}} {
+		if d.dir == "" {
+			continue
+		}
+		at := d.dir
+		info, err := os.Stat(at)
+		for d.made && errors.Is(err, fs.ErrNotExist) && at != "/" {
+			at = filepath.Dir(at)
+			info, err = os.Stat(at)
+		}
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is not a directory", at)
+		}
+		if err == nil {
+			err = unix.Access(at, unix.W_OK)
+		}
+		if err != nil {
+			findings = append(findings, degraded(d.key, fmt.Sprintf("nothing can be written to %s: %v", d.dir, err), "make it a directory that root can write to, or change "+d.key+" in [devices]"))
+		}
+	}
+	return findings
+}
+
+// countDevices tells how many of each resource there are.
+func countDevices(inv *inventory.Inventory) string {
+	if len(inv.Devices) == 0 {
+		return "none that jobs could be given"
+	}
+	counts := map[string]int{}
+	var resources []string
+	for _, d := range inv.Devices {
+		if counts[d.Resource] == 0 {
+			resources = append(resources, d.Resource)
+		}
+		counts[d.Resource]++
+	}
+	for i, r := range resources {
+		resources[i] = fmt.Sprintf("%d %s", counts[r], r)
+	}
+	return strings.Join(resources, ", ")
+}
+
+// tellDevice is a row for a device: its resource and where it is, and what it is.
+func tellDevice(d topology.Device) finding {
+	var words []string
+	if d.Model != "" {
+		words = append(words, d.Model)
+	}
+	if d.Memory > 0 {
+		words = append(words, fmt.Sprintf("%.0f GiB", float64(d.Memory)/(1<<30)))
+	}
+	if d.NUMA >= 0 {
+		words = append(words, fmt.Sprintf("NUMA node %d", d.NUMA))
+	}
+	where := cmp.Or(d.PCI, d.ID)
+	if d.UUID != "" && d.UUID != where {
+		words = append(words, cmp.Or(uuidStart.FindString(d.UUID), d.UUID))
+	}
+	if len(words) == 0 {
+		words = append(words, "a device that is configured")
+	}
+	return ok(d.Resource+" "+where, strings.Join(words, " "))
+}
+
+// uuidStart is as much of a UUID as tells devices of a node apart, and as CUDA_VISIBLE_DEVICES takes: "GPU-8932f937".
+var uuidStart = regexp.MustCompile(`^[A-Z]+-[0-9a-f]{8}\b`)
