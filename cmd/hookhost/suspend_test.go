@@ -270,6 +270,12 @@ func TestDaemonKilledOverSuspension(t *testing.T) {
 	d := n.serve()
 	job := n.start("run", "--job", "75.x", "--report=json", "--", "sh", "-c",
 		"for i in $(seq 200); do sleep 300 & done; echo started; read x; kill $(jobs -p); exit 0")
+	for _, name := range []string{"execjob_postsuspend", "execjob_preresume"} {
+		if r := n.tell(name, `{"job": {"id": "75.x"}}`); r.status != 0 {
+			t.Fatal(r)
+		}
+	}
+	whole := n.took("execjob_postsuspend") // the daemon is killed at some point of it, or just after
 	suspended, odd := false, 0
 	for round := range 20 {
 		name := map[bool]string{false: "execjob_postsuspend", true: "execjob_preresume"}[suspended]
@@ -282,7 +288,7 @@ func TestDaemonKilledOverSuspension(t *testing.T) {
 		})
 		body := `{"job": {"id": "75.x"}}`
 		fmt.Fprintf(conn, "POST /v1/events/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", name, len(body), body)
-		time.Sleep(time.Duration(1+round/2) * time.Millisecond)
+		time.Sleep(whole * time.Duration(round+1) / 10)
 		d.kill()
 		conn.Close()
 		d = n.serve()
