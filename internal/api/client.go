@@ -119,6 +119,14 @@ func (c *Client) Report(ctx context.Context, id string) (json.RawMessage, error)
 // them, until the job is over; then it returns nil. It fails with ErrNotFound, when the host stops and when ctx ends.
 func (c *Client) Notices(ctx context.Context, id string, after int, tell func(Notice)) error {
 	path := fmt.Sprintf("/v1/jobs/%s/notices?after=%d", url.PathEscape(id), after)
+	return stream(ctx, c, path, "notices", func(n Notice) bool {
+		tell(n)
+		return true
+	})
+}
+
+// stream calls yield with each value of an answer that comes bit by bit, until it returns false; what names the values in errors.
+func stream[T any](ctx context.Context, c *Client, path, what string, yield func(T) bool) error {
 	resp, err := c.open(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
@@ -131,15 +139,17 @@ func (c *Client) Notices(ctx context.Context, id string, after int, tell func(No
 		}
 		return decodeError(resp.StatusCode, b)
 	}
-	for stream := json.NewDecoder(resp.Body); ; {
-		var n Notice
-		switch err := stream.Decode(&n); {
+	for values := json.NewDecoder(resp.Body); ; {
+		var v T
+		switch err := values.Decode(&v); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("call host: read notices: %w", err)
+			return fmt.Errorf("call host: read %s: %w", what, err)
 		}
-		tell(n)
+		if !yield(v) {
+			return nil
+		}
 	}
 }
 

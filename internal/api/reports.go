@@ -3,9 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"time"
@@ -52,28 +49,5 @@ func (s *Server) reports(w http.ResponseWriter, r *http.Request) {
 
 // Reports calls yield with the report of each finished job that the caller may see, oldest first, until it returns false.
 func (c *Client) Reports(ctx context.Context, yield func(json.RawMessage) bool) error {
-	resp, err := c.open(ctx, http.MethodGet, "/v1/reports", nil)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-		if err != nil {
-			return fmt.Errorf("call host: read answer: %w", err)
-		}
-		return decodeError(resp.StatusCode, b)
-	}
-	for stream := json.NewDecoder(resp.Body); ; {
-		var report json.RawMessage
-		switch err := stream.Decode(&report); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("call host: read reports: %w", err)
-		}
-		if !yield(report) {
-			return nil
-		}
-	}
+	return stream(ctx, c, "/v1/reports", "reports", yield)
 }
