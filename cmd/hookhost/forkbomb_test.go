@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 // bomb is a program of one page (x86-64). The first stops itself until it is attached; then all fork until they may not.
@@ -115,10 +117,10 @@ func (n *node) took(event string) time.Duration {
 }
 
 // A job of 5,000 processes, all of which fork, is gone within 2 seconds of its end. Where the machine is busy with other things
-// that may take longer, so it has three tries; that all are gone has to hold each time.
+// that may take longer, so it has five tries; that all are gone has to hold each time.
 func TestForkBomb(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("the bomb is x86-64's")
+		kernfstest.Elsewhere(t, "the bomb is x86-64's")
 	}
 	for try := 1; ; try++ {
 		took, limit := defuse(t)
@@ -126,7 +128,7 @@ func TestForkBomb(t *testing.T) {
 		if took <= limit || t.Failed() {
 			return
 		}
-		if try == 3 {
+		if try == 5 {
 			t.Fatalf("gone after %v, want %v at most", took, limit)
 		}
 	}
@@ -150,7 +152,7 @@ func defuse(t *testing.T) (took, limit time.Duration) {
 	case len(n.cgroups("/jobs")) == 0:
 		return took, 30 * time.Second // v1 alone: each is looked up in each hierarchy; 0.8 s where nothing is emulated
 	case len(n.cgroups("/jobs/cgroup.kill")) == 0:
-		return took, 4 * time.Second // before Linux 5.14 each is killed by itself
+		return took, 20 * time.Second // before Linux 5.14 each is killed by itself; 9 s in a guest of one emulated thread
 	}
 	return took, 2 * time.Second // with cgroup.kill
 }

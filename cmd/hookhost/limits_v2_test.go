@@ -362,7 +362,7 @@ func TestIsolatedV2(t *testing.T) {
 		kernfstest.Elsewhere(t, "no remote partitions (Linux 6.7)")
 	}
 	if online(t) < 2 {
-		t.Skip("needs two cpus")
+		kernfstest.Elsewhere(t, "one cpu")
 	}
 	n := newNode(t, "[cpuset]", "isolated = true")
 	alone := func() string {

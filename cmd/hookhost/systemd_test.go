@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -132,7 +133,7 @@ func (n *systemNode) keeper() []int {
 		for _, top := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/systemd/", "/sys/fs/cgroup/unified/"} {
 			b, _ := os.ReadFile(top + n.unit() + pattern + "/cgroup.procs")
 			for _, f := range strings.Fields(string(b)) {
-				if pid, err := strconv.Atoi(f); err == nil && pid > 1 {
+				if pid, err := strconv.Atoi(f); err == nil && pid > 1 && !slices.Contains(pids, pid) { // on hybrid it is in two
 					pids = append(pids, pid)
 				}
 			}
@@ -324,6 +325,105 @@ func TestSystemdUnitFileReplaced(t *testing.T) {
 			t.Errorf("the unit is %s", state)
 		}
 	}
+}
+
+// atShutdown is a process of a job that says when it is told to end.
+const atShutdown = `
+import os, signal, sys, time
+def end(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN) # systemd may say it again
+    with open(sys.argv[1], "a") as order:
+        order.write("job\n")
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+open(sys.argv[2], "w").close()
+while True:
+    time.sleep(60)
+`
+
+// TestSystemdStopOrder: at shutdown pbs_mom stops first, then hookhost, which pbs_mom tells how jobs ended, then the jobs, and only
+// then their file systems are unmounted. A poweroff would be the end of this test, so a target stands in for shutdown.target: like that it
+// conflicts with all of them, and systemd stops them in one transaction, by the units' own order. pbs_mom and hookhost take their time
+// to stop: without an order the job would be told at once.
+func TestSystemdStopOrder(t *testing.T) {
+	bothForms(t, func(t *testing.T, n *systemNode) {
+		order, ready, down := n.path("order"), n.path("ready"), n.prefix+"-down.target"
+		write := func(unit, text string) {
+			t.Helper()
+			file := n.unitFile(unit)
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.Remove(file) })
+		}
+		slowly := func(name string) string { return "/bin/sh -c 'sleep 2; echo " + name + " >>" + order + "'" }
+		const mom = "pbs.service" // what the units call it; there is none in a guest
+		write(mom, "[Unit]\nDescription=stands in for pbs_mom\n[Service]\nExecStart=/bin/sleep infinity\nExecStop="+slowly("pbs_mom")+"\n")
+		t.Cleanup(func() { os.Remove(n.unitFile(n.daemon + ".d")) }) // empty by then
+		write(n.daemon+".d/order.conf", "[Service]\nExecStopPost="+slowly("hookhost")+"\n")
+		write(down, fmt.Sprintf("[Unit]\nDescription=stands in for shutdown.target\nConflicts=%[1]s %[2]s %[3]s\nAfter=%[1]s %[2]s %[3]s\n", mom, n.daemon, n.unit()))
+		n.startDaemon()
+		n.do("start", mom)
+		inTime(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+
+		// A job of pbs_mom's: nothing but the kernel holds it when hookhost has stopped.
+		if r := n.tell("execjob_begin", `{"job": {"id": "1.srv", "owner": {"user": "root"}, "resource_list": {"ncpus": "1", "mem": "64mb"}}}`); r.status != 0 {
+			t.Fatalf("begin: status %d", r.status)
+		}
+		job := exec.Command("python3", "-c", atShutdown, order, ready)
+		job.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := job.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- job.Wait() }()
+		t.Cleanup(func() { job.Process.Kill() })
+		if r := n.tell("execjob_launch", fmt.Sprintf(`{"pid": %d, "progname": "python3", "job": {"id": "1.srv"}}`, job.Process.Pid)); r.status != 0 {
+			t.Fatalf("launch: status %d", r.status)
+		}
+		inTime(t, "the job is ready to be told", func() bool { return exists(ready) })
+
+		// Stopped before file systems are unmounted: it conflicts with shutdown, comes before it, and is up only after they are mounted.
+		has := func(unit, property, want string) {
+			t.Helper()
+			if got := strings.Fields(n.property(unit, property)); !slices.Contains(got, want) {
+				t.Errorf("%s: %s=%s, want %s among them", unit, property, got, want)
+			}
+		}
+		has(n.unit(), "Conflicts", "shutdown.target")
+		has(n.unit(), "Before", "shutdown.target")
+		has(n.unit(), "After", "sysinit.target")
+		has("sysinit.target", "After", "local-fs.target")
+		has(n.unit(), "Before", mom)
+
+		n.do("start", down)
+		inTime(t, "the units have stopped", func() bool {
+			return n.property(mom, "ActiveState") == "inactive" && n.property(n.daemon, "ActiveState") == "inactive" && n.property(n.unit(), "ActiveState") != "active"
+		})
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("the job was not told to end, or did not in time: %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the job runs on")
+		}
+		b, err := os.ReadFile(order)
+		if want := "pbs_mom\nhookhost\njob\n"; err != nil || string(b) != want {
+			t.Errorf("they ended in the order %q, %v; want %q", b, err, want)
+		}
+
+		// The node comes up again: what is left of the job is found and ended.
+		n.do("stop", down)
+		n.do("start", n.daemon)
+		inTime(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+		if r := n.event("execjob_end", "1.srv", ""); r.status != 0 {
+			t.Errorf("end: status %d", r.status)
+		}
+	})
 }
 
 // What the daemon is protected by is not the jobs'.
