@@ -68,7 +68,9 @@ func (p *policy) memLimit(l cgroup.Limits) *int64 {
 }
 
 // tell finds out what the limits of a job do not say: whether it asked for all there is, when it may have that, and its mem
-// where the kernel does not limit it. It reads nothing where there is no doubt.
+// where the kernel does not limit it. That is also so of a job that was begun, or last resized, while [memory] enforce said rss,
+// until bringDown has been there: what the kernel has of it is what all jobs may have, and promised to nobody. It reads nothing
+// where there is no doubt.
 func (p *policy) tell(o *holding, n *topology.Node) {
 	l := o.limits
 	if p.kernelLimitsMem() && (l.Mem == nil || *l.Mem < p.memTotal(n)) && (l.MemSwap == nil || *l.MemSwap < p.memTotal(n)+p.swapTotal(n)) {
@@ -83,7 +85,7 @@ func (p *policy) tell(o *holding, n *topology.Node) {
 		return
 	}
 	o.mem, o.vmem = a.Mem != nil, a.Vmem != nil
-	if p.kernelLimitsMem() {
+	if p.kernelLimitsMem() && !sampled(r) {
 		return
 	}
 	o.limits.Mem = nil
@@ -94,6 +96,12 @@ func (p *policy) tell(o *holding, n *topology.Node) {
 	if a.Vmem == nil {
 		o.limits.MemSwap = o.limits.Mem
 	}
+}
+
+// sampled tells whether the job of a record has its mem in its state, where it is while the kernel has not.
+func sampled(r cgroup.Record) bool {
+	var s state
+	return json.Unmarshal(r.State, &s) == nil && s.MemLimit != nil
 }
 
 // askedIn returns what the job of a record asked for on this host. A record without the chunks, which were too many, tells

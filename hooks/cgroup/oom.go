@@ -126,7 +126,7 @@ func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage,
 const (
 	logLag     = 2 * time.Millisecond // at first; twice as long each time
 	logLooks   = 4
-	logGivesUp = 50 * time.Millisecond // before the last look
+	logGivesUp = 20 * time.Millisecond // before the last look
 )
 
 // logged returns the records of the kills that the tale does not hold yet. At the end of a job they are there or lost. Where

@@ -20,6 +20,7 @@ type sample struct {
 	current           int64  // all of it
 	peak              *int64 // of current, ever; nil where the kernel does not keep it (v2 before Linux 5.19)
 	faults            *int64 // major ones
+	brought           *int64 // what all page faults so far can have brought at most; nil where that cannot be told
 	at                time.Duration
 }
 
@@ -40,6 +41,7 @@ func (r *reader) sample() *sample {
 		return nil
 	}
 	s.anon, s.shmem, s.faults = int64(m[f.anon]), int64(m[f.shmem]), field(m, f.faults)
+	s.brought = broughtBy(field(m, f.allFaults), field(m, f.hugeFaults))
 	s.file = max(0, int64(m[f.file])-s.shmem) // page cache counts shared memory
 	s.current = *after
 	// While memory comes and goes the parts do not add up: a page is charged before it is counted, and when a process
@@ -62,11 +64,30 @@ func (r *reader) sample() *sample {
 	return s
 }
 
-// setAside is what the cpus may have charged in advance: MEMCG_CHARGE_BATCH pages each.
+// setAside is what the cpus may have charged in advance: MEMCG_CHARGE_BATCH pages each. By as many the counters in memory.stat
+// may be behind on v2 (mm/memcontrol.c, memcg_vmstats_needs_flush).
 var setAside = int64(64 * os.Getpagesize() * runtime.NumCPU())
 
+// broughtBy is the most that page faults can have brought, in bytes: a page each, huge ones what a page of page tables maps
+// (a kernel without huge pages does not count them). nil where faults are not told, as on v1, which does not tell huge ones
+// apart. Where the administrator has made other sizes usual (Linux 6.8, transparent_hugepage/hugepages-64kB) it is too little.
+func broughtBy(all, huge *int64) *int64 {
+	if all == nil {
+		return nil
+	}
+	page := int64(os.Getpagesize())
+	n := *all * page
+	if huge != nil {
+		n += *huge * (page / 8 * page)
+	}
+	return &n
+}
+
 // memoryFiles are the files that a sample is made of, and the keys in stat.
-type memoryFiles struct{ current, peak, kernel, kernelPeak, stat, anon, shmem, file, faults string }
+type memoryFiles struct {
+	current, peak, kernel, kernelPeak, stat          string
+	anon, shmem, file, faults, allFaults, hugeFaults string
+}
 
 var (
 	v1Memory = memoryFiles{
@@ -76,7 +97,7 @@ var (
 	}
 	v2Memory = memoryFiles{
 		current: "memory.current", peak: "memory.peak", kernel: "kernel", // a key: since Linux 5.18
-		stat: "memory.stat", anon: "anon", shmem: "shmem", file: "file", faults: "pgmajfault",
+		stat: "memory.stat", anon: "anon", shmem: "shmem", file: "file", faults: "pgmajfault", allFaults: "pgfault", hugeFaults: "thp_fault_alloc",
 	}
 )
 
@@ -100,7 +121,12 @@ func now() time.Duration {
 // Of kernel memory v1 keeps the peak too, so page tables that came and went never count as this part. On v2 the most that
 // any sample saw is known, and of page cache, on either, what the two samples saw. Where one of these has fallen it was
 // more at some moment in between, and nothing is inferred. What is left is page cache, and on v2 kernel memory, that came and
-// went wholly between two samples, which therefore must not be far apart: see trusted.
+// went wholly between two samples, which therefore must not be far apart: see trusted. On v2 there is one bound more, since it
+// counts page faults: this part has risen since the last sample by no more than the faults of the time can have brought, with
+// setAside for those that are not counted yet.
+// Files that are written, sockets, inodes and the like take no faults, so they never count there. What still may is what
+// came and went beside as many faults that brought nothing of the job's own: page tables of memory that is only read, for one.
+// The price is shared memory that write(2) fills and that is gone by the next sample: it takes no faults and is not inferred.
 type peak struct {
 	used  int64         // the peak
 	all   int64         // the peak of all memory at the last sample; the greatest sample where the kernel keeps none
@@ -112,6 +138,9 @@ type peak struct {
 	seen    int64 // the greatest sum that a sample itself showed; used may be inferred
 	kernel  int64 // kernel memory at the last sample
 	most    int64 // the greatest of all samples
+
+	held    int64 // anonymous and shared memory at the last sample
+	brought int64 // by page faults up to then
 }
 
 // taken is the record as a watcher takes it up that did not make it. What counted for ever did so because a watcher had
@@ -132,7 +161,11 @@ const trusted = time.Second
 // add counts a sample.
 func (p peak) add(s *sample) peak {
 	next := peak{used: max(p.used, s.used()), file: s.file, other: s.other, until: s.at + trusted, watched: true,
-		seen: max(p.seen, s.used()), kernel: s.kernel, most: max(p.most, s.kernel)}
+		seen: max(p.seen, s.used()), kernel: s.kernel, most: max(p.most, s.kernel), held: s.used()}
+	rise := int64(math.MaxInt64)
+	if s.brought != nil {
+		next.brought, rise = *s.brought, p.held+max(0, *s.brought-p.brought)+setAside
+	}
 	switch {
 	case s.peak != nil:
 		next.all = *s.peak
@@ -143,7 +176,7 @@ func (p peak) add(s *sample) peak {
 	}
 	// The greatest sample is no news of what was between two of them.
 	if s.peak != nil && next.all > p.all && (p.until == 0 || s.at <= p.until) && !fell(p.file, next.file) && !fell(p.kernel, next.kernel) {
-		next.used = max(next.used, next.all-max(p.file, next.file)-next.most-max(p.other, next.other))
+		next.used = max(next.used, min(rise, next.all-max(p.file, next.file)-next.most-max(p.other, next.other)))
 	}
 	return next
 }
@@ -156,16 +189,18 @@ func fell(before, after int64) bool { return after < before && !near(before, aft
 const peakMark = "trusted.hookhost.mem_peak"
 
 func (p peak) String() string {
-	return fmt.Sprintf("%d %d %d %d %d %t %d %d %d", p.used, p.all, p.file, p.other, int64(p.until), p.watched, p.seen, p.kernel, p.most)
+	return fmt.Sprintf("%d %d %d %d %d %t %d %d %d %d %d", p.used, p.all, p.file, p.other, int64(p.until), p.watched, p.seen, p.kernel, p.most,
+		p.held, p.brought)
 }
 
 func parsePeak(text string) (peak, error) {
 	var p peak
-	n, err := fmt.Sscanf(text, "%d %d %d %d %d %t %d %d %d", &p.used, &p.all, &p.file, &p.other, (*int64)(&p.until), &p.watched, &p.seen, &p.kernel, &p.most)
-	if n == 6 || n == 7 { // from before there was seen, or kernel and most
+	n, err := fmt.Sscanf(text, "%d %d %d %d %d %t %d %d %d %d %d", &p.used, &p.all, &p.file, &p.other, (*int64)(&p.until), &p.watched, &p.seen,
+		&p.kernel, &p.most, &p.held, &p.brought)
+	if n == 6 || n == 7 || n == 9 { // from before there was seen, or kernel and most, or held and brought
 		err = nil
 	}
-	if err == nil && (n < 6 || p.used < 0 || p.all < 0 || p.file < 0 || p.other < 0 || p.kernel < 0 || p.most < 0) {
+	if err == nil && (n < 6 || p.used < 0 || p.all < 0 || p.file < 0 || p.other < 0 || p.kernel < 0 || p.most < 0 || p.held < 0 || p.brought < 0) {
 		err = errors.New("want five numbers and whether it was watched")
 	}
 	if err != nil {

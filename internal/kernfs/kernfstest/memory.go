@@ -12,6 +12,7 @@ type held struct{ anon, swap, kernel int64 }
 type memory struct {
 	anon, file, shmem, swap int64 // charged here, without descendants
 	kernel                  int64 // as well
+	faults                  int64 // page faults: one for each page of anonymous and shared memory
 
 	limit, memsw, soft int64 // memsw is v1's memory+swap
 	high, low, min     int64
@@ -87,8 +88,8 @@ func (k *Kernel) Charge(pid int, m Memory) (killed []int) {
 		add   func(n int64)
 	}{
 		{m.File, func(n int64) { g.mem.file += n }},
-		{m.Shmem, func(n int64) { g.mem.shmem += n; p.shmem += n }},
-		{m.Anon, func(n int64) { g.mem.anon += n; p.holds(g).anon += n }},
+		{m.Shmem, func(n int64) { g.mem.shmem += n; p.shmem += n; g.mem.faults += n / pageSize }},
+		{m.Anon, func(n int64) { g.mem.anon += n; p.holds(g).anon += n; g.mem.faults += n / pageSize }},
 		{m.Kernel, func(n int64) { g.mem.kernel += n; p.holds(g).kernel += n }},
 	} {
 		dead, ok := k.charge(p, g, pages(part.bytes), part.add)

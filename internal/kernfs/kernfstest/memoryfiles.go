@@ -175,7 +175,7 @@ func writeStatV1(b *strings.Builder, prefix string, swap bool, of func(func(*mem
 		{"cache", file + shmem}, {"rss", anon}, {"rss_huge", 0}, {"shmem", shmem}, {"mapped_file", 0}, {"dirty", 0},
 		{"writeback", 0}, {"workingset_refault_anon", 0}, {"workingset_refault_file", 0},
 		{"swap", of(func(m *memory) int64 { return m.swap })}, {"swapcached", 0}, {"pgpgin", 0}, {"pgpgout", 0},
-		{"pgfault", 0}, {"pgmajfault", 0}, {"inactive_anon", anon + shmem}, {"active_anon", 0}, {"inactive_file", file},
+		{"pgfault", of(func(m *memory) int64 { return m.faults })}, {"pgmajfault", 0}, {"inactive_anon", anon + shmem}, {"active_anon", 0}, {"inactive_file", file},
 		{"active_file", 0}, {"unevictable", 0},
 	} {
 		if (l.key == "swap" || l.key == "swapcached") && !swap {

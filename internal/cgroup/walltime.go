@@ -1,0 +1,215 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// freezeForSignal is how long SignalAll waits for a job to stand still. One that does not, because the kernel holds a process of
+// it, gets its signals all the same.
+const freezeForSignal = 20 * time.Millisecond
+
+// signalRounds bounds SignalAll where the job could not be frozen.
+const signalRounds = 8
+
+// SignalAll sends sigs, one after the other, to every process of the job, to those as well that are forked while it does. A job of more than one is
+// frozen for that moment: so no child is missed, and none is hit that a program forks because it got the signal, such as one
+// that saves its work. What had left its session, and what is stopped, is reached too. The calling process is spared.
+//
+// A job that does not freeze in time, or on a kernel without a freezer, is listed until nobody new turns up, eight times at most. A
+// frozen job is thawed by it; of a suspended one the caller has to keep away. A job without a cgroup is no mistake. SignalAll goes on
+// after an error and returns all of them.
+//
+// It is made for many jobs at a time and looks at the v2 tree and the job's home alone, which every process enters and which are all
+// there is to a process that enters at all. What somebody has put into another v1 hierarchy by hand is for Kill.
+func (j *Job) SignalAll(ctx context.Context, sigs ...syscall.Signal) error {
+	if pids, err := j.entered(); err == nil && len(pids) == 1 { // a fork in this very moment has its SIGKILL to come
+		return j.signalError(j.signalThese(pids, sigs))
+	}
+	round, cancel := context.WithTimeout(ctx, freezeForSignal)
+	rounds := signalRounds
+	thaw, err := j.still(round)
+	if err == nil { // what does not run does not fork
+		rounds = 1
+	}
+	cancel()
+	err = j.signalEach(rounds, sigs)
+	if undo := thaw(); undo != nil && !gone(undo) && !errors.Is(undo, ErrUnsupported) {
+		err = errors.Join(err, undo)
+	}
+	return err
+}
+
+// still is setFrozen, with its undoing, which holds after an error as well. It asks nothing that it can try.
+func (j *Job) still(ctx context.Context) (thaw func() error, err error) {
+	d, ok := j.v2()
+	if !ok || d.Write(freezeFile, "1") != nil { // no v2 tree, or not since Linux 5.2
+		return func() error { return j.writeFrozen(false) }, j.setFrozen(ctx, true)
+	}
+	return func() error { return d.Write(freezeFile, "0") }, d.await(ctx, "frozen", 1)
+}
+
+// SignalEach is SignalAll without the freezing: a process that is forked while it works may be missed.
+func (j *Job) SignalEach(sigs ...syscall.Signal) error { return j.signalEach(1, sigs) }
+
+func (j *Job) signalEach(rounds int, sigs []syscall.Signal) error {
+	var errs []error
+	done := map[int]bool{}
+	for range rounds {
+		pids, err := j.entered()
+		errs = append(errs, err)
+		pids = slices.DeleteFunc(pids, func(pid int) bool { return done[pid] })
+		if len(pids) == 0 {
+			break
+		}
+		errs = append(errs, j.signalThese(pids, sigs)...)
+		for _, pid := range pids {
+			done[pid] = true
+		}
+	}
+	return j.signalError(errs)
+}
+
+func (j *Job) signalThese(pids []int, sigs []syscall.Signal) (errs []error) {
+	for some := range slices.Chunk(pids, maxHeld()) {
+		processes, err := j.holdOne(some)
+		errs = append(errs, err)
+		for _, sig := range sigs {
+			errs = append(errs, processes.signal(sig))
+		}
+		processes.close()
+	}
+	return errs
+}
+
+func (j *Job) signalError(errs []error) error {
+	if err := errors.Join(slices.DeleteFunc(errs, gone)...); err != nil {
+		return fmt.Errorf("signal job %s: %w", j.id, err)
+	}
+	return nil
+}
+
+// entered returns the processes that are in the v2 tree or in the job's home, which Attach and proc.Start enter first.
+func (j *Job) entered() ([]int, error) {
+	pids := map[int]bool{}
+	var errs []error
+	if d, ok := j.v2(); ok {
+		errs = append(errs, d.walk(func(dir directory) error { return j.members(dir, pids) }))
+	}
+	if d := j.home(); !d.h.v2 {
+		errs = append(errs, d.walk(func(dir directory) error { return j.members(dir, pids) }))
+	}
+	var list []int
+	for pid, belongs := range pids {
+		if belongs {
+			list = append(list, pid)
+		}
+	}
+	slices.Sort(list)
+	return list, errors.Join(slices.DeleteFunc(errs, gone)...)
+}
+
+// few is up to how many processes are asked one by one where they are: a list of all hierarchies takes as long.
+const few = 8
+
+// holdOne is hold by another proof for a few processes: what is in the job's cgroup by its own file once its pidfd is open.
+func (j *Job) holdOne(pids []int) (holdings, error) {
+	if len(pids) > few || j.tree.signal != nil {
+		return j.hold(pids)
+	}
+	var all holdings
+	var errs []error
+	for _, pid := range pids {
+		if pid == os.Getpid() {
+			continue
+		}
+		fd, err := openProcess(pid)
+		switch {
+		case errors.Is(err, unix.ENOSYS): // before Linux 5.3
+			all.close()
+			return j.hold(pids)
+		case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL): // as in hold
+			continue
+		case err != nil:
+			errs = append(errs, fmt.Errorf("open process %d of job %s: %w", pid, j.id, err))
+			continue
+		}
+		h := held{pid: pid, pidfd: fd}
+		if id, in, err := j.tree.JobOf(pid); err != nil || !in || id != j.id {
+			h.close()
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, h)
+	}
+	return all, errors.Join(errs...)
+}
+
+// Populated tells whether the job has a process. A job without a cgroup has none.
+func (j *Job) Populated() (bool, error) {
+	if d, ok := j.v2(); ok {
+		if m, err := d.Keyed(events); err == nil && m["populated"] > 0 {
+			return true, nil
+		}
+	}
+	pids, err := j.Processes() // there may be some in v1 alone, and a zombie populates as well
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return len(pids) > 0, err
+}
+
+// SignalSome sends sig to those of the job's processes that want picks, and returns to how many. want is asked about a process twice,
+// the second time when its pid is held and can be no other's. The calling process is spared. It goes on after an error and
+// returns all of them.
+func (j *Job) SignalSome(sig syscall.Signal, want func(pid int) bool) (sent int, err error) {
+	not := func(pid int) bool { return !want(pid) }
+	pids, err := j.Processes()
+	errs := []error{err}
+	for some := range slices.Chunk(slices.DeleteFunc(pids, not), maxHeld()) {
+		processes, err := j.hold(some)
+		errs = append(errs, err)
+		for _, h := range processes {
+			if want(h.pid) {
+				errs = append(errs, holdings{h}.signal(sig))
+				sent++
+			}
+		}
+		processes.close()
+	}
+	return sent, errors.Join(errs...)
+}
+
+// CPUTime returns the cpu time that the job has used, processes that have ended included. It fails with ErrNotFound when the job has no
+// cgroup, and with ErrUnsupported where nobody counts.
+func (j *Job) CPUTime() (time.Duration, error) {
+	if d, ok := j.with("cpuacct"); ok {
+		ns, err := d.Uint("cpuacct.usage")
+		if err != nil {
+			return 0, fmt.Errorf("cpu time of job %s: %w", j.id, j.found(err))
+		}
+		return time.Duration(min(ns, 1<<63-1)), nil
+	}
+	d, ok := j.v2()
+	if !ok {
+		return 0, fmt.Errorf("cpu time of job %s: no cpuacct controller: %w", j.id, ErrUnsupported)
+	}
+	m, err := d.Keyed("cpu.stat")
+	if err != nil {
+		return 0, fmt.Errorf("cpu time of job %s: %w", j.id, j.found(err))
+	}
+	used := duration(field(m, "usage_usec"), time.Microsecond)
+	if used == nil {
+		return 0, fmt.Errorf("cpu time of job %s: %w", j.id, &kernfs.ParseError{File: d.Path("cpu.stat"), Text: fmt.Sprint(m), Err: ErrUnsupported})
+	}
+	return *used, nil
+}
