@@ -159,6 +159,9 @@ func TestResizeRevokesDevices(t *testing.T) {
 		if got := granted(t, ask(), paths...); len(got) != count {
 			t.Errorf("with fpga=%d it opens %v", count, got)
 		}
+		if r := n.hookhost("jobs", "--json"); strings.Count(r.stdout, `"resource":"fpga"`) != count {
+			t.Errorf("with fpga=%d jobs tells other devices", count)
+		}
 		other := event("execjob_begin", "11.x", 2-count)
 		if other.status != 0 {
 			t.Errorf("the other %d are nobody's", 2-count)
@@ -167,6 +170,16 @@ func TestResizeRevokesDevices(t *testing.T) {
 			t.Error("three devices of two were given away")
 		}
 		event("execjob_end", "11.x", 0)
+	}
+	report := func() string {
+		return strings.ReplaceAll(n.hookhost("report", "--format", "json", "10.x").stdout, " ", "")
+	}
+	if text := report(); strings.Count(text, `"resource":"fpga"`) != 2 || strings.Contains(text, `"returned"`) {
+		t.Error("the report does not tell the devices that the job has")
+	}
+	event("execjob_resize", "10.x", 1)
+	if text := report(); strings.Count(text, `"resource":"fpga"`) != 2 || strings.Count(text, `"returned":true`) != 1 {
+		t.Error("the report does not tell which device it gave back")
 	}
 	event("execjob_end", "10.x", 0)
 }
@@ -220,5 +233,35 @@ func TestDoctorShowsDevices(t *testing.T) {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("doctor does not say %q", want)
 		}
+	}
+}
+
+// Blocks that this host cannot be cut into are told in numbers: by doctor, and by the daemon when the configuration is taken over.
+func TestBlocksThatCannotBeCut(t *testing.T) {
+	_, config := fpgas(t, 3)
+	n := newNode(t, config)
+	d := n.serve()
+	eventually(t, "the devices are known", func() bool { return exists(n.path("state/devices.json")) })
+	text, err := os.ReadFile(n.path("hookhost.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), "[devices]\n", "[devices]\nblocks = 2\n", 1)
+	if err := os.WriteFile(n.path("hookhost.toml"), []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const want = "cut node into 2 blocks: it"
+	if r := n.hookhost("doctor"); r.status != 1 || !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), want) {
+		t.Errorf("doctor's status is %d, and it does not say %q", r.status, want)
+	}
+	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the log tells of it", func() bool {
+		log, err := os.ReadFile(n.path("log"))
+		return err == nil && strings.Contains(string(log), "jobs get no blocks: "+want)
+	})
+	if r := n.hookhost("run", "-l", "ncpus=0,blocks=1", "--", "true"); r.status != 125 || !strings.Contains(r.stderr, want) {
+		t.Errorf("a job with blocks=1: status %d, %q", r.status, r.stderr)
 	}
 }

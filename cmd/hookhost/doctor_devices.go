@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +17,9 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/placement"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -51,6 +56,9 @@ func (c *cli) examineInventory(cfg *config.File) []finding {
 		return []finding{degraded(what, err.Error(), "restart the daemon: it looks again")}
 	}
 	findings := []finding{ok(what, countDevices(inv))}
+	if cfg.Devices.Blocks > 0 {
+		findings = append(findings, examineBlocks(cfg, inv))
+	}
 	for _, d := range inv.Devices {
 		findings = append(findings, tellDevice(d))
 	}
@@ -59,12 +67,78 @@ func (c *cli) examineInventory(cfg *config.File) []finding {
 		case s.Error != "":
 			findings = append(findings, degraded("devices: "+s.Name, s.Error, "jobs are given what was found: mend it and reload the daemon"))
 		case s.Note != "" && s.Name == "allow":
-			findings = append(findings, degraded("devices: "+s.Name, s.Note, "take it out of allow in [devices]"))
+			findings = append(findings, degraded("devices: "+s.Name, s.Note, "take it out of allow in [devices]; what is left out only as long as devices are not known comes back by itself"))
+		case s.Name == "blocks": // said above, of the configuration as it is now
 		case s.Note != "":
 			findings = append(findings, ok("devices: "+s.Name, s.Note))
 		}
 	}
 	return append(findings, examineDeviceDirs(cfg)...)
+}
+
+// examineBlocks tells what is in each block, or why this host cannot be cut into so many.
+func examineBlocks(cfg *config.File, inv *inventory.Inventory) finding {
+	const what = "blocks"
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		return unknown(what)
+	}
+	node, err := topology.Scan(roots)
+	if err != nil {
+		return unknown(what)
+	}
+	cpus := node.Online
+	if tree, err := detectIn(roots, cfg); err == nil {
+		if have, err := tree.CPUs(); err == nil {
+			cpus = cpus.Intersect(have)
+		}
+	}
+	return describeBlocks(cfg, node, cpus, inv)
+}
+
+// describeBlocks does it for a host of which jobs may have these cpus.
+func describeBlocks(cfg *config.File, node *topology.Node, cpus kernfs.IDSet, inv *inventory.Inventory) finding {
+	const what = "blocks"
+	n := cfg.Devices.Blocks
+	exclude, _ := kernfs.ParseIDSet(cfg.Cpuset.ExcludeCPUs) // checked when it was loaded
+	mem := max(0, node.MemTotal-int64(float64(node.MemTotal)*cfg.Memory.ReservePercent/100)-int64(cfg.Memory.ReserveAmount))
+	req := placement.Request{Allowed: cpus.Minus(exclude), UseHyperthreads: cfg.Cpuset.UseHyperthreads, MemFences: cfg.Cpuset.MemFences,
+		Devices: inv.Devices, Mem: mem}
+	list, err := placement.Blocks(node, req, n)
+	if err != nil {
+		return blocking(what, err.Error()+": jobs that ask for blocks get none", "set blocks in [devices] to what divides the devices of each model, and is no more than the cores")
+	}
+	counts := map[string]int{}
+	for _, id := range list[0].Devices {
+		for _, d := range inv.Devices {
+			if d.ID == id {
+				counts[d.Resource]++
+			}
+		}
+	}
+	words := []string{fmt.Sprintf("%d cpus", list[0].CPUs.Len())}
+	if cfg.Memory.Enabled {
+		words = append(words, pbs.Size(list[0].Mem).KB())
+	}
+	for _, r := range slices.Sorted(maps.Keys(counts)) {
+		words = append(words, fmt.Sprintf("%d %s", counts[r], r))
+	}
+	found := fmt.Sprintf("%d, each with %s", n, strings.Join(words, ", "))
+	if rest := cores(node, req.Allowed) - n*cores(node, list[0].CPUs); rest > 0 {
+		found += fmt.Sprintf("; %d cores are in none", rest)
+	}
+	return ok(what, found)
+}
+
+// cores counts the cores that a set of cpus is of.
+func cores(node *topology.Node, cpus kernfs.IDSet) int {
+	set := map[int]bool{}
+	for _, c := range node.CPUs {
+		if cpus.Has(c.ID) {
+			set[c.Core] = true
+		}
+	}
+	return len(set)
 }
 
 // examineDeviceDirs looks at the directories that files for others go to. A CDI directory is made when a job needs it.

@@ -34,7 +34,7 @@ func (n *node) stepThrough(id string, unlock func(), record func(*cgroup.Record)
 	}
 	s := n.state(id)
 	s.NCPUs, s.CPUs, s.Mems, s.MemLimit = a.NCPUs, z.limits.CPUs.String(), z.limits.Mems.String(), n.policy.memLimit(z.limits)
-	return n.change(j, z, unlock, func(r *cgroup.Record) {
+	return n.change(n.t.Context(), j, z, &treeLock{hook: n.hook, unlock: unlock}, func(r *cgroup.Record) {
 		begin := *r.Begin
 		begin.Job = req.Job
 		r.Begin, r.State, r.Limits = &begin, s.encode(), &z.limits

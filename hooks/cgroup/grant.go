@@ -156,7 +156,7 @@ func heldDevices(pool []topology.Device, jobs []holding) map[string]int {
 	for _, d := range pool {
 		for _, o := range jobs {
 			mine := func(e topology.Device) bool { return d.Overlaps(e) }
-			if o.grant != nil && (slices.ContainsFunc(o.grant.Devices, mine) || slices.ContainsFunc(o.grant.Leaving, mine)) {
+			if o.grant != nil && slices.ContainsFunc(slices.Concat(o.grant.Devices, o.grant.Coming, o.grant.Leaving), mine) {
 				held[d.ID]++
 			}
 		}
@@ -238,21 +238,16 @@ func (a ask) grant(h host, ids []string, blocks *blockShare) (*inventory.Grant, 
 	return g, nil
 }
 
-// both is what a job holds that goes from one grant to another, until it has let go of what it gives up.
-func both(had, gets *inventory.Grant) *inventory.Grant {
-	if had == nil || gets == nil {
-		return gets
+// onTheWay is what a job holds that goes from one grant to another: what it had (nil: nothing), and beside it what it is to get,
+// which is not in its filter yet, whoever puts that in force meanwhile.
+func onTheWay(had, gets *inventory.Grant) *inventory.Grant {
+	u := inventory.Grant{Devices: []topology.Device{}}
+	if had != nil {
+		u = *had
 	}
-	u := *gets
-	u.Shared, u.Blocks = slices.Clip(u.Shared), slices.Clip(u.Blocks)
-	u.Devices = append(slices.Clip(u.Devices), without(had.Devices, u.Devices)...)
-	u.Leaving = without(had.Leaving, u.Devices)
-	for _, n := range had.Shared {
-		if !slices.Contains(u.Shared, n) {
-			u.Shared = append(u.Shared, n)
-		}
-	}
-	for _, b := range had.Blocks {
+	u.Coming = without(gets.Devices, u.Devices)
+	u.Blocks = slices.Clip(u.Blocks)
+	for _, b := range gets.Blocks {
 		if !slices.Contains(u.Blocks, b) {
 			u.Blocks = append(u.Blocks, b)
 		}
@@ -267,16 +262,19 @@ func without(list, others []topology.Device) []topology.Device {
 	})
 }
 
-// regrant is a job's way from one grant to another, which is nil where nothing is to change. On the way it has both: nobody is
-// given what it has not let go of, and what it gets it has when the event is over. A hook that dies in between leaves the job
-// with both, until the event is repeated or the job ends.
+// regrant is a job's way from one grant to another, which is nil where nothing is to change. On the way nobody is given what it
+// has not let go of, nor what it is to get. A hook that dies in between leaves it with what it had, and the rest withheld,
+// until the event is repeated or the job ends.
+//
+// What stands on the cgroup is written under the tree's lock: hook devices changes it when it puts a filter in force, and at a
+// startup that may be at any moment.
 type regrant struct{ had, gets *inventory.Grant }
 
 func newRegrant(had, gets *inventory.Grant) regrant {
 	if gets == nil && had != nil {
 		gets = &inventory.Grant{Devices: []topology.Device{}}
 	}
-	if had != nil && sameIDs(had.Devices, gets.Devices) && slices.Equal(had.Blocks, gets.Blocks) {
+	if had != nil && sameIDs(had.Devices, gets.Devices) && len(had.Coming) == 0 && slices.Equal(had.Blocks, gets.Blocks) {
 		gets = nil
 	}
 	return regrant{had, gets}
@@ -286,33 +284,53 @@ func sameIDs(a, b []topology.Device) bool {
 	return slices.EqualFunc(a, b, func(d, e topology.Device) bool { return d.ID == e.ID })
 }
 
-// begin gives the job what it gets.
-func (r regrant) begin(j *cgroup.Job) error { return r.keep(j, both(r.had, r.gets)) }
+// begin keeps for the job what it gets.
+func (r regrant) begin(ctx context.Context, j *cgroup.Job, lock *treeLock) error {
+	return r.keep(ctx, j, lock, func(*inventory.Grant) *inventory.Grant { return onTheWay(r.had, r.gets) })
+}
 
-// finish takes from it what it gives up, which is nobody else's before hook devices has taken it out of the filter.
-func (r regrant) finish(j *cgroup.Job) error {
-	if r.had == nil || r.gets == nil {
-		return nil
-	}
-	g := *r.gets
-	g.Leaving = without(slices.Concat(r.had.Devices, r.had.Leaving), g.Devices)
-	return r.keep(j, &g)
+// finish gives it to the job, and takes from it what it gives up, which is nobody else's before hook devices has taken it out of
+// the filter.
+func (r regrant) finish(ctx context.Context, j *cgroup.Job, lock *treeLock) error {
+	return r.keep(ctx, j, lock, func(now *inventory.Grant) *inventory.Grant {
+		g := *r.gets
+		if now != nil {
+			g.Leaving = without(slices.Concat(now.Devices, now.Leaving), g.Devices)
+		}
+		return &g
+	})
 }
 
 // undo gives it what it had.
-func (r regrant) undo(j *cgroup.Job) error {
-	had := r.had
-	if had == nil {
-		had = &inventory.Grant{Devices: []topology.Device{}}
-	}
-	return r.keep(j, had)
+func (r regrant) undo(ctx context.Context, j *cgroup.Job, lock *treeLock) error {
+	return r.keep(ctx, j, lock, func(now *inventory.Grant) *inventory.Grant {
+		if now == nil { // begin has not come to it
+			return nil
+		}
+		g := inventory.Grant{Devices: []topology.Device{}}
+		if r.had != nil {
+			g = *r.had
+		}
+		// What finish has given it may be in the filter by now; what it had given up before may not be any more.
+		g.Leaving = without(slices.Concat(now.Devices, now.Leaving), g.Devices)
+		return &g
+	})
 }
 
-func (r regrant) keep(j *cgroup.Job, g *inventory.Grant) error {
+// keep has change say what is to stand on the cgroup in place of what stands there; nil leaves it.
+func (r regrant) keep(ctx context.Context, j *cgroup.Job, lock *treeLock, change func(now *inventory.Grant) *inventory.Grant) error {
 	if r.gets == nil {
 		return nil
 	}
-	err := g.Keep(j)
+	if err := lock.again(ctx); err != nil {
+		return err
+	}
+	now, err := inventory.GrantOf(j)
+	if err == nil {
+		if g := change(now); g != nil {
+			err = g.Keep(j)
+		}
+	}
 	switch {
 	case err == nil:
 		return nil

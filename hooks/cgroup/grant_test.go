@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -523,19 +525,20 @@ func TestAssignBlocksBesideAnother(t *testing.T) {
 	}
 }
 
-func TestBoth(t *testing.T) {
-	d := gpus(3).Devices
+func TestOnTheWay(t *testing.T) {
+	d := gpus(4).Devices
 	node := func(minor uint32) topology.DeviceNode {
 		return topology.DeviceNode{Path: "/dev/x", Major: 1, Minor: minor}
 	}
-	had := &inventory.Grant{Devices: d[:2], Shared: []topology.DeviceNode{node(1)}, Blocks: []int{0}}
-	gets := &inventory.Grant{Devices: d[1:], Shared: []topology.DeviceNode{node(1), node(2)}, Blocks: []int{1}}
-	want := &inventory.Grant{Devices: []topology.Device{d[1], d[2], d[0]}, Shared: gets.Shared, Blocks: []int{1, 0}}
-	if diff := cmp.Diff(want, both(had, gets)); diff != "" {
+	had := &inventory.Grant{Devices: d[:2], Coming: d[3:], Leaving: d[2:3], Shared: []topology.DeviceNode{node(1)}, Blocks: []int{0}}
+	gets := &inventory.Grant{Devices: d[1:3], Shared: []topology.DeviceNode{node(1), node(2)}, Blocks: []int{1}}
+	want := &inventory.Grant{Devices: d[:2], Coming: d[2:3], Leaving: d[2:3], Shared: had.Shared, Blocks: []int{0, 1}}
+	if diff := cmp.Diff(want, onTheWay(had, gets)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := both(nil, gets); got != gets {
-		t.Errorf("%+v", got)
+	want = &inventory.Grant{Devices: []topology.Device{}, Coming: d[1:3], Blocks: []int{1}}
+	if diff := cmp.Diff(want, onTheWay(nil, gets)); diff != "" {
+		t.Errorf("of a job that had none: -want +got:\n%s", diff)
 	}
 }
 
@@ -613,7 +616,6 @@ func TestResizeGrants(t *testing.T) {
 	})
 }
 
-// Whatever step of a resize fails, the job has the devices that it had.
 // A job that began before jobs were given devices is left alone until it asks for some.
 func TestResizeOfOlderJob(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewHybrid, func(c *config.File) { c.Devices.Enabled = false })
@@ -633,6 +635,7 @@ func TestResizeOfOlderJob(t *testing.T) {
 	n.do(hostapi.EventEnd, "2.srv")
 }
 
+// Whatever step of a resize fails, the job has the devices that it had.
 func TestResizeFailsWithDevices(t *testing.T) {
 	for _, f := range fakes {
 		for name, way := range map[string][2]int{"up": {1, 2}, "down": {2, 1}} {
@@ -683,8 +686,12 @@ func TestResizeAgainAfterDeath(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, nil)
 	n.store(gpus(4))
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "ngpus=2", "mem=64mb"))
-	all, err := n.devices.Grant([]string{"GPU-0", "GPU-1", "GPU-2"})
-	if err := errors.Join(err, all.Keep(n.cgroup("1.srv"))); err != nil {
+	both, to := n.granted("1.srv"), n.devices.Devices
+	to = slices.DeleteFunc(slices.Clone(to), func(d topology.Device) bool {
+		return slices.ContainsFunc(both.Devices, func(e topology.Device) bool { return d.ID == e.ID })
+	})
+	both.Coming = to[:1]
+	if err := both.Keep(n.cgroup("1.srv")); err != nil {
 		t.Fatal(err)
 	}
 	n.restart()
@@ -692,8 +699,14 @@ func TestResizeAgainAfterDeath(t *testing.T) {
 	if _, err := n.resize("1.srv", "ncpus=1", "ngpus=1", "mem=64mb"); err != nil {
 		t.Fatal(err)
 	}
+	if g := n.granted("1.srv"); len(g.Coming) != 0 {
+		t.Errorf("granted %+v", g)
+	}
+	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ngpus requested (3) exceeds ngpus available (2)", "ncpus=1", "ngpus=3")
+	if _, err := n.resize("1.srv", "ncpus=1", "ngpus=1", "mem=64mb"); err != nil { // again
+		t.Fatal(err)
+	}
 	// What it gave up is in its filter until hook devices has had the event too.
-	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ngpus requested (3) exceeds ngpus available (1)", "ncpus=1", "ngpus=3")
 	g := n.granted("1.srv")
 	if g.Leaving = nil; g.Keep(n.cgroup("1.srv")) != nil {
 		t.Fatal("the grant cannot be kept")
@@ -701,6 +714,90 @@ func TestResizeAgainAfterDeath(t *testing.T) {
 	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "ngpus=3", "mem=64mb"))
 	n.do(hostapi.EventEnd, "1.srv")
 	n.do(hostapi.EventEnd, "2.srv")
+}
+
+// While a job gives memory back, hook devices may start and put in force what the job has: what that writes and what the resize
+// writes do not undo each other, whichever way the resize ends.
+func TestResizeBesideStartup(t *testing.T) {
+	for _, tt := range []struct {
+		name, ask                string
+		fails                    bool
+		devices, coming, leaving int // at the end; coming on the way
+	}{
+		{"down", "ngpus=1", false, 1, 0, 1},
+		{"up", "ngpus=3", false, 3, 1, 0},
+		{"up, and back", "ngpus=3", true, 2, 1, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n, k := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Memory.ReservePercent = 0 })
+			n.store(gpus(4))
+			n.begin("1.srv", asks("ncpus=1", "mem=8gb", "ngpus=2"))
+			g := n.granted("1.srv")
+			left := n.devices.Devices[3]
+			g.Leaving = []topology.Device{left} // of an earlier resize
+			if err := g.Keep(n.cgroup("1.srv")); err != nil {
+				t.Fatal(err)
+			}
+			pid := n.launch("1.srv")
+			k.Charge(pid, kernfstest.Memory{Anon: mib, File: 2 * gib})
+			clean := k.Dirty(true)
+			done := make(chan error, 1)
+			go func() {
+				_, err := n.event(hostapi.EventResize, "1.srv", asks("ncpus=1", "mem=1gb", tt.ask))
+				done <- err
+			}()
+			limits := func(what string, as func(cgroup.Limits) bool) {
+				t.Helper()
+				for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+					l, err := n.cgroup("1.srv").Limits()
+					if err == nil && as(l) {
+						return
+					}
+					if time.Now().After(deadline) {
+						t.Fatalf("%s: limits %+v, %v", what, l, err)
+					}
+				}
+			}
+			limits("it gives memory back", func(l cgroup.Limits) bool { return l.MemHigh != nil })
+			// As hook devices' confine: it reads, puts the filter in force and writes, with the lock.
+			unlock, err := n.tree.Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			g = n.granted("1.srv")
+			if len(g.Devices) != 2 || len(g.Coming) != tt.coming {
+				t.Errorf("on the way it has %d devices and %d coming", len(g.Devices), len(g.Coming))
+			}
+			if tt.fails {
+				k.Charge(pid, kernfstest.Memory{Anon: 2 * gib})
+			}
+			clean()
+			if tt.fails {
+				limits("it has its limits back", func(l cgroup.Limits) bool { return l.MemHigh == nil && *l.Mem == 8*gib })
+			} else {
+				limits("it has its new limits", func(l cgroup.Limits) bool { return l.MemHigh == nil && *l.Mem == gib })
+			}
+			select {
+			case err := <-done:
+				t.Errorf("the resize has changed the grant beside who has the lock: %v", err)
+				done <- err
+			case <-time.After(50 * time.Millisecond):
+			}
+			g.Leaving = nil
+			if err := g.Keep(n.cgroup("1.srv")); err != nil {
+				t.Fatal(err)
+			}
+			unlock()
+			if err := <-done; (err != nil) != tt.fails {
+				t.Errorf("resize: %v", err)
+			}
+			g = n.granted("1.srv")
+			if len(g.Devices) != tt.devices || len(g.Coming) != 0 || len(g.Leaving) != tt.leaving {
+				t.Errorf("it has %d devices, %d coming, %d leaving", len(g.Devices), len(g.Coming), len(g.Leaving))
+			}
+			n.do(hostapi.EventEnd, "1.srv")
+		})
+	}
 }
 
 func TestResizeBlocks(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -146,6 +147,39 @@ func (h *hook) lock(ctx context.Context) (unlock func(), err error) {
 	}
 	return unlock, nil
 }
+
+// treeLock is the tree's lock in the hands of an event that lets go of it on its way.
+type treeLock struct {
+	hook   *hook
+	unlock func() // nil while it is not held
+}
+
+// release lets go of the lock; nothing where it is not held.
+func (l *treeLock) release() {
+	if l.unlock != nil {
+		l.unlock()
+		l.unlock = nil
+	}
+}
+
+// again takes the lock where it is not held, also after the event's alarm: what was begun is to be brought to an end. Others
+// hold it for about a millisecond at a time.
+func (l *treeLock) again(ctx context.Context) error {
+	if l.unlock != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockAgain)
+	defer cancel()
+	unlock, err := l.hook.lock(ctx)
+	if err != nil {
+		return err
+	}
+	l.unlock = unlock
+	return nil
+}
+
+// lockAgain is how long that may take.
+const lockAgain = 10 * time.Second
 
 // sweep removes the cgroups that are of no job: not in known, nobody answers for them, and their own record does not say
 // that there is a job which runs. It returns their ids. All of it has kill_timeout: what does not die in time was sent

@@ -147,7 +147,7 @@ func TestSweepNotForOneJob(t *testing.T) {
 		n.retire("2.srv")
 		n.disown("2.srv")
 		out := n.do(hostapi.EventPeriodic, "", func(r *hostapi.Request) {
-			r.Job = r.JobList["1.srv"]
+			r.Partial = true
 			delete(r.JobList, "2.srv")
 		})
 		if len(out.Jobs) != 1 || out.Jobs["1.srv"] == nil {

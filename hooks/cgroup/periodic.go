@@ -42,14 +42,14 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	for id, job := range req.JobList {
 		update, err := h.look(ctx, id, job, req)
 		if update != nil {
-			if req.Job == nil && !h.policy.Vnodes.PeriodicResourceUsage {
+			if !req.Partial && !h.policy.Vnodes.PeriodicResourceUsage {
 				update.ResourcesUsed = nil
 			}
 			out.Jobs[id] = update
 		}
 		errs = append(errs, err)
 	}
-	if req.Job == nil { // else it is about one job, and the list says nothing about the others
+	if !req.Partial { // else the list says nothing about other jobs
 		errs = append(errs, h.sweepInto(ctx, out, req))
 	}
 	return out, errors.Join(errs...)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -35,8 +34,8 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	if err != nil {
 		return nil, err
 	}
-	unlock = sync.OnceFunc(unlock)
-	defer unlock()
+	lock := &treeLock{hook: h, unlock: unlock}
+	defer lock.release()
 	z, err := h.newSize(j, &a)
 	if err != nil {
 		return nil, err
@@ -48,7 +47,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	if z.limits.CPUs.IsEmpty() {
 		s.CPUs, s.Mems = z.there.cpus.String(), z.there.mems.String()
 	}
-	if err := h.change(j, z, unlock, func(r *cgroup.Record) {
+	if err := h.change(ctx, j, z, lock, func(r *cgroup.Record) {
 		begin, job := *r.Begin, *req.Job
 		job.State = nil
 		if job.KillDelay == nil {
@@ -121,9 +120,10 @@ func (h *hook) newSize(j *cgroup.Job, a *ask) (z newShare, err error) {
 
 // change brings the job to its new size, and its record with it, or leaves both as they were. The caller has the lock, and
 // is rid of it as soon as others can see what the job gets: to give memory back, or move it, takes seconds, and what
-// the job gives up is nobody else's before it has. When it has, that may be another's, and the job keeps its new size in the
+// the job gives up is nobody else's before it has. It is taken again for what stands there of devices, which hook devices
+// changes too. When it has, that may be another's, and the job keeps its new size in the
 // kernel whatever fails then. A mark stands on the cgroup until kernel and record agree: see bringDown.
-func (h *hook) change(j *cgroup.Job, z newShare, unlock func(), record func(*cgroup.Record)) error {
+func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *treeLock, record func(*cgroup.Record)) error {
 	earlier := marked(j)
 	if err := j.SetMark(resizeMark, []byte(resizing)); err != nil {
 		kind := hostapi.KindNode
@@ -133,7 +133,7 @@ func (h *hook) change(j *cgroup.Job, z newShare, unlock func(), record func(*cgr
 		return hostapi.Errorf(kind, "resize job %s: %w", j.ID(), err)
 	}
 	var old *cgroup.Record // once it has been replaced
-	narrowed, err := h.steps(j, z, unlock, func() error {
+	narrowed, err := h.steps(ctx, j, z, lock, func() error {
 		var was cgroup.Record
 		err := h.amend(j, func(r *cgroup.Record) {
 			was = *r
@@ -158,7 +158,7 @@ func (h *hook) change(j *cgroup.Job, z newShare, unlock func(), record func(*cgr
 	if undo == nil {
 		undo = j.Apply(z.had.Within(now))
 	}
-	undo = errors.Join(undo, z.grants.undo(j))
+	undo = errors.Join(undo, z.grants.undo(ctx, j, lock))
 	if old != nil && old.Begin != nil {
 		undo = errors.Join(undo, h.amend(j, func(r *cgroup.Record) { r.Begin, r.State, r.Limits = old.Begin, old.State, old.Limits }))
 	}
@@ -169,10 +169,10 @@ func (h *hook) change(j *cgroup.Job, z newShare, unlock func(), record func(*cgr
 }
 
 // steps does it, and tells whether it got as far as to take from the job what it gives up, with nobody kept from that.
-func (h *hook) steps(j *cgroup.Job, z newShare, unlock func(), amend func() error) (narrowed bool, err error) {
+func (h *hook) steps(ctx context.Context, j *cgroup.Job, z newShare, lock *treeLock, amend func() error) (narrowed bool, err error) {
 	to := h.inKernel(z.limits, z.ask)
 	both, narrows := to.Cover(z.had)
-	if err := z.grants.begin(j); err != nil {
+	if err := z.grants.begin(ctx, j, lock); err != nil {
 		return false, err
 	}
 	if err := h.apply(j, both, z); err != nil {
@@ -191,7 +191,7 @@ func (h *hook) steps(j *cgroup.Job, z newShare, unlock func(), amend func() erro
 		}
 	}
 	if narrows {
-		unlock()
+		lock.release()
 		if err := h.apply(j, to, z); err != nil {
 			return false, err
 		}
@@ -201,7 +201,7 @@ func (h *hook) steps(j *cgroup.Job, z newShare, unlock func(), amend func() erro
 			return narrows, err
 		}
 	}
-	return narrows, z.grants.finish(j)
+	return narrows, z.grants.finish(ctx, j, lock)
 }
 
 // withUndo returns why a resize failed; where it could not be undone that is the node's.

@@ -72,7 +72,9 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	if err != nil {
 		return nil, err
 	}
+	var gave []topology.Device
 	if g != nil {
+		gave = g.Leaving
 		if g, err = h.confine(ctx, j); err != nil {
 			return nil, hostapi.Errorf(hostapi.KindOf(err), "the devices that the job had before stay in force: %w", err)
 		}
@@ -82,7 +84,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	}
 	notes := h.publishGrant(ctx, j, g)
 	h.noteSince(j, g)
-	return &hostapi.Outcome{Usage: describe(g), Notes: notes}, nil
+	return &hostapi.Outcome{Usage: describe(g, gave...), Notes: notes}, nil
 }
 
 // publishGrant writes the job's CDI specification, without which its containers do not find its devices, and the DCGM
@@ -105,14 +107,20 @@ func (h *hook) unpublish(ctx context.Context, id string) error {
 	return errors.Join(h.cdi.remove(id), h.mapping.remove(ctx, id))
 }
 
-// describe says what the job was given, for reports.
-func describe(g *inventory.Grant) *hostapi.HostUsage {
-	if len(g.Devices) == 0 {
-		return nil
-	}
+// describe says what the job was given, for reports, and what it has given back.
+func describe(g *inventory.Grant, gave ...topology.Device) *hostapi.HostUsage {
 	u := &hostapi.HostUsage{}
-	for _, d := range g.Devices {
-		u.Devices = append(u.Devices, hostapi.DeviceUsage{ID: d.ID, Resource: d.Resource, Model: d.Model, PCI: d.PCI})
+	add := func(d topology.Device, returned bool) {
+		u.Devices = append(u.Devices, hostapi.DeviceUsage{ID: d.ID, Resource: d.Resource, Model: d.Model, PCI: d.PCI, Returned: returned})
+	}
+	for _, d := range gave {
+		add(d, true)
+	}
+	for _, d := range g.Devices { // last: they are its own
+		add(d, false)
+	}
+	if len(u.Devices) == 0 {
+		return nil
 	}
 	return u
 }

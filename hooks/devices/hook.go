@@ -30,7 +30,8 @@ type hook struct {
 	mapping mappingDir
 	now     func() time.Time
 
-	watch func(ctx context.Context, changed func()) error // tells of devices that come and go
+	gpuMajors func() ([]uint32, error)                        // see inventory.GPUMajors
+	watch     func(ctx context.Context, changed func()) error // tells of devices that come and go
 	// ask asks NVML what devices did, and account has it count; nil where there is nobody to ask.
 	ask     func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error)
 	account func(ctx context.Context, limit time.Duration) error
@@ -40,10 +41,12 @@ type hook struct {
 	watching   sync.Once
 	marking    sync.Mutex // over sinceMark
 
-	mu      sync.Mutex
-	told    map[string]*hostapi.Vnode // what PBS was told last
-	missing []string                  // logged last: names without a node
-	leftOut []string                  // logged last: what of devices.allow is left out
+	mu       sync.Mutex
+	told     map[string]*hostapi.Vnode // what PBS was told last
+	missing  []string                  // logged last: names without a node
+	leftOut  []string                  // logged last: what of devices.allow is left out
+	unsure   bool                      // that may be more than has to be
+	followed []string                  // leftOut when all live jobs had it left out last
 }
 
 // newHook opens this machine's kernel files and makes the hook. With devices.enabled = false it is one that does nothing.
@@ -85,11 +88,17 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, fi
 		return nil, hostapi.Errorf(hostapi.KindNode, "scan topology: %w", err)
 	}
 	h := &hook{policy: p, log: log, tree: tree, node: node, look: look, cdi: newCDIDir(p.Devices.CDIDir, p.Cgroup.Prefix),
-		mapping: newMappingDir(p.Devices.DCGMDir, stateDir), now: time.Now, watch: inventory.Watch, life: context.Background()}
+		mapping: newMappingDir(p.Devices.DCGMDir, stateDir), now: time.Now, watch: inventory.Watch, life: context.Background(),
+		gpuMajors: func() ([]uint32, error) { return inventory.GPUMajors(roots.Proc) }}
 	h.stock = &stock{dir: stateDir, log: log, now: func() time.Time { return h.now() },
 		scan:      func(ctx context.Context) *inventory.Inventory { return inventory.Scan(ctx, roots, find) },
 		signature: func() (string, error) { return inventory.Signature(roots, find) },
-		numbering: func() ([]string, error) { return inventory.Numbering(roots) }}
+		numbering: func() ([]string, error) { return inventory.Numbering(roots) },
+		taken: func() {
+			if err := h.follow(h.life); err != nil && h.life.Err() == nil {
+				h.log.Warn(err) // exechost_periodic tries again, and fails if it must
+			}
+		}}
 	if find.NVML != "" {
 		h.ask = func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error) {
 			return inventory.AskNVMLUsage(ctx, find.NVML, limit, uuids...)
@@ -112,7 +121,9 @@ func (h *hook) common() (common, error) {
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	list, leftOut := list.guarded(h.stock.current())
+	inv := h.stock.current()
+	beside := h.policy.unseenBy(inv, h.look, h.gpuMajors)
+	list, leftOut := list.guarded(inv, beside)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !slices.Equal(missing, h.missing) && len(missing) > 0 {
@@ -126,7 +137,7 @@ func (h *hook) common() (common, error) {
 			h.log.Info("devices.allow: nothing is left out any more")
 		}
 	}
-	h.missing, h.leftOut = missing, leftOut
+	h.missing, h.leftOut, h.unsure = missing, leftOut, beside.why != "" || len(beside.configured) > 0
 	h.stock.note(allowSource, strings.Join(leftOut, "; "))
 	return list, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -96,7 +97,14 @@ func TestLife(t *testing.T) {
 		if err := given.Keep(j); err != nil {
 			t.Fatal(err)
 		}
-		n.do(hostapi.EventResize, id)
+		out = n.do(hostapi.EventResize, id)
+		var told []string
+		for _, d := range out.Usage.Devices {
+			told = append(told, fmt.Sprint(d.ID, d.Returned))
+		}
+		if diff := cmp.Diff([]string{uuid(2) + "true", uuid(3) + "false", uuid(4) + "false"}, told); diff != "" {
+			t.Errorf("resize: devices -want +got:\n%s", diff)
+		}
 		want("resize", 3, 4)
 		if g, err := inventory.GrantOf(j); err != nil || len(g.Leaving) != 0 || len(g.Devices) != 2 {
 			t.Errorf("after resize the grant is %+v, %v", g, err)
@@ -271,6 +279,28 @@ func TestConfineAtOnce(t *testing.T) {
 	})
 }
 
+// What a job is to get at the end of a resize is not in its filter before that, also where the hook starts meanwhile.
+func TestStartupDuringResize(t *testing.T) {
+	onModes(t, func(t *testing.T, mode cgroup.Mode) {
+		n := newNode(t, mode, eight(), nil)
+		j := n.job("1.srv", a100(0))
+		g := &inventory.Grant{Devices: []topology.Device{a100(0)}, Coming: []topology.Device{a100(1)}, Leaving: []topology.Device{a100(2)}, Shared: nvidiaShared}
+		if err := g.Keep(j); err != nil {
+			t.Fatal(err)
+		}
+		n.do(hostapi.EventStartup, "1.srv")
+		for i := range 3 {
+			if got := n.opens(j, a100(i).Nodes[0], unix.O_RDWR); (got != unix.EPERM) != (i == 0) {
+				t.Errorf("open GPU %d: %v", i, got)
+			}
+		}
+		g.Leaving = nil
+		if got, err := inventory.GrantOf(j); err != nil || !cmp.Equal(got, g) {
+			t.Errorf("the grant is %+v, %v", got, err)
+		}
+	})
+}
+
 // A device that jobs are given one by one is closed to others also after a driver brought it and while a list would open it; and
 // what a driver brings for all is open to who comes next.
 func TestDriverLoadedLater(t *testing.T) {
@@ -291,6 +321,40 @@ func TestDriverLoadedLater(t *testing.T) {
 			t.Errorf("job %s, after the driver: %v", j.ID(), got)
 		}
 	}
+}
+
+// A list that opens everything opens no GPU whose driver comes while jobs run, to those that run either; and one that fails takes
+// nothing from them.
+func TestGPUsComeWhileJobsRun(t *testing.T) {
+	onModes(t, func(t *testing.T, mode cgroup.Mode) {
+		none := &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia"}}}
+		n := newNode(t, mode, none, func(f *config.File) { f.Devices.Allow = []any{"c *:* rw"} })
+		n.do(hostapi.EventStartup)
+		runs, before := n.job("1.srv"), n.bare("2.srv") // from before devices were enabled
+		n.do(hostapi.EventBegin, "1.srv")
+		gpu, other := a100(0).Nodes[0], topology.DeviceNode{Path: "/dev/local", Major: 120, Minor: 1}
+		expect := func(what string, j *cgroup.Job, node topology.DeviceNode, want bool) {
+			t.Helper()
+			if got := n.opens(j, node, unix.O_RDWR); (got != unix.EPERM) != want {
+				t.Errorf("%s: job %s, open %s: %v", what, j.ID(), node.Path, got)
+			}
+		}
+		change := func(inv *inventory.Inventory, sign string) {
+			n.found.Store(inv)
+			n.sign.Store(&sign)
+			<-n.stock.look(n.life, &n.background)
+		}
+		expect("without GPUs", runs, gpu, true)
+		failed := &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia", Error: "it hangs"}}}
+		change(failed, "2")
+		n.do(hostapi.EventPeriodic)
+		expect("while nothing is known", runs, other, true)
+		change(eight(), "3")
+		expect("with GPUs", runs, gpu, false)
+		expect("with GPUs", before, gpu, true)
+		change(none, "4")
+		expect("without GPUs again", runs, other, true)
+	})
 }
 
 // Without a cgroup there is no place for a filter.
@@ -362,7 +426,8 @@ func TestBeginWithoutCDI(t *testing.T) {
 func TestAllowThatReopens(t *testing.T) {
 	const want = `devices.allow: "c *:* rwm" would let every job open /dev/nvidia0 (c 195:0), which is ngpus ` + "GPU-00000000-0000-0000-0000-000000000000" +
 		`: left out: ["c *:* rwm"]`
-	n := newNode(t, 0, &inventory.Inventory{}, func(f *config.File) { f.Devices.Allow = []any{"b *:* rwm", "c *:* rwm"} })
+	none := &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia"}, {Name: "amd"}}}
+	n := newNode(t, 0, none, func(f *config.File) { f.Devices.Allow = []any{"b *:* rwm", "c *:* rwm"} })
 	n.do(hostapi.EventStartup) // there is nothing to give away
 	n.job("1.srv")
 	n.do(hostapi.EventBegin, "1.srv")
@@ -400,11 +465,11 @@ func TestAllowThatReopens(t *testing.T) {
 		t.Errorf("doctor sees %+v, %v, want %s", inv, err, want)
 	}
 	// The GPUs go.
-	n.found.Store(&inventory.Inventory{})
+	n.found.Store(none)
 	third := "3"
 	n.sign.Store(&third)
 	n.do(hostapi.EventStartup)
-	if inv, err := inventory.Load(n.state); err != nil || len(inv.Sources) > 0 {
+	if inv, err := inventory.Load(n.state); err != nil || sourceOf(inv, allowSource).Note != "" {
 		t.Errorf("doctor sees %+v, %v", inv, err)
 	}
 }
@@ -494,6 +559,82 @@ func TestHangingNVML(t *testing.T) {
 	if out := n.do(hostapi.EventEpilogue, "1.srv"); len(out.Usage.Devices) != 1 || out.Usage.Devices[0].UtilizationPercent != nil {
 		t.Errorf("epilogue: %+v", out.Usage)
 	}
+}
+
+// Blocks that cannot be cut are none, for PBS and for doctor, until they can be.
+func TestBlocksThatCannotBeCut(t *testing.T) {
+	n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.Blocks = 3 })
+	noted := func() string {
+		inv, err := inventory.Load(n.state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sourceOf(inv, blocksSource).Note
+	}
+	for range 2 {
+		out := n.do(hostapi.EventStartup)
+		if got := out.Vnodes[testNode].ResourcesAvailable["blocks"]; got != "0" {
+			t.Errorf("PBS is told of %q blocks", got)
+		}
+	}
+	n.do(hostapi.EventPeriodic)
+	if got := noted(); !strings.HasPrefix(got, "jobs get no blocks: cut node into 3 blocks: it") {
+		t.Errorf("noted %q", got)
+	}
+	if got := strings.Count(n.logged.String(), "jobs get no blocks"); got != 1 {
+		t.Errorf("logged %d times: %s", got, n.logged.String())
+	}
+	n.policy.Devices.Blocks = 1 // as the next hook has it
+	if out := n.do(hostapi.EventStartup); out.Vnodes[testNode].ResourcesAvailable["blocks"] != "1" || noted() != "" {
+		t.Errorf("PBS is told %v, and noted is %q", out.Vnodes[testNode], noted())
+	}
+}
+
+// At the first start with a driver that hangs a list that opens everything opens no GPU, and doctor says so; what else it opens is
+// open once the devices are known.
+func TestWildcardWhileDriverHangs(t *testing.T) {
+	onModes(t, func(t *testing.T, mode cgroup.Mode) {
+		n := newNode(t, mode, eight(), func(f *config.File) {
+			f.Devices.Allow = []any{"c 1:* r", "c *:* rw"}
+			f.Devices.ProbeTimeout = config.Duration(100 * time.Millisecond)
+		})
+		answers := make(chan struct{})
+		scan := n.stock.scan
+		n.stock.scan = func(ctx context.Context) *inventory.Inventory {
+			select {
+			case <-answers:
+			case <-ctx.Done():
+			}
+			return scan(ctx)
+		}
+		n.do(hostapi.EventStartup)
+		j := n.job("1.srv")
+		n.do(hostapi.EventBegin, "1.srv")
+		for _, tt := range []struct {
+			node topology.DeviceNode
+			want bool
+		}{
+			{a100(0).Nodes[0], false},
+			{topology.DeviceNode{Path: "/dev/dri/renderD128", Major: 226, Minor: 128}, false},
+			{topology.DeviceNode{Path: "/dev/local", Major: 120, Minor: 1}, false},
+			{topology.DeviceNode{Path: "/dev/null", Major: 1, Minor: 3}, true},
+		} {
+			if got := n.opens(j, tt.node, unix.O_RDONLY); (got != unix.EPERM) != tt.want {
+				t.Errorf("while the driver hangs: open %s: %v", tt.node.Path, got)
+			}
+		}
+		const want = `"c *:* rw" may let every job open GPUs, and it is not known which there are (no result within 100ms; it goes on): left out: ["c *:* rw"]`
+		if inv, err := inventory.Load(n.state); err != nil || !strings.HasSuffix(sourceOf(inv, allowSource).Note, want) {
+			t.Errorf("doctor sees %+v, %v", inv, err)
+		}
+		n.found.Store(&inventory.Inventory{Sources: []inventory.Source{{Name: "nvml"}, {Name: "amd"}}}) // there is none
+		close(answers)
+		eventually(t, "the devices are known", func() bool { return sourceOf(n.stock.current(), lateSource).Error == "" })
+		n.do(hostapi.EventLaunch, "1.srv")
+		if got := n.opens(j, topology.DeviceNode{Path: "/dev/local", Major: 120, Minor: 1}, unix.O_RDONLY); got == unix.EPERM {
+			t.Errorf("afterwards: %v", got)
+		}
+	})
 }
 
 // PBS is told when the number of devices has changed, and not before.

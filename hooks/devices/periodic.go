@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -30,7 +31,8 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 	if err := h.sweep(ctx, req.JobList); err != nil { // what is left says something wrong of a job that is gone, and keeps nobody from anything
 		h.log.Warn(err)
 	}
-	out := &hostapi.Outcome{Vnodes: h.policy.vnodes(h.node, h.stock.current(), req.Node)}
+	inv := h.stock.current()
+	out := &hostapi.Outcome{Vnodes: h.policy.vnodes(h.node, inv, req.Node, h.countBlocks(inv))}
 	h.mu.Lock()
 	h.told = out.Vnodes
 	h.mu.Unlock()
@@ -38,17 +40,18 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 }
 
 // ExechostPeriodic has somebody look whether the devices have changed, and tells PBS when an earlier look has found that.
-func (h *hook) ExechostPeriodic(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	if req.Job != nil {
+func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	if req.Partial {
 		return &hostapi.Outcome{}, nil
 	}
 	h.stock.look(h.life, &h.background)
 	out := &hostapi.Outcome{}
-	_, err := h.common()
-	err = errors.Join(err, h.stock.kept())
+	err := errors.Join(h.follow(ctx), h.stock.kept())
+	inv := h.stock.current()
+	blocks := h.countBlocks(inv)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now := h.policy.vnodes(h.node, h.stock.current(), req.Node); now != nil && !reflect.DeepEqual(now, h.told) {
+	if now := h.policy.vnodes(h.node, inv, req.Node, blocks); now != nil && !reflect.DeepEqual(now, h.told) {
 		out.Vnodes, h.told = now, now
 	}
 	return out, err
@@ -109,6 +112,36 @@ func (h *hook) reassert(ctx context.Context, id string) error {
 	if _, err := h.confined(ctx, j, g); err != nil && j.Exists() { // else it has ended meanwhile
 		return err
 	}
+	return nil
+}
+
+// follow has the filters of all live jobs follow what of devices.allow is left out: a device that a driver brings while they run is
+// closed to them as to those that begin later. It does nothing when that is as it was, nor while it is not known what there is:
+// nobody is given what is not known, and a job need not lose what it could open for that.
+func (h *hook) follow(ctx context.Context) error {
+	if _, err := h.common(); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	leftOut, rest := h.leftOut, h.unsure || slices.Equal(h.leftOut, h.followed)
+	h.mu.Unlock()
+	if rest {
+		return nil
+	}
+	ids, err := h.tree.JobIDs()
+	if err != nil {
+		return fmt.Errorf("filters of jobs: %w", err)
+	}
+	var errs []error
+	for _, id := range ids {
+		errs = append(errs, h.reassert(ctx, id))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.followed = leftOut
 	return nil
 }
 

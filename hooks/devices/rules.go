@@ -43,33 +43,31 @@ func (p *policy) resolve(look devfilter.Lookup) (list common, missing []string, 
 		case i >= len(base):
 			missing = append(missing, unknown...)
 		}
-		list = append(list, entry{text: shown(e), base: i < len(base), rules: rules})
+		list = append(list, entry{text: devfilter.Show(e), base: i < len(base), rules: rules})
 	}
 	return list, missing, nil
-}
-
-func shown(e any) string {
-	if text, ok := e.(string); ok {
-		return fmt.Sprintf("%q", text)
-	}
-	return fmt.Sprintf("%q", e)
 }
 
 // guarded returns the list without the rules by which any job could open a device that jobs are given one by one, and says what
 // it left out. The list that OpenPBS ships, "c *:* rwm", is one such rule. To make nodes (m) opens nothing, and what the holders
 // of a vendor's devices share is no device: nvidiactl alone is of no use.
-func (c common) guarded(inv *inventory.Inventory) (kept common, leftOut []string) {
+//
+// What the inventory does not have, because nobody has looked yet or a driver does not answer, is no reason to open it: a rule that
+// may open one of those is left out too.
+func (c common) guarded(inv *inventory.Inventory, beside unseen) (kept common, leftOut []string) {
 	for _, e := range c {
 		var rules, out []devfilter.Rule
 		var why string
 		for _, r := range e.rules {
-			d, n, ok := opens(r, inv)
-			if !ok {
+			what := beside.opened(r, e.base)
+			if d, n, ok := opens(r, inv); ok {
+				what = fmt.Sprintf("would let every job open %s (%s), which is %s %s", n.Path, n, d.Resource, d.ID)
+			} else if what == "" {
 				rules = append(rules, r)
 				continue
 			}
 			if out = append(out, r); why == "" {
-				why = fmt.Sprintf("%s would let every job open %s (%s), which is %s %s", e.text, n.Path, n, d.Resource, d.ID)
+				why = e.text + " " + what
 			}
 		}
 		if len(out) > 0 {

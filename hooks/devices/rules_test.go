@@ -31,6 +31,7 @@ func lookup(name string) ([]devfilter.Node, error) {
 
 func TestGuarded(t *testing.T) {
 	fuse := &inventory.Inventory{Devices: []topology.Device{{ID: "/dev/fuse", Resource: "fuse", Nodes: []topology.DeviceNode{{Path: "/dev/fuse", Major: 10, Minor: 229}}}}}
+	none := &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia"}, {Name: "amd"}}}
 	tests := []struct {
 		name  string
 		inv   *inventory.Inventory
@@ -40,10 +41,9 @@ func TestGuarded(t *testing.T) {
 		stays string // rules of the entry that stay
 	}{
 		{"what OpenPBS ships", eight(), []any{"c *:* rwm"}, false, `devices.allow: "c *:* rwm" would let every job open /dev/nvidia0 (c 195:0), which is ngpus ` + uuid(0) + `: left out: ["c *:* rwm"]`, "[]"},
-		{"on a node without devices", &inventory.Inventory{}, []any{"c *:* rwm"}, false, "", "[c *:* rwm]"},
-		{"on a node of which nothing is known", nil, []any{"c *:* rwm"}, false, "", "[c *:* rwm]"},
+		{"on a node without devices", none, []any{"c *:* rwm"}, false, "", "[c *:* rwm]"},
 		{"a major", eight(), []any{"c 195:* r"}, false, `"c 195:* r" would let every job open`, "[]"},
-		{"one GPU by its name", eight(), []any{[]any{"nvidia0", "rw"}}, false, `["nvidia0" "rw"] would let every job open /dev/nvidia0`, "[]"},
+		{"one GPU by its name", eight(), []any{[]any{"nvidia0", "rw"}}, false, `["nvidia0", "rw"] would let every job open /dev/nvidia0`, "[]"},
 		{"a pattern of which some are GPUs", eight(), []any{[]any{"nvidia*", "rw"}}, false, `: left out: ["c 195:0 rw"]`, "[c 195:255 rw]"},
 		{"all kinds", eight(), []any{"a 195:7 w"}, false, "/dev/nvidia7 (c 195:7)", "[]"},
 		{"what all holders share", eight(), []any{[]any{"nvidiactl", "rw"}}, false, "", "[c 195:255 rw]"},
@@ -59,7 +59,7 @@ func TestGuarded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			kept, leftOut := list.guarded(tt.inv)
+			kept, leftOut := list.guarded(tt.inv, p.unseenBy(tt.inv, lookup, majors))
 			if (len(leftOut) == 0) != (tt.want == "") || len(leftOut) > 0 && !strings.Contains(leftOut[0], tt.want) {
 				t.Errorf("got %q, want %s", leftOut, tt.want)
 			}
@@ -68,6 +68,73 @@ func TestGuarded(t *testing.T) {
 			}
 			if len(kept) != len(list) {
 				t.Errorf("%d entries of %d", len(kept), len(list))
+			}
+		})
+	}
+}
+
+// majors are those of a node with NVIDIA's driver.
+func majors() ([]uint32, error) { return []uint32{195, 226, 261, 236}, nil }
+
+// While it is not known what devices there are, nothing is opened that may be one, and nothing else is closed.
+func TestGuardedWhileUnknown(t *testing.T) {
+	found := func(d []topology.Device, s ...inventory.Source) *inventory.Inventory {
+		return &inventory.Inventory{Devices: d, Sources: s}
+	}
+	late := found(nil, inventory.Source{Name: "scan", Error: "no result within 10s"})
+	hangs := found(nil, inventory.Source{Name: "nvidia", Error: "no answer within 20s"}, inventory.Source{Name: "amd"})
+	broken := func() ([]uint32, error) { return nil, errors.New("no /proc/devices") }
+	for _, tt := range []struct {
+		name   string
+		inv    *inventory.Inventory
+		allow  any
+		edit   func(*config.File)
+		majors func() ([]uint32, error)
+		said   string // part of what is said; "" where the entry stays
+	}{
+		{name: "first start", allow: "c *:* rwm", said: `"c *:* rwm" may let every job open GPUs, and it is not known which there are (nobody has looked yet): left out: ["c *:* rwm"]`},
+		{name: "first start, a driver is slow", inv: late, allow: "c *:* rw", said: "(no result within 10s)"},
+		{name: "a driver hangs", inv: hangs, allow: "c *:* r", said: "(nvidia: no answer within 20s)"},
+		{name: "a driver hangs, and what it had is known", inv: found([]topology.Device{a100(0)}, hangs.Sources...), allow: "c 226:* rw"},
+		{name: "NVML fails, the driver's files say something", inv: found(nil, inventory.Source{Name: "nvml", Error: "x"}, inventory.Source{Name: "nvidia"}), allow: "c *:* rw"},
+		{name: "NVML fails", inv: found(nil, inventory.Source{Name: "nvml", Error: "x"}, inventory.Source{Name: "amd"}), allow: "c 195:* rw", said: "(nvml: x)"},
+		{name: "another vendor's GPUs are known", inv: found([]topology.Device{a100(0)}, inventory.Source{Name: "nvml"}, inventory.Source{Name: "amd", Error: "x"}), allow: "c 226:* rw", said: "(amd: x)"},
+		{name: "any minor", allow: "c *:3 w", said: "GPUs"},
+		{name: "all kinds", allow: "a *:* r", said: "GPUs"},
+		{name: "MIG", allow: "c 236:21 r", said: "GPUs"},
+		{name: "by name", allow: []any{"nvidia0", "rw"}, said: "GPUs"},
+		{name: "nvidiactl", allow: []any{"nvidiactl", "rw"}},
+		{name: "to make nodes opens nothing", allow: "c *:* m"},
+		{name: "block devices", allow: "b *:* rw"},
+		{name: "other devices", allow: "c 203:* r"},
+		{name: "other devices, where no major can be told", allow: "c 203:* r", majors: broken, said: "GPUs"},
+		{name: "GPUs are not looked for", allow: "c *:* rwm", edit: func(c *config.File) { c.Devices.DiscoverGPUs = false }},
+		{name: "configured", allow: "c 10:* rw", edit: func(c *config.File) { c.Device = []config.Device{{Resource: "fuse", Paths: []string{"/dev/fuse"}}} },
+			said: `"c 10:* rw" would let every job open /dev/fuse (c 10:229), which is fuse: left out`},
+		{name: "another than configured", allow: "c 11:* rw", edit: func(c *config.File) { c.Device = []config.Device{{Resource: "fuse", Paths: []string{"/dev/fuse"}}} }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := &policy{File: *config.Default()}
+			p.Devices.Allow = []any{tt.allow}
+			if tt.edit != nil {
+				tt.edit(&p.File)
+			}
+			list, _, err := p.resolve(lookup)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.majors == nil {
+				tt.majors = majors
+			}
+			kept, leftOut := list.guarded(tt.inv, p.unseenBy(tt.inv, lookup, tt.majors))
+			if said := strings.Join(leftOut, "; "); (said == "") != (tt.said == "") || !strings.Contains(said, tt.said) {
+				t.Errorf("said: %s\nwant: %s", said, tt.said)
+			}
+			if stays := len(kept[len(kept)-1].rules) > 0; stays != (tt.said == "") {
+				t.Errorf("it stays: %t", stays)
+			}
+			if !devfilter.Allows(kept.with(nil), devfilter.Char, 1, 3, devfilter.Read) {
+				t.Error("null is closed")
 			}
 		})
 	}

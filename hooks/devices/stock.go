@@ -25,6 +25,7 @@ type stock struct {
 	signature func() (string, error)   // what the result of scan depends on
 	numbering func() ([]string, error) // what the numbers in it depend on
 	now       func() time.Time
+	taken     func() // is called when there is a new inventory; may be nil
 	log       *logrus.Entry
 
 	mu    sync.Mutex
@@ -46,6 +47,9 @@ const (
 
 // allowSource is the name under which the inventory says what of the base list and devices.allow is left out.
 const allowSource = "allow"
+
+// lateSource is the name under which it says that a look is not over.
+const lateSource = "scan"
 
 // load takes the inventory of an earlier run, if there is one that can be read and whose numbers are still those of its devices.
 func (s *stock) load() {
@@ -135,7 +139,9 @@ func (s *stock) take(inv *inventory.Inventory) {
 	s.mu.Lock()
 	old := s.inv
 	if old != nil {
-		inv = withSource(inv, sourceOf(old, allowSource)) // until it is judged anew
+		for _, name := range []string{allowSource, blocksSource} { // until it is judged anew
+			inv = withSource(inv, sourceOf(old, name))
+		}
 	}
 	s.inv = inv
 	s.mu.Unlock()
@@ -151,11 +157,13 @@ func (s *stock) take(inv *inventory.Inventory) {
 		}
 	}
 	s.store()
+	if s.taken != nil {
+		s.taken()
+	}
 }
 
 // late notes that the look under way has not come to an end within limit: for doctor, beside what was known before.
 func (s *stock) late(limit time.Duration) {
-	const name = "scan"
 	s.mu.Lock()
 	if s.busy == nil { // it just has
 		s.mu.Unlock()
@@ -166,7 +174,7 @@ func (s *stock) late(limit time.Duration) {
 		inv = &inventory.Inventory{Devices: []topology.Device{}}
 	}
 	problem := fmt.Sprintf("no result within %v; it goes on", limit)
-	s.inv = withSource(inv, inventory.Source{Name: name, Error: problem})
+	s.inv = withSource(inv, inventory.Source{Name: lateSource, Error: problem})
 	s.mu.Unlock()
 	s.log.Warnf("devices: what there is is not known: %s", problem)
 	s.store()

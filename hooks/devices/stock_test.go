@@ -216,19 +216,24 @@ func TestVnodes(t *testing.T) {
 	inv.Devices = append(inv.Devices, topology.Device{Resource: "fpga", NUMA: 1})
 	fpga := func(f *config.File) { f.Device = []config.Device{{Resource: "fpga"}} }
 	perNUMA := func(f *config.File) { f.Vnodes.PerNUMANode = true; fpga(f) }
+	four := 4
 	tests := []struct {
 		name string
 		inv  *inventory.Inventory
 		edit func(*config.File)
 		want map[string]hostapi.Resources
+
+		blocks *int
 	}{
-		{"the host", inv, fpga, map[string]hostapi.Resources{"n": {"ngpus": "6", "fpga": "1"}}},
-		{"by NUMA node", inv, perNUMA, map[string]hostapi.Resources{"n": {"ngpus": "0", "fpga": "0"}, "n[0]": {"ngpus": "3", "fpga": "0"}, "n[1]": {"ngpus": "3", "fpga": "1"}}},
-		{"none", &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia"}}}, nil, map[string]hostapi.Resources{"n": {"ngpus": "0"}}},
-		{"not known", &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia", Error: "x"}}}, nil, nil},
-		{"not looked yet", nil, fpga, nil},
-		{"blocks", nil, func(f *config.File) { f.Devices.Blocks = 4 }, map[string]hostapi.Resources{"n": {"blocks": "4"}}},
-		{"not to be looked for", inv, func(f *config.File) { f.Devices.DiscoverGPUs = false }, nil},
+		{"the host", inv, fpga, map[string]hostapi.Resources{"n": {"ngpus": "6", "fpga": "1"}}, nil},
+		{"by NUMA node", inv, perNUMA, map[string]hostapi.Resources{"n": {"ngpus": "0", "fpga": "0"}, "n[0]": {"ngpus": "3", "fpga": "0"}, "n[1]": {"ngpus": "3", "fpga": "1"}}, nil},
+		{"none", &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia"}}}, nil, map[string]hostapi.Resources{"n": {"ngpus": "0"}}, nil},
+		{"not known", &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia", Error: "x"}}}, nil, nil, nil},
+		{"not looked yet", nil, fpga, nil, nil},
+		{"blocks", nil, func(f *config.File) { f.Devices.Blocks = 4 }, map[string]hostapi.Resources{"n": {"blocks": "4"}}, &four},
+		{"blocks that cannot be cut", nil, func(f *config.File) { f.Devices.Blocks = 4 }, map[string]hostapi.Resources{"n": {"blocks": "0"}}, new(int)},
+		{"blocks of what is not known", nil, func(f *config.File) { f.Devices.Blocks = 4 }, nil, nil},
+		{"not to be looked for", inv, func(f *config.File) { f.Devices.DiscoverGPUs = false }, nil, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -237,7 +242,7 @@ func TestVnodes(t *testing.T) {
 				tt.edit(&p.File)
 			}
 			got := map[string]hostapi.Resources{}
-			for name, v := range p.vnodes(node, tt.inv, "n") {
+			for name, v := range p.vnodes(node, tt.inv, "n", tt.blocks) {
 				got[name] = v.ResourcesAvailable
 			}
 			if tt.want == nil {

@@ -14,10 +14,10 @@ const ngpus = "ngpus"
 
 // vnodes returns what PBS is told of the devices of the vnodes that hook cgroup tells it of (docs/vnodes.md): on the
 // natural vnode, name, or with vnode_per_numa_node on those of the NUMA nodes. A resource of which it is not known how
-// much there is is left as PBS has it.
-func (p *policy) vnodes(node *topology.Node, inv *inventory.Inventory, name string) map[string]*hostapi.Vnode {
+// much there is is left as PBS has it, so are blocks with nil.
+func (p *policy) vnodes(node *topology.Node, inv *inventory.Inventory, name string, blocks *int) map[string]*hostapi.Vnode {
 	counts := p.counts(inv)
-	if len(counts) == 0 && p.Devices.Blocks == 0 {
+	if len(counts) == 0 && (p.Devices.Blocks == 0 || blocks == nil) {
 		return nil
 	}
 	all := map[string]*hostapi.Vnode{}
@@ -36,8 +36,8 @@ func (p *policy) vnodes(node *topology.Node, inv *inventory.Inventory, name stri
 	}
 	if !p.Vnodes.PerNUMANode {
 		add(name, func(int) bool { return true })
-		if p.Devices.Blocks > 0 { // not together with vnode_per_numa_node
-			all[name].ResourcesAvailable["blocks"] = strconv.Itoa(p.Devices.Blocks)
+		if p.Devices.Blocks > 0 && blocks != nil { // not together with vnode_per_numa_node
+			all[name].ResourcesAvailable["blocks"] = strconv.Itoa(*blocks)
 		}
 		return all
 	}

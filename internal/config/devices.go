@@ -121,7 +121,7 @@ func isBelowDev(name string) bool {
 	return err == nil && strings.HasPrefix(name, "/dev/") && path.Clean(name) == name && !strings.ContainsRune(name, 0)
 }
 
-// shownEntry writes an entry of devices.allow as the file has it.
+// shownEntry writes an entry of devices.allow as the file has it, and as devfilter.Show does.
 func shownEntry(entry any) string {
 	switch entry := entry.(type) {
 	case string:
@@ -189,3 +189,16 @@ func (d Device) check() error {
 	}
 	return nil
 }
+
+// deviceExample is what config show prints where no device is configured.
+const deviceExample = `
+# Devices that are not found by themselves, a table for each kind:
+# [[device]]
+# What a job asks for: -l fpga=1.
+# resource = 'fpga'
+# Its nodes in /dev; a pattern such as /dev/fpga* makes each match a device of its own.
+# paths = ['/dev/fpga*']
+# model = 'U250'
+# Variables for the programs of a job that holds one; {path} and {index} are replaced. Several devices: joined by commas.
+# env = { FPGA = '{path}' }
+`

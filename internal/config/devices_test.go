@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -138,7 +139,7 @@ func asTOML(v any) any {
 	return v
 }
 
-// A node without devices of its own shows no table of them, so that one can be added to what config show prints.
+// A node without devices of its own shows no table of them but an example, so that one can be added to what config show prints.
 func TestShownTakesADevice(t *testing.T) {
 	text, err := Default().TOML()
 	if err != nil {
@@ -147,5 +148,45 @@ func TestShownTakesADevice(t *testing.T) {
 	f, err := Parse(append(text, "[[device]]\nresource = \"fpga\"\npaths = [\"/dev/fpga0\"]\n"...), Here{})
 	if err != nil || len(f.Device) != 1 {
 		t.Errorf("%+v, %v", f, err)
+	}
+	_, example, found := strings.Cut(string(text), "# [[device]]\n")
+	var lines []string
+	for line := range strings.Lines(example) {
+		if line = strings.TrimPrefix(line, "# "); strings.Contains(line, " = ") {
+			lines = append(lines, line)
+		}
+	}
+	f, err = Parse([]byte("[[device]]\n"+strings.Join(lines, "")), Here{})
+	if !found || err != nil || len(f.Device) != 1 || f.Device[0].Resource != "fpga" || f.Device[0].Env["FPGA"] != "{path}" {
+		t.Errorf("the example in %s\nis not taken: %v", example, err)
+	}
+}
+
+// What is configured is shown as it was written, and taken again.
+func TestShownHasTheDevices(t *testing.T) {
+	f, err := Parse([]byte("[[device]]\nresource = \"fpga\"\npaths = [\"/dev/fpga*\"]\nenv = { FPGA = \"{path}\" }\n[[device]]\nresource = \"ve\"\npaths = [\"/dev/ve0\"]\nmodel = \"20B\"\n"), Here{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := f.TOML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse(text, Here{})
+	if err != nil || !reflect.DeepEqual(again.Device, f.Device) || len(f.Device) != 2 || strings.Contains(string(text), "# [[device]]") {
+		t.Errorf("%+v, %v of\n%s", again, err, text)
+	}
+}
+
+// Both show an entry in one way.
+func TestShownAsDevfilterDoes(t *testing.T) {
+	for _, text := range oddEntries {
+		var entry any
+		if err := json.Unmarshal([]byte(text), &entry); err != nil {
+			t.Fatal(err)
+		}
+		if a, b := shownEntry(entry), devfilter.Show(entry); a != b {
+			t.Errorf("%s: %s and %s", text, a, b)
+		}
 	}
 }

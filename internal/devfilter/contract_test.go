@@ -242,7 +242,7 @@ func descendants(t *testing.T, w world) {
 	p, dir := w.job(t)
 	mustInstall(t, p, "c 1:3 rw")
 	a, n := member(t, dir), newNodes(t)
-	for _, via := range [][]string{{"fork"}, {"setsid"}, {"fork", "setsid", "fork"}} {
+	for _, via := range [][]string{{"fork"}, {"exec"}, {"setsid"}, {"fork", "setsid", "fork"}} {
 		expect(t, a, n, Char, 1, 3, unix.O_RDWR, opens, via...)
 		expect(t, a, n, Char, 1, 5, unix.O_RDONLY, denied, via...)
 	}

@@ -93,7 +93,7 @@ func Resolve(allow []any, look Lookup) (rules []Rule, unknown []string, err erro
 	for i, entry := range allow {
 		more, name, err := resolve(entry, look)
 		if err != nil {
-			return nil, nil, fmt.Errorf("allow, entry %d, %s: %w", i+1, show(entry), err)
+			return nil, nil, fmt.Errorf("allow, entry %d, %s: %w", i+1, Show(entry), err)
 		}
 		if name != "" {
 			unknown = append(unknown, name)
@@ -168,18 +168,18 @@ func parseMinor(v any) (uint32, error) {
 	case float64:
 		return parseNumber(strconv.FormatFloat(v, 'f', -1, 64), maxMinor)
 	}
-	return 0, fmt.Errorf("%s: want * or a number", show(v))
+	return 0, fmt.Errorf("%s: want * or a number", Show(v))
 }
 
-// show prints an entry about as it was written.
-func show(entry any) string {
+// Show prints an entry of an allow list as a configuration file has it.
+func Show(entry any) string {
 	switch v := entry.(type) {
 	case string:
 		return strconv.Quote(v)
 	case []any:
 		texts := make([]string, len(v))
 		for i, e := range v {
-			texts[i] = show(e)
+			texts[i] = Show(e)
 		}
 		return "[" + strings.Join(texts, ", ") + "]"
 	}

@@ -49,8 +49,8 @@ func (inv *Inventory) Grant(ids []string) (*Grant, error) {
 // the cgroup. A grant too large for an extended attribute is an error, and the earlier one stays.
 func (g *Grant) Keep(m Marker) error {
 	kept := *g
-	kept.Devices, kept.Leaving = slices.Clone(g.Devices), slices.Clone(g.Leaving)
-	for _, list := range [][]topology.Device{kept.Devices, kept.Leaving} {
+	kept.Devices, kept.Coming, kept.Leaving = slices.Clone(g.Devices), slices.Clone(g.Coming), slices.Clone(g.Leaving)
+	for _, list := range [][]topology.Device{kept.Devices, kept.Coming, kept.Leaving} {
 		for i := range list {
 			list[i].Links = nil
 		}

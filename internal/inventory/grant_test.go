@@ -96,6 +96,7 @@ func TestGrantIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Blocks = []int{1, 3}
+	g.Coming, g.Leaving = slices.Clone(inv.Devices[:1]), slices.Clone(inv.Devices[3:4])
 	g.Devices[0].Links = map[string]int{"GPU-x": 1}
 	if err := g.Keep(m); err != nil {
 		t.Fatal(err)

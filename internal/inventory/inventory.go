@@ -39,6 +39,8 @@ type Source struct {
 // is made anew, changes nothing for the job.
 type Grant struct {
 	Devices []topology.Device `json:"devices"` // without their Links
+	// Coming are devices that the job is to get when its resize is over: nobody else's, and not in its filter.
+	Coming []topology.Device `json:"coming,omitempty"`
 	// Leaving are devices that the job has given up and that are in its filter still: nobody else's until hook devices has
 	// taken them out.
 	Leaving []topology.Device     `json:"leaving,omitempty"`

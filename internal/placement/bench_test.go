@@ -44,6 +44,9 @@ func BenchmarkPlaceDevices(b *testing.B) {
 		{"4 of 8", 8, 2, 1, 4},
 		{"8 of 16", 16, 8, 1, 8},
 		{"8 of 32", 32, 8, 1, 8},
+		{"250 of 256", 256, 8, 1, 250},
+		{"128 of 256", 256, 8, 1, 128},
+		{"2 of 256", 256, 8, 1, 2},
 		{"1 of 56 instances", 8, 2, 7, 1},
 		{"14 of 56 instances", 8, 2, 7, 14},
 		{"56 of 112 instances", 16, 2, 7, 56},
@@ -57,7 +60,7 @@ func BenchmarkPlaceDevices(b *testing.B) {
 				numa, all = append(numa, i/bb.parts*bb.nodes/bb.n), append(all, i)
 			}
 			devices := gpus(numa...)
-			if bb.parts == 1 && bb.n <= 32 {
+			if bb.parts == 1 && bb.n <= 256 {
 				linked(devices, 12, all)
 			}
 			for i := range devices {
@@ -73,6 +76,28 @@ func BenchmarkPlaceDevices(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Two kinds of devices that some of a host's can be both of: what the first gets must leave enough for the second.
+func BenchmarkPlaceRivals(b *testing.B) {
+	node := shape{2, 4, 16, 2, 0}.build()
+	var numa, all []int
+	for i := range 256 {
+		numa, all = append(numa, i/32), append(all, i)
+	}
+	devices := linked(gpus(numa...), 12, all)
+	for i := range devices {
+		if i%2 == 0 {
+			devices[i].Model = "Other"
+		}
+	}
+	req := Request{NCPUs: 8, Allowed: node.Online, UseHyperthreads: true, Devices: devices,
+		Wants: []Want{{Resource: "ngpus", Count: 124, Models: []string{"Other"}}, {Resource: "ngpus", Count: 126}}}
+	for b.Loop() {
+		if _, err := Place(node, req); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -78,7 +78,7 @@ func (r *Request) divide(devices []topology.Device, n int) error {
 	for i := range r.Wants {
 		w := &r.Wants[i]
 		if w.Count%n != 0 {
-			return fmt.Errorf("%d devices (%s)", w.Count, strings.TrimSpace(w.Resource))
+			return fmt.Errorf("its %d devices (%s) cannot be divided by %d", w.Count, strings.Join(strings.Fields(w.Resource), " "), n)
 		}
 		w.Count /= n
 	}

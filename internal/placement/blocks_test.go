@@ -43,7 +43,7 @@ func TestBlocks(t *testing.T) {
 		{name: "one", shape: shape{2, 1, 1, 1, 0}, gpus: []int{0, 1}, n: 1, want: "0-1/g0,g1"},
 		{name: "none", shape: single, n: 0, err: "cut node into 0 blocks: not a number of 1 or more"},
 		{name: "more than cores", shape: single, n: 3, err: "cut node into 3 blocks: it has 2 cores"},
-		{name: "a device too many", shape: smt, gpus: []int{0, 0, 0}, n: 2, err: "cut node into 2 blocks: 3 devices (ngpus nvidia NVIDIA A100-SXM4-40GB)"},
+		{name: "a device too many", shape: smt, gpus: []int{0, 0, 0}, n: 2, err: "cut node into 2 blocks: its 3 devices (ngpus nvidia NVIDIA A100-SXM4-40GB) cannot be divided by 2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			node := tt.shape.build()

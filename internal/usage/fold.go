@@ -68,7 +68,7 @@ func foldDevices(old, new []hostapi.DeviceUsage) []hostapi.DeviceUsage {
 		}
 		o := list[i]
 		list[i] = hostapi.DeviceUsage{
-			ID: d.ID, Resource: cmp.Or(d.Resource, o.Resource), Model: cmp.Or(d.Model, o.Model), PCI: cmp.Or(d.PCI, o.PCI),
+			ID: d.ID, Resource: cmp.Or(d.Resource, o.Resource), Model: cmp.Or(d.Model, o.Model), PCI: cmp.Or(d.PCI, o.PCI), Returned: d.Returned,
 			UtilizationPercent: latest(o.UtilizationPercent, d.UtilizationPercent),
 			MemPeakBytes:       larger(o.MemPeakBytes, d.MemPeakBytes),
 			EnergyJoules:       larger(o.EnergyJoules, d.EnergyJoules),

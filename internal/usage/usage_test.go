@@ -156,6 +156,12 @@ func TestFold(t *testing.T) {
 			t.Errorf("devices (-want +got):\n%s", d)
 		}
 	}
+	// One that was given back stays, and is the job's again when a later sample says so.
+	back := &hostapi.HostUsage{Devices: []hostapi.DeviceUsage{{ID: "a", Returned: true}}}
+	gone := Fold(Fold(before, back), after)
+	if !gone.Devices[0].Returned || gone.Devices[0].Model != "A100" || gone.Devices[1].Returned || Fold(gone, before).Devices[0].Returned {
+		t.Errorf("devices %+v", gone.Devices)
+	}
 	if *Fold(before, nil).Devices[1].EnergyJoules = 99; *before.Devices[1].EnergyJoules != 9 {
 		t.Error("the result shares its devices with a sample")
 	}

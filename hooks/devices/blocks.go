@@ -1,0 +1,49 @@
+package main
+
+import (
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/placement"
+)
+
+// blocksSource is the name under which the inventory says that the host cannot be cut into the blocks that are configured.
+const blocksSource = "blocks"
+
+// countBlocks returns how many blocks PBS is told of: those that are configured, or none where the host cannot be cut into so many equal
+// parts, which is logged when it turns up and which doctor shows. It returns nil where that cannot be told yet.
+func (h *hook) countBlocks(inv *inventory.Inventory) *int {
+	n := h.policy.Devices.Blocks
+	if n == 0 {
+		h.stock.note(blocksSource, "")
+		return nil
+	}
+	if inv == nil || len(inv.Devices) == 0 && (len(inv.Sources) == 0 || failed(inv)) {
+		return nil
+	}
+	cpus, err := h.tree.CPUs()
+	if err != nil { // no cpusets here
+		cpus = h.node.Online
+	}
+	err = h.cut(cpus.Intersect(h.node.Online), inv)
+	text := ""
+	if err != nil {
+		n, text = 0, "jobs get no blocks: "+err.Error()
+		if sourceOf(inv, blocksSource).Note != text {
+			h.log.Warnf("devices.blocks: %s", text)
+		}
+	}
+	h.stock.note(blocksSource, text)
+	return &n
+}
+
+// cut cuts the host into blocks as hook cgroup does.
+func (h *hook) cut(cpus kernfs.IDSet, inv *inventory.Inventory) error {
+	p := h.policy
+	exclude, err := kernfs.ParseIDSet(p.Cpuset.ExcludeCPUs)
+	if err != nil {
+		return err
+	}
+	req := placement.Request{Allowed: cpus.Minus(exclude), UseHyperthreads: p.Cpuset.UseHyperthreads, MemFences: p.Cpuset.MemFences, Devices: inv.Devices}
+	_, err = placement.Blocks(h.node, req, p.Devices.Blocks)
+	return err
+}
