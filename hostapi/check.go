@@ -26,7 +26,7 @@ func (o *Outcome) Check(e Event) error {
 	if err := o.checkVnodes(e); err != nil {
 		return err
 	}
-	if err := checkKept("", o.State, o.CallAgain); err != nil {
+	if err := checkKept("", o.State, o.CallAgain, o.CallAtElapsed, o.WalltimeLimit); err != nil {
 		return err
 	}
 	if !e.ForJob() {
@@ -98,6 +98,8 @@ func (o *Outcome) checkJobs(e Event) error {
 		{"job_stderr", o.JobStderr != nil},
 		{"state", o.State != nil},
 		{"call_again", o.CallAgain != 0},
+		{"call_at_elapsed", o.CallAtElapsed != 0},
+		{"walltime_limit", o.WalltimeLimit != nil},
 	} {
 		if part.set {
 			return fmt.Errorf("%s: %s takes it per job, in jobs", part.key, e)
@@ -110,7 +112,7 @@ func (o *Outcome) checkJobs(e Event) error {
 		if update == nil {
 			return fmt.Errorf("jobs: %s: empty", id)
 		}
-		if err := checkKept("jobs: "+id+": ", update.State, update.CallAgain); err != nil {
+		if err := checkKept("jobs: "+id+": ", update.State, update.CallAgain, update.CallAtElapsed, update.WalltimeLimit); err != nil {
 			return err
 		}
 	}
@@ -143,12 +145,18 @@ func (o *Outcome) checkVnodes(e Event) error {
 }
 
 // checkKept looks at what the host would keep for a job.
-func checkKept(where string, state json.RawMessage, again time.Duration) error {
-	if len(state) > MaxState {
+func checkKept(where string, state json.RawMessage, again, elapsed time.Duration, limit *time.Duration) error {
+	switch {
+	case len(state) > MaxState:
 		return fmt.Errorf("%sstate: %d bytes are more than %d", where, len(state), MaxState)
-	}
-	if again < 0 {
+	case again < 0:
 		return fmt.Errorf("%scall_again: %s is negative", where, again)
+	case elapsed < 0:
+		return fmt.Errorf("%scall_at_elapsed: %s is negative", where, elapsed)
+	case again > 0 && elapsed > 0:
+		return fmt.Errorf("%scall_at_elapsed: call_again is set too", where)
+	case limit != nil && *limit < 0:
+		return fmt.Errorf("%swalltime_limit: %s is negative", where, *limit)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -11,7 +12,7 @@ import (
 )
 
 func TestCheckOutcome(t *testing.T) {
-	name, empty := "/bin/sh", ""
+	name, empty, before := "/bin/sh", "", time.Duration(-1)
 	long := json.RawMessage(strings.Repeat(" ", hostapi.MaxState+1))
 	const (
 		launch   = hostapi.EventLaunch
@@ -48,6 +49,12 @@ func TestCheckOutcome(t *testing.T) {
 		{"action", end, outcome{OnReject: "explode"}, `job_action: "explode" is none of rerun, delete, hold`},
 		{"state", end, outcome{State: long}, "state: 1048577 bytes are more than 1048576"},
 		{"call_again", end, outcome{CallAgain: -1}, "call_again: -1ns is negative"},
+		{"call_at_elapsed", end, outcome{CallAtElapsed: -1}, "call_at_elapsed: -1ns is negative"},
+		{"call_again and call_at_elapsed", end, outcome{CallAgain: 1, CallAtElapsed: 1}, "call_at_elapsed: call_again is set too"},
+		{"walltime_limit", end, outcome{WalltimeLimit: &before}, "walltime_limit: -1ns is negative"},
+		{"whose limit", periodic, outcome{WalltimeLimit: new(time.Duration)}, "walltime_limit: exechost_periodic takes it per job, in jobs"},
+		{"whose call", periodic, outcome{CallAtElapsed: 1}, "call_at_elapsed: exechost_periodic takes it per job, in jobs"},
+		{"a job's limit", periodic, outcome{Jobs: map[string]*hostapi.JobUpdate{"1.s": {WalltimeLimit: &before}}}, "jobs: 1.s: walltime_limit: -1ns is negative"},
 		{"jobs of a job", end, outcome{Jobs: map[string]*hostapi.JobUpdate{}}, "jobs: execjob_end is about one job"},
 		{"jobs", periodic, outcome{Jobs: map[string]*hostapi.JobUpdate{"1.s": {CallAgain: 1}}, Notes: []string{"x"}}, ""},
 		{"vnodes", end, outcome{Vnodes: map[string]*hostapi.Vnode{"n1[0]": {State: "offline"}}}, ""},

@@ -21,7 +21,7 @@ const RequestLimit = 8 << 20
 // Every error is one line, of KindJob, and names the key: not JSON, not an object, a value of the wrong type, an
 // event that contradicts the name, a missing job or job.id, an id that CheckJobID refuses, a NUL byte in a string, more
 // than limit bytes (0 means RequestLimit). Of a key that comes twice the last one counts, as with encoding/json.
-// hook_state is ignored: only the host hands it to a hook.
+// hook_state, elapsed, partial and head are ignored: only the host says them.
 func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, error) {
 	if limit <= 0 {
 		limit = RequestLimit
@@ -155,8 +155,8 @@ func (j *Job) check(path string) error {
 	return nil
 }
 
-// dropForeign forgets what an event from outside cannot say and returns the keys: hooks' state, jobs in a host's event's
-// stead, and the other way round.
+// dropForeign forgets what an event from outside cannot say and returns the keys: hooks' state, how long a job has run, that a list is
+// not complete, which host an event is from, jobs in a host's event's stead, and the other way round.
 func (r *Request) dropForeign() []string {
 	var dropped []string
 	if r.Event.ForJob() {
@@ -168,15 +168,31 @@ func (r *Request) dropForeign() []string {
 		r.Job = nil
 		dropped = append(dropped, "job")
 	}
-	if r.Job != nil && r.Job.State != nil {
-		r.Job.State = nil
-		dropped = append(dropped, "job.hook_state")
+	if r.Partial {
+		r.Partial = false
+		dropped = append(dropped, "partial")
+	}
+	if r.Head != "" {
+		r.Head = ""
+		dropped = append(dropped, "head")
+	}
+	if r.Job != nil {
+		dropped = append(dropped, r.Job.dropForeign("job")...)
 	}
 	for id, job := range r.JobList {
-		if job.State != nil {
-			job.State = nil
-			dropped = append(dropped, "job_list."+strconv.Quote(id)+".hook_state")
-		}
+		dropped = append(dropped, job.dropForeign("job_list."+strconv.Quote(id))...)
+	}
+	return dropped
+}
+
+func (j *Job) dropForeign(path string) (dropped []string) {
+	if j.State != nil {
+		j.State = nil
+		dropped = append(dropped, path+".hook_state")
+	}
+	if j.Elapsed != 0 {
+		j.Elapsed = 0
+		dropped = append(dropped, path+".elapsed")
 	}
 	return dropped
 }

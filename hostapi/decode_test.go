@@ -16,7 +16,7 @@ import (
 func TestDecodeRequest(t *testing.T) {
 	const text = `{"event": "execjob_launch", "node": "n1", "extra": {"deep": [1, "}", {"x": null}]}, "job": {
 		"id": "82[3].pbshost", "owner": {"user": "u", "uid": 1000, "shoe": 43}, "in_ms_mom": false, "exit_status": null,
-		"resource_list": {"ncpus": 2, "mem": "64mb", "exclusive": true, "ratio": 1.5, "none": null}, "hook_state": {"a": 1}},
+		"resource_list": {"ncpus": 2, "mem": "64mb", "exclusive": true, "ratio": 1.5, "none": null}, "elapsed": 5, "hook_state": {"a": 1}},
 		"progname": "/bin/sh", "argv": ["-c", "a\"}b\\"], "env": {"A": "1", "B": "ü"}, "Params": [], "job_list": {}}`
 	got, ignored, err := hostapi.DecodeRequest("execjob_launch", strings.NewReader(text), 0)
 	if err != nil {
@@ -33,7 +33,7 @@ func TestDecodeRequest(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
-	wantIgnored := []string{"extra", "job.owner.shoe", "Params", "job_list", "job.hook_state"}
+	wantIgnored := []string{"extra", "job.owner.shoe", "Params", "job_list", "job.hook_state", "job.elapsed"}
 	if diff := cmp.Diff(wantIgnored, ignored); diff != "" {
 		t.Errorf("ignored (-want +got):\n%s", diff)
 	}
@@ -53,7 +53,7 @@ func TestDecodeRequestDefaults(t *testing.T) {
 }
 
 func TestDecodeRequestHostEvent(t *testing.T) {
-	const text = `{"event":"exechost_periodic","job":{},"job_list":{"91.s":{"owner":{}},"92.s":{"id":"92.s","hook_state":1}}}`
+	const text = `{"event":"exechost_periodic","job":{},"job_list":{"91.s":{"owner":{}},"92.s":{"id":"92.s","hook_state":1,"elapsed":7}},"partial":true,"head":"n1"}`
 	got, ignored, err := hostapi.DecodeRequest("", strings.NewReader(text), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestDecodeRequestHostEvent(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"job", `job_list."92.s".hook_state`}, ignored); diff != "" {
+	if diff := cmp.Diff([]string{"job", "partial", "head", `job_list."92.s".hook_state`, `job_list."92.s".elapsed`}, ignored); diff != "" {
 		t.Errorf("ignored (-want +got):\n%s", diff)
 	}
 }

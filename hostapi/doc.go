@@ -53,8 +53,9 @@ What each event promises and asks. All must be idempotent: the host replays an e
 	abort        the start failed after begin            is logged                   remove what there is, accept if nothing
 	epilogue     the leading program has ended           is logged                   measure what there is, accept if nothing
 	end          last of all, on every host              is logged                   remove what there is, accept if nothing
-	periodic     every freq seconds after the call       is logged                   JobList has the jobs that live
-	             before
+	periodic     every freq seconds after the call       is logged                   JobList has the jobs that live;
+	             before; when a time has come that           if Partial, some of them
+	             a hook has asked for
 
 The first reject or error at begin, prologue, launch, attach, resize, preresume or preterm ends the chain of hooks;
 those of higher order are not asked. All other events reach every hook, and what they say is joined
@@ -88,7 +89,22 @@ A hook gets one event of a job at a time and events of several jobs at once; exe
 come beside the events of a job. The alarm of the hook is the deadline of ctx. A hook that is still busy then is killed
 and its job rejected, so whatever waits has to watch ctx. Request and Outcome belong to the call: keep copies.
 
-Time of day comes to a hook by Outcome.CallAgain, not by timers of its own, which die with the program.
+Time comes to a hook by Outcome.CallAgain and Outcome.CallAtElapsed, not by timers of its own, which die with the program. The first
+is a time from now, the second a time that the job has run (Job.Elapsed): nothing comes of it before the first launch nor while the
+job is suspended, and a suspension moves it. Neither minds who sets the wall clock, and the host keeps both over its restarts. A hook
+has one time for each job: what it asks for last counts.
+
+The call is an exechost_periodic with Request.Partial: one for all jobs of the hook that are due together, in JobList. What comes due
+while the hook is at such a call is in the next one; behind a call that takes longer than a second another may come at the same time,
+with other jobs. A job that an event is at waits for its end. Five things to know:
+
+  - A call may come before its time: the host need not have written down that a hook put it off. And it may come twice, or late,
+    after a crash. So look at Job.Elapsed or the clock, not at why you are called, and ask again when it is too early.
+  - An error concerns all jobs of the call, and all are called for again 30 seconds later; what is told in Jobs beside it counts.
+    A hook that fails with one job of many says so in a note or its log, and asks for that job to be called again.
+  - The host has one report of an error, and the hook's fail_action does not act: no event of PBS is there to carry it.
+  - To ask, when called, for an elapsed time no later than the one that has come is a mistake: that call is made 30 seconds later.
+  - To take a time back, ask for one that is far away, or answer the call by asking for none. When the job ends all are dropped.
 
 # Between events
 
@@ -120,7 +136,9 @@ The hooks run in ascending order. Later hooks see what earlier ones changed of p
 	diag, job_stderr, notes         of all hooks, in order
 	jobs                            the same for each job by itself
 	vnodes                          one hook per vnode and resource, and per vnode one for its sharing, state and comment
-	state, call_again               each hook's own
+	walltime_limit                  one hook per job
+	state, call_again,              each hook's own
+	call_at_elapsed
 
 "One hook" means: two that set it to different values are an error that names both. The host refuses an outcome with a key
 that the event does not take (Outcome.Check). An outcome beside an error holds what the hook found out before it failed: usage,
@@ -142,8 +160,8 @@ begin, prologue and launch the kind also decides about the job:
 # Numbers and units
 
 Resource values stay as PBS writes them ("64mb", "00:10:00"), in Resources. Everywhere else numbers are plain: bytes, with
-1 kb = 1024 bytes; seconds, where the key ends in _seconds and for job_kill_delay; nanoseconds for call_again, a
-time.Duration in Go. Process start times are clock ticks since boot, as in /proc. A counter that nobody measured is absent, never 0.
+1 kb = 1024 bytes; seconds, where the key ends in _seconds and for job_kill_delay; nanoseconds for call_again,
+call_at_elapsed, walltime_limit and elapsed, which are a time.Duration in Go. Process start times are clock ticks since boot, as in /proc. A counter that nobody measured is absent, never 0.
 User and group ids are -1 when the event did not say.
 */
 package hostapi

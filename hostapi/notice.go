@@ -44,7 +44,7 @@ func CheckNotice(jobID string, u *JobUpdate) error {
 	if u == nil {
 		return errors.New("update: empty")
 	}
-	if err := checkKept("", u.State, u.CallAgain); err != nil {
+	if err := checkKept("", u.State, u.CallAgain, u.CallAtElapsed, u.WalltimeLimit); err != nil {
 		return err
 	}
 	if err := checkLine("diag", u.Diag); err != nil {

@@ -60,9 +60,17 @@ type Outcome struct {
 	// State is kept for this hook and job and handed back as Job.State, at most MaxState bytes; nil keeps what there was.
 	State json.RawMessage `json:"state,omitempty"`
 
-	// CallAgain asks for an exechost_periodic of this hook with only this job, so long from now; nanoseconds in JSON. 0:
-	// no call. A later request of the same hook and job replaces an earlier one. The host keeps the clock over restarts.
+	// CallAgain asks for an exechost_periodic of this hook about this job (Request.Partial), so long from now; nanoseconds in
+	// JSON. 0: no call. A later request of the same hook and job replaces an earlier one. The host keeps the clock over restarts, after
+	// which a call may come before its time.
 	CallAgain time.Duration `json:"call_again,omitempty"`
+	// CallAtElapsed asks for the same when the job has run so long (Job.Elapsed), in nanoseconds. This clock stands still before the
+	// first launch and while the job is suspended. An answer has one of both.
+	CallAtElapsed time.Duration `json:"call_at_elapsed,omitempty"`
+
+	// WalltimeLimit is how long the job may run, in nanoseconds of Job.Elapsed, for people and programs that ask how long is left; it
+	// has no effect of its own. Nil leaves it as it is, 0 says that nothing limits the job.
+	WalltimeLimit *time.Duration `json:"walltime_limit,omitempty"`
 }
 
 // JobUpdate is the part of an Outcome that periodic and startup may set for one job of their list.
@@ -74,6 +82,8 @@ type JobUpdate struct {
 	Notes         []string        `json:"notes,omitempty"`
 	State         json.RawMessage `json:"state,omitempty"`
 	CallAgain     time.Duration   `json:"call_again,omitempty"`
+	CallAtElapsed time.Duration   `json:"call_at_elapsed,omitempty"`
+	WalltimeLimit *time.Duration  `json:"walltime_limit,omitempty"`
 }
 
 // Join tells a MoM that starts a program itself how to start it inside the job's cgroup, so that not one

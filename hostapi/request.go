@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"time"
 )
 
 // Request is one event, with the fields that PBS gives to pbs.event(). It is also the JSON that
@@ -25,9 +26,12 @@ type Request struct {
 	Argv     []string          `json:"argv,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`
 
-	// JobList holds the jobs that live on this host, by id (startup and periodic only). To a hook it is complete: what
-	// it does not name is not a job.
+	// JobList holds the jobs that live on this host, by id (startup and periodic only). To a hook it is complete, unless Partial
+	// says otherwise: what it does not name is not a job.
 	JobList map[string]*Job `json:"job_list,omitempty"`
+	// Partial says that a periodic is about the jobs of JobList and tells nothing of others: calls that were asked for with CallAgain or
+	// CallAtElapsed, one for all that are due, or a report of a live job.
+	Partial bool `json:"partial,omitempty"`
 
 	// VnodeList holds this host's vnodes as PBS knows them, by name. Under `hookhost run` it is empty.
 	VnodeList map[string]*Vnode `json:"vnode_list,omitempty"`
@@ -35,6 +39,14 @@ type Request struct {
 	// MoM is the process that answers for the job, set at begin by a MoM whose death ends the job, such as
 	// `hookhost run`. Nil under pbs_mom, which finds its jobs again after a restart.
 	MoM *ProcessID `json:"mom,omitempty"`
+
+	// Run is one start of a job on all its hosts: 32 hex digits, made by the mother superior at a begin with Spread; "" otherwise.
+	Run string `json:"run,omitempty"`
+	// Spread, at begin, has this host send the job's events to its other hosts (`hookhost run --host`). pbs_mom does that itself.
+	Spread bool `json:"spread,omitempty"`
+	// Head is the host that sent this event over TLS, as its certificate names it; "" for events of this host. Only the host says it:
+	// an event from outside that has it is taken without.
+	Head string `json:"head,omitempty"`
 }
 
 // ProcessID names a process beyond the reuse of its pid.
@@ -67,6 +79,10 @@ type Job struct {
 	// MotherSuperior is false on sister hosts (in_ms_mom() of PBS). Absent in an event file means true.
 	MotherSuperior bool `json:"in_ms_mom"`
 	ExitStatus     *int `json:"exit_status,omitempty"` // from epilogue on
+
+	// Elapsed is how long the job has run on this host, in nanoseconds: from its first launch to its end, without suspensions, by a
+	// clock that nobody sets. The host counts it; 0 before the first launch.
+	Elapsed time.Duration `json:"elapsed,omitempty"`
 
 	// State is what this hook last returned in Outcome.State for this job; nil before that.
 	State json.RawMessage `json:"hook_state,omitempty"`

@@ -16,7 +16,7 @@ type Setup struct {
 	Name   string            // the hook's name on this node
 	Node   string            // this host as exec_vnode names it; "" under --describe
 	Config []byte            // the configuration file as it was imported; empty when there is none
-	Host   map[string]string // settings of the node that all hooks share, by name: state_dir, the state directory
+	Host   map[string]string // settings of the node that all hooks share, by name: state_dir, the state directory; aux_dir, where files for jobs are; remsh, the path of hookhost-remsh
 	Log    *logrus.Entry     // writes to the host's log, which adds the hook's name
 
 	// Tell is for what the hook learns between events, as that a process of the job was killed. The host takes the update

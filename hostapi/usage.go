@@ -43,6 +43,7 @@ type DeviceUsage struct {
 	Resource string `json:"resource"` // what the job asked for: "ngpus", "fpga"
 	Model    string `json:"model,omitempty"`
 	PCI      string `json:"pci,omitempty"`
+	Returned bool   `json:"returned,omitempty"` // the job has it no more: a resize took it
 
 	UtilizationPercent *float64 `json:"utilization_percent,omitempty"` // of the time since the job got it, something ran on it
 	MemPeakBytes       *int64   `json:"mem_peak_bytes,omitempty"`      // the most of its memory that one process held

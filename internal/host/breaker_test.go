@@ -1,7 +1,6 @@
 package host
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,42 +53,6 @@ func TestBreaker(t *testing.T) {
 		crash(1)
 		if open() || b.pause != 0 {
 			t.Errorf("open after a first crash: pause %v", b.pause)
-		}
-	})
-}
-
-func TestClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rung := make(chan string, 10)
-		c := newClock(func(job, hook string) { rung <- job + "/" + hook })
-		now := time.Now()
-		c.set("1", "a", now.Add(3*time.Second))
-		c.set("2", "a", now.Add(1*time.Second))
-		c.set("2", "b", now.Add(1*time.Second))
-		c.set("3", "a", now.Add(2*time.Second))
-		c.set("3", "a", now.Add(9*time.Second)) // put off
-		c.set("4", "a", now.Add(2*time.Second))
-		c.drop("4")
-		c.set("5", "a", now.Add(-time.Hour)) // due while the host was away
-
-		var got []string
-		for range 5 {
-			got = append(got, <-rung+"@"+time.Since(now).String())
-		}
-		text := strings.Join(got, " ")
-		if want := "5/a@0s 2/a@1s 2/b@1s 1/a@3s 3/a@9s"; text != want && text != strings.Replace(want, "2/a@1s 2/b@1s", "2/b@1s 2/a@1s", 1) {
-			t.Errorf("rung: %s\nwant:  %s", text, want)
-		}
-		synctest.Wait()
-		if c.nearest != nil {
-			t.Error("a runtime timer is left although nothing is due")
-		}
-		c.set("1", "a", time.Now().Add(time.Second))
-		c.stop()
-		c.set("1", "b", time.Now())
-		time.Sleep(time.Minute)
-		if len(rung) > 0 {
-			t.Errorf("%s rung after stop", <-rung)
 		}
 	})
 }

@@ -188,6 +188,9 @@ func (p *plugin) trace(h Hook, req *hostapi.Request, out *hostapi.Outcome, err e
 	if req.Job != nil {
 		entry = entry.WithField("job", req.Job.ID)
 	}
+	if req.Partial {
+		entry = entry.WithField("jobs", len(req.JobList))
+	}
 	if err != nil {
 		entry = entry.WithField("error", line(err.Error()))
 	}

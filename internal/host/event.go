@@ -61,18 +61,28 @@ func (h *Host) judgeJob(ctx context.Context, req *hostapi.Request) (*Verdict, er
 
 func (h *Host) carryOut(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	began := time.Now()
-	var v *Verdict
-	var err error
-	switch req.Event {
-	case hostapi.EventBegin:
-		v, err = h.begin(ctx, req)
-	case hostapi.EventAbort, hostapi.EventEpilogue, hostapi.EventEnd:
-		v, err = h.finish(ctx, req)
-	default:
-		v, err = h.during(ctx, req)
-	}
+	v, err := h.dispatch(ctx, req)
 	h.tell(req, v, err, time.Since(began))
 	return v, err
+}
+
+func (h *Host) dispatch(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+	if req.Head != "" && req.Event != hostapi.EventBegin {
+		foreign, err := h.foreign(ctx, req)
+		switch {
+		case err != nil:
+			return nil, err
+		case foreign:
+			return notYours(req)
+		}
+	}
+	switch req.Event {
+	case hostapi.EventBegin:
+		return h.begin(ctx, req)
+	case hostapi.EventAbort, hostapi.EventEpilogue, hostapi.EventEnd:
+		return h.finish(ctx, req)
+	}
+	return h.during(ctx, req)
 }
 
 // detach keeps ctx's values only.
@@ -83,6 +93,9 @@ func (h *Host) tell(req *hostapi.Request, v *Verdict, err error, took time.Durat
 	entry := h.log.WithFields(logrus.Fields{"event": req.Event, "took": took.Round(time.Microsecond).String()})
 	if req.Job != nil {
 		entry = entry.WithField("job", req.Job.ID)
+	}
+	if req.Head != "" {
+		entry = entry.WithField("head", req.Head)
 	}
 	if v != nil {
 		if v.Hook != "" {
@@ -113,6 +126,7 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 		return nil, err
 	}
 	own := *req
+	own.Partial = false
 	if own.Node == "" {
 		own.Node = h.opt.Node
 	}
@@ -130,7 +144,7 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 		return nil, fmt.Errorf("%s: pid %d: not a process that a job can have", own.Event, own.PID)
 	}
 	job := *own.Job
-	job.State = nil
+	job.State, job.Elapsed = nil, 0
 	own.Job = &job
 	return &own, nil
 }
@@ -152,7 +166,12 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	if rec.Phase == jobstate.PhaseExiting && req.Event != hostapi.EventPreterm {
 		return nil, hostapi.Errorf(hostapi.KindJob, "the job is ending")
 	}
-	req.Job = jobOf(rec, req)
+	told := req.Job
+	if !alters(req.Event) {
+		told = nil
+	}
+	alter(rec, told)
+	req.Job = jobOf(rec, req, h.clock.Now())
 	c := h.newChain(req, rec)
 	v := c.run(ctx)
 	if v.Reject && req.Event == hostapi.EventPreresume && rec.Phase == jobstate.PhaseSuspended {
@@ -160,11 +179,12 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 			v.Message = line(v.Message + "; " + err.Error())
 		}
 	}
-	now := time.Now()
+	now := h.clock.Now()
 	err = h.change(ctx, req.Job.ID, func(rec *jobstate.Record) {
 		if !v.Reject || req.Event == hostapi.EventPostsuspend { // that is told of what MoM has done
 			advance(rec, req, now)
 		}
+		alter(rec, told)
 		take(rec, h.opt.Node, c, now)
 	})
 	if err != nil {
@@ -176,24 +196,47 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 
 // change replaces the job's record, if there is one, by what fn makes of it, and sets the timers that it then holds.
 func (h *Host) change(ctx context.Context, id string, fn func(*jobstate.Record)) error {
-	var timers map[string]time.Time
-	err := h.opt.Store.Update(ctx, id, func(rec *jobstate.Record) (*jobstate.Record, error) {
+	return h.changeAll(ctx, []string{id}, fn)
+}
+
+// changeAll does so for several jobs, in one transaction.
+func (h *Host) changeAll(ctx context.Context, ids []string, fn func(*jobstate.Record)) error {
+	return h.opt.Store.UpdateAll(ctx, ids, func(_ string, rec *jobstate.Record) (*jobstate.Record, error) {
 		if rec != nil {
+			h.recall(rec)
 			fn(rec)
-			timers = rec.Timers
+			h.arm(rec)
 		}
 		return rec, nil
 	})
-	if err == nil {
-		h.setTimers(id, timers)
-	}
-	return err
 }
 
-func (h *Host) setTimers(id string, timers map[string]time.Time) {
-	for hook, at := range timers {
-		if hook != endTimer {
-			h.clock.set(id, hook, at)
-		}
+// arm sets the timers of the job as its record has them. It is called inside the transaction that the record is of: of two
+// changes the later counts. A job that another host carries has none here, whoever wrote its record: that host calls for it.
+func (h *Host) arm(rec *jobstate.Record) {
+	if rec.Host != h.opt.Self {
+		h.timers.drop(rec.Job.ID)
+		return
 	}
+	set, now := map[string]alarm{}, h.clock.Now()
+	for hook, t := range rec.Timers {
+		if hook == endTimer || rec.Phase == jobstate.PhaseExiting {
+			continue
+		}
+		a := alarm{timer: t}
+		if due, runs := rec.Due(t, now); runs {
+			a.at = h.clock.Time(due)
+		}
+		set[hook] = a
+	}
+	h.timers.replace(rec.Job.ID, set)
+}
+
+// recall puts into a record what it was not written for: timers that have been put off.
+func (h *Host) recall(rec *jobstate.Record) {
+	h.timers.of(rec.Job.ID, func(hook string, t jobstate.Timer) {
+		if was, asked := rec.Timers[hook]; asked && t.Later(was) {
+			rec.Timers[hook] = t
+		}
+	})
 }

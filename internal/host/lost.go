@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -40,19 +39,24 @@ func (h *Host) remake(ctx context.Context, id string) (*jobstate.Record, error) 
 	}
 	rec.Host = h.opt.Self
 	if rec.Begun.IsZero() {
-		rec.Begun = time.Now() // what has something in the kernel was begun
+		rec.Begun = h.clock.Now().Wall // what has something in the kernel was begun
 	}
 	err = h.opt.Store.Update(ctx, id, func(there *jobstate.Record) (*jobstate.Record, error) {
 		if there != nil {
 			rec = there // somebody was faster
 		}
+		h.arm(rec)
 		return rec, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	h.setTimers(id, rec.Timers)
 	h.watchMoM(id, rec.MoM)
+	h.behindIt(func() { // its timers are the hooks' to set; an event has its turn now
+		if err := h.Refresh(h.ctx, id); err != nil && h.ctx.Err() == nil {
+			h.log.WithField("job", id).Errorf("ask hooks about a record made anew: %v", err)
+		}
+	})
 	h.log.WithField("job", id).Warn("the job's record was lost and is made anew from what the job has in the kernel")
 	return rec, nil
 }

@@ -66,7 +66,7 @@ func TestEndIsTriedAgain(t *testing.T) {
 		t.Fatalf("end: %+v", v.Outcome)
 	}
 	for range 2 {
-		if rec := n.record("1.srv"); rec == nil || rec.Timers[endTimer].IsZero() || len(n.reports()) != 0 {
+		if rec := n.record("1.srv"); rec == nil || rec.Timers[endTimer].At.IsZero() || len(n.reports()) != 0 {
 			t.Fatalf("record %+v, %d reports; want it kept", rec, len(n.reports()))
 		}
 		if err := h.Reconcile(t.Context()); err == nil || strings.Count(err.Error(), "1.srv") != 1 {
@@ -96,7 +96,7 @@ func TestUndoIsTriedAgain(t *testing.T) {
 	if v, err := h.Judge(t.Context(), req); err != nil || !v.Reject || !strings.Contains(v.Message, "state D") {
 		t.Fatal(v, err)
 	}
-	if rec := n.record("1.srv"); rec == nil || rec.Timers[endTimer].IsZero() {
+	if rec := n.record("1.srv"); rec == nil || rec.Timers[endTimer].At.IsZero() {
 		t.Fatalf("record %+v, want it kept", rec)
 	}
 	must(t, h, hostapi.EventBegin, "1.srv")

@@ -7,20 +7,21 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
 
 // merger makes one outcome of those of all hooks. Whatever a hook sets it claims:
 //
-//   - An environment variable set or unset, a resource limit, a key of resources_used, a field of the usage, the join: a
+//   - An environment variable set or unset, a resource limit, a key of resources_used, a field of the usage, the join, the walltime limit: a
 //     second claim with the same value changes nothing; one with another value is an error that names both hooks and the thing, and the first
 //     value stays. The same holds for each job of Outcome.Jobs by itself.
 //   - Progname and Argv are not claimed but cascade, as in PBS: each hook gets what the one before it left, so that
 //     wrappers can be put around wrappers, and the last one's values are used. The variables set so far are in the next hook's
 //     Env in the same way; seeing a value is no claim, changing it is.
 //   - Message, Diag, JobStderr and Notes are collected in order.
-//   - State and CallAgain are between each hook and the host, and no part of the merged outcome.
+//   - State, CallAgain and CallAtElapsed are between each hook and the host, and no part of the merged outcome.
 type merger struct {
 	out   hostapi.Outcome
 	owner map[string]string // hook by what it claimed
@@ -70,6 +71,7 @@ func (m *merger) add(hook string, o *hostapi.Outcome) error {
 	errs = append(errs, m.usage("", hook, &m.out.Usage, o.Usage))
 	errs = append(errs, m.resources("", hook, &m.out.ResourcesUsed, o.ResourcesUsed))
 	errs = append(errs, m.vnodes(hook, o.Vnodes))
+	errs = append(errs, m.limit("", hook, &m.out.WalltimeLimit, o.WalltimeLimit))
 	m.out.Diag = joinLines(m.out.Diag, o.Diag)
 	m.out.JobStderr = append(m.out.JobStderr, o.JobStderr...)
 	m.out.Notes = append(m.out.Notes, o.Notes...)
@@ -95,6 +97,7 @@ func (m *merger) job(hook, id string, u *hostapi.JobUpdate) error {
 	of := " of job " + id
 	errs = append(errs, m.usage(of, hook, &into.Usage, u.Usage))
 	errs = append(errs, m.resources(of, hook, &into.ResourcesUsed, u.ResourcesUsed))
+	errs = append(errs, m.limit(of, hook, &into.WalltimeLimit, u.WalltimeLimit))
 	into.Diag = joinLines(into.Diag, u.Diag)
 	into.JobStderr = append(into.JobStderr, u.JobStderr...)
 	into.Notes = append(into.Notes, u.Notes...)
@@ -113,6 +116,17 @@ func (m *merger) resources(of, hook string, into *hostapi.Resources, from hostap
 		put(into, name, value)
 	}
 	return errors.Join(errs...)
+}
+
+func (m *merger) limit(of, hook string, into **time.Duration, from *time.Duration) error {
+	if from == nil {
+		return nil
+	}
+	err := m.claim("walltime_limit"+of, hook, *into != nil && **into == *from)
+	if err == nil {
+		*into = from
+	}
+	return err
 }
 
 // claim gives the thing to the hook, unless another has it and wants something else of it.

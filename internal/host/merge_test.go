@@ -3,6 +3,7 @@ package host
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,6 +47,13 @@ func TestMerge(t *testing.T) {
 			want: o{Usage: &hostapi.HostUsage{NCPUs: 2, MemBytes: n(5), PidsPeak: n(1)}}},
 		{name: "usage conflict", a: o{Usage: &hostapi.HostUsage{MemBytes: n(5)}}, b: o{Usage: &hostapi.HostUsage{MemBytes: n(6)}},
 			want: o{Usage: &hostapi.HostUsage{MemBytes: n(5)}}, err: "hooks a and b both set usage.mem_bytes"},
+		{name: "limit", a: o{WalltimeLimit: new(time.Hour), CallAtElapsed: 1}, b: o{WalltimeLimit: new(time.Hour), CallAtElapsed: 2}, want: o{WalltimeLimit: new(time.Hour)}},
+		{name: "limit conflict", a: o{WalltimeLimit: new(time.Hour)}, b: o{WalltimeLimit: new(time.Duration(0))},
+			want: o{WalltimeLimit: new(time.Hour)}, err: "hooks a and b both set walltime_limit to different values"},
+		{name: "limits of jobs", a: o{Jobs: map[string]*hostapi.JobUpdate{"1": {WalltimeLimit: new(time.Hour)}, "2": {WalltimeLimit: new(time.Hour)}}},
+			b:    o{Jobs: map[string]*hostapi.JobUpdate{"1": {WalltimeLimit: new(time.Minute)}, "2": {WalltimeLimit: new(time.Hour)}}},
+			want: o{Jobs: map[string]*hostapi.JobUpdate{"1": {WalltimeLimit: new(time.Hour)}, "2": {WalltimeLimit: new(time.Hour)}}},
+			err:  "hooks a and b both set walltime_limit of job 1 to different values"},
 		{name: "texts", a: o{Diag: "x", Notes: []string{"1"}, JobStderr: []string{"e"}, State: []byte("1"), CallAgain: 1, Message: "no"},
 			b:    o{Diag: "y", Notes: []string{"2"}, JobStderr: []string{"f"}},
 			want: o{Diag: "x; y", Notes: []string{"1", "2"}, JobStderr: []string{"e", "f"}}},

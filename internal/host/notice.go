@@ -103,7 +103,6 @@ func (h *Host) takeNotice(p *plugin, id string, u *hostapi.JobUpdate, turn bool)
 		p.log.WithField("job", id).Warn("the state in a notice is dropped: an event of the job is under way")
 	}
 	var refused error
-	var timers map[string]time.Time
 	note := func(rec *jobstate.Record) (*jobstate.Record, error) {
 		switch refused = nil; {
 		case rec == nil:
@@ -116,17 +115,17 @@ func (h *Host) takeNotice(p *plugin, id string, u *hostapi.JobUpdate, turn bool)
 		if refused != nil {
 			return nil, refused // nothing is written
 		}
+		h.recall(rec)
 		hook := p.spec().Name
 		if u.State != nil && turn {
 			put(&rec.HookState, hook, u.State)
 		}
-		if u.CallAgain > 0 {
-			put(&rec.Timers, hook, time.Now().Add(u.CallAgain))
-		}
+		callAt(rec, hook, u.CallAgain, u.CallAtElapsed, h.clock.Now())
 		found(rec, h.opt.Node, u)
 		told := len(rec.Told)
 		tellJob(rec, u.JobStderr)
-		fresh, timers = rec.Told[told:], rec.Timers
+		fresh = rec.Told[told:]
+		h.arm(rec)
 		return rec, nil
 	}
 	err = h.opt.Store.Update(h.detach(h.ctx), id, note)
@@ -136,7 +135,6 @@ func (h *Host) takeNotice(p *plugin, id string, u *hostapi.JobUpdate, turn bool)
 	if err != nil {
 		return nil, cmp.Or(refused, err)
 	}
-	h.setTimers(id, timers)
 	h.rouse(id)
 	return fresh, nil
 }
@@ -190,6 +188,12 @@ func tellJob(rec *jobstate.Record, lines []string) {
 func keepTold(rec, now *jobstate.Record, node string) {
 	found(rec, node, &hostapi.JobUpdate{Usage: now.Hosts[node], Diag: now.Diag[node], Notes: now.Notes})
 	tellJob(rec, now.Told)
+	for hook, t := range now.Timers {
+		if _, asked := rec.Timers[hook]; !asked && rec.Phase != jobstate.PhaseExiting {
+			put(&rec.Timers, hook, t)
+		}
+	}
+	rec.WalltimeLimit = cmp.Or(rec.WalltimeLimit, now.WalltimeLimit)
 	for name, value := range now.ResourcesUsed {
 		if _, told := rec.ResourcesUsed[name]; !told {
 			put(&rec.ResourcesUsed, name, value)

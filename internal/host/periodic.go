@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,13 +19,13 @@ func (h *Host) hosted(ctx context.Context) (func(hook string) map[string]*hostap
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	return func(hook string) map[string]*hostapi.Job { return listOf(recs, hook) }, nil
+	return func(hook string) map[string]*hostapi.Job { return listOf(recs, hook, h.clock.Now()) }, nil
 }
 
-func listOf(recs []*jobstate.Record, hook string) map[string]*hostapi.Job {
+func listOf(recs []*jobstate.Record, hook string, now jobstate.Moment) map[string]*hostapi.Job {
 	list := make(map[string]*hostapi.Job, len(recs))
 	for _, rec := range recs {
-		list[rec.Job.ID] = listed(rec, hook)
+		list[rec.Job.ID] = listed(rec, hook, now)
 	}
 	return list
 }
@@ -32,6 +33,9 @@ func listOf(recs []*jobstate.Record, hook string) map[string]*hostapi.Job {
 // judgeHost carries out an exechost_* event that came from outside, with every hook.
 func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	began := time.Now()
+	if err := h.alterAll(ctx, req.JobList); err != nil {
+		h.log.Errorf("limits that were altered: %v", err) // the next event tells them again
+	}
 	v, err := h.askAll(ctx, h.links(), req)
 	h.tell(req, v, err, time.Since(began))
 	if err != nil {
@@ -53,21 +57,27 @@ func (h *Host) askAll(ctx context.Context, links []link, req *hostapi.Request) (
 	return v, nil
 }
 
-// update notes what startup or periodic found out about jobs, each in its turn.
+// update notes what startup or periodic found out about jobs, each in its turn: first those whose turn nobody has, together.
 func (h *Host) update(ctx context.Context, c *chain) error {
-	ids := make(map[string]bool)
+	jobs := make(map[string]bool)
 	for _, a := range c.answers {
 		for id := range a.out.Jobs {
-			ids[id] = true
+			jobs[id] = true
 		}
 	}
-	var errs []error
-	for id := range ids {
+	note := func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, h.clock.Now()) }
+	free, busy, release := h.jobs.tryAll(slices.Sorted(maps.Keys(jobs)))
+	errs := []error{h.changeAll(ctx, free, note)}
+	for _, id := range free {
+		h.rouse(id)
+	}
+	release()
+	for _, id := range busy {
 		release, err := h.jobs.take(ctx, id)
 		if err != nil {
-			return err
+			return errors.Join(append(errs, err)...)
 		}
-		errs = append(errs, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, time.Now()) }))
+		errs = append(errs, h.change(ctx, id, note))
 		h.rouse(id)
 		release()
 	}
@@ -203,65 +213,6 @@ func (h *Host) tick(p *plugin) {
 	}
 }
 
-// retryCall is when a call that a hook asked for and that failed is made again.
-const retryCall = 30 * time.Second
-
-// callAgain makes the call that a hook asked for with CallAgain, in the job's turn.
-func (h *Host) callAgain(id, name string) {
-	if !h.enter(&h.begun) {
-		return
-	}
-	defer h.begun.Done()
-	release, err := h.jobs.take(h.ctx, id)
-	if err != nil {
-		return
-	}
-	defer release()
-	entry := h.log.WithField("job", id).WithField("hook", name)
-	rec, err := h.opt.Store.Get(h.ctx, id)
-	if err != nil {
-		entry.Error(err)
-		h.clock.set(id, name, time.Now().Add(retryCall))
-		return
-	}
-	p := h.plugin(name)
-	if rec == nil || p == nil || !p.gets(hostapi.EventPeriodic) {
-		return
-	}
-	if at, asked := rec.Timers[name]; !asked || time.Until(at) > time.Second {
-		return // an event has taken it back or put it off meanwhile
-	}
-	c := h.aboutJob(rec, place{h, name})
-	v := c.run(h.ctx)
-	if v.Reject {
-		entry.Error(v.Message)
-	}
-	err = h.change(h.ctx, id, func(rec *jobstate.Record) {
-		delete(rec.Timers, name)
-		if v.Kind != "" {
-			put(&rec.Timers, name, time.Now().Add(retryCall))
-		}
-		takeUpdates(rec, h.opt.Node, c, time.Now())
-	})
-	if err != nil {
-		entry.Error(err)
-	}
-	h.rouse(id)
-}
-
-// aboutJob returns a periodic about one job. The request's JobList has this job only; Job is set too, which tells it from
-// a periodic about all jobs.
-func (h *Host) aboutJob(rec *jobstate.Record, links ...link) *chain {
-	return &chain{
-		links: links,
-		req:   &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.opt.Node, Job: jobOf(rec, &hostapi.Request{})},
-		hosted: func(hook string) map[string]*hostapi.Job {
-			return listOf([]*jobstate.Record{rec}, hook)
-		},
-		states: cloneStates(rec),
-	}
-}
-
 // Refresh has every hook tell what a live job has used by now, so that its record, and a report made from it, is not as
 // old as the last periodic. ctx bounds the wait for the job's turn only, as with Handle. A job that does not live, or is
 // ending, is left as it is.
@@ -280,10 +231,10 @@ func (h *Host) Refresh(ctx context.Context, id string) error {
 	if err != nil || rec == nil || rec.Phase == jobstate.PhaseExiting {
 		return err
 	}
-	c := h.aboutJob(rec, h.links()...)
+	c := h.about([]*jobstate.Record{rec}, h.links()...)
 	if v := c.run(ctx); v.Reject {
 		err = errors.New(v.Message)
 	}
 	defer h.rouse(id)
-	return errors.Join(err, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, time.Now()) }))
+	return errors.Join(err, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, h.clock.Now()) }))
 }

@@ -48,6 +48,23 @@ func (q *queues) try(id string) (release func()) {
 	return func() { q.release(id) }
 }
 
+// tryAll takes the turns of those jobs whose turn nobody has; release ends them all.
+func (q *queues) tryAll(ids []string) (free, busy []string, release func()) {
+	var releases []func()
+	for _, id := range ids {
+		if r := q.try(id); r != nil {
+			free, releases = append(free, id), append(releases, r)
+		} else {
+			busy = append(busy, id)
+		}
+	}
+	return free, busy, func() {
+		for _, r := range releases {
+			r()
+		}
+	}
+}
+
 // leave gives up a place in the line, or the turn if it came at the same moment.
 func (q *queues) leave(id string, turn chan struct{}) {
 	q.mu.Lock()

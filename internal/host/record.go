@@ -22,9 +22,9 @@ const endTimer = ""
 
 // jobOf returns the job of an event as hooks are to see it: as it was at begin, with what events may tell anew.
 // Attach is asked for by users, who are believed nothing.
-func jobOf(rec *jobstate.Record, req *hostapi.Request) *hostapi.Job {
+func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hostapi.Job {
 	job := *rec.Job
-	job.ResourcesUsed = maps.Clone(rec.ResourcesUsed)
+	job.ResourcesUsed, job.Elapsed = maps.Clone(rec.ResourcesUsed), rec.Elapsed(now)
 	told := req.Job
 	if req.Event == hostapi.EventAttach || told == nil {
 		return &job
@@ -51,17 +51,18 @@ func jobOf(rec *jobstate.Record, req *hostapi.Request) *hostapi.Job {
 }
 
 // listed returns the job as it stands in a JobList for the hook.
-func listed(rec *jobstate.Record, hook string) *hostapi.Job {
+func listed(rec *jobstate.Record, hook string, now jobstate.Moment) *hostapi.Job {
 	job := *rec.Job
 	job.ResourcesUsed, job.ExitStatus, job.State = rec.ResourcesUsed, rec.ExitStatus, rec.HookState[hook]
+	job.Elapsed = rec.Elapsed(now)
 	return &job
 }
 
 // advance moves the record to the phase that the accepted event leads to.
-func advance(rec *jobstate.Record, req *hostapi.Request, now time.Time) {
+func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 	switch req.Event {
 	case hostapi.EventBegin:
-		rec.Begun = now
+		rec.Begun = now.Wall
 	case hostapi.EventLaunch, hostapi.EventAttach:
 		// A sister host may never see a launch: there the first process taken in is the job's start.
 		if rec.Launched.IsZero() {
@@ -80,12 +81,14 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now time.Time) {
 	case hostapi.EventPreresume:
 		resume(rec, now)
 	case hostapi.EventResize:
-		rec.Job = req.Job
+		job := *req.Job
+		job.Elapsed = 0 // the record says it
+		rec.Job = &job
 	}
 }
 
 // exiting moves the record to its last phase; last says that no event follows.
-func exiting(rec *jobstate.Record, req *hostapi.Request, last bool, now time.Time) {
+func exiting(rec *jobstate.Record, req *hostapi.Request, last bool, now jobstate.Moment) {
 	resume(rec, now)
 	rec.Phase = jobstate.PhaseExiting
 	if rec.Ended.IsZero() {
@@ -108,7 +111,7 @@ func exiting(rec *jobstate.Record, req *hostapi.Request, last bool, now time.Tim
 	}
 	rec.Timers = nil // nobody asked to be called for a job that is over
 	if last {
-		rec.Timers = map[string]time.Time{endTimer: now}
+		rec.Timers = map[string]jobstate.Timer{endTimer: {At: now}}
 	}
 }
 
@@ -120,58 +123,81 @@ func walltime(rec *jobstate.Record, told string) string {
 	if err != nil || rec.MoM == nil || rec.Suspended <= 0 || rec.Launched.IsZero() {
 		return told
 	}
-	counted := rec.Ended.Sub(rec.Launched) - rec.Suspended
+	counted := rec.Elapsed(rec.Ended)
 	if counted >= d {
 		return told
 	}
 	return pbs.FormatDuration(max(counted, d-rec.Suspended, 0))
 }
 
-func resume(rec *jobstate.Record, now time.Time) {
+func resume(rec *jobstate.Record, now jobstate.Moment) {
 	if rec.Phase != jobstate.PhaseSuspended {
 		return
 	}
 	rec.Phase = jobstate.PhaseRunning
 	rec.Suspended += max(now.Sub(rec.SuspendedAt), 0)
-	rec.SuspendedAt = time.Time{}
+	rec.SuspendedAt = jobstate.Moment{}
 }
 
 // take notes what the hooks answered to an event of the job.
-func take(rec *jobstate.Record, node string, c *chain, now time.Time) {
+func take(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	for _, a := range c.answers {
 		if a.out.State != nil {
 			put(&rec.HookState, a.hook, a.out.State)
 		}
-		if a.out.CallAgain > 0 && rec.Phase != jobstate.PhaseExiting {
-			put(&rec.Timers, a.hook, now.Add(a.out.CallAgain))
+		if rec.Phase != jobstate.PhaseExiting {
+			callAt(rec, a.hook, a.out.CallAgain, a.out.CallAtElapsed, now)
 		}
 	}
 	o := &c.merged.out
-	found(rec, node, &hostapi.JobUpdate{ResourcesUsed: o.ResourcesUsed, Usage: o.Usage, Diag: o.Diag, Notes: o.Notes})
+	found(rec, node, &hostapi.JobUpdate{
+		ResourcesUsed: o.ResourcesUsed, Usage: o.Usage, Diag: o.Diag, Notes: o.Notes, WalltimeLimit: o.WalltimeLimit,
+	})
 }
 
-// takeUpdates notes what startup or periodic found out about the job. A hook's state is dropped if an event has
-// changed it since the hook got it.
-func takeUpdates(rec *jobstate.Record, node string, c *chain, now time.Time) {
+// takeUpdates notes what startup or periodic found out about the job. If an event has changed a hook's state since the hook got it, that event
+// has the say about state, timer and limit too.
+func takeUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	if rec.Phase == jobstate.PhaseExiting {
 		return // what epilogue has told is newer
 	}
 	id := rec.Job.ID
+	limit := rec.WalltimeLimit
 	for _, a := range c.answers {
 		u := a.out.Jobs[id]
-		if u == nil {
+		if u == nil || !bytes.Equal(rec.HookState[a.hook], a.before[id]) {
 			continue
 		}
-		if u.State != nil && bytes.Equal(rec.HookState[a.hook], a.before[id]) {
+		if u.State != nil {
 			put(&rec.HookState, a.hook, u.State)
 		}
-		if u.CallAgain > 0 {
-			put(&rec.Timers, a.hook, now.Add(u.CallAgain))
+		if u.WalltimeLimit != nil {
+			limit = u.WalltimeLimit
 		}
+		callAt(rec, a.hook, u.CallAgain, u.CallAtElapsed, now)
 	}
 	if u := c.merged.out.Jobs[id]; u != nil {
 		found(rec, node, u)
 		tellJob(rec, u.JobStderr)
+	}
+	rec.WalltimeLimit = limitOf(limit)
+}
+
+// limitOf is what a record keeps of a limit that a hook told: nil where nothing limits the job.
+func limitOf(told *time.Duration) *time.Duration {
+	if told == nil || *told == 0 {
+		return nil
+	}
+	return told
+}
+
+// callAt notes when a hook asked to be called for the job, if it did. What it asked for before counts no more.
+func callAt(rec *jobstate.Record, hook string, again, elapsed time.Duration, now jobstate.Moment) {
+	switch {
+	case again > 0:
+		put(&rec.Timers, hook, jobstate.Timer{At: now.Add(again)})
+	case elapsed > 0:
+		put(&rec.Timers, hook, jobstate.Timer{Elapsed: elapsed})
 	}
 }
 
@@ -188,6 +214,9 @@ func found(rec *jobstate.Record, node string, u *hostapi.JobUpdate) {
 	}
 	for _, note := range u.Notes {
 		addNote(rec, note)
+	}
+	if u.WalltimeLimit != nil {
+		rec.WalltimeLimit = limitOf(u.WalltimeLimit)
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
 // What MoM measures itself is in the report, and what hooks say of the same goes before it.
@@ -25,5 +27,33 @@ func TestMoMsOwnResources(t *testing.T) {
 	b, _, err := n.ledger.Last("1.srv")
 	if err != nil || !strings.Contains(string(b), `"walltime":"01:02:03"`) || !strings.Contains(string(b), `"mem":"12kb"`) {
 		t.Errorf("report %s, %v", b, err)
+	}
+}
+
+// A limit of 0 is none, whichever event tells it: what is left of such a job is not 0.
+func TestNoWalltimeLimit(t *testing.T) {
+	hour, none := time.Hour, time.Duration(0)
+	for _, tt := range []struct {
+		name      string
+		had, told *time.Duration
+		want      *time.Duration
+	}{
+		{"none, still", nil, &none, nil},
+		{"no more", &hour, &none, nil},
+		{"not told", &hour, nil, &hour},
+		{"told", nil, &hour, &hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, WalltimeLimit: tt.had}
+			out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"1.srv": {WalltimeLimit: tt.told}}}
+			c := &chain{answers: []answer{{hook: "a", out: out}}}
+			if err := c.merged.add("a", out); err != nil {
+				t.Fatal(err)
+			}
+			takeUpdates(rec, "n1", c, jobstate.Moment{Wall: time.Now()})
+			if (rec.WalltimeLimit == nil) != (tt.want == nil) || tt.want != nil && *rec.WalltimeLimit != *tt.want {
+				t.Errorf("limit %v, want %v", rec.WalltimeLimit, tt.want)
+			}
+		})
 	}
 }

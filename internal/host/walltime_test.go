@@ -10,7 +10,7 @@ import (
 
 // A suspension is left out of walltime once, whoever asked for it: what a MoM of ours tells leaves out only its own.
 func TestWalltimeWithoutSuspensions(t *testing.T) {
-	launched := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	launched := jobstate.Moment{Wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	ours := &hostapi.ProcessID{PID: 7}
 	for _, tt := range []struct {
 		name      string

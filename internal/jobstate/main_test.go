@@ -126,7 +126,7 @@ func sample(id string) *Record {
 		Phase:    PhaseRunning,
 		Host:     hostapi.ProcessID{PID: 42, StartTime: 4711, BootID: "c2d6a1f0-0000-4000-8000-000000000000"},
 		Begun:    time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
-		Launched: time.Date(2026, 3, 1, 12, 0, 1, 5, time.UTC),
+		Launched: Moment{Wall: time.Date(2026, 3, 1, 12, 0, 1, 5, time.UTC), Boot: "c2d6a1f0-0000-4000-8000-000000000000", Mono: 77 * time.Second},
 		Hosts:    map[string]*hostapi.HostUsage{"h": {CPUs: "0-1", Mems: "0", NCPUs: 2, CPUTSeconds: &seconds, MemBytes: &mem}},
 	}
 }

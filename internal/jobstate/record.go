@@ -31,16 +31,28 @@ type Record struct {
 	// Host is the host process that carries the job: the daemon or a `hookhost run`.
 	Host hostapi.ProcessID `json:"host"`
 
+	// Run names this start of the job on all its hosts; "" under pbs_mom and for a job of one host.
+	Run string `json:"run,omitempty"`
+	// Head is the host that began the job here, by its certificate; "" under pbs_mom and for jobs of this host.
+	Head string `json:"head,omitempty"`
+	// Sisters holds the other hosts of a job that this host spreads, in exec_vnode's order.
+	Sisters []string `json:"sisters,omitempty"`
+	// Missing says by host why its part is not known.
+	Missing map[string]string `json:"missing,omitempty"`
+
 	Begun    time.Time `json:"begun,omitzero"`    // when begin was accepted
-	Launched time.Time `json:"launched,omitzero"` // when the first program was launched; zero before
-	Ended    time.Time `json:"ended,omitzero"`    // when the leading program ended; zero before
+	Launched Moment    `json:"launched,omitzero"` // when the first program was launched; zero before
+	Ended    Moment    `json:"ended,omitzero"`    // when the leading program ended; zero before
 
 	// SuspendedAt is set while the job is suspended; Suspended is the sum of the suspensions that are over.
-	SuspendedAt time.Time     `json:"suspended_at,omitzero"`
+	SuspendedAt Moment        `json:"suspended_at,omitzero"`
 	Suspended   time.Duration `json:"suspended,omitzero"` // nanoseconds
 
 	HookState map[string]json.RawMessage `json:"hook_state,omitempty"` // by hook: Outcome.State as last returned
-	Timers    map[string]time.Time       `json:"timers,omitempty"`     // by hook: when to call its periodic for this job
+	Timers    map[string]Timer           `json:"timers,omitempty"`     // by hook: when to call its periodic for this job
+
+	// WalltimeLimit is how long the job may run, as a hook told; nil when nothing limits it.
+	WalltimeLimit *time.Duration `json:"walltime_limit,omitempty"` // nanoseconds
 
 	// Hosts is the usage of every host of the job that is known here, by host name.
 	Hosts map[string]*hostapi.HostUsage `json:"hosts,omitempty"`

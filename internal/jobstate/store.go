@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -60,79 +61,162 @@ func Open(dir string, options ...Option) (*Store, error) {
 
 // Update replaces the record of job id by what fn makes of it, in one transaction that is on disk when Update returns.
 // fn gets nil when there is no record and returns nil to delete it; it may change and return what it got. When it
-// returns an error nothing changes and Update returns that error. A record that comes back unchanged costs no write.
+// returns an error nothing changes and Update returns that error. A record that comes back unchanged costs no write; neither does
+// one of which nothing has changed but that timers ring later: after a crash they ring at the earlier moment.
 //
 // fn must be quick and must not use the Store. It is called a second time, with nil, when the file proves damaged only
 // while the transaction is written.
 func (s *Store) Update(ctx context.Context, id string, fn func(*Record) (*Record, error)) error {
-	err := hostapi.CheckJobID(id)
-	if err == nil {
-		err = s.transaction(ctx, true, func(d *database) error { return s.update(d, id, fn) })
-	}
-	if err != nil {
-		return fmt.Errorf("update job %s: %w", id, err)
-	}
-	return nil
+	return s.UpdateAll(ctx, []string{id}, func(_ string, rec *Record) (*Record, error) { return fn(rec) })
 }
 
-func (s *Store) update(d *database, id string, fn func(*Record) (*Record, error)) error {
-	before, err := d.record(id)
-	if err != nil {
-		return err
+// UpdateAll does what Update does with the records of several jobs, in one transaction. Of a record for which fn fails nothing
+// changes; the others are written, and errors are joined. Without ids it does nothing.
+func (s *Store) UpdateAll(ctx context.Context, ids []string, fn func(id string, rec *Record) (*Record, error)) error {
+	var bad []error
+	ids, bad = checkIDs("update", ids)
+	if len(ids) == 0 {
+		return errors.Join(bad...)
 	}
-	var rec *Record
+	var failed []error
+	err := s.transaction(ctx, true, func(d *database) (err error) {
+		failed, err = s.update(d, ids, fn)
+		return err
+	})
+	if err != nil {
+		failed = append(failed, fmt.Errorf("update %s: %w", jobs(ids), err))
+	}
+	return errors.Join(append(bad, failed...)...)
+}
+
+// checkIDs returns the ids that can be a job's, and what is wrong with the others.
+func checkIDs(op string, ids []string) (good []string, bad []error) {
+	for _, id := range ids {
+		if err := hostapi.CheckJobID(id); err != nil {
+			bad = append(bad, fmt.Errorf("%s job %s: %w", op, id, err))
+			continue
+		}
+		good = append(good, id)
+	}
+	return good, bad
+}
+
+// jobs names jobs in an error.
+func jobs(ids []string) string {
+	if len(ids) == 1 {
+		return "job " + ids[0]
+	}
+	return fmt.Sprintf("%d jobs", len(ids))
+}
+
+// update returns the errors of single records.
+func (s *Store) update(d *database, ids []string, fn func(string, *Record) (*Record, error)) (failed []error, err error) {
 	var damaged []damagedRecord
-	if before != nil {
-		if rec, err = decode(id, before); err != nil {
-			damaged = append(damaged, damagedRecord{id, before, err})
+	written := false
+	for _, id := range ids {
+		before, err := d.record(id)
+		if err != nil {
+			return failed, err
 		}
-	}
-	next, err := fn(rec)
-	if err != nil {
-		return err
-	}
-	var after []byte
-	if next != nil {
-		if after, err = encode(id, next); err != nil {
-			return err
+		after, bad, err := revise(id, before, fn)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("update job %s: %w", id, err))
+			continue
 		}
-	}
-	if string(before) == string(after) {
-		return nil
-	}
-	for _, r := range damaged {
-		if err := d.setAside(r); err != nil {
-			return err
+		if string(before) == string(after) {
+			continue
 		}
+		if bad != nil {
+			damaged = append(damaged, *bad)
+			if err := d.setAside(*bad); err != nil {
+				return failed, err
+			}
+		}
+		if err := d.store(id, after); err != nil {
+			return failed, err
+		}
+		written = true
 	}
-	if err := d.store(id, after); err != nil {
-		return err
+	if !written {
+		return failed, nil
 	}
 	if err := d.commit(); err != nil {
-		return err
+		return failed, err
 	}
 	s.tellDamaged(damaged)
-	return nil
+	return failed, nil
+}
+
+// revise returns what is to be stored in place of before, nil for nothing; damaged when before is no record.
+func revise(id string, before []byte, fn func(string, *Record) (*Record, error)) (after []byte, damaged *damagedRecord, err error) {
+	var rec *Record
+	var timers map[string]Timer
+	if before != nil {
+		if rec, err = decode(id, before); err != nil {
+			damaged = &damagedRecord{id, before, err}
+		} else {
+			timers = maps.Clone(rec.Timers)
+		}
+	}
+	next, err := fn(id, rec)
+	if err != nil || next == nil {
+		return nil, damaged, err
+	}
+	if now := next.Timers; putOff(timers, now) {
+		next.Timers = timers
+		after, err = encode(id, next)
+		if next.Timers = now; err == nil && string(after) == string(before) {
+			return before, nil, nil
+		}
+	}
+	after, err = encode(id, next)
+	return after, damaged, err
 }
 
 // Get returns the record of job id, nil without an error when there is none.
 func (s *Store) Get(ctx context.Context, id string) (*Record, error) {
-	var rec *Record
+	recs, err := s.get(ctx, []string{id})
+	if len(recs) == 0 {
+		return nil, err
+	}
+	return recs[0], err
+}
+
+// GetAll returns the records of those of the jobs that have one, in the order of ids, read in one transaction. The records that it
+// can read it returns even when it fails.
+func (s *Store) GetAll(ctx context.Context, ids []string) ([]*Record, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return s.get(ctx, ids)
+}
+
+func (s *Store) get(ctx context.Context, ids []string) ([]*Record, error) {
+	var recs []*Record
 	var damaged []damagedRecord
 	err := s.transaction(ctx, false, func(d *database) error {
-		b, err := d.record(id)
-		if err != nil || b == nil {
-			return err
-		}
-		if rec, err = decode(id, b); err != nil {
-			damaged = append(damaged, damagedRecord{id, b, err})
+		recs, damaged = nil, nil
+		for _, id := range ids {
+			b, err := d.record(id)
+			if err != nil {
+				return err
+			}
+			if b == nil {
+				continue
+			}
+			rec, err := decode(id, b)
+			if err != nil {
+				damaged = append(damaged, damagedRecord{id, b, err})
+				continue
+			}
+			recs = append(recs, rec)
 		}
 		return nil
 	})
 	if err = errors.Join(err, s.setAsideRecords(ctx, damaged)); err != nil {
-		return rec, fmt.Errorf("read job %s: %w", id, err)
+		return recs, fmt.Errorf("read %s: %w", jobs(ids), err)
 	}
-	return rec, nil
+	return recs, nil
 }
 
 // List returns all records, ordered by job id as text. The records that it can read it returns even when it fails.

@@ -37,6 +37,7 @@ var modes = []string{
 	"used",        // sets the resource value, KEY=VAL
 	"state",       // keeps the number of calls for the job as its state, notes it
 	"again",       // wants to be called again after value, a duration
+	"elapsed",     // wants to be called when the job has run for value, a duration; at a periodic about some jobs, for each
 	"misfit",      // an outcome that the event does not take
 	"child",       // leaves a process behind that sleeps, its pid in the file value
 	"tell",        // tells value as a line for the job's standard error once it has answered

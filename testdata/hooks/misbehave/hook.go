@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,11 +33,7 @@ type hook struct {
 
 // act writes the call down and does what the configuration says for its event.
 func (h *hook) act(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	job := "-"
-	if req.Job != nil {
-		job = req.Job.ID
-	}
-	if err := h.note(req.Event, job); err != nil {
+	if err := h.note(req.Event, jobsOf(req)...); err != nil {
 		return nil, err
 	}
 	if req.Event != h.Event {
@@ -57,11 +55,26 @@ func (h *hook) act(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome,
 	return h.answer(req)
 }
 
-// note counts the call and appends it to the log file in one write.
-func (h *hook) note(e hostapi.Event, job string) error {
+// jobsOf returns the jobs that the event is about; "-" for all.
+func jobsOf(req *hostapi.Request) []string {
+	switch {
+	case req.Job != nil:
+		return []string{req.Job.ID}
+	case req.Partial:
+		return slices.Sorted(maps.Keys(req.JobList))
+	}
+	return []string{"-"}
+}
+
+// note counts the call for each job and appends it to the log file in one write.
+func (h *hook) note(e hostapi.Event, jobs ...string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.calls[job]++
+	var lines strings.Builder
+	for _, job := range jobs {
+		h.calls[job]++
+		fmt.Fprintf(&lines, "%s %s %d\n", e, job, h.calls[job])
+	}
 	if h.Log == "" {
 		return nil
 	}
@@ -69,7 +82,7 @@ func (h *hook) note(e hostapi.Event, job string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "%s %s %d\n", e, job, h.calls[job])
+	_, err = f.WriteString(lines.String())
 	return errors.Join(err, f.Close())
 }
 
@@ -152,8 +165,23 @@ func (h *hook) answer(req *hostapi.Request) (*hostapi.Outcome, error) {
 	case "again":
 		d, err := time.ParseDuration(h.Value)
 		return &hostapi.Outcome{CallAgain: d}, err
+	case "elapsed":
+		return h.atElapsed(req)
 	}
 	return nil, nil
+}
+
+// atElapsed asks for a call when each job of the event has run for value.
+func (h *hook) atElapsed(req *hostapi.Request) (*hostapi.Outcome, error) {
+	d, err := time.ParseDuration(h.Value)
+	if err != nil || req.Event.ForJob() {
+		return &hostapi.Outcome{CallAtElapsed: d, WalltimeLimit: &d}, err
+	}
+	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
+	for id, j := range req.JobList {
+		out.Jobs[id] = &hostapi.JobUpdate{CallAtElapsed: j.Elapsed + d}
+	}
+	return out, nil
 }
 
 // countInState keeps the number of calls, and no memory of its own.

@@ -1,0 +1,253 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+const (
+	// retryCall is when a call that a hook asked for and that failed is made again.
+	retryCall = 30 * time.Second
+	// patience is how long the jobs of a hook that come due wait for its call that is under way.
+	patience = time.Second
+)
+
+// batches makes one call of a hook for all its jobs that are due together, and those that come due while it is at them are the
+// next. Calls of different hooks do not wait for each other, and none waits for long: behind a call that is slow another is begun.
+type batches struct {
+	call  func(hook string, jobs []string) // returns when the call is over
+	start func(func())                     // runs a function beside the others, unless it is too late for that
+
+	mu    sync.Mutex
+	lanes map[string]*lane // by hook; a key is there while jobs wait, or are to wait, for the call under way
+}
+
+// lane is what waits for one call to end.
+type lane struct{ jobs []string }
+
+// add has the hook called for the jobs.
+func (b *batches) add(hook string, jobs []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.lanes[hook]
+	if l == nil {
+		l = &lane{}
+		put(&b.lanes, hook, l)
+		b.start(func() { b.work(hook, l) })
+	}
+	l.jobs = append(l.jobs, jobs...)
+}
+
+// work makes the calls of one lane, one after the other.
+func (b *batches) work(hook string, l *lane) {
+	for jobs := b.next(hook, l); len(jobs) > 0; jobs = b.next(hook, l) {
+		slow := time.AfterFunc(patience, func() { b.overtake(hook, l) })
+		b.call(hook, jobs)
+		slow.Stop()
+	}
+}
+
+// next returns the jobs in the lane; none when the lane is not the hook's any more, which it is not without jobs.
+func (b *batches) next(hook string, l *lane) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	jobs := l.jobs
+	if l.jobs = nil; len(jobs) == 0 && b.lanes[hook] == l {
+		delete(b.lanes, hook)
+	}
+	slices.Sort(jobs)
+	return slices.Compact(jobs)
+}
+
+// overtake moves the jobs that wait for a slow call to a lane of their own.
+func (b *batches) overtake(hook string, l *lane) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lanes[hook] != l {
+		return
+	}
+	delete(b.lanes, hook)
+	if len(l.jobs) > 0 {
+		ahead := &lane{jobs: l.jobs}
+		l.jobs = nil
+		b.lanes[hook] = ahead
+		b.start(func() { b.work(hook, ahead) })
+	}
+}
+
+// callDue calls a hook for the jobs for which it asked to be called. Those whose turn somebody has are called for when it comes,
+// each by itself: no turn is held while another is waited for.
+func (h *Host) callDue(hook string, jobs []string) {
+	if !h.enter(&h.begun) {
+		return
+	}
+	defer h.begun.Done()
+	free, busy, release := h.jobs.tryAll(jobs)
+	defer release()
+	for _, id := range busy {
+		h.callInTurn(hook, id)
+	}
+	if len(free) > 0 {
+		h.callForAll(hook, free)
+	}
+}
+
+// callInTurn waits for the job's turn, beside the caller, and calls the hook then.
+func (h *Host) callInTurn(hook, id string) {
+	key := [2]string{hook, id}
+	h.mu.Lock()
+	waits := h.awaited[key]
+	if !waits && !h.closed {
+		put(&h.awaited, key, true)
+	}
+	h.mu.Unlock()
+	if waits {
+		return
+	}
+	h.behindIt(func() {
+		release, err := h.jobs.take(h.ctx, id)
+		h.mu.Lock()
+		delete(h.awaited, key)
+		h.mu.Unlock()
+		if err != nil {
+			return
+		}
+		defer release()
+		if !h.enter(&h.begun) {
+			return
+		}
+		defer h.begun.Done()
+		h.callForAll(hook, []string{id})
+	})
+}
+
+// callForAll calls the hook for those of the jobs whose timers are due. The caller has their turns.
+func (h *Host) callForAll(hook string, ids []string) {
+	entry := h.log.WithField("hook", hook).WithField("jobs", len(ids))
+	if len(ids) == 1 {
+		entry = h.log.WithFields(logrus.Fields{"hook": hook, "job": ids[0]})
+	}
+	recs, err := h.opt.Store.GetAll(h.ctx, ids)
+	if err != nil {
+		entry.Error(err)
+	}
+	if len(recs) == 0 && err != nil {
+		h.timers.repeat(hook, ids, time.Now().Add(retryCall))
+		return
+	}
+	p := h.plugin(hook)
+	if p == nil || !p.gets(hostapi.EventPeriodic) {
+		return // Reload sets the timers anew when there is such a hook again
+	}
+	now := h.clock.Now()
+	due := make(map[string]jobstate.Timer, len(recs))
+	var early []string // an event has taken it back or put it off meanwhile, or another host has the job
+	recs = slices.DeleteFunc(recs, func(rec *jobstate.Record) bool {
+		h.recall(rec)
+		t, asked := rec.Timers[hook]
+		at, runs := rec.Due(t, now)
+		if !asked || !runs || at.Sub(now) > 0 || rec.Phase == jobstate.PhaseExiting || rec.Host != h.opt.Self {
+			early = append(early, rec.Job.ID)
+			return true
+		}
+		due[rec.Job.ID] = t
+		return false
+	})
+	if err := h.changeAll(h.ctx, early, func(*jobstate.Record) {}); err != nil { // sets their timers
+		entry.Error(err)
+		h.timers.repeat(hook, early, time.Now().Add(retryCall))
+	}
+	for _, part := range inMessages(recs, hook) {
+		h.callFor(hook, part, due, entry)
+	}
+}
+
+// callFor makes one call of the hook, for jobs whose turn the caller has and whose timers are due.
+func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobstate.Timer, entry *logrus.Entry) {
+	c := h.about(recs, place{h, hook})
+	v := c.run(h.ctx)
+	if v.Reject {
+		entry.Error(v.Message)
+	}
+	called := make([]string, len(recs))
+	for i, rec := range recs {
+		called[i] = rec.Job.ID
+	}
+	now := h.clock.Now()
+	err := h.changeAll(h.ctx, called, func(rec *jobstate.Record) {
+		t := due[rec.Job.ID]
+		if rec.Timers[hook].Same(t) { // else a notice has set another
+			delete(rec.Timers, hook)
+			if v.Kind != "" {
+				put(&rec.Timers, hook, after(rec, t, retryCall, now))
+			}
+		}
+		takeUpdates(rec, h.opt.Node, c, now)
+		if again := rec.Timers[hook]; again.Elapsed > 0 && again.Elapsed <= t.Elapsed { // it would ring at once, for ever
+			put(&rec.Timers, hook, after(rec, t, retryCall, now))
+		}
+	})
+	if err != nil {
+		entry.Error(err)
+		h.timers.repeat(hook, called, time.Now().Add(retryCall))
+	}
+	for _, id := range called {
+		h.rouse(id)
+	}
+}
+
+// inMessages divides the records into parts of which each is sure to fit into a message to the hook: nearly always that is one.
+func inMessages(recs []*jobstate.Record, hook string) [][]*jobstate.Record {
+	var parts [][]*jobstate.Record
+	size := 0
+	for i, rec := range recs {
+		j := rec.Job
+		of := 16<<10 + len(rec.HookState[hook]) + len(j.ExecVnode) + len(j.ExecHost2) + len(j.Schedselect)
+		if size += of; i == 0 || size > hostapi.MaxMessage/2 {
+			parts, size = append(parts, nil), of
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], rec)
+	}
+	return parts
+}
+
+// after returns the timer that rings so long from now, by the clock of t.
+func after(rec *jobstate.Record, t jobstate.Timer, d time.Duration, now jobstate.Moment) jobstate.Timer {
+	if t.Elapsed > 0 {
+		return jobstate.Timer{Elapsed: rec.Elapsed(now) + d}
+	}
+	return jobstate.Timer{At: now.Add(d)}
+}
+
+// rearm sets the timers of the hooks, for the jobs that this host carries: some may have rung while nobody was to be called.
+func (h *Host) rearm(ctx context.Context, hooks []string) error {
+	if len(hooks) == 0 {
+		return nil
+	}
+	recs, err := h.opt.Store.List(ctx)
+	var ids []string
+	for _, rec := range recs {
+		asked := func(hook string) bool { _, ok := rec.Timers[hook]; return ok }
+		if rec.Host == h.opt.Self && slices.ContainsFunc(hooks, asked) {
+			ids = append(ids, rec.Job.ID)
+		}
+	}
+	return errors.Join(err, h.changeAll(ctx, ids, func(*jobstate.Record) {}))
+}
+
+// about returns a periodic about some jobs.
+func (h *Host) about(recs []*jobstate.Record, links ...link) *chain {
+	return &chain{
+		links:  links,
+		req:    &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.opt.Node, Partial: true},
+		hosted: func(hook string) map[string]*hostapi.Job { return listOf(recs, hook, h.clock.Now()) },
+	}
+}

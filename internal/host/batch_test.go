@@ -1,0 +1,358 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// What comes due while a hook is called is the next call, and a slow call holds up nobody for long.
+func TestBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var mu sync.Mutex
+		var calls []string
+		took := map[string]time.Duration{"1": 100 * time.Millisecond, "5": 10 * time.Second}
+		b := &batches{start: func(f func()) { go f() }, call: func(hook string, jobs []string) {
+			mu.Lock()
+			calls = append(calls, fmt.Sprintf("%s(%s)@%v", hook, strings.Join(jobs, ","), time.Since(start)))
+			mu.Unlock()
+			time.Sleep(took[jobs[0]])
+		}}
+		b.add("a", []string{"1"})
+		synctest.Wait()
+		b.add("a", []string{"3", "2"})
+		b.add("a", []string{"4", "2"})
+		b.add("b", []string{"1"})
+		time.Sleep(time.Second)
+		b.add("a", []string{"5"}) // slow
+		synctest.Wait()
+		b.add("a", []string{"6"})
+		time.Sleep(2 * time.Second)
+		b.add("a", []string{"7"})
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		want := []string{"a(1)@0s", "b(1)@0s", "a(2,3,4)@100ms", "a(5)@1s", "a(6)@2s", "a(7)@3s"}
+		if !slices.Equal(calls, want) {
+			t.Errorf("calls %q\nwant  %q", calls, want)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.lanes) > 0 {
+			t.Errorf("%d lanes are left", len(b.lanes))
+		}
+	})
+}
+
+// carried has a job of stored be this host's.
+func carried(rec *jobstate.Record) { rec.Host = self }
+
+// stored puts jobs that run into the store, as a host left them that is not there any more. at sets the timer of hook a.
+func (n *node) stored(count int, at func(rec *jobstate.Record)) (ids []string) {
+	n.t.Helper()
+	for i := range count {
+		ids = append(ids, fmt.Sprintf("%d.srv", i+1))
+	}
+	err := n.store.UpdateAll(n.t.Context(), ids, func(id string, _ *jobstate.Record) (*jobstate.Record, error) {
+		now := time.Now()
+		rec := &jobstate.Record{
+			Job: event(hostapi.EventBegin, id).Job, Phase: jobstate.PhaseRunning, Host: hostapi.ProcessID{PID: 4_000_004},
+			Begun: now, Launched: jobstate.Moment{Wall: now}, Timers: map[string]jobstate.Timer{"a": {At: jobstate.Moment{Wall: now}}},
+		}
+		if at != nil {
+			at(rec)
+		}
+		return rec, nil
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return ids
+}
+
+// periodics returns the periodics about some jobs that hook a got. It needs debug=true.
+func (n *node) periodics() (reqs []hostapi.Request) {
+	for line := range strings.Lines(n.log.String()) {
+		var entry struct{ Hook, Request string }
+		var req hostapi.Request
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Hook == "a" && json.Unmarshal([]byte(entry.Request), &req) == nil && req.Partial {
+			reqs = append(reqs, req)
+		}
+	}
+	return reqs
+}
+
+// All jobs that are due are one call, but for one that an event is at: that is called for when the event is over.
+func TestBatchWithABusyJob(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", "", "debug=true")
+	h := n.open()
+	ids := n.stored(20, carried)
+	release, err := h.jobs.take(t.Context(), "7.srv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.callDue("a", ids)
+	h.callDue("a", []string{"7.srv"}) // it waits already
+	reqs := n.periodics()
+	if len(reqs) != 1 || len(reqs[0].JobList) != 19 || reqs[0].JobList["7.srv"] != nil || reqs[0].Job != nil {
+		t.Fatalf("%d calls %+v, want one for 19 jobs", len(reqs), reqs)
+	}
+	if rec := n.record("7.srv"); len(rec.Timers) != 1 {
+		t.Errorf("timers %v of the job that nobody was called for", rec.Timers)
+	}
+	release()
+	eventually(t, "the timer of the busy job is gone", func() bool { return len(n.record("7.srv").Timers) == 0 })
+	if reqs := n.periodics(); len(reqs) != 2 || len(reqs[1].JobList) != 1 || reqs[1].JobList["7.srv"] == nil {
+		t.Errorf("%d calls, want a second for the job", len(reqs))
+	}
+	for _, id := range ids {
+		if rec := n.record(id); len(rec.Timers) != 0 {
+			t.Errorf("job %s: timers %v", id, rec.Timers)
+		}
+	}
+	// Nothing is due any more.
+	h.callDue("a", ids)
+	if reqs := n.periodics(); len(reqs) != 2 {
+		t.Errorf("%d calls, want no third", len(reqs))
+	}
+}
+
+// An error is logged once for all jobs, and all are called for again later, each by the clock that it was asked for.
+func TestFailedBatch(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", "mode = \"error\"\nevent = \"exechost_periodic\"\nvalue = \"node\"")
+	h := n.open()
+	ids := n.stored(5, func(rec *jobstate.Record) {
+		carried(rec)
+		if rec.Launched = h.clock.Now().Add(-time.Minute); rec.Job.ID == "1.srv" {
+			rec.Timers["a"] = jobstate.Timer{Elapsed: time.Second}
+		}
+	})
+	h.callDue("a", ids)
+	if said := strings.Count(n.log.String(), `"level":"error"`); said != 1 {
+		t.Errorf("the error was logged %d times", said)
+	}
+	h.timers.mu.Lock()
+	defer h.timers.mu.Unlock()
+	for _, id := range ids {
+		a := h.timers.byJob[id]["a"]
+		if a == nil {
+			t.Fatalf("job %s: no timer", id)
+		}
+		if left := time.Until(a.at); left <= 0 || left > retryCall || a.timer.Elapsed > 0 != (id == "1.srv") {
+			t.Errorf("job %s: %v left of %+v", id, left, a.timer)
+		}
+	}
+}
+
+// A host that is closed amid calls waits for them, and makes no more.
+func TestCloseAmidCalls(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
+	h := n.open()
+	ids := n.stored(50, carried)
+	release, err := h.jobs.take(t.Context(), "7.srv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.batches.add("a", ids)
+	h.batches.add("a", ids[:9])
+	eventually(t, "the hook is called", func() bool { return len(n.calls("log")) > 0 })
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	h.batches.add("a", ids)
+	if slices.ContainsFunc(n.calls("log"), func(l string) bool { return strings.Contains(l, " 7.srv ") }) {
+		t.Error("the hook was called for the job whose turn did not come")
+	}
+	if rec := n.record("7.srv"); len(rec.Timers) != 1 {
+		t.Errorf("its timers: %v, want the one that the next host finds", rec.Timers)
+	}
+}
+
+// What a hook asked for by the job's clock comes when the job has run so long, whatever has stood in between.
+func TestCallAtElapsed(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", "mode = \"elapsed\"\nvalue = \"1h\"", "debug=true")
+	h := n.open()
+	alarmOf := func(id string) time.Time {
+		t.Helper()
+		h.timers.mu.Lock()
+		defer h.timers.mu.Unlock()
+		a := h.timers.byJob[id]["a"]
+		if a == nil || a.timer.Elapsed != time.Hour {
+			t.Fatalf("timer %+v", a)
+		}
+		return a.at
+	}
+	must(t, h, hostapi.EventBegin, "1.srv")
+	if at := alarmOf("1.srv"); !at.IsZero() {
+		t.Errorf("before launch it runs until %v", at)
+	}
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	rec := n.record("1.srv")
+	first := alarmOf("1.srv")
+	if want := h.clock.Time(rec.Launched).Add(time.Hour); !first.Equal(want) {
+		t.Errorf("runs until %v, want %v", first, want)
+	}
+	if rec.WalltimeLimit == nil || *rec.WalltimeLimit != time.Hour {
+		t.Errorf("limit %v", rec.WalltimeLimit)
+	}
+	must(t, h, hostapi.EventPostsuspend, "1.srv")
+	if at := alarmOf("1.srv"); !at.IsZero() {
+		t.Errorf("it runs until %v while the job is suspended", at)
+	}
+	must(t, h, hostapi.EventPreresume, "1.srv")
+	rec = n.record("1.srv")
+	if at := alarmOf("1.srv"); rec.Suspended <= 0 || !at.Equal(first.Add(rec.Suspended)) {
+		t.Errorf("after a suspension of %v it runs until %v, was %v", rec.Suspended, at, first)
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+	h.timers.of("1.srv", func(hook string, _ jobstate.Timer) { t.Errorf("a timer of hook %s for a job that is over", hook) })
+	n.hook("a", "misbehave", "mode = \"elapsed\"\nvalue = \"100ms\"", "debug=true")
+	if err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	must(t, h, hostapi.EventBegin, "2.srv")
+	must(t, h, hostapi.EventLaunch, "2.srv")
+	eventually(t, "the hook is called", func() bool { return len(n.periodics()) > 0 })
+	if j := n.periodics()[0].JobList["2.srv"]; j == nil || j.Elapsed < 100*time.Millisecond {
+		t.Errorf("called for %+v", j)
+	}
+	eventually(t, "the timer is gone", func() bool { return len(n.record("2.srv").Timers) == 0 })
+}
+
+// A host that takes a job over finds out what is left by the clock that nobody sets, and after a reboot by the wall clock.
+func TestTimersAfterARestart(t *testing.T) {
+	const hour = time.Hour
+	for _, tt := range []struct {
+		name string
+		boot string
+		wall time.Duration // of launch, before now
+		mono time.Duration // likewise
+		when jobstate.Timer
+		left time.Duration // 0: due
+	}{
+		{"overdue", "test", 2 * hour, 2 * hour, jobstate.Timer{Elapsed: hour}, 0},
+		{"not due yet", "test", hour, hour, jobstate.Timer{Elapsed: 3 * hour}, 2 * hour},
+		{"clock set forward by a day", "test", 25 * hour, hour, jobstate.Timer{Elapsed: 3 * hour}, 2 * hour},
+		{"clock set back by a day", "test", -23 * hour, 4 * hour, jobstate.Timer{Elapsed: 3 * hour}, 0},
+		{"another boot", "other", 2 * hour, 100 * hour, jobstate.Timer{Elapsed: 3 * hour}, hour},
+		{"another boot, overdue", "other", 4 * hour, 0, jobstate.Timer{Elapsed: 3 * hour}, 0},
+		{"at a moment", "test", 25 * hour, hour, jobstate.Timer{At: jobstate.Moment{Boot: "test", Mono: 2 * hour}}, hour},
+		{"at a moment, overdue", "test", -23 * hour, hour, jobstate.Timer{At: jobstate.Moment{Boot: "test", Mono: hour / 2}}, 0},
+		{"at a moment of another boot", "other", 25 * hour, 0, jobstate.Timer{At: jobstate.Moment{Boot: "other", Mono: hour}}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			n.hook("a", "misbehave", "", "debug=true")
+			n.options = func(o *Options) { o.Daemon = true }
+			clock, err := jobstate.NewClock("test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := clock.Now()
+			launched := jobstate.Moment{Wall: now.Wall.Add(-tt.wall), Boot: tt.boot, Mono: now.Mono - tt.mono}
+			n.stored(1, func(rec *jobstate.Record) {
+				if rec.Launched = launched; !tt.when.At.IsZero() || tt.when.At.Boot != "" {
+					tt.when.At = launched.Add(tt.when.At.Mono) // after the launch
+				}
+				rec.Timers["a"] = tt.when
+			})
+			h := n.open()
+			if err := h.Reconcile(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if tt.left == 0 {
+				eventually(t, "the timer is gone", func() bool { return len(n.record("1.srv").Timers) == 0 })
+				if reqs := n.periodics(); len(reqs) != 1 || reqs[0].JobList["1.srv"] == nil {
+					t.Errorf("called %d times", len(reqs))
+				}
+				return
+			}
+			h.timers.mu.Lock()
+			defer h.timers.mu.Unlock()
+			left := h.clock.Moment(h.timers.byJob["1.srv"]["a"].at).Sub(now)
+			if off := left - tt.left; off.Abs() > time.Second { // the clocks are not read at once
+				t.Errorf("rings %v after the start, want %v", left, tt.left)
+			}
+		})
+	}
+}
+
+// A timer that was put off is not written for that alone, and is not forgotten either.
+func TestPutOffTimer(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", "")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	ask := func(u *hostapi.JobUpdate) {
+		t.Helper()
+		if err := h.heard(h.plugin("a"), "1.srv", u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask(&hostapi.JobUpdate{CallAtElapsed: time.Hour})
+	ask(&hostapi.JobUpdate{CallAtElapsed: 2 * time.Hour})
+	if got := n.record("1.srv").Timers["a"]; got.Elapsed != time.Hour {
+		t.Errorf("written: %+v", got)
+	}
+	must(t, h, hostapi.EventPostsuspend, "1.srv")
+	if got := n.record("1.srv").Timers["a"]; got.Elapsed != 2*time.Hour {
+		t.Errorf("written with something else: %+v, want the later time", got)
+	}
+	ask(&hostapi.JobUpdate{CallAtElapsed: time.Hour})
+	if got := n.record("1.srv").Timers["a"]; got.Elapsed != time.Hour {
+		t.Errorf("an earlier time: %+v", got)
+	}
+	ask(&hostapi.JobUpdate{CallAgain: time.Hour})
+	if got := n.record("1.srv").Timers["a"]; got.At.IsZero() || got.Elapsed != 0 {
+		t.Errorf("a time of the other kind: %+v", got)
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+}
+
+// A time that comes while the hook is disabled is not lost: the hook is called when it is back.
+func TestTimerOfADisabledHook(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", "", "debug=true")
+	n.options = func(o *Options) { o.Daemon = true }
+	h := n.open()
+	if err := n.registry.Set("a", "enabled=false"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ids := n.stored(3, nil)
+	if err := h.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the timers have rung", func() bool {
+		h.timers.mu.Lock()
+		defer h.timers.mu.Unlock()
+		return len(h.timers.byJob) == 0
+	})
+	if err := n.registry.Set("a", "enabled=true"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		eventually(t, "the timer of job "+id+" is gone", func() bool { return len(n.record(id).Timers) == 0 })
+	}
+}

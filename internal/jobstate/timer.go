@@ -1,0 +1,77 @@
+package jobstate
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Timer is when a hook is to be called for a job: at a moment, or when the job has run so long. One of both is set.
+type Timer struct {
+	At      Moment        `json:"at,omitzero"`
+	Elapsed time.Duration `json:"elapsed,omitzero"` // Record.Elapsed, in nanoseconds
+}
+
+// Later tells whether t is of u's kind and rings after it.
+func (t Timer) Later(u Timer) bool {
+	if !t.At.IsZero() || !u.At.IsZero() {
+		return !t.At.IsZero() && !u.At.IsZero() && t.At.Sub(u.At) > 0
+	}
+	return t.Elapsed > u.Elapsed
+}
+
+// Same tells whether both ring at the same moment.
+func (t Timer) Same(u Timer) bool {
+	return t.At.IsZero() == u.At.IsZero() && !t.Later(u) && !u.Later(t)
+}
+
+// putOff tells whether nothing but the moments at which timers ring has changed, and those to later ones.
+func putOff(was, now map[string]Timer) bool {
+	if len(was) != len(now) {
+		return false
+	}
+	later := false
+	for hook, t := range now {
+		u, had := was[hook]
+		if !had || !t.Same(u) && !t.Later(u) {
+			return false
+		}
+		later = later || t.Later(u)
+	}
+	return later
+}
+
+// UnmarshalJSON takes a time by itself as well, as Moment does.
+func (t *Timer) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		*t = Timer{}
+		return t.At.UnmarshalJSON(b)
+	}
+	type plain Timer
+	return json.Unmarshal(b, (*plain)(t))
+}
+
+// Elapsed returns how long the job has run at that moment: since its first program was launched, until it ended, without the time in which it
+// was suspended.
+func (rec *Record) Elapsed(now Moment) time.Duration {
+	if rec.Launched.IsZero() {
+		return 0
+	}
+	if !rec.Ended.IsZero() {
+		now = rec.Ended
+	}
+	if !rec.SuspendedAt.IsZero() {
+		now = rec.SuspendedAt
+	}
+	return max(now.Sub(rec.Launched)-rec.Suspended, 0)
+}
+
+// Due returns when the timer rings; false for one that stands still, because the job has not started, is suspended or is over.
+func (rec *Record) Due(t Timer, now Moment) (Moment, bool) {
+	switch {
+	case !t.At.IsZero():
+		return t.At, true
+	case t.Elapsed <= 0 || rec.Launched.IsZero() || !rec.SuspendedAt.IsZero() || !rec.Ended.IsZero():
+		return Moment{}, false
+	}
+	return now.Add(t.Elapsed - rec.Elapsed(now)), true
+}
