@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// hook answers the events. Of jobs it keeps nothing: where a job is stands in its state, which the host keeps.
+type hook struct {
+	policy  *policy
+	log     *logrus.Entry
+	roots   kernfs.Roots
+	tree    *cgroup.Tree
+	started time.Time
+	seeing  sync.Map // ids of the jobs that are being looked at
+}
+
+// newHook opens this machine's kernel files and makes the hook. With walltime.enabled = false it is one that does nothing.
+func newHook(s *hostapi.Setup) (any, error) {
+	p, err := newPolicy(s.Config)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	if !p.Walltime.Enabled {
+		return off{}, nil
+	}
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "open kernel files: %w", err)
+	}
+	h, err := open(p, roots, cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount}, s.Log)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// off is the hook where nobody looks at walltime.
+type off struct{}
+
+// ExechostStartup does nothing.
+func (off) ExechostStartup(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
+	return &hostapi.Outcome{}, nil
+}
+
+// open makes the hook of a node. It changes nothing there.
+func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) (*hook, error) {
+	tree, err := cgroup.Detect(roots, opt)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	return &hook{policy: p, log: log, roots: roots, tree: tree, started: time.Now()}, nil
+}
+
+// cpusFor is cpus, for a job that asks for cput; another one's need not be counted.
+func (h *hook) cpusFor(job *hostapi.Job, j *cgroup.Job) int {
+	if _, asked := job.ResourceList[cput]; !asked {
+		return 1
+	}
+	return h.cpus(j)
+}
+
+// cpus is how many cpus the job can run on: those of its cpuset, else those of the node. It is 1 at least. j is nil before the job
+// has a cgroup.
+func (h *hook) cpus(j *cgroup.Job) int {
+	if j != nil {
+		if l, err := j.Limits("cpuset"); err == nil && !l.CPUs.IsEmpty() {
+			return l.CPUs.Len()
+		}
+	}
+	set, err := h.tree.CPUs()
+	if err != nil || set.IsEmpty() {
+		set, err = h.roots.Sys.IDSet("devices/system/cpu/online")
+	}
+	if err != nil {
+		h.log.Warnf("how many cpus there are is not known: cput is looked at too seldom: %v", err)
+	}
+	return max(1, set.Len())
+}
+
+func (h *hook) logOf(id string) *logrus.Entry { return h.log.WithField("job", id) }

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// see looks at a job, does what is due and says when to look again. The host keeps events of the job away meanwhile.
+//
+// The state that says that something was done reaches the host after it was done: where this program or the host dies in between it
+// is done again, so a signal may come twice but is never lost.
+func (h *hook) see(ctx context.Context, job *hostapi.Job) *hostapi.JobUpdate {
+	if _, hangs := h.seeing.LoadOrStore(job.ID, true); hangs { // an earlier look, which nobody waits for any more
+		return lookLater(job)
+	}
+	defer h.seeing.Delete(job.ID)
+	s, told := h.stateOf(job)
+	was := s.Next
+	var o orders
+	j, err := h.tree.Job(job.ID)
+	if err != nil {
+		h.logOf(job.ID).Error(err)
+	} else if s.Next > 0 && job.Elapsed >= s.Next {
+		s.progress, o = h.policy.step(s.Limits, s.progress, h.look(j, job, s))
+		o.Notes = append(o.Notes, h.carryOut(ctx, j, job, s, o)...)
+	}
+	u := &hostapi.JobUpdate{CallAtElapsed: s.Next, JobStderr: append(told, o.Lines...), Diag: o.Diag, Notes: o.Notes}
+	same := *s
+	if s.Stage == running { // that it was looked at is not worth a write: the next look may come early
+		same.Next = was
+	}
+	if !bytes.Equal(same.encode(), job.State) {
+		u.State, u.WalltimeLimit = s.encode(), s.walltimeLimit()
+	}
+	return u
+}
+
+// look finds out what a job of which something is due looks like. What the kernel does not tell of a job is taken to be as it would
+// be in one that uses its time.
+func (h *hook) look(j *cgroup.Job, job *hostapi.Job, s *state) facts {
+	f := facts{Elapsed: job.Elapsed, Grace: h.policy.grace(job.KillDelay), Up: time.Since(h.started)}
+	if r, err := j.Record(); err == nil {
+		f.Suspended = r.Suspended
+		if job.KillDelay == nil && r.Begin.Job.KillDelay != nil { // PBS does not tell all of its events
+			f.Grace = h.policy.grace(r.Begin.Job.KillDelay)
+		}
+	}
+	if s.Stage == running {
+		h.lookRunning(j, s, &f)
+		return f
+	}
+	pids, err := j.Processes()
+	f.Alive = len(pids)
+	if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+		h.logOf(j.ID()).Error(err)
+		f.Alive = max(f.Alive, 1)
+	}
+	for _, pid := range pids {
+		if proc.DumpsCore(h.roots.Proc, pid) {
+			f.Dumping++
+		}
+	}
+	return f
+}
+
+// lookRunning is the part of look for a job that nobody has ended yet. Whether it has processes is asked only where it is over a limit.
+func (h *hook) lookRunning(j *cgroup.Job, s *state, f *facts) {
+	if s.Limits.CPUT > 0 {
+		f.CPUs = h.cpus(j)
+		f.CPU, f.Uncounted = h.cpuTime(j)
+	}
+	if s.Limits.exceeded(*f) == "" {
+		return
+	}
+	populated, err := j.Populated()
+	if err != nil {
+		h.logOf(j.ID()).Error(err)
+	}
+	if populated || err != nil {
+		f.Alive = 1
+	}
+}
+
+// cpuTime returns what the job has used; nil when that is not known, and whether that is because nobody counts.
+func (h *hook) cpuTime(j *cgroup.Job) (used *time.Duration, uncounted bool) {
+	sum, err := j.CPUTime()
+	switch {
+	case errors.Is(err, cgroup.ErrNotFound):
+		sum = 0
+	case err != nil:
+		h.logOf(j.ID()).Errorf("cput is not looked at: %v", err)
+		return nil, errors.Is(err, cgroup.ErrUnsupported)
+	}
+	return &sum, false
+}
+
+// killTime is how long a look waits for killed processes to be gone. Those that are not are looked for again.
+const killTime = 50 * time.Millisecond
+
+// carryOut does what was decided. What fails is logged, and tried again by the next stage; notes are for the report.
+func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s *state, o orders) (notes []string) {
+	log := h.logOf(j.ID())
+	for _, w := range o.Signals {
+		if note := h.warn(j, job, s, w); note != "" {
+			notes = append(notes, note)
+		}
+	}
+	var err error
+	switch o.Do {
+	case terminate:
+		log.Infof("SIGTERM: %s", s.Reason)
+		err = j.SignalAll(ctx, unix.SIGTERM, unix.SIGCONT) // what is stopped takes its SIGTERM when it goes on
+	case killOthers:
+		_, err = j.SignalSome(unix.SIGKILL, func(pid int) bool { return !proc.DumpsCore(h.roots.Proc, pid) })
+	case kill:
+		if s.Tries == 1 {
+			log.Infof("SIGKILL: %s", s.Reason)
+		}
+		short, cancel := context.WithTimeout(ctx, killTime)
+		_, err = j.Kill(short)
+		cancel()
+	}
+	if err != nil && !errors.Is(err, cgroup.ErrNotEmpty) && !errors.Is(err, cgroup.ErrNotFound) {
+		log.Error(err)
+	}
+	if !o.GiveUp {
+		return notes
+	}
+	if pids, err := j.Processes(); err == nil && len(pids) > 0 {
+		text := h.unkillableText(pids)
+		log.Error(text)
+		notes = append(notes, text)
+	}
+	return notes
+}
+
+// warn sends a warning's signal. It returns what the report is to say of it.
+func (h *hook) warn(j *cgroup.Job, job *hostapi.Job, s *state, w config.Warning) (note string) {
+	name := config.SignalName(w.Signal)
+	var err error
+	if !w.Shell {
+		err = j.SignalEach(w.Signal)
+	} else {
+		var sent int
+		if sent, err = h.signalShell(j, job, s, w); err == nil && sent == 0 {
+			return fmt.Sprintf("warning %s: %s was not sent, as the job's leading shell was not found", w, name)
+		}
+	}
+	if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+		h.logOf(j.ID()).Error(err)
+		return fmt.Sprintf("warning %s: %s was not sent to every process: %v", w, name, firstLine(err))
+	}
+	to := "every process"
+	if w.Shell {
+		to = "the leading shell"
+	}
+	return fmt.Sprintf("warning %s: %s was sent to %s", w, name, to) // which may end of it
+}
+
+func firstLine(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return text
+}

@@ -1,0 +1,331 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// everywhere runs a test on all of this machine's cgroups, and on those of v1 alone, where it has some.
+func everywhere(t *testing.T, test func(t *testing.T, mode cgroup.Mode)) {
+	t.Run("all", func(t *testing.T) { test(t, 0) })
+	t.Run("v1", func(t *testing.T) { test(t, cgroup.ModeV1) })
+}
+
+// SIGTERM reaches all of a job: what is stopped, and what has left its session and lost its parent.
+func TestTermReachesAll(t *testing.T) {
+	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
+		n := newNode(t, mode, nil)
+		j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
+		file := filepath.Join(t.TempDir(), "signals")
+		_, pids := n.start(j, 5, "shell", file, "sleep", "stop", "daemon|sleep", "daemon|stop")
+		eventually(t, "two are stopped", func() bool {
+			return len(slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return !n.stopped(pid) })) == 2
+		})
+		n.at(3*time.Second-1, "1.srv")
+		u := n.at(3*time.Second, "1.srv")["1.srv"]
+		shell := slices.IndexFunc(pids, func(pid int) bool {
+			p, err := proc.Read(n.roots.Proc, pid)
+			return err == nil && p.PPID == unix.Getpid()
+		})
+		if shell < 0 {
+			t.Fatalf("the leading process, which catches SIGTERM, is gone")
+		}
+		leader := pids[shell]
+		eventually(t, "only the leading process is left", func() bool {
+			return n.lives(leader) && !slices.ContainsFunc(pids, func(pid int) bool { return pid != leader && n.lives(pid) })
+		})
+		eventually(t, "it has noted SIGTERM", func() bool { return content(t, file) == "SIGTERM" })
+		text := "walltime 3 exceeded limit 3"
+		want := &hostapi.JobUpdate{CallAtElapsed: 33 * time.Second, JobStderr: []string{"=>> PBS: job killed: " + text}, Diag: "job killed: " + text,
+			Notes: []string{"ended by hookhost: " + text + ": SIGTERM"}, State: u.State, WalltimeLimit: u.WalltimeLimit}
+		if diff := cmp.Diff(want, u); diff != "" || *u.WalltimeLimit != 3*time.Second {
+			t.Errorf("limit %v, -want +got:\n%s", *u.WalltimeLimit, diff)
+		}
+	})
+}
+
+// What ignores SIGTERM gets SIGKILL after the grace, which is the job's own; nothing more happens to a job that is gone.
+func TestKillAfterGrace(t *testing.T) {
+	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
+		n := newNode(t, mode, nil)
+		j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
+		two := 2
+		n.jobs["1.srv"].KillDelay = &two
+		child, _ := n.start(j, 2, "shell", filepath.Join(t.TempDir(), "signals"), "daemon|ignore")
+		eventually(t, "who started the daemon has ended", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 2 })
+		n.at(3*time.Second, "1.srv")
+		if n.due["1.srv"] != 5*time.Second {
+			t.Errorf("due at %v", n.due["1.srv"])
+		}
+		n.at(4*time.Second, "1.srv") // a report of the live job
+		if pids, err := j.Processes(); err != nil || len(pids) != 2 {
+			t.Errorf("within the grace: processes %v, %v", pids, err)
+		}
+		u := n.at(5*time.Second, "1.srv")["1.srv"]
+		if want := []string{"ended by hookhost: walltime 3 exceeded limit 3: SIGKILL after a grace of 2s"}; !slices.Equal(u.Notes, want) || u.JobStderr != nil || u.Diag != "" {
+			t.Errorf("notes %q, stderr %q, diag %q", u.Notes, u.JobStderr, u.Diag)
+		}
+		exit, err := child.Wait(t.Context())
+		if err != nil || exit.Status.Signal() != unix.SIGKILL {
+			t.Errorf("ended by %v, %v", exit.Status.Signal(), err)
+		}
+		eventually(t, "nothing is left", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
+		if n.due["1.srv"] != 6*time.Second {
+			t.Errorf("due at %v", n.due["1.srv"])
+		}
+		if u := n.at(6*time.Second, "1.srv")["1.srv"]; u.Notes != nil || u.CallAtElapsed != 66*time.Second {
+			t.Errorf("afterwards: %+v", u)
+		}
+	})
+}
+
+// A job that forks as fast as it can is ended by SIGTERM, and not left frozen.
+func TestTermInAStorm(t *testing.T) {
+	n := newNode(t, 0, nil)
+	if !n.tree.Has("freeze") {
+		t.Fatal("no kernel that this runs on is without a freezer")
+	}
+	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
+	n.start(j, 1, "storm")
+	n.start(j, 1, "storm")
+	n.at(3*time.Second, "1.srv")
+	eventually(t, "nothing is left", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
+	if frozen, err := j.Frozen(); err != nil || frozen {
+		t.Errorf("frozen %v, %v", frozen, err)
+	}
+}
+
+// A warning reaches every process, or with B: the leading shell alone, by the session that MoM tells or by being MoM's child.
+func TestWarnings(t *testing.T) {
+	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
+		n := newNode(t, mode, nil)
+		dir := t.TempDir()
+		shell, child := filepath.Join(dir, "shell"), filepath.Join(dir, "child")
+		j := n.begin("1.srv", hostapi.Resources{"walltime": "600", "walltime_signal": "B:USR1@300+USR1@200+B:INT@100+@50"})
+		leader, _ := n.start(j, 2, "shell", shell, "note|"+child)
+		noted := func(atShell, atChild string) {
+			t.Helper()
+			eventually(t, atShell+"; "+atChild, func() bool { return content(t, shell) == atShell && content(t, child) == atChild })
+		}
+		line := func(u map[string]*hostapi.JobUpdate, left string, notes ...string) {
+			t.Helper()
+			if got := u["1.srv"]; !slices.Equal(got.JobStderr, []string{"=>> PBS: walltime: " + left + " left of 00:10:00"}) || !slices.Equal(got.Notes, notes) || got.Diag != "" {
+				t.Errorf("%+v", got)
+			}
+		}
+		line(n.at(300*time.Second, "1.srv"), "00:05:00", "warning B:USR1@300: SIGUSR1 was sent to the leading shell")
+		noted("SIGUSR1", "")
+		line(n.at(400*time.Second, "1.srv"), "00:03:20", "warning USR1@200: SIGUSR1 was sent to every process")
+		noted("SIGUSR1 SIGUSR1", "SIGUSR1")
+		n.jobs["1.srv"].SessionID = leader.PID
+		s, err := decodeState(n.jobs["1.srv"].State)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.MoM = nil
+		n.jobs["1.srv"].State = s.encode()
+		line(n.at(500*time.Second, "1.srv"), "00:01:40", "warning B:INT@100: SIGINT was sent to the leading shell")
+		noted("SIGUSR1 SIGUSR1 SIGINT", "SIGUSR1")
+		line(n.at(550*time.Second, "1.srv"), "00:00:50")
+		noted("SIGUSR1 SIGUSR1 SIGINT", "SIGUSR1")
+	})
+}
+
+// A leading shell that cannot be found, or that is not in the job's cgroup, gets nothing, and that is told.
+func TestNoShell(t *testing.T) {
+	n := newNode(t, 0, nil)
+	j := n.begin("1.srv", hostapi.Resources{"walltime": "600", "walltime_signal": "B:USR1@300"})
+	other := n.begin("2.srv", nil)
+	file := filepath.Join(t.TempDir(), "signals")
+	stranger, _ := n.start(other, 1, "note", file)
+	n.start(j, 1, "daemon", "sleep")
+	n.jobs["1.srv"].SessionID = stranger.PID
+	eventually(t, "the leading process has ended", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 1 })
+	u := n.at(300*time.Second, "1.srv")["1.srv"]
+	if want := []string{"warning B:USR1@300: SIGUSR1 was not sent, as the job's leading shell was not found"}; !slices.Equal(u.Notes, want) {
+		t.Errorf("notes %q", u.Notes)
+	}
+	if got := content(t, file); got != "" {
+		t.Errorf("another job's process got %s", got)
+	}
+}
+
+// A suspended job is left alone, also when it is asked about where its time is over; a job without a cgroup is no mistake.
+func TestLeftAlone(t *testing.T) {
+	n := newNode(t, 0, nil)
+	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
+	_, pids := n.start(j, 1, "sleep")
+	record := cgroup.Record{Begin: &hostapi.Request{Event: hostapi.EventBegin, Job: n.jobs["1.srv"]}, Suspended: true}
+	if err := j.SetRecord(record); err != nil {
+		t.Fatal(err)
+	}
+	if u := n.at(3*time.Second, "1.srv")["1.srv"]; u.JobStderr != nil || u.CallAtElapsed != 4*time.Second || !n.lives(pids[0]) {
+		t.Errorf("suspended: %+v", u)
+	}
+	record.Suspended = false
+	if err := j.SetRecord(record); err != nil {
+		t.Fatal(err)
+	}
+	n.at(4*time.Second, "1.srv")
+	eventually(t, "it has ended", func() bool { return !n.lives(pids[0]) })
+
+	empty := n.begin("2.srv", hostapi.Resources{"walltime": "3", "cput": "3"})
+	if u := n.at(3*time.Second, "2.srv")["2.srv"]; u.JobStderr != nil || u.CallAtElapsed != 63*time.Second {
+		t.Errorf("without processes: %+v", u)
+	}
+	if err := empty.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if u := n.at(63*time.Second, "2.srv")["2.srv"]; u.JobStderr != nil || u.Notes != nil || u.CallAtElapsed != 123*time.Second {
+		t.Errorf("without a cgroup: %+v", u)
+	}
+}
+
+// The kernel's own count of cpu time ends a job that has used what it may, and not before.
+func TestCPUTLimit(t *testing.T) {
+	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
+		n := newNode(t, mode, nil)
+		j := n.begin("1.srv", hostapi.Resources{"cput": "1"})
+		_, pids := n.start(j, 2, "shell", filepath.Join(t.TempDir(), "signals"), "daemon|burn")
+		elapsed := time.Duration(0)
+		for start := time.Now(); ; {
+			if elapsed = n.due["1.srv"]; elapsed == 0 {
+				t.Fatal("it is not looked at again")
+			}
+			before, err := j.CPUTime()
+			if err != nil {
+				t.Fatal(err)
+			}
+			u := n.at(elapsed, "1.srv")["1.srv"]
+			after, err := j.CPUTime()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ended := u.Diag != ""; ended != strings.HasPrefix(u.Diag, "job killed: cput 1 exceeded limit 1") && after < 2*time.Second || ended && after < time.Second || !ended && before >= time.Second {
+				t.Errorf("having used %v to %v: %+v", before, after, u)
+			}
+			if u.Diag != "" {
+				break
+			}
+			if time.Since(start) > time.Minute {
+				t.Fatalf("after a minute %v is used", after)
+			}
+			time.Sleep(n.due["1.srv"] - elapsed)
+		}
+		eventually(t, "one that burns has ended", func() bool {
+			return slices.ContainsFunc(pids, func(pid int) bool { return !n.lives(pid) })
+		})
+	})
+}
+
+// dumpingProc is /proc where one process dumps core: no test can have the kernel be at it for a known time.
+type dumpingProc struct {
+	*kernfs.FS
+	pid  int
+	file string
+	over atomic.Bool
+}
+
+func (p *dumpingProc) OpenFile(name string, flag int) (kernfs.File, error) {
+	if name == fmt.Sprintf("%d/status", p.pid) && !p.over.Load() {
+		return os.Open(p.file)
+	}
+	return p.FS.OpenFile(name, flag)
+}
+
+func (p *dumpingProc) Mkdir(name string, _ fs.FileMode) error { return p.FS.Mkdir(name) }
+
+// A process that dumps core is spared until it has, or its grace is over; what else there is dies.
+func TestCoreDump(t *testing.T) {
+	const s = time.Second
+	for _, stops := range []bool{true, false} {
+		t.Run(fmt.Sprintf("stops in time %v", stops), func(t *testing.T) {
+			n := newNode(t, 0, func(w *config.Walltime) { w.Grace, w.CoreDumpGrace = 0, 5*seconds })
+			j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
+			file := filepath.Join(t.TempDir(), "status")
+			_, pids := n.start(j, 3, "shell", filepath.Join(t.TempDir(), "signals"), "ignore", "daemon|ignore")
+			eventually(t, "who started the daemon has ended", func() bool { left, err := j.Processes(); return err == nil && len(left) == 3 })
+			dumps := pids[0]
+			status, err := n.roots.Proc.ReadFile(fmt.Sprintf("%d/status", dumps))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(status, []byte("\nCoreDumping:\t0\n")) {
+				t.Fatalf("status of Linux 4.15 and later: %s", status)
+			}
+			if err := os.WriteFile(file, bytes.Replace(status, []byte("CoreDumping:\t0"), []byte("CoreDumping:\t1"), 1), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			overlay := &dumpingProc{FS: n.roots.Proc, pid: dumps, file: file}
+			n.roots.Proc = kernfs.New(overlay, "/proc")
+			n.at(3*s, "1.srv")
+			u := n.at(3*s+1, "1.srv")["1.srv"]
+			if want := []string{"SIGKILL waits 5s at most for 1 of its processes to write a core dump"}; !slices.Equal(u.Notes, want) || u.CallAtElapsed != 4*s+1 {
+				t.Errorf("%+v", u)
+			}
+			eventually(t, "the others are gone", func() bool { left, err := j.Processes(); return err == nil && slices.Equal(left, []int{dumps}) })
+			last := 8*s + 1
+			if stops {
+				last = 6 * s
+				overlay.over.Store(true)
+			} else {
+				n.at(8*s, "1.srv")
+				if !n.lives(dumps) || n.due["1.srv"] != last {
+					t.Errorf("within its grace it is gone, or the next look is at %v", n.due["1.srv"])
+				}
+			}
+			u = n.at(last, "1.srv")["1.srv"]
+			if want := []string{"ended by hookhost: walltime 3 exceeded limit 3: SIGKILL after a grace of 0s"}; !slices.Equal(u.Notes, want) {
+				t.Errorf("notes %q", u.Notes)
+			}
+			eventually(t, "it is gone", func() bool { return !n.lives(dumps) })
+		})
+	}
+}
+
+// Nothing is left that has to be told when an unkillable job is gone.
+func TestUnkillable(t *testing.T) {
+	n := newNode(t, 0, nil)
+	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
+	_, pids := n.start(j, 1, "sleep")
+	s, err := decodeState(n.jobs["1.srv"].State)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stage, s.Next = unkillable, 60*time.Second
+	n.jobs["1.srv"].State = s.encode()
+	req := &hostapi.Request{Event: hostapi.EventPeriodic, JobList: n.jobs}
+	out, err := n.ExechostPeriodic(t.Context(), req)
+	if hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), `job 1.srv: unkillable: left after SIGKILL: 1 process: `) || !strings.Contains(err.Error(), `("exe") `) {
+		t.Errorf("%v", err)
+	}
+	if u := out.Jobs["1.srv"]; u == nil || u.CallAtElapsed != 60*time.Second || u.State != nil {
+		t.Errorf("%+v", u)
+	}
+	if !n.lives(pids[0]) {
+		t.Error("a periodic of the host has killed it")
+	}
+	if _, err := j.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.ExechostPeriodic(t.Context(), req); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// limits are a job's limits of time. 0 is none.
+type limits struct {
+	// Asked is what they were made of: a limit follows what the job asks for now, not a changed configuration.
+	Asked hostapi.Resources `json:"asked,omitempty"`
+
+	Walltime time.Duration    `json:"walltime,omitempty"` // as the user knows it: with the node's maximum, without overtime
+	End      time.Duration    `json:"end,omitempty"`      // when the job is ended: Walltime with all that it is given beyond
+	Soft     time.Duration    `json:"soft,omitempty"`
+	CPUT     time.Duration    `json:"cput,omitempty"`
+	Warnings []config.Warning `json:"warnings,omitempty"` // the one that comes first first; each before Walltime
+}
+
+// Resources that are about time. pbs_mom knows all but walltime_signal.
+const (
+	walltime       = "walltime"
+	softWalltime   = "soft_walltime"
+	minWalltime    = "min_walltime"
+	maxWalltime    = "max_walltime"
+	cput           = "cput"
+	walltimeSignal = "walltime_signal"
+)
+
+// askedFor returns those of a job's resources that limits are made of; nil when there are none.
+func askedFor(r hostapi.Resources) hostapi.Resources {
+	var asked hostapi.Resources
+	for _, name := range []string{walltime, softWalltime, minWalltime, maxWalltime, cput, walltimeSignal} {
+		if v, ok := r[name]; ok {
+			if asked == nil {
+				asked = hostapi.Resources{}
+			}
+			asked[name] = v
+		}
+	}
+	return asked
+}
+
+// ender is who ends a job at its walltime before this hook does.
+type ender int
+
+const (
+	nobody    ender = iota
+	pbsMoM          // pbs_mom, on the mother superior
+	pbsSister       // on a sister host: what qalter has changed reaches the mother superior only
+)
+
+// enderOf returns who ends a job that mom answers for; nil is pbs_mom.
+func enderOf(job *hostapi.Job, mom *hostapi.ProcessID) ender {
+	switch {
+	case mom != nil:
+		return nobody
+	case job.MotherSuperior:
+		return pbsMoM
+	}
+	return pbsSister
+}
+
+// newLimits makes the limits of a job that asks for r and that by says who ends it. told are lines for the job's
+// standard error: what of it cannot be. It fails, with the value, on what nobody can mean.
+func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []string, err error) {
+	l.Asked = askedFor(r)
+	own, err := ownWalltime(l.Asked)
+	if err != nil {
+		return limits{}, nil, err
+	}
+	for _, part := range []struct {
+		name string
+		to   *time.Duration
+	}{{softWalltime, &l.Soft}, {cput, &l.CPUT}} {
+		if *part.to, err = durationOf(l.Asked, part.name); err != nil {
+			return limits{}, nil, err
+		}
+	}
+	l.Walltime = own
+	if own > 0 {
+		l.End = own + time.Duration(p.Walltime.Overtime)
+		switch {
+		case by == pbsMoM || by == pbsSister && p.Walltime.MoMSisters:
+			l.End += time.Duration(p.Walltime.MoMMargin)
+		case by == pbsSister:
+			l.End = 0
+		}
+	}
+	if most := time.Duration(p.Walltime.Maximum); most > 0 {
+		if own > most {
+			told = append(told, fmt.Sprintf("=>> PBS: walltime: %s was asked for, but no job of this node runs longer than %s",
+				pbs.FormatDuration(own), pbs.FormatDuration(most)))
+		}
+		if own == 0 || own > most {
+			l.Walltime = most
+		}
+		if l.End == 0 || l.End > most {
+			l.End = most
+		}
+	}
+	more, err := l.warn(p, own)
+	if err != nil {
+		return limits{}, nil, err
+	}
+	return l, append(told, more...), nil
+}
+
+// ownWalltime returns what the job itself says about how long it runs.
+func ownWalltime(r hostapi.Resources) (time.Duration, error) {
+	own, err := durationOf(r, walltime)
+	if err != nil {
+		return 0, err
+	}
+	least, err := durationOf(r, minWalltime)
+	if err != nil {
+		return 0, err
+	}
+	most, err := durationOf(r, maxWalltime)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case least > 0 && most > 0 && least > most:
+		return 0, fmt.Errorf("min_walltime %s is above max_walltime %s", r[minWalltime], r[maxWalltime])
+	case least > 0 && own > 0 && own < least:
+		return 0, fmt.Errorf("walltime %s is below min_walltime %s", r[walltime], r[minWalltime])
+	case own == 0 && least > 0: // a shrink-to-fit job that no scheduler has shrunk
+		return most, nil
+	}
+	return own, nil
+}
+
+// durationOf returns a resource's value; 0 when it is not there.
+func durationOf(r hostapi.Resources, name string) (time.Duration, error) {
+	text, ok := r[name]
+	if !ok {
+		return 0, nil
+	}
+	d, err := pbs.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	if d == 0 {
+		return 0, fmt.Errorf("%s: %s is no time to run in", name, text)
+	}
+	return min(d, longest*time.Second), nil
+}
+
+// warn chooses the job's warnings: its own, else the node's. One that does not come before the end of the job is refused if it is
+// the job's own and so is the end, else left out.
+func (l *limits) warn(p *policy, own time.Duration) (told []string, err error) {
+	text, asked := l.Asked[walltimeSignal]
+	list := p.warnings
+	if asked {
+		if list, err = parseWarnings(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", walltimeSignal, err)
+		}
+	}
+	if asked && l.Walltime == 0 {
+		return nil, fmt.Errorf("%s: %s: the job has no walltime", walltimeSignal, text)
+	}
+	for _, w := range list {
+		switch {
+		case w.Before < l.Walltime:
+			l.Warnings = append(l.Warnings, w)
+		case asked && own > 0 && w.Before >= own:
+			return nil, fmt.Errorf("%s: %s is not before the end of a walltime of %s", walltimeSignal, w, pbs.FormatDuration(own))
+		case asked:
+			told = append(told, fmt.Sprintf("=>> PBS: walltime: there will be no warning %s, as the job has %s in all", w, pbs.FormatDuration(l.Walltime)))
+		}
+	}
+	slices.SortStableFunc(l.Warnings, func(a, b config.Warning) int { return cmp.Compare(b.Before, a.Before) })
+	return told, nil
+}
+
+// parseWarnings parses a walltime_signal: warnings as config.ParseWarning takes them, joined by "+".
+func parseWarnings(text string) ([]config.Warning, error) {
+	if n := strings.Count(text, "+") + 1; n > config.MaxWarnings {
+		return nil, fmt.Errorf("%d signals: want %d at most", n, config.MaxWarnings)
+	}
+	var list []config.Warning
+	for entry := range strings.SplitSeq(text, "+") {
+		w, err := config.ParseWarning(entry)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, w)
+	}
+	return list, nil
+}
+
+// outdated tells whether the job asks for something else by now.
+func (l limits) outdated(r hostapi.Resources) bool {
+	return r != nil && !maps.Equal(l.Asked, askedFor(r))
+}
+
+// next returns when the next thing is due of a job that has had so many warnings, cput apart; 0 when nothing ever is.
+func (l limits) next(warned int, softTold bool) time.Duration {
+	next := l.End
+	if warned < len(l.Warnings) {
+		next = l.Walltime - l.Warnings[warned].Before
+	}
+	if l.Soft > 0 && !softTold && (next == 0 || l.Soft < next) {
+		next = l.Soft
+	}
+	return next
+}

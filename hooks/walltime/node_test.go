@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// node is a hook on this machine's kernel, and the host of its jobs, whose clock goes as the test says.
+type node struct {
+	*hook
+	t    testing.TB
+	jobs map[string]*hostapi.Job
+	due  map[string]time.Duration
+}
+
+var prefixes atomic.Int64
+
+// newNode starts a hook on what of this machine is of a mode; 0 is all of it.
+func newNode(t testing.TB, mode cgroup.Mode, edit func(*config.Walltime)) *node {
+	t.Helper()
+	kernfstest.NeedRoot(t)
+	switch mode {
+	case cgroup.ModeV1:
+		kernfstest.NeedV1(t, "freezer", "cpuacct")
+	case cgroup.ModeV2:
+		kernfstest.NeedV2(t)
+	}
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	opt := cgroup.Options{Prefix: fmt.Sprintf("%s_%d", testPrefix(), prefixes.Add(1)), Mode: mode}
+	p := testPolicy(edit)
+	p.Cgroup.Prefix = opt.Prefix
+	h, err := open(p, roots, opt, logrus.NewEntry(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeUnit(t, opt.Prefix) })
+	if err := h.tree.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	return &node{hook: h, t: t, jobs: map[string]*hostapi.Job{}, due: map[string]time.Duration{}}
+}
+
+// removeUnit removes the parents of all jobs.
+func removeUnit(t testing.TB, prefix string) {
+	for _, pattern := range []string{"/sys/fs/cgroup/*/%s.service/job*", "/sys/fs/cgroup/%s.service/job*", "/sys/fs/cgroup/*/%s.service", "/sys/fs/cgroup/%s.service"} {
+		dirs, err := filepath.Glob(fmt.Sprintf(pattern, prefix))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, dir := range dirs {
+			if err := unix.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("rmdir %s: %v", dir, err)
+			}
+		}
+	}
+}
+
+// begin begins a job under a MoM that is this process, with a cgroup as hook cgroup makes it.
+func (n *node) begin(id string, r hostapi.Resources) *cgroup.Job {
+	n.t.Helper()
+	j, err := n.tree.Job(id)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := j.Create(cgroup.Limits{}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if _, err := j.Kill(ctx); err != nil {
+			n.t.Error(err)
+		}
+		if err := j.Remove(ctx); err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+			n.t.Error(err)
+		}
+	})
+	job := &hostapi.Job{ID: id, ResourceList: r}
+	out, err := n.ExecjobBegin(n.t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Job: job, MoM: &hostapi.ProcessID{PID: os.Getpid()}})
+	if err == nil {
+		err = out.Check(hostapi.EventBegin)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.jobs[id] = job
+	job.State, n.due[id] = out.State, out.CallAtElapsed
+	return j
+}
+
+// at has the host call when the jobs have run so long.
+func (n *node) at(elapsed time.Duration, ids ...string) map[string]*hostapi.JobUpdate {
+	n.t.Helper()
+	req := &hostapi.Request{Event: hostapi.EventPeriodic, Partial: true, JobList: map[string]*hostapi.Job{}}
+	for _, id := range ids {
+		n.jobs[id].Elapsed = elapsed
+		req.JobList[id] = n.jobs[id]
+	}
+	out, err := n.ExechostPeriodic(n.t.Context(), req)
+	if err == nil {
+		err = out.Check(hostapi.EventPeriodic)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for id, u := range out.Jobs {
+		if u.State != nil {
+			n.jobs[id].State = u.State
+		}
+		n.due[id] = u.CallAtElapsed
+	}
+	return out.Jobs
+}
+
+// start starts the test program as a process of the job, and returns it with the pids that it and its children tell.
+func (n *node) start(j *cgroup.Job, tell int, what string, args ...string) (child *proc.Child, pids []int) {
+	n.t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	child, err = proc.Start(&proc.Spec{Path: "/proc/self/exe", Args: append([]string{"actor", actorArg, what}, args...),
+		Env: []string{"GOMAXPROCS=1"}, Stdout: w, Stderr: os.Stderr}, hostapi.Join(j.Join()))
+	w.Close()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		child.Signal(unix.SIGKILL)
+		child.Wait(context.Background())
+		r.Close()
+	})
+	lines := bufio.NewReader(r)
+	for range tell {
+		line, err := lines.ReadString('\n')
+		pid, bad := strconv.Atoi(strings.TrimSpace(line))
+		if err = errors.Join(err, bad); err != nil {
+			n.t.Fatalf("%s: %q: %v", what, line, err)
+		}
+		pids = append(pids, pid)
+	}
+	return child, pids
+}
+
+// lives tells whether there is such a process that is not a zombie.
+func (n *node) lives(pid int) bool {
+	p, err := proc.Read(n.roots.Proc, pid)
+	return err == nil && !p.Dead()
+}
+
+func (n *node) stopped(pid int) bool {
+	p, err := proc.Read(n.roots.Proc, pid)
+	return err == nil && p.State == 'T'
+}
+
+// eventually waits for a state that comes by itself.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// content is what a process has noted.
+func content(t testing.TB, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return strings.Join(strings.Fields(string(b)), " ")
+}

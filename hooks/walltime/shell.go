@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// signalShell sends a warning's signal to the job's leading shell, if that is in the job's cgroup. It returns to how many processes it was
+// sent: 1, or 0 where there is none.
+func (h *hook) signalShell(j *cgroup.Job, job *hostapi.Job, s *state, w config.Warning) (sent int, err error) {
+	pids, err := j.Processes()
+	if errors.Is(err, cgroup.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	shell, found := h.shell(pids, job, s)
+	if !found {
+		return 0, nil
+	}
+	// Asked again once the process is held: its pid may have become another's since.
+	return j.SignalSome(w.Signal, func(pid int) bool {
+		p, err := proc.Read(h.roots.Proc, pid)
+		return err == nil && pid == shell.PID && p.StartTime == shell.StartTime
+	})
+}
+
+// shell returns of the job's processes the one that MoM started: the leader of its session, or where that is not known the oldest child
+// of a MoM that is.
+func (h *hook) shell(pids []int, job *hostapi.Job, s *state) (shell proc.Process, found bool) {
+	for _, pid := range pids {
+		p, err := proc.Read(h.roots.Proc, pid)
+		if err != nil {
+			continue
+		}
+		if pid == job.SessionID {
+			return p, true
+		}
+		if s.MoM != nil && p.PPID == s.MoM.PID && (!found || p.StartTime < shell.StartTime) {
+			shell, found = p, true
+		}
+	}
+	return shell, found
+}
+
+// mostTold bounds how many processes are named.
+const mostTold = 10
+
+// unkillableText names processes that are left though they got SIGKILL, with what they wait for in the kernel.
+func (h *hook) unkillableText(pids []int) string {
+	text := "unkillable: left after SIGKILL: 1 process:"
+	if len(pids) != 1 {
+		text = fmt.Sprintf("unkillable: left after SIGKILL: %d processes:", len(pids))
+	}
+	for i, pid := range pids {
+		if i == mostTold {
+			return text + fmt.Sprintf(" and %d more", len(pids)-i)
+		}
+		if i > 0 {
+			text += ","
+		}
+		text += fmt.Sprintf(" %d", pid)
+		if p, err := proc.Read(h.roots.Proc, pid); err == nil {
+			text += fmt.Sprintf(" (%q) %c", p.Comm, p.State)
+		}
+		if at := proc.Wchan(h.roots.Proc, pid); at != "" {
+			text += " in " + at
+		}
+		if tracer := proc.Tracer(h.roots.Proc, pid); tracer != 0 {
+			text += fmt.Sprintf(", held by process %d, which traces it", tracer)
+		}
+	}
+	return text
+}
