@@ -11,21 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rights are what this process may do.
+// rights are what the daemon may do where one runs, else what this process may.
 type rights struct {
-	uid          int
-	capabilities uint64 // CapEff of /proc/self/status
+	uid          int    // of this process
+	daemon       int    // the daemon's pid; 0 where the rest is of this process
+	capabilities uint64 // CapEff of /proc/PID/status
 	known        bool   // capabilities were read
-	limitedAS    bool   // RLIMIT_AS of this process is not unlimited
+	limitedAS    bool   // RLIMIT_AS is not unlimited
 }
 
-func readRights() rights {
-	r := rights{uid: os.Geteuid()}
+// readRights reads the rights of the daemon, or where there is none, or it is in another pid namespace (its pid is then nobody's
+// here, or somebody else's), those of this process.
+func readRights(daemon int) rights {
+	r := rights{uid: os.Geteuid(), daemon: daemon}
+	own, err := os.ReadFile("/proc/self/comm")
+	theirs, daemonErr := os.ReadFile(fmt.Sprintf("/proc/%d/comm", daemon))
+	if daemon <= 0 || err != nil || daemonErr != nil || string(own) != string(theirs) {
+		r.daemon = 0
+	}
 	var as unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_AS, &as); err == nil {
+	if err := unix.Prlimit(r.daemon, unix.RLIMIT_AS, nil, &as); err == nil { // 0 is this process
 		r.limitedAS = as.Cur != unix.RLIM_INFINITY || as.Max != unix.RLIM_INFINITY
 	}
-	f, err := os.Open("/proc/self/status")
+	status := "/proc/self/status"
+	if r.daemon != 0 {
+		status = fmt.Sprintf("/proc/%d/status", r.daemon)
+	}
+	f, err := os.Open(status)
 	if err != nil {
 		return r
 	}
@@ -62,8 +74,12 @@ func examineRights(r rights) []finding {
 		user = degraded("user", fmt.Sprintf("uid %d", r.uid), "run doctor as root, as the daemon is: some of what follows may look different to it")
 	}
 	findings := []finding{user}
-	if !r.known || r.uid != 0 {
+	if !r.known || r.uid != 0 && r.daemon == 0 {
 		return findings
+	}
+	missingOf, all := "missing: ", "all that hookhost uses"
+	if r.daemon != 0 {
+		missingOf, all = fmt.Sprintf("missing in the daemon (pid %d): ", r.daemon), fmt.Sprintf("the daemon (pid %d) has all that hookhost uses", r.daemon)
 	}
 	missing := 0
 	for _, c := range capabilities {
@@ -71,14 +87,14 @@ func examineRights(r rights) []finding {
 			continue
 		}
 		missing++
-		f := degraded(c.name, "missing: "+c.lost, "give it to the daemon: CapabilityBoundingSet= of its unit, --cap-add of its container")
+		f := degraded(c.name, missingOf+c.lost, "give it to the daemon: CapabilityBoundingSet= of its unit, --cap-add of its container")
 		if c.blocks {
 			f.Status, f.Blocks = statusImpossible, true
 		}
 		findings = append(findings, f)
 	}
 	if missing == 0 {
-		findings = append(findings, ok("capabilities", "all that hookhost uses"))
+		findings = append(findings, ok("capabilities", all))
 	}
 	return findings
 }

@@ -22,7 +22,9 @@ over at once. Attributes, with their defaults:
   alarm=30           (seconds that one event may take)
   fail_action=none   (offline_vnodes, clear_vnodes_upon_recovery, scheduler_restart_cycle)
   freq=120           (seconds between two exechost_periodic)
-  user=pbsadmin      debug=false        type=site`
+  user=pbsadmin      debug=false        type=site
+
+import starts the hook's program to see whether it takes a new configuration, and refuses one that it does not take.`
 
 func (c *cli) hookCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -116,6 +118,11 @@ func (c *cli) hookListCommand() *cobra.Command {
 				}
 				hooks, err = []host.Hook{h}, nil
 			}
+			for _, h := range hooks {
+				if h.Fault != "" {
+					err = errors.Join(err, fmt.Errorf("hook %s: %s", h.Name, h.Fault))
+				}
+			}
 			if asJSON {
 				return errors.Join(json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"hooks": hooks}), err)
 			}
@@ -133,6 +140,9 @@ func (c *cli) hookListCommand() *cobra.Command {
 func writeHook(w io.Writer, h host.Hook) {
 	fmt.Fprintf(w, "Hook %s\n", h.Name)
 	row := func(name string, value any) { fmt.Fprintf(w, "    %s = %v\n", name, value) }
+	if h.Fault != "" {
+		row("fault", h.Fault)
+	}
 	row("type", h.Type)
 	row("enabled", h.Enabled)
 	if len(h.Event) > 0 {
@@ -184,5 +194,13 @@ func (c *cli) loadRegistry() (*host.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.registry(cfg)
+	r, err := c.registry(cfg, true)
+	if err != nil {
+		return nil, err
+	}
+	if r.Node, err = nodeName(cfg); err != nil {
+		return nil, err
+	}
+	r.Settings = map[string]string{"state_dir": c.state}
+	return r, nil
 }

@@ -29,6 +29,9 @@ type Hook struct {
 	// BuiltIn says that the hook comes with hookhost, with ConfigData as its configuration.
 	BuiltIn    bool   `toml:"-" json:"built_in,omitempty"`
 	ConfigData []byte `toml:"-" json:"-"`
+
+	// Fault says why the hook's file cannot be used; the rest is then what could be told of it. "" when it can.
+	Fault string `toml:"-" json:"fault,omitempty"`
 }
 
 // hookFile is what a hook's file holds.

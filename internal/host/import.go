@@ -23,12 +23,14 @@ const (
 )
 
 // Import copies a hook's program or configuration and registers the copy, a program with its checksum. The copy is
-// named after its content, so a host that starts the hook meanwhile finds the old pair or the new one.
+// named after its content, so a host that starts the hook meanwhile finds the old pair or the new one. A configuration that the
+// hook's program, started for that, does not take is refused in the program's words; see checkConfig.
 func (r *Registry) Import(name, contentType string, content io.Reader) error {
 	if _, ok := r.builtIn(name); ok {
 		return fmt.Errorf("hook %s: it comes with hookhost: its program and configuration are hookhost's own", name)
 	}
-	if _, err := r.Get(name); err != nil {
+	h, err := r.Get(name)
+	if err != nil {
 		return err
 	}
 	tmp, sum, err := r.receive(contentType, content)
@@ -36,6 +38,15 @@ func (r *Registry) Import(name, contentType string, content io.Reader) error {
 		return fmt.Errorf("hook %s: import %s: %w", name, contentType, err)
 	}
 	defer os.Remove(tmp)
+	if contentType == ContentConfig {
+		config, err := os.ReadFile(tmp)
+		if err == nil {
+			err = r.checkConfig(h, config)
+		}
+		if err != nil {
+			return fmt.Errorf("hook %s: import %s: %w", name, contentType, err)
+		}
+	}
 	return r.change(name, func(h *Hook) error {
 		path := filepath.Join(r.ProgramDir, name+"."+sum[:12])
 		if contentType == ContentConfig {

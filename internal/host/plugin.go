@@ -54,6 +54,7 @@ type start struct {
 func newPlugin(ctx context.Context, l *launcher, h Hook, log *logrus.Entry, ready func(context.Context, *plugin, *instance) error) *plugin {
 	p := &plugin{launcher: l, log: log.WithField("hook", h.Name), ready: ready, hook: h, print: fingerprint(h)}
 	p.ctx, p.cancel = context.WithCancel(ctx)
+	p.failure = h.fault()
 	return p
 }
 
@@ -97,6 +98,9 @@ func (p *plugin) get(ctx context.Context) (*instance, error) {
 func (p *plugin) begin() (*start, error) {
 	if p.retired {
 		return nil, retiredError(p.hook.Name)
+	}
+	if err := p.hook.fault(); err != nil {
+		return nil, err
 	}
 	if p.starting != nil {
 		return p.starting, nil
@@ -265,7 +269,7 @@ func waitFor(ctx context.Context, wg *sync.WaitGroup) {
 // fingerprint changes when the program has to be started anew.
 func fingerprint(h Hook) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s %s %x", h.User, h.SHA256, h.Name, h.ConfigData)
+	fmt.Fprintf(&b, "%s %s %s %x %s", h.User, h.SHA256, h.Name, h.ConfigData, h.Fault)
 	for _, path := range []string{h.Program, h.Config} {
 		var st unix.Stat_t
 		if err := unix.Stat(path, &st); err != nil && path != "" {

@@ -32,6 +32,10 @@ type Registry struct {
 	// attributes that differ from what is given here.
 	BuiltIn []Hook
 
+	// Node and Settings are what a program gets that Import starts: see Options.
+	Node     string
+	Settings map[string]string
+
 	// AllowUnsafePaths leaves out the check that nobody else can write to the directories above a file. For tests.
 	AllowUnsafePaths bool
 }
@@ -78,34 +82,50 @@ func (r *Registry) Get(name string) (Hook, error) {
 	if !hookName.MatchString(name) {
 		return Hook{}, fmt.Errorf("hook %q: %w", name, ErrNoHook)
 	}
-	h, builtIn := r.builtIn(name)
-	b, err := r.paths().read(filepath.Join(r.Dir, name+suffix), maxHookFile)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && builtIn:
-		return h, nil
-	case errors.Is(err, fs.ErrNotExist):
-		return Hook{}, fmt.Errorf("hook %s: %w", name, ErrNoHook)
-	case err == nil:
-		err = decodeHook(b, &h)
-	}
+	h, _, err := r.read(name)
 	if err != nil {
 		return Hook{}, fmt.Errorf("hook %s: %w", name, err)
 	}
 	return h, nil
 }
 
-// List returns the hooks in the order in which they run. A file that cannot be read does not hide the others: they come
-// together with the error.
+// read returns a hook, and what its file holds.
+func (r *Registry) read(name string) (h Hook, text []byte, err error) {
+	h, builtIn := r.builtIn(name)
+	file := filepath.Join(r.Dir, name+suffix)
+	text, err = r.paths().read(file, maxHookFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && isLink(file):
+		err = fmt.Errorf("open %s: it is a link to what is not there", file) // of a file system that is not mounted, say
+	case errors.Is(err, fs.ErrNotExist) && builtIn:
+		return h, nil, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return h, nil, ErrNoHook
+	case err == nil:
+		err = decodeHook(text, &h)
+	}
+	return h, text, err
+}
+
+func isLink(path string) bool {
+	st, err := os.Lstat(path)
+	return err == nil && st.Mode()&fs.ModeSymlink != 0
+}
+
+// List returns the hooks in the order in which they run. One whose file cannot be used is among them, with its Fault; see
+// faulty. It fails when the folder cannot be read.
 func (r *Registry) List() ([]Hook, error) {
 	var names []string
 	for _, h := range r.BuiltIn {
 		names = append(names, h.Name)
 	}
 	files, err := os.ReadDir(r.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && !isLink(r.Dir) {
 		err = nil
 	}
-	errs := []error{err}
+	if err != nil {
+		return nil, err
+	}
 	for _, f := range files {
 		name, ok := strings.CutSuffix(f.Name(), suffix)
 		if ok && !strings.HasPrefix(name, ".") && !slices.Contains(names, name) {
@@ -114,15 +134,20 @@ func (r *Registry) List() ([]Hook, error) {
 	}
 	var hooks []Hook
 	for _, name := range names {
-		h, err := r.Get(name)
-		if err != nil {
-			errs = append(errs, err)
+		h, text, err := r.read(name)
+		switch {
+		case errors.Is(err, ErrNoHook): // deleted meanwhile
 			continue
+		case err == nil && !hookName.MatchString(name):
+			err = CheckName(name)
+		}
+		if err != nil {
+			h = r.faulty(name, text, err)
 		}
 		hooks = append(hooks, h)
 	}
 	slices.SortStableFunc(hooks, byOrder)
-	return hooks, errors.Join(errs...)
+	return hooks, nil
 }
 
 // byOrder compares as PBS does: ascending order, and where it is equal the hook that was created first.

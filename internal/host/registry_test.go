@@ -249,9 +249,19 @@ func TestListInOrder(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(r.Dir, "x.toml"), []byte("order = 1\ncolour = 2\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	hooks, err = r.List()
-	if len(hooks) != 3 || err == nil || err.Error() != `hook x: line 2: unknown key "colour"` {
-		t.Errorf("%d hooks, %v", len(hooks), err)
+	if hooks, err = r.List(); err != nil || len(hooks) != 4 {
+		t.Fatalf("%d hooks, %v, want 4", len(hooks), err)
+	}
+	for _, h := range hooks {
+		if want := map[string]string{"x": `line 2: unknown key "colour"`}[h.Name]; h.Fault != want {
+			t.Errorf("hook %s: fault %q, want %q", h.Name, h.Fault, want)
+		}
+	}
+	if _, err := r.Get("x"); err == nil || err.Error() != `hook x: line 2: unknown key "colour"` {
+		t.Errorf("get: %v", err)
+	}
+	if err := r.Delete("x"); err != nil {
+		t.Errorf("delete: %v", err)
 	}
 }
 
