@@ -23,6 +23,7 @@ func TestAccess(t *testing.T) {
 		method, path, body string
 		root, other        int
 	}{
+		{"GET", "/v1/jobs/mine", "", 404, 404},
 		{"POST", "/v1/events/execjob_begin", begin, 200, 403},
 		{"POST", "/v1/events/nonsense", begin, 400, 403},
 		{"GET", "/v1/events/execjob_begin", "", 404, 404},
@@ -55,6 +56,23 @@ func TestAccess(t *testing.T) {
 	}
 	if n := len(b.seen()); n != 1 {
 		t.Errorf("%d events were carried out, want root's one", n)
+	}
+}
+
+// A process is told of its own job and, where it is in the job of somebody else, what it would be told in no job.
+func TestMine(t *testing.T) {
+	for member, want := range map[string][2]int{"1.srv": {200, 404}, "2.srv": {200, 200}, "3.srv": {200, 404}, "": {404, 404}} {
+		b := &backend{jobs: []Job{job("1.srv", 0), job("2.srv", nobody), job("3.srv", -1)}, member: member}
+		socket := serve(t, b)
+		for i, uid := range []int{0, nobody} {
+			got := callAs(t, uid, socket, "GET", "/v1/jobs/mine", "")
+			if got.Status != want[i] || got.Status == 200 && !strings.Contains(got.Body, `"id":"`+member+`"`) {
+				t.Errorf("uid %d in job %q: %d %s, want %d", uid, member, got.Status, got.Body, want[i])
+			}
+			if got.Status == 404 && strings.Contains(got.Body, "srv") {
+				t.Errorf("uid %d in job %q learns of it: %s", uid, member, got.Body)
+			}
+		}
 	}
 }
 

@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // AttachRequest asks for a process to become part of a job.
 type AttachRequest struct {
 	Job string `json:"job,omitempty"` // "" for the only job that the process's user has here
 	PID int    `json:"pid"`
+	// Host is where the process is; "" for here. Only processes of this host may name another: the host forwards it.
+	Host string `json:"host,omitempty"`
 }
 
 // Attached is the answer: the job, and what its hooks made of it. A rejected process is not part of the job.
@@ -23,7 +27,8 @@ type Attached struct {
 }
 
 // attach takes a process into a job of its own user. A caller other than root may do that only with processes of its
-// own: a job is charged for what is in it and may kill it.
+// own: a job is charged for what is in it and may kill it. A host may do it where this host itself finds that the process is the
+// job's.
 func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 	var in AttachRequest
 	if err := decodeBody(r.Body, &in); err != nil {
@@ -37,16 +42,29 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 			return nil, malformed(err)
 		}
 	}
+	if in.Host != "" && (peer.Host != "" || !pbs.SameHost(in.Host, s.Host)) {
+		return s.forward(peer, r, in)
+	}
+	if peer.Host != "" { // first: to one that has nothing to do with the job this host's processes are unknown
+		if err := s.knows(r.Context(), peer, in); err != nil {
+			return nil, err
+		}
+	}
 	before, err := s.process(in.PID)
 	if err != nil {
 		return nil, err
 	}
-	if !peer.may(before.UID) {
+	if peer.Host == "" && !peer.may(before.UID) || peer.Host != "" && before.UID == 0 {
 		return nil, notOwner(in.PID, before.UID)
 	}
 	job, err := s.jobFor(r.Context(), peer, in, before.UID)
 	if err != nil {
 		return nil, err
+	}
+	if peer.Host != "" {
+		if err := s.Sisters.Evidence(r.Context(), in.PID, job.ID); err != nil {
+			return nil, err
+		}
 	}
 	// As with any event, see there.
 	outcome, err := s.Events.Handle(context.WithoutCancel(r.Context()), &hostapi.Request{Event: hostapi.EventAttach, Job: job, PID: in.PID})
@@ -62,6 +80,42 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 		return nil, noProcess(in.PID)
 	}
 	return Attached{Job: job.ID, Outcome: outcome}, nil
+}
+
+// knows tells whether the peer may know of the job that it names.
+func (s *Server) knows(ctx context.Context, peer Peer, in AttachRequest) error {
+	if in.Job == "" {
+		return malformed(fmt.Errorf("attach pid %d: name the job", in.PID))
+	}
+	jobs, err := s.visible(ctx, peer)
+	if err == nil && !slices.ContainsFunc(jobs, func(j Job) bool { return j.Job.ID == in.Job }) {
+		err = noJob(in)
+	}
+	return err
+}
+
+// forward has another host of the job attach a process of its own. That host decides for itself.
+func (s *Server) forward(peer Peer, r *http.Request, in AttachRequest) (any, error) {
+	switch {
+	case peer.Host != "":
+		return nil, denied("%s: it is to ask host %s itself", peer, printable(in.Host))
+	case s.Sisters == nil:
+		return nil, malformed(fmt.Errorf("attach pid %d on %s: this host works with no other", in.PID, printable(in.Host)))
+	case in.Job == "":
+		return nil, malformed(fmt.Errorf("attach pid %d on %s: name the job", in.PID, printable(in.Host)))
+	}
+	jobs, err := s.visible(r.Context(), peer)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range jobs {
+		if j.Job.ID == in.Job && isHostOf(j.Job, in.Host) {
+			host := in.Host
+			in.Host = ""
+			return s.Sisters.Forward(r.Context(), host, in)
+		}
+	}
+	return nil, noJob(in)
 }
 
 func (s *Server) process(pid int) (Process, error) {
@@ -99,9 +153,13 @@ func (s *Server) jobFor(ctx context.Context, peer Peer, in AttachRequest, uid in
 		return nil, &Error{Status: http.StatusConflict, Kind: KindTMNotFound,
 			Message: fmt.Sprintf("attach pid %d: uid %d has %d jobs here, name one", in.PID, uid, len(found))}
 	case in.Job != "":
-		return nil, &Error{Status: http.StatusNotFound, Kind: KindTMNotFound, Message: fmt.Sprintf("attach pid %d: job %s: not found", in.PID, in.Job)}
+		return nil, noJob(in)
 	}
 	return nil, &Error{Status: http.StatusNotFound, Kind: KindTMNotFound, Message: fmt.Sprintf("attach pid %d: uid %d has no job here", in.PID, uid)}
+}
+
+func noJob(in AttachRequest) error {
+	return &Error{Status: http.StatusNotFound, Kind: KindTMNotFound, Message: fmt.Sprintf("attach pid %d: job %s: not found", in.PID, in.Job)}
 }
 
 func notOwner(pid, uid int) error {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,13 +13,18 @@ import (
 
 // event carries out one event. It goes on when the caller goes away: half an event is worse than one that nobody
 // waits for, and its hooks' alarms end it in any case.
-func (s *Server) event(_ Peer, r *http.Request) (any, error) {
+func (s *Server) event(peer Peer, r *http.Request) (any, error) {
 	req, ignored, err := hostapi.DecodeRequest(r.PathValue("event"), r.Body, maxEvent)
 	if err != nil {
 		return nil, malformed(err)
 	}
 	if len(ignored) > 0 && s.Ignored != nil {
 		s.Ignored(req.Event, ignored)
+	}
+	if peer.Host != "" {
+		if req, err = s.fromHost(peer, req); err != nil {
+			return nil, err
+		}
 	}
 	return s.Events.Handle(context.WithoutCancel(r.Context()), req)
 }
@@ -40,11 +46,43 @@ func (s *Server) visible(ctx context.Context, peer Peer) ([]Job, error) {
 	}
 	jobs := make([]Job, 0, len(all))
 	for _, j := range all {
-		if j.Job != nil && peer.may(j.Job.Owner.UID) {
+		if j.Job != nil && peer.sees(j.Job) {
 			jobs = append(jobs, j)
 		}
 	}
 	return jobs, nil
+}
+
+// job answers with a job that lives here. A host that asks ends what it has of the job when it hears that there is none, so it is told
+// so only where that is certain.
+func (s *Server) job(peer Peer, r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	if err := hostapi.CheckJobID(id); err != nil {
+		return nil, malformed(err)
+	}
+	j, err := s.Jobs.Job(r.Context(), id)
+	switch {
+	case err == nil && peer.sees(j.Job):
+		return j, nil
+	case err == nil:
+		err = ErrNotFound
+	case peer.Host != "" && !errors.Is(err, ErrNotFound):
+		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: the state of this host cannot be read", id)
+	}
+	return nil, hidden(peer, id, err)
+}
+
+// mine answers with the job that the caller is in. That the kernel's word on who calls may be old does no harm: a caller that
+// waits for its answer has its pid still, and whoever came after it is told of no job that its user could not list.
+func (s *Server) mine(peer Peer, r *http.Request) (any, error) {
+	j, err := s.Processes.JobOf(r.Context(), peer.PID)
+	if err == nil && (j.Job == nil || !peer.may(j.Job.Owner.UID)) {
+		err = ErrNotFound
+	}
+	if errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("job of process %d: %w", peer.PID, ErrNotFound)
+	}
+	return j, err
 }
 
 func (s *Server) report(peer Peer, r *http.Request) (any, error) {
@@ -52,7 +90,7 @@ func (s *Server) report(peer Peer, r *http.Request) (any, error) {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return nil, malformed(err)
 	}
-	report, err := s.Jobs.Report(r.Context(), id, peer.may)
+	report, err := s.Jobs.Report(r.Context(), id, peer.sees)
 	return report, hidden(peer, id, err)
 }
 
@@ -68,7 +106,7 @@ func hidden(peer Peer, id string, err error) error {
 func (s *Server) node(peer Peer, r *http.Request) (any, error) {
 	info, err := s.Node.Node(r.Context())
 	if !peer.root() {
-		info.Hooks, err = nil, nil // hooks and what is wrong with them is root's affair
+		info.Hooks, info.Refused, err = nil, nil, nil // hooks and what is wrong with them is root's affair
 	}
 	return info, err
 }

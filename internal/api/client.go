@@ -28,6 +28,7 @@ const maxAnswer = 64 << 20
 // none, or those of a connection that broke; after the last it is not known whether the call was carried out.
 type Client struct {
 	socket string
+	host   string // another host, over TLS; "" for this one
 	http   http.Client
 	first  atomic.Pointer[net.UnixConn] // made by Dial, used by the first call
 }
@@ -88,8 +89,13 @@ func (c *Client) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 // never nil without an error, tells what a program that is started there should find in its environment. When a hook rejects
 // the process the error is an *Error of KindTMHook.
 func (c *Client) Attach(ctx context.Context, job string, pid int) (Attached, error) {
+	return c.AttachOn(ctx, "", job, pid)
+}
+
+// AttachOn is Attach for a process of another host of the job, to which the daemon forwards it; host "" is this one.
+func (c *Client) AttachOn(ctx context.Context, host, job string, pid int) (Attached, error) {
 	var a Attached
-	if err := c.call(ctx, http.MethodPost, "/v1/attach", AttachRequest{Job: job, PID: pid}, &a); err != nil {
+	if err := c.call(ctx, http.MethodPost, "/v1/attach", AttachRequest{Job: job, PID: pid, Host: host}, &a); err != nil {
 		return Attached{}, err
 	}
 	if a.Outcome == nil {
@@ -106,6 +112,28 @@ func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
 	var l jobList
 	err := c.call(ctx, http.MethodGet, "/v1/jobs", nil, &l)
 	return l.Jobs, err
+}
+
+// Job returns a job that lives on the host. It fails with ErrNotFound when it does not, or the caller may not know of it.
+func (c *Client) Job(ctx context.Context, id string) (Job, error) {
+	var j Job
+	err := c.call(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id), nil, &j)
+	return j, err
+}
+
+// Origin returns the job that a TCP connection of the host comes from, its ends as IP:PORT as the host sees them. It fails with
+// ErrNotFound.
+func (c *Client) Origin(ctx context.Context, local, remote string) (string, error) {
+	var o originOf
+	err := c.call(ctx, http.MethodGet, "/v1/origin?local="+url.QueryEscape(local)+"&remote="+url.QueryEscape(remote), nil, &o)
+	return o.Job, err
+}
+
+// Mine returns the job that this process is in. It fails with ErrNotFound in a process of no job, or of one of somebody else.
+func (c *Client) Mine(ctx context.Context) (Job, error) {
+	var j Job
+	err := c.call(ctx, http.MethodGet, "/v1/jobs/mine", nil, &j)
+	return j, err
 }
 
 // Report returns the usage report of a job. It fails with ErrNotFound.
@@ -198,13 +226,23 @@ func (c *Client) open(ctx context.Context, method, path string, body io.Reader) 
 	if err != nil {
 		return nil, err
 	}
+	req.Header.Set(versionHeader, majorVersion)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
 			err = u.Err // the URL is made up
 		}
+		if c.host != "" && refusedCertificate(err) {
+			err = unsent{fmt.Errorf("it refused this host's certificate: %w", err)}
+		}
 		return nil, fmt.Errorf("call host: %w", err)
+	}
+	if c.host != "" {
+		if err := checkVersion(resp.Header, c.host); err != nil {
+			resp.Body.Close()
+			return nil, err
+		}
 	}
 	return resp, nil
 }

@@ -12,12 +12,16 @@ import (
 // ErrNotFound is what a backend returns, wrapped, for a job or process that there is not.
 var ErrNotFound = errors.New("not found")
 
+// ErrVersion says that two hosts speak different versions of the API.
+var ErrVersion = errors.New("another version of the API")
+
 // Kinds of errors beside those of hostapi.Kind.
 const (
 	KindMalformed = "malformed" // 400: the request itself is wrong
 	KindDenied    = "denied"    // 403: the caller may not
 	KindNotFound  = "not_found" // 404: there is none, or the caller may not know of it
 	KindTooLarge  = "too_large" // 413
+	KindVersion   = "version"   // 426: the host speaks another version of the API
 )
 
 // Kinds of an attach, named as PBS's task manager names them (tm_.h), so that pbs_attach's messages can be kept.
@@ -48,8 +52,16 @@ func (e *Error) Unwrap() error {
 		return &hostapi.Error{Kind: hostapi.KindJob, Err: errors.New(e.Message)}
 	case KindNotFound:
 		return ErrNotFound
+	case KindVersion:
+		return ErrVersion
 	}
 	return nil
+}
+
+// isRefusal tells whether it was refused for who called, or for how its host speaks, rather than for what was asked.
+func (e *Error) isRefusal() bool {
+	return e.Status == http.StatusForbidden || e.Status == http.StatusUpgradeRequired ||
+		slices.Contains([]string{KindTMNotFound, KindTMNoProc, KindTMOwner}, e.Kind)
 }
 
 var eventKinds = []hostapi.Kind{hostapi.KindJob, hostapi.KindNode, hostapi.KindBusy, hostapi.KindTimeout, hostapi.KindInternal}

@@ -142,6 +142,8 @@ type backend struct {
 	procfs *kernfs.FS
 	lines  chan string // what is told of every job, until it is closed: then the job is over
 	broken error       // of the ledger
+	unread bool        // jobs that are not there cannot be read
+	member string      // the job that every process is in
 	reused bool        // every process has another start time when it is asked for again
 
 	mu     sync.Mutex
@@ -167,9 +169,21 @@ func (b *backend) seen() []*hostapi.Request {
 
 func (b *backend) Jobs(context.Context) ([]Job, error) { return b.jobs, nil }
 
-func (b *backend) Report(_ context.Context, id string, may func(int) bool) (json.RawMessage, error) {
+func (b *backend) Job(_ context.Context, id string) (Job, error) {
 	for _, j := range b.jobs {
-		if j.Job.ID == id && may(j.Job.Owner.UID) {
+		if j.Job.ID == id {
+			return j, nil
+		}
+	}
+	if b.unread {
+		return Job{}, errors.New("disk: /secret")
+	}
+	return Job{}, fmt.Errorf("job %s: %w", id, ErrNotFound)
+}
+
+func (b *backend) Report(_ context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
+	for _, j := range b.jobs {
+		if j.Job.ID == id && may(j.Job) {
 			return json.RawMessage(`{"job":"` + id + `"}`), nil
 		}
 	}
@@ -177,9 +191,9 @@ func (b *backend) Report(_ context.Context, id string, may func(int) bool) (json
 }
 
 // Finished has a report of each of the jobs; broken is an error after them.
-func (b *backend) Finished(_ context.Context, may func(int) bool, yield func(json.RawMessage) bool) error {
+func (b *backend) Finished(_ context.Context, may func(*hostapi.Job) bool, yield func(json.RawMessage) bool) error {
 	for _, j := range b.jobs {
-		if may(j.Job.Owner.UID) && !yield(json.RawMessage(`{"job":"`+j.Job.ID+`"}`)) {
+		if may(j.Job) && !yield(json.RawMessage(`{"job":"`+j.Job.ID+`"}`)) {
 			return nil
 		}
 	}
@@ -187,7 +201,7 @@ func (b *backend) Finished(_ context.Context, may func(int) bool, yield func(jso
 }
 
 // Notices has one reader.
-func (b *backend) Notices(ctx context.Context, id string, after int, may func(int) bool) ([]string, int, error) {
+func (b *backend) Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) ([]string, int, error) {
 	if _, err := b.Report(ctx, id, may); err != nil {
 		return nil, 0, err
 	}
@@ -222,6 +236,16 @@ func (b *backend) Process(pid int) (Process, error) {
 		p.StartTime += uint64(b.asked)
 	}
 	return Process{UID: p.UID, StartTime: p.StartTime}, nil
+}
+
+// JobOf finds every process in b.member.
+func (b *backend) JobOf(_ context.Context, pid int) (Job, error) {
+	for _, j := range b.jobs {
+		if j.Job.ID == b.member {
+			return j, nil
+		}
+	}
+	return Job{}, fmt.Errorf("%w: pid %d", ErrNotFound, pid)
 }
 
 func job(id string, uid int, phase ...string) Job {

@@ -27,9 +27,9 @@ type Notice struct {
 func (s *Server) notices(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	control.SetWriteDeadline(time.Time{})
-	peer, ok := peerFrom(r.Context())
-	if !ok {
-		s.answer(w, nil, &Error{Status: http.StatusForbidden, Kind: KindDenied, Message: "denied: the caller is unknown"})
+	peer, err := s.admit(r, usersOnly)
+	if err != nil {
+		s.answer(w, r, nil, err)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxSmall)
@@ -49,7 +49,7 @@ func (s *Server) notices(w http.ResponseWriter, r *http.Request) {
 	for begun := false; ; begun = true {
 		var lines []string
 		if err == nil {
-			lines, after, err = s.Jobs.Notices(ctx, id, after, peer.may)
+			lines, after, err = s.Jobs.Notices(ctx, id, after, peer.sees)
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -58,7 +58,7 @@ func (s *Server) notices(w http.ResponseWriter, r *http.Request) {
 		case err != nil && (begun || ctx.Err() != nil):
 			panic(http.ErrAbortHandler)
 		case err != nil:
-			s.answer(w, nil, hidden(peer, id, err))
+			s.answer(w, r, nil, hidden(peer, id, err))
 			return
 		}
 		b, err := json.Marshal(Notice{Seq: after, JobStderr: lines})

@@ -13,13 +13,12 @@ import (
 func (s *Server) reports(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	control.SetWriteDeadline(time.Time{})
-	peer, ok := peerFrom(r.Context())
-	switch {
-	case !ok:
-		s.answer(w, nil, &Error{Status: http.StatusForbidden, Kind: KindDenied, Message: "denied: the caller is unknown"})
-		return
-	case s.Reports == nil:
-		s.answer(w, nil, noCall(r))
+	peer, err := s.admit(r, usersOnly)
+	if err == nil && s.Reports == nil {
+		err = noCall(r)
+	}
+	if err != nil {
+		s.answer(w, r, nil, err)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxSmall)
@@ -28,7 +27,7 @@ func (s *Server) reports(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()
 	begun := false
-	err := s.Reports.Finished(ctx, peer.may, func(report json.RawMessage) bool {
+	err = s.Reports.Finished(ctx, peer.sees, func(report json.RawMessage) bool {
 		if !begun {
 			w.Header().Set("Content-Type", "application/json")
 		}
@@ -39,7 +38,7 @@ func (s *Server) reports(w http.ResponseWriter, r *http.Request) {
 	})
 	switch {
 	case err != nil && !begun && ctx.Err() == nil:
-		s.answer(w, nil, err)
+		s.answer(w, r, nil, err)
 	case err != nil || ctx.Err() != nil:
 		panic(http.ErrAbortHandler)
 	case !begun:

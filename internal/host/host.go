@@ -74,7 +74,9 @@ type Host struct {
 	log      *logrus.Entry
 	launcher *launcher
 	jobs     queues
-	clock    *clock
+	timers   *timers
+	batches  *batches
+	clock    jobstate.Clock
 
 	ctx    context.Context // ends with Close, after the events
 	cancel context.CancelFunc
@@ -89,13 +91,14 @@ type Host struct {
 	owed    map[string][]func(*jobstate.Record) // by job, see owe
 	period  map[*plugin]*time.Timer
 	ears    map[string]map[chan struct{}]bool // by job, see Notices
+	awaited map[[2]string]bool                // hook and job, see callInTurn
 	closed  bool
 }
 
 const defaultStart = 30 * time.Second
 
-// Open reads the registry and starts the programs of all enabled hooks in the background. It fails when the registry has a
-// hook that cannot be understood; a program that does not start fails the events that need it, not Open.
+// Open reads the registry and starts the programs of all enabled hooks in the background. A program that does not start, and a
+// hook's file that cannot be used, fail the events that need the hook, not Open.
 func Open(o Options) (*Host, error) {
 	hooks, err := o.Registry.List()
 	if err != nil {
@@ -108,15 +111,21 @@ func Open(o Options) (*Host, error) {
 	if o.StartTimeout <= 0 {
 		o.StartTimeout = defaultStart
 	}
+	clock, err := jobstate.NewClock(o.Self.BootID)
+	if err != nil {
+		return nil, errors.Join(err, sockets.remove())
+	}
 	h := &Host{
-		opt: o, log: o.Log, waits: make(map[string]context.CancelFunc), period: make(map[*plugin]*time.Timer),
+		opt: o, log: o.Log, clock: clock, waits: make(map[string]context.CancelFunc), period: make(map[*plugin]*time.Timer),
 		launcher: &launcher{
 			paths: o.Registry.paths(), spawn: newSpawner(), sockets: sockets,
 			limit: o.StartTimeout, node: o.Node, settings: o.Settings,
 		},
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.clock = newClock(h.callAgain)
+	h.batches = &batches{call: h.callDue, start: h.behindIt}
+	h.timers = newTimers(h.batches.add)
+	h.keep(hooks)
 	h.plugins = h.arrange(nil, hooks)
 	for _, p := range h.plugins {
 		p.warm()
@@ -129,7 +138,7 @@ func Open(o Options) (*Host, error) {
 func (h *Host) arrange(old []*plugin, hooks []Hook) []*plugin {
 	var next []*plugin
 	for _, hook := range hooks {
-		if !hook.Enabled || hook.Program == "" { // one without a program is still being registered
+		if !hook.Enabled || hook.Program == "" && hook.Fault == "" { // one without a program is still being registered
 			continue
 		}
 		i := slices.IndexFunc(old, func(p *plugin) bool { return p.spec().Name == hook.Name && p.update(hook) })
@@ -146,7 +155,8 @@ func (h *Host) arrange(old []*plugin, hooks []Hook) []*plugin {
 
 // Reload reads the registry again. Hooks that are new or changed in program or configuration are started; those that
 // are gone or changed end after the calls they are in; the others run on with their new attributes. An event under way
-// goes on with the successors of changed hooks, and without those that are gone. On an error nothing changes.
+// goes on with the successors of changed hooks, and without those that are gone. Of a hook whose file has become unusable what
+// is in force stays. On an error nothing changes.
 func (h *Host) Reload(ctx context.Context) error {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
@@ -154,6 +164,8 @@ func (h *Host) Reload(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}
+	h.keep(hooks)
+	slices.SortStableFunc(hooks, byOrder)
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
@@ -163,10 +175,12 @@ func (h *Host) Reload(ctx context.Context) error {
 	before := rhythmsOf(old)
 	h.plugins = h.arrange(old, hooks)
 	kept := rhythmsOf(h.plugins)
+	var names []string
 	for _, p := range h.plugins {
 		if !slices.Contains(old, p) {
 			p.warm()
 		}
+		names = append(names, p.spec().Name)
 	}
 	var gone sync.WaitGroup
 	for _, p := range old {
@@ -186,6 +200,9 @@ func (h *Host) Reload(ctx context.Context) error {
 			h.reschedule(p)
 		}
 	}
+	if err := h.rearm(h.detach(ctx), names); err != nil {
+		h.log.Error(err)
+	}
 	waitFor(ctx, &gone)
 	return nil
 }
@@ -198,6 +215,9 @@ func (h *Host) Hooks() ([]Status, error) {
 		s := Status{Hook: hook, State: "disabled"}
 		if p := h.plugin(hook.Name); p != nil {
 			s = p.status()
+		}
+		if err := hook.fault(); err != nil { // what runs may be what was there before
+			s.Error = err.Error()
 		}
 		list = append(list, s)
 	}
@@ -258,7 +278,7 @@ func (h *Host) Close(ctx context.Context) error {
 	plugins := h.plugins
 	h.mu.Unlock()
 
-	h.clock.stop()
+	h.timers.stop()
 	waitFor(ctx, &h.begun)
 	h.cancel()
 	var ends sync.WaitGroup

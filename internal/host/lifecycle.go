@@ -23,19 +23,18 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request) (*Verdict, error
 	if err := resolveOwner(&req.Job.Owner); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
-	rec := &jobstate.Record{Job: req.Job, Phase: jobstate.PhasePrerun, MoM: req.MoM, Host: h.opt.Self}
+	rec := &jobstate.Record{Job: req.Job, Phase: jobstate.PhasePrerun, MoM: req.MoM, Host: h.opt.Self, Run: req.Run, Head: req.Head}
 	if err := h.register(ctx, req, rec); err != nil {
 		return nil, err
 	}
 	c := h.newChain(req, nil)
 	v := c.run(ctx)
 	if !v.Reject {
-		now := time.Now()
+		now := h.clock.Now()
 		advance(rec, req, now)
 		take(rec, h.opt.Node, c, now)
 		err := h.replace(ctx, rec)
 		if err == nil {
-			h.setTimers(id, rec.Timers)
 			h.watchMoM(id, req.MoM)
 			return v, nil
 		}
@@ -53,7 +52,7 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request) (*Verdict, error
 func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 	if err := c.undo(ctx); err != nil {
 		if left := h.fallback(ctx, rec.Job.ID); left != nil {
-			exiting(rec, &hostapi.Request{Job: &hostapi.Job{}}, true, time.Now())
+			exiting(rec, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
 			return errors.Join(err, left, h.replace(ctx, rec))
 		}
 		return errors.Join(err, h.forget(ctx, rec.Job.ID))
@@ -63,7 +62,7 @@ func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 
 // forget deletes the job's record and all that the host has of it.
 func (h *Host) forget(ctx context.Context, id string) error {
-	h.clock.drop(id)
+	h.timers.drop(id)
 	h.unwatchMoM(id)
 	h.forgive(id)
 	defer h.rouse(id)
@@ -79,6 +78,7 @@ func (h *Host) replace(ctx context.Context, rec *jobstate.Record) error {
 		if now != nil {
 			keepTold(rec, now, h.opt.Node)
 		}
+		h.arm(rec)
 		return rec, nil
 	})
 }
@@ -109,7 +109,7 @@ func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate
 			// Ours from here on, and to be ended whatever happens to this host or this event.
 			left = there
 			there.Host = h.opt.Self
-			exiting(there, &hostapi.Request{Job: &hostapi.Job{}}, true, time.Now())
+			exiting(there, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
 			return there, nil
 		})
 		switch {
@@ -134,8 +134,10 @@ var errStays = errors.New("its record is still there")
 //	Reconcile would end it (fateOf)            over
 //	another living host's, or pbs_mom's        busy
 //	  while its daemon is down
+//	another head's                             busy: who began a job here is the one to end it
 //	exiting                                    over
 //	another MoM's                              busy
+//	same head, another run                     over: the head knows nothing of that run any more
 //	another run_count                          over: PBS counts each start, so it knows nothing of that run any more
 //	same run, prerun                           begin once more; hooks are idempotent
 //	same run, running or suspended             busy
@@ -147,10 +149,14 @@ func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, 
 		return true, nil
 	case rec.Host != h.opt.Self && f != adopt:
 		return false, hostapi.Errorf(hostapi.KindBusy, "the job is carried by process %d", rec.Host.PID)
+	case rec.Head != req.Head:
+		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s has begun it", cmp.Or(rec.Head, "this host"))
 	case rec.Phase == jobstate.PhaseExiting:
 		return true, nil
 	case !sameMoM:
 		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already")
+	case rec.Head != "" && rec.Run != req.Run:
+		return true, nil
 	case rec.Job.RunCount != req.Job.RunCount:
 		return true, nil
 	case rec.Phase == jobstate.PhasePrerun:
@@ -164,13 +170,13 @@ func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, 
 // After a last event the job is settled, unless its hooks failed and so did the host's own removal: then the record stays
 // as one of a job that is ending, and Reconcile, at each periodic and at the start of a host, ends it once more.
 func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
-	id, last, began := req.Job.ID, req.Event != hostapi.EventEpilogue, time.Now()
+	id, last, began := req.Job.ID, req.Event != hostapi.EventEpilogue, h.clock.Now()
 	rec, err := h.leaving(ctx, req, last)
 	errs := []error{err}
 	unread := rec == nil && err != nil
-	h.clock.drop(id)
+	h.timers.drop(id)
 	if rec != nil {
-		req.Job = jobOf(rec, req)
+		req.Job = jobOf(rec, req, began)
 	} else if err := resolveOwner(&req.Job.Owner); err != nil {
 		h.log.WithField("job", id).Debug(err) // hooks tear down without it
 	}
@@ -178,7 +184,7 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	v := c.run(ctx)
 	noted := func(r *jobstate.Record) {
 		exiting(r, req, last, began)
-		take(r, h.opt.Node, c, time.Now())
+		take(r, h.opt.Node, c, h.clock.Now())
 	}
 	var left error
 	if last && c.failures() != nil {
@@ -236,10 +242,10 @@ func (h *Host) leaving(ctx context.Context, req *hostapi.Request, last bool) (*j
 	if err != nil || rec == nil {
 		return nil, err
 	}
-	exiting(rec, req, last, time.Now())
+	exiting(rec, req, last, h.clock.Now())
 	if last && rec.MoM == nil {
 		err = h.change(ctx, req.Job.ID, func(r *jobstate.Record) {
-			exiting(r, req, last, time.Now())
+			exiting(r, req, last, h.clock.Now())
 			rec = r // with what was told since it was read
 		})
 	}
@@ -250,7 +256,7 @@ func (h *Host) leaving(ctx context.Context, req *hostapi.Request, last bool) (*j
 // record stays, and Reconcile tries again. The key keeps a report from being written twice when the host dies in between.
 func (h *Host) settle(ctx context.Context, rec *jobstate.Record, e hostapi.Event) error {
 	if e == hostapi.EventEnd || !rec.Launched.IsZero() {
-		r := report.FromRecord(rec, rec.Ended)
+		r := report.FromRecord(rec, rec.Ended.Wall, rec.Elapsed(rec.Ended))
 		if err := h.opt.Ledger.AppendOnce(ctx, rec.Job.ID, runKey(rec), r.Archive()); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}

@@ -107,7 +107,6 @@ func (h *Host) resolve(ctx context.Context, id string, f fate, why string) error
 		}
 		return nil
 	}
-	h.setTimers(id, rec.Timers)
 	h.watchMoM(id, rec.MoM)
 	h.log.WithField("job", id).Info("job taken over from a host that died")
 	return nil
@@ -127,7 +126,10 @@ func (h *Host) claim(ctx context.Context, id string, f fate) (*jobstate.Record, 
 			return nil, errNotOurs
 		}
 		rec.Host = h.opt.Self
-		claimed = rec
+		if claimed = rec; f == adopt {
+			h.timers.drop(id) // they are of a time before another host had the job
+			h.arm(rec)
+		}
 		return rec, nil
 	})
 	if errors.Is(err, errNotOurs) {

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/sister"
+)
+
+func TestMayHead(t *testing.T) {
+	b := &backend{}
+	b.sister.Store(&config.Sister{Heads: []string{"n1", "login[0-9]"}})
+	for host, want := range map[string]bool{"n1": true, "login7": true, "n2": false, "n1.cluster": false, "login77": false, "": false} {
+		if b.MayHead(host) != want {
+			t.Errorf("%s: not %t", host, want)
+		}
+	}
+	b.sister.Store(&config.Sister{})
+	if b.MayHead("n1") {
+		t.Error("an empty list lets n1 in")
+	}
+}
+
+// A flood of refusals is counted in full and logged up to its bound, and the next line tells how many were not.
+func TestRefusals(t *testing.T) {
+	var r refusals
+	now := time.Now()
+	said := 0
+	for range 1000 {
+		if say, _ := r.add("certificate", now); say {
+			said++
+		}
+	}
+	if say, unsaid := r.add("denied", now.Add(time.Minute)); said != refusedLines || !say || unsaid != 1000-refusedLines {
+		t.Errorf("%d lines, then %t with %d left out", said, say, unsaid)
+	}
+	if c := r.counts(); c["certificate"] != 1000 || c["denied"] != 1 {
+		t.Errorf("counted %v", c)
+	}
+}
+
+func TestExamineSisters(t *testing.T) {
+	dir, state := t.TempDir(), t.TempDir()
+	now := time.Now()
+	if err := makeCertificates(&strings.Builder{}, dir, []string{"n1", "n2"}, false, now); err != nil {
+		t.Fatal(err)
+	}
+	c := &cli{state: state}
+	cfg := config.Default()
+	cfg.Host.Node = "n1"
+	look := func(d nodeDaemon, at time.Time) string {
+		var lines []string
+		for _, f := range c.examineSisters(cfg, d, at) {
+			line := f.Status + " " + f.What + ": " + f.Found
+			if f.Blocks {
+				line = "blocking " + line
+			}
+			lines = append(lines, line)
+		}
+		return strings.Join(lines, "\n")
+	}
+	check := func(what, got string, want ...string) {
+		t.Helper()
+		for _, text := range want {
+			if !strings.Contains(got, text) {
+				t.Errorf("%s: %q, want %q", what, got, text)
+			}
+		}
+	}
+	if got := look(nodeDaemon{}, now); got != "" {
+		t.Errorf("nothing configured: %q", got)
+	}
+	cfg.Sister.Heads = []string{"n2"}
+	check("heads alone", look(nodeDaemon{}, now), "degraded other hosts: heads in [sister] has no effect")
+	cfg.Sister.CA, cfg.Sister.Cert, cfg.Sister.Key = dir+"/ca.crt", dir+"/n1.crt", dir+"/n1.key"
+	check("not listening", look(nodeDaemon{}, now), "ok certificate: for n1, until", "degraded other hosts: heads in [sister] has no effect: listen is empty")
+	cfg.Sister.Listen = ":15020"
+	check("in order", look(nodeDaemon{info: api.NodeInfo{Refused: map[string]int64{"denied": 3, "certificate": 1}}}, now),
+		"ok other hosts: listens on :15020; may begin jobs here: n2", "ok refused: since the daemon started: certificate 1, denied 3")
+	check("soon", look(nodeDaemon{}, now.AddDate(1, 0, -3)), "degraded certificate: ", "expires at")
+	check("expired", look(nodeDaemon{}, now.AddDate(1, 0, 1)), "impossible certificate: ", "has expired at")
+	cfg.Sister.Cert, cfg.Sister.Key = dir+"/n2.crt", dir+"/n2.key"
+	check("another's", look(nodeDaemon{}, now), "blocking impossible certificate: sister.cert: the certificate is for n2, this node is n1")
+	debts := sister.OpenDebts(c.debtsDir())
+	for _, host := range []string{"n2", "n3", "n4", "n5"} {
+		if err := debts.Add(sister.Debt{Host: host, Job: "1.srv", Run: strings.Repeat("0", 32), Event: hostapi.EventEnd, Since: now}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("debts", look(nodeDaemon{}, now), "degraded owed to other hosts: have not been told that jobs are over: n2 (1: 1.srv), n3 (1: 1.srv), n4 (1: 1.srv), and 1 more")
+}

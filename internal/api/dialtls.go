@@ -1,0 +1,75 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// ErrUnsent says that a call never reached its host: nothing was carried out there.
+var ErrUnsent = errors.New("not sent")
+
+// unsent is an error of which errors.Is(err, ErrUnsent) holds; its text is the cause's.
+type unsent struct{ error }
+
+func (u unsent) Unwrap() error        { return u.error }
+func (u unsent) Is(target error) bool { return target == ErrUnsent }
+
+// DialTLS returns a client of the hookhost of another host, which listens on addr. It connects at its first call, at most for connect at a
+// time, and keeps one idle connection for two minutes. Whoever answers at addr has to have a certificate for host.
+//
+// An error of a call that was certainly not carried out is ErrUnsent, ErrVersion or an *Error; after any other it is not known.
+func DialTLS(addr, host string, id *Identity, connect time.Duration) *Client {
+	c := &Client{host: host}
+	c.http.Transport = &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, err := dialTLS(ctx, addr, id.client(host), connect)
+			if err != nil {
+				return nil, unsent{fmt.Errorf("connect to %s: %w", addr, causeOf(err))}
+			}
+			return conn, nil
+		},
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: 1,
+		IdleConnTimeout:     2 * time.Minute, // below the server's: the side that knows of the next call hangs up first
+	}
+	return c
+}
+
+func dialTLS(ctx context.Context, addr string, config *tls.Config, connect time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connect)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	secured := tls.Client(conn, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return secured, nil
+}
+
+// causeOf leaves out what net says of addresses.
+func causeOf(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("no answer")
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return op.Err
+	}
+	return err
+}
+
+// refusedCertificate tells whether the other side has ended a handshake that was over for this one: in TLS 1.3 the server looks at the
+// client's certificate last, and its alert comes in place of the first answer. Of what was sent it has read nothing.
+func refusedCertificate(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error"
+}

@@ -1,0 +1,189 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os/user"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// Sisters knows what other hosts may do here and how they are reached. Without it no host may do anything.
+type Sisters interface {
+	// MayHead tells whether the host may begin jobs here.
+	MayHead(host string) bool
+	// AllowRoot tells whether such a job may be root's.
+	AllowRoot() bool
+	// Evidence returns nil when this host's own files say that the process belongs to the job; an *Error of KindTMOwner otherwise. It is
+	// asked before another host's word moves a process.
+	Evidence(ctx context.Context, pid int, job string) error
+	// Origin returns the job that a process belongs to which holds the TCP connection. It fails with ErrNotFound.
+	Origin(ctx context.Context, local, remote netip.AddrPort, asker string) (job string, err error)
+	// Forward has another host attach a process of its own.
+	Forward(ctx context.Context, host string, in AttachRequest) (Attached, error)
+}
+
+// versionHeader is on every request of a host and on every answer. Only another major version is another API: keys that one side
+// does not know it ignores.
+const (
+	versionHeader = "Hookhost-Api"
+	majorVersion  = "1"
+)
+
+// checkVersion compares the version that a header names with this host's; who says whose it is.
+func checkVersion(h http.Header, who string) error {
+	told := h.Get(versionHeader)
+	if major, _, _ := strings.Cut(told, "."); major == majorVersion {
+		return nil
+	}
+	if told == "" {
+		told = "no known version"
+	} else {
+		told = "version " + printable(told)
+	}
+	return &Error{Status: http.StatusUpgradeRequired, Kind: KindVersion, Message: fmt.Sprintf("%s speaks %s of the API, this host %s", who, told, majorVersion)}
+}
+
+// printable is text from outside as a message may have it.
+func printable(text string) string {
+	if len(text) > 32 {
+		text = text[:32]
+	}
+	if quoted := strconv.Quote(text); quoted != `"`+text+`"` {
+		return quoted
+	}
+	return text
+}
+
+// isHostOf tells whether host is one of the job's.
+func isHostOf(job *hostapi.Job, host string) bool {
+	hosts, err := pbs.Hosts(job.ExecVnode, job.ExecHost2)
+	return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return pbs.SameHost(h, host) })
+}
+
+func denied(format string, args ...any) error {
+	return &Error{Status: http.StatusForbidden, Kind: KindDenied, Message: "denied to " + fmt.Sprintf(format, args...)}
+}
+
+// tearDown are the events that a host may send again and again, and of a job that is long gone. What they find they end.
+var tearDown = []hostapi.Event{hostapi.EventPreterm, hostapi.EventAbort, hostapi.EventEpilogue, hostapi.EventEnd}
+
+// betweenHosts are the others that a host may send for a job that it has begun.
+var betweenHosts = []hostapi.Event{hostapi.EventPrologue, hostapi.EventResize, hostapi.EventPostsuspend, hostapi.EventPreresume}
+
+var runID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// fromHost returns what is carried out of an event that a host sent: its job, and nothing that is about processes, files or
+// settings of this host. That the job is one that this host has begun is decided in the job's turn, by its record (Request.Head).
+func (s *Server) fromHost(peer Peer, req *hostapi.Request) (*hostapi.Request, error) {
+	e := req.Event
+	if e != hostapi.EventBegin && !slices.Contains(tearDown, e) && !slices.Contains(betweenHosts, e) {
+		return nil, denied("%s: %s is not an event that hosts send each other", peer, e)
+	}
+	if !runID.MatchString(req.Run) {
+		return nil, malformed(fmt.Errorf("run: %s: want 32 hexadecimal digits", printable(req.Run)))
+	}
+	own := &hostapi.Request{Event: req.Event, Run: req.Run, Head: peer.Host}
+	job := *req.Job // each of these events has one
+	job.MotherSuperior, job.SessionID = false, 0
+	job.StdoutFile, job.StderrFile, job.JoinPath = "", "", ""
+	own.Job = &job
+	switch {
+	case e == hostapi.EventBegin:
+		return own, s.mayBegin(peer, own.Job)
+	case e == hostapi.EventResize && (job.ExecVnode != "" || job.ExecHost2 != ""):
+		return own, s.isPlaced(peer, own.Job)
+	}
+	return own, nil
+}
+
+// mayBegin looks at a job that another host wants to begin here.
+func (s *Server) mayBegin(peer Peer, job *hostapi.Job) error {
+	switch {
+	case !s.Sisters.MayHead(peer.Host):
+		return denied("%s: sister.heads does not list it", peer)
+	case pbs.SameHost(peer.Host, s.Host):
+		return denied("%s: it has this host's own name", peer)
+	}
+	if err := s.isPlaced(peer, job); err != nil {
+		return err
+	}
+	return s.isOwner(peer, &job.Owner)
+}
+
+// isPlaced tells whether the job is one of the peer's and runs here.
+func (s *Server) isPlaced(peer Peer, job *hostapi.Job) error {
+	hosts, err := pbs.Hosts(job.ExecVnode, job.ExecHost2)
+	switch {
+	case err != nil:
+		return malformed(err)
+	case len(hosts) == 0 || !pbs.SameHost(hosts[0], peer.Host):
+		return denied("%s: it is not the first host of job %s", peer, job.ID)
+	case !slices.ContainsFunc(hosts, func(h string) bool { return pbs.SameHost(h, s.Host) }):
+		return denied("%s: job %s has nothing on %s", peer, job.ID, s.Host)
+	}
+	return nil
+}
+
+// isOwner tells whether the owner is the same user on both hosts. Another host's word makes nobody a member of a group.
+func (s *Server) isOwner(peer Peer, o *hostapi.Owner) error {
+	if o.User == "" || o.UID < 0 {
+		return malformed(errors.New("owner: want user and uid"))
+	}
+	u, err := user.Lookup(o.User)
+	if err != nil {
+		return hostapi.Errorf(hostapi.KindJob, "owner: %w", err)
+	}
+	if u.Uid != strconv.Itoa(o.UID) {
+		return denied("%s: %s is uid %d there and %s here", peer, printable(o.User), o.UID, u.Uid)
+	}
+	if o.UID == 0 && !s.Sisters.AllowRoot() {
+		return denied("%s: root's jobs (sister.allow_root)", peer)
+	}
+	if told := strconv.Itoa(o.GID); o.GID >= 0 && told != u.Gid {
+		groups, err := u.GroupIds()
+		if err != nil {
+			return hostapi.Errorf(hostapi.KindNode, "groups of %s: %w", o.User, err)
+		}
+		if !slices.Contains(groups, told) {
+			return denied("%s: %s is not in group %s here", peer, printable(o.User), told)
+		}
+	}
+	return nil
+}
+
+// origin tells a host which job one of its connections comes from.
+func (s *Server) origin(peer Peer, r *http.Request) (any, error) {
+	var ends [2]netip.AddrPort
+	for i, key := range []string{"local", "remote"} {
+		text := r.URL.Query().Get(key)
+		end, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return nil, malformed(fmt.Errorf("%s=%s: want IP:PORT", key, printable(text)))
+		}
+		ends[i] = end
+	}
+	id, err := s.Sisters.Origin(r.Context(), ends[0], ends[1], peer.Host)
+	if err == nil {
+		var j Job
+		if j, err = s.Jobs.Job(r.Context(), id); err == nil && !peer.sees(j.Job) {
+			err = ErrNotFound
+		}
+	}
+	if errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("connection from %s to %s: %w", ends[0], ends[1], ErrNotFound)
+	}
+	return originOf{Job: id}, err
+}
+
+type originOf struct {
+	Job string `json:"job"`
+}

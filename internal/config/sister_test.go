@@ -1,0 +1,55 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+const sisterFiles = "ca = \"/e/ca.crt\"\ncert = \"/e/n1.crt\"\nkey = \"/e/n1.key\"\n"
+
+func TestSister(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"all", "listen = \":15020\"\nheads = [\"n1\", \"login*\"]\nallow_root = true\nwidth = 8\nretry = \"5s\"\n" + sisterFiles + "[sister.hosts]\nn2 = \"10.0.0.2:15020\"\n\"n3.x\" = \"[::1]:1\"", ""},
+		{"files without listening", sisterFiles, ""},
+		{"listening without files", `listen = ":15020"`, "needs ca, cert and key"},
+		{"two files", "ca = \"/e/ca\"\ncert = \"/e/c\"", "all three or none"},
+		{"relative", "ca = \"ca\"\ncert = \"/e/c\"\nkey = \"/e/k\"", "sister.ca"},
+		{"no port", "listen = \"n1\"\n" + sisterFiles, "HOST:PORT"},
+		{"port 0", "listen = \":0\"\n" + sisterFiles, "port"},
+		{"bad pattern", `heads = ["n["]`, "sister.heads"},
+		{"empty pattern", `heads = [""]`, "sister.heads"},
+		{"width", `width = 0`, "sister.width"},
+		{"number for a time", `retry = 5`, "sister.retry"},
+		{"no time", `connect_timeout = "0s"`, "sister.connect_timeout"},
+		{"bad host", "[sister.hosts]\n\"a b\" = \"x:1\"", "not a host name"},
+		{"address without a host", "[sister.hosts]\nn2 = \":1\"", "sister.hosts.n2"},
+		{"unknown key", `listem = ""`, "unknown key"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f, err := Parse([]byte("[sister]\n"+tt.text), Here{})
+			if tt.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Fatalf("%v, want %q", err, tt.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown, err := f.TOML()
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := Parse(shown, Here{})
+			if err != nil {
+				t.Fatalf("%v in\n%s", err, shown)
+			}
+			if diff := cmp.Diff(f, again, cmpopts.IgnoreUnexported(File{})); diff != "" {
+				t.Errorf("read back (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,155 @@
+// Package sister calls the hookhosts of other hosts: many at the same time, each in a bounded time, and never in doubt about
+// what is not known. A call that may have been carried out, though no answer came, is ErrDoubt. What a host has to be told
+// and could not be is a debt (Debts), kept on disk until it is paid.
+//
+// Nothing here calls again by itself, and nothing runs between calls but idle connections.
+package sister
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+)
+
+// ErrDoubt says that it is not known whether a call was carried out: the connection broke after it was sent, or no answer came in time.
+var ErrDoubt = errors.New("it may have been carried out")
+
+// Options is what a Fleet is made of. All of it is needed but Hosts.
+type Options struct {
+	Identity *api.Identity
+	Port     int               // where hosts listen
+	Hosts    map[string]string // HOST:PORT of those that are reached otherwise, by name
+	Width    int               // how many are called at the same time
+	Connect  time.Duration     // how long it may take to reach one
+	Answer   time.Duration     // and then to answer
+}
+
+// Fleet calls other hosts. Its methods may be called at the same time.
+type Fleet struct {
+	opt Options
+
+	mu      sync.Mutex
+	clients map[string]*api.Client
+}
+
+// New returns a Fleet. It connects to nobody yet.
+func New(o Options) *Fleet {
+	return &Fleet{opt: o, clients: map[string]*api.Client{}}
+}
+
+// Close closes the idle connections.
+func (f *Fleet) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.clients {
+		c.Close()
+	}
+	clear(f.clients)
+}
+
+// client returns the host's client, which keeps its connection between calls.
+func (f *Fleet) client(host string) *api.Client {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.clients[host]
+	if c == nil {
+		addr := f.opt.Hosts[host]
+		if addr == "" {
+			addr = net.JoinHostPort(host, strconv.Itoa(f.opt.Port))
+		}
+		c = api.DialTLS(addr, host, f.opt.Identity, f.opt.Connect)
+		f.clients[host] = c
+	}
+	return c
+}
+
+// Each calls call once for each host, Options.Width at a time, whatever becomes of the others, and returns the errors by host
+// when the last call is over. A call's ctx ends when its host had the time of Options; one whose turn has not come when ctx ends is
+// not made. Each error names its host and is ErrDoubt where that holds. Several Eachs do not wait for each other: hosts that hang over one
+// job keep no other waiting.
+func (f *Fleet) Each(ctx context.Context, hosts []string, call func(ctx context.Context, host string, c *api.Client) error) map[string]error {
+	errs := make(map[string]error)
+	var mu sync.Mutex
+	var calls sync.WaitGroup
+	note := func(host string, err error) {
+		if err == nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		errs[host] = err
+	}
+	slots := make(chan struct{}, max(f.opt.Width, 1))
+	begun := make(map[string]bool, len(hosts))
+	for _, host := range hosts {
+		if begun[host] {
+			continue
+		}
+		begun[host] = true
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			note(host, fmt.Errorf("%s: not called: %w", host, context.Cause(ctx)))
+			continue
+		}
+		calls.Go(func() {
+			defer func() { <-slots }()
+			note(host, f.one(ctx, host, call))
+		})
+	}
+	calls.Wait()
+	return errs
+}
+
+func (f *Fleet) one(ctx context.Context, host string, call func(ctx context.Context, host string, c *api.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, f.opt.Connect+f.opt.Answer)
+	defer cancel()
+	err := call(ctx, host, f.client(host))
+	if err == nil {
+		return nil
+	}
+	var answered *api.Error
+	certain := errors.Is(err, api.ErrUnsent) || errors.Is(err, api.ErrVersion) || errors.As(err, &answered)
+	switch {
+	case certain:
+		return fmt.Errorf("%s: %w", host, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s: no answer in time: %w", host, ErrDoubt)
+	}
+	return fmt.Errorf("%s: %w: %w", host, err, ErrDoubt)
+}
+
+// Answer is what a host made of an event: an outcome or an error, never both.
+type Answer struct {
+	Outcome *hostapi.Outcome
+	Err     error // names the host; errors.Is(Err, ErrDoubt) where it may have been carried out all the same
+}
+
+// Send has hosts carry out an event, each as its own, and returns one answer for each of them. It asks nobody twice.
+func (f *Fleet) Send(ctx context.Context, req *hostapi.Request, hosts []string) map[string]Answer {
+	answers := make(map[string]Answer, len(hosts))
+	var mu sync.Mutex
+	errs := f.Each(ctx, hosts, func(ctx context.Context, host string, c *api.Client) error {
+		out, err := c.Handle(ctx, req)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		answers[host] = Answer{Outcome: out}
+		return nil
+	})
+	for host, err := range errs {
+		answers[host] = Answer{Err: err}
+	}
+	return answers
+}
