@@ -18,6 +18,7 @@ all: ## build bin/hookhost, bin/hooks/* and bin/nvml
 	@scripts/need go cc
 	@mkdir -p bin/hooks
 	$(BUILD) -o bin/hookhost ./cmd/hookhost
+	ln -sf hookhost bin/hookhost-remsh
 	$(foreach h,$(HOOKS),$(BUILD) -o bin/hooks/$(h) ./hooks/$(h) &&) true
 	$(NVML) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/nvml ./hooks/devices/nvml
 
@@ -52,6 +53,7 @@ generate: ## wire messages from hook.proto (needs protoc)
 
 install: all ## install below DESTDIR
 	install -D -m 0755 bin/hookhost '$(DESTDIR)$(SBINDIR)/hookhost'
+	ln -sf hookhost '$(DESTDIR)$(SBINDIR)/hookhost-remsh'
 	$(foreach h,$(HOOKS),install -D -m 0755 bin/hooks/$(h) '$(DESTDIR)$(LIBEXECDIR)/hooks/$(h)' &&) true
 	install -D -m 0755 bin/nvml '$(DESTDIR)$(LIBEXECDIR)/nvml'
 	install -D -m 0644 -t '$(DESTDIR)/lib/systemd/system' packaging/hookhost.service packaging/pbs_jobs.service

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -21,10 +22,18 @@ type attachOptions struct {
 	job     string
 	port    string
 	pid     string
+	host    string
 	parent  bool
 	session bool
+	version bool
 	command []string
 }
+
+// pbsAttachUsage is what pbs_attach says to misuse, after what is wrong.
+const pbsAttachUsage = `usage: pbs_attach [-j jobid] [-m port] -p pid
+       pbs_attach [-j jobid] [-m port] [-P] [-s] cmd [arg1 ...]
+       pbs_attach --version
+`
 
 func (c *cli) attachCommand() *cobra.Command {
 	var o attachOptions
@@ -33,10 +42,20 @@ func (c *cli) attachCommand() *cobra.Command {
 		Short: "Take a process, with its session, into a job, or run a command in one",
 		Long: `Take the process PID and the processes of its session into JOB, or take the calling process in and run CMD. Options, messages and
 exit status are those of pbs_attach, and the program answers to that name as well. Without -j, it is the only job
-that the process's user has on this host. Only root and the owner of a job can do that, the owner with own processes.`,
+that the process's user has on this host. Only root and the owner of a job can do that, the owner with own processes.
+
+Processes of another host are attached there: -h takes this host alone.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args
+			if o.version && isPBS(c.called) {
+				fmt.Println("pbs_version =", version)
+				return nil
+			}
+			if o.version {
+				fmt.Println("hookhost", version)
+				return nil
+			}
 			return c.attach(cmd, o)
 		},
 	}
@@ -47,13 +66,27 @@ that the process's user has on this host. Only root and the owner of a job can d
 	f.StringVarP(&o.pid, "pid", "p", "", "the process to take in")
 	f.BoolVarP(&o.parent, "parent", "P", false, "take in the parent's session too")
 	f.BoolVarP(&o.session, "session", "s", false, "run CMD in a session of its own")
+	f.StringVarP(&o.host, "host", "h", "", "the host of the process")
+	f.BoolP("cmd", "c", false, "accepted for pbs_attach's sake and not used")
+	f.Bool("help", false, "help for attach") // without its letter, which is pbs_attach's for the host
+	f.BoolVar(&o.version, "version", false, "print the version")
 	return cmd
 }
 
 func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
-	pid, err := o.check()
-	if err != nil {
-		return misuse(fmt.Errorf("attach: %w", err))
+	pid, wrong := o.check()
+	if len(wrong) > 0 && isPBS(c.called) { // a line each, and no name before them
+		for _, err := range wrong {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		fmt.Fprint(os.Stderr, pbsAttachUsage)
+		return &exitError{status: exitMisuse}
+	}
+	if len(wrong) > 0 {
+		return misuse(fmt.Errorf("attach: %w", errors.Join(wrong...)))
+	}
+	if err := c.isHere(o.host); err != nil {
+		return fmt.Errorf("attach: tm_attach: TM_ESYSTEM: %w", err)
 	}
 	if o.session {
 		return c.attachInSession(o)
@@ -81,30 +114,57 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	return o.exec(attached.Outcome)
 }
 
-// check words misuse as pbs_attach does.
-func (o *attachOptions) check() (pid int, err error) {
-	if o.port != "" {
-		if n, err := strconv.Atoi(o.port); err != nil || n <= 0 || n > 65535 {
-			return 0, fmt.Errorf("bad port: %s", o.port)
+// check returns all that is wrong, in pbs_attach's words.
+func (o *attachOptions) check() (pid int, wrong []error) {
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	var err error
+	if o.pid != "" {
+		if pid, err = strconv.Atoi(o.pid); err != nil || pid <= 1 { // the first process is nobody's to attach
+			say("bad pid: %s", o.pid)
 		}
 	}
-	if o.pid != "" {
-		if pid, err = strconv.Atoi(o.pid); err != nil || pid <= 1 {
-			return 0, fmt.Errorf("bad pid: %s", o.pid)
+	if o.port != "" {
+		if n, err := strconv.Atoi(o.port); err != nil || n <= 0 || n > 65535 {
+			say("bad port: %s", o.port)
 		}
 	}
 	if o.job != "" {
 		if err := hostapi.CheckJobID(o.job); err != nil {
-			return 0, err
+			wrong = append(wrong, err)
 		}
 	}
 	switch {
-	case o.pid != "" && (o.session || o.parent || len(o.command) > 0):
-		return 0, errors.New("cannot specify pid and session|parent|command")
 	case o.pid == "" && len(o.command) == 0:
-		return 0, errors.New("must specify pid or command")
+		say("must specify pid or command")
+	case o.pid != "":
+		if o.session {
+			say("cannot specify pid and session")
+		}
+		if o.parent {
+			say("cannot specify pid and parent")
+		}
+		if len(o.command) > 0 {
+			say("cannot specify pid and command")
+		}
 	}
-	return pid, nil
+	return pid, wrong
+}
+
+// isHere refuses a host that is not this one.
+func (c *cli) isHere(host string) error {
+	if host == "" || host == "localhost" {
+		return nil
+	}
+	names := []string{hereName()}
+	if cfg, err := c.load(); err == nil { // else the daemon's counts, not what somebody is writing just now
+		if name, err := nodeName(cfg); err == nil {
+			names = append(names, name)
+		}
+	}
+	if slices.ContainsFunc(names, func(name string) bool { return sameHost(name, host) }) {
+		return nil
+	}
+	return fmt.Errorf("host %s: this is %s, and a process can be attached only on its own host", host, names[len(names)-1])
 }
 
 // exec becomes the command, which is in the job already, with what hooks say of its environment.
@@ -115,12 +175,7 @@ func (o *attachOptions) exec(out *hostapi.Outcome) error {
 	}
 	// MPICH 1 starts its processes in a group of their own otherwise, as pbs_attach knows.
 	os.Setenv("MPICH_PROCESS_GROUP", "no")
-	for name, value := range out.SetEnv {
-		os.Setenv(name, value)
-	}
-	for _, name := range out.UnsetEnv {
-		os.Unsetenv(name)
-	}
+	applyOutcome(out)
 	err = syscall.Exec(path, o.command, os.Environ())
 	return &exitError{status: 255, err: fmt.Errorf("attach: exec %s: %w", path, err)}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // RemoveDirs removes what Run made for a job and could not remove because its process was killed: the node file in auxDir
@@ -35,14 +36,14 @@ func tmpName(id string) string { return "pbs." + id }
 
 // makeNodefile writes PBS_NODEFILE, a line with the host's name for each process that MPI is to start, and returns its path.
 func (w *walk) makeNodefile() (string, error) {
-	chunks, err := placed(&w.job, w.spec.Node)
+	chunks, err := pbs.Hostfile(w.job.ExecVnode, w.job.ExecHost2, w.job.Schedselect, w.spec.Node)
 	if err != nil {
 		return "", err
 	}
 	var lines strings.Builder
 	for _, c := range chunks {
-		for range c.processes {
-			lines.WriteString(c.host + "\n")
+		for range c.Slots {
+			lines.WriteString(c.Host + "\n")
 		}
 	}
 	if err := os.MkdirAll(w.spec.AuxDir, 0o755); err != nil {

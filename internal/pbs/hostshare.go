@@ -130,11 +130,4 @@ func ChunksOn(chunks []VnodeChunk, host string) []int {
 
 func isHost(chunk VnodeChunk, host string) bool { return chunk.Vnode == host || chunk.Host == host }
 
-// isShortForm holds for n1 and n1.cluster, but not for n1.a and n1.b, nor for 10.0.0.1 and 10.0.0.2.
-func isShortForm(chunk VnodeChunk, host string) bool {
-	a, b := chunk.Host, host
-	if len(a) > len(b) {
-		a, b = b, a
-	}
-	return !strings.Contains(a, ".") && strings.HasPrefix(b, a+".")
-}
+func isShortForm(chunk VnodeChunk, host string) bool { return SameHost(chunk.Host, host) }

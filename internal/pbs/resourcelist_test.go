@@ -59,6 +59,11 @@ func TestParseResourceList(t *testing.T) {
 			want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1", "licenses": "3"}, "free"},
 		},
 		{
+			name: "warning signals", args: []string{"walltime=60,walltime_signal=B:USR1@30+HUP@10", "soft_walltime=30", "min_walltime=10", "max_walltime=1:00"},
+			want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1", "walltime": "60", "walltime_signal": "B:USR1@30+HUP@10",
+				"soft_walltime": "30", "min_walltime": "10", "max_walltime": "1:00"}, "free"},
+		},
+		{
 			name: "place", args: []string{"select=1", "place=scatter:excl:group=rack"},
 			want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1"}, "scatter:excl:group=rack"},
 		},
@@ -83,6 +88,7 @@ func TestParseResourceList(t *testing.T) {
 		{name: "bad size in select", args: []string{"select=1:mem=banana"}, err: "select: resource mem=banana: not a size"},
 		{name: "no memory", args: []string{"mem=0"}, err: "resource mem=0: not more than 0"},
 		{name: "bad walltime", args: []string{"walltime=later"}, err: "resource walltime=later: not a duration ([[HH:]MM:]SS[.ms])"},
+		{name: "bad soft_walltime", args: []string{"soft_walltime=later"}, err: "resource soft_walltime=later: not a duration ([[HH:]MM:]SS[.ms])"},
 		{name: "negative walltime", args: []string{"walltime=-3"}, err: "resource walltime=-3: not a duration ([[HH:]MM:]SS[.ms])"},
 		{name: "mixed forms", args: []string{"select=1:ncpus=1", "mem=1gb"}, err: "resource mem=1gb: cannot be used with select or place"},
 		{name: "place with old form", args: []string{"ncpus=2,place=free"}, err: "resource ncpus=2: cannot be used with select or place"},

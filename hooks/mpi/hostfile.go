@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// hostfilePrefix comes before the job's id in the name of its host file, so that the name is no job id: beside it lies what is named by
+// one alone, PBS_NODEFILE of `hookhost run`.
+const hostfilePrefix = "openmpi."
+
+func hostfileName(id string) (string, error) {
+	if err := hostapi.CheckJobID(id); err != nil {
+		return "", err
+	}
+	return hostfilePrefix + id, nil
+}
+
+// hostfile is the job as Open MPI reads it: a line for each host, in the order in which the job got them. PBS_NODEFILE will not do: to Open
+// MPI a host that stands there once has as many slots as cores. "" for a job without slots.
+func hostfile(job *hostapi.Job, node string) (string, error) {
+	chunks, err := pbs.Hostfile(job.ExecVnode, job.ExecHost2, job.Schedselect, node)
+	if err != nil {
+		return "", err
+	}
+	slots := map[string]int{}
+	var hosts []string
+	for _, c := range chunks {
+		if _, seen := slots[c.Host]; !seen {
+			hosts = append(hosts, c.Host)
+		}
+		slots[c.Host] += c.Slots
+	}
+	var b strings.Builder
+	for _, host := range hosts {
+		if n := slots[host]; n > 0 {
+			fmt.Fprintf(&b, "%s slots=%d\n", host, n)
+		}
+	}
+	return b.String(), nil
+}
+
+// writeHostfile writes the job's host file into dir, readable to everybody, and returns its path; "" for a job without slots. It is
+// idempotent. Nobody sees half a file.
+func writeHostfile(dir string, job *hostapi.Job, node string) (string, error) {
+	name, err := hostfileName(job.ID)
+	if err != nil {
+		return "", err
+	}
+	text, err := hostfile(job, node)
+	if err != nil || text == "" {
+		return "", err
+	}
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		err = os.Chmod(dir, 0o755) // whatever the umask
+		if err != nil {
+			return "", err
+		}
+	} else if !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	f, err := os.CreateTemp(dir, "."+hostfilePrefix+"*")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	_, err = f.WriteString(text)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return "", err
+	}
+	return path, nil
+}
+
+// removeHostfile removes the job's host file, which need not be there.
+func removeHostfile(dir, id string) error {
+	name, err := hostfileName(id)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// sweep removes the host files of jobs that are not in the list, and those that were never finished.
+func sweep(dir string, jobs map[string]*hostapi.Job) error {
+	files, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, f := range files {
+		id, ours := strings.CutPrefix(f.Name(), hostfilePrefix)
+		_, lives := jobs[id]
+		if ours && !lives || strings.HasPrefix(f.Name(), "."+hostfilePrefix) {
+			errs = append(errs, os.Remove(filepath.Join(dir, f.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/hostapi/hooktest"
+)
+
+const agentPath = "/sbin/hookhost-remsh"
+
+func TestVariables(t *testing.T) {
+	openmpi := map[string]string{"OMPI_MCA_plm_rsh_agent": agentPath, "OMPI_MCA_plm": "^tm"}
+	hosts := map[string]string{"OMPI_MCA_orte_default_hostfile": "/f"}
+	prrte := map[string]string{"PRTE_MCA_plm_ssh_agent": agentPath, "PRTE_MCA_plm": "^tm"}
+	hydra := map[string]string{"HYDRA_LAUNCHER_EXEC": agentPath, "HYDRA_LAUNCHER": "ssh"}
+	intel := map[string]string{"I_MPI_HYDRA_BOOTSTRAP": "rsh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": agentPath}
+	sum := func(sets ...map[string]string) map[string]string {
+		all := map[string]string{}
+		for _, s := range sets {
+			maps.Copy(all, s)
+		}
+		return all
+	}
+	none := facts{}
+	both := facts{remsh: agentPath, hostfile: "/f"}
+	tests := []struct {
+		name  string
+		user  string // a variable that is there
+		facts facts
+		want  map[string]string
+	}{
+		{"nothing is settled", "PATH", both, sum(openmpi, hosts, prrte, hydra, intel)},
+		{"no remsh", "PATH", facts{hostfile: "/f"}, hosts},
+		{"no host file", "PATH", facts{remsh: agentPath}, sum(openmpi, prrte, hydra, intel)},
+		{"nothing to set", "PATH", none, sum()},
+		{"a task manager", "PBS_JOBCOOKIE", facts{remsh: agentPath, hostfile: "/f", tm: true}, sum(hosts, intel,
+			map[string]string{"OMPI_MCA_plm_rsh_agent": agentPath, "PRTE_MCA_plm_ssh_agent": agentPath, "HYDRA_LAUNCHER_EXEC": agentPath})},
+		{"another agent", "OMPI_MCA_plm_rsh_agent", both, sum(hosts, prrte, hydra, intel)},
+		{"another agent by an old name", "OMPI_MCA_orte_rsh_agent", both, sum(hosts, prrte, hydra, intel)},
+		{"another launcher of Open MPI", "OMPI_MCA_plm", both, sum(hosts, prrte, hydra, intel)},
+		{"another host file", "OMPI_MCA_orte_default_hostfile", both, sum(openmpi, prrte, hydra, intel)},
+		{"another agent of PRRTE", "PRTE_MCA_plm_rsh_agent", both, sum(openmpi, hosts, hydra, intel)},
+		{"another host file of PRRTE", "PRTE_MCA_prte_default_hostfile", both, sum(openmpi, hosts, hydra, intel)},
+		{"another launcher of Hydra", "HYDRA_LAUNCHER", both, sum(openmpi, hosts, prrte, intel)},
+		{"another launcher of Hydra by an old name", "HYDRA_BOOTSTRAP_EXEC", both, sum(openmpi, hosts, prrte, intel)},
+		{"another launcher of Intel MPI", "I_MPI_HYDRA_BOOTSTRAP", both, sum(openmpi, hosts, prrte, hydra)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, variables(map[string]string{tt.user: ""}, tt.facts)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSpans(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": false, "(n1:ncpus=1)": false, "(n1:ncpus=1)+(n1:ncpus=1)": false, "(n1[0]:ncpus=1+n1[1]:ncpus=1)": false,
+		"(n1:ncpus=1)+(n2:ncpus=1)": true, "(n1[0]:ncpus=1+n1[1]:ncpus=1)+(n2[0]:ncpus=1)": true, "(n1+(n2": false,
+	} {
+		if got := spans(&hostapi.Job{ExecVnode: text}); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
+// A job's life as the host tells it: what is there in between, and that nothing is left.
+func TestThroughHostapi(t *testing.T) {
+	aux := filepath.Join(t.TempDir(), "aux")
+	setup := hostapi.SetupData{Config: []byte("{}"), Host: map[string]string{"aux_dir": aux, "remsh": agentPath}}
+	h, err := hooktest.Try(t, newHook, setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []hostapi.Event{hostapi.EventLaunch, hostapi.EventAbort, hostapi.EventEnd, hostapi.EventStartup}
+	if diff := cmp.Diff(want, h.Events()); diff != "" {
+		t.Errorf("events: -want +got:\n%s", diff)
+	}
+	call := func(event hostapi.Event, job *hostapi.Job) *hostapi.Outcome {
+		t.Helper()
+		req := &hostapi.Request{Event: event, Node: "n1", Job: job}
+		if event == hostapi.EventLaunch {
+			req.Progname, req.Env = "/bin/sh", map[string]string{"PBS_NODEFILE": "/etc/shadow"}
+		}
+		out, err := h.Call(t.Context(), req)
+		if err != nil || out.Reject {
+			t.Fatalf("%s: %+v, %v", event, out, err)
+		}
+		return out
+	}
+	files := func() (names []string) {
+		entries, _ := os.ReadDir(aux)
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	job := &hostapi.Job{ID: "7[1].srv", ExecVnode: "(n1:ncpus=2)+(n2:ncpus=2)+(n1:ncpus=1)+(n3:ncpus=0)", Schedselect: "2:ncpus=2:mpiprocs=2+1:ncpus=1+1:ncpus=0"}
+	single := &hostapi.Job{ID: "8.srv", ExecVnode: "(n1:ncpus=2)"}
+	if out := call(hostapi.EventLaunch, single); len(out.SetEnv) > 0 || len(files()) > 0 {
+		t.Errorf("a job on one host: %+v, %q", out, files())
+	}
+	for range 2 { // a launch for each task of TM
+		out := call(hostapi.EventLaunch, job)
+		file := out.SetEnv["OMPI_MCA_orte_default_hostfile"]
+		text, err := os.ReadFile(file)
+		if string(text) != "n1 slots=3\nn2 slots=2\n" || err != nil {
+			t.Errorf("host file %s: %q, %v", file, text, err)
+		}
+		info, err := os.Stat(file)
+		if err != nil || info.Mode() != 0o644 || len(files()) != 1 || hostapi.CheckJobID(files()[0]) == nil {
+			t.Errorf("%v, %v, %q", info.Mode(), err, files())
+		}
+	}
+	call(hostapi.EventEnd, single)
+	for _, event := range []hostapi.Event{hostapi.EventEnd, hostapi.EventAbort} {
+		call(hostapi.EventLaunch, job)
+		call(event, job)
+		call(event, job) // it may come again
+		if left := files(); len(left) > 0 {
+			t.Errorf("%s left %q", event, left)
+		}
+	}
+	call(hostapi.EventLaunch, job)
+	for _, name := range []string{"openmpi.9.srv", ".openmpi.123", "9.srv"} {
+		if err := os.WriteFile(filepath.Join(aux, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventStartup, JobList: map[string]*hostapi.Job{job.ID: job}}); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"9.srv", "openmpi.7[1].srv"}, files()); diff != "" {
+		t.Errorf("startup left, -want +got:\n%s", diff)
+	}
+	if err := os.RemoveAll(aux); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(aux, nil, 0o600); err != nil { // no place for files
+		t.Fatal(err)
+	}
+	out := call(hostapi.EventLaunch, job)
+	if len(out.Notes) != 1 || out.SetEnv["HYDRA_LAUNCHER_EXEC"] != agentPath || out.SetEnv["OMPI_MCA_orte_default_hostfile"] != "" {
+		t.Errorf("without a place for files: %+v", out)
+	}
+}
+
+func TestTurnedOff(t *testing.T) {
+	job := &hostapi.Job{ID: "7.srv", ExecVnode: "(n1:ncpus=2)+(n2:ncpus=2)"}
+	for config, want := range map[string]int{`{"mpi":{"enabled":true,"hostfile":false,"remsh":true}}`: 8, `{"mpi":{"enabled":true,"hostfile":true,"remsh":false}}`: 1} {
+		setup := hostapi.SetupData{Config: []byte(config), Host: map[string]string{"aux_dir": t.TempDir(), "remsh": agentPath}}
+		h, err := hooktest.Try(t, newHook, setup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventLaunch, Node: "n1", Job: job, Progname: "/bin/sh"})
+		if err != nil || len(out.SetEnv) != want {
+			t.Errorf("%s: %v, %v", config, out.SetEnv, err)
+		}
+	}
+	h := hooktest.New(t, newHook, `{"mpi":{"enabled":false}}`)
+	if got := h.Events(); len(got) != 1 || got[0] != hostapi.EventStartup {
+		t.Errorf("turned off: %v", got)
+	}
+}

@@ -1,0 +1,65 @@
+package pbs
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Hosts returns the hosts of a job in the order of its chunks, each once: the first is the mother superior's. The names are those of
+// exec_host2 ("n1.cluster:15002/0*2+n2.cluster:15002/0") where the job has it, since vnodes may have any name, and else those of the
+// vnodes of exec_vnode. Without both the job has no hosts. It fails on texts that are not of these forms.
+func Hosts(execVnode, execHost2 string) ([]string, error) {
+	var names []string
+	switch {
+	case execHost2 != "":
+		if err := checkLength("exec_host2", execHost2); err != nil {
+			return nil, err
+		}
+		parts := strings.Split(execHost2, "+")
+		if len(parts) > maxChunks {
+			return nil, fmt.Errorf("exec_host2 %s: more than %d parts", shown(execHost2), maxChunks)
+		}
+		for _, part := range parts {
+			address, _, found := strings.Cut(part, "/")
+			host, port, ported := strings.Cut(address, ":")
+			if !found || !isVnode(host) || ported && !isDigits(port) {
+				return nil, fmt.Errorf("exec_host2 part %s: want HOST:PORT/INDEX", shown(part))
+			}
+			names = append(names, host)
+		}
+	case execVnode != "":
+		chunks, err := ParseExecVnode(execVnode)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range chunks {
+			names = append(names, c.Host)
+		}
+	}
+	seen := make(map[string]bool, len(names))
+	hosts := names[:0]
+	for _, name := range names {
+		if !seen[name] {
+			seen[name] = true
+			hosts = append(hosts, name)
+		}
+	}
+	return hosts, nil
+}
+
+// SameHost tells whether two names are one host's: they are equal, or one is the short form of the other. It holds for n1 and
+// n1.cluster, but not for n1.a and n1.b, nor for anything about an address that is not equal to it. No name is nobody's.
+func SameHost(a, b string) bool {
+	if a == b {
+		return a != ""
+	}
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	if a == "" || strings.Contains(a, ".") || !strings.HasPrefix(b, a+".") {
+		return false
+	}
+	_, err := netip.ParseAddr(b)
+	return err != nil
+}

@@ -1,0 +1,112 @@
+package pbs
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// HostSlots is what one chunk of a job is to MPI and OpenMP.
+type HostSlots struct {
+	Host    string
+	Slots   int // processes that MPI starts there: mpiprocs, else 1 for a chunk with cpus, 0 for one without
+	Threads int // ompthreads, else ncpus, at least 1
+}
+
+// Hostfile returns the job's chunks in order, at least one: a line of PBS_NODEFILE for each slot. Where a chunk is exec_vnode tells, by
+// exec_host2's name of that host if there is one; what it is to run schedselect does, as exec_vnode names only what is
+// consumed. A job without exec_vnode has all of its chunks on node. It fails on text that is not of PBS's form and on counts that are none.
+func Hostfile(execVnode, execHost2, schedselect, node string) ([]HostSlots, error) {
+	wanted, err := asked(schedselect)
+	if err != nil {
+		return nil, err
+	}
+	if execVnode == "" {
+		if len(wanted) == 0 {
+			wanted = []map[string]string{nil}
+		}
+		return hostSlots(wanted, func(int) string { return node })
+	}
+	if _, err := ParseExecVnode(execVnode); err != nil {
+		return nil, err
+	}
+	var hosts []string
+	var got []map[string]string
+	for group := range strings.SplitSeq(execVnode, ")+(") {
+		vnodes, err := ParseExecVnode("(" + strings.Trim(group, "()") + ")")
+		if err != nil {
+			return nil, err
+		}
+		hosts, got = append(hosts, vnodes[0].Host), append(got, vnodes[0].Resources)
+	}
+	if len(wanted) == len(got) {
+		got = wanted // what is not consumed, mpiprocs and ompthreads, is there alone
+	}
+	if named := execHosts(execHost2); len(named) == len(hosts) {
+		hosts = named
+	}
+	return hostSlots(got, func(i int) string { return hosts[i] })
+}
+
+// execHosts returns the host of each chunk of exec_host2: "n1.site:15002/0*4+n2.site:15002/1". Nil where one has none.
+func execHosts(execHost2 string) []string {
+	var hosts []string
+	for chunk := range strings.SplitSeq(execHost2, "+") {
+		host, _, _ := strings.Cut(chunk, "/")
+		host, _, _ = strings.Cut(host, ":")
+		if !isVnode(host) {
+			return nil
+		}
+		hosts = append(hosts, host)
+	}
+	return hosts
+}
+
+// asked returns the resources of each chunk of a select specification.
+func asked(spec string) ([]map[string]string, error) {
+	if spec == "" {
+		return nil, nil
+	}
+	parsed, err := ParseSelect(spec)
+	var list []map[string]string
+	for _, c := range parsed {
+		list = append(list, slices.Repeat([]map[string]string{c.Resources}, c.Count)...)
+	}
+	return list, err
+}
+
+func hostSlots(resources []map[string]string, host func(i int) string) ([]HostSlots, error) {
+	list := make([]HostSlots, len(resources))
+	for i, r := range resources {
+		var err error
+		if list[i], err = newHostSlots(host(i), r); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func newHostSlots(host string, resources map[string]string) (HostSlots, error) {
+	c := HostSlots{Host: host}
+	ncpus, err := count(resources, "ncpus", 1)
+	if err == nil {
+		c.Threads, err = count(resources, "ompthreads", max(ncpus, 1))
+	}
+	if err == nil {
+		c.Slots, err = count(resources, "mpiprocs", min(ncpus, 1))
+	}
+	return c, err
+}
+
+func count(resources map[string]string, name string, absent int) (int, error) {
+	value, ok := resources[name]
+	if !ok {
+		return absent, nil
+	}
+	n, err := strconv.ParseUint(value, 10, 20)
+	if err != nil {
+		return 0, fmt.Errorf("%s=%s: not a count", name, value)
+	}
+	return int(n), nil
+}
