@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -22,6 +24,7 @@ import (
 	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/sister"
 )
 
 // node is this node as commands use it: a daemon behind its socket, or the files and hooks themselves.
@@ -90,6 +93,10 @@ type backend struct {
 	node     string
 	since    time.Time
 	daemon   bool
+	sister   atomic.Pointer[config.Sister] // of cfg
+	fleet    *sister.Fleet                 // nil: this host talks to no other
+	identity *api.Identity                 // this host's, for the fleet and those who call; nil likewise
+	refusals refusals
 	reloaded sync.Mutex // over registry and cfg
 	learning sync.Mutex // over the kept vntype
 
@@ -107,25 +114,8 @@ func (b *backend) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Ou
 	return b.host.Handle(ctx, req)
 }
 
-// Jobs returns the jobs that live here.
-func (b *backend) Jobs(ctx context.Context) ([]api.Job, error) {
-	records, err := b.store.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	jobs := make([]api.Job, 0, len(records))
-	for _, r := range records {
-		if !r.SuspendedAt.IsZero() { // the suspension that it is in stands still as well
-			r.Suspended += time.Since(r.SuspendedAt)
-		}
-		jobs = append(jobs, api.Job{Job: r.Job, Phase: r.Phase, Begun: r.Begun, Launched: r.Launched, Suspended: r.Suspended,
-			ResourcesUsed: r.ResourcesUsed, Hosts: r.Hosts, Diag: r.Diag, Notes: r.Notes})
-	}
-	return jobs, nil
-}
-
 // Report returns the report of a live job, measured now, else the last one of a finished job.
-func (b *backend) Report(ctx context.Context, id string, may func(owner int) bool) (json.RawMessage, error) {
+func (b *backend) Report(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
 	record, err := b.store.Get(ctx, id)
 	if err != nil {
 		return nil, err
@@ -133,7 +123,7 @@ func (b *backend) Report(ctx context.Context, id string, may func(owner int) boo
 	if record == nil {
 		return b.finished(id, may)
 	}
-	if !may(record.Job.Owner.UID) {
+	if !may(record.Job) {
 		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	if b.host != nil {
@@ -144,16 +134,23 @@ func (b *backend) Report(ctx context.Context, id string, may func(owner int) boo
 			record = fresh
 		}
 	}
-	return json.Marshal(report.FromRecord(record, time.Time{}).Archive())
+	clock, err := bootClock()
+	if err != nil {
+		return nil, err
+	}
+	now := clock.Now()
+	r := report.FromRecord(record, time.Time{}, record.Elapsed(now))
+	r.WalltimeLeft = timeLeft(record, now)
+	return json.Marshal(r.Archive())
 }
 
 // Notices returns what hooks told about a live job between events: see host.Notices.
-func (b *backend) Notices(ctx context.Context, id string, after int, may func(owner int) bool) ([]string, int, error) {
+func (b *backend) Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) ([]string, int, error) {
 	record, err := b.store.Get(ctx, id)
 	if err != nil {
 		return nil, 0, err
 	}
-	if record == nil || !may(record.Job.Owner.UID) {
+	if record == nil || !may(record.Job) {
 		return nil, 0, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	lines, all, err := b.host.Notices(ctx, id, after)
@@ -164,7 +161,7 @@ func (b *backend) Notices(ctx context.Context, id string, after int, may func(ow
 }
 
 // finished returns the last report of a job that has ended.
-func (b *backend) finished(id string, may func(owner int) bool) (json.RawMessage, error) {
+func (b *backend) finished(id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
 	text, found, err := b.ledger.Last(id)
 	if err != nil {
 		return nil, err
@@ -172,34 +169,34 @@ func (b *backend) finished(id string, may func(owner int) bool) (json.RawMessage
 	if !found {
 		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
-	owner, err := ownerOf(text)
+	job, err := jobIn(text)
 	if err != nil {
 		return nil, err
 	}
-	if !may(owner) {
+	if !may(job) {
 		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	return text, nil
 }
 
-// ownerOf returns the uid that a report belongs to; one without its job is root's.
-func ownerOf(text json.RawMessage) (int, error) {
+// jobIn returns the job that a report is about; nil where it does not say.
+func jobIn(text json.RawMessage) (*hostapi.Job, error) {
 	r, err := report.FromArchive(text)
-	if err != nil || r.PBSJob == nil {
-		return 0, err
+	if err != nil {
+		return nil, err
 	}
-	return r.PBSJob.Owner.UID, nil
+	return r.PBSJob, nil
 }
 
-// Finished calls yield with the report of each finished job whose owner may admits, oldest first.
-func (b *backend) Finished(ctx context.Context, may func(owner int) bool, yield func(json.RawMessage) bool) error {
+// Finished calls yield with the report of each finished job that may admits, oldest first.
+func (b *backend) Finished(ctx context.Context, may func(*hostapi.Job) bool, yield func(json.RawMessage) bool) error {
 	err := b.ledger.All(func(e ledger.Entry) bool {
-		owner, err := ownerOf(e.Report)
+		job, err := jobIn(e.Report)
 		if err != nil {
 			b.log.WithField("job", e.Job).Errorf("report: %v", err)
 			return ctx.Err() == nil
 		}
-		return ctx.Err() == nil && (!may(owner) || yield(e.Report))
+		return ctx.Err() == nil && (!may(job) || yield(e.Report))
 	})
 	var damage *ledger.DamageError
 	if errors.As(err, &damage) { // what is left is right, and whose the rest was nobody knows
@@ -213,7 +210,7 @@ func (b *backend) Finished(ctx context.Context, may func(owner int) bool, yield 
 func (b *backend) Node(context.Context) (api.NodeInfo, error) {
 	b.reloaded.Lock()
 	defer b.reloaded.Unlock()
-	info := api.NodeInfo{Version: version, PID: os.Getpid(), Node: b.node, Mode: b.tree.Mode().String(), Since: b.since}
+	info := api.NodeInfo{Version: version, PID: os.Getpid(), Node: b.node, Mode: b.tree.Mode().String(), Since: b.since, Refused: b.refusals.counts()}
 	hooks, err := b.host.Hooks()
 	for _, h := range hooks {
 		info.Hooks = append(info.Hooks, api.HookInfo{Name: h.Name, State: h.State, PID: h.PID, Order: h.Order, Events: h.Events,
@@ -254,7 +251,7 @@ func (b *backend) take(ctx context.Context, cfg *config.File) error {
 	if err := b.keeps(cfg); err != nil {
 		return err
 	}
-	hooks, err := builtIn(cfg)
+	hooks, err := builtIn(cfg, b.daemon)
 	if err != nil {
 		return err
 	}
@@ -266,7 +263,9 @@ func (b *backend) take(ctx context.Context, cfg *config.File) error {
 		return err
 	}
 	b.cfg = cfg
+	b.sister.Store(&cfg.Sister)
 	b.log.Logger.SetLevel(cfg.Host.Level())
+	b.forgetLimits(ctx)
 	return nil
 }
 
@@ -280,6 +279,11 @@ func (b *backend) keeps(cfg *config.File) error {
 	if cfg.Cgroup.Prefix != old.Cgroup.Prefix || cfg.Cgroup.Mount != old.Cgroup.Mount || name != b.node ||
 		cfg.Host.Start != old.Host.Start || cfg.Host.AllowUnsafeHooks != old.Host.AllowUnsafeHooks {
 		return errors.New("cgroup.prefix, cgroup.mount, host.node, host.start_timeout and host.allow_unsafe_hooks change only with a restart")
+	}
+	was, is := old.Sister, cfg.Sister
+	was.Heads, was.AllowRoot, is.Heads, is.AllowRoot = nil, false, nil, false
+	if b.daemon && !reflect.DeepEqual(was, is) {
+		return errors.New("of [sister] only heads and allow_root change without a restart")
 	}
 	return nil
 }
@@ -295,6 +299,9 @@ func (b *backend) Process(pid int) (api.Process, error) {
 
 // Close ends the hooks. Jobs live on.
 func (b *backend) Close() error {
+	if b.fleet != nil {
+		b.fleet.Close()
+	}
 	if b.host == nil {
 		return nil
 	}

@@ -7,13 +7,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // benchNode is a node with a daemon.
@@ -119,21 +124,6 @@ os._exit(0)`
 
 // BenchmarkIdle looks at a daemon that has nothing to do for ten seconds, without a job and with one.
 func BenchmarkIdle(b *testing.B) {
-	look := func(b *testing.B, pids map[string]int) {
-		const span = 10 * time.Second
-		time.Sleep(3 * time.Second) // the runtime sweeps and gives memory back after what came before
-		before := map[string]int{}
-		for name, pid := range pids {
-			before[name] = switches(b, pid)
-		}
-		time.Sleep(span)
-		for name, pid := range pids {
-			b.ReportMetric(float64(switches(b, pid)-before[name])/span.Seconds(), name+"-wakeups/s")
-			b.ReportMetric(float64(status(b, pid, "VmRSS")), name+"-rss-kB")
-			b.ReportMetric(float64(pss(b, pid)), name+"-pss-kB")
-		}
-		b.ReportMetric(0, "ns/op")
-	}
 	n, d := benchNode(b)
 	var hook []int
 	eventually(b, "the cgroup hook runs", func() bool {
@@ -141,7 +131,7 @@ func BenchmarkIdle(b *testing.B) {
 		return len(hook) == 1
 	})
 	pids := map[string]int{"host": d.cmd.Process.Pid, "cgroup": hook[0]}
-	b.Run("no job", func(b *testing.B) { look(b, pids) })
+	b.Run("no job", func(b *testing.B) { atRest(b, pids) })
 	b.Run("sleeping job", func(b *testing.B) {
 		cmd := n.command("run", "--report=none", "--", "sleep", "15")
 		if err := cmd.Start(); err != nil {
@@ -153,9 +143,142 @@ func BenchmarkIdle(b *testing.B) {
 		for name, pid := range pids {
 			with[name] = pid
 		}
-		look(b, with)
+		atRest(b, with)
 		cmd.Wait()
 	})
+}
+
+// atRest looks for ten seconds at processes that have nothing to do.
+func atRest(b *testing.B, pids map[string]int) {
+	const span = 10 * time.Second
+	time.Sleep(3 * time.Second) // the runtime sweeps and gives memory back after what came before
+	before := map[string]int{}
+	for name, pid := range pids {
+		before[name] = switches(b, pid)
+	}
+	time.Sleep(span)
+	for name, pid := range pids {
+		b.ReportMetric(float64(switches(b, pid)-before[name])/span.Seconds(), name+"-wakeups/s")
+		b.ReportMetric(float64(status(b, pid, "VmRSS")), name+"-rss-kB")
+		b.ReportMetric(float64(pss(b, pid)), name+"-pss-kB")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkWalltime is how late a job of three seconds gets its warning, two seconds before its end, and its SIGTERM, by its own clock;
+// run it 50 times.
+func BenchmarkWalltime(b *testing.B) {
+	n, _ := benchNode(b)
+	var warned, ended []time.Duration
+	for b.Loop() {
+		cmd := n.command("run", "-l", "walltime=3", "-l", "walltime_signal=USR1@2", "--report=json", "--", "python3", "-c", traps)
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if cmd.Run(); cmd.ProcessState.ExitCode() != 143 {
+			b.Fatalf("%v: %s", cmd.ProcessState, &stderr)
+		}
+		times, launched := said(b, stdout.String()), onMonotonic(b, result{stderr: stderr.String()}.report(b).Start)
+		warned = append(warned, times["SIGUSR1"]-launched-1*time.Second)
+		ended = append(ended, times["SIGTERM"]-launched-3*time.Second)
+	}
+	spread(b, "USR1", warned)
+	spread(b, "TERM", ended)
+	b.ReportMetric(0, "ns/op")
+}
+
+// spread reports a distribution in milliseconds.
+func spread(b *testing.B, what string, d []time.Duration) {
+	slices.Sort(d)
+	for _, of := range []struct {
+		name string
+		part float64
+	}{{"min", 0}, {"median", 0.5}, {"p90", 0.9}, {"max", 1}} {
+		b.ReportMetric(float64(d[int(of.part*float64(len(d)-1))].Microseconds())/1000, what+"-"+of.name+"-ms")
+	}
+}
+
+// BenchmarkThousandDeadlines is a daemon with 1,000 jobs, each a sleep, whose walltimes all end in one second: how often somebody wakes
+// up while they wait, and how late each has its signal.
+func BenchmarkThousandDeadlines(b *testing.B) {
+	for b.Loop() {
+		n, d := benchNode(b)
+		client, err := api.Dial(n.path("run/s"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer client.Close()
+		procfs, err := kernfs.Open("/proc")
+		if err != nil {
+			b.Fatal(err)
+		}
+		self, err := proc.Self(procfs)
+		if err != nil {
+			b.Fatal(err)
+		}
+		const jobs = 1000
+		send := func(event hostapi.Event, i int, more func(*hostapi.Request)) {
+			req := &hostapi.Request{Event: event, MoM: &self, Job: &hostapi.Job{ID: fmt.Sprintf("%d.bench", i+1), Owner: hostapi.Owner{User: "root"}, MotherSuperior: true}}
+			if more != nil {
+				more(req)
+			}
+			if out, err := client.Handle(context.Background(), req); err != nil || out.Reject {
+				b.Fatalf("%s: %v %+v", event, err, out)
+			}
+		}
+		// All are to end half a minute after the last one was launched; a job's clock starts at its launch.
+		const begin = 120 * time.Millisecond // at most, begin and launch together, with 1,000 cgroups there
+		start := time.Now()
+		end := start.Add(jobs*begin + 30*time.Second)
+		programs, exits := make([]*exec.Cmd, jobs), make([]time.Time, jobs)
+		var exited sync.WaitGroup
+		for i := range jobs {
+			programs[i] = exec.Command("sleep", "1000")
+			programs[i].SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			if err := programs[i].Start(); err != nil {
+				b.Fatal(err)
+			}
+			exited.Go(func() { programs[i].Wait(); exits[i] = time.Now() })
+			send(hostapi.EventBegin, i, func(req *hostapi.Request) {
+				left := time.Until(end).Truncate(time.Millisecond)
+				req.Job.ResourceList = hostapi.Resources{"ncpus": "0", "mem": "4mb", "walltime": fmt.Sprintf("%.3f", left.Seconds())}
+			})
+			send(hostapi.EventLaunch, i, func(req *hostapi.Request) { req.PID, req.Progname = programs[i].Process.Pid, "sleep" })
+		}
+		b.Logf("%d jobs begun in %v", jobs, time.Since(start))
+		pids := map[string]int{"host": d.cmd.Process.Pid}
+		for _, name := range []string{"cgroup", "devices", "walltime"} {
+			hooks := processesNamed(filepath.Join(built, "hooks", name))
+			if len(hooks) != 1 {
+				b.Fatalf("%d hooks %s", len(hooks), name)
+			}
+			pids[name] = hooks[0]
+		}
+		time.Sleep(15 * time.Second) // a thousand begins leave more to sweep
+		atRest(b, pids)
+		list, err := client.Jobs(context.Background())
+		if err != nil || len(list) != jobs {
+			b.Fatalf("%d jobs, %v", len(list), err)
+		}
+		if first := time.Until(end) - time.Second; first < 0 {
+			b.Fatalf("not all begun and looked at in time: %v", first)
+		}
+		exited.Wait()
+		var late, due []time.Duration
+		for _, j := range list {
+			var i int
+			fmt.Sscanf(j.Job.ID, "%d.bench", &i)
+			at := j.Launched.Add(time.Duration(*j.Limit * float64(time.Second)))
+			late, due = append(late, exits[i-1].Sub(at)), append(due, at.Sub(end))
+		}
+		slices.Sort(due)
+		b.ReportMetric(float64((due[jobs-1] - due[0]).Milliseconds()), "deadlines-within-ms")
+		spread(b, "TERM", late)
+		for i := range jobs {
+			send(hostapi.EventEpilogue, i, nil)
+			send(hostapi.EventEnd, i, nil)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
 }
 
 // switches returns how often the threads of a process were scheduled.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,7 +23,9 @@ var built string
 
 // TestMain builds the programs, unless HOOKHOST_TEST_BIN is where they lie already: a guest has no Go.
 func TestMain(m *testing.M) {
-	if built = os.Getenv("HOOKHOST_TEST_BIN"); built != "" {
+	flag.Parse()
+	fuzz := flag.Lookup("test.fuzz") // a fuzz target needs no programs, and each of its workers comes by here
+	if built = os.Getenv("HOOKHOST_TEST_BIN"); built != "" || fuzz != nil && fuzz.Value.String() != "" {
 		os.Exit(m.Run())
 	}
 	dir, err := os.MkdirTemp("", "hookhost-blackbox")
@@ -42,14 +45,17 @@ func TestMain(m *testing.M) {
 }
 
 func build(dir string) error {
-	for out, pkg := range map[string]string{"hookhost": ".", "hooks/cgroup": "../../hooks/cgroup", "hooks/devices": "../../hooks/devices", "samples/deny": "../../testdata/hooks/deny"} {
+	for out, pkg := range map[string]string{
+		"hookhost": ".", "hooks/cgroup": "../../hooks/cgroup", "hooks/devices": "../../hooks/devices", "hooks/walltime": "../../hooks/walltime",
+		"hooks/mpi": "../../hooks/mpi", "samples/deny": "../../testdata/hooks/deny",
+	} {
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, out), pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 		}
 	}
-	return nil
+	return os.Symlink("hookhost", filepath.Join(dir, "hookhost-remsh"))
 }
 
 var nodes atomic.Int32
@@ -156,7 +162,7 @@ type usageReport struct {
 }
 
 // report finds the one JSON object that stands on a line of its own.
-func (r result) report(t *testing.T) usageReport {
+func (r result) report(t testing.TB) usageReport {
 	t.Helper()
 	for _, line := range strings.Split(r.stderr+"\n"+r.stdout, "\n") {
 		if strings.HasPrefix(line, "{") {
@@ -167,7 +173,7 @@ func (r result) report(t *testing.T) usageReport {
 	return usageReport{}
 }
 
-func decodeReport(t *testing.T, text string) usageReport {
+func decodeReport(t testing.TB, text string) usageReport {
 	t.Helper()
 	var rep usageReport
 	if err := json.Unmarshal([]byte(text), &rep); err != nil {
@@ -188,13 +194,19 @@ type daemon struct {
 
 func (n *node) serve() *daemon {
 	n.t.Helper()
+	return n.serveBy((*exec.Cmd).Start)
+}
+
+// serveBy is serve with the command as start starts it.
+func (n *node) serveBy(start func(*exec.Cmd) error) *daemon {
+	n.t.Helper()
 	log, err := os.OpenFile(n.path("log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	cmd := exec.Command(filepath.Join(built, "hookhost"), "serve")
 	cmd.Env, cmd.Stdout, cmd.Stderr = n.env(), log, log
-	if err := cmd.Start(); err != nil {
+	if err := start(cmd); err != nil {
 		n.t.Fatal(err)
 	}
 	d := &daemon{cmd: cmd, n: n, log: log}

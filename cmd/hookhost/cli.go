@@ -23,6 +23,8 @@ const (
 // cli is what all commands share: where things are, from flags first and the environment second.
 type cli struct {
 	config, state, socket string
+	named                 bool   // somebody said which configuration file
+	called                string // the name that the program was called by
 }
 
 func (c *cli) flags(root *cobra.Command) {
@@ -37,7 +39,8 @@ func (c *cli) flags(root *cobra.Command) {
 	f.StringVar(&c.state, "state", env("HOOKHOST_STATE", defaultState), "state directory")
 	f.StringVar(&c.socket, "socket", env("HOOKHOST_SOCKET", defaultSocket), "socket of the daemon")
 	// Hooks run elsewhere, and the daemon may outlive its folder: paths mean what they meant to the caller.
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		c.named = cmd.Flags().Changed("config") || os.Getenv("HOOKHOST_CONFIG") != ""
 		for _, p := range []*string{&c.config, &c.state, &c.socket} {
 			abs, err := filepath.Abs(*p)
 			if err != nil {
@@ -49,13 +52,17 @@ func (c *cli) flags(root *cobra.Command) {
 	}
 }
 
-// load reads the configuration. An absent file is the defaults unless somebody named one.
-func (c *cli) load() (*config.File, error) {
+// load reads the configuration. The file that nobody named may be absent, and is the defaults then. To others than root a named
+// one may be, too: what they may do the daemon does for them, by its own.
+func (c *cli) load() (*config.File, error) { return c.read(c.named && os.Geteuid() == 0) }
+
+// read reads the configuration, which must be there or is the defaults.
+func (c *cli) read(must bool) (*config.File, error) {
 	here, err := c.here()
 	if err != nil {
 		return nil, err
 	}
-	f, err := config.Load(c.config, false, here)
+	f, err := config.Load(c.config, must, here)
 	return f, misuse(err)
 }
 

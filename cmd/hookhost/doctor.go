@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -62,7 +63,7 @@ func (c *cli) doctorCommand() *cobra.Command {
 		Long: `Look at the node and its configuration. Nothing is changed. Each thing is ok, degraded (it works in a lesser way), impossible
 here or unknown (as long as neither the daemon nor a job has run); what the configuration turns off is said to be off. The arrow says what mends it. Exit status 1 when a configured hook cannot work.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := c.load()
+			cfg, err := c.read(c.named)
 			if err != nil {
 				return err
 			}
@@ -87,8 +88,9 @@ here or unknown (as long as neither the daemon nor a job has run); what the conf
 
 // examine looks at everything. What is found on the way to one thing does not keep it from the others.
 func (c *cli) examine(ctx context.Context, cfg *config.File) []finding {
-	own := readRights()
-	findings := examineRights(own)
+	daemon := c.askDaemon(ctx)
+	may := readRights(daemon.info.PID)
+	findings := examineRights(may)
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
 		return append(findings, blocking("kernel files", err.Error(), "mount /proc, /sys and /sys/fs/cgroup"))
@@ -102,7 +104,8 @@ func (c *cli) examine(ctx context.Context, cfg *config.File) []finding {
 		findings = append(findings, k.examineMemory()...)
 		findings = append(findings, k.examineDeviceFilter(devfilter.Probe))
 		findings = append(findings, k.examineSettings(systemdRuns())...)
-		if f, odd := examineRlimits(own, cfg, k.tree.Has("memsw")); odd {
+		findings = append(findings, k.examineWalltime()...)
+		if f, odd := examineRlimits(may, cfg, k.tree.Has("memsw")); odd {
 			findings = append(findings, f)
 		}
 	}
@@ -113,7 +116,8 @@ func (c *cli) examine(ctx context.Context, cfg *config.File) []finding {
 	findings = append(findings, examineState(c.state))
 	findings = append(findings, c.examineInventory(cfg)...)
 	findings = append(findings, c.examineHooks(cfg)...)
-	return append(findings, c.examineDaemon(ctx)...)
+	findings = append(findings, c.examineSisters(cfg, daemon, time.Now())...)
+	return append(findings, c.examineDaemon(daemon)...)
 }
 
 // Columns of the text: 100 in all.

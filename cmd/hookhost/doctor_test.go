@@ -37,7 +37,7 @@ func look(t *testing.T, roots kernfs.Roots, edit func(*config.File)) map[string]
 		t.Fatal(err)
 	}
 	all := map[string]finding{}
-	for _, f := range slices.Concat(k.examineCgroups(initialCgroupNamespace), k.examineFeatures(), k.examineMemory(), k.examineSettings(false), examineTopology(cfg, roots)) {
+	for _, f := range slices.Concat(k.examineCgroups(initialCgroupNamespace), k.examineFeatures(), k.examineMemory(), k.examineSettings(false), k.examineWalltime(), examineTopology(cfg, roots)) {
 		if _, twice := all[f.What]; twice || f.Found == "" || f.Status != statusOK && f.Advice == "" {
 			t.Errorf("%+v: twice, or without its reason or advice", f)
 		}
@@ -125,6 +125,15 @@ func TestDoctorOnFakeKernels(t *testing.T) {
 			{"io.max", "impossible", "8:0 has a limit already", ""}}, blocks: []string{"io.max"}},
 		{name: "nothing has run", kernel: kernfstest.NewV2(), want: []want{{"cgroup.kill", "unknown", "once the daemon", "start"}, {"isolated cpus", "unknown", "once the daemon", ""}},
 			blocks: []string{"cpu controller", "cpuset controller", "memory controller"}}, // nobody passes them down here
+		{name: "time limits", kernel: kernfstest.NewV2(), pass: all, want: []want{
+			{"walltime", "ok", "no limit if it asks for none; warnings @300; SIGTERM at the end and SIGKILL 30s later; under pbs_mom 5m after", ""}, {"cput", "ok", "enforced", ""}}},
+		{name: "a node's own time limits", kernel: kernfstest.NewV1(), edit: func(f *config.File) {
+			w := &f.Walltime
+			w.Maximum, w.Overtime, w.Grace, w.Signals = config.Duration(48*time.Hour), config.Duration(90*time.Second), config.Duration(time.Minute), nil
+		}, want: []want{{"walltime", "ok", "what it asks for, 48h at most; 1m30s of overtime; no warning unless it asks for one; SIGTERM at the end and SIGKILL 1m later", ""}}},
+		{name: "nobody counts cpu time", kernel: kernfstest.NewV1(kernfstest.Without("cpuacct")), want: []want{{"cput", "impossible", "no cpuacct controller", "mount"}}},
+		{name: "no time limits", kernel: kernfstest.NewV1(kernfstest.Without("cpuacct")), edit: func(f *config.File) { f.Walltime.Enabled = false },
+			want: []want{{"walltime", "ok", "not enabled", ""}, {"cput", "", "", ""}}},
 		{name: "nothing left for jobs", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) { f.Cpuset.ExcludeCPUs, f.Memory.ReserveAmount = "0-7", 1<<40 },
 			want: []want{{"cpus", "impossible", "all of them", "exclude_cpus"}, {"memory", "impossible", "all of it is reserved", "[memory]"}}, blocks: []string{"cpus", "memory"}},
 	} {
@@ -267,12 +276,13 @@ func TestDoctorRights(t *testing.T) {
 		want   []string
 		blocks bool
 	}{
-		{rights{0, all, true, false}, []string{"user", "capabilities"}, false},
-		{rights{1000, 0, true, false}, []string{"user"}, false},
-		{rights{0, 0, false, false}, []string{"user"}, false},
-		{rights{0, all &^ (1 << unix.CAP_SYS_RESOURCE), true, false}, []string{"user", "CAP_SYS_RESOURCE"}, false},
-		{rights{0, all &^ (1 << unix.CAP_BPF), true, false}, []string{"user", "capabilities"}, false},
-		{rights{0, all &^ (1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_KILL), true, false}, []string{"user", "CAP_SYS_ADMIN", "CAP_KILL"}, true},
+		{rights{uid: 0, capabilities: all, known: true}, []string{"user", "capabilities"}, false},
+		{rights{uid: 1000, capabilities: 0, known: true}, []string{"user"}, false},
+		{rights{uid: 1000, daemon: 7, capabilities: all &^ (1 << unix.CAP_SYSLOG), known: true}, []string{"user", "CAP_SYSLOG"}, false}, // the daemon's are told to anybody
+		{rights{uid: 0, capabilities: 0, known: false}, []string{"user"}, false},
+		{rights{uid: 0, capabilities: all &^ (1 << unix.CAP_SYS_RESOURCE), known: true}, []string{"user", "CAP_SYS_RESOURCE"}, false},
+		{rights{uid: 0, capabilities: all &^ (1 << unix.CAP_BPF), known: true}, []string{"user", "capabilities"}, false},
+		{rights{uid: 0, capabilities: all &^ (1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_KILL), known: true}, []string{"user", "CAP_SYS_ADMIN", "CAP_KILL"}, true},
 	} {
 		var names []string
 		blocks := false

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 )
 
@@ -14,13 +15,13 @@ type embedded struct{ *backend }
 
 // Report is anybody's: the caller is root.
 func (e embedded) Report(ctx context.Context, id string) (json.RawMessage, error) {
-	return e.backend.Report(ctx, id, func(int) bool { return true })
+	return e.backend.Report(ctx, id, func(*hostapi.Job) bool { return true })
 }
 
 // Notices is anybody's, too.
 func (e embedded) Notices(ctx context.Context, id string, after int, tell func(api.Notice)) error {
 	for {
-		lines, all, err := e.backend.Notices(ctx, id, after, func(int) bool { return true })
+		lines, all, err := e.backend.Notices(ctx, id, after, func(*hostapi.Job) bool { return true })
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil

@@ -45,16 +45,20 @@ func misuse(err error) error {
 	return &exitError{status: exitMisuse, err: err}
 }
 
+// aliases are the names that are a command each. Launchers find pbs_attach and its kin on their PATH, and Hydra's launcher can be
+// given a program but no arguments.
+var aliases = map[string]string{"pbs_attach": "attach", "hookhost-remsh": "remsh", "pbs_remsh": "remsh", "pbs_tmrsh": "remsh"}
+
 func main() {
-	// Called by pbs_attach's name, it is pbs_attach: launchers find it on their PATH.
-	if filepath.Base(os.Args[0]) == "pbs_attach" {
-		os.Args = append([]string{os.Args[0], "attach"}, os.Args[1:]...)
+	called := filepath.Base(os.Args[0])
+	if command, ok := aliases[called]; ok {
+		os.Args = append([]string{os.Args[0], command}, os.Args[1:]...)
 	}
-	os.Exit(exitStatus(newCommand().Execute()))
+	os.Exit(exitStatus(called, newCommand(called).Execute()))
 }
 
-// exitStatus prints an error as one line and says with which status to end.
-func exitStatus(err error) int {
+// exitStatus prints an error as one line, in the name that the program was called by, and says with which status to end.
+func exitStatus(called string, err error) int {
 	if err == nil {
 		return 0
 	}
@@ -63,13 +67,27 @@ func exitStatus(err error) int {
 		exit = &exitError{status: 1, err: err}
 	}
 	if exit.err != nil {
-		fmt.Fprintln(os.Stderr, "hookhost:", strings.ReplaceAll(exit.err.Error(), "\n", "; "))
+		fmt.Fprintln(os.Stderr, inName(called, strings.ReplaceAll(exit.err.Error(), "\n", "; ")))
 	}
 	return exit.status
 }
 
-func newCommand() *cobra.Command {
-	c := &cli{}
+// inName puts a program's name before a message: "hookhost: attach: ...", and "pbs_attach: ..." for the same.
+func inName(called, message string) string {
+	if isPBS(called) {
+		if rest, ok := strings.CutPrefix(message, aliases[called]); ok {
+			return called + rest
+		}
+		return called + ": " + message
+	}
+	return "hookhost: " + message
+}
+
+// isPBS tells whether the program was called by a name of PBS's.
+func isPBS(called string) bool { return aliases[called] != "" && strings.HasPrefix(called, "pbs_") }
+
+func newCommand(called string) *cobra.Command {
+	c := &cli{called: called}
 	root := &cobra.Command{
 		Use:   "hookhost",
 		Short: "Hook host for PBS compute nodes",
@@ -84,10 +102,21 @@ programs that create the job's cgroup, take in its processes, enforce its limits
 	root.SetVersionTemplate("hookhost {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	c.flags(root)
-	root.AddCommand(c.serveCommand(), c.runCommand(), c.eventCommand(), c.attachCommand(), c.hookCommand(), c.jobsCommand(),
-		c.reportCommand(), c.doctorCommand(), c.configCommand(), versionCommand())
+	root.AddCommand(c.serveCommand(), c.runCommand(), c.eventCommand(), c.attachCommand(), c.remshCommand(), c.hookCommand(),
+		c.jobsCommand(), c.reportCommand(), c.doctorCommand(), c.configCommand(), c.certCommand(), versionCommand())
 	misuseFlags(root)
+	if isPBS(called) {
+		pbsUsage(root)
+	}
 	return root
+}
+
+// pbsUsage words wrong flags as PBS's programs do.
+func pbsUsage(root *cobra.Command) {
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, pbsAttachUsage)
+		return &exitError{status: exitMisuse}
+	})
 }
 
 // misuseFlags makes a wrong flag of any command a misuse.

@@ -17,6 +17,8 @@ func TestMisuse(t *testing.T) {
 	}{
 		{"job id that is a path", []string{"run", "--job", "../../x", "--", "true"}, "", `"../../x"`},
 		{"size that is none", []string{"run", "-l", "mem=banana", "--", "true"}, "", "mem=banana"},
+		{"kill delay that is none", []string{"run", "-l", "kill_delay=soon", "--", "true"}, "", `kill_delay: duration soon`},
+		{"negative kill delay", []string{"run", "-l", "kill_delay=-1", "--", "true"}, "", `kill_delay: duration -1`},
 		{"event with such a job id", []string{"event", "execjob_begin"}, `{"event":"execjob_begin","job":{"id":"../../x","owner":{"user":"root"}}}`, `../../x`},
 		{"event with such a size", []string{"event", "execjob_begin"},
 			`{"event":"execjob_begin","job":{"id":"1.x","owner":{"user":"root"},"resource_list":{"mem":"banana"}}}`, "mem=banana"},
@@ -34,7 +36,7 @@ func TestMisuse(t *testing.T) {
 		{"attach of nothing", []string{"attach"}, "", "must specify pid or command"},
 		{"attach of no pid", []string{"attach", "-p", "x1"}, "", "bad pid: x1"},
 		{"attach to no port", []string{"attach", "-m", "0", "-p", "1234"}, "", "bad port: 0"},
-		{"attach of both", []string{"attach", "-p", "1234", "true"}, "", "cannot specify pid and session|parent|command"},
+		{"attach of both", []string{"attach", "-p", "1234", "true"}, "", "attach: cannot specify pid and command"},
 		{"report of no job id", []string{"report", "../x"}, "", "../x"},
 		{"hook without a name", []string{"hook", "create"}, "", "hook"},
 		{"hook with a path for a name", []string{"hook", "create", "../x"}, "", "../x"},

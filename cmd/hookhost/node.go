@@ -29,8 +29,10 @@ func (c *cli) auxDir() string     { return filepath.Join(filepath.Dir(c.socket),
 
 func (c *cli) ledgerFile() string { return filepath.Join(c.state, "ledger.jsonl") }
 
-// builtIn returns the hooks that come with hookhost. Their attributes are those of OpenPBS's own cgroups hook.
-func builtIn(cfg *config.File) ([]host.Hook, error) {
+// builtIn returns the hooks that come with hookhost. Their attributes are those of OpenPBS's own cgroups hook, but for mpi: without it a
+// node can run jobs all the same, so no failure of it puts the node offline. daemon is false for a process that runs a job by
+// itself: that job is on one host, where mpi has nothing to do and its program would only have to be started.
+func builtIn(cfg *config.File, daemon bool) ([]host.Hook, error) {
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		return nil, err
@@ -38,9 +40,16 @@ func builtIn(cfg *config.File) ([]host.Hook, error) {
 	var hooks []host.Hook
 	for _, b := range []struct {
 		name    string
-		order   int // devices comes after cgroup: the filter is put on what that made
+		order   int // devices and walltime come after cgroup: the filter is put on what that made, and signals go to what is in it
 		enabled bool
-	}{{"cgroup", 100, true}, {"devices", 110, cfg.Devices.Enabled}} {
+		alarm   int
+		fail    host.FailActionList
+	}{
+		{"cgroup", 100, true, 90, host.FailActionList{host.FailOfflineVnodes}},
+		{"devices", 110, cfg.Devices.Enabled, 90, host.FailActionList{host.FailOfflineVnodes}},
+		{"walltime", 120, cfg.Walltime.Enabled, 90, host.FailActionList{host.FailOfflineVnodes}},
+		{"mpi", 130, cfg.MPI.Enabled && daemon, 30, nil},
+	} {
 		if !b.enabled {
 			continue
 		}
@@ -49,8 +58,10 @@ func builtIn(cfg *config.File) ([]host.Hook, error) {
 			return nil, err
 		}
 		a := host.DefaultAttributes()
-		a.Type, a.Order, a.Alarm = host.TypePBS, b.order, 90
-		a.FailAction = host.FailActionList{host.FailOfflineVnodes}
+		a.Type, a.Order, a.Alarm = host.TypePBS, b.order, b.alarm
+		if b.fail != nil {
+			a.FailAction = b.fail
+		}
 		hooks = append(hooks, host.Hook{Name: b.name, Attributes: a, Program: program, ConfigData: text, BuiltIn: true})
 	}
 	return hooks, nil
@@ -81,9 +92,22 @@ func findBeside(name string) (string, error) {
 	return places[0], nil
 }
 
+// remshProgram is the path of remsh as a program of its own, which some launchers need: beside this executable. "" when it is not there.
+func remshProgram() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	path := filepath.Join(filepath.Dir(self), "hookhost-remsh")
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
 // registry is the set of this node's hooks: the built-in ones and those in hooks.d.
-func (c *cli) registry(cfg *config.File) (*host.Registry, error) {
-	hooks, err := builtIn(cfg)
+func (c *cli) registry(cfg *config.File, daemon bool) (*host.Registry, error) {
+	hooks, err := builtIn(cfg, daemon)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +179,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	if err != nil {
 		return nil, err
 	}
-	registry, err := c.registry(cfg)
+	registry, err := c.registry(cfg, daemon)
 	if err != nil {
 		return nil, err
 	}
@@ -177,11 +201,12 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		cli: c, registry: registry, store: store, ledger: ledger.Open(c.ledgerFile()), log: entry, cfg: cfg,
 		complete: complete, tree: tree, node: name, daemon: daemon, since: time.Now(), procfs: procfs,
 	}
+	b.sister.Store(&cfg.Sister)
 	p.died = func() { b.removeLeft(context.WithoutCancel(ctx)) }
 	b.host, err = host.Open(host.Options{
 		Node: name, Self: self, Registry: registry, Store: store, Ledger: b.ledger, Processes: p,
 		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: remover{tree},
-		Settings:     map[string]string{"state_dir": c.state, "nvml": nvml},
+		Settings:     map[string]string{"state_dir": c.state, "nvml": nvml, "aux_dir": c.auxDir(), "remsh": remshProgram()},
 		StartTimeout: time.Duration(cfg.Host.Start), Daemon: daemon,
 		Recover: func(_ context.Context, id string) (*jobstate.Record, error) {
 			return recoverJob(tree, id, self, p.Alive)

@@ -11,7 +11,6 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // rebuild makes records for jobs that have a cgroup but no record, as after the state was damaged or deleted. The
@@ -22,11 +21,15 @@ func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self
 	if err != nil {
 		return err
 	}
+	clock, err := jobstate.NewClock(self.BootID)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, id := range ids {
 		errs = append(errs, store.Update(ctx, id, func(have *jobstate.Record) (*jobstate.Record, error) {
 			if have != nil {
-				if have.Host != self && !alive(have.Host) && realign(tree, have, alive) {
+				if have.Host != self && !alive(have.Host) && realign(tree, have, alive, clock.Now()) {
 					log.WithField("job", id).Warnf("its host died over an event: the job's cgroup says that it is %s", have.Phase)
 				}
 				return have, nil
@@ -56,13 +59,17 @@ func recoverJob(tree *cgroup.Tree, id string, self hostapi.ProcessID, alive func
 	if m, err := job.Maker(); err == nil && m.Host != self && alive(m.Host) {
 		return nil, nil
 	}
-	return recordFrom(found, self, time.Now()), nil
+	clock, err := jobstate.NewClock(self.BootID)
+	if err != nil {
+		return nil, err
+	}
+	return recordFrom(found, self, clock.Now()), nil
 }
 
 // realign makes the record of a job whose host has died say what its cgroup says: whether the job is suspended. MoM has
 // suspended or resumed the job whatever became of the event, and the hook notes in the cgroup what it is about to do
 // before it does it (hooks/cgroup/suspend.go), so that of the two the cgroup is right. It tells whether it changed anything.
-func realign(tree *cgroup.Tree, rec *jobstate.Record, alive func(hostapi.ProcessID) bool) bool {
+func realign(tree *cgroup.Tree, rec *jobstate.Record, alive func(hostapi.ProcessID) bool, now jobstate.Moment) bool {
 	job, err := tree.Job(rec.Job.ID)
 	if err != nil {
 		return false
@@ -74,29 +81,41 @@ func realign(tree *cgroup.Tree, rec *jobstate.Record, alive func(hostapi.Process
 	if m, err := job.Maker(); err == nil && m.Host != rec.Host && alive(m.Host) {
 		return false // that host's hook is in the middle of something
 	}
-	return follow(rec, found, clockPair{wall: time.Now(), boot: proc.SinceBoot()})
+	return follow(rec, found, now)
 }
 
-// clockPair is one moment on both clocks.
-type clockPair struct {
-	wall time.Time
-	boot time.Duration // proc.SinceBoot
+// counted is the part of the cgroup hook's state that the host counts as well, in microseconds; moments are of the clock that
+// Moment.Mono is of.
+type counted struct {
+	Launched int64 `json:"launched_us"`     // 0 when the hook has not told yet
+	At       int64 `json:"suspended_at_us"` // 0 when the job is not suspended
+	Total    int64 `json:"suspended_us"`    // of the suspensions that are over
 }
 
-// suspension is the part of the cgroup hook's state that the host counts as well.
-type suspension struct {
-	At    int64 `json:"suspended_at_us"` // since boot; 0 when the job is not suspended
-	Total int64 `json:"suspended_us"`    // of the suspensions that are over
+// countedIn returns what the hook had counted when the cgroup's record was last written; false when that cannot be known.
+func countedIn(found cgroup.Record) (counted, bool) {
+	var s counted
+	if len(found.State) == 0 || json.Unmarshal(found.State, &s) != nil {
+		return counted{}, false
+	}
+	return s, true
+}
+
+// before returns the moment that the hook has noted; now where it has noted none that can be.
+func before(now jobstate.Moment, micros int64) jobstate.Moment {
+	if ago := now.Mono - time.Duration(micros)*time.Microsecond; micros > 0 && ago > 0 {
+		return now.Add(-ago)
+	}
+	return now
 }
 
 // follow is realign's decision. A job that has not started, or is ending, is in neither phase.
-func follow(rec *jobstate.Record, found cgroup.Record, now clockPair) bool {
+func follow(rec *jobstate.Record, found cgroup.Record, now jobstate.Moment) bool {
 	running := rec.Phase == jobstate.PhaseRunning
 	if found.Ending || found.Begin.Job.RunCount != rec.Job.RunCount || found.Suspended != running || !running && rec.Phase != jobstate.PhaseSuspended {
 		return false
 	}
-	var s suspension
-	told := len(found.State) > 0 && json.Unmarshal(found.State, &s) == nil
+	s, told := countedIn(found)
 	if told {
 		if rec.HookState == nil {
 			rec.HookState = map[string]json.RawMessage{}
@@ -104,29 +123,33 @@ func follow(rec *jobstate.Record, found cgroup.Record, now clockPair) bool {
 		rec.HookState["cgroup"] = found.State
 	}
 	if found.Suspended {
-		rec.Phase, rec.SuspendedAt = jobstate.PhaseSuspended, now.wall
-		if since := now.boot - time.Duration(s.At)*time.Microsecond; told && s.At > 0 && since > 0 {
-			rec.SuspendedAt = now.wall.Add(-since)
-		}
+		rec.Phase, rec.SuspendedAt = jobstate.PhaseSuspended, before(now, s.At)
 		return true
 	}
-	stood := max(now.wall.Sub(rec.SuspendedAt), 0)
+	stood := max(now.Sub(rec.SuspendedAt), 0)
 	if total := time.Duration(s.Total)*time.Microsecond - rec.Suspended; told && total > 0 {
 		stood = min(stood, total) // it went on before now
 	}
-	rec.Phase, rec.Suspended, rec.SuspendedAt = jobstate.PhaseRunning, rec.Suspended+stood, time.Time{}
+	rec.Phase, rec.Suspended, rec.SuspendedAt = jobstate.PhaseRunning, rec.Suspended+stood, jobstate.Moment{}
 	return true
 }
 
-// recordFrom makes the record of a job that runs. When it began is not known any more than that it was before now.
-func recordFrom(found cgroup.Record, self hostapi.ProcessID, now time.Time) *jobstate.Record {
+// recordFrom makes the record of a job that runs. When it began is often not known any more than that it was before now.
+func recordFrom(found cgroup.Record, self hostapi.ProcessID, now jobstate.Moment) *jobstate.Record {
+	s, _ := countedIn(found)
 	rec := &jobstate.Record{
-		Job: found.Begin.Job, Phase: jobstate.PhaseRunning, MoM: found.Begin.MoM, Host: self, Begun: now, Launched: now,
+		Job: found.Begin.Job, Phase: jobstate.PhaseRunning, MoM: found.Begin.MoM, Host: self, Run: found.Begin.Run, Head: found.Begin.Head,
+		Begun: now.Wall, Launched: before(now, s.Launched),
 		HookState: map[string]json.RawMessage{"cgroup": found.State},
 		Notes:     []string{"the record of this job was lost and made anew from its cgroup: its start is when that was"},
 	}
+	if s.Launched > 0 {
+		rec.Begun, rec.Suspended = rec.Launched.Wall, time.Duration(s.Total)*time.Microsecond
+	} else {
+		s.At = 0 // it has run since now, and was not stopped before
+	}
 	if found.Suspended {
-		rec.Phase, rec.SuspendedAt = jobstate.PhaseSuspended, now
+		rec.Phase, rec.SuspendedAt = jobstate.PhaseSuspended, before(now, s.At)
 	}
 	return rec
 }

@@ -8,9 +8,11 @@ import (
 	"os"
 	"os/signal"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -43,7 +45,13 @@ func (c *cli) runCommand() *cobra.Command {
 		Short: "Run a command as a job, through every event",
 		Long: `Run CMD as a job on this host: confined, accounted, and nothing left of it afterwards. Its output is passed through untouched; the
 report goes to standard error when it has ended. -l takes what qsub takes (-l select=1:ncpus=2:mem=64mb -l walltime=00:10:00, or
--l ncpus=2,mem=64mb,ngpus=1). With a daemon the job is the daemon's; without one the hooks are started for this job alone.
+-l ncpus=2,mem=64mb,ngpus=1). When its walltime is over the job gets SIGTERM and, after the grace, SIGKILL; it can have a signal before that:
+
+  -l walltime=01:00:00               one hour, without the time in which the job is suspended
+  -l walltime_signal=USR1@300        SIGUSR1 to all processes 300 seconds before its end; B:USR1@300: to CMD alone
+  -l kill_delay=60                   60 seconds from SIGTERM to SIGKILL
+
+With a daemon the job is the daemon's; without one the hooks are started for this job alone.
 
 Exit status: CMD's; 128+N when signal N ended it; 125 when hookhost failed or a hook rejected the job; 126 and 127 when
 CMD could not be run or was not found.`,
@@ -105,14 +113,35 @@ func (o *runOptions) check() (report.Format, *hostapi.Job, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("run: -l: %w", err)
 	}
+	delay, err := takeKillDelay(request.Job)
+	if err != nil {
+		return nil, nil, fmt.Errorf("run: -l: %w", err)
+	}
 	job := &hostapi.Job{
 		ID: o.job, Name: o.name, Owner: owner, RunCount: 1, MotherSuperior: true, Queue: "run",
-		Schedselect: pbs.FormatSelect(request.Select), ResourceList: hostapi.Resources(request.Job),
+		Schedselect: pbs.FormatSelect(request.Select), ResourceList: hostapi.Resources(request.Job), KillDelay: delay,
 	}
 	if job.Name == "" {
 		job.Name = baseName(o.command[0])
 	}
 	return format, job, nil
+}
+
+// takeKillDelay takes kill_delay out of what a job asks for: in PBS it is no resource but an attribute of the job's queue. Its unit is
+// seconds, and a part of one counts as a whole. Nil without one.
+func takeKillDelay(asked map[string]string) (*int, error) {
+	const name = "kill_delay"
+	text, there := asked[name]
+	if !there {
+		return nil, nil
+	}
+	delete(asked, name)
+	d, err := pbs.ParseDuration(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	seconds := int((d + time.Second - 1) / time.Second)
+	return &seconds, nil
 }
 
 func baseName(command string) string {
@@ -153,6 +182,7 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 	if !log.IsLevelEnabled(logrus.DebugLevel) {
 		log.SetLevel(logrus.FatalLevel) // standard error is the job's; what matters comes as an error, once
 	}
+	cfg = forJob(cfg, job)
 	engine, err := c.openNode(ctx, cfg, log)
 	if err != nil {
 		return 0, err
@@ -166,6 +196,8 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH)
 	defer signal.Stop(signals)
+	// Nobody may be reading standard error when a line for the job comes: that is no reason to end the job. The program has its own SIGPIPE.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	spec.Signals, spec.Reconnect, spec.Notices = signals, engines.reconnect, engines.notices
 	spec.Stop = stopSelf
 	result, err := mom.Run(ctx, engine, spec)
@@ -184,6 +216,20 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 		}
 	}
 	return result.ExitStatus, nil
+}
+
+// timed are the resources because of which hook walltime has something to do.
+var timed = []string{"walltime", "cput", "soft_walltime", "min_walltime", "max_walltime", "walltime_signal"}
+
+// forJob returns the configuration for hooks that are started for this job alone: a program that nothing is asked of is not started.
+func forJob(cfg *config.File, job *hostapi.Job) *config.File {
+	asks := func(name string) bool { _, ok := job.ResourceList[name]; return ok }
+	if cfg.Walltime.Maximum > 0 || slices.ContainsFunc(timed, asks) {
+		return cfg
+	}
+	own := *cfg
+	own.Walltime.Enabled = false
+	return &own
 }
 
 // writeRunReport writes the report to standard error, on lines of its own: the job may have ended in the middle of one.

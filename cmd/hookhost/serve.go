@@ -70,15 +70,27 @@ func (c *cli) serve(ctx context.Context, cfg *config.File) error {
 			logger.Error(err)
 		}
 	}()
+	b.forgetLimits(ctx)
+	hosts, err := c.listenToHosts(b, cfg)
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
 	server := api.NewServer(b, b, b, b)
-	server.Reports = b
+	server.Reports, server.Host, server.Refused = b, b.node, b.refused
 	server.ErrorLog = log.New(logger.WriterLevel(logrus.DebugLevel), "", 0)
 	server.Ignored = func(event hostapi.Event, keys []string) {
 		logger.WithFields(logrus.Fields{"event": event, "keys": keys}).Debug("event has keys that are not known here")
 	}
-	served := make(chan error, 1)
+	served := make(chan error, 2)
 	go func() { served <- server.Serve(listener) }()
-	logger.WithFields(logrus.Fields{"version": version, "node": b.node, "socket": c.socket}).Info("hookhost serves")
+	entry := logger.WithFields(logrus.Fields{"version": version, "node": b.node, "socket": c.socket})
+	if hosts != nil {
+		defer hosts.Close()
+		server.Sisters = b
+		go func() { served <- server.Serve(hosts) }()
+		entry = entry.WithField("listen", hosts.Addr())
+	}
+	entry.Info("hookhost serves")
 	notify(logger, daemon.SdNotifyReady)
 	go b.reconcile(ctx) // ending jobs may take long; new ones need not wait
 	for {
@@ -132,6 +144,7 @@ func ownCgroup() string {
 // reload takes over a changed configuration, or says why not and goes on with the old one.
 func reload(ctx context.Context, b *backend, logger *logrus.Logger) {
 	notify(logger, daemon.SdNotifyReloading)
+	b.rereadCertificates()
 	if err := b.Reload(ctx); err != nil {
 		logger.Errorf("reload: %v", err)
 	} else {

@@ -28,19 +28,22 @@ const Path = "/etc/hookhost/hookhost.toml"
 
 // File is the whole file. Its zero value is not a configuration: start from Default.
 type File struct {
-	Host    Host     `toml:"host" json:"host" comment:"The daemon."`
-	Cgroup  Cgroup   `toml:"cgroup" json:"cgroup" comment:"Where jobs' cgroups are and how they end."`
-	Vnodes  Vnodes   `toml:"vnodes" json:"vnodes" comment:"What PBS is told of this host."`
-	CPU     CPU      `toml:"cpu" json:"cpu" comment:"Share and quota of cpu time."`
-	Cpuset  Cpuset   `toml:"cpuset" json:"cpuset" comment:"Which cpus and NUMA nodes a job gets."`
-	Memory  Memory   `toml:"memory" json:"memory" comment:"mem."`
-	Memsw   Memsw    `toml:"memsw" json:"memsw" comment:"vmem: memory plus swap."`
-	Hugetlb Hugetlb  `toml:"hugetlb" json:"hugetlb" comment:"hpmem: huge pages."`
-	Pids    Pids     `toml:"pids" json:"pids" comment:"How many tasks a job may have."`
-	IO      IO       `toml:"io" json:"io" comment:"Block devices. cgroup v2 only."`
-	Devices Devices  `toml:"devices" json:"devices" comment:"Which devices a job may open: those it was given, and a base list."`
-	Rlimits Rlimits  `toml:"rlimits" json:"rlimits" comment:"Resource limits of a job's processes (getrlimit(2)): SOFT or SOFT:HARD, in the unit of getrlimit; unlimited; empty: as they are. A job asks for others with -l rlimit_nofile=N and so on."`
-	Device  []Device `toml:"device,omitempty" json:"device,omitempty" comment:"Devices that are not found by themselves."`
+	Host     Host     `toml:"host" json:"host" comment:"The daemon."`
+	Cgroup   Cgroup   `toml:"cgroup" json:"cgroup" comment:"Where jobs' cgroups are and how they end."`
+	Vnodes   Vnodes   `toml:"vnodes" json:"vnodes" comment:"What PBS is told of this host."`
+	CPU      CPU      `toml:"cpu" json:"cpu" comment:"Share and quota of cpu time."`
+	Cpuset   Cpuset   `toml:"cpuset" json:"cpuset" comment:"Which cpus and NUMA nodes a job gets."`
+	Memory   Memory   `toml:"memory" json:"memory" comment:"mem."`
+	Memsw    Memsw    `toml:"memsw" json:"memsw" comment:"vmem: memory plus swap."`
+	Hugetlb  Hugetlb  `toml:"hugetlb" json:"hugetlb" comment:"hpmem: huge pages."`
+	Pids     Pids     `toml:"pids" json:"pids" comment:"How many tasks a job may have."`
+	IO       IO       `toml:"io" json:"io" comment:"Block devices. cgroup v2 only."`
+	Devices  Devices  `toml:"devices" json:"devices" comment:"Which devices a job may open: those it was given, and a base list."`
+	Rlimits  Rlimits  `toml:"rlimits" json:"rlimits" comment:"Resource limits of a job's processes (getrlimit(2)): SOFT or SOFT:HARD, in the unit of getrlimit; unlimited; empty: as they are. A job asks for others with -l rlimit_nofile=N and so on."`
+	Walltime Walltime `toml:"walltime" json:"walltime" comment:"What becomes of jobs that run out of walltime or cput. Time in which a job is suspended does not count."`
+	Sister   Sister   `toml:"sister" json:"sister" comment:"The hookhosts of other hosts, over TLS."`
+	MPI      MPI      `toml:"mpi" json:"mpi" comment:"What MPI launchers find in a job on several hosts."`
+	Device   []Device `toml:"device,omitempty" json:"device,omitempty" comment:"Devices that are not found by themselves."`
 
 	text []byte // that it was parsed from
 }
@@ -198,6 +201,9 @@ func Default() *File {
 		IO:      IO{Max: []string{}},
 		Devices: Devices{Enabled: true, Allow: []any{}, DiscoverGPUs: true, ProbeTimeout: Duration(10 * time.Second), Accounting: true,
 			JobsPerDevice: 1, CDIDir: "/var/run/cdi"},
+		Walltime: DefaultWalltime(),
+		Sister:   DefaultSister(),
+		MPI:      DefaultMPI(),
 	}
 }
 
@@ -250,6 +256,9 @@ func (f *File) TOML() ([]byte, error) {
 	var b bytes.Buffer
 	if err := toml.NewEncoder(&b).SetIndentTables(false).Encode(f); err != nil {
 		return nil, err
+	}
+	if len(f.Device) == 0 {
+		b.WriteString(deviceExample)
 	}
 	return b.Bytes(), nil
 }

@@ -28,6 +28,8 @@ type Report struct {
 	Start      *time.Time `json:"start"`       // launch of the first program, before it begin; nil before both
 	End        *time.Time `json:"end"`         // nil while the job lives
 	ExitStatus *int       `json:"exit_status"` // nil while the leading program runs
+	// WalltimeLeft is how long a live job may still run, in seconds; nil, and not in the JSON, without a limit and when it has ended.
+	WalltimeLeft *float64 `json:"walltime_left_seconds,omitempty"`
 
 	ResourcesUsed Used                          `json:"resources_used"`
 	Hosts         map[string]*hostapi.HostUsage `json:"hosts"`         // by host name
@@ -42,18 +44,19 @@ type Report struct {
 	PBSJob *hostapi.Job `json:"-"`
 }
 
-// FromRecord returns the report of a job. end is when the job's last event ended, zero while it lives. Advice
-// (advice.go) is added to the notes. The report shares the record's host entries.
-func FromRecord(rec *jobstate.Record, end time.Time) *Report {
+// FromRecord returns the report of a job. end is when the job's last event ended, zero while it lives; elapsed is how long it has
+// run by then, or by now (jobstate.Record.Elapsed). Advice (advice.go) is added to the notes. The report shares the record's host
+// entries.
+func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Report {
 	job := cmp.Or(rec.Job, &hostapi.Job{})
 	r := &Report{
 		Job:           job.ID,
 		Name:          job.Name,
 		Owner:         owner(job.Owner),
-		Start:         known(cmp.Or(rec.Launched, rec.Begun)),
+		Start:         known(cmp.Or(rec.Launched.Wall, rec.Begun)),
 		End:           known(end),
 		ExitStatus:    cmp.Or(rec.ExitStatus, job.ExitStatus),
-		ResourcesUsed: resourcesUsed(rec, job, end),
+		ResourcesUsed: resourcesUsed(rec, job, elapsed),
 		Hosts:         maps.Clone(rec.Hosts),
 		DiagMessages:  maps.Clone(rec.Diag),
 		Notes:         slices.Clone(rec.Notes),
@@ -102,13 +105,13 @@ func known(t time.Time) *time.Time {
 // resourcesUsed returns the job's totals. What MoM was told is the truth for a job on one host, as qstat shows the same.
 // MoM was told this host's share only; where several hosts are known their sum takes its place, except for walltime,
 // which only the mother superior counts, and for what no host tells.
-func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, end time.Time) Used {
+func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, elapsed time.Duration) Used {
 	told := usage.Sum(map[string]hostapi.Resources{"": rec.ResourcesUsed}) // in PBS's formats, without what is none
 	delete(told, "diag_messages")
 
 	perHost := map[string]hostapi.Resources{}
 	for host, h := range rec.Hosts {
-		perHost[host] = usage.Resources(h, walltime(rec, told, end))
+		perHost[host] = usage.Resources(h, walltime(told, elapsed))
 	}
 	total := usage.Sum(perHost)
 	for name, v := range told {
@@ -122,19 +125,12 @@ func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, end time.Time) Used {
 	return Used(total)
 }
 
-// walltime returns how long the job's first program ran, suspensions not counted; 0 when that is not known.
-func walltime(rec *jobstate.Record, told hostapi.Resources, end time.Time) time.Duration {
+// walltime returns how long the job's first program ran, suspensions not counted: as MoM was told, else as the host has counted.
+func walltime(told hostapi.Resources, elapsed time.Duration) time.Duration {
 	if d, err := pbs.ParseDuration(told["walltime"]); err == nil {
 		return d
 	}
-	if end = cmp.Or(rec.Ended, end); rec.Launched.IsZero() || end.IsZero() {
-		return 0
-	}
-	d := end.Sub(rec.Launched) - rec.Suspended
-	if !rec.SuspendedAt.IsZero() {
-		d -= end.Sub(rec.SuspendedAt)
-	}
-	return max(d, 0)
+	return elapsed
 }
 
 // archived is a report in the ledger: its JSON and, beside it, the job.

@@ -38,8 +38,8 @@ func record(change func(*jobstate.Record)) *jobstate.Record {
 		},
 		Phase:    jobstate.PhaseExiting,
 		Begun:    begun.Add(-time.Second),
-		Launched: begun,
-		Ended:    ended,
+		Launched: moment(begun),
+		Ended:    moment(ended),
 		Hosts: map[string]*hostapi.HostUsage{"n1": {
 			CPUs: "0-1", Mems: "0", NCPUs: 2, CPUTSeconds: ptr(1085.7), UserSeconds: ptr(1000.0), SystemSeconds: ptr(85.7),
 			MemBytes: ptr(int64(48 << 20)), MemSource: "anonymous and shared memory, sampled", VmemBytes: ptr(int64(60 << 20)),
@@ -54,6 +54,13 @@ func record(change func(*jobstate.Record)) *jobstate.Record {
 	return rec
 }
 
+func moment(t time.Time) jobstate.Moment { return jobstate.Moment{Wall: t} }
+
+// fromRecord is FromRecord of a job that ran until end, or runs at a time that nobody knows.
+func fromRecord(rec *jobstate.Record, end time.Time) *Report {
+	return FromRecord(rec, end, rec.Elapsed(moment(end)))
+}
+
 func other(ncpus int, cput float64, mem, limit int64) *hostapi.HostUsage {
 	return &hostapi.HostUsage{NCPUs: ncpus, CPUTSeconds: &cput, MemBytes: &mem, MemLimitBytes: &limit}
 }
@@ -65,13 +72,13 @@ var goldens = []struct {
 }{
 	{"plain", record(nil), ended},
 	{"running", record(func(r *jobstate.Record) {
-		r.Ended, r.ExitStatus = time.Time{}, nil
+		r.Ended, r.ExitStatus = jobstate.Moment{}, nil
 		r.ResourcesUsed = hostapi.Resources{"walltime": "00:05:00", "cput": "61.5", "mem": "49152kb", "diag_messages": "{}"}
 		r.Hosts["n1"].CPUTSeconds, r.Hosts["n1"].MemLimitBytes = ptr(61.5), ptr(int64(8<<30))
 	}), time.Time{}},
 	{"not started", &jobstate.Record{Job: &hostapi.Job{ID: "7", Owner: hostapi.Owner{UID: 1000}}}, time.Time{}},
 	{"rejected", record(func(r *jobstate.Record) {
-		r.Job.MotherSuperior, r.Launched, r.ExitStatus, r.Hosts = true, time.Time{}, ptr(-1), nil
+		r.Job.MotherSuperior, r.Launched, r.ExitStatus, r.Hosts = true, jobstate.Moment{}, ptr(-1), nil
 	}), ended},
 	{"killed", record(func(r *jobstate.Record) {
 		r.ExitStatus = ptr(137)
@@ -79,7 +86,7 @@ var goldens = []struct {
 		r.Notes = []string{"walltime limit reached: SIGTERM sent"}
 	}), ended},
 	{"out of memory", record(func(r *jobstate.Record) {
-		r.Ended = begun.Add(3 * time.Second)
+		r.Ended = moment(begun.Add(3 * time.Second))
 		r.ExitStatus = ptr(265)
 		r.Hosts["n1"].OOMKills = ptr(int64(1))
 		r.Hosts["n1"].MemBytes = ptr(int64(64 << 20))
@@ -128,6 +135,7 @@ var goldens = []struct {
 			{ID: "GPU-2", Resource: "ngpus", Model: "NVIDIA A100-SXM4-40GB", PCI: "0000:0f:00.0",
 				UtilizationPercent: ptr(0.0), MemPeakBytes: ptr(int64(0)), EnergyJoules: ptr(31_600_000.0)},
 			{ID: "/dev/fpga0", Resource: "fpga"},
+			{ID: "/dev/fpga1", Resource: "fpga", Returned: true},
 		}
 	}), ended},
 	{"devices of hosts", record(func(r *jobstate.Record) {
@@ -141,13 +149,44 @@ var goldens = []struct {
 func TestGolden(t *testing.T) {
 	for _, tt := range goldens {
 		t.Run(tt.name, func(t *testing.T) {
-			r := FromRecord(tt.rec, tt.end)
+			r := fromRecord(tt.rec, tt.end)
 			var text, indented bytes.Buffer
 			if err := errors.Join(r.WriteText(&text), r.WriteJSONIndent(&indented)); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, tt.name+".txt", text.Bytes())
 			golden(t, tt.name+".json", indented.Bytes())
+		})
+	}
+}
+
+// What is left of its time is told of a live job only.
+func TestTimeLeft(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		left *float64
+		end  time.Time
+		want string
+	}{
+		{"live", ptr(3300.9), time.Time{}, "Elapsed   00:05:00 of 01:00:00 requested, 8%; 00:55:00 left\n"},
+		{"nearly over", ptr(2.34), time.Time{}, "Elapsed   00:05:00 of 01:00:00 requested, 8%; 2.3 s left\n"},
+		{"over", ptr(0.0), time.Time{}, "Elapsed   00:05:00 of 01:00:00 requested, 8%; 00:00:00 left\n"},
+		{"unlimited", nil, time.Time{}, "Elapsed   00:05:00 of 01:00:00 requested, 8%\n"},
+		{"finished", ptr(1.0), ended, "Elapsed   00:05:00 of 01:00:00 requested, 8%\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := fromRecord(record(func(r *jobstate.Record) { r.ResourcesUsed = hostapi.Resources{"walltime": "00:05:00"} }), tt.end)
+			r.WalltimeLeft = tt.left
+			var text, line bytes.Buffer
+			if err := errors.Join(r.WriteText(&text), r.WriteJSON(&line)); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(text.String(), tt.want) {
+				t.Errorf("%s has no %q", &text, tt.want)
+			}
+			if got := strings.Contains(line.String(), `"walltime_left_seconds":`); got != (tt.left != nil) {
+				t.Errorf("JSON %s", &line)
+			}
 		})
 	}
 }
@@ -176,7 +215,7 @@ func TestKeys(t *testing.T) {
 		r.Hosts["n1"].ProcessesAttached = 1
 	})
 	var b bytes.Buffer
-	if err := FromRecord(rec, ended).WriteJSON(&b); err != nil {
+	if err := fromRecord(rec, ended).WriteJSON(&b); err != nil {
 		t.Fatal(err)
 	}
 	if n := bytes.Count(b.Bytes(), []byte("\n")); n != 1 || b.Bytes()[b.Len()-1] != '\n' {
@@ -223,13 +262,13 @@ func TestWalltime(t *testing.T) {
 		{"as told", func(r *jobstate.Record) { r.ResourcesUsed = hostapi.Resources{"walltime": "42"} }, ended, "00:00:42"},
 		{"not told well", func(r *jobstate.Record) { r.ResourcesUsed = hostapi.Resources{"walltime": "soon"} }, ended, "00:10:03"},
 		{"suspended", func(r *jobstate.Record) { r.Suspended = 3 * time.Minute }, ended, "00:07:03"},
-		{"ended suspended", func(r *jobstate.Record) { r.Suspended, r.SuspendedAt = 3*time.Minute, ended.Add(-time.Minute) }, ended, "00:06:03"},
-		{"killed before its program ended", func(r *jobstate.Record) { r.Ended = time.Time{} }, ended.Add(time.Second), "00:10:04"},
-		{"never launched", func(r *jobstate.Record) { r.Launched = time.Time{} }, ended, ""},
-		{"clock set back", func(r *jobstate.Record) { r.Ended = begun.Add(-time.Hour) }, ended, ""},
+		{"ended suspended", func(r *jobstate.Record) { r.Suspended, r.SuspendedAt = 3*time.Minute, moment(ended.Add(-time.Minute)) }, ended, "00:06:03"},
+		{"killed before its program ended", func(r *jobstate.Record) { r.Ended = jobstate.Moment{} }, ended.Add(time.Second), "00:10:04"},
+		{"never launched", func(r *jobstate.Record) { r.Launched = jobstate.Moment{} }, ended, ""},
+		{"clock set back", func(r *jobstate.Record) { r.Ended = moment(begun.Add(-time.Hour)) }, ended, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := FromRecord(record(tt.change), tt.end).ResourcesUsed["walltime"]; got != tt.want {
+			if got := fromRecord(record(tt.change), tt.end).ResourcesUsed["walltime"]; got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -274,7 +313,7 @@ func TestAdvice(t *testing.T) {
 		{"out of the node's memory", 1, time.Minute, time.Minute, m, 0, 1, false, []string{"the job ran out of memory: ask for more"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rec := &jobstate.Record{Job: &hostapi.Job{ID: "1"}, Launched: begun, Ended: begun.Add(tt.wall), Hosts: map[string]*hostapi.HostUsage{
+			rec := &jobstate.Record{Job: &hostapi.Job{ID: "1"}, Launched: moment(begun), Ended: moment(begun.Add(tt.wall)), Hosts: map[string]*hostapi.HostUsage{
 				"h": {NCPUs: tt.ncpus, CPUTSeconds: ptr(tt.cput.Seconds()), MemBytes: &tt.mem, OOMKills: &tt.ooms},
 			}}
 			if tt.limit > 0 {
@@ -284,11 +323,11 @@ func TestAdvice(t *testing.T) {
 			if tt.name == "memory that was not asked for" {
 				rec.Job.ExecVnode = "(h:ncpus=1)"
 			}
-			end := rec.Ended
+			end := rec.Ended.Wall
 			if tt.running {
 				end = time.Time{}
 			}
-			if d := cmp.Diff(append([]string{}, tt.want...), FromRecord(rec, end).Notes); d != "" {
+			if d := cmp.Diff(append([]string{}, tt.want...), fromRecord(rec, end).Notes); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
@@ -301,7 +340,7 @@ func TestArchive(t *testing.T) {
 		job := *rec.Job
 		job.State = json.RawMessage(`{"secret":1}`)
 		rec.Job = &job
-		r := FromRecord(&rec, tt.end)
+		r := fromRecord(&rec, tt.end)
 		b, err := json.Marshal(r.Archive())
 		if err != nil {
 			t.Fatal(err)
@@ -335,7 +374,7 @@ func TestFormats(t *testing.T) {
 	if _, err := FormatNamed("yaml"); err == nil || !strings.Contains(err.Error(), "json, text") {
 		t.Errorf("unknown format: %v", err)
 	}
-	r := FromRecord(record(nil), ended)
+	r := fromRecord(record(nil), ended)
 	for name, between := range map[string]string{"json": "", "text": "\n"} {
 		format, err := FormatNamed(name)
 		if err != nil {
@@ -376,7 +415,7 @@ func FuzzPrintable(f *testing.F) {
 // FuzzFromArchive: whatever the ledger holds can be written as text, and only printable text.
 func FuzzFromArchive(f *testing.F) {
 	for _, tt := range goldens {
-		b, err := json.Marshal(FromRecord(tt.rec, tt.end).Archive())
+		b, err := json.Marshal(fromRecord(tt.rec, tt.end).Archive())
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -411,16 +450,16 @@ func TestNotStarted(t *testing.T) {
 	}{
 		{"rejected", func(r *jobstate.Record) { r.ExitStatus = ptr(-16) }, ended, "not started (Exit_status -16)"},
 		{"ended before its start", func(r *jobstate.Record) { r.ExitStatus = ptr(271) }, ended, "not started (Exit_status 271)"},
-		{"ran", func(r *jobstate.Record) { r.Launched, r.ExitStatus = begun, ptr(-29) }, ended, "finished, exit status -29"},
+		{"ran", func(r *jobstate.Record) { r.Launched, r.ExitStatus = moment(begun), ptr(-29) }, ended, "finished, exit status -29"},
 		{"on a sister host", func(r *jobstate.Record) { r.Job.MotherSuperior = false }, ended, "finished, exit status 0"},
 		{"ending", func(r *jobstate.Record) { r.ExitStatus = ptr(-16) }, time.Time{}, "ending, exit status -16"},
 		{"no status", func(r *jobstate.Record) { r.ExitStatus = nil }, ended, "finished, exit status not known"},
 	} {
 		rec := record(func(r *jobstate.Record) {
-			r.Job.MotherSuperior, r.Launched = true, time.Time{}
+			r.Job.MotherSuperior, r.Launched = true, jobstate.Moment{}
 			tt.change(r)
 		})
-		kept, err := json.Marshal(FromRecord(rec, tt.end).Archive())
+		kept, err := json.Marshal(fromRecord(rec, tt.end).Archive())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.End != nil {
 		line("End", "%s", r.End.Format(timeLayout))
 	}
-	if text := t.elapsed(); text != "" && !r.NotStarted {
+	if text := r.elapsed(t); text != "" && !r.NotStarted {
 		line("Elapsed", "%s", text)
 	}
 	if text := t.cpu(); text != "" {
@@ -143,13 +143,17 @@ func exitText(status int) string {
 	return fmt.Sprintf("killed by %s (Exit_status %d)", name, status)
 }
 
-func (t totals) elapsed() string {
+// elapsed tells how long the job ran and, of a live one, how long it still may.
+func (r *Report) elapsed(t totals) string {
 	if t.walltime == nil {
 		return ""
 	}
 	text := clock(*t.walltime)
 	if t.wallLimit != nil && *t.wallLimit > 0 {
 		text += fmt.Sprintf(" of %s requested, %.0f%%", clock(*t.wallLimit), 100*t.walltime.Seconds()/t.wallLimit.Seconds())
+	}
+	if left := r.WalltimeLeft; left != nil && r.End == nil {
+		text += fmt.Sprintf("; %s left", secondsText(*left))
 	}
 	return text
 }
@@ -209,6 +213,9 @@ func deviceText(d hostapi.DeviceUsage) string {
 	}
 	if d.EnergyJoules != nil {
 		parts = append(parts, joules(*d.EnergyJoules))
+	}
+	if d.Returned {
+		parts = append(parts, "given back")
 	}
 	return strings.Join(parts, ", ")
 }

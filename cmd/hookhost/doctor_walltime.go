@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+)
+
+// examineWalltime tells which time limits are in force, and whether cpu time can be counted.
+func (k *kernel) examineWalltime() []finding {
+	const what, cput = "walltime", "cput"
+	w := k.cfg.Walltime
+	if !w.Enabled {
+		return []finding{ok(what, "[walltime] is not enabled: no job is warned or ended for walltime or cput")}
+	}
+	findings := []finding{ok(what, walltimeText(w))}
+	if k.tree.Mode() == cgroup.ModeV1 && !k.tree.Has("cpuacct") { // a v2 cgroup counts without any controller
+		return append(findings, impossible(cput, "no job is ended for its cpu time, which nobody counts: there is no cpuacct controller",
+			"mount the v1 controller cpuacct, with cpu; better, "+bootV2))
+	}
+	return append(findings, ok(cput, "enforced, by the cpu time that the kernel counts for the job"))
+}
+
+func walltimeText(w config.Walltime) string {
+	asked := "a job has what it asks for, and no limit if it asks for none"
+	if w.Maximum > 0 {
+		asked = fmt.Sprintf("a job has what it asks for, %s at most", briefly(w.Maximum))
+	}
+	if w.Overtime > 0 {
+		asked += fmt.Sprintf("; %s of overtime", briefly(w.Overtime))
+	}
+	warnings := "no warning unless it asks for one"
+	if len(w.Signals) > 0 {
+		warnings = "warnings " + strings.Join(w.Signals, " ")
+	}
+	return fmt.Sprintf("%s; %s; SIGTERM at the end and SIGKILL %s later; under pbs_mom %s after MoM should have done it",
+		asked, warnings, briefly(w.Grace), briefly(w.MoMMargin))
+}
+
+// briefly writes a duration without its zeros: 5m, not 5m0s.
+func briefly(d config.Duration) string {
+	text := time.Duration(d).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
