@@ -41,16 +41,19 @@ var edges = map[string][]string{
 	"internal/ledger":    {"hostapi"},
 	"internal/report":    {"hostapi", "internal/jobstate", "internal/pbs", "internal/usage"},
 	"internal/host":      {"hostapi", "internal/jobstate", "internal/ledger", "internal/pbs", "internal/report", "internal/usage"},
-	"internal/api":       {"hostapi", "internal/jobstate"},
+	"internal/api":       {"hostapi", "internal/jobstate", "internal/pbs"},
+	"internal/sister":    {"hostapi", "internal/api"},
 	"internal/mom":       {"hostapi", "internal/pbs", "internal/proc"},
 
 	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs", "internal/nodestate", "internal/pbs",
 		"internal/placement", "internal/proc", "internal/systemd", "internal/topology", "internal/usage"},
 	"hooks/devices": {"hostapi", "internal/cgroup", "internal/config", "internal/devfilter", "internal/inventory", "internal/kernfs",
-		"internal/topology"},
+		"internal/placement", "internal/topology"},
 	"hooks/devices/nvml": {"internal/inventory"},
+	"hooks/walltime":     {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/proc"},
+	"hooks/mpi":          {"hostapi", "internal/config", "internal/pbs"},
 	"cmd/hookhost": {"hostapi", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
-		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/pbs", "internal/proc", "internal/report", "internal/systemd", "internal/topology"},
+		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/pbs", "internal/placement", "internal/proc", "internal/report", "internal/sister", "internal/systemd", "internal/topology"},
 }
 
 // testOnly packages may be imported from _test.go files alone.
@@ -71,6 +74,9 @@ var libraries = map[string][]string{
 	"github.com/coreos/go-systemd/v22/daemon": {"cmd/hookhost"},
 
 	"tags.cncf.io/container-device-interface": {"hooks/devices"},
+
+	"crypto/tls":  {"internal/api"},
+	"crypto/x509": {"internal/api", "cmd/hookhost"},
 }
 
 type goPackage struct {
