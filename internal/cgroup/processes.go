@@ -46,6 +46,20 @@ func (j *Job) Processes() ([]int, error) {
 	return list, errors.Join(errs...)
 }
 
+// Populated tells whether the job has a process. A job without a cgroup has none.
+func (j *Job) Populated() (bool, error) {
+	if d, ok := j.v2(); ok {
+		if m, err := d.Keyed(events); err == nil && m["populated"] > 0 {
+			return true, nil
+		}
+	}
+	pids, err := j.Processes() // there may be some in v1 alone, and a zombie populates as well
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return len(pids) > 0, err
+}
+
 // walk calls do for d and for the directories below it, deepest first. One that goes away meanwhile is passed over,
 // unless it is d.
 func (d directory) walk(do func(directory) error) error {

@@ -218,3 +218,28 @@ func duration(n *int64, unit time.Duration) *time.Duration {
 	d := time.Duration(*n) * unit
 	return &d
 }
+
+// CPUTime returns the cpu time that the job has used, processes that have ended included. It fails with ErrNotFound when the job has no
+// cgroup, and with ErrUnsupported where nobody counts.
+func (j *Job) CPUTime() (time.Duration, error) {
+	if d, ok := j.with("cpuacct"); ok {
+		ns, err := d.Uint("cpuacct.usage")
+		if err != nil {
+			return 0, fmt.Errorf("cpu time of job %s: %w", j.id, j.found(err))
+		}
+		return time.Duration(min(ns, 1<<63-1)), nil
+	}
+	d, ok := j.v2()
+	if !ok {
+		return 0, fmt.Errorf("cpu time of job %s: no cpuacct controller: %w", j.id, ErrUnsupported)
+	}
+	m, err := d.Keyed("cpu.stat")
+	if err != nil {
+		return 0, fmt.Errorf("cpu time of job %s: %w", j.id, j.found(err))
+	}
+	used := duration(field(m, "usage_usec"), time.Microsecond)
+	if used == nil {
+		return 0, fmt.Errorf("cpu time of job %s: %w", j.id, &kernfs.ParseError{File: d.Path("cpu.stat"), Text: fmt.Sprint(m), Err: ErrUnsupported})
+	}
+	return *used, nil
+}

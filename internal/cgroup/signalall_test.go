@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestWalltimeKernel(t *testing.T)   { signals(t, needKernel(t, 0)) }
-func TestWalltimeKernelV1(t *testing.T) { signals(t, needKernel(t, ModeV1)) }
-func TestWalltimeKernelV2(t *testing.T) { signals(t, needKernel(t, ModeV2)) }
+func TestSignalAllKernel(t *testing.T)   { signals(t, needKernel(t, 0)) }
+func TestSignalAllKernelV1(t *testing.T) { signals(t, needKernel(t, ModeV1)) }
+func TestSignalAllKernelV2(t *testing.T) { signals(t, needKernel(t, ModeV2)) }
 
 // signals are the ways to reach a job's processes that end it in time.
 func signals(t *testing.T, w kernel) {

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
 // freezeForSignal is how long SignalAll waits for a job to stand still. One that does not, because the kernel holds a process of
@@ -154,20 +152,6 @@ func (j *Job) holdOne(pids []int) (holdings, error) {
 	return all, errors.Join(errs...)
 }
 
-// Populated tells whether the job has a process. A job without a cgroup has none.
-func (j *Job) Populated() (bool, error) {
-	if d, ok := j.v2(); ok {
-		if m, err := d.Keyed(events); err == nil && m["populated"] > 0 {
-			return true, nil
-		}
-	}
-	pids, err := j.Processes() // there may be some in v1 alone, and a zombie populates as well
-	if errors.Is(err, ErrNotFound) {
-		return false, nil
-	}
-	return len(pids) > 0, err
-}
-
 // SignalSome sends sig to those of the job's processes that want picks, and returns to how many. want is asked about a process twice,
 // the second time when its pid is held and can be no other's. The calling process is spared. It goes on after an error and
 // returns all of them.
@@ -187,29 +171,4 @@ func (j *Job) SignalSome(sig syscall.Signal, want func(pid int) bool) (sent int,
 		processes.close()
 	}
 	return sent, errors.Join(errs...)
-}
-
-// CPUTime returns the cpu time that the job has used, processes that have ended included. It fails with ErrNotFound when the job has no
-// cgroup, and with ErrUnsupported where nobody counts.
-func (j *Job) CPUTime() (time.Duration, error) {
-	if d, ok := j.with("cpuacct"); ok {
-		ns, err := d.Uint("cpuacct.usage")
-		if err != nil {
-			return 0, fmt.Errorf("cpu time of job %s: %w", j.id, j.found(err))
-		}
-		return time.Duration(min(ns, 1<<63-1)), nil
-	}
-	d, ok := j.v2()
-	if !ok {
-		return 0, fmt.Errorf("cpu time of job %s: no cpuacct controller: %w", j.id, ErrUnsupported)
-	}
-	m, err := d.Keyed("cpu.stat")
-	if err != nil {
-		return 0, fmt.Errorf("cpu time of job %s: %w", j.id, j.found(err))
-	}
-	used := duration(field(m, "usage_usec"), time.Microsecond)
-	if used == nil {
-		return 0, fmt.Errorf("cpu time of job %s: %w", j.id, &kernfs.ParseError{File: d.Path("cpu.stat"), Text: fmt.Sprint(m), Err: ErrUnsupported})
-	}
-	return *used, nil
 }
