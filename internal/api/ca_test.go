@@ -173,18 +173,7 @@ func serveTLS(t testing.TB, a *authority, b *backend, refused *refusals, change 
 	for _, c := range change {
 		c(s)
 	}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Errorf("shutdown: %v", err)
-		}
-		if err := <-served; err != nil {
-			t.Errorf("serve: %v", err)
-		}
-	})
+	serveOn(t, s, l)
 	return l.Addr().String()
 }
 

@@ -288,6 +288,23 @@ func serve(t testing.TB, b *backend, change ...func(*Server)) string {
 	for _, c := range change {
 		c(s)
 	}
+	serveOn(t, s, l)
+	return socket
+}
+
+func dial(t testing.TB, socket string) *Client {
+	t.Helper()
+	c, err := Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// serveOn has s serve l until the test is over.
+func serveOn(t testing.TB, s *Server, l net.Listener) {
+	t.Helper()
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -300,15 +317,4 @@ func serve(t testing.TB, b *backend, change ...func(*Server)) string {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	return socket
-}
-
-func dial(t testing.TB, socket string) *Client {
-	t.Helper()
-	c, err := Dial(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
 }
