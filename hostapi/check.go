@@ -115,6 +115,12 @@ func (o *Outcome) checkJobs(e Event) error {
 		if err := checkKept("jobs: "+id+": ", update.State, update.CallAgain, update.CallAtElapsed, update.WalltimeLimit); err != nil {
 			return err
 		}
+		if n := len(update.Strays); n > MaxStrays {
+			return fmt.Errorf("jobs: %s: strays: %d are more than %d", id, n, MaxStrays)
+		}
+		if update.Usage != nil && len(update.Usage.Ranks) > MaxRanks {
+			return fmt.Errorf("jobs: %s: usage: ranks: %d are more than %d", id, len(update.Usage.Ranks), MaxRanks)
+		}
 	}
 	return nil
 }

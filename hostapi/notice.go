@@ -47,6 +47,9 @@ func CheckNotice(jobID string, u *JobUpdate) error {
 	if err := checkKept("", u.State, u.CallAgain, u.CallAtElapsed, u.WalltimeLimit); err != nil {
 		return err
 	}
+	if len(u.Strays) > 0 {
+		return errors.New("strays: a periodic tells them")
+	}
 	if err := checkLine("diag", u.Diag); err != nil {
 		return err
 	}

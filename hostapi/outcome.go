@@ -68,6 +68,10 @@ type Outcome struct {
 	// first launch and while the job is suspended. An answer has one of both.
 	CallAtElapsed time.Duration `json:"call_at_elapsed,omitempty"`
 
+	// AskSisters, beside CallAgain or CallAtElapsed, has the job's other hosts asked before that call what it has used there. It
+	// changes nothing for a job of one host and under pbs_mom.
+	AskSisters bool `json:"ask_sisters,omitempty"`
+
 	// WalltimeLimit is how long the job may run, in nanoseconds of Job.Elapsed, for people and programs that ask how long is left; it
 	// has no effect of its own. Nil leaves it as it is, 0 says that nothing limits the job.
 	WalltimeLimit *time.Duration `json:"walltime_limit,omitempty"`
@@ -83,8 +87,37 @@ type JobUpdate struct {
 	State         json.RawMessage `json:"state,omitempty"`
 	CallAgain     time.Duration   `json:"call_again,omitempty"`
 	CallAtElapsed time.Duration   `json:"call_at_elapsed,omitempty"`
+	AskSisters    bool            `json:"ask_sisters,omitempty"`
 	WalltimeLimit *time.Duration  `json:"walltime_limit,omitempty"`
+
+	// SignalSisters is a signal, without SIG, that the job's processes on its other hosts are to get: execjob_preterm goes there with
+	// it. It has no effect for a job of one host and under pbs_mom.
+	SignalSisters string `json:"signal_sisters,omitempty"`
+
+	// Strays are processes outside of every job that belong to this one: the host takes them in by execjob_attach, or has the job's
+	// other hosts asked first. At most MaxStrays; what comes of it is a note of the job's.
+	Strays []Stray `json:"strays,omitempty"`
 }
+
+// Stray is a process of a job's owner that is in no job's cgroup.
+type Stray struct {
+	Process ProcessID `json:"process"`
+	Comm    string    `json:"comm,omitempty"` // its name, for notes
+	// Age is how long it has been there, in nanoseconds: what was there before its job did not come out of it.
+	Age time.Duration `json:"age,omitempty"`
+	// Match says by what it belongs to the job: ancestry, session, environment; origin when From has to be asked about first.
+	Match string  `json:"match"`
+	From  *Origin `json:"from,omitempty"`
+}
+
+// Origin is the connection of ssh that a process came by: SSH_CONNECTION as its client sees it. Both are IP:PORT.
+type Origin struct {
+	Local  string `json:"local"`  // the client's end
+	Remote string `json:"remote"` // sshd's
+}
+
+// MaxStrays bounds the strays of one job in one answer; there is a next periodic.
+const MaxStrays = 64
 
 // Join tells a MoM that starts a program itself how to start it inside the job's cgroup, so that not one
 // instruction runs outside: the new process is born there.

@@ -40,6 +40,10 @@ type Request struct {
 	// `hookhost run`. Nil under pbs_mom, which finds its jobs again after a restart.
 	MoM *ProcessID `json:"mom,omitempty"`
 
+	// Signal, at preterm, is what the job's processes on this host are to get, without SIG: the job's first host has given it to its
+	// own (JobUpdate.SignalSisters). "" under pbs_mom.
+	Signal string `json:"signal,omitempty"`
+
 	// Run is one start of a job on all its hosts: 32 hex digits, made by the mother superior at a begin with Spread; "" otherwise.
 	Run string `json:"run,omitempty"`
 	// Spread, at begin, has this host send the job's events to its other hosts (`hookhost run --host`). pbs_mom does that itself.
@@ -83,6 +87,10 @@ type Job struct {
 	// Elapsed is how long the job has run on this host, in nanoseconds: from its first launch to its end, without suspensions, by a
 	// clock that nobody sets. The host counts it; 0 before the first launch.
 	Elapsed time.Duration `json:"elapsed,omitempty"`
+
+	// OtherCPUTSeconds is the cpu time that the job has used on its other hosts, as they last told; nil for a job of one host, under
+	// pbs_mom, and before anybody was asked (Outcome.AskSisters).
+	OtherCPUTSeconds *float64 `json:"other_cput_seconds,omitempty"`
 
 	// State is what this hook last returned in Outcome.State for this job; nil before that.
 	State json.RawMessage `json:"hook_state,omitempty"`
@@ -181,6 +189,17 @@ func CheckJobID(id string) error {
 			id = id[:64] + "..."
 		}
 		return fmt.Errorf("job id %q: not of the form 12, 12.server or 12[3].server", id)
+	}
+	return nil
+}
+
+var signalName = regexp.MustCompile(`^[A-Z][A-Z0-9]{1,9}([+-][0-9]{1,2})?$`)
+
+// CheckSignal returns an error unless name has the form of a signal's name without SIG, as Request.Signal and JobUpdate.SignalSisters
+// have it: TERM, USR1, RTMIN+3. Which there are, the kernel that is to send it knows.
+func CheckSignal(name string) error {
+	if !signalName.MatchString(name) {
+		return fmt.Errorf("signal %q: not a signal's name without SIG", name[:min(len(name), 16)])
 	}
 	return nil
 }

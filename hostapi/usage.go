@@ -31,10 +31,31 @@ type HostUsage struct {
 	// Devices are the devices that the job was given here, with what it did with them as far as it was measured.
 	Devices []DeviceUsage `json:"devices,omitempty"`
 
+	// Ranks are the MPI ranks that were seen here, by world and rank, at most MaxRanks.
+	Ranks []RankUsage `json:"ranks,omitempty"`
+
+	// Strays counts the owner's processes outside of every job that were found and left alone.
+	Strays int `json:"strays,omitempty"`
+
 	// ProcessesAttached counts the processes taken in by execjob_attach.
 	ProcessesAttached int `json:"processes_attached"`
 
 	Kill *KillReport `json:"kill,omitempty"` // nil until the job was killed or found empty
+}
+
+// MaxRanks bounds the ranks that are kept of a host.
+const MaxRanks = 4096
+
+// RankUsage is one rank of an MPI program. Where ranks have no cgroups of their own (per_task) what it used is not measured.
+type RankUsage struct {
+	World string `json:"world,omitempty"` // tells mpiruns of one job apart, where the library names it
+	Rank  int    `json:"rank"`
+	PID   int    `json:"pid"` // of its topmost process
+	Comm  string `json:"comm,omitempty"`
+
+	CPUTSeconds  *float64 `json:"cput_seconds,omitempty"`
+	MemPeakBytes *int64   `json:"mem_peak_bytes,omitempty"` // page cache included
+	OOMKills     *int64   `json:"oom_kills,omitempty"`
 }
 
 // DeviceUsage is one device of a job. A nil field was not measured.

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -36,6 +37,8 @@ func Fold(old, new *hostapi.HostUsage) *hostapi.HostUsage {
 		ThrottledSeconds:  larger(old.ThrottledSeconds, new.ThrottledSeconds),
 		Pressure:          foldPressure(old.Pressure, new.Pressure),
 		Devices:           foldDevices(old.Devices, new.Devices),
+		Ranks:             foldRanks(old.Ranks, new.Ranks),
+		Strays:            max(old.Strays, new.Strays),
 		ProcessesAttached: max(old.ProcessesAttached, new.ProcessesAttached),
 		Kill:              latest(old.Kill, new.Kill),
 	}
@@ -75,6 +78,27 @@ func foldDevices(old, new []hostapi.DeviceUsage) []hostapi.DeviceUsage {
 		}
 	}
 	return list
+}
+
+// foldRanks keeps a rank that new does not name: it has ended.
+func foldRanks(old, new []hostapi.RankUsage) []hostapi.RankUsage {
+	type key struct {
+		world string
+		rank  int
+	}
+	ranks := make(map[key]hostapi.RankUsage, len(old))
+	for _, r := range slices.Concat(old, new) {
+		o := ranks[key{r.World, r.Rank}]
+		r.Comm = cmp.Or(r.Comm, o.Comm)
+		r.CPUTSeconds = larger(o.CPUTSeconds, r.CPUTSeconds)
+		r.MemPeakBytes = larger(o.MemPeakBytes, r.MemPeakBytes)
+		r.OOMKills = larger(o.OOMKills, r.OOMKills)
+		ranks[key{r.World, r.Rank}] = r
+	}
+	list := slices.SortedFunc(maps.Values(ranks), func(a, b hostapi.RankUsage) int {
+		return cmp.Or(cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank))
+	})
+	return list[:min(len(list), hostapi.MaxRanks)]
 }
 
 // memSource returns where the larger MemBytes comes from.
