@@ -128,7 +128,7 @@ func (s *Server) process(pid int) (Process, error) {
 
 // jobFor returns the job that uid's process is to join. Only a job that can run programs takes any in.
 func (s *Server) jobFor(ctx context.Context, peer Peer, in AttachRequest, uid int) (*hostapi.Job, error) {
-	jobs, err := s.visible(ctx, peer)
+	jobs, err := s.candidates(ctx, peer, in.Job)
 	if err != nil {
 		return nil, err
 	}
@@ -156,6 +156,21 @@ func (s *Server) jobFor(ctx context.Context, peer Peer, in AttachRequest, uid in
 		return nil, noJob(in)
 	}
 	return nil, &Error{Status: http.StatusNotFound, Kind: KindTMNotFound, Message: fmt.Sprintf("attach pid %d: uid %d has no job here", in.PID, uid)}
+}
+
+// candidates returns the jobs that the peer may know of and that can be meant: all, or the one that is named, which is read alone.
+func (s *Server) candidates(ctx context.Context, peer Peer, id string) ([]Job, error) {
+	if id == "" {
+		return s.visible(ctx, peer)
+	}
+	j, err := s.Jobs.Job(ctx, id)
+	switch {
+	case err == nil && j.Job != nil && peer.sees(j.Job):
+		return []Job{j}, nil
+	case err == nil, errors.Is(err, ErrNotFound):
+		return nil, nil
+	}
+	return s.visible(ctx, peer) // which fails as well, or tells a stranger no more than of any other job
 }
 
 func noJob(in AttachRequest) error {

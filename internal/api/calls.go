@@ -64,6 +64,8 @@ func (s *Server) job(peer Peer, r *http.Request) (any, error) {
 	switch {
 	case err == nil && peer.sees(j.Job):
 		return j, nil
+	case err == nil && peer.Host != "" && j.Job != nil && mayBeHostOf(j.Job, peer.Host):
+		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: whether it has anything on %s cannot be told by its name", id, peer.Host)
 	case err == nil:
 		err = ErrNotFound
 	case peer.Host != "" && !errors.Is(err, ErrNotFound):

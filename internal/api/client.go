@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -98,6 +99,25 @@ func (c *Client) AttachOn(ctx context.Context, host, job string, pid int) (Attac
 	if err := c.call(ctx, http.MethodPost, "/v1/attach", AttachRequest{Job: job, PID: pid, Host: host}, &a); err != nil {
 		return Attached{}, err
 	}
+	return a.judged()
+}
+
+// ReadAttached is Attach where somebody else has asked: r is the HTTP answer.
+func ReadAttached(r io.Reader) (Attached, error) {
+	resp, err := http.ReadResponse(bufio.NewReader(r), nil)
+	if err != nil {
+		return Attached{}, fmt.Errorf("call host: read answer: %w", err)
+	}
+	defer resp.Body.Close()
+	var a Attached
+	if err := readAnswer(resp, maxAnswer, &a); err != nil {
+		return Attached{}, err
+	}
+	return a.judged()
+}
+
+// judged makes an error of a reject.
+func (a Attached) judged() (Attached, error) {
 	if a.Outcome == nil {
 		a.Outcome = &hostapi.Outcome{}
 	}
@@ -207,7 +227,15 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		return err
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	limit := int64(maxAnswer)
+	if c.host != "" {
+		limit = maxHostAnswer
+	}
+	return readAnswer(resp, limit, out)
+}
+
+func readAnswer(resp *http.Response, limit int64, out any) error {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, limit))
 	if err != nil {
 		return fmt.Errorf("call host: read answer: %w", err)
 	}

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrUnsent says that a call never reached its host: nothing was carried out there.
@@ -18,6 +21,13 @@ type unsent struct{ error }
 
 func (u unsent) Unwrap() error        { return u.error }
 func (u unsent) Is(target error) bool { return target == ErrUnsent }
+
+// connsToHost is how many connections a client has to its host at a time; further calls wait for one of them. The host would close those
+// beyond its own bound (connsPerHost) unheard, and the commands of this host that call by themselves need some too.
+const connsToHost = connsPerHost - 16
+
+// maxHostAnswer bounds what is read of another host's answer: many answer at the same time.
+const maxHostAnswer = 16 << 20
 
 // DialTLS returns a client of the hookhost of another host, which listens on addr. It connects at its first call, at most for connect at a
 // time, and keeps one idle connection for two minutes. Whoever answers at addr has to have a certificate for host.
@@ -35,6 +45,7 @@ func DialTLS(addr, host string, id *Identity, connect time.Duration) *Client {
 		},
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 1,
+		MaxConnsPerHost:     connsToHost,
 		IdleConnTimeout:     2 * time.Minute, // below the server's: the side that knows of the next call hangs up first
 	}
 	return c
@@ -43,7 +54,7 @@ func DialTLS(addr, host string, id *Identity, connect time.Duration) *Client {
 func dialTLS(ctx context.Context, addr string, config *tls.Config, connect time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connect)
 	defer cancel()
-	var d net.Dialer
+	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error { return dropAfter(raw, connect) }}
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
@@ -54,6 +65,16 @@ func dialTLS(ctx context.Context, addr string, config *tls.Config, connect time.
 		return nil, err
 	}
 	return secured, nil
+}
+
+// dropAfter has the kernel give up a connection whose other side takes no more of it for that long: tcp(7), TCP_USER_TIMEOUT. Without, who
+// calls a host that has gone off the network by a connection that was there before waits for its answer as for one that works.
+func dropAfter(raw syscall.RawConn, after time.Duration) error {
+	var set error
+	err := raw.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))
+	})
+	return errors.Join(err, set)
 }
 
 // causeOf leaves out what net says of addresses.

@@ -460,3 +460,39 @@ func TestHostGoesAway(t *testing.T) {
 		t.Errorf("the event's context: %v", err)
 	}
 }
+
+// A host that carries out many jobs at once has fewer connections than its sister lets it have, and none of its calls is lost.
+func TestManyCallsAtOnce(t *testing.T) {
+	const calls = 3 * connsPerHost
+	a, refused := newAuthority(t), &refusals{}
+	begun, goOn := make(chan bool, calls), make(chan bool)
+	b := &backend{handle: func(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
+		begun <- true
+		<-goOn
+		return &hostapi.Outcome{}, nil
+	}}
+	addr := serveTLS(t, a, b, refused)
+	client := a.as("n1", addr)
+	errs := make(chan error, calls)
+	for range calls {
+		go func() {
+			_, err := client.Handle(t.Context(), &hostapi.Request{Event: hostapi.EventEnd, Run: run32, Job: &hostapi.Job{ID: "1.srv"}})
+			errs <- err
+		}()
+	}
+	for range connsToHost {
+		<-begun
+	}
+	if _, err := a.as("n1", addr).Node(t.Context()); err != nil { // a command of that host, which calls by itself
+		t.Error(err)
+	}
+	close(goOn)
+	for range calls {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list := refused.take(); len(list) > 0 {
+		t.Errorf("refused: %q", list)
+	}
+}

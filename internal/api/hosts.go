@@ -69,6 +69,17 @@ func isHostOf(job *hostapi.Job, host string) bool {
 	return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return pbs.SameHost(h, host) })
 }
 
+// mayBeHostOf tells whether one of the job's hosts has all but its domain in common with host. A host of two domains, such as one for each of
+// its networks, can be the job's by the one and have its certificate for the other.
+func mayBeHostOf(job *hostapi.Job, host string) bool {
+	short, _, _ := strings.Cut(host, ".")
+	hosts, err := pbs.Hosts(job.ExecVnode, job.ExecHost2)
+	return err != nil || slices.ContainsFunc(hosts, func(h string) bool {
+		other, _, _ := strings.Cut(h, ".")
+		return other == short
+	})
+}
+
 func denied(format string, args ...any) error {
 	return &Error{Status: http.StatusForbidden, Kind: KindDenied, Message: "denied to " + fmt.Sprintf(format, args...)}
 }
@@ -97,6 +108,13 @@ func (s *Server) fromHost(peer Peer, req *hostapi.Request) (*hostapi.Request, er
 	job.StdoutFile, job.StderrFile, job.JoinPath = "", "", ""
 	own.Job = &job
 	switch {
+	case e == hostapi.EventPreterm && req.Signal != "":
+		if err := hostapi.CheckSignal(req.Signal); err != nil {
+			return nil, malformed(err)
+		}
+		own.Signal = req.Signal
+	case e == hostapi.EventPreterm:
+		own.Signal = req.Signal
 	case e == hostapi.EventBegin:
 		return own, s.mayBegin(peer, own.Job)
 	case e == hostapi.EventResize && (job.ExecVnode != "" || job.ExecHost2 != ""):

@@ -242,6 +242,14 @@ func TestBeginOfAHost(t *testing.T) {
 	if text, _ := json.Marshal(want); !bytes.Equal(got, text) {
 		t.Errorf("carried out:\n%s\nwant\n%s", got, text)
 	}
+	for e, want := range map[hostapi.Event]string{hostapi.EventPreterm: "USR1", hostapi.EventEpilogue: ""} { // a signal comes with preterm alone
+		if _, err := clients["n1"].Handle(t.Context(), in(func(r *hostapi.Request) { r.Event, r.Signal = e, "USR1" })); err != nil {
+			t.Fatal(err)
+		}
+		if list := b.seen(); list[len(list)-1].Signal != want {
+			t.Errorf("%s: signal %q, want %q", e, list[len(list)-1].Signal, want)
+		}
+	}
 }
 
 // From the unix socket no event is another host's, whatever it says.
@@ -338,6 +346,13 @@ func TestNoCertainAnswer(t *testing.T) {
 	b.unread = false
 	if _, err := n1.Job(t.Context(), "2.srv"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("no job: %v", err)
+	}
+	b.jobs[0].Job.ExecHost2 = "n3:15002/0+n1.ib:15002/0" // where n1's certificate is for another of its names
+	if _, err := a.as("n1.eth", serveTLS(t, a, b, &refusals{})).Job(t.Context(), "1.srv"); !isStatus(err, 500) || errors.Is(err, ErrNotFound) {
+		t.Errorf("a host of another domain: %v", err)
+	}
+	if _, err := a.as("n11.ib", serveTLS(t, a, b, &refusals{})).Job(t.Context(), "1.srv"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("no host of the job: %v", err)
 	}
 }
 

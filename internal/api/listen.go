@@ -14,7 +14,7 @@ import (
 
 // connsPerUser bounds the connections that one user other than root may hold, so that no user can take the host's
 // descriptors away from the others.
-const connsPerUser = 64
+const connsPerUser = 512
 
 // ErrRunning says that another host serves the socket.
 var ErrRunning = errors.New("already running")

@@ -174,6 +174,7 @@ func (h *Host) callForAll(hook string, ids []string) {
 func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobstate.Timer, entry *logrus.Entry) {
 	c := h.about(recs, place{h, hook})
 	v := c.run(h.ctx)
+	h.passSignals(h.ctx, c)
 	if v.Reject {
 		entry.Error(v.Message)
 	}
@@ -202,6 +203,7 @@ func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobs
 	for _, id := range called {
 		h.rouse(id)
 	}
+	h.adopt(c)
 }
 
 // inMessages divides the records into parts of which each is sure to fit into a message to the hook: nearly always that is one.
@@ -222,9 +224,9 @@ func inMessages(recs []*jobstate.Record, hook string) [][]*jobstate.Record {
 // after returns the timer that rings so long from now, by the clock of t.
 func after(rec *jobstate.Record, t jobstate.Timer, d time.Duration, now jobstate.Moment) jobstate.Timer {
 	if t.Elapsed > 0 {
-		return jobstate.Timer{Elapsed: rec.Elapsed(now) + d}
+		return jobstate.Timer{Elapsed: rec.Elapsed(now) + d, Ask: t.Ask}
 	}
-	return jobstate.Timer{At: now.Add(d)}
+	return jobstate.Timer{At: now.Add(d), Ask: t.Ask}
 }
 
 // rearm sets the timers of the hooks, for the jobs that this host carries: some may have rung while nobody was to be called.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -127,6 +128,9 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 	}
 	own := *req
 	own.Partial = false
+	if own.Head != "" { // that host answers for the job, and sends its events to whom they concern
+		own.MoM, own.Spread = nil, false
+	}
 	if own.Node == "" {
 		own.Node = h.opt.Node
 	}
@@ -144,7 +148,7 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 		return nil, fmt.Errorf("%s: pid %d: not a process that a job can have", own.Event, own.PID)
 	}
 	job := *own.Job
-	job.State, job.Elapsed = nil, 0
+	job.State, job.Elapsed, job.OtherCPUTSeconds = nil, 0, nil
 	own.Job = &job
 	return &own, nil
 }
@@ -172,13 +176,19 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	}
 	alter(rec, told)
 	req.Job = jobOf(rec, req, h.clock.Now())
-	c := h.newChain(req, rec)
-	v := c.run(ctx)
-	if v.Reject && req.Event == hostapi.EventPreresume && rec.Phase == jobstate.PhaseSuspended {
-		if err := c.undo(ctx); err != nil {
-			v.Message = line(v.Message + "; " + err.Error())
+	if req.Event == hostapi.EventResize {
+		if err := h.sameHosts(rec, req.Job); err != nil {
+			return nil, err
 		}
 	}
+	c := h.newChain(req, rec)
+	v := c.run(ctx)
+	g := h.spread(ctx, req, rec, v)
+	back, err := h.undoPart(ctx, req, rec, c, v, g)
+	if err != nil {
+		v.Message = line(v.Message + "; " + err.Error())
+	}
+	g.tell(v)
 	now := h.clock.Now()
 	err = h.change(ctx, req.Job.ID, func(rec *jobstate.Record) {
 		if !v.Reject || req.Event == hostapi.EventPostsuspend { // that is told of what MoM has done
@@ -186,12 +196,34 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		}
 		alter(rec, told)
 		take(rec, h.opt.Node, c, now)
+		if back != nil {
+			take(rec, h.opt.Node, back, now)
+		}
+		g.note(rec)
 	})
+	if len(g.replies) > 0 {
+		h.rouse(req.Job.ID) // others may have lines for the job's standard error
+	}
 	if err != nil {
 		// The hooks have done their part; what is lost is a part of the report.
 		h.log.WithField("job", req.Job.ID).Error(err)
 	}
 	return v, nil
+}
+
+// undoPart takes back what a part of the hooks and hosts did at an event that others rejected, where the event has an opposite. back is a
+// further chain that has to be noted in the record; may be nil.
+func (h *Host) undoPart(ctx context.Context, req *hostapi.Request, rec *jobstate.Record, c *chain, v *Verdict, g *gathered) (back *chain, err error) {
+	switch {
+	case !v.Reject:
+	case req.Event == hostapi.EventPreresume && rec.Phase == jobstate.PhaseSuspended:
+		stop := *req
+		stop.Event = undoing[req.Event]
+		return nil, errors.Join(c.undo(ctx), h.takeBack(ctx, &stop, rec, g))
+	case req.Event == hostapi.EventResize && len(g.replies) > 0:
+		return h.putBack(ctx, rec, c, g)
+	}
+	return nil, nil
 }
 
 // change replaces the job's record, if there is one, by what fn makes of it, and sets the timers that it then holds.

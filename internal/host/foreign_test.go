@@ -42,6 +42,12 @@ func TestEventsOfAHost(t *testing.T) {
 			if v, err := h.Judge(t.Context(), from(tt.head, tt.run, hostapi.EventBegin, "1.srv")); err != nil || v.Reject {
 				t.Fatal(v, err)
 			}
+			if tt.head == "" { // begin of this host gives a run to jobs that it spreads alone
+				own := func(rec *jobstate.Record) { rec.Run = tt.run }
+				if err := h.change(t.Context(), "1.srv", own); err != nil {
+					t.Fatal(err)
+				}
+			}
 			before, calls := n.record("1.srv"), len(n.calls("log"))
 			if before.Head != tt.head || before.Run != tt.run {
 				t.Fatalf("record: head %q, run %q", before.Head, before.Run)

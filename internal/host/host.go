@@ -2,6 +2,9 @@
 // under their alarms, starts them again when they crash, and makes one outcome of theirs. It keeps what has to survive
 // a restart in the job's record, and the clock for hooks that asked to be called again.
 //
+// The events of a job that runs on several hosts without pbs_mom it sends to the job's other hosts (spread.go, gather.go), through
+// Options.Sisters.
+//
 // Events of one job are carried out one at a time in the order in which they came, jobs in parallel. Each running hook is a
 // process in a session of its own that dies with the host, however the host dies. Nothing here runs while nothing
 // happens, but for exechost_periodic.
@@ -62,10 +65,14 @@ type Options struct {
 	// it has nothing there. It is asked at any event of a job without a record but begin. May be nil: then such a job is
 	// not known.
 	Recover func(ctx context.Context, id string) (*jobstate.Record, error)
+	// Origins tells which job has sent a process that came by ssh. May be nil: then such processes are left alone.
+	Origins Origins
 	// Settings are given to every hook as Setup.Host; may be nil.
 	Settings map[string]string
 	// Daemon says that this host is the node's: Reconcile takes over the jobs of pbs_mom from one that died.
 	Daemon bool
+	// Sisters reaches the other hosts of jobs that this one spreads. May be nil: then no such job begins here.
+	Sisters Sisters
 }
 
 // Host carries out events. Its methods may be called at the same time.
@@ -76,6 +83,7 @@ type Host struct {
 	jobs     queues
 	timers   *timers
 	batches  *batches
+	signals  *signals
 	clock    jobstate.Clock
 
 	ctx    context.Context // ends with Close, after the events
@@ -85,14 +93,17 @@ type Host struct {
 
 	reloading sync.Mutex
 
-	mu      sync.RWMutex
-	plugins []*plugin // enabled hooks in order; replaced, never changed
-	waits   map[string]context.CancelFunc
-	owed    map[string][]func(*jobstate.Record) // by job, see owe
-	period  map[*plugin]*time.Timer
-	ears    map[string]map[chan struct{}]bool // by job, see Notices
-	awaited map[[2]string]bool                // hook and job, see callInTurn
-	closed  bool
+	mu       sync.RWMutex
+	plugins  []*plugin // enabled hooks in order; replaced, never changed
+	waits    map[string]context.CancelFunc
+	owed     map[string][]func(*jobstate.Record) // by job, see owe
+	period   map[*plugin]*time.Timer
+	ears     map[string]map[chan struct{}]bool // by job, see Notices
+	awaited  map[[2]string]bool                // hook and job, see callInTurn
+	adopting map[string]bool                   // jobs, see adopt
+	asking   map[[2]string]bool                // hook and job, see rang
+	reports  map[string]*asking                // by job, see askBeside
+	closed   bool
 }
 
 const defaultStart = 30 * time.Second
@@ -125,6 +136,8 @@ func Open(o Options) (*Host, error) {
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.batches = &batches{call: h.callDue, start: h.behindIt}
 	h.timers = newTimers(h.batches.add)
+	h.timers.ask = h.rang
+	h.signals = h.newSignals()
 	h.keep(hooks)
 	h.plugins = h.arrange(nil, hooks)
 	for _, p := range h.plugins {

@@ -24,15 +24,24 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request) (*Verdict, error
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
 	rec := &jobstate.Record{Job: req.Job, Phase: jobstate.PhasePrerun, MoM: req.MoM, Host: h.opt.Self, Run: req.Run, Head: req.Head}
+	if err := h.prepare(req, rec); err != nil {
+		return nil, err
+	}
 	if err := h.register(ctx, req, rec); err != nil {
 		return nil, err
 	}
 	c := h.newChain(req, nil)
 	v := c.run(ctx)
+	g := &gathered{}
+	if !v.Reject {
+		g = h.spreadBegin(ctx, req, rec, v)
+	}
+	g.tell(v)
 	if !v.Reject {
 		now := h.clock.Now()
 		advance(rec, req, now)
 		take(rec, h.opt.Node, c, now)
+		g.note(rec)
 		err := h.replace(ctx, rec)
 		if err == nil {
 			h.watchMoM(id, req.MoM)
@@ -41,23 +50,30 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request) (*Verdict, error
 		// Without its record the job would be nobody's, and what was made for it an orphan.
 		v.Reject, v.OnReject, v.Kind, v.Message = true, hostapi.JobActionRerun, hostapi.KindNode, line(err.Error())
 	}
-	if err := h.undo(ctx, c, rec); err != nil {
+	if err := h.undo(ctx, c, rec, g.mayHold()); err != nil {
 		v.Message = line(v.Message + "; " + err.Error())
 	}
 	return v, nil
 }
 
-// undo takes back a begin that was not accepted. The record stays when something is left of the job: the next begin of the
-// job, periodic or start of a host tries again.
-func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
-	if err := c.undo(ctx); err != nil {
-		if left := h.fallback(ctx, rec.Job.ID); left != nil {
-			exiting(rec, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
-			return errors.Join(err, left, h.replace(ctx, rec))
-		}
+// undo takes back a begin that was not accepted, here and on the job's other hosts that may have begun it. The record stays when
+// something is left of the job here, or a host has not been told and is not owed it: the next begin of the job, periodic or start of a
+// host tries again.
+func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record, others []string) error {
+	wait := h.beside(ctx, &hostapi.Request{Event: hostapi.EventAbort, Job: rec.Job}, rec, others)
+	err := c.undo(ctx)
+	var left error
+	if err != nil {
+		left = h.fallback(ctx, rec.Job.ID)
+	}
+	g := wait()
+	err = errors.Join(err, left, g.lost, g.rejected())
+	if left == nil && g.lost == nil {
 		return errors.Join(err, h.forget(ctx, rec.Job.ID))
 	}
-	return h.forget(ctx, rec.Job.ID)
+	exiting(rec, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
+	g.note(rec)
+	return errors.Join(err, h.replace(ctx, rec))
 }
 
 // forget deletes the job's record and all that the host has of it.
@@ -140,6 +156,7 @@ var errStays = errors.New("its record is still there")
 //	same head, another run                     over: the head knows nothing of that run any more
 //	another run_count                          over: PBS counts each start, so it knows nothing of that run any more
 //	same run, prerun                           begin once more; hooks are idempotent
+//	  on several hosts                         over: the others have begun that run
 //	same run, running or suspended             busy
 func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, err error) {
 	f, _ := h.fateOf(rec)
@@ -160,15 +177,16 @@ func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, 
 	case rec.Job.RunCount != req.Job.RunCount:
 		return true, nil
 	case rec.Phase == jobstate.PhasePrerun:
-		return false, nil
+		return len(h.others(rec)) > 0, nil
 	}
 	return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s since %s", rec.Phase, rec.Begun.Format(time.DateTime))
 }
 
 // finish carries out epilogue, end and abort. It goes on to the end whatever fails, and says what did.
 //
-// After a last event the job is settled, unless its hooks failed and so did the host's own removal: then the record stays
-// as one of a job that is ending, and Reconcile, at each periodic and at the start of a host, ends it once more.
+// After a last event the job is settled, unless its hooks failed and so did the host's own removal, or another host of the job could
+// neither be told nor be owed it: then the record stays as one of a job that is ending, and Reconcile, at each periodic and at the
+// start of a host, ends it once more.
 func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	id, last, began := req.Job.ID, req.Event != hostapi.EventEpilogue, h.clock.Now()
 	rec, err := h.leaving(ctx, req, last)
@@ -181,15 +199,24 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		h.log.WithField("job", id).Debug(err) // hooks tear down without it
 	}
 	c := h.newChain(req, rec)
+	wait, measured := h.beside(ctx, req, rec, h.toEnd(rec)), h.lastUsage(ctx, rec, req.Event)
 	v := c.run(ctx)
+	failed := c.failures()
+	g, elsewhere := wait(), measured()
+	g.settleWith(v)
+	g.tell(v)
 	noted := func(r *jobstate.Record) {
 		exiting(r, req, last, began)
 		take(r, h.opt.Node, c, h.clock.Now())
+		g.note(r)
+		elsewhere(r)
 	}
-	var left error
-	if last && c.failures() != nil {
-		if left = h.fallback(ctx, id); left != nil {
-			errs = append(errs, left)
+	left := g.lost
+	errs = append(errs, g.lost)
+	if last && failed != nil {
+		if err := h.fallback(ctx, id); err != nil {
+			left = err
+			errs = append(errs, err)
 		} else if h.opt.Fallback != nil && rec != nil {
 			addNote(rec, "hookhost removed what the job left, because a hook failed to")
 		}
@@ -207,6 +234,9 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 			errs = append(errs, err)
 		}
 		retell(v.Outcome, rec, h.opt.Node)
+		if req.Head != "" { // that host has nothing of this one's part but what it is told now
+			v.Usage, v.Notes = rec.Hosts[h.opt.Node], rec.Notes
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		if !v.Reject {

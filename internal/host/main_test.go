@@ -30,7 +30,7 @@ var programs = sync.OnceValue(func() string {
 		panic(err)
 	}
 	built = dir
-	build := exec.Command("go", "build", "-o", dir+"/", "../../testdata/hooks/deny", "../../testdata/hooks/misbehave")
+	build := exec.Command("go", "build", "-o", dir+"/", "../../testdata/hooks/deny", "../../testdata/hooks/misbehave", "../../testdata/hooks/sister")
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("build hooks: %v\n%s", err, out))
 	}

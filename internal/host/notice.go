@@ -81,6 +81,9 @@ func (h *Host) heard(p *plugin, id string, u *hostapi.JobUpdate) error {
 		return ErrClosed
 	}
 	defer h.begun.Done()
+	if u.SignalSisters != "" {
+		h.signalOthers(h.ctx, id, u.SignalSisters)
+	}
 	release := h.jobs.try(id)
 	if release != nil {
 		defer release()
@@ -120,7 +123,7 @@ func (h *Host) takeNotice(p *plugin, id string, u *hostapi.JobUpdate, turn bool)
 		if u.State != nil && turn {
 			put(&rec.HookState, hook, u.State)
 		}
-		callAt(rec, hook, u.CallAgain, u.CallAtElapsed, h.clock.Now())
+		callAt(rec, hook, u.CallAgain, u.CallAtElapsed, u.AskSisters, h.clock.Now())
 		found(rec, h.opt.Node, u)
 		told := len(rec.Told)
 		tellJob(rec, u.JobStderr)

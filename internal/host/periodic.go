@@ -51,6 +51,7 @@ func (h *Host) askAll(ctx context.Context, links []link, req *hostapi.Request) (
 	}
 	c := &chain{links: links, req: req, hosted: hosted}
 	v := c.run(ctx)
+	h.passSignals(ctx, c)
 	if err := h.update(ctx, c); err != nil {
 		h.log.Error(line(err.Error()))
 	}
@@ -65,6 +66,7 @@ func (h *Host) update(ctx context.Context, c *chain) error {
 			jobs[id] = true
 		}
 	}
+	defer h.adopt(c)
 	note := func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, h.clock.Now()) }
 	free, busy, release := h.jobs.tryAll(slices.Sorted(maps.Keys(jobs)))
 	errs := []error{h.changeAll(ctx, free, note)}
@@ -107,6 +109,7 @@ func (h *Host) startup(ctx context.Context, p *plugin, inst *instance) error {
 	p.started(v)
 	// Not now: an event that has the job's turn may be waiting for this start.
 	h.behindIt(func() {
+		h.passSignals(h.ctx, c)
 		if err := h.update(h.ctx, c); err != nil && h.ctx.Err() == nil {
 			p.log.Error(line(err.Error()))
 		}
@@ -213,14 +216,22 @@ func (h *Host) tick(p *plugin) {
 	}
 }
 
-// Refresh has every hook tell what a live job has used by now, so that its record, and a report made from it, is not as
-// old as the last periodic. ctx bounds the wait for the job's turn only, as with Handle. A job that does not live, or is
-// ending, is left as it is.
+// Refresh has every hook tell what a live job has used by now, and its other hosts if this is its first, so that its record,
+// and a report made from it, is not as old as the last periodic. Hosts that do not tell within 3 s keep their last numbers and are in
+// Record.Missing until they do; the job's turn does not wait for them. ctx bounds the wait for the turn only, as with Handle. A job that
+// does not live, or is ending, is left as it is.
 func (h *Host) Refresh(ctx context.Context, id string) error {
 	if !h.enter(&h.begun) {
 		return ErrClosed
 	}
 	defer h.begun.Done()
+	wait := h.askBeside(h.detach(ctx), id)
+	err := h.refresh(ctx, id)
+	return errors.Join(err, wait())
+}
+
+// refresh asks the hooks.
+func (h *Host) refresh(ctx context.Context, id string) error {
 	release, err := h.jobs.take(ctx, id)
 	if err != nil {
 		return err
@@ -235,6 +246,8 @@ func (h *Host) Refresh(ctx context.Context, id string) error {
 	if v := c.run(ctx); v.Reject {
 		err = errors.New(v.Message)
 	}
+	h.passSignals(ctx, c)
 	defer h.rouse(id)
+	defer h.adopt(c)
 	return errors.Join(err, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, h.clock.Now()) }))
 }

@@ -40,7 +40,7 @@ func (h *Host) fateOf(rec *jobstate.Record) (f fate, why string) {
 	} else if ending {
 		return finish, endAgain
 	}
-	if rec.MoM != nil && !h.opt.Processes.Alive(*rec.MoM) {
+	if rec.MoM != nil && rec.Head == "" && !h.opt.Processes.Alive(*rec.MoM) {
 		return finish, momDied
 	}
 	switch {

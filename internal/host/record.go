@@ -24,7 +24,7 @@ const endTimer = ""
 // Attach is asked for by users, who are believed nothing.
 func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hostapi.Job {
 	job := *rec.Job
-	job.ResourcesUsed, job.Elapsed = maps.Clone(rec.ResourcesUsed), rec.Elapsed(now)
+	job.ResourcesUsed, job.Elapsed, job.OtherCPUTSeconds = maps.Clone(rec.ResourcesUsed), rec.Elapsed(now), otherCPUT(rec)
 	told := req.Job
 	if req.Event == hostapi.EventAttach || told == nil {
 		return &job
@@ -54,7 +54,7 @@ func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hos
 func listed(rec *jobstate.Record, hook string, now jobstate.Moment) *hostapi.Job {
 	job := *rec.Job
 	job.ResourcesUsed, job.ExitStatus, job.State = rec.ResourcesUsed, rec.ExitStatus, rec.HookState[hook]
-	job.Elapsed = rec.Elapsed(now)
+	job.Elapsed, job.OtherCPUTSeconds = rec.Elapsed(now), otherCPUT(rec)
 	return &job
 }
 
@@ -82,7 +82,7 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 		resume(rec, now)
 	case hostapi.EventResize:
 		job := *req.Job
-		job.Elapsed = 0 // the record says it
+		job.Elapsed, job.OtherCPUTSeconds = 0, nil // the record says it
 		rec.Job = &job
 	}
 }
@@ -146,7 +146,7 @@ func take(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 			put(&rec.HookState, a.hook, a.out.State)
 		}
 		if rec.Phase != jobstate.PhaseExiting {
-			callAt(rec, a.hook, a.out.CallAgain, a.out.CallAtElapsed, now)
+			callAt(rec, a.hook, a.out.CallAgain, a.out.CallAtElapsed, a.out.AskSisters, now)
 		}
 	}
 	o := &c.merged.out
@@ -174,7 +174,7 @@ func takeUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Momen
 		if u.WalltimeLimit != nil {
 			limit = u.WalltimeLimit
 		}
-		callAt(rec, a.hook, u.CallAgain, u.CallAtElapsed, now)
+		callAt(rec, a.hook, u.CallAgain, u.CallAtElapsed, u.AskSisters, now)
 	}
 	if u := c.merged.out.Jobs[id]; u != nil {
 		found(rec, node, u)
@@ -192,12 +192,13 @@ func limitOf(told *time.Duration) *time.Duration {
 }
 
 // callAt notes when a hook asked to be called for the job, if it did. What it asked for before counts no more.
-func callAt(rec *jobstate.Record, hook string, again, elapsed time.Duration, now jobstate.Moment) {
+func callAt(rec *jobstate.Record, hook string, again, elapsed time.Duration, ask bool, now jobstate.Moment) {
+	ask = ask && spreads(rec)
 	switch {
 	case again > 0:
-		put(&rec.Timers, hook, jobstate.Timer{At: now.Add(again)})
+		put(&rec.Timers, hook, jobstate.Timer{At: now.Add(again), Ask: ask})
 	case elapsed > 0:
-		put(&rec.Timers, hook, jobstate.Timer{Elapsed: elapsed})
+		put(&rec.Timers, hook, jobstate.Timer{Elapsed: elapsed, Ask: ask})
 	}
 }
 

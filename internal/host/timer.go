@@ -14,6 +14,7 @@ import (
 // They go by Go's monotonic clock, which nobody sets: see jobstate.Clock.
 type timers struct {
 	fire func(hook string, jobs []string)
+	ask  func(hook string, jobs []string) // in place of fire for timers with Ask; as quick
 
 	mu      sync.Mutex
 	queue   alarms
@@ -32,7 +33,7 @@ type alarm struct {
 }
 
 func newTimers(fire func(hook string, jobs []string)) *timers {
-	return &timers{fire: fire, byJob: make(map[string]map[string]*alarm)}
+	return &timers{fire: fire, ask: fire, byJob: make(map[string]map[string]*alarm)}
 }
 
 // replace sets the job's timers, by hook, in place of those that it had. One that is due already rings at once, one without
@@ -148,10 +149,14 @@ func (c *timers) arm() {
 
 func (c *timers) ring() {
 	c.mu.Lock()
-	due := make(map[string][]string) // jobs by hook
+	due, asks := make(map[string][]string), make(map[string][]string) // jobs by hook
 	for now := time.Now(); len(c.queue) > 0 && !c.queue[0].at.After(now); {
 		a := c.queue[0]
 		c.take(a)
+		if a.timer.Ask {
+			asks[a.hook] = append(asks[a.hook], a.job)
+			continue
+		}
 		due[a.hook] = append(due[a.hook], a.job)
 	}
 	c.waits = time.Time{} // nearest has rung
@@ -159,6 +164,9 @@ func (c *timers) ring() {
 	c.mu.Unlock()
 	for hook, jobs := range due {
 		c.fire(hook, jobs)
+	}
+	for hook, jobs := range asks {
+		c.ask(hook, jobs)
 	}
 }
 

@@ -37,8 +37,10 @@ type Record struct {
 	Head string `json:"head,omitempty"`
 	// Sisters holds the other hosts of a job that this host spreads, in exec_vnode's order.
 	Sisters []string `json:"sisters,omitempty"`
-	// Missing says by host why its part is not known.
+	// Missing says by host why its part is not known, or not up to date while the job lives.
 	Missing map[string]string `json:"missing,omitempty"`
+	// Owed holds those of Sisters that could not be told of the job's end: that they have to be is kept elsewhere.
+	Owed []string `json:"owed,omitempty"`
 
 	Begun    time.Time `json:"begun,omitzero"`    // when begin was accepted
 	Launched Moment    `json:"launched,omitzero"` // when the first program was launched; zero before

@@ -9,6 +9,7 @@ import (
 type Timer struct {
 	At      Moment        `json:"at,omitzero"`
 	Elapsed time.Duration `json:"elapsed,omitzero"` // Record.Elapsed, in nanoseconds
+	Ask     bool          `json:"ask,omitempty"`    // the job's other hosts are asked first what it has used there
 }
 
 // Later tells whether t is of u's kind and rings after it.
@@ -32,7 +33,7 @@ func putOff(was, now map[string]Timer) bool {
 	later := false
 	for hook, t := range now {
 		u, had := was[hook]
-		if !had || !t.Same(u) && !t.Later(u) {
+		if !had || t.Ask != u.Ask || !t.Same(u) && !t.Later(u) {
 			return false
 		}
 		later = later || t.Later(u)

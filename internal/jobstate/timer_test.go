@@ -146,6 +146,7 @@ func TestUpdateOfTimers(t *testing.T) {
 		{"both", func(r *Record) { r.Timers["a"], r.Timers["b"] = at(time.Minute), Timer{Elapsed: time.Minute} }, false},
 		{"one put off, one earlier", func(r *Record) { r.Timers["a"], r.Timers["b"] = at(time.Minute), Timer{Elapsed: 1} }, true},
 		{"earlier", func(r *Record) { r.Timers["a"] = at(-time.Minute) }, true},
+		{"put off, and hosts are to be asked", func(r *Record) { t := at(time.Minute); t.Ask = true; r.Timers["a"] = t }, true},
 		{"of the other kind", func(r *Record) { r.Timers["a"] = Timer{Elapsed: time.Hour} }, true},
 		{"gone", func(r *Record) { delete(r.Timers, "a") }, true},
 		{"one more", func(r *Record) { r.Timers["c"] = at(time.Minute) }, true},

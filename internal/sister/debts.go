@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hookhost/hookhost/hostapi"
 )
 
@@ -25,7 +27,8 @@ type Debt struct {
 }
 
 // Debts are kept as files, DIR/HOST/JOB@RUN, each written as a whole and on disk before it counts. A run of a job has one debt to a
-// host: a later one takes the place of an earlier one. Only one process may write; the methods may be called at the same time.
+// host: a later one takes the place of an earlier one. Its methods may be called at the same time, also by several processes: a `run` whose
+// daemon has died adds some, and the next daemon pays them.
 type Debts struct {
 	dir string
 	mu  sync.Mutex
@@ -73,9 +76,15 @@ func (d *Debts) add(debt Debt) error {
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	dir := filepath.Dir(path)
+	if err := os.MkdirAll(d.dir, 0o700); err != nil {
+		return err
+	}
+	unlock, err := d.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -94,6 +103,21 @@ func (d *Debts) add(debt Debt) error {
 	return errors.Join(syncDir(dir), syncDir(d.dir), syncDir(filepath.Dir(d.dir)))
 }
 
+// lock keeps every other change of the debts waiting, of this process and of others. The folder has to be there.
+func (d *Debts) lock() (unlock func(), err error) {
+	d.mu.Lock()
+	f, err := os.Open(d.dir)
+	if err != nil {
+		d.mu.Unlock()
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		d.mu.Unlock()
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", d.dir, err), f.Close())
+	}
+	return func() { f.Close(); d.mu.Unlock() }, nil
+}
+
 // syncDir makes names in a directory durable.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
@@ -106,8 +130,6 @@ func syncDir(path string) error {
 // List returns the debts, by host and job. A file that is none of ours is passed over; one that cannot be read is an error, beside the
 // others.
 func (d *Debts) List() ([]Debt, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	hosts, err := os.ReadDir(d.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -119,6 +141,9 @@ func (d *Debts) List() ([]Debt, error) {
 			continue
 		}
 		files, err := os.ReadDir(filepath.Join(d.dir, host.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // paid meanwhile
+		}
 		errs = append(errs, err)
 		for _, f := range files {
 			job, run, ok := strings.Cut(f.Name(), "@")
@@ -126,7 +151,10 @@ func (d *Debts) List() ([]Debt, error) {
 				continue
 			}
 			debt, err := d.read(Debt{Host: host.Name(), Job: job, Run: run})
-			if err != nil {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				continue
+			case err != nil:
 				errs = append(errs, err)
 				continue
 			}
@@ -161,8 +189,14 @@ func (d *Debts) Paid(debt Debt) error {
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	unlock, err := d.lock()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	there, err := d.read(debt)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

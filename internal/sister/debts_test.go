@@ -3,6 +3,7 @@ package sister
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -100,9 +101,14 @@ func TestDebtsRefuse(t *testing.T) {
 }
 
 func TestDebtsAtOnce(t *testing.T) {
-	d := OpenDebts(filepath.Join(t.TempDir(), "debts"))
+	dir := filepath.Join(t.TempDir(), "debts")
+	d := OpenDebts(dir)
 	var all sync.WaitGroup
-	for _, host := range names(20) {
+	for i, host := range slices.Concat(names(20), names(20)) {
+		d := d
+		if i%2 == 1 {
+			d = OpenDebts(dir) // another process
+		}
 		all.Go(func() {
 			debt := Debt{Host: host, Job: "1.srv", Run: run32, Event: hostapi.EventEnd, Since: time.Unix(1, 0)}
 			for range 5 {

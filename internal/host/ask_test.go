@@ -1,0 +1,184 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// Refresh asks the other hosts as well. One that does not tell keeps its last numbers, and is missing until it does.
+func TestRefreshAsksSisters(t *testing.T) {
+	c := newCluster(t, 3, func(name string) string { return "cput = " + name[1:] + ".0\n" }, nil)
+	c.must(begin, launch)
+	var isDown map[string]bool
+	c.breaks(func(host string, _ hostapi.Event) fault {
+		if isDown[host] {
+			return down
+		}
+		return none
+	})
+	for _, step := range []struct {
+		down    map[string]bool
+		missing string
+		other   float64
+	}{
+		{map[string]bool{"n3": true}, "n3: connection refused", 2},
+		{nil, "", 5},
+		{map[string]bool{"n2": true}, "n2: connection refused", 5},
+		{nil, "", 5},
+	} {
+		isDown = step.down
+		if err := c.head().Refresh(t.Context(), "1.srv"); err != nil {
+			t.Fatal(err)
+		}
+		rec := c.members["n1"].record("1.srv")
+		var missing []string
+		for host, cause := range rec.Missing {
+			missing = append(missing, host+": "+cause)
+		}
+		if got := strings.Join(missing, "|"); got != step.missing {
+			t.Errorf("missing %q, want %q", got, step.missing)
+		}
+		if got := otherCPUT(rec); got == nil || *got != step.other {
+			t.Errorf("other hosts have used %v, want %v", got, step.other)
+		}
+	}
+	isDown = nil
+	if v := c.judge(preterm, "1.srv"); v.Reject {
+		t.Error(v.Message)
+	}
+	if calls := c.members["n1"].calls("log"); calls[len(calls)-1] != "execjob_preterm 1.srv - 5" {
+		t.Errorf("the hook got %q, want 5 s of other hosts", calls[len(calls)-1])
+	}
+	c.must(epilogue)
+	if err := c.head().Refresh(t.Context(), "1.srv"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A hook that wants other hosts asked gets what they have used by then; its calls for other jobs do not wait for that.
+func TestAskSisters(t *testing.T) {
+	c := newCluster(t, 3, func(name string) string {
+		if name == "n1" {
+			return "again = '1ms'\nask = true\nsignal = 'TERM'\n"
+		}
+		return "cput = 10.0\n"
+	}, nil)
+	c.must(begin)
+	periodic := func() string {
+		for _, call := range c.members["n1"].calls("log") {
+			if strings.HasPrefix(call, "exechost_periodic 1.srv") {
+				return call
+			}
+		}
+		return ""
+	}
+	eventually(t, "the hook is called", func() bool { return periodic() != "" })
+	if got := periodic(); got != "exechost_periodic 1.srv - 20" {
+		t.Errorf("the hook got %q, want 20 s of other hosts", got)
+	}
+	for _, name := range []string{"n2", "n3"} { // and what it answers goes to them
+		eventually(t, "the signal reaches "+name, func() bool { return c.events(name, "1.srv") == "begin preterm=TERM" })
+	}
+	c.must(epilogue, end)
+}
+
+// The jobs whose other hosts have to be asked are called for once these have answered, and each once.
+func TestAskedJobsAreCalledLater(t *testing.T) {
+	n := newNode(t)
+	asked, answer := make(chan string, 10), make(chan struct{})
+	n.options = func(o *Options) {
+		o.Sisters = asks(func(ctx context.Context, id string, hosts []string) map[string]SisterUsage {
+			asked <- id
+			<-answer
+			return nil
+		})
+	}
+	h := n.open()
+	calls := make(chan string, 10)
+	h.batches.call = func(hook string, jobs []string) { calls <- hook + " " + strings.Join(jobs, ",") }
+	job := event(hostapi.EventBegin, "1.srv").Job
+	job.ExecVnode = "(n1:ncpus=1)+(n2:ncpus=1)"
+	rec := &jobstate.Record{Job: job, Host: self, Run: thisRun, Sisters: []string{"n2"}, Phase: jobstate.PhaseRunning}
+	if err := n.store.Update(t.Context(), "1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
+		t.Fatal(err)
+	}
+	now := h.clock.Now()
+	h.timers.replace("1.srv", map[string]alarm{"a": {timer: jobstate.Timer{At: now, Ask: true}, at: h.clock.Time(now)}})
+	if id := <-asked; id != "1.srv" {
+		t.Errorf("asked about %s", id)
+	}
+	h.timers.replace("1.srv", map[string]alarm{"a": {timer: jobstate.Timer{At: now, Ask: true}, at: h.clock.Time(now)}}) // while it is being asked about
+	h.timers.replace("2.srv", map[string]alarm{"a": {timer: jobstate.Timer{At: now}, at: h.clock.Time(now)}})
+	if got := <-calls; got != "a 2.srv" {
+		t.Errorf("called for %q, want the job that asks nobody", got)
+	}
+	close(answer)
+	if got := <-calls; got != "a 1.srv" {
+		t.Errorf("called for %q", got)
+	}
+	if got := n.record("1.srv").Missing["n2"]; got != "no answer" {
+		t.Errorf("n2 is missing: %q", got)
+	}
+	if len(asked) > 0 || len(calls) > 0 {
+		t.Errorf("%d more questions and %d more calls", len(asked), len(calls))
+	}
+}
+
+// asks is Sisters of which only usage is asked.
+type asks func(ctx context.Context, id string, hosts []string) map[string]SisterUsage
+
+func (f asks) Send(_ context.Context, req *hostapi.Request, hosts []string) map[string]SisterAnswer {
+	panic(fmt.Sprintf("%s sent to %s", req.Event, hosts))
+}
+func (f asks) Owe(host, _, _ string, e hostapi.Event) error {
+	panic(fmt.Sprintf("%s owed to %s", e, host))
+}
+func (f asks) Usage(ctx context.Context, id string, hosts []string) map[string]SisterUsage {
+	return f(ctx, id, hosts)
+}
+
+// However many reports of a job are asked for, its hosts are asked once at a time.
+func TestReportsAskTogether(t *testing.T) {
+	c := newCluster(t, 2, func(string) string { return "cput = 2.0\n" }, nil)
+	c.must(begin, launch)
+	var asked atomic.Int32
+	goOn := make(chan bool)
+	c.breaks(func(_ string, e hostapi.Event) fault {
+		if e == hostapi.EventPeriodic {
+			asked.Add(1)
+			<-goOn
+		}
+		return none
+	})
+	const reports = 5
+	var all sync.WaitGroup
+	for range reports {
+		all.Go(func() {
+			if err := c.head().Refresh(t.Context(), "1.srv"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "all have asked the hooks here", func() bool {
+		log := strings.Join(c.members["n1"].calls("log"), "\n")
+		return strings.Count(log, "exechost_periodic 1.srv") == reports && asked.Load() > 0
+	})
+	close(goOn)
+	all.Wait()
+	if n := asked.Load(); n != 1 {
+		t.Errorf("n2 was asked %d times", n)
+	}
+	if got := otherCPUT(c.members["n1"].record("1.srv")); got == nil || *got != 2 {
+		t.Errorf("other hosts have used %v", got)
+	}
+	if err := c.head().Refresh(t.Context(), "1.srv"); err != nil || asked.Load() != 2 {
+		t.Errorf("%v, n2 was asked %d times", err, asked.Load())
+	}
+}

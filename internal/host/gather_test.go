@@ -1,0 +1,184 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// A host that is away at the end holds nothing up: the report says what is missing, and the host is owed the end.
+func TestEpilogueOfUnreachableHost(t *testing.T) {
+	for _, with := range []fault{down, hung, lost} {
+		t.Run(fmt.Sprint(with), func(t *testing.T) {
+			c := newCluster(t, 3, func(string) string { return "cput = 2.0\nmem = '10kb'\n" }, nil)
+			c.must(begin, launch)
+			c.breaks(func(host string, _ hostapi.Event) fault {
+				if host == "n2" {
+					return with
+				}
+				return none
+			})
+			if err := c.head().Refresh(t.Context(), "1.srv"); err != nil {
+				t.Fatal(err)
+			}
+			v := c.judge(epilogue, "1.srv")
+			if v.Reject || v.ResourcesUsed["mem"] != "20kb" {
+				t.Errorf("epilogue: %+v", v.Outcome)
+			}
+			rec := c.members["n1"].record("1.srv")
+			if len(rec.Missing) != 1 || rec.Missing["n2"] == "" || rec.Hosts["n2"] != nil || rec.Hosts["n3"] == nil {
+				t.Errorf("missing %v, hosts %v", rec.Missing, rec.Hosts)
+			}
+			if got := strings.Join(rec.Notes, "|"); !strings.HasPrefix(got, "n2 has not told what was used there: ") {
+				t.Errorf("notes %q", got)
+			}
+			if got := c.owed(); got != "n2 end" {
+				t.Errorf("owed %q", got)
+			}
+			sent := len(c.sent)
+			c.must(end)
+			if got := strings.Join(c.sent[sent:], "|"); got != "end 1.srv n3" {
+				t.Errorf("sent %q: n2 is owed the end already", got)
+			}
+			if got := c.holds("1.srv"); got != "n2" || c.owed() != "n2 end" {
+				t.Errorf("held by %q, owed %q", got, c.owed())
+			}
+			c.breaks(nil)
+			c.pay()
+			if got := c.holds("1.srv"); got != "" {
+				t.Errorf("held by %q after it was paid", got)
+			}
+		})
+	}
+}
+
+// An end that comes without epilogue, and an abort, are owed as they are.
+func TestWhatIsOwed(t *testing.T) {
+	for e, want := range map[hostapi.Event]string{end: "n2 end, n3 end", abort: "n2 abort, n3 abort"} {
+		c := newCluster(t, 3, nil, nil)
+		c.must(begin)
+		c.breaks(func(string, hostapi.Event) fault { return down })
+		if err := c.head().Refresh(t.Context(), "1.srv"); err != nil { // those that did not tell are told all the same
+			t.Fatal(err)
+		}
+		c.must(e)
+		if got := c.owed(); got != want || c.holds("1.srv") != "n2 n3" {
+			t.Errorf("%s: owed %q, held by %q", e, got, c.holds("1.srv"))
+		}
+		c.pay()
+		if got := c.holds("1.srv"); got != "" || strings.HasSuffix(c.events("n2", "1.srv"), strings.TrimPrefix(string(e), "execjob_")) == false {
+			t.Errorf("%s: held by %q, n2 got %q", e, got, c.events("n2", "1.srv"))
+		}
+	}
+}
+
+// What hooks of other hosts fail to tear down is told, and theirs to finish.
+func TestEndRejectedElsewhere(t *testing.T) {
+	c := newCluster(t, 2, nil, func(name string, n *node) {
+		if name == "n2" {
+			n.hook("b", "misbehave", "mode = 'error'\nvalue = 'node'\nevent = 'execjob_epilogue'", "order=2", "alarm=300")
+		}
+	})
+	c.must(begin, launch)
+	if v := c.judge(epilogue, "1.srv"); !v.Reject || !strings.HasPrefix(v.Message, "n2: execjob_epilogue") || c.owed() != "" {
+		t.Errorf("%+v, owed %q", v.Outcome, c.owed())
+	}
+	c.must(end)
+	if got := c.holds("1.srv"); got != "" {
+		t.Errorf("held by %q", got)
+	}
+}
+
+// Texts of other hosts are bounded, and no terminal is steered by them.
+func TestGatheredTexts(t *testing.T) {
+	g := &gathered{event: epilogue}
+	for i := range 300 {
+		out := &hostapi.Outcome{JobStderr: []string{"a\x1b[2Jb\nc"}, Notes: []string{strings.Repeat("x", 2*hostapi.MaxLine)}}
+		g.replies = append(g.replies, reply{fmt.Sprintf("h%d", i), SisterAnswer{Outcome: out}})
+	}
+	for range 20 {
+		r := reply{"away", SisterAnswer{Err: errors.New("away: no route")}}
+		g.replies, g.silent = append(g.replies, r), append(g.silent, r)
+	}
+	lines, notes := g.lines(), g.notes()
+	if len(lines) != maxGathered+1 || lines[0] != "h0: a [2Jb; c" || lines[maxGathered] != "44 more lines for the job's standard error of other hosts" {
+		t.Errorf("%d lines: %q", len(lines), lines[0])
+	}
+	if last := notes[len(notes)-1]; len(notes) != maxGathered+1+maxSilent+1 || last != "12 more hosts did not answer" || len(notes[0]) > hostapi.MaxLine+len("h0: ...") {
+		t.Errorf("%d notes, the last is %q", len(notes), last)
+	}
+}
+
+// What another host's hooks have told of a job before its end is told at the end, as its head has it from nowhere else.
+func TestEpilogueTellsAll(t *testing.T) {
+	c := newCluster(t, 2, func(string) string { return "cput = 2.0\n" }, nil)
+	c.must(begin, launch)
+	n2 := c.members["n2"]
+	if err := n2.host.change(t.Context(), "1.srv", func(rec *jobstate.Record) {
+		addNote(rec, "adopted pid 7 (sleep): session")
+		put(&rec.Hosts, "n2", &hostapi.HostUsage{Ranks: []hostapi.RankUsage{{Rank: 3, PID: 7}}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c.must(epilogue)
+	rec := c.members["n1"].record("1.srv")
+	if got := strings.Join(rec.Notes, "|"); got != "n2: adopted pid 7 (sleep): session" {
+		t.Errorf("notes %q", got)
+	}
+	if u := rec.Hosts["n2"]; u == nil || len(u.Ranks) != 1 || *u.CPUTSeconds != 2 {
+		t.Errorf("n2 told %+v", u)
+	}
+	c.must(end)
+}
+
+// pbs_mom tells each host of its jobs itself. Only for the report the first one asks the others, and no event goes to them.
+func TestUsageUnderMoM(t *testing.T) {
+	c := newCluster(t, 3, func(string) string { return "cput = 2.0\n" }, nil)
+	each := func(events ...hostapi.Event) {
+		t.Helper()
+		for _, e := range events {
+			for _, name := range slices.Backward(c.names) {
+				if e == end && name != "n1" {
+					continue
+				}
+				r := c.event(e, "1.srv")
+				r.Spread, r.Job.MotherSuperior = false, name == "n1"
+				if v, err := c.members[name].host.Judge(t.Context(), r); err != nil || v.Reject {
+					t.Fatalf("%s on %s: %+v, %v", e, name, v, err)
+				}
+			}
+		}
+	}
+	each(begin, launch)
+	if err := c.head().Refresh(t.Context(), "1.srv"); err != nil {
+		t.Fatal(err)
+	}
+	if rec := c.members["n1"].record("1.srv"); len(rec.Hosts) != 3 || otherCPUT(rec) != nil || len(rec.Missing) > 0 {
+		t.Errorf("live: hosts %v, missing %v", rec.Hosts, rec.Missing)
+	}
+	c.breaks(func(host string, _ hostapi.Event) fault {
+		if host == "n3" {
+			return down
+		}
+		return none
+	})
+	each(epilogue)
+	rec := c.members["n1"].record("1.srv")
+	if len(rec.Hosts) != 3 || rec.Missing["n3"] == "" || rec.Missing["n2"] != "" {
+		t.Errorf("epilogue: hosts %v, missing %v", rec.Hosts, rec.Missing)
+	}
+	for _, name := range []string{"n2", "n3"} {
+		if rec := c.members[name].record("1.srv"); len(rec.Hosts) != 1 {
+			t.Errorf("%s has asked others: %v", name, rec.Hosts)
+		}
+	}
+	each(end)
+	if len(c.sent) > 0 || c.owed() != "" {
+		t.Errorf("sent %q, owed %q", c.sent, c.owed())
+	}
+}

@@ -1,0 +1,461 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+const (
+	begin       = hostapi.EventBegin
+	prologue    = hostapi.EventPrologue
+	launch      = hostapi.EventLaunch
+	postsuspend = hostapi.EventPostsuspend
+	preresume   = hostapi.EventPreresume
+	preterm     = hostapi.EventPreterm
+	resize      = hostapi.EventResize
+	abort       = hostapi.EventAbort
+	epilogue    = hostapi.EventEpilogue
+	end         = hostapi.EventEnd
+)
+
+// A begin that one host does not accept leaves nothing anywhere, at the latest when what is owed is paid.
+func TestSpreadBegin(t *testing.T) {
+	unreachable := func(host string, with fault, abortToo bool) func(string, hostapi.Event) fault {
+		return func(h string, e hostapi.Event) fault {
+			if h == host && (e == begin || e == abort && abortToo) {
+				return with
+			}
+			return none
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		rejects string // host that rejects
+		fails   string // host whose hook crashes
+		own     bool   // n1's own hooks reject
+		fault   func(string, hostapi.Event) fault
+		message string
+		kind    hostapi.Kind
+		action  hostapi.JobAction
+		owed    string
+		n3      string // events of n3
+	}{
+		{name: "all accept", n3: "begin"},
+		{name: "own hooks reject", own: true, message: "'b': no"},
+		{name: "the second rejects", rejects: "n2", message: "n2: execjob_begin request rejected by 'b': no", action: hostapi.JobActionRerun, n3: "begin abort"},
+		{name: "the last rejects", rejects: "n4", message: "n4: execjob_begin request rejected by 'b': no", action: hostapi.JobActionRerun, n3: "begin abort"},
+		{name: "the second's hook fails", fails: "n2", message: "n2: execjob_begin hook 'b'", action: hostapi.JobActionHold, n3: "begin abort"},
+		{name: "the second is down", fault: unreachable("n2", down, true), message: "n2: connection refused", kind: hostapi.KindNode, action: hostapi.JobActionRerun, n3: "begin abort"},
+		{name: "in doubt, never arrived", fault: unreachable("n2", hung, false), message: "n2: no answer in time", kind: hostapi.KindNode, action: hostapi.JobActionRerun, n3: "begin abort"},
+		{name: "in doubt, begun", fault: unreachable("n2", lost, false), message: "n2: connection reset", kind: hostapi.KindNode, action: hostapi.JobActionRerun, n3: "begin abort"},
+		{name: "in doubt, abort too", fault: unreachable("n3", lost, true), message: "n3: connection reset", kind: hostapi.KindNode, action: hostapi.JobActionRerun, owed: "n3 abort", n3: "begin abort"},
+		{name: "begun, abort never arrives", rejects: "n2", message: "n2: ", action: hostapi.JobActionRerun, owed: "n3 abort", n3: "begin abort", // when it is paid
+			fault: func(h string, e hostapi.Event) fault {
+				if h == "n3" && e == abort {
+					return down
+				}
+				return none
+			}},
+		{name: "none answers", message: "n2: connection refused; n3: connection refused; n4: connection refused; and 2 more", kind: hostapi.KindNode, action: hostapi.JobActionRerun,
+			fault: func(string, hostapi.Event) fault { return down }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			hosts := 4
+			if tt.name == "none answers" {
+				hosts = 6
+			}
+			c := newCluster(t, hosts, nil, func(name string, n *node) {
+				switch {
+				case tt.own && name == "n1":
+					n.hook("b", "misbehave", "mode = 'reject'\nvalue = 'no'", "order=2", "alarm=300")
+				case name == tt.rejects:
+					n.hook("b", "misbehave", "mode = 'rerun'\nvalue = 'no'", "order=2", "alarm=300")
+				case name == tt.fails:
+					n.hook("b", "misbehave", "mode = 'error'\nvalue = 'internal'", "order=2", "alarm=300")
+				}
+			})
+			c.breaks(tt.fault)
+			v := c.judge(begin, "1.srv")
+			if v.Reject != (tt.message != "") || !strings.Contains(v.Message, tt.message) || v.Kind != tt.kind || v.OnReject != tt.action || len(v.FailAction) > 0 {
+				t.Errorf("verdict %+v, kind %q, %+v", v, v.Kind, v.Outcome)
+			}
+			if got := c.owed(); got != tt.owed {
+				t.Errorf("owed %q, want %q", got, tt.owed)
+			}
+			c.pay()
+			want := ""
+			if tt.message == "" {
+				want = "n1 n2 n3 n4"
+			}
+			if got := c.holds("1.srv"); got != want {
+				t.Errorf("held by %q, want %q", got, want)
+			}
+			if got := c.events("n3", "1.srv"); got != tt.n3 {
+				t.Errorf("n3 got %q, want %q", got, tt.n3)
+			}
+		})
+	}
+}
+
+func TestSpreadRefused(t *testing.T) {
+	c := newCluster(t, 2, nil, nil)
+	alone := c.event(begin, "1.srv")
+	alone.Job.ExecVnode = "(n1:ncpus=1)+(n1:ncpus=2)"
+	if v, err := c.head().Judge(t.Context(), alone); err != nil || v.Reject || c.members["n1"].record("1.srv").Run != "" {
+		t.Errorf("a job of one host: %+v, %v", v, err)
+	}
+	second := c.event(begin, "2.srv")
+	second.Job.ExecVnode = "(n2:ncpus=1)+(n1:ncpus=1)"
+	if _, err := c.head().Judge(t.Context(), second); err == nil || hostapi.KindOf(err) != hostapi.KindJob {
+		t.Errorf("not its first host: %v", err)
+	}
+	badRun := c.event(begin, "2.srv")
+	badRun.Run = "../run"
+	if _, err := c.head().Judge(t.Context(), badRun); err == nil || hostapi.KindOf(err) != hostapi.KindJob {
+		t.Errorf("no run: %v", err)
+	}
+	c.head().opt.Sisters = nil
+	if _, err := c.head().Judge(t.Context(), c.event(begin, "2.srv")); err == nil || hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), "[sister] is not configured") {
+		t.Errorf("nobody reaches others: %v", err)
+	}
+	c.head().opt.Sisters = c
+	pbsMoM := c.event(begin, "2.srv") // pbs_mom sends the events itself
+	pbsMoM.Spread, pbsMoM.Run = false, thisRun
+	for _, e := range []hostapi.Event{begin, prologue, launch, postsuspend, preresume, preterm, epilogue, end} {
+		pbsMoM.Event = e
+		if v, err := c.head().Judge(t.Context(), pbsMoM); err != nil || v.Reject {
+			t.Errorf("%s: %+v, %v", e, v, err)
+		}
+	}
+	if got := c.holds("2.srv"); got != "" || len(c.sent) > 0 {
+		t.Errorf("held by %q, sent %q", got, c.sent)
+	}
+}
+
+// What follows begin reaches the other hosts in the same order.
+func TestSpreadEvents(t *testing.T) {
+	c := newCluster(t, 3, func(name string) string {
+		return fmt.Sprintf("cput = %s\nmem = '10kb'\nsays = 'bye from %s'\n", name[1:], name)
+	}, nil)
+	c.must(begin, prologue, launch, postsuspend)
+	for _, name := range []string{"n2", "n3"} {
+		rec := c.members[name].record("1.srv")
+		if rec.Head != "n1" || rec.Run != c.members["n1"].record("1.srv").Run || rec.MoM != nil {
+			t.Errorf("record of %s: %+v", name, rec)
+		}
+	}
+	c.must(preresume, preterm)
+	v := c.judge(epilogue, "1.srv")
+	if v.Reject || v.ResourcesUsed["mem"] != "30kb" || v.ResourcesUsed["walltime"] != "00:00:07" || *v.Usage.CPUTSeconds != 1 {
+		t.Errorf("epilogue: %+v", v.Outcome)
+	}
+	if got := strings.Join(v.JobStderr, "|"); got != "n2: bye from n2|n3: bye from n3|bye from n1" && got != "bye from n1|n2: bye from n2|n3: bye from n3" {
+		t.Errorf("job's standard error: %q", got)
+	}
+	rec := c.members["n1"].record("1.srv")
+	if *rec.Hosts["n3"].CPUTSeconds != 3 || rec.Diag["n2"] != "diag: bye from n2" || !strings.Contains(strings.Join(rec.Notes, "|"), "n2: note: bye from n2") || len(rec.Missing) > 0 {
+		t.Errorf("record %+v", rec)
+	}
+	c.must(end)
+	if got := c.holds("1.srv"); got != "" || c.owed() != "" {
+		t.Errorf("held by %q, owed %q", got, c.owed())
+	}
+	for _, name := range c.names {
+		want := "begin prologue postsuspend preresume preterm epilogue end"
+		if got := c.events(name, "1.srv"); got != want {
+			t.Errorf("%s got %q", name, got)
+		}
+		if n := len(c.members[name].reports()); n != 1 {
+			t.Errorf("%s has %d reports", name, n)
+		}
+	}
+}
+
+// What a host rejects, in the middle of a job, is taken back on the others.
+func TestSpreadUndone(t *testing.T) {
+	rejects := func(e hostapi.Event) func(string, *node) {
+		return func(name string, n *node) {
+			if name == "n3" {
+				n.hook("b", "misbehave", fmt.Sprintf("mode = 'reject'\nvalue = 'no'\nevent = %q", e), "order=2", "alarm=300")
+			}
+		}
+	}
+	t.Run("preresume", func(t *testing.T) {
+		c := newCluster(t, 3, nil, rejects(preresume))
+		c.must(begin, launch)
+		for _, name := range []string{"n2", "n3"} { // something of the job runs there
+			must(t, c.members[name].host, hostapi.EventAttach, "1.srv")
+		}
+		c.must(postsuspend)
+		v := c.judge(preresume, "1.srv")
+		if !v.Reject || v.Message != "n3: execjob_preresume request rejected by 'b': no" {
+			t.Errorf("%+v", v.Outcome)
+		}
+		for name, want := range map[string]string{"n1": "begin postsuspend preresume postsuspend", "n2": "begin postsuspend preresume postsuspend", "n3": "begin postsuspend preresume postsuspend"} {
+			if got := c.events(name, "1.srv"); got != want { // n3's own host takes back what its first hook did
+				t.Errorf("%s got %q, want %q", name, got, want)
+			}
+		}
+		for _, name := range c.names {
+			if rec := c.members[name].record("1.srv"); rec.Phase != jobstate.PhaseSuspended {
+				t.Errorf("the job is %s on %s", rec.Phase, name)
+			}
+		}
+		c.breaks(func(host string, e hostapi.Event) fault {
+			if host == "n2" && e == postsuspend {
+				return down
+			}
+			return none
+		})
+		if v := c.judge(preresume, "1.srv"); !strings.HasSuffix(v.Message, "; execjob_preresume is not undone on n2: connection refused") {
+			t.Errorf("n2 runs on: %q", v.Message)
+		}
+	})
+	t.Run("resize", func(t *testing.T) {
+		c := newCluster(t, 3, nil, rejects(resize))
+		c.must(begin, launch)
+		r := c.event(resize, "1.srv")
+		r.Job.ResourceList = hostapi.Resources{"ncpus": "4"}
+		v, err := c.head().Judge(t.Context(), r)
+		if err != nil || !v.Reject || v.Message != "n3: execjob_resize request rejected by 'b': no" {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		for name, want := range map[string]string{"n1": "begin resize=4 resize=2", "n2": "begin resize=4 resize=2", "n3": "begin resize=4"} {
+			if got := c.events(name, "1.srv"); got != want {
+				t.Errorf("%s got %q, want %q", name, got, want)
+			}
+		}
+		for _, name := range c.names {
+			if got := c.members[name].record("1.srv").Job.ResourceList["ncpus"]; got != "2" {
+				t.Errorf("%s says ncpus=%s", name, got)
+			}
+		}
+		r.Job.ExecVnode = "(n1:ncpus=1)+(n2:ncpus=1)"
+		if _, err := c.head().Judge(t.Context(), r); hostapi.KindOf(err) != hostapi.KindJob {
+			t.Errorf("a resize to other hosts: %v", err)
+		}
+	})
+	t.Run("prologue", func(t *testing.T) {
+		c := newCluster(t, 3, nil, rejects(prologue))
+		c.must(begin)
+		if v := c.judge(prologue, "1.srv"); !v.Reject {
+			t.Errorf("%+v", v.Outcome)
+		}
+		c.must(abort, epilogue, end)
+		if got := c.holds("1.srv"); got != "" {
+			t.Errorf("held by %q", got)
+		}
+	})
+	t.Run("preterm of a host that is down", func(t *testing.T) {
+		c := newCluster(t, 3, nil, nil)
+		c.must(begin, launch)
+		c.breaks(func(host string, _ hostapi.Event) fault {
+			if host == "n2" {
+				return down
+			}
+			return none
+		})
+		if v := c.judge(preterm, "1.srv"); v.Reject || len(v.Notes) != 1 || v.Notes[0] != "n2 did not answer to execjob_preterm: connection refused" {
+			t.Errorf("%+v", v.Outcome)
+		}
+		if v := c.judge(postsuspend, "1.srv"); !v.Reject || v.Message != "n2: connection refused" || c.events("n3", "1.srv") != "begin preterm postsuspend" {
+			t.Errorf("%+v, n3 got %q", v.Outcome, c.events("n3", "1.srv"))
+		}
+	})
+}
+
+// Twenty jobs at once, all the way.
+func TestSpreadManyJobs(t *testing.T) {
+	c := newCluster(t, 5, func(name string) string { return "cput = 1.0\nmem = '10kb'\n" }, nil)
+	var jobs sync.WaitGroup
+	for i := range 20 {
+		id := fmt.Sprintf("%d.srv", i+1)
+		jobs.Go(func() {
+			for _, e := range []hostapi.Event{begin, prologue, launch, postsuspend, preresume, epilogue, end} {
+				v, err := c.head().Judge(t.Context(), c.event(e, id))
+				if err != nil || v.Reject {
+					t.Errorf("%s of job %s: %+v, %v", e, id, v, err)
+					return
+				}
+				if e == epilogue && v.ResourcesUsed["mem"] != "50kb" {
+					t.Errorf("job %s used %v", id, v.ResourcesUsed)
+				}
+				if e == launch {
+					if err := c.head().Refresh(t.Context(), id); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	jobs.Wait()
+	for i := range 20 {
+		if got := c.holds(fmt.Sprintf("%d.srv", i+1)); got != "" {
+			t.Errorf("job %d is held by %q", i+1, got)
+		}
+	}
+	for _, name := range c.names {
+		if n := len(c.members[name].reports()); n != 20 {
+			t.Errorf("%s has %d reports", name, n)
+		}
+	}
+}
+
+// What a host that died left is ended on the others as well, whatever it was in the middle of.
+func TestReconcileEndsSisters(t *testing.T) {
+	dead := hostapi.ProcessID{PID: 4_000_004, StartTime: 3}
+	begun := time.Now()
+	for _, tt := range []struct {
+		name   string
+		begun  bool // here
+		others bool // there
+		phase  jobstate.Phase
+		down   bool
+		want   string // n2's events
+		owed   string
+	}{
+		{name: "before anybody was told", phase: jobstate.PhasePrerun},
+		{name: "in the middle of begin", others: true, phase: jobstate.PhasePrerun, want: "begin abort"},
+		{name: "in the middle of begin, others down", others: true, phase: jobstate.PhasePrerun, down: true, want: "begin", owed: "n2 abort, n3 abort"},
+		{name: "in the middle of the job", begun: true, others: true, phase: jobstate.PhaseRunning, want: "begin epilogue end"},
+		{name: "in the middle of the job, others down", begun: true, others: true, phase: jobstate.PhaseRunning, down: true, want: "begin", owed: "n2 end, n3 end"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCluster(t, 3, nil, nil)
+			job := c.event(begin, "1.srv").Job
+			rec := &jobstate.Record{Job: job, Host: dead, MoM: &dead, Phase: tt.phase, Run: thisRun, Sisters: []string{"n2", "n3"}}
+			if tt.begun {
+				rec.Begun = begun
+			}
+			if err := c.members["n1"].store.Update(t.Context(), "1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"n2", "n3"} {
+				if tt.others {
+					if v, err := c.members[name].host.Judge(t.Context(), from("n1", thisRun, begin, "1.srv")); err != nil || v.Reject {
+						t.Fatal(v, err)
+					}
+				}
+			}
+			if tt.down {
+				c.breaks(func(string, hostapi.Event) fault { return down })
+			}
+			for range 2 {
+				if err := c.head().Reconcile(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := c.events("n2", "1.srv"); got != tt.want {
+				t.Errorf("n2 got %q, want %q", got, tt.want)
+			}
+			if got := c.owed(); got != tt.owed {
+				t.Errorf("owed %q, want %q", got, tt.owed)
+			}
+			c.pay()
+			if got := c.holds("1.srv"); got != "" {
+				t.Errorf("held by %q", got)
+			}
+		})
+	}
+}
+
+// The other hosts end a job whose head does not know of it any more, and only that.
+func TestAbandon(t *testing.T) {
+	c := newCluster(t, 2, nil, nil)
+	n2 := c.members["n2"]
+	c.must(begin, launch)
+	run := n2.record("1.srv").Run
+	for _, stale := range []func() error{
+		func() error { return n2.host.Abandon(t.Context(), "1.srv", otherRun, "why") },
+		func() error { return n2.host.Abandon(t.Context(), "2.srv", run, "why") },
+		func() error { return c.head().Abandon(t.Context(), "1.srv", run, "why") }, // its own
+	} {
+		if err := stale(); err != nil || c.holds("1.srv") != "n1 n2" {
+			t.Errorf("%v, held by %q", err, c.holds("1.srv"))
+		}
+	}
+	for range 2 {
+		if err := n2.host.Abandon(t.Context(), "1.srv", run, "the job ended while this host could not be reached"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := c.events("n2", "1.srv"); got != "begin epilogue end" || c.holds("1.srv") != "n1" {
+		t.Errorf("n2 got %q, held by %q", got, c.holds("1.srv"))
+	}
+	if b, found, err := n2.ledger.Last("1.srv"); err != nil || !found || !strings.Contains(string(b), "could not be reached") {
+		t.Errorf("report %s, %v", b, err)
+	}
+	c.must(epilogue, end) // whose other host is gone
+	if rec := c.members["n1"].record("1.srv"); rec != nil || c.owed() != "" {
+		t.Errorf("record %+v, owed %q", rec, c.owed())
+	}
+}
+
+// A job that is begun again while it is there from before is ended everywhere first.
+func TestSpreadBeginAgain(t *testing.T) {
+	c := newCluster(t, 2, nil, nil)
+	c.must(begin)
+	first := c.members["n2"].record("1.srv").Run
+	c.must(begin)
+	if got := c.events("n2", "1.srv"); got != "begin epilogue end begin" || c.members["n2"].record("1.srv").Run == first {
+		t.Errorf("n2 got %q", got)
+	}
+	if _, err := c.members["n2"].host.Handle(t.Context(), from("n1", first, end, "1.srv")); err != nil || c.holds("1.srv") != "n1 n2" {
+		t.Errorf("a late end of the first run: %v, held by %q", err, c.holds("1.srv"))
+	}
+}
+
+// A record that was made anew does not name the other hosts, but the job does.
+func TestSpreadAfterRecordWasLost(t *testing.T) {
+	c := newCluster(t, 2, nil, nil)
+	c.must(begin, launch)
+	lost := c.members["n1"].record("1.srv")
+	if err := c.head().forget(t.Context(), "1.srv"); err != nil {
+		t.Fatal(err)
+	}
+	c.head().opt.Recover = func(context.Context, string) (*jobstate.Record, error) {
+		return &jobstate.Record{Job: lost.Job, Run: lost.Run, Phase: jobstate.PhaseRunning}, nil
+	}
+	c.must(epilogue)
+	c.head().opt.Recover = nil
+	c.must(end)
+	if got := c.holds("1.srv"); got != "" || c.events("n2", "1.srv") != "begin epilogue end" {
+		t.Errorf("held by %q, n2 got %q", got, c.events("n2", "1.srv"))
+	}
+}
+
+// A host that could neither be told nor be owed it is not forgotten.
+func TestSpreadCannotOwe(t *testing.T) {
+	c := newCluster(t, 3, nil, nil)
+	c.must(begin, launch)
+	c.breaks(func(host string, _ hostapi.Event) fault {
+		if host == "n2" {
+			return hung
+		}
+		return none
+	})
+	c.oweFails = errors.New("no space left on device")
+	for _, e := range []hostapi.Event{epilogue, end} {
+		if v := c.judge(e, "1.srv"); !v.Reject || !strings.Contains(v.Message, "n2 HAS NOT BEEN TOLD "+string(e)) || !strings.Contains(v.Message, "no space left") {
+			t.Errorf("%s: %+v", e, v.Outcome)
+		}
+	}
+	if got := c.holds("1.srv"); got != "n1 n2" {
+		t.Fatalf("held by %q", got)
+	}
+	c.breaks(nil)
+	if err := c.head().Reconcile(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := c.holds("1.srv"); got != "" {
+		t.Errorf("held by %q after n2 came back", got)
+	}
+}
