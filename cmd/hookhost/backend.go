@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"reflect"
 	"sync"
@@ -23,7 +22,6 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/proc"
-	"github.com/hookhost/hookhost/internal/report"
 	"github.com/hookhost/hookhost/internal/sister"
 )
 
@@ -96,6 +94,13 @@ type backend struct {
 	sister   atomic.Pointer[config.Sister] // of cfg
 	fleet    *sister.Fleet                 // nil: this host talks to no other
 	identity *api.Identity                 // this host's, for the fleet and those who call; nil likewise
+	others   *sisters                      // the fleet as the host takes it; nil likewise
+	payer    *payer                        // of a daemon; nil likewise
+	heads    *ofHeads                      // likewise
+	watches  sync.WaitGroup                // payer and heads at work
+	unwatch  context.CancelFunc            // ends them
+	owes     atomic.Bool                   // without a daemon: hosts could not be told something
+	origins  *origins
 	refusals refusals
 	reloaded sync.Mutex // over registry and cfg
 	learning sync.Mutex // over the kept vntype
@@ -111,99 +116,11 @@ func (b *backend) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Ou
 	if err := b.learn(ctx, req); err != nil {
 		b.log.Error(err) // the event goes on as the node was known before
 	}
-	return b.host.Handle(ctx, req)
-}
-
-// Report returns the report of a live job, measured now, else the last one of a finished job.
-func (b *backend) Report(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
-	record, err := b.store.Get(ctx, id)
-	if err != nil {
-		return nil, err
+	out, err := b.host.Handle(ctx, req)
+	if err == nil && !out.Reject && req.Event == hostapi.EventBegin && req.Head != "" && b.heads != nil {
+		b.heads.begun()
 	}
-	if record == nil {
-		return b.finished(id, may)
-	}
-	if !may(record.Job) {
-		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
-	}
-	if b.host != nil {
-		if err := b.host.Refresh(ctx, id); err != nil {
-			b.log.WithField("job", id).Warnf("measure for report: %v", err) // it will be older than it might
-		}
-		if fresh, err := b.store.Get(ctx, id); err == nil && fresh != nil {
-			record = fresh
-		}
-	}
-	clock, err := bootClock()
-	if err != nil {
-		return nil, err
-	}
-	now := clock.Now()
-	r := report.FromRecord(record, time.Time{}, record.Elapsed(now))
-	r.WalltimeLeft = timeLeft(record, now)
-	return json.Marshal(r.Archive())
-}
-
-// Notices returns what hooks told about a live job between events: see host.Notices.
-func (b *backend) Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) ([]string, int, error) {
-	record, err := b.store.Get(ctx, id)
-	if err != nil {
-		return nil, 0, err
-	}
-	if record == nil || !may(record.Job) {
-		return nil, 0, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
-	}
-	lines, all, err := b.host.Notices(ctx, id, after)
-	if errors.Is(err, host.ErrOver) {
-		err = io.EOF
-	}
-	return lines, all, err
-}
-
-// finished returns the last report of a job that has ended.
-func (b *backend) finished(id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
-	text, found, err := b.ledger.Last(id)
-	if err != nil {
-		return nil, err
-	}
-	if !found {
-		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
-	}
-	job, err := jobIn(text)
-	if err != nil {
-		return nil, err
-	}
-	if !may(job) {
-		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
-	}
-	return text, nil
-}
-
-// jobIn returns the job that a report is about; nil where it does not say.
-func jobIn(text json.RawMessage) (*hostapi.Job, error) {
-	r, err := report.FromArchive(text)
-	if err != nil {
-		return nil, err
-	}
-	return r.PBSJob, nil
-}
-
-// Finished calls yield with the report of each finished job that may admits, oldest first.
-func (b *backend) Finished(ctx context.Context, may func(*hostapi.Job) bool, yield func(json.RawMessage) bool) error {
-	err := b.ledger.All(func(e ledger.Entry) bool {
-		job, err := jobIn(e.Report)
-		if err != nil {
-			b.log.WithField("job", e.Job).Errorf("report: %v", err)
-			return ctx.Err() == nil
-		}
-		return ctx.Err() == nil && (!may(job) || yield(e.Report))
-	})
-	var damage *ledger.DamageError
-	if errors.As(err, &damage) { // what is left is right, and whose the rest was nobody knows
-		b.log.Error(err)
-		err = nil
-	}
-	return err
+	return out, err
 }
 
 // Node returns what this host is and how its hooks do.
@@ -266,6 +183,7 @@ func (b *backend) take(ctx context.Context, cfg *config.File) error {
 	b.sister.Store(&cfg.Sister)
 	b.log.Logger.SetLevel(cfg.Host.Level())
 	b.forgetLimits(ctx)
+	b.lookAgain()
 	return nil
 }
 
@@ -299,13 +217,23 @@ func (b *backend) Process(pid int) (api.Process, error) {
 
 // Close ends the hooks. Jobs live on.
 func (b *backend) Close() error {
-	if b.fleet != nil {
-		b.fleet.Close()
+	if b.unwatch != nil {
+		b.unwatch()
 	}
 	if b.host == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return b.host.Close(ctx)
+	err := b.host.Close(ctx)
+	if b.unwatch != nil && err == nil { // else somebody hangs, and they with it
+		b.watches.Wait()
+	}
+	if b.fleet != nil {
+		b.fleet.Close()
+	}
+	if b.owes.Load() {
+		b.cli.tellReload(ctx, "what other hosts have to be told") // there may be one again
+	}
+	return err
 }

@@ -5,14 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"sort"
-	"strconv"
-	"strings"
-	"text/tabwriter"
-	"time"
+	"sync"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -20,7 +16,6 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/kernfs"
-	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -30,7 +25,8 @@ func (c *cli) jobsCommand() *cobra.Command {
 		Use: "jobs [--mine] [--json]", Short: "List the jobs on this host, or tell a job its time left", Args: noArgs,
 		Long: `List the jobs that live on this host: all of them for root, the caller's own for others. LEFT is the time until the job's walltime
 is over ("-": nothing limits it), CPULIST which cpus a job has, MEM what it used when it was last measured ("-": not yet;
-'hookhost report JOB' measures now), OOM how many of its processes the kernel killed for lack of memory.
+'hookhost report JOB' measures now), OOM how many of its processes the kernel killed for lack of memory, HOSTS how many hosts it has and RANKS
+which MPI ranks of it were seen. Of a job that another host has begun only the part on this host is known.
 
 --mine is for programs inside a job. It prints how many seconds the job that it is called in may still run, without those in which
 it is suspended: a whole number, rounded down, or "unlimited". Outside of jobs it fails. Without a daemon it works for root only.`,
@@ -212,7 +208,7 @@ func (b *backend) Job(ctx context.Context, id string) (api.Job, error) {
 }
 
 // bootClock returns the clock of this boot.
-func bootClock() (jobstate.Clock, error) {
+var bootClock = sync.OnceValues(func() (jobstate.Clock, error) {
 	procfs, err := kernfs.Open("/proc")
 	if err != nil {
 		return jobstate.Clock{}, err
@@ -222,7 +218,7 @@ func bootClock() (jobstate.Clock, error) {
 		return jobstate.Clock{}, err
 	}
 	return jobstate.NewClock(boot)
-}
+})
 
 func jobFrom(r *jobstate.Record, now jobstate.Moment) api.Job {
 	j := api.Job{Job: r.Job, Phase: r.Phase, Begun: r.Begun, Launched: r.Launched.Wall, Suspended: r.Suspended,
@@ -245,59 +241,4 @@ func timeLeft(r *jobstate.Record, now jobstate.Moment) *float64 {
 	}
 	left := max(*r.WalltimeLimit-r.Elapsed(now), 0).Seconds()
 	return &left
-}
-
-func writeJobs(w io.Writer, jobs []api.Job) error {
-	if len(jobs) == 0 {
-		_, err := fmt.Fprintln(w, "no jobs")
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "JOB\tNAME\tOWNER\tSTATE\tELAPSED\tLEFT\tCPULIST\tMEM\tLIMIT\tOOM")
-	for _, j := range jobs {
-		elapsed, left := "-", "-"
-		if !j.Launched.IsZero() {
-			elapsed = clockText(j.Elapsed)
-		}
-		if j.Left != nil {
-			left = clockText(*j.Left)
-		}
-		cpus, mem, limit, oom := "-", "-", "-", "-"
-		for _, h := range j.Hosts { // one host until sisters come
-			if h.CPUs != "" {
-				cpus = h.CPUs
-			}
-			mem, limit = size(h.MemBytes), size(h.MemLimitBytes)
-			if h.OOMKills != nil { // processes that the kernel killed for lack of memory
-				oom = strconv.FormatInt(*h.OOMKills, 10)
-			}
-		}
-		fmt.Fprintln(t, strings.Join([]string{j.Job.ID, printable(j.Job.Name), printable(j.Job.Owner.User), string(j.Phase), elapsed, left, cpus, mem, limit, oom}, "\t"))
-	}
-	return t.Flush()
-}
-
-// clockText writes seconds as PBS does, without the part of one that has begun: there is never less left than it says.
-func clockText(seconds float64) string {
-	return pbs.FormatDuration(time.Duration(seconds) * time.Second)
-}
-
-func size(bytes *int64) string {
-	if bytes == nil {
-		return "-"
-	}
-	return pbs.Size(*bytes).KB()
-}
-
-// printable keeps a user's text from steering the terminal or the table.
-func printable(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
 }

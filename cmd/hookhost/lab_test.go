@@ -26,6 +26,7 @@ type lab struct {
 	dir   string
 	hub   *labHost // the switch
 	hosts []*labHost
+	gates int // files that programs have waited for
 }
 
 type labHost struct {
@@ -35,6 +36,8 @@ type labHost struct {
 	first *exec.Cmd // its first process
 	stdin io.Closer // which lives as long as this is open
 	pid   int       // of the first process
+
+	served int // daemons that were started
 }
 
 // labUser owns the laboratory's jobs; labOther is somebody else.
@@ -63,8 +66,8 @@ echo ready
 while read line; do :; done
 `
 
-// newLab makes a laboratory of n hosts, n1 and on, with files in dir.
-func newLab(t *testing.T, n int) *lab {
+// newLab makes a laboratory of n hosts, n1 and on. What configure returns for a host comes to its configuration.
+func newLab(t *testing.T, n int, configure ...func(*labHost) string) *lab {
 	t.Helper()
 	if os.Getenv("HOOKHOST_TEST_BIN") != "" {
 		kernfstest.Elsewhere(t, "MPI libraries and a compiler: this machine's kernel tests have them")
@@ -101,6 +104,9 @@ func newLab(t *testing.T, n int) *lab {
 		must(t, os.Chmod(node.dir, 0o711))
 		l.hosts = append(l.hosts, h)
 		h.connect(i)
+		for _, text := range configure {
+			h.configure(text(h))
+		}
 		h.serve()
 	}
 	for _, h := range l.hosts {
@@ -220,10 +226,19 @@ MaxStartups 1000
 	h.background("sshd", "/usr/sbin/sshd", "-D", "-e", "-f", config)
 }
 
-// serve starts the host's daemon and waits until it answers.
+// configure adds to the configuration of the host's hookhost.
+func (h *labHost) configure(text string) {
+	file, err := os.OpenFile(h.node.path("hookhost.toml"), os.O_WRONLY|os.O_APPEND, 0)
+	must(h.lab.t, err)
+	_, err = file.WriteString(text)
+	must(h.lab.t, err, file.Close())
+}
+
+// serve starts the host's daemon, for the first time or again, and waits until it answers.
 func (h *labHost) serve() {
 	h.lab.t.Helper()
-	h.background("hookhost", append([]string{"env"}, h.hookhost("serve")...)...)
+	h.served++
+	h.background(fmt.Sprintf("hookhost-%d", h.served), append([]string{"env"}, h.hookhost("serve")...)...)
 	eventually(h.lab.t, h.name+"'s daemon answers", func() bool { return h.in(h.hookhost("jobs")...).Run() == nil })
 }
 

@@ -31,7 +31,8 @@ func (c *cli) ledgerFile() string { return filepath.Join(c.state, "ledger.jsonl"
 
 // builtIn returns the hooks that come with hookhost. Their attributes are those of OpenPBS's own cgroups hook, but for mpi: without it a
 // node can run jobs all the same, so no failure of it puts the node offline. daemon is false for a process that runs a job by
-// itself: that job is on one host, where mpi has nothing to do and its program would only have to be started.
+// itself: that job is on one host, where mpi has nothing to do and its program would only have to be started. Where it goes on after its daemon has
+// died, the next daemon removes the job's hostfile.
 func builtIn(cfg *config.File, daemon bool) ([]host.Hook, error) {
 	text, err := json.Marshal(cfg)
 	if err != nil {
@@ -59,6 +60,9 @@ func builtIn(cfg *config.File, daemon bool) ([]host.Hook, error) {
 		}
 		a := host.DefaultAttributes()
 		a.Type, a.Order, a.Alarm = host.TypePBS, b.order, b.alarm
+		if b.name == "mpi" { // what got out of a job is not to run free for long
+			a.Freq = 30
+		}
 		if b.fail != nil {
 			a.FailAction = b.fail
 		}
@@ -202,17 +206,24 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		complete: complete, tree: tree, node: name, daemon: daemon, since: time.Now(), procfs: procfs,
 	}
 	b.sister.Store(&cfg.Sister)
+	b.origins = &origins{b: b, environs: proc.NewEnvirons(procfs)}
 	p.died = func() { b.removeLeft(context.WithoutCancel(ctx)) }
-	b.host, err = host.Open(host.Options{
+	if err := b.connect(cfg); err != nil {
+		return nil, err
+	}
+	options := host.Options{
 		Node: name, Self: self, Registry: registry, Store: store, Ledger: b.ledger, Processes: p,
-		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: remover{tree},
+		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: remover{tree}, Origins: b.origins,
 		Settings:     map[string]string{"state_dir": c.state, "nvml": nvml, "aux_dir": c.auxDir(), "remsh": remshProgram()},
 		StartTimeout: time.Duration(cfg.Host.Start), Daemon: daemon,
 		Recover: func(_ context.Context, id string) (*jobstate.Record, error) {
 			return recoverJob(tree, id, self, p.Alive)
 		},
-	})
-	if err != nil {
+	}
+	if b.others != nil {
+		options.Sisters = b.others
+	}
+	if b.host, err = host.Open(options); err != nil {
 		return nil, err
 	}
 	return b, nil

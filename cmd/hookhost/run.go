@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -19,12 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/mom"
 	"github.com/hookhost/hookhost/internal/pbs"
-	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/report"
 )
 
@@ -35,13 +31,14 @@ type runOptions struct {
 	job       string
 	user      string
 	report    string
+	hosts     []string
 	command   []string
 }
 
 func (c *cli) runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:   "run [-l RES]... [-N NAME] [-u USER] [--job ID] [--report text|json|none] -- CMD [ARG...]",
+		Use:   "run [-l RES]... [--host HOST]... [-N NAME] [-u USER] [--job ID] [--report text|json|none] -- CMD [ARG...]",
 		Short: "Run a command as a job, through every event",
 		Long: `Run CMD as a job on this host: confined, accounted, and nothing left of it afterwards. Its output is passed through untouched; the
 report goes to standard error when it has ended. -l takes what qsub takes (-l select=1:ncpus=2:mem=64mb -l walltime=00:10:00, or
@@ -53,8 +50,14 @@ report goes to standard error when it has ended. -l takes what qsub takes (-l se
 
 With a daemon the job is the daemon's; without one the hooks are started for this job alone.
 
+--host, once for each host, runs the job on several. The first is this one, where CMD is started; the chunks of select go to the hosts in
+turn. Each needs a daemon and [sister] in its configuration (docs/sisters.md). CMD starts its processes on the others itself, as mpirun does;
+'hookhost remsh HOST' is there for what does not. When one host rejects the job it runs on none.
+
 Exit status: CMD's; 128+N when signal N ended it; 125 when hookhost failed or a hook rejected the job; 126 and 127 when
 CMD could not be run or was not found.`,
+		Example: `  hookhost run -l select=1:ncpus=2:mem=64mb -l walltime=00:10:00 -- make -j2
+  hookhost run -u alice --host n1 --host n2 --host n3 -l select=3:ncpus=4:mpiprocs=4:mem=8gb -- mpirun ./solver`,
 		DisableFlagsInUseLine: true,
 		Args:                  nArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -66,6 +69,7 @@ CMD could not be run or was not found.`,
 	f.SetInterspersed(false)
 	f.StringArrayVarP(&o.resources, "resource", "l", nil, "resources, as for qsub")
 	f.StringVarP(&o.name, "name", "N", "", "the job's name; CMD's otherwise")
+	f.StringArrayVar(&o.hosts, "host", nil, "a host of the job, this one first; several by comma")
 	f.StringVarP(&o.user, "user", "u", "", "run as this user")
 	f.StringVar(&o.job, "job", "", "the job's id; the next number of this node otherwise")
 	f.StringVar(&o.report, "report", "text", "text, json or none")
@@ -84,6 +88,7 @@ func (c *cli) run(ctx context.Context, o runOptions) error {
 	if os.Geteuid() != 0 {
 		return &exitError{exitHostFailed, errors.New("run: cgroups are root's: run it as root")}
 	}
+	tellUnknown(os.Stderr, cfg, job)
 	status, err := c.runJob(ctx, cfg, o, job, format)
 	if err != nil {
 		return &exitError{exitHostFailed, err}
@@ -111,7 +116,13 @@ func (o *runOptions) check() (report.Format, *hostapi.Job, error) {
 	}
 	request, err := pbs.ParseResourceList(o.resources...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("run: -l: %w", err)
+		return nil, nil, fmt.Errorf("run: -l: %w", hint(err, o.resources))
+	}
+	if o.hosts, err = splitHosts(o.hosts); err == nil {
+		err = checkChunks(o.hosts, request.Select)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("run: %w", err)
 	}
 	delay, err := takeKillDelay(request.Job)
 	if err != nil {
@@ -183,13 +194,26 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 		log.SetLevel(logrus.FatalLevel) // standard error is the job's; what matters comes as an error, once
 	}
 	cfg = forJob(cfg, job)
-	engine, err := c.openNode(ctx, cfg, log)
+	name, err := nodeName(cfg)
+	if err != nil {
+		return 0, err
+	}
+	hosts, err := jobHosts(o.hosts, name)
+	if err != nil {
+		return 0, err
+	}
+	var engine node
+	if len(hosts) > 1 {
+		engine, err = c.openSpread(cfg)
+	} else {
+		engine, err = c.openNode(ctx, cfg, log)
+	}
 	if err != nil {
 		return 0, err
 	}
 	engines := &engines{cli: c, cfg: cfg, log: log, all: []node{engine}}
 	defer engines.Close()
-	spec, err := c.spec(ctx, cfg, o, job)
+	spec, err := c.spec(ctx, cfg, o, job, hosts)
 	if err != nil {
 		return 0, err
 	}
@@ -244,104 +268,4 @@ func writeRunReport(ctx context.Context, engine node, id string, format report.F
 	}
 	fmt.Fprintln(os.Stderr)
 	return format(os.Stderr, iter.Seq[*report.Report](func(yield func(*report.Report) bool) { yield(r) }))
-}
-
-// spec completes the job and says how to start its program.
-func (c *cli) spec(ctx context.Context, cfg *config.File, o runOptions, job *hostapi.Job) (mom.Spec, error) {
-	name, err := nodeName(cfg)
-	if err != nil {
-		return mom.Spec{}, err
-	}
-	procfs, err := kernfs.Open("/proc")
-	if err != nil {
-		return mom.Spec{}, err
-	}
-	self, err := proc.Self(procfs)
-	if err != nil {
-		return mom.Spec{}, err
-	}
-	if job.ID == "" {
-		if job.ID, err = c.nextID(ctx, cfg, name); err != nil {
-			return mom.Spec{}, err
-		}
-	}
-	chunks, err := pbs.ParseSelect(job.Schedselect)
-	if err != nil {
-		return mom.Spec{}, err
-	}
-	job.ExecVnode = pbs.FormatExecVnode(name, chunks)
-	spec := mom.Spec{
-		Job: job, Node: name, MoM: &self, Program: o.command[0], Args: o.command[1:], Env: os.Environ(),
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, AuxDir: c.auxDir(), TmpDir: tmpDir,
-	}
-	if job.Owner.UID != os.Geteuid() {
-		if spec.Credential, err = credential(job.Owner); err != nil {
-			return mom.Spec{}, err
-		}
-	}
-	return spec, nil
-}
-
-// nextID returns the next job id of this node that no cgroup has: numbers begin anew when the state was deleted.
-func (c *cli) nextID(ctx context.Context, cfg *config.File, name string) (string, error) {
-	damaged := false
-	store, err := c.openState(logrus.NewEntry(newLog(cfg)), func() { damaged = true })
-	if err != nil {
-		return "", err
-	}
-	tree, err := detect(cfg)
-	if err != nil {
-		return "", err
-	}
-	for {
-		n, err := store.NextSequence(ctx)
-		if err != nil {
-			return "", err
-		}
-		if damaged { // a daemon would take the new file for a sound one
-			damaged = false
-			c.tellReload(ctx)
-		}
-		id := fmt.Sprintf("%d.%s", n, name)
-		job, err := tree.Job(id)
-		if err != nil {
-			return "", err
-		}
-		if !job.Exists() {
-			return id, nil
-		}
-	}
-}
-
-// tellReload has a daemon, if there is one, complete its records.
-func (c *cli) tellReload(ctx context.Context) {
-	client, err := api.Dial(c.socket)
-	if err == nil {
-		err = client.Reload(ctx)
-		client.Close()
-	}
-	if err != nil && !errors.Is(err, api.ErrNoHost) {
-		fmt.Fprintf(os.Stderr, "hookhost: tell the daemon of damaged state: %v\n", err)
-	}
-}
-
-// credential makes the program run as the job's owner, with all of the owner's groups.
-func credential(o hostapi.Owner) (*syscall.Credential, error) {
-	u, err := user.LookupId(strconv.Itoa(o.UID))
-	if err != nil {
-		return nil, err
-	}
-	ids, err := u.GroupIds()
-	if err != nil {
-		return nil, fmt.Errorf("groups of user %s: %w", o.User, err)
-	}
-	cred := &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}
-	for _, id := range ids {
-		gid, err := strconv.ParseUint(id, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("groups of user %s: %w", o.User, err)
-		}
-		cred.Groups = append(cred.Groups, uint32(gid))
-	}
-	return cred, nil
 }

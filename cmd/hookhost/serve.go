@@ -71,22 +71,25 @@ func (c *cli) serve(ctx context.Context, cfg *config.File) error {
 		}
 	}()
 	b.forgetLimits(ctx)
-	hosts, err := c.listenToHosts(b, cfg)
+	hosts, err := b.listenToHosts(cfg)
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	server := api.NewServer(b, b, b, b)
 	server.Reports, server.Host, server.Refused = b, b.node, b.refused
+	b.watchHosts(ctx, cfg)
 	server.ErrorLog = log.New(logger.WriterLevel(logrus.DebugLevel), "", 0)
 	server.Ignored = func(event hostapi.Event, keys []string) {
 		logger.WithFields(logrus.Fields{"event": event, "keys": keys}).Debug("event has keys that are not known here")
+	}
+	if hosts != nil {
+		server.Sisters = b
 	}
 	served := make(chan error, 2)
 	go func() { served <- server.Serve(listener) }()
 	entry := logger.WithFields(logrus.Fields{"version": version, "node": b.node, "socket": c.socket})
 	if hosts != nil {
 		defer hosts.Close()
-		server.Sisters = b
 		go func() { served <- server.Serve(hosts) }()
 		entry = entry.WithField("listen", hosts.Addr())
 	}
@@ -153,7 +156,8 @@ func reload(ctx context.Context, b *backend, logger *logrus.Logger) {
 	notify(logger, daemon.SdNotifyReady)
 }
 
-// longestEvent is a little more than the longest alarm of the built-in hooks.
+// longestEvent is a little more than the longest alarm of the built-in hooks. An event that waits for other hosts may take longer: what is
+// cut off then the next daemon ends or goes on with, as after a crash.
 const longestEvent = 100 * time.Second
 
 // stop waits for the events that have begun.

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/netip"
 	"path"
 	"path/filepath"
 	"time"
@@ -31,16 +31,22 @@ func loadIdentity(s config.Sister, node string) (*api.Identity, error) {
 	return id, nil
 }
 
-// listenToHosts makes ready what [sister] says: the way to other hosts, and where they reach this one. Nil without an error when
-// they do not.
-func (c *cli) listenToHosts(b *backend, cfg *config.File) (*api.TLSListener, error) {
+// connect makes ready the way to other hosts that [sister] says, for the Host to take. Where it says none there is none. Certificates that cannot be
+// used keep a daemon from starting. A `run` that goes on without one runs its job to the end all the same: what it cannot tell other
+// hosts the next daemon tells them.
+func (b *backend) connect(cfg *config.File) error {
 	s := cfg.Sister
 	if !s.Configured() {
-		return nil, nil
+		return nil
 	}
+	b.others = &sisters{debts: sister.OpenDebts(b.cli.debtsDir()), owed: func() { b.owes.Store(true) }}
 	id, err := loadIdentity(s, b.node)
+	if err != nil && b.daemon {
+		return err
+	}
 	if err != nil {
-		return nil, err
+		b.others.broken = err
+		return nil
 	}
 	id.Reread = func(err error) {
 		if err != nil {
@@ -52,13 +58,40 @@ func (c *cli) listenToHosts(b *backend, cfg *config.File) (*api.TLSListener, err
 	if left := time.Until(id.Expires()); left < expiresSoon {
 		b.log.Warnf("sister.cert: %s expires at %s", s.Cert, id.Expires().Format(time.DateTime))
 	}
-	b.identity = id
-	b.fleet = sister.New(sister.Options{Identity: id, Port: s.Port, Hosts: s.Hosts, Width: s.Width,
-		Connect: time.Duration(s.Connect), Answer: time.Duration(s.Answer)})
-	if s.Listen == "" {
+	b.identity, b.fleet = id, newFleet(s, id)
+	b.others.fleet = b.fleet
+	if b.daemon {
+		b.payer = newPayer(b.others.debts, b.fleet, time.Duration(s.Retry), b.log)
+		b.others.owed = b.payer.owed
+	}
+	return nil
+}
+
+// listenToHosts opens where other hosts reach this one; nil without an error where they do not.
+func (b *backend) listenToHosts(cfg *config.File) (*api.TLSListener, error) {
+	if b.identity == nil || cfg.Sister.Listen == "" {
 		return nil, nil
 	}
-	return api.ListenTLS(s.Listen, id, b.refused)
+	return api.ListenTLS(cfg.Sister.Listen, b.identity, b.refused)
+}
+
+// watchHosts pays debts and asks heads until Close.
+func (b *backend) watchHosts(ctx context.Context, cfg *config.File) {
+	if b.fleet == nil {
+		return
+	}
+	ctx, b.unwatch = context.WithCancel(ctx)
+	b.heads = newOfHeads(b.store, b.fleet, b.host.Abandon, time.Duration(cfg.Sister.Retry), b.log)
+	b.watches.Go(func() { b.payer.run(ctx) })
+	b.watches.Go(func() { b.heads.run(ctx) })
+}
+
+// lookAgain has debts and heads be looked at: somebody else may have changed the files.
+func (b *backend) lookAgain() {
+	if b.heads != nil {
+		b.payer.alarm.now()
+		b.heads.alarm.now()
+	}
 }
 
 // rereadCertificates is for SIGHUP: whoever has renewed them learns at once whether they can be used.
@@ -84,16 +117,6 @@ func (b *backend) MayHead(host string) bool {
 // AllowRoot tells whether such a job may be root's.
 func (b *backend) AllowRoot() bool { return b.sister.Load().AllowRoot }
 
-// Evidence finds none: only the hosts' own daemons attach processes here.
-func (b *backend) Evidence(_ context.Context, pid int, job string) error {
-	return &api.Error{Status: 403, Kind: api.KindTMOwner, Message: fmt.Sprintf("attach pid %d: nothing here says that it belongs to job %s", pid, job)}
-}
-
-// Origin knows no connections.
-func (b *backend) Origin(context.Context, netip.AddrPort, netip.AddrPort, string) (string, error) {
-	return "", api.ErrNotFound
-}
-
 // Forward has another host attach a process of its own to a job. What the hooks of that host answered comes back.
 func (b *backend) Forward(ctx context.Context, host string, in api.AttachRequest) (api.Attached, error) {
 	if b.fleet == nil {
@@ -108,5 +131,8 @@ func (b *backend) Forward(ctx context.Context, host string, in api.AttachRequest
 		}
 		return err
 	})
+	if e, answered := errors.AsType[*api.Error](errs[host]); answered { // as it is, but for who says it
+		return api.Attached{}, &api.Error{Status: e.Status, Kind: e.Kind, Message: host + ": " + e.Message}
+	}
 	return out, errs[host]
 }

@@ -3,6 +3,7 @@ package mom
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -26,6 +27,8 @@ type supervisor struct {
 	stopped     time.Time        // since when the job is suspended; zero when it is not
 	kill        <-chan time.Time // the grace is over
 	giveUp      <-chan time.Time // the program should have ended
+	again       <-chan time.Time // to resume once more
+	refused     bool             // it was said why the job is not resumed
 }
 
 // supervise returns when the program has ended, or was killed and does not end.
@@ -62,6 +65,8 @@ func (w *walk) supervise(ctx context.Context, child *proc.Child) {
 			s.killNow()
 		case <-s.kill:
 			s.killNow()
+		case <-s.again:
+			s.resume(ctx)
 		case <-s.giveUp:
 			s.resumed()
 			w.ended(proc.Exit{Status: syscall.WaitStatus(unix.SIGKILL)})
@@ -135,7 +140,7 @@ func (s *supervisor) suspend(ctx context.Context) {
 		return
 	}
 	s.pass(unix.SIGSTOP)
-	s.stopped = time.Now()
+	s.stopped, s.refused = time.Now(), false
 	s.w.tell(ctx, hostapi.EventPostsuspend)
 	if s.w.spec.Stop != nil {
 		s.w.spec.Stop()
@@ -143,13 +148,22 @@ func (s *supervisor) suspend(ctx context.Context) {
 	}
 }
 
-// resume lets the program go on unless a hook refuses.
+// resumeAgain is when a resume that was refused is tried again: who asked for it once has been obeyed once.
+const resumeAgain = 5 * time.Second
+
+// resume lets the program go on unless a hook or another host refuses; then the job's standard error says so, and it is tried again until
+// it is accepted or the job ends.
 func (s *supervisor) resume(ctx context.Context) {
+	s.again = nil
 	if _, err := s.w.ask(ctx, &hostapi.Request{Event: hostapi.EventPreresume}); err != nil {
-		s.w.fail(err)
 		if reject := (*Reject)(nil); errors.As(err, &reject) {
+			if !s.refused {
+				s.w.stderr.write([]string{fmt.Sprintf("hookhost: the job stays suspended, and is tried again every %v: %s", resumeAgain, reject.Message)})
+			}
+			s.refused, s.again = true, time.After(resumeAgain)
 			return
 		}
+		s.w.fail(err)
 	}
 	s.resumed()
 	s.pass(unix.SIGCONT)

@@ -87,26 +87,32 @@ func isVnode(text string) bool {
 	return text != ""
 }
 
-// FormatExecVnode returns what MoM gets when all of chunks land on host: every chunk in parentheses, Count times,
-// sizes in kb. The chunks are taken as ParseSelect returns them, which bounds their number.
-func FormatExecVnode(host string, chunks []Chunk) string {
+// Place returns exec_vnode for chunks that the hosts, at least one, take in turn: chunk i is on host i mod n. Every chunk is in parentheses,
+// Count times, sizes in kb. The chunks are taken as ParseSelect returns them, which bounds their number.
+func Place(hosts []string, chunks []Chunk) string {
 	var b strings.Builder
+	i := 0
 	for _, chunk := range chunks {
-		part := "(" + host
-		for _, name := range names(chunk.Resources) {
-			value := chunk.Resources[name]
-			if size, _, err := parseSize(value); err == nil && definitions[name].kind == kindSize {
-				value = size.KB()
-			}
-			part += ":" + name + "=" + quoted(value)
-		}
-		part += ")"
+		part := formatResources(chunk)
 		for range chunk.Count {
-			if b.Len() > 0 {
+			if i > 0 {
 				b.WriteByte('+')
 			}
-			b.WriteString(part)
+			b.WriteString("(" + hosts[i%len(hosts)] + part + ")")
+			i++
 		}
 	}
 	return b.String()
+}
+
+func formatResources(chunk Chunk) string {
+	part := ""
+	for _, name := range names(chunk.Resources) {
+		value := chunk.Resources[name]
+		if size, _, err := parseSize(value); err == nil && definitions[name].kind == kindSize {
+			value = size.KB()
+		}
+		part += ":" + name + "=" + quoted(value)
+	}
+	return part
 }

@@ -20,6 +20,8 @@ const (
 	memHeadroom = 1.2              // suggested / peak
 	memStall    = 0.10             // of the time, all processes waiting for memory
 	throttled   = 0.10             // of the cpu time that the job could have had
+	unevenCPU   = 1.25             // cput of the host that used most / the mean of all
+	unevenAfter = time.Minute      // a shorter job's start is not even on any hosts
 	leastMem    = 64 << 20         // suggested at least: programs' files and the kernel's own memory count against mem, too
 )
 
@@ -29,13 +31,17 @@ func advice(r *Report) []string {
 	t := r.totals()
 	var notes []string
 	if t.oomKills > 0 {
-		notes = append(notes, oomAdvice(t))
+		notes = append(notes, oomAdvice(r.Hosts, t))
 	}
 	if t.walltime == nil || *t.walltime < adviceAfter {
 		return notes
 	}
 	if eff, ok := t.cpuEfficiency(); ok && eff < lowCPU {
 		notes = append(notes, cpuAdvice(t, eff))
+	}
+	if i := r.Imbalance; i != nil && i.CPUT != nil && i.CPUT.Ratio >= unevenCPU && *t.walltime > unevenAfter && len(r.Missing) == 0 && r.alike() {
+		notes = append(notes, fmt.Sprintf("the work was not even: %s used %.0f%% of the cpu time that hosts used on average, and the others waited for it or had nothing to do",
+			i.CPUT.Host, 100*i.CPUT.Ratio))
 	}
 	if part := t.ofElapsed(t.memStall); part > memStall && t.oomKills == 0 {
 		notes = append(notes, stallAdvice(t, part))
@@ -44,10 +50,22 @@ func advice(r *Report) []string {
 		notes = append(notes, fmt.Sprintf("the cpu quota held the job back for %.0f%% of its cpu time: "+
 			"ask for more ncpus or start fewer threads", 100*part))
 	}
-	if text := memAdvice(r.Hosts); text != "" && r.askedMem() && t.oomKills == 0 && r.End != nil {
+	if text := memAdvice(r.Hosts); text != "" && r.askedMem() && t.oomKills == 0 && r.End != nil && len(r.Missing) == 0 {
 		notes = append(notes, text)
 	}
 	return notes
+}
+
+// alike tells whether all hosts gave the job as many cpus as each other: else its work was not meant to be even.
+func (r *Report) alike() bool {
+	n := -1
+	for _, h := range r.Hosts {
+		if n >= 0 && h.NCPUs != n {
+			return false
+		}
+		n = h.NCPUs
+	}
+	return true
 }
 
 // askedMem tells whether the limit was the job's own request. A default is not its owner's to lower. Where the job is not
@@ -60,11 +78,21 @@ func (r *Report) askedMem() bool {
 	return jobWide || strings.Contains(r.PBSJob.ExecVnode, ":mem=")
 }
 
-func oomAdvice(t totals) string {
-	if t.memLimit == nil {
+// oomAdvice names the limit of the host that ran out: of several, requests are per chunk.
+func oomAdvice(hosts map[string]*hostapi.HostUsage, t totals) string {
+	limit, per := t.memLimit, ""
+	if len(hosts) > 1 {
+		limit, per = nil, " on each host"
+		for _, h := range hosts {
+			if h.OOMKills != nil && *h.OOMKills > 0 && h.MemLimitBytes != nil && (limit == nil || *h.MemLimitBytes > *limit) {
+				limit = h.MemLimitBytes
+			}
+		}
+	}
+	if limit == nil {
 		return "the job ran out of memory: ask for more"
 	}
-	return fmt.Sprintf("the job ran out of memory: ask for more than mem=%s", inMB(*t.memLimit))
+	return fmt.Sprintf("the job ran out of memory: ask for more than mem=%s%s", inMB(*limit), per)
 }
 
 // stallAdvice is for a job that lives with too little memory: the kernel takes pages away that it needs again.

@@ -36,6 +36,12 @@ type Report struct {
 	DiagMessages  map[string]string             `json:"diag_messages"` // by host name
 	Notes         []string                      `json:"notes"`
 
+	// Missing says by host why its last word is not in the sums; it is not in the JSON where every host has told. What such a host told
+	// before that is in Hosts, and counts.
+	Missing map[string]string `json:"missing,omitempty"`
+	// Imbalance compares the hosts of a job of several; nil, and not in the JSON, for one host.
+	Imbalance *Imbalance `json:"imbalance,omitempty"`
+
 	// NotStarted: the job has ended, and no program of it ran. Like PBSJob it is no part of the JSON of a report.
 	NotStarted bool `json:"-"`
 
@@ -60,11 +66,13 @@ func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Rep
 		Hosts:         maps.Clone(rec.Hosts),
 		DiagMessages:  maps.Clone(rec.Diag),
 		Notes:         slices.Clone(rec.Notes),
+		Missing:       maps.Clone(rec.Missing),
 		PBSJob:        rec.Job,
 	}
 	// On a sister host a job may run nothing and all the same be one that ran.
 	r.NotStarted = r.End != nil && r.ExitStatus != nil && rec.Launched.IsZero() && job.MotherSuperior
 	r.complete()
+	r.Imbalance = imbalance(r.Hosts)
 	r.Notes = append(r.Notes, advice(r)...)
 	return r
 }
@@ -114,6 +122,9 @@ func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, elapsed time.Duration
 		perHost[host] = usage.Resources(h, walltime(told, elapsed))
 	}
 	total := usage.Sum(perHost)
+	if cput, all := cputOf(rec.Hosts); all && len(rec.Hosts) > 1 {
+		total["cput"] = pbs.FormatDuration(cput)
+	}
 	for name, v := range told {
 		if _, summed := total[name]; len(rec.Hosts) < 2 || name == "walltime" || !summed {
 			total[name] = v
@@ -123,6 +134,17 @@ func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, elapsed time.Duration
 		total["ncpus"] = strconv.Itoa(n)
 	}
 	return Used(total)
+}
+
+// cputOf returns the cpu time of all hosts, false where one does not tell: whole seconds of each would be too little by half a second a host.
+func cputOf(hosts map[string]*hostapi.HostUsage) (sum time.Duration, all bool) {
+	for _, h := range hosts {
+		if h == nil || h.CPUTSeconds == nil {
+			return 0, false
+		}
+		sum += time.Duration(*h.CPUTSeconds * float64(time.Second))
+	}
+	return sum, true
 }
 
 // walltime returns how long the job's first program ran, suspensions not counted: as MoM was told, else as the host has counted.

@@ -143,6 +143,28 @@ var goldens = []struct {
 		r.Hosts["n2"] = other(2, 1000, 48<<20, 64<<20)
 		r.Hosts["n2"].Devices = []hostapi.DeviceUsage{{ID: "GPU-2", Resource: "ngpus", PCI: "0000:c1:00.0", EnergyJoules: ptr(12.0)}}
 	}), ended},
+	{"hosts that are missing", record(func(r *jobstate.Record) {
+		r.Hosts = map[string]*hostapi.HostUsage{"n1": other(4, 900, 10<<30, 60<<30), "n2": other(4, 2000, 2<<30, 60<<30)}
+		r.Missing = map[string]string{"n2": "no answer in time", "n3": "call host: connect to n3:15020: connect: connection\x1b refused"}
+	}), ended},
+	{"out of memory on a host", record(func(r *jobstate.Record) {
+		r.Hosts = map[string]*hostapi.HostUsage{"n1": other(1, 600, 50<<20, 100<<20), "n2": other(1, 590, 100<<20, 100<<20), "n3": other(1, 601, 50<<20, 100<<20)}
+		r.Hosts["n2"].OOMKills, r.Hosts["n1"].OOMKills = ptr(int64(1)), ptr(int64(0))
+		r.Diag = map[string]string{"n2": "Cgroup mem limit exceeded: oom-kill"}
+		r.ExitStatus = ptr(137)
+	}), ended},
+	{"ranks", record(func(r *jobstate.Record) {
+		r.Hosts["n1"].Ranks = []hostapi.RankUsage{{World: "1.0", Rank: 0, PID: 10, Comm: "solver"}, {World: "1.0", Rank: 2, PID: 11, Comm: "solver"}, {Rank: 0, PID: 20}}
+		r.Hosts["n2"] = other(2, 1000, 48<<20, 64<<20)
+		r.Hosts["n2"].Ranks = []hostapi.RankUsage{{World: "1.0", Rank: 1, PID: 10, Comm: "solver"}, {World: "1.0", Rank: 5, PID: 12, Comm: "solver"}}
+	}), ended},
+	{"ranks that are measured", record(func(r *jobstate.Record) {
+		r.Hosts["n1"].Ranks = []hostapi.RankUsage{
+			{World: "1.0", Rank: 0, PID: 10, Comm: "solver", CPUTSeconds: ptr(500.5), MemPeakBytes: ptr(int64(20 << 20)), OOMKills: ptr(int64(0))},
+			{World: "1.0", Rank: 1, PID: 11, Comm: "solver", CPUTSeconds: ptr(499.0), MemPeakBytes: ptr(int64(21 << 20)), OOMKills: ptr(int64(1))}}
+		r.Hosts["n2"] = other(2, 1000, 48<<20, 64<<20)
+		r.Hosts["n2"].Ranks = []hostapi.RankUsage{{World: "1.0", Rank: 2, PID: 10, Comm: "solver", CPUTSeconds: ptr(502.5), MemPeakBytes: ptr(int64(3 << 20))}}
+	}), ended},
 	{"nothing measured", record(func(r *jobstate.Record) { r.Hosts, r.ExitStatus = map[string]*hostapi.HostUsage{"n1": nil}, nil }), ended},
 }
 

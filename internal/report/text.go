@@ -32,7 +32,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	line("Owner", "%s", r.Owner)
 	line("State", "%s", r.state())
 	if t.oomKills > 0 {
-		line("", "OUT OF MEMORY: the kernel killed %s of the job", count(t.oomKills, "process", "processes"))
+		line("", "OUT OF MEMORY: the kernel killed %s of the job%s", count(t.oomKills, "process", "processes"), r.oomWhere())
 	}
 	for _, host := range slices.Sorted(maps.Keys(r.DiagMessages)) {
 		line("", "%s: %s", host, r.DiagMessages[host])
@@ -51,6 +51,15 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	if text := r.memory(t); text != "" {
 		line("Memory", "%s", text)
+	}
+	if r.Imbalance != nil {
+		line("Balance", "%s", r.Imbalance)
+	}
+	for i, host := range slices.Sorted(maps.Keys(r.Missing)) {
+		line([]string{"Missing", ""}[min(i, 1)], "%s: %s (%s)", host, r.Missing[host], r.unheard(host))
+	}
+	for i, w := range worlds(r.Hosts) {
+		line([]string{"Ranks", ""}[min(i, 1)], "%s", w)
 	}
 	if t.hugetlb > 0 {
 		line("Hugetlb", "%s peak", mib(t.hugetlb))
@@ -86,6 +95,32 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// oomWhere says on which hosts processes were killed, where there are several.
+func (r *Report) oomWhere() string {
+	if len(r.Hosts) < 2 {
+		return ""
+	}
+	var hosts []string
+	for _, host := range r.hostNames() {
+		if n := r.Hosts[host].OOMKills; n != nil && *n > 0 {
+			hosts = append(hosts, host)
+		}
+	}
+	text := " on " + strings.Join(hosts[:min(len(hosts), 8)], ", ")
+	if more := len(hosts) - 8; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// unheard says what of a host that is missing is in the sums: what it has told while the job ran, or nothing.
+func (r *Report) unheard(host string) string {
+	if r.Hosts[host] == nil {
+		return "its usage is not in the sums"
+	}
+	return "what it used since it last told is not in the sums"
 }
 
 // worthTelling is the part of a job's time from which on the text says that it was lost.

@@ -38,6 +38,9 @@ func (r *Report) totals() totals {
 		t.walltime = sharpened(t.walltime, r.End.Sub(*r.Start))
 	}
 	t.addHosts(r.Hosts)
+	if len(r.Missing) > 0 {
+		t.cputPartial, t.memPartial = true, true
+	}
 	if r.PBSJob != nil {
 		t.wallLimit = parsed(r.PBSJob.ResourceList["walltime"], pbs.ParseDuration)
 		if t.memLimit == nil {

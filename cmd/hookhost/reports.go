@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/report"
+)
+
+// Report returns the report of a live job, measured now, else the last one of a finished job.
+func (b *backend) Report(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
+	record, err := b.store.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if record == nil {
+		return b.finished(id, may)
+	}
+	if !may(record.Job) {
+		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	if b.host != nil {
+		if err := b.host.Refresh(ctx, id); err != nil {
+			b.log.WithField("job", id).Warnf("measure for report: %v", err) // it will be older than it might
+		}
+		if fresh, err := b.store.Get(ctx, id); err == nil && fresh != nil {
+			record = fresh
+		}
+	}
+	clock, err := bootClock()
+	if err != nil {
+		return nil, err
+	}
+	now := clock.Now()
+	r := report.FromRecord(record, time.Time{}, record.Elapsed(now))
+	r.WalltimeLeft = timeLeft(record, now)
+	return json.Marshal(r.Archive())
+}
+
+// Notices returns what hooks told about a live job between events: see host.Notices.
+func (b *backend) Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) ([]string, int, error) {
+	record, err := b.store.Get(ctx, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	if record == nil || !may(record.Job) {
+		return nil, 0, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	lines, all, err := b.host.Notices(ctx, id, after)
+	if errors.Is(err, host.ErrOver) {
+		err = io.EOF
+	}
+	return lines, all, err
+}
+
+// finished returns the last report of a job that has ended.
+func (b *backend) finished(id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
+	text, found, err := b.ledger.Last(id)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	job, err := jobIn(text)
+	if err != nil {
+		return nil, err
+	}
+	if !may(job) {
+		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	return text, nil
+}
+
+// jobIn returns the job that a report is about; nil where it does not say.
+func jobIn(text json.RawMessage) (*hostapi.Job, error) {
+	r, err := report.FromArchive(text)
+	if err != nil {
+		return nil, err
+	}
+	return r.PBSJob, nil
+}
+
+// Finished calls yield with the report of each finished job that may admits, oldest first.
+func (b *backend) Finished(ctx context.Context, may func(*hostapi.Job) bool, yield func(json.RawMessage) bool) error {
+	err := b.ledger.All(func(e ledger.Entry) bool {
+		job, err := jobIn(e.Report)
+		if err != nil {
+			b.log.WithField("job", e.Job).Errorf("report: %v", err)
+			return ctx.Err() == nil
+		}
+		return ctx.Err() == nil && (!may(job) || yield(e.Report))
+	})
+	var damage *ledger.DamageError
+	if errors.As(err, &damage) { // what is left is right, and whose the rest was nobody knows
+		b.log.Error(err)
+		err = nil
+	}
+	return err
+}
