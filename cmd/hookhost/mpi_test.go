@@ -209,7 +209,8 @@ func (j *labJob) hold(t *testing.T, lib library, status string) *hold {
 
 // What a user does who knows nothing of hookhost: mpirun, in a job.
 func TestMPI(t *testing.T) {
-	l := newLab(t, 3)
+	// A rank that is outside is to stay there, however long it takes.
+	l := newLab(t, 3, func(*labHost) string { return "[mpi]\nstrays = \"off\"\n" })
 	libraries := l.libraries()
 	j := l.begin(t, "77.lab", labUser, labUID)
 	first := l.hosts[0]

@@ -7,14 +7,20 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// hook answers the events. Of jobs it keeps nothing but their host files, in aux.
+// hook answers the events. Of jobs it keeps nothing but their host files, in aux, and what it has seen of their processes, which it can see
+// again.
 type hook struct {
 	policy *policy
 	aux    string // directory of host files
 	remsh  string // path of hookhost-remsh; "" when it is not installed
 	log    *logrus.Entry
+	strays *strays // nil where nobody looks for them
+	ranks  *ranks  // likewise
 
 	bare sync.Once // a job without PBS_NODEFILE was seen
 }
@@ -32,7 +38,35 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if !p.MPI.Remsh {
 		h.remsh = ""
 	}
+	if err := h.openKernel(); err != nil { // launchers can be told their remote shell all the same
+		h.log.Errorf("neither strays nor ranks are looked for: %v", err)
+	}
 	return h, nil
+}
+
+// openKernel opens the kernel's files, for strays and ranks.
+func (h *hook) openKernel() error {
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		return err
+	}
+	tree, err := cgroup.Detect(roots, cgroup.Options{Prefix: h.policy.Cgroup.Prefix, Mount: h.policy.Cgroup.Mount})
+	if err != nil {
+		return err
+	}
+	members := func(id string) ([]int, error) {
+		j, err := tree.Job(id)
+		if err != nil {
+			return nil, err
+		}
+		return j.Processes()
+	}
+	environs := proc.NewEnvirons(roots.Proc)
+	h.strays = newStrays(h.policy.MPI.Strays, roots.Proc, tree.JobOf, members, environs, h.log)
+	if !h.policy.MPI.PerTask { // else hook cgroup tells of them
+		h.ranks = newRanks(roots.Proc, members, environs)
+	}
+	return nil
 }
 
 // off is the hook where MPI is left alone.
@@ -51,7 +85,7 @@ func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostap
 	if h.aux == "" { // a host that is older than this program
 		return nil, hostapi.Errorf(hostapi.KindNode, "the host did not say where files for jobs are")
 	}
-	if err := sweep(h.aux, req.JobList); err != nil { // what is left keeps nobody from anything
+	if err := sweep(h.aux, req.JobList, 0); err != nil { // what is left keeps nobody from anything
 		h.log.Warn(err)
 	}
 	return &hostapi.Outcome{}, nil

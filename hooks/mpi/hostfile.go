@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/pbs"
@@ -95,8 +96,9 @@ func removeHostfile(dir, id string) error {
 	return nil
 }
 
-// sweep removes the host files of jobs that are not in the list, and those that were never finished.
-func sweep(dir string, jobs map[string]*hostapi.Job) error {
+// sweep removes the host files of jobs that are not in the list, and those that were never finished, if they are that old: a job may have
+// begun since the list was made.
+func sweep(dir string, jobs map[string]*hostapi.Job, old time.Duration) error {
 	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -105,7 +107,10 @@ func sweep(dir string, jobs map[string]*hostapi.Job) error {
 	for _, f := range files {
 		id, ours := strings.CutPrefix(f.Name(), hostfilePrefix)
 		_, lives := jobs[id]
-		if ours && !lives || strings.HasPrefix(f.Name(), "."+hostfilePrefix) {
+		if (!ours || lives) && !strings.HasPrefix(f.Name(), "."+hostfilePrefix) {
+			continue
+		}
+		if info, err := f.Info(); err == nil && time.Since(info.ModTime()) >= old {
 			errs = append(errs, os.Remove(filepath.Join(dir, f.Name())))
 		}
 	}

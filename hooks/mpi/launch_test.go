@@ -79,7 +79,7 @@ func TestThroughHostapi(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []hostapi.Event{hostapi.EventLaunch, hostapi.EventAbort, hostapi.EventEnd, hostapi.EventStartup}
+	want := []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventAbort, hostapi.EventEnd, hostapi.EventStartup, hostapi.EventPeriodic}
 	if diff := cmp.Diff(want, h.Events()); diff != "" {
 		t.Errorf("events: -want +got:\n%s", diff)
 	}

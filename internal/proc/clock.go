@@ -15,3 +15,16 @@ func SinceBoot() time.Duration {
 	}
 	return time.Duration(ts.Nano())
 }
+
+// ticks is USER_HZ, in which /proc/PID/stat counts: 100 on every Linux that Go runs on.
+const ticks = 100
+
+// Age is how long ago a process began that has that start time, on the clock that goes on while the machine is suspended, as the
+// kernel counts it (CLOCK_BOOTTIME).
+func Age(startTime uint64) time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil { // never fails for this clock
+		panic(err)
+	}
+	return time.Duration(ts.Nano()) - time.Duration(startTime)*(time.Second/ticks)
+}

@@ -32,6 +32,7 @@ type Process struct {
 	PPID      int
 	PGRP      int
 	Session   int // 0: begun outside the pid namespace whose /proc this is, or the kernel's own
+	TTY       int // number of its controlling terminal; 0: it has none
 	UID       int // real
 	EUID      int
 	GID       int // real
@@ -108,6 +109,7 @@ const (
 	statPPID      = 1
 	statPGRP      = 2
 	statSession   = 3
+	statTTY       = 4
 	statFlags     = 6
 	statStartTime = 19
 )
@@ -135,7 +137,7 @@ func parseStat(b []byte) (Process, error) {
 		text []byte
 	}{
 		{&p.PID, bytes.TrimSpace(b[:open])}, {&p.PPID, fields[statPPID]},
-		{&p.PGRP, fields[statPGRP]}, {&p.Session, fields[statSession]},
+		{&p.PGRP, fields[statPGRP]}, {&p.Session, fields[statSession]}, {&p.TTY, fields[statTTY]},
 	} {
 		n, err := strconv.ParseInt(string(f.text), 10, 32)
 		if err != nil {

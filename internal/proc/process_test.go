@@ -34,9 +34,9 @@ func TestParseStat(t *testing.T) {
 		want Process
 		bad  bool
 	}{
-		{name: "plain", text: statSleep, want: Process{PID: 4242, StartTime: 158213, PPID: 4200, PGRP: 4242, Session: 4200, Comm: "sleep", State: 'S'}},
-		{name: "comm with parentheses and newline", text: statHostile, want: Process{PID: 4243, StartTime: 158214, PPID: 4200, PGRP: 4242, Session: 4200, Comm: ") R 1 1 (\n)", State: 'S'}},
-		{name: "comm empty", text: strings.Replace(statSleep, "sleep", "", 1), want: Process{PID: 4242, StartTime: 158213, PPID: 4200, PGRP: 4242, Session: 4200, State: 'S'}},
+		{name: "plain", text: statSleep, want: Process{PID: 4242, StartTime: 158213, PPID: 4200, PGRP: 4242, Session: 4200, TTY: 34816, Comm: "sleep", State: 'S'}},
+		{name: "comm with parentheses and newline", text: statHostile, want: Process{PID: 4243, StartTime: 158214, PPID: 4200, PGRP: 4242, Session: 4200, TTY: 34816, Comm: ") R 1 1 (\n)", State: 'S'}},
+		{name: "comm empty", text: strings.Replace(statSleep, "sleep", "", 1), want: Process{PID: 4242, StartTime: 158213, PPID: 4200, PGRP: 4242, Session: 4200, TTY: 34816, State: 'S'}},
 		{name: "empty", text: "", bad: true},
 		{name: "no command", text: "4242 S 1 1 1", bad: true},
 		{name: "parentheses the wrong way", text: "4242 )sleep( S 1 1 1", bad: true},

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/stray"
+)
+
+// act does about a process what the configuration says.
+func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
+	switch v.Class {
+	case stray.Unknown:
+		if s.partial { // a job that is not known yet may have it
+			k.judged = ""
+			return nil
+		}
+		s.tell(k, s.onlyJob(k.uid), f, "nothing says what it belongs to")
+	case stray.Certain:
+		switch {
+		case s.list[v.Job] == nil: // of another list
+			k.judged = ""
+		case s.action == reportStrays:
+			s.tell(k, v.Job, f, "it belongs to the job by its "+v.Match)
+			k.next = s.scans + farthest
+		case s.action == killStrays:
+			return s.kill(k, f, v)
+		case s.scans >= k.next:
+			s.adopt(k, f, v)
+		}
+	case stray.Ask:
+		switch {
+		case s.action != adoptStrays: // only the host can ask
+			k.next = s.scans + farthest
+		case s.scans >= k.next:
+			s.ask(k, f)
+		}
+	}
+	return nil
+}
+
+// adopt hands a process over to the host, once it was looked at again.
+func (s *scan) adopt(k *sighting, f stray.Facts, v stray.Verdict) {
+	session := sessionOf{v.Job, f.Session}
+	u := s.update(v.Job)
+	if f.Session > 0 && s.sessions[session] || len(u.Strays) >= hostapi.MaxStrays {
+		return
+	}
+	if _, again, err := s.judge(f.Process); err != nil || again != v {
+		k.judged = ""
+		return
+	}
+	s.sessions[session] = true
+	u.Strays = append(u.Strays, hostapi.Stray{Process: f.ID(), Comm: plain(f.Comm), Age: f.Age, Match: v.Match})
+	s.handedOver(k)
+}
+
+// ask hands a process over that came by ssh, for each job of its user: the host finds out which of them it is, if any.
+func (s *scan) ask(k *sighting, f stray.Facts) {
+	mine := slices.DeleteFunc(slices.Clone(s.jobs), func(j stray.Job) bool { return j.UID != k.uid })
+	for _, j := range mine {
+		if s.list[j.ID] == nil { // of another list: then it is asked about for all
+			k.judged = ""
+			return
+		}
+		session := sessionOf{j.ID, f.Session}
+		if f.Session > 0 && s.sessions[session] || len(s.update(j.ID).Strays) >= hostapi.MaxStrays {
+			return
+		}
+	}
+	for _, j := range mine {
+		s.sessions[sessionOf{j.ID, f.Session}] = true
+		u := s.update(j.ID)
+		u.Strays = append(u.Strays, hostapi.Stray{Process: f.ID(), Comm: plain(f.Comm), Age: f.Age, Match: stray.ByOrigin, From: f.SSH})
+	}
+	s.handedOver(k)
+}
+
+// handedOver puts off the next time: the host may have refused the process, and somebody may have logged in whom no job has sent.
+func (s *scan) handedOver(k *sighting) {
+	k.tries++
+	k.next = s.scans + min(1<<min(k.tries-1, 10), farthest)
+	if k.tries == 1 {
+		s.moved[k.uid]++
+	}
+}
+
+// kill kills a process that was found outside before, and is there still.
+func (s *scan) kill(k *sighting, f stray.Facts, v stray.Verdict) error {
+	if k.doomed.IsZero() {
+		k.doomed = s.now
+	}
+	if s.now.Sub(k.doomed) < stray.Young {
+		return nil
+	}
+	h, err := proc.Open(s.procfs, f.ID())
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if _, again, err := s.judge(f.Process); err != nil || again != v {
+		return err
+	}
+	if err := h.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	s.log.WithField("job", v.Job).Warnf("killed pid %d (%s), which was outside of its job: %s", f.PID, plain(f.Comm), v.Match)
+	if s.told[v.Job]++; s.told[v.Job] <= maxTold {
+		s.note(v.Job, "killed pid %d (%s), which was outside of the job: it belonged to it by its %s", f.PID, plain(f.Comm), v.Match)
+	}
+	return nil
+}
+
+// tell reports a process that is left alone, once. Job is "" where it may be one of several.
+func (s *scan) tell(k *sighting, job string, f stray.Facts, why string) {
+	if k.found {
+		return
+	}
+	if job == "" {
+		k.found = true
+		s.log.Infof("pid %d (%s) of uid %d is outside of every job: %s", f.PID, plain(f.Comm), f.UID, why)
+		return
+	}
+	if s.list[job] == nil {
+		k.judged = ""
+		return
+	}
+	k.found = true
+	s.found[job]++
+	if s.told[job]++; s.told[job] <= maxTold {
+		s.note(job, "pid %d (%s) of the job's owner is outside of the job: %s", f.PID, plain(f.Comm), why)
+	}
+}
+
+// onlyJob returns the job of a user who has but one here.
+func (s *scan) onlyJob(uid int) string {
+	id := ""
+	for _, j := range s.jobs {
+		if j.UID != uid {
+			continue
+		}
+		if id != "" {
+			return ""
+		}
+		id = j.ID
+	}
+	return id
+}
+
+func (s *scan) note(job, format string, args ...any) {
+	u := s.update(job)
+	u.Notes = append(u.Notes, fmt.Sprintf(format, args...))
+}
+
+func (s *scan) update(job string) *hostapi.JobUpdate {
+	u := s.updates[job]
+	if u == nil {
+		u = &hostapi.JobUpdate{}
+		s.updates[job] = u
+	}
+	return u
+}
+
+// plain is a process's name as a report may have it: its user chooses it.
+func plain(comm string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return '?'
+		}
+		return r
+	}, comm)
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// firstLook and secondLook are when a job is looked at beside the periodics, counted from its first process here: most ranks
+// are there soon, and a short job sees no periodic.
+const (
+	firstLook  = 2 * time.Second
+	secondLook = 10 * time.Second
+)
+
+// lookTime is how long a look at processes may take, one for strays and one for ranks: a user can have more of them than can be read
+// before the alarm, which would end this program. The next look goes on.
+const lookTime = 8 * time.Second
+
+// soonAgain is when a scan is repeated that found more than the host takes in at a time; it is longer than scans have to be apart.
+const soonAgain = 6 * time.Second
+
+// ExecjobBegin asks for a look at the job once it runs.
+func (h *hook) ExecjobBegin(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
+	if h.ranks == nil {
+		return &hostapi.Outcome{}, nil
+	}
+	return &hostapi.Outcome{CallAtElapsed: firstLook}, nil
+}
+
+// ExechostPeriodic tells which ranks the listed jobs have here, and which processes are outside of them. What it cannot read
+// it leaves out, with a line in the log: no job is to suffer for it, nor this program to be called broken.
+func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
+	var errs []error
+	if h.strays != nil {
+		limited, cancel := context.WithTimeout(ctx, lookTime)
+		found, err := h.strays.scan(limited, req.JobList, req.Partial)
+		cancel()
+		errs = append(errs, err)
+		for id, u := range found {
+			out.Jobs[id] = u
+		}
+	}
+	if h.ranks != nil {
+		if !req.Partial {
+			h.ranks.keep(req.JobList)
+		}
+		limited, cancel := context.WithTimeout(ctx, lookTime)
+		for id, job := range req.JobList {
+			errs = append(errs, h.lookForRanks(limited, id, job, out))
+		}
+		cancel()
+	}
+	for _, u := range out.Jobs {
+		if len(u.Strays) == hostapi.MaxStrays { // there may be more
+			u.CallAgain, u.CallAtElapsed = soonAgain, 0
+		}
+	}
+	if !req.Partial && h.aux != "" {
+		errs = append(errs, sweep(h.aux, req.JobList, time.Minute))
+	}
+	if err := errors.Join(errs...); err != nil {
+		h.log.Warn(err)
+	}
+	return out, nil
+}
+
+// lookForRanks adds the job's ranks to the outcome.
+func (h *hook) lookForRanks(ctx context.Context, id string, job *hostapi.Job, out *hostapi.Outcome) error {
+	found, err := h.ranks.look(ctx, id)
+	again := len(found) == 0 && job.Elapsed >= firstLook && job.Elapsed < secondLook
+	if len(found) == 0 && !again {
+		return err
+	}
+	u := out.Jobs[id]
+	if u == nil {
+		u = &hostapi.JobUpdate{}
+		out.Jobs[id] = u
+	}
+	if again {
+		u.CallAtElapsed = secondLook
+	}
+	if len(found) > 0 {
+		if u.Usage == nil {
+			u.Usage = &hostapi.HostUsage{}
+		}
+		u.Usage.Ranks = found
+	}
+	return err
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/stray"
+)
+
+// scan is one look at all processes.
+type scan struct {
+	*strays
+	now      time.Time
+	partial  bool
+	list     map[string]*hostapi.Job
+	jobs     []stray.Job
+	owners   map[int]string // of jobs, and what verdicts about their processes depend on
+	updates  map[string]*hostapi.JobUpdate
+	sessions map[sessionOf]bool // that are handed over already: an attach takes all of a session
+}
+
+type sessionOf struct {
+	job string
+	id  int
+}
+
+func (s *scan) run(ctx context.Context) (map[string]*hostapi.JobUpdate, error) {
+	inside := s.insiders()
+	for _, j := range slices.SortedFunc(slices.Values(s.jobs), func(a, b stray.Job) int { return strings.Compare(a.ID, b.ID) }) {
+		if j.UID > 0 {
+			s.owners[j.UID] += fmt.Sprintf("%s %d,", j.ID, j.Session)
+		}
+	}
+	maps.DeleteFunc(s.moved, func(uid, _ int) bool { _, owner := s.owners[uid]; return !owner })
+	for uid := range s.owners {
+		s.owners[uid] += strconv.Itoa(s.moved[uid])
+	}
+	names, err := s.procfs.Names(".")
+	if err != nil {
+		return nil, err
+	}
+	trusted := s.forks.few(s.procfs, len(names))
+	var errs []error
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid <= 1 || inside[pid] {
+			continue
+		}
+		if ctx.Err() != nil {
+			errs = append(errs, fmt.Errorf("look for strays: %w", context.Cause(ctx)))
+			break
+		}
+		if err := s.one(pid, trusted); err != nil && !errors.Is(err, proc.ErrGone) {
+			errs = append(errs, err)
+		}
+	}
+	if ctx.Err() == nil {
+		maps.DeleteFunc(s.seen, func(_ int, k *sighting) bool { return k.scan != s.scans })
+	}
+	for id, n := range s.found {
+		if n > 0 && s.list[id] != nil {
+			s.update(id).Usage = &hostapi.HostUsage{Strays: n}
+		}
+	}
+	return s.updates, errors.Join(errs...)
+}
+
+// insiders returns the processes that are in a job. A job without a cgroup, such as one that began before hookhost came, is none here: what it has
+// is all outside, and could not be taken in.
+func (s *scan) insiders() map[int]bool {
+	inside := map[int]bool{}
+	s.jobs = slices.DeleteFunc(s.jobs, func(j stray.Job) bool {
+		pids, err := s.members(j.ID) // who is left out by an error is read
+		for _, pid := range pids {
+			inside[pid] = true
+		}
+		return errors.Is(err, cgroup.ErrNotFound)
+	})
+	return inside
+}
+
+// one looks at a process that is in no listed job. trusted says that a pid which was seen before is the same process's still.
+func (s *scan) one(pid int, trusted bool) error {
+	k := s.seen[pid]
+	if k != nil && trusted && s.now.Before(k.until) {
+		if k.scan = s.scans; s.settled(k) {
+			return nil
+		}
+	}
+	p, err := proc.Read(s.procfs, pid)
+	if err != nil {
+		return err
+	}
+	if proc.Age(p.StartTime) < stray.Young {
+		return nil
+	}
+	if k == nil || k.start != p.StartTime || k.uid != p.UID {
+		k = &sighting{start: p.StartTime, uid: p.UID}
+		s.seen[pid] = k
+	}
+	if k.scan = s.scans; !s.now.Before(k.until) {
+		k.until, k.judged, k.refused = s.now.Add(lookAgain), "", false
+	}
+	if s.settled(k) {
+		return nil
+	}
+	f, v, err := s.judge(p)
+	if err != nil {
+		if !errors.Is(err, proc.ErrGone) {
+			k.refused = true
+		}
+		return err
+	}
+	k.judged, k.class = s.owners[k.uid], v.Class
+	return s.act(k, f, v)
+}
+
+// settled tells whether nothing can have come of a process since it was judged.
+func (s *scan) settled(k *sighting) bool {
+	depends, owner := s.owners[k.uid]
+	switch {
+	case !owner, k.refused:
+		return true
+	case k.judged != depends:
+		return false
+	case k.class == stray.Certain || k.class == stray.Ask:
+		return s.scans < k.next
+	}
+	return true
+}
+
+func (s *scan) judge(p proc.Process) (f stray.Facts, v stray.Verdict, err error) {
+	f, err = stray.Read(s.procfs, p, s.jobOf, s.environs.Read)
+	if err == nil {
+		v = stray.Match(f, s.jobs)
+	}
+	return f, v, err
+}

@@ -1,0 +1,405 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// owner of the jobs of these tests.
+const owner = 1000
+
+// machine is a /proc of files, and the processes of jobs.
+type machine struct {
+	t    testing.TB
+	dir  string
+	in   map[int]string // by pid: the job that it is in
+	read int            // how often somebody asked for the job of a process
+}
+
+func newMachine(t testing.TB) *machine {
+	t.Helper()
+	m := &machine{t: t, dir: t.TempDir(), in: map[int]string{}}
+	m.write("stat", "cpu 1\nprocesses 1000\nprocs_running 1\n")
+	m.write("sys/kernel/pid_max", "32768\n")
+	m.process(1, 0, 0, "init")
+	return m
+}
+
+func (m *machine) write(name, text string) {
+	m.t.Helper()
+	path := filepath.Join(m.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// process adds a process that leads its session.
+func (m *machine) process(pid, ppid, uid int, comm string, environ ...string) {
+	m.t.Helper()
+	m.member(pid, ppid, pid, uid, comm, environ...)
+}
+
+func (m *machine) member(pid, ppid, sid, uid int, comm string, environ ...string) {
+	m.t.Helper()
+	dir := strconv.Itoa(pid) + "/"
+	m.write(dir+"stat", fmt.Sprintf("%d (%s) S %d %d %d 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", pid, comm, ppid, pid, sid, pid))
+	m.write(dir+"status", fmt.Sprintf("Name:\t%s\nUid:\t%d\t%d\t%d\t%d\nGid:\t%d\t%d\t%d\t%d\n", comm, uid, uid, uid, uid, uid, uid, uid, uid))
+	m.write(dir+"cgroup", "0::/\n")
+	m.write(dir+"environ", strings.Join(environ, "\x00")+"\x00")
+}
+
+func (m *machine) gone(pid int) {
+	m.t.Helper()
+	if err := os.RemoveAll(filepath.Join(m.dir, strconv.Itoa(pid))); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) jobOf(pid int) (string, bool, error) {
+	m.read++
+	id, ok := m.in[pid]
+	return id, ok, nil
+}
+
+func (m *machine) members(job string) (pids []int, err error) {
+	for pid, in := range m.in {
+		if in == job {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids, nil
+}
+
+func (m *machine) procfs() *kernfs.FS {
+	m.t.Helper()
+	procfs, err := kernfs.Open(m.dir)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return procfs
+}
+
+func (m *machine) strays(action string) *strays {
+	log := logrus.New()
+	log.SetOutput(m.t.Output())
+	return newStrays(action, m.procfs(), m.jobOf, m.members, proc.NewEnvirons(m.procfs()), logrus.NewEntry(log))
+}
+
+func list(ids ...string) map[string]*hostapi.Job {
+	jobs := map[string]*hostapi.Job{}
+	for _, id := range ids {
+		jobs[id] = &hostapi.Job{ID: id, Owner: hostapi.Owner{UID: owner}}
+	}
+	return jobs
+}
+
+// scan returns what was found out, a line for each thing.
+func scanOnce(t *testing.T, s *strays, jobs map[string]*hostapi.Job, partial bool) string {
+	t.Helper()
+	updates, err := s.scan(t.Context(), jobs, partial)
+	if err != nil {
+		t.Error(err)
+	}
+	var lines []string
+	for id, u := range updates {
+		for _, x := range u.Strays {
+			from := ""
+			if x.From != nil {
+				from = " " + x.From.Local
+			}
+			lines = append(lines, fmt.Sprintf("%s: %d %s %s%s", id, x.Process.PID, x.Comm, x.Match, from))
+		}
+		for _, note := range u.Notes {
+			lines = append(lines, id+": "+note)
+		}
+		if u.Usage != nil {
+			lines = append(lines, fmt.Sprintf("%s: %d strays", id, u.Usage.Strays))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func want(t *testing.T, what, got string, lines ...string) {
+	t.Helper()
+	slices.Sort(lines)
+	if text := strings.Join(lines, "\n"); got != text {
+		t.Errorf("%s:\n%s\nwant:\n%s", what, got, text)
+	}
+}
+
+const ssh = "SSH_CONNECTION=10.0.0.1 40000 10.0.0.2 22"
+
+func TestScan(t *testing.T) {
+	m := newMachine(t)
+	m.process(10, 1, 0, "sshd")
+	m.process(11, 1, 2000, "sleep", "PBS_JOBID=7.srv") // of somebody without a job
+	m.process(20, 1, owner, "mine", "PBS_JOBID=7.srv")
+	m.in[20] = "7.srv"
+	m.process(30, 1, owner, "daemon", "PBS_JOBID=7.srv")
+	m.member(31, 30, 30, owner, "helper", "PBS_JOBID=7.srv") // is taken in with its session
+	m.process(40, 10, owner, "sleep", ssh)
+	m.process(50, 10, owner, "bash")
+	m.process(60, 1, owner, "lost")
+	s := m.strays(adoptStrays)
+	want(t, "no job", scanOnce(t, s, nil, false))
+	adopted := []string{"7.srv: 30 daemon environment", "7.srv: 40 sleep origin 10.0.0.1:40000"}
+	lost := "7.srv: pid 60 (lost) of the job's owner is outside of the job: nothing says what it belongs to"
+	want(t, "first", scanOnce(t, s, list("7.srv"), false), append(adopted, lost, "7.srv: 1 strays")...)
+	m.in[30], m.in[31] = "7.srv", "7.srv"
+	want(t, "one was taken in", scanOnce(t, s, list("7.srv"), false), adopted[1], "7.srv: 1 strays")
+	m.read = 0
+	for i := range 3 { // the second time is put off
+		got := scanOnce(t, s, list("7.srv"), false)
+		if i < 1 {
+			want(t, "nothing new", got, "7.srv: 1 strays")
+		}
+	}
+	m.read = 0
+	want(t, "nothing new", scanOnce(t, s, list("7.srv"), false), "7.srv: 1 strays")
+	if m.read > 0 {
+		t.Errorf("%d processes were read, and nothing has changed", m.read)
+	}
+	m.process(70, 1, owner, "late", "PBS_JOBID=7.srv")
+	want(t, "a new one", scanOnce(t, s, list("7.srv"), false), "7.srv: 70 late environment", "7.srv: 1 strays")
+	m.in[70] = "7.srv"
+	// A user's second job: what is nobody's is the log's matter.
+	m.process(80, 1, owner, "another")
+	if got := scanOnce(t, s, list("7.srv", "8.srv"), false); strings.Contains(got, "another") || !strings.Contains(got, "8.srv: 40 sleep origin") {
+		t.Errorf("with a second job: %s", got)
+	}
+	var got string
+	for range 16 { // the next time was put off further
+		got += scanOnce(t, s, list("8.srv"), false)
+	}
+	want(t, "the job is over", got, "8.srv: 40 sleep origin 10.0.0.1:40000")
+}
+
+// A number that is given away names another process, whether or not the kernel has made many in between.
+func TestPIDsComeAgain(t *testing.T) {
+	m := newMachine(t)
+	m.process(30, 1, owner, "quiet", "HOME=/")
+	m.process(31, 1, 2000, "other", "PBS_JOBID=7.srv")
+	s := m.strays(adoptStrays)
+	scanOnce(t, s, list("7.srv"), false)
+	scanOnce(t, s, list("7.srv"), false)
+	m.gone(31)
+	m.process(31, 1, owner, "daemon", "PBS_JOBID=7.srv")
+	m.write("stat", "cpu 1\nprocesses 18000\n")
+	want(t, "after many forks", scanOnce(t, s, list("7.srv"), false), "7.srv: 31 daemon environment", "7.srv: 1 strays")
+	m.write("stat", "cpu 1\n")
+	m.gone(31)
+	m.process(31, 1, owner, "again")
+	if got := scanOnce(t, s, list("7.srv"), false); !strings.Contains(got, "2 strays") && !strings.Contains(got, "1 strays") {
+		t.Errorf("where forks are not counted: %s", got)
+	}
+}
+
+func TestPartialScan(t *testing.T) {
+	m := newMachine(t)
+	m.process(30, 1, owner, "daemon", "PBS_JOBID=7.srv")
+	m.process(31, 1, owner, "daemon", "PBS_JOBID=8.srv")
+	s := m.strays(adoptStrays)
+	want(t, "not at once", scanOnce(t, s, list("7.srv"), true), "7.srv: 30 daemon environment")
+	want(t, "not so soon again", scanOnce(t, s, list("8.srv"), true))
+	s.last = time.Time{}
+	want(t, "another job", scanOnce(t, s, list("8.srv"), true), "8.srv: 31 daemon environment")
+	s.last = time.Time{}
+	s.mu.Lock()
+	want(t, "beside another scan", scanOnce(t, s, list("7.srv"), true))
+	s.mu.Unlock()
+}
+
+func TestReportAndOff(t *testing.T) {
+	m := newMachine(t)
+	m.process(30, 1, owner, "dae\x1b[mon", "PBS_JOBID=7.srv")
+	m.process(40, 1, owner, "sleep", ssh)
+	s := m.strays(reportStrays)
+	told := "7.srv: pid 30 (dae?[mon) of the job's owner is outside of the job: it belongs to the job by its environment"
+	want(t, "report", scanOnce(t, s, list("7.srv"), false), told, "7.srv: 1 strays")
+	want(t, "once", scanOnce(t, s, list("7.srv"), false), "7.srv: 1 strays")
+	for pid := 100; pid < 130; pid++ {
+		m.process(pid, 1, owner, "daemon")
+	}
+	got := scanOnce(t, s, list("7.srv"), false)
+	if n := strings.Count(got, "\n"); !strings.Contains(got, "7.srv: 31 strays") || n != maxTold-1 {
+		t.Errorf("%d lines of many strays:\n%s", n, got)
+	}
+	want(t, "off", scanOnce(t, m.strays(leaveStrays), list("7.srv"), false))
+}
+
+// No more than a host takes in at a time, and the rest later.
+func TestManyStrays(t *testing.T) {
+	m := newMachine(t)
+	for pid := 100; pid < 200; pid++ {
+		m.process(pid, 1, owner, "daemon", "PBS_JOBID=7.srv")
+	}
+	s := m.strays(adoptStrays)
+	all := map[string]bool{}
+	for range 2 {
+		got := strings.Split(scanOnce(t, s, list("7.srv"), false), "\n")
+		if len(got) > hostapi.MaxStrays {
+			t.Errorf("%d at once", len(got))
+		}
+		for _, line := range got {
+			var pid int
+			fmt.Sscanf(line, "7.srv: %d", &pid)
+			m.in[pid], all[line] = "7.srv", true
+		}
+	}
+	if len(all) != 100 {
+		t.Errorf("%d of 100", len(all))
+	}
+}
+
+// What is killed are processes of the kernel's own: a sleep is, its neighbour without the job's id is not.
+func TestKill(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it starts processes of another user")
+	}
+	procfs, err := kernfs.Open("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const uid = 23459
+	start := func(env ...string) *exec.Cmd {
+		cmd := exec.Command("/bin/sleep", "1000")
+		cmd.Env = env
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		return cmd
+	}
+	stray, login := start("PBS_JOBID=7.srv"), start("HOME=/")
+	nobody := func(int) (string, bool, error) { return "", false, nil }
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	s := newStrays(killStrays, procfs, nobody, func(string) ([]int, error) { return nil, nil }, proc.NewEnvirons(procfs), logrus.NewEntry(log))
+	jobs := map[string]*hostapi.Job{"7.srv": {ID: "7.srv", Owner: hostapi.Owner{UID: uid}}}
+	var notes string
+	killed := fmt.Sprintf("killed pid %d (sleep), which was outside of the job: it belonged to it by its environment", stray.Process.Pid)
+	for end := time.Now().Add(time.Minute); !strings.Contains(notes, killed); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it lives; notes: %s", notes)
+		}
+		notes += scanOnce(t, s, jobs, false)
+	}
+	if stray.Wait(); stray.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %v", stray.ProcessState)
+	}
+	if err := login.Process.Signal(syscall.Signal(0)); err != nil || strings.Contains(notes, fmt.Sprintf("killed pid %d", login.Process.Pid)) {
+		t.Errorf("the other one: %v; %s", err, notes)
+	}
+}
+
+// A job that began before hookhost came has no cgroup: all of its processes are outside, and that is where they stay.
+func TestScanOfAJobWithoutACgroup(t *testing.T) {
+	for _, action := range []string{adoptStrays, reportStrays, killStrays} {
+		m := newMachine(t)
+		m.process(100, 1, owner, "program", "PBS_JOBID=7.srv")
+		s := m.strays(action)
+		there := false
+		s.members = func(string) ([]int, error) {
+			if !there {
+				return nil, fmt.Errorf("processes: %w", cgroup.ErrNotFound)
+			}
+			return nil, nil
+		}
+		jobs := list("7.srv")
+		for range 3 {
+			want(t, action, scanOnce(t, s, jobs, false))
+		}
+		if there = true; action == adoptStrays {
+			want(t, "it has one now", scanOnce(t, s, jobs, false), "7.srv: 100 program environment")
+		}
+	}
+}
+
+// A scan that is cut short forgets nobody.
+func TestScanInTime(t *testing.T) {
+	m := newMachine(t)
+	m.process(100, 1, owner, "daemon")
+	s := m.strays(adoptStrays)
+	jobs := list("7.srv")
+	want(t, "told", scanOnce(t, s, jobs, false), "7.srv: 1 strays", "7.srv: pid 100 (daemon) of the job's owner is outside of the job: nothing says what it belongs to")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.scan(over, jobs, false); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	want(t, "not told again", scanOnce(t, s, jobs, false), "7.srv: 1 strays")
+	m.in[100] = "7.srv"
+	m.write("100/environ", "PMI_RANK=0\x00")
+	r := newRanks(m.procfs(), m.members, proc.NewEnvirons(m.procfs()))
+	if found, err := r.look(over, "7.srv"); !errors.Is(err, context.Canceled) || len(found) > 0 {
+		t.Errorf("%v, %v", found, err)
+	}
+	want(t, "the rank the next time", lookOnce(t, r), "0: 100 daemon")
+}
+
+// What a scan costs: of a node on which nothing has changed, and the first one.
+func BenchmarkScan(b *testing.B) {
+	for _, n := range []int{500, 5000} {
+		procfs, in := manyProcesses(b, n)
+		nobody := func(int) (string, bool, error) { return "", false, nil }
+		open := func() *strays {
+			return newStrays(adoptStrays, procfs, nobody, func(string) ([]int, error) { return in, nil }, proc.NewEnvirons(procfs), logrus.NewEntry(logrus.New()))
+		}
+		jobs := list("7.srv")
+		b.Run(fmt.Sprintf("%d processes/steady", n), func(b *testing.B) {
+			s := open()
+			if _, err := s.scan(b.Context(), jobs, false); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				s.scan(b.Context(), jobs, false)
+			}
+		})
+		b.Run(fmt.Sprintf("%d processes/first", n), func(b *testing.B) {
+			for b.Loop() {
+				open().scan(b.Context(), jobs, false)
+			}
+		})
+	}
+}
+
+// manyProcesses is a /proc as the kernel makes it, of processes that are few in truth: the fixture has as many names.
+func manyProcesses(b *testing.B, n int) (procfs *kernfs.FS, in []int) {
+	b.Helper()
+	m := newMachine(b)
+	for pid := 100; pid < 100+n; pid++ {
+		uid := 0
+		switch {
+		case pid%10 < 6: // most are the job's
+			in = append(in, pid)
+			uid = owner
+		case pid%10 == 6:
+			uid = owner
+		}
+		m.process(pid, 1, uid, "program", "HOME=/", "PATH=/bin")
+	}
+	return m.procfs(), in
+}

@@ -1,0 +1,130 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// origins answers by the client's address.
+type origins struct {
+	mu    sync.Mutex
+	asked []string
+}
+
+func (o *origins) Origin(_ context.Context, from hostapi.Origin, job *hostapi.Job) (id, host string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked = append(o.asked, from.Local)
+	switch {
+	case strings.HasPrefix(from.Local, "10.0.0.1:"):
+		return job.ID, "n1", nil
+	case strings.HasPrefix(from.Local, "10.0.0.2:"):
+		return "99.srv", "n2", nil
+	case strings.HasPrefix(from.Local, "10.0.0.3:"):
+		return "", "", errors.New("n3: no answer in time")
+	}
+	return "", "", nil
+}
+
+func strayOf(pid int, match, from string) hostapi.Stray {
+	s := hostapi.Stray{Process: hostapi.ProcessID{PID: pid, StartTime: 1}, Comm: "sl\x1beep", Match: match}
+	if from != "" {
+		s.From = &hostapi.Origin{Local: from, Remote: "10.0.0.9:22"}
+	}
+	return s
+}
+
+// found has the host hear of strays, and waits until it is through with them.
+func foundStrays(t *testing.T, h *Host, id string, strays ...hostapi.Stray) {
+	t.Helper()
+	h.adopt(&chain{answers: []answer{{hook: "mpi", out: &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{id: {Strays: strays}}}}}})
+	eventually(t, "the strays are dealt with", func() bool {
+		h.mu.RLock()
+		defer h.mu.RUnlock()
+		return len(h.adopting) == 0
+	})
+}
+
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	asked := &origins{}
+	n.options = func(o *Options) { o.Origins = asked }
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	for pid := 10; pid < 200; pid++ {
+		n.procs.add(hostapi.ProcessID{PID: pid, StartTime: 1})
+	}
+	notes := func() []string { return n.record("1.srv").Notes }
+	want := func(what string, lines ...string) {
+		t.Helper()
+		if got := notes(); !slices.Equal(got, lines) {
+			t.Errorf("%s: %q\nwant %q", what, got, lines)
+		}
+	}
+	older := strayOf(18, "origin", "10.0.0.1:5") // it was there before the job was, and its connection is long gone
+	older.Age = time.Hour
+	foundStrays(t, h, "1.srv", strayOf(10, "environment", ""), strayOf(11, "origin", "10.0.0.1:5"), strayOf(12, "origin", "10.0.0.2:5"), strayOf(13, "origin", "10.0.0.4:5"),
+		strayOf(9, "session", ""), // which has ended
+		older)
+	want("taken in", "adopted pid 10 (sl?eep): environment", "adopted pid 11 (sl?eep): ssh from n1")
+	if rec := n.record("1.srv"); rec.Phase != jobstate.PhaseRunning || rec.Launched.IsZero() {
+		t.Errorf("the first process is the job's start: %s, %v", rec.Phase, rec.Launched)
+	}
+	silent := "did not adopt pid 14 (sl?eep): it came by ssh from 10.0.0.3: n3: no answer in time"
+	foundStrays(t, h, "1.srv", strayOf(14, "origin", "10.0.0.3:5"), strayOf(15, "origin", "10.0.0.3:6"))
+	want("one that does not answer", "adopted pid 10 (sl?eep): environment", "adopted pid 11 (sl?eep): ssh from n1", silent)
+	if n := strings.Count(strings.Join(asked.asked, " "), "10.0.0.3"); n != 1 {
+		t.Errorf("a host that does not answer was waited for %d times", n)
+	}
+	foundStrays(t, h, "2.srv", strayOf(16, "environment", "")) // no such job
+	must(t, h, hostapi.EventPostsuspend, "1.srv")
+	before := notes()
+	foundStrays(t, h, "1.srv", strayOf(17, "environment", ""))
+	want("a job that is suspended", before...)
+	must(t, h, hostapi.EventPreresume, "1.srv")
+	var many []hostapi.Stray
+	for pid := 20; pid < 150; pid++ {
+		many = append(many, strayOf(pid, "session", ""))
+	}
+	foundStrays(t, h, "1.srv", many...)
+	all := notes()
+	if last := all[len(all)-1]; len(all) != maxStrayNotes+1 || last != moreStrayNotes || slices.Contains(all, fmt.Sprintf("adopted pid %d (sl?eep): session", 20+hostapi.MaxStrays)) {
+		t.Errorf("%d notes, the last: %s", len(all), last)
+	}
+	must(t, h, hostapi.EventEpilogue, "1.srv")
+	foundStrays(t, h, "1.srv", strayOf(160, "environment", ""))
+	if got := notes(); !slices.Equal(got, all) {
+		t.Errorf("a job that is ending: %q", got)
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+}
+
+// What a hook rejects is told, and what came by ssh is nobody's where nobody can be asked.
+func TestAdoptRefused(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.hook("h", "misbehave", "mode = \"reject\"\nevent = \"execjob_attach\"")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	for pid := 10; pid < 20; pid++ {
+		n.procs.add(hostapi.ProcessID{PID: pid, StartTime: 1})
+	}
+	foundStrays(t, h, "1.srv", strayOf(10, "environment", ""), strayOf(11, "origin", "10.0.0.1:5"))
+	if got := n.record("1.srv").Notes; len(got) != 1 || !strings.HasPrefix(got[0], "did not adopt pid 10 (sl?eep): execjob_attach request rejected by 'h'") {
+		t.Errorf("%q", got)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	h.adopt(&chain{answers: []answer{{out: &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"1.srv": {Strays: []hostapi.Stray{strayOf(12, "session", "")}}}}}}})
+}

@@ -1,0 +1,61 @@
+package kernfs
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// LinkBackend is what a Backend adds when it has symbolic links. Errors wrap the errno.
+type LinkBackend interface {
+	Readlink(name string) (string, error)
+}
+
+// Readlink returns what the symbolic link name says, and follows nothing: "socket:[4711]" of a descriptor in /proc/PID/fd. A
+// backend without links is ErrUnsupported.
+func (f *FS) Readlink(name string) (string, error) {
+	p, err := f.at("readlink", name)
+	if err != nil {
+		return "", err
+	}
+	b, ok := f.backend.(LinkBackend)
+	if !ok {
+		return "", fmt.Errorf("readlink %s: %w", f.Path(name), ErrUnsupported)
+	}
+	target, err := b.Readlink(p)
+	if err != nil {
+		return "", fmt.Errorf("readlink %s: %w", f.Path(name), err)
+	}
+	return target, nil
+}
+
+// Names returns the names in the directory name, in the order of the kernel.
+func (f *FS) Names(name string) ([]string, error) {
+	file, err := f.OpenFile(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	entries, err := file.ReadDir(-1)
+	if err != nil {
+		return nil, fmt.Errorf("read directory %s: %w", f.Path(name), err)
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+func (k *kernel) Readlink(name string) (target string, err error) {
+	err = k.inParent(name, func(fd int, base string) error {
+		b := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(fd, base, b)
+		if err == nil {
+			target = string(b[:n])
+		}
+		return err
+	})
+	return target, err
+}

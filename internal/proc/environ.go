@@ -1,0 +1,52 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// maxEnviron bounds what is read of an environment. Its user decides how long it is.
+const maxEnviron = 256 << 10
+
+// Environ returns the environment that the process pid was started with, as /proc/PID/environ has it: NAME=VALUE, each ended by a NUL,
+// the first 256 KiB. It is empty for threads of the kernel. The read waits for the process's memory map, which one that hangs
+// in the kernel may hold for ever: who must not hang reads in a goroutine of its own. It fails with ErrGone.
+func Environ(procfs *kernfs.FS, pid int) ([]byte, error) {
+	op := "read environment of process " + strconv.Itoa(pid)
+	f, err := procfs.OpenFile(strconv.Itoa(pid)+"/environ", os.O_RDONLY)
+	if err != nil {
+		return nil, gone(op, err)
+	}
+	defer f.Close()
+	b := make([]byte, 0, 4096)
+	for len(b) < maxEnviron {
+		if len(b) == cap(b) {
+			b = append(b, make([]byte, len(b))...)[:len(b)]
+		}
+		n, err := f.Read(b[len(b):min(cap(b), maxEnviron)])
+		b = b[:len(b)+n]
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, gone(op, fmt.Errorf("read %s: %w", procfs.Path(strconv.Itoa(pid)+"/environ"), err))
+		}
+	}
+	return b, nil
+}
+
+// Getenv returns the value of a variable of an environment as Environ has it. Of several the first counts, as in getenv(3).
+func Getenv(environ []byte, name string) (value string, ok bool) {
+	for entry := range bytes.SplitSeq(environ, []byte{0}) {
+		if rest, found := bytes.CutPrefix(entry, []byte(name)); found && len(rest) > 0 && rest[0] == '=' {
+			return string(rest[1:]), true
+		}
+	}
+	return "", false
+}

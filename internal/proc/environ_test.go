@@ -1,0 +1,72 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+func TestEnviron(t *testing.T) {
+	procfs, err := kernfs.Open("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := "LONG=" + strings.Repeat("x", 100_000)
+	cmd := exec.Command("/bin/cat")
+	cmd.Env = []string{"A=1", long, "EMPTY="}
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	b, err := Environ(procfs, cmd.Process.Pid)
+	if err != nil || string(b) != "A=1\x00"+long+"\x00EMPTY=\x00" {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	b = []byte("A=1\x00AB=2\x00A=3\x00EMPTY=\x00B")
+	for name, want := range map[string]string{"A": "1", "AB": "2", "EMPTY": "", "B": "none", "LON": "none", "": "none"} {
+		if got, ok := Getenv(b, name); ok != (want != "none") || ok && got != want {
+			t.Errorf("%s: %q, %v", name, got, ok)
+		}
+	}
+	p, err := Read(procfs, cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if age := Age(p.StartTime); age < 0 || age > time.Hour {
+		t.Errorf("age %v", age)
+	}
+	if older := Age(p.StartTime - ticks); older < time.Second {
+		t.Errorf("a second older: %v", older)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if _, err := Environ(procfs, cmd.Process.Pid); !errors.Is(err, ErrGone) {
+		t.Errorf("of a process that is gone: %v", err)
+	}
+}
+
+func TestEnvironIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(dir+"/7", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/7/environ", bytes.Repeat([]byte("A=1\x00"), maxEnviron), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	procfs, err := kernfs.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := Environ(procfs, 7); len(b) != maxEnviron || err != nil {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}

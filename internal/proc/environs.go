@@ -1,0 +1,79 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// ErrHangs says that a process's environment cannot be read now.
+var ErrHangs = errors.New("its memory map is held")
+
+// Environs reads environments for who must not hang with a process (see Environ). A read that takes too long goes on by itself, and holds a thread:
+// meanwhile nobody else waits for that process, and where there are too many such processes for none.
+type Environs struct {
+	procfs *kernfs.FS
+	wait   time.Duration // for one read
+
+	mu   sync.Mutex
+	hung map[int]int // by pid: reads that took too long and go on
+}
+
+const (
+	environWait = 2 * time.Second
+	mostHung    = 8
+)
+
+// NewEnvirons returns a reader of the environments in procfs. It may be used by several goroutines.
+func NewEnvirons(procfs *kernfs.FS) *Environs {
+	return &Environs{procfs: procfs, wait: environWait, hung: map[int]int{}}
+}
+
+// Read is Environ that returns within seconds. It fails with ErrHangs where that is too little.
+func (e *Environs) Read(pid int) ([]byte, error) {
+	hangs := fmt.Errorf("read environment of process %d: %w", pid, ErrHangs)
+	e.mu.Lock()
+	known := e.hung[pid] > 0 || len(e.hung) >= mostHung
+	e.mu.Unlock()
+	if known {
+		return nil, hangs
+	}
+	type answer struct {
+		environ []byte
+		err     error
+	}
+	read := make(chan answer, 1)
+	late := false
+	go func() {
+		b, err := Environ(e.procfs, pid)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		read <- answer{b, err}
+		if !late {
+			return
+		}
+		if e.hung[pid]--; e.hung[pid] == 0 {
+			delete(e.hung, pid)
+		}
+	}()
+	timer := time.NewTimer(e.wait)
+	defer timer.Stop()
+	select {
+	case a := <-read:
+		return a.environ, a.err
+	case <-timer.C:
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	select {
+	case a := <-read: // it was this process that had no cpu
+		return a.environ, a.err
+	default:
+		late = true
+		e.hung[pid]++
+		return nil, hangs
+	}
+}

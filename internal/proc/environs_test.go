@@ -1,0 +1,73 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// A process that hangs in the kernel is a pipe here, which nobody writes to: to open it waits.
+func TestEnvironsWaitForNobody(t *testing.T) {
+	dir := t.TempDir()
+	environ := func(pid int) string { return filepath.Join(dir, fmt.Sprint(pid), "environ") }
+	for pid := 1; pid <= mostHung+1; pid++ {
+		if err := os.Mkdir(filepath.Dir(environ(pid)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mkfifo(environ(pid), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "100"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(environ(100), []byte("A=1\x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	procfs, err := kernfs.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := NewEnvirons(procfs)
+	if b, err := e.Read(100); string(b) != "A=1\x00" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, err := e.Read(101); !errors.Is(err, ErrGone) {
+		t.Errorf("of a process that is gone: %v", err)
+	}
+	e.wait = time.Millisecond
+	for pid := 1; pid <= mostHung; pid++ {
+		if _, err := e.Read(pid); !errors.Is(err, ErrHangs) {
+			t.Errorf("process %d: %v", pid, err)
+		}
+	}
+	e.wait = time.Hour
+	for _, pid := range []int{1, mostHung + 1, 100} { // one that is known, and what would be one too many
+		if _, err := e.Read(pid); !errors.Is(err, ErrHangs) {
+			t.Errorf("process %d: %v", pid, err)
+		}
+	}
+	for pid := 1; pid <= mostHung; pid++ {
+		f, err := os.OpenFile(environ(pid), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		b, err := e.Read(100)
+		if string(b) == "A=1\x00" && err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%q, %v", b, err)
+		}
+	}
+}

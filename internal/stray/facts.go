@@ -1,0 +1,149 @@
+// Package stray tells which processes outside of every job belong to one all the same: what ssh started on another host of a job, and what
+// has left its job some other way.
+//
+// Read collects what /proc says of a process, Match decides from that alone. What is not certain is never taken for a job's: a
+// process that is taken in is killed with the job, and it may be somebody's login. It reads /proc/PID/{stat,status,cgroup,environ,fd}
+// (proc_pid_stat(5) and its neighbours) and /proc/net/tcp{,6} (proc_net(5)), and changes nothing.
+package stray
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// Facts are what is known of a process.
+type Facts struct {
+	proc.Process
+	In     string          // the job whose cgroup it is in; "" for none
+	JobID  string          // PBS_JOBID of its environment; "" unless that is a job id
+	SSH    *hostapi.Origin // the connection that its environment says it came by
+	Chain  []Relative      // its ancestors, the parent first
+	Leader *Relative       // of its session; nil when that is itself, is gone or is not to be seen
+	Cgroup string          // /proc/PID/cgroup
+	Age    time.Duration
+}
+
+// Relative is an ancestor of a process, or the leader of its session.
+type Relative struct {
+	PID  int
+	UID  int // real
+	Comm string
+	In   string // the job whose cgroup it is in, where it is of the same user; "" for none
+}
+
+// maxChain bounds the ancestors that are looked at.
+const maxChain = 64
+
+// Read collects the facts of p, which the caller has just read. jobOf tells in which job's cgroup a process is (cgroup.Tree.JobOf), and
+// environ reads its environment (proc.Environs), which nothing else here can hang with. It fails with proc.ErrGone when the process is gone, or became another or another user's
+// meanwhile.
+func Read(procfs *kernfs.FS, p proc.Process, jobOf func(pid int) (id string, ok bool, err error), environ func(pid int) ([]byte, error)) (Facts, error) {
+	f := Facts{Process: p, Age: proc.Age(p.StartTime)}
+	fail := func(err error) (Facts, error) { return Facts{}, fmt.Errorf("look at process %d: %w", p.PID, err) }
+	var err error
+	if f.In, _, err = jobOf(p.PID); err != nil {
+		return fail(err)
+	}
+	b, err := procfs.ReadFile(strconv.Itoa(p.PID) + "/cgroup")
+	if err != nil {
+		return fail(gone(err))
+	}
+	f.Cgroup = string(b)
+	variables, err := environ(p.PID)
+	if err != nil {
+		return fail(err)
+	}
+	if id, _ := proc.Getenv(variables, "PBS_JOBID"); hostapi.CheckJobID(id) == nil {
+		f.JobID = id
+	}
+	if text, ok := proc.Getenv(variables, "SSH_CONNECTION"); ok {
+		f.SSH = parseConnection(text)
+	}
+	relative := func(r proc.Process) (Relative, error) {
+		of := Relative{PID: r.PID, UID: r.UID, Comm: r.Comm}
+		if r.UID == p.UID {
+			of.In, _, err = jobOf(r.PID)
+		}
+		return of, err
+	}
+	for child := p; child.PPID > 0 && len(f.Chain) < maxChain; {
+		parent, err := proc.Read(procfs, child.PPID)
+		if errors.Is(err, proc.ErrGone) || err == nil && parent.StartTime > child.StartTime { // it died, and its number was given away
+			break
+		}
+		if err != nil {
+			return fail(err)
+		}
+		r, err := relative(parent)
+		if err != nil {
+			return fail(err)
+		}
+		f.Chain = append(f.Chain, r)
+		child = parent
+	}
+	if p.Session > 0 && p.Session != p.PID {
+		leader, err := proc.Read(procfs, p.Session)
+		switch {
+		case errors.Is(err, proc.ErrGone), err == nil && leader.Dead():
+		case err != nil:
+			return fail(err)
+		default:
+			r, err := relative(leader)
+			if err != nil {
+				return fail(err)
+			}
+			f.Leader = &r
+		}
+	}
+	now, err := proc.Read(procfs, p.PID)
+	if err == nil && (now.StartTime != p.StartTime || now.UID != p.UID || now.Dead()) {
+		err = proc.ErrGone
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return f, nil
+}
+
+// gone is proc.ErrGone where a file of /proc/PID says so.
+func gone(err error) error {
+	if ignoreGone(err) == nil {
+		return fmt.Errorf("%w: %w", proc.ErrGone, err)
+	}
+	return err
+}
+
+// parseConnection reads SSH_CONNECTION: "client port server port" (ssh(1)). Nil where it is anything else: its user can write what he
+// likes there.
+func parseConnection(text string) *hostapi.Origin {
+	fields := strings.Fields(text)
+	if len(fields) != 4 {
+		return nil
+	}
+	local, err := endpoint(fields[0], fields[1])
+	if err != nil {
+		return nil
+	}
+	remote, err := endpoint(fields[2], fields[3])
+	if err != nil {
+		return nil
+	}
+	return &hostapi.Origin{Local: local.String(), Remote: remote.String()}
+}
+
+func endpoint(host, port string) (netip.AddrPort, error) {
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), err
+}

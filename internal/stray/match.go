@@ -1,0 +1,222 @@
+package stray
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Class is what a process outside of every job is taken for.
+type Class int
+
+// The classes, in the order in which they are looked for.
+const (
+	Ours    Class = iota + 1 // of no concern: root's, too young, in a job already, part of sshd or of hookhost
+	Service                  // of cron, at, a user's systemd or another service
+	Certain                  // Verdict.Job's
+	Ask                      // came by ssh: its client's host knows whether a job did that
+	Login                    // somebody's login, or what that started
+	Unknown                  // nothing says where it comes from
+)
+
+// String returns the class in lower case.
+func (c Class) String() string {
+	names := []string{"ours", "service", "certain", "ask", "login", "unknown"}
+	if c < Ours || int(c) > len(names) {
+		return "no class"
+	}
+	return names[c-Ours]
+}
+
+// By what a process belongs to a job (Verdict.Match, hostapi.Stray.Match).
+const (
+	ByAncestry    = "ancestry"    // an ancestor is in the job
+	BySession     = "session"     // its session is the job's
+	ByEnvironment = "environment" // PBS_JOBID
+	ByOrigin      = "origin"      // the connection of ssh that it came by
+)
+
+// Job is a live job of this host, as far as Match has to know it.
+type Job struct {
+	ID      string
+	UID     int // the owner
+	Session int // of its program here; 0 where none was launched
+}
+
+// Verdict is what Match makes of a process. Job and Match are set for Certain alone.
+type Verdict struct {
+	Class Class
+	Job   string
+	Match string
+}
+
+// Young is below which age a process is left alone: whoever started it may be about to attach it.
+const Young = 2 * time.Second
+
+// Match decides what a process is, given all live jobs of this host. The first rule that holds counts; docs/mpi.md has them in words.
+//
+// PBS_JOBID can be set by anybody for own processes. The worst that comes of it is that these are charged to an own job and end with it.
+func Match(f Facts, jobs []Job) Verdict {
+	mine := slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return j.UID != f.UID })
+	switch {
+	case f.UID == 0, f.PID <= 1, f.Kernel, f.Dead(), f.Age < Young, f.In != "", isOurs(f), len(mine) == 0:
+		return Verdict{Class: Ours}
+	case isService(f):
+		return Verdict{Class: Service}
+	}
+	if job, by, ok := related(f, mine); ok {
+		if job == "" {
+			return Verdict{Class: Ours}
+		}
+		return Verdict{Class: Certain, Job: job, Match: by}
+	}
+	if descends(f, isMoM) { // it does something for the job that is not to be charged to it, such as copying its files
+		return Verdict{Class: Service}
+	}
+	login := descends(f, isLogin)
+	if f.JobID != "" && (f.TTY == 0 || !login) && has(mine, f.JobID) {
+		return Verdict{Class: Certain, Job: f.JobID, Match: ByEnvironment}
+	}
+	switch {
+	case f.SSH != nil:
+		return Verdict{Class: Ask}
+	case login, inSession(f.Cgroup):
+		return Verdict{Class: Login}
+	}
+	return Verdict{Class: Unknown}
+}
+
+func has(jobs []Job, id string) bool {
+	return slices.ContainsFunc(jobs, func(j Job) bool { return j.ID == id })
+}
+
+// related finds the job that an ancestor or the leader of the session is in; "" where that is none of the jobs.
+func related(f Facts, mine []Job) (job, by string, ok bool) {
+	for _, r := range f.Chain {
+		if r.UID == f.UID && r.In != "" {
+			return known(mine, r.In), ByAncestry, true
+		}
+	}
+	switch {
+	case f.Leader != nil && f.Leader.UID == f.UID && f.Leader.In != "":
+		return known(mine, f.Leader.In), BySession, true
+	case f.Leader != nil || f.Session <= 0:
+		return "", "", false
+	}
+	// Nobody leads it any more, or the process itself does. A login that was given the number of a session that is over is no job's.
+	i := slices.IndexFunc(mine, func(j Job) bool { return j.Session == f.Session })
+	if i < 0 || descends(f, isLogin) || inSession(f.Cgroup) {
+		return "", "", false
+	}
+	return mine[i].ID, BySession, true
+}
+
+func known(jobs []Job, id string) string {
+	if has(jobs, id) {
+		return id
+	}
+	return ""
+}
+
+// isOurs tells whether the process is part of what starts others: hookhost, sshd and systemd, in their own names.
+func isOurs(f Facts) bool {
+	if strings.HasPrefix(f.Comm, "hookhost") {
+		return true
+	}
+	if len(f.Chain) == 0 {
+		return false
+	}
+	parent := f.Chain[0]
+	switch {
+	case isSSHD(f.Comm):
+		return parent.UID == 0 && isSSHD(parent.Comm)
+	case f.Comm == "systemd":
+		return parent.UID == 0 && parent.PID == 1
+	case f.Comm == "(sd-pam)":
+		return parent.Comm == "systemd"
+	}
+	return false
+}
+
+// descends tells whether an ancestor is one of those.
+func descends(f Facts, of func(Relative) bool) bool { return slices.ContainsFunc(f.Chain, of) }
+
+func isSSHD(comm string) bool {
+	return slices.Contains([]string{"sshd", "sshd-session", "sshd-auth", "dropbear"}, comm)
+}
+
+func isMoM(r Relative) bool { return r.UID == 0 && r.Comm == "pbs_mom" }
+
+// isLogin knows what people log in by, and what makes another user of them. What a user calls his own programs does not count, but for
+// those that change what they are.
+func isLogin(r Relative) bool {
+	switch r.Comm {
+	case "su", "sudo", "doas", "runuser", "newgrp", "sg", "login":
+		return true
+	case "getty", "agetty", "mingetty", "in.rlogind", "in.rshd", "in.telnetd", "xdm", "kdm", "sddm", "sddm-helper", "lightdm", "xrdp-sesman":
+		return r.UID == 0
+	}
+	return isSSHD(r.Comm) || strings.HasPrefix(r.Comm, "gdm") && r.UID == 0
+}
+
+// isScheduler knows what starts programs at a time of its own: what comes of it belongs to nothing else. A user's systemd is one
+// wherever it is not the system's first process.
+func isScheduler(r Relative) bool {
+	switch r.Comm {
+	case "cron", "crond", "fcron", "anacron", "atd":
+		return r.UID == 0
+	}
+	return r.Comm == "systemd" && r.PID != 1
+}
+
+// notServices are the units of system.slice in which there is what people log in by and what starts jobs.
+var notServices = []string{"ssh", "sshd", "dropbear", "pbs", "pbs_mom", "hookhost"}
+
+// isService tells whether the process is part of a service: by its cgroup, where systemd sorts processes into units, and by its ancestors.
+func isService(f Facts) bool {
+	if descends(f, isScheduler) {
+		return true
+	}
+	for dir := range cgroups(f.Cgroup) {
+		inSystem := false
+		for part := range strings.SplitSeq(dir, "/") {
+			unit, isUnit := strings.CutSuffix(part, ".service")
+			name, _, _ := strings.Cut(unit, "@") // of a unit that was made from a template
+			switch {
+			case part == "system.slice":
+				inSystem = true
+			case !isUnit:
+			case slices.Contains([]string{"cron", "crond", "atd", "anacron"}, unit), name == "user" && name != unit:
+				return true
+			case inSystem && !slices.Contains(notServices, name):
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// inSession tells whether systemd-logind has the process in the session of a login.
+func inSession(text string) bool {
+	for dir := range cgroups(text) {
+		for part := range strings.SplitSeq(dir, "/") {
+			if ok, _ := path.Match("session-*.scope", part); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// cgroups yields the directories of a /proc/PID/cgroup (cgroups(7)).
+func cgroups(text string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(text) {
+			parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+			if len(parts) == 3 && !yield(parts[2]) {
+				return
+			}
+		}
+	}
+}
