@@ -154,6 +154,9 @@ func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits, 
 	}
 	// The record is last: a cgroup that has one is a job's, with all that goes with it.
 	err = h.mark(j)
+	if err == nil && h.policy.perTask() {
+		err = j.Split()
+	}
 	if err == nil && g != nil {
 		err = g.Keep(j)
 	}
@@ -184,7 +187,7 @@ func (h *hook) begun(l cgroup.Limits, ncpus int, there host) *hostapi.Outcome {
 	if cpus.IsEmpty() {
 		cpus, mems = there.cpus, there.mems
 	}
-	s := state{BegunMicros: sinceBoot(), NCPUs: ncpus, CPUs: cpus.String(), Mems: mems.String(), MemLimit: h.policy.memLimit(l)}
+	s := state{BegunMicros: sinceBoot(), NCPUs: ncpus, CPUs: cpus.String(), Mems: mems.String(), MemLimit: h.policy.memLimit(l), PerTask: h.policy.perTask()}
 	used := hostapi.Resources{"ncpus": fmt.Sprint(ncpus)}
 	if h.tree.Has("cpuacct") || h.tree.Mode() != cgroup.ModeV1 {
 		used["cput"], used["cpupercent"] = "00:00:00", "0"

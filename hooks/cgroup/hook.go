@@ -39,6 +39,8 @@ type hook struct {
 	openProcess func(*kernfs.FS, hostapi.ProcessID) (held, error)
 	setRlimits  func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit) error
 
+	environs *proc.Environs
+
 	samplers atomic.Int64 // jobs whose memory is sampled
 
 	kept      nodestate.Dir // what outlives a boot
@@ -47,6 +49,7 @@ type hook struct {
 	mu      sync.Mutex
 	watches map[string]*watch // by job id
 	owned   map[string]bool   // jobs that this process answers for: see cgroup.Maker
+	books   map[string]*rankBook
 }
 
 // newHook opens this machine's kernel files and makes the hook.
@@ -100,7 +103,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		return nil, err
 	}
 	return &hook{policy: p, log: log, roots: roots, tree: tree, node: node, self: self, kmsg: openKmsg, tell: func(string, *hostapi.JobUpdate) {}, inventory: noInventory, openProcess: openProcess, setRlimits: proc.SetRlimits,
-		watches: map[string]*watch{}, owned: map[string]bool{}}, nil
+		environs: proc.NewEnvirons(roots.Proc), watches: map[string]*watch{}, owned: map[string]bool{}}, nil
 }
 
 func noInventory() (*inventory.Inventory, error) { return nil, fs.ErrNotExist }

@@ -35,18 +35,19 @@ func testLife(t *testing.T, n *node) {
 	second := n.start(t, nil)
 	n.do(hostapi.EventLaunch, id, withPID(second))
 	third := n.start(t, nil)
-	if out := n.do(hostapi.EventAttach, id, withPID(third)); out.Usage.ProcessesAttached != 1 {
-		t.Errorf("attach: %d processes attached, want 1", out.Usage.ProcessesAttached)
+	n.do(hostapi.EventAttach, id, withPID(third))
+	if got := n.attached(id); got != 1 {
+		t.Errorf("attach: %d processes attached, want 1", got)
 	}
 	if diff := cmp.Diff([]int{leader, second, third}, n.inside(id)); diff != "" {
 		t.Errorf("processes: -want +got:\n%s", diff)
 	}
-	if s := n.state(id); s.Attached != 1 || s.LaunchedMicros < s.BegunMicros || s.NCPUs != 1 {
+	if s := n.state(id); s.LaunchedMicros < s.BegunMicros || s.NCPUs != 1 {
 		t.Errorf("state: %+v", s)
 	}
 
 	u := n.do(hostapi.EventPeriodic, "").Jobs[id]
-	if u == nil || u.Usage.CPUTSeconds == nil || u.Usage.MemBytes == nil || u.Usage.Kill != nil {
+	if u == nil || u.Usage.CPUTSeconds == nil || u.Usage.MemBytes == nil || u.Usage.Kill != nil || u.Usage.ProcessesAttached != 1 {
 		t.Fatalf("periodic: %+v", u)
 	}
 

@@ -88,6 +88,12 @@ type actor struct {
 // startActor starts one and waits until it is ready.
 func startActor(t testing.TB, join *hostapi.Join, what string, args ...string) actor {
 	t.Helper()
+	return startLabelled(t, nil, join, what, args...)
+}
+
+// startLabelled starts one with variables in its environment.
+func startLabelled(t testing.TB, env []string, join *hostapi.Join, what string, args ...string) actor {
+	t.Helper()
 	if join == nil {
 		join = &hostapi.Join{}
 	}
@@ -102,7 +108,7 @@ func startActor(t testing.TB, join *hostapi.Join, what string, args ...string) a
 	defer outR.Close()
 	// GOMAXPROCS and GOGC keep the runtime's own use of cpu and memory small beside what the tests measure.
 	child, err := proc.Start(&proc.Spec{Path: "/proc/self/exe", Args: append([]string{"actor", actorArg, what}, args...),
-		Env: []string{"GOMAXPROCS=1", "GOGC=off"}, Stdin: inR, Stdout: outW, Stderr: os.Stderr}, *join)
+		Env: append([]string{"GOMAXPROCS=1", "GOGC=off"}, env...), Stdin: inR, Stdout: outW, Stderr: os.Stderr}, *join)
 	inR.Close()
 	outW.Close()
 	if err != nil {

@@ -52,6 +52,7 @@ type oomKill struct {
 	seq    uint64 // of its record in the log
 	pid    int
 	line   string // "Killed process 12 (python3) total-vm:..., UID:0 ..."
+	ranks  []int  // the one in whose cgroup it was, where ranks have some
 	global bool   // the host ran out of memory, not a cgroup
 	again  bool   // the kernel kills, counts and logs the one that it chose once more with the rest of its cgroup
 }
@@ -60,27 +61,21 @@ type oomKill struct {
 // CLOCK_MONOTONIC is slewed by up to 500 ppm to be as long as a second is (kernel/time/ntp.c, MAXFREQ).
 func earliest(since int64) int64 { return since - since/2000 - 5_000_000 }
 
-// readOOM returns the kills in the memory cgroup path or below it since the time since (µs since boot), oldest first.
+// oomLog is what was read of the log so far: the kills in the memory cgroup path or below it since the time since (µs since boot), oldest
+// first. The kernel may be in the middle of a kill's records.
 //
-// The kernel writes two records a kill (mm/oom_kill.c): a summary "oom-kill:constraint=...,task_memcg=PATH,task=...,pid=N,uid=N",
+// It writes two records a kill (mm/oom_kill.c): a summary "oom-kill:constraint=...,task_memcg=PATH,task=...,pid=N,uid=N",
 // which is rate limited, and then "[Memory cgroup out of memory: ]Killed process N (comm) ...". With memory.oom.group
 // "Tasks in PATH are going to be killed ..." follows, and the second record for each of them, with the first one among them
 // if it has not given up its memory yet.
-func readOOM(r io.Reader, path string, since int64) ([]oomKill, error) {
-	l := oomLog{path: path, since: since}
-	err := l.read(r)
-	return l.kills, err
-}
-
-// oomLog is what was read of the log so far; the kernel may be in the middle of a kill's records.
 type oomLog struct {
 	path  string
 	since int64
 	kills []oomKill
 
-	pending map[int]bool // pid → global: chosen, not yet killed
-	group   bool         // what follows are all processes of path
-	grouped bool         // they were killed together once, so that no pid is another process's by now
+	pending map[int]oomKill // by pid: chosen, not yet killed
+	group   bool            // what follows are all processes of path
+	grouped bool            // they were killed together once, so that no pid is another process's by now
 }
 
 // read goes on to the end of the log.
@@ -103,11 +98,11 @@ func (l *oomLog) read(r io.Reader) error {
 func (l *oomLog) take(seq uint64, text string) {
 	if strings.HasPrefix(text, "oom-kill:") {
 		l.group = false
-		if pid, global, ok := parseSummary(text, l.path); ok {
+		if chosen, ok := parseSummary(text, l.path); ok {
 			if l.pending == nil {
-				l.pending = map[int]bool{}
+				l.pending = map[int]oomKill{}
 			}
-			l.pending[pid] = global
+			l.pending[chosen.pid] = chosen
 		}
 		return
 	}
@@ -122,13 +117,13 @@ func (l *oomLog) take(seq uint64, text string) {
 	}
 	number, _, _ := strings.Cut(line, " ")
 	pid, err := strconv.Atoi(number)
-	global, ours := l.pending[pid]
+	chosen, ours := l.pending[pid]
 	if err != nil || !ours && !l.group {
 		return
 	}
 	again := l.grouped && slices.ContainsFunc(l.kills, func(k oomKill) bool { return k.pid == pid })
 	delete(l.pending, pid)
-	l.kills = append(l.kills, oomKill{seq: seq, again: again, pid: pid, line: "Killed process " + line, global: global})
+	l.kills = append(l.kills, oomKill{seq: seq, again: again, pid: pid, line: "Killed process " + line, ranks: chosen.ranks, global: chosen.global})
 }
 
 // parseKmsg splits a record "level,sequence,µs,flags[,...];text\n[ KEY=value\n...]".
@@ -152,26 +147,33 @@ func parseKmsg(record string) (seq uint64, micros int64, text string, ok bool) {
 	return seq, micros, text, true
 }
 
-// parseSummary returns the pid of an oom-kill summary about a task in the cgroup path or below it. The task's name may
+// parseSummary returns what an oom-kill summary about a task in the cgroup path or below it tells of the kill. The task's name may
 // hold anything, commas and "pid=" too, so what follows it is read from the end.
-func parseSummary(text, path string) (pid int, global, ok bool) {
+func parseSummary(text, path string) (chosen oomKill, ok bool) {
 	rest, found := strings.CutPrefix(text, "oom-kill:constraint=")
 	if !found {
-		return 0, false, false
+		return oomKill{}, false
 	}
 	constraint, rest, _ := strings.Cut(rest, ",")
 	_, rest, found = strings.Cut(rest, ",task_memcg=")
 	if !found {
-		return 0, false, false
+		return oomKill{}, false
 	}
-	if !strings.HasPrefix(rest, path+",task=") && !strings.HasPrefix(rest, path+"/") {
-		return 0, false, false
+	rest, found = strings.CutPrefix(rest, path)
+	if !found || !strings.HasPrefix(rest, ",task=") && !strings.HasPrefix(rest, "/") {
+		return oomKill{}, false
 	}
 	at := strings.LastIndex(rest, ",pid=")
 	if at < 0 {
-		return 0, false, false
+		return oomKill{}, false
+	}
+	below, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), ",task=")
+	below, _, _ = strings.Cut(below, "/")
+	if _, n, ok := parseTaskName(below); ok {
+		chosen.ranks = []int{n}
 	}
 	number, _, _ := strings.Cut(rest[at+len(",pid="):], ",")
 	pid, err := strconv.Atoi(number)
-	return pid, constraint != "CONSTRAINT_MEMCG", err == nil
+	chosen.pid, chosen.global = pid, constraint != "CONSTRAINT_MEMCG"
+	return chosen, err == nil
 }

@@ -40,6 +40,15 @@ func TestReadOOM(t *testing.T) {
 		{"in a cgroup that the job made", records{
 			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobid/1.srv,task_memcg=/p/jobid/1.srv/box,task=sh,pid=7,uid=0\n",
 			"3,2,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x"}}},
+		{"in a rank's", records{
+			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobid/1.srv,task_memcg=/p/jobid/1.srv/rank.3,task=sh,task=a,pid=7,uid=0\n",
+			"3,2,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n",
+			"4,3,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobid/1.srv,task_memcg=/p/jobid/1.srv/rank.2.14/box,task=sh,pid=8,uid=0\n",
+			"3,4,9,-;Memory cgroup out of memory: Killed process 8 (sh) x\n",
+			"4,5,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobid/1.srv,task_memcg=/p/jobid/1.srv/main,task=rank.5,pid=9,uid=0\n",
+			"3,6,9,-;Memory cgroup out of memory: Killed process 9 (rank.5) x\n"}, "/p/jobid/1.srv", 0,
+			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x", ranks: []int{3}}, {seq: 4, pid: 8, line: "Killed process 8 (sh) x", ranks: []int{14}},
+				{seq: 6, pid: 9, line: "Killed process 9 (rank.5) x"}}},
 		{"host out of memory", records{
 			"4,1,9,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,task_memcg=/p/jobid/1.srv,task=sh,pid=7,uid=0\n",
 			"3,2,9,-;Out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x", global: true}}},
@@ -75,6 +84,12 @@ func TestReadOOM(t *testing.T) {
 			}
 		})
 	}
+}
+
+func readOOM(r io.Reader, path string, since int64) ([]oomKill, error) {
+	l := oomLog{path: path, since: since}
+	err := l.read(r)
+	return l.kills, err
 }
 
 func FuzzReadOOM(f *testing.F) {

@@ -48,6 +48,7 @@ func (h *hook) disown(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.owned, id)
+	delete(h.books, id)
 }
 
 func (h *hook) owns(id string) bool {

@@ -230,6 +230,16 @@ func (n *node) state(id string) (s state) {
 	return s
 }
 
+// attached is how many processes the job's cgroup says were taken in.
+func (n *node) attached(id string) int {
+	n.t.Helper()
+	count, err := n.cgroup(id).Attached()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return count
+}
+
 func (n *node) cgroup(id string) *cgroup.Job {
 	n.t.Helper()
 	j, err := n.tree.Job(id)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ type oomTale struct {
 	Twice int64    `json:"twice"` // of these, counted of a process that had been counted before
 	Seq   uint64   `json:"seq"`   // of the newest record of the kernel's log that they hold
 	Lines []string `json:"lines"`
+	Ranks []int    `json:"ranks,omitempty"` // that they name
+
+	killedIn []int // ranks in whose cgroups the kernel has killed, where ranks have some
 }
 
 // noticeOOM tells of kills as soon as the kernel has counted them. What was told before is told again: the host may not
@@ -110,6 +114,9 @@ func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage,
 			u.OOMKills = now.OOMKills
 		}
 	}
+	if s.PerTask {
+		t.killedIn = h.ranksKilled(j)
+	}
 	t.add(u, records, last)
 	b, err := json.Marshal(t)
 	if err == nil {
@@ -182,7 +189,7 @@ func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
 			t.Twice++
 			continue
 		}
-		t.say(what + ": " + k.line)
+		t.say(what + ": " + k.line + t.ofRanks(k.ranks))
 	}
 	rest := *u.OOMKills - t.Kills
 	if rest <= 0 || !last && (unlogged == 0 || len(t.Lines) >= oomLines) {
@@ -199,7 +206,30 @@ func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
 		}
 	}
 	t.Kills += rest
-	t.say(line)
+	t.say(line + t.ofRanks(slices.DeleteFunc(slices.Clone(t.killedIn), func(n int) bool { return slices.Contains(t.Ranks, n) })))
+}
+
+// ofRanks is what a line ends with about these ranks.
+func (t *oomTale) ofRanks(ranks []int) string {
+	if len(ranks) == 0 {
+		return ""
+	}
+	var list []string
+	for i, n := range ranks {
+		if i == oomLines {
+			list = append(list, "...")
+			break
+		}
+		list = append(list, strconv.Itoa(n))
+		if !slices.Contains(t.Ranks, n) {
+			t.Ranks = append(t.Ranks, n)
+		}
+	}
+	what := "rank"
+	if len(ranks) > 1 {
+		what = "ranks"
+	}
+	return fmt.Sprintf(" (%s %s)", what, strings.Join(list, ", "))
 }
 
 // say adds a line in words that were not used before.

@@ -99,11 +99,17 @@ func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, req *hosta
 		h.watch(j)
 	}
 	var update *hostapi.JobUpdate
+	if measure && s.PerTask && h.owns(id) {
+		h.tendRanks(ctx, j)
+	}
 	if measure {
 		u, _, err := h.measure(j, s)
 		errs = append(errs, err)
 		if u != nil {
-			update = &hostapi.JobUpdate{Usage: u, ResourcesUsed: resourcesUsed(u, s)}
+			update = &hostapi.JobUpdate{Usage: u, ResourcesUsed: resourcesUsed(u, s), CallAgain: s.nextLook()}
+			if !h.policy.perTask() { // since the job's begin: hook mpi tells of ranks, and two that did would not go together
+				u.Ranks = nil
+			}
 		}
 	}
 	now := s.encode()

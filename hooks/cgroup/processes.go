@@ -28,6 +28,10 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	if err != nil {
 		return nil, err
 	}
+	again := s.lookForRanks()
+	if s.PerTask {
+		j = j.PerTask()
+	}
 	if s.LaunchedMicros == 0 {
 		s.LaunchedMicros = sinceBoot()
 		h.note(j, func(r *cgroup.Record) {
@@ -35,7 +39,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 			r.Begin.Job.KillDelay = req.Job.KillDelay // PBS does not tell begin
 		})
 	}
-	out := &hostapi.Outcome{State: s.encode()}
+	out := &hostapi.Outcome{State: s.encode(), CallAgain: again}
 	if req.PID == 0 {
 		if s.SuspendedAt != 0 { // who starts a program in a frozen cgroup is frozen with it, or waits for it
 			return nil, hostapi.Errorf(hostapi.KindBusy, "job %s is suspended", j.ID())
@@ -108,14 +112,24 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	if err != nil {
 		return nil, err
 	}
+	again := s.lookForRanks()
+	if s.PerTask {
+		j = j.PerTask()
+	}
 	taken, err := h.takeIn(j, p, func(m proc.Process) bool { return m.BelongsTo(owner) }, limits)
 	if err != nil {
 		return nil, fmt.Errorf("attach pid %d: %w", req.PID, err)
 	}
 	if s.Attached += taken; taken > 0 {
-		h.note(j, func(r *cgroup.Record) { r.State = s.encode() })
+		if err := j.SetAttached(s.Attached); err != nil {
+			h.logOf(j.ID()).Warn(err)
+		}
 	}
-	return &hostapi.Outcome{State: s.encode(), Usage: &hostapi.HostUsage{NCPUs: s.NCPUs, ProcessesAttached: s.Attached}}, nil
+	out := &hostapi.Outcome{CallAgain: again}
+	if s.PerTask {
+		out.State = s.encode()
+	} // else the host has nothing to write to its disk: the cgroup counts, and the next one who measures tells
+	return out, nil
 }
 
 // process reads a process; alive is false when it is gone or waits to be reaped.

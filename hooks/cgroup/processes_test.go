@@ -36,18 +36,20 @@ func TestAttachSession(t *testing.T) {
 		member, foreign, other := fork(t, k, leader), fork(t, k, leader), k.Spawn()
 		k.SetProcess(foreign, kernfstest.Attributes{UID: stranger})
 		k.SetProcess(other, kernfstest.Attributes{UID: owner})
-		out := n.do(hostapi.EventAttach, "1.srv", withPID(member))
+		n.do(hostapi.EventAttach, "1.srv", withPID(member))
 		if diff := cmp.Diff([]int{leader, member}, n.inside("1.srv")); diff != "" {
 			t.Errorf("inside: -want +got:\n%s", diff)
 		}
-		if out.Usage.ProcessesAttached != 2 {
-			t.Errorf("%d processes attached", out.Usage.ProcessesAttached)
+		if got := n.attached("1.srv"); got != 2 {
+			t.Errorf("%d processes attached", got)
 		}
-		if out := n.do(hostapi.EventAttach, "1.srv", withPID(leader)); out.Usage.ProcessesAttached != 2 {
-			t.Errorf("again: %d processes attached", out.Usage.ProcessesAttached)
+		n.do(hostapi.EventAttach, "1.srv", withPID(leader))
+		if got := n.attached("1.srv"); got != 2 {
+			t.Errorf("again: %d processes attached", got)
 		}
-		if out := n.do(hostapi.EventAttach, "1.srv", withPID(other)); out.Usage.ProcessesAttached != 3 {
-			t.Errorf("another session: %d processes attached", out.Usage.ProcessesAttached)
+		n.do(hostapi.EventAttach, "1.srv", withPID(other))
+		if got := n.attached("1.srv"); got != 3 {
+			t.Errorf("another session: %d processes attached", got)
 		}
 	})
 }
@@ -125,8 +127,9 @@ func TestAttachFromOutsideSession(t *testing.T) {
 		pid, other := k.Spawn(), k.Spawn()
 		k.SetProcess(pid, outside)
 		k.SetProcess(other, outside)
-		if out := n.do(hostapi.EventAttach, "1.srv", withPID(pid)); out.Usage.ProcessesAttached != 1 {
-			t.Errorf("%d processes attached", out.Usage.ProcessesAttached)
+		n.do(hostapi.EventAttach, "1.srv", withPID(pid))
+		if got := n.attached("1.srv"); got != 1 {
+			t.Errorf("%d processes attached", got)
 		}
 		if got := n.inside("1.srv"); !slices.Equal(got, []int{pid}) {
 			t.Errorf("inside: %v, want %d", got, pid)

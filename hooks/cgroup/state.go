@@ -17,7 +17,7 @@ type state struct {
 	// BegunMicros and LaunchedMicros are microseconds since boot: see sinceBoot.
 	BegunMicros    int64  `json:"begun_us,omitempty"`
 	LaunchedMicros int64  `json:"launched_us,omitempty"`
-	Attached       int    `json:"attached,omitempty"`
+	Attached       int    `json:"attached,omitempty"` // the cgroup may know of more
 	NCPUs          int    `json:"ncpus"`
 	CPUs           string `json:"cpus,omitempty"` // what it may run on, its own or the parent's
 	Mems           string `json:"mems,omitempty"`
@@ -28,6 +28,10 @@ type state struct {
 	// SuspendedMicros is the length of those that are over.
 	SuspendedAt     int64 `json:"suspended_at_us,omitempty"`
 	SuspendedMicros int64 `json:"suspended_us,omitempty"`
+	// PerTask: the job was begun with [mpi] per_task, and its ranks get cgroups of their own. RanksFrom is when one of its programs was last
+	// started or taken in, on the same clock: see nextLook.
+	PerTask   bool  `json:"per_task,omitempty"`
+	RanksFrom int64 `json:"ranks_from_us,omitempty"`
 	// Ended says that epilogue has killed the job and told what it used: end has only to remove.
 	Ended bool `json:"ended,omitempty"`
 }
@@ -46,10 +50,11 @@ func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (state, error) {
 		if a, err := askOf(job, node); err == nil {
 			s.NCPUs = a.NCPUs
 		}
-		return s, nil
-	}
-	if err := json.Unmarshal(text, &s); err != nil {
+	} else if err := json.Unmarshal(text, &s); err != nil {
 		return state{}, fmt.Errorf("job %s: decode hook state: %w", job.ID, err)
+	}
+	if n, err := j.Attached(); err == nil && n > s.Attached {
+		s.Attached = n
 	}
 	return s, nil
 }

@@ -42,6 +42,10 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 	if u.MemBytes != nil {
 		u.MemSource = memSampled
 	}
+	if s.PerTask {
+		ranks, ranksErr := h.ranksUsed(j)
+		u.Ranks, err = ranks, errors.Join(err, ranksErr)
+	}
 	if u.CPUs == "" { // begin did not run here
 		err = errors.Join(err, h.placeOf(j, u))
 	}

@@ -32,6 +32,8 @@ type Job struct {
 	tree *Tree
 	id   string
 	dirs []directory // one for each hierarchy of tree, in its order
+
+	perTask bool // see PerTask
 }
 
 // directory is a job's directory in one hierarchy. It may not exist.

@@ -24,7 +24,7 @@ func (j *Job) Join() Join {
 	var join Join
 	for i := range j.dirs {
 		if j.dirs[i].h.v2 {
-			join.CgroupDir = j.dirs[i].Path(".")
+			join.CgroupDir = j.entrance(i).Path(".")
 		} else {
 			join.Tasks = append(join.Tasks, j.entrance(i).Path("tasks"))
 		}
@@ -34,9 +34,14 @@ func (j *Job) Join() Join {
 
 // entrance is the directory that the job's tasks go to in a hierarchy: the job's own, or the parent of all jobs for a
 // cpuset that the job does not have (PBS's rule for ncpus=0), and for systemd's hierarchy, which a job that began while
-// jobs were in no unit is not in.
+// jobs were in no unit is not in. In the v2 tree it is main for a job that was split.
 func (j *Job) entrance(i int) *kernfs.FS {
 	d := j.dirs[i]
+	if j.perTask && d.h.v2 && j.tree.hasTasks(d.h) {
+		if main, err := d.Sub(mainGroup); err == nil {
+			return main
+		}
+	}
 	if !j.optional(i) && !d.h.has(systemdHierarchy) || d.Exists(".") {
 		return d.FS
 	}
@@ -45,7 +50,8 @@ func (j *Job) entrance(i int) *kernfs.FS {
 
 // Attach moves processes into the cgroup, all threads of each. The moves are made back to back, since only the first after
 // a quiet while waits for a grace period of the kernel. A process that has ended is passed over. Attach goes on
-// after an error and returns all of them; it is idempotent. Children that a process forks meanwhile may stay outside.
+// after an error and returns all of them; it is idempotent. Children that a process forks meanwhile may stay outside. Of a job that was
+// split, what is in a task stays there.
 func (j *Job) Attach(pids []int) error {
 	entrances := make([]*kernfs.FS, len(j.dirs))
 	for i := range j.dirs {
@@ -57,7 +63,11 @@ func (j *Job) Attach(pids []int) error {
 			errs = append(errs, fmt.Errorf("attach process %d to job %s: not a process id", pid, j.id))
 			continue
 		}
-		for _, dir := range entrances {
+		stays := j.stays(pid)
+		for i, dir := range entrances {
+			if stays[j.dirs[i].h] {
+				continue
+			}
 			err := dir.Write("cgroup.procs", strconv.Itoa(pid))
 			if errors.Is(err, unix.ESRCH) {
 				break
@@ -71,4 +81,20 @@ func (j *Job) Attach(pids []int) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// stays tells in which hierarchies the process is in a task of a job that was split.
+func (j *Job) stays(pid int) map[*hierarchy]bool {
+	if !j.perTask {
+		return nil
+	}
+	at, err := j.tree.cgroupsOf(pid)
+	if err != nil { // it is gone, as will be found
+		return nil
+	}
+	in := map[*hierarchy]bool{}
+	for _, d := range j.taskDirs() {
+		_, in[d.h] = j.below(d.h, at)
+	}
+	return in
 }

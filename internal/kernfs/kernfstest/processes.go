@@ -18,7 +18,7 @@ const firstPID = 5_000_000
 // process is a process of one thread.
 type process struct {
 	pid, ppid, pgid, sid, uid int
-	comm                      string
+	comm, environ             string
 	start                     uint64 // jiffies
 	user, system              time.Duration
 	in                        map[*hierarchy]*cgroup
@@ -75,7 +75,7 @@ func (k *Kernel) start(parent *process, comm string) *process {
 	k.clock += 3
 	p := &process{
 		pid: k.lastPID, ppid: parent.pid, pgid: parent.pgid, sid: parent.sid, uid: parent.uid,
-		comm: comm, start: k.clock, in: maps.Clone(parent.in), held: map[*cgroup]*held{},
+		comm: comm, environ: parent.environ, start: k.clock, in: maps.Clone(parent.in), held: map[*cgroup]*held{},
 	}
 	k.procs[p.pid] = p
 	for _, g := range p.in {
@@ -158,6 +158,7 @@ type Attributes struct {
 	Comm    string
 	UID     int
 	Session int // OutsideSession for one that began outside the pid namespace
+	Environ []string
 }
 
 // OutsideSession is a session that /proc shows as 0.
@@ -171,6 +172,9 @@ func (k *Kernel) SetProcess(pid int, a Attributes) {
 	p.comm = cmp.Or(a.Comm, p.comm)
 	p.uid = cmp.Or(a.UID, p.uid)
 	p.sid = max(0, cmp.Or(a.Session, p.sid))
+	if a.Environ != nil {
+		p.environ = strings.Join(a.Environ, "\x00") + "\x00"
+	}
 }
 
 // Cgroup returns where pid is, in the form of /proc/PID/cgroup.

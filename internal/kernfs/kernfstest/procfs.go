@@ -121,6 +121,7 @@ func (p *process) files(k *Kernel) map[string]string {
 		dir + "mountinfo":     k.mountinfo(),
 		dir + "mounts":        k.mounts(),
 		dir + "cmdline":       p.comm + "\x00",
+		dir + "environ":       p.environ,
 		dir + "oom_score_adj": "0\n",
 	}
 }

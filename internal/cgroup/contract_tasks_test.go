@@ -1,0 +1,296 @@
+package cgroup
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// splitJob is a job with two tasks, rank.0 and rank.1.
+func splitJob(t *testing.T, tree *Tree, l Limits) *Job {
+	t.Helper()
+	if len(newJobOf(t, tree).taskDirs()) == 0 {
+		kernfstest.Elsewhere(t, "neither memory nor cpu time is counted by cgroup")
+	}
+	j := newJob(t, tree, testJob, l)
+	for range 2 {
+		if err := j.Split(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j = j.PerTask()
+	for _, name := range []string{"rank.0", "rank.1"} {
+		if err := j.MakeTask(name, []byte("of "+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return j
+}
+
+func newJobOf(t *testing.T, tree *Tree) *Job {
+	t.Helper()
+	j, err := tree.Job(testJob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func wantPids(t *testing.T, what string, got []int, err error, want ...int) {
+	t.Helper()
+	slices.Sort(want)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%s: %v, %v; want %v", what, got, err, want)
+	}
+}
+
+// testTasks: processes of a job in tasks are the job's in every way, and what they use is known apart.
+func testTasks(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := splitJob(t, tree, tree.someLimits())
+	p, q, r := w.start(t, j.Join()), w.start(t, j.Join()), w.start(t, Join{})
+	if err := j.Attach([]int{r.pid()}); err != nil {
+		t.Fatal(err)
+	}
+	pids, err := j.Untasked()
+	wantPids(t, "in no task", pids, err, p.pid(), q.pid(), r.pid())
+	for range 2 {
+		if err := j.AttachTask("rank.1", []int{q.pid(), r.pid()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forked := q.fork(t, 2)
+	inside := append([]int{q.pid(), r.pid()}, forked...)
+	// A session that is attached once more leaves its ranks where they are.
+	if err := j.Attach([]int{p.pid(), q.pid()}); err != nil {
+		t.Fatal(err)
+	}
+	pids, err = j.Untasked()
+	wantPids(t, "in no task", pids, err, p.pid())
+	pids, err = j.Processes()
+	wantPids(t, "in the job", pids, err, append(inside, p.pid())...)
+	pids, err = j.Entered()
+	wantPids(t, "to be signalled", pids, err, append(inside, p.pid())...)
+	for _, pid := range inside {
+		if name, ok, err := j.TaskOf(pid); err != nil || !ok || name != "rank.1" {
+			t.Errorf("task of %d: %q, %v, %v", pid, name, ok, err)
+		}
+		if id, ok, err := tree.JobOf(pid); err != nil || !ok || id != testJob {
+			t.Errorf("job of %d: %q, %v, %v", pid, id, ok, err)
+		}
+	}
+	for _, pid := range []int{p.pid(), w.start(t, Join{}).pid(), 0} {
+		if name, ok, err := j.TaskOf(pid); err != nil || ok {
+			t.Errorf("task of %d: %q, %v, %v", pid, name, ok, err)
+		}
+	}
+	tasks, err := j.Tasks()
+	want := []Task{{"rank.0", []byte("of rank.0")}, {"rank.1", []byte("of rank.1")}}
+	if err != nil || !slices.EqualFunc(tasks, want, func(a, b Task) bool { return a.Name == b.Name && string(a.Mark) == string(b.Mark) }) {
+		t.Errorf("tasks %q, %v; want %q", tasks, err, want)
+	}
+	if tree.Has("freeze") {
+		if err := errors.Join(j.Freeze(soon(t)), j.Thaw(soon(t))); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := j.RemoveTask("rank.1"); !errors.Is(err, ErrBusy) {
+		t.Errorf("a task with processes was removed, or %v", err)
+	}
+	if k, err := j.Kill(soon(t)); err != nil || k.Processes != 5 {
+		t.Errorf("kill: %+v, %v; want 5 processes", k, err)
+	}
+	for _, a := range []process{p, q, r} {
+		a.gone(t)
+	}
+	if err := j.Remove(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if j.Exists() {
+		t.Error("something is left of a job with tasks")
+	}
+}
+
+// testTaskUsage: what a task used is the task's and the job's, and the job's for good.
+func testTaskUsage(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := splitJob(t, tree, tree.someLimits())
+	p, q := w.start(t, j.Join()), w.start(t, j.Join())
+	if err := errors.Join(j.AttachTask("rank.0", []int{p.pid()}), j.AttachTask("rank.1", []int{q.pid()})); err != nil {
+		t.Fatal(err)
+	}
+	const burnt, touched = 300 * time.Millisecond, 24 << 20
+	used := func(name string) TaskUsage {
+		t.Helper()
+		u, err := j.TaskUsage(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	p.burn(t, burnt)
+	a, b := used("rank.0"), used("rank.1")
+	if a.CPU != nil && b.CPU != nil && (*a.CPU < burnt*9/10 || *b.CPU >= *a.CPU) {
+		t.Errorf("cpu time %v and %v, want %v in the first and less in the second", *a.CPU, *b.CPU, burnt)
+	}
+	if (a.CPU == nil) != (tree.with("cpuacct") == nil && tree.mode != ModeV2) {
+		t.Errorf("cpu time %v", a.CPU)
+	}
+	q.touch(t, touched)
+	a, b = used("rank.0"), used("rank.1")
+	if (b.MemPeak == nil) != !tree.Has("peak") {
+		t.Errorf("peak %v", b.MemPeak)
+	}
+	if b.MemPeak != nil && (*b.MemPeak < touched || *a.MemPeak >= touched) {
+		t.Errorf("peaks %d and %d, want %d in the second alone", *a.MemPeak, *b.MemPeak, touched)
+	}
+	q.end(t)
+	q.gone(t)
+	before, err := j.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := time.Now().Add(10 * time.Second)
+	for err = errNotYet; err != nil && time.Now().Before(end); time.Sleep(time.Millisecond) { // a process leaves the list before it leaves the cgroup
+		if empty, emptyErr := j.TaskEmpty("rank.1"); emptyErr != nil || !empty {
+			err = errors.Join(emptyErr, errNotYet)
+			continue
+		}
+		err = j.RemoveTask("rank.1")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if empty, err := j.TaskEmpty("rank.0"); err != nil || empty {
+		t.Errorf("a task with a process is empty: %v, %v", empty, err)
+	}
+	_, err = j.TaskUsage("rank.1")
+	wantError(t, err, ErrNotFound)
+	after, err := j.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.CPU != nil && *after.CPU < *before.CPU {
+		t.Errorf("the job's cpu time was %v and is %v when a task is gone", *before.CPU, *after.CPU)
+	}
+	if before.CgroupPeak != nil && *after.CgroupPeak < touched {
+		t.Errorf("the job's peak is %d when a task is gone, want %d", *after.CgroupPeak, touched)
+	}
+	if err := j.RemoveTask("rank.1"); err != nil {
+		t.Errorf("removed again: %v", err)
+	}
+}
+
+var errNotYet = errors.New("not yet")
+
+// testTaskOOM: the kernel kills at the job's limit, and the rank that it took is known.
+func testTaskOOM(t *testing.T, w world) {
+	tree := w.tree(t)
+	if !tree.Has("memory") {
+		kernfstest.Elsewhere(t, "no memory controller")
+	}
+	l := tree.someLimits()
+	l.Mem, l.MemSwap = size(64<<20), nil
+	if tree.Has("memsw") {
+		l.MemSwap = size(64 << 20)
+	}
+	j := splitJob(t, tree, l)
+	p, q := w.start(t, j.Join()), w.start(t, j.Join())
+	if err := errors.Join(j.AttachTask("rank.0", []int{p.pid()}), j.AttachTask("rank.1", []int{q.pid()})); err != nil {
+		t.Fatal(err)
+	}
+	q.touch(t, 256<<20)
+	q.gone(t)
+	p.burn(t, time.Millisecond)
+	u, err := j.Usage()
+	if err != nil || u.OOMKills == nil || *u.OOMKills != 1 {
+		t.Errorf("kills in the job: %v, %v; want 1", u.OOMKills, err)
+	}
+	for name, want := range map[string]int64{"rank.0": 0, "rank.1": 1} {
+		u, err := j.TaskUsage(name)
+		if err != nil || u.OOMKills == nil || *u.OOMKills != want {
+			t.Errorf("kills in %s: %v, %v; want %d", name, u.OOMKills, err, want)
+		}
+	}
+}
+
+// testTaskResize: tasks are not in the way of other limits.
+func testTaskResize(t *testing.T, w world) {
+	tree := w.tree(t)
+	l := tree.someLimits()
+	j := splitJob(t, tree, l)
+	p := w.start(t, j.Join())
+	if err := j.AttachTask("rank.0", []int{p.pid()}); err != nil {
+		t.Fatal(err)
+	}
+	if l.Mem != nil {
+		l.Mem = size(128 << 20)
+	}
+	if cpus, err := tree.CPUs(); err == nil && cpus.Has(1) {
+		l.CPUs = kernfs.IDs(1)
+	}
+	if tree.Has("pids") {
+		l.Pids = size(100)
+	}
+	if err := j.Apply(l); err != nil {
+		t.Fatal(err)
+	}
+	got, err := j.Limits()
+	if err != nil || !got.CPUs.Equal(l.CPUs) || l.Mem != nil && *got.Mem != *l.Mem {
+		t.Errorf("limits %+v, %v; want %+v", got, err, l)
+	}
+}
+
+// testTaskMissing: what is not there is said, and made nothing of.
+func testTaskMissing(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := newJobOf(t, tree)
+	if len(j.taskDirs()) == 0 {
+		kernfstest.Elsewhere(t, "neither memory nor cpu time is counted by cgroup")
+	}
+	wantError(t, j.MakeTask("rank.0", nil), ErrNotFound)
+	tasks, err := j.Tasks()
+	if err != nil || len(tasks) != 0 {
+		t.Errorf("tasks %v, %v", tasks, err)
+	}
+	pids, err := j.Untasked()
+	wantPids(t, "in no task", pids, err)
+	wantError(t, j.AttachTask("rank.0", []int{w.start(t, Join{}).pid()}), ErrNotFound)
+	if j.Exists() {
+		t.Error("something was made")
+	}
+	j = splitJob(t, tree, tree.someLimits())
+	dead := w.start(t, Join{})
+	dead.end(t)
+	dead.gone(t)
+	if err := j.AttachTask("rank.0", []int{dead.pid()}); err != nil {
+		t.Errorf("a process that is gone: %v", err)
+	}
+	for _, name := range []string{"", ".", "..", "a/b", mainGroup} {
+		if err := j.MakeTask(name, nil); err == nil {
+			t.Errorf("task %q was made", name)
+		}
+	}
+	for _, pid := range []int{0, -1} {
+		if err := j.AttachTask("rank.0", []int{pid}); err == nil {
+			t.Errorf("process %d was attached", pid)
+		}
+	}
+	// What is below the job's cgroup without our mark is no task.
+	d := j.taskDirs()[0]
+	if err := d.Mkdir("container"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Xattr("container", taskMark); !errors.Is(err, unix.ENODATA) {
+		t.Errorf("mark of a container: %v", err)
+	}
+	if tasks, err := j.Tasks(); err != nil || len(tasks) != 2 {
+		t.Errorf("tasks %v, %v; want two", tasks, err)
+	}
+}
