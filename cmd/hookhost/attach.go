@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/cmd/hookhost/shortcut"
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 )
@@ -44,7 +46,9 @@ func (c *cli) attachCommand() *cobra.Command {
 exit status are those of pbs_attach, and the program answers to that name as well. Without -j, it is the only job
 that the process's user has on this host. Only root and the owner of a job can do that, the owner with own processes.
 
-Processes of another host are attached there: -h takes this host alone.`,
+-h HOST attaches a process of another host of the job: its number is the one that it has there, and JOB has to be named. That host looks for itself
+whether the process is the job's, such as by its environment or its parents. Both need a daemon and [sister] in their configuration
+(docs/sisters.md). A command is run on another host by 'hookhost remsh'.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args
@@ -73,6 +77,7 @@ Processes of another host are attached there: -h takes this host alone.`,
 	return cmd
 }
 
+// attach is what shortcut has left to do.
 func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	pid, wrong := o.check()
 	if len(wrong) > 0 && isPBS(c.called) { // a line each, and no name before them
@@ -85,11 +90,21 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	if len(wrong) > 0 {
 		return misuse(fmt.Errorf("attach: %w", errors.Join(wrong...)))
 	}
-	if err := c.isHere(o.host); err != nil {
-		return fmt.Errorf("attach: tm_attach: TM_ESYSTEM: %w", err)
+	if here, name := c.isHere(o.host); !here {
+		return c.attachThere(cmd.Context(), o, pid, name)
 	}
 	if o.session {
 		return c.attachInSession(o)
+	}
+	if shortcut.Answer != nil { // asked already, for the same
+		attached, err := api.ReadAttached(bytes.NewReader(shortcut.Answer))
+		if err != nil {
+			return fmt.Errorf("attach: tm_attach: %s: %w", tmError(err), err)
+		}
+		if o.pid != "" {
+			return nil
+		}
+		return o.exec(attached.Outcome)
 	}
 	client, err := api.Dial(c.socket)
 	if err != nil {
@@ -150,21 +165,32 @@ func (o *attachOptions) check() (pid int, wrong []error) {
 	return pid, wrong
 }
 
-// isHere refuses a host that is not this one.
-func (c *cli) isHere(host string) error {
-	if host == "" || host == "localhost" {
-		return nil
-	}
+// isHere tells whether a host is this one, and how this one is named.
+func (c *cli) isHere(host string) (here bool, name string) {
 	names := []string{hereName()}
 	if cfg, err := c.load(); err == nil { // else the daemon's counts, not what somebody is writing just now
 		if name, err := nodeName(cfg); err == nil {
 			names = append(names, name)
 		}
 	}
-	if slices.ContainsFunc(names, func(name string) bool { return sameHost(name, host) }) {
-		return nil
+	here = host == "" || host == "localhost" || slices.ContainsFunc(names, func(name string) bool { return sameHost(name, host) })
+	return here, names[len(names)-1]
+}
+
+// attachThere has another host of the job attach a process of its own, by way of the daemon here.
+func (c *cli) attachThere(ctx context.Context, o attachOptions, pid int, here string) error {
+	if o.pid == "" {
+		return fmt.Errorf("attach: tm_attach: TM_ESYSTEM: host %s: this is %s, where CMD is to run: 'hookhost remsh %s CMD' runs it there", o.host, here, o.host)
 	}
-	return fmt.Errorf("host %s: this is %s, and a process can be attached only on its own host", host, names[len(names)-1])
+	client, err := api.Dial(c.socket)
+	if err != nil {
+		return fmt.Errorf("attach: tm_attach: TM_ESYSTEM: %w", err)
+	}
+	defer client.Close()
+	if _, err := client.AttachOn(ctx, o.host, o.job, pid); err != nil {
+		return fmt.Errorf("attach: tm_attach: %s: %w", tmError(err), err)
+	}
+	return nil
 }
 
 // exec becomes the command, which is in the job already, with what hooks say of its environment.

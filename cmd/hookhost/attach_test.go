@@ -34,7 +34,8 @@ func TestAttachByPBSName(t *testing.T) {
 		{[]string{"-p", "0", "-m", "x"}, 2, usage("bad pid: 0", "bad port: x")},
 		{[]string{"-p", "99", "-s", "-P", "true"}, 2, usage("cannot specify pid and session", "cannot specify pid and parent", "cannot specify pid and command")},
 		{[]string{"-z"}, 2, "unknown shorthand flag: 'z' in -z\nusage: pbs_attach "},
-		{[]string{"-h", "elsewhere.x", "-p", "99"}, 1, "pbs_attach: tm_attach: TM_ESYSTEM: host elsewhere.x: "},
+		{[]string{"-h", "elsewhere.x", "-p", "99"}, 1, "pbs_attach: tm_attach: TM_ESYSTEM: connect to "},
+		{[]string{"-h", "elsewhere.x", "true"}, 1, "pbs_attach: tm_attach: TM_ESYSTEM: host elsewhere.x: "},
 		{[]string{"-h", "localhost", "-m", "15003", "-c", "-j", "1.x", "-p", fmt.Sprint(os.Getpid())}, 1, "pbs_attach: tm_attach: TM_ESYSTEM: connect to "},
 	} {
 		r := pbsAttach(t, tt.args...)

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -192,7 +193,7 @@ func spread(b *testing.B, what string, d []time.Duration) {
 	for _, of := range []struct {
 		name string
 		part float64
-	}{{"min", 0}, {"median", 0.5}, {"p90", 0.9}, {"max", 1}} {
+	}{{"min", 0}, {"median", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"max", 1}} {
 		b.ReportMetric(float64(d[int(of.part*float64(len(d)-1))].Microseconds())/1000, what+"-"+of.name+"-ms")
 	}
 }
@@ -314,4 +315,148 @@ func field(b *testing.B, file, key string) int {
 	}
 	b.Fatalf("%s has no %s", file, key)
 	return 0
+}
+
+// bareProgram does nothing, or says when it has begun and stays.
+const bareProgram = `package main
+
+import (
+	"strconv"
+	"syscall"
+)
+
+func main() {
+	if _, ok := syscall.Getenv("SAY"); !ok {
+		return
+	}
+	var t syscall.Timeval
+	syscall.Gettimeofday(&t)
+	syscall.Write(1, []byte(strconv.Itoa(syscall.Getpid())+" "+strconv.FormatInt(int64(t.Sec)*1e6+int64(t.Usec), 10)+"\n"))
+	syscall.Pause()
+}
+`
+
+// bare makes a static Go program: what an attach is measured against.
+func bare(b *testing.B) string {
+	b.Helper()
+	dir := b.TempDir()
+	for _, d := range []string{dir, filepath.Dir(dir)} { // nobody is to run it
+		if err := os.Chmod(d, 0o711); err != nil {
+			b.Fatal(err)
+		}
+	}
+	source, program := filepath.Join(dir, "bare.go"), filepath.Join(dir, "bare")
+	if err := os.WriteFile(source, []byte(bareProgram), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command("go", "build", "-o", program, source)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, text)
+	}
+	return program
+}
+
+// BenchmarkAttach is a program run by itself and through `hookhost attach`, one after the other in turn, since the machine may be busy with
+// other things. "again" comes right behind another attach: the first in a while waits for the kernel, see docs/performance.md.
+func BenchmarkAttach(b *testing.B) {
+	n, _ := benchNode(b)
+	const job = "7.bench"
+	n.beginFor(b, job)
+	program := bare(b)
+	attach := []string{filepath.Join(built, "hookhost"), "attach", "-j", job, "--", program}
+	run := func(args ...string) time.Duration {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir, cmd.Env = "/", []string{"HOOKHOST_SOCKET=" + n.path("run/s")}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		start := time.Now()
+		if err := cmd.Run(); err != nil {
+			b.Fatalf("%v: %v: %s", args, err, &said)
+		}
+		return time.Since(start)
+	}
+	run(attach...) // which begins the job
+	var bares, firsts, agains []time.Duration
+	for b.Loop() {
+		bares = append(bares, run(program))
+		time.Sleep(50 * time.Millisecond)
+		firsts = append(firsts, run(attach...))
+		agains = append(agains, run(attach...))
+	}
+	spread(b, "bare", bares)
+	spread(b, "first", firsts)
+	spread(b, "again", agains)
+	for name, d := range map[string][]time.Duration{"first": firsts, "again": agains} { // spread has put them in order
+		b.ReportMetric(float64(d[len(d)/2])/float64(bares[len(bares)/2]), name+"/bare")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkAttach200AtOnce is 200 attaches at one time: how long after they were let go each has become its program, as these say
+// themselves, and the same programs without an attach. All are looked for in the job.
+func BenchmarkAttach200AtOnce(b *testing.B) {
+	n, _ := benchNode(b)
+	const job, count = "7.bench", 200
+	n.beginFor(b, job)
+	program := bare(b)
+	var bares, attached []time.Duration
+	for b.Loop() {
+		bares = append(bares, n.atOnce(b, program, count, "")...)
+		attached = append(attached, n.atOnce(b, program, count, job)...)
+	}
+	spread(b, "bare", bares)
+	spread(b, "attach", attached)
+	b.ReportMetric(0, "ns/op")
+}
+
+// atOnce starts a program count times at one moment, in a job where one is named, and returns how long each took to begin.
+func (n *node) atOnce(b *testing.B, program string, count int, job string) (took []time.Duration) {
+	in, let, err := os.Pipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer in.Close()
+	said, say, err := os.Pipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer said.Close()
+	args := []string{"-c", `read x; exec "$@"`, "sh"}
+	if job != "" {
+		args = append(args, filepath.Join(built, "hookhost"), "attach", "-j", job, "--")
+	}
+	for range count {
+		cmd := exec.Command("sh", append(args, program)...)
+		cmd.Dir, cmd.Env = "/", []string{"SAY=1", "HOOKHOST_SOCKET=" + n.path("run/s")}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = in, say, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	}
+	say.Close()
+	time.Sleep(time.Second) // all wait
+	start := time.Now()
+	let.Close()
+	for lines := bufio.NewScanner(said); len(took) < count; {
+		if !lines.Scan() {
+			b.Fatalf("only %d of %d have begun: %v", len(took), count, lines.Err())
+		}
+		var pid int
+		var at int64
+		if _, err := fmt.Sscan(lines.Text(), &pid, &at); err != nil {
+			b.Fatalf("%q: %v", lines.Text(), err)
+		}
+		took = append(took, time.UnixMicro(at).Sub(start))
+		if job != "" {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+			if err != nil || filepath.Base(cgroupOf(string(text), "memory")) != job {
+				b.Fatalf("process %d is not in the job: %v %s", pid, err, text)
+			}
+		}
+	}
+	return took
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
+	"github.com/hookhost/hookhost/cmd/hookhost/shortcut"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/nodestate"
 )
@@ -17,7 +18,7 @@ import (
 // Where things are unless flags or the environment say otherwise.
 const (
 	defaultState  = "/var/lib/hookhost"
-	defaultSocket = "/run/hookhost/hookhost.sock"
+	defaultSocket = shortcut.Socket
 )
 
 // cli is what all commands share: where things are, from flags first and the environment second.

@@ -30,7 +30,16 @@ const signalRounds = 8
 // It is made for many jobs at a time and looks at the v2 tree and the job's home alone, which every process enters and which are all
 // there is to a process that enters at all. What somebody has put into another v1 hierarchy by hand is for Kill.
 func (j *Job) SignalAll(ctx context.Context, sigs ...syscall.Signal) error {
-	if pids, err := j.entered(); err == nil && len(pids) == 1 { // a fork in this very moment has its SIGKILL to come
+	return j.SignalListed(ctx, nil, sigs...)
+}
+
+// SignalListed is SignalAll for a caller that has asked for the job's processes (Entered) a moment ago, and so spares a job of
+// one process a second list.
+func (j *Job) SignalListed(ctx context.Context, pids []int, sigs ...syscall.Signal) (err error) {
+	if pids == nil {
+		pids, err = j.Entered()
+	}
+	if err == nil && len(pids) == 1 { // a fork in this very moment has its SIGKILL to come
 		return j.signalError(j.signalThese(pids, sigs))
 	}
 	round, cancel := context.WithTimeout(ctx, freezeForSignal)
@@ -63,7 +72,7 @@ func (j *Job) signalEach(rounds int, sigs []syscall.Signal) error {
 	var errs []error
 	done := map[int]bool{}
 	for range rounds {
-		pids, err := j.entered()
+		pids, err := j.Entered()
 		errs = append(errs, err)
 		pids = slices.DeleteFunc(pids, func(pid int) bool { return done[pid] })
 		if len(pids) == 0 {
@@ -78,8 +87,13 @@ func (j *Job) signalEach(rounds int, sigs []syscall.Signal) error {
 }
 
 func (j *Job) signalThese(pids []int, sigs []syscall.Signal) (errs []error) {
+	if len(pids) <= few && j.tree.signal == nil {
+		done := 0
+		done, errs = j.signalFew(pids, sigs)
+		pids = pids[done:]
+	}
 	for some := range slices.Chunk(pids, maxHeld()) {
-		processes, err := j.holdOne(some)
+		processes, err := j.hold(some)
 		errs = append(errs, err)
 		for _, sig := range sigs {
 			errs = append(errs, processes.signal(sig))
@@ -96,8 +110,9 @@ func (j *Job) signalError(errs []error) error {
 	return nil
 }
 
-// entered returns the processes that are in the v2 tree or in the job's home, which Attach and proc.Start enter first.
-func (j *Job) entered() ([]int, error) {
+// Entered returns the processes that are in the v2 tree or in the job's home, which Attach and proc.Start enter first: all that have
+// entered at all. A job without a cgroup has none.
+func (j *Job) Entered() ([]int, error) {
 	pids := map[int]bool{}
 	var errs []error
 	if d, ok := j.v2(); ok {
@@ -119,37 +134,37 @@ func (j *Job) entered() ([]int, error) {
 // few is up to how many processes are asked one by one where they are: a list of all hierarchies takes as long.
 const few = 8
 
-// holdOne is hold by another proof for a few processes: what is in the job's cgroup by its own file once its pidfd is open.
-func (j *Job) holdOne(pids []int) (holdings, error) {
-	if len(pids) > few || j.tree.signal != nil {
-		return j.hold(pids)
-	}
-	var all holdings
-	var errs []error
-	for _, pid := range pids {
+// signalFew is signalThese by another proof, for a few processes: what is in the job's cgroup by its own file once its pidfd is open. Nobody
+// waits for these pidfds, so the runtime's poller need not hear of them. done is how many of them are dealt with: all but where
+// the kernel has no pidfds.
+func (j *Job) signalFew(pids []int, sigs []syscall.Signal) (done int, errs []error) {
+	for i, pid := range pids {
 		if pid == os.Getpid() {
 			continue
 		}
-		fd, err := openProcess(pid)
+		fd, err := unix.PidfdOpen(pid, 0)
 		switch {
 		case errors.Is(err, unix.ENOSYS): // before Linux 5.3
-			all.close()
-			return j.hold(pids)
+			return i, errs
 		case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL): // as in hold
 			continue
 		case err != nil:
 			errs = append(errs, fmt.Errorf("open process %d of job %s: %w", pid, j.id, err))
 			continue
 		}
-		h := held{pid: pid, pidfd: fd}
-		if id, in, err := j.tree.JobOf(pid); err != nil || !in || id != j.id {
-			h.close()
-			errs = append(errs, err)
-			continue
+		id, in, err := j.tree.JobOf(pid)
+		errs = append(errs, err)
+		for _, sig := range sigs {
+			if err != nil || !in || id != j.id {
+				break
+			}
+			if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+				errs = append(errs, fmt.Errorf("send %v to process %d: %w", sig, pid, err))
+			}
 		}
-		all = append(all, h)
+		unix.Close(fd)
 	}
-	return all, errors.Join(errs...)
+	return len(pids), errs
 }
 
 // SignalSome sends sig to those of the job's processes that want picks, and returns to how many. want is asked about a process twice,
