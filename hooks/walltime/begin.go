@@ -9,11 +9,17 @@ import (
 
 // ExecjobBegin looks at what the job asks for and has the host call when the first of it is due. The job's cgroup need not be there.
 func (h *hook) ExecjobBegin(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	s, told, err := h.policy.newState(req.Job, req.MoM, h.cpusFor(req.Job, nil))
+	s := stateFor(req)
+	told, err := s.follow(h.policy, req.Job, h.placeOf(s, req.Job, nil, req.Node))
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
 	}
-	return &hostapi.Outcome{State: s.encode(), CallAtElapsed: s.Next, WalltimeLimit: s.walltimeLimit(), JobStderr: told}, nil
+	return s.outcome(told), nil
+}
+
+// outcome is the answer to an event that says what the job asks for.
+func (s *state) outcome(told []string) *hostapi.Outcome {
+	return &hostapi.Outcome{State: s.encode(), CallAtElapsed: s.Next, AskSisters: s.asks(), WalltimeLimit: s.walltimeLimit(), JobStderr: told}
 }
 
 // ExecjobResize takes over the new limits. A job that is over them is not touched here, for it may be suspended: the host calls at
@@ -28,11 +34,11 @@ func (h *hook) ExecjobResize(_ context.Context, req *hostapi.Request) (*hostapi.
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
 	if s == nil {
-		s = cmp.Or(h.found(j), &state{MoM: req.MoM})
+		s = cmp.Or(h.found(j), stateFor(req))
 	}
-	told, err := s.follow(h.policy, req.Job, h.cpusFor(req.Job, j))
+	told, err := s.follow(h.policy, req.Job, h.placeOf(s, req.Job, j, req.Node))
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
 	}
-	return &hostapi.Outcome{State: s.encode(), CallAtElapsed: s.Next, WalltimeLimit: s.walltimeLimit(), JobStderr: told}, nil
+	return s.outcome(told), nil
 }

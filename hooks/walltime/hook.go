@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,6 +14,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // hook answers the events. Of jobs it keeps nothing: where a job is stands in its state, which the host keeps.
@@ -59,12 +64,53 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	return &hook{policy: p, log: log, roots: roots, tree: tree, started: time.Now()}, nil
 }
 
-// cpusFor is cpus, for a job that asks for cput; another one's need not be counted.
-func (h *hook) cpusFor(job *hostapi.Job, j *cgroup.Job) int {
-	if _, asked := job.ResourceList[cput]; !asked {
-		return 1
+// place is where a job runs, as far as the limits of time depend on it.
+type place struct {
+	cpus      int  // of this host; 1 for a job that asks for no cput
+	otherCPUs int  // of the other hosts, where this one looks at the job's time for all of them; 0 likewise
+	spread    bool // there are such hosts
+}
+
+// placeOf finds out where a job runs. j is nil before the job has a cgroup, node is this host's name in exec_vnode.
+func (h *hook) placeOf(s *state, job *hostapi.Job, j *cgroup.Job, node string) place {
+	at := place{cpus: 1}
+	_, counts := job.ResourceList[cput]
+	if counts {
+		at.cpus = h.cpus(j)
 	}
-	return h.cpus(j)
+	if s.MoM == nil || s.Head || !job.MotherSuperior || node == "" {
+		return at
+	}
+	others, err := cpusElsewhere(job.ExecVnode, node)
+	if err != nil {
+		h.logOf(job.ID).Warn(err)
+	}
+	if at.spread = others > 0; counts {
+		at.otherCPUs = others
+	}
+	return at
+}
+
+// cpusElsewhere is how many cpus a job has on other hosts than node: 1 at least for each of its chunks there.
+func cpusElsewhere(execVnode, node string) (cpus int, err error) {
+	if !strings.Contains(execVnode, "+") { // one chunk, which is here: nearly every job
+		return 0, nil
+	}
+	chunks, err := pbs.ParseExecVnode(execVnode)
+	if err != nil {
+		return 0, err
+	}
+	here := pbs.ChunksOn(chunks, node)
+	if here == nil {
+		return 0, fmt.Errorf("exec_vnode: nothing on %s: other hosts are not told of the job's time", node)
+	}
+	for i, chunk := range chunks {
+		if _, own := slices.BinarySearch(here, i); !own {
+			n, _ := strconv.Atoi(chunk.Resources["ncpus"])
+			cpus += max(1, n)
+		}
+	}
+	return cpus, nil
 }
 
 // cpus is how many cpus the job can run on: those of its cpuset, else those of the node. It is 1 at least. j is nil before the job

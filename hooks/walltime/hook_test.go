@@ -19,7 +19,7 @@ func TestThroughHostapi(t *testing.T) {
 	kernfstest.NeedRoot(t)
 	node := newNode(t, 0, nil)
 	h := hooktest.New(t, newHook, `{"cgroup":{"prefix":"`+node.hook.policy.Cgroup.Prefix+`"},"walltime":{"maximum":"1h","signals":["@60"],"overtime":"10s"}}`)
-	if diff := cmp.Diff([]hostapi.Event{hostapi.EventBegin, hostapi.EventResize, hostapi.EventStartup, hostapi.EventPeriodic}, h.Events()); diff != "" {
+	if diff := cmp.Diff([]hostapi.Event{hostapi.EventBegin, hostapi.EventResize, hostapi.EventPreterm, hostapi.EventStartup, hostapi.EventPeriodic}, h.Events()); diff != "" {
 		t.Errorf("events: -want +got:\n%s", diff)
 	}
 	job := &hostapi.Job{ID: "1.srv", ResourceList: hostapi.Resources{"walltime": "00:30:00"}}

@@ -16,26 +16,33 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// see looks at a job, does what is due and says when to look again. The host keeps events of the job away meanwhile.
+// see looks at a job, does what is due and says when to look again. The host keeps events of the job away meanwhile. said is a line for
+// the log, for later: other jobs may wait for their signals.
 //
 // The state that says that something was done reaches the host after it was done: where this program or the host dies in between it
 // is done again, so a signal may come twice but is never lost.
-func (h *hook) see(ctx context.Context, job *hostapi.Job) *hostapi.JobUpdate {
+func (h *hook) see(ctx context.Context, job *hostapi.Job, node string) (u *hostapi.JobUpdate, said string) {
 	if _, hangs := h.seeing.LoadOrStore(job.ID, true); hangs { // an earlier look, which nobody waits for any more
-		return lookLater(job)
+		return lookLater(job), ""
 	}
 	defer h.seeing.Delete(job.ID)
-	s, told := h.stateOf(job)
+	s, told := h.stateOf(job, node)
 	was := s.Next
 	var o orders
 	j, err := h.tree.Job(job.ID)
 	if err != nil {
 		h.logOf(job.ID).Error(err)
 	} else if s.Next > 0 && job.Elapsed >= s.Next {
-		s.progress, o = h.policy.step(s.Limits, s.progress, h.look(j, job, s))
-		o.Notes = append(o.Notes, h.carryOut(ctx, j, job, s, o)...)
+		f := h.look(j, job, s)
+		s.progress, o = h.policy.step(s.Limits, s.progress, f)
+		var notes []string
+		notes, said = h.carryOut(ctx, j, job, s, o, f.PIDs)
+		o.Notes = append(o.Notes, notes...)
 	}
-	u := &hostapi.JobUpdate{CallAtElapsed: s.Next, JobStderr: append(told, o.Lines...), Diag: o.Diag, Notes: o.Notes}
+	u = &hostapi.JobUpdate{CallAtElapsed: s.Next, AskSisters: s.asks(), JobStderr: append(told, o.Lines...), Diag: o.Diag, Notes: o.Notes}
+	if s.Spread {
+		u.SignalSisters = o.signalElsewhere()
+	}
 	same := *s
 	if s.Stage == running { // that it was looked at is not worth a write: the next look may come early
 		same.Next = was
@@ -43,7 +50,7 @@ func (h *hook) see(ctx context.Context, job *hostapi.Job) *hostapi.JobUpdate {
 	if !bytes.Equal(same.encode(), job.State) {
 		u.State, u.WalltimeLimit = s.encode(), s.walltimeLimit()
 	}
-	return u
+	return u, said
 }
 
 // look finds out what a job of which something is due looks like. What the kernel does not tell of a job is taken to be as it would
@@ -57,7 +64,7 @@ func (h *hook) look(j *cgroup.Job, job *hostapi.Job, s *state) facts {
 		}
 	}
 	if s.Stage == running {
-		h.lookRunning(j, s, &f)
+		h.lookRunning(j, job, s, &f)
 		return f
 	}
 	pids, err := j.Processes()
@@ -75,15 +82,23 @@ func (h *hook) look(j *cgroup.Job, job *hostapi.Job, s *state) facts {
 }
 
 // lookRunning is the part of look for a job that nobody has ended yet. Whether it has processes is asked only where it is over a limit.
-func (h *hook) lookRunning(j *cgroup.Job, s *state, f *facts) {
+func (h *hook) lookRunning(j *cgroup.Job, job *hostapi.Job, s *state, f *facts) {
 	if s.Limits.CPUT > 0 {
-		f.CPUs = h.cpus(j)
-		f.CPU, f.Uncounted = h.cpuTime(j)
+		f.CPUs = h.cpus(j) + s.OtherCPUs
+		if f.CPU, f.Uncounted = h.cpuTime(j); f.CPU != nil && job.OtherCPUTSeconds != nil {
+			*f.CPU += time.Duration(*job.OtherCPUTSeconds * float64(time.Second))
+		}
+		f.Stale = s.OtherCPUs > 0 && job.Elapsed < s.Look
 	}
 	if s.Limits.exceeded(*f) == "" {
 		return
 	}
-	populated, err := j.Populated()
+	var err error
+	if f.PIDs, err = j.Entered(); err == nil && len(f.PIDs) > 0 {
+		f.Alive = len(f.PIDs)
+		return
+	}
+	populated, err := j.Populated() // what somebody has put elsewhere by hand; a zombie is nobody
 	if err != nil {
 		h.logOf(j.ID()).Error(err)
 	}
@@ -108,8 +123,9 @@ func (h *hook) cpuTime(j *cgroup.Job) (used *time.Duration, uncounted bool) {
 // killTime is how long a look waits for killed processes to be gone. Those that are not are looked for again.
 const killTime = 50 * time.Millisecond
 
-// carryOut does what was decided. What fails is logged, and tried again by the next stage; notes are for the report.
-func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s *state, o orders) (notes []string) {
+// carryOut does what was decided. What fails is logged, and tried again by the next stage; notes are for the report, and said is for
+// the log when there is time.
+func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s *state, o orders, pids []int) (notes []string, said string) {
 	log := h.logOf(j.ID())
 	for _, w := range o.Signals {
 		if note := h.warn(j, job, s, w); note != "" {
@@ -119,13 +135,13 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 	var err error
 	switch o.Do {
 	case terminate:
-		log.Infof("SIGTERM: %s", s.Reason)
-		err = j.SignalAll(ctx, unix.SIGTERM, unix.SIGCONT) // what is stopped takes its SIGTERM when it goes on
+		said = "SIGTERM: " + s.Reason
+		err = j.SignalListed(ctx, pids, unix.SIGTERM, unix.SIGCONT) // what is stopped takes its SIGTERM when it goes on
 	case killOthers:
-		_, err = j.SignalSome(unix.SIGKILL, func(pid int) bool { return !proc.DumpsCore(h.roots.Proc, pid) })
+		err = h.killOthers(j, job, s)
 	case kill:
 		if s.Tries == 1 {
-			log.Infof("SIGKILL: %s", s.Reason)
+			said = "SIGKILL: " + s.Reason
 		}
 		short, cancel := context.WithTimeout(ctx, killTime)
 		_, err = j.Kill(short)
@@ -135,14 +151,25 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 		log.Error(err)
 	}
 	if !o.GiveUp {
-		return notes
+		return notes, said
 	}
 	if pids, err := j.Processes(); err == nil && len(pids) > 0 {
 		text := h.unkillableText(pids)
 		log.Error(text)
 		notes = append(notes, text)
 	}
-	return notes
+	return notes, said
+}
+
+// killOthers sends SIGKILL to all but what dumps core and the job's leading program: with that the job would be over, and all of it killed.
+func (h *hook) killOthers(j *cgroup.Job, job *hostapi.Job, s *state) error {
+	pids, err := j.Processes()
+	if err != nil {
+		return err
+	}
+	shell, leads := h.shell(pids, job, s)
+	_, err = j.SignalSome(unix.SIGKILL, func(pid int) bool { return (!leads || pid != shell.PID) && !proc.DumpsCore(h.roots.Proc, pid) })
+	return err
 }
 
 // warn sends a warning's signal. It returns what the report is to say of it.

@@ -33,9 +33,16 @@ type life struct {
 	happened  []string
 }
 
+// newState is the state of a job that begins.
+func (p *policy) newState(job *hostapi.Job, mom *hostapi.ProcessID, cpus int) (*state, error) {
+	s := stateFor(&hostapi.Request{MoM: mom})
+	_, err := s.follow(p, job, place{cpus: cpus})
+	return s, err
+}
+
 func newLife(p *policy, r hostapi.Resources, grace time.Duration) *life {
 	l := &life{p: p, began: time.Now(), up: time.Now().Add(-time.Hour), grace: grace, alive: 1, dies: terminate}
-	s, _, err := p.newState(&hostapi.Job{ResourceList: r}, &hostapi.ProcessID{PID: 1}, 2)
+	s, err := p.newState(&hostapi.Job{ResourceList: r}, &hostapi.ProcessID{PID: 1}, 2)
 	if err != nil {
 		panic(err)
 	}
@@ -222,7 +229,7 @@ func TestCPUT(t *testing.T) {
 		p := testPolicy(nil)
 		limit := fmt.Sprint(int(tt.limit.Seconds()))
 		for range 100 {
-			s, _, err := p.newState(&hostapi.Job{ResourceList: hostapi.Resources{"cput": limit}}, nil, tt.cpus)
+			s, err := p.newState(&hostapi.Job{ResourceList: hostapi.Resources{"cput": limit}}, nil, tt.cpus)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +269,7 @@ func TestFollow(t *testing.T) {
 	}
 	const s = time.Second
 	mom := &hostapi.ProcessID{PID: 1}
-	st, _, err := p.newState(job("3600", 0), mom, 2)
+	st, err := p.newState(job("3600", 0), mom, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +285,7 @@ func TestFollow(t *testing.T) {
 		{"3700", 3500 * s, 3500 * s, 0}, // the warning is late
 		{"1000", 3510 * s, 3510 * s, 0}, // it is over
 	} {
-		if _, err := st.follow(p, job(tt.walltime, tt.elapsed), 2); err != nil {
+		if _, err := st.follow(p, job(tt.walltime, tt.elapsed), place{cpus: 2}); err != nil {
 			t.Fatal(err)
 		}
 		if st.Next != tt.next || st.Warned != tt.warned {
@@ -291,10 +298,10 @@ func TestFollow(t *testing.T) {
 		t.Errorf("notes, -want +got:\n%s", diff)
 	}
 	// What was begun is finished.
-	if _, err := st.follow(p, job("7200", 3511*s), 2); err != nil || st.Stage != terminated || st.Next != 3515*s {
+	if _, err := st.follow(p, job("7200", 3511*s), place{cpus: 2}); err != nil || st.Stage != terminated || st.Next != 3515*s {
 		t.Errorf("a longer walltime after SIGTERM: %+v, %v", st.progress, err)
 	}
-	if _, err := st.follow(p, job("soon", 3511*s), 2); err == nil || st.Limits.Walltime != 1000*s { // and nobody is told of more time
+	if _, err := st.follow(p, job("soon", 3511*s), place{cpus: 2}); err == nil || st.Limits.Walltime != 1000*s { // and nobody is told of more time
 		t.Errorf("walltime soon: %v, %+v", err, st.Limits)
 	}
 }

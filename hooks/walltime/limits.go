@@ -56,12 +56,15 @@ const (
 	nobody    ender = iota
 	pbsMoM          // pbs_mom, on the mother superior
 	pbsSister       // on a sister host: what qalter has changed reaches the mother superior only
+	headHost        // hookhost on the job's first host, for all of them
 )
 
-// enderOf returns who ends a job that mom answers for; nil is pbs_mom.
-func enderOf(job *hostapi.Job, mom *hostapi.ProcessID) ender {
+// enderOf returns who ends a job; without a mother superior's MoM and a head it is pbs_mom.
+func (s *state) enderOf(job *hostapi.Job) ender {
 	switch {
-	case mom != nil:
+	case s.Head:
+		return headHost
+	case s.MoM != nil:
 		return nobody
 	case job.MotherSuperior:
 		return pbsMoM
@@ -94,6 +97,9 @@ func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []stri
 		case by == pbsSister:
 			l.End = 0
 		}
+	}
+	if by == headHost { // here it is told and no more
+		return limits{Asked: l.Asked, Walltime: own}, nil, nil
 	}
 	if most := time.Duration(p.Walltime.Maximum); most > 0 {
 		if own > most {
@@ -184,11 +190,18 @@ func (l *limits) warn(p *policy, own time.Duration) (told []string, err error) {
 
 // parseWarnings parses a walltime_signal: warnings as config.ParseWarning takes them, joined by "+".
 func parseWarnings(text string) ([]config.Warning, error) {
-	if n := strings.Count(text, "+") + 1; n > config.MaxWarnings {
+	entries := strings.SplitN(text, "+", 2*config.MaxWarnings+1)
+	for i := len(entries) - 2; i >= 0; i-- { // the + of RTMIN+3 joins nothing
+		if strings.HasSuffix(strings.ToUpper(entries[i]), "RTMIN") {
+			entries[i] += "+" + entries[i+1]
+			entries = slices.Delete(entries, i+1, i+2)
+		}
+	}
+	if n := len(entries); n > config.MaxWarnings {
 		return nil, fmt.Errorf("%d signals: want %d at most", n, config.MaxWarnings)
 	}
 	var list []config.Warning
-	for entry := range strings.SplitSeq(text, "+") {
+	for _, entry := range entries {
 		w, err := config.ParseWarning(entry)
 		if err != nil {
 			return nil, err

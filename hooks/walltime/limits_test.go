@@ -77,6 +77,10 @@ func TestLimits(t *testing.T) {
 
 		{name: "the job's signals", job: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@60+B:USR1@300"},
 			want: limits{Walltime: 600 * s, End: 600 * s, Warnings: []config.Warning{usr1(300, true), usr1(60, false)}}},
+		{name: "real-time signals", job: hostapi.Resources{"walltime": "600", "walltime_signal": "RTMIN@60+B:rtmin+3@50+RTMAX-1@40"}, want: limits{Walltime: 600 * s, End: 600 * s,
+			Warnings: []config.Warning{{Before: 60 * s, Signal: 34}, {Before: 50 * s, Signal: 37, Shell: true}, {Before: 40 * s, Signal: 63}}}},
+		{name: "on another host than its first", job: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@60", "cput": "5"}, by: headHost, node: func(w *config.Walltime) { w.Maximum = 60 * seconds },
+			want: limits{Walltime: 600 * s}},
 		{name: "in place of the node's", job: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@60"}, node: func(w *config.Walltime) { w.Signals = []string{"@300"} },
 			want: limits{Walltime: 600 * s, End: 600 * s, Warnings: []config.Warning{usr1(60, false)}}},
 		{name: "the node's", job: hostapi.Resources{"walltime": "400"}, node: func(w *config.Walltime) { w.Signals = []string{"@30", "@400", "@500", "@300"} },

@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -14,11 +17,11 @@ import (
 func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	for id, job := range req.JobList {
-		s, told := h.stateOf(job)
+		s, told := h.stateOf(job, req.Node)
 		if s.Limits.Asked == nil && s.Next == 0 {
 			continue
 		}
-		u := &hostapi.JobUpdate{CallAtElapsed: s.Next, WalltimeLimit: s.walltimeLimit(), JobStderr: told}
+		u := &hostapi.JobUpdate{CallAtElapsed: s.Next, AskSisters: s.asks(), WalltimeLimit: s.walltimeLimit(), JobStderr: told}
 		if kept, _ := decodeState(job.State); kept == nil { // else an event beside this one may know better
 			u.State = s.encode()
 		}
@@ -41,25 +44,34 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	type look struct {
 		id     string
 		update *hostapi.JobUpdate
+		said   string
 	}
 	looks := make(chan look, len(req.JobList)) // room for all: nobody hears those that come too late
 	for range min(workers, len(req.JobList)) {
 		go func() {
+			if len(req.JobList) > workers {
+				goAhead()
+			}
 			for job := range jobs {
 				if ctx.Err() != nil {
 					return
 				}
-				looks <- look{job.ID, h.see(ctx, job)}
+				update, said := h.see(ctx, job, req.Node)
+				looks <- look{job.ID, update, said}
 			}
 		}()
 	}
 	out := &hostapi.Outcome{Jobs: make(map[string]*hostapi.JobUpdate, len(req.JobList))}
+	said := map[string]string{}
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for len(out.Jobs) < len(req.JobList) {
 		select {
 		case l := <-looks:
 			out.Jobs[l.id] = l.update
+			if l.said != "" {
+				said[l.id] = l.said
+			}
 		case <-late.C:
 			for id, job := range req.JobList {
 				if out.Jobs[id] == nil {
@@ -69,7 +81,17 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 			}
 		}
 	}
+	for id, text := range said {
+		h.logOf(id).Info(text)
+	}
 	return out, nil
+}
+
+// goAhead has the goroutine that calls it go before what its signals wake up: the end of a thousand processes is more work than to send
+// them their signals. Its thread ends with it, and so does the priority (setpriority(2): of one thread). Where that is not allowed nothing changes.
+func goAhead() {
+	runtime.LockOSThread()
+	unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 }
 
 const (
@@ -92,9 +114,9 @@ func (h *hook) remind(req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
 	for id, job := range req.JobList {
-		s, _ := h.stateOf(job)
+		s, _ := h.stateOf(job, req.Node)
 		if s.Next > 0 {
-			out.Jobs[id] = &hostapi.JobUpdate{CallAtElapsed: s.Next, WalltimeLimit: s.walltimeLimit()}
+			out.Jobs[id] = &hostapi.JobUpdate{CallAtElapsed: s.Next, AskSisters: s.asks(), WalltimeLimit: s.walltimeLimit()}
 		}
 		if s.Stage == unkillable {
 			errs = append(errs, h.stillThere(id))
@@ -105,7 +127,7 @@ func (h *hook) remind(req *hostapi.Request) (*hostapi.Outcome, error) {
 
 // stateOf returns where a job is and what its limits are by now. One of which nothing is known began without this hook; what such
 // a job asks for in vain costs it nothing but its limits. told are lines for its standard error.
-func (h *hook) stateOf(job *hostapi.Job) (s *state, told []string) {
+func (h *hook) stateOf(job *hostapi.Job, node string) (s *state, told []string) {
 	log := h.logOf(job.ID)
 	s, err := decodeState(job.State)
 	if err != nil {
@@ -120,7 +142,7 @@ func (h *hook) stateOf(job *hostapi.Job) (s *state, told []string) {
 			return &state{}, nil
 		}
 	}
-	told, err = s.follow(h.policy, job, h.cpusFor(job, j))
+	told, err = s.follow(h.policy, job, h.placeOf(s, job, j, node))
 	if err == nil {
 		return s, told
 	}
@@ -128,7 +150,7 @@ func (h *hook) stateOf(job *hostapi.Job) (s *state, told []string) {
 	if s.Limits.Asked == nil { // it had none: the node's maximum holds
 		bare := *job
 		bare.ResourceList = nil
-		if _, err := s.follow(h.policy, &bare, h.cpusFor(job, j)); err != nil {
+		if _, err := s.follow(h.policy, &bare, h.placeOf(s, &bare, j, node)); err != nil {
 			log.Warn(err)
 		}
 	}
@@ -145,7 +167,7 @@ func (h *hook) found(j *cgroup.Job) *state {
 	if err != nil {
 		return nil
 	}
-	return &state{MoM: r.Begin.MoM}
+	return stateFor(r.Begin)
 }
 
 // stillThere is an error that names what is left of an unkillable job; nil when nothing is.

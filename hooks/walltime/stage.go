@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookhost/hookhost/internal/config"
@@ -31,19 +32,22 @@ type progress struct {
 	Tries      int           `json:"tries,omitempty"`      // of SIGKILL to all
 
 	Next time.Duration `json:"next,omitempty"` // nothing is due before; 0 never
+	Look time.Duration `json:"look,omitempty"` // of a job of several hosts: when what it has used of cput is asked for on all of them
 }
 
 // facts are what a job looks like at one moment.
 type facts struct {
 	Elapsed   time.Duration  // how long it has run
 	Grace     time.Duration  // from SIGTERM to SIGKILL
-	CPU       *time.Duration // cpu time that it has used; nil when that is not known
+	CPU       *time.Duration // cpu time that it has used, over its hosts; nil when that is not known
+	Stale     bool           // the part of the other hosts is as old as the look before
 	Uncounted bool           // nobody counts that on this node
 	CPUs      int            // that it can run on
-	Alive     int            // processes; of a running job 1 for any, and only where it is over a limit
+	Alive     int            // processes; of a running job only where it is over a limit, and perhaps 1 for any
 	Dumping   int            // of them: writing a core dump
 	Suspended bool
 	Up        time.Duration // how long this program has been there to see it
+	PIDs      []int         // that a running job over a limit had; nil when that was not asked
 }
 
 // orders are what is to be done now, in the order of the fields.
@@ -63,9 +67,23 @@ type deed int
 const (
 	nothing deed = iota
 	terminate
-	killOthers // all but those that dump core
+	killOthers // all but those that dump core and the leading program
 	kill
 )
+
+// signalElsewhere returns the signal, without SIG, that the job's processes on other hosts get as well; "" for none. Of several
+// warnings at once, which come after a time in which nobody looked, it is the last.
+func (o orders) signalElsewhere() string {
+	if o.Do == terminate {
+		return "TERM"
+	}
+	for _, w := range slices.Backward(o.Signals) {
+		if !w.Shell {
+			return config.BareSignal(w.Signal)
+		}
+	}
+	return ""
+}
 
 const (
 	lookDump  = time.Second      // between looks at a core dump
@@ -110,11 +128,7 @@ func (p *policy) run(l limits, s *progress, f facts, o *orders) {
 			s.Next = f.Elapsed + lookAgain
 			return
 		}
-		due := s.Next
-		if l.End > 0 && f.Elapsed >= l.End {
-			due = max(due, l.End)
-		}
-		s.end(reason, f.Elapsed-due, f, o)
+		s.end(reason, l.late(*s, f), f, o)
 		return
 	}
 	s.warn(l, f, o)
@@ -123,8 +137,14 @@ func (p *policy) run(l limits, s *progress, f facts, o *orders) {
 		o.Notes = append(o.Notes, "its limit of cput ends nothing, as nobody counts cpu time on this node")
 	} else if l.CPUT > 0 {
 		look := f.Elapsed + blindLook
-		if f.CPU != nil {
+		switch {
+		case f.Stale: // what they have used since was reckoned with then
+			look = max(s.Look, f.Elapsed+1)
+		case f.CPU != nil:
 			look = f.Elapsed + nextLook(l.CPUT, *f.CPU, f.CPUs)
+		}
+		if s.Look > 0 {
+			s.Look = look
 		}
 		if s.Next == 0 || look < s.Next {
 			s.Next = look
@@ -144,6 +164,15 @@ func (l limits) exceeded(f facts) string {
 		return over(cput, *f.CPU, l.CPUT)
 	}
 	return ""
+}
+
+// late returns how long ago a job that is over a limit was to be ended. What it has used beyond its cput it used with all its cpus, or for
+// longer.
+func (l limits) late(s progress, f facts) time.Duration {
+	if l.End > 0 && f.Elapsed >= l.End {
+		return f.Elapsed - max(s.Next, l.End)
+	}
+	return (*f.CPU - l.CPUT) / time.Duration(max(f.CPUs, 1))
 }
 
 // end has the job get its SIGTERM, so much later than was due.

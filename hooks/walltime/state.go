@@ -13,20 +13,18 @@ import (
 // state is what the host keeps of a job for this hook.
 type state struct {
 	Limits limits `json:"limits"`
-	// MoM is the process that starts the job's programs; nil under pbs_mom.
+	// MoM is the process that starts the job's programs; nil under pbs_mom, and where another host has the job's first program.
 	MoM *hostapi.ProcessID `json:"mom,omitempty"`
+	// Head: another host's hookhost has begun the job here, and looks at its time.
+	Head bool `json:"head,omitempty"`
+	// Spread: this host's hookhost has begun the job on others, and looks at its time for all of them.
+	Spread    bool `json:"spread,omitempty"`
+	OtherCPUs int  `json:"other_cpus,omitempty"` // that a job with a limit of cput has there
 	progress
 }
 
-// newState is that of a job that begins, or of which nothing is known.
-func (p *policy) newState(job *hostapi.Job, mom *hostapi.ProcessID, cpus int) (s *state, told []string, err error) {
-	s = &state{MoM: mom}
-	if s.Limits, told, err = p.newLimits(job.ResourceList, enderOf(job, mom)); err != nil {
-		return nil, nil, err
-	}
-	s.arm(0, cpus)
-	return s, told, nil
-}
+// stateFor is that of a job that begins with req, before anything is known of its limits.
+func stateFor(req *hostapi.Request) *state { return &state{MoM: req.MoM, Head: req.Head != ""} }
 
 // arm sets when the job is to be looked at first, having run so long: what is past by then is due at once.
 func (s *state) arm(elapsed time.Duration, cpus int) {
@@ -38,7 +36,10 @@ func (s *state) arm(elapsed time.Duration, cpus int) {
 		// Nothing is used yet, or else it is to be looked at.
 		look := elapsed
 		if look == 0 {
-			look = nextLook(s.Limits.CPUT, 0, cpus)
+			look = nextLook(s.Limits.CPUT, 0, cpus+s.OtherCPUs)
+		}
+		if s.OtherCPUs > 0 {
+			s.Look = look
 		}
 		if next == 0 || look < next {
 			next = look
@@ -50,12 +51,13 @@ func (s *state) arm(elapsed time.Duration, cpus int) {
 	s.Next = next
 }
 
-// follow takes over what the job asks for by now. A job that is being ended is not spared by a new limit.
-func (s *state) follow(p *policy, job *hostapi.Job, cpus int) (told []string, err error) {
-	l, told, err := p.newLimits(job.ResourceList, enderOf(job, s.MoM))
+// follow takes over what the job asks for, and where it runs, by now. A job that is being ended is not spared by a new limit.
+func (s *state) follow(p *policy, job *hostapi.Job, at place) (told []string, err error) {
+	l, told, err := p.newLimits(job.ResourceList, s.enderOf(job))
 	if err != nil {
 		return nil, err
 	}
+	s.Spread, s.OtherCPUs, s.Look = at.spread, at.otherCPUs, 0
 	if s.Stage != running { // it has no more time left than it had
 		s.Limits.Asked = l.Asked
 		return nil, nil
@@ -67,7 +69,7 @@ func (s *state) follow(p *policy, job *hostapi.Job, cpus int) (told []string, er
 		s.SoftTold = false
 	}
 	s.Limits = l
-	s.arm(job.Elapsed, cpus)
+	s.arm(job.Elapsed, at.cpus)
 	return told, nil
 }
 
@@ -82,6 +84,10 @@ func decodeState(kept json.RawMessage) (*state, error) {
 	}
 	return s, nil
 }
+
+// asks tells whether the other hosts are to be asked before the next look what the job has used there: they take their time, for which
+// its end is not to wait.
+func (s *state) asks() bool { return s.Stage == running && s.Look > 0 && s.Next == s.Look }
 
 func (s *state) encode() json.RawMessage {
 	b, err := json.Marshal(s)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +47,14 @@ func TestParseWarning(t *testing.T) {
 		{text: "sigint@1", want: Warning{Before: time.Second, Signal: unix.SIGINT}},
 		{text: "B:10@60", want: Warning{Before: time.Minute, Signal: unix.SIGUSR1, Shell: true}},
 		{text: "64@5", want: Warning{Before: 5 * time.Second, Signal: 64}},
+		{text: "RTMIN@5", want: Warning{Before: 5 * time.Second, Signal: 34}},
+		{text: "B:sigrtmin+3@5", want: Warning{Before: 5 * time.Second, Signal: 37, Shell: true}},
+		{text: "RTMAX-1@5", want: Warning{Before: 5 * time.Second, Signal: 63}},
+		{text: "RTMIN+31@5", bad: `"RTMIN+31" is not a signal`},
+		{text: "RTMAX-31@5", bad: `"RTMAX-31" is not a signal`},
+		{text: "RTMIN-1@5", bad: `"RTMIN-1" is not a signal`},
+		{text: "RTMIN3@5", bad: `"RTMIN3" is not a signal`},
+		{text: "RTMIN+@5", bad: `"RTMIN+" is not a signal`},
 		{text: "@300", want: Warning{Before: 5 * time.Minute}},
 		{text: "CONT@07", want: Warning{Before: 7 * time.Second, Signal: unix.SIGCONT}},
 		{text: "", bad: `"": want [B:]SIG@SECONDS, such as USR1@300`},
@@ -74,6 +83,18 @@ func TestParseWarning(t *testing.T) {
 		got, err := ParseWarning(tt.text)
 		if tt.bad == "" && (err != nil || got != tt.want) || tt.bad != "" && (err == nil || !strings.Contains(err.Error(), tt.bad) || got != Warning{}) {
 			t.Errorf("%q: %+v, %v, want %+v, %s", tt.text, got, err, tt.want, tt.bad)
+		}
+	}
+}
+
+// A signal's bare name is what another host takes for it.
+func TestBareSignal(t *testing.T) {
+	for sig := syscall.Signal(1); sig <= 64; sig++ {
+		if sig == unix.SIGKILL || sig == unix.SIGSTOP || sig == 32 || sig == 33 {
+			continue
+		}
+		if got, err := ParseSignal(BareSignal(sig)); err != nil || got != sig {
+			t.Errorf("signal %d: %s is %d, %v", int(sig), BareSignal(sig), int(got), err)
 		}
 	}
 }

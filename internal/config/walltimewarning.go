@@ -21,8 +21,8 @@ type Warning struct {
 	Shell  bool           `json:"shell,omitempty"`  // for the leading shell only, else for every process
 }
 
-// ParseWarning parses [B:][SIG]@SECONDS: "USR1@300", "B:SIGINT@60", "10@5", "@300". SIG is a signal's name, with or without SIG and in any
-// case, or its number; without it there is only the line, and no B:. A signal that the kernel or the C library keeps to itself is refused.
+// ParseWarning parses [B:][SIG]@SECONDS: "USR1@300", "B:SIGINT@60", "10@5", "RTMIN+3@60", "@300". SIG is what ParseSignal takes; without it
+// there is only the line, and no B:.
 func ParseWarning(text string) (Warning, error) {
 	w, err := parseWarning(text)
 	if err != nil {
@@ -44,7 +44,7 @@ func parseWarning(text string) (w Warning, err error) {
 		return w, errors.New("B: without a signal")
 	}
 	if name != "" {
-		if w.Signal, err = parseSignal(name); err != nil {
+		if w.Signal, err = ParseSignal(name); err != nil {
 			return w, err
 		}
 	}
@@ -59,19 +59,19 @@ func parseWarning(text string) (w Warning, err error) {
 // The signals that the C library's threads use themselves (SIGCANCEL and SIGSETXID, nptl(7)).
 const firstThreads, lastThreads = 32, 33
 
-// lastSignal is the last real-time signal (signal(7)).
-const lastSignal = 64
+// The real-time signals that programs can use, as the C library counts them (signal(7)).
+const firstSignal, lastSignal = 34, 64
 
-// parseSignal takes USR1, SIGUSR1, usr1 or 10.
-func parseSignal(name string) (syscall.Signal, error) {
+// ParseSignal takes a signal's name, with or without SIG and in any case, or its number: USR1, SIGUSR1, usr1, 10; RTMIN+3, RTMAX-1. Signals
+// that no program can catch, or that the C library keeps to itself, are refused.
+func ParseSignal(name string) (syscall.Signal, error) {
 	n, err := strconv.ParseUint(name, 10, 8)
 	sig := syscall.Signal(n)
 	if err != nil {
-		upper := strings.ToUpper(name)
-		if !strings.HasPrefix(upper, "SIG") {
-			upper = "SIG" + upper
+		plain := strings.TrimPrefix(strings.ToUpper(name), "SIG")
+		if sig = realTime(plain); sig == 0 {
+			sig = unix.SignalNum("SIG" + plain)
 		}
-		sig = unix.SignalNum(upper)
 	}
 	switch {
 	case sig < 1 || sig > lastSignal:
@@ -82,6 +82,37 @@ func parseSignal(name string) (syscall.Signal, error) {
 		return 0, fmt.Errorf("signal %d belongs to the C library", sig)
 	}
 	return sig, nil
+}
+
+// realTime takes RTMIN, RTMIN+N, RTMAX or RTMAX-N; 0 for anything else, and for what is beyond them.
+func realTime(name string) syscall.Signal {
+	base, sign := firstSignal, "+"
+	rest, found := strings.CutPrefix(name, "RTMIN")
+	if !found {
+		base, sign = lastSignal, "-"
+		if rest, found = strings.CutPrefix(name, "RTMAX"); !found {
+			return 0
+		}
+	}
+	if rest == "" {
+		return syscall.Signal(base)
+	}
+	n, err := strconv.ParseUint(strings.TrimPrefix(rest, sign), 10, 8)
+	if err != nil || !strings.HasPrefix(rest, sign) || n > lastSignal-firstSignal {
+		return 0
+	}
+	if sign == "-" {
+		return syscall.Signal(base - int(n))
+	}
+	return syscall.Signal(base + int(n))
+}
+
+// BareSignal returns a signal's name without SIG, as ParseSignal takes it: "USR1", "RTMIN+3".
+func BareSignal(sig syscall.Signal) string {
+	if name := strings.TrimPrefix(unix.SignalName(sig), "SIG"); name != "" {
+		return name
+	}
+	return fmt.Sprintf("RTMIN+%d", int(sig)-firstSignal)
 }
 
 // SignalName returns a signal's name, or for one of the real-time signals its number as text.

@@ -1,0 +1,147 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+)
+
+// BenchmarkEqualDeadlines is a daemon with 1,000 jobs, each a sleep, whose walltimes end in one millisecond: how long after that each
+// has been sent its SIGTERM, and has taken it, by the kernel's own record; and how long until it was seen to have ended, which is the work of
+// 1,000 exits as well. They are jobs of pbs_mom, without a margin: an event of the node gives them their walltimes.
+func BenchmarkEqualDeadlines(b *testing.B) {
+	const jobs = 1000
+	for b.Loop() {
+		n := newNode(b, "[walltime]\nmom_margin = \"0s\"\nsignals = []")
+		n.serve()
+		client, err := api.Dial(n.path("run/s"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer client.Close()
+		send := func(req *hostapi.Request) {
+			if out, err := client.Handle(context.Background(), req); err != nil || out.Reject {
+				b.Fatalf("%s: %v %+v", req.Event, err, out)
+			}
+		}
+		programs, exits := make([]*exec.Cmd, jobs), make([]time.Duration, jobs)
+		ids := map[string]int{}
+		var exited sync.WaitGroup
+		job := func(i int, walltime time.Duration) *hostapi.Job {
+			return &hostapi.Job{ID: fmt.Sprintf("%d.bench", i+1), Owner: hostapi.Owner{User: "root"}, MotherSuperior: true,
+				ResourceList: hostapi.Resources{"ncpus": "0", "mem": "4mb", "walltime": fmt.Sprintf("%.3f", walltime.Seconds())}}
+		}
+		start := time.Now()
+		for i := range jobs {
+			programs[i] = exec.Command("sleep", "1000")
+			programs[i].SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			if err := programs[i].Start(); err != nil {
+				b.Fatal(err)
+			}
+			exited.Go(func() { programs[i].Wait(); exits[i] = monotonic() })
+			j := job(i, time.Hour)
+			ids[j.ID] = i
+			send(&hostapi.Request{Event: hostapi.EventBegin, Job: j})
+			send(&hostapi.Request{Event: hostapi.EventLaunch, Job: j, PID: programs[i].Process.Pid, Progname: "sleep"})
+		}
+		list, err := client.Jobs(context.Background())
+		if err != nil || len(list) != jobs {
+			b.Fatalf("%d jobs, %v", len(list), err)
+		}
+		end := time.Now().Add(20 * time.Second)
+		altered := map[string]*hostapi.Job{}
+		for _, j := range list {
+			altered[j.Job.ID] = job(ids[j.Job.ID], end.Sub(j.Launched).Truncate(time.Millisecond))
+		}
+		send(&hostapi.Request{Event: hostapi.EventPeriodic, JobList: altered})
+		b.Logf("%d jobs begun in %v", jobs, time.Since(start))
+		terms := traceTerms(b)
+		due := onMonotonic(b, end)
+		if time.Until(end) < 5*time.Second {
+			b.Fatal("the deadline was set too late")
+		}
+		exited.Wait()
+		var sent, taken, ended []time.Duration
+		generated, delivered := terms()
+		for i, p := range programs {
+			at, got := generated[p.Process.Pid], delivered[p.Process.Pid]
+			if at == 0 || got == 0 {
+				b.Fatalf("no SIGTERM of process %d was recorded", p.Process.Pid)
+			}
+			sent, taken, ended = append(sent, at-due), append(taken, got-due), append(ended, exits[i]-due)
+		}
+		spread(b, "sent", sent)
+		spread(b, "taken", taken)
+		spread(b, "ended", ended)
+		for i := range jobs {
+			send(&hostapi.Request{Event: hostapi.EventEpilogue, Job: job(i, time.Hour)})
+			send(&hostapi.Request{Event: hostapi.EventEnd, Job: job(i, time.Hour)})
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// tracedTerm is a line of ftrace (Documentation/trace/ftrace.rst): "sleep-4711 [000] d..1. 123.456789: signal_deliver: sig=9 ...".
+var tracedTerm = regexp.MustCompile(`-(\d+) +\[\d+\][^:]* (\d+\.\d+): signal_(generate|deliver): sig=\d+ (?:.* pid=(\d+))?`)
+
+// traceTerms has the kernel note every SIGTERM from now on, in a buffer of its own; a process that it ends takes it as SIGKILL
+// (complete_signal of kernel/signal.c). The function that it returns ends that, and returns when
+// each process was sent its first and when it took it, on the clock that nobody sets.
+func traceTerms(b *testing.B) (stop func() (generated, delivered map[int]time.Duration)) {
+	b.Helper()
+	dir := b.TempDir()
+	if err := unix.Mount("none", dir, "tracefs", 0, ""); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	own := filepath.Join(dir, "instances", fmt.Sprintf("hhtest_%d", os.Getpid()))
+	if err := os.Mkdir(own, 0o755); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { os.Remove(own) })
+	for _, set := range [][2]string{{"trace_clock", "mono"}, {"events/signal/signal_generate/filter", "sig == 15"},
+		{"events/signal/signal_deliver/filter", "sig == 15 || sig == 9"}, {"events/signal/enable", "1"}} {
+		if err := os.WriteFile(filepath.Join(own, set[0]), []byte(set[1]), 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return func() (generated, delivered map[int]time.Duration) {
+		text, err := os.ReadFile(filepath.Join(own, "trace"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		generated, delivered = map[int]time.Duration{}, map[int]time.Duration{}
+		for _, m := range tracedTerm.FindAllStringSubmatch(string(text), -1) {
+			who, to := m[1], delivered
+			if m[3] == "generate" {
+				who, to = m[4], generated
+			}
+			pid, _ := strconv.Atoi(who)
+			seconds, err := strconv.ParseFloat(m[2], 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if to[pid] == 0 {
+				to[pid] = time.Duration(seconds * float64(time.Second))
+			}
+		}
+		os.WriteFile(filepath.Join(own, "events/signal/enable"), []byte("0"), 0)
+		if err := os.Remove(own); err != nil {
+			b.Error(err)
+		}
+		return generated, delivered
+	}
+}
