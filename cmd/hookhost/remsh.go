@@ -91,9 +91,13 @@ func (a *remshArgs) run() (int, error) {
 	ssh.Stdin, ssh.Stdout, ssh.Stderr = in, os.Stdout, os.Stderr
 	// A ^C of the terminal is for the command over there: ssh would die of it before it could pass it on.
 	ssh.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	heard := make(chan os.Signal, 16)
-	listen(heard)
-	if err := ssh.Start(); err != nil {
+	// Nor is it to die of a signal that all of the job's processes get: the command may have something to save, and its status is wanted. It
+	// leaves ignored what it finds ignored (OpenSSH's clientloop.c).
+	heard, wanted := make(chan os.Signal, 16), passedOn()
+	signal.Ignore(append(forSSHToIgnore(), wanted...)...)
+	err = ssh.Start()
+	signal.Notify(heard, append(wanted, notIgnored(unix.SIGCONT, unix.SIGTSTP)...)...)
+	if err != nil {
 		return 0, fmt.Errorf("remsh %s: %w", a.host, err)
 	}
 	in.Close()
@@ -185,13 +189,23 @@ func (s *sender) pump(none bool, in io.Reader) {
 	s.send(frame{kind: frameEOF})
 }
 
-// listen has the signals that are passed on sent to heard, but for those that the caller ignores, as nohup does.
-func listen(heard chan<- os.Signal) {
-	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGCONT, unix.SIGTSTP} {
-		if !signal.Ignored(sig) {
-			signal.Notify(heard, sig)
-		}
+// passedOn are the signals that go to the command and end nothing here, but for those that the caller ignores, as nohup does.
+func passedOn() []os.Signal {
+	return notIgnored(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2)
+}
+
+func notIgnored(signals ...os.Signal) []os.Signal {
+	return slices.DeleteFunc(signals, signal.Ignored)
+}
+
+// forSSHToIgnore are further signals by which a job may have itself warned. What they do to this program is nothing either.
+func forSSHToIgnore() []os.Signal {
+	signals := []os.Signal{unix.SIGALRM, unix.SIGVTALRM, unix.SIGPROF, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGPWR}
+	const firstRealTime, lastRealTime = 34, 64 // SIGRTMIN, SIGRTMAX of glibc
+	for s := firstRealTime; s <= lastRealTime; s++ {
+		signals = append(signals, syscall.Signal(s))
 	}
+	return signals
 }
 
 // insist is how soon a second signal has to follow for the user to be taken to mean it.

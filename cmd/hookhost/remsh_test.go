@@ -16,10 +16,11 @@ import (
 	"time"
 )
 
-// shellScript is what a remote shell comes down to, without another host: the words after HOST, joined, to the login shell.
+// shellScript is what a remote shell comes down to, without another host: the words after HOST, joined, to the login shell, which
+// sshd starts with no signal ignored.
 const shellScript = `#!/bin/sh
 shift
-exec env -i PATH="$PATH" HOME=/ SHELL="$LOGIN" HOOKHOST_SOCKET="$THERE" "$LOGIN" -c "$*"
+exec env -i --default-signal PATH="$PATH" HOME=/ SHELL="$LOGIN" HOOKHOST_SOCKET="$THERE" "$LOGIN" -c "$*"
 `
 
 // remshJob is a job of user nobody on a node with a daemon, and a remote shell that leads to it.
@@ -66,6 +67,25 @@ func (j *remshJob) remsh(t *testing.T, stdin io.Reader, line string) result {
 
 func TestRemsh(t *testing.T) {
 	j := newRemshJob(t)
+
+	// The job's processes may all get a signal; ssh is one of them, and is not to end what has yet to save its work.
+	t.Run("the remote shell ignores what is passed on", func(t *testing.T) {
+		shell := j.n.path("ignores")
+		if err := os.WriteFile(shell, []byte("#!/bin/sh\ngrep SigIgn: /proc/self/status\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		j.n.t = t
+		r := j.n.finish(j.command("/bin/sh", []string{"PBS_RSHCOMMAND=" + shell}, "n2", "true"))
+		var mask uint64
+		if _, err := fmt.Sscanf(r.stdout, "SigIgn:\t%x", &mask); err != nil {
+			t.Fatalf("%v: %+v", err, r)
+		}
+		for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGXCPU, 40} {
+			if mask>>(sig-1)&1 == 0 {
+				t.Errorf("signal %d is not ignored: %s", sig, r.stdout)
+			}
+		}
+	})
 
 	t.Run("a command reaches the shell as it was written", func(t *testing.T) {
 		lines := []string{
