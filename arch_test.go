@@ -44,16 +44,20 @@ var edges = map[string][]string{
 	"internal/api":       {"hostapi", "internal/jobstate", "internal/pbs"},
 	"internal/sister":    {"hostapi", "internal/api"},
 	"internal/mom":       {"hostapi", "internal/pbs", "internal/proc"},
+	"internal/rank":      {},
+	"internal/stray":     {"hostapi", "internal/kernfs", "internal/proc"},
 
 	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs", "internal/nodestate", "internal/pbs",
-		"internal/placement", "internal/proc", "internal/systemd", "internal/topology", "internal/usage"},
+		"internal/placement", "internal/proc", "internal/rank", "internal/systemd", "internal/topology", "internal/usage"},
 	"hooks/devices": {"hostapi", "internal/cgroup", "internal/config", "internal/devfilter", "internal/inventory", "internal/kernfs",
 		"internal/placement", "internal/topology"},
 	"hooks/devices/nvml": {"internal/inventory"},
 	"hooks/walltime":     {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/proc"},
-	"hooks/mpi":          {"hostapi", "internal/config", "internal/pbs"},
-	"cmd/hookhost": {"hostapi", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
-		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/pbs", "internal/placement", "internal/proc", "internal/report", "internal/sister", "internal/systemd", "internal/topology"},
+	"hooks/mpi": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/proc", "internal/rank",
+		"internal/stray"},
+	"cmd/hookhost/shortcut": {}, // before all else is initialised: see there
+	"cmd/hookhost": {"cmd/hookhost/shortcut", "hostapi", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
+		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/pbs", "internal/placement", "internal/proc", "internal/report", "internal/sister", "internal/stray", "internal/systemd", "internal/topology"},
 }
 
 // testOnly packages may be imported from _test.go files alone.

@@ -181,12 +181,13 @@ print(max, end="")
 		return n.hookhost("run", "-l", "ncpus=1", "-l", "mem=48mb", "-l", "vmem=112mb", "--report=json", "--",
 			"python3", "-c", touch, strconv.Itoa(mib), strconv.Itoa(rounds))
 	}
-	r := run(80, 2)
+	// A page that is back in memory may keep its place in swap (vm_swap_full): even if all of them do, these are less than 64 MiB.
+	r := run(54, 4)
 	if r.status != 0 || r.stdout != "67108864\n" {
 		t.Errorf("within vmem: status %d, memory.swap.max %q, want 64 MiB", r.status, r.stdout)
 	}
 	for _, h := range detailed(t, r) {
-		if h.MajorFaults == nil || *h.MajorFaults < 1000 {
+		if h.MajorFaults == nil || *h.MajorFaults < 300 {
 			t.Errorf("major faults %v of a job that swaps", h.MajorFaults)
 		}
 		if h.Pressure == nil || h.Pressure.MemorySome == nil || *h.Pressure.MemorySome <= 0 {

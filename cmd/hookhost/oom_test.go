@@ -213,7 +213,7 @@ func TestOOMAtOnce(t *testing.T) {
 				known := e.known(i)
 				toStderr, toJobs = append(toStderr, told.at-at), append(toJobs, known-at)
 				if done++; done == 1 {
-					if r := n.hookhost("jobs"); !regexp.MustCompile(`LIMIT +OOM\n1\.oom .* 65536kb +1\n$`).MatchString(r.stdout) {
+					if r := n.hookhost("jobs"); !regexp.MustCompile(`LIMIT +OOM +HOSTS +RANKS\n1\.oom .* 65536kb +1 +1 +-\n$`).MatchString(r.stdout) {
 						t.Errorf("jobs: %q", r.stdout)
 					}
 					r := n.hookhost("report", "1.oom")
