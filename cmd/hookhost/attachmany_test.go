@@ -22,7 +22,7 @@ func (n *node) beginFor(t testing.TB, job string) {
 	}
 	event := func(name string) {
 		cmd := n.command("event", name)
-		cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"event":%q,"job":{"id":%q,"owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{"ncpus":1,"mem":"2gb"}}}`,
+		cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"event":%q,"job":{"id":%q,"owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{"ncpus":1,"mem":"1500mb"}}}`,
 			name, job, ownerUID, ownerUID))
 		if text, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", name, err, text)

@@ -49,12 +49,15 @@ func (s *scan) run(ctx context.Context) (map[string]*hostapi.JobUpdate, error) {
 		return nil, err
 	}
 	trusted := s.forks.few(s.procfs, len(names))
-	var errs []error
+	var pids []int
 	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid <= 1 || inside[pid] {
-			continue
+		if pid, err := strconv.Atoi(name); err == nil && pid > 1 && !inside[pid] {
+			pids = append(pids, pid)
 		}
+	}
+	slices.Sort(pids) // a session's leader comes first
+	var errs []error
+	for _, pid := range pids {
 		if ctx.Err() != nil {
 			errs = append(errs, fmt.Errorf("look for strays: %w", context.Cause(ctx)))
 			break
