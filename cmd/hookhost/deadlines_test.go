@@ -22,8 +22,14 @@ import (
 // BenchmarkEqualDeadlines is a daemon with 1,000 jobs, each a sleep, whose walltimes end in one millisecond: how long after that each
 // has been sent its SIGTERM, and has taken it, by the kernel's own record; and how long until it was seen to have ended, which is the work of
 // 1,000 exits as well. They are jobs of pbs_mom, without a margin: an event of the node gives them their walltimes.
-func BenchmarkEqualDeadlines(b *testing.B) {
+func BenchmarkEqualDeadlines(b *testing.B) { benchDeadlines(b, 0) }
+
+// BenchmarkDeadlinesOfASecond is the same with walltimes that end one after the other, all in one second.
+func BenchmarkDeadlinesOfASecond(b *testing.B) { benchDeadlines(b, time.Second) }
+
+func benchDeadlines(b *testing.B, within time.Duration) {
 	const jobs = 1000
+	later := func(i int) time.Duration { return within * time.Duration(i) / jobs }
 	for b.Loop() {
 		n := newNode(b, "[walltime]\nmom_margin = \"0s\"\nsignals = []")
 		n.serve()
@@ -64,7 +70,7 @@ func BenchmarkEqualDeadlines(b *testing.B) {
 		end := time.Now().Add(20 * time.Second)
 		altered := map[string]*hostapi.Job{}
 		for _, j := range list {
-			altered[j.Job.ID] = job(ids[j.Job.ID], end.Sub(j.Launched).Truncate(time.Millisecond))
+			altered[j.Job.ID] = job(ids[j.Job.ID], end.Add(later(ids[j.Job.ID])).Sub(j.Launched).Truncate(time.Millisecond))
 		}
 		send(&hostapi.Request{Event: hostapi.EventPeriodic, JobList: altered})
 		b.Logf("%d jobs begun in %v", jobs, time.Since(start))
@@ -81,6 +87,7 @@ func BenchmarkEqualDeadlines(b *testing.B) {
 			if at == 0 || got == 0 {
 				b.Fatalf("no SIGTERM of process %d was recorded", p.Process.Pid)
 			}
+			due := due + later(i)
 			sent, taken, ended = append(sent, at-due), append(taken, got-due), append(ended, exits[i]-due)
 		}
 		spread(b, "sent", sent)
