@@ -193,6 +193,11 @@ func CheckJobID(id string) error {
 	return nil
 }
 
+var runID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// IsRun tells whether text has the form of Request.Run: 32 hexadecimal digits.
+func IsRun(text string) bool { return runID.MatchString(text) }
+
 var signalName = regexp.MustCompile(`^[A-Z][A-Z0-9]{1,9}([+-][0-9]{1,2})?$`)
 
 // CheckSignal returns an error unless name has the form of a signal's name without SIG, as Request.Signal and JobUpdate.SignalSisters

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os/user"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,8 +89,6 @@ var tearDown = []hostapi.Event{hostapi.EventPreterm, hostapi.EventAbort, hostapi
 // betweenHosts are the others that a host may send for a job that it has begun.
 var betweenHosts = []hostapi.Event{hostapi.EventPrologue, hostapi.EventResize, hostapi.EventPostsuspend, hostapi.EventPreresume}
 
-var runID = regexp.MustCompile(`^[0-9a-f]{32}$`)
-
 // fromHost returns what is carried out of an event that a host sent: its job, and nothing that is about processes, files or
 // settings of this host. That the job is one that this host has begun is decided in the job's turn, by its record (Request.Head).
 func (s *Server) fromHost(peer Peer, req *hostapi.Request) (*hostapi.Request, error) {
@@ -99,7 +96,7 @@ func (s *Server) fromHost(peer Peer, req *hostapi.Request) (*hostapi.Request, er
 	if e != hostapi.EventBegin && !slices.Contains(tearDown, e) && !slices.Contains(betweenHosts, e) {
 		return nil, denied("%s: %s is not an event that hosts send each other", peer, e)
 	}
-	if !runID.MatchString(req.Run) {
+	if !hostapi.IsRun(req.Run) {
 		return nil, malformed(fmt.Errorf("run: %s: want 32 hexadecimal digits", printable(req.Run)))
 	}
 	own := &hostapi.Request{Event: req.Event, Run: req.Run, Head: peer.Host}

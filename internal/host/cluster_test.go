@@ -120,7 +120,7 @@ func (c *cluster) sendOne(ctx context.Context, req *hostapi.Request, host string
 	case hung:
 		return SisterAnswer{Err: fmt.Errorf("%s: no answer in time", host), Doubt: true}
 	}
-	if req.Spread || req.MoM != nil || req.Env != nil || req.PID != 0 || req.Head != "" || !runID.MatchString(req.Run) ||
+	if req.Spread || req.MoM != nil || req.Env != nil || req.PID != 0 || req.Head != "" || !hostapi.IsRun(req.Run) ||
 		req.Job.MotherSuperior || req.Job.ResourcesUsed != nil || req.Job.SessionID != 0 {
 		c.t.Errorf("%s of %s gets %+v, job %+v", req.Event, host, req, req.Job)
 	}

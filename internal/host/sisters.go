@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -81,8 +80,6 @@ func (h *Host) sistersOf(job *hostapi.Job) ([]string, error) {
 }
 
 const maxName = 200 // bytes of a text from outside in a message
-
-var runID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // newRun names a start of a job.
 func newRun() string {

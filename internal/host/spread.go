@@ -44,7 +44,7 @@ func (h *Host) prepare(req *hostapi.Request, rec *jobstate.Record) error {
 		return hostapi.Errorf(hostapi.KindNode, "the job has %d other hosts: %w", len(others), errNoSisters)
 	case req.Run == "":
 		req.Run = newRun()
-	case !runID.MatchString(req.Run):
+	case !hostapi.IsRun(req.Run):
 		return hostapi.Errorf(hostapi.KindJob, "run: %q: want 32 hexadecimal digits", clip(req.Run, maxName))
 	}
 	rec.Run, rec.Sisters = req.Run, others

@@ -37,10 +37,7 @@ type Debts struct {
 // OpenDebts returns the debts in dir, which is made with the first one.
 func OpenDebts(dir string) *Debts { return &Debts{dir: dir} }
 
-var (
-	hostName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
-	runID    = regexp.MustCompile(`^[0-9a-f]{32}$`)
-)
+var hostName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
 
 // path is where a debt is kept; names from outside become no path unchecked.
 func (d *Debts) path(debt Debt) (string, error) {
@@ -50,7 +47,7 @@ func (d *Debts) path(debt Debt) (string, error) {
 	if err := hostapi.CheckJobID(debt.Job); err != nil {
 		return "", err
 	}
-	if !runID.MatchString(debt.Run) {
+	if !hostapi.IsRun(debt.Run) {
 		return "", fmt.Errorf("run %q: want 32 hexadecimal digits", debt.Run)
 	}
 	return filepath.Join(d.dir, debt.Host, debt.Job+"@"+debt.Run), nil
@@ -147,7 +144,7 @@ func (d *Debts) List() ([]Debt, error) {
 		errs = append(errs, err)
 		for _, f := range files {
 			job, run, ok := strings.Cut(f.Name(), "@")
-			if !ok || hostapi.CheckJobID(job) != nil || !runID.MatchString(run) {
+			if !ok || hostapi.CheckJobID(job) != nil || !hostapi.IsRun(run) {
 				continue
 			}
 			debt, err := d.read(Debt{Host: host.Name(), Job: job, Run: run})
