@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,10 @@ func exceededText(what string, used, limit int64) string {
 // can tell, in whatever process.
 const excessMark = "trusted.hookhost.excess"
 
+// heldMark is one with what the job held then, in bytes. The watcher's own samples may all have come before that, and a job that is
+// killed for 100 MB must not be reported with 80.
+const heldMark = "trusted.hookhost.excess_held"
+
 // stillGrowing is the part of mem by which a job may go on growing in its grace.
 const stillGrowing = 16
 
@@ -37,7 +42,7 @@ func (s *sampler) kill(ctx context.Context, text string) {
 		return
 	}
 	if _, err := s.j.Mark(excessMark); err != nil { // the first is what it is killed for
-		if err := s.j.SetMark(excessMark, []byte(text)); err != nil {
+		if err := errors.Join(s.j.SetMark(heldMark, strconv.AppendInt(nil, s.held, 10)), s.j.SetMark(excessMark, []byte(text))); err != nil {
 			log.Error(err)
 		}
 		s.h.tell(s.j.ID(), &hostapi.JobUpdate{Diag: excessDiag(text), JobStderr: []string{text}, Notes: []string{text}})
@@ -81,6 +86,19 @@ func (s *sampler) wait(ctx context.Context, grace time.Duration) {
 			return
 		}
 	}
+}
+
+// heldAtExcess is what a job held, in bytes, when it was found to exceed a bound; 0 for one that was not.
+func heldAtExcess(j *cgroup.Job) int64 {
+	b, err := j.Mark(heldMark)
+	if err != nil {
+		return 0
+	}
+	held, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return held
 }
 
 // excessDiag is what diag_messages has of it.

@@ -74,6 +74,7 @@ type sampler struct {
 	resized <-chan struct{}
 
 	before int64 // Seen when the bounds came into force: not theirs
+	held   int64 // what a look found that was more than the bound of mem
 
 	last  values
 	at    time.Time
@@ -182,6 +183,7 @@ func (s *sampler) look() (excess string, err error) {
 	b := s.bounds
 	switch {
 	case b.mem != nil && v.mem > *b.mem:
+		s.held = v.mem // up to the bound it may be page cache
 		excess = exceededText("mem", v.mem, *b.mem)
 	case b.mem != nil && seen > max(*b.mem, s.before): // between two looks
 		excess = exceededText("mem", seen, *b.mem)

@@ -39,6 +39,9 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 	if h.policy.Hugetlb.Enabled { // the server may not know hpmem elsewhere
 		u.HugetlbPeakBytes = counters.HugetlbPeak
 	}
+	if held := heldAtExcess(j); u.MemBytes != nil && held > *u.MemBytes {
+		u.MemBytes = &held
+	}
 	if u.MemBytes != nil {
 		u.MemSource = memSampled
 	}
