@@ -183,5 +183,9 @@ func (h *hook) removeDirs(ctx context.Context, j *cgroup.Job) error {
 	// Removal has its own short limit, so that it is tried even when killing used up the alarm.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	return j.Remove(ctx)
+	err := j.Remove(ctx)
+	if err != nil { // a begin that is undone, too: a sweep is to take what is left
+		h.note(j, func(r *cgroup.Record) { r.Ending = true })
+	}
+	return err
 }

@@ -49,6 +49,7 @@ type hook struct {
 	mu      sync.Mutex
 	watches map[string]*watch // by job id
 	owned   map[string]bool   // jobs that this process answers for: see cgroup.Maker
+	left    map[string]bool   // cgroups of strangers that were told of: see strangers
 	books   map[string]*rankBook
 }
 
@@ -103,7 +104,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		return nil, err
 	}
 	return &hook{policy: p, log: log, roots: roots, tree: tree, node: node, self: self, kmsg: openKmsg, tell: func(string, *hostapi.JobUpdate) {}, inventory: noInventory, openProcess: openProcess, setRlimits: proc.SetRlimits,
-		environs: proc.NewEnvirons(roots.Proc), watches: map[string]*watch{}, owned: map[string]bool{}}, nil
+		environs: proc.NewEnvirons(roots.Proc), watches: map[string]*watch{}, owned: map[string]bool{}, left: map[string]bool{}}, nil
 }
 
 func noInventory() (*inventory.Inventory, error) { return nil, fs.ErrNotExist }

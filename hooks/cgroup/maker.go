@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -226,6 +228,16 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 		h.logOf(id).Warn("left the cgroup of a job that has no record")
 		return false, nil
 	}
+	strangers, err := h.strangers(j)
+	switch {
+	case err != nil:
+		return false, err
+	case strangers:
+		if h.firstLeft(id) {
+			h.logOf(id).Warn("left a cgroup that has processes and was not made by hookhost")
+		}
+		return false, nil
+	}
 	err = h.removeLeft(ctx, j)
 	if errors.Is(err, errAnswered) {
 		return false, nil
@@ -235,4 +247,31 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	}
 	h.logOf(id).Warn("removed the cgroup of an unknown job")
 	return true, nil
+}
+
+// strangers tells whether a cgroup has processes and neither maker nor record. Whatever hookhost makes has its maker's mark before
+// the first process is in it; OpenPBS's own hook has its jobs at the same place on cgroup v1, and they go on where it is
+// replaced under them. The end of such a job, by pbs_mom's word, does remove it.
+func (h *hook) strangers(j *cgroup.Job) (bool, error) {
+	none := func(err error) bool { // that hook may have made none of the directory that has ours
+		return errors.Is(err, unix.ENODATA) || errors.Is(err, cgroup.ErrNotFound)
+	}
+	_, maker := j.Maker()
+	_, record := j.Record()
+	if !none(maker) || !none(record) {
+		return false, nil
+	}
+	pids, err := j.Processes()
+	return len(pids) > 0, err
+}
+
+// firstLeft is true once for each id.
+func (h *hook) firstLeft(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.left[id] {
+		return false
+	}
+	h.left[id] = true
+	return true
 }

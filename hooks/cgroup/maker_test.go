@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -235,7 +237,7 @@ func TestSweepStuck(t *testing.T) {
 	})
 }
 
-// A directory without the one that carries the mark, as after a removal that was broken off.
+// A removal that was broken off leaves the directory that has the marks, so what is left is known to be hookhost's.
 func TestSweepRemains(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewHybrid, nil)
 	n.do(hostapi.EventBegin, "1.srv")
@@ -244,7 +246,7 @@ func TestSweepRemains(t *testing.T) {
 		t.Fatal(err)
 	}
 	heal := k.Fail("rmdir", "unified/pbs_jobs.service/jobs/1.srv", unix.EIO)
-	if err := n.cgroup("1.srv").Remove(t.Context()); err == nil {
+	if err := n.hook.removeDirs(t.Context(), n.cgroup("1.srv")); err == nil {
 		t.Fatal("removed")
 	}
 	heal()
@@ -255,5 +257,34 @@ func TestSweepRemains(t *testing.T) {
 	n.want()
 	if n.lives(pid) {
 		t.Error("the process lives")
+	}
+}
+
+// What OpenPBS's own hook has made, at the same place on v1, goes on when hookhost comes; its cpus are taken, and its end removes it.
+func TestSweepLeavesStrangers(t *testing.T) {
+	for _, dirs := range [][]string{{"memory", "cpuset"}, {"cpuset"}} {
+		n, k := fakeNode(t, kernfstest.NewV1, nil)
+		n.do(hostapi.EventBegin, "1.srv") // the parents are there
+		n.do(hostapi.EventEnd, "1.srv")
+		delete(n.jobs, "1.srv")
+		pid := k.Spawn()
+		for _, dir := range dirs {
+			dir += "/pbs_jobs.service/jobid/7.srv"
+			err := n.roots.Cgroup.Mkdir(dir)
+			if strings.HasPrefix(dir, "cpuset") {
+				err = errors.Join(err, n.roots.Cgroup.Write(dir+"/cpuset.cpus", "0"), n.roots.Cgroup.Write(dir+"/cpuset.mems", "0"))
+			}
+			if err = errors.Join(err, n.roots.Cgroup.Write(dir+"/cgroup.procs", fmt.Sprint(pid))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.do(hostapi.EventPeriodic, "")
+		n.do(hostapi.EventStartup, "")
+		if !n.lives(pid) || !n.cgroup("7.srv").Exists() {
+			t.Fatalf("%v: process lives: %t, cgroup stays: %t", dirs, n.lives(pid), n.cgroup("7.srv").Exists())
+		}
+		k.Exit(pid)
+		n.do(hostapi.EventPeriodic, "")
+		n.want()
 	}
 }

@@ -15,10 +15,16 @@ import (
 // idempotent: what is gone already is no mistake.
 func (j *Job) Remove(ctx context.Context) error {
 	var errs []error
-	for _, d := range j.dirs {
+	remove := func(d directory) {
 		if err := j.removeDir(ctx, d); err != nil {
 			errs = append(errs, fmt.Errorf("remove cgroup of job %s: %w", j.id, err))
 		}
+	}
+	for _, d := range j.dirs[1:] {
+		remove(d)
+	}
+	if len(errs) == 0 { // what is left has its marks with it: whose it is, and that it is to go
+		remove(j.home())
 	}
 	return errors.Join(errs...)
 }
