@@ -94,14 +94,25 @@ func (k *kernel) examineMode() finding {
 				v1 = append(v1, c)
 			}
 		}
-		return ok("cgroups", fmt.Sprintf("hybrid: jobs get %s on v1 and %s on v2; the v2 tree also serves to kill, freeze and start processes", list(v1), list(v2)))
+		return k.examineMoves(ok("cgroups", fmt.Sprintf("hybrid: jobs get %s on v1 and %s on v2; the v2 tree also serves to kill, freeze and start processes", list(v1), list(v2))))
 	case cgroup.ModeV1:
 		return degraded("cgroups", "v1 only: jobs are killed process by process and moved by pid", "mount -t cgroup2 none /sys/fs/cgroup/unified; better, "+bootV2)
 	}
-	f := ok("cgroups", "v2")
-	if k.since(6, 0) && !k.mounted("favordynmods") {
-		f.Found += "; processes of MoM or sshd are moved in milliseconds, not microseconds"
-		f.Advice = "mount -o remount,favordynmods /sys/fs/cgroup makes moves fast and fork and exit a little slower: for nodes of many short jobs"
+	return k.examineMoves(ok("cgroups", "v2"))
+}
+
+// examineMoves adds to what is known of a v2 tree how long the kernel takes to move a process.
+func (k *kernel) examineMoves(f finding) finding {
+	switch wanted := k.cfg.Cgroup.FavorDynmods; {
+	case k.mounted("favordynmods"):
+		f.Found += "; processes are moved without a wait (favordynmods), fork and exit take a little longer"
+	case wanted && !k.since(6, 0):
+		return degraded(f.What, f.Found+"; favordynmods = true in [cgroup] has no effect", "Linux 6.0 or newer; or take it out")
+	case wanted:
+		return degraded(f.What, f.Found+"; favordynmods = true in [cgroup] is not in force", "systemctl restart hookhost, in the host's cgroup namespace; its log says why if that does not help")
+	case k.since(6, 0):
+		f.Found += "; the first process in a while that is moved into a job (attach, launch by pbs_mom) waits some milliseconds for the kernel"
+		f.Advice = "favordynmods = true in [cgroup] takes the wait away and makes fork and exit a little slower: for nodes of many short jobs"
 	}
 	return f
 }

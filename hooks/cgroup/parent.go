@@ -58,10 +58,25 @@ func (h *hook) startParent(ctx context.Context) error {
 	if err := h.policy.need(h.tree); err != nil {
 		return err
 	}
+	if err := h.favorMoves(); err != nil {
+		h.log.Warnf("[cgroup] favordynmods = true: %v", err)
+	}
 	if err := h.protectServices(ctx); err != nil {
 		h.log.Warnf("[memory] services_low is not in force: %v", err)
 	}
 	return nil
+}
+
+// favorMoves has the kernel move processes without a wait, where the configuration wants that. Jobs can do without it.
+func (h *hook) favorMoves() error {
+	if !h.policy.Cgroup.FavorDynmods {
+		return nil
+	}
+	set, err := h.tree.FavorDynmods()
+	if set {
+		h.log.Info("the cgroup v2 mount has the option favordynmods from now on: processes are moved without a wait, fork and exit take a little longer")
+	}
+	return err
 }
 
 // haveParent makes the parents of all jobs where they have gone since the start. It costs a look at the tree otherwise.

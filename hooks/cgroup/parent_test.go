@@ -173,6 +173,52 @@ func TestProtectServices(t *testing.T) {
 	}
 }
 
+// The mount is changed once, and only where that is wanted; a node that cannot do it has its jobs all the same.
+func TestFavorMoves(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		wanted bool
+		opts   []kernfstest.Option
+		want   []string // remounts
+		says   string
+	}{
+		{name: "by default"},
+		{name: "wanted", wanted: true, want: []string{"nsdelegate,favordynmods"}, says: "from now on"},
+		{name: "there", wanted: true, opts: []kernfstest.Option{kernfstest.Mounted("favordynmods")}},
+		{name: "an old kernel", wanted: true, opts: []kernfstest.Option{kernfstest.Without("favordynmods")}, want: []string{"nsdelegate,favordynmods", "nsdelegate,favordynmods"},
+			says: "it needs Linux 6.0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			k := kernfstest.NewV2(append([]kernfstest.Option{kernfstest.Mounted("nsdelegate")}, tt.opts...)...)
+			var logged strings.Builder
+			log := logrus.New()
+			log.SetOutput(&logged)
+			h, err := open(testPolicy(t, func(f *config.File) { f.Cgroup.FavorDynmods = tt.wanted }), k.Roots(),
+				cgroup.Options{Signal: k.Signal, EnableIfThere: []string{"memory", "cpuset", "cpu", "pids"}}, logrus.NewEntry(log))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := h.startParent(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var remounts []string
+			for _, op := range k.Journal() {
+				if op.Op == "remount" {
+					remounts = append(remounts, op.Value)
+				}
+			}
+			if diff := cmp.Diff(tt.want, remounts); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if got := logged.String(); strings.Count(got, "favordynmods") > 0 != (tt.says != "") || !strings.Contains(got, tt.says) {
+				t.Errorf("logged %s", got)
+			}
+		})
+	}
+}
+
 func TestOptionsWithoutSystemd(t *testing.T) {
 	p := testPolicy(t, func(f *config.File) { f.Cgroup.EnableControllers = []string{"io"}; f.Pids.Enabled = false })
 	s := systemd.New(t.TempDir(), time.Second)

@@ -29,19 +29,14 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
 	}
-	const table = "self/mountinfo"
-	text, err := roots.Proc.ReadFile(table)
+	mounts, err := mountTable(roots.Proc)
 	if err != nil {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
-	}
-	mounts, err := parseMountinfo(text)
-	if err != nil {
-		return nil, &kernfs.ParseError{File: roots.Proc.Path(table), Err: err}
 	}
 	named := systemdMount(mounts, base.Path("."))
 	chosen, err := choose(mounts, base.Path("."), opt.Mode)
 	if err != nil {
-		return nil, fmt.Errorf("detect cgroups: %s: %w", roots.Proc.Path(table), err)
+		return nil, fmt.Errorf("detect cgroups: %s: %w", roots.Proc.Path("self/mountinfo"), err)
 	}
 	if opt.Delegated && named != nil && !slices.ContainsFunc(chosen, func(m mount) bool { return m.v2 }) {
 		chosen = append(chosen, *named)

@@ -35,11 +35,11 @@ func TestParseMountinfo(t *testing.T) {
 			{point: "/sys/fs/cgroup/cpu,cpuacct", root: "/", controllers: []string{"rw", "cpu", "cpuacct"}},
 			{point: "/sys/fs/cgroup/systemd", root: "/", controllers: []string{"rw", "xattr", "release_agent=/x", "name=systemd"}},
 		}},
-		{"v2", mountV2, []mount{{point: "/sys/fs/cgroup", root: "/", v2: true}}},
-		{"a line of 120 KiB", long + mountV2, []mount{{point: "/sys/fs/cgroup", root: "/", v2: true}}},
-		{"escapes", `5 1 0:9 /a\040b /mnt/c\011\134d rw - cgroup2 none rw` + "\n", []mount{{point: "/mnt/c\t\\d", root: "/a b", v2: true}}},
+		{"v2", mountV2, []mount{{point: "/sys/fs/cgroup", root: "/", v2: true, options: []string{"rw", "nsdelegate", "memory_recursiveprot"}}}},
+		{"a line of 120 KiB", long + mountV2, []mount{{point: "/sys/fs/cgroup", root: "/", v2: true, options: []string{"rw", "nsdelegate", "memory_recursiveprot"}}}},
+		{"escapes", `5 1 0:9 /a\040b /mnt/c\011\134d rw - cgroup2 none rw` + "\n", []mount{{point: "/mnt/c\t\\d", root: "/a b", v2: true, options: []string{"rw"}}}},
 		{"hidden", mountUnified + "99 25 0:50 / /sys/fs/cgroup/unified rw - tmpfs tmpfs rw\n", nil},
-		{"no newline at the end", strings.TrimSuffix(mountV2, "\n"), []mount{{point: "/sys/fs/cgroup", root: "/", v2: true}}},
+		{"no newline at the end", strings.TrimSuffix(mountV2, "\n"), []mount{{point: "/sys/fs/cgroup", root: "/", v2: true, options: []string{"rw", "nsdelegate", "memory_recursiveprot"}}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := parseMountinfo([]byte(tt.text))

@@ -13,6 +13,7 @@ type mount struct {
 	root        string // the directory of the hierarchy that is mounted there
 	v2          bool
 	controllers []string // v1: as the super options name them, co-mounted ones together
+	options     []string // v2: the super options
 }
 
 // parseMountinfo returns the cgroup hierarchies of a /proc/PID/mountinfo (proc_pid_mountinfo(5)), in its order. A later
@@ -35,6 +36,9 @@ func parseMountinfo(text []byte) ([]mount, error) {
 		switch string(super[0]) {
 		case "cgroup2":
 			m.v2 = true
+			if len(super) > 2 {
+				m.options = strings.Split(string(super[len(super)-1]), ",")
+			}
 		case "cgroup":
 			if len(super) > 2 {
 				m.controllers = strings.Split(string(super[len(super)-1]), ",")

@@ -10,7 +10,7 @@ import (
 
 // Op is something the program did to the cgroup file system.
 type Op struct {
-	Op    string // mkdir, rmdir, write, setxattr
+	Op    string // mkdir, rmdir, write, setxattr, remount
 	Path  string // below /sys/fs/cgroup
 	Value string
 	Err   error // nil, or the errno it got
@@ -19,7 +19,7 @@ type Op struct {
 // String is "mkdir memory/job", `write memory/job/memory.limit_in_bytes "64M": invalid argument`.
 func (o Op) String() string {
 	s := o.Op + " " + o.Path
-	if o.Op == "write" || o.Op == "setxattr" {
+	if o.Op == "write" || o.Op == "setxattr" || o.Op == "remount" {
 		s += fmt.Sprintf(" %q", o.Value)
 	}
 	if o.Err != nil {
@@ -53,7 +53,7 @@ type fault struct {
 	once   bool // and all that come after
 }
 
-// Fail makes op (open, read, write, mkdir, rmdir, setxattr) on paths that end in suffix fail with errno, until the
+// Fail makes op (open, read, write, mkdir, rmdir, setxattr, remount) on paths that end in suffix fail with errno, until the
 // returned function is called.
 func (k *Kernel) Fail(op, suffix string, errno unix.Errno) (heal func()) {
 	k.mu.Lock()

@@ -25,7 +25,9 @@ type Kernel struct {
 	mu          sync.Mutex
 	machine     Machine
 	without     []string
-	top         string // what /sys/fs/cgroup is: "tmpfs" or "cgroup2"
+	options     []string // of the v2 tree's mount, to begin with
+	inner       bool     // see Inner
+	top         string   // what /sys/fs/cgroup is: "tmpfs" or "cgroup2"
 	hierarchies []*hierarchy
 	links       map[string]string // of the tmpfs: cpu -> cpu,cpuacct
 	procs       map[int]*process

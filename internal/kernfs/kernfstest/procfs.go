@@ -95,6 +95,9 @@ func (k *Kernel) mountinfo() string {
 		kind, opts := "cgroup", ","+strings.Join(h.controllers, ",")
 		if h.v2 {
 			kind, opts = "cgroup2", ""
+			for _, o := range h.options {
+				opts += "," + o
+			}
 		}
 		fmt.Fprintf(&b, "%d %d 0:%d / %s rw,nosuid,nodev,noexec,relatime - %s %s rw%s\n", 32+i, up, 29+i, at, kind, kind, opts)
 	}

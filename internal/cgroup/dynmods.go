@@ -1,0 +1,107 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// favorDynmods is the option of a cgroup2 mount by which cgroup_threadgroup_rwsem is always ready to be taken for writing.
+const favorDynmods = "favordynmods"
+
+// FavorDynmods sets the option favordynmods of the cgroup2 file system where it is not set (cgroup-v2.rst, "Mounting"; Linux 6.0); set tells
+// that it was this call. It is idempotent, and keeps the options that are set.
+//
+// Without it the kernel waits for a grace period of RCU, some milliseconds, before it moves a process that is another's, unless it has
+// just moved one. With it that wait is gone, on v1 too, since there is one lock for all hierarchies, and each fork, execve and exit on the node takes a
+// little longer. It is the whole kernel's, until the next boot or until somebody mounts cgroup2 without it; since Linux 6.18 it cannot be taken
+// back altogether.
+//
+// It fails with ErrUnsupported where no v2 tree is mounted or the kernel is older, and with ErrNotInForce outside of the first cgroup
+// namespace, where the kernel passes over such options.
+func (t *Tree) FavorDynmods() (set bool, err error) {
+	set, err = t.favorDynmods()
+	if err != nil {
+		err = fmt.Errorf("%s: %w", favorDynmods, err)
+	}
+	return set, err
+}
+
+func (t *Tree) favorDynmods() (set bool, err error) {
+	if t.v2 == nil {
+		return false, fmt.Errorf("no cgroup2 tree is mounted: %w", ErrUnsupported)
+	}
+	before, err := t.v2Options()
+	if err != nil || slices.Contains(before, favorDynmods) {
+		return false, err
+	}
+	want := append(slices.Clone(before), favorDynmods)
+	err = t.v2.mount.Remount(".", want)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return false, fmt.Errorf("%w: it needs Linux 6.0: %w", ErrUnsupported, err)
+	}
+	if err != nil {
+		return false, explain(err)
+	}
+	after, err := t.v2Options()
+	if err != nil {
+		return false, err
+	}
+	missing := slices.DeleteFunc(want, func(o string) bool { return slices.Contains(after, o) })
+	if len(missing) > 0 {
+		return false, fmt.Errorf("%w: the mount has %q, without %q: is this another cgroup namespace than the first?", ErrNotInForce, after, missing)
+	}
+	return true, nil
+}
+
+// v2Options reads the options of the cgroup2 file system.
+func (t *Tree) v2Options() ([]string, error) {
+	mounts, err := mountTable(t.proc)
+	if err != nil {
+		return nil, err
+	}
+	point := t.v2.mount.Path(".")
+	for _, m := range mounts {
+		if m.v2 && m.point == point {
+			return ownOptions(m.options)
+		}
+	}
+	return nil, fmt.Errorf("cgroup2 is mounted on %s no more", point)
+}
+
+// ownOptions returns those of a cgroup2 mount's super options (proc_pid_mountinfo(5)) that are the file system's own: nsdelegate,
+// memory_recursiveprot and their like, which are lost in a remount that does not name them. Others stay by themselves: those of every file
+// system and those of security modules. It fails with one that has a value: cgroup2 has none by now, and it could not be kept.
+func ownOptions(super []string) (own []string, err error) {
+	for _, o := range super {
+		name, _, valued := strings.Cut(o, "=")
+		switch name {
+		case "", "rw", "ro", "sync", "dirsync", "mand", "lazytime", "seclabel", "context", "fscontext", "defcontext", "rootcontext":
+			continue
+		}
+		if valued {
+			return nil, fmt.Errorf("the mount has %s, which would not survive: %w", o, ErrUnsupported)
+		}
+		own = append(own, o)
+	}
+	return own, nil
+}
+
+// mountTable reads the cgroup hierarchies in the mount table of this process.
+func mountTable(proc *kernfs.FS) ([]mount, error) {
+	const table = "self/mountinfo"
+	text, err := proc.ReadFile(table)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := parseMountinfo(text)
+	if err != nil {
+		return nil, &kernfs.ParseError{File: proc.Path(table), Err: err}
+	}
+	return mounts, nil
+}

@@ -1,0 +1,50 @@
+package kernfs
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// RemountBackend is what a Backend adds when file systems are mounted in it. Errors wrap the errno.
+type RemountBackend interface {
+	Remount(name string, flags []string) error
+}
+
+// Remount gives the file system that is mounted at name the options flags, all of them words without a value, and takes
+// its other own options away, as `mount -o remount` does for all its mounts (fspick(2), Linux 5.2). What belongs to the mount point (nosuid) or
+// to every file system (ro) stays. It is idempotent. An option that the file system does not know is EINVAL, and then nothing has changed; a directory at
+// which nothing is mounted is EINVAL as well.
+func (f *FS) Remount(name string, flags []string) error {
+	p, err := f.at("remount", name)
+	if err != nil {
+		return err
+	}
+	b, ok := f.backend.(RemountBackend)
+	if !ok {
+		return fmt.Errorf("remount %s: %w", f.Path(name), ErrUnsupported)
+	}
+	if err := b.Remount(p, flags); err != nil {
+		return fmt.Errorf("remount %s: %w", f.Path(name), err)
+	}
+	return nil
+}
+
+func (k *kernel) Remount(name string, flags []string) error {
+	dir, err := k.open(name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	fs, err := unix.Fspick(dir, "", unix.FSPICK_EMPTY_PATH|unix.FSPICK_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fs)
+	for _, flag := range flags {
+		if err := unix.FsconfigSetFlag(fs, flag); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+	}
+	return unix.FsconfigReconfigure(fs)
+}
