@@ -21,6 +21,10 @@ const (
 
 	// MaxMessage bounds one message between hookhost and a hook, in bytes.
 	MaxMessage = 64 << 20
+
+	// Window is how many bytes of a message either side sends ahead of what the other has read. It is fixed: gRPC finds out what
+	// suits a network by pings, which a socket of one host has no use for.
+	Window = 1 << 20
 )
 
 // Handshake is what hookhost and a hook's program agree on before the first call. The cookie keeps a person from

@@ -58,7 +58,8 @@ func Serve(newHook func(*Setup) (any, error)) {
 }
 
 func newGRPCServer(opts []grpc.ServerOption) *grpc.Server {
-	return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(MaxMessage))...)
+	return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(MaxMessage),
+		grpc.StaticStreamWindowSize(Window), grpc.StaticConnWindowSize(Window))...)
 }
 
 // byHand answers a person, or `hookhost hook import`, and returns the exit status.

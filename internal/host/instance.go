@@ -121,6 +121,8 @@ func (i *instance) connect(l *launcher) error {
 		Logger:           hclog.NewNullLogger(), // what it has to say about the process is said here
 		GRPCDialOptions: []grpc.DialOption{
 			grpc.WithIdleTimeout(0), // no timer while nothing happens
+			// Of a fixed size: else each message is answered by a ping and that by another, which wakes both sides up twice more.
+			grpc.WithStaticStreamWindowSize(hostapi.Window), grpc.WithStaticConnWindowSize(hostapi.Window),
 			grpc.WithChainStreamInterceptor(i.conn.note),
 		},
 	})
