@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
@@ -21,10 +23,13 @@ const maxEvent = 8 << 20
 
 func (c *cli) eventCommand() *cobra.Command {
 	var input string
+	var pid int
 	cmd := &cobra.Command{
 		Use:   "event NAME [--input FILE]",
 		Short: "Hand one event from a file to the daemon and print the verdict",
-		Long: `Hand one event, a JSON object, to the daemon and print the merged outcome of all hooks as JSON.
+		Long: `Hand one event to the daemon and print the merged outcome of all hooks as JSON. The event is a JSON object (docs/events.md), or what
+pbs_mom of OpenPBS gives to its hooks: the input file of a hook (mom_priv/hooks/tmp/hook_EVENT_HOOK_PID.in), or JSON that was made of
+pbs.event(). Which of them it is its first bytes tell.
 Exit status: 0 accepted, 1 rejected, 2 misuse, 3 no daemon.`,
 		Args: nArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,24 +42,31 @@ Exit status: 0 accepted, 1 rejected, 2 misuse, 3 no daemon.`,
 				defer f.Close()
 				in = f
 			}
-			return c.event(cmd, args[0], in)
+			if cmd.Flags().Changed("pid") && pid <= 0 {
+				return misuse(fmt.Errorf("pid %d: not a process", pid))
+			}
+			return c.event(cmd, args[0], in, pid)
 		},
 	}
+	cmd.Flags().IntVar(&pid, "pid", 0, "the process of a launch or an attach, instead of what the event says")
 	cmd.Flags().StringVar(&input, "input", "", "read the event from FILE instead of standard input")
 	return cmd
 }
 
-func (c *cli) event(cmd *cobra.Command, name string, in io.Reader) error {
+func (c *cli) event(cmd *cobra.Command, name string, in io.Reader, pid int) error {
 	event, err := hostapi.ParseEvent(name)
 	if err != nil {
 		return misuse(err)
 	}
-	req, ignored, err := hostapi.DecodeRequest(name, in, maxEvent)
+	req, ignored, err := decodeEvent(event, in)
 	if err != nil {
 		return misuse(err)
 	}
-	if err := checkResources(req); err != nil {
-		return misuse(err)
+	if pid > 0 {
+		if event != hostapi.EventLaunch && event != hostapi.EventAttach {
+			return misuse(fmt.Errorf("event %s: has no process, --pid is for launch and attach", event))
+		}
+		req.PID = pid
 	}
 	if len(ignored) > 0 {
 		cfg, err := c.load()
@@ -90,18 +102,57 @@ func (c *cli) event(cmd *cobra.Command, name string, in io.Reader) error {
 	return nil
 }
 
+// decodeEvent reads an event in any of its forms and returns the keys that it ignored beside it.
+func decodeEvent(event hostapi.Event, in io.Reader) (*hostapi.Request, []string, error) {
+	b, err := io.ReadAll(io.LimitReader(in, maxEvent+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("event %s: %w", event, err)
+	}
+	var e *openpbs.Event
+	switch {
+	case openpbs.IsInput(b):
+		e, err = openpbs.Decode(b)
+	case openpbs.IsDump(b):
+		e, err = openpbs.DecodeDump(b)
+	default:
+		req, ignored, err := hostapi.DecodeRequest(string(event), bytes.NewReader(b), maxEvent)
+		if err == nil {
+			err = checkResources(req)
+		}
+		return req, ignored, err
+	}
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case e.Request.Event != event:
+		return nil, nil, fmt.Errorf("event %s: the file has %s", event, e.Request.Event)
+	}
+	return e.Request, nil, nil
+}
+
 // checkResources finds values that PBS itself would never have sent, before anything is done with them.
 func checkResources(req *hostapi.Request) error {
 	if req.Job == nil {
 		return nil
 	}
-	if err := pbs.CheckResources(req.Job.ResourceList); err != nil {
-		return fmt.Errorf("job.resource_list: %w", err)
+	if err := checkResourceList(req); err != nil {
+		return err
 	}
 	if req.Job.ExecVnode != "" {
 		if _, err := pbs.ParseExecVnode(req.Job.ExecVnode); err != nil {
 			return fmt.Errorf("job.exec_vnode: %w", err)
 		}
+	}
+	return nil
+}
+
+// checkResourceList is the part of checkResources about what the job's user has asked for; exec_vnode is PBS's own.
+func checkResourceList(req *hostapi.Request) error {
+	if req.Job == nil {
+		return nil
+	}
+	if err := pbs.CheckResources(req.Job.ResourceList); err != nil {
+		return fmt.Errorf("job.resource_list: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,106 @@
+package openpbs
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// The verbs. Each is followed by as many fields as verbFields says.
+const (
+	verbLog      = "log"      // LEVEL TEXT: a line for MoM's log; levels error, warning, debug
+	verbUsed     = "used"     // JOB NAME TYPE VALUE: resources_used of event.job (JOB is "") or of a job of job_list
+	verbVnode    = "vnode"    // VNODE ATTRIBUTE RESOURCE TYPE VALUE: RESOURCE is "" for an attribute that is not a list
+	verbOffline  = "offline"  // VNODE TEXT: state offline, TEXT added to the comment
+	verbOnline   = "online"   // VNODE TEXT: where the comment holds TEXT: that out of it, and offline out of the state
+	verbProgname = "progname" // PATH
+	verbArgv     = "argv"     // the arguments are those of the arg that follow
+	verbArg      = "arg"      // TEXT
+	verbSetenv   = "setenv"   // NAME VALUE
+	verbUnsetenv = "unsetenv" // NAME
+	verbHold     = "hold"     // a system hold
+	verbRerun    = "rerun"
+	verbDelete   = "delete"
+	verbRestart  = "restart" // the scheduler's cycle
+	verbAccept   = "accept"
+	verbReject   = "reject" // MESSAGE
+	verbAsk      = "ask"    // state and comment of the vnodes, then the event once more
+)
+
+const (
+	version = "hookhost/1" // the first field
+	verbEnd = "end"        // the last one
+)
+
+// Change is one verb with its fields. A field holds no NUL byte.
+type Change struct {
+	Verb   string
+	Fields []string
+}
+
+// Changes is what the shim is to do, in this order: log, used, the verbs of vnodes, progname, argv and its arg, setenv, unsetenv, hold, rerun
+// or delete, restart, accept or reject. Within each of them it is sorted by name.
+type Changes struct {
+	List []Change
+}
+
+// Ask returns the verb ask alone: the shim is to ask the server for state and comment of the host's vnodes and to post the event anew.
+func Ask() *Changes { return &Changes{List: []Change{{Verb: verbAsk}}} }
+
+// add appends a verb. A NUL byte, which a field cannot hold, is left out.
+func (c *Changes) add(verb string, fields ...string) {
+	for i := range fields {
+		fields[i] = strings.ReplaceAll(fields[i], "\x00", "")
+	}
+	c.List = append(c.List, Change{Verb: verb, Fields: fields})
+}
+
+// Log puts a line for MoM's log (level error, warning or debug) behind the log lines that are there and before all else.
+func (c *Changes) Log(level, text string) {
+	at := slices.IndexFunc(c.List, func(change Change) bool { return change.Verb != verbLog })
+	if at < 0 {
+		at = len(c.List)
+	}
+	c.List = slices.Insert(c.List, at, Change{Verb: verbLog, Fields: []string{level, oneLine(text)}})
+}
+
+// has tells whether c holds one of the verbs.
+func (c *Changes) has(verbs ...string) bool {
+	return slices.ContainsFunc(c.List, func(change Change) bool { return slices.Contains(verbs, change.Verb) })
+}
+
+// Fields encodes c for the shim: hookhost/1, then each verb with its fields, then end, each ended by a NUL byte.
+func (c *Changes) Fields() []byte {
+	var b bytes.Buffer
+	field := func(text string) {
+		b.WriteString(text)
+		b.WriteByte(0)
+	}
+	field(version)
+	for _, change := range c.List {
+		field(change.Verb)
+		for _, f := range change.Fields {
+			field(f)
+		}
+	}
+	field(verbEnd)
+	return b.Bytes()
+}
+
+// maxLine bounds what becomes a line of MoM's: its buffer for a reject's message has 3172 bytes (src/include/hook.h).
+const maxLine = 2048
+
+// oneLine is text as it can stand in a line of OUT or of a log: control characters are blanks, what is not UTF-8 is U+FFFD.
+func oneLine(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.TrimSpace(text))
+	if len(text) > maxLine {
+		text = strings.ToValidUTF8(text[:maxLine], "") + "..."
+	}
+	return text
+}

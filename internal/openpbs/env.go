@@ -1,0 +1,116 @@
+package openpbs
+
+import "strings"
+
+// variable is one variable of a launch's environment.
+type variable struct {
+	name, value string
+	raw         string // as MoM wrote it
+}
+
+// parseEnv reads an environment as MoM writes it into IN: variables with commas between them, a comma and a backslash of a value behind a
+// backslash (src/lib/Libattr/attr_func.c, env_array_to_str). Names are not escaped there, so a name that holds a comma is read as two
+// variables, by MoM as well as here.
+func parseEnv(text string) []variable {
+	var all []variable
+	for start, i := 0, 0; start < len(text); i++ {
+		switch {
+		case i >= len(text) || text[i] == ',':
+			i = min(i, len(text))
+			all = append(all, parseVariable(text[start:i]))
+			start = i + 1
+		case text[i] == '\\':
+			i++
+		}
+	}
+	return all
+}
+
+func parseVariable(raw string) variable {
+	name, value, _ := strings.Cut(raw, "=")
+	return variable{name: name, value: unescape(value), raw: raw}
+}
+
+func unescape(text string) string {
+	if strings.IndexByte(text, '\\') < 0 {
+		return text
+	}
+	b := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) {
+			i++
+		}
+		b = append(b, text[i])
+	}
+	return string(b)
+}
+
+var escaper = strings.NewReplacer(`\`, `\\`, `,`, `\,`)
+
+// newVariable is the inverse of parseVariable.
+func newVariable(name, value string) variable {
+	return variable{name: name, value: value, raw: name + "=" + escaper.Replace(value)}
+}
+
+// passes tells whether MoM reads a variable from OUT as it is. It does not read a name that holds what separates variables, and takes the
+// comma behind an escaped backslash for the end of the variable (strtok_quoted looks back two bytes only): what holds \, cannot
+// be said to it.
+func (v variable) passes() bool {
+	return v.name != "" && !strings.ContainsAny(v.name, "=,\\\x00") && strings.IndexByte(v.value, 0) < 0 && !strings.Contains(v.value, `\,`)
+}
+
+// changed returns env with what c sets and unsets: variables that nobody touches stay where and as they are, byte for byte, new ones
+// come last. Of a variable that is there twice one is left.
+func changedEnv(env []variable, c *Changes) []variable {
+	set := map[string]string{}
+	gone := map[string]bool{}
+	var order []string
+	for _, change := range c.List {
+		switch change.Verb {
+		case verbSetenv:
+			name := change.Fields[0]
+			if _, again := set[name]; !again {
+				order = append(order, name)
+			}
+			set[name] = change.Fields[1]
+			delete(gone, name)
+		case verbUnsetenv:
+			gone[change.Fields[0]] = true
+		}
+	}
+	if len(set) == 0 && len(gone) == 0 {
+		return env
+	}
+	all := make([]variable, 0, len(env)+len(set))
+	done := map[string]bool{}
+	for _, v := range env {
+		value, changed := set[v.name]
+		switch {
+		case gone[v.name] || done[v.name]:
+		case changed:
+			all = append(all, newVariable(v.name, value))
+			done[v.name] = true
+		default:
+			all = append(all, v)
+		}
+	}
+	for _, name := range order {
+		if !gone[name] && !done[name] {
+			all = append(all, newVariable(name, set[name]))
+		}
+	}
+	return all
+}
+
+// formatEnv writes an environment for OUT, without the quotes around it. MoM ends the value at a line that ends with triple quotes; where a
+// variable has such a line its last quote gets a backslash, which MoM takes away again.
+func formatEnv(env []variable) string {
+	var b strings.Builder
+	for i, v := range env {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(v.raw)
+	}
+	return strings.ReplaceAll(b.String(), "\"\"\"\n", "\"\"\\\"\n")
+}

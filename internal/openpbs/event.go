@@ -1,0 +1,68 @@
+package openpbs
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// Event is one event of pbs_mom as its input file tells it.
+type Event struct {
+	Request *hostapi.Request // PID is set for attach only; for launch its caller knows it
+	Hook    string           // the name by which our hook is registered: pbs.event().hook_name
+	Alarm   time.Duration    // when MoM kills the hook, counted from its start; 0 when the event does not say
+
+	// Launch only, as MoM said it: bytes that are no UTF-8 are still there, and argv has the program's name.
+	progname string
+	argv     []string
+	env      []variable
+}
+
+// MaxInput bounds an input file, in bytes. A job's whole environment fits in it many times.
+const MaxInput = 8 << 20
+
+// IsInput tells by its first bytes whether b is an input file of MoM (Decode), and not JSON.
+func IsInput(b []byte) bool { return bytes.HasPrefix(b, []byte("pbs.")) }
+
+// IsDump tells whether b, a JSON object, is an event as the pbs module shows it (DecodeDump), and not hostapi's own JSON.
+func IsDump(b []byte) bool {
+	var keys struct {
+		Hook json.RawMessage `json:"hook_name"`
+		Node json.RawMessage `json:"node_name"`
+	}
+	return json.Unmarshal(b, &keys) == nil && keys.Hook != nil && keys.Node != nil
+}
+
+// setsUp tells whether a reject of the event costs no more than a start, an attach or a resize. Such an event is refused when its
+// text contradicts itself; an event that ends a job or looks at the host is carried out with what is certain.
+func setsUp(e hostapi.Event) bool {
+	switch e {
+	case hostapi.EventBegin, hostapi.EventPrologue, hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventResize, hostapi.EventPreresume:
+		return true
+	}
+	return false
+}
+
+// ownVnodes names this host's vnodes that the event has, and the natural vnode.
+func (e *Event) ownVnodes() []string {
+	node := e.Request.Node
+	if node == "" {
+		return nil
+	}
+	names := []string{node}
+	for name := range e.Request.VnodeList {
+		host, _, _ := strings.Cut(name, "[")
+		if strings.EqualFold(host, node) && !strings.EqualFold(name, node) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// valid is text as hooks get it: JSON carries UTF-8 only.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

@@ -1,0 +1,212 @@
+package openpbs
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// in returns a captured input file of job 91 after changes: each pair of strings is what to replace by what, once.
+func in(t testing.TB, event string, changes ...string) []byte {
+	t.Helper()
+	text := string(read(t, filepath.Join(captured, "job91_shimonly", event+".in")))
+	for i := 0; i < len(changes); i += 2 {
+		if strings.Count(text, changes[i]) != 1 {
+			t.Fatalf("%q is %d times in the input of %s", changes[i], strings.Count(text, changes[i]), event)
+		}
+		text = strings.Replace(text, changes[i], changes[i+1], 1)
+	}
+	return []byte(text)
+}
+
+// What a user can put into a job must not become a word of MoM's. The values are those that MoM writes as they are: names, paths,
+// Variable_List with quotes in it.
+func TestForgedLines(t *testing.T) {
+	forged := map[string]string{
+		"owner":      "pbs.event().job.euser=root",
+		"job":        "pbs.event().job.id=1.pbshost",
+		"resources":  "pbs.event().job.exec_vnode=(pbshost:ncpus=64:mem=1tb)",
+		"file":       "pbs.event().job._stderr_file=/etc/passwd",
+		"superior":   "pbs.event().job._msmom=False",
+		"vnode":      `pbs.event().vnode_list["other"].resources_available[ncpus]=1`,
+		"event":      "pbs.event().type=execjob_end",
+		"other host": "pbs.get_local_nodename()=other",
+	}
+	places := map[string]string{
+		"Job_Name":      "pbs.event().job.Job_Name=envjob",
+		"Output_Path":   "pbs.event().job.Output_Path=pbshost:/home/pbstest/envjob.o91",
+		"Variable_List": "PBS_O_HOST=pbshost\"\"\"\npbs.event().job.euser",
+		"project":       "pbs.event().job.project=_pbs_project_default",
+	}
+	for what, line := range forged {
+		for place, old := range places {
+			for _, event := range []string{"execjob_begin", "execjob_prologue", "execjob_launch"} {
+				e, err := Decode(in(t, event, old, smuggle(old, line)))
+				if err == nil {
+					t.Errorf("%s in %s of %s: taken, %+v", what, place, event, e.Request.Job)
+				}
+			}
+			for _, event := range []string{"execjob_epilogue", "execjob_end"} {
+				t.Run(fmt.Sprintf("%s/%s/%s", event, place, what), func(t *testing.T) {
+					e, err := Decode(in(t, event, old, smuggle(old, line)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					job := e.Request.Job
+					if string(e.Request.Event) != event || e.Request.Node != "pbshost" || job.ID != "91.pbshost" {
+						t.Errorf("is %s of %s on %s", e.Request.Event, job.ID, e.Request.Node)
+					}
+					if job.Owner.User == "root" || strings.Contains(job.ExecVnode, "1tb") || strings.Contains(job.StderrFile, "passwd") {
+						t.Errorf("the user's word is taken: %+v", job)
+					}
+					if e.Request.VnodeList["other"] != nil {
+						t.Error("the user's vnode is taken")
+					}
+				})
+			}
+		}
+	}
+}
+
+// smuggle puts a line behind the first one of old; in Variable_List behind quotes that end it, with new ones behind.
+func smuggle(old, line string) string {
+	first, rest, more := strings.Cut(old, "\n")
+	if !more {
+		return old + "\n" + line + "\nrest"
+	}
+	return strings.TrimSuffix(first, quotes) + ",X=" + quotes + "\n" + line + "\npbs.event().job.Foo=" + quotes + quotes + "\n" + rest
+}
+
+// Program, arguments and environment of a launch stand before MoM's own words on the job.
+func TestForgedLaunch(t *testing.T) {
+	const progname = "pbs.event().progname=/bin/bash\n"
+	for what, arg := range map[string]string{
+		"an id":          "x\npbs.event().job.id=1.pbshost",
+		"the whole job":  "x\npbs.event().env=\"\"\"A=1\"\"\"\npbs.event().job.id=1.pbshost\npbs.event().job.euser=root\npbs.event().job.Foo=\"\"\"",
+		"MoM's own id":   "x\npbs.event().job.id=91.pbshost\npbs.event().job.euser=root",
+		"quotes and all": "\"\"\"\npbs.event().job.id=1.pbshost\n\"\"\"",
+	} {
+		if e, err := Decode(in(t, "execjob_launch", progname, progname+"pbs.event().argv[0]="+arg+"\n")); err == nil {
+			t.Errorf("%s in an argument: taken, %+v", what, e.Request.Job)
+		}
+		if e, err := Decode(in(t, "execjob_launch", "env=\"\"\"PATH=/bin", "env=\"\"\"EVIL="+arg+",PATH=/bin")); err == nil {
+			t.Errorf("%s in a variable: taken, %+v", what, e.Request.Job)
+		}
+	}
+	// Other words of MoM's change what the user's own program gets, and nothing else.
+	for what, arg := range map[string]string{
+		"the event":  "x\npbs.event().type=execjob_end\npbs.event().alarm=0",
+		"the owner":  "x\npbs.event().job.euser=root",
+		"the vnodes": "x\npbs.event().vnode_list[\"other\"].state=offline",
+		"the node":   "x\npbs.get_local_nodename()=other",
+		"an index":   "x\npbs.event().argv[7]=y\npbs.event().progname=/bin/sh",
+	} {
+		e, err := Decode(in(t, "execjob_launch", progname, progname+"pbs.event().argv[0]=bash\npbs.event().argv[1]="+arg+"\n"))
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		req := e.Request
+		if req.Event != hostapi.EventLaunch || req.Node != "pbshost" || req.Job.Owner.User != "pbstest" || req.VnodeList["other"] != nil ||
+			req.Progname != "/bin/bash" || len(req.Argv) != 1 || req.Argv[0] != arg {
+			t.Errorf("%s: %+v", what, req)
+		}
+	}
+}
+
+// Newlines that mean no harm are nothing unusual: a script as an argument, functions of a shell in the environment.
+func TestNewlinesOfLaunch(t *testing.T) {
+	const script = "for i in 1 2; do\n  echo $i=x\ndone\n\n"
+	const function = "() {  echo a\\,b;\n pbs.event().accept()\n\"\"\"\n}"
+	e, err := Decode(in(t, "execjob_launch",
+		"pbs.event().progname=/bin/bash\n", "pbs.event().progname=/bin/my\nbash\npbs.event().argv[0]=bash\npbs.event().argv[1]=-c\npbs.event().argv[2]="+script+"\n",
+		"PATH=/bin:/usr/bin,", "PATH=/bin:/usr/bin,BASH_FUNC_f%%="+function+",LAST=\xff\xfe,"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := e.Request
+	if req.Progname != "/bin/my\nbash" || len(req.Argv) != 2 || req.Argv[1] != script {
+		t.Errorf("program %q, arguments %q", req.Progname, req.Argv)
+	}
+	if got, want := req.Env["BASH_FUNC_f%%"], strings.ReplaceAll(function, `\,`, ","); got != want {
+		t.Errorf("function %q, want %q", got, want)
+	}
+	out, ok := e.Output(e.Changes(nil))
+	mom := momRead(out)
+	if !ok || mom.failed || len(mom.argv) != 3 || mom.argv[2] != script || mom.values["pbs.event().progname"] != "/bin/my\nbash" {
+		t.Errorf("MoM reads %v %+v of\n%s", ok, mom, out)
+	}
+	if want := momSplit(momFormat(environ(e))); strings.Join(mom.env, "\x00") != strings.Join(want, "\x00") {
+		t.Errorf("MoM reads the environment %q, want %q", mom.env, want)
+	}
+}
+
+// environ is the environment that MoM had.
+func environ(e *Event) []string {
+	var all []string
+	for _, v := range e.env {
+		all = append(all, v.name+"="+v.value)
+	}
+	return all
+}
+
+// In periodic the jobs of all users stand in one list, without any quotes.
+func TestForgedJobList(t *testing.T) {
+	text := string(read(t, filepath.Join(captured, "host", "exechost_periodic_with_jobs.in")))
+	victim := strings.ReplaceAll(text[strings.Index(text, `pbs.event().job_list["91.`):strings.Index(text, "pbs.get_local")], "91.pbshost", "90.pbshost")
+	text = strings.Replace(text, "PBS_O_HOST=pbshost\n", "PBS_O_HOST=pbshost,X=\n"+
+		`pbs.event().job_list["90.pbshost"].euser=mallory`+"\n"+
+		`pbs.event().job_list["90.pbshost"].Exit_status=0`+"\n"+
+		`pbs.event().job_list["../../etc"].euser=mallory`+"\n"+
+		`pbs.event().vnode_list["pbshost"].comment=gone`+"\n"+
+		`pbs.event().vnode_list["pbshost"].resources_available[vntype]=x`+"\n"+
+		"pbs.event().type=exechost_startup\n", 1)
+	text = strings.Replace(text, "pbs.get_local", victim+"pbs.get_local", 1)
+	e, err := Decode([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := e.Request.JobList
+	if e.Request.Event != hostapi.EventPeriodic || len(jobs) != 2 || jobs["91.pbshost"] == nil || jobs["90.pbshost"] == nil {
+		t.Fatalf("%s with jobs %v", e.Request.Event, jobs)
+	}
+	if user := jobs["90.pbshost"].Owner.User; user != "" {
+		t.Errorf("the owner of the other's job is %q, nobody is certain", user)
+	}
+	if user := jobs["91.pbshost"].Owner.User; user != "pbstest" {
+		t.Errorf("the owner of the job is %q", user)
+	}
+	if v := e.Request.VnodeList["pbshost"]; v.Comment != nil || v.ResourcesAvailable["vntype"] != "" || v.ResourcesAvailable["ncpus"] != "2" {
+		t.Errorf("vnode %+v", v)
+	}
+}
+
+func TestMalformed(t *testing.T) {
+	begin := string(in(t, "execjob_begin"))
+	for name, text := range map[string]string{
+		"empty":               "",
+		"JSON":                "{}",
+		"a NUL byte":          begin + "\x00",
+		"no type":             strings.Replace(begin, "pbs.event().type=", "pbs.event().tyqe=", 1),
+		"unknown event":       strings.Replace(begin, "type=execjob_begin", "type=queuejob", 1),
+		"no job":              strings.ReplaceAll(begin, "pbs.event().job.id=", "pbs.event().job.ix="),
+		"a path for an id":    strings.Replace(begin, "job.id=91.pbshost", "job.id=../91", 1),
+		"an alarm of letters": strings.Replace(begin, "alarm=30", "alarm=x", 1),
+		"cut off":             begin[:len(begin)/2],
+		"too long":            begin + strings.Repeat("x", MaxInput),
+		"attach without pid":  strings.Replace(begin, "type=execjob_begin", "type=execjob_attach", 1),
+		"open quotes":         strings.Replace(string(in(t, "execjob_launch")), "BATCH\"\"\"\n", "BATCH\n", 1),
+	} {
+		e, err := Decode([]byte(text))
+		if err == nil || e != nil {
+			t.Errorf("%s: taken", name)
+			continue
+		}
+		if hostapi.KindOf(err) != hostapi.KindJob || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

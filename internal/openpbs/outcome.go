@@ -1,0 +1,246 @@
+package openpbs
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// What MoM is told when fail_action acts (src/resmom/mom_hook_func.c, src/server/node_manager.c: the same words).
+const (
+	failOffline = "offline_vnodes"
+	failClear   = "clear_vnodes_upon_recovery"
+	failRestart = "scheduler_restart_cycle"
+)
+
+const systemHold = " (system hold set)"
+
+// allowed is what PBS lets a hook change in an event (docs of pbs.event(); src/lib/Libpython/pbs_python_svr_internal.c).
+type allowed struct {
+	used   bool // resources_used of event.job
+	jobs   bool // of job_list
+	vnodes bool
+	launch bool // progname, argv, env
+	action bool // rerun, delete, Hold_Types
+
+	restart bool // the scheduler's cycle: fail_action of these events alone (pbs_hook_attributes(7B))
+}
+
+func allowedIn(e hostapi.Event) allowed {
+	switch e {
+	case hostapi.EventAttach, hostapi.EventResize:
+		return allowed{}
+	case hostapi.EventStartup:
+		return allowed{vnodes: true}
+	case hostapi.EventPeriodic:
+		return allowed{vnodes: true, jobs: true}
+	case hostapi.EventLaunch:
+		return allowed{used: true, vnodes: true, launch: true, action: true}
+	}
+	return allowed{used: true, vnodes: true, action: true, restart: e == hostapi.EventBegin || e == hostapi.EventPrologue}
+}
+
+// Changes returns what the hooks' merged outcome changes in e, so far as PBS lets a hook change it in that event. What it does not is
+// left out and named in one log line of level debug; silently what hooks tell the host alone: resources_used in attach and resize, the
+// environment in attach, and in exechost_periodic resources_used of jobs that are not in its list. walltime and ncpus are never among resources_used: MoM counts them itself, and a walltime that a hook sets stops MoM's
+// clock and so the job's limit. The result depends on e and out only, and is in the order that Changes has.
+func (e *Event) Changes(out *hostapi.Outcome) *Changes {
+	if out == nil {
+		out = &hostapi.Outcome{}
+	}
+	c := &Changes{}
+	may := allowedIn(e.Request.Event)
+	var dropped []string
+	drop := func(held bool, what string) {
+		if held {
+			dropped = append(dropped, what)
+		}
+	}
+
+	if may.used {
+		e.addUsed(c, "", out.ResourcesUsed, out.Diag)
+	}
+	for _, id := range slices.Sorted(maps.Keys(out.Jobs)) {
+		u := out.Jobs[id]
+		if u == nil || len(u.ResourcesUsed) == 0 && u.Diag == "" {
+			continue
+		}
+		if may.jobs && e.Request.JobList[id] != nil {
+			e.addUsed(c, id, u.ResourcesUsed, u.Diag)
+			continue
+		}
+		drop(!may.jobs, "resources_used of job "+id)
+	}
+
+	if may.vnodes {
+		e.addVnodes(c, out)
+	} else {
+		drop(len(out.Vnodes) > 0, "vnodes")
+		drop(slices.Contains(out.FailAction, failOffline) || slices.Contains(out.FailAction, failClear), "fail_action on vnodes")
+	}
+
+	if may.launch {
+		dropped = append(dropped, e.addLaunch(c, out)...)
+	} else {
+		drop(out.Progname != nil, "progname")
+		drop(out.Argv != nil, "argv")
+		drop(e.Request.Event != hostapi.EventAttach && (len(out.SetEnv) > 0 || len(out.UnsetEnv) > 0), "env")
+	}
+
+	action := out.OnReject
+	if !out.Reject {
+		action = hostapi.JobActionNone
+	}
+	drop(action != hostapi.JobActionNone && !may.action, "job_action "+string(action))
+	if !may.action {
+		action = hostapi.JobActionNone
+	}
+	restart := slices.Contains(out.FailAction, failRestart)
+	drop(restart && !may.restart, "fail_action on the scheduler")
+	e.addVerdict(c, out.Reject, out.Message, action, restart && may.restart)
+	if len(dropped) > 0 {
+		c.Log("debug", fmt.Sprintf("hookhost: %s cannot change %s", e.Request.Event, strings.Join(dropped, ", ")))
+	}
+	return c
+}
+
+// Failed returns the answer to an event that could not be carried out: text to MoM's log at level (error, warning, debug; "" logs
+// nothing), then accept, or reject with message; a rejected begin, prologue or launch is rerun.
+func (e *Event) Failed(level, text string, reject bool, message string) *Changes {
+	c := &Changes{}
+	action := hostapi.JobActionNone
+	switch e.Request.Event {
+	case hostapi.EventBegin, hostapi.EventPrologue, hostapi.EventLaunch:
+		action = hostapi.JobActionRerun
+	}
+	if !reject {
+		action = hostapi.JobActionNone
+	}
+	e.addVerdict(c, reject, message, action, false)
+	if level != "" {
+		c.Log(level, text)
+	}
+	return c
+}
+
+// Late returns the answer to an event that is not over when its time is: begin, prologue, launch, attach, resize and preresume are
+// rejected with text, the first three rerun; all others are accepted. text goes to MoM's log as an error.
+func (e *Event) Late(text string) *Changes {
+	return e.Failed("error", text, setsUp(e.Request.Event), text)
+}
+
+// addVerdict adds hold, rerun or delete, restart, and accept or reject.
+func (e *Event) addVerdict(c *Changes, reject bool, message string, action hostapi.JobAction, restart bool) {
+	if message = oneLine(message); message == "" {
+		message = fmt.Sprintf("hookhost: %s rejected", e.Request.Event)
+	}
+	switch action {
+	case hostapi.JobActionHold:
+		c.add(verbHold)
+		c.add(verbRerun)
+		if !strings.HasSuffix(message, systemHold) {
+			message += systemHold
+		}
+	case hostapi.JobActionRerun:
+		c.add(verbRerun)
+	case hostapi.JobActionDelete:
+		c.add(verbDelete)
+	}
+	if restart {
+		c.add(verbRestart)
+	}
+	if reject {
+		c.add(verbReject, message)
+	} else {
+		c.add(verbAccept)
+	}
+}
+
+// addUsed adds what a job has used: its job is "" for event.job.
+func (e *Event) addUsed(c *Changes, job string, used hostapi.Resources, diag string) {
+	all := maps.Clone(used)
+	if all == nil {
+		all = hostapi.Resources{}
+	}
+	delete(all, "walltime")
+	delete(all, "ncpus")
+	if _, there := all[diagMessages]; diag != "" && !there {
+		all[diagMessages] = diagOf(e.Request.Node, diag)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if word(name) == len(name) && name != "" {
+			c.add(verbUsed, job, name, resourceType(name, all[name]), oneLine(all[name]))
+		}
+	}
+}
+
+const diagMessages = "diag_messages"
+
+// diagOf is this host's entry of diag_messages as the mother superior unites it with those of others: JSON without blanks around it.
+func diagOf(node, diag string) string {
+	b, err := json.Marshal(map[string]string{node: oneLine(diag)})
+	if err != nil { // a map of strings
+		return "{}"
+	}
+	return string(b)
+}
+
+// addLaunch adds what a hook changes in the program that MoM is about to start, and returns what it cannot.
+func (e *Event) addLaunch(c *Changes, out *hostapi.Outcome) (dropped []string) {
+	if out.Progname != nil {
+		c.add(verbProgname, *out.Progname)
+	}
+	if argv, changed := e.newArgv(out); changed {
+		c.add(verbArgv)
+		for _, arg := range argv {
+			c.add(verbArg, arg)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(out.SetEnv)) {
+		switch v := newVariable(name, out.SetEnv[name]); {
+		case !v.passes():
+			dropped = append(dropped, "variable "+oneLine(name))
+		case e.Request.Env[name] != v.value || !hasKey(e.Request.Env, name):
+			c.add(verbSetenv, name, v.value)
+		}
+	}
+	for _, name := range slices.Sorted(slices.Values(out.UnsetEnv)) {
+		if _, set := out.SetEnv[name]; !set {
+			c.add(verbUnsetenv, name)
+		}
+	}
+	return dropped
+}
+
+func hasKey(m map[string]string, key string) bool {
+	_, there := m[key]
+	return there
+}
+
+// newArgv returns the arguments as MoM takes them, with the program's name first. A program that was named by its path goes on to be.
+func (e *Event) newArgv(out *hostapi.Outcome) (argv []string, changed bool) {
+	switch {
+	case out.Argv == nil && (out.Progname == nil || len(e.argv) == 0):
+		return nil, false
+	case len(e.argv) == 0 && len(out.Argv) == 0:
+		return nil, false
+	}
+	name := e.progname
+	if len(e.argv) > 0 {
+		name = e.argv[0]
+	}
+	if out.Progname != nil && name == e.progname {
+		name = *out.Progname
+	}
+	if out.Argv != nil {
+		return append([]string{name}, out.Argv...), true
+	}
+	if name == e.argv[0] {
+		return nil, false
+	}
+	return append([]string{name}, e.argv[1:]...), true
+}

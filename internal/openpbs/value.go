@@ -1,0 +1,72 @@
+package openpbs
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// The types of a resource, as the shim makes values of them.
+const (
+	typeLong     = "long"
+	typeFloat    = "float"
+	typeSize     = "size"
+	typeString   = "string"
+	typeDuration = "duration"
+	typeBoolean  = "boolean"
+)
+
+// resourceType is the type of a resource: PBS's own definition (src/lib/Libattr/master_resc_def_all.xml) for those that hooks report or
+// publish, for all others what the value looks like.
+func resourceType(name, value string) string {
+	switch name {
+	case "mem", "vmem", "hpmem", "pmem", "pvmem", "cgswap", "file":
+		return typeSize
+	case "ncpus", "cpupercent", "ngpus", "nmics", "mpiprocs", "ompthreads":
+		return typeLong
+	case diagMessages, "vntype", "arch", "host", "vnode":
+		return typeString
+	}
+	switch {
+	case isDuration(name):
+		return typeDuration
+	case value == "True" || value == "False":
+		return typeBoolean
+	case isLong(value):
+		return typeLong
+	case isFloat(value):
+		return typeFloat
+	case isSize(value):
+		return typeSize
+	}
+	return typeString
+}
+
+// isDuration tells whether a resource of PBS's own is one.
+func isDuration(name string) bool {
+	switch name {
+	case "cput", "pcput", "walltime", "min_walltime", "max_walltime", "soft_walltime", "eligible_time":
+		return true
+	}
+	return false
+}
+
+func isLong(value string) bool {
+	_, err := strconv.ParseInt(value, 10, 64)
+	return err == nil && !strings.HasPrefix(value, "+")
+}
+
+// isFloat leaves out what only Go takes for one: 0x1p4, Inf, 1_000.
+func isFloat(value string) bool {
+	if strings.Trim(value, "+-.0123456789eE") != "" {
+		return false
+	}
+	_, err := strconv.ParseFloat(value, 64)
+	return err == nil
+}
+
+func isSize(value string) bool {
+	_, err := pbs.ParseSize(value)
+	return err == nil
+}

@@ -1,0 +1,98 @@
+package openpbs
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+const (
+	stateOffline = "offline"
+	stateFree    = "free"
+
+	// cgroupComment is what the cgroup hook writes into the comment of vnodes that it takes offline. Where PBS has told neither state nor
+	// comment of a vnode it does not, as it would write over somebody's: the shim then adds it to what the server has.
+	cgroupComment = "Hook cgroup: Unable to clean up one or more cgroups"
+)
+
+// addVnodes adds what is to become of vnodes, sorted by name, and by attribute for each: what hooks publish, what they take offline or put
+// back, and what fail_action does to all vnodes of this host.
+func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome) {
+	own := e.ownVnodes()
+	failed, recovered := slices.Contains(out.FailAction, failOffline), slices.Contains(out.FailAction, failClear)
+	names := map[string]bool{}
+	for name := range out.Vnodes {
+		names[name] = true
+	}
+	if failed || recovered {
+		for _, name := range own {
+			names[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if v := out.Vnodes[name]; v != nil && isVnodeName(name) {
+			e.addVnode(c, name, v)
+		}
+		switch text := "offlined by hook '" + e.Hook + "' due to hook error"; {
+		case !slices.Contains(own, name):
+		case failed:
+			c.add(verbOffline, name, text)
+		case recovered:
+			c.add(verbOnline, name, text)
+		}
+	}
+}
+
+// isVnodeName leaves out what would break a line of OUT.
+func isVnodeName(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '"' || r == '=' })
+}
+
+func (e *Event) addVnode(c *Changes, name string, v *hostapi.Vnode) {
+	known := e.Request.VnodeList[name]
+	told := known != nil && (known.State != "" || known.Comment != nil)
+	var before string
+	if told && known.Comment != nil {
+		before = *known.Comment
+	}
+	offline := isOffline(v.State)
+	online := v.State != "" && !offline && told && isOffline(known.State) && v.Comment != nil &&
+		strings.Contains(before, cgroupComment) && !strings.Contains(*v.Comment, cgroupComment)
+	switch {
+	case offline && v.Comment == nil && !told:
+		c.add(verbOffline, name, cgroupComment)
+	case online: // by the server's word of the moment, which may be newer than known
+		c.add(verbOnline, name, cgroupComment)
+	default:
+		if v.Comment != nil {
+			c.add(verbVnode, name, "comment", "", typeString, oneLine(*v.Comment))
+		}
+	}
+	for _, resource := range slices.Sorted(maps.Keys(v.ResourcesAvailable)) {
+		if value := v.ResourcesAvailable[resource]; resource != "" && word(resource) == len(resource) {
+			c.add(verbVnode, name, "resources_available", resource, resourceType(resource, value), oneLine(value))
+		}
+	}
+	if v.Sharing != "" {
+		c.add(verbVnode, name, "sharing", "", typeString, oneLine(v.Sharing))
+	}
+	switch {
+	case v.State == "" || online || offline && v.Comment == nil && !told:
+	case offline:
+		c.add(verbVnode, name, "state", "", typeString, stateOffline)
+	default: // a hook can take offline away, and nothing else
+		c.add(verbVnode, name, "state", "", typeString, stateFree)
+	}
+}
+
+// isOffline tells whether a state as pbsnodes spells it holds offline.
+func isOffline(state string) bool {
+	for s := range strings.SplitSeq(state, ",") {
+		if strings.TrimSpace(s) == stateOffline {
+			return true
+		}
+	}
+	return false
+}
