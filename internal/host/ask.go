@@ -19,9 +19,6 @@ const askLimit = 3 * time.Second
 // askOthers asks the other hosts of jobs, all at the same time, what has been used there, and notes it in the jobs' records. It needs
 // nobody's turn, and leaves timers as they are. of says which hosts are asked about a job.
 func (h *Host) askOthers(ctx context.Context, ids []string, of func(*jobstate.Record) []string) error {
-	if h.opt.Sisters == nil {
-		return nil
-	}
 	recs, err := h.opt.Store.GetAll(ctx, ids)
 	if err != nil {
 		return err
@@ -63,8 +60,16 @@ func (h *Host) askOthers(ctx context.Context, ids []string, of func(*jobstate.Re
 	})
 }
 
-// usageOn asks hosts what a job has used there, and leaves out what cannot be taken.
+// usageOn asks hosts what a job has used there, and leaves out what cannot be taken. Where no host can be asked that is each one's answer: nobody is
+// to take a part of the use for all of it.
 func (h *Host) usageOn(ctx context.Context, id string, hosts []string) map[string]SisterUsage {
+	if h.opt.Sisters == nil {
+		told := make(map[string]SisterUsage, len(hosts))
+		for _, host := range hosts {
+			told[host] = SisterUsage{Err: errNoSisters}
+		}
+		return told
+	}
 	told := h.opt.Sisters.Usage(ctx, id, hosts)
 	for host, u := range told {
 		if err := checkUsage(u.Usage); err != nil {
@@ -75,12 +80,12 @@ func (h *Host) usageOn(ctx context.Context, id string, hosts []string) map[strin
 }
 
 // measures returns the hosts that are asked for a report of the job: those that events go to, and of a job that pbs_mom has begun, which
-// tells each host itself, all but this one if this is its first. None where no host can be asked.
+// tells each host itself, all but this one if this is its first.
 func (h *Host) measures(rec *jobstate.Record) []string {
 	if others := h.others(rec); len(others) > 0 {
 		return others
 	}
-	if h.opt.Sisters == nil || rec.Head != "" || rec.MoM != nil || !rec.Job.MotherSuperior {
+	if rec.Head != "" || rec.MoM != nil || !rec.Job.MotherSuperior {
 		return nil
 	}
 	others, err := h.sistersOf(rec.Job)

@@ -182,3 +182,20 @@ func TestReportsAskTogether(t *testing.T) {
 		t.Errorf("%v, n2 was asked %d times", err, asked.Load())
 	}
 }
+
+// A mother superior that can ask no other host says so in the report: a part of the use is not all of it.
+func TestOthersThatCannotBeAsked(t *testing.T) {
+	n := newPBSNode(t, &momFiles{})
+	h := n.open()
+	for _, e := range []hostapi.Event{begin, launch, epilogue, end} {
+		req := event(e, "1.srv")
+		req.Job.ExecVnode = "(n1:ncpus=1)+(n2:ncpus=1)"
+		if out := fromPBS(t, h, req); out.Reject {
+			t.Fatal(out)
+		}
+	}
+	b, _, err := n.ledger.Last("1.srv")
+	if err != nil || !strings.Contains(string(b), `"missing":{"n2":"[sister] is not configured on this host"}`) {
+		t.Errorf("report %s, %v", b, err)
+	}
+}

@@ -12,18 +12,6 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Verdict is what all hooks together made of an event, and what PBS is to do about a hook that failed.
-type Verdict struct {
-	*hostapi.Outcome
-
-	// Hook is the first hook that rejected the event or failed, and Kind its error's; "" for a plain reject.
-	Hook string       `json:"hook,omitempty"`
-	Kind hostapi.Kind `json:"kind,omitempty"`
-	// FailAction is what acts now of the fail_action of the hooks that failed. clear_vnodes_upon_recovery comes when
-	// exechost_startup succeeded.
-	FailAction []FailAction `json:"fail_action,omitempty"`
-}
-
 // link is a hook's place in the chain; what it says may change while the chain is run, but for the name.
 type link interface {
 	spec() Hook
@@ -77,7 +65,9 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		}
 		hook := l.spec()
 		req := c.request(hook.Name)
+		answered := calls(ctx, hook.Name)
 		out, err := l.call(ctx, req)
+		answered()
 		if out == nil && err == nil {
 			continue // its program turned out not to handle the event
 		}
@@ -99,7 +89,7 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		}
 	}
 	c.verdict.Outcome = &c.merged.out
-	c.verdict.Message = line(strings.Join(c.says, "; "))
+	c.verdict.add(strings.Join(c.says, "; "))
 	return &c.verdict
 }
 
@@ -175,9 +165,6 @@ func (c *chain) judge(hook Hook, out *hostapi.Outcome, err error) bool {
 	kind := hostapi.KindOf(err)
 	if err != nil {
 		action, says = actionOn(c.req.Event, kind), complaint(c.req.Event, hook.Name, kind, err)
-		if action == hostapi.JobActionHold {
-			says += " (system hold set)"
-		}
 	}
 	if !c.merged.out.Reject {
 		c.merged.out.Reject, c.merged.out.OnReject = true, action
@@ -272,6 +259,18 @@ func (c *chain) undo(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// aside returns a chain with what was found out about single jobs, of which nothing that is done to c changes anything.
+func (c *chain) aside() *chain {
+	own := &chain{answers: c.answers}
+	own.merged.out.Jobs = make(map[string]*hostapi.JobUpdate, len(c.merged.out.Jobs))
+	for id, u := range c.merged.out.Jobs {
+		update := *u
+		update.ResourcesUsed = maps.Clone(u.ResourcesUsed)
+		own.merged.out.Jobs[id] = &update
+	}
+	return own
 }
 
 // failures returns the errors of the hooks that were called, nil when all did their part. A reject is none.

@@ -108,6 +108,27 @@ func TestChain(t *testing.T) {
 	}
 }
 
+// That a job is held is said at the end, whatever else there is to say.
+func TestMessageOfAHold(t *testing.T) {
+	for _, tt := range []struct {
+		action hostapi.JobAction
+		says   []string
+		want   string
+	}{
+		{hostapi.JobActionHold, []string{"broken", "abort failed", "and\nagain"}, "broken; abort failed; and; again (system hold set)"},
+		{hostapi.JobActionRerun, []string{"broken", "abort failed"}, "broken; abort failed"},
+		{hostapi.JobActionHold, []string{"n2: broken (system hold set)"}, "n2: broken (system hold set)"},
+	} {
+		v := &Verdict{Outcome: &hostapi.Outcome{Reject: true, OnReject: tt.action}}
+		for _, text := range tt.says {
+			v.add(text)
+		}
+		if v.Message != tt.want {
+			t.Errorf("%q, want %q", v.Message, tt.want)
+		}
+	}
+}
+
 // What becomes of a job, and whether the node is to blame.
 func TestVerdicts(t *testing.T) {
 	offline := []FailAction{FailOfflineVnodes}

@@ -20,18 +20,15 @@ import (
 // bound: half an event is worse than one that nobody waits for.
 func (h *Host) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	v, err := h.Judge(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	out := *v.Outcome
-	for _, f := range v.FailAction {
-		out.FailAction = append(out.FailAction, string(f))
-	}
-	return &out, nil
+	return outcomeOf(v), err
 }
 
 // Judge is Handle with all that PBS can be told. The JSON of its Verdict is that of the Outcome with three keys more.
 func (h *Host) Judge(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+	return h.judge(ctx, req, caller{outside: true})
+}
+
+func (h *Host) judge(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	req, err := h.check(req)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
@@ -41,33 +38,33 @@ func (h *Host) Judge(ctx context.Context, req *hostapi.Request) (*Verdict, error
 	}
 	defer h.begun.Done()
 	if !req.Event.ForJob() {
-		return h.judgeHost(h.detach(ctx), req)
+		return h.judgeHost(h.detach(ctx), req, from)
 	}
 	release, err := h.jobs.take(ctx, req.Job.ID)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindBusy, "%s of job %s: wait for its turn: %w", req.Event, req.Job.ID, err)
 	}
 	defer release()
-	return h.judgeJob(h.detach(ctx), req)
+	return h.judgeJob(h.detach(ctx), req, from)
 }
 
 // judgeJob carries out an event of a job whose turn the caller has. Its errors name event and job; none below does.
-func (h *Host) judgeJob(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
-	v, err := h.carryOut(ctx, req)
+func (h *Host) judgeJob(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
+	v, err := h.carryOut(ctx, req, from)
 	if err != nil {
 		err = fmt.Errorf("%s of job %s: %w", req.Event, req.Job.ID, err)
 	}
 	return v, err
 }
 
-func (h *Host) carryOut(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+func (h *Host) carryOut(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	began := time.Now()
-	v, err := h.dispatch(ctx, req)
+	v, err := h.dispatch(ctx, req, from)
 	h.tell(req, v, err, time.Since(began))
 	return v, err
 }
 
-func (h *Host) dispatch(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+func (h *Host) dispatch(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	if req.Head != "" && req.Event != hostapi.EventBegin {
 		foreign, err := h.foreign(ctx, req)
 		switch {
@@ -79,11 +76,11 @@ func (h *Host) dispatch(ctx context.Context, req *hostapi.Request) (*Verdict, er
 	}
 	switch req.Event {
 	case hostapi.EventBegin:
-		return h.begin(ctx, req)
+		return h.beginWithRoom(ctx, req, from)
 	case hostapi.EventAbort, hostapi.EventEpilogue, hostapi.EventEnd:
 		return h.finish(ctx, req)
 	}
-	return h.during(ctx, req)
+	return h.during(ctx, req, from)
 }
 
 // detach keeps ctx's values only.
@@ -159,10 +156,17 @@ func (h *Host) newChain(req *hostapi.Request, rec *jobstate.Record) *chain {
 }
 
 // during carries out the events between begin and epilogue.
-func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	rec, err := h.record(ctx, req.Job.ID)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	var late *Verdict
+	if rec == nil && h.beginsLate(req, from) {
+		late, rec, err = h.beginLate(ctx, req, from)
+		if err != nil || late.Reject {
+			return late, err
+		}
 	}
 	if rec == nil {
 		return unknown(req)
@@ -184,11 +188,15 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	c := h.newChain(req, rec)
 	v := c.run(ctx)
 	g := h.spread(ctx, req, rec, v)
+	if req.Event == hostapi.EventPreresume {
+		from.missed(req.Event, v) // MoM leaves the job suspended, so its clock is not to run
+	}
 	back, err := h.undoPart(ctx, req, rec, c, v, g)
 	if err != nil {
-		v.Message = line(v.Message + "; " + err.Error())
+		v.add(err.Error())
 	}
 	g.tell(v)
+	late.passOn(v)
 	now := h.clock.Now()
 	err = h.change(ctx, req.Job.ID, func(rec *jobstate.Record) {
 		if !v.Reject || req.Event == hostapi.EventPostsuspend { // that is told of what MoM has done
@@ -196,6 +204,7 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		}
 		alter(rec, told)
 		take(rec, h.opt.Node, c, now)
+		keepLines(rec, v.JobStderr)
 		if back != nil {
 			take(rec, h.opt.Node, back, now)
 		}
@@ -246,6 +255,7 @@ func (h *Host) changeAll(ctx context.Context, ids []string, fn func(*jobstate.Re
 // arm sets the timers of the job as its record has them. It is called inside the transaction that the record is of: of two
 // changes the later counts. A job that another host carries has none here, whoever wrote its record: that host calls for it.
 func (h *Host) arm(rec *jobstate.Record) {
+	h.armStart(rec)
 	if rec.Host != h.opt.Self {
 		h.timers.drop(rec.Job.ID)
 		return

@@ -23,57 +23,11 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/ledger"
 )
 
 // ErrClosed is what events fail with when the host is closing.
 var ErrClosed = errors.New("the host is closing")
-
-// Remover removes what a job has in the kernel when the hook that should have is not there to do it.
-type Remover interface {
-	// RemoveJob kills the job's processes and removes its cgroup. A job that has none is no error.
-	RemoveJob(ctx context.Context, id string) error
-}
-
-// Processes knows the processes of this machine.
-type Processes interface {
-	// Alive tells whether the process still runs.
-	Alive(id hostapi.ProcessID) bool
-	// Wait returns nil when the process has ended, ctx's error when that ended first.
-	Wait(ctx context.Context, id hostapi.ProcessID) error
-}
-
-// Options is what a Host is made of. All of it is needed but for what says otherwise.
-type Options struct {
-	Node      string            // this host as exec_vnode names it
-	Self      hostapi.ProcessID // the process that the Host is in
-	Registry  *Registry
-	Store     *jobstate.Store
-	Ledger    *ledger.Ledger
-	Processes Processes
-	Log       *logrus.Entry
-
-	// RuntimeDir is for sockets; several hosts may share it.
-	RuntimeDir string
-	// Fallback may be nil: then what a failed hook left is only told.
-	Fallback Remover
-	// StartTimeout is how long a hook's program may take to start; 0 means 10 s.
-	StartTimeout time.Duration
-	// Recover makes the record of a job that was lost anew, from what the job has in the kernel; nil without an error when
-	// it has nothing there. It is asked at any event of a job without a record but begin. May be nil: then such a job is
-	// not known.
-	Recover func(ctx context.Context, id string) (*jobstate.Record, error)
-	// Origins tells which job has sent a process that came by ssh. May be nil: then such processes are left alone.
-	Origins Origins
-	// Settings are given to every hook as Setup.Host; may be nil.
-	Settings map[string]string
-	// Daemon says that this host is the node's: Reconcile takes over the jobs of pbs_mom from one that died.
-	Daemon bool
-	// Sisters reaches the other hosts of jobs that this one spreads. May be nil: then no such job begins here.
-	Sisters Sisters
-}
 
 // Host carries out events. Its methods may be called at the same time.
 type Host struct {
@@ -82,6 +36,7 @@ type Host struct {
 	launcher *launcher
 	jobs     queues
 	timers   *timers
+	starts   *timers // jobs of pbs_mom that have begun and not started: see dropped.go
 	batches  *batches
 	signals  *signals
 	clock    jobstate.Clock
@@ -137,6 +92,7 @@ func Open(o Options) (*Host, error) {
 	h.batches = &batches{call: h.callDue, start: h.behindIt}
 	h.timers = newTimers(h.batches.add)
 	h.timers.ask = h.rang
+	h.starts = newTimers(func(_ string, jobs []string) { h.dropUnstarted(jobs) })
 	h.signals = h.newSignals()
 	h.keep(hooks)
 	h.plugins = h.arrange(nil, hooks)
@@ -292,6 +248,7 @@ func (h *Host) Close(ctx context.Context) error {
 	h.mu.Unlock()
 
 	h.timers.stop()
+	h.starts.stop()
 	waitFor(ctx, &h.begun)
 	h.cancel()
 	var ends sync.WaitGroup

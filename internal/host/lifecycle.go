@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,12 +17,12 @@ const fallbackLimit = 20 * time.Second
 // begin makes the job's record and lets the hooks set it up. The record is there before the first hook is called and
 // until the last one is done, so that whatever a hook has made belongs to a job that somebody can find. A begin that is
 // refused before that calls no hook, and undoes nothing.
-func (h *Host) begin(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	id := req.Job.ID
 	if err := resolveOwner(&req.Job.Owner); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
-	rec := &jobstate.Record{Job: req.Job, Phase: jobstate.PhasePrerun, MoM: req.MoM, Host: h.opt.Self, Run: req.Run, Head: req.Head}
+	rec := &jobstate.Record{Job: req.Job, Phase: jobstate.PhasePrerun, MoM: req.MoM, Host: h.opt.Self, Run: req.Run, Head: req.Head, PBS: from.pbs, MoMHome: from.home}
 	if err := h.prepare(req, rec); err != nil {
 		return nil, err
 	}
@@ -41,17 +40,20 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request) (*Verdict, error
 		now := h.clock.Now()
 		advance(rec, req, now)
 		take(rec, h.opt.Node, c, now)
+		keepLines(rec, v.JobStderr)
 		g.note(rec)
 		err := h.replace(ctx, rec)
-		if err == nil {
+		if err == nil && !from.missed(req.Event, v) {
 			h.watchMoM(id, req.MoM)
 			return v, nil
 		}
-		// Without its record the job would be nobody's, and what was made for it an orphan.
-		v.Reject, v.OnReject, v.Kind, v.Message = true, hostapi.JobActionRerun, hostapi.KindNode, line(err.Error())
+		if err != nil {
+			// Without its record the job would be nobody's, and what was made for it an orphan.
+			v.Reject, v.OnReject, v.Kind, v.Message = true, hostapi.JobActionRerun, hostapi.KindNode, line(err.Error())
+		}
 	}
 	if err := h.undo(ctx, c, rec, g.mayHold()); err != nil {
-		v.Message = line(v.Message + "; " + err.Error())
+		v.add(err.Error())
 	}
 	return v, nil
 }
@@ -79,6 +81,7 @@ func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record, others 
 // forget deletes the job's record and all that the host has of it.
 func (h *Host) forget(ctx context.Context, id string) error {
 	h.timers.drop(id)
+	h.starts.drop(id)
 	h.unwatchMoM(id)
 	h.forgive(id)
 	defer h.rouse(id)
@@ -97,89 +100,6 @@ func (h *Host) replace(ctx context.Context, rec *jobstate.Record) error {
 		h.arm(rec)
 		return rec, nil
 	})
-}
-
-// leftBehind is the note about an earlier run in its report.
-const leftBehind = "a run that was never ended was found when the job began again"
-
-// register puts the record of a job that begins in place. What standing decides about a record that is there already
-// holds in the same transaction: of several hosts that begin one job, one does. What is left of an earlier run is ended first.
-func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate.Record) error {
-	var ended bool
-	var ending error
-	for {
-		var left *jobstate.Record
-		var busy error
-		err := h.opt.Store.Update(ctx, rec.Job.ID, func(there *jobstate.Record) (*jobstate.Record, error) {
-			left, busy = nil, nil
-			if there == nil {
-				return rec, nil
-			}
-			over, err := h.standing(there, req)
-			switch busy = err; {
-			case busy != nil:
-				return there, nil
-			case !over:
-				return rec, nil
-			}
-			// Ours from here on, and to be ended whatever happens to this host or this event.
-			left = there
-			there.Host = h.opt.Self
-			exiting(there, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
-			return there, nil
-		})
-		switch {
-		case err != nil:
-			return hostapi.Errorf(hostapi.KindNode, "%w", err)
-		case busy != nil:
-			return busy
-		case left == nil:
-			return nil
-		case ended:
-			return hostapi.Errorf(hostapi.KindNode, "end an earlier run: %w", cmp.Or(ending, errStays))
-		}
-		ended, ending = true, h.finishLeft(ctx, left, leftBehind)
-	}
-}
-
-var errStays = errors.New("its record is still there")
-
-// standing decides about a record that begin finds under the job's id: over when that run is to be ended first. It fails
-// with KindBusy when the job runs.
-//
-//	Reconcile would end it (fateOf)            over
-//	another living host's, or pbs_mom's        busy
-//	  while its daemon is down
-//	another head's                             busy: who began a job here is the one to end it
-//	exiting                                    over
-//	another MoM's                              busy
-//	same head, another run                     over: the head knows nothing of that run any more
-//	another run_count                          over: PBS counts each start, so it knows nothing of that run any more
-//	same run, prerun                           begin once more; hooks are idempotent
-//	  on several hosts                         over: the others have begun that run
-//	same run, running or suspended             busy
-func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, err error) {
-	f, _ := h.fateOf(rec)
-	sameMoM := (rec.MoM == nil) == (req.MoM == nil) && (rec.MoM == nil || *rec.MoM == *req.MoM)
-	switch {
-	case f == finish:
-		return true, nil
-	case rec.Host != h.opt.Self && f != adopt:
-		return false, hostapi.Errorf(hostapi.KindBusy, "the job is carried by process %d", rec.Host.PID)
-	case rec.Head != req.Head:
-		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s has begun it", cmp.Or(rec.Head, "this host"))
-	case rec.Phase == jobstate.PhaseExiting:
-		return true, nil
-	case !sameMoM:
-		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already")
-	case rec.Head != "" && rec.Run != req.Run:
-		return true, nil
-	case rec.Job.RunCount != req.Job.RunCount:
-		return true, nil
-	case rec.Phase == jobstate.PhasePrerun:
-		return len(h.others(rec)) > 0, nil
-	}
-	return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s since %s", rec.Phase, rec.Begun.Format(time.DateTime))
 }
 
 // finish carries out epilogue, end and abort. It goes on to the end whatever fails, and says what did.

@@ -120,7 +120,8 @@ func (h *Host) payOwed(ctx context.Context) error {
 // unknown answers an event of a job that has no record: its begin was never seen here, as when hookhost was installed
 // while the job ran, or the records were lost.
 //
-//   - prologue, launch: an error that sends the job back to the queue. To start it would start it unconfined.
+//   - prologue, launch: an error that sends the job back to the queue. To start it would start it unconfined. pbs_mom's begin
+//     the job first (beginLate).
 //   - attach, resize: an error; there is nothing to attach to.
 //   - preterm, postsuspend, preresume: accepted without calling a hook. A job that has to be killed, or stopped, or
 //     went on before hookhost came is nothing to hold up.

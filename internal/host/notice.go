@@ -124,6 +124,7 @@ func (h *Host) takeNotice(p *plugin, id string, u *hostapi.JobUpdate, turn bool)
 			put(&rec.HookState, hook, u.State)
 		}
 		callAt(rec, hook, u.CallAgain, u.CallAtElapsed, u.AskSisters, h.clock.Now())
+		cpuPercent(rec, u, h.clock.Now())
 		found(rec, h.opt.Node, u)
 		told := len(rec.Told)
 		tellJob(rec, u.JobStderr)

@@ -31,12 +31,15 @@ func listOf(recs []*jobstate.Record, hook string, now jobstate.Moment) map[strin
 }
 
 // judgeHost carries out an exechost_* event that came from outside, with every hook.
-func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	began := time.Now()
+	if from.pbs && req.Event == hostapi.EventPeriodic {
+		h.dropUnlisted(ctx, req.JobList, from.home)
+	}
 	if err := h.alterAll(ctx, req.JobList); err != nil {
 		h.log.Errorf("limits that were altered: %v", err) // the next event tells them again
 	}
-	v, err := h.askAll(ctx, h.links(), req)
+	v, err := h.askAll(ctx, h.links(), req, from)
 	h.tell(req, v, err, time.Since(began))
 	if err != nil {
 		err = fmt.Errorf("%s: %w", req.Event, err)
@@ -44,7 +47,7 @@ func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request) (*Verdict, e
 	return v, err
 }
 
-func (h *Host) askAll(ctx context.Context, links []link, req *hostapi.Request) (*Verdict, error) {
+func (h *Host) askAll(ctx context.Context, links []link, req *hostapi.Request, from caller) (*Verdict, error) {
 	hosted, err := h.hosted(ctx)
 	if err != nil {
 		return nil, err
@@ -52,14 +55,15 @@ func (h *Host) askAll(ctx context.Context, links []link, req *hostapi.Request) (
 	c := &chain{links: links, req: req, hosted: hosted}
 	v := c.run(ctx)
 	h.passSignals(ctx, c)
-	if err := h.update(ctx, c); err != nil {
+	if err := h.update(ctx, c, from); err != nil {
 		h.log.Error(line(err.Error()))
 	}
 	return v, nil
 }
 
-// update notes what startup or periodic found out about jobs, each in its turn: first those whose turn nobody has, together.
-func (h *Host) update(ctx context.Context, c *chain) error {
+// update notes what startup or periodic found out about jobs, each in its turn: at once of those whose turn nobody has, together, and behind the
+// event of the others. An event of one job does not keep MoM from its periodic of all.
+func (h *Host) update(ctx context.Context, c *chain, from caller) error {
 	jobs := make(map[string]bool)
 	for _, a := range c.answers {
 		for id := range a.out.Jobs {
@@ -67,23 +71,47 @@ func (h *Host) update(ctx context.Context, c *chain) error {
 		}
 	}
 	defer h.adopt(c)
-	note := func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, h.clock.Now()) }
+	note := func(c *chain) func(*jobstate.Record) {
+		return func(rec *jobstate.Record) {
+			takeUpdates(rec, h.opt.Node, c, h.clock.Now())
+			if from.outside {
+				reported(rec, h.opt.Node, c, h.clock.Now())
+			}
+		}
+	}
 	free, busy, release := h.jobs.tryAll(slices.Sorted(maps.Keys(jobs)))
-	errs := []error{h.changeAll(ctx, free, note)}
+	err := h.changeAll(ctx, free, note(c))
 	for _, id := range free {
 		h.rouse(id)
 	}
 	release()
-	for _, id := range busy {
-		release, err := h.jobs.take(ctx, id)
-		if err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		errs = append(errs, h.change(ctx, id, note))
-		h.rouse(id)
-		release()
+	if len(busy) == 0 {
+		return err
 	}
-	return errors.Join(errs...)
+	later := c.aside() // the caller gets c
+	recs, readErr := h.opt.Store.GetAll(ctx, busy)
+	for _, rec := range recs {
+		note(c)(rec) // for what it does to the answer
+	}
+	h.behindIt(func() {
+		for _, id := range busy {
+			if err := h.updateInTurn(id, note(later)); err != nil && h.ctx.Err() == nil {
+				h.log.WithField("job", id).Error(line(err.Error()))
+			}
+		}
+	})
+	return errors.Join(err, readErr)
+}
+
+// updateInTurn changes the job's record when its turn has come.
+func (h *Host) updateInTurn(id string, note func(*jobstate.Record)) error {
+	release, err := h.jobs.take(h.ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	defer h.rouse(id)
+	return h.change(h.ctx, id, note)
 }
 
 // startup is what a plugin calls with each new instance, before any event reaches it: exechost_startup with the jobs that
@@ -110,7 +138,7 @@ func (h *Host) startup(ctx context.Context, p *plugin, inst *instance) error {
 	// Not now: an event that has the job's turn may be waiting for this start.
 	h.behindIt(func() {
 		h.passSignals(h.ctx, c)
-		if err := h.update(h.ctx, c); err != nil && h.ctx.Err() == nil {
+		if err := h.update(h.ctx, c, caller{}); err != nil && h.ctx.Err() == nil {
 			p.log.Error(line(err.Error()))
 		}
 	})
@@ -198,7 +226,7 @@ func (h *Host) tick(p *plugin) {
 		delete(h.period, p)
 		h.mu.Unlock()
 	}()
-	v, err := h.askAll(h.ctx, []link{place{h, p.spec().Name}}, &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.opt.Node})
+	v, err := h.askAll(h.ctx, []link{place{h, p.spec().Name}}, &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.opt.Node}, caller{})
 	switch {
 	case h.ctx.Err() != nil:
 		return

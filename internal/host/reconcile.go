@@ -146,14 +146,14 @@ func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string)
 		return err
 	}
 	events := []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd}
-	if rec.Begun.IsZero() {
+	if rec.Begun.IsZero() || rec.PBS && rec.Launched.IsZero() { // a start that came to nothing is no run to report
 		events = []hostapi.Event{hostapi.EventAbort}
 	}
 	var errs []error
 	for _, e := range events {
 		job := *rec.Job
 		job.ResourcesUsed = nil // of begin; nobody has measured since
-		v, err := h.carryOut(ctx, &hostapi.Request{Event: e, Node: h.opt.Node, Job: &job})
+		v, err := h.carryOut(ctx, &hostapi.Request{Event: e, Node: h.opt.Node, Job: &job}, caller{})
 		if err == nil && v.Reject {
 			err = errors.New(v.Message)
 		}

@@ -63,6 +63,8 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 	switch req.Event {
 	case hostapi.EventBegin:
 		rec.Begun = now.Wall
+	case hostapi.EventPrologue:
+		rec.Kept = rec.PBS
 	case hostapi.EventLaunch, hostapi.EventAttach:
 		// A sister host may never see a launch: there the first process taken in is the job's start.
 		if rec.Launched.IsZero() {
@@ -150,9 +152,9 @@ func take(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 		}
 	}
 	o := &c.merged.out
-	found(rec, node, &hostapi.JobUpdate{
-		ResourcesUsed: o.ResourcesUsed, Usage: o.Usage, Diag: o.Diag, Notes: o.Notes, WalltimeLimit: o.WalltimeLimit,
-	})
+	u := &hostapi.JobUpdate{ResourcesUsed: o.ResourcesUsed, Usage: o.Usage, Diag: o.Diag, Notes: o.Notes, WalltimeLimit: o.WalltimeLimit}
+	cpuPercent(rec, u, now)
+	found(rec, node, u)
 }
 
 // takeUpdates notes what startup or periodic found out about the job. If an event has changed a hook's state since the hook got it, that event
@@ -177,6 +179,7 @@ func takeUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Momen
 		callAt(rec, a.hook, u.CallAgain, u.CallAtElapsed, u.AskSisters, now)
 	}
 	if u := c.merged.out.Jobs[id]; u != nil {
+		cpuPercent(rec, u, now)
 		found(rec, node, u)
 		tellJob(rec, u.JobStderr)
 	}

@@ -152,7 +152,7 @@ func (g *gathered) refuse(v *Verdict, refusals []reply) {
 			v.OnReject = actionOn(g.event, v.Kind)
 		}
 	}
-	v.Message = line(joinLines(v.Message, named(refusals)))
+	v.add(named(refusals))
 }
 
 // kindOf is hostapi.KindOf but for an error that nobody gave a kind: the host could not be reached, or does not want this one.

@@ -28,6 +28,12 @@ type Record struct {
 
 	// MoM is the process whose death ends the job; nil under pbs_mom.
 	MoM *hostapi.ProcessID `json:"mom,omitempty"`
+	// PBS: pbs_mom itself has begun the job here, so that its files tell whether it has the job still.
+	PBS bool `json:"pbs,omitempty"`
+	// MoMHome is where the pbs_mom that has begun the job keeps these files: the folder that its mom_priv is in. "" is not known.
+	MoMHome string `json:"mom_home,omitempty"`
+	// Kept: pbs_mom has gone on with the job after its begin, so that it tells what becomes of it.
+	Kept bool `json:"kept,omitempty"`
 	// Host is the host process that carries the job: the daemon or a `hookhost run`.
 	Host hostapi.ProcessID `json:"host"`
 
@@ -60,12 +66,21 @@ type Record struct {
 	Hosts map[string]*hostapi.HostUsage `json:"hosts,omitempty"`
 	// ResourcesUsed is what MoM was last told, in PBS's formats.
 	ResourcesUsed hostapi.Resources `json:"resources_used,omitempty"`
-	Diag          map[string]string `json:"diag,omitempty"` // by host: diag_messages
-	Notes         []string          `json:"notes,omitempty"`
+	// Reported is how busy the job was when MoM last took an update; nil before.
+	Reported *Reported         `json:"reported,omitempty"`
+	Diag     map[string]string `json:"diag,omitempty"` // by host: diag_messages
+	Notes    []string          `json:"notes,omitempty"`
 	// Told holds the lines for the job's standard error that hooks told between events, in order; each once.
 	Told []string `json:"told,omitempty"`
 
 	ExitStatus *int `json:"exit_status,omitempty"` // of the leading program; nil until it ended
+}
+
+// Reported is what the next cpupercent of a job is reckoned from.
+type Reported struct {
+	CPUTSeconds float64       `json:"cput_seconds"` // of this host
+	Elapsed     time.Duration `json:"elapsed"`      // Record.Elapsed, in nanoseconds
+	Percent     int           `json:"percent"`      // cpupercent, as it was told
 }
 
 // A stored record is {"sum":"CRC","record":RECORD}, CRC being the CRC-32C of RECORD's bytes in hex. It is JSON for whoever

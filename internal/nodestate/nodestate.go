@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -85,6 +86,23 @@ func (d Dir) Offline(hook string) (*Offline, error) {
 		return nil, fmt.Errorf("read %s: %w", d.path(hook+offlineSuffix), err)
 	}
 	return o, nil
+}
+
+// AnyOffline tells whether a hook has put the node's vnodes offline.
+func (d Dir) AnyOffline() (bool, error) {
+	if d == "" {
+		return false, nil
+	}
+	entries, err := os.ReadDir(string(d))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Type().IsRegular() && isNote(e.Name()) }), nil
+}
+
+// isNote leaves out what a write has left that was broken off: names that begin with a dot.
+func isNote(name string) bool {
+	return strings.HasSuffix(name, offlineSuffix) && !strings.HasPrefix(name, ".")
 }
 
 // SetOffline notes o, or with nil that the hook's vnodes are on line. Idempotent.

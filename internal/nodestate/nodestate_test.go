@@ -54,9 +54,20 @@ func TestOfflineSurvives(t *testing.T) {
 	if got, err := d.Offline("other"); got != nil || err != nil {
 		t.Errorf("another hook's: %+v, %v", got, err)
 	}
+	if any, err := d.AnyOffline(); !any || err != nil {
+		t.Errorf("any: %v, %v", any, err)
+	}
 	for range 2 {
 		if err := d.SetOffline("cgroup", nil); err != nil {
 			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(string(d), ".cgroup.offline.17"), nil, 0o600); err != nil { // broken off
+		t.Fatal(err)
+	}
+	for _, d := range []Dir{d, "", Dir(filepath.Join(string(d), "none"))} {
+		if any, err := d.AnyOffline(); any || err != nil {
+			t.Errorf("any in %q: %v, %v", d, any, err)
 		}
 	}
 	if got, err := d.Offline("cgroup"); got != nil || err != nil {

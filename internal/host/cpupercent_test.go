@@ -1,0 +1,74 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// An hour of idleness and a minute of work read as what each of them is.
+func TestCPUPercent(t *testing.T) {
+	start := jobstate.Moment{Wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Launched: start}
+	found := func(cput float64) *chain {
+		u := &hostapi.JobUpdate{Usage: &hostapi.HostUsage{CPUTSeconds: &cput}, ResourcesUsed: hostapi.Resources{"cpupercent": "77"}}
+		c := &chain{}
+		c.merged.out.Jobs = map[string]*hostapi.JobUpdate{"1.srv": u}
+		return c
+	}
+	for _, step := range []struct {
+		at   time.Duration
+		cput float64
+		told bool // MoM is
+		want string
+	}{
+		{200 * time.Millisecond, 0.1, true, "77"}, // too short for a share of our own
+		{time.Hour, 36, true, "1"},
+		{time.Hour + 30*time.Second, 96, false, "200"}, // somebody has asked for a report
+		{time.Hour + time.Minute, 96, true, "100"},
+		{time.Hour + time.Minute + 500*time.Millisecond, 97, true, "100"}, // nothing new yet
+		{time.Hour + 2*time.Minute, 96, true, "0"},
+		{time.Hour + 3*time.Minute, 90, true, "0"}, // a counter never goes back
+		{time.Hour + 4*time.Minute, 96.2, true, "0"},
+		{time.Hour + 5*time.Minute, 126.1, true, "50"},
+	} {
+		c, now := found(step.cput), start.Add(step.at)
+		takeUpdates(rec, "n1", c, now)
+		if step.told {
+			reported(rec, "n1", c, now)
+		}
+		if got := c.merged.out.Jobs["1.srv"].ResourcesUsed["cpupercent"]; got != step.want || rec.ResourcesUsed["cpupercent"] != got {
+			t.Errorf("after %v: %s, in the record %s, want %s", step.at, got, rec.ResourcesUsed["cpupercent"], step.want)
+		}
+	}
+	// Suspended time does not count, as it does not in walltime.
+	rec = &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Launched: start, Suspended: time.Hour}
+	c := found(30)
+	takeUpdates(rec, "n1", c, start.Add(time.Hour+time.Minute))
+	if got := rec.ResourcesUsed["cpupercent"]; got != "50" {
+		t.Errorf("beside a suspension: %s", got)
+	}
+	// A MoM of ours, and a head, get the share of the whole run.
+	for _, change := range []func(*jobstate.Record){func(r *jobstate.Record) { r.MoM = &hostapi.ProcessID{PID: 7} }, func(r *jobstate.Record) { r.Head = "n2" }} {
+		rec = &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Launched: start}
+		change(rec)
+		takeUpdates(rec, "n1", found(30), start.Add(time.Minute))
+		if got := rec.ResourcesUsed["cpupercent"]; got != "77" {
+			t.Errorf("%+v: %s", rec, got)
+		}
+	}
+}
+
+// What was told between events is part of what MoM is told at its periodic.
+func TestPeriodicTellsMoMOfNotices(t *testing.T) {
+	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Diag: map[string]string{"n1": "Cgroup mem limit exceeded", "n2": "x"}}
+	c := &chain{}
+	c.merged.out.Jobs = map[string]*hostapi.JobUpdate{"1.srv": {ResourcesUsed: hostapi.Resources{"mem": "1kb"}}}
+	takeUpdates(rec, "n1", c, jobstate.Moment{})
+	reported(rec, "n1", c, jobstate.Moment{})
+	if got := c.merged.out.Jobs["1.srv"].Diag; got != "Cgroup mem limit exceeded" {
+		t.Errorf("%q", got)
+	}
+}

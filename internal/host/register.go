@@ -1,0 +1,94 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// leftBehind is the note about an earlier run in its report.
+const leftBehind = "a run that was never ended was found when the job began again"
+
+// register puts the record of a job that begins in place. What standing decides about a record that is there already
+// holds in the same transaction: of several hosts that begin one job, one does. What is left of an earlier run is ended first.
+func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate.Record) error {
+	var ended bool
+	var ending error
+	for {
+		var left *jobstate.Record
+		var busy error
+		err := h.opt.Store.Update(ctx, rec.Job.ID, func(there *jobstate.Record) (*jobstate.Record, error) {
+			left, busy = nil, nil
+			if there == nil {
+				return rec, nil
+			}
+			over, err := h.standing(there, req)
+			switch busy = err; {
+			case busy != nil:
+				return there, nil
+			case !over:
+				return rec, nil
+			}
+			// Ours from here on, and to be ended whatever happens to this host or this event.
+			left = there
+			there.Host = h.opt.Self
+			exiting(there, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
+			return there, nil
+		})
+		switch {
+		case err != nil:
+			return hostapi.Errorf(hostapi.KindNode, "%w", err)
+		case busy != nil:
+			return busy
+		case left == nil:
+			return nil
+		case ended:
+			return hostapi.Errorf(hostapi.KindNode, "end an earlier run: %w", cmp.Or(ending, errStays))
+		}
+		ended, ending = true, h.finishLeft(ctx, left, leftBehind)
+	}
+}
+
+var errStays = errors.New("its record is still there")
+
+// standing decides about a record that begin finds under the job's id: over when that run is to be ended first. It fails
+// with KindBusy when the job runs.
+//
+//	Reconcile would end it (fateOf)            over
+//	another living host's, or pbs_mom's        busy
+//	  while its daemon is down
+//	another head's                             busy: who began a job here is the one to end it
+//	exiting                                    over
+//	another MoM's                              busy
+//	same head, another run                     over: the head knows nothing of that run any more
+//	another run_count                          over: PBS counts each start, so it knows nothing of that run any more
+//	same run, prerun                           begin once more; hooks are idempotent
+//	  on several hosts                         over: the others have begun that run
+//	same run, running or suspended             busy
+func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, err error) {
+	f, _ := h.fateOf(rec)
+	sameMoM := (rec.MoM == nil) == (req.MoM == nil) && (rec.MoM == nil || *rec.MoM == *req.MoM)
+	switch {
+	case f == finish:
+		return true, nil
+	case rec.Host != h.opt.Self && f != adopt:
+		return false, hostapi.Errorf(hostapi.KindBusy, "the job is carried by process %d", rec.Host.PID)
+	case rec.Head != req.Head:
+		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s has begun it", cmp.Or(rec.Head, "this host"))
+	case rec.Phase == jobstate.PhaseExiting:
+		return true, nil
+	case !sameMoM:
+		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already")
+	case rec.Head != "" && rec.Run != req.Run:
+		return true, nil
+	case rec.Job.RunCount != req.Job.RunCount:
+		return true, nil
+	case rec.Phase == jobstate.PhasePrerun:
+		return len(h.others(rec)) > 0, nil
+	}
+	return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s since %s", rec.Phase, rec.Begun.Format(time.DateTime))
+}

@@ -1,0 +1,54 @@
+package host
+
+import (
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// Verdict is what all hooks together made of an event, and what PBS is to do about a hook that failed.
+type Verdict struct {
+	*hostapi.Outcome
+
+	// Hook is the first hook that rejected the event or failed, and Kind its error's; "" for a plain reject.
+	Hook string       `json:"hook,omitempty"`
+	Kind hostapi.Kind `json:"kind,omitempty"`
+	// FailAction is what acts now of the fail_action of the hooks that failed. clear_vnodes_upon_recovery comes when
+	// exechost_startup succeeded.
+	FailAction []FailAction `json:"fail_action,omitempty"`
+}
+
+// outcomeOf returns what the caller of Handle gets.
+func outcomeOf(v *Verdict) *hostapi.Outcome {
+	if v == nil {
+		return nil
+	}
+	out := *v.Outcome
+	for _, f := range v.FailAction {
+		out.FailAction = append(out.FailAction, string(f))
+	}
+	return &out
+}
+
+// heldText ends the message of a verdict that holds the job, as in pbs_cgroups (main's except clauses): what people look for in mom_logs.
+const heldText = " (system hold set)"
+
+// add adds to the message of the verdict.
+func (v *Verdict) add(text string) {
+	v.Message = strings.TrimSuffix(line(joinLines(strings.TrimSuffix(v.Message, heldText), text)), heldText)
+	if v.Reject && v.OnReject == hostapi.JobActionHold {
+		v.Message += heldText
+	}
+}
+
+// passOn adds what a late begin told of the job's use to the verdict of the event that has caused it.
+func (v *Verdict) passOn(to *Verdict) {
+	if v == nil {
+		return
+	}
+	for name, value := range v.ResourcesUsed {
+		if _, told := to.ResourcesUsed[name]; !told {
+			put(&to.ResourcesUsed, name, value)
+		}
+	}
+}

@@ -1,0 +1,25 @@
+package pbs
+
+import "strings"
+
+// Conf returns the settings of a pbs.conf: lines KEY=VALUE, the last one of a key counts; what begins with # and what has no = is passed
+// over (openpbs src/lib/Libifl/pbs_loadconf.c, parse_config_line).
+func Conf(text string) map[string]string {
+	conf := map[string]string{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		key, value, ok := strings.Cut(line, "=")
+		if ok && !strings.HasPrefix(line, "#") {
+			conf[key] = value
+		}
+	}
+	return conf
+}
+
+// MoMHome returns where pbs_mom of a pbs.conf has mom_priv: PBS_MOM_HOME, else PBS_HOME; "" when neither is set.
+func MoMHome(conf map[string]string) string {
+	if home := conf["PBS_MOM_HOME"]; home != "" {
+		return home
+	}
+	return conf["PBS_HOME"]
+}
