@@ -18,6 +18,14 @@ import (
 
 // ExecjobBegin makes the job's cgroup with its limits, or nothing at all.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	out, err := h.beginJob(ctx, req)
+	if err != nil {
+		return holdBeyond(req, err)
+	}
+	return out, nil
+}
+
+func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	a, err := h.policy.askWithDevices(req)
 	if err != nil {
 		return nil, err
@@ -192,8 +200,12 @@ func (h *hook) begun(l cgroup.Limits, ncpus int, there host) *hostapi.Outcome {
 	if h.tree.Has("cpuacct") || h.tree.Mode() != cgroup.ModeV1 {
 		used["cput"], used["cpupercent"] = "00:00:00", "0"
 	}
-	if h.tree.Has("memory") {
-		used["mem"] = "0kb"
+	for name, told := range map[string]bool{
+		"mem": h.tree.Has("memory"), "vmem": h.tree.Has("swappeak"), "hpmem": h.policy.Hugetlb.Enabled && h.tree.Has("hugepeak"),
+	} {
+		if told {
+			used[name] = "0kb"
+		}
 	}
 	return &hostapi.Outcome{
 		ResourcesUsed: used,
@@ -208,6 +220,15 @@ func (h *hook) survey() (there host, err error) {
 	if h.policy.Hugetlb.Enabled {
 		if there.hugePages, err = topology.ScanHugePages(h.roots); err != nil {
 			return host{}, err
+		}
+	}
+	if h.policy.CPU.Enabled {
+		quota, limited, err := h.tree.Quota()
+		if err != nil {
+			return host{}, err
+		}
+		if limited {
+			there.quota = &quota
 		}
 	}
 	cpus, err := h.tree.CPUs()

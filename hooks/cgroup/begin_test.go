@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -70,9 +72,17 @@ func TestBeginRefused(t *testing.T) {
 		kind hostapi.Kind
 		text string
 	}{
-		{"more cpus than there are", nil, asks("ncpus=5"), hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
+		{"more cpus than there are", nil, asks("ncpus=5"), kindHeld, "ncpus requested (5) exceeds ncpus available (4)"},
+		{"the same of a MoM that chose this node itself", nil, func(r *hostapi.Request) {
+			asks("ncpus=5")(r)
+			r.MoM = &hostapi.ProcessID{PID: os.Getpid(), StartTime: 1}
+		}, hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
+		{"the same from another host", nil, func(r *hostapi.Request) {
+			asks("ncpus=5")(r)
+			r.Run, r.Head = strings.Repeat("0", 32), "node2"
+		}, hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
 		{"more cpus than are free", nil, asks("ncpus=4"), hostapi.KindBusy, "ncpus requested (4) exceeds ncpus available (3); held: 0 by job 9.srv"},
-		{"more memory than there is", nil, asks("ncpus=1", "mem=17gb"), hostapi.KindJob, "mem requested (17825792kb) exceeds mem available (16777216kb)"},
+		{"more memory than there is", nil, asks("ncpus=1", "mem=17gb"), kindHeld, "mem requested (17825792kb) exceeds mem available (16777216kb)"},
 		{"no number", nil, asks("ncpus=x"), hostapi.KindJob, "ncpus=x"},
 		{"no size", nil, asks("vmem=banana"), hostapi.KindJob, "vmem=banana"},
 		{"too few pids", nil, asks("pids=1"), hostapi.KindJob, "resource_list pids=1: not a number of 2 or more"},
@@ -87,8 +97,8 @@ func TestBeginRefused(t *testing.T) {
 				n.do(hostapi.EventBegin, "9.srv")
 				k.ResetJournal()
 				out, err := n.event(hostapi.EventBegin, "1.srv", tt.req)
-				if out != nil || hostapi.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.text) {
-					t.Errorf("%+v, error %q of kind %q, want %q of kind %q", out, err, hostapi.KindOf(err), tt.text, tt.kind)
+				if kind, text := refusal(out, err); kind != tt.kind || !strings.Contains(text, tt.text) {
+					t.Errorf("%q of kind %q, want %q of kind %q", text, kind, tt.text, tt.kind)
 				}
 				n.want("9.srv")
 				for _, op := range k.Journal() {
@@ -191,6 +201,11 @@ func TestBeginAfterAlarm(t *testing.T) {
 	defer cancel()
 	if _, err := n.sendCtx(ctx, req); hostapi.KindOf(err) != hostapi.KindBusy {
 		t.Errorf("with the tree locked: %v of kind %q", err, hostapi.KindOf(err))
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := n.sendCtx(ctx, req); hostapi.KindOf(err) != hostapi.KindBusy || ctx.Err() != nil {
+		t.Errorf("with the tree locked: %v of kind %q, the alarm's is %v; want it to give up before", err, hostapi.KindOf(err), ctx.Err())
 	}
 	n.want()
 }

@@ -30,7 +30,7 @@ func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, er
 	}
 	n := p.Devices.Blocks
 	if a.blocks > n {
-		return nil, hostapi.Errorf(hostapi.KindJob, "%w", &placement.ShortageError{Resource: "blocks", Want: int64(a.blocks), Have: int64(n)})
+		return nil, beyond("%w", &placement.ShortageError{Resource: "blocks", Want: int64(a.blocks), Have: int64(n)})
 	}
 	// Of the inventory alone: the blocks must be the same for all jobs.
 	req := placement.Request{
@@ -95,7 +95,7 @@ func (p *policy) count(h host, cpus kernfs.IDSet) int {
 // become makes the job ask for what is in its blocks. It fails when it asked for more.
 func (a *ask) become(h host, blocks *blockShare) error {
 	more := func(resource string, want, have any) error {
-		return hostapi.Errorf(hostapi.KindJob, "%s requested (%v) exceeds what is in %d of the blocks (%v)", resource, want, a.blocks, have)
+		return beyond("%s requested (%v) exceeds what is in %d of the blocks (%v)", resource, want, a.blocks, have)
 	}
 	if a.NCPUs > blocks.ncpus {
 		return more("ncpus", a.NCPUs, blocks.ncpus)
@@ -110,7 +110,7 @@ func (a *ask) become(h host, blocks *blockShare) error {
 		}
 	}
 	if _, err := placement.Place(h.node, inside); err != nil {
-		return hostapi.Errorf(hostapi.KindJob, "of %d of the blocks: %w", a.blocks, err)
+		return beyond("of %d of the blocks: %w", a.blocks, err)
 	}
 	mem := blocks.mem
 	if a.Vmem != nil { // which bounds mem as well

@@ -190,7 +190,7 @@ func (p *policy) withDevices(node *topology.Node, req placement.Request, a ask) 
 func neverEnough(err error, inv *inventory.Inventory) error {
 	var short *placement.ShortageError
 	if inv == nil || !errors.As(err, &short) || short.Resource == "ncpus" {
-		return hostapi.Errorf(hostapi.KindJob, "%w", err)
+		return beyond("%w", err)
 	}
 	var failed []string
 	for _, s := range inv.Sources {
@@ -203,7 +203,7 @@ func neverEnough(err error, inv *inventory.Inventory) error {
 		}
 	}
 	if len(failed) == 0 {
-		return hostapi.Errorf(hostapi.KindJob, "%w", err)
+		return beyond("%w", err)
 	}
 	return hostapi.Errorf(hostapi.KindBusy, "%w; what there is could not be found out: %s", err, strings.Join(failed, "; "))
 }

@@ -77,8 +77,8 @@ func (n *node) holds(id string) string {
 func (n *node) refuses(e hostapi.Event, id string, kind hostapi.Kind, text string, resources ...string) {
 	n.t.Helper()
 	out, err := n.event(e, id, asks(resources...))
-	if out != nil || hostapi.KindOf(err) != kind || !strings.Contains(err.Error(), text) {
-		n.t.Errorf("%v: %+v, error %v of kind %q, want %q of kind %q", resources, out, err, hostapi.KindOf(err), text, kind)
+	if is, says := refusal(out, err); is != kind || !strings.Contains(says, text) {
+		n.t.Errorf("%v: %q of kind %q, want %q of kind %q", resources, says, is, text, kind)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestBeginGrants(t *testing.T) {
 				t.Errorf("job %s has cpus %v, and %s next to %v", id, l.CPUs, g.Devices[0].ID, at)
 			}
 		}
-		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindJob, "ngpus requested (9) exceeds ngpus available (8)", "ncpus=0", "ngpus=9", "mem=64mb")
+		n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "ngpus requested (9) exceeds ngpus available (8)", "ncpus=0", "ngpus=9", "mem=64mb")
 		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "ngpus requested (7) exceeds ngpus available (6); held: "+n.holds("1.srv")+" by job 1.srv, "+
 			n.holds("2.srv")+" by job 2.srv", "ncpus=0", "ngpus=7", "mem=64mb")
 		n.want("1.srv", "2.srv")
@@ -183,7 +183,7 @@ func TestBeginDevicesRefused(t *testing.T) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	n.store(gpus(0))
-	n.refuses(hostapi.EventBegin, "1.srv", hostapi.KindJob, "ngpus requested (1) exceeds ngpus available (0)", one...)
+	n.refuses(hostapi.EventBegin, "1.srv", kindHeld, "ngpus requested (1) exceeds ngpus available (0)", one...)
 	broken := gpus(0)
 	broken.Sources[0].Error = "no answer within 10s"
 	n.store(broken)
@@ -191,7 +191,7 @@ func TestBeginDevicesRefused(t *testing.T) {
 		"ngpus requested (1) exceeds ngpus available (0); what there is could not be found out: nvml: no answer within 10s", one...)
 	broken.Sources[0].Name = configuredSource // which finds no GPUs
 	n.store(broken)
-	n.refuses(hostapi.EventBegin, "1.srv", hostapi.KindJob, "ngpus requested (1)", one...)
+	n.refuses(hostapi.EventBegin, "1.srv", kindHeld, "ngpus requested (1)", one...)
 	n.store(gpus(2))
 	n.do(hostapi.EventBegin, "1.srv", asks(one...))
 	if err := n.cgroup("1.srv").SetMark("trusted.hookhost.devices", []byte("not JSON")); err != nil {
@@ -227,7 +227,7 @@ func TestBeginGrantsConfigured(t *testing.T) {
 		t.Errorf("granted %+v", g)
 	}
 	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "fpga requested (1) exceeds fpga available (0); held: fpga0 by job 1.srv", "ncpus=1", "fpga=1")
-	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindJob, "fpga requested (2) exceeds fpga available (1)", "ncpus=1", "fpga=2")
+	n.refuses(hostapi.EventBegin, "2.srv", kindHeld, "fpga requested (2) exceeds fpga available (1)", "ncpus=1", "fpga=2")
 	n.do(hostapi.EventEnd, "1.srv")
 }
 
@@ -435,10 +435,10 @@ func TestBlocks(t *testing.T) {
 		// One that wants a cpu, and so has a part of a block.
 		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=64mb"))
 		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "blocks requested (2) exceeds blocks available (1); held: ", "ncpus=1", "blocks=2")
-		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindJob, "blocks requested (5) exceeds blocks available (4)", "ncpus=1", "blocks=5")
-		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindJob, "ncpus requested (2) exceeds what is in 1 of the blocks (1)", "ncpus=2", "blocks=1")
-		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindJob, "mem requested (5242880kb) exceeds what is in 1 of the blocks (4194304kb)", "ncpus=1", "mem=5gb", "blocks=1")
-		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindJob, "of 1 of the blocks: ngpus requested (3) exceeds ngpus available (2)", "ncpus=1", "ngpus=3", "blocks=1")
+		n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "blocks requested (5) exceeds blocks available (4)", "ncpus=1", "blocks=5")
+		n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "ncpus requested (2) exceeds what is in 1 of the blocks (1)", "ncpus=2", "blocks=1")
+		n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "mem requested (5242880kb) exceeds what is in 1 of the blocks (4194304kb)", "ncpus=1", "mem=5gb", "blocks=1")
+		n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "of 1 of the blocks: ngpus requested (3) exceeds ngpus available (2)", "ncpus=1", "ngpus=3", "blocks=1")
 		// Less is no mistake, and it is given the whole block.
 		out = n.do(hostapi.EventBegin, "3.srv", asks("ncpus=0", "mem=1gb", "ngpus=1", "blocks=1"))
 		if g := n.granted("3.srv"); len(g.Devices) != 2 || *out.Usage.MemLimitBytes != 4*gib {
@@ -473,7 +473,7 @@ func TestBlocksRefused(t *testing.T) {
 	n.store(gpus(8))
 	n.refuses(hostapi.EventBegin, "1.srv", hostapi.KindNode, "devices.blocks: cut node into 3 blocks", "ncpus=1", "blocks=1")
 	n, _ = fakeNode(t, kernfstest.NewV2, nil)
-	n.refuses(hostapi.EventBegin, "1.srv", hostapi.KindJob, "blocks requested (1) exceeds blocks available (0)", "ncpus=1", "blocks=1")
+	n.refuses(hostapi.EventBegin, "1.srv", kindHeld, "blocks requested (1) exceeds blocks available (0)", "ncpus=1", "blocks=1")
 }
 
 // ncpus of a block are counted as those of a job are.
@@ -551,7 +551,7 @@ func TestKernelGrant(t *testing.T) {
 	if a, b := n.holds("1.srv"), n.holds("2.srv"); a == "" || b == "" || a == b {
 		t.Errorf("granted %q and %q", a, b)
 	}
-	n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindJob, "ngpus requested (9) exceeds ngpus available (8)", "ncpus=0", "ngpus=9", "mem=64mb")
+	n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "ngpus requested (9) exceeds ngpus available (8)", "ncpus=0", "ngpus=9", "mem=64mb")
 	n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "ngpus requested (8) exceeds ngpus available (6); held: ", "ncpus=0", "ngpus=8", "mem=64mb")
 	n.do(hostapi.EventEnd, "1.srv")
 	n.do(hostapi.EventEnd, "2.srv")

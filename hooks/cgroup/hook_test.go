@@ -19,9 +19,11 @@ func TestLifeOnKernel(t *testing.T) { testLife(t, realNode(t, nil)) }
 func testLife(t *testing.T, n *node) {
 	const id = "1.srv"
 	out := n.begin(id)
-	used := hostapi.Resources{"cput": "00:00:00", "cpupercent": "0", "mem": "0kb", "ncpus": "1"}
-	if !n.tree.Has("memory") {
-		delete(used, "mem")
+	used := hostapi.Resources{"cput": "00:00:00", "cpupercent": "0", "ncpus": "1"}
+	for _, name := range []string{"mem", "vmem"} {
+		if n.tree.Has(map[string]string{"mem": "memory", "vmem": "swappeak"}[name]) {
+			used[name] = "0kb"
+		}
 	}
 	if diff := cmp.Diff(used, out.ResourcesUsed); diff != "" {
 		t.Errorf("begin: resources_used: -want +got:\n%s", diff)
@@ -57,6 +59,14 @@ func testLife(t *testing.T, n *node) {
 	}
 	if out.Diag != "" || out.JobStderr != nil || out.Notes != nil {
 		t.Errorf("epilogue: %+v", out)
+	}
+	for name := range used { // what begin has claimed is told, and nothing else
+		if _, told := out.ResourcesUsed[name]; !told {
+			t.Errorf("epilogue: resources_used without %s: %v", name, out.ResourcesUsed)
+		}
+	}
+	if len(out.ResourcesUsed) != len(used) {
+		t.Errorf("epilogue: resources_used %v, begin said %v", out.ResourcesUsed, used)
 	}
 	for _, pid := range []int{leader, second, third} {
 		if n.lives(pid) {

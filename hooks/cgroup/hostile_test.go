@@ -75,24 +75,25 @@ func (n *node) suffer(t *testing.T, resources hostapi.Resources, chunks string) 
 		delay := 1<<63 - 1
 		req.Job.KillDelay = &delay
 	}
-	fair := func(e hostapi.Event, err error) bool {
+	fair := func(e hostapi.Event, out *hostapi.Outcome, err error) bool {
 		t.Helper()
-		if kind := hostapi.KindOf(err); !slices.Contains([]hostapi.Kind{"", hostapi.KindJob, hostapi.KindBusy}, kind) {
-			t.Errorf("%s, %s: %v of kind %q", e, what, err, kind)
+		kind, text := refusal(out, err)
+		if !slices.Contains([]hostapi.Kind{"", kindHeld, hostapi.KindJob, hostapi.KindBusy}, kind) {
+			t.Errorf("%s, %s: %s of kind %q", e, what, text, kind)
 		}
-		return err == nil
+		return kind == ""
 	}
-	_, err := n.event(hostapi.EventBegin, "1.srv", hostile)
-	if fair(hostapi.EventBegin, err) {
-		_, err = n.event(hostapi.EventLaunch, "1.srv")
-		fair(hostapi.EventLaunch, err)
+	out, err := n.event(hostapi.EventBegin, "1.srv", hostile)
+	if fair(hostapi.EventBegin, out, err) {
+		out, err = n.event(hostapi.EventLaunch, "1.srv")
+		fair(hostapi.EventLaunch, out, err)
 		n.do(hostapi.EventEnd, "1.srv")
 	}
 	n.do(hostapi.EventBegin, "2.srv")
-	_, err = n.event(hostapi.EventResize, "2.srv", hostile)
-	fair(hostapi.EventResize, err)
-	_, err = n.event(hostapi.EventLaunch, "2.srv", hostile)
-	fair(hostapi.EventLaunch, err)
+	out, err = n.event(hostapi.EventResize, "2.srv", hostile)
+	fair(hostapi.EventResize, out, err)
+	out, err = n.event(hostapi.EventLaunch, "2.srv", hostile)
+	fair(hostapi.EventLaunch, out, err)
 	n.do(hostapi.EventEnd, "2.srv")
 	n.want()
 }
@@ -104,14 +105,14 @@ func TestKernelHostileLimits(t *testing.T) {
 		ask  string
 		kind hostapi.Kind
 	}{
-		{"rlimit_nofile=5000000000", hostapi.KindJob}, {"rlimit_nofile=0:unlimited", hostapi.KindJob}, {"rlimit_nofile=64", ""},
+		{"rlimit_nofile=5000000000", kindHeld}, {"rlimit_nofile=0:unlimited", kindHeld}, {"rlimit_nofile=64", ""},
 		{"pids=5000000000", hostapi.KindJob}, {"pids=4194304", ""}, {"vmem=1kb", hostapi.KindJob},
 	} {
-		_, err := n.event(hostapi.EventBegin, "1.srv", asks("ncpus=1", tt.ask))
-		if hostapi.KindOf(err) != tt.kind {
-			t.Errorf("%s: %v of kind %q, want %q", tt.ask, err, hostapi.KindOf(err), tt.kind)
+		kind, text := refusal(n.event(hostapi.EventBegin, "1.srv", asks("ncpus=1", tt.ask)))
+		if kind != tt.kind {
+			t.Errorf("%s: %q of kind %q, want %q", tt.ask, text, kind, tt.kind)
 		}
-		if err == nil {
+		if kind == "" {
 			n.do(hostapi.EventEnd, "1.srv")
 		}
 	}

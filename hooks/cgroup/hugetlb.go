@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -48,7 +49,7 @@ func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding
 	}
 	for _, page := range slices.Sorted(maps.Keys(h.hugePages.Total)) {
 		total := p.hugeTotal(h, page)
-		limit := p.hugeDefault(h, page, total)
+		limit := p.hugeDefault(h, a, page, total)
 		if want, ok := asked[page]; ok {
 			limit = int64(want)
 			if part := limit % page; part > 0 && limit <= total { // a part of a page takes a page
@@ -73,9 +74,9 @@ func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding
 }
 
 // hugeDefault is the limit of a job that did not ask for pages of that size.
-func (p *policy) hugeDefault(h host, page, total int64) int64 {
+func (p *policy) hugeDefault(h host, a ask, page, total int64) int64 {
 	switch {
-	case !p.Hugetlb.EnforceDefault:
+	case !p.Hugetlb.EnforceDefault, p.Hugetlb.ExclhostIgnoreDefault && a.exclhost:
 		return total
 	case page != h.hugePages.Default:
 		return 0
@@ -93,9 +94,11 @@ func hugeShortage(h host, page, want, free, total int64) error {
 	if page != h.hugePages.Default {
 		name = hpmemOf + pbs.Size(page).KB()
 	}
-	kind, have := hostapi.KindBusy, free
-	if want > total {
-		kind, have = hostapi.KindJob, total
+	text := func(have int64) string {
+		return fmt.Sprintf("%s limit (%s) exceeds available (%s)", name, pbs.Size(want).KB(), pbs.Size(have).KB())
 	}
-	return hostapi.Errorf(kind, "%s limit (%s) exceeds available (%s)", name, pbs.Size(want).KB(), pbs.Size(have).KB())
+	if want > total {
+		return beyond("%s", text(total))
+	}
+	return hostapi.Errorf(hostapi.KindBusy, "%s", text(free))
 }

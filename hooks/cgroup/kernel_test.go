@@ -321,9 +321,9 @@ func TestThroughHostapi(t *testing.T) {
 	}
 	call(&hostapi.Request{Event: hostapi.EventEnd, Node: testNode, Job: job})
 	n.want()
-	_, err = h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Node: testNode,
+	out, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Node: testNode,
 		Job: &hostapi.Job{ID: "2.srv", ResourceList: hostapi.Resources{"ncpus": "100000"}}})
-	if hostapi.KindOf(err) != hostapi.KindJob || !strings.HasPrefix(err.Error(), "ncpus requested (100000) exceeds ncpus available (") {
-		t.Errorf("too much: %v of kind %q", err, hostapi.KindOf(err))
+	if kind, text := refusal(out, err); kind != kindHeld || !strings.HasPrefix(text, "ncpus requested (100000) exceeds ncpus available (") {
+		t.Errorf("too much: %q of kind %q", text, kind)
 	}
 }

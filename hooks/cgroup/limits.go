@@ -36,7 +36,8 @@ type host struct {
 	mems     kernfs.IDSet // empty where the kernel has no cpusets
 	hasMemsw bool
 	hasPids  bool
-	v2       bool // the controllers are on v2
+	v2       bool     // the controllers are on v2
+	quota    *float64 // how many cpus' time all jobs together may use; nil: no less than there are
 
 	hugePages topology.HugePages // none where [hugetlb] is not enabled
 
@@ -233,6 +234,7 @@ func (p *policy) decideShares(l *cgroup.Limits, h host, ncpus int) {
 	if ncpus == 0 {
 		l.CPUShares = max(minShares, uint64(p.CPU.ZeroCPUsSharesFraction*sharesPerCPU))
 		l.Period, l.Quota = period, quota(p.CPU.ZeroCPUsQuotaFraction)
+		h.cutQuota(l)
 		return
 	}
 	l.CPUShares = uint64(ncpus) * sharesPerCPU
@@ -240,6 +242,17 @@ func (p *policy) decideShares(l *cgroup.Limits, h host, ncpus int) {
 		// Without [cpuset] nothing else bounds ncpus, and the kernel does not take just any quota (MAX_BW of kernel/sched/core.c).
 		most := min(ncpus, max(1, h.node.Online.Len()))
 		l.Period, l.Quota = period, quota(float64(most)*p.CPU.CfsQuotaFudgeFactor)
+		h.cutQuota(l)
+	}
+}
+
+// cutQuota leaves a job no more time than all jobs together have: v1 takes no greater quota, and begin would fail.
+func (h host) cutQuota(l *cgroup.Limits) {
+	if h.quota == nil {
+		return
+	}
+	if most := time.Duration(float64(l.Period) * *h.quota).Truncate(time.Microsecond); most < l.Quota {
+		l.Quota = max(minQuota, most)
 	}
 }
 

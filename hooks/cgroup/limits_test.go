@@ -337,6 +337,28 @@ func TestDecideRefuses(t *testing.T) {
 	}
 }
 
+// No job gets more time than all jobs together have.
+func TestQuotaOfTheParent(t *testing.T) {
+	for _, tt := range []struct {
+		ncpus  int
+		parent float64 // 0: none
+		want   time.Duration
+	}{
+		{0, 0, 20 * time.Millisecond}, {0, 0.05, 5 * time.Millisecond}, {0, 0.5, 20 * time.Millisecond}, {0, 0.00001, time.Millisecond},
+		{2, 0, 206 * time.Millisecond}, {2, 1.5, 150 * time.Millisecond}, {2, 1.0 / 3, 33333 * time.Microsecond}, {2, 8, 206 * time.Millisecond},
+	} {
+		there := fourCPUs(0)
+		if tt.parent != 0 {
+			there.quota = &tt.parent
+		}
+		var l cgroup.Limits
+		testPolicy(t, func(f *config.File) { f.CPU.EnforcePerPeriodQuota = true }).decideShares(&l, there, tt.ncpus)
+		if l.Quota != tt.want || l.Period != 100*time.Millisecond {
+			t.Errorf("%d cpus below %v: %v of %v, want %v", tt.ncpus, tt.parent, l.Quota, l.Period, tt.want)
+		}
+	}
+}
+
 func TestDecideNotes(t *testing.T) {
 	all := pbs.HostShare{Mem: size(gib), Vmem: size(2 * gib)}
 	tests := []struct {

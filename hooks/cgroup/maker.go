@@ -138,8 +138,23 @@ func (h *hook) removeLeft(ctx context.Context, j *cgroup.Job) error {
 	return h.remove(ctx, j)
 }
 
-// lock takes the tree's lock, under which cgroups are chosen, made and marked as one step.
+// maxLockWait is how long an event waits for the tree's lock, which others hold for milliseconds.
+const maxLockWait = 20 * time.Second
+
+// lock takes the tree's lock, under which cgroups are chosen, made and marked as one step. It gives up well before the event's alarm,
+// at which the host would end this program: who holds the lock for so long is out of order, not this node.
 func (h *hook) lock(ctx context.Context) (unlock func(), err error) {
+	wait := maxLockWait
+	if alarm, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(alarm)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return h.lockUntil(ctx)
+}
+
+// lockUntil is lock with all the time that ctx has.
+func (h *hook) lockUntil(ctx context.Context) (unlock func(), err error) {
 	unlock, err = h.tree.Lock(ctx)
 	if err != nil {
 		kind := hostapi.KindNode
@@ -173,7 +188,7 @@ func (l *treeLock) again(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockAgain)
 	defer cancel()
-	unlock, err := l.hook.lock(ctx)
+	unlock, err := l.hook.lockUntil(ctx)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -53,7 +54,7 @@ func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	case l.Mem == nil:
 		l.MemSwap = nil
 	default:
-		both := p.memswOf(h.node, most)
+		both := p.memswOf(h.node, a, most)
 		l.MemSwap = &both
 	}
 	return l
@@ -159,7 +160,7 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 		if err := exceeds("mem", limit, max(0, free), total); err != nil {
 			return err
 		}
-	case p.Memory.EnforceDefault && p.Memory.Default > 0:
+	case p.Memory.EnforceDefault && p.Memory.Default > 0 && !(p.Memory.ExclhostIgnoreDefault && a.exclhost):
 		limit = min(int64(p.Memory.Default), total)
 	default:
 		limit = total
@@ -215,7 +216,7 @@ func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) 
 	case l.Mem == nil:
 		return nil
 	default:
-		limit = p.memswOf(h.node, *l.Mem)
+		limit = p.memswOf(h.node, a, *l.Mem)
 	}
 	if l.Mem != nil {
 		limit = max(limit, *l.Mem)
@@ -225,8 +226,8 @@ func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) 
 }
 
 // memswOf is the limit of memory and swap together that goes with a limit of memory where no vmem was asked for.
-func (p *policy) memswOf(n *topology.Node, mem int64) int64 {
-	if p.Memsw.EnforceDefault {
+func (p *policy) memswOf(n *topology.Node, a ask, mem int64) int64 {
+	if p.Memsw.EnforceDefault && !(p.Memsw.ExclhostIgnoreDefault && a.exclhost) {
 		return p.defaultMemsw(n, mem)
 	}
 	return p.memTotal(n) + p.swapTotal(n)
@@ -264,11 +265,13 @@ func exceeds(resource string, want, free, total int64) error {
 	if want <= free {
 		return nil
 	}
-	kind, have := hostapi.KindBusy, free
-	if want > total {
-		kind, have = hostapi.KindJob, total
+	text := func(have int64) string {
+		return fmt.Sprintf("%s requested (%s) exceeds %s available (%s)", resource, pbs.Size(want).KB(), resource, pbs.Size(have).KB())
 	}
-	return hostapi.Errorf(kind, "%s requested (%s) exceeds %s available (%s)", resource, pbs.Size(want).KB(), resource, pbs.Size(have).KB())
+	if want > total {
+		return beyond("%s", text(total))
+	}
+	return hostapi.Errorf(hostapi.KindBusy, "%s", text(free))
 }
 
 // wholePages rounds down as the kernel does with a limit.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"maps"
 	"runtime"
@@ -179,6 +180,22 @@ func (n *node) do(e hostapi.Event, id string, edit ...func(*hostapi.Request)) *h
 		n.t.Fatalf("%s %s: rejected: %s", e, id, out.Message)
 	}
 	return out
+}
+
+// kindHeld stands for the kind of an error that became a rejection which holds the job.
+const kindHeld hostapi.Kind = "held"
+
+// refusal returns the kind and the text of what did not accept; "" for what did.
+func refusal(out *hostapi.Outcome, err error) (hostapi.Kind, string) {
+	switch {
+	case err != nil && out == nil:
+		return hostapi.KindOf(err), err.Error()
+	case err == nil && out.Reject && out.OnReject == hostapi.JobActionHold:
+		return kindHeld, out.Message
+	case err == nil && !out.Reject:
+		return "", ""
+	}
+	return "neither error nor rejection that holds", fmt.Sprintf("%+v, %v", out, err)
 }
 
 // asks sets what a job asks for: "ncpus=2", "mem=1gb".

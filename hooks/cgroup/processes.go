@@ -26,7 +26,8 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	}
 	limits, err := h.launchLimits(req)
 	if err != nil {
-		return nil, err
+		r, _ := j.Record()
+		return holdBeyond(r.Begin, err)
 	}
 	again := s.lookForRanks()
 	if s.PerTask {

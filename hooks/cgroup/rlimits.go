@@ -61,7 +61,7 @@ func (p *policy) rlimits(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, e
 	}
 	for name, asked := range a.rlimits {
 		if node, ok := limits[name]; ok && asked.Hard > node.Hard {
-			return nil, hostapi.Errorf(hostapi.KindJob, "%s%s requested (%s) exceeds this host's limit (%s)", rlimitPrefix, name,
+			return nil, beyond("%s%s requested (%s) exceeds this host's limit (%s)", rlimitPrefix, name,
 				rlimitText(asked.Hard), rlimitText(node.Hard))
 		}
 		limits[name] = asked
@@ -98,7 +98,7 @@ func (h *hook) limitsOf(a ask) (map[string]hostapi.Rlimit, error) {
 	if asked, ok := a.rlimits["nofile"]; ok {
 		b, err := h.roots.Proc.ReadFile("sys/fs/nr_open")
 		if most, perr := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && perr == nil && asked.Hard > most {
-			return nil, hostapi.Errorf(hostapi.KindJob, "%snofile requested (%s) exceeds the most that the kernel takes (%d)", rlimitPrefix,
+			return nil, beyond("%snofile requested (%s) exceeds the most that the kernel takes (%d)", rlimitPrefix,
 				rlimitText(asked.Hard), most)
 		}
 	}

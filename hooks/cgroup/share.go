@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,7 @@ type ask struct {
 	huge     map[int64]pbs.Size // hpmem_2mb and so on, by page size in bytes
 	numa     map[int]int        // ncpus by NUMA node, of vnodes host[n]; nil when there is none
 	notes    []string           // what of it cannot be told
+	exclhost bool               // nobody else gets anything of its hosts (-l place=exclhost)
 
 	chunks []pbs.VnodeChunk // of all hosts
 
@@ -48,7 +50,7 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	if err != nil {
 		return ask{}, err
 	}
-	a := ask{HostShare: share, chunks: chunks}
+	a := ask{HostShare: share, chunks: chunks, exclhost: slices.Contains(strings.Split(job.ResourceList["place"], ":"), "exclhost")}
 	if note := micsNote(share.Other); note != "" {
 		a.notes = append(a.notes, note)
 	}

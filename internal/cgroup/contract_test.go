@@ -50,6 +50,7 @@ func contract(t *testing.T, w world) {
 		{"shrink in use", testShrinkInUse},
 		{"shrink cache", testShrinkCache},
 		{"resize cpus", testResizeCPUs},
+		{"quota", testQuota},
 		{"hugetlb", testHugetlb},
 		{"io", testIO},
 		{"isolated", testIsolated},

@@ -11,8 +11,8 @@ import (
 
 // Remove removes the job's directories and those that the job made below them, in every hierarchy. It kills nothing: where
 // processes are left it fails with ErrBusy. A directory that is busy without processes, because the kernel is still
-// letting go of it, is tried again as long as ctx lives. Remove goes on after an error and returns all of them. It is
-// idempotent: what is gone already is no mistake.
+// letting go of it, is tried again as long as ctx lives. Remove goes on after an error, but to the directory that has the job's marks, and
+// returns all of them. It is idempotent: what is gone already is no mistake.
 func (j *Job) Remove(ctx context.Context) error {
 	var errs []error
 	remove := func(d directory) {

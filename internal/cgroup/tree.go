@@ -148,7 +148,8 @@ func (t *Tree) with(controller string) *hierarchy {
 // features: memsw (swap is accounted and can be limited), swappiness, freeze (jobs can be frozen), kill (cgroup.kill,
 // Linux 5.14), clone (processes can be born in a cgroup, CLONE_INTO_CGROUP), psi (pressure is accounted by cgroup),
 // isolated (jobs' cpus can be taken out of load balancing: cpuset.cpus.exclusive, Linux 6.7), oomgroup
-// (memory.oom.group), peak (the kernel keeps the peak of all memory: v1, and memory.peak since Linux 5.19), reclaim
+// (memory.oom.group), peak (the kernel keeps the peak of all memory: v1, and memory.peak since Linux 5.19), swappeak (that of memory
+// and swap together: v1 with swap accounting, and memory.swap.peak since Linux 6.5), hugepeak (that of huge pages: v1), reclaim
 // (memory.reclaim, Linux 5.19). Features of v2 show once Prepare has run.
 func (t *Tree) Has(name string) bool {
 	switch name {
@@ -175,6 +176,11 @@ func (t *Tree) Has(name string) bool {
 		return t.hasFile("memory", "", "memory.oom.group")
 	case "peak":
 		return t.hasFile("memory", v1Memory.peak, v2Memory.peak)
+	case "swappeak":
+		return t.hasFile("memory", "memory.memsw.max_usage_in_bytes", "memory.swap.peak")
+	case "hugepeak":
+		h := t.with("hugetlb")
+		return h != nil && !h.v2
 	case "reclaim":
 		return t.hasFile("memory", "", reclaimFile)
 	}
