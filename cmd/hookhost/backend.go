@@ -92,14 +92,15 @@ type backend struct {
 	since    time.Time
 	daemon   bool
 	sister   atomic.Pointer[config.Sister] // of cfg
-	fleet    *sister.Fleet                 // nil: this host talks to no other
-	identity *api.Identity                 // this host's, for the fleet and those who call; nil likewise
-	others   *sisters                      // the fleet as the host takes it; nil likewise
-	payer    *payer                        // of a daemon; nil likewise
-	heads    *ofHeads                      // likewise
-	watches  sync.WaitGroup                // payer and heads at work
-	unwatch  context.CancelFunc            // ends them
-	owes     atomic.Bool                   // without a daemon: hosts could not be told something
+	openPBS  atomic.Pointer[config.OpenPBS]
+	fleet    *sister.Fleet      // nil: this host talks to no other
+	identity *api.Identity      // this host's, for the fleet and those who call; nil likewise
+	others   *sisters           // the fleet as the host takes it; nil likewise
+	payer    *payer             // of a daemon; nil likewise
+	heads    *ofHeads           // likewise
+	watches  sync.WaitGroup     // payer and heads at work
+	unwatch  context.CancelFunc // ends them
+	owes     atomic.Bool        // without a daemon: hosts could not be told something
 	origins  *origins
 	refusals refusals
 	reloaded sync.Mutex // over registry and cfg
@@ -181,6 +182,7 @@ func (b *backend) take(ctx context.Context, cfg *config.File) error {
 	}
 	b.cfg = cfg
 	b.sister.Store(&cfg.Sister)
+	b.openPBS.Store(&cfg.OpenPBS)
 	b.log.Logger.SetLevel(cfg.Host.Level())
 	b.forgetLimits(ctx)
 	b.lookAgain()

@@ -76,7 +76,7 @@ func (c *cli) serve(ctx context.Context, cfg *config.File) error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	server := api.NewServer(b, b, b, b)
-	server.Reports, server.Host, server.Refused = b, b.node, b.refused
+	server.Reports, server.MoM, server.Host, server.Refused = b, b, b.node, b.refused
 	b.watchHosts(ctx, cfg)
 	server.ErrorLog = log.New(logger.WriterLevel(logrus.DebugLevel), "", 0)
 	server.Ignored = func(event hostapi.Event, keys []string) {

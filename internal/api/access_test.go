@@ -17,7 +17,7 @@ import (
 func TestAccess(t *testing.T) {
 	b := &backend{jobs: []Job{job("1.srv", 0), job("2.srv", nobody), job("3.srv", -1)}, lines: make(chan string)}
 	close(b.lines)
-	socket := serve(t, b)
+	socket := serve(t, b, func(s *Server) { s.MoM = &pbsMoM{} })
 	begin := `{"job":{"id":"12.srv"}}`
 	tests := []struct {
 		method, path, body string
@@ -28,6 +28,8 @@ func TestAccess(t *testing.T) {
 		{"POST", "/v1/events/nonsense", begin, 400, 403},
 		{"GET", "/v1/events/execjob_begin", "", 404, 404},
 		{"POST", "/v1/reload", "", 200, 403},
+		{"POST", "/v1/pbs/event", "x", 200, 403},
+		{"GET", "/v1/pbs/event", "", 404, 404},
 		{"GET", "/v1/jobs", "", 200, 200},
 		{"GET", "/v1/jobs/1.srv/report", "", 200, 404},
 		{"GET", "/v1/jobs/2.srv/report", "", 200, 200},
@@ -184,7 +186,7 @@ func TestAttachOfReusedPid(t *testing.T) {
 func TestUnknownCallerMayNothing(t *testing.T) {
 	b := &backend{jobs: []Job{job("1.srv", 0)}}
 	s := NewServer(b, b, b, b)
-	for _, path := range []string{"GET /v1/jobs", "GET /v1/node", "POST /v1/reload", "POST /v1/events/execjob_begin", "POST /v1/attach"} {
+	for _, path := range []string{"GET /v1/jobs", "GET /v1/node", "POST /v1/reload", "POST /v1/events/execjob_begin", "POST /v1/pbs/event", "POST /v1/attach"} {
 		method, path, _ := strings.Cut(path, " ")
 		w := httptest.NewRecorder()
 		s.routes().ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader("{}")))

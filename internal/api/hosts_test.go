@@ -63,7 +63,7 @@ func TestRoutes(t *testing.T) {
 	origins := map[netip.AddrPort]string{netip.MustParseAddrPort("10.0.0.2:4711"): "1.srv", netip.MustParseAddrPort("10.0.0.2:4712"): "2.srv"}
 	a, refused := newAuthority(t), &refusals{}
 	setup := func(s *Server) {
-		s.Host, s.Refused, s.Sisters = "n2", refused.add, &sisters{heads: []string{"n1"}, origins: origins}
+		s.Host, s.Refused, s.Sisters, s.MoM = "n2", refused.add, &sisters{heads: []string{"n1"}, origins: origins}, &pbsMoM{}
 	}
 	socket := serve(t, b, setup)
 	addr := serveTLS(t, a, b, refused, setup)
@@ -93,6 +93,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v1/events/exechost_startup", `{}`, want{200, 403, 403, 403, 403}},
 		{"POST", "/v1/events/exechost_periodic", `{}`, want{200, 403, 403, 403, 403}},
 		{"POST", "/v1/events/nonsense", `{}`, want{400, 403, 400, 400, 400}},
+		{"POST", "/v1/pbs/event", "x", want{200, 403, 403, 403, 403}},
 		{"POST", "/v1/attach", `{"job":"1.srv","pid":4194301}`, want{404, 404, 404, 404, 404}}, // no such process, or job
 		{"POST", "/v1/attach", `{"job":"1.srv","pid":4194301,"host":"n1"}`, want{200, 200, 403, 403, 403}},
 		{"POST", "/v1/attach", `{"job":"2.srv","pid":4194301,"host":"n1"}`, want{404, 404, 403, 403, 403}},

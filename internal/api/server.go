@@ -2,6 +2,7 @@
 // with certificates on both sides. It is HTTP and JSON on both.
 //
 //	POST /v1/events/{event}     root, head          hostapi.Request in, hostapi.Outcome out; a head: see fromHost
+//	POST /v1/pbs/event          root                MoM's input file for its hook in, what the hook is to do out: see MoM
 //	POST /v1/attach             root, owner, host   {"job","pid","host"} in, Attached out
 //	GET  /v1/jobs               everybody           {"jobs":[...]}: root all, others their own, a host those that it is of
 //	GET  /v1/jobs/{id}          root, owner, host   Job
@@ -142,6 +143,8 @@ type Server struct {
 
 	// Reports answers /v1/reports; without, there is no such call.
 	Reports Reports
+	// MoM answers the hook of pbs_mom; without, there is no such call.
+	MoM MoM
 	// Sisters decides about other hosts; without, they may do nothing.
 	Sisters Sisters
 	// Host is this host as exec_vnode names it; for Sisters.
@@ -206,6 +209,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /v1/events/{event}", s.endpoint(rootOrHost, maxEvent, s.event))
+	mux.Handle("POST /v1/pbs/event", http.HandlerFunc(s.momEvent))
 	mux.Handle("POST /v1/attach", s.endpoint(anybody, maxSmall, s.attach))
 	mux.Handle("GET /v1/jobs", s.endpoint(anybody, maxSmall, s.jobs))
 	mux.Handle("GET /v1/jobs/{id}", s.endpoint(anybody, maxSmall, s.job))

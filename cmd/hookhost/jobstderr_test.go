@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lines for a job's owner go where the owner could write, and nowhere else, whatever lies under the name.
+func TestAppendAs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root: it becomes another user")
+	}
+	const nobody = 65534
+	dir := t.TempDir()
+	for d := dir; len(d) > 1; d = filepath.Dir(d) { // others are to come here
+		if info, err := os.Stat(d); err == nil && info.Mode().Perm()&0o005 != 0o005 {
+			if err := os.Chmod(d, info.Mode().Perm()|0o005); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	file := func(name string, uid, gid int, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(path, []byte("before\n"), 0o600), os.Chown(path, uid, gid), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	own := file("own", nobody, nobody, 0o600)
+	link, fifo, hard := filepath.Join(dir, "link"), filepath.Join(dir, "fifo"), filepath.Join(dir, "hard")
+	roots := file("roots", 0, 0, 0o644)
+	if err := errors.Join(os.Symlink(own, link), unix.Mkfifo(fifo, 0o666), os.Chown(fifo, nobody, nobody), os.Link(roots, hard)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, path string
+		want       error // nil: it is written to
+	}{
+		{"own", own, nil},
+		{"a group's", file("group", 0, nobody, 0o660), nil},
+		{"root's", roots, unix.EACCES},
+		{"root's by another name", hard, unix.EACCES},
+		{"root's group's", file("rootgroup", 0, 0, 0o660), unix.EACCES},
+		{"a link", link, unix.ELOOP},
+		{"none", filepath.Join(dir, "none"), unix.ENOENT},
+		{"a directory", dir, unix.EISDIR},
+	} {
+		before, _ := os.ReadFile(tt.path)
+		err := appendAs(nobody, nobody, tt.path, "line\n")
+		after, _ := os.ReadFile(tt.path)
+		if !errors.Is(err, tt.want) || tt.want == nil && string(after) != string(before)+"line\n" || tt.want != nil && string(after) != string(before) {
+			t.Errorf("%s: %v, holds %q, want %v", tt.name, err, after, tt.want)
+		}
+	}
+	done := make(chan error)
+	go func() { done <- appendAs(nobody, nobody, fifo, "line\n") }()
+	select {
+	case err := <-done: // ENXIO: nobody reads
+		if err == nil {
+			t.Error("a fifo was taken")
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it waits for a reader of a fifo")
+	}
+	if err := appendAs(nobody, nobody, "own", "line\n"); err == nil {
+		t.Error("a relative path was taken")
+	}
+	// What the thread became, nobody else is.
+	for i := range 20 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("after", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.ReadFile(roots); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/nodestate"
+	"github.com/hookhost/hookhost/internal/openpbs"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// Event carries out an event of pbs_mom, as the hook that MoM runs for it brings it. It answers before MoM kills the hook: an event that
+// is not over by then goes on without an answer, or is undone: becomes.
+func (b *backend) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, error) {
+	e, err := openpbs.Decode(call.Input)
+	if err != nil {
+		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindJob, "%w", err)
+	}
+	if b.mustAsk(e, call) {
+		return answerTo(e, call, openpbs.Ask()), nil
+	}
+	limit := answerWithin(e.Alarm)
+	var at host.At
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("its alarm is %v", e.Alarm))
+	defer cancel()
+	done := make(chan *openpbs.Changes, 1)
+	go func() { done <- b.carryOut(host.WithAt(ctx, &at), e, call) }()
+	select {
+	case changes := <-done:
+		return answerTo(e, call, changes), nil
+	case <-ctx.Done():
+	}
+	select { // both at once: the host has not undone what it has accepted by then
+	case changes := <-done:
+		return answerTo(e, call, changes), nil
+	default:
+	}
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	why := "nobody waits for its answer any more"
+	if late {
+		why = fmt.Sprintf("no answer in time (%g s of %g)", limit.Seconds(), alarmOf(e.Alarm).Seconds())
+	}
+	if hook := at.Hook(); hook != "" {
+		why += fmt.Sprintf(", hook '%s' is at it", hook)
+	}
+	text := fmt.Sprintf("hookhost: %s: %s: %s", nameOf(e.Request), why, becomes(e.Request.Event))
+	b.log.WithFields(logrus.Fields{"event": e.Request.Event, "hook": e.Hook}).Warn(text)
+	if !late {
+		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindTimeout, "%s: %w", nameOf(e.Request), context.Cause(ctx))
+	}
+	return answerTo(e, call, e.Late(text)), nil
+}
+
+// carryOut returns what the hook is to do about an event after it was carried out.
+func (b *backend) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCall) *openpbs.Changes {
+	req := e.Request
+	if !isRefusable(req.Event) { // MoM sends it once, and does not ask what became of it
+		ctx = context.WithoutCancel(ctx)
+	}
+	out, err := b.handlePBS(ctx, req, call)
+	if err != nil { // the host's own say what they are about
+		text := fmt.Sprintf("hookhost: %s: %s", nameOf(req), strings.TrimPrefix(err.Error(), nameOf(req)+": "))
+		return e.Failed("error", text, isRefusable(req.Event), text)
+	}
+	changes := e.Changes(out)
+	if req.Event == hostapi.EventEpilogue {
+		if err := b.tellOwner(ctx, req.Job, out.JobStderr); err != nil {
+			b.log.WithField("job", req.Job.ID).Warnf("lines for the job's standard error: %v", err)
+			changes.Log("warning", fmt.Sprintf("hookhost: lines for the standard error of job %s: %v", req.Job.ID, err))
+		}
+	}
+	return changes
+}
+
+func (b *backend) handlePBS(ctx context.Context, req *hostapi.Request, call api.MoMCall) (*hostapi.Outcome, error) {
+	if req.Event == hostapi.EventLaunch {
+		leader, err := b.leaderOf(call)
+		if err != nil {
+			return nil, err
+		}
+		req.PID = leader
+	}
+	if req.Event == hostapi.EventBegin { // at later events the job has begun with what it asks for: then it is not its user's mistake
+		if err := checkResourceList(req); err != nil {
+			text := fmt.Sprintf("hookhost: %s: %v", nameOf(req), err)
+			b.log.WithFields(logrus.Fields{"event": req.Event, "job": req.Job.ID}).Warn(text)
+			return &hostapi.Outcome{Reject: true, Message: text, OnReject: hostapi.JobActionDelete}, nil
+		}
+	}
+	if isRefusable(req.Event) {
+		if err := checkResources(req); err != nil {
+			return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
+		}
+	}
+	if err := b.learn(ctx, req); err != nil {
+		b.log.Error(err) // the event goes on as the node was known before
+	}
+	return b.host.HandlePBS(ctx, req, b.homeOf(call.Caller))
+}
+
+// leaderOf returns the leader of the session that MoM has made for a program: the parent of the hook, which waits for it (openpbs
+// src/resmom/start_exec.c: finish_exec, start_process). The kernel says who that is; what the caller says has to be the same.
+func (b *backend) leaderOf(call api.MoMCall) (int, error) {
+	p, err := proc.Read(b.procfs, call.Caller)
+	if errors.Is(err, proc.ErrGone) {
+		return 0, hostapi.Errorf(hostapi.KindBusy, "process %d, which has sent the event, is gone", call.Caller)
+	}
+	if err != nil {
+		return 0, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	switch {
+	case call.Parent != 0 && call.Parent != p.PPID:
+		return 0, hostapi.Errorf(hostapi.KindNode, "process %d says that its parent is %d, the kernel that it is %d", p.PID, call.Parent, p.PPID)
+	case p.PPID <= 1:
+		return 0, hostapi.Errorf(hostapi.KindBusy, "the parent of process %d, which has sent the event, is gone", p.PID)
+	}
+	return p.PPID, nil
+}
+
+// mustAsk tells whether the hook has to ask the server what state and comment this host's vnodes have: a hook of ours has put them offline,
+// and MoM does not know what has become of that since.
+func (b *backend) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
+	if call.Asked || e.Request.Event != hostapi.EventPeriodic {
+		return false
+	}
+	for _, v := range e.Request.VnodeList {
+		if v != nil && (v.State != "" || v.Comment != nil) {
+			return false
+		}
+	}
+	offline, err := nodestate.Dir(b.cli.state).AnyOffline()
+	if err != nil {
+		b.log.Errorf("vnodes may be offline: %v", err)
+	}
+	return offline
+}
+
+// isRefusable tells whether MoM takes no for an answer to an event, so that one that could not be carried out is rejected.
+func isRefusable(e hostapi.Event) bool {
+	return e.StopsAtReject() && e != hostapi.EventPreterm // that would keep a job alive
+}
+
+// becomes says what becomes of an event whose answer nobody waits for any more (host.HandlePBS).
+func becomes(e hostapi.Event) string {
+	switch {
+	case e == hostapi.EventBegin || e == hostapi.EventPreresume:
+		return "it is undone"
+	case isRefusable(e):
+		return "it is rejected, though it may go on here"
+	}
+	return "it goes on"
+}
+
+// alarmOf is after how long MoM kills a hook.
+func alarmOf(alarm time.Duration) time.Duration {
+	if alarm <= 0 {
+		return 30 * time.Second // PBS's default
+	}
+	return alarm
+}
+
+// answerWithin is how long an event may take whose hook MoM kills after alarm. What is left is for the hook's own work.
+func answerWithin(alarm time.Duration) time.Duration {
+	alarm = alarmOf(alarm)
+	return max(alarm-max(time.Second, alarm/10), alarm/2)
+}
+
+// answerTo encodes changes as the caller likes them.
+func answerTo(e *openpbs.Event, call api.MoMCall, changes *openpbs.Changes) api.MoMAnswer {
+	if call.Output {
+		if text, ok := e.Output(changes); ok {
+			return api.MoMAnswer{Body: text, Output: true}
+		}
+	}
+	return api.MoMAnswer{Body: changes.Fields()}
+}
+
+// nameOf is an event in messages.
+func nameOf(req *hostapi.Request) string {
+	if req.Job == nil {
+		return string(req.Event)
+	}
+	return fmt.Sprintf("%s of job %s", req.Event, req.Job.ID)
+}

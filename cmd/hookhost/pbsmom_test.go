@@ -1,0 +1,293 @@
+package main_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Below, events of pbs_mom come straight to the daemon, without the hook that carries them there: what is said on the socket, and when.
+
+// dialMoM sends an event and leaves the answer to be read.
+func (m *mom) dialMoM(input string, header ...string) net.Conn {
+	m.t.Helper()
+	conn, err := net.Dial("unix", m.path("run/s"))
+	must(m.t, err)
+	m.t.Cleanup(func() { conn.Close() })
+	lines := strings.Join(append(header, ""), "\r\n")
+	_, err = fmt.Fprintf(conn, "POST /v1/pbs/event HTTP/1.0\r\nContent-Length: %d\r\n%s\r\n%s", len(input), lines, input)
+	must(m.t, err)
+	return conn
+}
+
+// post sends an event and returns the verbs of the answer, each in a line with its fields, or its whole body when that is no changes.
+func (m *mom) post(input string, header ...string) string {
+	m.t.Helper()
+	return m.verbs(m.dialMoM(input, header...))
+}
+
+func (m *mom) verbs(conn net.Conn) string {
+	m.t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	must(m.t, err)
+	b, err := io.ReadAll(resp.Body)
+	must(m.t, err)
+	body := string(b)
+	if resp.Header.Get("Content-Type") != "application/x-hookhost-changes" {
+		m.t.Logf("%s, %s: %s", resp.Status, resp.Header.Get("Content-Type"), body)
+		return body
+	}
+	fields, ok := strings.CutPrefix(body, "hookhost/1\x00")
+	fields, ended := strings.CutSuffix(fields, "end\x00")
+	if !ok || !ended || resp.StatusCode != 200 {
+		m.t.Fatalf("%s: %q", resp.Status, body)
+	}
+	count := map[string]int{"log": 2, "used": 4, "vnode": 5, "offline": 2, "online": 2, "reject": 1}
+	text, rest := "", strings.Split(strings.TrimSuffix(fields, "\x00"), "\x00")
+	for len(rest) > 0 && rest[0] != "" {
+		n := 1 + count[rest[0]]
+		if n > len(rest) {
+			m.t.Fatalf("truncated: %q", body)
+		}
+		text, rest = text+strings.Join(rest[:n], " ")+"\n", rest[n:]
+	}
+	m.t.Logf("%s", text)
+	return text
+}
+
+func alarmed(input, alarm string) string {
+	return strings.Replace(input, "alarm=60", "alarm="+alarm, 1)
+}
+
+// A whole job: what begin claims, what periodic tells of it, and what is said in MoM's own words where these can say it.
+func TestPBSEvent(t *testing.T) {
+	m := newMoM(t)
+	m.serve()
+	j := pbsJob{id: "1.pbshost", list: "ncpus=1,mem=32mb"}
+	began := m.post(m.input("execjob_begin", j))
+	m.endAtLast(j)
+	for _, want := range []string{"used  cput duration 00:00:00\n", "used  mem size 0kb\n", "used  cpupercent long 0\n", "accept\n"} {
+		if !strings.Contains(began, want) {
+			t.Errorf("begin: %q is missing in\n%s", want, began)
+		}
+	}
+	m.has(j.id)
+	if out := m.post(m.input("execjob_prologue", j), "Accept: application/x-pbs-hook-output"); !strings.Contains(out, "pbs.event().accept=True\n") {
+		t.Errorf("prologue in MoM's words: %q", out)
+	}
+	listed := fmt.Sprintf("job_list[%q].job_state=R", j.id)
+	if out := m.post(m.hostInput("exechost_periodic", listed)); !strings.Contains(out, "used "+j.id+" mem size ") || !strings.HasSuffix(out, "accept\n") {
+		t.Errorf("periodic: %s", out)
+	}
+	// Who leads the job's session the kernel says.
+	launch := m.input("execjob_launch", j, "progname=/bin/true", `env="""PATH=/bin"""`)
+	if out := m.post(launch, "Hookhost-Parent: 1"); !strings.Contains(out, "rerun\n") || !strings.Contains(out, "says that its parent is 1, the kernel that it is ") {
+		t.Errorf("launch of a stranger's session: %s", out)
+	}
+	if out := m.post("nonsense"); !strings.Contains(out, `"error"`) {
+		t.Errorf("no event: %s", out)
+	}
+	if out := m.post(m.input("execjob_epilogue", j, "job.Exit_status=0")); !strings.Contains(out, "used  mem size ") || !strings.HasSuffix(out, "accept\n") {
+		t.Errorf("epilogue: %s", out)
+	}
+	if out := m.post(m.input("execjob_end", j)); out != "accept\n" || len(m.dirsOf(j.id)) > 0 {
+		t.Errorf("end: %s", out)
+	}
+}
+
+// An event that is not over before MoM's alarm is answered all the same. Of a begin nothing is left then, nor of one whose hook MoM has
+// killed; an epilogue goes on to its end.
+func TestPBSAnswerComesBeforeTheAlarm(t *testing.T) {
+	m := newMoM(t)
+	m.register("slow", "execjob_begin", 500, fmt.Sprintf("arrived = %q\nuntil = %q\n", m.path("begins"), m.path("go")))
+	m.register("last", "execjob_epilogue", 500, fmt.Sprintf("arrived = %q\nuntil = %q\n", m.path("ends"), m.path("go")))
+	m.serve()
+	arrived := func(file, id string) bool {
+		b, _ := os.ReadFile(m.path(file))
+		return strings.Contains(string(b), id)
+	}
+	const alarm = 8
+	late, gone := pbsJob{id: "1.pbshost", list: "ncpus=0"}, pbsJob{id: "2.pbshost", list: "ncpus=0"}
+	start := time.Now()
+	if out := m.post(alarmed(m.input("execjob_begin", late), fmt.Sprint(alarm))); !strings.Contains(out, "rerun\nreject hookhost: execjob_begin of job 1.pbshost: no answer in time (7 s of 8), hook 'slow' is at it: it is undone") {
+		t.Errorf("begin: %s", out)
+	}
+	if took := time.Since(start); took >= alarm*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	conn := m.dialMoM(m.input("execjob_begin", gone))
+	eventually(t, "the second begin is under way", func() bool { return arrived("begins", gone.id) })
+	conn.Close()
+	if len(m.dirsOf(late.id)) == 0 || len(m.dirsOf(gone.id)) == 0 {
+		t.Error("the jobs have no cgroups yet: nothing is tested")
+	}
+	time.Sleep(time.Second) // the daemon has seen it by then
+	must(t, os.WriteFile(m.path("go"), nil, 0o600))
+	eventually(t, "both are undone", func() bool { return len(m.dirsOf(late.id))+len(m.dirsOf(gone.id)) == 0 })
+
+	must(t, os.Remove(m.path("go")))
+	done := make(chan string)
+	go func() {
+		out := m.post(alarmed(m.input("execjob_epilogue", gone), "2")) // there is no such job: hooks clean up all the same
+		done <- out
+	}()
+	if out := <-done; !strings.HasPrefix(out, "log error hookhost: execjob_epilogue of job 2.pbshost: no answer in time (1 s of 2)") || !strings.HasSuffix(out, "\naccept\n") {
+		t.Errorf("epilogue: %s", out)
+	}
+	must(t, os.WriteFile(m.path("go"), nil, 0o600))
+	if out := m.post(m.input("execjob_end", gone)); out != "accept\n" { // in its turn
+		t.Errorf("end: %s", out)
+	}
+}
+
+// A job that MoM has dropped after its begin makes room for the next one; one that MoM has does not.
+func TestPBSDroppedJobsMakeRoom(t *testing.T) {
+	m := newMoM(t)
+	m.serve()
+	m.by = byJSON
+	all := 0
+	for line := range strings.Lines(m.post(m.hostInput("exechost_startup"))) {
+		fmt.Sscanf(line, "vnode pbshost resources_available ncpus long %d", &all)
+	}
+	if all == 0 {
+		t.Fatal("the host has no cpus")
+	}
+	list := fmt.Sprintf("ncpus=%d,mem=32mb", all)
+	first, second, third := pbsJob{id: "1.pbshost", list: list}, pbsJob{id: "2.pbshost", list: list}, pbsJob{id: "3.pbshost", list: list}
+	for _, j := range []pbsJob{first, second} {
+		eventually(t, j.id+" has begun", func() bool { return strings.HasSuffix(m.post(m.input("execjob_begin", j)), "accept\n") })
+		m.endAtLast(j)
+	}
+	if len(m.dirsOf(first.id)) > 0 || len(m.dirsOf(second.id)) == 0 {
+		t.Errorf("the first has %v, the second %v", m.dirsOf(first.id), m.dirsOf(second.id))
+	}
+	m.has(second.id)
+	time.Sleep(1100 * time.Millisecond) // a dropped one would make room by now
+	if out := m.post(m.input("execjob_begin", third)); !strings.Contains(out, "rerun\nreject ") {
+		t.Errorf("beside a job that MoM has: %s", out)
+	}
+	// Taken for dropped too early, the first begins at its prologue, if there is room by then.
+	if out := m.post(m.input("execjob_prologue", first)); !strings.Contains(out, "rerun\nreject ") {
+		t.Errorf("prologue of a dropped job without room: %s", out)
+	}
+	m.post(m.input("execjob_end", second))
+	if out := m.post(m.input("execjob_prologue", first)); !strings.HasSuffix(out, "accept\n") || len(m.dirsOf(first.id)) == 0 {
+		t.Errorf("prologue of a dropped job: %s", out)
+	}
+}
+
+// Which MoM a job is of its hook's working directory tells, whatever is configured: that a MoM does not have the job of another says nothing.
+func TestPBSSeveralMoMs(t *testing.T) {
+	configured := newMoM(t)
+	configured.serve()
+	m := &mom{node: configured.node, name: configured.name, home: configured.path("other"), by: byShim}
+	must(t, os.MkdirAll(m.at("mom_priv/jobs"), 0o755), os.MkdirAll(m.at("mom_priv/hooks/tmp"), 0o755), os.MkdirAll(m.at("mom_logs"), 0o755))
+	for _, file := range []string{"mom_priv/hooks/hookhost.PY", "mom_priv/hooks/hookhost.CF"} {
+		b, err := os.ReadFile(configured.at(file))
+		must(t, err, os.WriteFile(m.at(file), b, 0o600))
+	}
+	all := 0
+	for line := range strings.Lines(configured.post(configured.hostInput("exechost_startup"))) {
+		fmt.Sscanf(line, "vnode pbshost resources_available ncpus long %d", &all)
+	}
+	if all == 0 {
+		t.Fatal("the host has no cpus")
+	}
+	list := fmt.Sprintf("ncpus=%d,mem=32mb", all)
+	first, second := pbsJob{id: "1.pbshost", list: list}, pbsJob{id: "2.pbshost", list: list}
+	if a := m.job("execjob_begin", first); !a.accepted {
+		t.Fatalf("begin: %s", a.raw)
+	}
+	configured.endAtLast(first)
+	configured.endAtLast(second)
+	m.has(first.id)
+	time.Sleep(1100 * time.Millisecond) // a dropped one would make room by now
+	if out := configured.post(configured.input("execjob_begin", second)); !strings.Contains(out, "rerun\nreject ") || len(m.dirsOf(first.id)) == 0 {
+		t.Errorf("beside a job that its own MoM has: %s", out)
+	}
+	m.hadNot(first.id)
+	configured.has(first.id) // says nothing: it is not this MoM's
+	if out := configured.post(configured.input("execjob_begin", second)); !strings.HasSuffix(out, "accept\n") || len(m.dirsOf(first.id)) > 0 {
+		t.Errorf("beside a job that its own MoM has dropped: %s", out)
+	}
+}
+
+// A job that another hook has put into a cgroup of its own, at the same place, runs on when hookhost comes; nothing of it begins, and its end
+// removes it.
+func TestPBSJobThatRunsAlready(t *testing.T) {
+	m := newMoM(t)
+	m.serve()
+	first, there := pbsJob{id: "1.pbshost", list: "ncpus=0"}, pbsJob{id: "2.pbshost", list: "ncpus=0"}
+	m.post(m.input("execjob_begin", first))
+	m.endAtLast(first)
+	m.endAtLast(there)
+	program := exec.Command("sleep", "1000")
+	must(t, program.Start())
+	gone := make(chan error, 1)
+	go func() { gone <- program.Wait() }()
+	t.Cleanup(func() { program.Process.Kill() })
+	for _, dir := range m.dirsOf(first.id) {
+		own := filepath.Join(filepath.Dir(dir), there.id)
+		must(t, os.Mkdir(own, 0o755))
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // v1 takes no process without
+			if b, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file)); err == nil && len(b) > 1 {
+				must(t, os.WriteFile(filepath.Join(own, file), b, 0))
+			}
+		}
+		must(t, os.WriteFile(filepath.Join(own, "cgroup.procs"), fmt.Append(nil, program.Process.Pid), 0))
+	}
+	m.has(there.id)
+	if out := m.post(m.input("execjob_prologue", there)); !strings.Contains(out, "rerun\nreject execjob_prologue request rejected: the job had no execjob_begin") {
+		t.Errorf("prologue: %s", out)
+	}
+	m.post(m.hostInput("exechost_periodic"))
+	select {
+	case <-gone:
+		t.Fatal("its program was killed")
+	case <-time.After(time.Second):
+	}
+	m.post(m.input("execjob_epilogue", there))
+	m.post(m.input("execjob_end", there))
+	select {
+	case <-gone:
+	case <-time.After(time.Minute):
+		t.Error("its program runs on after its end")
+	}
+	if dirs := m.dirsOf(there.id); len(dirs) > 0 {
+		t.Errorf("left after its end: %v", dirs)
+	}
+}
+
+// When a hook has put vnodes offline, periodic asks for what the server has of them, once.
+func TestPBSAsksForVnodes(t *testing.T) {
+	m := newMoM(t, "[vnodes]\nonline_nodes_min_delay = \"0s\"")
+	m.serve()
+	plain := m.hostInput("exechost_periodic")
+	if out := m.post(plain); strings.HasPrefix(out, "ask") {
+		t.Errorf("nothing is offline: %s", out)
+	}
+	note := m.path("state/cgroup.offline")
+	must(t, os.WriteFile(note, []byte(`{"since":"2026-01-01T00:00:00Z","told":true}`), 0o600))
+	if out := m.post(plain, "Accept: application/x-pbs-hook-output"); out != "ask\n" {
+		t.Errorf("%s, want it to ask", out)
+	}
+	if out := m.post(plain, "Hookhost-Asked: yes"); strings.HasPrefix(out, "ask") || strings.Contains(out, "online") || !exists(note) {
+		t.Errorf("the server did not answer: %s", out)
+	}
+	known := plain + "pbs.event().vnode_list[\"pbshost\"].state=offline\npbs.event().vnode_list[\"pbshost\"].comment=rack 7; Hook cgroup: Unable to clean up one or more cgroups\n"
+	out := m.post(known, "Hookhost-Asked: yes")
+	if !strings.Contains(out, "online pbshost Hook cgroup: Unable to clean up one or more cgroups\n") || exists(note) {
+		t.Errorf("the server has answered: %s", out)
+	}
+	if out := m.post(plain); strings.HasPrefix(out, "ask") {
+		t.Errorf("on line again: %s", out)
+	}
+}

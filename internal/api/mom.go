@@ -1,0 +1,104 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MoM carries out events of pbs_mom as its hook brings them: MoM's own input file in, and what the hook is to do out.
+type MoM interface {
+	// Event carries out one event. ctx ends when the caller is gone. An error is for a caller that then does what is configured for a
+	// daemon that failed; a rejected event is none.
+	Event(ctx context.Context, call MoMCall) (MoMAnswer, error)
+}
+
+// MoMCall is an event of pbs_mom as it came.
+type MoMCall struct {
+	Input  []byte // MoM's input file for the hook, to which the caller may have added lines
+	Caller int    // pid of the hook's process, as the kernel knows it
+	Parent int    // pid of its parent, as the caller says; 0 when it does not
+	Output bool   // the text of MoM's output file is wanted, if that can hold the answer
+	Asked  bool   // the caller has asked the server what it was told to ask
+}
+
+// MoMAnswer is what the hook is to do.
+type MoMAnswer struct {
+	Body   []byte
+	Output bool // Body is the text of MoM's output file, not changes
+}
+
+// What the hook and the daemon say to each other beside the bodies.
+const (
+	momParent = "Hookhost-Parent"
+	momAsked  = "Hookhost-Asked"
+
+	momOutput  = "application/x-pbs-hook-output"
+	momChanges = "application/x-hookhost-changes"
+)
+
+// momEvent answers the hook of pbs_mom. Bodies of both sides are no JSON; errors are.
+func (s *Server) momEvent(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	control.SetWriteDeadline(time.Time{})
+	peer, err := s.admit(r, rootOnly)
+	if err != nil {
+		s.answer(w, r, nil, err)
+		return
+	}
+	if s.MoM == nil {
+		s.answer(w, r, nil, noCall(r))
+		return
+	}
+	call, err := momCall(w, r)
+	if err != nil {
+		s.answer(w, r, nil, err)
+		return
+	}
+	call.Caller = peer.PID
+	// The server's own deadline is for the request; the connection is read further on to see the caller go, and a deadline would look
+	// like that.
+	control.SetReadDeadline(time.Time{})
+	answer, err := s.MoM.Event(r.Context(), call)
+	if err != nil {
+		s.answer(w, r, nil, err)
+		return
+	}
+	control.SetWriteDeadline(time.Now().Add(s.timeouts.answer))
+	h := w.Header()
+	if h.Set("Content-Type", momChanges); answer.Output {
+		h.Set("Content-Type", momOutput)
+	}
+	h.Set("Content-Length", strconv.Itoa(len(answer.Body))) // so that a part of it is not taken for all
+	h.Set(versionHeader, majorVersion)
+	w.Write(answer.Body)
+}
+
+// momCall reads a call.
+func momCall(w http.ResponseWriter, r *http.Request) (MoMCall, error) {
+	call := MoMCall{Asked: r.Header.Get(momAsked) == "yes"}
+	for accept := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
+		call.Output = call.Output || strings.TrimSpace(accept) == momOutput
+	}
+	if text := r.Header.Get(momParent); text != "" {
+		pid, err := strconv.Atoi(text)
+		if err != nil || pid < 1 {
+			return call, malformed(fmt.Errorf("%s: %q: want a process id", momParent, text))
+		}
+		call.Parent = pid
+	}
+	var err error
+	call.Input, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxEvent))
+	if err == nil && len(call.Input) == 0 {
+		err = errors.New("no event: the body is empty")
+	}
+	if err != nil {
+		return call, malformed(err)
+	}
+	return call, nil
+}

@@ -1,0 +1,24 @@
+package config
+
+import (
+	"fmt"
+	"path"
+)
+
+// OpenPBS says where pbs_mom keeps its files.
+type OpenPBS struct {
+	Home string `toml:"home" json:"home" comment:"PBS_HOME, or PBS_MOM_HOME where pbs_mom has one of its own: the folder that mom_priv is in. Empty: as conf says."`
+	Conf string `toml:"conf" json:"conf" comment:"PBS's own configuration file on this host."`
+}
+
+// DefaultOpenPBS returns where an OpenPBS is that nobody has moved (openpbs src/lib/Libifl/pbs_loadconf.c).
+func DefaultOpenPBS() OpenPBS { return OpenPBS{Conf: "/etc/pbs.conf"} }
+
+func (o OpenPBS) check() error {
+	for _, f := range []struct{ key, path string }{{"home", o.Home}, {"conf", o.Conf}} {
+		if f.path != "" && (!path.IsAbs(f.path) || path.Clean(f.path) != f.path) {
+			return fmt.Errorf("openpbs.%s = %q: want a clean absolute path", f.key, f.path)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestOpenPBS(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                          "",
+		"home = \"/var/spool/pbs\"": "",
+		"conf = \"\"":               "",
+		"home = \"spool\"":          `openpbs.home = "spool": want a clean absolute path`,
+		"conf = \"/etc/../pbs\"":    `openpbs.conf = "/etc/../pbs": want a clean absolute path`,
+		"homes = \"/var\"":          `unknown key "openpbs.homes"`,
+	} {
+		f, err := Parse([]byte("[openpbs]\n"+text), Here{})
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+		if err == nil && text == "" && f.OpenPBS.Conf != "/etc/pbs.conf" {
+			t.Errorf("%+v", f.OpenPBS)
+		}
+	}
+}
