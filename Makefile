@@ -14,12 +14,13 @@ NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_L
 .PHONY: all demo test test-vm check bench install clean help generate fuzz
 .DEFAULT_GOAL := all
 
-all: ## build bin/hookhost, bin/hooks/* and bin/nvml
+all: ## build bin/hookhost, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
 	@scripts/need go cc
-	@mkdir -p bin/hooks
+	@mkdir -p bin/hooks bin/openpbs
 	$(BUILD) -o bin/hookhost ./cmd/hookhost
 	ln -sf hookhost bin/hookhost-remsh
 	$(foreach h,$(HOOKS),$(BUILD) -o bin/hooks/$(h) ./hooks/$(h) &&) true
+	$(BUILD) -o bin/openpbs/pbs_python ./integrations/openpbs/pbs_python
 	$(NVML) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/nvml ./hooks/devices/nvml
 
 demo: all ## run three jobs and show their reports (root)
@@ -56,6 +57,7 @@ install: all ## install below DESTDIR
 	ln -sf hookhost '$(DESTDIR)$(SBINDIR)/hookhost-remsh'
 	$(foreach h,$(HOOKS),install -D -m 0755 bin/hooks/$(h) '$(DESTDIR)$(LIBEXECDIR)/hooks/$(h)' &&) true
 	install -D -m 0755 bin/nvml '$(DESTDIR)$(LIBEXECDIR)/nvml'
+	install -D -m 0755 bin/openpbs/pbs_python '$(DESTDIR)$(LIBEXECDIR)/openpbs/pbs_python'
 	install -D -m 0644 -t '$(DESTDIR)/lib/systemd/system' packaging/hookhost.service packaging/pbs_jobs.service
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'

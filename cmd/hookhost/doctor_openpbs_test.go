@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/config"
+)
+
+// Doctor tells of the hook as the server has sent it to this node.
+func TestDoctorOpenPBS(t *testing.T) {
+	ours, older := string(openpbs.Script("")), string(openpbs.Script(""))+"# older\n"
+	for _, tt := range []struct {
+		name   string
+		files  map[string]string
+		status string
+		found  string
+	}{
+		{"none", map[string]string{"other.PY": "import pbs\n"}, statusImpossible, "none of hookhost's"},
+		{"ours", map[string]string{"h.PY": ours, "h.HK": "type=site\norder=100\n"}, statusOK, "h.PY, calls /run/hookhost/hookhost.sock"},
+		{"disabled", map[string]string{"h.PY": ours, "h.HK": "enabled=false\n"}, statusImpossible, "is not enabled"},
+		{"older", map[string]string{"h.PY": older, "h.HK": ""}, statusDegraded, "another version"},
+		{"socket", map[string]string{"h.PY": ours, "h.HK": "", "h.CF": "socket = /run/x\n"}, statusDegraded, "calls /run/x; the daemon's socket is"},
+		{"both", map[string]string{"h.PY": ours, "h.HK": "", "pbs_cgroups.HK": "order=100\n", "pbs_cgroups.PY": "x"}, statusDegraded, "both confine each job"},
+		{"stock disabled", map[string]string{"h.PY": ours, "h.HK": "", "pbs_cgroups.HK": "enabled=false\n"}, statusOK, "h.PY"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			home := t.TempDir()
+			dir := filepath.Join(home, "mom_priv", "hooks")
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range tt.files {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := &cli{socket: defaultSocket}
+			findings := c.examineOpenPBS(&config.File{OpenPBS: config.OpenPBS{Home: home, Conf: filepath.Join(home, "none.conf")}})
+			last := findings[len(findings)-1]
+			if last.Status != tt.status || !strings.Contains(last.Found, tt.found) {
+				t.Errorf("%+v: want %s, %q", last, tt.status, tt.found)
+			}
+		})
+	}
+	c := &cli{socket: defaultSocket}
+	if f := c.examineOpenPBS(&config.File{OpenPBS: config.OpenPBS{Home: t.TempDir()}}); f != nil {
+		t.Errorf("without pbs_mom: %+v", f)
+	}
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+const openpbsHelp = `Register hookhost with OpenPBS: one hook, "hookhost", whose script hands pbs_mom's events to the daemon of each node.
+
+  print      the registration as a script: for the host of the PBS server, without hookhost there, and to be read
+  install    the same on this host, the PBS server's; changes only what differs, and may be done again
+  uninstall  take it away and put back what install changed
+
+On a node, install --native sets a program in the place of PBS_EXEC/bin/pbs_python that answers for hookhost's hook without
+starting Python, and becomes the real one for everything else. docs/openpbs.md says what that costs and gains.`
+
+// openpbsFlags are what print, install and uninstall share.
+type openpbsFlags struct {
+	registration openpbs.Registration
+	set          []string
+	qmgr, exec   string
+	dryRun       bool
+	native       bool
+}
+
+func (c *cli) openpbsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "openpbs", Short: "Register hookhost with OpenPBS", Long: openpbsHelp, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.openpbsPrint(), c.openpbsInstall(), c.openpbsUninstall())
+	return cmd
+}
+
+func (f *openpbsFlags) name(cmd *cobra.Command) {
+	f.registration = openpbs.Default()
+	cmd.Flags().StringVar(&f.registration.Name, "name", f.registration.Name, "name of the hook")
+}
+
+func (f *openpbsFlags) attributes(cmd *cobra.Command) {
+	f.name(cmd)
+	r, fs := &f.registration, cmd.Flags()
+	fs.Lookup("name").Usage = "name of the hook; hookhost is registered under one alone"
+	fs.IntVar(&r.Order, "order", r.Order, "order among hooks of the same event, 1 to 1000")
+	fs.IntVar(&r.Alarm, "alarm", r.Alarm, "seconds that one event may take")
+	fs.IntVar(&r.Freq, "freq", r.Freq, "seconds between two exechost_periodic")
+	fs.StringVar(&r.FailAction, "fail-action", r.FailAction, "what a hook that crashes or runs into its alarm does to the vnodes")
+	fs.StringArrayVar(&f.set, "set", nil, "KEY=VALUE, a setting of the shim: socket, wait, offline, or accept|reject for an event. Others stay as they are")
+	fs.BoolVar(&r.DisableStock, "disable-pbs-cgroups", false, "disable the hook pbs_cgroups, which would confine jobs as well")
+}
+
+func (f *openpbsFlags) qmgrFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.qmgr, "qmgr", "", "the program qmgr (PATH, then PBS_EXEC/bin)")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "tell what would be done, and do nothing")
+}
+
+func (f *openpbsFlags) nativeFlags(cmd *cobra.Command, what string) {
+	cmd.Flags().BoolVar(&f.native, "native", false, what)
+	cmd.Flags().StringVar(&f.exec, "exec", "", "PBS_EXEC (as pbs.conf says)")
+}
+
+// settings takes --set, and --socket where it is not the default: the daemons' socket is the same on all nodes.
+func (f *openpbsFlags) settings(c *cli, cmd *cobra.Command) error {
+	s := openpbs.Settings{}
+	f.registration.Named = nil
+	for _, flag := range []string{"order", "alarm", "freq", "fail-action"} {
+		if cmd.Flags().Changed(flag) {
+			f.registration.Named = append(f.registration.Named, strings.ReplaceAll(flag, "-", "_"))
+		}
+	}
+	if c.socket != defaultSocket {
+		f.set = append([]string{"socket=" + c.socket}, f.set...)
+	}
+	for _, one := range f.set {
+		if err := s.Set(one); err != nil {
+			return err
+		}
+	}
+	f.registration.Settings = s
+	return f.registration.Check()
+}
+
+func (c *cli) openpbsPrint() *cobra.Command {
+	f := &openpbsFlags{}
+	var shim bool
+	cmd := &cobra.Command{
+		Use: "print", Short: "Print the registration as a script for the host of the PBS server", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.settings(c, cmd); err != nil {
+				return misuse(fmt.Errorf("openpbs print: %w", err))
+			}
+			text, err := f.registration.Print(version)
+			if err != nil {
+				return misuse(fmt.Errorf("openpbs print: %w", err))
+			}
+			if shim {
+				text = openpbs.Script("")
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+	f.attributes(cmd)
+	cmd.Flags().BoolVar(&shim, "shim", false, "print the hook's script instead")
+	return cmd
+}
+
+func (c *cli) openpbsInstall() *cobra.Command {
+	f := &openpbsFlags{}
+	cmd := &cobra.Command{
+		Use: "install", Short: "Register the hook on this host, the PBS server's; or --native on a node", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.settings(c, cmd); err != nil {
+				return misuse(fmt.Errorf("openpbs install: %w", err))
+			}
+			do := f.install
+			if f.native {
+				do = f.installNative
+			}
+			if err := do(c, cmd.OutOrStdout()); err != nil {
+				return fmt.Errorf("openpbs install: %w", err)
+			}
+			return nil
+		},
+	}
+	f.attributes(cmd)
+	f.qmgrFlags(cmd)
+	f.nativeFlags(cmd, "on a node: set the stand-in in the place of pbs_python, and nothing else")
+	return cmd
+}
+
+func (c *cli) openpbsUninstall() *cobra.Command {
+	f := &openpbsFlags{}
+	cmd := &cobra.Command{
+		Use: "uninstall", Short: "Take away what install has made on this host, and put back what it changed", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.uninstall(c, cmd.OutOrStdout()); err != nil {
+				return fmt.Errorf("openpbs uninstall: %w", err)
+			}
+			return nil
+		},
+	}
+	f.name(cmd)
+	f.qmgrFlags(cmd)
+	f.nativeFlags(cmd, "only put pbs_python back")
+	return cmd
+}
+
+func (f *openpbsFlags) install(c *cli, out io.Writer) error {
+	q, err := c.findQmgr(f.qmgr)
+	if err != nil {
+		return err
+	}
+	existing, stock, err := q.hooks(f.registration.Name)
+	if err != nil {
+		return err
+	}
+	others, err := q.others(f.registration.Name)
+	if err != nil {
+		return err
+	}
+	list, err := f.registration.Install(existing, stock, others...)
+	if errors.Is(err, openpbs.ErrStock) {
+		return fmt.Errorf("%w. Nothing was changed", err)
+	}
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		fmt.Fprintf(out, "Hook %s is registered already, and nothing differs.\n", f.registration.Name)
+	} else if err := q.carryOut(out, list, f.dryRun); err != nil {
+		return err
+	} else if !f.dryRun {
+		fmt.Fprintf(out, "\nHook %s is registered.\n%s", f.registration.Name, openpbs.NextSteps)
+	}
+	if f.registration.StaysDisabled(existing, stock) {
+		fmt.Fprintf(out, "Hook %s is disabled, and stays so. To enable it: qmgr -c 'set hook %[1]s enabled = true'\n", f.registration.Name)
+	}
+	return nil
+}
+
+func (f *openpbsFlags) uninstall(c *cli, out io.Writer) error {
+	conf, err := c.pbsConf()
+	if err != nil {
+		return err
+	}
+	native, err := f.uninstallNative(conf, out)
+	if err != nil || f.native {
+		return err
+	}
+	q, err := c.findQmgr(f.qmgr)
+	if errors.Is(err, errNoQmgr) && native {
+		fmt.Fprintln(out, "There is no qmgr here: the hook itself is taken away on the host of the PBS server.")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	existing, stock, err := q.hooks(f.registration.Name)
+	if err != nil {
+		return err
+	}
+	list, err := f.registration.Uninstall(existing, stock)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		fmt.Fprintf(out, "There is no hook %s.\n", f.registration.Name)
+		return nil
+	}
+	return q.carryOut(out, list, f.dryRun)
+}
+
+// pbsConf reads PBS's configuration file of this host: none where it is not there.
+func (c *cli) pbsConf() (map[string]string, error) {
+	path := os.Getenv("PBS_CONF_FILE")
+	if path == "" {
+		cfg, err := c.load()
+		if err != nil {
+			return nil, err
+		}
+		path = cfg.OpenPBS.Conf
+	}
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return pbs.Conf(string(text)), nil
+}
+
+// pbsExec is PBS_EXEC.
+func pbsExec(conf map[string]string) string {
+	if dir := strings.TrimRight(conf["PBS_EXEC"], "/"); dir != "" {
+		return dir
+	}
+	return "/opt/pbs"
+}

@@ -1,0 +1,117 @@
+package openpbs
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"strings"
+)
+
+// Hook is a hook as the server has it.
+type Hook struct {
+	Name       string
+	Attributes map[string]string // as `list hook` has them: "event" is a comma list
+	Script     []byte            // nil where none was imported
+	Config     []byte            // nil where none was imported
+}
+
+// Enabled tells whether the hook is called at all.
+func (h *Hook) Enabled() bool { return h != nil && h.Attributes["enabled"] == "true" }
+
+// ParseList reads the answer to `list hook`: each hook's name on a line, its attributes indented below it; a value of more than
+// 80 columns goes on behind a comma on lines that begin with a tab (display in qmgr.c).
+func ParseList(text string) map[string]*Hook {
+	hooks := map[string]*Hook{}
+	var h *Hook
+	last := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		name, isName := strings.CutPrefix(line, "Hook ")
+		key, value, isAttribute := strings.Cut(strings.TrimSpace(line), " = ")
+		switch {
+		case isName:
+			h, last = &Hook{Name: strings.TrimSpace(name), Attributes: map[string]string{}}, ""
+			hooks[h.Name] = h
+		case h != nil && last != "" && strings.HasPrefix(line, "\t"):
+			h.Attributes[last] += strings.TrimSpace(line)
+		case h != nil && isAttribute:
+			last = key
+			h.Attributes[key] = strings.Trim(value, `"`)
+		default:
+			last = ""
+		}
+	}
+	return hooks
+}
+
+// ParsePrint reads the answer to `print hook NAME`, which are the directives that would make it: each element of a list is a
+// directive of its own, and script and configuration are there as base64 up to an empty line (display in qmgr.c). It fails when
+// that is cut off, or not base64.
+func ParsePrint(text string) (*Hook, error) {
+	h := &Hook{Attributes: map[string]string{}}
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		words := strings.Fields(lines[i])
+		switch {
+		case len(words) == 3 && words[0] == "create" && words[1] == "hook":
+			h.Name = words[2]
+		case len(words) >= 6 && words[0] == "set" && words[1] == "hook":
+			value := strings.Trim(strings.Trim(strings.Join(words[5:], " "), "'"), `"`)
+			if old := h.Attributes[words[3]]; words[4] == "+=" && old != "" {
+				value = old + "," + value
+			}
+			h.Attributes[words[3]] = value
+		case len(words) == 6 && words[0] == "import" && words[1] == "hook":
+			end := i + 1
+			for end < len(lines) && strings.TrimSpace(lines[end]) != "" {
+				end++
+			}
+			if end == len(lines) {
+				return nil, fmt.Errorf("read hook %s: its %s has no end", h.Name, words[3])
+			}
+			content, err := decode(lines[i+1 : end])
+			if err != nil {
+				return nil, fmt.Errorf("read hook %s: its %s: %w", h.Name, words[3], err)
+			}
+			if i = end; len(content) == 0 {
+				continue // nothing was imported: PBS prints the line all the same
+			}
+			if words[3] == typeScript {
+				h.Script = content
+			} else {
+				h.Config = content
+			}
+		}
+	}
+	if h.Name == "" {
+		return nil, fmt.Errorf("read hook: no hook in what qmgr printed: %.60q", text)
+	}
+	return h, nil
+}
+
+// decode reads base64 as PBS writes it: each block of 512 bytes is a line with padding of its own (encode_hook_content in hook.c).
+func decode(lines []string) ([]byte, error) {
+	var content []byte
+	for _, line := range lines {
+		part, err := base64.StdEncoding.DecodeString(strings.TrimSpace(line))
+		if err != nil {
+			return nil, err
+		}
+		content = append(content, part...)
+	}
+	return content, nil
+}
+
+// encode writes base64 as PBS reads it: line by line in a buffer of 512 bytes, and each line has to hold something
+// (decode_hook_content in hook.c); an empty line is the end (dump_file in qmgr.c).
+func encode(content []byte) []byte {
+	const width = 57 // bytes a line, 76 characters
+	var b bytes.Buffer
+	for len(content) > 0 {
+		n := min(width, len(content))
+		b.WriteString(base64.StdEncoding.EncodeToString(content[:n]) + "\n")
+		content = content[n:]
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}

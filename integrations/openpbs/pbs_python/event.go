@@ -1,0 +1,183 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// maxInput is the daemon's bound.
+const maxInput = 8 << 20
+
+// call is what MoM asks for.
+type call struct {
+	in, out string
+	script  string
+}
+
+// parse reads MoM's arguments behind --hook. ok is false for all that MoM does not write for a hook of a node (run_hook).
+func parse(args []string) (c call, ok bool) {
+	for len(args) > 1 && len(args[0]) == 2 && args[0][0] == '-' {
+		switch args[0][1] {
+		case 'i':
+			c.in = args[1]
+		case 'o':
+			c.out = args[1]
+		case 'L', 'l', 'e', 'r': // the log's folder, file and mask, the resource definitions: the real one's
+		default:
+			return call{}, false
+		}
+		args = args[2:]
+	}
+	if len(args) != 1 || args[0] == "" || args[0][0] == '-' || c.in == "" || c.out == "" {
+		return call{}, false
+	}
+	c.script = args[0]
+	return c, true
+}
+
+// verdict is what is left to do.
+type verdict struct {
+	done     bool   // the output file is written
+	variable string // what the shim is told, if anything
+}
+
+// answer answers for an event of hookhost's hook. A zero verdict is any doubt.
+func answer(args []string, self string, start time.Time) verdict {
+	c, ok := parse(args[2:])
+	if !ok {
+		return verdict{}
+	}
+	hook, socket := settings(self + notesSuffix)
+	if hook == "" || socket == "" || c.script[strings.LastIndexByte(c.script, '/')+1:] != hook+".PY" {
+		return verdict{}
+	}
+	// The shim has put vnodes offline while the daemon did not answer, and left this mark: it alone can bring them back.
+	if there(c.script[:len(c.script)-len(".PY")] + ".offline") {
+		return verdict{}
+	}
+	in, ok := readInput(c.in)
+	if !ok {
+		return verdict{}
+	}
+	alarm := alarmIn(in)
+	if alarm <= 0 {
+		return verdict{}
+	}
+	margin := max(500*time.Millisecond, alarm/20)
+	reply, err := ask(socket, in, start.Add(alarm-margin))
+	if err != nil {
+		return verdict{} // the shim waits for a daemon that restarts, and says what is to become of the event
+	}
+	if reply.output {
+		return verdict{done: writeOutput(c.out, reply.body)}
+	}
+	fd, err := memory(reply.body)
+	if err != nil {
+		return verdict{}
+	}
+	return verdict{variable: replyVariable + strconv.Itoa(fd)}
+}
+
+// settings are the hook's name and the daemon's socket, as they were noted.
+func settings(path string) (hook, socket string) {
+	text, ok := read(path, 64<<10)
+	if !ok {
+		return "", ""
+	}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, "=")
+		switch strings.TrimSpace(key) {
+		case "hook":
+			hook = strings.TrimSpace(value)
+		case "socket":
+			socket = strings.TrimSpace(value)
+		}
+	}
+	return hook, socket
+}
+
+// there tells whether there is a file, and whether that cannot be told.
+func there(path string) bool {
+	var stat syscall.Stat_t
+	return syscall.Stat(path, &stat) != syscall.ENOENT
+}
+
+// readInput reads MoM's input file.
+func readInput(path string) ([]byte, bool) {
+	b, ok := read(path, maxInput)
+	return b, ok && len(b) > 0
+}
+
+// read returns a file of at most so many bytes.
+func read(path string, most int) ([]byte, bool) {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, false
+	}
+	defer syscall.Close(fd)
+	b := make([]byte, 0, 16<<10)
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := syscall.Read(fd, b[len(b):cap(b)])
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return nil, false
+		case n == 0:
+			return b, true
+		default:
+			if b = b[:len(b)+n]; len(b) > most {
+				return nil, false
+			}
+		}
+	}
+}
+
+// alarmIn finds the hook's alarm, in seconds; 0 where there is none. Of several lines the last is MoM's: what users have a part in stands
+// before it (run_hook).
+func alarmIn(in []byte) time.Duration {
+	const key = "\npbs.event().alarm="
+	text := string(in)
+	at := strings.LastIndex(text, key)
+	if at < 0 {
+		return 0
+	}
+	line, _, _ := strings.Cut(text[at+len(key):], "\n")
+	n, err := strconv.Atoi(line)
+	if err != nil || n < 1 || n > 1<<20 {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// writeOutput writes MoM's output file as pbs_python does. What cannot be written whole is taken back.
+func writeOutput(path string, text []byte) bool {
+	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC|syscall.O_CLOEXEC, 0o666)
+	if err != nil {
+		return false
+	}
+	ok := writeAll(fd, text)
+	if syscall.Close(fd) != nil || !ok {
+		syscall.Unlink(path)
+		return false
+	}
+	return true
+}
+
+func writeAll(fd int, b []byte) bool {
+	for len(b) > 0 {
+		n, err := syscall.Write(fd, b)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}

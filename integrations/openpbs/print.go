@@ -1,0 +1,168 @@
+package openpbs
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// NextSteps is what remains to be done by hand once the hook is registered. MoM runs exechost_startup when it starts and on SIGHUP,
+// which touches no job (process_hup in resmom/linux/mom_func.c), and at no other time.
+const NextSteps = `On each node, once the daemon runs there (systemctl enable --now hookhost; hookhost doctor):
+    . /etc/pbs.conf; kill -HUP "$(cat "${PBS_MOM_HOME:-$PBS_HOME}/mom_priv/mom.lock")"
+pbs_mom runs exechost_startup, which tells the server of the node's vnodes, only then and when it starts. SIGHUP touches no job.
+`
+
+// Print is the registration as a script of sh's that needs nothing but qmgr: for a server's host without hookhost, and to be read.
+// It does what Install does. version is hookhost's.
+func (r Registration) Print(version string) ([]byte, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, scriptHead, version, r.Name)
+	marks := func(state, note string) string {
+		script := script(state, note)
+		return oneLine(strings.TrimSpace(string(encode(script[:len(script)-len(Shim)]))))
+	}
+	fmt.Fprintf(&b, scriptLook, r.Name, mark, pending, disabled+Stock, marks("", ""), marks(pending, ""), marks("", Stock), marks(pending, Stock))
+	if r.DisableStock {
+		b.WriteString(scriptConsent)
+	} else {
+		fmt.Fprintf(&b, scriptNoConsent, ErrStock)
+	}
+	fmt.Fprintf(&b, scriptCreate, r.Name)
+	var named, whole strings.Builder
+	for _, a := range r.attributes() {
+		if strings.Contains(a[1], ",") {
+			a[1] = `"` + a[1] + `"`
+		}
+		line := fmt.Sprintf("set hook %s %s = %s\n", r.Name, a[0], a[1])
+		whole.WriteString(line)
+		if !r.keeps(a[0], a[1]) {
+			named.WriteString(line)
+		}
+	}
+	fmt.Fprintf(&b, scriptAttributes, named.String(), whole.String(), r.Name, typeScript, strings.TrimSpace(string(encode(Shim))))
+	fmt.Fprintf(&b, "\nqmgr -a >/dev/null <<END\nimport hook %s %s base64 -\n$first\n$script\n\n", r.Name, typeScript)
+	if len(r.Settings) > 0 {
+		fmt.Fprintf(&b, "import hook %s %s base64 -\n%s", r.Name, typeConfig, encode(r.Settings.Text()))
+	}
+	fmt.Fprintf(&b, "$attributes\n$stock\n$finish\nEND\n\ncat <<'END'\nHook %s is registered.\n%s", r.Name, NextSteps)
+	fmt.Fprintf(&b, "END\n"+scriptEnd, r.Name)
+	return b.Bytes(), nil
+}
+
+// oneLine makes one line of base64 of a few: each had no padding but the last.
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "") }
+
+const scriptHead = `#!/bin/sh
+# Registers hookhost %s with OpenPBS, as hook "%s". Run it as root on the host of the PBS server, as it is:
+#
+#     hookhost openpbs print | ssh root@SERVER sh
+#
+# or copy it there, or paste it into a shell. Nothing in it needs to be edited. It may be run again: what is there is brought up
+# to date. A hook of that name that is not hookhost's is left alone. A new hook is enabled last; one that was installed stays
+# enabled or disabled, and keeps its order, alarm, freq and fail_action where no option named them.
+(
+set +eu
+conf=${PBS_CONF_FILE:-/etc/pbs.conf}
+[ ! -r "$conf" ] || . "$conf"
+set -eu
+fail() {
+	echo "hookhost: $*" >&2
+	exit 1
+}
+PATH=$PATH:${PBS_EXEC:-/opt/pbs}/bin
+[ "$(id -u)" = 0 ] || fail "only root may register hooks: run this as root on the host of the PBS server"
+command -v qmgr >/dev/null || fail "no qmgr in PATH and ${PBS_EXEC:-/opt/pbs}/bin: run this on the host of the PBS server"
+hooks=$(qmgr -c 'list hook') || fail "qmgr cannot list the hooks: is the server up, and is this its host?"
+there() { printf '%%s\n' "$hooks" | grep -qx "Hook $1"; }
+`
+
+const scriptLook = `
+# look HOOK: what it is, and the first line of its script, which says whose it is: "none" where there is no script.
+look() {
+	text=$(qmgr -c "print hook $1") || fail "qmgr cannot print hook $1"
+	line=none
+	if [ -n "$(printf '%%s\n' "$text" | sed -n '/^import hook .* application\/x-python /{n;p;}')" ]; then # it has a script
+		line=$(qmgr -c "export hook $1 application/x-python default" | sed -n 1p)
+	fi
+	events=$(printf '%%s\n' "$text" | sed -n 's/^set hook [^ ]* event .*= //p')
+	enabled=
+	case $text in *"set hook $1 enabled = true"*) enabled=yes ;; esac
+}
+for hook in $(printf '%%s\n' "$hooks" | sed -n 's/^Hook //p'); do
+	case $hook in %[1]s | pbs_cgroups) continue ;; esac
+	look "$hook"
+	case $enabled$line in
+	yes'%[2]s'*) fail "hook $hook is hookhost's already and enabled: with %[1]s beside it each event would come twice (--name)" ;;
+	esac
+done
+
+# The first line says also whether pbs_cgroups was disabled for it, and whether an installation was not finished.
+mark=%[5]s
+half=%[6]s
+noted() {
+	mark=%[7]s
+	half=%[8]s
+}
+installed= enabled=
+if there %[1]s; then
+	look %[1]s
+	case $line in
+	none) ;;
+	'%[2]s'*'%[4]s') noted ;;
+	'%[2]s'*) ;;
+	*) fail "hook %[1]s is there already and not hookhost's: choose another name (--name), or delete it" ;;
+	esac
+	case $events in *exec*) installed=yes ;; esac
+	case $enabled$line in none | yesnone | '%[2]s'*'%[3]s'*) installed= ;; esac
+fi
+enable=
+[ -n "$installed" ] || enable=yes
+
+stock=
+if there pbs_cgroups; then
+	text=$(qmgr -c 'list hook pbs_cgroups enabled') || fail "qmgr cannot list hook pbs_cgroups"
+	case $text in
+	*'enabled = true'*)
+`
+
+const scriptConsent = `		stock='set hook pbs_cgroups enabled = false'
+		noted
+		[ -n "$enabled" ] || enable=yes ;;
+	esac
+fi
+`
+
+const scriptNoConsent = `		fail "%s" ;;
+	esac
+fi
+`
+
+const scriptCreate = `
+there %[1]s || qmgr -c 'create hook %[1]s'
+[ -z "$enable" ] || qmgr -c 'set hook %[1]s enabled = false'
+`
+
+const scriptAttributes = `
+attributes='%[1]s'
+[ -n "$installed" ] || attributes='%[2]s'
+script='%[5]s'
+first=$mark
+finish=
+if [ -n "$enable" ]; then
+	first=$half
+	finish="set hook %[3]s enabled = true
+import hook %[3]s %[4]s base64 -
+$mark
+$script
+
+"
+fi
+`
+
+const scriptEnd = `[ -n "$enable$enabled" ] || echo "Hook %[1]s is disabled, and stays so. To enable it: qmgr -c 'set hook %[1]s enabled = true'"
+)
+`

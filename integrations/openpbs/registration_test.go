@@ -1,0 +1,254 @@
+package openpbs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// listed is what qmgr prints for `list hook`: values of more than 80 columns go on in the next line.
+const listed = `Hook pbs_cgroups
+    type = site
+    enabled = true
+    event = execjob_begin,execjob_epilogue,execjob_end,execjob_launch,exechost_periodic,
+	exechost_startup,execjob_attach,execjob_resize,execjob_abort,execjob_postsuspend,
+	execjob_preresume
+    user = pbsadmin
+    alarm = 90
+    freq = 120
+    order = 100
+    debug = false
+    fail_action = offline_vnodes
+
+Hook empty
+    type = site
+    enabled = false
+    event = ""
+    user = pbsadmin
+    alarm = 30
+    order = 1
+    debug = false
+    fail_action = none
+
+`
+
+func TestParseList(t *testing.T) {
+	hooks := ParseList(listed)
+	want := map[string]*Hook{
+		"pbs_cgroups": {Name: "pbs_cgroups", Attributes: map[string]string{"type": "site", "enabled": "true", "user": "pbsadmin", "alarm": "90", "freq": "120",
+			"order": "100", "debug": "false", "fail_action": "offline_vnodes", "event": "execjob_begin,execjob_epilogue,execjob_end,execjob_launch,exechost_periodic," +
+				"exechost_startup,execjob_attach,execjob_resize,execjob_abort,execjob_postsuspend,execjob_preresume"}},
+		"empty": {Name: "empty", Attributes: map[string]string{"type": "site", "enabled": "false", "event": "", "user": "pbsadmin", "alarm": "30", "order": "1",
+			"debug": "false", "fail_action": "none"}},
+	}
+	if diff := cmp.Diff(want, hooks); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if hooks := ParseList(""); len(hooks) != 0 {
+		t.Errorf("no hooks: %v", hooks)
+	}
+}
+
+const printed = `#
+# Create hooks and set their properties.
+#
+#
+# Create and define hook h
+#
+create hook h
+set hook h type = site
+set hook h enabled = true
+set hook h event = execjob_begin
+set hook h event += execjob_launch
+set hook h user = pbsadmin
+set hook h fail_action = '""'
+import hook h application/x-python base64 -
+%simport hook h application/x-config base64 -
+
+`
+
+func TestParsePrint(t *testing.T) {
+	// PBS pads each block of 512 bytes by itself.
+	h, err := ParsePrint(fmt.Sprintf(printed, "aW1wb3J0IA==\ncGJzCg==\n\n"))
+	want := &Hook{Name: "h", Script: []byte("import pbs\n"),
+		Attributes: map[string]string{"type": "site", "enabled": "true", "event": "execjob_begin,execjob_launch", "user": "pbsadmin", "fail_action": ""}}
+	if diff := cmp.Diff(want, h); err != nil || diff != "" {
+		t.Errorf("error %v (-want +got):\n%s", err, diff)
+	}
+	for name, text := range map[string]string{"nothing": "", "not base64": fmt.Sprintf(printed, "?\n\n"), "cut off": "create hook h\nimport hook h application/x-python base64 -\naW1wb3J0IA=="} {
+		if _, err := ParsePrint(text); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// PBS reads base64 in pieces of 512 bytes, none of which may be empty or end inside of four characters.
+func TestEncodeIsWhatPBSReads(t *testing.T) {
+	for _, n := range []int{0, 1, 56, 57, 58, 1000, len(Shim)} {
+		content := bytes.Repeat([]byte("x\n"), n)[:n]
+		text := string(encode(content))
+		lines, found := strings.CutSuffix(text, "\n\n")
+		if !found && n > 0 {
+			t.Fatalf("%d bytes: no empty line at the end", n)
+		}
+		for _, line := range strings.Split(lines, "\n") {
+			if len(line)%4 != 0 || len(line) > 508 || line == "" && n > 0 {
+				t.Errorf("%d bytes: line %q", n, line)
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		if back, err := decode(strings.Split(lines, "\n")); err != nil || !bytes.Equal(back, content) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
+// apply is what PBS makes of a directive (hook_func.c).
+func apply(t *testing.T, hooks map[string]*Hook, c Command) {
+	t.Helper()
+	words := strings.Fields(c.Directive)
+	h := hooks[words[2]]
+	if (h == nil) != (words[0] == "create") {
+		t.Fatalf("%s: is there: %t", c.Directive, h != nil)
+	}
+	switch words[0] {
+	case "create":
+		hooks[words[2]] = &Hook{Name: words[2], Attributes: map[string]string{"type": "site", "enabled": "true", "event": "", "user": "pbsadmin", "alarm": "30",
+			"order": "1", "debug": "false", "fail_action": "none"}}
+	case "delete":
+		delete(hooks, words[2])
+	case "set":
+		if words[3] == "fail_action" || words[3] == "freq" {
+			if !strings.Contains(h.Attributes["event"], "execjob_begin") {
+				t.Fatalf("%s: before the events", c.Directive)
+			}
+		}
+		h.Attributes[words[3]] = strings.Trim(words[5], `"`)
+	case "import":
+		content, err := decode(strings.Split(strings.TrimSpace(string(c.Input)), "\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if words[3] == typeScript {
+			h.Script = content
+		} else {
+			h.Config = content
+		}
+	}
+}
+
+// Wherever an installation breaks off, no half hook is called, and doing it again finishes it.
+func TestInstallBreaksOffAnywhere(t *testing.T) {
+	r := Default()
+	r.DisableStock = true
+	r.Settings = Settings{"wait": "10"}
+	stock := func() *Hook {
+		return &Hook{Name: Stock, Attributes: map[string]string{"enabled": "true", "event": "execjob_begin"}, Script: []byte("x")}
+	}
+	all, err := r.Install(nil, stock())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for done := range len(all) + 1 {
+		hooks := map[string]*Hook{Stock: stock()}
+		for _, c := range all[:done] {
+			apply(t, hooks, c)
+		}
+		h := hooks[r.Name]
+		if h.running() != (done >= len(all)-1) { // the last one only says that it is done
+			t.Errorf("after %d directives: running %t", done, h.running())
+		}
+		again, err := r.Install(h, hooks[Stock])
+		if err != nil {
+			t.Fatalf("after %d directives: %v", done, err)
+		}
+		for _, c := range again {
+			apply(t, hooks, c)
+		}
+		h = hooks[r.Name]
+		if list, err := r.Install(h, hooks[Stock]); err != nil || len(list) != 0 {
+			t.Errorf("after %d directives and once more: %v, %v", done, list, err)
+		}
+		if note, ours := Ours(h.Script); !ours || note != Stock || hooks[Stock].Enabled() || !h.running() {
+			t.Errorf("after %d directives and once more: note %q, stock enabled %t", done, note, hooks[Stock].Enabled())
+		}
+		out, err := r.Uninstall(h, hooks[Stock])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range out {
+			apply(t, hooks, c)
+		}
+		if hooks[r.Name] != nil || !hooks[Stock].Enabled() {
+			t.Errorf("after %d directives, once more and uninstall: %v", done, hooks)
+		}
+	}
+	r.DisableStock = false
+	if _, err := r.Install(nil, stock()); !errors.Is(err, ErrStock) {
+		t.Errorf("without consent: %v", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, change := range map[string]func(*Registration){
+		"order": func(r *Registration) { r.Order = 0 }, "alarm": func(r *Registration) { r.Alarm = 1 }, "freq": func(r *Registration) { r.Freq = 0 },
+		"actions": func(r *Registration) { r.FailAction = "none,offline_vnodes" }, "action": func(r *Registration) { r.FailAction = "pray" },
+		"reserved": func(r *Registration) { r.Name = "PBS_x" }, "stock": func(r *Registration) { r.Name = Stock }, "blank": func(r *Registration) { r.Name = "a b" },
+	} {
+		r := Default()
+		if change(&r); r.Check() == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if _, err := r.Print("1"); err == nil {
+			t.Errorf("%s: printed", name)
+		}
+	}
+	if err := Default().Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	s := ParseSettings([]byte("# x\n; y\n\nwait = 10\n socket=/a b \n"))
+	if diff := cmp.Diff(Settings{"wait": "10", "socket": "/a b"}, s); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, bad := range []string{"wait", "wait=", "wait=1.5", "wait=soon", "wait=61", "wait=99999", "offline=true", "execjob_begin=maybe", "execjob_migrate=accept", "socket=run", "socket=/a\nb", "sokcet=/a"} {
+		if err := s.Set(bad); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+	for _, good := range []string{"wait=60", "wait = 0", "offline=no", "execjob_begin=accept", "exechost_startup=reject", "socket=/run/x.sock"} {
+		if err := s.Set(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	if got, want := string(s.Text()), "exechost_startup = reject\nexecjob_begin = accept\noffline = no\nsocket = /run/x.sock\nwait = 0\n"; got != want {
+		t.Errorf("text %q, want %q", got, want)
+	}
+}
+
+// Nothing of a default registration is left to be edited, and what an administrator reads first says what it is for.
+func TestPrintReadsWell(t *testing.T) {
+	b, err := Default().Print("1.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := strings.Join(strings.SplitN(string(b), "\n", 11)[:10], "\n")
+	for _, want := range []string{"#!/bin/sh", "hookhost 1.2", "as root on the host of the PBS server", "needs to be edited"} {
+		if !strings.Contains(head, want) {
+			t.Errorf("the first ten lines lack %q:\n%s", want, head)
+		}
+	}
+	for _, odd := range []string{"%!", "TODO", "EDIT", "CHANGE_ME"} {
+		if strings.Contains(string(b), odd) {
+			t.Errorf("it holds %q", odd)
+		}
+	}
+}

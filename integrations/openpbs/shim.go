@@ -1,0 +1,52 @@
+// Package openpbs is what PBS is given of hookhost: the shim, a Python hook that hands MoM's events to the node's daemon, and
+// its registration by qmgr. It decides and words; it starts no qmgr and opens no socket. What it knows of qmgr is from OpenPBS's
+// src/cmds/qmgr.c, src/server/hook_func.c and src/lib/Libutil/hook.c. The one thing on disk that it touches is the program
+// pbs_python, which StandIn replaces and puts back.
+package openpbs
+
+import (
+	"bytes"
+	_ "embed"
+	"strings"
+)
+
+// Shim is the hook's script as it is in this folder.
+//
+//go:embed hookhost.py
+var Shim []byte
+
+// mark is how a script that PBS has is known to be ours, whatever its version. The rest of its line is for people, and for what
+// uninstall has to put back: the registration itself is the one place that is there wherever qmgr runs.
+const (
+	mark     = "# hookhost: "
+	imported = mark + "imported by 'hookhost openpbs'"
+	pending  = ", not enabled yet"
+	disabled = ", which disabled "
+)
+
+// Script is what is imported: the shim below a line that says whose it is, and which other hook was disabled for it; "" for none.
+func Script(disabledHook string) []byte { return script("", disabledHook) }
+
+// script is Script with state, pending or "", behind the mark. As long as it is pending, that the hook is not enabled is for
+// Install to finish; afterwards it is the administrator's will.
+func script(state, disabledHook string) []byte {
+	line := imported + state
+	if disabledHook != "" {
+		line += disabled + disabledHook
+	}
+	return append([]byte(line+"\n"), Shim...)
+}
+
+// Ours tells whether a script was imported by hookhost, and which hook was disabled for it, if any.
+func Ours(script []byte) (disabledHook string, ours bool) {
+	line, _, _ := bytes.Cut(script, []byte("\n"))
+	text, ours := strings.CutPrefix(string(line), mark)
+	_, disabledHook, _ = strings.Cut(text, disabled)
+	return strings.TrimSpace(disabledHook), ours
+}
+
+// isPending tells whether a script of ours was imported by an installation that has not been finished.
+func isPending(script []byte) bool {
+	line, _, _ := bytes.Cut(script, []byte("\n"))
+	return bytes.HasPrefix(line, []byte(mark)) && bytes.Contains(line, []byte(pending))
+}

@@ -1,0 +1,154 @@
+package openpbs_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The script has to be one for every Python that a PBS is built with.
+func TestShimSyntax(t *testing.T) {
+	t.Parallel()
+	const check = `import ast, sys
+with open(sys.argv[1], "rb") as f:
+    source = f.read()
+tree = ast.parse(source, feature_version=(3, 6)) if sys.version_info >= (3, 8) else ast.parse(source)
+names = set()
+for node in ast.walk(tree):
+    if isinstance(node, ast.Import):
+        names.update(a.name for a in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        names.add(node.module)
+print(" ".join(sorted(names)))`
+	for _, python := range pythons() {
+		out, err := exec.Command(python, "-c", check, shimPath(t)).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", python, err, out)
+		} else if have := strings.TrimSpace(string(out)); have != "_socket os pbs socket time" {
+			t.Errorf("%s: imports %s", python, have)
+		}
+	}
+}
+
+// Each Python that this machine has runs it: accepted, rejected, launched, given up.
+func TestShimPythons(t *testing.T) {
+	t.Parallel()
+	for _, python := range pythons() {
+		version, _ := exec.Command(python, "--version").Output()
+		t.Run(strings.TrimSpace(string(version)), func(t *testing.T) {
+			m := newHookMoM(t)
+			m.python = python
+			answers := map[string][]string{}
+			startGolden(t, m, answers)
+			for _, event := range []string{"job82/execjob_launch", "job82/execjob_epilogue", "host/exechost_startup", "abort86/execjob_begin"} {
+				kind := eventOf.FindStringSubmatch(captured(t, event))[1]
+				answers["now"] = script[kind]
+				if own, found := script[event]; found {
+					answers["now"] = own
+				}
+				r := m.run(captured(t, event))
+				want, err := os.ReadFile(filepath.Join("testdata/golden", strings.ReplaceAll(event, "/", "_")+".txt"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if have := "# what MoM reads\n" + r.out + "# what is logged\n" + r.said; have != string(want) {
+					t.Errorf("%s: have\n%s\nwant\n%s", event, have, want)
+				}
+			}
+			os.Remove(m.socket)
+			if err := os.WriteFile(m.at("server"), []byte("pbshost\tfree\tmine"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			m.env = []string{"PBS_STANDIN_SERVER=" + m.at("server")}
+			if r := m.run(anEvent(t, "execjob_begin")); r.accepted() || !strings.Contains(r.out, `comment=mine Hook hookhost: the daemon does not answer`) || len(r.log) != 1 {
+				t.Errorf("%s%s", r.out, r.said)
+			}
+		})
+	}
+}
+
+var importLine = regexp.MustCompile(`(?m)^import time:\s+\d+ \|\s+\d+ \|\s+(\S+)$`)
+
+// Beside what the interpreter has anyway it imports one module.
+func TestShimImports(t *testing.T) {
+	t.Parallel()
+	m := newHookMoM(t)
+	if exec.Command(m.python, "-X", "importtime", "-c", "pass").Run() != nil {
+		t.Skip("this python3 cannot tell what it imports")
+	}
+	answering(t, m, "setenv", "A", "b", "used", "", "mem", "size", "1kb", "accept")
+	nothing := m.at("nothing.py")
+	if err := os.WriteFile(nothing, []byte("import pbs\npbs.event().accept()\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wrapper := m.at("importtime")
+	if err := os.WriteFile(wrapper, []byte("#!/bin/sh\nexec "+m.python+" -X importtime \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.python = wrapper
+	imports := func(script string) []string {
+		var names []string
+		r := m.script(script, anEvent(t, "execjob_launch"))
+		if !r.accepted() {
+			t.Fatalf("%s%s", r.out, r.said)
+		}
+		for _, line := range importLine.FindAllStringSubmatch(r.said, -1) {
+			names = append(names, line[1])
+		}
+		return names
+	}
+	had := imports(nothing)
+	more := slices.DeleteFunc(imports(shimPath(t)), func(name string) bool { return slices.Contains(had, name) })
+	t.Logf("a hook that does nothing: %d modules; the shim: %v more", len(had), more)
+	if len(more) > 1 || len(more) == 1 && more[0] != "_socket" {
+		t.Errorf("imports %v", more)
+	}
+	// os and time, which the stand-in has too, are the interpreter's own.
+	out, err := exec.Command(python(t), "-c", "import sys; print('os' in sys.modules, 'time' in sys.builtin_module_names)").Output()
+	if err != nil || string(out) != "True True\n" {
+		t.Errorf("%s%v", out, err)
+	}
+}
+
+// BenchmarkShim is what an event costs by the shim, its daemon answering at once, against a hook that does nothing: with the start of the interpreter (op),
+// and without it (script): compiling and running, which is what PBS's own hook spends most of its time on.
+func BenchmarkShim(b *testing.B) {
+	m := newHookMoM(b)
+	answering(b, m, "used", "", "cpupercent", "long", "0", "used", "", "cput", "duration", "0", "used", "", "mem", "size", "0kb", "accept")
+	m.env = []string{"PBS_STANDIN_TIME=1"}
+	nothing := m.at("nothing.py")
+	if err := os.WriteFile(nothing, []byte("import pbs\npbs.event().accept()\n"), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	begin := anEvent(b, "execjob_begin")
+	var took, inside [2][]time.Duration
+	for b.Loop() {
+		for i, script := range []string{nothing, shimPath(b)} {
+			r := m.script(script, begin)
+			if !r.accepted() {
+				b.Fatalf("%s%s", r.out, r.said)
+			}
+			_, seconds, _ := strings.Cut(strings.TrimSpace(r.said), "seconds: ")
+			s, err := strconv.ParseFloat(seconds, 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			took[i], inside[i] = append(took[i], r.took), append(inside[i], time.Duration(s*float64(time.Second)))
+		}
+	}
+	median := func(d []time.Duration) float64 {
+		slices.Sort(d)
+		return float64(d[len(d)/2].Microseconds()) / 1000
+	}
+	b.ReportMetric(median(took[0]), "nothing-ms")
+	b.ReportMetric(median(took[1]), "shim-ms")
+	b.ReportMetric(median(took[1])-median(took[0]), "more-ms")
+	b.ReportMetric(median(inside[0]), "nothing-script-ms")
+	b.ReportMetric(median(inside[1]), "shim-script-ms")
+}

@@ -1,0 +1,500 @@
+package openpbs_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/openpbs"
+)
+
+// many runs events together, each with its own configuration, and returns what each left, by its name.
+type many struct {
+	m      *hookMoM
+	events []string
+	lines  bytes.Buffer
+}
+
+func (s *many) add(name, input, config string) {
+	s.m.t.Helper()
+	stem := s.m.at("hooks/tmp/" + name)
+	if err := os.WriteFile(stem+".in", []byte(input), 0o644); err != nil {
+		s.m.t.Fatal(err)
+	}
+	s.events = append(s.events, name)
+	fmt.Fprintf(&s.lines, "%s.in\t%s.out\t%s.err\t%s\t%g\n", stem, stem, stem, config, alarmOf(input).Seconds())
+}
+
+func (s *many) run(children int, attr *syscall.SysProcAttr) map[string]hookResult {
+	t := s.m.t
+	t.Helper()
+	cmd := exec.Command(s.m.python, filepath.Join(modules(t), "many.py"), "--hook", "-i", "/proc/self/fd/9", "-n", fmt.Sprint(children), shimPath(t))
+	cmd.Env, cmd.Stdin, cmd.SysProcAttr = append([]string{"PATH=/bin:/usr/bin"}, s.m.env...), &s.lines, attr
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("many.py: %v\n%s", err, said.String())
+	}
+	results := map[string]hookResult{}
+	for line := range strings.Lines(string(out)) {
+		f := strings.Split(strings.TrimSpace(line), "\t")
+		name := strings.TrimSuffix(filepath.Base(f[0]), ".in")
+		stem := strings.TrimSuffix(f[0], ".in")
+		b, _ := os.ReadFile(stem + ".out")
+		e, _ := os.ReadFile(stem + ".err")
+		took, _ := time.ParseDuration(f[2] + "s")
+		r := hookResult{out: string(b), said: string(e), took: took, log: strings.Split(strings.TrimSpace(string(e)), "\n")}
+		if f[1] != "0" {
+			t.Errorf("%s ended with %s after %v:\n%s\n%s", name, f[1], took, r.said, r.out)
+		} else if r.accepted() == r.rejected() || strings.Contains(r.said, "Traceback") {
+			t.Errorf("%s: neither accepted nor rejected, or an exception:\n%s\n%s", name, r.out, r.said)
+		}
+		results[name] = r
+	}
+	if len(results) != len(s.events) {
+		t.Fatalf("%d of %d events ran", len(results), len(s.events))
+	}
+	return results
+}
+
+// checkGivenUp holds what is left of an event against what is configured for a daemon that does not answer.
+func checkGivenUp(t *testing.T, name, event string, rejects bool, r hookResult) {
+	t.Helper()
+	if r.accepted() == rejects {
+		t.Errorf("%s: accepted is %t\n%s%s", name, r.accepted(), r.out, r.said)
+	}
+	word := map[bool]string{true: "rejected", false: "accepted"}[rejects]
+	if len(r.log) != 1 || !strings.HasPrefix(r.log[0], "error: hookhost: "+event) || !strings.Contains(r.log[0], ": "+word+": ") {
+		t.Errorf("%s: want one line of log, have %q", name, r.log)
+	}
+	if rejects && "error: "+r.message() != r.log[0] {
+		t.Errorf("%s: the message is %q, the log %q", name, r.message(), r.log[0])
+	}
+	if strings.Contains(r.out, "_rerun=True") != (rejects && rerunEvents[event]) {
+		t.Errorf("%s: rerun is wrong:\n%s", name, r.out)
+	}
+}
+
+// Whatever is wrong with the daemon: each event gets its outcome, in time, with one line that says why.
+func TestShimWithoutDaemon(t *testing.T) {
+	hung := patience(t)
+	half := "HTTP/1.0 200 OK\r\nContent-Type: " + changesType + "\r\nContent-Length: 100\r\n\r\nhookhost/1\x00acc"
+	whole := "HTTP/1.0 200 OK\r\nContent-Type: " + changesType + "\r\n\r\n" + changes("accept")
+	raw := func(text string) func(net.Conn, fakeRequest) {
+		return func(c net.Conn, _ fakeRequest) { io.WriteString(c, text) }
+	}
+	stay := func(c net.Conn) { io.Copy(io.Discard, c) }
+	for _, tt := range []struct {
+		name    string
+		answer  func(net.Conn, fakeRequest)
+		unread  bool
+		prepare func(t *testing.T, socket string)
+		cause   string
+		time    bool // it lasts
+	}{
+		{name: "missing", cause: "No such file or directory"},
+		{name: "stopped", prepare: func(t *testing.T, socket string) {
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.SetUnlinkOnClose(false)
+			l.Close()
+		}, cause: "Connection refused"},
+		{name: "file", prepare: func(t *testing.T, socket string) { os.WriteFile(socket, nil, 0o600) }, cause: "Connection refused"},
+		{name: "directory", prepare: func(t *testing.T, socket string) { os.Mkdir(socket, 0o755) }, cause: "Connection refused"},
+		{name: "below a file", prepare: func(t *testing.T, socket string) {
+			os.WriteFile(filepath.Dir(socket), nil, 0o600)
+		}, cause: "Not a directory"},
+		{name: "silent", answer: func(c net.Conn, _ fakeRequest) { stay(c) }, cause: "no answer in ", time: true},
+		{name: "deaf", answer: func(c net.Conn, r fakeRequest) { <-r.over }, unread: true, cause: "no answer in ", time: true},
+		{name: "half", answer: func(c net.Conn, _ fakeRequest) { io.WriteString(c, half); stay(c) }, cause: "no answer in ", time: true},
+		{name: "drip", answer: func(c net.Conn, _ fakeRequest) {
+			for _, b := range []byte(whole + strings.Repeat(" ", 1000)) {
+				if _, err := c.Write([]byte{b}); err != nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		}, cause: "no answer in ", time: true},
+		{name: "killed", answer: func(c net.Conn, _ fakeRequest) {}, cause: "no answer: the daemon has hung up"},
+		{name: "reset", answer: func(c net.Conn, _ fakeRequest) {}, unread: true, cause: "no answer: "},
+		{name: "killed while it spoke", answer: raw(half), cause: "no whole answer in HTTP"},
+		{name: "nonsense", answer: raw("\x00\xff\xfe\nwhat?\n"), cause: "no whole answer in HTTP"},
+		{name: "web page", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, "text/html", "<html>") }, cause: "no list of changes, but text/html"},
+		{name: "other version", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, changesType, "hookhost/2\x00accept\x00end\x00") }, cause: "no whole list"},
+		{name: "cut short", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, changesType, "hookhost/1\x00accept\x00") }, cause: "no outcome"},
+		{name: "no outcome", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, changesType, changes("log", "debug", "x")) }, cause: "no outcome"},
+		{name: "two outcomes", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, changesType, changes("accept", "accept")) }, cause: "no outcome"},
+		{name: "unknown verb", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, changesType, changes("explode", "accept")) }, cause: "broken change: explode"},
+		{name: "asks again", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, changesType, changes("ask")) }, cause: "the daemon asks again"},
+		{name: "400", answer: func(c net.Conn, _ fakeRequest) {
+			say(c, 400, "application/json", `{"error":"input: no \"event\" in C:\\n of \u003c1\u003e","kind":"user"}`)
+		}, cause: `the daemon answers 400 bad request: input: no "event" in C:\n of <1>`},
+		{name: "503", answer: func(c net.Conn, _ fakeRequest) { say(c, 503, "application/json", `{"error":"stopping"}`) }, cause: "the daemon answers 503"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := newHookMoM(t, "offline = no")
+			alarm := 60
+			if tt.time {
+				alarm = hung
+			}
+			if tt.name == "below a file" {
+				m.socket = m.at("file/s")
+				m.configure("offline = no")
+			}
+			if tt.prepare != nil {
+				tt.prepare(t, m.socket)
+			}
+			if tt.answer != nil {
+				startDaemon(t, m.socket, !tt.unread, tt.answer)
+			}
+			s := &many{m: m}
+			for _, e := range hookEvents {
+				input := withAlarm(anEvent(t, e.name), alarm)
+				if tt.name == "deaf" { // and no buffer takes so much
+					input = "pbs.event().job.comment=" + strings.Repeat("x", 4<<20) + "\n" + input
+				}
+				s.add(e.name, input, m.at("hooks/shim.CF"))
+			}
+			for event, r := range s.run(len(hookEvents), nil) {
+				rejects := false
+				for _, e := range hookEvents {
+					rejects = rejects || e.name == event && e.rejects
+				}
+				checkGivenUp(t, event, event, rejects, r)
+				if !strings.Contains(r.said, tt.cause) {
+					t.Errorf("%s: want %q in %q", event, tt.cause, r.said)
+				}
+				if tt.time && r.took < time.Duration(hung-1)*time.Second-500*time.Millisecond {
+					t.Errorf("%s: given up after %v of %d s", event, r.took, hung)
+				}
+			}
+		})
+	}
+}
+
+// What the configuration says goes before the defaults.
+func TestShimConfiguredOutcomes(t *testing.T) {
+	t.Parallel()
+	m := newHookMoM(t)
+	s := &many{m: m}
+	for _, e := range hookEvents {
+		config := m.at("hooks/" + e.name)
+		outcome := map[bool]string{true: "accept", false: "reject"}[e.rejects]
+		text := fmt.Sprintf("socket = %s\n wait=0\n%s = %s\noffline = no\n; a comment\n", m.socket, e.name, outcome)
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s.add(e.name, anEvent(t, e.name), config)
+	}
+	results := s.run(4, nil)
+	for _, e := range hookEvents {
+		checkGivenUp(t, e.name, e.name, !e.rejects, results[e.name])
+	}
+}
+
+// A configuration that is wrong is told of, and does not count.
+func TestShimWrongSettings(t *testing.T) {
+	t.Parallel()
+	m := newHookMoM(t, "execjob_end = maybe", "execjob_ende = reject", "wait = soon", "offline = perhaps", "socket =", "\xff", "= 3")
+	r := m.run(anEvent(t, "execjob_end"))
+	if !r.accepted() || len(r.log) != 7 || strings.Count(r.said, "warning: hookhost: "+m.at("hooks/shim.CF")+": not understood: ") != 6 {
+		t.Errorf("%s%s", r.out, r.said)
+	}
+	os.Remove(m.at("hooks/shim.CF"))
+	if r := m.run(withAlarm(anEvent(t, "execjob_end"), 3)); !strings.Contains(r.said, "/run/hookhost/hookhost.sock: ") && !r.accepted() {
+		t.Errorf("without a configuration: %s%s", r.out, r.said)
+	}
+}
+
+// A daemon that restarts is waited for.
+func TestShimWaitsForDaemon(t *testing.T) {
+	t.Parallel()
+	for _, stale := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stale=%t", stale), func(t *testing.T) {
+			t.Parallel()
+			m := newHookMoM(t, "wait = 60")
+			if stale {
+				l, err := net.ListenUnix("unix", &net.UnixAddr{Name: m.socket, Net: "unix"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.SetUnlinkOnClose(false)
+				l.Close()
+			}
+			var d *fakeDaemon
+			started := make(chan struct{})
+			go func() {
+				time.Sleep(1500 * time.Millisecond)
+				os.Remove(m.socket)
+				d = answering(t, m, "accept")
+				close(started)
+			}()
+			r := m.run(withAlarm(anEvent(t, "execjob_begin"), 120))
+			<-started
+			if !r.accepted() || len(r.log) != 0 {
+				t.Fatalf("%s%s", r.out, r.said)
+			}
+			// The daemon is told how much of the alarm is left.
+			if left := alarmOf(d.requests()[0].body); left < 20*time.Second || left >= 120*time.Second {
+				t.Errorf("alarm of %v", left)
+			}
+		})
+	}
+	t.Run("too long", func(t *testing.T) {
+		t.Parallel()
+		m := newHookMoM(t, "wait = 1", "offline = no")
+		r := m.run(withAlarm(anEvent(t, "execjob_begin"), 60))
+		if r.accepted() || r.took < time.Second || len(r.log) != 1 {
+			t.Errorf("after %v:\n%s%s", r.took, r.out, r.said)
+		}
+	})
+}
+
+// A socket that may not be used is as none.
+func TestShimWithoutPermission(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to be somebody else")
+	}
+	m := newHookMoM(t, "offline = no")
+	for _, dir := range []string{"hooks/tmp", "logs"} {
+		os.Chmod(m.at(dir), 0o777)
+	}
+	nobody := &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	can := exec.Command(m.python, "-c", "open("+fmt.Sprintf("%q", shimPath(t))+")")
+	can.SysProcAttr, can.Dir = nobody, "/"
+	if can.Run() != nil {
+		t.Skip("nobody can run python3 here, or read the shim")
+	}
+	answering(t, m, "accept")
+	if err := os.Chmod(m.socket, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &many{m: m}
+	for _, e := range hookEvents {
+		s.add(e.name, anEvent(t, e.name), m.at("hooks/shim.CF"))
+	}
+	for _, e := range hookEvents {
+		os.Chmod(m.at("hooks/tmp/"+e.name+".in"), 0o644)
+	}
+	results := s.run(4, nobody)
+	for _, e := range hookEvents {
+		checkGivenUp(t, e.name, e.name, e.rejects, results[e.name])
+		if r := results[e.name]; !strings.Contains(r.said, "Permission denied") {
+			t.Errorf("%s: %s", e.name, r.said)
+		}
+	}
+}
+
+// What pbs_python's stand-in has in hand is not asked for again.
+func TestShimAfterTheStandIn(t *testing.T) {
+	t.Parallel()
+	m := newHookMoM(t, "offline = no")
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	for _, tt := range []struct{ reply, want string }{
+		{changes("vnode", "pbshost", "resources_available", "hpmem", "size", "4gb", "accept"), `vnode_list["pbshost"].resources_available[hpmem,size]=4gb`},
+		{"hookhost/1\x00acc", "rejected: the answer is no whole list of changes"},
+	} {
+		reply := m.at("reply")
+		if err := os.WriteFile(reply, []byte(tt.reply), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m.env = []string{"HOOKHOST_REPLY_FD=9"}
+		r := m.scriptWithFile(shimPath(t), anEvent(t, "execjob_begin"), reply)
+		if !strings.Contains(r.out, tt.want) {
+			t.Errorf("%s%s", r.out, r.said)
+		}
+	}
+}
+
+// scriptWithFile runs a hook that inherits a file as descriptor 9.
+func (m *hookMoM) scriptWithFile(script, input, file string) hookResult {
+	m.t.Helper()
+	wrapper := m.at("wrapper")
+	text := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" 9<%s\n", m.python, file)
+	if err := os.WriteFile(wrapper, []byte(text), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	before := m.python
+	m.python = wrapper
+	defer func() { m.python = before }()
+	return m.script(script, input)
+}
+
+// What the server knows of the vnodes is kept: comments of the administrator's, and what he took offline himself.
+func TestShimOffline(t *testing.T) {
+	t.Parallel()
+	const text = "Hook hookhost: the daemon does not answer"
+	server := func(m *hookMoM, lines ...string) {
+		m.t.Helper()
+		if err := os.WriteFile(m.at("server"), []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+			m.t.Fatal(err)
+		}
+		m.env = []string{"PBS_STANDIN_SERVER=" + m.at("server")}
+	}
+	begin, periodic := anEvent(t, "execjob_begin"), anEvent(t, "exechost_periodic")
+	vnode := func(rest string) string { return `pbs.event().vnode_list["pbshost"].` + rest + "\n" }
+	mark := func(m *hookMoM) bool { _, err := os.Stat(m.at("hooks/shim.offline")); return err == nil }
+
+	for _, tt := range []struct {
+		name, server, settings string
+		event                  string
+		want                   []string
+		not                    string
+	}{
+		{name: "comment of the administrator's", server: "pbshost\tfree\tdisk is slow", event: begin,
+			want: []string{vnode("state=offline"), vnode("comment=disk is slow " + text), "; vnode pbshost is offline\n"}},
+		{name: "no comment", server: "pbshost\tdown,job-busy\t", event: begin, want: []string{vnode("state=offline"), vnode("comment=" + text)}},
+		{name: "ours already", server: "pbshost\tfree\t" + text, event: begin, want: []string{vnode("state=offline"), vnode("comment=" + text)}},
+		{name: "offline by the administrator", server: "pbshost\toffline\tmine", event: begin, want: []string{"; vnode pbshost is offline already\n"}, not: "vnode_list"},
+		{name: "server cannot be reached", server: "refuse", event: begin, want: []string{vnode("state=offline"), "could not be asked"}, not: "comment="},
+		{name: "server hangs", server: "hang", event: withAlarm(begin, patience(t)+8), want: []string{vnode("state=offline"), "could not be asked"}, not: "comment="},
+		{name: "another host's vnode", server: "pbshost\tfree\t\npbshost2\tfree\t", event: withVnode(begin, "pbshost2"),
+			want: []string{vnode("state=offline"), vnode("comment=" + text), "; vnode pbshost is offline\n"}, not: "pbshost2"},
+		{name: "switched off", server: "pbshost\tfree\t", settings: "offline = no", event: begin, not: "vnode_list"},
+		{name: "accepted", server: "pbshost\tfree\t", settings: "execjob_begin = accept", event: begin, not: "vnode_list"},
+		{name: "startup", server: "pbshost\tfree\t", settings: "exechost_startup = reject", event: anEvent(t, "exechost_startup"), want: []string{vnode("state=offline")}},
+		{name: "another event", server: "pbshost\tfree\t", event: anEvent(t, "execjob_launch"), not: "vnode_list"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := newHookMoM(t, tt.settings)
+			server(m, tt.server)
+			r := m.run(tt.event)
+			for _, want := range tt.want {
+				if !strings.Contains(r.out, want) {
+					t.Errorf("no %q in:\n%s%s", want, r.out, r.said)
+				}
+			}
+			if tt.not != "" && strings.Contains(r.out, tt.not) {
+				t.Errorf("%q in:\n%s", tt.not, r.out)
+			}
+			if len(r.log) != 1 {
+				t.Errorf("%d lines of log: %q", len(r.log), r.log)
+			}
+			if mark(m) != (len(tt.want) > 0) {
+				t.Errorf("mark is %t", mark(m))
+			}
+		})
+	}
+
+	for _, tt := range []struct {
+		name, server string
+		mark         time.Duration // its age
+		want         []string
+		stays        bool
+		log          string
+	}{
+		{name: "back", server: "pbshost\toffline\tdisk is slow " + text, mark: time.Second, want: []string{vnode("state=free"), vnode("comment=disk is slow")}},
+		{name: "back with no comment", server: "pbshost\toffline,down\t" + text, mark: time.Hour, want: []string{vnode("state=free"), vnode("comment=")}},
+		{name: "brought back by hand", server: "pbshost\tfree\t" + text, mark: time.Second, want: []string{vnode("comment=")}},
+		{name: "not there yet", server: "pbshost\tfree\tx", mark: time.Second, stays: true},
+		{name: "somebody else's by now", server: "pbshost\toffline\tx", mark: time.Hour},
+		{name: "server cannot be asked", server: "refuse", mark: time.Hour, stays: true, log: "the server cannot be asked"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := newHookMoM(t)
+			server(m, tt.server)
+			answering(t, m, "accept")
+			if err := os.WriteFile(m.at("hooks/shim.offline"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			then := time.Now().Add(-tt.mark)
+			os.Chtimes(m.at("hooks/shim.offline"), then, then)
+			r := m.run(periodic)
+			for _, want := range tt.want {
+				if !strings.Contains(r.out, want) {
+					t.Errorf("no %q in:\n%s%s", want, r.out, r.said)
+				}
+			}
+			if strings.Count(r.out, "vnode_list") != len(tt.want) || !r.accepted() || mark(m) != tt.stays || !strings.Contains(r.said, tt.log) || (len(r.log) > 0) != (tt.log != "") {
+				t.Errorf("mark %t\n%s%s", mark(m), r.out, r.said)
+			}
+		})
+	}
+}
+
+// The daemon may want to know what the server has of the vnodes. It is told before anything is done.
+func TestShimAsksTheServer(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		server, want string
+		slow         time.Duration
+	}{
+		{"pbshost\toffline,down\tdisk\x01 is slow", "pbs.event().vnode_list[\"pbshost\"].state=down,offline\npbs.event().vnode_list[\"pbshost\"].comment=disk  is slow\n", 0},
+		{"pbshost\toffline\tdisk is slow", "pbs.event().vnode_list[\"pbshost\"].state=offline\npbs.event().vnode_list[\"pbshost\"].comment=disk is slow\n", 1100 * time.Millisecond},
+		{"refuse", "", 0},
+	} {
+		m := newHookMoM(t)
+		if err := os.WriteFile(m.at("server"), []byte(tt.server), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m.env = []string{"PBS_STANDIN_SERVER=" + m.at("server")}
+		d := startDaemon(t, m.socket, true, func(c net.Conn, r fakeRequest) {
+			if r.head.Get("Hookhost-Asked") == "" {
+				time.Sleep(tt.slow)
+				say(c, 200, changesType, changes("ask"))
+				return
+			}
+			say(c, 200, changesType, changes("online", "pbshost", "is slow", "accept"))
+		})
+		input := anEvent(t, "exechost_periodic")
+		r := m.run(input)
+		q := d.requests()
+		if !r.accepted() || len(q) != 2 || added(q[0].body, input) != "" || added(q[1].body, input) != tt.want {
+			t.Fatalf("%s%s%+v", r.out, r.said, q)
+		}
+		// The daemon finds it, whatever else the shim has to say.
+		e, err := openpbs.Decode([]byte(q[1].body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := e.Request.VnodeList["pbshost"]; tt.want != "" && (v == nil || !strings.Contains(v.State, "offline") || v.Comment == nil || !strings.Contains(*v.Comment, "is slow")) {
+			t.Errorf("the daemon reads %+v", v)
+		}
+		if tt.want != "" && !strings.Contains(r.out, `vnode_list["pbshost"].comment=disk`+"\n") {
+			t.Errorf("%s%s", r.out, r.said)
+		}
+	}
+}
+
+// Many at a time wait for one daemon with a short backlog; all are answered.
+func TestShimCrowd(t *testing.T) {
+	t.Parallel()
+	m := newHookMoM(t)
+	var mu sync.Mutex
+	startDaemon(t, m.socket, true, func(c net.Conn, r fakeRequest) {
+		mu.Lock()
+		time.Sleep(5 * time.Millisecond)
+		mu.Unlock()
+		say(c, 200, changesType, changes("accept"))
+	})
+	s := &many{m: m}
+	for i := range 60 {
+		s.add(fmt.Sprint(i), withAlarm(anEvent(t, "execjob_attach"), 120), m.at("hooks/shim.CF"))
+	}
+	for name, r := range s.run(60, nil) {
+		if !r.accepted() || r.said != "" {
+			t.Errorf("%s: %s%s", name, r.out, r.said)
+		}
+	}
+}
