@@ -15,7 +15,7 @@ import (
 
 func (c *cli) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "config", Short: "Check or show the configuration", Args: noArgs,
+		Use: "config", Short: "Check, show or import the configuration", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
@@ -58,7 +58,7 @@ func (c *cli) configCommand() *cobra.Command {
 			_, err = cmd.OutOrStdout().Write(b)
 			return err
 		},
-	})
+	}, c.configImportCommand())
 	return cmd
 }
 

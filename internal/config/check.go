@@ -49,7 +49,7 @@ func (f *File) check() error {
 	if e := f.Memory.Enforce; e != "cgroup" && e != "rss" && e != "both" {
 		return bad("memory.enforce", fmt.Sprintf("%q", e), "want cgroup, rss or both")
 	}
-	for _, err := range []error{f.Rlimits.check(), f.Devices.check(), checkDevices(f.Device), f.Walltime.check(), f.Sister.check(), f.MPI.check()} {
+	for _, err := range []error{f.Rlimits.check(), f.Devices.check(), checkDevices(f.Device), f.Walltime.check(), f.Sister.check(), f.MPI.check(), f.OpenPBS.check()} {
 		if err != nil {
 			return err
 		}

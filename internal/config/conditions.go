@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2/unstable"
@@ -20,6 +21,10 @@ import (
 // LIST is shell patterns (fnmatch(3): * ? [abc] [!abc]) with commas between them. It is true where one of them, or with
 // "not" none of them, matches the vntype or the name of this host (openpbs pbs_cgroups.PY, conditional booleans). So
 // one file serves all nodes of a cluster.
+//
+// Several are joined by the words and, or; and binds closer:
+//
+//	"vntype not in: login and host not in: n1,n2 or host in: n3"
 
 // Here is what conditions are resolved by.
 type Here struct {
@@ -86,11 +91,34 @@ func replace(raw []byte, value bool) {
 
 var (
 	conditionForm = regexp.MustCompile(`(?is)^\s*(vntype|host)\s+(not\s+)?in\s*:(.*)$`)
+	joint         = regexp.MustCompile(`(?is)\s(and|or)\s+(?:vntype|host)\s+(?:not\s+)?in\s*:`)
 	errCondition  = errors.New(`want true, false, or a condition: "vntype in: LIST", "vntype not in: LIST", "host in: LIST" or "host not in: LIST"`)
 )
 
-// holds tells whether a condition is true on this host.
+// holds tells whether a condition, or several that are joined, is true on this host. All of it has to be well formed.
 func (h Here) holds(text string) (bool, error) {
+	any, all, start := false, true, 0
+	for _, at := range append(joint.FindAllStringSubmatchIndex(text, -1), nil) {
+		end, and := len(text), false
+		if at != nil {
+			end, and = at[0], strings.EqualFold(text[at[2]:at[3]], "and")
+		}
+		one, err := h.holdsOne(text[start:end])
+		if err != nil {
+			return false, err
+		}
+		if all = all && one; !and {
+			any, all = any || all, true
+		}
+		if at != nil {
+			start = at[3]
+		}
+	}
+	return any, nil
+}
+
+// holdsOne tells whether a condition of one form is true on this host.
+func (h Here) holdsOne(text string) (bool, error) {
 	form := conditionForm.FindStringSubmatch(text)
 	if form == nil {
 		return false, fmt.Errorf("%q: %w", text, errCondition)
@@ -113,10 +141,14 @@ func (h Here) holds(text string) (bool, error) {
 }
 
 // match is fnmatch(3) without flags: * matches a slash, too. A [ without its ], an ordinary character there, is a
-// mistake here: no vntype and no host has one in its name, and a set that lost its end would hold nowhere.
+// mistake here: no vntype and no host has one in its name, and a set that lost its end would hold nowhere. So is a blank, which
+// is what is left of an "and" that nothing follows.
 func match(pattern, text string) (bool, error) {
 	if pattern == "" {
 		return false, errors.New("empty pattern")
+	}
+	if strings.ContainsFunc(pattern, unicode.IsSpace) {
+		return false, fmt.Errorf("pattern %q: a blank in it; conditions are joined by and, or", pattern)
 	}
 	var b strings.Builder
 	b.WriteString(`(?s)\A`)

@@ -37,6 +37,16 @@ func TestCondition(t *testing.T) {
 		{"vntype in: GPU", Here{Vntype: "GPU"}, true},
 		{"vntype in: größe[0-9]", Here{Vntype: "größe2"}, true},
 		{"vntype in:\n gpu", Here{Vntype: "gpu"}, true},
+		{"host in: a and vntype in: x", Here{Host: "a", Vntype: "x"}, true},
+		{"host in: a and vntype in: x", Here{Host: "a", Vntype: "y"}, false},
+		{"host in: a or vntype in: x", Here{Host: "b", Vntype: "x"}, true},
+		{"host in: a or vntype in: x", Here{Host: "b", Vntype: "y"}, false},
+		{"host in: b or host in: a and vntype in: x", Here{Host: "b", Vntype: "y"}, true},
+		{"host in: a and vntype in: x or host in: b", Here{Host: "b", Vntype: "y"}, true},
+		{"host in: a and vntype in: x or host in: b and vntype in: y", Here{Host: "a", Vntype: "y"}, false},
+		{"host in: a, b\nAND  vntype\tNOT in :x\nOr host in: c", Here{Host: "b", Vntype: "y"}, true},
+		{"host in: and or vntype in: or", Here{Host: "and"}, true},
+		{"host in: and or vntype in: or", Here{Vntype: "or"}, true},
 	} {
 		got, err := tt.here.holds(tt.text)
 		if err != nil || got != tt.want {
@@ -44,7 +54,9 @@ func TestCondition(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "yes", "true", "vntype: gpu", "vntype in gpu", "vntype inn: gpu", "vntypes in: gpu", "user in: a", "host in:",
-		"host in: a,,b", "host in: a,", "host not: a", "host in: [z-a]", "vntype in: [a", "host in: n[", "host in: n[]"} {
+		"host in: a,,b", "host in: a,", "host not: a", "host in: [z-a]", "vntype in: [a", "host in: n[", "host in: n[]",
+		"host in: a and", "and host in: a", "host in: a and or host in: b", "host in: a or vntype: b", "host in: and vntype in: b",
+		"host in: b and host in: [a", "host in: b or host in: "} {
 		if got, err := (Here{Host: "a"}).holds(text); err == nil {
 			t.Errorf("%q: %t, want an error", text, got)
 		}

@@ -43,6 +43,7 @@ type File struct {
 	Walltime Walltime `toml:"walltime" json:"walltime" comment:"What becomes of jobs that run out of walltime or cput. Time in which a job is suspended does not count."`
 	Sister   Sister   `toml:"sister" json:"sister" comment:"The hookhosts of other hosts, over TLS."`
 	MPI      MPI      `toml:"mpi" json:"mpi" comment:"What MPI launchers find in a job on several hosts."`
+	OpenPBS  OpenPBS  `toml:"openpbs" json:"openpbs" comment:"Where pbs_mom of this host has its files."`
 	Device   []Device `toml:"device,omitempty" json:"device,omitempty" comment:"Devices that are not found by themselves."`
 
 	text []byte // that it was parsed from
@@ -50,6 +51,7 @@ type File struct {
 
 // Host configures the host process.
 type Host struct {
+	Enabled  bool     `toml:"enabled" json:"enabled" comment:"false: jobs of this host are left alone, and PBS is told nothing of it: none of the hooks that come with hookhost runs here."`
 	Node     string   `toml:"node" json:"node" comment:"This host's name in exec_vnode; empty: the host name up to the first dot."`
 	LogLevel string   `toml:"log_level" json:"log_level" comment:"error, warning, info or debug."`
 	Start    Duration `toml:"start_timeout" json:"start_timeout" comment:"How long a hook's program may take to start."`
@@ -65,8 +67,10 @@ type Cgroup struct {
 	SystemdWait Duration `toml:"systemd_timeout" json:"systemd_timeout" comment:"How long systemd may take to start the unit."`
 	// EnableControllers goes beyond the tree that is delegated to jobs: see the comment that config show prints.
 	EnableControllers []string `toml:"enable_controllers" json:"enable_controllers" comment:"Controllers to enable for the whole node, in the root of the cgroup v2 tree, beside those that systemd enables: hugetlb, io, ... Without systemd, those that the configuration needs are enabled anyway."`
-	KillTimeout       Duration `toml:"kill_timeout" json:"kill_timeout" comment:"How long the end of a job goes on killing before it gives up."`
-	KillGrace         Duration `toml:"kill_grace" json:"kill_grace" comment:"SIGTERM this long before SIGKILL to what a job left behind; 0s: SIGKILL at once."`
+	// FavorDynmods is the whole kernel's, and off: cgroup.Tree.FavorDynmods says what it costs.
+	FavorDynmods bool     `toml:"favordynmods" json:"favordynmods" comment:"Set the option favordynmods of the cgroup v2 mount (Linux 6.0): a process is moved into a job, as by attach, without waiting for the kernel; fork, exec and exit take a little longer on the whole node. It stays until the next boot: false does not take it back."`
+	KillTimeout  Duration `toml:"kill_timeout" json:"kill_timeout" comment:"How long the end of a job goes on killing before it gives up."`
+	KillGrace    Duration `toml:"kill_grace" json:"kill_grace" comment:"SIGTERM this long before SIGKILL to what a job left behind; 0s: SIGKILL at once."`
 }
 
 // Vnodes configures what exechost_startup tells PBS of this host, and what it does when a cgroup cannot be removed.
@@ -102,38 +106,41 @@ type Cpuset struct {
 
 // Memory configures the memory controller.
 type Memory struct {
-	Enabled        bool     `toml:"enabled" json:"enabled"`
-	Default        pbs.Size `toml:"default" json:"default" comment:"Limit of a job that asked for no mem; 0b: what the host can give to jobs."`
-	EnforceDefault bool     `toml:"enforce_default" json:"enforce_default"`
-	ReservePercent float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's memory that jobs do not get."`
-	ReserveAmount  pbs.Size `toml:"reserve_amount" json:"reserve_amount" comment:"Kept from jobs on top of reserve_percent."`
-	Hidden         pbs.Size `toml:"vnode_hidden" json:"vnode_hidden" comment:"Kept from what PBS is told, so that the last job fits."`
-	Swappiness     int      `toml:"swappiness" json:"swappiness" comment:"0 to 100; -1: as the kernel has it. cgroup v1 only."`
-	Enforce        string   `toml:"enforce" json:"enforce" comment:"cgroup: the kernel limits mem, page cache included. rss: a job is killed whose anonymous and shared memory exceeds mem; page cache is not counted, and the kernel limits each job to what all jobs together may have. both."`
-	OOMGroup       bool     `toml:"oom_group" json:"oom_group" comment:"When the kernel kills for lack of memory, it kills the whole job. cgroup v2 only; a job asks for other with -l oom_group=false."`
-	HighPercent    float64  `toml:"high_percent" json:"high_percent" comment:"Throttle a job that uses more than this part of its mem (memory.high); 0: off. cgroup v2 only."`
-	ServicesLow    pbs.Size `toml:"services_low" json:"services_low" comment:"Memory of the node's own services (system.slice) that is not reclaimed for jobs (memory.low); 0b: off. cgroup v2 with systemd only."`
-	ManageRlimitAS bool     `toml:"manage_rlimit_as" json:"manage_rlimit_as" comment:"With vmem enforced: RLIMIT_AS of a job's processes is pvmem, or unlimited."`
+	Enabled               bool     `toml:"enabled" json:"enabled"`
+	Default               pbs.Size `toml:"default" json:"default" comment:"Limit of a job that asked for no mem; 0b: what the host can give to jobs."`
+	EnforceDefault        bool     `toml:"enforce_default" json:"enforce_default"`
+	ExclhostIgnoreDefault bool     `toml:"exclhost_ignore_default" json:"exclhost_ignore_default" comment:"A job with place=exclhost is as if enforce_default were false."`
+	ReservePercent        float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's memory that jobs do not get."`
+	ReserveAmount         pbs.Size `toml:"reserve_amount" json:"reserve_amount" comment:"Kept from jobs on top of reserve_percent."`
+	Hidden                pbs.Size `toml:"vnode_hidden" json:"vnode_hidden" comment:"Kept from what PBS is told, so that the last job fits."`
+	Swappiness            int      `toml:"swappiness" json:"swappiness" comment:"0 to 100; -1: as the kernel has it. cgroup v1 only."`
+	Enforce               string   `toml:"enforce" json:"enforce" comment:"cgroup: the kernel limits mem, page cache included. rss: a job is killed whose anonymous and shared memory exceeds mem; page cache is not counted, and the kernel limits each job to what all jobs together may have. both."`
+	OOMGroup              bool     `toml:"oom_group" json:"oom_group" comment:"When the kernel kills for lack of memory, it kills the whole job. cgroup v2 only; a job asks for other with -l oom_group=false."`
+	HighPercent           float64  `toml:"high_percent" json:"high_percent" comment:"Throttle a job that uses more than this part of its mem (memory.high); 0: off. cgroup v2 only."`
+	ServicesLow           pbs.Size `toml:"services_low" json:"services_low" comment:"Memory of the node's own services (system.slice) that is not reclaimed for jobs (memory.low); 0b: off. cgroup v2 with systemd only."`
+	ManageRlimitAS        bool     `toml:"manage_rlimit_as" json:"manage_rlimit_as" comment:"With vmem enforced: RLIMIT_AS of a job's processes is pvmem, or unlimited."`
 }
 
 // Memsw configures memory plus swap.
 type Memsw struct {
-	Enabled        bool     `toml:"enabled" json:"enabled"`
-	Default        pbs.Size `toml:"default" json:"default" comment:"Swap on top of mem for a job that asked for no vmem."`
-	EnforceDefault bool     `toml:"enforce_default" json:"enforce_default"`
-	ReservePercent float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's swap that jobs do not get."`
-	ReserveAmount  pbs.Size `toml:"reserve_amount" json:"reserve_amount"`
-	Hidden         pbs.Size `toml:"vnode_hidden" json:"vnode_hidden" comment:"Kept from what PBS is told, on top of memory.vnode_hidden."`
+	Enabled               bool     `toml:"enabled" json:"enabled"`
+	Default               pbs.Size `toml:"default" json:"default" comment:"Swap on top of mem for a job that asked for no vmem."`
+	EnforceDefault        bool     `toml:"enforce_default" json:"enforce_default"`
+	ExclhostIgnoreDefault bool     `toml:"exclhost_ignore_default" json:"exclhost_ignore_default" comment:"A job with place=exclhost is as if enforce_default were false."`
+	ReservePercent        float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's swap that jobs do not get."`
+	ReserveAmount         pbs.Size `toml:"reserve_amount" json:"reserve_amount"`
+	Hidden                pbs.Size `toml:"vnode_hidden" json:"vnode_hidden" comment:"Kept from what PBS is told, on top of memory.vnode_hidden."`
 }
 
 // Hugetlb configures huge pages. hpmem is of the kernel's default size; hpmem_2mb, hpmem_1gb and so on name theirs.
 type Hugetlb struct {
-	Enabled        bool     `toml:"enabled" json:"enabled"`
-	Default        pbs.Size `toml:"default" json:"default" comment:"Limit of a job that asked for no hpmem."`
-	EnforceDefault bool     `toml:"enforce_default" json:"enforce_default" comment:"false: such a job may have what there is."`
-	ReservePercent float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's huge pages that jobs do not get."`
-	ReserveAmount  pbs.Size `toml:"reserve_amount" json:"reserve_amount"`
-	Hidden         pbs.Size `toml:"vnode_hidden" json:"vnode_hidden" comment:"Kept from what PBS is told."`
+	Enabled               bool     `toml:"enabled" json:"enabled"`
+	Default               pbs.Size `toml:"default" json:"default" comment:"Limit of a job that asked for no hpmem."`
+	EnforceDefault        bool     `toml:"enforce_default" json:"enforce_default" comment:"false: such a job may have what there is."`
+	ExclhostIgnoreDefault bool     `toml:"exclhost_ignore_default" json:"exclhost_ignore_default" comment:"A job with place=exclhost is as if enforce_default were false."`
+	ReservePercent        float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's huge pages that jobs do not get."`
+	ReserveAmount         pbs.Size `toml:"reserve_amount" json:"reserve_amount"`
+	Hidden                pbs.Size `toml:"vnode_hidden" json:"vnode_hidden" comment:"Kept from what PBS is told."`
 }
 
 // Pids configures the pids controller.
@@ -185,7 +192,7 @@ type Rlimits struct {
 // Default returns the configuration of a node where nothing is configured.
 func Default() *File {
 	return &File{
-		Host: Host{LogLevel: "info", Start: Duration(30 * time.Second)},
+		Host: Host{Enabled: true, LogLevel: "info", Start: Duration(30 * time.Second)},
 		Cgroup: Cgroup{Prefix: "pbs_jobs", Systemd: "auto", SystemdWait: Duration(10 * time.Second), EnableControllers: []string{},
 			KillTimeout: Duration(10 * time.Second)},
 		Vnodes: Vnodes{PropagateVntype: true, OnlineOfflinedNodes: true, OnlineMinDelay: Duration(30 * time.Second),
@@ -204,6 +211,7 @@ func Default() *File {
 		Walltime: DefaultWalltime(),
 		Sister:   DefaultSister(),
 		MPI:      DefaultMPI(),
+		OpenPBS:  DefaultOpenPBS(),
 	}
 }
 

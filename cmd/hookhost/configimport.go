@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookhost/hookhost/internal/pbscgroups"
+)
+
+const configImportHelp = `Turn FILE, the configuration of OpenPBS's hook pbs_cgroups (JSON), into a hookhost.toml. "-" is standard input. The one in force is
+printed by: qmgr -c "export hook pbs_cgroups application/x-config default"
+
+The result goes to standard output and a table, which says of each key what became of it, to standard error; with --output the result goes
+to that file, which must not be there yet, and the table to standard output. A key is
+
+  ours         a setting of hookhost, with what differs
+  not needed   nothing is lost without it
+  refused      somebody may rely on it, and hookhost cannot follow
+  unknown      the stock hook does not know it either
+
+Keys that FILE does not have are in the table where the stock hook's own default is not hookhost's: they are written out, so that nothing
+changes unsaid.
+
+Exit status: 0; 1 when a key was refused, unless --force: the result is written all the same, with what was refused as comments; 2 when
+FILE is no configuration.`
+
+func (c *cli) configImportCommand() *cobra.Command {
+	var output string
+	var asJSON, force bool
+	cmd := &cobra.Command{
+		Use: "import FILE", Short: "Turn a pbs_cgroups configuration into one of hookhost", Long: configImportHelp, Args: nArgs(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			got, err := importConfig(cmd.InOrStdin(), args[0])
+			if err != nil {
+				return misuse(fmt.Errorf("config import %s: %w", args[0], err))
+			}
+			told := cmd.ErrOrStderr()
+			if output != "" {
+				told = cmd.OutOrStdout()
+				if err := writeNew(output, got.TOML); err != nil {
+					return fmt.Errorf("config import: %w", err)
+				}
+			} else if _, err := cmd.OutOrStdout().Write(got.TOML); err != nil {
+				return err
+			}
+			if err := writeImport(told, got, asJSON); err != nil {
+				return err
+			}
+			if n := got.Refused(); n > 0 && !force {
+				return fmt.Errorf("config import %s: refused: %d of %d keys: see the table", args[0], n, len(got.Keys))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&output, "output", "", "write the result to FILE, a new one, and the table to standard output")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the table as JSON")
+	cmd.Flags().BoolVar(&force, "force", false, "exit status 0 even if keys were refused")
+	return cmd
+}
+
+// writeNew writes a file that is not there yet, or to what is no file, as /dev/null. It fails for one that is.
+func writeNew(path string, content []byte) error {
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		flags = os.O_WRONLY
+	}
+	f, err := os.OpenFile(path, flags, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
+}
+
+// importConfig reads the file of that name, or standard input.
+func importConfig(stdin io.Reader, name string) (*pbscgroups.Import, error) {
+	text, err := readInput(stdin, name)
+	if err != nil {
+		return nil, err
+	}
+	return pbscgroups.Read(text)
+}
+
+// maxImport is far more than a configuration can be.
+const maxImport = 4 << 20
+
+func readInput(stdin io.Reader, name string) ([]byte, error) {
+	in := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxImport+1))
+	if err == nil && len(text) > maxImport {
+		err = fmt.Errorf("more than %d bytes", maxImport)
+	}
+	return text, err
+}
+
+// writeImport writes what became of each key.
+func writeImport(w io.Writer, got *pbscgroups.Import, asJSON bool) error {
+	var b bytes.Buffer
+	if asJSON {
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		if err := e.Encode(got.Keys); err != nil {
+			return err
+		}
+		_, err := b.WriteTo(w)
+		return err
+	}
+	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "LINE\tKEY\tVALUE\tBECAME\tOURS\tREMARK")
+	for _, k := range got.Keys {
+		line := "default"
+		if k.Line > 0 {
+			line = fmt.Sprint(k.Line)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", line, k.Key, cut(k.Value), k.Became, cut(strings.Join(k.Ours, ", ")), k.Why)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) { // no blanks behind a line without a remark
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cut shortens a value so that the table stays one; --json has all of it.
+func cut(text string) string {
+	const most = 60
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-3]) + "..."
+	}
+	return text
+}
