@@ -1,0 +1,273 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// The tests TestChecklist01 to TestChecklist20 are the behaviours that a replacement of pbs_cgroups has to show, one for each. They play
+// pbs_mom: an event is the file that MoM writes for a hook, the hook is the one that is registered with PBS, under python3 with a stand-in for
+// the module pbs, and what counts is the file that MoM reads afterwards and what the kernel says.
+
+// means is how an event comes to the daemon.
+type means int
+
+const (
+	byShim means = iota // MoM's file, by the hook that is registered with PBS
+	byFile              // MoM's file, by `hookhost event`
+	byJSON              // the event as it is seen through the module pbs, by `hookhost event`
+)
+
+// momHost is the host's name in events, as in those that were captured from a running pbs_mom.
+const momHost = "pbshost"
+
+// A mom does what pbs_mom does with its hooks, for one node.
+type mom struct {
+	*node
+	name   string // of the host
+	home   string // PBS_MOM_HOME
+	daemon *daemon
+	by     means
+	events atomic.Int32
+}
+
+// newMoM makes a node with a MoM beside. The daemon is still to be started: serve.
+func newMoM(t *testing.T, config ...string) *mom { return newMoMOf(t, momHost, config...) }
+
+func newMoMOf(t *testing.T, name string, config ...string) *mom {
+	t.Helper()
+	n := newNode(t, config...)
+	m := &mom{node: n, name: name, home: n.path("mom")}
+	for _, dir := range []string{"mom_priv/jobs", "mom_priv/hooks/tmp", "mom_logs", "aux", "spool"} {
+		must(t, os.MkdirAll(m.at(dir), 0o755))
+	}
+	must(t, os.Chmod(n.dir, 0o711), os.Chmod(m.at("spool"), 0o1777))
+	for _, c := range []string{fmt.Sprintf("\n[host]\nnode = %q\nstart_timeout = \"60s\"\n", name), fmt.Sprintf("[openpbs]\nhome = %q\n", m.home)} {
+		m.configure(c)
+	}
+	shim, err := os.ReadFile("../../integrations/openpbs/hookhost.py")
+	must(t, err)
+	must(t, os.WriteFile(m.at("mom_priv/hooks/hookhost.PY"), shim, 0o600),
+		os.WriteFile(m.at("mom_priv/hooks/hookhost.CF"), fmt.Appendf(nil, "socket = %s\n", n.path("run/s")), 0o600))
+	return m
+}
+
+// serve starts the daemon.
+func (m *mom) serve() *daemon {
+	m.t.Helper()
+	m.daemon = m.node.serve()
+	return m.daemon
+}
+
+func (m *mom) at(name string) string { return filepath.Join(m.home, name) }
+
+// configure adds to the node's configuration.
+func (m *mom) configure(text string) {
+	m.t.Helper()
+	f, err := os.OpenFile(m.path("hookhost.toml"), os.O_WRONLY|os.O_APPEND, 0)
+	must(m.t, err)
+	_, err = f.WriteString(text)
+	must(m.t, err, f.Close())
+}
+
+// has tells the daemon, as MoM does by the job's own file, that the job is MoM's.
+func (m *mom) has(id string) {
+	m.t.Helper()
+	must(m.t, os.WriteFile(m.at("mom_priv/jobs/"+id+".JB"), nil, 0o600))
+}
+
+// hadNot takes that back.
+func (m *mom) hadNot(id string) { os.Remove(m.at("mom_priv/jobs/" + id + ".JB")) }
+
+// pbsJob is what an event tells of a job.
+type pbsJob struct {
+	id       string
+	chunks   string // exec_vnode; "" is one chunk of this host with ncpus and mem of list
+	list     string // Resource_List: "ncpus=1,mem=64mb"
+	sister   bool
+	run      int
+	session  int
+	joinPath string
+}
+
+// hostOfChunk is a chunk of exec_vnode, by its first vnode's host.
+var hostOfChunk = regexp.MustCompile(`\(([^:\[()]+)[^()]*\)`)
+
+// input is the file that MoM writes for a hook.
+func (m *mom) input(event string, j pbsJob, more ...string) string {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, "pbs.event()."+format+"\n", args...) }
+	list := strings.Split(j.list, ",")
+	if j.chunks == "" {
+		j.chunks = "(" + m.name + ":" + strings.Join(slices.DeleteFunc(slices.Clone(list), func(r string) bool {
+			return !strings.HasPrefix(r, "ncpus=") && !strings.HasPrefix(r, "mem=")
+		}), ":") + ")"
+	}
+	for _, line := range more {
+		say("%s", line)
+	}
+	say("job.id=%s", j.id)
+	say("job.Job_Name=checklist")
+	say("job.Job_Owner=nobody@%s", m.name)
+	say("job.queue=workq")
+	say("job.server=%s", m.name)
+	say("job.exec_host2=%s", hostOfChunk.ReplaceAllString(j.chunks, "$1:15002/0"))
+	say("job.exec_vnode=%s", j.chunks)
+	if j.joinPath != "" {
+		say("job.Join_Path=%s", j.joinPath)
+	}
+	for _, r := range list {
+		if name, value, found := strings.Cut(r, "="); found {
+			say("job.Resource_List[%s]=%s", name, value)
+		}
+	}
+	if j.session != 0 {
+		say("job.session_id=%d", j.session)
+	}
+	say("job.euser=nobody")
+	say("job.egroup=nogroup")
+	say("job.hashname=%s", j.id)
+	say("job.run_count=%d", max(1, j.run))
+	say("job.job_kill_delay=1")
+	say("job.project=_pbs_project_default")
+	if !j.sister {
+		say("job._msmom=True")
+	}
+	out, err := "", ""
+	if event != "execjob_begin" {
+		out, err = m.at("spool/"+j.id+".OU"), m.at("spool/"+j.id+".ER")
+	}
+	say("job._stdout_file=%s", out)
+	say("job._stderr_file=%s", err)
+	return b.String() + m.tail(event)
+}
+
+// hostInput is that of an event that is about no job. periodic's job_list is empty: lines may bring jobs.
+func (m *mom) hostInput(event string, lines ...string) string {
+	text := ""
+	if event == "exechost_periodic" {
+		text = "pbs.event().freq=120\n"
+	}
+	for _, line := range lines {
+		text += "pbs.event()." + line + "\n"
+	}
+	return text + m.tail(event)
+}
+
+func (m *mom) tail(event string) string {
+	return fmt.Sprintf(`pbs.event().vnode_list["%[1]s"].pcpus=2
+pbs.event().vnode_list["%[1]s"].resources_available[ncpus]=2
+pbs.event().vnode_list["%[1]s"].resources_available[arch]=linux
+pbs.get_local_nodename()=%[1]s
+pbs.event().type=%[2]s
+pbs.event().hook_name=hookhost
+pbs.event().hook_type=site
+pbs.event().requestor=pbs_mom
+pbs.event().requestor_host=%[1]s
+pbs.event().user=pbsadmin
+pbs.event().alarm=60
+`, m.name, event)
+}
+
+// hook calls the hook as MoM itself does at most events.
+func (m *mom) hook(input string) answer {
+	m.t.Helper()
+	c := m.prepare(input, 0)
+	cmd := exec.Command(c.args[0], c.args[1:]...)
+	cmd.Env, cmd.Dir = c.env, c.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as MoM's child; and an attach takes the caller's session in
+	said, err := cmd.CombinedOutput()
+	var exited *exec.ExitError
+	if err != nil && !errors.As(err, &exited) {
+		m.t.Fatal(err)
+	}
+	return m.read(c, input, string(said), cmd.ProcessState.ExitCode())
+}
+
+// job calls the hook for an event of a job.
+func (m *mom) job(event string, j pbsJob, more ...string) answer {
+	m.t.Helper()
+	return m.hook(m.input(event, j, more...))
+}
+
+// aside is job beside the test, which gets the answer when it is there.
+func (m *mom) aside(event string, j pbsJob, more ...string) <-chan answer {
+	done := make(chan answer, 1)
+	go func() {
+		defer close(done) // also where the hook has failed
+		done <- m.job(event, j, more...)
+	}()
+	return done
+}
+
+// begin has a job begin, fails the test if that is not accepted, and keeps the job as MoM does. Whatever becomes of the test, the job is ended.
+func (m *mom) begin(j pbsJob) answer {
+	m.t.Helper()
+	a := m.job("execjob_begin", j)
+	if !a.accepted {
+		m.t.Fatalf("begin of %s: %+v", j.id, a)
+	}
+	m.has(j.id)
+	m.endAtLast(j)
+	return a
+}
+
+func (m *mom) endAtLast(j pbsJob) {
+	m.t.Cleanup(func() {
+		if exists(m.path("run/s")) {
+			m.tell("execjob_end", fmt.Sprintf(`{"job": {"id": %q}}`, j.id))
+		}
+	})
+}
+
+// end has a job end, and returns what its epilogue says.
+func (m *mom) end(j pbsJob) answer {
+	m.t.Helper()
+	a := m.job("execjob_epilogue", j, "job.Exit_status=0")
+	if !a.accepted {
+		m.t.Errorf("epilogue of %s: %+v", j.id, a)
+	}
+	if a := m.job("execjob_end", j, "job.Exit_status=0"); !a.accepted {
+		m.t.Errorf("end of %s: %+v", j.id, a)
+	}
+	m.hadNot(j.id)
+	if left := m.dirsOf(j.id); len(left) > 0 {
+		m.t.Errorf("%s has left %v", j.id, left)
+	}
+	return a
+}
+
+// dirsOf returns the directories of a job, in whatever hierarchy.
+func (m *mom) dirsOf(id string) []string {
+	var dirs []string
+	for _, procs := range m.jobDirs() {
+		if dir := filepath.Dir(procs); filepath.Base(dir) == id {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// limit is the job's memory limit as the kernel has it, in bytes; what all jobs may have where it asked for none.
+func (m *mom) limit(id string) int64 {
+	m.t.Helper()
+	for _, file := range []string{"memory.limit_in_bytes", "memory.max"} {
+		if b, err := os.ReadFile(filepath.Join(m.memoryDir(id), file)); err == nil {
+			n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+			must(m.t, err)
+			return n
+		}
+	}
+	m.t.Errorf("job %s has no memory limit", id)
+	return 0
+}
