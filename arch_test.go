@@ -46,6 +46,9 @@ var edges = map[string][]string{
 	"internal/mom":       {"hostapi", "internal/pbs", "internal/proc"},
 	"internal/rank":      {},
 	"internal/stray":     {"hostapi", "internal/kernfs", "internal/proc"},
+	"internal/openpbs":   {"hostapi", "internal/pbs"},
+
+	"internal/pbscgroups": {"internal/config"},
 
 	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs", "internal/nodestate", "internal/pbs",
 		"internal/placement", "internal/proc", "internal/rank", "internal/systemd", "internal/topology", "internal/usage"},
@@ -55,9 +58,11 @@ var edges = map[string][]string{
 	"hooks/walltime":     {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/proc"},
 	"hooks/mpi": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/proc", "internal/rank",
 		"internal/stray"},
-	"cmd/hookhost/shortcut": {}, // before all else is initialised: see there
-	"cmd/hookhost": {"cmd/hookhost/shortcut", "hostapi", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
-		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/pbs", "internal/placement", "internal/proc", "internal/report", "internal/sister", "internal/stray", "internal/systemd", "internal/topology"},
+	"integrations/openpbs":            {},
+	"integrations/openpbs/pbs_python": {}, // its time is start-up
+	"cmd/hookhost/shortcut":           {}, // before all else is initialised: see there
+	"cmd/hookhost": {"cmd/hookhost/shortcut", "hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
+		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/placement", "internal/proc", "internal/report", "internal/sister", "internal/stray", "internal/systemd", "internal/topology"},
 }
 
 // testOnly packages may be imported from _test.go files alone.
@@ -151,7 +156,7 @@ func TestOnlyMainsTouchTheProcess(t *testing.T) {
 		"os":        {"Exit", "Getenv", "LookupEnv", "Environ", "Setenv"},
 		"os/signal": {"Notify", "NotifyContext", "Ignore"},
 	}
-	mains := []string{"cmd/", "hooks/", "hostapi", "testdata/"}
+	mains := []string{"cmd/", "hooks/", "hostapi", "integrations/openpbs/pbs_python", "testdata/"}
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		if slices.Contains(testOnly, name) || slices.ContainsFunc(mains, func(m string) bool { return strings.HasPrefix(name, m) }) {

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -175,7 +176,8 @@ func TestAccess(t *testing.T) {
 	})
 }
 
-// The sweep at start removes what no job owns and nothing else.
+// The sweep at start removes what no job owns and nothing else. Processes that somebody else's hook has put at such a place, as OpenPBS's own
+// does on v1, go on until the end of their job.
 func TestOrphansAreRemovedAtStart(t *testing.T) {
 	n := newNode(t)
 	d := n.serve()
@@ -183,20 +185,26 @@ func TestOrphansAreRemovedAtStart(t *testing.T) {
 		t.Fatal("begin was rejected")
 	}
 	d.stop()
-	orphan := n.memoryDir("9.node")
-	if err := os.Mkdir(orphan, 0o755); err != nil {
+	orphan, others := n.memoryDir("8.node"), n.memoryDir("9.node")
+	if err := errors.Join(os.Mkdir(orphan, 0o755), os.Mkdir(others, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	lost := sleeper(t, 0)
-	if err := os.WriteFile(orphan+"/cgroup.procs", []byte(fmt.Sprint(lost.Process.Pid)), 0); err != nil {
+	process := sleeper(t, 0)
+	if err := os.WriteFile(others+"/cgroup.procs", []byte(fmt.Sprint(process.Process.Pid)), 0); err != nil {
 		t.Fatal(err)
 	}
 	n.serve()
 	eventually(t, "the orphan is removed", func() bool { return !exists(orphan) })
-	lost.Wait()
 	if !exists(n.memoryDir("7.node")) {
 		t.Error("the sweep removed a job")
 	}
+	if !exists(others) || process.Process.Signal(syscall.Signal(0)) != nil {
+		t.Error("the sweep removed what it had not made")
+	}
+	if r := n.event("execjob_end", "9.node", ""); r.status != 0 || exists(others) {
+		t.Errorf("end of a job that somebody else has begun: status %d; its cgroup is there: %t", r.status, exists(others))
+	}
+	process.Wait()
 	n.event("execjob_end", "7.node", "")
 }
 

@@ -12,6 +12,9 @@ import (
 
 func (c *cli) examineHooks(cfg *config.File) []finding {
 	var findings []finding
+	if !cfg.Host.Enabled {
+		findings = append(findings, ok("hooks", "[host] is not enabled on this host: its jobs are left alone, unless a hook of this site does something to them"))
+	}
 	r, err := c.registry(cfg, true)
 	if err != nil {
 		return []finding{blocking("hooks", err.Error(), "")}

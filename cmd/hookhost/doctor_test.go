@@ -71,9 +71,13 @@ func TestDoctorOnFakeKernels(t *testing.T) {
 		blocks []string
 	}{
 		{name: "v2", kernel: kernfstest.NewV2(), pass: all, want: []want{
-			{"cgroups", "ok", "v2; processes of MoM", "favordynmods"}, {"memory controller", "ok", "mem is enforced", ""}, {"io controller", "ok", "[io] is not enabled: jobs are not throttled", ""},
+			{"cgroups", "ok", "v2; the first process in a while", "favordynmods = true"}, {"memory controller", "ok", "mem is enforced", ""}, {"io controller", "ok", "[io] is not enabled: jobs are not throttled", ""},
 			{"cgroup.kill", "ok", "one step", ""}, {"freezer", "ok", "one step", ""}, {"kill of whole jobs", "ok", "as a whole", ""}, {"peak of memory", "ok", "counted", ""},
 			{"swap accounting", "ok", "no swap", ""}, {"huge pages", "ok", "none", ""}}},
+		{name: "v2 that favours moves", kernel: kernfstest.NewV2(kernfstest.Mounted("nsdelegate", "favordynmods")), pass: all, edit: func(f *config.File) { f.Cgroup.FavorDynmods = true },
+			want: []want{{"cgroups", "ok", "v2; processes are moved without a wait", ""}}},
+		{name: "v2 that is to favour moves", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) { f.Cgroup.FavorDynmods = true },
+			want: []want{{"cgroups", "degraded", "favordynmods = true in [cgroup] is not in force", "restart"}}},
 		{name: "systemd required", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) { f.Cgroup.Systemd = "require" }, want: []want{
 			{"cgroups", "ok", "v2", "favordynmods"}}},
 		{name: "v2 of Linux 5.10", kernel: kernfstest.NewV2(kernfstest.Without("cgroup.kill", "memory.peak", "cpuset.cpus.exclusive")), pass: all,
@@ -97,7 +101,7 @@ func TestDoctorOnFakeKernels(t *testing.T) {
 			want: []want{{"memory controller", "impossible", "", "or set enabled = false in [memory]"}}, blocks: []string{"memory controller"}},
 		{name: "rss enforcement needs no controller", kernel: kernfstest.NewV1(kernfstest.Without("memory")), edit: func(f *config.File) { f.Memory.Enforce = "rss" },
 			want: []want{{"memory controller", "impossible", "nothing configured needs it", ""}}},
-		{name: "hybrid", kernel: kernfstest.NewHybrid(), want: []want{{"cgroups", "ok", "hybrid: jobs get memory, cpuset, cpu, cpuacct, pids, freezer, devices on v1 and no controller on v2", ""},
+		{name: "hybrid", kernel: kernfstest.NewHybrid(), want: []want{{"cgroups", "ok", "hybrid: jobs get memory, cpuset, cpu, cpuacct, pids, freezer, devices on v1 and no controller on v2", "favordynmods"},
 			{"hugetlb controller", "impossible", "does not pass it down", `enable_controllers = ["hugetlb"]`}, {"swap accounting", "ok", "enforced", ""}}},
 		{name: "hugetlb without pages", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) { f.Hugetlb.Enabled = true },
 			want: []want{{"hugetlb controller", "ok", "hpmem", ""}, {"huge pages", "degraded", "none is reserved", "nr_hugepages"}}},

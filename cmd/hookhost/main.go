@@ -103,7 +103,7 @@ programs that create the job's cgroup, take in its processes, enforce its limits
 	root.CompletionOptions.HiddenDefaultCmd = true
 	c.flags(root)
 	root.AddCommand(c.serveCommand(), c.runCommand(), c.eventCommand(), c.attachCommand(), c.remshCommand(), c.hookCommand(),
-		c.jobsCommand(), c.reportCommand(), c.doctorCommand(), c.configCommand(), c.certCommand(), versionCommand())
+		c.jobsCommand(), c.reportCommand(), c.doctorCommand(), c.configCommand(), c.certCommand(), c.openpbsCommand(), versionCommand())
 	misuseFlags(root)
 	if isPBS(called) {
 		pbsUsage(root)

@@ -32,8 +32,11 @@ func (c *cli) ledgerFile() string { return filepath.Join(c.state, "ledger.jsonl"
 // builtIn returns the hooks that come with hookhost. Their attributes are those of OpenPBS's own cgroups hook, but for mpi: without it a
 // node can run jobs all the same, so no failure of it puts the node offline. daemon is false for a process that runs a job by
 // itself: that job is on one host, where mpi has nothing to do and its program would only have to be started. Where it goes on after its daemon has
-// died, the next daemon removes the job's hostfile.
+// died, the next daemon removes the job's hostfile. There is none where [host] says that this host is left alone.
 func builtIn(cfg *config.File, daemon bool) ([]host.Hook, error) {
+	if !cfg.Host.Enabled {
+		return nil, nil
+	}
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		return nil, err
@@ -43,12 +46,12 @@ func builtIn(cfg *config.File, daemon bool) ([]host.Hook, error) {
 		name    string
 		order   int // devices and walltime come after cgroup: the filter is put on what that made, and signals go to what is in it
 		enabled bool
-		alarm   int
+		alarm   int // seconds; below what pbs_mom gives the shim (integrations/openpbs), so that what fail_action says of a hook that hangs reaches it
 		fail    host.FailActionList
 	}{
-		{"cgroup", 100, true, 90, host.FailActionList{host.FailOfflineVnodes}},
-		{"devices", 110, cfg.Devices.Enabled, 90, host.FailActionList{host.FailOfflineVnodes}},
-		{"walltime", 120, cfg.Walltime.Enabled, 90, host.FailActionList{host.FailOfflineVnodes}},
+		{"cgroup", 100, true, 60, host.FailActionList{host.FailOfflineVnodes}},
+		{"devices", 110, cfg.Devices.Enabled, 60, host.FailActionList{host.FailOfflineVnodes}},
+		{"walltime", 120, cfg.Walltime.Enabled, 60, host.FailActionList{host.FailOfflineVnodes}},
 		{"mpi", 130, cfg.MPI.Enabled && daemon, 30, nil},
 	} {
 		if !b.enabled {
@@ -206,6 +209,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		complete: complete, tree: tree, node: name, daemon: daemon, since: time.Now(), procfs: procfs,
 	}
 	b.sister.Store(&cfg.Sister)
+	b.openPBS.Store(&cfg.OpenPBS)
 	b.origins = &origins{b: b, environs: proc.NewEnvirons(procfs)}
 	p.died = func() { b.removeLeft(context.WithoutCancel(ctx)) }
 	if err := b.connect(cfg); err != nil {
@@ -219,6 +223,9 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		Recover: func(_ context.Context, id string) (*jobstate.Record, error) {
 			return recoverJob(tree, id, self, p.Alive)
 		},
+	}
+	if daemon {
+		options.PBSHas, options.Populated = b.pbsHas, b.populated
 	}
 	if b.others != nil {
 		options.Sisters = b.others
