@@ -70,10 +70,18 @@ func send(fd int, b []byte, deadline time.Time) error {
 	return nil
 }
 
+// receive reads the answer to its end.
 func receive(fd int, deadline time.Time) ([]byte, error) {
+	return readAll(fd, 2*maxInput, func() error { return within(fd, syscall.SO_RCVTIMEO, deadline) })
+}
+
+var errTooLong = errors.New("too long")
+
+// readAll reads at most so many bytes, up to the end. before is asked before each part.
+func readAll(fd, most int, before func() error) ([]byte, error) {
 	b := make([]byte, 0, 16<<10)
 	for {
-		if err := within(fd, syscall.SO_RCVTIMEO, deadline); err != nil {
+		if err := before(); err != nil {
 			return nil, err
 		}
 		if len(b) == cap(b) {
@@ -87,8 +95,8 @@ func receive(fd int, deadline time.Time) ([]byte, error) {
 		case n == 0:
 			return b, nil
 		default:
-			if b = b[:len(b)+n]; len(b) > 2*maxInput {
-				return nil, errors.New("too long")
+			if b = b[:len(b)+n]; len(b) > most {
+				return nil, errTooLong
 			}
 		}
 	}

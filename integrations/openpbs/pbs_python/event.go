@@ -117,24 +117,8 @@ func read(path string, most int) ([]byte, bool) {
 		return nil, false
 	}
 	defer syscall.Close(fd)
-	b := make([]byte, 0, 16<<10)
-	for {
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-		}
-		n, err := syscall.Read(fd, b[len(b):cap(b)])
-		switch {
-		case err == syscall.EINTR:
-		case err != nil:
-			return nil, false
-		case n == 0:
-			return b, true
-		default:
-			if b = b[:len(b)+n]; len(b) > most {
-				return nil, false
-			}
-		}
-	}
+	b, err := readAll(fd, most, func() error { return nil })
+	return b, err == nil
 }
 
 // alarmIn finds the hook's alarm, in seconds; 0 where there is none. Of several lines the last is MoM's: what users have a part in stands
