@@ -132,18 +132,10 @@ func decodeEvent(event hostapi.Event, in io.Reader) (*hostapi.Request, []string,
 
 // checkResources finds values that PBS itself would never have sent, before anything is done with them.
 func checkResources(req *hostapi.Request) error {
-	if req.Job == nil {
-		return nil
-	}
 	if err := checkResourceList(req); err != nil {
 		return err
 	}
-	if req.Job.ExecVnode != "" {
-		if _, err := pbs.ParseExecVnode(req.Job.ExecVnode); err != nil {
-			return fmt.Errorf("job.exec_vnode: %w", err)
-		}
-	}
-	return nil
+	return checkExecVnode(req)
 }
 
 // checkResourceList is the part of checkResources about what the job's user has asked for; exec_vnode is PBS's own.
@@ -153,6 +145,17 @@ func checkResourceList(req *hostapi.Request) error {
 	}
 	if err := pbs.CheckResources(req.Job.ResourceList); err != nil {
 		return fmt.Errorf("job.resource_list: %w", err)
+	}
+	return nil
+}
+
+// checkExecVnode is the other part.
+func checkExecVnode(req *hostapi.Request) error {
+	if req.Job == nil || req.Job.ExecVnode == "" {
+		return nil
+	}
+	if _, err := pbs.ParseExecVnode(req.Job.ExecVnode); err != nil {
+		return fmt.Errorf("job.exec_vnode: %w", err)
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
-	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 const openpbsHelp = `Register hookhost with OpenPBS: one hook, "hookhost", whose script hands pbs_mom's events to the daemon of each node.
@@ -229,11 +228,7 @@ func (c *cli) pbsConf() (map[string]string, error) {
 		}
 		path = cfg.OpenPBS.Conf
 	}
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	return pbs.Conf(string(text)), nil
+	return readPBSConf(path)
 }
 
 // pbsExec is PBS_EXEC.

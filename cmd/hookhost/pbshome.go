@@ -26,15 +26,24 @@ func momHome(cfg *config.OpenPBS) (string, error) {
 	if cfg.Conf == "" {
 		return "", errNoHome
 	}
-	text, err := os.ReadFile(cfg.Conf)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	conf, err := readPBSConf(cfg.Conf)
+	if err != nil {
 		return "", err
 	}
-	home := pbs.MoMHome(pbs.Conf(string(text)))
+	home := pbs.MoMHome(conf)
 	if !filepath.IsAbs(home) {
 		return "", errNoHome
 	}
 	return home, nil
+}
+
+// readPBSConf returns the settings of a pbs.conf: none where there is no such file.
+func readPBSConf(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return pbs.Conf(string(text)), nil
 }
 
 // workdir is the directory under a home in which pbs_mom runs its hooks (openpbs src/resmom/mom_hook_func.c, run_hook).

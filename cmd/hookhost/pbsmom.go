@@ -88,15 +88,17 @@ func (b *backend) handlePBS(ctx context.Context, req *hostapi.Request, call api.
 		}
 		req.PID = leader
 	}
-	if req.Event == hostapi.EventBegin { // at later events the job has begun with what it asks for: then it is not its user's mistake
-		if err := checkResourceList(req); err != nil {
+	if isRefusable(req.Event) {
+		err := checkResourceList(req)
+		if err != nil && req.Event == hostapi.EventBegin { // later the job has begun with what it asks for: then it is not its user's mistake
 			text := fmt.Sprintf("hookhost: %s: %v", nameOf(req), err)
 			b.log.WithFields(logrus.Fields{"event": req.Event, "job": req.Job.ID}).Warn(text)
 			return &hostapi.Outcome{Reject: true, Message: text, OnReject: hostapi.JobActionDelete}, nil
 		}
-	}
-	if isRefusable(req.Event) {
-		if err := checkResources(req); err != nil {
+		if err == nil {
+			err = checkExecVnode(req)
+		}
+		if err != nil {
 			return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/nodestate"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // A job's cgroup that cannot be removed within kill_timeout holds cpus and memory that PBS is about to give to the next
@@ -21,10 +22,10 @@ import (
 // nothing back on line: what is not seen to be this hook's is not undone.
 
 const (
-	// hookName is what OpenPBS's text and the note in the state directory have this hook by.
+	// hookName is what the note in the state directory has this hook by.
 	hookName = "cgroup"
 	// offlineComment is the text that vnodes get. It is how PBS's own hook knows what it did, and how this one does.
-	offlineComment = "Hook " + hookName + ": Unable to clean up one or more cgroups"
+	offlineComment = pbs.CleanUpComment
 
 	stateOffline = "offline"
 	stateFree    = "free"

@@ -6,16 +6,17 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 const (
 	stateOffline = "offline"
 	stateFree    = "free"
-
-	// cgroupComment is what the cgroup hook writes into the comment of vnodes that it takes offline. Where PBS has told neither state nor
-	// comment of a vnode it does not, as it would write over somebody's: the shim then adds it to what the server has.
-	cgroupComment = "Hook cgroup: Unable to clean up one or more cgroups"
 )
+
+// cgroupComment the cgroup hook does not write where PBS has told neither state nor comment of a vnode, as it would write over
+// somebody's: the shim then adds it to what the server has.
+const cgroupComment = pbs.CleanUpComment
 
 // addVnodes adds what is to become of vnodes, sorted by name, and by attribute for each: what hooks publish, what they take offline or put
 // back, and what fail_action does to all vnodes of this host.
