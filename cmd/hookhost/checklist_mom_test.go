@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
 )
 
 // The tests TestChecklist01 to TestChecklist20 are the behaviours that a replacement of pbs_cgroups has to show, one for each. They play
@@ -55,9 +57,7 @@ func newMoMOf(t *testing.T, name string, config ...string) *mom {
 	for _, c := range []string{fmt.Sprintf("\n[host]\nnode = %q\nstart_timeout = \"60s\"\n", name), fmt.Sprintf("[openpbs]\nhome = %q\n", m.home)} {
 		m.configure(c)
 	}
-	shim, err := os.ReadFile("../../integrations/openpbs/hookhost.py")
-	must(t, err)
-	must(t, os.WriteFile(m.at("mom_priv/hooks/hookhost.PY"), shim, 0o600),
+	must(t, os.WriteFile(m.at("mom_priv/hooks/hookhost.PY"), openpbs.Script(""), 0o600),
 		os.WriteFile(m.at("mom_priv/hooks/hookhost.CF"), fmt.Appendf(nil, "socket = %s\n", n.path("run/s")), 0o600))
 	return m
 }

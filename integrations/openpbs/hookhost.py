@@ -1,9 +1,8 @@
 """The hook by which pbs_mom calls hookhost: it hands MoM's input file to the daemon's socket and does what the daemon answers.
 
 It knows nothing of jobs: the answer is a list of changes, which it carries out by the module pbs. Where the daemon does not answer, each event
-has an outcome of its own. The hook's configuration has lines KEY = VALUE with the keys of DEFAULTS. pbs_python compiles it anew for every event,
-which is most of what it costs: it imports what the interpreter has anyway, and what few events need is a text, REST, that is compiled when one does.
-Python 3.6 and later.
+has an outcome of its own. The hook's configuration has lines KEY = VALUE with the keys of DEFAULTS. It is run by head.py, below which PBS has
+it, and imports what the interpreter has anyway. Python 3.6 and later.
 """
 import os
 import time
@@ -96,6 +95,29 @@ class Call:
         if have.get("vnode_list") is None or self.name == "execjob_launch" and have.get("env") is None:
             self.repair()
 
+    def name_job(self):
+        """There are two ids, one of them a user's text. MoM's is the first, but at launch, where the program's arguments stand before it."""
+        first = (b"\n" + self.input).partition(b"\npbs.event().job.id=")[2].partition(b"\n")[0].decode("utf-8", "replace")
+        self.job = "%s of %s" % (self.name, "a job" if self.name == "execjob_launch" else "job " + first)
+
+    def repair(self):
+        """Puts back what pbs_python leaves out behind an attribute that is not UTF-8: at launch it would crash (pbs_python.c, main)."""
+        have, text = self.event._param, b"\n" + self.input
+        have.update({name: have.get(name) or {} for name in ("vnode_list", "vnode_list_fail")})
+        if self.name == "execjob_launch":
+            def value(name, end=b"\n"):
+                found = text.partition(b"\npbs.event()." + name)
+                return found[2].partition(end)[0].decode("utf-8", "replace") if found[1] else None
+            have.update(progname=value(b"progname=") or "", argv=[], env=pbs.pbs_env(value(b'env="""', b'"""\n') or "", True))
+            while value(b"argv[%d]=" % len(have["argv"])) is not None:
+                have["argv"].append(value(b"argv[%d]=" % len(have["argv"])))
+        try:
+            self.input.decode("utf-8")
+            cause = "a value that PBS cannot take, or lines that pbs_mom did not write"
+        except UnicodeDecodeError:
+            cause = "not UTF-8"
+        log(pbs.LOG_WARNING, self.job, "pbs_python could not read all of the event", cause)
+
     def left(self):
         left = self.patience - time.monotonic()
         if left <= 0:
@@ -103,14 +125,21 @@ class Call:
         return left
 
     def connect(self):
-        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            s.settimeout(self.left())
-            s.connect(self.settings["socket"])
-            return s
-        except (OSError, ValueError) as e:
-            s.close()
-            return self.connect_later(e)
+        """Tries while there is hope: a full backlog is EAGAIN, and a daemon that restarts has no socket, or one where nobody listens."""
+        path, until, pause = self.settings["socket"], time.monotonic() + int(self.settings["wait"]), 0.02
+        while True:
+            s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                s.settimeout(self.left())
+                s.connect(path)
+                return s
+            except (OSError, ValueError) as e:
+                s.close()
+                restarts = isinstance(e, (FileNotFoundError, ConnectionRefusedError)) and time.monotonic() < until
+                if not restarts and not isinstance(e, BlockingIOError):
+                    raise Down("%s: %s" % (path, getattr(e, "strerror", None) or e))
+            time.sleep(min(pause, self.left()))
+            pause = min(0.2, pause * 2)
 
     def post(self, more="", header=""):
         """Hands the event over and returns the changes."""
@@ -147,6 +176,47 @@ class Call:
         changes = parse(os.pread(int(fd), MOST, 0)) if fd else self.post()
         return self.tell() if changes[0][0] == "ask" else changes
 
+    def tell(self):
+        """The daemon asks what the server has of our vnodes, before it does anything."""
+        more = ""
+        for name, (state, comment) in (self.server(time.monotonic() + self.left() / 3) or {}).items():
+            for attribute in ("state=" + pbs.vnode_state_to_str(state), "comment=" + plain(comment)):
+                more += 'pbs.event().vnode_list["%s"].%s\n' % (name, attribute)
+        return self.post(more, "Hookhost-Asked: yes\r\n")
+
+    def server(self, until=None):
+        """State and comment of the event's vnodes as the server has them, {name: [state, comment]}; False when it cannot be asked. It is asked
+        once, in a child: a call of PBS's library has no bound."""
+        if self.known is not None:
+            return self.known
+        until = min(until or self.end, time.monotonic() + 10)
+        (ours, theirs), text = socket.socketpair(), b""
+        child = os.fork()
+        if child == 0:
+            try:
+                server, said = pbs.server(), ""
+                for name in self.event.vnode_list:
+                    vnode = server.vnode(name)
+                    said += "%s\0%d\0%s\0" % (name, vnode.state or 0, vnode.comment or "")
+                theirs.sendall((said + "end").encode("utf-8", "replace"), socket.MSG_NOSIGNAL)
+            finally:
+                os._exit(0)
+        theirs.close()
+        try:
+            part = True
+            while part and not text.endswith(b"\0end"):
+                ours.settimeout(max(0.001, until - time.monotonic()))
+                part = ours.recv(1 << 16)
+                text += part
+        except OSError:
+            pass
+        ours.close()
+        os.kill(child, 9)
+        os.waitpid(child, os.WNOHANG)
+        w = text.decode("utf-8", "replace").split("\0")
+        self.known = w[-1] == "end" and {w[i]: [int(w[i + 1]), w[i + 2]] for i in range(0, len(w) - 1, 3)}
+        return self.known
+
     def apply(self, changes):
         if self.name == "exechost_periodic" and os.path.exists(self.mark()):
             changes = [("back", [])] + changes
@@ -164,34 +234,108 @@ class Call:
         """The file beside the hook that says that give_up has put vnodes offline."""
         return os.path.join(os.pardir, os.path.basename(self.event.hook_name) + ".offline")
 
-    def do(self, verb, *f):
-        if verb == "accept":
+    def own(self):
+        """The event's vnodes that are this host's. Those of a job may be other hosts' as well; ours have the host's name, which MoM writes last."""
+        node = (b"\n" + self.input).rpartition(b"\npbs.get_local_nodename()=")[2].partition(b"\n")[0].decode("utf-8", "replace").lower()
+        return [n for n in self.event.vnode_list if self.name[:8] == "exechost" or node and n.lower().partition("[")[0] == node]
+
+    def vnode(self, name):
+        if name not in self.event.vnode_list:
+            if not name or name != plain(name) or '"' in name:
+                raise ValueError("not a vnode")
+            self.event.vnode_list[name] = pbs.vnode(name)
+        return self.event.vnode_list[name]
+
+    def offline(self, name, text):
+        """Takes a vnode offline; text joins its comment, to tell later that it was us. Returns what is to be said of it."""
+        known = self.server()
+        state, comment = known.get(name, [0, ""]) if known else (0, "")
+        if state & pbs.ND_OFFLINE:
+            return "vnode %s is offline already" % name  # by the administrator, if not by us
+        self.vnode(name).state = pbs.ND_OFFLINE
+        if not known:
+            return "vnode %s is offline, until somebody brings it back: the server could not be asked for its comment" % name
+        known[name] = [state | pbs.ND_OFFLINE, comment if text in comment else plain(comment + " " + text, MOST)]
+        self.vnode(name).comment = known[name][1]
+        return "vnode %s is offline" % name
+
+    def online(self, name, text):
+        """Undoes offline where the comment says that it was us. Whether it did."""
+        if not self.server():
+            raise Failed("the server cannot be asked")
+        state, comment = self.known.get(name, [0, ""])
+        if text not in comment:
+            return False
+        comment = plain(comment.replace(" " + text, "").replace(text, ""), MOST)
+        if state & pbs.ND_OFFLINE:
+            self.vnode(name).state = pbs.ND_FREE
+        self.vnode(name).comment = comment or None  # an empty one is an exception
+        self.known[name] = [state & ~pbs.ND_OFFLINE, comment]
+        return True
+
+    def give_up(self, error):
+        """The configured outcome, with one line of log that says why."""
+        cause, outcome = plain(error, 600), self.settings.get(self.name, "accept")
+        if isinstance(error, Down) and outcome == "reject" and self.name in ("execjob_begin", "exechost_startup") and self.settings["offline"] == "yes":
+            try:
+                open(self.mark(), "w").close()
+                cause += "".join("; " + self.offline(name, DOWN) for name in self.own())
+            except Exception as e:
+                cause += "; vnodes not offline: %s" % e
+        log(pbs.LOG_ERROR, self.job, outcome + "ed", cause)
+        if outcome == "accept":
             self.event.accept()
+        if self.name in RERUN:
+            self.event.job.rerun()
+        self.event.reject(plain("hookhost: %s: rejected: %s" % (self.job, cause)))
+
+    def do(self, verb, *f):
+        event = self.event
+        if verb in ("progname", "arg") and "\n" in f[0]:
+            raise ValueError("PBS takes only one line")
+        if verb == "accept":
+            event.accept()
         elif verb == "reject":
-            self.event.reject(plain(f[0], 3000))
+            event.reject(plain(f[0], 3000))
         elif verb == "log":
             log({"error": pbs.LOG_ERROR, "warning": pbs.LOG_WARNING}.get(f[0], pbs.LOG_DEBUG), f[1])
         elif verb == "used":
-            (self.event.job_list[f[0]] if f[0] else self.event.job).resources_used[word(f[1])] = typed(f[2], f[3])
+            (event.job_list[f[0]] if f[0] else event.job).resources_used[word(f[1])] = typed(f[2], f[3])
         elif verb == "setenv":
             if not f[0] or any(c in f[0] for c in "=,\\\"'\n ") or '"""\n' in f[1]:
                 raise ValueError("PBS cannot take it")
-            self.event.env[f[0]] = f[1].replace("\\", "\\\\").replace(",", "\\,")
+            event.env[f[0]] = f[1].replace("\\", "\\\\").replace(",", "\\,")
             if f[1][-1:] == ",":  # PBS takes commas off the end of the environment (pbs_env.__str__): another one has to be the last
-                first = next(iter(self.event.env))
-                dict.__setitem__(self.event.env, first, self.event.env.pop(first))
-        else:
-            self.change(verb, *f)
-
-    def __getattr__(self, name):
-        """The methods in REST."""
-        if name not in ("change", "connect_later", "give_up", "name_job", "repair", "tell"):
-            raise AttributeError(name)
-        more = {}
-        exec(REST, globals(), more)
-        for key in more:
-            setattr(Call, key, more[key])
-        return getattr(self, name)
+                first = next(iter(event.env))
+                dict.__setitem__(event.env, first, event.env.pop(first))
+        elif verb == "unsetenv":
+            event.env.pop(f[0], None)
+        elif verb == "progname":
+            event.progname = f[0]
+        elif verb == "argv":
+            event.argv = []
+        elif verb == "arg":
+            event.argv.append(f[0])
+        elif verb == "rerun" or verb == "delete":
+            getattr(event.job, verb)()
+        elif verb == "hold":
+            event.job.Hold_Types = pbs.hold_types("s")
+        elif verb == "vnode" and f[2]:
+            getattr(self.vnode(f[0]), word(f[1]))[word(f[2])] = typed(f[3], f[4])
+        elif verb == "vnode" and f[3] == "string" and f[1] in ("state", "sharing", "ntype"):
+            setattr(self.vnode(f[0]), f[1], int(getattr(pbs, "str_to_vnode_" + f[1])(f[4])))  # it returns the number as text
+        elif verb == "vnode":
+            setattr(self.vnode(f[0]), word(f[1]), typed(f[3], f[4]) if f[4] else None)
+        elif verb == "offline":
+            log(pbs.LOG_WARNING, self.job, f[1], self.offline(f[0], plain(f[1])))
+        elif verb == "online":
+            self.online(f[0], plain(f[1]))
+        elif verb == "back":  # give_up's offline is undone; one that is a minute old, and not known to the server, somebody else has undone
+            old = time.time() - os.stat(self.mark()).st_mtime > 60
+            if any([self.online(name, DOWN) for name in self.own()]) or old:
+                os.unlink(self.mark())
+        elif verb == "restart":
+            pbs.scheduler_restart_cycle("localhost")
 
 
 def word(text):
@@ -260,177 +404,5 @@ def main():
     except BaseException as e:
         call.give_up(e if isinstance(e, Failed) else "%s: %s" % (type(e).__name__, e))
 
-
-REST = r'''
-def name_job(self):
-    """There are two ids, one of them a user's text. MoM's is the first, but at launch, where the program's arguments stand before it."""
-    first = (b"\n" + self.input).partition(b"\npbs.event().job.id=")[2].partition(b"\n")[0].decode("utf-8", "replace")
-    self.job = "%s of %s" % (self.name, "a job" if self.name == "execjob_launch" else "job " + first)
-
-def repair(self):
-    """Puts back what pbs_python leaves out behind an attribute that is not UTF-8: at launch it would crash (pbs_python.c, main)."""
-    have, text = self.event._param, b"\n" + self.input
-    have.update({name: have.get(name) or {} for name in ("vnode_list", "vnode_list_fail")})
-    if self.name == "execjob_launch":
-        def value(name, end=b"\n"):
-            found = text.partition(b"\npbs.event()." + name)
-            return found[2].partition(end)[0].decode("utf-8", "replace") if found[1] else None
-        have.update(progname=value(b"progname=") or "", argv=[], env=pbs.pbs_env(value(b'env="""', b'"""\n') or "", True))
-        while value(b"argv[%d]=" % len(have["argv"])) is not None:
-            have["argv"].append(value(b"argv[%d]=" % len(have["argv"])))
-    try:
-        self.input.decode("utf-8")
-        cause = "a value that PBS cannot take, or lines that pbs_mom did not write"
-    except UnicodeDecodeError:
-        cause = "not UTF-8"
-    log(pbs.LOG_WARNING, self.job, "pbs_python could not read all of the event", cause)
-
-def connect_later(self, e):
-    """Tries again while there is hope: a full backlog is EAGAIN, and a daemon that restarts has no socket, or one where nobody listens."""
-    path, until, pause = self.settings["socket"], time.monotonic() + int(self.settings["wait"]), 0.02
-    while isinstance(e, BlockingIOError) or isinstance(e, (FileNotFoundError, ConnectionRefusedError)) and time.monotonic() < until:
-        time.sleep(min(pause, self.left()))
-        pause = min(0.2, pause * 2)
-        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            s.settimeout(self.left())
-            s.connect(path)
-            return s
-        except OSError as error:
-            s.close()
-            e = error
-    raise Down("%s: %s" % (path, getattr(e, "strerror", None) or e))
-
-def tell(self):
-    """The daemon asks what the server has of our vnodes, before it does anything."""
-    more = ""
-    for name, (state, comment) in (self.server(time.monotonic() + self.left() / 3) or {}).items():
-        for attribute in ("state=" + pbs.vnode_state_to_str(state), "comment=" + plain(comment)):
-            more += 'pbs.event().vnode_list["%s"].%s\n' % (name, attribute)
-    return self.post(more, "Hookhost-Asked: yes\r\n")
-
-def server(self, until=None):
-    """State and comment of the event's vnodes as the server has them, {name: [state, comment]}; False when it cannot be asked. It is asked
-    once, in a child: a call of PBS's library has no bound."""
-    if self.known is not None:
-        return self.known
-    until = min(until or self.end, time.monotonic() + 10)
-    (ours, theirs), text = socket.socketpair(), b""
-    child = os.fork()
-    if child == 0:
-        try:
-            server, said = pbs.server(), ""
-            for name in self.event.vnode_list:
-                vnode = server.vnode(name)
-                said += "%s\0%d\0%s\0" % (name, vnode.state or 0, vnode.comment or "")
-            theirs.sendall((said + "end").encode("utf-8", "replace"), socket.MSG_NOSIGNAL)
-        finally:
-            os._exit(0)
-    theirs.close()
-    try:
-        part = True
-        while part and not text.endswith(b"\0end"):
-            ours.settimeout(max(0.001, until - time.monotonic()))
-            part = ours.recv(1 << 16)
-            text += part
-    except OSError:
-        pass
-    ours.close()
-    os.kill(child, 9)
-    os.waitpid(child, os.WNOHANG)
-    w = text.decode("utf-8", "replace").split("\0")
-    self.known = w[-1] == "end" and {w[i]: [int(w[i + 1]), w[i + 2]] for i in range(0, len(w) - 1, 3)}
-    return self.known
-
-def own(self):
-    """The event's vnodes that are this host's. Those of a job may be other hosts' as well; ours have the host's name, which MoM writes last."""
-    node = (b"\n" + self.input).rpartition(b"\npbs.get_local_nodename()=")[2].partition(b"\n")[0].decode("utf-8", "replace").lower()
-    return [n for n in self.event.vnode_list if self.name[:8] == "exechost" or node and n.lower().partition("[")[0] == node]
-
-def vnode(self, name):
-    if name not in self.event.vnode_list:
-        if not name or name != plain(name) or '"' in name:
-            raise ValueError("not a vnode")
-        self.event.vnode_list[name] = pbs.vnode(name)
-    return self.event.vnode_list[name]
-
-def offline(self, name, text):
-    """Takes a vnode offline; text joins its comment, to tell later that it was us. Returns what is to be said of it."""
-    known = self.server()
-    state, comment = known.get(name, [0, ""]) if known else (0, "")
-    if state & pbs.ND_OFFLINE:
-        return "vnode %s is offline already" % name  # by the administrator, if not by us
-    self.vnode(name).state = pbs.ND_OFFLINE
-    if not known:
-        return "vnode %s is offline, until somebody brings it back: the server could not be asked for its comment" % name
-    known[name] = [state | pbs.ND_OFFLINE, comment if text in comment else plain(comment + " " + text, MOST)]
-    self.vnode(name).comment = known[name][1]
-    return "vnode %s is offline" % name
-
-def online(self, name, text):
-    """Undoes offline where the comment says that it was us. Whether it did."""
-    if not self.server():
-        raise Failed("the server cannot be asked")
-    state, comment = self.known.get(name, [0, ""])
-    if text not in comment:
-        return False
-    comment = plain(comment.replace(" " + text, "").replace(text, ""), MOST)
-    if state & pbs.ND_OFFLINE:
-        self.vnode(name).state = pbs.ND_FREE
-    self.vnode(name).comment = comment or None  # an empty one is an exception
-    self.known[name] = [state & ~pbs.ND_OFFLINE, comment]
-    return True
-
-def give_up(self, error):
-    """The configured outcome, with one line of log that says why."""
-    cause, outcome = plain(error, 600), self.settings.get(self.name, "accept")
-    if isinstance(error, Down) and outcome == "reject" and self.name in ("execjob_begin", "exechost_startup") and self.settings["offline"] == "yes":
-        try:
-            open(self.mark(), "w").close()
-            cause += "".join("; " + self.offline(name, DOWN) for name in self.own())
-        except Exception as e:
-            cause += "; vnodes not offline: %s" % e
-    log(pbs.LOG_ERROR, self.job, outcome + "ed", cause)
-    if outcome == "accept":
-        self.event.accept()
-    if self.name in RERUN:
-        self.event.job.rerun()
-    self.event.reject(plain("hookhost: %s: rejected: %s" % (self.job, cause)))
-
-def change(self, verb, *f):
-    """All but the commonest."""
-    event = self.event
-    if verb in ("progname", "arg") and "\n" in f[0]:
-        raise ValueError("PBS takes only one line")
-    if verb == "rerun" or verb == "delete":
-        getattr(event.job, verb)()
-    elif verb == "hold":
-        event.job.Hold_Types = pbs.hold_types("s")
-    elif verb == "progname":
-        event.progname = f[0]
-    elif verb == "argv":
-        event.argv = []
-    elif verb == "arg":
-        event.argv.append(f[0])
-    elif verb == "unsetenv":
-        event.env.pop(f[0], None)
-    elif verb == "vnode" and f[2]:
-        getattr(self.vnode(f[0]), word(f[1]))[word(f[2])] = typed(f[3], f[4])
-    elif verb == "vnode":
-        if f[3] == "string" and f[1] in ("state", "sharing", "ntype"):
-            setattr(self.vnode(f[0]), f[1], int(getattr(pbs, "str_to_vnode_" + f[1])(f[4])))  # it returns the number as text
-        else:
-            setattr(self.vnode(f[0]), word(f[1]), typed(f[3], f[4]) if f[4] else None)
-    elif verb == "offline":
-        log(pbs.LOG_WARNING, self.job, f[1], self.offline(f[0], plain(f[1])))
-    elif verb == "online":
-        self.online(f[0], plain(f[1]))
-    elif verb == "back":  # give_up's offline is undone; one that is a minute old, and not known to the server, somebody else has undone
-        old = time.time() - os.stat(self.mark()).st_mtime > 60
-        if any([self.online(name, DOWN) for name in self.own()]) or old:
-            os.unlink(self.mark())
-    elif verb == "restart":
-        pbs.scheduler_restart_cycle("localhost")
-'''
 
 main()

@@ -6,14 +6,21 @@ package openpbs
 
 import (
 	"bytes"
+	"crypto/sha256"
 	_ "embed"
+	"fmt"
 	"strings"
 )
 
-// Shim is the hook's script as it is in this folder.
-//
 //go:embed hookhost.py
-var Shim []byte
+var body string
+
+//go:embed head.py
+var head string
+
+// Shim is the hook's script, without the line that Script sets above it: head.py around the text of hookhost.py. Its digest is of both, so that
+// code that was compiled from another version of either is not run.
+var Shim = []byte(strings.NewReplacer("@hookhost.py@", body, "@digest@", fmt.Sprintf("%x", sha256.Sum256([]byte(head+body)))).Replace(head))
 
 // mark is how a script that PBS has is known to be ours, whatever its version. The rest of its line is for people, and for what
 // uninstall has to put back: the registration itself is the one place that is there wherever qmgr runs.

@@ -18,9 +18,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
 )
 
-// The tests TestShim... play pbs_mom and the daemon: hookhost.py runs under python3 with a stand-in for PBS's module (testdata/pbs.py), and what
+// The tests TestShim... play pbs_mom and the daemon: the hook runs under python3 with a stand-in for PBS's module (testdata/pbs.py), and what
 // counts is the file that MoM reads afterwards, MoM's log, and how long it took.
 
 // hookEvents are all events of pbs_mom, with what becomes of each when the daemon does not answer.
@@ -332,13 +334,10 @@ func python(t testing.TB) string {
 	return pythons()[0]
 }
 
+// shimPath is the hook's script as PBS has it.
 func shimPath(t testing.TB) string {
 	t.Helper()
-	path, err := filepath.Abs("hookhost.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return filepath.Join(modules(t), "hookhost.PY")
 }
 
 var modulesDir struct {
@@ -346,7 +345,7 @@ var modulesDir struct {
 	path string
 }
 
-// modules is a folder with the stand-in for PBS's modules that interpreters may leave their compiled files in.
+// modules is a folder with the hook's script, and with the stand-in for PBS's modules that interpreters may leave their compiled files in.
 func modules(t testing.TB) string {
 	t.Helper()
 	modulesDir.Lock()
@@ -366,6 +365,9 @@ func modules(t testing.TB) string {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "hookhost.PY"), openpbs.Script(""), 0o644); err != nil {
+		t.Fatal(err)
 	}
 	os.Chmod(dir, 0o755)
 	modulesDir.path = dir

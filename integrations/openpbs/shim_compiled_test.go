@@ -1,0 +1,327 @@
+package openpbs_test
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// compiled is where the hook of captured events, which is called shim, keeps its compiled code.
+func (m *hookMoM) compiled() string { return m.at("hooks/shim.pyc") }
+
+// keep has an event put the compiled code there, and returns it.
+func (m *hookMoM) keep() []byte {
+	m.t.Helper()
+	os.Remove(m.compiled())
+	if r := m.run(anEvent(m.t, "execjob_attach")); !r.accepted() || r.said != "" {
+		m.t.Fatalf("%s%s", r.out, r.said)
+	}
+	b, err := os.ReadFile(m.compiled())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return b
+}
+
+// whole tells whether a file of compiled code is: a line that says of which version, one with the sum, the code.
+func whole(text []byte) bool {
+	parts := bytes.SplitN(text, []byte("\n"), 3)
+	if len(parts) < 3 || !bytes.HasPrefix(parts[0], []byte("hookhost.py ")) {
+		return false
+	}
+	sum := new(big.Int).Mod(new(big.Int).SetBytes(parts[2]), big.NewInt(1073741789))
+	return fmt.Sprintf("%08x", sum) == string(parts[1])
+}
+
+// otherCode makes code that logs "kept" and accepts, and puts it into the file in the place of what is there.
+const otherCode = `import marshal, sys
+path, mode = sys.argv[1], sys.argv[2]
+with open(path, "rb") as f:
+    version = f.readline()
+code = marshal.dumps(compile("import pbs\npbs.logmsg(pbs.LOG_ERROR, 'kept')\npbs.event().accept()\n", "other", "exec"))
+with open(path, "wb") as f:
+    f.write(version + b"%08x\n" % (int.from_bytes(code, "big") % 1073741789 + (mode == "sum")) + code)
+`
+
+// plant puts other code, which says that it runs, in the place of what is kept.
+func (m *hookMoM) plant(mode string) []byte {
+	m.t.Helper()
+	if out, err := exec.Command(m.python, "-c", otherCode, m.compiled(), mode).CombinedOutput(); err != nil {
+		m.t.Fatalf("%v\n%s", err, out)
+	}
+	b, err := os.ReadFile(m.compiled())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return b
+}
+
+// Each Python runs what it has compiled at an earlier event, and no other Python's; beside the hook there is that one file.
+func TestShimKeepsCode(t *testing.T) {
+	t.Parallel()
+	m := newHookMoM(t)
+	answering(t, m, "accept")
+	var before []byte
+	for _, m.python = range pythons() {
+		if !whole(m.keep()) {
+			t.Errorf("%s: it is not whole", m.python)
+		}
+		if i, err := os.Lstat(m.compiled()); err != nil || i.Mode() != 0o600 {
+			t.Errorf("%s: %v, %v", m.python, i.Mode(), err)
+		}
+		planted := m.plant("")
+		r := m.run(anEvent(t, "execjob_attach"))
+		if now, _ := os.ReadFile(m.compiled()); !r.accepted() || r.said != "error: kept\n" || !bytes.Equal(now, planted) {
+			t.Errorf("%s: the kept code was not run: %s%s", m.python, r.out, r.said)
+		}
+		if before != nil {
+			if err := os.WriteFile(m.compiled(), before, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if r := m.run(anEvent(t, "execjob_attach")); !r.accepted() || r.said != "" {
+				t.Errorf("%s runs the code of another: %s%s", m.python, r.out, r.said)
+			}
+			if now, _ := os.ReadFile(m.compiled()); bytes.Equal(now, before) || !whole(now) {
+				t.Errorf("%s leaves the code of another", m.python)
+			}
+		}
+		before = planted
+	}
+	if left := m.left(); left != "shim.CF shim.pyc" {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// left lists what is in the hooks' folder, and in the one for temporary files besides the events' own.
+func (m *hookMoM) left() string {
+	m.t.Helper()
+	var names []string
+	for _, dir := range []string{"hooks", "hooks/tmp"} {
+		entries, err := os.ReadDir(m.at(dir))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		for _, e := range entries {
+			if ext := filepath.Ext(e.Name()); !e.IsDir() && ext != ".in" && ext != ".out" && ext != ".err" {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// What is not to be trusted, or broken, is not run, and replaced where that can be.
+func TestShimRefusesCode(t *testing.T) {
+	t.Parallel()
+	ours := os.Geteuid()
+	write := func(text []byte) func(*hookMoM, []byte) error {
+		return func(m *hookMoM, _ []byte) error { return os.WriteFile(m.compiled(), text, 0o600) }
+	}
+	for _, tt := range []struct {
+		name    string
+		prepare func(m *hookMoM, planted []byte) error
+		root    bool
+		stays   bool
+	}{
+		{name: "group may write", prepare: func(m *hookMoM, _ []byte) error { return os.Chmod(m.compiled(), 0o620) }},
+		{name: "others may write", prepare: func(m *hookMoM, _ []byte) error { return os.Chmod(m.compiled(), 0o602) }},
+		{name: "somebody else's", prepare: func(m *hookMoM, _ []byte) error { return os.Chown(m.compiled(), ours+1, -1) }, root: true},
+		{name: "symbolic link", prepare: func(m *hookMoM, _ []byte) error {
+			if err := os.Rename(m.compiled(), m.at("elsewhere")); err != nil {
+				return err
+			}
+			return os.Symlink(m.at("elsewhere"), m.compiled())
+		}},
+		{name: "fifo", prepare: func(m *hookMoM, _ []byte) error {
+			os.Remove(m.compiled())
+			return syscall.Mkfifo(m.compiled(), 0o600)
+		}},
+		{name: "directory", prepare: func(m *hookMoM, _ []byte) error {
+			os.Remove(m.compiled())
+			return os.Mkdir(m.compiled(), 0o700)
+		}, stays: true},
+		{name: "empty", prepare: write(nil)},
+		{name: "garbage", prepare: write(bytes.Repeat([]byte("x\n"), 5000))},
+		{name: "wrong sum", prepare: func(m *hookMoM, _ []byte) error { m.plant("sum"); return nil }},
+		{name: "cut off", prepare: func(m *hookMoM, planted []byte) error { return os.Truncate(m.compiled(), int64(len(planted)-1)) }},
+		{name: "header alone", prepare: func(m *hookMoM, planted []byte) error {
+			return os.Truncate(m.compiled(), int64(bytes.IndexByte(planted, '\n')))
+		}},
+		{name: "longer", prepare: func(m *hookMoM, planted []byte) error { return os.WriteFile(m.compiled(), append(planted, 0), 0o600) }},
+		{name: "zeros at the end", prepare: func(m *hookMoM, planted []byte) error {
+			clear(planted[len(planted)-30:])
+			return os.WriteFile(m.compiled(), planted, 0o600)
+		}},
+		{name: "other digest", prepare: func(m *hookMoM, planted []byte) error {
+			i := bytes.IndexByte(planted, ' ') + 1
+			planted[i] ^= 1
+			return os.WriteFile(m.compiled(), planted, 0o600)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if tt.root && ours != 0 {
+				t.Skip("needs root")
+			}
+			m := newHookMoM(t)
+			answering(t, m, "accept")
+			m.keep()
+			if err := tt.prepare(m, m.plant("")); err != nil {
+				t.Fatal(err)
+			}
+			if r := m.run(anEvent(t, "execjob_attach")); !r.accepted() || r.said != "" {
+				t.Errorf("%s%s", r.out, r.said)
+			}
+			if tt.stays {
+				return
+			}
+			now, err := os.ReadFile(m.compiled())
+			i, _ := os.Lstat(m.compiled())
+			if err != nil || !whole(now) || i.Mode() != 0o600 || int(i.Sys().(*syscall.Stat_t).Uid) != ours {
+				t.Errorf("not replaced: %v, %d bytes, %v", i, len(now), err)
+			}
+			if left := m.left(); left != "shim.CF shim.pyc" {
+				t.Errorf("left: %s", left)
+			}
+		})
+	}
+}
+
+// Where the code cannot be kept, the event has its outcome all the same, and nothing is said or left.
+func TestShimCannotKeepCode(t *testing.T) {
+	t.Parallel()
+	t.Run("no right to", func(t *testing.T) {
+		t.Parallel()
+		if os.Getuid() != 0 {
+			t.Skip("needs root, to be somebody else")
+		}
+		m := newHookMoM(t)
+		const nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups "
+		if exec.Command("sh", "-c", nobody+m.python+" -c 'open(\""+shimPath(t)+"\")'").Run() != nil {
+			t.Skip("nobody can run python3 here, or read the shim, or there is no setpriv")
+		}
+		answering(t, m, "accept")
+		os.Chmod(m.socket, 0o666)
+		os.Chmod(m.at("hooks/tmp"), 0o777)
+		os.Chmod(m.at("logs"), 0o777)
+		m.wrap("exec " + nobody + m.python + ` "$@"`)
+		if r := m.run(anEvent(t, "execjob_attach")); !r.accepted() || r.said != "" {
+			t.Errorf("%s%s", r.out, r.said)
+		}
+		if left := m.left(); left != "shim.CF" {
+			t.Errorf("left: %s", left)
+		}
+	})
+	// A job's own limit on files, as pbs_mom sets it before a launch, and a full disk are the same to a writer.
+	t.Run("no room", func(t *testing.T) {
+		t.Parallel()
+		m := newHookMoM(t)
+		answering(t, m, "accept")
+		m.env = []string{"PYTHONDONTWRITEBYTECODE=1"} // which writes what fits
+		m.wrap("ulimit -f 8; exec " + m.python + ` "$@"`)
+		if r := m.run(anEvent(t, "execjob_launch")); !r.accepted() || r.said != "" {
+			t.Errorf("%s%s", r.out, r.said)
+		}
+		if left := m.left(); left != "shim.CF" {
+			t.Errorf("left: %s", left)
+		}
+	})
+	t.Run("names", func(t *testing.T) {
+		t.Parallel()
+		for i, name := range []string{"", ".", "..", "../../x", "a b", "ä", strings.Repeat("x", 300), "%s%d", "-o"} {
+			m := newHookMoM(t)
+			answering(t, m, "accept")
+			input := strings.ReplaceAll(anEvent(t, "execjob_attach"), "pbs.event().hook_name=shim\n", "pbs.event().hook_name="+name+"\n")
+			for range 2 {
+				if r := m.run(input); !r.accepted() || r.said != "" {
+					t.Errorf("%d, %q: %s%s", i, name, r.out, r.said)
+				}
+			}
+			if left := m.left(); name == "" && left != "shim.CF" {
+				t.Errorf("without a name: left: %s", left)
+			}
+			err := filepath.WalkDir(m.home, func(path string, e fs.DirEntry, err error) error {
+				if err == nil && strings.Contains(e.Name(), ".pyc") && filepath.Dir(path) != m.at("hooks") {
+					t.Errorf("%q: %s", name, path)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// wrap has the hook run by a shell that prepares something.
+func (m *hookMoM) wrap(text string) {
+	m.t.Helper()
+	wrapper := m.at("wrapper")
+	if err := os.WriteFile(wrapper, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	m.python = wrapper
+}
+
+// Many first events at a time leave one file, which is whole.
+func TestShimCodeCrowd(t *testing.T) {
+	t.Parallel()
+	m := newHookMoM(t)
+	answering(t, m, "accept")
+	s := &many{m: m}
+	for i := range 40 {
+		s.add(fmt.Sprint(i), withAlarm(anEvent(t, "execjob_attach"), 120), m.at("hooks/shim.CF"))
+	}
+	for name, r := range s.run(20, nil) {
+		if !r.accepted() || r.said != "" {
+			t.Errorf("%s: %s%s", name, r.out, r.said)
+		}
+	}
+	if left := m.left(); left != "shim.CF shim.pyc" {
+		t.Errorf("left: %s", left)
+	}
+	m.plant("")
+	if r := m.run(anEvent(t, "execjob_attach")); r.said != "error: kept\n" {
+		t.Errorf("what is left is not run: %s%s", r.out, r.said)
+	}
+}
+
+// MoM's alarm may end the hook anywhere while it writes: what is there is not run, or it is whole; the rest is where MoM cleans up.
+func TestShimKilledWhileItKeepsCode(t *testing.T) {
+	t.Parallel()
+	m := newHookMoM(t)
+	answering(t, m, "accept")
+	m.keep()
+	for i := range 20 {
+		os.Remove(m.compiled())
+		cmd := exec.Command(m.python, filepath.Join(modules(t), "pbs_python.py"), "--hook", "-i", m.at("hooks/tmp/hook_1.in"), "-o", m.at("hooks/tmp/killed.out"), shimPath(t))
+		cmd.Dir, cmd.Env = m.at("hooks/tmp"), []string{"PATH=/bin:/usr/bin", "PBS_HOOK_CONFIG_FILE=" + m.at("hooks/shim.CF")}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(i) * 3 * time.Millisecond)
+		cmd.Process.Kill()
+		cmd.Wait()
+		if b, err := os.ReadFile(m.compiled()); err == nil && !whole(b) {
+			t.Errorf("after %d: %d bytes that are not whole", i, len(b))
+		}
+	}
+	entries, err := os.ReadDir(m.at("hooks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if _, err := strconv.Atoi(strings.TrimPrefix(filepath.Ext(e.Name()), ".")); err == nil {
+			t.Errorf("left beside the hook: %s", e.Name())
+		}
+	}
+}
