@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/internal/config"
@@ -31,6 +30,7 @@ func (c *cli) examineOpenPBS(cfg *config.File) []finding {
 		findings = append(findings, degraded("PBS hook "+openpbs.Stock, "is enabled beside hookhost's: both confine each job, in cgroups of the same name",
 			"on the PBS server's host: qmgr -c 'set hook "+openpbs.Stock+" enabled = false'"))
 	}
+	findings = append(findings, c.examineAttributes(dir, scripts, cfg)...)
 	text, err := os.ReadFile(cfg.OpenPBS.Conf)
 	if err != nil {
 		return findings
@@ -38,21 +38,10 @@ func (c *cli) examineOpenPBS(cfg *config.File) []finding {
 	return append(findings, examinePython(filepath.Join(pbsExec(pbs.Conf(string(text))), "bin"))...)
 }
 
-// examineShim finds our hook among those of MoM's, by its script: its name is the administrator's.
+// examineShim looks at the script of our hook, and at what it calls.
 func (c *cli) examineShim(dir string, files []fs.DirEntry) finding {
-	for _, f := range files {
-		name, isScript := strings.CutSuffix(f.Name(), ".PY")
-		if !isScript {
-			continue
-		}
-		path := filepath.Join(dir, f.Name())
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		if _, ours := openpbs.Ours(text); !ours {
-			continue
-		}
+	for name, text := range ourScripts(dir, files) {
+		path := filepath.Join(dir, name+".PY")
 		what := "PBS hook " + name
 		if !enabled(filepath.Join(dir, name)) {
 			return impossible(what, "is not enabled: pbs_mom does not call hookhost", "on the PBS server's host: qmgr -c 'set hook "+name+" enabled = true'")
@@ -74,13 +63,6 @@ func (c *cli) examineShim(dir string, files []fs.DirEntry) finding {
 		return ok(what, fmt.Sprintf("%s, calls %s", path, socket))
 	}
 	return impossible("PBS hook", "none of hookhost's in "+dir+": pbs_mom does not call hookhost", "on the PBS server's host: hookhost openpbs install, or what 'hookhost openpbs print' prints")
-}
-
-// enabled reads a hook's control file, which holds what differs from the defaults (hook_save in hook.c). A hook that is not there is
-// not enabled.
-func enabled(path string) bool {
-	text, err := os.ReadFile(path + ".HK")
-	return err == nil && !strings.Contains("\n"+string(text), "\nenabled=false")
 }
 
 // examinePython tells who answers for hooks' events: says nothing of PBS's own, which is what there is everywhere.

@@ -13,6 +13,7 @@ import (
 // Doctor tells of the hook as the server has sent it to this node.
 func TestDoctorOpenPBS(t *testing.T) {
 	ours, older := string(openpbs.Script("")), string(openpbs.Script(""))+"# older\n"
+	control := controlOf(openpbs.Default(), "")
 	for _, tt := range []struct {
 		name   string
 		files  map[string]string
@@ -20,12 +21,12 @@ func TestDoctorOpenPBS(t *testing.T) {
 		found  string
 	}{
 		{"none", map[string]string{"other.PY": "import pbs\n"}, statusImpossible, "none of hookhost's"},
-		{"ours", map[string]string{"h.PY": ours, "h.HK": "type=site\norder=100\n"}, statusOK, "h.PY, calls /run/hookhost/hookhost.sock"},
+		{"ours", map[string]string{"h.PY": ours, "h.HK": control}, statusOK, "h.PY, calls /run/hookhost/hookhost.sock"},
 		{"disabled", map[string]string{"h.PY": ours, "h.HK": "enabled=false\n"}, statusImpossible, "is not enabled"},
-		{"older", map[string]string{"h.PY": older, "h.HK": ""}, statusDegraded, "another version"},
-		{"socket", map[string]string{"h.PY": ours, "h.HK": "", "h.CF": "socket = /run/x\n"}, statusDegraded, "calls /run/x; the daemon's socket is"},
-		{"both", map[string]string{"h.PY": ours, "h.HK": "", "pbs_cgroups.HK": "order=100\n", "pbs_cgroups.PY": "x"}, statusDegraded, "both confine each job"},
-		{"stock disabled", map[string]string{"h.PY": ours, "h.HK": "", "pbs_cgroups.HK": "enabled=false\n"}, statusOK, "h.PY"},
+		{"older", map[string]string{"h.PY": older, "h.HK": control}, statusDegraded, "another version"},
+		{"socket", map[string]string{"h.PY": ours, "h.HK": control, "h.CF": "socket = /run/x\n"}, statusDegraded, "calls /run/x; the daemon's socket is"},
+		{"both", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "order=100\n", "pbs_cgroups.PY": "x"}, statusDegraded, "both confine each job"},
+		{"stock disabled", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "enabled=false\n"}, statusOK, "h.PY"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			home := t.TempDir()

@@ -1,0 +1,23 @@
+package openpbs
+
+import (
+	"maps"
+	"strings"
+)
+
+// unset are the attributes of a hook for which nothing was set (HOOK_*_DEFAULT in hook.h).
+var unset = map[string]string{"type": "site", "enabled": "true", "event": "", "user": "pbsadmin", "alarm": "30", "freq": "120", "order": "1",
+	"debug": "false", "fail_action": "none"}
+
+// ParseControl reads a hook's control file, NAME.HK, as the server sends it to each pbs_mom: a line ATTRIBUTE=VALUE for what differs from
+// PBS's defaults (hook_save in hook.c). The hook has those as well, and neither script nor configuration. A line that is none is passed over.
+func ParseControl(name string, text []byte) *Hook {
+	h := &Hook{Name: name, Attributes: maps.Clone(unset)}
+	for line := range strings.Lines(string(text)) {
+		key, value, found := strings.Cut(strings.TrimSpace(line), "=")
+		if found && !strings.HasPrefix(key, "#") && key != "hook_name" {
+			h.Attributes[key] = value
+		}
+	}
+	return h
+}
