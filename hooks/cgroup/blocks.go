@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -13,6 +14,20 @@ import (
 // A job that asks for blocks gets whole ones: their cpus, their memory and their devices. What it asks for beside may be less,
 // since PBS itself adds ncpus=1, but not more. Jobs with blocks and jobs without can be on one host: a block is free when
 // nobody holds a cpu or a device of it, nor has it without any.
+
+// blocksOf returns how many blocks the chunks of host node ask for. Errors are as those of wantsOf.
+func blocksOf(chunks []pbs.VnodeChunk, job *hostapi.Job, node string) (int, error) {
+	sum := 0
+	for _, i := range pbs.ChunksOn(chunks, node) {
+		n, err := countOf(chunks[i].Resources, "blocks")
+		if err != nil {
+			return 0, fmt.Errorf("vnode %s: %w", chunks[i].Vnode, err)
+		}
+		sum += n
+	}
+	n, err := countOfJob(job.ResourceList, chunks, "blocks")
+	return sum + n, err
+}
 
 // blockShare is what the blocks of a job are together.
 type blockShare struct {

@@ -18,33 +18,6 @@ import (
 // sharesPerCPU is cpu.shares for each of ncpus, as pbs_cgroups has it (openpbs pbs_cgroups.PY, configure_job).
 const sharesPerCPU = 1000
 
-// holding is what another job holds on this host.
-type holding struct {
-	id     string
-	job    *cgroup.Job
-	limits cgroup.Limits
-
-	mem, vmem bool // asked for all there is, which otherwise is taken for what a job without a request gets
-
-	grant *inventory.Grant // nil when it has no devices; known only where somebody asks for some
-}
-
-// host is what there is to give: the node, and the part of its cpus and NUMA nodes that the parent of all jobs may use.
-type host struct {
-	node     *topology.Node
-	cpus     kernfs.IDSet
-	mems     kernfs.IDSet // empty where the kernel has no cpusets
-	hasMemsw bool
-	hasPids  bool
-	v2       bool     // the controllers are on v2
-	quota    *float64 // how many cpus' time all jobs together may use; nil: no less than there are
-
-	hugePages topology.HugePages // none where [hugetlb] is not enabled
-
-	devices *inventory.Inventory // nil where the job asks for none
-	around  []topology.Device    // where it asks for none: those that it is to leave cpus near
-}
-
 // assignment is what a job gets.
 type assignment struct {
 	limits cgroup.Limits

@@ -174,3 +174,11 @@ func pidsOf(job *hostapi.Job) (*int64, error) {
 
 // minPids leaves room for the thread that starts the job's program and is in its cgroup for that moment.
 const minPids = 2
+
+// micsNote tells a job that asks for nmics that it gets none: there are no such devices any more.
+func micsNote(other map[string]string) string {
+	if n := other["nmics"]; n != "" && strings.Trim(n, "0") != "" {
+		return fmt.Sprintf("nmics=%s is not given: hookhost knows no such devices", shownValue(n))
+	}
+	return ""
+}

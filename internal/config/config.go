@@ -12,15 +12,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"reflect"
 	"strings"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
-	"github.com/pelletier/go-toml/v2/unstable"
-	"github.com/sirupsen/logrus"
-
-	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // Path is where the file is unless HOOKHOST_CONFIG or --config says otherwise.
@@ -47,16 +42,6 @@ type File struct {
 	Device   []Device `toml:"device,omitempty" json:"device,omitempty" comment:"Devices that are not found by themselves."`
 
 	text []byte // that it was parsed from
-}
-
-// Host configures the host process.
-type Host struct {
-	Enabled  bool     `toml:"enabled" json:"enabled" comment:"false: jobs of this host are left alone, and PBS is told nothing of it: none of the hooks that come with hookhost runs here."`
-	Node     string   `toml:"node" json:"node" comment:"This host's name in exec_vnode; empty: the host name up to the first dot."`
-	LogLevel string   `toml:"log_level" json:"log_level" comment:"error, warning, info or debug."`
-	Start    Duration `toml:"start_timeout" json:"start_timeout" comment:"How long a hook's program may take to start."`
-	// AllowUnsafeHooks is a switch for trials: see the comment that config show prints.
-	AllowUnsafeHooks bool `toml:"allow_unsafe_hooks" json:"allow_unsafe_hooks" comment:"Run hook programs from folders that others than root can write to. For trials only."`
 }
 
 // Cgroup configures the tree that jobs live in.
@@ -104,89 +89,10 @@ type Cpuset struct {
 	Isolated        bool   `toml:"isolated" json:"isolated" comment:"Take a job's cpus out of the kernel's load balancing (cpuset.cpus.partition). cgroup v2, Linux 6.7 or newer."`
 }
 
-// Memory configures the memory controller.
-type Memory struct {
-	Enabled               bool     `toml:"enabled" json:"enabled"`
-	Default               pbs.Size `toml:"default" json:"default" comment:"Limit of a job that asked for no mem; 0b: what the host can give to jobs."`
-	EnforceDefault        bool     `toml:"enforce_default" json:"enforce_default"`
-	ExclhostIgnoreDefault bool     `toml:"exclhost_ignore_default" json:"exclhost_ignore_default" comment:"A job with place=exclhost is as if enforce_default were false."`
-	ReservePercent        float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's memory that jobs do not get."`
-	ReserveAmount         pbs.Size `toml:"reserve_amount" json:"reserve_amount" comment:"Kept from jobs on top of reserve_percent."`
-	Hidden                pbs.Size `toml:"vnode_hidden" json:"vnode_hidden" comment:"Kept from what PBS is told, so that the last job fits."`
-	Swappiness            int      `toml:"swappiness" json:"swappiness" comment:"0 to 100; -1: as the kernel has it. cgroup v1 only."`
-	Enforce               string   `toml:"enforce" json:"enforce" comment:"cgroup: the kernel limits mem, page cache included. rss: a job is killed whose anonymous and shared memory exceeds mem; page cache is not counted, and the kernel limits each job to what all jobs together may have. both."`
-	OOMGroup              bool     `toml:"oom_group" json:"oom_group" comment:"When the kernel kills for lack of memory, it kills the whole job. cgroup v2 only; a job asks for other with -l oom_group=false."`
-	HighPercent           float64  `toml:"high_percent" json:"high_percent" comment:"Throttle a job that uses more than this part of its mem (memory.high); 0: off. cgroup v2 only."`
-	ServicesLow           pbs.Size `toml:"services_low" json:"services_low" comment:"Memory of the node's own services (system.slice) that is not reclaimed for jobs (memory.low); 0b: off. cgroup v2 with systemd only."`
-	ManageRlimitAS        bool     `toml:"manage_rlimit_as" json:"manage_rlimit_as" comment:"With vmem enforced: RLIMIT_AS of a job's processes is pvmem, or unlimited."`
-}
-
-// Memsw configures memory plus swap.
-type Memsw struct {
-	Enabled               bool     `toml:"enabled" json:"enabled"`
-	Default               pbs.Size `toml:"default" json:"default" comment:"Swap on top of mem for a job that asked for no vmem."`
-	EnforceDefault        bool     `toml:"enforce_default" json:"enforce_default"`
-	ExclhostIgnoreDefault bool     `toml:"exclhost_ignore_default" json:"exclhost_ignore_default" comment:"A job with place=exclhost is as if enforce_default were false."`
-	ReservePercent        float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's swap that jobs do not get."`
-	ReserveAmount         pbs.Size `toml:"reserve_amount" json:"reserve_amount"`
-	Hidden                pbs.Size `toml:"vnode_hidden" json:"vnode_hidden" comment:"Kept from what PBS is told, on top of memory.vnode_hidden."`
-}
-
-// Hugetlb configures huge pages. hpmem is of the kernel's default size; hpmem_2mb, hpmem_1gb and so on name theirs.
-type Hugetlb struct {
-	Enabled               bool     `toml:"enabled" json:"enabled"`
-	Default               pbs.Size `toml:"default" json:"default" comment:"Limit of a job that asked for no hpmem."`
-	EnforceDefault        bool     `toml:"enforce_default" json:"enforce_default" comment:"false: such a job may have what there is."`
-	ExclhostIgnoreDefault bool     `toml:"exclhost_ignore_default" json:"exclhost_ignore_default" comment:"A job with place=exclhost is as if enforce_default were false."`
-	ReservePercent        float64  `toml:"reserve_percent" json:"reserve_percent" comment:"Part of the host's huge pages that jobs do not get."`
-	ReserveAmount         pbs.Size `toml:"reserve_amount" json:"reserve_amount"`
-	Hidden                pbs.Size `toml:"vnode_hidden" json:"vnode_hidden" comment:"Kept from what PBS is told."`
-}
-
 // Pids configures the pids controller.
 type Pids struct {
 	Enabled bool  `toml:"enabled" json:"enabled"`
 	Max     int64 `toml:"max" json:"max" comment:"Tasks (processes and threads) a job may have; 0: no limit. A job asks for less with -l pids=N."`
-}
-
-// IO configures the io controller.
-type IO struct {
-	Enabled bool     `toml:"enabled" json:"enabled"`
-	Max     []string `toml:"max" json:"max" comment:"What each job may do to a device: \"/dev/nvme0n1 rbps=500mb wbps=200mb riops=20000 wiops=10000\", or 259:0 instead of the path."`
-}
-
-// Devices configures which devices jobs may open.
-type Devices struct {
-	Enabled bool `toml:"enabled" json:"enabled" comment:"false: jobs may open what file permissions let them, and ngpus is not enforced."`
-	// Allow takes the forms of pbs_cgroups: a rule, or a list of a name in /dev, an access and perhaps "*" for all minors.
-	Allow         []any    `toml:"allow" json:"allow" comment:"What every job may open beside the base list: \"c 195:* rwm\", [\"console\", \"rw\"], [\"tty0\", \"rwm\", \"*\"]. A device that is found or configured below is refused here."`
-	Fuse          bool     `toml:"fuse" json:"fuse" comment:"Let every job open /dev/fuse, as apptainer needs."`
-	DiscoverGPUs  bool     `toml:"discover_gpus" json:"discover_gpus" comment:"Look for GPUs: NVIDIA, AMD, Intel."`
-	ProbeTimeout  Duration `toml:"probe_timeout" json:"probe_timeout" comment:"How long a driver's library may take to tell what there is."`
-	Accounting    bool     `toml:"accounting" json:"accounting" comment:"Turn on NVML's accounting mode, by which reports tell how GPUs were used."`
-	JobsPerDevice int      `toml:"jobs_per_device" json:"jobs_per_device" comment:"How many jobs may hold one device at a time."`
-	Blocks        int      `toml:"blocks" json:"blocks" comment:"Split the host's devices, cpus and memory into so many equal parts; a job asks for them with -l blocks=N. 0: do not."`
-	CDIDir        string   `toml:"cdi_dir" json:"cdi_dir" comment:"Where container runtimes look for CDI specifications: each job with devices gets one. Empty: none."`
-	DCGMDir       string   `toml:"dcgm_job_mapping_dir" json:"dcgm_job_mapping_dir" comment:"The DCGM exporter's --hpc-job-mapping-dir. Empty: none."`
-}
-
-// Device configures a kind of device that is not found by itself.
-type Device struct {
-	Resource string            `toml:"resource" json:"resource" comment:"What a job asks for: -l fpga=1."`
-	Paths    []string          `toml:"paths" json:"paths" comment:"Its nodes in /dev; a pattern such as /dev/fpga* makes each match a device of its own."`
-	Model    string            `toml:"model" json:"model,omitempty"`
-	Env      map[string]string `toml:"env" json:"env,omitempty" comment:"Variables for the programs of a job that holds one; {path} and {index} are replaced. Several devices: joined by commas."`
-}
-
-// Rlimits configures the resource limits of a job's processes, by their names in getrlimit(2).
-type Rlimits struct {
-	Core    string `toml:"core" json:"core"`
-	Data    string `toml:"data" json:"data"`
-	Fsize   string `toml:"fsize" json:"fsize"`
-	Memlock string `toml:"memlock" json:"memlock"`
-	Nofile  string `toml:"nofile" json:"nofile"`
-	Nproc   string `toml:"nproc" json:"nproc"`
-	Stack   string `toml:"stack" json:"stack"`
 }
 
 // Default returns the configuration of a node where nothing is configured.
@@ -271,18 +177,6 @@ func (f *File) TOML() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// unitless finds a duration that was written as a number, which the decoder takes for nanoseconds.
-func unitless(b []byte) (err error) {
-	walk(b, func(key []string, value *unstable.Node) {
-		number := value.Kind == unstable.Integer || value.Kind == unstable.Float
-		if err == nil && number && typeAt(reflect.TypeFor[File](), key) == reflect.TypeFor[Duration]() {
-			line := 1 + bytes.Count(b[:value.Raw.Offset], []byte{'\n'})
-			err = fmt.Errorf("line %d: %s = %s: want a duration with its unit, such as \"10s\"", line, strings.Join(key, "."), value.Data)
-		}
-	})
-	return err
-}
-
 // oneLine turns the parser's errors into one line that says where.
 func oneLine(err error) error {
 	var strict *toml.StrictMissingError
@@ -300,29 +194,4 @@ func oneLine(err error) error {
 		return fmt.Errorf("line %d: %s", line, strings.TrimPrefix(decode.Error(), "toml: "))
 	}
 	return err
-}
-
-// Duration is a time.Duration that reads and writes as text ("10s").
-type Duration time.Duration
-
-// UnmarshalText takes Go's notation ("1m30s"); negative ones are refused.
-func (d *Duration) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(b))
-	if err != nil || v < 0 {
-		return fmt.Errorf("%q is not a duration such as 10s", b)
-	}
-	*d = Duration(v)
-	return nil
-}
-
-// MarshalText writes Go's notation.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// Level returns the log level.
-func (h Host) Level() logrus.Level {
-	l, err := logrus.ParseLevel(h.LogLevel)
-	if err != nil {
-		return logrus.InfoLevel // check has refused anything else
-	}
-	return l
 }

@@ -11,6 +11,29 @@ import (
 	"strings"
 )
 
+// Devices configures which devices jobs may open.
+type Devices struct {
+	Enabled bool `toml:"enabled" json:"enabled" comment:"false: jobs may open what file permissions let them, and ngpus is not enforced."`
+	// Allow takes the forms of pbs_cgroups: a rule, or a list of a name in /dev, an access and perhaps "*" for all minors.
+	Allow         []any    `toml:"allow" json:"allow" comment:"What every job may open beside the base list: \"c 195:* rwm\", [\"console\", \"rw\"], [\"tty0\", \"rwm\", \"*\"]. A device that is found or configured below is refused here."`
+	Fuse          bool     `toml:"fuse" json:"fuse" comment:"Let every job open /dev/fuse, as apptainer needs."`
+	DiscoverGPUs  bool     `toml:"discover_gpus" json:"discover_gpus" comment:"Look for GPUs: NVIDIA, AMD, Intel."`
+	ProbeTimeout  Duration `toml:"probe_timeout" json:"probe_timeout" comment:"How long a driver's library may take to tell what there is."`
+	Accounting    bool     `toml:"accounting" json:"accounting" comment:"Turn on NVML's accounting mode, by which reports tell how GPUs were used."`
+	JobsPerDevice int      `toml:"jobs_per_device" json:"jobs_per_device" comment:"How many jobs may hold one device at a time."`
+	Blocks        int      `toml:"blocks" json:"blocks" comment:"Split the host's devices, cpus and memory into so many equal parts; a job asks for them with -l blocks=N. 0: do not."`
+	CDIDir        string   `toml:"cdi_dir" json:"cdi_dir" comment:"Where container runtimes look for CDI specifications: each job with devices gets one. Empty: none."`
+	DCGMDir       string   `toml:"dcgm_job_mapping_dir" json:"dcgm_job_mapping_dir" comment:"The DCGM exporter's --hpc-job-mapping-dir. Empty: none."`
+}
+
+// Device configures a kind of device that is not found by itself.
+type Device struct {
+	Resource string            `toml:"resource" json:"resource" comment:"What a job asks for: -l fpga=1."`
+	Paths    []string          `toml:"paths" json:"paths" comment:"Its nodes in /dev; a pattern such as /dev/fpga* makes each match a device of its own."`
+	Model    string            `toml:"model" json:"model,omitempty"`
+	Env      map[string]string `toml:"env" json:"env,omitempty" comment:"Variables for the programs of a job that holds one; {path} and {index} are replaced. Several devices: joined by commas."`
+}
+
 var (
 	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	resourceForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)

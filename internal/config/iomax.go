@@ -10,6 +10,12 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
+// IO configures the io controller.
+type IO struct {
+	Enabled bool     `toml:"enabled" json:"enabled"`
+	Max     []string `toml:"max" json:"max" comment:"What each job may do to a device: \"/dev/nvme0n1 rbps=500mb wbps=200mb riops=20000 wiops=10000\", or 259:0 instead of the path."`
+}
+
 // IOMax is an entry of [io] max: what a job may do to a block device. nil: no limit.
 type IOMax struct {
 	Path         string // of the device; "" when the entry has its numbers

@@ -10,6 +10,17 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
+// Rlimits configures the resource limits of a job's processes, by their names in getrlimit(2).
+type Rlimits struct {
+	Core    string `toml:"core" json:"core"`
+	Data    string `toml:"data" json:"data"`
+	Fsize   string `toml:"fsize" json:"fsize"`
+	Memlock string `toml:"memlock" json:"memlock"`
+	Nofile  string `toml:"nofile" json:"nofile"`
+	Nproc   string `toml:"nproc" json:"nproc"`
+	Stack   string `toml:"stack" json:"stack"`
+}
+
 // ParseRlimit parses a resource limit as [rlimits] and -l rlimit_nofile= and its like have it: SOFT:HARD, or one value
 // for both; each a whole number in the unit of getrlimit(2) or "unlimited" (RLIM_INFINITY). It fails when the soft limit
 // is above the hard one.

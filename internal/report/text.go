@@ -9,13 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/pbs"
-	"golang.org/x/sys/unix"
 )
 
 // WriteText writes the report for a person. Everything in it is printable.
@@ -146,38 +143,6 @@ func (t totals) waited() string {
 
 const timeLayout = "2006-01-02 15:04:05 -0700"
 
-func (r *Report) state() string {
-	switch {
-	case r.NotStarted:
-		return fmt.Sprintf("not started (Exit_status %d)", *r.ExitStatus)
-	case r.ExitStatus != nil && r.End == nil:
-		return "ending, " + exitText(*r.ExitStatus)
-	case r.ExitStatus != nil:
-		return "finished, " + exitText(*r.ExitStatus)
-	case r.End != nil:
-		return "finished, exit status not known"
-	case r.Start != nil:
-		return "running"
-	}
-	return "not started"
-}
-
-// exitText names the signal that an exit status stands for: 128+N in a shell and in hookhost, 256+N in PBS.
-func exitText(status int) string {
-	n := status - 128
-	if status > 256 {
-		n = status - 256
-	}
-	if n < 1 || n > 64 {
-		return fmt.Sprintf("exit status %d", status)
-	}
-	name := unix.SignalName(syscall.Signal(n))
-	if name == "" {
-		name = fmt.Sprintf("signal %d", n) // a real-time signal
-	}
-	return fmt.Sprintf("killed by %s (Exit_status %d)", name, status)
-}
-
 // elapsed tells how long the job ran and, of a live one, how long it still may.
 func (r *Report) elapsed(t totals) string {
 	if t.walltime == nil {
@@ -255,16 +220,6 @@ func deviceText(d hostapi.DeviceUsage) string {
 	return strings.Join(parts, ", ")
 }
 
-func joules(j float64) string {
-	switch {
-	case j >= 10e6:
-		return fmt.Sprintf("%.1f MJ", j/1e6)
-	case j >= 1e3:
-		return fmt.Sprintf("%.0f kJ", j/1e3)
-	}
-	return fmt.Sprintf("%.0f J", j)
-}
-
 // writeHosts writes a line per host; a dash is what was not measured.
 func (r *Report) writeHosts(b *bytes.Buffer) {
 	table := tabwriter.NewWriter(b, 10, 0, 2, ' ', 0)
@@ -276,40 +231,4 @@ func (r *Report) writeHosts(b *bytes.Buffer) {
 			cell(h.MemBytes, mib), cell(h.MemLimitBytes, mib), kills)
 	}
 	table.Flush() // into memory: cannot fail
-}
-
-func secondsText(s float64) string { return clock(time.Duration(s * float64(time.Second))) }
-
-func cell[T any](v *T, format func(T) string) string {
-	if v == nil {
-		return "-"
-	}
-	return format(*v)
-}
-
-// clock returns d as PBS does, but below a minute, where whole seconds say little, in seconds.
-func clock(d time.Duration) string {
-	if d > 0 && d < time.Minute {
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return pbs.FormatDuration(d.Truncate(time.Second))
-}
-
-// mib is for reading; 1 MiB is PBS's 1mb.
-func mib(bytes int64) string {
-	const m, g = 1 << 20, 1 << 30
-	switch {
-	case bytes >= 10*g:
-		return fmt.Sprintf("%.1f GiB", float64(bytes)/g)
-	case bytes >= g:
-		return fmt.Sprintf("%.2f GiB", float64(bytes)/g)
-	}
-	return fmt.Sprintf("%.1f MiB", float64(bytes)/m)
-}
-
-func count(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+var (
+	errCount = errors.New("not a whole number")
+	errMany  = errors.New("too large")
+)
+
+// countOf returns the count that resources have by name, 0 without it.
+func countOf(resources map[string]string, name string) (int, error) {
+	value, ok := resources[name]
+	if !ok {
+		return 0, nil
+	}
+	n, err := parseCount(value)
+	if err != nil {
+		return 0, resourceErr(name, value, err)
+	}
+	return n, nil
+}
+
+// countOfJob returns the count of a resource that stands in the job's own list only (-l fpga=1): where the resource has not the
+// flag h, PBS leaves it out of exec_vnode. Which host has how many can be told only when there is one.
+func countOfJob(list hostapi.Resources, chunks []pbs.VnodeChunk, name string) (int, error) {
+	if slices.ContainsFunc(chunks, func(c pbs.VnodeChunk) bool { return c.Resources[name] != "" }) {
+		return 0, nil
+	}
+	n, err := countOf(list, name)
+	if err == nil && n > 0 && slices.ContainsFunc(chunks, func(c pbs.VnodeChunk) bool { return c.Host != chunks[0].Host }) {
+		err = resourceErr(name, list[name], errors.New("exec_vnode does not say how much of it each host has: ask for it in select"))
+	}
+	return n, err
+}
+
+func parseCount(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, errMany
+	case err != nil:
+		return 0, errCount
+	}
+	return int(n), nil
+}
+
+func resourceErr(name, value string, err error) error {
+	return fmt.Errorf("resource %s=%s: %w", name, shownValue(value), err)
+}
+
+// shownValue is text as an error may quote it: one line, printable, not long.
+func shownValue(text string) string {
+	const most = 64
+	cut := ""
+	if len(text) > most {
+		text, cut = text[:most], "..."
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !strconv.IsPrint(r) }) {
+		return strconv.Quote(text) + cut
+	}
+	return text + cut
+}

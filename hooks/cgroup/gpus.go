@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/placement"
+)
+
+const (
+	mostGPUText = 4096 // bytes of one value
+	mostModels  = 32   // in one value
+)
+
+// noCount stands in Count of an item that does not tell it.
+const noCount = -1
+
+var (
+	errSize   = errors.New("not a size such as 40gb")
+	errLong   = fmt.Errorf("longer than %d bytes", mostGPUText)
+	errModels = fmt.Errorf("more than %d models", mostModels)
+)
+
+// parseGPUs parses the value of gpus: items vendor:models:memory:count that are joined by +. Fields from the right may be left out, and
+// each may be empty or *, which is any, and 1 for the count. Models are joined by commas; memory is 40GB, or 40GB.., ..80GB,
+// 40GB..80GB with both ends in it. Empty text has no items. The count of an item without one is noCount. A bare number is so many of
+// any: before hookhost, sites have counted their GPUs in a resource of this name.
+func parseGPUs(text string) ([]placement.Want, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if len(text) > mostGPUText {
+		return nil, errLong
+	}
+	if n, err := parseCount(text); err == nil {
+		return []placement.Want{{Resource: "ngpus", Count: n}}, nil
+	}
+	var wants []placement.Want
+	for item := range strings.SplitSeq(text, "+") {
+		if len(wants) == mostWants {
+			return nil, fmt.Errorf("more than %d items", mostWants)
+		}
+		if strings.TrimSpace(item) == "" {
+			return nil, errors.New("an empty item")
+		}
+		fields := strings.Split(item, ":")
+		if len(fields) > 4 {
+			return nil, errors.New("more than vendor:models:memory:count")
+		}
+		for i := range fields {
+			if fields[i] = strings.TrimSpace(fields[i]); fields[i] == "*" {
+				fields[i] = ""
+			}
+		}
+		fields = append(fields, "", "", "")[:4]
+		w := placement.Want{Resource: "ngpus", Vendor: strings.ToLower(fields[0]), Count: noCount}
+		if w.Vendor != "" && !slices.Contains(vendors, w.Vendor) {
+			return nil, fmt.Errorf("vendor %s is none of %s", shownValue(fields[0]), strings.Join(vendors, ", "))
+		}
+		var err error
+		if w.Models, err = parseModels(fields[1]); err != nil {
+			return nil, err
+		}
+		if w.MinMemory, w.MaxMemory, err = parseMemory(fields[2]); err != nil {
+			return nil, fmt.Errorf("memory %s: %w", shownValue(fields[2]), err)
+		}
+		if fields[3] != "" {
+			if w.Count, err = parseCount(fields[3]); err != nil {
+				return nil, fmt.Errorf("count %s: %w", shownValue(fields[3]), err)
+			}
+		}
+		wants = append(wants, w)
+	}
+	return wants, nil
+}
+
+// vendors are those that topology.Device knows.
+var vendors = []string{"nvidia", "amd", "intel", "habana"}
+
+// parseModels parses names joined by commas; nil is any.
+func parseModels(text string) ([]string, error) {
+	if len(text) > mostGPUText {
+		return nil, errLong
+	}
+	if text = strings.TrimSpace(text); text == "" || text == "*" {
+		return nil, nil
+	}
+	models := strings.Split(text, ",")
+	if len(models) > mostModels {
+		return nil, errModels
+	}
+	for i, model := range models {
+		models[i] = strings.TrimSpace(model)
+		word := strings.ContainsFunc(model, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
+		strange := strings.ContainsFunc(model, func(r rune) bool { return r == unicode.ReplacementChar || !strconv.IsPrint(r) || r == '*' })
+		if !word || strange {
+			return nil, fmt.Errorf("%s is not a model", shownValue(model))
+		}
+	}
+	return models, nil
+}
+
+// parseMemory parses N, N.., ..M and N..M; 0 is any.
+func parseMemory(text string) (least, most int64, err error) {
+	if text == "" {
+		return 0, 0, nil
+	}
+	low, high, isRange := strings.Cut(text, "..")
+	if !isRange {
+		high = low
+	}
+	if low == "" && high == "" {
+		return 0, 0, errSize
+	}
+	for _, end := range []struct {
+		text string
+		to   *int64
+	}{{low, &least}, {high, &most}} {
+		if end.text == "" {
+			continue
+		}
+		size, err := pbs.ParseSize(end.text)
+		// A number without a unit is a count in the wrong place rather than some bytes.
+		if err != nil || size == 0 || strings.Trim(end.text, "0123456789") == "" {
+			return 0, 0, errSize
+		}
+		*end.to = int64(size)
+	}
+	if most > 0 && least > most {
+		return 0, 0, errors.New("the first is larger than the second")
+	}
+	return least, most, nil
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// host is what there is to give: the node, and the part of its cpus and NUMA nodes that the parent of all jobs may use.
+type host struct {
+	node     *topology.Node
+	cpus     kernfs.IDSet
+	mems     kernfs.IDSet // empty where the kernel has no cpusets
+	hasMemsw bool
+	hasPids  bool
+	v2       bool     // the controllers are on v2
+	quota    *float64 // how many cpus' time all jobs together may use; nil: no less than there are
+
+	hugePages topology.HugePages // none where [hugetlb] is not enabled
+
+	devices *inventory.Inventory // nil where the job asks for none
+	around  []topology.Device    // where it asks for none: those that it is to leave cpus near
+}
+
+// survey reads what all jobs together may use.
+func (h *hook) survey() (there host, err error) {
+	there = host{node: h.node, cpus: h.node.Online, hasMemsw: h.tree.Has("memsw"), hasPids: h.tree.Has("pids"), v2: h.tree.Mode() == cgroup.ModeV2}
+	if h.policy.Hugetlb.Enabled {
+		if there.hugePages, err = topology.ScanHugePages(h.roots); err != nil {
+			return host{}, err
+		}
+	}
+	if h.policy.CPU.Enabled {
+		quota, limited, err := h.tree.Quota()
+		if err != nil {
+			return host{}, err
+		}
+		if limited {
+			there.quota = &quota
+		}
+	}
+	cpus, err := h.tree.CPUs()
+	if errors.Is(err, cgroup.ErrUnsupported) {
+		return there, nil // no cpusets here
+	}
+	if err != nil {
+		return host{}, err
+	}
+	there.cpus = cpus.Intersect(h.node.Online)
+	there.mems, err = h.tree.Mems()
+	return there, err
+}
+
+// pool are the devices that a job can be given: those that were found, and those that it has. One of its own that was not found
+// this time stays its own, in place of what was found of it under another name.
+func (h host) pool(had *inventory.Grant) []topology.Device {
+	if h.devices == nil {
+		return nil
+	}
+	pool := h.devices.Devices
+	lost := h.lost(had)
+	if len(lost) == 0 {
+		return pool
+	}
+	pool = slices.DeleteFunc(slices.Clone(pool), func(e topology.Device) bool {
+		mine := slices.ContainsFunc(had.Devices, func(d topology.Device) bool { return d.ID == e.ID })
+		return !mine && slices.ContainsFunc(lost, e.Overlaps)
+	})
+	return append(pool, lost...)
+}
+
+// lost are the devices of a grant that were not found this time.
+func (h host) lost(had *inventory.Grant) []topology.Device {
+	if had == nil {
+		return nil
+	}
+	return without(had.Devices, h.devices.Devices)
+}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// Events carries out events.
+type Events interface {
+	Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
+}
+
+// Jobs knows the jobs of this host.
+type Jobs interface {
+	// Jobs returns the jobs that live here.
+	Jobs(ctx context.Context) ([]Job, error)
+	// Job returns a job that lives here. It fails with ErrNotFound only where it is certain that it does not: other hosts end what is left
+	// of it then.
+	Job(ctx context.Context, id string) (Job, error)
+	// Report returns the usage report of a live or finished job. It fails with ErrNotFound, also for a job that may
+	// does not admit, and does nothing for that job before it has asked. may takes nil for a job that is not known.
+	Report(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error)
+	// Notices returns the lines for the job's standard error that hooks told between events, but for the first after of
+	// them, and how many there are in all. It waits until there are some. It fails with io.EOF when a live job is
+	// over, and with ErrNotFound as Report does.
+	Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) (lines []string, all int, err error)
+}
+
+// Reports knows the jobs that have ended.
+type Reports interface {
+	// Finished calls yield with the report of each finished job that may admits, oldest first, until it returns false.
+	Finished(ctx context.Context, may func(*hostapi.Job) bool, yield func(json.RawMessage) bool) error
+}
+
+// Node knows the host itself.
+type Node interface {
+	Node(ctx context.Context) (NodeInfo, error)
+	// Reload reads the configuration anew; on an error the old one stays.
+	Reload(ctx context.Context) error
+}
+
+// Processes tells who and what a process belongs to. It fails with ErrNotFound.
+type Processes interface {
+	Process(pid int) (Process, error)
+	// Alive tells whether the process pid is the one that began at startTime, and lives.
+	Alive(pid int, startTime uint64) bool
+	// JobOf returns the job in whose cgroup the process is.
+	JobOf(ctx context.Context, pid int) (Job, error)
+}
+
+// Process is what an attach has to know of a process.
+type Process struct {
+	UID       int    // real
+	StartTime uint64 // clock ticks since boot
+}
+
+// Job is a job that lives on this host.
+type Job struct {
+	Job           *hostapi.Job                  `json:"job"`
+	Phase         jobstate.Phase                `json:"phase"`
+	Begun         time.Time                     `json:"begun,omitzero"`
+	Launched      time.Time                     `json:"launched,omitzero"`
+	Suspended     time.Duration                 `json:"suspended,omitzero"`               // nanoseconds, the suspension that it is in included
+	Elapsed       float64                       `json:"elapsed_seconds"`                  // since its launch, suspensions not counted
+	Limit         *float64                      `json:"walltime_limit_seconds,omitempty"` // of Elapsed; nil without a limit
+	Left          *float64                      `json:"walltime_left_seconds,omitempty"`  // until Limit, 0 behind it; nil without a limit
+	ResourcesUsed hostapi.Resources             `json:"resources_used,omitempty"`
+	Hosts         map[string]*hostapi.HostUsage `json:"hosts,omitempty"`
+	Diag          map[string]string             `json:"diag_messages,omitempty"`
+	Notes         []string                      `json:"notes,omitempty"`
+	Run           string                        `json:"run,omitempty"`  // of a job that a hookhost has begun on several hosts
+	Head          string                        `json:"head,omitempty"` // the host that has begun it here, where that is another
+}
+
+// NodeInfo is the host and, for root, its hooks.
+type NodeInfo struct {
+	Version string     `json:"version"`
+	PID     int        `json:"pid"`
+	Node    string     `json:"node"`
+	Mode    string     `json:"mode"` // of the cgroups: v1, hybrid or v2
+	Since   time.Time  `json:"since,omitzero"`
+	Hooks   []HookInfo `json:"hooks,omitempty"`
+
+	Refused map[string]int64 `json:"refused,omitempty"` // calls and connections that were refused since then, by kind of error; for root
+}
+
+// HookInfo is a hook as the host sees it.
+type HookInfo struct {
+	Name     string          `json:"name"`
+	State    string          `json:"state"`
+	PID      int             `json:"pid,omitempty"`
+	Order    int             `json:"order"`
+	Events   []hostapi.Event `json:"events,omitempty"`
+	Version  string          `json:"version,omitempty"`
+	Restarts int             `json:"restarts,omitempty"`
+	Error    string          `json:"error,omitempty"` // why it does not work
+}

@@ -1,0 +1,39 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// Duration is a time.Duration that reads and writes as text ("10s").
+type Duration time.Duration
+
+// UnmarshalText takes Go's notation ("1m30s"); negative ones are refused.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil || v < 0 {
+		return fmt.Errorf("%q is not a duration such as 10s", b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// MarshalText writes Go's notation.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// unitless finds a duration that was written as a number, which the decoder takes for nanoseconds.
+func unitless(b []byte) (err error) {
+	walk(b, func(key []string, value *unstable.Node) {
+		number := value.Kind == unstable.Integer || value.Kind == unstable.Float
+		if err == nil && number && typeAt(reflect.TypeFor[File](), key) == reflect.TypeFor[Duration]() {
+			line := 1 + bytes.Count(b[:value.Raw.Offset], []byte{'\n'})
+			err = fmt.Errorf("line %d: %s = %s: want a duration with its unit, such as \"10s\"", line, strings.Join(key, "."), value.Data)
+		}
+	})
+	return err
+}

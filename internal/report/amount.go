@@ -1,0 +1,54 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// clock returns d as PBS does, but below a minute, where whole seconds say little, in seconds.
+func clock(d time.Duration) string {
+	if d > 0 && d < time.Minute {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return pbs.FormatDuration(d.Truncate(time.Second))
+}
+
+// mib is for reading; 1 MiB is PBS's 1mb.
+func mib(bytes int64) string {
+	const m, g = 1 << 20, 1 << 30
+	switch {
+	case bytes >= 10*g:
+		return fmt.Sprintf("%.1f GiB", float64(bytes)/g)
+	case bytes >= g:
+		return fmt.Sprintf("%.2f GiB", float64(bytes)/g)
+	}
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/m)
+}
+
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func joules(j float64) string {
+	switch {
+	case j >= 10e6:
+		return fmt.Sprintf("%.1f MJ", j/1e6)
+	case j >= 1e3:
+		return fmt.Sprintf("%.0f kJ", j/1e3)
+	}
+	return fmt.Sprintf("%.0f J", j)
+}
+
+func secondsText(s float64) string { return clock(time.Duration(s * float64(time.Second))) }
+
+func cell[T any](v *T, format func(T) string) string {
+	if v == nil {
+		return "-"
+	}
+	return format(*v)
+}

@@ -1,0 +1,40 @@
+package report
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func (r *Report) state() string {
+	switch {
+	case r.NotStarted:
+		return fmt.Sprintf("not started (Exit_status %d)", *r.ExitStatus)
+	case r.ExitStatus != nil && r.End == nil:
+		return "ending, " + exitText(*r.ExitStatus)
+	case r.ExitStatus != nil:
+		return "finished, " + exitText(*r.ExitStatus)
+	case r.End != nil:
+		return "finished, exit status not known"
+	case r.Start != nil:
+		return "running"
+	}
+	return "not started"
+}
+
+// exitText names the signal that an exit status stands for: 128+N in a shell and in hookhost, 256+N in PBS.
+func exitText(status int) string {
+	n := status - 128
+	if status > 256 {
+		n = status - 256
+	}
+	if n < 1 || n > 64 {
+		return fmt.Sprintf("exit status %d", status)
+	}
+	name := unix.SignalName(syscall.Signal(n))
+	if name == "" {
+		name = fmt.Sprintf("signal %d", n) // a real-time signal
+	}
+	return fmt.Sprintf("killed by %s (Exit_status %d)", name, status)
+}
