@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,6 +41,15 @@ func (s *Store) setAside(cause *damageError) error {
 		s.onDamage(aside, fmt.Errorf("%s: %w", s.path, cause))
 	}
 	return s.create()
+}
+
+// tellGone tells, once, that the file which this Store has used is not there any more: to those who ask, there are no records. The caller
+// holds the lock, under which a damaged file is replaced.
+func (s *Store) tellGone() {
+	if s.vetted != (stamp{}) && s.onDamage != nil {
+		s.onDamage(s.path, fmt.Errorf("%s: %w", s.path, fs.ErrNotExist))
+	}
+	s.vetted = stamp{}
 }
 
 const damagedSuffix = ".damaged-"

@@ -28,10 +28,13 @@ var (
 
 // database is jobs.db, open for one transaction. The caller holds the Store's lock.
 type database struct {
-	path string
-	file *os.File // bbolt's own; known even when bbolt panics while opening
-	db   *bbolt.DB
-	tx   *bbolt.Tx
+	path  string
+	file  *os.File // bbolt's own; known even when bbolt panics while opening
+	db    *bbolt.DB
+	tx    *bbolt.Tx
+	found stamp // of the file as it was opened
+	// held are the records that were read and stored, by job id, as they are once the transaction is through; nil for none.
+	held map[string][]byte
 	// damage is set by a panic inside bbolt: its mutexes may be held for ever, so nothing of it is called again.
 	damage *damageError
 }
@@ -69,7 +72,7 @@ func (d *database) options(ctx context.Context, readOnly bool, vet func(*os.File
 				f.Close()
 				return nil, err
 			}
-			d.file = f
+			d.file, d.found = f, stampOf(f)
 			return f, nil
 		},
 	}
@@ -79,7 +82,7 @@ func (d *database) options(ctx context.Context, readOnly bool, vet func(*os.File
 // error that wraps fs.ErrNotExist when there is no file, with *damageError when it is damaged, with *VersionError when
 // later code wrote it. After a failure nothing is open.
 func openDatabase(ctx context.Context, path string, writable bool, vet func(*os.File) error) (*database, error) {
-	d := &database{path: path}
+	d := &database{path: path, held: map[string][]byte{}}
 	err := d.guard(func() (err error) {
 		if d.db, err = bbolt.Open(path, 0o600, d.options(ctx, !writable, vet)); err != nil {
 			return err
@@ -119,6 +122,9 @@ func (d *database) checkSchema() error {
 func (d *database) commit() error {
 	if err := d.guard(d.tx.Commit); err != nil {
 		return fmt.Errorf("write %s: %w", d.path, err)
+	}
+	if touch(d.path, d.found) != nil {
+		d.found = stamp{} // what is there cannot be told from what another writes at this moment
 	}
 	return nil
 }
@@ -163,6 +169,7 @@ func (d *database) record(id string) (b []byte, err error) {
 		if v := d.tx.Bucket(jobsBucket).Get([]byte(id)); v != nil {
 			b = append([]byte{}, v...)
 		}
+		d.held[id] = b
 		return nil
 	})
 	return b, err
@@ -195,6 +202,7 @@ func (d *database) records(visit func(id string, b []byte)) error {
 // store keeps b for job id; nil deletes.
 func (d *database) store(id string, b []byte) error {
 	return d.guard(func() error {
+		d.held[id] = b
 		if b == nil {
 			return d.tx.Bucket(jobsBucket).Delete([]byte(id))
 		}
@@ -205,6 +213,7 @@ func (d *database) store(id string, b []byte) error {
 // setAside moves a record into the damaged bucket.
 func (d *database) setAside(r damagedRecord) error {
 	return d.guard(func() error {
+		d.held[r.id] = nil
 		damaged, err := d.tx.CreateBucketIfNotExists(damagedBucket)
 		if err != nil {
 			return err

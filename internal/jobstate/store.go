@@ -6,8 +6,9 @@
 // returns; a crash or a power loss leaves the state before it or after it, never a mixture.
 //
 // A file that proves damaged is renamed to jobs.db.damaged-TIME and an empty one takes its place; a single record that
-// cannot be read is moved to the bucket "damaged". Both are told to OnDamage, and whoever asked finds no record: what
-// the jobs on the host are must then be found out from their cgroups. Nothing is ever deleted.
+// cannot be read is moved to the bucket "damaged". Both are told to OnDamage, as is that somebody has removed the file, and
+// whoever asked finds no record: what the jobs on the host are must then be found out from their cgroups. Nothing is ever
+// deleted.
 package jobstate
 
 import (
@@ -32,14 +33,15 @@ type Store struct {
 
 	turn   chan struct{} // full while a call of this Store holds the lock or waits for it; guards vetted
 	vetted stamp         // the file as this Store last left it
+	seen   seen
 }
 
 // Option changes how a Store behaves.
 type Option func(*Store)
 
 // OnDamage has f called whenever something unreadable was set aside: the whole file (path is where it now lies) or one
-// record (path is jobs.db, err names the job). f is called before the call that met the damage goes on, with the file
-// locked: it must not use the Store.
+// record (path is jobs.db, err names the job); and when a file that the Store has used is not there any more (err is
+// fs.ErrNotExist). f is called before the call that met the damage goes on, with the file locked: it must not use the Store.
 func OnDamage(f func(path string, err error)) Option { return func(s *Store) { s.onDamage = f } }
 
 // Open returns the store in dir, which is created with mode 0700 when it is missing. jobs.db is not opened yet.
@@ -192,31 +194,44 @@ func (s *Store) GetAll(ctx context.Context, ids []string) ([]*Record, error) {
 }
 
 func (s *Store) get(ctx context.Context, ids []string) ([]*Record, error) {
+	stored, known := s.seen.get(s.path, ids)
+	var err error
+	if !known {
+		stored, err = s.read(ctx, ids)
+	}
 	var recs []*Record
 	var damaged []damagedRecord
-	err := s.transaction(ctx, false, func(d *database) error {
-		recs, damaged = nil, nil
+	for i, b := range stored {
+		if b == nil {
+			continue
+		}
+		rec, err := decode(ids[i], b)
+		if err != nil {
+			damaged = append(damaged, damagedRecord{ids[i], b, err})
+			continue
+		}
+		recs = append(recs, rec)
+	}
+	if err = errors.Join(err, s.setAsideRecords(ctx, damaged)); err != nil {
+		return recs, fmt.Errorf("read %s: %w", jobs(ids), err)
+	}
+	return recs, nil
+}
+
+// read returns what is stored for each of ids, nil where nothing is; fewer when it fails.
+func (s *Store) read(ctx context.Context, ids []string) (stored [][]byte, err error) {
+	err = s.transaction(ctx, false, func(d *database) error {
+		stored = nil
 		for _, id := range ids {
 			b, err := d.record(id)
 			if err != nil {
 				return err
 			}
-			if b == nil {
-				continue
-			}
-			rec, err := decode(id, b)
-			if err != nil {
-				damaged = append(damaged, damagedRecord{id, b, err})
-				continue
-			}
-			recs = append(recs, rec)
+			stored = append(stored, b)
 		}
 		return nil
 	})
-	if err = errors.Join(err, s.setAsideRecords(ctx, damaged)); err != nil {
-		return recs, fmt.Errorf("read %s: %w", jobs(ids), err)
-	}
-	return recs, nil
+	return stored, err
 }
 
 // List returns all records, ordered by job id as text. The records that it can read it returns even when it fails.

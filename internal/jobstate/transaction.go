@@ -36,6 +36,7 @@ func (s *Store) transaction(ctx context.Context, writable bool, fn func(*databas
 func (s *Store) attempt(ctx context.Context, writable bool, fn func(*database) error) (damage *damageError, err error) {
 	d, err := openDatabase(ctx, s.path, writable, s.vet)
 	if errors.Is(err, fs.ErrNotExist) {
+		s.tellGone()
 		if !writable {
 			return nil, nil
 		}
@@ -49,11 +50,15 @@ func (s *Store) attempt(ctx context.Context, writable bool, fn func(*database) e
 		return damage, err
 	}
 	defer d.close()
+	if writable {
+		defer s.seen.write()()
+	}
 	s.vetted = stamp{}
 	if err := fn(d); err != nil {
 		return d.damage, err
 	}
 	s.vetted = stampOf(d.file)
+	s.seen.note(d.found, s.vetted, d.held)
 	return nil, nil
 }
 
@@ -95,5 +100,9 @@ func stampOf(f *os.File) stamp {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return stamp{}
 	}
+	return stampIn(&st)
+}
+
+func stampIn(st *unix.Stat_t) stamp {
 	return stamp{dev: uint64(st.Dev), ino: st.Ino, size: st.Size, mtime: st.Mtim, ctime: st.Ctim}
 }
