@@ -2,8 +2,10 @@ package hostapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +26,9 @@ func (o *Outcome) Check(e Event) error {
 		return err
 	}
 	if err := o.checkVnodes(e); err != nil {
+		return err
+	}
+	if err := o.checkKeep(e); err != nil {
 		return err
 	}
 	if err := checkKept("", o.State, o.CallAgain, o.CallAtElapsed, o.WalltimeLimit); err != nil {
@@ -146,6 +151,22 @@ func (o *Outcome) checkVnodes(e Event) error {
 		if v.Comment != nil && strings.ContainsAny(*v.Comment, "\n\x00") {
 			return fmt.Errorf("vnodes: %s.comment: %q is not one line", name, *v.Comment)
 		}
+	}
+	return nil
+}
+
+// checkKeep refuses to have an answer given again that is not the same for every process, or that has to be noted each time.
+func (o *Outcome) checkKeep(e Event) error {
+	if !o.Keep {
+		return nil
+	}
+	if e != EventAttach {
+		return fmt.Errorf("keep: %s does not take it", e)
+	}
+	rest := *o
+	rest.Keep, rest.SetEnv = false, nil
+	if !reflect.ValueOf(rest).IsZero() {
+		return errors.New("keep: something else than set_env is beside it")
 	}
 	return nil
 }

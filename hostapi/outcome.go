@@ -75,6 +75,11 @@ type Outcome struct {
 	// WalltimeLimit is how long the job may run, in nanoseconds of Job.Elapsed, for people and programs that ask how long is left; it
 	// has no effect of its own. Nil leaves it as it is, 0 says that nothing limits the job.
 	WalltimeLimit *time.Duration `json:"walltime_limit,omitempty"`
+
+	// Keep answers an attach: the same holds for every further process of the job, whoever brings it. The host may then accept attaches
+	// with this outcome and without asking, for some seconds, and not beyond the next event or notice about the job, the hook's next
+	// exechost_periodic and the life of its program. Nothing but SetEnv may be beside it, and beside an error it counts for nothing.
+	Keep bool `json:"keep,omitempty"`
 }
 
 // JobUpdate is the part of an Outcome that periodic and startup may set for one job of their list.

@@ -76,7 +76,11 @@ func TestLife(t *testing.T) {
 			t.Errorf("open nvidiactl: %v", got)
 		}
 		for _, e := range []hostapi.Event{hostapi.EventLaunch, hostapi.EventAttach} {
-			env := n.do(e, id).SetEnv
+			out := n.do(e, id)
+			if out.Keep != (e == hostapi.EventAttach) {
+				t.Errorf("%s: keep is %v", e, out.Keep)
+			}
+			env := out.SetEnv
 			if env["CUDA_VISIBLE_DEVICES"] != uuid(2)+","+uuid(3) || env[cdiVariable] != "hookhost.org/job=12:3.srv" {
 				t.Errorf("%s: %v", e, env)
 			}
@@ -200,6 +204,19 @@ func TestLaunchConfines(t *testing.T) {
 			t.Errorf("after launch: %v, want EPERM", got)
 		}
 	})
+}
+
+// An attach that fails is no answer for the next one.
+func TestAttachIsNotKept(t *testing.T) {
+	n := newNode(t, 0, eight(), nil)
+	n.do(hostapi.EventStartup)
+	if out, err := n.event(hostapi.EventAttach, "1.srv"); err == nil || out != nil {
+		t.Errorf("attach to a job without a cgroup: %+v, %v", out, err)
+	}
+	n.job("1.srv", a100(0))
+	if out := n.do(hostapi.EventAttach, "1.srv"); !out.Keep {
+		t.Errorf("attach: %+v", out)
+	}
 }
 
 // A job that began before devices were enabled keeps what it can open, and none begins without hook cgroup having an eye on them.

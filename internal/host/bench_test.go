@@ -43,6 +43,19 @@ func BenchmarkAttach(b *testing.B) {
 	}
 }
 
+// The same with a hook whose answer the host keeps.
+func BenchmarkAttachKept(b *testing.B) {
+	n := newNode(b)
+	n.options = quiet
+	n.hook("h", "misbehave", "mode = \"keep\"\nevent = \"execjob_attach\"\nvalue = \"A=1\"")
+	h := n.open()
+	must(b, h, hostapi.EventBegin, "1.srv")
+	must(b, h, hostapi.EventAttach, "1.srv")
+	for b.Loop() {
+		must(b, h, hostapi.EventAttach, "1.srv")
+	}
+}
+
 // The same without a hook: what the host itself costs.
 func BenchmarkAttachWithoutHook(b *testing.B) {
 	n := newNode(b)

@@ -150,8 +150,12 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 	return &own, nil
 }
 
-// newChain returns the chain of an event of a job; rec may be nil.
+// newChain returns the chain of an event of a job; rec may be nil. What hooks have said of further attaches holds no longer, unless this
+// is one; nor does it for a job that another host carries, for that one has the job's other events.
 func (h *Host) newChain(req *hostapi.Request, rec *jobstate.Record) *chain {
+	if req.Event != hostapi.EventAttach || rec == nil || rec.Host != h.opt.Self {
+		h.endKept(req.Job.ID)
+	}
 	return &chain{links: h.links(), req: req, states: cloneStates(rec)}
 }
 
@@ -187,6 +191,10 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 	}
 	c := h.newChain(req, rec)
 	v := c.run(ctx)
+	if c.leaves(rec) {
+		late.passOn(v)
+		return v, nil
+	}
 	g := h.spread(ctx, req, rec, v)
 	if req.Event == hostapi.EventPreresume {
 		from.missed(req.Event, v) // MoM leaves the job suspended, so its clock is not to run

@@ -21,7 +21,7 @@ import (
 //     wrappers can be put around wrappers, and the last one's values are used. The variables set so far are in the next hook's
 //     Env in the same way; seeing a value is no claim, changing it is.
 //   - Message, Diag, JobStderr and Notes are collected in order.
-//   - State, CallAgain and CallAtElapsed are between each hook and the host, and no part of the merged outcome.
+//   - State, CallAgain, CallAtElapsed and Keep are between each hook and the host, and no part of the merged outcome.
 type merger struct {
 	out   hostapi.Outcome
 	owner map[string]string // hook by what it claimed

@@ -81,6 +81,7 @@ func (h *Host) heard(p *plugin, id string, u *hostapi.JobUpdate) error {
 		return ErrClosed
 	}
 	defer h.begun.Done()
+	p.kept.forget(id)
 	if u.SignalSisters != "" {
 		h.signalOthers(h.ctx, id, u.SignalSisters)
 	}

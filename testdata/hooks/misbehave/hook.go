@@ -140,6 +140,8 @@ func (h *hook) answer(req *hostapi.Request) (*hostapi.Outcome, error) {
 		return out, hostapi.Errorf(hostapi.KindNode, "counted only in part")
 	case "env":
 		return &hostapi.Outcome{SetEnv: map[string]string{key: value}}, nil
+	case "keep":
+		return &hostapi.Outcome{SetEnv: map[string]string{key: value}, Keep: true}, nil
 	case "used":
 		return &hostapi.Outcome{ResourcesUsed: hostapi.Resources{key: value}}, nil
 	case "log":
