@@ -36,8 +36,11 @@ type hook struct {
 
 	inventory func() (*inventory.Inventory, error) // what devices there are; fs.ErrNotExist when nobody has told yet
 
-	openProcess func(*kernfs.FS, hostapi.ProcessID) (held, error)
-	setRlimits  func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit) error
+	hold       func(procfs *kernfs.FS, pid int) (held, proc.Process, error) // see proc.Hold
+	setRlimits func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit) error
+
+	sessions *proc.Sessions
+	stat     *kernfs.Kept // /proc/stat
 
 	environs *proc.Environs
 
@@ -49,7 +52,7 @@ type hook struct {
 	mu      sync.Mutex
 	watches map[string]*watch // by job id
 	owned   map[string]bool   // jobs that this process answers for: see cgroup.Maker
-	left    map[string]bool   // cgroups of strangers that were told of: see strangers
+	left    map[string]bool   // what was told of once: cgroups of strangers by id, other state directories by path
 	books   map[string]*rankBook
 }
 
@@ -77,6 +80,9 @@ func newHook(s *hostapi.Setup) (any, error) {
 	}
 	dir := s.Host["state_dir"]
 	h.tell, h.kept = s.Tell, nodestate.Dir(dir)
+	if h.self.State, err = h.kept.Place(); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
 	if dir != "" {
 		h.inventory = inventory.NewShelf(dir).Load
 	}
@@ -103,8 +109,8 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	if err != nil {
 		return nil, err
 	}
-	return &hook{policy: p, log: log, roots: roots, tree: tree, node: node, self: self, kmsg: openKmsg, tell: func(string, *hostapi.JobUpdate) {}, inventory: noInventory, openProcess: openProcess, setRlimits: proc.SetRlimits,
-		environs: proc.NewEnvirons(roots.Proc), watches: map[string]*watch{}, owned: map[string]bool{}, left: map[string]bool{}}, nil
+	return &hook{policy: p, log: log, roots: roots, tree: tree, node: node, self: self, kmsg: openKmsg, tell: func(string, *hostapi.JobUpdate) {}, inventory: noInventory, hold: holdByPidfd, setRlimits: proc.SetRlimits,
+		sessions: proc.NewSessions(roots.Proc), stat: roots.Proc.Keep("stat"), environs: proc.NewEnvirons(roots.Proc), watches: map[string]*watch{}, owned: map[string]bool{}, left: map[string]bool{}}, nil
 }
 
 func noInventory() (*inventory.Inventory, error) { return nil, fs.ErrNotExist }

@@ -72,9 +72,7 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 			return n.devices, nil
 		}
 		if opt.Signal != nil { // processes in memory have no pidfds
-			h.openProcess = func(procfs *kernfs.FS, id hostapi.ProcessID) (held, error) {
-				return byStartTime{procfs, id}, nil
-			}
+			h.hold = holdByStartTime
 			h.setRlimits = func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit) error { return nil }
 		}
 		return h

@@ -17,10 +17,11 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	if err != nil {
 		return nil, err
 	}
-	if !j.Exists() {
+	attached, exists := attachedTo(j)
+	if !exists {
 		return nil, hostapi.Errorf(hostapi.KindNode, "job %s has no cgroup on this host: %w", j.ID(), cgroup.ErrNotFound)
 	}
-	s, err := stateOf(req.Job, req.Node, j)
+	s, err := stateWith(req.Job, req.Node, j, attached)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 		out.Join = &hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks}
 		return out, nil
 	}
-	leader, alive, err := h.process(req.PID)
+	leader, alive, err := h.named(req.PID)
 	if err != nil {
 		return nil, err
 	}
@@ -79,21 +80,25 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 		why := fmt.Sprintf(format, args...)
 		return &hostapi.Outcome{Reject: true, Message: fmt.Sprintf("attach pid %d to job %s: %s", req.PID, j.ID(), why)}, nil
 	}
-	if !j.Exists() {
+	attached, exists := attachedTo(j)
+	if !exists {
 		return reject("the job has no cgroup on this host")
 	}
-	s, err := stateOf(req.Job, req.Node, j)
+	s, err := stateWith(req.Job, req.Node, j, attached)
 	if err != nil {
 		return nil, err
 	}
 	owner := req.Job.Owner.UID
-	p, alive, err := h.process(req.PID)
-	switch {
-	case err != nil:
+	p, alive, err := h.named(req.PID)
+	if err != nil {
 		return nil, err
-	case !alive:
+	}
+	if !alive {
 		h.logOf(j.ID()).Infof("attach pid %d: no such process any more", req.PID)
 		return &hostapi.Outcome{}, nil
+	}
+	defer p.Close()
+	switch {
 	case !p.BelongsTo(owner):
 		return reject("the process belongs to uid %d, the job to uid %d", p.UID, owner)
 	case p.Session == 1:
@@ -103,12 +108,6 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	case h.isOurs(p.PID):
 		return reject("it is hookhost itself")
 	}
-	switch other, found, err := h.tree.JobOf(p.PID); {
-	case err != nil:
-		return nil, fmt.Errorf("attach pid %d: %w", req.PID, err)
-	case found && other != j.ID():
-		return reject("it is part of job %s", other)
-	}
 	limits, err := h.attachLimits(req)
 	if err != nil {
 		return nil, err
@@ -117,7 +116,11 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	if s.PerTask {
 		j = j.PerTask()
 	}
+	p.free = true
 	taken, err := h.takeIn(j, p, func(m proc.Process) bool { return m.BelongsTo(owner) }, limits)
+	if other := otherJob(""); errors.As(err, &other) {
+		return reject("%v", other)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("attach pid %d: %w", req.PID, err)
 	}
@@ -131,6 +134,12 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 		out.State = s.encode()
 	} // else the host has nothing to write to its disk: the cgroup counts, and the next one who measures tells
 	return out, nil
+}
+
+// attachedTo is one look at a job's cgroup for both: whether it has one, and how many processes that says were taken in.
+func attachedTo(j *cgroup.Job) (n int, exists bool) {
+	n, err := j.Attached()
+	return n, err == nil || j.Exists()
 }
 
 // process reads a process; alive is false when it is gone or waits to be reaped.

@@ -14,6 +14,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 const owner, stranger = 1000, 1001
@@ -183,9 +184,10 @@ func TestAttachReusedNumber(t *testing.T) {
 		pid := k.Spawn()
 		k.SetProcess(pid, kernfstest.Attributes{UID: owner})
 		before := k.Cgroup(pid)
-		n.openProcess = func(procfs *kernfs.FS, id hostapi.ProcessID) (held, error) {
-			id.StartTime-- // it was another
-			return byStartTime{procfs, id}, nil
+		n.hold = func(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
+			_, p, err := holdByStartTime(procfs, pid)
+			p.StartTime-- // it was another
+			return byStartTime{procfs, p.ID()}, p, err
 		}
 		if _, err := n.event(hostapi.EventAttach, "1.srv", withPID(pid)); hostapi.KindOf(err) != hostapi.KindBusy {
 			t.Errorf("error %v", err)

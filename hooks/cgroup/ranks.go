@@ -215,7 +215,7 @@ func (s *rankSearch) move(name string, members []proc.Process) error {
 	}()
 	var pids []int
 	for _, m := range members {
-		p, err := s.h.openProcess(s.h.roots.Proc, m.ID())
+		p, now, err := s.h.hold(s.h.roots.Proc, m.PID)
 		if errors.Is(err, proc.ErrGone) {
 			continue
 		}
@@ -223,6 +223,9 @@ func (s *rankSearch) move(name string, members []proc.Process) error {
 			return err
 		}
 		holds[m.PID] = p
+		if now.StartTime != m.StartTime || now.Dead() {
+			continue
+		}
 		if in, found, err := s.h.tree.JobOf(m.PID); err != nil || !found || in != s.j.ID() { // somebody moved it out
 			continue
 		}

@@ -94,7 +94,14 @@ func (h *hook) launchLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, er
 
 // limitsOf are the limits of what a job that asks for a launches. A number of open files beyond what the kernel lets anybody
 // have (fs.nr_open) is KindJob.
-func (h *hook) limitsOf(a ask) (map[string]hostapi.Rlimit, error) {
+func (h *hook) limitsOf(a ask) (map[string]hostapi.Rlimit, error) { return h.limitsIf(a, h.liftsAS()) }
+
+// liftsAS tells whether vmem is enforced and RLIMIT_AS lifted for that.
+func (h *hook) liftsAS() bool {
+	return h.policy.Memory.ManageRlimitAS && h.policy.Memsw.Enabled && h.tree.Has("memsw")
+}
+
+func (h *hook) limitsIf(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, error) {
 	if asked, ok := a.rlimits["nofile"]; ok {
 		b, err := h.roots.Proc.ReadFile("sys/fs/nr_open")
 		if most, perr := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && perr == nil && asked.Hard > most {
@@ -102,15 +109,19 @@ func (h *hook) limitsOf(a ask) (map[string]hostapi.Rlimit, error) {
 				rlimitText(asked.Hard), most)
 		}
 	}
-	return h.policy.rlimits(a, h.policy.Memsw.Enabled && h.tree.Has("memsw"))
+	return h.policy.rlimits(a, vmemEnforced)
 }
 
 // attachLimits are the limits of what MoM did not start. pbs_cgroups leaves such processes as they are, but the usual
 // one is a rank of an MPI program that came by ssh, and a job's bounds are for all of its ranks; those of sshd
 // (RLIMIT_MEMLOCK) are none of the job's. That RLIMIT_AS be unlimited is for what MoM has set, which is not here.
 func (h *hook) attachLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, error) {
-	limits, err := h.launchLimits(req)
-	if l, ok := limits["as"]; ok && l.Hard == hostapi.RlimitInfinity {
+	a, err := askOf(req.Job, req.Node)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
+	}
+	limits, err := h.limitsIf(a, false)
+	if l, ok := limits["as"]; ok && (l.Hard == hostapi.RlimitInfinity || a.pvmem == nil && h.liftsAS()) {
 		delete(limits, "as")
 	}
 	return limits, err

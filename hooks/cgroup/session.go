@@ -1,10 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -20,65 +20,140 @@ const rounds = 16
 // maxHeld bounds the descriptors that moving takes.
 const maxHeld = 256
 
+// member is a process that is to be moved. What is known of it was read while it was held.
+type member struct {
+	proc.Process
+	held
+	free bool // it must not be in another job; else one that is stays there
+}
+
+// otherJob is the job of a member that was to be free.
+type otherJob string
+
+func (e otherJob) Error() string { return "it is part of job " + string(e) }
+
+// member takes hold of the process pid; alive is false when it is gone or waits to be reaped.
+func (h *hook) member(pid int) (m member, alive bool, err error) {
+	hold, p, err := h.hold(h.roots.Proc, pid)
+	switch {
+	case errors.Is(err, proc.ErrGone):
+		return m, false, nil
+	case err != nil:
+		return m, false, err
+	case p.Dead():
+		hold.Close()
+		return m, false, nil
+	}
+	return member{Process: p, held: hold}, true, nil
+}
+
+// named is member of a process that somebody has named, perhaps by the number of one of its threads, as some debuggers and launchers do.
+func (h *hook) named(pid int) (m member, alive bool, err error) {
+	m, alive, err = h.member(pid)
+	if err != nil || alive {
+		return m, alive, err
+	}
+	p, err := proc.Read(h.roots.Proc, pid)
+	switch {
+	case errors.Is(err, proc.ErrGone):
+		return m, false, nil
+	case err != nil:
+		return m, false, err
+	case p.Leader == pid || p.Leader == 0:
+		return m, false, nil
+	}
+	return h.member(p.Leader)
+}
+
 // takeIn moves first and the other members of its session that want admits and that are in no other job, and gives them
-// limits. It returns how many it moved that were not in the job already. What the processes do to escape being moved is KindBusy: no user's
-// doing makes a node bad.
-func (h *hook) takeIn(j *cgroup.Job, first proc.Process, want func(proc.Process) bool, limits map[string]hostapi.Rlimit) (taken int, err error) {
+// limits. It returns how many it moved that were not in the job already, and fails with otherJob when first was to be free and is not. It
+// lets go of first. What the processes do to escape being moved is KindBusy: no user's doing makes a node bad.
+func (h *hook) takeIn(j *cgroup.Job, first member, want func(proc.Process) bool, limits map[string]hostapi.Rlimit) (taken int, err error) {
+	defer first.Close()
 	// The end of the job kills what is in it: never the system's first process, nor us.
 	if first.PID <= 1 || first.Kernel || h.isOurs(first.PID) {
 		return 0, hostapi.Errorf(hostapi.KindJob, "process %d (%s) is not a job's", first.PID, first.Comm)
 	}
-	done := map[int]bool{}
-	for round := range rounds {
-		before := forks(h.roots.Proc)
-		members, err := h.sessionOf(first)
+	members := []member{first} // even if it leaves its session meanwhile
+	done := map[int]bool{first.PID: true}
+	for range rounds {
+		before := forks(h.stat)
+		pids, err := h.sessionOf(first.Process)
 		if err != nil {
 			return taken, err
 		}
-		members = slices.DeleteFunc(members, func(m proc.Process) bool {
-			return m.PID == first.PID || m.PID <= 1 || h.isOurs(m.PID) || !want(m)
-		})
-		if round == 0 { // even if it leaves its session meanwhile
-			members = slices.Insert(members, 0, first)
-		}
-		members = slices.DeleteFunc(members, func(m proc.Process) bool { return done[m.PID] })
-		if len(members) == 0 {
-			return taken, nil
-		}
-		for some := range slices.Chunk(members, maxHeld) {
-			n, err := h.move(j, some, done, limits)
+		pids = slices.DeleteFunc(pids, func(pid int) bool { return done[pid] || pid <= 1 || h.isOurs(pid) })
+		found := false
+		for len(members)+len(pids) > 0 {
+			some := pids[:min(len(pids), maxHeld)]
+			pids = pids[len(some):]
+			members, err = h.join(members, some, first.Session, want)
+			if err != nil {
+				return taken, err
+			}
+			for _, m := range members {
+				done[m.PID], found = true, true
+			}
+			n, err := h.move(j, members, limits)
 			if taken += n; err != nil {
 				return taken, err
 			}
+			members = nil
 		}
 		// Where no process has begun since before the list, none is missing in it.
-		if before != "" && forks(h.roots.Proc) == before {
+		if !found || before != "" && forks(h.stat) == before {
 			return taken, nil
 		}
 	}
 	return taken, hostapi.Errorf(hostapi.KindBusy, "session %d forks faster than its processes can be moved", first.Session)
 }
 
+// join adds to members those of pids that are still of the session sid and that want admits, and holds them.
+func (h *hook) join(members []member, pids []int, sid int, want func(proc.Process) bool) ([]member, error) {
+	for _, pid := range pids {
+		m, alive, err := h.member(pid)
+		if err != nil {
+			release(members)
+			return nil, fmt.Errorf("list session %d: %w", sid, err)
+		}
+		if !alive {
+			continue
+		}
+		if m.Session != sid || !want(m.Process) {
+			m.Close()
+			continue
+		}
+		members = append(members, m)
+	}
+	return members, nil
+}
+
+func release(members []member) {
+	for _, m := range members {
+		m.Close()
+	}
+}
+
 // sessionOf lists the session of first. Session 0 is no session: all processes whose sessions began outside the pid
 // namespace of this /proc (a container's) have that number.
-func (h *hook) sessionOf(first proc.Process) ([]proc.Process, error) {
+func (h *hook) sessionOf(first proc.Process) ([]int, error) {
 	if first.Session == 0 {
 		return nil, nil
 	}
-	return proc.SessionMembers(h.roots.Proc, first.Session)
+	return h.sessions.PIDs(first.Session)
 }
 
 // forks is how many processes the kernel has made so far (proc_stat(5)); "" where it does not say. It counts a process
 // when that can be seen in /proc, and a move waits for forks of the process that it moves (cgroup_threadgroup_rwsem): a
 // count that stands still from before a list to after the moves has missed none.
-func forks(procfs *kernfs.FS) string {
-	b, err := procfs.ReadFile("stat")
+func forks(stat *kernfs.Kept) string {
+	b, err := stat.ReadFile()
 	if err != nil {
 		return ""
 	}
-	_, text, _ := strings.Cut(string(b), "\nprocesses ")
-	count, _, _ := strings.Cut(text, "\n")
-	return count
+	_, text, _ := bytes.Cut(b, []byte("\nprocesses "))
+	count, _, _ := bytes.Cut(text, []byte("\n"))
+	return string(count)
 }
 
 // held is a hold on a process: signal 0 fails once its number may be another's.
@@ -102,59 +177,57 @@ func (p byStartTime) Signal(syscall.Signal) error {
 	return nil
 }
 
-func openProcess(procfs *kernfs.FS, id hostapi.ProcessID) (held, error) {
-	p, err := proc.Open(procfs, id)
+func holdByPidfd(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
+	p, read, err := proc.Hold(procfs, pid)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return byStartTime{procfs, id}, nil
+		return holdByStartTime(procfs, pid)
 	}
 	if err != nil {
-		return nil, err
+		return nil, read, err
 	}
-	return p, nil
+	return p, read, nil
+}
+
+func holdByStartTime(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
+	p, err := proc.Read(procfs, pid)
+	if err != nil {
+		return nil, p, err
+	}
+	return byStartTime{procfs, p.ID()}, p, nil
 }
 
 // move moves processes, back to back: only the first pays the kernel's grace period. A move goes by number, so each
-// process is held meanwhile: what has not been reaped after the move had its number all the time.
-func (h *hook) move(j *cgroup.Job, members []proc.Process, done map[int]bool, limits map[string]hostapi.Rlimit) (taken int, err error) {
-	holds := map[int]held{}
-	defer func() {
-		for _, p := range holds {
-			p.Close()
-		}
-	}()
+// process is held meanwhile: what has not been reaped after the move had its number all the time, since it was read. It lets go of them.
+func (h *hook) move(j *cgroup.Job, members []member, limits map[string]hostapi.Rlimit) (taken int, err error) {
+	defer release(members)
+	var mine []member
 	var pids []int
 	for _, m := range members {
-		done[m.PID] = true
 		in, found, err := h.tree.JobOf(m.PID)
 		if err != nil {
 			return 0, err
 		}
 		if found && in != j.ID() {
+			if m.free {
+				return 0, otherJob(in)
+			}
 			continue
 		}
-		p, err := h.openProcess(h.roots.Proc, m.ID())
-		if errors.Is(err, proc.ErrGone) {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		holds[m.PID] = p
-		pids = append(pids, m.PID)
+		mine, pids = append(mine, m), append(pids, m.PID)
 		if !found { // else an attach that failed half way is made whole
 			taken++
 		}
 	}
 	err = j.Attach(pids)
 	var errs []error
-	for pid, p := range holds {
-		if p.Signal(0) != nil {
-			errs = append(errs, h.putBack(j, pid))
+	for _, m := range mine {
+		if m.Signal(0) != nil {
+			errs = append(errs, h.putBack(j, m.PID))
 		}
 	}
-	for _, m := range members {
+	for _, m := range mine {
 		// One that is born before this has the limits it was born with, and is in the next round's list.
-		if holds[m.PID] != nil && err == nil {
+		if err == nil {
 			errs = append(errs, h.limit(j, m.ID(), limits))
 		}
 	}

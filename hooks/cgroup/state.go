@@ -39,6 +39,12 @@ type state struct {
 // stateOf returns the state of a job: the host's, else what the cgroup itself says. One that this hook knows nothing
 // of, because it began before hookhost came, has the ncpus it asked for.
 func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (state, error) {
+	attached, _ := j.Attached()
+	return stateWith(job, node, j, attached)
+}
+
+// stateWith is stateOf for who knows j.Attached, 0 where that fails.
+func stateWith(job *hostapi.Job, node string, j *cgroup.Job, attached int) (state, error) {
 	text := job.State
 	if len(text) == 0 {
 		if r, err := j.Record(); err == nil {
@@ -53,9 +59,7 @@ func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (state, error) {
 	} else if err := json.Unmarshal(text, &s); err != nil {
 		return state{}, fmt.Errorf("job %s: decode hook state: %w", job.ID, err)
 	}
-	if n, err := j.Attached(); err == nil && n > s.Attached {
-		s.Attached = n
-	}
+	s.Attached = max(s.Attached, attached)
 	return s, nil
 }
 

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -42,20 +43,32 @@ func (j *Job) entrance(i int) *kernfs.FS {
 			return main
 		}
 	}
-	if !j.optional(i) && !d.h.has(systemdHierarchy) || d.Exists(".") {
+	if !j.mayLack(i) || d.Exists(".") {
 		return d.FS
 	}
-	return j.dirs[i].h.jobs
+	return d.h.jobs
 }
+
+// mayLack tells whether the job may be without its directory in a hierarchy: its tasks are in the parent of all jobs then.
+func (j *Job) mayLack(i int) bool { return j.optional(i) || j.dirs[i].h.has(systemdHierarchy) }
 
 // Attach moves processes into the cgroup, all threads of each. The moves are made back to back, since only the first after
 // a quiet while waits for a grace period of the kernel. A process that has ended is passed over. Attach goes on
 // after an error and returns all of them; it is idempotent. Children that a process forks meanwhile may stay outside. Of a job that was
 // split, what is in a task stays there.
 func (j *Job) Attach(pids []int) error {
-	entrances := make([]*kernfs.FS, len(j.dirs))
-	for i := range j.dirs {
-		entrances[i] = j.entrance(i)
+	doors := make([]door, len(j.dirs))
+	defer func() {
+		for i := range doors {
+			doors[i].procs.Close()
+		}
+	}()
+	for i, d := range j.dirs {
+		if j.mayLack(i) { // the first move tells whether it does
+			doors[i] = doorOf(d.FS, d.h.jobs)
+		} else {
+			doors[i] = doorOf(j.entrance(i), nil)
+		}
 	}
 	var errs []error
 	for _, pid := range pids {
@@ -63,17 +76,17 @@ func (j *Job) Attach(pids []int) error {
 			errs = append(errs, fmt.Errorf("attach process %d to job %s: not a process id", pid, j.id))
 			continue
 		}
-		stays := j.stays(pid)
-		for i, dir := range entrances {
+		stays, number := j.stays(pid), strconv.Itoa(pid)
+		for i := range doors {
 			if stays[j.dirs[i].h] {
 				continue
 			}
-			err := dir.Write("cgroup.procs", strconv.Itoa(pid))
+			err := doors[i].enter(number)
 			if errors.Is(err, unix.ESRCH) {
 				break
 			}
 			if gone(err) {
-				return fmt.Errorf("attach process %d to job %s: %s: %w", pid, j.id, dir.Path("."), ErrNotFound)
+				return fmt.Errorf("attach process %d to job %s: %s: %w", pid, j.id, doors[i].dir.Path("."), ErrNotFound)
 			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("attach process %d to job %s: %w", pid, j.id, err))
@@ -81,6 +94,24 @@ func (j *Job) Attach(pids []int) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// door is where processes enter a hierarchy.
+type door struct {
+	dir   *kernfs.FS
+	procs *kernfs.Writer
+	other *kernfs.FS // where they go instead when there is no dir
+}
+
+func doorOf(dir, other *kernfs.FS) door { return door{dir, dir.Writer("cgroup.procs"), other} }
+
+func (d *door) enter(pid string) error {
+	err := d.procs.Write(pid)
+	if d.other != nil && errors.Is(err, fs.ErrNotExist) { // nothing was opened
+		*d = doorOf(d.other, nil)
+		err = d.procs.Write(pid)
+	}
+	return err
 }
 
 // stays tells in which hierarchies the process is in a task of a job that was split.

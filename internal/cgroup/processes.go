@@ -182,19 +182,30 @@ func (t *Tree) cgroupsOf(pid int) (map[*hierarchy]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := map[*hierarchy]string{}
+	at := make(map[*hierarchy]string, len(t.hierarchies))
 	for line := range strings.Lines(string(b)) {
-		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
-		if len(parts) != 3 {
+		_, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		controllers, dir, ok := strings.Cut(rest, ":")
+		if !ok {
 			continue
 		}
 		for _, h := range t.hierarchies {
-			if h.v2 && parts[1] == "" || !h.v2 && slices.Contains(strings.Split(parts[1], ","), h.controllers()[0]) {
-				at[h] = parts[2]
+			if h.v2 && controllers == "" || !h.v2 && listed(controllers, h.controllers()[0]) {
+				at[h] = dir
 			}
 		}
 	}
 	return at, nil
+}
+
+// listed tells whether name is in a list such as "cpu,cpuacct".
+func listed(list, name string) bool {
+	for c := range strings.SplitSeq(list, ",") {
+		if c == name {
+			return true
+		}
+	}
+	return false
 }
 
 // pids reads a list of ids, sorted. 0 is a process of a pid namespace that cannot be seen from here.

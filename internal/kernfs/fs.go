@@ -6,7 +6,6 @@
 package kernfs
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -83,7 +82,13 @@ func (f *FS) clean(name string) (string, error) {
 	if path.IsAbs(name) || strings.Contains(name, "..") && slices.Contains(strings.Split(name, "/"), "..") {
 		return "", fmt.Errorf("leaves %s: %w", f.path, syscall.EXDEV)
 	}
-	return path.Join(f.dir, name), nil
+	switch name = path.Clean(name); { // path.Join, which makes a new name in any case
+	case f.dir == ".":
+		return name, nil
+	case name == ".":
+		return f.dir, nil
+	}
+	return f.dir + "/" + name, nil
 }
 
 // at is clean with an error that says what was to be done.
@@ -115,21 +120,11 @@ func (f *FS) ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	// Most kernel files fit in here: one read for the text, one for the end.
-	b := make([]byte, 0, 512)
-	for {
-		n, err := file.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if errors.Is(err, io.EOF) {
-			return b, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", f.Path(name), err)
-		}
-		if len(b) == cap(b) {
-			b = slices.Grow(b, len(b))
-		}
+	b, err := readAll(file)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", f.Path(name), err)
 	}
+	return b, nil
 }
 
 // WriteError is a value that the kernel did not take.
@@ -145,25 +140,54 @@ func (e *WriteError) Unwrap() error { return e.Err }
 // Write writes value to the existing file name with one write(2). It fails with a *WriteError. An empty value is EINVAL,
 // for the kernel takes a write of nothing without telling the file: an empty list is written as "\n".
 func (f *FS) Write(name, value string) error {
+	w := f.Writer(name)
+	err := w.Write(value)
+	if cerr := w.Close(); err == nil && cerr != nil {
+		err = &WriteError{File: f.Path(name), Value: value, Err: cerr}
+	}
+	return err
+}
+
+// Writer is an existing file that values are written to, one after another. It is for one goroutine at a time and has to be closed.
+type Writer struct {
+	fs   *FS
+	name string
+	file File // nil until the first value
+}
+
+// Writer returns the file name, which it opens when the first value is written.
+func (f *FS) Writer(name string) *Writer { return &Writer{fs: f, name: name} }
+
+// Write is FS.Write. A file that was removed after the first value is ENODEV.
+func (w *Writer) Write(value string) error {
 	if value == "" {
-		return &WriteError{File: f.Path(name), Err: syscall.EINVAL}
+		return &WriteError{File: w.fs.Path(w.name), Err: syscall.EINVAL}
 	}
-	p, err := f.clean(name)
-	if err != nil {
-		return &WriteError{File: name, Value: value, Err: err}
+	if w.file == nil {
+		p, err := w.fs.clean(w.name)
+		if err != nil {
+			return &WriteError{File: w.name, Value: value, Err: err}
+		}
+		file, err := w.fs.backend.OpenFile(p, os.O_WRONLY)
+		if err != nil {
+			return &WriteError{File: w.fs.Path(w.name), Value: value, Err: err}
+		}
+		w.file = file
 	}
-	file, err := f.backend.OpenFile(p, os.O_WRONLY)
-	if err != nil {
-		return &WriteError{File: f.Path(name), Value: value, Err: err}
-	}
-	_, err = io.WriteString(file, value)
-	if cerr := file.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return &WriteError{File: f.Path(name), Value: value, Err: err}
+	if _, err := io.WriteString(w.file, value); err != nil {
+		return &WriteError{File: w.fs.Path(w.name), Value: value, Err: err}
 	}
 	return nil
+}
+
+// Close closes the file, if it was opened.
+func (w *Writer) Close() error {
+	if w.file == nil {
+		return nil
+	}
+	err := w.file.Close()
+	w.file = nil
+	return err
 }
 
 // Mkdir makes the directory name, 0755. Its parent has to exist.

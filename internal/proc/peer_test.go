@@ -30,7 +30,7 @@ func TestReadAgreesWithProcfs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		theirs := Process{PID: stat.PID, StartTime: stat.Starttime, PPID: stat.PPID, PGRP: stat.PGRP, Session: stat.Session,
+		theirs := Process{PID: stat.PID, Leader: status.TGID, StartTime: stat.Starttime, PPID: stat.PPID, PGRP: stat.PGRP, Session: stat.Session,
 			UID: int(status.UIDs[0]), EUID: int(status.UIDs[1]), GID: int(status.GIDs[0]), Comm: stat.Comm, State: ours.State}
 		if ours != theirs {
 			t.Errorf("we read %+v, procfs %+v", ours, theirs)

@@ -28,6 +28,7 @@ var ErrGone = errors.New("process is gone")
 // Process is a process as the kernel showed it at one moment.
 type Process struct {
 	PID       int
+	Leader    int    // the process's number where PID is that of one of its threads; else PID, or 0 when it was not read
 	StartTime uint64 // clock ticks since boot
 	PPID      int
 	PGRP      int
@@ -57,17 +58,23 @@ func Read(procfs *kernfs.FS, pid int) (Process, error) {
 
 // read takes the name of a directory of /proc: a pid or "self".
 func read(procfs *kernfs.FS, dir string) (Process, error) {
-	p, err := readStat(procfs, dir)
-	if err != nil {
-		return Process{}, err
+	d, err := procfs.OpenDir(dir)
+	if errors.Is(err, kernfs.ErrUnsupported) {
+		return readByNumber(procfs, dir)
 	}
-	name := dir + "/status"
-	b, err := procfs.ReadFile(name)
 	if err != nil {
 		return Process{}, gone("read process "+dir, err)
 	}
-	if err := p.parseStatus(b); err != nil {
-		return Process{}, &kernfs.ParseError{File: procfs.Path(name), Text: snippet(b), Err: err}
+	defer d.Close()
+	// The directory is one process's, whoever gets its number meanwhile: both files are of that one.
+	return readFrom(procfs, d.ReadFile, dir)
+}
+
+// readByNumber is read where a directory cannot be held on to.
+func readByNumber(procfs *kernfs.FS, dir string) (Process, error) {
+	p, err := readFrom(procfs, filesOf(procfs, dir), dir)
+	if err != nil {
+		return Process{}, err
 	}
 	// The pid may have changed hands between the two files; the owner of one process must not be taken for another's.
 	again, err := readStat(procfs, dir)
@@ -80,16 +87,43 @@ func read(procfs *kernfs.FS, dir string) (Process, error) {
 	return p, nil
 }
 
+// reader reads a file of one process's directory.
+type reader func(name string) ([]byte, error)
+
+// filesOf reads by the name of the directory, which may be another process's at the next file.
+func filesOf(procfs *kernfs.FS, dir string) reader {
+	return func(name string) ([]byte, error) { return procfs.ReadFile(dir + "/" + name) }
+}
+
+// readFrom reads both files of a process. Dir is for errors.
+func readFrom(procfs *kernfs.FS, file reader, dir string) (Process, error) {
+	p, err := statFrom(procfs, file, dir)
+	if err != nil {
+		return Process{}, err
+	}
+	b, err := file("status")
+	if err != nil {
+		return Process{}, gone("read process "+dir, err)
+	}
+	if err := p.parseStatus(b); err != nil {
+		return Process{}, &kernfs.ParseError{File: procfs.Path(dir + "/status"), Text: snippet(b), Err: err}
+	}
+	return p, nil
+}
+
 // readStat returns what /proc/PID/stat holds: everything but the owner.
 func readStat(procfs *kernfs.FS, dir string) (Process, error) {
-	name := dir + "/stat"
-	b, err := procfs.ReadFile(name)
+	return statFrom(procfs, filesOf(procfs, dir), dir)
+}
+
+func statFrom(procfs *kernfs.FS, file reader, dir string) (Process, error) {
+	b, err := file("stat")
 	if err != nil {
 		return Process{}, gone("read process "+dir, err)
 	}
 	p, err := parseStat(b)
 	if err != nil {
-		return Process{}, &kernfs.ParseError{File: procfs.Path(name), Text: snippet(b), Err: err}
+		return Process{}, &kernfs.ParseError{File: procfs.Path(dir + "/stat"), Text: snippet(b), Err: err}
 	}
 	return p, nil
 }
@@ -124,9 +158,16 @@ func parseStat(b []byte) (Process, error) {
 	if open < 0 || end < open {
 		return Process{}, errors.New("no command in parentheses")
 	}
-	fields := bytes.Fields(b[end+1:])
-	if len(fields) <= statStartTime {
-		return Process{}, fmt.Errorf("%d fields after the command, want more than %d", len(fields), statStartTime)
+	var fields [statStartTime + 1][]byte
+	n := 0
+	for field := range bytes.FieldsSeq(b[end+1:]) {
+		if fields[n] = field; n == statStartTime {
+			break
+		}
+		n++
+	}
+	if n < statStartTime {
+		return Process{}, fmt.Errorf("%d fields after the command, want more than %d", n, statStartTime)
 	}
 	if len(fields[statState]) != 1 {
 		return Process{}, fmt.Errorf("state %q: not one letter", fields[statState])
@@ -159,21 +200,29 @@ func parseStat(b []byte) (Process, error) {
 // parseStatus takes the owner from /proc/PID/status ("Uid:\treal\teffective\tsaved\tfs"). Both lines have to be there:
 // a missing owner must not read as root.
 func (p *Process) parseStatus(b []byte) error {
-	var uid, gid [][]byte
+	var tgid, uid, gid []byte
 	for line := range bytes.Lines(b) {
-		if v, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
-			uid = bytes.Fields(v)
+		if v, ok := bytes.CutPrefix(line, []byte("Tgid:")); ok {
+			tgid = bytes.TrimSpace(v)
+		} else if v, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
+			uid = v
 		} else if v, ok := bytes.CutPrefix(line, []byte("Gid:")); ok {
-			gid = bytes.Fields(v)
+			gid = v
+			break
 		}
 	}
-	if len(uid) < 2 || len(gid) < 2 {
+	uid, euid := firstTwo(uid)
+	gid, egid := firstTwo(gid)
+	if euid == nil || egid == nil {
 		return errors.New("no Uid or Gid line")
+	}
+	if tgid == nil { // not a real kernel's
+		tgid = []byte("0")
 	}
 	for _, f := range []struct {
 		to   *int
 		text []byte
-	}{{&p.UID, uid[0]}, {&p.EUID, uid[1]}, {&p.GID, gid[0]}} {
+	}{{&p.Leader, tgid}, {&p.UID, uid}, {&p.EUID, euid}, {&p.GID, gid}} {
 		n, err := strconv.ParseUint(string(f.text), 10, 32)
 		if err != nil {
 			return err
@@ -181,6 +230,17 @@ func (p *Process) parseStatus(b []byte) error {
 		*f.to = int(n)
 	}
 	return nil
+}
+
+// firstTwo returns the first two words of a line; nil for what is not there.
+func firstTwo(line []byte) (first, second []byte) {
+	for word := range bytes.FieldsSeq(line) {
+		if first != nil {
+			return first, word
+		}
+		first = word
+	}
+	return first, nil
 }
 
 // snippet bounds what of a file goes into an error.

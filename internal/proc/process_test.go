@@ -66,7 +66,7 @@ func TestParseStatus(t *testing.T) {
 		want Process
 		bad  bool
 	}{
-		{name: "plain", text: "Name:\tsleep\nUmask:\t0022\nUid:\t1000\t0\t0\t0\nGid:\t100\t100\t100\t100\nFDSize:\t64\n", want: Process{UID: 1000, EUID: 0, GID: 100}},
+		{name: "plain", text: "Name:\tsleep\nUmask:\t0022\nTgid:\t4711\nUid:\t1000\t0\t0\t0\nGid:\t100\t100\t100\t100\nFDSize:\t64\n", want: Process{Leader: 4711, UID: 1000, EUID: 0, GID: 100}},
 		{name: "the largest uid", text: "Uid:\t4294967294\t4294967294\t4294967294\t4294967294\nGid:\t1\t1\t1\t1\n", want: Process{UID: 4294967294, EUID: 4294967294, GID: 1}},
 		{name: "name like an owner", text: "Name:\tUid:\\t0\nUid:\t7\t7\t7\t7\nGid:\t7\t7\t7\t7\n", want: Process{UID: 7, EUID: 7, GID: 7}},
 		{name: "no owner", text: "Name:\tsleep\n", bad: true},
@@ -187,8 +187,20 @@ func TestIdentity(t *testing.T) {
 	alive("reaped", false, false, false, false)
 }
 
-func TestSessionMembers(t *testing.T) {
-	procfs := procFS(t)
+func TestSessionPIDs(t *testing.T) {
+	for name, own := range map[string]bool{"by getsid": true, "by files": false} {
+		t.Run(name, func(t *testing.T) {
+			sessions := NewSessions(procFS(t))
+			if !own {
+				sessions.known = true
+			}
+			testSessionPIDs(t, sessions)
+		})
+	}
+}
+
+func testSessionPIDs(t *testing.T, sessions *Sessions) {
+	procfs := sessions.procfs
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -217,14 +229,21 @@ func TestSessionMembers(t *testing.T) {
 	var got []string
 	// Nobody tells when the shell's child has become sleep.
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !slices.Equal(got, want); time.Sleep(time.Millisecond) {
-		members, err := SessionMembers(procfs, leader.PID)
+		pids, err := sessions.PIDs(leader.PID)
 		if err != nil {
 			t.Fatal(err)
 		}
+		if !slices.IsSorted(pids) {
+			t.Errorf("members %v", pids)
+		}
 		got = nil
-		for _, m := range members {
-			if m.Session != leader.PID || m.UID != os.Getuid() {
-				t.Errorf("member %+v", m)
+		for _, pid := range pids {
+			m, err := Read(procfs, pid)
+			if errors.Is(err, ErrGone) || err == nil && (m.Dead() || m.Session != leader.PID) {
+				continue
+			}
+			if err != nil || m.UID != os.Getuid() {
+				t.Errorf("member %+v, %v", m, err)
 			}
 			got = append(got, m.Comm)
 		}
@@ -233,7 +252,7 @@ func TestSessionMembers(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
-	if none, err := SessionMembers(procfs, 4194305); err != nil || len(none) != 0 {
+	if none, err := sessions.PIDs(4194305); err != nil || len(none) != 0 {
 		t.Errorf("no session: %v, %v", none, err)
 	}
 }

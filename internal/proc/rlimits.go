@@ -26,7 +26,7 @@ func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]hosta
 		return nil
 	}
 	alive := func() bool { return Alive(procfs, id) }
-	h, err := Open(procfs, id)
+	h, err := holdAgain(procfs, id)
 	switch {
 	case err == nil: // a process that has not been reaped keeps its number
 		defer h.Close()

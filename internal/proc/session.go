@@ -5,53 +5,67 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// SessionMembers returns the live processes of the session sid, in the order of /proc. A process forked while /proc
-// is walked may be missing; who needs all of them attaches what there is and asks again until nothing is new.
-func SessionMembers(procfs *kernfs.FS, sid int) ([]Process, error) {
-	dirs, err := procfs.Dirs(".")
+// Sessions finds the processes of sessions. It is safe for concurrent use.
+type Sessions struct {
+	procfs *kernfs.FS
+
+	mu         sync.Mutex
+	known, own bool // see asks; it does not change while this process lives
+}
+
+// NewSessions returns what finds sessions in procfs. It reads nothing yet.
+func NewSessions(procfs *kernfs.FS) *Sessions {
+	return &Sessions{procfs: procfs}
+}
+
+// PIDs returns the processes of the session sid, in the order of /proc. A zombie may be among them, and who has just left the session:
+// who acts on one holds it and reads it. A process forked while /proc is walked may be missing; who needs all of them takes what there is
+// and asks again until nothing is new.
+func (s *Sessions) PIDs(sid int) ([]int, error) {
+	all, err := s.procfs.Numbers(".")
 	if err != nil {
 		return nil, fmt.Errorf("list session %d: %w", sid, err)
 	}
-	var members []Process
-	asks := isOwn(procfs)
-	for _, dir := range dirs {
-		pid, err := strconv.ParseUint(dir, 10, 31)
-		if err != nil {
-			continue
-		}
+	asks := s.asks()
+	members := all[:0]
+	for _, pid := range all {
 		if asks { // getsid(2) takes a fiftieth of the time that a file takes
-			if has, err := unix.Getsid(int(pid)); err == nil && has != sid || errors.Is(err, unix.ESRCH) {
+			switch has, err := unix.Getsid(pid); {
+			case err == nil && has == sid:
+				members = append(members, pid)
+				continue
+			case err == nil || errors.Is(err, unix.ESRCH):
 				continue
 			}
 		}
-		// One file decides for the many that do not belong; the owner is read only for those that do.
-		p, err := readStat(procfs, dir)
-		if err == nil && p.Session == sid && !p.Dead() {
-			p, err = read(procfs, dir)
-		}
-		switch {
+		switch p, err := readStat(s.procfs, strconv.Itoa(pid)); {
 		case errors.Is(err, ErrGone):
 		case err != nil:
 			return nil, fmt.Errorf("list session %d: %w", sid, err)
 		case p.Session == sid && !p.Dead():
-			members = append(members, p)
+			members = append(members, pid)
 		}
 	}
 	return members, nil
 }
 
-// isOwn tells whether procfs is where this process finds itself: a /proc of its own pid namespace, whose numbers system calls know.
-func isOwn(procfs *kernfs.FS) bool {
-	self, err := readStat(procfs, "self")
-	if err != nil || self.PID != os.Getpid() {
-		return false
+// asks tells whether procfs is where this process finds itself: a /proc of its own pid namespace, whose numbers system calls know. What
+// could not be found out, for want of a descriptor say, is asked again the next time.
+func (s *Sessions) asks() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known {
+		self, err := readStat(s.procfs, "self")
+		sid, sidErr := unix.Getsid(0)
+		s.known = err == nil && sidErr == nil || errors.Is(err, ErrGone)
+		s.own = err == nil && sidErr == nil && self.PID == os.Getpid() && sid == self.Session
 	}
-	sid, err := unix.Getsid(0)
-	return err == nil && sid == self.Session
+	return s.own
 }

@@ -1,0 +1,179 @@
+package kernfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestOpenDir(t *testing.T) {
+	top := newTree(t)
+	f := openDir(t, top, false)
+	d, err := f.OpenDir("a/b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Another directory gets the name.
+	if err := os.Rename(filepath.Join(top, "a/b"), filepath.Join(top, "a/before")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(top, "a/b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := d.ReadFile("file"); err != nil || string(b) != "one\n" {
+		t.Errorf("got %q, %v", b, err)
+	}
+	if _, err := d.ReadFile("none"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "a/b/none") {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := d.ReadFile("../up"); !errors.Is(err, unix.EXDEV) {
+		t.Errorf("a name that leaves: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := d.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("second Close: %v", err)
+	}
+	if _, err := f.OpenDir("a/before/file"); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("a file: %v", err)
+	}
+	if _, err := f.OpenDir("out"); !errors.Is(err, unix.EXDEV) {
+		t.Errorf("a link that leads out: %v", err)
+	}
+	if _, err := openDir(t, top, true).OpenDir("a"); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("before Linux 5.6: %v", err)
+	}
+	if _, err := New(inMemory{f}, top).OpenDir("a"); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("a backend that cannot: %v", err)
+	}
+}
+
+// A directory of /proc is no later process's.
+func TestOpenDirOfProcess(t *testing.T) {
+	procfs, err := Open("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/bin/sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := procfs.OpenDir(strconv.Itoa(cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	_, err = d.ReadFile("stat")
+	cmd.Process.Kill()
+	cmd.Wait()
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := d.ReadFile("stat"); !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESRCH) {
+		t.Errorf("of a process that was reaped: %v", err)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	onBoth(t, func(t *testing.T, open func(string) *FS) {
+		dir := t.TempDir()
+		var want []int
+		for _, name := range []string{"0", "12", "2147483647", "2147483648", "99999999999999999999", "1a", "a1", "-1", "+1", "self"} {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range 1500 { // more than one call returns
+			want = append(want, 1000+n)
+			if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(1000+n)), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want = append(want, 0, 12, 1<<31-1)
+		slices.Sort(want)
+		f := open(dir)
+		for _, f := range []*FS{f, New(inMemory{f}, dir)} {
+			got, err := f.Numbers(".")
+			if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%d numbers, %v, want %d", len(got), err, len(want))
+			}
+			if _, err := f.Numbers("12"); !errors.Is(err, unix.ENOTDIR) {
+				t.Errorf("a file: %v", err)
+			}
+		}
+	})
+}
+
+// inMemory is a backend whose files are not this package's.
+type inMemory struct{ *FS }
+
+func (m inMemory) OpenFile(name string, flag int) (File, error) {
+	f, err := m.FS.OpenFile(name, flag)
+	return struct{ File }{f}, err
+}
+
+func (m inMemory) Mkdir(string, fs.FileMode) error { return unix.EPERM }
+
+func TestKeep(t *testing.T) {
+	onBoth(t, func(t *testing.T, open func(string) *FS) {
+		dir := t.TempDir()
+		f := open(dir)
+		kept := f.Keep("file")
+		if _, err := kept.ReadFile(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("no file: %v", err)
+		}
+		inMemory := New(inMemory{f}, dir).Keep("file")
+		for _, text := range []string{"one", "", strings.Repeat("2", firstRead), strings.Repeat("3", 100<<10), "four"} {
+			if err := os.WriteFile(filepath.Join(dir, "file"), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range []*Kept{kept, inMemory} {
+				if b, err := k.ReadFile(); err != nil || string(b) != text {
+					t.Errorf("%d bytes, %v, want %d", len(b), err, len(text))
+				}
+			}
+			if b, err := f.ReadFile("file"); err != nil || string(b) != text {
+				t.Errorf("ReadFile: %d bytes, %v, want %d", len(b), err, len(text))
+			}
+		}
+	})
+}
+
+func TestWriter(t *testing.T) {
+	onBoth(t, func(t *testing.T, open func(string) *FS) {
+		dir := t.TempDir()
+		f := open(dir)
+		w := f.Writer("file")
+		if err := w.Write("1"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("no file: %v", err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, value := range []string{"1", "22"} {
+			if err := w.Write(value); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := w.Write(""); !errors.Is(err, unix.EINVAL) {
+			t.Errorf("an empty value: %v", err)
+		}
+		for range 2 {
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if b, err := f.ReadFile("file"); err != nil || string(b) != "122" {
+			t.Errorf("got %q, %v", b, err)
+		}
+	})
+}

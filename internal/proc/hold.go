@@ -1,0 +1,89 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// Held is a hold on one process, as a Handle is, that nobody waits on: a bare descriptor, which the runtime's poller never hears of. It
+// is for one goroutine at a time and has to be closed.
+type Held struct{ pid, pidfd int }
+
+// Hold takes hold of the process pid and reads it. Procfs is the one whose numbers system calls know. What it returns is of one
+// process: the numbers that it read by were that process's own, which it has not been reaped for. A zombie is held as well: see Dead.
+// It fails with ErrGone when there is no such process, also when it goes meanwhile, or the number is a thread's, and with
+// errors.ErrUnsupported when the kernel has no pidfds (Linux 5.3).
+func Hold(procfs *kernfs.FS, pid int) (*Held, Process, error) {
+	h, err := hold(pid)
+	if err != nil {
+		return nil, Process{}, err
+	}
+	dir := strconv.Itoa(pid)
+	p, err := readFrom(procfs, filesOf(procfs, dir), dir)
+	if err == nil {
+		err = h.Signal(0)
+	}
+	if err != nil {
+		h.Close()
+		return nil, Process{}, err
+	}
+	return h, p, nil
+}
+
+// holdAgain is Hold of a process that was read before.
+func holdAgain(procfs *kernfs.FS, id hostapi.ProcessID) (*Held, error) {
+	h, err := hold(id.PID)
+	if err != nil {
+		return nil, err
+	}
+	// Asked after the pidfd was opened, as in Open.
+	if !Alive(procfs, id) {
+		h.Close()
+		return nil, fmt.Errorf("open process %d: %w", id.PID, ErrGone)
+	}
+	return h, nil
+}
+
+func hold(pid int) (*Held, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	switch {
+	case err == nil:
+		return &Held{pid, fd}, nil
+	case errors.Is(err, unix.ENOSYS):
+		return nil, fmt.Errorf("open process %d: no pidfd: %w", pid, errors.ErrUnsupported)
+	case errors.Is(err, unix.EINVAL) && pid > 0: // a thread's number, or a process's that is being reaped
+		err = unix.ESRCH
+	}
+	return nil, gone("open process "+strconv.Itoa(pid), err)
+}
+
+// PID returns the number of the process.
+func (h *Held) PID() int { return h.pid }
+
+// Signal sends sig to the process. It fails with ErrGone when it was already reaped; a zombie takes any signal. Signal 0 asks just that,
+// also of a process that this one may not send anything.
+func (h *Held) Signal(sig syscall.Signal) error {
+	err := unix.PidfdSendSignal(h.pidfd, sig, nil, 0)
+	if err != nil && (sig != 0 || !errors.Is(err, unix.EPERM)) {
+		return gone(fmt.Sprintf("send %v to process %d", sig, h.pid), err)
+	}
+	return nil
+}
+
+// Close releases the process, which stays as it is. A second call is os.ErrClosed.
+func (h *Held) Close() error {
+	if h.pidfd < 0 {
+		return os.ErrClosed
+	}
+	err := unix.Close(h.pidfd)
+	h.pidfd = -1
+	return err
+}
