@@ -14,6 +14,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/devfilter"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
 // finding is one thing that doctor looked at.
@@ -114,6 +115,9 @@ func (c *cli) examine(ctx context.Context, cfg *config.File) []finding {
 	findings = append(findings, examineCalls(probeCalls())...)
 	findings = append(findings, examineClock(roots.Proc), examineKernelLog())
 	findings = append(findings, examineState(c.state))
+	if k != nil {
+		findings = append(findings, examineElsewhere(k.tree, nodestate.Dir(c.state))...)
+	}
 	findings = append(findings, c.examineInventory(cfg)...)
 	findings = append(findings, c.examineHooks(cfg)...)
 	findings = append(findings, c.examineSisters(cfg, daemon, time.Now())...)

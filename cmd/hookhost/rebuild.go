@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -11,17 +12,58 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/nodestate"
 )
+
+// traces are what jobs have in the kernel, as far as they are this host's.
+type traces struct {
+	tree    *cgroup.Tree
+	state   nodestate.Dir   // where this host has its records
+	records *jobstate.Store // those, for RemoveJob
+	self    hostapi.ProcessID
+	alive   func(hostapi.ProcessID) bool
+}
+
+// whose returns the host that answers for the job, zero where none lives. apart is an error for a job that is recorded in another state
+// directory: whatever has become of its host, it is not this one's, unless that is gone and this one has a record of the same run. have
+// is this host's record, nil for none, and found the cgroup's.
+func (t traces) whose(job *cgroup.Job, have *jobstate.Record, found cgroup.Record) (by hostapi.ProcessID, apart error) {
+	m, err := job.Maker()
+	if err != nil {
+		return by, nil
+	}
+	lives := t.alive(m.Host)
+	if lives {
+		by = m.Host
+	}
+	if lives && m.State.Dir != "" && m.State.Dir != string(t.state) || m.State.Apart(t.state) && !sameRun(have, found) {
+		apart = fmt.Errorf("job %s: its cgroup says that its record is in %s, and this host has its records in %s", job.ID(), m.State.Dir, t.state)
+	}
+	return by, apart
+}
+
+// nobody is the host that answers for what no host answers for.
+var nobody hostapi.ProcessID
+
+// sameRun tells whether a record and a cgroup come from one begin, as the cgroup hook does (recorded, in hooks/cgroup/maker.go).
+func sameRun(have *jobstate.Record, found cgroup.Record) bool {
+	if have == nil {
+		return false
+	}
+	here, _ := countedIn(have.HookState["cgroup"])
+	there, _ := countedIn(found.State)
+	return here.Begun != 0 && here.Begun == there.Begun
+}
 
 // rebuild makes records for jobs that have a cgroup but no record, as after the state was damaged or deleted. The
 // cgroup says what job it is; its usage is in the kernel's counters. Without this, such a job would run on with
 // nobody to end it. It also brings the records of jobs whose host has died in line with the cgroup, where that knows better.
-func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self hostapi.ProcessID, alive func(hostapi.ProcessID) bool, log *logrus.Entry) error {
-	ids, err := tree.JobIDs()
+func (t traces) rebuild(ctx context.Context, store *jobstate.Store, log *logrus.Entry) error {
+	ids, err := t.tree.JobIDs()
 	if err != nil {
 		return err
 	}
-	clock, err := jobstate.NewClock(self.BootID)
+	clock, err := jobstate.NewClock(t.self.BootID)
 	if err != nil {
 		return err
 	}
@@ -29,13 +71,13 @@ func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self
 	for _, id := range ids {
 		errs = append(errs, store.Update(ctx, id, func(have *jobstate.Record) (*jobstate.Record, error) {
 			if have != nil {
-				if have.Host != self && !alive(have.Host) && realign(tree, have, alive, clock.Now()) {
+				if have.Host != t.self && !t.alive(have.Host) && t.realign(have, clock.Now()) {
 					log.WithField("job", id).Warnf("its host died over an event: the job's cgroup says that it is %s", have.Phase)
 				}
 				return have, nil
 			}
 			// Looked at only now: a job that has ended since lost its record after its cgroup.
-			made, err := recoverJob(tree, id, self, alive)
+			made, err := t.recordOf(id)
 			if made != nil {
 				log.WithField("job", id).Warn("made the job's record anew from its cgroup")
 			}
@@ -45,10 +87,10 @@ func rebuild(ctx context.Context, tree *cgroup.Tree, store *jobstate.Store, self
 	return errors.Join(errs...)
 }
 
-// recoverJob makes the record of one job anew. It is nil for a job that has no cgroup which says that it runs, and for
-// one that another living host answers for: that keeps its records elsewhere.
-func recoverJob(tree *cgroup.Tree, id string, self hostapi.ProcessID, alive func(hostapi.ProcessID) bool) (*jobstate.Record, error) {
-	job, err := tree.Job(id)
+// recordOf makes the record of one job anew. It is nil for a job that has no cgroup which says that it runs, for
+// one that another living host answers for, and for one that is recorded elsewhere.
+func (t traces) recordOf(id string) (*jobstate.Record, error) {
+	job, err := t.tree.Job(id)
 	if err != nil {
 		return nil, err
 	}
@@ -56,21 +98,21 @@ func recoverJob(tree *cgroup.Tree, id string, self hostapi.ProcessID, alive func
 	if err != nil || found.Ending {
 		return nil, nil // no job's: the cgroup hook sweeps it
 	}
-	if m, err := job.Maker(); err == nil && m.Host != self && alive(m.Host) {
+	if by, apart := t.whose(job, nil, found); by != nobody && by != t.self || apart != nil {
 		return nil, nil
 	}
-	clock, err := jobstate.NewClock(self.BootID)
+	clock, err := jobstate.NewClock(t.self.BootID)
 	if err != nil {
 		return nil, err
 	}
-	return recordFrom(found, self, clock.Now()), nil
+	return recordFrom(found, t.self, clock.Now()), nil
 }
 
 // realign makes the record of a job whose host has died say what its cgroup says: whether the job is suspended. MoM has
 // suspended or resumed the job whatever became of the event, and the hook notes in the cgroup what it is about to do
 // before it does it (hooks/cgroup/suspend.go), so that of the two the cgroup is right. It tells whether it changed anything.
-func realign(tree *cgroup.Tree, rec *jobstate.Record, alive func(hostapi.ProcessID) bool, now jobstate.Moment) bool {
-	job, err := tree.Job(rec.Job.ID)
+func (t traces) realign(rec *jobstate.Record, now jobstate.Moment) bool {
+	job, err := t.tree.Job(rec.Job.ID)
 	if err != nil {
 		return false
 	}
@@ -78,8 +120,8 @@ func realign(tree *cgroup.Tree, rec *jobstate.Record, alive func(hostapi.Process
 	if err != nil {
 		return false
 	}
-	if m, err := job.Maker(); err == nil && m.Host != rec.Host && alive(m.Host) {
-		return false // that host's hook is in the middle of something
+	if by, apart := t.whose(job, rec, found); by != nobody || apart != nil {
+		return false // that host's hook is in the middle of something, or the two are not of one run
 	}
 	return follow(rec, found, now)
 }
@@ -87,15 +129,16 @@ func realign(tree *cgroup.Tree, rec *jobstate.Record, alive func(hostapi.Process
 // counted is the part of the cgroup hook's state that the host counts as well, in microseconds; moments are of the clock that
 // Moment.Mono is of.
 type counted struct {
+	Begun    int64 `json:"begun_us"`        // 0 when another hook has begun the job
 	Launched int64 `json:"launched_us"`     // 0 when the hook has not told yet
 	At       int64 `json:"suspended_at_us"` // 0 when the job is not suspended
 	Total    int64 `json:"suspended_us"`    // of the suspensions that are over
 }
 
-// countedIn returns what the hook had counted when the cgroup's record was last written; false when that cannot be known.
-func countedIn(found cgroup.Record) (counted, bool) {
+// countedIn returns what the hook had counted when it wrote that state; false when that cannot be known.
+func countedIn(state json.RawMessage) (counted, bool) {
 	var s counted
-	if len(found.State) == 0 || json.Unmarshal(found.State, &s) != nil {
+	if len(state) == 0 || json.Unmarshal(state, &s) != nil {
 		return counted{}, false
 	}
 	return s, true
@@ -115,7 +158,7 @@ func follow(rec *jobstate.Record, found cgroup.Record, now jobstate.Moment) bool
 	if found.Ending || found.Begin.Job.RunCount != rec.Job.RunCount || found.Suspended != running || !running && rec.Phase != jobstate.PhaseSuspended {
 		return false
 	}
-	s, told := countedIn(found)
+	s, told := countedIn(found.State)
 	if told {
 		if rec.HookState == nil {
 			rec.HookState = map[string]json.RawMessage{}
@@ -136,7 +179,7 @@ func follow(rec *jobstate.Record, found cgroup.Record, now jobstate.Moment) bool
 
 // recordFrom makes the record of a job that runs. When it began is often not known any more than that it was before now.
 func recordFrom(found cgroup.Record, self hostapi.ProcessID, now jobstate.Moment) *jobstate.Record {
-	s, _ := countedIn(found)
+	s, _ := countedIn(found.State)
 	rec := &jobstate.Record{
 		Job: found.Begin.Job, Phase: jobstate.PhaseRunning, MoM: found.Begin.MoM, Host: self, Run: found.Begin.Run, Head: found.Begin.Head,
 		Begun: now.Wall, Launched: before(now, s.Launched),

@@ -28,7 +28,12 @@ func (c *cli) serveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "serve", Short: "Run the node's daemon", Args: noArgs,
 		Long: `Run the node's daemon in the foreground. SIGHUP has it read its configuration and hooks again. SIGTERM and SIGINT stop it after the
-events that it is carrying out; jobs live on, confined, and the next daemon takes them over.`,
+events that it is carrying out; jobs live on, confined, and the next daemon takes them over.
+
+A job is recorded in one state directory (--state). Who works with another one leaves it alone, runs and ends nothing of that name, and
+says so (its log, hookhost doctor), as long as the first is there: its daemon may be down for a restart only. A directory that is renamed
+takes its jobs with it; a copy does not, unless the original goes. Jobs whose directory was deleted are taken over by the next daemon. Two
+daemons on one node want two sockets, two state directories and two prefixes in [cgroup].`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := c.load()
 			if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -15,7 +16,9 @@ import (
 )
 
 // A cgroup names its maker. A job that is being set up is in nobody's list of jobs yet, and lists are old when they are
-// used; so what is in no list is an orphan only if its maker is gone as well.
+// used; so what is in no list is an orphan only if its maker is gone as well. And a list is that of one state directory: a job that is
+// recorded in another one is no orphan either, as long as that is there. Its host may be gone for a restart only. Where both have it, as
+// after a state directory was copied, the one that lives answers for it.
 
 // thisMaker returns this process and its parent.
 func thisMaker(procfs *kernfs.FS) (cgroup.Maker, error) {
@@ -59,8 +62,9 @@ func (h *hook) owns(id string) bool {
 	return h.owned[id]
 }
 
-// answered tells whether somebody answers for the job's cgroup.
-func (h *hook) answered(j *cgroup.Job) bool {
+// answered tells whether somebody answers for the job's cgroup. job is what this host has of it, nil where that is not to count: what
+// is recorded elsewhere is answered from there, unless it is recorded here too.
+func (h *hook) answered(j *cgroup.Job, job *hostapi.Job) bool {
 	if h.owns(j.ID()) {
 		return true
 	}
@@ -69,6 +73,8 @@ func (h *hook) answered(j *cgroup.Job) bool {
 		return false // older than this program, or made by hand
 	}
 	switch {
+	case m.State.Apart(h.kept) && !recorded(j, job):
+		return true
 	case m.Hook == h.self.Hook: // ended here, as far as that went
 		return false
 	case proc.Alive(h.roots.Proc, m.Hook):
@@ -79,19 +85,54 @@ func (h *hook) answered(j *cgroup.Job) bool {
 	return proc.Alive(h.roots.Proc, m.Host)
 }
 
-// anothers tells whether the job is another living host's. A hook of the same host is this one's predecessor, even if it
-// has not died yet.
-func (h *hook) anothers(j *cgroup.Job) bool {
+// recorded tells whether the host has a record of this very run: its state of the job and the cgroup's own come from one begin. What an
+// earlier run of the same id left behind is of another one, even where PBS's run_count is the same.
+func recorded(j *cgroup.Job, job *hostapi.Job) bool {
+	if job == nil || len(job.State) == 0 {
+		return false
+	}
+	r, err := j.Record()
+	if err != nil {
+		return false
+	}
+	var here, there state
+	if json.Unmarshal(job.State, &here) != nil || json.Unmarshal(r.State, &there) != nil {
+		return false
+	}
+	return here.BegunMicros != 0 && here.BegunMicros == there.BegunMicros
+}
+
+// anothers tells whether the job of an event is another host's: one that lives, or whose records have the job as ours do not. A hook of
+// the same host is this one's predecessor, even if it has not died yet.
+func (h *hook) anothers(j *cgroup.Job, job *hostapi.Job) bool {
 	if h.owns(j.ID()) {
 		return false
 	}
 	m, err := j.Maker()
-	return err == nil && m.Host != h.self.Host && h.answered(j)
+	return err == nil && m.Host != h.self.Host && h.answered(j, job)
 }
 
-// adopt has this process answer for a job that lives and whose maker does not. The caller has the job's turn.
-func (h *hook) adopt(ctx context.Context, j *cgroup.Job) error {
-	if h.answered(j) {
+// whose is the error of what is not done to a cgroup that is answered.
+func (h *hook) whose(j *cgroup.Job) error {
+	if dir := h.elsewhere(j); dir != "" {
+		return fmt.Errorf("%w: its cgroup says that its record is in %s, and this one has its records in %s", errAnswered, dir, h.kept)
+	}
+	return errAnswered
+}
+
+// elsewhere returns the state directory that the cgroup names, where that is not this host's; "" otherwise.
+func (h *hook) elsewhere(j *cgroup.Job) string {
+	m, err := j.Maker()
+	if err != nil || !m.State.Apart(h.kept) {
+		return ""
+	}
+	return m.State.Dir
+}
+
+// adopt has this process answer for a job that lives and whose maker does not. job is what the host has of it. The caller has the job's
+// turn.
+func (h *hook) adopt(ctx context.Context, j *cgroup.Job, job *hostapi.Job) error {
+	if h.answered(j, job) {
 		return nil
 	}
 	unlock, err := h.lock(ctx)
@@ -99,7 +140,7 @@ func (h *hook) adopt(ctx context.Context, j *cgroup.Job) error {
 		return err
 	}
 	defer unlock()
-	if h.answered(j) { // another hook was faster
+	if h.answered(j, job) { // another hook was faster
 		return nil
 	}
 	err = h.mark(j)
@@ -122,9 +163,9 @@ func (h *hook) removeLeft(ctx context.Context, j *cgroup.Job) error {
 	if err != nil {
 		return err
 	}
-	if h.answered(j) {
+	if h.answered(j, nil) {
 		unlock()
-		return errAnswered
+		return h.whose(j)
 	}
 	err = h.mark(j)
 	if errors.Is(err, cgroup.ErrNotFound) {
@@ -235,7 +276,10 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	if err != nil {
 		return false, err
 	}
-	if h.answered(j) || !j.Exists() {
+	if h.answered(j, nil) || !j.Exists() {
+		if dir := h.elsewhere(j); dir != "" && h.firstLeft(dir) {
+			h.logOf(id).Warnf("left alone, as all jobs that are recorded in %s: here they are in %s, and two hookhosts want two prefixes in [cgroup]", dir, h.kept)
+		}
 		return false, nil
 	}
 	if r, err := j.Record(); err == nil && !r.Ending {
@@ -280,13 +324,13 @@ func (h *hook) strangers(j *cgroup.Job) (bool, error) {
 	return len(pids) > 0, err
 }
 
-// firstLeft is true once for each id.
-func (h *hook) firstLeft(id string) bool {
+// firstLeft is true once for each id, and each path.
+func (h *hook) firstLeft(what string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.left[id] {
+	if h.left[what] {
 		return false
 	}
-	h.left[id] = true
+	h.left[what] = true
 	return true
 }

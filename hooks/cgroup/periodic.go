@@ -73,7 +73,7 @@ func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, req *hosta
 	}
 	s, err := stateOf(job, req.Node, j)
 	errs := []error{err}
-	if err := h.adopt(ctx, j); err != nil {
+	if err := h.adopt(ctx, j, job); err != nil {
 		errs = append(errs, fmt.Errorf("take over job %s: %w", id, err))
 	}
 	if s.Ended {

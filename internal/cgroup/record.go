@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
 // recordMark is the extended attribute of a job's cgroup that holds its Record.
@@ -61,6 +62,8 @@ func (j *Job) Record() (Record, error) {
 type Maker struct {
 	Hook hostapi.ProcessID `json:"hook"`
 	Host hostapi.ProcessID `json:"host"`
+	// State is where that host has the job's record; zero where nobody has told.
+	State nodestate.Place `json:"state,omitzero"`
 }
 
 // makerMark is the extended attribute of a job's cgroup that names its Maker.
