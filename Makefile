@@ -2,26 +2,27 @@
 
 GO       ?= $(shell scripts/find-go)
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS  := -s -w -X main.version=$(VERSION)
 HOOKS    := $(notdir $(wildcard hooks/*))
 PREFIX   ?= /usr
 SBINDIR  ?= $(PREFIX)/sbin
 LIBEXECDIR ?= $(PREFIX)/libexec/hookhost
-BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
+LINK     := -s -w -X main.version=$(VERSION) -X main.sbinDir=$(SBINDIR)
+BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LINK)'
 # NVML's symbols are looked up when they are called, so the program starts on nodes whose driver lacks some.
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 
 .PHONY: all demo test test-vm check bench install clean help generate fuzz
 .DEFAULT_GOAL := all
 
-all: ## build bin/hookhost, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
+all: ## build bin/hookhost, bin/full/hookhost, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
 	@scripts/need go cc
-	@mkdir -p bin/hooks bin/openpbs
-	$(BUILD) -o bin/hookhost ./cmd/hookhost
+	@mkdir -p bin/full bin/hooks bin/openpbs
+	scripts/front "$(CURDIR)/bin/hookhost" '$(LIBEXECDIR)'
+	$(BUILD) -o bin/full/hookhost ./cmd/hookhost
 	ln -sf hookhost bin/hookhost-remsh
 	$(foreach h,$(HOOKS),$(BUILD) -o bin/hooks/$(h) ./hooks/$(h) &&) true
 	$(BUILD) -o bin/openpbs/pbs_python ./integrations/openpbs/pbs_python
-	$(NVML) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/nvml ./hooks/devices/nvml
+	$(NVML) $(GO) build -trimpath -ldflags '$(LINK)' -o bin/nvml ./hooks/devices/nvml
 
 demo: all ## run three jobs and show their reports (root)
 	@scripts/need root python3
@@ -36,7 +37,8 @@ test-vm: ## the kernel tests in guests of other kernels, inits and topologies (r
 	vm/test $(if $(V),-l $(V))
 
 check: ## what has to pass before a commit: format, vet, modules, short tests
-	@scripts/need go
+	@scripts/need go cc
+	$(CC) -std=gnu11 -fsyntax-only -Wall -Wextra -Werror cmd/front/hookhost.c
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt' >&2; exit 1; }
 	$(GO) vet ./... ./testdata/hooks/...
 	$(GO) mod tidy -diff
@@ -52,13 +54,18 @@ fuzz: ## each fuzz target for T (20s)
 generate: ## wire messages from hook.proto (needs protoc)
 	$(GO) generate ./hostapi/...
 
-install: all ## install below DESTDIR
-	install -D -m 0755 bin/hookhost '$(DESTDIR)$(SBINDIR)/hookhost'
+# Each is whole at any moment: a node goes on attaching while it is upgraded.
+put = install -D -m $(1) $(2) '$(DESTDIR)$(3).new' && mv -f '$(DESTDIR)$(3).new' '$(DESTDIR)$(3)'
+
+install: all ## install below DESTDIR; PREFIX, SBINDIR and LIBEXECDIR are the programs' alone
+	$(call put,0755,bin/full/hookhost,$(LIBEXECDIR)/full/hookhost)
+	$(foreach h,$(HOOKS),$(call put,0755,bin/hooks/$(h),$(LIBEXECDIR)/hooks/$(h)) &&) true
+	$(call put,0755,bin/nvml,$(LIBEXECDIR)/nvml)
+	$(call put,0755,bin/openpbs/pbs_python,$(LIBEXECDIR)/openpbs/pbs_python)
+	$(call put,0755,bin/hookhost,$(SBINDIR)/hookhost)
 	ln -sf hookhost '$(DESTDIR)$(SBINDIR)/hookhost-remsh'
-	$(foreach h,$(HOOKS),install -D -m 0755 bin/hooks/$(h) '$(DESTDIR)$(LIBEXECDIR)/hooks/$(h)' &&) true
-	install -D -m 0755 bin/nvml '$(DESTDIR)$(LIBEXECDIR)/nvml'
-	install -D -m 0755 bin/openpbs/pbs_python '$(DESTDIR)$(LIBEXECDIR)/openpbs/pbs_python'
 	install -D -m 0644 -t '$(DESTDIR)/lib/systemd/system' packaging/hookhost.service packaging/pbs_jobs.service
+	sed -i 's#/usr/sbin/hookhost#$(SBINDIR)/hookhost#' '$(DESTDIR)/lib/systemd/system/hookhost.service'
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/hookhost/hookhost/cmd/hookhost/shortcut"
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 )
@@ -77,7 +76,7 @@ whether the process is the job's, such as by its environment or its parents. Bot
 	return cmd
 }
 
-// attach is what shortcut has left to do.
+// attach is what cmd/front has left to do; all of it where the program was started without.
 func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	pid, wrong := o.check()
 	if len(wrong) > 0 && isPBS(c.called) { // a line each, and no name before them
@@ -96,17 +95,7 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	if o.session {
 		return c.attachInSession(o)
 	}
-	if shortcut.Answer != nil { // asked already, for the same
-		attached, err := api.ReadAttached(bytes.NewReader(shortcut.Answer))
-		if err != nil {
-			return fmt.Errorf("attach: tm_attach: %s: %w", tmError(err), err)
-		}
-		if o.pid != "" {
-			return nil
-		}
-		return o.exec(attached.Outcome)
-	}
-	client, err := api.Dial(c.socket)
+	client, err := c.dialAgain(cmd.Context())
 	if err != nil {
 		return fmt.Errorf("attach: tm_attach: TM_ESYSTEM: %w", err)
 	}
@@ -127,6 +116,24 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 		}
 	}
 	return o.exec(attached.Outcome)
+}
+
+// dialAgain is api.Dial, with some patience where a daemon has been since the node was booted: one that is restarted, as for an upgrade, is
+// back at once, and the rank of a job that could not be attached ends the job.
+func (c *cli) dialAgain(ctx context.Context) (*api.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		client, err := api.Dial(c.socket)
+		if !errors.Is(err, api.ErrNoHost) || !api.HasServed(c.socket) {
+			return client, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // check returns all that is wrong, in pbs_attach's words.
@@ -203,13 +210,16 @@ func (o *attachOptions) exec(out *hostapi.Outcome) error {
 	os.Setenv("MPICH_PROCESS_GROUP", "no")
 	applyOutcome(out)
 	err = syscall.Exec(path, o.command, os.Environ())
+	if errors.Is(err, unix.ENOEXEC) { // a script without an interpreter's name, as execvp(3) takes it
+		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, o.command[1:]...), os.Environ())
+	}
 	return &exitError{status: 255, err: fmt.Errorf("attach: exec %s: %w", path, err)}
 }
 
 // attachInSession does the rest in a new session and waits for it: a process cannot leave its session and stay the
 // one that its caller waits for.
 func (c *cli) attachInSession(o attachOptions) error {
-	self, err := os.Executable()
+	self, err := ownPath()
 	if err != nil {
 		return err
 	}
@@ -240,10 +250,7 @@ func (c *cli) attachInSession(o attachOptions) error {
 func tmError(err error) string {
 	var e *api.Error
 	if errors.As(err, &e) {
-		switch e.Kind {
-		case api.KindTMNotFound, api.KindTMNoProc, api.KindTMOwner, api.KindTMHook:
-			return e.Kind
-		}
+		return e.TM()
 	}
 	return "TM_ESYSTEM"
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // beginFor begins a job of nobody's with room for many processes, which ends with the test.
@@ -20,16 +21,19 @@ func (n *node) beginFor(t testing.TB, job string) {
 			t.Fatal(err)
 		}
 	}
-	event := func(name string) {
-		cmd := n.command("event", name)
-		cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"event":%q,"job":{"id":%q,"owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{"ncpus":1,"mem":"1500mb"}}}`,
-			name, job, ownerUID, ownerUID))
-		if text, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v: %s", name, err, text)
-		}
+	n.tellOf(t, "execjob_begin", job)
+	t.Cleanup(func() { n.tellOf(t, "execjob_end", job) })
+}
+
+// tellOf sends an event of a job of nobody's.
+func (n *node) tellOf(t testing.TB, event, job string) {
+	t.Helper()
+	cmd := n.command("event", event)
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"event":%q,"job":{"id":%q,"owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{"ncpus":1,"mem":"1500mb"}}}`,
+		event, job, ownerUID, ownerUID))
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v: %s", event, err, text)
 	}
-	event("execjob_begin")
-	t.Cleanup(func() { event("execjob_end") })
 }
 
 // attachAll starts a program in a job n times through `hookhost attach`, all of them as nobody and at one moment, and waits until each is
@@ -93,22 +97,66 @@ func TestAttach200AtOnce(t *testing.T) {
 	}
 }
 
-// What makes an attach quick is that it is over before what it does not need is initialised. An import too many ends that in silence.
-func TestAttachInitialisesLittle(t *testing.T) {
+// A process may be named by the number of one of its threads, as writing to cgroup.procs takes it too.
+func TestAttachByThread(t *testing.T) {
 	n := newNode(t)
 	n.serve()
 	const job = "7.node"
 	n.beginFor(t, job)
-	cmd := n.command("attach", "-j", job, "--", "true")
-	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin", "HOOKHOST_SOCKET=" + n.path("run/s"), "GODEBUG=inittrace=1"}
+	cmd := exec.Command("/usr/bin/python3", "-c", "import threading, time\nt = threading.Thread(target=time.sleep, args=(1000,), daemon=True)\nt.start()\nprint(t.native_id, flush=True)\ntime.sleep(1000)")
+	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
-	r := n.finish(cmd)
-	if r.status != 0 || !strings.Contains(r.stderr, "init syscall ") {
-		t.Fatalf("status %d, %s", r.status, r.stderr)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, late := range []string{"init os ", "init encoding/json ", "init net/http ", "init google.golang.org/protobuf/", "init main "} {
-		if strings.Contains(r.stderr, late) {
-			t.Errorf("%s: %s", late, r.stderr)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	var thread int
+	if _, err := fmt.Fscan(out, &thread); err != nil || thread == cmd.Process.Pid {
+		t.Fatalf("thread %d of %d: %v", thread, cmd.Process.Pid, err)
+	}
+	if r := n.hookhost("attach", "-j", job, "-p", fmt.Sprint(thread)); r.status != 0 {
+		t.Errorf("%+v", r)
+	}
+	if !inJob(t, cmd.Process.Pid, job) {
+		t.Error("the process is not in the job")
+	}
+}
+
+// While the daemon is restarted, as for an upgrade, attaches wait for it.
+func TestAttachWaitsForARestart(t *testing.T) {
+	n := newNode(t)
+	d := n.serve()
+	const job, count = "7.node", 10
+	n.tellOf(t, "execjob_begin", job)
+	var pids []int
+	for range count {
+		cmd := exec.Command("sleep", "1000")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		pids = append(pids, cmd.Process.Pid)
+	}
+	d.stop()
+	var attaches []*exec.Cmd
+	for _, pid := range pids {
+		cmd := n.command("attach", "-j", job, "-p", fmt.Sprint(pid))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		attaches = append(attaches, cmd)
+	}
+	time.Sleep(200 * time.Millisecond) // time to give up too early
+	n.serve()
+	for i, cmd := range attaches {
+		if err := cmd.Wait(); err != nil || !inJob(t, pids[i], job) {
+			t.Errorf("process %d is not in the job: %v", pids[i], err)
 		}
 	}
+	n.tellOf(t, "execjob_end", job) // before this daemon ends
 }

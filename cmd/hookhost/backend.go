@@ -217,6 +217,11 @@ func (b *backend) Process(pid int) (api.Process, error) {
 	return api.Process{UID: p.UID, StartTime: p.StartTime}, err
 }
 
+// Alive tells whether the process pid is the one that began at startTime, and lives.
+func (b *backend) Alive(pid int, startTime uint64) bool {
+	return proc.Alive(b.procfs, hostapi.ProcessID{PID: pid, StartTime: startTime})
+}
+
 // Close ends the hooks. Jobs live on.
 func (b *backend) Close() error {
 	if b.unwatch != nil {

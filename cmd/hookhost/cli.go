@@ -10,7 +10,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
-	"github.com/hookhost/hookhost/cmd/hookhost/shortcut"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/nodestate"
 )
@@ -18,7 +17,7 @@ import (
 // Where things are unless flags or the environment say otherwise.
 const (
 	defaultState  = "/var/lib/hookhost"
-	defaultSocket = shortcut.Socket
+	defaultSocket = "/run/hookhost/hookhost.sock" // cmd/front has it too
 )
 
 // cli is what all commands share: where things are, from flags first and the environment second.

@@ -19,6 +19,7 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/nodestate"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/systemd"
 )
@@ -77,6 +78,27 @@ func builtIn(cfg *config.File, daemon bool) ([]host.Hook, error) {
 // findProgram returns where the program of a built-in hook is.
 func findProgram(name string) (string, error) { return findBeside(filepath.Join("hooks", name)) }
 
+// fullDir is the directory in which this program lies where cmd/front goes by its name.
+const fullDir = "full"
+
+// sbinDir is where cmd/front is installed; set by the Makefile.
+var sbinDir = "/usr/sbin"
+
+// ownPath is by which path others start this program: that of cmd/front, beside it or in sbin, where there is one.
+func ownPath() (string, error) {
+	self, err := os.Executable()
+	if err != nil || filepath.Base(filepath.Dir(self)) != fullDir {
+		return self, err
+	}
+	beside := filepath.Dir(filepath.Dir(self))
+	for _, p := range []string{filepath.Join(beside, "hookhost"), filepath.Join(beside, "..", "..", "sbin", "hookhost"), filepath.Join(sbinDir, "hookhost")} {
+		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
+			return p, nil
+		}
+	}
+	return self, nil
+}
+
 // findBeside returns where a file that comes with hookhost is: beside this executable, as it was built, or in libexec, as it
 // was installed. The first is named where there is none.
 func findBeside(name string) (string, error) {
@@ -87,10 +109,11 @@ func findBeside(name string) (string, error) {
 	if self, err = filepath.EvalSymlinks(self); err != nil {
 		return "", err
 	}
-	places := []string{
-		filepath.Join(filepath.Dir(self), name),
-		filepath.Join(filepath.Dir(self), "..", "libexec", "hookhost", name),
+	dir := filepath.Dir(self)
+	if filepath.Base(dir) == fullDir {
+		dir = filepath.Dir(dir)
 	}
+	places := []string{filepath.Join(dir, name), filepath.Join(dir, "..", "libexec", "hookhost", name)}
 	for _, p := range places {
 		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) {
 			return p, nil
@@ -99,9 +122,9 @@ func findBeside(name string) (string, error) {
 	return places[0], nil
 }
 
-// remshProgram is the path of remsh as a program of its own, which some launchers need: beside this executable. "" when it is not there.
+// remshProgram is the path of remsh as a program of its own, which some launchers need: beside ownPath. "" when it is not there.
 func remshProgram() string {
-	self, err := os.Executable()
+	self, err := ownPath()
 	if err != nil {
 		return ""
 	}
@@ -121,10 +144,14 @@ func (c *cli) registry(cfg *config.File, daemon bool) (*host.Registry, error) {
 	return &host.Registry{Dir: c.hooksDir(), ProgramDir: c.programDir(), BuiltIn: hooks, AllowUnsafePaths: cfg.Host.AllowUnsafeHooks}, nil
 }
 
-// openState opens the records of live jobs. onDamage, if any, is called after a damaged file was set aside.
+// openState opens the records of live jobs. onDamage, if any, is called after a damaged file was set aside, or one was found removed.
 func (c *cli) openState(log *logrus.Entry, onDamage func()) (*jobstate.Store, error) {
 	return jobstate.Open(c.state, jobstate.OnDamage(func(path string, err error) {
-		log.WithField("file", path).Errorf("damaged state was set aside: %v", err)
+		what := "damaged state was set aside"
+		if errors.Is(err, fs.ErrNotExist) {
+			what = "somebody has removed the state of jobs"
+		}
+		log.WithField("file", path).Errorf("%s: %v", what, err)
 		if onDamage != nil {
 			onDamage()
 		}
@@ -133,10 +160,9 @@ func (c *cli) openState(log *logrus.Entry, onDamage func()) (*jobstate.Store, er
 
 // openRebuilt opens the records and completes them from the cgroup tree: now, whenever they prove damaged, and whenever
 // complete is called.
-func (c *cli) openRebuilt(ctx context.Context, tree *cgroup.Tree, self hostapi.ProcessID, alive func(hostapi.ProcessID) bool,
-	log *logrus.Entry) (store *jobstate.Store, complete func(), err error) {
+func (c *cli) openRebuilt(ctx context.Context, t traces, log *logrus.Entry) (store *jobstate.Store, complete func(), err error) {
 	complete = func() {
-		if err := rebuild(context.WithoutCancel(ctx), tree, store, self, alive, log); err != nil {
+		if err := t.rebuild(context.WithoutCancel(ctx), store, log); err != nil {
 			log.Errorf("rebuild state from cgroups: %v", err)
 		}
 	}
@@ -200,10 +226,12 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		return nil, err
 	}
 	p := processes{procfs: procfs}
-	store, complete, err := c.openRebuilt(ctx, tree, self, p.Alive, entry)
+	t := traces{tree: tree, state: nodestate.Dir(c.state), self: self, alive: p.Alive}
+	store, complete, err := c.openRebuilt(ctx, t, entry)
 	if err != nil {
 		return nil, err
 	}
+	t.records = store
 	b := &backend{
 		cli: c, registry: registry, store: store, ledger: ledger.Open(c.ledgerFile()), log: entry, cfg: cfg,
 		complete: complete, tree: tree, node: name, daemon: daemon, since: time.Now(), procfs: procfs,
@@ -217,11 +245,11 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	}
 	options := host.Options{
 		Node: name, Self: self, Registry: registry, Store: store, Ledger: b.ledger, Processes: p,
-		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: remover{tree}, Origins: b.origins,
+		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: t, Origins: b.origins,
 		Settings:     map[string]string{"state_dir": c.state, "nvml": nvml, "aux_dir": c.auxDir(), "remsh": remshProgram()},
 		StartTimeout: time.Duration(cfg.Host.Start), Daemon: daemon,
 		Recover: func(_ context.Context, id string) (*jobstate.Record, error) {
-			return recoverJob(tree, id, self, p.Alive)
+			return t.recordOf(id)
 		},
 	}
 	if daemon {
@@ -274,15 +302,22 @@ func (p processes) Wait(ctx context.Context, id hostapi.ProcessID) error {
 	return err
 }
 
-// remover removes a job's cgroup when the cgroup hook is not there to do it.
-type remover struct{ tree *cgroup.Tree }
-
-func (r remover) RemoveJob(ctx context.Context, id string) error {
-	job, err := r.tree.Job(id)
+// RemoveJob removes a job's cgroup when the cgroup hook is not there to do it, or refuses to. One of a job that is recorded elsewhere, and not
+// here, is an error.
+func (t traces) RemoveJob(ctx context.Context, id string) error {
+	job, err := t.tree.Job(id)
 	if err != nil {
 		return err
 	}
-	if r, err := job.Record(); err == nil { // what cannot be removed now is a sweep's
+	r, unmarked := job.Record()
+	_, apart := t.whose(job, nil, r)
+	if apart != nil {
+		have, _ := t.records.Get(ctx, id) // one that cannot be read is none
+		if _, apart = t.whose(job, have, r); apart != nil {
+			return apart
+		}
+	}
+	if unmarked == nil { // what cannot be removed now is a sweep's
 		r.Ending = true
 		if err := job.SetRecord(r); err != nil && !errors.Is(err, cgroup.ErrNotFound) {
 			return err

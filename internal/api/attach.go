@@ -72,11 +72,7 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 		return nil, err
 	}
 	// The hooks were told a number. They were told the right one if the process still has it.
-	after, err := s.process(in.PID)
-	if err != nil {
-		return nil, err
-	}
-	if after != before {
+	if !s.Processes.Alive(in.PID, before.StartTime) {
 		return nil, noProcess(in.PID)
 	}
 	return Attached{Job: job.ID, Outcome: outcome}, nil

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -97,20 +96,6 @@ func (c *Client) Attach(ctx context.Context, job string, pid int) (Attached, err
 func (c *Client) AttachOn(ctx context.Context, host, job string, pid int) (Attached, error) {
 	var a Attached
 	if err := c.call(ctx, http.MethodPost, "/v1/attach", AttachRequest{Job: job, PID: pid, Host: host}, &a); err != nil {
-		return Attached{}, err
-	}
-	return a.judged()
-}
-
-// ReadAttached is Attach where somebody else has asked: r is the HTTP answer.
-func ReadAttached(r io.Reader) (Attached, error) {
-	resp, err := http.ReadResponse(bufio.NewReader(r), nil)
-	if err != nil {
-		return Attached{}, fmt.Errorf("call host: read answer: %w", err)
-	}
-	defer resp.Body.Close()
-	var a Attached
-	if err := readAnswer(resp, maxAnswer, &a); err != nil {
 		return Attached{}, err
 	}
 	return a.judged()

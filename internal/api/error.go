@@ -42,6 +42,15 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
+// TM names the error as PBS's task manager does (tm_.h).
+func (e *Error) TM() string {
+	switch e.Kind {
+	case KindTMNotFound, KindTMNoProc, KindTMOwner, KindTMHook:
+		return e.Kind
+	}
+	return "TM_ESYSTEM"
+}
+
 // Unwrap gives an event's error back with the kind that its hook gave it, so that hostapi.KindOf works on both sides.
 func (e *Error) Unwrap() error {
 	if slices.Contains(eventKinds, hostapi.Kind(e.Kind)) {

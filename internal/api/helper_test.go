@@ -148,7 +148,6 @@ type backend struct {
 
 	mu     sync.Mutex
 	events []*hostapi.Request
-	asked  int
 }
 
 func (b *backend) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
@@ -230,12 +229,11 @@ func (b *backend) Process(pid int) (Process, error) {
 	if err != nil {
 		return Process{}, fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.asked++; b.reused {
-		p.StartTime += uint64(b.asked)
-	}
 	return Process{UID: p.UID, StartTime: p.StartTime}, nil
+}
+
+func (b *backend) Alive(pid int, startTime uint64) bool {
+	return !b.reused && proc.Alive(b.procfs, hostapi.ProcessID{PID: pid, StartTime: startTime})
 }
 
 // JobOf finds every process in b.member.

@@ -93,6 +93,12 @@ func lockSocket(path string) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", name, err)
 }
 
+// HasServed tells whether some host has served the socket at path, since the directory was made: it may be back in a moment.
+func HasServed(path string) bool {
+	_, err := os.Lstat(path + ".lock")
+	return err == nil
+}
+
 // removeStale removes a socket that nobody listens on. What is not a socket is left alone and fails.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)

@@ -3,7 +3,7 @@
 //
 //	POST /v1/events/{event}     root, head          hostapi.Request in, hostapi.Outcome out; a head: see fromHost
 //	POST /v1/pbs/event          root                MoM's input file for its hook in, what the hook is to do out: see MoM
-//	POST /v1/attach             root, owner, host   {"job","pid","host"} in, Attached out
+//	POST /v1/attach             root, owner, host   {"job","pid","host"} in, Attached out, or attachedWords
 //	GET  /v1/jobs               everybody           {"jobs":[...]}: root all, others their own, a host those that it is of
 //	GET  /v1/jobs/{id}          root, owner, host   Job
 //	GET  /v1/jobs/mine          root, owner         the job that the caller is a process of
@@ -29,101 +29,12 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/jobstate"
 )
-
-// Events carries out events.
-type Events interface {
-	Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
-}
-
-// Jobs knows the jobs of this host.
-type Jobs interface {
-	// Jobs returns the jobs that live here.
-	Jobs(ctx context.Context) ([]Job, error)
-	// Job returns a job that lives here. It fails with ErrNotFound only where it is certain that it does not: other hosts end what is left
-	// of it then.
-	Job(ctx context.Context, id string) (Job, error)
-	// Report returns the usage report of a live or finished job. It fails with ErrNotFound, also for a job that may
-	// does not admit, and does nothing for that job before it has asked. may takes nil for a job that is not known.
-	Report(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error)
-	// Notices returns the lines for the job's standard error that hooks told between events, but for the first after of
-	// them, and how many there are in all. It waits until there are some. It fails with io.EOF when a live job is
-	// over, and with ErrNotFound as Report does.
-	Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) (lines []string, all int, err error)
-}
-
-// Reports knows the jobs that have ended.
-type Reports interface {
-	// Finished calls yield with the report of each finished job that may admits, oldest first, until it returns false.
-	Finished(ctx context.Context, may func(*hostapi.Job) bool, yield func(json.RawMessage) bool) error
-}
-
-// Node knows the host itself.
-type Node interface {
-	Node(ctx context.Context) (NodeInfo, error)
-	// Reload reads the configuration anew; on an error the old one stays.
-	Reload(ctx context.Context) error
-}
-
-// Processes tells who and what a process belongs to. It fails with ErrNotFound.
-type Processes interface {
-	Process(pid int) (Process, error)
-	// JobOf returns the job in whose cgroup the process is.
-	JobOf(ctx context.Context, pid int) (Job, error)
-}
-
-// Process is what an attach has to know of a process.
-type Process struct {
-	UID       int    // real
-	StartTime uint64 // clock ticks since boot
-}
-
-// Job is a job that lives on this host.
-type Job struct {
-	Job           *hostapi.Job                  `json:"job"`
-	Phase         jobstate.Phase                `json:"phase"`
-	Begun         time.Time                     `json:"begun,omitzero"`
-	Launched      time.Time                     `json:"launched,omitzero"`
-	Suspended     time.Duration                 `json:"suspended,omitzero"`               // nanoseconds, the suspension that it is in included
-	Elapsed       float64                       `json:"elapsed_seconds"`                  // since its launch, suspensions not counted
-	Limit         *float64                      `json:"walltime_limit_seconds,omitempty"` // of Elapsed; nil without a limit
-	Left          *float64                      `json:"walltime_left_seconds,omitempty"`  // until Limit, 0 behind it; nil without a limit
-	ResourcesUsed hostapi.Resources             `json:"resources_used,omitempty"`
-	Hosts         map[string]*hostapi.HostUsage `json:"hosts,omitempty"`
-	Diag          map[string]string             `json:"diag_messages,omitempty"`
-	Notes         []string                      `json:"notes,omitempty"`
-	Run           string                        `json:"run,omitempty"`  // of a job that a hookhost has begun on several hosts
-	Head          string                        `json:"head,omitempty"` // the host that has begun it here, where that is another
-}
-
-// NodeInfo is the host and, for root, its hooks.
-type NodeInfo struct {
-	Version string     `json:"version"`
-	PID     int        `json:"pid"`
-	Node    string     `json:"node"`
-	Mode    string     `json:"mode"` // of the cgroups: v1, hybrid or v2
-	Since   time.Time  `json:"since,omitzero"`
-	Hooks   []HookInfo `json:"hooks,omitempty"`
-
-	Refused map[string]int64 `json:"refused,omitempty"` // calls and connections that were refused since then, by kind of error; for root
-}
-
-// HookInfo is a hook as the host sees it.
-type HookInfo struct {
-	Name     string          `json:"name"`
-	State    string          `json:"state"`
-	PID      int             `json:"pid,omitempty"`
-	Order    int             `json:"order"`
-	Events   []hostapi.Event `json:"events,omitempty"`
-	Version  string          `json:"version,omitempty"`
-	Restarts int             `json:"restarts,omitempty"`
-	Error    string          `json:"error,omitempty"` // why it does not work
-}
 
 // Sizes of request bodies. An event carries a job's whole environment.
 const (
@@ -228,57 +139,6 @@ func noCall(r *http.Request) error {
 	return &Error{Status: http.StatusNotFound, Kind: KindNotFound, Message: fmt.Sprintf("%s %s: no such call", r.Method, r.URL.Path)}
 }
 
-// access decides from the peer alone whether a call may be made at all. What a host may do beyond that is the call's own affair: one
-// that lets hosts in looks at Peer.Host.
-type access func(Peer) error
-
-func anybody(Peer) error { return nil }
-
-func usersOnly(p Peer) error {
-	if p.Host != "" {
-		return denied("%s: users of this host only", p)
-	}
-	return nil
-}
-
-func hostsOnly(p Peer) error {
-	if p.Host == "" {
-		return denied("%s: hosts only", p)
-	}
-	return nil
-}
-
-func rootOnly(p Peer) error {
-	if !p.root() {
-		return denied("%s: root only", p)
-	}
-	return nil
-}
-
-func rootOrHost(p Peer) error {
-	if p.Host != "" {
-		return nil
-	}
-	return rootOnly(p)
-}
-
-// admit returns who makes a call, or why it may not be made.
-func (s *Server) admit(r *http.Request, may access) (Peer, error) {
-	peer, ok := peerFrom(r.Context())
-	if !ok {
-		return Peer{}, &Error{Status: http.StatusForbidden, Kind: KindDenied, Message: "denied: the caller is unknown"}
-	}
-	if peer.Host != "" {
-		if err := checkVersion(r.Header, peer.Host); err != nil {
-			return peer, err
-		}
-		if s.Sisters == nil {
-			return peer, denied("%s: this host works with no other", peer)
-		}
-	}
-	return peer, may(peer)
-}
-
 // endpoint makes a handler of a call: access first, before a byte of the body is read; then its value or error as JSON.
 func (s *Server) endpoint(may access, limit int64, call func(Peer, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -307,10 +167,15 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, value any, err e
 	if err != nil {
 		status, body = http.StatusInternalServerError, []byte(`{"error":"encode answer: not JSON","kind":"internal"}`)
 	}
+	kind, body := "application/json", append(body, '\n')
+	if text, ok := value.(worded); ok && r.Header.Get("Accept") == attachedWords {
+		kind, body = attachedWords, text.words()
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	}
 	// The deadline is set only now: how long an event takes is its alarm's matter, not the connection's.
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.timeouts.answer))
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", kind)
 	w.Header().Set(versionHeader, majorVersion)
 	w.WriteHeader(status)
-	w.Write(append(body, '\n'))
+	w.Write(body)
 }
