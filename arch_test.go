@@ -31,7 +31,7 @@ var edges = map[string][]string{
 	"internal/topology":  {"internal/kernfs"},
 	"internal/placement": {"internal/kernfs", "internal/topology"},
 	"internal/nodestate": {},
-	"internal/cgroup":    {"hostapi", "internal/kernfs"},
+	"internal/cgroup":    {"hostapi", "internal/kernfs", "internal/nodestate"},
 	"internal/proc":      {"hostapi", "internal/kernfs"},
 	"internal/systemd":   {},
 	"internal/devfilter": {"internal/kernfs"},
@@ -60,8 +60,7 @@ var edges = map[string][]string{
 		"internal/stray"},
 	"integrations/openpbs":            {},
 	"integrations/openpbs/pbs_python": {}, // its time is start-up
-	"cmd/hookhost/shortcut":           {}, // before all else is initialised: see there
-	"cmd/hookhost": {"cmd/hookhost/shortcut", "hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
+	"cmd/hookhost": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
 		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/placement", "internal/proc", "internal/report", "internal/sister", "internal/stray", "internal/systemd", "internal/topology"},
 }
 
