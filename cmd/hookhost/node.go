@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -73,66 +72,6 @@ func builtIn(cfg *config.File, daemon bool) ([]host.Hook, error) {
 		hooks = append(hooks, host.Hook{Name: b.name, Attributes: a, Program: program, ConfigData: text, BuiltIn: true})
 	}
 	return hooks, nil
-}
-
-// findProgram returns where the program of a built-in hook is.
-func findProgram(name string) (string, error) { return findBeside(filepath.Join("hooks", name)) }
-
-// fullDir is the directory in which this program lies where cmd/front goes by its name.
-const fullDir = "full"
-
-// sbinDir is where cmd/front is installed; set by the Makefile.
-var sbinDir = "/usr/sbin"
-
-// ownPath is by which path others start this program: that of cmd/front, beside it or in sbin, where there is one.
-func ownPath() (string, error) {
-	self, err := os.Executable()
-	if err != nil || filepath.Base(filepath.Dir(self)) != fullDir {
-		return self, err
-	}
-	beside := filepath.Dir(filepath.Dir(self))
-	for _, p := range []string{filepath.Join(beside, "hookhost"), filepath.Join(beside, "..", "..", "sbin", "hookhost"), filepath.Join(sbinDir, "hookhost")} {
-		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
-			return p, nil
-		}
-	}
-	return self, nil
-}
-
-// findBeside returns where a file that comes with hookhost is: beside this executable, as it was built, or in libexec, as it
-// was installed. The first is named where there is none.
-func findBeside(name string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	if self, err = filepath.EvalSymlinks(self); err != nil {
-		return "", err
-	}
-	dir := filepath.Dir(self)
-	if filepath.Base(dir) == fullDir {
-		dir = filepath.Dir(dir)
-	}
-	places := []string{filepath.Join(dir, name), filepath.Join(dir, "..", "libexec", "hookhost", name)}
-	for _, p := range places {
-		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) {
-			return p, nil
-		}
-	}
-	return places[0], nil
-}
-
-// remshProgram is the path of remsh as a program of its own, which some launchers need: beside ownPath. "" when it is not there.
-func remshProgram() string {
-	self, err := ownPath()
-	if err != nil {
-		return ""
-	}
-	path := filepath.Join(filepath.Dir(self), "hookhost-remsh")
-	if _, err := os.Stat(path); err != nil {
-		return ""
-	}
-	return path
 }
 
 // registry is the set of this node's hooks: the built-in ones and those in hooks.d.
