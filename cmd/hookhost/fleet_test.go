@@ -174,12 +174,13 @@ func TestSistersWithoutFleet(t *testing.T) {
 func TestPay(t *testing.T) {
 	var mu sync.Mutex
 	var heard []string
-	down := true
+	down, refused := true, false
 	take := func(name string) func(*hostapi.Request) (*hostapi.Outcome, error) {
 		return func(req *hostapi.Request) (*hostapi.Outcome, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if name == "n3" && down {
+				refused = true
 				return nil, hostapi.Errorf(hostapi.KindNode, "its disk is full")
 			}
 			heard = append(heard, fmt.Sprintf("%s %s %s %s", name, strings.TrimPrefix(string(req.Event), "execjob_"), req.Job.ID, req.Run[:4]))
@@ -216,7 +217,11 @@ func TestPay(t *testing.T) {
 		}
 		return text
 	}
-	soon(t, "n2 is told", func() bool { return left() == "n3:1.n1 n9:1.n1 " })
+	soon(t, "n2 is told, and n3 does not take it", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return refused && left() == "n3:1.n1 n9:1.n1 "
+	})
 	mu.Lock()
 	down = false
 	mu.Unlock()
