@@ -24,7 +24,9 @@ type front struct {
 func newFront(t *testing.T) *front {
 	f := &front{t: t, dir: t.TempDir()}
 	f.socket = f.dir + "/s"
-	copyFile(t, filepath.Join(built, "hookhost"), f.dir+"/hookhost")
+	if err := duplicate(filepath.Join(built, "hookhost"), f.dir+"/hookhost"); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Symlink("hookhost", f.dir+"/pbs_attach"); err != nil {
 		t.Fatal(err)
 	}
@@ -35,17 +37,6 @@ func newFront(t *testing.T) *front {
 		t.Fatal(err)
 	}
 	return f
-}
-
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	b, err := os.ReadFile(from)
-	if err == nil {
-		err = os.WriteFile(to, b, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (f *front) run(env []string, args ...string) result {
@@ -252,7 +243,9 @@ func TestFrontAttaches(t *testing.T) {
 	const job = "7.node"
 	n.beginFor(t, job)
 	alone := filepath.Join(t.TempDir(), "hookhost")
-	copyFile(t, filepath.Join(built, "hookhost"), alone)
+	if err := duplicate(filepath.Join(built, "hookhost"), alone); err != nil {
+		t.Fatal(err)
+	}
 	for dir := filepath.Dir(alone); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
