@@ -43,7 +43,8 @@ func (c *cli) attachCommand() *cobra.Command {
 		Short: "Take a process, with its session, into a job, or run a command in one",
 		Long: `Take the process PID and the processes of its session into JOB, or take the calling process in and run CMD. Options, messages and
 exit status are those of pbs_attach, and the program answers to that name as well. Without -j, it is the only job
-that the process's user has on this host. Only root and the owner of a job can do that, the owner with own processes.
+that the process's user has on this host. Only root and the owner of a job can do that, with processes of the owner's. A daemon that is
+restarted at the moment is waited for, 10 seconds at most.
 
 -h HOST attaches a process of another host of the job: its number is the one that it has there, and JOB has to be named. That host looks for itself
 whether the process is the job's, such as by its environment or its parents. Both need a daemon and [sister] in their configuration
