@@ -83,6 +83,18 @@ func cgroupMounts(t *testing.T) (v1, v2 []string) {
 
 // startWithout starts a command where these file systems are not mounted.
 func startWithout(cmd *exec.Cmd, mounts []string) error {
+	return startAmong(cmd, func() error {
+		for _, at := range mounts {
+			if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
+				return fmt.Errorf("unmount %s: %w", at, err)
+			}
+		}
+		return nil
+	})
+}
+
+// startAmong starts a command among mounts of its own, which change makes of this machine's.
+func startAmong(cmd *exec.Cmd, change func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread is thrown away
@@ -93,10 +105,8 @@ func startWithout(cmd *exec.Cmd, mounts []string) error {
 			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 				return fmt.Errorf("mount / private: %w", err)
 			}
-			for _, at := range mounts {
-				if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
-					return fmt.Errorf("unmount %s: %w", at, err)
-				}
+			if err := change(); err != nil {
+				return err
 			}
 			return cmd.Start()
 		}()

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,30 +82,16 @@ func duplicate(from, to string) error {
 
 // startBesideDriver starts a command where NVIDIA's driver seems to be loaded: /proc/driver is another for it alone.
 func startBesideDriver(cmd *exec.Cmd) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread is thrown away
-		done <- func() error {
-			if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-				return fmt.Errorf("unshare: %w", err)
-			}
-			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-				return fmt.Errorf("mount / private: %w", err)
-			}
-			if err := unix.Mount("none", "/proc/driver", "tmpfs", 0, "mode=755"); err != nil {
-				return fmt.Errorf("mount /proc/driver: %w", err)
-			}
-			// By the thread's own name: /proc/self is the process's first thread, which has the other mounts.
-			if err := os.MkdirAll(filepath.Dir(driverVersion)+"/gpus", 0o755); err != nil {
-				return err
-			}
-			if err := os.WriteFile(driverVersion, []byte("NVRM version: 1\n"), 0o644); err != nil {
-				return err
-			}
-			return cmd.Start()
-		}()
-	}()
-	return <-done
+	return startAmong(cmd, func() error {
+		if err := unix.Mount("none", "/proc/driver", "tmpfs", 0, "mode=755"); err != nil {
+			return fmt.Errorf("mount /proc/driver: %w", err)
+		}
+		// By the thread's own name: /proc/self is the process's first thread, which has the other mounts.
+		if err := os.MkdirAll(filepath.Dir(driverVersion)+"/gpus", 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(driverVersion, []byte("NVRM version: 1\n"), 0o644)
+	})
 }
 
 // A library that hangs keeps nobody waiting but who looks for devices, and doctor tells of it.
