@@ -46,7 +46,7 @@ func (c *cli) examineShim(dir string, files []fs.DirEntry) finding {
 		if !enabled(filepath.Join(dir, name)) {
 			return impossible(what, "is not enabled: pbs_mom does not call hookhost", "on the PBS server's host: qmgr -c 'set hook "+name+" enabled = true'")
 		}
-		if !bytes.HasSuffix(text, append([]byte("\n"), openpbs.Shim...)) {
+		if !bytes.HasSuffix(text, append([]byte("\n"), openpbs.Shim()...)) {
 			return degraded(what, path+" is of another version of hookhost", "on the PBS server's host: hookhost openpbs install, or what 'hookhost openpbs print' prints")
 		}
 		settings, err := os.ReadFile(filepath.Join(dir, name+".CF"))

@@ -172,7 +172,7 @@ func (s *pbsServer) registered() {
 	if diff := cmp.Diff(asRegistered, h.Attributes); diff != "" {
 		s.t.Errorf("attributes (-want +got):\n%s", diff)
 	}
-	if !strings.HasSuffix(h.script(s.t), "\n"+string(openpbs.Shim)) {
+	if !strings.HasSuffix(h.script(s.t), "\n"+string(openpbs.Shim())) {
 		s.t.Error("the script is not the shim")
 	}
 }

@@ -23,7 +23,7 @@ func (r Registration) Print(version string) ([]byte, error) {
 	fmt.Fprintf(&b, scriptHead, version, r.Name)
 	marks := func(state, note string) string {
 		script := script(state, note)
-		return oneLine(strings.TrimSpace(string(encode(script[:len(script)-len(Shim)]))))
+		return oneLine(strings.TrimSpace(string(encode(script[:len(script)-len(Shim())]))))
 	}
 	fmt.Fprintf(&b, scriptLook, r.Name, mark, pending, disabled+Stock, marks("", ""), marks(pending, ""), marks("", Stock), marks(pending, Stock))
 	if r.DisableStock {
@@ -43,7 +43,7 @@ func (r Registration) Print(version string) ([]byte, error) {
 			named.WriteString(line)
 		}
 	}
-	fmt.Fprintf(&b, scriptAttributes, named.String(), whole.String(), r.Name, typeScript, strings.TrimSpace(string(encode(Shim))))
+	fmt.Fprintf(&b, scriptAttributes, named.String(), whole.String(), r.Name, typeScript, strings.TrimSpace(string(encode(Shim()))))
 	fmt.Fprintf(&b, "\nqmgr -a >/dev/null <<END\nimport hook %s %s base64 -\n$first\n$script\n\n", r.Name, typeScript)
 	if len(r.Settings) > 0 {
 		fmt.Fprintf(&b, "import hook %s %s base64 -\n%s", r.Name, typeConfig, encode(r.Settings.Text()))

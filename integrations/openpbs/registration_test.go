@@ -88,7 +88,7 @@ func TestParsePrint(t *testing.T) {
 
 // PBS reads base64 in pieces of 512 bytes, none of which may be empty or end inside of four characters.
 func TestEncodeIsWhatPBSReads(t *testing.T) {
-	for _, n := range []int{0, 1, 56, 57, 58, 1000, len(Shim)} {
+	for _, n := range []int{0, 1, 56, 57, 58, 1000, len(Shim())} {
 		content := bytes.Repeat([]byte("x\n"), n)[:n]
 		text := string(encode(content))
 		lines, found := strings.CutSuffix(text, "\n\n")

@@ -10,6 +10,7 @@ import (
 	_ "embed"
 	"fmt"
 	"strings"
+	"sync"
 )
 
 //go:embed hookhost.py
@@ -19,8 +20,14 @@ var body string
 var head string
 
 // Shim is the hook's script, without the line that Script sets above it: head.py around the text of hookhost.py. Its digest is of both, so that
-// code that was compiled from another version of either is not run.
-var Shim = []byte(strings.NewReplacer("@hookhost.py@", body, "@digest@", fmt.Sprintf("%x", sha256.Sum256([]byte(head+body)))).Replace(head))
+// code that was compiled from another version of either is not run. It is not to be changed.
+func Shim() []byte { return shim() }
+
+// shim is put together when it is first asked for, which most commands never do.
+var shim = sync.OnceValue(func() []byte {
+	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(head+body)))
+	return []byte(strings.NewReplacer("@hookhost.py@", body, "@digest@", digest).Replace(head))
+})
 
 // mark is how a script that PBS has is known to be ours, whatever its version. The rest of its line is for people, and for what
 // uninstall has to put back: the registration itself is the one place that is there wherever qmgr runs.
@@ -41,7 +48,7 @@ func script(state, disabledHook string) []byte {
 	if disabledHook != "" {
 		line += disabled + disabledHook
 	}
-	return append([]byte(line+"\n"), Shim...)
+	return append([]byte(line+"\n"), Shim()...)
 }
 
 // Ours tells whether a script was imported by hookhost, and which hook was disabled for it, if any.

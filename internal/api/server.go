@@ -163,14 +163,14 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, value any, err e
 			s.Refused(peer, r.Method+" "+r.URL.Path, e)
 		}
 	}
-	body, err := json.Marshal(value)
-	if err != nil {
-		status, body = http.StatusInternalServerError, []byte(`{"error":"encode answer: not JSON","kind":"internal"}`)
-	}
-	kind, body := "application/json", append(body, '\n')
+	kind, body := "application/json", []byte(nil)
 	if text, ok := value.(worded); ok && r.Header.Get("Accept") == attachedWords {
 		kind, body = attachedWords, text.words()
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	} else if body, err = json.Marshal(value); err == nil {
+		body = append(body, '\n')
+	} else {
+		status, body = http.StatusInternalServerError, []byte(`{"error":"encode answer: not JSON","kind":"internal"}`+"\n")
 	}
 	// The deadline is set only now: how long an event takes is its alarm's matter, not the connection's.
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.timeouts.answer))
