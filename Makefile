@@ -34,7 +34,7 @@ test: all ## every test, on this machine's kernel too (root)
 
 test-vm: ## the kernel tests in guests of other kernels, inits and topologies (root); V='bookworm trixie-none' for some
 	@scripts/need go root vm
-	vm/test $(if $(V),-l $(V))
+	lab/vm/test $(if $(V),-l $(V))
 
 check: ## what has to pass before a commit: format, vet, modules, short tests
 	@scripts/need go cc

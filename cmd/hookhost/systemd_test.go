@@ -23,7 +23,7 @@ import (
 // laboratory alone.
 
 // needSystemd skips where systemd is not the first process: sd_booted(3), and what process 1 says of itself; and where it is
-// somebody's own: what vm/run has a guest do is mounted in that guest only.
+// somebody's own: what lab/vm/run has a guest do is mounted in that guest only.
 func needSystemd(t *testing.T) {
 	t.Helper()
 	comm, err := os.ReadFile("/proc/1/comm")

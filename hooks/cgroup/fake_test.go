@@ -58,7 +58,7 @@ var fakes = []struct {
 
 // onFakes runs a test on each of them.
 func onFakes(t *testing.T, edit func(*config.File), test func(t *testing.T, n *node, k *kernfstest.Kernel)) {
-	if os.Getenv("HOOKHOST_FAKES") == "no" { // a guest of vm/test: a fake is the same on every kernel
+	if os.Getenv("HOOKHOST_FAKES") == "no" { // a guest of lab/vm/test: a fake is the same on every kernel
 		return
 	}
 	for _, f := range fakes {

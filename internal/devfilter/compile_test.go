@@ -18,7 +18,7 @@ import (
 
 var (
 	update = flag.Bool("update", false, "rewrite the listings in testdata")
-	cases  = flag.Int("cases", 1_000_000, "how many requests TestProgramDoesWhatRulesSay tries; a guest of vm/test tries fewer")
+	cases  = flag.Int("cases", 1_000_000, "how many requests TestProgramDoesWhatRulesSay tries; a guest of lab/vm/test tries fewer")
 )
 
 // Each file of testdata/listings.txtar is a set of rules, one a line, and the program that it makes.
