@@ -11,7 +11,7 @@ BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LINK)'
 # NVML's symbols are looked up when they are called, so the program starts on nodes whose driver lacks some.
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 
-.PHONY: all demo test test-vm check bench install clean help generate fuzz
+.PHONY: all demo test test-vm test-openpbs check bench install clean help generate fuzz
 .DEFAULT_GOAL := all
 
 all: ## build bin/hookhost, bin/full/hookhost, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
@@ -36,11 +36,17 @@ test-vm: ## the kernel tests in guests of other kernels, inits and topologies (r
 	@scripts/need go root vm
 	lab/vm/test $(if $(V),-l $(V))
 
+test-openpbs: all ## hookhost under a real OpenPBS on this machine (root); HOOKHOST_OPENPBS names a built one
+	@scripts/need root python3 packages
+	@lab/openpbs/tarball >/dev/null
+	$(GO) test -tags openpbs -count=1 -v -timeout 30m ./lab/openpbs
+
 check: ## what has to pass before a commit: format, vet, modules, short tests
 	@scripts/need go cc
 	$(CC) -std=gnu11 -fsyntax-only -Wall -Wextra -Werror cmd/front/hookhost.c
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt' >&2; exit 1; }
 	$(GO) vet ./... ./testdata/hooks/...
+	$(GO) vet -tags openpbs ./lab/openpbs
 	$(GO) mod tidy -diff
 	$(GO) test -short -shuffle=on . ./internal/pbs ./internal/placement ./internal/topology ./internal/usage ./internal/report ./internal/kernfs/... ./internal/config ./internal/nodestate ./hostapi/...
 
@@ -73,4 +79,4 @@ clean: ## remove what was built
 	rm -rf bin dist .cache
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

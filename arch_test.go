@@ -58,6 +58,7 @@ var edges = map[string][]string{
 	"hooks/walltime":     {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/proc"},
 	"hooks/mpi": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/proc", "internal/rank",
 		"internal/stray"},
+	"lab/openpbs":                     {},
 	"integrations/openpbs":            {},
 	"integrations/openpbs/pbs_python": {}, // its time is start-up
 	"cmd/hookhost": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",

@@ -1,0 +1,153 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// here is set in a guest: the machine itself is node1 of a complex that runs already.
+var here = flag.Bool("here", false, "this machine is node1 of a running complex, with hookhost installed")
+
+// nodes of the complex. The first has server, scheduler and comm.
+var nodes = []string{"node1", "node2"}
+
+// The hook and PBS's directories are the same on each node.
+const (
+	pbsHome   = "/var/spool/pbs"
+	daemonLog = "/run/hookhost.log"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(runTests(m))
+}
+
+// runTests starts the complex, installs hookhost on it as docs/openpbs.md has it, and runs all
+// tests. The complex is removed in any case.
+func runTests(m *testing.M) int {
+	if *here {
+		nodes = nodes[:1]
+		return m.Run()
+	}
+	if os.Getenv("LAB") == "" {
+		os.Setenv("LAB", "hhtest")
+	}
+	began := time.Now()
+	up := exec.Command("./up", "-n", fmt.Sprint(len(nodes)))
+	up.Stdout, up.Stderr = os.Stderr, os.Stderr
+	if err := up.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "up:", err)
+		return 1
+	}
+	defer exec.Command("./down").Run()
+	if err := install(); err != nil {
+		fmt.Fprintln(os.Stderr, "install hookhost:", err)
+		return 1
+	}
+	fmt.Fprintf(os.Stderr, "a complex with hookhost after %.0f s\n", time.Since(began).Seconds())
+	return m.Run()
+}
+
+// install does what docs/openpbs.md tells an administrator of nodes without systemd.
+func install() error {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if err := errors.Join(
+			run(node, "make -s -C "+root+" -o all install"),
+			run(node, startDaemon),
+		); err != nil {
+			return err
+		}
+	}
+	return errors.Join(run(nodes[0], "hookhost openpbs install"), startup())
+}
+
+// startDaemon starts a daemon that lives on, and waits until it answers.
+const startDaemon = `setsid hookhost serve >>` + daemonLog + ` 2>&1 </dev/null &
+for i in $(seq 100); do hookhost jobs >/dev/null 2>&1 && exit 0; sleep 0.1; done
+echo no answer: >&2; tail -5 ` + daemonLog + ` >&2; exit 1`
+
+// startup has each MoM run exechost_startup, once the server has sent it the hook.
+func startup() error {
+	for _, node := range nodes {
+		if err := run(node, `for i in $(seq 100); do
+	[ -s `+pbsHome+`/mom_priv/hooks/hookhost.PY ] && break; sleep 0.1
+done
+kill -HUP $(cat `+pbsHome+`/mom_priv/mom.lock)`); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// command is a shell line on a node, of root or of another user.
+func command(ctx context.Context, user, node, line string) *exec.Cmd {
+	switch {
+	case *here && user == "root":
+		return exec.CommandContext(ctx, "bash", "-c", line)
+	case *here:
+		return exec.CommandContext(ctx, "runuser", "-u", user, "--", "bash", "-lc", line)
+	}
+	return exec.CommandContext(ctx, "./in", "-u", user, node, "bash", "-c", line)
+}
+
+// output returns what a shell line prints. The error has its standard error.
+func output(user, node, line string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := command(ctx, user, node, line)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, time.Second
+	if err := cmd.Run(); err != nil {
+		return strings.TrimSpace(out.String()), fmt.Errorf("%s@%s: %s: %w: %s", user, node, line, err, strings.TrimSpace(errs.String()))
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+func run(node, line string) error {
+	_, err := output("root", node, line)
+	return err
+}
+
+// on returns what a shell line of root's prints on a node. The test ends where the line fails.
+func on(t *testing.T, node, line string) string {
+	t.Helper()
+	return as(t, "root", node, line)
+}
+
+// as is on for another user.
+func as(t *testing.T, user, node, line string) string {
+	t.Helper()
+	out, err := output(user, node, line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// eventually waits for what comes by itself, in a guest without KVM up to ten times as long.
+func eventually(t *testing.T, what string, within time.Duration, is func() bool) {
+	t.Helper()
+	if *here {
+		within *= 10
+	}
+	for end := time.Now().Add(within); !is(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, within)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// job is a job of the complex, by its id.
+type job struct {
+	t  *testing.T
+	id string
+}
+
+// attributes are those of qstat -xf that tests ask for.
+type attributes struct {
+	State         string            `json:"job_state"`
+	Substate      int               `json:"substate"`
+	ExitStatus    *int              `json:"Exit_status"`
+	Comment       string            `json:"comment"`
+	ResourcesUsed map[string]any    `json:"resources_used"`
+	ResourceList  map[string]any    `json:"Resource_List"`
+	ExecVnode     string            `json:"exec_vnode"`
+	HoldTypes     string            `json:"Hold_Types"`
+	RunCount      int               `json:"run_count"`
+	Variables     map[string]string `json:"Variable_List"`
+}
+
+// qsub submits a script as a user. The job is deleted with the test.
+func qsub(t *testing.T, user, options, script string) *job {
+	t.Helper()
+	out := as(t, user, nodes[0], fmt.Sprintf("qsub %s <<'END OF JOB'\n%s\nEND OF JOB", options, script))
+	j := &job{t: t, id: out}
+	t.Cleanup(func() { output("root", nodes[0], "qdel -W force "+j.id+" 2>/dev/null") })
+	return j
+}
+
+// short is the id up to the server's name.
+func (j *job) short() string {
+	id, _, _ := strings.Cut(j.id, ".")
+	return id
+}
+
+func (j *job) attributes() attributes {
+	j.t.Helper()
+	var all struct {
+		Jobs map[string]attributes `json:"Jobs"`
+	}
+	out := on(j.t, nodes[0], "qstat -x -f -F json '"+j.id+"'")
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		j.t.Fatalf("qstat %s: %v in %s", j.id, err, out)
+	}
+	return all.Jobs[j.id]
+}
+
+// running waits until the job's program has started.
+func (j *job) running() attributes {
+	j.t.Helper()
+	var a attributes
+	eventually(j.t, "job "+j.id+" runs", 30*time.Second, func() bool {
+		a = j.attributes()
+		return a.State == "R" && a.Substate == 42
+	})
+	return a
+}
+
+// finished waits for the job's end.
+func (j *job) finished() attributes {
+	j.t.Helper()
+	var a attributes
+	eventually(j.t, "job "+j.id+" has finished", time.Minute, func() bool {
+		a = j.attributes()
+		return a.State == "F"
+	})
+	return a
+}
+
+// accounting returns the job's records of a type (S, E, R and others) in the server's log.
+func (j *job) accounting(kind string) []map[string]string {
+	j.t.Helper()
+	var records []map[string]string
+	lines := on(j.t, nodes[0], fmt.Sprintf("cat %s/server_priv/accounting/* | grep ';%s;%s;' || :", pbsHome, kind, j.id))
+	for line := range strings.Lines(lines) {
+		record := map[string]string{}
+		for _, field := range strings.Fields(strings.SplitN(line, ";", 4)[3]) {
+			key, value, _ := strings.Cut(field, "=")
+			record[key] = value
+		}
+		records = append(records, record)
+	}
+	return records
+}
+
+// cgroups are the job's directories on a node, in whatever hierarchies there are.
+func (j *job) cgroups(node string) []string {
+	j.t.Helper()
+	return strings.Fields(on(j.t, node, "find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '"+j.id+"'"))
+}
+
+// gone waits until no node has a cgroup of the job's, nor lists it.
+func (j *job) gone() {
+	j.t.Helper()
+	for _, node := range nodes {
+		eventually(j.t, node+" has nothing left of job "+j.id, 20*time.Second, func() bool {
+			return len(j.cgroups(node)) == 0 && !strings.Contains(on(j.t, node, "hookhost jobs"), j.id)
+		})
+	}
+}
