@@ -151,3 +151,10 @@ func eventually(t *testing.T, what string, within time.Duration, is func() bool)
 		}
 	}
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
