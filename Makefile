@@ -4,9 +4,9 @@ GO       ?= $(shell scripts/find-go)
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 HOOKS    := $(notdir $(wildcard hooks/*))
 PREFIX   ?= /usr
-SBINDIR  ?= $(PREFIX)/sbin
+BINDIR   ?= $(PREFIX)/bin
 LIBEXECDIR ?= $(PREFIX)/libexec/hookhost
-LINK     := -s -w -X main.version=$(VERSION) -X main.sbinDir=$(SBINDIR)
+LINK     := -s -w -X main.version=$(VERSION) -X main.binDir=$(BINDIR)
 BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LINK)'
 # NVML's symbols are looked up when they are called, so the program starts on nodes whose driver lacks some.
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
@@ -63,15 +63,20 @@ generate: ## wire messages from hook.proto (needs protoc)
 # Each is whole at any moment: a node goes on attaching while it is upgraded.
 put = install -D -m $(1) $(2) '$(DESTDIR)$(3).new' && mv -f '$(DESTDIR)$(3).new' '$(DESTDIR)$(3)'
 
-install: all ## install below DESTDIR; PREFIX, SBINDIR and LIBEXECDIR are the programs' alone
+# An earlier hookhost lies in sbin, which root's PATH has first. Live jobs' MPI launchers have that path.
+link = old='$(DESTDIR)$(2)'; [ ! -e "$$old" ] || [ "$$old" -ef '$(DESTDIR)$(1)' ] || \
+	{ ln -sf '$(1)' "$$old.new" && mv -f "$$old.new" "$$old"; }
+
+install: all ## install below DESTDIR; PREFIX, BINDIR and LIBEXECDIR are the programs' alone
 	$(call put,0755,bin/full/hookhost,$(LIBEXECDIR)/full/hookhost)
 	$(foreach h,$(HOOKS),$(call put,0755,bin/hooks/$(h),$(LIBEXECDIR)/hooks/$(h)) &&) true
 	$(call put,0755,bin/nvml,$(LIBEXECDIR)/nvml)
 	$(call put,0755,bin/openpbs/pbs_python,$(LIBEXECDIR)/openpbs/pbs_python)
-	$(call put,0755,bin/hookhost,$(SBINDIR)/hookhost)
-	ln -sf hookhost '$(DESTDIR)$(SBINDIR)/hookhost-remsh'
+	$(call put,0755,bin/hookhost,$(BINDIR)/hookhost)
+	ln -sf hookhost '$(DESTDIR)$(BINDIR)/hookhost-remsh'
+	$(call link,$(BINDIR)/hookhost,$(PREFIX)/sbin/hookhost)
 	install -D -m 0644 -t '$(DESTDIR)/lib/systemd/system' packaging/hookhost.service packaging/pbs_jobs.service
-	sed -i 's#/usr/sbin/hookhost#$(SBINDIR)/hookhost#' '$(DESTDIR)/lib/systemd/system/hookhost.service'
+	sed -i 's#/usr/bin/hookhost#$(BINDIR)/hookhost#' '$(DESTDIR)/lib/systemd/system/hookhost.service'
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
 

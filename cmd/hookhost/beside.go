@@ -13,17 +13,19 @@ func findProgram(name string) (string, error) { return findBeside(filepath.Join(
 // fullDir is the directory in which this program lies where cmd/front goes by its name.
 const fullDir = "full"
 
-// sbinDir is where cmd/front is installed; set by the Makefile.
-var sbinDir = "/usr/sbin"
+// binDir is where cmd/front is installed; set by the Makefile.
+var binDir = "/usr/bin"
 
-// ownPath is by which path others start this program: that of cmd/front, beside it or in sbin, where there is one.
+// ownPath is by which path others start this program: that of cmd/front, beside it or in bin, where
+// there is one.
 func ownPath() (string, error) {
 	self, err := os.Executable()
 	if err != nil || filepath.Base(filepath.Dir(self)) != fullDir {
 		return self, err
 	}
 	beside := filepath.Dir(filepath.Dir(self))
-	for _, p := range []string{filepath.Join(beside, "hookhost"), filepath.Join(beside, "..", "..", "sbin", "hookhost"), filepath.Join(sbinDir, "hookhost")} {
+	for _, dir := range []string{beside, filepath.Join(beside, "..", "..", "bin"), binDir} {
+		p := filepath.Join(dir, "hookhost")
 		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
 			return p, nil
 		}

@@ -119,7 +119,7 @@ func (n *systemNode) startDaemon() {
 			}
 		}
 	}
-	n.install("hookhost.service", n.daemon, "ExecStart=/usr/sbin/hookhost serve", "ExecStart="+filepath.Join(built, "hookhost")+" serve"+env,
+	n.install("hookhost.service", n.daemon, "ExecStart=/usr/bin/hookhost serve", "ExecStart="+filepath.Join(built, "hookhost")+" serve"+env,
 		"RuntimeDirectory=hookhost", "RuntimeDirectory="+n.prefix, "StateDirectory=hookhost", "StateDirectory="+n.prefix)
 	n.t.Cleanup(func() { os.RemoveAll("/var/lib/" + n.prefix) })
 	n.do("daemon-reload")

@@ -12,7 +12,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi/hooktest"
 )
 
-const agentPath = "/sbin/hookhost-remsh"
+const agentPath = "/bin/hookhost-remsh"
 
 func TestVariables(t *testing.T) {
 	openmpi := map[string]string{"OMPI_MCA_plm_rsh_agent": agentPath, "OMPI_MCA_plm": "^tm"}

@@ -1,0 +1,81 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// hookhost is in an ordinary user's PATH, in the job and outside.
+func TestOwnerIsToldTheTimeLeftAndTheUsageOfAJob(t *testing.T) {
+	j := qsub(t, "alice", "-o left -j oe -l walltime=1:00:00 -l select=1:ncpus=1:mem=64mb:host="+nodes[0],
+		"hookhost jobs --mine; hookhost report $PBS_JOBID >/dev/null && hookhost jobs | grep -c $PBS_JOBID; sleep 4")
+	j.running()
+	report := "hookhost report " + j.id
+	if got := as(t, "alice", nodes[0], report); !strings.Contains(got, j.id) {
+		t.Errorf("alice's report of the running job %s: %q", j.id, got)
+	}
+	j.finished()
+	j.gone()
+	if got := as(t, "alice", nodes[0], report); !strings.Contains(got, j.id) {
+		t.Errorf("alice's report of the finished job %s: %q", j.id, got)
+	}
+	left, listed, _ := strings.Cut(as(t, "alice", nodes[0], "cat left && rm left"), "\n")
+	if seconds, err := strconv.Atoi(left); err != nil || seconds < 3000 || seconds > 3600 {
+		t.Errorf("jobs --mine in a job of an hour: %q", left)
+	}
+	if listed != "1" {
+		t.Errorf("report and jobs in the job: %q", listed)
+	}
+}
+
+func TestOthersSeeNothingOfAJob(t *testing.T) {
+	j := qsub(t, "bob", "-l select=1:ncpus=1:mem=64mb:host="+nodes[0], "sleep 6")
+	hidden := func(when string) {
+		t.Helper()
+		for _, line := range []string{"hookhost jobs", "hookhost report"} {
+			if got := as(t, "alice", nodes[0], line); strings.Contains(got, j.short()+".") {
+				t.Errorf("alice's `%s` of bob's %s job %s: %q", line, when, j.id, got)
+			}
+		}
+		got, err := output("alice", nodes[0], "hookhost report "+j.id)
+		if err == nil || got != "" {
+			t.Errorf("alice's report of bob's %s job %s: %q, %v", when, j.id, got, err)
+		}
+		// A job that never was gets the same answer.
+		_, never := output("alice", nodes[0], "hookhost report 999999."+strings.SplitN(j.id, ".", 2)[1])
+		if never == nil || strings.ReplaceAll(never.Error(), "999999", j.short()) != err.Error() {
+			t.Errorf("alice is told of bob's %s job: %v, of none: %v", when, err, never)
+		}
+	}
+	j.running()
+	hidden("running")
+	j.finished()
+	j.gone()
+	hidden("finished")
+}
+
+// Root's PATH has sbin first, and running jobs' MPI launchers have that path.
+func TestInstallLeavesNoEarlierHookhostInSbin(t *testing.T) {
+	if *here {
+		kernfstest.Elsewhere(t, "a checkout to install from")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { on(t, nodes[0], "rm -f /usr/sbin/hookhost /usr/sbin/hookhost-remsh") })
+	got := on(t, nodes[0], `printf '#!/bin/sh\necho earlier\n' >/usr/sbin/hookhost
+chmod +x /usr/sbin/hookhost; ln -s hookhost /usr/sbin/hookhost-remsh
+make -s -C `+root+` -o all install
+/usr/sbin/hookhost --version; /usr/bin/hookhost --version; realpath /usr/sbin/hookhost-remsh`)
+	lines := strings.Split(got, "\n")
+	if len(lines) != 3 || lines[0] != lines[1] || lines[2] != "/usr/bin/hookhost" {
+		t.Errorf("the earlier and the installed hookhost, and remsh: %q", lines)
+	}
+}
