@@ -1,0 +1,95 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	chaosJobs  = flag.Int("chaos.jobs", 20, "jobs of TestEveryJobEndsOnce...")
+	chaosKills = flag.Int("chaos.kills", 10, "kills of daemons and MoMs in it")
+	chaosSeed  = flag.Uint64("chaos.seed", 0, "seed of its random choices; 0: of the clock")
+)
+
+// chaosScripts are jobs that have something to account for, on one node and on two.
+var chaosScripts = []struct{ options, script string }{
+	{"-l select=1:ncpus=1:mem=64mb", `python3 -c 'sum(range(10000000))'; sleep 2`},
+	{"-l select=1:ncpus=1:mem=128mb", `python3 -c 'x = bytearray(40 << 20); import time; time.sleep(3)'`},
+	{"-l select=1:ncpus=1:mem=64mb", `(setsid sleep 600 &) ; sleep 1`},
+	{"-l select=2:ncpus=1:mem=64mb -l place=scatter", `pbsdsh -- bash -c 'for i in {1..100000}; do :; done'; sleep 2`},
+}
+
+// victims are what is killed, and how it comes back.
+var victims = []struct{ name, pid, start string }{
+	{"daemon", "pgrep -x -f 'hookhost serve'", startDaemon},
+	{"MoM", "cat " + pbsHome + "/mom_priv/mom.lock", "/opt/pbs/sbin/pbs_mom -p"},
+}
+
+// TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled kills at random moments while jobs
+// come and go. With -chaos.jobs=100 -chaos.kills=50 it takes some four minutes.
+func TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled(t *testing.T) {
+	seed := *chaosSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-chaos.seed=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	// A node that was put offline while its daemon was down comes back with a periodic.
+	on(t, nodes[0], "qmgr -c 'set hook hookhost freq = 10'")
+	t.Cleanup(func() { output("root", nodes[0], "qmgr -c 'set hook hookhost freq = 120'") })
+
+	var jobs []*job
+	for i := range *chaosJobs {
+		s := chaosScripts[i%len(chaosScripts)]
+		jobs = append(jobs, qsub(t, "alice", s.options, s.script))
+	}
+	for range *chaosKills {
+		node, victim := nodes[random.IntN(len(nodes))], victims[random.IntN(len(victims))]
+		time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond)
+		on(t, node, "kill -KILL $("+victim.pid+")")
+		down := time.Duration(random.IntN(3000)) * time.Millisecond
+		t.Logf("%s of %s killed, down for %v", victim.name, node, down)
+		time.Sleep(down)
+		on(t, node, victim.start)
+	}
+	eventually(t, "all jobs have finished", time.Duration(*chaosJobs)*6*time.Second+2*time.Minute, func() bool {
+		return on(t, nodes[0], "qselect | wc -l") == "0"
+	})
+	for _, j := range jobs {
+		checkAccounting(t, j)
+	}
+	for _, node := range nodes {
+		eventually(t, node+" is free and has nothing left", time.Minute, func() bool {
+			return leftOn(t, node) == "" && strings.Contains(on(t, nodes[0], "pbsnodes "+node), "state = free")
+		})
+	}
+}
+
+// checkAccounting finds the job's end in accounting, once, with what it used.
+func checkAccounting(t *testing.T, j *job) {
+	t.Helper()
+	ends := j.accounting("E")
+	if len(ends) != 1 {
+		t.Errorf("job %s: %d records E in accounting: %v", j.id, len(ends), ends)
+		return
+	}
+	for _, name := range []string{"cput", "mem", "walltime"} {
+		if ends[0]["resources_used."+name] == "" {
+			t.Errorf("job %s: accounting has no resources_used.%s: %v", j.id, name, ends[0])
+		}
+	}
+}
+
+// leftOn is what a node still has of jobs: cgroups, records, processes of their owner.
+func leftOn(t *testing.T, node string) string {
+	t.Helper()
+	return on(t, node, fmt.Sprintf(`find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '*.%s'
+hookhost jobs --json | grep '"job"' || :
+ps -u alice -o pid=,comm= | grep -v qsub || :`, nodes[0]))
+}
