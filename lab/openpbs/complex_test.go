@@ -81,6 +81,11 @@ const startDaemon = `setsid hookhost serve >>` + daemonLog + ` 2>&1 </dev/null &
 for i in $(seq 100); do hookhost jobs >/dev/null 2>&1 && exit 0; sleep 0.1; done
 echo no answer: >&2; tail -5 ` + daemonLog + ` >&2; exit 1`
 
+// startMoM starts a MoM that goes on with the jobs of the one before, and waits until it is there.
+const startMoM = `cd ` + pbsHome + `/mom_priv; old=$(cat mom.lock); /opt/pbs/sbin/pbs_mom -p
+for i in $(seq 300); do new=$(cat mom.lock); [ "$new" != "$old" ] && kill -0 $new && exit 0; sleep 0.1; done
+exit 1`
+
 // startup has each MoM run exechost_startup, once the server has sent it the hook.
 func startup() error {
 	for _, node := range nodes {
