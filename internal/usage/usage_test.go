@@ -23,7 +23,7 @@ func TestResources(t *testing.T) {
 		{"measured zero", &hostapi.HostUsage{NCPUs: 1, CPUTSeconds: ptr(0.0), MemBytes: ptr(int64(0)), VmemBytes: ptr(int64(0))}, time.Minute,
 			hostapi.Resources{"ncpus": "1", "cput": "00:00:00", "cpupercent": "0", "mem": "0kb", "vmem": "0kb", "walltime": "00:01:00"}},
 		{"rounding", &hostapi.HostUsage{NCPUs: 2, CPUTSeconds: ptr(1.999), MemBytes: ptr(int64(1025)), VmemBytes: ptr(int64(1))}, 2500 * time.Millisecond,
-			hostapi.Resources{"ncpus": "2", "cput": "00:00:01", "cpupercent": "80", "mem": "2kb", "vmem": "1kb", "walltime": "00:00:02"}},
+			hostapi.Resources{"ncpus": "2", "cput": "00:00:02", "cpupercent": "80", "mem": "2kb", "vmem": "1kb", "walltime": "00:00:02"}},
 		{"huge pages", &hostapi.HostUsage{HugetlbPeakBytes: ptr(int64(4 << 20))}, 0, hostapi.Resources{"hpmem": "4096kb"}},
 		{"long", &hostapi.HostUsage{CPUTSeconds: ptr(400 * 3600.0)}, 100 * time.Hour,
 			hostapi.Resources{"cput": "400:00:00", "cpupercent": "400", "walltime": "100:00:00"}},
