@@ -192,7 +192,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		},
 	}
 	if daemon {
-		options.PBSHas, options.Populated = b.pbsHas, b.populated
+		options.PBSHas, options.Populated, options.MoMUsage = b.pbsHas, b.populated, b.momUsage
 	}
 	if b.others != nil {
 		options.Sisters = b.others

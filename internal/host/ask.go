@@ -41,6 +41,11 @@ func (h *Host) askOthers(ctx context.Context, ids []string, of func(*jobstate.Re
 		told[rec.Job.ID] = a
 		calls.Go(func() {
 			a.answer = h.usageOn(ctx, rec.Job.ID, others)
+			if h.opt.Sisters == nil && h.opt.MoMUsage != nil {
+				for host := range a.answer {
+					a.answer[host] = SisterUsage{Err: errLater}
+				}
+			}
 			for host, u := range a.answer {
 				if u.Ended { // it may be an earlier run's
 					a.answer[host] = SisterUsage{Err: errNoLonger}
@@ -110,11 +115,33 @@ func (h *Host) lastUsage(ctx context.Context, rec *jobstate.Record, e hostapi.Ev
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, askLimit)
 		defer cancel()
-		done <- h.usageOn(ctx, id, hosts)
+		told := h.usageOn(ctx, id, hosts)
+		h.fromMoM(rec, hosts, told)
+		done <- told
 	}()
 	return func() func(*jobstate.Record) {
 		told := <-done
 		return func(rec *jobstate.Record) { noteUsage(rec, hosts, told) }
+	}
+}
+
+// fromMoM puts pbs_mom's word in for the hosts that did not answer. MoM's error takes the place of theirs
+// only if no host can be asked at all.
+func (h *Host) fromMoM(rec *jobstate.Record, hosts []string, told map[string]SisterUsage) {
+	silent := slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
+		u, there := told[host]
+		return there && u.Err == nil
+	})
+	if h.opt.MoMUsage == nil || len(silent) == 0 {
+		return
+	}
+	for host, u := range h.opt.MoMUsage(rec, silent) {
+		if err := checkUsage(u.Usage); err != nil {
+			u = SisterUsage{Err: err}
+		}
+		if u.Err == nil || h.opt.Sisters == nil {
+			told[host] = u
+		}
 	}
 }
 
@@ -196,9 +223,6 @@ type asking struct {
 // hosts are being asked wait for the same answers: each user may have reports of own jobs made, as often as he likes, and a job may have
 // a thousand hosts.
 func (h *Host) askBeside(ctx context.Context, id string) (wait func() error) {
-	if h.opt.Sisters == nil {
-		return func() error { return nil }
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.reports[id]

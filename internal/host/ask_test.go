@@ -2,11 +2,16 @@ package host
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -197,5 +202,49 @@ func TestOthersThatCannotBeAsked(t *testing.T) {
 	b, _, err := n.ledger.Last("1.srv")
 	if err != nil || !strings.Contains(string(b), `"missing":{"n2":"[sister] is not configured on this host"}`) {
 		t.Errorf("report %s, %v", b, err)
+	}
+}
+
+// The report has each host that pbs_mom names, and says of each other host why its part is missing.
+func TestUsageThatMoMHasOfASisterIsInTheReport(t *testing.T) {
+	mom := &momFiles{}
+	n := newPBSNode(t, mom)
+	cput, mem := 4.0, int64(1<<20)
+	momUsage := func(rec *jobstate.Record, hosts []string) map[string]SisterUsage {
+		if rec.Begun.IsZero() || !slices.Equal(hosts, []string{"n2", "n3"}) {
+			t.Errorf("asked about %v of a job begun at %v", hosts, rec.Begun)
+		}
+		return map[string]SisterUsage{"n2": {Usage: &hostapi.HostUsage{CPUTSeconds: &cput, MemBytes: &mem}}, "n3": {Err: errors.New("no line")}}
+	}
+	n.options = func(o *Options) { o.Daemon, o.PBSHas, o.MoMUsage = true, mom.has, momUsage }
+	h := n.open()
+	for _, e := range []hostapi.Event{begin, launch, epilogue, end} {
+		req := event(e, "1.srv")
+		req.Job.ExecVnode = "(n1:ncpus=1)+(n2:ncpus=1)+(n3:ncpus=1)"
+		if e == epilogue {
+			if err := h.Refresh(t.Context(), "1.srv"); err != nil {
+				t.Fatal(err)
+			}
+			if got := n.record("1.srv").Missing["n2"]; got != "pbs_mom tells when the job ends" {
+				t.Errorf("while the job runs: n2 %q", got)
+			}
+		}
+		if out := fromPBS(t, h, req); out.Reject {
+			t.Fatal(out)
+		}
+	}
+	b, _, err := n.ledger.Last("1.srv")
+	var report struct {
+		Hosts   map[string]*hostapi.HostUsage
+		Missing map[string]string
+	}
+	if err := errors.Join(err, json.Unmarshal(b, &report)); err != nil {
+		t.Fatal(err)
+	}
+	if u := report.Hosts["n2"]; u == nil || *u.CPUTSeconds != cput || *u.MemBytes != mem {
+		t.Errorf("n2: %+v", u)
+	}
+	if d := cmp.Diff(map[string]string{"n3": "no line"}, report.Missing); d != "" {
+		t.Errorf("missing (-want +got):\n%s", d)
 	}
 }

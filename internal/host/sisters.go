@@ -154,6 +154,7 @@ func (h *Host) send(ctx context.Context, req *hostapi.Request, rec *jobstate.Rec
 
 var (
 	errNoSisters = hostapi.Errorf(hostapi.KindNode, "[sister] is not configured on this host")
+	errLater     = hostapi.Errorf(hostapi.KindNode, "pbs_mom tells when the job ends")
 	errNoLonger  = hostapi.Errorf(hostapi.KindNode, "the job does not live there")
 	errNoAnswer  = hostapi.Errorf(hostapi.KindNode, "no answer")
 )

@@ -122,6 +122,12 @@ func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, elapsed time.Duration
 		perHost[host] = usage.Resources(h, walltime(told, elapsed))
 	}
 	total := usage.Sum(perHost)
+	for _, name := range []string{"vmem", "hpmem"} { // pbs_mom logs neither of its sisters: a part is not the total
+		if !toldByAll(perHost, name) {
+			delete(total, name)
+			delete(told, name)
+		}
+	}
 	if cput, all := cputOf(rec.Hosts); all && len(rec.Hosts) > 1 {
 		total["cput"] = pbs.FormatDuration(cput)
 	}
@@ -134,6 +140,17 @@ func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, elapsed time.Duration
 		total["ncpus"] = strconv.Itoa(n)
 	}
 	return Used(total)
+}
+
+// toldByAll is false where one of several hosts tells its mem, and not the resource of that name.
+func toldByAll(perHost map[string]hostapi.Resources, name string) bool {
+	for _, used := range perHost {
+		_, mem := used["mem"]
+		if _, tells := used[name]; mem && !tells && len(perHost) > 1 {
+			return false
+		}
+	}
+	return true
 }
 
 // cputOf returns the cpu time of all hosts, false where one does not tell: whole seconds of each would be too little by half a second a host.

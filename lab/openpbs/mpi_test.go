@@ -43,7 +43,8 @@ func shared(t *testing.T) string {
 func witness(t *testing.T, dir string) string {
 	t.Helper()
 	file := filepath.Join(dir, "witness")
-	text := "#!/bin/sh\nprintf '%s %s %s\\n' \"$1\" \"$(hostname)\" \"$(tr '\\n' ' ' </proc/self/cgroup)\" >>" + dir + "/seen\n"
+	text := `#!/bin/sh
+printf '%s %s %s\n' "$1" "$(hostname)" "$(tr '\n' ' ' </proc/self/cgroup)" >>` + dir + "/seen\n"
 	if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,8 @@ func TestEachRankOfMPIIsInTheJobOfItsHost(t *testing.T) {
 			for line := range strings.Lines(text) {
 				var rank, size int
 				var host, id, cgroups string
-				if _, err := fmt.Sscanf(line, "rank=%d size=%d host=%s job=%s cgroups=%s", &rank, &size, &host, &id, &cgroups); err != nil {
+				const form = "rank=%d size=%d host=%s job=%s cgroups=%s"
+				if _, err := fmt.Sscanf(line, form, &rank, &size, &host, &id, &cgroups); err != nil {
 					t.Fatalf("%v: %q", err, line)
 				}
 				hosts[host]++
@@ -151,14 +153,14 @@ func TestWhatPBSStartsOrAttachesOnASisterIsInTheJob(t *testing.T) {
 	needsTwo(t)
 	dir := shared(t)
 	w := witness(t, dir)
-	j := qsub(t, "alice", twoHosts, `PATH=$PATH:/opt/pbs/bin:/usr/sbin
+	j := qsub(t, "alice", twoHosts, `PATH=$PATH:/opt/pbs/bin
 pbsdsh -- `+w+` pbsdsh
 pbs_tmrsh node2 `+w+` pbs_tmrsh
 hookhost remsh node2 `+w+` remsh
 ssh node2 "/opt/pbs/bin/pbs_attach -j $PBS_JOBID `+w+` pbs_attach"
 ssh node2 "/opt/pbs/bin/pbs_attach -j $PBS_JOBID -p \$\$ >/dev/null; `+w+` pbs_attach-p"
-ssh node2 "PATH=\$PATH:/usr/sbin; hookhost attach -j $PBS_JOBID -- `+w+` attach"
-ssh node2 "PATH=\$PATH:/usr/sbin; hookhost attach -j $PBS_JOBID -p \$\$; `+w+` attach-p"
+ssh node2 "hookhost attach -j $PBS_JOBID -- `+w+` attach"
+ssh node2 "hookhost attach -j $PBS_JOBID -p \$\$; `+w+` attach-p"
 ssh node2 `+w+` ssh`)
 	if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
 		t.Errorf("exit status %v", a.ExitStatus)

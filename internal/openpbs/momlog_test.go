@@ -1,0 +1,29 @@
+package openpbs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// OpenPBS 23.06.06 wrote such lines of a job on two nodes.
+func TestHostTotalsAreTheLastThatMoMLoggedForThisRun(t *testing.T) {
+	const log = `11/22/2026 17:40:00;0100;pbs_mom;Job;7.srv;n2 cput=09:00:00 mem=9kb
+11/22/2026 17:45:43;0080;pbs_mom;Job;7.srv;task 00000001 terminated
+11/22/2026 17:45:43;0100;pbs_mom;Job;7.srv;task 00000001 cput=00:00:03
+11/22/2026 17:45:44;0100;pbs_mom;Job;7.srv;n1 cput=00:00:00 mem=0kb
+11/22/2026 17:45:44.123456;0100;pbs_mom;Job;7.srv;n2.cluster cput=01:00:04 mem=105208kb
+11/22/2026 17:45:44;0100;pbs_mom;Job;7.srv;n3 cput=-1 mem=1kb
+11/22/2026 17:45:44;0100;pbs_mom;Job;7.srv;n4 cput=00:00:01 mem=99999999999999999999kb
+11/22/2026 17:45:44;0100;pbs_mom;Job;7.srv;n5 cput=00:00:01 mem=1kb and more
+11/22/2026 17:45:44;0100;pbs_mom;Job;77.srv;n6 cput=00:00:01 mem=1kb
+11/22/2026 17:45:44;0001;pbs_mom;Svr;7.srv;n7 cput=00:00:01 mem=1kb
+a name;Job;7.srv;n8 cput=00:00:01 mem=1kb
+`
+	begun := time.Date(2026, 11, 22, 17, 45, 44, 900e6, time.UTC)
+	want := map[string]HostTotal{"n1": {}, "n2.cluster": {time.Hour + 4*time.Second, 105208 << 10}}
+	if d := cmp.Diff(want, HostTotals([]byte(log), "7.srv", begun)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}

@@ -1,0 +1,104 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hostReport is what tests ask of hookhost's report.
+type hostReport struct {
+	ResourcesUsed map[string]any `json:"resources_used"`
+	Hosts         map[string]*struct {
+		NCPUs int      `json:"ncpus"`
+		CPUT  *float64 `json:"cput_seconds"`
+		Mem   *int64   `json:"mem_bytes"`
+	}
+	Missing map[string]string
+}
+
+// report is hookhost's report of the job on a node.
+func (j *job) report(node string) hostReport {
+	j.t.Helper()
+	var r hostReport
+	text := on(j.t, node, "hookhost report --format json "+j.id)
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		j.t.Fatalf("report of job %s on %s: %v in %s", j.id, node, err, text)
+	}
+	return r
+}
+
+// spin is a program that uses so many seconds of cpu time, and so many megabytes.
+func spin(seconds float64, megabytes int) string {
+	program := fmt.Sprintf(`import time\nx = bytearray(%d << 20)\nwhile time.process_time() < %.2f: sum(range(10000))`,
+		megabytes, seconds)
+	return `python3 -c 'exec("` + program + `")'`
+}
+
+// No certificates are configured here, and the job is over before anything polls.
+func TestUsageOfAllHostsIsInAccountingAndInTheMotherSuperiorsReport(t *testing.T) {
+	needsTwo(t)
+	// Each host's part is rounded to whole seconds before MoM adds them up: 1.7 and 1.7 are 4, not 2.
+	script := "cat >sister.sh <<'END'\n" + spin(1.7, 90) + "\nEND\n" +
+		"/opt/pbs/bin/pbs_tmrsh node2 sh $PWD/sister.sh &\n" + spin(1.7, 40) + "\nwait"
+	j := qsub(t, "alice", twoHosts, script)
+	a := j.finished()
+	if a.ExitStatus == nil || *a.ExitStatus != 0 {
+		t.Fatalf("exit status %v: %s", a.ExitStatus, j.stderr())
+	}
+	var seconds, kb int
+	cput, mem := fmt.Sprint(a.ResourcesUsed["cput"]), fmt.Sprint(a.ResourcesUsed["mem"])
+	if _, err := fmt.Sscanf(cput, "00:00:%d", &seconds); err != nil || seconds < 4 || seconds > 5 {
+		t.Errorf("resources_used.cput %s, want that of both hosts, 4 s", cput)
+	}
+	if _, err := fmt.Sscanf(mem, "%dkb", &kb); err != nil || kb < 130<<10 || kb > 170<<10 {
+		t.Errorf("resources_used.mem %s, want that of both hosts, 130 MB and a little", mem)
+	}
+	var records []map[string]string
+	eventually(t, "accounting has the job's end", 10*time.Second, func() bool {
+		records = j.accounting("E")
+		return len(records) > 0
+	})
+	for _, name := range []string{"cput", "mem", "vmem", "cpupercent"} {
+		if got, want := records[0]["resources_used."+name], fmt.Sprint(a.ResourcesUsed[name]); got != want {
+			t.Errorf("resources_used.%s: %s in accounting, %s in qstat", name, got, want)
+		}
+	}
+	j.gone()
+	r := j.report("node1")
+	if len(r.Missing) > 0 || len(r.Hosts) != len(nodes) {
+		t.Fatalf("report of node1: %+v", r)
+	}
+	for host, u := range r.Hosts {
+		if u.NCPUs != 1 || u.CPUT == nil || u.Mem == nil {
+			t.Fatalf("%s in the report of node1: %+v", host, u)
+		}
+		want := map[string]int64{"node1": 40, "node2": 90}[host]
+		if megabytes := *u.Mem >> 20; *u.CPUT < 1.7 || *u.CPUT > 2.5 || megabytes < want || megabytes > want+20 {
+			t.Errorf("%s in the report of node1: %v s, %d MB", host, *u.CPUT, megabytes)
+		}
+	}
+	if got, want := r.ResourcesUsed["mem"], a.ResourcesUsed["mem"]; got != want {
+		t.Errorf("mem: %v in the report of node1, %v in qstat", got, want)
+	}
+	idle(t, "alice")
+}
+
+func TestReportOfALiveJobSaysThatASistersPartIsYetToCome(t *testing.T) {
+	needsTwo(t)
+	j := qsub(t, "alice", twoHosts, "sleep 1000")
+	j.running()
+	if r := j.report("node1"); !strings.Contains(r.Missing["node2"], "when the job ends") {
+		t.Errorf("node1 says of node2: %q", r.Missing)
+	}
+	on(t, nodes[0], "qdel "+j.id)
+	j.finished()
+	if r := j.report("node1"); len(r.Missing) > 0 || r.Hosts["node2"] == nil || r.Hosts["node2"].CPUT == nil {
+		t.Errorf("after qdel: %+v", r)
+	}
+	j.gone()
+}
