@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -101,11 +102,12 @@ func seconds(d *time.Duration) *float64 {
 	return &s
 }
 
-// resourcesUsed is this host's share for MoM. walltime is MoM's own.
+// resourcesUsed is this host's share for MoM. walltime is MoM's own. A sister may have processes that
+// were attached and none that was launched: there the job's time counts from its begin.
 func resourcesUsed(u *hostapi.HostUsage, s state) hostapi.Resources {
 	var wall time.Duration
-	if s.LaunchedMicros != 0 {
-		wall = time.Duration(sinceBoot()-s.LaunchedMicros)*time.Microsecond - s.suspended()
+	if start := cmp.Or(s.LaunchedMicros, s.BegunMicros); start != 0 {
+		wall = time.Duration(sinceBoot()-start)*time.Microsecond - s.suspended()
 	}
 	r := usage.Resources(u, wall)
 	delete(r, "walltime")
