@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"sync"
 
 	"github.com/sirupsen/logrus"
 
@@ -21,8 +20,6 @@ type hook struct {
 	log    *logrus.Entry
 	strays *strays // nil where nobody looks for them
 	ranks  *ranks  // likewise
-
-	bare sync.Once // a job without PBS_NODEFILE was seen
 }
 
 // newHook makes the hook. With mpi.enabled = false it is one that does nothing.

@@ -121,11 +121,6 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 			out.Notes = []string{fmt.Sprintf("Open MPI was not told the job's hosts: %v", err)}
 		}
 	}
-	if _, there := req.Env["PBS_NODEFILE"]; !there {
-		h.bare.Do(func() {
-			h.log.WithField("job", job.ID).Warn("PBS_NODEFILE is not set: launchers other than Open MPI will not find the job's hosts")
-		})
-	}
 	if set := variables(req.Env, f); len(set) > 0 {
 		out.SetEnv = set
 	}

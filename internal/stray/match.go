@@ -83,6 +83,8 @@ func Match(f Facts, jobs []Job) Verdict {
 		return Verdict{Class: Ask}
 	case login, inSession(f.Cgroup):
 		return Verdict{Class: Login}
+	case isSubmitter(f):
+		return Verdict{Class: Service}
 	}
 	return Verdict{Class: Unknown}
 }
@@ -145,6 +147,10 @@ func descends(f Facts, of func(Relative) bool) bool { return slices.ContainsFunc
 func isSSHD(comm string) bool {
 	return slices.Contains([]string{"sshd", "sshd-session", "sshd-auth", "dropbear"}, comm)
 }
+
+// isSubmitter knows what a qsub leaves behind: a process without parents or terminal that hands its
+// user's further jobs to the server for a minute (openpbs src/cmds/qsub_sup.c, do_daemon_stuff).
+func isSubmitter(f Facts) bool { return f.Comm == "qsub" && f.Session == f.PID && f.TTY == 0 }
 
 func isMoM(r Relative) bool { return r.UID == 0 && r.Comm == "pbs_mom" }
 

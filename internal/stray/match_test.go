@@ -99,6 +99,11 @@ func TestMatch(t *testing.T) {
 		{"a child of MoM's that copies files", facts{job: "77.srv", chain: under(mom, first)}, service},
 		{"a service, though an ancestor is in the job", facts{chain: under(inJob, first), cgroup: "0::/user.slice/user-1000.slice/user@1000.service/x\n"}, service},
 
+		{"what a login's qsub leaves behind", facts{comm: "qsub", pid: 600, sid: 600, chain: under(first)}, service},
+		{"what a job's qsub leaves outside", facts{comm: "qsub", pid: 600, sid: 600, job: "77.srv", chain: under(first)}, certain("77.srv", ByEnvironment)},
+		{"what a qsub by ssh leaves behind", facts{comm: "qsub", pid: 600, sid: 600, ssh: from, chain: under(first)}, ask},
+		{"a process called qsub in somebody's session", facts{comm: "qsub", pid: 600, sid: 601, chain: under(first)}, unknown},
+
 		// certain
 		{"a child of the job's", facts{chain: under(inJob, sshd)}, certain("77.srv", ByAncestry)},
 		{"a grandchild, at a terminal", facts{tty: 34816, chain: under(shell, inJob, sshd)}, certain("77.srv", ByAncestry)},
