@@ -140,6 +140,7 @@ func TestChecklist13Verdicts(t *testing.T) {
 		})
 	}
 	m.t = t
+	must(t, os.WriteFile(m.at("mom_priv/hooks/resourcedef"), []byte("fpga_seconds type=long flag=h\n"), 0o600))
 	m.register("changes", "execjob_launch", 500, "reject = \"not here\"\nused = { fpga_seconds = \"7\" }\n")
 	j := pbsJob{id: "1320.pbshost", list: "ncpus=1,mem=32mb"}
 	m.begin(j)

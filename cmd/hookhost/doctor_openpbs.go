@@ -31,6 +31,9 @@ func (c *cli) examineOpenPBS(cfg *config.File) []finding {
 			"on the PBS server's host: qmgr -c 'set hook "+openpbs.Stock+" enabled = false'"))
 	}
 	findings = append(findings, c.examineAttributes(dir, scripts, cfg)...)
+	if findings[0].Status != statusImpossible {
+		findings = append(findings, examineResource(dir)...)
+	}
 	text, err := os.ReadFile(cfg.OpenPBS.Conf)
 	if err != nil {
 		return findings

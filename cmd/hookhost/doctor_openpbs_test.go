@@ -27,12 +27,19 @@ func TestDoctorOpenPBS(t *testing.T) {
 		{"socket", map[string]string{"h.PY": ours, "h.HK": control, "h.CF": "socket = /run/x\n"}, statusDegraded, "calls /run/x; the daemon's socket is"},
 		{"both", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "order=100\n", "pbs_cgroups.PY": "x"}, statusDegraded, "both confine each job"},
 		{"stock disabled", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "enabled=false\n"}, statusOK, "h.PY"},
+		{"resource unknown", map[string]string{"h.PY": ours, "h.HK": control, "resourcedef": "hpmem type=size flag=hm\n"},
+			statusDegraded, "the server does not know it"},
+		{"no resource", map[string]string{"h.PY": ours, "h.HK": control, "resourcedef": ""}, statusDegraded, "the server does not know it"},
+		{"resource unknown, disabled", map[string]string{"h.PY": ours, "h.HK": "enabled=false\n", "resourcedef": ""}, statusImpossible, "is not enabled"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			home := t.TempDir()
 			dir := filepath.Join(home, "mom_priv", "hooks")
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				t.Fatal(err)
+			}
+			if _, there := tt.files["resourcedef"]; !there {
+				tt.files["resourcedef"] = "hpmem type=size flag=hm\ndiag_messages type=string\n"
 			}
 			for name, text := range tt.files {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -16,7 +16,7 @@ const openpbsHelp = `Register hookhost with OpenPBS: one hook, "hookhost", whose
 
   print      the registration as a script: for the host of the PBS server, without hookhost there, and to be read
   install    the same on this host, the PBS server's; changes only what differs, and may be done again
-  uninstall  take it away and put back what install changed
+  uninstall  take it away and put back what install changed; the resource diag_messages stays, as jobs have it
 
 On a node, install --native sets a program in the place of PBS_EXEC/bin/pbs_python that answers for hookhost's hook without
 starting Python, and becomes the real one for everything else. docs/openpbs.md says what that costs and gains.`
@@ -173,7 +173,11 @@ func (f *openpbsFlags) install(c *cli, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 {
+	resources, err := q.run("list resource", nil)
+	if err != nil {
+		return err
+	}
+	if list = append(openpbs.Resources(resources), list...); len(list) == 0 {
 		fmt.Fprintf(out, "Hook %s is registered already, and nothing differs.\n", f.registration.Name)
 	} else if err := q.carryOut(out, list, f.dryRun); err != nil {
 		return err

@@ -175,12 +175,15 @@ func (s *pbsServer) registered() {
 	if !strings.HasSuffix(h.script(s.t), "\n"+string(openpbs.Shim())) {
 		s.t.Error("the script is not the shim")
 	}
+	if b, err := os.ReadFile(s.path("resources")); string(b) != "diag_messages string\n" {
+		s.t.Errorf("custom resources: %q, %v", b, err)
+	}
 }
 
 // Whatever the hook was, install makes it what it ought to be, by no more directives than that needs.
 func TestOpenPBSInstall(t *testing.T) {
 	s := newPBSServer(t)
-	if out := s.hookhost("install", "--dry-run"); !strings.Contains(out, "qmgr -c 'create hook hookhost'\n") {
+	if out := s.hookhost("install", "--dry-run"); !strings.Contains(out, "qmgr -c 'create resource diag_messages type = string'\nqmgr -c 'create hook hookhost'\n") {
 		t.Errorf("dry run says %q", out)
 	}
 	if s.hook("hookhost") != nil {
@@ -189,8 +192,9 @@ func TestOpenPBSInstall(t *testing.T) {
 	out := s.hookhost("install")
 	s.registered()
 	log := s.log()
-	want := []string{"create hook hookhost", "set hook hookhost enabled = false", "import hook hookhost application/x-python base64 -"}
-	if diff := cmp.Diff(want, log[:3]); diff != "" || log[len(log)-2] != "set hook hookhost enabled = true" || log[len(log)-1] != want[2] {
+	want := []string{"create resource diag_messages type = string", "create hook hookhost", "set hook hookhost enabled = false",
+		"import hook hookhost application/x-python base64 -"}
+	if diff := cmp.Diff(want, log[:4]); diff != "" || log[len(log)-2] != "set hook hookhost enabled = true" || log[len(log)-1] != want[3] {
 		t.Errorf("directives %q", log)
 	}
 	for _, d := range log {

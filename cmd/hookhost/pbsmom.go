@@ -70,7 +70,7 @@ func (b *backend) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCa
 		text := fmt.Sprintf("hookhost: %s: %s", nameOf(req), strings.TrimPrefix(err.Error(), nameOf(req)+": "))
 		return e.Failed("error", text, isRefusable(req.Event), text)
 	}
-	changes := e.Changes(out)
+	changes := e.Changes(out, b.customResources(call.Caller))
 	if req.Event == hostapi.EventEpilogue {
 		if err := b.tellOwner(ctx, req.Job, out.JobStderr); err != nil {
 			b.log.WithField("job", req.Job.ID).Warnf("lines for the job's standard error: %v", err)

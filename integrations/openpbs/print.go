@@ -31,7 +31,7 @@ func (r Registration) Print(version string) ([]byte, error) {
 	} else {
 		fmt.Fprintf(&b, scriptNoConsent, ErrStock)
 	}
-	fmt.Fprintf(&b, scriptCreate, r.Name)
+	fmt.Fprintf(&b, scriptCreate, r.Name, diagMessages, makeResource)
 	var named, whole strings.Builder
 	for _, a := range r.attributes() {
 		if strings.Contains(a[1], ",") {
@@ -142,6 +142,8 @@ fi
 `
 
 const scriptCreate = `
+resources=$(qmgr -c 'list resource') || fail "qmgr cannot list the resources"
+printf '%%s\n' "$resources" | grep -qx 'Resource %[2]s' || qmgr -c '%[3]s'
 there %[1]s || qmgr -c 'create hook %[1]s'
 [ -z "$enable" ] || qmgr -c 'set hook %[1]s enabled = false'
 `

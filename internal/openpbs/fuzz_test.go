@@ -61,11 +61,11 @@ func checkEvent(t *testing.T, e *Event) {
 			t.Fatalf("hostapi takes it otherwise: %v %v", ignored, err)
 		}
 	}
-	c := e.Changes(everything(e))
+	c := e.Changes(everything(e), allKnown)
 	if back, err := parseChanges(c.Fields()); err != nil || cmp.Diff(c, back) != "" {
 		t.Fatalf("changes: %v", err)
 	}
-	accept := e.Changes(nil)
+	accept := e.Changes(nil, allKnown)
 	if out, ok := e.Output(accept); ok {
 		mom := momRead(out)
 		if mom.failed || mom.values["pbs.event().accept"] != "True" || len(mom.argv) != len(e.argv) || e.progname != "" && mom.values["pbs.event().progname"] != e.progname {
@@ -108,7 +108,7 @@ func FuzzEnv(f *testing.F) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		out, ok := e.Output(e.Changes(nil))
+		out, ok := e.Output(e.Changes(nil, allKnown))
 		if !ok {
 			if passes && !endsAtOnce(list) {
 				t.Fatal("cannot be written")
@@ -127,7 +127,7 @@ func FuzzEnv(f *testing.F) {
 		}
 
 		v := newVariable(name, value)
-		c := e.Changes(&hostapi.Outcome{SetEnv: map[string]string{name: value}})
+		c := e.Changes(&hostapi.Outcome{SetEnv: map[string]string{name: value}}, allKnown)
 		if passes && v.passes() && utf8.ValidString(list) && utf8.ValidString(name) && utf8.ValidString(value) {
 			out, ok := e.Output(c)
 			got := momRead(out).env

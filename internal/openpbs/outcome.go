@@ -1,7 +1,6 @@
 package openpbs
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,37 +46,25 @@ func allowedIn(e hostapi.Event) allowed {
 // Changes returns what the hooks' merged outcome changes in e, so far as PBS lets a hook change it in that event. What it does not is
 // left out and named in one log line of level debug; silently what hooks tell the host alone: resources_used in attach and resize, the
 // environment in attach, and in exechost_periodic resources_used of jobs that are not in its list. walltime and ncpus are never among resources_used: MoM counts them itself, and a walltime that a hook sets stops MoM's
-// clock and so the job's limit. The result depends on e and out only, and is in the order that Changes has.
-func (e *Event) Changes(out *hostapi.Outcome) *Changes {
+// clock and so the job's limit. A custom resource that the server does not know (custom) is left out
+// of resources_used, and named in the same log line; at exechost_startup the server is given
+// diag_messages, which it then makes. The result depends on the arguments only, and is in the order
+// that Changes has.
+func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {
 	if out == nil {
 		out = &hostapi.Outcome{}
 	}
 	c := &Changes{}
 	may := allowedIn(e.Request.Event)
-	var dropped []string
+	dropped := e.addUsed(c, out, custom)
 	drop := func(held bool, what string) {
 		if held {
 			dropped = append(dropped, what)
 		}
 	}
 
-	if may.used {
-		e.addUsed(c, "", out.ResourcesUsed, out.Diag)
-	}
-	for _, id := range slices.Sorted(maps.Keys(out.Jobs)) {
-		u := out.Jobs[id]
-		if u == nil || len(u.ResourcesUsed) == 0 && u.Diag == "" {
-			continue
-		}
-		if may.jobs && e.Request.JobList[id] != nil {
-			e.addUsed(c, id, u.ResourcesUsed, u.Diag)
-			continue
-		}
-		drop(!may.jobs, "resources_used of job "+id)
-	}
-
 	if may.vnodes {
-		e.addVnodes(c, out)
+		e.addVnodes(c, out, custom)
 	} else {
 		drop(len(out.Vnodes) > 0, "vnodes")
 		drop(slices.Contains(out.FailAction, failOffline) || slices.Contains(out.FailAction, failClear), "fail_action on vnodes")
@@ -158,35 +145,6 @@ func (e *Event) addVerdict(c *Changes, reject bool, message string, action hosta
 	} else {
 		c.add(verbAccept)
 	}
-}
-
-// addUsed adds what a job has used: its job is "" for event.job.
-func (e *Event) addUsed(c *Changes, job string, used hostapi.Resources, diag string) {
-	all := maps.Clone(used)
-	if all == nil {
-		all = hostapi.Resources{}
-	}
-	delete(all, "walltime")
-	delete(all, "ncpus")
-	if _, there := all[diagMessages]; diag != "" && !there {
-		all[diagMessages] = diagOf(e.Request.Node, diag)
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if word(name) == len(name) && name != "" {
-			c.add(verbUsed, job, name, resourceType(name, all[name]), oneLine(all[name]))
-		}
-	}
-}
-
-const diagMessages = "diag_messages"
-
-// diagOf is this host's entry of diag_messages as the mother superior unites it with those of others: JSON without blanks around it.
-func diagOf(node, diag string) string {
-	b, err := json.Marshal(map[string]string{node: oneLine(diag)})
-	if err != nil { // a map of strings
-		return "{}"
-	}
-	return string(b)
 }
 
 // addLaunch adds what a hook changes in the program that MoM is about to start, and returns what it cannot.

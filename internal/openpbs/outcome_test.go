@@ -27,6 +27,9 @@ func listing(c *Changes) string {
 	return b.String()
 }
 
+// allKnown are the custom resources of everything.
+var allKnown = Custom{DiagMessages: true, "gpupercent": true, "io": true, "text": true}
+
 // everything is an outcome that holds all that an outcome can hold.
 func everything(e *Event) *hostapi.Outcome {
 	out := &hostapi.Outcome{
@@ -64,7 +67,7 @@ func TestChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := e.Changes(everything(e))
+			c := e.Changes(everything(e), allKnown)
 			golden(t, filepath.Join("changes", strings.ReplaceAll(file, "/", "_")+".txt"), []byte(listing(c)))
 			back, err := parseChanges(c.Fields())
 			if d := cmp.Diff(c, back); err != nil || d != "" {
@@ -114,7 +117,7 @@ func TestChangesOfVnodes(t *testing.T) {
 				out.Vnodes["pbshost"] = tt.out
 			}
 			want := &Changes{List: append(tt.want, Change{Verb: verbAccept, Fields: nil})}
-			if d := cmp.Diff(want, e.Changes(out)); d != "" {
+			if d := cmp.Diff(want, e.Changes(out, allKnown)); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
@@ -135,7 +138,7 @@ pbs.get_local_nodename`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := e.Changes(&hostapi.Outcome{Reject: true, FailAction: []string{"offline_vnodes"}})
+	c := e.Changes(&hostapi.Outcome{Reject: true, FailAction: []string{"offline_vnodes"}}, allKnown)
 	var got []string
 	for _, change := range c.List {
 		if change.Verb == verbOffline {
@@ -196,7 +199,7 @@ func TestOutput(t *testing.T) {
 		Reject: true, OnReject: hostapi.JobActionRerun, Message: "no\nroom",
 		Progname: ptr("/bin/\"\"\""), Argv: []string{"", " x", "a\nb\n", `"""`, `\,`, "\xff"},
 		SetEnv: map[string]string{"NEW": `a,b\c"'`, "HOME": "\xff\xfe", "USER": "pbstest"}, UnsetEnv: []string{"SHELL", "NEVER"},
-	}))
+	}, allKnown))
 	if !ok {
 		t.Fatal("cannot be written")
 	}
@@ -228,7 +231,7 @@ func TestOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, ok = periodic.Output(periodic.Changes(&hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"91.pbshost": {
-		ResourcesUsed: hostapi.Resources{"mem": "7kb", "cput": "00:00:09"}, Diag: "x"}}}))
+		ResourcesUsed: hostapi.Resources{"mem": "7kb", "cput": "00:00:09"}, Diag: "x"}}}, allKnown))
 	const want = `pbs.event().accept=True
 pbs.event().reject=False
 pbs.event().job_list["91.pbshost"].resources_used[cput,long]=00:00:09
@@ -240,7 +243,7 @@ pbs.event().job_list["91.pbshost"].resources_used[mem,size]=7kb
 	}
 
 	for what, argv := range map[string][]string{"a newline first": {"\nx"}, "quotes at the end of a line": {"x\"\"\"\ny"}} {
-		if _, ok := launch.Output(launch.Changes(&hostapi.Outcome{Argv: argv})); ok {
+		if _, ok := launch.Output(launch.Changes(&hostapi.Outcome{Argv: argv}, allKnown)); ok {
 			t.Errorf("%s: MoM does not read that", what)
 		}
 	}

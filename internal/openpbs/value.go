@@ -25,7 +25,7 @@ func resourceType(name, value string) string {
 		return typeSize
 	case "ncpus", "cpupercent", "ngpus", "nmics", "mpiprocs", "ompthreads":
 		return typeLong
-	case diagMessages, "vntype", "arch", "host", "vnode":
+	case DiagMessages, "vntype", "arch", "host", "vnode":
 		return typeString
 	}
 	switch {

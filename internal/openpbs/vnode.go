@@ -20,11 +20,15 @@ const cgroupComment = pbs.CleanUpComment
 
 // addVnodes adds what is to become of vnodes, sorted by name, and by attribute for each: what hooks publish, what they take offline or put
 // back, and what fail_action does to all vnodes of this host.
-func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome) {
+func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom) {
+	vnodes := out.Vnodes
+	if e.Request.Event == hostapi.EventStartup && !custom.Knows(DiagMessages) {
+		vnodes = withDiagMessages(vnodes, e.Request.Node)
+	}
 	own := e.ownVnodes()
 	failed, recovered := slices.Contains(out.FailAction, failOffline), slices.Contains(out.FailAction, failClear)
 	names := map[string]bool{}
-	for name := range out.Vnodes {
+	for name := range vnodes {
 		names[name] = true
 	}
 	if failed || recovered {
@@ -33,7 +37,7 @@ func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if v := out.Vnodes[name]; v != nil && isVnodeName(name) {
+		if v := vnodes[name]; v != nil && isVnodeName(name) {
 			e.addVnode(c, name, v)
 		}
 		switch text := "offlined by hook '" + e.Hook + "' due to hook error"; {
@@ -44,6 +48,23 @@ func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome) {
 			c.add(verbOnline, name, text)
 		}
 	}
+}
+
+// withDiagMessages has the server make diag_messages: a resource of a vnode that it does not know it
+// makes, of a type that fits, and tells all MoMs (src/server/node_manager.c, update2_to_vnode). The
+// empty value is none to the vnode.
+func withDiagMessages(vnodes map[string]*hostapi.Vnode, node string) map[string]*hostapi.Vnode {
+	var v hostapi.Vnode
+	if known := vnodes[node]; known != nil {
+		v = *known
+	}
+	available := hostapi.Resources{DiagMessages: ""}
+	maps.Copy(available, v.ResourcesAvailable)
+	v.ResourcesAvailable = available
+	with := map[string]*hostapi.Vnode{}
+	maps.Copy(with, vnodes)
+	with[node] = &v
+	return with
 }
 
 // isVnodeName leaves out what would break a line of OUT.

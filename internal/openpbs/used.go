@@ -1,0 +1,98 @@
+package openpbs
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// addUsed adds what the event's jobs have used, and returns what it cannot.
+func (e *Event) addUsed(c *Changes, out *hostapi.Outcome, custom Custom) (dropped []string) {
+	may := allowedIn(e.Request.Event)
+	unknown := map[string]bool{}
+	used := e.used(out, custom)
+	for _, job := range slices.Sorted(maps.Keys(used)) {
+		switch {
+		case job == "" && !may.used || job != "" && may.jobs && e.Request.JobList[job] == nil:
+			continue
+		case job != "" && !may.jobs:
+			dropped = append(dropped, "resources_used of job "+job)
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(used[job])) {
+			value := used[job][name]
+			switch {
+			case name == "" || word(name) != len(name):
+			case !custom.Knows(name):
+				unknown[name] = true
+			default:
+				c.add(verbUsed, job, name, resourceType(name, value), oneLine(value))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(unknown)) {
+		dropped = append(dropped, "resources_used."+name+", which the server does not know")
+	}
+	return dropped
+}
+
+// used is what the jobs of the event have used, by their ids; event.job is "".
+func (e *Event) used(out *hostapi.Outcome, custom Custom) map[string]hostapi.Resources {
+	all := map[string]hostapi.Resources{}
+	add := func(id string, job *hostapi.Job, used hostapi.Resources, diag string) {
+		r := hostapi.Resources{}
+		maps.Copy(r, used)
+		delete(r, "walltime")
+		delete(r, "ncpus")
+		if _, there := r[DiagMessages]; !there {
+			switch {
+			case diag != "":
+				r[DiagMessages] = diagOf(e.Request.Node, diag)
+			case custom.Knows(DiagMessages) && e.unites(job):
+				r[DiagMessages] = "{}"
+			}
+		}
+		if len(r) > 0 {
+			all[id] = r
+		}
+	}
+	add("", e.Request.Job, out.ResourcesUsed, out.Diag)
+	for id, job := range e.Request.JobList {
+		if out.Jobs[id] == nil {
+			add(id, job, nil, "")
+		}
+	}
+	for id, u := range out.Jobs {
+		if u != nil {
+			add(id, e.Request.JobList[id], u.ResourcesUsed, u.Diag)
+		}
+	}
+	return all
+}
+
+// unites tells whether MoM unites what this event says of job with what other hosts have said of it.
+// The mother superior does so for strings that its own hook has set, and for no others
+// (src/resmom/mom_updates_bundle.c, encode_used): it has to set an empty object, as it cannot know
+// whether a sister has told anything. A sister tells with each poll, and after its epilogue, which is
+// before the mother superior's.
+func (e *Event) unites(job *hostapi.Job) bool {
+	if job == nil || !job.MotherSuperior ||
+		e.Request.Event != hostapi.EventEpilogue && e.Request.Event != hostapi.EventPeriodic {
+		return false
+	}
+	hosts, err := pbs.Hosts(job.ExecVnode, job.ExecHost2)
+	return err == nil && len(hosts) > 1
+}
+
+// diagOf is this host's entry of diag_messages as the mother superior unites it with those of others:
+// JSON without blanks around it.
+func diagOf(node, diag string) string {
+	b, err := json.Marshal(map[string]string{node: oneLine(diag)})
+	if err != nil { // a map of strings
+		return "{}"
+	}
+	return string(b)
+}

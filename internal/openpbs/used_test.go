@@ -1,0 +1,118 @@
+package openpbs
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// usedIn are the resources_used among changes, "JOB NAME=VALUE" each, and the log lines.
+func usedIn(c *Changes) (used, log []string) {
+	for _, change := range c.List {
+		switch change.Verb {
+		case verbUsed:
+			used = append(used, strings.TrimSpace(change.Fields[0]+" "+change.Fields[1]+"="+change.Fields[3]))
+		case verbLog:
+			log = append(log, change.Fields[1])
+		}
+	}
+	return used, log
+}
+
+func TestResourceThatTheServerDoesNotKnowIsLeftOut(t *testing.T) {
+	e := &Event{Request: &hostapi.Request{Event: hostapi.EventEpilogue, Node: "n1", Job: &hostapi.Job{ID: "1.s"}}}
+	out := &hostapi.Outcome{ResourcesUsed: hostapi.Resources{"mem": "1kb", "hpmem": "2kb"}, Diag: "x"}
+	for name, tt := range map[string]struct {
+		resourcedef string
+		used        []string
+		names       []string // in the log
+	}{
+		"all": {"hpmem type=size flag=hm\ndiag_messages type=string\n",
+			[]string{`diag_messages={"n1":"x"}`, "hpmem=2kb", "mem=1kb"}, nil},
+		"one":     {"hpmem type=size flag=hm\n", []string{"hpmem=2kb", "mem=1kb"}, []string{"diag_messages"}},
+		"none":    {"", []string{"mem=1kb"}, []string{"diag_messages", "hpmem"}},
+		"comment": {"#diag_messages type=string\n", []string{"mem=1kb"}, []string{"diag_messages", "hpmem"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			used, log := usedIn(e.Changes(out, ParseResourcedef([]byte(tt.resourcedef))))
+			if d := cmp.Diff(tt.used, used); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+			for _, name := range []string{"diag_messages", "hpmem"} {
+				named := strings.Contains(strings.Join(log, ""), "resources_used."+name+", ")
+				if named != slices.Contains(tt.names, name) {
+					t.Errorf("log %q: want %q", log, tt.names)
+				}
+			}
+		})
+	}
+}
+
+func TestMotherSuperiorSetsDiagMessagesSoThatMoMUnitesThemWithSisters(t *testing.T) {
+	const one, two = "n1:15002/0+n1:15002/1", "n1:15002/0+n2:15002/0"
+	set, unset := []string{"diag_messages={}"}, []string(nil)
+	for name, tt := range map[string]struct {
+		event    hostapi.Event
+		hosts    string
+		superior bool
+		custom   Custom
+		diag     string
+		want     []string
+	}{
+		"epilogue":            {hostapi.EventEpilogue, two, true, allKnown, "", set},
+		"with an own message": {hostapi.EventEpilogue, two, true, allKnown, "x", []string{`diag_messages={"n1":"x"}`}},
+		"of one host":         {hostapi.EventEpilogue, one, true, allKnown, "", unset},
+		"on a sister":         {hostapi.EventEpilogue, two, false, allKnown, "", unset},
+		"before it runs":      {hostapi.EventBegin, two, true, allKnown, "", unset},
+		"unknown":             {hostapi.EventEpilogue, two, true, nil, "", unset},
+		"hosts not said":      {hostapi.EventEpilogue, "", true, allKnown, "", unset},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &Event{Request: &hostapi.Request{Event: tt.event, Node: "n1",
+				Job: &hostapi.Job{ID: "1.s", ExecHost2: tt.hosts, MotherSuperior: tt.superior}}}
+			used, log := usedIn(e.Changes(&hostapi.Outcome{Diag: tt.diag}, tt.custom))
+			if d := cmp.Diff(tt.want, used); d != "" || len(log) > 0 {
+				t.Errorf("log %q (-want +got):\n%s", log, d)
+			}
+		})
+	}
+
+	e := &Event{Request: &hostapi.Request{Event: hostapi.EventPeriodic, Node: "n1", JobList: map[string]*hostapi.Job{
+		"1.s": {ID: "1.s", ExecHost2: two, MotherSuperior: true}, "2.s": {ID: "2.s", ExecHost2: two},
+		"3.s": {ID: "3.s", ExecHost2: one, MotherSuperior: true}, "4.s": {ID: "4.s", ExecHost2: two, MotherSuperior: true},
+	}}}
+	mem := &hostapi.JobUpdate{ResourcesUsed: hostapi.Resources{"mem": "1kb"}}
+	used, _ := usedIn(e.Changes(&hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"4.s": mem}}, allKnown))
+	if d := cmp.Diff([]string{"1.s diag_messages={}", "4.s diag_messages={}", "4.s mem=1kb"}, used); d != "" {
+		t.Errorf("periodic (-want +got):\n%s", d)
+	}
+}
+
+func TestServerIsGivenDiagMessagesAtStartupWhereItDoesNotKnowIt(t *testing.T) {
+	e := &Event{Request: &hostapi.Request{Event: hostapi.EventStartup, Node: "n1"}}
+	give := Change{Verb: verbVnode, Fields: []string{"n1", "resources_available", "diag_messages", "string", ""}}
+	mem := Change{Verb: verbVnode, Fields: []string{"n1", "resources_available", "mem", "size", "1kb"}}
+	accept := Change{Verb: verbAccept}
+	vnodes := map[string]*hostapi.Vnode{"n1": {ResourcesAvailable: hostapi.Resources{"mem": "1kb"}}}
+	for name, tt := range map[string]struct {
+		vnodes map[string]*hostapi.Vnode
+		custom Custom
+		want   []Change
+	}{
+		"no vnodes":    {nil, nil, []Change{give, accept}},
+		"vnodes":       {vnodes, nil, []Change{give, mem, accept}},
+		"known":        {vnodes, allKnown, []Change{mem, accept}},
+		"nothing told": {nil, allKnown, []Change{accept}},
+	} {
+		if d := cmp.Diff(&Changes{List: tt.want}, e.Changes(&hostapi.Outcome{Vnodes: tt.vnodes}, tt.custom)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+	if len(vnodes["n1"].ResourcesAvailable) != 1 {
+		t.Errorf("the outcome was changed: %v", vnodes["n1"])
+	}
+}
