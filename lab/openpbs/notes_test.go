@@ -1,0 +1,116 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// periodic has MoM run exechost_periodic every few seconds until the test is over.
+func periodic(t *testing.T, seconds int) {
+	t.Helper()
+	const get = "qmgr -c 'list hook hookhost freq' | sed -n 's/ *freq = //p'"
+	set := "qmgr -c 'set hook hookhost freq = %v'"
+	before := on(t, nodes[0], get)
+	on(t, nodes[0], fmt.Sprintf(set, seconds))
+	t.Cleanup(func() { on(t, nodes[0], fmt.Sprintf(set, before)) })
+}
+
+// notes are those of a job's report on a node.
+func (j *job) notes(node string) []string {
+	j.t.Helper()
+	var report struct {
+		Notes []string `json:"notes"`
+	}
+	must(j.t, json.Unmarshal([]byte(on(j.t, node, "hookhost report --format json "+j.id)), &report))
+	return report.Notes
+}
+
+// warnings returns a function that tells what the daemon has warned of since.
+func warnings(t *testing.T, node string) func() string {
+	t.Helper()
+	const lines = "if [ -e " + daemonLog + " ]; then cat " + daemonLog +
+		"; else journalctl -o cat -u hookhost; fi | grep level=warning || :"
+	before := on(t, node, lines)
+	return func() string { return strings.TrimPrefix(on(t, node, lines), before) }
+}
+
+func TestProcessThatQsubLeavesBehindIsNoStrayAndOthersAre(t *testing.T) {
+	periodic(t, 2)
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+nodes[0], "sleep 60")
+	j.running()
+	if as(t, "alice", nodes[0], "pgrep -u alice -x qsub || :") == "" {
+		t.Fatal("qsub has left no process behind")
+	}
+	// In a guest all that a test starts is part of a service.
+	if *here {
+		time.Sleep(5 * time.Second)
+	} else {
+		pid := as(t, "alice", nodes[0],
+			"setsid -f sleep 61 </dev/null >/dev/null 2>&1; pgrep -u alice -x -f 'sleep 61'")
+		named := func(note string) bool { return strings.Contains(note, "pid "+pid+" (sleep) ") }
+		t.Cleanup(func() { on(t, nodes[0], "kill "+pid) })
+		eventually(t, "the report tells of process "+pid, 20*time.Second, func() bool {
+			return slices.ContainsFunc(j.notes(nodes[0]), named)
+		})
+	}
+	for _, note := range j.notes(nodes[0]) {
+		if strings.Contains(note, "qsub") {
+			t.Errorf("the report of job %s has %q", j.id, note)
+		}
+	}
+}
+
+func TestOrdinaryJobsHaveNoNotes(t *testing.T) {
+	periodic(t, 2)
+	warned := warnings(t, nodes[0])
+	at := "-l select=1:ncpus=1:mem=64mb:host=" + nodes[0]
+	interactive := fmt.Sprintf(`(sleep 2; echo "/opt/pbs/bin/pbs_tmrsh %s true; sleep 3; echo over; exit"; sleep 8) |
+		script -qec "/opt/pbs/bin/qsub -I %s" /dev/null`, nodes[0], at)
+	out := as(t, "alice", nodes[0], interactive)
+	id := ""
+	for word := range strings.FieldsSeq(out) {
+		if strings.HasSuffix(word, "."+nodes[0]) {
+			id = word
+		}
+	}
+	if id == "" || !strings.Contains(out, "over\r\n") {
+		t.Fatalf("qsub -I: %q", out)
+	}
+	jobs := map[string]*job{"interactive": {t: t, id: id}}
+	jobs["of a job"] = qsub(t, "alice", at, "echo 'sleep 1' | /opt/pbs/bin/qsub "+at+"; sleep 4")
+	jobs["of tasks"] = qsub(t, "alice", at, "/opt/pbs/bin/pbsdsh -- /bin/sleep 4")
+	for what, j := range jobs {
+		j.finished()
+		j.gone()
+		if notes := j.notes(nodes[0]); len(notes) > 0 {
+			t.Errorf("%s: the report of job %s has %q", what, j.id, notes)
+		}
+	}
+	if text := warned(); text != "" {
+		t.Errorf("the daemon warns: %s", text)
+	}
+}
+
+func TestTaskWithoutPBS_NODEFILEIsNoWarning(t *testing.T) {
+	if len(nodes) < 2 {
+		kernfstest.Elsewhere(t, "2 nodes: make test-openpbs")
+	}
+	warned := warnings(t, "node1")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host=node1+1:ncpus=1:mem=64mb:host=node2",
+		`/opt/pbs/bin/pbsdsh -n 0 -- /bin/sh -c 'echo "nodefile:$PBS_NODEFILE" >~/nodefile'`)
+	j.finished()
+	if told := as(t, "alice", "node1", "cat nodefile; rm nodefile"); told != "nodefile:" {
+		t.Errorf("PBS gives the task %s: then this test shows nothing", told)
+	}
+	if notes := j.notes("node1"); len(notes) > 0 || warned() != "" {
+		t.Errorf("notes %q, the daemon warns: %s", notes, warned())
+	}
+}
