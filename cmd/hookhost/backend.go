@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,7 +127,8 @@ func (b *backend) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Ou
 func (b *backend) Node(context.Context) (api.NodeInfo, error) {
 	b.reloaded.Lock()
 	defer b.reloaded.Unlock()
-	info := api.NodeInfo{Version: version, PID: os.Getpid(), Node: b.node, Mode: b.tree.Mode().String(), Since: b.since, Refused: b.refusals.counts()}
+	info := api.NodeInfo{Version: version, PID: os.Getpid(), Node: b.node, Mode: b.tree.Mode().String(), Since: b.since,
+		Refused: b.refusals.counts(), Config: b.configInfo()}
 	hooks, err := b.host.Hooks()
 	for _, h := range hooks {
 		info.Hooks = append(info.Hooks, api.HookInfo{Name: h.Name, State: h.State, PID: h.PID, Order: h.Order, Events: h.Events,
@@ -186,25 +186,6 @@ func (b *backend) take(ctx context.Context, cfg *config.File) error {
 	b.log.Logger.SetLevel(cfg.Host.Level())
 	b.forgetLimits(ctx)
 	b.lookAgain()
-	return nil
-}
-
-// keeps refuses a configuration that a running host cannot take over: live jobs are where they are.
-func (b *backend) keeps(cfg *config.File) error {
-	name, err := nodeName(cfg)
-	if err != nil {
-		return err
-	}
-	old := b.cfg
-	if cfg.Cgroup.Prefix != old.Cgroup.Prefix || cfg.Cgroup.Mount != old.Cgroup.Mount || name != b.node ||
-		cfg.Host.Start != old.Host.Start || cfg.Host.AllowUnsafeHooks != old.Host.AllowUnsafeHooks {
-		return errors.New("cgroup.prefix, cgroup.mount, host.node, host.start_timeout and host.allow_unsafe_hooks change only with a restart")
-	}
-	was, is := old.Sister, cfg.Sister
-	was.Heads, was.AllowRoot, is.Heads, is.AllowRoot = nil, false, nil, false
-	if b.daemon && !reflect.DeepEqual(was, is) {
-		return errors.New("of [sister] only heads and allow_root change without a restart")
-	}
 	return nil
 }
 

@@ -85,7 +85,26 @@ type NodeInfo struct {
 	Since   time.Time  `json:"since,omitzero"`
 	Hooks   []HookInfo `json:"hooks,omitempty"`
 
+	Config *ConfigInfo `json:"config,omitempty"` // for root
+
 	Refused map[string]int64 `json:"refused,omitempty"` // calls and connections that were refused since then, by kind of error; for root
+}
+
+// ConfigInfo is what the host's configuration says now and what is not in force.
+type ConfigInfo struct {
+	File  string `json:"file"`
+	Error string `json:"error,omitempty"` // why it cannot be read
+	// Reload are settings that wait for a reload, Restart those that wait for a restart. A reload
+	// takes nothing over as long as there are any of these.
+	Reload  []Setting `json:"reload,omitempty"`
+	Restart []Setting `json:"restart,omitempty"`
+}
+
+// Setting is a setting of the configuration with the value in force and the one that waits, as JSON.
+type Setting struct {
+	Key     string `json:"key"`
+	InForce string `json:"in_force"`
+	Waits   string `json:"waits"`
 }
 
 // HookInfo is a hook as the host sees it.

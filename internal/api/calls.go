@@ -108,7 +108,8 @@ func hidden(peer Peer, id string, err error) error {
 func (s *Server) node(peer Peer, r *http.Request) (any, error) {
 	info, err := s.Node.Node(r.Context())
 	if !peer.root() {
-		info.Hooks, info.Refused, err = nil, nil, nil // hooks and what is wrong with them is root's affair
+		// Hooks, what is wrong with them and the configuration are root's affair.
+		info.Hooks, info.Refused, info.Config, err = nil, nil, nil, nil
 	}
 	return info, err
 }

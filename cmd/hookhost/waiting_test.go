@@ -1,0 +1,70 @@
+package main_test
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestDoctorSaysWhatOfTheFileTheDaemonDoesNotHave: settings that wait for a reload, settings that a
+// reload refuses, and a file that cannot be read.
+func TestDoctorSaysWhatOfTheFileTheDaemonDoesNotHave(t *testing.T) {
+	n := newNode(t, "[host]\nstart_timeout = \"60s\"")
+	before, err := os.ReadFile(n.path("hookhost.toml"))
+	must(t, err)
+	d := n.serve()
+	defer d.stop()
+	for _, tt := range []struct {
+		name, old, new, want string
+		waits                bool // after a reload, too
+	}{
+		{"as it is", "", "", "ok configuration the daemon has what " + n.path("hookhost.toml") + " says", false},
+		{"a setting", "[host]\n", "[host]\nlog_level = \"debug\"\n",
+			`degraded configuration the daemon does not have what ` + n.path("hookhost.toml") +
+				` says: host.log_level ("info" in force, "debug" in the file) → systemctl reload`, false},
+		{"another prefix", n.prefix, n.prefix + "x", `and a reload is refused: cgroup.prefix ("` + n.prefix +
+			`" in force, "` + n.prefix + `x" in the file)`, true},
+		{"another name", "[host]\n", "[host]\nnode = \"other\"\n", `a reload is refused: host.node (`, true},
+		{"connections to other hosts", "[host]\n", "[sister]\nretry = \"7s\"\n[host]\nlog_level = \"debug\"\n",
+			`" in force, "7s" in the file); nor host.log_level ("info" in force, "debug" in the file)`, true},
+		{"no configuration", "[host]\n", "[host]\nlog_levle = \"debug\"\n", `the daemon runs with what it read before: `, true},
+	} {
+		text := strings.Replace(string(before), tt.old, tt.new, 1)
+		must(t, os.WriteFile(n.path("hookhost.toml"), []byte(text), 0o600))
+		says := func() string {
+			t.Helper()
+			// doctor itself reads the file as it was: what it says of the daemon is the daemon's word.
+			must(t, os.WriteFile(n.path("other.toml"), before, 0o600))
+			r := n.hookhost("doctor", "--config", n.path("other.toml"))
+			return strings.Join(strings.Fields(r.stdout), " ")
+		}
+		if got := says(); !strings.Contains(got, tt.want) {
+			t.Errorf("%s: doctor does not say %q: %s", tt.name, tt.want, got)
+			continue
+		}
+		log := func() int {
+			b, err := os.ReadFile(n.path("log"))
+			must(t, err)
+			return strings.Count(string(b), "reload")
+		}
+		lines := log()
+		must(t, d.cmd.Process.Signal(syscall.SIGHUP))
+		for end := time.Now().Add(time.Minute); log() == lines; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: no word of a reload", tt.name)
+			}
+		}
+		if got := says(); strings.Contains(got, tt.want) != tt.waits && tt.name != "as it is" {
+			t.Errorf("%s: after a reload doctor says: %s", tt.name, got)
+		}
+		must(t, os.WriteFile(n.path("hookhost.toml"), before, 0o600))
+		must(t, d.cmd.Process.Signal(syscall.SIGHUP))
+		for end := time.Now().Add(time.Minute); !strings.Contains(says(), "ok configuration"); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: the first file is not taken over again", tt.name)
+			}
+		}
+	}
+}
