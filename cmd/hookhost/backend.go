@@ -103,7 +103,7 @@ type backend struct {
 	origins  *origins
 	refusals refusals
 	reloaded sync.Mutex // over registry and cfg
-	learning sync.Mutex // over the kept vntype
+	learning sync.Mutex // over the vntype
 
 	registry *host.Registry
 }
@@ -153,7 +153,7 @@ func (b *backend) Reload(ctx context.Context) error {
 func (b *backend) resolve(ctx context.Context) error {
 	b.reloaded.Lock()
 	defer b.reloaded.Unlock()
-	here, err := b.cli.here()
+	here, err := hereWith(&b.cfg.OpenPBS)
 	if err != nil {
 		return err
 	}

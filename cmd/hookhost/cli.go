@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
 // Where things are unless flags or the environment say otherwise.
@@ -58,7 +55,7 @@ func (c *cli) load() (*config.File, error) { return c.read(c.named && os.Geteuid
 
 // read reads the configuration, which must be there or is the defaults.
 func (c *cli) read(must bool) (*config.File, error) {
-	here, err := c.here()
+	here, err := here(c.config)
 	if err != nil {
 		return nil, err
 	}
@@ -66,18 +63,21 @@ func (c *cli) read(must bool) (*config.File, error) {
 	return f, misuse(err)
 }
 
-// here is what the configuration's conditions are resolved by. Others than root may not look into the state directory; to
-// them the vntype is unknown.
-func (c *cli) here() (config.Here, error) {
+// here is what the conditions of a configuration file are resolved by.
+func here(path string) (config.Here, error) {
+	text, _ := os.ReadFile(path) // one that cannot be read fails when it is loaded
+	pbs := config.OpenPBSOf(text)
+	return hereWith(&pbs)
+}
+
+// hereWith is here where PBS is known.
+func hereWith(pbs *config.OpenPBS) (config.Here, error) {
 	name, err := hostName()
 	if err != nil {
 		return config.Here{}, err
 	}
-	vntype, err := nodestate.Dir(c.state).Vntype()
-	if err != nil && !errors.Is(err, fs.ErrPermission) {
-		return config.Here{}, err
-	}
-	return config.Here{Host: name, Vntype: vntype}, nil
+	vntype, err := readVntype(pbs)
+	return config.Here{Host: name, Vntype: vntype.name}, err
 }
 
 // hooksDir holds the registered hooks, beside the configuration.

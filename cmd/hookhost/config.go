@@ -25,7 +25,7 @@ func (c *cli) configCommand() *cobra.Command {
 			if len(args) == 1 {
 				path = args[0]
 			}
-			here, err := c.here()
+			here, err := here(path)
 			if err != nil {
 				return err
 			}
@@ -64,29 +64,19 @@ func (c *cli) configCommand() *cobra.Command {
 
 // showConditions writes comments that say what became of each condition of the configuration on this host.
 func (c *cli) showConditions(w io.Writer, f *config.File) error {
-	b, err := os.ReadFile(c.config)
-	if errors.Is(err, fs.ErrNotExist) {
+	list := f.Conditions()
+	if len(list) == 0 {
 		return nil
 	}
+	vntype, err := readVntype(&f.OpenPBS)
 	if err != nil {
 		return err
-	}
-	here, err := c.here()
-	if err != nil {
-		return err
-	}
-	list, err := config.Conditions(b, here)
-	if err != nil || len(list) == 0 {
-		return err
-	}
-	if here.Vntype == "" {
-		here.Vntype = "not known yet"
 	}
 	name, err := nodeName(f)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "# Conditions of %s on host %s (vntype: %s):\n", c.config, name, here.Vntype)
+	fmt.Fprintf(w, "# Conditions of %s on host %s (vntype: %s):\n", c.config, name, vntype)
 	for _, one := range list {
 		fmt.Fprintf(w, "#   line %d: %s = %t, from %q\n", one.Line, one.Key, one.Value, strings.Join(strings.Fields(one.Text), " "))
 	}

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/pbscgroups"
 )
 
@@ -53,6 +55,11 @@ func (c *cli) configImportCommand() *cobra.Command {
 			}
 			if err := writeImport(told, got, asJSON); err != nil {
 				return err
+			}
+			if !asJSON {
+				if err := writeImportVntype(told, c.config, got); err != nil {
+					return err
+				}
 			}
 			if n := got.Refused(); n > 0 && !force {
 				return fmt.Errorf("config import %s: refused: %d of %d keys: see the table", args[0], n, len(got.Keys))
@@ -140,6 +147,27 @@ func writeImport(w io.Writer, got *pbscgroups.Import, asJSON bool) error {
 		}
 	}
 	return nil
+}
+
+// writeImportVntype says where the vntype comes from that conditions of the result ask for, and what
+// it is on this host.
+func writeImportVntype(w io.Writer, path string, got *pbscgroups.Import) error {
+	result, err := config.Parse(got.TOML, config.Here{})
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(result.Conditions(), config.Condition.OnVntype) {
+		return nil
+	}
+	text, _ := os.ReadFile(path) // the defaults where there is none
+	pbs := config.OpenPBSOf(text)
+	v, err := readVntype(&pbs)
+	if err != nil {
+		return err
+	}
+	const says = "\nConditions on vntype go by the file mom_priv/vntype of each node's pbs_mom. This host's: %s.\n"
+	_, err = fmt.Fprintf(w, says, v)
+	return err
 }
 
 // cut shortens a value so that the table stays one; --json has all of it.

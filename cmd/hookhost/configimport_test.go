@@ -41,6 +41,17 @@ func TestConfigImport(t *testing.T) {
 	if r := n.hookhost("config", "check", n.path("got.toml")); r.status != 0 {
 		t.Errorf("config check of what was imported: %+v", r)
 	}
+	vntype := n.homeOfMoM()
+	for text, want := range map[string]string{
+		"":      "This host's: none: " + vntype + " is empty.\n",
+		"fat\n": "This host's: fat, from " + vntype + ".\n",
+	} {
+		must(t, os.WriteFile(vntype, []byte(text), 0o644))
+		if r := n.hookhost("config", "import", plain); !strings.HasSuffix(r.stderr, want) {
+			t.Errorf("import with the vntype %q: %q, want %q at its end", text, r.stderr, want)
+		}
+	}
+	imported = n.hookhost("config", "import", plain)
 	cmd := n.command("config", "import", "-")
 	cmd.Stdin, _ = os.Open(plain)
 	if r := n.finish(cmd); r != imported {
@@ -89,14 +100,17 @@ func TestConfigImportErrors(t *testing.T) {
 	}
 }
 
-// TestHostNotEnabled: where [host] is not enabled nothing is done, from the moment that PBS tells the vntype that has it so.
+// TestHostNotEnabled: where [host] is not enabled nothing is done, from the event on that finds the
+// vntype so.
 func TestHostNotEnabled(t *testing.T) {
 	n := newNode(t, "[host]\nnode = \"n1\"\nstart_timeout = \"60s\"\nenabled = \"vntype not in: no_cgroups and host in: n*\"")
+	vntype := n.homeOfMoM()
 	d := n.serve()
 	defer d.stop()
-	startup := func(vntype string) string {
+	startup := func(name string) string {
 		t.Helper()
-		r := n.tell("exechost_startup", `{"event":"exechost_startup","vnode_list":{"n1":{"resources_available":{"ncpus":2,"vntype":"`+vntype+`"}}}}`)
+		must(t, os.WriteFile(vntype, []byte(name), 0o644))
+		r := n.tell("exechost_startup", `{"event":"exechost_startup","vnode_list":{"n1":{"resources_available":{"ncpus":2}}}}`)
 		if r.status != 0 {
 			t.Fatalf("startup: %+v", r)
 		}

@@ -122,6 +122,7 @@ func (c *cli) examine(ctx context.Context, cfg *config.File) []finding {
 	findings = append(findings, c.examineHooks(cfg)...)
 	findings = append(findings, c.examineSisters(cfg, daemon, time.Now())...)
 	findings = append(findings, c.examineOpenPBS(cfg)...)
+	findings = append(findings, examineVntype(cfg)...)
 	return append(findings, c.examineDaemon(daemon)...)
 }
 

@@ -12,10 +12,20 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
+// homeOfMoM gives the node a pbs_mom's home, and returns where the vntype is in it.
+func (n *node) homeOfMoM() string {
+	n.t.Helper()
+	config, err := os.ReadFile(n.path("hookhost.toml"))
+	must(n.t, err, os.MkdirAll(n.path("pbs/mom_priv"), 0o755),
+		os.WriteFile(n.path("hookhost.toml"), fmt.Appendf(config, "\n[openpbs]\nhome = %q\n", n.path("pbs")), 0o600))
+	return n.path("pbs/mom_priv/vntype")
+}
+
 // TestStartupTellsOfVnodes: exechost_startup is answered with this host's vnodes, and the vntype that it brings turns on what
 // the configuration has for it, there and then and after a restart.
 func TestStartupTellsOfVnodes(t *testing.T) {
 	n := newNode(t, "[vnodes]\nvnode_per_numa_node = \"vntype in: fat*\"\n[host]\nstart_timeout = \"60s\"\nnode = \"n1\"\n[cpu]\nenabled = \"host not in: n1\"")
+	vntype := n.homeOfMoM()
 	if r := n.hookhost("config", "check"); r.status != 0 {
 		t.Fatalf("config check: %+v", r)
 	}
@@ -28,7 +38,7 @@ func TestStartupTellsOfVnodes(t *testing.T) {
 		return r.stdout
 	}
 	if text := shown(); !strings.Contains(text, "vnode_per_numa_node = false") || !strings.Contains(text, `line 4: vnodes.vnode_per_numa_node = false, from "vntype in: fat*"`) ||
-		!strings.Contains(text, "(vntype: not known yet)") || !strings.Contains(text, `cpu.enabled = false, from "host not in: n1"`) {
+		!strings.Contains(text, "(vntype: none: there is no "+vntype+")") || !strings.Contains(text, `cpu.enabled = false, from "host not in: n1"`) {
 		t.Errorf("config show before PBS told the vntype:\n%s", text)
 	}
 	vnodes := func(event string) map[string]struct {
@@ -66,7 +76,7 @@ func TestStartupTellsOfVnodes(t *testing.T) {
 	if natural, first := all["n1"].Resources, all["n1[0]"].Resources; natural["ncpus"] != "0" || natural["mem"] != "0kb" || first["mem"] == "" || first["vntype"] != "fat2" {
 		t.Errorf("with its vntype: %+v, want a vnode for each NUMA node", all)
 	}
-	if b, err := os.ReadFile(n.path("state/vntype")); err != nil || string(b) != "fat2\n" {
+	if b, err := os.ReadFile(vntype); err != nil || string(b) != "fat2\n" {
 		t.Errorf("kept: %q, %v", b, err)
 	}
 	d.stop()
@@ -77,6 +87,40 @@ func TestStartupTellsOfVnodes(t *testing.T) {
 	defer d.stop()
 	if all := vnodes(`{"event":"exechost_startup"}`); all["n1[0]"].Resources["vntype"] != "fat2" {
 		t.Errorf("after a restart: %+v", all)
+	}
+	// MoM repeats what it was told last. The file counts.
+	const repeated = `{"event":"exechost_startup","vnode_list":{"n1":{"resources_available":{"ncpus":2,"vntype":"fat2"}}}}`
+	must(t, os.WriteFile(vntype, []byte("thin\n"), 0o644))
+	if all := vnodes(repeated); len(all) != 1 || all["n1"].Resources["vntype"] != "thin" {
+		t.Errorf("with another vntype in the file: %+v", all)
+	}
+	must(t, os.WriteFile(vntype, nil, 0o644))
+	if all := vnodes(repeated); len(all) != 1 || all["n1"].Resources["vntype"] != "" {
+		t.Errorf("with none in the file: %+v", all)
+	}
+	if b, err := os.ReadFile(vntype); err != nil || len(b) > 0 {
+		t.Errorf("the file has now: %q, %v", b, err)
+	}
+}
+
+func TestDoctorSaysWhereTheVntypeComesFrom(t *testing.T) {
+	n := newNode(t, "[memory]\nenabled = \"vntype not in: a\"")
+	vntype := n.homeOfMoM()
+	for _, tt := range []struct {
+		file *string
+		want string
+	}{
+		{nil, "degraded vntype none: there is no " + vntype +
+			"; the configuration's conditions on vntype read __UNKNOWN__ → echo NAME >" + vntype},
+		{new(""), "degraded vntype none: " + vntype + " is empty"},
+		{new("fat\n"), "ok vntype fat, from " + vntype},
+	} {
+		if tt.file != nil {
+			must(t, os.WriteFile(vntype, []byte(*tt.file), 0o644))
+		}
+		if r := n.hookhost("doctor"); !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), tt.want) {
+			t.Errorf("doctor does not say %q: %s", tt.want, r.stdout)
+		}
 	}
 }
 

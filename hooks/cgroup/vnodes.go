@@ -172,14 +172,6 @@ func (p *policy) ownVnodes(node *topology.Node, name string, known map[string]*h
 	return slices.Sorted(maps.Keys(names))
 }
 
-// vntypeOf returns resources_available.vntype of the natural vnode: PBS's word, else the one that the node has kept.
-func (h *hook) vntypeOf(req *hostapi.Request) (string, error) {
-	if natural := req.VnodeList[req.Node]; natural != nil && natural.ResourcesAvailable["vntype"] != "" {
-		return natural.ResourcesAvailable["vntype"], nil
-	}
-	return h.kept.Vntype()
-}
-
 // publish adds this host's vnodes to an outcome.
 func (h *hook) publish(req *hostapi.Request, out *hostapi.Outcome) error {
 	there, err := h.survey()
@@ -201,10 +193,10 @@ func (h *hook) publish(req *hostapi.Request, out *hostapi.Outcome) error {
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
 	}
-	vntype, err := h.vntypeOf(req)
-	if err != nil {
-		err = hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err) // the rest is known
+	vntype := ""
+	if natural := req.VnodeList[req.Node]; natural != nil {
+		vntype = natural.ResourcesAvailable["vntype"]
 	}
 	out.Vnodes = h.policy.vnodes(there, huge, req.Node, vntype, req.VnodeList)
-	return err
+	return nil
 }

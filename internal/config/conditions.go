@@ -30,12 +30,12 @@ import (
 type Here struct {
 	// Host is this host's name up to the first dot. host.node of the file replaces it.
 	Host string
-	// Vntype is resources_available.vntype of this host's natural vnode; "" when PBS has not told it yet.
+	// Vntype is resources_available.vntype of this host's natural vnode; "" where the node has none.
 	Vntype string
 }
 
-// unknownVntype stands for a vntype that is not known, as in pbs_cgroups: `vntype not in:` holds then.
-const unknownVntype = "__UNKNOWN__"
+// UnknownVntype is what conditions read where the node has no vntype, as in pbs_cgroups.
+const UnknownVntype = "__UNKNOWN__"
 
 // Condition is a boolean of the file that was written as a condition.
 type Condition struct {
@@ -45,11 +45,13 @@ type Condition struct {
 	Value bool   // what it is on this host
 }
 
-// Conditions returns the conditions of a configuration file's text in their order, resolved for here. It fails on a
-// condition that is malformed; that the rest of the text is a configuration is not checked.
-func Conditions(b []byte, here Here) ([]Condition, error) {
-	_, list, err := resolve(b, here)
-	return list, err
+// OnVntype tells whether the condition asks for the vntype.
+func (c Condition) OnVntype() bool { return onVntype.MatchString(c.Text) }
+
+// Conditions returns the conditions of the text that f was parsed from, in their order.
+func (f *File) Conditions() []Condition {
+	_, list, _ := resolve(f.text, f.here) // that failed when it was parsed, or not at all
+	return list
 }
 
 // resolve returns the text with true or false in the place of each condition. Nothing else moves, so that what is found
@@ -60,7 +62,7 @@ func resolve(b []byte, here Here) ([]byte, []Condition, error) {
 	if len(found) == 0 {
 		return b, nil, nil
 	}
-	if node, ok := nodeOf(b); ok {
+	if node, _ := stringAt(b, "host", "node"); node != "" {
 		here.Host = node
 	}
 	resolved := slices.Clone(b)
@@ -92,6 +94,7 @@ func replace(raw []byte, value bool) {
 var (
 	conditionForm = regexp.MustCompile(`(?is)^\s*(vntype|host)\s+(not\s+)?in\s*:(.*)$`)
 	joint         = regexp.MustCompile(`(?is)\s(and|or)\s+(?:vntype|host)\s+(?:not\s+)?in\s*:`)
+	onVntype      = regexp.MustCompile(`(?i)(?:^|\s)vntype\s+(?:not\s+)?in\s*:`)
 	errCondition  = errors.New(`want true, false, or a condition: "vntype in: LIST", "vntype not in: LIST", "host in: LIST" or "host not in: LIST"`)
 )
 
@@ -126,7 +129,7 @@ func (h Here) holdsOne(text string) (bool, error) {
 	subject := h.Host
 	if strings.EqualFold(form[1], "vntype") {
 		if subject = h.Vntype; subject == "" {
-			subject = unknownVntype
+			subject = UnknownVntype
 		}
 	}
 	in := false
@@ -215,14 +218,27 @@ func booleans(b []byte) []found {
 	return list
 }
 
-// nodeOf returns host.node of the text.
-func nodeOf(b []byte) (name string, ok bool) {
-	walk(b, func(key []string, value *unstable.Node) {
-		if value.Kind == unstable.String && slices.Equal(key, []string{"host", "node"}) {
-			name = string(value.Data)
+// stringAt returns the string that the text has at key.
+func stringAt(b []byte, key ...string) (found string, there bool) {
+	walk(b, func(at []string, value *unstable.Node) {
+		if value.Kind == unstable.String && slices.EqualFunc(at, key, strings.EqualFold) {
+			found, there = string(value.Data), true
 		}
 	})
-	return name, name != ""
+	return found, there
+}
+
+// OpenPBSOf returns where PBS is, by the text of a configuration file. It is known before conditions
+// are resolved, as the vntype is in a file of PBS's. What is wrong with the text Parse says.
+func OpenPBSOf(text []byte) OpenPBS {
+	o := DefaultOpenPBS()
+	if home, there := stringAt(text, "openpbs", "home"); there {
+		o.Home = home
+	}
+	if conf, there := stringAt(text, "openpbs", "conf"); there {
+		o.Conf = conf
+	}
+	return o
 }
 
 // isBoolean tells whether the schema has a boolean at key.

@@ -84,10 +84,7 @@ placement = "vntype in: gpu"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	list, err := Conditions([]byte(text), here)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := f.Conditions()
 	wantList := []Condition{{"memory.enabled", 1, "host in: n*", true}, {"memory.oom_group", 1, "host not in: n1", false},
 		{"cpu.enabled", 2, "vntype not in: slow", true}, {"cpuset.enabled", 4, "vntype in: gpu,\n fat", true}, {"cpuset.isolated", 7, "vntype in: gpu", false}}
 	if diff := cmp.Diff(wantList, list); diff != "" {
@@ -117,6 +114,35 @@ func TestConditionTakesTheConfiguredName(t *testing.T) {
 	f, err := Parse([]byte("[memory]\nenabled = \"host in: other\"\n[host]\nnode = \"other\"\n"), Here{Host: "n1"})
 	if err != nil || !f.Memory.Enabled {
 		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// The [openpbs] table is read before the conditions, as the vntype comes from there.
+func TestOpenPBSOfATextWithConditions(t *testing.T) {
+	const conditions = "[host]\nenabled = \"vntype in: a\"\n"
+	for text, want := range map[string]OpenPBS{
+		"":                                   DefaultOpenPBS(),
+		conditions:                           DefaultOpenPBS(),
+		"[openpbs]\nhome = '/h'\n":           {Home: "/h", Conf: "/etc/pbs.conf"},
+		"openpbs = { conf = '', HOME='/x'}":  {Home: "/x"},
+		conditions + "openpbs.conf = '/c'":   {Conf: "/etc/pbs.conf"}, // host.openpbs.conf
+		"openpbs.conf = '/c'\n" + conditions: {Conf: "/c"},
+		"openpbs.conf = '/c'\nopenpbs = ":    {Conf: "/c"},
+	} {
+		if got := OpenPBSOf([]byte(text)); got != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+}
+
+func TestConditionAsksForTheVntype(t *testing.T) {
+	for text, want := range map[string]bool{
+		"vntype in: a": true, "host in: a and VNTYPE not in: b": true, " vntype  not  in :x": true,
+		"host in: vntype": false, "host not in: a": false,
+	} {
+		if got := (Condition{Text: text}).OnVntype(); got != want {
+			t.Errorf("%q: %t", text, got)
+		}
 	}
 }
 

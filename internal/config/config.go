@@ -42,6 +42,7 @@ type File struct {
 	Device   []Device `toml:"device,omitempty" json:"device,omitempty" comment:"Devices that are not found by themselves."`
 
 	text []byte // that it was parsed from
+	here Here   // that its conditions were resolved for
 }
 
 // Cgroup configures the tree that jobs live in.
@@ -126,7 +127,9 @@ func Default() *File {
 func Load(path string, must bool, here Here) (*File, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !must {
-		return Default(), nil
+		f := Default()
+		f.here = here
+		return f, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
@@ -151,7 +154,7 @@ func Parse(text []byte, here Here) (*File, error) {
 		return nil, err
 	}
 	f := Default()
-	f.text = text
+	f.text, f.here = text, here
 	d := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
 	if err := d.Decode(f); err != nil {
 		return nil, oneLine(err)
@@ -164,6 +167,9 @@ func Parse(text []byte, here Here) (*File, error) {
 
 // For returns the configuration that the same text is for another vntype or host. It does not look at the file again.
 func (f *File) For(here Here) (*File, error) { return Parse(f.text, here) }
+
+// Here returns what the conditions of the configuration were resolved for.
+func (f *File) Here() Here { return f.here }
 
 // TOML returns the file with every value and its comment, as `config show` prints it. Parse reads it back.
 func (f *File) TOML() ([]byte, error) {

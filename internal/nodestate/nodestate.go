@@ -1,15 +1,13 @@
-// Package nodestate keeps the few facts about this node that outlive its jobs, its hooks and a boot, as small files of the
-// state directory:
+// Package nodestate keeps the few facts about this node that outlive its jobs, its hooks and a boot.
 //
-//	vntype         what PBS calls the node's type; see Vntype
-//	NAME.offline   that a hook has put the node's vnodes offline; see Offline
+//	PBS_HOME/mom_priv/vntype    what PBS calls the node's type; see Vntype
+//	NAME.offline                that a hook has put the node's vnodes offline; see Offline
 //
-// A file is replaced as a whole or not at all, and is on disk when its call returns. Only root writes into the state
-// directory (jobstate.Open sees to that), so what is read here is root's word.
+// The second is in the state directory. A file is replaced as a whole or not at all, and is on disk
+// when its call returns. Only root writes into either directory, so what is read here is root's word.
 package nodestate
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,47 +22,7 @@ import (
 // Dir is a state directory. The empty one keeps nothing and has nothing.
 type Dir string
 
-const (
-	vntypeFile    = "vntype"
-	offlineSuffix = ".offline"
-
-	maxVntype = 256 // bytes; PBS's names are shorter
-)
-
-// Vntype returns resources_available.vntype of the natural vnode as PBS last told it, "" when it never did. The daemon
-// writes the file when an event brings a vntype; an administrator may put it there before (pbs_cgroups reads
-// mom_priv/vntype in the same way).
-func (d Dir) Vntype() (string, error) {
-	b, err := d.read(vntypeFile)
-	if err != nil || b == nil {
-		return "", err
-	}
-	v := string(bytes.TrimSpace(b))
-	if err := CheckVntype(v); v != "" && err != nil {
-		return "", fmt.Errorf("read %s: %w", d.path(vntypeFile), err)
-	}
-	return v, nil
-}
-
-// SetVntype keeps the vntype. It is called by the process that answers for the node alone: two writers with different
-// opinions would restart hooks in turn.
-func (d Dir) SetVntype(v string) error {
-	if err := CheckVntype(v); err != nil {
-		return err
-	}
-	return d.write(vntypeFile, []byte(v+"\n"))
-}
-
-// CheckVntype refuses what cannot be a vntype: an empty or endless one and control characters.
-func CheckVntype(v string) error {
-	if v == "" || len(v) > maxVntype || strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		if len(v) > 40 {
-			v = v[:40] + "..."
-		}
-		return fmt.Errorf("vntype %q: want one line of 1 to %d bytes", v, maxVntype)
-	}
-	return nil
-}
+const offlineSuffix = ".offline"
 
 // Offline says that a hook has put the node's vnodes offline.
 type Offline struct {
@@ -137,11 +95,16 @@ func (d Dir) read(name string) ([]byte, error) {
 	return b, err
 }
 
-func (d Dir) write(name string, b []byte) (err error) {
+func (d Dir) write(name string, b []byte) error {
 	if d == "" {
 		return nil
 	}
-	f, err := os.CreateTemp(string(d), "."+name+".*") // mode 0600
+	return replace(string(d), name, b, 0o600)
+}
+
+// replace gives a file of a directory another content and mode.
+func replace(dir, name string, b []byte, mode fs.FileMode) (err error) {
+	f, err := os.CreateTemp(dir, "."+name+".*")
 	if err != nil {
 		return err
 	}
@@ -151,20 +114,20 @@ func (d Dir) write(name string, b []byte) (err error) {
 		}
 	}()
 	if _, err = f.Write(b); err == nil {
-		err = f.Sync()
+		err = errors.Join(f.Chmod(mode), f.Sync())
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err = os.Rename(f.Name(), d.path(name)); err != nil {
+	if err = os.Rename(f.Name(), filepath.Join(dir, name)); err != nil {
 		return err
 	}
-	return d.sync()
+	return sync(dir)
 }
 
 // sync makes a rename survive a power loss.
-func (d Dir) sync() error {
-	f, err := os.Open(string(d))
+func sync(dir string) error {
+	f, err := os.Open(dir)
 	if err != nil {
 		return nil // renamed it is; whoever cannot open the directory cannot do more
 	}

@@ -3,41 +3,11 @@ package nodestate
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-func TestVntypeSurvives(t *testing.T) {
-	d := Dir(t.TempDir())
-	if v, err := d.Vntype(); v != "" || err != nil {
-		t.Errorf("nothing kept: %q, %v", v, err)
-	}
-	for _, v := range []string{"gpu", "fat node"} {
-		if err := d.SetVntype(v); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := d.Vntype(); got != v || err != nil {
-			t.Errorf("%q, %v, want %q", got, err, v)
-		}
-	}
-	for _, v := range []string{"", "a\nb", strings.Repeat("x", 300)} {
-		if err := d.SetVntype(v); err == nil {
-			t.Errorf("%q was taken", v)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(string(d), "vntype"), []byte("  by_hand \n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := d.Vntype(); got != "by_hand" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(string(d), ".vntype*")); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
-}
 
 func TestOfflineSurvives(t *testing.T) {
 	d := Dir(t.TempDir())
@@ -79,11 +49,5 @@ func TestNoDirKeepsNothing(t *testing.T) {
 	var d Dir
 	if err := d.SetOffline("cgroup", &Offline{}); err != nil {
 		t.Error(err)
-	}
-	if err := d.SetVntype("x"); err != nil {
-		t.Error(err)
-	}
-	if v, err := d.Vntype(); v != "" || err != nil {
-		t.Errorf("%q, %v", v, err)
 	}
 }

@@ -210,7 +210,7 @@ func readPattern(pattern string) (string, error) {
 	}
 	ours := b.String()
 	// Ours refuses sets that hold nothing or everything by mistake: [z-a].
-	if _, err := config.Conditions([]byte("host.enabled = "+quote("host in: "+ours)), config.Here{Host: "n"}); err != nil {
+	if _, err := config.Parse([]byte("host.enabled = "+quote("host in: "+ours)), config.Here{Host: "n"}); err != nil {
 		return "", fmt.Errorf("pattern %q: not a shell pattern", pattern)
 	}
 	return ours, nil

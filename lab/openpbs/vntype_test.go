@@ -1,0 +1,117 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+const vntypeFile = pbsHome + "/mom_priv/vntype"
+
+// configure has the daemon of a node run with a configuration, until the end of the test.
+func configure(t *testing.T, node, text string) {
+	t.Helper()
+	const file, saved = "/etc/hookhost/hookhost.toml", "/run/hookhost.toml.before"
+	const reload = "curl -sSf -o /dev/null -X POST --unix-socket /run/hookhost/hookhost.sock http://hookhost/v1/reload"
+	on(t, node, "if [ -e "+file+" ]; then cp -p "+file+" "+saved+"; fi")
+	t.Cleanup(func() {
+		on(t, node, "rm -f "+file+"; if [ -e "+saved+" ]; then mv "+saved+" "+file+"; fi; "+reload)
+	})
+	on(t, node, fmt.Sprintf("cat >%s <<'END OF FILE'\n%s\nEND OF FILE\n%s", file, text, reload))
+}
+
+// inForce waits until the daemon of a node has what its files say.
+func inForce(t *testing.T, node string) {
+	t.Helper()
+	eventually(t, "the configuration of "+node+" is in force", 30*time.Second, func() bool {
+		return strings.Contains(on(t, node, "hookhost doctor || :"), "the daemon has what")
+	})
+}
+
+// setVntype writes the vntype of a node, "" for none, has MoM run exechost_startup, and waits until
+// the daemon goes by it.
+func setVntype(t *testing.T, node, vntype string) {
+	t.Helper()
+	on(t, node, fmt.Sprintf("echo '%s' >%s; kill -HUP $(cat %s/mom_priv/mom.lock)", vntype, vntypeFile, pbsHome))
+	inForce(t, node)
+}
+
+// withVntype is setVntype until the end of the test.
+func withVntype(t *testing.T, node, vntype string) {
+	t.Helper()
+	t.Cleanup(func() {
+		setVntype(t, node, "")
+		on(t, nodes[0], "qmgr -c 'unset node "+node+" resources_available.vntype'")
+	})
+	setVntype(t, node, vntype)
+}
+
+// serverVntype is what the server has for a node.
+func serverVntype(t *testing.T, node string) string {
+	t.Helper()
+	return on(t, nodes[0], "pbsnodes -v "+node+" | sed -n 's/.*resources_available.vntype = //p'")
+}
+
+// confined tells whether a job on a node is in a cgroup of its own.
+func confined(t *testing.T, node string) bool {
+	t.Helper()
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "exec sleep 60")
+	j.running()
+	is := len(j.cgroups(node)) > 0
+	on(t, nodes[0], "qdel "+j.id)
+	j.finished()
+	j.gone()
+	return is
+}
+
+const notOnNoCgroups = "[host]\nenabled = \"vntype not in: no_cgroups\""
+
+func TestNodeWithAnExcludedVntypeLeavesItsJobsAlone(t *testing.T) {
+	excluded := nodes[len(nodes)-1]
+	for _, node := range nodes {
+		configure(t, node, notOnNoCgroups)
+	}
+	withVntype(t, excluded, "no_cgroups")
+	if said := on(t, excluded, "hookhost doctor || :"); !strings.Contains(said, "no_cgroups, from "+vntypeFile) {
+		t.Errorf("doctor does not say where the vntype is from: %s", said)
+	}
+	for _, node := range nodes {
+		if confined(t, node) != (node != excluded) {
+			t.Errorf("%s: a job is confined: %t, with the vntype excluded on %s", node, node == excluded, excluded)
+		}
+	}
+	setVntype(t, excluded, "plain")
+	if !confined(t, excluded) {
+		t.Errorf("%s: a job is not confined after the vntype has changed", excluded)
+	}
+}
+
+func TestVntypeOfQmgrAloneIsNotTheNodes(t *testing.T) {
+	node := nodes[len(nodes)-1]
+	configure(t, node, notOnNoCgroups)
+	withVntype(t, node, "")
+	on(t, nodes[0], "qmgr -c 'set node "+node+" resources_available.vntype = no_cgroups'")
+	on(t, node, "kill -HUP $(cat "+pbsHome+"/mom_priv/mom.lock)")
+	said := strings.Join(strings.Fields(on(t, node, "hookhost doctor || :")), " ")
+	if !strings.Contains(said, "conditions on vntype read __UNKNOWN__") {
+		t.Errorf("doctor does not say that the vntype is not known: %s", said)
+	}
+	if !confined(t, node) {
+		t.Errorf("%s: a job is not confined, and only the server knows the vntype", node)
+	}
+	if got := serverVntype(t, node); got != "no_cgroups" {
+		t.Errorf("the server has the vntype %q now", got)
+	}
+}
+
+func TestServerLearnsTheVntypeAndEachChangeOfIt(t *testing.T) {
+	node := nodes[len(nodes)-1]
+	on(t, nodes[0], "qmgr -c 'set node "+node+" resources_available.vntype = other'")
+	for _, vntype := range []string{"fat", "thin"} { // MoM repeats fat to hooks, and the file counts
+		withVntype(t, node, vntype)
+		eventually(t, "the server has the vntype "+vntype, 20*time.Second, func() bool { return serverVntype(t, node) == vntype })
+	}
+}
