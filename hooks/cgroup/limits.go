@@ -202,21 +202,26 @@ func (p *policy) decideShares(l *cgroup.Limits, h host, ncpus int) {
 	if !p.CPU.Enabled {
 		return
 	}
-	period := time.Duration(p.CPU.CfsPeriod)
-	quota := func(cpus float64) time.Duration { return max(minQuota, time.Duration(float64(period)*cpus)) }
-	if ncpus == 0 {
-		l.CPUShares = max(minShares, uint64(p.CPU.ZeroCPUsSharesFraction*sharesPerCPU))
-		l.Period, l.Quota = period, quota(p.CPU.ZeroCPUsQuotaFraction)
-		h.cutQuota(l)
-		return
-	}
-	l.CPUShares = uint64(ncpus) * sharesPerCPU
-	if p.CPU.EnforcePerPeriodQuota {
+	l.CPUShares = max(minShares, uint64(p.CPU.ZeroCPUsSharesFraction*sharesPerCPU))
+	cpus := p.CPU.ZeroCPUsQuotaFraction
+	if ncpus > 0 {
+		l.CPUShares = uint64(ncpus) * sharesPerCPU
+		if !p.CPU.EnforcePerPeriodQuota {
+			return
+		}
 		// Without [cpuset] nothing else bounds ncpus, and the kernel does not take just any quota (MAX_BW of kernel/sched/core.c).
-		most := min(ncpus, max(1, h.node.Online.Len()))
-		l.Period, l.Quota = period, quota(float64(most)*p.CPU.CfsQuotaFudgeFactor)
-		h.cutQuota(l)
+		cpus = float64(min(ncpus, max(1, h.node.Online.Len())))
 	}
+	l.Period = time.Duration(p.CPU.CfsPeriod)
+	l.Quota = p.quota(l.Period, cpus)
+	h.cutQuota(l)
+}
+
+// quota is what cpus of cpu time may use in a period, in whole microseconds, as pbs_cgroups
+// calculates it (openpbs pbs_cgroups.PY, set_limit of ncpus).
+func (p *policy) quota(period time.Duration, cpus float64) time.Duration {
+	us := float64(period.Microseconds()) * cpus * p.CPU.CfsQuotaFudgeFactor
+	return max(minQuota, time.Duration(us)*time.Microsecond)
 }
 
 // cutQuota leaves a job no more time than all jobs together have: v1 takes no greater quota, and begin would fail.

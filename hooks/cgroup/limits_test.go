@@ -80,7 +80,7 @@ func TestDecide(t *testing.T) {
 		{name: "swap by default, no more than there is", edit: func(f *config.File) { f.Memsw.Default = pbs.Size(2 * gib) }, swap: gib,
 			share: pbs.HostShare{NCPUs: 1, Mem: size(gib)}, want: plain(kernfs.IDs(0), gib, 2*gib)},
 		{name: "no cpus: none of its own, little time", share: pbs.HostShare{Mem: size(64 * mib)}, want: cgroup.Limits{
-			Mem: ptr(64 * mib), MemSwap: ptr(64 * mib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20 * time.Millisecond}},
+			Mem: ptr(64 * mib), MemSwap: ptr(64 * mib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20600 * time.Microsecond}},
 		{name: "quota", edit: func(f *config.File) { f.CPU.EnforcePerPeriodQuota = true }, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)}, want: cgroup.Limits{
 			CPUs: kernfs.IDs(0, 1), Mems: kernfs.IDs(0), Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 2000, Period: 100 * time.Millisecond, Quota: 206 * time.Millisecond}},
 		{name: "quota, more cpus than there are, no cpusets", edit: func(f *config.File) { f.CPU.EnforcePerPeriodQuota, f.Cpuset.Enabled = true, false },
@@ -92,9 +92,9 @@ func TestDecide(t *testing.T) {
 			f.CPU.Enabled, f.Cpuset.Enabled, f.Memory.Enabled, f.Memsw.Enabled, f.Pids.Enabled = false, false, false, false, false
 		}, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)}, pids: ptr(int64(5)), want: cgroup.Limits{}},
 		{name: "pids asked below the node's bound", edit: func(f *config.File) { f.Pids.Max = 100 }, share: pbs.HostShare{Mem: size(gib)}, pids: ptr(int64(5)),
-			want: cgroup.Limits{Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20 * time.Millisecond, Pids: ptr(int64(5))}},
+			want: cgroup.Limits{Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20600 * time.Microsecond, Pids: ptr(int64(5))}},
 		{name: "pids asked above it", edit: func(f *config.File) { f.Pids.Max = 100 }, share: pbs.HostShare{Mem: size(gib)}, pids: ptr(int64(500)),
-			want: cgroup.Limits{Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20 * time.Millisecond, Pids: ptr(int64(100))}},
+			want: cgroup.Limits{Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20600 * time.Microsecond, Pids: ptr(int64(100))}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -344,7 +344,7 @@ func TestQuotaOfTheParent(t *testing.T) {
 		parent float64 // 0: none
 		want   time.Duration
 	}{
-		{0, 0, 20 * time.Millisecond}, {0, 0.05, 5 * time.Millisecond}, {0, 0.5, 20 * time.Millisecond}, {0, 0.00001, time.Millisecond},
+		{0, 0, 20600 * time.Microsecond}, {0, 0.05, 5 * time.Millisecond}, {0, 0.5, 20600 * time.Microsecond}, {0, 0.00001, time.Millisecond},
 		{2, 0, 206 * time.Millisecond}, {2, 1.5, 150 * time.Millisecond}, {2, 1.0 / 3, 33333 * time.Microsecond}, {2, 8, 206 * time.Millisecond},
 	} {
 		there := fourCPUs(0)
@@ -355,6 +355,31 @@ func TestQuotaOfTheParent(t *testing.T) {
 		testPolicy(t, func(f *config.File) { f.CPU.EnforcePerPeriodQuota = true }).decideShares(&l, there, tt.ncpus)
 		if l.Quota != tt.want || l.Period != 100*time.Millisecond {
 			t.Errorf("%d cpus below %v: %v of %v, want %v", tt.ncpus, tt.parent, l.Quota, l.Period, tt.want)
+		}
+	}
+}
+
+// Quota and shares of a job are the figures that pbs_cgroups writes, to the microsecond.
+func TestZeroCPUsGetWhatPBSCgroupsGives(t *testing.T) {
+	for _, tt := range []struct {
+		shares, quota, fudge float64
+		period               time.Duration
+		wantShares           uint64
+		want                 time.Duration
+	}{
+		{0.002, 0.2, 1.03, 100 * time.Millisecond, 2, 20600 * time.Microsecond},
+		{0.5, 1, 1.05, 100 * time.Millisecond, 500, 105000 * time.Microsecond},
+		{0.57, 0.29, 1.03, 100 * time.Millisecond, 570, 29869 * time.Microsecond}, // as Python rounds
+		{0.0001, 0.29, 1.5, 50 * time.Millisecond, 2, 21749 * time.Microsecond},
+		{0, 0, 1.03, 100 * time.Millisecond, 2, time.Millisecond},
+	} {
+		var l cgroup.Limits
+		testPolicy(t, func(f *config.File) {
+			f.CPU.ZeroCPUsSharesFraction, f.CPU.ZeroCPUsQuotaFraction, f.CPU.CfsQuotaFudgeFactor = tt.shares, tt.quota, tt.fudge
+			f.CPU.CfsPeriod = config.Duration(tt.period)
+		}).decideShares(&l, fourCPUs(0), 0)
+		if l.CPUShares != tt.wantShares || l.Quota != tt.want || l.Period != tt.period {
+			t.Errorf("%+v: shares %d, quota %v of %v", tt, l.CPUShares, l.Quota, l.Period)
 		}
 	}
 }

@@ -75,7 +75,7 @@ type CPU struct {
 	CfsPeriod              Duration `toml:"cfs_period" json:"cfs_period"`
 	CfsQuotaFudgeFactor    float64  `toml:"cfs_quota_fudge_factor" json:"cfs_quota_fudge_factor"`
 	ZeroCPUsSharesFraction float64  `toml:"zero_cpus_shares_fraction" json:"zero_cpus_shares_fraction" comment:"Share of a job with ncpus=0, in cpus."`
-	ZeroCPUsQuotaFraction  float64  `toml:"zero_cpus_quota_fraction" json:"zero_cpus_quota_fraction" comment:"Quota of a job with ncpus=0, in cpus."`
+	ZeroCPUsQuotaFraction  float64  `toml:"zero_cpus_quota_fraction" json:"zero_cpus_quota_fraction" comment:"Quota of a job with ncpus=0, in cpus; cfs_quota_fudge_factor multiplies it."`
 }
 
 // Cpuset configures the cpuset controller and placement.

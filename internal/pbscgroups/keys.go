@@ -78,7 +78,7 @@ var keys = slices.Concat([]key{
 	{name: "cgroup.cpu.cfs_quota_fudge_factor", stock: "1.03", ours: []string{"cpu.cfs_quota_fudge_factor"}, read: set("cpu.cfs_quota_fudge_factor", float)},
 	{name: "cgroup.cpu.enforce_per_period_quota", stock: "false", ours: []string{"cpu.enforce_per_period_quota"}, read: set("cpu.enforce_per_period_quota", truthOf)},
 	{name: "cgroup.cpu.zero_cpus_shares_fraction", stock: "0.002", ours: []string{"cpu.zero_cpus_shares_fraction"}, read: set("cpu.zero_cpus_shares_fraction", sharesFraction), note: "0.002 at least, which is the kernel's least, as in the stock hook"},
-	{name: "cgroup.cpu.zero_cpus_quota_fraction", stock: "0.2", ours: []string{"cpu.zero_cpus_quota_fraction"}, read: set("cpu.zero_cpus_quota_fraction", float), note: "cfs_quota_fudge_factor does not count for it"},
+	{name: "cgroup.cpu.zero_cpus_quota_fraction", stock: "0.2", ours: []string{"cpu.zero_cpus_quota_fraction"}, read: set("cpu.zero_cpus_quota_fraction", float)},
 	{name: "cgroup.cpuset.exclude_cpus", stock: "[]", ours: []string{"cpuset.exclude_cpus"}, read: set("cpuset.exclude_cpus", cpus)},
 	{name: "cgroup.cpuset.mem_fences", stock: "true", ours: []string{"cpuset.mem_fences"}, read: set("cpuset.mem_fences", truthOf), note: "false by default in hookhost, as in the file that OpenPBS ships"},
 	{name: "cgroup.cpuset.mem_hardwall", stock: "false", read: unlessTrue, note: "a flag of cgroup v1 that hookhost does not set"},
