@@ -51,6 +51,13 @@ func readRights(daemon int) rights {
 	return r
 }
 
+// lostRlimits is what prlimit(2) refuses without CAP_SYS_RESOURCE: to raise a hard limit, and any
+// change where the process has other ids than the caller. What pbs_mom launches is still root's when
+// execjob_launch comes, and pbs_mom has set RLIMIT_AS to pvmem by then (openpbs
+// src/resmom/linux/mom_mach.c, mom_set_limits).
+const lostRlimits = "-l rlimit_... and pvmem hold in what pbs_mom starts, unless a limit would have to be raised; " +
+	"where a job asks for them, 'hookhost attach' of its owner's process and 'hookhost run -u' fail"
+
 // capabilities(7) that hookhost uses, and what is lost without one.
 var capabilities = []struct {
 	bit    int
@@ -63,7 +70,7 @@ var capabilities = []struct {
 	{unix.CAP_KILL, "CAP_KILL", false, "processes of job owners cannot be signalled, only killed by cgroup.kill"},
 	{unix.CAP_SETUID, "CAP_SETUID", false, "hookhost run -u and hooks with user=pbsuser do not work"},
 	{unix.CAP_SETGID, "CAP_SETGID", false, "hookhost run -u and hooks with user=pbsuser do not work"},
-	{unix.CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE", false, "resource limits of other users' processes can be neither raised nor lowered: their jobs that ask for -l rlimit_... or pvmem fail at their start"},
+	{unix.CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE", false, lostRlimits},
 	{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false, "memory maps of job owners' processes cannot be read (pmem)"},
 	{unix.CAP_SYSLOG, "CAP_SYSLOG", false, "reports of OOM kills may not name the process"},
 }

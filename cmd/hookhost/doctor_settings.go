@@ -109,8 +109,8 @@ func (k *kernel) examineDevice(major, minor uint32) error {
 	return cgroup.WholeDisk(k.roots.Sys, major, minor)
 }
 
-// examineRlimits tells what becomes of the resource limits of jobs without CAP_SYS_RESOURCE: prlimit(2) on another user's
-// process takes it, to lower a limit as well as to raise it. odd is false where nothing configured is lost.
+// examineRlimits tells what becomes of the resource limits of jobs without CAP_SYS_RESOURCE: see
+// lostRlimits. odd is false where nothing configured is lost.
 //
 // RLIMIT_AS is to be unlimited where vmem is enforced (memsw). What is so already is not set.
 func examineRlimits(r rights, cfg *config.File, memsw bool) (f finding, odd bool) {
@@ -128,11 +128,12 @@ func examineRlimits(r rights, cfg *config.File, memsw bool) (f finding, odd bool
 	slices.Sort(set)
 	switch {
 	case len(set) > 0:
-		return blocking(what, "without CAP_SYS_RESOURCE every job of a user other than root fails at its start: "+strings.Join(set, ", ")+
-			" of [rlimits] cannot be set, not even lowered", advice+"leave [rlimits] empty"), true
+		return degraded(what, strings.Join(set, ", ")+" of [rlimits], without CAP_SYS_RESOURCE: what pbs_mom starts gets it "+
+			"where that is no more than pbs_mom's own hard limit, else the job fails; 'hookhost attach' of another user's "+
+			"process and 'hookhost run -u' fail", advice+"leave [rlimits] empty"), true
 	case cfg.Memory.ManageRlimitAS && cfg.Memsw.Enabled && memsw && r.limitedAS:
-		return blocking(what, "without CAP_SYS_RESOURCE every job of a user other than root fails at its start: RLIMIT_AS is limited here and cannot be lifted",
-			advice+"set manage_rlimit_as = false in [memory]"), true
+		return degraded(what, "RLIMIT_AS is limited here and cannot be lifted without CAP_SYS_RESOURCE: what pbs_mom starts "+
+			"keeps the limit that it has; 'hookhost run -u' fails", advice+"set manage_rlimit_as = false in [memory]"), true
 	}
 	return finding{}, false
 }

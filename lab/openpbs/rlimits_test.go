@@ -1,0 +1,23 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// A limit that is lowered needs no CAP_SYS_RESOURCE, which the lab's root may lack.
+func TestLimitsOfProcessesHoldInWhatPBSStarts(t *testing.T) {
+	node := nodes[len(nodes)-1]
+	configure(t, node, "[rlimits]\nnofile = \"512\"")
+	j := qsub(t, "alice", "-j oe -l select=1:ncpus=1:mem=64mb:host="+node+" -l pvmem=3gb",
+		"ulimit -v; ulimit -n; pbs_tmrsh "+node+" /bin/bash -c 'ulimit -v; ulimit -n'")
+	if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
+		t.Errorf("exit status %v", a.ExitStatus)
+	}
+	out := as(t, "alice", nodes[0], "cat STDIN.o"+strings.SplitN(j.id, ".", 2)[0])
+	if got := strings.Join(strings.Fields(out), " "); got != "3145728 512 3145728 512" {
+		t.Errorf("ulimit -v and -n in the script and in a task: %s", got)
+	}
+}
