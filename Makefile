@@ -50,8 +50,8 @@ check: ## what has to pass before a commit: format, vet, modules, short tests
 	$(GO) mod tidy -diff
 	$(GO) test -short -shuffle=on . ./internal/pbs ./internal/placement ./internal/topology ./internal/usage ./internal/report ./internal/kernfs/... ./internal/config ./internal/nodestate ./hostapi/...
 
-bench: ## measure (root)
-	@scripts/need root
+bench: all ## measure, in less than five minutes (root)
+	@scripts/need root python3
 	scripts/bench $(GO)
 
 fuzz: ## each fuzz target for T (20s)

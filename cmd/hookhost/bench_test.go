@@ -11,15 +11,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/kernfs"
-	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // benchNode is a node with a daemon.
@@ -196,90 +193,6 @@ func spread(b *testing.B, what string, d []time.Duration) {
 	}{{"min", 0}, {"median", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"max", 1}} {
 		b.ReportMetric(float64(d[int(of.part*float64(len(d)-1))].Microseconds())/1000, what+"-"+of.name+"-ms")
 	}
-}
-
-// BenchmarkThousandDeadlines is a daemon with 1,000 jobs, each a sleep, whose walltimes all end in one second: how often somebody wakes
-// up while they wait, and how late each has its signal.
-func BenchmarkThousandDeadlines(b *testing.B) {
-	for b.Loop() {
-		n, d := benchNode(b)
-		client, err := api.Dial(n.path("run/s"))
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer client.Close()
-		procfs, err := kernfs.Open("/proc")
-		if err != nil {
-			b.Fatal(err)
-		}
-		self, err := proc.Self(procfs)
-		if err != nil {
-			b.Fatal(err)
-		}
-		const jobs = 1000
-		send := func(event hostapi.Event, i int, more func(*hostapi.Request)) {
-			req := &hostapi.Request{Event: event, MoM: &self, Job: &hostapi.Job{ID: fmt.Sprintf("%d.bench", i+1), Owner: hostapi.Owner{User: "root"}, MotherSuperior: true}}
-			if more != nil {
-				more(req)
-			}
-			if out, err := client.Handle(context.Background(), req); err != nil || out.Reject {
-				b.Fatalf("%s: %v %+v", event, err, out)
-			}
-		}
-		// All are to end half a minute after the last one was launched; a job's clock starts at its launch.
-		const begin = 120 * time.Millisecond // at most, begin and launch together, with 1,000 cgroups there
-		start := time.Now()
-		end := start.Add(jobs*begin + 30*time.Second)
-		programs, exits := make([]*exec.Cmd, jobs), make([]time.Time, jobs)
-		var exited sync.WaitGroup
-		for i := range jobs {
-			programs[i] = exec.Command("sleep", "1000")
-			programs[i].SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-			if err := programs[i].Start(); err != nil {
-				b.Fatal(err)
-			}
-			exited.Go(func() { programs[i].Wait(); exits[i] = time.Now() })
-			send(hostapi.EventBegin, i, func(req *hostapi.Request) {
-				left := time.Until(end).Truncate(time.Millisecond)
-				req.Job.ResourceList = hostapi.Resources{"ncpus": "0", "mem": "4mb", "walltime": fmt.Sprintf("%.3f", left.Seconds())}
-			})
-			send(hostapi.EventLaunch, i, func(req *hostapi.Request) { req.PID, req.Progname = programs[i].Process.Pid, "sleep" })
-		}
-		b.Logf("%d jobs begun in %v", jobs, time.Since(start))
-		pids := map[string]int{"host": d.cmd.Process.Pid}
-		for _, name := range []string{"cgroup", "devices", "walltime"} {
-			hooks := processesNamed(filepath.Join(built, "hooks", name))
-			if len(hooks) != 1 {
-				b.Fatalf("%d hooks %s", len(hooks), name)
-			}
-			pids[name] = hooks[0]
-		}
-		time.Sleep(15 * time.Second) // a thousand begins leave more to sweep
-		atRest(b, pids)
-		list, err := client.Jobs(context.Background())
-		if err != nil || len(list) != jobs {
-			b.Fatalf("%d jobs, %v", len(list), err)
-		}
-		if first := time.Until(end) - time.Second; first < 0 {
-			b.Fatalf("not all begun and looked at in time: %v", first)
-		}
-		exited.Wait()
-		var late, due []time.Duration
-		for _, j := range list {
-			var i int
-			fmt.Sscanf(j.Job.ID, "%d.bench", &i)
-			at := j.Launched.Add(time.Duration(*j.Limit * float64(time.Second)))
-			late, due = append(late, exits[i-1].Sub(at)), append(due, at.Sub(end))
-		}
-		slices.Sort(due)
-		b.ReportMetric(float64((due[jobs-1] - due[0]).Milliseconds()), "deadlines-within-ms")
-		spread(b, "TERM", late)
-		for i := range jobs {
-			send(hostapi.EventEpilogue, i, nil)
-			send(hostapi.EventEnd, i, nil)
-		}
-	}
-	b.ReportMetric(0, "ns/op")
 }
 
 // switches returns how often the threads of a process were scheduled.
