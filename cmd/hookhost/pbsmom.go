@@ -24,6 +24,10 @@ func (b *backend) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, e
 	if err != nil {
 		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
+	if cause := context.Cause(ctx); cause != nil && !isOwed(e.Request.Event) {
+		b.log.WithField("event", e.Request.Event).Warnf("%s: pbs_mom has given it up before it was read: it is not carried out", nameOf(e.Request))
+		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindTimeout, "%s: %w", nameOf(e.Request), cause)
+	}
 	if b.mustAsk(e, call) {
 		return answerTo(e, call, openpbs.Ask()), nil
 	}
@@ -144,6 +148,10 @@ func (b *backend) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
 	}
 	return offline
 }
+
+// isOwed tells whether an event says what has become of a job. Such a one is carried out however late it is
+// read: MoM sends it once. Of the others MoM wants the answer, and has gone on without.
+func isOwed(e hostapi.Event) bool { return e.ForJob() && !isRefusable(e) }
 
 // isRefusable tells whether MoM takes no for an answer to an event, so that one that could not be carried out is rejected.
 func isRefusable(e hostapi.Event) bool {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Below, events of pbs_mom come straight to the daemon, without the hook that carries them there: what is said on the socket, and when.
@@ -145,6 +147,40 @@ func TestPBSAnswerComesBeforeTheAlarm(t *testing.T) {
 	must(t, os.WriteFile(m.path("go"), nil, 0o600))
 	if out := m.post(m.input("execjob_end", gone)); out != "accept\n" { // in its turn
 		t.Errorf("end: %s", out)
+	}
+}
+
+// The hook gives a daemon up that is stopped. When the daemon goes on it begins nothing of that, and ends what has ended.
+func TestPBSEventsThatAStoppedDaemonMissed(t *testing.T) {
+	m := newMoM(t)
+	d := m.serve()
+	ended, begun := pbsJob{id: "1.pbshost", list: "ncpus=0", run: 1}, pbsJob{id: "2.pbshost", list: "ncpus=0", run: 1}
+	m.begin(ended)
+	must(t, d.cmd.Process.Signal(unix.SIGSTOP))
+	t.Cleanup(func() { d.cmd.Process.Signal(unix.SIGCONT) })
+	for _, input := range []string{m.input("execjob_begin", begun), m.input("execjob_epilogue", ended), m.input("execjob_end", ended)} {
+		conn, err := net.Dial("unix", m.path("run/s"))
+		must(t, err)
+		_, err = fmt.Fprintf(conn, "POST /v1/pbs/event HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"+
+			"Content-Length: %d\r\n\r\n%s", len(input), input)
+		must(t, err, conn.Close())
+	}
+	if a := m.job("execjob_begin", begun); a.accepted || !strings.Contains(a.message, "no sign of life") {
+		t.Errorf("the begin of a daemon that is stopped: %+v", a)
+	}
+	m.hadNot(ended.id)
+	must(t, d.cmd.Process.Signal(unix.SIGCONT))
+	eventually(t, "the job that has ended is gone", func() bool { return len(m.dirsOf(ended.id)) == 0 })
+	log := func() string {
+		b, err := os.ReadFile(d.log.Name())
+		must(t, err)
+		return string(b)
+	}
+	eventually(t, "both begins are refused", func() bool {
+		return strings.Count(log(), "execjob_begin of job 2.pbshost: pbs_mom has given it up before it was read") == 2
+	})
+	if dirs := m.dirsOf(begun.id); len(dirs) > 0 || strings.Contains(log(), "event=execjob_begin job=2.pbshost") {
+		t.Errorf("a begin that nobody waits for was carried out: %v", dirs)
 	}
 }
 

@@ -25,6 +25,7 @@ FIELDS = {"accept": 0, "reject": 1, "rerun": 0, "delete": 0, "hold": 0, "prognam
 VITAL = ("rerun", "delete", "hold", "progname", "argv", "arg", "setenv", "unsetenv")  # a job must not run without these
 DOWN = "Hook hookhost: the daemon does not answer"
 MOST = 16 << 20  # bytes of an answer
+SILENCE = 5  # seconds to the daemon's first sign of life: 75 busy processes a cpu beside it made that 2
 
 
 class Failed(Exception):
@@ -135,37 +136,44 @@ class Call:
                 return s
             except (OSError, ValueError) as e:
                 s.close()
-                restarts = isinstance(e, (FileNotFoundError, ConnectionRefusedError)) and time.monotonic() < until
-                if not restarts and not isinstance(e, BlockingIOError):
+                hope = isinstance(e, (FileNotFoundError, ConnectionRefusedError, BlockingIOError)) and time.monotonic() < until
+                if not hope:
                     raise Down("%s: %s" % (path, getattr(e, "strerror", None) or e))
             time.sleep(min(pause, self.left()))
             pause = min(0.2, pause * 2)
 
     def post(self, more="", header=""):
-        """Hands the event over and returns the changes."""
+        """Hands the event over and returns the changes. A daemon that lives begins its answer at once, by 100 Continue. The kernel takes the
+        event for one that is stopped or stuck as well, which would hold MoM until the alarm."""
         s, answer, broken = self.connect(), b"", "the daemon has hung up"
         past = time.monotonic() - self.start
         if past > 1:  # the daemon counts from now on; what is added of vnodes counts behind the last alarm only
             more = "pbs.event().alarm=%d\n%s" % (max(1, self.alarm - past), more)
         body = self.input + (b"" if self.input[-1:] == b"\n" else b"\n") + more.encode("utf-8", "replace") if more else self.input
-        head = ("POST /v1/pbs/event HTTP/1.0\r\nHost: hookhost\r\nContent-Type: application/x-pbs-hook-input\r\nContent-Length: %d\r\n"
-                "Hookhost-Parent: %d\r\n%s\r\n" % (len(body), os.getppid(), header))
+        head = ("POST /v1/pbs/event HTTP/1.1\r\nHost: hookhost\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Type: "
+                "application/x-pbs-hook-input\r\nContent-Length: %d\r\nHookhost-Parent: %d\r\n%s\r\n" % (len(body), os.getppid(), header))
+        silence = max(SILENCE, int(self.settings["wait"]))
+        sign = time.monotonic() + silence
         try:
+            s.settimeout(min(self.left(), sign - time.monotonic()))
             s.sendall(head.encode() + body, socket.MSG_NOSIGNAL)
         except OSError as e:  # it may have answered before it had read all
             broken = e
         try:
             part = True
             while part and len(answer) <= MOST:
-                s.settimeout(self.left())
+                s.settimeout(self.left() if answer else max(0.001, min(self.left(), sign - time.monotonic())))
                 part = s.recv(1 << 16)
                 answer += part
         except socket.timeout:
             self.left()
+            broken = "no sign of life in %d s: it is stopped or stuck" % silence
         except OSError as e:
             broken = e
         finally:
             s.close()
+        if answer.startswith(b"HTTP/1.1 100 "):
+            answer = answer.partition(b"\r\n\r\n")[2]
         if not answer:
             raise Down("%s: no answer: %s" % (self.settings["socket"], broken))
         return parse(content(answer))

@@ -117,7 +117,9 @@ func TestShimWithoutDaemon(t *testing.T) {
 			os.WriteFile(filepath.Dir(socket), nil, 0o600)
 		}, cause: "Not a directory"},
 		{name: "silent", answer: func(c net.Conn, _ fakeRequest) { stay(c) }, cause: "no answer in ", time: true},
-		{name: "deaf", answer: func(c net.Conn, r fakeRequest) { <-r.over }, unread: true, cause: "no answer in ", time: true},
+		{name: "deaf", answer: func(c net.Conn, r fakeRequest) { <-r.over }, unread: true, cause: "no sign of life in 5 s"},
+		{name: "silent from the start", answer: func(c net.Conn, r fakeRequest) { <-r.over }, unread: true, cause: "no sign of life in 5 s"},
+		{name: "killed behind its sign", answer: func(c net.Conn, _ fakeRequest) {}, cause: "no answer: the daemon has hung up"},
 		{name: "half", answer: func(c net.Conn, _ fakeRequest) { io.WriteString(c, half); stay(c) }, cause: "no answer in ", time: true},
 		{name: "drip", answer: func(c net.Conn, _ fakeRequest) {
 			for _, b := range []byte(whole + strings.Repeat(" ", 1000)) {
@@ -127,7 +129,6 @@ func TestShimWithoutDaemon(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}, cause: "no answer in ", time: true},
-		{name: "killed", answer: func(c net.Conn, _ fakeRequest) {}, cause: "no answer: the daemon has hung up"},
 		{name: "reset", answer: func(c net.Conn, _ fakeRequest) {}, unread: true, cause: "no answer: "},
 		{name: "killed while it spoke", answer: raw(half), cause: "no whole answer in HTTP"},
 		{name: "nonsense", answer: raw("\x00\xff\xfe\nwhat?\n"), cause: "no whole answer in HTTP"},
@@ -176,6 +177,9 @@ func TestShimWithoutDaemon(t *testing.T) {
 				checkGivenUp(t, event, event, rejects, r)
 				if !strings.Contains(r.said, tt.cause) {
 					t.Errorf("%s: want %q in %q", event, tt.cause, r.said)
+				}
+				if !tt.time && r.took > 30*time.Second {
+					t.Errorf("%s: given up after %v", event, r.took)
 				}
 				if tt.time && r.took < time.Duration(hung-1)*time.Second-500*time.Millisecond {
 					t.Errorf("%s: given up after %v of %d s", event, r.took, hung)

@@ -56,7 +56,8 @@ type fakeRequest struct {
 	over <-chan struct{} // closed when the test is
 }
 
-// startDaemon listens. answer has the connection to itself; false for a request leaves it unread.
+// startDaemon listens. answer has the connection to itself, behind the sign of life; false for a request
+// leaves it unread and gives no sign.
 func startDaemon(t testing.TB, socket string, readRequest bool, answer func(c net.Conn, r fakeRequest)) *fakeDaemon {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
@@ -87,6 +88,9 @@ func startDaemon(t testing.TB, socket string, readRequest bool, answer func(c ne
 					req, err := http.ReadRequest(bufio.NewReader(c))
 					if err != nil {
 						return
+					}
+					if req.Header.Get("Expect") == "100-continue" {
+						io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n")
 					}
 					body, _ := io.ReadAll(req.Body)
 					r = fakeRequest{req.Header, req.Method + " " + req.URL.Path, string(body), over}

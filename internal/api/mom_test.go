@@ -9,11 +9,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
 // pbsMoM answers with what it was called with, unless event does.
@@ -109,6 +111,64 @@ func TestMoMCallerGone(t *testing.T) {
 	conn.Close()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A hook learns that the daemon lives before its event is carried out, and sends the body without waiting for that.
+func TestMoMCallerGetsASignOfLifeAtOnce(t *testing.T) {
+	answer := make(chan struct{})
+	socket := serve(t, &backend{}, func(s *Server) {
+		s.MoM = &pbsMoM{event: func(context.Context, MoMCall) (MoMAnswer, error) {
+			<-answer
+			return MoMAnswer{Body: []byte("done")}, nil
+		}}
+	})
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "POST /v1/pbs/event HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nin")
+	sign := make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n"))
+	if _, err := io.ReadFull(conn, sign); err != nil || !strings.HasPrefix(string(sign), "HTTP/1.1 100 ") {
+		t.Fatalf("%q, %v", sign, err)
+	}
+	close(answer)
+	if rest, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(rest), "HTTP/1.1 200 ") || !strings.HasSuffix(string(rest), "\r\n\r\ndone") {
+		t.Errorf("%q, %v", rest, err)
+	}
+}
+
+// An event whose hook has given up before it was read comes with a context that is over.
+func TestMoMCallerGoneBeforeItsEventWasRead(t *testing.T) {
+	socket := filepath.Join(socketDir(t), "run", "s")
+	l, err := Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(conn, "POST /v1/pbs/event HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nin")
+	conn.Close()
+	b, over := &backend{}, make(chan error, 1)
+	if b.procfs, err = kernfs.Open("/proc"); err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(b, b, b, b)
+	s.MoM = &pbsMoM{event: func(ctx context.Context, _ MoMCall) (MoMAnswer, error) {
+		over <- ctx.Err()
+		return MoMAnswer{}, nil
+	}}
+	serveOn(t, s, l)
+	select {
+	case err := <-over:
+		if err == nil {
+			t.Error("the context goes on")
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("no event")
 	}
 }
 

@@ -166,7 +166,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, value any, err e
 	kind, body := "application/json", []byte(nil)
 	if text, ok := value.(worded); ok && r.Header.Get("Accept") == attachedWords {
 		kind, body = attachedWords, text.words()
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	} else if body, err = json.Marshal(value); err == nil {
 		body = append(body, '\n')
 	} else {
@@ -175,6 +174,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, value any, err e
 	// The deadline is set only now: how long an event takes is its alarm's matter, not the connection's.
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.timeouts.answer))
 	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // pbs_mom's hook reads no chunks
 	w.Header().Set(versionHeader, majorVersion)
 	w.WriteHeader(status)
 	w.Write(body)

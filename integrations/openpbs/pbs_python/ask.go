@@ -20,26 +20,36 @@ type reply struct {
 	body   []byte
 }
 
-// ask hands MoM's input file to the daemon and returns its answer. It fails when there is none by the deadline, and when it is cut
-// off or not one of the two kinds. HTTP/1.0: the daemon closes the connection behind its answer.
+// silence is how long the daemon may take to its first sign of life, 100 Continue. After that the shim asks once
+// more, with a patience that the site sets.
+const silence = time.Second
+
+// ask hands MoM's input file to the daemon and returns its answer. It fails when there is none by the
+// deadline, when there is no sign of life in time, and when the answer is cut off or not one of the two
+// kinds. The daemon closes the connection behind its answer.
 func ask(socket string, in []byte, deadline time.Time) (reply, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return reply{}, errors.New("socket: " + err.Error())
 	}
 	defer syscall.Close(fd)
-	if err := within(fd, syscall.SO_SNDTIMEO, deadline); err != nil {
+	sign := time.Now().Add(silence)
+	if sign.After(deadline) {
+		sign = deadline
+	}
+	if err := within(fd, syscall.SO_SNDTIMEO, sign); err != nil {
 		return reply{}, err
 	}
 	if err := connect(fd, socket); err != nil {
 		return reply{}, named("connect to "+socket, err)
 	}
-	head := "POST /v1/pbs/event HTTP/1.0\r\nHost: hookhost\r\nContent-Type: application/x-pbs-hook-input\r\nAccept: " + typeOutput +
+	head := "POST /v1/pbs/event HTTP/1.1\r\nHost: hookhost\r\nConnection: close\r\nExpect: 100-continue\r\n" +
+		"Content-Type: application/x-pbs-hook-input\r\nAccept: " + typeOutput +
 		"\r\nHookhost-Parent: " + strconv.Itoa(syscall.Getppid()) + "\r\nContent-Length: " + strconv.Itoa(len(in)) + "\r\n\r\n"
-	if err := send(fd, append([]byte(head), in...), deadline); err != nil {
+	if err := send(fd, append([]byte(head), in...), sign); err != nil {
 		return reply{}, named("send to "+socket, err)
 	}
-	b, err := receive(fd, deadline)
+	b, err := receive(fd, sign, deadline)
 	if err != nil {
 		return reply{}, named("answer of "+socket, err)
 	}
@@ -70,9 +80,13 @@ func send(fd int, b []byte, deadline time.Time) error {
 	return nil
 }
 
-// receive reads the answer to its end.
-func receive(fd int, deadline time.Time) ([]byte, error) {
-	return readAll(fd, 2*maxInput, func() error { return within(fd, syscall.SO_RCVTIMEO, deadline) })
+// receive reads the answer to its end. Its first part has to come by sign.
+func receive(fd int, sign, deadline time.Time) ([]byte, error) {
+	return readAll(fd, 2*maxInput, func() error {
+		until := sign
+		sign = deadline
+		return within(fd, syscall.SO_RCVTIMEO, until)
+	})
 }
 
 var errTooLong = errors.New("too long")
@@ -125,6 +139,9 @@ var errGarbage = errors.New("the daemon's answer is not one")
 // parseReply reads a whole answer of HTTP's, up to its end.
 func parseReply(b []byte) (reply, error) {
 	head, body, found := strings.Cut(string(b), "\r\n\r\n")
+	if strings.HasPrefix(head, "HTTP/1.1 100 ") { // the sign of life
+		head, body, found = strings.Cut(body, "\r\n\r\n")
+	}
 	if !found || !strings.HasPrefix(head, "HTTP/1.") {
 		return reply{}, errGarbage
 	}

@@ -176,6 +176,7 @@ const accepted = "pbs.event().accept=True\npbs.event().reject=False\n"
 func answers(kind, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		io.WriteString(w, body)
 	}
 }
@@ -282,7 +283,7 @@ func TestFailuresAreTheShims(t *testing.T) {
 		"killed in mid-call": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"a short body": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "500")
-			answers(typeOutput, accepted)(w, r)
+			io.WriteString(w, accepted)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -308,6 +309,22 @@ func TestHungDaemon(t *testing.T) {
 	s := p.run(p.momArgs("hookhost.PY")...)
 	if took := time.Since(start); took < 1400*time.Millisecond {
 		t.Errorf("gave up after %v of 2 s", took)
+	}
+	s.untouched(t)
+}
+
+// A daemon that gives no sign of life holds MoM for a second of the 90 that the event has. Then the shim asks.
+func TestStoppedDaemonIsLeftToTheShimAtOnce(t *testing.T) {
+	p := newPlace(t)
+	l, err := net.Listen("unix", p.path("sock")) // nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	start := time.Now()
+	s := p.run(p.momArgs("hookhost.PY")...)
+	if took := time.Since(start); took < silence || took > 30*time.Second {
+		t.Errorf("gave up after %v", took)
 	}
 	s.untouched(t)
 }
