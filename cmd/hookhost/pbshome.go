@@ -95,7 +95,8 @@ func (b *backend) configuredHome() string {
 
 // momFiles are how the names of the files of a job end that MoM has: its record, the next version of that, and the name that the record
 // has while MoM starts and reads it (openpbs src/resmom/job_recov_fs.c; hashname, which the name begins with, is the job's id).
-var momFiles = []string{".JB", ".JC", ".BD"}
+// The first is looked for once more: MoM may have given a record its name back meanwhile.
+var momFiles = []string{".JB", ".JC", ".BD", ".JB"}
 
 // populated tells whether there are processes in a job's cgroup, whoever has made that.
 func (b *backend) populated(id string) (bool, error) {

@@ -15,11 +15,17 @@ import (
 
 // Jobs that pbs_mom has dropped without a word. When a hook behind ours rejects execjob_begin, MoM forgets the job and sends nothing more
 // for it (openpbs src/server/req_quejob.c; src/resmom/mom_comm.c, IM_JOIN_JOB), while the job has cpus and memory here. So MoM is asked
-// whether it has the job (Options.PBSHas), on three occasions:
+// whether it has the job (Options.PBSHas), on four occasions:
 //
-//	another job begins and finds too little room     jobs begun roomAge ago and without prologue and launch
+//	another job begins and finds too little room     jobs begun roomAge ago and without prologue and launch,
+//	                                                 and that pbs_mom's begun dropAge ago, started or not
 //	dropAge after a job's begin                      that job, if it had neither
 //	exechost_periodic of a pbs_mom                   its jobs begun dropAge ago that its job_list does not name, started or not
+//	dropAge after exechost_startup of a pbs_mom      its jobs begun dropAge ago, started or not
+//
+// The last is for a pbs_mom that was restarted. A sister without option -p deletes its files of all jobs then
+// (openpbs src/resmom/catch_child.c, init_abort_jobs) and runs no hook, while the jobs' processes live on. The
+// exechost_periodic that MoM sends at once finds the older jobs.
 //
 // MoM has a job on its disk a moment after it has accepted begin, usually milliseconds; that moment is the time of other hooks, and of a
 // server that sends a script. A job that was taken for dropped too early is begun once more by its prologue or launch (beginLate).
@@ -41,6 +47,9 @@ func (h *Host) beginWithRoom(ctx context.Context, req *hostapi.Request, from cal
 	}
 	dropped := h.drop(ctx, notStarted, func(rec *jobstate.Record) bool {
 		return rec.Job.ID != req.Job.ID && h.unstarted(rec, roomAge)
+	})
+	dropped += h.drop(ctx, notListed, func(rec *jobstate.Record) bool {
+		return rec.Job.ID != req.Job.ID && h.ofMoM(rec, from.home)
 	})
 	if dropped == 0 {
 		return v, nil
@@ -82,8 +91,18 @@ func (h *Host) dropUnstarted(jobs []string) {
 func (h *Host) dropUnlisted(ctx context.Context, listed map[string]*hostapi.Job, home string) {
 	h.drop(ctx, notListed, func(rec *jobstate.Record) bool {
 		_, has := listed[rec.Job.ID]
-		return !has && (rec.MoMHome == home || rec.MoMHome == "") && h.isPBS(rec, dropAge)
+		return !has && h.ofMoM(rec, home)
 	})
+}
+
+// dropForgotten ends the jobs of the pbs_mom of that home that it does not have on its disk any more.
+func (h *Host) dropForgotten(home string) {
+	h.drop(h.ctx, notListed, func(rec *jobstate.Record) bool { return h.ofMoM(rec, home) })
+}
+
+// ofMoM tells whether the job is one of the pbs_mom of that home and is old enough to be on its disk.
+func (h *Host) ofMoM(rec *jobstate.Record, home string) bool {
+	return (rec.MoMHome == home || rec.MoMHome == "") && h.isPBS(rec, dropAge)
 }
 
 // isPBS tells whether the job is one that pbs_mom has begun here, so long ago at least, and that is not ending.

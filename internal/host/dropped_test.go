@@ -163,8 +163,12 @@ func TestRoomOfDroppedJobs(t *testing.T) {
 		{name: "MoM's files cannot be read", phase: jobstate.PhasePrerun, ago: time.Minute, mom: &momFiles{unread: true}},
 		{name: "just begun", phase: jobstate.PhasePrerun, ago: -time.Minute},
 		{name: "being begun", phase: jobstate.PhasePrerun, change: func(r *jobstate.Record) { r.Begun = time.Time{} }},
-		{name: "started", phase: jobstate.PhaseRunning, ago: time.Minute},
-		{name: "at its prologue", phase: jobstate.PhasePrerun, ago: time.Minute, change: func(r *jobstate.Record) { r.Kept = true }},
+		{name: "started, and MoM has deleted its files", phase: jobstate.PhaseRunning, ago: time.Minute, room: true},
+		{name: "started, and MoM has it", phase: jobstate.PhaseRunning, ago: time.Minute, mom: &momFiles{jobs: map[string]bool{"1.srv": true}}},
+		{name: "started just now", phase: jobstate.PhaseRunning, ago: 5 * time.Second},
+		{name: "started by the MoM of another home", phase: jobstate.PhaseRunning, ago: time.Minute, change: func(r *jobstate.Record) { r.MoMHome = "/other" }},
+		{name: "on a sister, and MoM has deleted its files", phase: jobstate.PhasePrerun, ago: time.Minute, change: func(r *jobstate.Record) { r.Kept = true }, room: true},
+		{name: "at its prologue", phase: jobstate.PhasePrerun, ago: 5 * time.Second, change: func(r *jobstate.Record) { r.Kept = true }},
 		{name: "of another MoM", phase: jobstate.PhasePrerun, ago: time.Minute, change: func(r *jobstate.Record) { r.PBS = false }},
 		{name: "of another host process", phase: jobstate.PhasePrerun, ago: time.Minute, change: func(r *jobstate.Record) { r.Host.PID++ }},
 	} {
@@ -189,7 +193,11 @@ func TestRoomOfDroppedJobs(t *testing.T) {
 				}
 				return
 			}
-			if out.Reject || first != nil || n.events("1.srv") != "abort" || n.events("2.srv") != "begin abort begin" || len(n.reports()) != 0 {
+			ended, reports := "abort", 0
+			if tt.phase == jobstate.PhaseRunning {
+				ended, reports = "epilogue end", 1
+			}
+			if out.Reject || first != nil || n.events("1.srv") != ended || n.events("2.srv") != "begin abort begin" || len(n.reports()) != reports {
 				t.Errorf("%+v, first %+v, events %q and %q; want the first dropped", out, first, n.events("1.srv"), n.events("2.srv"))
 			}
 		})
@@ -302,6 +310,49 @@ func TestUnlistedJobs(t *testing.T) {
 				t.Errorf("report %s, %v, of %v", b, err, n.reports())
 			}
 		})
+	}
+}
+
+// A pbs_mom that was restarted has deleted its files of jobs that it does not know any more. It runs no hook for that.
+func TestJobsThatARestartedMoMHasForgottenEnd(t *testing.T) {
+	n := newPBSNode(t, &momFiles{jobs: map[string]bool{"2.srv": true}})
+	h := n.open()
+	n.put("1.srv", jobstate.PhaseRunning, time.Hour)
+	n.put("2.srv", jobstate.PhaseRunning, time.Hour) // on MoM's disk
+	n.put("3.srv", jobstate.PhaseRunning, time.Hour, func(r *jobstate.Record) { r.MoMHome = "/other" })
+	n.put("4.srv", jobstate.PhaseRunning, time.Second) // MoM may be about to write it
+	h.dropForgotten("")
+	for id, lives := range map[string]bool{"1.srv": false, "2.srv": true, "3.srv": true, "4.srv": true} {
+		if rec := n.record(id); lives != (rec != nil) || lives != (n.events(id) == "") {
+			t.Errorf("job %s lives: %t, events %q", id, rec != nil, n.events(id))
+		}
+	}
+}
+
+// An end that comes late, of a run before the one that lives here, ends nothing.
+func TestEndOfAnEarlierRunLeavesTheJobThatHasBegunAgain(t *testing.T) {
+	n := newPBSNode(t, &momFiles{})
+	h := n.open()
+	run := func(e hostapi.Event, count int) {
+		t.Helper()
+		req := event(e, "1.srv")
+		req.Job.RunCount = count
+		if out := fromPBS(t, h, req); out.Reject {
+			t.Errorf("%s of run %d: %s", e, count, out.Message)
+		}
+	}
+	run(hostapi.EventBegin, 1)
+	run(hostapi.EventLaunch, 1)
+	run(hostapi.EventBegin, 2)
+	for _, e := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventAbort, hostapi.EventEnd} {
+		run(e, 1)
+	}
+	if rec := n.record("1.srv"); rec == nil || rec.Phase != jobstate.PhasePrerun || rec.Job.RunCount != 2 {
+		t.Fatalf("record %+v, want the second run's", rec)
+	}
+	run(hostapi.EventEnd, 2)
+	if rec := n.record("1.srv"); rec != nil || n.events("1.srv") != "begin launch epilogue end begin end" {
+		t.Errorf("record %+v, events %q", rec, n.events("1.srv"))
 	}
 }
 

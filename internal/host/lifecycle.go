@@ -110,6 +110,10 @@ func (h *Host) replace(ctx context.Context, rec *jobstate.Record) error {
 func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	id, last, began := req.Job.ID, req.Event != hostapi.EventEpilogue, h.clock.Now()
 	rec, err := h.leaving(ctx, req, last)
+	if errors.Is(err, errEarlierRun) {
+		h.log.WithField("job", id).Warnf("%s of run_count %d comes late: %v", req.Event, req.Job.RunCount, err)
+		return &Verdict{Outcome: &hostapi.Outcome{}}, nil
+	}
 	errs := []error{err}
 	unread := rec == nil && err != nil
 	h.timers.drop(id)
@@ -184,13 +188,20 @@ func (h *Host) conclude(ctx context.Context, rec *jobstate.Record, e hostapi.Eve
 	return errors.Join(unsettled, err)
 }
 
-// leaving returns the job's record as it goes into its last phase. That is on disk before hooks are called only where it
+// errEarlierRun is of an event that pbs_mom had sent before it began the job anew. It was read only now, as by a
+// daemon that was stopped: events of several connections are in no order. Begin has ended that run (standing).
+var errEarlierRun = errors.New("the job has begun again since")
+
+// leaving returns the job's record as it goes into its last phase, and fails with errEarlierRun. That is on disk before hooks are called only where it
 // has to be: pbs_mom sends end once, so a host that dies over it has to find that out; a MoM of ours asks again, and
 // everything else is written with what the hooks answer.
 func (h *Host) leaving(ctx context.Context, req *hostapi.Request, last bool) (*jobstate.Record, error) {
 	rec, err := h.record(ctx, req.Job.ID)
 	if err != nil || rec == nil {
 		return nil, err
+	}
+	if rec.PBS && req.Job.RunCount > 0 && req.Job.RunCount < rec.Job.RunCount {
+		return nil, errEarlierRun
 	}
 	exiting(rec, req, last, h.clock.Now())
 	if last && rec.MoM == nil {

@@ -33,8 +33,11 @@ func listOf(recs []*jobstate.Record, hook string, now jobstate.Moment) map[strin
 // judgeHost carries out an exechost_* event that came from outside, with every hook.
 func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	began := time.Now()
-	if from.pbs && req.Event == hostapi.EventPeriodic {
+	switch {
+	case from.pbs && req.Event == hostapi.EventPeriodic:
 		h.dropUnlisted(ctx, req.JobList, from.home)
+	case from.pbs:
+		time.AfterFunc(dropAge, func() { h.behindIt(func() { h.dropForgotten(from.home) }) })
 	}
 	if err := h.alterAll(ctx, req.JobList); err != nil {
 		h.log.Errorf("limits that were altered: %v", err) // the next event tells them again
