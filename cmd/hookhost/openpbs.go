@@ -120,11 +120,13 @@ func (c *cli) openpbsInstall() *cobra.Command {
 			if err := f.settings(c, cmd); err != nil {
 				return misuse(fmt.Errorf("openpbs install: %w", err))
 			}
-			do := f.install
+			var err error
 			if f.native {
-				do = f.installNative
+				err = f.installNative(c, cmd.OutOrStdout())
+			} else {
+				err = f.install(c, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
-			if err := do(c, cmd.OutOrStdout()); err != nil {
+			if err != nil {
 				return fmt.Errorf("openpbs install: %w", err)
 			}
 			return nil
@@ -153,7 +155,7 @@ func (c *cli) openpbsUninstall() *cobra.Command {
 	return cmd
 }
 
-func (f *openpbsFlags) install(c *cli, out io.Writer) error {
+func (f *openpbsFlags) install(c *cli, out, errOut io.Writer) error {
 	q, err := c.findQmgr(f.qmgr)
 	if err != nil {
 		return err
@@ -181,7 +183,13 @@ func (f *openpbsFlags) install(c *cli, out io.Writer) error {
 		fmt.Fprintf(out, "Hook %s is registered already, and nothing differs.\n", f.registration.Name)
 	} else if err := q.carryOut(out, list, f.dryRun); err != nil {
 		return err
-	} else if !f.dryRun {
+	}
+	if !f.dryRun {
+		if err := c.reach(f.registration.Name, errOut); err != nil {
+			return err
+		}
+	}
+	if len(list) > 0 && !f.dryRun {
 		fmt.Fprintf(out, "\nHook %s is registered.\n%s", f.registration.Name, openpbs.NextSteps)
 	}
 	if f.registration.StaysDisabled(existing, stock) {

@@ -184,6 +184,43 @@ func TestPBSEventsThatAStoppedDaemonMissed(t *testing.T) {
 	}
 }
 
+// A MoM that gets the hook while it runs begins with exechost_periodic: that tells of the vnodes what its exechost_startup
+// would have told. Where MoM's vnodes have it, the server does, and where exechost_startup has come.
+func TestPBSPeriodicTellsTheVnodesThatStartupHasNotTold(t *testing.T) {
+	told := func(t *testing.T, events ...string) string {
+		m := newMoM(t)
+		m.serve()
+		m.by = byJSON
+		var out string
+		for _, input := range events {
+			event, vnodes, _ := strings.Cut(input, "\n")
+			out = m.post(m.hostInput(event, strings.Fields(vnodes)...))
+		}
+		return out
+	}
+	const known = "\nvnode_list[\"pbshost\"].resources_available[ncpus]=2\nvnode_list[\"pbshost\"].resources_available[mem]=9kb"
+	const all = known + "\nvnode_list[\"pbshost\"].resources_available[vmem]=9kb\nvnode_list[\"pbshost\"].resources_available[hpmem]=0kb" +
+		"\nvnode_list[\"pbshost\"].resources_available[ngpus]=0"
+	for _, tt := range []struct {
+		name   string
+		events []string
+		tells  bool
+	}{
+		{"the first", []string{"exechost_periodic" + known}, true},
+		{"without vnodes", []string{"exechost_periodic"}, true},
+		{"the second", []string{"exechost_periodic" + known, "exechost_periodic" + known}, false},
+		{"behind startup", []string{"exechost_startup" + known, "exechost_periodic" + known}, false},
+		{"of a MoM whose startup an earlier daemon has seen", []string{"exechost_periodic" + all}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := told(t, tt.events...)
+			if tells := strings.Contains(out, "vnode pbshost resources_available vmem size "); tells != tt.tells || !strings.HasSuffix(out, "accept\n") {
+				t.Errorf("it tells of vnodes: %t\n%s", tells, out)
+			}
+		})
+	}
+}
+
 // A job that MoM has dropped after its begin makes room for the next one; one that MoM has does not.
 func TestPBSDroppedJobsMakeRoom(t *testing.T) {
 	m := newMoM(t)

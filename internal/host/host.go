@@ -58,6 +58,7 @@ type Host struct {
 	adopting map[string]bool                   // jobs, see adopt
 	asking   map[[2]string]bool                // hook and job, see rang
 	reports  map[string]*asking                // by job, see askBeside
+	started  map[string]bool                   // by home of pbs_mom, see startUpLate
 	closed   bool
 }
 

@@ -44,6 +44,13 @@ func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request, from caller)
 	}
 	v, err := h.askAll(ctx, h.links(), req, from)
 	h.tell(req, v, err, time.Since(began))
+	switch {
+	case err != nil || !from.pbs:
+	case req.Event == hostapi.EventPeriodic:
+		h.startUpLate(ctx, req, from, v)
+	case !v.Reject:
+		h.setStarted(from.home)
+	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", req.Event, err)
 	}

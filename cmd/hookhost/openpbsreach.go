@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+)
+
+// reachWithin is how long install waits for the nodes. The server sends a hook within a second or two.
+const reachWithin = 30 * time.Second
+
+// reach waits until the server has sent the hook to all nodes that are up, and says on errOut which it waits for. Nodes that
+// have not taken it after reachWithin are named, which is no error: the server goes on trying.
+func (c *cli) reach(hook string, errOut io.Writer) error {
+	conf, err := c.pbsConf()
+	if err != nil {
+		return err
+	}
+	if !filepath.IsAbs(conf["PBS_HOME"]) {
+		return nil
+	}
+	var said []string
+	for end := time.Now().Add(reachWithin); ; time.Sleep(100 * time.Millisecond) {
+		text, err := os.ReadFile(filepath.Join(conf["PBS_HOME"], openpbs.Tracking))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("whether the nodes have the hook: %w", err)
+		}
+		pending := openpbs.Pending(text, hook)
+		names := strings.Join(pending, ", ")
+		switch {
+		case len(pending) == 0:
+			return nil
+		case time.Now().After(end):
+			fmt.Fprintf(errOut, "Hook %s has not reached %s within %g s. The server goes on trying; until then jobs run there without it.\n",
+				hook, names, reachWithin.Seconds())
+			return nil
+		case !slices.Equal(pending, said):
+			fmt.Fprintf(errOut, "Hook %s is on its way to %s.\n", hook, names)
+			said = pending
+		}
+	}
+}

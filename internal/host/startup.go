@@ -1,0 +1,77 @@
+package host
+
+import (
+	"context"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// A pbs_mom runs exechost_startup when it starts and on SIGHUP, and at no other time. One that is sent the hook while it
+// runs begins with exechost_periodic, and the server is never told what this host has.
+//
+// MoM itself knows whether the server was told: once the server has confirmed what a hook says of vnodes, MoM has
+// it in the vnode_list of its events (openpbs src/resmom/mom_server.c, IS_HOOK_ACTION_ACK). To the server it is
+// the same whichever event has brought it (src/server/node_manager.c, IS_UPDATE_FROM_HOOK).
+
+// startUpLate adds to the verdict of an exechost_periodic of a pbs_mom what its exechost_startup would have told of
+// resources and sharing, where the event's vnode_list lacks a resource of that. It looks once for each MoM, and not where
+// exechost_startup has come: what the server takes over later, or is changed there, is the administrator's.
+func (h *Host) startUpLate(ctx context.Context, req *hostapi.Request, from caller, v *Verdict) {
+	if h.hasStarted(from.home) {
+		return
+	}
+	startup, err := h.askAll(ctx, h.links(), &hostapi.Request{Event: hostapi.EventStartup, Node: req.Node, VnodeList: req.VnodeList}, caller{})
+	if err != nil || startup.Reject {
+		h.log.Debug("exechost_startup in the place of pbs_mom's: not carried out") // the next periodic tries again
+		return
+	}
+	h.setStarted(from.home)
+	if !lacks(req.VnodeList, startup.Vnodes) {
+		return
+	}
+	h.log.Warn("pbs_mom has not run exechost_startup since it has the hook: the server is told of the vnodes by this exechost_periodic")
+	for name, told := range startup.Vnodes {
+		into := v.Vnodes[name]
+		if into == nil {
+			into = &hostapi.Vnode{}
+			put(&v.Vnodes, name, into)
+		}
+		for r, value := range told.ResourcesAvailable {
+			if _, set := into.ResourcesAvailable[r]; !set {
+				put(&into.ResourcesAvailable, r, value)
+			}
+		}
+		if into.Sharing == "" {
+			into.Sharing = told.Sharing
+		}
+	}
+}
+
+// lacks tells whether known has not all resources of told.
+func lacks(known, told map[string]*hostapi.Vnode) bool {
+	for name, v := range told {
+		for r := range v.ResourcesAvailable {
+			there := known[name]
+			if there == nil {
+				return true
+			}
+			if _, has := there.ResourcesAvailable[r]; !has {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hasStarted tells whether the exechost_startup of the pbs_mom of that home has come, or was seen to.
+func (h *Host) hasStarted(home string) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.started[home]
+}
+
+func (h *Host) setStarted(home string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	put(&h.started, home, true)
+}
