@@ -14,11 +14,13 @@ import (
 	"github.com/hookhost/hookhost/integrations/openpbs"
 )
 
-// reachWithin is how long install waits for the nodes. The server sends a hook within a second or two.
+// reachWithin is how long install waits for the nodes. The server sends a hook within a second or
+// two.
 const reachWithin = 30 * time.Second
 
-// reach waits until the server has sent the hook to all nodes that are up, and says on errOut which it waits for. Nodes that
-// have not taken it after reachWithin are named, which is no error: the server goes on trying.
+// reach waits until the server has sent the hook to all nodes that are up, and says on errOut which
+// it waits for. Nodes that have not taken it after reachWithin are named, which is no error: the
+// server goes on trying.
 func (c *cli) reach(hook string, errOut io.Writer) error {
 	conf, err := c.pbsConf()
 	if err != nil {

@@ -150,7 +150,8 @@ func TestPBSAnswerComesBeforeTheAlarm(t *testing.T) {
 	}
 }
 
-// The hook gives a daemon up that is stopped. When the daemon goes on it begins nothing of that, and ends what has ended.
+// The hook gives a daemon up that is stopped. When the daemon goes on it begins nothing of that,
+// and ends what has ended.
 func TestPBSEventsThatAStoppedDaemonMissed(t *testing.T) {
 	m := newMoM(t)
 	d := m.serve()
@@ -184,8 +185,9 @@ func TestPBSEventsThatAStoppedDaemonMissed(t *testing.T) {
 	}
 }
 
-// A MoM that gets the hook while it runs begins with exechost_periodic: that tells of the vnodes what its exechost_startup
-// would have told. Where MoM's vnodes have it, the server does, and where exechost_startup has come.
+// A MoM that gets the hook while it runs begins with exechost_periodic: that tells of the vnodes
+// what its exechost_startup would have told. Where MoM's vnodes have it, the server does, and where
+// exechost_startup has come.
 func TestPBSPeriodicTellsTheVnodesThatStartupHasNotTold(t *testing.T) {
 	told := func(t *testing.T, events ...string) string {
 		m := newMoM(t)

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// NextSteps is what remains to be done by hand once the hook is registered. MoM runs exechost_startup when it starts and
-// on SIGHUP, which touches no job (process_hup in resmom/linux/mom_func.c), and at no other time. The daemon tells
-// what is missing with exechost_periodic, which MoM runs when the hook arrives.
+// NextSteps is what remains to be done by hand once the hook is registered. MoM runs
+// exechost_startup when it starts and on SIGHUP, which touches no job (process_hup in
+// resmom/linux/mom_func.c), and at no other time. The daemon tells what is missing with
+// exechost_periodic, which MoM runs when the hook arrives.
 const NextSteps = `Where a node's daemon runs by now, nothing is left to do there (hookhost doctor says how it is).
 A daemon that is started later tells the server of its vnodes at the next exechost_periodic, or at once when pbs_mom gets a SIGHUP, which touches no job:
     . /etc/pbs.conf; kill -HUP "$(cat "${PBS_MOM_HOME:-$PBS_HOME}/mom_priv/mom.lock")"

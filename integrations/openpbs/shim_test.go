@@ -56,8 +56,8 @@ type fakeRequest struct {
 	over <-chan struct{} // closed when the test is
 }
 
-// startDaemon listens. answer has the connection to itself, behind the sign of life; false for a request
-// leaves it unread and gives no sign.
+// startDaemon listens. answer has the connection to itself, behind the sign of life; false for a
+// request leaves it unread and gives no sign.
 func startDaemon(t testing.TB, socket string, readRequest bool, answer func(c net.Conn, r fakeRequest)) *fakeDaemon {
 	t.Helper()
 	l, err := net.Listen("unix", socket)

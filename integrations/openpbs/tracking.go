@@ -6,12 +6,14 @@ import (
 	"strings"
 )
 
-// Tracking is the file below PBS_HOME in which the PBS server notes which pbs_mom it has to send a hook's files to
-// (openpbs src/server/hook_func.c, hook_track_save). A MoM that is down is not in it: it gets the hook when it is up.
+// Tracking is the file below PBS_HOME in which the PBS server notes which pbs_mom it has to send a
+// hook's files to (openpbs src/server/hook_func.c, hook_track_save). A MoM that is down is not in
+// it: it gets the hook when it is up.
 const Tracking = "server_priv/hooks/tracking.TR"
 
-// Pending returns the hosts whose pbs_mom has not confirmed all of the hook, sorted. The text is that of Tracking: lines
-// `HOST:PORT HOOK ACTION ID`, the later of two about the same counting. An ACTION of 0 is nothing to do.
+// Pending returns the hosts whose pbs_mom has not confirmed all of the hook, sorted. The text is
+// that of Tracking: lines `HOST:PORT HOOK ACTION ID`, the later of two about the same counting. An
+// ACTION of 0 is nothing to do.
 func Pending(tracking []byte, hook string) []string {
 	pending := map[string]bool{}
 	for line := range strings.Lines(string(tracking)) {

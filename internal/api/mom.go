@@ -13,9 +13,9 @@ import (
 
 // MoM carries out events of pbs_mom as its hook brings them: MoM's own input file in, and what the hook is to do out.
 type MoM interface {
-	// Event carries out one event. ctx ends when the caller is gone, and is over from the start where the
-	// caller has given up before its event was read. An error is for a caller that then does what is
-	// configured for a daemon that failed; a rejected event is none.
+	// Event carries out one event. ctx ends when the caller is gone, and is over from the start
+	// where the caller has given up before its event was read. An error is for a caller that then
+	// does what is configured for a daemon that failed; a rejected event is none.
 	Event(ctx context.Context, call MoMCall) (MoMAnswer, error)
 }
 
@@ -45,10 +45,10 @@ const (
 
 // momEvent answers the hook of pbs_mom. Bodies of both sides are no JSON; errors are.
 //
-// The hook sends "Expect: 100-continue", and its body without waiting. net/http writes "100 Continue" when
-// the body is read, which is the first sign that the daemon lives: the kernel takes an event for one that
-// is stopped as well. A caller that is gone by then is found out by that write, which ends the request's
-// context before the event is carried out.
+// The hook sends "Expect: 100-continue", and its body without waiting. net/http writes "100
+// Continue" when the body is read, which is the first sign that the daemon lives: the kernel takes
+// an event for one that is stopped as well. A caller that is gone by then is found out by that
+// write, which ends the request's context before the event is carried out.
 func (s *Server) momEvent(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	control.SetWriteDeadline(time.Time{})

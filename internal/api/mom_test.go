@@ -114,7 +114,8 @@ func TestMoMCallerGone(t *testing.T) {
 	}
 }
 
-// A hook learns that the daemon lives before its event is carried out, and sends the body without waiting for that.
+// A hook learns that the daemon lives before its event is carried out, and sends the body without
+// waiting for that.
 func TestMoMCallerGetsASignOfLifeAtOnce(t *testing.T) {
 	answer := make(chan struct{})
 	socket := serve(t, &backend{}, func(s *Server) {

@@ -23,9 +23,9 @@ import (
 //	exechost_periodic of a pbs_mom                   its jobs begun dropAge ago that its job_list does not name, started or not
 //	dropAge after exechost_startup of a pbs_mom      its jobs begun dropAge ago, started or not
 //
-// The last is for a pbs_mom that was restarted. A sister without option -p deletes its files of all jobs then
-// (openpbs src/resmom/catch_child.c, init_abort_jobs) and runs no hook, while the jobs' processes live on. The
-// exechost_periodic that MoM sends at once finds the older jobs.
+// The last is for a pbs_mom that was restarted. A sister without option -p deletes its files of all
+// jobs then (openpbs src/resmom/catch_child.c, init_abort_jobs) and runs no hook, while the jobs'
+// processes live on. The exechost_periodic that MoM sends at once finds the older jobs.
 //
 // MoM has a job on its disk a moment after it has accepted begin, usually milliseconds; that moment is the time of other hooks, and of a
 // server that sends a script. A job that was taken for dropped too early is begun once more by its prologue or launch (beginLate).
@@ -95,12 +95,14 @@ func (h *Host) dropUnlisted(ctx context.Context, listed map[string]*hostapi.Job,
 	})
 }
 
-// dropForgotten ends the jobs of the pbs_mom of that home that it does not have on its disk any more.
+// dropForgotten ends the jobs of the pbs_mom of that home that it does not have on its disk any
+// more.
 func (h *Host) dropForgotten(home string) {
 	h.drop(h.ctx, notListed, func(rec *jobstate.Record) bool { return h.ofMoM(rec, home) })
 }
 
-// ofMoM tells whether the job is one of the pbs_mom of that home and is old enough to be on its disk.
+// ofMoM tells whether the job is one of the pbs_mom of that home and is old enough to be on its
+// disk.
 func (h *Host) ofMoM(rec *jobstate.Record, home string) bool {
 	return (rec.MoMHome == home || rec.MoMHome == "") && h.isPBS(rec, dropAge)
 }

@@ -313,7 +313,8 @@ func TestUnlistedJobs(t *testing.T) {
 	}
 }
 
-// A pbs_mom that was restarted has deleted its files of jobs that it does not know any more. It runs no hook for that.
+// A pbs_mom that was restarted has deleted its files of jobs that it does not know any more. It
+// runs no hook for that.
 func TestJobsThatARestartedMoMHasForgottenEnd(t *testing.T) {
 	n := newPBSNode(t, &momFiles{jobs: map[string]bool{"2.srv": true}})
 	h := n.open()

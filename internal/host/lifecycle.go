@@ -188,13 +188,15 @@ func (h *Host) conclude(ctx context.Context, rec *jobstate.Record, e hostapi.Eve
 	return errors.Join(unsettled, err)
 }
 
-// errEarlierRun is of an event that pbs_mom had sent before it began the job anew. It was read only now, as by a
-// daemon that was stopped: events of several connections are in no order. Begin has ended that run (standing).
+// errEarlierRun is of an event that pbs_mom had sent before it began the job anew. It was read only
+// now, as by a daemon that was stopped: events of several connections are in no order. Begin has
+// ended that run (standing).
 var errEarlierRun = errors.New("the job has begun again since")
 
-// leaving returns the job's record as it goes into its last phase, and fails with errEarlierRun. That is on disk before hooks are called only where it
-// has to be: pbs_mom sends end once, so a host that dies over it has to find that out; a MoM of ours asks again, and
-// everything else is written with what the hooks answer.
+// leaving returns the job's record as it goes into its last phase, and fails with errEarlierRun.
+// That is on disk before hooks are called only where it has to be: pbs_mom sends end once, so a
+// host that dies over it has to find that out; a MoM of ours asks again, and everything else is
+// written with what the hooks answer.
 func (h *Host) leaving(ctx context.Context, req *hostapi.Request, last bool) (*jobstate.Record, error) {
 	rec, err := h.record(ctx, req.Job.ID)
 	if err != nil || rec == nil {

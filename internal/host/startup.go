@@ -6,16 +6,19 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// A pbs_mom runs exechost_startup when it starts and on SIGHUP, and at no other time. One that is sent the hook while it
-// runs begins with exechost_periodic, and the server is never told what this host has.
+// A pbs_mom runs exechost_startup when it starts and on SIGHUP, and at no other time. One that is
+// sent the hook while it runs begins with exechost_periodic, and the server is never told what this
+// host has.
 //
-// MoM itself knows whether the server was told: once the server has confirmed what a hook says of vnodes, MoM has
-// it in the vnode_list of its events (openpbs src/resmom/mom_server.c, IS_HOOK_ACTION_ACK). To the server it is
-// the same whichever event has brought it (src/server/node_manager.c, IS_UPDATE_FROM_HOOK).
+// MoM itself knows whether the server was told: once the server has confirmed what a hook says of
+// vnodes, MoM has it in the vnode_list of its events (openpbs src/resmom/mom_server.c,
+// IS_HOOK_ACTION_ACK). To the server it is the same whichever event has brought it
+// (src/server/node_manager.c, IS_UPDATE_FROM_HOOK).
 
-// startUpLate adds to the verdict of an exechost_periodic of a pbs_mom what its exechost_startup would have told of
-// resources and sharing, where the event's vnode_list lacks a resource of that. It looks once for each MoM, and not where
-// exechost_startup has come: what the server takes over later, or is changed there, is the administrator's.
+// startUpLate adds to the verdict of an exechost_periodic of a pbs_mom what its exechost_startup
+// would have told of resources and sharing, where the event's vnode_list lacks a resource of that.
+// It looks once for each MoM, and not where exechost_startup has come: what the server takes over
+// later, or is changed there, is the administrator's.
 func (h *Host) startUpLate(ctx context.Context, req *hostapi.Request, from caller, v *Verdict) {
 	if h.hasStarted(from.home) {
 		return
@@ -63,7 +66,8 @@ func lacks(known, told map[string]*hostapi.Vnode) bool {
 	return false
 }
 
-// hasStarted tells whether the exechost_startup of the pbs_mom of that home has come, or was seen to.
+// hasStarted tells whether the exechost_startup of the pbs_mom of that home has come, or was seen
+// to.
 func (h *Host) hasStarted(home string) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

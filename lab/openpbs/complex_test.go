@@ -73,7 +73,7 @@ func install() error {
 			return err
 		}
 	}
-	return errors.Join(run(nodes[0], "hookhost openpbs install"), startup())
+	return run(nodes[0], "hookhost openpbs install")
 }
 
 // startDaemon starts a daemon that lives on, and waits until it answers.

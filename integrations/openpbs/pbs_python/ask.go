@@ -20,13 +20,13 @@ type reply struct {
 	body   []byte
 }
 
-// silence is how long the daemon may take to its first sign of life, 100 Continue. After that the shim asks once
-// more, with a patience that the site sets.
+// silence is how long the daemon may take to its first sign of life, 100 Continue. After that the
+// shim asks once more, with a patience that the site sets.
 const silence = time.Second
 
-// ask hands MoM's input file to the daemon and returns its answer. It fails when there is none by the
-// deadline, when there is no sign of life in time, and when the answer is cut off or not one of the two
-// kinds. The daemon closes the connection behind its answer.
+// ask hands MoM's input file to the daemon and returns its answer. It fails when there is none by
+// the deadline, when there is no sign of life in time, and when the answer is cut off or not one of
+// the two kinds. The daemon closes the connection behind its answer.
 func ask(socket string, in []byte, deadline time.Time) (reply, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -313,7 +313,8 @@ func TestHungDaemon(t *testing.T) {
 	s.untouched(t)
 }
 
-// A daemon that gives no sign of life holds MoM for a second of the 90 that the event has. Then the shim asks.
+// A daemon that gives no sign of life holds MoM for a second of the 90 that the event has. Then the
+// shim asks.
 func TestStoppedDaemonIsLeftToTheShimAtOnce(t *testing.T) {
 	p := newPlace(t)
 	l, err := net.Listen("unix", p.path("sock")) // nobody accepts

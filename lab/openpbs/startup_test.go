@@ -1,0 +1,85 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// hookFiles are the hook's files of a folder of PBS's, by their checksums.
+func hookFiles(folder string) string {
+	return "cd " + pbsHome + "/" + folder + " && sha256sum hookhost.HK hookhost.PY"
+}
+
+// available is resources_available of a node as the server has it.
+func available(t *testing.T, node, resource string) string {
+	t.Helper()
+	_, value, _ := strings.Cut(on(t, nodes[0], "pbsnodes "+node+" | grep 'resources_available."+resource+" = ' || :"), "= ")
+	return value
+}
+
+// TestInstallAloneTellsTheServerOfVnodes registers the hook anew, while daemons and MoMs run. No
+// MoM gets a SIGHUP.
+func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
+	if *here {
+		t.Skip("the complex of a guest is not changed")
+	}
+	// A server that has been told the freq of an enabled hook survives that the hook is deleted.
+	on(t, nodes[0], "qmgr -c 'set hook hookhost freq = 2'; sleep 3; hookhost openpbs uninstall")
+	install := func() error { return run(nodes[0], "hookhost openpbs install 2>/run/install.err") }
+	t.Cleanup(func() {
+		if err := install(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, node := range nodes {
+		eventually(t, node+" has no hook", 20*time.Second, func() bool {
+			return on(t, node, "ls "+pbsHome+"/mom_priv/hooks/hookhost.PY 2>/dev/null || :") == ""
+		})
+		// A MoM that has started without the hook has nothing of what it told before, nor has the
+		// server.
+		on(t, node, "pid=$(cat "+pbsHome+"/mom_priv/mom.lock); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_mom")
+		on(t, nodes[0], "qmgr -c 'unset node "+node+" resources_available.vmem'")
+		on(t, node, "pkill -x -f 'hookhost serve'; while pgrep -x -f 'hookhost serve'; do sleep 0.1; done; "+startDaemon)
+	}
+	for _, node := range nodes {
+		eventually(t, node+" is free", 30*time.Second, func() bool {
+			return strings.Contains(on(t, nodes[0], "pbsnodes "+node), "state = free")
+		})
+		if value := available(t, node, "vmem"); value != "" {
+			t.Fatalf("the server has vmem of %s already: %s", node, value)
+		}
+	}
+	eventually(t, "the hook is registered", 20*time.Second, func() bool { return install() == nil }) // once PBS has deleted it
+	want := on(t, nodes[0], hookFiles("server_priv/hooks"))
+	for _, node := range nodes {
+		if have := on(t, node, hookFiles("mom_priv/hooks")); have != want {
+			t.Errorf("%s has not all of the hook when install is over:\n%s\nwant\n%s", node, have, want)
+		}
+	}
+	for _, node := range nodes {
+		eventually(t, "the server is told of "+node, 20*time.Second, func() bool { return available(t, node, "vmem") != "" })
+		if log := on(t, node, "tail -3 "+daemonLog); !strings.Contains(log, "pbs_mom has not run exechost_startup since it has the hook") {
+			t.Errorf("the daemon of %s does not say so: %s", node, log)
+		}
+	}
+}
+
+func TestInstallNamesTheNodeThatTheHookDoesNotReach(t *testing.T) {
+	if len(nodes) < 2 {
+		t.Skip("one node")
+	}
+	mom := on(t, nodes[1], "cat "+pbsHome+"/mom_priv/mom.lock")
+	on(t, nodes[1], "kill -STOP "+mom)
+	t.Cleanup(func() {
+		on(t, nodes[1], "kill -CONT "+mom)
+		on(t, nodes[0], "hookhost openpbs install --order 100")
+	})
+	said := on(t, nodes[0], "hookhost openpbs install --order 101 2>&1 >/dev/null")
+	if !strings.Contains(said, "Hook hookhost is on its way to ") || !strings.HasSuffix(said,
+		"Hook hookhost has not reached "+nodes[1]+" within 30 s. The server goes on trying; until then jobs run there without it.") {
+		t.Errorf("install says %q", said)
+	}
+}
