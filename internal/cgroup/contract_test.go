@@ -15,7 +15,8 @@ import (
 // world is a kernel to try jobs on: the fake one or the running one.
 type world interface {
 	// tree returns a tree of the test's own, prepared, that goes away with the test.
-	tree(t *testing.T) *Tree
+	// Its jobs also have the controllers that are named, of those that only place processes.
+	tree(t *testing.T, controllers ...string) *Tree
 	// start starts an idle process inside join, or outside of every job for the zero Join, and ends it with the test.
 	start(t *testing.T, join Join) process
 	// disk returns a block device that io can be limited of.
@@ -54,6 +55,10 @@ func contract(t *testing.T, w world) {
 		{"hugetlb", testHugetlb},
 		{"io", testIO},
 		{"isolated", testIsolated},
+		{"soft limit", testSoftLimit},
+		{"cpuset flags", testCpusetFlags},
+		{"placed", testPlaced},
+		{"placed before", testPlacedBefore},
 		{"features", testFeatures},
 		{"names", testNames},
 		{"foreign directories", testForeignDirectories},

@@ -15,6 +15,9 @@ func (l Limits) Cover(m Limits) (both Limits, narrows bool) {
 	widen(&both.Mem, m.Mem)
 	widen(&both.MemSwap, m.MemSwap)
 	widen(&both.MemHigh, m.MemHigh) // writing it reclaims
+	if l.MemSoft != nil && m.MemSoft != nil {
+		widen(&both.MemSoft, m.MemSoft)
+	}
 	both.CPUs, both.Mems = l.CPUs.Union(m.CPUs), l.Mems.Union(m.Mems)
 	narrows = narrows || !both.CPUs.Equal(l.CPUs) || !both.Mems.Equal(l.Mems)
 	both.Hugetlb = maps.Clone(l.Hugetlb)
@@ -43,6 +46,9 @@ func (l Limits) Within(m Limits) Limits {
 	lessen(&l.Mem, m.Mem)
 	lessen(&l.MemSwap, m.MemSwap)
 	lessen(&l.MemHigh, m.MemHigh)
+	if l.MemSoft != nil && m.MemSoft != nil {
+		lessen(&l.MemSoft, m.MemSoft)
+	}
 	switch {
 	case !l.CPUs.Minus(m.CPUs).IsEmpty():
 		l.CPUs, l.Mems = m.CPUs, m.Mems
@@ -65,7 +71,7 @@ func (l Limits) Within(m Limits) Limits {
 
 // With returns l with what is shared out among jobs as m has it; see Cover.
 func (l Limits) With(m Limits) Limits {
-	l.Mem, l.MemSwap, l.MemHigh = m.Mem, m.MemSwap, m.MemHigh
+	l.Mem, l.MemSwap, l.MemHigh, l.MemSoft = m.Mem, m.MemSwap, m.MemHigh, m.MemSoft
 	l.CPUs, l.Mems, l.Hugetlb = m.CPUs, m.Mems, m.Hugetlb
 	return l
 }

@@ -33,17 +33,17 @@ func (h *hierarchy) prepareV2() error {
 	if err := makeDir(h.jobs); err != nil {
 		return err
 	}
-	if err := pass(unit, vacate); err != nil {
+	if err := h.pass(unit, vacate); err != nil {
 		return err
 	}
-	if err := pass(h.jobs, vacant); err != nil {
+	if err := h.pass(h.jobs, vacant); err != nil {
 		return err
 	}
 	passed, err := words(h.jobs, "cgroup.subtree_control")
 	if err != nil {
 		return err
 	}
-	passed = known(passed)
+	passed = known(passed, h.asked)
 	h.names.Store(&passed)
 	return nil
 }
@@ -88,8 +88,9 @@ func (h *hierarchy) enableInRoot() error {
 	return err
 }
 
-// pass passes all controllers that dir has on to its children, once empty has seen to it that no process is in it.
-func pass(dir *kernfs.FS, empty func(*kernfs.FS) error) error {
+// pass passes the controllers that dir has and jobs get on to its children, once empty has seen to
+// it that no process is in it.
+func (h *hierarchy) pass(dir *kernfs.FS, empty func(*kernfs.FS) error) error {
 	there, err := words(dir, "cgroup.controllers")
 	if err != nil {
 		return err
@@ -98,7 +99,7 @@ func pass(dir *kernfs.FS, empty func(*kernfs.FS) error) error {
 	if err != nil {
 		return err
 	}
-	want := slices.DeleteFunc(known(there), func(c string) bool { return slices.Contains(on, c) })
+	want := slices.DeleteFunc(known(there, h.asked), func(c string) bool { return slices.Contains(on, c) })
 	if len(want) == 0 {
 		return nil
 	}

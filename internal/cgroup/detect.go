@@ -14,6 +14,10 @@ import (
 // memory first, since the job's marks are kept there.
 var controllerOrder = []string{"memory", "cpuset", "cpu", "cpuacct", "pids", "freezer", "devices", "hugetlb", "io"}
 
+// placing holds the controllers that a job gets a directory of only where Options.Controllers names
+// them. They have no limits of ours and only hold a job's processes, so that others know them.
+var placing = []string{"blkio", "net_cls", "net_prio", "perf_event", "rdma"}
+
 const defaultPrefix = "pbs_jobs"
 
 // Detect finds the node's cgroup hierarchies in the mount table of the calling process and decides what is v1 and
@@ -34,7 +38,8 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
 	}
 	named := systemdMount(mounts, base.Path("."))
-	chosen, err := choose(mounts, base.Path("."), opt.Mode)
+	opt.Controllers = slices.Concat(opt.Controllers, stillThere(base, mounts, opt.Prefix))
+	chosen, err := choose(mounts, base.Path("."), opt)
 	if err != nil {
 		return nil, fmt.Errorf("detect cgroups: %s: %w", roots.Proc.Path("self/mountinfo"), err)
 	}
@@ -42,7 +47,8 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 		chosen = append(chosen, *named)
 	}
 	t := &Tree{proc: roots.Proc, signal: opt.Signal}
-	if slices.ContainsFunc(chosen, func(m mount) bool { return !m.v2 }) { // what the v2 tree does not have may be on v1
+	hybrid := slices.ContainsFunc(chosen, func(m mount) bool { return !m.v2 && !m.onlyPlaces() })
+	if hybrid { // what the v2 tree does not have may be on v1
 		opt.Enable, opt.EnableIfThere = nil, slices.Concat(opt.Enable, opt.EnableIfThere)
 	}
 	for _, m := range chosen {
@@ -58,12 +64,30 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 	switch {
 	case t.v2 == nil:
 		t.mode = ModeV1
-	case len(t.hierarchies) > 1:
+	case hybrid:
 		t.mode = ModeHybrid
 	default:
 		t.mode = ModeV2
 	}
 	return t, nil
+}
+
+// stillThere returns the controllers of placing whose v1 hierarchies have a parent of jobs. Jobs
+// that began while the configuration named them are there, and have to be removed from there.
+func stillThere(base *kernfs.FS, mounts []mount, prefix string) []string {
+	var list []string
+	for _, m := range mounts {
+		at, below := strings.CutPrefix(m.point, base.Path(".")+"/")
+		if !m.v2 && below && m.onlyPlaces() && base.Exists(at+"/"+prefix+".service") {
+			list = append(list, m.controllers...)
+		}
+	}
+	return list
+}
+
+// onlyPlaces tells whether no controller of controllerOrder is mounted there.
+func (m mount) onlyPlaces() bool {
+	return len(known(m.controllers, nil)) == 0 && len(known(m.controllers, placing)) > 0
 }
 
 const systemdHierarchy = "name=systemd"
@@ -106,7 +130,7 @@ func newHierarchy(base *kernfs.FS, m mount, opt Options) (*hierarchy, error) {
 		return nil, err
 	}
 	h := &hierarchy{v2: m.v2, mount: root, root: m.root, unit: opt.Prefix + ".service", leaf: "jobid",
-		delegated: opt.Delegated, enable: opt.Enable, enableIfThere: opt.EnableIfThere}
+		delegated: opt.Delegated, enable: opt.Enable, enableIfThere: opt.EnableIfThere, asked: opt.Controllers}
 	names := m.controllers
 	if h.v2 {
 		h.leaf = "jobs"
@@ -138,7 +162,7 @@ func (h *hierarchy) expected() ([]string, error) {
 	if h.delegated && !h.mount.Exists(h.unit) {
 		passed = append(passed, systemdControllers...)
 	}
-	return known(slices.DeleteFunc(passed, func(c string) bool { return !slices.Contains(there, c) })), nil
+	return known(slices.DeleteFunc(passed, func(c string) bool { return !slices.Contains(there, c) }), h.asked), nil
 }
 
 // words reads a file that is a list of words.
@@ -150,11 +174,17 @@ func words(dir *kernfs.FS, file string) ([]string, error) {
 	return strings.Fields(string(b)), nil
 }
 
-// known returns the controllers of controllerOrder that are in names, in that order.
-func known(names []string) []string {
+// known returns the controllers of controllerOrder, and those of placing that were asked for, that
+// are in names, in that order.
+func known(names, asked []string) []string {
 	var list []string
 	for _, c := range controllerOrder {
 		if slices.Contains(names, c) {
+			list = append(list, c)
+		}
+	}
+	for _, c := range placing {
+		if slices.Contains(names, c) && slices.Contains(asked, c) {
 			list = append(list, c)
 		}
 	}
@@ -162,15 +192,16 @@ func known(names []string) []string {
 }
 
 // choose picks the hierarchies to use from the mount table: of several mounts of one thing the one with the shortest
-// path, and only below base.
-func choose(mounts []mount, base string, mode Mode) ([]mount, error) {
+// path, and only below base. Hierarchies that only place processes come last, after the v2 tree.
+func choose(mounts []mount, base string, opt Options) ([]mount, error) {
+	mode := opt.Mode
 	var v2 *mount
 	v1 := map[string]*mount{}      // by controller
 	outside := map[string]string{} // by controller, "" for the v2 tree
 	better := func(m, than *mount) bool { return than == nil || len(m.point) < len(than.point) }
 	for i := range mounts {
 		m := &mounts[i]
-		m.controllers = known(m.controllers)
+		m.controllers = known(m.controllers, opt.Controllers)
 		inside := within(m.point, base)
 		switch {
 		case m.v2 && mode == ModeV1, !m.v2 && mode == ModeV2:
@@ -191,9 +222,13 @@ func choose(mounts []mount, base string, mode Mode) ([]mount, error) {
 	}
 	chosen := inOrder(v1)
 	if v2 != nil {
-		chosen = append(chosen, *v2)
+		at := slices.IndexFunc(chosen, mount.onlyPlaces)
+		if at < 0 {
+			at = len(chosen)
+		}
+		chosen = slices.Insert(chosen, at, *v2)
 	}
-	for _, c := range controllerOrder {
+	for _, c := range slices.Concat(controllerOrder, placing) {
 		if point, ok := outside[c]; ok && v1[c] == nil {
 			return nil, fmt.Errorf("the %s controller is mounted on %s, outside of %s: name its directory as the mount", c, point, base)
 		}
@@ -201,7 +236,7 @@ func choose(mounts []mount, base string, mode Mode) ([]mount, error) {
 	if point, ok := outside[""]; ok && len(chosen) == 0 { // beside v1 it is of use, not needed
 		return nil, fmt.Errorf("the cgroup2 tree is mounted on %s, outside of %s: name it as the mount", point, base)
 	}
-	if len(chosen) == 0 {
+	if len(chosen) == 0 || chosen[0].onlyPlaces() {
 		return nil, errors.New("neither a cgroup controller nor a cgroup2 tree is mounted")
 	}
 	return chosen, nil
@@ -210,7 +245,7 @@ func choose(mounts []mount, base string, mode Mode) ([]mount, error) {
 // inOrder returns each hierarchy once, with those of its controllers that were chosen in it.
 func inOrder(v1 map[string]*mount) []mount {
 	var list []mount
-	for _, c := range controllerOrder {
+	for _, c := range slices.Concat(controllerOrder, placing) {
 		m := v1[c]
 		if m == nil {
 			continue

@@ -67,19 +67,23 @@ func FuzzParseMountinfo(f *testing.F) {
 		if err != nil && mounts != nil {
 			t.Errorf("an error and %v", mounts)
 		}
-		if chosen, err := choose(mounts, "/sys/fs/cgroup", 0); err == nil && len(chosen) == 0 {
+		if chosen, err := choose(mounts, "/sys/fs/cgroup", Options{}); err == nil && len(chosen) == 0 {
 			t.Error("nothing was chosen, and no error")
 		}
 	})
 }
 
 func TestChoose(t *testing.T) {
+	net := func(point string) string {
+		return strings.ReplaceAll(strings.ReplaceAll(mountCPU, "/sys/fs/cgroup/cpu,cpuacct", point), "cpu,cpuacct", "net_cls,net_prio")
+	}
 	mnt := func(point string) string { return strings.ReplaceAll(mountMemory, "/sys/fs/cgroup/memory", point) }
 	for _, tt := range []struct {
 		name, text string
 		mode       Mode
 		want       []string // point: controllers
 		err        string
+		asked      []string
 	}{
 		{name: "v1", text: mountCPU + mountCpuset + mountMemory + mountSystemd, want: []string{
 			"/sys/fs/cgroup/memory: memory", "/sys/fs/cgroup/cpuset: cpuset", "/sys/fs/cgroup/cpu,cpuacct: cpu cpuacct"}},
@@ -94,6 +98,18 @@ func TestChoose(t *testing.T) {
 		{name: "outside", text: mnt("/cgroup/memory") + mountCpuset, err: "memory controller is mounted on /cgroup/memory"},
 		{name: "v2 outside", text: strings.ReplaceAll(mountV2, "/sys/fs/cgroup", "/cg2"), err: "/cg2"},
 		{name: "v2 outside beside v1", text: mountMemory + strings.ReplaceAll(mountV2, "/sys/fs/cgroup", "/cg2"), want: []string{"/sys/fs/cgroup/memory: memory"}},
+		{name: "nobody asked", text: mountMemory + net("/sys/fs/cgroup/net"), want: []string{"/sys/fs/cgroup/memory: memory"}},
+		{name: "mounted together", text: mountMemory + net("/sys/fs/cgroup/net"), asked: placing,
+			want: []string{"/sys/fs/cgroup/memory: memory", "/sys/fs/cgroup/net: net_cls net_prio"}},
+		{name: "one of two", text: mountMemory + net("/sys/fs/cgroup/net"), asked: []string{"net_prio", "rdma"},
+			want: []string{"/sys/fs/cgroup/memory: memory", "/sys/fs/cgroup/net: net_prio"}},
+		{name: "beside v2", text: net("/sys/fs/cgroup/net") + mountV2, asked: placing,
+			want: []string{"/sys/fs/cgroup: ", "/sys/fs/cgroup/net: net_cls net_prio"}},
+		{name: "beside both", text: net("/sys/fs/cgroup/net") + mountUnified + mountMemory, asked: placing,
+			want: []string{"/sys/fs/cgroup/memory: memory", "/sys/fs/cgroup/unified: ", "/sys/fs/cgroup/net: net_cls net_prio"}},
+		{name: "alone", text: net("/sys/fs/cgroup/net"), asked: placing, err: "neither"},
+		{name: "what nobody asked for outside", text: mountMemory + net("/net"), want: []string{"/sys/fs/cgroup/memory: memory"}},
+		{name: "what was asked for outside", text: mountMemory + net("/net"), asked: placing, err: "net_cls controller is mounted on /net"},
 		{name: "nothing", text: mountRoot + mountSystemd, err: "neither"},
 		{name: "a similar name is not inside", text: mnt("/sys/fs/cgroup2"), err: "outside"},
 	} {
@@ -102,7 +118,7 @@ func TestChoose(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			chosen, err := choose(mounts, "/sys/fs/cgroup", tt.mode)
+			chosen, err := choose(mounts, "/sys/fs/cgroup", Options{Mode: tt.mode, Controllers: tt.asked})
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("got error %v, want one with %q", err, tt.err)
@@ -138,6 +154,9 @@ func TestDetectFake(t *testing.T) {
 		{name: "hybrid, v1 only", kernel: kernfstest.NewHybrid(), opt: Options{Mode: ModeV1}, mode: ModeV1, controllers: "memory cpuset cpu cpuacct pids freezer devices"},
 		{name: "hybrid, v2 only", kernel: kernfstest.NewHybrid(), opt: Options{Mode: ModeV2}, mode: ModeV2},
 		{name: "v2, nothing delegated", kernel: kernfstest.NewV2(), mode: ModeV2},
+		{name: "v1 with more", kernel: kernfstest.NewV1(), opt: Options{Controllers: placing}, mode: ModeV1,
+			controllers: "memory cpuset cpu cpuacct pids freezer devices hugetlb blkio net_cls net_prio perf_event rdma"},
+		{name: "v2 with more", kernel: kernfstest.NewV2(), opt: Options{Controllers: placing, EnableIfThere: []string{"rdma", "net_cls"}}, mode: ModeV2, controllers: "rdma"},
 		{name: "named mount", kernel: kernfstest.NewHybrid(), opt: Options{Mount: "/sys/fs/cgroup/"}, mode: ModeHybrid, controllers: "memory cpuset cpu cpuacct pids freezer devices"},
 		{name: "mount inside", kernel: kernfstest.NewHybrid(), opt: Options{Mount: "/sys/fs/cgroup/unified"}, err: "outside of /sys/fs/cgroup/unified"},
 		{name: "relative mount", kernel: kernfstest.NewHybrid(), opt: Options{Mount: "cgroup"}, err: "not an absolute path"},

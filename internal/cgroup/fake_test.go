@@ -46,19 +46,21 @@ func (w fake) kernel(t *testing.T) *kernfstest.Kernel {
 	return k
 }
 
-func (w fake) tree(t *testing.T) *Tree { return fakeTree(t, w.kernel(t)) }
+func (w fake) tree(t *testing.T, controllers ...string) *Tree {
+	return fakeTree(t, w.kernel(t), controllers...)
+}
 
-func fakeTree(t *testing.T, k *kernfstest.Kernel) *Tree {
+func fakeTree(t *testing.T, k *kernfstest.Kernel, controllers ...string) *Tree {
 	t.Helper()
 	roots := k.Roots()
 	if roots.Cgroup.Exists("cgroup.subtree_control") { // as systemd does
-		for _, c := range []string{"cpuset", "cpu", "memory", "pids", "hugetlb", "io"} {
+		for _, c := range []string{"cpuset", "cpu", "memory", "pids", "hugetlb", "io", "rdma"} {
 			if err := roots.Cgroup.Write("cgroup.subtree_control", "+"+c); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	tree, err := Detect(roots, Options{Signal: k.Signal})
+	tree, err := Detect(roots, Options{Signal: k.Signal, Controllers: controllers})
 	if err != nil {
 		t.Fatal(err)
 	}

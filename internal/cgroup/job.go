@@ -22,6 +22,10 @@ import (
 //	        └── 12.server   limits, tasks             └── 12.server        limits, processes
 //	            └── ...         what the job makes        └── ...              what the job makes
 //
+// Where the configuration asks for them, a job also has directories in blkio, net_cls, net_prio,
+// perf_event and rdma. net_cls and net_prio are of v1 alone, and may be mounted beside a v2 tree
+// that has all other controllers.
+//
 // A hybrid job has all of both: limits where the controllers are, kill and freeze in the v2 tree, which holds the same
 // processes. A job without cpus of its own has no directory in cpuset, and its tasks are in pbs_jobs.service/jobid
 // there.
@@ -61,10 +65,11 @@ func (j *Job) with(controller string) (directory, bool) {
 
 // v2 returns the job's directory in the v2 tree.
 func (j *Job) v2() (directory, bool) {
-	if j.tree.v2 == nil {
+	i := slices.IndexFunc(j.dirs, func(d directory) bool { return d.h.v2 })
+	if i < 0 {
 		return directory{}, false
 	}
-	return j.dirs[len(j.dirs)-1], true
+	return j.dirs[i], true
 }
 
 // home is the directory that carries the job's marks.
@@ -135,6 +140,11 @@ func (j *Job) Create(l Limits) (err error) {
 	}
 	if _, err := j.apply(j.plan(nil, l)); err != nil {
 		return err
+	}
+	if l.MemSoft != nil {
+		if err := j.tree.protect(); err != nil {
+			return err
+		}
 	}
 	if d, ok := j.with("memory"); ok {
 		if err := d.storePeak(noPeak()); err != nil && !errors.Is(err, ErrUnsupported) {

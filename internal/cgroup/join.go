@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -34,8 +35,9 @@ func (j *Job) Join() Join {
 }
 
 // entrance is the directory that the job's tasks go to in a hierarchy: the job's own, or the parent of all jobs for a
-// cpuset that the job does not have (PBS's rule for ncpus=0), and for systemd's hierarchy, which a job that began while
-// jobs were in no unit is not in. In the v2 tree it is main for a job that was split.
+// cpuset that the job does not have (PBS's rule for ncpus=0). A job may also have begun before jobs
+// were in a hierarchy: systemd's, or one that only places processes. In the v2 tree it is main for a
+// job that was split.
 func (j *Job) entrance(i int) *kernfs.FS {
 	d := j.dirs[i]
 	if j.perTask && d.h.v2 && j.tree.hasTasks(d.h) {
@@ -50,7 +52,11 @@ func (j *Job) entrance(i int) *kernfs.FS {
 }
 
 // mayLack tells whether the job may be without its directory in a hierarchy: its tasks are in the parent of all jobs then.
-func (j *Job) mayLack(i int) bool { return j.optional(i) || j.dirs[i].h.has(systemdHierarchy) }
+func (j *Job) mayLack(i int) bool {
+	h := j.dirs[i].h
+	return j.optional(i) || h.has(systemdHierarchy) ||
+		!h.v2 && !slices.ContainsFunc(h.controllers(), func(c string) bool { return !slices.Contains(placing, c) })
+}
 
 // Attach moves processes into the cgroup, all threads of each. The moves are made back to back, since only the first after
 // a quiet while waits for a grace period of the kernel. A process that has ended is passed over. Attach goes on

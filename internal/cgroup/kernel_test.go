@@ -68,11 +68,16 @@ func needKernel(t testing.TB, mode Mode) kernel {
 
 var trees atomic.Int64
 
-func (w kernel) tree(t *testing.T) *Tree { return w.newTree(t) }
+func (w kernel) tree(t *testing.T, controllers ...string) *Tree { return w.newTree(t, controllers...) }
 
-func (w kernel) newTree(t testing.TB) *Tree {
+func (w kernel) newTree(t testing.TB, controllers ...string) *Tree {
 	t.Helper()
-	tree, err := Detect(w.roots, Options{Prefix: fmt.Sprintf("%s_%d", testPrefix(), trees.Add(1)), Mode: w.mode})
+	return w.openTree(t, fmt.Sprintf("%s_%d", testPrefix(), trees.Add(1)), controllers...)
+}
+
+func (w kernel) openTree(t testing.TB, prefix string, controllers ...string) *Tree {
+	t.Helper()
+	tree, err := Detect(w.roots, Options{Prefix: prefix, Mode: w.mode, Controllers: controllers})
 	if err != nil {
 		t.Fatal(err)
 	}

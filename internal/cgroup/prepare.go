@@ -20,6 +20,9 @@ func (t *Tree) Prepare() error {
 			return fmt.Errorf("prepare cgroups: %w", err)
 		}
 	}
+	if err := t.protectStill(); err != nil {
+		return fmt.Errorf("prepare cgroups: %w", err)
+	}
 	l, err := t.hierarchies[0].openLock()
 	if err != nil {
 		return fmt.Errorf("prepare cgroups: %w", err)

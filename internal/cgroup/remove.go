@@ -26,6 +26,9 @@ func (j *Job) Remove(ctx context.Context) error {
 	if len(errs) == 0 { // what is left has its marks with it: whose it is, and that it is to go
 		remove(j.home())
 	}
+	if j.tree.protected.Load() {
+		errs = append(errs, j.tree.protect())
+	}
 	return errors.Join(errs...)
 }
 

@@ -54,6 +54,9 @@ func (j *Job) resize(l Limits) error {
 	if err != nil {
 		return errors.Join(err, j.undo(plan[:done]), takeBack())
 	}
+	if formatBytes(old.MemSoft) != formatBytes(l.MemSoft) {
+		return j.tree.protect()
+	}
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -85,6 +86,10 @@ type Options struct {
 	Enable []string
 	// EnableIfThere is Enable for controllers that may be missing.
 	EnableIfThere []string
+	// Controllers names what jobs are to have a directory of beyond the ones that limit and count
+	// them: blkio, net_cls, net_prio, perf_event, rdma. One that this node does not have is passed
+	// over, see Has.
+	Controllers []string
 	// Signal replaces the kernel's pidfds where processes are not the kernel's own: in tests with a fake kernel.
 	Signal func(pid int, sig syscall.Signal) error
 }
@@ -92,10 +97,13 @@ type Options struct {
 // Tree is the place of all jobs' cgroups on this node. It is safe for concurrent use.
 type Tree struct {
 	mode        Mode
-	hierarchies []*hierarchy // in the order of controllerOrder, the v2 tree last
+	hierarchies []*hierarchy // in the order of controllerOrder, then the v2 tree, then those of placing
 	v2          *hierarchy   // nil on ModeV1
 	proc        *kernfs.FS
 	signal      func(pid int, sig syscall.Signal) error
+
+	protecting sync.Mutex  // of this process's; others come to the same sum
+	protected  atomic.Bool // a job had memory.low
 }
 
 // hierarchy is one mounted cgroup tree.
@@ -111,10 +119,11 @@ type hierarchy struct {
 
 	delegated             bool // see Options
 	enable, enableIfThere []string
+	asked                 []string // of placing
 }
 
-// controllers returns those of controllerOrder that jobs have files of here. In the v2 tree they are what is expected until
-// prepare has seen to it.
+// controllers returns those of controllerOrder and asked that jobs have files of here. In the v2 tree
+// they are what is expected until prepare has seen to it.
 func (h *hierarchy) controllers() []string { return *h.names.Load() }
 
 func (h *hierarchy) has(controller string) bool { return slices.Contains(h.controllers(), controller) }
@@ -126,7 +135,7 @@ func (t *Tree) Mode() Mode { return t.mode }
 // passed down to the jobs, and before it the ones that it may expect to.
 func (t *Tree) Controllers() []string {
 	var all []string
-	for _, c := range controllerOrder {
+	for _, c := range slices.Concat(controllerOrder, placing) {
 		if t.with(c) != nil {
 			all = append(all, c)
 		}
@@ -144,17 +153,27 @@ func (t *Tree) with(controller string) *hierarchy {
 	return nil
 }
 
-// Has tells whether the node has a controller, by its kernel name (hugetlb and io are two of them), or one of the
-// features: memsw (swap is accounted and can be limited), swappiness, freeze (jobs can be frozen), kill (cgroup.kill,
-// Linux 5.14), clone (processes can be born in a cgroup, CLONE_INTO_CGROUP), psi (pressure is accounted by cgroup),
-// isolated (jobs' cpus can be taken out of load balancing: cpuset.cpus.exclusive, Linux 6.7), oomgroup
-// (memory.oom.group), peak (the kernel keeps the peak of all memory: v1, and memory.peak since Linux 5.19), swappeak (that of memory
-// and swap together: v1 with swap accounting, and memory.swap.peak since Linux 6.5), hugepeak (that of huge pages: v1), reclaim
-// (memory.reclaim, Linux 5.19). Features of v2 show once Prepare has run.
+// Has tells whether the node has a controller, by its kernel name (hugetlb and io are two of
+// them), or one of the features: memsw (swap is accounted and can be limited), softlimit
+// (memory.soft_limit_in_bytes or memory.low), hardwall and spread (flags of v1's cpuset),
+// swappiness, freeze (jobs can be frozen), kill (cgroup.kill, Linux 5.14), clone (processes can be
+// born in a cgroup, CLONE_INTO_CGROUP), psi (pressure is accounted by cgroup), isolated (jobs'
+// cpus can be taken out of load balancing: cpuset.cpus.exclusive, Linux 6.7), oomgroup
+// (memory.oom.group), peak (the kernel keeps the peak of all memory: v1, and memory.peak since
+// Linux 5.19), swappeak (that of memory and swap together: v1 with swap accounting, and
+// memory.swap.peak since Linux 6.5), hugepeak (that of huge pages: v1), reclaim (memory.reclaim,
+// Linux 5.19). Features of v2 show once Prepare has run. On v2, blkio is io by its older name;
+// perf_event is in every cgroup and never named (implicit_on_dfl of kernel/events/core.c).
 func (t *Tree) Has(name string) bool {
 	switch name {
 	case "memsw":
 		return t.hasFile("memory", "memory.memsw.limit_in_bytes", "memory.swap.max")
+	case "softlimit":
+		return t.hasFile("memory", memorySoft, memoryLow)
+	case "hardwall":
+		return t.hasFile("cpuset", "cpuset.mem_hardwall", "")
+	case "spread":
+		return t.hasFile("cpuset", "cpuset.memory_spread_page", "")
 	case "swappiness":
 		return t.hasFile("memory", "memory.swappiness", "")
 	case "freeze":
@@ -183,8 +202,26 @@ func (t *Tree) Has(name string) bool {
 		return h != nil && !h.v2
 	case "reclaim":
 		return t.hasFile("memory", "", reclaimFile)
+	case "blkio":
+		return t.with("blkio") != nil || t.with("io") != nil
+	case "perf_event":
+		return t.with("perf_event") != nil || t.v2 != nil && t.unbound("perf_event")
 	}
 	return t.with(name) != nil
+}
+
+// unbound tells whether the kernel has a controller that is in no v1 hierarchy (/proc/cgroups).
+func (t *Tree) unbound(controller string) bool {
+	b, err := t.proc.ReadFile("cgroups")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 4 && f[0] == controller {
+			return f[1] == "0" && f[3] == "1"
+		}
+	}
+	return false
 }
 
 func (t *Tree) hasFile(controller, v1, v2 string) bool {

@@ -37,6 +37,11 @@ var v1Knobs = []knob{
 		},
 	},
 	{
+		controller: "memory", file: memorySoft, format: asSize, none: "-1",
+		get: func(l *Limits) string { return formatBytes(l.MemSoft) },
+		set: func(l *Limits, text string) (err error) { l.MemSoft, err = parseBytes(text); return err },
+	},
+	{
 		controller: "cpuset", file: "cpuset.cpus", format: asSet,
 		get: func(l *Limits) string { return l.CPUs.String() },
 		set: func(l *Limits, text string) (err error) { l.CPUs, err = kernfs.ParseIDSet(text); return err },
@@ -46,6 +51,8 @@ var v1Knobs = []knob{
 		get: func(l *Limits) string { return l.Mems.String() },
 		set: func(l *Limits, text string) (err error) { l.Mems, err = kernfs.ParseIDSet(text); return err },
 	},
+	cpusetFlag("cpuset.mem_hardwall", func(l *Limits) *bool { return &l.MemHardwall }),
+	cpusetFlag("cpuset.memory_spread_page", func(l *Limits) *bool { return &l.SpreadPage }),
 	{
 		controller: "cpu", file: "cpu.shares",
 		get: func(l *Limits) string {
@@ -94,7 +101,25 @@ var v1Knobs = []knob{
 const (
 	memoryLimit = "memory.limit_in_bytes"
 	memswLimit  = "memory.memsw.limit_in_bytes"
+	memorySoft  = "memory.soft_limit_in_bytes"
 )
+
+// cpusetFlag is of a flag that only a job with a cpuset of its own can have.
+func cpusetFlag(file string, at func(*Limits) *bool) knob {
+	return knob{
+		controller: "cpuset", file: file, detail: true, none: "0",
+		get: func(l *Limits) string {
+			if *at(l) && !l.CPUs.IsEmpty() {
+				return "1"
+			}
+			return ""
+		},
+		set: func(l *Limits, text string) error {
+			*at(l) = text == "1"
+			return nil
+		},
+	}
+}
 
 // pidsKnob is the same file in both versions.
 var pidsKnob = knob{

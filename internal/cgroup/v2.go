@@ -40,6 +40,16 @@ var v2Knobs = []knob{
 		set: func(l *Limits, text string) (err error) { l.MemHigh, err = parseBytes(text); return err },
 	},
 	{
+		controller: "memory", file: memoryLow, format: asSize, none: "0",
+		get: func(l *Limits) string { return formatBytes(l.MemSoft) },
+		set: func(l *Limits, text string) (err error) {
+			if text != "0" {
+				l.MemSoft, err = parseBytes(text)
+			}
+			return err
+		},
+	},
+	{
 		controller: "memory", file: "memory.oom.group", optional: true, detail: true, // since Linux 4.19
 		get: func(l *Limits) string {
 			if l.OOMGroup == nil {
@@ -109,6 +119,7 @@ const (
 	memoryMax  = "memory.max"
 	swapMax    = "memory.swap.max"
 	memoryHigh = "memory.high"
+	memoryLow  = "memory.low"
 )
 
 // planV2 lists the writes to v2 files. Memory limits that rise come first and those that fall last: at no time may the

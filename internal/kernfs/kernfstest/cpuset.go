@@ -1,6 +1,7 @@
 package kernfstest
 
 import (
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -23,8 +24,14 @@ func newCpuset(g *cgroup) cpuset {
 	return cpuset{cpus: m.online(), mems: m.nodes(), cpuExclusive: true, memExclusive: true}
 }
 
-// inheritCpuset is cpuset_css_online: with cgroup.clone_children a new v1 cpuset takes its parent's, and the flag.
+// inheritCpuset is cpuset_css_online: a new v1 cpuset has its parent's flags that spread, and with
+// cgroup.clone_children its cpus and nodes, and that flag.
 func (g *cgroup) inheritCpuset() {
+	for _, flag := range []string{spreadPage, spreadSlab} {
+		if on, set := g.parent.values[flag]; set {
+			g.values[flag] = on
+		}
+	}
 	if g.h.v2 || g.parent.keptValue("cgroup.clone_children", 0) == 0 {
 		return
 	}
@@ -187,18 +194,38 @@ func siblings(g *cgroup) []*cgroup {
 	return list
 }
 
+// The flags that a new cpuset has from its parent (cpuset_css_online).
+const (
+	spreadPage = "cpuset.memory_spread_page"
+	spreadSlab = "cpuset.memory_spread_slab"
+)
+
+// turned is a flag of a cpuset: any number but 0 turns it on (cpuset_write_u64).
+func turned(name string) knob {
+	kn := kept(name, "0\n")
+	kn.store = func(g *cgroup, v string) error {
+		n, err := unsigned(v)
+		if err != nil {
+			return err
+		}
+		g.values[name] = strconv.FormatInt(bit(n != 0), 10)
+		return nil
+	}
+	return kn
+}
+
 var cpusetV1 = []knob{
 	cpus.flag("cpuset.cpu_exclusive"),
 	{name: "cpuset.cpus", show: cpus.show, store: cpus.store},
 	reads("cpuset.effective_cpus", cpus.showEffective),
 	reads("cpuset.effective_mems", mems.showEffective),
 	mems.flag("cpuset.mem_exclusive"),
-	keptNumber("cpuset.mem_hardwall", 0, 0, 1, unix.EINVAL),
-	keptNumber("cpuset.memory_migrate", 0, 0, 1, unix.EINVAL),
+	turned("cpuset.mem_hardwall"),
+	turned("cpuset.memory_migrate"),
 	always("cpuset.memory_pressure", "0\n"),
 	top(keptNumber("cpuset.memory_pressure_enabled", 0, 0, 1, unix.EINVAL)),
-	keptNumber("cpuset.memory_spread_page", 0, 0, 1, unix.EINVAL),
-	keptNumber("cpuset.memory_spread_slab", 0, 0, 1, unix.EINVAL),
+	turned(spreadPage),
+	turned(spreadSlab),
 	{name: "cpuset.mems", show: mems.show, store: mems.store},
 	keptNumber("cpuset.sched_load_balance", 1, 0, 1, unix.EINVAL),
 	keptNumber("cpuset.sched_relax_domain_level", -1, -1, 5, unix.EINVAL),

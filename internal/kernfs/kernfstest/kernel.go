@@ -68,12 +68,15 @@ func NewV1(opts ...Option) *Kernel {
 	k.mount("freezer", "freezer")
 	k.mount("hugetlb", "hugetlb")
 	k.mount("pids", "pids")
+	k.mount("net_cls,net_prio", "net_cls", "net_prio")
+	k.mount("perf_event", "perf_event")
+	k.mount("rdma", "rdma")
 	k.links = map[string]string{"cpu": "cpu,cpuacct", "cpuacct": "cpu,cpuacct"}
 	return k.boot()
 }
 
-// NewHybrid returns a kernel with the controllers on v1, each in a hierarchy of its own, and a v2 tree that has only
-// hugetlb at /sys/fs/cgroup/unified.
+// NewHybrid returns a kernel with most controllers on v1, each in a hierarchy of its own, and a v2
+// tree that has only hugetlb at /sys/fs/cgroup/unified.
 func NewHybrid(opts ...Option) *Kernel {
 	k := newKernel("tmpfs", opts)
 	for _, c := range []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids"} {
@@ -88,7 +91,7 @@ func NewHybrid(opts ...Option) *Kernel {
 // cgroup.subtree_control is empty, as a kernel boots.
 func NewV2(opts ...Option) *Kernel {
 	k := newKernel("cgroup2", opts)
-	k.mount2("", "cpuset", "cpu", "io", "memory", "hugetlb", "pids")
+	k.mount2("", "cpuset", "cpu", "io", "memory", "hugetlb", "pids", "rdma")
 	return k.boot()
 }
 

@@ -45,8 +45,8 @@ func TestMounts(t *testing.T) {
 		dirs   []string
 		cgroup string
 	}{
-		{"v1", NewV1(), []string{"blkio", "cpu,cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "pids", "systemd"},
-			"9:pids:/\n8:hugetlb:/\n7:freezer:/\n6:devices:/\n5:memory:/\n4:blkio:/\n3:cpu,cpuacct:/\n2:cpuset:/\n1:name=systemd:/\n"},
+		{"v1", NewV1(), []string{"blkio", "cpu,cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "net_cls,net_prio", "perf_event", "pids", "rdma", "systemd"},
+			"12:rdma:/\n11:perf_event:/\n10:net_cls,net_prio:/\n9:pids:/\n8:hugetlb:/\n7:freezer:/\n6:devices:/\n5:memory:/\n4:blkio:/\n3:cpu,cpuacct:/\n2:cpuset:/\n1:name=systemd:/\n"},
 		{"hybrid", NewHybrid(Without("blkio", "devices")), []string{"cpu", "cpuacct", "cpuset", "freezer", "memory", "pids", "systemd", "unified"},
 			"7:name=systemd:/\n6:pids:/\n5:freezer:/\n4:memory:/\n3:cpuset:/\n2:cpuacct:/\n1:cpu:/\n0::/\n"},
 		{"v2", NewV2(), nil, "0::/\n"},

@@ -65,11 +65,20 @@ func (k *Kernel) swapsFile() string {
 	return text
 }
 
+// onV1 tells whether a v1 hierarchy has a controller.
+func (k *Kernel) onV1(controller string) bool {
+	return slices.ContainsFunc(k.hierarchies, func(h *hierarchy) bool { return !h.v2 && slices.Contains(h.controllers, controller) })
+}
+
 func (k *Kernel) cgroupsFile() string {
 	var b strings.Builder
 	b.WriteString("#subsys_name\thierarchy\tnum_cgroups\tenabled\n")
 	for _, h := range k.hierarchies {
-		for _, c := range h.controllers {
+		names := h.controllers
+		if h.v2 {
+			names = slices.Concat(names, slices.DeleteFunc(slices.Clone(unnamed), k.onV1))
+		}
+		for _, c := range k.have(names) {
 			if !strings.HasPrefix(c, "name=") {
 				fmt.Fprintf(&b, "%s\t%d\t1\t1\n", c, h.id)
 			}

@@ -1,6 +1,8 @@
 package kernfstest
 
 import (
+	"math"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -41,4 +43,17 @@ var v1Knobs = map[string][]knob{
 		kept("blkio.throttle.write_iops_device", ""),
 	},
 	"hugetlb": hugetlbV1,
+	"net_cls": {keptNumber("net_cls.classid", 0, 0, math.MaxUint32, unix.ERANGE)},
+	"net_prio": {
+		kept("net_prio.ifpriomap", "lo 0\n"),
+		always("net_prio.prioidx", "1\n"),
+	},
+	"perf_event": {},
+	"rdma":       rdmaKnobs,
+}
+
+// rdmaKnobs are the same in both versions. They have a line for each device, of which there is none.
+var rdmaKnobs = []knob{
+	off(always("rdma.current", "")),
+	off(kept("rdma.max", "")),
 }

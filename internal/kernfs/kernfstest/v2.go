@@ -54,7 +54,12 @@ var v2Knobs = map[string][]knob{
 		reads("io.stat", func(*cgroup) string { return "" }),
 	},
 	"hugetlb": hugetlbV2,
+	"rdma":    rdmaKnobs,
 }
+
+// unnamed are controllers that no v2 cgroup names and a kernel has all the same: perf_event is in
+// each of them (implicit_on_dfl in kernel/events/core.c), the others are of v1 alone.
+var unnamed = []string{"perf_event", "net_cls", "net_prio"}
 
 func words(list []string) string {
 	if len(list) == 0 {

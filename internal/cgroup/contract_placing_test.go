@@ -1,0 +1,195 @@
+package cgroup
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+// testPlaced: a job is in every controller that was asked for, and in none of those else.
+func testPlaced(t *testing.T, w world) {
+	for _, c := range placing {
+		if plain := w.tree(t); plain.with(c) != nil {
+			t.Errorf("jobs have a cgroup in %s, which nobody asked for", c)
+		}
+	}
+	tree := w.tree(t, placing...)
+	j := newJob(t, tree, testJob, tree.someLimits())
+	p, other := w.start(t, j.Join()), w.start(t, Join{})
+	if err := j.Attach([]int{other.pid()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range placing {
+		h := tree.with(c)
+		if h == nil {
+			t.Logf("%s: not on this kernel; has is %t", c, tree.Has(c))
+			continue
+		}
+		if !tree.Has(c) || !slices.Contains(tree.Controllers(), c) {
+			t.Errorf("%s is said not to be there", c)
+		}
+		for _, pid := range []int{p.pid(), other.pid()} {
+			if at := placeOf(t, tree, h, pid); !strings.HasSuffix(at, "/"+testJob) {
+				t.Errorf("%s: process %d is in %q", c, pid, at)
+			}
+		}
+	}
+	for _, p := range []process{p, other} {
+		p.end(t)
+		p.gone(t)
+	}
+	if err := j.Remove(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range tree.hierarchies {
+		if h.jobs.Exists(testJob) {
+			t.Errorf("%s is left", h.jobs.Path(testJob))
+		}
+	}
+}
+
+// placeOf is the cgroup that a process has in a hierarchy.
+func placeOf(t *testing.T, tree *Tree, h *hierarchy, pid int) string {
+	t.Helper()
+	b, err := tree.proc.ReadFile(fmt.Sprintf("%d/cgroup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if h.v2 && f[1] == "" || !h.v2 && slices.Contains(strings.Split(f[1], ","), h.controllers()[0]) {
+			return f[2]
+		}
+	}
+	return ""
+}
+
+// testPlacedBefore: a job that began before its tree had a controller can be joined and ended all
+// the same, and one that began with it is removed from there by a tree that was not asked for it.
+func testPlacedBefore(t *testing.T, w world) {
+	before := w.tree(t)
+	if before.Mode() == ModeV2 {
+		kernfstest.Elsewhere(t, "no blkio controller on v1")
+	}
+	j := newJob(t, before, testJob, before.someLimits())
+	later := again(t, w, before, placing...)
+	h := later.with("blkio")
+	same, err := later.Job(testJob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := w.start(t, same.Join())
+	if at := placeOf(t, later, h, p.pid()); !strings.HasSuffix(at, h.unit+"/"+h.leaf) {
+		t.Errorf("a process of an older job is in %q", at)
+	}
+	if err := same.Attach([]int{p.pid()}); err != nil {
+		t.Error(err)
+	}
+	endJob(t, same)
+	p.gone(t)
+	j = newJob(t, later, "13.server", later.someLimits())
+	if !h.jobs.Exists("13.server") {
+		t.Fatal("no directory")
+	}
+	last := again(t, w, before)
+	j, err = last.Job("13.server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endJob(t, j)
+	if h.jobs.Exists("13.server") {
+		t.Errorf("%s is left", h.jobs.Path("13.server"))
+	}
+}
+
+// again opens the tree once more, as after a restart with another configuration.
+func again(t *testing.T, w world, tree *Tree, controllers ...string) *Tree {
+	t.Helper()
+	prefix := strings.TrimSuffix(tree.hierarchies[0].unit, ".service")
+	if k, ok := w.(kernel); ok {
+		return k.openTree(t, prefix, controllers...)
+	}
+	return w.tree(t, controllers...)
+}
+
+// testSoftLimit: a job may have a soft limit, which goes with its cgroup.
+func testSoftLimit(t *testing.T, w world) {
+	tree := w.tree(t)
+	if !tree.Has("memory") {
+		l := tree.someLimits()
+		l.MemSoft = size(1 << 20)
+		wantNotCreated(t, tree, l, ErrUnsupported)
+		return
+	}
+	h := tree.with("memory")
+	protects := func(want uint64) {
+		t.Helper()
+		if !h.v2 {
+			return
+		}
+		for _, dir := range []string{h.unit, h.unit + "/" + h.leaf} {
+			if got, err := h.mount.Uint(dir + "/" + memoryLow); err != nil || got != want {
+				t.Errorf("memory.low of %s is %d, %v; want %d", dir, got, err, want)
+			}
+		}
+	}
+	l := tree.someLimits()
+	l.Mem, l.MemSoft = size(64<<20), size(16<<20)
+	j := newJob(t, tree, testJob, l)
+	protects(16 << 20)
+	other := newJob(t, tree, "13.server", l)
+	protects(32 << 20)
+	for _, soft := range []*int64{size(24 << 20), nil, size(16 << 20)} {
+		l.MemSoft = soft
+		if err := j.Apply(l); err != nil {
+			t.Fatal(err)
+		}
+		want := uint64(16 << 20)
+		if soft != nil {
+			want += uint64(*soft)
+		}
+		protects(want)
+		for _, controllers := range [][]string{nil, {"memory"}} {
+			if got, err := j.Limits(controllers...); err != nil || formatBytes(got.MemSoft) != formatBytes(soft) {
+				t.Errorf("soft limit is %s, %v; want %s", formatBytes(got.MemSoft), err, formatBytes(soft))
+			}
+		}
+	}
+	for _, j := range []*Job{j, other} {
+		if err := j.Remove(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	protects(0)
+}
+
+// testCpusetFlags: v1 has two more flags of a cpuset, and v2 passes them over.
+func testCpusetFlags(t *testing.T, w world) {
+	tree := w.tree(t)
+	h := tree.with("cpuset")
+	if v1 := h != nil && !h.v2; tree.Has("hardwall") != v1 || tree.Has("spread") != v1 {
+		t.Errorf("hardwall is %t, spread %t", tree.Has("hardwall"), tree.Has("spread"))
+	}
+	l := tree.someLimits()
+	l.MemHardwall, l.SpreadPage = true, true
+	j := newJob(t, tree, testJob, l)
+	for _, hardwall := range []bool{true, false, true} {
+		l.MemHardwall = hardwall
+		if err := j.Apply(l); err != nil {
+			t.Fatal(err)
+		}
+		got, err := j.Limits()
+		if err != nil {
+			t.Fatal(err)
+		}
+		v1 := h != nil && !h.v2
+		if got.MemHardwall != (hardwall && v1) || got.SpreadPage != v1 {
+			t.Errorf("hardwall is %t, spread %t; want %t, %t", got.MemHardwall, got.SpreadPage, hardwall && v1, v1)
+		}
+	}
+	l.CPUs, l.Mems = Limits{}.CPUs, Limits{}.Mems
+	newJob(t, tree, "13.server", l) // without a cpuset of its own there is nothing to set
+}
