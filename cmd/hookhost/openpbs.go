@@ -53,6 +53,8 @@ func (f *openpbsFlags) attributes(cmd *cobra.Command) {
 	fs.IntVar(&r.Freq, "freq", r.Freq, "seconds between two exechost_periodic")
 	fs.StringVar(&r.FailAction, "fail-action", r.FailAction, "what a hook that crashes or runs into its alarm does to the vnodes")
 	fs.StringArrayVar(&f.set, "set", nil, "KEY=VALUE, a setting of the shim: socket, wait, offline, or accept|reject for an event. Others stay as they are")
+	fs.BoolVar(&r.Cgswap, "cgswap", false,
+		"register the server's hook NAME_cgswap as well, which fills in the resource cgswap (manage_cgswap)")
 	fs.BoolVar(&r.DisableStock, "disable-pbs-cgroups", false, "disable the hook pbs_cgroups, which would confine jobs as well")
 }
 
@@ -195,6 +197,36 @@ func (f *openpbsFlags) install(c *cli, out, errOut io.Writer) error {
 	if f.registration.StaysDisabled(existing, stock) {
 		fmt.Fprintf(out, "Hook %s is disabled, and stays so. To enable it: qmgr -c 'set hook %[1]s enabled = true'\n", f.registration.Name)
 	}
+	return f.installCgswap(q, out)
+}
+
+// installCgswap registers the server's hook that fills in cgswap, and the resource; where that was
+// not asked for, it brings the hook up to date that is there.
+func (f *openpbsFlags) installCgswap(q *qmgr, out io.Writer) error {
+	name := f.registration.CgswapName()
+	existing, _, err := q.hooks(name)
+	if err != nil {
+		return err
+	}
+	if !f.registration.WantsCgswap(existing) {
+		return nil
+	}
+	resource, err := q.resource("cgswap")
+	if err != nil {
+		return err
+	}
+	list, err := f.registration.InstallCgswap(existing, resource)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		fmt.Fprintf(out, "Hook %s is registered already, and nothing differs.\n", name)
+		return nil
+	}
+	if err := q.carryOut(out, list, f.dryRun); err != nil || f.dryRun {
+		return err
+	}
+	fmt.Fprintf(out, "\nHook %s is registered.\n%s", name, openpbs.CgswapNextSteps)
 	return nil
 }
 
@@ -222,6 +254,14 @@ func (f *openpbsFlags) uninstall(c *cli, out io.Writer) error {
 	list, err := f.registration.Uninstall(existing, stock)
 	if err != nil {
 		return err
+	}
+	cgswap, _, err := q.hooks(f.registration.CgswapName())
+	if err != nil {
+		return err
+	}
+	if more := f.registration.UninstallCgswap(cgswap); len(more) > 0 {
+		list = append(list, more...)
+		defer fmt.Fprintln(out, "The resource cgswap stays: jobs and nodes may have it.")
 	}
 	if len(list) == 0 {
 		fmt.Fprintf(out, "There is no hook %s.\n", f.registration.Name)

@@ -89,6 +89,15 @@ func (q *qmgr) hook(name string) (*openpbs.Hook, error) {
 	return openpbs.ParsePrint(text)
 }
 
+// resource returns a custom resource of the server; nil where it knows none of that name.
+func (q *qmgr) resource(name string) (*openpbs.Resource, error) {
+	text, err := q.run("list resource", nil)
+	if err != nil {
+		return nil, err
+	}
+	return openpbs.ParseResources(text)[name], nil
+}
+
 // others returns the hooks that are enabled, with their scripts, less the one of that name and pbs_cgroups.
 func (q *qmgr) others(name string) ([]*openpbs.Hook, error) {
 	text, err := q.run("list hook", nil)

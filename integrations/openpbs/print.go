@@ -51,7 +51,11 @@ func (r Registration) Print(version string) ([]byte, error) {
 		fmt.Fprintf(&b, "import hook %s %s base64 -\n%s", r.Name, typeConfig, encode(r.Settings.Text()))
 	}
 	fmt.Fprintf(&b, "$attributes\n$stock\n$finish\nEND\n\ncat <<'END'\nHook %s is registered.\n%s", r.Name, NextSteps)
-	fmt.Fprintf(&b, "END\n"+scriptEnd, r.Name)
+	b.WriteString("END\n")
+	if r.Cgswap { // one that is there is brought up to date by this alone
+		b.WriteString(r.printCgswap())
+	}
+	fmt.Fprintf(&b, scriptEnd, r.Name)
 	return b.Bytes(), nil
 }
 

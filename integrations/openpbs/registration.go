@@ -38,6 +38,8 @@ type Registration struct {
 	Settings Settings // what is to be other than it is; nil leaves the shim's settings as they are
 	// DisableStock is the consent to disable pbs_cgroups.
 	DisableStock bool
+	// Cgswap asks for the server's hook that fills in cgswap, too: see InstallCgswap.
+	Cgswap bool
 }
 
 // Default is the registration with the values of the stock hook's (pbs_cgroups.HK).

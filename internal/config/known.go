@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ownResources are those that hookhost itself reads, beside what it has in common with PBS.
-var ownResources = []string{"kill_delay", "walltime_signal"}
+// ownResources are those that hookhost itself reads or fills in, beside what it shares with PBS.
+var ownResources = []string{"kill_delay", "walltime_signal", "cgswap"}
 
 // KnowsResource tells whether PBS, hookhost or the file has a resource of that name. A site's own hooks may well know others. Names have
 // no case.

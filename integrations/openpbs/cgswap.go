@@ -1,0 +1,156 @@
+package openpbs
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"strings"
+)
+
+// cgswapScript is the server's hook that fills in cgswap. It needs nothing of hookhost's on a node.
+//
+//go:embed cgswap.py
+var cgswapScript string
+
+// cgswapMark is the first line of it as it is imported. It differs from that of the shim, of which
+// the server has one alone.
+const cgswapMark = "# hookhost cgswap: imported by hookhost openpbs"
+
+// CgswapScript is what is imported.
+func CgswapScript() []byte { return []byte(cgswapMark + "\n" + cgswapScript) }
+
+func isCgswap(script []byte) bool { return bytes.HasPrefix(script, []byte(cgswapMark)) }
+
+// WantsCgswap tells whether the hook CgswapName is to be registered or brought up to date. existing
+// is that hook, nil where there is none.
+func (r Registration) WantsCgswap(existing *Hook) bool {
+	return r.Cgswap || existing != nil && isCgswap(existing.Script)
+}
+
+// The resource that it fills in, as the stock hook needs it: of the host, and consumed there.
+const (
+	cgswapResource = "cgswap"
+	cgswapType     = "size"
+	cgswapFlag     = "nh"
+)
+
+// cgswapEvents are those of the server that change what a job asks for.
+const cgswapEvents = "queuejob,modifyjob"
+
+// CgswapName is the name of the server's hook beside the one of r.
+func (r Registration) CgswapName() string { return r.Name + "_cgswap" }
+
+// Resource is a custom resource as the server has it.
+type Resource struct{ Type, Flag string }
+
+// ParseResources reads the answer to `list resource`: the custom resources by their names.
+func ParseResources(text string) map[string]*Resource {
+	all := map[string]*Resource{}
+	var r *Resource
+	for line := range strings.Lines(text) {
+		name, isName := strings.CutPrefix(strings.TrimSpace(line), "Resource ")
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " = ")
+		switch {
+		case isName:
+			r = &Resource{}
+			all[name] = r
+		case r != nil && key == "type":
+			r.Type = value
+		case r != nil && key == "flag":
+			r.Flag = value
+		}
+	}
+	return all
+}
+
+// InstallCgswap returns the directives that make the server fill in cgswap, none where it does.
+// existing is the hook CgswapName, resource the server's cgswap; nil where there is none. A hook
+// that is there stays enabled or disabled. It fails when one of them is somebody else's.
+func (r Registration) InstallCgswap(existing *Hook, resource *Resource) ([]Command, error) {
+	name := r.CgswapName()
+	if existing != nil && !existing.blank() && !isCgswap(existing.Script) {
+		return nil, fmt.Errorf("hook %s is there already and not hookhost's: choose another --name, "+
+			"or delete it: qmgr -c 'delete hook %[1]s'", name)
+	}
+	var list []Command
+	do := func(format string, args ...any) {
+		list = append(list, Command{Directive: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case resource == nil:
+		do("create resource %s type=%s,flag=%s", cgswapResource, cgswapType, cgswapFlag)
+	case resource.Type != cgswapType || !strings.Contains(resource.Flag, "n") || !strings.Contains(resource.Flag, "h"):
+		return nil, fmt.Errorf("resource %s has type %s and flag %q: want type %s and flag %s",
+			cgswapResource, resource.Type, resource.Flag, cgswapType, cgswapFlag)
+	}
+	whole := existing != nil && !existing.blank() && sameList(existing.Attributes["event"], cgswapEvents)
+	if existing == nil {
+		do("create hook %s", name)
+	}
+	if !whole {
+		do("set hook %s enabled = false", name)
+	}
+	if existing == nil || string(existing.Script) != string(CgswapScript()) {
+		do("import hook %s %s base64 -", name, typeScript)
+		list[len(list)-1].Input = encode(CgswapScript())
+	}
+	if !whole {
+		do("set hook %s event = %q", name, cgswapEvents)
+		do("set hook %s enabled = true", name)
+	}
+	return list, nil
+}
+
+// UninstallCgswap returns the directives that take that hook away, none where it is not there or is
+// somebody else's. The resource stays: jobs have it, and nodes may.
+func (r Registration) UninstallCgswap(existing *Hook) []Command {
+	if existing == nil || !isCgswap(existing.Script) {
+		return nil
+	}
+	return []Command{{Directive: "delete hook " + r.CgswapName()}}
+}
+
+// CgswapNextSteps is what remains to be done by hand.
+const CgswapNextSteps = `cgswap is filled in from now on, where a job asks for two of mem, vmem and cgswap.
+Set manage_cgswap = true in [memsw] on the nodes, which tells the server how much each has, and
+add cgswap to the line "resources" of sched_priv/sched_config (then SIGHUP to pbs_sched).
+`
+
+// printCgswap is the part of Print that does what InstallCgswap does.
+func (r Registration) printCgswap() string {
+	return fmt.Sprintf(scriptCgswap, r.CgswapName(), cgswapMark, typeScript, encode(CgswapScript()), cgswapEvents,
+		cgswapResource, cgswapType, cgswapFlag, CgswapNextSteps)
+}
+
+const scriptCgswap = `
+# The hook of the server that fills in cgswap.
+if there %[1]s; then
+	look %[1]s
+	case $line in none | '%[2]s') ;; *) fail "hook %[1]s is there already and not hookhost's" ;; esac
+fi
+resource=$(qmgr -c 'list resource %[6]s' 2>/dev/null) || {
+	qmgr -c 'create resource %[6]s type=%[7]s,flag=%[8]s'
+	resource='type = %[7]s flag = %[8]s'
+}
+case $resource in
+*'type = %[7]s'*'flag = '*n*h* | *'type = %[7]s'*'flag = '*h*n*) ;;
+*) fail "resource %[6]s is not of type %[7]s with flag %[8]s: $resource" ;;
+esac
+whole=
+if ! there %[1]s; then
+	qmgr -c 'create hook %[1]s'
+elif [ "$line" != none ] && [ -n "$events" ]; then
+	whole=yes
+fi
+[ -n "$whole" ] || qmgr -c 'set hook %[1]s enabled = false'
+qmgr -a >/dev/null <<'END'
+import hook %[1]s %[3]s base64 -
+%[4]s
+END
+if [ -z "$whole" ]; then
+	qmgr -c 'set hook %[1]s event = "%[5]s"'
+	qmgr -c 'set hook %[1]s enabled = true'
+fi
+cat <<'END'
+%[9]sEND
+`
