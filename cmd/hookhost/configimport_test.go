@@ -12,16 +12,16 @@ const stockConfig = `{
     "periodic_resc_update": true,
     "ours": 1,
     "cgroup": {
-        "memory": { "enabled": true, "default": "256MB", "soft_limit": SOFT },
+        "memory": { "enabled": true, "default": "256MB", "mount_path": "MOUNT" },
         "cpuset": { "enabled": "host not in: n2", "mem_fences": false }
     }
 }`
 
 func TestConfigImport(t *testing.T) {
 	n := newNode(t)
-	plain, soft := n.path("plain.json"), n.path("soft.json")
-	must(t, os.WriteFile(plain, []byte(strings.Replace(stockConfig, "SOFT", "false", 1)), 0o600),
-		os.WriteFile(soft, []byte(strings.Replace(stockConfig, "SOFT", "true", 1)), 0o600))
+	plain, apart := n.path("plain.json"), n.path("apart.json")
+	must(t, os.WriteFile(plain, []byte(strings.Replace(stockConfig, "MOUNT", "/sys/fs/cgroup/memory", 1)), 0o600),
+		os.WriteFile(apart, []byte(strings.Replace(stockConfig, "MOUNT", "/dev/memory", 1)), 0o600))
 	imported := n.hookhost("config", "import", plain)
 	if imported.status != 0 || !strings.Contains(imported.stdout, "\n[host]\nenabled = \"vntype not in: no_cgroups\" # exclude_vntypes\n") {
 		t.Fatalf("%+v", imported)
@@ -30,7 +30,7 @@ func TestConfigImport(t *testing.T) {
 		`LINE KEY VALUE BECAME OURS`,
 		`2 exclude_vntypes ["no_cgroups"] ours host.enabled = "vntype not in: no_cgroups"`,
 		`4 ours 1 unknown the stock hook`,
-		`6 cgroup.memory.soft_limit false not needed`,
+		`6 cgroup.memory.mount_path "/sys/fs/cgroup/memory" not needed`,
 		`default placement_type "load_balanced" ours cpuset.placement = "spread"`,
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(imported.stderr), " "), line) {
@@ -58,27 +58,27 @@ func TestConfigImport(t *testing.T) {
 		t.Errorf("from standard input: %+v", r)
 	}
 
-	refused := n.hookhost("config", "import", soft)
-	if refused.status != 1 || !strings.Contains(refused.stdout, "# Refused: line 6: cgroup.memory.soft_limit = true: ") ||
-		!strings.HasSuffix(refused.stderr, "soft.json: refused: 1 of 17 keys: see the table\n") {
+	refused := n.hookhost("config", "import", apart)
+	if refused.status != 1 || !strings.Contains(refused.stdout, "# Refused: line 6: cgroup.memory.mount_path = \"/dev/memory\": ") ||
+		!strings.HasSuffix(refused.stderr, "apart.json: refused: 1 of 16 keys: see the table\n") {
 		t.Errorf("%+v", refused)
 	}
-	r := n.hookhost("config", "import", "--force", "--json", "--output", n.path("soft.toml"), soft)
+	r := n.hookhost("config", "import", "--force", "--json", "--output", n.path("apart.toml"), apart)
 	var keys []struct {
 		Key, Value, Became, Why string
 		Line                    int
 		Ours                    []string
 	}
-	if err := json.Unmarshal([]byte(r.stdout), &keys); err != nil || r.status != 0 || r.stderr != "" || len(keys) != 17 {
+	if err := json.Unmarshal([]byte(r.stdout), &keys); err != nil || r.status != 0 || r.stderr != "" || len(keys) != 16 {
 		t.Errorf("%d keys, %v: %+v", len(keys), err, r)
 	}
-	if b, err := os.ReadFile(n.path("soft.toml")); string(b) != refused.stdout {
+	if b, err := os.ReadFile(n.path("apart.toml")); string(b) != refused.stdout {
 		t.Errorf("--output wrote %s, %v", b, err)
 	}
-	if r := n.hookhost("config", "import", "--output", n.path("soft.toml"), plain); r.status != 1 || !strings.Contains(r.stderr, "file exists") {
+	if r := n.hookhost("config", "import", "--output", n.path("apart.toml"), plain); r.status != 1 || !strings.Contains(r.stderr, "file exists") {
 		t.Errorf("over a file that is there: %+v", r)
 	}
-	if b, err := os.ReadFile(n.path("soft.toml")); string(b) != refused.stdout {
+	if b, err := os.ReadFile(n.path("apart.toml")); string(b) != refused.stdout {
 		t.Errorf("a refused --output wrote %s, %v", b, err)
 	}
 }

@@ -80,7 +80,21 @@ func (k *kernel) uses() []use {
 			uses[i].does = uses[i].section + " is not enabled: " + off.effect
 		}
 	}
+	for _, name := range c.Placing() {
+		uses = append(uses, use{name, true, "[" + name + "]", k.places(name)})
+	}
 	return uses
+}
+
+// places tells in which controller a job has a cgroup for name.
+func (k *kernel) places(name string) string {
+	switch controllers := k.tree.Controllers(); {
+	case slices.Contains(controllers, name):
+		return "each job has a cgroup in it"
+	case name == "blkio":
+		return "it is io on cgroup v2, and each job has a cgroup in that"
+	}
+	return "each cgroup of the v2 tree is in it"
 }
 
 func (k *kernel) examineMode() finding {
@@ -169,7 +183,9 @@ func (k *kernel) examineNesting() (f finding, odd bool) {
 // kernelConfig is what a kernel has to be built with for a controller.
 var kernelConfig = map[string]string{
 	"memory": "CONFIG_MEMCG", "cpuset": "CONFIG_CPUSETS", "cpu": "CONFIG_CGROUP_SCHED", "pids": "CONFIG_CGROUP_PIDS",
-	"hugetlb": "CONFIG_CGROUP_HUGETLB", "io": "CONFIG_BLK_CGROUP",
+	"hugetlb": "CONFIG_CGROUP_HUGETLB", "io": "CONFIG_BLK_CGROUP", "blkio": "CONFIG_BLK_CGROUP",
+	"net_cls": "CONFIG_CGROUP_NET_CLASSID", "net_prio": "CONFIG_CGROUP_NET_PRIO", "perf_event": "CONFIG_CGROUP_PERF",
+	"rdma": "CONFIG_CGROUP_RDMA",
 }
 
 // examineController tells why a controller does not reach the jobs, if it does not.
@@ -192,6 +208,10 @@ func (k *kernel) whyNot(name string) (found, advice string) {
 		old = name
 	}
 	unit := k.cfg.Cgroup.Prefix + ".service"
+	mount := fmt.Sprintf("mkdir /sys/fs/cgroup/%s && mount -t cgroup -o %[1]s none /sys/fs/cgroup/%[1]s", name)
+	if name == "blkio" && k.tree.Mode() == cgroup.ModeV2 {
+		return k.whyNot("io")
+	}
 	switch {
 	case k.known[old] == "0":
 		return "disabled at boot", fmt.Sprintf("boot with cgroup_enable=%s, without cgroup_disable=%s", name, name)
@@ -199,10 +219,13 @@ func (k *kernel) whyNot(name string) (found, advice string) {
 		return fmt.Sprintf("the root of the v2 tree passes it down, but %s does not get it", unit), "that unit needs Delegate=yes: systemctl edit " + unit + ", or delete its unit file"
 	case slices.Contains(k.words("cgroup.controllers"), name):
 		return "jobs do not get it: the kernel offers it on v2, but the root of that tree does not pass it down (cgroup.subtree_control)", fmt.Sprintf("set enable_controllers = [%q] in [cgroup]", name)
+	case strings.HasPrefix(name, "net_") && k.known[name] == "1" && k.bound[name] == "0":
+		return "cgroup v2 has no such controller, and that of v1 is not mounted", mount +
+			`; or have packets matched by the path of a job's cgroup (nft: socket cgroupv2)`
 	case name == "io" && k.tree.Mode() != cgroup.ModeV2:
 		return "io.max is cgroup v2's, and the controller is not there", bootV2
 	case k.known[old] == "1" && k.bound[old] == "0" && k.tree.Mode() != cgroup.ModeV2:
-		return "the kernel has it, but it is not mounted", fmt.Sprintf("mkdir /sys/fs/cgroup/%s && mount -t cgroup -o %s none /sys/fs/cgroup/%s", name, name, name)
+		return "the kernel has it, but it is not mounted", mount
 	case k.known[old] == "1" && k.bound[old] != "0":
 		return "bound to a v1 hierarchy that is not mounted below /sys/fs/cgroup", "umount it, or boot with cgroup_no_v1=" + name
 	}

@@ -26,7 +26,7 @@ func (k *kernel) examineMemory() []finding {
 func (k *kernel) examineSwap() finding {
 	const what = "swap accounting"
 	node, err := topology.Scan(k.roots)
-	limitsMem := k.cfg.Memory.Enabled && k.cfg.Memory.Enforce != "rss"
+	limitsMem := k.cfg.Memory.Enabled && k.cfg.Memory.Enforce != "rss" && !k.cfg.Memory.SoftLimit
 	noSwap := err == nil && node.SwapTotal == 0 && limitsMem
 	there, notYet := k.has("memory.swap.max")
 	switch {

@@ -31,7 +31,62 @@ func (k *kernel) examineSettings(systemdRuns bool) []finding {
 	if k.cfg.IO.Enabled {
 		findings = append(findings, k.examineDevices()...)
 	}
+	return append(findings, k.examineFlags()...)
+}
+
+// examineFlags looks at settings that only one version of cgroups has, or only some kernels.
+func (k *kernel) examineFlags() []finding {
+	var findings []finding
+	c := k.cfg
+	for _, flag := range []struct {
+		on            bool
+		what, feature string
+		lost, advice  string
+	}{
+		{c.Cpuset.Enabled && c.Cpuset.MemHardwall, "mem_hardwall", "hardwall",
+			"cgroup v2 has no such flag: the memory of a job's programs is on its NUMA nodes, " +
+				"the kernel's own for it may be on others",
+			"set mem_hardwall = false in [cpuset]; or boot with cgroup v1"},
+		{c.Cpuset.Enabled && c.Cpuset.MemorySpreadPage, "memory_spread_page", "spread",
+			"cgroup v2 has no such flag: page cache is on the NUMA node of the cpu that reads",
+			"set memory_spread_page = false in [cpuset], and have programs spread memory with numactl --interleave; " +
+				"or boot with cgroup v1"},
+	} {
+		if flag.on && k.tree.Has("cpuset") && !k.tree.Has(flag.feature) {
+			found := flag.what + " in [cpuset] has no effect: " + flag.lost
+			findings = append(findings, impossible(flag.what, found, flag.advice))
+		}
+	}
+	if c.Memory.SoftLimit {
+		findings = append(findings, k.examineSoftLimit()...)
+	}
+	if c.Memsw.ManageCgswap && !c.Memsw.Enabled {
+		findings = append(findings, degraded("manage_cgswap",
+			"manage_cgswap in [memsw] has no effect: [memsw] is not enabled", "set enabled = true in [memsw]"))
+	}
 	return findings
+}
+
+// examineSoftLimit tells what becomes of soft_limit = true.
+func (k *kernel) examineSoftLimit() []finding {
+	const what = "soft_limit"
+	there, notYet := k.has("memory.low")
+	switch {
+	case !k.cfg.Memory.Enabled:
+		return []finding{degraded(what, "soft_limit in [memory] has no effect: [memory] is not enabled",
+			"set enabled = true in [memory]")}
+	case !k.tree.Has("memory"): // said of the controller
+		return nil
+	case k.tree.Has("softlimit") || there:
+		if k.cfg.Memsw.Enabled {
+			return []finding{ok(what, "mem is a job's soft limit, vmem its limit")}
+		}
+		return []finding{ok(what, "mem is a job's soft limit and, without [memsw], its limit")}
+	case notYet:
+		return []finding{unknown(what)}
+	}
+	return []finding{blocking(what, "this kernel has no soft limit, as with CONFIG_PREEMPT_RT, and no job can begin",
+		"set soft_limit = false in [memory]; or boot with cgroup v2")}
 }
 
 // examineEnabled tells which of enable_controllers the v2 tree cannot pass down.

@@ -33,7 +33,7 @@ func look(t *testing.T, roots kernfs.Roots, edit func(*config.File)) map[string]
 		t.Fatal(err)
 	}
 	// As a node has it where systemd gives the controllers away: nothing is enabled on request.
-	if k.tree, err = cgroup.Detect(roots, cgroup.Options{Prefix: cfg.Cgroup.Prefix}); err != nil {
+	if k.tree, err = cgroup.Detect(roots, cgroup.Options{Prefix: cfg.Cgroup.Prefix, Controllers: cfg.Placing()}); err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]finding{}
@@ -121,6 +121,25 @@ func TestDoctorOnFakeKernels(t *testing.T) {
 			f.Cpuset.Isolated, f.Memory.HighPercent, f.Memory.ServicesLow, f.Cgroup.EnableControllers = true, 80, 1<<30, []string{"io"}
 		}, want: []want{{"isolated cpus", "impossible", "has no effect", "boot with"}, {"high_percent", "impossible", "memory.high needs cgroup v2", "boot with"},
 			{"services_low", "impossible", "memory.low needs cgroup v2", "boot with"}, {"enable_controllers", "impossible", "no effect", "take it out"}}},
+		{name: "controllers without limits on v1", kernel: kernfstest.NewV1(kernfstest.Without("rdma")), edit: func(f *config.File) {
+			f.Blkio.Enabled, f.NetCls.Enabled, f.PerfEvent.Enabled, f.RDMA.Enabled = true, true, true, true
+		}, want: []want{{"blkio controller", "ok", "each job has a cgroup in it", ""}, {"net_cls controller", "ok", "each job", ""}, {"perf_event controller", "ok", "each job", ""},
+			{"rdma controller", "impossible", "the kernel has none", "CONFIG_CGROUP_RDMA"}, {"net_prio controller", "", "", ""}}, blocks: []string{"rdma controller"}},
+		{name: "controllers without limits on v2", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) {
+			f.Blkio.Enabled, f.NetCls.Enabled, f.PerfEvent.Enabled, f.RDMA.Enabled = true, true, true, true
+		}, want: []want{{"blkio controller", "ok", "it is io on cgroup v2", ""}, {"perf_event controller", "ok", "each cgroup of the v2 tree is in it", ""},
+			{"net_cls controller", "impossible", "cgroup v2 has no such controller, and that of v1 is not mounted", "by the path of a job's cgroup"},
+			{"rdma controller", "impossible", "does not pass it down", `enable_controllers = ["rdma"]`}}, blocks: []string{"net_cls controller", "rdma controller"}},
+		{name: "settings of v1 on v1", kernel: kernfstest.NewV1(), edit: func(f *config.File) {
+			f.Cpuset.MemHardwall, f.Cpuset.MemorySpreadPage, f.Memory.SoftLimit, f.Memsw.Enabled, f.Memsw.ManageCgswap = true, true, true, false, true
+		}, want: []want{{"mem_hardwall", "", "", ""}, {"memory_spread_page", "", "", ""}, {"soft_limit", "ok", "without [memsw], its limit", ""},
+			{"manage_cgswap", "degraded", "[memsw] is not enabled", "enabled = true"}}},
+		{name: "settings of v1 on v2", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) {
+			f.Cpuset.MemHardwall, f.Cpuset.MemorySpreadPage, f.Memory.SoftLimit = true, true, true
+		}, want: []want{{"mem_hardwall", "impossible", "cgroup v2 has no such flag", "v1"}, {"memory_spread_page", "impossible", "cgroup v2 has no such flag", "numactl"},
+			{"soft_limit", "ok", "vmem its limit", ""}}},
+		{name: "no soft limit", kernel: kernfstest.NewV1(kernfstest.Without("memory.soft_limit_in_bytes")), edit: func(f *config.File) { f.Memory.SoftLimit = true },
+			want: []want{{"soft_limit", "impossible", "this kernel has no soft limit", "soft_limit = false"}}, blocks: []string{"soft_limit"}},
 		{name: "a controller that is none", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) { f.Cgroup.EnableControllers = []string{"io", "hugtelb"} },
 			want: []want{{"enable_controllers", "impossible", "hugtelb: the v2 tree has no such controller", "take it out"}}, blocks: []string{"enable_controllers"}},
 		{name: "no such device", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) {

@@ -130,7 +130,8 @@ func detectIn(roots kernfs.Roots, cfg *config.File) (*cgroup.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	opt := cgroup.Options{Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount, Delegated: delegated, Enable: cfg.Cgroup.EnableControllers}
+	opt := cgroup.Options{Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount, Delegated: delegated,
+		Enable: cfg.Cgroup.EnableControllers, Controllers: cfg.Placing()}
 	if !s.Running() {
 		opt.EnableIfThere = cfg.Controllers()
 	}

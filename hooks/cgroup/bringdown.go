@@ -99,7 +99,7 @@ func (h *hook) bringDown(ctx context.Context, j *cgroup.Job, s *state) error {
 		h.logOf(j.ID()).Warnf("its limits are not what its record says, and stay as they are until it gives back enough: %v", err)
 		return j.SetMark(resizeMark, []byte(told))
 	}
-	l := r.Limits.With(to)
+	l := promised(r.Limits.With(to))
 	if !h.policy.kernelLimitsMem() {
 		l.Mem, l.MemHigh = r.Limits.Mem, r.Limits.MemHigh
 		if a.Vmem == nil {

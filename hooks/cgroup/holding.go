@@ -61,7 +61,7 @@ func (h *hook) holdings(ids []string) ([]holding, error) {
 		if err != nil {
 			return nil, err
 		}
-		o := holding{id: id, job: j, limits: l}
+		o := holding{id: id, job: j, limits: promised(l)}
 		h.policy.tell(&o, h.node)
 		held = append(held, o)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,6 +128,15 @@ func (p *policy) need(tree *cgroup.Tree) error {
 			errs = append(errs, fmt.Errorf("[%s] is enabled, but this kernel offers no %s controller", c.name, c.name))
 		}
 	}
+	for _, c := range p.Placing() {
+		if !tree.Has(c) {
+			errs = append(errs, fmt.Errorf("[%s] is enabled, but jobs can have no cgroup in %[1]s on this node%s: "+
+				"see hookhost doctor", c, onlyV1(c)))
+		}
+	}
+	if p.Memory.Enabled && p.Memory.SoftLimit && tree.Prepared() && tree.Has("memory") && !tree.Has("softlimit") {
+		errs = append(errs, errors.New("[memory] soft_limit is true, but this kernel has no soft limit"))
+	}
 	if dir := tree.NotSystemds(); dir != "" && len(errs) > 0 {
 		errs = append(errs, fmt.Errorf("%s is not systemd's, which would pass the controllers on to it: somebody else made it. Remove it and what is below "+
 			"it (rmdir, when no job runs) and start hookhost again", dir))
@@ -135,6 +145,14 @@ func (p *policy) need(tree *cgroup.Tree) error {
 		return hostapi.Errorf(hostapi.KindNode, "%w", errors.Join(errs...))
 	}
 	return nil
+}
+
+// onlyV1 says so of a controller that cgroup v2 does not have.
+func onlyV1(controller string) string {
+	if strings.HasPrefix(controller, "net_") {
+		return " (cgroup v1 only)"
+	}
+	return ""
 }
 
 // job returns the cgroup of the event's job, which need not exist.

@@ -53,6 +53,7 @@ func (p *policy) assign(h host, a ask, others []holding) (assignment, error) {
 		return assignment{}, err
 	}
 	p.decideOOM(&l, h, a)
+	l.MemHardwall, l.SpreadPage = p.Cpuset.MemHardwall, p.Cpuset.MemorySpreadPage
 	p.decideShares(&l, h, a.NCPUs)
 	if err := p.decidePids(&l, h, a.pids); err != nil {
 		return assignment{}, err
@@ -89,7 +90,7 @@ func (p *policy) unenforced(l cgroup.Limits, h host, a ask) []string {
 	if a.oomGroup != nil && *a.oomGroup && l.OOMGroup == nil {
 		add("oom_group", "memory", p.Memory.Enabled)
 	}
-	if a.Vmem != nil && l.MemSwap != nil && l.Mem != nil && *l.MemSwap > *l.Mem && h.node.SwapTotal == 0 {
+	if a.Vmem != nil && l.MemSwap != nil && l.Mem != nil && *l.MemSwap > *l.Mem && h.node.SwapTotal == 0 && !p.Memory.SoftLimit {
 		notes = append(notes, "vmem exceeds mem, and this host has no swap: mem is the limit that counts")
 	}
 	return notes

@@ -39,6 +39,10 @@ func (p *policy) kernelLimitsMem() bool { return !p.Memory.Enabled || p.Memory.E
 // and sockets, takes the node down.
 func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	p := h.policy
+	// A job that may have all there is by default is promised nothing.
+	if p.Memory.Enabled && p.Memory.SoftLimit && l.Mem != nil && (a.Mem != nil || *l.Mem < p.memTotal(h.node)) {
+		return p.soften(l, h.node)
+	}
 	if p.kernelLimitsMem() {
 		return l
 	}
@@ -56,6 +60,26 @@ func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	default:
 		both := p.memswOf(h.node, a, most)
 		l.MemSwap = &both
+	}
+	return l
+}
+
+// soften makes of a mem that is decided the kernel's soft limit, and of vmem the limit, as
+// pbs_cgroups does (openpbs pbs_cgroups.PY, configure_job).
+func (p *policy) soften(l cgroup.Limits, n *topology.Node) cgroup.Limits {
+	l.MemSoft = l.Mem
+	if l.MemSwap != nil {
+		most := max(*l.Mem, min(*l.MemSwap, p.memTotal(n)))
+		l.Mem = &most
+	}
+	return l
+}
+
+// promised is the reverse of soften, for limits that the kernel shows: the soft limit is what a job
+// holds of memory, whatever the configuration says by now.
+func promised(l cgroup.Limits) cgroup.Limits {
+	if l.MemSoft != nil {
+		l.Mem, l.MemSoft = l.MemSoft, nil
 	}
 	return l
 }

@@ -56,6 +56,7 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 	if p.exclude, err = kernfs.ParseIDSet(p.Cpuset.ExcludeCPUs); err != nil {
 		t.Fatal(err)
 	}
+	opt.Controllers = p.Placing()
 	log := logrus.New()
 	log.SetOutput(t.Output())
 	n.t, n.jobs, n.devices = t, map[string]*hostapi.Job{}, &inventory.Inventory{}

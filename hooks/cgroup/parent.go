@@ -21,7 +21,8 @@ type units interface {
 
 // options say where the configuration has the jobs' cgroups and who makes their parent.
 func (p *policy) options(s *systemd.System) (cgroup.Options, error) {
-	opt := cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount, Enable: p.Cgroup.EnableControllers}
+	opt := cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount, Enable: p.Cgroup.EnableControllers,
+		Controllers: p.Placing()}
 	var err error
 	if opt.Delegated, err = s.Wanted(p.Cgroup.Systemd); err != nil {
 		return opt, err

@@ -24,12 +24,17 @@ import (
 type offer struct {
 	ncpus            int
 	mem, vmem, hpmem int64
+	cgswap           bool // PBS is told of vmem without mem, too
 }
 
 func (o offer) resources() hostapi.Resources {
-	return hostapi.Resources{
+	r := hostapi.Resources{
 		"ncpus": strconv.Itoa(o.ncpus), "mem": pbs.Size(o.mem).KB(), "vmem": pbs.Size(o.vmem).KB(), "hpmem": pbs.Size(o.hpmem).KB(),
 	}
+	if o.cgswap {
+		r["cgswap"] = pbs.Size(o.vmem - o.mem).KB()
+	}
+	return r
 }
 
 // hugeByNUMA tells how much of the huge pages of the default size lies in each NUMA node, in bytes.
@@ -66,7 +71,7 @@ func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string, known m
 		add(name, p.offer(h))
 		return all
 	}
-	add(name, offer{})
+	add(name, offer{cgswap: p.tellsCgswap()})
 	for _, n := range h.node.NUMA {
 		o := p.numaOffer(h, huge, n)
 		if o.ncpus == 0 && !n.HasMemory { // there are machines with dozens of these, for their GPUs
@@ -104,6 +109,7 @@ func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer
 	const mb = 1 << 20
 	down := func(n int64) int64 { return max(0, n) / mb * mb }
 	o := offer{ncpus: p.countCPUs(h, cpus), mem: down(mem - int64(p.Memory.Hidden)), hpmem: huge - huge%max(h.hugePages.Default, mb)}
+	o.cgswap = p.tellsCgswap()
 	o.vmem = o.mem // where swap does not count, memory is all there is
 	if p.Memsw.Enabled && h.hasMemsw {
 		// Not below mem: a job may ask for both.
@@ -111,6 +117,9 @@ func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer
 	}
 	return o
 }
+
+// tellsCgswap tells whether PBS is told of swap apart.
+func (p *policy) tellsCgswap() bool { return p.Memsw.Enabled && p.Memsw.ManageCgswap }
 
 // countCPUs returns the greatest ncpus that a job can have of cpus while no other job is there.
 func (p *policy) countCPUs(h host, cpus kernfs.IDSet) int {

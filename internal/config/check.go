@@ -49,6 +49,12 @@ func (f *File) check() error {
 	if e := f.Memory.Enforce; e != "cgroup" && e != "rss" && e != "both" {
 		return bad("memory.enforce", fmt.Sprintf("%q", e), "want cgroup, rss or both")
 	}
+	if f.Memory.SoftLimit && f.Memory.Enforce != "cgroup" { // both say who enforces mem
+		return bad("memory.enforce", fmt.Sprintf("%q", f.Memory.Enforce), "want cgroup with memory.soft_limit")
+	}
+	if f.Memory.SoftLimit && f.Memory.HighPercent > 0 {
+		return bad("memory.high_percent", f.Memory.HighPercent, "want 0 with memory.soft_limit: jobs would be throttled below their mem")
+	}
 	for _, err := range []error{f.Rlimits.check(), f.Devices.check(), checkDevices(f.Device), f.Walltime.check(), f.Sister.check(), f.MPI.check(), f.OpenPBS.check()} {
 		if err != nil {
 			return err

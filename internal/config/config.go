@@ -39,7 +39,15 @@ type File struct {
 	Sister   Sister   `toml:"sister" json:"sister" comment:"The hookhosts of other hosts, over TLS."`
 	MPI      MPI      `toml:"mpi" json:"mpi" comment:"What MPI launchers find in a job on several hosts."`
 	OpenPBS  OpenPBS  `toml:"openpbs" json:"openpbs" comment:"Where pbs_mom of this host has its files."`
-	Device   []Device `toml:"device,omitempty" json:"device,omitempty" comment:"Devices that are not found by themselves."`
+
+	// Controllers of which a job has a cgroup and hookhost sets no limit.
+	Blkio     Placing `toml:"blkio" json:"blkio" comment:"A job has a cgroup in the controller blkio, which is io on cgroup v2. Limits are in [io]."`
+	NetCls    Placing `toml:"net_cls" json:"net_cls" comment:"A job has a cgroup in net_cls, so that its packets can be told by class. cgroup v1 only: packets of a v2 cgroup are matched by its path."`
+	NetPrio   Placing `toml:"net_prio" json:"net_prio" comment:"The same in net_prio. cgroup v1 only."`
+	PerfEvent Placing `toml:"perf_event" json:"perf_event" comment:"The same in perf_event, for perf --cgroup. On cgroup v2 every job's cgroup is."`
+	RDMA      Placing `toml:"rdma" json:"rdma" comment:"The same in rdma. With cgroup v2 and systemd it also has to be in enable_controllers of [cgroup]."`
+
+	Device []Device `toml:"device,omitempty" json:"device,omitempty" comment:"Devices that are not found by themselves."`
 
 	text []byte // that it was parsed from
 	here Here   // that its conditions were resolved for
@@ -88,12 +96,20 @@ type Cpuset struct {
 	NCPUsAreCores   bool   `toml:"ncpus_are_cores" json:"ncpus_are_cores" comment:"With use_hyperthreads: one ncpus is a core with all its threads."`
 	Placement       string `toml:"placement" json:"placement" comment:"pack: fill sockets one by one. spread: the emptiest socket first."`
 	Isolated        bool   `toml:"isolated" json:"isolated" comment:"Take a job's cpus out of the kernel's load balancing (cpuset.cpus.partition). cgroup v2, Linux 6.7 or newer."`
+
+	MemHardwall      bool `toml:"mem_hardwall" json:"mem_hardwall" comment:"The kernel's own memory for a job is on the job's NUMA nodes, too. cgroup v1 only: on v2 just the memory of its programs is."`
+	MemorySpreadPage bool `toml:"memory_spread_page" json:"memory_spread_page" comment:"The page cache of a job is spread over its NUMA nodes. cgroup v1 only."`
 }
 
 // Pids configures the pids controller.
 type Pids struct {
 	Enabled bool  `toml:"enabled" json:"enabled"`
 	Max     int64 `toml:"max" json:"max" comment:"Tasks (processes and threads) a job may have; 0: no limit. A job asks for less with -l pids=N."`
+}
+
+// Placing configures a controller in which a job only has a cgroup.
+type Placing struct {
+	Enabled bool `toml:"enabled" json:"enabled"`
 }
 
 // Default returns the configuration of a node where nothing is configured.

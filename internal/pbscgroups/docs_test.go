@@ -31,8 +31,6 @@ func TestDocs(t *testing.T) {
 		ours := "not needed"
 		if len(k.ours) > 0 {
 			ours = "`" + strings.Join(k.ours, "`, `") + "`"
-		} else if o, err := k.read(value{kind: truth, scalar: "true"}); err == nil && o.became == Refused {
-			ours = "refused unless false"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.name, ours, shownDefault(k), strings.ReplaceAll(k.note, "|", `\|`))
 	}

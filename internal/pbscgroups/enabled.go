@@ -22,8 +22,12 @@ func (i *importer) enable() error {
 		if s.ours == "" {
 			continue
 		}
+		_, given := i.given[join(name, "enabled")]
+		if !given && own.isNever() && isDefault(setting{s.ours + ".enabled", "false"}) {
+			continue
+		}
 		i.switchTo(s.ours+".enabled", own, name)
-		if _, given := i.given[join(name, "enabled")]; !given {
+		if !given {
 			i.rows = append(i.rows, row{Key: Key{Key: join(name, "enabled"), Value: "false", Became: Ours, Why: s.note}, ours: []string{s.ours + ".enabled"}})
 			i.from[s.ours+".enabled"] = append([]string{"default of " + join(name, "enabled")}, i.from[s.ours+".enabled"]...)
 		}

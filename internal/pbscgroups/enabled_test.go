@@ -168,7 +168,8 @@ func TestEnabledAsInTheStockHook(t *testing.T) {
 					t.Fatalf("%s: %v", text, err)
 				}
 				ours := map[string]bool{"cpu": f.CPU.Enabled, "cpuset": f.Cpuset.Enabled, "memory": f.Memory.Enabled, "memsw": f.Memsw.Enabled,
-					"hugetlb": f.Hugetlb.Enabled, "pids": f.Pids.Enabled, "devices": f.Devices.Enabled}
+					"hugetlb": f.Hugetlb.Enabled, "pids": f.Pids.Enabled, "blkio": f.Blkio.Enabled, "net_cls": f.NetCls.Enabled,
+					"net_prio": f.NetPrio.Enabled, "perf_event": f.PerfEvent.Enabled, "rdma": f.RDMA.Enabled, "devices": f.Devices.Enabled}
 				known := vntype
 				if known == "" {
 					known = "__UNKNOWN__"

@@ -20,9 +20,10 @@ type reader func(v value) (outcome, error)
 const (
 	patternLists = "exclude_hosts exclude_vntypes include_hosts run_only_on_hosts"
 
-	onlyDirectories = "hookhost makes no cgroup in this controller"
-	alwaysFound     = "hookhost finds the mounts of all controllers in the mount table"
+	alwaysFound = "hookhost finds the mounts of all controllers in the mount table"
 )
+
+const onlyV1Has = "cgroup v1 only; the v1 hierarchy may be mounted beside cgroup v2, and a node without it takes no job: doctor tells"
 
 // controller is a section of the stock configuration.
 type controller struct {
@@ -41,13 +42,13 @@ var sections = []controller{
 	{name: "memory", ours: "memory"},
 	{name: "memsw", ours: "memsw", note: "with memory not enabled, a job that asks for no vmem has no limit, and in the stock hook all that the host has; without memsw, vnodes are told mem as their vmem"},
 	{name: "hugetlb", ours: "hugetlb", note: "every size of huge pages that the kernel has, and in the stock hook those of 2 MB; vnodes are told hpmem only where this is on"},
-	{name: "blkio", note: onlyDirectories + ": see [io] for limits of block devices", read: unlessTrue},
+	{name: "blkio", ours: "blkio", note: "on cgroup v2 it is io; limits of block devices are in [io]"},
 	{name: "freezer", note: "jobs are frozen wherever the kernel can", read: notNeeded},
-	{name: "net_cls", note: onlyDirectories, read: unlessTrue},
-	{name: "net_prio", note: onlyDirectories, read: unlessTrue},
-	{name: "perf_event", note: onlyDirectories + "; on cgroup v2, perf takes every job's", read: unlessTrue},
+	{name: "net_cls", ours: "net_cls", note: onlyV1Has},
+	{name: "net_prio", ours: "net_prio", note: onlyV1Has},
+	{name: "perf_event", ours: "perf_event", note: "on cgroup v2 every cgroup is in it"},
 	{name: "pids", ours: "pids", note: "with pids.max = 0 only a job that asks for -l pids=N has a limit"},
-	{name: "rdma", note: onlyDirectories, read: unlessTrue},
+	{name: "rdma", ours: "rdma", note: "with cgroup v2 and systemd it also has to be in enable_controllers of [cgroup]"},
 }
 
 // keys are all that the stock hook reads (openpbs pbs_cgroups.PY), in the order in which docs/openpbs.md has them.
@@ -81,11 +82,11 @@ var keys = slices.Concat([]key{
 	{name: "cgroup.cpu.zero_cpus_quota_fraction", stock: "0.2", ours: []string{"cpu.zero_cpus_quota_fraction"}, read: set("cpu.zero_cpus_quota_fraction", float)},
 	{name: "cgroup.cpuset.exclude_cpus", stock: "[]", ours: []string{"cpuset.exclude_cpus"}, read: set("cpuset.exclude_cpus", cpus)},
 	{name: "cgroup.cpuset.mem_fences", stock: "true", ours: []string{"cpuset.mem_fences"}, read: set("cpuset.mem_fences", truthOf), note: "false by default in hookhost, as in the file that OpenPBS ships"},
-	{name: "cgroup.cpuset.mem_hardwall", stock: "false", read: unlessTrue, note: "a flag of cgroup v1 that hookhost does not set"},
-	{name: "cgroup.cpuset.memory_spread_page", stock: "false", read: unlessTrue, note: "a flag of cgroup v1 that hookhost does not set"},
+	{name: "cgroup.cpuset.mem_hardwall", stock: "false", ours: []string{"cpuset.mem_hardwall"}, read: set("cpuset.mem_hardwall", truthOf), note: "cgroup v1 only; v2 confines the memory of programs alone"},
+	{name: "cgroup.cpuset.memory_spread_page", stock: "false", ours: []string{"cpuset.memory_spread_page"}, read: set("cpuset.memory_spread_page", truthOf), note: "cgroup v1 only"},
 	{name: "cgroup.cpuset.allow_zero_cpus", stock: "true", ours: []string{"cpuset.allow_zero_cpus"}, read: set("cpuset.allow_zero_cpus", truthOf)},
 	{name: "cgroup.devices.allow", stock: "[]", ours: []string{"devices.allow"}, read: allow, note: `an entry by which any job could open a device that jobs are given one by one, as "c *:* rwm" on a host with GPUs, is left out there: docs/devices.md`},
-	{name: "cgroup.memory.soft_limit", stock: "false", read: unlessTrue, note: `hookhost has no soft limit. memory.enforce = "rss" leaves page cache out of mem`},
+	{name: "cgroup.memory.soft_limit", stock: "false", ours: []string{"memory.soft_limit"}, read: set("memory.soft_limit", truthOf), note: "on cgroup v2 by memory.low: docs/openpbs.md"},
 	{name: "cgroup.memory.default", stock: `"0MB"`, ours: []string{"memory.default"}, read: set("memory.default", size), note: "0 is all that the host can give, and in the stock hook a limit with which no job runs"},
 	{name: "cgroup.memory.enforce_default", stock: "true", ours: []string{"memory.enforce_default"}, read: set("memory.enforce_default", truthOf)},
 	{name: "cgroup.memory.exclhost_ignore_default", stock: "false", ours: []string{"memory.exclhost_ignore_default"}, read: set("memory.exclhost_ignore_default", truthOf)},
@@ -99,7 +100,7 @@ var keys = slices.Concat([]key{
 	{name: "cgroup.memsw.reserve_percent", stock: "0", ours: []string{"memsw.reserve_percent"}, read: set("memsw.reserve_percent", whole), note: "a fraction is cut off, as in the stock hook"},
 	{name: "cgroup.memsw.reserve_amount", stock: `"0MB"`, ours: []string{"memsw.reserve_amount"}, read: set("memsw.reserve_amount", size)},
 	{name: "cgroup.memsw.vnode_hidden_mb", stock: "1", ours: []string{"memsw.vnode_hidden"}, read: set("memsw.vnode_hidden", megabytes), note: "MB become a size; the stock hook hides it on vnodes of NUMA nodes only"},
-	{name: "cgroup.memsw.manage_cgswap", stock: "false", read: unlessTrue, note: "cgswap is filled in at queuejob and modifyjob, at the server, where hookhost is not"},
+	{name: "cgroup.memsw.manage_cgswap", stock: "false", ours: []string{"memsw.manage_cgswap"}, read: set("memsw.manage_cgswap", truthOf), note: "nodes tell cgswap; requests are filled in by a hook of the server: hookhost openpbs install --cgswap"},
 	{name: "cgroup.hugetlb.default", stock: `"0MB"`, ours: []string{"hugetlb.default"}, read: set("hugetlb.default", size)},
 	{name: "cgroup.hugetlb.enforce_default", stock: "true", ours: []string{"hugetlb.enforce_default"}, read: set("hugetlb.enforce_default", truthOf), note: "without it the stock hook fails every job where hugetlb is enabled"},
 	{name: "cgroup.hugetlb.enforce_defaults", read: notNeeded, note: "the stock hook's own default has this name by mistake, and nothing reads it"},

@@ -52,18 +52,6 @@ func (e *rangeError) Error() string { return e.why }
 
 func notNeeded(value) (outcome, error) { return outcome{became: NotNeeded}, nil }
 
-// unlessTrue is for a switch of something that we do not have: switched off it is not needed.
-func unlessTrue(v value) (outcome, error) {
-	c, err := readCondition(v)
-	if err != nil {
-		return outcome{}, err
-	}
-	if c.isNever() {
-		return outcome{became: NotNeeded}, nil
-	}
-	return outcome{became: Refused}, nil
-}
-
 // readAs checks the type before it reads.
 func readAs(check func(value) error, read reader) reader {
 	return func(v value) (outcome, error) {
