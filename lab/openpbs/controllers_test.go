@@ -1,0 +1,166 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// configured gives hookhost of a node a configuration until the test ends. PBS is told of the node
+// what comes of it.
+func configured(t *testing.T, node, toml string) {
+	t.Helper()
+	log, pid := "cat "+daemonLog, "pgrep -xf 'hookhost serve'"
+	if *here {
+		log, pid = "journalctl -q -o cat -u hookhost", "systemctl show -P MainPID hookhost"
+	}
+	takeOver := func() {
+		for _, step := range []struct{ pid, says string }{
+			{pid, "msg=reloaded"}, {"cat " + pbsHome + "/mom_priv/mom.lock", "event=exechost_startup"},
+		} {
+			count := log + " | grep -c '" + step.says + "' || :"
+			before := on(t, node, count)
+			on(t, node, "kill -HUP $("+step.pid+")")
+			eventually(t, node+" says "+step.says, 30*time.Second, func() bool { return on(t, node, count) != before })
+		}
+	}
+	t.Cleanup(func() {
+		on(t, node, "rm -f /etc/hookhost/hookhost.toml")
+		takeOver()
+	})
+	on(t, node, fmt.Sprintf("mkdir -p /etc/hookhost && cat >/etc/hookhost/hookhost.toml <<'END'\n%s\nEND", toml))
+	takeOver()
+}
+
+// unified tells whether a node has all controllers in a v2 tree.
+func unified(t *testing.T, node string) bool {
+	t.Helper()
+	return on(t, node, "stat -fc %T /sys/fs/cgroup") == "cgroup2fs"
+}
+
+// mounted has v1 controllers mounted on a node until the test ends. The node gets a cgroup of its
+// own as the root, since other nodes of this machine see the same hierarchy. The first mount of a
+// hierarchy is made outside of the node: the kernel lets no cgroup namespace make one
+// (cgroup1_root_to_use in kernel/cgroup/cgroup-v1.c).
+func mounted(t *testing.T, node, controllers string) {
+	t.Helper()
+	if on(t, node, "grep -c ' - cgroup .*[,=]*"+controllers+"' /proc/self/mountinfo || :") != "0" {
+		return
+	}
+	all, own := "/run/all-"+controllers, os.Getenv("LAB")+"-"+node
+	at := "/sys/fs/cgroup/" + controllers
+	t.Cleanup(func() {
+		on(t, node, fmt.Sprintf("umount %s; find %s/%s -depth -type d -exec rmdir {} +; umount %[2]s; rmdir %[1]s %[2]s", at, all, own))
+	})
+	outside := t.TempDir()
+	line := fmt.Sprintf("mount -t cgroup -o %s none %s && mkdir -p %[2]s/%s", controllers, outside, own)
+	if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
+	}
+	_, err := output("root", node, fmt.Sprintf("mkdir -p %[1]s %[2]s && mount -t cgroup -o %[3]s none %[1]s && mount --bind %[1]s/%[4]s %[2]s",
+		all, at, controllers, own))
+	if out, umount := exec.Command("umount", outside).CombinedOutput(); err != nil || umount != nil {
+		t.Fatalf("%v; umount %s: %v: %s", err, outside, umount, out)
+	}
+}
+
+func TestJobIsInTheControllersThatAreEnabled(t *testing.T) {
+	node := nodes[0]
+	if unified(t, node) {
+		t.Skip("elsewhere: cgroup v2 has these controllers in one tree, or not at all")
+	}
+	controllers := []string{"net_cls,net_prio", "perf_event"}
+	for _, c := range controllers {
+		mounted(t, node, c)
+	}
+	configured(t, node, "blkio.enabled = true\nnet_cls.enabled = true\nnet_prio.enabled = true\nperf_event.enabled = true")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "cat /proc/self/cgroup >cgroups; sleep 2")
+	j.running()
+	for _, c := range append(controllers, "blkio") {
+		if on(t, node, "find /sys/fs/cgroup/"+c+" -type d -name '"+j.id+"'") == "" {
+			t.Errorf("the job has no cgroup in %s", c)
+		}
+	}
+	j.finished()
+	text := as(t, "alice", node, "cat cgroups; rm cgroups")
+	for _, c := range append(controllers, "blkio") {
+		if !strings.Contains(text, ":"+c+":") || !strings.Contains(lineOf(text, ":"+c+":"), "/pbs_jobs.service/jobid/"+j.id) {
+			t.Errorf("the job's processes are in %q of %s", lineOf(text, ":"+c+":"), c)
+		}
+	}
+	j.gone()
+}
+
+// lineOf is the line of a text that has a word.
+func lineOf(text, word string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, word) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+// A job that began before the configuration named a controller goes on, and ends like any other.
+func TestControllerThatIsEnabledUnderAJobEndsNoJob(t *testing.T) {
+	node := nodes[0]
+	if unified(t, node) {
+		t.Skip("elsewhere: blkio is io here, and every job has it")
+	}
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 6; pbs_attach -j $PBS_JOBID true || :")
+	j.running()
+	configured(t, node, "blkio.enabled = true")
+	other := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 1")
+	for _, j := range []*job{other, j} {
+		if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
+			t.Errorf("exit status of job %s: %v", j.id, a.ExitStatus)
+		}
+		j.gone()
+	}
+}
+
+// With soft_limit a job may use more than its mem, up to its vmem, as long as there is memory.
+func TestJobMayUseMoreThanItsSoftLimit(t *testing.T) {
+	node := nodes[0]
+	configured(t, node, "memory.soft_limit = true")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=32mb:vmem=200mb:host="+node, "python3 -c 'x = bytearray(100 << 20)'; sleep 2")
+	j.running()
+	files := "memory.soft_limit_in_bytes memory.limit_in_bytes"
+	if unified(t, node) {
+		files = "memory.low memory.max"
+	}
+	dir := lineOf(strings.Join(j.cgroups(node), "\n"), "") // on v1 that of memory is wanted
+	for _, d := range j.cgroups(node) {
+		if strings.Contains(d, "/memory/") {
+			dir = d
+		}
+	}
+	if got, want := on(t, node, "cd '"+dir+"' && cat "+files), fmt.Sprintf("%d\n%d", 32<<20, 200<<20); got != want {
+		t.Errorf("%s of the job: %q, want %q", files, got, want)
+	}
+	if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
+		t.Errorf("exit status of the job: %v", a.ExitStatus)
+	}
+	j.gone()
+}
+
+func TestFlagsOfTheCpusetAreSet(t *testing.T) {
+	node := nodes[0]
+	if unified(t, node) {
+		t.Skip("elsewhere: cgroup v2 has no flags of a cpuset")
+	}
+	configured(t, node, "cpuset.mem_hardwall = true\ncpuset.memory_spread_page = true")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 2")
+	j.running()
+	got := on(t, node, "cd /sys/fs/cgroup/cpuset/pbs_jobs.service/jobid/'"+j.id+"' && cat cpuset.mem_hardwall cpuset.memory_spread_page")
+	if got != "1\n1" {
+		t.Errorf("mem_hardwall and memory_spread_page are %q", got)
+	}
+	j.finished()
+	j.gone()
+}
