@@ -22,7 +22,7 @@ var chaosScripts = []struct{ options, script string }{
 	{"-l select=1:ncpus=1:mem=64mb", `python3 -c 'sum(range(10000000))'; sleep 2`},
 	{"-l select=1:ncpus=1:mem=128mb", `python3 -c 'x = bytearray(40 << 20); import time; time.sleep(3)'`},
 	{"-l select=1:ncpus=1:mem=64mb", `(setsid sleep 600 &) ; sleep 1`},
-	{"-l select=2:ncpus=1:mem=64mb -l place=scatter", `pbsdsh -- bash -c 'for i in {1..100000}; do :; done'; sleep 2`},
+	{"-l select=2:ncpus=1:mem=64mb -l place=scatter", `/opt/pbs/bin/pbsdsh -- bash -c 'for i in {1..100000}; do :; done'; sleep 2`},
 }
 
 // victims are what is killed, and how it comes back.
