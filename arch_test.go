@@ -25,7 +25,7 @@ var edges = map[string][]string{
 	"hostapi/internal/hookpb": {},
 	"hostapi/hooktest":        {"hostapi"},
 
-	"internal/config":    {"internal/kernfs", "internal/pbs"},
+	"internal/config":    {"integrations/openpbs/table", "internal/kernfs", "internal/pbs"},
 	"internal/pbs":       {},
 	"internal/kernfs":    {},
 	"internal/topology":  {"internal/kernfs"},
@@ -60,8 +60,9 @@ var edges = map[string][]string{
 		"internal/stray"},
 	"lab/openpbs":                     {},
 	"integrations/openpbs":            {},
-	"integrations/openpbs/pbs_python": {}, // its time is start-up
-	"cmd/hookhost": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
+	"integrations/openpbs/pbs_python": {"integrations/openpbs/table"}, // its time is start-up
+	"integrations/openpbs/table":      {},
+	"cmd/hookhost": {"hostapi", "integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
 		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/placement", "internal/proc", "internal/report", "internal/sister", "internal/stray", "internal/systemd", "internal/topology"},
 }
 

@@ -103,6 +103,7 @@ type backend struct {
 	origins  *origins
 	refusals refusals
 	reloaded sync.Mutex // over registry and cfg
+	pbs      fromPBS
 	learning sync.Mutex // over the vntype
 
 	registry *host.Registry
@@ -141,11 +142,11 @@ func (b *backend) Node(context.Context) (api.NodeInfo, error) {
 func (b *backend) Reload(ctx context.Context) error {
 	b.reloaded.Lock()
 	defer b.reloaded.Unlock()
-	cfg, err := b.cli.load()
-	if err != nil {
-		return err
+	s, err := b.cli.loadSettings()
+	if err == nil {
+		err = b.take(ctx, s.file)
 	}
-	return b.take(ctx, cfg)
+	return b.note(s, err)
 }
 
 // resolve resolves the configuration in force once more, since what its conditions depend on has changed. What somebody is
@@ -183,8 +184,9 @@ func (b *backend) take(ctx context.Context, cfg *config.File) error {
 	b.cfg = cfg
 	b.sister.Store(&cfg.Sister)
 	b.openPBS.Store(&cfg.OpenPBS)
+	b.pbs.comments.Store(cfg.Vnodes.CommentConfigRefused)
 	b.log.Logger.SetLevel(cfg.Host.Level())
-	b.forgetLimits(ctx)
+	b.forgetLimits(context.WithoutCancel(ctx))
 	b.lookAgain()
 	return nil
 }

@@ -58,7 +58,7 @@ func newMoMOf(t *testing.T, name string, config ...string) *mom {
 		m.configure(c)
 	}
 	must(t, os.WriteFile(m.at("mom_priv/hooks/hookhost.PY"), openpbs.Script(""), 0o600),
-		os.WriteFile(m.at("mom_priv/hooks/hookhost.CF"), fmt.Appendf(nil, "socket = %s\n", n.path("run/s")), 0o600),
+		os.WriteFile(m.at("mom_priv/hooks/hookhost.CF"), fmt.Appendf(nil, "[shim]\nsocket = %q\n", n.path("run/s")), 0o600),
 		os.WriteFile(m.at("mom_priv/hooks/resourcedef"), []byte("diag_messages type=string\n"), 0o600))
 	return m
 }

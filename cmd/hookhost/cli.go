@@ -51,17 +51,13 @@ func (c *cli) flags(root *cobra.Command) {
 
 // load reads the configuration. The file that nobody named may be absent, and is the defaults then. To others than root a named
 // one may be, too: what they may do the daemon does for them, by its own.
-func (c *cli) load() (*config.File, error) { return c.read(c.named && os.Geteuid() == 0) }
-
-// read reads the configuration, which must be there or is the defaults.
-func (c *cli) read(must bool) (*config.File, error) {
-	here, err := here(c.config)
-	if err != nil {
-		return nil, err
-	}
-	f, err := config.Load(c.config, must, here)
-	return f, misuse(err)
+func (c *cli) load() (*config.File, error) {
+	s, err := c.loadSettings()
+	return s.file, err
 }
+
+// loadSettings is load, with what the configuration was made of.
+func (c *cli) loadSettings() (settings, error) { return c.settings(c.named && os.Geteuid() == 0) }
 
 // here is what the conditions of a configuration file are resolved by.
 func here(path string) (config.Here, error) {

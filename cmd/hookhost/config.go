@@ -35,23 +35,34 @@ func (c *cli) configCommand() *cobra.Command {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: no such file: every setting has its default\n", path)
 				return nil
 			}
-			if _, err := config.Load(path, true, here); err != nil {
+			var refused error
+			if path == c.config {
+				var s settings
+				s, err = c.settings(true)
+				refused = s.refused
+			} else {
+				_, err = config.Load(path, true, here)
+			}
+			if err != nil {
 				return misuse(err)
+			}
+			if refused != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "hookhost: below it: %v\n", refused)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes; hookhost doctor tells whether this node can do it\n", path)
 			return nil
 		},
 	}, &cobra.Command{
-		Use: "show", Short: "Print every setting with the value in force", Args: noArgs,
+		Use: "show", Short: "Print every setting with the value in force, and where it comes from: PBS, the file or the default", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, err := c.load()
+			s, err := c.loadSettings()
 			if err != nil {
 				return err
 			}
-			if err := c.showConditions(cmd.OutOrStdout(), f); err != nil {
+			if err := c.showConditions(cmd.OutOrStdout(), s); err != nil {
 				return err
 			}
-			b, err := f.TOML()
+			b, err := s.file.Show(s.called)
 			if err != nil {
 				return err
 			}
@@ -62,24 +73,30 @@ func (c *cli) configCommand() *cobra.Command {
 	return cmd
 }
 
-// showConditions writes comments that say what became of each condition of the configuration on this host.
-func (c *cli) showConditions(w io.Writer, f *config.File) error {
-	list := f.Conditions()
-	if len(list) == 0 {
-		return nil
+// showConditions writes comments that say what became of each condition of the configuration on this
+// host, and what is wrong with one that PBS has sent.
+func (c *cli) showConditions(w io.Writer, s settings) error {
+	if s.refused != nil {
+		fmt.Fprintf(w, "# Refused, the one before is in force: %v\n\n", s.refused)
 	}
-	vntype, err := readVntype(&f.OpenPBS)
+	vntype, err := readVntype(&s.file.OpenPBS)
 	if err != nil {
 		return err
 	}
-	name, err := nodeName(f)
+	name, err := nodeName(s.file)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "# Conditions of %s on host %s (vntype: %s):\n", c.config, name, vntype)
-	for _, one := range list {
-		fmt.Fprintf(w, "#   line %d: %s = %t, from %q\n", one.Line, one.Key, one.Value, strings.Join(strings.Fields(one.Text), " "))
+	for _, l := range s.file.Layers() {
+		list := s.file.Conditions(l)
+		if len(list) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "# Conditions of %s on host %s (vntype: %s):\n", s.called(l), name, vntype)
+		for _, one := range list {
+			fmt.Fprintf(w, "#   line %d: %s = %t, from %q\n", one.Line, one.Key, one.Value, strings.Join(strings.Fields(one.Text), " "))
+		}
+		fmt.Fprintln(w)
 	}
-	fmt.Fprintln(w)
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/devfilter"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/nodestate"
@@ -64,11 +63,11 @@ func (c *cli) doctorCommand() *cobra.Command {
 		Long: `Look at the node and its configuration. Nothing is changed. Each thing is ok, degraded (it works in a lesser way), impossible
 here or unknown (as long as neither the daemon nor a job has run); what the configuration turns off is said to be off. The arrow says what mends it. Exit status 1 when a configured hook cannot work.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := c.read(c.named)
+			s, err := c.settings(c.named)
 			if err != nil {
 				return err
 			}
-			findings := c.examine(cmd.Context(), cfg)
+			findings := c.examine(cmd.Context(), s)
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"findings": findings})
 			} else {
@@ -88,8 +87,8 @@ here or unknown (as long as neither the daemon nor a job has run); what the conf
 }
 
 // examine looks at everything. What is found on the way to one thing does not keep it from the others.
-func (c *cli) examine(ctx context.Context, cfg *config.File) []finding {
-	daemon := c.askDaemon(ctx)
+func (c *cli) examine(ctx context.Context, s settings) []finding {
+	cfg, daemon := s.file, c.askDaemon(ctx)
 	may := readRights(daemon.info.PID)
 	findings := examineRights(may)
 	roots, err := kernfs.OpenRoots()
@@ -123,6 +122,7 @@ func (c *cli) examine(ctx context.Context, cfg *config.File) []finding {
 	findings = append(findings, c.examineSisters(cfg, daemon, time.Now())...)
 	findings = append(findings, c.examineOpenPBS(cfg)...)
 	findings = append(findings, examineVntype(cfg)...)
+	findings = append(findings, examineConfiguration(s)...)
 	return append(findings, c.examineDaemon(daemon)...)
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/integrations/openpbs/table"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
@@ -52,16 +54,14 @@ func (c *cli) examineShim(dir string, files []fs.DirEntry) finding {
 		if !bytes.HasSuffix(text, append([]byte("\n"), openpbs.Shim()...)) {
 			return degraded(what, path+" is of another version of hookhost", "on the PBS server's host: hookhost openpbs install, or what 'hookhost openpbs print' prints")
 		}
-		settings, err := os.ReadFile(filepath.Join(dir, name+".CF"))
+		text, err := os.ReadFile(filepath.Join(dir, name+".CF"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return degraded(what, err.Error(), "")
 		}
-		socket := openpbs.ParseSettings(settings)["socket"]
-		if socket == "" {
-			socket = defaultSocket
-		}
+		socket := cmp.Or(table.Read(text)["socket"], table.Socket)
 		if socket != c.socket {
-			return degraded(what, fmt.Sprintf("calls %s; the daemon's socket is %s", socket, c.socket), "hookhost openpbs install --set socket="+c.socket+", on the PBS server's host")
+			return degraded(what, fmt.Sprintf("calls %s; the daemon's socket is %s", socket, c.socket),
+				fmt.Sprintf("socket = %q in [shim] of what 'hookhost openpbs config' prints, on the PBS server's host", c.socket))
 		}
 		return ok(what, fmt.Sprintf("%s, calls %s", path, socket))
 	}

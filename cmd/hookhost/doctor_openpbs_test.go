@@ -24,7 +24,7 @@ func TestDoctorOpenPBS(t *testing.T) {
 		{"ours", map[string]string{"h.PY": ours, "h.HK": control}, statusOK, "h.PY, calls /run/hookhost/hookhost.sock"},
 		{"disabled", map[string]string{"h.PY": ours, "h.HK": "enabled=false\n"}, statusImpossible, "is not enabled"},
 		{"older", map[string]string{"h.PY": older, "h.HK": control}, statusDegraded, "another version"},
-		{"socket", map[string]string{"h.PY": ours, "h.HK": control, "h.CF": "socket = /run/x\n"}, statusDegraded, "calls /run/x; the daemon's socket is"},
+		{"socket", map[string]string{"h.PY": ours, "h.HK": control, "h.CF": "[shim]\nsocket = \"/run/x\"\n"}, statusDegraded, "calls /run/x; the daemon's socket is"},
 		{"both", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "order=100\n", "pbs_cgroups.PY": "x"}, statusDegraded, "both confine each job"},
 		{"stock disabled", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "enabled=false\n"}, statusOK, "h.PY"},
 		{"resource unknown", map[string]string{"h.PY": ours, "h.HK": control, "resourcedef": "hpmem type=size flag=hm\n"},

@@ -16,6 +16,7 @@ const openpbsHelp = `Register hookhost with OpenPBS: one hook, "hookhost", whose
 
   print      the registration as a script: for the host of the PBS server, without hookhost there, and to be read
   install    the same on this host, the PBS server's; changes only what differs, and may be done again
+  config     the configuration of all nodes: check it and hand it to PBS, which sends it to them
   uninstall  take it away and put back what install changed; the resource diag_messages stays, as jobs have it
 
 On a node, install --native sets a program in the place of PBS_EXEC/bin/pbs_python that answers for hookhost's hook without
@@ -24,7 +25,6 @@ starting Python, and becomes the real one for everything else. docs/openpbs.md s
 // openpbsFlags are what print, install and uninstall share.
 type openpbsFlags struct {
 	registration openpbs.Registration
-	set          []string
 	qmgr, exec   string
 	dryRun       bool
 	native       bool
@@ -35,7 +35,7 @@ func (c *cli) openpbsCommand() *cobra.Command {
 		Use: "openpbs", Short: "Register hookhost with OpenPBS", Long: openpbsHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(c.openpbsPrint(), c.openpbsInstall(), c.openpbsUninstall())
+	cmd.AddCommand(c.openpbsPrint(), c.openpbsInstall(), c.openpbsConfig(), c.openpbsUninstall())
 	return cmd
 }
 
@@ -52,7 +52,6 @@ func (f *openpbsFlags) attributes(cmd *cobra.Command) {
 	fs.IntVar(&r.Alarm, "alarm", r.Alarm, "seconds that one event may take")
 	fs.IntVar(&r.Freq, "freq", r.Freq, "seconds between two exechost_periodic")
 	fs.StringVar(&r.FailAction, "fail-action", r.FailAction, "what a hook that crashes or runs into its alarm does to the vnodes")
-	fs.StringArrayVar(&f.set, "set", nil, "KEY=VALUE, a setting of the shim: socket, wait, offline, or accept|reject for an event. Others stay as they are")
 	fs.BoolVar(&r.Cgswap, "cgswap", false,
 		"register the server's hook NAME_cgswap as well, which fills in the resource cgswap (manage_cgswap)")
 	fs.BoolVar(&r.DisableStock, "disable-pbs-cgroups", false, "disable the hook pbs_cgroups, which would confine jobs as well")
@@ -68,24 +67,14 @@ func (f *openpbsFlags) nativeFlags(cmd *cobra.Command, what string) {
 	cmd.Flags().StringVar(&f.exec, "exec", "", "PBS_EXEC (as pbs.conf says)")
 }
 
-// settings takes --set, and --socket where it is not the default: the daemons' socket is the same on all nodes.
-func (f *openpbsFlags) settings(c *cli, cmd *cobra.Command) error {
-	s := openpbs.Settings{}
+// check notes which attributes were named, and returns the first that PBS would refuse.
+func (f *openpbsFlags) check(cmd *cobra.Command) error {
 	f.registration.Named = nil
 	for _, flag := range []string{"order", "alarm", "freq", "fail-action"} {
 		if cmd.Flags().Changed(flag) {
 			f.registration.Named = append(f.registration.Named, strings.ReplaceAll(flag, "-", "_"))
 		}
 	}
-	if c.socket != defaultSocket {
-		f.set = append([]string{"socket=" + c.socket}, f.set...)
-	}
-	for _, one := range f.set {
-		if err := s.Set(one); err != nil {
-			return err
-		}
-	}
-	f.registration.Settings = s
 	return f.registration.Check()
 }
 
@@ -95,7 +84,7 @@ func (c *cli) openpbsPrint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "print", Short: "Print the registration as a script for the host of the PBS server", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.settings(c, cmd); err != nil {
+			if err := f.check(cmd); err != nil {
 				return misuse(fmt.Errorf("openpbs print: %w", err))
 			}
 			text, err := f.registration.Print(version)
@@ -119,7 +108,7 @@ func (c *cli) openpbsInstall() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "install", Short: "Register the hook on this host, the PBS server's; or --native on a node", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.settings(c, cmd); err != nil {
+			if err := f.check(cmd); err != nil {
 				return misuse(fmt.Errorf("openpbs install: %w", err))
 			}
 			var err error

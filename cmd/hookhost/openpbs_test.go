@@ -245,11 +245,8 @@ func TestOpenPBSInstall(t *testing.T) {
 		t.Errorf("directives (-want +got):\n%s", diff)
 	}
 
-	s.hookhost("install", "--set", "wait=10", "--set", "execjob_attach=accept")
-	s.hookhost("install", "--set", "wait=20")
-	if c, _ := base64.StdEncoding.DecodeString(*s.hook("hookhost").Config); string(c) != "execjob_attach = accept\nwait = 20\n" {
-		t.Errorf("settings %q", c)
-	}
+	s.touch("site.toml", "[shim]\nwait = \"20s\"\n")
+	s.hookhost("config", s.path("site.toml"))
 	s.log()
 	unchanged()
 
@@ -333,7 +330,6 @@ func TestOpenPBSRefusals(t *testing.T) {
 	s.touch("down", "")
 	s.refused([]string{"install"}, "cannot connect to server", "is the PBS server up?")
 	s.refused([]string{"install", "--qmgr", "/none/qmgr"}, "/none/qmgr")
-	s.refused([]string{"print", "--set", "sokcet=/x"}, "openpbs print: setting \"sokcet\": no such key")
 }
 
 // What print prints does the same by sh and qmgr alone.
@@ -364,7 +360,6 @@ func TestOpenPBSPrint(t *testing.T) {
 			s.importScript("hookhost", "\nimport pbs\n")
 		}, fails: "not hookhost's"},
 		{name: "down", prepare: func(s *pbsServer) { s.touch("down", "") }, fails: "is the server up"},
-		{name: "settings", prepare: func(*pbsServer) {}, args: []string{"--set", "wait=10"}},
 		{name: "named", prepare: func(s *pbsServer) {
 			s.hookhost("install", "--alarm", "30")
 		}, args: []string{"--alarm", "90"}},
@@ -403,11 +398,6 @@ func TestOpenPBSPrint(t *testing.T) {
 			}
 			if h := s.hook(openpbs.Stock); h != nil && h.Attributes["enabled"] != "false" {
 				t.Error("pbs_cgroups is enabled")
-			}
-			if len(tt.args) > 0 && tt.args[0] == "--set" {
-				if c, _ := base64.StdEncoding.DecodeString(*s.hook("hookhost").Config); string(c) != "wait = 10\n" {
-					t.Errorf("settings %q", c)
-				}
 			}
 			if len(tt.args) == 0 {
 				return

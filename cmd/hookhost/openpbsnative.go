@@ -56,11 +56,7 @@ func (f *openpbsFlags) installNative(c *cli, out io.Writer) error {
 	if f.dryRun {
 		return fmt.Errorf("native: nothing can be done in %s: %s", s.Dir, cmp.Or(place.Why, "there is no pbs_python"))
 	}
-	socket := c.socket
-	if f.registration.Settings["socket"] != "" {
-		socket = f.registration.Settings["socket"]
-	}
-	if err := s.Install(program, f.registration.Name, socket); err != nil {
+	if err := s.Install(program, f.registration.Name); err != nil {
 		return fmt.Errorf("native: %w", err)
 	}
 	_, err = fmt.Fprintf(out, said+"It holds from the next event on; nothing has to be restarted. Take it back before you upgrade or remove PBS, or install it again afterwards.\n", s.Dir)

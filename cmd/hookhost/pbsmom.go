@@ -69,7 +69,12 @@ func (b *backend) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCa
 	if !isRefusable(req.Event) { // MoM sends it once, and does not ask what became of it
 		ctx = context.WithoutCancel(ctx)
 	}
-	out, err := b.handlePBS(ctx, req, call)
+	out, err := b.handlePBS(ctx, e, call)
+	if err == nil {
+		if err := b.commentVnode(req, out); err != nil {
+			b.log.Errorf("comment of vnode %s: %v", req.Node, err)
+		}
+	}
 	if err != nil { // the host's own say what they are about
 		text := fmt.Sprintf("hookhost: %s: %s", nameOf(req), strings.TrimPrefix(err.Error(), nameOf(req)+": "))
 		return e.Failed("error", text, isRefusable(req.Event), text)
@@ -84,7 +89,8 @@ func (b *backend) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCa
 	return changes
 }
 
-func (b *backend) handlePBS(ctx context.Context, req *hostapi.Request, call api.MoMCall) (*hostapi.Outcome, error) {
+func (b *backend) handlePBS(ctx context.Context, e *openpbs.Event, call api.MoMCall) (*hostapi.Outcome, error) {
+	req := e.Request
 	if req.Event == hostapi.EventLaunch {
 		leader, err := b.leaderOf(call)
 		if err != nil {
@@ -106,10 +112,12 @@ func (b *backend) handlePBS(ctx context.Context, req *hostapi.Request, call api.
 			return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 		}
 	}
+	home := b.homeOf(call.Caller)
+	b.receive(ctx, home, e.Hook)
 	if err := b.learn(ctx, req); err != nil {
 		b.log.Error(err) // the event goes on as the node was known before
 	}
-	return b.host.HandlePBS(ctx, req, b.homeOf(call.Caller))
+	return b.host.HandlePBS(ctx, req, home)
 }
 
 // leaderOf returns the leader of the session that MoM has made for a program: the parent of the hook, which waits for it (openpbs
@@ -132,15 +140,21 @@ func (b *backend) leaderOf(call api.MoMCall) (int, error) {
 }
 
 // mustAsk tells whether the hook has to ask the server what state and comment this host's vnodes have: a hook of ours has put them offline,
-// and MoM does not know what has become of that since.
+// and MoM does not know what has become of that since. Or hookhost has something to put into the comment, or to take back.
 func (b *backend) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
-	if call.Asked || e.Request.Event != hostapi.EventPeriodic {
+	if call.Asked || e.Request.Event != hostapi.EventPeriodic && e.Request.Event != hostapi.EventStartup {
 		return false
 	}
 	for _, v := range e.Request.VnodeList {
 		if v != nil && (v.State != "" || v.Comment != nil) {
 			return false
 		}
+	}
+	if b.mustRemark() {
+		return true
+	}
+	if e.Request.Event != hostapi.EventPeriodic {
+		return false
 	}
 	offline, err := nodestate.Dir(b.cli.state).AnyOffline()
 	if err != nil {

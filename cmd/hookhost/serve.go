@@ -19,7 +19,6 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/systemd"
 )
@@ -27,7 +26,8 @@ import (
 func (c *cli) serveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "serve", Short: "Run the node's daemon", Args: noArgs,
-		Long: `Run the node's daemon in the foreground. SIGHUP has it read its configuration and hooks again. SIGTERM and SIGINT stop it after the
+		Long: `Run the node's daemon in the foreground. SIGHUP has it read its configuration and hooks again; what PBS sends
+(hookhost openpbs config) it takes over by itself. SIGTERM and SIGINT stop it after the
 events that it is carrying out; jobs live on, confined, and the next daemon takes them over.
 
 A job is recorded in one state directory (--state). Who works with another one leaves it alone, runs and ends nothing of that name, and
@@ -35,19 +35,20 @@ says so (its log, hookhost doctor), as long as the first is there: its daemon ma
 takes its jobs with it; a copy does not, unless the original goes. Jobs whose directory was deleted are taken over by the next daemon. Two
 daemons on one node want two sockets, two state directories and two prefixes in [cgroup].`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := c.load()
+			s, err := c.loadSettings()
 			if err != nil {
 				return err
 			}
 			if os.Geteuid() != 0 {
 				return errors.New("serve: cgroups are root's: run it as root")
 			}
-			return c.serve(cmd.Context(), cfg)
+			return c.serve(cmd.Context(), s)
 		},
 	}
 }
 
-func (c *cli) serve(ctx context.Context, cfg *config.File) error {
+func (c *cli) serve(ctx context.Context, s settings) error {
+	cfg := s.file
 	logger := newLog(cfg)
 	if warning := startedApart(systemd.New(systemd.Run, time.Duration(cfg.Cgroup.SystemdWait)).Running(), os.Getenv("INVOCATION_ID") != "", ownCgroup()); warning != "" {
 		logger.Warn(warning)
@@ -75,6 +76,9 @@ func (c *cli) serve(ctx context.Context, cfg *config.File) error {
 			logger.Error(err)
 		}
 	}()
+	if err := b.note(s, nil); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
 	b.forgetLimits(ctx)
 	hosts, err := b.listenToHosts(cfg)
 	if err != nil {

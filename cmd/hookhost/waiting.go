@@ -57,13 +57,16 @@ func (b *backend) keeps(cfg *config.File) error {
 	return fmt.Errorf("%s: %s", strings.Join(list, ", "), why)
 }
 
-// configInfo compares the configuration file with what is in force. b.reloaded is held.
+// configInfo compares the configuration files with what is in force. b.reloaded is held.
 func (b *backend) configInfo() *api.ConfigInfo {
 	info := &api.ConfigInfo{File: b.cli.config}
-	cfg, err := b.cli.load()
+	s, err := b.cli.loadSettings()
+	if s.sent != nil {
+		info.File += " above PBS's"
+	}
 	var all, restart []config.Change
 	if err == nil {
-		all, restart, err = b.waiting(cfg)
+		all, restart, err = b.waiting(s.file)
 	}
 	if err != nil {
 		info.Error = err.Error()

@@ -1,8 +1,8 @@
 """The hook by which pbs_mom calls hookhost: it hands MoM's input file to the daemon's socket and does what the daemon answers.
 
 It knows nothing of jobs: the answer is a list of changes, which it carries out by the module pbs. Where the daemon does not answer, each event
-has an outcome of its own. The hook's configuration has lines KEY = VALUE with the keys of DEFAULTS. It is run by head.py, below which PBS has
-it, and imports what the interpreter has anyway. Python 3.6 and later.
+has an outcome of its own. The hook's configuration is a hookhost.toml, whose table [shim] has the keys of DEFAULTS. The text is run by
+head.py, below which PBS has it, and imports what the interpreter has anyway. Python 3.6 and later.
 """
 import os
 import time
@@ -13,12 +13,12 @@ try:
 except ImportError:
     import socket
 
-DEFAULTS = {"socket": "/run/hookhost/hookhost.sock", "wait": "5", "offline": "yes"}
+DEFAULTS = {"socket": "/run/hookhost/hookhost.sock", "wait": "5s", "offline": "true"}
 for _name in ("begin", "prologue", "launch", "attach", "resize", "preresume"):
     DEFAULTS["execjob_" + _name] = "reject"
 for _name in ("job_epilogue", "job_end", "job_abort", "job_preterm", "job_postsuspend", "host_periodic", "host_startup"):
     DEFAULTS["exec" + _name] = "accept"
-CHOICE = {"socket": None, "wait": None, "offline": ("yes", "no")}
+CHOICE = {"socket": None, "wait": None, "offline": ("true", "false")}
 RERUN = ("execjob_begin", "execjob_prologue", "execjob_launch")  # where a reject without a word deletes the job, or leaves it to MoM what to do
 FIELDS = {"accept": 0, "reject": 1, "rerun": 0, "delete": 0, "hold": 0, "progname": 1, "argv": 0, "arg": 1, "setenv": 2, "unsetenv": 1,
           "used": 4, "vnode": 5, "offline": 2, "online": 2, "restart": 0, "log": 2, "ask": 0, "end": 0}
@@ -68,13 +68,13 @@ class Call:
         path = os.environ.get("PBS_HOOK_CONFIG_FILE", "")
         if os.path.exists(path):
             with open(path, "rb") as f:
-                lines = f.read().decode("utf-8", "replace").splitlines()
-            for line in lines:
-                key, _, value = (w.strip() for w in line.partition("="))
-                if key in DEFAULTS and value in (CHOICE.get(key, ("accept", "reject")) or (value or None,)) and (
-                        key != "wait" or len(value) < 3 and value.isdecimal() and int(value) <= 60):
+                text = f.read().decode("utf-8", "replace")
+            for line in shim_lines(text):
+                key, value = setting(line)
+                if value and key in DEFAULTS and value in (CHOICE.get(key, ("accept", "reject")) or (value,)) and (
+                        key != "wait" or len(value) < 4 and value[-1:] == "s" and value[:-1].isdecimal() and int(value[:-1]) < 60):
                     self.settings[key] = value
-                elif key and key[0] not in "#;[":
+                else:
                     log(pbs.LOG_WARNING, path, "not understood", line)
         with open("/proc/self/cmdline", "rb") as f:
             words = f.read().split(b"\0")
@@ -127,7 +127,7 @@ class Call:
 
     def connect(self):
         """Tries while there is hope: a full backlog is EAGAIN, and a daemon that restarts has no socket, or one where nobody listens."""
-        path, until, pause = self.settings["socket"], time.monotonic() + int(self.settings["wait"]), 0.02
+        path, until, pause = self.settings["socket"], time.monotonic() + int(self.settings["wait"][:-1]), 0.02
         while True:
             s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -152,7 +152,7 @@ class Call:
         body = self.input + (b"" if self.input[-1:] == b"\n" else b"\n") + more.encode("utf-8", "replace") if more else self.input
         head = ("POST /v1/pbs/event HTTP/1.1\r\nHost: hookhost\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Type: "
                 "application/x-pbs-hook-input\r\nContent-Length: %d\r\nHookhost-Parent: %d\r\n%s\r\n" % (len(body), os.getppid(), header))
-        silence = max(SILENCE, int(self.settings["wait"]))
+        silence = max(SILENCE, int(self.settings["wait"][:-1]))
         sign = time.monotonic() + silence
         try:
             s.settimeout(min(self.left(), sign - time.monotonic()))
@@ -284,7 +284,7 @@ class Call:
     def give_up(self, error):
         """The configured outcome, with one line of log that says why."""
         cause, outcome = plain(error, 600), self.settings.get(self.name, "accept")
-        if isinstance(error, Down) and outcome == "reject" and self.name in ("execjob_begin", "exechost_startup") and self.settings["offline"] == "yes":
+        if isinstance(error, Down) and outcome == "reject" and self.name in ("execjob_begin", "exechost_startup") and self.settings["offline"] == "true":
             try:
                 open(self.mark(), "w").close()
                 cause += "".join("; " + self.offline(name, DOWN) for name in self.own())
@@ -344,6 +344,28 @@ class Call:
                 os.unlink(self.mark())
         elif verb == "restart":
             pbs.scheduler_restart_cycle("localhost")
+
+
+def shim_lines(text):
+    """The lines of the table [shim] of a hookhost.toml, comments left out. The package table has the same rules."""
+    inside = False
+    for line in text.split("\n"):
+        line = line.strip(" \t\r")
+        if line[:1] == "[":
+            inside = line == "[shim]"
+        elif inside and line and line[0] != "#":
+            yield line
+
+
+def setting(line):
+    """Key and value of a line; the value is None where it has none of the forms KEY = "TEXT", 'TEXT', true and false."""
+    key, _, value = (w.strip(" \t\r") for w in line.partition("="))
+    if value[:1] in ('"', "'"):
+        value, closed, rest = value[1:].partition(value[0])
+        rest = rest.strip(" \t\r")
+        return key, value if closed and "\\" not in value and rest[:1] in ("", "#") else None
+    value = value.partition("#")[0].strip(" \t\r")
+    return key, value if value in ("true", "false") else None
 
 
 def word(text):

@@ -47,9 +47,6 @@ func (r Registration) Print(version string) ([]byte, error) {
 	}
 	fmt.Fprintf(&b, scriptAttributes, named.String(), whole.String(), r.Name, typeScript, strings.TrimSpace(string(encode(Shim()))))
 	fmt.Fprintf(&b, "\nqmgr -a >/dev/null <<END\nimport hook %s %s base64 -\n$first\n$script\n\n", r.Name, typeScript)
-	if len(r.Settings) > 0 {
-		fmt.Fprintf(&b, "import hook %s %s base64 -\n%s", r.Name, typeConfig, encode(r.Settings.Text()))
-	}
 	fmt.Fprintf(&b, "$attributes\n$stock\n$finish\nEND\n\ncat <<'END'\nHook %s is registered.\n%s", r.Name, NextSteps)
 	b.WriteString("END\n")
 	if r.Cgswap { // one that is there is brought up to date by this alone
@@ -70,7 +67,10 @@ const scriptHead = `#!/bin/sh
 # or copy it there, or paste it into a shell. Nothing in it needs to be edited. It may be run again: what is there is brought up
 # to date. A hook of that name that is not hookhost's is left alone. A new hook is enabled last; one that was installed stays
 # enabled or disabled, and keeps its order, alarm, freq and fail_action where no option named them.
-(
+` + scriptQmgr
+
+// scriptQmgr finds qmgr, and what hooks there are.
+const scriptQmgr = `(
 set +eu
 conf=${PBS_CONF_FILE:-/etc/pbs.conf}
 [ ! -r "$conf" ] || . "$conf"

@@ -3,7 +3,6 @@ package openpbs
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -34,8 +33,7 @@ type Registration struct {
 	FailAction string // comma list of offline_vnodes, clear_vnodes_upon_recovery, scheduler_restart_cycle; none
 	// Named are the attributes among these that a hook which is there is to have as well, by PBS's names: order, alarm, freq, fail_action.
 	// It keeps the others as they are.
-	Named    []string
-	Settings Settings // what is to be other than it is; nil leaves the shim's settings as they are
+	Named []string
 	// DisableStock is the consent to disable pbs_cgroups.
 	DisableStock bool
 	// Cgswap asks for the server's hook that fills in cgswap, too: see InstallCgswap.
@@ -152,9 +150,6 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 	} else {
 		content(typeScript, Script(note), have.Script)
 	}
-	if settings := r.merged(have.Config); settings != nil {
-		content(typeConfig, settings.Text(), have.Config)
-	}
 	for _, a := range r.attributes() {
 		value := have.Attributes[a[0]]
 		if !sameList(value, a[1]) && !(installed && r.keeps(a[0], value)) {
@@ -174,17 +169,6 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 // StaysDisabled tells whether existing, a hook of ours, was disabled by somebody since it was installed, and Install leaves it so.
 func (r Registration) StaysDisabled(existing, stock *Hook) bool {
 	return existing.installed() && !existing.Enabled() && !stock.Enabled()
-}
-
-// merged is the settings that are in force with r's on top; nil where r wants nothing that is not so anyway.
-func (r Registration) merged(config []byte) Settings {
-	have := ParseSettings(config)
-	now := maps.Clone(have)
-	maps.Copy(now, r.Settings)
-	if maps.Equal(have, now) {
-		return nil
-	}
-	return now
 }
 
 // Uninstall returns the directives that take the hook away and put back what Install changed beside it. Without a hook of that name

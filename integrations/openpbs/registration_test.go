@@ -147,7 +147,6 @@ func apply(t *testing.T, hooks map[string]*Hook, c Command) {
 func TestInstallBreaksOffAnywhere(t *testing.T) {
 	r := Default()
 	r.DisableStock = true
-	r.Settings = Settings{"wait": "10"}
 	stock := func() *Hook {
 		return &Hook{Name: Stock, Attributes: map[string]string{"enabled": "true", "event": "execjob_begin"}, Script: []byte("x")}
 	}
@@ -214,23 +213,30 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestSettings(t *testing.T) {
-	s := ParseSettings([]byte("# x\n; y\n\nwait = 10\n socket=/a b \n"))
-	if diff := cmp.Diff(Settings{"wait": "10", "socket": "/a b"}, s); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	for _, bad := range []string{"wait", "wait=", "wait=1.5", "wait=soon", "wait=61", "wait=99999", "offline=true", "execjob_begin=maybe", "execjob_migrate=accept", "socket=run", "socket=/a\nb", "sokcet=/a"} {
-		if err := s.Set(bad); err == nil {
-			t.Errorf("%q: no error", bad)
+func TestConfigure(t *testing.T) {
+	r, ours := Default(), &Hook{Name: "hookhost", Script: Script("")}
+	text := []byte("[shim]\nwait = \"9s\"\n")
+	hooks := map[string]*Hook{"hookhost": ours}
+	for _, tt := range []struct{ text, want string }{{string(text), string(text)}, {"", NoConfig}} {
+		list, err := r.Configure(ours, []byte(tt.text))
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%q: %v, %v", tt.text, list, err)
+		}
+		apply(t, hooks, list[0])
+		if string(ours.Config) != tt.want {
+			t.Errorf("%q became %q", tt.text, ours.Config)
+		}
+		if list, err := r.Configure(ours, []byte(tt.text)); err != nil || len(list) != 0 {
+			t.Errorf("%q once more: %v, %v", tt.text, list, err)
 		}
 	}
-	for _, good := range []string{"wait=60", "wait = 0", "offline=no", "execjob_begin=accept", "exechost_startup=reject", "socket=/run/x.sock"} {
-		if err := s.Set(good); err != nil {
-			t.Errorf("%q: %v", good, err)
+	for want, h := range map[string]*Hook{"there is no hook": nil, "is not hookhost's": {Script: []byte("import pbs\n")}} {
+		if _, err := r.Configure(h, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if got, want := string(s.Text()), "exechost_startup = reject\nexecjob_begin = accept\noffline = no\nsocket = /run/x.sock\nwait = 0\n"; got != want {
-		t.Errorf("text %q, want %q", got, want)
+	if _, err := r.Configure(ours, make([]byte, MaxConfig+1)); err == nil || !strings.Contains(err.Error(), "65536 bytes") {
+		t.Errorf("too long: %v", err)
 	}
 }
 

@@ -146,14 +146,14 @@ func TestShimWithoutDaemon(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			m := newHookMoM(t, "offline = no")
+			m := newHookMoM(t, "offline = false")
 			alarm := 60
 			if tt.time {
 				alarm = hung
 			}
 			if tt.name == "below a file" {
 				m.socket = m.at("file/s")
-				m.configure("offline = no")
+				m.configure("offline = false")
 			}
 			if tt.prepare != nil {
 				tt.prepare(t, m.socket)
@@ -197,7 +197,7 @@ func TestShimConfiguredOutcomes(t *testing.T) {
 	for _, e := range hookEvents {
 		config := m.at("hooks/" + e.name)
 		outcome := map[bool]string{true: "accept", false: "reject"}[e.rejects]
-		text := fmt.Sprintf("socket = %s\n wait=0\n%s = %s\noffline = no\n; a comment\n", m.socket, e.name, outcome)
+		text := fmt.Sprintf("[shim]\nsocket = '%s'\n wait=\"0s\"\n%s = \"%s\" # so\noffline = false\n# a comment\n", m.socket, e.name, outcome)
 		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -212,9 +212,9 @@ func TestShimConfiguredOutcomes(t *testing.T) {
 // A configuration that is wrong is told of, and does not count.
 func TestShimWrongSettings(t *testing.T) {
 	t.Parallel()
-	m := newHookMoM(t, "execjob_end = maybe", "execjob_ende = reject", "wait = soon", "offline = perhaps", "socket =", "\xff", "= 3")
+	m := newHookMoM(t, `execjob_end = "maybe"`, `execjob_ende = "reject"`, `wait = "soon"`, `wait = "1m"`, `offline = "yes"`, "socket =", "\xff", "= 3")
 	r := m.run(anEvent(t, "execjob_end"))
-	if !r.accepted() || len(r.log) != 7 || strings.Count(r.said, "warning: hookhost: "+m.at("hooks/shim.CF")+": not understood: ") != 6 {
+	if !r.accepted() || len(r.log) != 9 || strings.Count(r.said, "warning: hookhost: "+m.at("hooks/shim.CF")+": not understood: ") != 8 {
 		t.Errorf("%s%s", r.out, r.said)
 	}
 	os.Remove(m.at("hooks/shim.CF"))
@@ -229,7 +229,7 @@ func TestShimWaitsForDaemon(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stale=%t", stale), func(t *testing.T) {
 			t.Parallel()
-			m := newHookMoM(t, "wait = 60")
+			m := newHookMoM(t, `wait = "59s"`)
 			if stale {
 				l, err := net.ListenUnix("unix", &net.UnixAddr{Name: m.socket, Net: "unix"})
 				if err != nil {
@@ -259,7 +259,7 @@ func TestShimWaitsForDaemon(t *testing.T) {
 	}
 	t.Run("too long", func(t *testing.T) {
 		t.Parallel()
-		m := newHookMoM(t, "wait = 1", "offline = no")
+		m := newHookMoM(t, `wait = "1s"`, "offline = false")
 		r := m.run(withAlarm(anEvent(t, "execjob_begin"), 60))
 		if r.accepted() || r.took < time.Second || len(r.log) != 1 {
 			t.Errorf("after %v:\n%s%s", r.took, r.out, r.said)
@@ -273,7 +273,7 @@ func TestShimWithoutPermission(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to be somebody else")
 	}
-	m := newHookMoM(t, "offline = no")
+	m := newHookMoM(t, "offline = false")
 	for _, dir := range []string{"hooks/tmp", "logs"} {
 		os.Chmod(m.at(dir), 0o777)
 	}
@@ -306,7 +306,7 @@ func TestShimWithoutPermission(t *testing.T) {
 // What pbs_python's stand-in has in hand is not asked for again.
 func TestShimAfterTheStandIn(t *testing.T) {
 	t.Parallel()
-	m := newHookMoM(t, "offline = no")
+	m := newHookMoM(t, "offline = false")
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -373,9 +373,9 @@ func TestShimOffline(t *testing.T) {
 		{name: "server hangs", server: "hang", event: withAlarm(begin, patience(t)+8), want: []string{vnode("state=offline"), "could not be asked"}, not: "comment="},
 		{name: "another host's vnode", server: "pbshost\tfree\t\npbshost2\tfree\t", event: withVnode(begin, "pbshost2"),
 			want: []string{vnode("state=offline"), vnode("comment=" + text), "; vnode pbshost is offline\n"}, not: "pbshost2"},
-		{name: "switched off", server: "pbshost\tfree\t", settings: "offline = no", event: begin, not: "vnode_list"},
-		{name: "accepted", server: "pbshost\tfree\t", settings: "execjob_begin = accept", event: begin, not: "vnode_list"},
-		{name: "startup", server: "pbshost\tfree\t", settings: "exechost_startup = reject", event: anEvent(t, "exechost_startup"), want: []string{vnode("state=offline")}},
+		{name: "switched off", server: "pbshost\tfree\t", settings: "offline = false", event: begin, not: "vnode_list"},
+		{name: "accepted", server: "pbshost\tfree\t", settings: `execjob_begin = "accept"`, event: begin, not: "vnode_list"},
+		{name: "startup", server: "pbshost\tfree\t", settings: `exechost_startup = "reject"`, event: anEvent(t, "exechost_startup"), want: []string{vnode("state=offline")}},
 		{name: "another event", server: "pbshost\tfree\t", event: anEvent(t, "execjob_launch"), not: "vnode_list"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

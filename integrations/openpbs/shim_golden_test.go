@@ -203,7 +203,7 @@ func TestShimVital(t *testing.T) {
 	} {
 		m := newHookMoM(t)
 		if slices.Contains(tt.fields, "arg") { // half a program must not run, whatever is configured
-			m = newHookMoM(t, "execjob_launch = accept")
+			m = newHookMoM(t, `execjob_launch = "accept"`)
 		}
 		answering(t, m, tt.fields...)
 		if r := m.run(anEvent(t, tt.event)); !strings.Contains(r.said, tt.want) || strings.Contains(r.out, "vnode_list") || r.accepted() != (tt.event == "exechost_periodic") {

@@ -159,7 +159,7 @@ func (m *hookMoM) at(name string) string { return filepath.Join(m.home, name) }
 // configure writes the hook's configuration. A daemon that is not there is not waited for, unless a test wants that.
 func (m *hookMoM) configure(settings ...string) {
 	m.t.Helper()
-	text := "# the shim's\n[hookhost]\nsocket = " + m.socket + "\nwait = 0\n" + strings.Join(settings, "\n") + "\n"
+	text := "# a site's\n[memory]\nenabled = true\n[shim]\nsocket = \"" + m.socket + "\"\nwait = \"0s\"\n" + strings.Join(settings, "\n") + "\n[pids]\nmax = 10\n"
 	if err := os.WriteFile(m.at("hooks/shim.CF"), []byte(text), 0o644); err != nil {
 		m.t.Fatal(err)
 	}

@@ -108,10 +108,10 @@ func (s StandIn) Look(program string) (Place, error) {
 	return unknown("%s is there and was not put there by hookhost", s.path(real))
 }
 
-// Install gives the place to program, a stand-in that knows the hook's name and the daemon's socket. PBS's own stays beside it under
+// Install gives the place to program, a stand-in that knows the hook's name. PBS's own stays beside it under
 // another name. It is idempotent, takes a newer stand-in, and the newer pbs_python of an upgraded PBS. It refuses what Look
 // does not know.
-func (s StandIn) Install(program, hook, socket string) error {
+func (s StandIn) Install(program, hook string) error {
 	b, err := os.ReadFile(program)
 	if err != nil {
 		return fmt.Errorf("read the stand-in: %w", err)
@@ -143,7 +143,7 @@ func (s StandIn) Install(program, hook, socket string) error {
 	}
 	// The notes first: whatever happens next, they say what the file beside pbs_python is.
 	text := fmt.Sprintf("# Written by 'hookhost openpbs install --native'; 'hookhost openpbs uninstall' takes it back.\n"+
-		"hook = %s\nsocket = %s\nreal = %s\nreal_size = %d\nreal_sha256 = %s\nstandin_sha256 = %s\n", hook, socket, s.path(real), len(python), sum(python), sum(b))
+		"hook = %s\nreal = %s\nreal_size = %d\nreal_sha256 = %s\nstandin_sha256 = %s\n", hook, s.path(real), len(python), sum(python), sum(b))
 	if p.State == StateUpgraded {
 		// The older one goes before the notes about it do.
 		if err := os.Remove(s.path(real)); err != nil {
@@ -213,12 +213,20 @@ func (s StandIn) read(name string) ([]byte, error) {
 	return os.ReadFile(s.path(name))
 }
 
-func (s StandIn) notes() (Settings, error) {
+// notes returns what was noted, by key: lines KEY = VALUE, of which those with a # in front do not
+// count. There are none where nothing was noted.
+func (s StandIn) notes() (map[string]string, error) {
 	b, err := s.read(notes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Settings{}, nil
+		err = nil
 	}
-	return ParseSettings(b), err
+	noted := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		if key, value, found := strings.Cut(line, "="); found && !strings.HasPrefix(line, "#") {
+			noted[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		}
+	}
+	return noted, err
 }
 
 // put replaces a file as a whole, with the owner and mode of like.

@@ -64,7 +64,7 @@ func (b *bin) is(want State) {
 
 func (b *bin) install() {
 	b.t.Helper()
-	if err := b.Install(b.program, "hookhost", "/run/sock"); err != nil {
+	if err := b.Install(b.program, "hookhost"); err != nil {
 		b.t.Fatal(err)
 	}
 	b.is(StateStandIn)
@@ -116,8 +116,11 @@ func TestStandInInstall(t *testing.T) {
 	if info, err := os.Stat(b.path(pbsPython)); err != nil || info.Mode().Perm() != 0o751 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	noted := ParseSettings(b.content(notes))
-	if noted["hook"] != "hookhost" || noted["socket"] != "/run/sock" || noted["real_sha256"] != sum(b.python) {
+	noted, err := b.notes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if noted["hook"] != "hookhost" || noted["real_sha256"] != sum(b.python) {
 		t.Errorf("notes %v", noted)
 	}
 	b.install() // again
@@ -223,7 +226,7 @@ func TestStandInRefuses(t *testing.T) {
 			tt.prepare(b)
 			names, before := b.names(), b.content(pbsPython)
 			_, uninstallErr := b.Uninstall()
-			for what, err := range map[string]error{"install": b.Install(b.program, "hookhost", "/run/sock"), "uninstall": uninstallErr} {
+			for what, err := range map[string]error{"install": b.Install(b.program, "hookhost"), "uninstall": uninstallErr} {
 				if err == nil || !strings.Contains(err.Error(), tt.why) {
 					t.Errorf("%s: %v, want %q", what, err, tt.why)
 				}
@@ -234,11 +237,11 @@ func TestStandInRefuses(t *testing.T) {
 		})
 	}
 	b := newBin(t)
-	if err := b.Install(b.path(pbsPython), "hookhost", "/run/sock"); err == nil || !strings.Contains(err.Error(), "not the stand-in") {
+	if err := b.Install(b.path(pbsPython), "hookhost"); err == nil || !strings.Contains(err.Error(), "not the stand-in") {
 		t.Errorf("PBS's own as stand-in: %v", err)
 	}
 	os.Remove(b.path(pbsPython))
-	if err := b.Install(b.program, "hookhost", "/run/sock"); err == nil {
+	if err := b.Install(b.program, "hookhost"); err == nil {
 		t.Error("installed where there is no PBS")
 	}
 }

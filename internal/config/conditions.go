@@ -48,10 +48,17 @@ type Condition struct {
 // OnVntype tells whether the condition asks for the vntype.
 func (c Condition) OnVntype() bool { return onVntype.MatchString(c.Text) }
 
-// Conditions returns the conditions of the text that f was parsed from, in their order.
-func (f *File) Conditions() []Condition {
-	_, list, _ := resolve(f.text, f.here) // that failed when it was parsed, or not at all
-	return list
+// Conditions returns the conditions of the layers of f, or of all where none is named, in their order.
+func (f *File) Conditions(layers ...Layer) []Condition {
+	if len(layers) == 0 {
+		layers = f.layers
+	}
+	var all []Condition
+	for _, l := range layers {
+		_, list, _ := resolve(l.Text, f.here) // that failed when it was parsed, or not at all
+		all = append(all, list...)
+	}
+	return all
 }
 
 // resolve returns the text with true or false in the place of each condition. Nothing else moves, so that what is found
@@ -210,7 +217,7 @@ type found struct {
 // booleans returns the strings that stand where the schema has a boolean.
 func booleans(b []byte) []found {
 	var list []found
-	walk(b, func(key []string, value *unstable.Node) {
+	walk(b, func(key []string, _ int, value *unstable.Node) {
 		if value.Kind == unstable.String && isBoolean(reflect.TypeFor[File](), key) {
 			list = append(list, found{strings.Join(key, "."), string(value.Data), int(value.Raw.Offset), int(value.Raw.Length)})
 		}
@@ -220,7 +227,7 @@ func booleans(b []byte) []found {
 
 // stringAt returns the string that the text has at key.
 func stringAt(b []byte, key ...string) (found string, there bool) {
-	walk(b, func(at []string, value *unstable.Node) {
+	walk(b, func(at []string, _ int, value *unstable.Node) {
 		if value.Kind == unstable.String && slices.EqualFunc(at, key, strings.EqualFold) {
 			found, there = string(value.Data), true
 		}
@@ -267,8 +274,9 @@ func typeAt(t reflect.Type, key []string) reflect.Type {
 	return nil
 }
 
-// walk calls see for each value of the text that is not a table, up to the first mistake.
-func walk(b []byte, see func(key []string, value *unstable.Node)) {
+// walk calls see for each value of the text that is not a table, with the line of its key, up to the
+// first mistake.
+func walk(b []byte, see func(key []string, line int, value *unstable.Node)) {
 	var p unstable.Parser
 	p.Reset(b)
 	var table []string
@@ -276,31 +284,35 @@ func walk(b []byte, see func(key []string, value *unstable.Node)) {
 		e := p.Expression()
 		switch e.Kind {
 		case unstable.Table, unstable.ArrayTable:
-			table = keyOf(e)
+			table, _ = keyOf(e)
 		case unstable.KeyValue:
-			walkValue(table, e, see)
+			walkValue(b, table, e, see)
 		}
 	}
 }
 
-func walkValue(table []string, e *unstable.Node, see func([]string, *unstable.Node)) {
-	key := append(slices.Clip(table), keyOf(e)...)
+func walkValue(b []byte, table []string, e *unstable.Node, see func([]string, int, *unstable.Node)) {
+	own, at := keyOf(e)
+	key := append(slices.Clip(table), own...)
 	value := e.Value()
 	if value.Kind != unstable.InlineTable {
-		see(key, value)
+		see(key, 1+bytes.Count(b[:at], []byte{'\n'}), value)
 		return
 	}
 	for it := value.Children(); it.Next(); {
 		if child := it.Node(); child.Kind == unstable.KeyValue {
-			walkValue(key, child, see)
+			walkValue(b, key, child, see)
 		}
 	}
 }
 
-func keyOf(e *unstable.Node) []string {
-	var key []string
+// keyOf returns the parts of a key, and where in the text the first of them is.
+func keyOf(e *unstable.Node) (key []string, at int) {
 	for it := e.Key(); it.Next(); {
+		if key == nil {
+			at = int(it.Node().Raw.Offset)
+		}
 		key = append(key, string(it.Node().Data))
 	}
-	return key
+	return key, at
 }

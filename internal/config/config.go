@@ -1,4 +1,5 @@
-// Package config is the node's configuration file, /etc/hookhost/hookhost.toml.
+// Package config is the node's configuration: what PBS has sent to it, and above that the file
+// /etc/hookhost/hookhost.toml. Both have the same form.
 //
 // The whole file has one schema, here, so that an unknown key is an error with its line whoever it was meant for and
 // so that `config check` and `config show` need no hook's program. Each hook's own folder decides what the values mean. Nothing
@@ -10,8 +11,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -39,6 +38,7 @@ type File struct {
 	Sister   Sister   `toml:"sister" json:"sister" comment:"The hookhosts of other hosts, over TLS."`
 	MPI      MPI      `toml:"mpi" json:"mpi" comment:"What MPI launchers find in a job on several hosts."`
 	OpenPBS  OpenPBS  `toml:"openpbs" json:"openpbs" comment:"Where pbs_mom of this host has its files."`
+	Shim     Shim     `toml:"shim" json:"shim" comment:"The hook that pbs_mom runs, which reads the configuration that PBS sends: hookhost openpbs config."`
 
 	// Controllers of which a job has a cgroup and hookhost sets no limit.
 	Blkio     Placing `toml:"blkio" json:"blkio" comment:"A job has a cgroup in the controller blkio, which is io on cgroup v2. Limits are in [io]."`
@@ -49,8 +49,8 @@ type File struct {
 
 	Device []Device `toml:"device,omitempty" json:"device,omitempty" comment:"Devices that are not found by themselves."`
 
-	text []byte // that it was parsed from
-	here Here   // that its conditions were resolved for
+	layers []Layer // that it was parsed from
+	here   Here    // that its conditions were resolved for
 }
 
 // Cgroup configures the tree that jobs live in.
@@ -74,6 +74,7 @@ type Vnodes struct {
 	OnlineOfflinedNodes   bool     `toml:"online_offlined_nodes" json:"online_offlined_nodes" comment:"Put the host's vnodes back on line once every left-over cgroup is gone."`
 	OnlineMinDelay        Duration `toml:"online_nodes_min_delay" json:"online_nodes_min_delay" comment:"How long vnodes stay offline at least."`
 	PeriodicResourceUsage bool     `toml:"periodic_resc_update" json:"periodic_resc_update" comment:"Tell MoM what each job has used so far at exechost_periodic."`
+	CommentConfigRefused  bool     `toml:"comment_config_refused" json:"comment_config_refused" comment:"Add to the comment of the host's vnode that a configuration was refused, as long as it is."`
 }
 
 // CPU configures the cpu controller.
@@ -135,54 +136,9 @@ func Default() *File {
 		Sister:   DefaultSister(),
 		MPI:      DefaultMPI(),
 		OpenPBS:  DefaultOpenPBS(),
+		Shim:     DefaultShim(),
 	}
 }
-
-// Load reads the file at path over the defaults, with its conditions resolved for here. An absent file is the defaults,
-// unless must is set. Errors name the file, the line and the key.
-func Load(path string, must bool, here Here) (*File, error) {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) && !must {
-		f := Default()
-		f.here = here
-		return f, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	f, err := Parse(b, here)
-	if err != nil {
-		return nil, fmt.Errorf("configuration %s: %w", path, err)
-	}
-	return f, nil
-}
-
-// Parse reads the text of a configuration file over the defaults, resolves its conditions for here and checks it.
-func Parse(text []byte, here Here) (*File, error) {
-	b, _, err := resolve(text, here)
-	if err != nil {
-		return nil, err
-	}
-	if err := rlimitNumber(b); err != nil {
-		return nil, err
-	}
-	if err := unitless(b); err != nil {
-		return nil, err
-	}
-	f := Default()
-	f.text, f.here = text, here
-	d := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
-	if err := d.Decode(f); err != nil {
-		return nil, oneLine(err)
-	}
-	if err := f.check(); err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
-// For returns the configuration that the same text is for another vntype or host. It does not look at the file again.
-func (f *File) For(here Here) (*File, error) { return Parse(f.text, here) }
 
 // Here returns what the conditions of the configuration were resolved for.
 func (f *File) Here() Here { return f.here }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
 	"reflect"
 	"strings"
@@ -28,10 +27,9 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 
 // unitless finds a duration that was written as a number, which the decoder takes for nanoseconds.
 func unitless(b []byte) (err error) {
-	walk(b, func(key []string, value *unstable.Node) {
+	walk(b, func(key []string, line int, value *unstable.Node) {
 		number := value.Kind == unstable.Integer || value.Kind == unstable.Float
 		if err == nil && number && typeAt(reflect.TypeFor[File](), key) == reflect.TypeFor[Duration]() {
-			line := 1 + bytes.Count(b[:value.Raw.Offset], []byte{'\n'})
 			err = fmt.Errorf("line %d: %s = %s: want a duration with its unit, such as \"10s\"", line, strings.Join(key, "."), value.Data)
 		}
 	})

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"strconv"
@@ -58,12 +57,11 @@ func (r Rlimits) ByName() map[string]string {
 // rlimitNumber finds a limit of [rlimits] that was written as a number: as most are one, the decoder's own words, of types,
 // would not tell its author what to do.
 func rlimitNumber(b []byte) (err error) {
-	walk(b, func(key []string, value *unstable.Node) {
+	walk(b, func(key []string, line int, value *unstable.Node) {
 		if err != nil || value.Kind != unstable.Integer || len(key) != 2 || !strings.EqualFold(key[0], "rlimits") {
 			return
 		}
 		if _, known := (Rlimits{}).ByName()[strings.ToLower(key[1])]; known {
-			line := 1 + bytes.Count(b[:value.Raw.Offset], []byte{'\n'})
 			number := strings.ReplaceAll(string(value.Data), "_", "")
 			err = fmt.Errorf("line %d: %s = %s: a limit is text, write %q", line, strings.Join(key, "."), value.Data, number)
 		}

@@ -2,12 +2,15 @@
 //
 //	PBS_HOME/mom_priv/vntype    what PBS calls the node's type; see Vntype
 //	NAME.offline                that a hook has put the node's vnodes offline; see Offline
+//	configuration               PBS's configuration that is in force; see Configuration
+//	remark                      what is in the comment of the node's vnode; see Remark
 //
-// The second is in the state directory. A file is replaced as a whole or not at all, and is on disk
+// All but the first are in the state directory. A file is replaced as a whole or not at all, and is on disk
 // when its call returns. Only root writes into either directory, so what is read here is root's word.
 package nodestate
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,7 +25,11 @@ import (
 // Dir is a state directory. The empty one keeps nothing and has nothing.
 type Dir string
 
-const offlineSuffix = ".offline"
+const (
+	offlineSuffix = ".offline"
+	configFile    = "configuration"
+	remarkFile    = "remark"
+)
 
 // Offline says that a hook has put the node's vnodes offline.
 type Offline struct {
@@ -79,6 +86,37 @@ func (d Dir) SetOffline(hook string, o *Offline) error {
 		return err
 	}
 	return d.write(hook+offlineSuffix, append(b, '\n'))
+}
+
+// Configuration returns the configuration of PBS's that the daemon took over last, nil where there is
+// none. The copy is in force as long as the one that PBS has sent since does not hold.
+func (d Dir) Configuration() ([]byte, error) { return d.read(configFile) }
+
+// SetConfiguration keeps the configuration that was taken over, nil for none. Idempotent.
+func (d Dir) SetConfiguration(text []byte) error { return d.replace(configFile, text) }
+
+// Remark returns what hookhost has added to the comment of the node's vnode, "" for nothing.
+func (d Dir) Remark() (string, error) {
+	b, err := d.read(remarkFile)
+	return string(b), err
+}
+
+// SetRemark notes what was added to the comment, "" for nothing. Idempotent.
+func (d Dir) SetRemark(text string) error { return d.replace(remarkFile, []byte(text)) }
+
+// replace writes a file unless it is so already, and removes it for a text of no bytes.
+func (d Dir) replace(name string, text []byte) error {
+	have, err := d.read(name)
+	if err == nil && bytes.Equal(have, text) || d == "" {
+		return err
+	}
+	if len(text) > 0 {
+		return d.write(name, text)
+	}
+	if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func (d Dir) path(name string) string { return filepath.Join(string(d), name) }

@@ -51,3 +51,24 @@ func TestNoDirKeepsNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestConfigurationAndRemarkSurvive(t *testing.T) {
+	d := Dir(t.TempDir())
+	for _, text := range []string{"[memory]\n", "x", "", ""} {
+		if err := d.SetConfiguration([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.SetRemark(text); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Configuration(); string(got) != text || (got == nil) != (text == "") || err != nil {
+			t.Errorf("configuration %q, %v, want %q", got, err, text)
+		}
+		if got, err := d.Remark(); got != text || err != nil {
+			t.Errorf("remark %q, %v, want %q", got, err, text)
+		}
+	}
+	if files, err := os.ReadDir(string(d)); err != nil || len(files) != 0 {
+		t.Errorf("left: %v, %v", files, err)
+	}
+}

@@ -26,7 +26,7 @@ func BenchmarkEvent(b *testing.B) {
 	serveAccept(b, p.path("sock"))
 	run := func(b *testing.B, name string, args ...string) {
 		for b.Loop() {
-			cmd := &exec.Cmd{Path: p.path(name), Args: append([]string{name}, args...)}
+			cmd := &exec.Cmd{Path: p.path(name), Args: append([]string{name}, args...), Env: []string{"PBS_HOOK_CONFIG_FILE=" + p.path("hookhost.CF")}}
 			if err := cmd.Run(); err != nil {
 				b.Fatal(err)
 			}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/hookhost/hookhost/integrations/openpbs/table"
 )
 
 // maxInput is the daemon's bound.
@@ -49,12 +51,17 @@ func answer(args []string, self string, start time.Time) verdict {
 	if !ok {
 		return verdict{}
 	}
-	hook, socket := settings(self + notesSuffix)
-	if hook == "" || socket == "" || c.script[strings.LastIndexByte(c.script, '/')+1:] != hook+".PY" {
+	hook := noted(self + notesSuffix)
+	if hook == "" || c.script[strings.LastIndexByte(c.script, '/')+1:] != hook+".PY" {
 		return verdict{}
 	}
 	// The shim has put vnodes offline while the daemon did not answer, and left this mark: it alone can bring them back.
 	if there(c.script[:len(c.script)-len(".PY")] + ".offline") {
+		return verdict{}
+	}
+	config, _ := syscall.Getenv("PBS_HOOK_CONFIG_FILE") // as MoM sets it, and the shim reads it
+	socket := socketIn(config)
+	if socket == "" {
 		return verdict{}
 	}
 	in, ok := readInput(c.in)
@@ -80,22 +87,34 @@ func answer(args []string, self string, start time.Time) verdict {
 	return verdict{variable: replyVariable + strconv.Itoa(fd)}
 }
 
-// settings are the hook's name and the daemon's socket, as they were noted.
-func settings(path string) (hook, socket string) {
+// noted is the hook's name, as it was noted.
+func noted(path string) (hook string) {
 	text, ok := read(path, 64<<10)
 	if !ok {
-		return "", ""
+		return ""
 	}
 	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(line, "=")
-		switch strings.TrimSpace(key) {
-		case "hook":
+		if key, value, _ := strings.Cut(line, "="); strings.TrimSpace(key) == "hook" {
 			hook = strings.TrimSpace(value)
-		case "socket":
-			socket = strings.TrimSpace(value)
 		}
 	}
-	return hook, socket
+	return hook
+}
+
+// socketIn is the daemon's socket by the hook's configuration, the usual one where it has none, ""
+// where it cannot be read.
+func socketIn(path string) string {
+	if path == "" || !there(path) {
+		return table.Socket
+	}
+	text, ok := read(path, 1<<20)
+	if !ok {
+		return ""
+	}
+	if socket, ok := table.Read(text)["socket"]; ok {
+		return socket
+	}
+	return table.Socket
 }
 
 // there tells whether there is a file, and whether that cannot be told.

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/config"
+)
+
+const openpbsConfigHelp = `Make FILE, a hookhost.toml, the configuration of all nodes; "-" is standard input. The file is checked first.
+PBS sends it to every node within seconds, and to a node that was down when it is up. A daemon takes it over at the
+next event of its node: the next job has it. A key that is set in the node's own /etc/hookhost/hookhost.toml wins.
+
+Two things only a node's own file can say: host.node and [openpbs]. The table [shim] is only for PBS's.
+
+Without FILE the configuration that PBS has is printed.`
+
+func (c *cli) openpbsConfig() *cobra.Command {
+	f := &openpbsFlags{}
+	var remove, print bool
+	cmd := &cobra.Command{
+		Use: "config [FILE]", Short: "Check the configuration of all nodes and hand it to PBS, or print it; on the PBS server's host",
+		Long: openpbsConfigHelp, Args: nArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.runOpenPBSConfig(cmd, f, args, remove, print); err != nil {
+				return fmt.Errorf("openpbs config: %w", err)
+			}
+			return nil
+		},
+	}
+	f.name(cmd)
+	f.qmgrFlags(cmd)
+	cmd.Flags().BoolVar(&remove, "remove", false, "take the configuration of all nodes away")
+	cmd.Flags().BoolVar(&print, "print", false, "print a script that does it: for the host of the PBS server, without hookhost there")
+	return cmd
+}
+
+func (c *cli) runOpenPBSConfig(cmd *cobra.Command, f *openpbsFlags, args []string, remove, print bool) error {
+	if remove == (len(args) == 1) && (remove || print) {
+		return misuse(errors.New("openpbs config: want either FILE or --remove"))
+	}
+	var text []byte
+	if len(args) == 1 {
+		var err error
+		if text, err = readInput(cmd.InOrStdin(), args[0]); err == nil {
+			err = c.checkSent(args[0], text)
+		}
+		if err != nil {
+			return misuse(fmt.Errorf("openpbs config: %w", err))
+		}
+	}
+	if print {
+		script, err := f.registration.PrintConfig(version, text)
+		if err != nil {
+			return misuse(fmt.Errorf("openpbs config: %w", err))
+		}
+		_, err = cmd.OutOrStdout().Write(script)
+		return err
+	}
+	q, err := c.findQmgr(f.qmgr)
+	if err != nil {
+		return err
+	}
+	existing, _, err := q.hooks(f.registration.Name)
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 && !remove {
+		return f.show(existing, cmd.OutOrStdout())
+	}
+	return f.configure(q, existing, text, cmd.OutOrStdout())
+}
+
+// checkSent checks a configuration that is to go to all nodes, as each of them will.
+func (c *cli) checkSent(name string, text []byte) error {
+	here, err := here(c.config)
+	if err != nil {
+		return err
+	}
+	if _, err := config.Merge(here, config.Layer{Name: name, Text: text}); err != nil {
+		return err
+	}
+	if err := config.CheckSent(text); err != nil {
+		return fmt.Errorf("configuration %s: %w", name, err)
+	}
+	return nil
+}
+
+func (f *openpbsFlags) show(existing *openpbs.Hook, out io.Writer) error {
+	if existing == nil {
+		return fmt.Errorf("there is no hook %s", f.registration.Name)
+	}
+	text := existing.Config
+	if len(text) == 0 {
+		text = []byte(openpbs.NoConfig)
+	}
+	_, err := out.Write(text)
+	return err
+}
+
+func (f *openpbsFlags) configure(q *qmgr, existing *openpbs.Hook, text []byte, out io.Writer) error {
+	list, err := f.registration.Configure(existing, text)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 || existing.Config == nil && bytes.Equal(text, []byte(openpbs.NoConfig)) {
+		fmt.Fprintln(out, "PBS has this configuration already.")
+		return nil
+	}
+	if err := q.carryOut(out, list, f.dryRun); err != nil || f.dryRun {
+		return err
+	}
+	fmt.Fprintln(out, "PBS sends it to the nodes. Each takes it over at its next event; hookhost doctor there tells.")
+	return nil
+}

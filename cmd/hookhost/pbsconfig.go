@@ -1,0 +1,221 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/nodestate"
+)
+
+// momHooks is where a MoM of a home has what the server sent it of each hook.
+func momHooks(home string) string { return filepath.Join(home, "mom_priv", "hooks") }
+
+// fileID tells versions of a file apart. The zero value is that of a file that is not there.
+type fileID struct {
+	path    string
+	inode   uint64
+	size    int64
+	changed int64 // ctime: the text, the owner or the mode; nanoseconds since 1970
+}
+
+// identify returns which version of a file there is.
+func identify(path string) fileID {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fileID{}
+	}
+	return idOf(path, info)
+}
+
+func idOf(path string, info fs.FileInfo) fileID {
+	id := fileID{path: path, size: info.Size()}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		id.inode, id.changed = s.Ino, s.Ctim.Nano()
+	}
+	return id
+}
+
+// pbsConfig is the configuration that PBS has sent to this node, as MoM has it beside the script.
+type pbsConfig struct {
+	dir   string // that MoM's hooks are in; "" where nothing tells
+	there bool   // this user could look into it
+	id    fileID // with the path; zero where our hook has no configuration
+	text  []byte
+	err   error // why the text cannot be had
+}
+
+// readPBSConfig reads what the MoM has that o tells of.
+func readPBSConfig(o *config.OpenPBS) pbsConfig {
+	home, err := momHome(o)
+	if err != nil {
+		return pbsConfig{}
+	}
+	p := pbsConfig{dir: momHooks(home)}
+	name, err := ourHook(p.dir)
+	p.there = err == nil
+	if name == "" {
+		return p
+	}
+	p.text, p.id, p.err = readTrusted(filepath.Join(p.dir, name+".CF"))
+	if errors.Is(p.err, fs.ErrNotExist) {
+		p.id, p.err = fileID{}, nil
+	}
+	return p
+}
+
+// ourHook returns the name of the hook among those of MoM's that is ours, one that is enabled before
+// one that is not; "" for none.
+func ourHook(dir string) (string, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, f := range files {
+		name, isScript := strings.CutSuffix(f.Name(), ".PY")
+		if isScript && isOurs(filepath.Join(dir, f.Name())) {
+			names = append(names, name)
+		}
+	}
+	if i := slices.IndexFunc(names, func(name string) bool { return enabled(filepath.Join(dir, name)) }); i > 0 {
+		return names[i], nil
+	}
+	return cmp.Or(append(names, "")...), nil
+}
+
+// isOurs tells whether a script is hookhost's, from its first line alone.
+func isOurs(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 256)
+	n, _ := io.ReadFull(f, head)
+	_, ours := openpbs.Ours(head[:n])
+	return ours
+}
+
+// readTrusted reads a file that root alone may write, in a folder that root alone may write. A file
+// that is empty, or longer than MoM writes at once, may not be whole and is an error.
+func readTrusted(path string) ([]byte, fileID, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, identify(path), err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, identify(path), err
+	}
+	id := idOf(path, info)
+	folder, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return nil, id, err
+	}
+	switch {
+	case !isRoots(folder):
+		return nil, id, fmt.Errorf("%s: others than root may write it", filepath.Dir(path))
+	case !isRoots(info):
+		return nil, id, fmt.Errorf("%s: others than root may write it", path)
+	case !info.Mode().IsRegular():
+		return nil, id, fmt.Errorf("%s: not a regular file", path)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, openpbs.MaxConfig+1))
+	switch {
+	case err != nil:
+		return nil, id, err
+	case len(b) == 0:
+		return nil, id, fmt.Errorf("%s: empty: pbs_mom has not written it yet", path)
+	case len(b) > openpbs.MaxConfig:
+		return nil, id, fmt.Errorf("%s: want %d bytes at most, which pbs_mom writes at once", path, openpbs.MaxConfig)
+	}
+	return b, id, nil
+}
+
+// isRoots tells whether a file is root's, or this user's, and nobody else may write it.
+func isRoots(info fs.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (s.Uid == 0 || s.Uid == uint32(os.Geteuid())) && info.Mode().Perm()&0o022 == 0
+}
+
+// settings is the configuration of this node and what it was made of.
+type settings struct {
+	file    *config.File
+	own     string // the node's own file, there or not
+	pbs     pbsConfig
+	sent    []byte // what of PBS's is in file; nil for nothing
+	refused error  // why that is not what PBS has sent last
+}
+
+// settings reads the configuration: what PBS has sent, and above it the node's own file, which must
+// be there or is the defaults. A configuration of PBS's that does not hold leaves the one before in
+// force. A node's own file that does not hold is an error.
+func (c *cli) settings(must bool) (settings, error) {
+	own, err := config.ReadLayer(c.config, must)
+	if err != nil {
+		return settings{}, misuse(err)
+	}
+	here, err := here(c.config)
+	if err != nil {
+		return settings{}, err
+	}
+	for _, l := range own {
+		if err := config.CheckOwn(l.Text); err != nil {
+			return settings{}, misuse(fmt.Errorf("configuration %s: %w", l.Name, err))
+		}
+	}
+	alone, err := config.Merge(here, own...)
+	if err != nil {
+		return settings{}, misuse(err)
+	}
+	s := settings{file: alone, own: c.config, pbs: readPBSConfig(&alone.OpenPBS)}
+	if s.pbs.id == (fileID{}) {
+		return s, nil
+	}
+	if s.refused = s.pbs.err; s.refused == nil {
+		if s.refused = s.over(here, s.pbs.text, own); s.refused == nil {
+			return s, nil
+		}
+	}
+	if before, err := nodestate.Dir(c.state).Configuration(); err == nil && before != nil {
+		if s.over(here, before, own) == nil {
+			return s, nil
+		}
+	}
+	return s, nil
+}
+
+// over puts the node's own layer over what PBS has sent.
+func (s *settings) over(here config.Here, sent []byte, own []config.Layer) error {
+	base := config.Layer{Name: s.pbs.id.path, Text: sent}
+	if err := config.CheckSent(sent); err != nil {
+		return fmt.Errorf("configuration %s: %w", base.Name, err)
+	}
+	file, err := config.Merge(here, append([]config.Layer{base}, own...)...)
+	if err != nil {
+		return err
+	}
+	s.file, s.sent = file, sent
+	return nil
+}
+
+// called is what a layer is called in config show.
+func (s *settings) called(l config.Layer) string {
+	if s.sent != nil && l.Name == s.pbs.id.path {
+		return "PBS"
+	}
+	return l.Name
+}

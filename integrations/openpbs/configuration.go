@@ -1,0 +1,74 @@
+package openpbs
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// MaxConfig is how many bytes of a configuration MoM gets in one piece, and writes at once, less one
+// (SCRIPT_CHUNK_Z in libpbs.h, req_copy_hookfile in resmom/requests.c). So no file that is shorter is
+// ever seen half written, but as an empty one.
+const MaxConfig = 1<<16 - 1
+
+// NoConfig is the configuration that stands for none. PBS has no directive that takes one away, and
+// sends no empty one to the nodes (int_hook.c).
+const NoConfig = "# no configuration\n"
+
+// Configure returns the directive that makes text the hook's configuration, which PBS then sends to
+// every node; none where it is. existing is the hook of that name. A text that is too long is an
+// error, and so is a hook that is not there or not hookhost's.
+func (r Registration) Configure(existing *Hook, text []byte) ([]Command, error) {
+	switch {
+	case existing == nil:
+		return nil, fmt.Errorf("there is no hook %s: hookhost openpbs install", r.Name)
+	case len(text) > MaxConfig:
+		return nil, fmt.Errorf("%d bytes: want %d at most, which pbs_mom writes at once", len(text), MaxConfig)
+	}
+	if _, ours := Ours(existing.Script); !ours {
+		return nil, fmt.Errorf("hook %s is not hookhost's", r.Name)
+	}
+	if len(text) == 0 {
+		text = []byte(NoConfig)
+	}
+	if bytes.Equal(existing.Config, text) {
+		return nil, nil
+	}
+	return []Command{{Directive: r.importConfig(), Input: encode(text)}}, nil
+}
+
+func (r Registration) importConfig() string {
+	return fmt.Sprintf("import hook %s %s base64 -", r.Name, typeConfig)
+}
+
+// PrintConfig is Configure as a script of sh's that needs nothing but qmgr, for a server's host
+// without hookhost. version is hookhost's.
+func (r Registration) PrintConfig(version string, text []byte) ([]byte, error) {
+	command, err := r.Configure(&Hook{Script: Script("")}, text)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, configHead+scriptQmgr, version, r.Name)
+	fmt.Fprintf(&b, configBody, r.Name, mark, command[0].Directive, strings.TrimSpace(string(command[0].Input)))
+	return b.Bytes(), nil
+}
+
+const configHead = `#!/bin/sh
+# Makes a configuration, which hookhost %s has checked, that of hook "%s". Run it as root on the host
+# of the PBS server, as it is:
+#
+#     hookhost openpbs config FILE --print | ssh root@SERVER sh
+`
+
+const configBody = `there %[1]s || fail "there is no hook %[1]s: hookhost openpbs print"
+case $(qmgr -c 'export hook %[1]s application/x-python default' | sed -n 1p) in
+'%[2]s'*) ;;
+*) fail "hook %[1]s is not hookhost's" ;;
+esac
+qmgr -c '%[3]s' <<END
+%[4]s
+
+END
+)
+`

@@ -1,0 +1,76 @@
+package openpbs_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/integrations/openpbs/table"
+	"github.com/hookhost/hookhost/internal/config"
+)
+
+// inPython runs a piece of the shim's text, from the line that begins with first to the one before
+// last, and then more.
+func inPython(t *testing.T, first, last, more string, stdin any, into any) {
+	t.Helper()
+	_, text, ok := strings.Cut("\n"+string(openpbs.Shim()), "\n"+first)
+	text, _, ok2 := strings.Cut(text, "\n"+last)
+	if !ok || !ok2 {
+		t.Fatalf("the shim has no lines %q and %q", first, last)
+	}
+	in, err := json.Marshal(stdin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(python(t), "-c", "import json, sys\n"+first+text+"\n"+more)
+	cmd.Stdin = strings.NewReader(string(in))
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out, into); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+}
+
+func TestTableIsReadAsTheShimReadsIt(t *testing.T) {
+	lines := []string{"[shim]", " [shim]\t", "[shim] # x", "[ shim ]", "[[shim]]", "[shim", "[memory]", "# c", "", " ", "\r", "=", "= 3", "wait",
+		`wait = "9s"`, `wait="9s"# c`, `wait = "9s" x`, `wait = '9s'`, `wait = '9s"`, `wait = ""`, `wait = "`, `wait = "\u0039s"`, `wait = """9s"""`,
+		"offline = true", "offline = false # c", "offline = True", "offline = true#c", "offline = #", `socket = "/a=b#c"`, "a = 'b\u00a0'", "\u00a0a = true", "\va = true", `"wait" = true`, "\f[shim]"}
+	var texts []string
+	for i, a := range lines {
+		for _, b := range lines {
+			texts = append(texts, "[shim]\n"+a+"\n"+b+"\n", a+"\n"+b, "x = [\n"+lines[len(lines)-1-i]+"\n"+a+"\n"+b)
+		}
+	}
+	var got []map[string]string
+	inPython(t, "def shim_lines(", "def word(", `
+def read(text):
+    return {k: v for k, v in map(setting, shim_lines(text)) if v is not None}
+json.dump([read(text) for text in json.load(sys.stdin)], sys.stdout)`, texts, &got)
+	for i, text := range texts {
+		if diff := cmp.Diff(got[i], table.Read([]byte(text))); diff != "" {
+			t.Errorf("%q: -Python +Go:\n%s", text, diff)
+		}
+	}
+}
+
+func TestShimsDefaultsAreThoseOfTheConfiguration(t *testing.T) {
+	var got map[string]string
+	inPython(t, "DEFAULTS = ", "CHOICE = ", "json.dump(DEFAULTS, sys.stdout)", nil, &got)
+	text, err := config.Default().TOML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, table.Read(text)); diff != "" {
+		t.Errorf("-shim +configuration:\n%s", diff)
+	}
+	if n := reflect.TypeFor[config.Shim]().NumField(); n != len(got) || n != len(openpbs.Events)+3 {
+		t.Errorf("[shim] has %d keys, the shim %d, PBS %d events", n, len(got), len(openpbs.Events))
+	}
+}

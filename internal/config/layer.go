@@ -1,0 +1,136 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// Layer is the text of one configuration file. Errors and `config show` call it by its name, "" for a
+// text without one.
+type Layer struct {
+	Name string
+	Text []byte
+}
+
+// Load reads the file at path over the defaults, with its conditions resolved for here. An absent file
+// is the defaults, unless must is set. Errors name the file, the line and the key.
+func Load(path string, must bool, here Here) (*File, error) {
+	own, err := ReadLayer(path, must)
+	if err != nil {
+		return nil, err
+	}
+	return Merge(here, own...)
+}
+
+// ReadLayer reads the file at path as a layer, without looking at the text. An absent file is no layer,
+// unless must is set.
+func ReadLayer(path string, must bool) ([]Layer, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !must {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return []Layer{{Name: path, Text: b}}, nil
+}
+
+// Parse reads the text of a configuration file over the defaults, resolves its conditions for here and
+// checks it.
+func Parse(text []byte, here Here) (*File, error) { return Merge(here, Layer{Text: text}) }
+
+// Merge reads the layers over the defaults, one over the other, and checks the result. The last
+// layer that sets a key wins, in each table by itself; all [[device]] together are one key.
+// Conditions are resolved for here, or for host.node of the last layer that has one.
+func Merge(here Here, layers ...Layer) (*File, error) {
+	f := Default()
+	f.layers = layers
+	for _, l := range layers {
+		node, _ := stringAt(l.Text, "host", "node")
+		here.Host = cmp.Or(node, here.Host)
+	}
+	f.here = here
+	for _, l := range layers {
+		if err := f.decode(l.Text, here); err != nil {
+			return nil, l.wrap(err)
+		}
+	}
+	if err := f.check(); err != nil {
+		if len(layers) == 1 {
+			return nil, layers[0].wrap(err)
+		}
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return f, nil
+}
+
+func (l Layer) wrap(err error) error {
+	if l.Name == "" {
+		return err
+	}
+	return fmt.Errorf("configuration %s: %w", l.Name, err)
+}
+
+// decode sets the keys of a text in f, and no others.
+func (f *File) decode(text []byte, here Here) error {
+	b, _, err := resolve(text, here)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(rlimitNumber(b), unitless(b)); err != nil {
+		return err
+	}
+	if sets(b, "device") {
+		f.Device = nil
+	}
+	if err := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields().Decode(f); err != nil {
+		return oneLine(err)
+	}
+	return checkShim(text)
+}
+
+// For returns the configuration that the same texts are for another vntype or host. The files are
+// not read again.
+func (f *File) For(here Here) (*File, error) { return Merge(here, f.layers...) }
+
+// Layers returns what the configuration was made of, the defaults apart.
+func (f *File) Layers() []Layer { return f.layers }
+
+// CheckSent refuses a text that PBS is to send to all nodes, or has sent, and that says what only a
+// file of a node can: where PBS's files are, and the node's name.
+func CheckSent(text []byte) error {
+	return forbid(text, "only the configuration of a node itself can say it", "openpbs", "host.node")
+}
+
+// CheckOwn refuses a node's own file that has settings of the shim, which would not read them there.
+func CheckOwn(text []byte) error {
+	return forbid(text, "the shim reads it only where PBS has sent it: hookhost openpbs config", "shim")
+}
+
+// forbid returns an error for the first value whose key, or table, is one of names.
+func forbid(text []byte, why string, names ...string) (err error) {
+	walk(text, func(key []string, line int, _ *unstable.Node) {
+		if err == nil && under(key, names) {
+			err = fmt.Errorf("line %d: %s: %s", line, strings.Join(key, "."), why)
+		}
+	})
+	return err
+}
+
+// under tells whether a key is one of names, or in a table that is one of them.
+func under(key []string, names []string) bool {
+	path := strings.ToLower(strings.Join(key, ".")) + "."
+	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(path, name+".") })
+}
+
+// sets tells whether a text sets the key of that name, or one of a table of that name.
+func sets(text []byte, name string) bool { return forbid(text, "", name) != nil }

@@ -1,0 +1,41 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// Show returns the configuration as TOML does, with a comment behind each value that says where it
+// comes from: "default", or a layer, which called names, and the line there.
+func (f *File) Show(called func(Layer) string) ([]byte, error) {
+	text, err := f.TOML()
+	if err != nil {
+		return nil, err
+	}
+	origins := map[string]string{}
+	for _, l := range f.layers {
+		own := map[string]string{}
+		walk(l.Text, func(key []string, line int, _ *unstable.Node) {
+			name := settingOf(key)
+			own[name] = cmp.Or(own[name], fmt.Sprintf("%s, line %d", called(l), line))
+		})
+		maps.Copy(origins, own)
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	walk(text, func(key []string, line int, _ *unstable.Node) {
+		lines[line-1] = strings.TrimSuffix(lines[line-1], "\n") + " # " + cmp.Or(origins[settingOf(key)], "default") + "\n"
+	})
+	return []byte(strings.Join(lines, "")), nil
+}
+
+// settingOf is the key that Merge takes from one layer or another as a whole.
+func settingOf(key []string) string {
+	if under(key, []string{"device"}) {
+		return "device"
+	}
+	return strings.ToLower(strings.Join(key, "."))
+}

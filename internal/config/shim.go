@@ -1,0 +1,102 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/hookhost/hookhost/integrations/openpbs/table"
+)
+
+// Shim configures the hook that pbs_mom runs, integrations/openpbs/hookhost.py: what it needs where
+// no daemon tells it. The hook reads the configuration that PBS has sent to the node, and no other.
+type Shim struct {
+	Socket  string   `toml:"socket" json:"socket" comment:"Where the daemons listen, on all nodes."`
+	Wait    Duration `toml:"wait" json:"wait" comment:"How long a socket that is missing or refuses is tried again, and a sign of life waited for (5s at least); whole seconds, 59s at most."`
+	Offline bool     `toml:"offline" json:"offline" comment:"Put the node's vnodes offline when a begin is rejected because the daemon does not answer."`
+
+	Begin       string `toml:"execjob_begin" json:"execjob_begin" comment:"What becomes of each event that the daemon does not answer: accept or reject."`
+	Prologue    string `toml:"execjob_prologue" json:"execjob_prologue"`
+	Launch      string `toml:"execjob_launch" json:"execjob_launch"`
+	Attach      string `toml:"execjob_attach" json:"execjob_attach"`
+	Resize      string `toml:"execjob_resize" json:"execjob_resize"`
+	Preresume   string `toml:"execjob_preresume" json:"execjob_preresume"`
+	Epilogue    string `toml:"execjob_epilogue" json:"execjob_epilogue"`
+	End         string `toml:"execjob_end" json:"execjob_end"`
+	Abort       string `toml:"execjob_abort" json:"execjob_abort"`
+	Preterm     string `toml:"execjob_preterm" json:"execjob_preterm"`
+	Postsuspend string `toml:"execjob_postsuspend" json:"execjob_postsuspend"`
+	Periodic    string `toml:"exechost_periodic" json:"exechost_periodic"`
+	Startup     string `toml:"exechost_startup" json:"exechost_startup"`
+}
+
+// DefaultShim returns DEFAULTS of hookhost.py.
+func DefaultShim() Shim {
+	const accept, reject = "accept", "reject"
+	return Shim{Socket: table.Socket, Wait: Duration(5 * time.Second), Offline: true,
+		Begin: reject, Prologue: reject, Launch: reject, Attach: reject, Resize: reject, Preresume: reject,
+		Epilogue: accept, End: accept, Abort: accept, Preterm: accept, Postsuspend: accept,
+		Periodic: accept, Startup: accept}
+}
+
+var (
+	shimWait = regexp.MustCompile(`^[0-5]?[0-9]s$`)
+	// A socket's path has 107 bytes at most: unix(7).
+	shimSocket = regexp.MustCompile(`^/[!-~]{0,106}$`)
+)
+
+// checkShim returns the first setting of [shim] that hookhost.py would read otherwise than it is
+// meant, or not at all: package table reads as it does.
+func checkShim(b []byte) (err error) {
+	read, there := table.Read(b), 0
+	walk(b, func(key []string, line int, value *unstable.Node) {
+		if err != nil || len(key) == 0 || !strings.EqualFold(key[0], "shim") {
+			return
+		}
+		there++
+		bad := func(want string) {
+			err = fmt.Errorf("line %d: %s = %s: want %s", line, strings.Join(key, "."), quoted(value), want)
+		}
+		name := strings.Join(key[1:], ".")
+		switch got, ok := read[name]; {
+		case !isShimKey(name):
+			err = fmt.Errorf("line %d: unknown key %q", line, strings.Join(key, "."))
+		case name == "offline" && value.Kind != unstable.Bool:
+			bad("true or false: the shim knows no conditions")
+		case !ok || got != string(value.Data):
+			bad("a line KEY = \"VALUE\" or KEY = true below a line [shim], as the shim reads no other TOML")
+		case name == "socket" && !shimSocket.MatchString(got):
+			bad("an absolute path of at most 107 bytes, without blanks")
+		case name == "wait" && !shimWait.MatchString(got):
+			bad(`whole seconds, at most "59s"`)
+		case strings.HasPrefix(name, "exec") && got != "accept" && got != "reject":
+			bad("accept or reject")
+		}
+	})
+	if err == nil && there != len(read) {
+		return fmt.Errorf("a text of several lines looks like the table [shim]: the shim would read %d settings there", len(read)-there)
+	}
+	return err
+}
+
+// isShimKey tells whether [shim] has a key. Its name has one spelling, unlike the names of others.
+func isShimKey(name string) bool {
+	for field := range reflect.TypeFor[Shim]().Fields() {
+		if field.Tag.Get("toml") == name {
+			return true
+		}
+	}
+	return false
+}
+
+// quoted is a value as an error shows it.
+func quoted(value *unstable.Node) string {
+	if value.Kind == unstable.String {
+		return fmt.Sprintf("%q", value.Data)
+	}
+	return string(value.Data)
+}
