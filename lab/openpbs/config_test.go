@@ -1,0 +1,232 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sent is where MoM has the configuration that PBS has sent it.
+const sent = pbsHome + "/mom_priv/hooks/hookhost.CF"
+
+// put writes a file on a node.
+func put(t *testing.T, node, path, text string) {
+	t.Helper()
+	on(t, node, fmt.Sprintf("cat >%s <<'END OF FILE'\n%s\nEND OF FILE", path, text))
+}
+
+// sendConfiguration makes text the configuration of all nodes, by hookhost, and waits until each has it. The
+// test leaves none.
+func sendConfiguration(t *testing.T, text string) {
+	t.Helper()
+	t.Cleanup(func() {
+		run(nodes[0], "hookhost openpbs config --remove")
+		delivered(t, "# no configuration") // the next job's begin takes it over
+	})
+	put(t, nodes[0], "/run/site.toml", text)
+	on(t, nodes[0], "hookhost openpbs config /run/site.toml")
+	delivered(t, text)
+}
+
+// delivered waits until each MoM has a configuration that ends so.
+func delivered(t *testing.T, text string) {
+	t.Helper()
+	for _, node := range nodes {
+		eventually(t, node+" has the configuration", 30*time.Second, func() bool {
+			out, _ := output("root", node, "cat "+sent)
+			return strings.HasSuffix(out, strings.TrimSpace(text))
+		})
+	}
+}
+
+// oneOnEach is a job with a chunk on each node.
+func oneOnEach(t *testing.T) *job {
+	t.Helper()
+	return qsub(t, "alice", fmt.Sprintf("-l select=%d:ncpus=1:mem=64mb -l place=scatter", len(nodes)), "sleep 60")
+}
+
+// kernelFile reads a file of a job's cgroup, whatever the version of cgroups.
+func (j *job) kernelFile(node string, names ...string) string {
+	j.t.Helper()
+	for _, dir := range j.cgroups(node) {
+		for _, name := range names {
+			if out, err := output("root", node, "cat "+dir+"/"+name+" 2>/dev/null"); err == nil {
+				return out
+			}
+		}
+	}
+	return "none"
+}
+
+// limits are pids.max of a job by node.
+func (j *job) limits() map[string]string {
+	j.t.Helper()
+	all := map[string]string{}
+	for _, node := range nodes {
+		all[node] = j.kernelFile(node, "pids.max")
+	}
+	return all
+}
+
+func TestConfigurationThatPBSSendsHoldsForTheNextJobOnEachNode(t *testing.T) {
+	sendConfiguration(t, "[pids]\nmax = 1234")
+	j := oneOnEach(t)
+	j.running()
+	for node, limit := range j.limits() {
+		if limit != "1234" {
+			t.Errorf("pids.max on %s: %s, want 1234", node, limit)
+		}
+	}
+	for _, node := range nodes {
+		if out := on(t, node, "hookhost config show | grep -A2 '^\\[pids\\]' -A5 | grep '^max'"); out != "max = 1234 # PBS, line 2" {
+			t.Errorf("config show on %s: %s", node, out)
+		}
+	}
+}
+
+func TestNodesOwnFileWinsOverPBSsConfigurationKeyByKey(t *testing.T) {
+	node := nodes[len(nodes)-1]
+	put(t, node, "/etc/hookhost/hookhost.toml", "[pids]\nmax = 777")
+	t.Cleanup(func() { run(node, "rm -f /etc/hookhost/hookhost.toml") })
+	sendConfiguration(t, "[pids]\nenabled = true\nmax = 1234\n[memory]\nreserve_percent = 7.5")
+	j := oneOnEach(t)
+	j.running()
+	for at, limit := range j.limits() {
+		want := "1234"
+		if at == node {
+			want = "777"
+		}
+		if limit != want {
+			t.Errorf("pids.max on %s: %s, want %s", at, limit, want)
+		}
+	}
+	out := on(t, node, "hookhost config show")
+	for _, line := range []string{"max = 777 # /etc/hookhost/hookhost.toml, line 2", "reserve_percent = 7.5 # PBS, line 5", "placement = 'pack' # default"} {
+		if !strings.Contains(out, "\n"+line+"\n") {
+			t.Errorf("config show on %s has no line %q", node, line)
+		}
+	}
+}
+
+func TestConfigurationThatDoesNotHoldIsRefusedBeforeItIsSent(t *testing.T) {
+	sendConfiguration(t, "[pids]\nmax = 1234")
+	put(t, nodes[0], "/run/wrong.toml", "[pids]\nmax = 1234\n[memory]\ndefualt = \"1gb\"")
+	_, err := output("root", nodes[0], "hookhost openpbs config /run/wrong.toml")
+	if err == nil || !strings.Contains(err.Error(), `/run/wrong.toml: line 4: unknown key "memory.defualt"`) {
+		t.Errorf("openpbs config: %v", err)
+	}
+	if out := on(t, nodes[0], "hookhost openpbs config"); out != "[pids]\nmax = 1234" {
+		t.Errorf("PBS has %q", out)
+	}
+}
+
+// hangUp has MoM run exechost_startup, which it otherwise does when it starts; exechost_periodic is
+// two minutes away.
+func hangUp(t *testing.T, node string) {
+	t.Helper()
+	on(t, node, "kill -HUP $(cat "+pbsHome+"/mom_priv/mom.lock); sleep 1")
+}
+
+// comment is that of a node's vnode.
+func comment(t *testing.T, node string) string {
+	t.Helper()
+	out := on(t, nodes[0], "pbsnodes -v "+node+" | sed -n 's/^ *comment = //p'")
+	return strings.TrimSpace(out)
+}
+
+// A configuration may come that a node's older hookhost does not know, or that somebody has given to
+// qmgr himself.
+func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
+	const own = "the disk was changed in May"
+	on(t, nodes[0], "qmgr -c \"set node "+nodes[0]+" comment = '"+own+"'\"")
+	t.Cleanup(func() { run(nodes[0], "qmgr -c 'unset node "+nodes[0]+" comment'") })
+	sendConfiguration(t, "[pids]\nmax = 1234\n[vnodes]\ncomment_config_refused = true")
+	first := oneOnEach(t) // whose begin takes it over
+	first.running()
+	on(t, nodes[0], "qdel -W force "+first.id)
+
+	const wrong = "[pids]\nmax = 99\n[memory]\nof_next_year = true"
+	put(t, nodes[0], "/run/wrong.txt", wrong)
+	on(t, nodes[0], "qmgr -c 'import hook hookhost application/x-config default /run/wrong.txt'")
+	delivered(t, wrong)
+	j := oneOnEach(t)
+	j.running()
+	for node, limit := range j.limits() {
+		if limit != "1234" {
+			t.Errorf("pids.max on %s: %s, want that of before", node, limit)
+		}
+		out, _ := output("root", node, "hookhost doctor --json")
+		for _, part := range []string{sent + `: line 4: unknown key \"memory.of_next_year\"`, "not in force, since 20", "the one before is"} {
+			if !strings.Contains(out, part) {
+				t.Errorf("doctor on %s does not say %q", node, part)
+			}
+		}
+	}
+	eventually(t, "the vnode's comment says it behind the administrator's", 30*time.Second, func() bool {
+		hangUp(t, nodes[0])
+		return strings.HasPrefix(comment(t, nodes[0]), own+"; hookhost: configuration "+sent)
+	})
+	if out := on(t, nodes[0], "grep -c 'is refused, the one before' "+daemonLog); out != "1" {
+		t.Errorf("the log says it %s times", out)
+	}
+
+	// A daemon that starts meanwhile goes on with the one before, too.
+	anotherDaemon(t, nodes[0])
+	again := oneOnEach(t)
+	again.running()
+	if limit := again.limits()[nodes[0]]; limit != "1234" {
+		t.Errorf("pids.max after a restart: %s, want that of before", limit)
+	}
+
+	on(t, nodes[0], "hookhost openpbs config /run/site.toml")
+	eventually(t, "the comment is the administrator's alone", 30*time.Second, func() bool {
+		hangUp(t, nodes[0])
+		return comment(t, nodes[0]) == own
+	})
+	if out, _ := output("root", nodes[0], "hookhost doctor"); strings.Contains(out, "not in force, since") {
+		t.Errorf("doctor once it is mended: %s", out)
+	}
+}
+
+// anotherDaemon stops a node's daemon and starts the next.
+func anotherDaemon(t *testing.T, node string) {
+	t.Helper()
+	stopDaemon(t, node)
+	on(t, node, daemonAgain())
+}
+
+func stopDaemon(t *testing.T, node string) {
+	t.Helper()
+	if *here {
+		on(t, node, "systemctl stop hookhost")
+		return
+	}
+	on(t, node, `pid=$(pgrep -x -f 'hookhost serve') && kill $pid && while kill -0 $pid 2>/dev/null; do sleep 0.1; done`)
+}
+
+// daemonAgain is the line that starts a daemon where none runs.
+func daemonAgain() string {
+	if *here {
+		return "systemctl start hookhost"
+	}
+	return startDaemon
+}
+
+func TestShimSettingOfTheConfigurationHoldsWhileTheDaemonIsDown(t *testing.T) {
+	sendConfiguration(t, "[memory]\nenabled = true\n[shim]\nwait = \"0s\" # at once\nexecjob_begin = \"accept\"\nexecjob_prologue = 'accept'\nexecjob_launch = \"accept\"\nexecjob_attach = \"accept\"")
+	for _, node := range nodes {
+		stopDaemon(t, node)
+		t.Cleanup(func() {
+			if err := run(node, daemonAgain()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb", "exit 3")
+	if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 3 {
+		t.Errorf("exit status %v of a job that runs without a daemon", a.ExitStatus)
+	}
+}
