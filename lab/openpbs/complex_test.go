@@ -76,9 +76,10 @@ func install() error {
 	return run(nodes[0], "hookhost openpbs install")
 }
 
-// startDaemon starts a daemon that lives on, and waits until it answers.
+// startDaemon starts a daemon that lives on, and waits until it answers: to others than root a daemon
+// alone does.
 const startDaemon = `setsid hookhost serve >>` + daemonLog + ` 2>&1 </dev/null &
-for i in $(seq 100); do hookhost jobs >/dev/null 2>&1 && exit 0; sleep 0.1; done
+for i in $(seq 100); do runuser -u nobody -- hookhost jobs >/dev/null 2>&1 && exit 0; sleep 0.1; done
 echo no answer: >&2; tail -5 ` + daemonLog + ` >&2; exit 1`
 
 // startMoM starts a MoM that goes on with the jobs of the one before, and waits until it is there.
