@@ -99,9 +99,26 @@ func testPlacedBefore(t *testing.T, w world) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	attached := w.start(t, j.Join())
+	if at := placeOf(t, later, h, attached.pid()); !strings.HasSuffix(at, "/13.server") {
+		t.Errorf("a process of a job that is in blkio is in %q", at)
+	}
 	endJob(t, j)
+	attached.gone(t)
 	if h.jobs.Exists("13.server") {
 		t.Errorf("%s is left", h.jobs.Path("13.server"))
+	}
+	if last.with("blkio") != nil {
+		t.Error("blkio is one of the controllers still")
+	}
+	for _, dir := range []string{h.unit + "/" + h.leaf, h.unit} { // as when it is not mounted any more
+		if err := h.mount.Rmdir(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j = newJob(t, last, "14.server", last.someLimits())
+	if err := j.Attach([]int{w.start(t, j.Join()).pid()}); err != nil {
+		t.Error(err)
 	}
 }
 

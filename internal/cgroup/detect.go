@@ -38,7 +38,8 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
 	}
 	named := systemdMount(mounts, base.Path("."))
-	opt.Controllers = slices.Concat(opt.Controllers, stillThere(base, mounts, opt.Prefix))
+	asked := opt.Controllers
+	opt.Controllers = slices.Concat(asked, stillThere(base, mounts, opt.Prefix))
 	chosen, err := choose(mounts, base.Path("."), opt)
 	if err != nil {
 		return nil, fmt.Errorf("detect cgroups: %s: %w", roots.Proc.Path("self/mountinfo"), err)
@@ -56,6 +57,7 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 		if err != nil {
 			return nil, fmt.Errorf("detect cgroups: %w", err)
 		}
+		h.leaving = m.onlyPlaces() && len(known(m.controllers, asked)) == 0
 		t.hierarchies = append(t.hierarchies, h)
 		if h.v2 {
 			t.v2 = h

@@ -118,6 +118,9 @@ func (j *Job) Create(l Limits) (err error) {
 		}
 	}()
 	for i, d := range j.dirs {
+		if d.h.leaving {
+			continue
+		}
 		if l.CPUs.IsEmpty() && j.optional(i) {
 			if d.Exists(".") {
 				return fmt.Errorf("%s: %w", d.Path("."), ErrExists)

@@ -25,6 +25,9 @@ type Join struct {
 func (j *Job) Join() Join {
 	var join Join
 	for i := range j.dirs {
+		if j.left(i) {
+			continue
+		}
 		if j.dirs[i].h.v2 {
 			join.CgroupDir = j.entrance(i).Path(".")
 		} else {
@@ -51,6 +54,9 @@ func (j *Job) entrance(i int) *kernfs.FS {
 	return d.h.jobs
 }
 
+// left tells whether the hierarchy is none of the job's: see hierarchy.leaving.
+func (j *Job) left(i int) bool { return j.dirs[i].h.leaving && !j.dirs[i].Exists(".") }
+
 // mayLack tells whether the job may be without its directory in a hierarchy: its tasks are in the parent of all jobs then.
 func (j *Job) mayLack(i int) bool {
 	h := j.dirs[i].h
@@ -66,10 +72,13 @@ func (j *Job) Attach(pids []int) error {
 	doors := make([]door, len(j.dirs))
 	defer func() {
 		for i := range doors {
-			doors[i].procs.Close()
+			doors[i].close()
 		}
 	}()
 	for i, d := range j.dirs {
+		if j.left(i) {
+			continue
+		}
 		if j.mayLack(i) { // the first move tells whether it does
 			doors[i] = doorOf(d.FS, d.h.jobs)
 		} else {
@@ -84,7 +93,7 @@ func (j *Job) Attach(pids []int) error {
 		}
 		stays, number := j.stays(pid), strconv.Itoa(pid)
 		for i := range doors {
-			if stays[j.dirs[i].h] {
+			if stays[j.dirs[i].h] || doors[i].dir == nil {
 				continue
 			}
 			err := doors[i].enter(number)
@@ -110,6 +119,12 @@ type door struct {
 }
 
 func doorOf(dir, other *kernfs.FS) door { return door{dir, dir.Writer("cgroup.procs"), other} }
+
+func (d *door) close() {
+	if d.procs != nil {
+		d.procs.Close()
+	}
+}
 
 func (d *door) enter(pid string) error {
 	err := d.procs.Write(pid)

@@ -31,6 +31,9 @@ func (t *Tree) Prepare() error {
 }
 
 func (h *hierarchy) prepare() error {
+	if h.leaving {
+		return nil
+	}
 	if h.v2 {
 		return h.prepareV2()
 	}
@@ -112,7 +115,7 @@ func useHierarchy(dir *kernfs.FS) error {
 // Prepared tells whether the parents of all jobs are there, in every hierarchy.
 func (t *Tree) Prepared() bool {
 	for _, h := range t.hierarchies {
-		if !h.jobs.Exists(".") {
+		if !h.leaving && !h.jobs.Exists(".") {
 			return false
 		}
 	}

@@ -120,6 +120,7 @@ type hierarchy struct {
 	delegated             bool // see Options
 	enable, enableIfThere []string
 	asked                 []string // of placing
+	leaving               bool     // jobs that began earlier are in it, and nobody asked for it any more
 }
 
 // controllers returns those of controllerOrder and asked that jobs have files of here. In the v2 tree
@@ -146,7 +147,7 @@ func (t *Tree) Controllers() []string {
 // with returns the hierarchy of a controller, nil when there is none.
 func (t *Tree) with(controller string) *hierarchy {
 	for _, h := range t.hierarchies {
-		if h.has(controller) {
+		if h.has(controller) && !h.leaving {
 			return h
 		}
 	}
