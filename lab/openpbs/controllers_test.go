@@ -15,26 +15,30 @@ import (
 // what comes of it.
 func configured(t *testing.T, node, toml string) {
 	t.Helper()
+	t.Cleanup(func() {
+		on(t, node, "rm -f /etc/hookhost/hookhost.toml")
+		startAgain(t, node)
+	})
+	on(t, node, fmt.Sprintf("mkdir -p /etc/hookhost && cat >/etc/hookhost/hookhost.toml <<'END'\n%s\nEND", toml))
+	startAgain(t, node)
+}
+
+// startAgain has the daemon of a node read its configuration and look at the node anew, and the MoM
+// run exechost_startup.
+func startAgain(t *testing.T, node string) {
+	t.Helper()
 	log, pid := "cat "+daemonLog, "pgrep -xf 'hookhost serve'"
 	if *here {
 		log, pid = "journalctl -q -o cat -u hookhost", "systemctl show -P MainPID hookhost"
 	}
-	takeOver := func() {
-		for _, step := range []struct{ pid, says string }{
-			{pid, "msg=reloaded"}, {"cat " + pbsHome + "/mom_priv/mom.lock", "event=exechost_startup"},
-		} {
-			count := log + " | grep -c '" + step.says + "' || :"
-			before := on(t, node, count)
-			on(t, node, "kill -HUP $("+step.pid+")")
-			eventually(t, node+" says "+step.says, 30*time.Second, func() bool { return on(t, node, count) != before })
-		}
+	for _, step := range []struct{ pid, says string }{
+		{pid, "msg=reloaded"}, {"cat " + pbsHome + "/mom_priv/mom.lock", "event=exechost_startup"},
+	} {
+		count := log + " | grep -c '" + step.says + "' || :"
+		before := on(t, node, count)
+		on(t, node, "kill -HUP $("+step.pid+")")
+		eventually(t, node+" says "+step.says, 30*time.Second, func() bool { return on(t, node, count) != before })
 	}
-	t.Cleanup(func() {
-		on(t, node, "rm -f /etc/hookhost/hookhost.toml")
-		takeOver()
-	})
-	on(t, node, fmt.Sprintf("mkdir -p /etc/hookhost && cat >/etc/hookhost/hookhost.toml <<'END'\n%s\nEND", toml))
-	takeOver()
 }
 
 // unified tells whether a node has all controllers in a v2 tree.
@@ -53,11 +57,17 @@ func mounted(t *testing.T, node, controllers string) {
 		return
 	}
 	all, own := "/run/all-"+controllers, os.Getenv("LAB")+"-"+node
-	at := "/sys/fs/cgroup/" + controllers
+	at, outside := "/sys/fs/cgroup/"+controllers, t.TempDir()
+	t.Cleanup(func() { // the kernel lets go of a hierarchy when its last mount ends and no cgroup is dying
+		time.Sleep(200 * time.Millisecond)
+		line := fmt.Sprintf("mount -t cgroup -o %s none %s && umount %[2]s", controllers, outside)
+		if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", line, err, out)
+		}
+	})
 	t.Cleanup(func() {
 		on(t, node, fmt.Sprintf("umount %s; find %s/%s -depth -type d -exec rmdir {} +; umount %[2]s; rmdir %[1]s %[2]s", at, all, own))
 	})
-	outside := t.TempDir()
 	line := fmt.Sprintf("mount -t cgroup -o %s none %s && mkdir -p %[2]s/%s", controllers, outside, own)
 	if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", line, err, out)
