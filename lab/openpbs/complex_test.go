@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 // here is set in a guest: the machine itself is node1 of a complex that runs already.
@@ -38,6 +40,10 @@ func TestMain(m *testing.M) {
 func runTests(m *testing.M) int {
 	if *here {
 		nodes = nodes[:1]
+		if err := register(); err != nil {
+			fmt.Fprintln(os.Stderr, "register hookhost:", err)
+			return 1
+		}
 		return m.Run()
 	}
 	if os.Getenv("LAB") == "" {
@@ -73,12 +79,32 @@ func install() error {
 			return err
 		}
 	}
+	return register()
+}
+
+// register has the server and each node know hookhost's hook.
+func register() error {
 	return run(nodes[0], "hookhost openpbs install")
 }
 
-// startDaemon starts a daemon that lives on, and waits until it answers: to others than root a daemon
-// alone does.
-const startDaemon = `setsid hookhost serve >>` + daemonLog + ` 2>&1 </dev/null &
+// needNodes leaves a test of more nodes than there are to the complex on the machine.
+func needNodes(t *testing.T, n int) {
+	t.Helper()
+	if len(nodes) < n {
+		kernfstest.Elsewhere(t, "%d nodes: make test-openpbs", n)
+	}
+}
+
+// daemonPid and readDaemonLog are shell lines that print the daemon's pid and all that it has logged.
+const (
+	daemonPid     = `pgrep -f '^[^ ]*hookhost serve$'`
+	readDaemonLog = `{ if [ -e ` + daemonLog + ` ]; then cat ` + daemonLog + `; else journalctl -q -o cat -u hookhost; fi; }`
+)
+
+// startDaemon starts a daemon that lives on, as its unit where there is systemd, and waits until it
+// answers: to others than root a daemon alone does.
+const startDaemon = `if [ -d /run/systemd/system ]; then systemctl start hookhost; exit; fi
+setsid hookhost serve >>` + daemonLog + ` 2>&1 </dev/null &
 for i in $(seq 100); do runuser -u nobody -- hookhost jobs >/dev/null 2>&1 && exit 0; sleep 0.1; done
 echo no answer: >&2; tail -5 ` + daemonLog + ` >&2; exit 1`
 
@@ -106,14 +132,14 @@ func command(ctx context.Context, user, node, line string) *exec.Cmd {
 	case *here && user == "root":
 		return exec.CommandContext(ctx, "bash", "-c", line)
 	case *here:
-		return exec.CommandContext(ctx, "runuser", "-u", user, "--", "bash", "-lc", line)
+		return exec.CommandContext(ctx, "runuser", "-l", user, "-c", line)
 	}
 	return exec.CommandContext(ctx, "./in", "-u", user, node, "bash", "-c", line)
 }
 
 // output returns what a shell line prints. The error has its standard error.
 func output(user, node, line string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute*slowness())
 	defer cancel()
 	cmd := command(ctx, user, node, line)
 	var out, errs bytes.Buffer
@@ -145,12 +171,18 @@ func as(t *testing.T, user, node, line string) string {
 	return out
 }
 
-// eventually waits for what comes by itself, in a guest without KVM up to ten times as long.
+// slowness is how many times longer than on the machine waits are: guests may be without KVM.
+func slowness() time.Duration {
+	if *here {
+		return 10
+	}
+	return 1
+}
+
+// eventually waits for what comes by itself.
 func eventually(t *testing.T, what string, within time.Duration, is func() bool) {
 	t.Helper()
-	if *here {
-		within *= 10
-	}
+	within *= slowness()
 	for end := time.Now().Add(within); !is(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: not within %v", what, within)

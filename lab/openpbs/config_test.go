@@ -169,7 +169,7 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 		hangUp(t, nodes[0])
 		return strings.HasPrefix(comment(t, nodes[0]), own+"; hookhost: configuration "+sent)
 	})
-	if out := on(t, nodes[0], "grep -c 'is refused, the one before' "+daemonLog); out != "1" {
+	if out := on(t, nodes[0], readDaemonLog+" | grep -c 'is refused, the one before'"); out != "1" {
 		t.Errorf("the log says it %s times", out)
 	}
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 // configured gives hookhost of a node a configuration until the test ends. PBS is told of the node
@@ -27,14 +29,10 @@ func configured(t *testing.T, node, toml string) {
 // run exechost_startup.
 func startAgain(t *testing.T, node string) {
 	t.Helper()
-	log, pid := "cat "+daemonLog, "pgrep -xf 'hookhost serve'"
-	if *here {
-		log, pid = "journalctl -q -o cat -u hookhost", "systemctl show -P MainPID hookhost"
-	}
 	for _, step := range []struct{ pid, says string }{
-		{pid, "msg=reloaded"}, {"cat " + pbsHome + "/mom_priv/mom.lock", "event=exechost_startup"},
+		{daemonPid, "msg=reloaded"}, {"cat " + pbsHome + "/mom_priv/mom.lock", "event=exechost_startup"},
 	} {
-		count := log + " | grep -c '" + step.says + "' || :"
+		count := readDaemonLog + " | grep -c '" + step.says + "' || :"
 		before := on(t, node, count)
 		on(t, node, "kill -HUP $("+step.pid+")")
 		eventually(t, node+" says "+step.says, 30*time.Second, func() bool { return on(t, node, count) != before })
@@ -82,7 +80,7 @@ func mounted(t *testing.T, node, controllers string) {
 func TestJobIsInTheControllersThatAreEnabled(t *testing.T) {
 	node := nodes[0]
 	if unified(t, node) {
-		t.Skip("elsewhere: cgroup v2 has these controllers in one tree, or not at all")
+		kernfstest.Elsewhere(t, "cgroup v2 has these controllers in one tree, or not at all: make test-openpbs")
 	}
 	controllers := []string{"net_cls,net_prio", "perf_event"}
 	for _, c := range controllers {
@@ -120,7 +118,7 @@ func lineOf(text, word string) string {
 func TestControllerThatIsEnabledUnderAJobEndsNoJob(t *testing.T) {
 	node := nodes[0]
 	if unified(t, node) {
-		t.Skip("elsewhere: blkio is io here, and every job has it")
+		kernfstest.Elsewhere(t, "blkio is io here, and every job has it: make test-openpbs")
 	}
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 6; pbs_attach -j $PBS_JOBID true || :")
 	j.running()
@@ -162,7 +160,7 @@ func TestJobMayUseMoreThanItsSoftLimit(t *testing.T) {
 func TestFlagsOfTheCpusetAreSet(t *testing.T) {
 	node := nodes[0]
 	if unified(t, node) {
-		t.Skip("elsewhere: cgroup v2 has no flags of a cpuset")
+		kernfstest.Elsewhere(t, "cgroup v2 has no flags of a cpuset: make test-openpbs")
 	}
 	configured(t, node, "cpuset.mem_hardwall = true\ncpuset.memory_spread_page = true")
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 2")

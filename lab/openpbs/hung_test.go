@@ -9,7 +9,7 @@ import (
 )
 
 // daemonOf is how a node's daemon is found.
-const daemonOf = "$(pgrep -x -f 'hookhost serve')"
+const daemonOf = "$(" + daemonPid + ")"
 
 // TestStoppedDaemonHoldsMoMForSecondsAndTheJobRunsLater stops a daemon, which the kernel takes
 // events for. MoM's alarm would be over after 90 s.
@@ -37,7 +37,7 @@ func TestStoppedDaemonHoldsMoMForSecondsAndTheJobRunsLater(t *testing.T) {
 	}
 	on(t, node, "kill -CONT "+daemonOf)
 	eventually(t, "the begin is refused", 20*time.Second, func() bool {
-		return strings.Contains(on(t, node, "tail "+daemonLog), "execjob_begin of job "+j.id+": pbs_mom has given it up before it was read")
+		return strings.Contains(on(t, node, readDaemonLog+" | tail"), "execjob_begin of job "+j.id+": pbs_mom has given it up before it was read")
 	})
 	if left := j.cgroups(node); len(left) > 0 {
 		t.Errorf("a begin that nobody waits for has made %v", left)

@@ -15,9 +15,7 @@ const momOf = "$(cat " + pbsHome + "/mom_priv/mom.lock)"
 // as an administrator would: it forgets its jobs. That of the other node is restarted with -p: it
 // knows its job.
 func TestRestartedMoMsJobsEndWhereItHasForgottenThemAlone(t *testing.T) {
-	if len(nodes) < 2 {
-		t.Skip("one node")
-	}
+	needNodes(t, 2)
 	lost := qsub(t, "alice", "-l select=2:ncpus=1:mem=64mb -l place=scatter", "/opt/pbs/bin/pbsdsh -- /bin/sleep 300")
 	lost.running()
 	eventually(t, "the sister runs its part", 20*time.Second, func() bool {

@@ -15,14 +15,6 @@ import (
 // twoHosts is what a job asks for that has a chunk on each node.
 const twoHosts = "-l select=2:ncpus=1:mem=128mb -l place=scatter "
 
-// needsTwo skips a test of jobs on two hosts where the complex has one, as in a guest.
-func needsTwo(t *testing.T) {
-	t.Helper()
-	if len(nodes) < 2 {
-		t.Skip("the complex has one node")
-	}
-}
-
 // shared is a directory that each node and every user sees. It goes with the test.
 func shared(t *testing.T) string {
 	t.Helper()
@@ -106,7 +98,7 @@ func idle(t *testing.T, user string) {
 }
 
 func TestEachRankOfMPIIsInTheJobOfItsHost(t *testing.T) {
-	needsTwo(t)
+	needNodes(t, 2)
 	source, err := filepath.Abs("../../testdata/mpi/where.c")
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +142,7 @@ func TestEachRankOfMPIIsInTheJobOfItsHost(t *testing.T) {
 }
 
 func TestWhatPBSStartsOrAttachesOnASisterIsInTheJob(t *testing.T) {
-	needsTwo(t)
+	needNodes(t, 2)
 	dir := shared(t)
 	w := witness(t, dir)
 	j := qsub(t, "alice", twoHosts, `PATH=$PATH:/opt/pbs/bin
@@ -183,7 +175,7 @@ ssh node2 `+w+` ssh`)
 }
 
 func TestProcessesOfALoopOfSSHAreTakenIn(t *testing.T) {
-	needsTwo(t)
+	needNodes(t, 2)
 	j := qsub(t, "alice", twoHosts, `for i in 1 2 3; do ssh -o SendEnv=PBS_JOBID node2 sleep 1000 & done; wait`)
 	j.running()
 	outside := func() int {
@@ -213,7 +205,7 @@ func TestProcessesOfALoopOfSSHAreTakenIn(t *testing.T) {
 }
 
 func TestMemoryBeyondTheChunkOfASisterIsKilledThere(t *testing.T) {
-	needsTwo(t)
+	needNodes(t, 2)
 	j := qsub(t, "alice", twoHosts, `/opt/pbs/bin/pbs_tmrsh node2 python3 -c 'bytearray(100 << 20)'; echo within $?
 /opt/pbs/bin/pbs_tmrsh node2 python3 -c 'bytearray(300 << 20)'; echo beyond $?`)
 	j.finished()

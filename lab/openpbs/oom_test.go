@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 // tooMuch is a program that the kernel kills in a job of 64 MB.
@@ -82,9 +80,7 @@ func TestKillForLackOfMemoryReachesQstatAndAccountingWithAllUsage(t *testing.T) 
 }
 
 func TestKillOnASisterReachesQstatAndAccounting(t *testing.T) {
-	if len(nodes) < 2 {
-		kernfstest.Elsewhere(t, "2 nodes: make test-openpbs")
-	}
+	needNodes(t, 2)
 	for name, tt := range map[string]struct {
 		script string
 		want   map[string]string

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 // hookFiles are the hook's files of a folder of PBS's, by their checksums.
@@ -24,7 +26,7 @@ func available(t *testing.T, node, resource string) string {
 // MoM gets a SIGHUP.
 func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
 	if *here {
-		t.Skip("the complex of a guest is not changed")
+		kernfstest.Elsewhere(t, "a MoM that no unit has started: make test-openpbs")
 	}
 	// A server that has been told the freq of an enabled hook survives that the hook is deleted.
 	on(t, nodes[0], "qmgr -c 'set hook hookhost freq = 2'; sleep 3; hookhost openpbs uninstall")
@@ -42,7 +44,7 @@ func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
 		// server.
 		on(t, node, "pid=$(cat "+pbsHome+"/mom_priv/mom.lock); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_mom")
 		on(t, nodes[0], "qmgr -c 'unset node "+node+" resources_available.vmem'")
-		on(t, node, "pkill -x -f 'hookhost serve'; while pgrep -x -f 'hookhost serve'; do sleep 0.1; done; "+startDaemon)
+		on(t, node, "kill $("+daemonPid+"); while "+daemonPid+"; do sleep 0.1; done; "+startDaemon)
 	}
 	for _, node := range nodes {
 		eventually(t, node+" is free", 30*time.Second, func() bool {
@@ -61,16 +63,14 @@ func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
 	}
 	for _, node := range nodes {
 		eventually(t, "the server is told of "+node, 20*time.Second, func() bool { return available(t, node, "vmem") != "" })
-		if log := on(t, node, "tail -3 "+daemonLog); !strings.Contains(log, "pbs_mom has not run exechost_startup since it has the hook") {
+		if log := on(t, node, readDaemonLog+" | tail -3"); !strings.Contains(log, "pbs_mom has not run exechost_startup since it has the hook") {
 			t.Errorf("the daemon of %s does not say so: %s", node, log)
 		}
 	}
 }
 
 func TestInstallNamesTheNodeThatTheHookDoesNotReach(t *testing.T) {
-	if len(nodes) < 2 {
-		t.Skip("one node")
-	}
+	needNodes(t, 2)
 	mom := on(t, nodes[1], "cat "+pbsHome+"/mom_priv/mom.lock")
 	on(t, nodes[1], "kill -STOP "+mom)
 	t.Cleanup(func() {

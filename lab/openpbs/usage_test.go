@@ -41,7 +41,7 @@ func spin(seconds float64, megabytes int) string {
 
 // No certificates are configured here, and the job is over before anything polls.
 func TestUsageOfAllHostsIsInAccountingAndInTheMotherSuperiorsReport(t *testing.T) {
-	needsTwo(t)
+	needNodes(t, 2)
 	// Each host's part is rounded to whole seconds before MoM adds them up: 1.7 and 1.7 are 4, not 2.
 	script := "cat >sister.sh <<'END'\n" + spin(1.7, 90) + "\nEND\n" +
 		"/opt/pbs/bin/pbs_tmrsh node2 sh $PWD/sister.sh &\n" + spin(1.7, 40) + "\nwait"
@@ -90,7 +90,7 @@ func TestUsageOfAllHostsIsInAccountingAndInTheMotherSuperiorsReport(t *testing.T
 
 // An MPI library that starts its daemons by ssh has nothing launched on a sister, only attached.
 func TestUsageOfASisterCountsWhereProcessesWereOnlyAttached(t *testing.T) {
-	needsTwo(t)
+	needNodes(t, 2)
 	j := qsub(t, "alice", twoHosts, "cat >sister.sh <<'END'\n"+spin(1.7, 90)+"\nEND\nhookhost remsh node2 sh $PWD/sister.sh")
 	a := j.finished()
 	var seconds, percent int
@@ -106,7 +106,7 @@ func TestUsageOfASisterCountsWhereProcessesWereOnlyAttached(t *testing.T) {
 }
 
 func TestReportOfALiveJobSaysThatASistersPartIsYetToCome(t *testing.T) {
-	needsTwo(t)
+	needNodes(t, 2)
 	j := qsub(t, "alice", twoHosts, "sleep 1000")
 	j.running()
 	if r := j.report("node1"); !strings.Contains(r.Missing["node2"], "when the job ends") {
