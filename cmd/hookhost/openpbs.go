@@ -134,7 +134,7 @@ func (c *cli) openpbsUninstall() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "uninstall", Short: "Take away what install has made on this host, and put back what it changed", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.uninstall(c, cmd.OutOrStdout()); err != nil {
+			if err := f.uninstall(c, cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
 				return fmt.Errorf("openpbs uninstall: %w", err)
 			}
 			return nil
@@ -219,7 +219,7 @@ func (f *openpbsFlags) installCgswap(q *qmgr, out io.Writer) error {
 	return nil
 }
 
-func (f *openpbsFlags) uninstall(c *cli, out io.Writer) error {
+func (f *openpbsFlags) uninstall(c *cli, out, errOut io.Writer) error {
 	conf, err := c.pbsConf()
 	if err != nil {
 		return err
@@ -256,7 +256,10 @@ func (f *openpbsFlags) uninstall(c *cli, out io.Writer) error {
 		fmt.Fprintf(out, "There is no hook %s.\n", f.registration.Name)
 		return nil
 	}
-	return q.carryOut(out, list, f.dryRun)
+	if err := q.carryOut(out, list, f.dryRun); err != nil || f.dryRun {
+		return err
+	}
+	return c.reach(openpbs.Stock, errOut)
 }
 
 // pbsConf reads PBS's configuration file of this host: none where it is not there.

@@ -73,7 +73,7 @@ func (c *cli) runOpenPBSConfig(cmd *cobra.Command, f *openpbsFlags, args []strin
 	if len(args) == 0 && !remove {
 		return f.show(existing, cmd.OutOrStdout())
 	}
-	return f.configure(q, existing, text, cmd.OutOrStdout())
+	return f.configure(c, q, existing, text, cmd)
 }
 
 // checkSent checks a configuration that is to go to all nodes, as each of them will.
@@ -103,7 +103,8 @@ func (f *openpbsFlags) show(existing *openpbs.Hook, out io.Writer) error {
 	return err
 }
 
-func (f *openpbsFlags) configure(q *qmgr, existing *openpbs.Hook, text []byte, out io.Writer) error {
+func (f *openpbsFlags) configure(c *cli, q *qmgr, existing *openpbs.Hook, text []byte, cmd *cobra.Command) error {
+	out := cmd.OutOrStdout()
 	list, err := f.registration.Configure(existing, text)
 	if err != nil {
 		return err
@@ -115,6 +116,9 @@ func (f *openpbsFlags) configure(q *qmgr, existing *openpbs.Hook, text []byte, o
 	if err := q.carryOut(out, list, f.dryRun); err != nil || f.dryRun {
 		return err
 	}
-	fmt.Fprintln(out, "PBS sends it to the nodes. Each takes it over at its next event; hookhost doctor there tells.")
+	if err := c.reach(f.registration.Name, cmd.ErrOrStderr()); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "PBS has sent it to the nodes. Each takes it over at its next event; hookhost doctor there tells.")
 	return nil
 }

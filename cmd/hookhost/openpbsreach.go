@@ -14,12 +14,12 @@ import (
 	"github.com/hookhost/hookhost/integrations/openpbs"
 )
 
-// reachWithin is how long install waits for the nodes. The server sends a hook within a second or
+// reachWithin is how long a command waits for the nodes. The server sends a hook within a second or
 // two.
 const reachWithin = 30 * time.Second
 
-// reach waits until the server has sent the hook to all nodes that are up, and says on errOut which
-// it waits for. Nodes that have not taken it after reachWithin are named, which is no error: the
+// reach waits until the server has sent the hook, as it is now, to all nodes that are up, and says
+// on errOut which it waits for. Nodes that have not taken it after reachWithin are named, which is no error: the
 // server goes on trying.
 func (c *cli) reach(hook string, errOut io.Writer) error {
 	conf, err := c.pbsConf()
@@ -41,7 +41,7 @@ func (c *cli) reach(hook string, errOut io.Writer) error {
 		case len(pending) == 0:
 			return nil
 		case time.Now().After(end):
-			fmt.Fprintf(errOut, "Hook %s has not reached %s within %g s. The server goes on trying; until then jobs run there without it.\n",
+			fmt.Fprintf(errOut, "Hook %s has not reached %s within %g s. The server goes on trying; until then all is there as it was.\n",
 				hook, names, reachWithin.Seconds())
 			return nil
 		case !slices.Equal(pending, said):

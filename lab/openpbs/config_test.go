@@ -18,8 +18,8 @@ func put(t *testing.T, node, path, text string) {
 	on(t, node, fmt.Sprintf("cat >%s <<'END OF FILE'\n%s\nEND OF FILE", path, text))
 }
 
-// sendConfiguration makes text the configuration of all nodes, by hookhost, and waits until each has it. The
-// test leaves none.
+// sendConfiguration makes text the configuration of all nodes, by hookhost. Each has it when the command
+// is over. The test leaves none.
 func sendConfiguration(t *testing.T, text string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -28,17 +28,24 @@ func sendConfiguration(t *testing.T, text string) {
 	})
 	put(t, nodes[0], "/run/site.toml", text)
 	on(t, nodes[0], "hookhost openpbs config /run/site.toml")
-	delivered(t, text)
+	for _, node := range nodes {
+		if !hasConfiguration(node, text) {
+			t.Errorf("%s has not the configuration when openpbs config is over", node)
+		}
+	}
+}
+
+// hasConfiguration tells whether a node's MoM has a configuration that ends so.
+func hasConfiguration(node, text string) bool {
+	out, _ := output("root", node, "cat "+sent)
+	return strings.HasSuffix(out, strings.TrimSpace(text))
 }
 
 // delivered waits until each MoM has a configuration that ends so.
 func delivered(t *testing.T, text string) {
 	t.Helper()
 	for _, node := range nodes {
-		eventually(t, node+" has the configuration", 30*time.Second, func() bool {
-			out, _ := output("root", node, "cat "+sent)
-			return strings.HasSuffix(out, strings.TrimSpace(text))
-		})
+		eventually(t, node+" has the configuration", 30*time.Second, func() bool { return hasConfiguration(node, text) })
 	}
 }
 
