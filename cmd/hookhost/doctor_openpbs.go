@@ -89,7 +89,7 @@ func examinePython(dir string) []finding {
 	case place.State == openpbs.StateUpgraded:
 		return []finding{degraded(what, "PBS was upgraded: the stand-in in "+dir+" is gone", "hookhost openpbs install --native, or uninstall --native")}
 	case place.State == openpbs.StateUnknown:
-		return []finding{degraded(what, place.Why, "docs/openpbs.md")}
+		return []finding{degraded(what, place.Why, "docs/openpbs-reference.md")}
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ const openpbsHelp = `Register hookhost with OpenPBS: one hook, "hookhost", whose
   uninstall  take it away and put back what install changed; the resource diag_messages stays, as jobs have it
 
 On a node, install --native sets a program in the place of PBS_EXEC/bin/pbs_python that answers for hookhost's hook without
-starting Python, and becomes the real one for everything else. docs/openpbs.md says what that costs and gains.`
+starting Python, and becomes the real one for everything else. docs/openpbs-reference.md says what that costs and gains.`
 
 // openpbsFlags are what print, install and uninstall share.
 type openpbsFlags struct {

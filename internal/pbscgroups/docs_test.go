@@ -8,12 +8,13 @@ import (
 )
 
 const (
-	docs       = "../../docs/openpbs.md"
+	docs       = "../../docs/openpbs-migration.md"
 	tableBegin = "<!-- The table is made by: go test ./internal/pbscgroups -update -->\n"
 	tableEnd   = "<!-- end of the table -->\n"
 )
 
-// The table of docs/openpbs.md is what the import does, with a row for every key that the stock hook reads.
+// The table of docs/openpbs-migration.md is what the import does, with a row for every key that the
+// stock hook reads.
 func TestDocs(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| pbs_cgroups | hookhost | default | what differs |\n|---|---|---|---|\n")

@@ -14,7 +14,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files and the table in docs/openpbs.md")
+var update = flag.Bool("update", false, "rewrite the golden files and the table in docs/openpbs-migration.md")
 
 func golden(t *testing.T, path string, got []byte) {
 	t.Helper()

@@ -51,7 +51,8 @@ var sections = []controller{
 	{name: "rdma", ours: "rdma", note: "with cgroup v2 and systemd it also has to be in enable_controllers of [cgroup]"},
 }
 
-// keys are all that the stock hook reads (openpbs pbs_cgroups.PY), in the order in which docs/openpbs.md has them.
+// keys are all that the stock hook reads (openpbs pbs_cgroups.PY), in the order of
+// docs/openpbs-migration.md.
 var keys = slices.Concat([]key{
 	{name: "enabled", stock: "true", ours: []string{"host.enabled"}, note: "host.enabled is true where this and one controller at least are: elsewhere the stock hook does nothing at all"},
 	{name: "exclude_hosts", stock: "[]", ours: []string{"host.enabled"}},
@@ -86,7 +87,7 @@ var keys = slices.Concat([]key{
 	{name: "cgroup.cpuset.memory_spread_page", stock: "false", ours: []string{"cpuset.memory_spread_page"}, read: set("cpuset.memory_spread_page", truthOf), note: "cgroup v1 only"},
 	{name: "cgroup.cpuset.allow_zero_cpus", stock: "true", ours: []string{"cpuset.allow_zero_cpus"}, read: set("cpuset.allow_zero_cpus", truthOf)},
 	{name: "cgroup.devices.allow", stock: "[]", ours: []string{"devices.allow"}, read: allow, note: `an entry by which any job could open a device that jobs are given one by one, as "c *:* rwm" on a host with GPUs, is left out there: docs/devices.md`},
-	{name: "cgroup.memory.soft_limit", stock: "false", ours: []string{"memory.soft_limit"}, read: set("memory.soft_limit", truthOf), note: "on cgroup v2 by memory.low: docs/openpbs.md"},
+	{name: "cgroup.memory.soft_limit", stock: "false", ours: []string{"memory.soft_limit"}, read: set("memory.soft_limit", truthOf), note: "on cgroup v2 by memory.low: docs/openpbs-migration.md"},
 	{name: "cgroup.memory.default", stock: `"0MB"`, ours: []string{"memory.default"}, read: set("memory.default", size), note: "0 is all that the host can give, and in the stock hook a limit with which no job runs"},
 	{name: "cgroup.memory.enforce_default", stock: "true", ours: []string{"memory.enforce_default"}, read: set("memory.enforce_default", truthOf)},
 	{name: "cgroup.memory.exclhost_ignore_default", stock: "false", ours: []string{"memory.exclhost_ignore_default"}, read: set("memory.exclhost_ignore_default", truthOf)},

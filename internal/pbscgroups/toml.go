@@ -11,7 +11,7 @@ import (
 var tables = []string{"host", "cgroup", "vnodes", "cpu", "cpuset", "memory", "memsw", "hugetlb", "pids", "blkio", "net_cls", "net_prio", "perf_event", "rdma", "devices"}
 
 const preamble = `# Made by "hookhost config import" from a configuration of OpenPBS's hook pbs_cgroups.
-# Behind each setting is the key that it comes from. docs/openpbs.md tells what differs.
+# Behind each setting is the key that it comes from. docs/openpbs-migration.md tells what differs.
 # Tables that are not here have what the stock hook does not: [walltime], [mpi], [rlimits] and others, see "hookhost config show".
 `
 

@@ -75,7 +75,7 @@ func TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled(t *testing.T) 
 }
 
 // setFreq changes how often nodes run exechost_periodic. The hook is disabled meanwhile: the server
-// runs an enabled hook itself from then on (docs/openpbs.md).
+// runs an enabled hook itself from then on (docs/openpbs-migration.md).
 func setFreq(t *testing.T, seconds int) {
 	t.Helper()
 	for _, attribute := range []string{"enabled = false", fmt.Sprintf("freq = %d", seconds), "enabled = true"} {
