@@ -45,9 +45,6 @@ func TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled(t *testing.T) 
 	}
 	t.Logf("-chaos.seed=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	// A node that was put offline while its daemon was down comes back with a periodic.
-	setFreq(t, 10)
-	t.Cleanup(func() { setFreq(t, 120) })
 
 	var jobs []*job
 	for i := range *chaosJobs {
@@ -71,15 +68,6 @@ func TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled(t *testing.T) 
 		eventually(t, node+" is free and has nothing left", time.Minute, func() bool {
 			return leftOn(t, node) == "" && strings.Contains(on(t, nodes[0], "pbsnodes "+node), "state = free")
 		})
-	}
-}
-
-// setFreq changes how often nodes run exechost_periodic. The hook is disabled meanwhile: the server
-// runs an enabled hook itself from then on (docs/openpbs-migration.md).
-func setFreq(t *testing.T, seconds int) {
-	t.Helper()
-	for _, attribute := range []string{"enabled = false", fmt.Sprintf("freq = %d", seconds), "enabled = true"} {
-		on(t, nodes[0], "qmgr -c 'set hook hookhost "+attribute+"'")
 	}
 }
 

@@ -82,9 +82,11 @@ func install() error {
 	return register()
 }
 
-// register has the server and each node know hookhost's hook.
+// register has the server and each node know hookhost's hook. exechost_periodic comes more often than
+// by default, so that no test has to wait for it: MoM takes another freq over only when the old one has
+// passed.
 func register() error {
-	return run(nodes[0], "hookhost openpbs install")
+	return run(nodes[0], "hookhost openpbs install --freq 5")
 }
 
 // needNodes leaves a test of more nodes than there are to the complex on the machine.

@@ -35,7 +35,7 @@ func qsub(t *testing.T, user, options, script string) *job {
 	t.Helper()
 	out := as(t, user, nodes[0], fmt.Sprintf("qsub %s <<'END OF JOB'\n%s\nEND OF JOB", options, script))
 	j := &job{t: t, id: out}
-	t.Cleanup(func() { output("root", nodes[0], "qdel -W force "+j.id+" 2>/dev/null") })
+	t.Cleanup(func() { output("root", nodes[0], "qdel -W force '"+j.id+"' 2>/dev/null") })
 	return j
 }
 
@@ -98,7 +98,46 @@ func (j *job) accounting(kind string) []map[string]string {
 // cgroups are the job's directories on a node, in whatever hierarchies there are.
 func (j *job) cgroups(node string) []string {
 	j.t.Helper()
-	return strings.Fields(on(j.t, node, "find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '"+j.id+"'"))
+	name := strings.NewReplacer("[", `\[`, "]", `\]`).Replace(j.id)
+	return strings.Fields(on(j.t, node, "find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '"+name+"'"))
+}
+
+// read returns a file of the job's cgroup on a node: on cgroup v1 the one by which it is known there,
+// such as cpuset.cpus, else the one of v2.
+func (j *job) read(node, v1, v2 string) string {
+	j.t.Helper()
+	controller, _, _ := strings.Cut(v1, ".")
+	return on(j.t, node, fmt.Sprintf("cd /sys/fs/cgroup; cat %s/pbs_jobs.service/jobid/%s/%s 2>/dev/null || cat pbs_jobs.service/jobs/%s/%s",
+		controller, j.id, v1, j.id, v2))
+}
+
+// started waits until MoM has begun the job: execjob_begin is over, on the mother superior at least.
+func (j *job) started() attributes {
+	j.t.Helper()
+	var a attributes
+	eventually(j.t, "job "+j.id+" is started", 30*time.Second, func() bool {
+		a = j.attributes()
+		return a.State == "R" && a.Substate == 41
+	})
+	return a
+}
+
+// queued waits until the scheduler has said why the job does not run.
+func (j *job) queued() attributes {
+	j.t.Helper()
+	var a attributes
+	eventually(j.t, "job "+j.id+" waits", 30*time.Second, func() bool {
+		a = j.attributes()
+		return a.State == "Q" && strings.Contains(a.Comment, "Not Running")
+	})
+	return a
+}
+
+// forced ends the job without waiting for its end, and waits until nothing is left of it.
+func (j *job) forced() {
+	j.t.Helper()
+	on(j.t, nodes[0], "qdel -W force '"+j.id+"'")
+	j.gone()
 }
 
 // gone waits until no node has a cgroup of the job's, nor lists it.

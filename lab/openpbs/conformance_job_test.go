@@ -1,0 +1,111 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestJobOnTwoNodesHasACgroupOnEachAndLeavesNone(t *testing.T) {
+	needNodes(t, 2)
+	for _, c := range []struct{ name, script, end string }{
+		{"ends by itself", "sleep 3", ": "},
+		{"is deleted", "sleep 60", "qdel "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := qsub(t, "alice", "-l select=2:ncpus=1:mem=100mb -l place=scatter", c.script)
+			j.running()
+			for _, node := range nodes {
+				dirs := strings.Join(j.cgroups(node), " ")
+				if !strings.Contains(dirs, "/pbs_jobs.service/") {
+					t.Errorf("%s has no cgroup of job %s", node, j.id)
+				}
+			}
+			on(t, nodes[0], c.end+j.id)
+			j.finished()
+			j.gone()
+		})
+	}
+}
+
+func TestSubjobsHaveCgroupsWhileTheyRun(t *testing.T) {
+	node := nodes[0]
+	array := qsub(t, "alice", "-J 1-4 -l select=1:ncpus=1:mem=300mb:host="+node+" -l place=pack:excl", "sleep 60")
+	subjob := func(i string) *job { return &job{t, strings.Replace(array.id, "[]", "["+i+"]", 1)} }
+	first := subjob("1")
+	first.running()
+	if len(first.cgroups(node)) == 0 {
+		t.Errorf("%s has no cgroup of %s", node, first.id)
+	}
+	for _, j := range []*job{array, subjob("4")} {
+		if dirs := j.cgroups(node); len(dirs) > 0 {
+			t.Errorf("%s, which does not run, has cgroups %s", j.id, dirs)
+		}
+	}
+	on(t, nodes[0], "qdel '"+first.id+"'")
+	first.gone()
+	second := subjob("2")
+	second.running()
+	second.forced()
+}
+
+func TestEndOfAJobRemovesItsCgroupWithoutAnEpilogue(t *testing.T) {
+	const events = "execjob_epilogue,exechost_periodic"
+	hook := pbsHome + "/mom_priv/hooks/hookhost.HK"
+	t.Cleanup(func() {
+		err := run(nodes[0], `qmgr -c 'set hook hookhost event += "`+events+`"'`)
+		for _, node := range nodes {
+			if err == nil {
+				err = until(node, "grep -q execjob_epilogue "+hook)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	qmgr(t, `set hook hookhost event -= "`+events+`"`) // without exechost_periodic the server runs nothing itself
+	for _, node := range nodes {
+		must(t, until(node, "! grep -q execjob_epilogue "+hook))
+	}
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb", "sleep 1")
+	j.finished()
+	j.gone()
+}
+
+func TestConfigurationThatOpenPBSShips(t *testing.T) {
+	node := nodes[0]
+	settings(t, imported(t, node, "/opt/pbs/lib/python/altair/pbs_hooks/pbs_cgroups.CF"), node)
+	before, err := said(node, "level=error")
+	must(t, err)
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:host="+node, "sleep 60")
+	j.running()
+	if len(j.cgroups(node)) == 0 {
+		t.Errorf("%s has no cgroup of job %s", node, j.id)
+	}
+	on(t, nodes[0], "qdel "+j.id)
+	j.finished()
+	j.gone()
+	if after, err := said(node, "level=error"); err != nil || after != before {
+		t.Errorf("errors in the daemon's log: %d more, %v", after-before, err)
+	}
+}
+
+func TestPeriodicTellsNothingOfAJobThatHasEnded(t *testing.T) {
+	node := nodes[0]
+	ended := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:host="+node, "true")
+	used := ended.finished().ResourcesUsed
+	ended.gone()
+	// A cgroup is left behind, as by a host that crashed.
+	on(t, node, "cd /sys/fs/cgroup; mkdir memory/pbs_jobs.service/jobid/"+ended.id+" 2>/dev/null || mkdir pbs_jobs.service/jobs/"+ended.id)
+	running := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:host="+node, "sleep 8")
+	running.running()
+	if a := running.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
+		t.Errorf("exit status of job %s: %v", running.id, a.ExitStatus)
+	}
+	ended.gone()
+	if got := ended.attributes().ResourcesUsed; !reflect.DeepEqual(got, used) {
+		t.Errorf("resources_used of job %s: %v, at its end %v", ended.id, got, used)
+	}
+}

@@ -1,0 +1,65 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNodeIsOfflineWhileAJobCannotBeKilledAndComesBack(t *testing.T) {
+	const frozen = "/sys/fs/cgroup/freezer/frozen"
+	node := nodes[0]
+	if _, err := output("root", node, "test -d /sys/fs/cgroup/freezer"); err != nil {
+		t.Skip("only the freezer of cgroup v1 holds up a kill")
+	}
+	const quick = "online_nodes_min_delay = '1s'\n[cgroup]\nkill_timeout = '1s'\n" // of [vnodes]
+	for _, c := range []struct {
+		name, comment string
+		vnodes        []string
+	}{
+		{"one vnode with a comment of the administrator's", "foo bar", []string{node}},
+		{"a vnode for each socket", "", []string{node, node + "[0]", node + "[1]"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if len(c.vnodes) > 1 {
+				vnodePerSocket(t, quick, node)
+			} else {
+				settings(t, "[vnodes]\n"+quick, node)
+			}
+			t.Cleanup(func() { output("root", nodes[0], "qmgr -c 'unset node "+node+" comment'") })
+			if c.comment != "" {
+				qmgr(t, fmt.Sprintf(`set node %s comment = "%s"`, node, c.comment))
+			}
+			j := qsub(t, "alice", "-l select=1:ncpus=1:mem=300mb:host="+node, "sleep 600 & wait")
+			j.running()
+			// All but the leading shell are frozen, so that MoM sees the job's end.
+			t.Cleanup(func() { output("root", node, "echo THAWED >"+frozen+"/freezer.state; sleep 1; rmdir "+frozen) })
+			on(t, node, fmt.Sprintf(`set -e
+mkdir -p %[1]s; until pid=$(pgrep -u alice -x sleep); do sleep 0.1; done
+echo $pid >%[1]s/cgroup.procs; echo FROZEN >%[1]s/freezer.state; until grep -qx FROZEN %[1]s/freezer.state; do sleep 0.1; done`, frozen))
+			on(t, nodes[0], "qdel "+j.id)
+			states := func(state string) func() bool {
+				return func() bool {
+					all := vnodes(t, node)
+					for _, name := range c.vnodes {
+						if !strings.Contains(all[name].State, state) {
+							return false
+						}
+					}
+					return true
+				}
+			}
+			eventually(t, node+" is offline", time.Minute, states("offline"))
+			on(t, node, "echo THAWED >"+frozen+"/freezer.state")
+			eventually(t, node+" is back", time.Minute, states("free"))
+			if got := vnodes(t, node)[node].Comment; got != c.comment {
+				t.Errorf("comment of %s: %q, before it was offline %q", node, got, c.comment)
+			}
+			j.finished()
+			j.gone()
+		})
+	}
+}

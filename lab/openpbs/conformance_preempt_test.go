@@ -1,0 +1,63 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"testing"
+	"time"
+)
+
+func TestPreemptedJobGivesItsPlaceOnAllNodesAndIsRestarted(t *testing.T) {
+	needNodes(t, 2)
+	const config = pbsHome + "/mom_priv/config"
+	for _, node := range nodes {
+		t.Cleanup(func() {
+			if err := run(node, "sed -i '/^$action/d' "+config+"; kill -HUP $(cat "+momLock+")"); err != nil {
+				t.Error(err)
+			}
+		})
+		on(t, node, `cd /run; printf '#!/bin/sh\nkill $1\n' >checkpoint; printf '#!/bin/sh\nexec sleep 20\n' >restart; chmod 700 checkpoint restart
+echo '$action checkpoint_abort 30 !/run/checkpoint %sid
+$action restart 30 !/run/restart %sid' >>`+config+`; kill -HUP $(cat `+momLock+`)`)
+	}
+	t.Cleanup(func() {
+		for _, directive := range []string{"set sched preempt_order = SCR", "delete queue express"} {
+			if _, err := output("root", nodes[0], "qmgr -c '"+directive+"'"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	qmgr(t, "create queue express queue_type=e,started=true,enabled=true,priority=200", "set sched preempt_order = C")
+
+	const options = "-l select=1:ncpus=1:host=node1+1:ncpus=1:host=node2 -l place=scatter:exclhost "
+	everywhere := func(j *job, want bool) {
+		t.Helper()
+		for _, node := range nodes {
+			if has := len(j.cgroups(node)) > 0; has != want {
+				t.Errorf("%s has a cgroup of job %s: %t, want %t", node, j.id, has, want)
+			}
+		}
+	}
+	first := qsub(t, "alice", options, "sleep 600")
+	first.running()
+	everywhere(first, true)
+	second := qsub(t, "alice", options+"-q express", "sleep 600")
+	if a := second.running(); a.RunCount != 1 {
+		t.Errorf("the preemptor was started %d times", a.RunCount)
+	}
+	everywhere(second, true)
+	everywhere(first, false)
+	if a := first.attributes(); a.State != "Q" {
+		t.Errorf("the preempted job is in state %s", a.State)
+	}
+	on(t, nodes[0], "qdel "+second.id)
+	second.finished()
+	// The restart script goes on, so that the job does not get beyond its begin.
+	eventually(t, "both nodes have a cgroup of job "+first.id+" again", 30*time.Second, func() bool {
+		return len(first.cgroups(nodes[0])) > 0 && len(first.cgroups(nodes[1])) > 0
+	})
+	second.gone()
+	on(t, nodes[0], "qdel "+first.id)
+	first.finished()
+	first.gone()
+}

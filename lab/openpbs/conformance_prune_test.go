@@ -1,0 +1,107 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pruning is a hook of the site that has a job start on a part of its vnodes. release_nodes of OpenPBS
+// 23.06 gives back the job without counting the reference, and pbs_python crashes: the hook counts it.
+const pruning = `import ctypes
+import pbs
+e = pbs.event()
+job = e.job
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(job))
+if job.in_ms_mom() and job.release_nodes(keep_select="%s") is None:
+    e.reject("the vnodes are not released")
+`
+
+// refusing is a hook of the site that refuses execjob_resize on sisters.
+const refusing = `import pbs
+e = pbs.event()
+if not e.job.in_ms_mom():
+    e.reject("no resize of this job here")
+`
+
+// siteHook registers a hook of the site's until the test ends, and waits until the nodes have it. The
+// name is a new one: that of a deleted hook is free once all nodes have confirmed it.
+func siteHook(t *testing.T, name, event, script string) {
+	t.Helper()
+	name += strconv.FormatInt(time.Now().UnixMilli(), 36)
+	file := "/run/" + name + ".py"
+	write(t, nodes[0], file, script)
+	t.Cleanup(func() {
+		if _, err := output("root", nodes[0], "qmgr -c 'delete hook "+name+"'"); err != nil {
+			t.Error(err)
+		}
+	})
+	qmgr(t, "create hook "+name, "set hook "+name+" event = "+event, "import hook "+name+" application/x-python default "+file)
+	for _, node := range nodes {
+		must(t, until(node, "[ -s "+pbsHome+"/mom_priv/hooks/"+name+".PY ]"))
+	}
+}
+
+func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		nodes  int
+		chunks string
+		keep   string
+		node   string // of which a vnode is released
+	}{
+		{"on the mother superior", 1, "2:ncpus=1:mem=100mb:host=node1", "1:ncpus=1:mem=100mb:host=node1", "node1"},
+		{"on a sister", 2, "1:ncpus=1:mem=100mb:host=node1+2:ncpus=1:mem=100mb:host=node2",
+			"1:ncpus=1:mem=100mb:host=node1+1:ncpus=1:mem=100mb:host=node2", "node2"},
+		{"the whole sister", 2, "1:ncpus=1:mem=100mb:host=node1+2:ncpus=1:mem=100mb:host=node2",
+			"1:ncpus=1:mem=100mb:host=node1", "node2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			needNodes(t, c.nodes)
+			vnodePerSocket(t, "", nodes[:c.nodes]...)
+			siteHook(t, "prune", "execjob_launch", fmt.Sprintf(pruning, c.keep))
+			j := qsub(t, "alice", "-W tolerate_node_failures=job_start -l place=vscatter -l select="+c.chunks, "sleep 60")
+			kept := j.running().ExecVnode
+			if got, want := strings.Count(kept, "("), strings.Count(c.keep, "host="); got != want {
+				t.Fatalf("exec_vnode after the launch: %s, want %d chunks", kept, want)
+			}
+			free := c.node + "[0]"
+			if strings.Contains(kept, free) {
+				free = c.node + "[1]"
+			}
+			for _, node := range nodes[:c.nodes] {
+				has := strings.Contains(kept, node+"[")
+				if dirs := j.cgroups(node); (len(dirs) > 0) != has {
+					t.Errorf("exec_vnode %s: cgroups of job %s on %s: %s", kept, j.id, node, dirs)
+				} else if has {
+					if cpus := j.read(node, "cpuset.cpus", "cpuset.cpus"); len(cpus) != 1 {
+						t.Errorf("cpus of job %s on %s, with one vnode of one cpu: %s", j.id, node, cpus)
+					}
+				}
+			}
+			next := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:vnode="+free, "sleep 60")
+			next.running()
+			next.forced()
+			j.forced()
+		})
+	}
+}
+
+func TestResizeThatASiteHookRefusesOnASisterRequeuesTheJob(t *testing.T) {
+	needNodes(t, 2)
+	vnodePerSocket(t, "", nodes...)
+	siteHook(t, "prune", "execjob_launch", fmt.Sprintf(pruning, "1:ncpus=1:mem=100mb:host=node1+1:ncpus=1:mem=100mb:host=node2"))
+	siteHook(t, "refuse", "execjob_resize", refusing)
+	t.Cleanup(func() { output("root", nodes[0], "qmgr -c 'set server scheduling = true'") })
+	j := qsub(t, "alice", "-W tolerate_node_failures=job_start -l place=vscatter "+
+		"-l select=1:ncpus=1:mem=100mb:host=node1+2:ncpus=1:mem=100mb:host=node2", "sleep 60")
+	j.started()
+	qmgr(t, "set server scheduling = false") // so that it stays in the queue
+	eventually(t, "job "+j.id+" is queued again", 40*time.Second, func() bool { return j.attributes().State == "Q" })
+	j.gone()
+	on(t, nodes[0], "qdel "+j.id)
+}

@@ -1,0 +1,112 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// settings gives hookhost on some nodes a hookhost.toml. PBS is told what exechost_startup tells with
+// it. The end of the test takes both back.
+func settings(t *testing.T, toml string, on ...string) {
+	t.Helper()
+	for _, node := range on {
+		t.Cleanup(func() {
+			if err := errors.Join(run(node, "rm -f /etc/hookhost/hookhost.toml"), takeOver(node)); err != nil {
+				t.Errorf("the settings of %s are not as before: %v", node, err)
+			}
+		})
+		write(t, node, "/etc/hookhost/hookhost.toml", toml)
+		if err := takeOver(node); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// migrated is settings with what hookhost makes of a configuration of pbs_cgroups.
+func migrated(t *testing.T, configuration string, on ...string) {
+	t.Helper()
+	write(t, on[0], "/run/pbs_cgroups.json", configuration)
+	settings(t, imported(t, on[0], "/run/pbs_cgroups.json"), on...)
+}
+
+// imported is the hookhost.toml that hookhost makes of a file that is a configuration of pbs_cgroups.
+func imported(t *testing.T, node, path string) string {
+	t.Helper()
+	return on(t, node, "hookhost config import "+path+" 2>/run/import.table")
+}
+
+// write makes a file of root's on a node.
+func write(t *testing.T, node, path, content string) {
+	t.Helper()
+	on(t, node, fmt.Sprintf("mkdir -p $(dirname %s) && cat >%s <<'END OF FILE'\n%s\nEND OF FILE", path, path, content))
+}
+
+// reload has a daemon read its configuration again. It fails where that is refused.
+const reload = "curl -sSf -o /dev/null -X POST --unix-socket /run/hookhost/hookhost.sock http://hookhost/v1/reload"
+
+// takeOver has the daemon of a node read its configuration again, and the MoM run exechost_startup.
+func takeOver(node string) error {
+	return errors.Join(run(node, reload), causes(node, "kill -HUP $(cat "+momLock+")", "event=exechost_startup"))
+}
+
+// causes runs a line on a node, and waits for one more line of the daemon's log that has a word.
+func causes(node, line, word string) error {
+	before, err := said(node, word)
+	if err != nil {
+		return err
+	}
+	if err := run(node, line); err != nil {
+		return err
+	}
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if now, err := said(node, word); err != nil || now > before {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %s: no line %q in the daemon's log", node, line, word)
+}
+
+// said counts the lines of the daemon's log that have a word.
+func said(node, word string) (int, error) {
+	out, err := output("root", node, readDaemonLog+" | grep -c '"+word+"' || :")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(out)
+}
+
+// qmgr runs directives on the server.
+func qmgr(t *testing.T, directives ...string) {
+	t.Helper()
+	for _, directive := range directives {
+		on(t, nodes[0], fmt.Sprintf("qmgr -c '%s'", directive))
+	}
+}
+
+// momLock has the pid of a node's MoM.
+const momLock = pbsHome + "/mom_priv/mom.lock"
+
+// momIsUp starts the MoM of a node where none runs, and waits until the server knows.
+func momIsUp(node string) error {
+	return errors.Join(run(node, startMoM),
+		until(nodes[0], "pbsnodes "+node+" | grep -qE 'state = (free|job-busy|job-exclusive|offline)'"))
+}
+
+// restartDaemon starts hookhost of a node anew, as a changed prefix needs it.
+func restartDaemon(node string) error {
+	return errors.Join(
+		run(node, "pid=$("+daemonPid+"); kill $pid; for i in $(seq 100); do kill -0 $pid 2>/dev/null || exit 0; sleep 0.1; done; exit 1"),
+		run(node, startDaemon),
+	)
+}
+
+// until waits for a line to succeed on a node: for a minute and a half at the most, which a server
+// may need until it takes a MoM that was restarted for free.
+func until(node, line string) error {
+	return run(node, "for i in $(seq 800); do "+line+" && exit 0; sleep 0.1; done; exit 1")
+}
