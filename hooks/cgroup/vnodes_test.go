@@ -205,6 +205,8 @@ func TestVnodesPlaceJobs(t *testing.T) {
 		{"(node1[3]:ncpus=1)", "3", "3", ""},
 		{"(node1[11]:ncpus=1+node1[2]:ncpus=1)", "2,11", "2,11", ""},
 		{"(node1[10]:ncpus=1:mem=1gb)+(node1[1]:mem=1gb)", "10", "1,10", ""},
+		{"(node1[0]:ncpus=1)+(node1[1]:ncpus=1)+(node1[2]:ncpus=1)+(node1[3]:ncpus=1)+(node1[4]:ncpus=1)+(node1[6]:ncpus=1)+" +
+			"(node1[7]:ncpus=1)+(node1[8]:ncpus=1)+(node1[9]:ncpus=1)+(node1[11]:ncpus=1)", "0-4,6-9,11", "0-4,6-9,11", ""},
 		{"(node1[3]:ncpus=2)", "", "", "NUMA node 3: ncpus requested (2) exceeds ncpus available (1)"},
 		{"(node1[12]:ncpus=1)", "", "", "exec_vnode names NUMA node 12, which this host has not"},
 		{"(node1[3]:ncpus=1)+(node1:ncpus=1)", "0,3", "0,3", ""},

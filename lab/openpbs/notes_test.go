@@ -11,16 +11,6 @@ import (
 	"time"
 )
 
-// periodic has MoM run exechost_periodic every few seconds until the test is over.
-func periodic(t *testing.T, seconds int) {
-	t.Helper()
-	const get = "qmgr -c 'list hook hookhost freq' | sed -n 's/ *freq = //p'"
-	set := "qmgr -c 'set hook hookhost freq = %v'"
-	before := on(t, nodes[0], get)
-	on(t, nodes[0], fmt.Sprintf(set, seconds))
-	t.Cleanup(func() { on(t, nodes[0], fmt.Sprintf(set, before)) })
-}
-
 // notes are those of a job's report on a node.
 func (j *job) notes(node string) []string {
 	j.t.Helper()
@@ -40,7 +30,6 @@ func warnings(t *testing.T, node string) func() string {
 }
 
 func TestProcessThatQsubLeavesBehindIsNoStrayAndOthersAre(t *testing.T) {
-	periodic(t, 2)
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+nodes[0], "sleep 60")
 	j.running()
 	if as(t, "alice", nodes[0], "pgrep -u alice -x qsub || :") == "" {
@@ -66,7 +55,6 @@ func TestProcessThatQsubLeavesBehindIsNoStrayAndOthersAre(t *testing.T) {
 }
 
 func TestOrdinaryJobsHaveNoNotes(t *testing.T) {
-	periodic(t, 2)
 	warned := warnings(t, nodes[0])
 	at := "-l select=1:ncpus=1:mem=64mb:host=" + nodes[0]
 	interactive := fmt.Sprintf(`(sleep 2; echo "/opt/pbs/bin/pbs_tmrsh %s true; sleep 3; echo over; exit"; sleep 8) |
