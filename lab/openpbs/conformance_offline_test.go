@@ -7,13 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 func TestNodeIsOfflineWhileAJobCannotBeKilledAndComesBack(t *testing.T) {
 	const frozen = "/sys/fs/cgroup/freezer/frozen"
 	node := nodes[0]
 	if _, err := output("root", node, "test -d /sys/fs/cgroup/freezer"); err != nil {
-		t.Skip("only the freezer of cgroup v1 holds up a kill")
+		kernfstest.Elsewhere(t, "only the freezer of cgroup v1 holds up a kill: make test-openpbs")
 	}
 	const quick = "online_nodes_min_delay = '1s'\n[cgroup]\nkill_timeout = '1s'\n" // of [vnodes]
 	for _, c := range []struct {
