@@ -3,6 +3,7 @@
 package openpbs_test
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -52,26 +53,29 @@ func TestSubjobsHaveCgroupsWhileTheyRun(t *testing.T) {
 }
 
 func TestEndOfAJobRemovesItsCgroupWithoutAnEpilogue(t *testing.T) {
-	const events = "execjob_epilogue,exechost_periodic"
+	node := nodes[0]
 	hook := pbsHome + "/mom_priv/hooks/hookhost.HK"
 	t.Cleanup(func() {
-		err := run(nodes[0], `qmgr -c 'set hook hookhost event += "`+events+`"'`)
+		err := run(nodes[0], "qmgr -c 'set hook hookhost event += execjob_epilogue'")
 		for _, node := range nodes {
-			if err == nil {
-				err = until(node, "grep -q execjob_epilogue "+hook)
-			}
+			err = errors.Join(err, until(node, "grep -q execjob_epilogue "+hook))
 		}
 		if err != nil {
 			t.Error(err)
 		}
 	})
-	qmgr(t, `set hook hookhost event -= "`+events+`"`) // without exechost_periodic the server runs nothing itself
+	qmgr(t, "set hook hookhost event -= execjob_epilogue")
 	for _, node := range nodes {
 		must(t, until(node, "! grep -q execjob_epilogue "+hook))
 	}
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb", "sleep 1")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 1")
 	j.finished()
 	j.gone()
+	for event, want := range map[string]int{"execjob_begin": 1, "execjob_epilogue": 0, "execjob_end": 1} {
+		if n, err := said(node, "event="+event+" job="+j.id); err != nil || n != want {
+			t.Errorf("%s of job %s: %d, %v, want %d", event, j.id, n, err, want)
+		}
+	}
 }
 
 func TestConfigurationThatOpenPBSShips(t *testing.T) {
