@@ -141,6 +141,7 @@ func (j *Job) check(path string) error {
 		{"owner.gid", int64(j.Owner.GID), -1},
 		{"session_id", int64(j.SessionID), 0},
 		{"run_count", int64(j.RunCount), 0},
+		{"run_version", int64(j.RunVersion), 0},
 	} {
 		if number.value < number.lowest || number.value >= math.MaxUint32 {
 			return fmt.Errorf("%s.%s: %d is out of range", path, number.key, number.value)

@@ -76,6 +76,7 @@ type Job struct {
 	ResourcesUsed Resources `json:"resources_used,omitempty"`
 	SessionID     int       `json:"session_id,omitempty"`
 	RunCount      int       `json:"run_count,omitempty"`
+	RunVersion    int       `json:"run_version,omitempty"`
 	KillDelay     *int      `json:"job_kill_delay,omitempty"` // seconds; nil means the node's own setting
 	StdoutFile    string    `json:"stdout_file,omitempty"`
 	StderrFile    string    `json:"stderr_file,omitempty"`

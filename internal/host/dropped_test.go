@@ -357,6 +357,25 @@ func TestEndOfAnEarlierRunLeavesTheJobThatHasBegunAgain(t *testing.T) {
 	}
 }
 
+// An operator may lower run_count while the job runs; run_version says that it is the same run.
+func TestEndOfAJobWhoseRunCountWasLoweredEndsIt(t *testing.T) {
+	n := newPBSNode(t, &momFiles{})
+	h := n.open()
+	for _, step := range []struct {
+		event hostapi.Event
+		count int
+	}{{hostapi.EventBegin, 2}, {hostapi.EventLaunch, 2}, {hostapi.EventEpilogue, 1}, {hostapi.EventEnd, 1}} {
+		req := event(step.event, "1.srv")
+		req.Job.RunVersion, req.Job.RunCount = 2, step.count
+		if out := fromPBS(t, h, req); out.Reject {
+			t.Errorf("%s: %s", step.event, out.Message)
+		}
+	}
+	if rec := n.record("1.srv"); rec != nil || n.events("1.srv") != "begin launch epilogue end" {
+		t.Errorf("record %+v, events %q", rec, n.events("1.srv"))
+	}
+}
+
 // Of several MoMs of one host each has its own jobs: what one of them does not list or have is another's.
 func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 	n := newPBSNode(t, &momFiles{homes: map[string]map[string]bool{"/a": {"4.srv": true}, "": {"6.srv": true}}})

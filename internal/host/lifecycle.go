@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,7 +112,7 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	id, last, began := req.Job.ID, req.Event != hostapi.EventEpilogue, h.clock.Now()
 	rec, err := h.leaving(ctx, req, last)
 	if errors.Is(err, errEarlierRun) {
-		h.log.WithField("job", id).Warnf("%s of run_count %d comes late: %v", req.Event, req.Job.RunCount, err)
+		h.log.WithField("job", id).Warnf("%s of an earlier run comes late: %v", req.Event, err)
 		return &Verdict{Outcome: &hostapi.Outcome{}}, nil
 	}
 	errs := []error{err}
@@ -188,6 +189,16 @@ func (h *Host) conclude(ctx context.Context, rec *jobstate.Record, e hostapi.Eve
 	return errors.Join(unsettled, err)
 }
 
+// compareRuns is less than 0 where a is a run of the job before b, and 0 where it is the same run. PBS
+// counts each start in run_version, which nobody can alter. A PBS without it has run_count alone, and
+// then lets nobody alter that (openpbs src/resmom/mom_hook_func.c, get_hook_results).
+func compareRuns(a, b *hostapi.Job) int {
+	if a.RunVersion > 0 && b.RunVersion > 0 {
+		return cmp.Compare(a.RunVersion, b.RunVersion)
+	}
+	return cmp.Compare(a.RunCount, b.RunCount)
+}
+
 // errEarlierRun is of an event that pbs_mom had sent before it began the job anew. It was read only
 // now, as by a daemon that was stopped: events of several connections are in no order. Begin has
 // ended that run (standing).
@@ -202,7 +213,8 @@ func (h *Host) leaving(ctx context.Context, req *hostapi.Request, last bool) (*j
 	if err != nil || rec == nil {
 		return nil, err
 	}
-	if rec.PBS && req.Job.RunCount > 0 && req.Job.RunCount < rec.Job.RunCount {
+	told := req.Job.RunVersion > 0 || req.Job.RunCount > 0
+	if rec.PBS && told && compareRuns(req.Job, rec.Job) < 0 {
 		return nil, errEarlierRun
 	}
 	exiting(rec, req, last, h.clock.Now())

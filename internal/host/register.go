@@ -65,7 +65,7 @@ var errStays = errors.New("its record is still there")
 //	exiting                                    over
 //	another MoM's                              busy
 //	same head, another run                     over: the head knows nothing of that run any more
-//	another run_count                          over: PBS counts each start, so it knows nothing of that run any more
+//	another run_version                        over: PBS counts each start, so it knows nothing of that run any more
 //	same run, prerun                           begin once more; hooks are idempotent
 //	  on several hosts                         over: the others have begun that run
 //	same run, running or suspended             busy
@@ -85,7 +85,7 @@ func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, 
 		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already")
 	case rec.Head != "" && rec.Run != req.Run:
 		return true, nil
-	case rec.Job.RunCount != req.Job.RunCount:
+	case compareRuns(rec.Job, req.Job) != 0:
 		return true, nil
 	case rec.Phase == jobstate.PhasePrerun:
 		return len(h.others(rec)) > 0, nil

@@ -140,7 +140,8 @@ func TestFieldsAsTheyAre(t *testing.T) {
 	}
 	want := &hostapi.Job{ID: "91[1234].pbs-host.example.org", Name: "a\"b, c=d \uFFFD\\", Owner: hostapi.Owner{UID: -1, GID: -1}, Queue: "workq",
 		Project: "_pbs_project_default", Account: "chem\n lab", Server: "pbshost", ExecVnode: chunks, ExecHost2: "pbshost:15002/0", Schedselect: "1:ncpus=1:mem=100mb",
-		ResourceList: hostapi.Resources{"mem": "100mb", "ncpus": "1", "place": "free", "my-res_1": `x=y,"z"`}, JoinPath: "oe"}
+		ResourceList: hostapi.Resources{"mem": "100mb", "ncpus": "1", "place": "free", "my-res_1": `x=y,"z"`},
+		RunVersion:   1, JoinPath: "oe"}
 	if d := cmp.Diff(want, e.Request.Job); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

@@ -16,7 +16,8 @@ const (
 )
 
 var jobAttributes = []string{"Job_Name", "euser", "egroup", "queue", "project", "Account_Name", "server", "exec_vnode", "exec_host2", "schedselect",
-	attrResourceList, attrResourcesUsed, "session_id", "run_count", "job_kill_delay", "Join_Path", "Exit_status", "_msmom", "_stdout_file", "_stderr_file"}
+	attrResourceList, attrResourcesUsed, "session_id", "run_count", "run_version", "job_kill_delay", "Join_Path",
+	"Exit_status", "_msmom", "_stdout_file", "_stderr_file"}
 
 // attributes are those of one job. Of one that is said twice in different words neither is believed.
 type attributes struct {
@@ -95,6 +96,9 @@ func (a *attributes) job(id string) *hostapi.Job {
 	}
 	if n := a.number("run_count", 0); n != nil {
 		job.RunCount = *n
+	}
+	if n := a.number("run_version", 0); n != nil {
+		job.RunVersion = *n
 	}
 	return job
 }
