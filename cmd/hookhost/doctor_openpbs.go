@@ -22,7 +22,7 @@ func (c *cli) examineOpenPBS(cfg *config.File) []finding {
 	if err != nil {
 		return nil
 	}
-	dir := filepath.Join(home, "mom_priv", "hooks")
+	dir := momHooks(home)
 	scripts, err := os.ReadDir(dir)
 	if err != nil {
 		return nil

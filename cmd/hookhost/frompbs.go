@@ -49,20 +49,32 @@ func (b *backend) note(s settings, err error) error {
 	return nil
 }
 
-// receive puts the configuration in force that PBS has sent since the last event, if any. Each event
-// asks the file system once. So nothing has to be watched, and the next job has what its
+// hooksOf returns the folder of the hooks of the MoM with that home, as the configuration names it. It
+// is "" for another MoM than the configuration's, whose word does not count here.
+func (b *backend) hooksOf(home string) string {
+	dir := b.pbs.dir.Load()
+	if dir == nil || home == "" {
+		return ""
+	}
+	at := momHooks(home)
+	if *dir == "" && home == b.configuredHome() { // PBS came to this host after the daemon
+		return at
+	}
+	if own, err := filepath.EvalSymlinks(*dir); *dir == at || err == nil && own == at {
+		return *dir
+	}
+	return ""
+}
+
+// receive puts the configuration in force that PBS has sent since the last event, if any. Each
+// event asks the file system once. So nothing has to be watched, and the next job has what its
 // administrator sees on the node. home is that of the MoM that sends the event.
 func (b *backend) receive(ctx context.Context, home, hook string) {
-	dir := b.pbs.dir.Load()
-	if dir == nil || *dir == "" || filepath.Base(hook) != hook {
+	dir := b.hooksOf(home)
+	if dir == "" || filepath.Base(hook) != hook {
 		return
 	}
-	if at := momHooks(home); at != *dir {
-		if own, err := filepath.EvalSymlinks(*dir); err != nil || own != at {
-			return // another MoM's
-		}
-	}
-	id, seen := identify(filepath.Join(*dir, hook+".CF")), b.pbs.seen.Load()
+	id, seen := identify(filepath.Join(dir, hook+".CF")), b.pbs.seen.Load()
 	if id.inode == seen.inode && id.size == seen.size && id.changed == seen.changed {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
@@ -101,6 +102,45 @@ func TestConfigurationThatDoesNotHoldLeavesTheOneBefore(t *testing.T) {
 			s = n.read()
 			if s.refused == nil || s.file.Memory.ReservePercent != 5 || s.file.Memory.Default != 2<<30 {
 				t.Errorf("with one before: %v; %+v", s.refused, s.file.Memory)
+			}
+		})
+	}
+}
+
+func TestConfigurationCountsOfTheMoMThatTheConfigurationNamesAndOfOneThatCameLater(t *testing.T) {
+	home, other := t.TempDir(), t.TempDir()
+	link := filepath.Join(other, "link")
+	for _, err := range []error{os.MkdirAll(momHooks(home), 0o750), os.Symlink(home, link)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	conf := filepath.Join(other, "pbs.conf")
+	none, named, linked := "", momHooks(home), momHooks(link)
+	for _, tt := range []struct {
+		name       string
+		dir        *string
+		conf, home string
+		want       string
+	}{
+		{"the configuration's", &named, "", home, named},
+		{"the configuration's by another path", &linked, "", home, linked},
+		{"another's", &named, "", other, ""},
+		{"of no home that is known", &named, "", "", ""},
+		{"before the configuration is in force", nil, "", home, ""},
+		{"PBS that came later", &none, "PBS_HOME=" + home + "\n", home, named},
+		{"another's beside PBS that came later", &none, "PBS_HOME=" + home + "\n", other, ""},
+		{"another's without a pbs.conf", &none, "", other, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := os.WriteFile(conf, []byte(tt.conf), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			b := &backend{}
+			b.openPBS.Store(&config.OpenPBS{Conf: conf})
+			b.pbs.dir.Store(tt.dir)
+			if got := b.hooksOf(tt.home); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
 	}

@@ -14,14 +14,18 @@ import (
 // resourcedef is the file with the server's custom resources, in mom_priv/hooks of each pbs_mom.
 const resourcedef = "resourcedef"
 
-// customResources returns the custom resources that the server knows, as it has told the pbs_mom that
-// runs the process caller as its hook: its file is beside the working directory of its hooks. Where
-// there is none, the server knows none, or has not told.
+// customResources returns the custom resources that the server knows, as it has told the pbs_mom
+// that runs the process caller as its hook. The file is beside the working directory of the hooks.
+// Without a file the server knows none, or has not told.
 func (b *backend) customResources(caller int) openpbs.Custom {
 	link := strconv.Itoa(caller) + "/cwd"
-	dir := b.configuredHome() + "/mom_priv/hooks"
-	if cwd, err := b.procfs.Readlink(link); err == nil && strings.HasSuffix(cwd, workdir) {
-		dir = b.procfs.Path(link) + "/.." // by the kernel, which knows it in a container, too
+	dir := b.procfs.Path(link) + "/.." // by the kernel, which knows it in a container, too
+	if cwd, err := b.procfs.Readlink(link); err != nil || !strings.HasSuffix(cwd, workdir) {
+		home := b.configuredHome()
+		if home == "" {
+			return openpbs.Custom{}
+		}
+		dir = momHooks(home)
 	}
 	text, err := os.ReadFile(dir + "/" + resourcedef)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
