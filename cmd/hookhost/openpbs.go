@@ -166,11 +166,11 @@ func (f *openpbsFlags) install(c *cli, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	resources, err := q.run("list resource", nil)
+	resources, err := q.resources()
 	if err != nil {
 		return err
 	}
-	if list = append(openpbs.Resources(resources), list...); len(list) == 0 {
+	if list = append(openpbs.MakeDiagMessages(resources), list...); len(list) == 0 {
 		fmt.Fprintf(out, "Hook %s is registered already, and nothing differs.\n", f.registration.Name)
 	} else if err := q.carryOut(out, list, f.dryRun); err != nil {
 		return err
@@ -186,12 +186,12 @@ func (f *openpbsFlags) install(c *cli, out, errOut io.Writer) error {
 	if f.registration.StaysDisabled(existing, stock) {
 		fmt.Fprintf(out, "Hook %s is disabled, and stays so. To enable it: qmgr -c 'set hook %[1]s enabled = true'\n", f.registration.Name)
 	}
-	return f.installCgswap(q, out)
+	return f.installCgswap(q, resources, out)
 }
 
-// installCgswap registers the server's hook that fills in cgswap, and the resource; where that was
-// not asked for, it brings the hook up to date that is there.
-func (f *openpbsFlags) installCgswap(q *qmgr, out io.Writer) error {
+// installCgswap registers the server's hook that fills in cgswap, and the resource unless it is one of
+// known. Where that was not asked for, it brings the hook up to date that is there.
+func (f *openpbsFlags) installCgswap(q *qmgr, known map[string]*openpbs.Resource, out io.Writer) error {
 	name := f.registration.CgswapName()
 	existing, _, err := q.hooks(name)
 	if err != nil {
@@ -200,11 +200,7 @@ func (f *openpbsFlags) installCgswap(q *qmgr, out io.Writer) error {
 	if !f.registration.WantsCgswap(existing) {
 		return nil
 	}
-	resource, err := q.resource("cgswap")
-	if err != nil {
-		return err
-	}
-	list, err := f.registration.InstallCgswap(existing, resource)
+	list, err := f.registration.InstallCgswap(existing, known["cgswap"])
 	if err != nil {
 		return err
 	}
@@ -248,16 +244,20 @@ func (f *openpbsFlags) uninstall(c *cli, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if more := f.registration.UninstallCgswap(cgswap); len(more) > 0 {
-		list = append(list, more...)
-		defer fmt.Fprintln(out, "The resource cgswap stays: jobs and nodes may have it.")
-	}
+	ours := f.registration.UninstallCgswap(cgswap)
+	list = append(list, ours...)
 	if len(list) == 0 {
 		fmt.Fprintf(out, "There is no hook %s.\n", f.registration.Name)
 		return nil
 	}
-	if err := q.carryOut(out, list, f.dryRun); err != nil || f.dryRun {
+	if err := q.carryOut(out, list, f.dryRun); err != nil {
 		return err
+	}
+	if len(ours) > 0 {
+		fmt.Fprintln(out, "The resource cgswap stays: jobs and nodes may have it.")
+	}
+	if f.dryRun {
+		return nil
 	}
 	return c.reach(openpbs.Stock, errOut)
 }

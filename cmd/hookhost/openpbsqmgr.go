@@ -89,13 +89,13 @@ func (q *qmgr) hook(name string) (*openpbs.Hook, error) {
 	return openpbs.ParsePrint(text)
 }
 
-// resource returns a custom resource of the server; nil where it knows none of that name.
-func (q *qmgr) resource(name string) (*openpbs.Resource, error) {
+// resources returns the custom resources of the server, by their names.
+func (q *qmgr) resources() (map[string]*openpbs.Resource, error) {
 	text, err := q.run("list resource", nil)
 	if err != nil {
 		return nil, err
 	}
-	return openpbs.ParseResources(text)[name], nil
+	return openpbs.ParseResources(text), nil
 }
 
 // others returns the hooks that are enabled, with their scripts, less the one of that name and pbs_cgroups.

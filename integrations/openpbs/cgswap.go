@@ -40,29 +40,6 @@ const cgswapEvents = "queuejob,modifyjob"
 // CgswapName is the name of the server's hook beside the one of r.
 func (r Registration) CgswapName() string { return r.Name + "_cgswap" }
 
-// Resource is a custom resource as the server has it.
-type Resource struct{ Type, Flag string }
-
-// ParseResources reads the answer to `list resource`: the custom resources by their names.
-func ParseResources(text string) map[string]*Resource {
-	all := map[string]*Resource{}
-	var r *Resource
-	for line := range strings.Lines(text) {
-		name, isName := strings.CutPrefix(strings.TrimSpace(line), "Resource ")
-		key, value, _ := strings.Cut(strings.TrimSpace(line), " = ")
-		switch {
-		case isName:
-			r = &Resource{}
-			all[name] = r
-		case r != nil && key == "type":
-			r.Type = value
-		case r != nil && key == "flag":
-			r.Flag = value
-		}
-	}
-	return all
-}
-
 // InstallCgswap returns the directives that make the server fill in cgswap, none where it does.
 // existing is the hook CgswapName, resource the server's cgswap; nil where there is none. A hook
 // that is there stays enabled or disabled. It fails when one of them is somebody else's.

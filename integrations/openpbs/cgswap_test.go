@@ -70,13 +70,3 @@ func TestCgswapBesideTheHookIsNoSecondHook(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestResourcesAreParsed(t *testing.T) {
-	got := ParseResources("#\n# Create resources and set their properties.\n#\nResource a\n    type = string_array\n    flag = h\n\nResource cgswap\n    type = size\n    flag = hn\n\n")
-	if len(got) != 2 || *got["cgswap"] != (Resource{"size", "hn"}) || got["a"].Type != "string_array" {
-		t.Errorf("%+v", got)
-	}
-	if got := ParseResources(""); len(got) != 0 {
-		t.Errorf("%+v", got)
-	}
-}

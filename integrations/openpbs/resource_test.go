@@ -10,8 +10,19 @@ func TestResourceIsMadeOnceOnly(t *testing.T) {
 		head + "Resource diag_messages_2\n    type = string\n\n":                           true,
 		head + "Resource hpmem\n    type = size\n\nResource diag_messages\n    type = s\n": false,
 	} {
-		if got := Resources(list); (len(got) > 0) != missing {
+		if got := MakeDiagMessages(ParseResources(list)); (len(got) > 0) != missing {
 			t.Errorf("%q: %v", list, got)
 		}
+	}
+}
+
+func TestResourcesAreParsed(t *testing.T) {
+	got := ParseResources("#\n# Create resources and set their properties.\n#\nResource a\n    type = string_array\n" +
+		"    flag = h\n\nResource cgswap\n    type = size\n    flag = hn\n\n")
+	if len(got) != 2 || *got["cgswap"] != (Resource{"size", "hn"}) || got["a"].Type != "string_array" {
+		t.Errorf("%+v", got)
+	}
+	if got := ParseResources(""); len(got) != 0 {
+		t.Errorf("%+v", got)
 	}
 }
