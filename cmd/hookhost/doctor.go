@@ -122,7 +122,7 @@ func (c *cli) examine(ctx context.Context, s settings) []finding {
 	findings = append(findings, c.examineSisters(cfg, daemon, time.Now())...)
 	findings = append(findings, c.examineOpenPBS(cfg)...)
 	findings = append(findings, examineVntype(cfg)...)
-	findings = append(findings, examineConfiguration(s)...)
+	findings = append(findings, examineFromPBS(s)...)
 	return append(findings, c.examineDaemon(daemon)...)
 }
 

@@ -70,7 +70,7 @@ func (c *cli) examineDaemon(d nodeDaemon) []finding {
 	}
 	info := d.info
 	findings := []finding{ok("daemon", fmt.Sprintf("version %s, pid %d, answers at %s", info.Version, info.PID, c.socket))}
-	findings = append(findings, examineConfig(info.Config)...)
+	findings = append(findings, examineInForce(info.Config)...)
 	for _, h := range info.Hooks {
 		f := ok("running hook "+h.Name, h.State)
 		if h.Error != "" {
