@@ -116,7 +116,7 @@ func TestCgswapHookWithoutTheResourceRefusesNobody(t *testing.T) {
 func TestServerKnowsTheSwapOfANode(t *testing.T) {
 	withCgswap(t)
 	node := nodes[0]
-	configured(t, node, "memsw.manage_cgswap = true")
+	settings(t, "memsw.manage_cgswap = true", node)
 	t.Cleanup(func() { on(t, nodes[0], "qmgr -c 'unset node "+node+" resources_available.cgswap'") })
 	var all struct {
 		Nodes map[string]struct {

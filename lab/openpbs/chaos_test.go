@@ -30,7 +30,7 @@ var chaosScripts = []struct{ options, script string }{
 // victims are what is killed, and how it comes back.
 var victims = []struct{ name, pid, start, log string }{
 	{"daemon", daemonPid, startDaemon, daemonLog},
-	{"MoM", "cat " + pbsHome + "/mom_priv/mom.lock", startMoM, pbsHome + "/mom_logs/*"},
+	{"MoM", momPid, startMoM, pbsHome + "/mom_logs/*"},
 }
 
 // TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled kills at random moments while jobs

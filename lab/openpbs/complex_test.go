@@ -24,11 +24,8 @@ var here = flag.Bool("here", false, "this machine is node1 of a running complex,
 // nodes of the complex. The first has server, scheduler and comm.
 var nodes = []string{"node1", "node2"}
 
-// The hook and PBS's directories are the same on each node.
-const (
-	pbsHome   = "/var/spool/pbs"
-	daemonLog = "/run/hookhost.log"
-)
+// pbsHome is PBS_HOME, on each node.
+const pbsHome = "/var/spool/pbs"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -95,37 +92,6 @@ func needNodes(t *testing.T, n int) {
 	if len(nodes) < n {
 		kernfstest.Elsewhere(t, "%d nodes: make test-openpbs", n)
 	}
-}
-
-// daemonPid and readDaemonLog are shell lines that print the daemon's pid and all that it has logged.
-const (
-	daemonPid     = `pgrep -f '^[^ ]*hookhost serve$'`
-	readDaemonLog = `{ if [ -e ` + daemonLog + ` ]; then cat ` + daemonLog + `; else journalctl -q -o cat -u hookhost; fi; }`
-)
-
-// startDaemon starts a daemon that lives on, as its unit where there is systemd, and waits until it
-// answers: to others than root a daemon alone does.
-const startDaemon = `if [ -d /run/systemd/system ]; then systemctl start hookhost; exit; fi
-setsid hookhost serve >>` + daemonLog + ` 2>&1 </dev/null &
-for i in $(seq 100); do runuser -u nobody -- hookhost jobs >/dev/null 2>&1 && exit 0; sleep 0.1; done
-echo no answer: >&2; tail -5 ` + daemonLog + ` >&2; exit 1`
-
-// startMoM starts a MoM that goes on with the jobs of the one before, and waits until it is there.
-const startMoM = `cd ` + pbsHome + `/mom_priv; old=$(cat mom.lock); /opt/pbs/sbin/pbs_mom -p
-for i in $(seq 300); do new=$(cat mom.lock); [ "$new" != "$old" ] && kill -0 $new && exit 0; sleep 0.1; done
-exit 1`
-
-// startup has each MoM run exechost_startup, once the server has sent it the hook.
-func startup() error {
-	for _, node := range nodes {
-		if err := run(node, `for i in $(seq 100); do
-	[ -s `+pbsHome+`/mom_priv/hooks/hookhost.PY ] && break; sleep 0.1
-done
-kill -HUP $(cat `+pbsHome+`/mom_priv/mom.lock)`); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // command is a shell line on a node, of root or of another user.

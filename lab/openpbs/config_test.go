@@ -12,12 +12,6 @@ import (
 // sent is where MoM has the configuration that PBS has sent it.
 const sent = pbsHome + "/mom_priv/hooks/hookhost.CF"
 
-// put writes a file on a node.
-func put(t *testing.T, node, path, text string) {
-	t.Helper()
-	on(t, node, fmt.Sprintf("cat >%s <<'END OF FILE'\n%s\nEND OF FILE", path, text))
-}
-
 // sendConfiguration makes text the configuration of all nodes, by hookhost. Each has it when the command
 // is over. The test leaves none.
 func sendConfiguration(t *testing.T, text string) {
@@ -26,7 +20,7 @@ func sendConfiguration(t *testing.T, text string) {
 		run(nodes[0], "hookhost openpbs config --remove")
 		delivered(t, "# no configuration") // the next job's begin takes it over
 	})
-	put(t, nodes[0], "/run/site.toml", text)
+	write(t, nodes[0], "/run/site.toml", text)
 	on(t, nodes[0], "hookhost openpbs config /run/site.toml")
 	for _, node := range nodes {
 		if !hasConfiguration(node, text) {
@@ -55,25 +49,12 @@ func oneOnEach(t *testing.T) *job {
 	return qsub(t, "alice", fmt.Sprintf("-l select=%d:ncpus=1:mem=64mb -l place=scatter", len(nodes)), "sleep 60")
 }
 
-// kernelFile reads a file of a job's cgroup, whatever the version of cgroups.
-func (j *job) kernelFile(node string, names ...string) string {
-	j.t.Helper()
-	for _, dir := range j.cgroups(node) {
-		for _, name := range names {
-			if out, err := output("root", node, "cat "+dir+"/"+name+" 2>/dev/null"); err == nil {
-				return out
-			}
-		}
-	}
-	return "none"
-}
-
 // limits are pids.max of a job by node.
 func (j *job) limits() map[string]string {
 	j.t.Helper()
 	all := map[string]string{}
 	for _, node := range nodes {
-		all[node] = j.kernelFile(node, "pids.max")
+		all[node] = j.read(node, "pids.max", "pids.max")
 	}
 	return all
 }
@@ -96,8 +77,7 @@ func TestConfigurationThatPBSSendsHoldsForTheNextJobOnEachNode(t *testing.T) {
 
 func TestNodesOwnFileWinsOverPBSsConfigurationKeyByKey(t *testing.T) {
 	node := nodes[len(nodes)-1]
-	put(t, node, "/etc/hookhost/hookhost.toml", "[pids]\nmax = 777")
-	t.Cleanup(func() { run(node, "rm -f /etc/hookhost/hookhost.toml") })
+	settings(t, "[pids]\nmax = 777", node)
 	sendConfiguration(t, "[pids]\nenabled = true\nmax = 1234\n[memory]\nreserve_percent = 7.5")
 	j := oneOnEach(t)
 	j.running()
@@ -111,7 +91,7 @@ func TestNodesOwnFileWinsOverPBSsConfigurationKeyByKey(t *testing.T) {
 		}
 	}
 	out := on(t, node, "hookhost config show")
-	for _, line := range []string{"max = 777 # /etc/hookhost/hookhost.toml, line 2", "reserve_percent = 7.5 # PBS, line 5", "placement = 'pack' # default"} {
+	for _, line := range []string{"max = 777 # " + ownFile + ", line 2", "reserve_percent = 7.5 # PBS, line 5", "placement = 'pack' # default"} {
 		if !strings.Contains(out, "\n"+line+"\n") {
 			t.Errorf("config show on %s has no line %q", node, line)
 		}
@@ -120,7 +100,7 @@ func TestNodesOwnFileWinsOverPBSsConfigurationKeyByKey(t *testing.T) {
 
 func TestConfigurationThatDoesNotHoldIsRefusedBeforeItIsSent(t *testing.T) {
 	sendConfiguration(t, "[pids]\nmax = 1234")
-	put(t, nodes[0], "/run/wrong.toml", "[pids]\nmax = 1234\n[memory]\ndefualt = \"1gb\"")
+	write(t, nodes[0], "/run/wrong.toml", "[pids]\nmax = 1234\n[memory]\ndefualt = \"1gb\"")
 	_, err := output("root", nodes[0], "hookhost openpbs config /run/wrong.toml")
 	if err == nil || !strings.Contains(err.Error(), `/run/wrong.toml: line 4: unknown key "memory.defualt"`) {
 		t.Errorf("openpbs config: %v", err)
@@ -128,13 +108,6 @@ func TestConfigurationThatDoesNotHoldIsRefusedBeforeItIsSent(t *testing.T) {
 	if out := on(t, nodes[0], "hookhost openpbs config"); out != "[pids]\nmax = 1234" {
 		t.Errorf("PBS has %q", out)
 	}
-}
-
-// hangUp has MoM run exechost_startup, which it otherwise does when it starts; exechost_periodic is
-// two minutes away.
-func hangUp(t *testing.T, node string) {
-	t.Helper()
-	on(t, node, "kill -HUP $(cat "+pbsHome+"/mom_priv/mom.lock); sleep 1")
 }
 
 // comment is that of a node's vnode.
@@ -156,7 +129,7 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 	on(t, nodes[0], "qdel -W force "+first.id)
 
 	const wrong = "[pids]\nmax = 99\n[memory]\nof_next_year = true"
-	put(t, nodes[0], "/run/wrong.txt", wrong)
+	write(t, nodes[0], "/run/wrong.txt", wrong)
 	on(t, nodes[0], "qmgr -c 'import hook hookhost application/x-config default /run/wrong.txt'")
 	delivered(t, wrong)
 	j := oneOnEach(t)
@@ -173,7 +146,7 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 		}
 	}
 	eventually(t, "the vnode's comment says it behind the administrator's", 30*time.Second, func() bool {
-		hangUp(t, nodes[0])
+		on(t, nodes[0], hangUp+"; sleep 1")
 		return strings.HasPrefix(comment(t, nodes[0]), own+"; hookhost: configuration "+sent)
 	})
 	if out := on(t, nodes[0], readDaemonLog+" | grep -c 'is refused, the one before'"); out != "1" {
@@ -181,7 +154,7 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 	}
 
 	// A daemon that starts meanwhile goes on with the one before, too.
-	anotherDaemon(t, nodes[0])
+	must(t, restartDaemon(nodes[0]))
 	again := oneOnEach(t)
 	again.running()
 	if limit := again.limits()[nodes[0]]; limit != "1234" {
@@ -190,7 +163,7 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 
 	on(t, nodes[0], "hookhost openpbs config /run/site.toml")
 	eventually(t, "the comment is the administrator's alone", 30*time.Second, func() bool {
-		hangUp(t, nodes[0])
+		on(t, nodes[0], hangUp+"; sleep 1")
 		return comment(t, nodes[0]) == own
 	})
 	if out, _ := output("root", nodes[0], "hookhost doctor"); strings.Contains(out, "not in force, since") {
@@ -198,36 +171,12 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 	}
 }
 
-// anotherDaemon stops a node's daemon and starts the next.
-func anotherDaemon(t *testing.T, node string) {
-	t.Helper()
-	stopDaemon(t, node)
-	on(t, node, daemonAgain())
-}
-
-func stopDaemon(t *testing.T, node string) {
-	t.Helper()
-	if *here {
-		on(t, node, "systemctl stop hookhost")
-		return
-	}
-	on(t, node, `pid=$(pgrep -x -f 'hookhost serve') && kill $pid && while kill -0 $pid 2>/dev/null; do sleep 0.1; done`)
-}
-
-// daemonAgain is the line that starts a daemon where none runs.
-func daemonAgain() string {
-	if *here {
-		return "systemctl start hookhost"
-	}
-	return startDaemon
-}
-
 func TestShimSettingOfTheConfigurationHoldsWhileTheDaemonIsDown(t *testing.T) {
 	sendConfiguration(t, "[memory]\nenabled = true\n[shim]\nwait = \"0s\" # at once\nexecjob_begin = \"accept\"\nexecjob_prologue = 'accept'\nexecjob_launch = \"accept\"\nexecjob_attach = \"accept\"")
 	for _, node := range nodes {
-		stopDaemon(t, node)
+		on(t, node, stopDaemon)
 		t.Cleanup(func() {
-			if err := run(node, daemonAgain()); err != nil {
+			if err := run(node, startDaemon); err != nil {
 				t.Error(err)
 			}
 		})

@@ -10,7 +10,7 @@ import (
 func TestJobWhoseSisterDiesAtItsBeginLeavesNothingAndRunsAgain(t *testing.T) {
 	needNodes(t, 2)
 	head, sister := nodes[0], nodes[1]
-	lock := "$(cat " + momLock + ")"
+	lock := "$(" + momPid + ")"
 	on(t, sister, "kill -STOP "+lock)
 	t.Cleanup(func() {
 		// Whatever became of MoM, it runs afterwards.

@@ -13,15 +13,14 @@ import (
 
 func TestHostsOfTheConfigurationAreConfinedOrLeftAlone(t *testing.T) {
 	needNodes(t, 2)
-	const vntype = pbsHome + "/mom_priv/vntype"
 	t.Cleanup(func() {
-		err := errors.Join(run("node1", "echo >"+vntype), takeOver("node1"))
+		err := errors.Join(run("node1", "echo >"+vntypeFile), takeOver("node1"))
 		_, unset := output("root", nodes[0], "qmgr -c 'unset node node1 resources_available.vntype'")
 		if err := errors.Join(err, unset); err != nil {
 			t.Error(err)
 		}
 	})
-	write(t, "node1", vntype, "no_cgroups")
+	write(t, "node1", vntypeFile, "no_cgroups")
 	section := func(controller, more string) string { return fmt.Sprintf(`%q: {"enabled": true%s}`, controller, more) }
 	const top = `{%s "cgroup": {"cpuacct": {"enabled": true}, %s, %s}}`
 	for _, c := range []struct{ name, host, cpuset, memory, without string }{
@@ -52,15 +51,14 @@ func TestHostsOfTheConfigurationAreConfinedOrLeftAlone(t *testing.T) {
 
 func TestPrefixAndDevicesOfTheConfiguration(t *testing.T) {
 	node := nodes[0]
-	const file = "/etc/hookhost/hookhost.toml"
 	t.Cleanup(func() {
-		if err := errors.Join(run(node, "rm -f "+file+" /run/device.*"), restartDaemon(node)); err != nil {
+		if err := errors.Join(run(node, "rm -f "+ownFile+" /run/device.*"), restartDaemon(node)); err != nil {
 			t.Error(err)
 		}
 	})
 	write(t, node, "/run/pbs_cgroups.json", `{"cgroup_prefix": "sbp", "cgroup": {"cpuset": {"enabled": true}, "devices": {"enabled": true,
 		"allow": ["b *:* rwm", ["console", "rwm"], ["tty0", "rwm", "*"], "c 1:* rwm", "c 10:* rwm"]}}}`)
-	write(t, node, file, imported(t, node, "/run/pbs_cgroups.json"))
+	write(t, node, ownFile, imported(t, node, "/run/pbs_cgroups.json"))
 	must(t, restartDaemon(node)) // a running daemon keeps its prefix
 	// Numbers without a driver: what may be opened ends with ENXIO or ENODEV, the rest with EPERM.
 	on(t, node, "cd /run; mknod -m 666 device.block b 240 9; mknod -m 666 device.misc c 10 254; mknod -m 666 device.other c 240 9; mknod -m 666 device.null c 1 3")

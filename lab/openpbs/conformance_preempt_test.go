@@ -12,13 +12,13 @@ func TestPreemptedJobGivesItsPlaceOnAllNodesAndIsRestarted(t *testing.T) {
 	const config = pbsHome + "/mom_priv/config"
 	for _, node := range nodes {
 		t.Cleanup(func() {
-			if err := run(node, "sed -i '/^$action/d' "+config+"; kill -HUP $(cat "+momLock+")"); err != nil {
+			if err := run(node, "sed -i '/^$action/d' "+config+"; "+hangUp); err != nil {
 				t.Error(err)
 			}
 		})
 		on(t, node, `cd /run; printf '#!/bin/sh\nkill $1\n' >checkpoint; printf '#!/bin/sh\nexec sleep 20\n' >restart; chmod 700 checkpoint restart
 echo '$action checkpoint_abort 30 !/run/checkpoint %sid
-$action restart 30 !/run/restart %sid' >>`+config+`; kill -HUP $(cat `+momLock+`)`)
+$action restart 30 !/run/restart %sid' >>`+config+"; "+hangUp)
 	}
 	t.Cleanup(func() {
 		for _, directive := range []string{"set sched preempt_order = SCR", "delete queue express"} {

@@ -4,7 +4,6 @@ package openpbs_test
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,24 +27,6 @@ if not e.job.in_ms_mom():
     e.reject("no resize of this job here")
 `
 
-// siteHook registers a hook of the site's until the test ends, and waits until the nodes have it. The
-// name is a new one: that of a deleted hook is free once all nodes have confirmed it.
-func siteHook(t *testing.T, name, event, script string) {
-	t.Helper()
-	name += strconv.FormatInt(time.Now().UnixMilli(), 36)
-	file := "/run/" + name + ".py"
-	write(t, nodes[0], file, script)
-	t.Cleanup(func() {
-		if _, err := output("root", nodes[0], "qmgr -c 'delete hook "+name+"'"); err != nil {
-			t.Error(err)
-		}
-	})
-	qmgr(t, "create hook "+name, "set hook "+name+" event = "+event, "import hook "+name+" application/x-python default "+file)
-	for _, node := range nodes {
-		must(t, until(node, "[ -s "+pbsHome+"/mom_priv/hooks/"+name+".PY ]"))
-	}
-}
-
 func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -63,7 +44,7 @@ func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			needNodes(t, c.nodes)
 			vnodePerSocket(t, "", nodes[:c.nodes]...)
-			siteHook(t, "prune", "execjob_launch", fmt.Sprintf(pruning, c.keep))
+			newSiteHook(t, "prune", "execjob_launch", 1, fmt.Sprintf(pruning, c.keep))
 			j := qsub(t, "alice", "-W tolerate_node_failures=job_start -l place=vscatter -l select="+c.chunks, "sleep 60")
 			kept := j.running().ExecVnode
 			if got, want := strings.Count(kept, "("), strings.Count(c.keep, "host="); got != want {
@@ -94,8 +75,8 @@ func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
 func TestResizeThatASiteHookRefusesOnASisterRequeuesTheJob(t *testing.T) {
 	needNodes(t, 2)
 	vnodePerSocket(t, "", nodes...)
-	siteHook(t, "prune", "execjob_launch", fmt.Sprintf(pruning, "1:ncpus=1:mem=100mb:host=node1+1:ncpus=1:mem=100mb:host=node2"))
-	siteHook(t, "refuse", "execjob_resize", refusing)
+	newSiteHook(t, "prune", "execjob_launch", 1, fmt.Sprintf(pruning, "1:ncpus=1:mem=100mb:host=node1+1:ncpus=1:mem=100mb:host=node2"))
+	newSiteHook(t, "refuse", "execjob_resize", 1, refusing)
 	t.Cleanup(func() { output("root", nodes[0], "qmgr -c 'set server scheduling = true'") })
 	j := qsub(t, "alice", "-W tolerate_node_failures=job_start -l place=vscatter "+
 		"-l select=1:ncpus=1:mem=100mb:host=node1+2:ncpus=1:mem=100mb:host=node2", "sleep 60")

@@ -13,32 +13,6 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// configured gives hookhost of a node a configuration until the test ends. PBS is told of the node
-// what comes of it.
-func configured(t *testing.T, node, toml string) {
-	t.Helper()
-	t.Cleanup(func() {
-		on(t, node, "rm -f /etc/hookhost/hookhost.toml")
-		startAgain(t, node)
-	})
-	on(t, node, fmt.Sprintf("mkdir -p /etc/hookhost && cat >/etc/hookhost/hookhost.toml <<'END'\n%s\nEND", toml))
-	startAgain(t, node)
-}
-
-// startAgain has the daemon of a node read its configuration and look at the node anew, and the MoM
-// run exechost_startup.
-func startAgain(t *testing.T, node string) {
-	t.Helper()
-	for _, step := range []struct{ pid, says string }{
-		{daemonPid, "msg=reloaded"}, {"cat " + pbsHome + "/mom_priv/mom.lock", "event=exechost_startup"},
-	} {
-		count := readDaemonLog + " | grep -c '" + step.says + "' || :"
-		before := on(t, node, count)
-		on(t, node, "kill -HUP $("+step.pid+")")
-		eventually(t, node+" says "+step.says, 30*time.Second, func() bool { return on(t, node, count) != before })
-	}
-}
-
 // unified tells whether a node has all controllers in a v2 tree.
 func unified(t *testing.T, node string) bool {
 	t.Helper()
@@ -86,7 +60,7 @@ func TestJobIsInTheControllersThatAreEnabled(t *testing.T) {
 	for _, c := range controllers {
 		mounted(t, node, c)
 	}
-	configured(t, node, "blkio.enabled = true\nnet_cls.enabled = true\nnet_prio.enabled = true\nperf_event.enabled = true")
+	settings(t, "blkio.enabled = true\nnet_cls.enabled = true\nnet_prio.enabled = true\nperf_event.enabled = true", node)
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "cat /proc/self/cgroup >cgroups; sleep 2")
 	j.running()
 	for _, c := range append(controllers, "blkio") {
@@ -122,7 +96,7 @@ func TestControllerThatIsEnabledUnderAJobEndsNoJob(t *testing.T) {
 	}
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 6; pbs_attach -j $PBS_JOBID true || :")
 	j.running()
-	configured(t, node, "blkio.enabled = true")
+	settings(t, "blkio.enabled = true", node)
 	other := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 1")
 	for _, j := range []*job{other, j} {
 		if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
@@ -135,7 +109,7 @@ func TestControllerThatIsEnabledUnderAJobEndsNoJob(t *testing.T) {
 // With soft_limit a job may use more than its mem, up to its vmem, as long as there is memory.
 func TestJobMayUseMoreThanItsSoftLimit(t *testing.T) {
 	node := nodes[0]
-	configured(t, node, "memory.soft_limit = true")
+	settings(t, "memory.soft_limit = true", node)
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=32mb:vmem=200mb:host="+node, "python3 -c 'x = bytearray(100 << 20)'; sleep 2")
 	j.running()
 	files := "memory.soft_limit_in_bytes memory.limit_in_bytes"
@@ -162,7 +136,7 @@ func TestFlagsOfTheCpusetAreSet(t *testing.T) {
 	if unified(t, node) {
 		kernfstest.Elsewhere(t, "cgroup v2 has no flags of a cpuset: make test-openpbs")
 	}
-	configured(t, node, "cpuset.mem_hardwall = true\ncpuset.memory_spread_page = true")
+	settings(t, "cpuset.mem_hardwall = true\ncpuset.memory_spread_page = true", node)
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 2")
 	j.running()
 	got := on(t, node, "cd /sys/fs/cgroup/cpuset/pbs_jobs.service/jobid/'"+j.id+"' && cat cpuset.mem_hardwall cpuset.memory_spread_page")

@@ -49,7 +49,7 @@ func BenchmarkEvents(b *testing.B) {
 		must(b, run(node, "qmgr -c 'set hook "+hook+" enabled = false'; qmgr -c 'set hook "+hook+" freq = 5'"))
 	}
 	time.Sleep(3 * time.Second) // the server sends hooks about a second after a change
-	must(b, run(node, "kill $(cat "+pbsHome+"/mom_priv/mom.lock); sleep 2; pbs_mom; sleep 3"))
+	must(b, run(node, "kill $("+momPid+"); sleep 2; pbs_mom; sleep 3"))
 	tr := newTracer(b, node)
 	lives := map[string]map[string][]time.Duration{}
 	for b.Loop() {
@@ -59,7 +59,7 @@ func BenchmarkEvents(b *testing.B) {
 			}
 			tr.sh(e.on)
 			time.Sleep(3 * time.Second)
-			tr.sh("kill -HUP $(cat " + pbsHome + "/mom_priv/mom.lock)")
+			tr.sh(hangUp)
 			time.Sleep(2 * time.Second)
 			tr.reset()
 			for range 5 {

@@ -57,26 +57,41 @@ func (j *job) attributes() attributes {
 	return all.Jobs[j.id]
 }
 
+// becomes waits until qstat says of the job what it is to be.
+func (j *job) becomes(what string, within time.Duration, is func(attributes) bool) attributes {
+	j.t.Helper()
+	var a attributes
+	eventually(j.t, "job "+j.id+" "+what, within, func() bool {
+		a = j.attributes()
+		return is(a)
+	})
+	return a
+}
+
+// started waits until MoM has begun the job: execjob_begin is over, on the mother superior at least.
+func (j *job) started() attributes {
+	j.t.Helper()
+	return j.becomes("is started", 30*time.Second, func(a attributes) bool { return a.State == "R" && a.Substate == 41 })
+}
+
 // running waits until the job's program has started.
 func (j *job) running() attributes {
 	j.t.Helper()
-	var a attributes
-	eventually(j.t, "job "+j.id+" runs", 30*time.Second, func() bool {
-		a = j.attributes()
-		return a.State == "R" && a.Substate == 42
-	})
-	return a
+	return j.becomes("runs", 30*time.Second, func(a attributes) bool { return a.State == "R" && a.Substate == 42 })
 }
 
 // finished waits for the job's end.
 func (j *job) finished() attributes {
 	j.t.Helper()
-	var a attributes
-	eventually(j.t, "job "+j.id+" has finished", time.Minute, func() bool {
-		a = j.attributes()
-		return a.State == "F"
+	return j.becomes("has finished", time.Minute, func(a attributes) bool { return a.State == "F" })
+}
+
+// queued waits until the scheduler has said why the job does not run.
+func (j *job) queued() attributes {
+	j.t.Helper()
+	return j.becomes("waits", 30*time.Second, func(a attributes) bool {
+		return a.State == "Q" && strings.Contains(a.Comment, "Not Running")
 	})
-	return a
 }
 
 // accounting returns the job's records of a type (S, E, R and others) in the server's log.
@@ -109,28 +124,6 @@ func (j *job) read(node, v1, v2 string) string {
 	controller, _, _ := strings.Cut(v1, ".")
 	return on(j.t, node, fmt.Sprintf("cd /sys/fs/cgroup; cat %s/pbs_jobs.service/jobid/%s/%s 2>/dev/null || cat pbs_jobs.service/jobs/%s/%s",
 		controller, j.id, v1, j.id, v2))
-}
-
-// started waits until MoM has begun the job: execjob_begin is over, on the mother superior at least.
-func (j *job) started() attributes {
-	j.t.Helper()
-	var a attributes
-	eventually(j.t, "job "+j.id+" is started", 30*time.Second, func() bool {
-		a = j.attributes()
-		return a.State == "R" && a.Substate == 41
-	})
-	return a
-}
-
-// queued waits until the scheduler has said why the job does not run.
-func (j *job) queued() attributes {
-	j.t.Helper()
-	var a attributes
-	eventually(j.t, "job "+j.id+" waits", 30*time.Second, func() bool {
-		a = j.attributes()
-		return a.State == "Q" && strings.Contains(a.Comment, "Not Running")
-	})
-	return a
 }
 
 // forced ends the job without waiting for its end, and waits until nothing is left of it.

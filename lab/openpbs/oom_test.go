@@ -130,7 +130,9 @@ func TestUsageOutlivesAServerThatDoesNotKnowDiagMessages(t *testing.T) {
 	}
 
 	// exechost_startup has the server make it.
-	must(t, startup())
+	for _, node := range nodes {
+		on(t, node, hangUp)
+	}
 	eventually(t, "the server knows diag_messages", 30*time.Second, func() bool { return on(t, nodes[0], list) != "" })
 	eventually(t, nodes[0]+" has been told so", 30*time.Second, func() bool { return knows(nodes[0]) })
 	if doctor := on(t, nodes[0], "hookhost doctor || :"); strings.Contains(doctor, "diag_messages") {

@@ -10,7 +10,7 @@ import (
 // A limit that is lowered needs no CAP_SYS_RESOURCE, which the lab's root may lack.
 func TestLimitsOfProcessesHoldInWhatPBSStarts(t *testing.T) {
 	node := nodes[len(nodes)-1]
-	configure(t, node, "[rlimits]\nnofile = \"512\"")
+	settings(t, "[rlimits]\nnofile = \"512\"", node)
 	j := qsub(t, "alice", "-j oe -l select=1:ncpus=1:mem=64mb:host="+node+" -l pvmem=3gb",
 		"ulimit -v; ulimit -n; pbs_tmrsh "+node+" /bin/bash -c 'ulimit -v; ulimit -n'")
 	if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {

@@ -10,17 +10,20 @@ import (
 	"time"
 )
 
-// settings gives hookhost on some nodes a hookhost.toml. PBS is told what exechost_startup tells with
-// it. The end of the test takes both back.
+// ownFile is the configuration of a node itself.
+const ownFile = "/etc/hookhost/hookhost.toml"
+
+// settings gives hookhost on some nodes a hookhost.toml, which their daemons have in force when it
+// returns. PBS is told what exechost_startup tells with it. The end of the test takes both back.
 func settings(t *testing.T, toml string, on ...string) {
 	t.Helper()
 	for _, node := range on {
 		t.Cleanup(func() {
-			if err := errors.Join(run(node, "rm -f /etc/hookhost/hookhost.toml"), takeOver(node)); err != nil {
+			if err := errors.Join(run(node, "rm -f "+ownFile), takeOver(node)); err != nil {
 				t.Errorf("the settings of %s are not as before: %v", node, err)
 			}
 		})
-		write(t, node, "/etc/hookhost/hookhost.toml", toml)
+		write(t, node, ownFile, toml)
 		if err := takeOver(node); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +54,7 @@ const reload = "curl -sSf -o /dev/null -X POST --unix-socket /run/hookhost/hookh
 
 // takeOver has the daemon of a node read its configuration again, and the MoM run exechost_startup.
 func takeOver(node string) error {
-	return errors.Join(run(node, reload), causes(node, "kill -HUP $(cat "+momLock+")", "event=exechost_startup"))
+	return errors.Join(run(node, reload), causes(node, hangUp, "event=exechost_startup"))
 }
 
 // causes runs a line on a node, and waits for one more line of the daemon's log that has a word.
@@ -86,23 +89,6 @@ func qmgr(t *testing.T, directives ...string) {
 	for _, directive := range directives {
 		on(t, nodes[0], fmt.Sprintf("qmgr -c '%s'", directive))
 	}
-}
-
-// momLock has the pid of a node's MoM.
-const momLock = pbsHome + "/mom_priv/mom.lock"
-
-// momIsUp starts the MoM of a node where none runs, and waits until the server knows.
-func momIsUp(node string) error {
-	return errors.Join(run(node, startMoM),
-		until(nodes[0], "pbsnodes "+node+" | grep -qE 'state = (free|job-busy|job-exclusive|offline)'"))
-}
-
-// restartDaemon starts hookhost of a node anew, as a changed prefix needs it.
-func restartDaemon(node string) error {
-	return errors.Join(
-		run(node, "pid=$("+daemonPid+"); kill $pid; for i in $(seq 100); do kill -0 $pid 2>/dev/null || exit 0; sleep 0.1; done; exit 1"),
-		run(node, startDaemon),
-	)
 }
 
 // until waits for a line to succeed on a node: for a minute and a half at the most, which a server

@@ -42,9 +42,9 @@ func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
 		})
 		// A MoM that has started without the hook has nothing of what it told before, nor has the
 		// server.
-		on(t, node, "pid=$(cat "+pbsHome+"/mom_priv/mom.lock); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_mom")
+		on(t, node, "pid=$("+momPid+"); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_mom")
 		on(t, nodes[0], "qmgr -c 'unset node "+node+" resources_available.vmem'")
-		on(t, node, "kill $("+daemonPid+"); while "+daemonPid+"; do sleep 0.1; done; "+startDaemon)
+		must(t, restartDaemon(node))
 	}
 	for _, node := range nodes {
 		eventually(t, node+" is free", 30*time.Second, func() bool {
@@ -71,7 +71,7 @@ func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
 
 func TestInstallNamesTheNodeThatTheHookDoesNotReach(t *testing.T) {
 	needNodes(t, 2)
-	mom := on(t, nodes[1], "cat "+pbsHome+"/mom_priv/mom.lock")
+	mom := on(t, nodes[1], momPid)
 	on(t, nodes[1], "kill -STOP "+mom)
 	t.Cleanup(func() {
 		on(t, nodes[1], "kill -CONT "+mom)

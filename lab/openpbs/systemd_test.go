@@ -47,7 +47,7 @@ func TestServiceOfPBSHoldsMoMAndServiceOfJobsHoldsJobs(t *testing.T) {
 	if got := as(t, "alice", nodes[0], "cat where && rm where"); !strings.HasPrefix(got, "0::/pbs_jobs.service/") || !strings.Contains(got, "/"+j.id) {
 		t.Errorf("cgroup of a process of job %s: %q", j.id, got)
 	}
-	if got := on(t, nodes[0], "cat /proc/$(cat "+pbsHome+"/mom_priv/mom.lock)/cgroup"); got != "0::/system.slice/pbs.service" {
+	if got := on(t, nodes[0], "cat /proc/$("+momPid+")/cgroup"); got != "0::/system.slice/pbs.service" {
 		t.Errorf("cgroup of MoM: %q", got)
 	}
 	j.gone()

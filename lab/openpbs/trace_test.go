@@ -37,7 +37,7 @@ for e in fork exec exit; do echo 1 >events/sched/sched_process_$e/enable; done`)
 // machinePid is the pid of a node's MoM as the kernel's tracepoints have it: the machine's.
 func machinePid(t testing.TB, node string) string {
 	t.Helper()
-	inNode, err := output("root", node, "cat "+pbsHome+"/mom_priv/mom.lock")
+	inNode, err := output("root", node, momPid)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,18 +11,6 @@ import (
 
 const vntypeFile = pbsHome + "/mom_priv/vntype"
 
-// configure has the daemon of a node run with a configuration, until the end of the test.
-func configure(t *testing.T, node, text string) {
-	t.Helper()
-	const file, saved = "/etc/hookhost/hookhost.toml", "/run/hookhost.toml.before"
-	const reload = "curl -sSf -o /dev/null -X POST --unix-socket /run/hookhost/hookhost.sock http://hookhost/v1/reload"
-	on(t, node, "if [ -e "+file+" ]; then cp -p "+file+" "+saved+"; fi")
-	t.Cleanup(func() {
-		on(t, node, "rm -f "+file+"; if [ -e "+saved+" ]; then mv "+saved+" "+file+"; fi; "+reload)
-	})
-	on(t, node, fmt.Sprintf("cat >%s <<'END OF FILE'\n%s\nEND OF FILE\n%s", file, text, reload))
-}
-
 // inForce waits until the daemon of a node has what its files say.
 func inForce(t *testing.T, node string) {
 	t.Helper()
@@ -35,7 +23,7 @@ func inForce(t *testing.T, node string) {
 // the daemon goes by it.
 func setVntype(t *testing.T, node, vntype string) {
 	t.Helper()
-	on(t, node, fmt.Sprintf("echo '%s' >%s; kill -HUP $(cat %s/mom_priv/mom.lock)", vntype, vntypeFile, pbsHome))
+	on(t, node, fmt.Sprintf("echo '%s' >%s; %s", vntype, vntypeFile, hangUp))
 	inForce(t, node)
 }
 
@@ -71,9 +59,7 @@ const notOnNoCgroups = "[host]\nenabled = \"vntype not in: no_cgroups\""
 
 func TestNodeWithAnExcludedVntypeLeavesItsJobsAlone(t *testing.T) {
 	excluded := nodes[len(nodes)-1]
-	for _, node := range nodes {
-		configure(t, node, notOnNoCgroups)
-	}
+	settings(t, notOnNoCgroups, nodes...)
 	withVntype(t, excluded, "no_cgroups")
 	if said := on(t, excluded, "hookhost doctor || :"); !strings.Contains(said, "no_cgroups, from "+vntypeFile) {
 		t.Errorf("doctor does not say where the vntype is from: %s", said)
@@ -91,10 +77,10 @@ func TestNodeWithAnExcludedVntypeLeavesItsJobsAlone(t *testing.T) {
 
 func TestVntypeOfQmgrAloneIsNotTheNodes(t *testing.T) {
 	node := nodes[len(nodes)-1]
-	configure(t, node, notOnNoCgroups)
+	settings(t, notOnNoCgroups, node)
 	withVntype(t, node, "")
 	on(t, nodes[0], "qmgr -c 'set node "+node+" resources_available.vntype = no_cgroups'")
-	on(t, node, "kill -HUP $(cat "+pbsHome+"/mom_priv/mom.lock)")
+	on(t, node, hangUp)
 	said := strings.Join(strings.Fields(on(t, node, "hookhost doctor || :")), " ")
 	if !strings.Contains(said, "conditions on vntype read __UNKNOWN__") {
 		t.Errorf("doctor does not say that the vntype is not known: %s", said)

@@ -27,7 +27,7 @@ func TestZeroCPUJobHasTheQuotaOfPBSCgroups(t *testing.T) {
 			"500 105000 100000", "105000 100000"},
 		{"[cpu]\nzero_cpus_quota_fraction = 0.29\ncfs_period = \"50ms\"", "2 14934 50000", "14934 50000"},
 	} {
-		configure(t, node, tt.config)
+		settings(t, tt.config, node)
 		j := qsub(t, "alice", "-l select=1:ncpus=0:mem=64mb:host="+node, "exec sleep 60")
 		j.running()
 		if got := j.cpuShare(node); got != tt.v1 && got != tt.v2 {

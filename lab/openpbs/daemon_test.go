@@ -3,22 +3,48 @@
 package openpbs_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 )
 
-// daemonOf is how a node's daemon is found.
-const daemonOf = "$(" + daemonPid + ")"
+// daemonLog is where a daemon writes that no unit has started.
+const daemonLog = "/run/hookhost.log"
+
+// daemonPid and readDaemonLog are shell lines: one prints the daemon's pid, the other all that it
+// has logged.
+const (
+	daemonPid     = `pgrep -f '^[^ ]*hookhost serve$'`
+	readDaemonLog = `{ if [ -e ` + daemonLog + ` ]; then cat ` + daemonLog + `; else journalctl -q -o cat -u hookhost; fi; }`
+)
+
+// startDaemon starts a daemon that lives on, as its unit where there is systemd, and waits until it
+// answers: to others than root a daemon alone does.
+const startDaemon = `if [ -d /run/systemd/system ]; then systemctl start hookhost; exit; fi
+setsid hookhost serve >>` + daemonLog + ` 2>&1 </dev/null &
+for i in $(seq 100); do runuser -u nobody -- hookhost jobs >/dev/null 2>&1 && exit 0; sleep 0.1; done
+echo no answer: >&2; tail -5 ` + daemonLog + ` >&2; exit 1`
+
+// stopDaemon stops the daemon, if one runs, and waits for its end.
+const stopDaemon = `if [ -d /run/systemd/system ]; then systemctl stop hookhost; exit; fi
+pid=$(` + daemonPid + `) || exit 0
+kill $pid
+for i in $(seq 100); do kill -0 $pid 2>/dev/null || exit 0; sleep 0.1; done; exit 1`
+
+// restartDaemon starts hookhost of a node anew, as a changed prefix needs it.
+func restartDaemon(node string) error {
+	return errors.Join(run(node, stopDaemon), run(node, startDaemon))
+}
 
 // TestStoppedDaemonHoldsMoMForSecondsAndTheJobRunsLater stops a daemon, which the kernel takes
 // events for. MoM's alarm would be over after 90 s.
 func TestStoppedDaemonHoldsMoMForSecondsAndTheJobRunsLater(t *testing.T) {
 	node := nodes[len(nodes)-1]
-	on(t, node, "kill -STOP "+daemonOf)
+	on(t, node, "kill -STOP $("+daemonPid+")")
 	free := func() bool { return strings.Contains(on(t, nodes[0], "pbsnodes "+node), "state = free") }
 	t.Cleanup(func() {
-		output("root", node, "kill -CONT "+daemonOf)
+		output("root", node, "kill -CONT $("+daemonPid+")")
 		// The first exechost_periodic that is answered would do so within two minutes.
 		output("root", nodes[0], "pbsnodes -r "+node+"; qmgr -c 'unset node "+node+" comment'")
 		output("root", node, "rm -f "+pbsHome+"/mom_priv/hooks/hookhost.offline")
@@ -35,7 +61,7 @@ func TestStoppedDaemonHoldsMoMForSecondsAndTheJobRunsLater(t *testing.T) {
 	if !strings.Contains(log, "no sign of life in 5 s: it is stopped or stuck") {
 		t.Errorf("MoM's log: %s", log)
 	}
-	on(t, node, "kill -CONT "+daemonOf)
+	on(t, node, "kill -CONT $("+daemonPid+")")
 	eventually(t, "the begin is refused", 20*time.Second, func() bool {
 		return strings.Contains(on(t, node, readDaemonLog+" | tail"), "execjob_begin of job "+j.id+": pbs_mom has given it up before it was read")
 	})

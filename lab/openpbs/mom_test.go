@@ -3,13 +3,29 @@
 package openpbs_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 )
 
-// momOf is where a node's MoM keeps its pid.
-const momOf = "$(cat " + pbsHome + "/mom_priv/mom.lock)"
+// momPid is a shell line that prints the pid of a node's MoM.
+const momPid = `cat ` + pbsHome + `/mom_priv/mom.lock`
+
+// hangUp is a shell line that has MoM run exechost_startup.
+const hangUp = `kill -HUP $(` + momPid + `)`
+
+// startMoM starts a MoM that goes on with the jobs of the one before, and waits until it is there.
+const startMoM = `old=$(` + momPid + `); /opt/pbs/sbin/pbs_mom -p
+for i in $(seq 300); do new=$(` + momPid + `); [ "$new" != "$old" ] && kill -0 $new && exit 0; sleep 0.1; done
+exit 1`
+
+// momIsUp starts the MoM of a node where none runs, and waits until the server knows.
+func momIsUp(node string) error {
+	return errors.Join(run(node, startMoM),
+		until(nodes[0], "pbsnodes "+node+" | grep -qE 'state = (free|job-busy|job-exclusive|offline)'"))
+}
 
 // TestRestartedMoMsJobsEndWhereItHasForgottenThemAlone kills the MoM of a sister, and restarts it
 // as an administrator would: it forgets its jobs. That of the other node is restarted with -p: it
@@ -21,14 +37,14 @@ func TestRestartedMoMsJobsEndWhereItHasForgottenThemAlone(t *testing.T) {
 	eventually(t, "the sister runs its part", 20*time.Second, func() bool {
 		return on(t, nodes[1], "pgrep -u alice -x sleep || :") != ""
 	})
-	on(t, nodes[1], "kill -KILL "+momOf)
+	on(t, nodes[1], "kill -KILL $("+momPid+")")
 	on(t, nodes[0], "qdel -W force "+lost.id)
 	on(t, nodes[1], "/opt/pbs/sbin/pbs_mom")
 	began := time.Now()
 
 	kept := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+nodes[0], "sleep 45")
 	kept.running()
-	on(t, nodes[0], "kill -KILL "+momOf+"; sleep 1; /opt/pbs/sbin/pbs_mom -p")
+	on(t, nodes[0], "kill -KILL $("+momPid+"); sleep 1; /opt/pbs/sbin/pbs_mom -p")
 	eventually(t, nodes[1]+" has nothing left", time.Minute, func() bool {
 		return len(lost.cgroups(nodes[1])) == 0 && on(t, nodes[1], "pgrep -u alice -x sleep || :") == ""
 	})
@@ -44,38 +60,24 @@ func TestRestartedMoMsJobsEndWhereItHasForgottenThemAlone(t *testing.T) {
 	kept.gone()
 }
 
-// rejecting is a hook of the site, behind hookhost, that rejects each begin on a node.
-func rejecting(t *testing.T, node string) {
-	t.Helper()
-	on(t, nodes[0], `cat >/run/reject.py <<'END'
-import pbs
-if pbs.get_local_nodename() == "`+node+`":
+// rejecting is a hook of the site that rejects each begin on a node.
+const rejecting = `import pbs
+if pbs.get_local_nodename() == "%s":
     pbs.event().reject("not here")
-END
-qmgr -c 'create hook reject'
-qmgr -c 'set hook reject event = execjob_begin'
-qmgr -c 'set hook reject order = 300'
-qmgr -c 'import hook reject application/x-python default /run/reject.py'`)
-	t.Cleanup(func() { output("root", nodes[0], "qmgr -c 'delete hook reject'") })
-	eventually(t, node+" has the hook", 20*time.Second, func() bool {
-		return on(t, node, "ls "+pbsHome+"/mom_priv/hooks/reject.PY 2>/dev/null || :") != ""
-	})
-}
+`
 
 // TestRoomOfABeginThatAnotherHookRejectedIsTheNextJobs has a begin rejected behind hookhost's, of
 // which MoM sends nothing more, and wants the whole node then.
 func TestRoomOfABeginThatAnotherHookRejectedIsTheNextJobs(t *testing.T) {
 	node := nodes[len(nodes)-1]
-	rejecting(t, node)
+	hook := newSiteHook(t, "reject", "execjob_begin", 300, fmt.Sprintf(rejecting, node)) // behind hookhost's
 	j := qsub(t, "alice", "-l select="+chunks()+":ncpus=1:mem=64mb -l place=scatter", "true")
 	eventually(t, "the begin is rejected", 20*time.Second, func() bool {
 		return strings.Contains(on(t, node, "grep -c '"+j.id+".*not here' "+pbsHome+"/mom_logs/* /dev/null | grep -v ':0$' || :"), ":")
 	})
 	on(t, nodes[0], "qdel -W force "+j.id)
-	on(t, nodes[0], "qmgr -c 'delete hook reject'")
-	eventually(t, "the hook is gone", 20*time.Second, func() bool {
-		return on(t, node, "ls "+pbsHome+"/mom_priv/hooks/reject.PY 2>/dev/null || :") == ""
-	})
+	hook.remove()
+	must(t, until(node, "[ ! -e "+pbsHome+"/mom_priv/hooks/"+hook.name+".PY ]"))
 	if len(j.cgroups(node)) == 0 {
 		t.Logf("job %s has no cgroup on %s any more: nothing is tested", j.id, node)
 	}

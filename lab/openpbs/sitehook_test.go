@@ -1,0 +1,38 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// siteHook is a hook of the site's, beside hookhost's.
+type siteHook struct {
+	name   string
+	remove func() // takes it away before the test ends; once is enough
+}
+
+// newSiteHook registers a hook until the test ends, and waits until the nodes have it. The name is a
+// new one: that of a deleted hook is free once all nodes have confirmed it.
+func newSiteHook(t *testing.T, name, event string, order int, script string) siteHook {
+	t.Helper()
+	name += strconv.FormatInt(time.Now().UnixMilli(), 36)
+	file := "/run/" + name + ".py"
+	write(t, nodes[0], file, script)
+	remove := sync.OnceFunc(func() {
+		if _, err := output("root", nodes[0], "qmgr -c 'delete hook "+name+"'"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(remove)
+	qmgr(t, "create hook "+name, "set hook "+name+" event = "+event, fmt.Sprintf("set hook %s order = %d", name, order),
+		"import hook "+name+" application/x-python default "+file)
+	for _, node := range nodes {
+		must(t, until(node, "[ -s "+pbsHome+"/mom_priv/hooks/"+name+".PY ]"))
+	}
+	return siteHook{name, remove}
+}
