@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestConformancePageNamesTestsThatExist reads the table of docs/openpbs-conformance.md: each of OpenPBS's
-// tests has one row, and each test of ours in it is one of the directory that the row names.
+// TestConformancePageNamesTestsThatExist reads the table of docs/openpbs-conformance.md: each of
+// OpenPBS's tests has one row, and each test of ours in it is one of the directory that the row
+// names.
 func TestConformancePageNamesTestsThatExist(t *testing.T) {
 	page, err := os.ReadFile("docs/openpbs-conformance.md")
 	if err != nil {

@@ -73,8 +73,8 @@ func (c *cli) configCommand() *cobra.Command {
 	return cmd
 }
 
-// showConditions writes comments that say what became of each condition of the configuration on this
-// host, and what is wrong with one that PBS has sent.
+// showConditions writes comments that say what became of each condition of the configuration on
+// this host, and what is wrong with one that PBS has sent.
 func (c *cli) showConditions(w io.Writer, s settings) error {
 	if s.refused != nil {
 		fmt.Fprintf(w, "# Refused, the one before is in force: %v\n\n", s.refused)

@@ -149,8 +149,8 @@ func writeImport(w io.Writer, got *pbscgroups.Import, asJSON bool) error {
 	return nil
 }
 
-// writeImportVntype says where the vntype comes from that conditions of the result ask for, and what
-// it is on this host.
+// writeImportVntype says where the vntype comes from that conditions of the result ask for, and
+// what it is on this host.
 func writeImportVntype(w io.Writer, path string, got *pbscgroups.Import) error {
 	result, err := config.Parse(got.TOML, config.Here{})
 	if err != nil {

@@ -35,7 +35,8 @@ func TestDoctorSaysWhatOfTheFileTheDaemonDoesNotHave(t *testing.T) {
 		must(t, os.WriteFile(n.path("hookhost.toml"), []byte(text), 0o600))
 		says := func() string {
 			t.Helper()
-			// doctor itself reads the file as it was: what it says of the daemon is the daemon's word.
+			// doctor itself reads the file as it was: what it says of the daemon is the daemon's
+			// word.
 			must(t, os.WriteFile(n.path("other.toml"), before, 0o600))
 			r := n.hookhost("doctor", "--config", n.path("other.toml"))
 			return strings.Join(strings.Fields(r.stdout), " ")

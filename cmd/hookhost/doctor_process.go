@@ -52,8 +52,8 @@ func readRights(daemon int) rights {
 }
 
 // lostRlimits is what prlimit(2) refuses without CAP_SYS_RESOURCE: to raise a hard limit, and any
-// change where the process has other ids than the caller. What pbs_mom launches is still root's when
-// execjob_launch comes, and pbs_mom has set RLIMIT_AS to pvmem by then (openpbs
+// change where the process has other ids than the caller. What pbs_mom launches is still root's
+// when execjob_launch comes, and pbs_mom has set RLIMIT_AS to pvmem by then (openpbs
 // src/resmom/linux/mom_mach.c, mom_set_limits).
 const lostRlimits = "-l rlimit_... and pvmem hold in what pbs_mom starts, unless a limit would have to be raised; " +
 	"where a job asks for them, 'hookhost attach' of its owner's process and 'hookhost run -u' fail"

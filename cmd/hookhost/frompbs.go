@@ -23,7 +23,8 @@ type fromPBS struct {
 const swapWithin = time.Second
 
 // note remembers what became of a configuration that was read; err is why it could not be put in
-// force. A copy of PBS's is kept once it is in force, in case PBS then sends one that does not hold.
+// force. A copy of PBS's is kept once it is in force, in case PBS then sends one that does not
+// hold.
 func (b *backend) note(s settings, err error) error {
 	if !b.daemon {
 		return err
@@ -49,8 +50,8 @@ func (b *backend) note(s settings, err error) error {
 	return nil
 }
 
-// hooksOf returns the folder of the hooks of the MoM with that home, as the configuration names it. It
-// is "" for another MoM than the configuration's, whose word does not count here.
+// hooksOf returns the folder of the hooks of the MoM with that home, as the configuration names it.
+// It is "" for another MoM than the configuration's, whose word does not count here.
 func (b *backend) hooksOf(home string) string {
 	dir := b.pbs.dir.Load()
 	if dir == nil || home == "" {
@@ -117,9 +118,10 @@ func (b *backend) mustRemark() bool {
 }
 
 // commentVnode puts what hookhost has to say of the configuration into the comment of this host's
-// vnode, and takes back what it said before. All else in the comment stays. Nothing is done where the
-// event does not tell the comment, or where a hook has something to say in it: the next event of the
-// host will do. A text that was taken back is forgotten once the server shows that it is gone.
+// vnode, and takes back what it said before. All else in the comment stays. Nothing is done where
+// the event does not tell the comment, or where a hook has something to say in it: the next event
+// of the host will do. A text that was taken back is forgotten once the server shows that it is
+// gone.
 func (b *backend) commentVnode(req *hostapi.Request, out *hostapi.Outcome) error {
 	if req.Event.ForJob() || !b.mustRemark() {
 		return nil

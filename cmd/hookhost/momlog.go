@@ -16,14 +16,14 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// momLogTail is how much of the end of pbs_mom's log is read. MoM has just written the lines, a hundred
-// bytes for each host.
+// momLogTail is how much of the end of pbs_mom's log is read. MoM has just written the lines, a
+// hundred bytes for each host.
 const momLogTail = 4 << 20
 
 var errNotLogged = errors.New("pbs_mom has logged no usage of it ($logevent without 0x100?)")
 
-// momUsage returns the usage that hosts of a job have told this host's pbs_mom at the job's end: one
-// answer for each host. MoM's events have this host's part alone, so MoM's log is read.
+// momUsage returns the usage that hosts of a job have told this host's pbs_mom at the job's end:
+// one answer for each host. MoM's events have this host's part alone, so MoM's log is read.
 func (b *backend) momUsage(rec *jobstate.Record, hosts []string) map[string]host.SisterUsage {
 	usage := make(map[string]host.SisterUsage, len(hosts))
 	totals, err := b.momTotals(rec)

@@ -189,8 +189,8 @@ func (f *openpbsFlags) install(c *cli, out, errOut io.Writer) error {
 	return f.installCgswap(q, resources, out)
 }
 
-// installCgswap registers the server's hook that fills in cgswap, and the resource unless it is one of
-// known. Where that was not asked for, it brings the hook up to date that is there.
+// installCgswap registers the server's hook that fills in cgswap, and the resource unless it is one
+// of known. Where that was not asked for, it brings the hook up to date that is there.
 func (f *openpbsFlags) installCgswap(q *qmgr, known map[string]*openpbs.Resource, out io.Writer) error {
 	name := f.registration.CgswapName()
 	existing, _, err := q.hooks(name)

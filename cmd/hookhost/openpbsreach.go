@@ -19,8 +19,8 @@ import (
 const reachWithin = 30 * time.Second
 
 // reach waits until the server has sent the hook, as it is now, to all nodes that are up, and says
-// on errOut which it waits for. Nodes that have not taken it after reachWithin are named, which is no error: the
-// server goes on trying.
+// on errOut which it waits for. Nodes that have not taken it after reachWithin are named, which is
+// no error: the server goes on trying.
 func (c *cli) reach(hook string, errOut io.Writer) error {
 	conf, err := c.pbsConf()
 	if err != nil {

@@ -16,9 +16,10 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// A pair is two machines, n1 and n2: guests of the laboratory with a cable between them (lab/vm/pair), with cgroup v2, systemd, Debian's sshd and MPI
-// libraries, and hookhost as it is packaged. This test runs in n1. What it is about beside TestMPI is what no namespace has: each host's own kernel,
-// logind, which has a session for all that comes by ssh, and units.
+// A pair is two machines, n1 and n2: guests of the laboratory with a cable between them
+// (lab/vm/pair), with cgroup v2, systemd, Debian's sshd and MPI libraries, and hookhost as it is
+// packaged. This test runs in n1. What it is about beside TestMPI is what no namespace has: each
+// host's own kernel, logind, which has a session for all that comes by ssh, and units.
 type pair struct {
 	t     *testing.T
 	hosts []string

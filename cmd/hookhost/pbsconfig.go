@@ -75,8 +75,8 @@ func readPBSConfig(o *config.OpenPBS) pbsConfig {
 	return p
 }
 
-// ourHook returns the name of the hook among those of MoM's that is ours, one that is enabled before
-// one that is not; "" for none.
+// ourHook returns the name of the hook among those of MoM's that is ours, one that is enabled
+// before one that is not; "" for none.
 func ourHook(dir string) (string, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {

@@ -139,8 +139,9 @@ func (b *backend) leaderOf(call api.MoMCall) (int, error) {
 	return p.PPID, nil
 }
 
-// mustAsk tells whether the hook has to ask the server what state and comment this host's vnodes have: a hook of ours has put them offline,
-// and MoM does not know what has become of that since. Or hookhost has something to put into the comment, or to take back.
+// mustAsk tells whether the hook has to ask the server what state and comment this host's vnodes
+// have: a hook of ours has put them offline, and MoM does not know what has become of that since.
+// Or hookhost has something to put into the comment, or to take back.
 func (b *backend) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
 	if call.Asked || e.Request.Event != hostapi.EventPeriodic && e.Request.Event != hostapi.EventStartup {
 		return false

@@ -102,8 +102,8 @@ func seconds(d *time.Duration) *float64 {
 	return &s
 }
 
-// resourcesUsed is this host's share for MoM. walltime is MoM's own. A sister may have processes that
-// were attached and none that was launched: there the job's time counts from its begin.
+// resourcesUsed is this host's share for MoM. walltime is MoM's own. A sister may have processes
+// that were attached and none that was launched: there the job's time counts from its begin.
 func resourcesUsed(u *hostapi.HostUsage, s state) hostapi.Resources {
 	var wall time.Duration
 	if start := cmp.Or(s.LaunchedMicros, s.BegunMicros); start != 0 {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// MaxConfig is how many bytes of a configuration MoM gets in one piece, and writes at once, less one
-// (SCRIPT_CHUNK_Z in libpbs.h, req_copy_hookfile in resmom/requests.c). So no file that is shorter is
-// ever seen half written, but as an empty one.
+// MaxConfig is how many bytes of a configuration MoM gets in one piece, and writes at once, less
+// one (SCRIPT_CHUNK_Z in libpbs.h, req_copy_hookfile in resmom/requests.c). So no file that is
+// shorter is ever seen half written, but as an empty one.
 const MaxConfig = 1<<16 - 1
 
 // NoConfig is the configuration that stands for none. PBS has no directive that takes one away, and

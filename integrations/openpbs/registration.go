@@ -189,8 +189,9 @@ func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 		list = append(list, Command{Directive: "set hook " + Stock + " enabled = true"})
 	}
 	// A server that was told the freq of an enabled hook runs the hook itself from then on (openpbs
-	// src/server/hook_func.c, mgr_hook_set). It does not stop that when a hook of MoM's is deleted, uses what it
-	// has freed, and may spin for ever (mgr_hook_delete, run_periodic_hook). It does stop that for a hook of its own event.
+	// src/server/hook_func.c, mgr_hook_set). It does not stop that when a hook of MoM's is deleted,
+	// uses what it has freed, and may spin for ever (mgr_hook_delete, run_periodic_hook). It does
+	// stop that for a hook of its own event.
 	return append(list, Command{Directive: "set hook " + r.Name + " event += periodic"},
 		Command{Directive: "delete hook " + r.Name}), nil
 }

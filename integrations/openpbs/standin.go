@@ -108,9 +108,9 @@ func (s StandIn) Look(program string) (Place, error) {
 	return unknown("%s is there and was not put there by hookhost", s.path(real))
 }
 
-// Install gives the place to program, a stand-in that knows the hook's name. PBS's own stays beside it under
-// another name. It is idempotent, takes a newer stand-in, and the newer pbs_python of an upgraded PBS. It refuses what Look
-// does not know.
+// Install gives the place to program, a stand-in that knows the hook's name. PBS's own stays beside
+// it under another name. It is idempotent, takes a newer stand-in, and the newer pbs_python of an
+// upgraded PBS. It refuses what Look does not know.
 func (s StandIn) Install(program, hook string) error {
 	b, err := os.ReadFile(program)
 	if err != nil {

@@ -100,7 +100,8 @@ type ConfigInfo struct {
 	Restart []Setting `json:"restart,omitempty"`
 }
 
-// Setting is a setting of the configuration with the value in force and the one that waits, as JSON.
+// Setting is a setting of the configuration with the value in force and the one that waits, as
+// JSON.
 type Setting struct {
 	Key     string `json:"key"`
 	InForce string `json:"in_force"`

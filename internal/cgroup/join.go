@@ -37,10 +37,10 @@ func (j *Job) Join() Join {
 	return join
 }
 
-// entrance is the directory that the job's tasks go to in a hierarchy: the job's own, or the parent of all jobs for a
-// cpuset that the job does not have (PBS's rule for ncpus=0). A job may also have begun before jobs
-// were in a hierarchy: systemd's, or one that only places processes. In the v2 tree it is main for a
-// job that was split.
+// entrance is the directory that the job's tasks go to in a hierarchy: the job's own, or the parent
+// of all jobs for a cpuset that the job does not have (PBS's rule for ncpus=0). A job may also have
+// begun before jobs were in a hierarchy: systemd's, or one that only places processes. In the v2
+// tree it is main for a job that was split.
 func (j *Job) entrance(i int) *kernfs.FS {
 	d := j.dirs[i]
 	if j.perTask && d.h.v2 && j.tree.hasTasks(d.h) {

@@ -123,8 +123,8 @@ type hierarchy struct {
 	leaving               bool     // jobs that began earlier are in it, and nobody asked for it any more
 }
 
-// controllers returns those of controllerOrder and asked that jobs have files of here. In the v2 tree
-// they are what is expected until prepare has seen to it.
+// controllers returns those of controllerOrder and asked that jobs have files of here. In the v2
+// tree they are what is expected until prepare has seen to it.
 func (h *hierarchy) controllers() []string { return *h.names.Load() }
 
 func (h *hierarchy) has(controller string) bool { return slices.Contains(h.controllers(), controller) }

@@ -30,7 +30,8 @@ import (
 type Here struct {
 	// Host is this host's name up to the first dot. host.node of the file replaces it.
 	Host string
-	// Vntype is resources_available.vntype of this host's natural vnode; "" where the node has none.
+	// Vntype is resources_available.vntype of this host's natural vnode; "" where the node has
+	// none.
 	Vntype string
 }
 
@@ -48,7 +49,8 @@ type Condition struct {
 // OnVntype tells whether the condition asks for the vntype.
 func (c Condition) OnVntype() bool { return onVntype.MatchString(c.Text) }
 
-// Conditions returns the conditions of the layers of f, or of all where none is named, in their order.
+// Conditions returns the conditions of the layers of f, or of all where none is named, in their
+// order.
 func (f *File) Conditions(layers ...Layer) []Condition {
 	if len(layers) == 0 {
 		layers = f.layers
@@ -235,8 +237,9 @@ func stringAt(b []byte, key ...string) (found string, there bool) {
 	return found, there
 }
 
-// OpenPBSOf returns where PBS is, by the text of a configuration file. It is known before conditions
-// are resolved, as the vntype is in a file of PBS's. What is wrong with the text Parse says.
+// OpenPBSOf returns where PBS is, by the text of a configuration file. It is known before
+// conditions are resolved, as the vntype is in a file of PBS's. What is wrong with the text Parse
+// says.
 func OpenPBSOf(text []byte) OpenPBS {
 	o := DefaultOpenPBS()
 	if home, there := stringAt(text, "openpbs", "home"); there {
@@ -274,8 +277,8 @@ func typeAt(t reflect.Type, key []string) reflect.Type {
 	return nil
 }
 
-// walk calls see for each value of the text that is not a table, with the line of its key, up to the
-// first mistake.
+// walk calls see for each value of the text that is not a table, with the line of its key, up to
+// the first mistake.
 func walk(b []byte, see func(key []string, line int, value *unstable.Node)) {
 	var p unstable.Parser
 	p.Reset(b)

@@ -14,15 +14,15 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Layer is the text of one configuration file. Errors and `config show` call it by its name, "" for a
-// text without one.
+// Layer is the text of one configuration file. Errors and `config show` call it by its name, "" for
+// a text without one.
 type Layer struct {
 	Name string
 	Text []byte
 }
 
-// Load reads the file at path over the defaults, with its conditions resolved for here. An absent file
-// is the defaults, unless must is set. Errors name the file, the line and the key.
+// Load reads the file at path over the defaults, with its conditions resolved for here. An absent
+// file is the defaults, unless must is set. Errors name the file, the line and the key.
 func Load(path string, must bool, here Here) (*File, error) {
 	own, err := ReadLayer(path, must)
 	if err != nil {
@@ -31,8 +31,8 @@ func Load(path string, must bool, here Here) (*File, error) {
 	return Merge(here, own...)
 }
 
-// ReadLayer reads the file at path as a layer, without looking at the text. An absent file is no layer,
-// unless must is set.
+// ReadLayer reads the file at path as a layer, without looking at the text. An absent file is no
+// layer, unless must is set.
 func ReadLayer(path string, must bool) ([]Layer, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !must {
@@ -44,8 +44,8 @@ func ReadLayer(path string, must bool) ([]Layer, error) {
 	return []Layer{{Name: path, Text: b}}, nil
 }
 
-// Parse reads the text of a configuration file over the defaults, resolves its conditions for here and
-// checks it.
+// Parse reads the text of a configuration file over the defaults, resolves its conditions for here
+// and checks it.
 func Parse(text []byte, here Here) (*File, error) { return Merge(here, Layer{Text: text}) }
 
 // Merge reads the layers over the defaults, one over the other, and checks the result. The last
@@ -111,7 +111,8 @@ func CheckSent(text []byte) error {
 	return forbid(text, "only the configuration of a node itself can say it", "openpbs", "host.node")
 }
 
-// CheckOwn refuses a node's own file that has settings of the shim, which would not read them there.
+// CheckOwn refuses a node's own file that has settings of the shim, which would not read them
+// there.
 func CheckOwn(text []byte) error {
 	return forbid(text, "the shim reads it only where PBS has sent it: hookhost openpbs config", "shim")
 }

@@ -73,7 +73,8 @@ func TestLaterLayerWinsKeyByKey(t *testing.T) {
 	}
 }
 
-// A file of a node in one table must not take back what PBS's says in the same table, nor the defaults.
+// A file of a node in one table must not take back what PBS's says in the same table, nor the
+// defaults.
 func TestEmptyLayerChangesNothing(t *testing.T) {
 	want, err := Merge(Here{}, sent)
 	if err != nil {

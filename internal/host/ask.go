@@ -125,8 +125,8 @@ func (h *Host) lastUsage(ctx context.Context, rec *jobstate.Record, e hostapi.Ev
 	}
 }
 
-// fromMoM puts pbs_mom's word in for the hosts that did not answer. MoM's error takes the place of theirs
-// only if no host can be asked at all.
+// fromMoM puts pbs_mom's word in for the hosts that did not answer. MoM's error takes the place of
+// theirs only if no host can be asked at all.
 func (h *Host) fromMoM(rec *jobstate.Record, hosts []string, told map[string]SisterUsage) {
 	silent := slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
 		u, there := told[host]

@@ -17,11 +17,12 @@ import (
 // for it (openpbs src/server/req_quejob.c; src/resmom/mom_comm.c, IM_JOIN_JOB), while the job has cpus and memory here. So MoM is asked
 // whether it has the job (Options.PBSHas), on four occasions:
 //
-//	another job begins and finds too little room     jobs begun roomAge ago and without prologue and launch,
-//	                                                 and that pbs_mom's begun dropAge ago, started or not
-//	dropAge after a job's begin                      that job, if it had neither
-//	exechost_periodic of a pbs_mom                   its jobs begun dropAge ago that its job_list does not name, started or not
-//	dropAge after exechost_startup of a pbs_mom      its jobs begun dropAge ago, started or not
+//	another job begins, too little room       jobs begun roomAge ago without prologue and launch,
+//	                                          and that pbs_mom's begun dropAge ago, started or not
+//	dropAge after a job's begin               that job, if it had neither
+//	exechost_periodic of a pbs_mom            its jobs begun dropAge ago that its job_list does
+//	                                          not name, started or not
+//	dropAge after exechost_startup of one     its jobs begun dropAge ago, started or not
 //
 // The last is for a pbs_mom that was restarted. A sister without option -p deletes its files of all
 // jobs then (openpbs src/resmom/catch_child.c, init_abort_jobs) and runs no hook, while the jobs'

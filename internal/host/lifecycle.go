@@ -189,9 +189,9 @@ func (h *Host) conclude(ctx context.Context, rec *jobstate.Record, e hostapi.Eve
 	return errors.Join(unsettled, err)
 }
 
-// compareRuns is less than 0 where a is a run of the job before b, and 0 where it is the same run. PBS
-// counts each start in run_version, which nobody can alter. A PBS without it has run_count alone, and
-// then lets nobody alter that (openpbs src/resmom/mom_hook_func.c, get_hook_results).
+// compareRuns is less than 0 where a is a run of the job before b, and 0 where it is the same run.
+// PBS counts each start in run_version, which nobody can alter. A PBS without it has run_count
+// alone, and then lets nobody alter that (openpbs src/resmom/mom_hook_func.c, get_hook_results).
 func compareRuns(a, b *hostapi.Job) int {
 	if a.RunVersion > 0 && b.RunVersion > 0 {
 		return cmp.Compare(a.RunVersion, b.RunVersion)

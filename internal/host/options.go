@@ -59,8 +59,8 @@ type Options struct {
 	// PBSHas tells whether the pbs_mom of that home has the job; "" is a home that no event has told. It fails where that cannot be
 	// told; then the job is taken for one that MoM has. May be nil: then it can never be told.
 	PBSHas func(job *hostapi.Job, home string) (bool, error)
-	// MoMUsage returns what sisters of a job told this host's pbs_mom when the job ended: one answer for each
-	// of hosts. The Host asks at execjob_epilogue, for hosts that Sisters does not reach. May be nil: then
-	// nothing is known of those.
+	// MoMUsage returns what sisters of a job told this host's pbs_mom when the job ended: one
+	// answer for each of hosts. The Host asks at execjob_epilogue, for hosts that Sisters does not
+	// reach. May be nil: then nothing is known of those.
 	MoMUsage func(rec *jobstate.Record, hosts []string) map[string]SisterUsage
 }

@@ -65,7 +65,7 @@ var errStays = errors.New("its record is still there")
 //	exiting                                    over
 //	another MoM's                              busy
 //	same head, another run                     over: the head knows nothing of that run any more
-//	another run_version                        over: PBS counts each start, so it knows nothing of that run any more
+//	another run_version                        over: PBS knows nothing of that run any more
 //	same run, prerun                           begin once more; hooks are idempotent
 //	  on several hosts                         over: the others have begun that run
 //	same run, running or suspended             busy

@@ -1,12 +1,14 @@
-// Package nodestate keeps the few facts about this node that outlive its jobs, its hooks and a boot.
+// Package nodestate keeps the few facts about this node that outlive its jobs, its hooks and a
+// boot.
 //
 //	PBS_HOME/mom_priv/vntype    what PBS calls the node's type; see Vntype
 //	NAME.offline                that a hook has put the node's vnodes offline; see Offline
 //	configuration               PBS's configuration that is in force; see Configuration
 //	remark                      what is in the comment of the node's vnode; see Remark
 //
-// All but the first are in the state directory. A file is replaced as a whole or not at all, and is on disk
-// when its call returns. Only root writes into either directory, so what is read here is root's word.
+// All but the first are in the state directory. A file is replaced as a whole or not at all, and is
+// on disk when its call returns. Only root writes into either directory, so what is read here is
+// root's word.
 package nodestate
 
 import (
@@ -88,8 +90,8 @@ func (d Dir) SetOffline(hook string, o *Offline) error {
 	return d.write(hook+offlineSuffix, append(b, '\n'))
 }
 
-// Configuration returns the configuration of PBS's that the daemon took over last, nil where there is
-// none. The copy is in force as long as the one that PBS has sent since does not hold.
+// Configuration returns the configuration of PBS's that the daemon took over last, nil where there
+// is none. The copy is in force as long as the one that PBS has sent since does not hold.
 func (d Dir) Configuration() ([]byte, error) { return d.read(configFile) }
 
 // SetConfiguration keeps the configuration that was taken over, nil for none. Idempotent.

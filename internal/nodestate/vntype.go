@@ -35,7 +35,8 @@ func (f Vntype) Read() (string, error) {
 	return v, nil
 }
 
-// Write gives the file a vntype. Others than root may read it, as the one that the stock hook writes.
+// Write gives the file a vntype. Others than root may read it, as the one that the stock hook
+// writes.
 func (f Vntype) Write(v string) error {
 	if err := checkVntype(v); err != nil {
 		return err

@@ -9,20 +9,20 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// HostTotal is what a job used on one of its hosts, as that host's pbs_mom told the mother superior's
-// when the job ended. MoM adds the totals up for the server.
+// HostTotal is what a job used on one of its hosts, as that host's pbs_mom told the mother
+// superior's when the job ended. MoM adds the totals up for the server.
 type HostTotal struct {
 	CPUT time.Duration // whole seconds
 	Mem  pbs.Size
 }
 
-// HostTotals returns what a mother superior's log says of a job's hosts, by their names as MoM knows
-// them. The last of several lines about a host counts. Lines of before since are an earlier run's and
-// do not count. The log is in since's time zone. Other lines are passed over.
+// HostTotals returns what a mother superior's log says of a job's hosts, by their names as MoM
+// knows them. The last of several lines about a host counts. Lines of before since are an earlier
+// run's and do not count. The log is in since's time zone. Other lines are passed over.
 //
 // MoM writes a line for each host right before the job's epilogue, at level PBSEVENT_DEBUG2
-// (openpbs src/resmom/catch_child.c, scan_for_exiting). The mother superior's own line is older than
-// her hooks' epilogue.
+// (openpbs src/resmom/catch_child.c, scan_for_exiting). The mother superior's own line is older
+// than her hooks' epilogue.
 func HostTotals(log []byte, job string, since time.Time) map[string]HostTotal {
 	const timeLayout = "01/02/2006 15:04:05"
 	about := []byte(";Job;" + job + ";")

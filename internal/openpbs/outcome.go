@@ -43,11 +43,13 @@ func allowedIn(e hostapi.Event) allowed {
 	return allowed{used: true, vnodes: true, action: true, restart: e == hostapi.EventBegin || e == hostapi.EventPrologue}
 }
 
-// Changes returns what the hooks' merged outcome changes in e, so far as PBS lets a hook change it in that event. What it does not is
-// left out and named in one log line of level debug; silently what hooks tell the host alone: resources_used in attach and resize, the
-// environment in attach, and in exechost_periodic resources_used of jobs that are not in its list. walltime and ncpus are never among resources_used: MoM counts them itself, and a walltime that a hook sets stops MoM's
-// clock and so the job's limit. A custom resource that the server does not know (custom) is left out
-// of resources_used, and named in the same log line; at exechost_startup the server is given
+// Changes returns what the hooks' merged outcome changes in e, so far as PBS lets a hook change it
+// in that event. What it does not is left out and named in one log line of level debug; silently
+// what hooks tell the host alone: resources_used in attach and resize, the environment in attach,
+// and in exechost_periodic resources_used of jobs that are not in its list. walltime and ncpus are
+// never among resources_used: MoM counts them itself, and a walltime that a hook sets stops MoM's
+// clock and so the job's limit. A custom resource that the server does not know (custom) is left
+// out of resources_used, and named in the same log line; at exechost_startup the server is given
 // diag_messages, which it then makes. The result depends on the arguments only, and is in the order
 // that Changes has.
 func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {

@@ -2,7 +2,8 @@ package openpbs
 
 import "strings"
 
-// builtIn are resources of PBS's own that a job can have used (src/lib/Libattr/master_resc_def_all.xml).
+// builtIn are resources of PBS's own that a job can have used
+// (src/lib/Libattr/master_resc_def_all.xml).
 var builtIn = map[string]bool{
 	"cpupercent": true, "cput": true, "energy": true, "file": true, "mem": true, "ncpus": true,
 	"pcput": true, "pmem": true, "pvmem": true, "vmem": true, "walltime": true,

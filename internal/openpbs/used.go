@@ -73,11 +73,11 @@ func (e *Event) used(out *hostapi.Outcome, custom Custom) map[string]hostapi.Res
 	return all
 }
 
-// unites tells whether MoM unites what this event says of job with what other hosts have said of it.
-// The mother superior does so for strings that its own hook has set, and for no others
+// unites tells whether MoM unites what this event says of job with what other hosts have said of
+// it. The mother superior does so for strings that its own hook has set, and for no others
 // (src/resmom/mom_updates_bundle.c, encode_used): it has to set an empty object, as it cannot know
-// whether a sister has told anything. A sister tells with each poll, and after its epilogue, which is
-// before the mother superior's.
+// whether a sister has told anything. A sister tells with each poll, and after its epilogue, which
+// is before the mother superior's.
 func (e *Event) unites(job *hostapi.Job) bool {
 	if job == nil || !job.MotherSuperior ||
 		e.Request.Event != hostapi.EventEpilogue && e.Request.Event != hostapi.EventPeriodic {
@@ -87,8 +87,8 @@ func (e *Event) unites(job *hostapi.Job) bool {
 	return err == nil && len(hosts) > 1
 }
 
-// diagOf is this host's entry of diag_messages as the mother superior unites it with those of others:
-// JSON without blanks around it.
+// diagOf is this host's entry of diag_messages as the mother superior unites it with those of
+// others: JSON without blanks around it.
 func diagOf(node, diag string) string {
 	b, err := json.Marshal(map[string]string{node: oneLine(diag)})
 	if err != nil { // a map of strings

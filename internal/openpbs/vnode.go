@@ -50,9 +50,9 @@ func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom) {
 	}
 }
 
-// withDiagMessages has the server make diag_messages: a resource of a vnode that it does not know it
-// makes, of a type that fits, and tells all MoMs (src/server/node_manager.c, update2_to_vnode). The
-// empty value is none to the vnode.
+// withDiagMessages has the server make diag_messages: a resource of a vnode that it does not know
+// it makes, of a type that fits, and tells all MoMs (src/server/node_manager.c, update2_to_vnode).
+// The empty value is none to the vnode.
 func withDiagMessages(vnodes map[string]*hostapi.Vnode, node string) map[string]*hostapi.Vnode {
 	var v hostapi.Vnode
 	if known := vnodes[node]; known != nil {

@@ -116,8 +116,8 @@ func (t totals) ofCPUs(d time.Duration) float64 {
 	return d.Seconds() / (t.walltime.Seconds() * float64(t.ncpus))
 }
 
-// sharpened returns fine where coarse, whole seconds as PBS writes them, is the same or not known. Less than a minute is
-// shown with a part of a second, so there it may have been rounded up.
+// sharpened returns fine where coarse, whole seconds as PBS writes them, is the same or not known.
+// Less than a minute is shown with a part of a second, so there it may have been rounded up.
 func sharpened(coarse *time.Duration, fine time.Duration) *time.Duration {
 	if coarse == nil || fine.Truncate(time.Second) == *coarse || fine < time.Minute && fine.Round(time.Second) == *coarse {
 		return &fine

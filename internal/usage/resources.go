@@ -12,9 +12,10 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// Resources returns h in PBS's formats: cput as HH:MM:SS to the nearest second, walltime cut off to whole seconds; mem, vmem and hpmem
-// in kb, rounded up; cpupercent (100*cput/walltime, rounded) and ncpus as integers. What h does not tell is absent, and so are
-// walltime and cpupercent when walltime is not positive, and ncpus when it is 0.
+// Resources returns h in PBS's formats: cput as HH:MM:SS to the nearest second, walltime cut off to
+// whole seconds; mem, vmem and hpmem in kb, rounded up; cpupercent (100*cput/walltime, rounded) and
+// ncpus as integers. What h does not tell is absent, and so are walltime and cpupercent when
+// walltime is not positive, and ncpus when it is 0.
 func Resources(h *hostapi.HostUsage, walltime time.Duration) hostapi.Resources {
 	r := hostapi.Resources{}
 	if h == nil {
@@ -36,8 +37,8 @@ func Resources(h *hostapi.HostUsage, walltime time.Duration) hostapi.Resources {
 		r["walltime"] = formatDuration(walltime)
 	}
 	if cput, ok := seconds(h.CPUTSeconds); ok {
-		// A mother superior adds whole seconds of each host up. Cut off they would be too little by half a
-		// second a host.
+		// A mother superior adds whole seconds of each host up. Cut off they would be too little by
+		// half a second a host.
 		r["cput"] = pbs.FormatDuration(cput)
 		if walltime > 0 {
 			r["cpupercent"] = strconv.FormatInt(int64(math.Round(100*cput.Seconds()/walltime.Seconds())), 10)

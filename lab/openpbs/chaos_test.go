@@ -72,8 +72,8 @@ func TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled(t *testing.T) 
 }
 
 // drain waits until no job is left. A MoM that is killed while it starts or ends a job may leave it
-// running for ever, with no hook as well (substate 41, or "no active tasks" in mom_logs): such a job
-// is run again, as its operator would.
+// running for ever, with no hook as well (substate 41, or "no active tasks" in mom_logs): such a
+// job is run again, as its operator would.
 func drain(t *testing.T, within time.Duration) {
 	t.Helper()
 	var left string

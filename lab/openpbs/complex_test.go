@@ -79,9 +79,9 @@ func install() error {
 	return register()
 }
 
-// register has the server and each node know hookhost's hook. exechost_periodic comes more often than
-// by default, so that no test has to wait for it: MoM takes another freq over only when the old one has
-// passed.
+// register has the server and each node know hookhost's hook. exechost_periodic comes more often
+// than by default, so that no test has to wait for it: MoM takes another freq over only when the
+// old one has passed.
 func register() error {
 	return run(nodes[0], "hookhost openpbs install --freq 5")
 }

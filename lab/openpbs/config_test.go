@@ -12,8 +12,8 @@ import (
 // sent is where MoM has the configuration that PBS has sent it.
 const sent = pbsHome + "/mom_priv/hooks/hookhost.CF"
 
-// sendConfiguration makes text the configuration of all nodes, by hookhost. Each has it when the command
-// is over. The test leaves none.
+// sendConfiguration makes text the configuration of all nodes, by hookhost. Each has it when the
+// command is over. The test leaves none.
 func sendConfiguration(t *testing.T, text string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -117,8 +117,8 @@ func comment(t *testing.T, node string) string {
 	return strings.TrimSpace(out)
 }
 
-// A configuration may come that a node's older hookhost does not know, or that somebody has given to
-// qmgr himself.
+// A configuration may come that a node's older hookhost does not know, or that somebody has given
+// to qmgr himself.
 func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 	const own = "the disk was changed in May"
 	on(t, nodes[0], "qmgr -c \"set node "+nodes[0]+" comment = '"+own+"'\"")

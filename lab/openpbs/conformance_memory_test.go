@@ -44,8 +44,8 @@ func TestDefaultsOfMemAndVmemAreEnforcedWhereSet(t *testing.T) {
 			if c.want > 0 && mem != c.want {
 				t.Errorf("limit of mem: %d, want %d", mem, c.want)
 			}
-			// What PBS is told is less than what jobs may have, by vnode_hidden_mb. It is told a moment
-			// after exechost_startup.
+			// What PBS is told is less than what jobs may have, by vnode_hidden_mb. It is told a
+			// moment after exechost_startup.
 			if c.want == 0 {
 				eventually(t, fmt.Sprintf("%s is told to have the %d bytes that the job may have", node, mem), 20*time.Second, func() bool {
 					all := memTold(t, node)
@@ -176,8 +176,8 @@ func (j *job) bytes(node, v1, v2 string) int {
 	return n
 }
 
-// assertSwap compares the job's limits of mem and vmem. Nodes of a laboratory have no swap as a rule:
-// an enforced limit of vmem is that of mem then.
+// assertSwap compares the job's limits of mem and vmem. Nodes of a laboratory have no swap as a
+// rule: an enforced limit of vmem is that of mem then.
 func (j *job) assertSwap(node string, mem int, enforced bool) {
 	j.t.Helper()
 	b, err := os.ReadFile("/proc/swaps")

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// pruning is a hook of the site that has a job start on a part of its vnodes. release_nodes of OpenPBS
-// 23.06 gives back the job without counting the reference, and pbs_python crashes: the hook counts it.
+// pruning is a hook of the site that has a job start on a part of its vnodes. release_nodes of
+// OpenPBS 23.06 gives back the job without counting the reference, and pbs_python crashes: the hook
+// counts it.
 const pruning = `import ctypes
 import pbs
 e = pbs.event()

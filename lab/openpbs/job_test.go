@@ -68,7 +68,8 @@ func (j *job) becomes(what string, within time.Duration, is func(attributes) boo
 	return a
 }
 
-// started waits until MoM has begun the job: execjob_begin is over, on the mother superior at least.
+// started waits until MoM has begun the job: execjob_begin is over, on the mother superior at
+// least.
 func (j *job) started() attributes {
 	j.t.Helper()
 	return j.becomes("is started", 30*time.Second, func(a attributes) bool { return a.State == "R" && a.Substate == 41 })
@@ -117,8 +118,8 @@ func (j *job) cgroups(node string) []string {
 	return strings.Fields(on(j.t, node, "find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '"+name+"'"))
 }
 
-// read returns a file of the job's cgroup on a node: on cgroup v1 the one by which it is known there,
-// such as cpuset.cpus, else the one of v2.
+// read returns a file of the job's cgroup on a node: on cgroup v1 the one by which it is known
+// there, such as cpuset.cpus, else the one of v2.
 func (j *job) read(node, v1, v2 string) string {
 	j.t.Helper()
 	controller, _, _ := strings.Cut(v1, ".")

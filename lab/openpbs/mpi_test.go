@@ -59,8 +59,8 @@ func seen(t *testing.T, dir, id string) map[string]bool {
 	return in
 }
 
-// inJob tells whether a process with these cgroups is in the job: where memory is limited, that is in
-// v1's hierarchy of memory or in v2's.
+// inJob tells whether a process with these cgroups is in the job: where memory is limited, that is
+// in v1's hierarchy of memory or in v2's.
 func inJob(cgroups, id string) bool {
 	v1 := strings.Contains(cgroups, ":memory:")
 	for _, c := range strings.FieldsFunc(cgroups, func(r rune) bool { return r == ' ' || r == ';' || r == '\n' }) {

@@ -37,7 +37,8 @@ func migrated(t *testing.T, configuration string, on ...string) {
 	settings(t, imported(t, on[0], "/run/pbs_cgroups.json"), on...)
 }
 
-// imported is the hookhost.toml that hookhost makes of a file that is a configuration of pbs_cgroups.
+// imported is the hookhost.toml that hookhost makes of a file that is a configuration of
+// pbs_cgroups.
 func imported(t *testing.T, node, path string) string {
 	t.Helper()
 	return on(t, node, "hookhost config import "+path+" 2>/run/import.table")

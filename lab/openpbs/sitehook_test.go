@@ -16,8 +16,8 @@ type siteHook struct {
 	remove func() // takes it away before the test ends; once is enough
 }
 
-// newSiteHook registers a hook until the test ends, and waits until the nodes have it. The name is a
-// new one: that of a deleted hook is free once all nodes have confirmed it.
+// newSiteHook registers a hook until the test ends, and waits until the nodes have it. The name is
+// a new one: that of a deleted hook is free once all nodes have confirmed it.
 func newSiteHook(t *testing.T, name, event string, order int, script string) siteHook {
 	t.Helper()
 	name += strconv.FormatInt(time.Now().UnixMilli(), 36)

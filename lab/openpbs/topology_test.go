@@ -45,8 +45,8 @@ func (v vnode) available(t *testing.T, resource string) int {
 	return n
 }
 
-// twoSockets has a node take its two cpus for a socket each, with 8 GB of memory at each. The kernel
-// goes on with one: mem_fences has to be off. hookhost looks when its configuration is read.
+// twoSockets has a node take its two cpus for a socket each, with 8 GB of memory at each. The
+// kernel goes on with one: mem_fences has to be off. hookhost looks when its configuration is read.
 func twoSockets(t *testing.T, node string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -77,8 +77,8 @@ func oneCore(t *testing.T, node string) {
 	on(t, node, "set -e; echo 0-1 >/run/siblings; for f in "+lists+"; do mount --bind /run/siblings $f; done")
 }
 
-// vnodePerSocket has a node of two sockets tell PBS of a vnode for each, and waits until they are free.
-// Further tables of the configuration are those of toml.
+// vnodePerSocket has a node of two sockets tell PBS of a vnode for each, and waits until they are
+// free. Further tables of the configuration are those of toml.
 func vnodePerSocket(t *testing.T, toml string, on ...string) {
 	t.Helper()
 	for _, node := range on {

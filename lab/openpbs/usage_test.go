@@ -42,7 +42,8 @@ func spin(seconds float64, megabytes int) string {
 // No certificates are configured here, and the job is over before anything polls.
 func TestUsageOfAllHostsIsInAccountingAndInTheMotherSuperiorsReport(t *testing.T) {
 	needNodes(t, 2)
-	// Each host's part is rounded to whole seconds before MoM adds them up: 1.7 and 1.7 are 4, not 2.
+	// Each host's part is rounded to whole seconds before MoM adds them up: 1.7 and 1.7 are 4, not
+	// 2.
 	script := "cat >sister.sh <<'END'\n" + spin(1.7, 90) + "\nEND\n" +
 		"/opt/pbs/bin/pbs_tmrsh node2 sh $PWD/sister.sh &\n" + spin(1.7, 40) + "\nwait"
 	j := qsub(t, "alice", twoHosts, script)

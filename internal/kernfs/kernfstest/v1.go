@@ -52,7 +52,8 @@ var v1Knobs = map[string][]knob{
 	"rdma":       rdmaKnobs,
 }
 
-// rdmaKnobs are the same in both versions. They have a line for each device, of which there is none.
+// rdmaKnobs are the same in both versions. They have a line for each device, of which there is
+// none.
 var rdmaKnobs = []knob{
 	off(always("rdma.current", "")),
 	off(kept("rdma.max", "")),
