@@ -51,7 +51,7 @@ func (b *backend) note(s settings, err error) error {
 }
 
 // hooksOf returns the folder of the hooks of the MoM with that home, as the configuration names it.
-// It is "" for another MoM than the configuration's, whose word does not count here.
+// Another MoM's is "": its word does not count here.
 func (b *backend) hooksOf(home string) string {
 	dir := b.pbs.dir.Load()
 	if dir == nil || home == "" {
@@ -68,7 +68,7 @@ func (b *backend) hooksOf(home string) string {
 }
 
 // receive puts the configuration in force that PBS has sent since the last event, if any. Each
-// event asks the file system once. So nothing has to be watched, and the next job has what its
+// event asks the file system once, so nothing has to be watched. The next job has what its
 // administrator sees on the node. home is that of the MoM that sends the event.
 func (b *backend) receive(ctx context.Context, home, hook string) {
 	dir := b.hooksOf(home)
@@ -118,10 +118,10 @@ func (b *backend) mustRemark() bool {
 }
 
 // commentVnode puts what hookhost has to say of the configuration into the comment of this host's
-// vnode, and takes back what it said before. All else in the comment stays. Nothing is done where
-// the event does not tell the comment, or where a hook has something to say in it: the next event
-// of the host will do. A text that was taken back is forgotten once the server shows that it is
-// gone.
+// vnode, and takes back what it said before. All else in the comment stays. An event that does not
+// tell the comment changes nothing, nor does one where a hook has something to say in it. The next
+// event of the host will do. A text that was taken back is forgotten once the server shows that it
+// is gone.
 func (b *backend) commentVnode(req *hostapi.Request, out *hostapi.Outcome) error {
 	if req.Event.ForJob() || !b.mustRemark() {
 		return nil

@@ -190,7 +190,7 @@ func (f *openpbsFlags) install(c *cli, out, errOut io.Writer) error {
 }
 
 // installCgswap registers the server's hook that fills in cgswap, and the resource unless it is one
-// of known. Where that was not asked for, it brings the hook up to date that is there.
+// of known. A hook that is there is brought up to date also where --cgswap was not asked for.
 func (f *openpbsFlags) installCgswap(q *qmgr, known map[string]*openpbs.Resource, out io.Writer) error {
 	name := f.registration.CgswapName()
 	existing, _, err := q.hooks(name)

@@ -165,7 +165,7 @@ func (b *backend) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
 }
 
 // isOwed tells whether an event says what has become of a job. Such a one is carried out however
-// late it is read: MoM sends it once. Of the others MoM wants the answer, and has gone on without.
+// late it is read: MoM sends it once. MoM wants the answer of the others, and has gone on without.
 func isOwed(e hostapi.Event) bool { return e.ForJob() && !isRefusable(e) }
 
 // isRefusable tells whether MoM takes no for an answer to an event, so that one that could not be carried out is rejected.

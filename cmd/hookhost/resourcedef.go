@@ -16,7 +16,7 @@ const resourcedef = "resourcedef"
 
 // customResources returns the custom resources that the server knows, as it has told the pbs_mom
 // that runs the process caller as its hook. The file is beside the working directory of the hooks.
-// Without a file the server knows none, or has not told.
+// An absent file says that the server knows none, or has not told.
 func (b *backend) customResources(caller int) openpbs.Custom {
 	link := strconv.Itoa(caller) + "/cwd"
 	dir := b.procfs.Path(link) + "/.." // by the kernel, which knows it in a container, too
@@ -35,7 +35,7 @@ func (b *backend) customResources(caller int) openpbs.Custom {
 }
 
 // examineResource looks for diag_messages among the custom resources that the server has told this
-// node of. It says nothing where it is there.
+// node of. A resource that is there is no finding.
 func examineResource(dir string) []finding {
 	what, advice := "PBS resource "+openpbs.DiagMessages, "hookhost openpbs install, on the PBS server's host"
 	text, err := os.ReadFile(filepath.Join(dir, resourcedef))

@@ -22,7 +22,8 @@ type vntype struct {
 	shut  bool             // others than root may not read it
 }
 
-// readVntype reads the vntype. That there is none, or that this user may not read it, is no error.
+// readVntype reads the vntype. A file that is not there, or that this user may not read, is no
+// error.
 func readVntype(cfg *config.OpenPBS) (vntype, error) {
 	home, err := momHome(cfg)
 	if errors.Is(err, errNoHome) {

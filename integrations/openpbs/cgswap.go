@@ -12,8 +12,8 @@ import (
 //go:embed cgswap.py
 var cgswapScript string
 
-// cgswapMark is the first line of it as it is imported. It differs from that of the shim, of which
-// the server has one alone.
+// cgswapMark is the first line of it as it is imported. The shim, of which the server has one
+// alone, has another.
 const cgswapMark = "# hookhost cgswap: imported by hookhost openpbs"
 
 // CgswapScript is what is imported.
@@ -41,8 +41,9 @@ const cgswapEvents = "queuejob,modifyjob"
 func (r Registration) CgswapName() string { return r.Name + "_cgswap" }
 
 // InstallCgswap returns the directives that make the server fill in cgswap, none where it does.
-// existing is the hook CgswapName, resource the server's cgswap; nil where there is none. A hook
-// that is there stays enabled or disabled. It fails when one of them is somebody else's.
+// existing is the hook CgswapName, resource the server's cgswap; either is nil where it is not
+// there. A hook that is there stays enabled or disabled. A hook or resource of somebody else's is
+// an error.
 func (r Registration) InstallCgswap(existing *Hook, resource *Resource) ([]Command, error) {
 	name := r.CgswapName()
 	if existing != nil && !existing.blank() && !isCgswap(existing.Script) {

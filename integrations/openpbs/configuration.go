@@ -15,8 +15,8 @@ const MaxConfig = 1<<16 - 1
 // sends no empty one to the nodes (int_hook.c).
 const NoConfig = "# no configuration\n"
 
-// Configure returns the directive that makes text the hook's configuration, which PBS then sends to
-// every node; none where it is. existing is the hook of that name. A text that is too long is an
+// Configure returns the directive that makes text the hook's configuration; none where it is. PBS
+// then sends it to every node. existing is the hook of that name. A text that is too long is an
 // error, and so is a hook that is not there or not hookhost's.
 func (r Registration) Configure(existing *Hook, text []byte) ([]Command, error) {
 	switch {

@@ -35,8 +35,8 @@ type Limits struct {
 	// on v1). nil: off.
 	MemHigh *int64 `json:"mem_high,omitempty"`
 	// MemSoft is the memory in bytes that the kernel leaves the job when the node runs out of
-	// memory: what a job has beyond it is reclaimed first. The file is memory.soft_limit_in_bytes
-	// on v1 and memory.low on v2, see soft.go. nil: none.
+	// memory. Memory beyond it is reclaimed first. The file is memory.soft_limit_in_bytes on v1 and
+	// memory.low on v2, see soft.go. nil: none.
 	MemSoft *int64 `json:"-"`
 	// OOMGroup says whether the kernel, when it kills for lack of memory, kills the whole job (v2's memory.oom.group). v1
 	// and kernels before Linux 4.19 have no such thing and pass it over; a new job has false. nil leaves it.
@@ -53,9 +53,9 @@ type Limits struct {
 	// Swappiness is v1's memory.swappiness, 0 to 200. v2 has no such thing and passes it over. nil leaves it.
 	Swappiness *int `json:"-"`
 	// MemHardwall and SpreadPage are the flags cpuset.mem_hardwall and cpuset.memory_spread_page of
-	// v1, for a job with CPUs of its own: its kernel memory is on Mems, too, and its page cache is
-	// spread over them (cgroup-v1/cpusets.rst). v2 has neither and passes them over. false of a new
-	// job leaves what a new cpuset has.
+	// v1 (cgroup-v1/cpusets.rst), for a job with CPUs of its own. Its kernel memory is on Mems,
+	// too, and its page cache is spread over them. v2 has neither and passes them over. false of a
+	// new job leaves what a new cpuset has.
 	MemHardwall, SpreadPage bool `json:"-"`
 }
 

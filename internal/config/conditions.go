@@ -237,9 +237,8 @@ func stringAt(b []byte, key ...string) (found string, there bool) {
 	return found, there
 }
 
-// OpenPBSOf returns where PBS is, by the text of a configuration file. It is known before
-// conditions are resolved, as the vntype is in a file of PBS's. What is wrong with the text Parse
-// says.
+// OpenPBSOf returns where PBS is, by the text of a configuration file. The vntype, which conditions
+// need, is in a file of PBS's. A mistake in the text is left to Parse.
 func OpenPBSOf(text []byte) OpenPBS {
 	o := DefaultOpenPBS()
 	if home, there := stringAt(text, "openpbs", "home"); there {

@@ -105,8 +105,8 @@ func (f *File) For(here Here) (*File, error) { return Merge(here, f.layers...) }
 // Layers returns what the configuration was made of, the defaults apart.
 func (f *File) Layers() []Layer { return f.layers }
 
-// CheckSent refuses a text that PBS is to send to all nodes, or has sent, and that says what only a
-// file of a node can: where PBS's files are, and the node's name.
+// CheckSent refuses a text for all nodes, from PBS or on its way there, that says what only a
+// node's own file can: where PBS's files are, and the node's name.
 func CheckSent(text []byte) error {
 	return forbid(text, "only the configuration of a node itself can say it", "openpbs", "host.node")
 }

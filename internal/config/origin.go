@@ -9,8 +9,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Show returns the configuration as TOML does, with a comment behind each value that says where it
-// comes from: "default", or a layer, which called names, and the line there.
+// Show returns the configuration as TOML does. A comment behind each value says where it comes
+// from: "default", or a layer, by the name that called gives it, and the line there.
 func (f *File) Show(called func(Layer) string) ([]byte, error) {
 	text, err := f.TOML()
 	if err != nil {

@@ -199,9 +199,9 @@ func compareRuns(a, b *hostapi.Job) int {
 	return cmp.Compare(a.RunCount, b.RunCount)
 }
 
-// errEarlierRun is of an event that pbs_mom had sent before it began the job anew. It was read only
-// now, as by a daemon that was stopped: events of several connections are in no order. Begin has
-// ended that run (standing).
+// errEarlierRun is of an event that pbs_mom had sent before it began the job anew. The event was
+// read only now, as by a daemon that was stopped. Events of several connections are in no order.
+// Begin has ended that run (standing).
 var errEarlierRun = errors.New("the job has begun again since")
 
 // leaving returns the job's record as it goes into its last phase, and fails with errEarlierRun.

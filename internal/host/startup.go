@@ -16,9 +16,9 @@ import (
 // (src/server/node_manager.c, IS_UPDATE_FROM_HOOK).
 
 // startUpLate adds to the verdict of an exechost_periodic of a pbs_mom what its exechost_startup
-// would have told of resources and sharing, where the event's vnode_list lacks a resource of that.
-// It looks once for each MoM, and not where exechost_startup has come: what the server takes over
-// later, or is changed there, is the administrator's.
+// would have told of resources and sharing. It does so where the event's vnode_list lacks such a
+// resource. Each MoM is looked at once, unless its exechost_startup has come. Later changes at the
+// server are the administrator's.
 func (h *Host) startUpLate(ctx context.Context, req *hostapi.Request, from caller, v *Verdict) {
 	if h.hasStarted(from.home) {
 		return

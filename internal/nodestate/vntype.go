@@ -20,8 +20,8 @@ const maxVntype = 256 // bytes; PBS's names are shorter
 // VntypeOf returns the file of a home.
 func VntypeOf(home string) Vntype { return Vntype(filepath.Join(home, "mom_priv", "vntype")) }
 
-// Read returns the vntype, "" where the file is empty. It fails with fs.ErrNotExist where there is
-// none, and where the first line is no vntype.
+// Read returns the vntype, "" where the file is empty. An absent file is fs.ErrNotExist. A first
+// line that is no vntype is an error.
 func (f Vntype) Read() (string, error) {
 	b, err := os.ReadFile(string(f))
 	if err != nil {

@@ -12,8 +12,8 @@ var builtIn = map[string]bool{
 // DiagMessages is the custom resource that has what went wrong in a job: a JSON object, by host.
 const DiagMessages = "diag_messages"
 
-// Custom are the custom resources that a server knows, by name. Of a job for which MoM sends it one
-// that it does not know, the server takes no resources_used at all (src/server/req_jobobit.c).
+// Custom are the custom resources that a server knows, by name. The server takes no resources_used
+// of a job at all where MoM sends it one that it does not know (src/server/req_jobobit.c).
 type Custom map[string]bool
 
 // ParseResourcedef reads mom_priv/hooks/resourcedef, which the server sends to each MoM whenever a

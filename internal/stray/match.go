@@ -148,7 +148,7 @@ func isSSHD(comm string) bool {
 	return slices.Contains([]string{"sshd", "sshd-session", "sshd-auth", "dropbear"}, comm)
 }
 
-// isSubmitter knows what a qsub leaves behind: a process without parents or terminal that hands its
+// isSubmitter knows what a qsub leaves behind: a process without parents or terminal. It hands its
 // user's further jobs to the server for a minute (openpbs src/cmds/qsub_sup.c, do_daemon_stuff).
 func isSubmitter(f Facts) bool { return f.Comm == "qsub" && f.Session == f.PID && f.TTY == 0 }
 

@@ -1,6 +1,7 @@
-// Package table reads the table [shim] of a hookhost.toml as hookhost.py does, which has no parser
-// of TOML: line by line, in a few forms of all that TOML has. internal/config refuses a file in
-// which the two would find different values. The package imports nothing that takes long to start.
+// Package table reads the table [shim] of a hookhost.toml as hookhost.py does. The shim has no
+// parser of TOML: it reads line by line, in a few forms of all that TOML has. internal/config
+// refuses a file in which the two would find different values. The package imports nothing that
+// takes long to start.
 package table
 
 import "strings"
@@ -10,7 +11,7 @@ const Socket = "/run/hookhost/hookhost.sock"
 
 // Read returns the settings of the table by key, text as it stands between quotes, and true or
 // false. A line that has none of the forms is left out, as a line of another table is. The same
-// rules are in prepare of hookhost.py:
+// rules are in shim_lines and setting of hookhost.py:
 //
 //	[shim]                    alone on its line; the table ends before the next line with a [
 //	KEY = "TEXT"              or 'TEXT', without a \ in it
