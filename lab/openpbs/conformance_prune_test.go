@@ -21,11 +21,11 @@ if job.in_ms_mom() and job.release_nodes(keep_select="%s") is None:
     e.reject("the vnodes are not released")
 `
 
-// refusing is a hook of the site that refuses execjob_resize on sisters.
-const refusing = `import pbs
-e = pbs.event()
-if not e.job.in_ms_mom():
-    e.reject("no resize of this job here")
+// refusing is a hook of the site that refuses execjob_resize on nodes with a file /run/refuse.
+const refusing = `import os
+import pbs
+if os.path.exists("/run/refuse"):
+    pbs.event().reject("no resize here")
 `
 
 func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
@@ -73,17 +73,35 @@ func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
 	}
 }
 
-func TestResizeThatASiteHookRefusesOnASisterRequeuesTheJob(t *testing.T) {
+// The two jobs share one hook, and the nodes get new MoMs afterwards. Where a hook of execjob_resize was
+// deleted and another one refuses, MoM of OpenPBS 23.06 crashes in each hook that follows, in its child
+// before exec. The same happens without hookhost.
+func TestResizeThatASiteHookRefusesRequeuesTheJob(t *testing.T) {
 	needNodes(t, 2)
+	t.Cleanup(func() {
+		for _, node := range nodes {
+			on(t, node, "kill -KILL $("+momPid+")")
+			must(t, momIsUp(node))
+		}
+	})
 	vnodePerSocket(t, "", nodes...)
-	newSiteHook(t, "prune", "execjob_launch", 1, fmt.Sprintf(pruning, "1:ncpus=1:mem=100mb:host=node1+1:ncpus=1:mem=100mb:host=node2"))
+	keep := "1:ncpus=1:mem=100mb:host=node1+1:ncpus=1:mem=100mb:host=node2"
+	newSiteHook(t, "prune", "execjob_launch", 1, fmt.Sprintf(pruning, keep))
 	newSiteHook(t, "refuse", "execjob_resize", 1, refusing)
-	t.Cleanup(func() { output("root", nodes[0], "qmgr -c 'set server scheduling = true'") })
-	j := qsub(t, "alice", "-W tolerate_node_failures=job_start -l place=vscatter "+
-		"-l select=1:ncpus=1:mem=100mb:host=node1+2:ncpus=1:mem=100mb:host=node2", "sleep 60")
-	j.started()
-	qmgr(t, "set server scheduling = false") // so that it stays in the queue
-	eventually(t, "job "+j.id+" is queued again", 40*time.Second, func() bool { return j.attributes().State == "Q" })
-	j.gone()
-	on(t, nodes[0], "qdel "+j.id)
+	for _, c := range []struct{ name, node string }{{"on the mother superior", "node1"}, {"on a sister", "node2"}} {
+		t.Run(c.name, func(t *testing.T) {
+			on(t, c.node, "touch /run/refuse")
+			t.Cleanup(func() {
+				output("root", c.node, "rm -f /run/refuse")
+				output("root", nodes[0], "qmgr -c 'set server scheduling = true'")
+			})
+			j := qsub(t, "alice", "-W tolerate_node_failures=job_start -l place=vscatter "+
+				"-l select=1:ncpus=1:mem=100mb:host=node1+2:ncpus=1:mem=100mb:host=node2", "sleep 60")
+			j.started()
+			qmgr(t, "set server scheduling = false") // so that it stays in the queue
+			eventually(t, "job "+j.id+" is queued again", 40*time.Second, func() bool { return j.attributes().State == "Q" })
+			j.gone()
+			on(t, nodes[0], "qdel "+j.id)
+		})
+	}
 }
