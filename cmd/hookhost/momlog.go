@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -44,10 +45,10 @@ func (b *backend) momUsage(rec *jobstate.Record, hosts []string) map[string]host
 	return usage
 }
 
-// totalOf finds a host among those that MoM has logged, with or without its domain.
-func totalOf(totals map[string]openpbs.HostTotal, name string) (openpbs.HostTotal, bool) {
-	for logged, u := range totals {
-		if pbs.SameHost(logged, name) {
+// totalOf finds what MoM has logged last of a host, with or without its domain.
+func totalOf(totals []openpbs.HostTotal, name string) (openpbs.HostTotal, bool) {
+	for _, u := range slices.Backward(totals) {
+		if pbs.SameHost(u.Host, name) {
 			return u, true
 		}
 	}
@@ -68,7 +69,7 @@ func ncpusOn(job *hostapi.Job, name string) int {
 }
 
 // momTotals reads the log of the job's pbs_mom: mom_logs/YYYYMMDD in its home, a file for each day.
-func (b *backend) momTotals(rec *jobstate.Record) (map[string]openpbs.HostTotal, error) {
+func (b *backend) momTotals(rec *jobstate.Record) ([]openpbs.HostTotal, error) {
 	home := rec.MoMHome
 	if home == "" {
 		home = b.configuredHome()

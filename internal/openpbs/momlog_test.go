@@ -8,7 +8,7 @@ import (
 )
 
 // OpenPBS 23.06.06 wrote such lines of a job on two nodes.
-func TestHostTotalsAreTheLastThatMoMLoggedForThisRun(t *testing.T) {
+func TestHostTotalsAreWhatMoMLoggedForThisRun(t *testing.T) {
 	const log = `11/22/2026 17:40:00;0100;pbs_mom;Job;7.srv;n2 cput=09:00:00 mem=9kb
 11/22/2026 17:45:43;0080;pbs_mom;Job;7.srv;task 00000001 terminated
 11/22/2026 17:45:43;0100;pbs_mom;Job;7.srv;task 00000001 cput=00:00:03
@@ -22,7 +22,7 @@ func TestHostTotalsAreTheLastThatMoMLoggedForThisRun(t *testing.T) {
 a name;Job;7.srv;n8 cput=00:00:01 mem=1kb
 `
 	begun := time.Date(2026, 11, 22, 17, 45, 44, 900e6, time.UTC)
-	want := map[string]HostTotal{"n1": {}, "n2.cluster": {time.Hour + 4*time.Second, 105208 << 10}}
+	want := []HostTotal{{Host: "n1"}, {"n2.cluster", time.Hour + 4*time.Second, 105208 << 10}}
 	if d := cmp.Diff(want, HostTotals([]byte(log), "7.srv", begun)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
