@@ -3,6 +3,7 @@ package openpbs
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -12,16 +13,24 @@ import (
 const Tracking = "server_priv/hooks/tracking.TR"
 
 // Pending returns the hosts whose pbs_mom has not confirmed all of the hook, sorted. The text is
-// that of Tracking: lines `HOST:PORT HOOK ACTION ID`, the later of two about the same counting. An
-// ACTION of 0 is nothing to do.
+// that of Tracking: lines `HOST:PORT HOOK ACTION ID`. An ACTION of 0 is nothing to do. Of the lines
+// about a host those with the highest ID count, and the last of these.
+//
+// The server appends lines, and now and then writes the file anew with all actions that it has ever
+// had for a host, in no order of time. IDs grow.
 func Pending(tracking []byte, hook string) []string {
-	pending := map[string]bool{}
+	pending, latest := map[string]bool{}, map[string]int64{}
 	for line := range strings.Lines(string(tracking)) {
 		f := strings.Fields(line)
 		if len(f) != 4 || f[1] != hook {
 			continue
 		}
 		host, _, _ := strings.Cut(f[0], ":")
+		id, err := strconv.ParseInt(f[3], 10, 64)
+		if err != nil || id < latest[host] {
+			continue
+		}
+		latest[host] = id
 		delete(pending, host)
 		if f[2] != "0" {
 			pending[host] = true
