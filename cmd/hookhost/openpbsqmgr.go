@@ -46,7 +46,9 @@ func (q *qmgr) run(directive string, input []byte) (string, error) {
 	cmd.Stdin = bytes.NewReader(input)
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	// A qmgr on another host than the server's says of `list hook` that it is refused, and exits with 0.
+	if refused := strings.Contains(complaints.String(), "unauthorized"); err != nil || refused {
 		text := strings.Join(strings.FieldsFunc(complaints.String(), func(r rune) bool { return r == '\n' }), "; ")
 		if text == "" {
 			text = err.Error()
@@ -56,7 +58,7 @@ func (q *qmgr) run(directive string, input []byte) (string, error) {
 			text += " (PBS deletes a hook once the pbs_mom of every node has confirmed it: nodes that are down keep it)"
 		case strings.Contains(text, "cannot connect"):
 			text += " (is the PBS server up?)"
-		case strings.Contains(text, "unauthorized") || strings.Contains(text, "hook_tempfile"):
+		case refused || strings.Contains(text, "hook_tempfile"):
 			text += " (hooks are changed on the host of the PBS server)"
 		}
 		return "", fmt.Errorf("qmgr -c %q: %s", directive, text)
