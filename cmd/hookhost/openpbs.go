@@ -259,6 +259,9 @@ func (f *openpbsFlags) uninstall(c *cli, out, errOut io.Writer) error {
 	if f.dryRun {
 		return nil
 	}
+	if err := c.removed(f.registration.Name, errOut); err != nil {
+		return err
+	}
 	return c.reach(openpbs.Stock, errOut)
 }
 

@@ -22,6 +22,17 @@ const reachWithin = 30 * time.Second
 // on errOut which it waits for. Nodes that have not taken it after reachWithin are named, which is
 // no error: the server goes on trying.
 func (c *cli) reach(hook string, errOut io.Writer) error {
+	return c.confirmed(hook, "Hook "+hook, errOut)
+}
+
+// removed waits likewise until the nodes no longer have the hook. A moment later the server takes
+// one of the same name.
+func (c *cli) removed(hook string, errOut io.Writer) error {
+	return c.confirmed(hook, "The end of hook "+hook, errOut)
+}
+
+// confirmed waits for the nodes that have to confirm something of the hook.
+func (c *cli) confirmed(hook, something string, errOut io.Writer) error {
 	conf, err := c.pbsConf()
 	if err != nil {
 		return err
@@ -41,11 +52,11 @@ func (c *cli) reach(hook string, errOut io.Writer) error {
 		case len(pending) == 0:
 			return nil
 		case time.Now().After(end):
-			fmt.Fprintf(errOut, "Hook %s has not reached %s within %g s. The server goes on trying; until then all is there as it was.\n",
-				hook, names, reachWithin.Seconds())
+			fmt.Fprintf(errOut, "%s has not reached %s within %g s. The server goes on trying; until then all is there as it was.\n",
+				something, names, reachWithin.Seconds())
 			return nil
 		case !slices.Equal(pending, said):
-			fmt.Fprintf(errOut, "Hook %s is on its way to %s.\n", hook, names)
+			fmt.Fprintf(errOut, "%s is on its way to %s.\n", something, names)
 			said = pending
 		}
 	}
