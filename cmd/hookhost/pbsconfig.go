@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
@@ -156,8 +158,10 @@ type settings struct {
 	file    *config.File
 	own     string // the node's own file, there or not
 	pbs     pbsConfig
-	sent    []byte // what of PBS's is in file; nil for nothing
-	refused error  // why that is not what PBS has sent last
+	sent    []byte       // what of PBS's is in file; nil for nothing
+	refused error        // why that is not what PBS has sent last
+	before  *config.File // with what of PBS's was in force before
+	kept    []byte       // that; nil for nothing
 }
 
 // settings reads the configuration: what PBS has sent, and above it the node's own file, which must
@@ -185,17 +189,42 @@ func (c *cli) settings(must bool) (settings, error) {
 	if s.pbs.id == (fileID{}) {
 		return s, nil
 	}
-	if s.refused = s.pbs.err; s.refused == nil {
-		if s.refused = s.over(here, s.pbs.text, own); s.refused == nil {
-			return s, nil
-		}
-	}
+	kept := s
 	if before, err := nodestate.Dir(c.state).Configuration(); err == nil && before != nil {
-		if s.over(here, before, own) == nil {
-			return s, nil
-		}
+		_ = kept.over(here, before, own) // one that does not hold any more is none
+	}
+	s.before, s.kept = kept.file, kept.sent
+	if s.refused = s.pbs.err; s.refused == nil {
+		s.refused = s.over(here, s.pbs.text, own)
+	}
+	if s.refused != nil {
+		s.file, s.sent = s.before, s.kept
 	}
 	return s, nil
+}
+
+// stay leaves the configuration before PBS's last one in force for a daemon that starts, where the
+// last one has another prefix or mount of cgroups and jobs live. Their cgroups would not be found.
+func (c *cli) stay(ctx context.Context, s *settings, log *logrus.Entry) error {
+	if s.sent == nil || s.refused != nil {
+		return nil
+	}
+	was, is := s.before.Cgroup, s.file.Cgroup
+	if was.Prefix == is.Prefix && was.Mount == is.Mount {
+		return nil
+	}
+	jobs, err := c.openState(log, nil)
+	if err != nil {
+		return err
+	}
+	live, err := jobs.List(ctx)
+	if err != nil || len(live) == 0 {
+		return err
+	}
+	s.refused = fmt.Errorf("configuration %s: cgroup.prefix %q, cgroup.mount %q: %d jobs live below %q, %q: it needs a restart while none does",
+		s.pbs.id.path, is.Prefix, is.Mount, len(live), was.Prefix, was.Mount)
+	s.file, s.sent = s.before, s.kept
+	return nil
 }
 
 // over puts the node's own layer over what PBS has sent.

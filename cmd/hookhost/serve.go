@@ -48,8 +48,11 @@ daemons on one node want two sockets, two state directories and two prefixes in 
 }
 
 func (c *cli) serve(ctx context.Context, s settings) error {
+	logger := newLog(s.file)
+	if err := c.stay(ctx, &s, logrus.NewEntry(logger)); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
 	cfg := s.file
-	logger := newLog(cfg)
 	if warning := startedApart(systemd.New(systemd.Run, time.Duration(cfg.Cgroup.SystemdWait)).Running(), os.Getenv("INVOCATION_ID") != "", ownCgroup()); warning != "" {
 		logger.Warn(warning)
 	}

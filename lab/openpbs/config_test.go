@@ -4,6 +4,7 @@ package openpbs_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +170,26 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 	if out, _ := output("root", nodes[0], "hookhost doctor"); strings.Contains(out, "not in force, since") {
 		t.Errorf("doctor once it is mended: %s", out)
 	}
+}
+
+// A daemon may be restarted at any moment, by an upgrade or after a crash.
+func TestRestartUnderANewPrefixThatPBSHasSentLosesNoJob(t *testing.T) {
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=256mb:host="+nodes[0], "python3 -c 'x = bytearray(100 << 20); import time; time.sleep(60)'")
+	j.running()
+	had := j.cgroups(nodes[0])
+	sendConfiguration(t, "[cgroup]\nprefix = \"site_jobs\"")
+	must(t, restartDaemon(nodes[0]))
+	if now := j.cgroups(nodes[0]); len(had) == 0 || !slices.Equal(now, had) {
+		t.Errorf("cgroups of job %s: %v before the restart, %v after it", j.id, had, now)
+	}
+	if out, _ := output("root", nodes[0], "hookhost doctor --json"); !strings.Contains(out, `cgroup.prefix (\"pbs_jobs\" in force, \"site_jobs\" in the file)`) {
+		t.Errorf("doctor says nothing of the prefix: %s", out)
+	}
+	on(t, nodes[0], "qdel "+j.id)
+	if used := fmt.Sprint(j.finished().ResourcesUsed["mem"]); len(used) < len("100000kb") {
+		t.Errorf("resources_used.mem of job %s: %s", j.id, used)
+	}
+	j.gone()
 }
 
 func TestShimSettingOfTheConfigurationHoldsWhileTheDaemonIsDown(t *testing.T) {
