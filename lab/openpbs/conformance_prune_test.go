@@ -73,11 +73,18 @@ func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
 	}
 }
 
-// Each of the two jobs has a mother superior of its own. After two refusals MoM of OpenPBS 23.06 crashes in
-// each hook that follows, in its child before exec. The same happens with any other hook in place of
+// Each of the two jobs has a mother superior of its own, and the nodes get new MoMs afterwards. A MoM of
+// OpenPBS 23.06 that had a resize refused crashes in each later hook, in its child before exec: after a
+// second refusal, or when the other MoM is killed. The same happens with any other hook in place of
 // hookhost's.
 func TestResizeThatASiteHookRefusesRequeuesTheJob(t *testing.T) {
 	needNodes(t, 2)
+	t.Cleanup(func() {
+		for _, node := range nodes {
+			on(t, node, "kill -KILL $("+momPid+")")
+			must(t, momIsUp(node))
+		}
+	})
 	vnodePerSocket(t, "", nodes...)
 	newSiteHook(t, "prune", "execjob_launch", 1, fmt.Sprintf(pruning, "2:ncpus=1:mem=100mb"))
 	newSiteHook(t, "refuse", "execjob_resize", 1, refusing)
