@@ -9,7 +9,7 @@ import (
 )
 
 func TestJobRunsInACgroupOfItsOwnAndLeavesNone(t *testing.T) {
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb", "cat /proc/self/cgroup; sleep 2")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb", "cat /proc/self/cgroup; sleep 6")
 	vnode := j.running().ExecVnode
 	node := strings.TrimPrefix(strings.SplitN(vnode, ":", 2)[0], "(")
 	if len(j.cgroups(node)) == 0 {

@@ -61,7 +61,7 @@ func TestJobIsInTheControllersThatAreEnabled(t *testing.T) {
 		mounted(t, node, c)
 	}
 	settings(t, "blkio.enabled = true\nnet_cls.enabled = true\nnet_prio.enabled = true\nperf_event.enabled = true", node)
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "cat /proc/self/cgroup >cgroups; sleep 2")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "cat /proc/self/cgroup >cgroups; sleep 6")
 	j.running()
 	for _, c := range append(controllers, "blkio") {
 		if on(t, node, "find /sys/fs/cgroup/"+c+" -type d -name '"+j.id+"'") == "" {
@@ -110,7 +110,7 @@ func TestControllerThatIsEnabledUnderAJobEndsNoJob(t *testing.T) {
 func TestJobMayUseMoreThanItsSoftLimit(t *testing.T) {
 	node := nodes[0]
 	settings(t, "memory.soft_limit = true", node)
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=32mb:vmem=200mb:host="+node, "python3 -c 'x = bytearray(100 << 20)'; sleep 2")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=32mb:vmem=200mb:host="+node, "python3 -c 'x = bytearray(100 << 20)'; sleep 6")
 	j.running()
 	files := "memory.soft_limit_in_bytes memory.limit_in_bytes"
 	if unified(t, node) {
@@ -137,7 +137,7 @@ func TestFlagsOfTheCpusetAreSet(t *testing.T) {
 		kernfstest.Elsewhere(t, "cgroup v2 has no flags of a cpuset: make test-openpbs")
 	}
 	settings(t, "cpuset.mem_hardwall = true\ncpuset.memory_spread_page = true", node)
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 2")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 6")
 	j.running()
 	got := on(t, node, "cd /sys/fs/cgroup/cpuset/pbs_jobs.service/jobid/'"+j.id+"' && cat cpuset.mem_hardwall cpuset.memory_spread_page")
 	if got != "1\n1" {

@@ -15,7 +15,7 @@ import (
 // hookhost is in an ordinary user's PATH, in the job and outside.
 func TestOwnerIsToldTheTimeLeftAndTheUsageOfAJob(t *testing.T) {
 	j := qsub(t, "alice", "-o left -j oe -l walltime=1:00:00 -l select=1:ncpus=1:mem=64mb:host="+nodes[0],
-		"hookhost jobs --mine; hookhost report $PBS_JOBID >/dev/null && hookhost jobs | grep -c $PBS_JOBID; sleep 4")
+		"hookhost jobs --mine; hookhost report $PBS_JOBID >/dev/null && hookhost jobs | grep -c $PBS_JOBID; sleep 7")
 	j.running()
 	report := "hookhost report " + j.id
 	if got := as(t, "alice", nodes[0], report); !strings.Contains(got, j.id) {
