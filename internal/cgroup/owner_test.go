@@ -1,0 +1,104 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// asUser runs f on a thread that is another user for good. The thread ends with f, and no other
+// thread changes its user: these are the kernel's calls, which are a thread's own.
+func asUser(t *testing.T, uid int, f func()) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked
+		id := uintptr(uid)
+		for _, call := range [][4]uintptr{
+			{unix.SYS_SETGROUPS}, {unix.SYS_SETRESGID, id, id, id}, {unix.SYS_SETRESUID, id, id, id},
+		} {
+			if _, _, errno := unix.RawSyscall(call[0], call[1], call[2], call[3]); errno != 0 {
+				done <- fmt.Errorf("system call %d: %w", call[0], errno)
+				return
+			}
+		}
+		f()
+		done <- nil
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A job is its owner's, and its cgroup is root's. The owner can change no limit, thaw nothing, move
+// no process in or out, and forge none of the marks that say what the job was given.
+func TestOwnerOfAJobCanWriteNothingOfItsCgroup(t *testing.T) {
+	const owner = 65534
+	// The kernel lets everybody ask for notices here, of files that one may read.
+	everybodys := []string{"cgroup.event_control"}
+	for _, mode := range []Mode{0, ModeV1, ModeV2} {
+		t.Run(mode.String(), func(t *testing.T) {
+			tree := needKernel(t, mode).tree(t)
+			j := newJob(t, tree, testJob, tree.someLimits())
+			a := startActor(t, j.Join())
+			var dirs []string
+			for _, d := range j.dirs {
+				dir := d.Path(".")
+				dirs = append(dirs, dir, path.Dir(dir), path.Dir(path.Dir(dir)))
+			}
+			tried := 0
+			asUser(t, owner, func() {
+				for _, dir := range dirs {
+					files, err := os.ReadDir(dir)
+					if err != nil {
+						continue // not even that
+					}
+					for _, f := range files {
+						if f.IsDir() || slices.Contains(everybodys, f.Name()) {
+							continue
+						}
+						tried++
+						name := filepath.Join(dir, f.Name())
+						fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+						if err == nil {
+							unix.Close(fd)
+						}
+						if !errors.Is(err, unix.EACCES) {
+							t.Errorf("open %s for writing: %v", name, err)
+						}
+						if err := unix.Chmod(name, 0o666); !errors.Is(err, unix.EPERM) {
+							t.Errorf("chmod %s: %v", name, err)
+						}
+					}
+					for what, err := range map[string]error{
+						"a cgroup below": unix.Mkdir(filepath.Join(dir, "below"), 0o755),
+						"another name":   unix.Rename(dir, dir+".x"),
+						"a removal":      unix.Rmdir(dir),
+						"another owner":  unix.Chown(dir, owner, owner),
+						"a mark":         unix.Setxattr(dir, recordMark, []byte("{}"), 0),
+					} {
+						if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
+							t.Errorf("%s: %s: %v", dir, what, err)
+						}
+					}
+				}
+			})
+			if tried < 10 {
+				t.Errorf("%d files of %v were tried", tried, dirs)
+			}
+			if id, ok, err := tree.JobOf(a.pid()); id != testJob || !ok || err != nil {
+				t.Errorf("process %d is in job %q, %v, %v", a.pid(), id, ok, err)
+			}
+			if _, err := j.Mark(recordMark); !errors.Is(err, unix.ENODATA) {
+				t.Errorf("the mark: %v", err)
+			}
+		})
+	}
+}

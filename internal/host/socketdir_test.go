@@ -1,0 +1,69 @@
+package host
+
+import (
+	"crypto/tls"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// A hook takes events from its host alone. Another user does not get to its socket, and root, who
+// does, has no certificate of the host's.
+func TestHookHearsNobodyButItsHost(t *testing.T) {
+	n := newNode(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to become somebody else")
+	}
+	if err := os.Chmod(n.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.hook("a", "misbehave", "")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	var sockets []string
+	err := filepath.WalkDir(filepath.Join(n.dir, "run"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type() == fs.ModeSocket {
+			sockets = append(sockets, path)
+		}
+		return err
+	})
+	if err != nil || len(sockets) != 1 {
+		t.Fatalf("sockets %v, %v", sockets, err)
+	}
+	refused := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with what it has become
+		for _, nr := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
+			if _, _, errno := unix.RawSyscall(nr, 65534, 65534, 65534); errno != 0 {
+				refused <- errno
+				return
+			}
+		}
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Connect(fd, &unix.SockaddrUnix{Name: sockets[0]})
+			unix.Close(fd)
+		}
+		refused <- err
+	}()
+	if err := <-refused; !errors.Is(err, unix.EACCES) {
+		t.Errorf("another user connects: %v, want EACCES", err)
+	}
+	conn, err := tls.Dial("unix", sockets[0], &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err == nil { // in TLS 1.3 the other side looks at certificates after that
+		_, err = conn.Read(make([]byte, 1))
+		conn.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "certificate required") {
+		t.Errorf("a client without a certificate: %v, want it refused", err)
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+}
