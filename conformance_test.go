@@ -18,7 +18,6 @@ func TestConformancePageNamesTestsThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours := testNames(t)
-	named := regexp.MustCompile("`(Test\\w+)` in ([a-z/]+)")
 	rows := map[string]bool{}
 	for line := range strings.Lines(string(page)) {
 		cells := strings.Split(strings.TrimSpace(line), " | ")
@@ -30,15 +29,7 @@ func TestConformancePageNamesTestsThatExist(t *testing.T) {
 			continue
 		}
 		rows[cells[0]] = true
-		tests := named.FindAllStringSubmatch(cells[2], -1)
-		if len(tests) == 0 || len(tests) != strings.Count(cells[2], "`Test") {
-			t.Errorf("%s: no test in %q", cells[0], cells[2])
-		}
-		for _, name := range tests {
-			if !ours[name[2]+" "+name[1]] {
-				t.Errorf("%s: there is no %s in %s", cells[0], name[1], name[2])
-			}
-		}
+		wantTests(t, ours, cells[0], cells[2])
 		if result := cells[3]; !strings.HasPrefix(result, "pass") && !strings.HasPrefix(result, "does not apply: ") {
 			t.Errorf("%s: result %q", cells[0], result)
 		}
@@ -48,10 +39,27 @@ func TestConformancePageNamesTestsThatExist(t *testing.T) {
 	}
 }
 
+// named is how a page names a test: by its function and its directory.
+var named = regexp.MustCompile("`((?:Test|Fuzz)\\w+)` in ([\\w/]+)")
+
+// wantTests fails where a cell of a page names no test, or names one that is not in its directory.
+func wantTests(t *testing.T, ours map[string]bool, row, cell string) {
+	t.Helper()
+	tests := named.FindAllStringSubmatch(cell, -1)
+	if len(tests) == 0 || len(tests) != strings.Count(cell, "`Test")+strings.Count(cell, "`Fuzz") {
+		t.Errorf("%s: no test, or one without its directory, in %q", row, cell)
+	}
+	for _, name := range tests {
+		if !ours[name[2]+" "+name[1]] {
+			t.Errorf("%s: there is no %s in %s", row, name[1], name[2])
+		}
+	}
+}
+
 // testNames are the tests of the tree, "DIRECTORY NAME", whatever their build tags.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
-	function := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\([tf] \*testing\.[TF]\)`)
 	names := map[string]bool{}
 	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
