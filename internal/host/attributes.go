@@ -15,7 +15,9 @@ const (
 	TypePBS  = "pbs"  // a hook that comes with hookhost
 
 	UserAdmin = "pbsadmin" // the hook runs as the host does: root
-	UserOwner = "pbsuser"  // the hook runs as the job's owner, in a process of its own for each event
+	// UserOwner has the hook run as the job's owner, in a process of its own for each event. See docs/hooks.md
+	// for what its answers count for.
+	UserOwner = "pbsuser"
 )
 
 // FailAction is what PBS is to do when a hook failed (or, clear_vnodes_upon_recovery, when it works again).
@@ -68,7 +70,11 @@ func (a Attributes) Gets(e hostapi.Event) bool {
 }
 
 // failActions returns what acts at event e: after a failure, or after a success when failed is false.
+// Nothing does with user=pbsuser: the job's owner can make such a hook fail, by stopping it for one.
 func (a Attributes) failActions(e hostapi.Event, failed bool) []FailAction {
+	if a.User == UserOwner {
+		return nil
+	}
 	var acts []FailAction
 	for _, f := range a.FailAction {
 		if (f == FailClearVnodes) != failed && slices.Contains(failActionEvents[f], e) {

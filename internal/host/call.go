@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -104,8 +106,8 @@ func (p *plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hosta
 		out, err := inst.client.Handle(ctx, req)
 		switch {
 		case late(ctx, err):
-			if !errors.Is(context.Cause(ctx), errAlarm) {
-				return nil, calledOff(ctx)
+			if err := overdue(ctx); !errors.Is(err, errAlarm) {
+				return nil, err
 			}
 			inst.killed.Store(true)
 			inst.proc.kill()
@@ -125,8 +127,12 @@ func (p *plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hosta
 	}
 }
 
-// calledOff is the error of an event that the host gave up while a hook was at it.
-func calledOff(ctx context.Context) error {
+// overdue is the error of an event during which ctx has ended: by the alarm, or as the host gave it up
+// while a hook was at it.
+func overdue(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), errAlarm) {
+		return errAlarm
+	}
 	return midway{hostapi.Errorf(hostapi.KindBusy, "given up: %w", context.Cause(ctx))}
 }
 
@@ -167,7 +173,7 @@ func (p *plugin) callAsOwner(ctx context.Context, h Hook, req *hostapi.Request) 
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "hook %s: %w", h.Name, err)
 	}
-	inst, err := p.launcher.launch(ctx, h, cred, p.log)
+	inst, err := p.launchAsOwner(ctx, h, cred)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -176,23 +182,68 @@ func (p *plugin) callAsOwner(ctx context.Context, h Hook, req *hostapi.Request) 
 	}
 	p.learn(inst.info.Events)
 	if !slices.Contains(inst.info.Events, req.Event) {
-		inst.clean()
+		p.beside(ctx, inst.clean)
 		return nil, nil
 	}
 	out, err := inst.client.Handle(ctx, req)
 	switch {
 	case late(ctx, err):
-		inst.kill() // of no use to any other event
-		if !errors.Is(context.Cause(ctx), errAlarm) {
-			return nil, calledOff(ctx)
-		}
-		return nil, errAlarm
+		p.beside(ctx, inst.kill) // of no use to any other event
+		return nil, overdue(ctx)
 	case errors.Is(err, hostapi.ErrGone):
-		inst.kill()
+		if !p.beside(ctx, inst.kill) {
+			return nil, overdue(ctx)
+		}
 		return nil, hostapi.Errorf(hostapi.KindInternal, "crashed: %s", inst.proc.cause())
 	}
-	inst.clean()
-	return out, err
+	p.beside(ctx, inst.clean)
+	return p.ofOwner(req, out), err
+}
+
+// launchAsOwner starts a process with the credential. It returns when ctx ends, even where the start
+// does not: the job's owner can stop what runs as him.
+func (p *plugin) launchAsOwner(ctx context.Context, h Hook, cred *syscall.Credential) (*instance, error) {
+	s := &start{done: make(chan struct{})}
+	p.lives.Go(func() {
+		defer close(s.done)
+		s.inst, s.err = p.launcher.launch(ctx, h, cred, p.log)
+	})
+	select {
+	case <-s.done:
+		return s.inst, s.err
+	case <-ctx.Done():
+	}
+	p.lives.Go(func() {
+		if <-s.done; s.inst != nil {
+			s.inst.kill()
+		}
+	})
+	return nil, context.Cause(ctx)
+}
+
+// beside runs f, and tells whether it was over before ctx.
+func (p *plugin) beside(ctx context.Context, f func()) bool {
+	done := make(chan struct{})
+	p.lives.Go(func() { defer close(done); f() })
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ofOwner returns what of an outcome the job's owner has a say in, and logs what else there was.
+func (p *plugin) ofOwner(req *hostapi.Request, out *hostapi.Outcome) *hostapi.Outcome {
+	if out == nil {
+		return nil
+	}
+	own, rest := out.OfOwner()
+	if len(rest) > 0 {
+		p.log.WithFields(logrus.Fields{"event": req.Event, "job": req.Job.ID}).
+			Warnf("passed over what a hook with user=pbsuser has no say in: %s", strings.Join(rest, ", "))
+	}
+	return own
 }
 
 // trace logs one call.

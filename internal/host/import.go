@@ -95,10 +95,15 @@ func (r *Registry) receive(contentType string, content io.Reader) (path, sum str
 	switch contentType {
 	case ContentConfig:
 	case ContentProgram:
-		limit, mode = maxProgram, 0o755
+		limit, mode = maxProgram, 0o711 // the kernel has nobody trace a program that he cannot read
 		head := make([]byte, 4)
 		n, _ := io.ReadFull(content, head)
-		if head = head[:n]; !bytes.HasPrefix(head, []byte("\x7fELF")) && !bytes.HasPrefix(head, []byte("#!")) {
+		head = head[:n]
+		switch {
+		case bytes.HasPrefix(head, []byte("\x7fELF")):
+		case bytes.HasPrefix(head, []byte("#!")):
+			mode = 0o755 // its interpreter has to read it
+		default:
 			return "", "", errors.New("not a program: it starts neither as an ELF file nor with #!")
 		}
 		content = io.MultiReader(bytes.NewReader(head), content)

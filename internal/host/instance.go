@@ -64,6 +64,10 @@ func (l *launcher) launch(ctx context.Context, h Hook, cred *syscall.Credential,
 		return nil, hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
 	}
 	defer file.Close()
+	if st, err := file.Stat(); cred != nil && err == nil && st.Mode()&0o044 != 0 {
+		log.Warnf("others can read its program %s (mode %04o), so the job's owner can trace it: import it again, or chmod go-r",
+			h.Program, st.Mode().Perm())
+	}
 	inst := &instance{hook: h, proc: &process{
 		hook: h.Name, path: h.Program, file: file, cred: cred, spawn: l.spawn, exited: make(chan struct{}),
 		out: &lines{log: log, plain: logrus.DebugLevel}, err: &lines{log: log, plain: logrus.InfoLevel},
@@ -193,7 +197,7 @@ func (i *instance) clean() {
 	}
 	i.conn.close()
 	if i.proc.socketDir != "" {
-		os.RemoveAll(i.proc.socketDir)
+		i.proc.removeSocketDir()
 	}
 }
 

@@ -277,59 +277,6 @@ func TestConflictingHooks(t *testing.T) {
 	}
 }
 
-// A hook of user=pbsuser is a process of the job's owner, for each event a new one.
-func TestOwnersHook(t *testing.T) {
-	n := newNode(t)
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to become somebody else")
-	}
-	log := filepath.Join(n.dir, "log")
-	for _, dir := range []string{n.dir, programs()} {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(log, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(log, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	child := filepath.Join(n.dir, "child")
-	if err := os.Mkdir(child, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(child, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nlog = %q\nvalue = %q", "child", "execjob_prologue", log, child+"/pid"),
-		"event=execjob_prologue,execjob_epilogue", "user=pbsuser")
-	h := n.open()
-	if pid := hookPID(t, h, "a"); pid != 0 {
-		t.Error("the hook runs although there is no job")
-	}
-	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventPrologue, hostapi.EventEpilogue, hostapi.EventEnd} {
-		req := event(e, "1.srv")
-		req.Job.Owner = hostapi.Owner{User: "nobody", UID: 65534, GID: 65534}
-		if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
-			t.Fatal(v, err)
-		}
-	}
-	if got := strings.Join(n.calls("log"), " "); got != "execjob_prologue 1.srv 1 execjob_epilogue 1.srv 1" {
-		t.Errorf("calls: %s", got)
-	}
-	st, err := os.Stat(child + "/pid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if uid := ownerOf(st); uid != 65534 {
-		t.Errorf("the hook ran as uid %d", uid)
-	}
-	if left, _ := filepath.Glob(filepath.Join(n.dir, "run", "host-*", "*")); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
-}
-
 // PBS has suspended a job whatever a hook says of it, so that it counts as suspended; a resume that a hook refuses does not
 // take place.
 func TestSuspendThatAHookRejects(t *testing.T) {

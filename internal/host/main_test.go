@@ -51,6 +51,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimEnv); dir != "" {
 		victim(dir)
 	}
+	if pid := os.Getenv(tracerEnv); pid != "" {
+		tracer(pid)
+	}
 	status := m.Run()
 	if built != "" {
 		os.RemoveAll(built)

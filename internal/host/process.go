@@ -32,6 +32,10 @@ const (
 // pipeGrace is how long output is still read after a program's end. Only a process that it left behind keeps it open.
 const pipeGrace = 200 * time.Millisecond
 
+// killGrace is how long a killed program may take to die. State D and a tracer of its user's keep
+// one alive for as long as they like, and nobody is to wait for that.
+const killGrace = 3 * time.Second
+
 // process is a hook's program from exec until it was reaped. It is go-plugin's Runner, in place of the one that takes
 // the host's standard input and environment, finds the program by its path a second time, and signals one process only.
 type process struct {
@@ -51,11 +55,15 @@ type process struct {
 
 	cmd      *exec.Cmd
 	lifeline *os.File      // the writing end; nobody ever writes
-	exited   chan struct{} // closed when the process was reaped and its output read
+	out1     *os.File      // the reading end of its standard output
+	err1     *os.File      // the reading end of its standard error
+	exited   chan struct{} // closed when the process was reaped and its output read, or left behind
 
 	mu     sync.Mutex
-	doomed bool // kill was called
-	reaped bool // its pid may belong to somebody else
+	doomed bool        // kill was called
+	grace  *time.Timer // after a kill
+	dead   bool        // its pid will soon belong to somebody else
+	left   bool        // killed, and not dead in time: nobody waits for it but run
 }
 
 var _ runner.Runner = (*process)(nil)
@@ -86,15 +94,15 @@ func (p *process) Start(context.Context) error {
 			Credential: p.cred,
 		},
 	}
+	p.lifeline, p.out1, p.err1 = pipes[1], pipes[2], pipes[4]
 	if err := p.exec(cmd); err != nil {
 		closeAll(pipes)
 		return err
 	}
 	closeAll([]*os.File{lifeline, out, stderr})
-	p.lifeline = pipes[1]
 	handshake, first := io.Pipe()
 	p.handshake = handshake
-	go p.run(pipes[2], pipes[4], first)
+	go p.run(first)
 	return nil
 }
 
@@ -115,28 +123,65 @@ func (p *process) exec(cmd *exec.Cmd) error {
 	return err
 }
 
-// run reads the program's output and reaps it.
-func (p *process) run(outR, errR *os.File, first *io.PipeWriter) {
+// run reads the program's output and reaps it, however long that takes.
+func (p *process) run(first *io.PipeWriter) {
 	var pumps sync.WaitGroup
-	pumps.Go(func() { p.readOut(outR, first) })
-	pumps.Go(func() { io.Copy(p.err, errR); p.err.flush() })
+	pumps.Go(func() { p.readOut(p.out1, first) })
+	pumps.Go(func() { io.Copy(p.err, p.err1); p.err.flush() })
 
 	pid := p.cmd.Process.Pid
 	// WNOWAIT leaves a zombie that holds the pid, so the signal goes to this session's group and to no other.
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	unix.Kill(-pid, unix.SIGKILL)
-	until := time.Now().Add(pipeGrace)
-	outR.SetReadDeadline(until)
-	errR.SetReadDeadline(until)
+	left := p.died()
+	p.hush(time.Now().Add(pipeGrace))
 	pumps.Wait()
-
-	p.mu.Lock()
-	p.reaped = true
-	p.mu.Unlock()
 	p.cmd.Wait() // its error is the exit status, which ProcessState keeps
-	closeAll([]*os.File{outR, errR, p.lifeline})
+	closeAll([]*os.File{p.out1, p.err1, p.lifeline})
+	if left {
+		p.err.log.Infof("program %d, which was left behind, has ended", pid)
+		return
+	}
 	close(p.exited)
+}
+
+// died notes that the program has died, and tells whether it was left behind before.
+func (p *process) died() (left bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dead = true
+	if p.grace != nil {
+		p.grace.Stop()
+	}
+	return p.left
+}
+
+// hush ends the reading of the program's output at that time.
+func (p *process) hush(at time.Time) {
+	p.out1.SetReadDeadline(at)
+	p.err1.SetReadDeadline(at)
+}
+
+// leave has a killed program that does not die count as gone, and says so once.
+func (p *process) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dead || p.left {
+		return
+	}
+	p.left = true
+	p.hush(time.Now())
+	p.err.log.Errorf("program %d does not die of SIGKILL (it hangs in the kernel, or is traced): it is left behind",
+		p.cmd.Process.Pid)
+	close(p.exited)
+}
+
+// lingers tells whether the program was left behind. Its status is run's then, and nobody's to read.
+func (p *process) lingers() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left
 }
 
 // maxHandshake is more than any handshake line has: the certificate in it takes a kilobyte.
@@ -183,10 +228,24 @@ func (p *process) Stdout() io.ReadCloser { return p.handshake }
 // Stderr is at its end at once.
 func (p *process) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
 
-// Wait returns when the process was reaped.
+// Wait returns when the process was reaped or left behind.
 func (p *process) Wait(context.Context) error {
 	<-p.exited
+	p.removeSocketDir() // go-plugin does so next, to any depth
 	return nil
+}
+
+// removeSocketDir removes the directory of the program's socket. What its user has put in there is moved
+// out of go-plugin's sight.
+func (p *process) removeSocketDir() {
+	err := removeDir(p.socketDir, 1)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	p.err.log.Warnf("program %s has left files beside its socket: %v", p.ID(), err)
+	if err := os.Rename(p.socketDir, p.socketDir+".left"); err != nil {
+		p.err.log.Warn(err)
+	}
 }
 
 // Kill is kill, for go-plugin.
@@ -195,13 +254,18 @@ func (p *process) Kill(context.Context) error {
 	return nil
 }
 
-// kill sends SIGKILL to the process and its group; before Start it prevents the start. It may be called at any time.
+// kill sends SIGKILL to the process and its group; before Start it prevents the start. It may be
+// called at any time. The process counts as gone killGrace later, dead or not.
 func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.doomed = true
-	if p.cmd != nil && !p.reaped {
-		unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+	if p.cmd == nil || p.dead {
+		return
+	}
+	unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+	if p.grace == nil {
+		p.grace = time.AfterFunc(killGrace, p.leave)
 	}
 }
 
@@ -237,15 +301,18 @@ func (p *process) cause() string {
 	if words := p.err.lastWords(); words != "" {
 		return words
 	}
-	if p.cmd == nil {
+	switch {
+	case p.cmd == nil:
 		return "not started"
+	case p.lingers():
+		return "killed, and it does not die"
 	}
 	return p.cmd.ProcessState.String()
 }
 
 // endedItself tells whether the process ended in another way than by SIGKILL, once it has ended.
 func (p *process) endedItself() bool {
-	if p.cmd == nil {
+	if p.cmd == nil || p.lingers() {
 		return false
 	}
 	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)

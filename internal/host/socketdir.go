@@ -74,13 +74,39 @@ func prepareRuntime(dir string) error {
 		if err != nil {
 			continue // its host lives, or it is gone
 		}
-		err = os.RemoveAll(path)
+		_ = removeDir(path, programDepth) // what a job's owner has put there may stay
 		lock.Close()
-		if err != nil {
-			return err
-		}
 	}
 	return nil
+}
+
+// programDepth is how many levels of files there are in a host's directory: each program's, and its socket.
+const programDepth = 2
+
+// removeDir removes a directory and the files in it, to that depth. A program with user=pbsuser has a
+// directory that its user can write to: how deep the tree in it goes is for him to say, and each
+// level would cost root a descriptor. It fails where more is there.
+func removeDir(path string, depth int) error {
+	d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Chown(os.Geteuid(), os.Getegid()); err != nil { // nothing is added from here on
+		return err
+	}
+	for {
+		names, err := d.Readdirnames(256)
+		for _, name := range names {
+			in := filepath.Join(path, name)
+			if os.Remove(in) != nil && depth > 1 {
+				_ = removeDir(in, depth-1)
+			}
+		}
+		if err != nil { // io.EOF
+			return os.Remove(path)
+		}
+	}
 }
 
 // lockDir locks the directory without waiting. It fails with os.ErrNotExist when it was removed meanwhile.
@@ -102,6 +128,5 @@ func lockDir(path string) (*os.File, error) {
 
 // remove removes the directory. The programs have ended.
 func (s *socketDir) remove() error {
-	err := os.RemoveAll(s.path)
-	return errors.Join(err, s.lock.Close())
+	return errors.Join(removeDir(s.path, programDepth), s.lock.Close())
 }

@@ -1,8 +1,14 @@
 package host
 
 import (
+	"fmt"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // spawner starts processes from one thread of its own.
@@ -11,6 +17,7 @@ import (
 // Go runtime ends threads as it likes, so a child that is to die with the host must be forked by a thread that lives
 // exactly as long as the host does.
 type spawner struct {
+	tid  int // of the thread
 	work chan func()
 	quit chan struct{} // closed by close
 	done chan struct{}
@@ -18,10 +25,13 @@ type spawner struct {
 
 func newSpawner() *spawner {
 	s := &spawner{work: make(chan func()), quit: make(chan struct{}), done: make(chan struct{})}
+	started := make(chan struct{})
 	go func() {
 		// Never unlocked: the thread ends with the goroutine.
 		runtime.LockOSThread()
 		defer close(s.done)
+		s.tid = unix.Gettid()
+		close(started)
 		for {
 			select {
 			case f := <-s.work:
@@ -31,17 +41,52 @@ func newSpawner() *spawner {
 			}
 		}
 	}()
+	<-started
 	return s
 }
+
+// birthLimit is how long a process may take from its fork to its execve(2).
+const birthLimit = 500 * time.Millisecond
 
 // do runs f on the thread and returns what it returned. After close it fails with os.ErrClosed.
 func (s *spawner) do(f func() error) error {
 	result := make(chan error, 1)
 	select {
 	case s.work <- func() { result <- f() }:
-		return <-result
 	case <-s.done:
 		return os.ErrClosed
+	}
+	late := time.NewTicker(birthLimit)
+	defer late.Stop()
+	for {
+		select {
+		case err := <-result:
+			return err
+		case <-late.C:
+			s.killUnborn()
+		}
+	}
+}
+
+// killUnborn kills the thread's child that still is the host's own program. A process that has become
+// a job's owner and not yet the hook's program can be stopped by him. It is a vfork child (syscall.ForkExec):
+// until it goes on no thread of the host starts another process.
+func (s *spawner) killUnborn() {
+	host, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return
+	}
+	children, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", s.tid))
+	if err != nil {
+		return
+	}
+	for _, pid := range strings.Fields(string(children)) {
+		if exe, err := os.Readlink("/proc/" + pid + "/exe"); err != nil || exe != host {
+			continue
+		}
+		if n, err := strconv.Atoi(pid); err == nil {
+			unix.Kill(n, unix.SIGKILL) // ours, and reaped by nobody else before f returns
+		}
 	}
 }
 

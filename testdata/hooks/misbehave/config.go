@@ -35,6 +35,7 @@ var modes = []string{
 	"partial",     // resources_used mem=10kb and a node error
 	"env",         // sets the variable value, KEY=VAL
 	"keep",        // the same, and wants that kept
+	"say",         // answers with value, an outcome in JSON
 	"used",        // sets the resource value, KEY=VAL
 	"state",       // keeps the number of calls for the job as its state, notes it
 	"again",       // wants to be called again after value, a duration

@@ -142,6 +142,9 @@ func (h *hook) answer(req *hostapi.Request) (*hostapi.Outcome, error) {
 		return &hostapi.Outcome{SetEnv: map[string]string{key: value}}, nil
 	case "keep":
 		return &hostapi.Outcome{SetEnv: map[string]string{key: value}, Keep: true}, nil
+	case "say":
+		out := new(hostapi.Outcome)
+		return out, json.Unmarshal([]byte(h.Value), out)
 	case "used":
 		return &hostapi.Outcome{ResourcesUsed: hostapi.Resources{key: value}}, nil
 	case "log":
