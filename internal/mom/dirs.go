@@ -1,6 +1,7 @@
 package mom
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -64,7 +65,8 @@ func (w *walk) makeNodefile() (string, error) {
 }
 
 // makeTmpDir makes the job's TMPDIR, named as PBS names it, and returns its path. One that is there already is taken when it
-// belongs to the job's user: then nobody else gained anything by making it.
+// belongs to the job's user: then nobody else gained anything by making it. Beside anything else of
+// that name, which any user can make for a job to come, the TMPDIR has a name that nobody can know.
 func (w *walk) makeTmpDir() (string, error) {
 	root, err := os.OpenRoot(w.spec.TmpDir)
 	if err != nil {
@@ -72,16 +74,22 @@ func (w *walk) makeTmpDir() (string, error) {
 	}
 	w.undo = append(w.undo, root.Close)
 	name := tmpName(w.job.ID)
-	path := filepath.Join(w.spec.TmpDir, name)
 	err = root.Mkdir(name, 0o700)
+	made := err == nil
 	if errors.Is(err, fs.ErrExist) {
-		err = w.ownsDir(root, name)
-	} else if err == nil {
+		if err = w.ownsDir(root, name); err != nil {
+			name += "." + strings.ToLower(rand.Text())
+			err = root.Mkdir(name, 0o700)
+			made = err == nil
+		}
+	}
+	if made {
 		err = w.giveDir(root, name)
 	}
 	if err != nil {
 		return "", err
 	}
+	path := filepath.Join(w.spec.TmpDir, name)
 	// RemoveAll of a Root neither follows links nor leaves the directory, whatever the job's processes left there.
 	w.undo = append(w.undo, func() error { return root.RemoveAll(name) })
 	return path, nil

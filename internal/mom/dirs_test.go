@@ -2,6 +2,7 @@ package mom
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -41,12 +42,14 @@ func TestTmpDirIsRemoved(t *testing.T) {
 	}
 }
 
+// What lies under a job's TMPDIR's name keeps no job from running, and none from having a directory
+// of its own.
 func TestTmpDirIsThereAlready(t *testing.T) {
 	const name = "pbs.12.srv"
 	tests := []struct {
 		name string
 		make func(t *testing.T, path string)
-		runs bool
+		own  bool
 	}{
 		{"the job's user's own", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) }, true},
 		{"a link", func(t *testing.T, path string) { must(t, os.Symlink(t.TempDir(), path)) }, false},
@@ -61,20 +64,23 @@ func TestTmpDirIsThereAlready(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			spec := shell("exit 0")
+			spec := shell(`echo "$TMPDIR"; stat -c %u:%a "$TMPDIR"`)
 			spec.TmpDir = t.TempDir()
 			path := filepath.Join(spec.TmpDir, name)
 			tt.make(t, path)
-			engine := &recorder{}
-			result, err := Run(t.Context(), engine, spec)
-			if result.Started != tt.runs || (err == nil) != tt.runs {
-				t.Errorf("Run = %+v, %v; want started: %v", result, err, tt.runs)
+			got, result, err := outputOf(t, &recorder{}, spec)
+			if !result.Started || result.ExitStatus != 0 || err != nil {
+				t.Errorf("Run = %+v, %v; want started", result, err)
 			}
-			if got := strings.Join(engine.events(), " "); !tt.runs && got != "begin prologue abort epilogue end" {
-				t.Errorf("events %q", got)
+			dir, mode, _ := strings.Cut(got, "\n")
+			if (dir == path) != tt.own || !strings.HasPrefix(dir, path) || mode != fmt.Sprintf("%d:700\n", os.Getuid()) {
+				t.Errorf("TMPDIR, owner and mode %q; want %s itself: %v", got, path, tt.own)
 			}
-			if _, err := os.Lstat(path); tt.runs != errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Lstat(path); tt.own != errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("afterwards: %v", err)
+			}
+			if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("TMPDIR is left: %v", err)
 			}
 		})
 	}
