@@ -18,6 +18,7 @@ import (
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
@@ -164,15 +165,35 @@ type settings struct {
 	kept    []byte       // that; nil for nothing
 }
 
+// maxOwn is more than any node's own configuration has.
+const maxOwn = 4 << 20
+
+// readOwn reads the node's own configuration. Root believes it only where others can neither write
+// nor replace it: it names programs and paths.
+func readOwn(path string) ([]byte, error) {
+	if os.Geteuid() != 0 {
+		return os.ReadFile(path)
+	}
+	b, err := host.ReadTrusted(path, maxOwn)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: root has to own it and the directories above it, and nobody else to write to them", err)
+	}
+	return b, err
+}
+
 // settings reads the configuration: what PBS has sent, and above it the node's own file, which must
 // be there or is the defaults. A configuration of PBS's that does not hold leaves the one before in
 // force. A node's own file that does not hold is an error.
 func (c *cli) settings(must bool) (settings, error) {
-	own, err := config.ReadLayer(c.config, must)
+	own, err := config.ReadLayer(c.config, must, readOwn)
 	if err != nil {
 		return settings{}, misuse(err)
 	}
-	here, err := here(c.config)
+	var pbs config.OpenPBS
+	for _, l := range own {
+		pbs = config.OpenPBSOf(l.Text)
+	}
+	here, err := hereWith(&pbs)
 	if err != nil {
 		return settings{}, err
 	}

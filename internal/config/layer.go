@@ -24,17 +24,17 @@ type Layer struct {
 // Load reads the file at path over the defaults, with its conditions resolved for here. An absent
 // file is the defaults, unless must is set. Errors name the file, the line and the key.
 func Load(path string, must bool, here Here) (*File, error) {
-	own, err := ReadLayer(path, must)
+	own, err := ReadLayer(path, must, os.ReadFile)
 	if err != nil {
 		return nil, err
 	}
 	return Merge(here, own...)
 }
 
-// ReadLayer reads the file at path as a layer, without looking at the text. An absent file is no
-// layer, unless must is set.
-func ReadLayer(path string, must bool) ([]Layer, error) {
-	b, err := os.ReadFile(path)
+// ReadLayer has read return the file at path, as a layer, without looking at the text. An absent
+// file is no layer, unless must is set.
+func ReadLayer(path string, must bool, read func(path string) ([]byte, error)) ([]Layer, error) {
+	b, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) && !must {
 		return nil, nil
 	}

@@ -230,6 +230,11 @@ func (p paths) openSummed(path, want string) (*os.File, error) {
 	return f, nil
 }
 
+// ReadTrusted returns the content of a file of at most limit bytes that decides what runs as root.
+// It fails where others than root, or the user that this process runs as, can change the file,
+// replace it or rename a directory above it. Symbolic links are followed.
+func ReadTrusted(path string, limit int64) ([]byte, error) { return paths{}.read(path, limit) }
+
 // read returns the content of a file of at most limit bytes.
 func (p paths) read(path string, limit int64) ([]byte, error) {
 	f, err := p.open(path)
