@@ -35,13 +35,14 @@ type Description struct {
 // A panic in newHook or in an event method becomes an error of KindInternal, with the stack in the log; the program
 // lives on. A panic in a goroutine of the hook's own ends the program. SIGTERM and SIGINT do nothing, since the
 // host decides when a hook ends; when the host is gone, the program exits at once. What the hook prints goes to the host;
-// before main, it must not print.
+// before main, it must not print. Its umask is 022.
 //
 // Started by hand, the program says on standard error what it is and exits with status 2.
 func Serve(newHook func(*Setup) (any, error)) {
 	if os.Getenv(Handshake.MagicCookieKey) != Handshake.MagicCookieValue {
 		os.Exit(byHand(newHook, os.Args, os.Stdout, os.Stderr))
 	}
+	syscall.Umask(0o022) // whatever its host's: what it makes for jobs their users have to read
 	// Caught, not ignored: an ignored signal would be ignored in every program that the hook starts as well.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT)
 	if err := holdLifeline(func() { os.Exit(1) }); err != nil {

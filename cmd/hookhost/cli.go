@@ -22,6 +22,7 @@ type cli struct {
 	config, state, socket string
 	named                 bool   // somebody said which configuration file
 	called                string // the name that the program was called by
+	umask                 int    // of run's caller, which is the job's
 }
 
 func (c *cli) flags(root *cobra.Command) {

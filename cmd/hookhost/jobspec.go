@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"regexp"
 	"strconv"
 	"syscall"
 
@@ -42,14 +43,35 @@ func (c *cli) spec(ctx context.Context, cfg *config.File, o runOptions, job *hos
 	job.ExecVnode = pbs.Place(hosts, chunks)
 	spec := mom.Spec{
 		Job: job, Node: hosts[0], MoM: &self, Program: o.command[0], Args: o.command[1:], Env: os.Environ(),
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, AuxDir: c.auxDir(), TmpDir: tmpDir,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, AuxDir: c.auxDir(), TmpDir: tmpDir, Umask: &c.umask,
 	}
 	if job.Owner.UID != os.Geteuid() {
-		if spec.Credential, err = credential(job.Owner); err != nil {
+		u, err := user.LookupId(strconv.Itoa(job.Owner.UID))
+		if err != nil {
 			return mom.Spec{}, err
 		}
+		if spec.Credential, err = credential(u, job.Owner); err != nil {
+			return mom.Spec{}, err
+		}
+		spec.Env = environmentOf(u, os.Environ())
 	}
 	return spec, nil
+}
+
+// passed are the variables of root's that another user's program gets: how to talk to the terminal
+// and to a person, where programs are, and which node's daemon it is.
+var passed = regexp.MustCompile(`^(TERM|COLORTERM|LANG|LANGUAGE|LC_[A-Z]+|TZ|PATH|HOOKHOST_[A-Z_]+)=`)
+
+// environmentOf returns the environment of a program that runs as another user. The rest of root's
+// is not the user's to read, nor is root's HOME the user's.
+func environmentOf(u *user.User, roots []string) []string {
+	env := []string{"HOME=" + u.HomeDir, "USER=" + u.Username, "LOGNAME=" + u.Username}
+	for _, variable := range roots {
+		if passed.MatchString(variable) {
+			env = append(env, variable)
+		}
+	}
+	return env
 }
 
 // nextID returns the next job id of this node that no cgroup has: numbers begin anew when the state was deleted.
@@ -96,11 +118,7 @@ func (c *cli) tellReload(ctx context.Context, of string) {
 }
 
 // credential makes the program run as the job's owner, with all of the owner's groups.
-func credential(o hostapi.Owner) (*syscall.Credential, error) {
-	u, err := user.LookupId(strconv.Itoa(o.UID))
-	if err != nil {
-		return nil, err
-	}
+func credential(u *user.User, o hostapi.Owner) (*syscall.Credential, error) {
 	ids, err := u.GroupIds()
 	if err != nil {
 		return nil, fmt.Errorf("groups of user %s: %w", o.User, err)

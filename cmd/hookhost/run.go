@@ -50,6 +50,9 @@ report goes to standard error when it has ended. -l takes what qsub takes (-l se
 
 With a daemon the job is the daemon's; without one the hooks are started for this job alone.
 
+CMD has the caller's umask, environment and open files. With -u it is another user's: it has that user's HOME, of the environment
+PATH, TZ, HOOKHOST_* and what terminal and language are, and of the open files standard input, output and error.
+
 --host, once for each host, runs the job on several. The first is this one, where CMD is started; the chunks of select go to the hosts in
 turn. Each needs a daemon and [sister] in its configuration (docs/sisters.md). CMD starts its processes on the others itself, as mpirun does;
 'hookhost remsh HOST' is there for what does not. When one host rejects the job it runs on none.
@@ -87,6 +90,12 @@ func (c *cli) run(ctx context.Context, o runOptions) error {
 	}
 	if os.Geteuid() != 0 {
 		return &exitError{exitHostFailed, errors.New("run: cgroups are root's: run it as root")}
+	}
+	c.umask = ownUmask()
+	if job.Owner.UID != os.Geteuid() {
+		if err := withholdInherited(); err != nil {
+			return &exitError{exitHostFailed, fmt.Errorf("run: %w", err)}
+		}
 	}
 	tellUnknown(os.Stderr, cfg, job)
 	status, err := c.runJob(ctx, cfg, o, job, format)

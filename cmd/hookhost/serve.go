@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"math"
 	"os"
 	"os/signal"
 	"strings"
@@ -48,6 +47,7 @@ daemons on one node want two sockets, two state directories and two prefixes in 
 }
 
 func (c *cli) serve(ctx context.Context, s settings) error {
+	ownUmask()
 	logger := newLog(s.file)
 	if err := c.stay(ctx, &s, logrus.NewEntry(logger)); err != nil {
 		return fmt.Errorf("serve: %w", err)
@@ -61,8 +61,8 @@ func (c *cli) serve(ctx context.Context, s settings) error {
 	defer signal.Stop(signals)
 
 	// Whoever started us may have left descriptors open; hooks' programs are not to have them.
-	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("serve: close inherited descriptors: %w", err) // ENOSYS before Linux 5.9, EINVAL before 5.11
+	if err := withholdInherited(); err != nil {
+		return fmt.Errorf("serve: %w", err)
 	}
 	// The socket first: it tells whether a daemon runs already. Callers wait until there is something to answer them.
 	listener, err := api.Listen(c.socket)

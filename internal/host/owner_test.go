@@ -149,6 +149,19 @@ func TestOwnersHook(t *testing.T) {
 	}
 }
 
+// A hook of user=pbsuser starts whatever the host's umask is.
+func TestOwnersHookUnderAnUmask(t *testing.T) {
+	n := newOwnersNode(t)
+	n.hook("a", "misbehave", "", "event=execjob_prologue", "user=pbsuser")
+	defer unix.Umask(unix.Umask(0o077))
+	h := n.open()
+	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventPrologue, hostapi.EventEnd} {
+		if v := judgeAsOwner(t, h, e, "1.srv"); v.Reject {
+			t.Error(v.Message)
+		}
+	}
+}
+
 // A hook with user=pbsuser says no more than its user may.
 func TestOwnersHookHasNoSayInTheNode(t *testing.T) {
 	n := newOwnersNode(t)

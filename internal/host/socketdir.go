@@ -51,8 +51,20 @@ func newSocketDir(runtime string) (*socketDir, error) {
 	}
 }
 
-func prepareRuntime(dir string) error {
+// makeRuntime makes the directory when it is missing. Others can pass through it whatever the umask: the
+// daemon's socket comes to lie in it, too.
+func makeRuntime(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o711)
+}
+
+func prepareRuntime(dir string) error {
+	if err := makeRuntime(dir); err != nil {
 		return err
 	}
 	var st unix.Stat_t

@@ -69,6 +69,11 @@ func (w *walk) launch(req *hostapi.Request, out *hostapi.Outcome) (*proc.Child, 
 	if out.Join != nil {
 		join = *out.Join
 	}
+	if w.spec.Umask != nil {
+		// It is one for all threads. A hook's program that is started meanwhile sets its own
+		// (hostapi.Serve).
+		defer unix.Umask(unix.Umask(*w.spec.Umask))
+	}
 	return proc.Start(&proc.Spec{
 		Path: path, Args: append([]string{argv0}, args...), Env: formatEnv(env), Dir: w.spec.Dir,
 		Stdin: w.spec.Stdin, Stdout: w.spec.Stdout, Stderr: w.spec.Stderr, Credential: w.spec.Credential,

@@ -43,6 +43,7 @@ type Spec struct {
 	Stdin, Stdout, Stderr *os.File
 
 	Credential *syscall.Credential // who the program runs as; nil for the caller
+	Umask      *int                // the program's; nil for the caller's
 
 	// Signals are passed on to the program's process group. SIGTERM, and SIGINT from the second on, ask for the job's
 	// end: preterm, SIGTERM, Grace, SIGKILL; asked once more, SIGKILL at once. SIGTSTP suspends the job.

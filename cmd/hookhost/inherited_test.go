@@ -1,0 +1,80 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// opened makes the directories of a node and of the programs passable, for jobs of other users.
+func opened(t *testing.T, n *node) *node {
+	t.Helper()
+	for _, dir := range []string{built, n.dir} {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// masked is the command under an umask of 077.
+func masked(cmd *exec.Cmd) *exec.Cmd {
+	cmd.Args = append([]string{"sh", "-c", `umask 077; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	return cmd
+}
+
+// A job's user reads what was made for the job, and reaches the daemon, whatever umask root had.
+// The job has that umask, as from a shell.
+func TestUmaskOfRootIsTheJobsAndNoMore(t *testing.T) {
+	n := opened(t, newNode(t))
+	const job = `umask; wc -l <"$PBS_NODEFILE"`
+	run := func() {
+		t.Helper()
+		r := n.finish(masked(n.command("run", "-u", "nobody", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", job)))
+		if r.status != 0 || r.stdout != "0077\n1\n" {
+			t.Errorf("status %d, umask and lines of PBS_NODEFILE %q", r.status, r.stdout)
+		}
+	}
+	run()
+	n.serve() // in the directory that run has made
+	run()
+	asked := exec.Command(filepath.Join(built, "hookhost"), "jobs")
+	asked.Env, asked.Dir = []string{"HOOKHOST_SOCKET=" + n.path("run/s"), "HOOKHOST_CONFIG=/nonexistent"}, "/"
+	asked.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
+	if r := n.finish(asked); r.status != 0 {
+		t.Errorf("a user does not reach the daemon: %s", r.stderr)
+	}
+}
+
+// A program that runs as another user gets nothing of root's that this user could not have opened
+// or read.
+func TestRunAsAnotherUserPassesOnNothingOfRoots(t *testing.T) {
+	n := opened(t, newNode(t))
+	secret, err := os.Open("/etc/shadow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer secret.Close()
+	const look = "ls /proc/self/fd | wc -l; cat <&3 | wc -c; env"
+	cmd := n.command("run", "-u", "nobody", "--report=none", "--", "sh", "-c", look)
+	cmd.ExtraFiles = []*os.File{secret}
+	cmd.Env = append(cmd.Env, "ROOTS_TOKEN=secret", "HOME=/root", "SUDO_USER=root", "LC_ALL=C")
+	r := n.finish(cmd)
+	if !strings.HasPrefix(r.stdout, "4\n0\n") { // 0, 1, 2 and ls's own
+		t.Errorf("descriptors, bytes of /etc/shadow: %.8q, want 4 and 0", r.stdout)
+	}
+	for _, roots := range []string{"ROOTS_TOKEN", "SUDO_USER", "HOME=/root\n", "PBS_O_HOME=/root\n"} {
+		if strings.Contains(r.stdout, roots) {
+			t.Errorf("the program has root's %s", roots)
+		}
+	}
+	for _, own := range []string{"USER=nobody\n", "LOGNAME=nobody\n", "LC_ALL=C\n", "PBS_JOBID="} {
+		if !strings.Contains(r.stdout, own) {
+			t.Errorf("the program does not have %s", own)
+		}
+	}
+}
