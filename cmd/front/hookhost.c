@@ -210,6 +210,16 @@ static bool put(char **env, const char *name, const char *value)
 	return true;
 }
 
+// prints tells whether a terminal shows the text and obeys nothing in it. A process's name may be
+// in it.
+static bool prints(const char *text)
+{
+	for (; *text; text++)
+		if (*text < ' ' || *text > '~')
+			return false;
+	return true;
+}
+
 // finish does what the daemon answers, and returns where that is not understood or cannot be done.
 static void finish(const struct call *c, char *text, size_t left)
 {
@@ -230,6 +240,8 @@ static void finish(const struct call *c, char *text, size_t left)
 		const char *name = word(&text, &left);
 		const char *value = name && strcmp(verb, "unset") != 0 ? word(&text, &left) : NULL;
 		if (value && strcmp(verb, "refused") == 0) {
+			if (!prints(name) || !prints(value))
+				return; // the full program escapes what it says
 			fprintf(stderr, "%s: tm_attach: %s: %s\n", c->name, name, value);
 			exit(1);
 		}

@@ -53,11 +53,11 @@ whether the process is the job's, such as by its environment or its parents. Bot
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args
 			if o.version && isPBS(c.called) {
-				fmt.Println("pbs_version =", version)
+				fmt.Fprintln(stdout, "pbs_version =", version)
 				return nil
 			}
 			if o.version {
-				fmt.Println("hookhost", version)
+				fmt.Fprintln(stdout, "hookhost", version)
 				return nil
 			}
 			return c.attach(cmd, o)
@@ -82,9 +82,9 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	pid, wrong := o.check()
 	if len(wrong) > 0 && isPBS(c.called) { // a line each, and no name before them
 		for _, err := range wrong {
-			fmt.Fprintln(os.Stderr, err)
+			fmt.Fprintln(stderr, err)
 		}
-		fmt.Fprint(os.Stderr, pbsAttachUsage)
+		fmt.Fprint(stderr, pbsAttachUsage)
 		return &exitError{status: exitMisuse}
 	}
 	if len(wrong) > 0 {
@@ -113,7 +113,7 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	}
 	if o.parent {
 		if _, err := client.Attach(context.Background(), attached.Job, os.Getppid()); err != nil {
-			fmt.Fprintf(os.Stderr, "hookhost: attach: tm_attach parent: %s: %v\n", tmError(err), err)
+			fmt.Fprintf(stderr, "hookhost: attach: tm_attach parent: %s: %v\n", tmError(err), err)
 		}
 	}
 	return o.exec(attached.Outcome)

@@ -104,7 +104,7 @@ func hostName() (string, error) {
 // newLog makes the log of this process, on standard error.
 func newLog(f *config.File) *logrus.Logger {
 	log := logrus.New()
-	log.SetOutput(os.Stderr)
+	log.SetOutput(stderr)
 	log.SetLevel(f.Host.Level())
 	log.SetFormatter(&logrus.TextFormatter{DisableColors: true, FullTimestamp: true})
 	return log

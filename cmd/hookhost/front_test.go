@@ -213,9 +213,11 @@ func TestFrontGivesUp(t *testing.T) {
 		"another version": inWords(200, "hookhost/2", "end"), "no version": inWords(200, "end"), "no words": inWords(200), "no end": inWords(200, "hookhost/1"),
 		"behind the end": inWords(200, "hookhost/1", "end", "x"), "an unknown verb": inWords(200, "hookhost/1", "put", "A", "1", "end"),
 		"half a verb": inWords(200, "hookhost/1", "set", "A", "end"), "a verb alone": inWords(200, "hookhost/1", "unset"), "half a refusal": inWords(403, "hookhost/1", "refused", "X"),
-		"text behind": whole + "x", "another protocol": strings.Replace(whole, "HTTP/1.1", "HTTP/2.0", 1), "much": "HTTP/1.1 200 OK\r\n" + strings.Repeat("x", 2<<20),
+		"a refusal that a terminal obeys": inWords(403, "hookhost/1", "refused", "TM_EOWNER", "process 7 (\x1b[2J)", "end"),
+		"text behind":                     whole + "x", "another protocol": strings.Replace(whole, "HTTP/1.1", "HTTP/2.0", 1), "much": "HTTP/1.1 200 OK\r\n" + strings.Repeat("x", 2<<20),
 		"NUL in the head": strings.Replace(whole, "Content-Type", "\x00ontent-Type", 1),
 	}
+	texts["a refusal that a terminal obeys"] = inWords(403, "hookhost/1", "refused", "TM_EOWNER", "process 7 (\x1b[2J)", "end")
 	for i := range whole {
 		texts[fmt.Sprint("the first bytes: ", i)] = whole[:i]
 	}

@@ -182,7 +182,7 @@ func (c *cli) hookExportCommand() *cobra.Command {
 			if file := args[len(args)-1]; len(args) > 2 && file != "default" && file != "-" {
 				return os.WriteFile(file, b, 0o644)
 			}
-			_, err = cmd.OutOrStdout().Write(b)
+			_, err = os.Stdout.Write(b) // byte for byte
 			return err
 		},
 	}

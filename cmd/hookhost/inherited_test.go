@@ -9,17 +9,6 @@ import (
 	"testing"
 )
 
-// opened makes the directories of a node and of the programs passable, for jobs of other users.
-func opened(t *testing.T, n *node) *node {
-	t.Helper()
-	for _, dir := range []string{built, n.dir} {
-		if err := os.Chmod(dir, 0o711); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return n
-}
-
 // masked is the command under an umask of 077.
 func masked(cmd *exec.Cmd) *exec.Cmd {
 	cmd.Args = append([]string{"sh", "-c", `umask 077; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
@@ -30,7 +19,8 @@ func masked(cmd *exec.Cmd) *exec.Cmd {
 // A job's user reads what was made for the job, and reaches the daemon, whatever umask root had.
 // The job has that umask, as from a shell.
 func TestUmaskOfRootIsTheJobsAndNoMore(t *testing.T) {
-	n := opened(t, newNode(t))
+	n := newNode(t)
+	n.open()
 	const job = `umask; wc -l <"$PBS_NODEFILE"`
 	run := func() {
 		t.Helper()
@@ -53,7 +43,8 @@ func TestUmaskOfRootIsTheJobsAndNoMore(t *testing.T) {
 // A program that runs as another user gets nothing of root's that this user could not have opened
 // or read.
 func TestRunAsAnotherUserPassesOnNothingOfRoots(t *testing.T) {
-	n := opened(t, newNode(t))
+	n := newNode(t)
+	n.open()
 	secret, err := os.Open("/etc/shadow")
 	if err != nil {
 		t.Fatal(err)

@@ -113,7 +113,7 @@ func (c *cli) tellReload(ctx context.Context, of string) {
 		client.Close()
 	}
 	if err != nil && !errors.Is(err, api.ErrNoHost) {
-		fmt.Fprintf(os.Stderr, "hookhost: tell the daemon of %s: %v\n", of, err)
+		fmt.Fprintf(stderr, "hookhost: tell the daemon of %s: %v\n", of, err)
 	}
 }
 

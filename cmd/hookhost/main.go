@@ -67,7 +67,7 @@ func exitStatus(called string, err error) int {
 		exit = &exitError{status: 1, err: err}
 	}
 	if exit.err != nil {
-		fmt.Fprintln(os.Stderr, inName(called, strings.ReplaceAll(exit.err.Error(), "\n", "; ")))
+		fmt.Fprintln(stderr, inName(called, strings.ReplaceAll(exit.err.Error(), "\n", "; ")))
 	}
 	return exit.status
 }
@@ -99,6 +99,8 @@ programs that create the job's cgroup, take in its processes, enforce its limits
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
 	root.SetVersionTemplate("hookhost {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	c.flags(root)
@@ -114,7 +116,7 @@ programs that create the job's cgroup, take in its processes, enforce its limits
 // pbsUsage words wrong flags as PBS's programs do.
 func pbsUsage(root *cobra.Command) {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, pbsAttachUsage)
+		fmt.Fprintf(stderr, "%v\n%s", err, pbsAttachUsage)
 		return &exitError{status: exitMisuse}
 	})
 }

@@ -58,10 +58,10 @@ func (c *cli) remsh(cmd *cobra.Command, args []string) (int, error) {
 	case a.help:
 		return 0, cmd.Help()
 	case a.version && isPBS(c.called):
-		fmt.Println("pbs_version =", version)
+		fmt.Fprintln(stdout, "pbs_version =", version)
 		return 0, nil
 	case a.version:
-		fmt.Println("hookhost", version)
+		fmt.Fprintln(stdout, "hookhost", version)
 		return 0, nil
 	case a.child:
 		return remshFailed, c.remoteChild(os.NewFile(3, "payload"))

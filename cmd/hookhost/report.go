@@ -31,9 +31,9 @@ func (c *cli) reportCommand() *cobra.Command {
 			}
 			var text bytes.Buffer
 			if len(args) == 0 {
-				err = c.reportAll(cmd.Context(), f, &text)
+				err = c.reportAll(cmd.Context(), f, console{&text})
 			} else {
-				err = c.reportOne(cmd, args[0], f, &text)
+				err = c.reportOne(cmd, args[0], f, console{&text})
 			}
 			if err != nil {
 				return err
@@ -90,7 +90,7 @@ func (c *cli) reportAll(ctx context.Context, f report.Format, out io.Writer) err
 		failed = all(func(whose string, text json.RawMessage) bool {
 			rep, err := report.FromArchive(text)
 			if err != nil {
-				fmt.Fprintf(os.Stderr, "hookhost: report %s: %v\n", whose, err)
+				fmt.Fprintf(stderr, "hookhost: report %s: %v\n", whose, err)
 				return true
 			}
 			return yield(rep)

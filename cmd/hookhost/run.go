@@ -97,7 +97,7 @@ func (c *cli) run(ctx context.Context, o runOptions) error {
 			return &exitError{exitHostFailed, fmt.Errorf("run: %w", err)}
 		}
 	}
-	tellUnknown(os.Stderr, cfg, job)
+	tellUnknown(stderr, cfg, job)
 	status, err := c.runJob(ctx, cfg, o, job, format)
 	if err != nil {
 		return &exitError{exitHostFailed, err}
@@ -241,11 +241,11 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 		return 0, err
 	}
 	if err != nil { // the exit status is the job's, or what a shell has for a program that cannot be run
-		fmt.Fprintf(os.Stderr, "hookhost: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		fmt.Fprintf(stderr, "hookhost: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if format != nil {
 		if err := writeRunReport(ctx, engines.last(), job.ID, format); err != nil {
-			fmt.Fprintf(os.Stderr, "hookhost: report of job %s: %v\n", job.ID, err)
+			fmt.Fprintf(stderr, "hookhost: report of job %s: %v\n", job.ID, err)
 		}
 	}
 	return result.ExitStatus, nil
@@ -275,6 +275,6 @@ func writeRunReport(ctx context.Context, engine node, id string, format report.F
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr)
-	return format(os.Stderr, iter.Seq[*report.Report](func(yield func(*report.Report) bool) { yield(r) }))
+	fmt.Fprintln(stderr)
+	return format(stderr, iter.Seq[*report.Report](func(yield func(*report.Report) bool) { yield(r) }))
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/sirupsen/logrus"
 )
@@ -117,7 +118,7 @@ func parseHclog(line []byte) (level logrus.Level, message string, fields logrus.
 		if s, ok := v.(string); ok {
 			fields[k] = clip(s, maxMessage)
 		}
-		return strings.HasPrefix(k, "@")
+		return strings.HasPrefix(k, "@") || strings.ContainsFunc(k, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) })
 	})
 	return level, message, fields, true
 }

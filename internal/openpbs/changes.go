@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // The verbs. Each is followed by as many fields as verbFields says.
@@ -90,11 +91,12 @@ func (c *Changes) Fields() []byte {
 // maxLine bounds what becomes a line of MoM's: its buffer for a reject's message has 3172 bytes (src/include/hook.h).
 const maxLine = 2048
 
-// oneLine is text as it can stand in a line of OUT or of a log: control characters are blanks, what is not UTF-8 is U+FFFD.
+// oneLine is text as it can stand in a line of OUT or of a log: what does not print is a blank,
+// what is not UTF-8 is U+FFFD.
 func oneLine(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
