@@ -6,8 +6,9 @@ import (
 )
 
 // OfOwner returns the part of an outcome in which the owner of the job has a say, and the keys of
-// the rest that are set. A hook with user=pbsuser runs as that user, who can stop it, trace it where
-// he can read its program, and so have it say what he likes. Its answer counts for no more than his:
+// the rest that are set. A hook with user=pbsuser runs as that user, who can stop it, trace it
+// where he can read its program, and so have it say what he likes. Its answer counts for no more
+// than his:
 //
 //   - reject, message and job_action: he may give up his own job
 //   - job_stderr: it is his own file

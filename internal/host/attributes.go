@@ -15,8 +15,8 @@ const (
 	TypePBS  = "pbs"  // a hook that comes with hookhost
 
 	UserAdmin = "pbsadmin" // the hook runs as the host does: root
-	// UserOwner has the hook run as the job's owner, in a process of its own for each event. See docs/hooks.md
-	// for what its answers count for.
+	// UserOwner has the hook run as the job's owner, in a process of its own for each event. See
+	// docs/hooks.md for what its answers count for.
 	UserOwner = "pbsuser"
 )
 
@@ -69,8 +69,9 @@ func (a Attributes) Gets(e hostapi.Event) bool {
 	return a.Enabled && (len(a.Event) == 0 || slices.Contains(a.Event, e))
 }
 
-// failActions returns what acts at event e: after a failure, or after a success when failed is false.
-// Nothing does with user=pbsuser: the job's owner can make such a hook fail, by stopping it for one.
+// failActions returns what acts at event e: after a failure, or after a success when failed is
+// false. Nothing does with user=pbsuser: the job's owner can make such a hook fail, by stopping it
+// for one.
 func (a Attributes) failActions(e hostapi.Event, failed bool) []FailAction {
 	if a.User == UserOwner {
 		return nil

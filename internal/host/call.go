@@ -127,8 +127,8 @@ func (p *plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hosta
 	}
 }
 
-// overdue is the error of an event during which ctx has ended: by the alarm, or as the host gave it up
-// while a hook was at it.
+// overdue is the error of an event during which ctx has ended: by the alarm, or as the host gave it
+// up while a hook was at it.
 func overdue(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errAlarm) {
 		return errAlarm
@@ -200,8 +200,8 @@ func (p *plugin) callAsOwner(ctx context.Context, h Hook, req *hostapi.Request) 
 	return p.ofOwner(req, out), err
 }
 
-// launchAsOwner starts a process with the credential. It returns when ctx ends, even where the start
-// does not: the job's owner can stop what runs as him.
+// launchAsOwner starts a process with the credential. It returns when ctx ends, even where the
+// start does not: the job's owner can stop what runs as him.
 func (p *plugin) launchAsOwner(ctx context.Context, h Hook, cred *syscall.Credential) (*instance, error) {
 	s := &start{done: make(chan struct{})}
 	p.lives.Go(func() {

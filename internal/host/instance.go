@@ -27,6 +27,7 @@ type launcher struct {
 	paths    paths
 	spawn    *spawner
 	sockets  *socketDir
+	behind   lingering
 	limit    time.Duration
 	node     string
 	settings map[string]string
@@ -64,12 +65,17 @@ func (l *launcher) launch(ctx context.Context, h Hook, cred *syscall.Credential,
 		return nil, hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
 	}
 	defer file.Close()
+	if cred != nil {
+		if err := l.behind.check(cred.Uid); err != nil {
+			return nil, hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
+		}
+	}
 	if st, err := file.Stat(); cred != nil && err == nil && st.Mode()&0o044 != 0 {
 		log.Warnf("others can read its program %s (mode %04o), so the job's owner can trace it: import it again, or chmod go-r",
 			h.Program, st.Mode().Perm())
 	}
 	inst := &instance{hook: h, proc: &process{
-		hook: h.Name, path: h.Program, file: file, cred: cred, spawn: l.spawn, exited: make(chan struct{}),
+		hook: h.Name, path: h.Program, file: file, cred: cred, spawn: l.spawn, behind: &l.behind, exited: make(chan struct{}),
 		out: &lines{log: log, plain: logrus.DebugLevel}, err: &lines{log: log, plain: logrus.InfoLevel},
 	}}
 	// go-plugin's start knows no context: it ends when the process does.

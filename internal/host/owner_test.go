@@ -21,7 +21,8 @@ import (
 // tracerEnv makes this test program a tracer of the process that it names.
 const tracerEnv = "HOOKHOST_TEST_TRACER"
 
-// tracer has the process stop on its way out, for as long as the tracer lives, and prints whether it may.
+// tracer has the process stop on its way out, for as long as the tracer lives, and prints whether
+// it may.
 func tracer(pid string) {
 	runtime.LockOSThread()
 	n, _ := strconv.Atoi(pid)
@@ -59,7 +60,8 @@ func judgeAsOwner(t *testing.T, h *Host, e hostapi.Event, id string) *Verdict {
 	return v
 }
 
-// ownersProgram waits until a program of nobody's runs as this process's child, and returns its pid.
+// ownersProgram waits until a program of nobody's runs as this process's child, and returns its
+// pid.
 func ownersProgram(t *testing.T) int {
 	t.Helper()
 	self, _ := os.Readlink("/proc/self/exe") // a tracer has it, too
@@ -185,7 +187,8 @@ func TestOwnersHookHasNoSayInTheNode(t *testing.T) {
 	}
 }
 
-// The owner of a job can neither put its node offline nor have others wait, by stopping what runs as him.
+// The owner of a job can neither put its node offline nor have others wait, by stopping what runs
+// as him.
 func TestOwnersHookThatIsStopped(t *testing.T) {
 	n := newOwnersNode(t)
 	n.hook("a", "misbehave", "mode = \"hang\"\nevent = \"execjob_prologue\"",
@@ -205,8 +208,8 @@ func TestOwnersHookThatIsStopped(t *testing.T) {
 	eventually(t, "the program is gone", func() bool { return len(children(t)) == 0 })
 }
 
-// A program that its user traces does not die when it is killed. The host, the job's end and the other
-// hooks go on without it.
+// A program that its user traces does not die when it is killed. The host, the job's end and the
+// other hooks go on without it.
 func TestOwnersHookThatIsTraced(t *testing.T) {
 	n := newOwnersNode(t)
 	n.hook("a", "misbehave", "mode = \"hang\"\nevent = \"execjob_prologue\"",
@@ -244,6 +247,25 @@ func TestOwnersHookThatIsTraced(t *testing.T) {
 	if n := strings.Count(n.log.String(), left); n != 1 {
 		t.Errorf("it was said %d times", n)
 	}
+}
+
+// A user has no number of programs that do not die: each costs the host a thread.
+func TestProgramsThatDoNotDieAreFew(t *testing.T) {
+	n := newOwnersNode(t)
+	n.hook("a", "misbehave", "", "event=execjob_prologue", "user=pbsuser")
+	h := n.open()
+	judgeAsOwner(t, h, hostapi.EventBegin, "1.srv")
+	for range maxLingering {
+		h.launcher.behind.add(uint32(nobody.UID), 1)
+	}
+	if v := judgeAsOwner(t, h, hostapi.EventPrologue, "1.srv"); !strings.Contains(v.Message, "16 programs of uid 65534 were killed and do not die") {
+		t.Errorf("message %q", v.Message)
+	}
+	h.launcher.behind.add(uint32(nobody.UID), -1)
+	if v := judgeAsOwner(t, h, hostapi.EventPrologue, "1.srv"); v.Reject {
+		t.Errorf("one has died: %s", v.Message)
+	}
+	judgeAsOwner(t, h, hostapi.EventEnd, "1.srv")
 }
 
 // A program that was imported cannot be traced by its user, who cannot read it.

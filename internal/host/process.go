@@ -39,13 +39,14 @@ const killGrace = 3 * time.Second
 // process is a hook's program from exec until it was reaped. It is go-plugin's Runner, in place of the one that takes
 // the host's standard input and environment, finds the program by its path a second time, and signals one process only.
 type process struct {
-	hook  string
-	path  string              // of the program, for its argv[0] and for errors
-	file  *os.File            // the program, checked
-	cred  *syscall.Credential // nil: as the host
-	spawn *spawner
-	out   *lines // standard output after the handshake
-	err   *lines // standard error
+	hook   string
+	path   string              // of the program, for its argv[0] and for errors
+	file   *os.File            // the program, checked
+	cred   *syscall.Credential // nil: as the host
+	spawn  *spawner
+	behind *lingering
+	out    *lines // standard output after the handshake
+	err    *lines // standard error
 
 	socketDir string // go-plugin's, only for this process
 	env       []string
@@ -140,6 +141,7 @@ func (p *process) run(first *io.PipeWriter) {
 	p.cmd.Wait() // its error is the exit status, which ProcessState keeps
 	closeAll([]*os.File{p.out1, p.err1, p.lifeline})
 	if left {
+		p.behind.add(p.uid(), -1)
 		p.err.log.Infof("program %d, which was left behind, has ended", pid)
 		return
 	}
@@ -171,13 +173,23 @@ func (p *process) leave() {
 		return
 	}
 	p.left = true
-	p.hush(time.Now())
+	p.behind.add(p.uid(), 1)
+	closeAll([]*os.File{p.out1, p.err1, p.lifeline})
 	p.err.log.Errorf("program %d does not die of SIGKILL (it hangs in the kernel, or is traced): it is left behind",
 		p.cmd.Process.Pid)
 	close(p.exited)
 }
 
-// lingers tells whether the program was left behind. Its status is run's then, and nobody's to read.
+// uid returns who the program runs as.
+func (p *process) uid() uint32 {
+	if p.cred != nil {
+		return p.cred.Uid
+	}
+	return uint32(os.Geteuid())
+}
+
+// lingers tells whether the program was left behind. Its status is run's then, and nobody's to
+// read.
 func (p *process) lingers() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,8 +247,8 @@ func (p *process) Wait(context.Context) error {
 	return nil
 }
 
-// removeSocketDir removes the directory of the program's socket. What its user has put in there is moved
-// out of go-plugin's sight.
+// removeSocketDir removes the directory of the program's socket. What its user has put in there is
+// moved out of go-plugin's sight.
 func (p *process) removeSocketDir() {
 	err := removeDir(p.socketDir, 1)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {

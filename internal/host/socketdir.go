@@ -51,8 +51,8 @@ func newSocketDir(runtime string) (*socketDir, error) {
 	}
 }
 
-// makeRuntime makes the directory when it is missing. Others can pass through it whatever the umask: the
-// daemon's socket comes to lie in it, too.
+// makeRuntime makes the directory when it is missing. Others can pass through it whatever the
+// umask: the daemon's socket comes to lie in it, too.
 func makeRuntime(dir string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -92,11 +92,12 @@ func prepareRuntime(dir string) error {
 	return nil
 }
 
-// programDepth is how many levels of files there are in a host's directory: each program's, and its socket.
+// programDepth is how many levels of files there are in a host's directory: each program's, and its
+// socket.
 const programDepth = 2
 
-// removeDir removes a directory and the files in it, to that depth. A program with user=pbsuser has a
-// directory that its user can write to: how deep the tree in it goes is for him to say, and each
+// removeDir removes a directory and the files in it, to that depth. A program with user=pbsuser has
+// a directory that its user can write to: how deep the tree in it goes is for him to say, and each
 // level would cost root a descriptor. It fails where more is there.
 func removeDir(path string, depth int) error {
 	d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)

@@ -68,9 +68,9 @@ func (s *spawner) do(f func() error) error {
 	}
 }
 
-// killUnborn kills the thread's child that still is the host's own program. A process that has become
-// a job's owner and not yet the hook's program can be stopped by him. It is a vfork child (syscall.ForkExec):
-// until it goes on no thread of the host starts another process.
+// killUnborn kills the thread's child that still is the host's own program. A process that has
+// become a job's owner and not yet the hook's program can be stopped by him. It is a vfork child
+// (syscall.ForkExec): until it goes on no thread of the host starts another process.
 func (s *spawner) killUnborn() {
 	host, err := os.Readlink("/proc/self/exe")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 // stopperUID is nobody's but this test's: what it stops, and what is stopped, are its own.
 const stopperUID = 61_234_567
 
-// A user who stops a process between its setuid(2) and its execve(2) has the thread that forked it wait in
-// vfork(2), and with it each thread that forks. That ends by itself.
+// A user who stops a process between its setuid(2) and its execve(2) has the thread that forked it
+// wait in vfork(2), and with it each thread that forks. That ends by itself.
 func TestProcessThatIsStoppedBeforeItsExecHoldsUpNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to become somebody else")

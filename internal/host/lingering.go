@@ -1,0 +1,35 @@
+package host
+
+import (
+	"fmt"
+	"sync"
+)
+
+// maxLingering is how many programs of one user may be left behind at a time: each one costs a
+// thread, which waits for it, and the Go runtime has 10,000.
+const maxLingering = 16
+
+// lingering counts the programs that were left behind, by user. Its zero value is ready for use.
+type lingering struct {
+	mu sync.Mutex
+	of map[uint32]int
+}
+
+func (l *lingering) add(uid uint32, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	put(&l.of, uid, l.of[uid]+n)
+	if l.of[uid] == 0 {
+		delete(l.of, uid)
+	}
+}
+
+// check fails when the user may have no further program.
+func (l *lingering) check(uid uint32) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.of[uid]; n >= maxLingering {
+		return fmt.Errorf("%d programs of uid %d were killed and do not die", n, uid)
+	}
+	return nil
+}
