@@ -83,7 +83,7 @@ func newNode(t testing.TB, config ...string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, dir: dir, prefix: fmt.Sprintf("hhtest_%d_%d", os.Getpid(), nodes.Add(1))}
+	n := &node{t: t, dir: dir, prefix: fmt.Sprintf("hhtest_%d%s_%d", os.Getpid(), os.Getenv(inNamespace), nodes.Add(1))}
 	text := "[cgroup]\nprefix = \"" + n.prefix + "\"\n" + strings.Join(config, "\n")
 	if err := os.WriteFile(n.path("hookhost.toml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -38,10 +38,19 @@ func realNode(t testing.TB, edit func(*config.File)) *node {
 // realNodeOf takes of this machine what is of a mode; 0 is all of it.
 func realNodeOf(t testing.TB, mode cgroup.Mode, edit func(*config.File)) *node {
 	t.Helper()
+	return realNodeBehind(t, mode, edit, nil)
+}
+
+// realNodeBehind is realNodeOf with the cgroup file system behind another one, unless that is nil.
+func realNodeBehind(t testing.TB, mode cgroup.Mode, edit func(*config.File), front func(*kernfs.FS) kernfs.Backend) *node {
+	t.Helper()
 	kernfstest.NeedRoot(t)
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
 		kernfstest.Skip(t, "open roots: %v", err)
+	}
+	if front != nil {
+		roots.Cgroup = kernfs.New(front(roots.Cgroup), roots.Cgroup.Path("."))
 	}
 	opt := cgroup.Options{Prefix: fmt.Sprintf("%s_%d", testPrefix(), prefixes.Add(1)), Mode: mode}
 	tree, err := cgroup.Detect(roots, opt)

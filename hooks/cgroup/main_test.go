@@ -28,7 +28,12 @@ func TestMain(m *testing.M) {
 	os.Exit(kernfstest.Run(m, testPrefix()))
 }
 
-func testPrefix() string { return fmt.Sprintf("hhtest_hookcgroup_%d", os.Getpid()) }
+func testPrefix() string {
+	if outside := os.Getenv(inNamespace); outside != "" { // where all are the first process
+		return "hhtest_hookcgroup_" + outside + "_ns"
+	}
+	return fmt.Sprintf("hhtest_hookcgroup_%d", os.Getpid())
+}
 
 const actorArg = "-cgroup-hook-test-actor"
 

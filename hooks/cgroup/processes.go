@@ -94,13 +94,12 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 		return nil, err
 	}
 	if !alive {
-		h.logOf(j.ID()).Infof("attach pid %d: no such process any more", req.PID)
-		return &hostapi.Outcome{}, nil
+		return &hostapi.Outcome{}, nil // the log has no line of it, since users could fill it with them
 	}
-	defer p.Close()
+	defer p.hold.Close()
 	switch {
 	case !p.BelongsTo(owner):
-		return reject("the process belongs to uid %d, the job to uid %d", p.UID, owner)
+		return reject("the process is not the job's owner's")
 	case p.Session == 1:
 		return reject("session 1 is the system's own")
 	case p.Kernel:
@@ -118,7 +117,7 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	}
 	p.free = true
 	taken, err := h.takeIn(j, p, func(m proc.Process) bool { return m.BelongsTo(owner) }, limits)
-	if other := otherJob(""); errors.As(err, &other) {
+	if other := cgroup.OtherJobError(""); errors.As(err, &other) {
 		return reject("%v", other)
 	}
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -106,8 +105,8 @@ func (s *rankSearch) sort(ctx context.Context, fresh []proc.Process) (moved int,
 	}
 	for name, list := range members {
 		moved += len(list)
-		for some := range slices.Chunk(list, maxHeld) {
-			errs = append(errs, s.move(name, some))
+		for _, p := range list {
+			errs = append(errs, s.move(name, p))
 		}
 	}
 	return moved, errors.Join(errs...)
@@ -205,37 +204,19 @@ func (s *rankSearch) group(m rankMark) (string, error) {
 // kernel memory on every cpu.
 func (h *hook) mostRanks() int { return min(hostapi.MaxRanks, max(64, 4*h.node.Online.Len())) }
 
-// move moves processes of the job to a rank's cgroup. A move goes by number, so each process is held meanwhile: see hook.move.
-func (s *rankSearch) move(name string, members []proc.Process) error {
-	holds := map[int]held{}
-	defer func() {
-		for _, p := range holds {
-			p.Close()
-		}
-	}()
-	var pids []int
-	for _, m := range members {
-		p, now, err := s.h.hold(s.h.roots.Proc, m.PID)
-		if errors.Is(err, proc.ErrGone) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		holds[m.PID] = p
-		if now.StartTime != m.StartTime || now.Dead() {
-			continue
-		}
-		if in, found, err := s.h.tree.JobOf(m.PID); err != nil || !found || in != s.j.ID() { // somebody moved it out
-			continue
-		}
-		pids = append(pids, m.PID)
+// move moves a process of the job to a rank's cgroup.
+func (s *rankSearch) move(name string, p proc.Process) error {
+	m, alive, err := s.h.member(p.PID)
+	if err != nil || !alive {
+		return err
 	}
-	errs := []error{s.j.AttachTask(name, pids)}
-	for _, pid := range pids {
-		if holds[pid].Signal(0) != nil {
-			errs = append(errs, s.h.putBack(s.j, pid))
-		}
+	defer m.hold.Close()
+	if m.StartTime != p.StartTime {
+		return nil
 	}
-	return errors.Join(errs...)
+	err = s.j.AttachTask(name, m.hold)
+	if errors.Is(err, cgroup.ErrEnded) {
+		return s.h.afterEnd(s.j, m.Process)
+	}
+	return err
 }

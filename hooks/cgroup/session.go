@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"syscall"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -17,20 +16,12 @@ import (
 // could not see, and children of a moved process are born inside.
 const rounds = 16
 
-// maxHeld bounds the descriptors that moving takes.
-const maxHeld = 256
-
 // member is a process that is to be moved. What is known of it was read while it was held.
 type member struct {
 	proc.Process
-	held
+	hold held
 	free bool // it must not be in another job; else one that is stays there
 }
-
-// otherJob is the job of a member that was to be free.
-type otherJob string
-
-func (e otherJob) Error() string { return "it is part of job " + string(e) }
 
 // member takes hold of the process pid; alive is false when it is gone or waits to be reaped.
 func (h *hook) member(pid int) (m member, alive bool, err error) {
@@ -44,7 +35,7 @@ func (h *hook) member(pid int) (m member, alive bool, err error) {
 		hold.Close()
 		return m, false, nil
 	}
-	return member{Process: p, held: hold}, true, nil
+	return member{Process: p, hold: hold}, true, nil
 }
 
 // named is member of a process that somebody has named, perhaps by the number of one of its threads, as some debuggers and launchers do.
@@ -65,16 +56,23 @@ func (h *hook) named(pid int) (m member, alive bool, err error) {
 	return h.member(p.Leader)
 }
 
-// takeIn moves first and the other members of its session that want admits and that are in no other job, and gives them
-// limits. It returns how many it moved that were not in the job already, and fails with otherJob when first was to be free and is not. It
-// lets go of first. What the processes do to escape being moved is KindBusy: no user's doing makes a node bad.
-func (h *hook) takeIn(j *cgroup.Job, first member, want func(proc.Process) bool, limits map[string]hostapi.Rlimit) (taken int, err error) {
-	defer first.Close()
+// takeIn moves first and the other members of its session that want admits and that are in no other
+// job, and gives them limits. It returns how many it moved that were in no part of the job already.
+// It fails with cgroup.OtherJobError when first was to be free and is not. It lets go of first. What
+// the processes do to escape being moved is KindBusy: no user's doing makes a node bad.
+//
+// Each process is held, judged and moved before the next one is looked at. A walk over all of them
+// between the judgement and the move would be time to give their numbers away.
+func (h *hook) takeIn(j *cgroup.Job, first member, want func(proc.Process) bool,
+	limits map[string]hostapi.Rlimit) (taken int, err error) {
 	// The end of the job kills what is in it: never the system's first process, nor us.
 	if first.PID <= 1 || first.Kernel || h.isOurs(first.PID) {
+		first.hold.Close()
 		return 0, hostapi.Errorf(hostapi.KindJob, "process %d (%s) is not a job's", first.PID, first.Comm)
 	}
-	members := []member{first} // even if it leaves its session meanwhile
+	if taken, err = h.move(j, first, limits); err != nil { // even if it leaves its session meanwhile
+		return taken, err
+	}
 	done := map[int]bool{first.PID: true}
 	for range rounds {
 		before := forks(h.stat)
@@ -82,56 +80,35 @@ func (h *hook) takeIn(j *cgroup.Job, first member, want func(proc.Process) bool,
 		if err != nil {
 			return taken, err
 		}
-		pids = slices.DeleteFunc(pids, func(pid int) bool { return done[pid] || pid <= 1 || h.isOurs(pid) })
 		found := false
-		for len(members)+len(pids) > 0 {
-			some := pids[:min(len(pids), maxHeld)]
-			pids = pids[len(some):]
-			members, err = h.join(members, some, first.Session, want)
+		for _, pid := range pids {
+			if done[pid] || pid <= 1 || h.isOurs(pid) {
+				continue
+			}
+			m, alive, err := h.member(pid)
 			if err != nil {
-				return taken, err
+				return taken, fmt.Errorf("list session %d: %w", first.Session, err)
 			}
-			for _, m := range members {
-				done[m.PID], found = true, true
+			if !alive {
+				continue
 			}
-			n, err := h.move(j, members, limits)
+			if m.Session != first.Session || !want(m.Process) {
+				m.hold.Close()
+				continue
+			}
+			done[pid], found = true, true
+			n, err := h.move(j, m, limits)
 			if taken += n; err != nil {
 				return taken, err
 			}
-			members = nil
 		}
 		// Where no process has begun since before the list, none is missing in it.
 		if !found || before != "" && forks(h.stat) == before {
 			return taken, nil
 		}
 	}
-	return taken, hostapi.Errorf(hostapi.KindBusy, "session %d forks faster than its processes can be moved", first.Session)
-}
-
-// join adds to members those of pids that are still of the session sid and that want admits, and holds them.
-func (h *hook) join(members []member, pids []int, sid int, want func(proc.Process) bool) ([]member, error) {
-	for _, pid := range pids {
-		m, alive, err := h.member(pid)
-		if err != nil {
-			release(members)
-			return nil, fmt.Errorf("list session %d: %w", sid, err)
-		}
-		if !alive {
-			continue
-		}
-		if m.Session != sid || !want(m.Process) {
-			m.Close()
-			continue
-		}
-		members = append(members, m)
-	}
-	return members, nil
-}
-
-func release(members []member) {
-	for _, m := range members {
-		m.Close()
-	}
+	return taken, hostapi.Errorf(hostapi.KindBusy, "session %d forks faster than its processes can be moved",
+		first.Session)
 }
 
 // sessionOf lists the session of first. Session 0 is no session: all processes whose sessions began outside the pid
@@ -156,9 +133,9 @@ func forks(stat *kernfs.Kept) string {
 	return string(count)
 }
 
-// held is a hold on a process: signal 0 fails once its number may be another's.
+// held is a hold on a process.
 type held interface {
-	Signal(syscall.Signal) error
+	cgroup.Process
 	Close() error
 }
 
@@ -167,6 +144,8 @@ type byStartTime struct {
 	procfs *kernfs.FS
 	id     hostapi.ProcessID
 }
+
+func (p byStartTime) PID() int { return p.id.PID }
 
 func (p byStartTime) Close() error { return nil }
 
@@ -196,66 +175,57 @@ func holdByStartTime(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
 	return byStartTime{procfs, p.ID()}, p, nil
 }
 
-// move moves processes, back to back: only the first pays the kernel's grace period. A move goes by number, so each
-// process is held meanwhile: what has not been reaped after the move had its number all the time, since it was read. It lets go of them.
-func (h *hook) move(j *cgroup.Job, members []member, limits map[string]hostapi.Rlimit) (taken int, err error) {
-	defer release(members)
-	var mine []member
-	var pids []int
-	for _, m := range members {
-		in, found, err := h.tree.JobOf(m.PID)
-		if err != nil {
-			return 0, err
+// move moves one process into the job, and gives it limits. It returns how many it moved that were in
+// no part of the job. It lets go of the process.
+func (h *hook) move(j *cgroup.Job, m member, limits map[string]hostapi.Rlimit) (taken int, err error) {
+	defer m.hold.Close()
+	in, err := j.Attach(m.hold)
+	if other := cgroup.OtherJobError(""); errors.As(err, &other) {
+		if m.free {
+			return 0, other
 		}
-		if found && in != j.ID() {
-			if m.free {
-				return 0, otherJob(in)
-			}
-			continue
-		}
-		mine, pids = append(mine, m), append(pids, m.PID)
-		if !found { // else an attach that failed half way is made whole
-			taken++
-		}
+		return 0, nil
 	}
-	err = j.Attach(pids)
-	var errs []error
-	for _, m := range mine {
-		if m.Signal(0) != nil {
-			errs = append(errs, h.putBack(j, m.PID))
-		}
+	if errors.Is(err, cgroup.ErrEnded) {
+		return 0, h.afterEnd(j, m.Process)
 	}
-	for _, m := range mine {
-		// One that is born before this has the limits it was born with, and is in the next round's list.
-		if err == nil {
-			errs = append(errs, h.limit(j, m.ID(), limits))
-		}
+	if in {
+		taken = 1
 	}
 	if err != nil {
-		err = moveError(err)
+		return taken, moveError(err)
 	}
-	return taken, errors.Join(append(errs, err)...)
+	// A child that is born before this has the limits it was born with, and is in the next round's list.
+	return taken, h.limit(j, m.ID(), limits)
 }
 
-// putBack takes a stranger out of the job that got the number of a process that ended while it was moved. Where the
-// stranger was before is lost; a process so young is where its parent is.
-func (h *hook) putBack(j *cgroup.Job, pid int) error {
-	now, alive, err := h.process(pid)
-	if err != nil || !alive {
-		return err
+// afterEnd deals with whoever has the number of a process that ended while it was moved. It stays in
+// the job where it is there: it may be the job's own. A process of the same user that is there by
+// halves is taken in as a whole, since one is no stray any more.
+func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
+	for range rounds {
+		m, alive, err := h.member(was.PID)
+		if err != nil || !alive {
+			return err
+		}
+		defer m.hold.Close()
+		if in, found, err := h.tree.JobOf(m.PID); err != nil || !found || in != j.ID() {
+			return err
+		}
+		if m.UID != was.UID {
+			h.logOf(j.ID()).Warnf("pid %d ended while it was moved, and its number is %q's of uid %d, which is in the job",
+				m.PID, m.Comm, m.UID)
+			return nil
+		}
+		_, err = j.Attach(m.hold)
+		if other := cgroup.OtherJobError(""); errors.As(err, &other) {
+			return nil
+		}
+		if !errors.Is(err, cgroup.ErrEnded) {
+			return err
+		}
 	}
-	if in, found, err := h.tree.JobOf(pid); err != nil || !found || in != j.ID() {
-		return err
-	}
-	if in, found, _ := h.tree.JobOf(now.PPID); found && in == j.ID() { // the job's own child
-		return nil
-	}
-	err = h.tree.MoveBeside(pid, now.PPID)
-	text := fmt.Sprintf("pid %d ended and its number was given to %q meanwhile", pid, now.Comm)
-	if err != nil {
-		return hostapi.Errorf(hostapi.KindBusy, "%s: %w", text, err)
-	}
-	return hostapi.Errorf(hostapi.KindBusy, "%s, which was put back", text)
+	return nil
 }
 
 func moveError(err error) error {

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"testing"
 
@@ -107,7 +108,11 @@ func BenchmarkAttach(b *testing.B) {
 	j := benchJob(b, tree)
 	a := startActor(b, Join{})
 	for b.Loop() {
-		if err := j.Attach([]int{a.pid()}); err != nil {
+		err := attach(j, a.pid())
+		for _, h := range tree.hierarchies {
+			err = errors.Join(err, h.mount.Write("cgroup.procs", strconv.Itoa(a.pid())))
+		}
+		if err != nil {
 			b.Fatal(err)
 		}
 	}

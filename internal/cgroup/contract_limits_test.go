@@ -167,7 +167,7 @@ func testNoCpuset(t *testing.T, w world) {
 	}
 	p := w.start(t, j.Join())
 	outside := w.start(t, Join{})
-	if err := j.Attach([]int{outside.pid()}); err != nil {
+	if err := attach(j, outside.pid()); err != nil {
 		t.Fatal(err)
 	}
 	if pids, err := j.Processes(); err != nil || !slices.Contains(pids, p.pid()) || !slices.Contains(pids, outside.pid()) {

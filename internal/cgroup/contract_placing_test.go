@@ -17,7 +17,7 @@ func testPlaced(t *testing.T, w world) {
 	tree := w.tree(t, placing...)
 	j := newJob(t, tree, testJob, tree.someLimits())
 	p, other := w.start(t, j.Join()), w.start(t, Join{})
-	if err := j.Attach([]int{other.pid()}); err != nil {
+	if err := attach(j, other.pid()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range placing {
@@ -84,7 +84,7 @@ func testPlacedBefore(t *testing.T, w world) {
 	if at := placeOf(t, later, h, p.pid()); !strings.HasSuffix(at, h.unit+"/"+h.leaf) {
 		t.Errorf("a process of an older job is in %q", at)
 	}
-	if err := same.Attach([]int{p.pid()}); err != nil {
+	if err := attach(same, p.pid()); err != nil {
 		t.Error(err)
 	}
 	endJob(t, same)
@@ -116,7 +116,7 @@ func testPlacedBefore(t *testing.T, w world) {
 		}
 	}
 	j = newJob(t, last, "14.server", last.someLimits())
-	if err := j.Attach([]int{w.start(t, j.Join()).pid()}); err != nil {
+	if err := attach(j, w.start(t, j.Join()).pid()); err != nil {
 		t.Error(err)
 	}
 }

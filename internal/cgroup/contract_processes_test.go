@@ -35,9 +35,14 @@ func testAttach(t *testing.T, w world) {
 	p, q, dead := w.start(t, Join{}), w.start(t, Join{}), w.start(t, Join{})
 	dead.end(t)
 	dead.gone(t)
-	for range 2 {
-		if err := j.Attach([]int{p.pid(), dead.pid(), q.pid()}); err != nil {
-			t.Fatal(err)
+	for _, taken := range []bool{true, false} {
+		for _, pid := range []int{p.pid(), q.pid()} {
+			if got, err := j.Attach(number(pid)); err != nil || got != taken {
+				t.Errorf("taken is %t, %v; want %t", got, err, taken)
+			}
+		}
+		if err := attach(j, dead.pid()); err != nil && !errors.Is(err, ErrEnded) {
+			t.Errorf("a process that has ended: %v", err)
 		}
 	}
 	want := []int{p.pid(), q.pid()}
@@ -53,7 +58,7 @@ func testAttach(t *testing.T, w world) {
 		t.Errorf("after a fork: processes are %v, %v; want %v", pids, err, want)
 	}
 	for _, pid := range []int{0, -1} {
-		if err := j.Attach([]int{pid}); err == nil {
+		if err := attach(j, pid); err == nil {
 			t.Errorf("process %d was attached", pid)
 		}
 	}

@@ -55,20 +55,20 @@ func testTasks(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := splitJob(t, tree, tree.someLimits())
 	p, q, r := w.start(t, j.Join()), w.start(t, j.Join()), w.start(t, Join{})
-	if err := j.Attach([]int{r.pid()}); err != nil {
+	if err := attach(j, r.pid()); err != nil {
 		t.Fatal(err)
 	}
 	pids, err := j.Untasked()
 	wantPids(t, "in no task", pids, err, p.pid(), q.pid(), r.pid())
 	for range 2 {
-		if err := j.AttachTask("rank.1", []int{q.pid(), r.pid()}); err != nil {
+		if err := attachTask(j, "rank.1", q.pid(), r.pid()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	forked := q.fork(t, 2)
 	inside := append([]int{q.pid(), r.pid()}, forked...)
 	// A session that is attached once more leaves its ranks where they are.
-	if err := j.Attach([]int{p.pid(), q.pid()}); err != nil {
+	if err := attach(j, p.pid(), q.pid()); err != nil {
 		t.Fatal(err)
 	}
 	pids, err = j.Untasked()
@@ -122,7 +122,7 @@ func testTaskUsage(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := splitJob(t, tree, tree.someLimits())
 	p, q := w.start(t, j.Join()), w.start(t, j.Join())
-	if err := errors.Join(j.AttachTask("rank.0", []int{p.pid()}), j.AttachTask("rank.1", []int{q.pid()})); err != nil {
+	if err := errors.Join(attachTask(j, "rank.0", p.pid()), attachTask(j, "rank.1", q.pid())); err != nil {
 		t.Fatal(err)
 	}
 	const burnt, touched = 300 * time.Millisecond, 24 << 20
@@ -202,7 +202,7 @@ func testTaskOOM(t *testing.T, w world) {
 	}
 	j := splitJob(t, tree, l)
 	p, q := w.start(t, j.Join()), w.start(t, j.Join())
-	if err := errors.Join(j.AttachTask("rank.0", []int{p.pid()}), j.AttachTask("rank.1", []int{q.pid()})); err != nil {
+	if err := errors.Join(attachTask(j, "rank.0", p.pid()), attachTask(j, "rank.1", q.pid())); err != nil {
 		t.Fatal(err)
 	}
 	q.touch(t, 256<<20)
@@ -226,7 +226,7 @@ func testTaskResize(t *testing.T, w world) {
 	l := tree.someLimits()
 	j := splitJob(t, tree, l)
 	p := w.start(t, j.Join())
-	if err := j.AttachTask("rank.0", []int{p.pid()}); err != nil {
+	if err := attachTask(j, "rank.0", p.pid()); err != nil {
 		t.Fatal(err)
 	}
 	if l.Mem != nil {
@@ -261,7 +261,6 @@ func testTaskMissing(t *testing.T, w world) {
 	}
 	pids, err := j.Untasked()
 	wantPids(t, "in no task", pids, err)
-	wantError(t, j.AttachTask("rank.0", []int{w.start(t, Join{}).pid()}), ErrNotFound)
 	if j.Exists() {
 		t.Error("something was made")
 	}
@@ -269,16 +268,17 @@ func testTaskMissing(t *testing.T, w world) {
 	dead := w.start(t, Join{})
 	dead.end(t)
 	dead.gone(t)
-	if err := j.AttachTask("rank.0", []int{dead.pid()}); err != nil {
+	if err := attachTask(j, "rank.0", dead.pid()); err != nil && !errors.Is(err, ErrEnded) {
 		t.Errorf("a process that is gone: %v", err)
 	}
+	wantError(t, attachTask(j, "rank.9", w.start(t, j.Join()).pid()), ErrNotFound)
 	for _, name := range []string{"", ".", "..", "a/b", mainGroup} {
 		if err := j.MakeTask(name, nil); err == nil {
 			t.Errorf("task %q was made", name)
 		}
 	}
 	for _, pid := range []int{0, -1} {
-		if err := j.AttachTask("rank.0", []int{pid}); err == nil {
+		if err := attachTask(j, "rank.0", pid); err == nil {
 			t.Errorf("process %d was attached", pid)
 		}
 	}

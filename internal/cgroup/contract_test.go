@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,6 +34,31 @@ type process interface {
 	fork(t *testing.T, n int) (pids []int) // start n processes that leave the session
 	end(t *testing.T)                      // exit
 	gone(t *testing.T)                     // wait until it has ended
+}
+
+// number holds a process that the test does not let be reaped.
+type number int
+
+func (n number) PID() int                    { return int(n) }
+func (n number) Signal(syscall.Signal) error { return nil }
+
+// attach attaches processes, one after the other.
+func attach(j *Job, pids ...int) error {
+	var errs []error
+	for _, pid := range pids {
+		_, err := j.Attach(number(pid))
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// attachTask is attach to a task.
+func attachTask(j *Job, name string, pids ...int) error {
+	var errs []error
+	for _, pid := range pids {
+		errs = append(errs, j.AttachTask(name, number(pid)))
+	}
+	return errors.Join(errs...)
 }
 
 // contract is what every kernel has to do for a job. It is run on each that there is.
@@ -65,6 +91,9 @@ func contract(t *testing.T, w world) {
 		{"marks", testMarks},
 		{"join", testJoin},
 		{"attach", testAttach},
+		{"attach of another job's", testAttachOfAnotherJob},
+		{"attach below the job", testAttachBelow},
+		{"attach of what has ended", testAttachEnded},
 		{"missing job", testMissing},
 		{"usage", testUsage},
 		{"oom", testOOM},
@@ -83,6 +112,7 @@ func contract(t *testing.T, w world) {
 		{"task oom", testTaskOOM},
 		{"task resize", testTaskResize},
 		{"task missing", testTaskMissing},
+		{"task of others", testTaskOfOthers},
 		{"lock", testLock},
 		{"lock is root's", testLockIsRoots},
 		{"available", testAvailable},
@@ -223,7 +253,7 @@ func testMissing(t *testing.T, w world) {
 	wantError(t, j.SetMark("trusted.x", nil), ErrNotFound)
 	wantError(t, j.Apply(Limits{}), ErrNotFound)
 	wantError(t, j.Freeze(soon(t)), ErrNotFound)
-	wantError(t, j.Attach([]int{w.start(t, Join{}).pid()}), ErrNotFound)
+	wantError(t, attach(j, w.start(t, Join{}).pid()), ErrNotFound)
 	if r, err := j.Kill(soon(t)); err != nil || r.Processes != 0 {
 		t.Errorf("kill: %+v, %v", r, err)
 	}

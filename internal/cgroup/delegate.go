@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -33,7 +34,7 @@ func (h *hierarchy) prepareV2() error {
 	if err := makeDir(h.jobs); err != nil {
 		return err
 	}
-	if err := h.pass(unit, vacate); err != nil {
+	if err := h.pass(unit, h.vacate); err != nil {
 		return err
 	}
 	if err := h.pass(h.jobs, vacant); err != nil {
@@ -133,8 +134,9 @@ func enable(dir *kernfs.FS, controllers []string) error {
 	return nil
 }
 
-// vacate moves the unit's own processes to its keeper.
-func vacate(unit *kernfs.FS) error {
+// vacate moves the unit's own processes to its keeper. None of them is a job's: each is held while it is
+// found in the unit itself.
+func (h *hierarchy) vacate(unit *kernfs.FS) error {
 	pids, err := words(unit, "cgroup.procs")
 	if err != nil || len(pids) == 0 {
 		return err
@@ -146,14 +148,34 @@ func vacate(unit *kernfs.FS) error {
 	if err := makeDir(home); err != nil {
 		return err
 	}
-	for _, pid := range pids {
-		if pid == "0" {
+	for _, word := range pids {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			return fmt.Errorf("%s: %w", unit.Path("cgroup.procs"), err)
+		}
+		if pid == 0 {
 			return fmt.Errorf("%s: a process of another pid namespace is in it: hookhost has to see the node's processes", unit.Path("."))
 		}
-		err := home.Write("cgroup.procs", pid)
-		if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, fs.ErrNotExist) {
+		if err := h.vacateOne(unit, home, pid); err != nil {
 			return explain(err)
 		}
+	}
+	return nil
+}
+
+// vacateOne moves one process of the unit itself.
+func (h *hierarchy) vacateOne(unit, home *kernfs.FS, pid int) error {
+	p, alive, err := holdProcess(pid, h.signal)
+	if err != nil || !alive {
+		return err
+	}
+	defer p.close()
+	still, err := words(unit, "cgroup.procs")
+	if err != nil || !slices.Contains(still, strconv.Itoa(pid)) {
+		return err
+	}
+	if err := enter(home, p); !errors.Is(err, ErrEnded) && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

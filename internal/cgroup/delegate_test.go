@@ -115,7 +115,7 @@ func TestPrepareMovesTheKeeper(t *testing.T) {
 	k := kernfstest.NewV2()
 	startUnit(t, k, "cpuset", "cpu", "memory", "pids")
 	pid := k.Spawn("pbs_jobs.service")
-	tree := detected(t, k, Options{Delegated: true})
+	tree := detected(t, k, Options{Delegated: true, Signal: k.Signal})
 	if err := tree.Prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestJobOutsideSystemdsHierarchy(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := k.Spawn()
-	if err := j.Attach([]int{pid}); err != nil {
+	if err := attach(j, pid); err != nil {
 		t.Fatal(err)
 	}
 	if in, ok, err := tree.JobOf(pid); in != "1.srv" || !ok || err != nil {
@@ -227,7 +227,7 @@ func TestJobOutsideSystemdsHierarchy(t *testing.T) {
 	if err := j.Remove(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := j.Attach([]int{k.Spawn()}); !errors.Is(err, ErrNotFound) {
+	if err := attach(j, k.Spawn()); !errors.Is(err, ErrNotFound) {
 		t.Errorf("attach to a job that is gone: %v", err)
 	}
 }

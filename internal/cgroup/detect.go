@@ -132,7 +132,8 @@ func newHierarchy(base *kernfs.FS, m mount, opt Options) (*hierarchy, error) {
 		return nil, err
 	}
 	h := &hierarchy{v2: m.v2, mount: root, root: m.root, unit: opt.Prefix + ".service", leaf: "jobid",
-		delegated: opt.Delegated, enable: opt.Enable, enableIfThere: opt.EnableIfThere, asked: opt.Controllers}
+		delegated: opt.Delegated, enable: opt.Enable, enableIfThere: opt.EnableIfThere, asked: opt.Controllers,
+		signal: opt.Signal}
 	names := m.controllers
 	if h.v2 {
 		h.leaf = "jobs"

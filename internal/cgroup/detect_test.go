@@ -202,23 +202,28 @@ func TestPrepareAgain(t *testing.T) {
 	}
 }
 
-func TestInCgroup(t *testing.T) {
-	const dir = "pbs_jobs.service/jobid/1.srv"
+// A path of /proc/PID/cgroup is a job's by how it begins, which is where the hierarchy is mounted
+// from. Below a directory that was delegated to a user, the user may give any name.
+func TestJobAt(t *testing.T) {
 	for _, tt := range []struct {
-		text, controller string
-		want             bool
+		root, dir, want string
 	}{
-		{"5:memory:/pbs_jobs.service/jobid/1.srv\n", "memory", true},
-		{"5:memory:/pbs_jobs.service/jobid/1.srv/container\n", "memory", true},
-		{"5:memory:/docker/7/pbs_jobs.service/jobid/1.srv\n", "memory", true},
-		{"5:memory:/pbs_jobs.service/jobid/1.srv2\n", "memory", false},
-		{"5:memory:/x:pbs_jobs.service/jobid/1.srv\n", "memory", false},
-		{"5:memory:/\n4:cpu,cpuacct:/pbs_jobs.service/jobid/1.srv\n", "cpuacct", true},
-		{"5:memory:/\n4:cpu,cpuacct:/pbs_jobs.service/jobid/1.srv\n", "memory", false},
-		{"", "memory", false},
+		{"/", "/pbs_jobs.service/jobid/1.srv", "1.srv"},
+		{"/", "/pbs_jobs.service/jobid/1.srv/container/inner", "1.srv"},
+		{"/docker/7", "/docker/7/pbs_jobs.service/jobid/1.srv", "1.srv"},
+		{"/../..", "/../../pbs_jobs.service/jobid/1.srv", "1.srv"},
+		{"/", "/user.slice/user@1000.service/pbs_jobs.service/jobid/1.srv", ""},
+		{"/", "/pbs_jobs.service/jobid/x/pbs_jobs.service/jobid/1.srv", ""},
+		{"/docker/7", "/pbs_jobs.service/jobid/1.srv", ""},
+		{"/", "/x:pbs_jobs.service/jobid/1.srv", ""},
+		{"/", "/pbs_jobs.service/jobid", ""},
+		{"/", "/pbs_jobs.service/jobid/", ""},
+		{"/", "/", ""},
+		{"/", "", ""},
 	} {
-		if got := inCgroup(tt.text, tt.controller, dir); got != tt.want {
-			t.Errorf("inCgroup(%q, %s) = %t", tt.text, tt.controller, got)
+		h := &hierarchy{root: tt.root, unit: "pbs_jobs.service", leaf: "jobid"}
+		if got, ok := h.jobAt(tt.dir); ok != (tt.want != "") || ok && got != tt.want {
+			t.Errorf("jobAt(%q) below %q = %q, %t, want %q", tt.dir, tt.root, got, ok, tt.want)
 		}
 	}
 }

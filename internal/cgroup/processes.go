@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,23 +124,9 @@ func (j *Job) members(d directory, pids map[int]bool) error {
 
 // leads tells whether the first thread of pid is in the job's cgroup of d's hierarchy.
 func (j *Job) leads(d directory, pid int) bool {
-	b, err := j.tree.proc.ReadFile(strconv.Itoa(pid) + "/cgroup")
-	if err != nil {
-		return false
-	}
-	return inCgroup(string(b), d.h.controllers()[0], d.h.unit+"/"+d.h.leaf+"/"+j.id)
-}
-
-// inCgroup tells whether a /proc/PID/cgroup (cgroups(7)) has dir or something below it for controller. Where the path
-// begins depends on mounts and namespaces; dir is long enough to be told by its end.
-func inCgroup(text, controller, dir string) bool {
-	for line := range strings.Lines(text) {
-		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
-		if len(parts) == 3 && slices.Contains(strings.Split(parts[1], ","), controller) {
-			return strings.Contains(parts[2]+"/", "/"+dir+"/")
-		}
-	}
-	return false
+	at, err := j.tree.cgroupsOf(pid)
+	id, in := d.h.jobAt(at[d.h])
+	return err == nil && in && id == j.id
 }
 
 // JobOf returns the job in whose cgroup the process pid is, in one hierarchy at least; ok is false for a process of no
@@ -152,28 +137,25 @@ func (t *Tree) JobOf(pid int) (id string, ok bool, err error) {
 		return "", false, nil
 	}
 	for _, h := range t.hierarchies {
-		_, rest, found := strings.Cut(at[h]+"/", "/"+h.unit+"/"+h.leaf+"/")
-		name, _, _ := strings.Cut(rest, "/")
-		if found && hostapi.CheckJobID(name) == nil {
-			return name, true, nil
+		if id, ok := h.jobAt(at[h]); ok {
+			return id, true, nil
 		}
 	}
 	return "", false, err
 }
 
-// MoveBeside moves the process pid to where the process other is, in every hierarchy that jobs are in. It goes on after
-// an error and returns all of them.
-func (t *Tree) MoveBeside(pid, other int) error {
-	at, err := t.cgroupsOf(other)
-	errs := []error{err}
-	for h, dir := range at {
-		dir = strings.Trim(strings.TrimPrefix(dir, strings.TrimSuffix(h.root, "/")), "/")
-		errs = append(errs, h.mount.Write(path.Join(dir, "cgroup.procs"), strconv.Itoa(pid)))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("move process %d to where %d is: %w", pid, other, err)
-	}
-	return nil
+// jobsPath is the parent of all jobs as /proc/PID/cgroup has it. The root of the mount is in it:
+// both are told as the reader's cgroup namespace sees them.
+func (h *hierarchy) jobsPath() string {
+	return strings.TrimSuffix(h.root, "/") + "/" + h.unit + "/" + h.leaf
+}
+
+// jobAt returns the job that dir, of /proc/PID/cgroup, belongs to. The path counts from its
+// beginning: in a directory that was delegated to a user, the user may make one with our names.
+func (h *hierarchy) jobAt(dir string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(dir, h.jobsPath()+"/")
+	id, _, _ = strings.Cut(rest, "/")
+	return id, ok && hostapi.CheckJobID(id) == nil
 }
 
 // cgroupsOf returns where a process is, as the kernel names it.

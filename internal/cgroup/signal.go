@@ -53,21 +53,14 @@ func (j *Job) hold(pids []int) (holdings, error) {
 		if pid == os.Getpid() {
 			continue
 		}
-		h := held{pid: pid, send: j.tree.signal}
-		if h.send == nil {
-			var err error
-			h.pidfd, err = openProcess(pid)
-			switch {
-			case errors.Is(err, unix.ENOSYS): // before Linux 5.3
-				h.send = syscall.Kill
-			case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL): // EINVAL: the number is a thread's by now
-				continue
-			case err != nil:
-				all.close()
-				return nil, fmt.Errorf("open process %d of job %s: %w", pid, j.id, err)
-			}
+		h, alive, err := holdProcess(pid, j.tree.signal)
+		if err != nil {
+			all.close()
+			return nil, fmt.Errorf("open process %d of job %s: %w", pid, j.id, err)
 		}
-		all = append(all, h)
+		if alive {
+			all = append(all, h)
+		}
 	}
 	inside, err := j.Processes()
 	return slices.DeleteFunc(all, func(h held) bool {
@@ -77,6 +70,24 @@ func (j *Job) hold(pids []int) (holdings, error) {
 		}
 		return !found
 	}), err
+}
+
+// holdProcess takes hold of the process pid, wherever it is; alive is false when there is none. Send is
+// nil for the kernel's own signals.
+func holdProcess(pid int, send func(int, syscall.Signal) error) (h held, alive bool, err error) {
+	h = held{pid: pid, send: send}
+	if send != nil {
+		return h, true, nil
+	}
+	h.pidfd, err = openProcess(pid)
+	switch {
+	case errors.Is(err, unix.ENOSYS): // before Linux 5.3
+		h.send = syscall.Kill
+		return h, true, nil
+	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL): // EINVAL: the number is a thread's by now
+		return h, false, nil
+	}
+	return h, err == nil, err
 }
 
 // openProcess returns a pidfd that the runtime's poller can wait for.
@@ -97,14 +108,18 @@ func openProcess(pid int) (*os.File, error) {
 func (all holdings) signal(sig syscall.Signal) error {
 	var errs []error
 	for _, h := range all {
-		if err := h.signal(sig); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := h.Signal(sig); err != nil && !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, fmt.Errorf("send %v to process %d: %w", sig, h.pid, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (h held) signal(sig syscall.Signal) error {
+// PID is for Process.
+func (h held) PID() int { return h.pid }
+
+// Signal is for Process.
+func (h held) Signal(sig syscall.Signal) error {
 	if h.pidfd == nil {
 		return h.send(h.pid, sig)
 	}

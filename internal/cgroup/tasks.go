@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -154,33 +153,6 @@ func (j *Job) MakeTask(name string, mark []byte) error {
 	return err
 }
 
-// AttachTask moves processes of the job into a task, all threads of each, back to back. A process that has ended is passed over.
-// It goes on after an error and returns all of them; it is idempotent. Children that a process forks meanwhile may stay where they are:
-// they are in Untasked.
-func (j *Job) AttachTask(name string, pids []int) error {
-	dirs := j.taskDirs()
-	var errs []error
-	for _, pid := range pids {
-		if pid <= 0 { // 0 would be this process
-			errs = append(errs, fmt.Errorf("attach process %d to task %s of job %s: not a process id", pid, name, j.id))
-			continue
-		}
-		for _, d := range dirs {
-			err := d.Write(name+"/cgroup.procs", strconv.Itoa(pid))
-			if errors.Is(err, unix.ESRCH) {
-				break
-			}
-			if gone(err) {
-				return fmt.Errorf("attach process %d to task %s of job %s: %w", pid, name, j.id, ErrNotFound)
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("attach process %d to task %s of job %s: %w", pid, name, j.id, err))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Untasked returns the processes of the job that are in no task, in one hierarchy at least, nor in anything else below the job's
 // cgroup, in order. Zombies and visitors are not among them, as in Processes. A job without a cgroup, or one that was not split, has none.
 func (j *Job) Untasked() ([]int, error) {
@@ -221,7 +193,7 @@ func (j *Job) TaskOf(pid int) (name string, ok bool, err error) {
 
 // below returns the directory of the job's own in h that something is in, by what cgroupsOf says of it.
 func (j *Job) below(h *hierarchy, at map[*hierarchy]string) (name string, ok bool) {
-	_, rest, found := strings.Cut(at[h]+"/", "/"+h.unit+"/"+h.leaf+"/"+j.id+"/")
+	rest, found := strings.CutPrefix(at[h]+"/", h.jobsPath()+"/"+j.id+"/")
 	name, _, ok = strings.Cut(rest, "/")
 	if !found || !ok || name == mainGroup {
 		return "", false

@@ -121,6 +121,8 @@ type hierarchy struct {
 	enable, enableIfThere []string
 	asked                 []string // of placing
 	leaving               bool     // jobs that began earlier are in it, and nobody asked for it any more
+
+	signal func(pid int, sig syscall.Signal) error // see Options
 }
 
 // controllers returns those of controllerOrder and asked that jobs have files of here. In the v2

@@ -1,0 +1,115 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// places are where a process is in each hierarchy, in their order.
+func places(t *testing.T, tree *Tree, pid int) (list []string) {
+	t.Helper()
+	for _, h := range tree.hierarchies {
+		list = append(list, placeOf(t, tree, h, pid))
+	}
+	return list
+}
+
+// wantPlaces reports a process that was moved.
+func wantPlaces(t *testing.T, tree *Tree, pid int, want []string) {
+	t.Helper()
+	if got := places(t, tree, pid); !slices.Equal(got, want) {
+		t.Errorf("process %d was moved from %q to %q", pid, want, got)
+	}
+}
+
+// testAttachOfAnotherJob: a process that is in another job, if by one hierarchy alone, stays where it is.
+func testAttachOfAnotherJob(t *testing.T, w world) {
+	tree := w.tree(t)
+	j, other := newJob(t, tree, testJob, tree.someLimits()), newJob(t, tree, "13.server", tree.someLimits())
+	whole, half := w.start(t, other.Join()), w.start(t, Join{})
+	if err := other.home().Write("cgroup.procs", fmt.Sprint(half.pid())); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []process{whole, half} {
+		before := places(t, tree, p.pid())
+		taken, err := j.Attach(number(p.pid()))
+		var in OtherJobError
+		if taken || !errors.As(err, &in) || in != "13.server" {
+			t.Errorf("taken is %t, %v", taken, err)
+		}
+		wantPlaces(t, tree, p.pid(), before)
+	}
+}
+
+// testAttachBelow: a process that the job has put below its cgroup stays there. One that is in the
+// job by a single hierarchy is taken in by all of them.
+func testAttachBelow(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := newJob(t, tree, testJob, tree.someLimits())
+	below, half := w.start(t, j.Join()), w.start(t, Join{})
+	d := j.home()
+	if err := errors.Join(d.Mkdir("container"), d.Write("container/cgroup.procs", fmt.Sprint(below.pid())),
+		d.Write("cgroup.procs", fmt.Sprint(half.pid()))); err != nil {
+		t.Fatal(err)
+	}
+	before := places(t, tree, below.pid())
+	for _, p := range []process{below, half} {
+		if taken, err := j.Attach(number(p.pid())); taken || err != nil {
+			t.Errorf("taken is %t, %v", taken, err)
+		}
+	}
+	wantPlaces(t, tree, below.pid(), before)
+	for _, d := range j.dirs {
+		if pids, err := d.pids("cgroup.procs"); err != nil || !slices.Contains(pids, half.pid()) {
+			t.Errorf("%s has %v, %v; want %d as well", d.Path("."), pids, err, half.pid())
+		}
+	}
+}
+
+// passed holds a process that has ended, whose number another one has.
+type passed struct{ number }
+
+func (passed) Signal(syscall.Signal) error { return proc.ErrGone }
+
+// testAttachEnded: whoever got the number of a process that has ended is moved nowhere.
+func testAttachEnded(t *testing.T, w world) {
+	tree := w.tree(t)
+	j, other := newJob(t, tree, testJob, tree.someLimits()), newJob(t, tree, "13.server", tree.someLimits())
+	if err := j.MakeTask("rank.0", nil); err != nil && !errors.Is(err, ErrUnsupported) {
+		t.Fatal(err)
+	}
+	for _, join := range []Join{{}, j.Join(), other.Join()} {
+		p := w.start(t, join)
+		before := places(t, tree, p.pid())
+		taken, err := j.Attach(passed{number(p.pid())})
+		var in OtherJobError
+		if taken || !errors.Is(err, ErrEnded) && !errors.As(err, &in) {
+			t.Errorf("taken is %t, %v", taken, err)
+		}
+		wantError(t, j.AttachTask("rank.0", passed{number(p.pid())}), ErrEnded)
+		wantPlaces(t, tree, p.pid(), before)
+	}
+}
+
+// testTaskOfOthers: a task takes nothing in that is not the job's.
+func testTaskOfOthers(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := splitJob(t, tree, tree.someLimits())
+	other := newJob(t, tree, "13.server", tree.someLimits())
+	if err := j.MakeTask("rank.0", nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, join := range []Join{{}, other.Join()} {
+		p := w.start(t, join)
+		before := places(t, tree, p.pid())
+		if err := attachTask(j, "rank.0", p.pid()); err != nil {
+			t.Error(err)
+		}
+		wantPlaces(t, tree, p.pid(), before)
+	}
+}
