@@ -48,7 +48,9 @@ restarted at the moment is waited for, 10 seconds at most.
 
 -h HOST attaches a process of another host of the job: its number is the one that it has there, and JOB has to be named. That host looks for itself
 whether the process is the job's, such as by its environment or its parents. Both need a daemon and [sister] in their configuration
-(docs/sisters.md). A command is run on another host by 'hookhost remsh'.`,
+(docs/sisters.md). A command is run on another host by 'hookhost remsh'.
+
+In a container with a pid namespace of its own CMD runs in the job as anywhere. Other processes there cannot be named by PID, nor taken in by -P.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args

@@ -200,6 +200,15 @@ func (b *backend) Process(pid int) (api.Process, error) {
 	return api.Process{UID: p.UID, StartTime: p.StartTime}, err
 }
 
+// Number returns the number here of the process that caller calls pid.
+func (b *backend) Number(caller, pid int) (int, error) {
+	n, err := proc.Translate(b.procfs, caller, pid)
+	if errors.Is(err, proc.ErrGone) {
+		err = fmt.Errorf("%w: %w", err, api.ErrNotFound)
+	}
+	return n, err
+}
+
 // Alive tells whether the process pid is the one that began at startTime, and lives.
 func (b *backend) Alive(pid int, startTime uint64) bool {
 	return proc.Alive(b.procfs, hostapi.ProcessID{PID: pid, StartTime: startTime})

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -171,6 +172,35 @@ func TestAttach(t *testing.T) {
 				t.Errorf("event %+v", events[0])
 			}
 		})
+	}
+}
+
+// A caller learns of no process whose it is, root excepted: /proc may be mounted with hidepid.
+func TestAttachTellsNoUsersProcesses(t *testing.T) {
+	foreign := exec.Command("/bin/sleep", "60")
+	foreign.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}
+	if os.Getuid() != 0 {
+		skip(t, "not root")
+	}
+	if err := foreign.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		foreign.Process.Kill()
+		foreign.Wait()
+	})
+	socket := serve(t, &backend{jobs: []Job{job("1.srv", 0), job("2.srv", nobody)}})
+	for _, name := range []string{"", `"job":"1.srv",`, `"job":"2.srv",`} {
+		body := fmt.Sprintf(`{%s"pid":%d}`, name, foreign.Process.Pid)
+		got := callAs(t, nobody, socket, "POST", "/v1/attach", body)
+		if got.Status != 403 || strings.Contains(got.Body, "54321") {
+			t.Errorf("a user, %s: %d %s", body, got.Status, got.Body)
+		}
+	}
+	body := fmt.Sprintf(`{"job":"2.srv","pid":%d}`, foreign.Process.Pid)
+	got := callAs(t, 0, socket, "POST", "/v1/attach", body)
+	if got.Status != 403 || !strings.Contains(got.Body, "uid 54321") {
+		t.Errorf("root: %d %s", got.Status, got.Body)
 	}
 }
 

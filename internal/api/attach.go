@@ -34,15 +34,22 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 	if err := decodeBody(r.Body, &in); err != nil {
 		return nil, err
 	}
-	if in.PID <= 1 {
-		return nil, malformed(fmt.Errorf("attach pid %d: not a process that a job can have", in.PID))
-	}
 	if in.Job != "" {
 		if err := hostapi.CheckJobID(in.Job); err != nil {
 			return nil, malformed(err)
 		}
 	}
-	if in.Host != "" && (peer.Host != "" || !pbs.SameHost(in.Host, s.Host)) {
+	forward := in.Host != "" && (peer.Host != "" || !pbs.SameHost(in.Host, s.Host))
+	if peer.Host == "" && !forward && in.PID > 0 {
+		var err error
+		if in.PID, err = s.numberFor(peer, in.PID); err != nil {
+			return nil, err
+		}
+	}
+	if in.PID <= 1 {
+		return nil, malformed(fmt.Errorf("attach pid %d: not a process that a job can have", in.PID))
+	}
+	if forward {
 		return s.forward(peer, r, in)
 	}
 	if peer.Host != "" { // first: to one that has nothing to do with the job this host's processes are unknown
@@ -55,7 +62,7 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if peer.Host == "" && !peer.may(before.UID) || peer.Host != "" && before.UID == 0 {
-		return nil, notOwner(in.PID, before.UID)
+		return nil, notOwner(peer, in.PID, before.UID)
 	}
 	job, err := s.jobFor(r.Context(), peer, in, before.UID)
 	if err != nil {
@@ -114,6 +121,18 @@ func (s *Server) forward(peer Peer, r *http.Request, in AttachRequest) (any, err
 	return nil, noJob(in)
 }
 
+// numberFor returns the number here of the process that the peer calls pid. In a container the numbers
+// are others, and that of the caller itself is the one that the kernel says.
+func (s *Server) numberFor(peer Peer, pid int) (int, error) {
+	n, err := s.Processes.Number(peer.PID, pid)
+	if errors.Is(err, ErrNotFound) {
+		return 0, &Error{Status: http.StatusNotFound, Kind: KindTMNoProc,
+			Message: fmt.Sprintf("attach pid %d: no such process: "+
+				"from another pid namespace a caller can attach itself alone", pid)}
+	}
+	return n, err
+}
+
 func (s *Server) process(pid int) (Process, error) {
 	p, err := s.Processes.Process(pid)
 	if errors.Is(err, ErrNotFound) {
@@ -137,7 +156,7 @@ func (s *Server) jobFor(ctx context.Context, peer Peer, in AttachRequest, uid in
 		case in.Job == "" && j.Job.Owner.UID == uid:
 			found = append(found, j.Job)
 		case in.Job != "" && j.Job.ID == in.Job && j.Job.Owner.UID != uid:
-			return nil, notOwner(in.PID, uid)
+			return nil, notOwner(peer, in.PID, uid)
 		case in.Job != "" && j.Job.ID == in.Job:
 			return j.Job, nil
 		}
@@ -173,8 +192,14 @@ func noJob(in AttachRequest) error {
 	return &Error{Status: http.StatusNotFound, Kind: KindTMNotFound, Message: fmt.Sprintf("attach pid %d: job %s: not found", in.PID, in.Job)}
 }
 
-func notOwner(pid, uid int) error {
-	return &Error{Status: http.StatusForbidden, Kind: KindTMOwner, Message: fmt.Sprintf("attach pid %d: it belongs to uid %d", pid, uid)}
+// notOwner tells root alone whose process it is: where /proc hides that, others may not ask for it here.
+func notOwner(peer Peer, pid, uid int) error {
+	whose := "another user"
+	if peer.root() {
+		whose = fmt.Sprintf("uid %d", uid)
+	}
+	return &Error{Status: http.StatusForbidden, Kind: KindTMOwner,
+		Message: fmt.Sprintf("attach pid %d: it belongs to %s", pid, whose)}
 }
 
 func noProcess(pid int) error {

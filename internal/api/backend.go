@@ -45,6 +45,8 @@ type Node interface {
 
 // Processes tells who and what a process belongs to. It fails with ErrNotFound.
 type Processes interface {
+	// Number returns the number here of the process that caller, a process of this host, calls pid.
+	Number(caller, pid int) (int, error)
 	Process(pid int) (Process, error)
 	// Alive tells whether the process pid is the one that began at startTime, and lives.
 	Alive(pid int, startTime uint64) bool

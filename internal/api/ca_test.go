@@ -141,7 +141,7 @@ func (s *sisters) MayHead(host string) bool {
 func (s *sisters) AllowRoot() bool { return s.allowRoot }
 func (s *sisters) Evidence(_ context.Context, pid int, job string) error {
 	if s.evidence == nil {
-		return notOwner(pid, 0)
+		return notOwner(Peer{}, pid, 0)
 	}
 	return s.evidence(pid, job)
 }

@@ -232,6 +232,14 @@ func (b *backend) Process(pid int) (Process, error) {
 	return Process{UID: p.UID, StartTime: p.StartTime}, nil
 }
 
+func (b *backend) Number(caller, pid int) (int, error) {
+	n, err := proc.Translate(b.procfs, caller, pid)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return n, nil
+}
+
 func (b *backend) Alive(pid int, startTime uint64) bool {
 	return !b.reused && proc.Alive(b.procfs, hostapi.ProcessID{PID: pid, StartTime: startTime})
 }
