@@ -86,9 +86,15 @@ func (h *Host) dispatch(ctx context.Context, req *hostapi.Request, from caller) 
 // detach keeps ctx's values only.
 func (h *Host) detach(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
-// tell logs the event, one line.
+// tell logs the event, one line; of attaches not more than attachLines lets pass.
 func (h *Host) tell(req *hostapi.Request, v *Verdict, err error, took time.Duration) {
 	entry := h.log.WithFields(logrus.Fields{"event": req.Event, "took": took.Round(time.Microsecond).String()})
+	if req.Event == hostapi.EventAttach {
+		var say bool
+		if entry, say = h.attaches.next(entry); !say {
+			return
+		}
+	}
 	if req.Job != nil {
 		entry = entry.WithField("job", req.Job.ID)
 	}

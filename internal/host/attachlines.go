@@ -1,0 +1,41 @@
+package host
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// Bounds on the lines about attaches: twenty at once, then as many in a minute. Users ask for these,
+// and must not be able to fill the disk with them. How many a job has had is in its report.
+const (
+	attachBurst = 20
+	attachEvery = 3 * time.Second
+)
+
+// attachLines counts the attaches that were not logged.
+type attachLines struct {
+	mu     sync.Mutex
+	pace   bucket
+	unsaid int
+}
+
+func newAttachLines() *attachLines {
+	return &attachLines{pace: newBucket(attachBurst, attachEvery)}
+}
+
+// next tells whether one more attach is to be logged. The entry says how many before it were not.
+func (l *attachLines) next(entry *logrus.Entry) (*logrus.Entry, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.pace.try() {
+		l.unsaid++
+		return nil, false
+	}
+	if l.unsaid > 0 {
+		entry = entry.WithField("not_logged", l.unsaid)
+	}
+	l.unsaid = 0
+	return entry, true
+}
