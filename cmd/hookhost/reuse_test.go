@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -31,7 +32,9 @@ func TestReusedNumberIsNoWayOutOfAJob(t *testing.T) {
 		newNode(t) // which knows whether we are root
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
 		cmd.Env = append(os.Environ(), inNamespace+"=_"+strconv.Itoa(os.Getpid()), "HOOKHOST_TEST_BIN="+built)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+		runtime.LockOSThread() // the signal comes when the thread ends that has started the process
+		defer runtime.UnlockOSThread()
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 		out, err := cmd.CombinedOutput()
 		if t.Logf("%s", out); err != nil {
 			t.Error(err)

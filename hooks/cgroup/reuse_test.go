@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,12 +73,12 @@ func testReuse(t *testing.T, mode cgroup.Mode) {
 // runInNamespace runs the test once more, as the first process of a pid namespace: there it alone
 // makes processes, and says by ns_last_pid which number is next.
 func runInNamespace(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v",
+	runtime.LockOSThread() // the signal comes when the thread ends that has started the process
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v",
 		fmt.Sprint("-reuse.tries=", *reuseTries))
 	cmd.Env = append(os.Environ(), inNamespace+"="+strconv.Itoa(os.Getpid()))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
