@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"runtime"
@@ -45,7 +46,7 @@ func newSpawner() *spawner {
 	return s
 }
 
-// birthLimit is how long a process may take from its fork to its execve(2).
+// birthLimit is how long a process may take from its fork to its execve(2) before it is looked at.
 const birthLimit = 500 * time.Millisecond
 
 // do runs f on the thread and returns what it returned. After close it fails with os.ErrClosed.
@@ -68,9 +69,10 @@ func (s *spawner) do(f func() error) error {
 	}
 }
 
-// killUnborn kills the thread's child that still is the host's own program. A process that has
-// become a job's owner and not yet the hook's program can be stopped by him. It is a vfork child
-// (syscall.ForkExec): until it goes on no thread of the host starts another process.
+// killUnborn kills the thread's child that still is the host's own program and is stopped. A process
+// that has become a job's owner and not yet the hook's program can be stopped by him. It is a vfork
+// child (syscall.ForkExec): until it goes on no thread of the host starts another process. A child
+// that a slow disk or a busy machine holds up is left alone.
 func (s *spawner) killUnborn() {
 	host, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -81,13 +83,23 @@ func (s *spawner) killUnborn() {
 		return
 	}
 	for _, pid := range strings.Fields(string(children)) {
-		if exe, err := os.Readlink("/proc/" + pid + "/exe"); err != nil || exe != host {
+		if exe, err := os.Readlink("/proc/" + pid + "/exe"); err != nil || exe != host || !stopped(pid) {
 			continue
 		}
 		if n, err := strconv.Atoi(pid); err == nil {
 			unix.Kill(n, unix.SIGKILL) // ours, and reaped by nobody else before f returns
 		}
 	}
+}
+
+// stopped tells whether a signal or a tracer has stopped the process (proc_pid_stat(5)).
+func stopped(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	state := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])
+	return len(state) > 0 && (state[0] == 'T' || state[0] == 't')
 }
 
 // close ends the thread, and with it every process that was started with a death signal.
