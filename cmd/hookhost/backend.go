@@ -102,7 +102,8 @@ type backend struct {
 	owes     atomic.Bool        // without a daemon: hosts could not be told something
 	origins  *origins
 	refusals refusals
-	reloaded sync.Mutex // over registry and cfg
+	damaged  atomic.Pointer[string] // what the log has of damage in the ledger
+	reloaded sync.Mutex             // over registry and cfg
 	pbs      fromPBS
 	learning sync.Mutex // over the vntype
 

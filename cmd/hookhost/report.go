@@ -23,7 +23,11 @@ func (c *cli) reportCommand() *cobra.Command {
 	var format, output string
 	cmd := &cobra.Command{
 		Use: "report [JOB] [--format FORMAT] [--output FILE]", Short: "Show what a job used, live or finished", Args: nArgs(0, 1),
-		Long: "Show what a job used, live or finished. Without JOB: every finished job, oldest first; for others than root, their own, from the daemon.",
+		Long: `Show what a job used, live or finished. Without JOB: every finished job, oldest first; for others than root,
+their own, from the daemon.
+
+Exit status: 0; 1 when there is no such report, or it cannot be read. Without JOB, also when some reports are
+damaged: all others are shown all the same, and standard error says which lines of the ledger they are in.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := report.FormatNamed(format)
 			if err != nil {
@@ -35,14 +39,14 @@ func (c *cli) reportCommand() *cobra.Command {
 			} else {
 				err = c.reportOne(cmd, args[0], f, console{&text})
 			}
-			if err != nil {
+			if err != nil && text.Len() == 0 {
 				return err
 			}
 			if output != "" { // not touched before there is something to write
-				return os.WriteFile(output, text.Bytes(), 0o644)
+				return errors.Join(err, os.WriteFile(output, text.Bytes(), 0o644))
 			}
-			_, err = text.WriteTo(cmd.OutOrStdout())
-			return err
+			_, failed := text.WriteTo(cmd.OutOrStdout())
+			return errors.Join(err, failed)
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", strings.Join(report.FormatNames(), " or "))
@@ -73,7 +77,8 @@ func (c *cli) reportOne(cmd *cobra.Command, id string, f report.Format, out io.W
 // reportAll reads the ledger itself, which is root's alone; the daemon reads it to others.
 func (c *cli) reportAll(ctx context.Context, f report.Format, out io.Writer) error {
 	all := func(yield func(whose string, text json.RawMessage) bool) error {
-		return ledger.Open(c.ledgerFile()).All(func(e ledger.Entry) bool { return yield("of job "+e.Job, e.Report) })
+		everybody := func(int) bool { return true }
+		return ledger.Open(c.ledgerFile()).All(ctx, everybody, func(e ledger.Entry) bool { return yield("of job "+e.Job, e.Report) })
 	}
 	if os.Geteuid() != 0 {
 		client, err := api.Dial(c.socket)
@@ -86,15 +91,16 @@ func (c *cli) reportAll(ctx context.Context, f report.Format, out io.Writer) err
 		}
 	}
 	var failed error
+	var unread []error
 	reports := iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
 		failed = all(func(whose string, text json.RawMessage) bool {
 			rep, err := report.FromArchive(text)
 			if err != nil {
-				fmt.Fprintf(stderr, "hookhost: report %s: %v\n", whose, err)
+				unread = append(unread, fmt.Errorf("report %s: %w", whose, err))
 				return true
 			}
 			return yield(rep)
 		})
 	})
-	return errors.Join(f(out, reports), failed)
+	return errors.Join(f(out, reports), failed, errors.Join(unread...))
 }

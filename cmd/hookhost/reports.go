@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -22,7 +24,7 @@ func (b *backend) Report(ctx context.Context, id string, may func(*hostapi.Job) 
 		return nil, err
 	}
 	if record == nil {
-		return b.finished(id, may)
+		return b.finished(ctx, id, may)
 	}
 	if !may(record.Job) {
 		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
@@ -62,10 +64,10 @@ func (b *backend) Notices(ctx context.Context, id string, after int, may func(*h
 }
 
 // finished returns the last report of a job that has ended.
-func (b *backend) finished(id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
-	text, found, err := b.ledger.Last(id)
+func (b *backend) finished(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
+	text, found, err := b.ledger.Last(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(damageIn(err), err)
 	}
 	if !found {
 		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
@@ -89,20 +91,26 @@ func jobIn(text json.RawMessage) (*hostapi.Job, error) {
 	return r.PBSJob, nil
 }
 
-// Finished calls yield with the report of each finished job that may admits, oldest first.
-func (b *backend) Finished(ctx context.Context, may func(*hostapi.Job) bool, yield func(json.RawMessage) bool) error {
-	err := b.ledger.All(func(e ledger.Entry) bool {
-		job, err := jobIn(e.Report)
-		if err != nil {
-			b.log.WithField("job", e.Job).Errorf("report: %v", err)
-			return ctx.Err() == nil
+// Finished calls yield with the report of each finished job whose owner may admits, oldest first.
+// The log has what is damaged once, whoever asks and however often.
+func (b *backend) Finished(ctx context.Context, may func(uid int) bool, yield func(json.RawMessage) bool) error {
+	err := b.ledger.All(ctx, may, func(e ledger.Entry) bool { return ctx.Err() == nil && yield(e.Report) })
+	if damage := damageIn(err); damage != nil {
+		text := err.Error()
+		if told := b.damaged.Swap(&text); told == nil || *told != text {
+			b.log.Error(text)
 		}
-		return ctx.Err() == nil && (!may(job) || yield(e.Report))
-	})
-	var damage *ledger.DamageError
-	if errors.As(err, &damage) { // what is left is right, and whose the rest was nobody knows
-		b.log.Error(err)
-		err = nil
+		return damage
 	}
 	return err
+}
+
+// damageIn returns what the API knows of damaged lines in the ledger, nil where err is none of
+// those.
+func damageIn(err error) error {
+	var damage *ledger.DamageError
+	if !errors.As(err, &damage) {
+		return nil
+	}
+	return &api.Error{Status: http.StatusInternalServerError, Kind: api.KindDamaged, Message: err.Error()}
 }

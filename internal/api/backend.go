@@ -32,8 +32,10 @@ type Jobs interface {
 
 // Reports knows the jobs that have ended.
 type Reports interface {
-	// Finished calls yield with the report of each finished job that may admits, oldest first, until it returns false.
-	Finished(ctx context.Context, may func(*hostapi.Job) bool, yield func(json.RawMessage) bool) error
+	// Finished calls yield with the report of each finished job whose owner may admits, oldest
+	// first, until it returns false. may takes -1 for an owner who is not known. It fails with an
+	// ErrDamaged after the last report where some can no longer be read.
+	Finished(ctx context.Context, may func(uid int) bool, yield func(json.RawMessage) bool) error
 }
 
 // Node knows the host itself.

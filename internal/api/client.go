@@ -152,36 +152,38 @@ func (c *Client) Report(ctx context.Context, id string) (json.RawMessage, error)
 // them, until the job is over; then it returns nil. It fails with ErrNotFound, when the host stops and when ctx ends.
 func (c *Client) Notices(ctx context.Context, id string, after int, tell func(Notice)) error {
 	path := fmt.Sprintf("/v1/jobs/%s/notices?after=%d", url.PathEscape(id), after)
-	return stream(ctx, c, path, "notices", func(n Notice) bool {
+	_, err := stream(ctx, c, path, "notices", func(n Notice) bool {
 		tell(n)
 		return true
 	})
+	return err
 }
 
-// stream calls yield with each value of an answer that comes bit by bit, until it returns false; what names the values in errors.
-func stream[T any](ctx context.Context, c *Client, path, what string, yield func(T) bool) error {
+// stream calls yield with each value of an answer that comes bit by bit, until it returns false,
+// and returns the trailer of one that came to its end. what names the values in errors.
+func stream[T any](ctx context.Context, c *Client, path, what string, yield func(T) bool) (http.Header, error) {
 	resp, err := c.open(ctx, http.MethodGet, path, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 		if err != nil {
-			return fmt.Errorf("call host: read answer: %w", err)
+			return nil, fmt.Errorf("call host: read answer: %w", err)
 		}
-		return decodeError(resp.StatusCode, b)
+		return nil, decodeError(resp.StatusCode, b)
 	}
 	for values := json.NewDecoder(resp.Body); ; {
 		var v T
 		switch err := values.Decode(&v); {
 		case errors.Is(err, io.EOF):
-			return nil
+			return resp.Trailer, nil
 		case err != nil:
-			return fmt.Errorf("call host: read %s: %w", what, err)
+			return nil, fmt.Errorf("call host: read %s: %w", what, err)
 		}
 		if !yield(v) {
-			return nil
+			return nil, nil
 		}
 	}
 }

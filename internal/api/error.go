@@ -12,6 +12,9 @@ import (
 // ErrNotFound is what a backend returns, wrapped, for a job or process that there is not.
 var ErrNotFound = errors.New("not found")
 
+// ErrDamaged is what a backend returns, wrapped, where reports of finished jobs are damaged.
+var ErrDamaged = errors.New("damaged")
+
 // ErrVersion says that two hosts speak different versions of the API.
 var ErrVersion = errors.New("another version of the API")
 
@@ -21,6 +24,7 @@ const (
 	KindDenied    = "denied"    // 403: the caller may not
 	KindNotFound  = "not_found" // 404: there is none, or the caller may not know of it
 	KindTooLarge  = "too_large" // 413
+	KindDamaged   = "damaged"   // 500: a report can no longer be read; 200: of a list
 	KindVersion   = "version"   // 426: the host speaks another version of the API
 )
 
@@ -63,6 +67,8 @@ func (e *Error) Unwrap() error {
 		return ErrNotFound
 	case KindVersion:
 		return ErrVersion
+	case KindDamaged:
+		return ErrDamaged
 	}
 	return nil
 }
@@ -86,6 +92,9 @@ func errorOf(err error) *Error {
 		return &Error{Status: http.StatusRequestEntityTooLarge, Kind: KindTooLarge, Message: err.Error()}
 	case errors.Is(err, ErrNotFound):
 		return &Error{Status: http.StatusNotFound, Kind: KindNotFound, Message: err.Error()}
+	}
+	if errors.Is(err, ErrDamaged) {
+		return &Error{Status: http.StatusInternalServerError, Kind: KindDamaged, Message: err.Error()}
 	}
 	kind := hostapi.KindOf(err)
 	status := http.StatusInternalServerError

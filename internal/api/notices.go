@@ -28,11 +28,13 @@ func (s *Server) notices(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	control.SetWriteDeadline(time.Time{})
 	peer, err := s.admit(r, usersOnly)
+	if err == nil {
+		err = checkNoBody(r)
+	}
 	if err != nil {
 		s.answer(w, r, nil, err)
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxSmall)
 	// The server's own deadline is for the request; while the answer lasts the connection is read to see the caller go.
 	control.SetReadDeadline(time.Time{})
 	ctx, cancel := context.WithCancel(r.Context())
@@ -45,6 +47,9 @@ func (s *Server) notices(w http.ResponseWriter, r *http.Request) {
 		if err = hostapi.CheckJobID(id); err != nil {
 			err = malformed(err)
 		}
+	}
+	if err == nil {
+		err = s.asksOfOwn(ctx, peer, id)
 	}
 	for begun := false; ; begun = true {
 		var lines []string
@@ -75,6 +80,21 @@ func (s *Server) notices(w http.ResponseWriter, r *http.Request) {
 		}
 		control.SetWriteDeadline(time.Time{})
 	}
+}
+
+// asksOfOwn fails where there is no such job of the caller's. It is a question like others, whatever
+// it is that waits for notices of the job then.
+func (s *Server) asksOfOwn(ctx context.Context, peer Peer, id string) error {
+	leave, err := s.questions.enter(ctx, peer)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	j, err := s.Jobs.Job(ctx, id)
+	if err == nil && !peer.sees(j.Job) {
+		err = ErrNotFound
+	}
+	return err
 }
 
 func afterOf(r *http.Request) (int, error) {

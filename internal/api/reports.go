@@ -3,13 +3,19 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
-// reports streams the reports of the finished jobs that the caller may see, a line each: the ledger may hold more than
-// anybody should keep in memory. An answer that is not whole is broken off.
+// damagedTrailer is the trailer of a list some of whose reports can no longer be read: what is
+// known of them.
+const damagedTrailer = "Hookhost-Damaged"
+
+// reports streams the reports of the finished jobs that the caller may see, a line each: the ledger
+// may hold more than anybody should keep in memory. An answer that is not whole is broken off.
 func (s *Server) reports(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	control.SetWriteDeadline(time.Time{})
@@ -17,36 +23,66 @@ func (s *Server) reports(w http.ResponseWriter, r *http.Request) {
 	if err == nil && s.Reports == nil {
 		err = noCall(r)
 	}
+	if err == nil {
+		err = checkNoBody(r)
+	}
 	if err != nil {
 		s.answer(w, r, nil, err)
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxSmall)
 	control.SetReadDeadline(time.Time{}) // as in notices
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()
+	leave, err := s.lists.enter(ctx, peer)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	defer leave()
 	begun := false
-	err = s.Reports.Finished(ctx, peer.sees, func(report json.RawMessage) bool {
+	begin := func() {
 		if !begun {
 			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Trailer", damagedTrailer)
 		}
 		begun = true
+	}
+	err = s.Reports.Finished(ctx, peer.may, func(report json.RawMessage) bool {
+		begin()
 		control.SetWriteDeadline(time.Now().Add(s.timeouts.answer))
 		_, err := w.Write(append(slices.Clip(report), '\n'))
 		return err == nil && ctx.Err() == nil
 	})
+	damaged := errors.Is(err, ErrDamaged)
 	switch {
-	case err != nil && !begun && ctx.Err() == nil:
+	case err != nil && !damaged && !begun && ctx.Err() == nil:
 		s.answer(w, r, nil, err)
-	case err != nil || ctx.Err() != nil:
+	case err != nil && !damaged || ctx.Err() != nil:
 		panic(http.ErrAbortHandler)
-	case !begun:
-		w.Header().Set("Content-Type", "application/json")
+	default:
+		begin()
+		if damaged {
+			w.Header().Set(damagedTrailer, damageFor(peer, err))
+		}
 	}
 }
 
-// Reports calls yield with the report of each finished job that the caller may see, oldest first, until it returns false.
+// damageFor is what a caller is told of damaged reports. Whose they are nobody knows, so that
+// others than root learn nothing of them.
+func damageFor(p Peer, err error) string {
+	if p.root() {
+		return strings.ReplaceAll(err.Error(), "\n", " ")
+	}
+	return "some reports of finished jobs are damaged: yours may be among them"
+}
+
+// Reports calls yield with the report of each finished job that the caller may see, oldest first,
+// until it returns false. It fails with ErrDamaged, after the last, where some can no longer be
+// read.
 func (c *Client) Reports(ctx context.Context, yield func(json.RawMessage) bool) error {
-	return stream(ctx, c, "/v1/reports", "reports", yield)
+	trailer, err := stream(ctx, c, "/v1/reports", "reports", yield)
+	if text := trailer.Get(damagedTrailer); err == nil && text != "" {
+		return &Error{Status: http.StatusOK, Kind: KindDamaged, Message: text}
+	}
+	return err
 }

@@ -1,11 +1,17 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // Everybody reads the reports of own finished jobs, root of all; a list that is not whole is an error.
@@ -35,5 +41,152 @@ func TestReports(t *testing.T) {
 	b.jobs = []Job{job("1.srv", 0), job("2.srv", nobody)}
 	if got := callAs(t, nobody, socket, "GET", "/v1/reports", ""); got.Status != 200 || got.Body != "{\"job\":\"2.srv\"}\n" {
 		t.Errorf("uid %d reads %+v, want the own one", nobody, got)
+	}
+}
+
+// A list with damage has every whole report, and then the damage: to root with its places, to
+// others without, since nobody knows whose it is.
+func TestReportsOfADamagedLedger(t *testing.T) {
+	broken := fmt.Errorf("ledger.jsonl:3 (job 7.srv): %w", ErrDamaged)
+	for _, jobs := range [][]Job{nil, {job("1.srv", os.Getuid())}} {
+		text := ""
+		c := dial(t, serve(t, &backend{jobs: jobs, broken: broken}))
+		err := c.Reports(t.Context(), func(report json.RawMessage) bool { text += string(report); return true })
+		if !errors.Is(err, ErrDamaged) || os.Getuid() == 0 && !strings.Contains(err.Error(), "ledger.jsonl:3 (job 7.srv)") {
+			t.Errorf("error %v", err)
+		}
+		if strings.Count(text, "{") != len(jobs) {
+			t.Errorf("%q, want %d reports", text, len(jobs))
+		}
+	}
+	socket := serve(t, &backend{jobs: []Job{job("2.srv", nobody)}, broken: broken})
+	if got := callAs(t, nobody, socket, "GET", "/v1/reports", ""); got.Status != 200 || got.Body != "{\"job\":\"2.srv\"}\n" {
+		t.Errorf("uid %d reads %+v, want the own one", nobody, got)
+	}
+	if text := damageFor(Peer{UID: nobody}, broken); strings.Contains(text, "7.srv") || text == "" {
+		t.Errorf("uid %d is told %q", nobody, text)
+	}
+}
+
+// slowBackend counts the lists that it makes at a time, and makes each of them for as long as its
+// caller is there.
+type slowBackend struct {
+	*backend
+	mu      sync.Mutex
+	working int
+	most    int
+	begun   chan struct{}
+}
+
+func (b *slowBackend) Finished(ctx context.Context, _ func(int) bool, _ func(json.RawMessage) bool) error {
+	b.add(1)
+	defer b.add(-1)
+	b.begun <- struct{}{}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func (b *slowBackend) add(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.working += n
+	b.most = max(b.most, b.working)
+}
+
+// A user has one list made at a time, however many he asks for, and each ends with its caller. Root
+// and other users do not wait for him.
+func TestListsOfOneUserAtATime(t *testing.T) {
+	b := &slowBackend{backend: &backend{}, begun: make(chan struct{}, 100)}
+	socket := serve(t, b.backend, func(s *Server) { s.Reports = b })
+	if os.Getuid() != 0 {
+		skip(t, "not root")
+	}
+	const calls = 5
+	done := make(chan struct{})
+	for range calls { // each is killed when its list has been begun
+		go func() {
+			callAndLeave(t, nobody, socket, "/v1/reports")
+			done <- struct{}{}
+		}()
+	}
+	for range calls {
+		<-done
+	}
+	b.mu.Lock()
+	if b.most > 1 {
+		t.Errorf("%d lists of one user at a time", b.most)
+	}
+	b.mu.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for len(b.begun) > 0 {
+		<-b.begun
+	}
+	for range calls { // root's
+		asking.Go(func() { dial(t, socket).Reports(ctx, func(json.RawMessage) bool { return true }) })
+	}
+	for range calls {
+		<-b.begun
+	}
+	cancel()
+	asking.Wait()
+}
+
+// callAndLeave makes a call as uid and hangs up a moment later.
+func callAndLeave(t *testing.T, uid int, socket, path string) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", socket, "GET", path, "")
+	cmd.Env = []string{"API_TEST_HELPER=call", "GORACE=atexit_sleep_ms=0"}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	if err := cmd.Start(); err != nil {
+		t.Error(err)
+		return
+	}
+	time.Sleep(200 * time.Millisecond) // some are in line, one at work: whichever, it must end with its caller
+	cmd.Process.Kill()
+	cmd.Wait()
+}
+
+func TestTurns(t *testing.T) {
+	turns := turns{places: 2}
+	user, other := Peer{UID: 7}, Peer{UID: 8}
+	enter := func(p Peer) func() {
+		t.Helper()
+		leave, err := turns.enter(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return leave
+	}
+	first, second := enter(user), enter(user)
+	for _, p := range []Peer{other, {UID: 0}, {UID: -1, Host: "n2"}} {
+		enter(p)()
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := turns.enter(gone, user)
+		failed <- err
+	}()
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("a third call: %v", err)
+	}
+	first()
+	enter(user)()
+	second()
+	if len(turns.users) > 0 {
+		t.Errorf("left behind: %v", turns.users)
+	}
+}
+
+// The server would not see the caller of a question with a body go.
+func TestQuestionsHaveNoBody(t *testing.T) {
+	socket := serve(t, &backend{})
+	for _, path := range []string{"/v1/reports", "/v1/jobs", "/v1/jobs/1.srv", "/v1/jobs/1.srv/report", "/v1/jobs/1.srv/notices", "/v1/jobs/mine"} {
+		if a, err := rawCall(socket, "GET", path, "x"); err != nil || a.Status != 400 {
+			t.Errorf("%s: %+v, %v", path, a, err)
+		}
 	}
 }

@@ -16,6 +16,10 @@
 //
 // "host" is a host of the job, "head" the host that has begun it here. A call that does not name hosts is denied to them.
 //
+// A user's questions (GET) are answered a few at a time, the rest wait in line: see turns.go. They
+// have no body. A list of reports that can no longer all be read ends with the trailer
+// Hookhost-Damaged, which says so.
+//
 // A rejected event is an answer, not an error: 200 with "reject": true. Errors are {"error","kind"} with a status.
 // Who calls is what the kernel, or the certificate, says of the connection, never what the request says; a caller for whom it says nothing
 // may do nothing. To others than those a job does not exist: the answer is the same as for one that never was.
@@ -67,18 +71,21 @@ type Server struct {
 	// ErrorLog takes what goes wrong on connections; nil is the log package's own.
 	ErrorLog *log.Logger
 
-	timeouts timeouts
-	ready    sync.Once
-	users    *http.Server    // on the unix socket
-	hosts    *http.Server    // over TLS
-	stopping context.Context // ends with Shutdown: streams end with it
-	stop     context.CancelFunc
+	timeouts  timeouts
+	questions turns
+	lists     turns
+	ready     sync.Once
+	users     *http.Server    // on the unix socket
+	hosts     *http.Server    // over TLS
+	stopping  context.Context // ends with Shutdown: streams end with it
+	stop      context.CancelFunc
 }
 
 // NewServer returns a server of these backends.
 func NewServer(events Events, jobs Jobs, node Node, processes Processes) *Server {
 	s := &Server{
 		Events: events, Jobs: jobs, Node: node, Processes: processes,
+		questions: turns{places: questionsPerUser}, lists: turns{places: listsPerUser},
 		timeouts: timeouts{header: 5 * time.Second, request: 30 * time.Second, idle: time.Minute, answer: 10 * time.Second, host: 5 * time.Minute},
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
@@ -122,10 +129,10 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("POST /v1/events/{event}", s.endpoint(rootOrHost, maxEvent, s.event))
 	mux.Handle("POST /v1/pbs/event", http.HandlerFunc(s.momEvent))
 	mux.Handle("POST /v1/attach", s.endpoint(anybody, maxSmall, s.attach))
-	mux.Handle("GET /v1/jobs", s.endpoint(anybody, maxSmall, s.jobs))
-	mux.Handle("GET /v1/jobs/{id}", s.endpoint(anybody, maxSmall, s.job))
-	mux.Handle("GET /v1/jobs/mine", s.endpoint(usersOnly, maxSmall, s.mine))
-	mux.Handle("GET /v1/jobs/{id}/report", s.endpoint(anybody, maxSmall, s.report))
+	mux.Handle("GET /v1/jobs", s.endpoint(anybody, maxSmall, s.question(s.jobs)))
+	mux.Handle("GET /v1/jobs/{id}", s.endpoint(anybody, maxSmall, s.question(s.job)))
+	mux.Handle("GET /v1/jobs/mine", s.endpoint(usersOnly, maxSmall, s.question(s.mine)))
+	mux.Handle("GET /v1/jobs/{id}/report", s.endpoint(anybody, maxSmall, s.question(s.report)))
 	mux.Handle("GET /v1/jobs/{id}/notices", http.HandlerFunc(s.notices))
 	mux.Handle("GET /v1/reports", http.HandlerFunc(s.reports))
 	mux.Handle("GET /v1/node", s.endpoint(anybody, maxSmall, s.node))

@@ -199,7 +199,7 @@ func TestOthersThatCannotBeAsked(t *testing.T) {
 			t.Fatal(out)
 		}
 	}
-	b, _, err := n.ledger.Last("1.srv")
+	b, _, err := n.ledger.Last(t.Context(), "1.srv")
 	if err != nil || !strings.Contains(string(b), `"missing":{"n2":"[sister] is not configured on this host"}`) {
 		t.Errorf("report %s, %v", b, err)
 	}
@@ -233,7 +233,7 @@ func TestUsageThatMoMHasOfASisterIsInTheReport(t *testing.T) {
 			t.Fatal(out)
 		}
 	}
-	b, _, err := n.ledger.Last("1.srv")
+	b, _, err := n.ledger.Last(t.Context(), "1.srv")
 	var report struct {
 		Hosts   map[string]*hostapi.HostUsage
 		Missing map[string]string

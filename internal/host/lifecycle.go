@@ -232,7 +232,7 @@ func (h *Host) leaving(ctx context.Context, req *hostapi.Request, last bool) (*j
 func (h *Host) settle(ctx context.Context, rec *jobstate.Record, e hostapi.Event) error {
 	if e == hostapi.EventEnd || !rec.Launched.IsZero() {
 		r := report.FromRecord(rec, rec.Ended.Wall, rec.Elapsed(rec.Ended))
-		if err := h.opt.Ledger.AppendOnce(ctx, rec.Job.ID, runKey(rec), r.Archive()); err != nil {
+		if err := h.opt.Ledger.AppendOnce(ctx, rec.Job.ID, runKey(rec), rec.Job.Owner.UID, r.Archive()); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 	}

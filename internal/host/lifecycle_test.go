@@ -72,7 +72,7 @@ func TestLifeOfAJob(t *testing.T) {
 	if got := n.reports(); !slices.Equal(got, []string{"1.srv"}) {
 		t.Errorf("reports of %v", got)
 	}
-	b, _, err := n.ledger.Last("1.srv")
+	b, _, err := n.ledger.Last(t.Context(), "1.srv")
 	if err != nil || !strings.Contains(string(b), `"exit_status":3`) || !strings.Contains(string(b), "2 calls") || !strings.Contains(string(b), `"name":"sleep"`) {
 		t.Errorf("report %s, %v", b, err)
 	}

@@ -78,7 +78,7 @@ func TestEndIsTriedAgain(t *testing.T) {
 	if n.record("1.srv") != nil || len(n.reports()) != 1 {
 		t.Errorf("record %+v, %d reports; want it settled", n.record("1.srv"), len(n.reports()))
 	}
-	if b, _, err := n.ledger.Last("1.srv"); err != nil || !strings.Contains(string(b), endOnce) {
+	if b, _, err := n.ledger.Last(t.Context(), "1.srv"); err != nil || !strings.Contains(string(b), endOnce) {
 		t.Errorf("report %s, %v", b, err)
 	}
 }
@@ -141,7 +141,7 @@ func TestEndWithoutStore(t *testing.T) {
 			if last == hostapi.EventEpilogue {
 				must(t, h, hostapi.EventEnd, "1.srv")
 			}
-			b, _, err := n.ledger.Last("1.srv")
+			b, _, err := n.ledger.Last(t.Context(), "1.srv")
 			if err != nil || !strings.Contains(string(b), `"mem":"12kb"`) || !strings.Contains(string(b), `"exit_status":3`) || n.record("1.srv") != nil {
 				t.Errorf("report %s, %v", b, err)
 			}

@@ -184,7 +184,7 @@ func (n *node) record(id string) *jobstate.Record {
 func (n *node) reports() []string {
 	n.t.Helper()
 	var jobs []string
-	if err := n.ledger.All(func(e ledger.Entry) bool { jobs = append(jobs, e.Job); return true }); err != nil {
+	if err := n.ledger.All(context.Background(), func(int) bool { return true }, func(e ledger.Entry) bool { jobs = append(jobs, e.Job); return true }); err != nil {
 		n.t.Fatal(err)
 	}
 	return jobs

@@ -67,7 +67,7 @@ func TestReconcile(t *testing.T) {
 			if host != tt.host {
 				t.Errorf("host of the record %d, want %d", host, tt.host)
 			}
-			b, found, err := n.ledger.Last("1.srv")
+			b, found, err := n.ledger.Last(t.Context(), "1.srv")
 			if err != nil || found != (tt.note != "") || !strings.Contains(string(b), tt.note) || len(n.reports()) > 1 {
 				t.Errorf("report %s, %v; want the note %q", b, err, tt.note)
 			}
@@ -98,7 +98,7 @@ func TestMoMDies(t *testing.T) {
 	}
 	n.procs.kill(mom)
 	eventually(t, "the job has ended", func() bool { return n.record("1.srv") == nil })
-	if b, _, err := n.ledger.Last("1.srv"); err != nil || !strings.Contains(string(b), momDied) {
+	if b, _, err := n.ledger.Last(t.Context(), "1.srv"); err != nil || !strings.Contains(string(b), momDied) {
 		t.Errorf("report %s, %v", b, err)
 	}
 	// A job that ended before its MoM is watched no longer.

@@ -24,7 +24,7 @@ func TestMoMsOwnResources(t *testing.T) {
 			t.Fatal(v, err)
 		}
 	}
-	b, _, err := n.ledger.Last("1.srv")
+	b, _, err := n.ledger.Last(t.Context(), "1.srv")
 	if err != nil || !strings.Contains(string(b), `"walltime":"01:02:03"`) || !strings.Contains(string(b), `"mem":"12kb"`) {
 		t.Errorf("report %s, %v", b, err)
 	}

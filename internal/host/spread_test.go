@@ -390,7 +390,7 @@ func TestAbandon(t *testing.T) {
 	if got := c.events("n2", "1.srv"); got != "begin epilogue end" || c.holds("1.srv") != "n1" {
 		t.Errorf("n2 got %q, held by %q", got, c.holds("1.srv"))
 	}
-	if b, found, err := n2.ledger.Last("1.srv"); err != nil || !found || !strings.Contains(string(b), "could not be reached") {
+	if b, found, err := n2.ledger.Last(t.Context(), "1.srv"); err != nil || !found || !strings.Contains(string(b), "could not be reached") {
 		t.Errorf("report %s, %v", b, err)
 	}
 	c.must(epilogue, end) // whose other host is gone

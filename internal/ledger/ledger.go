@@ -1,97 +1,102 @@
-// Package ledger keeps the usage reports of finished jobs in ledger.jsonl, a file that is only ever appended to.
+// Package ledger keeps the usage reports of finished jobs in ledger.jsonl, a file that is only ever
+// appended to.
 //
 // A line is one JSON object, so that jq and grep read it too:
 //
-//	{"sum":"1c291ca3","job":"12.srv","key":"1","time":"2026-03-01T12:00:00Z","report":{...}}
+//	{"sum":"1c291ca3","job":"12.srv","key":"1","uid":1000,"time":"2026-03-01T12:00:00Z","report":{...}}
 //
-// sum is the CRC-32C of the bytes between its comma and the end of the line. It, job and key stand at fixed places, so
-// that looking for a job needs no JSON parser. An append is one write under a lock that all processes share, and on disk
-// when it returns. What a crash left of a line is cut off by the next append; a line that was damaged later is skipped
-// and counted. At 64 MB the file becomes ledger.jsonl.1, that one .2, and so on up to .4: some 200,000 jobs.
+// sum is the CRC-32C of the bytes between its comma and the end of the line. It, job, key and uid
+// stand at fixed places, so that looking for them needs no JSON parser. An append is one write
+// under a lock that all processes share, and on disk when it returns. The next append cuts off what
+// a crash left of a line. A line that was damaged later is skipped and counted. At 64 MB the file
+// becomes ledger.jsonl.1, that one .2, and so on up to .4: some 200,000 jobs.
+//
+// Questions are answered from an index in memory (index.go). Each byte of the files is read once
+// for it, whoever asks and however often.
 package ledger
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
 
 const (
-	maxSize    = 64 << 20 // of one file: a reader that looks for a job not in it takes some 50 ms
+	maxSize    = 64 << 20 // of one file: to read it for the index takes some 50 ms
 	maxLine    = 16 << 20 // of one line: 50,000 hosts
 	rotated    = 4        // files kept beside the current one
 	onceWindow = 1 << 20  // how far back AppendOnce looks
 
-	lockTimeout = 10 * time.Second // an append takes milliseconds; who holds the lock for so long is stopped or has a dead disk
+	// An append takes milliseconds. A process that holds the lock for so long is stopped or has a
+	// dead disk.
+	lockTimeout = 10 * time.Second
 )
 
-// Ledger is an append-only file of finished jobs. It is safe for concurrent use, by several processes too.
+// Ledger is an append-only file of finished jobs. It is safe for concurrent use, by several
+// processes too.
 type Ledger struct {
 	path    string
 	maxSize int64
 	timeout time.Duration
 	turn    chan struct{} // full while a call of this Ledger holds the lock or waits for it
+
+	reading chan struct{} // full while a call of this Ledger reads; guards known
+	known   []*indexed    // the files that were read so far, in no order
 }
 
 // Entry is one line of the ledger.
 type Entry struct {
 	Job    string          `json:"job"`
 	Key    string          `json:"key,omitempty"` // AppendOnce's key, "" for Append
+	UID    int             `json:"uid"`           // the job's owner; -1 when not known
 	Time   time.Time       `json:"time"`          // when it was appended
 	Report json.RawMessage `json:"report"`
 }
 
-// DamageError tells of lines that were skipped because they are not what was once written. What was returned beside it is
-// right but may not be all.
-type DamageError struct {
-	Path  string
-	Lines int
-}
-
-func (e *DamageError) Error() string {
-	return fmt.Sprintf("read %s: %d damaged lines skipped", e.Path, e.Lines)
-}
-
-// Open returns the ledger at path. It touches no file; the first append creates it with mode 0600 and, where it is
-// missing, its directory with mode 0700.
+// Open returns the ledger at path. It touches no file; the first append creates it with mode 0600
+// and, where it is missing, its directory with mode 0700.
 func Open(path string) *Ledger {
-	return &Ledger{path: path, maxSize: maxSize, timeout: lockTimeout, turn: make(chan struct{}, 1)}
+	return &Ledger{
+		path: path, maxSize: maxSize, timeout: lockTimeout,
+		turn: make(chan struct{}, 1), reading: make(chan struct{}, 1),
+	}
 }
 
-// Append writes v as JSON under the job's id. It is on disk when Append returns nil; after an error it may be there or not,
-// but never in part. ctx bounds the wait for other writers only.
-func (l *Ledger) Append(ctx context.Context, job string, v any) error {
-	return l.append(ctx, job, "", v)
+// Append writes v as JSON under the job's id and its owner's uid, -1 for one that is not known. It
+// is on disk when Append returns nil; after an error it may be there or not, but never in part. ctx
+// bounds the wait for other writers only.
+func (l *Ledger) Append(ctx context.Context, job string, uid int, v any) error {
+	return l.append(ctx, Entry{Job: job, UID: uid}, v)
 }
 
-// AppendOnce is Append unless the job has an entry with the same key already, such as its run count or start time. It is
-// for a host that died between the append and forgetting the job, and looks back over 1 MB: the ends of some 700
-// other jobs.
-func (l *Ledger) AppendOnce(ctx context.Context, job, key string, v any) error {
+// AppendOnce is Append unless the job has an entry with the same key already, such as its run count
+// or start time. It is for a host that died between the append and forgetting the job, and looks
+// back over 1 MB: the ends of some 700 other jobs.
+func (l *Ledger) AppendOnce(ctx context.Context, job, key string, uid int, v any) error {
 	if key == "" {
 		return fmt.Errorf("append job %s to %s: empty key", job, l.path)
 	}
-	return l.append(ctx, job, key, v)
+	return l.append(ctx, Entry{Job: job, Key: key, UID: uid}, v)
 }
 
-func (l *Ledger) append(ctx context.Context, job, key string, v any) (err error) {
+func (l *Ledger) append(ctx context.Context, e Entry, v any) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("append job %s to %s: %w", job, l.path, err)
+			err = fmt.Errorf("append job %s to %s: %w", e.Job, l.path, err)
 		}
 	}()
-	if err := hostapi.CheckJobID(job); err != nil {
+	if err := hostapi.CheckJobID(e.Job); err != nil {
 		return err
 	}
-	report, err := json.Marshal(v)
-	if err != nil {
+	if e.Report, err = json.Marshal(v); err != nil {
 		return err
 	}
-	line, err := formatLine(Entry{Job: job, Key: key, Time: time.Now().UTC(), Report: report})
+	e.Time = time.Now().UTC()
+	line, err := formatLine(e)
 	if err != nil {
 		return err
 	}
@@ -105,74 +110,86 @@ func (l *Ledger) append(ctx context.Context, job, key string, v any) (err error)
 		return err
 	}
 	defer w.close()
-	if key != "" {
-		if there, err := w.has(job, key); there || err != nil {
+	if e.Key != "" {
+		if there, err := w.has(e.Job, e.Key); there || err != nil {
 			return err
 		}
 	}
 	return w.append(line, l.maxSize)
 }
 
-// Last returns the report in the newest entry of the job, false when there is none. When the file is damaged somewhere after
-// that entry, or the job is not found in a damaged file, a *DamageError comes with it.
-func (l *Ledger) Last(job string) (report json.RawMessage, found bool, err error) {
-	files, err := l.files()
-	if err != nil {
-		return nil, false, err
+// Last returns the report in the newest entry of the job, false when there is none. It fails with a
+// *DamageError when that entry is damaged, and when the job is not found and any line is damaged,
+// which may be its. It ends with ctx.
+func (l *Ledger) Last(ctx context.Context, job string) (report json.RawMessage, found bool, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("report of job %s: %w", job, err)
+		}
+	}()
+	unread := &DamageError{Path: l.path}
+	// Newest first: a file that a rotation moves meanwhile is seen twice, never missed.
+	for i := range rotated + 1 {
+		v, err := l.index(ctx, i)
+		if err != nil {
+			return nil, false, err
+		}
+		if v == nil {
+			continue
+		}
+		e, at, err := l.last(ctx, v, job)
+		if err != nil {
+			return nil, false, err
+		}
+		if newer := v.damaged.of(job, at); newer.count > 0 {
+			damage := &DamageError{Path: l.path}
+			damage.add(newer, v.name)
+			return nil, false, damage
+		}
+		if e != nil {
+			return e.Report, true, nil
+		}
+		unread.add(v.damaged, v.name)
 	}
-	defer files.close()
-	prefix, damaged := linePrefix(job, ""), 0
-	for _, f := range files {
-		for line, err := range linesBackward(f, 0) {
+	if unread.Count > 0 {
+		return nil, false, fmt.Errorf("not in a whole line: %w", unread)
+	}
+	return nil, false, nil
+}
+
+// All calls yield for every entry of an owner whom of accepts, oldest first, until it returns
+// false. of gets -1 for an owner who is not known. Entries appended meanwhile may come or not.
+// Damaged lines are skipped; a *DamageError tells of them. It ends with ctx, also between two
+// entries.
+func (l *Ledger) All(ctx context.Context, of func(uid int) bool, yield func(Entry) bool) error {
+	var files []*view
+	for i := range rotated + 1 { // newest first, as in Last
+		v, err := l.index(ctx, i)
+		if err != nil {
+			return err
+		}
+		if v != nil && !slices.ContainsFunc(files, v.same) {
+			files = append(files, v)
+		}
+	}
+	damage := &DamageError{Path: l.path}
+	for _, v := range slices.Backward(files) {
+		damage.add(v.damaged, v.name)
+		for rest := v.entries; len(rest) > 0; {
+			batch, after, err := l.read(ctx, v, rest, of, damage)
 			if err != nil {
-				return nil, false, err
+				return err
 			}
-			switch {
-			case checkLine(line) != nil:
-				damaged++
-			case hasPrefix(line, prefix):
-				e, err := parseLine(line)
-				if err != nil {
-					damaged++
-					continue
+			for _, e := range batch {
+				if !yield(e) {
+					return nil
 				}
-				return e.Report, true, l.damage(damaged)
 			}
+			rest = after
 		}
 	}
-	return nil, false, l.damage(damaged)
-}
-
-// All calls yield for every entry, oldest first, until it returns false. Entries appended meanwhile may come or not.
-// Damaged lines are skipped; a *DamageError tells how many.
-func (l *Ledger) All(yield func(Entry) bool) error {
-	files, err := l.files()
-	if err != nil {
-		return err
+	if damage.Count > 0 {
+		return damage
 	}
-	defer files.close()
-	damaged := 0
-	for i := len(files) - 1; i >= 0; i-- {
-		for line, err := range lines(files[i]) {
-			if err != nil {
-				return errors.Join(err, l.damage(damaged))
-			}
-			e, err := parseLine(line)
-			if err != nil {
-				damaged++
-				continue
-			}
-			if !yield(e) {
-				return l.damage(damaged)
-			}
-		}
-	}
-	return l.damage(damaged)
-}
-
-func (l *Ledger) damage(lines int) error {
-	if lines == 0 {
-		return nil
-	}
-	return &DamageError{Path: l.path, Lines: lines}
+	return nil
 }

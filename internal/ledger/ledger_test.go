@@ -13,11 +13,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
 )
 
 // The test binary is also the processes that append beside the test: LEDGER_CHILD is how many lines, 0 for no end.
@@ -27,7 +30,7 @@ func TestMain(m *testing.M) {
 		fmt.Sscan(text, &n)
 		l := Open(os.Getenv("LEDGER_PATH"))
 		for i := 0; n == 0 || i < n; i++ {
-			if err := l.AppendOnce(context.Background(), fmt.Sprintf("%d.srv", os.Getpid()), fmt.Sprint(i), report(i)); err != nil {
+			if err := l.AppendOnce(context.Background(), fmt.Sprintf("%d.srv", os.Getpid()), fmt.Sprint(i), 1000, report(i)); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
@@ -71,16 +74,18 @@ func fresh(t testing.TB) *Ledger { return Open(filepath.Join(t.TempDir(), "state
 
 func add(t testing.TB, l *Ledger, job string, v any) {
 	t.Helper()
-	if err := l.Append(context.Background(), job, v); err != nil {
+	if err := l.Append(context.Background(), job, 1000, v); err != nil {
 		t.Fatal(err)
 	}
 }
+
+func everybody(int) bool { return true }
 
 // all returns job and report of every entry.
 func all(t testing.TB, l *Ledger) ([]string, error) {
 	t.Helper()
 	var got []string
-	err := l.All(func(e Entry) bool { got = append(got, e.Job+" "+string(e.Report)); return true })
+	err := l.All(context.Background(), everybody, func(e Entry) bool { got = append(got, e.Job+" "+string(e.Report)); return true })
 	return got, err
 }
 
@@ -97,7 +102,7 @@ func wantAll(t testing.TB, l *Ledger, want ...string) {
 
 func wantLast(t testing.TB, l *Ledger, job, want string) {
 	t.Helper()
-	got, found, err := l.Last(job)
+	got, found, err := l.Last(context.Background(), job)
 	if err != nil || found != (want != "") || string(got) != want {
 		t.Errorf("last of %s: %s, %t, %v, want %s", job, got, found, err, want)
 	}
@@ -124,7 +129,7 @@ func TestAppend(t *testing.T) {
 	wantLast(t, l, `"},`, "")
 
 	n := 0
-	if err := l.All(func(Entry) bool { n++; return n < 2 }); err != nil || n != 2 {
+	if err := l.All(t.Context(), everybody, func(Entry) bool { n++; return n < 2 }); err != nil || n != 2 {
 		t.Errorf("stopped after %d, %v", n, err)
 	}
 	for path, perm := range map[string]os.FileMode{l.path: 0o600, l.path + ".lock": 0o600, filepath.Dir(l.path): os.ModeDir | 0o700} {
@@ -153,11 +158,12 @@ func TestAppend(t *testing.T) {
 func TestAppendRejects(t *testing.T) {
 	l := fresh(t)
 	for name, err := range map[string]error{
-		"bad id":    l.Append(t.Context(), "../x", 1),
-		"no id":     l.Append(t.Context(), "", 1),
-		"no json":   l.Append(t.Context(), "1.srv", func() {}),
-		"too long":  l.Append(t.Context(), "1.srv", strings.Repeat("x", maxLine)),
-		"empty key": l.AppendOnce(t.Context(), "1.srv", "", 1),
+		"bad id":    l.Append(t.Context(), "../x", 1000, 1),
+		"no id":     l.Append(t.Context(), "", 1000, 1),
+		"no json":   l.Append(t.Context(), "1.srv", 1000, func() {}),
+		"too long":  l.Append(t.Context(), "1.srv", 1000, strings.Repeat("x", maxLine)),
+		"odd key":   l.AppendOnce(t.Context(), "1.srv", `a","uid":5`, 1000, 1),
+		"empty key": l.AppendOnce(t.Context(), "1.srv", "", 1000, 1),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)
@@ -171,7 +177,7 @@ func TestAppendOnce(t *testing.T) {
 	l.maxSize = 300
 	once := func(job, key string, v any) {
 		t.Helper()
-		if err := l.AppendOnce(t.Context(), job, key, v); err != nil {
+		if err := l.AppendOnce(t.Context(), job, key, 1000, v); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -235,6 +241,7 @@ func TestTorn(t *testing.T) {
 			if err := os.WriteFile(l.path, file, 0o600); err != nil {
 				t.Fatal(err)
 			}
+			l = Open(l.path) // a crash ends those who have read it
 			var want []string
 			for i := range bytes.Count(file, []byte("\n")) {
 				want = append(want, fmt.Sprint("1.srv ", i))
@@ -254,6 +261,7 @@ func TestTorn(t *testing.T) {
 	}
 }
 
+// Damaged lines cost nothing but themselves, and are told with their places and jobs.
 func TestDamagedLines(t *testing.T) {
 	l := fresh(t)
 	for i := range 5 {
@@ -269,28 +277,223 @@ func TestDamagedLines(t *testing.T) {
 	if err := os.WriteFile(l.path, bytes.Join(lines, nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantDamage := func(err error, n int) {
+	wantDamage := func(err error, want ...string) {
 		t.Helper()
 		var d *DamageError
-		if !errors.As(err, &d) || d.Lines != n || d.Path != l.path {
-			t.Errorf("error %v, want %d damaged lines", err, n)
+		if !errors.As(err, &d) || d.Count != len(want) || !strings.Contains(err.Error(), strings.Join(want, ", ")) {
+			t.Errorf("error %v, want damage at %q", err, want)
 		}
 	}
+	every := []string{"ledger.jsonl:2 (job 1.srv)", "ledger.jsonl:4", "ledger.jsonl:5"}
 	got, err := all(t, l)
-	wantDamage(err, 3)
+	wantDamage(err, every...)
 	if d := cmp.Diff([]string{"0.srv 0", "2.srv 2", "4.srv 4"}, got); d != "" {
 		t.Error(d)
 	}
-	wantLast(t, l, "4.srv", "4") // nothing is damaged after it
-	last, found, err := l.Last("2.srv")
-	wantDamage(err, 2)
-	if !found || string(last) != "2" {
-		t.Errorf("last: %s, %t", last, found)
-	}
-	_, found, err = l.Last("3.srv")
-	wantDamage(err, 3)
+	wantLast(t, l, "4.srv", "4")
+	wantLast(t, l, "2.srv", "2")
+	_, found, err := l.Last(t.Context(), "3.srv")
+	wantDamage(err, every...)
 	if found {
 		t.Error("a damaged line was found")
+	}
+	_, _, err = l.Last(t.Context(), "1.srv")
+	wantDamage(err, every[0])
+	add(t, l, "1.srv", "again")
+	wantLast(t, l, "1.srv", `"again"`)
+}
+
+// A line that is damaged after it was indexed is told like one that was damaged before, also when
+// somebody has put other lines in its place.
+func TestDamageAfterIndexing(t *testing.T) {
+	for name, change := range map[string]func([]byte) []byte{
+		"a flipped bit":  func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+		"a removed line": func(b []byte) []byte { return bytes.Join(bytes.SplitAfter(b, []byte("\n"))[1:], nil) },
+		"swapped lines": func(b []byte) []byte {
+			x := bytes.SplitAfter(b, []byte("\n"))
+			x[0], x[1] = x[1], x[0]
+			return bytes.Join(x, nil)
+		},
+		"an earlier size": func(b []byte) []byte { return b[:len(b)/3] },
+		"nothing left":    func([]byte) []byte { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := fresh(t)
+			for i := range 3 {
+				add(t, l, fmt.Sprintf("%d.srv", i), i)
+			}
+			wantAll(t, l, "0.srv 0", "1.srv 1", "2.srv 2")
+			b, err := os.ReadFile(l.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(l.path, change(b), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the first may find its index wrong, and tells nothing wrong then
+				for i := range 3 {
+					got, found, err := l.Last(t.Context(), fmt.Sprintf("%d.srv", i))
+					if found && (err != nil || string(got) != fmt.Sprint(i)) {
+						t.Errorf("last of %d: %s, %v", i, got, err)
+					}
+				}
+			}
+			got, err := all(t, l)
+			want, wantErr := all(t, Open(l.path))
+			if d := cmp.Diff(want, got); d != "" || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+				t.Errorf("%v, want %v: %s", err, wantErr, d)
+			}
+		})
+	}
+}
+
+// A list has the entries of one owner; a line without an owner is in nobody's but root's.
+func TestAllOfAnOwner(t *testing.T) {
+	l := fresh(t)
+	l.maxSize = 400
+	for i := range 12 {
+		if err := l.Append(t.Context(), fmt.Sprintf("%d.srv", i), 1000+i%3-1, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, uid := range []int{-1, -5, noUID, 1 << 40} {
+		if err := l.Append(t.Context(), "99.srv", uid, uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for uid, want := range map[int]string{1000: "[1 4 7 10]", 1001: "[2 5 8 11]", 7: "[]", -1: "[-1 -5 4294967295 1099511627776]"} {
+		got := []string{}
+		err := l.All(t.Context(), func(owner int) bool { return owner == uid }, func(e Entry) bool {
+			got = append(got, string(e.Report))
+			return true
+		})
+		if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("of uid %d: %v, %v; want %s", uid, got, err, want)
+		}
+	}
+	line, err := formatLine(Entry{Job: "1.srv", Report: json.RawMessage("1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := bytes.Replace(line[sumEnd:len(line)-1], []byte(`"uid":0,`), nil, 1)
+	line = append(fmt.Appendf(nil, `{"sum":"%08x",`, checksum(old)), old...)
+	h, err := parseHead(line)
+	e, err2 := parseLine(line)
+	if err != nil || err2 != nil || h.uid != noUID || e.UID != -1 {
+		t.Errorf("a line of an earlier hookhost: uid %d and %d, %v, %v", h.uid, e.UID, err, err2)
+	}
+}
+
+// readBytes is what this process has read from files so far.
+func readBytes(t *testing.T) (n int64) {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		t.Skip(err)
+	}
+	if _, err := fmt.Sscanf(string(b), "rchar: %d", &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// However many ask, and go away, the ledger is read once, and by one at a time; what is appended
+// costs no more than itself.
+func TestQuestionsReadTheLedgerOnce(t *testing.T) {
+	l := fresh(t)
+	l.maxSize = 6 << 20
+	add(t, l, "1.srv", strings.Repeat("x", 1200))
+	line, err := os.ReadFile(l.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const lines = 4000
+	for i := range 3 {
+		if err := os.WriteFile(rotatedPath(l.path, i), bytes.Repeat(line, lines), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := int64(3 * lines * len(line))
+	const slack = 1 << 20 // of the files of /proc, and of each file's last block
+
+	before := readBytes(t)
+	var asking sync.WaitGroup
+	for i := range 120 {
+		ctx, cancel := context.WithCancel(t.Context())
+		if i%2 == 0 {
+			cancel() // gone before it begins
+		}
+		asking.Go(func() {
+			_, found, err := l.Last(ctx, "7.srv")
+			if found || err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("%t, %v", found, err)
+			}
+		})
+		asking.Go(func() { // goes away while it is read
+			l.All(ctx, func(int) bool { cancel(); return false }, func(Entry) bool { return false })
+		})
+	}
+	asking.Wait()
+	if read := readBytes(t) - before; read > size+slack {
+		t.Errorf("240 questions read %d bytes of a ledger of %d", read, size)
+	}
+	before = readBytes(t)
+	for range 1000 {
+		wantLast(t, l, "7.srv", "")
+	}
+	if read := readBytes(t) - before; read > slack {
+		t.Errorf("1000 further questions read %d bytes", read)
+	}
+	add(t, l, "7.srv", "new")
+	wantLast(t, l, "7.srv", `"new"`)
+}
+
+// A caller who has gone is not waited for, whoever reads.
+func TestWaitForTheLedgerEndsWithItsCaller(t *testing.T) {
+	l := fresh(t)
+	add(t, l, "1.srv", 1)
+	l.reading <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, _, err := l.Last(ctx, "1.srv")
+		failed <- err
+	}()
+	go func() { failed <- l.All(ctx, everybody, func(Entry) bool { return true }) }()
+	cancel()
+	for range 2 {
+		if err := <-failed; !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+	}
+	add(t, l, "2.srv", 2) // an append waits for no reader
+	<-l.reading
+	wantLast(t, l, "2.srv", "2")
+}
+
+// A reader of a list who stops reading holds up no other, also when the files rotate away
+// meanwhile.
+func TestSlowReaderOfAList(t *testing.T) {
+	l := fresh(t)
+	l.maxSize = 3 << 20
+	for i := range 8 {
+		add(t, l, fmt.Sprintf("%d.srv", i), strings.Repeat("x", 1<<20))
+	}
+	n := 0
+	err := l.All(t.Context(), everybody, func(Entry) bool {
+		if n++; n == 1 {
+			for i := range 20 {
+				add(t, l, fmt.Sprintf("1%d.srv", i), strings.Repeat("x", 1<<20))
+				wantLast(t, l, "3.srv", map[bool]string{true: `"` + strings.Repeat("x", 1<<20) + `"`}[i < 4])
+			}
+		}
+		return true
+	})
+	if err != nil || n == 0 || n > 8 {
+		t.Errorf("%d entries, %v", n, err)
+	}
+	if len(l.known) > rotated+2 {
+		t.Errorf("%d files are known", len(l.known))
 	}
 }
 
@@ -313,7 +516,7 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 	next := map[string]int{}
-	err := l.All(func(e Entry) bool {
+	err := l.All(t.Context(), everybody, func(e Entry) bool {
 		var r testReport
 		if err := json.Unmarshal(e.Report, &r); err != nil || r != report(next[e.Job]) || e.Key != fmt.Sprint(r.N) {
 			t.Errorf("job %s: entry %d, %v, want %d", e.Job, r.N, err, next[e.Job])
@@ -355,7 +558,7 @@ func TestKill(t *testing.T) {
 		cmd.Wait()
 
 		stored := 0
-		if err := l.All(func(e Entry) bool {
+		if err := l.All(t.Context(), everybody, func(e Entry) bool {
 			if e.Job == fmt.Sprintf("%d.srv", cmd.Process.Pid) {
 				stored++
 			}
@@ -381,11 +584,11 @@ func TestLockIsBounded(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := l.Append(gone, "1.srv", 2); !errors.Is(err, context.Canceled) {
+	if err := l.Append(gone, "1.srv", 1000, 2); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	l.timeout = 20 * time.Millisecond
-	if err := l.Append(t.Context(), "1.srv", 3); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), l.path+".lock") {
+	if err := l.Append(t.Context(), "1.srv", 1000, 3); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), l.path+".lock") {
 		t.Errorf("own bound: %v", err)
 	}
 	wantLast(t, l, "1.srv", "1") // readers need no lock
@@ -401,7 +604,8 @@ func FuzzParseLine(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(line[:len(line)-1], false)
-	for _, text := range []string{"", "{}", `"job":"1","time":"2026-01-01T00:00:00Z","report":1}`, `"report":null}`, `"job":1}`} {
+	for _, text := range []string{"", "{}", `"job":"1","time":"2026-01-01T00:00:00Z","report":1}`, `"report":null}`, `"job":1}`,
+		`"job":"1","key":"a\u0022","uid":5,"time":"2026-01-01T00:00:00Z","report":1}`, `"job":"1","uid":-1,"report":1}`} {
 		f.Add([]byte(text), true)
 	}
 	f.Fuzz(func(t *testing.T, line []byte, sign bool) {
@@ -417,7 +621,14 @@ func FuzzParseLine(f *testing.F) {
 		}
 		again, err := formatLine(e)
 		if err != nil {
+			if strings.Contains(err.Error(), "not plain text") {
+				return // no key of ours
+			}
 			t.Fatal(err)
+		}
+		h, err := parseHead(again[:len(again)-1])
+		if plain := hostapi.CheckJobID(e.Job) == nil; plain && (err != nil || string(h.job) != e.Job || entry{uid: h.uid}.owner() != e.UID) {
+			t.Errorf("head of %s: %s, %d, %v", again, h.job, h.uid, err)
 		}
 		e2, err := parseLine(again[:len(again)-1])
 		if err != nil {
@@ -448,11 +659,14 @@ func FuzzFile(f *testing.F) {
 		}
 		defer file.Close()
 		var forward, backward []string
-		for line, err := range lines(file) {
+		for line, err := range lines(file, 0) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			forward = append(forward, string(line))
+			if text := string(content[line.at : line.end-1]); text != string(line.text) {
+				t.Errorf("%q lies at %d to %d, where %q is", line.text, line.at, line.end, text)
+			}
+			forward = append(forward, string(line.text))
 		}
 		for line, err := range linesBackward(file, 0) {
 			if err != nil {
@@ -487,19 +701,19 @@ func BenchmarkLedger(b *testing.B) {
 		b.Run(fmt.Sprintf("append-once/jobs=%d", jobs), func(b *testing.B) {
 			for b.Loop() {
 				n++
-				if err := l.AppendOnce(context.Background(), "1.srv", fmt.Sprint(n), r); err != nil {
+				if err := l.AppendOnce(context.Background(), "1.srv", fmt.Sprint(n), 1000, r); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 		b.Run(fmt.Sprintf("last/jobs=%d", jobs), func(b *testing.B) {
 			for b.Loop() {
-				l.Last("1.srv")
+				l.Last(b.Context(), "1.srv")
 			}
 		})
 		b.Run(fmt.Sprintf("last-unknown/jobs=%d", jobs), func(b *testing.B) {
 			for b.Loop() {
-				l.Last("9.srv")
+				l.Last(b.Context(), "9.srv")
 			}
 		})
 	}

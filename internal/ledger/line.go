@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strconv"
 )
 
 const (
@@ -18,8 +19,15 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// formatLine returns e as a line, newline included. It fails when e's report is not JSON or too long.
+// formatLine returns e as a line, newline included. It fails when e's report is not JSON or too
+// long, and when its key has what JSON escapes.
 func formatLine(e Entry) ([]byte, error) {
+	if e.UID < 0 || e.UID >= noUID {
+		e.UID = -1
+	}
+	if quoted, _ := json.Marshal(e.Key); string(quoted) != `"`+e.Key+`"` {
+		return nil, fmt.Errorf("key %q: not plain text", e.Key)
+	}
 	text, err := json.Marshal(e)
 	if err != nil {
 		return nil, err
@@ -27,20 +35,16 @@ func formatLine(e Entry) ([]byte, error) {
 	if len(text) > maxLine-sumEnd {
 		return nil, fmt.Errorf("report of %d bytes exceeds %d", len(e.Report), maxLine)
 	}
-	text = text[1:] // without the brace; an Entry's fields come in the order of their declaration, job and key first
+	text = text[1:] // without the brace; an Entry's fields come in the order of their declaration
 	b := make([]byte, 0, sumEnd+len(text)+1)
 	b = fmt.Appendf(b, "%s%08x%s", sumPrefix, checksum(text), sumSuffix)
 	return append(append(b, text...), '\n'), nil
 }
 
-// linePrefix returns how the summed part of every line of that job begins; with a key, of every line with that key too.
+// linePrefix returns how the summed part of every line of that job and key begins.
 func linePrefix(job, key string) []byte {
 	quote := func(s string) []byte { b, _ := json.Marshal(s); return b } // a string never fails
-	b := fmt.Appendf(nil, `"job":%s,`, quote(job))
-	if key != "" {
-		b = fmt.Appendf(b, `"key":%s,`, quote(key))
-	}
-	return b
+	return fmt.Appendf(nil, `"job":%s,"key":%s,`, quote(job), quote(key))
 }
 
 // hasPrefix tells whether the summed part of a line that checkLine accepts begins with prefix.
@@ -69,17 +73,52 @@ func checkLine(line []byte) error {
 	return nil
 }
 
+// head is what a line begins with, after its sum.
+type head struct {
+	job []byte // a part of the line
+	uid uint32 // noUID when not known
+}
+
+// parseHead returns the head of a line without its newline. It fails unless the line is as it was
+// written. A line of a hookhost that did not write the uid is of no known owner.
+func parseHead(line []byte) (head, error) {
+	if err := checkLine(line); err != nil {
+		return head{}, err
+	}
+	rest, found := bytes.CutPrefix(line[sumEnd:], []byte(`"job":"`))
+	job, rest, ended := bytes.Cut(rest, []byte(`",`))
+	if !found || !ended || bytes.ContainsRune(job, '\\') {
+		return head{}, errors.New("line without a job")
+	}
+	h := head{job: job, uid: noUID}
+	if key, ok := bytes.CutPrefix(rest, []byte(`"key":"`)); ok {
+		if _, rest, ok = bytes.Cut(key, []byte(`",`)); !ok {
+			return head{}, errors.New("line with half a key")
+		}
+	}
+	if text, ok := bytes.CutPrefix(rest, []byte(`"uid":`)); ok {
+		text, _, _ = bytes.Cut(text, []byte(","))
+		if uid, err := strconv.ParseUint(string(text), 10, 32); err == nil {
+			h.uid = uint32(uid)
+		}
+	}
+	return h, nil
+}
+
 // parseLine returns the entry in a line without its newline. It keeps no part of line.
 func parseLine(line []byte) (Entry, error) {
 	if err := checkLine(line); err != nil {
 		return Entry{}, err
 	}
-	var e Entry
+	e := Entry{UID: -1}
 	if err := json.Unmarshal(line, &e); err != nil {
 		return Entry{}, err
 	}
 	if e.Job == "" || len(e.Report) == 0 {
 		return Entry{}, errors.New("line without a job or a report")
+	}
+	if e.UID < -1 || e.UID >= noUID {
+		return Entry{}, fmt.Errorf("uid %d", e.UID)
 	}
 	return e, nil
 }

@@ -6,53 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"slices"
-
-	"golang.org/x/sys/unix"
 )
 
-// block is what is read at once: a few dozen reports, which is where a fresh job's is.
+// block is what is read at once: a few dozen reports.
 const block = 64 << 10
-
-type openFiles []*os.File
-
-func (o openFiles) close() {
-	for _, f := range o {
-		f.Close()
-	}
-}
-
-// files opens the ledger's files, newest first. In that order a rotation that happens meanwhile shows a file twice, which
-// is noticed, and never hides one.
-func (l *Ledger) files() (openFiles, error) {
-	var files openFiles
-	var infos []fs.FileInfo
-	for i := 0; i <= rotated; i++ {
-		f, err := os.OpenFile(rotatedPath(l.path, i), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			files.close()
-			return nil, err
-		}
-		info, err := f.Stat()
-		if err != nil {
-			f.Close()
-			files.close()
-			return nil, err
-		}
-		if slices.ContainsFunc(infos, func(other fs.FileInfo) bool { return os.SameFile(info, other) }) {
-			f.Close()
-			continue
-		}
-		files, infos = append(files, f), append(infos, info)
-	}
-	return files, nil
-}
 
 // rotatedPath returns the path of the ith file; 0 is the current one.
 func rotatedPath(path string, i int) string {
@@ -62,14 +23,22 @@ func rotatedPath(path string, i int) string {
 	return fmt.Sprintf("%s.%d", path, i)
 }
 
-// lines yields the lines of f, without their newlines, from the start. What comes after the last newline is being written
-// or torn, and no line. A line is valid until the next one.
-func lines(f *os.File) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		r := bufio.NewReaderSize(f, block)
+// located is a line without its newline, and the offsets of it and of what follows the newline.
+type located struct {
+	text    []byte // no more than the beginning of one that is longer than maxLine
+	at, end int64
+}
+
+// lines yields the lines of f from an offset on at which one begins. What comes after the last
+// newline is being written or torn, and no line. A line is valid until the next one.
+func lines(f *os.File, from int64) iter.Seq2[located, error] {
+	return func(yield func(located, error) bool) {
+		r := bufio.NewReaderSize(io.NewSectionReader(f, from, math.MaxInt64-from), block)
+		line := located{at: from, end: from}
 		var long []byte
 		for {
 			part, err := r.ReadSlice('\n')
+			line.end += int64(len(part))
 			if errors.Is(err, bufio.ErrBufferFull) {
 				if len(long) <= maxLine { // what is longer is no line of ours; its beginning is enough to see that
 					long = append(long, part...)
@@ -80,17 +49,18 @@ func lines(f *os.File) iter.Seq2[[]byte, error] {
 				return
 			}
 			if err != nil {
-				yield(nil, fmt.Errorf("read %s: %w", f.Name(), err))
+				yield(located{}, fmt.Errorf("read %s: %w", f.Name(), err))
 				return
 			}
-			line := part[:len(part)-1]
+			line.text = part[:len(part)-1]
 			if len(long) > 0 {
-				line = append(long, line...)
+				line.text = append(long, line.text...)
 				long = long[:0]
 			}
 			if !yield(line, nil) {
 				return
 			}
+			line.at = line.end
 		}
 	}
 }
