@@ -20,6 +20,12 @@ func exceededText(what string, used, limit int64) string {
 	return fmt.Sprintf("=>> PBS: job killed: %s %s exceeded limit %s", what, pbs.Size(used).KB(), pbs.Size(limit).KB())
 }
 
+// kernelText follows it where the job would be within its mem but for kernel memory, which its
+// owner sees nowhere else.
+func kernelText(kernel int64) string {
+	return fmt.Sprintf(", %s of it in the kernel: buffers of sockets and pipes, page tables", pbs.Size(kernel).KB())
+}
+
 // excessMark is the extended attribute of the job's cgroup that says what the job is killed for, so that its epilogue
 // can tell, in whatever process.
 const excessMark = "trusted.hookhost.excess"

@@ -11,8 +11,9 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// bounds are what a job is killed for exceeding, in bytes; nil is no bound. The kernel limits none of it: mem is
-// anonymous and shared memory without page cache, pmem and pvmem are of one process (pbs_resources(7B)).
+// bounds are what a job is killed for exceeding, in bytes; nil is no bound. The kernel limits none
+// of it: mem is memory without caches (see charged), pmem and pvmem are of one process
+// (pbs_resources(7B)).
 type bounds struct{ mem, pmem, pvmem *int64 }
 
 func (b bounds) none() bool { return b == bounds{} }
@@ -52,10 +53,15 @@ func (h *hook) boundsNow(j *cgroup.Job) bounds {
 // less, the nearer the less; see pace. Only the budget makes it more.
 const (
 	shortestPause = 20 * time.Millisecond
-	nearPause     = 100 * time.Millisecond // the longest of a job at rest that is within a tenth of its bound
-	longestPause  = 800 * time.Millisecond
-	fastGrowth    = 1 << 30 // bytes a second that a job is taken to be capable of until it shows more
-	boundsAge     = 30 * time.Second
+
+	// usualKernel is the part of mem that is free of charge for kernel memory: what any program has
+	// of page tables, stacks and descriptors. A job that was within its mem without these stays so.
+	usualKernel = 16
+
+	nearPause    = 100 * time.Millisecond // the longest of a job at rest that is within a tenth of its bound
+	longestPause = 800 * time.Millisecond
+	fastGrowth   = 1 << 30 // bytes a second that a job is taken to be capable of until it shows more
+	boundsAge    = 30 * time.Second
 
 	// All looks of this process together may take one part in budget of a cpu; to wake up for them costs about as much again.
 	// Where they are expensive, at many processes with pmem, pauses grow, to costliestPause at most.
@@ -82,8 +88,16 @@ type sampler struct {
 	took  time.Duration // what the last look cost
 }
 
-// values are what the bounds bound.
-type values struct{ mem, pmem, pvmem int64 }
+// values are what the bounds bound, and of mem the part that is the kernel's.
+type values struct{ mem, pmem, pvmem, kernel int64 }
+
+// charged is what counts of a job's memory against a bound of mem, and which part of that is the
+// kernel's: anonymous and shared memory, and kernel memory that no one but the job can give back,
+// such as the buffers of its sockets and pipes.
+func charged(held cgroup.Resident, bound int64) (mem, kernel int64) {
+	kernel = max(0, held.Kernel-bound/usualKernel)
+	return held.Used + kernel, kernel
+}
 
 // enforce follows the job until ctx ends or its cgroup is gone, and kills it when it exceeds a bound. Without bounds it
 // waits for a resize to bring some.
@@ -182,9 +196,12 @@ func (s *sampler) look() (excess string, err error) {
 	}
 	b := s.bounds
 	switch {
-	case b.mem != nil && v.mem > *b.mem:
-		s.held = v.mem // up to the bound it may be page cache
-		excess = exceededText("mem", v.mem, *b.mem)
+	case b.mem != nil && v.mem-v.kernel > *b.mem:
+		s.held = v.mem - v.kernel // up to the bound it may be page cache
+		excess = exceededText("mem", v.mem-v.kernel, *b.mem)
+	case b.mem != nil && v.mem > *b.mem && s.last.mem > *b.mem: // twice: the kernel's counters are not of one moment
+		s.held = v.mem - v.kernel
+		excess = exceededText("mem", v.mem, *b.mem) + kernelText(v.kernel)
 	case b.mem != nil && seen > max(*b.mem, s.before): // between two looks
 		excess = exceededText("mem", seen, *b.mem)
 	case b.pmem != nil && v.pmem > *b.pmem:
@@ -210,7 +227,8 @@ func (s *sampler) read() (v values, seen int64, err error) {
 		if err != nil {
 			return v, 0, err
 		}
-		v.mem, seen = held.Used, held.Seen
+		v.mem, v.kernel = charged(held, *s.bounds.mem)
+		seen = held.Seen
 	}
 	if s.bounds.pmem == nil && s.bounds.pvmem == nil && (counted || s.bounds.mem == nil) {
 		return v, seen, nil

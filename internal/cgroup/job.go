@@ -131,6 +131,9 @@ func (j *Job) Create(l Limits) (err error) {
 			return err
 		}
 		made = append(made, d)
+		if err := d.countSockets(""); err != nil {
+			return err
+		}
 	}
 	takeBack, err := j.grantCPUs(l)
 	defer func() {

@@ -5,18 +5,23 @@ import (
 	"fmt"
 )
 
-// Resident is what a job holds in memory without page cache, in bytes.
+// Resident is what a job holds in memory without caches, in bytes.
 type Resident struct {
-	// Used is anonymous and shared memory now; where Exact is false, all of the job's memory, which is at least that.
+	// Used is anonymous and shared memory now; where Exact is false, all of the job's memory, which
+	// is at least that.
 	Used  int64
 	Exact bool
-	// Seen is the greatest Used that a sample of Watch has shown so far; unlike Usage.MemPeak nothing in it is inferred.
+	// Kernel is kernel memory beside that, as far as it is certain that the kernel cannot have it
+	// back before the job gives it up: see kernelmem.go. 0 where Exact is false, since Used has it.
+	Kernel int64
+	// Seen is the greatest sum of anonymous and shared memory that a sample of Watch has shown so
+	// far. Unlike in Usage.MemPeak, nothing in it is inferred.
 	Seen int64
 }
 
-// Resident reads what the job holds. Where all of its memory, page cache included, is enough or less it leaves it at
-// that, which is one small file instead of the kernel's long one. It fails with ErrNotFound when the job has no cgroup,
-// and with ErrUnsupported without a memory controller.
+// Resident reads what the job holds. Where all of its memory, page cache included, is enough or
+// less it leaves it at that, which is one small file instead of the kernel's long one. It fails
+// with ErrNotFound when the job has no cgroup, and with ErrUnsupported without a memory controller.
 func (j *Job) Resident(enough int64) (Resident, error) {
 	d, ok := j.with("memory")
 	if !ok {
@@ -28,16 +33,27 @@ func (j *Job) Resident(enough int64) (Resident, error) {
 	}
 	p, _ := d.loadPeak()
 	r := &reader{dir: d}
-	if all := r.number(f.current); all != nil && *all <= enough {
-		return Resident{Used: *all, Seen: p.seen}, nil
+	before, sockets := r.number(f.current), r.sockets()
+	if before != nil && *before+sockets <= enough {
+		return Resident{Used: *before + sockets, Seen: p.seen}, nil
 	}
 	m := r.keyed(f.stat)
 	if err := errors.Join(r.errs...); err != nil {
 		return Resident{}, fmt.Errorf("memory of job %s: %w", j.id, err)
 	}
-	if m == nil {
+	if m == nil || before == nil {
 		return Resident{}, fmt.Errorf("memory of job %s: %w", j.id, ErrNotFound)
 	}
-	used := int64(m[f.anon]) + int64(m[f.shmem])
-	return Resident{Used: used, Exact: true, Seen: max(p.seen, used)}, nil
+	held := Resident{Used: int64(m[f.anon]) + int64(m[f.shmem]), Exact: true}
+	held.Seen = max(p.seen, held.Used)
+	if d.h.v2 {
+		held.Kernel = kernelV2(m, *before)
+		return held, nil
+	}
+	kernel, err := r.kernelV1(j.tree.proc)
+	if err := errors.Join(append(r.errs, err)...); err != nil {
+		return Resident{}, fmt.Errorf("memory of job %s: %w", j.id, err)
+	}
+	held.Kernel = kernel + sockets
+	return held, nil
 }

@@ -2,12 +2,15 @@ package cgroup
 
 import (
 	"errors"
+	"path"
+	"slices"
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// Page cache is left out, one file is enough where all of it is little, and what a sample has shown is remembered.
+// Caches are left out, one file is enough where all of it is little, and what a sample has shown is
+// remembered. Kernel memory is told apart.
 func TestResident(t *testing.T) {
 	for name, boot := range map[string]func(...kernfstest.Option) *kernfstest.Kernel{
 		"v1": kernfstest.NewV1, "hybrid": kernfstest.NewHybrid, "v2": kernfstest.NewV2,
@@ -17,13 +20,13 @@ func TestResident(t *testing.T) {
 			j := newJob(t, w.tree(t), testJob, Limits{})
 			k := w.kernel(t)
 			p := w.start(t, j.Join()).(fakeProcess)
-			k.Charge(p.id, kernfstest.Memory{Anon: 30 << 20, Shmem: 10 << 20, File: 500 << 20})
+			k.Charge(p.id, kernfstest.Memory{Anon: 30 << 20, Shmem: 10 << 20, File: 500 << 20, Kernel: 5 << 20, Slab: 60 << 20})
 			for _, tt := range []struct {
 				enough int64
 				want   Resident
 			}{
-				{1 << 30, Resident{Used: 540 << 20}},
-				{100 << 20, Resident{Used: 40 << 20, Exact: true, Seen: 40 << 20}},
+				{1 << 30, Resident{Used: 605 << 20}},
+				{100 << 20, Resident{Used: 40 << 20, Exact: true, Kernel: 5 << 20, Seen: 40 << 20}},
 			} {
 				if got, err := j.Resident(tt.enough); err != nil || got != tt.want {
 					t.Errorf("%d is enough: %+v, %v; want %+v", tt.enough, got, err, tt.want)
@@ -45,6 +48,43 @@ func TestResident(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Before Linux 5.18 kernel memory is what is left of all memory, less what is not certain.
+func TestKernelV2(t *testing.T) {
+	const m = 1 << 20
+	stat := map[string]uint64{"anon": 10 * m, "file": 100 * m, "shmem": 5 * m, "slab_reclaimable": 40 * m, "sock": 300 * m, "kernel": 70 * m}
+	if got := kernelV2(stat, 500*m); got != 330*m {
+		t.Errorf("%d MiB", got/m)
+	}
+	delete(stat, "kernel")
+	if got, want := kernelV2(stat, 500*m), 350*m-2*setAside; got != want {
+		t.Errorf("without its key %d MiB, want %d", got/m, want/m)
+	}
+	if got := kernelV2(stat, 150*m); got != 0 {
+		t.Errorf("of nothing %d", got)
+	}
+}
+
+// v1 has the kernel count sockets before any process is there, in a job and in a task of it.
+func TestSocketsAreCountedOnV1(t *testing.T) {
+	w := fake{kernfstest.NewV1}
+	tree := w.tree(t)
+	k := w.kernel(t)
+	j := newJob(t, tree, testJob, Limits{})
+	if err := j.MakeTask("rank0", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	var counted []string
+	for _, op := range k.Journal() {
+		if dir, file := path.Split(op.Path); file == socketLimit {
+			counted = append(counted, path.Base(dir))
+		}
+	}
+	if want := []string{testJob, "rank0"}; !slices.Equal(counted, want) {
+		t.Errorf("counted in %q, want %q", counted, want)
+	}
+	endJob(t, j)
 }
 
 // What is inferred of a peak is in no sample: nobody is killed for it.

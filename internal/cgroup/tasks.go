@@ -135,7 +135,9 @@ func (j *Job) MakeTask(name string, mark []byte) error {
 			err := d.Mkdir(name)
 			if err == nil {
 				made = append(made, d)
-			} else if !errors.Is(err, fs.ErrExist) {
+				err = d.countSockets(name + "/")
+			}
+			if err != nil && !errors.Is(err, fs.ErrExist) {
 				return err
 			}
 		}

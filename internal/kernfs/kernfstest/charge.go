@@ -91,6 +91,9 @@ func (g *cgroup) reclaim(n int64, swap bool) (freed int64) {
 		}
 		d.mem.file -= m
 		freed += m
+		m = min(n-freed, d.mem.slab)
+		d.mem.slab -= m
+		freed += m
 	}
 	if swap {
 		freed += g.swapOut(n - freed)

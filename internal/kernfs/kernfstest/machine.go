@@ -97,7 +97,7 @@ func (m Machine) distances(node int) string {
 	return strings.Join(d, " ") + "\n"
 }
 
-func (m Machine) meminfo() string {
+func (m Machine) meminfo(reclaimable int64) string {
 	var b strings.Builder
 	for _, l := range []struct {
 		key string
@@ -105,6 +105,7 @@ func (m Machine) meminfo() string {
 	}{
 		{"MemTotal", m.Mem / 1024}, {"MemFree", m.Mem / 1024}, {"MemAvailable", m.Mem / 1024}, {"Buffers", 0}, {"Cached", 0},
 		{"SwapCached", 0}, {"SwapTotal", m.Swap / 1024}, {"SwapFree", m.Swap / 1024}, {"Shmem", 0},
+		{"KReclaimable", reclaimable / 1024}, {"SReclaimable", reclaimable / 1024},
 	} {
 		fmt.Fprintf(&b, "%-15s %8d kB\n", l.key+":", l.kb)
 	}

@@ -2,8 +2,10 @@ package kernfstest
 
 import "slices"
 
-// Memory is an amount of each kind, in bytes; the fake rounds it up to pages.
-type Memory struct{ Anon, File, Shmem, Kernel int64 }
+// Memory is an amount of each kind, in bytes; the fake rounds it up to pages. Kernel is page tables
+// and the like, Slab kernel memory that caches files, which outlives its process as page cache
+// does.
+type Memory struct{ Anon, File, Shmem, Kernel, Slab int64 }
 
 // held is what a process holds of its own in one cgroup.
 type held struct{ anon, swap, kernel int64 }
@@ -11,7 +13,7 @@ type held struct{ anon, swap, kernel int64 }
 // memory is the memory controller's state (cgroup-v1/memory.rst; cgroup-v2.rst, "Memory").
 type memory struct {
 	anon, file, shmem, swap int64 // charged here, without descendants
-	kernel                  int64 // as well
+	kernel, slab            int64 // as well
 	faults                  int64 // page faults: one for each page of anonymous and shared memory
 
 	limit, memsw, soft int64 // memsw is v1's memory+swap
@@ -32,7 +34,7 @@ type memory struct {
 type events struct{ low, high, max, oom, kill, groupKill int64 }
 
 func (m *memory) reset() {
-	*m = memory{anon: m.anon, file: m.file, shmem: m.shmem, swap: m.swap, kernel: m.kernel, limit: unlimited, memsw: unlimited,
+	*m = memory{anon: m.anon, file: m.file, shmem: m.shmem, swap: m.swap, kernel: m.kernel, slab: m.slab, limit: unlimited, memsw: unlimited,
 		soft: unlimited, high: unlimited, swapMax: unlimited, swapHigh: unlimited, listeners: m.listeners}
 }
 
@@ -48,10 +50,21 @@ func (g *cgroup) total(f func(*memory) int64) int64 {
 }
 
 func (g *cgroup) ram() int64 {
-	return g.total(func(m *memory) int64 { return m.anon + m.file + m.shmem + m.kernel })
+	return g.total(func(m *memory) int64 { return m.anon + m.file + m.shmem + m.kernel + m.slab })
 }
-func (g *cgroup) kernel() int64  { return g.total(func(m *memory) int64 { return m.kernel }) }
+func (g *cgroup) kernel() int64  { return g.total(func(m *memory) int64 { return m.kernel + m.slab }) }
+func (g *cgroup) slab() int64    { return g.total(func(m *memory) int64 { return m.slab }) }
 func (g *cgroup) swapped() int64 { return g.total(func(m *memory) int64 { return m.swap }) }
+
+// reclaimable is what meminfo has of kernel memory that caches files.
+func (k *Kernel) reclaimable() (n int64) {
+	for h := range k.roots() {
+		if slices.Contains(h.controllers, "memory") {
+			n += h.root.slab()
+		}
+	}
+	return n
+}
 
 // memoryGroup is the cgroup that pid's memory is charged to: on v2 the nearest that has the controller enabled.
 func (p *process) memoryGroup() *cgroup {
@@ -90,6 +103,7 @@ func (k *Kernel) Charge(pid int, m Memory) (killed []int) {
 		{m.File, func(n int64) { g.mem.file += n }},
 		{m.Shmem, func(n int64) { g.mem.shmem += n; p.shmem += n; g.mem.faults += n / pageSize }},
 		{m.Anon, func(n int64) { g.mem.anon += n; p.holds(g).anon += n; g.mem.faults += n / pageSize }},
+		{m.Slab, func(n int64) { g.mem.slab += n }},
 		{m.Kernel, func(n int64) { g.mem.kernel += n; p.holds(g).kernel += n }},
 	} {
 		dead, ok := k.charge(p, g, pages(part.bytes), part.add)
@@ -100,7 +114,8 @@ func (k *Kernel) Charge(pid int, m Memory) (killed []int) {
 	return killed
 }
 
-// Free gives memory back: anonymous and kernel memory that pid holds, file and shared memory of pid's cgroup.
+// Free gives memory back: anonymous and kernel memory that pid holds, file and shared memory and
+// caches of pid's cgroup.
 func (k *Kernel) Free(pid int, m Memory) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,6 +133,7 @@ func (k *Kernel) Free(pid int, m Memory) {
 	h.kernel -= n
 	g.mem.kernel -= n
 	g.mem.file -= min(pages(m.File), g.mem.file)
+	g.mem.slab -= min(pages(m.Slab), g.mem.slab)
 	n = min(pages(m.Shmem), g.mem.shmem)
 	g.mem.shmem -= n
 	p.shmem -= min(n, p.shmem)
@@ -154,8 +170,8 @@ func (p *process) rss() int64 {
 func (g *cgroup) memoryOffline() {
 	up, m := &g.parent.mem, &g.mem
 	up.anon, up.file, up.shmem, up.swap = up.anon+m.anon, up.file+m.file, up.shmem+m.shmem, up.swap+m.swap
-	up.kernel += m.kernel
-	m.anon, m.file, m.shmem, m.swap, m.kernel = 0, 0, 0, 0, 0
+	up.kernel, up.slab = up.kernel+m.kernel, up.slab+m.slab
+	m.anon, m.file, m.shmem, m.swap, m.kernel, m.slab = 0, 0, 0, 0, 0, 0
 	for _, p := range g.h.k.procs {
 		if h := p.held[g]; h != nil {
 			to := p.holds(g.parent)

@@ -106,7 +106,8 @@ const statKeys = `anon file kernel kernel_stack pagetables sec_pagetables percpu
 func showStatV2(g *cgroup) string {
 	anon, file, shmem := g.kinds()
 	kept := map[string]int64{"anon": anon, "file": file + shmem, "shmem": shmem, "inactive_anon": anon + shmem, "inactive_file": file,
-		"kernel": g.kernel(), "pagetables": g.kernel(), "pgfault": g.total(func(m *memory) int64 { return m.faults })}
+		"kernel": g.kernel(), "pagetables": g.kernel() - g.slab(), "slab_reclaimable": g.slab(), "slab": g.slab(),
+		"pgfault": g.total(func(m *memory) int64 { return m.faults })}
 	var b strings.Builder
 	for key := range strings.FieldsSeq(statKeys) {
 		b.WriteString(keyed(key, kept[key]))

@@ -35,6 +35,7 @@ func (k *Kernel) procTree(first string) tree {
 	t := tree{files: maps.Clone(k.procFiles), links: map[string]string{
 		"self": strconv.Itoa(k.self), "mounts": "self/mounts",
 	}}
+	t.files["meminfo"] = k.machine.meminfo(k.reclaimable())
 	for pid, p := range k.procs {
 		if first == "." || first == strconv.Itoa(pid) || pid == k.self {
 			maps.Copy(t.files, p.files(k))
@@ -46,7 +47,6 @@ func (k *Kernel) procTree(first string) tree {
 // fixedFiles are the files that no process changes.
 func (k *Kernel) fixedFiles() map[string]string {
 	return map[string]string{
-		"meminfo":                   k.machine.meminfo(),
 		"cpuinfo":                   k.machine.cpuinfo(),
 		"cgroups":                   k.cgroupsFile(),
 		"sys/kernel/random/boot_id": "6c7d2f0e-51b0-4d0c-9f27-3a1f4a4f3b1e\n",
