@@ -166,7 +166,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		return nil, err
 	}
 	p := processes{procfs: procfs}
-	t := traces{tree: tree, state: nodestate.Dir(c.state), self: self, alive: p.Alive}
+	t := traces{tree: tree, state: nodestate.Dir(c.state), self: self, alive: p.Alive, procfs: procfs}
 	store, complete, err := c.openRebuilt(ctx, t, entry)
 	if err != nil {
 		return nil, err
@@ -264,7 +264,13 @@ func (t traces) RemoveJob(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	_, err = job.Kill(ctx)
+	// A process that a tracer holds is not waited for: a user has all the time there is.
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	_, err = job.Kill(short)
+	cancel()
+	if pids, listErr := job.Processes(); err != nil && (listErr != nil || !proc.AllHeld(t.procfs, pids)) {
+		_, err = job.Kill(ctx)
+	}
 	if err := errors.Join(err, job.Remove(ctx)); err != nil {
 		return fmt.Errorf("remove cgroup: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
@@ -22,6 +23,7 @@ type traces struct {
 	records *jobstate.Store // those, for RemoveJob
 	self    hostapi.ProcessID
 	alive   func(hostapi.ProcessID) bool
+	procfs  *kernfs.FS
 }
 
 // whose returns the host that answers for the job, zero where none lives. apart is an error for a job that is recorded in another state

@@ -144,7 +144,7 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 		return nil
 	}
 	kind := hostapi.KindNode
-	if errors.Is(err, errAnswered) || errors.Is(err, cgroup.ErrBusy) || errors.Is(err, cgroup.ErrNotEmpty) || ctx.Err() != nil {
+	if errors.Is(err, errAnswered) || cannotRemove(err) || errors.Is(err, errHeld) || ctx.Err() != nil {
 		kind = hostapi.KindBusy
 	}
 	return hostapi.Errorf(kind, "job %s has a cgroup of an earlier run: %w", j.ID(), err)

@@ -93,9 +93,9 @@ func ended(j *cgroup.Job, err error) error {
 // finish kills and then measures, so that what stragglers used until they died counts. It goes on to the end whatever
 // fails, and returns what it could find out.
 func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state) (*hostapi.Outcome, error) {
-	report, killErr := h.kill(ctx, j)
+	report, notes, killErr := h.kill(ctx, j)
 	h.stopWatch(j.ID())
-	out := &hostapi.Outcome{}
+	out := &hostapi.Outcome{Notes: notes}
 	u, counters, usageErr := h.measure(j, s)
 	if u != nil {
 		u.Kill = report
@@ -110,7 +110,7 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state) (*hostapi.Out
 	if killErr == nil {
 		killErr = j.EndIsolation() // its cpus are PBS's to give, before end
 	}
-	if errors.Is(killErr, cgroup.ErrNotEmpty) {
+	if errors.Is(killErr, cgroup.ErrNotEmpty) || errors.Is(killErr, errHeld) {
 		out.Notes = append(out.Notes, fmt.Sprintf("processes are left after %.1f seconds: %v", report.Seconds, killErr))
 	}
 	err := errors.Join(killErr, usageErr)
@@ -123,11 +123,12 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state) (*hostapi.Out
 
 // kill ends every process of the job: SIGTERM and a grace where that is configured, then SIGKILL until the cgroup is
 // empty or kill_timeout is over. What looks empty is left at that: the kernel does not remove a cgroup that is not.
-func (h *hook) kill(ctx context.Context, j *cgroup.Job) (*hostapi.KillReport, error) {
-	r := &hostapi.KillReport{Signal: "none"}
+// Notes tell what was ended outside of the job for that.
+func (h *hook) kill(ctx context.Context, j *cgroup.Job) (r *hostapi.KillReport, notes []string, err error) {
+	r = &hostapi.KillReport{Signal: "none"}
 	pids, err := j.Processes()
 	if errors.Is(err, cgroup.ErrNotFound) || err == nil && len(pids) == 0 {
-		return r, nil
+		return r, nil, nil
 	}
 	start := time.Now()
 	if r.Stragglers = len(pids); h.policy.Cgroup.KillGrace > 0 {
@@ -136,13 +137,13 @@ func (h *hook) kill(ctx context.Context, j *cgroup.Job) (*hostapi.KillReport, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.killTimeout())
 	defer cancel()
-	result, killErr := j.Kill(ctx)
+	result, notes, killErr := h.killAll(ctx, j)
 	if result.Processes > 0 {
 		r.Signal = "SIGKILL"
 	}
 	r.Stragglers = max(r.Stragglers, result.Processes)
 	r.Seconds = time.Since(start).Seconds()
-	return r, errors.Join(err, killErr)
+	return r, notes, errors.Join(err, killErr)
 }
 
 // terminate sends SIGTERM and waits for the processes to go, no longer than the grace and no longer than leaves
@@ -165,12 +166,18 @@ func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
 	return err
 }
 
-// remove kills what is in the cgroup and removes it. It goes on whatever fails.
+// remove kills what is in the cgroup and removes it. It goes on whatever fails. A cgroup of
+// processes that a tracer holds is left to a sweep.
 func (h *hook) remove(ctx context.Context, j *cgroup.Job) error {
 	h.stopWatch(j.ID())
 	kill, cancel := context.WithTimeout(ctx, h.killTimeout())
 	defer cancel()
-	_, err := j.Kill(kill)
+	_, _, err := h.killAll(kill, j)
+	if errors.Is(err, errHeld) {
+		h.unwatch(j.ID())
+		h.note(j, func(r *cgroup.Record) { r.Ending = true })
+		return err
+	}
 	return errors.Join(err, h.removeDirs(ctx, j))
 }
 

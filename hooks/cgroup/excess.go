@@ -64,7 +64,7 @@ func (s *sampler) kill(ctx context.Context, text string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.h.killTimeout())
 	defer cancel()
-	if _, err := s.j.Kill(ctx); err != nil && context.Cause(ctx) != context.Canceled {
+	if _, _, err := s.h.killAll(ctx, s.j); err != nil && context.Cause(ctx) != context.Canceled {
 		log.Error(err)
 	}
 }

@@ -87,6 +87,9 @@ func (h *hook) assign(there host, a ask, others []holding) (got assignment, err 
 		if err == nil && r.Ending && isEmpty(o.job) {
 			continue
 		}
+		if err == nil && r.Ending && h.held(o.job) { // what does not run has no cpus, and its memory was taken from it
+			o = h.policy.frozen(o)
+		}
 		alive = append(alive, o)
 		if err == nil && r.Suspended {
 			o = h.policy.frozen(o)

@@ -53,6 +53,12 @@ func act(what string, args []string) error {
 			return err
 		}
 		time.Sleep(time.Hour) // whoever waited for "ready" reads no more: SIGPIPE might come before SIGTERM is seen
+	case "trace": // PID...
+		if err := kernfstest.TraceExit(args...); err != nil {
+			return err
+		}
+	case "stat": // FILE, which may take for ever
+		go os.Stat(args[0])
 	case "hold": // BYTES, having read FILE
 		if err := hold(args[0]); err != nil {
 			return err

@@ -236,10 +236,15 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 		return false, nil
 	}
 	err = h.removeLeft(ctx, j)
-	if errors.Is(err, errAnswered) {
+	switch {
+	case errors.Is(err, errAnswered):
 		return false, nil
-	}
-	if err != nil {
+	case errors.Is(err, errHeld): // a user's doing, which makes no node bad
+		if h.firstLeft(errHeld.Error() + id) {
+			h.logOf(id).Warnf("its cgroup is removed later: %v", err)
+		}
+		return false, nil
+	case err != nil:
 		return false, fmt.Errorf("remove: %w", err)
 	}
 	h.logOf(id).Warn("removed the cgroup of an unknown job")

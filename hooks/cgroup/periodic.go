@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // ExechostStartup makes the parents of all jobs, takes over the jobs of a hook that died, removes what is no job's and
@@ -143,7 +144,8 @@ func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi
 	return errors.Join(errs...)
 }
 
-// clean tells whether no job that has ended has processes. What is of no job at all was swept before.
+// clean tells whether no job that has ended has processes, but such as a tracer holds. What is of no
+// job at all was swept before.
 func (h *hook) clean() (bool, error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
@@ -157,7 +159,8 @@ func (h *hook) clean() (bool, error) {
 		if r, err := j.Record(); err != nil || !r.Ending {
 			continue
 		}
-		if pids, err := j.Processes(); err != nil || len(pids) > 0 { // gone meanwhile: the next periodic sees that
+		pids, err := j.Processes()
+		if err != nil || len(pids) > 0 && !proc.AllHeld(h.roots.Proc, pids) { // gone meanwhile: the next periodic sees that
 			return false, nil
 		}
 	}

@@ -24,7 +24,8 @@ type hook struct {
 	roots   kernfs.Roots
 	tree    *cgroup.Tree
 	started time.Time
-	seeing  sync.Map // ids of the jobs that are being looked at
+	tell    func(jobID string, update *hostapi.JobUpdate) // of a job that no event is about; never nil
+	seeing  sync.Map                                      // ids of the jobs that are being looked at
 }
 
 // newHook opens this machine's kernel files and makes the hook. With walltime.enabled = false it is one that does nothing.
@@ -44,6 +45,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.tell = s.Tell
 	return h, nil
 }
 
@@ -61,7 +63,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	return &hook{policy: p, log: log, roots: roots, tree: tree, started: time.Now()}, nil
+	return &hook{policy: p, log: log, roots: roots, tree: tree, started: time.Now(), tell: func(string, *hostapi.JobUpdate) {}}, nil
 }
 
 // place is where a job runs, as far as the limits of time depend on it.

@@ -142,6 +142,8 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 	case kill:
 		if s.Tries == 1 {
 			said = "SIGKILL: " + s.Reason
+		} else {
+			notes = append(notes, h.killTracers(j, job)...)
 		}
 		short, cancel := context.WithTimeout(ctx, killTime)
 		_, err = j.Kill(short)

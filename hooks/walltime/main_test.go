@@ -42,6 +42,10 @@ func act(what string, args []string) error {
 	case "stop": // itself
 		ready()
 		return unix.Kill(os.Getpid(), unix.SIGSTOP)
+	case "trace": // THREAD..., and hold them in their end
+		if err := kernfstest.TraceExit(args...); err != nil {
+			return err
+		}
 	case "burn": // cpu time
 		ready()
 		for {

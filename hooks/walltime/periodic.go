@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // ExechostStartup has the host call for every job that lives here, those included that began before this hook was there. It acts on
@@ -170,14 +171,15 @@ func (h *hook) found(j *cgroup.Job) *state {
 	return stateFor(r.Begin)
 }
 
-// stillThere is an error that names what is left of an unkillable job; nil when nothing is.
+// stillThere is an error that names what is left of an unkillable job; nil when nothing is. It is
+// nil for processes that a tracer holds as well: a user's doing makes no node bad.
 func (h *hook) stillThere(id string) error {
 	j, err := h.tree.Job(id)
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	pids, err := j.Processes()
-	if errors.Is(err, cgroup.ErrNotFound) || len(pids) == 0 {
+	if errors.Is(err, cgroup.ErrNotFound) || len(pids) == 0 || proc.AllHeld(h.roots.Proc, pids) {
 		return nil
 	}
 	return hostapi.Errorf(hostapi.KindNode, "job %s: %s", id, h.unkillableText(pids))

@@ -72,8 +72,9 @@ func (h *hook) unkillableText(pids []int) string {
 		if at := proc.Wchan(h.roots.Proc, pid); at != "" {
 			text += " in " + at
 		}
-		if tracer := proc.Tracer(h.roots.Proc, pid); tracer != 0 {
-			text += fmt.Sprintf(", held by process %d, which traces it", tracer)
+		for _, thread := range proc.Holders(h.roots.Proc, pid) {
+			text += fmt.Sprintf(", held by process %d, which traces it", thread)
+			break
 		}
 	}
 	return text

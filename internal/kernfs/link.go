@@ -3,6 +3,7 @@ package kernfs
 import (
 	"fmt"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,6 +29,30 @@ func (f *FS) Readlink(name string) (string, error) {
 		return "", fmt.Errorf("readlink %s: %w", f.Path(name), err)
 	}
 	return target, nil
+}
+
+// NamespaceBackend is what a Backend adds when its processes have namespaces. Errors wrap the errno.
+type NamespaceBackend interface {
+	OpenNamespace(name string) (*os.File, error)
+}
+
+// OpenNamespace opens a namespace of a process by its file in /proc/PID/ns (proc_pid_ns(5)); kind is such as "user". A backend without them is
+// ErrUnsupported.
+func (f *FS) OpenNamespace(pid int, kind string) (*os.File, error) {
+	name := strconv.Itoa(pid) + "/ns/" + kind
+	p, err := f.at("open", name)
+	if err != nil {
+		return nil, err
+	}
+	b, ok := f.backend.(NamespaceBackend)
+	if !ok {
+		return nil, fmt.Errorf("open %s: %w", f.Path(name), ErrUnsupported)
+	}
+	opened, err := b.OpenNamespace(p)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", f.Path(name), err)
+	}
+	return opened, nil
 }
 
 // Names returns the names in the directory name, in the order of the kernel.
@@ -58,4 +83,16 @@ func (k *kernel) Readlink(name string) (target string, err error) {
 		return err
 	})
 	return target, err
+}
+
+// OpenNamespace follows a magic link, which open does not. It leads to a namespace and nowhere else.
+func (k *kernel) OpenNamespace(name string) (opened *os.File, err error) {
+	err = k.inParent(name, func(dir int, base string) error {
+		fd, err := unix.Openat(dir, base, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			opened = os.NewFile(uintptr(fd), name)
+		}
+		return err
+	})
+	return opened, err
 }

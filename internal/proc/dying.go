@@ -13,24 +13,27 @@ func DumpsCore(procfs *kernfs.FS, pid int) bool {
 	return status(procfs, pid, "CoreDumping:") == "1"
 }
 
-// Tracer returns the process that traces the process pid and may hold it in its very end (PTRACE_O_TRACEEXIT, ptrace(2)); 0 for none.
-func Tracer(procfs *kernfs.FS, pid int) int {
-	n, _ := strconv.Atoi(status(procfs, pid, "TracerPid:"))
-	return n
-}
-
 // status returns the value of a key of /proc/PID/status; "" when it is not there.
 func status(procfs *kernfs.FS, pid int, key string) string {
-	b, err := procfs.ReadFile(strconv.Itoa(pid) + "/status")
+	return statusOf(procfs, strconv.Itoa(pid), key)[0]
+}
+
+// statusOf returns the values of some keys of the file status in a directory of /proc, which may be
+// a thread's; "" for a key that is not there.
+func statusOf(procfs *kernfs.FS, dir string, keys ...string) []string {
+	values := make([]string, len(keys))
+	b, err := procfs.ReadFile(dir + "/status")
 	if err != nil {
-		return ""
+		return values
 	}
 	for line := range bytes.Lines(b) {
-		if v, ok := bytes.CutPrefix(line, []byte(key)); ok {
-			return string(bytes.TrimSpace(v))
+		for i, key := range keys {
+			if v, ok := bytes.CutPrefix(line, []byte(key)); ok {
+				values[i] = string(bytes.TrimSpace(v))
+			}
 		}
 	}
-	return ""
+	return values
 }
 
 // Wchan returns the kernel function in which the process pid waits; "" when it runs, is gone, or the kernel does not say

@@ -1,0 +1,39 @@
+package kernfstest
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Of ptrace(2).
+const (
+	ptraceSeize     = 0x4206
+	ptraceTraceExit = 0x40
+)
+
+// TraceExit has this process trace threads, by their numbers. It holds them in their end until it
+// ends itself (PTRACE_O_TRACEEXIT, ptrace(2)).
+func TraceExit(threads ...string) error {
+	traced := make(chan error)
+	go func() {
+		runtime.LockOSThread() // it is the thread that traces
+		for _, thread := range threads {
+			tid, err := strconv.Atoi(thread)
+			if err != nil {
+				traced <- err
+				return
+			}
+			_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, ptraceSeize, uintptr(tid), 0, ptraceTraceExit, 0, 0)
+			if errno != 0 {
+				traced <- fmt.Errorf("trace %d: %w", tid, errno)
+				return
+			}
+		}
+		traced <- nil
+		select {}
+	}()
+	return <-traced
+}

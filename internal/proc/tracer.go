@@ -1,0 +1,204 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// Killed is a tracer that got SIGKILL.
+type Killed struct {
+	Process
+	In   string // the job whose cgroup it was in; "" for none
+	Held int    // the process whose end it held up
+}
+
+// String is what a report says of it.
+func (k Killed) String() string {
+	return fmt.Sprintf("killed pid %d (%q) of uid %d, which traced pid %d and held up its end", k.PID, k.Comm, k.UID, k.Held)
+}
+
+// KillTracers sends SIGKILL to the processes that keep the processes pids of a job, which have got
+// SIGKILL themselves, from ending. A tracer may hold a thread in its very end until it ends itself
+// (PTRACE_O_TRACEEXIT, ptrace(2)). A tracer of the tracer is killed with it.
+//
+// It kills nothing that the user uid could not have killed himself (kill(2)), and nothing for root.
+// JobOf tells in which job's cgroup a process is (cgroup.Tree.JobOf); it is asked about a process
+// once more when its tracer is held. KillTracers goes on after an error.
+func KillTracers(procfs *kernfs.FS, pids []int, uid int, job string, jobOf func(int) (string, bool, error)) (killed []Killed, err error) {
+	type traced struct {
+		pid   int
+		still func() bool // the number is the process's
+	}
+	var errs []error
+	var all []traced
+	for _, pid := range pids {
+		all = append(all, traced{pid, func() bool { id, ok, err := jobOf(pid); return err == nil && ok && id == job }})
+	}
+	seen := map[int]bool{}
+	for _, pid := range pids { // which have got their signal
+		seen[pid] = true
+	}
+	for i := 0; i < len(all); i++ {
+		of := all[i]
+		for tid, thread := range Holders(procfs, of.pid) {
+			h, p, err := tracer(procfs, thread)
+			if errors.Is(err, ErrGone) || err == nil && seen[p.PID] {
+				closeHeld(h)
+				continue
+			}
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			seen[p.PID] = true
+			defer h.Close()
+			// The tracer is held by now, so no later process of its number is meant.
+			if Holders(procfs, of.pid)[tid] != thread || h.Signal(0) != nil || !of.still() {
+				continue
+			}
+			in, _, _ := jobOf(p.PID)
+			may, err := mayKill(procfs, uid, h)
+			if err == nil && may {
+				err = h.Signal(syscall.SIGKILL)
+			}
+			if err != nil || !may {
+				if !errors.Is(err, ErrGone) {
+					errs = append(errs, err)
+				}
+				continue
+			}
+			killed = append(killed, Killed{p, in, of.pid})
+			all = append(all, traced{p.PID, func() bool { return h.Signal(0) == nil }})
+		}
+	}
+	return killed, errors.Join(errs...)
+}
+
+// Holders returns which threads of the process pid are stopped by a tracer, and by which thread
+// each. In a process that has got SIGKILL these are held in their end. It is empty for a process
+// that is gone.
+func Holders(procfs *kernfs.FS, pid int) map[int]int {
+	dir := strconv.Itoa(pid) + "/task"
+	threads, err := procfs.Numbers(dir)
+	if err != nil {
+		return nil
+	}
+	by := map[int]int{}
+	for _, tid := range threads {
+		text := statusOf(procfs, dir+"/"+strconv.Itoa(tid), "State:", "TracerPid:")
+		if tracer, _ := strconv.Atoi(text[1]); tracer > 0 && strings.HasPrefix(text[0], "t") {
+			by[tid] = tracer
+		}
+	}
+	return by
+}
+
+// tracer takes hold of the process whose thread it is that traces.
+func tracer(procfs *kernfs.FS, thread int) (*Held, Process, error) {
+	p, err := Read(procfs, thread)
+	if err != nil {
+		return nil, Process{}, err
+	}
+	h, leader, err := Hold(procfs, p.Leader)
+	if err != nil {
+		return nil, Process{}, err
+	}
+	if again, err := Read(procfs, thread); err != nil || again.Leader != leader.PID {
+		h.Close()
+		return nil, Process{}, fmt.Errorf("hold tracer %d: %w", thread, ErrGone)
+	}
+	return h, leader, nil
+}
+
+func closeHeld(h *Held) {
+	if h != nil {
+		h.Close()
+	}
+}
+
+// mayKill tells whether the user uid may send the process SIGKILL: its real or saved user is uid, or
+// its user namespace is in one that uid has made (kill(2), user_namespaces(7)).
+func mayKill(procfs *kernfs.FS, uid int, h *Held) (bool, error) {
+	if uid <= 0 {
+		return false, nil
+	}
+	pid := strconv.Itoa(h.PID())
+	ids := strings.Fields(statusOf(procfs, pid, "Uid:")[0])
+	if len(ids) != 4 {
+		return false, h.Signal(0)
+	}
+	if name := strconv.Itoa(uid); ids[0] == name || ids[2] == name {
+		return true, h.Signal(0)
+	}
+	ns, err := procfs.OpenNamespace(h.PID(), "user")
+	if err != nil {
+		return false, gone("open user namespace of process "+pid, err)
+	}
+	for {
+		owner, err := unix.IoctlGetUint32(int(ns.Fd()), unix.NS_GET_OWNER_UID)
+		if err == nil && int(owner) == uid {
+			ns.Close()
+			return true, h.Signal(0)
+		}
+		up := -1
+		if err == nil {
+			up, err = unix.IoctlRetInt(int(ns.Fd()), unix.NS_GET_PARENT)
+		}
+		ns.Close()
+		if errors.Is(err, unix.EPERM) { // it is the first one
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("user namespace of process %s: %w", pid, err)
+		}
+		ns = os.NewFile(uintptr(up), "user namespace")
+	}
+}
+
+// AllHeld tells whether nothing is left of the processes pids, which have got SIGKILL, but threads
+// that a tracer holds. Such threads take no cpu. It is false where there are no processes.
+func AllHeld(procfs *kernfs.FS, pids []int) bool {
+	for _, pid := range pids {
+		dir := strconv.Itoa(pid) + "/task"
+		threads, err := procfs.Numbers(dir)
+		if err != nil {
+			return false
+		}
+		held := false
+		for _, tid := range threads {
+			text := statusOf(procfs, dir+"/"+strconv.Itoa(tid), "State:", "TracerPid:")
+			switch {
+			case strings.HasPrefix(text[0], "t") && text[1] != "0" && text[1] != "":
+				held = true
+			case text[0] != "" && !strings.HasPrefix(text[0], "Z") && !strings.HasPrefix(text[0], "X"):
+				return false
+			}
+		}
+		if !held {
+			return false
+		}
+	}
+	return len(pids) > 0
+}
+
+// ReleaseMemory has the kernel take the memory of a process that has got SIGKILL and cannot end
+// (process_mrelease(2), Linux 5.15). It fails with ErrGone when there is none, and is idempotent.
+func ReleaseMemory(pid int) error {
+	h, err := hold(pid)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if _, _, errno := unix.Syscall(unix.SYS_PROCESS_MRELEASE, uintptr(h.pidfd), 0, 0); errno != 0 {
+		return gone(fmt.Sprintf("release memory of process %d", pid), errno)
+	}
+	return nil
+}
