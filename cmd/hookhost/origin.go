@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -87,7 +88,7 @@ func (o *origins) hostAt(ctx context.Context, addr netip.Addr, job *hostapi.Job)
 		return "", err
 	}
 	addr = addr.Unmap().WithZone("")
-	if addr.IsLoopback() {
+	if stray.FromHere(addr.String()) {
 		return o.b.node, nil
 	}
 	for _, name := range hosts {
@@ -138,52 +139,37 @@ func (o *origins) jobOf(ctx context.Context, local, remote netip.AddrPort) (stri
 	if err := ctx.Err(); err != nil { // who asked has gone meanwhile
 		return "", err
 	}
-	c, err := stray.FindConnection(o.b.procfs, local, remote)
-	if errors.Is(err, stray.ErrNoConnection) {
-		return "", api.ErrNotFound
-	}
-	if err != nil {
-		return "", err
-	}
 	recs, err := o.b.store.List(ctx)
 	if err != nil {
 		return "", err
 	}
-	var holders []string
+	var jobs []stray.Job
 	for _, rec := range recs {
-		if rec.Job.Owner.UID != c.UID || rec.Phase == jobstate.PhaseExiting {
-			continue
+		if rec.Phase != jobstate.PhaseExiting {
+			jobs = append(jobs, stray.Job{ID: rec.Job.ID, UID: rec.Job.Owner.UID})
 		}
-		holds, err := o.holds(ctx, rec.Job.ID, c.Inode)
+	}
+	from := hostapi.Origin{Local: local.String(), Remote: remote.String()}
+	id, err := o.facts().Sender(ctx, from, jobs, func(job string) ([]int, error) {
+		j, err := o.b.tree.Job(job)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if holds {
-			holders = append(holders, rec.Job.ID)
-		}
+		return j.Processes()
+	})
+	if err == nil && id == "" {
+		err = api.ErrNotFound
 	}
-	if len(holders) != 1 {
-		return "", api.ErrNotFound
-	}
-	return holders[0], nil
+	return id, err
 }
 
-// holds tells whether a process of the job has the socket.
-func (o *origins) holds(ctx context.Context, id string, inode uint64) (bool, error) {
-	j, err := o.b.tree.Job(id)
-	if err != nil {
-		return false, err
+// facts reads what this host knows of processes.
+func (o *origins) facts() *stray.Reader {
+	r := &stray.Reader{Procfs: o.b.procfs, JobOf: o.b.tree.JobOf, Environ: o.environs.Read}
+	if own, err := o.b.procfs.Executable(os.Getpid()); err == nil {
+		r.Hookhost = append(r.Hookhost, own)
 	}
-	pids, err := j.Processes()
-	if len(pids) == 0 && err != nil {
-		o.b.log.WithField("job", id).Debugf("who holds a connection: %v", err)
-	}
-	for _, pid := range pids {
-		if holds, err := stray.Holds(ctx, o.b.procfs, pid, inode); err != nil || holds {
-			return holds, err
-		}
-	}
-	return false, nil
+	return r
 }
 
 // Origin tells another host which job one of its connections comes from.
@@ -218,7 +204,7 @@ func (b *backend) Evidence(ctx context.Context, pid int, job string) error {
 			of, begun = rec.Job, rec.Begun
 		}
 	}
-	f, err := stray.Read(b.procfs, p, b.tree.JobOf, b.origins.environs.Read)
+	f, err := b.origins.facts().Read(p)
 	if errors.Is(err, proc.ErrGone) || of == nil {
 		return none
 	}

@@ -210,3 +210,45 @@ func TestRanks(t *testing.T) {
 		})
 	}
 }
+
+// TestSSHToTheOwnHost has a job leave itself by ssh to the host that it is on, in each way that hides
+// where it came from. A process is taken in while its connection says whose it is, and reported once
+// nothing does.
+func TestSSHToTheOwnHost(t *testing.T) {
+	l := newLab(t, 1)
+	h := l.hosts[0]
+	h.must(h.hookhost("hook", "set", "mpi", "freq=1")...)
+	j := l.begin(t, "77.lab", labUser, labUID)
+	const apart = `'exec "$@" <&- >&- 2>&-'`
+	named := l.path("hookhost")
+	b, err := os.ReadFile("/bin/bash")
+	must(t, err, os.WriteFile(named, b, 0o755))
+	taken := map[string]*nap{
+		"a connection that lives":                       h.nap(t).start(j.command(nil, "ssh", "n1")),
+		"the same, and the environment says nothing":    h.nap(t).start(j.command(nil, "ssh", "n1", "env", "-i")),
+		"the same, and the environment says a lie":      h.nap(t).start(j.command(nil, "ssh", "n1", "SSH_CONNECTION='203.0.113.5 1 203.0.113.6 22'")),
+		"the same, below what a user has called a name": h.nap(t).start(j.command(nil, "ssh", "n1", "env", "-i", named, "-c", `'"$@"; :'`, "hookhost")),
+	}
+	reported := map[string]*nap{
+		"it came by ssh, and nothing says from which job or login":  h.nap(t).start(j.command(nil, "ssh", "n1", "setsid", "-f", "sh", "-c", apart, "sh")),
+		"it came by ssh, and nothing says from which job or login ": h.nap(t).start(j.command(nil, "ssh", "n1", "setsid", "-f", "env", "-i", "SSH_CONNECTION='203.0.113.5 1 203.0.113.6 22'", "sh", "-c", apart, "sh")),
+		"nothing says what it belongs to":                           h.nap(t).start(j.command(nil, "ssh", "n1", "setsid", "-f", "env", "-i", "sh", "-c", apart, "sh")),
+	}
+	login := h.nap(t).start(h.as(labUser, "ssh", "n1"))
+	for how, s := range taken {
+		eventually(t, how+": it is in the job", func() bool { return s.isIn(j) })
+	}
+	eventually(t, "the notes of those that are in the job", func() bool {
+		return strings.Count(strings.Join(j.seen(t, h).Notes, "\n"), ": ssh from n1") >= len(taken)
+	})
+	for why, s := range reported {
+		eventually(t, strings.TrimSpace(why)+": the note", func() bool {
+			return s.noted(j, "pid %d (sleep) of the job's owner is outside of the job: "+strings.TrimSpace(why))
+		})
+	}
+	last := h.nap(t).start(j.command(nil, "ssh", "n1")) // all that was before it was looked at
+	eventually(t, "a later one is in the job", func() bool { return last.isIn(j) })
+	if login.isIn(j) || strings.Contains(strings.Join(j.seen(t, h).Notes, "\n"), fmt.Sprintf("pid %d ", login.pid())) {
+		t.Errorf("a login is taken for a stray")
+	}
+}

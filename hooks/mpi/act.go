@@ -16,11 +16,7 @@ import (
 func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 	switch v.Class {
 	case stray.Unknown:
-		if s.partial { // a job that is not known yet may have it
-			k.judged = ""
-			return nil
-		}
-		s.tell(k, s.onlyJob(k.uid), f, "nothing says what it belongs to")
+		s.unknown(k, f, "nothing says what it belongs to")
 	case stray.Certain:
 		switch {
 		case s.list[v.Job] == nil: // of another list
@@ -34,14 +30,28 @@ func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 			s.adopt(k, f, v)
 		}
 	case stray.Ask:
+		asked := k.tries > 0
 		switch {
 		case s.action != adoptStrays: // only the host can ask
 			k.next = s.scans + farthest
-		case s.scans >= k.next:
+		case s.scans >= k.next && !f.Gone:
 			s.ask(k, f)
+		}
+		// That it came by ssh its environment says alone, or it came from this very host.
+		if !f.LoggedIn() && (f.Gone || asked || s.action != adoptStrays) {
+			s.unknown(k, f, "it came by ssh, and nothing says from which job or login")
 		}
 	}
 	return nil
+}
+
+// unknown reports a process of which nothing is certain.
+func (s *scan) unknown(k *sighting, f stray.Facts, why string) {
+	if s.partial { // a job that is not known yet may have it
+		k.judged = ""
+		return
+	}
+	s.tell(k, s.onlyJob(k.uid), f, why)
 }
 
 // adopt hands a process over to the host, once it was looked at again.

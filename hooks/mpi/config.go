@@ -3,23 +3,41 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // policy is the node's configuration as this hook uses it.
 type policy struct {
-	Cgroup config.Cgroup `json:"cgroup"`
-	MPI    config.MPI    `json:"mpi"`
+	Cgroup  config.Cgroup  `json:"cgroup"`
+	MPI     config.MPI     `json:"mpi"`
+	OpenPBS config.OpenPBS `json:"openpbs"`
 }
 
 // newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for the defaults).
 func newPolicy(text []byte) (*policy, error) {
-	p := &policy{Cgroup: config.Default().Cgroup, MPI: config.DefaultMPI()}
+	p := &policy{Cgroup: config.Default().Cgroup, MPI: config.DefaultMPI(), OpenPBS: config.DefaultOpenPBS()}
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, p); err != nil {
 			return nil, fmt.Errorf("decode configuration: %w", err)
 		}
 	}
 	return p, nil
+}
+
+// qsub is PBS's program of that name; none where there is no PBS.
+func (p *policy) qsub() []kernfs.FileID {
+	text, err := os.ReadFile(p.OpenPBS.Conf)
+	if err != nil {
+		return nil
+	}
+	id, err := kernfs.FileOf(filepath.Join(pbs.Conf(string(text))["PBS_EXEC"], "bin/qsub"))
+	if err != nil {
+		return nil
+	}
+	return []kernfs.FileID{id}
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 
 	"github.com/sirupsen/logrus"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/stray"
 )
 
 // hook answers the events. Of jobs it keeps nothing but their host files, in aux, and what it has seen of their processes, which it can see
@@ -35,14 +38,15 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if !p.MPI.Remsh {
 		h.remsh = ""
 	}
-	if err := h.openKernel(); err != nil { // launchers can be told their remote shell all the same
+	if err := h.openKernel(s.Host["remsh"]); err != nil { // launchers can be told their remote shell all the same
 		h.log.Errorf("neither strays nor ranks are looked for: %v", err)
 	}
 	return h, nil
 }
 
-// openKernel opens the kernel's files, for strays and ranks.
-func (h *hook) openKernel() error {
+// openKernel opens the kernel's files, for strays and ranks. Remsh is the path of hookhost-remsh,
+// also where nobody is told of it.
+func (h *hook) openKernel(remsh string) error {
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
 		return err
@@ -59,11 +63,30 @@ func (h *hook) openKernel() error {
 		return j.Processes()
 	}
 	environs := proc.NewEnvirons(roots.Proc)
-	h.strays = newStrays(h.policy.MPI.Strays, roots.Proc, tree.JobOf, members, environs, h.log)
+	facts := &stray.Reader{Procfs: roots.Proc, JobOf: tree.JobOf, Environ: environs.Read,
+		Hookhost: ownFiles(roots.Proc, remsh), Qsub: h.policy.qsub()}
+	h.strays = newStrays(h.policy.MPI.Strays, facts, members, h.log)
 	if !h.policy.MPI.PerTask { // else hook cgroup tells of them
 		h.ranks = newRanks(roots.Proc, members, environs)
 	}
 	return nil
+}
+
+// ownFiles returns hookhost's programs that users run: the one that the host is, and those beside
+// it.
+func ownFiles(procfs *kernfs.FS, remsh string) (files []kernfs.FileID) {
+	if id, err := procfs.Executable(os.Getppid()); err == nil {
+		files = append(files, id)
+	}
+	if remsh == "" {
+		return files
+	}
+	for _, path := range []string{remsh, filepath.Join(filepath.Dir(remsh), "hookhost")} {
+		if id, err := kernfs.FileOf(path); err == nil {
+			files = append(files, id)
+		}
+	}
+	return files
 }
 
 // off is the hook where MPI is left alone.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
-	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
@@ -34,12 +33,11 @@ const (
 // strays finds processes of jobs' owners that are outside of every job. It knows each process that it has seen by pid and start
 // time, so that a scan of a node on which nothing has changed is a look at the list of processes and at those of jobs.
 type strays struct {
-	action   string
-	procfs   *kernfs.FS
-	jobOf    func(pid int) (string, bool, error)
-	members  func(job string) ([]int, error)
-	environs *proc.Environs
-	log      *logrus.Entry
+	action  string
+	procfs  *kernfs.FS
+	facts   *stray.Reader
+	members func(job string) ([]int, error)
+	log     *logrus.Entry
 
 	mu    sync.Mutex
 	jobs  map[string]stray.Job // of the last complete list, and of those after it
@@ -68,8 +66,8 @@ type sighting struct {
 	refused bool      // its files cannot be read: it is left alone until then
 }
 
-func newStrays(action string, procfs *kernfs.FS, jobOf func(int) (string, bool, error), members func(string) ([]int, error), environs *proc.Environs, log *logrus.Entry) *strays {
-	return &strays{action: action, procfs: procfs, jobOf: jobOf, members: members, environs: environs, log: log,
+func newStrays(action string, facts *stray.Reader, members func(string) ([]int, error), log *logrus.Entry) *strays {
+	return &strays{action: action, procfs: facts.Procfs, facts: facts, members: members, log: log,
 		jobs: map[string]stray.Job{}, seen: map[int]*sighting{}, moved: map[int]int{}, found: map[string]int{}, told: map[string]int{}}
 }
 
@@ -97,7 +95,7 @@ func (s *strays) scan(ctx context.Context, list map[string]*hostapi.Job, partial
 	}
 	s.scans++
 	defer func() { s.last = time.Now() }()
-	sc := &scan{strays: s, now: time.Now(), partial: partial, list: list, jobs: slices.Collect(maps.Values(s.jobs)), updates: map[string]*hostapi.JobUpdate{},
+	sc := &scan{strays: s, ctx: ctx, now: time.Now(), partial: partial, list: list, jobs: slices.Collect(maps.Values(s.jobs)), updates: map[string]*hostapi.JobUpdate{},
 		owners: map[int]string{}, sessions: map[sessionOf]bool{}}
 	return sc.run(ctx)
 }

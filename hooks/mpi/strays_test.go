@@ -21,6 +21,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/stray"
 )
 
 // owner of the jobs of these tests.
@@ -39,6 +40,7 @@ func newMachine(t testing.TB) *machine {
 	m := &machine{t: t, dir: t.TempDir(), in: map[int]string{}}
 	m.write("stat", "cpu 1\nprocesses 1000\nprocs_running 1\n")
 	m.write("sys/kernel/pid_max", "32768\n")
+	m.write("net/tcp", "  sl  local_address rem_address   st\n   1: 0200000A:0016 0100000A:9C40 01 00000000:00000000 02:0000 00000000  0        0 4711 2\n")
 	m.process(1, 0, 0, "init")
 	return m
 }
@@ -67,6 +69,11 @@ func (m *machine) member(pid, ppid, sid, uid int, comm string, environ ...string
 	m.write(dir+"status", fmt.Sprintf("Name:\t%s\nUid:\t%d\t%d\t%d\t%d\nGid:\t%d\t%d\t%d\t%d\n", comm, uid, uid, uid, uid, uid, uid, uid, uid))
 	m.write(dir+"cgroup", "0::/\n")
 	m.write(dir+"environ", strings.Join(environ, "\x00")+"\x00")
+	exe := filepath.Join(m.dir, dir, "exe")
+	os.Remove(exe)
+	if err := os.Symlink("/usr/sbin/"+comm, exe); err != nil {
+		m.t.Fatal(err)
+	}
 }
 
 func (m *machine) gone(pid int) {
@@ -104,7 +111,11 @@ func (m *machine) procfs() *kernfs.FS {
 func (m *machine) strays(action string) *strays {
 	log := logrus.New()
 	log.SetOutput(m.t.Output())
-	return newStrays(action, m.procfs(), m.jobOf, m.members, proc.NewEnvirons(m.procfs()), logrus.NewEntry(log))
+	return newStrays(action, reader(m.procfs(), m.jobOf), m.members, logrus.NewEntry(log))
+}
+
+func reader(procfs *kernfs.FS, jobOf func(int) (string, bool, error)) *stray.Reader {
+	return &stray.Reader{Procfs: procfs, JobOf: jobOf, Environ: proc.NewEnvirons(procfs).Read}
 }
 
 func list(ids ...string) map[string]*hostapi.Job {
@@ -234,8 +245,9 @@ func TestPartialScan(t *testing.T) {
 
 func TestReportAndOff(t *testing.T) {
 	m := newMachine(t)
+	m.process(10, 1, 0, "sshd")
 	m.process(30, 1, owner, "dae\x1b[mon", "PBS_JOBID=7.srv")
-	m.process(40, 1, owner, "sleep", ssh)
+	m.process(40, 10, owner, "sleep", ssh)
 	s := m.strays(reportStrays)
 	told := "7.srv: pid 30 (dae?[mon) of the job's owner is outside of the job: it belongs to the job by its environment"
 	want(t, "report", scanOnce(t, s, list("7.srv"), false), told, "7.srv: 1 strays")
@@ -297,22 +309,22 @@ func TestKill(t *testing.T) {
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		return cmd
 	}
-	stray, login := start("PBS_JOBID=7.srv"), start("HOME=/")
+	daemon, login := start("PBS_JOBID=7.srv"), start("HOME=/")
 	nobody := func(int) (string, bool, error) { return "", false, nil }
 	log := logrus.New()
 	log.SetOutput(t.Output())
-	s := newStrays(killStrays, procfs, nobody, func(string) ([]int, error) { return nil, nil }, proc.NewEnvirons(procfs), logrus.NewEntry(log))
+	s := newStrays(killStrays, reader(procfs, nobody), func(string) ([]int, error) { return nil, nil }, logrus.NewEntry(log))
 	jobs := map[string]*hostapi.Job{"7.srv": {ID: "7.srv", Owner: hostapi.Owner{UID: uid}}}
 	var notes string
-	killed := fmt.Sprintf("killed pid %d (sleep), which was outside of the job: it belonged to it by its environment", stray.Process.Pid)
+	killed := fmt.Sprintf("killed pid %d (sleep), which was outside of the job: it belonged to it by its environment", daemon.Process.Pid)
 	for end := time.Now().Add(time.Minute); !strings.Contains(notes, killed); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it lives; notes: %s", notes)
 		}
 		notes += scanOnce(t, s, jobs, false)
 	}
-	if stray.Wait(); stray.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Errorf("it ended with %v", stray.ProcessState)
+	if daemon.Wait(); daemon.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %v", daemon.ProcessState)
 	}
 	if err := login.Process.Signal(syscall.Signal(0)); err != nil || strings.Contains(notes, fmt.Sprintf("killed pid %d", login.Process.Pid)) {
 		t.Errorf("the other one: %v; %s", err, notes)
@@ -370,7 +382,7 @@ func BenchmarkScan(b *testing.B) {
 		procfs, in := manyProcesses(b, n)
 		nobody := func(int) (string, bool, error) { return "", false, nil }
 		open := func() *strays {
-			return newStrays(adoptStrays, procfs, nobody, func(string) ([]int, error) { return in, nil }, proc.NewEnvirons(procfs), logrus.NewEntry(logrus.New()))
+			return newStrays(adoptStrays, reader(procfs, nobody), func(string) ([]int, error) { return in, nil }, logrus.NewEntry(logrus.New()))
 		}
 		jobs := list("7.srv")
 		b.Run(fmt.Sprintf("%d processes/steady", n), func(b *testing.B) {

@@ -31,13 +31,14 @@ func (f *FS) Readlink(name string) (string, error) {
 	return target, nil
 }
 
-// NamespaceBackend is what a Backend adds when its processes have namespaces. Errors wrap the errno.
+// NamespaceBackend is what a Backend adds when its processes have namespaces. Errors wrap the
+// errno.
 type NamespaceBackend interface {
 	OpenNamespace(name string) (*os.File, error)
 }
 
-// OpenNamespace opens a namespace of a process by its file in /proc/PID/ns (proc_pid_ns(5)); kind is such as "user". A backend without them is
-// ErrUnsupported.
+// OpenNamespace opens a namespace of a process by its file in /proc/PID/ns (proc_pid_ns(5)); kind is
+// such as "user". A backend without them is ErrUnsupported.
 func (f *FS) OpenNamespace(pid int, kind string) (*os.File, error) {
 	name := strconv.Itoa(pid) + "/ns/" + kind
 	p, err := f.at("open", name)
@@ -53,6 +54,50 @@ func (f *FS) OpenNamespace(pid int, kind string) (*os.File, error) {
 		return nil, fmt.Errorf("open %s: %w", f.Path(name), err)
 	}
 	return opened, nil
+}
+
+// FileID tells a file from all others of this kernel. The zero value is no file's.
+type FileID struct{ Device, Inode uint64 }
+
+// ExecutableBackend is what a Backend adds when its processes have executables. Errors wrap the
+// errno.
+type ExecutableBackend interface {
+	Executable(name string) (FileID, error)
+}
+
+// Executable returns which file the process pid executes (proc_pid_exe(5)), which no name proves. It
+// asks no file system, which may hang. A backend without executables is ErrUnsupported.
+func (f *FS) Executable(pid int) (FileID, error) {
+	name := strconv.Itoa(pid) + "/exe"
+	p, err := f.at("stat", name)
+	if err != nil {
+		return FileID{}, err
+	}
+	b, ok := f.backend.(ExecutableBackend)
+	if !ok {
+		return FileID{}, fmt.Errorf("stat %s: %w", f.Path(name), ErrUnsupported)
+	}
+	id, err := b.Executable(p)
+	if err != nil {
+		return FileID{}, fmt.Errorf("stat %s: %w", f.Path(name), err)
+	}
+	return id, nil
+}
+
+// FileOf returns which file has the path, symbolic links followed.
+func FileOf(path string) (FileID, error) {
+	id, err := statx(unix.AT_FDCWD, path)
+	if err != nil {
+		return FileID{}, &os.PathError{Op: "statx", Path: path, Err: err}
+	}
+	return id, nil
+}
+
+// statx asks for nothing that a file system would have to find out: a user's may not answer.
+func statx(dir int, name string) (FileID, error) {
+	var st unix.Statx_t
+	err := unix.Statx(dir, name, unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st)
+	return FileID{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}, err
 }
 
 // Names returns the names in the directory name, in the order of the kernel.
@@ -85,7 +130,8 @@ func (k *kernel) Readlink(name string) (target string, err error) {
 	return target, err
 }
 
-// OpenNamespace follows a magic link, which open does not. It leads to a namespace and nowhere else.
+// OpenNamespace follows a magic link, which open does not. Such a link leads to a namespace and
+// nowhere else.
 func (k *kernel) OpenNamespace(name string) (opened *os.File, err error) {
 	err = k.inParent(name, func(dir int, base string) error {
 		fd, err := unix.Openat(dir, base, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -95,4 +141,13 @@ func (k *kernel) OpenNamespace(name string) (opened *os.File, err error) {
 		return err
 	})
 	return opened, err
+}
+
+// Executable follows a magic link as well, and opens nothing.
+func (k *kernel) Executable(name string) (id FileID, err error) {
+	err = k.inParent(name, func(dir int, base string) error {
+		id, err = statx(dir, base)
+		return err
+	})
+	return id, err
 }

@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"net/netip"
 	"strconv"
+	"strings"
 	"syscall"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
@@ -34,23 +36,72 @@ func FindConnection(procfs *kernfs.FS, local, remote netip.AddrPort) (Connection
 		return Connection{}, fmt.Errorf("connection from %s to %s: %w", local, remote, err)
 	}
 	var found []Connection
+	err := eachRow(procfs, func(row []byte) {
+		if c, ok := matches(row, local, remote); ok {
+			found = append(found, c)
+		}
+	})
+	if err != nil {
+		return fail(err)
+	}
+	if len(found) != 1 {
+		return fail(ErrNoConnection)
+	}
+	return found[0], nil
+}
+
+// eachRow calls do with each row of the tables of connections.
+func eachRow(procfs *kernfs.FS, do func(row []byte)) error {
 	for _, file := range []string{"net/tcp", "net/tcp6"} {
 		text, err := procfs.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6
 			continue
 		}
 		if err != nil {
-			return fail(err)
+			return err
 		}
 		for row := range bytes.Lines(text) {
-			c, ok := matches(row, local, remote)
-			if ok {
-				found = append(found, c)
-			}
+			do(row)
 		}
 	}
-	if len(found) != 1 {
-		return fail(ErrNoConnection)
+	return nil
+}
+
+// heldBy returns the connection that the process pid, an sshd, has from its client; nil where it has
+// none, or more than one.
+func heldBy(procfs *kernfs.FS, pid int) (*hostapi.Origin, error) {
+	dir := strconv.Itoa(pid) + "/fd"
+	names, err := procfs.Names(dir)
+	if err != nil {
+		return nil, ignoreGone(err)
+	}
+	sockets := map[string]bool{}
+	for _, name := range names {
+		target, err := procfs.Readlink(dir + "/" + name)
+		if ignoreGone(err) != nil {
+			return nil, err
+		}
+		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
+			sockets[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	if len(sockets) == 0 {
+		return nil, nil
+	}
+	var found []*hostapi.Origin
+	err = eachRow(procfs, func(row []byte) {
+		fields := bytes.Fields(row)
+		if len(fields) < 10 || string(fields[3]) != established || !sockets[string(fields[9])] {
+			return
+		}
+		local, lok := end(fields[1])
+		remote, rok := end(fields[2])
+		if lok && rok {
+			found = append(found, connection(local, remote))
+		}
+	})
+	if err != nil || len(found) != 1 {
+		return nil, err
 	}
 	return found[0], nil
 }
@@ -66,22 +117,33 @@ func matches(row []byte, local, remote netip.AddrPort) (Connection, bool) {
 	return Connection{UID: int(uid), Inode: inode}, uerr == nil && ierr == nil && inode > 0
 }
 
-// isEnd tells whether an address of the table, words of 32 bits in the machine's own order, is that end. The zone of an address that is a link's
+// isEnd tells whether an address of the table is that end. The zone of an address that is a link's
 // own is not in the table.
-func isEnd(text []byte, end netip.AddrPort) bool {
-	host, port, ok := bytes.Cut(text, []byte{':'})
-	if n, err := strconv.ParseUint(string(port), 16, 16); !ok || err != nil || uint16(n) != end.Port() {
+func isEnd(text []byte, want netip.AddrPort) bool {
+	_, port, _ := bytes.Cut(text, []byte{':'})
+	if n, err := strconv.ParseUint(string(port), 16, 16); err != nil || uint16(n) != want.Port() {
 		return false
+	}
+	is, ok := end(text)
+	return ok && is.Addr() == want.Addr().Unmap().WithZone("")
+}
+
+// end reads an address of the table: words of 32 bits in the machine's own order, and a port.
+func end(text []byte) (netip.AddrPort, bool) {
+	host, port, ok := bytes.Cut(text, []byte{':'})
+	n, err := strconv.ParseUint(string(port), 16, 16)
+	if !ok || err != nil {
+		return netip.AddrPort{}, false
 	}
 	raw := make([]byte, hex.DecodedLen(len(host)))
 	if _, err := hex.Decode(raw, host); err != nil || len(raw)%4 != 0 {
-		return false
+		return netip.AddrPort{}, false
 	}
 	for i := 0; i < len(raw); i += 4 {
 		binary.NativeEndian.PutUint32(raw[i:], binary.BigEndian.Uint32(raw[i:]))
 	}
 	addr, ok := netip.AddrFromSlice(raw)
-	return ok && addr.Unmap() == end.Addr().Unmap().WithZone("")
+	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), ok
 }
 
 // Holds tells whether the process pid has a descriptor of the socket. A process that is gone has none. It stops when ctx ends: a user may have

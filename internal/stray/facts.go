@@ -2,16 +2,23 @@
 // has left its job some other way.
 //
 // Read collects what /proc says of a process, Match decides from that alone. What is not certain is never taken for a job's: a
-// process that is taken in is killed with the job, and it may be somebody's login. It reads /proc/PID/{stat,status,cgroup,environ,fd}
-// (proc_pid_stat(5) and its neighbours) and /proc/net/tcp{,6} (proc_net(5)), and changes nothing.
+// process that is taken in is killed with the job, and it may be somebody's login. The name of a
+// process and its environment prove nothing of where it comes from. Its uid, its cgroup, the files
+// that it and its ancestors execute, and the kernel's connections do.
+//
+// It reads /proc/PID/{stat,status,cgroup,environ,exe,fd} (proc_pid_stat(5) and its neighbours),
+// /proc/net/tcp{,6} (proc_net(5)) and systemd-logind's files of sessions, and changes nothing.
 package stray
 
 import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -24,28 +31,45 @@ type Facts struct {
 	proc.Process
 	In     string          // the job whose cgroup it is in; "" for none
 	JobID  string          // PBS_JOBID of its environment; "" unless that is a job id
-	SSH    *hostapi.Origin // the connection that its environment says it came by
+	SSH    *hostapi.Origin // the connection that it came by: that of the sshd above it, else as its environment says
+	Gone   bool            // that connection is over
 	Chain  []Relative      // its ancestors, the parent first
 	Leader *Relative       // of its session; nil when that is itself, is gone or is not to be seen
 	Cgroup string          // /proc/PID/cgroup
+	Local  bool            // systemd-logind has it in a session that was begun from this host by the network
+	Ours   bool            // it executes hookhost
+	Qsub   bool            // it executes qsub
+	Exe    kernfs.FileID   // that it executes
 	Age    time.Duration
 }
 
 // Relative is an ancestor of a process, or the leader of its session.
 type Relative struct {
-	PID  int
-	UID  int // real
-	Comm string
-	In   string // the job whose cgroup it is in, where it is of the same user; "" for none
+	PID     int
+	UID     int           // real
+	Program string        // the name of the file that it executes; root's processes alone have one here
+	Exe     kernfs.FileID // that file, likewise
+	Ours    bool          // it is one of hookhost's, likewise
+	In      string        // the job whose cgroup it is in, where it is of the same user; "" for none
+}
+
+// Reader reads facts.
+type Reader struct {
+	Procfs   *kernfs.FS
+	JobOf    func(pid int) (id string, ok bool, err error) // in which job's cgroup a process is: cgroup.Tree.JobOf
+	Environ  func(pid int) ([]byte, error)                 // of a process, which nothing else here can hang with: proc.Environs
+	Hookhost []kernfs.FileID                               // hookhost's programs
+	Qsub     []kernfs.FileID                               // PBS's qsub
+	Sessions string                                        // the directory where systemd-logind has its sessions; "" for SessionsDir
 }
 
 // maxChain bounds the ancestors that are looked at.
 const maxChain = 64
 
-// Read collects the facts of p, which the caller has just read. jobOf tells in which job's cgroup a process is (cgroup.Tree.JobOf), and
-// environ reads its environment (proc.Environs), which nothing else here can hang with. It fails with proc.ErrGone when the process is gone, or became another or another user's
-// meanwhile.
-func Read(procfs *kernfs.FS, p proc.Process, jobOf func(pid int) (id string, ok bool, err error), environ func(pid int) ([]byte, error)) (Facts, error) {
+// Read collects the facts of p, which the caller has just read. It fails with proc.ErrGone when the
+// process is gone, or became another or another user's meanwhile.
+func (r *Reader) Read(p proc.Process) (Facts, error) {
+	procfs, jobOf := r.Procfs, r.JobOf
 	f := Facts{Process: p, Age: proc.Age(p.StartTime)}
 	fail := func(err error) (Facts, error) { return Facts{}, fmt.Errorf("look at process %d: %w", p.PID, err) }
 	var err error
@@ -57,7 +81,7 @@ func Read(procfs *kernfs.FS, p proc.Process, jobOf func(pid int) (id string, ok 
 		return fail(gone(err))
 	}
 	f.Cgroup = string(b)
-	variables, err := environ(p.PID)
+	variables, err := r.Environ(p.PID)
 	if err != nil {
 		return fail(err)
 	}
@@ -67,10 +91,14 @@ func Read(procfs *kernfs.FS, p proc.Process, jobOf func(pid int) (id string, ok 
 	if text, ok := proc.Getenv(variables, "SSH_CONNECTION"); ok {
 		f.SSH = parseConnection(text)
 	}
-	relative := func(r proc.Process) (Relative, error) {
-		of := Relative{PID: r.PID, UID: r.UID, Comm: r.Comm}
-		if r.UID == p.UID {
-			of.In, _, err = jobOf(r.PID)
+	relative := func(parent proc.Process) (of Relative, err error) {
+		of = Relative{PID: parent.PID, UID: parent.UID}
+		switch parent.UID {
+		case 0:
+			of.Program, of.Exe = program(procfs, parent.PID)
+			of.Ours = slices.Contains(r.Hookhost, of.Exe)
+		case p.UID:
+			of.In, _, err = jobOf(parent.PID)
 		}
 		return of, err
 	}
@@ -82,11 +110,11 @@ func Read(procfs *kernfs.FS, p proc.Process, jobOf func(pid int) (id string, ok 
 		if err != nil {
 			return fail(err)
 		}
-		r, err := relative(parent)
+		of, err := relative(parent)
 		if err != nil {
 			return fail(err)
 		}
-		f.Chain = append(f.Chain, r)
+		f.Chain = append(f.Chain, of)
 		child = parent
 	}
 	if p.Session > 0 && p.Session != p.PID {
@@ -96,12 +124,19 @@ func Read(procfs *kernfs.FS, p proc.Process, jobOf func(pid int) (id string, ok 
 		case err != nil:
 			return fail(err)
 		default:
-			r, err := relative(leader)
+			of, err := relative(leader)
 			if err != nil {
 				return fail(err)
 			}
-			f.Leader = &r
+			f.Leader = &of
 		}
+	}
+	if f.Exe, err = procfs.Executable(p.PID); err != nil && ignoreGone(err) != nil && !errors.Is(err, syscall.EACCES) {
+		return fail(err)
+	}
+	f.Ours, f.Qsub = slices.Contains(r.Hookhost, f.Exe), slices.Contains(r.Qsub, f.Exe)
+	if err := r.origin(&f); err != nil {
+		return fail(err)
 	}
 	now, err := proc.Read(procfs, p.PID)
 	if err == nil && (now.StartTime != p.StartTime || now.UID != p.UID || now.Dead()) {
@@ -111,6 +146,17 @@ func Read(procfs *kernfs.FS, p proc.Process, jobOf func(pid int) (id string, ok 
 		return fail(err)
 	}
 	return f, nil
+}
+
+// program returns what a process of root's executes. The name is the kernel's, also of a file that
+// was replaced since.
+func program(procfs *kernfs.FS, pid int) (name string, file kernfs.FileID) {
+	target, err := procfs.Readlink(strconv.Itoa(pid) + "/exe")
+	if err != nil { // a thread of the kernel's has none
+		return "", kernfs.FileID{}
+	}
+	file, _ = procfs.Executable(pid)
+	return path.Base(strings.TrimSuffix(target, " (deleted)")), file
 }
 
 // gone is proc.ErrGone where a file of /proc/PID says so.

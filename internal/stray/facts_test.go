@@ -56,13 +56,33 @@ func (f *fixture) process(pid, ppid, sid, uid, start int, comm, cgroup string, e
 	f.write(dir+"status", fmt.Sprintf("Name:\t%s\nUid:\t%d\t%d\t%d\t%d\nGid:\t%d\t%d\t%d\t%d\n", comm, uid, uid, uid, uid, uid, uid, uid, uid))
 	f.write(dir+"cgroup", cgroup)
 	f.write(dir+"environ", strings.Join(environ, "\x00")+"\x00")
+	exe := filepath.Join(f.dir, dir, "exe")
+	os.Remove(exe)
+	if err := os.Symlink(f.file(comm), exe); err != nil {
+		f.t.Fatal(err)
+	}
 }
+
+// file is an executable.
+func (f *fixture) file(name string) string {
+	f.t.Helper()
+	name = filepath.Join("bin", filepath.Base(name))
+	if path := filepath.Join(f.dir, name); exists(path) {
+		return path
+	}
+	f.write(name, "")
+	return filepath.Join(f.dir, name)
+}
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 
 func jobOf(in map[int]string) func(int) (string, bool, error) {
 	return func(pid int) (string, bool, error) { id, ok := in[pid]; return id, ok, nil }
 }
 
-func environs(procfs *kernfs.FS) func(int) ([]byte, error) { return proc.NewEnvirons(procfs).Read }
+func reader(procfs *kernfs.FS, jobOf func(int) (string, bool, error)) *Reader {
+	return &Reader{Procfs: procfs, JobOf: jobOf, Environ: proc.NewEnvirons(procfs).Read}
+}
 
 func TestRead(t *testing.T) {
 	f := newFixture(t)
@@ -83,7 +103,7 @@ func TestRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Read(procfs, p, jobOf(in), environs(procfs))
+		got, err := reader(procfs, jobOf(in)).Read(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,10 +113,19 @@ func TestRead(t *testing.T) {
 		got.Age = 0
 		return got
 	}
+	exe := func(name string) kernfs.FileID {
+		id, err := kernfs.FileOf(f.file(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
 	want := Facts{
 		Process: proc.Process{PID: 33, StartTime: 23, PPID: 32, PGRP: 33, Session: 32, TTY: 34816, UID: 1000, EUID: 1000, GID: 1000, Comm: "sleep", State: 'S'},
 		JobID:   "77[3].srv", SSH: &hostapi.Origin{Local: "10.0.0.1:40000", Remote: "10.0.0.2:22"}, Cgroup: "1:name=systemd:/y\n0::/x\n",
-		Chain: []Relative{{32, 1000, "bash) S 1 (", "77[3].srv"}, {31, 1000, "sshd", ""}, {30, 0, "sshd", ""}, {20, 0, "sshd", ""}, {1, 0, "init", ""}},
+		Exe: exe("sleep"), Gone: true,
+		Chain: []Relative{{PID: 32, UID: 1000, In: "77[3].srv"}, {PID: 31, UID: 1000}, {PID: 30, Program: "sshd", Exe: exe("sshd")}, {PID: 20, Program: "sshd", Exe: exe("sshd")},
+			{PID: 1, Program: "init", Exe: exe("init")}},
 	}
 	leader := want.Chain[0]
 	want.Leader = &leader
@@ -122,7 +151,7 @@ func TestRead(t *testing.T) {
 		"gone":        func() { os.RemoveAll(filepath.Join(f.dir, "34")) },
 	} {
 		change()
-		if got, err := Read(procfs, p, jobOf(nil), environs(procfs)); !errors.Is(err, proc.ErrGone) {
+		if got, err := reader(procfs, jobOf(nil)).Read(p); !errors.Is(err, proc.ErrGone) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -131,7 +160,7 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(procfs, p33, func(int) (string, bool, error) { return "", false, broken }, environs(procfs)); !errors.Is(err, broken) {
+	if _, err := reader(procfs, func(int) (string, bool, error) { return "", false, broken }).Read(p33); !errors.Is(err, broken) {
 		t.Errorf("the cgroups cannot be read: %v", err)
 	}
 }
@@ -146,7 +175,7 @@ func TestReadSelf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := Read(procfs, p, jobOf(nil), environs(procfs))
+	f, err := reader(procfs, jobOf(nil)).Read(p)
 	if err != nil || f.Cgroup == "" || f.Age < 0 || f.Age > 24*time.Hour {
 		t.Errorf("%+v, %v", f, err)
 	}

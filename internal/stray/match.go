@@ -1,10 +1,11 @@
 package stray
 
 import (
-	"path"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
 // Class is what a process outside of every job is taken for.
@@ -81,7 +82,7 @@ func Match(f Facts, jobs []Job) Verdict {
 	switch {
 	case f.SSH != nil:
 		return Verdict{Class: Ask}
-	case login, inSession(f.Cgroup):
+	case f.LoggedIn():
 		return Verdict{Class: Login}
 	case isSubmitter(f):
 		return Verdict{Class: Service}
@@ -108,7 +109,7 @@ func related(f Facts, mine []Job) (job, by string, ok bool) {
 	}
 	// Nobody leads it any more, or the process itself does. A login that was given the number of a session that is over is no job's.
 	i := slices.IndexFunc(mine, func(j Job) bool { return j.Session == f.Session })
-	if i < 0 || descends(f, isLogin) || inSession(f.Cgroup) {
+	if i < 0 || descends(f, isLogin) || sessionOf(f.Cgroup) != "" {
 		return "", "", false
 	}
 	return mine[i].ID, BySession, true
@@ -121,59 +122,55 @@ func known(jobs []Job, id string) string {
 	return ""
 }
 
-// isOurs tells whether the process is part of what starts others: hookhost, sshd and systemd, in their own names.
+// isOurs tells whether the process is part of what starts others. These are hookhost, the hooks that
+// its daemon starts as the user, and the sshd of a connection: root's has forked it, and it executes
+// the same file.
 func isOurs(f Facts) bool {
-	if strings.HasPrefix(f.Comm, "hookhost") {
+	if f.Ours {
 		return true
 	}
-	if len(f.Chain) == 0 {
+	if len(f.Chain) == 0 || f.Chain[0].UID != 0 {
 		return false
 	}
 	parent := f.Chain[0]
-	switch {
-	case isSSHD(f.Comm):
-		return parent.UID == 0 && isSSHD(parent.Comm)
-	case f.Comm == "systemd":
-		return parent.UID == 0 && parent.PID == 1
-	case f.Comm == "(sd-pam)":
-		return parent.Comm == "systemd"
-	}
-	return false
+	return parent.Ours || isSSHD(parent.Program) && f.Exe != (kernfs.FileID{}) && f.Exe == parent.Exe
 }
 
 // descends tells whether an ancestor is one of those.
 func descends(f Facts, of func(Relative) bool) bool { return slices.ContainsFunc(f.Chain, of) }
 
-func isSSHD(comm string) bool {
-	return slices.Contains([]string{"sshd", "sshd-session", "sshd-auth", "dropbear"}, comm)
+func isSSHD(program string) bool {
+	return slices.Contains([]string{"sshd", "sshd-session", "sshd-auth", "dropbear"}, program)
 }
 
 // isSubmitter knows what a qsub leaves behind: a process without parents or terminal. It hands its
 // user's further jobs to the server for a minute (openpbs src/cmds/qsub_sup.c, do_daemon_stuff).
-func isSubmitter(f Facts) bool { return f.Comm == "qsub" && f.Session == f.PID && f.TTY == 0 }
+func isSubmitter(f Facts) bool { return f.Qsub && f.Session == f.PID && f.TTY == 0 }
 
-func isMoM(r Relative) bool { return r.UID == 0 && r.Comm == "pbs_mom" }
+func isMoM(r Relative) bool { return r.UID == 0 && r.Program == "pbs_mom" }
 
-// isLogin knows what people log in by, and what makes another user of them. What a user calls his own programs does not count, but for
-// those that change what they are.
+// isLogin knows the programs that people log in by, and root's that make another user of somebody.
+// What a user starts himself, such as su to his own name, says nothing of where he comes from.
 func isLogin(r Relative) bool {
-	switch r.Comm {
-	case "su", "sudo", "doas", "runuser", "newgrp", "sg", "login":
-		return true
-	case "getty", "agetty", "mingetty", "in.rlogind", "in.rshd", "in.telnetd", "xdm", "kdm", "sddm", "sddm-helper", "lightdm", "xrdp-sesman":
-		return r.UID == 0
+	if r.UID != 0 {
+		return false
 	}
-	return isSSHD(r.Comm) || strings.HasPrefix(r.Comm, "gdm") && r.UID == 0
+	switch r.Program {
+	case "su", "sudo", "doas", "runuser", "login", "getty", "agetty", "mingetty", "in.rlogind", "in.rshd", "in.telnetd",
+		"xdm", "kdm", "sddm", "sddm-helper", "lightdm", "xrdp-sesman":
+		return true
+	}
+	return isSSHD(r.Program) || strings.HasPrefix(r.Program, "gdm")
 }
 
-// isScheduler knows what starts programs at a time of its own: what comes of it belongs to nothing else. A user's systemd is one
-// wherever it is not the system's first process.
+// isScheduler knows what starts programs at a time of its own. A child of such a program belongs to
+// nothing else. A user's systemd is known by its cgroup.
 func isScheduler(r Relative) bool {
-	switch r.Comm {
+	switch r.Program {
 	case "cron", "crond", "fcron", "anacron", "atd":
 		return r.UID == 0
 	}
-	return r.Comm == "systemd" && r.PID != 1
+	return false
 }
 
 // notServices are the units of system.slice in which there is what people log in by and what starts jobs.
@@ -203,16 +200,18 @@ func isService(f Facts) bool {
 	return false
 }
 
-// inSession tells whether systemd-logind has the process in the session of a login.
-func inSession(text string) bool {
+// sessionOf returns the session of a login in which systemd-logind has the process; "" for none.
+func sessionOf(text string) string {
 	for dir := range cgroups(text) {
 		for part := range strings.SplitSeq(dir, "/") {
-			if ok, _ := path.Match("session-*.scope", part); ok {
-				return true
+			if id, ok := strings.CutPrefix(part, "session-"); ok {
+				if id, ok := strings.CutSuffix(id, ".scope"); ok {
+					return id
+				}
 			}
 		}
 	}
-	return false
+	return ""
 }
 
 // cgroups yields the directories of a /proc/PID/cgroup (cgroups(7)).

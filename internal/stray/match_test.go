@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -13,19 +14,22 @@ const user, other = 1000, 1001
 
 var jobs = []Job{{ID: "77.srv", UID: user, Session: 500}, {ID: "78.srv", UID: user}, {ID: "79.srv", UID: other, Session: 900}}
 
+// Files that processes execute.
+var sshdFile, dropbearFile = kernfs.FileID{Device: 1, Inode: 2}, kernfs.FileID{Device: 1, Inode: 3}
+
 // Ancestors, the parent first.
 var (
-	first   = Relative{PID: 1, Comm: "systemd"}
-	noInit  = Relative{PID: 1, Comm: "bash"} // of a container, or a laboratory's host
-	daemon  = Relative{PID: 20, Comm: "sshd"}
-	private = Relative{PID: 21, Comm: "sshd"}
-	sshd    = []Relative{{PID: 22, UID: user, Comm: "sshd"}, private, daemon, first}
-	shell   = Relative{PID: 23, UID: user, Comm: "bash"}
-	mom     = Relative{PID: 30, Comm: "pbs_mom"}
-	inJob   = Relative{PID: 31, UID: user, Comm: "orted", In: "77.srv"}
-	inOther = Relative{PID: 32, UID: user, Comm: "orted", In: "78.srv"}
-	inGone  = Relative{PID: 33, UID: user, Comm: "orted", In: "12.srv"}
-	theirs  = Relative{PID: 34, UID: other, Comm: "orted"} // what is in another user's job is not looked at
+	first   = Relative{PID: 1, Program: "systemd"}
+	noInit  = Relative{PID: 1, Program: "bash"} // of a container, or a laboratory's host
+	daemon  = Relative{PID: 20, Program: "sshd", Exe: sshdFile}
+	private = Relative{PID: 21, Program: "sshd", Exe: sshdFile}
+	sshd    = []Relative{{PID: 22, UID: user}, private, daemon, first}
+	shell   = Relative{PID: 23, UID: user}
+	mom     = Relative{PID: 30, Program: "pbs_mom"}
+	inJob   = Relative{PID: 31, UID: user, In: "77.srv"}
+	inOther = Relative{PID: 32, UID: user, In: "78.srv"}
+	inGone  = Relative{PID: 33, UID: user, In: "12.srv"}
+	theirs  = Relative{PID: 34, UID: other} // what is in another user's job is not looked at
 	from    = &hostapi.Origin{Local: "10.0.0.1:40000", Remote: "10.0.0.2:22"}
 )
 
@@ -46,6 +50,9 @@ func TestMatch(t *testing.T) {
 	type facts struct {
 		uid, pid, sid, tty int
 		comm, job, cgroup  string
+		ours, qsub, local  bool
+		gone               bool
+		exe                kernfs.FileID
 		in                 string
 		ssh                *hostapi.Origin
 		chain              []Relative
@@ -72,23 +79,31 @@ func TestMatch(t *testing.T) {
 		{"in its job", facts{in: "77.srv", job: "77.srv"}, ours},
 		{"in another job", facts{in: "78.srv", job: "77.srv"}, ours},
 		{"of a user without a job", facts{uid: 2000, job: "77.srv"}, ours},
-		{"hookhost", facts{comm: "hookhost", job: "77.srv", chain: under(shell, sshd)}, ours},
-		{"remsh", facts{comm: "hookhost-remsh", job: "77.srv", chain: under(shell, sshd)}, ours},
-		{"sshd as the user", facts{comm: "sshd", chain: sshd[1:]}, ours},
-		{"sshd of a newer version", facts{comm: "sshd-session", ssh: from, chain: under(Relative{PID: 21, Comm: "sshd-session"}, daemon, first)}, ours},
+		{"hookhost", facts{ours: true, job: "77.srv", chain: under(shell, sshd)}, ours},
+		{"what a user calls hookhost", facts{comm: "hookhost", chain: under(first)}, unknown},
+		{"what a user calls hookhost-remsh, with an environment", facts{comm: "hookhost-remsh", job: "77.srv", chain: under(shell, sshd)}, certain("77.srv", ByEnvironment)},
+		{"a hook that hookhost starts as the user", facts{job: "77.srv", chain: under(Relative{PID: 70, Ours: true}, first)}, ours},
+		{"what comes of hookhost's child", facts{chain: under(shell, Relative{PID: 70, Ours: true}, first)}, unknown},
+		{"sshd as the user", facts{comm: "sshd", exe: sshdFile, chain: sshd[1:]}, ours},
+		{"sshd of a newer version", facts{comm: "sshd-session", exe: sshdFile, ssh: from, chain: under(Relative{PID: 21, Program: "sshd-session", Exe: sshdFile}, daemon, first)}, ours},
+		{"another program below root's sshd", facts{comm: "sshd", exe: dropbearFile, chain: sshd[1:]}, login},
+		{"nothing is known of two programs", facts{chain: under(Relative{PID: 21, Program: "sshd"}, first)}, login},
 		{"what a user calls sshd", facts{comm: "sshd", chain: under(first)}, unknown},
+		{"a user's own sshd", facts{comm: "sshd", exe: sshdFile, chain: under(first)}, unknown},
+		{"what comes of a user's own sshd", facts{chain: under(Relative{PID: 40, UID: user}, first)}, unknown},
 		{"what a user calls sshd, with an environment", facts{comm: "sshd", job: "77.srv", chain: under(first)}, certain("77.srv", ByEnvironment)},
-		{"a user's systemd", facts{comm: "systemd", job: "77.srv", chain: under(first)}, ours},
-		{"its helper", facts{comm: "(sd-pam)", chain: under(Relative{PID: 40, UID: user, Comm: "systemd"}, first)}, ours},
+		{"what calls itself systemd", facts{comm: "systemd", chain: under(first)}, unknown},
+		{"what a parent calls its helper", facts{comm: "(sd-pam)", chain: under(Relative{PID: 40, UID: user}, first)}, unknown},
 
 		// services
-		{"below a user's systemd", facts{job: "77.srv", chain: under(Relative{PID: 40, UID: user, Comm: "systemd"}, first)}, service},
+		{"a user's systemd", facts{comm: "systemd", job: "77.srv", chain: under(first), cgroup: "0::/user.slice/user-1000.slice/user@1000.service/init.scope\n"}, service},
+		{"below what calls itself systemd", facts{chain: under(Relative{PID: 40, UID: user}, first)}, unknown},
 		{"in a unit of a user's systemd", facts{job: "77.srv", chain: under(first), cgroup: "0::/user.slice/user-1000.slice/user@1000.service/app.slice/x.scope\n"}, service},
-		{"from cron", facts{job: "77.srv", chain: under(shell, Relative{PID: 50, Comm: "cron"}, Relative{PID: 51, Comm: "cron"}, noInit)}, service},
-		{"from crond", facts{chain: under(Relative{PID: 50, Comm: "crond"}, first)}, service},
-		{"from at", facts{job: "77.srv", chain: under(shell, Relative{PID: 50, Comm: "atd"}, first)}, service},
-		{"from anacron", facts{job: "77.srv", chain: under(shell, Relative{PID: 50, Comm: "anacron"}, first)}, service},
-		{"what a user calls cron", facts{job: "77.srv", chain: under(Relative{PID: 50, UID: user, Comm: "cron"}, first)}, certain("77.srv", ByEnvironment)},
+		{"from cron", facts{job: "77.srv", chain: under(shell, Relative{PID: 50, Program: "cron"}, Relative{PID: 51, Program: "cron"}, noInit)}, service},
+		{"from crond", facts{chain: under(Relative{PID: 50, Program: "crond"}, first)}, service},
+		{"from at", facts{job: "77.srv", chain: under(shell, Relative{PID: 50, Program: "atd"}, first)}, service},
+		{"from anacron", facts{job: "77.srv", chain: under(shell, Relative{PID: 50, Program: "anacron"}, first)}, service},
+		{"what a user calls cron", facts{job: "77.srv", chain: under(Relative{PID: 50, UID: user}, first)}, certain("77.srv", ByEnvironment)},
 		{"in cron's unit, its parent gone", facts{job: "77.srv", chain: under(first), cgroup: "1:name=systemd:/system.slice/cron.service\n"}, service},
 		{"in at's unit of another slice", facts{job: "77.srv", chain: under(first), cgroup: "0::/x.slice/atd.service\n"}, service},
 		{"in another service", facts{job: "77.srv", chain: under(first), cgroup: "0::/system.slice/jupyterhub.service\n"}, service},
@@ -99,10 +114,11 @@ func TestMatch(t *testing.T) {
 		{"a child of MoM's that copies files", facts{job: "77.srv", chain: under(mom, first)}, service},
 		{"a service, though an ancestor is in the job", facts{chain: under(inJob, first), cgroup: "0::/user.slice/user-1000.slice/user@1000.service/x\n"}, service},
 
-		{"what a login's qsub leaves behind", facts{comm: "qsub", pid: 600, sid: 600, chain: under(first)}, service},
-		{"what a job's qsub leaves outside", facts{comm: "qsub", pid: 600, sid: 600, job: "77.srv", chain: under(first)}, certain("77.srv", ByEnvironment)},
-		{"what a qsub by ssh leaves behind", facts{comm: "qsub", pid: 600, sid: 600, ssh: from, chain: under(first)}, ask},
-		{"a process called qsub in somebody's session", facts{comm: "qsub", pid: 600, sid: 601, chain: under(first)}, unknown},
+		{"what a login's qsub leaves behind", facts{qsub: true, pid: 600, sid: 600, chain: under(first)}, service},
+		{"what a job's qsub leaves outside", facts{qsub: true, pid: 600, sid: 600, job: "77.srv", chain: under(first)}, certain("77.srv", ByEnvironment)},
+		{"what a qsub by ssh leaves behind", facts{qsub: true, pid: 600, sid: 600, ssh: from, chain: under(first)}, ask},
+		{"a process called qsub", facts{comm: "qsub", pid: 600, sid: 600, chain: under(first)}, unknown},
+		{"a qsub in somebody's session", facts{qsub: true, pid: 600, sid: 601, chain: under(first)}, unknown},
 
 		// certain
 		{"a child of the job's", facts{chain: under(inJob, sshd)}, certain("77.srv", ByAncestry)},
@@ -136,10 +152,13 @@ func TestMatch(t *testing.T) {
 		// logins
 		{"below sshd, with an environment of its own", facts{chain: under(shell, sshd)}, login},
 		{"in a session of systemd", facts{tty: 1025, chain: under(first), cgroup: sessionScope}, login},
-		{"at the console", facts{chain: under(shell, Relative{PID: 60, Comm: "login"}, first), tty: 1025}, login},
-		{"by a display manager", facts{chain: under(shell, Relative{PID: 60, Comm: "gdm-session-wor"}, first)}, login},
-		{"by su", facts{job: "77.srv", tty: 34816, chain: under(Relative{PID: 60, Comm: "su"}, first)}, login},
-		{"by sudo of the user's", facts{chain: under(Relative{PID: 60, UID: user, Comm: "sudo"}, first)}, login},
+		{"at the console", facts{chain: under(shell, Relative{PID: 60, Program: "login"}, first), tty: 1025}, login},
+		{"by a display manager", facts{chain: under(shell, Relative{PID: 60, Program: "gdm-session-worker"}, first)}, login},
+		{"by su", facts{job: "77.srv", tty: 34816, chain: under(Relative{PID: 60, Program: "su"}, first)}, login},
+		{"by sudo", facts{chain: under(Relative{PID: 60, Program: "sudo"}, first)}, login},
+		{"by the user's own su", facts{chain: under(Relative{PID: 60, UID: user}, first)}, unknown},
+		{"in a session that was begun from this host", facts{chain: under(first), cgroup: sessionScope, local: true}, unknown},
+		{"in such a session, below sshd", facts{chain: under(shell, sshd), cgroup: sessionScope, local: true}, login},
 
 		// the rest
 		{"a daemon", facts{chain: under(first)}, unknown},
@@ -160,7 +179,7 @@ func TestMatch(t *testing.T) {
 			}
 			got := Match(Facts{
 				Process: proc.Process{PID: f.pid, UID: max(f.uid, 0), Session: f.sid, TTY: f.tty, Comm: f.comm, State: f.state, Kernel: f.kernel},
-				In:      f.in, JobID: f.job, SSH: f.ssh, Chain: f.chain, Leader: f.leader, Cgroup: f.cgroup, Age: f.age,
+				In:      f.in, JobID: f.job, SSH: f.ssh, Gone: f.gone, Ours: f.ours, Qsub: f.qsub, Exe: f.exe, Local: f.local, Chain: f.chain, Leader: f.leader, Cgroup: f.cgroup, Age: f.age,
 			}, jobs)
 			if got != tt.want {
 				t.Errorf("%v %+v, want %v %+v", got.Class, got, tt.want.Class, tt.want)
