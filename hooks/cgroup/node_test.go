@@ -74,7 +74,7 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 		}
 		if opt.Signal != nil { // processes in memory have no pidfds
 			h.hold = holdByStartTime
-			h.setRlimits = func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit) error { return nil }
+			h.setRlimits = func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit, func(string) bool) error { return nil }
 		}
 		return h
 	}

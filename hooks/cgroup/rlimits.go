@@ -128,10 +128,11 @@ func (h *hook) attachLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, er
 }
 
 // limit sets limits of a process of the job; one that is gone needs none. That RLIMIT_AS cannot be lifted is no error:
-// the job has less than it might, not more.
+// the job has less than it might, not more. A limit above the process's own is the node's to give: what a job asks for
+// is text of its user's, and PBS may not even know such a resource.
 func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]hostapi.Rlimit) error {
 	set := func(limits map[string]hostapi.Rlimit) error {
-		err := h.setRlimits(h.roots.Proc, id, limits)
+		err := h.setRlimits(h.roots.Proc, id, limits, h.raises)
 		if errors.Is(err, proc.ErrGone) {
 			return nil
 		}
@@ -145,4 +146,9 @@ func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]host
 		delete(limits, "as")
 	}
 	return set(limits)
+}
+
+// raises tells whether the node raises a limit: its configuration has it, or vmem takes its place.
+func (h *hook) raises(name string) bool {
+	return h.policy.Rlimits.ByName()[name] != "" || name == "as" && h.liftsAS()
 }

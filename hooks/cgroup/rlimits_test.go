@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/config"
@@ -81,7 +82,7 @@ func TestRlimitsRefusedAtBegin(t *testing.T) {
 func TestRlimitsOfSessions(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		got := map[int]map[string]hostapi.Rlimit{}
-		n.setRlimits = func(_ *kernfs.FS, id hostapi.ProcessID, limits map[string]hostapi.Rlimit) error {
+		n.setRlimits = func(_ *kernfs.FS, id hostapi.ProcessID, limits map[string]hostapi.Rlimit, _ func(string) bool) error {
 			if got[id.PID] == nil {
 				got[id.PID] = map[string]hostapi.Rlimit{}
 			}
@@ -110,6 +111,35 @@ func TestRlimitsOfSessions(t *testing.T) {
 		n.do(hostapi.EventEpilogue, "1.srv")
 		n.do(hostapi.EventEnd, "1.srv")
 	})
+}
+
+// A job raises no limit of what MoM starts by asking for it: the request is its user's text.
+func TestLimitIsRaisedByTheNodeAlone(t *testing.T) {
+	n := realNode(t, func(c *config.File) { c.Rlimits.Nofile = "256:256" })
+	n.do(hostapi.EventBegin, "1.srv", ownedBy(os.Getuid()), asks("ncpus=1", "mem=64mb", "rlimit_core=unlimited", "rlimit_memlock=4096", "rlimit_nofile=256"))
+	pid := startActor(t, nil, "sleep").child.PID
+	for resource, l := range map[int]unix.Rlimit{unix.RLIMIT_CORE: {Cur: 0, Max: 4096}, unix.RLIMIT_MEMLOCK: {Cur: 8192, Max: 8192}, unix.RLIMIT_NOFILE: {Cur: 64, Max: 256}} {
+		if err := unix.Prlimit(pid, resource, &l, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.do(hostapi.EventLaunch, "1.srv", withPID(pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{`Max core file size +4096 +4096 `, `Max locked memory +4096 +4096 `, `Max open files +256 +256 `} {
+		if !regexp.MustCompile(line).Match(text) {
+			t.Errorf("no line %q in\n%s", line, text)
+		}
+	}
+	for name, want := range map[string]bool{"nofile": true, "core": false, "memlock": false, "as": n.liftsAS()} {
+		if n.raises(name) != want {
+			t.Errorf("raises %s: %v, want %v", name, !want, want)
+		}
+	}
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
 }
 
 // The same on the running kernel, for a program that the caller starts and for one that it has started.

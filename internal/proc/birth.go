@@ -115,7 +115,7 @@ func prepareStopped(pid int, limits map[string]hostapi.Rlimit, procs *os.File) e
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		if _, err := setRlimit(pid, name, limits[name]); err != nil && !errors.Is(err, ErrGone) {
+		if _, err := setRlimit(pid, name, limits[name], true); err != nil && !errors.Is(err, ErrGone) {
 			return err
 		}
 	}

@@ -19,9 +19,10 @@ var rlimits = map[string]int{
 }
 
 // SetRlimits sets limits, by name, of the process id, with prlimit(2). The caller needs CAP_SYS_RESOURCE for another
-// user's process and to raise a hard limit. It fails with ErrGone when the process is gone; what it set before an error
-// stays. A process that got the number of id meanwhile keeps what it had.
-func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]hostapi.Rlimit) error {
+// user's process and to raise a hard limit. A limit that may not be raised becomes the process's own hard limit at most.
+// It fails with ErrGone when the process is gone; what it set before an error stays. A process that got the number of
+// id meanwhile keeps what it had.
+func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]hostapi.Rlimit, mayRaise func(name string) bool) error {
 	if len(limits) == 0 {
 		return nil
 	}
@@ -35,7 +36,7 @@ func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]hosta
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		old, err := setRlimit(id.PID, name, limits[name])
+		old, err := setRlimit(id.PID, name, limits[name], mayRaise(name))
 		if !alive() {
 			if err == nil {
 				unix.Prlimit(id.PID, rlimits[name], &old, nil)
@@ -50,13 +51,17 @@ func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]hosta
 }
 
 // setRlimit leaves a limit alone that is as wanted: that takes no privilege.
-func setRlimit(pid int, name string, l hostapi.Rlimit) (old unix.Rlimit, err error) {
+func setRlimit(pid int, name string, l hostapi.Rlimit, mayRaise bool) (old unix.Rlimit, err error) {
 	resource, ok := rlimits[name]
 	if !ok {
 		return old, fmt.Errorf("set rlimit %s of process %d: no such resource: %w", name, pid, errors.ErrUnsupported)
 	}
 	want := unix.Rlimit{Cur: l.Soft, Max: l.Hard}
-	if unix.Prlimit(pid, resource, nil, &old) == nil && old == want {
+	err = unix.Prlimit(pid, resource, nil, &old)
+	if err == nil && !mayRaise {
+		want = unix.Rlimit{Cur: min(want.Cur, old.Max), Max: min(want.Max, old.Max)}
+	}
+	if err == nil && old == want {
 		return old, nil
 	}
 	err = unix.Prlimit(pid, resource, &want, &old)

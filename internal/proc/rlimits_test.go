@@ -250,6 +250,7 @@ func TestStartRlimitsAsUser(t *testing.T) {
 
 // The limits of a process that runs are set by its identity.
 func TestSetRlimits(t *testing.T) {
+	always := func(string) bool { return true }
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +265,7 @@ func TestSetRlimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := SetRlimits(procfs, p.ID(), someRlimits); err != nil {
+	if err := SetRlimits(procfs, p.ID(), someRlimits, always); err != nil {
 		t.Error(err)
 	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", child.PID))
@@ -272,16 +273,26 @@ func TestSetRlimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantRlimits(t, string(text))
+	beyond := map[string]hostapi.Rlimit{"core": {Soft: hostapi.RlimitInfinity, Hard: hostapi.RlimitInfinity}, "nofile": {Soft: 1 << 20, Hard: 1 << 30}}
+	if err := SetRlimits(procfs, p.ID(), beyond, func(string) bool { return false }); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]uint64{"core": someRlimits["core"].Hard, "nofile": someRlimits["nofile"].Hard} {
+		var got unix.Rlimit
+		if err := unix.Prlimit(child.PID, rlimits[name], nil, &got); err != nil || got != (unix.Rlimit{Cur: want, Max: want}) {
+			t.Errorf("%s, which may not be raised: %+v, want the hard limit %d (%v)", name, got, want, err)
+		}
+	}
 	other := p.ID()
 	other.StartTime++
-	if err := SetRlimits(procfs, other, map[string]hostapi.Rlimit{"core": {Soft: 1, Hard: 1}}); !errors.Is(err, ErrGone) {
+	if err := SetRlimits(procfs, other, map[string]hostapi.Rlimit{"core": {Soft: 1, Hard: 1}}, always); !errors.Is(err, ErrGone) {
 		t.Errorf("another process of that number: %v", err)
 	}
 	w.Close()
 	if _, err := child.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := SetRlimits(procfs, p.ID(), someRlimits); !errors.Is(err, ErrGone) {
+	if err := SetRlimits(procfs, p.ID(), someRlimits, always); !errors.Is(err, ErrGone) {
 		t.Errorf("after its end: %v", err)
 	}
 }
