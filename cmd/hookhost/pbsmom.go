@@ -98,6 +98,10 @@ func (b *backend) handlePBS(ctx context.Context, e *openpbs.Event, call api.MoMC
 		}
 		req.PID = leader
 	}
+	if len(e.Unasked) > 0 && req.Event == hostapi.EventBegin {
+		b.log.WithField("job", req.Job.ID).Infof("Resource_List has %.200s, which schedselect does not ask for: hooks are not told",
+			strings.Join(e.Unasked, ", "))
+	}
 	if isRefusable(req.Event) {
 		err := checkResourceList(req)
 		if err != nil && req.Event == hostapi.EventBegin { // later the job has begun with what it asks for: then it is not its user's mistake

@@ -130,7 +130,8 @@ func TestFieldsAsTheyAre(t *testing.T) {
 		"exec_vnode=(pbshost:ncpus=1:mem=102400kb)", "exec_vnode="+chunks,
 		"pbs.event().job._msmom=True\n", "",
 		"Job_Name=envjob", "Job_Name=a\"b, c=d \xff\\",
-		"Resource_List[ncpus]=1", "Resource_List[ncpus]=1\npbs.event().job.Resource_List[my-res_1]=x=y,\"z\"",
+		"Resource_List[ncpus]=1", "Resource_List[ncpus]=1\npbs.event().job.Resource_List[my-res_1]=x=y",
+		"schedselect=1:ncpus=1:mem=100mb", "schedselect=1:ncpus=1:mem=100mb:my-res_1=\"x=y\"",
 		"job_kill_delay=10", "job_kill_delay=soon",
 		"run_count=1", "run_count=-1",
 		"pbs.event().job.server=pbshost\n", "pbs.event().job.server=pbshost\npbs.event().job.Account_Name=chem\n lab\n",
@@ -139,8 +140,8 @@ func TestFieldsAsTheyAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &hostapi.Job{ID: "91[1234].pbs-host.example.org", Name: "a\"b, c=d \uFFFD\\", Owner: hostapi.Owner{UID: -1, GID: -1}, Queue: "workq",
-		Project: "_pbs_project_default", Account: "chem\n lab", Server: "pbshost", ExecVnode: chunks, ExecHost2: "pbshost:15002/0", Schedselect: "1:ncpus=1:mem=100mb",
-		ResourceList: hostapi.Resources{"mem": "100mb", "ncpus": "1", "place": "free", "my-res_1": `x=y,"z"`},
+		Project: "_pbs_project_default", Account: "chem\n lab", Server: "pbshost", ExecVnode: chunks, ExecHost2: "pbshost:15002/0", Schedselect: `1:ncpus=1:mem=100mb:my-res_1="x=y"`,
+		ResourceList: hostapi.Resources{"mem": "100mb", "ncpus": "1", "place": "free", "my-res_1": "x=y"},
 		RunVersion:   1, JoinPath: "oe"}
 	if d := cmp.Diff(want, e.Request.Job); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

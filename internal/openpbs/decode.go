@@ -11,27 +11,34 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Decode reads the input file that MoM writes for a hook (src/resmom/mom_hook_func.c, run_hook), and the lines that a caller has put
-// behind it: state and comment of vnodes. Every error is one line of KindJob.
+// Decode reads the input file that MoM writes for a hook (src/resmom/mom_hook_func.c, run_hook), and
+// the lines that a caller has put behind it: state and comment of vnodes. Every error is one line of
+// KindJob.
 //
-// The file is text without any escapes, and much of it is a user's: the job's name, its account, its paths, Variable_List, and at launch
-// program, arguments and environment, in which newlines are nothing unusual. A user can therefore add lines that look like
-// MoM's. MoM's own are always there too, in a fixed order, and that tells:
+// The file is text without escapes. Much of it is a user's: the job's name, account, paths, texts in
+// Resource_List and select, Variable_List, and at launch program, arguments and environment. All of
+// these may hold newlines, so a user can add lines that look like MoM's. A user cannot take away a
+// line of MoM's, nor change the order in which MoM writes. This tells lines apart:
 //
-//   - id: outside of launch the first one is MoM's, as nothing of the user's is before it. At launch program, arguments and
-//     environment are; a file that has two ids is refused.
-//   - an attribute of the job that is said twice in different words is believed neither way. An event that sets up is refused; one
-//     that ends a job is carried out without the attribute, as a user must not be able to keep what is left of a job.
-//   - a line of another kind among those of the job is nobody's but the user's. Such an event is refused, or has no vnode_list.
-//   - the last lines are MoM's: of type, alarm, hook_name and the host's name the last one counts. state and comment of a vnode are read
-//     behind them only.
-//   - in exechost_periodic, vnode_list stands before the first job. An attribute of a job that is said twice is left out. A job that
-//     is named is taken to be there, whoever named it.
+//   - id: outside of launch the first one is MoM's, as no text of a user's is before it. At launch
+//     program, arguments and environment are; a file that has two ids is refused.
+//   - Attributes of a job stand in MoM's order. An event that sets up is refused if one stands behind
+//     a later one, if one is said twice in different words, or if a line of another kind is among
+//     them. The refusal names the line, and the value in which it stands.
+//   - An event that ends a job is carried out in any case: a user must not be able to keep what is
+//     left of a job. An attribute that is said twice is left out, and after a line of another kind
+//     among those of the job there is no vnode_list.
+//   - The last lines are MoM's: of type, alarm, hook_name and the host's name the last one counts.
+//     state and comment of a vnode are read behind them only.
+//   - In exechost_periodic, vnode_list stands before the first job. The lines of a job stand together
+//     and in order. A job of which they do not, or that says an attribute twice, is there by its id
+//     alone, whoever named it.
 //
-// What cannot be told apart is a line for an attribute that MoM does not write for this job: a resource that was not asked for, an account,
-// session_id before launch, _msmom on a sister, a job in periodic that does not exist. None of them grants anything: what the job
-// has here is exec_vnode, whose it is says euser, and MoM always writes both; the job's files are opened as its owner; and a job
-// too many in the list keeps its owner's own leftovers alive and no one else's.
+// A line remains that is in order, and that MoM does not write for this job. Behind Output_Path and
+// within Resource_List it would be an entry of Resource_List: hooks get only entries that bound the
+// job, and what schedselect asks for. MoM says exec_vnode, schedselect, euser and egroup of every
+// job, so they cannot be added. The others are the user's own to say (Account_Name), or tell of
+// processes that are the user's own anyway (session_id, Exit_status, _msmom on a sister).
 func Decode(in []byte) (*Event, error) {
 	e, err := decode(in)
 	if err != nil {
@@ -144,25 +151,25 @@ func (d *decoder) jobEvent(e *Event) error {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return fmt.Errorf("pbs.event().job.id: %w", err)
 	}
-	job, forged := newAttributes(), false
-	for _, l := range d.body[first+1 : last+1] {
+	job, foreign := newAttributes(), false
+	for i, l := range d.body[first+1 : last+1] {
+		inOrder := false
 		switch {
 		case l.object != "job", l.name == "id" && d.value(l) != id:
-			forged = true
+			foreign = true
 		default:
-			job.add(l.name, l.resource, d.value(l))
+			inOrder = job.add(l.name, l.resource, d.value(l))
+		}
+		if !inOrder && setsUp(req.Event) {
+			return fmt.Errorf("job %s: a line that pbs_mom did not write: %s behind %s", id, oneLine(l.String()), d.holder(d.body[first+i]))
 		}
 	}
-	if setsUp(req.Event) {
-		if forged {
-			return fmt.Errorf("job %s: a value of the job holds lines in the form of pbs_mom's", id)
-		}
-		if name := job.contradiction(); name != "" {
-			return fmt.Errorf("job %s: pbs.event().job.%s: said twice", id, name)
-		}
+	if name := job.contradiction(); name != "" && setsUp(req.Event) {
+		return fmt.Errorf("job %s: a line that pbs_mom did not write: pbs.event().job.%s is said twice", id, oneLine(name))
 	}
 	req.Job = job.job(id)
-	if !forged {
+	e.Unasked = unasked(req.Job)
+	if !foreign {
 		req.VnodeList = d.vnodes(d.body[last+1:])
 	}
 	switch req.Event {
@@ -206,22 +213,46 @@ func (d *decoder) hostEvent(e *Event) {
 	if req.Event != hostapi.EventPeriodic {
 		return
 	}
-	said := map[string]*attributes{}
+	said, torn, before := map[string]*attributes{}, map[string]bool{}, ""
 	for _, l := range jobs {
 		if l.object != "job_list" || hostapi.CheckJobID(l.of) != nil {
 			continue
 		}
 		job := said[l.of]
-		if job == nil {
+		switch {
+		case job == nil:
 			job = newAttributes()
 			said[l.of] = job
+		case l.of != before:
+			torn[l.of] = true
 		}
-		job.add(l.name, l.resource, d.value(l))
+		before = l.of
+		if !job.add(l.name, l.resource, d.value(l)) {
+			torn[l.of] = true
+		}
 	}
 	req.JobList = make(map[string]*hostapi.Job, len(said))
 	for id, job := range said {
+		if torn[id] || job.contradiction() != "" {
+			job = newAttributes()
+		}
 		req.JobList[id] = job.job(id)
+		unasked(req.JobList[id])
 	}
+}
+
+// holder names what a line says, for a message on the lines behind it; behind Variable_List with
+// the last variable.
+func (d *decoder) holder(l line) string {
+	text := oneLine(l.String())
+	if l.object != "job" || l.name != variableList {
+		return text
+	}
+	env := parseEnv(strings.TrimPrefix(d.value(l), quotes))
+	if len(env) > 0 {
+		text += ", variable " + oneLine(env[len(env)-1].name)
+	}
+	return text
 }
 
 // vnodes reads MoM's vnode_list and what a caller has added to it. Of what is said twice the last word counts: in an event of a

@@ -42,6 +42,55 @@ func FuzzDecodeDump(f *testing.F) {
 	})
 }
 
+// Whatever text a user puts into a job: an event that sets up is refused, or the job has what it has
+// without the text, apart from bounds that the job puts on itself and words about itself.
+func FuzzTextOfUser(f *testing.F) {
+	places := []string{"Job_Name=envjob", "Error_Path=pbshost:/home/pbstest/envjob.e91", "Output_Path=pbshost:/home/pbstest/envjob.o91",
+		"Resource_List[place]=free", "Variable_List=\"\"\"PBS_O_HOME=/home/pbstest", "project=_pbs_project_default", "Submit_Host=pbshost"}
+	for place := range places {
+		f.Add(place, "a\npbs.event().job.Resource_List[vmem]=10gb\npbs.event().job.comment=x")
+		f.Add(place, "\"\"\"\npbs.event().job.Resource_List[ngpus]=2\npbs.event().job.id=1.x\npbs.event().job.euser=root")
+		f.Add(place, "\npbs.event().job._stderr_file=x\npbs.event().vnode_list[\"a\"].sharing=x\npbs.event().type=execjob_end")
+		f.Add(place, "\npbs.event().job.schedselect=1:ngpus=8\npbs.event().job.exec_vnode=(pbshost:ncpus=64)\npbs.get_local_nodename()=b")
+	}
+	f.Fuzz(func(t *testing.T, place int, text string) {
+		if place < 0 || place >= len(places) || strings.Contains(text, "\x00") {
+			return
+		}
+		for _, event := range []string{"execjob_begin", "execjob_launch", "execjob_epilogue"} {
+			want, err := Decode(in(t, event))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Decode(in(t, event, places[place], places[place]+text))
+			if err != nil {
+				if setsUp(want.Request.Event) {
+					continue
+				}
+				t.Fatalf("an event that ends a job is refused: %v", err)
+			}
+			a, b := want.Request, got.Request
+			if a.Event != b.Event || a.Node != b.Node || a.Job.ID != b.Job.ID || want.Alarm != got.Alarm || want.Hook != got.Hook {
+				t.Fatalf("%s %s on %s: %+v", b.Event, b.Job.ID, b.Node, got)
+			}
+			if !setsUp(a.Event) {
+				continue
+			}
+			if a.Job.Owner != b.Job.Owner || a.Job.ExecVnode != b.Job.ExecVnode || a.Job.ExecHost2 != b.Job.ExecHost2 || a.Job.Schedselect != b.Job.Schedselect {
+				t.Fatalf("%+v\nwithout the text %+v", b.Job, a.Job)
+			}
+			for name, value := range b.Job.ResourceList {
+				if a.Job.ResourceList[name] != value && name != "place" && !slices.Contains(bounds, name) && !strings.HasPrefix(name, rlimitPrefix) {
+					t.Fatalf("Resource_List[%s]=%s", name, value)
+				}
+			}
+			if diff := cmp.Diff(a.VnodeList, b.VnodeList); diff != "" {
+				t.Fatalf("vnodes: %s", diff)
+			}
+		}
+	})
+}
+
 // checkEvent looks at what is true of every event that was taken: it is one of hostapi's, and whatever hooks make of it MoM can read.
 func checkEvent(t *testing.T, e *Event) {
 	t.Helper()

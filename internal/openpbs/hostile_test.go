@@ -2,7 +2,9 @@ package openpbs
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,34 +155,139 @@ func environ(e *Event) []string {
 	return all
 }
 
-// In periodic the jobs of all users stand in one list, without any quotes.
+// In periodic the jobs of all users stand in one list, without any quotes. A user's line on another's
+// job changes nothing there, and the job that holds it is there by its id alone.
 func TestForgedJobList(t *testing.T) {
 	text := string(read(t, filepath.Join(captured, "host", "exechost_periodic_with_jobs.in")))
-	victim := strings.ReplaceAll(text[strings.Index(text, `pbs.event().job_list["91.`):strings.Index(text, "pbs.get_local")], "91.pbshost", "90.pbshost")
-	text = strings.Replace(text, "PBS_O_HOST=pbshost\n", "PBS_O_HOST=pbshost,X=\n"+
-		`pbs.event().job_list["90.pbshost"].euser=mallory`+"\n"+
-		`pbs.event().job_list["90.pbshost"].Exit_status=0`+"\n"+
-		`pbs.event().job_list["../../etc"].euser=mallory`+"\n"+
-		`pbs.event().vnode_list["pbshost"].comment=gone`+"\n"+
-		`pbs.event().vnode_list["pbshost"].resources_available[vntype]=x`+"\n"+
-		"pbs.event().type=exechost_startup\n", 1)
-	text = strings.Replace(text, "pbs.get_local", victim+"pbs.get_local", 1)
-	e, err := Decode([]byte(text))
-	if err != nil {
-		t.Fatal(err)
+	begin, end := strings.Index(text, `pbs.event().job_list["91.`), strings.Index(text, "pbs.get_local")
+	block := text[begin:end]
+	other := func(id string) string { return strings.ReplaceAll(block, "91.pbshost", id) }
+	const at = "PBS_O_HOST=pbshost\n"
+	for name, lines := range map[string]string{
+		"a bound":      `pbs.event().job_list["90.pbshost"].Resource_List[walltime]=00:00:01`,
+		"an owner":     `pbs.event().job_list["90.pbshost"].euser=mallory`,
+		"an end":       `pbs.event().job_list["90.pbshost"].Exit_status=0`,
+		"a whole job":  strings.TrimSuffix(other("90.pbshost"), "\n"),
+		"its own":      `pbs.event().job_list["91.pbshost"].Resource_List[walltime]=99:00:00`,
+		"its own, too": `pbs.event().job_list["91.pbshost"]._msmom=True`,
+	} {
+		forged := strings.Replace(block, at, at[:len(at)-1]+",X=\n"+lines+"\n"+`pbs.event().job_list["../../etc"].euser=mallory`+"\n"+
+			`pbs.event().vnode_list["pbshost"].comment=gone`+"\n"+`pbs.event().vnode_list["pbshost"].resources_available[vntype]=x`+"\n"+
+			"pbs.event().type=exechost_startup\n", 1)
+		for order, list := range map[string]string{"before": forged + other("90.pbshost"), "behind": other("90.pbshost") + forged} {
+			e, err := Decode([]byte(text[:begin] + list + other("89.pbshost") + text[end:]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			jobs := e.Request.JobList
+			if e.Request.Event != hostapi.EventPeriodic || len(jobs) != 3 || jobs["91.pbshost"] == nil || jobs["90.pbshost"] == nil {
+				t.Fatalf("%s, %s: %s with jobs %v", name, order, e.Request.Event, jobs)
+			}
+			if user := jobs["89.pbshost"].Owner.User; user != "pbstest" {
+				t.Errorf("%s, %s: the owner of a job that is not concerned is %q", name, order, user)
+			}
+			for _, id := range []string{"90.pbshost", "91.pbshost"} {
+				job := jobs[id]
+				if job.Owner.User != "" && job.Owner.User != "pbstest" || job.ResourceList["walltime"] != "" || job.ExitStatus != nil {
+					t.Errorf("%s, %s: of job %s the user's word is taken: %+v", name, order, id, job)
+				}
+			}
+			if job := jobs["91.pbshost"]; job.ResourceList != nil {
+				t.Errorf("%s, %s: the job that holds the lines is believed: %+v", name, order, job)
+			}
+			if v := e.Request.VnodeList["pbshost"]; v.Comment != nil || v.ResourcesAvailable["vntype"] != "" || v.ResourcesAvailable["ncpus"] != "2" {
+				t.Errorf("%s, %s: vnode %+v", name, order, v)
+			}
+		}
 	}
-	jobs := e.Request.JobList
-	if e.Request.Event != hostapi.EventPeriodic || len(jobs) != 2 || jobs["91.pbshost"] == nil || jobs["90.pbshost"] == nil {
-		t.Fatalf("%s with jobs %v", e.Request.Event, jobs)
+}
+
+// The very variable with which a user got 10 GB for a job of 50 MB. The refusal names it.
+func TestForgedResourceOfVariableIsRefused(t *testing.T) {
+	const evil = "PBS_O_HOME=/home/pbstest,EVIL=a\npbs.event().job.Resource_List[vmem]=10gb\npbs.event().job.comment=x"
+	for _, event := range []string{"execjob_begin", "execjob_prologue", "execjob_launch"} {
+		_, err := Decode(in(t, event, `Variable_List="""PBS_O_HOME=/home/pbstest`, `Variable_List="""`+evil))
+		want := "input of a hook: job 91.pbshost: a line that pbs_mom did not write: pbs.event().job.Resource_List[vmem] behind " +
+			"pbs.event().job.Variable_List, variable EVIL"
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v\nwant %s", event, err, want)
+		}
 	}
-	if user := jobs["90.pbshost"].Owner.User; user != "" {
-		t.Errorf("the owner of the other's job is %q, nobody is certain", user)
+	for _, event := range []string{"execjob_epilogue", "execjob_end"} {
+		e, err := Decode(in(t, event, `Variable_List="""PBS_O_HOME=/home/pbstest`, `Variable_List="""`+evil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := e.Request.Job.ResourceList; r["vmem"] != "" || r["mem"] != "100mb" || e.Request.VnodeList["pbshost"] == nil {
+			t.Errorf("%s: Resource_List %v, vnodes %v", event, r, e.Request.VnodeList)
+		}
 	}
-	if user := jobs["91.pbshost"].Owner.User; user != "pbstest" {
-		t.Errorf("the owner of the job is %q", user)
+}
+
+// A line that is in order, behind a path or a text of Resource_List, gives a job nothing.
+func TestForgedResourceInItsPlaceGivesNothing(t *testing.T) {
+	lines := ""
+	for _, line := range []string{"accelerators=2", "fpga=4", "gpus=nvidia:A100::2", "mem=1tb", "blocks=1", "select=1:ngpus=8", "vmem=10gb", "gres=x",
+		"pids=9", "rlimit_nofile=9", "pmem=9kb"} {
+		lines += "\npbs.event().job.Resource_List[" + strings.Replace(line, "=", "]=", 1)
 	}
-	if v := e.Request.VnodeList["pbshost"]; v.Comment != nil || v.ResourcesAvailable["vntype"] != "" || v.ResourcesAvailable["ncpus"] != "2" {
-		t.Errorf("vnode %+v", v)
+	lines = strings.Replace(lines, "\npbs.event().job.Resource_List[mem]=1tb", "", 1) // MoM has one: a contradiction
+	for _, place := range []string{"Output_Path=pbshost:/home/pbstest/envjob.o91", "Resource_List[place]=free"} {
+		e, err := Decode(in(t, "execjob_begin", place, place+lines))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := e.Request.Job.ResourceList
+		want := hostapi.Resources{"mem": "100mb", "ncpus": "1", "place": "free", "pids": "9", "rlimit_nofile": "9", "pmem": "9kb"}
+		if !maps.Equal(got, want) {
+			t.Errorf("behind %s: %v", place, got)
+		}
+		if got := strings.Join(e.Unasked, " "); got != "accelerators blocks fpga gpus gres select vmem" {
+			t.Errorf("behind %s: not told of %s", place, got)
+		}
+	}
+}
+
+// What select asks for stands in Resource_List as the sum of its chunks, or as a text.
+func TestResourcesOfSelectAreBelieved(t *testing.T) {
+	for _, tt := range []struct{ sel, list, want string }{
+		{"1:ncpus=1:mem=100mb:vmem=1gb", "vmem]=1gb", "1gb"},
+		{"2:ncpus=1:vmem=512mb+1:vmem=1gb", "vmem]=2gb", "2gb"},
+		{"2:ncpus=1:vmem=512mb+1:vmem=1gb", "vmem]=2097152kb", "2097152kb"},
+		{"1:ncpus=1:vmem=1gb", "vmem]=10gb", ""},
+		{"1:ncpus=1", "vmem]=0kb", ""},
+		{"3:ncpus=1:fpga=2", "fpga]=6", "6"},
+		{"3:ncpus=1:fpga=2", "fpga]=2", ""},
+		{"1:ncpus=1:gpu_model=A100", "gpu_model]=A100", "A100"},
+		{`1:ncpus=1:gpu_model="A100,H100"+1:gpu_model=T4`, "gpu_model]=T4", ""},
+		{"1:ncpus=1:vmem=1gb:vmem=1gb", "vmem]=1gb", ""}, // is no select
+	} {
+		e, err := Decode(in(t, "execjob_begin", "schedselect=1:ncpus=1:mem=100mb", "schedselect="+tt.sel,
+			"pbs.event().job.schedselect", "pbs.event().job.Resource_List["+tt.list+"\npbs.event().job.schedselect"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, _, _ := strings.Cut(tt.list, "]")
+		if got := e.Request.Job.ResourceList[name]; got != tt.want {
+			t.Errorf("%s of %s: %q, want %q", tt.list, tt.sel, got, tt.want)
+		}
+	}
+}
+
+// Attributes of all captured jobs are in the order that Decode holds MoM to; two that change places
+// are refused.
+func TestOrderOfAttributes(t *testing.T) {
+	begin := string(in(t, "execjob_begin"))
+	lines := strings.SplitAfter(begin, "\n")
+	for i, l := range lines {
+		name, _, _ := strings.Cut(strings.TrimPrefix(l, "pbs.event().job."), "=")
+		if name != "egroup" && name != "run_version" && name != "schedselect" {
+			continue
+		}
+		moved := strings.Join(slices.Concat(lines[:1], lines[i:i+1], lines[1:i], lines[i+1:]), "")
+		if _, err := Decode([]byte(moved)); err == nil || !strings.Contains(err.Error(), "a line that pbs_mom did not write") {
+			t.Errorf("%s before the others: %v", name, err)
+		}
 	}
 }
 

@@ -13,16 +13,21 @@ import (
 const (
 	attrResourceList  = "Resource_List"
 	attrResourcesUsed = "resources_used"
+	attrSchedselect   = "schedselect"
+	variableList      = "Variable_List"
 )
 
-var jobAttributes = []string{"Job_Name", "euser", "egroup", "queue", "project", "Account_Name", "server", "exec_vnode", "exec_host2", "schedselect",
-	attrResourceList, attrResourcesUsed, "session_id", "run_count", "run_version", "job_kill_delay", "Join_Path",
-	"Exit_status", "_msmom", "_stdout_file", "_stderr_file"}
+// jobAttributes are those attributes in the order in which MoM writes them (JOB_ATR_... in
+// src/include/job.h), and what run_hook adds behind them.
+var jobAttributes = []string{"Job_Name", attrResourcesUsed, "queue", "server", "Account_Name",
+	"exec_host2", "exec_vnode", "Join_Path", attrResourceList, attrSchedselect, "session_id", "euser", "egroup",
+	"run_count", "job_kill_delay", "Exit_status", "project", "run_version", "_msmom", "_stdout_file", "_stderr_file"}
 
 // attributes are those of one job. Of one that is said twice in different words neither is believed.
 type attributes struct {
 	values map[attribute]string
 	twice  map[attribute]bool
+	last   int // the place in jobAttributes of the one that is furthest behind
 }
 
 type attribute struct{ name, resource string }
@@ -38,17 +43,23 @@ func newAttributes() *attributes {
 	return &attributes{values: map[attribute]string{}, twice: map[attribute]bool{}}
 }
 
-func (a *attributes) add(name, resource, value string) {
-	if !slices.Contains(jobAttributes, name) || (resource != "") != (name == attrResourceList || name == attrResourcesUsed) {
-		return
+// add takes over what a line says, and tells whether MoM may have written the line behind those
+// that were added before it.
+func (a *attributes) add(name, resource, value string) (inOrder bool) {
+	at := slices.Index(jobAttributes, name)
+	if at < 0 || (resource != "") != (name == attrResourceList || name == attrResourcesUsed) {
+		return true
 	}
+	inOrder = at >= a.last
+	a.last = max(at, a.last)
 	key := attribute{name, resource}
 	if before, there := a.values[key]; a.twice[key] || there && before != value {
 		delete(a.values, key)
 		a.twice[key] = true
-		return
+		return inOrder
 	}
 	a.values[key] = value
+	return inOrder
 }
 
 // contradiction names an attribute that is said twice; "" when there is none. What MoM has measured so far decides nothing.
@@ -78,7 +89,7 @@ func (a *attributes) job(id string) *hostapi.Job {
 		Server:         text("server"),
 		ExecVnode:      text("exec_vnode"),
 		ExecHost2:      text("exec_host2"),
-		Schedselect:    text("schedselect"),
+		Schedselect:    text(attrSchedselect),
 		ResourceList:   a.resources(attrResourceList),
 		ResourcesUsed:  a.resources(attrResourcesUsed),
 		StdoutFile:     text("_stdout_file"),

@@ -12,6 +12,19 @@ type line struct {
 	from, to int // its value there; a value may hold newlines
 }
 
+// String is what stands before the line's value, without the name of a job or a vnode.
+func (l line) String() string {
+	text := eventPrefix
+	switch l.object {
+	case "node":
+		return strings.TrimSuffix(nodePrefix, "=")
+	case "event":
+	default:
+		text += l.object + "."
+	}
+	return text + attribute{l.name, l.resource}.String()
+}
+
 const (
 	eventPrefix = "pbs.event()."
 	nodePrefix  = "pbs.get_local_nodename()="

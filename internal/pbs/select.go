@@ -88,3 +88,34 @@ func FormatSelect(chunks []Chunk) string {
 	}
 	return b.String()
 }
+
+// Asks tells whether chunks ask for value of a resource: together, where it is a number or a size,
+// else each chunk that names it. PBS makes Resource_List of select in this way
+// (src/server/svr_jobfunc.c, set_chunk_sum).
+func Asks(chunks []Chunk, name, value string) bool {
+	for _, k := range []kind{kindCount, kindSize} {
+		want, have := &total{kind: k}, &total{kind: k}
+		if want.add(value, 1) != nil {
+			continue
+		}
+		for _, chunk := range chunks {
+			part, named := chunk.Resources[name]
+			if !named {
+				continue
+			}
+			if have.add(part, chunk.Count) != nil {
+				return false
+			}
+		}
+		return have.begun && have.n == want.n
+	}
+	named := false
+	for _, chunk := range chunks {
+		part, is := chunk.Resources[name]
+		if is && part != value {
+			return false
+		}
+		named = named || is
+	}
+	return named
+}

@@ -123,3 +123,26 @@ func FuzzParseSelect(f *testing.F) {
 		}
 	})
 }
+
+func TestAsks(t *testing.T) {
+	chunks, err := ParseSelect(`2:ncpus=2:mem=1gb:fpga=1:model=A:hosts=1.5+1:ncpus=1:mem=512mb:model=A:kind=x`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, value string
+		want        bool
+	}{
+		{"ncpus", "5", true}, {"ncpus", "2", false}, {"mem", "2560mb", true}, {"mem", "2621440kb", true}, {"mem", "1gb", false},
+		{"fpga", "2", true}, {"fpga", "1", false}, {"model", "A", true}, {"model", "B", false}, {"model", "2", false}, {"kind", "x", true},
+		{"kind", "", false}, {"hosts", "1.5", true}, {"vmem", "0", false}, {"vmem", "1gb", false}, {"other", "x", false}, {"", "", false},
+		{"ncpus", "99999999999", false}, {"mem", "9223372036854775807", false},
+	} {
+		if got := Asks(chunks, tt.name, tt.value); got != tt.want {
+			t.Errorf("%s=%s: %v", tt.name, tt.value, got)
+		}
+	}
+	if Asks(nil, "ncpus", "0") {
+		t.Error("no chunks ask for something")
+	}
+}
