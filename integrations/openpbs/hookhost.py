@@ -36,6 +36,10 @@ class Down(Failed):
     """The same, and no other job would fare better: nobody answers, or not as the daemon does."""
 
 
+class Refused(Failed):
+    """The daemon cannot read the event. A job's user can bring that about, so no setting lets such a job run unconfined."""
+
+
 def plain(text, most=1000):
     """Printable and one line: anything else is an exception in pbs, or breaks the file that MoM reads."""
     return "".join(c if c.isprintable() else " " for c in str(text)[:most]).strip()
@@ -283,7 +287,7 @@ class Call:
 
     def give_up(self, error):
         """The configured outcome, with one line of log that says why."""
-        cause, outcome = plain(error, 600), self.settings.get(self.name, "accept")
+        cause, outcome = plain(error, 600), (DEFAULTS if isinstance(error, Refused) else self.settings).get(self.name, "accept")
         if isinstance(error, Down) and outcome == "reject" and self.name in ("execjob_begin", "exechost_startup") and self.settings["offline"] == "true":
             try:
                 open(self.mark(), "w").close()
@@ -294,6 +298,8 @@ class Call:
         if outcome == "accept":
             self.event.accept()
         if self.name in RERUN:
+            if isinstance(error, Refused):
+                self.do("hold")  # it would be refused again, 20 times
             self.event.job.rerun()
         self.event.reject(plain("hookhost: %s: rejected: %s" % (self.job, cause)))
 
@@ -396,7 +402,7 @@ def content(answer):
             text = text.partition('"error":"')[2].replace("\\\\", "\0").replace('\\"', "\1").partition('"')[0]
             for a, b in (("\\n", " "), ("\\u003c", "<"), ("\\u003e", ">"), ("\\u0026", "&"), ("\1", '"'), ("\0", "\\")):
                 text = text.replace(a, b)
-        raise Failed("the daemon answers %s: %s" % (status[9:], text[:400]))
+        raise (Refused if status.split(" ")[1:2] in (["400"], ["413"]) else Failed)("the daemon answers %s: %s" % (status[9:], text[:400]))
     if headers.get("content-type") != "application/x-hookhost-changes":
         raise Down("the answer is no list of changes, but %s" % headers.get("content-type"))
     return body

@@ -209,6 +209,31 @@ func TestShimConfiguredOutcomes(t *testing.T) {
 	}
 }
 
+// A job's user may have written what the daemon cannot read. No setting lets such a job run without
+// the daemon, as one does where none answers.
+func TestShimRejectsWhatTheDaemonCannotRead(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{400, 413} {
+		m := newHookMoM(t)
+		startDaemon(t, m.socket, true, func(c net.Conn, _ fakeRequest) {
+			say(c, status, "application/json", `{"error":"input of a hook: a line that pbs_mom did not write","kind":"user"}`)
+		})
+		s := &many{m: m}
+		for _, e := range hookEvents {
+			config := m.at("hooks/" + e.name)
+			text := fmt.Sprintf("[shim]\nsocket = '%s'\n%s = \"accept\"\noffline = false\n", m.socket, e.name)
+			if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			s.add(e.name, anEvent(t, e.name), config)
+		}
+		results := s.run(4, nil)
+		for _, e := range hookEvents {
+			checkGivenUp(t, e.name, e.name, e.rejects, results[e.name])
+		}
+	}
+}
+
 // A configuration that is wrong is told of, and does not count.
 func TestShimWrongSettings(t *testing.T) {
 	t.Parallel()
