@@ -45,8 +45,9 @@ func ParseList(text string) map[string]*Hook {
 }
 
 // ParsePrint reads the answer to `print hook NAME`, which are the directives that would make it: each element of a list is a
-// directive of its own, and script and configuration are there as base64 up to an empty line (display in qmgr.c). It fails when
-// that is cut off, or not base64.
+// directive of its own, and script and configuration are there as base64 up to an empty line (display in qmgr.c). The empty
+// line is missing behind one of 512 characters, which is all that qmgr reads at once. ParsePrint fails when the base64 is cut
+// off, or is none.
 func ParsePrint(text string) (*Hook, error) {
 	h := &Hook{Attributes: map[string]string{}}
 	lines := strings.Split(text, "\n")
@@ -63,7 +64,7 @@ func ParsePrint(text string) (*Hook, error) {
 			h.Attributes[words[3]] = value
 		case len(words) == 6 && words[0] == "import" && words[1] == "hook":
 			end := i + 1
-			for end < len(lines) && strings.TrimSpace(lines[end]) != "" {
+			for end < len(lines) && len(strings.Fields(lines[end])) == 1 {
 				end++
 			}
 			if end == len(lines) {
@@ -73,7 +74,7 @@ func ParsePrint(text string) (*Hook, error) {
 			if err != nil {
 				return nil, fmt.Errorf("read hook %s: its %s: %w", h.Name, words[3], err)
 			}
-			if i = end; len(content) == 0 {
+			if i = end - 1; len(content) == 0 {
 				continue // nothing was imported: PBS prints the line all the same
 			}
 			if words[3] == typeScript {

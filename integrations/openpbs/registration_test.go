@@ -2,6 +2,7 @@ package openpbs
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -78,6 +79,11 @@ func TestParsePrint(t *testing.T) {
 		Attributes: map[string]string{"type": "site", "enabled": "true", "event": "execjob_begin,execjob_launch", "user": "pbsadmin", "fail_action": ""}}
 	if diff := cmp.Diff(want, h); err != nil || diff != "" {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
+	}
+	full := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("x"), 383))
+	h, err = ParsePrint(fmt.Sprintf(printed, full+"\nimport hook h application/x-config base64 -\n"+full+"\n"))
+	if err != nil || len(h.Script) != 383 || len(h.Config) != 383 {
+		t.Errorf("lines of 512 characters: error %v, %d bytes and %d", err, len(h.Script), len(h.Config))
 	}
 	for name, text := range map[string]string{"nothing": "", "not base64": fmt.Sprintf(printed, "?\n\n"), "cut off": "create hook h\nimport hook h application/x-python base64 -\naW1wb3J0IA=="} {
 		if _, err := ParsePrint(text); err == nil {
