@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -47,14 +49,35 @@ func (f *front) run(env []string, args ...string) result {
 	return n.finish(cmd)
 }
 
-// answers has a daemon that answers each attach with text, head and all, and returns what it was asked.
-func (f *front) answers(text string) *[]string {
+// asked is what a daemon of the test's own was asked.
+type asked struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (a *asked) add(what string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.list = append(a.list, what)
+}
+
+// since returns what it was asked since the last call.
+func (a *asked) since() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := a.list
+	a.list = nil
+	return list
+}
+
+// answers has a daemon that answers each attach with text, head and all.
+func (f *front) answers(text string) *asked {
 	f.t.Helper()
 	l, err := net.Listen("unix", f.socket)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	asked, over := new([]string), make(chan struct{})
+	asked, over := &asked{}, make(chan struct{})
 	f.t.Cleanup(func() { l.Close(); <-over })
 	go func() {
 		defer close(over)
@@ -65,7 +88,7 @@ func (f *front) answers(text string) *[]string {
 			}
 			if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
 				b, _ := io.ReadAll(r.Body)
-				*asked = append(*asked, r.Method+" "+r.URL.Path+" "+r.Header.Get("Accept")+" "+string(b))
+				asked.add(r.Method + " " + r.URL.Path + " " + r.Header.Get("Accept") + " " + string(b))
 			}
 			io.WriteString(c, text)
 			c.Close()
@@ -106,8 +129,8 @@ func TestFrontLeavesToTheFullProgram(t *testing.T) {
 	if r := f.run(nil, "hookhost", "attach", "", "x"); !strings.HasPrefix(r.stdout, "full: ") {
 		t.Errorf("a command without a name is plain: %+v", r)
 	}
-	if len(*asked) > 0 {
-		t.Errorf("the daemon was asked: %q", *asked)
+	if got := asked.since(); len(got) > 0 {
+		t.Errorf("the daemon was asked: %q", got)
 	}
 	if err := os.Remove(f.dir + "/full/hookhost"); err != nil {
 		t.Fatal(err)
@@ -137,20 +160,20 @@ func TestFrontAsks(t *testing.T) {
 		{"pbs_attach -j 12[] -p 99", `{"job":"12[]","pid":99}`},
 		{"pbs_attach -j 12 -p 99", `{"job":"12","pid":99}`},
 	} {
-		*asked = nil
 		r := f.run(nil, strings.Fields(tt.args)...)
 		if r.status != 0 || r.stdout+r.stderr != "" {
 			t.Errorf("%s: %+v", tt.args, r)
 		}
-		if want := "POST /v1/attach " + attachedType + " " + tt.body; len(*asked) != 1 || (*asked)[0] != want {
-			t.Errorf("%s: asked %q, want %q", tt.args, *asked, want)
+		got := asked.since()
+		if want := "POST /v1/attach " + attachedType + " " + tt.body; !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: asked %q, want %q", tt.args, got, want)
 		}
 	}
-	*asked = nil
 	r := f.run([]string{"PATH=/bin:/usr/bin"}, "hookhost", "attach", "-j", "1.x", "--", "sh", "-c", `echo $$ "$@"`, "-", "-j", "2.x")
-	if want := fmt.Sprintf(`{"job":"1.x","pid":%s}`, strings.Fields(r.stdout + " ?")[0]); len(*asked) != 1 || !strings.HasSuffix((*asked)[0], want) ||
+	got := asked.since()
+	if want := fmt.Sprintf(`{"job":"1.x","pid":%s}`, strings.Fields(r.stdout + " ?")[0]); len(got) != 1 || !strings.HasSuffix(got[0], want) ||
 		!strings.HasSuffix(r.stdout, " -j 2.x\n") {
-		t.Errorf("%+v, asked %q, want %q", r, *asked, want)
+		t.Errorf("%+v, asked %q, want %q", r, got, want)
 	}
 }
 
