@@ -87,6 +87,7 @@ func (c *cli) serve(ctx context.Context, s settings) error {
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
+	listener.Refused = b.refused
 	server := api.NewServer(b, b, b, b)
 	server.Reports, server.MoM, server.Host, server.Refused = b, b, b.node, b.refused
 	b.watchHosts(ctx, cfg)

@@ -37,6 +37,8 @@ func TestMain(m *testing.M) {
 		callAndPrint(os.Args[1], os.Args[2], os.Args[3], os.Args[4])
 	case "hold":
 		holdAndPrint(os.Args[1], os.Args[2])
+	case "hear":
+		hearAndPrint(os.Args[1])
 	default:
 		goleak.VerifyTestMain(m)
 	}
@@ -78,6 +80,16 @@ func holdAndPrint(socket, count string) {
 		}
 	}
 	fmt.Println(kept)
+}
+
+// hearAndPrint connects, and prints what the host says unasked.
+func hearAndPrint(socket string) {
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	io.Copy(os.Stdout, c)
 }
 
 func rawCall(socket, method, path, body string) (answer, error) {

@@ -1,20 +1,32 @@
 package api
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
 )
 
-// connsPerUser bounds the connections that one user other than root may hold, so that no user can take the host's
-// descriptors away from the others.
-const connsPerUser = 512
+// Bounds of the connections that users other than root may hold, each and all together. A job has as
+// many ranks on a host as the host has cpus, and they attach at once. All users together have half
+// of the daemon's descriptors at most, for one person may have many uids (subuid(5)).
+const (
+	connsPerUser = 1280
+	connsOfUsers = 4096
+)
+
+// episode is how long no connection is refused before the next that is counts as something new.
+const episode = time.Minute
 
 // ErrRunning says that another host serves the socket.
 var ErrRunning = errors.New("already running")
@@ -22,11 +34,14 @@ var ErrRunning = errors.New("already running")
 // Listener is the host's unix socket. It knows who each connection comes from; one whose peer the kernel does not
 // name is closed unheard.
 type Listener struct {
-	unix *net.UnixListener
-	lock *os.File // flock on PATH.lock: who holds it owns the socket
+	// Refused, if set, is told of a connection that was refused since there are too many: of the
+	// first, and then of none until none was refused for a minute.
+	Refused func(peer Peer, call string, err error)
 
-	mu    sync.Mutex
-	conns map[int]int // open connections by uid, root's apart
+	unix    *net.UnixListener
+	lock    *os.File  // flock on PATH.lock: who holds it owns the socket
+	users   *shares   // root's apart
+	refused time.Time // when the last was
 }
 
 // Listen creates the socket at path, mode 0666, and its directory, mode 0755, when missing: everybody may connect, and
@@ -45,7 +60,8 @@ func Listen(path string) (*Listener, error) {
 		lock.Close()
 		return nil, err
 	}
-	return &Listener{unix: l, lock: lock, conns: map[int]int{}}, nil
+	most := min(connsOfUsers, descriptors()/2)
+	return &Listener{unix: l, lock: lock, users: &shares{most: most, each: min(connsPerUser, most/2)}}, nil
 }
 
 // makeDir makes dir when it is missing, open to everybody whatever the umask. One that is there is as somebody wanted it.
@@ -135,7 +151,8 @@ func running(path string) error {
 	return fmt.Errorf("listen on %s: %w, pid %d", path, ErrRunning, p.PID)
 }
 
-// Accept returns the next connection whose peer is known and within its user's number of connections.
+// Accept returns the next connection whose peer is known and within the number of connections of
+// users. Only one goroutine at a time may call it.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.unix.AcceptUnix()
@@ -143,36 +160,35 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		peer, err := peerOf(conn)
-		if err != nil || !l.admit(peer) {
+		if err != nil {
 			conn.Close()
 			continue
 		}
-		return &peerConn{UnixConn: conn, peer: peer, release: sync.OnceFunc(func() { l.release(peer) })}, nil
+		if peer.root() {
+			return &peerConn{UnixConn: conn, peer: peer, release: func() {}}, nil
+		}
+		name := peer.String()
+		if err := l.users.enter(name); err != nil {
+			l.refuse(conn, peer, err)
+			continue
+		}
+		return &peerConn{UnixConn: conn, peer: peer, release: sync.OnceFunc(func() { l.users.leave(name) })}, nil
 	}
 }
 
-func (l *Listener) admit(p Peer) bool {
-	if p.root() {
-		return true
+// refuse says why before it hangs up. A new socket's buffer has room for that.
+func (l *Listener) refuse(conn *net.UnixConn, peer Peer, why error) {
+	e := errorOf(hostapi.Errorf(hostapi.KindBusy, "%w", why))
+	if body, err := json.Marshal(e); err == nil {
+		const head = "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+		fmt.Fprintf(conn, head+"%s\n", e.Status, http.StatusText(e.Status), len(body)+1, body)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conns[p.UID] >= connsPerUser {
-		return false
+	conn.Close()
+	now := time.Now()
+	if l.Refused != nil && now.Sub(l.refused) > episode {
+		l.Refused(peer, "connect", e)
 	}
-	l.conns[p.UID]++
-	return true
-}
-
-func (l *Listener) release(p Peer) {
-	if p.root() {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conns[p.UID]--; l.conns[p.UID] == 0 {
-		delete(l.conns, p.UID)
-	}
+	l.refused = now
 }
 
 // Addr returns the socket's address.

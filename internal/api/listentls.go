@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 )
 
-// Bounds of what hosts, and whoever reaches the port, may hold of this one.
+// Bounds of what hosts, and whoever reaches the port, may hold of this one. All hosts together have
+// an eighth of the daemon's descriptors at most, and handshakes another.
 const (
 	maxHandshakes        = 256 // at a time
 	handshakesPerAddress = 64  // of them
@@ -37,9 +38,8 @@ type TLSListener struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu      sync.Mutex
-	conns   map[string]int     // open connections by host
-	shaking map[netip.Addr]int // handshakes by address
+	conns   *shares // of hosts
+	shaking *shares // of addresses, in a handshake
 }
 
 // ListenTLS listens on addr, HOST:PORT or :PORT. refused, if not nil, is told of each connection that is closed unheard; it
@@ -56,9 +56,12 @@ func listenTLS(tcp net.Listener, id *Identity, refused func(Peer, string, error)
 	if refused == nil {
 		refused = func(Peer, string, error) {}
 	}
+	most := descriptors() / 8
 	l := &TLSListener{
-		tcp: tcp, config: id.server(), refused: refused, wait: wait, ready: make(chan net.Conn), slots: make(chan struct{}, maxHandshakes),
-		conns: map[string]int{}, shaking: map[netip.Addr]int{},
+		tcp: tcp, config: id.server(), refused: refused, wait: wait,
+		ready: make(chan net.Conn), slots: make(chan struct{}, min(maxHandshakes, most)),
+		conns:   &shares{most: most, each: connsPerHost},
+		shaking: &shares{most: math.MaxInt, each: handshakesPerAddress}, // slots bound them
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.work.Go(l.run)
@@ -84,21 +87,21 @@ func (l *TLSListener) run() {
 		}
 		pause = 0
 		from := addressOf(conn)
-		if !l.enter(from) {
-			l.refuse(conn, "", errors.New("too many connections whose handshake is not done"))
+		if err := l.shaking.enter(from); err != nil {
+			l.refuse(conn, "", fmt.Errorf("handshakes that are not done: %w", err))
 			conn.Close()
 			continue
 		}
 		select {
 		case l.slots <- struct{}{}:
 		case <-l.ctx.Done():
-			l.leave(from)
+			l.shaking.leave(from)
 			conn.Close()
 			return
 		}
 		l.work.Go(func() {
 			secured := l.shake(conn)
-			l.leave(from)
+			l.shaking.leave(from)
 			<-l.slots
 			if secured == nil {
 				return
@@ -125,15 +128,15 @@ func (l *TLSListener) shake(conn net.Conn) net.Conn {
 		return nil
 	}
 	host, err := hostOf(secured.ConnectionState().PeerCertificates[0])
-	if err == nil && !l.admit(host) {
-		err = fmt.Errorf("%s has %d connections", host, connsPerHost)
+	if err == nil {
+		err = l.conns.enter(host)
 	}
 	if err != nil {
 		l.refuse(conn, host, err)
 		secured.Close()
 		return nil
 	}
-	return &hostConn{Conn: secured, peer: Peer{UID: -1, GID: -1, Host: host}, release: sync.OnceFunc(func() { l.release(host) })}
+	return &hostConn{Conn: secured, peer: Peer{UID: -1, GID: -1, Host: host}, release: sync.OnceFunc(func() { l.conns.leave(host) })}
 }
 
 // hangUp closes a connection whose handshake failed. It reads on for a moment: what the other side has sent already would otherwise reset
@@ -152,47 +155,11 @@ func (l *TLSListener) refuse(conn net.Conn, host string, err error) {
 	l.refused(Peer{UID: -1, GID: -1, Host: host}, "connect", &Error{Kind: KindCertificate, Message: fmt.Sprintf("connection from %s: %v", conn.RemoteAddr(), err)})
 }
 
-func addressOf(conn net.Conn) netip.Addr {
+func addressOf(conn net.Conn) string {
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		return tcp.AddrPort().Addr().Unmap()
+		return tcp.AddrPort().Addr().Unmap().String()
 	}
-	return netip.Addr{}
-}
-
-func (l *TLSListener) enter(from netip.Addr) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.shaking[from] >= handshakesPerAddress {
-		return false
-	}
-	l.shaking[from]++
-	return true
-}
-
-func (l *TLSListener) leave(from netip.Addr) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.shaking[from]--; l.shaking[from] == 0 {
-		delete(l.shaking, from)
-	}
-}
-
-func (l *TLSListener) admit(host string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conns[host] >= connsPerHost {
-		return false
-	}
-	l.conns[host]++
-	return true
-}
-
-func (l *TLSListener) release(host string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conns[host]--; l.conns[host] == 0 {
-		delete(l.conns, host)
-	}
+	return ""
 }
 
 // Accept returns the next connection of a host that has proved who it is.

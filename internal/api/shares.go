@@ -1,0 +1,56 @@
+package api
+
+import (
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// shares bounds how many connections there are: those of one peer, and those of all together. The
+// latter leaves the daemon descriptors of its own, and root's callers theirs.
+type shares struct {
+	most, each int
+
+	mu  sync.Mutex
+	all int
+	of  map[string]int // by peer
+}
+
+// enter counts a connection of the peer's. It fails, and counts none, where there are too many.
+func (s *shares) enter(peer string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.of[peer] >= s.each:
+		return fmt.Errorf("%s has %d connections, no more may be", peer, s.each)
+	case s.all >= s.most:
+		return fmt.Errorf("%s would have one connection more than the %d that may be", peer, s.most)
+	}
+	if s.of == nil {
+		s.of = map[string]int{}
+	}
+	s.all++
+	s.of[peer]++
+	return nil
+}
+
+// leave gives one back.
+func (s *shares) leave(peer string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.of[peer]--; s.of[peer] == 0 {
+		delete(s.of, peer)
+	}
+}
+
+// descriptors returns how many descriptors this process may have: RLIMIT_NOFILE, which Go raises as
+// far as it may.
+func descriptors() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024 // what every process has that nobody gave more
+	}
+	return int(min(limit.Cur, 1<<20))
+}
