@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -44,7 +45,7 @@ func (c *cli) attachCommand() *cobra.Command {
 		Long: `Take the process PID and the processes of its session into JOB, or take the calling process in and run CMD. Options, messages and
 exit status are those of pbs_attach, and the program answers to that name as well. Without -j, it is the only job
 that the process's user has on this host. Only root and the owner of a job can do that, with processes of the owner's. A daemon that is
-restarted at the moment is waited for, 10 seconds at most.
+restarted at the moment, or has too many attaches at once, is waited for, 10 seconds at most.
 
 -h HOST attaches a process of another host of the job: its number is the one that it has there, and JOB has to be named. That host looks for itself
 whether the process is the job's, such as by its environment or its parents. Both need a daemon and [sister] in their configuration
@@ -98,15 +99,10 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	if o.session {
 		return c.attachInSession(o)
 	}
-	client, err := c.dialAgain(cmd.Context())
-	if err != nil {
-		return fmt.Errorf("attach: tm_attach: TM_ESYSTEM: %w", err)
-	}
-	defer client.Close()
 	if o.pid == "" {
 		pid = os.Getpid()
 	}
-	attached, err := client.Attach(cmd.Context(), o.job, pid)
+	attached, err := c.attachPatiently(cmd.Context(), o.job, pid)
 	if err != nil {
 		return fmt.Errorf("attach: tm_attach: %s: %w", tmError(err), err)
 	}
@@ -114,29 +110,49 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 		return nil
 	}
 	if o.parent {
-		if _, err := client.Attach(context.Background(), attached.Job, os.Getppid()); err != nil {
+		if _, err := c.attachPatiently(context.Background(), attached.Job, os.Getppid()); err != nil {
 			fmt.Fprintf(stderr, "hookhost: attach: tm_attach parent: %s: %v\n", tmError(err), err)
 		}
 	}
 	return o.exec(attached.Outcome)
 }
 
-// dialAgain is api.Dial, with some patience where a daemon has been since the node was booted: one that is restarted, as for an upgrade, is
-// back at once, and the rank of a job that could not be attached ends the job.
-func (c *cli) dialAgain(ctx context.Context) (*api.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		client, err := api.Dial(c.socket)
-		if !errors.Is(err, api.ErrNoHost) || !api.HasServed(c.socket) {
-			return client, err
+// attachPatiently attaches a process, for 10 seconds again and again where time may help: a rank
+// that could not be attached ends its job. To attach twice does no harm.
+func (c *cli) attachPatiently(ctx context.Context, job string, pid int) (api.Attached, error) {
+	for pause, until := 10*time.Millisecond, time.Now().Add(10*time.Second); ; pause = min(2*pause, 200*time.Millisecond) {
+		attached, err := c.attachOnce(ctx, job, pid)
+		if err == nil || !c.mayPass(err) || time.Now().After(until) {
+			return attached, err
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, err
+			return attached, err
 		}
 	}
+}
+
+func (c *cli) attachOnce(ctx context.Context, job string, pid int) (api.Attached, error) {
+	client, err := api.Dial(c.socket)
+	if err != nil {
+		return api.Attached{}, err
+	}
+	defer client.Close()
+	return client.Attach(ctx, job, pid)
+}
+
+// mayPass tells whether a failed call is worth another try. A daemon that is restarted, as for an
+// upgrade, is back at once; it may also have gone in the middle of the call, or be too busy.
+func (c *cli) mayPass(err error) bool {
+	if errors.Is(err, api.ErrNoHost) {
+		return api.HasServed(c.socket)
+	}
+	if hostapi.KindOf(err) == hostapi.KindBusy {
+		return true
+	}
+	broken := []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE}
+	return slices.ContainsFunc(broken, func(b error) bool { return errors.Is(err, b) })
 }
 
 // check returns all that is wrong, in pbs_attach's words.

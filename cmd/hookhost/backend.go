@@ -125,6 +125,11 @@ func (b *backend) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Ou
 	return out, err
 }
 
+// HandleUser carries out what a user asks for: an attach, to a job that is known.
+func (b *backend) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	return b.host.HandleUser(ctx, req)
+}
+
 // Node returns what this host is and how its hooks do.
 func (b *backend) Node(context.Context) (api.NodeInfo, error) {
 	b.reloaded.Lock()

@@ -44,6 +44,9 @@ func (h *otherHost) AllowRoot() bool     { return true }
 func (h *otherHost) Handle(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	return h.events(req)
 }
+func (h *otherHost) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	return h.Handle(ctx, req)
+}
 func (h *otherHost) Job(_ context.Context, id string) (api.Job, error) { return h.job(id) }
 func (h *otherHost) Report(_ context.Context, id string, _ func(*hostapi.Job) bool) (json.RawMessage, error) {
 	return h.report(id)

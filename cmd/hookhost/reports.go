@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/host"
@@ -30,8 +32,13 @@ func (b *backend) Report(ctx context.Context, id string, may func(*hostapi.Job) 
 		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	if b.host != nil {
-		if err := b.host.Refresh(ctx, id); err != nil {
-			b.log.WithField("job", id).Warnf("measure for report: %v", err) // it will be older than it might
+		// A user asks as often as he likes; only root may do so for a job that is not known.
+		refresh, level := b.host.RefreshForUser, logrus.DebugLevel
+		if may(nil) {
+			refresh, level = b.host.Refresh, logrus.WarnLevel
+		}
+		if err := refresh(ctx, id); err != nil { // the report will be older than it might
+			b.log.WithField("job", id).Logf(level, "measure for report: %v", err)
 		}
 		if fresh, err := b.store.Get(ctx, id); err == nil && fresh != nil {
 			record = fresh

@@ -73,8 +73,7 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	// As with any event, see there.
-	outcome, err := s.Events.Handle(context.WithoutCancel(r.Context()), &hostapi.Request{Event: hostapi.EventAttach, Job: job, PID: in.PID})
+	outcome, err := s.carryOut(peer, r, &hostapi.Request{Event: hostapi.EventAttach, Job: job, PID: in.PID})
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +82,23 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 		return nil, noProcess(in.PID)
 	}
 	return Attached{Job: job.ID, Outcome: outcome}, nil
+}
+
+// carryOut has the event carried out. Root's goes on as any event of root's does. A user's ends
+// with its connection as long as it waits, and with this server: a caller whose connection is broken
+// asks the next one.
+func (s *Server) carryOut(peer Peer, r *http.Request, req *hostapi.Request) (*hostapi.Outcome, error) {
+	if peer.root() {
+		return s.Events.Handle(context.WithoutCancel(r.Context()), req)
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
+	outcome, err := s.Events.HandleUser(ctx, req)
+	if err != nil && ctx.Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return outcome, err
 }
 
 // knows tells whether the peer may know of the job that it names.

@@ -11,7 +11,12 @@ import (
 
 // Events carries out events.
 type Events interface {
+	// Handle carries out an event of root's or of another host's.
 	Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
+	// HandleUser carries out what a user asks for, or another host for one, after all that root has
+	// for the job. When ctx ends before it has begun it does not begin. Where too many wait it
+	// fails with hostapi.KindBusy.
+	HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
 }
 
 // Jobs knows the jobs of this host.

@@ -172,6 +172,11 @@ func (b *backend) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Ou
 	return &hostapi.Outcome{}, nil
 }
 
+// HandleUser is Handle; what the context says the test finds out.
+func (b *backend) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	return b.Handle(ctx, req)
+}
+
 func (b *backend) seen() []*hostapi.Request {
 	b.mu.Lock()
 	defer b.mu.Unlock()

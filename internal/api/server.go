@@ -26,10 +26,12 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -154,24 +156,38 @@ func (s *Server) endpoint(may access, limit int64, call func(Peer, *http.Request
 		var value any
 		peer, err := s.admit(r, may)
 		if err == nil {
-			r.Body = http.MaxBytesReader(w, r.Body, limit)
+			err = s.read(w, r, limit)
+		}
+		if err == nil {
 			value, err = call(peer, r)
 		}
 		s.answer(w, r, value, err)
 	})
 }
 
+// read reads the request's body, so that its context ends when the caller goes. The server's own
+// deadline is for the request: while an answer lasts it would look like a caller that has gone.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, limit int64) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		return malformed(fmt.Errorf("read request: %w", err))
+	}
+	http.NewResponseController(w).SetReadDeadline(time.Time{})
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}
+
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, value any, err error) {
-	status := http.StatusOK
+	status, words := http.StatusOK, r.Header.Get("Accept") == attachedWords
 	if err != nil {
 		e := errorOf(err)
-		status, value = e.Status, e
+		status, value, words = e.Status, e, words && e.Kind != string(hostapi.KindBusy)
 		if peer, ok := peerFrom(r.Context()); ok && e.isRefusal() && s.Refused != nil {
 			s.Refused(peer, r.Method+" "+r.URL.Path, e)
 		}
 	}
 	kind, body := "application/json", []byte(nil)
-	if text, ok := value.(worded); ok && r.Header.Get("Accept") == attachedWords {
+	if text, ok := value.(worded); ok && words {
 		kind, body = attachedWords, text.words()
 	} else if body, err = json.Marshal(value); err == nil {
 		body = append(body, '\n')

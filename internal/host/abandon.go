@@ -19,7 +19,7 @@ func (h *Host) Abandon(ctx context.Context, id, run, why string) error {
 		return ErrClosed
 	}
 	defer h.begun.Done()
-	release, err := h.jobs.take(ctx, id)
+	release, err := h.jobs.take(ctx, id, course)
 	if err != nil {
 		return fmt.Errorf("end job %s: wait for its turn: %w", id, err)
 	}

@@ -113,7 +113,7 @@ func (h *Host) callInTurn(hook, id string) {
 		return
 	}
 	h.behindIt(func() {
-		release, err := h.jobs.take(h.ctx, id)
+		release, err := h.jobs.take(h.ctx, id, course)
 		h.mu.Lock()
 		delete(h.awaited, key)
 		h.mu.Unlock()

@@ -98,7 +98,7 @@ func TestBatchWithABusyJob(t *testing.T) {
 	n.hook("a", "misbehave", "", "debug=true")
 	h := n.open()
 	ids := n.stored(20, carried)
-	release, err := h.jobs.take(t.Context(), "7.srv")
+	release, err := h.jobs.take(t.Context(), "7.srv", course)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestCloseAmidCalls(t *testing.T) {
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
 	h := n.open()
 	ids := n.stored(50, carried)
-	release, err := h.jobs.take(t.Context(), "7.srv")
+	release, err := h.jobs.take(t.Context(), "7.srv", course)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,21 @@ import (
 // caller is who has sent an event and waits for its outcome. The zero value is the host itself.
 type caller struct {
 	outside bool            // a MoM of any kind: what it is told of a job's use counts as told
+	user    bool            // anybody but root and MoM: see HandleUser
 	pbs     bool            // pbs_mom, through the hook that it runs
 	home    string          // of pbs_mom: see HandlePBS
 	waits   context.Context // of pbs_mom: ends when nobody takes the answer any more
+}
+
+// class says where in the job's line an event goes.
+func (c caller) class(e hostapi.Event) class {
+	switch {
+	case c.user:
+		return request
+	case e == hostapi.EventAttach:
+		return inquiry
+	}
+	return course
 }
 
 // gone returns why nobody takes the answer any more, nil while somebody does or that is not known. A hook that pbs_mom has killed, or has

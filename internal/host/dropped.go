@@ -72,19 +72,24 @@ func (h *Host) armStart(rec *jobstate.Record) {
 // dropUnstarted is called when the timers of these jobs ring.
 func (h *Host) dropUnstarted(jobs []string) {
 	for _, id := range jobs {
-		h.behindIt(func() {
-			release, err := h.jobs.take(h.ctx, id)
-			if err != nil {
-				return
-			}
-			defer release()
-			if !h.enter(&h.begun) {
-				return
-			}
-			defer h.begun.Done()
-			h.dropOne(h.ctx, id, notStarted, func(rec *jobstate.Record) bool { return h.unstarted(rec, dropAge) })
-		})
+		h.dropInTurn(id, notStarted, func(rec *jobstate.Record) bool { return h.unstarted(rec, dropAge) })
 	}
+}
+
+// dropInTurn waits for the job's turn, beside the caller, and then does dropOne.
+func (h *Host) dropInTurn(id, why string, may func(*jobstate.Record) bool) {
+	h.behindIt(func() {
+		release, err := h.jobs.take(h.ctx, id, course)
+		if err != nil {
+			return
+		}
+		defer release()
+		if !h.enter(&h.begun) {
+			return
+		}
+		defer h.begun.Done()
+		h.dropOne(h.ctx, id, why, may)
+	})
 }
 
 // dropUnlisted ends the jobs of the pbs_mom of that home that it does not list any more and does not have on its disk either. Of a job whose
@@ -117,8 +122,9 @@ func (h *Host) unstarted(rec *jobstate.Record, age time.Duration) bool {
 	return rec.Phase == jobstate.PhasePrerun && !rec.Kept && h.isPBS(rec, age)
 }
 
-// drop ends those of the jobs that may be dropped and that MoM does not have, and returns how many that were. Jobs whose turn somebody has
-// are left alone.
+// drop ends those of the jobs that may be dropped and that MoM does not have, and returns how many
+// that were. A job whose turn somebody has is dropped behind that one, and not counted: its owner
+// may have its turn all the time.
 func (h *Host) drop(ctx context.Context, why string, may func(*jobstate.Record) bool) (dropped int) {
 	if h.opt.PBSHas == nil {
 		return 0
@@ -137,6 +143,7 @@ func (h *Host) drop(ctx context.Context, why string, may func(*jobstate.Record) 
 			defer func() { <-slots }()
 			release := h.jobs.try(rec.Job.ID)
 			if release == nil {
+				h.dropInTurn(rec.Job.ID, why, may)
 				return
 			}
 			defer release()

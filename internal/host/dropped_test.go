@@ -497,7 +497,7 @@ func TestPeriodicWaitsForNoJob(t *testing.T) {
 		fromPBS(t, h, event(hostapi.EventBegin, id))
 		fromPBS(t, h, event(hostapi.EventLaunch, id))
 	}
-	release, err := h.jobs.take(t.Context(), "1.srv") // an event has it
+	release, err := h.jobs.take(t.Context(), "1.srv", course) // an event has it
 	if err != nil {
 		t.Fatal(err)
 	}

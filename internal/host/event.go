@@ -23,6 +23,14 @@ func (h *Host) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 	return outcomeOf(v), err
 }
 
+// HandleUser is Handle for a request of a user, or of another host for one. It waits behind all
+// that root, MoM and the host itself have for the job, and fails with KindBusy where too many wait,
+// or where it has waited too long. A request that has not begun when ctx ends does not begin.
+func (h *Host) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	v, err := h.judge(ctx, req, caller{outside: true, user: true})
+	return outcomeOf(v), err
+}
+
 // Judge is Handle with all that PBS can be told. The JSON of its Verdict is that of the Outcome with three keys more.
 func (h *Host) Judge(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	return h.judge(ctx, req, caller{outside: true})
@@ -40,7 +48,7 @@ func (h *Host) judge(ctx context.Context, req *hostapi.Request, from caller) (*V
 	if !req.Event.ForJob() {
 		return h.judgeHost(h.detach(ctx), req, from)
 	}
-	release, err := h.jobs.take(ctx, req.Job.ID)
+	release, err := h.jobs.take(ctx, req.Job.ID, from.class(req.Event))
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindBusy, "%s of job %s: wait for its turn: %w", req.Event, req.Job.ID, err)
 	}

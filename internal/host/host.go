@@ -5,9 +5,11 @@
 // The events of a job that runs on several hosts without pbs_mom it sends to the job's other hosts (spread.go, gather.go), through
 // Options.Sisters.
 //
-// Events of one job are carried out one at a time in the order in which they came, jobs in parallel. Each running hook is a
-// process in a session of its own that dies with the host, however the host dies. Nothing here runs while nothing
-// happens, but for exechost_periodic.
+// Events of one job are carried out one at a time, jobs in parallel. They keep the order in which
+// they came, but that attaches and reports wait for all others, and users' for root's (queue.go).
+//
+// Each running hook is a process in a session of its own that dies with the host, however the host
+// dies. Nothing here runs while nothing happens, but for exechost_periodic.
 //
 // It never touches a kernel file: that is the hooks' affair. What it has to know of processes it is told by the
 // functions in Options.

@@ -95,7 +95,7 @@ func (h *Host) payOwed(ctx context.Context) error {
 	h.mu.RUnlock()
 	var errs []error
 	for _, id := range ids {
-		release, err := h.jobs.take(ctx, id)
+		release, err := h.jobs.take(ctx, id, course)
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}

@@ -95,7 +95,7 @@ func TestNoticeBesideEvent(t *testing.T) {
 		}
 	}
 	tell("x", `{"told":true}`)
-	release, err := h.jobs.take(t.Context(), "1.srv")
+	release, err := h.jobs.take(t.Context(), "1.srv", course)
 	if err != nil {
 		t.Fatal(err)
 	}

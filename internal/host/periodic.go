@@ -115,7 +115,7 @@ func (h *Host) update(ctx context.Context, c *chain, from caller) error {
 
 // updateInTurn changes the job's record when its turn has come.
 func (h *Host) updateInTurn(id string, note func(*jobstate.Record)) error {
-	release, err := h.jobs.take(h.ctx, id)
+	release, err := h.jobs.take(h.ctx, id, course)
 	if err != nil {
 		return err
 	}
@@ -252,40 +252,4 @@ func (h *Host) tick(p *plugin) {
 	if err := h.Reconcile(h.ctx); err != nil && h.ctx.Err() == nil {
 		h.log.Error(line(err.Error()))
 	}
-}
-
-// Refresh has every hook tell what a live job has used by now, and its other hosts if this is its first, so that its record,
-// and a report made from it, is not as old as the last periodic. Hosts that do not tell within 3 s keep their last numbers and are in
-// Record.Missing until they do; the job's turn does not wait for them. ctx bounds the wait for the turn only, as with Handle. A job that
-// does not live, or is ending, is left as it is.
-func (h *Host) Refresh(ctx context.Context, id string) error {
-	if !h.enter(&h.begun) {
-		return ErrClosed
-	}
-	defer h.begun.Done()
-	wait := h.askBeside(h.detach(ctx), id)
-	err := h.refresh(ctx, id)
-	return errors.Join(err, wait())
-}
-
-// refresh asks the hooks.
-func (h *Host) refresh(ctx context.Context, id string) error {
-	release, err := h.jobs.take(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer release()
-	ctx = h.detach(ctx)
-	rec, err := h.opt.Store.Get(ctx, id)
-	if err != nil || rec == nil || rec.Phase == jobstate.PhaseExiting {
-		return err
-	}
-	c := h.about([]*jobstate.Record{rec}, h.links()...)
-	if v := c.run(ctx); v.Reject {
-		err = errors.New(v.Message)
-	}
-	h.passSignals(ctx, c)
-	defer h.rouse(id)
-	defer h.adopt(c)
-	return errors.Join(err, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, h.clock.Now()) }))
 }

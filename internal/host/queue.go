@@ -2,39 +2,97 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
-// queues gives out one turn at a time for each job, in the order in which they were asked for. A job for which nobody
-// has or wants a turn takes no memory.
+// Bounds on what users may have wait for one job. A job has as many ranks on a host as the host has
+// cpus, and a launcher attaches them all at once. The time is longer than any hook's alarm of ours.
+const (
+	maxRequests = 1024
+	requestWait = 2 * time.Minute
+)
+
+// class says who goes first in a job's line.
+type class int
+
+const (
+	// course is what happens to the job: its begin, its end, and all between as MoM, root or the
+	// host itself tells it. It stays in order.
+	course class = iota
+	// inquiry is what root asks for and the course of the job does not depend on: attach, report.
+	inquiry
+	// request is what a user asks for, within the bounds above.
+	request
+)
+
+// queues gives out one turn at a time for each job: by class, and within a class in the order in
+// which they were asked for. So the end of a job waits for who has the turn, and for no request. A
+// job for which nobody has or wants a turn takes no memory.
 type queues struct {
 	mu      sync.Mutex
-	waiting map[string][]chan struct{} // a key is there while the turn is taken
+	waiting map[string][]waiter // a key is there while the turn is taken
 }
 
-// take waits for the job's turn and returns the function that ends it. It fails when ctx ends first.
-func (q *queues) take(ctx context.Context, id string) (release func(), err error) {
-	q.mu.Lock()
-	if q.waiting == nil {
-		q.waiting = make(map[string][]chan struct{})
+type waiter struct {
+	class class
+	turn  chan struct{}
+}
+
+// take waits for the job's turn and returns the function that ends it. It fails when ctx ends
+// first, and at once for a request where too many wait. A turn that is free needs no ctx, but for a
+// request.
+func (q *queues) take(ctx context.Context, id string, c class) (release func(), err error) {
+	if c == request {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, requestWait, fmt.Errorf("no turn in %v", requestWait))
+		defer cancel()
 	}
-	line, taken := q.waiting[id]
-	if !taken {
-		q.waiting[id] = nil
-		q.mu.Unlock()
-		return func() { q.release(id) }, nil
+	turn, err := q.enter(id, c)
+	if err != nil {
+		return nil, err
 	}
-	turn := make(chan struct{})
-	q.waiting[id] = append(line, turn)
-	q.mu.Unlock()
-	select {
-	case <-turn:
-		return func() { q.release(id) }, nil
-	case <-ctx.Done():
-		q.leave(id, turn)
+	if turn != nil {
+		select {
+		case <-turn:
+		case <-ctx.Done():
+			q.leave(id, turn)
+			return nil, context.Cause(ctx)
+		}
+	}
+	if c == request && ctx.Err() != nil {
+		q.release(id)
 		return nil, context.Cause(ctx)
 	}
+	return func() { q.release(id) }, nil
+}
+
+// enter takes the turn, or a place in the line: turn is closed when that has become the turn.
+func (q *queues) enter(id string, c class) (turn chan struct{}, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	line, taken := q.waiting[id]
+	if !taken {
+		put(&q.waiting, id, nil)
+		return nil, nil
+	}
+	if first := behind(line, inquiry); c == request && len(line)-first >= maxRequests {
+		return nil, fmt.Errorf("%d requests wait already, no more may", maxRequests)
+	}
+	turn = make(chan struct{})
+	q.waiting[id] = slices.Insert(line, behind(line, c), waiter{c, turn})
+	return turn, nil
+}
+
+// behind returns how many in the line go before the next one of that class.
+func behind(line []waiter, c class) int {
+	n := slices.IndexFunc(line, func(w waiter) bool { return w.class > c })
+	if n < 0 {
+		return len(line)
+	}
+	return n
 }
 
 // try takes the job's turn if nobody has it; else release is nil.
@@ -68,8 +126,9 @@ func (q *queues) tryAll(ids []string) (free, busy []string, release func()) {
 // leave gives up a place in the line, or the turn if it came at the same moment.
 func (q *queues) leave(id string, turn chan struct{}) {
 	q.mu.Lock()
-	if i := slices.Index(q.waiting[id], turn); i >= 0 {
-		q.waiting[id] = slices.Delete(q.waiting[id], i, i+1)
+	line := q.waiting[id]
+	if i := slices.IndexFunc(line, func(w waiter) bool { return w.turn == turn }); i >= 0 {
+		q.waiting[id] = slices.Delete(line, i, i+1)
 		q.mu.Unlock()
 		return
 	}
@@ -86,5 +145,5 @@ func (q *queues) release(id string) {
 		return
 	}
 	q.waiting[id] = line[1:]
-	close(line[0])
+	close(line[0].turn)
 }

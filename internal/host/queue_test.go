@@ -2,14 +2,32 @@ package host
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
 )
+
+// inLine returns how many wait for the job's turn.
+func (q *queues) inLine(id string) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting[id])
+}
 
 func TestQueueKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queues
-		first, err := q.take(t.Context(), "1")
+		first, err := q.take(t.Context(), "1", course)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,7 +41,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 				giveUp = append(giveUp, cancel)
 			}
 			go func() {
-				release, err := q.take(ctx, "1")
+				release, err := q.take(ctx, "1", course)
 				if err != nil {
 					return
 				}
@@ -32,7 +50,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 			}()
 			synctest.Wait() // it is in the line
 		}
-		other, err := q.take(t.Context(), "2") // another job waits for nobody
+		other, err := q.take(t.Context(), "2", course) // another job waits for nobody
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +81,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 func TestQueueLosesNoTurn(t *testing.T) {
 	var q queues
 	for range 200 {
-		first, err := q.take(t.Context(), "1")
+		first, err := q.take(t.Context(), "1", course)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,14 +89,14 @@ func TestQueueLosesNoTurn(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if release, err := q.take(ctx, "1"); err == nil {
+			if release, err := q.take(ctx, "1", course); err == nil {
 				release()
 			}
 		}()
 		go cancel()
 		first()
 		<-done
-		if release, err := q.take(t.Context(), "1"); err != nil {
+		if release, err := q.take(t.Context(), "1", course); err != nil {
 			t.Fatal(err)
 		} else {
 			release()
@@ -87,4 +105,150 @@ func TestQueueLosesNoTurn(t *testing.T) {
 	if len(q.waiting) != 0 {
 		t.Errorf("%d jobs left in memory", len(q.waiting))
 	}
+}
+
+// A late comer goes first where his class does; within a class nobody is overtaken.
+func TestQueueGoesByClass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queues
+		first, err := q.take(t.Context(), "1", request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var order []string
+		for i, c := range []class{request, inquiry, course, request, course, inquiry, request} {
+			go func() {
+				release, err := q.take(t.Context(), "1", c)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, fmt.Sprint(c, i))
+				release()
+			}()
+			synctest.Wait()
+		}
+		first()
+		synctest.Wait()
+		if got, want := strings.Join(order, ","), "0 2,0 4,1 1,1 5,2 0,2 3,2 6"; got != want {
+			t.Errorf("order %s, want %s", got, want)
+		}
+	})
+}
+
+// Requests are bounded in number and in time; nothing else is.
+func TestQueueBoundsRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q queues
+		first, err := q.take(t.Context(), "1", request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var late atomic.Int32
+		var wait sync.WaitGroup
+		for range maxRequests {
+			wait.Go(func() {
+				if _, err := q.take(t.Context(), "1", request); err == nil || !strings.Contains(err.Error(), "no turn in 2m0s") {
+					t.Errorf("%v", err)
+				}
+				late.Add(1)
+			})
+		}
+		var served atomic.Int32
+		for _, c := range []class{course, inquiry} {
+			wait.Go(func() {
+				if release, err := q.take(t.Context(), "1", c); err == nil {
+					served.Add(1)
+					release()
+				}
+			})
+		}
+		synctest.Wait()
+		if _, err := q.take(t.Context(), "1", request); err == nil || err.Error() != "1024 requests wait already, no more may" {
+			t.Errorf("one too many: %v", err)
+		}
+		if release, err := q.take(t.Context(), "2", request); err != nil {
+			t.Errorf("for another job: %v", err)
+		} else {
+			release()
+		}
+		time.Sleep(requestWait + time.Second)
+		synctest.Wait()
+		if late.Load() != maxRequests || q.inLine("1") != 2 {
+			t.Errorf("%d have given up, %d wait", late.Load(), q.inLine("1"))
+		}
+		first()
+		wait.Wait()
+		if served.Load() != 2 {
+			t.Errorf("%d served", served.Load())
+		}
+	})
+}
+
+// A caller that has gone begins nothing, though the turn be free.
+func TestQueueHasNoTurnForWhoIsGone(t *testing.T) {
+	var q queues
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := q.take(ctx, "1", request); !errors.Is(err, context.Canceled) || len(q.waiting) != 0 {
+		t.Errorf("%v, %d jobs in memory", err, len(q.waiting))
+	}
+}
+
+// A user's attaches, however many, hold up neither the job's walltime nor its end, and root's
+// attach comes before them.
+func TestUsersRequestsWaitForTheJobsEnd(t *testing.T) {
+	const id, many = "1.srv", 823
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
+	h := n.open()
+	n.stored(1, carried)
+	release, err := h.jobs.take(t.Context(), id, request) // the one that is under way
+	if err != nil {
+		t.Fatal(err)
+	}
+	var attaches, events sync.WaitGroup
+	for range many {
+		attaches.Go(func() {
+			if _, err := h.HandleUser(t.Context(), event(hostapi.EventAttach, id)); hostapi.KindOf(err) != hostapi.KindJob {
+				t.Errorf("an attach behind the job's end: %v", err)
+			}
+		})
+	}
+	eventually(t, "attaches wait", func() bool { return h.jobs.inLine(id) == many })
+	h.callDue("a", []string{id})
+	for i, e := range []hostapi.Event{hostapi.EventAttach, hostapi.EventPreterm, hostapi.EventEpilogue, hostapi.EventEnd} {
+		eventually(t, "the one before waits", func() bool { return h.jobs.inLine(id) == many+1+i })
+		events.Go(func() {
+			if _, err := h.Judge(t.Context(), event(e, id)); (err != nil) != (e == hostapi.EventAttach) {
+				t.Errorf("%s: %v", e, err)
+			}
+		})
+	}
+	eventually(t, "all wait", func() bool { return h.jobs.inLine(id) == many+5 })
+	release()
+	events.Wait()
+	attaches.Wait()
+	want := []string{"exechost_periodic 1.srv 1", "execjob_preterm 1.srv 2", "execjob_epilogue 1.srv 3", "execjob_end 1.srv 4"}
+	got := slices.DeleteFunc(n.calls("log"), func(call string) bool { return strings.HasPrefix(call, "exechost_startup") })
+	if !slices.Equal(got, want) {
+		t.Errorf("calls %q, want %q", got, want)
+	}
+}
+
+// A job whose turn its owner has all the time is dropped like any other.
+func TestDroppedJobWithABusyTurn(t *testing.T) {
+	n := newPBSNode(t, &momFiles{})
+	h := n.open()
+	n.put("1.srv", jobstate.PhaseRunning, 2*dropAge)
+	release, err := h.jobs.take(t.Context(), "1.srv", request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := event(hostapi.EventPeriodic, "")
+	req.JobList = map[string]*hostapi.Job{}
+	fromPBS(t, h, req)
+	eventually(t, "its drop waits", func() bool { return h.jobs.inLine("1.srv") > 0 })
+	release()
+	eventually(t, "it is dropped", func() bool { return n.record("1.srv") == nil })
 }

@@ -91,7 +91,7 @@ func (h *Host) resolve(ctx context.Context, id string, f fate, why string) error
 		return ErrClosed
 	}
 	defer h.begun.Done()
-	release, err := h.jobs.take(ctx, id)
+	release, err := h.jobs.take(ctx, id, course)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func TestSignalsReachSisters(t *testing.T) {
 func TestSignalDuringEvent(t *testing.T) {
 	c := newCluster(t, 2, func(string) string { return "signals = ['TERM']\n" }, nil)
 	c.must(begin)
-	release, err := c.head().jobs.take(t.Context(), "1.srv")
+	release, err := c.head().jobs.take(t.Context(), "1.srv", course)
 	if err != nil {
 		t.Fatal(err)
 	}

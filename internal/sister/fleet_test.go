@@ -93,6 +93,10 @@ func (h host) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcom
 	return h.handle(ctx, req)
 }
 
+func (h host) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	return h.handle(ctx, req)
+}
+
 // serve starts a sister and returns its address.
 func serve(t testing.TB, name string, id *api.Identity, handle func(context.Context, *hostapi.Request) (*hostapi.Outcome, error)) string {
 	t.Helper()

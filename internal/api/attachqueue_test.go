@@ -1,0 +1,118 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// waiting is a host where each attach of a user's waits until it is given up.
+func waiting(t *testing.T) (b *backend, begun chan struct{}, ended chan error) {
+	begun, ended = make(chan struct{}), make(chan error, 1)
+	b = &backend{jobs: []Job{job("12.srv", nobody)}}
+	b.handle = func(ctx context.Context, _ *hostapi.Request) (*hostapi.Outcome, error) {
+		close(begun)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Minute):
+		}
+		ended <- ctx.Err()
+		return nil, hostapi.Errorf(hostapi.KindBusy, "given up")
+	}
+	return b, begun, ended
+}
+
+// attaching starts a process of nobody's that asks to be attached.
+func attaching(t *testing.T, socket string) *exec.Cmd {
+	t.Helper()
+	if os.Getuid() != 0 {
+		skip(t, "not root")
+	}
+	cmd := exec.Command("/proc/self/exe", socket, "POST", "/v1/attach", `{"job":"12.srv","pid":$PID}`)
+	cmd.Env, cmd.Dir = []string{"API_TEST_HELPER=call", "GORACE=atexit_sleep_ms=0"}, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	return cmd
+}
+
+// A user's attach ends with its connection while it waits, though not with the time for a request.
+func TestUsersAttachEndsWithItsConnection(t *testing.T) {
+	b, begun, ended := waiting(t)
+	socket := serve(t, b, func(s *Server) { s.timeouts.request = 300 * time.Millisecond })
+	cmd := attaching(t, socket)
+	<-begun
+	select {
+	case err := <-ended:
+		t.Fatalf("given up while its caller waits: %v", err)
+	case <-time.After(time.Second): // more than the time for a request
+	}
+	cmd.Process.Kill()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A host that stops does not wait for users' calls that have not begun. Their callers see a broken
+// connection, and ask the next.
+func TestUsersAttachDoesNotHoldUpTheHostsEnd(t *testing.T) {
+	b, begun, _ := waiting(t)
+	socket := filepath.Join(socketDir(t), "run", "s")
+	l, err := Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.procfs, err = kernfs.Open("/proc"); err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(b, b, b, b)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	cmd := attaching(t, socket)
+	<-begun
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := errors.Join(s.Shutdown(ctx), <-served); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the caller was answered")
+	}
+}
+
+// A call that time heals is told in JSON to all, so that cmd/front leaves it to the full program.
+func TestBusyIsNoWord(t *testing.T) {
+	b := &backend{jobs: []Job{job("12.srv", os.Getuid())}}
+	b.handle = func(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
+		return nil, hostapi.Errorf(hostapi.KindBusy, "too many")
+	}
+	socket := serve(t, b)
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	body := fmt.Sprintf(`{"job":"12.srv","pid":%d}`, os.Getpid())
+	fmt.Fprintf(conn, "POST /v1/attach HTTP/1.0\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s", attachedWords, len(body), body)
+	var answer strings.Builder
+	buf := make([]byte, 4096)
+	for n, err := conn.Read(buf); err == nil; n, err = conn.Read(buf) {
+		answer.Write(buf[:n])
+	}
+	if got := answer.String(); !strings.HasPrefix(got, "HTTP/1.0 409") || !strings.Contains(got, `{"error":"too many","kind":"busy"}`) {
+		t.Errorf("%q", got)
+	}
+}

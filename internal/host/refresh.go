@@ -1,0 +1,52 @@
+package host
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// Refresh has every hook tell what a live job has used by now, and its other hosts if this is its
+// first. Its record, and a report made from it, is then not as old as the last periodic. Hosts that
+// do not tell within 3 s keep their last numbers and are in Record.Missing until they do; the job's
+// turn does not wait for them. ctx bounds the wait for the turn only, as with Handle. A job that
+// does not live, or is ending, is left as it is.
+func (h *Host) Refresh(ctx context.Context, id string) error { return h.refresh(ctx, id, inquiry) }
+
+// RefreshForUser is Refresh with the bounds of HandleUser.
+func (h *Host) RefreshForUser(ctx context.Context, id string) error {
+	return h.refresh(ctx, id, request)
+}
+
+func (h *Host) refresh(ctx context.Context, id string, from class) error {
+	if !h.enter(&h.begun) {
+		return ErrClosed
+	}
+	defer h.begun.Done()
+	wait := h.askBeside(h.detach(ctx), id)
+	err := h.measure(ctx, id, from)
+	return errors.Join(err, wait())
+}
+
+// measure asks the hooks.
+func (h *Host) measure(ctx context.Context, id string, from class) error {
+	release, err := h.jobs.take(ctx, id, from)
+	if err != nil {
+		return err
+	}
+	defer release()
+	ctx = h.detach(ctx)
+	rec, err := h.opt.Store.Get(ctx, id)
+	if err != nil || rec == nil || rec.Phase == jobstate.PhaseExiting {
+		return err
+	}
+	c := h.about([]*jobstate.Record{rec}, h.links()...)
+	if v := c.run(ctx); v.Reject {
+		err = errors.New(v.Message)
+	}
+	h.passSignals(ctx, c)
+	defer h.rouse(id)
+	defer h.adopt(c)
+	return errors.Join(err, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, h.clock.Now()) }))
+}
