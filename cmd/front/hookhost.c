@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #endif
 #define SOCKET "/run/hookhost/hookhost.sock"
 #define TYPE "application/x-hookhost-attached" // internal/api/words.go
+#define SILENCE 5 // seconds to the daemon's first sign of life, as in internal/api/client.go
 
 // What is to be done: take the process pid in; or this one, and become the command.
 struct call {
@@ -111,6 +113,13 @@ static bool parse(struct call *c, int argc, char **argv)
 	       strlen(c->socket) < sizeof(((struct sockaddr_un *)0)->sun_path);
 }
 
+// within bounds what connect and send, or read, may take on fd; 0 seconds is no bound (socket(7)).
+static bool within(int fd, int option, time_t seconds)
+{
+	struct timeval limit = {.tv_sec = seconds};
+	return setsockopt(fd, SOL_SOCKET, option, &limit, sizeof limit) == 0;
+}
+
 static bool send_all(int fd, const char *text, size_t length)
 {
 	while (length > 0) {
@@ -125,22 +134,27 @@ static bool send_all(int fd, const char *text, size_t length)
 	return true;
 }
 
-// ask has the daemon's answer in text, ended by a NUL byte, and returns its length; -1 where it does not answer, or too much.
+// ask has the daemon's answer in text, ended by a NUL byte, and returns its length; -1 where it does
+// not answer, or too much. A daemon that lives begins at once, by 100 Continue, and then is waited
+// for. The kernel takes calls for one that is stopped as well.
 static ssize_t ask(const struct call *c, char *text, size_t size)
 {
 	char body[300], request[600];
 	int length = snprintf(body, sizeof body, "{\"job\":\"%s\",\"pid\":%ld}", c->job, c->pid ? c->pid : (long)getpid());
 	length = snprintf(request, sizeof request,
 		"POST /v1/attach HTTP/1.1\r\nHost: hookhost\r\nHookhost-Api: 1\r\nAccept: " TYPE
-		"\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", length, body);
+		"\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n%s", length, body);
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	strcpy(address.sun_path, c->socket); // parse has seen that it fits
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	size_t got = 0;
 	ssize_t n = -1;
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 && send_all(fd, request, (size_t)length)) {
+	if (fd >= 0 && within(fd, SO_SNDTIMEO, SILENCE) && within(fd, SO_RCVTIMEO, SILENCE) &&
+	    connect(fd, (struct sockaddr *)&address, sizeof address) == 0 && send_all(fd, request, (size_t)length)) {
 		while ((n = read(fd, text + got, size - 1 - got)) != 0) {
 			if (n < 0 && errno != EINTR)
+				break;
+			if (n > 0 && got == 0 && !within(fd, SO_RCVTIMEO, 0))
 				break;
 			if (n > 0)
 				got += (size_t)n;
@@ -156,6 +170,11 @@ static ssize_t ask(const struct call *c, char *text, size_t size)
 static char *body(char *text, size_t length, size_t *left)
 {
 	char *end = memmem(text, length, "\r\n\r\n", 4);
+	if (strncmp(text, "HTTP/1.1 100 ", 13) == 0 && end) { // the sign of life
+		length -= (size_t)(end + 4 - text);
+		text = end + 4;
+		end = memmem(text, length, "\r\n\r\n", 4);
+	}
 	if (strncmp(text, "HTTP/1.1 ", 9) != 0 || !end)
 		return NULL;
 	end[2] = 0;

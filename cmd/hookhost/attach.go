@@ -148,7 +148,7 @@ func (c *cli) mayPass(err error) bool {
 	if errors.Is(err, api.ErrNoHost) {
 		return api.HasServed(c.socket)
 	}
-	if hostapi.KindOf(err) == hostapi.KindBusy {
+	if hostapi.KindOf(err) == hostapi.KindBusy || errors.Is(err, api.ErrSilent) {
 		return true
 	}
 	broken := []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
 	"sync/atomic"
 	"time"
@@ -21,21 +23,30 @@ import (
 // ErrNoHost says that nobody serves the socket: there is none, or its host is dead.
 var ErrNoHost = errors.New("no host")
 
+// ErrSilent says that nothing came of the host at the socket, though the kernel took the call: it
+// is stopped or stuck, or has not begun to serve.
+var ErrSilent = errors.New("no sign of life")
+
+// silence is how long a host may take to its first sign of life. What it does then may take longer.
+const silence = 5 * time.Second
+
 // maxAnswer bounds what a client reads of an answer.
 const maxAnswer = 64 << 20
 
-// Client calls a host. It is safe for concurrent use. Its errors are the host's own (*Error), ErrNoHost when there is
-// none, or those of a connection that broke; after the last it is not known whether the call was carried out.
+// Client calls a host. It is safe for concurrent use. Its errors are the host's own (*Error),
+// ErrNoHost when there is none, ErrSilent, or those of a connection that broke. After the last two it
+// is not known whether the call was carried out.
 type Client struct {
-	socket string
-	host   string // another host, over TLS; "" for this one
-	http   http.Client
-	first  atomic.Pointer[net.UnixConn] // made by Dial, used by the first call
+	socket  string
+	host    string // another host, over TLS; "" for this one
+	silence time.Duration
+	http    http.Client
+	first   atomic.Pointer[net.UnixConn] // made by Dial, used by the first call
 }
 
 // Dial returns a client of the host at socket. It fails with ErrNoHost.
 func Dial(socket string) (*Client, error) {
-	c := &Client{socket: socket}
+	c := &Client{socket: socket, silence: silence}
 	conn, err := c.connect(context.Background())
 	if err != nil {
 		return nil, err
@@ -58,6 +69,11 @@ func Dial(socket string) (*Client, error) {
 func (c *Client) connect(ctx context.Context) (*net.UnixConn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.socket)
+	// EAGAIN: the host's backlog is full.
+	for until := time.Now().Add(c.silence); errors.Is(err, unix.EAGAIN) && time.Now().Before(until); {
+		time.Sleep(10 * time.Millisecond)
+		conn, err = d.DialContext(ctx, "unix", c.socket)
+	}
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
 		return nil, fmt.Errorf("connect to %s: %w", c.socket, ErrNoHost)
 	}
@@ -162,7 +178,9 @@ func (c *Client) Notices(ctx context.Context, id string, after int, tell func(No
 // stream calls yield with each value of an answer that comes bit by bit, until it returns false,
 // and returns the trailer of one that came to its end. what names the values in errors.
 func stream[T any](ctx context.Context, c *Client, path, what string, yield func(T) bool) (http.Header, error) {
-	resp, err := c.open(ctx, http.MethodGet, path, nil)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	resp, err := c.open(ctx, cancel, http.MethodGet, path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +227,9 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		}
 		body = bytes.NewReader(b)
 	}
-	resp, err := c.open(ctx, method, path, body)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	resp, err := c.open(ctx, cancel, method, path, body)
 	if err != nil {
 		return err
 	}
@@ -235,13 +255,30 @@ func readAnswer(resp *http.Response, limit int64, out any) error {
 	return nil
 }
 
-// open sends a request and returns the answer's head; the body is to be read.
-func (c *Client) open(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+// open sends a request and returns the answer's head; the body is to be read, and then ctx to be
+// cancelled, which open itself does where the host at the socket gives no sign of life. Other hosts
+// have a time for each call.
+func (c *Client) open(
+	ctx context.Context, cancel context.CancelCauseFunc, method, path string, body io.Reader,
+) (*http.Response, error) {
+	if c.host == "" {
+		silent := time.AfterFunc(c.silence, func() {
+			cancel(fmt.Errorf("%w in %v: it is stopped or stuck", ErrSilent, c.silence))
+		})
+		defer silent.Stop()
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			Got1xxResponse: func(int, textproto.MIMEHeader) error { silent.Stop(); return nil },
+		})
+	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://hookhost"+path, body)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set(versionHeader, majorVersion)
+	if c.host == "" {
+		// The body does not wait for it: Transport.ExpectContinueTimeout is 0.
+		req.Header.Set("Expect", "100-continue")
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		var u *url.Error

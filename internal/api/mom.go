@@ -45,13 +45,10 @@ const (
 
 // momEvent answers the hook of pbs_mom. Bodies of both sides are no JSON; errors are.
 //
-// The hook sends "Expect: 100-continue", and its body without waiting. net/http writes "100
-// Continue" when the body is read, which is the first sign that the daemon lives: the kernel takes
-// an event for one that is stopped as well. A caller that is gone by then is found out by that
-// write, which ends the request's context before the event is carried out.
+// The hook sends "Expect: 100-continue", and its body without waiting: see sign.
 func (s *Server) momEvent(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
-	control.SetWriteDeadline(time.Time{})
+	s.sign(w, r)
 	peer, err := s.admit(r, rootOnly)
 	if err != nil {
 		s.answer(w, r, nil, err)

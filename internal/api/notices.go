@@ -26,7 +26,7 @@ type Notice struct {
 // tell.
 func (s *Server) notices(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
-	control.SetWriteDeadline(time.Time{})
+	s.sign(w, r)
 	peer, err := s.admit(r, usersOnly)
 	if err == nil {
 		err = checkNoBody(r)

@@ -18,7 +18,7 @@ const damagedTrailer = "Hookhost-Damaged"
 // may hold more than anybody should keep in memory. An answer that is not whole is broken off.
 func (s *Server) reports(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
-	control.SetWriteDeadline(time.Time{})
+	s.sign(w, r)
 	peer, err := s.admit(r, usersOnly)
 	if err == nil && s.Reports == nil {
 		err = noCall(r)

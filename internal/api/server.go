@@ -151,8 +151,7 @@ func noCall(r *http.Request) error {
 // endpoint makes a handler of a call: access first, before a byte of the body is read; then its value or error as JSON.
 func (s *Server) endpoint(may access, limit int64, call func(Peer, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The deadline of the connection's answer before this one must not hit a "100 Continue".
-		http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		s.sign(w, r)
 		var value any
 		peer, err := s.admit(r, may)
 		if err == nil {
@@ -163,6 +162,19 @@ func (s *Server) endpoint(may access, limit int64, call func(Peer, *http.Request
 		}
 		s.answer(w, r, value, err)
 	})
+}
+
+// sign tells a caller that wants to know it, by Expect: 100-continue, that the daemon lives: the
+// kernel takes calls for one that is stopped as well. A caller that is gone is found out by that
+// write, which ends the request's context.
+func (s *Server) sign(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	if r.Header.Get("Expect") != "" && r.ProtoAtLeast(1, 1) {
+		control.SetWriteDeadline(time.Now().Add(s.timeouts.answer))
+		w.WriteHeader(http.StatusContinue)
+	}
+	// Not that of the connection's answer before this one either.
+	control.SetWriteDeadline(time.Time{})
 }
 
 // read reads the request's body, so that its context ends when the caller goes. The server's own
