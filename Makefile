@@ -11,7 +11,7 @@ BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LINK)'
 # NVML's symbols are looked up when they are called, so the program starts on nodes whose driver lacks some.
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 
-.PHONY: all demo test test-vm test-openpbs check bench install clean help generate fuzz
+.PHONY: all demo test test-vm test-openpbs check race bench install clean help generate fuzz
 .DEFAULT_GOAL := all
 
 all: ## build bin/hookhost, bin/full/hookhost, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
@@ -49,6 +49,10 @@ check: ## what has to pass before a commit: format, vet, modules, short tests
 	$(GO) vet -tags openpbs ./lab/openpbs
 	$(GO) mod tidy -diff
 	$(GO) test -short -shuffle=on . ./internal/pbs ./internal/placement ./internal/topology ./internal/usage ./internal/report ./internal/kernfs/... ./internal/config ./internal/nodestate ./hostapi/...
+
+race: ## the tests of what runs at the same time and needs no kernel, with the race detector
+	@scripts/need go cc
+	CGO_ENABLED=1 $(GO) test -race -short -count=1 ./internal/api ./internal/host ./internal/mom ./internal/sister ./hostapi/...
 
 bench: all ## measure, in less than five minutes (root)
 	@scripts/need root python3
