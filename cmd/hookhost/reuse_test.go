@@ -42,7 +42,7 @@ func TestReusedNumberIsNoWayOutOfAJob(t *testing.T) {
 		return
 	}
 	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, ""))
-	n := newNode(t)
+	n := newNode(t, "systemd = \"off\"\n[cpuset]\nenabled = false\n") // it has no process in this namespace
 	n.serve()
 	const job = "7.node"
 	n.beginFor(t, job)
@@ -67,8 +67,8 @@ func TestReusedNumberIsNoWayOutOfAJob(t *testing.T) {
 		if heir == first {
 			given++
 		}
-		if !inJob(t, heir, job) {
-			t.Errorf("try %d: process %d, whose number was %d's, is out of its job", tries, heir, first)
+		if at, inside := cgroupsOf(t, heir), cgroupsOf(t, shells[0].pid); at != inside {
+			t.Errorf("try %d: process %d, whose number was %d's, is in\n%s\nand its job in\n%s", tries, heir, first, at, inside)
 		}
 		bury(t, heir)
 	}
@@ -77,6 +77,7 @@ func TestReusedNumberIsNoWayOutOfAJob(t *testing.T) {
 
 // orphanage is a shell that starts processes of which the first process is the parent.
 type orphanage struct {
+	pid    int
 	stdin  io.Writer
 	stdout *bufio.Reader
 }
@@ -88,7 +89,7 @@ func startOrphanage(t *testing.T, cmd *exec.Cmd) *orphanage {
 	stdout, err := cmd.StdoutPipe()
 	must(t, err, cmd.Start())
 	t.Cleanup(func() { stdin.Close(); cmd.Wait() })
-	return &orphanage{stdin, bufio.NewReader(stdout)}
+	return &orphanage{cmd.Process.Pid, stdin, bufio.NewReader(stdout)}
 }
 
 // fork starts a process, with the number want unless that is 0 or somebody was faster.
@@ -110,6 +111,13 @@ func (o *orphanage) fork(t *testing.T, want int) int {
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
+}
+
+func cgroupsOf(t *testing.T, pid int) string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	must(t, err)
+	return string(b)
 }
 
 // bury kills and reaps an orphan.
