@@ -49,16 +49,26 @@ func attaching(t *testing.T, socket string) *exec.Cmd {
 	return cmd
 }
 
+// soon waits for a channel to be closed.
+func soon(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(time.Minute):
+		t.Fatal("not in time: " + what)
+	}
+}
+
 // A user's attach ends with its connection while it waits, though not with the time for a request.
 func TestUsersAttachEndsWithItsConnection(t *testing.T) {
 	b, begun, ended := waiting(t)
-	socket := serve(t, b, func(s *Server) { s.timeouts.request = 300 * time.Millisecond })
+	socket := serve(t, b, func(s *Server) { s.timeouts.request = time.Second })
 	cmd := attaching(t, socket)
-	<-begun
+	soon(t, "the attach", begun)
 	select {
 	case err := <-ended:
 		t.Fatalf("given up while its caller waits: %v", err)
-	case <-time.After(time.Second): // more than the time for a request
+	case <-time.After(2 * time.Second): // more than the time for a request
 	}
 	cmd.Process.Kill()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -82,7 +92,7 @@ func TestUsersAttachDoesNotHoldUpTheHostsEnd(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	cmd := attaching(t, socket)
-	<-begun
+	soon(t, "the attach", begun)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := errors.Join(s.Shutdown(ctx), <-served); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,17 +39,21 @@ func TestClientGivesUpASilentHost(t *testing.T) {
 func TestClientWaitsForAHostThatWorks(t *testing.T) {
 	b := &backend{jobs: []Job{job("12.srv", 0)}, lines: make(chan string)}
 	b.handle = func(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
-		time.Sleep(time.Second)
+		time.Sleep(4 * time.Second)
 		return &hostapi.Outcome{Message: "late"}, nil
 	}
 	socket := serve(t, b)
 	c := dial(t, socket)
-	c.silence = 500 * time.Millisecond
-	if out, err := c.Handle(t.Context(), begun("12.srv")); err != nil || out.Message != "late" {
-		t.Errorf("%v, %v", out, err)
-	}
+	c.silence = 3 * time.Second
+	var event sync.WaitGroup
+	event.Go(func() {
+		if out, err := c.Handle(t.Context(), begun("12.srv")); err != nil || out.Message != "late" {
+			t.Errorf("%v, %v", out, err)
+		}
+	})
+	defer event.Wait()
 	go func() {
-		time.Sleep(time.Second)
+		time.Sleep(4 * time.Second)
 		b.lines <- "late"
 		close(b.lines)
 	}()
