@@ -104,6 +104,9 @@ type pbsJob struct {
 // hostOfChunk is a chunk of exec_vnode, by its first vnode's host.
 var hostOfChunk = regexp.MustCompile(`\(([^:\[()]+)[^()]*\)`)
 
+// ofWholeJob are resources that have no place in a chunk, and so none in schedselect.
+var ofWholeJob = regexp.MustCompile(`^(walltime|cput|pids|pmem|pvmem|oom_group|walltime_signal|place|rlimit_\w+)=`)
+
 // input is the file that MoM writes for a hook.
 func (m *mom) input(event string, j pbsJob, more ...string) string {
 	var b strings.Builder
@@ -132,6 +135,8 @@ func (m *mom) input(event string, j pbsJob, more ...string) string {
 			say("job.Resource_List[%s]=%s", name, value)
 		}
 	}
+	selected := slices.DeleteFunc(slices.Clone(list), func(r string) bool { return r == "" || ofWholeJob.MatchString(r) })
+	say("job.schedselect=%s", strings.Join(append([]string{"1"}, selected...), ":"))
 	if j.session != 0 {
 		say("job.session_id=%d", j.session)
 	}

@@ -26,8 +26,10 @@ func unasked(job *hostapi.Job) []string {
 	chunks, _ := pbs.ParseSelect(job.Schedselect) // one that cannot be read asks for nothing
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(job.ResourceList)) {
-		if slices.Contains(bounds, name) || strings.HasPrefix(name, rlimitPrefix) ||
-			pbs.Asks(chunks, name, job.ResourceList[name]) {
+		value := job.ResourceList[name]
+		malformed := pbs.CheckResources(map[string]string{name: value}) != nil // for which the job is refused
+		if malformed || slices.Contains(bounds, name) || strings.HasPrefix(name, rlimitPrefix) ||
+			pbs.Asks(chunks, name, value) {
 			continue
 		}
 		delete(job.ResourceList, name)
