@@ -113,9 +113,14 @@ func (h *Host) ofMoM(rec *jobstate.Record, home string) bool {
 	return (rec.MoMHome == home || rec.MoMHome == "") && h.isPBS(rec, dropAge)
 }
 
-// isPBS tells whether the job is one that pbs_mom has begun here, so long ago at least, and that is not ending.
+// isPBS tells whether the job is one that pbs_mom has begun here, so long ago at least. One that is
+// ending has ended so long ago: a MoM that is killed between epilogue and end sends no end.
 func (h *Host) isPBS(rec *jobstate.Record, age time.Duration) bool {
-	return rec.PBS && rec.Host == h.opt.Self && rec.Phase != jobstate.PhaseExiting && !rec.Begun.IsZero() && time.Since(rec.Begun) >= age
+	since := rec.Begun
+	if rec.Phase == jobstate.PhaseExiting {
+		since = h.clock.Time(rec.Ended)
+	}
+	return rec.PBS && rec.Host == h.opt.Self && !rec.Begun.IsZero() && time.Since(since) >= age
 }
 
 func (h *Host) unstarted(rec *jobstate.Record, age time.Duration) bool {

@@ -322,8 +322,13 @@ func TestJobsThatARestartedMoMHasForgottenEnd(t *testing.T) {
 	n.put("2.srv", jobstate.PhaseRunning, time.Hour) // on MoM's disk
 	n.put("3.srv", jobstate.PhaseRunning, time.Hour, func(r *jobstate.Record) { r.MoMHome = "/other" })
 	n.put("4.srv", jobstate.PhaseRunning, time.Second) // MoM may be about to write it
+	ended := func(ago time.Duration) func(*jobstate.Record) {
+		return func(r *jobstate.Record) { r.Ended = h.clock.Moment(time.Now().Add(-ago)) }
+	}
+	n.put("5.srv", jobstate.PhaseExiting, time.Hour, ended(time.Minute)) // MoM was killed before it sent the end
+	n.put("6.srv", jobstate.PhaseExiting, time.Hour, ended(time.Second)) // the end may be on its way
 	h.dropForgotten("")
-	for id, lives := range map[string]bool{"1.srv": false, "2.srv": true, "3.srv": true, "4.srv": true} {
+	for id, lives := range map[string]bool{"1.srv": false, "2.srv": true, "3.srv": true, "4.srv": true, "5.srv": false, "6.srv": true} {
 		if rec := n.record(id); lives != (rec != nil) || lives != (n.events(id) == "") {
 			t.Errorf("job %s lives: %t, events %q", id, rec != nil, n.events(id))
 		}
