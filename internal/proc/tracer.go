@@ -86,19 +86,29 @@ func KillTracers(procfs *kernfs.FS, pids []int, uid int, job string, jobOf func(
 // each. In a process that has got SIGKILL these are held in their end. It is empty for a process
 // that is gone.
 func Holders(procfs *kernfs.FS, pid int) map[int]int {
+	by, _ := holders(procfs, pid)
+	return by
+}
+
+// holders is Holders, and tells whether there are threads beside these that have not ended.
+func holders(procfs *kernfs.FS, pid int) (by map[int]int, others bool) {
 	dir := strconv.Itoa(pid) + "/task"
 	threads, err := procfs.Numbers(dir)
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	by := map[int]int{}
+	by = map[int]int{}
 	for _, tid := range threads {
 		text := statusOf(procfs, dir+"/"+strconv.Itoa(tid), "State:", "TracerPid:")
-		if tracer, _ := strconv.Atoi(text[1]); tracer > 0 && strings.HasPrefix(text[0], "t") {
+		tracer, _ := strconv.Atoi(text[1])
+		switch {
+		case tracer > 0 && strings.HasPrefix(text[0], "t"):
 			by[tid] = tracer
+		case text[0] != "" && !strings.HasPrefix(text[0], "Z") && !strings.HasPrefix(text[0], "X"):
+			others = true
 		}
 	}
-	return by
+	return by, others
 }
 
 // tracer takes hold of the process whose thread it is that traces.
@@ -167,22 +177,7 @@ func mayKill(procfs *kernfs.FS, uid int, h *Held) (bool, error) {
 // that a tracer holds. Such threads take no cpu. It is false where there are no processes.
 func AllHeld(procfs *kernfs.FS, pids []int) bool {
 	for _, pid := range pids {
-		dir := strconv.Itoa(pid) + "/task"
-		threads, err := procfs.Numbers(dir)
-		if err != nil {
-			return false
-		}
-		held := false
-		for _, tid := range threads {
-			text := statusOf(procfs, dir+"/"+strconv.Itoa(tid), "State:", "TracerPid:")
-			switch {
-			case strings.HasPrefix(text[0], "t") && text[1] != "0" && text[1] != "":
-				held = true
-			case text[0] != "" && !strings.HasPrefix(text[0], "Z") && !strings.HasPrefix(text[0], "X"):
-				return false
-			}
-		}
-		if !held {
+		if by, others := holders(procfs, pid); len(by) == 0 || others {
 			return false
 		}
 	}
