@@ -112,11 +112,21 @@ func (h *Host) callInTurn(hook, id string) {
 	if waits {
 		return
 	}
-	h.behindIt(func() {
-		release, err := h.jobs.take(h.ctx, id, course)
+	h.inTurn(id, func() {
 		h.mu.Lock()
 		delete(h.awaited, key)
 		h.mu.Unlock()
+	}, func() { h.callForAll(hook, []string{id}) })
+}
+
+// inTurn waits for the job's turn, beside the caller, and runs f then, unless Close comes first.
+// Waited, which may be nil, is run as soon as the wait is over, either way.
+func (h *Host) inTurn(id string, waited, f func()) {
+	h.behindIt(func() {
+		release, err := h.jobs.take(h.ctx, id, course)
+		if waited != nil {
+			waited()
+		}
 		if err != nil {
 			return
 		}
@@ -125,7 +135,7 @@ func (h *Host) callInTurn(hook, id string) {
 			return
 		}
 		defer h.begun.Done()
-		h.callForAll(hook, []string{id})
+		f()
 	})
 }
 
