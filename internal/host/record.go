@@ -99,14 +99,16 @@ func exiting(rec *jobstate.Record, req *hostapi.Request, last bool, now jobstate
 	if req.Job.ExitStatus != nil {
 		rec.ExitStatus = req.Job.ExitStatus
 	}
-	// What MoM measures itself, as walltime. Hooks overrule it, before and after.
+	// What MoM measures itself, as walltime. Hooks overrule it, before and after. A sister's MoM
+	// counts no walltime and tells zero.
 	for name, value := range req.Job.ResourcesUsed {
-		if _, told := rec.ResourcesUsed[name]; !told {
-			if name == "walltime" {
-				value = walltime(rec, value)
-			}
-			put(&rec.ResourcesUsed, name, value)
+		if _, told := rec.ResourcesUsed[name]; told || name == "walltime" && !req.Job.MotherSuperior {
+			continue
 		}
+		if name == "walltime" {
+			value = walltime(rec, value)
+		}
+		put(&rec.ResourcesUsed, name, value)
 	}
 	if _, begun := rec.Timers[endTimer]; begun {
 		return

@@ -30,6 +30,26 @@ func TestMoMsOwnResources(t *testing.T) {
 	}
 }
 
+// TestWalltimeOfASisterIsTheHostsOwn: pbs_mom counts it on the mother superior alone.
+func TestWalltimeOfASisterIsTheHostsOwn(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nvalue = %q", "used", "execjob_epilogue", "mem=12kb"))
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	for _, e := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd} {
+		req := event(e, "1.srv")
+		req.Job.MotherSuperior, req.Job.ResourcesUsed = false, hostapi.Resources{"walltime": "01:02:03"}
+		if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+			t.Fatal(v, err)
+		}
+	}
+	b, found, err := n.ledger.Last(t.Context(), "1.srv")
+	if err != nil || !found || strings.Contains(string(b), "01:02:03") {
+		t.Errorf("report %s, %v", b, err)
+	}
+}
+
 // A limit of 0 is none, whichever event tells it: what is left of such a job is not 0.
 func TestNoWalltimeLimit(t *testing.T) {
 	hour, none := time.Hour, time.Duration(0)

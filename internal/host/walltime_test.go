@@ -38,7 +38,7 @@ func TestWalltimeWithoutSuspensions(t *testing.T) {
 			if tt.since > 0 {
 				rec.Phase, rec.SuspendedAt = jobstate.PhaseSuspended, end.Add(-tt.since)
 			}
-			req := &hostapi.Request{Job: &hostapi.Job{ResourcesUsed: hostapi.Resources{"walltime": tt.told}}}
+			req := &hostapi.Request{Job: &hostapi.Job{MotherSuperior: true, ResourcesUsed: hostapi.Resources{"walltime": tt.told}}}
 			exiting(rec, req, false, end)
 			exiting(rec, req, true, end.Add(time.Second)) // end tells it again
 			if got := rec.ResourcesUsed["walltime"]; got != tt.want {
