@@ -123,6 +123,9 @@ func (r *Report) unheard(host string) string {
 // worthTelling is the part of a job's time from which on the text says that it was lost.
 const worthTelling = 0.01
 
+// leastWait is the shortest time that the text tells: less would be shown as 0.0 s.
+const leastWait = 100 * time.Millisecond
+
 // waited names what the job's processes waited for.
 func (t totals) waited() string {
 	var parts []string
@@ -130,7 +133,7 @@ func (t totals) waited() string {
 		what string
 		d    time.Duration
 	}{{"memory", t.memWait}, {"files", t.ioWait}, {"cpus", t.cpuWait}} {
-		if part := t.ofElapsed(w.d); part > worthTelling {
+		if part := t.ofElapsed(w.d); part > worthTelling && w.d >= leastWait {
 			text := fmt.Sprintf("for %s %s, %.0f%% of the time", w.what, clock(w.d), 100*part)
 			if w.what == "memory" && t.majorFaults > 0 {
 				text += fmt.Sprintf(" (%s)", count(t.majorFaults, "major fault", "major faults"))
