@@ -52,6 +52,8 @@ func (c *cli) examineInventory(cfg *config.File) []finding {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return []finding{unknown(what)}
+	case errors.Is(err, fs.ErrPermission):
+		return []finding{degraded(what, err.Error(), "run doctor as root")}
 	case err != nil:
 		return []finding{degraded(what, err.Error(), "restart the daemon: it looks again")}
 	}

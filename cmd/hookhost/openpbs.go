@@ -147,7 +147,7 @@ func (c *cli) openpbsUninstall() *cobra.Command {
 }
 
 func (f *openpbsFlags) install(c *cli, out, errOut io.Writer) error {
-	q, err := c.findQmgr(f.qmgr)
+	q, err := c.findQmgr(f.qmgr, "hookhost openpbs print")
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (f *openpbsFlags) uninstall(c *cli, out, errOut io.Writer) error {
 	if err != nil || f.native {
 		return err
 	}
-	q, err := c.findQmgr(f.qmgr)
+	q, err := c.findQmgr(f.qmgr, "")
 	if errors.Is(err, errNoQmgr) && native {
 		fmt.Fprintln(out, "There is no qmgr here: the hook itself is taken away on the host of the PBS server.")
 		return nil

@@ -62,7 +62,7 @@ func (c *cli) runOpenPBSConfig(cmd *cobra.Command, f *openpbsFlags, args []strin
 		_, err = cmd.OutOrStdout().Write(script)
 		return err
 	}
-	q, err := c.findQmgr(f.qmgr)
+	q, err := c.findQmgr(f.qmgr, "hookhost openpbs config --print FILE")
 	if err != nil {
 		return err
 	}

@@ -18,8 +18,10 @@ type qmgr struct{ program string }
 
 var errNoQmgr = errors.New("no qmgr here")
 
-// findQmgr finds the program: the named one, the one in PATH, the one of PBS_EXEC. It fails for others than root, as PBS would.
-func (c *cli) findQmgr(named string) (*qmgr, error) {
+// findQmgr finds the program: the named one, the one in PATH, the one of PBS_EXEC. It fails for
+// others than root, as PBS would. Script is the command that prints a script which does the same
+// without hookhost; empty for none.
+func (c *cli) findQmgr(named, script string) (*qmgr, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("only root may register hooks: run it as root")
 	}
@@ -35,7 +37,11 @@ func (c *cli) findQmgr(named string) (*qmgr, error) {
 	}
 	path := filepath.Join(pbsExec(conf), "bin/qmgr")
 	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("%w (PATH, %s): run it on the host of the PBS server, or there what 'hookhost openpbs print' prints", errNoQmgr, path)
+		advice := "run it on the host of the PBS server"
+		if script != "" {
+			advice += ", or there what '" + script + "' prints"
+		}
+		return nil, fmt.Errorf("%w (PATH, %s): %s", errNoQmgr, path, advice)
 	}
 	return &qmgr{path}, nil
 }
