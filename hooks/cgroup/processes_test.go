@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -211,32 +209,6 @@ func TestAttachLeavesHookhostOutside(t *testing.T) {
 	})
 }
 
-// forking is the cgroup root of a kernel on which a session forks whenever one of its processes is moved.
-type forking struct {
-	*kernfs.FS
-	fork func(moved string)
-}
-
-func (f forking) OpenFile(name string, flag int) (kernfs.File, error) {
-	file, err := f.FS.OpenFile(name, flag)
-	if err == nil && name == "memory/pbs_jobs.service/jobid/1.srv/cgroup.procs" && flag == os.O_WRONLY {
-		return forkingFile{file, f.fork}, nil
-	}
-	return file, err
-}
-
-func (f forking) Mkdir(name string, _ fs.FileMode) error { return f.FS.Mkdir(name) }
-
-type forkingFile struct {
-	kernfs.File
-	fork func(string)
-}
-
-func (f forkingFile) Write(b []byte) (int, error) {
-	f.fork(string(b))
-	return f.File.Write(b)
-}
-
 func TestAttachForkRace(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -248,9 +220,11 @@ func TestAttachForkRace(t *testing.T) {
 			k := kernfstest.NewHybrid()
 			forks := tt.forks
 			roots := k.Roots()
-			race := forking{FS: roots.Cgroup, fork: func(moved string) {
+			// A session forks whenever one of its processes is moved.
+			race := writes{roots.Cgroup, func(name, moved string) {
 				pid, err := strconv.Atoi(moved)
-				if err != nil || !slices.Contains(k.Pids(), pid) { // nobody's number
+				if name != "memory/pbs_jobs.service/jobid/1.srv/cgroup.procs" || err != nil ||
+					!slices.Contains(k.Pids(), pid) { // nobody's number
 					return
 				}
 				if forks--; forks >= 0 { // the child is outside: its parent is not inside yet

@@ -183,7 +183,7 @@ func (g *giveaway) try(kind int) {
 }
 
 // written is called before a value is written to a cgroup.procs.
-func (g *giveaway) written(value string) {
+func (g *giveaway) written(_, value string) {
 	if value != g.number {
 		return
 	}
@@ -204,16 +204,17 @@ func (g *giveaway) outside(pid int) (n int) {
 	return n
 }
 
-// writes is a cgroup file system that announces what is written to cgroup.procs.
+// writes is a cgroup file system that announces what is written to which cgroup.procs, before it
+// is.
 type writes struct {
 	*kernfs.FS
-	announce func(value string)
+	announce func(name, value string)
 }
 
 func (w writes) OpenFile(name string, flag int) (kernfs.File, error) {
 	file, err := w.FS.OpenFile(name, flag)
 	if err == nil && flag == os.O_WRONLY && path.Base(name) == "cgroup.procs" {
-		return announcedFile{file, w.announce}, nil
+		return announcedFile{file, name, w.announce}, nil
 	}
 	return file, err
 }
@@ -222,11 +223,12 @@ func (w writes) Mkdir(name string, _ fs.FileMode) error { return w.FS.Mkdir(name
 
 type announcedFile struct {
 	kernfs.File
-	announce func(string)
+	name     string
+	announce func(name, value string)
 }
 
 func (f announcedFile) Write(b []byte) (int, error) {
-	f.announce(string(b))
+	f.announce(f.name, string(b))
 	return f.File.Write(b)
 }
 
