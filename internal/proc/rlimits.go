@@ -18,11 +18,13 @@ var rlimits = map[string]int{
 	"memlock": unix.RLIMIT_MEMLOCK, "nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK,
 }
 
-// SetRlimits sets limits, by name, of the process id, with prlimit(2). The caller needs CAP_SYS_RESOURCE for another
-// user's process and to raise a hard limit. A limit that may not be raised becomes the process's own hard limit at most.
-// It fails with ErrGone when the process is gone; what it set before an error stays. A process that got the number of
-// id meanwhile keeps what it had.
-func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]hostapi.Rlimit, mayRaise func(name string) bool) error {
+// SetRlimits sets limits, by name, of the process id, with prlimit(2). The caller needs
+// CAP_SYS_RESOURCE for another user's process and to raise a hard limit. A limit that may not be
+// raised becomes the process's own hard limit at most. SetRlimits fails with ErrGone when the process
+// is gone; what it set before an error stays. Another process that got the number of id meanwhile
+// keeps what it had.
+func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]hostapi.Rlimit,
+	mayRaise func(name string) bool) error {
 	if len(limits) == 0 {
 		return nil
 	}
@@ -58,13 +60,15 @@ func setRlimit(pid int, name string, l hostapi.Rlimit, mayRaise bool) (old unix.
 	}
 	want := unix.Rlimit{Cur: l.Soft, Max: l.Hard}
 	err = unix.Prlimit(pid, resource, nil, &old)
-	if err == nil && !mayRaise {
-		want = unix.Rlimit{Cur: min(want.Cur, old.Max), Max: min(want.Max, old.Max)}
+	if err == nil {
+		if !mayRaise {
+			want = unix.Rlimit{Cur: min(want.Cur, old.Max), Max: min(want.Max, old.Max)}
+		}
+		if old == want {
+			return old, nil
+		}
+		err = unix.Prlimit(pid, resource, &want, &old)
 	}
-	if err == nil && old == want {
-		return old, nil
-	}
-	err = unix.Prlimit(pid, resource, &want, &old)
 	switch {
 	case err == nil:
 		return old, nil

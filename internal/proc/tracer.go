@@ -22,17 +22,23 @@ type Killed struct {
 
 // String is what a report says of it.
 func (k Killed) String() string {
-	return fmt.Sprintf("killed pid %d (%q) of uid %d, which traced pid %d and held up its end", k.PID, k.Comm, k.UID, k.Held)
+	return fmt.Sprintf("killed pid %d (%q) of uid %d, which traced pid %d and held up its end",
+		k.PID, k.Comm, k.UID, k.Held)
 }
+
+// mostTracers is how many tracers one call kills: each takes a descriptor until it returns.
+const mostTracers = 256
 
 // KillTracers sends SIGKILL to the processes that keep the processes pids of a job, which have got
 // SIGKILL themselves, from ending. A tracer may hold a thread in its very end until it ends itself
-// (PTRACE_O_TRACEEXIT, ptrace(2)). A tracer of the tracer is killed with it.
+// (PTRACE_O_TRACEEXIT, ptrace(2)). A tracer of the tracer is killed with it. One call kills 256 at
+// most; more take further calls.
 //
-// It kills nothing that the user uid could not have killed himself (kill(2)), and nothing for root.
-// JobOf tells in which job's cgroup a process is (cgroup.Tree.JobOf); it is asked about a process
-// once more when its tracer is held. KillTracers goes on after an error.
-func KillTracers(procfs *kernfs.FS, pids []int, uid int, job string, jobOf func(int) (string, bool, error)) (killed []Killed, err error) {
+// The user uid could have killed each of them himself (kill(2)); for root nothing is killed. JobOf
+// tells in which job's cgroup a process is (cgroup.Tree.JobOf); it is asked about a process once
+// more when its tracer is held. KillTracers goes on after an error.
+func KillTracers(procfs *kernfs.FS, pids []int, uid int, job string,
+	jobOf func(int) (string, bool, error)) (killed []Killed, err error) {
 	type traced struct {
 		pid   int
 		still func() bool // the number is the process's
@@ -49,37 +55,44 @@ func KillTracers(procfs *kernfs.FS, pids []int, uid int, job string, jobOf func(
 	for i := 0; i < len(all); i++ {
 		of := all[i]
 		for tid, thread := range Holders(procfs, of.pid) {
+			if len(killed) == mostTracers {
+				return killed, errors.Join(errs...)
+			}
 			h, p, err := tracer(procfs, thread)
-			if errors.Is(err, ErrGone) || err == nil && seen[p.PID] {
-				closeHeld(h)
+			if err != nil {
+				errs = append(errs, unlessGone(err))
 				continue
 			}
-			if err != nil {
-				errs = append(errs, err)
+			// The tracer is held by now, so no later process of its number is meant.
+			if seen[p.PID] || Holders(procfs, of.pid)[tid] != thread || h.Signal(0) != nil || !of.still() {
+				h.Close()
 				continue
 			}
 			seen[p.PID] = true
-			defer h.Close()
-			// The tracer is held by now, so no later process of its number is meant.
-			if Holders(procfs, of.pid)[tid] != thread || h.Signal(0) != nil || !of.still() {
-				continue
-			}
 			in, _, _ := jobOf(p.PID)
 			may, err := mayKill(procfs, uid, h)
 			if err == nil && may {
 				err = h.Signal(syscall.SIGKILL)
 			}
 			if err != nil || !may {
-				if !errors.Is(err, ErrGone) {
-					errs = append(errs, err)
-				}
+				errs = append(errs, unlessGone(err))
+				h.Close()
 				continue
 			}
+			defer h.Close()
 			killed = append(killed, Killed{p, in, of.pid})
 			all = append(all, traced{p.PID, func() bool { return h.Signal(0) == nil }})
 		}
 	}
 	return killed, errors.Join(errs...)
+}
+
+// unlessGone is err, and nil where it is ErrGone.
+func unlessGone(err error) error {
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
 }
 
 // Holders returns which threads of the process pid are stopped by a tracer, and by which thread
@@ -126,12 +139,6 @@ func tracer(procfs *kernfs.FS, thread int) (*Held, Process, error) {
 		return nil, Process{}, fmt.Errorf("hold tracer %d: %w", thread, ErrGone)
 	}
 	return h, leader, nil
-}
-
-func closeHeld(h *Held) {
-	if h != nil {
-		h.Close()
-	}
 }
 
 // mayKill tells whether the user uid may send the process SIGKILL: its real or saved user is uid, or
