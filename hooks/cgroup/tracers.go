@@ -38,13 +38,13 @@ func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (result cgroup.KillRe
 	result, over, err := killFor(ctx, j, wait)
 	killed, aborted, last := map[hostapi.ProcessID]bool{}, map[string]bool{}, time.Time{}
 	for ; err != nil && !over && ctx.Err() == nil; _, over, err = killFor(ctx, j, wait) {
-		more := h.killTracers(j, killed)
+		more, fresh := h.killTracers(j, killed)
 		if time.Since(start) >= half { // it may be slow without any malice
 			more = append(more, h.abortFUSE(j, aborted)...)
 		}
 		notes = append(notes, more...)
 		switch {
-		case len(more) > 0:
+		case fresh || len(more) > 0:
 			wait, last = afterTracer, time.Now()
 		case time.Since(last) > beforeTracers && h.held(j):
 			result.Took = time.Since(start)
@@ -73,33 +73,37 @@ func killFor(ctx context.Context, j *cgroup.Job, limit time.Duration) (r cgroup.
 const mostHeld = 10
 
 // killTracers kills the owner's tracers that hold processes of the job. Before has those that were
-// killed and told already. A tracer that is in another job is a note of that job's too.
-func (h *hook) killTracers(j *cgroup.Job, before map[hostapi.ProcessID]bool) (notes []string) {
+// killed already, and fresh tells whether another one was. Notes name the first of them. A tracer that
+// is in another job is a note of that job's too.
+func (h *hook) killTracers(j *cgroup.Job, before map[hostapi.ProcessID]bool) (notes []string, fresh bool) {
 	log := h.logOf(j.ID())
 	r, err := j.Record()
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	pids, err := j.Processes()
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	killed, err := proc.KillTracers(h.roots.Proc, pids, r.Begin.Job.Owner.UID, j.ID(), h.tree.JobOf)
 	if err != nil {
 		log.Warn(err)
 	}
 	for _, t := range killed {
-		if before[t.ID()] || len(before) == mostHeld {
+		if before[t.ID()] {
 			continue
 		}
-		before[t.ID()] = true
+		before[t.ID()], fresh = true, true
+		if len(before) > mostHeld {
+			continue
+		}
 		log.Warn(t)
 		notes = append(notes, t.String())
 		if t.In != "" && t.In != j.ID() {
 			h.tell(t.In, &hostapi.JobUpdate{Notes: []string{fmt.Sprintf("%v of job %s", t, j.ID())}})
 		}
 	}
-	return notes
+	return notes, fresh
 }
 
 // held tells whether nothing is left of a job that was killed but processes that a tracer holds.
