@@ -105,7 +105,8 @@ func removeDir(path string, depth int) error {
 		return err
 	}
 	defer d.Close()
-	if err := d.Chown(os.Geteuid(), os.Getegid()); err != nil { // nothing is added from here on
+	// Nothing is added from here on: its user may have let others write to it before.
+	if err := errors.Join(d.Chown(os.Geteuid(), os.Getegid()), d.Chmod(0o700)); err != nil {
 		return err
 	}
 	for {

@@ -69,10 +69,10 @@ func (s *spawner) do(f func() error) error {
 	}
 }
 
-// killUnborn kills the thread's child that still is the host's own program and is stopped. A process
-// that has become a job's owner and not yet the hook's program can be stopped by him. It is a vfork
-// child (syscall.ForkExec): until it goes on no thread of the host starts another process. A child
-// that a slow disk or a busy machine holds up is left alone.
+// killUnborn kills the thread's child that still is the host's own program and is stopped. A job's
+// owner can stop a process that has become his and is not yet the hook's program. Such a process is
+// a vfork child (syscall.ForkExec): until it goes on no thread of the host starts another one. A
+// child that a slow disk or a busy machine holds up is left alone.
 func (s *spawner) killUnborn() {
 	host, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -83,12 +83,18 @@ func (s *spawner) killUnborn() {
 		return
 	}
 	for _, pid := range strings.Fields(string(children)) {
-		if exe, err := os.Readlink("/proc/" + pid + "/exe"); err != nil || exe != host || !stopped(pid) {
+		n, err := strconv.Atoi(pid)
+		if err != nil {
 			continue
 		}
-		if n, err := strconv.Atoi(pid); err == nil {
-			unix.Kill(n, unix.SIGKILL) // ours, and reaped by nobody else before f returns
+		child, err := os.FindProcess(n) // held: the number may be another's before the signal
+		if err != nil {
+			continue
 		}
+		if exe, err := os.Readlink("/proc/" + pid + "/exe"); err == nil && exe == host && stopped(pid) {
+			child.Kill()
+		}
+		child.Release()
 	}
 }
 
