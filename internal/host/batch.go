@@ -93,16 +93,17 @@ func (h *Host) callDue(hook string, jobs []string) {
 	free, busy, release := h.jobs.tryAll(jobs)
 	defer release()
 	for _, id := range busy {
-		h.callInTurn(hook, id)
+		h.inTurn(hook, id, func() { h.callForAll(hook, []string{id}) })
 	}
 	if len(free) > 0 {
 		h.callForAll(hook, free)
 	}
 }
 
-// callInTurn waits for the job's turn, beside the caller, and calls the hook then.
-func (h *Host) callInTurn(hook, id string) {
-	key := [2]string{hook, id}
+// inTurn waits for the job's turn, beside the caller, and runs f then, unless Close comes first. A
+// job has one such wait for each purpose, a hook or a reason: further calls do nothing.
+func (h *Host) inTurn(purpose, id string, f func()) {
+	key := [2]string{purpose, id}
 	h.mu.Lock()
 	waits := h.awaited[key]
 	if !waits && !h.closed {
@@ -112,21 +113,11 @@ func (h *Host) callInTurn(hook, id string) {
 	if waits {
 		return
 	}
-	h.inTurn(id, func() {
+	h.behindIt(func() {
+		release, err := h.jobs.take(h.ctx, id, course)
 		h.mu.Lock()
 		delete(h.awaited, key)
 		h.mu.Unlock()
-	}, func() { h.callForAll(hook, []string{id}) })
-}
-
-// inTurn waits for the job's turn, beside the caller, and runs f then, unless Close comes first.
-// Waited, which may be nil, is run as soon as the wait is over, either way.
-func (h *Host) inTurn(id string, waited, f func()) {
-	h.behindIt(func() {
-		release, err := h.jobs.take(h.ctx, id, course)
-		if waited != nil {
-			waited()
-		}
 		if err != nil {
 			return
 		}

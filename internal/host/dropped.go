@@ -78,7 +78,7 @@ func (h *Host) dropUnstarted(jobs []string) {
 
 // dropInTurn waits for the job's turn, beside the caller, and then does dropOne.
 func (h *Host) dropInTurn(id, why string, may func(*jobstate.Record) bool) {
-	h.inTurn(id, nil, func() { h.dropOne(h.ctx, id, why, may) })
+	h.inTurn(why, id, func() { h.dropOne(h.ctx, id, why, may) })
 }
 
 // dropUnlisted ends the jobs of the pbs_mom of that home that it does not list any more and does not have on its disk either. Of a job whose

@@ -57,7 +57,7 @@ type Host struct {
 	owed     map[string][]func(*jobstate.Record) // by job, see owe
 	period   map[*plugin]*time.Timer
 	ears     map[string]map[chan struct{}]bool // by job, see Notices
-	awaited  map[[2]string]bool                // hook and job, see callInTurn
+	awaited  map[[2]string]bool                // purpose and job, see inTurn
 	adopting map[string]bool                   // jobs, see adopt
 	asking   map[[2]string]bool                // hook and job, see rang
 	reports  map[string]*asking                // by job, see askBeside

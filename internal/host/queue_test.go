@@ -249,6 +249,12 @@ func TestDroppedJobWithABusyTurn(t *testing.T) {
 	req.JobList = map[string]*hostapi.Job{}
 	fromPBS(t, h, req)
 	eventually(t, "its drop waits", func() bool { return h.jobs.inLine("1.srv") > 0 })
+	for range 100 {
+		h.dropForgotten("")
+	}
+	if n := h.jobs.inLine("1.srv"); n != 1 {
+		t.Errorf("%d drops of the job wait, want 1", n)
+	}
 	release()
 	eventually(t, "it is dropped", func() bool { return n.record("1.srv") == nil })
 }
