@@ -94,7 +94,7 @@ func (h *Host) dispatch(ctx context.Context, req *hostapi.Request, from caller) 
 // detach keeps ctx's values only.
 func (h *Host) detach(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
-// tell logs the event, one line; of attaches not more than attachLines lets pass.
+// tell logs the event, one line; of attaches not more than attachLog lets pass.
 func (h *Host) tell(req *hostapi.Request, v *Verdict, err error, took time.Duration) {
 	entry := h.log.WithFields(logrus.Fields{"event": req.Event, "took": took.Round(time.Microsecond).String()})
 	if req.Event == hostapi.EventAttach {

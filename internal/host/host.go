@@ -41,7 +41,7 @@ type Host struct {
 	starts   *timers // jobs of pbs_mom that have begun and not started: see dropped.go
 	batches  *batches
 	signals  *signals
-	attaches *attachLines
+	attaches *attachLog
 	clock    jobstate.Clock
 
 	ctx    context.Context // ends with Close, after the events
@@ -98,7 +98,7 @@ func Open(o Options) (*Host, error) {
 	h.timers.ask = h.rang
 	h.starts = newTimers(func(_ string, jobs []string) { h.dropUnstarted(jobs) })
 	h.signals = h.newSignals()
-	h.attaches = newAttachLines()
+	h.attaches = newAttachLog()
 	h.keep(hooks)
 	h.plugins = h.arrange(nil, hooks)
 	for _, p := range h.plugins {

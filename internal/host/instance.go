@@ -27,7 +27,7 @@ type launcher struct {
 	paths    paths
 	spawn    *spawner
 	sockets  *socketDir
-	behind   lingering
+	behind   remnants
 	limit    time.Duration
 	node     string
 	settings map[string]string

@@ -255,7 +255,7 @@ func TestProgramsThatDoNotDieAreFew(t *testing.T) {
 	n.hook("a", "misbehave", "", "event=execjob_prologue", "user=pbsuser")
 	h := n.open()
 	judgeAsOwner(t, h, hostapi.EventBegin, "1.srv")
-	for range maxLingering {
+	for range maxRemnants {
 		h.launcher.behind.add(uint32(nobody.UID), 1)
 	}
 	if v := judgeAsOwner(t, h, hostapi.EventPrologue, "1.srv"); !strings.Contains(v.Message, "16 programs of uid 65534 were killed and do not die") {

@@ -44,7 +44,7 @@ type process struct {
 	file   *os.File            // the program, checked
 	cred   *syscall.Credential // nil: as the host
 	spawn  *spawner
-	behind *lingering
+	behind *remnants
 	out    *lines // standard output after the handshake
 	err    *lines // standard error
 

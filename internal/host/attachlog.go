@@ -14,19 +14,19 @@ const (
 	attachEvery = 3 * time.Second
 )
 
-// attachLines counts the attaches that were not logged.
-type attachLines struct {
+// attachLog counts the attaches that were not logged.
+type attachLog struct {
 	mu     sync.Mutex
 	pace   bucket
 	unsaid int
 }
 
-func newAttachLines() *attachLines {
-	return &attachLines{pace: newBucket(attachBurst, attachEvery)}
+func newAttachLog() *attachLog {
+	return &attachLog{pace: newBucket(attachBurst, attachEvery)}
 }
 
 // next tells whether one more attach is to be logged. The entry says how many before it were not.
-func (l *attachLines) next(entry *logrus.Entry) (*logrus.Entry, bool) {
+func (l *attachLog) next(entry *logrus.Entry) (*logrus.Entry, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.pace.try() {

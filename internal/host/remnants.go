@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// maxLingering is how many programs of one user may be left behind at a time: each one costs a
+// maxRemnants is how many programs of one user may be left behind at a time: each one costs a
 // thread, which waits for it, and the Go runtime has 10,000.
-const maxLingering = 16
+const maxRemnants = 16
 
-// lingering counts the programs that were left behind, by user. Its zero value is ready for use.
-type lingering struct {
+// remnants counts the programs that were left behind, by user. Its zero value is ready for use.
+type remnants struct {
 	mu sync.Mutex
 	of map[uint32]int
 }
 
-func (l *lingering) add(uid uint32, n int) {
+func (l *remnants) add(uid uint32, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	put(&l.of, uid, l.of[uid]+n)
@@ -25,10 +25,10 @@ func (l *lingering) add(uid uint32, n int) {
 }
 
 // check fails when the user may have no further program.
-func (l *lingering) check(uid uint32) error {
+func (l *remnants) check(uid uint32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := l.of[uid]; n >= maxLingering {
+	if n := l.of[uid]; n >= maxRemnants {
 		return fmt.Errorf("%d programs of uid %d were killed and do not die", n, uid)
 	}
 	return nil
