@@ -40,7 +40,7 @@ func (c *cli) examineOpenPBS(cfg *config.File) []finding {
 	if err != nil {
 		return findings
 	}
-	return append(findings, examinePython(filepath.Join(pbsExec(pbs.Conf(string(text))), "bin"))...)
+	return append(findings, examinePython(filepath.Join(pbs.Exec(pbs.Conf(string(text))), "bin"))...)
 }
 
 // examineShim looks at the script of our hook, and at what it calls.

@@ -277,11 +277,3 @@ func (c *cli) pbsConf() (map[string]string, error) {
 	}
 	return readPBSConf(path)
 }
-
-// pbsExec is PBS_EXEC.
-func pbsExec(conf map[string]string) string {
-	if dir := strings.TrimRight(conf["PBS_EXEC"], "/"); dir != "" {
-		return dir
-	}
-	return "/opt/pbs"
-}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // standInProgram comes with hookhost: beside it as it was built, or in libexec.
@@ -19,7 +20,7 @@ const standInProgram = "openpbs/pbs_python"
 func (f *openpbsFlags) standIn(conf map[string]string) openpbs.StandIn {
 	dir := f.exec
 	if dir == "" {
-		dir = pbsExec(conf)
+		dir = pbs.Exec(conf)
 	}
 	return openpbs.StandIn{Dir: filepath.Join(dir, "bin")}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // qmgr is PBS's program that changes the server's hooks. It does so on the server's host alone, and for root alone.
@@ -35,7 +36,7 @@ func (c *cli) findQmgr(named, script string) (*qmgr, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(pbsExec(conf), "bin/qmgr")
+	path := filepath.Join(pbs.Exec(conf), "bin/qmgr")
 	if _, err := os.Stat(path); err != nil {
 		advice := "run it on the host of the PBS server"
 		if script != "" {

@@ -35,7 +35,7 @@ func (p *policy) qsub() []kernfs.FileID {
 	if err != nil {
 		return nil
 	}
-	id, err := kernfs.FileOf(filepath.Join(pbs.Conf(string(text))["PBS_EXEC"], "bin/qsub"))
+	id, err := kernfs.FileOf(filepath.Join(pbs.Exec(pbs.Conf(string(text))), "bin/qsub"))
 	if err != nil {
 		return nil
 	}

@@ -16,6 +16,14 @@ func Conf(text string) map[string]string {
 	return conf
 }
 
+// Exec returns where PBS is installed according to a pbs.conf: PBS_EXEC, else /opt/pbs.
+func Exec(conf map[string]string) string {
+	if dir := strings.TrimRight(conf["PBS_EXEC"], "/"); dir != "" {
+		return dir
+	}
+	return "/opt/pbs"
+}
+
 // MoMHome returns where pbs_mom of a pbs.conf has mom_priv: PBS_MOM_HOME, else PBS_HOME; "" when neither is set.
 func MoMHome(conf map[string]string) string {
 	if home := conf["PBS_MOM_HOME"]; home != "" {
