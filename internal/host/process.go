@@ -168,11 +168,12 @@ func (p *process) hush(at time.Time) {
 // leave has a killed program that does not die count as gone, and says so once.
 func (p *process) leave() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.dead || p.left {
+	over := p.dead || p.left
+	p.left = p.left || !over
+	p.mu.Unlock()
+	if over {
 		return
 	}
-	p.left = true
 	p.behind.add(p.uid(), 1)
 	closeAll([]*os.File{p.out1, p.err1, p.lifeline})
 	p.err.log.Errorf("program %d does not die of SIGKILL (it hangs in the kernel, or is traced): it is left behind",
@@ -247,8 +248,8 @@ func (p *process) Wait(context.Context) error {
 	return nil
 }
 
-// removeSocketDir removes the directory of the program's socket. What its user has put in there is
-// moved out of go-plugin's sight.
+// removeSocketDir removes the directory of the program's socket. A directory in which its user has
+// put something is moved out of go-plugin's sight.
 func (p *process) removeSocketDir() {
 	err := removeDir(p.socketDir, 1)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
