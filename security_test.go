@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSecurityPageNamesTestsThatExist reads the tables of attacks in docs/security.md. Each row says
-// what protects and names tests of ours, and no test is named elsewhere.
+// TestSecurityPageNamesTestsThatExist reads the tables of attacks in docs/security.md. Each row
+// says what protects and names tests of ours, and no test is named elsewhere.
 func TestSecurityPageNamesTestsThatExist(t *testing.T) {
 	page, err := os.ReadFile("docs/security.md")
 	if err != nil {

@@ -51,7 +51,8 @@ restarted at the moment, or has too many attaches at once, is waited for, 10 sec
 whether the process is the job's, such as by its environment or its parents. Both need a daemon and [sister] in their configuration
 (docs/sisters.md). A command is run on another host by 'hookhost remsh'.
 
-In a container with a pid namespace of its own CMD runs in the job as anywhere. Other processes there cannot be named by PID, nor taken in by -P.`,
+In a container with a pid namespace of its own CMD runs in the job as anywhere. Other processes there cannot be
+named by PID, nor taken in by -P.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args

@@ -99,8 +99,8 @@ func (b *backend) handlePBS(ctx context.Context, e *openpbs.Event, call api.MoMC
 		req.PID = leader
 	}
 	if len(e.Unasked) > 0 && req.Event == hostapi.EventBegin {
-		b.log.WithField("job", req.Job.ID).Infof("Resource_List has %.200s, which schedselect does not ask for: hooks are not told",
-			strings.Join(e.Unasked, ", "))
+		b.log.WithField("job", req.Job.ID).Infof(
+			"Resource_List has %.200s, which schedselect does not ask for: hooks are not told", strings.Join(e.Unasked, ", "))
 	}
 	if isRefusable(req.Event) {
 		err := checkResourceList(req)

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// A caller in another pid namespace, as in a container, has a number there that is another process's
-// here. The process that is taken in is the one that calls, and CMD never runs outside of the job.
+// A caller in another pid namespace, as in a container, has a number there that is another
+// process's here. The process that is taken in is the one that calls, and CMD never runs outside of
+// the job.
 func TestAttachFromAnotherPIDNamespaceTakesTheCallerIn(t *testing.T) {
 	n := newNode(t)
 	for _, dir := range []string{built, n.dir} {
@@ -20,7 +21,8 @@ func TestAttachFromAnotherPIDNamespaceTakesTheCallerIn(t *testing.T) {
 	n.serve()
 	const job = "7.node"
 	n.beginFor(t, job)
-	// As the owner, from a process with the number of one that the owner has outside of the namespace.
+	// As the owner, from a process with the number of one that the owner has outside of the
+	// namespace.
 	other := sleeper(t, ownerUID)
 	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOOKHOST_SOCKET=" + n.path("run/s")}
 	in := func(r result) bool { // by what its standard output says

@@ -78,7 +78,8 @@ func (c *cli) reportOne(cmd *cobra.Command, id string, f report.Format, out io.W
 func (c *cli) reportAll(ctx context.Context, f report.Format, out io.Writer) error {
 	all := func(yield func(whose string, text json.RawMessage) bool) error {
 		everybody := func(int) bool { return true }
-		return ledger.Open(c.ledgerFile()).All(ctx, everybody, func(e ledger.Entry) bool { return yield("of job "+e.Job, e.Report) })
+		entry := func(e ledger.Entry) bool { return yield("of job "+e.Job, e.Report) }
+		return ledger.Open(c.ledgerFile()).All(ctx, everybody, entry)
 	}
 	if os.Geteuid() != 0 {
 		client, err := api.Dial(c.socket)

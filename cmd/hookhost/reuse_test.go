@@ -20,13 +20,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNamespace is set where the test runs once more, as the first process of a pid namespace; to what
-// tells its cgroups from others' there.
+// inNamespace is set where the test runs once more, as the first process of a pid namespace; to
+// what tells its cgroups from others' there.
 const inNamespace = "HOOKHOST_TEST_NAMESPACE"
 
-// A job's owner attaches a process, kills and reaps it meanwhile, and has another one of the job born
-// with its number, whose parent is the first process by then. Here the moment is a matter of luck;
-// hooks/cgroup has the same test with the worst moment each time.
+// A job's owner attaches a process, kills and reaps it meanwhile, and has another one of the job
+// born with its number, whose parent is the first process by then. Here the moment is a matter of
+// luck; hooks/cgroup has the same test with the worst moment each time.
 func TestReusedNumberIsNoWayOutOfAJob(t *testing.T) {
 	if os.Getenv(inNamespace) == "" {
 		newNode(t) // which knows whether we are root

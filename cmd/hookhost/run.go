@@ -50,8 +50,9 @@ report goes to standard error when it has ended. -l takes what qsub takes (-l se
 
 With a daemon the job is the daemon's; without one the hooks are started for this job alone.
 
-CMD has the caller's umask, environment and open files. With -u it is another user's: it has that user's HOME, of the environment
-PATH, TZ, HOOKHOST_* and what terminal and language are, and of the open files standard input, output and error.
+CMD has the caller's umask, environment and open files. With -u CMD is another user's: HOME is that user's, and of
+the environment CMD gets PATH, TZ, HOOKHOST_* and what terminal and language are. Of the open files CMD gets standard
+input, output and error.
 
 --host, once for each host, runs the job on several. The first is this one, where CMD is started; the chunks of select go to the hosts in
 turn. Each needs a daemon and [sister] in its configuration (docs/sisters.md). CMD starts its processes on the others itself, as mpirun does;

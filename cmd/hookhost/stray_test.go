@@ -211,9 +211,9 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestSSHToTheOwnHost has a job leave itself by ssh to the host that it is on, in each way that hides
-// where it came from. A process is taken in while its connection says whose it is, and reported once
-// nothing does.
+// TestSSHToTheOwnHost has a job leave itself by ssh to the host that it is on, in each way that
+// hides where it came from. A process is taken in while its connection says whose it is, and
+// reported once nothing does.
 func TestSSHToTheOwnHost(t *testing.T) {
 	l := newLab(t, 1)
 	h := l.hosts[0]

@@ -30,8 +30,9 @@ func countOf(resources map[string]string, name string) (int, error) {
 	return n, nil
 }
 
-// countOfJob returns the count of a resource that stands in the job's own list only (-l fpga=1). PBS leaves what its
-// scheduler does not count out of exec_vnode. Which host has how many can be told only when there is one.
+// countOfJob returns the count of a resource that stands in the job's own list only (-l fpga=1).
+// PBS leaves what its scheduler does not count out of exec_vnode. Which host has how many can be
+// told only when there is one.
 func countOfJob(list hostapi.Resources, chunks []pbs.VnodeChunk, name string) (int, error) {
 	if slices.ContainsFunc(chunks, func(c pbs.VnodeChunk) bool { return c.Resources[name] != "" }) {
 		return 0, nil

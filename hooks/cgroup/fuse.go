@@ -45,7 +45,8 @@ func (h *hook) abortFUSE(j *cgroup.Job, done map[string]bool) (notes []string) {
 				h.logOf(j.ID()).Warn(err)
 				continue
 			}
-			text := fmt.Sprintf("aborted FUSE connection %s of uid %d, which pid %d waited for at its end", number, r.Begin.Job.Owner.UID, pid)
+			text := fmt.Sprintf("aborted FUSE connection %s of uid %d, which pid %d waited for at its end",
+				number, r.Begin.Job.Owner.UID, pid)
 			h.logOf(j.ID()).Warn(text)
 			if notes = append(notes, text); len(notes) == mostHeld {
 				return notes
@@ -90,8 +91,8 @@ func (h *hook) fuseMounts(pid int) (numbers []string) {
 	return numbers
 }
 
-// ownerOf returns the owner of a directory of /sys; -1 for none. A connection's is the user that has
-// mounted it.
+// ownerOf returns the owner of a directory of /sys; -1 for none. A connection's is the user that
+// has mounted it.
 func (h *hook) ownerOf(dir string) int {
 	f, err := h.roots.Sys.OpenFile(dir, unix.O_RDONLY)
 	if err != nil {

@@ -68,7 +68,8 @@ func hangingFUSE(t *testing.T, uid int) (dir string, asked func() int) {
 			if err != nil || n < 16 { // aborted, or not mounted any more
 				return
 			}
-			// FUSE_INIT of include/uapi/linux/fuse.h; the answer is a header and struct fuse_init_out.
+			// FUSE_INIT of include/uapi/linux/fuse.h; the answer is a header and struct
+			// fuse_init_out.
 			const initialize = 26
 			if binary.NativeEndian.Uint32(buffer[4:]) == initialize {
 				answer := make([]byte, 16+64)

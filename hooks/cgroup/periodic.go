@@ -144,8 +144,8 @@ func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi
 	return errors.Join(errs...)
 }
 
-// clean tells whether no job that has ended has processes, but such as a tracer holds. What is of no
-// job at all was swept before.
+// clean tells whether no job that has ended has processes, but such as a tracer holds. Cgroups of no
+// job at all were swept before.
 func (h *hook) clean() (bool, error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {

@@ -30,11 +30,13 @@ import (
 
 var reuseTries = flag.Int("reuse.tries", 0, "how often TestReusedNumber... gives away a number; 0: for three seconds")
 
-// inNamespace is set in the run of a test in a pid namespace of its own, to what its cgroups are named by.
+// inNamespace is set in the run of a test in a pid namespace of its own, to what its cgroups are
+// named by.
 const inNamespace = "HOOKHOST_TEST_NAMESPACE"
 
-// A job's owner has a process attached, or makes it look like a rank of MPI. It is killed and reaped at
-// the worst moment, and another one of a job is born with its number. No process leaves its job by that.
+// A job's owner has a process attached, or makes it look like a rank of MPI. It is killed and
+// reaped at the worst moment, and another one of a job is born with its number. No process leaves
+// its job by that.
 func TestReusedNumberLeavesNoProcessOutsideOfItsJob(t *testing.T)   { testReuse(t, 0) }
 func TestReusedNumberLeavesNoProcessOutsideOfItsJobV1(t *testing.T) { testReuse(t, cgroup.ModeV1) }
 func TestReusedNumberLeavesNoProcessOutsideOfItsJobV2(t *testing.T) { testReuse(t, cgroup.ModeV2) }
@@ -90,8 +92,8 @@ func runInNamespace(t *testing.T) {
 	}
 }
 
-// giveaways are where the first process is, and where the one is that gets its number: in the job 1.srv,
-// in 2.srv or, for "", in none. The first one is attached to 1.srv, or becomes a rank there.
+// giveaways are where the first process is, and where the one is that gets its number: in the job
+// 1.srv, in 2.srv or, for "", in none. The first one is attached to 1.srv, or becomes a rank there.
 var giveaways = []struct {
 	first, heir string
 	rank        bool

@@ -127,9 +127,10 @@ func (h *hook) attachLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, er
 	return limits, err
 }
 
-// limit sets limits of a process of the job; one that is gone needs none. That RLIMIT_AS cannot be lifted is no error:
-// the job has less than it might, not more. A limit above the process's own is the node's to give: what a job asks for
-// is text of its user's, and PBS may not even know such a resource.
+// limit sets limits of a process of the job; one that is gone needs none. An RLIMIT_AS that cannot
+// be lifted is no error: the job has less than it might, not more. A limit above the process's own
+// is the node's to give. The job's request is text of its user's, and PBS may not even know such a
+// resource.
 func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]hostapi.Rlimit) error {
 	set := func(limits map[string]hostapi.Rlimit) error {
 		err := h.setRlimits(h.roots.Proc, id, limits, h.raises)

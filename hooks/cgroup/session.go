@@ -58,8 +58,8 @@ func (h *hook) named(pid int) (m member, alive bool, err error) {
 
 // takeIn moves first and the other members of its session that want admits and that are in no other
 // job, and gives them limits. It returns how many it moved that were in no part of the job already.
-// It fails with cgroup.OtherJobError when first was to be free and is not. It lets go of first. What
-// the processes do to escape being moved is KindBusy: no user's doing makes a node bad.
+// It fails with cgroup.OtherJobError when first was to be free and is not. It lets go of first.
+// Processes that escape being moved are KindBusy: no user's doing makes a node bad.
 //
 // Each process is held, judged and moved before the next one is looked at. A walk over all of them
 // between the judgement and the move would be time to give their numbers away.
@@ -175,8 +175,8 @@ func holdByStartTime(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
 	return byStartTime{procfs, p.ID()}, p, nil
 }
 
-// move moves one process into the job, and gives it limits. It returns how many it moved that were in
-// no part of the job. It lets go of the process.
+// move moves one process into the job, and gives it limits. It returns how many it moved that were
+// in no part of the job. It lets go of the process.
 func (h *hook) move(j *cgroup.Job, m member, limits map[string]hostapi.Rlimit) (taken int, err error) {
 	defer m.hold.Close()
 	in, err := j.Attach(m.hold)
@@ -195,13 +195,14 @@ func (h *hook) move(j *cgroup.Job, m member, limits map[string]hostapi.Rlimit) (
 	if err != nil {
 		return taken, moveError(err)
 	}
-	// A child that is born before this has the limits it was born with, and is in the next round's list.
+	// A child that is born before this has the limits it was born with, and is in the next round's
+	// list.
 	return taken, h.limit(j, m.ID(), limits)
 }
 
-// afterEnd deals with whoever has the number of a process that ended while it was moved. It stays in
-// the job where it is there: it may be the job's own. A process of the same user that is there by
-// halves is taken in as a whole, since one is no stray any more.
+// afterEnd deals with whoever has the number of a process that ended while it was moved. It stays
+// in the job where it is there: it may be the job's own. A process of the same user that is there
+// by halves is taken in as a whole, since one is no stray any more.
 func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
 	for range rounds {
 		m, alive, err := h.member(was.PID)

@@ -27,7 +27,8 @@ const (
 )
 
 // killAll is j.Kill that ends the owner's tracers and FUSE connections as well that hold up the end
-// of a process of the job. Notes tell of them. It fails with errHeld without waiting until ctx ends.
+// of a process of the job. Notes tell of them. It fails with errHeld without waiting until ctx
+// ends.
 func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (result cgroup.KillResult, notes []string, err error) {
 	start := time.Now()
 	half := h.killTimeout() / 2
@@ -73,8 +74,8 @@ func killFor(ctx context.Context, j *cgroup.Job, limit time.Duration) (r cgroup.
 const mostHeld = 10
 
 // killTracers kills the owner's tracers that hold processes of the job. Before has those that were
-// killed already, and fresh tells whether another one was. Notes name the first of them. A tracer that
-// is in another job is a note of that job's too.
+// killed already, and fresh tells whether another one was. Notes name the first of them. A tracer
+// that is in another job is a note of that job's too.
 func (h *hook) killTracers(j *cgroup.Job, before map[hostapi.ProcessID]bool) (notes []string, fresh bool) {
 	log := h.logOf(j.ID())
 	r, err := j.Record()

@@ -37,7 +37,7 @@ func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 		case s.scans >= k.next && !f.Gone:
 			s.ask(k, f)
 		}
-		// That it came by ssh its environment says alone, or it came from this very host.
+		// Nothing but its environment says that it came by ssh, or it came from this very host.
 		if !f.LoggedIn() && (f.Gone || asked || s.action != adoptStrays) {
 			s.unknown(k, f, "it came by ssh, and nothing says from which job or login")
 		}

@@ -95,8 +95,10 @@ func (s *strays) scan(ctx context.Context, list map[string]*hostapi.Job, partial
 	}
 	s.scans++
 	defer func() { s.last = time.Now() }()
-	sc := &scan{strays: s, ctx: ctx, now: time.Now(), partial: partial, list: list, jobs: slices.Collect(maps.Values(s.jobs)), updates: map[string]*hostapi.JobUpdate{},
-		owners: map[int]string{}, sessions: map[sessionOf]bool{}}
+	sc := &scan{
+		strays: s, ctx: ctx, now: time.Now(), partial: partial, list: list, jobs: slices.Collect(maps.Values(s.jobs)),
+		updates: map[string]*hostapi.JobUpdate{}, owners: map[int]string{}, sessions: map[sessionOf]bool{},
+	}
 	return sc.run(ctx)
 }
 

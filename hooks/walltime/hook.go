@@ -63,7 +63,8 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	return &hook{policy: p, log: log, roots: roots, tree: tree, started: time.Now(), tell: func(string, *hostapi.JobUpdate) {}}, nil
+	nobody := func(string, *hostapi.JobUpdate) {}
+	return &hook{policy: p, log: log, roots: roots, tree: tree, started: time.Now(), tell: nobody}, nil
 }
 
 // place is where a job runs, as far as the limits of time depend on it.

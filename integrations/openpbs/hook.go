@@ -44,10 +44,11 @@ func ParseList(text string) map[string]*Hook {
 	return hooks
 }
 
-// ParsePrint reads the answer to `print hook NAME`, which are the directives that would make it: each element of a list is a
-// directive of its own, and script and configuration are there as base64 up to an empty line (display in qmgr.c). The empty
-// line is missing behind one of 512 characters, which is all that qmgr reads at once. ParsePrint fails when the base64 is cut
-// off, or is none.
+// ParsePrint reads the answer to `print hook NAME`, which are the directives that would make it:
+// each element of a list is a directive of its own, and script and configuration are there as
+// base64 up to an empty line (display in qmgr.c). The empty line is missing behind one of 512
+// characters, which is all that qmgr reads at once. ParsePrint fails when the base64 is cut off, or
+// is none.
 func ParsePrint(text string) (*Hook, error) {
 	h := &Hook{Attributes: map[string]string{}}
 	lines := strings.Split(text, "\n")

@@ -85,8 +85,8 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 }
 
 // carryOut has the event carried out. Root's goes on as any event of root's does. A user's ends
-// with its connection as long as it waits, and with this server: a caller whose connection is broken
-// asks the next one.
+// with its connection as long as it waits, and with this server: a caller whose connection is
+// broken asks the next one.
 func (s *Server) carryOut(peer Peer, r *http.Request, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if peer.root() {
 		return s.Events.Handle(context.WithoutCancel(r.Context()), req)
@@ -137,8 +137,8 @@ func (s *Server) forward(peer Peer, r *http.Request, in AttachRequest) (any, err
 	return nil, noJob(in)
 }
 
-// numberFor returns the number here of the process that the peer calls pid. In a container the numbers
-// are others, and that of the caller itself is the one that the kernel says.
+// numberFor returns the number here of the process that the peer calls pid. In a container the
+// numbers are others, and that of the caller itself is the one that the kernel says.
 func (s *Server) numberFor(peer Peer, pid int) (int, error) {
 	n, err := s.Processes.Number(peer.PID, pid)
 	if errors.Is(err, ErrNotFound) {
@@ -208,7 +208,8 @@ func noJob(in AttachRequest) error {
 	return &Error{Status: http.StatusNotFound, Kind: KindTMNotFound, Message: fmt.Sprintf("attach pid %d: job %s: not found", in.PID, in.Job)}
 }
 
-// notOwner tells root alone whose process it is: where /proc hides that, others may not ask for it here.
+// notOwner tells root alone whose process it is: where /proc hides that, others may not ask for it
+// here.
 func notOwner(peer Peer, pid, uid int) error {
 	whose := "another user"
 	if peer.root() {

@@ -14,8 +14,8 @@ type Events interface {
 	// Handle carries out an event of root's or of another host's.
 	Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
 	// HandleUser carries out what a user asks for, or another host for one, after all that root has
-	// for the job. When ctx ends before it has begun it does not begin. Where too many wait it
-	// fails with hostapi.KindBusy.
+	// for the job. When ctx ends before it has begun it does not begin. It fails with
+	// hostapi.KindBusy where too many wait.
 	HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
 }
 

@@ -27,15 +27,15 @@ var ErrNoHost = errors.New("no host")
 // is stopped or stuck, or has not begun to serve.
 var ErrSilent = errors.New("no sign of life")
 
-// silence is how long a host may take to its first sign of life. What it does then may take longer.
+// silence is how long a host may take to its first sign of life. Its answer may take longer.
 const silence = 5 * time.Second
 
 // maxAnswer bounds what a client reads of an answer.
 const maxAnswer = 64 << 20
 
 // Client calls a host. It is safe for concurrent use. Its errors are the host's own (*Error),
-// ErrNoHost when there is none, ErrSilent, or those of a connection that broke. After the last two it
-// is not known whether the call was carried out.
+// ErrNoHost when there is none, ErrSilent, or those of a connection that broke. After the last two
+// it is not known whether the call was carried out.
 type Client struct {
 	socket  string
 	host    string // another host, over TLS; "" for this one

@@ -17,9 +17,9 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Bounds of the connections that users other than root may hold, each and all together. A job has as
-// many ranks on a host as the host has cpus, and they attach at once. All users together have half
-// of the daemon's descriptors at most, for one person may have many uids (subuid(5)).
+// Bounds of the connections that users other than root may hold, each and all together. A job has
+// as many ranks on a host as the host has cpus, and they attach at once. All users together have
+// half of the daemon's descriptors at most, for one person may have many uids (subuid(5)).
 const (
 	connsPerUser = 1280
 	connsOfUsers = 4096

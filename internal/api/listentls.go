@@ -136,7 +136,8 @@ func (l *TLSListener) shake(conn net.Conn) net.Conn {
 		secured.Close()
 		return nil
 	}
-	return &hostConn{Conn: secured, peer: Peer{UID: -1, GID: -1, Host: host}, release: sync.OnceFunc(func() { l.conns.leave(host) })}
+	release := sync.OnceFunc(func() { l.conns.leave(host) })
+	return &hostConn{Conn: secured, peer: Peer{UID: -1, GID: -1, Host: host}, release: release}
 }
 
 // hangUp closes a connection whose handshake failed. It reads on for a moment: what the other side has sent already would otherwise reset

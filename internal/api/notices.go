@@ -82,8 +82,8 @@ func (s *Server) notices(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asksOfOwn fails where there is no such job of the caller's. It is a question like others, whatever
-// it is that waits for notices of the job then.
+// asksOfOwn fails where there is no such job of the caller's. It is a question like others,
+// whatever it is that waits for notices of the job then.
 func (s *Server) asksOfOwn(ctx context.Context, peer Peer, id string) error {
 	leave, err := s.questions.enter(ctx, peer)
 	if err != nil {

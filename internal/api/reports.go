@@ -67,8 +67,8 @@ func (s *Server) reports(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// damageFor is what a caller is told of damaged reports. Whose they are nobody knows, so that
-// others than root learn nothing of them.
+// damageFor is what a caller is told of damaged reports. Their owners are not known, so others than
+// root learn nothing of them.
 func damageFor(p Peer, err error) string {
 	if p.root() {
 		return strings.ReplaceAll(err.Error(), "\n", " ")

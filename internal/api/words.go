@@ -11,8 +11,8 @@ import (
 //	hookhost/1, any number of set NAME VALUE and unset NAME, end
 //	hookhost/1, refused KIND MESSAGE, end
 //
-// Who sends an Accept of just this type gets it, with the status that the JSON has. An error that
-// time heals is JSON for all: cmd/front leaves it to the full program, which tries again.
+// A caller that sends an Accept of just this type gets it, with the status that the JSON has. An
+// error that time heals is JSON for all: cmd/front leaves it to the full program, which tries again.
 const attachedWords = "application/x-hookhost-attached"
 
 // worded is an answer that there is in words too.

@@ -27,7 +27,8 @@ func wantPlaces(t *testing.T, tree *Tree, pid int, want []string) {
 	}
 }
 
-// testAttachOfAnotherJob: a process that is in another job, if by one hierarchy alone, stays where it is.
+// testAttachOfAnotherJob: a process that is in another job, if by one hierarchy alone, stays where
+// it is.
 func testAttachOfAnotherJob(t *testing.T, w world) {
 	tree := w.tree(t)
 	j, other := newJob(t, tree, testJob, tree.someLimits()), newJob(t, tree, "13.server", tree.someLimits())

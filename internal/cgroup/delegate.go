@@ -134,8 +134,8 @@ func enable(dir *kernfs.FS, controllers []string) error {
 	return nil
 }
 
-// vacate moves the unit's own processes to its keeper. None of them is a job's: each is held while it is
-// found in the unit itself.
+// vacate moves the unit's own processes to its keeper. None of them is a job's: each is held while
+// it is found in the unit itself.
 func (h *hierarchy) vacate(unit *kernfs.FS) error {
 	pids, err := words(unit, "cgroup.procs")
 	if err != nil || len(pids) == 0 {

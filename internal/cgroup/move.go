@@ -13,25 +13,26 @@ import (
 )
 
 // The kernel moves a process by its number (cgroup.procs). The number may be another process's by
-// the time of the write, since the parent of a process decides when it is reaped. Two rules hold all
-// the same:
+// the time of the write, since the parent of a process decides when it is reaped. Two rules hold
+// all the same:
 //
-//   - Nothing here moves a process out of a job: neither to no job nor to another one. A process that
-//     is in a job by halves counts as that job's.
-//   - Each process is held, and asked right before each write whether it has its number still. It is
-//     asked again after the last one.
+//   - Nothing here moves a process out of a job: neither to no job nor to another one. A process
+//     that is in a job by halves counts as that job's.
+//   - Each process is held, and asked right before each write whether it has its number still. It
+//     is asked again after the last one.
 //
-// A process that was moved by mistake stays where it is. Where it came from is lost, and a way back
+// A process that was moved by mistake stays where it is. Its place of before is lost, and a way back
 // would be a way out for the job's own.
 
-// Process is a hold on a process, such as proc.Held. Signal 0 fails once the number may be another's.
+// Process is a hold on a process, such as proc.Held. Signal 0 fails once the number may be
+// another's.
 type Process interface {
 	PID() int
 	Signal(syscall.Signal) error
 }
 
-// ErrEnded: the process ended while it was moved. Another one that got its number meanwhile may have
-// been moved in its stead.
+// ErrEnded says that the process ended while it was moved. Another one that got its number meanwhile
+// may have been moved in its stead.
 var ErrEnded = errors.New("process has ended")
 
 // OtherJobError is the job that a process is part of, in one hierarchy at least, and stays in.
@@ -40,11 +41,12 @@ type OtherJobError string
 // Error is to follow the name of the process.
 func (e OtherJobError) Error() string { return "it is part of job " + string(e) }
 
-// Attach moves a process into the job's cgroup, all its threads, and tells whether it was in no part
-// of the job before. A hierarchy in which the process is in the job, or below it, is left alone. So
-// Attach is idempotent, and completes one that failed half way. It fails with OtherJobError for a
-// process of another job, with ErrEnded and with ErrNotFound. After other errors it goes on and
-// returns all of them. Children that the process forks meanwhile may stay outside.
+// Attach moves a process into the job's cgroup, all its threads, and tells whether it was in no
+// part of the job before. A hierarchy in which the process is in the job, or below it, is left
+// alone. So Attach is idempotent, and completes one that failed half way. It fails with
+// OtherJobError for a process of another job, with ErrEnded and with ErrNotFound. After other
+// errors it goes on and returns all of them. Children that the process forks meanwhile may stay
+// outside.
 func (j *Job) Attach(p Process) (taken bool, err error) {
 	op := func(err error) error { return fmt.Errorf("attach process %d to job %s: %w", p.PID(), j.id, err) }
 	at, err := j.tree.whereabouts(p.PID())
@@ -81,8 +83,8 @@ func (j *Job) Attach(p Process) (taken bool, err error) {
 }
 
 // AttachTask moves a process of the job into a task, all its threads. In a hierarchy where the
-// process is not in the job it stays where it is. It is idempotent and fails as Attach does. Children
-// that the process forks meanwhile may stay where they are: they are in Untasked.
+// process is not in the job it stays where it is. It is idempotent and fails as Attach does.
+// Children that the process forks meanwhile may stay where they are: they are in Untasked.
 func (j *Job) AttachTask(name string, p Process) error {
 	op := func(err error) error {
 		return fmt.Errorf("attach process %d to task %s of job %s: %w", p.PID(), name, j.id, err)
@@ -141,9 +143,9 @@ func (j *Job) holds(i int, at map[*hierarchy]string) bool {
 var nobody = strconv.Itoa(math.MaxInt32)
 
 // enter writes the number of a process to cgroup.procs of dir. The first move after a quiet while
-// waits for a grace period of the kernel (cgroup_threadgroup_rwsem): milliseconds, in which a number
-// may be given away. So a number that nobody has is written first. Between the question and the
-// move there are microseconds then.
+// waits for a grace period of the kernel (cgroup_threadgroup_rwsem): milliseconds, in which a
+// number may be given away. So a number that nobody has is written first. Between the question and
+// the move there are microseconds then.
 func enter(dir *kernfs.FS, p Process) error {
 	procs := dir.Writer("cgroup.procs")
 	defer procs.Close()

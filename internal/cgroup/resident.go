@@ -19,9 +19,9 @@ type Resident struct {
 	Seen int64
 }
 
-// Resident reads what the job holds. Where all of its memory, page cache included, is enough or
-// less it leaves it at that, which is one small file instead of the kernel's long one. It fails
-// with ErrNotFound when the job has no cgroup, and with ErrUnsupported without a memory controller.
+// Resident reads what the job holds. If all of its memory, page cache included, is enough or less,
+// Resident reads no more than that: one small file instead of the kernel's long one. It fails with
+// ErrNotFound when the job has no cgroup, and with ErrUnsupported without a memory controller.
 func (j *Job) Resident(enough int64) (Resident, error) {
 	d, ok := j.with("memory")
 	if !ok {

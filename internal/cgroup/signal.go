@@ -72,8 +72,8 @@ func (j *Job) hold(pids []int) (holdings, error) {
 	}), err
 }
 
-// holdProcess takes hold of the process pid, wherever it is; alive is false when there is none. Send is
-// nil for the kernel's own signals.
+// holdProcess takes hold of the process pid, wherever it is; alive is false when there is none.
+// Send is nil for the kernel's own signals.
 func holdProcess(pid int, send func(int, syscall.Signal) error) (h held, alive bool, err error) {
 	h = held{pid: pid, send: send}
 	if send != nil {

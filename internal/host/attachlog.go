@@ -7,8 +7,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Bounds on the lines about attaches: twenty at once, then as many in a minute. Users ask for these,
-// and must not be able to fill the disk with them. How many a job has had is in its report.
+// Bounds on the lines about attaches: twenty at once, then as many in a minute. Users ask for
+// these, and must not be able to fill the disk with them. How many a job has had is in its report.
 const (
 	attachBurst = 20
 	attachEvery = 3 * time.Second

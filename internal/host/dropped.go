@@ -102,7 +102,7 @@ func (h *Host) ofMoM(rec *jobstate.Record, home string) bool {
 	return (rec.MoMHome == home || rec.MoMHome == "") && h.isPBS(rec, dropAge)
 }
 
-// isPBS tells whether the job is one that pbs_mom has begun here, so long ago at least. One that is
+// isPBS tells whether the job is one that pbs_mom has begun here, so long ago at least. A job that is
 // ending has ended so long ago: a MoM that is killed between epilogue and end sends no end.
 func (h *Host) isPBS(rec *jobstate.Record, age time.Duration) bool {
 	since := rec.Begun

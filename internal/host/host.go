@@ -11,8 +11,8 @@
 // Each running hook is a process in a session of its own that dies with the host, however the host
 // dies. Nothing here runs while nothing happens, but for exechost_periodic.
 //
-// The host touches no kernel file but those of its own children (spawner.go): cgroups and devices are
-// the hooks' affair. The functions in Options tell it what it has to know of other processes.
+// The host touches no kernel file but those of its own children (spawner.go): cgroups and devices
+// are the hooks' affair. The functions in Options tell it what it has to know of other processes.
 package host
 
 import (

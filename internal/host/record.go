@@ -99,8 +99,8 @@ func exiting(rec *jobstate.Record, req *hostapi.Request, last bool, now jobstate
 	if req.Job.ExitStatus != nil {
 		rec.ExitStatus = req.Job.ExitStatus
 	}
-	// What MoM measures itself, as walltime. Hooks overrule it, before and after. A sister's MoM
-	// counts no walltime and tells zero.
+	// Hooks overrule what MoM measures itself, as walltime, before and after. A sister's MoM counts no
+	// walltime and tells zero.
 	for name, value := range req.Job.ResourcesUsed {
 		if _, told := rec.ResourcesUsed[name]; told || name == "walltime" && !req.Job.MotherSuperior {
 			continue

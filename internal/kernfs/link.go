@@ -37,8 +37,8 @@ type NamespaceBackend interface {
 	OpenNamespace(name string) (*os.File, error)
 }
 
-// OpenNamespace opens a namespace of a process by its file in /proc/PID/ns (proc_pid_ns(5)); kind is
-// such as "user". A backend without them is ErrUnsupported.
+// OpenNamespace opens a namespace of a process by its file in /proc/PID/ns (proc_pid_ns(5)); kind
+// is such as "user". A backend without them is ErrUnsupported.
 func (f *FS) OpenNamespace(pid int, kind string) (*os.File, error) {
 	name := strconv.Itoa(pid) + "/ns/" + kind
 	p, err := f.at("open", name)
@@ -65,8 +65,8 @@ type ExecutableBackend interface {
 	Executable(name string) (FileID, error)
 }
 
-// Executable returns which file the process pid executes (proc_pid_exe(5)), which no name proves. It
-// asks no file system, which may hang. A backend without executables is ErrUnsupported.
+// Executable returns which file the process pid executes (proc_pid_exe(5)), which no name proves.
+// It asks no file system, which may hang. A backend without executables is ErrUnsupported.
 func (f *FS) Executable(pid int) (FileID, error) {
 	name := strconv.Itoa(pid) + "/exe"
 	p, err := f.at("stat", name)

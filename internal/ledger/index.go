@@ -72,7 +72,7 @@ func (l *Ledger) exclusively(ctx context.Context, f func() error) error {
 }
 
 // index returns the ith file, nil when there is none, with all that it holds now. It reads what was
-// appended since the last call, in slices. One that was read counts for all callers, so that a
+// appended since the last call, in slices. A slice that was read counts for all callers, so that a
 // caller who goes away wastes no more than that.
 func (l *Ledger) index(ctx context.Context, i int) (*view, error) {
 	for {

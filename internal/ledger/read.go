@@ -29,8 +29,8 @@ type located struct {
 	at, end int64
 }
 
-// lines yields the lines of f from an offset on at which one begins. What comes after the last
-// newline is being written or torn, and no line. A line is valid until the next one.
+// lines yields the lines of f from an offset on at which one begins. Bytes after the last newline
+// are being written or torn, and no line. A line is valid until the next one.
 func lines(f *os.File, from int64) iter.Seq2[located, error] {
 	return func(yield func(located, error) bool) {
 		r := bufio.NewReaderSize(io.NewSectionReader(f, from, math.MaxInt64-from), block)

@@ -11,28 +11,28 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Decode reads the input file that MoM writes for a hook (src/resmom/mom_hook_func.c, run_hook), and
-// the lines that a caller has put behind it: state and comment of vnodes. Every error is one line of
-// KindJob.
+// Decode reads the input file that MoM writes for a hook (src/resmom/mom_hook_func.c, run_hook),
+// and the lines that a caller has put behind it: state and comment of vnodes. Every error is one
+// line of KindJob.
 //
-// The file is text without escapes. Much of it is a user's: the job's name, account, paths, texts in
-// Resource_List and select, Variable_List, and at launch program, arguments and environment. All of
-// these may hold newlines, so a user can add lines that look like MoM's. A user cannot take away a
-// line of MoM's, nor change the order in which MoM writes. This tells lines apart:
+// The file is text without escapes. Much of it is a user's: the job's name, account, paths, texts
+// in Resource_List and select, Variable_List, and at launch program, arguments and environment. All
+// of these may hold newlines, so a user can add lines that look like MoM's. A user cannot take away
+// a line of MoM's, nor change the order in which MoM writes. This tells lines apart:
 //
 //   - id: outside of launch the first one is MoM's, as no text of a user's is before it. At launch
 //     program, arguments and environment are; a file that has two ids is refused.
-//   - Attributes of a job stand in MoM's order. An event that sets up is refused if one stands behind
-//     a later one, if one is said twice in different words, or if a line of another kind is among
-//     them. The refusal names the line, and the value in which it stands.
+//   - Attributes of a job stand in MoM's order. An event that sets up is refused if one stands
+//     behind a later one, if one is said twice in different words, or if a line of another kind is
+//     among them. The refusal names the line, and the value in which it stands.
 //   - An event that ends a job is carried out in any case: a user must not be able to keep what is
 //     left of a job. An attribute that is said twice is left out, and after a line of another kind
 //     among those of the job there is no vnode_list.
 //   - The last lines are MoM's: of type, alarm, hook_name and the host's name the last one counts.
 //     state and comment of a vnode are read behind them only.
-//   - In exechost_periodic, vnode_list stands before the first job. The lines of a job stand together
-//     and in order. A job of which they do not, or that says an attribute twice, is there by its id
-//     alone, whoever named it.
+//   - In exechost_periodic, vnode_list stands before the first job. The lines of a job stand
+//     together and in order. A job of which they do not, or that says an attribute twice, is there
+//     by its id alone, whoever named it.
 //
 // A line remains that is in order, and that MoM does not write for this job. Behind Output_Path and
 // within Resource_List it would be an entry of Resource_List: hooks get only entries that bound the
@@ -161,7 +161,8 @@ func (d *decoder) jobEvent(e *Event) error {
 			inOrder = job.add(l.name, l.resource, d.value(l))
 		}
 		if !inOrder && setsUp(req.Event) {
-			return fmt.Errorf("job %s: a line that pbs_mom did not write: %s behind %s", id, oneLine(l.String()), d.holder(d.body[first+i]))
+			return fmt.Errorf("job %s: a line that pbs_mom did not write: %s behind %s",
+				id, oneLine(l.String()), d.holder(d.body[first+i]))
 		}
 	}
 	if name := job.contradiction(); name != "" && setsUp(req.Event) {

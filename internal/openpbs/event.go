@@ -15,7 +15,7 @@ type Event struct {
 	Request *hostapi.Request // PID is set for attach only; for launch its caller knows it
 	Hook    string           // the name by which our hook is registered: pbs.event().hook_name
 	Alarm   time.Duration    // when MoM kills the hook, counted from its start; 0 when the event does not say
-	Unasked []string         // resources in the job's Resource_List of which hooks are not told: schedselect does not ask for them
+	Unasked []string         // of Resource_List: schedselect does not ask for these, and hooks are not told
 
 	// Launch only, as MoM said it: bytes that are no UTF-8 are still there, and argv has the program's name.
 	progname string

@@ -43,8 +43,8 @@ func FuzzDecodeDump(f *testing.F) {
 	})
 }
 
-// Whatever text a user puts into a job: an event that sets up is refused, or the job has what it has
-// without the text, apart from bounds that the job puts on itself and words about itself.
+// Whatever text a user puts into a job: an event that sets up is refused, or the job has what it
+// has without the text, apart from bounds that the job puts on itself and words about itself.
 func FuzzTextOfUser(f *testing.F) {
 	places := []string{"Job_Name=envjob", "Error_Path=pbshost:/home/pbstest/envjob.e91", "Output_Path=pbshost:/home/pbstest/envjob.o91",
 		"Resource_List[place]=free", "Variable_List=\"\"\"PBS_O_HOME=/home/pbstest", "project=_pbs_project_default", "Submit_Host=pbshost"}

@@ -155,8 +155,8 @@ func environ(e *Event) []string {
 	return all
 }
 
-// In periodic the jobs of all users stand in one list, without any quotes. A user's line on another's
-// job changes nothing there, and the job that holds it is there by its id alone.
+// In periodic the jobs of all users stand in one list, without any quotes. A user's line on
+// another's job changes nothing there, and the job that holds it is there by its id alone.
 func TestForgedJobList(t *testing.T) {
 	text := string(read(t, filepath.Join(captured, "host", "exechost_periodic_with_jobs.in")))
 	begin, end := strings.Index(text, `pbs.event().job_list["91.`), strings.Index(text, "pbs.get_local")

@@ -20,9 +20,9 @@ var rlimits = map[string]int{
 
 // SetRlimits sets limits, by name, of the process id, with prlimit(2). The caller needs
 // CAP_SYS_RESOURCE for another user's process and to raise a hard limit. A limit that may not be
-// raised becomes the process's own hard limit at most. SetRlimits fails with ErrGone when the process
-// is gone; what it set before an error stays. Another process that got the number of id meanwhile
-// keeps what it had.
+// raised becomes the process's own hard limit at most. SetRlimits fails with ErrGone when the
+// process is gone; what it set before an error stays. Another process that got the number of id
+// meanwhile keeps what it had.
 func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]hostapi.Rlimit,
 	mayRaise func(name string) bool) error {
 	if len(limits) == 0 {

@@ -31,7 +31,7 @@ const mostTracers = 256
 
 // KillTracers sends SIGKILL to the processes that keep the processes pids of a job, which have got
 // SIGKILL themselves, from ending. A tracer may hold a thread in its very end until it ends itself
-// (PTRACE_O_TRACEEXIT, ptrace(2)). A tracer of the tracer is killed with it. One call kills 256 at
+// (PTRACE_O_TRACEEXIT, ptrace(2)). A tracer of the tracer is killed with it. A call kills 256 at
 // most; more take further calls.
 //
 // The user uid could have killed each of them himself (kill(2)); for root nothing is killed. JobOf
@@ -141,8 +141,8 @@ func tracer(procfs *kernfs.FS, thread int) (*Held, Process, error) {
 	return h, leader, nil
 }
 
-// mayKill tells whether the user uid may send the process SIGKILL: its real or saved user is uid, or
-// its user namespace is in one that uid has made (kill(2), user_namespaces(7)).
+// mayKill tells whether the user uid may send the process SIGKILL: its real or saved user is uid,
+// or its user namespace is in one that uid has made (kill(2), user_namespaces(7)).
 func mayKill(procfs *kernfs.FS, uid int, h *Held) (bool, error) {
 	if uid <= 0 {
 		return false, nil

@@ -67,8 +67,8 @@ func eachRow(procfs *kernfs.FS, do func(row []byte)) error {
 	return nil
 }
 
-// heldBy returns the connection that the process pid, an sshd, has from its client; nil where it has
-// none, or more than one.
+// heldBy returns the connection that the process pid, an sshd, has from its client; nil where it
+// has none, or more than one.
 func heldBy(procfs *kernfs.FS, pid int) (*hostapi.Origin, error) {
 	dir := strconv.Itoa(pid) + "/fd"
 	names, err := procfs.Names(dir)

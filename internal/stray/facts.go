@@ -57,10 +57,10 @@ type Relative struct {
 type Reader struct {
 	Procfs   *kernfs.FS
 	JobOf    func(pid int) (id string, ok bool, err error) // in which job's cgroup a process is: cgroup.Tree.JobOf
-	Environ  func(pid int) ([]byte, error)                 // of a process, which nothing else here can hang with: proc.Environs
+	Environ  func(pid int) ([]byte, error)                 // of a process, without waiting for it: proc.Environs
 	Hookhost []kernfs.FileID                               // hookhost's programs
 	Qsub     []kernfs.FileID                               // PBS's qsub
-	Sessions string                                        // the directory where systemd-logind has its sessions; "" for SessionsDir
+	Sessions string                                        // where systemd-logind has them; "" for SessionsDir
 }
 
 // maxChain bounds the ancestors that are looked at.

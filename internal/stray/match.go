@@ -122,9 +122,9 @@ func known(jobs []Job, id string) string {
 	return ""
 }
 
-// isOurs tells whether the process is part of what starts others. These are hookhost, the hooks that
-// its daemon starts as the user, and the sshd of a connection: root's has forked it, and it executes
-// the same file.
+// isOurs tells whether the process is part of what starts others. These are hookhost, the hooks
+// that its daemon starts as the user, and the sshd of a connection: root's has forked it, and it
+// executes the same file.
 func isOurs(f Facts) bool {
 	if f.Ours {
 		return true
@@ -150,7 +150,8 @@ func isSubmitter(f Facts) bool { return f.Qsub && f.Session == f.PID && f.TTY ==
 func isMoM(r Relative) bool { return r.UID == 0 && r.Program == "pbs_mom" }
 
 // isLogin knows the programs that people log in by, and root's that make another user of somebody.
-// What a user starts himself, such as su to his own name, says nothing of where he comes from.
+// A program that a user starts himself, such as su to his own name, says nothing of where he comes
+// from.
 func isLogin(r Relative) bool {
 	if r.UID != 0 {
 		return false

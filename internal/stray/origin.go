@@ -3,7 +3,6 @@ package stray
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -54,10 +53,11 @@ func (r *Reader) origin(f *Facts) error {
 	return nil
 }
 
-// Sender returns which of the jobs has a process that holds the client's end of a connection. It is
-// "" where none has, where several have, and where the client is on another host. It stops when ctx
-// ends.
-func (r *Reader) Sender(ctx context.Context, from hostapi.Origin, jobs []Job, members func(job string) ([]int, error)) (string, error) {
+// Sender returns which of the jobs has a process that holds the client's end of a connection. The
+// job is "" where none has, where several have, and where the client is on another host. Sender
+// stops when ctx ends.
+func (r *Reader) Sender(ctx context.Context, from hostapi.Origin, jobs []Job,
+	members func(job string) ([]int, error)) (string, error) {
 	local, err := netip.ParseAddrPort(from.Local)
 	if err != nil {
 		return "", err
@@ -96,14 +96,14 @@ func (r *Reader) Sender(ctx context.Context, from hostapi.Origin, jobs []Job, me
 	return holders[0], nil
 }
 
-// remoteHost returns the address, or the name, from which a session of systemd-logind's was begun. It
-// is "" for one that was not begun by the network, and for one that is not known.
+// remoteHost returns the address, or the name, from which a session of systemd-logind's was begun.
+// It is "" for one that was not begun by the network, and for one that is not known.
 func remoteHost(dir, session string) string {
 	if dir == "" {
 		dir = SessionsDir
 	}
 	b, err := os.ReadFile(filepath.Join(dir, filepath.Base(session)))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(b) == 0 {
+	if err != nil {
 		return ""
 	}
 	for line := range strings.Lines(string(b)) {

@@ -60,8 +60,8 @@ func TestPrefixAndDevicesOfTheConfiguration(t *testing.T) {
 		"allow": ["b *:* rwm", ["console", "rwm"], ["tty0", "rwm", "*"], "c 1:* rwm", "c 10:* rwm"]}}}`)
 	write(t, node, ownFile, imported(t, node, "/run/pbs_cgroups.json"))
 	must(t, restartDaemon(node)) // a running daemon keeps its prefix
-	// Numbers without a driver: what may be opened ends with ENXIO or ENODEV, the rest with EPERM. On a /run that
-	// systemd has mounted (nodev) all would end with EACCES.
+	// Numbers without a driver: what may be opened ends with ENXIO or ENODEV, the rest with EPERM.
+	// On a /run that systemd has mounted (nodev) all would end with EACCES.
 	on(t, node, "cd "+pbsHome+"; mknod -m 666 device.block b 240 9; mknod -m 666 device.misc c 10 254; mknod -m 666 device.other c 240 9; mknod -m 666 device.null c 1 3")
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, `python3 - <<END >devices.$PBS_JOBID
 import os

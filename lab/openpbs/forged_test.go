@@ -101,7 +101,8 @@ func TestLineOfAVariableIsNotMoMs(t *testing.T) {
 	j.forced()
 }
 
-// Text of a job's owner gives the job no other limits, wherever it stands, whether the job runs or not.
+// Text of a job's owner gives the job no other limits, wherever it stands, whether the job runs or
+// not.
 func TestLinesOfUsersChangeNoLimits(t *testing.T) {
 	node := nodes[len(nodes)-1]
 	settings(t, "[pids]\nenabled = true\nmax = 500\n", node)

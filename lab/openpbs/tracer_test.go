@@ -10,7 +10,8 @@ import (
 )
 
 // A user's process outside of his job that holds the end of one of its processes is killed, and the
-// node is free for the next job. The call is ptrace(PTRACE_SEIZE) with PTRACE_O_TRACEEXIT, on x86-64.
+// node is free for the next job. The call is ptrace(PTRACE_SEIZE) with PTRACE_O_TRACEEXIT, on
+// x86-64.
 func TestTracerOutsideOfAJobHoldsNeitherItsEndNorTheNode(t *testing.T) {
 	node, gate := nodes[0], "/tmp/gate.tracer"
 	as(t, "alice", node, "mkfifo "+gate)

@@ -34,8 +34,8 @@ type memory struct {
 type events struct{ low, high, max, oom, kill, groupKill int64 }
 
 func (m *memory) reset() {
-	*m = memory{anon: m.anon, file: m.file, shmem: m.shmem, swap: m.swap, kernel: m.kernel, slab: m.slab, limit: unlimited, memsw: unlimited,
-		soft: unlimited, high: unlimited, swapMax: unlimited, swapHigh: unlimited, listeners: m.listeners}
+	*m = memory{anon: m.anon, file: m.file, shmem: m.shmem, swap: m.swap, kernel: m.kernel, slab: m.slab,
+		limit: unlimited, memsw: unlimited, soft: unlimited, high: unlimited, swapMax: unlimited, swapHigh: unlimited, listeners: m.listeners}
 }
 
 func pages(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of ptrace(2).
+// Numbers of ptrace(2).
 const (
 	ptraceSeize     = 0x4206
 	ptraceTraceExit = 0x40
