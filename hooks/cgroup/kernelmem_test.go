@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"strconv"
 	"testing"
 
@@ -25,6 +23,7 @@ func buffer(kind, text string) error {
 	if err != nil {
 		return err
 	}
+	block := make([]byte, 64<<10) // one for all: the runtime frees nothing here
 	for want > 0 {
 		var fds [2]int // what is written to the second lies until somebody reads the first
 		switch kind {
@@ -45,7 +44,7 @@ func buffer(kind, text string) error {
 		if err != nil {
 			return err
 		}
-		for block := make([]byte, 64<<10); ; {
+		for {
 			n, err := unix.Write(fds[1], block)
 			if errors.Is(err, unix.EAGAIN) {
 				break
@@ -86,18 +85,6 @@ func connection() (fds [2]int, err error) {
 }
 
 var kept []any // open to the end of the process
-
-// names has the kernel cache that so many files are not there.
-func names(dir, text string) error {
-	n, err := strconv.Atoi(text)
-	debug.SetGCPercent(50) // startLabelled has it off
-	for i := 0; i < n && err == nil; i++ {
-		if _, err = os.Lstat(filepath.Join(dir, fmt.Sprintf("there-is-no-file-of-this-name-%d-%d", os.Getpid(), i))); errors.Is(err, os.ErrNotExist) {
-			err = nil
-		}
-	}
-	return err
-}
 
 // Kernel memory that only the job can give back counts beyond what is usual; caches of files do
 // not.
@@ -154,7 +141,12 @@ func TestKernelRSSCountsBuffers(t *testing.T) {
 func TestKernelRSSLeavesCachesOut(t *testing.T) {
 	n := realNode(t, byRSS)
 	n.begin("1.srv", asks("ncpus=1", "mem=24mb"))
-	startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "names", "/usr", "120000") // tmpfs, as /tmp may be, remembers none
+	sh := startShell(t, *n.do(hostapi.EventLaunch, "1.srv").Join) // with the race detector this program has 24 MiB itself
+	// tmpfs, as /tmp may be, remembers none.
+	fmt.Fprintln(sh.stdin, `i=0; while [ $i -lt 120000 ]; do [ -e /usr/there-is-no-file-of-this-name-$$-$i ]; i=$((i+1)); done; echo`)
+	if line, err := sh.stdout.ReadString('\n'); err != nil {
+		t.Fatalf("the shell: %q, %v", line, err)
+	}
 	n.staysAlive("1.srv")
 	held, err := n.cgroup("1.srv").Resident(0)
 	if err != nil {

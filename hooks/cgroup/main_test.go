@@ -73,10 +73,6 @@ func act(what string, args []string) error {
 			return err
 		}
 		time.Sleep(time.Hour)
-	case "names": // DIR COUNT
-		if err := names(args[0], args[1]); err != nil {
-			return err
-		}
 	case "buffer": // KIND BYTES, once it is told to
 		fmt.Println("ready")
 		io.Copy(io.Discard, os.Stdin)
