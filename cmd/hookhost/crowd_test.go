@@ -287,7 +287,10 @@ func TestCrowdOfAttachesHoldsUpNoRestart(t *testing.T) {
 	must(t, rank.Start())
 	from := monotonic()
 	d.stop()
-	if answered := between(c.answers(), from, monotonic()); answered > attaches/2 {
+	took := monotonic() - from
+	answered := between(c.answers(), from, monotonic())
+	t.Logf("the daemon ended after %v; %d of %d attaches were carried out meanwhile", took, answered, attaches)
+	if answered > attaches/20 {
 		t.Errorf("%d of %d attaches were carried out: the daemon has waited for them", answered, attaches)
 	}
 	n.serve()
