@@ -10,6 +10,7 @@ LINK     := -s -w -X main.version=$(VERSION) -X main.binDir=$(BINDIR)
 BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LINK)'
 # NVML's symbols are looked up when they are called, so the program starts on nodes whose driver lacks some.
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
+STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: all demo test test-vm test-openpbs check race bench install clean help generate fuzz
 .DEFAULT_GOAL := all
@@ -41,12 +42,14 @@ test-openpbs: all ## hookhost under a real OpenPBS on this machine (root); HOOKH
 	@lab/openpbs/tarball >/dev/null
 	$(GO) test -tags openpbs -count=1 -v -timeout 30m ./lab/openpbs
 
-check: ## what has to pass before a commit: format, vet, modules, short tests
+check: ## what has to pass before a commit: format, vet, staticcheck, modules, short tests
 	@scripts/need go cc
 	$(CC) -std=gnu11 -fsyntax-only -Wall -Wextra -Werror cmd/front/hookhost.c
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt' >&2; exit 1; }
 	$(GO) vet ./... ./testdata/hooks/...
 	$(GO) vet -tags openpbs ./lab/openpbs
+	$(STATICCHECK) ./... ./testdata/hooks/...
+	$(STATICCHECK) -tags openpbs ./lab/openpbs
 	$(GO) mod tidy -diff
 	$(GO) test -short -shuffle=on . ./internal/pbs ./internal/placement ./internal/topology ./internal/usage ./internal/report ./internal/kernfs/... ./internal/config ./internal/nodestate ./hostapi/...
 

@@ -45,8 +45,7 @@ func (p *probe) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostap
 	case "partial":
 		return &hostapi.Outcome{Notes: []string{"half"}}, hostapi.Errorf(hostapi.KindBusy, "not all")
 	case "panic":
-		var m map[string]int
-		m["x"] = 1
+		panic("on purpose")
 	case "wait":
 		<-ctx.Done()
 		return nil, fmt.Errorf("wait: %w", ctx.Err())

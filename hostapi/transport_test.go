@@ -181,7 +181,7 @@ func TestCall(t *testing.T) {
 		{name: "error strange", kind: hostapi.KindInternal, text: "begin job 12.server: no \uFFFD luck"},
 		{name: "plain", kind: hostapi.KindInternal, text: "a plain error"},
 		{name: "partial", want: &hostapi.Outcome{Notes: []string{"half"}}, kind: hostapi.KindBusy, text: "not all"},
-		{name: "panic", kind: hostapi.KindInternal, text: "panic in execjob_begin: assignment to entry in nil map"},
+		{name: "panic", kind: hostapi.KindInternal, text: "panic in execjob_begin: on purpose"},
 		{name: "misfit", kind: hostapi.KindInternal, text: "outcome of execjob_begin: argv: execjob_begin does not take it"},
 		{name: "saw", want: &hostapi.Outcome{
 			Notes: []string{"test1 node7 pbs_jobs hello 12.server uid=-1 ms=true"}, State: json.RawMessage(`{"a":[1,2]}`),

@@ -162,7 +162,6 @@ func TestChecklist03BeginIsIdempotentAndLeavesNothing(t *testing.T) {
 	// Another hook of PBS's rejects what ours has accepted: MoM drops the job, sends nothing more for it, and starts it or another at once.
 	dropped := pbsJob{id: "305.pbshost", list: all}
 	m.begin(dropped)
-	begun := time.Now()
 	next := pbsJob{id: "306.pbshost", list: all}
 	if a := m.job("execjob_begin", next); a.accepted || a.set["job._rerun"] != "True" {
 		t.Errorf("a begin beside a job that MoM has: %+v, want it rerun", a)
@@ -172,7 +171,7 @@ func TestChecklist03BeginIsIdempotentAndLeavesNothing(t *testing.T) {
 	if a := m.job("execjob_begin", dropped); !a.accepted {
 		t.Errorf("the dropped job, started again at once: %+v", a)
 	}
-	for begun = time.Now(); time.Since(begun) < 1500*time.Millisecond; { // what MoM is just starting has no file yet
+	for begun := time.Now(); time.Since(begun) < 1500*time.Millisecond; { // what MoM is just starting has no file yet
 		time.Sleep(100 * time.Millisecond)
 	}
 	m.begin(next)

@@ -19,7 +19,6 @@ import (
 // it was asked to, and keeps the state as JSON. What happens is written down with the time of day.
 type life struct {
 	p         *policy
-	limits    limits
 	kept      json.RawMessage
 	began     time.Time
 	suspended time.Duration

@@ -73,7 +73,7 @@ func testPlacedBefore(t *testing.T, w world) {
 	if before.Mode() == ModeV2 {
 		return
 	}
-	j := newJob(t, before, testJob, before.someLimits())
+	newJob(t, before, testJob, before.someLimits())
 	later := again(t, w, before, placing...)
 	h := later.with("blkio")
 	same, err := later.Job(testJob)
@@ -89,12 +89,12 @@ func testPlacedBefore(t *testing.T, w world) {
 	}
 	endJob(t, same)
 	p.gone(t)
-	j = newJob(t, later, "13.server", later.someLimits())
+	newJob(t, later, "13.server", later.someLimits())
 	if !h.jobs.Exists("13.server") {
 		t.Fatal("no directory")
 	}
 	last := again(t, w, before)
-	j, err = last.Job("13.server")
+	j, err := last.Job("13.server")
 	if err != nil {
 		t.Fatal(err)
 	}

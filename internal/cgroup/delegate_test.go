@@ -204,7 +204,7 @@ func TestJobIsInSystemdsHierarchy(t *testing.T) {
 func TestJobOutsideSystemdsHierarchy(t *testing.T) {
 	k := kernfstest.NewV1()
 	old := detected(t, k, Options{Signal: k.Signal})
-	j := newJob(t, old, "1.srv", Limits{})
+	newJob(t, old, "1.srv", Limits{})
 	tree := detected(t, k, Options{Delegated: true, Signal: k.Signal})
 	if err := tree.Prepare(); err != nil {
 		t.Fatal(err)

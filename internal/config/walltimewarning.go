@@ -41,6 +41,7 @@ func parseWarning(text string) (w Warning, err error) {
 	}
 	name, w.Shell = strings.CutPrefix(name, "B:")
 	if name == "" && w.Shell {
+		//lint:ignore ST1005 B: is the syntax that the error is about
 		return w, errors.New("B: without a signal")
 	}
 	if name != "" {

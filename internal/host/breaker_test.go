@@ -38,7 +38,7 @@ func TestBreaker(t *testing.T) {
 
 		// On trial: one crash is enough, and each pause is twice the one before, up to half an hour.
 		for pause := 60 * time.Second; pause <= 2*time.Hour; pause *= 2 {
-			time.Sleep(b.until.Sub(time.Now()))
+			time.Sleep(time.Until(b.until))
 			if open() {
 				t.Fatalf("open after its pause of %v", b.pause)
 			}

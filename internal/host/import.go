@@ -104,7 +104,7 @@ func (r *Registry) receive(contentType string, content io.Reader) (path, sum str
 		case bytes.HasPrefix(head, []byte("#!")):
 			mode = 0o755 // its interpreter has to read it
 		default:
-			return "", "", errors.New("not a program: it starts neither as an ELF file nor with #!")
+			return "", "", errors.New("not a program: it starts neither as an ELF file nor with #! and an interpreter")
 		}
 		content = io.MultiReader(bytes.NewReader(head), content)
 	default:

@@ -128,7 +128,7 @@ func versionOf(c *dbus.Conn) (int, error) {
 
 // parseVersion reads "252.39-1~deb12u1", "v257" or "systemd 239", with or without quotes.
 func parseVersion(text string) (int, error) {
-	digits := strings.TrimLeft(strings.Trim(text, `"`), "systemdv ")
+	digits := strings.TrimLeft(strings.Trim(text, `"`), "demstvy ")
 	if i := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
 		digits = digits[:i]
 	}
