@@ -267,7 +267,7 @@ func (t *Tree) cpuset(what, v1, v2 string) (kernfs.IDSet, error) {
 			}
 			if err == nil && h.v2 && what == "cpus" {
 				// What isolated jobs have taken is not effective any more, and comes back with them.
-				granted, gerr := dir.IDSet(exclusiveFile + ".effective")
+				granted, gerr := dir.IDSet("cpuset.cpus.exclusive.effective")
 				if gerr == nil && dir == h.jobs {
 					set = set.Union(granted)
 				}

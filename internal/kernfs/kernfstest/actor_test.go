@@ -12,13 +12,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// actorEnv makes the test binary a process that does what it is told: the real kernel's counterpart of Charge, Burn and
-// Fork.
+// actorEnv makes the test binary a process that obeys orders: the real kernel's counterpart of Charge
+// and Fork.
 const actorEnv = "KERNFSTEST_ACTOR"
 
 func TestMain(m *testing.M) {
@@ -32,8 +31,6 @@ func TestMain(m *testing.M) {
 // order is what an actor is to do; its answer is an errno and, for a fork, the child.
 type order struct {
 	Charge Memory
-	Free   bool // all anonymous memory
-	Burn   time.Duration
 	Fork   bool
 }
 
@@ -44,7 +41,6 @@ type answer struct {
 
 func act(in io.Reader, out io.Writer) {
 	runtime.GOMAXPROCS(1)
-	var anon [][]byte
 	lines := json.NewDecoder(bufio.NewReader(in))
 	for {
 		var o order
@@ -56,18 +52,8 @@ func act(in io.Reader, out io.Writer) {
 		switch {
 		case o.Fork:
 			a.Child, err = child()
-		case o.Burn > 0:
-			burnFor(o.Burn)
-		case o.Free:
-			for _, b := range anon {
-				unix.Munmap(b)
-			}
-			anon = nil
 		default:
-			var b []byte
-			if b, err = charge(o.Charge); b != nil {
-				anon = append(anon, b)
-			}
+			err = charge(o.Charge)
 		}
 		errors.As(err, &a.Errno)
 		json.NewEncoder(out).Encode(a)
@@ -83,19 +69,6 @@ func child() (int, error) {
 	return cmd.Process.Pid, nil
 }
 
-func burnFor(d time.Duration) {
-	var u unix.Rusage
-	used := func() time.Duration {
-		unix.Getrusage(unix.RUSAGE_SELF, &u)
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
-	for start := used(); used() < start+d; {
-		for i := 0; i < 1e5; i++ {
-			u.Maxrss++ // work in user mode
-		}
-	}
-}
-
 // touch writes to each page. The race detector has no shadow of what Go has not allocated.
 //
 //go:norace
@@ -105,33 +78,19 @@ func touch(b []byte) {
 	}
 }
 
-// charge touches every page, so that each is charged.
-func charge(m Memory) (anon []byte, err error) {
-	switch {
-	case m.Anon > 0:
-		b, err := unix.Mmap(-1, 0, int(m.Anon), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-		// MAP_POPULATE would give up where a write has to wait for memory.
-		touch(b)
-		return b, err
-	case m.Shmem > 0:
+// charge touches every page of anonymous or shared memory, so that each is charged.
+func charge(m Memory) error {
+	if m.Shmem > 0 {
 		fd, err := unix.MemfdCreate("actor", 0)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return nil, unix.Fallocate(fd, 0, 0, m.Shmem)
+		return unix.Fallocate(fd, 0, 0, m.Shmem)
 	}
-	f, err := os.CreateTemp("", "kernfstest")
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(f.Name()) // the open file keeps its pages
-	block := make([]byte, 64<<10)
-	for n := int64(0); n < m.File; n += int64(len(block)) {
-		if _, err := f.Write(block); err != nil {
-			return nil, err
-		}
-	}
-	return nil, f.Sync() // only clean pages are reclaimed at once
+	b, err := unix.Mmap(-1, 0, int(m.Anon), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	// MAP_POPULATE would give up where a write has to wait for memory.
+	touch(b)
+	return err
 }
 
 // actor is the test's end of such a process.
@@ -164,7 +123,7 @@ func startActor(t *testing.T) *actor {
 	}
 	a := &actor{cmd: cmd, in: in, out: json.NewDecoder(out)}
 	// Do everything once, so that the memory that doing takes is not charged to the cgroups of the test.
-	for _, o := range []order{{Charge: Memory{File: 1 << 20}}, {Charge: Memory{Shmem: 4096}}, {Charge: Memory{Anon: 4096}}, {Burn: 1}, {Free: true}} {
+	for _, o := range []order{{Charge: Memory{Shmem: 4096}}, {Charge: Memory{Anon: 4096}}} {
 		if _, err := a.do(o); err != nil {
 			t.Fatal(err)
 		}

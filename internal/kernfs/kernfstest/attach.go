@@ -2,7 +2,6 @@ package kernfstest
 
 import (
 	"math"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,31 +19,12 @@ func storeProcs(g *cgroup, v string) error {
 	if !ok {
 		return unix.ESRCH
 	}
-	return g.take(p)
+	return g.migrate(p)
 }
 
-// storeThreads is cgroup.threads: threads do not leave their domain (cgroup_attach_permissions).
-func storeThreads(g *cgroup, v string) error {
-	pid, err := number(v)
-	if err != nil || pid < 0 {
-		return unix.EINVAL
-	}
-	p, ok := g.h.k.procs[int(pid)]
-	switch {
-	case !ok:
-		return unix.ESRCH
-	case p.in[g.h] != g:
-		return unix.EOPNOTSUPP
-	}
-	return nil
-}
-
-// take moves p into g. A dying task is passed over (cgroup_migrate_add_task), which is no error.
-func (g *cgroup) take(p *process) error {
-	if g.h.v2 && !g.validDomain() {
-		return unix.EOPNOTSUPP
-	}
-	if g.h.v2 && !g.canBeThreadRoot() && len(g.subtree) > 0 {
+// migrate moves p into g. A dying task is passed over (cgroup_migrate_add_task), which is no error.
+func (g *cgroup) migrate(p *process) error {
+	if g.h.v2 && g.parent != nil && len(g.subtree) > 0 {
 		return unix.EBUSY // cgroup_migrate_vet_dst: no internal processes
 	}
 	if err := g.cpusetMayAttach(); err != nil {
@@ -60,39 +40,4 @@ func (g *cgroup) take(p *process) error {
 	g.pidsChanged()
 	g.h.k.settle(p) // out of the freezer, perhaps
 	return nil
-}
-
-// threaded are the controllers that can be enabled in a cgroup with processes (cgroup-v2.rst, "Threads").
-var threaded = []string{"cpu", "cpuset", "perf_event", "pids"}
-
-func domain(controllers []string) bool {
-	return slices.ContainsFunc(controllers, func(c string) bool { return !slices.Contains(threaded, c) })
-}
-
-// threadRoot is cgroup_is_thread_root: a domain with processes of its own that has threaded controllers enabled.
-func (g *cgroup) threadRoot() bool {
-	return len(g.procs) > 0 && slices.ContainsFunc(g.subtree, func(c string) bool { return slices.Contains(threaded, c) })
-}
-
-// validDomain is cgroup_is_valid_domain: below a thread root, other than the root, no cgroup takes processes.
-func (g *cgroup) validDomain() bool {
-	for a := g.parent; a != nil; a = a.parent {
-		if a.parent != nil && a.threadRoot() {
-			return false
-		}
-	}
-	return true
-}
-
-// canBeThreadRoot is the function of that name in kernel/cgroup/cgroup.c.
-func (g *cgroup) canBeThreadRoot() bool {
-	if g.parent == nil {
-		return true
-	}
-	for _, c := range g.children {
-		if c.populated() {
-			return false
-		}
-	}
-	return !domain(g.subtree)
 }

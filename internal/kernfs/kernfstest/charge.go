@@ -19,10 +19,6 @@ func (k *Kernel) charge(p *process, g *cgroup, n int64, add func(int64)) (killed
 		if over.reclaim(n, !memsw) > 0 {
 			continue
 		}
-		if over.mem.oomDisabled {
-			over.wait(p, func() { k.charge(p, g, n, add) })
-			return killed, false
-		}
 		dead := over.outOfMemory()
 		killed = append(killed, dead...)
 		if len(dead) == 0 || k.procs[p.pid] == nil {
@@ -62,8 +58,8 @@ func (g *cgroup) grown() {
 	}
 }
 
-// hit counts a charge that a limit refused. Linux 6.18 has no failcnt of memory+swap any more: page_counter_try_charge
-// counts where track_failcnt is set, and that is the memory counter of v1.
+// hit counts a charge that a limit refused. page_counter_try_charge counts a failcnt for the memory
+// counter of v1 alone (Linux 6.18).
 func (g *cgroup) hit(memsw bool) {
 	if !memsw {
 		g.mem.failcnt++
@@ -71,11 +67,10 @@ func (g *cgroup) hit(memsw bool) {
 	g.count(func(e *events) *int64 { return &e.max })
 }
 
-// count is memcg_memory_event: on v2 events count in every ancestor too, on v1 only where they happen.
+// count is memcg_memory_event: v2 counts an event in every ancestor too, v1 only where it happens.
 func (g *cgroup) count(which func(*events) *int64) {
-	*which(&g.mem.local)++
 	for a := range g.up {
-		*which(&a.mem.all)++
+		*which(&a.mem.events)++
 		if !g.h.v2 {
 			return
 		}

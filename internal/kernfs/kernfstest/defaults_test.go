@@ -2,98 +2,66 @@ package kernfstest
 
 import (
 	"errors"
-	"flag"
-	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
-	"os"
 	"path"
-	"slices"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
-	"golang.org/x/tools/txtar"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-var capture = flag.Bool("capture", false, "capture a new cgroup of every hierarchy of this machine anew, as root")
-
-// newCgroups has the files of a new cgroup in every hierarchy, below HIERARCHY/new.
-const newCgroups = "../../../testdata/kernel/new-cgroups-6.18.txtar"
-
-// notOurs are files that no released kernel has.
-var notOurs = []string{"memory.shown_ram_in_bytes"}
-
-var captured = append(slices.Clone(v1Controllers), "unified")
-
-// TestNewCgroup compares every interface file of a new cgroup, its name and its text, with the captured kernel.
-func TestNewCgroup(t *testing.T) {
-	if *capture {
-		captureNewCgroups(t)
-	}
-	want := FixtureRoots(t, newCgroups).Cgroup
-	// The capture is of a machine with two cpus and one NUMA node.
-	got := NewHybrid(On(Machine{CPUs: 2, Threads: 1, NUMA: 1, Mem: 16 << 30})).Roots().Cgroup
-	for _, h := range captured {
-		t.Run(h, func(t *testing.T) {
-			if err := got.Mkdir(h + "/new"); err != nil {
-				t.Fatal(err)
-			}
-			compareCgroups(t, readAll(t, want, h+"/new"), readAll(t, got, h+"/new"))
-		})
-	}
-}
-
-// TestNewCgroupKernel compares with the running kernel: the files that both have must read alike, and on the kernel
-// that the tables were read from there are no others. An older kernel's may lack lines.
-func TestNewCgroupKernel(t *testing.T) {
-	w := realWorld(NeedV1(t, v1Controllers...), "")
-	w.begin(t, v1Controllers...)
-	fake := NewHybrid(On(here)).Roots().Cgroup
-	for _, h := range v1Controllers {
-		t.Run(h, func(t *testing.T) {
-			if err := w.cgroup.Mkdir(w.file(h + "/new")); err != nil && !errors.Is(err, fs.ErrExist) { // cpu and cpuacct may be one
-				t.Fatal(err)
-			}
-			if err := fake.Mkdir(h + "/new"); err != nil {
-				t.Fatal(err)
-			}
-			want, got := readAll(t, w.cgroup, w.file(h+"/new")), readAll(t, fake, h+"/new")
-			if !strings.HasPrefix(release(t), "6.18.") {
-				want, got = common(want, got), common(got, want)
-				for name, text := range want {
-					got[name] = commonLines(got[name], text)
+// TestNewCgroupReadsAsOnTheKernel compares the files of a new cgroup that the fake and the running
+// kernel both have: texts are alike, line by line where a line has a key.
+func TestNewCgroupReadsAsOnTheKernel(t *testing.T) {
+	for version, worlds := range map[string]struct {
+		fake, kernel func(*testing.T) *world
+		controllers  []string
+	}{
+		"v1": {fakeV1, kernelV1, v1Controllers},
+		"v2": {fakeV2, kernelV2, []string{"v2"}},
+	} {
+		t.Run(version, func(t *testing.T) {
+			kernel, fake := worlds.kernel(t), worlds.fake(t)
+			kernel.begin(t, worlds.controllers...)
+			fake.begin(t, worlds.controllers...)
+			for _, c := range worlds.controllers {
+				want, got := newCgroupTexts(t, kernel, c), newCgroupTexts(t, fake, c)
+				for name, text := range got {
+					if _, ok := want[name]; !ok {
+						delete(got, name)
+						continue
+					}
+					got[name], want[name] = commonLines(text, want[name]), commonLines(want[name], text)
+				}
+				for name := range want {
+					if _, ok := got[name]; !ok {
+						delete(want, name)
+					}
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s (-kernel +fake):\n%s", c, diff)
 				}
 			}
-			compareCgroups(t, want, got)
 		})
 	}
 }
 
-func compareCgroups(t *testing.T, want, got map[string]string) {
+// newCgroupTexts returns the text of each file of a new cgroup; "" of those that cannot be read.
+func newCgroupTexts(t *testing.T, w *world, controller string) map[string]string {
 	t.Helper()
-	for _, name := range notOurs {
-		delete(want, name)
+	dir := w.file(controller + "/new")
+	if err := w.cgroup.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) { // cpu and cpuacct may be one
+		t.Fatal(err)
 	}
-	// What these count depends on the configuration of the kernel.
-	delete(want, "cgroup.stat")
-	delete(got, "cgroup.stat")
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files (-kernel +fake):\n%s", diff)
-	}
-}
-
-func common(a, b map[string]string) map[string]string {
-	c := map[string]string{}
-	for name, text := range a {
-		if _, ok := b[name]; ok {
-			c[name] = text
-		}
-	}
-	return c
+	return readAll(t, w.cgroup, dir)
 }
 
 // commonLines returns the lines of a that begin with a word that one of b begins with.
@@ -108,10 +76,9 @@ func commonLines(a, b string) string {
 	return c.String()
 }
 
-// readAll returns the text of each file of a directory; "" of those that cannot be read.
 func readAll(t *testing.T, cgroup *kernfs.FS, dir string) map[string]string {
 	t.Helper()
-	f, err := cgroup.OpenFile(dir, os.O_RDONLY)
+	f, err := cgroup.OpenFile(dir, unix.O_RDONLY)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,56 +101,61 @@ func readAll(t *testing.T, cgroup *kernfs.FS, dir string) map[string]string {
 	return files
 }
 
-func captureNewCgroups(t *testing.T) {
-	w := realWorld(NeedV1(t, v1Controllers...), "unified")
-	w.begin(t, captured...)
-	a := &txtar.Archive{Comment: fmt.Appendf(nil, "Linux %s, %s, %d cpus, %d NUMA node.\n"+
-		"A new cgroup in every hierarchy: go test ./internal/kernfs/kernfstest -run 'TestNewCgroup$' -capture\n"+
-		"Write-only files are empty. Left out: %s.\n\n",
-		version(t), time.Now().Format(time.DateOnly), here.CPUs, here.NUMA, strings.Join(notOurs, " "))}
-	for _, h := range captured {
-		if err := w.cgroup.Mkdir(w.file(h + "/new")); err != nil {
-			t.Fatal(err)
+// TestEachFileOfTheFakeIsNamedByOtherCode holds that the fake models no interface file that nothing but
+// tests reads or writes.
+func TestEachFileOfTheFakeIsNamedByOtherCode(t *testing.T) {
+	literals := codeLiterals(t, "../../..")
+	for _, version := range []struct {
+		core         []knob
+		byController map[string][]knob
+	}{{v1Core, v1Knobs}, {v2Core, v2Knobs}} {
+		tables := [][]knob{version.core}
+		for _, table := range version.byController {
+			tables = append(tables, table)
 		}
-		files := readAll(t, w.cgroup, w.file(h+"/new"))
-		for _, name := range sortedKeys(files) {
-			if !slices.Contains(notOurs, name) {
-				a.Files = append(a.Files, txtar.File{Name: "sys/fs/cgroup/" + h + "/new/" + name, Data: []byte(files[name])})
+		for _, table := range tables {
+			for _, kn := range table {
+				name := kn.name
+				// Names of huge pages' files are put together: the page size, "rsvd.", the rest.
+				if rest, ok := strings.CutPrefix(name, "hugetlb.2MB."); ok {
+					name = strings.TrimPrefix(rest, "rsvd.")
+				}
+				if !literals[name] && !literals["."+name] {
+					t.Errorf("%s: no code outside of tests names it", kn.name)
+				}
 			}
 		}
 	}
-	if err := os.MkdirAll(path.Dir(newCgroups), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(newCgroups, txtar.Format(a), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
-func sortedKeys(m map[string]string) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// version is the release without what a builder added to it.
-func version(t *testing.T) string {
-	v, _, _ := strings.Cut(release(t), "-")
-	return v
-}
-
-func release(t *testing.T) string {
-	t.Helper()
-	proc, err := kernfs.Open("/proc")
+// codeLiterals returns the strings in the code below root, apart from tests and this package.
+func codeLiterals(t *testing.T, root string) map[string]bool {
+	literals := map[string]bool{}
+	err := filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && (e.Name() == "kernfstest" || strings.HasPrefix(e.Name(), ".") && file != root):
+			return fs.SkipDir
+		case !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go"):
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+				if text, err := strconv.Unquote(l.Value); err == nil {
+					literals[text] = true
+				}
+			}
+			return true
+		})
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := proc.ReadFile("sys/kernel/osrelease")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(b))
+	return literals
 }

@@ -61,11 +61,12 @@ func (d *descriptor) close() {
 
 // Fd returns a real descriptor that stands for the directory.
 func (d *dir) Fd() uintptr {
-	d.k.mu.Lock()
-	defer d.k.mu.Unlock()
 	if d.group == nil {
 		return ^uintptr(0)
 	}
+	k := d.group.h.k
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	return d.fd.get(d.group.identity(""))
 }
 

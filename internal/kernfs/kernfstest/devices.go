@@ -2,6 +2,7 @@ package kernfstest
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -149,6 +150,6 @@ func parseDevice(v string) (device, error) {
 }
 
 func isNumber(s string) bool {
-	_, err := unsigned(s)
+	_, err := strconv.ParseUint(s, 10, 32)
 	return s == "*" || err == nil
 }

@@ -67,9 +67,6 @@ func storeEventControl(g *cgroup, v string) error {
 	}
 	l.event = os.NewFile(uintptr(fd), "eventfd")
 	g.mem.listeners = append(g.mem.listeners, &l)
-	if l.oom && len(g.mem.waiting) > 0 {
-		l.signal()
-	}
 	return nil
 }
 

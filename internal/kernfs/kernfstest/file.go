@@ -179,9 +179,8 @@ func (w *watch) Wait(ctx context.Context) error {
 	}
 }
 
-// dir is an open directory: of a cgroup, or the tmpfs above (group nil).
+// dir is an open directory: of a cgroup, or another (group nil).
 type dir struct {
-	k       *Kernel
 	group   *cgroup
 	entries []fs.DirEntry
 	fd      descriptor

@@ -4,21 +4,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freezer is the v1 freezer's state, and cgroup.freeze of v2.
-type freezer struct {
-	self bool
-}
-
-var freezerKnobs = []knob{
-	off(reads("freezer.parent_freezing", func(g *cgroup) string { return line(bit(g.parent.freezing())) })),
-	off(reads("freezer.self_freezing", func(g *cgroup) string { return line(bit(g.freeze.self)) })),
-	off(knob{name: "freezer.state", show: showFreezerState, store: storeFreezerState}),
-}
-
-// freezing tells whether g or a cgroup above it is to be frozen.
+// freezing tells whether g or a cgroup above it is to be frozen, by freezer.state or cgroup.freeze.
 func (g *cgroup) freezing() bool {
 	for a := range g.up {
-		if a.freeze.self {
+		if a.freeze {
 			return true
 		}
 	}
@@ -32,7 +21,7 @@ func (g *cgroup) frozen() bool {
 	}
 	for d := range g.down {
 		for _, p := range d.living() {
-			if p.state() == 'D' {
+			if p.stuck {
 				return false
 			}
 		}
@@ -60,7 +49,7 @@ func storeFreezerState(g *cgroup, v string) error {
 }
 
 func (g *cgroup) setFreeze(on bool) {
-	g.freeze.self = on
+	g.freeze = on
 	for d := range g.down {
 		for _, p := range d.living() {
 			g.h.k.settle(p)
@@ -93,7 +82,7 @@ func (p *process) frozenV1() bool {
 func (p *process) isFrozen() bool {
 	for _, g := range p.in {
 		if g.freezing() {
-			return p.state() != 'D'
+			return !p.stuck
 		}
 	}
 	return false

@@ -75,7 +75,7 @@ func (c *cgroupfs) OpenFile(name string, flag int) (kernfs.File, error) {
 		if flag&(unix.O_WRONLY|unix.O_RDWR) != 0 {
 			return nil, unix.EISDIR
 		}
-		return &dir{k: c.k, group: t.group, entries: c.k.entries(t.group)}, nil
+		return &dir{group: t.group, entries: c.k.entries(t.group)}, nil
 	}
 	return &file{k: c.k, target: t, name: name, flag: flag}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,18 +31,18 @@ type cgroup struct {
 	children map[string]*cgroup
 	procs    map[int]*process
 	subtree  []string          // v2: cgroup.subtree_control, sorted
-	values   map[string]string // of the files that only keep what was written
+	values   map[string]string // of files that show only what was written
 	xattrs   map[string][]byte
 	ids      map[string]*identity // of the directory ("") and its files
 	removed  bool
-	time     cpuTime
+	cpuTime  time.Duration
 
 	mem     memory
 	cpuset  cpuset
 	pids    pids
-	freeze  freezer
+	huge    huge
+	freeze  bool // freezer.state or cgroup.freeze
 	devices devices
-	bounds  bounds
 }
 
 // mount mounts a v1 hierarchy; none when k has none of its controllers.
@@ -90,7 +91,6 @@ func newCgroup(h *hierarchy, parent *cgroup, name string) *cgroup {
 		h: h, name: name, parent: parent,
 		children: map[string]*cgroup{}, procs: map[int]*process{}, values: map[string]string{},
 		xattrs: map[string][]byte{}, ids: map[string]*identity{},
-		bounds: bounds{depth: unlimited, descendants: unlimited},
 	}
 	for _, c := range h.controllers {
 		g.reset(c)
@@ -175,9 +175,6 @@ func (g *cgroup) mkdir(name string) error {
 		return unix.EINVAL
 	case g.children[name] != nil || g.knob(name) != nil:
 		return unix.EEXIST
-	}
-	if g.h.v2 && !g.roomBelow() {
-		return unix.EAGAIN
 	}
 	child := newCgroup(g.h, g, name)
 	child.inheritCpuset()

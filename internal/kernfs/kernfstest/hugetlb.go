@@ -1,8 +1,7 @@
 package kernfstest
 
 import (
-	"strconv"
-	"strings"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -10,40 +9,33 @@ import (
 // HugePage is the size of the fake's huge pages, in bytes.
 const HugePage = 2 << 20
 
-// hugetlbV1 and hugetlbV2 are the files of the one page size that there is (cgroup-v1/hugetlb.rst; cgroup-v2.rst,
-// "HugeTLB"). v2 tells no peak.
+// hugetlbV1 and hugetlbV2 are the files of the one page size that there is (cgroup-v1/hugetlb.rst;
+// cgroup-v2.rst, "HugeTLB"). v2 keeps no peak.
 var (
 	hugetlbV1 = []knob{
-		off(kept("hugetlb.2MB.failcnt", "0\n")),
-		off(hugetlbLimit("hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.use", "-1")),
-		off(hugetlbAmount("hugetlb.2MB.max_usage_in_bytes", "hugetlb.2MB.peak")),
-		off(always("hugetlb.2MB.numa_stat", "total=0 N0=0\n")),
-		off(kept("hugetlb.2MB.rsvd.failcnt", "0\n")),
-		off(hugetlbLimit("hugetlb.2MB.rsvd.limit_in_bytes", "hugetlb.2MB.use", "-1")),
-		off(hugetlbAmount("hugetlb.2MB.rsvd.max_usage_in_bytes", "hugetlb.2MB.peak")),
-		off(hugetlbAmount("hugetlb.2MB.rsvd.usage_in_bytes", "hugetlb.2MB.use")),
-		off(hugetlbAmount("hugetlb.2MB.usage_in_bytes", "hugetlb.2MB.use")),
+		off(hugetlbLimit("hugetlb.2MB.limit_in_bytes", "-1")),
+		off(reads("hugetlb.2MB.max_usage_in_bytes", func(g *cgroup) string { return line(g.huge.peak) })),
+		off(hugetlbLimit("hugetlb.2MB.rsvd.limit_in_bytes", "-1")),
+		off(reads("hugetlb.2MB.rsvd.usage_in_bytes", func(g *cgroup) string { return line(g.huge.use) })),
+		off(reads("hugetlb.2MB.usage_in_bytes", func(g *cgroup) string { return line(g.huge.use) })),
 	}
 	hugetlbV2 = []knob{
-		off(hugetlbAmount("hugetlb.2MB.current", "hugetlb.2MB.use")),
-		off(knob{name: "hugetlb.2MB.events", show: func(g *cgroup) string { return keyed("max", g.keptValue("hugetlb.2MB.hits", 0)) }, notifies: true}),
-		off(always("hugetlb.2MB.events.local", "max 0\n")),
-		off(hugetlbLimit("hugetlb.2MB.max", "hugetlb.2MB.use", "max")),
-		off(always("hugetlb.2MB.numa_stat", "total=0 N0=0\n")),
-		off(hugetlbAmount("hugetlb.2MB.rsvd.current", "hugetlb.2MB.use")),
-		off(hugetlbLimit("hugetlb.2MB.rsvd.max", "hugetlb.2MB.use", "max")),
+		off(reads("hugetlb.2MB.current", func(g *cgroup) string { return line(g.huge.use) })),
+		off(hugetlbLimit("hugetlb.2MB.max", "max")),
+		off(reads("hugetlb.2MB.rsvd.current", func(g *cgroup) string { return line(g.huge.use) })),
+		off(hugetlbLimit("hugetlb.2MB.rsvd.max", "max")),
 	}
 )
 
-func hugetlbAmount(name, key string) knob {
-	return reads(name, func(g *cgroup) string { return line(g.keptValue(key, 0)) })
-}
+// huge is a cgroup's huge pages, in bytes.
+type huge struct{ use, peak int64 }
 
-// hugetlbLimit is hugetlb_cgroup_write: rounded down to huge pages, EBUSY below what is in use (page_counter_set_max).
-func hugetlbLimit(name, use, word string) knob {
+// hugetlbLimit is hugetlb_cgroup_write: rounded down to huge pages, EBUSY below what is in use
+// (page_counter_set_max).
+func hugetlbLimit(name, word string) knob {
 	return knob{
 		name: name,
-		show: func(g *cgroup) string { return showSize(g.keptValue(name, unlimited), word) },
+		show: func(g *cgroup) string { return showSize(g.value(name, unlimited), word) },
 		store: func(g *cgroup, v string) error {
 			n, err := size(v, word)
 			if err != nil {
@@ -52,17 +44,18 @@ func hugetlbLimit(name, use, word string) knob {
 			if n != unlimited {
 				n -= n % HugePage
 			}
-			if n < g.keptValue(use, 0) {
+			if n < g.huge.use {
 				return unix.EBUSY
 			}
-			g.values[name] = strconv.FormatInt(n, 10)
+			g.setValue(name, n)
 			return nil
 		},
 	}
 }
 
-// ChargeHuge makes pid use n bytes more of huge pages, in whole pages; fewer for a negative n. It tells whether the limits
-// above pid allow it: a kernel ends the process with SIGBUS, or refuses its mmap, where they do not.
+// ChargeHuge makes pid use n bytes more of huge pages, in whole pages; fewer for a negative n. It
+// tells whether the limits above pid allow it. A kernel ends the process with SIGBUS, or refuses its
+// mmap, where they do not.
 func (k *Kernel) ChargeHuge(pid int, n int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -73,20 +66,18 @@ func (k *Kernel) ChargeHuge(pid int, n int64) bool {
 	}
 	n -= n % HugePage
 	for h, g := range p.in {
-		if !strings.Contains(strings.Join(h.controllers, " "), "hugetlb") {
+		if !slices.Contains(h.controllers, "hugetlb") {
 			continue
 		}
 		for a := range g.up {
-			limit := a.keptValue("hugetlb.2MB.max", a.keptValue("hugetlb.2MB.limit_in_bytes", unlimited))
-			if n > 0 && a.keptValue("hugetlb.2MB.use", 0)+n > limit {
-				a.values["hugetlb.2MB.hits"] = strconv.FormatInt(a.keptValue("hugetlb.2MB.hits", 0)+1, 10)
+			limit := a.value("hugetlb.2MB.max", a.value("hugetlb.2MB.limit_in_bytes", unlimited))
+			if n > 0 && a.huge.use+n > limit {
 				return false
 			}
 		}
 		for a := range g.up {
-			use := a.keptValue("hugetlb.2MB.use", 0) + n
-			a.values["hugetlb.2MB.use"] = strconv.FormatInt(use, 10)
-			a.values["hugetlb.2MB.peak"] = strconv.FormatInt(max(use, a.keptValue("hugetlb.2MB.peak", 0)), 10)
+			a.huge.use += n
+			a.huge.peak = max(a.huge.use, a.huge.peak)
 		}
 	}
 	return true

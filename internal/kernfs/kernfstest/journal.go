@@ -44,7 +44,7 @@ func (k *Kernel) ResetJournal() {
 
 func (k *Kernel) record(o Op) { k.journal = append(k.journal, o) }
 
-// fault makes an operation fail.
+// fault makes operations fail.
 type fault struct {
 	op     string
 	suffix string
@@ -53,12 +53,26 @@ type fault struct {
 	once   bool // and all that come after
 }
 
-// Fail makes op (open, read, write, mkdir, rmdir, setxattr, remount) on paths that end in suffix fail with errno, until the
-// returned function is called.
+// Fail makes op (open, read, write, mkdir, rmdir, setxattr, remount) on paths that end in suffix fail
+// with errno, until the returned function is called.
 func (k *Kernel) Fail(op, suffix string, errno unix.Errno) (heal func()) {
+	return k.addFault(&fault{op: op, suffix: suffix, errno: errno})
+}
+
+// FailWrite is Fail for writes.
+func (k *Kernel) FailWrite(suffix string, errno unix.Errno) (heal func()) {
+	return k.Fail("write", suffix, errno)
+}
+
+// FailNth makes the write after skip others to the file that ends in suffix fail with errno, until the
+// returned function is called.
+func (k *Kernel) FailNth(suffix string, errno unix.Errno, skip int) (heal func()) {
+	return k.addFault(&fault{op: "write", suffix: suffix, errno: errno, skip: skip, once: true})
+}
+
+func (k *Kernel) addFault(f *fault) (heal func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	f := &fault{op: op, suffix: suffix, errno: errno}
 	k.faults = append(k.faults, f)
 	return func() {
 		k.mu.Lock()
@@ -66,11 +80,6 @@ func (k *Kernel) Fail(op, suffix string, errno unix.Errno) (heal func()) {
 		k.faults = slices.DeleteFunc(k.faults, func(g *fault) bool { return g == f })
 		k.wake()
 	}
-}
-
-// FailWrite is Fail for writes.
-func (k *Kernel) FailWrite(suffix string, errno unix.Errno) (heal func()) {
-	return k.Fail("write", suffix, errno)
 }
 
 // fail returns the errno of the first fault that fits.
@@ -85,4 +94,17 @@ func (k *Kernel) fail(op, name string) error {
 		return f.errno
 	}
 	return nil
+}
+
+// Dirty makes page cache that cannot be reclaimed for now, as when its file system does not answer. It
+// returns how to end that.
+func (k *Kernel) Dirty(on bool) (clean func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dirty = on
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.dirty = false
+	}
 }

@@ -1,16 +1,14 @@
 // Package kernfstest is a kernel in memory: cgroup hierarchies, processes, /proc and /sys, behind kernfs.Backend.
 //
-// It obeys the kernel's rules, so that what passes here passes on a kernel: a cgroup has the interface files of its
-// controllers and no others, the values are checked, rounded and refused with the errno that the kernel gives, limits
-// bite (Charge, Fork), rmdir of a populated cgroup is EBUSY. Each rule names its source: a kernel document
-// (cgroup-v1/*.rst, cgroup-v2.rst) or the kernel function.
+// It obeys the kernel's rules, so that code which passes here passes on a kernel. A cgroup has
+// interface files of its controllers, which check, round and refuse values with the kernel's errno.
+// Limits bite (Charge, Fork), and rmdir of a populated cgroup is EBUSY. Each rule names its source: a
+// kernel document (cgroup-v1/*.rst, cgroup-v2.rst) or the kernel function.
 //
-// The tables of interface files and their defaults are those of Linux 6.18: what a new cgroup has there on v1 and in a v2
-// tree without controllers (testdata/kernel/new-cgroups-6.18.txtar); the v2 controllers follow cgroup-v2.rst and the
-// sources of that version. The tests try the same rules on the fake and on the running kernel: those of v1 and of the
-// v2 core wherever that is, those of the v2 controllers on a machine that has them there.
+// An interface file is here only if code outside of tests reads or writes it. Names, texts and defaults
+// are those of Linux 6.18. Tests try the same rules on the fake and on the running kernel.
 //
-// What happens by itself on a machine happens on request here: Spawn, Fork, Exit, Burn, Charge. Fake process ids are
+// Events of a machine happen on request here: Spawn, Fork, Exit, Burn, Charge. Fake process ids are
 // above the kernel's greatest pid_max, so that a kill(2) which strays to one finds no process.
 package kernfstest
 
@@ -126,7 +124,7 @@ func (k *Kernel) boot() *Kernel {
 func (k *Kernel) Roots() kernfs.Roots {
 	return kernfs.Roots{
 		Proc:   kernfs.New(&procfs{k}, "/proc"),
-		Sys:    kernfs.New(&sysfs{k}, "/sys"),
+		Sys:    kernfs.New(k.sys, "/sys"),
 		Cgroup: kernfs.New(&cgroupfs{k}, "/sys/fs/cgroup"),
 	}
 }

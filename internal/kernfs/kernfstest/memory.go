@@ -17,25 +17,26 @@ type memory struct {
 	faults                  int64 // page faults: one for each page of anonymous and shared memory
 
 	limit, memsw, soft int64 // memsw is v1's memory+swap
-	high, low, min     int64
-	swapMax, swapHigh  int64
+	tcp                int64 // v1's limit of socket buffers, which are not counted here
+	high, low          int64
+	swapMax            int64
 	peak, memswPeak    int64
 	kernelPeak         int64
 	swapPeak           int64
 	failcnt            int64
-	oomDisabled        bool     // v1 oom_kill_disable
-	waiting            []func() // v1: charges that wait for memory
-	oomGroup           bool     // v2 memory.oom.group
-	local, all         events
+	oomGroup           bool // v2 memory.oom.group
+	events             events
 	listeners          []*listener
 }
 
-// events is memory.events; all counts descendants too, local does not.
-type events struct{ low, high, max, oom, kill, groupKill int64 }
+// events is memory.events, which counts descendants too.
+type events struct{ high, max, oom, kill, groupKill int64 }
 
 func (m *memory) reset() {
-	*m = memory{anon: m.anon, file: m.file, shmem: m.shmem, swap: m.swap, kernel: m.kernel, slab: m.slab,
-		limit: unlimited, memsw: unlimited, soft: unlimited, high: unlimited, swapMax: unlimited, swapHigh: unlimited, listeners: m.listeners}
+	*m = memory{
+		anon: m.anon, file: m.file, shmem: m.shmem, swap: m.swap, kernel: m.kernel, slab: m.slab, listeners: m.listeners,
+		limit: unlimited, memsw: unlimited, soft: unlimited, tcp: unlimited, high: unlimited, swapMax: unlimited,
+	}
 }
 
 func pages(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }
@@ -80,10 +81,9 @@ func (p *process) memoryGroup() *cgroup {
 	return nil
 }
 
-// Charge makes pid use more memory, at its cgroup's limits and with their consequences, one page after the other as far
-// as anyone can tell: file pages are reclaimed, anonymous ones go to swap where there is some, then the OOM killer
-// takes the largest process below the limit. It returns the processes that were killed, pid perhaps among them. With
-// oom_kill_disable of v1 pid waits in state D instead, without the memory it asked for.
+// Charge makes pid use more memory, at its cgroup's limits and with their consequences: file pages are
+// reclaimed, anonymous ones go to swap where there is some, then the OOM killer ends the largest
+// process below the limit. It returns the processes that were killed, pid perhaps among them.
 func (k *Kernel) Charge(pid int, m Memory) (killed []int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

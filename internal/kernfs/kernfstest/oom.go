@@ -62,23 +62,3 @@ func (p *process) oomGroup(limit *cgroup) (group *cgroup) {
 	}
 	return group
 }
-
-// wait is mem_cgroup_out_of_memory with oom_kill_disable: p sleeps until there may be room, and can be killed.
-func (g *cgroup) wait(p *process, again func()) {
-	p.oomWait = true
-	g.mem.waiting = append(g.mem.waiting, func() {
-		if p.oomWait = false; !p.zombie {
-			again()
-		}
-	})
-	g.mem.tellOOM()
-}
-
-// recover is memcg_oom_recover: everyone who waits tries again.
-func (g *cgroup) recover() {
-	waiting := g.mem.waiting
-	g.mem.waiting = nil
-	for _, again := range waiting {
-		again()
-	}
-}

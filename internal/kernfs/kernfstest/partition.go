@@ -6,15 +6,9 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Remote partitions (cgroup-v2.rst, "Cpuset"; Linux 6.7): a cgroup may take cpus that every cgroup from the root down to
-// it has in cpuset.cpus.exclusive. Local partitions, whose parent is one, are not made here.
-var partitionKnobs = []knob{
-	off(knob{name: exclusiveFile, show: func(g *cgroup) string { return g.exclusive().String() + "\n" }, store: storeExclusive}),
-	reads("cpuset.cpus.exclusive.effective", func(g *cgroup) string { return g.exclusiveEffective().String() + "\n" }),
-	top(reads("cpuset.cpus.isolated", func(g *cgroup) string { return g.h.isolated().String() + "\n" })),
-	off(knob{name: partitionFile, show: showPartition, store: storePartition}),
-}
-
+// Remote partitions (cgroup-v2.rst, "Cpuset"; Linux 6.7): a cgroup may take cpus that every cgroup
+// from the root down to it has in cpuset.cpus.exclusive. Local partitions, whose parent is one, are
+// not made here.
 const (
 	exclusiveFile = "cpuset.cpus.exclusive"
 	partitionFile = "cpuset.cpus.partition"
@@ -36,14 +30,17 @@ func (g *cgroup) exclusiveEffective() kernfs.IDSet {
 	return g.exclusive().Intersect(g.parent.exclusiveEffective())
 }
 
-// storeExclusive is update_exclusive_cpumask with validate_change: no sibling's exclusive cpus, and not all of a
-// sibling's cpuset.cpus.
+// storeExclusive is update_exclusive_cpumask with validate_change: no sibling's exclusive cpus, and
+// not all of a sibling's cpuset.cpus.
 func storeExclusive(g *cgroup, v string) error {
-	s, err := parseIDs(v, g.h.k.machine.CPUs)
+	s, err := cpus.parse(g, v)
 	if err != nil {
 		return err
 	}
-	for _, sibling := range siblings(g) {
+	for _, sibling := range g.parent.children {
+		if sibling == g {
+			continue
+		}
 		if !sibling.exclusive().Intersect(s).IsEmpty() {
 			return unix.EINVAL
 		}

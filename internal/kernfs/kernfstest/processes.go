@@ -20,12 +20,11 @@ type process struct {
 	pid, ppid, pgid, sid, uid int
 	comm, environ             string
 	start                     uint64 // jiffies
-	user, system              time.Duration
+	cpuTime                   time.Duration
 	in                        map[*hierarchy]*cgroup
 	held                      map[*cgroup]*held // private memory, by the cgroup it was charged to
 	shmem                     int64
 	zombie, stuck             bool
-	oomWait                   bool // for memory, with the OOM killer off
 	dying                     bool // SIGKILL came while it could not die
 }
 
@@ -44,7 +43,7 @@ func (k *Kernel) Spawn(cgroups ...string) (pid int) {
 			err = unix.ENOTDIR
 		}
 		if err == nil {
-			err = t.group.take(p)
+			err = t.group.migrate(p)
 		}
 		if err != nil {
 			panic(fmt.Sprintf("spawn in %s: %v", name, err))
@@ -228,7 +227,7 @@ func (p *process) state() byte {
 	switch {
 	case p.zombie:
 		return 'Z'
-	case p.stuck, p.oomWait:
+	case p.stuck:
 		return 'D'
 	}
 	return 'S'

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
@@ -32,9 +30,7 @@ func (p *procfs) Rmdir(name string) error                   { return tree{}.Rmdi
 
 // procTree has the files that a name starting with first may need.
 func (k *Kernel) procTree(first string) tree {
-	t := tree{files: maps.Clone(k.procFiles), links: map[string]string{
-		"self": strconv.Itoa(k.self), "mounts": "self/mounts",
-	}}
+	t := tree{files: maps.Clone(k.procFiles), links: map[string]string{"self": strconv.Itoa(k.self)}}
 	t.files["meminfo"] = k.machine.meminfo(k.reclaimable())
 	for pid, p := range k.procs {
 		if first == "." || first == strconv.Itoa(pid) || pid == k.self {
@@ -47,22 +43,11 @@ func (k *Kernel) procTree(first string) tree {
 // fixedFiles are the files that no process changes.
 func (k *Kernel) fixedFiles() map[string]string {
 	return map[string]string{
-		"cpuinfo":                   k.machine.cpuinfo(),
 		"cgroups":                   k.cgroupsFile(),
 		"sys/kernel/random/boot_id": "6c7d2f0e-51b0-4d0c-9f27-3a1f4a4f3b1e\n",
 		"sys/kernel/osrelease":      "6.18.0\n",
 		"sys/kernel/pid_max":        "4194304\n",
-		"sys/kernel/hostname":       "node1\n",
-		"swaps":                     k.swapsFile(),
 	}
-}
-
-func (k *Kernel) swapsFile() string {
-	text := "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
-	if k.machine.Swap > 0 {
-		text += fmt.Sprintf("/dev/vdb                                partition\t%d\t\t0\t\t-2\n", k.machine.Swap/1024)
-	}
-	return text
 }
 
 // onV1 tells whether a v1 hierarchy has a controller.
@@ -113,34 +98,21 @@ func (k *Kernel) mountinfo() string {
 	return b.String()
 }
 
-func (k *Kernel) mounts() string {
-	var b strings.Builder
-	for l := range strings.Lines(k.mountinfo()) {
-		f := strings.Fields(l)
-		fmt.Fprintf(&b, "%s %s %s %s 0 0\n", f[8], f[4], f[7], f[9])
-	}
-	return b.String()
-}
-
 // files are /proc/PID.
 func (p *process) files(k *Kernel) map[string]string {
 	dir := strconv.Itoa(p.pid) + "/"
 	return map[string]string{
-		dir + "stat":          p.stat(),
-		dir + "status":        p.status(k),
-		dir + "cgroup":        p.cgroupFile(),
-		dir + "comm":          p.comm + "\n",
-		dir + "mountinfo":     k.mountinfo(),
-		dir + "mounts":        k.mounts(),
-		dir + "cmdline":       p.comm + "\x00",
-		dir + "environ":       p.environ,
-		dir + "oom_score_adj": "0\n",
+		dir + "stat":      p.stat(),
+		dir + "status":    p.status(k),
+		dir + "cgroup":    p.cgroupFile(),
+		dir + "comm":      p.comm + "\n",
+		dir + "mountinfo": k.mountinfo(),
+		dir + "environ":   p.environ,
 	}
 }
 
 // stat is proc(5)'s line; the fields the fake does not know are 0.
 func (p *process) stat() string {
-	tick := time.Second / userHZ
 	f := make([]string, 53)
 	for i := range f {
 		f[i] = "0"
@@ -152,8 +124,7 @@ func (p *process) stat() string {
 	set(4, int64(p.ppid))
 	set(5, int64(p.pgid))
 	set(6, int64(p.sid))
-	set(14, int64(p.user/tick))
-	set(15, int64(p.system/tick))
+	set(14, int64(p.cpuTime/(time.Second/userHZ)))
 	set(20, 1)
 	set(22, int64(p.start))
 	set(24, p.rss()/pageSize)
@@ -177,35 +148,4 @@ func (p *process) status(k *Kernel) string {
 	}
 	fmt.Fprintf(&b, "Threads:\t1\nCpus_allowed_list:\t%s\nMems_allowed_list:\t%s\n", allowedCPUs, allowedMems)
 	return b.String()
-}
-
-// sysfs is /sys, with /sys/fs/cgroup in it.
-type sysfs struct{ k *Kernel }
-
-func (s *sysfs) OpenFile(name string, flag int) (kernfs.File, error) {
-	if rest, ok := strings.CutPrefix(name+"/", "fs/cgroup/"); ok {
-		return (&cgroupfs{s.k}).OpenFile(cleanRest(rest), flag)
-	}
-	return s.k.sys.OpenFile(name, flag)
-}
-
-func (s *sysfs) Mkdir(name string, perm fs.FileMode) error {
-	if rest, ok := strings.CutPrefix(name+"/", "fs/cgroup/"); ok {
-		return (&cgroupfs{s.k}).Mkdir(cleanRest(rest), perm)
-	}
-	return unix.EPERM
-}
-
-func (s *sysfs) Rmdir(name string) error {
-	if rest, ok := strings.CutPrefix(name+"/", "fs/cgroup/"); ok {
-		return (&cgroupfs{s.k}).Rmdir(cleanRest(rest))
-	}
-	return unix.EPERM
-}
-
-func cleanRest(rest string) string {
-	if rest = strings.TrimSuffix(rest, "/"); rest == "" {
-		return "."
-	}
-	return rest
 }

@@ -3,11 +3,9 @@ package kernfstest
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,27 +53,16 @@ func between(path, key string, low, high int64) step {
 	return step{op: "between", path: path, value: fmt.Sprint(key, ":", low, ":", high)}
 }
 
-func exit(p string) step           { return step{op: "exit", path: p} }
-func zombie(p string) step         { return step{op: "zombie", path: p} }
-func kill(p string) step           { return step{op: "kill", path: p} }
-func fork(p, child string) step    { return step{op: "fork", path: p, value: child} }
-func burn(p string, d string) step { return step{op: "burn", path: p, value: d} }
+func exit(p string) step        { return step{op: "exit", path: p} }
+func zombie(p string) step      { return step{op: "zombie", path: p} }
+func kill(p string) step        { return step{op: "kill", path: p} }
+func fork(p, child string) step { return step{op: "fork", path: p, value: child} }
 func anon(p string, mb int64) step {
 	return step{op: "anon", path: p, value: strconv.FormatInt(mb, 10)}
 }
 
-// wants is anon for one that may have to wait for it.
-func wants(p string, mb int64) step {
-	return step{op: "wants", path: p, value: strconv.FormatInt(mb, 10)}
-}
-func pagecache(p string, mb int64) step {
-	return step{op: "file", path: p, value: strconv.FormatInt(mb, 10)}
-}
 func shmem(p string, mb int64) step {
 	return step{op: "shmem", path: p, value: strconv.FormatInt(mb, 10)}
-}
-func freeAnon(p string, mb int64) step {
-	return step{op: "free", path: p, value: strconv.FormatInt(mb, 10)}
 }
 
 func (w *world) check(t *testing.T, r rule) {
@@ -125,22 +112,10 @@ func (w *world) move(t *testing.T, s step) error {
 			w.pids[s.value] = child
 		}
 		return err
-	case "burn":
-		d, err := time.ParseDuration(s.value)
-		if err != nil {
-			return err
-		}
-		return w.burn(pid, d)
 	case "anon":
 		return w.charge(pid, Memory{Anon: mb << 20})
-	case "wants":
-		w.chargeLater(pid, Memory{Anon: mb << 20})
-	case "file":
-		return w.charge(pid, Memory{File: mb << 20})
 	case "shmem":
 		return w.charge(pid, Memory{Shmem: mb << 20})
-	case "free":
-		return w.free(pid, Memory{Anon: mb << 20})
 	default:
 		return fmt.Errorf("no such step")
 	}
@@ -218,13 +193,13 @@ func kernelHybrid(t *testing.T) *world {
 }
 
 func TestRulesV1(t *testing.T) {
-	try(t, slices.Concat(v1Rules, devicesRules, v1ProcessRules),
+	try(t, v1Rules,
 		map[string]func(*testing.T) *world{"fake v1": fakeV1, "fake hybrid": fakeHybrid, "kernel": kernelV1}, v1Controllers...)
 }
 
 // TestRulesCore is the part of v2 that a tree without controllers has.
 func TestRulesCore(t *testing.T) {
-	try(t, slices.Concat(coreRules, coreProcessRules),
+	try(t, coreRules,
 		map[string]func(*testing.T) *world{"fake hybrid": fakeHybrid, "fake v2": fakeV2, "kernel": kernelV2}, "v2")
 }
 

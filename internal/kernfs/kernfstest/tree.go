@@ -62,7 +62,7 @@ func (t tree) OpenFile(name string, flag int) (kernfs.File, error) {
 	if entries == nil && name != "." {
 		return nil, unix.ENOENT
 	}
-	return &textDir{entries: entries}, nil
+	return &dir{entries: entries}, nil
 }
 
 func (t tree) list(name string) []fs.DirEntry {
@@ -104,23 +104,3 @@ type textFile struct{ io.Reader }
 func (*textFile) Write([]byte) (int, error)          { return 0, unix.EBADF }
 func (*textFile) ReadDir(int) ([]fs.DirEntry, error) { return nil, unix.ENOTDIR }
 func (*textFile) Close() error                       { return nil }
-
-// textDir is an open directory of a tree.
-type textDir struct{ entries []fs.DirEntry }
-
-func (*textDir) Read([]byte) (int, error)  { return 0, unix.EISDIR }
-func (*textDir) Write([]byte) (int, error) { return 0, unix.EBADF }
-func (*textDir) Close() error              { return nil }
-
-// ReadDir returns the next n entries, or all that are left when n is not positive.
-func (d *textDir) ReadDir(n int) ([]fs.DirEntry, error) {
-	if n > 0 && len(d.entries) == 0 {
-		return nil, io.EOF
-	}
-	if n <= 0 || n > len(d.entries) {
-		n = len(d.entries)
-	}
-	out := d.entries[:n]
-	d.entries = d.entries[n:]
-	return out, nil
-}

@@ -32,9 +32,6 @@ type processes interface {
 	zombie(t *testing.T, pid int)   // end, and do not reap
 	kill(pid int)                   // SIGKILL; someone reaps
 	charge(pid int, m Memory) error // ESRCH when it was killed over it
-	chargeLater(pid int, m Memory)  // without waiting for it
-	burn(pid int, d time.Duration) error
-	free(pid int, m Memory) error
 	fork(pid int) (int, error)
 }
 
@@ -55,18 +52,6 @@ func (f fakeProcesses) charge(pid int, m Memory) error {
 	if slices.Contains(f.k.Charge(pid, m), pid) {
 		return unix.ESRCH
 	}
-	return nil
-}
-
-func (f fakeProcesses) chargeLater(pid int, m Memory) { f.k.Charge(pid, m) }
-
-func (f fakeProcesses) free(pid int, m Memory) error {
-	f.k.Free(pid, m)
-	return nil
-}
-
-func (f fakeProcesses) burn(pid int, d time.Duration) error {
-	f.k.Burn(pid, d)
 	return nil
 }
 
@@ -112,21 +97,6 @@ func (r realProcesses) kill(pid int) {
 
 func (r realProcesses) charge(pid int, m Memory) error {
 	_, err := r[pid].do(order{Charge: m})
-	return err
-}
-
-func (r realProcesses) chargeLater(pid int, m Memory) {
-	a := r[pid]
-	go a.do(order{Charge: m}) // ends with the actor at the latest
-}
-
-func (r realProcesses) free(pid int, _ Memory) error {
-	_, err := r[pid].do(order{Free: true})
-	return err
-}
-
-func (r realProcesses) burn(pid int, d time.Duration) error {
-	_, err := r[pid].do(order{Burn: d})
 	return err
 }
 
