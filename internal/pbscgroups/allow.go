@@ -15,7 +15,7 @@ func allow(v value) (outcome, error) {
 	for _, entry := range v.items {
 		ours, why := allowEntry(entry)
 		if why == "" {
-			why = take(setting{"devices.allow", "[" + ours + "]"}).why
+			why = outcomeOf(setting{"devices.allow", "[" + ours + "]"}).why
 		}
 		if why != "" {
 			refused = append(refused, fmt.Sprintf("%s: %s", entry, why))
@@ -23,7 +23,7 @@ func allow(v value) (outcome, error) {
 		}
 		kept = append(kept, ours)
 	}
-	o := take(setting{"devices.allow", "[" + strings.Join(kept, ", ") + "]"})
+	o := outcomeOf(setting{"devices.allow", "[" + strings.Join(kept, ", ") + "]"})
 	if len(refused) > 0 {
 		o.became, o.why = Refused, "left out: "+strings.Join(refused, "; ")
 	}

@@ -4,25 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// condition is what a boolean depends on: true where all of the parts of one of its cases hold. No case is false, a case without parts is
-// true. Lists of hosts and vntypes of several sections end up in one boolean of ours, so conditions are put together from both.
-type condition [][]part
-
-// part is one of the forms that a conditional boolean has in both configurations: "host not in: a,b*".
-type part struct {
-	subject  string // host or vntype
-	not      bool
-	patterns []string
-}
+// condition is the value of a boolean: true where one of its cases holds, each a condition of
+// hookhost.toml without "or". No case is false; the case "" always holds.
+type condition []string
 
 var (
-	always = condition{{}}
+	always = condition{""}
 	never  = condition{}
 )
 
@@ -33,103 +27,57 @@ func boolean(is bool) condition {
 	return never
 }
 
-func (c condition) isAlways() bool { return len(c) == 1 && len(c[0]) == 0 }
+func (c condition) isAlways() bool { return slices.Contains(c, "") }
 func (c condition) isNever() bool  { return len(c) == 0 }
 
-// where is true where one of the patterns, or with not none of them, matches.
+// where is true where one of the patterns matches; with not, where none of them does.
 func where(subject string, not bool, patterns []string) condition {
 	switch {
+	case len(patterns) > 0 && not:
+		return condition{subject + " not in: " + strings.Join(patterns, ",")}
 	case len(patterns) > 0:
-		return condition{{{subject, not, patterns}}}
-	case not:
-		return always
+		return condition{subject + " in: " + strings.Join(patterns, ",")}
 	}
-	return never
+	return boolean(not)
 }
 
 func (c condition) and(d condition) condition {
 	var both condition
 	for _, one := range c {
 		for _, other := range d {
-			both = both.add(joined(one, other))
+			switch {
+			case one == "":
+				both = append(both, other)
+			case other == "" || one == other:
+				both = append(both, one)
+			default:
+				both = append(both, one+" and "+other)
+			}
 		}
 	}
 	return both
 }
 
+// or has each case once.
 func (c condition) or(d condition) condition {
-	var either condition
-	for _, one := range slices.Concat(c, d) {
-		either = either.add(one)
+	if c.isAlways() || d.isAlways() {
+		return always
+	}
+	either := slices.Clone(c)
+	for _, one := range d {
+		if !slices.Contains(either, one) {
+			either = append(either, one)
+		}
 	}
 	return either
-}
-
-// add adds a case, unless there is one that holds wherever it does; those that hold only where it does are dropped.
-func (c condition) add(one []part) condition {
-	implies := func(a, b []part) bool {
-		return !slices.ContainsFunc(b, func(p part) bool { return !slices.ContainsFunc(a, p.within) })
-	}
-	if slices.ContainsFunc(c, func(other []part) bool { return implies(one, other) }) {
-		return c
-	}
-	return append(slices.DeleteFunc(slices.Clone(c), func(other []part) bool { return implies(other, one) }), one)
-}
-
-// within tells whether p holds wherever q does, as far as can be told without knowing what patterns match.
-func (p part) within(q part) bool {
-	few, many := q.patterns, p.patterns // in: a holds wherever in: a,b does not fail
-	if p.not {
-		few, many = p.patterns, q.patterns
-	}
-	return p.subject == q.subject && p.not == q.not && !slices.ContainsFunc(few, func(s string) bool { return !slices.Contains(many, s) })
-}
-
-// joined returns the parts of two cases; what neither of two lists of one subject may have is one list.
-func joined(a, b []part) []part {
-	var parts []part
-	for _, p := range slices.Concat(a, b) {
-		if p.not {
-			if i := slices.IndexFunc(parts, func(q part) bool { return q.not && q.subject == p.subject }); i >= 0 {
-				parts[i].patterns = union(parts[i].patterns, p.patterns)
-				continue
-			}
-		}
-		if !slices.ContainsFunc(parts, func(q part) bool { return q.within(p) && p.within(q) }) {
-			parts = append(parts, p)
-		}
-	}
-	return parts
-}
-
-func union(a, b []string) []string {
-	all := slices.Clone(a)
-	for _, s := range b {
-		if !slices.Contains(all, s) {
-			all = append(all, s)
-		}
-	}
-	return all
 }
 
 // String returns the condition as a value of hookhost.toml.
 func (c condition) String() string {
 	if c.isAlways() || c.isNever() {
-		return fmt.Sprint(c.isAlways())
+		return strconv.FormatBool(c.isAlways())
 	}
-	cases := make([]string, len(c))
-	for i, parts := range c {
-		forms := make([]string, len(parts))
-		for j, p := range parts {
-			in := " in: "
-			if p.not {
-				in = " not in: "
-			}
-			forms[j] = p.subject + in + strings.Join(p.patterns, ",")
-		}
-		cases[i] = strings.Join(forms, " and ")
-	}
-	return quote(strings.Join(cases, " or "))
+	return quote(strings.Join(c, " or "))
 }
 
 var errBoolean = errors.New(`want true, false, or a condition: "vntype in: LIST", "vntype not in: LIST", "host in: LIST" or "host not in: LIST"`)
@@ -153,12 +101,13 @@ func readCondition(v value) (condition, error) {
 		if err != nil {
 			return nil, err
 		}
-		patterns = union(patterns, []string{ours})
+		patterns = append(patterns, ours)
 	}
 	return where(subject, form == "not in", patterns), nil
 }
 
-// readPatterns reads a list of patterns such as exclude_hosts. Those that match no name are left out and returned apart.
+// readPatterns reads a list of patterns such as exclude_hosts. Patterns that match no name are left out
+// and returned apart.
 func readPatterns(v value) (patterns, dead []string, err error) {
 	if v.kind != list {
 		return nil, nil, errors.New("want a list of patterns")
@@ -185,7 +134,7 @@ func readPatterns(v value) (patterns, dead []string, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		patterns = union(patterns, []string{ours})
+		patterns = append(patterns, ours)
 	}
 	return patterns, dead, nil
 }
@@ -216,8 +165,8 @@ func readPattern(pattern string) (string, error) {
 	return ours, nil
 }
 
-// withoutCommas returns a pattern without the commas in its sets, which match in no name, and end a pattern in ours. It tells whether
-// there is a comma outside of a set.
+// withoutCommas returns a pattern without the commas in its sets: they match in no name, and end a
+// pattern in ours. outside is set for a comma outside of a set.
 func withoutCommas(pattern string) (without string, outside bool, err error) {
 	var b strings.Builder
 	for rest := pattern; rest != ""; {

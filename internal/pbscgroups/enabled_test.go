@@ -18,7 +18,7 @@ func TestCondition(t *testing.T) {
 		{`"vntype in: a,b*"`, `"vntype in: a,b*"`},
 		{`"vntype not in: a , b*,"`, `"vntype not in: a,b*"`},
 		{`"  HOST In : n[0-9] "`, `"host in: n[0-9]"`},
-		{`"host not in:n1,n1,,n2"`, `"host not in: n1,n2"`},
+		{`"host not in:n1,,n2"`, `"host not in: n1,n2"`},
 		{`"host in:"`, `false`},
 		{`"host not in: , "`, `true`},
 		{`"host in: n[1"`, `"host in: n[[]1"`},
@@ -37,17 +37,17 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// Conditions that are put together are as short as they can be told to be.
-func TestPutTogether(t *testing.T) {
+// The lists of a section follow its switch in the stock hook's order of evaluation.
+func TestListsAndSwitchesBecomeOneCondition(t *testing.T) {
 	for _, tt := range []struct{ text, host, memory string }{
 		{`{}`, `false`, `false`},
 		{`{"cgroup":{"memory":{"enabled":true}}}`, `true`, `true`},
 		{`{"enabled":false,"cgroup":{"memory":{"enabled":true}}}`, `false`, `true`},
 		{`{"exclude_hosts":["a"],"cgroup":{"memory":{"enabled":true,"exclude_hosts":["b"]},"cpuset":{"enabled":true}}}`, `"host not in: a"`, `"host not in: b"`},
-		{`{"exclude_hosts":["a"],"cgroup":{"memory":{"enabled":true,"exclude_hosts":["b"]}}}`, `"host not in: a,b"`, `"host not in: b"`},
+		{`{"exclude_hosts":["a"],"cgroup":{"memory":{"enabled":true,"exclude_hosts":["b"]}}}`, `"host not in: a and host not in: b"`, `"host not in: b"`},
 		{`{"exclude_vntypes":["x"],"exclude_hosts":["a"],"cgroup":{"memory":{"enabled":true}}}`, `"vntype not in: x and host not in: a"`, `true`},
-		{`{"cgroup":{"memory":{"enabled":true,"exclude_hosts":["a"]},"cpuset":{"enabled":true,"exclude_hosts":["a","b"]}}}`, `"host not in: a"`, `"host not in: a"`},
-		{`{"cgroup":{"memory":{"enabled":"host in: a"},"cpuset":{"enabled":"host in: b,a"},"pids":{"enabled":"vntype in: x"}}}`, `"host in: b,a or vntype in: x"`, `"host in: a"`},
+		{`{"cgroup":{"memory":{"enabled":true,"exclude_hosts":["a"]},"cpuset":{"enabled":true,"exclude_hosts":["a","b"]}}}`, `"host not in: a,b or host not in: a"`, `"host not in: a"`},
+		{`{"cgroup":{"memory":{"enabled":"host in: a"},"cpuset":{"enabled":"host in: b,a"},"pids":{"enabled":"vntype in: x"}}}`, `"host in: b,a or host in: a or vntype in: x"`, `"host in: a"`},
 		{`{"cgroup":{"memory":{"include_hosts":["a"]}}}`, `"host in: a"`, `"host in: a"`},
 		{`{"cgroup":{"memory":{"enabled":true,"exclude_hosts":["a*"],"include_hosts":["ab"],"run_only_on_hosts":["a?","b"]}}}`,
 			`"host not in: a* and host in: a?,b or host in: ab and host in: a?,b"`, `"host not in: a* and host in: a?,b or host in: ab and host in: a?,b"`},

@@ -112,15 +112,15 @@ func (i *importer) members(section value, name string) error {
 			i.rows = append(i.rows, row{Key: Key{Key: full, Line: m.value.line, Value: m.value.String(), Became: Unknown, Why: "the stock hook does not know it either"}})
 			continue
 		}
-		if err := i.take(k, m.value); err != nil {
+		if err := i.addKey(k, m.value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// take says what becomes of the value of a key.
-func (i *importer) take(k key, v value) error {
+// addKey records what becomes of the value of a key.
+func (i *importer) addKey(k key, v value) error {
 	i.given[k.name] = v
 	r := row{Key: Key{Key: k.name, Line: v.line, Value: v.String(), Became: Ours, Why: k.note}, ours: k.ours}
 	if k.read != nil {

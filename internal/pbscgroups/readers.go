@@ -33,12 +33,12 @@ func set(ours string, read func(value) (string, error)) reader {
 		if err != nil {
 			return outcome{}, err
 		}
-		return take(setting{ours, text}), nil
+		return outcomeOf(setting{ours, text}), nil
 	}
 }
 
-// take is the outcome of one setting.
-func take(s setting) outcome {
+// outcomeOf returns the outcome of one setting.
+func outcomeOf(s setting) outcome {
 	if _, err := config.Parse([]byte(s.key+" = "+s.value+"\n"), config.Here{}); err != nil {
 		return outcome{became: Refused, why: err.Error()}
 	}
@@ -83,7 +83,7 @@ func prefix(v value) (outcome, error) {
 	if err := isText(v); err != nil {
 		return outcome{}, err
 	}
-	return take(setting{"cgroup.prefix", quote(v.scalar)}), nil
+	return outcomeOf(setting{"cgroup.prefix", quote(v.scalar)}), nil
 }
 
 func placement(v value) (outcome, error) {
@@ -101,7 +101,7 @@ func placement(v value) (outcome, error) {
 	default:
 		ours, why = "pack", "the stock hook takes sockets in the order of their numbers for a value that it does not know"
 	}
-	o := take(setting{"cpuset.placement", quote(ours)})
+	o := outcomeOf(setting{"cpuset.placement", quote(ours)})
 	o.why = why
 	return o, nil
 }
@@ -111,7 +111,7 @@ func nvidiaSMI(v value) (outcome, error) {
 		return outcome{}, err
 	}
 	if v.scalar == "" {
-		return take(setting{"devices.discover_gpus", "false"}), nil
+		return outcomeOf(setting{"devices.discover_gpus", "false"}), nil
 	}
 	return outcome{became: NotNeeded}, nil
 }
