@@ -45,8 +45,7 @@ func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, 
 
 // parseRequest reads the text and compares it with Request.
 func parseRequest(text []byte) (*Request, []string, error) {
-	start := bytes.TrimLeft(text, " \t\r\n")
-	if len(start) == 0 {
+	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil, errors.New("event: empty")
 	}
 	req := new(Request)
@@ -54,8 +53,8 @@ func parseRequest(text []byte) (*Request, []string, error) {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return nil, nil, fmt.Errorf("event: not JSON: line %d: %w", lineAt(text, syntax.Offset-1), syntax)
 	}
-	if start[0] != '{' {
-		return nil, nil, fmt.Errorf("event: want a JSON object, got %s", kindOfJSON(start[0]))
+	if first, _ := json.NewDecoder(bytes.NewReader(text)).Token(); first != json.Delim('{') {
+		return nil, nil, fmt.Errorf("event: want a JSON object, got %s", kindOf(first))
 	}
 	shape := compare(text, reflect.TypeFor[Request]())
 	switch {
@@ -63,8 +62,8 @@ func parseRequest(text []byte) (*Request, []string, error) {
 		return nil, nil, shape.wrong
 	case err != nil:
 		return nil, nil, fmt.Errorf("event: %w", err)
-	case shape.nul != nil:
-		return nil, nil, fmt.Errorf("%s: holds a NUL byte", shape.nul.path)
+	case shape.nul != "":
+		return nil, nil, fmt.Errorf("%s: holds a NUL byte", shape.nul)
 	}
 	var ignored []string
 	for _, key := range shape.unknown {

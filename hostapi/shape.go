@@ -10,20 +10,22 @@ import (
 	"unicode"
 )
 
-// shape is how a JSON text differs from the Go type that it was decoded into: encoding/json tells neither the full
-// path of a wrong value inside types with an UnmarshalJSON of their own, nor all keys that it ignored.
+// shape is how a JSON text differs from the Go type that it was decoded into. encoding/json gives
+// neither the path of a wrong value below a type with an UnmarshalJSON of its own or in an array, nor
+// all keys that it ignored.
 type shape struct {
 	unknown []keyAt
 	wrong   *wrongType // the first one; nil when every value fits
-	nul     *keyAt     // the first string with a NUL in it; nil when there is none
+	nul     string     // the path of the first string with a NUL in it; "" when there is none
 }
 
+// keyAt is a key, and an offset in the line of the text where it stands.
 type keyAt struct {
 	path   string
 	offset int64
 }
 
-// wrongType says which value has not the type that its key asks for.
+// wrongType is a value of a type other than its key asks for.
 type wrongType struct {
 	keyAt
 	want, got string
@@ -39,236 +41,144 @@ func (w *wrongType) Error() string {
 
 // compare walks text, which must be valid JSON, along t.
 func compare(text []byte, t reflect.Type) shape {
-	w := walker{text: text}
-	w.value(t)
+	w := walker{dec: json.NewDecoder(bytes.NewReader(text))}
+	w.dec.UseNumber()
+	w.value(t, false)
 	return w.shape
 }
 
-// walker relies on text being valid JSON: it looks only for where values end.
+// walker goes from token to token. Errors of the decoder are passed over: the text is valid.
 type walker struct {
 	shape
-	text []byte
-	pos  int
+	dec  *json.Decoder
 	path []string
 }
 
-func (w *walker) value(t reflect.Type) {
+func (w *walker) here() keyAt { return keyAt{joinKey(w.path), w.dec.InputOffset()} }
+
+// value compares the next value with t; anything fits nil. element is set for one of many values of a
+// type: a null there would become an empty string.
+func (w *walker) value(t reflect.Type, element bool) {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	c := w.peek()
-	switch {
-	case t == nil || c == 'n':
-		w.skip()
-		return
-	case t == resourcesType:
-		w.object(nil, resourceValue)
-		return
-	case t == resourceValue:
-		w.scalar(c != '{' && c != '[', "string, number or boolean")
-		return
-	case isOpaque(t):
-		w.skip()
+	want, fields, elem := formOf(t)
+	if want == "" {
+		var skipped json.RawMessage
+		w.dec.Decode(&skipped)
 		return
 	}
-	switch t.Kind() {
-	case reflect.Struct:
-		w.object(fieldsOf(t), nil)
-	case reflect.Map:
-		w.object(nil, t.Elem())
-	case reflect.Slice, reflect.Array:
-		if t.Elem().Kind() == reflect.Uint8 && t.Kind() == reflect.Slice {
-			w.scalar(c == '"', "string")
-			return
+	token, _ := w.dec.Token()
+	got := kindOf(token)
+	fits := got == want || got == "null" && !(element && want == "string") ||
+		t == resourceValue && got != "object" && got != "array"
+	if !fits {
+		w.mismatch(want, got)
+		fields, elem = nil, nil
+	}
+	switch token := token.(type) {
+	case json.Delim:
+		w.children(token == '{', fields, elem)
+	case string:
+		w.checkNUL(token)
+	case json.Number:
+		if fits {
+			w.integer(t, string(token))
 		}
-		w.array(t.Elem())
-	case reflect.String:
-		w.scalar(c == '"', "string")
-	case reflect.Bool:
-		w.scalar(c == 't' || c == 'f', "boolean")
-	case reflect.Float32, reflect.Float64:
-		w.scalar(isNumber(c), "number")
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		w.integer(t, c)
-	default:
-		w.skip()
 	}
 }
 
-// object walks the members; each has its type from fields, or all have the type elem.
-func (w *walker) object(fields map[string]reflect.Type, elem reflect.Type) {
-	if w.peek() != '{' {
-		w.scalar(false, "object")
-		return
+func (w *walker) mismatch(want, got string) {
+	if w.wrong == nil {
+		w.wrong = &wrongType{w.here(), want, got}
 	}
-	w.pos++
-	for w.peek() != '}' {
-		start := int64(w.pos)
-		name := w.key()
-		if w.nul == nil && strings.ContainsRune(name, 0) {
-			w.nul = &keyAt{joinKey(append(w.path, name)), start}
+}
+
+// formOf returns the kind of JSON that a type asks for, "" for any. Members of an object are the
+// fields, or they and the elements of an array are all of type elem.
+func formOf(t reflect.Type) (want string, fields map[string]reflect.Type, elem reflect.Type) {
+	switch {
+	case t == nil:
+		return "", nil, nil
+	case t == resourcesType:
+		return "object", nil, resourceValue
+	case t == resourceValue:
+		return "string, number or boolean", nil, nil
+	case isOpaque(t):
+		return "", nil, nil
+	}
+	switch kind := t.Kind(); {
+	case kind == reflect.Struct:
+		return "object", fieldsOf(t), nil
+	case kind == reflect.Map:
+		return "object", nil, t.Elem()
+	case kind == reflect.String, kind == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		return "string", nil, nil
+	case kind == reflect.Slice, kind == reflect.Array:
+		return "array", nil, t.Elem()
+	case kind == reflect.Bool:
+		return "boolean", nil, nil
+	case kind >= reflect.Int && kind <= reflect.Float64:
+		return "number", nil, nil
+	}
+	return "", nil, nil
+}
+
+// children compares the members of an object or the elements of an array whose first token was read.
+func (w *walker) children(object bool, fields map[string]reflect.Type, elem reflect.Type) {
+	for i := 0; w.dec.More(); i++ {
+		t, known, name := elem, true, "["+strconv.Itoa(i)+"]"
+		if object {
+			token, _ := w.dec.Token()
+			name, _ = token.(string)
 		}
-		t, known := elem, true
 		if fields != nil {
 			t, known = fieldNamed(fields, name)
 		}
 		w.path = append(w.path, name)
-		switch {
-		case known && fields == nil:
-			w.element(t)
-		case known:
-			w.value(t)
-		default:
-			w.unknown = append(w.unknown, keyAt{joinKey(w.path), start})
-			w.skip()
+		w.checkNUL(name)
+		if !known {
+			w.unknown = append(w.unknown, w.here())
 		}
+		w.value(t, fields == nil)
 		w.path = w.path[:len(w.path)-1]
-		if w.peek() == ',' {
-			w.pos++
-		}
 	}
-	w.pos++
+	w.dec.Token()
 }
 
-// element walks one of many. A null in place of a string would become an empty string: there is no absent element.
-func (w *walker) element(t reflect.Type) {
-	if t.Kind() == reflect.String && t != resourceValue && w.peek() == 'n' {
-		w.scalar(false, "string")
-		return
-	}
-	w.value(t)
-}
-
-// key reads a member's name and the colon after it.
-func (w *walker) key() string {
-	start := w.pos
-	w.skip()
-	quoted := w.text[start:w.pos]
-	w.peek()
-	w.pos++
-	return unquote(quoted)
-}
-
-// unquote reads a string of valid JSON.
-func unquote(quoted []byte) string {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return string(quoted[1 : len(quoted)-1])
-	}
-	var s string
-	_ = json.Unmarshal(quoted, &s) // valid JSON cannot fail
-	return s
-}
-
-func (w *walker) array(elem reflect.Type) {
-	if w.peek() != '[' {
-		w.scalar(false, "array")
-		return
-	}
-	w.pos++
-	for i := 0; w.peek() != ']'; i++ {
-		w.path = append(w.path, "["+strconv.Itoa(i)+"]")
-		w.element(elem)
-		w.path = w.path[:len(w.path)-1]
-		if w.peek() == ',' {
-			w.pos++
-		}
-	}
-	w.pos++
-}
-
-// scalar passes over a value that fits or not.
-func (w *walker) scalar(fits bool, want string) {
-	start := w.pos
-	w.skip()
-	if !fits && w.wrong == nil {
-		w.wrong = &wrongType{keyAt{joinKey(w.path), int64(start)}, want, kindOfJSON(w.text[start])}
-	}
-	if text := w.text[start:w.pos]; text[0] == '"' && w.nul == nil && bytes.Contains(text, []byte("u0000")) {
-		if strings.ContainsRune(unquote(text), 0) {
-			w.nul = &keyAt{joinKey(w.path), int64(start)}
-		}
+func (w *walker) checkNUL(text string) {
+	if w.nul == "" && strings.ContainsRune(text, 0) {
+		w.nul = joinKey(w.path)
 	}
 }
 
-func (w *walker) integer(t reflect.Type, c byte) {
-	start := w.pos
-	w.scalar(isNumber(c), "number")
-	if !isNumber(c) || w.wrong != nil {
-		return
-	}
-	number := string(w.text[start:w.pos])
+// integer checks that a number fits into a type that is for whole numbers.
+func (w *walker) integer(t reflect.Type, number string) {
 	var err error
-	if t.Kind() >= reflect.Uint && t.Kind() <= reflect.Uint64 {
+	switch kind := t.Kind(); {
+	case kind >= reflect.Uint && kind <= reflect.Uint64:
 		_, err = strconv.ParseUint(number, 10, t.Bits())
-	} else {
+	case kind >= reflect.Int && kind <= reflect.Int64:
 		_, err = strconv.ParseInt(number, 10, t.Bits())
 	}
 	if err != nil {
-		w.wrong = &wrongType{keyAt{joinKey(w.path), int64(start)}, fmt.Sprintf("whole number of %d bits", t.Bits()), number}
+		w.mismatch(fmt.Sprintf("whole number of %d bits", t.Bits()), number)
 	}
 }
 
-// peek passes over white space and returns the byte that follows.
-func (w *walker) peek() byte {
-	for w.pos < len(w.text) {
-		switch c := w.text[w.pos]; c {
-		case ' ', '\t', '\r', '\n':
-			w.pos++
-		default:
-			return c
+// kindOf returns the kind of JSON that a token is of, or begins.
+func kindOf(token json.Token) string {
+	switch token := token.(type) {
+	case json.Delim:
+		if token == '{' {
+			return "object"
 		}
-	}
-	return 0
-}
-
-// skip passes over one value.
-func (w *walker) skip() {
-	depth := 0
-	for w.pos < len(w.text) {
-		switch c := w.peek(); c {
-		case '{', '[':
-			depth++
-			w.pos++
-		case '}', ']':
-			depth--
-			w.pos++
-		case ',', ':':
-			w.pos++
-			continue
-		case '"':
-			w.pos++
-			for w.text[w.pos] != '"' {
-				if w.text[w.pos] == '\\' {
-					w.pos++
-				}
-				w.pos++
-			}
-			w.pos++
-		default:
-			for w.pos < len(w.text) && !strings.ContainsRune(",:]} \t\r\n", rune(w.text[w.pos])) {
-				w.pos++
-			}
-		}
-		if depth == 0 {
-			return
-		}
-	}
-}
-
-func isNumber(c byte) bool { return c == '-' || c >= '0' && c <= '9' }
-
-func kindOfJSON(c byte) string {
-	switch {
-	case c == '{':
-		return "object"
-	case c == '[':
 		return "array"
-	case c == '"':
+	case string:
 		return "string"
-	case c == 't' || c == 'f':
+	case bool:
 		return "boolean"
-	case isNumber(c):
+	case json.Number, float64:
 		return "number"
 	}
 	return "null"
