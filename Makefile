@@ -23,7 +23,7 @@ all: ## build bin/hookhost, bin/full/hookhost, bin/hooks/*, bin/nvml and bin/ope
 	ln -sf hookhost bin/hookhost-remsh
 	$(foreach h,$(HOOKS),$(BUILD) -o bin/hooks/$(h) ./hooks/$(h) &&) true
 	$(BUILD) -o bin/openpbs/pbs_python ./integrations/openpbs/pbs_python
-	$(NVML) $(GO) build -trimpath -ldflags '$(LINK)' -o bin/nvml ./hooks/devices/nvml
+	$(NVML) $(GO) build -trimpath -ldflags '$(LINK)' -o bin/nvml ./cmd/nvml
 
 demo: all ## run three jobs and show their reports (root)
 	@scripts/need root python3

@@ -54,14 +54,14 @@ var edges = map[string][]string{
 		"internal/placement", "internal/proc", "internal/rank", "internal/systemd", "internal/topology", "internal/usage"},
 	"hooks/devices": {"hostapi", "internal/cgroup", "internal/config", "internal/devfilter", "internal/inventory", "internal/kernfs",
 		"internal/placement", "internal/topology"},
-	"hooks/devices/nvml": {"internal/inventory"},
-	"hooks/walltime":     {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/proc"},
+	"hooks/walltime": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/proc"},
 	"hooks/mpi": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/proc", "internal/rank",
 		"internal/stray"},
 	"lab/openpbs":                     {},
 	"integrations/openpbs":            {},
 	"integrations/openpbs/pbs_python": {"integrations/openpbs/table"}, // its time is start-up
 	"integrations/openpbs/table":      {},
+	"cmd/nvml":                        {"internal/inventory"},
 	"cmd/hookhost": {"hostapi", "integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
 		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/placement", "internal/proc", "internal/report", "internal/sister", "internal/stray", "internal/systemd", "internal/topology"},
 }
@@ -78,7 +78,7 @@ var libraries = map[string][]string{
 	"github.com/containerd/cgroups/v3": {"internal/cgroup"},
 	"github.com/godbus/dbus/v5":        {"internal/systemd"},
 	"github.com/cilium/ebpf":           {"internal/devfilter"},
-	"github.com/NVIDIA/go-nvml":        {"hooks/devices/nvml"},
+	"github.com/NVIDIA/go-nvml":        {"cmd/nvml"},
 
 	"github.com/coreos/go-systemd/v22/dbus":   {"internal/systemd"},
 	"github.com/coreos/go-systemd/v22/daemon": {"cmd/hookhost"},

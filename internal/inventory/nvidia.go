@@ -1,6 +1,6 @@
 package inventory
 
-// NVIDIA is what the program that asks NVML (hooks/devices/nvml) prints for `inventory`, as JSON.
+// NVIDIA is what the program that asks NVML (cmd/nvml) prints for `inventory`, as JSON.
 type NVIDIA struct {
 	Driver string      `json:"driver"` // version
 	GPUs   []NVIDIAGPU `json:"gpus"`   // never nil

@@ -27,7 +27,7 @@ const (
 	nvmlReap = time.Second
 )
 
-// AskNVML has the program (hooks/devices/nvml, an absolute path) tell what GPUs there are. It takes no longer than the limit
+// AskNVML has the program (cmd/nvml, an absolute path) tell what GPUs there are. It takes no longer than the limit
 // and a second, also when a driver call never returns: the program is killed then, and while one does not die of it, the
 // following calls fail at once. ErrNoNVML when there is nothing to ask.
 func AskNVML(ctx context.Context, program string, limit time.Duration) (*NVIDIA, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// The program itself, with a library that stands in for NVML, is tested where it is: hooks/devices/nvml.
+// The program itself, with a library that stands in for NVML, is tested where it is: cmd/nvml.
 
 // stand writes a shell script that stands in for the program.
 func stand(t *testing.T, script string) (program string) {

@@ -42,7 +42,7 @@ func build(dir string) error {
 		return errors.New("gcc is needed for the program that asks NVML and for the library that stands in for NVML in its tests: " +
 			"apt-get install gcc libc6-dev, or what your system calls them")
 	}
-	const source = "../../../testdata/nvml/stub.c"
+	const source = "../../testdata/nvml/stub.c"
 	lib := []string{"-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-shared", "-fPIC", source, "-ldl", "-o"}
 	for _, cmd := range []*exec.Cmd{
 		exec.Command("go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", dir+"/nvml", "."),
