@@ -22,7 +22,7 @@ all: ## build bin/hookhost, bin/full/hookhost, bin/hooks/*, bin/nvml and bin/ope
 	$(BUILD) -o bin/full/hookhost ./cmd/hookhost
 	ln -sf hookhost bin/hookhost-remsh
 	$(foreach h,$(HOOKS),$(BUILD) -o bin/hooks/$(h) ./hooks/$(h) &&) true
-	$(BUILD) -o bin/openpbs/pbs_python ./integrations/openpbs/pbs_python
+	$(BUILD) -o bin/openpbs/pbs_python ./cmd/pbs-python
 	$(NVML) $(GO) build -trimpath -ldflags '$(LINK)' -o bin/nvml ./cmd/nvml
 
 demo: all ## run three jobs and show their reports (root)

@@ -48,7 +48,7 @@ func build(dir string) error {
 	for out, pkg := range map[string]string{
 		"full/hookhost": ".", "hooks/cgroup": "../../hooks/cgroup", "hooks/devices": "../../hooks/devices", "hooks/walltime": "../../hooks/walltime",
 		"hooks/mpi": "../../hooks/mpi", "samples/deny": "../../testdata/hooks/deny",
-		"openpbs/pbs_python": "../../integrations/openpbs/pbs_python",
+		"openpbs/pbs_python": "../../cmd/pbs-python",
 	} {
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, out), pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -339,32 +338,4 @@ func TestOutputFileCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.run(p.momArgs("hookhost.PY")...).untouched(t)
-}
-
-func TestParseReply(t *testing.T) {
-	for _, tt := range []struct {
-		name, text string
-		ok         bool
-	}{
-		{"whole", "HTTP/1.0 200 OK\r\nContent-Type: " + typeOutput + "; charset=utf-8\r\n\r\n" + accepted, true},
-		{"chunked", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: " + typeOutput + "\r\n\r\n" + accepted, false},
-		{"no head", accepted, false},
-		{"no status", "HTTP/1.0\r\n\r\n" + accepted, false},
-		{"length", "HTTP/1.0 200 OK\r\nContent-Length: x\r\nContent-Type: " + typeOutput + "\r\n\r\n" + accepted, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if _, err := parseReply([]byte(tt.text)); (err == nil) != tt.ok {
-				t.Errorf("error %v, want ok %t", err, tt.ok)
-			}
-		})
-	}
-}
-
-func FuzzParseReply(f *testing.F) {
-	f.Add([]byte("HTTP/1.0 200 OK\r\nContent-Type: " + typeOutput + "\r\n\r\n" + accepted))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if r, err := parseReply(b); err == nil && !bytes.HasSuffix(b, r.body) {
-			t.Errorf("body %q is not the end of %q", r.body, b)
-		}
-	})
 }

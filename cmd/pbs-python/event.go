@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -131,13 +132,8 @@ func readInput(path string) ([]byte, bool) {
 
 // read returns a file of at most so many bytes.
 func read(path string, most int) ([]byte, bool) {
-	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, false
-	}
-	defer syscall.Close(fd)
-	b, err := readAll(fd, most, func() error { return nil })
-	return b, err == nil
+	b, err := os.ReadFile(path)
+	return b, err == nil && len(b) <= most
 }
 
 // alarmIn finds the hook's alarm, in seconds; 0 where there is none. Of several lines the last is MoM's: what users have a part in stands

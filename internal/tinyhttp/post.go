@@ -1,0 +1,131 @@
+// Package tinyhttp asks the daemon one question over its unix socket, by raw system calls. Programs
+// whose time is start-up use it: net/http alone takes longer to initialise than such a program runs.
+package tinyhttp
+
+import (
+	"errors"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Request is a POST to the daemon.
+type Request struct {
+	Socket string
+	Path   string
+	Header string // further lines, each with its CRLF
+	Body   []byte
+	// Sign is how long the daemon may take to its first sign of life, 100 Continue. The kernel takes
+	// calls for a daemon that is stopped as well.
+	Sign time.Duration
+	// Deadline is when the whole answer has to be there. The zero time is no bound.
+	Deadline time.Time
+	// Most is how many bytes the answer may have.
+	Most int
+}
+
+// Post sends the request and returns the daemon's answer, whatever its status. It fails when there
+// is no daemon, when the answer is late, cut off, too long or none of HTTP's. After a failure it is
+// not known whether the daemon has carried out the request.
+func Post(r Request) (Answer, error) {
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return Answer{}, named("socket", err)
+	}
+	defer syscall.Close(fd)
+	sign := time.Now().Add(r.Sign)
+	if !r.Deadline.IsZero() && sign.After(r.Deadline) {
+		sign = r.Deadline
+	}
+	if err := within(fd, syscall.SO_SNDTIMEO, sign); err != nil {
+		return Answer{}, named("connect to "+r.Socket, err)
+	}
+	if err := connect(fd, r.Socket); err != nil {
+		return Answer{}, named("connect to "+r.Socket, err)
+	}
+	head := "POST " + r.Path + " HTTP/1.1\r\nHost: hookhost\r\nHookhost-Api: 1\r\nConnection: close\r\n" +
+		"Expect: 100-continue\r\nContent-Length: " + strconv.Itoa(len(r.Body)) + "\r\n" + r.Header + "\r\n"
+	if err := send(fd, append([]byte(head), r.Body...), sign); err != nil {
+		return Answer{}, named("send to "+r.Socket, err)
+	}
+	b, err := receive(fd, r.Most, sign, r.Deadline)
+	if err != nil {
+		return Answer{}, named("answer of "+r.Socket, err)
+	}
+	return parse(b)
+}
+
+// connect waits where the daemon's queue is full, as long as sending may take: unix(7).
+func connect(fd int, socket string) error {
+	for {
+		err := syscall.Connect(fd, &syscall.SockaddrUnix{Name: socket})
+		if err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
+func send(fd int, b []byte, deadline time.Time) error {
+	for len(b) > 0 {
+		if err := within(fd, syscall.SO_SNDTIMEO, deadline); err != nil {
+			return err
+		}
+		n, err := syscall.SendmsgN(fd, b, nil, nil, syscall.MSG_NOSIGNAL)
+		if err != nil && err != syscall.EINTR {
+			return err
+		}
+		b = b[max(n, 0):]
+	}
+	return nil
+}
+
+var errTooLong = errors.New("too long")
+
+// receive reads the answer to its end, where the daemon closes the connection. Its first part has
+// to come by sign.
+func receive(fd, most int, sign, deadline time.Time) ([]byte, error) {
+	b := make([]byte, 0, 4<<10)
+	until := sign
+	for {
+		if err := within(fd, syscall.SO_RCVTIMEO, until); err != nil {
+			return nil, err
+		}
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := syscall.Read(fd, b[len(b):cap(b)])
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return nil, err
+		case n == 0:
+			return b, nil
+		default:
+			until = deadline
+			if b = b[:len(b)+n]; len(b) > most {
+				return nil, errTooLong
+			}
+		}
+	}
+}
+
+// within bounds the next call by what is left of the time. The zero deadline is no bound.
+func within(fd, option int, deadline time.Time) error {
+	var limit syscall.Timeval // 0 is no bound: socket(7)
+	if !deadline.IsZero() {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return syscall.EAGAIN
+		}
+		limit = syscall.NsecToTimeval(max(left, time.Millisecond).Nanoseconds())
+	}
+	return syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, option, &limit)
+}
+
+// named words an error. EAGAIN is what the kernel calls a time that is over.
+func named(what string, err error) error {
+	if err == syscall.EAGAIN {
+		return errors.New(what + ": no answer in time")
+	}
+	return errors.New(what + ": " + err.Error())
+}
