@@ -6,7 +6,7 @@ HOOKS    := $(notdir $(wildcard hooks/*))
 PREFIX   ?= /usr
 BINDIR   ?= $(PREFIX)/bin
 LIBEXECDIR ?= $(PREFIX)/libexec/hookhost
-LINK     := -s -w -X main.version=$(VERSION) -X main.binDir=$(BINDIR)
+LINK     := -s -w -X main.version=$(VERSION) -X main.libexecDir=$(LIBEXECDIR)
 BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LINK)'
 # NVML's symbols are looked up when they are called, so the program starts on nodes whose driver lacks some.
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
@@ -15,12 +15,12 @@ STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 .PHONY: all demo test test-vm test-openpbs check race bench install clean help generate fuzz
 .DEFAULT_GOAL := all
 
-all: ## build bin/hookhost, bin/full/hookhost, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
+all: ## build bin/hookhost, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
 	@scripts/need go cc
-	@mkdir -p bin/full bin/hooks bin/openpbs
-	scripts/front "$(CURDIR)/bin/hookhost" '$(LIBEXECDIR)'
-	$(BUILD) -o bin/full/hookhost ./cmd/hookhost
+	@mkdir -p bin/hooks bin/openpbs
+	$(BUILD) -o bin/hookhost ./cmd/hookhost
 	ln -sf hookhost bin/hookhost-remsh
+	$(BUILD) -o bin/pbs-attach ./cmd/pbs-attach
 	$(foreach h,$(HOOKS),$(BUILD) -o bin/hooks/$(h) ./hooks/$(h) &&) true
 	$(BUILD) -o bin/openpbs/pbs_python ./cmd/pbs-python
 	$(NVML) $(GO) build -trimpath -ldflags '$(LINK)' -o bin/nvml ./cmd/nvml
@@ -43,8 +43,7 @@ test-openpbs: all ## hookhost under a real OpenPBS on this machine (root); HOOKH
 	$(GO) test -tags openpbs -count=1 -v -timeout 30m ./lab/openpbs
 
 check: ## what has to pass before a commit: format, vet, staticcheck, modules, short tests
-	@scripts/need go cc
-	$(CC) -std=gnu11 -fsyntax-only -Wall -Wextra -Werror cmd/front/hookhost.c
+	@scripts/need go
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt' >&2; exit 1; }
 	$(GO) vet ./... ./testdata/hooks/...
 	$(GO) vet -tags openpbs ./lab/openpbs
@@ -70,18 +69,21 @@ generate: ## wire messages from hook.proto (needs protoc)
 # Each is whole at any moment: a node goes on attaching while it is upgraded.
 put = install -D -m $(1) $(2) '$(DESTDIR)$(3).new' && mv -f '$(DESTDIR)$(3).new' '$(DESTDIR)$(3)'
 
-# An earlier hookhost lies in sbin, which root's PATH has first. Live jobs' MPI launchers have that path.
+# An earlier hookhost lies in sbin, which root's PATH has first. Live jobs' MPI launchers have that
+# path. Another one was a small program in bin, which became full/hookhost in libexec. Attaches that
+# wait while the node is upgraded still become it, and the daemon that runs looks for its hooks from there.
 link = old='$(DESTDIR)$(2)'; [ ! -e "$$old" ] || [ "$$old" -ef '$(DESTDIR)$(1)' ] || \
 	{ ln -sf '$(1)' "$$old.new" && mv -f "$$old.new" "$$old"; }
 
 install: all ## install below DESTDIR; PREFIX, BINDIR and LIBEXECDIR are the programs' alone
-	$(call put,0755,bin/full/hookhost,$(LIBEXECDIR)/full/hookhost)
 	$(foreach h,$(HOOKS),$(call put,0755,bin/hooks/$(h),$(LIBEXECDIR)/hooks/$(h)) &&) true
 	$(call put,0755,bin/nvml,$(LIBEXECDIR)/nvml)
 	$(call put,0755,bin/openpbs/pbs_python,$(LIBEXECDIR)/openpbs/pbs_python)
 	$(call put,0755,bin/hookhost,$(BINDIR)/hookhost)
+	$(call put,0755,bin/pbs-attach,$(BINDIR)/pbs-attach)
 	ln -sf hookhost '$(DESTDIR)$(BINDIR)/hookhost-remsh'
 	$(call link,$(BINDIR)/hookhost,$(PREFIX)/sbin/hookhost)
+	$(call link,$(BINDIR)/hookhost,$(LIBEXECDIR)/full/hookhost)
 	install -D -m 0644 -t '$(DESTDIR)/lib/systemd/system' packaging/hookhost.service packaging/pbs_jobs.service
 	sed -i 's#/usr/bin/hookhost#$(BINDIR)/hookhost#' '$(DESTDIR)/lib/systemd/system/hookhost.service'
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'

@@ -61,8 +61,11 @@ var edges = map[string][]string{
 	"lab/openpbs":                {},
 	"integrations/openpbs":       {},
 	"integrations/openpbs/table": {},
-	"cmd/nvml":                   {"internal/inventory"},
-	"cmd/pbs-python":             {"integrations/openpbs/table", "internal/tinyhttp"}, // its time is start-up
+
+	"cmd/nvml":       {"internal/inventory"},
+	"cmd/pbs-attach": {"internal/tinyhttp"}, // their time is start-up
+	"cmd/pbs-python": {"integrations/openpbs/table", "internal/tinyhttp"},
+
 	"cmd/hookhost": {"hostapi", "integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
 		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/placement", "internal/proc", "internal/report", "internal/sister", "internal/stray", "internal/systemd", "internal/topology"},
 }

@@ -81,7 +81,7 @@ named by PID, nor taken in by -P.`,
 	return cmd
 }
 
-// attach is what cmd/front has left to do; all of it where the program was started without.
+// attach does what cmd/pbs-attach leaves to it, and all of it where it was called by its own name.
 func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	pid, wrong := o.check()
 	if len(wrong) > 0 && isPBS(c.called) { // a line each, and no name before them
@@ -239,7 +239,7 @@ func (o *attachOptions) exec(out *hostapi.Outcome) error {
 // attachInSession does the rest in a new session and waits for it: a process cannot leave its session and stay the
 // one that its caller waits for.
 func (c *cli) attachInSession(o attachOptions) error {
-	self, err := ownPath()
+	self, err := os.Executable()
 	if err != nil {
 		return err
 	}

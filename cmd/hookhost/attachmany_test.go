@@ -36,7 +36,7 @@ func (n *node) tellOf(t testing.TB, event, job string) {
 	}
 }
 
-// attachAll starts a program in a job n times through `hookhost attach`, all of them as nobody and at one moment, and waits until each is
+// attachAll starts a program in a job n times through pbs-attach, all of them as nobody and at one moment, and waits until each is
 // what it is to become.
 func (n *node) attachAll(t testing.TB, count int, job string, program ...string) (pids []int) {
 	t.Helper()
@@ -48,7 +48,7 @@ func (n *node) attachAll(t testing.TB, count int, job string, program ...string)
 	var failed atomic.Int32
 	for range count {
 		said := new(bytes.Buffer)
-		cmd := exec.Command("sh", append([]string{"-c", `read x; exec "$@"`, "sh", filepath.Join(built, "hookhost"), "attach", "-j", job, "--"}, program...)...)
+		cmd := exec.Command("sh", append([]string{"-c", `read x; exec "$@"`, "sh", filepath.Join(built, "pbs-attach"), "-j", job, "--"}, program...)...)
 		cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin", "HOOKHOST_SOCKET=" + n.path("run/s")}
 		cmd.Stdin, cmd.Stderr = in, said
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}

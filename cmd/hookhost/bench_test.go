@@ -251,7 +251,7 @@ func bare(b *testing.B) string {
 	return program
 }
 
-// BenchmarkAttach is a program run by itself and through `hookhost attach`, one after the other in turn, since the machine may be busy with
+// BenchmarkAttach is a program run by itself and through pbs-attach, one after the other in turn, since the machine may be busy with
 // other things. "again" comes right behind another attach: the first in a while waits for the kernel, see docs/performance.md. A round
 // takes some 80 ms. In a guest all of it is done once more where the kernel does not wait; that option is the whole kernel's.
 func BenchmarkAttach(b *testing.B) {
@@ -266,7 +266,7 @@ func attachOneByOne(b *testing.B, n *node) {
 	const job = "7.bench"
 	n.beginFor(b, job)
 	program := bare(b)
-	attach := []string{filepath.Join(built, "hookhost"), "attach", "-j", job, "--", program}
+	attach := []string{filepath.Join(built, "pbs-attach"), "-j", job, "--", program}
 	run := func(args ...string) time.Duration {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Dir, cmd.Env = "/", []string{"HOOKHOST_SOCKET=" + n.path("run/s")}
@@ -328,7 +328,7 @@ func (n *node) atOnce(b *testing.B, program string, count int, job string) (took
 	defer said.Close()
 	args := []string{"-c", `echo; read x; exec "$@"`, "sh"}
 	if job != "" {
-		args = append(args, filepath.Join(built, "hookhost"), "attach", "-j", job, "--")
+		args = append(args, filepath.Join(built, "pbs-attach"), "-j", job, "--")
 	}
 	for range count {
 		cmd := exec.Command("sh", append(args, program)...)

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 
 func build(dir string) error {
 	for out, pkg := range map[string]string{
-		"full/hookhost": ".", "hooks/cgroup": "../../hooks/cgroup", "hooks/devices": "../../hooks/devices", "hooks/walltime": "../../hooks/walltime",
+		"hookhost": ".", "pbs-attach": "../pbs-attach", "hooks/cgroup": "../../hooks/cgroup", "hooks/devices": "../../hooks/devices", "hooks/walltime": "../../hooks/walltime",
 		"hooks/mpi": "../../hooks/mpi", "samples/deny": "../../testdata/hooks/deny",
 		"openpbs/pbs_python": "../../cmd/pbs-python",
 	} {
@@ -55,9 +55,6 @@ func build(dir string) error {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 		}
-	}
-	if out, err := exec.Command("../../scripts/front", filepath.Join(dir, "hookhost")).CombinedOutput(); err != nil {
-		return fmt.Errorf("build cmd/front: %w\n%s", err, out)
 	}
 	return os.Symlink("hookhost", filepath.Join(dir, "hookhost-remsh"))
 }

@@ -14,7 +14,7 @@ import (
 // Where things are unless flags or the environment say otherwise.
 const (
 	defaultState  = "/var/lib/hookhost"
-	defaultSocket = "/run/hookhost/hookhost.sock" // cmd/front has it too
+	defaultSocket = "/run/hookhost/hookhost.sock" // cmd/pbs-attach has it too
 )
 
 // cli is what all commands share: where things are, from flags first and the environment second.

@@ -26,7 +26,7 @@ func (n *node) withNVML() (program string, hanging func() map[int]string) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	for _, from := range append(hooks, filepath.Join(built, "hookhost"), filepath.Join(built, "full/hookhost")) {
+	for _, from := range append(hooks, filepath.Join(built, "hookhost")) {
 		to := n.path("bin") + strings.TrimPrefix(from, built)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			n.t.Fatal(err)

@@ -40,8 +40,8 @@ func TestAttachFromAnotherPIDNamespaceTakesTheCallerIn(t *testing.T) {
 	if r := inside("echo $$"); strings.TrimSpace(r.stdout) != fmt.Sprint(other.Process.Pid) {
 		t.Fatalf("the number in the namespace is %q, want %d", r.stdout, other.Process.Pid)
 	}
-	for name, program := range map[string]string{"front": "hookhost", "full": "full/hookhost"} {
-		program = filepath.Join(built, program) + " attach -j " + job
+	for name, program := range map[string]string{"pbs-attach": "pbs-attach", "hookhost": "hookhost attach"} {
+		program = filepath.Join(built, program) + " -j " + job
 		for how, options := range map[string]string{"": "", " in a session": " -s", " with its parent": " -P"} {
 			r := inside("exec " + program + options + " -- sh -c \"cat /proc/self/cgroup; exit 4\"")
 			if r.status != 4 || !in(r) {
@@ -57,7 +57,7 @@ func TestAttachFromAnotherPIDNamespaceTakesTheCallerIn(t *testing.T) {
 			}
 		}
 	}
-	first := exec.Command(filepath.Join(built, "hookhost"), "attach", "-j", job, "--", "cat", "/proc/self/cgroup")
+	first := exec.Command(filepath.Join(built, "pbs-attach"), "-j", job, "--", "cat", "/proc/self/cgroup")
 	first.Dir, first.Env = "/", env
 	first.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWPID,
 		Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}

@@ -123,7 +123,7 @@ func (a *remshArgs) remoteShell(payload string) (*exec.Cmd, error) {
 	if len(rsh) == 0 {
 		rsh = []string{"ssh"}
 	}
-	self, err := ownPath()
+	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}

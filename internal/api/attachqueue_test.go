@@ -3,12 +3,9 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -100,29 +97,5 @@ func TestUsersAttachDoesNotHoldUpTheHostsEnd(t *testing.T) {
 	}
 	if err := cmd.Wait(); err == nil {
 		t.Error("the caller was answered")
-	}
-}
-
-// A call that time heals is told in JSON to all, so that cmd/front leaves it to the full program.
-func TestBusyIsNoWord(t *testing.T) {
-	b := &backend{jobs: []Job{job("12.srv", os.Getuid())}}
-	b.handle = func(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
-		return nil, hostapi.Errorf(hostapi.KindBusy, "too many")
-	}
-	socket := serve(t, b)
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	body := fmt.Sprintf(`{"job":"12.srv","pid":%d}`, os.Getpid())
-	fmt.Fprintf(conn, "POST /v1/attach HTTP/1.0\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s", attachedWords, len(body), body)
-	var answer strings.Builder
-	buf := make([]byte, 4096)
-	for n, err := conn.Read(buf); err == nil; n, err = conn.Read(buf) {
-		answer.Write(buf[:n])
-	}
-	if got := answer.String(); !strings.HasPrefix(got, "HTTP/1.0 409") || !strings.Contains(got, `{"error":"too many","kind":"busy"}`) {
-		t.Errorf("%q", got)
 	}
 }

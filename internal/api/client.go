@@ -114,11 +114,6 @@ func (c *Client) AttachOn(ctx context.Context, host, job string, pid int) (Attac
 	if err := c.call(ctx, http.MethodPost, "/v1/attach", AttachRequest{Job: job, PID: pid, Host: host}, &a); err != nil {
 		return Attached{}, err
 	}
-	return a.judged()
-}
-
-// judged makes an error of a reject.
-func (a Attached) judged() (Attached, error) {
 	if a.Outcome == nil {
 		a.Outcome = &hostapi.Outcome{}
 	}

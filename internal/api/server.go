@@ -3,7 +3,7 @@
 //
 //	POST /v1/events/{event}     root, head          hostapi.Request in, hostapi.Outcome out; a head: see fromHost
 //	POST /v1/pbs/event          root                MoM's input file for its hook in, what the hook is to do out: see MoM
-//	POST /v1/attach             root, owner, host   {"job","pid","host"} in, Attached out, or attachedWords
+//	POST /v1/attach             root, owner, host   {"job","pid","host"} in, Attached out
 //	GET  /v1/jobs               everybody           {"jobs":[...]}: root all, others their own, a host those that it is of
 //	GET  /v1/jobs/{id}          root, owner, host   Job
 //	GET  /v1/jobs/mine          root, owner         the job that the caller is a process of
@@ -190,25 +190,22 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, limit int64) error
 }
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, value any, err error) {
-	status, words := http.StatusOK, r.Header.Get("Accept") == attachedWords
+	status := http.StatusOK
 	if err != nil {
 		e := errorOf(err)
-		status, value, words = e.Status, e, words && e.Kind != string(hostapi.KindBusy)
+		status, value = e.Status, e
 		if peer, ok := peerFrom(r.Context()); ok && e.isRefusal() && s.Refused != nil {
 			s.Refused(peer, r.Method+" "+r.URL.Path, e)
 		}
 	}
-	kind, body := "application/json", []byte(nil)
-	if text, ok := value.(worded); ok && words {
-		kind, body = attachedWords, text.words()
-	} else if body, err = json.Marshal(value); err == nil {
-		body = append(body, '\n')
-	} else {
-		status, body = http.StatusInternalServerError, []byte(`{"error":"encode answer: not JSON","kind":"internal"}`+"\n")
+	body, err := json.Marshal(value)
+	if err != nil {
+		status, body = http.StatusInternalServerError, []byte(`{"error":"encode answer: not JSON","kind":"internal"}`)
 	}
+	body = append(body, '\n')
 	// The deadline is set only now: how long an event takes is its alarm's matter, not the connection's.
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.timeouts.answer))
-	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // pbs_mom's hook reads no chunks
 	w.Header().Set(versionHeader, majorVersion)
 	w.WriteHeader(status)

@@ -153,13 +153,16 @@ ssh node2 "/opt/pbs/bin/pbs_attach -j $PBS_JOBID `+w+` pbs_attach"
 ssh node2 "/opt/pbs/bin/pbs_attach -j $PBS_JOBID -p \$\$ >/dev/null; `+w+` pbs_attach-p"
 ssh node2 "hookhost attach -j $PBS_JOBID -- `+w+` attach"
 ssh node2 "hookhost attach -j $PBS_JOBID -p \$\$; `+w+` attach-p"
+ssh node2 "pbs-attach -j $PBS_JOBID `+w+` pbs-attach"
+ssh node2 "pbs-attach -j $PBS_JOBID -p \$\$; `+w+` pbs-attach-p"
 ssh node2 `+w+` ssh`)
 	if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
 		t.Errorf("exit status %v", a.ExitStatus)
 	}
 	in := seen(t, dir, j.id)
 	for _, want := range []string{"pbsdsh on node1", "pbsdsh on node2", "pbs_tmrsh on node2", "remsh on node2",
-		"pbs_attach on node2", "pbs_attach-p on node2", "attach on node2", "attach-p on node2"} {
+		"pbs_attach on node2", "pbs_attach-p on node2", "attach on node2", "attach-p on node2",
+		"pbs-attach on node2", "pbs-attach-p on node2"} {
 		if there, is := in[want]; !there || !is {
 			t.Errorf("%s: ran %v, in the job %v", want, is, there)
 		}
