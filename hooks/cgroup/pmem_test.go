@@ -45,6 +45,26 @@ func TestKernelPvmem(t *testing.T) {
 	n.wantKilled(`^=>> PBS: job killed: pvmem \d+kb exceeded limit 1024kb$`)
 }
 
+// A process that is about to start a program may still have the memory of whoever starts it: one look
+// kills nothing.
+func TestKernelPmemIsExceededTwice(t *testing.T) {
+	n := realNode(t, nil)
+	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
+	startProgram(t, n.do(hostapi.EventLaunch, "1.srv").Join, "/bin/sleep", "1000")
+	small := int64(1 << 10)
+	for name, b := range map[string]bounds{"pmem": {pmem: &small}, "pvmem": {pvmem: &small}} {
+		s := &sampler{h: n.hook, j: n.cgroup("1.srv"), bounds: b}
+		first, err := s.look()
+		second, err2 := s.look()
+		if err := errors.Join(err, err2); err != nil || first != "" || second == "" {
+			t.Errorf("%s: %q, then %q, %v", name, first, second, err)
+		}
+	}
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
+	n.want()
+}
+
 // wantKilled waits for the job to be killed, and checks what its epilogue says of why.
 func (n *node) wantKilled(text string) {
 	n.t.Helper()

@@ -204,9 +204,10 @@ func (s *sampler) look() (excess string, err error) {
 		excess = exceededText("mem", v.mem, *b.mem) + kernelText(v.kernel)
 	case b.mem != nil && seen > max(*b.mem, s.before): // between two looks
 		excess = exceededText("mem", seen, *b.mem)
-	case b.pmem != nil && v.pmem > *b.pmem:
+	// Twice: until its execve(2) a vfork child has the memory of its parent, which may be hookhost.
+	case b.pmem != nil && v.pmem > *b.pmem && s.last.pmem > *b.pmem:
 		excess = exceededText("pmem", v.pmem, *b.pmem)
-	case b.pvmem != nil && v.pvmem > *b.pvmem:
+	case b.pvmem != nil && v.pvmem > *b.pvmem && s.last.pvmem > *b.pvmem:
 		excess = exceededText("pvmem", v.pvmem, *b.pvmem)
 	}
 	now := time.Now()
