@@ -28,6 +28,7 @@ type launcher struct {
 	spawn    *spawner
 	sockets  *socketDir
 	behind   remnants
+	readable sync.Map // programs of owners that the log has said others can read
 	limit    time.Duration
 	node     string
 	settings map[string]string
@@ -71,8 +72,10 @@ func (l *launcher) launch(ctx context.Context, h Hook, cred *syscall.Credential,
 		}
 	}
 	if st, err := file.Stat(); cred != nil && err == nil && st.Mode()&0o044 != 0 {
-		log.Warnf("others can read its program %s (mode %04o), so the job's owner can trace it: import it again, or chmod go-r",
-			h.Program, st.Mode().Perm())
+		if _, told := l.readable.LoadOrStore(h.Program, true); !told {
+			log.Warnf("others can read its program %s (mode %04o), so a job's owner can trace it: "+
+				"import an ELF program again, or chmod go-r", h.Program, st.Mode().Perm())
+		}
 	}
 	inst := &instance{hook: h, proc: &process{
 		hook: h.Name, path: h.Program, file: file, cred: cred, spawn: l.spawn, behind: &l.behind, exited: make(chan struct{}),
