@@ -134,6 +134,9 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	if !cmd.HasParent() {
+		return misuse(fmt.Errorf("unknown command %q (see '%s --help')", args[0], cmd.CommandPath()))
+	}
 	if cmd.HasSubCommands() {
 		return misuse(fmt.Errorf("%s: unknown command %q (see '%s --help')", cmd.Name(), args[0], cmd.CommandPath()))
 	}
