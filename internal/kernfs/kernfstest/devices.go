@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices is the v1 device controller (cgroup-v1/devices.rst; security/device_cgroup.c): everything but a list is
-// allowed, or, after "a" was denied, nothing but a list.
+// devices is the v1 device controller (cgroup-v1/devices.rst; security/device_cgroup.c): everything is
+// allowed, or, after "a" was denied, a list. Exceptions while everything is allowed are not made here.
 type devices struct {
 	deny bool
 	list []device
@@ -26,12 +26,6 @@ func (d device) covers(o device) bool {
 		without(o.access, d.access) == ""
 }
 
-// overlaps tells whether d and o have anything in common (match_exception_partial).
-func (d device) overlaps(o device) bool {
-	same := func(a, b string) bool { return a == "*" || b == "*" || a == b }
-	return d.kind == o.kind && same(d.major, o.major) && same(d.minor, o.minor) && without(o.access, d.access) != o.access
-}
-
 // without removes the letters of b from a.
 func without(a, b string) string {
 	return strings.Map(func(r rune) rune {
@@ -43,10 +37,7 @@ func without(a, b string) string {
 }
 
 func (s *devices) permits(d device) bool {
-	if !s.deny {
-		return !slices.ContainsFunc(s.list, d.overlaps)
-	}
-	return slices.ContainsFunc(s.list, func(have device) bool { return have.covers(d) })
+	return !s.deny || slices.ContainsFunc(s.list, func(have device) bool { return have.covers(d) })
 }
 
 // add merges d into the exception for the same numbers (dev_exception_add).
@@ -105,8 +96,6 @@ func allowDevice(g *cgroup, v string) error {
 	}
 	if g.devices.deny {
 		g.devices.add(d)
-	} else {
-		g.devices.remove(d)
 	}
 	return nil
 }
@@ -124,10 +113,6 @@ func denyDevice(g *cgroup, v string) error {
 		return err
 	}
 	for below := range g.down { // propagate_exception
-		if !below.devices.deny {
-			below.devices.add(d)
-			continue
-		}
 		below.devices.remove(d)
 		if below != g {
 			below.devices.list = slices.DeleteFunc(below.devices.list, func(d device) bool { return !below.parent.devices.permits(d) })
