@@ -12,16 +12,19 @@ import (
 	"strings"
 )
 
-// RequestLimit is the size of an event, in bytes, beyond which DecodeRequest does not read unless told otherwise.
+// RequestLimit is the size of an event, in bytes, beyond which DecodeRequest does not read unless
+// told otherwise.
 const RequestLimit = 8 << 20
 
-// DecodeRequest reads the event named event (begin, or whatever the JSON says when event is "") from r and checks it: this
-// is the door for everything that comes from outside. It returns the keys that it ignored beside the request.
+// DecodeRequest reads the event named event (begin, or whatever the JSON says when event is "")
+// from r and checks it: this is the door for everything that comes from outside. DecodeRequest
+// returns the ignored keys beside the request.
 //
-// Every error is one line, of KindJob, and names the key: not JSON, not an object, a value of the wrong type, an
-// event that contradicts the name, a missing job or job.id, an id that CheckJobID refuses, a NUL byte in a string, more
-// than limit bytes (0 means RequestLimit). Of a key that comes twice the last one counts, as with encoding/json.
-// hook_state, elapsed, partial and head are ignored: only the host says them.
+// Every error is one line, of KindJob, and names the key: not JSON, not an object, a value of the
+// wrong type, an event that contradicts the name, a missing job or job.id, an id that CheckJobID
+// refuses, a NUL byte in a string, more than limit bytes (0 means RequestLimit). The last one of
+// two equal keys counts, as with encoding/json. hook_state, elapsed, partial and head are ignored:
+// only the host says them.
 func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, error) {
 	if limit <= 0 {
 		limit = RequestLimit
@@ -155,8 +158,9 @@ func (j *Job) check(path string) error {
 	return nil
 }
 
-// dropForeign forgets what an event from outside cannot say and returns the keys: hooks' state, how long a job has run, that a list is
-// not complete, which host an event is from, jobs in a host's event's stead, and the other way round.
+// dropForeign forgets what an event from outside cannot say and returns the keys: hooks' state, how
+// long a job has run, that a list is not complete, which host an event is from, jobs in a host's
+// event's stead, and the other way round.
 func (r *Request) dropForeign() []string {
 	var dropped []string
 	if r.Event.ForJob() {

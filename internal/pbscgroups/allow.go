@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// allow reads devices.allow (openpbs pbs_cgroups.PY, setup_job_devices_env and the loop over cgroup.devices.allow). Entries that cannot be ours
-// are left out, and the rest is taken.
+// allow reads devices.allow (openpbs pbs_cgroups.PY, setup_job_devices_env and the loop over
+// cgroup.devices.allow). Entries that cannot be ours are left out, and the rest is taken.
 func allow(v value) (outcome, error) {
 	if v.kind != list {
 		return outcome{}, fmt.Errorf("want a list of entries")

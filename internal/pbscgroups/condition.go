@@ -82,7 +82,8 @@ func (c condition) String() string {
 
 var errBoolean = errors.New(`want true, false, or a condition: "vntype in: LIST", "vntype not in: LIST", "host in: LIST" or "host not in: LIST"`)
 
-// readCondition reads a boolean, or what stands for one (openpbs pbs_cgroups.PY, morph_config_dict_bools).
+// readCondition reads a boolean, or what stands for one (openpbs pbs_cgroups.PY,
+// morph_config_dict_bools).
 func readCondition(v value) (condition, error) {
 	if v.kind == truth {
 		return boolean(v.scalar == "true"), nil
@@ -106,8 +107,8 @@ func readCondition(v value) (condition, error) {
 	return where(subject, form == "not in", patterns), nil
 }
 
-// readPatterns reads a list of patterns such as exclude_hosts. Patterns that match no name are left out
-// and returned apart.
+// readPatterns reads a list of patterns such as exclude_hosts. Patterns that match no name are left
+// out and returned apart.
 func readPatterns(v value) (patterns, dead []string, err error) {
 	if v.kind != list {
 		return nil, nil, errors.New("want a list of patterns")
@@ -139,7 +140,8 @@ func readPatterns(v value) (patterns, dead []string, err error) {
 	return patterns, dead, nil
 }
 
-// readPattern returns a pattern of Python's fnmatch as ours has it: a [ without its ] stands for itself there.
+// readPattern returns a pattern of Python's fnmatch as ours has it: a [ without its ] stands for
+// itself there.
 func readPattern(pattern string) (string, error) {
 	if strings.ContainsFunc(pattern, unicode.IsSpace) {
 		return "", fmt.Errorf("pattern %q: a blank in it", pattern)

@@ -2,11 +2,11 @@ package pbscgroups
 
 import "strings"
 
-// enable decides what is enabled where. In the stock hook a section is enabled by its own keys, in one
-// order whatever the order of the file: the switch, and not exclude_vntypes, and not exclude_hosts, or
-// include_hosts, and run_only_on_hosts (openpbs pbs_cgroups.PY, morph_config_dict_bools). The switch at
-// the top (enabled) turns all sections off. The hook takes no part in anything where no controller is
-// enabled (main).
+// enable decides what is enabled where. In the stock hook a section is enabled by its own keys, in
+// one order whatever the order of the file: the switch, and not exclude_vntypes, and not
+// exclude_hosts, or include_hosts, and run_only_on_hosts (openpbs pbs_cgroups.PY,
+// morph_config_dict_bools). The switch at the top (enabled) turns all sections off. The hook takes
+// no part in anything where no controller is enabled (main).
 func (i *importer) enable() error {
 	top, err := i.section("", true)
 	if err != nil {

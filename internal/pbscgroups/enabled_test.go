@@ -69,7 +69,8 @@ func TestListsAndSwitchesBecomeOneCondition(t *testing.T) {
 	}
 }
 
-// stockEnabled is what the stock hook makes of a section's keys, in its words (openpbs pbs_cgroups.PY, morph_config_dict_bools).
+// stockEnabled is what the stock hook makes of a section's keys, in its words (openpbs
+// pbs_cgroups.PY, morph_config_dict_bools).
 func stockEnabled(section map[string]any, enabled any, host, vntype string) bool {
 	matches := func(name string, list any) bool {
 		for _, pattern := range list.([]string) {
@@ -103,7 +104,8 @@ func stockEnabled(section map[string]any, enabled any, host, vntype string) bool
 	return on && (isBool || section["include_hosts"] != nil)
 }
 
-// What is enabled on a host of a vntype is what the stock hook would have enabled there, whatever conditions and lists a file has.
+// The sections enabled on a host of a vntype are those that the stock hook has enabled there,
+// whatever conditions and lists a file has.
 func TestEnabledAsInTheStockHook(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }

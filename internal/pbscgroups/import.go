@@ -1,9 +1,11 @@
-// Package pbscgroups turns the configuration of OpenPBS's cgroups hook (pbs_cgroups.CF, JSON) into one of hookhost's (hookhost.toml),
-// and says of each key what became of it. Nothing is left out without a word.
+// Package pbscgroups turns the configuration of OpenPBS's cgroups hook (pbs_cgroups.CF, JSON) into
+// one of hookhost's (hookhost.toml), and says of each key what became of it. Nothing is left out
+// without a word.
 //
-// Facts are those of openpbs src/hooks/cgroups/pbs_cgroups.PY: the file is merged deep over the defaults of parse_config_file, then
-// morph_config_dict_bools makes of conditions and of lists of hosts and vntypes what is enabled on this host. A default of the stock
-// code that is not ours is written out, so that a node does what it did.
+// Facts are those of openpbs src/hooks/cgroups/pbs_cgroups.PY: the file is merged deep over the
+// defaults of parse_config_file, then morph_config_dict_bools makes of conditions and of lists of
+// hosts and vntypes what is enabled on this host. A default of the stock code that is not ours is
+// written out, so that a node does what it did.
 package pbscgroups
 
 import (
@@ -24,9 +26,10 @@ const (
 	Ours Became = "ours"
 	// NotNeeded is a key that nothing is lost without.
 	NotNeeded Became = "not needed"
-	// Refused is a key that somebody may rely on and that hookhost cannot follow, or not in all of it.
+	// Refused is a key that somebody may rely on and that hookhost cannot follow, or not in all of
+	// it.
 	Refused Became = "refused"
-	// Unknown is a key that the stock hook does not know either. It takes no notice of it.
+	// Unknown is a key that the stock hook does not know either, and ignores.
 	Unknown Became = "unknown"
 )
 
@@ -44,7 +47,8 @@ type Key struct {
 type Import struct {
 	// TOML is the text of a hookhost.toml, which config.Parse takes for any host and vntype.
 	TOML []byte
-	// Keys are all keys of the file in its order, then defaults of the stock code that are not ours.
+	// Keys are all keys of the file in its order, then defaults of the stock code that are not
+	// ours.
 	Keys []Key
 }
 
@@ -59,8 +63,9 @@ func (i *Import) Refused() int {
 	return n
 }
 
-// Read reads a pbs_cgroups configuration. It fails on a text that is not JSON, on a key that is there twice and on a value of the wrong
-// type; errors name the line and the key. Values that hookhost has no room for are no errors but refused.
+// Read reads a pbs_cgroups configuration. Read fails on a text that is not JSON, on a key that is
+// there twice and on a value of the wrong type; errors name the line and the key. Values that
+// hookhost has no room for are no errors but refused.
 func Read(b []byte) (*Import, error) {
 	top, err := parse(b)
 	if err != nil {
@@ -141,7 +146,8 @@ func (i *importer) addKey(k key, v value) error {
 	return nil
 }
 
-// set takes one setting. discover_gpus alone comes of two keys, and is false where one of them says so.
+// set takes one setting. discover_gpus alone comes of two keys, and is false where one of them says
+// so.
 func (i *importer) set(s setting, from string) {
 	if i.values[s.key] != "false" {
 		i.values[s.key] = s.value

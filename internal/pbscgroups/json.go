@@ -22,7 +22,8 @@ const (
 	table  kind = "an object"
 )
 
-// value is a value of JSON with the line that it begins in; encoding/json tells neither lines nor keys that are there twice.
+// value is a value of JSON with the line that it begins in; encoding/json tells neither lines nor
+// keys that are there twice.
 type value struct {
 	kind    kind
 	line    int    // counted from 1; 0 for a default of the stock hook
@@ -40,8 +41,8 @@ type member struct {
 // maxDepth is far more than a configuration nests, and far less than the stack holds.
 const maxDepth = 32
 
-// parse reads a text that is one JSON object. It fails on what Python's json.load fails on in the stock hook, and on a key that is there
-// twice, of which json.load takes the last.
+// parse reads a text that is one JSON object. parse fails on what Python's json.load fails on in
+// the stock hook, and on a key that is there twice, of which json.load takes the last.
 func parse(b []byte) (value, error) {
 	if !utf8.Valid(b) {
 		return value{}, errors.New("not UTF-8")
@@ -70,7 +71,8 @@ type parser struct {
 	line int
 }
 
-// token returns the next token and the line that it ends in, which is the one that it begins in: no token of JSON has a newline.
+// token returns the next token and the line that it ends in, which is the one that it begins in: no
+// token of JSON has a newline.
 func (p *parser) token() (json.Token, error) {
 	token, err := p.dec.Token()
 	end := int(p.dec.InputOffset())
@@ -191,7 +193,8 @@ func (v value) write(b *strings.Builder) {
 	}
 }
 
-// quote returns a string as TOML has it, all of it printable, and but for what is above U+FFFF and not printable as JSON has it.
+// quote returns a string as TOML has it, all of it printable, and but for what is above U+FFFF and
+// not printable as JSON has it.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -111,8 +111,8 @@ var keys = slices.Concat([]key{
 	{name: "cgroup.hugetlb.vnode_hidden_mb", stock: "1", ours: []string{"hugetlb.vnode_hidden"}, read: set("hugetlb.vnode_hidden", megabytes), note: "MB become a size"},
 })
 
-// switches are the keys that every section has, and those that the stock hook takes no notice of in "cgroup" itself, which is no
-// controller.
+// switches are the keys that every section has, and those that the stock hook takes no notice of in
+// "cgroup" itself, which is no controller.
 func switches() []key {
 	var list []key
 	for _, name := range append(strings.Fields(patternLists), "enabled") {

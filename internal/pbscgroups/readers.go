@@ -23,7 +23,8 @@ type outcome struct {
 // setting is a line of hookhost.toml: "memory.default" and its value there.
 type setting struct{ key, value string }
 
-// set reads a value into one key of ours. What ours does not take is refused in its own words.
+// set reads a value into one key of ours. A value that ours does not take is refused in its own
+// words.
 func set(ours string, read func(value) (string, error)) reader {
 	return func(v value) (outcome, error) {
 		text, err := read(v)
@@ -210,7 +211,8 @@ func duration(seconds float64) (string, error) {
 	return quote(time.Duration(math.Round(seconds * 1e9)).String()), nil
 }
 
-// cpus reads exclude_cpus: a list of numbers and ranges, or one string of them (openpbs pbs_cgroups.PY, expand_list).
+// cpus reads exclude_cpus: a list of numbers and ranges, or one string of them (openpbs
+// pbs_cgroups.PY, expand_list).
 func cpus(v value) (string, error) {
 	var all []string
 	items := v.items

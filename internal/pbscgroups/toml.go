@@ -58,7 +58,8 @@ func comment(text string) string {
 	return string(runes)
 }
 
-// order returns the keys of hookhost.toml that something is imported into: switches first, as hookhost.toml has them.
+// order returns the keys of hookhost.toml that something is imported into: switches first, as
+// hookhost.toml has them.
 func order() []string {
 	var all []string
 	for _, switches := range []bool{true, false} {

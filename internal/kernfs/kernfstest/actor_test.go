@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// actorEnv makes the test binary a process that obeys orders: the real kernel's counterpart of Charge
-// and Fork.
+// actorEnv makes the test binary a process that obeys orders: the real kernel's counterpart of
+// Charge and Fork.
 const actorEnv = "KERNFSTEST_ACTOR"
 
 func TestMain(m *testing.M) {
@@ -122,7 +122,8 @@ func startActor(t *testing.T) *actor {
 		t.Fatal(err)
 	}
 	a := &actor{cmd: cmd, in: in, out: json.NewDecoder(out)}
-	// Do everything once, so that the memory that doing takes is not charged to the cgroups of the test.
+	// Do everything once, so that the memory that doing takes is not charged to the cgroups of the
+	// test.
 	for _, o := range []order{{Charge: Memory{Shmem: 4096}}, {Charge: Memory{Anon: 4096}}} {
 		if _, err := a.do(o); err != nil {
 			t.Fatal(err)

@@ -28,8 +28,8 @@ func (k *Kernel) charge(p *process, g *cgroup, n int64, add func(int64)) (killed
 	return killed, true
 }
 
-// tightest returns the ancestor with the least room, and whether it is v1's memory+swap that is short there, which the
-// kernel tries first.
+// tightest returns the ancestor with the least room, and whether it is v1's memory+swap that is
+// short there, which the kernel tries first.
 func (g *cgroup) tightest() (over *cgroup, free int64, memsw bool) {
 	free = unlimited
 	for a := range g.up {
@@ -77,7 +77,8 @@ func (g *cgroup) count(which func(*events) *int64) {
 	}
 }
 
-// reclaim takes up to n bytes of page cache from g and below, then moves anonymous memory to swap, and returns how much.
+// reclaim takes up to n bytes of page cache from g and below, then moves anonymous memory to swap,
+// and returns how much.
 func (g *cgroup) reclaim(n int64, swap bool) (freed int64) {
 	for d := range g.down {
 		m := min(n-freed, d.mem.file)

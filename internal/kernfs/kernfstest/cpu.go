@@ -45,9 +45,9 @@ func (g *cgroup) bandwidth() (quota, period int64) {
 	return g.value(quotaFile, noQuota), g.value(periodFile, 100000)
 }
 
-// setBandwidth is tg_set_cfs_bandwidth: a millisecond at least, a period of a second at most. On v1 a
-// group may not have a greater part of the time than its parent (tg_cfs_schedulable_down). On v2 the
-// smaller of the two counts.
+// setBandwidth is tg_set_cfs_bandwidth: a millisecond at least, a period of a second at most. On v1
+// a group may not have a greater part of the time than its parent (tg_cfs_schedulable_down). On v2
+// the smaller of the two counts.
 func (g *cgroup) setBandwidth(quota, period int64) error {
 	if g.parent == nil {
 		return unix.EINVAL
@@ -66,7 +66,8 @@ func (g *cgroup) setBandwidth(quota, period int64) error {
 	return nil
 }
 
-// schedulable tells whether no group at or below g has more than its parent's share (-1: no quota above).
+// schedulable tells whether no group at or below g has more than its parent's share (-1: no quota
+// above).
 func (g *cgroup) schedulable(above float64) bool {
 	if quota, period := g.bandwidth(); quota != noQuota {
 		ratio := float64(quota) / float64(period)

@@ -39,8 +39,8 @@ var (
 
 func (r resource) show(g *cgroup) string { return r.of(g).String() + "\n" }
 
-// effective is the set that the tasks of g may use. On v1 the file has it. On v2 it is the file's set
-// within the parent's effective set, and the parent's where nothing of that is left.
+// effective is the set that the tasks of g may use. On v1 the file has it. On v2 it is the file's
+// set within the parent's effective set, and the parent's where nothing of that is left.
 func (r resource) effective(g *cgroup) kernfs.IDSet {
 	if own, ok := g.partition(); ok && g.h.v2 && r.of(g) == &g.cpuset.cpus {
 		return own
@@ -102,7 +102,8 @@ func (r resource) validate(g *cgroup, s kernfs.IDSet) error {
 	return nil
 }
 
-// cpusetMayAttach is cpuset_can_attach: a v1 cpuset has to have cpus and nodes before it takes a task.
+// cpusetMayAttach is cpuset_can_attach: a v1 cpuset has to have cpus and nodes before it takes a
+// task.
 func (g *cgroup) cpusetMayAttach() error {
 	if !g.h.v2 && g.has("cpuset") && (g.cpuset.cpus.IsEmpty() || g.cpuset.mems.IsEmpty()) {
 		return unix.ENOSPC
@@ -135,7 +136,7 @@ var cpusetV1 = []knob{
 var cpusetV2 = []knob{
 	off(knob{name: "cpuset.cpus", show: cpus.show, store: cpus.store}),
 	reads("cpuset.cpus.effective", cpus.showEffective),
-	off(knob{name: exclusiveFile, show: func(g *cgroup) string { return g.exclusive().String() + "\n" }, store: storeExclusive}),
+	off(knob{name: exclusiveFile, show: showExclusive, store: storeExclusive}),
 	reads("cpuset.cpus.exclusive.effective", func(g *cgroup) string { return g.exclusiveEffective().String() + "\n" }),
 	off(knob{name: partitionFile, show: showPartition, store: storePartition}),
 	off(knob{name: "cpuset.mems", show: mems.show, store: mems.store}),

@@ -101,8 +101,8 @@ func readAll(t *testing.T, cgroup *kernfs.FS, dir string) map[string]string {
 	return files
 }
 
-// TestEachFileOfTheFakeIsNamedByOtherCode holds that the fake models no interface file that nothing but
-// tests reads or writes.
+// TestEachFileOfTheFakeIsNamedByOtherCode holds that the fake models no interface file that nothing
+// but tests reads or writes.
 func TestEachFileOfTheFakeIsNamedByOtherCode(t *testing.T) {
 	literals := codeLiterals(t, "../../..")
 	for _, version := range []struct {

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity is a real file in memory that stands for a fake one where the program needs a descriptor: to lock it with
-// flock, or to name it in cgroup.event_control. It is made when first asked for.
+// identity is a real file in memory that stands for a fake one where the program needs a
+// descriptor: to lock it with flock, or to name it in cgroup.event_control. The file is made when
+// first asked for.
 type identity struct {
 	file *os.File // closed by its finalizer
 	ino  uint64
@@ -70,7 +71,8 @@ func (d *dir) Fd() uintptr {
 	return d.fd.get(d.group.identity(""))
 }
 
-// Fd returns a real descriptor that stands for the file: in cgroup.event_control, and for flock and fchmod.
+// Fd returns a real descriptor that stands for the file: in cgroup.event_control, and for flock and
+// fchmod.
 func (f *file) Fd() uintptr {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices is the v1 device controller (cgroup-v1/devices.rst; security/device_cgroup.c): everything is
-// allowed, or, after "a" was denied, a list. Exceptions while everything is allowed are not made here.
+// devices is the v1 device controller (cgroup-v1/devices.rst; security/device_cgroup.c): everything
+// is allowed, or, after "a" was denied, a list. Exceptions while everything is allowed are not made
+// here.
 type devices struct {
 	deny bool
 	list []device
@@ -115,7 +116,8 @@ func denyDevice(g *cgroup, v string) error {
 	for below := range g.down { // propagate_exception
 		below.devices.remove(d)
 		if below != g {
-			below.devices.list = slices.DeleteFunc(below.devices.list, func(d device) bool { return !below.parent.devices.permits(d) })
+			above := &below.parent.devices
+			below.devices.list = slices.DeleteFunc(below.devices.list, func(d device) bool { return !above.permits(d) })
 		}
 	}
 	return nil

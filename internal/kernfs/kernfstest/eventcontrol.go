@@ -19,9 +19,9 @@ type listener struct {
 	above     bool
 }
 
-// storeEventControl is memcg_write_event_control: "EVENTFD FD" where FD is of memory.oom_control, or "EVENTFD FD
-// THRESHOLD" where it is of memory.usage_in_bytes or memory.memsw.usage_in_bytes. The eventfd is a real one of this
-// process. Pressure levels are taken and never come.
+// storeEventControl is memcg_write_event_control: "EVENTFD FD" where FD is of memory.oom_control,
+// or "EVENTFD FD THRESHOLD" where it is of memory.usage_in_bytes or memory.memsw.usage_in_bytes.
+// The eventfd is a real one of this process. Pressure levels are taken and never come.
 func storeEventControl(g *cgroup, v string) error {
 	fields := strings.Fields(v)
 	if len(fields) < 2 {
@@ -102,7 +102,8 @@ func (g *cgroup) tellUse() {
 	}
 }
 
-// closeListeners tells everyone a last time, as the kernel does when the cgroup goes (memcg_event_remove).
+// closeListeners tells everyone a last time, as the kernel does when the cgroup goes
+// (memcg_event_remove).
 func (m *memory) closeListeners() {
 	for _, l := range m.listeners {
 		l.signal()
@@ -112,6 +113,6 @@ func (m *memory) closeListeners() {
 }
 
 func (l *listener) signal() {
-	// It refuses only when 2^64-1 signals are unread.
+	// A write fails only when 2^64-1 signals are unread.
 	_, _ = l.event.Write(binary.NativeEndian.AppendUint64(nil, 1))
 }

@@ -27,7 +27,8 @@ type file struct {
 	fd   descriptor
 }
 
-// content is what the file shows now; the caller holds k.mu. kernfs_get_active: ENODEV once the cgroup is removed.
+// content is what the file shows now; the caller holds k.mu. kernfs_get_active: ENODEV once the
+// cgroup is removed.
 func (f *file) content() (string, error) {
 	if f.group.removed {
 		return "", unix.ENODEV

@@ -10,9 +10,10 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Fixture returns the captured tree in a txtar file, whose root stands for /. A symbolic link, which txtar lacks, is an
-// empty file named "link: FROM -> TO", TO as readlink gives it. The comment at the head must say where the tree comes
-// from: kernel, date, command. The tree is read only and has the directories that its files need.
+// Fixture returns the captured tree in a txtar file, whose root stands for /. A symbolic link,
+// which txtar lacks, is an empty file named "link: FROM -> TO", TO as readlink gives it. The
+// comment at the head must say where the tree comes from: kernel, date, command. The tree is read
+// only and has the directories that its files need.
 func Fixture(t testing.TB, file string) *kernfs.FS {
 	t.Helper()
 	a, err := txtar.ParseFile(file)

@@ -14,7 +14,8 @@ func (g *cgroup) freezing() bool {
 	return false
 }
 
-// frozen tells whether every process in and below g has stopped; one that is stuck in the kernel has not.
+// frozen tells whether every process in and below g has stopped; one that is stuck in the kernel
+// has not.
 func (g *cgroup) frozen() bool {
 	if !g.freezing() {
 		return false

@@ -59,8 +59,8 @@ func (k *Kernel) find(name string) (target, error) {
 	return target{group: g}, nil
 }
 
-// OpenFile opens a directory or an interface file. Its rights are not checked: the fake is root's, and the kernel lets
-// root open a file that cannot be read, and answers EINVAL to the read.
+// OpenFile opens a directory or an interface file. Its rights are not checked: the fake is root's,
+// and the kernel lets root open a file that cannot be read, and answers EINVAL to the read.
 func (c *cgroupfs) OpenFile(name string, flag int) (kernfs.File, error) {
 	c.k.mu.Lock()
 	defer c.k.mu.Unlock()
@@ -133,7 +133,8 @@ func (k *Kernel) rmdir(name string) error {
 	return t.group.rmdir()
 }
 
-// Xattr reads an attribute of a cgroup directory; files of cgroupfs can have them, but nobody needs that.
+// Xattr reads an attribute of a cgroup directory; files of cgroupfs can have them, but nobody needs
+// that.
 func (c *cgroupfs) Xattr(name, attr string) ([]byte, error) {
 	c.k.mu.Lock()
 	defer c.k.mu.Unlock()
@@ -166,7 +167,8 @@ func (c *cgroupfs) SetXattr(name, attr string, value []byte) error {
 	return err
 }
 
-// attributes is kernfs_xattr_handlers: trusted.* and security.*; user.* on v2 only (KERNFS_ROOT_SUPPORT_USER_XATTR).
+// attributes is kernfs_xattr_handlers: trusted.* and security.*; user.* on v2 only
+// (KERNFS_ROOT_SUPPORT_USER_XATTR).
 func (k *Kernel) attributes(name string) (map[string][]byte, error) {
 	t, err := k.find(name)
 	if err != nil {

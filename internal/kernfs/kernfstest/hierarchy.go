@@ -22,8 +22,8 @@ type hierarchy struct {
 	options     []string // v2: of the mount
 }
 
-// cgroup is one directory of a hierarchy. Controllers that are not enabled in it have their state all the same; it shows
-// nowhere and starts anew when they are.
+// cgroup is one directory of a hierarchy. Controllers that are not enabled in it have their state
+// all the same; it shows nowhere and starts anew when they are.
 type cgroup struct {
 	h        *hierarchy
 	name     string
@@ -171,7 +171,7 @@ func (g *cgroup) mkdir(name string) error {
 	switch {
 	case len(name) > 255:
 		return unix.ENAMETOOLONG
-	case strings.Contains(name, "\n"): // cgroup_mkdir: "Do not accept '\n' to prevent making /proc/<pid>/cgroup unparsable"
+	case strings.Contains(name, "\n"): // cgroup_mkdir: /proc/PID/cgroup could not be parsed
 		return unix.EINVAL
 	case g.children[name] != nil || g.knob(name) != nil:
 		return unix.EEXIST
@@ -183,8 +183,8 @@ func (g *cgroup) mkdir(name string) error {
 	return nil
 }
 
-// rmdir removes g. cgroup_destroy_locked: EBUSY for a populated cgroup and for one with children. Page cache that is
-// still charged goes to the parent, which has counted it all along.
+// rmdir removes g. cgroup_destroy_locked: EBUSY for a populated cgroup and for one with children.
+// Page cache that is still charged goes to the parent, which has counted it all along.
 func (g *cgroup) rmdir() error {
 	if g.parent == nil || len(g.children) > 0 || len(g.living()) > 0 {
 		return unix.EBUSY
@@ -207,7 +207,8 @@ func (g *cgroup) living() []*process {
 	return ps
 }
 
-// population counts the tasks of g and its descendants, zombies included: they hold a pid until they are reaped.
+// population counts the tasks of g and its descendants, zombies included: they hold a pid until
+// they are reaped.
 func (g *cgroup) population() int64 {
 	var n int64
 	for d := range g.down {

@@ -53,8 +53,8 @@ type fault struct {
 	once   bool // and all that come after
 }
 
-// Fail makes op (open, read, write, mkdir, rmdir, setxattr, remount) on paths that end in suffix fail
-// with errno, until the returned function is called.
+// Fail makes op (open, read, write, mkdir, rmdir, setxattr, remount) on paths that end in suffix
+// fail with errno, until the returned function is called.
 func (k *Kernel) Fail(op, suffix string, errno unix.Errno) (heal func()) {
 	return k.addFault(&fault{op: op, suffix: suffix, errno: errno})
 }
@@ -64,8 +64,8 @@ func (k *Kernel) FailWrite(suffix string, errno unix.Errno) (heal func()) {
 	return k.Fail("write", suffix, errno)
 }
 
-// FailNth makes the write after skip others to the file that ends in suffix fail with errno, until the
-// returned function is called.
+// FailNth makes the write after skip others to the file that ends in suffix fail with errno, until
+// the returned function is called.
 func (k *Kernel) FailNth(suffix string, errno unix.Errno, skip int) (heal func()) {
 	return k.addFault(&fault{op: "write", suffix: suffix, errno: errno, skip: skip, once: true})
 }
@@ -96,8 +96,8 @@ func (k *Kernel) fail(op, name string) error {
 	return nil
 }
 
-// Dirty makes page cache that cannot be reclaimed for now, as when its file system does not answer. It
-// returns how to end that.
+// Dirty makes page cache that cannot be reclaimed for now, as when its file system does not answer.
+// It returns how to end that.
 func (k *Kernel) Dirty(on bool) (clean func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

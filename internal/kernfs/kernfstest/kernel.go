@@ -1,12 +1,13 @@
-// Package kernfstest is a kernel in memory: cgroup hierarchies, processes, /proc and /sys, behind kernfs.Backend.
+// Package kernfstest is a kernel in memory: cgroup hierarchies, processes, /proc and /sys, behind
+// kernfs.Backend.
 //
-// It obeys the kernel's rules, so that code which passes here passes on a kernel. A cgroup has
-// interface files of its controllers, which check, round and refuse values with the kernel's errno.
-// Limits bite (Charge, Fork), and rmdir of a populated cgroup is EBUSY. Each rule names its source: a
-// kernel document (cgroup-v1/*.rst, cgroup-v2.rst) or the kernel function.
+// The fake obeys the kernel's rules, so that code which passes here passes on a kernel. A cgroup
+// has interface files of its controllers, which check, round and refuse values with the kernel's
+// errno. Limits bite (Charge, Fork), and rmdir of a populated cgroup is EBUSY. Each rule names its
+// source: a kernel document (cgroup-v1/*.rst, cgroup-v2.rst) or the kernel function.
 //
-// An interface file is here only if code outside of tests reads or writes it. Names, texts and defaults
-// are those of Linux 6.18. Tests try the same rules on the fake and on the running kernel.
+// An interface file is here only if code outside of tests reads or writes it. Names, texts and
+// defaults are those of Linux 6.18. Tests try the same rules on the fake and on the running kernel.
 //
 // Events of a machine happen on request here: Spawn, Fork, Exit, Burn, Charge. Fake process ids are
 // above the kernel's greatest pid_max, so that a kill(2) which strays to one finds no process.
@@ -18,7 +19,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Kernel is a fake kernel. It is safe for concurrent use.
+// Kernel is a fake kernel, safe for concurrent use.
 type Kernel struct {
 	mu          sync.Mutex
 	machine     Machine
@@ -44,8 +45,9 @@ type Kernel struct {
 // Option changes what kernel New* makes.
 type Option func(*Kernel)
 
-// Without removes controllers ("pids"), interface files ("cgroup.kill") or groups of them ("memory.memsw"), as an older
-// kernel or another configuration has it. "swap" is the swap accounting of both versions.
+// Without removes controllers ("pids"), interface files ("cgroup.kill") or groups of them
+// ("memory.memsw"), as an older kernel or another configuration has it. "swap" is the swap
+// accounting of both versions.
 func Without(names ...string) Option {
 	return func(k *Kernel) { k.without = append(k.without, names...) }
 }
@@ -53,8 +55,8 @@ func Without(names ...string) Option {
 // On replaces the default machine.
 func On(m Machine) Option { return func(k *Kernel) { k.machine = m } }
 
-// NewV1 returns a kernel with every controller on v1 and no v2 tree, mounted as systemd does in its legacy mode:
-// cpu,cpuacct together with links to it, a named hierarchy for systemd.
+// NewV1 returns a kernel with every controller on v1 and no v2 tree, mounted as systemd does in its
+// legacy mode: cpu,cpuacct together with links to it, a named hierarchy for systemd.
 func NewV1(opts ...Option) *Kernel {
 	k := newKernel("tmpfs", opts)
 	k.mount("systemd", "name=systemd")

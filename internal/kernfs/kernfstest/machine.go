@@ -7,8 +7,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Machine is the hardware of a fake kernel. Each NUMA node is a socket of its own. Cpus are numbered as
-// x86 firmware does: first one thread of every core, then the second ones.
+// Machine is the hardware of a fake kernel. Each NUMA node is a socket of its own. Cpus are
+// numbered as x86 firmware does: first one thread of every core, then the second ones.
 type Machine struct {
 	CPUs    int   // logical
 	Threads int   // per core

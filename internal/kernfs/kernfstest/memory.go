@@ -67,7 +67,8 @@ func (k *Kernel) reclaimable() (n int64) {
 	return n
 }
 
-// memoryGroup is the cgroup that pid's memory is charged to: on v2 the nearest that has the controller enabled.
+// memoryGroup is the cgroup that pid's memory is charged to: on v2 the nearest that has the
+// controller enabled.
 func (p *process) memoryGroup() *cgroup {
 	for h, g := range p.in {
 		if !slices.Contains(h.controllers, "memory") {
@@ -81,9 +82,10 @@ func (p *process) memoryGroup() *cgroup {
 	return nil
 }
 
-// Charge makes pid use more memory, at its cgroup's limits and with their consequences: file pages are
-// reclaimed, anonymous ones go to swap where there is some, then the OOM killer ends the largest
-// process below the limit. It returns the processes that were killed, pid perhaps among them.
+// Charge makes pid use more memory, at its cgroup's limits and with their consequences: file pages
+// are reclaimed, anonymous ones go to swap where there is some, then the OOM killer ends the
+// largest process below the limit. Charge returns the processes that were killed, pid perhaps among
+// them.
 func (k *Kernel) Charge(pid int, m Memory) (killed []int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

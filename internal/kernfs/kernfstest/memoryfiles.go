@@ -89,8 +89,8 @@ var memoryV1 = []knob{
 	valueFile("memory.use_hierarchy", 1, 1, 1, unix.EINVAL),
 }
 
-// showStatV1 has keys of memcg1_stat_format in the kernel's order: this cgroup's, then with "total_"
-// those of its descendants too. The cache includes shared memory.
+// showStatV1 has keys of memcg1_stat_format in the kernel's order: this cgroup's, then with
+// "total_" those of its descendants too. The cache includes shared memory.
 func showStatV1(g *cgroup) string {
 	own := func(f func(*memory) int64) int64 { return f(&g.mem) }
 	return g.statV1("", own) + g.statV1("total_", g.total)

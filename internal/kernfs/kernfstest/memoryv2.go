@@ -64,8 +64,8 @@ func showMemoryEvents(g *cgroup) string {
 
 func (g *cgroup) enforceHigh() { g.reclaim(max(g.ram()-g.mem.high, 0), true) }
 
-// enforceMax is memory_max_write: a limit below the use is taken; reclaim, then the OOM killer, bring
-// the use below it.
+// enforceMax is memory_max_write: a limit below the use is taken; reclaim, then the OOM killer,
+// bring the use below it.
 func (g *cgroup) enforceMax() {
 	for g.ram() > g.mem.limit {
 		if g.reclaim(g.ram()-g.mem.limit, true) == 0 && len(g.outOfMemory()) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Skip skips a test that this machine cannot run. Where HOOKHOST_KERNEL_TESTS is "required" it fails the test instead:
-// a kernel test that was meant to run must not pass by not running.
+// Skip skips a test that this machine cannot run. With HOOKHOST_KERNEL_TESTS=required the test
+// fails instead: a kernel test that was meant to run must not pass by not running.
 func Skip(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
@@ -21,9 +21,9 @@ func Skip(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Elsewhere skips a test of what the running kernel cannot have, with the property that makes it so, which the caller has
-// looked up. It is no failure where kernel tests are required: the laboratory (docs/testing.md) sees to it that each such
-// test runs on another kernel.
+// Elsewhere skips a test of what the running kernel cannot have, with the property that makes it
+// so, which the caller has looked up. Such a skip is no failure where kernel tests are required:
+// the laboratory (docs/testing.md) sees to it that each such test runs on another kernel.
 func Elsewhere(t testing.TB, format string, args ...any) {
 	t.Helper()
 	t.Skipf("elsewhere: "+format, args...)
@@ -37,8 +37,9 @@ func NeedRoot(t testing.TB) {
 	}
 }
 
-// NeedV1 skips a test unless the running kernel has these controllers on v1, each mounted under its name, and returns the
-// real roots. A controller that is on v2 is for another kernel: it cannot be on v1 as well.
+// NeedV1 skips a test unless the running kernel has these controllers on v1, each mounted under its
+// name, and returns the real roots. A controller that is on v2 is for another kernel: it cannot be
+// on v1 as well.
 func NeedV1(t testing.TB, controllers ...string) kernfs.Roots {
 	t.Helper()
 	NeedRoot(t)
@@ -54,9 +55,9 @@ func NeedV1(t testing.TB, controllers ...string) kernfs.Roots {
 	return roots
 }
 
-// NeedV2 skips a test unless the running kernel has a v2 tree and offers these controllers to its children. It returns
-// the real roots and where the tree is below /sys/fs/cgroup: "unified" on a hybrid machine, else ".". No v2 tree, or a
-// controller that is on v1, is for another kernel.
+// NeedV2 skips a test unless the running kernel has a v2 tree and offers these controllers to its
+// children. NeedV2 returns the real roots and where the tree is below /sys/fs/cgroup: "unified" on
+// a hybrid machine, else ".". No v2 tree, or a controller that is on v1, is for another kernel.
 func NeedV2(t testing.TB, controllers ...string) (roots kernfs.Roots, dir string) {
 	t.Helper()
 	NeedRoot(t)

@@ -20,7 +20,8 @@ func (g *cgroup) outOfMemory() (killed []int) {
 		for d := range group.down {
 			victims = append(victims, d.living()...)
 		}
-		// oom_kill_process kills the victim, then all of the group, where it is still one: the kernel counts it twice.
+		// oom_kill_process kills the victim, then all of the group, where it is still one: the
+		// kernel counts it twice.
 		victim.memoryGroup().count(func(e *events) *int64 { return &e.kill })
 	}
 	for _, v := range victims {
@@ -49,8 +50,8 @@ func (g *cgroup) victim() *process {
 	})
 }
 
-// oomGroup is mem_cgroup_get_oom_group: the highest cgroup with memory.oom.group from the victim's up to the one whose
-// limit was hit.
+// oomGroup is mem_cgroup_get_oom_group: the highest cgroup with memory.oom.group from the victim's
+// up to the one whose limit was hit.
 func (p *process) oomGroup(limit *cgroup) (group *cgroup) {
 	for a := range p.memoryGroup().up {
 		if a.mem.oomGroup {

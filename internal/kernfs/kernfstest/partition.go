@@ -19,6 +19,8 @@ func (g *cgroup) exclusive() kernfs.IDSet {
 	return s
 }
 
+func showExclusive(g *cgroup) string { return g.exclusive().String() + "\n" }
+
 // exclusiveEffective is what may become a partition: the root has all cpus to give.
 func (g *cgroup) exclusiveEffective() kernfs.IDSet {
 	if g.parent == nil {

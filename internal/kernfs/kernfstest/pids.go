@@ -12,9 +12,11 @@ const maxPIDs = 4194305
 
 var pidsKnobs = []knob{
 	off(reads("pids.current", func(g *cgroup) string { return line(g.population()) })),
-	off(knob{name: "pids.max", show: func(g *cgroup) string { return showSize(g.pids.limit, "max") }, store: storePidsMax}),
+	off(knob{name: "pids.max", show: showPidsMax, store: storePidsMax}),
 	off(reads("pids.peak", func(g *cgroup) string { return line(g.pids.peak) })),
 }
+
+func showPidsMax(g *cgroup) string { return showSize(g.pids.limit, "max") }
 
 func storePidsMax(g *cgroup, v string) error {
 	if v == "max" {

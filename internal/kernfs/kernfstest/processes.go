@@ -28,9 +28,10 @@ type process struct {
 	dying                     bool // SIGKILL came while it could not die
 }
 
-// Spawn starts a process in the named cgroups, each a directory below /sys/fs/cgroup ("memory/pbs_jobs/1", or "job" on
-// v2), and in the root of every other hierarchy. It is a child of init and leads a session of its own. It panics when a
-// cgroup does not exist or does not take the process.
+// Spawn starts a process in the named cgroups, each a directory below /sys/fs/cgroup
+// ("memory/pbs_jobs/1", or "job" on v2), and in the root of every other hierarchy. The process is a
+// child of init and leads a session of its own. Spawn panics when a cgroup does not exist or does
+// not take the process.
 func (k *Kernel) Spawn(cgroups ...string) (pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -52,7 +53,8 @@ func (k *Kernel) Spawn(cgroups ...string) (pid int) {
 	return p.pid
 }
 
-// Fork starts a child of pid in pid's cgroups and session. It is EAGAIN beyond pids.max, ESRCH when pid is gone.
+// Fork starts a child of pid in pid's cgroups and session. Fork fails with EAGAIN beyond pids.max,
+// with ESRCH when pid is gone.
 func (k *Kernel) Fork(pid int) (child int, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -94,8 +96,9 @@ func (k *Kernel) Exit(pid int) {
 	}
 }
 
-// Zombie ends a process that its parent does not wait for; Exit reaps it. It leaves cgroup.procs at once, but holds its
-// pid, so pids.current still counts it (pids_release runs in release_task).
+// Zombie ends a process that its parent does not wait for; Exit reaps it. The process leaves
+// cgroup.procs at once, but holds its pid, so pids.current still counts it (pids_release runs in
+// release_task).
 func (k *Kernel) Zombie(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -124,7 +127,8 @@ func (k *Kernel) Unstick(pid int) {
 	}
 }
 
-// Signal is kill(2) on a fake process: SIGKILL and SIGTERM end it, 0 tests it, others do nothing. ESRCH when it is gone.
+// Signal is kill(2) on a fake process: SIGKILL and SIGTERM end it, 0 tests it, others do nothing.
+// ESRCH when it is gone.
 func (k *Kernel) Signal(pid int, sig syscall.Signal) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -193,8 +197,9 @@ func (k *Kernel) kill(p *process) {
 	k.settle(p)
 }
 
-// settle lets a killed process die as soon as nothing holds it. A task in the v1 freezer takes signals when it is thawed
-// (cgroup-v1/freezer-subsystem.rst); one that cgroup.freeze froze dies at once (cgroup-v2.rst).
+// settle lets a killed process die as soon as nothing holds it. A task in the v1 freezer takes
+// signals when it is thawed (cgroup-v1/freezer-subsystem.rst); one that cgroup.freeze froze dies at
+// once (cgroup-v2.rst).
 func (k *Kernel) settle(p *process) {
 	if p.dying && !p.stuck && !p.frozenV1() {
 		k.reap(p)

@@ -52,7 +52,9 @@ func (k *Kernel) fixedFiles() map[string]string {
 
 // onV1 tells whether a v1 hierarchy has a controller.
 func (k *Kernel) onV1(controller string) bool {
-	return slices.ContainsFunc(k.hierarchies, func(h *hierarchy) bool { return !h.v2 && slices.Contains(h.controllers, controller) })
+	return slices.ContainsFunc(k.hierarchies, func(h *hierarchy) bool {
+		return !h.v2 && slices.Contains(h.controllers, controller)
+	})
 }
 
 func (k *Kernel) cgroupsFile() string {
@@ -93,7 +95,8 @@ func (k *Kernel) mountinfo() string {
 				opts += "," + o
 			}
 		}
-		fmt.Fprintf(&b, "%d %d 0:%d / %s rw,nosuid,nodev,noexec,relatime - %s %s rw%s\n", 32+i, up, 29+i, at, kind, kind, opts)
+		fmt.Fprintf(&b, "%d %d 0:%d / %s rw,nosuid,nodev,noexec,relatime - %s %s rw%s\n",
+			32+i, up, 29+i, at, kind, kind, opts)
 	}
 	return b.String()
 }

@@ -7,17 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountOptions are those of cgroup2 (cgroup2_fs_parameters), in the order in which cgroup_show_options writes them.
-var mountOptions = []string{"nsdelegate", "favordynmods", "memory_localevents", "memory_recursiveprot", "memory_hugetlb_accounting", "pids_localevents"}
+// mountOptions are those of cgroup2 (cgroup2_fs_parameters), in the order in which
+// cgroup_show_options writes them.
+var mountOptions = []string{
+	"nsdelegate", "favordynmods", "memory_localevents", "memory_recursiveprot", "memory_hugetlb_accounting", "pids_localevents",
+}
 
 // Mounted has the v2 tree mounted with options from the start, as an init system does.
 func Mounted(options ...string) Option { return func(k *Kernel) { k.options = options } }
 
-// Inner has everybody in a cgroup namespace other than the kernel's first, where options of the v2 tree are taken and passed over
-// (apply_cgroup_root_flags). Nothing else is different.
+// Inner has everybody in a cgroup namespace other than the kernel's first, where options of the v2
+// tree are taken and passed over (apply_cgroup_root_flags). Nothing else is different.
 func Inner() Option { return func(k *Kernel) { k.inner = true } }
 
-// Remount replaces the options of the v2 tree (cgroup_reconfigure). Without takes options that an older kernel does not have.
+// Remount replaces the options of the v2 tree (cgroup_reconfigure). Options of a newer kernel are
+// named to Without.
 func (c *cgroupfs) Remount(name string, options []string) error {
 	c.k.mu.Lock()
 	defer c.k.mu.Unlock()
@@ -43,7 +47,8 @@ func (k *Kernel) remount(name string, options []string) error {
 		return err
 	}
 	if !k.inner {
-		t.group.h.options = slices.DeleteFunc(slices.Clone(mountOptions), func(o string) bool { return !slices.Contains(options, o) })
+		h := t.group.h
+		h.options = slices.DeleteFunc(slices.Clone(mountOptions), func(o string) bool { return !slices.Contains(options, o) })
 	}
 	return nil
 }

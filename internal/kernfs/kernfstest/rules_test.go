@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A rule is a few steps that every kernel answers alike. The same table is run on the fake and on the running kernel, so
-// that the fake cannot drift.
+// A rule is a few steps that every kernel answers alike. The same table is run on the fake and on
+// the running kernel, so that the fake cannot drift.
 type rule struct {
 	name  string
 	steps []step
 }
 
-// step is one operation and what comes of it. A path is CONTROLLER/REST below the test's own cgroup there. "$p" as a
-// value is the id of the process p, which is started where it is first named.
+// step is one operation and what comes of it. A path is CONTROLLER/REST below the test's own cgroup
+// there. "$p" as a value is the id of the process p, which is started where it is first named.
 type step struct {
 	op    string
 	path  string // for what processes do: the process
@@ -194,7 +194,8 @@ func kernelHybrid(t *testing.T) *world {
 
 func TestRulesV1(t *testing.T) {
 	try(t, v1Rules,
-		map[string]func(*testing.T) *world{"fake v1": fakeV1, "fake hybrid": fakeHybrid, "kernel": kernelV1}, v1Controllers...)
+		map[string]func(*testing.T) *world{"fake v1": fakeV1, "fake hybrid": fakeHybrid, "kernel": kernelV1},
+		v1Controllers...)
 }
 
 // TestRulesCore is the part of v2 that a tree without controllers has.

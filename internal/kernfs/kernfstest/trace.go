@@ -14,8 +14,8 @@ const (
 	ptraceTraceExit = 0x40
 )
 
-// TraceExit has this process trace threads, by their numbers. It holds them in their end until it
-// ends itself (PTRACE_O_TRACEEXIT, ptrace(2)).
+// TraceExit has this process trace threads, by their numbers. They are held in their end until this
+// process ends itself (PTRACE_O_TRACEEXIT, ptrace(2)).
 func TraceExit(threads ...string) error {
 	traced := make(chan error)
 	go func() {

@@ -12,7 +12,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// tree is a backend of fixed files and links; directories are where files are. It is read only.
+// tree is a backend of fixed files and links; directories are where files are. Nothing can be
+// written.
 type tree struct {
 	files map[string]string
 	links map[string]string // path -> target, relative to the directory of the link

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// v2Core are the files of every v2 cgroup, with the defaults of Linux 6.18. Threaded cgroups are not
-// made here.
+// v2Core are the files of every v2 cgroup, with the defaults of Linux 6.18. Threaded cgroups are
+// not made here.
 var v2Core = []knob{
 	reads("cgroup.controllers", func(g *cgroup) string { return words(g.enabled()) }),
 	off(knob{name: "cgroup.events", show: showEvents, notifies: true}),
@@ -134,7 +134,7 @@ func showCPUStat(g *cgroup) string {
 const BlockDevice = "8:0"
 
 // ioMaxForm is a line of io.max with every key (cgroup-v2.rst, "IO Interface Files").
-var ioMaxForm = regexp.MustCompile(`^[0-9]+:[0-9]+ rbps=(max|[0-9]+) wbps=(max|[0-9]+) riops=(max|[0-9]+) wiops=(max|[0-9]+)$`)
+var ioMaxForm = regexp.MustCompile(`^\d+:\d+ rbps=(max|\d+) wbps=(max|\d+) riops=(max|\d+) wiops=(max|\d+)$`)
 
 // storeIOMax is tg_set_limit: ENODEV for a device that is not there, ERANGE for a limit of 0.
 func storeIOMax(g *cgroup, v string) error {

@@ -114,7 +114,8 @@ func (w *world) file(p string) string {
 	return path.Join(controller, w.dir, rest)
 }
 
-// expand puts the id of a process for "$name", which it starts when the rule has not named it before.
+// expand puts the id of a process for "$name", which it starts when the rule has not named it
+// before.
 func (w *world) expand(t *testing.T, value string) string {
 	name, ok := strings.CutPrefix(value, "$")
 	if !ok {
@@ -184,7 +185,8 @@ func await(ok func() bool) bool {
 	}
 }
 
-// here is a fake machine with the cpus and nodes of the real one, so that both print the same lists.
+// here is a fake machine with the cpus and nodes of the real one, so that both print the same
+// lists.
 var here = func() Machine {
 	m := Machine{CPUs: 2, Threads: 1, NUMA: 1, Mem: 16 << 30}
 	sys, err := kernfs.Open("/sys")
