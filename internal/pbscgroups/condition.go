@@ -80,7 +80,8 @@ func (c condition) String() string {
 	return quote(strings.Join(c, " or "))
 }
 
-var errBoolean = errors.New(`want true, false, or a condition: "vntype in: LIST", "vntype not in: LIST", "host in: LIST" or "host not in: LIST"`)
+var errBoolean = errors.New(`want true, false, or a condition: ` +
+	`"vntype in: LIST", "vntype not in: LIST", "host in: LIST" or "host not in: LIST"`)
 
 // readCondition reads a boolean, or what stands for one (openpbs pbs_cgroups.PY,
 // morph_config_dict_bools).

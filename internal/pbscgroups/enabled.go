@@ -29,7 +29,8 @@ func (i *importer) enable() error {
 		}
 		i.switchTo(s.ours+".enabled", own, name)
 		if !given {
-			i.rows = append(i.rows, row{Key: Key{Key: join(name, "enabled"), Value: "false", Became: Ours, Why: s.note}, ours: []string{s.ours + ".enabled"}})
+			k := Key{Key: join(name, "enabled"), Value: "false", Became: Ours, Why: s.note}
+			i.rows = append(i.rows, row{k, []string{s.ours + ".enabled"}})
 			i.from[s.ours+".enabled"] = append([]string{"default of " + join(name, "enabled")}, i.from[s.ours+".enabled"]...)
 		}
 	}
@@ -68,7 +69,8 @@ func (i *importer) section(name string, on bool) (condition, error) {
 			i.amend(full, NotNeeded, "it is empty")
 			continue
 		case len(dead) > 0:
-			i.amend(full, Refused, strings.Join(dead, ", ")+": matches nothing, in the stock hook neither: one pattern in each string")
+			i.amend(full, Refused, strings.Join(dead, ", ")+
+				": matches nothing, in the stock hook neither: one pattern in each string")
 		}
 		c = list.apply(patterns)
 	}

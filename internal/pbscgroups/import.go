@@ -36,7 +36,7 @@ const (
 // Key is a key of the stock configuration.
 type Key struct {
 	Key    string   `json:"key"`            // "cgroup.memory.default"
-	Line   int      `json:"line,omitempty"` // counted from 1; 0 where the file has none and the stock code's default is not ours
+	Line   int      `json:"line,omitempty"` // counted from 1; 0 for a default of the stock code that is not ours
 	Value  string   `json:"value"`          // as JSON
 	Became Became   `json:"became"`
 	Ours   []string `json:"ours,omitempty"` // lines of hookhost.toml: `memory.default = "256mb"`
@@ -102,8 +102,8 @@ type row struct {
 func (i *importer) members(section value, name string) error {
 	for _, m := range section.members {
 		full := join(name, m.key)
-		isSection := full == "cgroup" || name == "cgroup" && slices.ContainsFunc(sections, func(s controller) bool { return s.name == m.key })
-		if isSection {
+		isController := slices.ContainsFunc(sections, func(s controller) bool { return s.name == m.key })
+		if full == "cgroup" || name == "cgroup" && isController {
 			if m.value.kind != table {
 				return wrong(full, m.value, fmt.Errorf("want %s", table))
 			}
@@ -114,7 +114,10 @@ func (i *importer) members(section value, name string) error {
 		}
 		k, isKnown := known(full)
 		if !isKnown {
-			i.rows = append(i.rows, row{Key: Key{Key: full, Line: m.value.line, Value: m.value.String(), Became: Unknown, Why: "the stock hook does not know it either"}})
+			i.rows = append(i.rows, row{Key: Key{
+				Key: full, Line: m.value.line, Value: m.value.String(),
+				Became: Unknown, Why: "the stock hook does not know it either",
+			}})
 			continue
 		}
 		if err := i.addKey(k, m.value); err != nil {
@@ -183,7 +186,7 @@ func (i *importer) defaults() error {
 				continue
 			}
 			i.set(s, "default of "+k.name)
-			i.rows = append(i.rows, row{Key: Key{Key: k.name, Value: v.String(), Became: Ours, Why: k.note}, ours: []string{s.key}})
+			i.rows = append(i.rows, row{Key{Key: k.name, Value: v.String(), Became: Ours, Why: k.note}, []string{s.key}})
 		}
 	}
 	return nil
@@ -222,7 +225,8 @@ func (i *importer) finish() (*Import, error) {
 	}
 	got.TOML = i.toml(got.Keys)
 	if _, err := config.Parse(got.TOML, config.Here{}); err != nil {
-		return nil, fmt.Errorf("what it becomes is no configuration of hookhost: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		text := strings.ReplaceAll(err.Error(), "\n", "; ")
+		return nil, fmt.Errorf("what it becomes is no configuration of hookhost: %s", text)
 	}
 	return got, nil
 }

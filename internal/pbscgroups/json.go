@@ -149,7 +149,8 @@ func (p *parser) members(v *value, where string, depth int) error {
 
 // join returns the name of a key in the section of that name: "cgroup.memory.default".
 func join(section, key string) string {
-	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r == '.' || r == '"' || r <= ' ' || !strconv.IsPrint(r) }) {
+	odd := func(r rune) bool { return r == '.' || r == '"' || r <= ' ' || !strconv.IsPrint(r) }
+	if key == "" || strings.ContainsFunc(key, odd) {
 		key = strconv.QuoteToASCII(key)
 	}
 	if section == "" {

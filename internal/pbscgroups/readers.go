@@ -125,7 +125,8 @@ func mountPath(v value) (outcome, error) {
 	if p := path.Clean(v.scalar); v.scalar == "" || p == usual || strings.HasPrefix(p, usual+"/") {
 		return outcome{became: NotNeeded}, nil
 	}
-	return outcome{became: Refused, why: "hookhost finds all controllers below one folder, " + usual + ": if they are all below another, set [cgroup] mount to that"}, nil
+	return outcome{became: Refused, why: "hookhost finds all controllers below one folder, " + usual +
+		": if they are all below another, set [cgroup] mount to that"}, nil
 }
 
 // numberOf returns a number that is finite.

@@ -8,7 +8,10 @@ import (
 )
 
 // tables are those of hookhost.toml that something is imported into, in its order.
-var tables = []string{"host", "cgroup", "vnodes", "cpu", "cpuset", "memory", "memsw", "hugetlb", "pids", "blkio", "net_cls", "net_prio", "perf_event", "rdma", "devices"}
+var tables = []string{
+	"host", "cgroup", "vnodes", "cpu", "cpuset", "memory", "memsw", "hugetlb", "pids", "blkio", "net_cls", "net_prio",
+	"perf_event", "rdma", "devices",
+}
 
 const preamble = `# Made by "hookhost config import" from a configuration of OpenPBS's hook pbs_cgroups.
 # Behind each setting is the key that it comes from. docs/openpbs-migration.md tells what differs.
