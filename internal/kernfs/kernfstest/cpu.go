@@ -144,13 +144,14 @@ func storeCPUMax(g *cgroup, v string) error {
 	if len(words) < 1 || len(words) > 2 {
 		return unix.EINVAL
 	}
-	quota, period := g.bandwidth()
-	var err error
-	if words[0] == "max" {
-		quota = noQuota
-	} else if quota, err = strconv.ParseInt(words[0], 10, 64); err != nil || quota < 0 {
+	quota, err := int64(noQuota), error(nil)
+	if words[0] != "max" {
+		quota, err = strconv.ParseInt(words[0], 10, 64)
+	}
+	if err != nil || quota < 0 && words[0] != "max" {
 		return unix.EINVAL
 	}
+	_, period := g.bandwidth()
 	if len(words) == 2 {
 		if period, err = strconv.ParseInt(words[1], 10, 64); err != nil {
 			return unix.EINVAL

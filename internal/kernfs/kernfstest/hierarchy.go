@@ -157,15 +157,6 @@ func (g *cgroup) walk(yield func(*cgroup) bool) bool {
 	return true
 }
 
-// depth is 0 for the root.
-func (g *cgroup) depth() int {
-	n := -1
-	for range g.up {
-		n++
-	}
-	return n
-}
-
 // mkdir makes a child.
 func (g *cgroup) mkdir(name string) error {
 	switch {
