@@ -95,11 +95,9 @@ type backend struct {
 	fleet    *sister.Fleet      // nil: this host talks to no other
 	identity *api.Identity      // this host's, for the fleet and those who call; nil likewise
 	others   *sisters           // the fleet as the host takes it; nil likewise
-	payer    *payer             // of a daemon; nil likewise
-	heads    *ofHeads           // likewise
-	watches  sync.WaitGroup     // payer and heads at work
-	unwatch  context.CancelFunc // ends them
-	owes     atomic.Bool        // without a daemon: hosts could not be told something
+	heads    *sister.Heads      // of a daemon; nil likewise
+	watches  sync.WaitGroup     // heads at work
+	unwatch  context.CancelFunc // ends it
 	origins  *origins
 	refusals refusals
 	damaged  atomic.Pointer[string] // what the log has of damage in the ledger
@@ -120,7 +118,7 @@ func (b *backend) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Ou
 	}
 	out, err := b.host.Handle(ctx, req)
 	if err == nil && !out.Reject && req.Event == hostapi.EventBegin && req.Head != "" && b.heads != nil {
-		b.heads.begun()
+		b.heads.Begun()
 	}
 	return out, err
 }
@@ -193,7 +191,9 @@ func (b *backend) take(ctx context.Context, cfg *config.File) error {
 	b.pbs.comments.Store(cfg.Vnodes.CommentConfigRefused)
 	b.log.Logger.SetLevel(cfg.Host.Level())
 	b.forgetLimits(context.WithoutCancel(ctx))
-	b.lookAgain()
+	if b.heads != nil {
+		b.heads.Again()
+	}
 	return nil
 }
 
@@ -236,9 +236,6 @@ func (b *backend) Close() error {
 	}
 	if b.fleet != nil {
 		b.fleet.Close()
-	}
-	if b.owes.Load() {
-		b.cli.tellReload(ctx, "what other hosts have to be told") // there may be one again
 	}
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/sister"
 )
 
 // expiresSoon is when a certificate that expires is worth a word.
@@ -43,43 +42,14 @@ func (c *cli) examineSisters(cfg *config.File, d nodeDaemon, now time.Time) []fi
 	case s.Listen == "" && len(s.Heads) > 0:
 		findings = append(findings, degraded("other hosts", "heads in [sister] has no effect: listen is empty", `set listen = ":15020" in [sister]`))
 	case s.Listen == "":
-		findings = append(findings, ok("other hosts", "called, but not listened to: listen in [sister] is empty"))
+		findings = append(findings, ok("other hosts", "called, but not listened to: listen in [sister] is empty, "+
+			"so a sister that misses the end of a job cannot ask"))
 	case len(s.Heads) == 0:
 		findings = append(findings, ok("other hosts", "listens on "+s.Listen+"; none may begin jobs here"))
 	default:
 		findings = append(findings, ok("other hosts", "listens on "+s.Listen+"; may begin jobs here: "+strings.Join(s.Heads, ", ")))
 	}
-	return append(append(findings, c.examineDebts()...), examineRefused(d)...)
-}
-
-// examineDebts tells of hosts that could not be told that a job is over.
-func (c *cli) examineDebts() []finding {
-	const what = "owed to other hosts"
-	debts, err := sister.OpenDebts(c.debtsDir()).List()
-	if err != nil {
-		return []finding{degraded(what, err.Error(), "")}
-	}
-	if len(debts) == 0 {
-		return nil
-	}
-	jobs := map[string][]string{}
-	var hosts []string
-	for _, debt := range debts {
-		if jobs[debt.Host] == nil {
-			hosts = append(hosts, debt.Host)
-		}
-		jobs[debt.Host] = append(jobs[debt.Host], debt.Job)
-	}
-	slices.Sort(hosts)
-	const most = 3
-	var list []string
-	for _, host := range hosts[:min(len(hosts), most)] {
-		list = append(list, fmt.Sprintf("%s (%d: %s)", host, len(jobs[host]), jobs[host][0]))
-	}
-	if more := len(hosts) - most; more > 0 {
-		list = append(list, fmt.Sprintf("and %d more", more))
-	}
-	return []finding{degraded(what, "have not been told that jobs are over: "+strings.Join(list, ", "), "the daemon goes on trying; a host that is gone for good: rm -r "+c.debtsDir()+"/HOST")}
+	return append(findings, examineRefused(d)...)
 }
 
 // examineRefused tells how often the daemon has refused somebody.

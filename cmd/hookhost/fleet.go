@@ -30,8 +30,6 @@ func newFleet(s config.Sister, id *api.Identity) *sister.Fleet {
 type sisters struct {
 	fleet  *sister.Fleet
 	broken error // why there is no fleet
-	debts  *sister.Debts
-	owed   func() // told of each debt, once it is kept
 }
 
 var _ host.Sisters = (*sisters)(nil)
@@ -49,15 +47,6 @@ func (s *sisters) Send(ctx context.Context, req *hostapi.Request, hosts []string
 		answers[name] = host.SisterAnswer{Outcome: a.Outcome, Err: a.Err, Doubt: errors.Is(a.Err, sister.ErrDoubt)}
 	}
 	return answers
-}
-
-// Owe keeps that a host is to be told of the end of a job's run.
-func (s *sisters) Owe(host, job, run string, event hostapi.Event) error {
-	if err := s.debts.Add(sister.Debt{Host: host, Job: job, Run: run, Event: event, Since: time.Now()}); err != nil {
-		return err
-	}
-	s.owed()
-	return nil
 }
 
 // Usage asks hosts for their reports, of which only what is their own counts.

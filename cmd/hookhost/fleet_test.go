@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"maps"
@@ -12,20 +11,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/sister"
 )
-
-const aRun, anotherRun = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 
 // otherHost is the hookhost of another host, as far as a fleet sees it.
 type otherHost struct {
@@ -94,40 +87,6 @@ func newTestFleet(t *testing.T, hosts map[string]*otherHost) *sister.Fleet {
 	return f
 }
 
-func quiet() (*logrus.Entry, func() []string) {
-	var lines lockedLines
-	l := logrus.New()
-	l.SetOutput(&lines)
-	return logrus.NewEntry(l), lines.all
-}
-
-type lockedLines struct {
-	mu   sync.Mutex
-	list []string
-}
-
-func (l *lockedLines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.list = append(l.list, string(b))
-	return len(b), nil
-}
-
-func (l *lockedLines) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.list)
-}
-
-func soon(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
 func TestSistersUsage(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
@@ -157,172 +116,13 @@ func TestSistersUsage(t *testing.T) {
 	}
 }
 
-// A host that has no certificates to show tells nobody anything, and keeps what it owes.
+// A host that has no certificates to show tells nobody anything.
 func TestSistersWithoutFleet(t *testing.T) {
-	s := &sisters{broken: errors.New("no key"), debts: sister.OpenDebts(t.TempDir()), owed: func() {}}
+	s := &sisters{broken: errors.New("no key")}
 	if a := s.Send(t.Context(), nil, []string{"n2"})["n2"]; a.Err == nil || a.Err.Error() != "n2: no key" || a.Doubt {
 		t.Errorf("Send: %+v", a)
 	}
 	if u := s.Usage(t.Context(), "1.n1", []string{"n2"})["n2"]; u.Err == nil || u.Err.Error() != "n2: no key" {
 		t.Errorf("Usage: %+v", u)
-	}
-	if err := s.Owe("n2", "1.n1", aRun, hostapi.EventEnd); err != nil {
-		t.Error(err)
-	}
-	if list, err := s.debts.List(); err != nil || len(list) != 1 || list[0].Since.IsZero() {
-		t.Errorf("debts %v, %v", list, err)
-	}
-}
-
-func TestPay(t *testing.T) {
-	var mu sync.Mutex
-	var heard []string
-	down, refused := true, false
-	take := func(name string) func(*hostapi.Request) (*hostapi.Outcome, error) {
-		return func(req *hostapi.Request) (*hostapi.Outcome, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if name == "n3" && down {
-				refused = true
-				return nil, hostapi.Errorf(hostapi.KindNode, "its disk is full")
-			}
-			heard = append(heard, fmt.Sprintf("%s %s %s %s", name, strings.TrimPrefix(string(req.Event), "execjob_"), req.Job.ID, req.Run[:4]))
-			return &hostapi.Outcome{Reject: req.Job.ID == "2.n1", Message: "busy cgroup"}, nil
-		}
-	}
-	f := newTestFleet(t, map[string]*otherHost{"n2": {events: take("n2")}, "n3": {events: take("n3")}})
-	debts := sister.OpenDebts(filepath.Join(t.TempDir(), "debts"))
-	owe := func(host, job, run string, e hostapi.Event) {
-		if err := debts.Add(sister.Debt{Host: host, Job: job, Run: run, Event: e, Since: time.Now()}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	entry, lines := quiet()
-	p := newPayer(debts, f, 20*time.Millisecond, entry)
-	if p.pay(t.Context()) {
-		t.Error("there is something left of nothing")
-	}
-	owe("n2", "1.n1", aRun, hostapi.EventEnd)
-	owe("n2", "2.n1", anotherRun, hostapi.EventAbort)
-	owe("n3", "1.n1", aRun, hostapi.EventEnd)
-	owe("n9", "1.n1", aRun, hostapi.EventEnd)
-	ctx, cancel := context.WithCancel(t.Context())
-	var done sync.WaitGroup
-	done.Go(func() { p.run(ctx) })
-	left := func() string {
-		list, err := debts.List()
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := ""
-		for _, d := range list {
-			text += d.Host + ":" + d.Job + " "
-		}
-		return text
-	}
-	soon(t, "n2 is told, and n3 does not take it", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return refused && left() == "n3:1.n1 n9:1.n1 "
-	})
-	mu.Lock()
-	down = false
-	mu.Unlock()
-	soon(t, "n3 is told once it answers", func() bool { return left() == "n9:1.n1 " })
-	owe("n2", "3.n1", aRun, hostapi.EventAbort)
-	p.owed()
-	soon(t, "a new debt is paid", func() bool { return left() == "n9:1.n1 " })
-	cancel()
-	done.Wait()
-	want := []string{"n2 abort 2.n1 fedc", "n2 abort 3.n1 0123", "n2 end 1.n1 0123", "n2 epilogue 1.n1 0123", "n3 end 1.n1 0123", "n3 epilogue 1.n1 0123"}
-	if slices.Sort(heard); !slices.Equal(heard, want) {
-		t.Errorf("heard %q, want each once: %q", heard, want)
-	}
-	said := map[string]int{}
-	for _, line := range lines() {
-		for _, text := range []string{"host=n9", "has still to be told", "has been told", "busy cgroup", "its disk is full"} {
-			if strings.Contains(line, text) {
-				said[text]++
-			}
-		}
-	}
-	if want := map[string]int{"host=n9": 1, "has still to be told": 2, "has been told": 4, "busy cgroup": 1, "its disk is full": 1}; !maps.Equal(said, want) {
-		t.Errorf("said %v, want %v\n%s", said, want, strings.Join(lines(), ""))
-	}
-}
-
-func TestAskHeads(t *testing.T) {
-	jobs := map[string]api.Job{ // of n2, as it knows them
-		"7.n2": {Job: &hostapi.Job{ID: "7.n2"}, Run: aRun},
-		"8.n2": {Job: &hostapi.Job{ID: "8.n2"}, Run: anotherRun},
-	}
-	for _, j := range jobs {
-		j.Job.ExecVnode = "(n2:ncpus=1)+(n1:ncpus=1)"
-	}
-	f := newTestFleet(t, map[string]*otherHost{
-		"n2": {job: func(id string) (api.Job, error) {
-			if j, there := jobs[id]; there {
-				return j, nil
-			}
-			return api.Job{}, api.ErrNotFound
-		}},
-		"n3": {job: func(string) (api.Job, error) { return api.Job{}, errors.New("the database is damaged") }},
-	})
-	store, err := jobstate.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	put := func(id, head string) {
-		err := store.Update(t.Context(), id, func(*jobstate.Record) (*jobstate.Record, error) {
-			r := &jobstate.Record{Job: &hostapi.Job{ID: id}, Phase: jobstate.PhaseRunning, Head: head}
-			if head != "" {
-				r.Run = aRun
-			}
-			return r, nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	var mu sync.Mutex
-	var ended []string
-	entry, lines := quiet()
-	o := newOfHeads(store, f, func(ctx context.Context, id, run, why string) error {
-		mu.Lock()
-		ended = append(ended, fmt.Sprint(id, " ", run == aRun, " ", why))
-		mu.Unlock()
-		return store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return nil, nil })
-	}, time.Hour, entry)
-	put("1.n1", "")
-	if o.ask(t.Context()) {
-		t.Error("it goes on asking for jobs of its own")
-	}
-	for id, head := range map[string]string{"7.n2": "n2", "8.n2": "n2", "9.n2": "n2", "1.n3": "n3", "1.n9": "n9", "2.n9": "n9"} {
-		put(id, head)
-	}
-	for range 3 { // nothing is said twice, and nobody is believed but who knows
-		if !o.ask(t.Context()) {
-			t.Error("it asks no more")
-		}
-	}
-	slices.Sort(ended)
-	if want := []string{"8.n2 true " + lostTouch, "9.n2 true " + lostTouch}; !slices.Equal(ended, want) {
-		t.Errorf("ended %q, want %q", ended, want)
-	}
-	text := strings.Join(lines(), "")
-	if strings.Count(text, "\n") != 2 || !strings.Contains(text, "host=n9") || !strings.Contains(text, "2 jobs that it has begun here cannot be asked about") ||
-		!strings.Contains(text, "host=n3") {
-		t.Errorf("said:\n%s", text)
-	}
-}
-
-func TestHourly(t *testing.T) {
-	var h hourly
-	now := time.Now()
-	if !h.may("n2", now) || h.may("n2", now.Add(59*time.Minute)) || !h.may("n3", now) || !h.may("n2", now.Add(time.Hour)) {
-		t.Error("not once an hour")
-	}
-	if h.forget("n2"); !h.may("n2", now.Add(time.Hour)) {
-		t.Error("not after it was forgotten")
 	}
 }

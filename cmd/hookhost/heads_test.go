@@ -31,7 +31,13 @@ func TestHeads(t *testing.T) {
 	if r := n.hookhost("cert", "--dir", ca, "n1", "n2", "n3"); r.status != 0 {
 		t.Fatalf("cert: %+v", r)
 	}
+	if err := os.MkdirAll(n.path("state/debts/n3"), 0o700); err != nil { // of an earlier hookhost
+		t.Fatal(err)
+	}
 	d := n.serve()
+	if _, err := os.Stat(n.path("state/debts")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what an earlier hookhost kept for other hosts: %v", err)
+	}
 	as := func(host, dir string) *api.Client {
 		id, err := api.LoadIdentity(api.TLSFiles{CA: ca + "/ca.crt", Cert: filepath.Join(dir, host+".crt"), Key: filepath.Join(dir, host+".key")})
 		if err != nil {

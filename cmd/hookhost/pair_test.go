@@ -105,7 +105,7 @@ func (j *pairJob) wait(t *testing.T) (int, usageReport) {
 			}
 		}()
 		inTime(t, "nothing of the job is left on "+host, func() bool {
-			left = j.p.on(host, "ls -d /sys/fs/cgroup/pbs_jobs.service/jobs/*/ /var/lib/hookhost/debts/*/* /run/hookhost/aux/*; "+
+			left = j.p.on(host, "ls -d /sys/fs/cgroup/pbs_jobs.service/jobs/*/ /run/hookhost/aux/*; "+
 				"pgrep -u "+labUser+" -a 'orted|prted|hydra|where|talk|python'; hookhost jobs | grep -w "+j.id)
 			return left == ""
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"time"
@@ -14,8 +15,9 @@ import (
 	"github.com/hookhost/hookhost/internal/sister"
 )
 
-// debtsDir holds what other hosts have still to be told.
-func (c *cli) debtsDir() string { return filepath.Join(c.state, "debts") }
+// removeDebts removes what an earlier hookhost kept for hosts that had missed the end of a job. They
+// ask by themselves now.
+func (c *cli) removeDebts() error { return os.RemoveAll(filepath.Join(c.state, "debts")) }
 
 func tlsFiles(s config.Sister) api.TLSFiles { return api.TLSFiles{CA: s.CA, Cert: s.Cert, Key: s.Key} }
 
@@ -31,15 +33,20 @@ func loadIdentity(s config.Sister, node string) (*api.Identity, error) {
 	return id, nil
 }
 
-// connect makes ready the way to other hosts that [sister] says, for the Host to take. Where it says none there is none. Certificates that cannot be
-// used keep a daemon from starting. A `run` that goes on without one runs its job to the end all the same: what it cannot tell other
-// hosts the next daemon tells them.
+// connect makes ready the way to other hosts that [sister] says, for the Host to take. Without
+// [sister] there is none. Certificates that cannot be used keep a daemon from starting. A `run` that
+// goes on without one runs its job to the end all the same: other hosts ask about it.
 func (b *backend) connect(cfg *config.File) error {
+	if b.daemon {
+		if err := b.cli.removeDebts(); err != nil {
+			b.log.Warn(err)
+		}
+	}
 	s := cfg.Sister
 	if !s.Configured() {
 		return nil
 	}
-	b.others = &sisters{debts: sister.OpenDebts(b.cli.debtsDir()), owed: func() { b.owes.Store(true) }}
+	b.others = &sisters{}
 	id, err := loadIdentity(s, b.node)
 	if err != nil && b.daemon {
 		return err
@@ -60,10 +67,6 @@ func (b *backend) connect(cfg *config.File) error {
 	}
 	b.identity, b.fleet = id, newFleet(s, id)
 	b.others.fleet = b.fleet
-	if b.daemon {
-		b.payer = newPayer(b.others.debts, b.fleet, time.Duration(s.Retry), b.log)
-		b.others.owed = b.payer.owed
-	}
 	return nil
 }
 
@@ -75,23 +78,15 @@ func (b *backend) listenToHosts(cfg *config.File) (*api.TLSListener, error) {
 	return api.ListenTLS(cfg.Sister.Listen, b.identity, b.refused)
 }
 
-// watchHosts pays debts and asks heads until Close.
+// watchHosts asks heads until Close.
 func (b *backend) watchHosts(ctx context.Context, cfg *config.File) {
 	if b.fleet == nil {
 		return
 	}
 	ctx, b.unwatch = context.WithCancel(ctx)
-	b.heads = newOfHeads(b.store, b.fleet, b.host.Abandon, time.Duration(cfg.Sister.Retry), b.log)
-	b.watches.Go(func() { b.payer.run(ctx) })
-	b.watches.Go(func() { b.heads.run(ctx) })
-}
-
-// lookAgain has debts and heads be looked at: somebody else may have changed the files.
-func (b *backend) lookAgain() {
-	if b.heads != nil {
-		b.payer.alarm.now()
-		b.heads.alarm.now()
-	}
+	b.heads = sister.NewHeads(b.store, b.fleet, b.host.Abandon,
+		time.Duration(cfg.Sister.Retry), time.Duration(cfg.Sister.HeadTimeout), b.log)
+	b.watches.Go(func() { b.heads.Run(ctx) })
 }
 
 // rereadCertificates is for SIGHUP: whoever has renewed them learns at once whether they can be used.

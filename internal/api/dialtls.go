@@ -62,7 +62,10 @@ func dialTLS(ctx context.Context, addr string, config *tls.Config, connect time.
 	secured := tls.Client(conn, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, err
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, refused{err}
 	}
 	return secured, nil
 }
@@ -86,6 +89,19 @@ func causeOf(err error) error {
 		return op.Err
 	}
 	return err
+}
+
+// refused is the error of a handshake that one of the two sides has ended; its text is the cause's.
+type refused struct{ error }
+
+func (r refused) Unwrap() error { return r.error }
+
+// IsAnswered tells whether somebody at the host's address has answered a call that failed with err: with
+// an *Error, or in the handshake, such as with a certificate that is not believed.
+func IsAnswered(err error) bool {
+	_, answered := errors.AsType[*Error](err)
+	_, ended := errors.AsType[refused](err)
+	return answered || ended || refusedCertificate(err)
 }
 
 // refusedCertificate tells whether the other side has ended a handshake that was over for this one: in TLS 1.3 the server looks at the

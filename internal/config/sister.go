@@ -21,10 +21,11 @@ type Sister struct {
 	Heads     []string `toml:"heads" json:"heads" comment:"Hosts that may begin and end jobs of any user here, by the name in their certificate; patterns such as \"n[0-9]*\" are allowed. Empty: none. pbs_mom needs none."`
 	AllowRoot bool     `toml:"allow_root" json:"allow_root" comment:"Let such jobs be root's."`
 
-	Width   int      `toml:"width" json:"width" comment:"How many hosts are talked to at the same time."`
-	Connect Duration `toml:"connect_timeout" json:"connect_timeout" comment:"How long a host may take to be reached."`
-	Answer  Duration `toml:"answer_timeout" json:"answer_timeout" comment:"How long it may take to answer; hooks may take 90s."`
-	Retry   Duration `toml:"retry" json:"retry" comment:"How often a host that could not be told of the end of a job is tried again."`
+	Width       int      `toml:"width" json:"width" comment:"How many hosts are talked to at the same time."`
+	Connect     Duration `toml:"connect_timeout" json:"connect_timeout" comment:"How long a host may take to be reached."`
+	Answer      Duration `toml:"answer_timeout" json:"answer_timeout" comment:"How long it may take to answer; hooks may take 90s."`
+	Retry       Duration `toml:"retry" json:"retry" comment:"How often the host that began a job here, its head, is asked whether the job lives."`
+	HeadTimeout Duration `toml:"head_timeout" json:"head_timeout" comment:"A job whose head has not answered for so long ends here. 0s: never."`
 
 	Hosts map[string]string `toml:"hosts,omitempty" json:"hosts,omitempty" comment:"Hosts that are not reached by their name and port: n2 = \"10.0.0.2:15020\"."`
 }
@@ -32,11 +33,13 @@ type Sister struct {
 // DefaultSister returns what holds where the file says nothing: no other host is talked to.
 func DefaultSister() Sister {
 	return Sister{Port: 15020, Heads: []string{}, Width: 64, Connect: Duration(5 * time.Second), Answer: Duration(100 * time.Second),
-		Retry: Duration(time.Minute)}
+		Retry: Duration(time.Minute), HeadTimeout: Duration(72 * time.Hour)}
 }
 
 // Configured tells whether this host has a certificate, and so can talk to others.
 func (s Sister) Configured() bool { return s.CA != "" }
+
+const maxHeadTimeout = 366 * 24 * time.Hour
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
 
@@ -85,6 +88,9 @@ func (s Sister) check() error {
 		if v := time.Duration(d.value); v < d.low || v > d.high {
 			return fmt.Errorf("sister.%s = %v: want %v to %v", d.key, v, d.low, d.high)
 		}
+	}
+	if v := time.Duration(s.HeadTimeout); v != 0 && (v < time.Minute || v > maxHeadTimeout) {
+		return fmt.Errorf("sister.head_timeout = %v: want 0s, or %v to %v", v, time.Minute, maxHeadTimeout)
 	}
 	for name, address := range s.Hosts {
 		if !hostName.MatchString(name) {

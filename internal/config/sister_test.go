@@ -12,7 +12,7 @@ const sisterFiles = "ca = \"/e/ca.crt\"\ncert = \"/e/n1.crt\"\nkey = \"/e/n1.key
 
 func TestSister(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
-		{"all", "listen = \":15020\"\nheads = [\"n1\", \"login*\"]\nallow_root = true\nwidth = 8\nretry = \"5s\"\n" + sisterFiles + "[sister.hosts]\nn2 = \"10.0.0.2:15020\"\n\"n3.x\" = \"[::1]:1\"", ""},
+		{"all", "listen = \":15020\"\nheads = [\"n1\", \"login*\"]\nallow_root = true\nwidth = 8\nretry = \"5s\"\nhead_timeout = \"0s\"\n" + sisterFiles + "[sister.hosts]\nn2 = \"10.0.0.2:15020\"\n\"n3.x\" = \"[::1]:1\"", ""},
 		{"files without listening", sisterFiles, ""},
 		{"listening without files", `listen = ":15020"`, "needs ca, cert and key"},
 		{"two files", "ca = \"/e/ca\"\ncert = \"/e/c\"", "all three or none"},
@@ -22,6 +22,7 @@ func TestSister(t *testing.T) {
 		{"bad pattern", `heads = ["n["]`, "sister.heads"},
 		{"empty pattern", `heads = [""]`, "sister.heads"},
 		{"width", `width = 0`, "sister.width"},
+		{"head_timeout of a second", `head_timeout = "1s"`, "sister.head_timeout"},
 		{"number for a time", `retry = 5`, "sister.retry"},
 		{"no time", `connect_timeout = "0s"`, "sister.connect_timeout"},
 		{"bad host", "[sister.hosts]\n\"a b\" = \"x:1\"", "not a host name"},

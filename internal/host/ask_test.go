@@ -142,9 +142,6 @@ type asks func(ctx context.Context, id string, hosts []string) map[string]Sister
 func (f asks) Send(_ context.Context, req *hostapi.Request, hosts []string) map[string]SisterAnswer {
 	panic(fmt.Sprintf("%s sent to %s", req.Event, hosts))
 }
-func (f asks) Owe(host, _, _ string, e hostapi.Event) error {
-	panic(fmt.Sprintf("%s owed to %s", e, host))
-}
 func (f asks) Usage(ctx context.Context, id string, hosts []string) map[string]SisterUsage {
 	return f(ctx, id, hosts)
 }

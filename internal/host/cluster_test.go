@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,11 +21,9 @@ type cluster struct {
 	names   []string
 	members map[string]*member
 
-	mu       sync.Mutex
-	fault    func(host string, e hostapi.Event) fault // nil: none
-	debts    map[string]hostapi.Event                 // by "HOST JOB RUN"
-	oweFails error
-	sent     []string // "EVENT JOB HOST,HOST"
+	mu    sync.Mutex
+	fault func(host string, e hostapi.Event) fault // nil: none
+	sent  []string                                 // "EVENT JOB HOST,HOST"
 }
 
 type member struct {
@@ -149,16 +146,6 @@ func overJSON(t *testing.T, from, to any) {
 	}
 }
 
-func (c *cluster) Owe(host, job, run string, event hostapi.Event) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.oweFails != nil {
-		return c.oweFails
-	}
-	put(&c.debts, host+" "+job+" "+run, event)
-	return nil
-}
-
 func (c *cluster) Usage(ctx context.Context, id string, hosts []string) map[string]SisterUsage {
 	answers := map[string]SisterUsage{}
 	for _, host := range hosts {
@@ -178,39 +165,27 @@ func (c *cluster) Usage(ctx context.Context, id string, hosts []string) map[stri
 	return answers
 }
 
-// owed returns what is owed, "HOST EVENT", by host.
-func (c *cluster) owed() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var list []string
-	for _, key := range slices.Sorted(maps.Keys(c.debts)) {
-		host, _, _ := strings.Cut(key, " ")
-		list = append(list, host+" "+strings.TrimPrefix(string(c.debts[key]), "execjob_"))
-	}
-	return strings.Join(list, ", ")
-}
-
-// pay delivers all debts as if every host were there.
-func (c *cluster) pay() {
+// ask has every host but the head ask about its jobs, and end those that the head does not have.
+func (c *cluster) ask() {
 	c.t.Helper()
-	c.mu.Lock()
-	debts := maps.Clone(c.debts)
-	clear(c.debts)
-	c.mu.Unlock()
-	for key, e := range debts {
-		host, rest, _ := strings.Cut(key, " ")
-		id, run, _ := strings.Cut(rest, " ")
-		events := []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd}
-		if e == hostapi.EventAbort {
-			events = []hostapi.Event{e}
+	for _, name := range c.names[1:] {
+		m := c.members[name]
+		recs, err := m.store.List(c.t.Context())
+		if err != nil {
+			c.t.Fatal(err)
 		}
-		for _, e := range events {
-			if _, err := c.members[host].host.Handle(c.t.Context(), from("n1", run, e, id)); err != nil {
-				c.t.Errorf("%s owed to %s: %v", e, host, err)
+		for _, rec := range recs {
+			if there := c.members["n1"].record(rec.Job.ID); there != nil && there.Run == rec.Run {
+				continue
+			}
+			if err := m.host.Abandon(c.t.Context(), rec.Job.ID, rec.Run, missedEnd); err != nil {
+				c.t.Errorf("%s ends job %s: %v", name, rec.Job.ID, err)
 			}
 		}
 	}
 }
+
+const missedEnd = "the job ended while this host could not be reached"
 
 // event makes an event of a job that has all hosts of the cluster.
 func (c *cluster) event(e hostapi.Event, id string) *hostapi.Request {

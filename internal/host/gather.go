@@ -21,9 +21,7 @@ const (
 type gathered struct {
 	event   hostapi.Event
 	replies []reply
-	silent  []reply  // those of them that did not answer, where the event goes on without
-	owed    []string // hosts that could not be told, and will be
-	lost    error    // hosts that could not be told, and that this is so could not be kept
+	silent  []reply // those of them that did not answer, where the event goes on without
 }
 
 // refusals returns the replies that are no acceptance.
@@ -48,8 +46,9 @@ func (g *gathered) mayHold() []string {
 	return hosts
 }
 
-// beside has hosts carry out one of the last events of a job while the caller goes on, and returns the function that waits for them. Of
-// those that could not be told it is on disk by then that they have to be.
+// beside has hosts carry out one of the last events of a job while the caller goes on, and returns
+// the function that waits for them. A host that does not answer ends its part by itself: it asks
+// this one about the job (Abandon).
 func (h *Host) beside(ctx context.Context, req *hostapi.Request, rec *jobstate.Record, hosts []string) (wait func() *gathered) {
 	if len(hosts) == 0 {
 		return func() *gathered { return &gathered{} }
@@ -58,44 +57,17 @@ func (h *Host) beside(ctx context.Context, req *hostapi.Request, rec *jobstate.R
 	done := make(chan *gathered, 1)
 	go func() {
 		g := &gathered{event: sent.Event, replies: h.send(ctx, &sent, rec, hosts)}
-		h.oweTo(g, rec)
+		g.silent = slices.DeleteFunc(g.refusals(), func(r reply) bool { return r.Err == nil })
+		if len(g.silent) > 0 {
+			h.log.WithField("job", rec.Job.ID).Warnf("%s has not reached hosts of the job: %s", sent.Event, named(g.silent))
+		}
 		done <- g
 	}()
 	return func() *gathered { return <-done }
 }
 
-// oweTo keeps on disk whom the end of the job has still to be told.
-func (h *Host) oweTo(g *gathered, rec *jobstate.Record) {
-	event := hostapi.EventEnd
-	if g.event == hostapi.EventAbort {
-		event = hostapi.EventAbort
-	}
-	var owed []reply
-	var lost []error
-	for _, r := range g.replies {
-		if r.Err == nil {
-			continue
-		}
-		g.silent = append(g.silent, r)
-		err := error(errNoSisters)
-		if h.opt.Sisters != nil {
-			err = h.opt.Sisters.Owe(r.host, rec.Job.ID, rec.Run, event)
-		}
-		if err != nil {
-			lost = append(lost, fmt.Errorf("%s HAS NOT BEEN TOLD %s (%s) and may hold the job, nor could that be kept: %w", r.host, g.event, r.cause(), err))
-			continue
-		}
-		g.owed, owed = append(g.owed, r.host), append(owed, r)
-	}
-	if len(owed) > 0 {
-		h.log.WithField("job", rec.Job.ID).Warnf("hosts that could not be told %s are owed %s: %s", g.event, event, named(owed))
-	}
-	if g.lost = firstOf(lost); g.lost != nil {
-		h.log.WithField("job", rec.Job.ID).Error(line(g.lost.Error()))
-	}
-}
-
-// rejected returns what hosts had against the event, nil when that is nothing. Who did not answer is owed it.
+// rejected returns what hosts had against the event, nil when that is nothing. A host that did not
+// answer has nothing against it.
 func (g *gathered) rejected() error {
 	var errs []error
 	for _, r := range g.refusals() {
@@ -104,11 +76,6 @@ func (g *gathered) rejected() error {
 		}
 	}
 	return firstOf(errs)
-}
-
-// toEnd returns the hosts that are to be told how the job ends: not those that are owed its end already.
-func (h *Host) toEnd(rec *jobstate.Record) []string {
-	return slices.DeleteFunc(slices.Clone(h.others(rec)), func(host string) bool { return slices.Contains(rec.Owed, host) })
 }
 
 // settleWith completes the verdict of an event that ends the job: what the others rejected is joined to it, and what they used is added
@@ -158,13 +125,10 @@ func (g *gathered) notes() []string {
 
 // silence is the note about a host that did not answer.
 func (g *gathered) silence(r reply) string {
-	switch g.event {
-	case hostapi.EventEpilogue:
-		return r.host + " has not told what was used there: " + r.cause()
-	case hostapi.EventPreterm:
+	if g.event == hostapi.EventPreterm {
 		return r.host + " did not answer to " + string(g.event) + ": " + r.cause()
 	}
-	return r.host + " could not be told of the job's end at once"
+	return r.host + " has not told what was used there: " + r.cause()
 }
 
 func (g *gathered) texts(what string, of func(*hostapi.Outcome) []string) []string {
@@ -204,14 +168,12 @@ func (g *gathered) note(rec *jobstate.Record) {
 		}
 		if u := r.Outcome.Usage; u != nil {
 			put(&rec.Hosts, r.host, usage.Fold(rec.Hosts[r.host], u))
+			if tells(u) {
+				delete(rec.Missing, r.host)
+			}
 		}
 		if diag := plain(r.Outcome.Diag); diag != "" && !strings.Contains(rec.Diag[r.host], diag) {
 			put(&rec.Diag, r.host, joinLines(rec.Diag[r.host], diag))
-		}
-	}
-	for _, host := range g.owed {
-		if !slices.Contains(rec.Owed, host) {
-			rec.Owed = append(rec.Owed, host)
 		}
 	}
 	if g.event == hostapi.EventEpilogue {
@@ -225,9 +187,7 @@ func (g *gathered) missing(rec *jobstate.Record) {
 		switch {
 		case r.Err != nil:
 			put(&rec.Missing, r.host, r.cause())
-		case tells(r.Outcome.Usage):
-			delete(rec.Missing, r.host)
-		case len(rec.Hosts) > 0: // others are measured, so this one has lost the job, or could not measure
+		case len(rec.Hosts) > 0 && !tells(r.Outcome.Usage): // others are measured, so this one has lost the job, or could not measure
 			put(&rec.Missing, r.host, "it told none at the end")
 		}
 	}

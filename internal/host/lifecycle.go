@@ -59,9 +59,9 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*V
 	return v, nil
 }
 
-// undo takes back a begin that was not accepted, here and on the job's other hosts that may have begun it. The record stays when
-// something is left of the job here, or a host has not been told and is not owed it: the next begin of the job, periodic or start of a
-// host tries again.
+// undo takes back a begin that was not accepted, here and on the job's other hosts that may have
+// begun it. The record stays when something is left of the job here: the next begin of the job,
+// periodic or start of a host tries again.
 func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record, others []string) error {
 	wait := h.beside(ctx, &hostapi.Request{Event: hostapi.EventAbort, Job: rec.Job}, rec, others)
 	err := c.undo(ctx)
@@ -70,8 +70,8 @@ func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record, others 
 		left = h.fallback(ctx, rec.Job.ID)
 	}
 	g := wait()
-	err = errors.Join(err, left, g.lost, g.rejected())
-	if left == nil && g.lost == nil {
+	err = errors.Join(err, left, g.rejected())
+	if left == nil {
 		return errors.Join(err, h.forget(ctx, rec.Job.ID))
 	}
 	exiting(rec, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
@@ -105,8 +105,8 @@ func (h *Host) replace(ctx context.Context, rec *jobstate.Record) error {
 
 // finish carries out epilogue, end and abort. It goes on to the end whatever fails, and says what did.
 //
-// After a last event the job is settled, unless its hooks failed and so did the host's own removal, or another host of the job could
-// neither be told nor be owed it: then the record stays as one of a job that is ending, and Reconcile, at each periodic and at the
+// After a last event the job is settled, unless its hooks failed and so did the host's own removal:
+// then the record stays as one of a job that is ending, and Reconcile, at each periodic and at the
 // start of a host, ends it once more.
 func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	id, last, began := req.Job.ID, req.Event != hostapi.EventEpilogue, h.clock.Now()
@@ -124,7 +124,7 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		h.log.WithField("job", id).Debug(err) // hooks tear down without it
 	}
 	c := h.newChain(req, rec)
-	wait, measured := h.beside(ctx, req, rec, h.toEnd(rec)), h.lastUsage(ctx, rec, req.Event)
+	wait, measured := h.beside(ctx, req, rec, h.others(rec)), h.lastUsage(ctx, rec, req.Event)
 	v := c.run(ctx)
 	failed := c.failures()
 	g, elsewhere := wait(), measured()
@@ -136,8 +136,7 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		g.note(r)
 		elsewhere(r)
 	}
-	left := g.lost
-	errs = append(errs, g.lost)
+	var left error
 	if last && failed != nil {
 		if err := h.fallback(ctx, id); err != nil {
 			left = err

@@ -146,7 +146,8 @@ func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string)
 		return err
 	}
 	events := []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd}
-	if rec.Begun.IsZero() || rec.PBS && rec.Launched.IsZero() { // a start that came to nothing is no run to report
+	unstarted := rec.Launched.IsZero() && (rec.PBS || rec.Head != "" && !rec.Kept)
+	if rec.Begun.IsZero() || unstarted { // a start that came to nothing is no run to report
 		events = []hostapi.Event{hostapi.EventAbort}
 	}
 	var errs []error

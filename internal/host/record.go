@@ -64,7 +64,7 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 	case hostapi.EventBegin:
 		rec.Begun = now.Wall
 	case hostapi.EventPrologue:
-		rec.Kept = rec.PBS
+		rec.Kept = rec.PBS || rec.Head != ""
 	case hostapi.EventLaunch, hostapi.EventAttach:
 		// A sister host may never see a launch: there the first process taken in is the job's start.
 		if rec.Launched.IsZero() {

@@ -18,9 +18,6 @@ import (
 type Sisters interface {
 	// Send has hosts carry out an event, at the same time. It returns one answer for each of them, never fewer.
 	Send(ctx context.Context, req *hostapi.Request, hosts []string) map[string]SisterAnswer
-	// Owe keeps on disk that the host has to be told abort or end (then epilogue goes first) of that run of the job, until it is
-	// delivered. A run of a job has one debt to a host: a later one takes the place of an earlier one.
-	Owe(host, job, run string, event hostapi.Event) error
 	// Usage asks hosts, at the same time, what a live job has used there by now. It returns one answer for each of them.
 	Usage(ctx context.Context, id string, hosts []string) map[string]SisterUsage
 }

@@ -20,9 +20,10 @@ import (
 //	preresume, preterm         likewise; a host that does not answer holds up no preterm
 //	postsuspend                own hooks, then all others at once, whatever anybody says
 //	launch, attach             not sent: each host launches and takes in its own
-//	epilogue, end, abort       others and own hooks at the same time; who cannot be told is owed it (gather.go)
+//	epilogue, end, abort       others and own hooks at the same time (gather.go)
 //
-// What is left to do after a crash is told by the record, which names the others before the first of them is told anything.
+// The record names the others before the first of them gets anything: a host that died goes on from there. A host that
+// did not hear of the end of the job asks (Abandon).
 
 // prepare looks at a begin that is to be spread, and gives it its run.
 func (h *Host) prepare(req *hostapi.Request, rec *jobstate.Record) error {

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -26,7 +25,7 @@ const (
 	end         = hostapi.EventEnd
 )
 
-// A begin that one host does not accept leaves nothing anywhere, at the latest when what is owed is paid.
+// A begin that one host does not accept leaves nothing anywhere, at the latest when the others have asked.
 func TestSpreadBegin(t *testing.T) {
 	unreachable := func(host string, with fault, abortToo bool) func(string, hostapi.Event) fault {
 		return func(h string, e hostapi.Event) fault {
@@ -45,7 +44,6 @@ func TestSpreadBegin(t *testing.T) {
 		message string
 		kind    hostapi.Kind
 		action  hostapi.JobAction
-		owed    string
 		n3      string // events of n3
 	}{
 		{name: "all accept", n3: "begin"},
@@ -56,8 +54,8 @@ func TestSpreadBegin(t *testing.T) {
 		{name: "the second is down", fault: unreachable("n2", down, true), message: "n2: connection refused", kind: hostapi.KindNode, action: hostapi.JobActionRerun, n3: "begin abort"},
 		{name: "in doubt, never arrived", fault: unreachable("n2", hung, false), message: "n2: no answer in time", kind: hostapi.KindNode, action: hostapi.JobActionRerun, n3: "begin abort"},
 		{name: "in doubt, begun", fault: unreachable("n2", lost, false), message: "n2: connection reset", kind: hostapi.KindNode, action: hostapi.JobActionRerun, n3: "begin abort"},
-		{name: "in doubt, abort too", fault: unreachable("n3", lost, true), message: "n3: connection reset", kind: hostapi.KindNode, action: hostapi.JobActionRerun, owed: "n3 abort", n3: "begin abort"},
-		{name: "begun, abort never arrives", rejects: "n2", message: "n2: ", action: hostapi.JobActionRerun, owed: "n3 abort", n3: "begin abort", // when it is paid
+		{name: "in doubt, abort too", fault: unreachable("n3", lost, true), message: "n3: connection reset", kind: hostapi.KindNode, action: hostapi.JobActionRerun, n3: "begin abort"},
+		{name: "begun, abort never arrives", rejects: "n2", message: "n2: ", action: hostapi.JobActionRerun, n3: "begin abort", // when it asks
 			fault: func(h string, e hostapi.Event) fault {
 				if h == "n3" && e == abort {
 					return down
@@ -87,10 +85,7 @@ func TestSpreadBegin(t *testing.T) {
 			if v.Reject != (tt.message != "") || !strings.Contains(v.Message, tt.message) || v.Kind != tt.kind || v.OnReject != tt.action || len(v.FailAction) > 0 {
 				t.Errorf("verdict %+v, kind %q, %+v", v, v.Kind, v.Outcome)
 			}
-			if got := c.owed(); got != tt.owed {
-				t.Errorf("owed %q, want %q", got, tt.owed)
-			}
-			c.pay()
+			c.ask()
 			want := ""
 			if tt.message == "" {
 				want = "n1 n2 n3 n4"
@@ -165,8 +160,8 @@ func TestSpreadEvents(t *testing.T) {
 		t.Errorf("record %+v", rec)
 	}
 	c.must(end)
-	if got := c.holds("1.srv"); got != "" || c.owed() != "" {
-		t.Errorf("held by %q, owed %q", got, c.owed())
+	if got := c.holds("1.srv"); got != "" {
+		t.Errorf("held by %q", got)
 	}
 	for _, name := range c.names {
 		want := "begin prologue postsuspend preresume preterm epilogue end"
@@ -320,13 +315,12 @@ func TestReconcileEndsSisters(t *testing.T) {
 		phase  jobstate.Phase
 		down   bool
 		want   string // n2's events
-		owed   string
 	}{
 		{name: "before anybody was told", phase: jobstate.PhasePrerun},
 		{name: "in the middle of begin", others: true, phase: jobstate.PhasePrerun, want: "begin abort"},
-		{name: "in the middle of begin, others down", others: true, phase: jobstate.PhasePrerun, down: true, want: "begin", owed: "n2 abort, n3 abort"},
+		{name: "in the middle of begin, others down", others: true, phase: jobstate.PhasePrerun, down: true, want: "begin"},
 		{name: "in the middle of the job", begun: true, others: true, phase: jobstate.PhaseRunning, want: "begin epilogue end"},
-		{name: "in the middle of the job, others down", begun: true, others: true, phase: jobstate.PhaseRunning, down: true, want: "begin", owed: "n2 end, n3 end"},
+		{name: "in the middle of the job, others down", begun: true, others: true, phase: jobstate.PhaseRunning, down: true, want: "begin"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCluster(t, 3, nil, nil)
@@ -356,10 +350,7 @@ func TestReconcileEndsSisters(t *testing.T) {
 			if got := c.events("n2", "1.srv"); got != tt.want {
 				t.Errorf("n2 got %q, want %q", got, tt.want)
 			}
-			if got := c.owed(); got != tt.owed {
-				t.Errorf("owed %q, want %q", got, tt.owed)
-			}
-			c.pay()
+			c.ask()
 			if got := c.holds("1.srv"); got != "" {
 				t.Errorf("held by %q", got)
 			}
@@ -371,7 +362,7 @@ func TestReconcileEndsSisters(t *testing.T) {
 func TestAbandon(t *testing.T) {
 	c := newCluster(t, 2, nil, nil)
 	n2 := c.members["n2"]
-	c.must(begin, launch)
+	c.must(begin, prologue, launch)
 	run := n2.record("1.srv").Run
 	for _, stale := range []func() error{
 		func() error { return n2.host.Abandon(t.Context(), "1.srv", otherRun, "why") },
@@ -383,19 +374,19 @@ func TestAbandon(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := n2.host.Abandon(t.Context(), "1.srv", run, "the job ended while this host could not be reached"); err != nil {
+		if err := n2.host.Abandon(t.Context(), "1.srv", run, missedEnd); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := c.events("n2", "1.srv"); got != "begin epilogue end" || c.holds("1.srv") != "n1" {
+	if got := c.events("n2", "1.srv"); got != "begin prologue epilogue end" || c.holds("1.srv") != "n1" {
 		t.Errorf("n2 got %q, held by %q", got, c.holds("1.srv"))
 	}
 	if b, found, err := n2.ledger.Last(t.Context(), "1.srv"); err != nil || !found || !strings.Contains(string(b), "could not be reached") {
 		t.Errorf("report %s, %v", b, err)
 	}
 	c.must(epilogue, end) // whose other host is gone
-	if rec := c.members["n1"].record("1.srv"); rec != nil || c.owed() != "" {
-		t.Errorf("record %+v, owed %q", rec, c.owed())
+	if rec := c.members["n1"].record("1.srv"); rec != nil {
+		t.Errorf("record %+v", rec)
 	}
 }
 
@@ -429,33 +420,5 @@ func TestSpreadAfterRecordWasLost(t *testing.T) {
 	c.must(end)
 	if got := c.holds("1.srv"); got != "" || c.events("n2", "1.srv") != "begin epilogue end" {
 		t.Errorf("held by %q, n2 got %q", got, c.events("n2", "1.srv"))
-	}
-}
-
-// A host that could neither be told nor be owed it is not forgotten.
-func TestSpreadCannotOwe(t *testing.T) {
-	c := newCluster(t, 3, nil, nil)
-	c.must(begin, launch)
-	c.breaks(func(host string, _ hostapi.Event) fault {
-		if host == "n2" {
-			return hung
-		}
-		return none
-	})
-	c.oweFails = errors.New("no space left on device")
-	for _, e := range []hostapi.Event{epilogue, end} {
-		if v := c.judge(e, "1.srv"); !v.Reject || !strings.Contains(v.Message, "n2 HAS NOT BEEN TOLD "+string(e)) || !strings.Contains(v.Message, "no space left") {
-			t.Errorf("%s: %+v", e, v.Outcome)
-		}
-	}
-	if got := c.holds("1.srv"); got != "n1 n2" {
-		t.Fatalf("held by %q", got)
-	}
-	c.breaks(nil)
-	if err := c.head().Reconcile(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if got := c.holds("1.srv"); got != "" {
-		t.Errorf("held by %q after n2 came back", got)
 	}
 }

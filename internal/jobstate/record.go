@@ -32,7 +32,7 @@ type Record struct {
 	PBS bool `json:"pbs,omitempty"`
 	// MoMHome is where the pbs_mom that has begun the job keeps these files: the folder that its mom_priv is in. "" is not known.
 	MoMHome string `json:"mom_home,omitempty"`
-	// Kept: pbs_mom has gone on with the job after its begin, so that it tells what becomes of it.
+	// Kept: pbs_mom, or the job's head, has gone on with the job after its begin.
 	Kept bool `json:"kept,omitempty"`
 	// Host is the host process that carries the job: the daemon or a `hookhost run`.
 	Host hostapi.ProcessID `json:"host"`
@@ -45,8 +45,6 @@ type Record struct {
 	Sisters []string `json:"sisters,omitempty"`
 	// Missing says by host why its part is not known, or not up to date while the job lives.
 	Missing map[string]string `json:"missing,omitempty"`
-	// Owed holds those of Sisters that could not be told of the job's end: that they have to be is kept elsewhere.
-	Owed []string `json:"owed,omitempty"`
 
 	Begun    time.Time `json:"begun,omitzero"`    // when begin was accepted
 	Launched Moment    `json:"launched,omitzero"` // when the first program was launched; zero before

@@ -1,8 +1,7 @@
 // Package sister calls the hookhosts of other hosts: many at the same time, each in a bounded time, and never in doubt about
-// what is not known. A call that may have been carried out, though no answer came, is ErrDoubt. What a host has to be told
-// and could not be is a debt (Debts), kept on disk until it is paid.
+// what is not known. A call that may have been carried out, though no answer came, is ErrDoubt.
 //
-// Nothing here calls again by itself, and nothing runs between calls but idle connections.
+// A call is not repeated. A host that missed the end of a job asks the job's head about it (Heads).
 package sister
 
 import (

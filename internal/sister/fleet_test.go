@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -81,11 +82,17 @@ func identities(t testing.TB, names []string) (sisters, n1 *api.Identity) {
 	return identity(names...), identity("n1")
 }
 
-// host is a sister: its events are carried out by handle.
+// host is another host, as far as it is asked.
 type host struct {
 	api.Sisters
+	apiJobs
 	handle func(context.Context, *hostapi.Request) (*hostapi.Outcome, error)
+	job    func(id string) (api.Job, error)
+	report func(id string) (json.RawMessage, error)
 }
+
+// apiJobs is api.Jobs under a name that is not one of its methods.
+type apiJobs interface{ api.Jobs }
 
 func (h host) MayHead(string) bool { return true }
 func (h host) AllowRoot() bool     { return true }
@@ -97,15 +104,25 @@ func (h host) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Ou
 	return h.handle(ctx, req)
 }
 
-// serve starts a sister and returns its address.
+func (h host) Job(_ context.Context, id string) (api.Job, error) { return h.job(id) }
+func (h host) Report(_ context.Context, id string, _ func(*hostapi.Job) bool) (json.RawMessage, error) {
+	return h.report(id)
+}
+
+// serve starts a sister that carries out events and returns its address.
 func serve(t testing.TB, name string, id *api.Identity, handle func(context.Context, *hostapi.Request) (*hostapi.Outcome, error)) string {
+	t.Helper()
+	return serveHost(t, name, id, host{handle: handle})
+}
+
+// serveHost starts another host and returns its address.
+func serveHost(t testing.TB, name string, id *api.Identity, h host) string {
 	t.Helper()
 	l, err := api.ListenTLS("127.0.0.1:0", id, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := host{handle: handle}
-	s := api.NewServer(h, nil, nil, nil)
+	s := api.NewServer(h, h, nil, nil)
 	s.Host, s.Sisters, s.ErrorLog = name, h, log.New(io.Discard, "", 0)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
