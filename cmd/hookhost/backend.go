@@ -94,7 +94,6 @@ type backend struct {
 	openPBS  atomic.Pointer[config.OpenPBS]
 	fleet    *sister.Fleet      // nil: this host talks to no other
 	identity *api.Identity      // this host's, for the fleet and those who call; nil likewise
-	others   *sisters           // the fleet as the host takes it; nil likewise
 	heads    *sister.Heads      // of a daemon; nil likewise
 	watches  sync.WaitGroup     // heads at work
 	unwatch  context.CancelFunc // ends it

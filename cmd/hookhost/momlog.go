@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/sister"
 )
 
 // momLogTail is how much of the end of pbs_mom's log is read. MoM has just written the lines, a
@@ -25,21 +25,21 @@ var errNotLogged = errors.New("pbs_mom has logged no usage of it ($logevent with
 
 // momUsage returns the usage that hosts of a job have told this host's pbs_mom at the job's end:
 // one answer for each host. MoM's events have this host's part alone, so MoM's log is read.
-func (b *backend) momUsage(rec *jobstate.Record, hosts []string) map[string]host.SisterUsage {
-	usage := make(map[string]host.SisterUsage, len(hosts))
+func (b *backend) momUsage(rec *jobstate.Record, hosts []string) map[string]sister.Usage {
+	usage := make(map[string]sister.Usage, len(hosts))
 	totals, err := b.momTotals(rec)
 	for _, name := range hosts {
 		u, told := totalOf(totals, name)
 		switch {
 		case told:
 			seconds, mem := u.CPUT.Seconds(), int64(u.Mem)
-			usage[name] = host.SisterUsage{Usage: &hostapi.HostUsage{
+			usage[name] = sister.Usage{Usage: &hostapi.HostUsage{
 				NCPUs: ncpusOn(rec.Job, name), CPUTSeconds: &seconds, MemBytes: &mem, MemSource: "as its pbs_mom told",
 			}}
 		case err != nil:
-			usage[name] = host.SisterUsage{Err: err}
+			usage[name] = sister.Usage{Err: err}
 		default:
-			usage[name] = host.SisterUsage{Err: errNotLogged}
+			usage[name] = sister.Usage{Err: errNotLogged}
 		}
 	}
 	return usage

@@ -194,11 +194,9 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		},
 	}
 	if daemon {
-		options.PBSHas, options.Populated, options.MoMUsage = b.pbsHas, b.populated, b.momUsage
+		options.PBSHas, options.Populated = b.pbsHas, b.populated
 	}
-	if b.others != nil {
-		options.Sisters = b.others
-	}
+	options.Sisters = b.spread(store).Of
 	if b.host, err = host.Open(options); err != nil {
 		return nil, err
 	}

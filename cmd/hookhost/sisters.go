@@ -46,13 +46,12 @@ func (b *backend) connect(cfg *config.File) error {
 	if !s.Configured() {
 		return nil
 	}
-	b.others = &sisters{}
 	id, err := loadIdentity(s, b.node)
 	if err != nil && b.daemon {
 		return err
 	}
 	if err != nil {
-		b.others.broken = err
+		b.log.Warn(err)
 		return nil
 	}
 	id.Reread = func(err error) {
@@ -66,8 +65,25 @@ func (b *backend) connect(cfg *config.File) error {
 		b.log.Warnf("sister.cert: %s expires at %s", s.Cert, id.Expires().Format(time.DateTime))
 	}
 	b.identity, b.fleet = id, newFleet(s, id)
-	b.others.fleet = b.fleet
 	return nil
+}
+
+// newFleet returns the way to other hosts.
+func newFleet(s config.Sister, id *api.Identity) *sister.Fleet {
+	return sister.New(sister.Options{Identity: id, Port: s.Port, Hosts: s.Hosts, Width: s.Width,
+		Connect: time.Duration(s.Connect), Answer: time.Duration(s.Answer)})
+}
+
+// spread returns this host's jobs, as far as they are on other hosts too.
+func (b *backend) spread(store sister.Store) *sister.Jobs {
+	j := &sister.Jobs{Node: b.node, Store: store, Log: b.log}
+	if b.daemon {
+		j.MoMUsage = b.momUsage
+	}
+	if b.fleet != nil {
+		j.Others = b.fleet
+	}
+	return j
 }
 
 // listenToHosts opens where other hosts reach this one; nil without an error where they do not.

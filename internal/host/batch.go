@@ -175,7 +175,7 @@ func (h *Host) callForAll(hook string, ids []string) {
 func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobstate.Timer, entry *logrus.Entry) {
 	c := h.about(recs, place{h, hook})
 	v := c.run(h.ctx)
-	h.passSignals(h.ctx, c)
+	h.passSignals(c)
 	if v.Reject {
 		entry.Error(v.Message)
 	}

@@ -44,7 +44,7 @@ func (c caller) missed(e hostapi.Event, v *Verdict) bool {
 	if gone == nil || v.Reject {
 		return false
 	}
-	v.Reject, v.OnReject, v.Kind = true, actionOn(e, hostapi.KindTimeout), hostapi.KindTimeout
+	v.Reject, v.OnReject, v.Kind = true, ActionOn(e, hostapi.KindTimeout), hostapi.KindTimeout
 	v.Message = line(fmt.Sprintf("%s undone, as nobody waits for its answer any more: %v", e, gone))
 	return true
 }
@@ -69,6 +69,6 @@ func underPBS(rec *jobstate.Record) bool { return rec.MoM == nil && rec.Head == 
 // epilogue (retell).
 func keepLines(rec *jobstate.Record, lines []string) {
 	if rec.PBS {
-		tellJob(rec, lines)
+		rec.AddLines(lines)
 	}
 }

@@ -89,7 +89,7 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		}
 	}
 	c.verdict.Outcome = &c.merged.out
-	c.verdict.add(strings.Join(c.says, "; "))
+	c.verdict.Add(strings.Join(c.says, "; "))
 	return &c.verdict
 }
 
@@ -164,7 +164,7 @@ func (c *chain) judge(hook Hook, out *hostapi.Outcome, err error) bool {
 	}
 	kind := hostapi.KindOf(err)
 	if err != nil {
-		action, says = actionOn(c.req.Event, kind), complaint(c.req.Event, hook.Name, kind, err)
+		action, says = ActionOn(c.req.Event, kind), complaint(c.req.Event, hook.Name, kind, err)
 	}
 	if !c.merged.out.Reject {
 		c.merged.out.Reject, c.merged.out.OnReject = true, action
@@ -183,8 +183,8 @@ func failed(err error) bool {
 	return false
 }
 
-// actionOn returns what becomes of a job whose event ended in an error of that kind; see chain.
-func actionOn(e hostapi.Event, kind hostapi.Kind) hostapi.JobAction {
+// ActionOn returns what becomes of a job whose event ended in an error of that kind; see chain.
+func ActionOn(e hostapi.Event, kind hostapi.Kind) hostapi.JobAction {
 	if e != hostapi.EventBegin && e != hostapi.EventPrologue && e != hostapi.EventLaunch {
 		return hostapi.JobActionNone
 	}

@@ -121,7 +121,7 @@ func TestMessageOfAHold(t *testing.T) {
 	} {
 		v := &Verdict{Outcome: &hostapi.Outcome{Reject: true, OnReject: tt.action}}
 		for _, text := range tt.says {
-			v.add(text)
+			v.Add(text)
 		}
 		if v.Message != tt.want {
 			t.Errorf("%q, want %q", v.Message, tt.want)

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -67,7 +66,10 @@ func (h *Host) judgeJob(ctx context.Context, req *hostapi.Request, from caller) 
 
 func (h *Host) carryOut(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	began := time.Now()
-	v, err := h.dispatch(ctx, req, from)
+	here := handler(func(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+		return h.dispatch(ctx, req, from)
+	})
+	v, err := h.sisters.Around(here).Handle(ctx, req)
 	h.tell(req, v, err, time.Since(began))
 	return v, err
 }
@@ -198,26 +200,20 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 	}
 	alter(rec, told)
 	req.Job = jobOf(rec, req, h.clock.Now())
-	if req.Event == hostapi.EventResize {
-		if err := h.sameHosts(rec, req.Job); err != nil {
-			return nil, err
-		}
-	}
 	c := h.newChain(req, rec)
 	v := c.run(ctx)
 	if c.leaves(rec) {
 		late.passOn(v)
 		return v, nil
 	}
-	g := h.spread(ctx, req, rec, v)
 	if req.Event == hostapi.EventPreresume {
 		from.missed(req.Event, v) // MoM leaves the job suspended, so its clock is not to run
 	}
-	back, err := h.undoPart(ctx, req, rec, c, v, g)
-	if err != nil {
-		v.add(err.Error())
+	if v.Reject && req.Event == hostapi.EventPreresume && rec.Phase == jobstate.PhaseSuspended {
+		if err := c.undo(ctx); err != nil {
+			v.Add(err.Error())
+		}
 	}
-	g.tell(v)
 	late.passOn(v)
 	now := h.clock.Now()
 	err = h.change(ctx, req.Job.ID, func(rec *jobstate.Record) {
@@ -227,34 +223,12 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 		alter(rec, told)
 		take(rec, h.opt.Node, c, now)
 		keepLines(rec, v.JobStderr)
-		if back != nil {
-			take(rec, h.opt.Node, back, now)
-		}
-		g.note(rec)
 	})
-	if len(g.replies) > 0 {
-		h.rouse(req.Job.ID) // others may have lines for the job's standard error
-	}
 	if err != nil {
 		// The hooks have done their part; what is lost is a part of the report.
 		h.log.WithField("job", req.Job.ID).Error(err)
 	}
 	return v, nil
-}
-
-// undoPart takes back what a part of the hooks and hosts did at an event that others rejected, where the event has an opposite. back is a
-// further chain that has to be noted in the record; may be nil.
-func (h *Host) undoPart(ctx context.Context, req *hostapi.Request, rec *jobstate.Record, c *chain, v *Verdict, g *gathered) (back *chain, err error) {
-	switch {
-	case !v.Reject:
-	case req.Event == hostapi.EventPreresume && rec.Phase == jobstate.PhaseSuspended:
-		stop := *req
-		stop.Event = undoing[req.Event]
-		return nil, errors.Join(c.undo(ctx), h.takeBack(ctx, &stop, rec, g))
-	case req.Event == hostapi.EventResize && len(g.replies) > 0:
-		return h.putBack(ctx, rec, c, g)
-	}
-	return nil, nil
 }
 
 // change replaces the job's record, if there is one, by what fn makes of it, and sets the timers that it then holds.

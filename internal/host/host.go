@@ -2,8 +2,8 @@
 // under their alarms, starts them again when they crash, and makes one outcome of theirs. It keeps what has to survive
 // a restart in the job's record, and the clock for hooks that asked to be called again.
 //
-// The events of a job that runs on several hosts without pbs_mom it sends to the job's other hosts (spread.go, gather.go), through
-// Options.Sisters.
+// The events of a job pass through Options.Sisters, in the job's turn, which has the job's other
+// hosts carry them out as well.
 //
 // Events of one job are carried out one at a time, jobs in parallel. They keep the order in which
 // they came, but that attaches and reports wait for all others, and users' for root's (queue.go).
@@ -40,7 +40,7 @@ type Host struct {
 	timers   *timers
 	starts   *timers // jobs of pbs_mom that have begun and not started: see dropped.go
 	batches  *batches
-	signals  *signals
+	sisters  Sisters
 	attaches *attachLog
 	clock    jobstate.Clock
 
@@ -97,7 +97,10 @@ func Open(o Options) (*Host, error) {
 	h.timers = newTimers(h.batches.add)
 	h.timers.ask = h.rang
 	h.starts = newTimers(func(_ string, jobs []string) { h.dropUnstarted(jobs) })
-	h.signals = h.newSignals()
+	h.sisters = alone{}
+	if o.Sisters != nil {
+		h.sisters = o.Sisters(inside{h})
+	}
 	h.attaches = newAttachLog()
 	h.keep(hooks)
 	h.plugins = h.arrange(nil, hooks)

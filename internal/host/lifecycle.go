@@ -24,25 +24,16 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*V
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
 	rec := &jobstate.Record{Job: req.Job, Phase: jobstate.PhasePrerun, MoM: req.MoM, Host: h.opt.Self, Run: req.Run, Head: req.Head, PBS: from.pbs, MoMHome: from.home}
-	if err := h.prepare(req, rec); err != nil {
-		return nil, err
-	}
 	if err := h.register(ctx, req, rec); err != nil {
 		return nil, err
 	}
 	c := h.newChain(req, nil)
 	v := c.run(ctx)
-	g := &gathered{}
-	if !v.Reject {
-		g = h.spreadBegin(ctx, req, rec, v)
-	}
-	g.tell(v)
 	if !v.Reject {
 		now := h.clock.Now()
 		advance(rec, req, now)
 		take(rec, h.opt.Node, c, now)
 		keepLines(rec, v.JobStderr)
-		g.note(rec)
 		err := h.replace(ctx, rec)
 		if err == nil && !from.missed(req.Event, v) {
 			h.watchMoM(id, req.MoM)
@@ -53,29 +44,25 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*V
 			v.Reject, v.OnReject, v.Kind, v.Message = true, hostapi.JobActionRerun, hostapi.KindNode, line(err.Error())
 		}
 	}
-	if err := h.undo(ctx, c, rec, g.mayHold()); err != nil {
-		v.add(err.Error())
+	if err := h.undo(ctx, c, rec); err != nil {
+		v.Add(err.Error())
 	}
 	return v, nil
 }
 
-// undo takes back a begin that was not accepted, here and on the job's other hosts that may have
-// begun it. The record stays when something is left of the job here: the next begin of the job,
-// periodic or start of a host tries again.
-func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record, others []string) error {
-	wait := h.beside(ctx, &hostapi.Request{Event: hostapi.EventAbort, Job: rec.Job}, rec, others)
+// undo takes back a begin that was not accepted. The record stays when something is left of the job:
+// the next begin of the job, periodic or start of a host tries again.
+func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 	err := c.undo(ctx)
 	var left error
 	if err != nil {
 		left = h.fallback(ctx, rec.Job.ID)
 	}
-	g := wait()
-	err = errors.Join(err, left, g.rejected())
+	err = errors.Join(err, left)
 	if left == nil {
 		return errors.Join(err, h.forget(ctx, rec.Job.ID))
 	}
 	exiting(rec, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
-	g.note(rec)
 	return errors.Join(err, h.replace(ctx, rec))
 }
 
@@ -124,17 +111,11 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		h.log.WithField("job", id).Debug(err) // hooks tear down without it
 	}
 	c := h.newChain(req, rec)
-	wait, measured := h.beside(ctx, req, rec, h.others(rec)), h.lastUsage(ctx, rec, req.Event)
 	v := c.run(ctx)
 	failed := c.failures()
-	g, elsewhere := wait(), measured()
-	g.settleWith(v)
-	g.tell(v)
 	noted := func(r *jobstate.Record) {
 		exiting(r, req, last, began)
 		take(r, h.opt.Node, c, h.clock.Now())
-		g.note(r)
-		elsewhere(r)
 	}
 	var left error
 	if last && failed != nil {
@@ -142,7 +123,7 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 			left = err
 			errs = append(errs, err)
 		} else if h.opt.Fallback != nil && rec != nil {
-			addNote(rec, "hookhost removed what the job left, because a hook failed to")
+			rec.AddNote("hookhost removed what the job left, because a hook failed to")
 		}
 	}
 	switch {

@@ -83,7 +83,7 @@ func (h *Host) heard(p *plugin, id string, u *hostapi.JobUpdate) error {
 	defer h.begun.Done()
 	p.kept.forget(id)
 	if u.SignalSisters != "" {
-		h.signalOthers(h.ctx, id, u.SignalSisters)
+		h.sisters.Signal(h.ctx, id, u.SignalSisters)
 	}
 	release := h.jobs.try(id)
 	if release != nil {
@@ -128,7 +128,7 @@ func (h *Host) takeNotice(p *plugin, id string, u *hostapi.JobUpdate, turn bool)
 		cpuPercent(rec, u, h.clock.Now())
 		found(rec, h.opt.Node, u)
 		told := len(rec.Told)
-		tellJob(rec, u.JobStderr)
+		rec.AddLines(u.JobStderr)
 		fresh = rec.Told[told:]
 		h.arm(rec)
 		return rec, nil
@@ -178,21 +178,10 @@ func full(rec *jobstate.Record, node string, u *hostapi.JobUpdate) error {
 	return nil
 }
 
-// tellJob puts lines that are new among those for the job's standard error. The report keeps them as well: whoever
-// has the job's standard error may not be there to write to it.
-func tellJob(rec *jobstate.Record, lines []string) {
-	for _, text := range lines {
-		addNote(rec, text)
-		if !slices.Contains(rec.Told, text) {
-			rec.Told = append(rec.Told, text)
-		}
-	}
-}
-
 // keepTold saves what notices have put into the job's record from being replaced by rec, which begin made beside it.
 func keepTold(rec, now *jobstate.Record, node string) {
 	found(rec, node, &hostapi.JobUpdate{Usage: now.Hosts[node], Diag: now.Diag[node], Notes: now.Notes})
-	tellJob(rec, now.Told)
+	rec.AddLines(now.Told)
 	for hook, t := range now.Timers {
 		if _, asked := rec.Timers[hook]; !asked && rec.Phase != jobstate.PhaseExiting {
 			put(&rec.Timers, hook, t)

@@ -54,13 +54,9 @@ type Options struct {
 	Settings map[string]string
 	// Daemon says that this host is the node's: Reconcile takes over the jobs of pbs_mom from one that died.
 	Daemon bool
-	// Sisters reaches the other hosts of jobs that this one spreads. May be nil: then no such job begins here.
-	Sisters Sisters
+	// Sisters returns the other hosts of this Host's jobs. May be nil: then there are none.
+	Sisters func(Inside) Sisters
 	// PBSHas tells whether the pbs_mom of that home has the job; "" is a home that no event has told. It fails where that cannot be
 	// told; then the job is taken for one that MoM has. May be nil: then it can never be told.
 	PBSHas func(job *hostapi.Job, home string) (bool, error)
-	// MoMUsage returns what sisters of a job told this host's pbs_mom when the job ended: one
-	// answer for each of hosts. The Host asks at execjob_epilogue, for hosts that Sisters does not
-	// reach. May be nil: then nothing is known of those.
-	MoMUsage func(rec *jobstate.Record, hosts []string) map[string]SisterUsage
 }

@@ -64,7 +64,7 @@ func (h *Host) askAll(ctx context.Context, links []link, req *hostapi.Request, f
 	}
 	c := &chain{links: links, req: req, hosted: hosted}
 	v := c.run(ctx)
-	h.passSignals(ctx, c)
+	h.passSignals(c)
 	if err := h.update(ctx, c, from); err != nil {
 		h.log.Error(line(err.Error()))
 	}
@@ -147,7 +147,7 @@ func (h *Host) startup(ctx context.Context, p *plugin, inst *instance) error {
 	p.started(v)
 	// Not now: an event that has the job's turn may be waiting for this start.
 	h.behindIt(func() {
-		h.passSignals(h.ctx, c)
+		h.passSignals(c)
 		if err := h.update(h.ctx, c, caller{}); err != nil && h.ctx.Err() == nil {
 			p.log.Error(line(err.Error()))
 		}

@@ -142,7 +142,7 @@ func (h *Host) claim(ctx context.Context, id string, f fate) (*jobstate.Record, 
 func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string) error {
 	id := rec.Job.ID
 	h.log.WithField("job", id).Warn("ending a job: " + why)
-	if err := h.change(ctx, id, func(r *jobstate.Record) { addNote(r, why) }); err != nil {
+	if err := h.change(ctx, id, func(r *jobstate.Record) { r.AddNote(why) }); err != nil {
 		return err
 	}
 	events := []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd}

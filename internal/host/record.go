@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -198,7 +197,7 @@ func takeUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Momen
 	if u := c.merged.out.Jobs[id]; u != nil {
 		cpuPercent(rec, u, now)
 		found(rec, node, u)
-		tellJob(rec, u.JobStderr)
+		rec.AddLines(u.JobStderr)
 	}
 	rec.WalltimeLimit = limitOf(limit)
 }
@@ -213,7 +212,7 @@ func limitOf(told *time.Duration) *time.Duration {
 
 // callAt notes when a hook asked to be called for the job, if it did. What it asked for before counts no more.
 func callAt(rec *jobstate.Record, hook string, again, elapsed time.Duration, ask bool, now jobstate.Moment) {
-	ask = ask && spreads(rec)
+	ask = ask && rec.Spreads()
 	switch {
 	case again > 0:
 		put(&rec.Timers, hook, jobstate.Timer{At: now.Add(again), Ask: ask})
@@ -234,16 +233,10 @@ func found(rec *jobstate.Record, node string, u *hostapi.JobUpdate) {
 		put(&rec.Diag, node, joinLines(rec.Diag[node], u.Diag))
 	}
 	for _, note := range u.Notes {
-		addNote(rec, note)
+		rec.AddNote(note)
 	}
 	if u.WalltimeLimit != nil {
 		rec.WalltimeLimit = limitOf(u.WalltimeLimit)
-	}
-}
-
-func addNote(rec *jobstate.Record, note string) {
-	if !slices.Contains(rec.Notes, note) {
-		rec.Notes = append(rec.Notes, note)
 	}
 }
 

@@ -45,7 +45,7 @@ func (h *Host) measure(ctx context.Context, id string, from class) error {
 	if v := c.run(ctx); v.Reject {
 		err = errors.New(v.Message)
 	}
-	h.passSignals(ctx, c)
+	h.passSignals(c)
 	defer h.rouse(id)
 	defer h.adopt(c)
 	return errors.Join(err, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, h.clock.Now()) }))

@@ -88,7 +88,7 @@ func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, 
 	case compareRuns(rec.Job, req.Job) != 0:
 		return true, nil
 	case rec.Phase == jobstate.PhasePrerun:
-		return len(h.others(rec)) > 0, nil
+		return rec.Spreads(), nil
 	}
 	return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s since %s", rec.Phase, rec.Begun.Format(time.DateTime))
 }

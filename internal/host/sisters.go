@@ -2,167 +2,165 @@ package host
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"fmt"
+	"maps"
 	"slices"
-	"strings"
-	"unicode"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// Sisters reaches a job's other hosts. Its methods may be called at the same time, and each returns in a bounded time.
+// Handler carries out an event of a job whose turn the caller has. It completes req.Job by what the
+// job's record says.
+type Handler interface {
+	Handle(ctx context.Context, req *hostapi.Request) (*Verdict, error)
+}
+
+// handler is a function as a Handler.
+type handler func(ctx context.Context, req *hostapi.Request) (*Verdict, error)
+
+func (f handler) Handle(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+	return f(ctx, req)
+}
+
+// Sisters are the other hosts of jobs. Its methods may be called at the same time.
 type Sisters interface {
-	// Send has hosts carry out an event, at the same time. It returns one answer for each of them, never fewer.
-	Send(ctx context.Context, req *hostapi.Request, hosts []string) map[string]SisterAnswer
-	// Usage asks hosts, at the same time, what a live job has used there by now. It returns one answer for each of them.
-	Usage(ctx context.Context, id string, hosts []string) map[string]SisterUsage
+	// Around returns a Handler that carries out the events of jobs on this host, by next, and on
+	// the jobs' other hosts.
+	Around(next Handler) Handler
+	// Measure asks other hosts what jobs have used there, and notes it in the jobs' records. It
+	// needs nobody's turn, and returns in a bounded time.
+	Measure(ctx context.Context, ids []string) error
+	// Signal sends a signal, without SIG, to the processes of a job on its other hosts. It returns
+	// at once.
+	Signal(ctx context.Context, id, name string)
 }
 
-// SisterAnswer is what a host made of an event: an outcome or an error, never both.
-type SisterAnswer struct {
-	Outcome *hostapi.Outcome
-	Err     error // names the host
-	Doubt   bool  // beside Err: it may have been carried out all the same
+// Inside is what Sisters get of the Host.
+type Inside interface {
+	// Record returns the record of a job whose turn the caller has, nil for one that is not known.
+	Record(ctx context.Context, id string) (*jobstate.Record, error)
+	// Note changes the record of a job, if there is one. fn may be called again.
+	Note(ctx context.Context, id string, fn func(*jobstate.Record)) error
+	// Beside runs f beside the caller. Close waits for it as for an event; false when it is too
+	// late for that.
+	Beside(f func()) bool
 }
 
-// SisterUsage is what a host told of a live job.
-type SisterUsage struct {
-	Usage *hostapi.HostUsage // nil where it has measured nothing yet
-	Ended bool               // it is through with a job of that id, this run of it or an earlier one
-	Err   error              // names the host
+type inside struct{ *Host }
+
+func (h inside) Record(ctx context.Context, id string) (*jobstate.Record, error) {
+	return h.record(ctx, id)
+}
+func (h inside) Beside(f func()) bool { return h.aside(f) }
+
+// Note also wakes those who follow the lines for the job's standard error.
+func (h inside) Note(ctx context.Context, id string, fn func(*jobstate.Record)) error {
+	defer h.rouse(id)
+	return h.change(ctx, id, fn)
 }
 
-// spreads tells whether events of the job go to other hosts: this one has begun it there as that run.
-func spreads(rec *jobstate.Record) bool { return rec != nil && rec.Run != "" && rec.Head == "" }
+// alone is a Host without other hosts.
+type alone struct{}
 
-// others returns the hosts that events of the job go to. A record that was made anew does not name them; then the job does.
-func (h *Host) others(rec *jobstate.Record) []string {
-	if !spreads(rec) {
+func (alone) Around(next Handler) Handler             { return next }
+func (alone) Measure(context.Context, []string) error { return nil }
+func (alone) Signal(_ context.Context, _, _ string)   {}
+
+// passSignals sends the signals that hooks answered with, each job's in the order of its hooks.
+func (h *Host) passSignals(c *chain) {
+	for _, a := range c.answers {
+		for _, id := range slices.Sorted(maps.Keys(a.out.Jobs)) {
+			if u := a.out.Jobs[id]; u != nil && u.SignalSisters != "" {
+				h.sisters.Signal(h.ctx, id, u.SignalSisters)
+			}
+		}
+	}
+}
+
+// rang has the hook called for jobs whose timers have rung and of which the hook wants the other
+// hosts asked first. Meanwhile nobody waits: these jobs' turns are free, and calls for others go on.
+func (h *Host) rang(hook string, jobs []string) {
+	h.mu.Lock()
+	jobs = slices.DeleteFunc(slices.Clone(jobs), func(id string) bool {
+		key := [2]string{hook, id}
+		asks := h.asking[key]
+		put(&h.asking, key, true)
+		return asks
+	})
+	h.mu.Unlock()
+	if len(jobs) == 0 {
+		return
+	}
+	h.aside(func() {
+		if err := h.sisters.Measure(h.ctx, jobs); err != nil && h.ctx.Err() == nil {
+			h.log.WithField("hook", hook).Errorf("ask other hosts what jobs have used: %v", err)
+		}
+		h.mu.Lock()
+		for _, id := range jobs {
+			delete(h.asking, [2]string{hook, id})
+		}
+		h.mu.Unlock()
+		h.batches.add(hook, jobs)
+	})
+}
+
+// aside runs f beside the caller. Close waits for it as for an event; false when it is too late for
+// that.
+func (h *Host) aside(f func()) bool {
+	if !h.enter(&h.begun) {
+		return false
+	}
+	go func() { defer h.begun.Done(); f() }()
+	return true
+}
+
+// asking is an ask under way.
+type asking struct {
+	done chan struct{}
+	err  error // once done is closed
+}
+
+// askBeside has a job's other hosts asked while the caller goes on; the function that it returns
+// waits for them. Callers that come while the hosts are being asked wait for the same answers: a
+// user may have reports of own jobs made at any rate, and a job may have a thousand hosts.
+func (h *Host) askBeside(ctx context.Context, id string) (wait func() error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.reports[id]
+	if a == nil {
+		a = &asking{done: make(chan struct{})}
+		put(&h.reports, id, a)
+		go func() {
+			a.err = h.sisters.Measure(ctx, []string{id})
+			h.mu.Lock()
+			delete(h.reports, id)
+			h.mu.Unlock()
+			close(a.done)
+		}()
+	}
+	return func() error { <-a.done; return a.err }
+}
+
+// otherCPUT returns the cpu time that a job of several hosts has used on the others, as far as they
+// told; nil when none did.
+func otherCPUT(rec *jobstate.Record) *float64 {
+	if !rec.Spreads() {
 		return nil
 	}
-	if len(rec.Sisters) > 0 {
-		return rec.Sisters
-	}
-	hosts, err := h.sistersOf(rec.Job)
-	if err != nil {
+	hosts, err := pbs.Hosts(rec.Job.ExecVnode, rec.Job.ExecHost2)
+	if err != nil || len(hosts) == 0 {
 		return nil
 	}
-	return hosts
-}
-
-// sistersOf returns the other hosts of a job that this host is to spread, in exec_vnode's order. This host has to be its first.
-func (h *Host) sistersOf(job *hostapi.Job) ([]string, error) {
-	hosts, err := pbs.Hosts(job.ExecVnode, job.ExecHost2)
-	if err != nil {
-		return nil, err
-	}
-	if len(hosts) == 0 || !pbs.SameHost(hosts[0], h.opt.Node) {
-		return nil, fmt.Errorf("%s is not the first host of exec_vnode %q: only that one spreads a job", h.opt.Node, clip(job.ExecVnode, maxName))
-	}
-	// Two names of one host have the part before the first dot in common.
-	known := map[string][]string{}
-	var others []string
-	for _, host := range hosts {
-		short, _, _ := strings.Cut(host, ".")
-		if pbs.SameHost(host, h.opt.Node) || slices.ContainsFunc(known[short], func(other string) bool { return pbs.SameHost(other, host) }) {
+	var sum *float64
+	for host, u := range rec.Hosts {
+		if pbs.SameHost(host, hosts[0]) || u == nil || u.CPUTSeconds == nil {
 			continue
 		}
-		known[short], others = append(known[short], host), append(others, host)
-	}
-	return others, nil
-}
-
-const maxName = 200 // bytes of a text from outside in a message
-
-// newRun names a start of a job.
-func newRun() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
-}
-
-// toSisters returns an event of a job as its other hosts get it: without what is about this host's processes, and without what was
-// measured here.
-func toSisters(req *hostapi.Request, run string) *hostapi.Request {
-	job := *req.Job
-	job.MotherSuperior, job.SessionID, job.ResourcesUsed = false, 0, nil
-	job.State, job.Elapsed, job.OtherCPUTSeconds = nil, 0, nil
-	return &hostapi.Request{Event: req.Event, Job: &job, Signal: req.Signal, Run: run}
-}
-
-// reply is what one of a job's other hosts answered to an event.
-type reply struct {
-	host string
-	SisterAnswer
-}
-
-// accepted tells whether the host has carried the event out and had nothing against it.
-func (r reply) accepted() bool { return r.Err == nil && !r.Outcome.Reject }
-
-// mayHold tells whether something of the event may be left on the host.
-func (r reply) mayHold() bool { return r.accepted() || r.Doubt }
-
-// says returns why it is no acceptance, with the host's name.
-func (r reply) says() string {
-	text := ""
-	switch {
-	case r.Err != nil:
-		text = r.Err.Error()
-	case r.Outcome.Message != "":
-		text = r.Outcome.Message
-	default:
-		text = "rejected"
-	}
-	return r.host + ": " + plain(strings.TrimPrefix(text, r.host+": "))
-}
-
-// cause is says without the host's name.
-func (r reply) cause() string { return strings.TrimPrefix(r.says(), r.host+": ") }
-
-// send has hosts carry out an event of the job and returns what each of them answered, in their order. A host without an answer may
-// have done anything.
-func (h *Host) send(ctx context.Context, req *hostapi.Request, rec *jobstate.Record, hosts []string) []reply {
-	if len(hosts) == 0 {
-		return nil
-	}
-	var answers map[string]SisterAnswer
-	if h.opt.Sisters != nil {
-		answers = h.opt.Sisters.Send(ctx, toSisters(req, rec.Run), hosts)
-	}
-	replies := make([]reply, len(hosts))
-	for i, host := range hosts {
-		a, there := answers[host]
-		switch {
-		case h.opt.Sisters == nil:
-			a = SisterAnswer{Err: errNoSisters, Doubt: true}
-		case !there, a.Err == nil && a.Outcome == nil:
-			a = SisterAnswer{Err: errNoAnswer, Doubt: true}
-		case a.Err == nil:
-			a.Outcome = checked(a.Outcome)
+		if sum == nil {
+			sum = new(float64)
 		}
-		replies[i] = reply{host, a}
+		*sum += *u.CPUTSeconds
 	}
-	return replies
-}
-
-var (
-	errNoSisters = hostapi.Errorf(hostapi.KindNode, "[sister] is not configured on this host")
-	errLater     = hostapi.Errorf(hostapi.KindNode, "pbs_mom tells when the job ends")
-	errNoLonger  = hostapi.Errorf(hostapi.KindNode, "the job does not live there")
-	errNoAnswer  = hostapi.Errorf(hostapi.KindNode, "no answer")
-)
-
-// plain is a text of another host as this one's files and terminals may have it: one line that is not too long.
-func plain(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(line(text), "?"))
-	return clip(text, hostapi.MaxLine)
+	return sum
 }

@@ -167,7 +167,7 @@ func noteStray(rec *jobstate.Record, note string) {
 	if n >= maxStrayNotes {
 		note = moreStrayNotes
 	}
-	addNote(rec, note)
+	rec.AddNote(note)
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

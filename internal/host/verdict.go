@@ -33,8 +33,8 @@ func outcomeOf(v *Verdict) *hostapi.Outcome {
 // heldText ends the message of a verdict that holds the job, as in pbs_cgroups (main's except clauses): what people look for in mom_logs.
 const heldText = " (system hold set)"
 
-// add adds to the message of the verdict.
-func (v *Verdict) add(text string) {
+// Add adds to the message of the verdict.
+func (v *Verdict) Add(text string) {
 	v.Message = strings.TrimSuffix(line(joinLines(strings.TrimSuffix(v.Message, heldText), text)), heldText)
 	if v.Reject && v.OnReject == hostapi.JobActionHold {
 		v.Message += heldText

@@ -32,7 +32,7 @@ type Record struct {
 	PBS bool `json:"pbs,omitempty"`
 	// MoMHome is where the pbs_mom that has begun the job keeps these files: the folder that its mom_priv is in. "" is not known.
 	MoMHome string `json:"mom_home,omitempty"`
-	// Kept: pbs_mom, or the job's head, has gone on with the job after its begin.
+	// Kept: pbs_mom has gone on with the job after its begin, or the job's head.
 	Kept bool `json:"kept,omitempty"`
 	// Host is the host process that carries the job: the daemon or a `hookhost run`.
 	Host hostapi.ProcessID `json:"host"`
@@ -41,8 +41,6 @@ type Record struct {
 	Run string `json:"run,omitempty"`
 	// Head is the host that began the job here, by its certificate; "" under pbs_mom and for jobs of this host.
 	Head string `json:"head,omitempty"`
-	// Sisters holds the other hosts of a job that this host spreads, in exec_vnode's order.
-	Sisters []string `json:"sisters,omitempty"`
 	// Missing says by host why its part is not known, or not up to date while the job lives.
 	Missing map[string]string `json:"missing,omitempty"`
 

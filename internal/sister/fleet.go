@@ -1,7 +1,10 @@
-// Package sister calls the hookhosts of other hosts: many at the same time, each in a bounded time, and never in doubt about
-// what is not known. A call that may have been carried out, though no answer came, is ErrDoubt.
+// Package sister runs jobs on several hosts. Spread is a decorator around the host: it has the job's
+// other hosts carry out each event as well. Jobs gathers usage and passes signals on. Fleet calls the
+// hookhosts of other hosts: many at the same time, each in a bounded time. A call that may have been
+// carried out, though no answer came, is ErrDoubt.
 //
 // A call is not repeated. A host that missed the end of a job asks the job's head about it (Heads).
+// Under pbs_mom, which tells each host itself, only usage is asked for.
 package sister
 
 import (
@@ -17,7 +20,8 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 )
 
-// ErrDoubt says that it is not known whether a call was carried out: the connection broke after it was sent, or no answer came in time.
+// ErrDoubt is of a call that may have been carried out: the connection broke after it was sent, or no
+// answer came in time.
 var ErrDoubt = errors.New("it may have been carried out")
 
 // Options is what a Fleet is made of. All of it is needed but Hosts.
@@ -69,11 +73,14 @@ func (f *Fleet) client(host string) *api.Client {
 	return c
 }
 
-// Each calls call once for each host, Options.Width at a time, whatever becomes of the others, and returns the errors by host
-// when the last call is over. A call's ctx ends when its host had the time of Options; one whose turn has not come when ctx ends is
-// not made. Each error names its host and is ErrDoubt where that holds. Several Eachs do not wait for each other: hosts that hang over one
-// job keep no other waiting.
-func (f *Fleet) Each(ctx context.Context, hosts []string, call func(ctx context.Context, host string, c *api.Client) error) map[string]error {
+// Each calls call once for each host, Options.Width at a time, whatever becomes of the others. It
+// returns the errors by host when the last call is over. A call's ctx ends when its host had the time
+// of Options; a call that has not begun when ctx ends is not made. Each error names its host and is
+// ErrDoubt where that holds. Several Eachs do not wait for each other: hosts that hang over one job
+// keep no other waiting.
+func (f *Fleet) Each(
+	ctx context.Context, hosts []string, call func(ctx context.Context, host string, c *api.Client) error,
+) map[string]error {
 	errs := make(map[string]error)
 	var mu sync.Mutex
 	var calls sync.WaitGroup
@@ -109,7 +116,9 @@ func (f *Fleet) Each(ctx context.Context, hosts []string, call func(ctx context.
 	return errs
 }
 
-func (f *Fleet) one(ctx context.Context, host string, call func(ctx context.Context, host string, c *api.Client) error) error {
+func (f *Fleet) one(
+	ctx context.Context, host string, call func(ctx context.Context, host string, c *api.Client) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, f.opt.Connect+f.opt.Answer)
 	defer cancel()
 	err := call(ctx, host, f.client(host))
@@ -133,7 +142,8 @@ type Answer struct {
 	Err     error // names the host; errors.Is(Err, ErrDoubt) where it may have been carried out all the same
 }
 
-// Send has hosts carry out an event, each as its own, and returns one answer for each of them. It asks nobody twice.
+// Send has hosts carry out an event, each as its own, and returns one answer for each of them. It
+// calls no host twice.
 func (f *Fleet) Send(ctx context.Context, req *hostapi.Request, hosts []string) map[string]Answer {
 	answers := make(map[string]Answer, len(hosts))
 	var mu sync.Mutex

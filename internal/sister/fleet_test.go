@@ -25,15 +25,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const run32 = "0123456789abcdef0123456789abcdef"
 
 // identities returns one certificate that all sisters of a test share, for every name they have, and n1's.
 func identities(t testing.TB, names []string) (sisters, n1 *api.Identity) {
@@ -82,8 +76,8 @@ func identities(t testing.TB, names []string) (sisters, n1 *api.Identity) {
 	return identity(names...), identity("n1")
 }
 
-// host is another host, as far as it is asked.
-type host struct {
+// farHost is another host, as far as it is asked.
+type farHost struct {
 	api.Sisters
 	apiJobs
 	handle func(context.Context, *hostapi.Request) (*hostapi.Outcome, error)
@@ -94,29 +88,29 @@ type host struct {
 // apiJobs is api.Jobs under a name that is not one of its methods.
 type apiJobs interface{ api.Jobs }
 
-func (h host) MayHead(string) bool { return true }
-func (h host) AllowRoot() bool     { return true }
-func (h host) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+func (h farHost) MayHead(string) bool { return true }
+func (h farHost) AllowRoot() bool     { return true }
+func (h farHost) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	return h.handle(ctx, req)
 }
 
-func (h host) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+func (h farHost) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	return h.handle(ctx, req)
 }
 
-func (h host) Job(_ context.Context, id string) (api.Job, error) { return h.job(id) }
-func (h host) Report(_ context.Context, id string, _ func(*hostapi.Job) bool) (json.RawMessage, error) {
+func (h farHost) Job(_ context.Context, id string) (api.Job, error) { return h.job(id) }
+func (h farHost) Report(_ context.Context, id string, _ func(*hostapi.Job) bool) (json.RawMessage, error) {
 	return h.report(id)
 }
 
 // serve starts a sister that carries out events and returns its address.
 func serve(t testing.TB, name string, id *api.Identity, handle func(context.Context, *hostapi.Request) (*hostapi.Outcome, error)) string {
 	t.Helper()
-	return serveHost(t, name, id, host{handle: handle})
+	return serveHost(t, name, id, farHost{handle: handle})
 }
 
 // serveHost starts another host and returns its address.
-func serveHost(t testing.TB, name string, id *api.Identity, h host) string {
+func serveHost(t testing.TB, name string, id *api.Identity, h farHost) string {
 	t.Helper()
 	l, err := api.ListenTLS("127.0.0.1:0", id, nil)
 	if err != nil {
@@ -156,8 +150,8 @@ func fleet(t testing.TB, o Options) *Fleet {
 	return f
 }
 
-func end(id string) *hostapi.Request {
-	return &hostapi.Request{Event: hostapi.EventEnd, Run: run32, Job: &hostapi.Job{ID: id}}
+func endOf(id string) *hostapi.Request {
+	return &hostapi.Request{Event: hostapi.EventEnd, Run: thisRun, Job: &hostapi.Job{ID: id}}
 }
 
 // sisters starts n of them; each takes a while to answer, and the first ones answer only when as many as may have been called.
@@ -200,7 +194,7 @@ func TestThousandSisters(t *testing.T) {
 	list, f, most := sisters(t, n, takes)
 	for _, what := range []string{"with handshakes", "on open connections"} {
 		began := time.Now()
-		answers := f.Send(t.Context(), end("1.srv"), list)
+		answers := f.Send(t.Context(), endOf("1.srv"), list)
 		took := time.Since(began)
 		for _, name := range list {
 			if a := answers[name]; a.Err != nil || a.Outcome.Message != name+" n1" {
@@ -218,9 +212,9 @@ func BenchmarkSend(b *testing.B) {
 	for _, n := range []int{1, 64, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			list, f, _ := sisters(b, n, 10*time.Millisecond)
-			f.Send(b.Context(), end("1.srv"), list)
+			f.Send(b.Context(), endOf("1.srv"), list)
 			for b.Loop() {
-				f.Send(b.Context(), end("1.srv"), list)
+				f.Send(b.Context(), endOf("1.srv"), list)
 			}
 		})
 	}
@@ -262,7 +256,7 @@ func TestDoubt(t *testing.T) {
 		f.client(host)
 	}
 	f.opt.Connect = 2 * time.Second
-	answers := f.Send(t.Context(), end("1.srv"), append(slices.Clone(list), "s1"))
+	answers := f.Send(t.Context(), endOf("1.srv"), append(slices.Clone(list), "s1"))
 	if answers["s5"].Err == nil || errors.Is(answers["s5"].Err, api.ErrUnsent) {
 		t.Fatalf("s5 was not reached: %v", answers["s5"].Err)
 	}

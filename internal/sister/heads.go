@@ -59,12 +59,12 @@ func NewHeads(
 }
 
 // Begun has a job that a head has begun asked about after a while.
-func (h *Heads) Begun() { signal(h.begun) }
+func (h *Heads) Begun() { wake(h.begun) }
 
 // Again has the heads of all jobs asked at once.
-func (h *Heads) Again() { signal(h.again) }
+func (h *Heads) Again() { wake(h.again) }
 
-func signal(c chan struct{}) {
+func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

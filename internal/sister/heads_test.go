@@ -20,8 +20,6 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-const otherRun32 = "fedcba9876543210fedcba9876543210"
-
 // live are jobs of other hosts on this one, by id.
 type live struct {
 	mu    sync.Mutex
@@ -41,7 +39,7 @@ func (l *live) add(id, head string) {
 	defer l.mu.Unlock()
 	r := &jobstate.Record{Job: &hostapi.Job{ID: id}, Phase: jobstate.PhaseRunning, Head: head}
 	if head != "" {
-		r.Run = run32
+		r.Run = thisRun
 	}
 	if l.jobs == nil {
 		l.jobs = map[string]*jobstate.Record{}
@@ -52,7 +50,7 @@ func (l *live) add(id, head string) {
 func (l *live) abandon(_ context.Context, id, run, why string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if run != run32 {
+	if run != thisRun {
 		return fmt.Errorf("run %s", run)
 	}
 	l.ended = append(l.ended, id+": "+why)
@@ -93,16 +91,16 @@ func jobOn(head, id, run string) api.Job {
 func TestJobThatItsHeadDoesNotHaveIsEnded(t *testing.T) {
 	theirs, ours := identities(t, []string{"n2", "n3"})
 	f := fleet(t, Options{Identity: ours, Width: 4, Hosts: map[string]string{
-		"n2": serveHost(t, "n2", theirs, host{job: func(id string) (api.Job, error) {
+		"n2": serveHost(t, "n2", theirs, farHost{job: func(id string) (api.Job, error) {
 			switch id {
 			case "7.n2":
-				return jobOn("n2", id, run32), nil
+				return jobOn("n2", id, thisRun), nil
 			case "8.n2":
-				return jobOn("n2", id, otherRun32), nil
+				return jobOn("n2", id, otherRun), nil
 			}
 			return api.Job{}, api.ErrNotFound
 		}}),
-		"n3": serveHost(t, "n3", theirs, host{job: func(string) (api.Job, error) {
+		"n3": serveHost(t, "n3", theirs, farHost{job: func(string) (api.Job, error) {
 			return api.Job{}, errors.New("the database is damaged")
 		}}),
 		"n9": nobody(t),
@@ -140,11 +138,11 @@ func TestOnlyAHeadThatIsSilentForTooLongIsGivenUp(t *testing.T) {
 	strangers, _ := identities(t, []string{"n5"})
 	at := map[string]string{
 		"n2": nobody(t),
-		"n3": serveHost(t, "n3", theirs, host{job: func(string) (api.Job, error) { return api.Job{}, errors.New("damaged") }}),
+		"n3": serveHost(t, "n3", theirs, farHost{job: func(string) (api.Job, error) { return api.Job{}, errors.New("damaged") }}),
 		"n4": nobody(t),
-		"n5": serveHost(t, "n5", strangers, host{}),
+		"n5": serveHost(t, "n5", strangers, farHost{}),
 	}
-	back := serveHost(t, "n4", theirs, host{job: func(id string) (api.Job, error) { return jobOn("n4", id, run32), nil }})
+	back := serveHost(t, "n4", theirs, farHost{job: func(id string) (api.Job, error) { return jobOn("n4", id, thisRun), nil }})
 	var jobs live
 	log, _ := logged()
 	log.Logger.SetOutput(io.Discard)
@@ -198,7 +196,7 @@ func TestHeadsSleepWithoutJobs(t *testing.T) {
 	theirs, ours := identities(t, []string{"n2"})
 	asked := make(chan string, 100)
 	f := fleet(t, Options{Identity: ours, Width: 4, Hosts: map[string]string{
-		"n2": serveHost(t, "n2", theirs, host{job: func(id string) (api.Job, error) {
+		"n2": serveHost(t, "n2", theirs, farHost{job: func(id string) (api.Job, error) {
 			asked <- id
 			return api.Job{}, api.ErrNotFound
 		}}),

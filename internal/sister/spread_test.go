@@ -1,4 +1,4 @@
-package host
+package sister
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
@@ -73,11 +74,11 @@ func TestSpreadBegin(t *testing.T) {
 			c := newCluster(t, hosts, nil, func(name string, n *node) {
 				switch {
 				case tt.own && name == "n1":
-					n.hook("b", "misbehave", "mode = 'reject'\nvalue = 'no'", "order=2", "alarm=300")
+					n.hook("b", "misbehave", "mode = 'reject'\nvalue = 'no'", 2)
 				case name == tt.rejects:
-					n.hook("b", "misbehave", "mode = 'rerun'\nvalue = 'no'", "order=2", "alarm=300")
+					n.hook("b", "misbehave", "mode = 'rerun'\nvalue = 'no'", 2)
 				case name == tt.fails:
-					n.hook("b", "misbehave", "mode = 'error'\nvalue = 'internal'", "order=2", "alarm=300")
+					n.hook("b", "misbehave", "mode = 'error'\nvalue = 'internal'", 2)
 				}
 			})
 			c.breaks(tt.fault)
@@ -117,11 +118,11 @@ func TestSpreadRefused(t *testing.T) {
 	if _, err := c.head().Judge(t.Context(), badRun); err == nil || hostapi.KindOf(err) != hostapi.KindJob {
 		t.Errorf("no run: %v", err)
 	}
-	c.head().opt.Sisters = nil
+	c.members["n1"].jobs.Others = nil
 	if _, err := c.head().Judge(t.Context(), c.event(begin, "2.srv")); err == nil || hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), "[sister] is not configured") {
 		t.Errorf("nobody reaches others: %v", err)
 	}
-	c.head().opt.Sisters = c
+	c.members["n1"].jobs.Others = c
 	pbsMoM := c.event(begin, "2.srv") // pbs_mom sends the events itself
 	pbsMoM.Spread, pbsMoM.Run = false, thisRun
 	for _, e := range []hostapi.Event{begin, prologue, launch, postsuspend, preresume, preterm, epilogue, end} {
@@ -179,7 +180,7 @@ func TestSpreadUndone(t *testing.T) {
 	rejects := func(e hostapi.Event) func(string, *node) {
 		return func(name string, n *node) {
 			if name == "n3" {
-				n.hook("b", "misbehave", fmt.Sprintf("mode = 'reject'\nvalue = 'no'\nevent = %q", e), "order=2", "alarm=300")
+				n.hook("b", "misbehave", fmt.Sprintf("mode = 'reject'\nvalue = 'no'\nevent = %q", e), 2)
 			}
 		}
 	}
@@ -187,7 +188,11 @@ func TestSpreadUndone(t *testing.T) {
 		c := newCluster(t, 3, nil, rejects(preresume))
 		c.must(begin, launch)
 		for _, name := range []string{"n2", "n3"} { // something of the job runs there
-			must(t, c.members[name].host, hostapi.EventAttach, "1.srv")
+			attach := event(hostapi.EventAttach, "1.srv")
+			attach.PID = 4_000_002
+			if v, err := c.members[name].host.Judge(t.Context(), attach); err != nil || v.Reject {
+				t.Fatal(v, err)
+			}
 		}
 		c.must(postsuspend)
 		v := c.judge(preresume, "1.srv")
@@ -325,13 +330,11 @@ func TestReconcileEndsSisters(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCluster(t, 3, nil, nil)
 			job := c.event(begin, "1.srv").Job
-			rec := &jobstate.Record{Job: job, Host: dead, MoM: &dead, Phase: tt.phase, Run: thisRun, Sisters: []string{"n2", "n3"}}
+			rec := &jobstate.Record{Job: job, Host: dead, MoM: &dead, Phase: tt.phase, Run: thisRun}
 			if tt.begun {
-				rec.Begun = begun
+				rec.Begun, rec.Launched = begun, jobstate.Moment{Wall: begun}
 			}
-			if err := c.members["n1"].store.Update(t.Context(), "1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
-				t.Fatal(err)
-			}
+			c.members["n1"].change("1.srv", func(*jobstate.Record) *jobstate.Record { return rec })
 			for _, name := range []string{"n2", "n3"} {
 				if tt.others {
 					if v, err := c.members[name].host.Judge(t.Context(), from("n1", thisRun, begin, "1.srv")); err != nil || v.Reject {
@@ -406,17 +409,28 @@ func TestSpreadBeginAgain(t *testing.T) {
 
 // A record that was made anew does not name the other hosts, but the job does.
 func TestSpreadAfterRecordWasLost(t *testing.T) {
-	c := newCluster(t, 2, nil, nil)
+	var lost *jobstate.Record
+	c := newCluster(t, 2, nil, func(name string, n *node) {
+		options := n.options
+		n.options = func(o *host.Options) {
+			options(o)
+			if name != "n1" {
+				return
+			}
+			o.Recover = func(context.Context, string) (*jobstate.Record, error) {
+				if lost == nil {
+					return nil, nil
+				}
+				rec := &jobstate.Record{Job: lost.Job, Run: lost.Run, Phase: jobstate.PhaseRunning}
+				lost = nil
+				return rec, nil
+			}
+		}
+	})
 	c.must(begin, launch)
-	lost := c.members["n1"].record("1.srv")
-	if err := c.head().forget(t.Context(), "1.srv"); err != nil {
-		t.Fatal(err)
-	}
-	c.head().opt.Recover = func(context.Context, string) (*jobstate.Record, error) {
-		return &jobstate.Record{Job: lost.Job, Run: lost.Run, Phase: jobstate.PhaseRunning}, nil
-	}
+	lost = c.members["n1"].record("1.srv")
+	c.members["n1"].change("1.srv", func(*jobstate.Record) *jobstate.Record { return nil })
 	c.must(epilogue)
-	c.head().opt.Recover = nil
 	c.must(end)
 	if got := c.holds("1.srv"); got != "" || c.events("n2", "1.srv") != "begin epilogue end" {
 		t.Errorf("held by %q, n2 got %q", got, c.events("n2", "1.srv"))

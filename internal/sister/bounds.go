@@ -1,4 +1,4 @@
-package host
+package sister
 
 import (
 	"bytes"
@@ -11,15 +11,17 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Bounds on what another host may tell of its part of a job. Each of a job's hosts has its part in one record, which is written
-// at every event, and in texts that terminals get: a host that is out of order is not to stop this one.
+// Bounds on what another host may tell of its part of a job. Each of a job's hosts has its part in
+// one record, which is written at every event, and in texts that terminals get. A host that is out of
+// order is not to stop this one.
 const (
 	maxUsage   = 4 << 20 // bytes of a host's usage as JSON: room for hostapi.MaxRanks
 	maxDevices = 1024
 	maxUsed    = 64 // resources
 )
 
-// checked returns a host's answer with what cannot be taken of it left out. That it was left out is a note of the answer.
+// checked returns a host's answer without the parts that are out of bounds. A note says that they were
+// left out.
 func checked(o *hostapi.Outcome) *hostapi.Outcome {
 	usage, used := checkUsage(o.Usage), checkUsed(o.ResourcesUsed)
 	if usage == nil && used == nil {
@@ -32,7 +34,8 @@ func checked(o *hostapi.Outcome) *hostapi.Outcome {
 	if used != nil {
 		left.ResourcesUsed = nil
 	}
-	left.Notes = append(o.Notes[:len(o.Notes):len(o.Notes)], "left out of what it told: "+line(errors.Join(usage, used).Error()))
+	note := "left out of what it told: " + line(errors.Join(usage, used).Error())
+	left.Notes = append(o.Notes[:len(o.Notes):len(o.Notes)], note)
 	return &left
 }
 

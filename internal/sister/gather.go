@@ -1,27 +1,30 @@
-package host
+package sister
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// Bounds on what is kept of the texts of a job's other hosts, of all of them together; beyond that they are counted.
+// Bounds on the texts of a job's other hosts, of all of them together. Further texts are counted.
 const (
 	maxGathered = 256 // lines of each kind
 	maxSilent   = 8   // hosts of which a note says that they did not answer
 )
 
-// gathered is what a job's other hosts made of an event. The zero value is that there are none.
+// gathered is what a job's other hosts made of an event.
 type gathered struct {
 	event   hostapi.Event
 	replies []reply
-	silent  []reply // those of them that did not answer, where the event goes on without
+	silent  []reply // of the hosts that did not answer, where the event goes on without
 }
 
 // refusals returns the replies that are no acceptance.
@@ -46,24 +49,33 @@ func (g *gathered) mayHold() []string {
 	return hosts
 }
 
+// send has hosts carry out an event of a run of the job.
+func (s Spread) send(ctx context.Context, req *hostapi.Request, run string, hosts []string) *gathered {
+	return &gathered{event: req.Event, replies: s.jobs.ask(ctx, req, run, hosts)}
+}
+
 // beside has hosts carry out one of the last events of a job while the caller goes on, and returns
-// the function that waits for them. A host that does not answer ends its part by itself: it asks
-// this one about the job (Abandon).
-func (h *Host) beside(ctx context.Context, req *hostapi.Request, rec *jobstate.Record, hosts []string) (wait func() *gathered) {
-	if len(hosts) == 0 {
-		return func() *gathered { return &gathered{} }
-	}
-	sent := *req // the caller's changes
-	done := make(chan *gathered, 1)
-	go func() {
-		g := &gathered{event: sent.Event, replies: h.send(ctx, &sent, rec, hosts)}
+// the function that waits for them. A host that does not answer ends its part by itself (Heads).
+func (s Spread) beside(
+	ctx context.Context, req *hostapi.Request, run string, hosts []string,
+) (wait func() *gathered) {
+	sent := toSisters(req, run) // the caller may change req
+	return sync.OnceValue(spawn(func() *gathered {
+		g := s.send(ctx, sent, run, hosts)
 		g.silent = slices.DeleteFunc(g.refusals(), func(r reply) bool { return r.Err == nil })
 		if len(g.silent) > 0 {
-			h.log.WithField("job", rec.Job.ID).Warnf("%s has not reached hosts of the job: %s", sent.Event, named(g.silent))
+			entry := s.jobs.Log.WithField("job", sent.Job.ID)
+			entry.Warnf("%s has not reached hosts of the job: %s", sent.Event, named(g.silent))
 		}
-		done <- g
-	}()
-	return func() *gathered { return <-done }
+		return g
+	}))
+}
+
+// spawn runs f beside the caller and returns the function that waits for its result.
+func spawn[T any](f func() T) (wait func() T) {
+	done := make(chan T, 1)
+	go func() { done <- f() }()
+	return func() T { return <-done }
 }
 
 // rejected returns what hosts had against the event, nil when that is nothing. A host that did not
@@ -78,9 +90,10 @@ func (g *gathered) rejected() error {
 	return firstOf(errs)
 }
 
-// settleWith completes the verdict of an event that ends the job: what the others rejected is joined to it, and what they used is added
-// to what this host tells. Who did not answer is not part of it.
-func (g *gathered) settleWith(v *Verdict) {
+// settleWith completes the verdict of an event that ends the job. The others' rejections are joined
+// to it, and what they used is added to what this host tells. Hosts that did not answer are no part
+// of it.
+func (g *gathered) settleWith(v *host.Verdict) {
 	g.refuse(v, slices.DeleteFunc(g.refusals(), func(r reply) bool { return r.Err != nil }))
 	if g.event != hostapi.EventEpilogue {
 		return
@@ -99,9 +112,14 @@ func (g *gathered) settleWith(v *Verdict) {
 	v.ResourcesUsed = sum
 }
 
-// tell adds the texts of the other hosts to the verdict, each with its host's name.
-func (g *gathered) tell(v *Verdict) {
-	v.JobStderr = append(v.JobStderr, g.lines()...)
+// addTexts adds the texts of the other hosts to the verdict, each with its host's name. Lines that
+// the job's record has from an earlier event are there already.
+func (g *gathered) addTexts(v *host.Verdict) {
+	for _, text := range g.lines() {
+		if !slices.Contains(v.JobStderr, text) {
+			v.JobStderr = append(v.JobStderr, text)
+		}
+	}
 	v.Notes = append(v.Notes, g.notes()...)
 }
 
@@ -110,7 +128,7 @@ func (g *gathered) lines() []string {
 	return g.texts("lines for the job's standard error", func(o *hostapi.Outcome) []string { return o.JobStderr })
 }
 
-// notes returns the other hosts' notes, and who did not answer.
+// notes returns the other hosts' notes, and one for each host that did not answer.
 func (g *gathered) notes() []string {
 	notes := g.texts("notes", func(o *hostapi.Outcome) []string { return o.Notes })
 	for i, r := range g.silent {
@@ -131,6 +149,7 @@ func (g *gathered) silence(r reply) string {
 	return r.host + " has not told what was used there: " + r.cause()
 }
 
+// texts returns texts of the hosts that answered, each with its host's name; what names the texts.
 func (g *gathered) texts(what string, of func(*hostapi.Outcome) []string) []string {
 	var texts []string
 	more := 0
@@ -155,11 +174,11 @@ func (g *gathered) texts(what string, of func(*hostapi.Outcome) []string) []stri
 // note puts into the record what the others told. It may be repeated.
 func (g *gathered) note(rec *jobstate.Record) {
 	if len(rec.Told) < 2*maxGathered {
-		tellJob(rec, g.lines())
+		rec.AddLines(g.lines())
 	}
 	if len(rec.Notes) < 4*maxGathered {
 		for _, text := range g.notes() {
-			addNote(rec, text)
+			rec.AddNote(text)
 		}
 	}
 	for _, r := range g.replies {
@@ -168,12 +187,12 @@ func (g *gathered) note(rec *jobstate.Record) {
 		}
 		if u := r.Outcome.Usage; u != nil {
 			put(&rec.Hosts, r.host, usage.Fold(rec.Hosts[r.host], u))
-			if tells(u) {
+			if measured(u) {
 				delete(rec.Missing, r.host)
 			}
 		}
 		if diag := plain(r.Outcome.Diag); diag != "" && !strings.Contains(rec.Diag[r.host], diag) {
-			put(&rec.Diag, r.host, joinLines(rec.Diag[r.host], diag))
+			put(&rec.Diag, r.host, strings.TrimPrefix(rec.Diag[r.host]+"; "+diag, "; "))
 		}
 	}
 	if g.event == hostapi.EventEpilogue {
@@ -181,17 +200,68 @@ func (g *gathered) note(rec *jobstate.Record) {
 	}
 }
 
-// missing notes whose last word on the job's usage did not come.
+// missing notes the hosts of which the last word on the job's usage did not come. Where others are
+// measured, a host without a usage has lost the job, or could not measure it.
 func (g *gathered) missing(rec *jobstate.Record) {
 	for _, r := range g.replies {
 		switch {
 		case r.Err != nil:
 			put(&rec.Missing, r.host, r.cause())
-		case len(rec.Hosts) > 0 && !tells(r.Outcome.Usage): // others are measured, so this one has lost the job, or could not measure
+		case len(rec.Hosts) > 0 && !measured(r.Outcome.Usage):
 			put(&rec.Missing, r.host, "it told none at the end")
 		}
 	}
 }
 
-// tells is false for a host on which nothing is measured, or which has lost its part of the job.
-func tells(u *hostapi.HostUsage) bool { return u != nil && (u.CPUTSeconds != nil || u.MemBytes != nil) }
+// measured is false for a host on which nothing is measured, or which has lost its part of the job.
+func measured(u *hostapi.HostUsage) bool {
+	return u != nil && (u.CPUTSeconds != nil || u.MemBytes != nil)
+}
+
+// refuse makes the verdict a reject for hosts that did not accept; the first has the say. Without
+// refusals nothing happens.
+func (g *gathered) refuse(v *host.Verdict, refusals []reply) {
+	if len(refusals) == 0 {
+		return
+	}
+	if first := refusals[0]; !v.Reject {
+		v.Reject = true
+		if first.Err == nil {
+			v.OnReject, v.Kind = first.Outcome.OnReject, ""
+		} else {
+			v.Kind = kindOf(first.Err)
+			v.OnReject = host.ActionOn(g.event, v.Kind)
+		}
+	}
+	v.Add(named(refusals))
+}
+
+// kindOf is hostapi.KindOf but for an error without a kind: the host could not be reached, or does
+// not want this one.
+func kindOf(err error) hostapi.Kind {
+	if _, ok := errors.AsType[*hostapi.Error](err); !ok {
+		return hostapi.KindNode
+	}
+	return hostapi.KindOf(err)
+}
+
+// named says what the first few hosts said, and how many more there are.
+func named(replies []reply) string {
+	var says []string
+	for i, r := range replies {
+		if i == maxNamed {
+			says = append(says, fmt.Sprintf("and %d more", len(replies)-i))
+			break
+		}
+		says = append(says, r.says())
+	}
+	return strings.Join(says, "; ")
+}
+
+// firstOf joins the first few errors, and says how many more there are.
+func firstOf(errs []error) error {
+	if len(errs) > maxNamed {
+		errs = append(errs[:maxNamed:maxNamed], fmt.Errorf("and %d more", len(errs)-maxNamed))
+	}
+	return errors.Join(errs...)
+}

@@ -1,10 +1,9 @@
-package host
+package sister
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
@@ -50,7 +50,7 @@ func TestRefreshAsksSisters(t *testing.T) {
 		if got := strings.Join(missing, "|"); got != step.missing {
 			t.Errorf("missing %q, want %q", got, step.missing)
 		}
-		if got := otherCPUT(rec); got == nil || *got != step.other {
+		if got := onOthers(rec); got != step.other {
 			t.Errorf("other hosts have used %v, want %v", got, step.other)
 		}
 	}
@@ -75,7 +75,15 @@ func TestAskSisters(t *testing.T) {
 		}
 		return "cput = 10.0\n"
 	}, nil)
+	begun := make(chan struct{})
+	c.breaks(func(_ string, e hostapi.Event) fault {
+		if e == hostapi.EventPeriodic { // the hook's 1 ms may be over before the others have begun
+			<-begun
+		}
+		return none
+	})
 	c.must(begin)
+	close(begun)
 	periodic := func() string {
 		for _, call := range c.members["n1"].calls("log") {
 			if strings.HasPrefix(call, "exechost_periodic 1.srv") {
@@ -94,57 +102,28 @@ func TestAskSisters(t *testing.T) {
 	c.must(epilogue, end)
 }
 
-// The jobs whose other hosts have to be asked are called for once these have answered, and each once.
-func TestAskedJobsAreCalledLater(t *testing.T) {
-	n := newNode(t)
-	asked, answer := make(chan string, 10), make(chan struct{})
-	n.options = func(o *Options) {
-		o.Sisters = asks(func(ctx context.Context, id string, hosts []string) map[string]SisterUsage {
-			asked <- id
-			<-answer
-			return nil
-		})
-	}
-	h := n.open()
-	calls := make(chan string, 10)
-	h.batches.call = func(hook string, jobs []string) { calls <- hook + " " + strings.Join(jobs, ",") }
-	job := event(hostapi.EventBegin, "1.srv").Job
-	job.ExecVnode = "(n1:ncpus=1)+(n2:ncpus=1)"
-	rec := &jobstate.Record{Job: job, Host: self, Run: thisRun, Sisters: []string{"n2"}, Phase: jobstate.PhaseRunning}
-	if err := n.store.Update(t.Context(), "1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
+// A host that gives no answer is missing, and its last numbers stay.
+func TestHostWithoutAnAnswerIsMissing(t *testing.T) {
+	c := newCluster(t, 2, func(string) string { return "cput = 2.0\n" }, nil)
+	c.must(begin, launch)
+	jobs := c.members["n1"].jobs
+	if err := jobs.Measure(t.Context(), []string{"1.srv"}); err != nil {
 		t.Fatal(err)
 	}
-	now := h.clock.Now()
-	h.timers.replace("1.srv", map[string]alarm{"a": {timer: jobstate.Timer{At: now, Ask: true}, at: h.clock.Time(now)}})
-	if id := <-asked; id != "1.srv" {
-		t.Errorf("asked about %s", id)
+	jobs.Others = silent{c}
+	if err := jobs.Measure(t.Context(), []string{"1.srv", "9.srv"}); err != nil {
+		t.Fatal(err)
 	}
-	h.timers.replace("1.srv", map[string]alarm{"a": {timer: jobstate.Timer{At: now, Ask: true}, at: h.clock.Time(now)}}) // while it is being asked about
-	h.timers.replace("2.srv", map[string]alarm{"a": {timer: jobstate.Timer{At: now}, at: h.clock.Time(now)}})
-	if got := <-calls; got != "a 2.srv" {
-		t.Errorf("called for %q, want the job that asks nobody", got)
+	if rec := c.members["n1"].record("1.srv"); rec.Missing["n2"] != "no answer" || onOthers(rec) != 2 {
+		t.Errorf("missing %v, hosts %v", rec.Missing, rec.Hosts)
 	}
-	close(answer)
-	if got := <-calls; got != "a 1.srv" {
-		t.Errorf("called for %q", got)
-	}
-	if got := n.record("1.srv").Missing["n2"]; got != "no answer" {
-		t.Errorf("n2 is missing: %q", got)
-	}
-	if len(asked) > 0 || len(calls) > 0 {
-		t.Errorf("%d more questions and %d more calls", len(asked), len(calls))
-	}
+	jobs.Others = c
+	c.must(end)
 }
 
-// asks is Sisters of which only usage is asked.
-type asks func(ctx context.Context, id string, hosts []string) map[string]SisterUsage
+type silent struct{ *cluster }
 
-func (f asks) Send(_ context.Context, req *hostapi.Request, hosts []string) map[string]SisterAnswer {
-	panic(fmt.Sprintf("%s sent to %s", req.Event, hosts))
-}
-func (f asks) Usage(ctx context.Context, id string, hosts []string) map[string]SisterUsage {
-	return f(ctx, id, hosts)
-}
+func (silent) Usage(context.Context, string, []string) map[string]Usage { return nil }
 
 // However many reports of a job are asked for, its hosts are asked once at a time.
 func TestReportsAskTogether(t *testing.T) {
@@ -177,7 +156,7 @@ func TestReportsAskTogether(t *testing.T) {
 	if n := asked.Load(); n != 1 {
 		t.Errorf("n2 was asked %d times", n)
 	}
-	if got := otherCPUT(c.members["n1"].record("1.srv")); got == nil || *got != 2 {
+	if got := onOthers(c.members["n1"].record("1.srv")); got != 2 {
 		t.Errorf("other hosts have used %v", got)
 	}
 	if err := c.head().Refresh(t.Context(), "1.srv"); err != nil || asked.Load() != 2 {
@@ -185,16 +164,21 @@ func TestReportsAskTogether(t *testing.T) {
 	}
 }
 
+// onOthers returns the cpu time that a job has used on other hosts than n1.
+func onOthers(rec *jobstate.Record) (sum float64) {
+	for name, u := range rec.Hosts {
+		if name != "n1" && u.CPUTSeconds != nil {
+			sum += *u.CPUTSeconds
+		}
+	}
+	return sum
+}
+
 // A mother superior that can ask no other host says so in the report: a part of the use is not all of it.
 func TestOthersThatCannotBeAsked(t *testing.T) {
-	n := newPBSNode(t, &momFiles{})
-	h := n.open()
+	n, h := newMotherSuperior(t, nil)
 	for _, e := range []hostapi.Event{begin, launch, epilogue, end} {
-		req := event(e, "1.srv")
-		req.Job.ExecVnode = "(n1:ncpus=1)+(n2:ncpus=1)"
-		if out := fromPBS(t, h, req); out.Reject {
-			t.Fatal(out)
-		}
+		fromPBS(t, h, e, "(n1:ncpus=1)+(n2:ncpus=1)")
 	}
 	b, _, err := n.ledger.Last(t.Context(), "1.srv")
 	if err != nil || !strings.Contains(string(b), `"missing":{"n2":"[sister] is not configured on this host"}`) {
@@ -202,22 +186,39 @@ func TestOthersThatCannotBeAsked(t *testing.T) {
 	}
 }
 
+// newMotherSuperior opens a host that pbs_mom sends events, and that reaches no other.
+func newMotherSuperior(t *testing.T, usage func(*jobstate.Record, []string) map[string]Usage) (*node, *host.Host) {
+	n := newNode(t)
+	j := n.jobs("n1", nil)
+	j.MoMUsage = usage
+	n.options = func(o *host.Options) { o.Sisters = j.Of }
+	return n, n.open()
+}
+
+// fromPBS has a host carry out an event of job 1.srv that pbs_mom has sent.
+func fromPBS(t *testing.T, h *host.Host, e hostapi.Event, execVnode string) {
+	t.Helper()
+	req := event(e, "1.srv")
+	req.Job.ExecVnode = execVnode
+	if e == launch {
+		req.PID = 4_000_002
+	}
+	if out, err := h.HandlePBS(t.Context(), req, "/var/spool/pbs"); err != nil || out.Reject {
+		t.Fatalf("%s: %+v, %v", e, out, err)
+	}
+}
+
 // The report has each host that pbs_mom names, and says of each other host why its part is missing.
 func TestUsageThatMoMHasOfASisterIsInTheReport(t *testing.T) {
-	mom := &momFiles{}
-	n := newPBSNode(t, mom)
 	cput, mem := 4.0, int64(1<<20)
-	momUsage := func(rec *jobstate.Record, hosts []string) map[string]SisterUsage {
+	momUsage := func(rec *jobstate.Record, hosts []string) map[string]Usage {
 		if rec.Begun.IsZero() || !slices.Equal(hosts, []string{"n2", "n3"}) {
 			t.Errorf("asked about %v of a job begun at %v", hosts, rec.Begun)
 		}
-		return map[string]SisterUsage{"n2": {Usage: &hostapi.HostUsage{CPUTSeconds: &cput, MemBytes: &mem}}, "n3": {Err: errors.New("no line")}}
+		return map[string]Usage{"n2": {Usage: &hostapi.HostUsage{CPUTSeconds: &cput, MemBytes: &mem}}, "n3": {Err: errors.New("no line")}}
 	}
-	n.options = func(o *Options) { o.Daemon, o.PBSHas, o.MoMUsage = true, mom.has, momUsage }
-	h := n.open()
+	n, h := newMotherSuperior(t, momUsage)
 	for _, e := range []hostapi.Event{begin, launch, epilogue, end} {
-		req := event(e, "1.srv")
-		req.Job.ExecVnode = "(n1:ncpus=1)+(n2:ncpus=1)+(n3:ncpus=1)"
 		if e == epilogue {
 			if err := h.Refresh(t.Context(), "1.srv"); err != nil {
 				t.Fatal(err)
@@ -226,9 +227,7 @@ func TestUsageThatMoMHasOfASisterIsInTheReport(t *testing.T) {
 				t.Errorf("while the job runs: n2 %q", got)
 			}
 		}
-		if out := fromPBS(t, h, req); out.Reject {
-			t.Fatal(out)
-		}
+		fromPBS(t, h, e, "(n1:ncpus=1)+(n2:ncpus=1)+(n3:ncpus=1)")
 	}
 	b, _, err := n.ledger.Last(t.Context(), "1.srv")
 	var report struct {

@@ -1,4 +1,4 @@
-package host
+package sister
 
 import (
 	"context"
@@ -52,19 +52,20 @@ func TestCheckedAnswer(t *testing.T) {
 func TestAskedUsageIsChecked(t *testing.T) {
 	c := newCluster(t, 2, func(string) string { return "cput = 2.0\n" }, nil)
 	c.must(begin, launch)
-	c.head().opt.Sisters = steersTerminals{c}
+	jobs := c.members["n1"].jobs
+	jobs.Others = steersTerminals{c}
 	if err := c.head().Refresh(t.Context(), "1.srv"); err != nil {
 		t.Fatal(err)
 	}
 	if rec := c.members["n1"].record("1.srv"); rec.Missing["n2"] != "usage: a text in it is not one line" || rec.Hosts["n2"] != nil {
 		t.Errorf("missing %q, hosts %v", rec.Missing, rec.Hosts)
 	}
-	c.head().opt.Sisters = c
+	jobs.Others = c
 	c.must(end)
 }
 
 type steersTerminals struct{ *cluster }
 
-func (s steersTerminals) Usage(ctx context.Context, id string, hosts []string) map[string]SisterUsage {
-	return map[string]SisterUsage{hosts[0]: {Usage: &hostapi.HostUsage{CPUs: "\x1b[2J"}}}
+func (s steersTerminals) Usage(ctx context.Context, id string, hosts []string) map[string]Usage {
+	return map[string]Usage{hosts[0]: {Usage: &hostapi.HostUsage{CPUs: "\x1b[2J"}}}
 }

@@ -1,4 +1,4 @@
-package host
+package sister
 
 import (
 	"errors"
@@ -80,7 +80,7 @@ func TestHostThatMissedTheEndAsks(t *testing.T) {
 func TestEndRejectedElsewhere(t *testing.T) {
 	c := newCluster(t, 2, nil, func(name string, n *node) {
 		if name == "n2" {
-			n.hook("b", "misbehave", "mode = 'error'\nvalue = 'node'\nevent = 'execjob_epilogue'", "order=2", "alarm=300")
+			n.hook("b", "misbehave", "mode = 'error'\nvalue = 'node'\nevent = 'execjob_epilogue'", 2)
 		}
 	})
 	c.must(begin, launch)
@@ -98,10 +98,10 @@ func TestGatheredTexts(t *testing.T) {
 	g := &gathered{event: epilogue}
 	for i := range 300 {
 		out := &hostapi.Outcome{JobStderr: []string{"a\x1b[2Jb\nc"}, Notes: []string{strings.Repeat("x", 2*hostapi.MaxLine)}}
-		g.replies = append(g.replies, reply{fmt.Sprintf("h%d", i), SisterAnswer{Outcome: out}})
+		g.replies = append(g.replies, reply{fmt.Sprintf("h%d", i), Answer{Outcome: out}})
 	}
 	for range 20 {
-		r := reply{"away", SisterAnswer{Err: errors.New("away: no route")}}
+		r := reply{"away", Answer{Err: errors.New("away: no route")}}
 		g.replies, g.silent = append(g.replies, r), append(g.silent, r)
 	}
 	lines, notes := g.lines(), g.notes()
@@ -118,12 +118,11 @@ func TestEpilogueTellsAll(t *testing.T) {
 	c := newCluster(t, 2, func(string) string { return "cput = 2.0\n" }, nil)
 	c.must(begin, launch)
 	n2 := c.members["n2"]
-	if err := n2.host.change(t.Context(), "1.srv", func(rec *jobstate.Record) {
-		addNote(rec, "adopted pid 7 (sleep): session")
+	n2.change("1.srv", func(rec *jobstate.Record) *jobstate.Record {
+		rec.AddNote("adopted pid 7 (sleep): session")
 		put(&rec.Hosts, "n2", &hostapi.HostUsage{Ranks: []hostapi.RankUsage{{Rank: 3, PID: 7}}})
-	}); err != nil {
-		t.Fatal(err)
-	}
+		return rec
+	})
 	c.must(epilogue)
 	rec := c.members["n1"].record("1.srv")
 	if got := strings.Join(rec.Notes, "|"); got != "n2: adopted pid 7 (sleep): session" {
@@ -157,7 +156,7 @@ func TestUsageUnderMoM(t *testing.T) {
 	if err := c.head().Refresh(t.Context(), "1.srv"); err != nil {
 		t.Fatal(err)
 	}
-	if rec := c.members["n1"].record("1.srv"); len(rec.Hosts) != 3 || otherCPUT(rec) != nil || len(rec.Missing) > 0 {
+	if rec := c.members["n1"].record("1.srv"); len(rec.Hosts) != 3 || len(rec.Missing) > 0 {
 		t.Errorf("live: hosts %v, missing %v", rec.Hosts, rec.Missing)
 	}
 	c.breaks(func(host string, _ hostapi.Event) fault {

@@ -1,4 +1,4 @@
-package host
+package sister
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/host"
 )
 
 // cluster is several hosts in this process; the first, n1, reaches the others as over TLS.
@@ -28,8 +28,14 @@ type cluster struct {
 
 type member struct {
 	*node
-	host *Host
+	host *host.Host
+	jobs *Jobs
 }
+
+const (
+	thisRun  = "0123456789abcdef0123456789abcdef"
+	otherRun = "fedcba9876543210fedcba9876543210"
+)
 
 // fault is what becomes of an event on its way.
 type fault int
@@ -54,13 +60,12 @@ func newCluster(t *testing.T, n int, config func(name string) string, setUp func
 		if config != nil {
 			text += config(name)
 		}
-		m.hook("sister", "sister", text, "order=1", "alarm=300") // many programs start at the same time
-		m.options = func(o *Options) {
-			o.Node, o.Daemon, o.StartTimeout = name, true, 5*time.Minute
-			if name == "n1" {
-				o.Sisters = c
-			}
+		m.hook("sister", "sister", text, 1)
+		m.jobs = m.node.jobs(name, nil)
+		if name == "n1" {
+			m.jobs.Others = c
 		}
+		m.options = func(o *host.Options) { o.Node, o.Sisters = name, m.jobs.Of }
 		if setUp != nil {
 			setUp(name, m.node)
 		}
@@ -70,7 +75,7 @@ func newCluster(t *testing.T, n int, config func(name string) string, setUp func
 	return c
 }
 
-func (c *cluster) head() *Host { return c.members["n1"].host }
+func (c *cluster) head() *host.Host { return c.members["n1"].host }
 
 // breaks sets what becomes of events from now on.
 func (c *cluster) breaks(f func(host string, e hostapi.Event) fault) {
@@ -89,11 +94,11 @@ func (c *cluster) faultOf(host string, e hostapi.Event) fault {
 	return f(host, e) // which may wait
 }
 
-func (c *cluster) Send(ctx context.Context, req *hostapi.Request, hosts []string) map[string]SisterAnswer {
+func (c *cluster) Send(ctx context.Context, req *hostapi.Request, hosts []string) map[string]Answer {
 	c.mu.Lock()
 	c.sent = append(c.sent, fmt.Sprintf("%s %s %s", strings.TrimPrefix(string(req.Event), "execjob_"), req.Job.ID, strings.Join(hosts, ",")))
 	c.mu.Unlock()
-	answers := map[string]SisterAnswer{}
+	answers := map[string]Answer{}
 	var mu sync.Mutex
 	var calls sync.WaitGroup
 	for _, host := range hosts {
@@ -109,13 +114,13 @@ func (c *cluster) Send(ctx context.Context, req *hostapi.Request, hosts []string
 }
 
 // sendOne passes an event on as JSON, and as the API does what another host may say.
-func (c *cluster) sendOne(ctx context.Context, req *hostapi.Request, host string) SisterAnswer {
+func (c *cluster) sendOne(ctx context.Context, req *hostapi.Request, host string) Answer {
 	f := c.faultOf(host, req.Event)
 	switch f {
 	case down:
-		return SisterAnswer{Err: fmt.Errorf("%s: connection refused", host)}
+		return Answer{Err: fmt.Errorf("%s: connection refused", host)}
 	case hung:
-		return SisterAnswer{Err: fmt.Errorf("%s: no answer in time", host), Doubt: true}
+		return Answer{Err: inDoubt{fmt.Errorf("%s: no answer in time", host)}}
 	}
 	if req.Spread || req.MoM != nil || req.Env != nil || req.PID != 0 || req.Head != "" || !hostapi.IsRun(req.Run) ||
 		req.Job.MotherSuperior || req.Job.ResourcesUsed != nil || req.Job.SessionID != 0 {
@@ -126,12 +131,12 @@ func (c *cluster) sendOne(ctx context.Context, req *hostapi.Request, host string
 	own := &hostapi.Request{Event: got.Event, Job: got.Job, Signal: got.Signal, Run: got.Run, Head: "n1"}
 	out, err := c.members[host].host.Handle(ctx, own)
 	if f == lost {
-		return SisterAnswer{Err: fmt.Errorf("%s: connection reset", host), Doubt: true}
+		return Answer{Err: inDoubt{fmt.Errorf("%s: connection reset", host)}}
 	}
 	if err != nil {
-		return SisterAnswer{Err: hostapi.Errorf(hostapi.KindOf(err), "%s: %w", host, err)}
+		return Answer{Err: hostapi.Errorf(hostapi.KindOf(err), "%s: %w", host, err)}
 	}
-	a := SisterAnswer{Outcome: new(hostapi.Outcome)}
+	a := Answer{Outcome: new(hostapi.Outcome)}
 	overJSON(c.t, out, a.Outcome)
 	return a
 }
@@ -146,21 +151,21 @@ func overJSON(t *testing.T, from, to any) {
 	}
 }
 
-func (c *cluster) Usage(ctx context.Context, id string, hosts []string) map[string]SisterUsage {
-	answers := map[string]SisterUsage{}
-	for _, host := range hosts {
-		if c.faultOf(host, hostapi.EventPeriodic) != none {
-			answers[host] = SisterUsage{Err: fmt.Errorf("%s: connection refused", host)}
+func (c *cluster) Usage(ctx context.Context, id string, hosts []string) map[string]Usage {
+	answers := map[string]Usage{}
+	for _, name := range hosts {
+		if c.faultOf(name, hostapi.EventPeriodic) != none {
+			answers[name] = Usage{Err: fmt.Errorf("%s: connection refused", name)}
 			continue
 		}
-		m := c.members[host]
+		m := c.members[name]
 		err := m.host.Refresh(ctx, id)
 		rec, err2 := m.store.Get(ctx, id)
 		if err := errors.Join(err, err2); err != nil || rec == nil {
-			answers[host] = SisterUsage{Err: fmt.Errorf("%s: %w", host, errors.Join(err, ErrOver))}
+			answers[name] = Usage{Err: fmt.Errorf("%s: %w", name, errors.Join(err, host.ErrOver))}
 			continue
 		}
-		answers[host] = SisterUsage{Usage: rec.Hosts[host]}
+		answers[name] = Usage{Usage: rec.Hosts[name]}
 	}
 	return answers
 }
@@ -201,7 +206,7 @@ func (c *cluster) event(e hostapi.Event, id string) *hostapi.Request {
 }
 
 // judge has the head carry out an event.
-func (c *cluster) judge(e hostapi.Event, id string) *Verdict {
+func (c *cluster) judge(e hostapi.Event, id string) *host.Verdict {
 	c.t.Helper()
 	v, err := c.head().Judge(c.t.Context(), c.event(e, id))
 	if err != nil {

@@ -1,4 +1,4 @@
-package host
+package sister
 
 import (
 	"strings"
@@ -36,12 +36,12 @@ func TestSignalsReachSisters(t *testing.T) {
 	for _, name := range []string{"n2", "n4"} {
 		eventually(t, "signals reach "+name, func() bool { return signals(name) == "preterm=USR1 preterm=TERM preterm=RTMIN+2 preterm=KILL" })
 	}
-	if log := c.members["n1"].log; log.find("has not reached") != nil {
+	if log := c.members["n1"].log; log.has("has not reached") {
 		t.Error("told of n3 before it has failed")
 	}
 	free()
 	eventually(t, "the log says that n3 has not got it", func() bool {
-		return c.members["n1"].log.find("SIGKILL has not reached the job's processes: n3: no answer in time") != nil
+		return c.members["n1"].log.has("SIGKILL has not reached the job's processes: n3: no answer in time")
 	})
 	if got := c.events("n1", "1.srv"); got != "begin prologue" {
 		t.Errorf("n1 got %q", got)
@@ -53,14 +53,23 @@ func TestSignalsReachSisters(t *testing.T) {
 func TestSignalDuringEvent(t *testing.T) {
 	c := newCluster(t, 2, func(string) string { return "signals = ['TERM']\n" }, nil)
 	c.must(begin)
-	release, err := c.head().jobs.take(t.Context(), "1.srv", course)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.head().signalOthers(t.Context(), "1.srv", "TERM")
+	arrived, goOn := make(chan struct{}), make(chan struct{})
+	c.breaks(func(_ string, e hostapi.Event) fault {
+		if e == postsuspend {
+			close(arrived)
+			<-goOn
+		}
+		return none
+	})
+	var suspended sync.WaitGroup
+	suspended.Go(func() { c.must(postsuspend) })
+	<-arrived
+	jobs := c.members["n1"].jobs
+	jobs.Signal(t.Context(), "1.srv", "TERM")
 	eventually(t, "the signal arrives", func() bool { return c.events("n2", "1.srv") == "begin preterm=TERM" })
-	release()
-	c.head().signalOthers(t.Context(), "9.srv", "TERM") // no such job
+	close(goOn)
+	suspended.Wait()
+	jobs.Signal(t.Context(), "9.srv", "TERM") // no such job
 }
 
 func TestSignalsInOrder(t *testing.T) {
@@ -74,9 +83,9 @@ func TestSignalsInOrder(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			got[host] = append(got[host], s.name)
-			return reply{host, SisterAnswer{Outcome: &hostapi.Outcome{}}}
+			return reply{host, Answer{Outcome: &hostapi.Outcome{}}}
 		},
-		told: func(*signal, []reply) { t.Error("nothing has failed") },
+		lost: func(*signal, []reply) { t.Error("nothing has failed") },
 	}
 	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}}
 	hosts := strings.Split(strings.Repeat("h,", 19)+"h", ",")

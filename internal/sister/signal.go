@@ -1,9 +1,7 @@
-package host
+package sister
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,18 +10,19 @@ import (
 )
 
 const (
-	// signalLimit is how long a host has for a signal. What it has not got by then it does not get: the hook looks again.
+	// signalLimit is how long a host has for a signal. A signal that has not arrived by then is lost:
+	// the hook looks again.
 	signalLimit = 10 * time.Second
 	// signalWidth is how many hosts get signals at the same time.
 	signalWidth = 64
 )
 
-// signals carries signals to the other hosts of jobs, behind everybody's back. Each host of a job gets them one after the other, in the
-// order in which they were told, whatever becomes of the other hosts.
+// signals carries signals to the other hosts of jobs, in the background. Each host of a job gets them
+// one after the other, in their order, whatever becomes of the other hosts.
 type signals struct {
 	send  func(s *signal, host string) reply
-	told  func(s *signal, failed []reply)
-	start func(func()) bool // runs a function beside the others, unless it is too late for that
+	lost  func(s *signal, failed []reply) // is called once for each signal that a host has not got
+	start func(func()) bool               // runs a function beside the others, unless it is too late for that
 
 	slots chan struct{}
 	mu    sync.Mutex
@@ -32,6 +31,7 @@ type signals struct {
 
 // signal is one signal to the other hosts of a job.
 type signal struct {
+	ctx  context.Context // ends with the host
 	name string
 	rec  *jobstate.Record
 
@@ -84,52 +84,45 @@ func (q *signals) done(s *signal, r reply) {
 		s.failed = append(s.failed, r)
 	}
 	if s.left--; s.left == 0 && len(s.failed) > 0 {
-		q.told(s, s.failed)
+		q.lost(s, s.failed)
 	}
 }
 
-func (h *Host) newSignals() *signals {
+func newSignals(start func(func()) bool, j *Jobs) *signals {
 	return &signals{
-		start: h.aside, slots: make(chan struct{}, signalWidth),
+		start: start, slots: make(chan struct{}, signalWidth),
 		send: func(s *signal, host string) reply {
-			ctx, cancel := context.WithTimeout(h.ctx, signalLimit)
+			ctx, cancel := context.WithTimeout(s.ctx, signalLimit)
 			defer cancel()
 			req := &hostapi.Request{Event: hostapi.EventPreterm, Job: s.rec.Job, Signal: s.name}
-			return h.send(ctx, req, s.rec, []string{host})[0]
+			return j.ask(ctx, req, s.rec.Run, []string{host})[0]
 		},
-		told: func(s *signal, failed []reply) {
-			h.log.WithField("job", s.rec.Job.ID).Errorf("SIG%s has not reached the job's processes: %s", s.name, named(failed))
+		lost: func(s *signal, failed []reply) {
+			entry := j.Log.WithField("job", s.rec.Job.ID)
+			entry.Errorf("SIG%s has not reached the job's processes: %s", s.name, named(failed))
 		},
 	}
 }
 
-// signalOthers sends a signal to the processes that a job has on its other hosts, if it has any.
-func (h *Host) signalOthers(ctx context.Context, id, name string) {
-	entry := h.log.WithField("job", id)
+// Signal sends a signal to the processes that a job has on its other hosts, if it has any. What has
+// not been sent when ctx ends is not sent.
+func (j *Jobs) Signal(ctx context.Context, id, name string) {
+	entry := j.Log.WithField("job", id)
 	if err := hostapi.CheckSignal(name); err != nil {
 		entry.Errorf("signal_sisters: %v", err)
 		return
 	}
-	rec, err := h.opt.Store.Get(ctx, id)
+	recs, err := j.Store.GetAll(ctx, []string{id})
 	if err != nil {
 		entry.Errorf("SIG%s has not reached the job's other hosts: %v", name, err)
 		return
 	}
-	others := h.others(rec)
-	if len(others) == 0 || rec.Phase == jobstate.PhaseExiting {
-		return
-	}
-	entry.Infof("SIG%s goes to the job's processes on %d other hosts", name, len(others))
-	h.signals.add(&signal{name: name, rec: rec}, others)
-}
-
-// passSignals sends the signals that hooks answered with, each job's in the order of its hooks.
-func (h *Host) passSignals(ctx context.Context, c *chain) {
-	for _, a := range c.answers {
-		for _, id := range slices.Sorted(maps.Keys(a.out.Jobs)) {
-			if u := a.out.Jobs[id]; u != nil && u.SignalSisters != "" {
-				h.signalOthers(ctx, id, u.SignalSisters)
-			}
+	for _, rec := range recs {
+		others := j.others(rec)
+		if len(others) == 0 || rec.Phase == jobstate.PhaseExiting {
+			continue
 		}
+		entry.Infof("SIG%s goes to the job's processes on %d other hosts", name, len(others))
+		j.signals.add(&signal{ctx: ctx, name: name, rec: rec}, others)
 	}
 }
