@@ -43,11 +43,12 @@ var edges = map[string][]string{
 	"internal/report":    {"hostapi", "internal/jobstate", "internal/pbs", "internal/usage"},
 	"internal/host":      {"hostapi", "internal/jobstate", "internal/ledger", "internal/pbs", "internal/report", "internal/usage"},
 	"internal/api":       {"hostapi", "internal/jobstate", "internal/pbs"},
-	"internal/sister":    {"hostapi", "internal/api", "internal/host", "internal/jobstate", "internal/pbs", "internal/report", "internal/usage"},
-	"internal/mom":       {"hostapi", "internal/pbs", "internal/proc"},
-	"internal/rank":      {},
-	"internal/stray":     {"hostapi", "internal/kernfs", "internal/proc"},
-	"internal/openpbs":   {"hostapi", "internal/pbs"},
+	"internal/sister": {"hostapi", "internal/api", "internal/config", "internal/host", "internal/jobstate", "internal/pbs",
+		"internal/report", "internal/usage"},
+	"internal/mom":     {"hostapi", "internal/pbs", "internal/proc"},
+	"internal/rank":    {},
+	"internal/stray":   {"hostapi", "internal/kernfs", "internal/proc"},
+	"internal/openpbs": {"hostapi", "internal/pbs"},
 
 	"internal/pbscgroups": {"internal/config"},
 

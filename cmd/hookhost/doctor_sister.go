@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/sister"
 )
 
 // expiresSoon is when a certificate that expires is worth a word.
@@ -27,7 +28,7 @@ func (c *cli) examineSisters(cfg *config.File, d nodeDaemon, now time.Time) []fi
 	if err != nil {
 		return append(findings, degraded(what, err.Error(), ""))
 	}
-	id, err := loadIdentity(s, node)
+	id, err := sister.LoadIdentity(s, node)
 	switch {
 	case err != nil: // the daemon does not start with it
 		findings = append(findings, blocking(what, err.Error(), "see docs/sisters.md; 'hookhost cert' makes certificates for trial"))

@@ -2,36 +2,19 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"time"
 
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/sister"
 )
 
 // removeDebts removes what an earlier hookhost kept for hosts that had missed the end of a job. They
 // ask by themselves now.
 func (c *cli) removeDebts() error { return os.RemoveAll(filepath.Join(c.state, "debts")) }
-
-func tlsFiles(s config.Sister) api.TLSFiles { return api.TLSFiles{CA: s.CA, Cert: s.Cert, Key: s.Key} }
-
-// loadIdentity reads this host's certificate, which has to be for its name: the others would take it for somebody else.
-func loadIdentity(s config.Sister, node string) (*api.Identity, error) {
-	id, err := api.LoadIdentity(tlsFiles(s))
-	if err != nil {
-		return nil, fmt.Errorf("sister: %w", err)
-	}
-	if name := id.Name(); !pbs.SameHost(name, node) {
-		return nil, fmt.Errorf("sister.cert: the certificate is for %s, this node is %s", name, node)
-	}
-	return id, nil
-}
 
 // connect makes ready the way to other hosts that [sister] says, for the Host to take. Without
 // [sister] there is none. Certificates that cannot be used keep a daemon from starting. A `run` that
@@ -46,7 +29,7 @@ func (b *backend) connect(cfg *config.File) error {
 	if !s.Configured() {
 		return nil
 	}
-	id, err := loadIdentity(s, b.node)
+	id, err := sister.LoadIdentity(s, b.node)
 	if err != nil && b.daemon {
 		return err
 	}
@@ -64,14 +47,8 @@ func (b *backend) connect(cfg *config.File) error {
 	if left := time.Until(id.Expires()); left < expiresSoon {
 		b.log.Warnf("sister.cert: %s expires at %s", s.Cert, id.Expires().Format(time.DateTime))
 	}
-	b.identity, b.fleet = id, newFleet(s, id)
+	b.identity, b.fleet = id, sister.NewFleet(s, id)
 	return nil
-}
-
-// newFleet returns the way to other hosts.
-func newFleet(s config.Sister, id *api.Identity) *sister.Fleet {
-	return sister.New(sister.Options{Identity: id, Port: s.Port, Hosts: s.Hosts, Width: s.Width,
-		Connect: time.Duration(s.Connect), Answer: time.Duration(s.Answer)})
 }
 
 // spread returns this host's jobs, as far as they are on other hosts too.
@@ -115,35 +92,16 @@ func (b *backend) rereadCertificates() {
 	}
 }
 
-// MayHead tells whether another host may begin jobs here.
-func (b *backend) MayHead(host string) bool {
-	for _, pattern := range b.sister.Load().Heads {
-		if match, err := path.Match(pattern, host); err == nil && match {
-			return true
-		}
-	}
-	return false
-}
+// MayHead is config.Sister.MayHead.
+func (b *backend) MayHead(host string) bool { return b.sister.Load().MayHead(host) }
 
-// AllowRoot tells whether such a job may be root's.
+// AllowRoot is true where such a job may be root's.
 func (b *backend) AllowRoot() bool { return b.sister.Load().AllowRoot }
 
-// Forward has another host attach a process of its own to a job. What the hooks of that host answered comes back.
+// Forward is sister.Fleet.Attach.
 func (b *backend) Forward(ctx context.Context, host string, in api.AttachRequest) (api.Attached, error) {
 	if b.fleet == nil {
 		return api.Attached{}, fmt.Errorf("attach pid %d on %s: [sister] is not configured", in.PID, host)
 	}
-	var out api.Attached
-	errs := b.fleet.Each(ctx, []string{host}, func(ctx context.Context, _ string, c *api.Client) error {
-		var err error
-		out, err = c.Attach(ctx, in.Job, in.PID)
-		if err != nil && out.Outcome != nil && out.Outcome.Reject { // an answer, as any other
-			err = nil
-		}
-		return err
-	})
-	if e, answered := errors.AsType[*api.Error](errs[host]); answered { // as it is, but for who says it
-		return api.Attached{}, &api.Error{Status: e.Status, Kind: e.Kind, Message: host + ": " + e.Message}
-	}
-	return out, errs[host]
+	return b.fleet.Attach(ctx, host, in)
 }

@@ -9,20 +9,6 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-func TestMayHead(t *testing.T) {
-	b := &backend{}
-	b.sister.Store(&config.Sister{Heads: []string{"n1", "login[0-9]"}})
-	for host, want := range map[string]bool{"n1": true, "login7": true, "n2": false, "n1.cluster": false, "login77": false, "": false} {
-		if b.MayHead(host) != want {
-			t.Errorf("%s: not %t", host, want)
-		}
-	}
-	b.sister.Store(&config.Sister{})
-	if b.MayHead("n1") {
-		t.Error("an empty list lets n1 in")
-	}
-}
-
 // A flood of refusals is counted in full and logged up to its bound, and the next line tells how many were not.
 func TestRefusals(t *testing.T) {
 	var r refusals

@@ -36,6 +36,16 @@ func DefaultSister() Sister {
 		Retry: Duration(time.Minute), HeadTimeout: Duration(72 * time.Hour)}
 }
 
+// MayHead is true for a host that may begin jobs here.
+func (s Sister) MayHead(host string) bool {
+	for _, pattern := range s.Heads {
+		if match, err := path.Match(pattern, host); err == nil && match {
+			return true
+		}
+	}
+	return false
+}
+
 // Configured tells whether this host has a certificate, and so can talk to others.
 func (s Sister) Configured() bool { return s.CA != "" }
 

@@ -54,3 +54,17 @@ func TestSister(t *testing.T) {
 		})
 	}
 }
+
+func TestOnlyListedHostsMayHead(t *testing.T) {
+	s := Sister{Heads: []string{"n1", "login[0-9]"}}
+	for host, want := range map[string]bool{
+		"n1": true, "login7": true, "n2": false, "n1.cluster": false, "login77": false, "": false,
+	} {
+		if s.MayHead(host) != want {
+			t.Errorf("%s: not %t", host, want)
+		}
+	}
+	if (Sister{}).MayHead("n1") {
+		t.Error("an empty list lets n1 in")
+	}
+}

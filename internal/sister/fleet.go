@@ -162,3 +162,21 @@ func (f *Fleet) Send(ctx context.Context, req *hostapi.Request, hosts []string) 
 	}
 	return answers
 }
+
+// Attach has another host attach a process of its own to a job. The answer of that host's hooks comes
+// back, a rejection too.
+func (f *Fleet) Attach(ctx context.Context, host string, in api.AttachRequest) (api.Attached, error) {
+	var out api.Attached
+	errs := f.Each(ctx, []string{host}, func(ctx context.Context, _ string, c *api.Client) error {
+		var err error
+		out, err = c.Attach(ctx, in.Job, in.PID)
+		if err != nil && out.Outcome != nil && out.Outcome.Reject {
+			err = nil
+		}
+		return err
+	})
+	if e, answered := errors.AsType[*api.Error](errs[host]); answered { // as it is, but with the host's name
+		return api.Attached{}, &api.Error{Status: e.Status, Kind: e.Kind, Message: host + ": " + e.Message}
+	}
+	return out, errs[host]
+}

@@ -1,0 +1,31 @@
+package sister
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// LoadIdentity reads this host's certificate. It fails where the certificate is for another host than
+// node: other hosts would take this one for that.
+func LoadIdentity(s config.Sister, node string) (*api.Identity, error) {
+	id, err := api.LoadIdentity(api.TLSFiles{CA: s.CA, Cert: s.Cert, Key: s.Key})
+	if err != nil {
+		return nil, fmt.Errorf("sister: %w", err)
+	}
+	if name := id.Name(); !pbs.SameHost(name, node) {
+		return nil, fmt.Errorf("sister.cert: the certificate is for %s, this node is %s", name, node)
+	}
+	return id, nil
+}
+
+// NewFleet returns the way to other hosts.
+func NewFleet(s config.Sister, id *api.Identity) *Fleet {
+	return New(Options{
+		Identity: id, Port: s.Port, Hosts: s.Hosts, Width: s.Width,
+		Connect: time.Duration(s.Connect), Answer: time.Duration(s.Answer),
+	})
+}
