@@ -82,6 +82,7 @@ var libraries = map[string][]string{
 	"github.com/spf13/cobra":           {"cmd/hookhost"},
 	"github.com/containerd/cgroups/v3": {"internal/cgroup"},
 	"github.com/godbus/dbus/v5":        {"internal/systemd"},
+	"github.com/moby/sys/mountinfo":    {"internal/cgroup"},
 	"github.com/cilium/ebpf":           {"internal/devfilter"},
 	"github.com/NVIDIA/go-nvml":        {"cmd/nvml"},
 

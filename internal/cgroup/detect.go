@@ -33,7 +33,7 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
 	}
-	mounts, err := mountTable(roots.Proc)
+	mounts, err := Mounts(roots.Proc)
 	if err != nil {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
 	}
@@ -44,11 +44,11 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("detect cgroups: %s: %w", roots.Proc.Path("self/mountinfo"), err)
 	}
-	if opt.Delegated && named != nil && !slices.ContainsFunc(chosen, func(m mount) bool { return m.v2 }) {
+	if opt.Delegated && named != nil && !slices.ContainsFunc(chosen, func(m Mount) bool { return m.V2 }) {
 		chosen = append(chosen, *named)
 	}
 	t := &Tree{proc: roots.Proc, signal: opt.Signal}
-	hybrid := slices.ContainsFunc(chosen, func(m mount) bool { return !m.v2 && !m.onlyPlaces() })
+	hybrid := slices.ContainsFunc(chosen, func(m Mount) bool { return !m.V2 && !m.onlyPlaces() })
 	if hybrid { // what the v2 tree does not have may be on v1
 		opt.Enable, opt.EnableIfThere = nil, slices.Concat(opt.Enable, opt.EnableIfThere)
 	}
@@ -76,11 +76,11 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 
 // stillThere returns the controllers of placing whose v1 hierarchies have a parent of jobs. Jobs
 // that began while the configuration named them are there, and have to be removed from there.
-func stillThere(base *kernfs.FS, mounts []mount, prefix string) []string {
+func stillThere(base *kernfs.FS, mounts []Mount, prefix string) []string {
 	var list []string
 	for _, m := range mounts {
-		at, below := strings.CutPrefix(m.point, base.Path(".")+"/")
-		if !m.v2 && below && m.onlyPlaces() && base.Exists(at+"/"+prefix+".service") {
+		at, below := strings.CutPrefix(m.Point, base.Path(".")+"/")
+		if !m.V2 && below && m.onlyPlaces() && base.Exists(at+"/"+prefix+".service") {
 			list = append(list, m.controllers...)
 		}
 	}
@@ -88,7 +88,7 @@ func stillThere(base *kernfs.FS, mounts []mount, prefix string) []string {
 }
 
 // onlyPlaces tells whether no controller of controllerOrder is mounted there.
-func (m mount) onlyPlaces() bool {
+func (m Mount) onlyPlaces() bool {
 	return len(known(m.controllers, nil)) == 0 && len(known(m.controllers, placing)) > 0
 }
 
@@ -97,10 +97,10 @@ const systemdHierarchy = "name=systemd"
 // systemdMount returns systemd's own v1 hierarchy, nil without one. A job is to be in its unit there too where there is no v2
 // tree: systemd goes by this hierarchy when it kills a unit, and when it sorts a unit's processes into the
 // controllers (cg_migrate_v1_controllers), which takes those of jobs away where they count as pbs_mom's or a login's.
-func systemdMount(mounts []mount, base string) *mount {
+func systemdMount(mounts []Mount, base string) *Mount {
 	for _, m := range mounts {
-		if !m.v2 && within(m.point, base) && slices.Contains(m.controllers, systemdHierarchy) {
-			return &mount{point: m.point, root: m.root, controllers: []string{systemdHierarchy}}
+		if !m.V2 && within(m.Point, base) && slices.Contains(m.controllers, systemdHierarchy) {
+			return &Mount{Point: m.Point, Root: m.Root, controllers: []string{systemdHierarchy}}
 		}
 	}
 	return nil
@@ -122,16 +122,16 @@ func mountDir(root *kernfs.FS, dir string) (*kernfs.FS, error) {
 
 func within(dir, base string) bool { return dir == base || strings.HasPrefix(dir, base+"/") }
 
-func newHierarchy(base *kernfs.FS, m mount, opt Options) (*hierarchy, error) {
+func newHierarchy(base *kernfs.FS, m Mount, opt Options) (*hierarchy, error) {
 	name := "."
-	if at := base.Path("."); m.point != at {
-		name = strings.TrimPrefix(m.point, at+"/")
+	if at := base.Path("."); m.Point != at {
+		name = strings.TrimPrefix(m.Point, at+"/")
 	}
 	root, err := base.Sub(name)
 	if err != nil {
 		return nil, err
 	}
-	h := &hierarchy{v2: m.v2, mount: root, root: m.root, unit: opt.Prefix + ".service", leaf: "jobid",
+	h := &hierarchy{v2: m.V2, mount: root, root: m.Root, unit: opt.Prefix + ".service", leaf: "jobid",
 		delegated: opt.Delegated, enable: opt.Enable, enableIfThere: opt.EnableIfThere, asked: opt.Controllers,
 		signal: opt.Signal}
 	names := m.controllers
@@ -196,27 +196,27 @@ func known(names, asked []string) []string {
 
 // choose picks the hierarchies to use from the mount table: of several mounts of one thing the one with the shortest
 // path, and only below base. Hierarchies that only place processes come last, after the v2 tree.
-func choose(mounts []mount, base string, opt Options) ([]mount, error) {
+func choose(mounts []Mount, base string, opt Options) ([]Mount, error) {
 	mode := opt.Mode
-	var v2 *mount
-	v1 := map[string]*mount{}      // by controller
+	var v2 *Mount
+	v1 := map[string]*Mount{}      // by controller
 	outside := map[string]string{} // by controller, "" for the v2 tree
-	better := func(m, than *mount) bool { return than == nil || len(m.point) < len(than.point) }
+	better := func(m, than *Mount) bool { return than == nil || len(m.Point) < len(than.Point) }
 	for i := range mounts {
 		m := &mounts[i]
 		m.controllers = known(m.controllers, opt.Controllers)
-		inside := within(m.point, base)
+		inside := within(m.Point, base)
 		switch {
-		case m.v2 && mode == ModeV1, !m.v2 && mode == ModeV2:
-		case m.v2 && !inside:
-			outside[""] = m.point
-		case m.v2 && better(m, v2):
+		case m.V2 && mode == ModeV1, !m.V2 && mode == ModeV2:
+		case m.V2 && !inside:
+			outside[""] = m.Point
+		case m.V2 && better(m, v2):
 			v2 = m
-		case m.v2:
+		case m.V2:
 		default:
 			for _, c := range m.controllers {
 				if !inside {
-					outside[c] = m.point
+					outside[c] = m.Point
 				} else if better(m, v1[c]) {
 					v1[c] = m
 				}
@@ -225,7 +225,7 @@ func choose(mounts []mount, base string, opt Options) ([]mount, error) {
 	}
 	chosen := inOrder(v1)
 	if v2 != nil {
-		at := slices.IndexFunc(chosen, mount.onlyPlaces)
+		at := slices.IndexFunc(chosen, Mount.onlyPlaces)
 		if at < 0 {
 			at = len(chosen)
 		}
@@ -246,18 +246,18 @@ func choose(mounts []mount, base string, opt Options) ([]mount, error) {
 }
 
 // inOrder returns each hierarchy once, with those of its controllers that were chosen in it.
-func inOrder(v1 map[string]*mount) []mount {
-	var list []mount
+func inOrder(v1 map[string]*Mount) []Mount {
+	var list []Mount
 	for _, c := range slices.Concat(controllerOrder, placing) {
 		m := v1[c]
 		if m == nil {
 			continue
 		}
-		if i := slices.IndexFunc(list, func(l mount) bool { return l.point == m.point }); i >= 0 {
+		if i := slices.IndexFunc(list, func(l Mount) bool { return l.Point == m.Point }); i >= 0 {
 			list[i].controllers = append(list[i].controllers, c)
 			continue
 		}
-		list = append(list, mount{point: m.point, root: m.root, controllers: []string{c}})
+		list = append(list, Mount{Point: m.Point, Root: m.Root, controllers: []string{c}})
 	}
 	return list
 }

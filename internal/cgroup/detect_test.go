@@ -27,26 +27,26 @@ func TestParseMountinfo(t *testing.T) {
 	long := "90 1 0:99 / /overlay rw - overlay overlay rw,lowerdir=" + strings.Repeat("/a:", 40<<10) + "\n"
 	for _, tt := range []struct {
 		name, text string
-		want       []mount
+		want       []Mount
 	}{
 		{"empty", "", nil},
 		{"none", mountRoot, nil},
-		{"v1", mountRoot + mountCPU + mountSystemd, []mount{
-			{point: "/sys/fs/cgroup/cpu,cpuacct", root: "/", controllers: []string{"rw", "cpu", "cpuacct"}},
-			{point: "/sys/fs/cgroup/systemd", root: "/", controllers: []string{"rw", "xattr", "release_agent=/x", "name=systemd"}},
+		{"v1", mountRoot + mountCPU + mountSystemd, []Mount{
+			{Point: "/sys/fs/cgroup/cpu,cpuacct", Root: "/", controllers: []string{"rw", "cpu", "cpuacct"}},
+			{Point: "/sys/fs/cgroup/systemd", Root: "/", controllers: []string{"rw", "xattr", "release_agent=/x", "name=systemd"}},
 		}},
-		{"v2", mountV2, []mount{{point: "/sys/fs/cgroup", root: "/", v2: true, options: []string{"rw", "nsdelegate", "memory_recursiveprot"}}}},
-		{"a line of 120 KiB", long + mountV2, []mount{{point: "/sys/fs/cgroup", root: "/", v2: true, options: []string{"rw", "nsdelegate", "memory_recursiveprot"}}}},
-		{"escapes", `5 1 0:9 /a\040b /mnt/c\011\134d rw - cgroup2 none rw` + "\n", []mount{{point: "/mnt/c\t\\d", root: "/a b", v2: true, options: []string{"rw"}}}},
+		{"v2", mountV2, []Mount{{Point: "/sys/fs/cgroup", Root: "/", V2: true, Options: []string{"rw", "nsdelegate", "memory_recursiveprot"}}}},
+		{"a line of 120 KiB", long + mountV2, []Mount{{Point: "/sys/fs/cgroup", Root: "/", V2: true, Options: []string{"rw", "nsdelegate", "memory_recursiveprot"}}}},
+		{"escapes", `5 1 0:9 /a\040b /mnt/c\011\134d rw - cgroup2 none rw` + "\n", []Mount{{Point: "/mnt/c\t\\d", Root: "/a b", V2: true, Options: []string{"rw"}}}},
 		{"hidden", mountUnified + "99 25 0:50 / /sys/fs/cgroup/unified rw - tmpfs tmpfs rw\n", nil},
-		{"no newline at the end", strings.TrimSuffix(mountV2, "\n"), []mount{{point: "/sys/fs/cgroup", root: "/", v2: true, options: []string{"rw", "nsdelegate", "memory_recursiveprot"}}}},
+		{"no newline at the end", strings.TrimSuffix(mountV2, "\n"), []Mount{{Point: "/sys/fs/cgroup", Root: "/", V2: true, Options: []string{"rw", "nsdelegate", "memory_recursiveprot"}}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := parseMountinfo([]byte(tt.text))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(mount{}), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(Mount{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -130,7 +130,7 @@ func TestChoose(t *testing.T) {
 			}
 			var got []string
 			for _, m := range chosen {
-				got = append(got, m.point+": "+strings.Join(m.controllers, " "))
+				got = append(got, m.Point+": "+strings.Join(m.controllers, " "))
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

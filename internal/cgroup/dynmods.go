@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
 // favorDynmods is the option of a cgroup2 mount by which cgroup_threadgroup_rwsem is always ready to be taken for writing.
@@ -61,14 +59,14 @@ func (t *Tree) favorDynmods() (set bool, err error) {
 
 // v2Options reads the options of the cgroup2 file system.
 func (t *Tree) v2Options() ([]string, error) {
-	mounts, err := mountTable(t.proc)
+	mounts, err := Mounts(t.proc)
 	if err != nil {
 		return nil, err
 	}
 	point := t.v2.mount.Path(".")
 	for _, m := range mounts {
-		if m.v2 && m.point == point {
-			return ownOptions(m.options)
+		if m.V2 && m.Point == point {
+			return ownOptions(m.Options)
 		}
 	}
 	return nil, fmt.Errorf("cgroup2 is mounted on %s no more", point)
@@ -90,18 +88,4 @@ func ownOptions(super []string) (own []string, err error) {
 		own = append(own, o)
 	}
 	return own, nil
-}
-
-// mountTable reads the cgroup hierarchies in the mount table of this process.
-func mountTable(proc *kernfs.FS) ([]mount, error) {
-	const table = "self/mountinfo"
-	text, err := proc.ReadFile(table)
-	if err != nil {
-		return nil, err
-	}
-	mounts, err := parseMountinfo(text)
-	if err != nil {
-		return nil, &kernfs.ParseError{File: proc.Path(table), Err: err}
-	}
-	return mounts, nil
 }

@@ -48,13 +48,13 @@ func TestFavorDynmods(t *testing.T) {
 // optionsOf returns the options of the v2 mount without those that every mount has.
 func optionsOf(t *testing.T, tree *Tree) string {
 	t.Helper()
-	mounts, err := mountTable(tree.proc)
+	mounts, err := Mounts(tree.proc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range mounts {
-		if m.v2 {
-			return strings.Join(slices.DeleteFunc(m.options, func(o string) bool { return o == "rw" }), ",")
+		if m.V2 {
+			return strings.Join(slices.DeleteFunc(m.Options, func(o string) bool { return o == "rw" }), ",")
 		}
 	}
 	return ""

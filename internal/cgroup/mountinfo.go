@@ -1,80 +1,70 @@
 package cgroup
 
 import (
+	"bufio"
 	"bytes"
-	"fmt"
-	"strconv"
+	"slices"
 	"strings"
+
+	"github.com/moby/sys/mountinfo"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// mount is a mounted cgroup hierarchy.
-type mount struct {
-	point       string
-	root        string // the directory of the hierarchy that is mounted there
-	v2          bool
-	controllers []string // v1: as the super options name them, co-mounted ones together
-	options     []string // v2: the super options
+// Mount is a mounted cgroup hierarchy.
+type Mount struct {
+	Point    string
+	Root     string // the directory of the hierarchy that is mounted there
+	V2       bool
+	ReadOnly bool     // the mount, which the file system need not be
+	Options  []string // of the file system, on v2
+
+	controllers []string // v1: as the options of the file system name them, co-mounted ones together
 }
 
-// parseMountinfo returns the cgroup hierarchies of a /proc/PID/mountinfo (proc_pid_mountinfo(5)), in its order. A later
-// mount on the same point hides an earlier one. Lines of other file systems may be of any length.
-func parseMountinfo(text []byte) ([]mount, error) {
-	var mounts []mount
+// Mounts returns the cgroup hierarchies in the mount table of this process
+// (proc_pid_mountinfo(5)), in its order. A later mount on the same point hides an earlier one.
+func Mounts(proc *kernfs.FS) ([]Mount, error) {
+	const table = "self/mountinfo"
+	text, err := proc.ReadFile(table)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := parseMountinfo(text)
+	if err != nil {
+		return nil, &kernfs.ParseError{File: proc.Path(table), Err: err}
+	}
+	return mounts, nil
+}
+
+// parseMountinfo leaves out lines that the library cannot read for their length. Overlays have such
+// lines, cgroups none.
+func parseMountinfo(text []byte) ([]Mount, error) {
+	var short []byte
 	for line := range bytes.Lines(text) {
-		line = bytes.TrimRight(line, "\n")
-		if len(line) == 0 {
-			continue
+		if len(line) < bufio.MaxScanTokenSize {
+			short = append(short, line...)
 		}
-		// "31 23 0:28 / /mnt rw,relatime shared:1 - cgroup cgroup rw,cpu,cpuacct": any number of optional fields before " - ".
-		before, after, ok := bytes.Cut(line, []byte(" - "))
-		fields, super := bytes.Fields(before), bytes.Fields(after)
-		if !ok || len(fields) < 6 || len(super) < 1 {
-			return nil, fmt.Errorf("line %q: not a mount", line[:min(len(line), 200)])
-		}
-		m := mount{point: unescape(string(fields[4])), root: unescape(string(fields[3]))}
-		mounts = removeMount(mounts, m.point)
-		switch string(super[0]) {
+	}
+	all, err := mountinfo.GetMountsFromReader(bytes.NewReader(short), nil)
+	if err != nil {
+		return nil, err
+	}
+	var mounts []Mount
+	for _, i := range all {
+		mounts = slices.DeleteFunc(mounts, func(m Mount) bool { return m.Point == i.Mountpoint })
+		m := Mount{Point: i.Mountpoint, Root: i.Root, V2: i.FSType == "cgroup2",
+			ReadOnly: slices.Contains(strings.Split(i.Options, ","), "ro")}
+		options := strings.Split(i.VFSOptions, ",")
+		switch i.FSType {
 		case "cgroup2":
-			m.v2 = true
-			if len(super) > 2 {
-				m.options = strings.Split(string(super[len(super)-1]), ",")
-			}
+			m.Options = options
 		case "cgroup":
-			if len(super) > 2 {
-				m.controllers = strings.Split(string(super[len(super)-1]), ",")
-			}
+			m.controllers = options
 		default:
 			continue
 		}
 		mounts = append(mounts, m)
 	}
 	return mounts, nil
-}
-
-func removeMount(mounts []mount, point string) []mount {
-	for i := range mounts {
-		if mounts[i].point == point {
-			return append(mounts[:i], mounts[i+1:]...)
-		}
-	}
-	return mounts
-}
-
-// unescape undoes mangle_path of the kernel: space, tab, newline and backslash are written as octal numbers.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
