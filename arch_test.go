@@ -52,6 +52,11 @@ var edges = map[string][]string{
 
 	"internal/pbscgroups": {"internal/config"},
 
+	"internal/doctor": {"integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup",
+		"internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
+		"internal/kernfs", "internal/openpbs", "internal/pbs", "internal/placement",
+		"internal/systemd", "internal/topology"},
+
 	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs", "internal/nodestate", "internal/pbs",
 		"internal/placement", "internal/proc", "internal/rank", "internal/systemd", "internal/topology", "internal/usage"},
 	"hooks/devices": {"hostapi", "internal/cgroup", "internal/config", "internal/devfilter", "internal/inventory", "internal/kernfs",
@@ -67,8 +72,8 @@ var edges = map[string][]string{
 	"cmd/pbs-attach": {"internal/tinyhttp"}, // their time is start-up
 	"cmd/pbs-python": {"integrations/openpbs/table", "internal/tinyhttp"},
 
-	"cmd/hookhost": {"hostapi", "integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup", "internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
-		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/placement", "internal/proc", "internal/report", "internal/sister", "internal/stray", "internal/systemd", "internal/topology"},
+	"cmd/hookhost": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config", "internal/doctor", "internal/host", "internal/jobstate",
+		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/proc", "internal/report", "internal/sister", "internal/stray", "internal/systemd"},
 }
 
 // testOnly packages may be imported from _test.go files alone.
@@ -80,9 +85,10 @@ var libraries = map[string][]string{
 	"google.golang.org/grpc":           {"hostapi", "hostapi/hooktest", "hostapi/internal/hookpb", "internal/host"},
 	"go.etcd.io/bbolt":                 {"internal/jobstate"},
 	"github.com/spf13/cobra":           {"cmd/hookhost"},
-	"github.com/containerd/cgroups/v3": {"internal/cgroup"},
-	"github.com/godbus/dbus/v5":        {"internal/systemd"},
+	"github.com/containerd/cgroups/v3": {"internal/doctor"},
+	"github.com/prometheus/procfs":     {"internal/doctor"},
 	"github.com/moby/sys/mountinfo":    {"internal/cgroup"},
+	"github.com/godbus/dbus/v5":        {"internal/systemd"},
 	"github.com/cilium/ebpf":           {"internal/devfilter"},
 	"github.com/NVIDIA/go-nvml":        {"cmd/nvml"},
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,63 +10,35 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookhost/hookhost/internal/devfilter"
-	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/doctor"
+	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/nodestate"
+	"github.com/hookhost/hookhost/internal/sister"
 )
-
-// finding is one thing that doctor looked at.
-type finding struct {
-	What   string `json:"what"`
-	Status string `json:"status"` // ok, degraded, impossible or unknown
-	Found  string `json:"found"`
-	Advice string `json:"advice,omitempty"` // the command, kernel option or key that mends it
-	// Blocks: a configured hook cannot work because of it.
-	Blocks bool `json:"blocks,omitempty"`
-}
-
-// The statuses of a finding: it works, or is off as configured; it works in a lesser way; it does not work on this node; it
-// shows only once there is a cgroup of hookhost's.
-const (
-	statusOK         = "ok"
-	statusDegraded   = "degraded"
-	statusImpossible = "impossible"
-	statusUnknown    = "unknown"
-)
-
-func ok(what, found string) finding { return finding{What: what, Status: statusOK, Found: found} }
-
-func degraded(what, found, advice string) finding {
-	return finding{What: what, Status: statusDegraded, Found: found, Advice: advice}
-}
-
-func impossible(what, found, advice string) finding {
-	return finding{What: what, Status: statusImpossible, Found: found, Advice: advice}
-}
-
-func unknown(what string) finding {
-	return finding{What: what, Status: statusUnknown, Found: "shows once the daemon or a job has run", Advice: "start the daemon, or 'hookhost run -- true', and look again"}
-}
-
-// blocking is impossible where something is configured that needs it.
-func blocking(what, found, advice string) finding {
-	f := impossible(what, found, advice)
-	f.Blocks = true
-	return f
-}
 
 func (c *cli) doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "doctor [--json]", Short: "Tell what this node can enforce, what not, why, and what to do about it", Args: noArgs,
-		Long: `Look at the node and its configuration. Nothing is changed. Each thing is ok, degraded (it works in a lesser way), impossible
-here or unknown (as long as neither the daemon nor a job has run); what the configuration turns off is said to be off. The arrow says what mends it. Exit status 1 when a configured hook cannot work.`,
+		Use:   "doctor [--json]",
+		Short: "Tell what this node can enforce, what not, why, and what to do about it",
+		Args:  noArgs,
+		Long: `Examine the node and its configuration. Nothing is changed. Each thing is ok, degraded (works in
+a lesser way), impossible here, or unknown (as long as neither the daemon nor a job has run). What
+the configuration turns off is said to be off. The arrow says what mends it. The exit status is 1
+when a configured hook cannot work.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := c.settings(c.named)
 			if err != nil {
 				return err
 			}
-			findings := c.examine(cmd.Context(), s)
+			node, err := c.examined(s)
+			if err != nil {
+				return err
+			}
+			findings := doctor.Examine(cmd.Context(), node)
+			if tree, err := detect(s.file); err == nil {
+				findings = append(findings, examineElsewhere(tree, nodestate.Dir(c.state))...)
+			}
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"findings": findings})
 			} else {
@@ -76,7 +47,7 @@ here or unknown (as long as neither the daemon nor a job has run); what the conf
 			if err != nil {
 				return err
 			}
-			if slices.ContainsFunc(findings, func(f finding) bool { return f.Blocks }) {
+			if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Blocks }) {
 				return &exitError{status: 1}
 			}
 			return nil
@@ -86,44 +57,31 @@ here or unknown (as long as neither the daemon nor a job has run); what the conf
 	return cmd
 }
 
-// examine looks at everything. What is found on the way to one thing does not keep it from the others.
-func (c *cli) examine(ctx context.Context, s settings) []finding {
-	cfg, daemon := s.file, c.askDaemon(ctx)
-	may := readRights(daemon.info.PID)
-	findings := examineRights(may)
-	roots, err := kernfs.OpenRoots()
+// examined is the node as doctor has to know it.
+func (c *cli) examined(s settings) (*doctor.Node, error) {
+	name, err := nodeName(s.file)
 	if err != nil {
-		return append(findings, blocking("kernel files", err.Error(), "mount /proc, /sys and /sys/fs/cgroup"))
+		return nil, err
 	}
-	k, err := lookAt(roots, cfg)
+	standIn, err := findBeside(standInProgram)
 	if err != nil {
-		findings = append(findings, blocking("cgroups", err.Error(), "mount cgroup v2 (mount -t cgroup2 none /sys/fs/cgroup), or the v1 controllers memory, cpuset, cpu, cpuacct and pids"))
-	} else {
-		findings = append(findings, k.examineCgroups(cgroupNamespace())...)
-		findings = append(findings, k.examineFeatures()...)
-		findings = append(findings, k.examineMemory()...)
-		findings = append(findings, k.examineDeviceFilter(devfilter.Probe))
-		findings = append(findings, k.examineSettings(systemdRuns())...)
-		findings = append(findings, k.examineWalltime()...)
-		if f, odd := examineRlimits(may, cfg, k.tree.Has("memsw")); odd {
-			findings = append(findings, f)
-		}
+		return nil, err
 	}
-	findings = append(findings, examineSystemd(ctx, cfg, roots)...)
-	findings = append(findings, examineTopology(cfg, roots)...)
-	findings = append(findings, examineCalls(probeCalls())...)
-	findings = append(findings, examineClock(roots.Proc), examineKernelLog())
-	findings = append(findings, examineState(c.state))
-	if k != nil {
-		findings = append(findings, examineElsewhere(k.tree, nodestate.Dir(c.state))...)
-	}
-	findings = append(findings, c.examineInventory(cfg)...)
-	findings = append(findings, c.examineHooks(cfg)...)
-	findings = append(findings, c.examineSisters(cfg, daemon, time.Now())...)
-	findings = append(findings, c.examineOpenPBS(cfg)...)
-	findings = append(findings, examineVntype(cfg)...)
-	findings = append(findings, examineFromPBS(s)...)
-	return append(findings, c.examineDaemon(daemon)...)
+	vntype, err := readVntype(&s.file.OpenPBS)
+	return &doctor.Node{
+		Config: s.file, State: c.state, Socket: c.socket, StandIn: standIn,
+		FromPBS: doctor.FromPBS{File: s.pbs.id.path, Own: s.own, InForce: s.sent != nil,
+			Refused: s.refused, Changed: time.Unix(0, s.pbs.id.changed)},
+		Vntype: doctor.Vntype{Name: vntype.name, Text: vntype.String(), Advice: vntype.advice(), Err: err},
+		Hooks:  func() (*host.Registry, error) { return c.registry(s.file, true) },
+		Certificate: func() (string, time.Time, error) {
+			id, err := sister.LoadIdentity(s.file.Sister, name)
+			if err != nil {
+				return "", time.Time{}, err
+			}
+			return id.Name(), id.Expires(), nil
+		},
+	}, nil
 }
 
 // Columns of the text: 100 in all.
@@ -133,7 +91,7 @@ const (
 	foundWidth  = 100 - statusWidth - whatWidth
 )
 
-func writeFindings(w io.Writer, findings []finding) error {
+func writeFindings(w io.Writer, findings []doctor.Finding) error {
 	for _, f := range findings {
 		status, what := f.Status, f.What
 		rows := wrap(f.Found, foundWidth)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
@@ -57,7 +58,7 @@ func (b *backend) hooksOf(home string) string {
 	if dir == nil || home == "" {
 		return ""
 	}
-	at := momHooks(home)
+	at := string(openpbs.HooksOf(home))
 	if *dir == "" && home == b.configuredHome() { // PBS came to this host after the daemon
 		return at
 	}

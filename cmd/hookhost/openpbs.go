@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 const openpbsHelp = `Register hookhost with OpenPBS: one hook, "hookhost", whose script hands pbs_mom's events to the daemon of each node.
@@ -275,5 +276,5 @@ func (c *cli) pbsConf() (map[string]string, error) {
 		}
 		path = cfg.OpenPBS.Conf
 	}
-	return readPBSConf(path)
+	return pbs.ReadConf(path)
 }

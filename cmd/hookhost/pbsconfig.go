@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/sirupsen/logrus"
@@ -21,9 +18,6 @@ import (
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/nodestate"
 )
-
-// momHooks is where a MoM of a home has what the server sent it of each hook.
-func momHooks(home string) string { return filepath.Join(home, "mom_priv", "hooks") }
 
 // fileID tells versions of a file apart. The zero value is that of a file that is not there.
 type fileID struct {
@@ -61,54 +55,22 @@ type pbsConfig struct {
 
 // readPBSConfig reads what the MoM has that o tells of.
 func readPBSConfig(o *config.OpenPBS) pbsConfig {
-	home, err := momHome(o)
+	home, err := o.MoMHome()
 	if err != nil {
 		return pbsConfig{}
 	}
-	p := pbsConfig{dir: momHooks(home)}
-	name, err := ourHook(p.dir)
+	hooks := openpbs.HooksOf(home)
+	p := pbsConfig{dir: string(hooks)}
+	name, err := hooks.Ours()
 	p.there = err == nil
 	if name == "" {
 		return p
 	}
-	p.text, p.id, p.err = readTrusted(filepath.Join(p.dir, name+".CF"))
+	p.text, p.id, p.err = readTrusted(hooks.Config(name))
 	if errors.Is(p.err, fs.ErrNotExist) {
 		p.id, p.err = fileID{}, nil
 	}
 	return p
-}
-
-// ourHook returns the name of the hook among those of MoM's that is ours, one that is enabled
-// before one that is not; "" for none.
-func ourHook(dir string) (string, error) {
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return "", err
-	}
-	var names []string
-	for _, f := range files {
-		name, isScript := strings.CutSuffix(f.Name(), ".PY")
-		if isScript && isOurs(filepath.Join(dir, f.Name())) {
-			names = append(names, name)
-		}
-	}
-	if i := slices.IndexFunc(names, func(name string) bool { return enabled(filepath.Join(dir, name)) }); i > 0 {
-		return names[i], nil
-	}
-	return cmp.Or(append(names, "")...), nil
-}
-
-// isOurs tells whether a script is hookhost's, from its first line alone.
-func isOurs(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	head := make([]byte, 256)
-	n, _ := io.ReadFull(f, head)
-	_, ours := openpbs.Ours(head[:n])
-	return ours
 }
 
 // readTrusted reads a file that root alone may write, in a folder that root alone may write. A file

@@ -21,7 +21,7 @@ type momNode struct {
 func newMoMNode(t *testing.T) *momNode {
 	t.Helper()
 	home := t.TempDir()
-	n := &momNode{t: t, cli: &cli{config: filepath.Join(home, "hookhost.toml"), state: filepath.Join(home, "state")}, dir: momHooks(home)}
+	n := &momNode{t: t, cli: &cli{config: filepath.Join(home, "hookhost.toml"), state: filepath.Join(home, "state")}, dir: string(openpbs.HooksOf(home))}
 	for _, dir := range []string{n.dir, n.state} {
 		if err := os.MkdirAll(dir, 0o750); err != nil {
 			t.Fatal(err)
@@ -110,13 +110,13 @@ func TestConfigurationThatDoesNotHoldLeavesTheOneBefore(t *testing.T) {
 func TestConfigurationCountsOfTheMoMThatTheConfigurationNamesAndOfOneThatCameLater(t *testing.T) {
 	home, other := t.TempDir(), t.TempDir()
 	link := filepath.Join(other, "link")
-	for _, err := range []error{os.MkdirAll(momHooks(home), 0o750), os.Symlink(home, link)} {
+	for _, err := range []error{os.MkdirAll(string(openpbs.HooksOf(home)), 0o750), os.Symlink(home, link)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	conf := filepath.Join(other, "pbs.conf")
-	none, named, linked := "", momHooks(home), momHooks(link)
+	none, named, linked := "", string(openpbs.HooksOf(home)), string(openpbs.HooksOf(link))
 	for _, tt := range []struct {
 		name       string
 		dir        *string

@@ -12,39 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/pbs"
 )
-
-var errNoHome = errors.New("pbs_mom has no home: neither openpbs.home nor a pbs.conf tells one")
-
-// momHome returns the folder that mom_priv of pbs_mom is in.
-func momHome(cfg *config.OpenPBS) (string, error) {
-	if cfg.Home != "" {
-		return cfg.Home, nil
-	}
-	if cfg.Conf == "" {
-		return "", errNoHome
-	}
-	conf, err := readPBSConf(cfg.Conf)
-	if err != nil {
-		return "", err
-	}
-	home := pbs.MoMHome(conf)
-	if !filepath.IsAbs(home) {
-		return "", errNoHome
-	}
-	return home, nil
-}
-
-// readPBSConf returns the settings of a pbs.conf: none where there is no such file.
-func readPBSConf(path string) (map[string]string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	return pbs.Conf(string(text)), nil
-}
 
 // workdir is the directory under a home in which pbs_mom runs its hooks (openpbs src/resmom/mom_hook_func.c, run_hook).
 const workdir = "/mom_priv/hooks/tmp"
@@ -81,9 +49,9 @@ func (b *backend) homeOf(caller int) string {
 	return "not in reach: " + told
 }
 
-// configuredHome is momHome as the kernel would name it, "" for none.
+// configuredHome is the configured home as the kernel would name it, "" for none.
 func (b *backend) configuredHome() string {
-	home, err := momHome(b.openPBS.Load())
+	home, err := b.openPBS.Load().MoMHome()
 	if err != nil {
 		return ""
 	}
@@ -112,7 +80,7 @@ func (b *backend) populated(id string) (bool, error) {
 func (b *backend) pbsHas(job *hostapi.Job, home string) (bool, error) {
 	if home == "" {
 		var err error
-		if home, err = momHome(b.openPBS.Load()); err != nil {
+		if home, err = b.openPBS.Load().MoMHome(); err != nil {
 			return false, err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/nodestate"
 	"github.com/hookhost/hookhost/internal/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -31,7 +31,7 @@ func (b *backend) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, e
 	if b.mustAsk(e, call) {
 		return answerTo(e, call, openpbs.Ask()), nil
 	}
-	limit := answerWithin(e.Alarm)
+	limit := pbs.AnswerWithin(e.Alarm)
 	var at host.At
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("its alarm is %v", e.Alarm))
 	defer cancel()
@@ -50,7 +50,7 @@ func (b *backend) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, e
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	why := "nobody waits for its answer any more"
 	if late {
-		why = fmt.Sprintf("no answer in time (%g s of %g)", limit.Seconds(), alarmOf(e.Alarm).Seconds())
+		why = fmt.Sprintf("no answer in time (%g s of %g)", limit.Seconds(), pbs.Alarm(e.Alarm).Seconds())
 	}
 	if hook := at.Hook(); hook != "" {
 		why += fmt.Sprintf(", hook '%s' is at it", hook)
@@ -186,20 +186,6 @@ func becomes(e hostapi.Event) string {
 		return "it is rejected, though it may go on here"
 	}
 	return "it goes on"
-}
-
-// alarmOf is after how long MoM kills a hook.
-func alarmOf(alarm time.Duration) time.Duration {
-	if alarm <= 0 {
-		return 30 * time.Second // PBS's default
-	}
-	return alarm
-}
-
-// answerWithin is how long an event may take whose hook MoM kills after alarm. What is left is for the hook's own work.
-func answerWithin(alarm time.Duration) time.Duration {
-	alarm = alarmOf(alarm)
-	return max(alarm-max(time.Second, alarm/10), alarm/2)
 }
 
 // answerTo encodes changes as the caller likes them.

@@ -44,7 +44,7 @@ func (b *backend) connect(cfg *config.File) error {
 		}
 		b.log.Info("sister: certificates have changed and were taken over")
 	}
-	if left := time.Until(id.Expires()); left < expiresSoon {
+	if left := time.Until(id.Expires()); left < api.ExpiresSoon {
 		b.log.Warnf("sister.cert: %s expires at %s", s.Cert, id.Expires().Format(time.DateTime))
 	}
 	b.identity, b.fleet = id, sister.NewFleet(s, id)

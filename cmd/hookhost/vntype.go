@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/config"
@@ -25,8 +24,8 @@ type vntype struct {
 // readVntype reads the vntype. A file that is not there, or that this user may not read, is no
 // error.
 func readVntype(cfg *config.OpenPBS) (vntype, error) {
-	home, err := momHome(cfg)
-	if errors.Is(err, errNoHome) {
+	home, err := cfg.MoMHome()
+	if errors.Is(err, config.ErrNoMoM) {
 		return vntype{}, nil
 	}
 	if err != nil {
@@ -51,7 +50,7 @@ func (v vntype) String() string {
 	case v.name != "":
 		return fmt.Sprintf("%s, from %s", v.name, v.file)
 	case v.file == "":
-		return "none: " + errNoHome.Error()
+		return "none: " + config.ErrNoMoM.Error()
 	case v.shut:
 		return fmt.Sprintf("not known: only root may read %s", v.file)
 	case v.there:
@@ -84,7 +83,7 @@ func (b *backend) learn(ctx context.Context, req *hostapi.Request) error {
 	}
 	if told != "" && !v.there && b.daemon {
 		if v.file == "" {
-			return fmt.Errorf("keep vntype %s: %w", told, errNoHome)
+			return fmt.Errorf("keep vntype %s: %w", told, config.ErrNoMoM)
 		}
 		if err := v.file.Write(told); err != nil {
 			return fmt.Errorf("keep vntype: %w", err)
@@ -132,28 +131,10 @@ func setVntype(req *hostapi.Request, natural, name string) {
 	req.VnodeList[natural] = &vnode
 }
 
-// vntypeAdvice says how a node gets a vntype.
-func vntypeAdvice(v vntype) string {
+// advice says how the node gets a vntype; "" where that cannot be said.
+func (v vntype) advice() string {
+	if v.file == "" || v.shut {
+		return ""
+	}
 	return fmt.Sprintf("echo NAME >%s, then SIGHUP to pbs_mom; one that qmgr has set is known to the server alone", v.file)
-}
-
-// examineVntype tells what the vntype is, where one is known or a condition asks for it.
-func examineVntype(cfg *config.File) []finding {
-	asked := slices.ContainsFunc(cfg.Conditions(), config.Condition.OnVntype)
-	v, err := readVntype(&cfg.OpenPBS)
-	const what = "vntype"
-	switch {
-	case err != nil:
-		return []finding{degraded(what, err.Error(), "")}
-	case v.name != "":
-		return []finding{ok(what, v.String())}
-	case !asked:
-		return nil
-	}
-	advice := ""
-	if v.file != "" && !v.shut {
-		advice = vntypeAdvice(v)
-	}
-	found := v.String() + "; the configuration's conditions on vntype read " + config.UnknownVntype
-	return []finding{degraded(what, found, advice)}
 }

@@ -58,6 +58,9 @@ func LoadIdentity(files TLSFiles) (*Identity, error) {
 // Name returns the host that the certificate is for.
 func (i *Identity) Name() string { return i.current().name }
 
+// ExpiresSoon is how long before the end of a certificate that end is worth a word.
+const ExpiresSoon = 14 * 24 * time.Hour
+
 // Expires returns the moment from which no host believes the certificate any more.
 func (i *Identity) Expires() time.Time { return i.current().pair.Leaf.NotAfter }
 

@@ -1,6 +1,11 @@
 package pbs
 
-import "strings"
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+)
 
 // Conf returns the settings of a pbs.conf: lines KEY=VALUE, the last one of a key counts; what begins with # and what has no = is passed
 // over (openpbs src/lib/Libifl/pbs_loadconf.c, parse_config_line).
@@ -30,4 +35,13 @@ func MoMHome(conf map[string]string) string {
 		return home
 	}
 	return conf["PBS_HOME"]
+}
+
+// ReadConf returns the settings of the pbs.conf at path: none where there is no such file.
+func ReadConf(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return Conf(string(text)), nil
 }

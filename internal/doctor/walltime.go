@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"fmt"
@@ -9,22 +9,23 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// examineWalltime tells which time limits are in force, and whether cpu time can be counted.
-func (k *kernel) examineWalltime() []finding {
+// examineWalltime finds which time limits are in force, and whether cpu time can be counted.
+func (k *kernel) examineWalltime() []Finding {
 	const what, cput = "walltime", "cput"
 	w := k.cfg.Walltime
 	if !w.Enabled {
-		return []finding{ok(what, "[walltime] is not enabled: no job is warned or ended for walltime or cput")}
+		return []Finding{ok(what, "[walltime] is not enabled: no job is warned or ended for walltime or cput")}
 	}
-	findings := []finding{ok(what, walltimeText(w))}
+	findings := []Finding{ok(what, limitsOf(w))}
 	if k.tree.Mode() == cgroup.ModeV1 && !k.tree.Has("cpuacct") { // a v2 cgroup counts without any controller
-		return append(findings, impossible(cput, "no job is ended for its cpu time, which nobody counts: there is no cpuacct controller",
+		return append(findings, impossible(cput,
+			"no job is ended for its cpu time, which nobody counts: there is no cpuacct controller",
 			"mount the v1 controller cpuacct, with cpu; better, "+bootV2))
 	}
 	return append(findings, ok(cput, "enforced, by the cpu time that the kernel counts for the job"))
 }
 
-func walltimeText(w config.Walltime) string {
+func limitsOf(w config.Walltime) string {
 	asked := "a job has what it asks for, and no limit if it asks for none"
 	if w.Maximum > 0 {
 		asked = fmt.Sprintf("a job has what it asks for, %s at most", briefly(w.Maximum))

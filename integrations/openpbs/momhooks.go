@@ -1,0 +1,74 @@
+package openpbs
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// MoMHooks is the folder in which a pbs_mom keeps what the server has sent it of each hook:
+// NAME.PY, NAME.HK and NAME.CF, for script, attributes and configuration (openpbs
+// src/resmom/requests.c, req_copy_hookfile).
+type MoMHooks string
+
+// HooksOf returns the folder of the pbs_mom with that home.
+func HooksOf(home string) MoMHooks { return MoMHooks(filepath.Join(home, "mom_priv", "hooks")) }
+
+// Script returns the path of a hook's script.
+func (d MoMHooks) Script(name string) string { return filepath.Join(string(d), name+".PY") }
+
+// Config returns the path of a hook's configuration.
+func (d MoMHooks) Config(name string) string { return filepath.Join(string(d), name+".CF") }
+
+// Resources returns the path of the file with the server's custom resources. The folder's path is
+// not cleaned: it may lead through the working directory of a process.
+func (d MoMHooks) Resources() string { return string(d) + "/resourcedef" }
+
+// Ours returns the name of the hook whose script is hookhost's, an enabled one before others; "" for
+// none.
+func (d MoMHooks) Ours() (string, error) {
+	files, err := os.ReadDir(string(d))
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, f := range files {
+		if name, isScript := strings.CutSuffix(f.Name(), ".PY"); isScript && isOurs(d.Script(name)) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "", nil
+	}
+	return names[max(0, slices.IndexFunc(names, d.Enabled))], nil
+}
+
+// isOurs tells whether a script is hookhost's, from its first line alone.
+func isOurs(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 256)
+	n, _ := io.ReadFull(f, head)
+	_, ours := Ours(head[:n])
+	return ours
+}
+
+// Hook returns the attributes of a hook as the server has sent them.
+func (d MoMHooks) Hook(name string) (*Hook, error) {
+	text, err := os.ReadFile(filepath.Join(string(d), name+".HK"))
+	if err != nil {
+		return nil, err
+	}
+	return ParseControl(name, text), nil
+}
+
+// Enabled tells whether MoM calls a hook. One that is not there is not enabled.
+func (d MoMHooks) Enabled(name string) bool {
+	h, err := d.Hook(name)
+	return err == nil && h.Enabled()
+}

@@ -1,0 +1,188 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/hookhost/hookhost/internal/cgroup"
+)
+
+// initialCgroupNamespace is the namespace that a kernel boots with (PROC_CGROUP_INIT_INO).
+const initialCgroupNamespace = "cgroup:[4026531835]"
+
+// cgroupNamespace returns which cgroup namespace this process is in; "" where the kernel does not
+// say.
+func cgroupNamespace() string {
+	link, err := os.Readlink("/proc/self/ns/cgroup")
+	if err != nil {
+		return ""
+	}
+	return link
+}
+
+// bootV2 is how a node gets all controllers on v2.
+const bootV2 = "boot with systemd.unified_cgroup_hierarchy=1; without systemd, with cgroup_no_v1=all"
+
+// examineCgroups finds how cgroups are mounted, who owns them and which controllers jobs get.
+func (k *kernel) examineCgroups(namespace string) []Finding {
+	findings := []Finding{k.examineMode()}
+	findings = append(findings, k.examineNamespace(namespace)...)
+	findings = append(findings, k.examineNesting()...)
+	if err := k.trusted(); err != nil {
+		findings = append(findings, blocking("attributes of cgroups", err.Error(),
+			"give hookhost CAP_SYS_ADMIN; without trusted.* attributes no cgroup says whose it is"))
+	}
+	for _, u := range k.uses() {
+		findings = append(findings, k.examineController(u))
+	}
+	return findings
+}
+
+func (k *kernel) examineMode() Finding {
+	const what = "cgroups"
+	switch k.tree.Mode() {
+	case cgroup.ModeV1:
+		return degraded(what, "v1 only: jobs are killed process by process and moved by pid",
+			"mount -t cgroup2 none /sys/fs/cgroup/unified; better, "+bootV2)
+	case cgroup.ModeV2:
+		return k.examineMoves(ok(what, "v2"))
+	}
+	var v1, v2 []string
+	for _, c := range k.tree.Controllers() {
+		if slices.Contains(k.words("cgroup.controllers"), c) {
+			v2 = append(v2, c)
+		} else {
+			v1 = append(v1, c)
+		}
+	}
+	return k.examineMoves(ok(what, fmt.Sprintf("hybrid: jobs get %s on v1 and %s on v2; "+
+		"the v2 tree also serves to kill, freeze and start processes", list(v1), list(v2))))
+}
+
+func list(words []string) string {
+	if len(words) == 0 {
+		return "no controller"
+	}
+	return strings.Join(words, ", ")
+}
+
+// examineMoves adds to what is known of a v2 tree how long the kernel takes to move a process.
+func (k *kernel) examineMoves(f Finding) Finding {
+	inForce := slices.ContainsFunc(k.mounts, func(m cgroup.Mount) bool {
+		return slices.Contains(m.Options, "favordynmods")
+	})
+	switch wanted := k.cfg.Cgroup.FavorDynmods; {
+	case inForce:
+		f.Found += "; processes are moved without a wait (favordynmods), fork and exit take a little longer"
+	case wanted && !k.since(6, 0):
+		return degraded(f.What, f.Found+"; favordynmods = true in [cgroup] has no effect",
+			"Linux 6.0 or newer; or take it out")
+	case wanted:
+		return degraded(f.What, f.Found+"; favordynmods = true in [cgroup] is not in force",
+			"systemctl restart hookhost, in the host's cgroup namespace; its log says why if that does not help")
+	case k.since(6, 0):
+		f.Found += "; the first process in a while that is moved into a job (attach, launch by pbs_mom) " +
+			"waits some milliseconds for the kernel"
+		f.Advice = "favordynmods = true in [cgroup] takes the wait away and makes fork and exit a little slower: " +
+			"for nodes of many short jobs"
+	}
+	return f
+}
+
+// examineNamespace finds what a container makes of the tree; nothing on a plain node.
+func (k *kernel) examineNamespace(namespace string) []Finding {
+	const what = "cgroup namespace"
+	for _, m := range k.mounts {
+		if m.Root != "/" {
+			return []Finding{degraded(what,
+				fmt.Sprintf("%s shows %s of the hierarchy only: this is a container", m.Point, m.Root),
+				"limits of the container hold for all jobs together; run hookhost on the host, "+
+					"or mount the host's /sys/fs/cgroup into the container")}
+		}
+	}
+	if namespace == "" || namespace == initialCgroupNamespace {
+		return nil
+	}
+	return []Finding{degraded(what, "this process is in a cgroup namespace of its own ("+namespace+"): "+
+		"what it sees as the root is a part of the host's tree",
+		"run hookhost in the host's cgroup namespace (docker run --cgroupns=host, podman run --cgroupns=host)")}
+}
+
+// examineNesting finds whether the tree that is seen here is somebody's to change; nothing on a
+// plain node.
+func (k *kernel) examineNesting() []Finding {
+	const what = "place in the tree"
+	for _, m := range k.mounts {
+		if m.ReadOnly {
+			return []Finding{blocking(what,
+				m.Point+" is mounted read-only, as in a container: no cgroup can be made",
+				"mount -o remount,rw "+m.Point+"; for a container, give it the host's /sys/fs/cgroup read-write")}
+		}
+	}
+	// The root of a hierarchy has no type (cgroup-v2.rst); what has one lies below something else.
+	if k.v2 == nil || !k.v2.Exists("cgroup.type") {
+		return nil
+	}
+	pids, err := k.v2.ReadFile("cgroup.procs")
+	if err == nil && len(pids) > 0 && len(k.words("cgroup.subtree_control")) == 0 {
+		return []Finding{degraded(what, "what is seen as the root of the v2 tree is a cgroup with processes in it: "+
+			"it can pass no controller down", "give the unit or container that hookhost is in Delegate=yes "+
+			"and move its processes into a cgroup below (DelegateSubgroup=, systemd 254)")}
+	}
+	return []Finding{degraded(what, "what is seen as the root of the v2 tree lies below something else, "+
+		"whose limits hold for all jobs together",
+		"run hookhost on the host; or give the unit or container that it is in Delegate=yes, and no limits")}
+}
+
+// examineFeatures finds what single interface files make possible. clone3 is the kernel's answer to
+// that call.
+func (k *kernel) examineFeatures(clone3 error) []Finding {
+	return []Finding{
+		k.examineFeature(feature{"cgroup.kill", "kill", "cgroup.kill", "a job of any size is killed in one step",
+			"jobs are killed process by process", "Linux 5.14 or newer, with a cgroup v2 tree mounted"}),
+		k.examineFeature(feature{"freezer", "freeze", "cgroup.freeze", "jobs can be suspended in one step",
+			"suspended jobs get SIGSTOP only", "Linux 5.2 or newer with a cgroup v2 tree, or the v1 freezer"}),
+		k.examineIsolated(),
+		k.examineBirth(clone3),
+	}
+}
+
+// examineBirth finds how the first process of a job comes into its cgroup.
+func (k *kernel) examineBirth(clone3 error) Finding {
+	const what = "birth in the cgroup"
+	switch {
+	case !k.tree.Has("clone"):
+		return ok(what, "by a thread that enters the v1 cgroups first")
+	case clone3 != nil:
+		return degraded(what, "processes are moved into the v2 tree by pid: clone3 is "+refusal(clone3),
+			"Linux 5.7 or newer; in a container, allow it in the seccomp profile")
+	case !k.since(5, 7):
+		return degraded(what, "processes are moved into the v2 tree by pid", "Linux 5.7 or newer")
+	}
+	return ok(what, "the first process of a job starts inside it (CLONE_INTO_CGROUP)")
+}
+
+// examineIsolated finds what becomes of isolated = true: where the controllers are on v1 it is
+// passed over, while on v2 a kernel that cannot do it refuses every job with cpus.
+func (k *kernel) examineIsolated() Finding {
+	f := k.examineFeature(feature{"isolated cpus", "isolated", "cpuset.cpus.exclusive",
+		"cpus of a job can be taken out of load balancing", "not with this kernel", "Linux 6.7 or newer"})
+	configured := k.cfg.Cpuset.Enabled && k.cfg.Cpuset.Isolated
+	switch {
+	case k.tree.Mode() != cgroup.ModeV2:
+		f = impossible(f.What, "they need cgroup v2", bootV2)
+		if configured {
+			f.Found += ": isolated = true in [cpuset] has no effect"
+		}
+	case f.Status == OK && configured:
+		f.Found = "the cpus of jobs are taken out of load balancing"
+	case f.Status == Degraded && configured:
+		f = blocking(f.What, f.Found+": isolated = true in [cpuset] has every job refused",
+			f.Advice+"; or set isolated = false in [cpuset]")
+	case f.Status == Degraded:
+		f.Status = Impossible
+	}
+	return f
+}

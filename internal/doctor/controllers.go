@@ -1,0 +1,130 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+)
+
+// use is what the configuration makes of a controller.
+type use struct {
+	name, section string
+	enabled       bool   // the section is
+	limits        bool   // and has something in it for which the controller is needed
+	does, without string // its effect, and what holds where the section is not enabled
+}
+
+func (k *kernel) uses() []use {
+	c := k.cfg
+	io := "jobs are throttled on block devices"
+	if len(c.IO.Max) == 0 {
+		io = "max of [io] names no device: jobs are not throttled"
+	}
+	uses := []use{
+		{"memory", "[memory]", c.Memory.Enabled, c.Memory.Enforce != "rss", memoryUse(c), "mem is not enforced"},
+		{"cpuset", "[cpuset]", c.Cpuset.Enabled, true,
+			"jobs have cpus of their own", "jobs have no cpus of their own"},
+		{"cpu", "[cpu]", c.CPU.Enabled, true,
+			"cpu time is shared by ncpus", "cpu time is not shared by ncpus"},
+		{"pids", "[pids]", c.Pids.Enabled, c.Pids.Max > 0, pidsUse(c), "the number of tasks is not bounded"},
+		{"hugetlb", "[hugetlb]", c.Hugetlb.Enabled, true,
+			"hpmem is enforced by the kernel", "hpmem is not enforced"},
+		{"io", "[io]", c.IO.Enabled, len(c.IO.Max) > 0, io, "jobs are not throttled on block devices"},
+	}
+	for _, name := range c.Placing() {
+		uses = append(uses, use{name: name, section: "[" + name + "]", enabled: true, limits: true, does: k.places(name)})
+	}
+	return uses
+}
+
+func memoryUse(c *config.File) string {
+	const kernel = "mem is enforced by the kernel, page cache included"
+	switch c.Memory.Enforce {
+	case "rss":
+		return `enforce = "rss" in [memory]: the kernel does not limit mem; rss is sampled, page cache is not counted`
+	case "both":
+		return kernel + "; rss is sampled as well"
+	}
+	return kernel
+}
+
+func pidsUse(c *config.File) string {
+	if c.Pids.Max == 0 {
+		return "the number of tasks is bounded only where a job asks for it (-l pids=N): max = 0 in [pids]"
+	}
+	return fmt.Sprintf("a job may have %d tasks", c.Pids.Max)
+}
+
+// places returns in which controller a job has a cgroup for name.
+func (k *kernel) places(name string) string {
+	switch controllers := k.tree.Controllers(); {
+	case slices.Contains(controllers, name):
+		return "each job has a cgroup in it"
+	case name == "blkio":
+		return "it is io on cgroup v2, and each job has a cgroup in that"
+	}
+	return "each cgroup of the v2 tree is in it"
+}
+
+// examineController finds whether a controller reaches the jobs, and if not, why.
+func (k *kernel) examineController(u use) Finding {
+	what := u.name + " controller"
+	if k.tree.Has(u.name) {
+		if !u.enabled {
+			return ok(what, u.section+" is not enabled: "+u.without)
+		}
+		return ok(what, u.does)
+	}
+	found, advice := k.whyNot(u.name)
+	if !u.enabled || !u.limits {
+		return impossible(what, found+"; nothing configured needs it", advice)
+	}
+	return blocking(what, found, advice+"; or set enabled = false in "+u.section)
+}
+
+// kernelConfig is what a kernel has to be built with for a controller.
+var kernelConfig = map[string]string{
+	"memory": "CONFIG_MEMCG", "cpuset": "CONFIG_CPUSETS", "cpu": "CONFIG_CGROUP_SCHED",
+	"pids": "CONFIG_CGROUP_PIDS", "hugetlb": "CONFIG_CGROUP_HUGETLB", "io": "CONFIG_BLK_CGROUP",
+	"blkio": "CONFIG_BLK_CGROUP", "net_cls": "CONFIG_CGROUP_NET_CLASSID", "net_prio": "CONFIG_CGROUP_NET_PRIO",
+	"perf_event": "CONFIG_CGROUP_PERF", "rdma": "CONFIG_CGROUP_RDMA",
+}
+
+// whyNot returns why jobs do not get a controller, and what to do about it.
+func (k *kernel) whyNot(name string) (found, advice string) {
+	v2 := k.tree.Mode() == cgroup.ModeV2
+	if name == "blkio" && v2 {
+		return k.whyNot("io")
+	}
+	called := name // in /proc/cgroups
+	if name == "io" {
+		called = "blkio"
+	}
+	c, known := k.controllers[called]
+	unit := k.cfg.Cgroup.Prefix + ".service"
+	mount := fmt.Sprintf("mkdir /sys/fs/cgroup/%s && mount -t cgroup -o %[1]s none /sys/fs/cgroup/%[1]s", name)
+	switch {
+	case known && c.Enabled == 0:
+		return "disabled at boot", fmt.Sprintf("boot with cgroup_enable=%s, without cgroup_disable=%[1]s", name)
+	case slices.Contains(k.words("cgroup.subtree_control"), name):
+		return fmt.Sprintf("the root of the v2 tree passes it down, but %s does not get it", unit),
+			"that unit needs Delegate=yes: systemctl edit " + unit + ", or delete its unit file"
+	case slices.Contains(k.words("cgroup.controllers"), name):
+		return "jobs do not get it: the kernel offers it on v2, but the root of that tree " +
+			"does not pass it down (cgroup.subtree_control)", fmt.Sprintf("set enable_controllers = [%q] in [cgroup]", name)
+	case strings.HasPrefix(name, "net_") && known && c.Hierarchy == 0:
+		return "cgroup v2 has no such controller, and that of v1 is not mounted",
+			mount + `; or have packets matched by the path of a job's cgroup (nft: socket cgroupv2)`
+	case name == "io" && !v2:
+		return "io.max is cgroup v2's, and the controller is not there", bootV2
+	case known && c.Hierarchy == 0 && !v2:
+		return "the kernel has it, but it is not mounted", mount
+	case known && c.Hierarchy != 0:
+		return "bound to a v1 hierarchy that is not mounted below /sys/fs/cgroup",
+			"umount it, or boot with cgroup_no_v1=" + name
+	}
+	return "the kernel has none", "use a kernel with " + kernelConfig[name]
+}

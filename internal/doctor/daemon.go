@@ -1,0 +1,134 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hookhost/hookhost/internal/api"
+)
+
+// daemon is what the node's daemon says of itself.
+type daemon struct {
+	info  api.NodeInfo // zero where it says nothing
+	err   error        // why not
+	there bool         // it answers, if only with an error
+}
+
+func askDaemon(ctx context.Context, socket string) (d daemon) {
+	client, err := api.Dial(socket)
+	if err != nil {
+		return daemon{err: err}
+	}
+	defer client.Close()
+	d.there = true
+	d.info, d.err = client.Node(ctx)
+	return d
+}
+
+// examine finds whether there is a daemon, whether it has the configuration, and how its hooks do.
+func (d daemon) examine(socket string) []Finding {
+	const what = "daemon"
+	switch {
+	case errors.Is(d.err, api.ErrNoHost):
+		return []Finding{degraded(what, "does not run ("+filepath.Clean(socket)+")",
+			"hookhost serve, or systemctl start hookhost; 'hookhost run' works without")}
+	case d.err != nil && !d.there:
+		return []Finding{degraded(what, d.err.Error(), "")}
+	case d.err != nil:
+		return []Finding{blocking(what, d.err.Error(), "see its log")}
+	}
+	findings := []Finding{ok(what, fmt.Sprintf("version %s, pid %d, answers at %s", d.info.Version, d.info.PID, socket))}
+	findings = append(findings, examineInForce(d.info.Config)...)
+	for _, h := range d.info.Hooks {
+		f := ok("running hook "+h.Name, h.State)
+		if h.Error != "" {
+			f = blocking(f.What, h.State+": "+h.Error, "see the daemon's log")
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// examineInForce finds what of the daemon's configuration is not in force. info is nil without a
+// daemon, and from one of another version.
+func examineInForce(info *api.ConfigInfo) []Finding {
+	if info == nil {
+		return nil
+	}
+	const what = "configuration"
+	waiting := func(settings []api.Setting) string {
+		var all []string
+		for _, s := range settings {
+			all = append(all, fmt.Sprintf("%s (%s in force, %s in the file)", s.Key, s.InForce, s.Waits))
+		}
+		return strings.Join(all, ", ")
+	}
+	switch {
+	case info.Error != "":
+		return []Finding{degraded(what, "the daemon runs with what it read before: "+info.Error,
+			"correct the file: the daemon does not start with it")}
+	case len(info.Restart) > 0:
+		found := "the daemon does not have what " + info.File + " says, and a reload is refused: " + waiting(info.Restart)
+		if len(info.Reload) > 0 {
+			found += "; nor " + waiting(info.Reload)
+		}
+		return []Finding{degraded(what, found,
+			"once no job runs: systemctl restart hookhost; or put the file back as it was")}
+	case len(info.Reload) > 0:
+		return []Finding{degraded(what, "the daemon does not have what "+info.File+" says: "+waiting(info.Reload),
+			"systemctl reload hookhost, or SIGHUP to the daemon")}
+	}
+	return []Finding{ok(what, "the daemon has what "+info.File+" says")}
+}
+
+// examineRefused finds how often the daemon has refused somebody.
+func (d daemon) examineRefused() []Finding {
+	var kinds []string
+	for kind, n := range d.info.Refused {
+		kinds = append(kinds, fmt.Sprintf("%s %d", kind, n))
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	slices.Sort(kinds)
+	return []Finding{ok("refused", "since the daemon started: "+strings.Join(kinds, ", ")+"; its log tells who")}
+}
+
+// examineHooks finds whether the programs of the registered hooks can be started.
+func (n *Node) examineHooks() []Finding {
+	const what = "hooks"
+	var findings []Finding
+	if !n.Config.Host.Enabled {
+		findings = append(findings, ok(what, "[host] is not enabled on this host: its jobs are left alone, "+
+			"unless a hook of this site does something to them"))
+	}
+	r, err := n.Hooks()
+	if err != nil {
+		return []Finding{blocking(what, err.Error(), "")}
+	}
+	hooks, err := r.List()
+	if err != nil {
+		findings = append(findings, blocking(what, err.Error(),
+			"make the folder readable: without it the daemon does not start"))
+	}
+	for _, h := range hooks {
+		f := ok("hook "+h.Name, h.Program)
+		if h.Fault != "" {
+			f = blocking(f.What, "its file cannot be used: "+h.Fault,
+				"correct or delete "+filepath.Join(r.Dir, h.Name+".toml")+"; until then its events fail")
+		} else if !h.Enabled {
+			f.Found = "not enabled"
+		} else if err := r.CheckProgram(h); err != nil {
+			f = blocking(f.What, err.Error(), "import it: hookhost hook import "+h.Name+" application/x-executable default FILE")
+			if h.BuiltIn {
+				f.Advice = "install hookhost again: the program is part of it"
+			}
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}

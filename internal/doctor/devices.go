@@ -1,0 +1,210 @@
+package doctor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/placement"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// examineDeviceFilter finds whether jobs can be kept from devices that are not theirs.
+func (k *kernel) examineDeviceFilter(probe func() error) Finding {
+	const what, off = "device filter", "or set enabled = false in [devices]"
+	v1 := k.tree.Mode() == cgroup.ModeV1
+	switch {
+	case !k.cfg.Devices.Enabled:
+		return ok(what, "[devices] is not enabled: jobs open what file permissions let them")
+	case v1 && !k.tree.Has("devices"):
+		return blocking(what, "there is neither a cgroup v2 tree nor the v1 devices controller, and no job can begin",
+			"mount one of them, "+off)
+	case v1:
+		return ok(what, "the v1 devices controller: jobs open what they were given")
+	}
+	if err := probe(); err != nil {
+		return blocking(what, err.Error()+", and no job can begin", "use a kernel with CONFIG_CGROUP_BPF; "+
+			"give the daemon CAP_SYS_ADMIN, and in a container allow bpf in the seccomp profile; "+off)
+	}
+	return ok(what, "eBPF on the v2 tree: jobs open what they were given")
+}
+
+// examineInventory finds which devices jobs can be given, as the devices hook found them. k is nil
+// where the node has no cgroups.
+func (n *Node) examineInventory(k *kernel) []Finding {
+	const what = "devices"
+	if !n.Config.Devices.Enabled {
+		return nil
+	}
+	inv, err := inventory.Load(n.State)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return []Finding{unknown(what)}
+	case errors.Is(err, fs.ErrPermission):
+		return []Finding{degraded(what, err.Error(), "run doctor as root")}
+	case err != nil:
+		return []Finding{degraded(what, err.Error(), "restart the daemon: it looks again")}
+	}
+	findings := []Finding{ok(what, countDevices(inv))}
+	if n.Config.Devices.Blocks > 0 && k != nil {
+		findings = append(findings, k.examineBlocks(inv))
+	}
+	for _, d := range inv.Devices {
+		findings = append(findings, examineDevice(d))
+	}
+	for _, s := range inv.Sources {
+		name := "devices: " + s.Name
+		switch {
+		case s.Error != "":
+			findings = append(findings, degraded(name, s.Error,
+				"jobs are given what was found: mend it and reload the daemon"))
+		case s.Note != "" && s.Name == "allow":
+			findings = append(findings, degraded(name, s.Note, "take it out of allow in [devices]; "+
+				"what is left out only as long as devices are not known comes back by itself"))
+		case s.Name == "blocks": // said above, of the configuration as it is now
+		case s.Note != "":
+			findings = append(findings, ok(name, s.Note))
+		}
+	}
+	return append(findings, examineDeviceDirs(n.Config)...)
+}
+
+// examineBlocks finds what is in each block, or why this host cannot be cut into so many.
+func (k *kernel) examineBlocks(inv *inventory.Inventory) Finding {
+	node, err := topology.Scan(k.roots)
+	if err != nil {
+		return unknown("blocks")
+	}
+	cpus := node.Online
+	if allowed, err := k.tree.CPUs(); err == nil {
+		cpus = cpus.Intersect(allowed)
+	}
+	return describeBlocks(k.cfg, node, cpus, inv)
+}
+
+// describeBlocks does it for a host of which jobs may have these cpus.
+func describeBlocks(cfg *config.File, node *topology.Node, cpus kernfs.IDSet, inv *inventory.Inventory) Finding {
+	const what = "blocks"
+	n := cfg.Devices.Blocks
+	req := placement.Request{Allowed: cpus.Minus(excluded(cfg)), UseHyperthreads: cfg.Cpuset.UseHyperthreads,
+		MemFences: cfg.Cpuset.MemFences, Devices: inv.Devices, Mem: max(0, node.MemTotal-reserved(cfg, node))}
+	blocks, err := placement.Blocks(node, req, n)
+	if err != nil {
+		return blocking(what, err.Error()+": jobs that ask for blocks get none",
+			"set blocks in [devices] to what divides the devices of each model, and is no more than the cores")
+	}
+	first := blocks[0]
+	counts := map[string]int{}
+	for _, d := range inv.Devices {
+		if slices.Contains(first.Devices, d.ID) {
+			counts[d.Resource]++
+		}
+	}
+	words := []string{fmt.Sprintf("%d cpus", first.CPUs.Len())}
+	if cfg.Memory.Enabled {
+		words = append(words, pbs.Size(first.Mem).KB())
+	}
+	for _, r := range slices.Sorted(maps.Keys(counts)) {
+		words = append(words, fmt.Sprintf("%d %s", counts[r], r))
+	}
+	found := fmt.Sprintf("%d, each with %s", n, strings.Join(words, ", "))
+	if rest := cores(node, req.Allowed) - n*cores(node, first.CPUs); rest > 0 {
+		found += fmt.Sprintf("; %d cores are in none", rest)
+	}
+	return ok(what, found)
+}
+
+// cores counts the cores that a set of cpus is of.
+func cores(node *topology.Node, cpus kernfs.IDSet) int {
+	set := map[int]bool{}
+	for _, c := range node.CPUs {
+		if cpus.Has(c.ID) {
+			set[c.Core] = true
+		}
+	}
+	return len(set)
+}
+
+// examineDeviceDirs finds whether files for others can be written. A CDI directory is made when a
+// job needs it, and so is any above it.
+func examineDeviceDirs(cfg *config.File) []Finding {
+	var findings []Finding
+	for _, d := range []struct {
+		key, dir string
+		made     bool // by hookhost
+	}{{"cdi_dir", cfg.Devices.CDIDir, true}, {"dcgm_job_mapping_dir", cfg.Devices.DCGMDir, false}} {
+		if d.dir == "" {
+			continue
+		}
+		at := d.dir
+		info, err := os.Stat(at)
+		for d.made && errors.Is(err, fs.ErrNotExist) && at != "/" {
+			at = filepath.Dir(at)
+			info, err = os.Stat(at)
+		}
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is not a directory", at)
+		}
+		if err == nil {
+			err = unix.Access(at, unix.W_OK)
+		}
+		if err != nil {
+			findings = append(findings, degraded(d.key, fmt.Sprintf("nothing can be written to %s: %v", d.dir, err),
+				"make it a directory that root can write to, or change "+d.key+" in [devices]"))
+		}
+	}
+	return findings
+}
+
+// countDevices returns how many of each resource there are.
+func countDevices(inv *inventory.Inventory) string {
+	counts := map[string]int{}
+	var resources []string
+	for _, d := range inv.Devices {
+		if counts[d.Resource] == 0 {
+			resources = append(resources, d.Resource)
+		}
+		counts[d.Resource]++
+	}
+	for i, r := range resources {
+		resources[i] = fmt.Sprintf("%d %s", counts[r], r)
+	}
+	return cmp.Or(strings.Join(resources, ", "), "none that jobs could be given")
+}
+
+// examineDevice is a row for a device: its resource and where it is, and what it is.
+func examineDevice(d topology.Device) Finding {
+	var words []string
+	if d.Model != "" {
+		words = append(words, d.Model)
+	}
+	if d.Memory > 0 {
+		words = append(words, fmt.Sprintf("%.0f GiB", float64(d.Memory)/(1<<30)))
+	}
+	if d.NUMA >= 0 {
+		words = append(words, fmt.Sprintf("NUMA node %d", d.NUMA))
+	}
+	where := cmp.Or(d.PCI, d.ID)
+	if d.UUID != "" && d.UUID != where {
+		words = append(words, cmp.Or(uuidStart.FindString(d.UUID), d.UUID))
+	}
+	return ok(d.Resource+" "+where, cmp.Or(strings.Join(words, " "), "a device that is configured"))
+}
+
+// uuidStart is as much of a UUID as tells devices of a node apart, and as CUDA_VISIBLE_DEVICES
+// takes: "GPU-8932f937".
+var uuidStart = regexp.MustCompile(`^[A-Z]+-[0-9a-f]{8}\b`)

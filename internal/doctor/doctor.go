@@ -1,0 +1,119 @@
+// Package doctor examines what a node can enforce of its configuration, and says what is amiss.
+// It changes nothing. Each file has the findings of one subject.
+package doctor
+
+import (
+	"context"
+	"time"
+
+	"github.com/containerd/cgroups/v3"
+	"github.com/prometheus/procfs"
+
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/devfilter"
+	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/systemd"
+)
+
+// Finding is the answer to one question about the node.
+type Finding struct {
+	What   string `json:"what"`
+	Status Status `json:"status"`
+	Found  string `json:"found"`
+	Advice string `json:"advice,omitempty"` // the command, kernel option or key that mends it
+	// Blocks: a configured hook cannot work because of it.
+	Blocks bool `json:"blocks,omitempty"`
+}
+
+// Status is how well something works on the node.
+type Status string
+
+// The statuses of a finding.
+const (
+	OK         Status = "ok" // works, or is off as configured
+	Degraded   Status = "degraded"
+	Impossible Status = "impossible"
+	Unknown    Status = "unknown" // shows only once hookhost has a cgroup
+)
+
+// Node is what Examine is told of the node.
+type Node struct {
+	Config  *config.File
+	FromPBS FromPBS // where the configuration is from
+	Vntype  Vntype
+	State   string // the state directory
+	Socket  string // the daemon's
+	StandIn string // the program that may replace pbs_python
+
+	Hooks func() (*host.Registry, error) // those registered on this node
+	// Certificate returns for which host this host's certificate is, and from when it is believed no more.
+	Certificate func() (name string, expires time.Time, err error)
+}
+
+func ok(what, found string) Finding { return Finding{What: what, Status: OK, Found: found} }
+
+func degraded(what, found, advice string) Finding {
+	return Finding{What: what, Status: Degraded, Found: found, Advice: advice}
+}
+
+func impossible(what, found, advice string) Finding {
+	return Finding{What: what, Status: Impossible, Found: found, Advice: advice}
+}
+
+func unknown(what string) Finding {
+	return Finding{What: what, Status: Unknown, Found: "shows once the daemon or a job has run",
+		Advice: "start the daemon, or 'hookhost run -- true', and look again"}
+}
+
+// blocking is impossible where something is configured that needs it.
+func blocking(what, found, advice string) Finding {
+	f := impossible(what, found, advice)
+	f.Blocks = true
+	return f
+}
+
+// Examine returns the findings of a node in the order in which people read them. A failure on the
+// way to one finding is a finding, and keeps the others from nothing.
+func Examine(ctx context.Context, n *Node) []Finding {
+	d := askDaemon(ctx, n.Socket)
+	findings := examineKernel(ctx, n, d)
+	findings = append(findings, examineKernelLog(), examineState(n.State))
+	findings = append(findings, n.examineHooks()...)
+	findings = append(findings, n.examineSisters(d, time.Now())...)
+	findings = append(findings, n.examineOpenPBS()...)
+	findings = append(findings, n.examineVntype()...)
+	findings = append(findings, n.FromPBS.examine()...)
+	return append(findings, d.examine(n.Socket)...)
+}
+
+// examineKernel returns the findings that the kernel's files answer.
+func examineKernel(ctx context.Context, n *Node, d daemon) []Finding {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return []Finding{blocking("kernel files", err.Error(), "mount /proc")}
+	}
+	may := readRights(proc, d.info.PID)
+	findings := may.examine()
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		return append(findings, blocking("kernel files", err.Error(), "mount /proc, /sys and /sys/fs/cgroup"))
+	}
+	s := systemd.New(systemd.Run, time.Duration(n.Config.Cgroup.SystemdWait))
+	k, err := openKernel(roots, proc, n.Config, s.Running())
+	if err != nil {
+		findings = append(findings, withoutCgroups(err, cgroups.Mode()))
+	} else {
+		findings = append(findings, k.examineCgroups(cgroupNamespace())...)
+		findings = append(findings, k.examineFeatures(probeClone3())...)
+		findings = append(findings, k.examineMemory()...)
+		findings = append(findings, k.examineDeviceFilter(devfilter.Probe))
+		findings = append(findings, k.examineSettings()...)
+		findings = append(findings, k.examineWalltime()...)
+		findings = append(findings, may.examineRlimits(n.Config, k.tree.Has("memsw"))...)
+	}
+	findings = append(findings, readUnit(ctx, s, n.Config, roots.Cgroup).examine()...)
+	findings = append(findings, examineTopology(n.Config, roots)...)
+	findings = append(findings, examinePidfd(probePidfd()))
+	return append(findings, n.examineInventory(k)...)
+}

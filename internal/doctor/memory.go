@@ -1,0 +1,158 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// examineMemory finds what of memory can be counted and limited.
+func (k *kernel) examineMemory() []Finding {
+	findings := []Finding{k.examineSwap()}
+	if k.tree.Has("memory") {
+		findings = append(findings, k.examineOOM(), k.examinePeak())
+	}
+	return append(findings, k.examinePressure(), k.examineHugePages())
+}
+
+// examineSwap finds whether vmem is enforced.
+func (k *kernel) examineSwap() Finding {
+	const what, byKernel = "swap accounting", "vmem is enforced by the kernel"
+	node, err := topology.Scan(k.roots)
+	limitsMem := k.cfg.Memory.Enabled && k.cfg.Memory.Enforce != "rss" && !k.cfg.Memory.SoftLimit
+	noSwap := err == nil && node.SwapTotal == 0 && limitsMem
+	v2 := k.tree.Mode() == cgroup.ModeV2
+	there, notYet := k.has("memory.swap.max")
+	inForce := k.tree.Has("memsw") || v2 && there
+	switch {
+	case !k.cfg.Memsw.Enabled:
+		return ok(what, "[memsw] is not enabled: vmem is not enforced")
+	case !k.tree.Has("memory"):
+		return impossible(what, "vmem is not enforced: there is no memory controller", "see memory controller")
+	case inForce && !limitsMem:
+		return ok(what, byKernel+" where a job asks for it")
+	case inForce && noSwap:
+		return ok(what, byKernel+"; this node has no swap, so that mem is the limit that counts")
+	case inForce:
+		return ok(what, byKernel)
+	case v2 && notYet:
+		return unknown(what)
+	}
+	advice := "boot with swapaccount=1"
+	if v2 {
+		advice = "boot without swapaccount=0, with a kernel that has CONFIG_SWAP"
+	}
+	if noSwap {
+		return degraded(what, "off: vmem is not enforced; this node has no swap, so that mem bounds vmem as well", advice)
+	}
+	return degraded(what, "off: vmem is not enforced, and a job may swap as much as there is", advice)
+}
+
+// examineOOM finds whether a job that is out of memory is killed as a whole.
+func (k *kernel) examineOOM() Finding {
+	const what = "kill of whole jobs"
+	switch {
+	case !k.cfg.Memory.Enabled:
+		return ok(what, "[memory] is not enabled: no job is killed for its own memory, "+
+			"and of one that the node kills for, one process dies")
+	case !k.cfg.Memory.OOMGroup:
+		return ok(what, "oom_group = false in [memory]: the kernel kills one process of a job that is out of memory, "+
+			"unless the job asks for other")
+	case k.tree.Mode() != cgroup.ModeV2:
+		return degraded(what, "oom_group in [memory] has no effect, memory.oom.group needs cgroup v2: "+
+			"the kernel kills one process of a job that is out of memory", bootV2)
+	}
+	return k.examineFeature(feature{what, "oomgroup", "memory.oom.group",
+		"a job that is out of memory is killed as a whole",
+		"the kernel kills one process of a job that is out of memory", "Linux 4.19 or newer"})
+}
+
+func (k *kernel) examinePeak() Finding {
+	const what, byKernel = "peak of memory", "counted by the kernel"
+	if k.tree.Mode() != cgroup.ModeV2 {
+		return ok(what, byKernel)
+	}
+	return k.examineFeature(feature{what, "peak", "memory.peak", byKernel,
+		"sampled: short peaks, page cache included, are missed", "Linux 5.19 or newer"})
+}
+
+// examinePressure finds whether reports say how long jobs waited for cpu, memory and disks.
+func (k *kernel) examinePressure() Finding {
+	const what = "pressure (PSI)"
+	switch {
+	case k.v2 == nil:
+		return degraded(what, "reports have none: it is counted in a cgroup v2 tree only",
+			"mount -t cgroup2 none /sys/fs/cgroup/unified")
+	case !k.pressure:
+		return degraded(what, "reports have none: it is off in this kernel",
+			"boot with psi=1 (a kernel with CONFIG_PSI, Linux 4.20)")
+	}
+	return k.examineFeature(feature{what, "psi", "cpu.pressure",
+		"reports say how long a job waited for cpu, memory and disks",
+		"counted for the node, not for jobs", "boot with psi=1, without cgroup_disable=pressure"})
+}
+
+// examineHugePages finds the pools; where [hugetlb] is not enabled they are not limited.
+func (k *kernel) examineHugePages() Finding {
+	const what = "huge pages"
+	all, err := topology.ScanHugePages(k.roots)
+	if err != nil {
+		return degraded(what, err.Error(), "")
+	}
+	var pools []string
+	for _, page := range slices.Sorted(maps.Keys(all.Total)) {
+		if total := all.Total[page]; total > 0 {
+			pools = append(pools, fmt.Sprintf("%s in pages of %s", pbs.Size(total).KB(), pbs.Size(page).KB()))
+		}
+	}
+	switch {
+	case len(pools) > 0 && k.cfg.Hugetlb.Enabled:
+		return ok(what, strings.Join(pools, ", "))
+	case len(pools) > 0:
+		return degraded(what, strings.Join(pools, ", ")+", which any job can take: [hugetlb] is not enabled",
+			"set enabled = true in [hugetlb]")
+	case k.cfg.Hugetlb.Enabled:
+		return degraded(what, "none is reserved: no job that asks for hpmem can run",
+			"sysctl vm.nr_hugepages=N, or boot with hugepages=N")
+	}
+	return ok(what, "none is reserved")
+}
+
+// reserved returns how much of a node's memory jobs do not get.
+func reserved(cfg *config.File, node *topology.Node) int64 {
+	return int64(float64(node.MemTotal)*cfg.Memory.ReservePercent/100) + int64(cfg.Memory.ReserveAmount)
+}
+
+// excluded returns the cpus that jobs do not get. Its text was checked when it was loaded.
+func excluded(cfg *config.File) kernfs.IDSet {
+	exclude, _ := kernfs.ParseIDSet(cfg.Cpuset.ExcludeCPUs)
+	return exclude
+}
+
+// examineTopology finds which cpus and how much memory there are for jobs.
+func examineTopology(cfg *config.File, roots kernfs.Roots) []Finding {
+	node, err := topology.Scan(roots)
+	if err != nil {
+		return []Finding{blocking("topology", err.Error(), "")}
+	}
+	left := node.Online.Minus(excluded(cfg))
+	cpus := ok("cpus", fmt.Sprintf("%s (%d NUMA nodes, %d threads a core); for jobs: %s",
+		node.Online, len(node.NUMA), node.Threads, left))
+	if left.IsEmpty() { // PBS is told of none then, with [cpuset] or without
+		cpus = blocking("cpus", fmt.Sprintf("%s, and all of them are in exclude_cpus", node.Online),
+			"leave cpus for jobs in exclude_cpus of [cpuset]")
+	}
+	memory := ok("memory", pbs.Size(node.MemTotal).KB()+", swap "+pbs.Size(node.SwapTotal).KB())
+	if cfg.Memory.Enabled && reserved(cfg, node) >= node.MemTotal {
+		memory = blocking("memory", memory.Found+", and all of it is reserved",
+			"lower reserve_percent or reserve_amount in [memory]")
+	}
+	return []Finding{cpus, memory}
+}

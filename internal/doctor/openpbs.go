@@ -1,0 +1,121 @@
+package doctor
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/integrations/openpbs/table"
+	momhook "github.com/hookhost/hookhost/internal/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// examineOpenPBS finds what pbs_mom of this host has: the hook, as the server sent it to
+// mom_priv/hooks, and pbs_python. Where there is no pbs_mom, or nobody but root may read its
+// folder, it finds nothing.
+func (n *Node) examineOpenPBS() []Finding {
+	home, err := n.Config.OpenPBS.MoMHome()
+	if err != nil {
+		return nil
+	}
+	dir := openpbs.HooksOf(home)
+	name, err := dir.Ours()
+	if err != nil {
+		return nil
+	}
+	findings := []Finding{n.examineShim(dir, name)}
+	called := findings[0].Status != Impossible
+	if called && dir.Enabled(openpbs.Stock) {
+		findings = append(findings, degraded("PBS hook "+openpbs.Stock,
+			"is enabled beside hookhost's: both confine each job, in cgroups of the same name",
+			"on the PBS server's host: qmgr -c 'set hook "+openpbs.Stock+" enabled = false'"))
+	}
+	if h, err := dir.Hook(name); err == nil && h.Enabled() {
+		findings = append(findings, n.examineAttributes(h)...)
+	}
+	if called {
+		findings = append(findings, examineResource(dir)...)
+	}
+	conf, err := os.ReadFile(n.Config.OpenPBS.Conf)
+	if err != nil {
+		return findings
+	}
+	return append(findings, examinePython(filepath.Join(pbs.Exec(pbs.Conf(string(conf))), "bin"), n.StandIn)...)
+}
+
+// examineShim compares the script of our hook with this program, and what it calls with the socket.
+// name is "" where pbs_mom has no hook of ours.
+func (n *Node) examineShim(dir openpbs.MoMHooks, name string) Finding {
+	if name == "" {
+		return impossible("PBS hook", "none of hookhost's in "+string(dir)+": pbs_mom does not call hookhost",
+			"on the PBS server's host: hookhost openpbs install, or what 'hookhost openpbs print' prints")
+	}
+	what, path := "PBS hook "+name, dir.Script(name)
+	if !dir.Enabled(name) {
+		return impossible(what, "is not enabled: pbs_mom does not call hookhost",
+			"on the PBS server's host: qmgr -c 'set hook "+name+" enabled = true'")
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return degraded(what, err.Error(), "")
+	}
+	if !bytes.HasSuffix(text, append([]byte("\n"), openpbs.Shim()...)) {
+		return degraded(what, path+" is of another version of hookhost",
+			"on the PBS server's host: hookhost openpbs install, or what 'hookhost openpbs print' prints")
+	}
+	text, err = os.ReadFile(dir.Config(name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return degraded(what, err.Error(), "")
+	}
+	socket := cmp.Or(table.Read(text)["socket"], table.Socket)
+	if socket != n.Socket {
+		return degraded(what, fmt.Sprintf("calls %s; the daemon's socket is %s", socket, n.Socket),
+			fmt.Sprintf("socket = %q in [shim] of what 'hookhost openpbs config' prints, on the PBS server's host", n.Socket))
+	}
+	return ok(what, fmt.Sprintf("%s, calls %s", path, socket))
+}
+
+// examineResource finds whether the server has diag_messages, by what it has told this node of its
+// custom resources. A resource that is there is no finding.
+func examineResource(dir openpbs.MoMHooks) []Finding {
+	const what = "PBS resource " + momhook.DiagMessages
+	text, err := os.ReadFile(dir.Resources())
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return []Finding{degraded(what, err.Error(), "")}
+	case momhook.ParseResourcedef(text).Knows(momhook.DiagMessages):
+		return nil
+	}
+	return []Finding{degraded(what, "the server does not know it: that a job was killed for lack of memory "+
+		"is neither in qstat nor in accounting", "hookhost openpbs install, on the PBS server's host")}
+}
+
+// examinePython finds which program answers for hooks' events. PBS's own, which is what there is
+// everywhere, is no finding. program is the stand-in of this hookhost, there or not.
+func examinePython(dir, program string) []Finding {
+	if _, err := os.Stat(program); err != nil {
+		program = ""
+	}
+	const what = "pbs_python"
+	place, err := openpbs.StandIn{Dir: dir}.Look(program)
+	switch {
+	case err != nil:
+		return []Finding{degraded(what, err.Error(), "")}
+	case place.State == openpbs.StateStandIn && place.Outdated:
+		return []Finding{degraded(what, "the stand-in of another version of hookhost, in "+dir,
+			"hookhost openpbs install --native")}
+	case place.State == openpbs.StateStandIn:
+		return []Finding{ok(what, "the stand-in, in "+dir)}
+	case place.State == openpbs.StateUpgraded:
+		return []Finding{degraded(what, "PBS was upgraded: the stand-in in "+dir+" is gone",
+			"hookhost openpbs install --native, or uninstall --native")}
+	case place.State == openpbs.StateUnknown:
+		return []Finding{degraded(what, place.Why, "docs/openpbs-reference.md")}
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/config"
+)
+
+// rights are what the daemon may do where one runs, else what this process may.
+type rights struct {
+	uid          int    // of this process
+	daemon       int    // the daemon's pid; 0 where the rest is of this process
+	capabilities uint64 // CapEff of /proc/PID/status
+	known        bool   // capabilities were read
+	limitedAS    bool   // RLIMIT_AS is not unlimited
+}
+
+// readRights reads the rights of the daemon, else of this process. A daemon in another pid
+// namespace is none: its pid is nobody's here, or somebody else's.
+func readRights(proc procfs.FS, daemon int) rights {
+	r := rights{uid: os.Geteuid()}
+	p, err := proc.Self()
+	if err != nil {
+		return r
+	}
+	if d, err := proc.Proc(daemon); err == nil && daemon > 0 {
+		own, ownErr := p.Comm()
+		if name, err := d.Comm(); err == nil && ownErr == nil && name == own {
+			p, r.daemon = d, daemon
+		}
+	}
+	if limits, err := p.Limits(); err == nil { // the soft limit, which the hard one is not below
+		r.limitedAS = limits.AddressSpace != math.MaxUint64
+	}
+	if status, err := p.NewStatus(); err == nil {
+		r.capabilities, r.known = status.CapEff, true
+	}
+	return r
+}
+
+func (r rights) has(capability int) bool { return r.capabilities&(1<<capability) != 0 }
+
+// lostRlimits is what prlimit(2) refuses without CAP_SYS_RESOURCE: to raise a hard limit, and any
+// change where the process has other ids than the caller. What pbs_mom launches is still root's
+// when execjob_launch comes, and pbs_mom has set RLIMIT_AS to pvmem by then (openpbs
+// src/resmom/linux/mom_mach.c, mom_set_limits).
+const lostRlimits = "-l rlimit_... and pvmem hold in what pbs_mom starts, unless a limit would have to be raised; " +
+	"where a job asks for them, 'hookhost attach' of its owner's process and 'hookhost run -u' fail"
+
+const lostUsers = "hookhost run -u and hooks with user=pbsuser do not work"
+
+// capabilities(7) that hookhost uses, and what is lost without one.
+var capabilities = []struct {
+	bit    int
+	name   string
+	blocks bool
+	lost   string
+}{
+	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", true,
+		"cgroups cannot be marked as a job's, nor devices be filtered on cgroup v2"},
+	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE", false, "files of job owners may be out of reach"},
+	{unix.CAP_KILL, "CAP_KILL", false, "processes of job owners cannot be signalled, only killed by cgroup.kill"},
+	{unix.CAP_SETUID, "CAP_SETUID", false, lostUsers},
+	{unix.CAP_SETGID, "CAP_SETGID", false, lostUsers},
+	{unix.CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE", false, lostRlimits},
+	{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false, "memory maps of job owners' processes cannot be read (pmem)"},
+	{unix.CAP_SYSLOG, "CAP_SYSLOG", false, "reports of OOM kills may not name the process"},
+}
+
+// examine finds which capabilities are missing.
+func (r rights) examine() []Finding {
+	user := ok("user", "root")
+	if r.uid != 0 {
+		user = degraded("user", fmt.Sprintf("uid %d", r.uid),
+			"run doctor as root, as the daemon is: some of what follows may look different to it")
+	}
+	findings := []Finding{user}
+	if !r.known || r.uid != 0 && r.daemon == 0 {
+		return findings
+	}
+	missing, all := "missing: ", "all that hookhost uses"
+	if r.daemon != 0 {
+		missing = fmt.Sprintf("missing in the daemon (pid %d): ", r.daemon)
+		all = fmt.Sprintf("the daemon (pid %d) has all that hookhost uses", r.daemon)
+	}
+	for _, c := range capabilities {
+		if r.has(c.bit) {
+			continue
+		}
+		f := degraded(c.name, missing+c.lost,
+			"give it to the daemon: CapabilityBoundingSet= of its unit, --cap-add of its container")
+		if c.blocks {
+			f.Status, f.Blocks = Impossible, true
+		}
+		findings = append(findings, f)
+	}
+	if len(findings) == 1 {
+		findings = append(findings, ok("capabilities", all))
+	}
+	return findings
+}
+
+// examineRlimits finds what becomes of the resource limits of jobs without CAP_SYS_RESOURCE: see
+// lostRlimits. Where nothing configured is lost it finds nothing.
+//
+// RLIMIT_AS is to be unlimited where vmem is enforced (memsw). What is so already is not set.
+func (r rights) examineRlimits(cfg *config.File, memsw bool) []Finding {
+	if r.uid != 0 || !r.known || r.has(unix.CAP_SYS_RESOURCE) {
+		return nil
+	}
+	const what = "limits of processes"
+	const advice = "give the daemon CAP_SYS_RESOURCE: CapabilityBoundingSet= of its unit, " +
+		"--cap-add=SYS_RESOURCE of its container; or "
+	var set []string
+	for name, text := range cfg.Rlimits.ByName() {
+		if text != "" {
+			set = append(set, name)
+		}
+	}
+	slices.Sort(set)
+	switch {
+	case len(set) > 0:
+		return []Finding{degraded(what, strings.Join(set, ", ")+" of [rlimits], without CAP_SYS_RESOURCE: "+
+			"what pbs_mom starts gets it where that is no more than pbs_mom's own hard limit, else the job fails; "+
+			"'hookhost attach' of another user's process and 'hookhost run -u' fail", advice+"leave [rlimits] empty")}
+	case cfg.Memory.ManageRlimitAS && cfg.Memsw.Enabled && memsw && r.limitedAS:
+		return []Finding{degraded(what, "RLIMIT_AS is limited here and cannot be lifted without CAP_SYS_RESOURCE: "+
+			"what pbs_mom starts keeps the limit that it has; 'hookhost run -u' fails",
+			advice+"set manage_rlimit_as = false in [memory]")}
+	}
+	return nil
+}
+
+// probePidfd returns the kernel's answer to pidfd_open(2), nil where it has the call.
+func probePidfd() error {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
+}
+
+// probeClone3 returns the kernel's answer to clone3(2), nil where it has the call. Without arguments
+// the call does nothing and its answer is EINVAL.
+func probeClone3() error {
+	_, _, errno := unix.Syscall(unix.SYS_CLONE3, 0, 0, 0)
+	switch errno {
+	case 0, unix.EINVAL, unix.E2BIG, unix.EFAULT:
+		return nil
+	}
+	return errno
+}
+
+func refusal(err error) string {
+	if errors.Is(err, unix.EPERM) {
+		return "forbidden (" + err.Error() + ")"
+	}
+	return "not there (" + err.Error() + ")"
+}
+
+func examinePidfd(err error) Finding {
+	const what = "pidfd"
+	if err != nil {
+		return degraded(what, "pidfd_open is "+refusal(err),
+			"Linux 5.3 or newer; in a container, allow it in the seccomp profile")
+	}
+	return ok(what, "a signal cannot hit a process that came after the one it was meant for")
+}

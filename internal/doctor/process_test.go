@@ -1,0 +1,119 @@
+package doctor
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+)
+
+func TestMissingCapabilitiesAreFound(t *testing.T) {
+	all := ^uint64(0)
+	for _, tt := range []struct {
+		rights rights
+		want   []string
+		blocks bool
+	}{
+		{rights{uid: 0, capabilities: all, known: true}, []string{"user", "capabilities"}, false},
+		{rights{uid: 1000, capabilities: 0, known: true}, []string{"user"}, false},
+		// The daemon's are for anybody to see.
+		{rights{uid: 1000, daemon: 7, capabilities: all &^ (1 << unix.CAP_SYSLOG), known: true},
+			[]string{"user", "CAP_SYSLOG"}, false},
+		{rights{uid: 0, capabilities: 0, known: false}, []string{"user"}, false},
+		{rights{uid: 0, capabilities: all &^ (1 << unix.CAP_SYS_RESOURCE), known: true},
+			[]string{"user", "CAP_SYS_RESOURCE"}, false},
+		{rights{uid: 0, capabilities: all &^ (1 << unix.CAP_BPF), known: true}, []string{"user", "capabilities"}, false},
+		{rights{uid: 0, capabilities: all &^ (1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_KILL), known: true},
+			[]string{"user", "CAP_SYS_ADMIN", "CAP_KILL"}, true},
+	} {
+		var names []string
+		blocks := false
+		for _, f := range tt.rights.examine() {
+			names, blocks = append(names, f.What), blocks || f.Blocks
+		}
+		if !slices.Equal(names, tt.want) || blocks != tt.blocks {
+			t.Errorf("%+v: %v, blocks %t, want %v, %t", tt.rights, names, blocks, tt.want, tt.blocks)
+		}
+	}
+}
+
+// Without CAP_SYS_RESOURCE limits of what pbs_mom starts can be lowered, so no finding blocks.
+func TestLimitsThatNeedCapSysResource(t *testing.T) {
+	without := rights{uid: 0, known: true}
+	for _, tt := range []struct {
+		name   string
+		rights rights
+		edit   func(*config.File)
+		memsw  bool
+		status Status // "" for no finding
+		blocks bool
+	}{
+		{"with it", rights{uid: 0, known: true, capabilities: 1 << unix.CAP_SYS_RESOURCE}, func(f *config.File) {
+			f.Rlimits.Nofile = "100"
+		}, true, "", false},
+		{"another user looks", rights{uid: 1000, known: true}, func(f *config.File) {
+			f.Rlimits.Nofile = "100"
+		}, true, "", false},
+		{"nothing configured", without, nil, true, "", false},
+		{"rlimits", without, func(f *config.File) { f.Rlimits.Nofile = "100" }, false, "degraded", false},
+		{"RLIMIT_AS is limited", rights{uid: 0, known: true, limitedAS: true}, nil, true, "degraded", false},
+		{"RLIMIT_AS is limited, vmem is not", rights{uid: 0, known: true, limitedAS: true}, nil, false, "", false},
+		{"RLIMIT_AS is left alone", rights{uid: 0, known: true, limitedAS: true}, func(f *config.File) {
+			f.Memory.ManageRlimitAS = false
+		}, true, "", false},
+	} {
+		cfg := config.Default()
+		if tt.edit != nil {
+			tt.edit(cfg)
+		}
+		findings := tt.rights.examineRlimits(cfg, tt.memsw)
+		f := append(findings, Finding{})[0]
+		advised := strings.Contains(f.Advice, "CapabilityBoundingSet")
+		if f.Status != tt.status || f.Blocks != tt.blocks || advised != (tt.status != "") {
+			t.Errorf("%s: %+v, want %q, blocks %t", tt.name, f, tt.status, tt.blocks)
+		}
+	}
+}
+
+// The calls are tried on this kernel: their answers are those of a kernel that has them, or that it has not.
+func TestSystemCallsAreProbed(t *testing.T) {
+	for name, err := range map[string]error{"pidfd": probePidfd(), "clone3": probeClone3()} {
+		if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	v2 := openFake(t, kernfstest.NewV2().Roots(), config.Default())
+	for _, tt := range []struct {
+		got    Finding
+		status Status
+		found  string
+	}{
+		{examinePidfd(nil), OK, ""},
+		{examinePidfd(unix.ENOSYS), Degraded, "not there"},
+		{v2.examineBirth(nil), OK, "CLONE_INTO_CGROUP"},
+		{v2.examineBirth(unix.EPERM), Degraded, "by pid: clone3 is forbidden"},
+		{openFake(t, kernfstest.NewV1().Roots(), config.Default()).examineBirth(unix.EPERM), OK, "v1 cgroups first"},
+	} {
+		if tt.got.Status != tt.status || !strings.Contains(tt.got.Found, tt.found) {
+			t.Errorf("%+v: want %s, %q", tt.got, tt.status, tt.found)
+		}
+	}
+}
+
+// The rights of this process are read, where the pid of the daemon is nobody's.
+func TestRightsOfThisProcessAreRead(t *testing.T) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := readRights(proc, 1<<22+1)
+	if !r.known || r.daemon != 0 || r.uid == 0 && !r.has(unix.CAP_KILL) {
+		t.Errorf("%+v", r)
+	}
+}

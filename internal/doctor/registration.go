@@ -1,0 +1,171 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// registered is our hook as it is registered at the server.
+type registered struct{ *openpbs.Hook }
+
+// examineAttributes finds attributes of our enabled hook with which not all works, and what follows
+// from each.
+func (n *Node) examineAttributes(h *openpbs.Hook) []Finding {
+	r := registered{h}
+	return slices.Concat(r.events(), r.user(), r.alarm(n.slowestHook()), r.freq(n.Config), r.failAction())
+}
+
+// slowestHook returns which of this node's hooks may take longest at an event.
+func (n *Node) slowestHook() (name string, alarm time.Duration) {
+	r, err := n.Hooks()
+	if err != nil {
+		return "", 0
+	}
+	hooks, _ := r.List() // examineHooks has what cannot be read
+	for _, h := range hooks {
+		if a := time.Duration(h.Alarm) * time.Second; h.Enabled && h.Fault == "" && a > alarm {
+			name, alarm = h.Name, a
+		}
+	}
+	return name, alarm
+}
+
+func (r registered) what(attribute string) string { return "PBS hook " + r.Name + " " + attribute }
+
+// qmgr is the command that mends an attribute.
+func (r registered) qmgr(assignment string) string {
+	return "on the PBS server's host: qmgr -c 'set hook " + r.Name + " " + assignment + "'"
+}
+
+// withoutEvent says what does not happen where MoM does not call the hook at an event.
+var withoutEvent = map[string]string{
+	"execjob_begin": "a job gets its cgroup at its prologue or launch only, " +
+		"and is refused that late where there is no room",
+	"execjob_prologue": "a job whose begin was not seen here is confined from its launch on, " +
+		"and on its other hosts not at all",
+	"execjob_launch":   "the programs that pbs_mom starts run outside of their jobs' cgroups: nothing confines them",
+	"execjob_attach":   "what pbs_attach takes into a job is not confined",
+	"execjob_epilogue": "what a job leaves behind lives until its end, and PBS is not told the last of what it used",
+	"execjob_end": "the cgroup of a job that has ended, with its cpus and devices, " +
+		"stays until an exechost_periodic finds it",
+	"execjob_preterm": "a suspended job that is deleted is killed without its SIGTERM",
+	"exechost_periodic": "PBS is not told what running jobs use, nor hookhost which jobs are gone, " +
+		"and vnodes that hookhost has put offline stay so",
+	"exechost_startup": "PBS is not told what this host has",
+	"execjob_resize":   "a job that PBS resizes keeps the limits that it had",
+	"execjob_abort": "a job that is given up before it runs keeps its cgroup, with its cpus and devices, " +
+		"until an exechost_periodic finds it",
+	"execjob_postsuspend": "a suspended job is not frozen, and its cpus are not free for others",
+	"execjob_preresume":   "a frozen job is not thawed when it is resumed",
+}
+
+// events finds events at which the hook is not called, as in the registration of an older version,
+// and events of the server's.
+func (r registered) events() []Finding {
+	what := r.what("event")
+	if r.Attributes["event"] == "" {
+		return []Finding{impossible(what, "it is called at no event: pbs_mom does not call hookhost",
+			r.qmgr(`event = "`+strings.Join(openpbs.Events, ",")+`"`))}
+	}
+	called := strings.Split(r.Attributes["event"], ",")
+	var missing, lost []string
+	for _, e := range openpbs.Events {
+		if !slices.Contains(called, e) {
+			missing, lost = append(missing, e), append(lost, "at "+e+": "+withoutEvent[e])
+		}
+	}
+	other := slices.DeleteFunc(called, func(e string) bool { return slices.Contains(openpbs.Events, e) })
+	var findings []Finding
+	if len(missing) > 0 {
+		f := degraded(what, "it is not called "+strings.Join(lost, "; "), r.qmgr(`event += "`+strings.Join(missing, ",")+`"`))
+		if slices.Contains(missing, "execjob_launch") {
+			f.Status = Impossible
+		}
+		findings = append(findings, f)
+	}
+	if len(other) > 0 {
+		list := strings.Join(other, ",")
+		findings = append(findings, degraded(r.what("other events"),
+			"it is called at "+list+" too, where it has nothing to do: the server waits for it in vain",
+			r.qmgr(`event -= "`+list+`"`)))
+	}
+	return findings
+}
+
+// ownersEvents are those at which user counts (run_hook in mom_hook_func.c, USER_MOM_EVENTS in
+// hook.h).
+var ownersEvents = []string{"execjob_prologue", "execjob_epilogue", "execjob_preterm"}
+
+// user finds a hook of pbsuser's. MoM runs it as the job's owner at ownersEvents, and the daemon
+// takes events from root only.
+func (r registered) user() []Finding {
+	called := strings.Split(r.Attributes["event"], ",")
+	at := slices.DeleteFunc(called, func(e string) bool { return !slices.Contains(ownersEvents, e) })
+	user := r.Attributes["user"]
+	if user == "pbsadmin" || len(at) == 0 {
+		return nil
+	}
+	f := degraded(r.what("user"), "it is "+user+": pbs_mom runs it as the job's owner at "+strings.Join(at, ",")+
+		", and from users the daemon takes no event", r.qmgr("user = pbsadmin"))
+	if slices.Contains(at, "execjob_prologue") {
+		f.Status = Impossible
+		f.Found += ". No job gets past its prologue, " +
+			"unless the hook's settings accept one that could not be handed over"
+	}
+	return []Finding{f}
+}
+
+// alarm compares the time that MoM gives the hook with the longest that one of the node's own may
+// take, which is called slowest. What is over later than the daemon has to answer counts as failed,
+// and that a hook hangs is found out too late.
+func (r registered) alarm(slowest string, needs time.Duration) []Finding {
+	n, err := strconv.Atoi(r.Attributes["alarm"])
+	within := pbs.AnswerWithin(time.Duration(n) * time.Second)
+	if err != nil || within >= needs {
+		return nil
+	}
+	enough := openpbs.Default().Alarm
+	for pbs.AnswerWithin(time.Duration(enough)*time.Second) < needs {
+		enough++
+	}
+	return []Finding{degraded(r.what("alarm"), fmt.Sprintf("it is %d: hookhost has to answer within %g s, "+
+		"and hook %s may take %g s. A begin or launch that takes longer fails, other events go on without their answer, "+
+		"and fail_action of a hook that hangs does not act in time", n, within.Seconds(), slowest, needs.Seconds()),
+		r.qmgr("alarm = "+strconv.Itoa(enough)))}
+}
+
+// freq compares freq with mom_margin. The walltime that qalter has given a running job comes with
+// exechost_periodic and with no other event.
+func (r registered) freq(cfg *config.File) []Finding {
+	n, err := strconv.Atoi(r.Attributes["freq"])
+	margin, freq := time.Duration(cfg.Walltime.MoMMargin), time.Duration(n)*time.Second
+	if err != nil || !cfg.Host.Enabled || !cfg.Walltime.Enabled || freq < margin {
+		return nil
+	}
+	advice := "mom_margin in [walltime]: more than " + briefly(config.Duration(freq))
+	if usual := openpbs.Default().Freq; time.Duration(usual)*time.Second < margin {
+		advice = r.qmgr("freq = "+strconv.Itoa(usual)) + "; or " + advice
+	}
+	return []Finding{degraded(r.what("freq"), fmt.Sprintf("it is %d, and mom_margin in [walltime] is %s: "+
+		"a job that has got more walltime by qalter may be ended before an exechost_periodic tells so",
+		n, briefly(cfg.Walltime.MoMMargin)), advice)}
+}
+
+// failAction is the site's to choose: said, and not called wrong.
+func (r registered) failAction() []Finding {
+	action, usual := r.Attributes["fail_action"], openpbs.Default().FailAction
+	if slices.Contains(strings.Split(action, ","), usual) {
+		return nil
+	}
+	f := ok(r.what("fail_action"), "it is "+action+": where the hook itself crashes or runs into its alarm, "+
+		"the node stays online and takes the next job")
+	f.Advice = "as registered by default, " + r.qmgr("fail_action = "+usual)
+	return []Finding{f}
+}

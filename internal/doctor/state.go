@@ -1,0 +1,128 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// volume is the file system of the state directory.
+type volume struct {
+	dir      string // the directory
+	made     bool   // it is there
+	foreign  error  // others than root can put files into it
+	kind     int64  // f_type of statfs(2)
+	readOnly bool
+	free     int64 // bytes
+	noInodes bool
+	lock     error // of flock
+}
+
+// The least room in the state directory with which files can be written, and where to begin to
+// worry.
+const (
+	leastRoom  = 1 << 20
+	littleRoom = 64 << 20
+)
+
+// File systems over a network, and those that are gone at the next boot (linux/magic.h and the file
+// systems' own headers).
+var (
+	remote = map[int64]string{
+		0x6969: "NFS", 0xff534d42: "CIFS", 0xfe534d42: "SMB", 0x517b: "SMB", 0x0bd00bd0: "Lustre",
+		0x47504653: "GPFS", 0x00c36400: "Ceph", 0x5346414f: "AFS", 0x01021997: "9P", 0x65735546: "FUSE",
+		0x19830326: "BeeGFS", 0x013111a8: "OrangeFS",
+	}
+	temporary = map[int64]string{0x01021994: "tmpfs", 0x858458f6: "ramfs"}
+)
+
+func examineState(dir string) Finding {
+	v, err := readVolume(dir)
+	if err != nil {
+		return degraded("state directory", err.Error(), "name another one with --state or HOOKHOST_STATE")
+	}
+	return v.examine()
+}
+
+// readVolume asks the file system of the directory, or of what of its path is there.
+func readVolume(dir string) (v volume, err error) {
+	v = volume{dir: dir, made: true}
+	path := dir
+	info, err := os.Stat(path)
+	for errors.Is(err, fs.ErrNotExist) && path != "/" {
+		path, v.made = filepath.Dir(path), false
+		info, err = os.Stat(path)
+	}
+	if err != nil {
+		return v, err
+	}
+	if !info.IsDir() {
+		return v, fmt.Errorf("%s is not a directory", path)
+	}
+	if v.made {
+		v.foreign = jobstate.CheckDir(dir)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return v, fmt.Errorf("statfs %s: %w", path, err)
+	}
+	v.kind, v.readOnly = int64(st.Type)&math.MaxUint32, st.Flags&unix.ST_RDONLY != 0
+	v.free, v.noInodes = int64(st.Bavail)*st.Bsize, st.Files > 0 && st.Ffree == 0
+	f, err := os.Open(path)
+	if err != nil {
+		return v, err
+	}
+	defer f.Close() // which unlocks
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
+		v.lock = err
+	}
+	return v, nil
+}
+
+func (v volume) examine() Finding {
+	const what = "state directory"
+	const elsewhere = "put it on a local disk: --state or HOOKHOST_STATE"
+	name := v.dir
+	if !v.made {
+		name += " (it is not made yet)"
+	}
+	switch {
+	case v.foreign != nil:
+		return blocking(what, fmt.Sprintf("%s: %v", name, v.foreign),
+			"chown root and chmod 0700 it, once you know who has written there")
+	case v.readOnly:
+		return blocking(what, name+" is on a file system that is mounted read-only", "remount it, or "+elsewhere)
+	case v.free < leastRoom || v.noInodes:
+		return blocking(what, name+" is on a file system that is full", "make room, or "+elsewhere)
+	case v.lock != nil:
+		return blocking(what, fmt.Sprintf("%s cannot be locked: %v", name, v.lock), elsewhere)
+	case remote[v.kind] != "":
+		return degraded(what, fmt.Sprintf("%s is on %s: locks and writes depend on a server, and no two nodes may share it",
+			name, remote[v.kind]), elsewhere)
+	case temporary[v.kind] != "":
+		return degraded(what, fmt.Sprintf("%s is on %s: reports and the offline mark are lost at the next boot",
+			name, temporary[v.kind]), elsewhere)
+	case v.free < littleRoom:
+		return degraded(what, fmt.Sprintf("%s has %s left", name, pbs.Size(v.free).KB()), "make room, or "+elsewhere)
+	}
+	return ok(what, name)
+}
+
+func examineKernelLog() Finding {
+	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return degraded("kernel log", "/dev/kmsg: "+err.Error()+": reports of OOM kills will not name the process",
+			"give the daemon CAP_SYSLOG, and its container /dev/kmsg")
+	}
+	unix.Close(fd)
+	return ok("kernel log", "reports of OOM kills name the process")
+}
