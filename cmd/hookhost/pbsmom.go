@@ -17,16 +17,17 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// Event carries out an event of pbs_mom, as the hook that MoM runs for it brings it. It answers before MoM kills the hook: an event that
-// is not over by then goes on without an answer, or is undone: becomes.
+// Event carries out an event of pbs_mom, as the hook that MoM runs for it brings it. It answers before
+// MoM kills the hook. An event that is not over by then goes on without an answer, or is undone: see
+// openpbs.Event.Becomes.
 func (b *backend) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, error) {
 	e, err := openpbs.Decode(call.Input)
 	if err != nil {
 		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
-	if cause := context.Cause(ctx); cause != nil && !isOwed(e.Request.Event) {
-		b.log.WithField("event", e.Request.Event).Warnf("%s: pbs_mom has given it up before it was read: it is not carried out", nameOf(e.Request))
-		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindTimeout, "%s: %w", nameOf(e.Request), cause)
+	if cause := context.Cause(ctx); cause != nil && !e.Owed() {
+		b.log.WithField("event", e.Request.Event).Warnf("%s: pbs_mom has given it up before it was read: it is not carried out", e.Name())
+		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindTimeout, "%s: %w", e.Name(), cause)
 	}
 	if b.mustAsk(e, call) {
 		return answerTo(e, call, openpbs.Ask()), nil
@@ -55,10 +56,10 @@ func (b *backend) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, e
 	if hook := at.Hook(); hook != "" {
 		why += fmt.Sprintf(", hook '%s' is at it", hook)
 	}
-	text := fmt.Sprintf("hookhost: %s: %s: %s", nameOf(e.Request), why, becomes(e.Request.Event))
+	text := fmt.Sprintf("hookhost: %s: %s: %s", e.Name(), why, e.Becomes())
 	b.log.WithFields(logrus.Fields{"event": e.Request.Event, "hook": e.Hook}).Warn(text)
 	if !late {
-		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindTimeout, "%s: %w", nameOf(e.Request), context.Cause(ctx))
+		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindTimeout, "%s: %w", e.Name(), context.Cause(ctx))
 	}
 	return answerTo(e, call, e.Late(text)), nil
 }
@@ -66,7 +67,7 @@ func (b *backend) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, e
 // carryOut returns what the hook is to do about an event after it was carried out.
 func (b *backend) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCall) *openpbs.Changes {
 	req := e.Request
-	if !isRefusable(req.Event) { // MoM sends it once, and does not ask what became of it
+	if !e.Refusable() { // MoM sends it once, and does not ask what became of it
 		ctx = context.WithoutCancel(ctx)
 	}
 	out, err := b.handlePBS(ctx, e, call)
@@ -76,8 +77,8 @@ func (b *backend) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCa
 		}
 	}
 	if err != nil { // the host's own say what they are about
-		text := fmt.Sprintf("hookhost: %s: %s", nameOf(req), strings.TrimPrefix(err.Error(), nameOf(req)+": "))
-		return e.Failed("error", text, isRefusable(req.Event), text)
+		text := fmt.Sprintf("hookhost: %s: %s", e.Name(), strings.TrimPrefix(err.Error(), e.Name()+": "))
+		return e.Failed("error", text, e.Refusable(), text)
 	}
 	changes := e.Changes(out, b.customResources(call.Caller))
 	if req.Event == hostapi.EventEpilogue {
@@ -102,10 +103,10 @@ func (b *backend) handlePBS(ctx context.Context, e *openpbs.Event, call api.MoMC
 		b.log.WithField("job", req.Job.ID).Infof(
 			"Resource_List has %.200s, which schedselect does not ask for: hooks are not told", strings.Join(e.Unasked, ", "))
 	}
-	if isRefusable(req.Event) {
+	if e.Refusable() {
 		err := checkResourceList(req)
 		if err != nil && req.Event == hostapi.EventBegin { // later the job has begun with what it asks for: then it is not its user's mistake
-			text := fmt.Sprintf("hookhost: %s: %v", nameOf(req), err)
+			text := fmt.Sprintf("hookhost: %s: %v", e.Name(), err)
 			b.log.WithFields(logrus.Fields{"event": req.Event, "job": req.Job.ID}).Warn(text)
 			return &hostapi.Outcome{Reject: true, Message: text, OnReject: hostapi.JobActionDelete}, nil
 		}
@@ -116,7 +117,7 @@ func (b *backend) handlePBS(ctx context.Context, e *openpbs.Event, call api.MoMC
 			return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 		}
 	}
-	home := b.homeOf(call.Caller)
+	home := pbs.HomeOfHook(b.procfs, call.Caller, b.configuredHome)
 	b.receive(ctx, home, e.Hook)
 	if err := b.learn(ctx, req); err != nil {
 		b.log.Error(err) // the event goes on as the node was known before
@@ -168,26 +169,6 @@ func (b *backend) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
 	return offline
 }
 
-// isOwed tells whether an event says what has become of a job. Such a one is carried out however
-// late it is read: MoM sends it once. MoM wants the answer of the others, and has gone on without.
-func isOwed(e hostapi.Event) bool { return e.ForJob() && !isRefusable(e) }
-
-// isRefusable tells whether MoM takes no for an answer to an event, so that one that could not be carried out is rejected.
-func isRefusable(e hostapi.Event) bool {
-	return e.StopsAtReject() && e != hostapi.EventPreterm // that would keep a job alive
-}
-
-// becomes says what becomes of an event whose answer nobody waits for any more (host.HandlePBS).
-func becomes(e hostapi.Event) string {
-	switch {
-	case e == hostapi.EventBegin || e == hostapi.EventPreresume:
-		return "it is undone"
-	case isRefusable(e):
-		return "it is rejected, though it may go on here"
-	}
-	return "it goes on"
-}
-
 // answerTo encodes changes as the caller likes them.
 func answerTo(e *openpbs.Event, call api.MoMCall, changes *openpbs.Changes) api.MoMAnswer {
 	if call.Output {
@@ -196,12 +177,4 @@ func answerTo(e *openpbs.Event, call api.MoMCall, changes *openpbs.Changes) api.
 		}
 	}
 	return api.MoMAnswer{Body: changes.Fields()}
-}
-
-// nameOf is an event in messages.
-func nameOf(req *hostapi.Request) string {
-	if req.Job == nil {
-		return string(req.Event)
-	}
-	return fmt.Sprintf("%s of job %s", req.Event, req.Job.ID)
 }

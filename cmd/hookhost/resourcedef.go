@@ -4,20 +4,18 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strconv"
-	"strings"
 
 	pbshook "github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/internal/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // customResources returns the custom resources that the server knows, as it has told the pbs_mom
 // that runs the process caller as its hook. The file is beside the working directory of the hooks.
 // An absent file says that the server knows none, or has not told.
 func (b *backend) customResources(caller int) openpbs.Custom {
-	link := strconv.Itoa(caller) + "/cwd"
-	dir := pbshook.MoMHooks(b.procfs.Path(link) + "/..") // by the kernel, which knows it in a container, too
-	if cwd, err := b.procfs.Readlink(link); err != nil || !strings.HasSuffix(cwd, workdir) {
+	dir := pbshook.MoMHooks(pbs.HooksOfHook(b.procfs, caller))
+	if dir == "" {
 		home := b.configuredHome()
 		if home == "" {
 			return openpbs.Custom{}

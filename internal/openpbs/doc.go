@@ -3,6 +3,7 @@
 // or in the text of the file that MoM reads back (OUT). It also reads what MoM logs of a job's
 // hosts.
 //
-// It follows src/resmom/mom_hook_func.c, src/tools/pbs_python.c and src/lib/Libattr/attr_func.c of OpenPBS. What comes in is text that
-// users have a part in, so every reader is bounded and doubts. It is pure: no file, no clock, no state.
+// It follows src/resmom/mom_hook_func.c, src/tools/pbs_python.c and src/lib/Libattr/attr_func.c of
+// OpenPBS. What comes in is text that users have a part in, so every reader is bounded and doubts. It
+// is pure, but for ReadTotals: no file, no clock, no state.
 package openpbs

@@ -3,6 +3,7 @@ package openpbs
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,35 @@ type Event struct {
 	progname string
 	argv     []string
 	env      []variable
+}
+
+// Name is the event in messages.
+func (e *Event) Name() string {
+	if e.Request.Job == nil {
+		return string(e.Request.Event)
+	}
+	return fmt.Sprintf("%s of job %s", e.Request.Event, e.Request.Job.ID)
+}
+
+// Refusable tells whether MoM takes no for an answer, so that an event that could not be carried out
+// is rejected. A rejected execjob_preterm would keep a job alive.
+func (e *Event) Refusable() bool {
+	return e.Request.Event.StopsAtReject() && e.Request.Event != hostapi.EventPreterm
+}
+
+// Owed tells whether the event says what has become of a job. It is carried out however late it is
+// read: MoM sends it once. MoM wants the answer of the others, and has gone on without.
+func (e *Event) Owed() bool { return e.Request.Event.ForJob() && !e.Refusable() }
+
+// Becomes says what becomes of an event whose answer nobody waits for any more (host.HandlePBS).
+func (e *Event) Becomes() string {
+	switch event := e.Request.Event; {
+	case event == hostapi.EventBegin || event == hostapi.EventPreresume:
+		return "it is undone"
+	case e.Refusable():
+		return "it is rejected, though it may go on here"
+	}
+	return "it goes on"
 }
 
 // MaxInput bounds an input file, in bytes. A job's whole environment fits in it many times.

@@ -2,6 +2,13 @@ package openpbs
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,9 +24,64 @@ type HostTotal struct {
 	Mem  pbs.Size
 }
 
-// HostTotals returns what a mother superior's log says of a job's hosts, in the log's order. Lines
-// of before since are an earlier run's and do not count. The log is in since's time zone. Other
-// lines are passed over.
+// Totals are those that MoM has logged of one run of a job, in the log's order.
+type Totals []HostTotal
+
+// Of returns what MoM has logged last of a host, with or without its domain.
+func (t Totals) Of(host string) (HostTotal, bool) {
+	for _, total := range slices.Backward(t) {
+		if pbs.SameHost(total.Host, host) {
+			return total, true
+		}
+	}
+	return HostTotal{}, false
+}
+
+// logTail is how much of the end of pbs_mom's log is read. MoM has just written the lines, a
+// hundred bytes for each host.
+const logTail = 4 << 20
+
+// ReadTotals reads the log of the pbs_mom with that home, a job's mother superior's, right after the
+// job's end: mom_logs/YYYYMMDD, a file for each day. Lines of before begun are an earlier run's and
+// do not count. An absent log has no totals.
+func ReadTotals(home, job string, begun time.Time) (Totals, error) {
+	if !filepath.IsAbs(home) {
+		return nil, fmt.Errorf("read the log of pbs_mom: its home is not known: %q", home)
+	}
+	now := time.Now()
+	var log []byte
+	for _, day := range []time.Time{now.Add(-time.Minute), now} { // MoM may have written right before midnight
+		if day.Day() == now.Day() && !day.Equal(now) {
+			continue
+		}
+		text, err := tail(filepath.Join(home, "mom_logs", day.Format("20060102")), logTail)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("read the log of pbs_mom: %w", err)
+		}
+		log = append(log, text...)
+	}
+	return parseTotals(log, job, begun.Local()), nil
+}
+
+// tail returns the last bytes of a regular file.
+func tail(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
+	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-most), most))
+}
+
+// parseTotals returns what a mother superior's log says of a job's hosts. Lines of before since do
+// not count. The log is in since's time zone. Other lines are passed over.
 //
 // The last of several about a host is MoM's. A user can have MoM log any line before: a newline in
 // stageout is logged as it is.
@@ -27,11 +89,11 @@ type HostTotal struct {
 // MoM writes a line for each host right before the job's epilogue, at level PBSEVENT_DEBUG2
 // (openpbs src/resmom/catch_child.c, scan_for_exiting). The mother superior's own line is older
 // than her hooks' epilogue.
-func HostTotals(log []byte, job string, since time.Time) []HostTotal {
+func parseTotals(log []byte, job string, since time.Time) Totals {
 	const timeLayout = "01/02/2006 15:04:05"
 	about := []byte(";Job;" + job + ";")
 	since = since.Truncate(time.Second)
-	var totals []HostTotal
+	var totals Totals
 	for line := range bytes.Lines(log) {
 		if !bytes.Contains(line, about) {
 			continue

@@ -1,4 +1,4 @@
-package main
+package proc
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 )
 
 // Lines for a job's owner go where the owner could write, and nowhere else, whatever lies under the name.
-func TestAppendAs(t *testing.T) {
+func TestTextIsAppendedWhereItsUserCouldWrite(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
 			t.Fatal("needs root")
@@ -55,14 +55,14 @@ func TestAppendAs(t *testing.T) {
 		{"a directory", dir, unix.EISDIR},
 	} {
 		before, _ := os.ReadFile(tt.path)
-		err := appendAs(nobody, nobody, tt.path, "line\n")
+		err := AppendAs(nobody, nobody, tt.path, "line\n")
 		after, _ := os.ReadFile(tt.path)
 		if !errors.Is(err, tt.want) || tt.want == nil && string(after) != string(before)+"line\n" || tt.want != nil && string(after) != string(before) {
 			t.Errorf("%s: %v, holds %q, want %v", tt.name, err, after, tt.want)
 		}
 	}
 	done := make(chan error)
-	go func() { done <- appendAs(nobody, nobody, fifo, "line\n") }()
+	go func() { done <- AppendAs(nobody, nobody, fifo, "line\n") }()
 	select {
 	case err := <-done: // ENXIO: nobody reads
 		if err == nil {
@@ -71,7 +71,7 @@ func TestAppendAs(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("it waits for a reader of a fifo")
 	}
-	if err := appendAs(nobody, nobody, "own", "line\n"); err == nil {
+	if err := AppendAs(nobody, nobody, "own", "line\n"); err == nil {
 		t.Error("a relative path was taken")
 	}
 	// What the thread became, nobody else is.
