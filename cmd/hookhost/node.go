@@ -179,11 +179,11 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	b.sister.Store(&cfg.Sister)
 	b.openPBS.Store(&cfg.OpenPBS)
 	b.pbs.comments.Store(cfg.Vnodes.CommentConfigRefused)
-	b.origins = &origins{b: b, environs: proc.NewEnvirons(procfs)}
 	p.died = func() { b.removeLeft(context.WithoutCancel(ctx)) }
 	if err := b.connect(cfg); err != nil {
 		return nil, err
 	}
+	b.origins = newOrigins(b)
 	options := host.Options{
 		Node: name, Self: self, Registry: registry, Store: store, Ledger: b.ledger, Processes: p,
 		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: t, Origins: b.origins,

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,123 +14,31 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/sister"
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// origins finds out which job has sent a process that came by ssh: it asks the host where the connection comes from.
+// origins finds out which job holds a connection of this host, and asks other hosts about theirs.
 type origins struct {
+	*sister.Origins
 	b        *backend
 	environs *proc.Environs
 	looking  sync.Mutex // over a look at the table of connections: one at a time, whoever asks
-
-	mu        sync.Mutex
-	addresses map[string]addresses // by host
 }
 
 var _ host.Origins = (*origins)(nil)
 
-// addresses are what a host's name stood for when it was looked up.
-type addresses struct {
-	list []netip.Addr
-	at   time.Time
+func newOrigins(b *backend) *origins {
+	o := &origins{b: b, environs: proc.NewEnvirons(b.procfs)}
+	o.Origins = &sister.Origins{Node: b.node, Fleet: b.fleet, IsOwn: stray.FromHere, JobOf: o.jobOf,
+		Hosts: func() map[string]string { return b.sister.Load().Hosts }}
+	return o
 }
 
-// addressesHold is for how long names are not looked up again.
-const addressesHold = 10 * time.Minute
-
-// Origin returns the job that the connection comes from, and the host that says so. Only a host of the job is asked, and only about a
-// connection from its own address: no host says what another one's users did.
-func (o *origins) Origin(ctx context.Context, from hostapi.Origin, job *hostapi.Job) (id, name string, err error) {
-	local, err := netip.ParseAddrPort(from.Local)
-	if err != nil {
-		return "", "", err
-	}
-	remote, err := netip.ParseAddrPort(from.Remote)
-	if err != nil {
-		return "", "", err
-	}
-	name, err = o.hostAt(ctx, local.Addr(), job)
-	if err != nil || name == "" {
-		return "", "", err
-	}
-	switch {
-	case pbs.SameHost(name, o.b.node):
-		id, err = o.jobOf(ctx, local, remote)
-	case o.b.fleet == nil:
-		return "", "", nil
-	default:
-		err = o.b.fleet.Each(ctx, []string{name}, func(ctx context.Context, _ string, c *api.Client) error {
-			var err error
-			if id, err = c.Origin(ctx, from.Local, from.Remote); errors.Is(err, api.ErrNotFound) {
-				id, err = "", nil
-			}
-			return err
-		})[name]
-	}
-	if errors.Is(err, api.ErrNotFound) {
-		err = nil
-	}
-	if err != nil || id == "" {
-		return "", "", err
-	}
-	return id, name, nil
-}
-
-// hostAt returns the host of the job that has the address; "" where none has. Hosts are looked up as they are called: [sister.hosts] before
-// names. One whose name stands for nothing is passed over.
-func (o *origins) hostAt(ctx context.Context, addr netip.Addr, job *hostapi.Job) (string, error) {
-	hosts, err := pbs.Hosts(job.ExecVnode, job.ExecHost2)
-	if err != nil {
-		return "", err
-	}
-	addr = addr.Unmap().WithZone("")
-	if stray.FromHere(addr.String()) {
-		return o.b.node, nil
-	}
-	for _, name := range hosts {
-		if slices.Contains(o.lookUp(ctx, name), addr) {
-			return name, nil
-		}
-		if ctx.Err() != nil {
-			return "", fmt.Errorf("look up the job's hosts: %w", context.Cause(ctx))
-		}
-	}
-	return "", nil
-}
-
-func (o *origins) lookUp(ctx context.Context, name string) []netip.Addr {
-	o.mu.Lock()
-	had, known := o.addresses[name]
-	o.mu.Unlock()
-	if known && time.Since(had.at) < addressesHold {
-		return had.list
-	}
-	called := name
-	if cfg := o.b.sister.Load(); cfg != nil && cfg.Hosts[name] != "" {
-		if at, _, err := net.SplitHostPort(cfg.Hosts[name]); err == nil {
-			called = at
-		}
-	}
-	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", called)
-	if err != nil { // the next process that comes may find the name
-		return nil
-	}
-	for i, a := range list {
-		list[i] = a.Unmap().WithZone("")
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.addresses) > 1<<16 || o.addresses == nil {
-		o.addresses = map[string]addresses{}
-	}
-	o.addresses[name] = addresses{list, time.Now()}
-	return list
-}
-
-// jobOf returns the job of which a process holds this host's end of the connection. It fails with api.ErrNotFound where none does, and where
-// processes of several do: then nobody can say which of them it was.
+// jobOf returns the job of which a process holds this host's end of the connection. It fails with
+// api.ErrNotFound where none does, and where processes of several do: then nobody can say which of
+// them it was.
 func (o *origins) jobOf(ctx context.Context, local, remote netip.AddrPort) (string, error) {
 	o.looking.Lock()
 	defer o.looking.Unlock()

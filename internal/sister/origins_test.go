@@ -1,4 +1,4 @@
-package main
+package sister
 
 import (
 	"net/netip"
@@ -17,9 +17,10 @@ func TestOriginIsAskedOfTheHostThatHasTheAddress(t *testing.T) {
 		a.at = time.Now()
 		return a
 	}
-	o := &origins{b: &backend{node: "n1"}, addresses: map[string]addresses{
-		"n1": at("10.0.0.1"), "n2": at("10.0.0.2", "fe80::2"), "n3": at("10.0.0.3"), // which is not the job's
-	}}
+	o := &Origins{Node: "n1", IsOwn: func(addr string) bool { return addr == "127.0.0.1" },
+		addresses: map[string]addresses{
+			"n1": at("10.0.0.1"), "n2": at("10.0.0.2", "fe80::2"), "n3": at("10.0.0.3"), // which is not the job's
+		}}
 	job := &hostapi.Job{ID: "7.srv", ExecVnode: "(n1:ncpus=1)+(n2:ncpus=1)"}
 	for addr, want := range map[string]string{
 		"10.0.0.1": "n1", "10.0.0.2": "n2", "::ffff:10.0.0.2": "n2", "fe80::2%eth0": "n2", "127.0.0.1": "n1",
