@@ -104,14 +104,10 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			{"swap accounting", "ok", "no swap", ""}, {"huge pages", "ok", "none", ""}}},
 		{name: "v2 that favours moves", pass: all,
 			kernel: kernfstest.NewV2(kernfstest.Mounted("nsdelegate", "favordynmods")),
-			edit: func(f *config.File) {
-				f.Cgroup.FavorDynmods = true
-			},
-			want: []want{{"cgroups", "ok", "v2; processes are moved without a wait", ""}}},
+			edit:   func(f *config.File) { f.Cgroup.FavorDynmods = true },
+			want:   []want{{"cgroups", "ok", "v2; processes are moved without a wait", ""}}},
 		{name: "v2 that is to favour moves", kernel: kernfstest.NewV2(), pass: all,
-			edit: func(f *config.File) {
-				f.Cgroup.FavorDynmods = true
-			},
+			edit: func(f *config.File) { f.Cgroup.FavorDynmods = true },
 			want: []want{{"cgroups", "degraded", "favordynmods = true in [cgroup] is not in force", "restart"}}},
 		{name: "v2 of Linux 5.10", pass: all,
 			kernel: kernfstest.NewV2(kernfstest.Without("cgroup.kill", "memory.peak", "cpuset.cpus.exclusive")),
@@ -126,9 +122,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				kernfstest.On(kernfstest.Machine{CPUs: 2, Threads: 1, NUMA: 1, Mem: 1 << 30, Swap: 1 << 30})),
 			want: []want{{"swap accounting", "degraded", "may swap as much", "swapaccount=0"}}},
 		{name: "v2, root passes little", kernel: kernfstest.NewV2(), pass: []string{"cpuset", "cpu"},
-			edit: func(f *config.File) {
-				f.IO.Enabled, f.IO.Max = true, []string{"8:0 rbps=1mb"}
-			},
+			edit: func(f *config.File) { f.IO.Enabled, f.IO.Max = true, []string{"8:0 rbps=1mb"} },
 			want: []want{
 				{"memory controller", "impossible", "does not pass it down", `enable_controllers = ["memory"]`},
 				{"io controller", "impossible", "does not pass it down", "or set enabled = false in [io]"},
@@ -137,9 +131,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			blocks: []string{"memory controller", "io controller"}},
 		{name: "v2 without pids", kernel: kernfstest.NewV2(kernfstest.Without("pids")),
 			pass: []string{"cpuset", "cpu", "memory"},
-			edit: func(f *config.File) {
-				f.Pids.Max = 10
-			},
+			edit: func(f *config.File) { f.Pids.Max = 10 },
 			want: []want{
 				{"pids controller", "impossible", "the kernel has none", "CONFIG_CGROUP_PIDS"}},
 			blocks: []string{"pids controller"}},
@@ -153,16 +145,13 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				{"kill of whole jobs", "degraded", "one process", "boot with"},
 				{"io controller", "impossible", "cgroup v2's", "boot with"}}},
 		{name: "v1 without swap accounting", kernel: kernfstest.NewV1(kernfstest.Without("swap")),
-			want: []want{
-				{"swap accounting", "degraded", "off: vmem is not enforced", "swapaccount=1"}}},
+			want: []want{{"swap accounting", "degraded", "off: vmem is not enforced", "swapaccount=1"}}},
 		{name: "v1, memory off at boot", kernel: kernfstest.NewV1(kernfstest.Without("memory")),
 			want: []want{
 				{"memory controller", "impossible", "", "or set enabled = false in [memory]"}},
 			blocks: []string{"memory controller"}},
 		{name: "rss enforcement needs no controller", kernel: kernfstest.NewV1(kernfstest.Without("memory")),
-			edit: func(f *config.File) {
-				f.Memory.Enforce = "rss"
-			},
+			edit: func(f *config.File) { f.Memory.Enforce = "rss" },
 			want: []want{{"memory controller", "impossible", "nothing configured needs it", ""}}},
 		{name: "hybrid", kernel: kernfstest.NewHybrid(),
 			want: []want{
@@ -171,9 +160,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				{"hugetlb controller", "impossible", "does not pass it down", `enable_controllers = ["hugetlb"]`},
 				{"swap accounting", "ok", "enforced", ""}}},
 		{name: "hugetlb without pages", kernel: kernfstest.NewV2(), pass: all,
-			edit: func(f *config.File) {
-				f.Hugetlb.Enabled = true
-			},
+			edit: func(f *config.File) { f.Hugetlb.Enabled = true },
 			want: []want{
 				{"hugetlb controller", "ok", "hpmem", ""},
 				{"huge pages", "degraded", "none is reserved", "nr_hugepages"}}},
@@ -250,16 +237,12 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				{"memory_spread_page", "impossible", "cgroup v2 has no such flag", "numactl"},
 				{"soft_limit", "ok", "vmem its limit", ""}}},
 		{name: "no soft limit", kernel: kernfstest.NewV1(kernfstest.Without("memory.soft_limit_in_bytes")),
-			edit: func(f *config.File) {
-				f.Memory.SoftLimit = true
-			},
+			edit: func(f *config.File) { f.Memory.SoftLimit = true },
 			want: []want{
 				{"soft_limit", "impossible", "this kernel has no soft limit", "soft_limit = false"}},
 			blocks: []string{"soft_limit"}},
 		{name: "a controller that is none", kernel: kernfstest.NewV2(), pass: all,
-			edit: func(f *config.File) {
-				f.Cgroup.EnableControllers = []string{"io", "hugtelb"}
-			},
+			edit: func(f *config.File) { f.Cgroup.EnableControllers = []string{"io", "hugtelb"} },
 			want: []want{
 				{"enable_controllers", "impossible", "hugtelb: the v2 tree has no such controller", "take it out"}},
 			blocks: []string{"enable_controllers"}},
@@ -289,17 +272,12 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				{"walltime", "ok", "what it asks for, 48h at most; 1m30s of overtime; " +
 					"no warning unless it asks for one; SIGTERM at the end and SIGKILL 1m later", ""}}},
 		{name: "nobody counts cpu time", kernel: kernfstest.NewV1(kernfstest.Without("cpuacct")),
-			want: []want{
-				{"cput", "impossible", "no cpuacct controller", "mount"}}},
+			want: []want{{"cput", "impossible", "no cpuacct controller", "mount"}}},
 		{name: "no time limits", kernel: kernfstest.NewV1(kernfstest.Without("cpuacct")),
-			edit: func(f *config.File) {
-				f.Walltime.Enabled = false
-			},
+			edit: func(f *config.File) { f.Walltime.Enabled = false },
 			want: []want{{"walltime", "ok", "not enabled", ""}, {"cput", "", "", ""}}},
 		{name: "nothing left for jobs", kernel: kernfstest.NewV2(), pass: all,
-			edit: func(f *config.File) {
-				f.Cpuset.ExcludeCPUs, f.Memory.ReserveAmount = "0-7", 1<<40
-			},
+			edit: func(f *config.File) { f.Cpuset.ExcludeCPUs, f.Memory.ReserveAmount = "0-7", 1<<40 },
 			want: []want{
 				{"cpus", "impossible", "all of them", "exclude_cpus"},
 				{"memory", "impossible", "all of it is reserved", "[memory]"}},

@@ -53,8 +53,7 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 			want: []want{
 				{"PBS hook h event", Degraded, "at its prologue or launch only", `event += "execjob_begin"'`}}},
 		{name: "launch", control: without("execjob_launch"),
-			want: []want{
-				{"PBS hook h event", Impossible, "nothing confines them", `event += "execjob_launch"'`}}},
+			want: []want{{"PBS hook h event", Impossible, "nothing confines them", `event += "execjob_launch"'`}}},
 		{name: "the server's events", control: strings.Replace(with(""), "event=", "event=queuejob,runjob,", 1),
 			want: []want{
 				{"PBS hook h other events", Degraded,
@@ -65,14 +64,12 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 				set + "alarm = 90'"},
 			{"PBS hook h fail_action", OK, "it is none", set + "fail_action = offline_vnodes'"}}},
 		{name: "user", control: with("user=pbsuser\n"),
-			want: []want{
-				{"PBS hook h user", Impossible, "No job gets past its prologue", set + "user = pbsadmin'"}}},
+			want: []want{{"PBS hook h user", Impossible, "No job gets past its prologue", set + "user = pbsadmin'"}}},
 		{name: "user without a prologue", control: "user=pbsuser\n" + without("execjob_prologue"), want: []want{
 			{"PBS hook h event", Degraded, "at execjob_prologue: ", `"execjob_prologue"'`},
 			{"PBS hook h user", Degraded, "at execjob_epilogue,execjob_preterm, and", set + "user = pbsadmin'"}}},
 		{name: "alarm", control: with("alarm=66\n"),
-			want: []want{
-				{"PBS hook h alarm", Degraded, "within 59.4 s", set + "alarm = 90'"}}},
+			want: []want{{"PBS hook h alarm", Degraded, "within 59.4 s", set + "alarm = 90'"}}},
 		{name: "alarm where jobs are left alone", control: with("alarm=30\n"),
 			edit: func(cfg *config.File) { cfg.Host.Enabled = false }},
 		{name: "freq", control: with("freq=300\n"),
@@ -86,8 +83,7 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 		{name: "freq without walltime", control: with("freq=3600\n"),
 			edit: func(cfg *config.File) { cfg.Walltime.Enabled = false }},
 		{name: "fail_action", control: with("fail_action=scheduler_restart_cycle\n"),
-			want: []want{
-				{"PBS hook h fail_action", OK, "stays online", "as registered by default"}}},
+			want: []want{{"PBS hook h fail_action", OK, "stays online", "as registered by default"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := config.Default()
