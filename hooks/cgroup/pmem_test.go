@@ -47,12 +47,12 @@ func TestKernelPvmem(t *testing.T) {
 
 // A process that is about to start a program may still have the memory of whoever starts it: one look
 // kills nothing.
-func TestKernelPmemIsExceededTwice(t *testing.T) {
-	n := realNode(t, nil)
+func TestKernelBoundIsExceededTwice(t *testing.T) {
+	n := bareNode(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
 	startProgram(t, n.do(hostapi.EventLaunch, "1.srv").Join, "/bin/sleep", "1000")
 	small := int64(1 << 10)
-	for name, b := range map[string]bounds{"pmem": {pmem: &small}, "pvmem": {pvmem: &small}} {
+	for name, b := range map[string]bounds{"mem": {mem: &small}, "pmem": {pmem: &small}, "pvmem": {pvmem: &small}} {
 		s := &sampler{h: n.hook, j: n.cgroup("1.srv"), bounds: b}
 		first, err := s.look()
 		second, err2 := s.look()
@@ -103,7 +103,7 @@ func bareNode(t testing.TB) *node {
 // Where no memory controller counts, the processes' own figures do: what they share counts once, and page cache not at all.
 func TestKernelRSSWithoutController(t *testing.T) {
 	n := bareNode(t)
-	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=100mb"))
+	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=130mb"))
 	join := n.do(hostapi.EventLaunch, "1.srv").Join
 	a := startActor(t, join, "hold", fmt.Sprint(60*mib), os.Args[0])
 	n.staysAlive("1.srv")
@@ -111,9 +111,9 @@ func TestKernelRSSWithoutController(t *testing.T) {
 	if err != nil || !held.Exact || held.Used < 60*mib || held.Used > 90*mib {
 		t.Errorf("held %d MiB, %v", held.Used/mib, err)
 	}
-	b := startActor(t, join, "keep", fmt.Sprint(60*mib))
+	b := startActor(t, join, "keep", fmt.Sprint(90*mib))
 	b.stdin.Close()
-	n.wantKilled(`^=>> PBS: job killed: mem 1\d{5}kb exceeded limit 102400kb$`)
+	n.wantKilled(`^=>> PBS: job killed: mem 1\d{5}kb exceeded limit 133120kb$`)
 }
 
 // startProgram starts a program that is ended with the test.
