@@ -35,6 +35,7 @@ var edges = map[string][]string{
 	"internal/cgroup":    {"hostapi", "internal/kernfs", "internal/nodestate"},
 	"internal/proc":      {"hostapi", "internal/kernfs"},
 	"internal/systemd":   {},
+	"internal/daemon":    {"internal/systemd"},
 	"internal/devfilter": {"internal/kernfs"},
 	"internal/inventory": {"internal/kernfs", "internal/topology"},
 	"internal/usage":     {"hostapi", "internal/pbs"},
@@ -72,7 +73,7 @@ var edges = map[string][]string{
 	"cmd/pbs-attach": {"internal/tinyhttp"}, // their time is start-up
 	"cmd/pbs-python": {"integrations/openpbs/table", "internal/tinyhttp"},
 
-	"cmd/hookhost": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config", "internal/doctor", "internal/host", "internal/jobstate",
+	"cmd/hookhost": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config", "internal/daemon", "internal/doctor", "internal/host", "internal/jobstate",
 		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/proc", "internal/report", "internal/sister", "internal/stray", "internal/systemd"},
 }
 

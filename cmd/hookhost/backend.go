@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -24,59 +23,7 @@ import (
 	"github.com/hookhost/hookhost/internal/sister"
 )
 
-// node is this node as commands use it: a daemon behind its socket, or the files and hooks themselves.
-type node interface {
-	reader
-	Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
-	// Notices calls tell with what hooks tell about a job between events, until the job is over.
-	Notices(ctx context.Context, id string, after int, tell func(api.Notice)) error
-}
-
-// reader is what can be asked about jobs.
-type reader interface {
-	Jobs(ctx context.Context) ([]api.Job, error)
-	Report(ctx context.Context, id string) (json.RawMessage, error)
-	Close() error
-}
-
-// openNode returns the daemon where one answers, else hooks of this process's own.
-func (c *cli) openNode(ctx context.Context, cfg *config.File, log *logrus.Logger) (node, error) {
-	client, err := api.Dial(c.socket)
-	if err == nil {
-		return client, nil
-	}
-	if !errors.Is(err, api.ErrNoHost) {
-		return nil, err
-	}
-	b, err := c.openHost(ctx, cfg, log, false)
-	if err != nil {
-		return nil, err
-	}
-	b.reconcile(ctx) // first: what a dead job holds is wanted
-	return embedded{b}, nil
-}
-
-// reader returns the daemon where one answers, else, for root, the files that it would have read.
-func (c *cli) reader() (reader, error) {
-	cfg, err := c.load()
-	if err != nil {
-		return nil, err
-	}
-	client, err := api.Dial(c.socket)
-	if err == nil {
-		return client, nil
-	}
-	if !errors.Is(err, api.ErrNoHost) || os.Geteuid() != 0 {
-		return nil, err
-	}
-	store, err := c.openState(logrus.NewEntry(newLog(cfg)), nil)
-	if err != nil {
-		return nil, err
-	}
-	return embedded{&backend{cli: c, store: store, ledger: ledger.Open(c.ledgerFile())}}, nil
-}
-
-// backend is what the API serves and what commands without a daemon use. host is nil where files are only read.
+// backend is what the API serves.
 type backend struct {
 	cli      *cli
 	host     *host.Host
@@ -89,12 +36,11 @@ type backend struct {
 	tree     *cgroup.Tree
 	node     string
 	since    time.Time
-	daemon   bool
 	sister   atomic.Pointer[config.Sister] // of cfg
 	openPBS  atomic.Pointer[config.OpenPBS]
 	fleet    *sister.Fleet      // nil: this host talks to no other
 	identity *api.Identity      // this host's, for the fleet and those who call; nil likewise
-	heads    *sister.Heads      // of a daemon; nil likewise
+	heads    *sister.Heads      // likewise
 	watches  sync.WaitGroup     // heads at work
 	unwatch  context.CancelFunc // ends it
 	origins  *origins
@@ -173,7 +119,7 @@ func (b *backend) take(ctx context.Context, cfg *config.File) error {
 	if err := b.keeps(cfg); err != nil {
 		return err
 	}
-	hooks, err := builtIn(cfg, b.daemon)
+	hooks, err := builtIn(cfg)
 	if err != nil {
 		return err
 	}
@@ -194,6 +140,25 @@ func (b *backend) take(ctx context.Context, cfg *config.File) error {
 		b.heads.Again()
 	}
 	return nil
+}
+
+// NewJobID returns the next job id of this node that no cgroup has: numbers begin anew when the state
+// was deleted.
+func (b *backend) NewJobID(ctx context.Context) (string, error) {
+	for {
+		n, err := b.store.NextSequence(ctx)
+		if err != nil {
+			return "", err
+		}
+		id := fmt.Sprintf("%d.%s", n, b.node)
+		job, err := b.tree.Job(id)
+		if err != nil {
+			return "", err
+		}
+		if !job.Exists() {
+			return id, nil
+		}
+	}
 }
 
 // Process returns what an attach has to know of a process.
@@ -223,9 +188,6 @@ func (b *backend) Alive(pid int, startTime uint64) bool {
 func (b *backend) Close() error {
 	if b.unwatch != nil {
 		b.unwatch()
-	}
-	if b.host == nil {
-		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

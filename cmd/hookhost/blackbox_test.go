@@ -7,6 +7,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // built holds the programs under test, as `make` lays them out.
@@ -86,6 +90,7 @@ func newNode(t testing.TB, config ...string) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		n.endDaemon()
 		if left := n.jobDirs(); len(left) > 0 {
 			t.Errorf("cgroups left behind: %v", left)
 		}
@@ -93,6 +98,41 @@ func newNode(t testing.TB, config ...string) *node {
 		os.RemoveAll(dir)
 	})
 	return n
+}
+
+// lockFile is what the owner of the node's jobs locks.
+func (n *node) lockFile() string { return "/run/hookhost/" + n.prefix + ".lock" }
+
+// owner returns the pid of the daemon that has the lock, and 0 where none has.
+func (n *node) owner() int {
+	n.t.Helper()
+	f, err := os.Open(n.lockFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0
+	}
+	must(n.t, err)
+	defer f.Close()
+	if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
+		return 0
+	}
+	text, err := io.ReadAll(f)
+	must(n.t, err)
+	pid := 0
+	fmt.Sscan(string(text), &pid)
+	return pid
+}
+
+// endDaemon ends a daemon that a command has started, before it goes by itself.
+func (n *node) endDaemon() {
+	n.t.Helper()
+	if pid := n.owner(); pid > 1 {
+		syscall.Kill(pid, syscall.SIGTERM)
+		eventually(n.t, "the daemon of run ends", func() bool { return n.owner() == 0 })
+	}
+	os.Remove(n.lockFile())
+	if b, err := os.ReadFile(n.path("state/until-idle.log")); err == nil && n.t.Failed() {
+		n.t.Logf("log of run's daemon:\n%s", b)
+	}
 }
 
 func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
@@ -193,8 +233,10 @@ type daemon struct {
 	log *os.File
 }
 
+// serve starts the node's daemon, in place of one that a command has started.
 func (n *node) serve() *daemon {
 	n.t.Helper()
+	n.endDaemon()
 	return n.serveBy((*exec.Cmd).Start)
 }
 

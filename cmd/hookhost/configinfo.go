@@ -31,7 +31,7 @@ func (b *backend) waiting(cfg *config.File) (all, restart []config.Change, err e
 		all = append(all, config.Change{Key: node, Old: strconv.Quote(b.node), New: strconv.Quote(name)})
 	}
 	for _, c := range all {
-		if slices.Contains(restartOnly, c.Key) || c.Key == node || b.daemon && ofConnections(c.Key) {
+		if slices.Contains(restartOnly, c.Key) || c.Key == node || ofConnections(c.Key) {
 			restart = append(restart, c)
 		}
 	}

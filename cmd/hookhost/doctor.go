@@ -73,7 +73,7 @@ func (c *cli) examined(s settings) (*doctor.Node, error) {
 		FromPBS: doctor.FromPBS{File: s.pbs.id.path, Own: s.own, InForce: s.sent != nil,
 			Refused: s.refused, Changed: time.Unix(0, s.pbs.id.changed)},
 		Vntype: doctor.Vntype{Name: vntype.name, Text: vntype.String(), Advice: vntype.advice(), Err: err},
-		Hooks:  func() (*host.Registry, error) { return c.registry(s.file, true) },
+		Hooks:  func() (*host.Registry, error) { return c.registry(s.file) },
 		Certificate: func() (string, time.Time, error) {
 			id, err := sister.LoadIdentity(s.file.Sister, name)
 			if err != nil {

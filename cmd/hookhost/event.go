@@ -29,7 +29,8 @@ func (c *cli) eventCommand() *cobra.Command {
 		Short: "Hand one event from a file to the daemon and print the verdict",
 		Long: `Hand one event to the daemon and print the merged outcome of all hooks as JSON. The event is a JSON object (docs/events.md), or what
 pbs_mom of OpenPBS gives to its hooks: the input file of a hook (mom_priv/hooks/tmp/hook_EVENT_HOOK_PID.in), or JSON that was made of
-pbs.event(). Which of them it is its first bytes tell.
+pbs.event(). Which of them it is its first bytes tell. Where no daemon runs, one is started that goes seconds after its
+last job and client.
 Exit status: 0 accepted, 1 rejected, 2 misuse, 3 no daemon.`,
 		Args: nArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,12 +76,9 @@ func (c *cli) event(cmd *cobra.Command, name string, in io.Reader, pid int) erro
 		}
 		newLog(cfg).WithFields(logrus.Fields{"event": event, "keys": ignored}).Debug("event has keys that are not known here")
 	}
-	client, err := api.Dial(c.socket)
-	if errors.Is(err, api.ErrNoHost) {
-		return &exitError{status: exitNoHost, err: fmt.Errorf("event %s: %w (start it with 'hookhost serve')", event, err)}
-	}
+	client, err := c.openDaemon(cmd.Context())
 	if err != nil {
-		return &exitError{status: exitNoHost, err: err}
+		return &exitError{status: exitNoHost, err: fmt.Errorf("event %s: %w", event, err)}
 	}
 	defer client.Close()
 	out, err := client.Handle(cmd.Context(), req)

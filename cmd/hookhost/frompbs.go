@@ -27,9 +27,6 @@ const swapWithin = time.Second
 // force. A copy of PBS's is kept once it is in force, in case PBS then sends one that does not
 // hold.
 func (b *backend) note(s settings, err error) error {
-	if !b.daemon {
-		return err
-	}
 	if err != nil {
 		b.pbs.refused.Store(err.Error())
 		return err
@@ -111,9 +108,6 @@ func (b *backend) remark() string {
 
 // mustRemark tells whether the comment is not known to be as remark has it.
 func (b *backend) mustRemark() bool {
-	if !b.daemon {
-		return false
-	}
 	had, err := nodestate.Dir(b.cli.state).Remark()
 	return err == nil && had != b.remark()
 }

@@ -194,7 +194,7 @@ func (c *cli) loadRegistry() (*host.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.registry(cfg, true)
+	r, err := c.registry(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
@@ -58,19 +55,4 @@ func jobHosts(named []string, node string) ([]string, error) {
 		return nil, fmt.Errorf("run: --host %s: the first host has to be this one, which is %s: the job's program is started here", named[0], node)
 	}
 	return append([]string{node}, named[1:]...), nil
-}
-
-// openSpread returns the daemon, which a job of several hosts needs.
-func (c *cli) openSpread(cfg *config.File) (node, error) {
-	if !cfg.Sister.Configured() {
-		return nil, errors.New("run: --host: this host works with no other: set ca, cert and key in [sister] (see docs/sisters.md)")
-	}
-	client, err := api.Dial(c.socket)
-	if errors.Is(err, api.ErrNoHost) {
-		return nil, fmt.Errorf("run: --host: a job of several hosts needs a daemon on each; start this one's: systemctl start hookhost (%w)", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return client, nil
 }

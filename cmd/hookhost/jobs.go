@@ -10,7 +10,6 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/api"
@@ -29,7 +28,8 @@ is over ("-": nothing limits it), CPULIST which cpus a job has, MEM what it used
 which MPI ranks of it were seen. Of a job that another host has begun only the part on this host is known.
 
 --mine is for programs inside a job. It prints how many seconds the job that it is called in may still run, without those in which
-it is suspended: a whole number, rounded down, or "unlimited". Outside of jobs it fails. Without a daemon it works for root only.`,
+it is suspended: a whole number, rounded down, or "unlimited". Outside of jobs it fails. Without a daemon no job is
+recorded, and both fail.`,
 		Example: `  # A job script that works until five minutes are left and then saves what it has.
   while left=$(hookhost jobs --mine) && { [ "$left" = unlimited ] || [ "$left" -gt 300 ]; }; do
       ./work --one-step || exit
@@ -39,12 +39,12 @@ it is suspended: a whole number, rounded down, or "unlimited". Outside of jobs i
 			if mine {
 				return c.jobsMine(cmd, asJSON)
 			}
-			r, err := c.reader()
+			client, err := api.Dial(c.socket)
 			if err != nil {
-				return err
+				return fmt.Errorf("jobs: %w", withoutDaemon(err))
 			}
-			defer r.Close()
-			jobs, err := r.Jobs(cmd.Context())
+			defer client.Close()
+			jobs, err := client.Jobs(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -78,42 +78,26 @@ func (c *cli) jobsMine(cmd *cobra.Command, asJSON bool) error {
 	return err
 }
 
-// mine asks the daemon, which knows its tree: no configuration is read. Without one, root looks for itself.
+// mine asks the daemon, which knows its tree: no configuration is read.
 func (c *cli) mine(ctx context.Context) (api.Job, error) {
-	pid := os.Getpid()
 	client, err := api.Dial(c.socket)
-	var j api.Job
-	switch {
-	case err == nil:
-		defer client.Close()
-		j, err = client.Mine(ctx)
-	case !errors.Is(err, api.ErrNoHost):
-		return api.Job{}, err
-	case os.Geteuid() != 0:
-		return api.Job{}, fmt.Errorf("without a daemon only root can be told: %w", err)
-	default:
-		j, err = c.mineFromFiles(ctx, pid)
+	if err != nil {
+		return api.Job{}, withoutDaemon(err)
 	}
+	defer client.Close()
+	j, err := client.Mine(ctx)
 	if errors.Is(err, api.ErrNotFound) {
-		err = fmt.Errorf("process %d is in no job of this user's", pid)
+		err = fmt.Errorf("process %d is in no job of this user's", os.Getpid())
 	}
 	return j, err
 }
 
-func (c *cli) mineFromFiles(ctx context.Context, pid int) (api.Job, error) {
-	cfg, err := c.load()
-	if err != nil {
-		return api.Job{}, err
+// withoutDaemon puts ErrNoHost into words for a person.
+func withoutDaemon(err error) error {
+	if errors.Is(err, api.ErrNoHost) {
+		return fmt.Errorf("no daemon runs: %w", err)
 	}
-	tree, err := detect(cfg)
-	if err != nil {
-		return api.Job{}, err
-	}
-	store, err := c.openState(logrus.NewEntry(newLog(cfg)), nil)
-	if err != nil {
-		return api.Job{}, err
-	}
-	return (&backend{cli: c, store: store, tree: tree}).JobOf(ctx, pid)
+	return err
 }
 
 // Jobs returns the jobs that live here.
@@ -158,7 +142,7 @@ func (b *backend) JobOf(ctx context.Context, pid int) (api.Job, error) {
 
 // forgetLimits has jobs be told no time left where nobody ends them any more. Where hook walltime comes back it tells their limits anew.
 func (b *backend) forgetLimits(ctx context.Context) {
-	if !b.daemon || b.cfg.Walltime.Enabled {
+	if b.cfg.Walltime.Enabled {
 		return
 	}
 	records, err := b.store.List(ctx)

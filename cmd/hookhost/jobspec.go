@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -10,11 +8,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/mom"
 	"github.com/hookhost/hookhost/internal/pbs"
@@ -22,7 +16,7 @@ import (
 )
 
 // spec completes the job, which runs on hosts, this one first, and says how to start its program.
-func (c *cli) spec(ctx context.Context, cfg *config.File, o runOptions, job *hostapi.Job, hosts []string) (mom.Spec, error) {
+func (c *cli) spec(o runOptions, job *hostapi.Job, hosts []string) (mom.Spec, error) {
 	procfs, err := kernfs.Open("/proc")
 	if err != nil {
 		return mom.Spec{}, err
@@ -30,11 +24,6 @@ func (c *cli) spec(ctx context.Context, cfg *config.File, o runOptions, job *hos
 	self, err := proc.Self(procfs)
 	if err != nil {
 		return mom.Spec{}, err
-	}
-	if job.ID == "" {
-		if job.ID, err = c.nextID(ctx, cfg, hosts[0]); err != nil {
-			return mom.Spec{}, err
-		}
 	}
 	chunks, err := pbs.ParseSelect(job.Schedselect)
 	if err != nil {
@@ -72,49 +61,6 @@ func environmentOf(u *user.User, roots []string) []string {
 		}
 	}
 	return env
-}
-
-// nextID returns the next job id of this node that no cgroup has: numbers begin anew when the state was deleted.
-func (c *cli) nextID(ctx context.Context, cfg *config.File, name string) (string, error) {
-	damaged := false
-	store, err := c.openState(logrus.NewEntry(newLog(cfg)), func() { damaged = true })
-	if err != nil {
-		return "", err
-	}
-	tree, err := detect(cfg)
-	if err != nil {
-		return "", err
-	}
-	for {
-		n, err := store.NextSequence(ctx)
-		if err != nil {
-			return "", err
-		}
-		if damaged { // a daemon would take the new file for a sound one
-			damaged = false
-			c.tellReload(ctx, "damaged state")
-		}
-		id := fmt.Sprintf("%d.%s", n, name)
-		job, err := tree.Job(id)
-		if err != nil {
-			return "", err
-		}
-		if !job.Exists() {
-			return id, nil
-		}
-	}
-}
-
-// tellReload has a daemon, if there is one, look at its files again; of is why.
-func (c *cli) tellReload(ctx context.Context, of string) {
-	client, err := api.Dial(c.socket)
-	if err == nil {
-		err = client.Reload(ctx)
-		client.Close()
-	}
-	if err != nil && !errors.Is(err, api.ErrNoHost) {
-		fmt.Fprintf(stderr, "hookhost: tell the daemon of %s: %v\n", of, err)
-	}
 }
 
 // credential makes the program run as the job's owner, with all of the owner's groups.

@@ -80,9 +80,9 @@ func TestMine(t *testing.T) {
 	})
 	t.Run("another user without a daemon", func(t *testing.T) {
 		n := newNode(t)
-		n.open()
-		r := n.hookhost("run", "-u", "nobody", "-l", "walltime=100", "--report=none", "--", hookhost, "jobs", "--mine")
-		if r.status != 1 || r.stdout != "" || !strings.Contains(r.stderr, "without a daemon only root can be told") {
+		countsDown(t, n, "nobody")
+		n.endDaemon()
+		if r := n.as(strangerUID, "jobs", "--mine"); r.status != 1 || !strings.Contains(r.stderr, "no daemon runs") {
 			t.Errorf("%+v", r)
 		}
 	})

@@ -92,15 +92,6 @@ func TestConfigCheckOfNoFile(t *testing.T) {
 	}
 }
 
-func TestEventWithoutADaemon(t *testing.T) {
-	n := newNode(t)
-	cmd := n.command("event", "execjob_begin")
-	cmd.Stdin = strings.NewReader(`{"event":"execjob_begin","job":{"id":"1.x","owner":{"user":"root","uid":0,"gid":0}}}`)
-	if r := n.finish(cmd); r.status != 3 || strings.Count(r.stderr, "\n") != 1 {
-		t.Errorf("status %d, stderr %q", r.status, r.stderr)
-	}
-}
-
 func TestHelpIsThere(t *testing.T) {
 	n := newNode(t)
 	for _, command := range []string{"", "serve", "run", "event", "attach", "hook", "jobs", "report", "doctor", "config", "version"} {

@@ -29,11 +29,10 @@ func (c *cli) auxDir() string     { return filepath.Join(filepath.Dir(c.socket),
 
 func (c *cli) ledgerFile() string { return filepath.Join(c.state, "ledger.jsonl") }
 
-// builtIn returns the hooks that come with hookhost. Their attributes are those of OpenPBS's own cgroups hook, but for mpi: without it a
-// node can run jobs all the same, so no failure of it puts the node offline. daemon is false for a process that runs a job by
-// itself: that job is on one host, where mpi has nothing to do and its program would only have to be started. Where it goes on after its daemon has
-// died, the next daemon removes the job's hostfile. There is none where [host] says that this host is left alone.
-func builtIn(cfg *config.File, daemon bool) ([]host.Hook, error) {
+// builtIn returns the hooks that come with hookhost. Their attributes are those of OpenPBS's own
+// cgroups hook, but for mpi. A node can run jobs without mpi, so no failure of mpi puts the node
+// offline. There is no hook where [host] says that this host is left alone.
+func builtIn(cfg *config.File) ([]host.Hook, error) {
 	if !cfg.Host.Enabled {
 		return nil, nil
 	}
@@ -52,7 +51,7 @@ func builtIn(cfg *config.File, daemon bool) ([]host.Hook, error) {
 		{"cgroup", 100, true, 60, host.FailActionList{host.FailOfflineVnodes}},
 		{"devices", 110, cfg.Devices.Enabled, 60, host.FailActionList{host.FailOfflineVnodes}},
 		{"walltime", 120, cfg.Walltime.Enabled, 60, host.FailActionList{host.FailOfflineVnodes}},
-		{"mpi", 130, cfg.MPI.Enabled && daemon, 30, nil},
+		{"mpi", 130, cfg.MPI.Enabled, 30, nil},
 	} {
 		if !b.enabled {
 			continue
@@ -75,8 +74,8 @@ func builtIn(cfg *config.File, daemon bool) ([]host.Hook, error) {
 }
 
 // registry is the set of this node's hooks: the built-in ones and those in hooks.d.
-func (c *cli) registry(cfg *config.File, daemon bool) (*host.Registry, error) {
-	hooks, err := builtIn(cfg, daemon)
+func (c *cli) registry(cfg *config.File) (*host.Registry, error) {
+	hooks, err := builtIn(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +137,8 @@ func detectIn(roots kernfs.Roots, cfg *config.File) (*cgroup.Tree, error) {
 	return cgroup.Detect(roots, opt)
 }
 
-// openHost starts the hooks in this process.
-func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger, daemon bool) (*backend, error) {
+// openHost starts the hooks. The caller has the prefix's lock. ended is called when a job is over.
+func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger, ended func()) (*backend, error) {
 	name, err := nodeName(cfg)
 	if err != nil {
 		return nil, err
@@ -152,7 +151,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	if err != nil {
 		return nil, err
 	}
-	registry, err := c.registry(cfg, daemon)
+	registry, err := c.registry(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +173,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	t.records = store
 	b := &backend{
 		cli: c, registry: registry, store: store, ledger: ledger.Open(c.ledgerFile()), log: entry, cfg: cfg,
-		complete: complete, tree: tree, node: name, daemon: daemon, since: time.Now(), procfs: procfs,
+		complete: complete, tree: tree, node: name, since: time.Now(), procfs: procfs,
 	}
 	b.sister.Store(&cfg.Sister)
 	b.openPBS.Store(&cfg.OpenPBS)
@@ -188,14 +187,12 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		Node: name, Self: self, Registry: registry, Store: store, Ledger: b.ledger, Processes: p,
 		Log: entry, RuntimeDir: c.runtimeDir(), Fallback: t, Origins: b.origins,
 		Settings:     map[string]string{"state_dir": c.state, "nvml": nvml, "aux_dir": c.auxDir(), "remsh": remshProgram()},
-		StartTimeout: time.Duration(cfg.Host.Start), Daemon: daemon,
+		StartTimeout: time.Duration(cfg.Host.Start), Ended: ended,
 		Recover: func(_ context.Context, id string) (*jobstate.Record, error) {
 			return t.recordOf(id)
 		},
 	}
-	if daemon {
-		options.PBSHas, options.Populated = b.pbsHas, b.populated
-	}
+	options.PBSHas, options.Populated = b.pbsHas, b.populated
 	options.Sisters = b.spread(store).Of
 	if b.host, err = host.Open(options); err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"os/user"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/mom"
 	"github.com/hookhost/hookhost/internal/pbs"
@@ -48,7 +48,8 @@ report goes to standard error when it has ended. -l takes what qsub takes (-l se
   -l walltime_signal=USR1@300        SIGUSR1 to all processes 300 seconds before its end; B:USR1@300: to CMD alone
   -l kill_delay=60                   60 seconds from SIGTERM to SIGKILL
 
-With a daemon the job is the daemon's; without one the hooks are started for this job alone.
+The job is the daemon's, and ends when 'hookhost run' is killed. Where no daemon runs, one is started that goes seconds after
+its last job.
 
 CMD has the caller's umask, environment and open files. With -u CMD is another user's: HOME is that user's, and of
 the environment CMD gets PATH, TZ, HOOKHOST_* and what terminal and language are. Of the open files CMD gets standard
@@ -203,7 +204,6 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 	if !log.IsLevelEnabled(logrus.DebugLevel) {
 		log.SetLevel(logrus.FatalLevel) // standard error is the job's; what matters comes as an error, once
 	}
-	cfg = forJob(cfg, job)
 	name, err := nodeName(cfg)
 	if err != nil {
 		return 0, err
@@ -212,18 +212,20 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 	if err != nil {
 		return 0, err
 	}
-	var engine node
-	if len(hosts) > 1 {
-		engine, err = c.openSpread(cfg)
-	} else {
-		engine, err = c.openNode(ctx, cfg, log)
+	if len(hosts) > 1 && !cfg.Sister.Configured() {
+		return 0, errors.New("run: --host: this host works with no other: set ca, cert and key in [sister] (see docs/sisters.md)")
 	}
+	engine, err := c.openEngine(ctx, cfg, log)
 	if err != nil {
 		return 0, err
 	}
-	engines := &engines{cli: c, cfg: cfg, log: log, all: []node{engine}}
-	defer engines.Close()
-	spec, err := c.spec(ctx, cfg, o, job, hosts)
+	defer engine.Close()
+	if job.ID == "" {
+		if job.ID, err = engine.newJobID(ctx); err != nil {
+			return 0, err
+		}
+	}
+	spec, err := c.spec(o, job, hosts)
 	if err != nil {
 		return 0, err
 	}
@@ -232,9 +234,9 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 	defer signal.Stop(signals)
 	// Nobody may be reading standard error when a line for the job comes: that is no reason to end the job. The program has its own SIGPIPE.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
-	spec.Signals, spec.Reconnect, spec.Notices = signals, engines.reconnect, engines.notices
+	spec.Signals, spec.Reconnect, spec.Notices = signals, engine.reconnect, engine.notices
 	spec.Stop = stopSelf
-	result, err := mom.Run(ctx, engine, spec)
+	result, err := mom.Run(ctx, engine.client, spec)
 	if result.Reject != nil {
 		return 0, errors.Join(fmt.Errorf("job %s: %s", job.ID, result.Reject.Message), err)
 	}
@@ -245,30 +247,16 @@ func (c *cli) runJob(ctx context.Context, cfg *config.File, o runOptions, job *h
 		fmt.Fprintf(stderr, "hookhost: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if format != nil {
-		if err := writeRunReport(ctx, engines.last(), job.ID, format); err != nil {
+		if err := writeRunReport(ctx, engine.last(), job.ID, format); err != nil {
 			fmt.Fprintf(stderr, "hookhost: report of job %s: %v\n", job.ID, err)
 		}
 	}
 	return result.ExitStatus, nil
 }
 
-// timed are the resources because of which hook walltime has something to do.
-var timed = []string{"walltime", "cput", "soft_walltime", "min_walltime", "max_walltime", "walltime_signal"}
-
-// forJob returns the configuration for hooks that are started for this job alone: a program that nothing is asked of is not started.
-func forJob(cfg *config.File, job *hostapi.Job) *config.File {
-	asks := func(name string) bool { _, ok := job.ResourceList[name]; return ok }
-	if cfg.Walltime.Maximum > 0 || slices.ContainsFunc(timed, asks) {
-		return cfg
-	}
-	own := *cfg
-	own.Walltime.Enabled = false
-	return &own
-}
-
 // writeRunReport writes the report to standard error, on lines of its own: the job may have ended in the middle of one.
-func writeRunReport(ctx context.Context, engine node, id string, format report.Format) error {
-	b, err := engine.Report(context.WithoutCancel(ctx), id)
+func writeRunReport(ctx context.Context, client *api.Client, id string, format report.Format) error {
+	b, err := client.Report(context.WithoutCancel(ctx), id)
 	if err != nil {
 		return err
 	}

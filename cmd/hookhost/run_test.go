@@ -220,29 +220,6 @@ func TestRunJobsShareTheNode(t *testing.T) {
 	})
 }
 
-// What a killed `run` left behind, the next one cleans up.
-func TestRunKilledIsCleanedUpByTheNext(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		cmd := n.command("run", "-l", "ncpus=2", "--report=none", "--", "sleep", "1000.5")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the job runs", func() bool { return len(processesNamed("sleep", "1000.5")) > 0 })
-		cmd.Process.Kill()
-		cmd.Wait()
-		if exists(n.path("run/s")) { // the daemon notices by itself
-			eventually(t, "the daemon ends the job", func() bool { return len(n.jobDirs()) == 0 })
-		}
-		r := n.hookhost("run", "-l", "ncpus=2", "--report=none", "--", "true")
-		if r.status != 0 {
-			t.Errorf("next run: status %d, stderr %q", r.status, r.stderr)
-		}
-		if pids := processesNamed("sleep", "1000.5"); len(pids) > 0 {
-			t.Errorf("left running: %v", pids)
-		}
-	})
-}
-
 func TestRunForwardsSignals(t *testing.T) {
 	n := newNode(t)
 	cmd := n.command("run", "--report=none", "--", "sh", "-c", "trap 'exit 9' TERM; touch "+n.path("ready")+"; while :; do sleep 0.05; done")

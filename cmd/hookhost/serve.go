@@ -11,28 +11,31 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
+	sdnotify "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/daemon"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/systemd"
 )
 
 func (c *cli) serveCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "serve", Short: "Run the node's daemon", Args: noArgs,
+	var whileUsed bool
+	cmd := &cobra.Command{
+		Use: "serve [--until-idle]", Short: "Run the node's daemon", Args: noArgs,
 		Long: `Run the node's daemon in the foreground. SIGHUP has it read its configuration and hooks again; what PBS sends
 (hookhost openpbs config) it takes over by itself. SIGTERM and SIGINT stop it after the
 events that it is carrying out; jobs live on, confined, and the next daemon takes them over.
 
-A job is recorded in one state directory (--state). Who works with another one leaves it alone, runs and ends nothing of that name, and
-says so (its log, hookhost doctor), as long as the first is there: its daemon may be down for a restart only. A directory that is renamed
-takes its jobs with it; a copy does not, unless the original goes. Jobs whose directory was deleted are taken over by the next daemon. Two
-daemons on one node want two sockets, two state directories and two prefixes in [cgroup].`,
+One daemon has the jobs of a node. It locks /run/hookhost/PREFIX.lock, PREFIX being cgroup.prefix, and a second one is refused with
+its pid. Two daemons on one node want two sockets, two state directories and two prefixes in [cgroup].
+
+'hookhost run' and 'hookhost event' start 'hookhost serve --until-idle' where no daemon runs. It writes its log to until-idle.log in
+the state directory, ends seconds after its last job and client, and makes room at once for a daemon that stays.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := c.loadSettings()
 			if err != nil {
@@ -41,18 +44,38 @@ daemons on one node want two sockets, two state directories and two prefixes in 
 			if os.Geteuid() != 0 {
 				return errors.New("serve: cgroups are root's: run it as root")
 			}
-			return c.serve(cmd.Context(), s)
+			if whileUsed {
+				err = c.serveUntilIdle(cmd.Context(), s)
+			} else {
+				err = c.serve(cmd.Context(), s, newLog(s.file), untilIdle{})
+			}
+			if err != nil {
+				return fmt.Errorf("serve: %w", err)
+			}
+			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&whileUsed, "until-idle", false, "end seconds after the last job and client, as 'hookhost run' starts it")
+	return cmd
 }
 
-func (c *cli) serve(ctx context.Context, s settings) error {
+// yieldTime bounds the wait for a daemon that goes for this one.
+const yieldTime = longestEvent + 10*time.Second
+
+// serve is the owner's life. It ends with a signal, or with idle.
+func (c *cli) serve(ctx context.Context, s settings, logger *logrus.Logger, idle untilIdle) error {
 	ownUmask()
-	logger := newLog(s.file)
 	if err := c.stay(ctx, &s, logrus.NewEntry(logger)); err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return err
 	}
 	cfg := s.file
+	waiting, cancel := context.WithTimeout(ctx, yieldTime)
+	lock, err := daemon.Acquire(waiting, daemon.Dir, cfg.Cgroup.Prefix, idle.Idle != nil)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
 	if warning := startedApart(systemd.New(systemd.Run, time.Duration(cfg.Cgroup.SystemdWait)).Running(), os.Getenv("INVOCATION_ID") != "", ownCgroup()); warning != "" {
 		logger.Warn(warning)
 	}
@@ -62,17 +85,17 @@ func (c *cli) serve(ctx context.Context, s settings) error {
 
 	// Whoever started us may have left descriptors open; hooks' programs are not to have them.
 	if err := withholdInherited(); err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return err
 	}
-	// The socket first: it tells whether a daemon runs already. Callers wait until there is something to answer them.
+	// The socket first: callers wait until there is something to answer them.
 	listener, err := api.Listen(c.socket)
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return err
 	}
 	defer listener.Close()
-	b, err := c.openHost(ctx, cfg, logger, true)
+	b, err := c.openHost(ctx, cfg, logger, idle.JobEnded)
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return err
 	}
 	defer func() {
 		if err := b.Close(); err != nil {
@@ -80,17 +103,18 @@ func (c *cli) serve(ctx context.Context, s settings) error {
 		}
 	}()
 	if err := b.note(s, nil); err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return err
 	}
 	b.forgetLimits(ctx)
 	hosts, err := b.listenToHosts(cfg)
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return err
 	}
 	listener.Refused = b.refused
 	server := api.NewServer(b, b, b, b)
 	server.Reports, server.MoM, server.Host, server.Refused = b, b, b.node, b.refused
 	b.watchHosts(ctx, cfg)
+	server.Clients = idle.Clients
 	server.ErrorLog = log.New(logger.WriterLevel(logrus.DebugLevel), "", 0)
 	server.Ignored = func(event hostapi.Event, keys []string) {
 		logger.WithFields(logrus.Fields{"event": event, "keys": keys}).Debug("event has keys that are not known here")
@@ -107,16 +131,29 @@ func (c *cli) serve(ctx context.Context, s settings) error {
 		entry = entry.WithField("listen", hosts.Addr())
 	}
 	entry.Info("hookhost serves")
-	notify(logger, daemon.SdNotifyReady)
+	if idle.log != nil {
+		if err := daemon.Detach(idle.log); err != nil {
+			return err
+		}
+	}
+	idle.Start(func() bool { return b.hasJobs(ctx) })
+	notify(logger, sdnotify.SdNotifyReady)
 	go b.reconcile(ctx) // ending jobs may take long; new ones need not wait
 	for {
 		select {
+		case <-idle.Done():
+			logger.Info("no job and no client: ending")
+			err := stop(server)
+			if err == nil && b.hasJobs(ctx) {
+				err = errJobBegun
+			}
+			return err
 		case err := <-served:
-			return fmt.Errorf("serve: %w", err)
+			return err
 		case sig := <-signals:
 			if sig != unix.SIGHUP {
 				logger.Infof("%v: stopping; jobs live on", sig)
-				notify(logger, daemon.SdNotifyStopping)
+				notify(logger, sdnotify.SdNotifyStopping)
 				return stop(server)
 			}
 			reload(ctx, b, logger)
@@ -159,14 +196,14 @@ func ownCgroup() string {
 
 // reload takes over a changed configuration, or says why not and goes on with the old one.
 func reload(ctx context.Context, b *backend, logger *logrus.Logger) {
-	notify(logger, daemon.SdNotifyReloading)
+	notify(logger, sdnotify.SdNotifyReloading)
 	b.rereadCertificates()
 	if err := b.Reload(ctx); err != nil {
 		logger.Errorf("reload: %v", err)
 	} else {
 		logger.Info("reloaded")
 	}
-	notify(logger, daemon.SdNotifyReady)
+	notify(logger, sdnotify.SdNotifyReady)
 }
 
 // longestEvent is a little more than the longest alarm of the built-in hooks. An event that waits for other hosts may take longer: what is
@@ -182,7 +219,7 @@ func stop(server *api.Server) error {
 
 // notify tells systemd, if it is systemd that started us.
 func notify(logger *logrus.Logger, state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
+	if _, err := sdnotify.SdNotify(false, state); err != nil {
 		logger.Warnf("notify systemd: %v", err)
 	}
 }

@@ -17,25 +17,18 @@ import (
 func (c *cli) removeDebts() error { return os.RemoveAll(filepath.Join(c.state, "debts")) }
 
 // connect makes ready the way to other hosts that [sister] says, for the Host to take. Without
-// [sister] there is none. Certificates that cannot be used keep a daemon from starting. A `run` that
-// goes on without one runs its job to the end all the same: other hosts ask about it.
+// [sister] there is none. Certificates that cannot be used keep the daemon from starting.
 func (b *backend) connect(cfg *config.File) error {
-	if b.daemon {
-		if err := b.cli.removeDebts(); err != nil {
-			b.log.Warn(err)
-		}
+	if err := b.cli.removeDebts(); err != nil {
+		b.log.Warn(err)
 	}
 	s := cfg.Sister
 	if !s.Configured() {
 		return nil
 	}
 	id, err := sister.LoadIdentity(s, b.node)
-	if err != nil && b.daemon {
-		return err
-	}
 	if err != nil {
-		b.log.Warn(err)
-		return nil
+		return err
 	}
 	id.Reread = func(err error) {
 		if err != nil {
@@ -53,10 +46,7 @@ func (b *backend) connect(cfg *config.File) error {
 
 // spread returns this host's jobs, as far as they are on other hosts too.
 func (b *backend) spread(store sister.Store) *sister.Jobs {
-	j := &sister.Jobs{Node: b.node, Store: store, Log: b.log}
-	if b.daemon {
-		j.MoMUsage = b.momUsage
-	}
+	j := &sister.Jobs{Node: b.node, Store: store, Log: b.log, MoMUsage: b.momUsage}
 	if b.fleet != nil {
 		j.Others = b.fleet
 	}

@@ -81,7 +81,7 @@ func (b *backend) learn(ctx context.Context, req *hostapi.Request) error {
 	if vnode := req.VnodeList[natural]; vnode != nil {
 		told = vnode.ResourcesAvailable["vntype"]
 	}
-	if told != "" && !v.there && b.daemon {
+	if told != "" && !v.there {
 		if v.file == "" {
 			return fmt.Errorf("keep vntype %s: %w", told, config.ErrNoMoM)
 		}
@@ -93,7 +93,7 @@ func (b *backend) learn(ctx context.Context, req *hostapi.Request) error {
 	if v.there && told != v.name {
 		setVntype(req, natural, v.name)
 	}
-	if !b.daemon || v.name == b.vntypeInForce() {
+	if v.name == b.vntypeInForce() {
 		return nil
 	}
 	b.log.WithField("vntype", v.name).Infof("the vntype of this node: %s", v)

@@ -48,6 +48,8 @@ type Node interface {
 	Node(ctx context.Context) (NodeInfo, error)
 	// Reload reads the configuration anew; on an error the old one stays.
 	Reload(ctx context.Context) error
+	// NewJobID returns an id that no job of this host has had.
+	NewJobID(ctx context.Context) (string, error)
 }
 
 // Processes tells who and what a process belongs to. It fails with ErrNotFound.

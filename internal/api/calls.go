@@ -29,6 +29,15 @@ func (s *Server) event(peer Peer, r *http.Request) (any, error) {
 	return s.Events.Handle(context.WithoutCancel(r.Context()), req)
 }
 
+type newJob struct {
+	ID string `json:"id"`
+}
+
+func (s *Server) newJobID(_ Peer, r *http.Request) (any, error) {
+	id, err := s.Node.NewJobID(r.Context())
+	return newJob{ID: id}, err
+}
+
 type jobList struct {
 	Jobs []Job `json:"jobs"`
 }

@@ -130,6 +130,13 @@ func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
 	return l.Jobs, err
 }
 
+// NewJobID returns an id for a job that this host is to begin.
+func (c *Client) NewJobID(ctx context.Context) (string, error) {
+	var n newJob
+	err := c.call(ctx, http.MethodPost, "/v1/jobs", nil, &n)
+	return n.ID, err
+}
+
 // Job returns a job that lives on the host. It fails with ErrNotFound when it does not, or the caller may not know of it.
 func (c *Client) Job(ctx context.Context, id string) (Job, error) {
 	var j Job

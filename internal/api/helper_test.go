@@ -239,7 +239,8 @@ func (b *backend) Node(context.Context) (NodeInfo, error) {
 	return NodeInfo{Version: "1", PID: os.Getpid(), Node: "n1", Mode: "hybrid", Hooks: []HookInfo{{Name: "cgroup", State: "running"}}}, nil
 }
 
-func (b *backend) Reload(context.Context) error { return nil }
+func (b *backend) Reload(context.Context) error             { return nil }
+func (b *backend) NewJobID(context.Context) (string, error) { return "7.node", nil }
 
 func (b *backend) Process(pid int) (Process, error) {
 	p, err := proc.Read(b.procfs, pid)

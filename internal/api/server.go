@@ -5,6 +5,7 @@
 //	POST /v1/pbs/event          root                MoM's input file for its hook in, what the hook is to do out: see MoM
 //	POST /v1/attach             root, owner, host   {"job","pid","host"} in, Attached out
 //	GET  /v1/jobs               everybody           {"jobs":[...]}: root all, others their own, a host those that it is of
+//	POST /v1/jobs               root                {"id"}: the next id of this host's own jobs
 //	GET  /v1/jobs/{id}          root, owner, host   Job
 //	GET  /v1/jobs/mine          root, owner         the job that the caller is a process of
 //	GET  /v1/jobs/{id}/report   root, owner, host   the usage report
@@ -70,6 +71,9 @@ type Server struct {
 	Refused func(peer Peer, call string, err error)
 	// Ignored, if set, is told the keys of an event that its request holds and nobody knows.
 	Ignored func(event hostapi.Event, keys []string)
+	// Clients, if set, is called with 1 for each connection on the unix socket, and with -1 when it
+	// ends. It may be called at the same time.
+	Clients func(change int)
 	// ErrorLog takes what goes wrong on connections; nil is the log package's own.
 	ErrorLog *log.Logger
 
@@ -92,6 +96,15 @@ func NewServer(events Events, jobs Jobs, node Node, processes Processes) *Server
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.users = &http.Server{Handler: s.routes(), ConnContext: withPeer, MaxHeaderBytes: 16 << 10}
+	s.users.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch {
+		case s.Clients == nil:
+		case state == http.StateNew:
+			s.Clients(1)
+		case state == http.StateClosed || state == http.StateHijacked:
+			s.Clients(-1)
+		}
+	}
 	s.hosts = &http.Server{Handler: s.users.Handler, ConnContext: withPeer, MaxHeaderBytes: 16 << 10}
 	return s
 }
@@ -132,6 +145,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("POST /v1/pbs/event", http.HandlerFunc(s.momEvent))
 	mux.Handle("POST /v1/attach", s.endpoint(anybody, maxSmall, s.attach))
 	mux.Handle("GET /v1/jobs", s.endpoint(anybody, maxSmall, s.question(s.jobs)))
+	mux.Handle("POST /v1/jobs", s.endpoint(rootOnly, maxSmall, s.newJobID))
 	mux.Handle("GET /v1/jobs/{id}", s.endpoint(anybody, maxSmall, s.question(s.job)))
 	mux.Handle("GET /v1/jobs/mine", s.endpoint(usersOnly, maxSmall, s.question(s.mine)))
 	mux.Handle("GET /v1/jobs/{id}/report", s.endpoint(anybody, maxSmall, s.question(s.report)))

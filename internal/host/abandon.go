@@ -9,7 +9,7 @@ import (
 )
 
 // Abandon ends a job here that another host has begun, if it is still that run of it: its head knows of it no more. why becomes a note
-// of its report. It does nothing where there is no such job, or another living process carries it. ctx bounds the wait for the job's turn
+// of its report. It does nothing where there is no such job. ctx bounds the wait for the job's turn
 // only, as with Handle. Idempotent.
 func (h *Host) Abandon(ctx context.Context, id, run, why string) error {
 	if err := hostapi.CheckJobID(id); err != nil {
@@ -28,10 +28,9 @@ func (h *Host) Abandon(ctx context.Context, id, run, why string) error {
 	var left *jobstate.Record
 	err = h.opt.Store.Update(ctx, id, func(rec *jobstate.Record) (*jobstate.Record, error) {
 		left = nil
-		if rec == nil || rec.Head == "" || rec.Run != run || rec.Host != h.opt.Self && h.opt.Processes.Alive(rec.Host) {
+		if rec == nil || rec.Head == "" || rec.Run != run {
 			return rec, nil
 		}
-		rec.Host = h.opt.Self
 		left = rec
 		return rec, nil
 	})

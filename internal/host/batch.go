@@ -150,12 +150,12 @@ func (h *Host) callForAll(hook string, ids []string) {
 	}
 	now := h.clock.Now()
 	due := make(map[string]jobstate.Timer, len(recs))
-	var early []string // an event has taken it back or put it off meanwhile, or another host has the job
+	var early []string // an event has taken it back or put it off meanwhile
 	recs = slices.DeleteFunc(recs, func(rec *jobstate.Record) bool {
 		h.recall(rec)
 		t, asked := rec.Timers[hook]
 		at, runs := rec.Due(t, now)
-		if !asked || !runs || at.Sub(now) > 0 || rec.Phase == jobstate.PhaseExiting || rec.Host != h.opt.Self {
+		if !asked || !runs || at.Sub(now) > 0 || rec.Phase == jobstate.PhaseExiting {
 			early = append(early, rec.Job.ID)
 			return true
 		}
@@ -230,7 +230,7 @@ func after(rec *jobstate.Record, t jobstate.Timer, d time.Duration, now jobstate
 	return jobstate.Timer{At: now.Add(d), Ask: t.Ask}
 }
 
-// rearm sets the timers of the hooks, for the jobs that this host carries: some may have rung while nobody was to be called.
+// rearm sets the timers of the hooks: some may have rung while nobody was to be called.
 func (h *Host) rearm(ctx context.Context, hooks []string) error {
 	if len(hooks) == 0 {
 		return nil
@@ -239,7 +239,7 @@ func (h *Host) rearm(ctx context.Context, hooks []string) error {
 	var ids []string
 	for _, rec := range recs {
 		asked := func(hook string) bool { _, ok := rec.Timers[hook]; return ok }
-		if rec.Host == h.opt.Self && slices.ContainsFunc(hooks, asked) {
+		if slices.ContainsFunc(hooks, asked) {
 			ids = append(ids, rec.Job.ID)
 		}
 	}

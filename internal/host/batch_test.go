@@ -258,7 +258,6 @@ func TestTimersAfterARestart(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode(t)
 			n.hook("a", "misbehave", "", "debug=true")
-			n.options = func(o *Options) { o.Daemon = true }
 			clock, err := jobstate.NewClock("test")
 			if err != nil {
 				t.Fatal(err)
@@ -329,7 +328,6 @@ func TestPutOffTimer(t *testing.T) {
 func TestTimerOfADisabledHook(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", "", "debug=true")
-	n.options = func(o *Options) { o.Daemon = true }
 	h := n.open()
 	if err := n.registry.Set("a", "enabled=false"); err != nil {
 		t.Fatal(err)

@@ -109,7 +109,7 @@ func (h *Host) isPBS(rec *jobstate.Record, age time.Duration) bool {
 	if rec.Phase == jobstate.PhaseExiting {
 		since = h.clock.Time(rec.Ended)
 	}
-	return rec.PBS && rec.Host == h.opt.Self && !rec.Begun.IsZero() && time.Since(since) >= age
+	return rec.PBS && !rec.Begun.IsZero() && time.Since(since) >= age
 }
 
 func (h *Host) unstarted(rec *jobstate.Record, age time.Duration) bool {

@@ -34,7 +34,7 @@ func (m *momFiles) has(job *hostapi.Job, home string) (bool, error) {
 // newPBSNode is a node of pbs_mom with one hook that writes down its events.
 func newPBSNode(t *testing.T, mom *momFiles) *node {
 	n := newNode(t)
-	n.options = func(o *Options) { o.Daemon, o.PBSHas = true, mom.has }
+	n.options = func(o *Options) { o.PBSHas = mom.has }
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")), "order=1")
 	return n
 }
@@ -170,7 +170,6 @@ func TestRoomOfDroppedJobs(t *testing.T) {
 		{name: "on a sister, and MoM has deleted its files", phase: jobstate.PhasePrerun, ago: time.Minute, change: func(r *jobstate.Record) { r.Kept = true }, room: true},
 		{name: "at its prologue", phase: jobstate.PhasePrerun, ago: 5 * time.Second, change: func(r *jobstate.Record) { r.Kept = true }},
 		{name: "of another MoM", phase: jobstate.PhasePrerun, ago: time.Minute, change: func(r *jobstate.Record) { r.PBS = false }},
-		{name: "of another host process", phase: jobstate.PhasePrerun, ago: time.Minute, change: func(r *jobstate.Record) { r.Host.PID++ }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.mom == nil {

@@ -167,9 +167,9 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 }
 
 // newChain returns the chain of an event of a job; rec may be nil. What hooks have said of further attaches holds no longer, unless this
-// is one; nor does it for a job that another host carries, for that one has the job's other events.
+// is one.
 func (h *Host) newChain(req *hostapi.Request, rec *jobstate.Record) *chain {
-	if req.Event != hostapi.EventAttach || rec == nil || rec.Host != h.opt.Self {
+	if req.Event != hostapi.EventAttach {
 		h.endKept(req.Job.ID)
 	}
 	return &chain{links: h.links(), req: req, states: cloneStates(rec)}
@@ -249,13 +249,9 @@ func (h *Host) changeAll(ctx context.Context, ids []string, fn func(*jobstate.Re
 }
 
 // arm sets the timers of the job as its record has them. It is called inside the transaction that the record is of: of two
-// changes the later counts. A job that another host carries has none here, whoever wrote its record: that host calls for it.
+// changes the later counts.
 func (h *Host) arm(rec *jobstate.Record) {
 	h.armStart(rec)
-	if rec.Host != h.opt.Self {
-		h.timers.drop(rec.Job.ID)
-		return
-	}
 	set, now := map[string]alarm{}, h.clock.Now()
 	for hook, t := range rec.Timers {
 		if hook == endTimer || rec.Phase == jobstate.PhaseExiting {

@@ -145,7 +145,6 @@ func TestStandingOfHeads(t *testing.T) {
 func TestHeadOutlivesTheDaemon(t *testing.T) {
 	n := newNode(t)
 	dead := hostapi.ProcessID{PID: 4_000_004, StartTime: 3}
-	n.options = func(o *Options) { o.Daemon = true }
 	rec := &jobstate.Record{Job: event(hostapi.EventBegin, "1.srv").Job, Head: "n1", Run: thisRun, Host: dead, Begun: time.Now(), Phase: jobstate.PhaseRunning}
 	if err := n.store.Update(t.Context(), "1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
 		t.Fatal(err)

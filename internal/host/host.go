@@ -68,7 +68,8 @@ type Host struct {
 const defaultStart = 30 * time.Second
 
 // Open reads the registry and starts the programs of all enabled hooks in the background. A program that does not start, and a
-// hook's file that cannot be used, fail the events that need the hook, not Open.
+// hook's file that cannot be used, fail the events that need the hook, not Open. The jobs in the store are this host's from then on:
+// no other host may use the store.
 func Open(o Options) (*Host, error) {
 	hooks, err := o.Registry.List()
 	if err != nil {
@@ -106,6 +107,9 @@ func Open(o Options) (*Host, error) {
 	h.plugins = h.arrange(nil, hooks)
 	for _, p := range h.plugins {
 		p.warm()
+	}
+	if err := h.takeOver(h.ctx); err != nil {
+		h.log.Error(err)
 	}
 	return h, nil
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
 // keeper opens a host with a hook h that wants its attaches kept. asked returns how often the hook was asked of the job's attaches.
@@ -204,26 +203,6 @@ func TestNotKept(t *testing.T) {
 				t.Errorf("asked %d times of 3", got)
 			}
 		})
-	}
-}
-
-// The events of a job that another host carries come to that one: what a hook says of it here is not kept.
-func TestKeptOfAnotherHost(t *testing.T) {
-	t.Parallel()
-	n, h, asked := keeper(t)
-	other := self
-	other.PID++
-	n.procs.add(other)
-	err := n.store.Update(t.Context(), "1.srv", func(rec *jobstate.Record) (*jobstate.Record, error) {
-		rec.Host = other
-		return rec, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	attach(t, h, "1.srv", 3)
-	if got := asked("1.srv"); got != 3 {
-		t.Errorf("asked %d times of 3", got)
 	}
 }
 

@@ -73,15 +73,15 @@ func (h *Host) forget(ctx context.Context, id string) error {
 	h.unwatchMoM(id)
 	h.forgive(id)
 	defer h.rouse(id)
+	if h.opt.Ended != nil {
+		defer h.opt.Ended()
+	}
 	return h.opt.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return nil, nil })
 }
 
-// replace stores the record of a job that this host carries. It fails when another host has taken the job meanwhile.
+// replace stores the record of a job.
 func (h *Host) replace(ctx context.Context, rec *jobstate.Record) error {
 	return h.opt.Store.Update(ctx, rec.Job.ID, func(now *jobstate.Record) (*jobstate.Record, error) {
-		if now != nil && now.Host != h.opt.Self {
-			return nil, hostapi.Errorf(hostapi.KindBusy, "process %d has taken the job over", now.Host.PID)
-		}
 		if now != nil {
 			keepTold(rec, now, h.opt.Node)
 		}
@@ -161,7 +161,6 @@ func (h *Host) conclude(ctx context.Context, rec *jobstate.Record, e hostapi.Eve
 			return nil
 		}
 	}
-	rec.Host = h.opt.Self
 	err := h.opt.Store.Update(ctx, rec.Job.ID, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil })
 	if err != nil {
 		h.owe(rec.Job.ID, func(r *jobstate.Record) { *r = *rec })

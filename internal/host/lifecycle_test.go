@@ -178,7 +178,6 @@ func TestBeginAgain(t *testing.T) {
 	tests := []struct {
 		name    string
 		record  jobstate.Record
-		daemon  bool
 		mom     *hostapi.ProcessID
 		run     int
 		busy    string // in the error; "": begun
@@ -192,18 +191,14 @@ func TestBeginAgain(t *testing.T) {
 		{name: "another living MoM's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &mom}, busy: "runs here already"},
 		{name: "a dead MoM's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &other}, reports: 1},
 		{name: "the same MoM's replay", record: jobstate.Record{Phase: jobstate.PhasePrerun, MoM: &mom}, mom: &mom},
-		{name: "another living host's", record: jobstate.Record{Phase: jobstate.PhasePrerun, Host: mom}, busy: "carried by process 4000003"},
-		{name: "pbs_mom's while its daemon is down", record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other}, run: 1, busy: "carried by process 4000004"},
-		{name: "pbs_mom's, the daemon died, runs", record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other}, daemon: true, busy: "runs here already"},
-		{name: "pbs_mom's, the daemon died, PBS has counted on", record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other}, daemon: true, run: 1, reports: 1},
+		{name: "pbs_mom's, the daemon died, runs", record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other}, busy: "runs here already"},
+		{name: "pbs_mom's, the daemon died, PBS has counted on", record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other}, run: 1, reports: 1},
 		{name: "a dead MoM's and a dead host's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &other, Host: other}, reports: 1},
-		{name: "a living host ends a dead MoM's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &other, Host: mom}, busy: "carried by process 4000003"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode(t)
 			n.procs.add(mom)
-			n.options = func(o *Options) { o.Daemon = tt.daemon }
 			h := n.open()
 			tt.record.Job = event(hostapi.EventBegin, "1.srv").Job
 			tt.record.Begun = time.Now()

@@ -99,11 +99,7 @@ func (h *Host) payOwed(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
-		// A job that another host carries by now it has begun anew, or ends itself.
 		err = h.change(ctx, id, func(rec *jobstate.Record) {
-			if rec.Host != h.opt.Self && h.opt.Processes.Alive(rec.Host) {
-				return
-			}
 			for _, note := range h.owing(id) {
 				note(rec)
 			}

@@ -52,8 +52,8 @@ type Options struct {
 	Origins Origins
 	// Settings are given to every hook as Setup.Host; may be nil.
 	Settings map[string]string
-	// Daemon says that this host is the node's: Reconcile takes over the jobs of pbs_mom from one that died.
-	Daemon bool
+	// Ended, if set, is called when a job's record has gone. It must not wait.
+	Ended func()
 	// Sisters returns the other hosts of this Host's jobs. May be nil: then there are none.
 	Sisters func(Inside) Sisters
 	// PBSHas tells whether the pbs_mom of that home has the job; "" is a home that no event has told. It fails where that cannot be

@@ -20,45 +20,53 @@ const (
 // atOnce bounds how many jobs Reconcile ends at the same time.
 const atOnce = 8
 
-// fate is what Reconcile does with a record.
-type fate int
-
-const (
-	leave  fate = iota // another host's, which lives, or our own and in order
-	adopt              // its host died, the job lives on
-	finish             // it is over
-)
-
-// fateOf decides about a record; why is the note that its report gets.
-func (h *Host) fateOf(rec *jobstate.Record) (f fate, why string) {
-	own := rec.Host == h.opt.Self
-	if !own && h.opt.Processes.Alive(rec.Host) {
-		return leave, ""
-	}
-	if _, ending := rec.Timers[endTimer]; ending && own {
-		return finish, endOnce
-	} else if ending {
-		return finish, endAgain
-	}
-	if rec.MoM != nil && rec.Head == "" && !h.opt.Processes.Alive(*rec.MoM) {
-		return finish, momDied
-	}
+// over tells whether a record is of a job that is to be ended. why is the note that its report gets.
+func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
+	earlier := rec.Host != h.opt.Self // the daemon before this one
+	_, ending := rec.Timers[endTimer]
 	switch {
-	case own:
-		return leave, ""
-	case rec.Begun.IsZero():
-		// MoM got no answer to its begin, and so has rejected the job.
-		return finish, hostDied
-	case rec.MoM == nil && !h.opt.Daemon:
-		return leave, "" // pbs_mom's; the next daemon takes it
+	case ending && earlier:
+		return true, endAgain
+	case ending:
+		return true, endOnce
+	case rec.MoM != nil && rec.Head == "" && !h.opt.Processes.Alive(*rec.MoM):
+		return true, momDied
+	case earlier && rec.Begun.IsZero(): // MoM got no answer to its begin, and so has rejected the job
+		return true, hostDied
 	}
-	return adopt, ""
+	return false, ""
 }
 
-// Reconcile looks through the records of all jobs on this machine: it ends those whose MoM or host has died, takes over
-// those that live without a host, ends once more those whose end has failed here, and leaves alone what another living host
-// carries. It is for the start of a host and is repeated after each periodic; it does nothing where there is nothing to
-// do. Errors of single jobs are joined.
+// takeOver makes this host the one of all jobs that live. Open calls it before the first event. A job
+// that is over keeps the name of the daemon before, until Reconcile ends it.
+func (h *Host) takeOver(ctx context.Context) error {
+	recs, err := h.opt.Store.List(ctx)
+	var ids []string
+	for _, rec := range recs {
+		if over, _ := h.over(rec); !over {
+			ids = append(ids, rec.Job.ID)
+		}
+	}
+	own := func(_ string, rec *jobstate.Record) (*jobstate.Record, error) {
+		if rec != nil {
+			rec.Host = h.opt.Self
+			h.arm(rec)
+			h.watchMoM(rec.Job.ID, rec.MoM)
+		}
+		return rec, nil
+	}
+	if err := errors.Join(err, h.opt.Store.UpdateAll(ctx, ids, own)); err != nil {
+		return fmt.Errorf("take over jobs: %w", err)
+	}
+	if len(ids) > 0 {
+		h.log.Infof("%d jobs taken over", len(ids))
+	}
+	return nil
+}
+
+// Reconcile looks through the records of all jobs on this machine. It ends those whose MoM has died,
+// those that a daemon left over their begin or end, and once more those whose end has failed here. It
+// is for the start of a host and is repeated after each periodic. Errors of single jobs are joined.
 func (h *Host) Reconcile(ctx context.Context) error {
 	errs := []error{h.payOwed(ctx)}
 	recs, err := h.opt.Store.List(ctx)
@@ -67,14 +75,13 @@ func (h *Host) Reconcile(ctx context.Context) error {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for _, rec := range recs {
-		f, why := h.fateOf(rec)
-		if f == leave {
+		if over, _ := h.over(rec); !over {
 			continue
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := h.resolve(ctx, rec.Job.ID, f, why); err != nil {
+			if err := h.endLeft(ctx, rec.Job.ID); err != nil {
 				mu.Lock()
 				errs = append(errs, err)
 				mu.Unlock()
@@ -85,8 +92,8 @@ func (h *Host) Reconcile(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// resolve does what was decided, if it is still to be done when the job's turn has come.
-func (h *Host) resolve(ctx context.Context, id string, f fate, why string) error {
+// endLeft ends a job that is over, if it still is when its turn has come.
+func (h *Host) endLeft(ctx context.Context, id string) error {
 	if !h.enter(&h.begun) {
 		return ErrClosed
 	}
@@ -97,52 +104,28 @@ func (h *Host) resolve(ctx context.Context, id string, f fate, why string) error
 	}
 	defer release()
 	ctx = h.detach(ctx)
-	rec, err := h.claim(ctx, id, f)
+	rec, err := h.opt.Store.Get(ctx, id)
 	if err != nil || rec == nil {
 		return err
 	}
-	if f == finish {
-		if err := h.finishLeft(ctx, rec, why); err != nil {
-			return fmt.Errorf("end job %s: %w", id, err)
-		}
+	over, why := h.over(rec)
+	if !over {
 		return nil
 	}
-	h.watchMoM(id, rec.MoM)
-	h.log.WithField("job", id).Info("job taken over from a host that died")
-	return nil
-}
-
-var errNotOurs = errors.New("decided otherwise")
-
-// claim makes this host the record's, in one transaction with a second look at it: of several hosts that find it, one
-// gets it. Nil without an error when it is not to be had any more.
-func (h *Host) claim(ctx context.Context, id string, f fate) (*jobstate.Record, error) {
-	var claimed *jobstate.Record
-	err := h.opt.Store.Update(ctx, id, func(rec *jobstate.Record) (*jobstate.Record, error) {
-		if claimed = nil; rec == nil {
-			return nil, nil
-		}
-		if now, _ := h.fateOf(rec); now != f {
-			return nil, errNotOurs
-		}
-		rec.Host = h.opt.Self
-		if claimed = rec; f == adopt {
-			h.timers.drop(id) // they are of a time before another host had the job
-			h.arm(rec)
-		}
-		return rec, nil
-	})
-	if errors.Is(err, errNotOurs) {
-		return nil, nil
+	if err := h.finishLeft(ctx, rec, why); err != nil {
+		return fmt.Errorf("end job %s: %w", id, err)
 	}
-	return claimed, err
+	return nil
 }
 
 // finishLeft sends a job's last events in place of its MoM. The caller has the job's turn.
 func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string) error {
 	id := rec.Job.ID
 	h.log.WithField("job", id).Warn("ending a job: " + why)
-	if err := h.change(ctx, id, func(r *jobstate.Record) { r.AddNote(why) }); err != nil {
+	if err := h.change(ctx, id, func(r *jobstate.Record) {
+		r.Host = h.opt.Self
+		r.AddNote(why)
+	}); err != nil {
 		return err
 	}
 	events := []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd}
@@ -165,9 +148,9 @@ func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string)
 	return errors.Join(errs...)
 }
 
-// watchMoM ends the job when the process that answers for it dies. A MoM within this very process needs no watch.
+// watchMoM ends the job when the process that answers for it dies.
 func (h *Host) watchMoM(id string, mom *hostapi.ProcessID) {
-	if mom == nil || *mom == h.opt.Self {
+	if mom == nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(h.ctx)
@@ -186,7 +169,7 @@ func (h *Host) watchMoM(id string, mom *hostapi.ProcessID) {
 			return
 		}
 		// forget, at the end of the job, calls cancel: nothing below may depend on ctx.
-		if err := h.resolve(h.ctx, id, finish, momDied); err != nil && !errors.Is(err, ErrClosed) {
+		if err := h.endLeft(h.ctx, id); err != nil && !errors.Is(err, ErrClosed) {
 			h.log.WithField("job", id).Error(line(err.Error()))
 		}
 	})

@@ -25,17 +25,13 @@ func TestReconcile(t *testing.T) {
 	tests := []struct {
 		name   string
 		record rec
-		other  bool   // not the daemon
 		host   int    // the record's host afterwards; 0: no record is left
 		note   string // in the report; "": there is none
 		events string
 	}{
 		{name: "pbs_mom's, daemon died", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseRunning}, host: self.PID},
-		{name: "pbs_mom's, daemon died, not for a run", record: rec{Host: dead, Begun: begun}, other: true, host: dead.PID},
 		{name: "host and MoM died", record: rec{Host: dead, MoM: &dead, Begun: begun, Phase: jobstate.PhaseRunning}, note: momDied, events: "epilogue end"},
-		{name: "host and MoM died, found by a run", record: rec{Host: dead, MoM: &dead, Begun: begun}, other: true, note: momDied, events: "epilogue end"},
 		{name: "MoM lives, host died", record: rec{Host: dead, MoM: &alive, Begun: begun, Phase: jobstate.PhaseRunning}, host: self.PID},
-		{name: "another host's", record: rec{Host: alive, MoM: &dead, Begun: begun}, host: alive.PID},
 		{name: "ours", record: rec{Host: self, Begun: begun}, host: self.PID},
 		{name: "ours, MoM died", record: rec{Host: self, MoM: &dead, Begun: begun}, note: momDied, events: "epilogue end"},
 		{name: "died over begin", record: rec{Host: dead, Phase: jobstate.PhasePrerun}, events: "abort"},
@@ -47,7 +43,6 @@ func TestReconcile(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode(t)
 			n.procs.add(alive)
-			n.options = func(o *Options) { o.Daemon = !tt.other }
 			n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
 			tt.record.Job = event(hostapi.EventBegin, "1.srv").Job
 			err := n.store.Update(t.Context(), "1.srv", func(*rec) (*rec, error) { return &tt.record, nil })
@@ -164,7 +159,6 @@ func TestCallAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.options = func(o *Options) { o.Daemon = true }
 	h = n.open()
 	if err := h.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)

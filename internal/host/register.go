@@ -14,7 +14,7 @@ import (
 const leftBehind = "a run that was never ended was found when the job began again"
 
 // register puts the record of a job that begins in place. What standing decides about a record that is there already
-// holds in the same transaction: of several hosts that begin one job, one does. What is left of an earlier run is ended first.
+// holds in the same transaction. What is left of an earlier run is ended first.
 func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate.Record) error {
 	var ended bool
 	var ending error
@@ -33,9 +33,8 @@ func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate
 			case !over:
 				return rec, nil
 			}
-			// Ours from here on, and to be ended whatever happens to this host or this event.
+			// To be ended whatever happens to this host or this event.
 			left = there
-			there.Host = h.opt.Self
 			exiting(there, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
 			return there, nil
 		})
@@ -58,9 +57,7 @@ var errStays = errors.New("its record is still there")
 // standing decides about a record that begin finds under the job's id: over when that run is to be ended first. It fails
 // with KindBusy when the job runs.
 //
-//	Reconcile would end it (fateOf)            over
-//	another living host's, or pbs_mom's        busy
-//	  while its daemon is down
+//	Reconcile would end it                     over
 //	another head's                             busy: who began a job here is the one to end it
 //	exiting                                    over
 //	another MoM's                              busy
@@ -70,13 +67,11 @@ var errStays = errors.New("its record is still there")
 //	  on several hosts                         over: the others have begun that run
 //	same run, running or suspended             busy
 func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, err error) {
-	f, _ := h.fateOf(rec)
+	left, _ := h.over(rec)
 	sameMoM := (rec.MoM == nil) == (req.MoM == nil) && (rec.MoM == nil || *rec.MoM == *req.MoM)
 	switch {
-	case f == finish:
+	case left:
 		return true, nil
-	case rec.Host != h.opt.Self && f != adopt:
-		return false, hostapi.Errorf(hostapi.KindBusy, "the job is carried by process %d", rec.Host.PID)
 	case rec.Head != req.Head:
 		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s has begun it", cmp.Or(rec.Head, "this host"))
 	case rec.Phase == jobstate.PhaseExiting:

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
@@ -134,43 +133,6 @@ func TestDueOverSuspensions(t *testing.T) {
 		rec.Ended = clock.Now()
 		still()
 	})
-}
-
-// Two hosts share the records, as two runs without a daemon do, and each hook is asked about all jobs. A job's timers ring in the host that
-// carries it, and there alone.
-func TestTimersOfAnotherHost(t *testing.T) {
-	n := newNode(t)
-	n.hook("a", "misbehave", "mode = \"elapsed\"\nevent = \"exechost_periodic\"\nvalue = \"1h\"", "debug=true")
-	other := hostapi.ProcessID{PID: 4_000_003, StartTime: 2, BootID: "test"}
-	n.procs.add(other)
-	h := n.open()
-	n.options = func(o *Options) { o.Self = other }
-	beside := n.open()
-	n.stored(1, func(rec *jobstate.Record) { // as it was when the host that carries it has just called
-		carried(rec)
-		rec.Launched, rec.Timers = h.clock.Now().Add(-time.Minute), nil
-	})
-	alarms := func(h *Host) (list []jobstate.Timer) {
-		h.timers.of("1.srv", func(_ string, t jobstate.Timer) { list = append(list, t) })
-		return list
-	}
-	must(t, beside, hostapi.EventPeriodic, "")
-	if at := n.record("1.srv").Timers["a"]; at.Elapsed <= time.Hour || len(alarms(beside)) > 0 {
-		t.Errorf("the record has %+v, and the host beside it %+v", at, alarms(beside))
-	}
-	must(t, h, hostapi.EventPeriodic, "")
-	if len(alarms(h)) != 1 {
-		t.Errorf("the host that carries the job has %+v", alarms(h))
-	}
-	n.stored(1, carried) // due by now
-	beside.callDue("a", []string{"1.srv"})
-	if calls := n.periodics(); len(calls) > 0 {
-		t.Errorf("the host beside it called %+v", calls)
-	}
-	h.callDue("a", []string{"1.srv"})
-	if calls := n.periodics(); len(calls) != 1 {
-		t.Errorf("the host that carries the job called %+v", calls)
-	}
 }
 
 // A hook that asks, at its call, for a time that has come does not keep the host busy.

@@ -113,7 +113,7 @@ func (n *node) open() *host.Host {
 		Registry: &host.Registry{
 			Dir: filepath.Join(n.dir, "hooks.d"), ProgramDir: filepath.Join(n.dir, "programs"), BuiltIn: n.hooks, AllowUnsafePaths: true,
 		},
-		Log: n.entry(), RuntimeDir: filepath.Join(n.dir, "run"), StartTimeout: 5 * time.Minute, Daemon: true,
+		Log: n.entry(), RuntimeDir: filepath.Join(n.dir, "run"), StartTimeout: 5 * time.Minute,
 	}
 	if n.options != nil {
 		n.options(&o)

@@ -1,0 +1,183 @@
+package main_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Two daemons with the same cgroups would be two owners of a node's jobs, wherever their sockets and
+// records are.
+func TestSecondDaemonIsRefusedWithThePidOfTheFirst(t *testing.T) {
+	n := newNode(t)
+	d := n.serve()
+	for _, args := range [][]string{
+		{"serve"},
+		{"serve", "--socket", n.path("run2/s"), "--state", n.path("state2")},
+	} {
+		r := n.hookhost(args...)
+		want := fmt.Sprintf("already running, pid %d", d.cmd.Process.Pid)
+		if r.status != 1 || !strings.Contains(r.stderr, n.prefix+".lock") || !strings.Contains(r.stderr, want) {
+			t.Errorf("%v: status %d, stderr %q, want %q", args, r.status, r.stderr, want)
+		}
+	}
+	if r := n.hookhost("run", "--report=none", "--", "true"); r.status != 0 {
+		t.Errorf("the first one does not serve: %+v", r)
+	}
+	d.kill()
+	n.serve() // the kernel has dropped the lock
+}
+
+func TestRunWithoutADaemonLeavesNothingBehindAfterSeconds(t *testing.T) {
+	n := newNode(t)
+	if r := n.hookhost("run", "--report=none", "--", "true"); r.status != 0 {
+		t.Fatalf("%+v", r)
+	}
+	pid := n.owner()
+	if pid == 0 {
+		t.Fatal("no daemon is there for the next command")
+	}
+	hooks := hookPIDs(pid)
+	began := time.Now()
+	eventually(t, "the daemon has gone", func() bool { return n.owner() == 0 })
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the daemon has stayed for %v", took)
+	}
+	for _, hook := range append(hooks, pid) {
+		eventually(t, "its processes have ended", func() bool { return syscall.Kill(hook, 0) != nil })
+	}
+	if exists(n.path("run/s")) || len(n.jobDirs()) > 0 {
+		t.Error("the socket or a cgroup is left")
+	}
+	if r := n.hookhost("jobs"); r.status != 1 || !strings.Contains(r.stderr, "no daemon runs") {
+		t.Errorf("jobs: %+v", r)
+	}
+	job := "1." + hostNameOf(t)
+	if r := n.hookhost("report", job, "--format=json"); r.status != 0 || !strings.Contains(r.stdout, job) {
+		t.Errorf("report of a finished job: %+v", r)
+	}
+	if r := n.hookhost("report", "2."+hostNameOf(t)); r.status != 1 || !strings.Contains(r.stderr, "no daemon runs") {
+		t.Errorf("report of no job: %+v", r)
+	}
+}
+
+func hostNameOf(t *testing.T) string {
+	t.Helper()
+	name, err := os.Hostname()
+	must(t, err)
+	name, _, _ = strings.Cut(name, ".")
+	return name
+}
+
+func TestKilledRunEndsItsJobAtOnce(t *testing.T) {
+	both(t, func(t *testing.T, n *node) {
+		cmd := n.command("run", "-l", "ncpus=2", "--report=none", "--", "sleep", "1000.5")
+		must(t, cmd.Start())
+		eventually(t, "the job runs", func() bool { return len(processesNamed("sleep", "1000.5")) > 0 })
+		cmd.Process.Kill()
+		cmd.Wait()
+		eventually(t, "the daemon ends the job", func() bool {
+			return len(n.jobDirs()) == 0 && len(processesNamed("sleep", "1000.5")) == 0
+		})
+		if r := n.hookhost("run", "-l", "ncpus=2", "--report=none", "--", "true"); r.status != 0 {
+			t.Errorf("next run: status %d, stderr %q", r.status, r.stderr)
+		}
+	})
+}
+
+func TestRunsAtOnceShareADaemon(t *testing.T) {
+	n := newNode(t)
+	gate := n.path("gate")
+	must(t, syscall.Mkfifo(gate, 0o600))
+	var jobs []*exec.Cmd
+	for i := range 4 {
+		cmd := n.command("run", "-l", "ncpus=0", "--report=none", "--", "sh", "-c", fmt.Sprintf("touch %s; read x < %s", n.path(fmt.Sprint("ready", i)), gate))
+		cmd.Stderr = os.Stderr
+		must(t, cmd.Start())
+		jobs = append(jobs, cmd)
+	}
+	for i := range jobs {
+		eventually(t, "the job runs", func() bool { return exists(n.path(fmt.Sprint("ready", i))) })
+	}
+	if r := n.hookhost("jobs"); strings.Count(r.stdout, "running") != len(jobs) {
+		t.Errorf("not all jobs are one daemon's: %+v", r)
+	}
+	f, err := os.OpenFile(gate, os.O_RDWR, 0)
+	must(t, err)
+	defer f.Close()
+	fmt.Fprint(f, strings.Repeat("go\n", len(jobs)))
+	for _, cmd := range jobs {
+		must(t, cmd.Wait())
+	}
+	log, err := os.ReadFile(n.path("state/until-idle.log"))
+	must(t, err)
+	if got := strings.Count(string(log), "hookhost serves"); got != 1 {
+		t.Errorf("%d daemons have served:\n%s", got, log)
+	}
+}
+
+func TestStartFailureOfTheDaemonIsTheErrorOfRun(t *testing.T) {
+	n := newNode(t)
+	must(t, os.MkdirAll(n.path("run"), 0o755), os.WriteFile(n.path("run/s"), nil, 0o600))
+	const want = "there is a file that is not a socket"
+	if r := n.hookhost("run", "--", "touch", n.path("ran")); r.status != 125 || !strings.Contains(r.stderr, want) || strings.Count(r.stderr, "\n") != 1 {
+		t.Errorf("run: %+v", r)
+	}
+	if r := n.event("execjob_begin", "1.x", ""); r.status != 3 || !strings.Contains(r.stderr, want) {
+		t.Errorf("event: %+v", r)
+	}
+	if exists(n.path("ran")) || n.owner() != 0 {
+		t.Error("the job ran, or a daemon is left")
+	}
+}
+
+// A job needs its daemon at its events and for its limits, not for its life.
+func TestJobOutlivesTheDaemonThatRunHasStarted(t *testing.T) {
+	n := newNode(t)
+	job := n.start("run", "--job", "5.x", "--report=json", "--", "sh", "-c", "echo started; read x; exit 0")
+	first := n.owner()
+	must(t, syscall.Kill(first, syscall.SIGKILL))
+	next := 0
+	eventually(t, "run has another daemon", func() bool { next = n.owner(); return next != 0 && next != first })
+	eventually(t, "the next daemon has the job", func() bool { return strings.Contains(n.hookhost("jobs").stdout, "running") })
+	job.stdin.Close()
+	if rep := job.report(t); rep.ExitStatus == nil || *rep.ExitStatus != 0 {
+		t.Errorf("report %+v", rep)
+	}
+}
+
+// The daemon of a `run` makes room for the node's, which takes its jobs over.
+func TestDaemonThatStaysReplacesTheOneThatRunHasStarted(t *testing.T) {
+	n := newNode(t)
+	job := n.start("run", "--job", "6.x", "--report=json", "--", "sh", "-c", "echo started; read x; exit 0")
+	d := n.serveBy((*exec.Cmd).Start)
+	eventually(t, "the daemon that stays is the owner", func() bool { return n.owner() == d.cmd.Process.Pid })
+	eventually(t, "it has the job", func() bool { return strings.Contains(n.hookhost("jobs").stdout, "running") })
+	job.stdin.Close()
+	if rep := job.report(t); rep.ExitStatus == nil || *rep.ExitStatus != 0 {
+		t.Errorf("report %+v", rep)
+	}
+}
+
+// Somebody who waits for the end of a file of the caller's does not wait for the daemon.
+func TestDaemonOfRunHoldsNoFilesOfItsCaller(t *testing.T) {
+	n := newNode(t)
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	cmd := n.command("run", "--report=none", "--", "true")
+	cmd.ExtraFiles = []*os.File{w}
+	must(t, cmd.Run(), w.Close())
+	if n.owner() == 0 {
+		t.Fatal("the daemon has gone already")
+	}
+	must(t, r.SetReadDeadline(time.Now().Add(2*time.Second)))
+	if _, err := io.ReadAll(r); err != nil {
+		t.Errorf("the file is held open: %v", err)
+	}
+}

@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"sync"
+	"time"
+)
+
+// Idle finds out when a daemon has had neither a client nor a job for a while. It sleeps between
+// changes. Its methods may be called at the same time. A nil Idle is that of a daemon that stays.
+type Idle struct {
+	linger time.Duration
+	done   chan struct{}
+
+	mu      sync.Mutex
+	jobs    func() bool
+	timer   *time.Timer // nil before Start
+	clients int
+	changes int // clients that came or went, and jobs that ended
+}
+
+// NewIdle returns an Idle whose Done is closed when there was nobody for linger.
+func NewIdle(linger time.Duration) *Idle {
+	return &Idle{linger: linger, done: make(chan struct{})}
+}
+
+// Start counts from now. jobs tells whether there are jobs. It is asked only after linger without a
+// change.
+func (i *Idle) Start(jobs func() bool) {
+	if i == nil {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.jobs, i.timer = jobs, time.AfterFunc(i.linger, i.look)
+}
+
+// Clients notes that clients came, or went where the number is below 0.
+func (i *Idle) Clients(change int) { i.note(change) }
+
+// JobEnded notes that a job is over.
+func (i *Idle) JobEnded() { i.note(0) }
+
+// Done is closed once the daemon is idle. It is nil for a daemon that stays.
+func (i *Idle) Done() <-chan struct{} {
+	if i == nil {
+		return nil
+	}
+	return i.done
+}
+
+func (i *Idle) note(clients int) {
+	if i == nil {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.clients += clients
+	i.changes++
+	if i.timer != nil {
+		i.timer.Reset(i.linger)
+	}
+}
+
+// look decides after linger without a change. A client or job that is still there makes a change
+// when it ends.
+func (i *Idle) look() {
+	i.mu.Lock()
+	before := i.changes
+	i.mu.Unlock()
+	if i.jobs() {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	select {
+	case <-i.done:
+	default:
+		if i.clients == 0 && i.changes == before {
+			close(i.done)
+		}
+	}
+}

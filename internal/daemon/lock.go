@@ -1,0 +1,124 @@
+// Package daemon makes one process the owner of a node's jobs.
+//
+// The owner is `hookhost serve`. Only the owner begins, ends or records jobs. It holds the lock of
+// its cgroup prefix for its life. A command that finds no owner starts one that goes when it is
+// idle.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir holds the locks of all prefixes. It does not follow the socket: two daemons with two sockets
+// may name one prefix.
+const Dir = "/run/hookhost"
+
+// ErrRunning says that another process is the owner.
+var ErrRunning = errors.New("already running")
+
+// idleMark stands behind the pid of an owner that goes when it is idle.
+const idleMark = "until-idle"
+
+// Lock is the ownership of a cgroup prefix. The kernel drops the lock with its holder, so a holder
+// that was killed leaves none. The file stays: two processes would lock two files otherwise.
+type Lock struct{ file *os.File }
+
+// Acquire takes the lock of a prefix in dir, and makes dir, mode 0755, where it is missing. The
+// file has the pid of its last holder. Acquire fails with ErrRunning and the holder's pid while
+// another process holds the lock.
+//
+// A holder that goes when it is idle yields to one that stays: Acquire sends the holder SIGTERM and
+// waits for the lock until ctx ends. Jobs live on meanwhile.
+func Acquire(ctx context.Context, dir, prefix string, untilIdle bool) (*Lock, error) {
+	if err := makeDir(dir); err != nil {
+		return nil, fmt.Errorf("lock prefix %s: %w", prefix, err)
+	}
+	path := lockPath(dir, prefix)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock prefix %s: %w", prefix, err)
+	}
+	if err := lock(ctx, f, untilIdle); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	text := strconv.Itoa(os.Getpid())
+	if untilIdle {
+		text += " " + idleMark
+	}
+	_, err = f.WriteAt([]byte(text+"\n"), 0)
+	if err = errors.Join(err, f.Truncate(int64(len(text)+1))); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &Lock{file: f}, nil
+}
+
+// Release lets another process be the owner.
+func (l *Lock) Release() error { return l.file.Close() }
+
+// Holder returns the last owner of a prefix, dead or alive, and whether that was one that goes when
+// it is idle. The pid is 0 where there has been none.
+func Holder(dir, prefix string) (pid int, untilIdle bool) { return holder(lockPath(dir, prefix)) }
+
+func lockPath(dir, prefix string) string { return filepath.Join(dir, prefix+".lock") }
+
+func lock(ctx context.Context, f *os.File, untilIdle bool) error {
+	asked := 0
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		pid, yields := holder(f.Name())
+		if !yields || untilIdle {
+			return fmt.Errorf("%w, pid %d", ErrRunning, pid)
+		}
+		if pid != asked {
+			asked = pid
+			if err := unix.Kill(pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("%w, pid %d: %w", ErrRunning, pid, err)
+			}
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("%w, pid %d: it does not stop: %w", ErrRunning, pid, context.Cause(ctx))
+		}
+	}
+}
+
+// holder reads who has locked the file last: 0 where the file does not say.
+func holder(path string) (pid int, untilIdle bool) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	number, mark, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	pid, err = strconv.Atoi(number)
+	if err != nil || pid <= 1 {
+		return 0, false
+	}
+	return pid, mark == idleMark
+}
+
+// makeDir makes a directory that everybody may enter, whatever the umask: the socket is in it.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755)
+}
