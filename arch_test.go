@@ -32,7 +32,7 @@ var edges = map[string][]string{
 	"internal/placement": {"internal/kernfs", "internal/topology"},
 	"internal/nodestate": {},
 	"internal/tinyhttp":  {},
-	"internal/cgroup":    {"hostapi", "internal/kernfs", "internal/nodestate"},
+	"internal/cgroup":    {"hostapi", "internal/kernfs"},
 	"internal/proc":      {"hostapi", "internal/kernfs"},
 	"internal/systemd":   {},
 	"internal/daemon":    {"internal/systemd"},

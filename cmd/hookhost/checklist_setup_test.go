@@ -203,13 +203,12 @@ func sample(t testing.TB, name string) string {
 	return program
 }
 
-// A job that is being set up is in nobody's list yet: no sweep touches it as long as its maker lives. What nobody answers for goes.
+// No sweep touches a job that is being set up. What is no job's goes.
 func TestChecklist08SweepSparesJobsInSetup(t *testing.T) {
 	m := newMoM(t)
 	arrived, until := m.path("arrived"), m.path("until")
 	m.register("slow", "execjob_begin", 900, fmt.Sprintf("arrived = %q\nuntil = %q\n", arrived, until))
 	d := m.serve()
-	other := m.beside() // another host with the same prefix, who has no record of what is set up here
 	j := pbsJob{id: "801.pbshost", list: "ncpus=1,mem=32mb"}
 	m.endAtLast(j)
 	done := m.aside("execjob_begin", j)
@@ -217,7 +216,7 @@ func TestChecklist08SweepSparesJobsInSetup(t *testing.T) {
 	orphan := m.memoryDir("802.pbshost")
 	must(t, os.Mkdir(orphan, 0o755))
 	for range 2 {
-		if r := other.tell("exechost_periodic", `{"vnode_list": {}}`); r.status != 0 {
+		if r := m.node.tell("exechost_periodic", `{"vnode_list": {}}`); r.status != 0 {
 			t.Errorf("periodic: %+v", r)
 		}
 	}
@@ -233,7 +232,7 @@ func TestChecklist08SweepSparesJobsInSetup(t *testing.T) {
 	}
 	m.end(j)
 
-	// The mark ends with its maker: what was never set up to its end goes when the next one comes.
+	// What was never set up to its end goes when the next daemon comes.
 	must(t, os.Remove(arrived), os.Remove(until))
 	done = m.aside("execjob_begin", j)
 	eventually(t, "the job is half set up once more", func() bool { return exists(arrived) })
@@ -243,18 +242,6 @@ func TestChecklist08SweepSparesJobsInSetup(t *testing.T) {
 	}
 	m.serve()
 	eventually(t, "the job is gone", func() bool { return len(m.dirsOf(j.id)) == 0 })
-}
-
-// beside starts another daemon for the same cgroups, with a state of its own.
-func (m *mom) beside() *node {
-	m.t.Helper()
-	dir, err := os.MkdirTemp("", "hh")
-	must(m.t, err)
-	m.t.Cleanup(func() { os.RemoveAll(dir) })
-	n := &node{t: m.t, dir: dir, prefix: m.prefix}
-	must(m.t, os.WriteFile(n.path("hookhost.toml"), fmt.Appendf(nil, "[cgroup]\nprefix = %q\n[host]\nnode = %q\nstart_timeout = \"60s\"\n", m.prefix, m.name), 0o600))
-	n.serve()
-	return n
 }
 
 // register makes testdata/hooks/play a hook for one event; config is the rest of its configuration.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookhost/hookhost/internal/doctor"
 	"github.com/hookhost/hookhost/internal/host"
-	"github.com/hookhost/hookhost/internal/nodestate"
 	"github.com/hookhost/hookhost/internal/sister"
 )
 
@@ -36,9 +35,6 @@ when a configured hook cannot work.`,
 				return err
 			}
 			findings := doctor.Examine(cmd.Context(), node)
-			if tree, err := detect(s.file); err == nil {
-				findings = append(findings, examineElsewhere(tree, nodestate.Dir(c.state))...)
-			}
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"findings": findings})
 			} else {

@@ -18,7 +18,6 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/ledger"
-	"github.com/hookhost/hookhost/internal/nodestate"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/systemd"
 )
@@ -165,12 +164,11 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 		return nil, err
 	}
 	p := processes{procfs: procfs}
-	t := traces{tree: tree, state: nodestate.Dir(c.state), self: self, alive: p.Alive, procfs: procfs}
+	t := traces{tree: tree, self: self, procfs: procfs}
 	store, complete, err := c.openRebuilt(ctx, t, entry)
 	if err != nil {
 		return nil, err
 	}
-	t.records = store
 	b := &backend{
 		cli: c, registry: registry, store: store, ledger: ledger.Open(c.ledgerFile()), log: entry, cfg: cfg,
 		complete: complete, tree: tree, node: name, since: time.Now(), procfs: procfs,
@@ -238,21 +236,13 @@ func (p processes) Wait(ctx context.Context, id hostapi.ProcessID) error {
 	return err
 }
 
-// RemoveJob removes a job's cgroup when the cgroup hook is not there to do it, or refuses to. One of a job that is recorded elsewhere, and not
-// here, is an error.
+// RemoveJob removes a job's cgroup when the cgroup hook is not there to do it, or refuses to.
 func (t traces) RemoveJob(ctx context.Context, id string) error {
 	job, err := t.tree.Job(id)
 	if err != nil {
 		return err
 	}
 	r, unmarked := job.Record()
-	_, apart := t.whose(job, nil, r)
-	if apart != nil {
-		have, _ := t.records.Get(ctx, id) // one that cannot be read is none
-		if _, apart = t.whose(job, have, r); apart != nil {
-			return apart
-		}
-	}
 	if unmarked == nil { // what cannot be removed now is a sweep's
 		r.Ending = true
 		if err := job.SetRecord(r); err != nil && !errors.Is(err, cgroup.ErrNotFound) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -13,48 +12,13 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/kernfs"
-	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
-// traces are what jobs have in the kernel, as far as they are this host's.
+// traces are what jobs have in the kernel.
 type traces struct {
-	tree    *cgroup.Tree
-	state   nodestate.Dir   // where this host has its records
-	records *jobstate.Store // those, for RemoveJob
-	self    hostapi.ProcessID
-	alive   func(hostapi.ProcessID) bool
-	procfs  *kernfs.FS
-}
-
-// whose returns the host that answers for the job, zero where none lives. apart is an error for a job that is recorded in another state
-// directory: whatever has become of its host, it is not this one's, unless that is gone and this one has a record of the same run. have
-// is this host's record, nil for none, and found the cgroup's.
-func (t traces) whose(job *cgroup.Job, have *jobstate.Record, found cgroup.Record) (by hostapi.ProcessID, apart error) {
-	m, err := job.Maker()
-	if err != nil {
-		return by, nil
-	}
-	lives := t.alive(m.Host)
-	if lives {
-		by = m.Host
-	}
-	if lives && m.State.Dir != "" && m.State.Dir != string(t.state) || m.State.Apart(t.state) && !sameRun(have, found) {
-		apart = fmt.Errorf("job %s: its cgroup says that its record is in %s, and this host has its records in %s", job.ID(), m.State.Dir, t.state)
-	}
-	return by, apart
-}
-
-// nobody is the host that answers for what no host answers for.
-var nobody hostapi.ProcessID
-
-// sameRun tells whether a record and a cgroup come from one begin, as the cgroup hook does (recorded, in hooks/cgroup/maker.go).
-func sameRun(have *jobstate.Record, found cgroup.Record) bool {
-	if have == nil {
-		return false
-	}
-	here, _ := countedIn(have.HookState["cgroup"])
-	there, _ := countedIn(found.State)
-	return here.Begun != 0 && here.Begun == there.Begun
+	tree   *cgroup.Tree
+	self   hostapi.ProcessID
+	procfs *kernfs.FS
 }
 
 // rebuild makes records for jobs that have a cgroup but no record, as after the state was damaged or deleted. The
@@ -73,7 +37,7 @@ func (t traces) rebuild(ctx context.Context, store *jobstate.Store, log *logrus.
 	for _, id := range ids {
 		errs = append(errs, store.Update(ctx, id, func(have *jobstate.Record) (*jobstate.Record, error) {
 			if have != nil {
-				if have.Host != t.self && !t.alive(have.Host) && t.realign(have, clock.Now()) {
+				if have.Host != t.self && t.realign(have, clock.Now()) {
 					log.WithField("job", id).Warnf("its host died over an event: the job's cgroup says that it is %s", have.Phase)
 				}
 				return have, nil
@@ -89,8 +53,7 @@ func (t traces) rebuild(ctx context.Context, store *jobstate.Store, log *logrus.
 	return errors.Join(errs...)
 }
 
-// recordOf makes the record of one job anew. It is nil for a job that has no cgroup which says that it runs, for
-// one that another living host answers for, and for one that is recorded elsewhere.
+// recordOf makes the record of one job anew. It is nil for a job that has no cgroup which says that it runs.
 func (t traces) recordOf(id string) (*jobstate.Record, error) {
 	job, err := t.tree.Job(id)
 	if err != nil {
@@ -99,9 +62,6 @@ func (t traces) recordOf(id string) (*jobstate.Record, error) {
 	found, err := job.Record()
 	if err != nil || found.Ending {
 		return nil, nil // no job's: the cgroup hook sweeps it
-	}
-	if by, apart := t.whose(job, nil, found); by != nobody && by != t.self || apart != nil {
-		return nil, nil
 	}
 	clock, err := jobstate.NewClock(t.self.BootID)
 	if err != nil {
@@ -121,9 +81,6 @@ func (t traces) realign(rec *jobstate.Record, now jobstate.Moment) bool {
 	found, err := job.Record()
 	if err != nil {
 		return false
-	}
-	if by, apart := t.whose(job, rec, found); by != nobody || apart != nil {
-		return false // that host's hook is in the middle of something, or the two are not of one run
 	}
 	return follow(rec, found, now)
 }

@@ -56,7 +56,7 @@ the environment CMD gets PATH, TZ, HOOKHOST_* and what terminal and language are
 input, output and error.
 
 --host, once for each host, runs the job on several. The first is this one, where CMD is started; the chunks of select go to the hosts in
-turn. Each needs a daemon and [sister] in its configuration (docs/sisters.md). CMD starts its processes on the others itself, as mpirun does;
+turn. The others need a daemon, and each needs [sister] in its configuration (docs/sisters.md). CMD starts its processes on the others itself, as mpirun does;
 'hookhost remsh HOST' is there for what does not. When one host rejects the job it runs on none.
 
 Exit status: CMD's; 128+N when signal N ended it; 125 when hookhost failed or a hook rejected the job; 126 and 127 when

@@ -302,6 +302,7 @@ func TestWalltimeOverRestart(t *testing.T) {
 	job := n.start("run", "--job", "82.x", "-l", fmt.Sprint("walltime=", seconds), "--report=json", "--", "python3", "-c", traps)
 	launched := n.launchedAt(t, "82.x")
 	time.Sleep(launched + limit - 6*time.Second - monotonic()) // long before: a busy machine may stand still for seconds
+	must(t, syscall.Kill(job.pid, syscall.SIGSTOP))            // or it would start another daemon
 	d.killAll()
 	time.Sleep(launched + limit + 2*time.Second - monotonic())
 	if _, over := said(t, job.output())["SIGTERM"]; over {
@@ -309,6 +310,7 @@ func TestWalltimeOverRestart(t *testing.T) {
 	}
 	n.serve()
 	back := monotonic()
+	must(t, syscall.Kill(job.pid, syscall.SIGCONT))
 	job.wait()
 	rep := result{stderr: job.stderr.String()}.report(t)
 	if rep.ExitStatus == nil || *rep.ExitStatus != 256+15 {

@@ -138,20 +138,19 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 		proc.Alive(h.roots.Proc, *r.Begin.MoM) {
 		return hostapi.Errorf(hostapi.KindBusy, "job %s runs here already: process %d answers for it", j.ID(), r.Begin.MoM.PID)
 	}
-	err := h.removeLeft(ctx, j)
+	err := h.remove(ctx, j)
 	if err == nil {
 		h.logOf(j.ID()).Warn("removed the cgroup of an earlier run")
 		return nil
 	}
 	kind := hostapi.KindNode
-	if errors.Is(err, errAnswered) || cannotRemove(err) || errors.Is(err, errHeld) || ctx.Err() != nil {
+	if cannotRemove(err) || errors.Is(err, errHeld) || ctx.Err() != nil {
 		kind = hostapi.KindBusy
 	}
 	return hostapi.Errorf(kind, "job %s has a cgroup of an earlier run: %w", j.ID(), err)
 }
 
-// create makes the cgroup, with a record of what it is for, what it was given of devices, and this process its maker; or
-// nothing.
+// create makes the cgroup, with a record of what it is for and of what it was given of devices; or nothing.
 func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits, g *inventory.Grant, r cgroup.Record) error {
 	err := j.Create(limits)
 	if errors.Is(err, cgroup.ErrExists) || errors.Is(err, cgroup.ErrTaken) { // by hand since it was looked for, or by a job that ends
@@ -161,8 +160,7 @@ func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits, 
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	// The record is last: a cgroup that has one is a job's, with all that goes with it.
-	err = h.mark(j)
-	if err == nil && h.policy.perTask() {
+	if h.policy.perTask() {
 		err = j.Split()
 	}
 	if err == nil && g != nil {

@@ -49,8 +49,7 @@ func (h *hook) ExecjobAbort(ctx context.Context, req *hostapi.Request) (*hostapi
 	return h.ExecjobEnd(ctx, req)
 }
 
-// last takes the turn of a job that is to end. j is nil when there is nothing of it. A job that another host
-// answers for is KindBusy: the event came to the wrong one.
+// last takes the turn of a job that is to end. j is nil when there is nothing of it.
 func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s state, release func(), err error) {
 	if j, err = h.job(req); err != nil {
 		return nil, state{}, nil, err
@@ -63,15 +62,6 @@ func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s
 		h.disown(j.ID())
 		release()
 		return nil, state{}, nil, nil
-	}
-	if h.anothers(j, req.Job) {
-		release()
-		return nil, state{}, nil, hostapi.Errorf(hostapi.KindBusy, "end job %s: %w", j.ID(), h.whose(j))
-	}
-	if h.elsewhere(j) != "" { // and recorded here too: a host of that directory is not to take it over between epilogue and end
-		if err := h.adopt(ctx, j, req.Job); err != nil {
-			h.logOf(j.ID()).Warnf("take over: %v", err)
-		}
 	}
 	if s, err = stateOf(req.Job, req.Node, j); err != nil {
 		h.logOf(j.ID()).Error(err) // what is left to do needs none

@@ -292,14 +292,14 @@ func TestBeginKeepsGrantBeforeRecord(t *testing.T) {
 				marks = append(marks, name)
 			}
 		}
-		if want := []string{"trusted.hookhost.maker", "trusted.hookhost.devices", "trusted.hookhost.job"}; !slices.Equal(marks, want) {
+		if want := []string{"trusted.hookhost.devices", "trusted.hookhost.job"}; !slices.Equal(marks, want) {
 			t.Errorf("marks in the order %q, want %q", marks, want)
 		}
 		n.do(hostapi.EventEnd, "1.srv")
 
 		j := n.cgroup("2.srv")
 		g, err := n.devices.Grant([]string{"GPU-0"})
-		if err := errors.Join(err, j.Create(n.limits("0")), n.mark(j), g.Keep(j)); err != nil {
+		if err := errors.Join(err, j.Create(n.limits("0")), g.Keep(j)); err != nil {
 			t.Fatal(err)
 		}
 		n.restart()

@@ -28,7 +28,7 @@ type hook struct {
 	roots  kernfs.Roots
 	tree   *cgroup.Tree
 	node   *topology.Node
-	self   cgroup.Maker
+	self   []int // this process and its host
 	kmsg   func() (kmsgReader, error)
 	tell   func(jobID string, update *hostapi.JobUpdate) // what is known between events; never nil
 	turns  turns
@@ -52,8 +52,8 @@ type hook struct {
 
 	mu      sync.Mutex
 	watches map[string]*watch // by job id
-	owned   map[string]bool   // jobs that this process answers for: see cgroup.Maker
-	left    map[string]bool   // what was told of once: cgroups of strangers by id, other state directories by path
+	owned   map[string]bool   // jobs that were begun or listed here: see own
+	left    map[string]bool   // what was logged once: see firstLeft
 	books   map[string]*rankBook
 }
 
@@ -81,9 +81,6 @@ func newHook(s *hostapi.Setup) (any, error) {
 	}
 	dir := s.Host["state_dir"]
 	h.tell, h.kept = s.Tell, nodestate.Dir(dir)
-	if h.self.State, err = h.kept.Place(); err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
-	}
 	if dir != "" {
 		h.inventory = inventory.NewShelf(dir).Load
 	}
@@ -106,7 +103,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "scan topology: %w", err)
 	}
-	self, err := thisMaker(roots.Proc)
+	self, err := ownProcesses(roots.Proc)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@
 // internal/cgroup's affair, the numbers are decided in limits.go and memory.go, and nothing here knows a file name.
 //
 // The truth about what is taken is the cgroup tree itself, read anew at each begin under the tree's lock, so that this
-// program may die at any point and several of them may serve one node. Who answers for a cgroup stands on it (maker.go).
+// program may die at any point.
 package main
 
 import "github.com/hookhost/hookhost/hostapi"

@@ -57,7 +57,7 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 }
 
 // look sees to it that somebody watches a listed job and, but for startup, measures it. A job that begins or ends at this
-// moment is left to that event, and what another host's hook answers for is left unwatched.
+// moment is left to that event.
 func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, req *hostapi.Request) (*hostapi.JobUpdate, error) {
 	measure := req.Event != hostapi.EventStartup
 	release, _ := h.turns.try(id)
@@ -72,35 +72,31 @@ func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, req *hosta
 	if !j.Exists() {
 		return nil, nil
 	}
+	h.own(id)
 	s, err := stateOf(job, req.Node, j)
 	errs := []error{err}
-	if err := h.adopt(ctx, j, job); err != nil {
-		errs = append(errs, fmt.Errorf("take over job %s: %w", id, err))
-	}
 	if s.Ended {
 		return nil, errors.Join(errs...)
 	}
 	before := s.encode()
-	if h.owns(id) {
-		if !measure || s.SuspendedAt != 0 { // at startup, or where it costs only those that are suspended
-			errs = append(errs, h.settle(ctx, j))
-		}
-		switch {
-		case err != nil:
-			err = nil // told with the others
-		case !measure:
-			s.follow(j) // a hook that died has told nobody
-			err = h.followEnforce(j, &s)
-		default:
-			err = h.bringDown(ctx, j, &s)
-		}
-		if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
-			h.logOf(id).Warnf("its limits are not what its record says: %v", err)
-		}
-		h.watch(j)
+	if !measure || s.SuspendedAt != 0 { // at startup, or where it costs only those that are suspended
+		errs = append(errs, h.settle(ctx, j))
 	}
+	switch {
+	case err != nil:
+		err = nil // told with the others
+	case !measure:
+		s.follow(j) // a hook that died has told nobody
+		err = h.followEnforce(j, &s)
+	default:
+		err = h.bringDown(ctx, j, &s)
+	}
+	if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+		h.logOf(id).Warnf("its limits are not what its record says: %v", err)
+	}
+	h.watch(j)
 	var update *hostapi.JobUpdate
-	if measure && s.PerTask && h.owns(id) {
+	if measure && s.PerTask {
 		h.tendRanks(ctx, j)
 	}
 	if measure {
@@ -114,7 +110,7 @@ func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, req *hosta
 		}
 	}
 	now := s.encode()
-	changed, again := !bytes.Equal(now, before), !measure && h.owns(id) && marked(j) != ""
+	changed, again := !bytes.Equal(now, before), !measure && marked(j) != ""
 	if update == nil && (changed || again) {
 		update = &hostapi.JobUpdate{}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -151,4 +152,4 @@ func (h *hook) process(pid int) (p proc.Process, alive bool, err error) {
 }
 
 // isOurs tells whether pid is this hook or its host, which no job may take along.
-func (h *hook) isOurs(pid int) bool { return pid == h.self.Hook.PID || pid == h.self.Host.PID }
+func (h *hook) isOurs(pid int) bool { return slices.Contains(h.self, pid) }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
 // recordMark is the extended attribute of a job's cgroup that holds its Record.
@@ -56,37 +55,4 @@ func (j *Job) Record() (Record, error) {
 		return Record{}, fmt.Errorf("record of job %s: is about another", j.id)
 	}
 	return r, nil
-}
-
-// Maker is who answers for a job's cgroup: a hook, and the host that starts it anew when it dies.
-type Maker struct {
-	Hook hostapi.ProcessID `json:"hook"`
-	Host hostapi.ProcessID `json:"host"`
-	// State is where that host has the job's record; zero where nobody has told.
-	State nodestate.Place `json:"state,omitzero"`
-}
-
-// makerMark is the extended attribute of a job's cgroup that names its Maker.
-const makerMark = "trusted.hookhost.maker"
-
-// SetMaker puts m on the job's cgroup, in place of an earlier one.
-func (j *Job) SetMaker(m Maker) error {
-	b, err := json.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("maker of job %s: %w", j.id, err)
-	}
-	return j.SetMark(makerMark, b)
-}
-
-// Maker returns what SetMaker put there; an error for a cgroup that nobody answers for.
-func (j *Job) Maker() (Maker, error) {
-	b, err := j.Mark(makerMark)
-	if err != nil {
-		return Maker{}, err
-	}
-	var m Maker
-	if err := json.Unmarshal(b, &m); err != nil {
-		return Maker{}, fmt.Errorf("maker of job %s: %w", j.id, err)
-	}
-	return m, nil
 }
