@@ -39,6 +39,9 @@ recorded, and both fail.`,
 			if mine {
 				return c.jobsMine(cmd, asJSON)
 			}
+			if _, err := c.load(); err != nil { // --config is checked, whoever has read it
+				return err
+			}
 			client, err := api.Dial(c.socket)
 			if err != nil {
 				return fmt.Errorf("jobs: %w", withoutDaemon(err))

@@ -71,6 +71,9 @@ func (c *cli) reportOne(cmd *cobra.Command, id string, f report.Format, out io.W
 
 // reportOf asks the daemon. Where none runs root has the reports of finished jobs from the ledger.
 func (c *cli) reportOf(ctx context.Context, id string) (json.RawMessage, error) {
+	if _, err := c.load(); err != nil { // as jobs does
+		return nil, err
+	}
 	client, err := api.Dial(c.socket)
 	if err == nil {
 		defer client.Close()

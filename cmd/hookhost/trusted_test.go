@@ -29,7 +29,7 @@ func TestConfigurationThatOthersCanWriteIsRefused(t *testing.T) {
 			if err := tt.open(); err != nil {
 				t.Fatal(err)
 			}
-			for _, args := range [][]string{{"run", "--report=none", "--", "true"}, {"serve"}, {"hook", "list"}} {
+			for _, args := range [][]string{{"run", "--report=none", "--", "true"}, {"serve"}, {"jobs"}} {
 				if r := n.hookhost(args...); r.status == 0 || !strings.Contains(r.stderr, tt.says) {
 					t.Fatalf("%s: status %d, %s; want %q", args[0], r.status, r.stderr, tt.says)
 				}

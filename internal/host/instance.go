@@ -26,7 +26,7 @@ import (
 type launcher struct {
 	paths    paths
 	spawn    *spawner
-	sockets  *socketDir
+	sockets  socketDir
 	behind   remnants
 	readable sync.Map // programs of owners that the log has said others can read
 	limit    time.Duration
@@ -128,7 +128,7 @@ func (i *instance) connect(l *launcher) error {
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
 		StartTimeout:     2 * l.limit, // ours comes first
-		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: l.sockets.path},
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: string(l.sockets)},
 		SyncStdout:       i.proc.out,
 		SyncStderr:       i.proc.err,
 		Logger:           hclog.NewNullLogger(), // what it has to say about the process is said here

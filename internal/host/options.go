@@ -35,7 +35,7 @@ type Options struct {
 	Processes Processes
 	Log       *logrus.Entry
 
-	// RuntimeDir is for sockets; several hosts may share it.
+	// RuntimeDir is for sockets. No other host may use it.
 	RuntimeDir string
 	// Fallback may be nil: then what a failed hook left is only told.
 	Fallback Remover

@@ -9,46 +9,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketDir is where the sockets of one host's programs are: a directory of its own below the runtime directory, which
-// several hosts may share. The lock on it says that its host lives.
-//
-// It can be passed through by others but not listed; each program's socket is in a further directory that only the
-// program's user can enter.
-type socketDir struct {
-	path string
-	lock *os.File
-}
+// socketDir is where the sockets of one host's programs are: a directory of its own below the runtime
+// directory. Others can pass through the directory but not list it. Each program's socket is in a
+// further directory that only the program's user can enter.
+type socketDir string
 
 const hostDirPrefix = "host-"
 
 // A unix socket's path has at most 107 bytes; two random names of go-plugin's come behind that of the host's directory.
 const maxRuntimeDir = 107 - len("/"+hostDirPrefix+"4294967295/plugin-dir4294967295/plugin4294967295")
 
-// newSocketDir makes a directory for this host and removes those of hosts that were killed.
-func newSocketDir(runtime string) (*socketDir, error) {
+// newSocketDir makes a directory for this host and removes those of hosts that were killed. The
+// caller is the only one that has a host in the runtime directory.
+func newSocketDir(runtime string) (socketDir, error) {
 	if len(runtime) > maxRuntimeDir {
-		return nil, fmt.Errorf("runtime directory %s: %d bytes, %d fit before a socket's name", runtime, len(runtime), maxRuntimeDir)
+		return "", fmt.Errorf("runtime directory %s: %d bytes, %d fit before a socket's name", runtime, len(runtime), maxRuntimeDir)
 	}
 	if err := prepareRuntime(runtime); err != nil {
-		return nil, fmt.Errorf("runtime directory %s: %w", runtime, err)
+		return "", fmt.Errorf("runtime directory %s: %w", runtime, err)
 	}
-	for {
-		path, err := os.MkdirTemp(runtime, hostDirPrefix)
-		if err != nil {
-			return nil, err
-		}
-		lock, err := lockDir(path)
-		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, os.ErrNotExist) {
-			continue // another host took it for a dead one's, since nobody held it yet
-		}
-		if err == nil {
-			err = os.Chmod(path, 0o711)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("socket directory: %w", err)
-		}
-		return &socketDir{path: path, lock: lock}, nil
+	path, err := os.MkdirTemp(runtime, hostDirPrefix)
+	if err == nil {
+		err = os.Chmod(path, 0o711)
 	}
+	if err != nil {
+		return "", fmt.Errorf("socket directory: %w", err)
+	}
+	return socketDir(path), nil
 }
 
 // makeRuntime makes the directory when it is missing. Others can pass through it whatever the
@@ -82,12 +69,7 @@ func prepareRuntime(dir string) error {
 		return err
 	}
 	for _, path := range old {
-		lock, err := lockDir(path)
-		if err != nil {
-			continue // its host lives, or it is gone
-		}
 		_ = removeDir(path, programDepth) // what a job's owner has put there may stay
-		lock.Close()
 	}
 	return nil
 }
@@ -123,24 +105,5 @@ func removeDir(path string, depth int) error {
 	}
 }
 
-// lockDir locks the directory without waiting. It fails with os.ErrNotExist when it was removed meanwhile.
-func lockDir(path string) (*os.File, error) {
-	d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
-	}
-	err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		_, err = os.Lstat(path)
-	}
-	if err != nil {
-		d.Close()
-		return nil, err
-	}
-	return d, nil
-}
-
 // remove removes the directory. The programs have ended.
-func (s *socketDir) remove() error {
-	return errors.Join(removeDir(s.path, programDepth), s.lock.Close())
-}
+func (s socketDir) remove() error { return removeDir(string(s), programDepth) }
