@@ -34,7 +34,7 @@ type Record struct {
 	MoMHome string `json:"mom_home,omitempty"`
 	// Kept: pbs_mom has gone on with the job after its begin, or the job's head.
 	Kept bool `json:"kept,omitempty"`
-	// Host is the host process that carries the job: the daemon or a `hookhost run`.
+	// Host is the daemon that has the job, or the one that had it when it died.
 	Host hostapi.ProcessID `json:"host"`
 
 	// Run names this start of the job on all its hosts; "" under pbs_mom and for a job of one host.
