@@ -84,7 +84,6 @@ var testOnly = []string{"internal/kernfs/kernfstest", "internal/cgroup/cgrouptes
 var libraries = map[string][]string{
 	"github.com/hashicorp/go-plugin":   {"hostapi", "hostapi/hooktest", "internal/host"},
 	"google.golang.org/grpc":           {"hostapi", "hostapi/hooktest", "hostapi/internal/hookpb", "internal/host"},
-	"go.etcd.io/bbolt":                 {"internal/jobstate"},
 	"github.com/spf13/cobra":           {"cmd/hookhost"},
 	"github.com/containerd/cgroups/v3": {"internal/doctor"},
 	"github.com/prometheus/procfs":     {"internal/doctor"},

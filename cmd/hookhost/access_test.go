@@ -225,9 +225,9 @@ func TestStateIsRebuiltFromCgroups(t *testing.T) {
 			d.kill()
 			var err error
 			if how == "damaged" {
-				err = os.WriteFile(n.path("state/jobs.db"), []byte(strings.Repeat("rubbish", 5000)), 0o600)
+				err = os.WriteFile(n.path("run/jobs/"+job+".json"), []byte(strings.Repeat("rubbish", 5000)), 0o600)
 			} else {
-				err = os.RemoveAll(n.path("state"))
+				err = errors.Join(os.RemoveAll(n.path("state")), os.RemoveAll(n.path("run/jobs")))
 			}
 			if err != nil {
 				t.Fatal(err)

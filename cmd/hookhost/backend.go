@@ -28,6 +28,7 @@ type backend struct {
 	cli      *cli
 	host     *host.Host
 	store    *jobstate.Store
+	numbers  sync.Mutex // over jobstate.NextNumber
 	ledger   *ledger.Ledger
 	log      *logrus.Entry
 	cfg      *config.File // that is in force
@@ -144,9 +145,11 @@ func (b *backend) take(ctx context.Context, cfg *config.File) error {
 
 // NewJobID returns the next job id of this node that no cgroup has: numbers begin anew when the state
 // was deleted.
-func (b *backend) NewJobID(ctx context.Context) (string, error) {
+func (b *backend) NewJobID(context.Context) (string, error) {
+	b.numbers.Lock()
+	defer b.numbers.Unlock()
 	for {
-		n, err := b.store.NextSequence(ctx)
+		n, err := jobstate.NextNumber(b.cli.state)
 		if err != nil {
 			return "", err
 		}

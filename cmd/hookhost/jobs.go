@@ -105,10 +105,7 @@ func withoutDaemon(err error) error {
 
 // Jobs returns the jobs that live here.
 func (b *backend) Jobs(ctx context.Context) ([]api.Job, error) {
-	records, err := b.store.List(ctx)
-	if err != nil {
-		return nil, err
-	}
+	records := b.store.List()
 	clock, err := bootClock()
 	if err != nil {
 		return nil, err
@@ -129,10 +126,7 @@ func (b *backend) JobOf(ctx context.Context, pid int) (api.Job, error) {
 	if !found {
 		return api.Job{}, fmt.Errorf("job of process %d: %w", pid, api.ErrNotFound)
 	}
-	r, err := b.store.Get(ctx, id)
-	if err != nil {
-		return api.Job{}, err
-	}
+	r := b.store.Get(id)
 	if r == nil {
 		return api.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
@@ -148,21 +142,18 @@ func (b *backend) forgetLimits(ctx context.Context) {
 	if b.cfg.Walltime.Enabled {
 		return
 	}
-	records, err := b.store.List(ctx)
 	var ids []string
-	for _, r := range records {
+	for _, r := range b.store.List() {
 		if r.WalltimeLimit != nil {
 			ids = append(ids, r.Job.ID)
 		}
 	}
-	if err == nil && len(ids) > 0 {
-		err = b.store.UpdateAll(ctx, ids, func(_ string, r *jobstate.Record) (*jobstate.Record, error) {
-			if r != nil {
-				r.WalltimeLimit = nil
-			}
-			return r, nil
-		})
-	}
+	err := b.store.UpdateAll(ids, func(_ string, r *jobstate.Record) (*jobstate.Record, error) {
+		if r != nil {
+			r.WalltimeLimit = nil
+		}
+		return r, nil
+	})
 	if err != nil {
 		b.log.Errorf("forget limits of walltime: %v", err)
 	}
@@ -171,10 +162,7 @@ func (b *backend) forgetLimits(ctx context.Context) {
 // Job returns a job that lives here. It fails with api.ErrNotFound where there is no record of it, nor a cgroup that one could be made
 // from anew.
 func (b *backend) Job(ctx context.Context, id string) (api.Job, error) {
-	r, err := b.store.Get(ctx, id)
-	if err != nil {
-		return api.Job{}, err
-	}
+	r := b.store.Get(id)
 	if r == nil && b.tree != nil {
 		job, err := b.tree.Job(id)
 		if err == nil && job.Exists() {

@@ -21,7 +21,7 @@ func (b *backend) tellOwner(ctx context.Context, job *hostapi.Job, lines []strin
 		return nil
 	}
 	owner := job.Owner
-	if rec, err := b.store.Get(ctx, job.ID); err == nil && rec != nil {
+	if rec := b.store.Get(job.ID); rec != nil {
 		owner = rec.Job.Owner
 	}
 	if owner.UID < 0 || owner.GID < 0 {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -19,7 +18,7 @@ const tmpDir = "/var/tmp"
 // `run` makes any here, after the job's record and before its program.
 //
 // A job without a record may still live, if the record was lost: then it has a cgroup, and keeps its files.
-func removeLeft(ctx context.Context, auxDir string, tree *cgroup.Tree, store *jobstate.Store, alive func(hostapi.ProcessID) bool) error {
+func removeLeft(auxDir string, tree *cgroup.Tree, store *jobstate.Store, alive func(hostapi.ProcessID) bool) error {
 	files, err := os.ReadDir(auxDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -30,8 +29,8 @@ func removeLeft(ctx context.Context, auxDir string, tree *cgroup.Tree, store *jo
 		if err != nil {
 			continue // not a job's
 		}
-		rec, err := store.Get(ctx, f.Name())
-		if err == nil && (rec == nil && !job.Exists() || rec != nil && rec.MoM != nil && !alive(*rec.MoM)) {
+		rec := store.Get(f.Name())
+		if rec == nil && !job.Exists() || rec != nil && rec.MoM != nil && !alive(*rec.MoM) {
 			err = mom.RemoveDirs(f.Name(), auxDir, tmpDir)
 		}
 		errs = append(errs, err)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -81,31 +80,26 @@ func (c *cli) registry(cfg *config.File) (*host.Registry, error) {
 	return &host.Registry{Dir: c.hooksDir(), ProgramDir: c.programDir(), BuiltIn: hooks, AllowUnsafePaths: cfg.Host.AllowUnsafeHooks}, nil
 }
 
-// openState opens the records of live jobs. onDamage, if any, is called after a damaged file was set aside, or one was found removed.
-func (c *cli) openState(log *logrus.Entry, onDamage func()) (*jobstate.Store, error) {
-	return jobstate.Open(c.state, jobstate.OnDamage(func(path string, err error) {
-		what := "damaged state was set aside"
-		if errors.Is(err, fs.ErrNotExist) {
-			what = "somebody has removed the state of jobs"
-		}
-		log.WithField("file", path).Errorf("%s: %v", what, err)
-		if onDamage != nil {
-			onDamage()
-		}
-	}))
+// recordsDir holds the records of live jobs. They end with the boot, as jobs do.
+func (c *cli) recordsDir() string { return filepath.Join(filepath.Dir(c.socket), "jobs") }
+
+// openRecords opens the records of live jobs.
+func (c *cli) openRecords(log *logrus.Entry) (*jobstate.Store, error) {
+	return jobstate.Open(c.recordsDir(), func(err error) { log.Error(err) })
 }
 
-// openRebuilt opens the records and completes them from the cgroup tree: now, whenever they prove damaged, and whenever
-// complete is called.
-func (c *cli) openRebuilt(ctx context.Context, t traces, log *logrus.Entry) (store *jobstate.Store, complete func(), err error) {
+// openRebuilt opens the records and completes them from the cgroup tree: now, and whenever complete
+// is called.
+func (c *cli) openRebuilt(t traces, log *logrus.Entry) (store *jobstate.Store, complete func(), err error) {
 	complete = func() {
-		if err := t.rebuild(context.WithoutCancel(ctx), store, log); err != nil {
+		if err := t.rebuild(store, log); err != nil {
 			log.Errorf("rebuild state from cgroups: %v", err)
 		}
 	}
-	// The callback comes from inside a transaction; the rebuild needs transactions of its own.
-	store, err = c.openState(log, func() { go complete() })
-	if err != nil {
+	if err := jobstate.MakeDir(c.state); err != nil {
+		return nil, nil, err
+	}
+	if store, err = c.openRecords(log); err != nil {
 		return nil, nil, err
 	}
 	complete()
@@ -165,7 +159,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	}
 	p := processes{procfs: procfs}
 	t := traces{tree: tree, self: self, procfs: procfs}
-	store, complete, err := c.openRebuilt(ctx, t, entry)
+	store, complete, err := c.openRebuilt(t, entry)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +194,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 
 // removeLeft removes the files of jobs whose `run` was killed.
 func (b *backend) removeLeft(ctx context.Context) {
-	if err := removeLeft(ctx, b.cli.auxDir(), b.tree, b.store, processes{procfs: b.procfs}.Alive); err != nil {
+	if err := removeLeft(b.cli.auxDir(), b.tree, b.store, processes{procfs: b.procfs}.Alive); err != nil {
 		b.log.Errorf("remove files of dead jobs: %v", err)
 	}
 }

@@ -45,12 +45,8 @@ func (o *origins) jobOf(ctx context.Context, local, remote netip.AddrPort) (stri
 	if err := ctx.Err(); err != nil { // who asked has gone meanwhile
 		return "", err
 	}
-	recs, err := o.b.store.List(ctx)
-	if err != nil {
-		return "", err
-	}
 	var jobs []stray.Job
-	for _, rec := range recs {
+	for _, rec := range o.b.store.List() {
 		if rec.Phase != jobstate.PhaseExiting {
 			jobs = append(jobs, stray.Job{ID: rec.Job.ID, UID: rec.Job.Owner.UID})
 		}
@@ -97,14 +93,10 @@ func (b *backend) Evidence(ctx context.Context, pid int, job string) error {
 	if err != nil {
 		return err
 	}
-	recs, err := b.store.List(ctx)
-	if err != nil {
-		return err
-	}
 	var jobs []stray.Job
 	var of *hostapi.Job
 	var begun time.Time
-	for _, rec := range recs {
+	for _, rec := range b.store.List() {
 		jobs = append(jobs, stray.Job{ID: rec.Job.ID, UID: rec.Job.Owner.UID, Session: rec.Job.SessionID})
 		if rec.Job.ID == job {
 			of, begun = rec.Job, rec.Begun

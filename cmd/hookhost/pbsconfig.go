@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -188,7 +187,7 @@ func (c *cli) settings(must bool) (settings, error) {
 
 // stay leaves the configuration before PBS's last one in force for a daemon that starts, where the
 // last one has another prefix or mount of cgroups and jobs live. Their cgroups would not be found.
-func (c *cli) stay(ctx context.Context, s *settings, log *logrus.Entry) error {
+func (c *cli) stay(s *settings, log *logrus.Entry) error {
 	if s.sent == nil || s.refused != nil {
 		return nil
 	}
@@ -196,13 +195,13 @@ func (c *cli) stay(ctx context.Context, s *settings, log *logrus.Entry) error {
 	if was.Prefix == is.Prefix && was.Mount == is.Mount {
 		return nil
 	}
-	jobs, err := c.openState(log, nil)
+	records, err := c.openRecords(log)
 	if err != nil {
 		return err
 	}
-	live, err := jobs.List(ctx)
-	if err != nil || len(live) == 0 {
-		return err
+	live := records.List()
+	if len(live) == 0 {
+		return nil
 	}
 	s.refused = fmt.Errorf("configuration %s: cgroup.prefix %q, cgroup.mount %q: %d jobs live below %q, %q: it needs a restart while none does",
 		s.pbs.id.path, is.Prefix, is.Mount, len(live), was.Prefix, was.Mount)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"time"
@@ -24,7 +23,7 @@ type traces struct {
 // rebuild makes records for jobs that have a cgroup but no record, as after the state was damaged or deleted. The
 // cgroup says what job it is; its usage is in the kernel's counters. Without this, such a job would run on with
 // nobody to end it. It also brings the records of jobs whose host has died in line with the cgroup, where that knows better.
-func (t traces) rebuild(ctx context.Context, store *jobstate.Store, log *logrus.Entry) error {
+func (t traces) rebuild(store *jobstate.Store, log *logrus.Entry) error {
 	ids, err := t.tree.JobIDs()
 	if err != nil {
 		return err
@@ -35,7 +34,7 @@ func (t traces) rebuild(ctx context.Context, store *jobstate.Store, log *logrus.
 	}
 	var errs []error
 	for _, id := range ids {
-		errs = append(errs, store.Update(ctx, id, func(have *jobstate.Record) (*jobstate.Record, error) {
+		errs = append(errs, store.Update(id, func(have *jobstate.Record) (*jobstate.Record, error) {
 			if have != nil {
 				if have.Host != t.self && t.realign(have, clock.Now()) {
 					log.WithField("job", id).Warnf("its host died over an event: the job's cgroup says that it is %s", have.Phase)

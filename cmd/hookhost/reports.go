@@ -21,10 +21,7 @@ import (
 
 // Report returns the report of a live job, measured now, else the last one of a finished job.
 func (b *backend) Report(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
-	record, err := b.store.Get(ctx, id)
-	if err != nil {
-		return nil, err
-	}
+	record := b.store.Get(id)
 	if record == nil {
 		return b.finished(ctx, id, may)
 	}
@@ -40,7 +37,7 @@ func (b *backend) Report(ctx context.Context, id string, may func(*hostapi.Job) 
 		if err := refresh(ctx, id); err != nil { // the report will be older than it might
 			b.log.WithField("job", id).Logf(level, "measure for report: %v", err)
 		}
-		if fresh, err := b.store.Get(ctx, id); err == nil && fresh != nil {
+		if fresh := b.store.Get(id); fresh != nil {
 			record = fresh
 		}
 	}
@@ -56,10 +53,7 @@ func (b *backend) Report(ctx context.Context, id string, may func(*hostapi.Job) 
 
 // Notices returns what hooks told about a live job between events: see host.Notices.
 func (b *backend) Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) ([]string, int, error) {
-	record, err := b.store.Get(ctx, id)
-	if err != nil {
-		return nil, 0, err
-	}
+	record := b.store.Get(id)
 	if record == nil || !may(record.Job) {
 		return nil, 0, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}

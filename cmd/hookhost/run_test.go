@@ -444,7 +444,7 @@ func TestRunAfterStateWasDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
-		if err := os.Remove(n.path("state/jobs.db")); err != nil {
+		if err := os.Remove(n.path("state/job-number")); err != nil {
 			t.Fatal(err)
 		}
 		if r := n.hookhost("run", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {

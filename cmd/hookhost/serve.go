@@ -65,7 +65,7 @@ const yieldTime = longestEvent + 10*time.Second
 // serve is the owner's life. It ends with a signal, or with idle.
 func (c *cli) serve(ctx context.Context, s settings, logger *logrus.Logger, idle untilIdle) error {
 	ownUmask()
-	if err := c.stay(ctx, &s, logrus.NewEntry(logger)); err != nil {
+	if err := c.stay(&s, logrus.NewEntry(logger)); err != nil {
 		return err
 	}
 	cfg := s.file
@@ -136,7 +136,7 @@ func (c *cli) serve(ctx context.Context, s settings, logger *logrus.Logger, idle
 			return err
 		}
 	}
-	idle.Start(func() bool { return b.hasJobs(ctx) })
+	idle.Start(b.hasJobs)
 	notify(logger, sdnotify.SdNotifyReady)
 	go b.reconcile(ctx) // ending jobs may take long; new ones need not wait
 	for {
@@ -144,7 +144,7 @@ func (c *cli) serve(ctx context.Context, s settings, logger *logrus.Logger, idle
 		case <-idle.Done():
 			logger.Info("no job and no client: ending")
 			err := stop(server)
-			if err == nil && b.hasJobs(ctx) {
+			if err == nil && b.hasJobs() {
 				err = errJobBegun
 			}
 			return err

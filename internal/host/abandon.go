@@ -26,7 +26,7 @@ func (h *Host) Abandon(ctx context.Context, id, run, why string) error {
 	defer release()
 	ctx = h.detach(ctx)
 	var left *jobstate.Record
-	err = h.opt.Store.Update(ctx, id, func(rec *jobstate.Record) (*jobstate.Record, error) {
+	err = h.opt.Store.Update(id, func(rec *jobstate.Record) (*jobstate.Record, error) {
 		left = nil
 		if rec == nil || rec.Head == "" || rec.Run != run {
 			return rec, nil

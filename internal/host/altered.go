@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"maps"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -40,27 +39,12 @@ func alter(rec *jobstate.Record, told *hostapi.Job) bool {
 }
 
 // alterAll does so with the jobs of an exechost event's own list.
-func (h *Host) alterAll(ctx context.Context, told map[string]*hostapi.Job) error {
-	if len(told) == 0 {
-		return nil
-	}
-	recs, err := h.opt.Store.List(ctx)
-	if err != nil {
-		return err
-	}
+func (h *Host) alterAll(told map[string]*hostapi.Job) {
 	var ids []string
-	for _, rec := range recs {
+	for _, rec := range h.opt.Store.List() {
 		if alter(rec, told[rec.Job.ID]) {
 			ids = append(ids, rec.Job.ID)
 		}
 	}
-	if len(ids) == 0 {
-		return nil
-	}
-	return h.opt.Store.UpdateAll(ctx, ids, func(id string, rec *jobstate.Record) (*jobstate.Record, error) {
-		if rec != nil {
-			alter(rec, told[id])
-		}
-		return rec, nil
-	})
+	h.change(func(rec *jobstate.Record) { alter(rec, told[rec.Job.ID]) }, ids...)
 }

@@ -1,8 +1,6 @@
 package host
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -33,8 +31,8 @@ type batches struct {
 // lane is what waits for one call to end.
 type lane struct{ jobs []string }
 
-// add has the hook called for the jobs.
-func (b *batches) add(hook string, jobs []string) {
+// add has the hook called for the job.
+func (b *batches) add(hook, job string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.lanes[hook]
@@ -43,7 +41,7 @@ func (b *batches) add(hook string, jobs []string) {
 		put(&b.lanes, hook, l)
 		b.start(func() { b.work(hook, l) })
 	}
-	l.jobs = append(l.jobs, jobs...)
+	l.jobs = append(l.jobs, job)
 }
 
 // work makes the calls of one lane, one after the other.
@@ -136,23 +134,14 @@ func (h *Host) callForAll(hook string, ids []string) {
 	if len(ids) == 1 {
 		entry = h.log.WithFields(logrus.Fields{"hook": hook, "job": ids[0]})
 	}
-	recs, err := h.opt.Store.GetAll(h.ctx, ids)
-	if err != nil {
-		entry.Error(err)
-	}
-	if len(recs) == 0 && err != nil {
-		h.timers.repeat(hook, ids, time.Now().Add(retryCall))
-		return
-	}
 	p := h.plugin(hook)
 	if p == nil || !p.gets(hostapi.EventPeriodic) {
 		return // Reload sets the timers anew when there is such a hook again
 	}
 	now := h.clock.Now()
-	due := make(map[string]jobstate.Timer, len(recs))
+	due := make(map[string]jobstate.Timer, len(ids))
 	var early []string // an event has taken it back or put it off meanwhile
-	recs = slices.DeleteFunc(recs, func(rec *jobstate.Record) bool {
-		h.recall(rec)
+	recs := slices.DeleteFunc(h.opt.Store.GetAll(ids), func(rec *jobstate.Record) bool {
 		t, asked := rec.Timers[hook]
 		at, runs := rec.Due(t, now)
 		if !asked || !runs || at.Sub(now) > 0 || rec.Phase == jobstate.PhaseExiting {
@@ -162,10 +151,7 @@ func (h *Host) callForAll(hook string, ids []string) {
 		due[rec.Job.ID] = t
 		return false
 	})
-	if err := h.changeAll(h.ctx, early, func(*jobstate.Record) {}); err != nil { // sets their timers
-		entry.Error(err)
-		h.timers.repeat(hook, early, time.Now().Add(retryCall))
-	}
+	h.change(func(*jobstate.Record) {}, early...) // sets their timers
 	for _, part := range inMessages(recs, hook) {
 		h.callFor(hook, part, due, entry)
 	}
@@ -184,7 +170,7 @@ func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobs
 		called[i] = rec.Job.ID
 	}
 	now := h.clock.Now()
-	err := h.changeAll(h.ctx, called, func(rec *jobstate.Record) {
+	h.change(func(rec *jobstate.Record) {
 		t := due[rec.Job.ID]
 		if rec.Timers[hook].Same(t) { // else a notice has set another
 			delete(rec.Timers, hook)
@@ -196,11 +182,7 @@ func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobs
 		if again := rec.Timers[hook]; again.Elapsed > 0 && again.Elapsed <= t.Elapsed { // it would ring at once, for ever
 			put(&rec.Timers, hook, after(rec, t, retryCall, now))
 		}
-	})
-	if err != nil {
-		entry.Error(err)
-		h.timers.repeat(hook, called, time.Now().Add(retryCall))
-	}
+	}, called...)
 	for _, id := range called {
 		h.rouse(id)
 	}
@@ -231,19 +213,15 @@ func after(rec *jobstate.Record, t jobstate.Timer, d time.Duration, now jobstate
 }
 
 // rearm sets the timers of the hooks: some may have rung while nobody was to be called.
-func (h *Host) rearm(ctx context.Context, hooks []string) error {
-	if len(hooks) == 0 {
-		return nil
-	}
-	recs, err := h.opt.Store.List(ctx)
+func (h *Host) rearm(hooks []string) {
 	var ids []string
-	for _, rec := range recs {
+	for _, rec := range h.opt.Store.List() {
 		asked := func(hook string) bool { _, ok := rec.Timers[hook]; return ok }
 		if slices.ContainsFunc(hooks, asked) {
 			ids = append(ids, rec.Job.ID)
 		}
 	}
-	return errors.Join(err, h.changeAll(ctx, ids, func(*jobstate.Record) {}))
+	h.change(func(*jobstate.Record) {}, ids...)
 }
 
 // about returns a periodic about some jobs.

@@ -28,17 +28,18 @@ func TestBatches(t *testing.T) {
 			mu.Unlock()
 			time.Sleep(took[jobs[0]])
 		}}
-		b.add("a", []string{"1"})
+		b.add("a", "1")
 		synctest.Wait()
-		b.add("a", []string{"3", "2"})
-		b.add("a", []string{"4", "2"})
-		b.add("b", []string{"1"})
+		for _, job := range []string{"3", "2", "4", "2"} {
+			b.add("a", job)
+		}
+		b.add("b", "1")
 		time.Sleep(time.Second)
-		b.add("a", []string{"5"}) // slow
+		b.add("a", "5") // slow
 		synctest.Wait()
-		b.add("a", []string{"6"})
+		b.add("a", "6")
 		time.Sleep(2 * time.Second)
-		b.add("a", []string{"7"})
+		b.add("a", "7")
 		time.Sleep(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
@@ -63,7 +64,7 @@ func (n *node) stored(count int, at func(rec *jobstate.Record)) (ids []string) {
 	for i := range count {
 		ids = append(ids, fmt.Sprintf("%d.srv", i+1))
 	}
-	err := n.store.UpdateAll(n.t.Context(), ids, func(id string, _ *jobstate.Record) (*jobstate.Record, error) {
+	err := n.store.UpdateAll(ids, func(id string, _ *jobstate.Record) (*jobstate.Record, error) {
 		now := time.Now()
 		rec := &jobstate.Record{
 			Job: event(hostapi.EventBegin, id).Job, Phase: jobstate.PhaseRunning, Host: hostapi.ProcessID{PID: 4_000_004},
@@ -150,8 +151,9 @@ func TestFailedBatch(t *testing.T) {
 		if a == nil {
 			t.Fatalf("job %s: no timer", id)
 		}
-		if left := time.Until(a.at); left <= 0 || left > retryCall || a.timer.Elapsed > 0 != (id == "1.srv") {
-			t.Errorf("job %s: %v left of %+v", id, left, a.timer)
+		timer := n.record(id).Timers["a"]
+		if left := time.Until(a.at); left <= 0 || left > retryCall || timer.Elapsed > 0 != (id == "1.srv") {
+			t.Errorf("job %s: %v left of %+v", id, left, timer)
 		}
 	}
 }
@@ -166,14 +168,19 @@ func TestCloseAmidCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.batches.add("a", ids)
-	h.batches.add("a", ids[:9])
+	add := func(ids []string) {
+		for _, id := range ids {
+			h.batches.add("a", id)
+		}
+	}
+	add(ids)
+	add(ids[:9])
 	eventually(t, "the hook is called", func() bool { return len(n.calls("log")) > 0 })
 	if err := h.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	release()
-	h.batches.add("a", ids)
+	add(ids)
 	if slices.ContainsFunc(n.calls("log"), func(l string) bool { return strings.Contains(l, " 7.srv ") }) {
 		t.Error("the hook was called for the job whose turn did not come")
 	}
@@ -191,11 +198,13 @@ func TestCallAtElapsed(t *testing.T) {
 		t.Helper()
 		h.timers.mu.Lock()
 		defer h.timers.mu.Unlock()
-		a := h.timers.byJob[id]["a"]
-		if a == nil || a.timer.Elapsed != time.Hour {
-			t.Fatalf("timer %+v", a)
+		if timer := n.record(id).Timers["a"]; timer.Elapsed != time.Hour {
+			t.Fatalf("timer %+v", timer)
 		}
-		return a.at
+		if a := h.timers.byJob[id]["a"]; a != nil {
+			return a.at
+		}
+		return time.Time{} // it stands still
 	}
 	must(t, h, hostapi.EventBegin, "1.srv")
 	if at := alarmOf("1.srv"); !at.IsZero() {
@@ -220,7 +229,9 @@ func TestCallAtElapsed(t *testing.T) {
 		t.Errorf("after a suspension of %v it runs until %v, was %v", rec.Suspended, at, first)
 	}
 	must(t, h, hostapi.EventEnd, "1.srv")
-	h.timers.of("1.srv", func(hook string, _ jobstate.Timer) { t.Errorf("a timer of hook %s for a job that is over", hook) })
+	if timers := h.timers.byJob["1.srv"]; len(timers) > 0 {
+		t.Errorf("timers %v for a job that is over", timers)
+	}
 	n.hook("a", "misbehave", "mode = \"elapsed\"\nvalue = \"100ms\"", "debug=true")
 	if err := h.Reload(t.Context()); err != nil {
 		t.Fatal(err)
@@ -289,39 +300,6 @@ func TestTimersAfterARestart(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A timer that was put off is not written for that alone, and is not forgotten either.
-func TestPutOffTimer(t *testing.T) {
-	n := newNode(t)
-	n.hook("a", "misbehave", "")
-	h := n.open()
-	must(t, h, hostapi.EventBegin, "1.srv")
-	must(t, h, hostapi.EventLaunch, "1.srv")
-	ask := func(u *hostapi.JobUpdate) {
-		t.Helper()
-		if err := h.heard(h.plugin("a"), "1.srv", u); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ask(&hostapi.JobUpdate{CallAtElapsed: time.Hour})
-	ask(&hostapi.JobUpdate{CallAtElapsed: 2 * time.Hour})
-	if got := n.record("1.srv").Timers["a"]; got.Elapsed != time.Hour {
-		t.Errorf("written: %+v", got)
-	}
-	must(t, h, hostapi.EventPostsuspend, "1.srv")
-	if got := n.record("1.srv").Timers["a"]; got.Elapsed != 2*time.Hour {
-		t.Errorf("written with something else: %+v, want the later time", got)
-	}
-	ask(&hostapi.JobUpdate{CallAtElapsed: time.Hour})
-	if got := n.record("1.srv").Timers["a"]; got.Elapsed != time.Hour {
-		t.Errorf("an earlier time: %+v", got)
-	}
-	ask(&hostapi.JobUpdate{CallAgain: time.Hour})
-	if got := n.record("1.srv").Timers["a"]; got.At.IsZero() || got.Elapsed != 0 {
-		t.Errorf("a time of the other kind: %+v", got)
-	}
-	must(t, h, hostapi.EventEnd, "1.srv")
 }
 
 // A time that comes while the hook is disabled is not lost: the hook is called when it is back.

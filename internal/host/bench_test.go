@@ -112,7 +112,7 @@ func BenchmarkDue(b *testing.B) {
 	var called []time.Duration
 	for b.Loop() {
 		b.StopTimer()
-		err := n.store.UpdateAll(b.Context(), ids, func(_ string, rec *jobstate.Record) (*jobstate.Record, error) {
+		err := n.store.UpdateAll(ids, func(_ string, rec *jobstate.Record) (*jobstate.Record, error) {
 			rec.Timers = map[string]jobstate.Timer{"a": again}
 			return rec, nil
 		})

@@ -58,7 +58,7 @@ func (h *Host) beginWithRoom(ctx context.Context, req *hostapi.Request, from cal
 	return h.begin(ctx, req, from)
 }
 
-// armStart sets the timer of a job that has begun and not started, or takes it away. Like arm, it is called inside the record's transaction.
+// armStart sets the timer of a job that has begun and not started, or takes it away. Like arm, it is called inside the record's update.
 func (h *Host) armStart(rec *jobstate.Record) {
 	switch {
 	case h.opt.PBSHas == nil:
@@ -69,11 +69,9 @@ func (h *Host) armStart(rec *jobstate.Record) {
 	}
 }
 
-// dropUnstarted is called when the timers of these jobs ring.
-func (h *Host) dropUnstarted(jobs []string) {
-	for _, id := range jobs {
-		h.dropInTurn(id, notStarted, func(rec *jobstate.Record) bool { return h.unstarted(rec, dropAge) })
-	}
+// dropUnstarted is called when the job's timer rings.
+func (h *Host) dropUnstarted(id string) {
+	h.dropInTurn(id, notStarted, func(rec *jobstate.Record) bool { return h.unstarted(rec, dropAge) })
 }
 
 // dropInTurn waits for the job's turn, beside the caller, and then does dropOne.
@@ -123,11 +121,7 @@ func (h *Host) drop(ctx context.Context, why string, may func(*jobstate.Record) 
 	if h.opt.PBSHas == nil {
 		return 0
 	}
-	recs, err := h.opt.Store.List(ctx)
-	if err != nil {
-		h.log.Errorf("look for jobs that pbs_mom has dropped: %v", err)
-	}
-	recs = slices.DeleteFunc(recs, func(rec *jobstate.Record) bool { return !may(rec) })
+	recs := slices.DeleteFunc(h.opt.Store.List(), func(rec *jobstate.Record) bool { return !may(rec) })
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
@@ -155,8 +149,8 @@ func (h *Host) drop(ctx context.Context, why string, may func(*jobstate.Record) 
 // dropOne ends a job whose turn the caller has, if it may be dropped by then and MoM does not have it.
 func (h *Host) dropOne(ctx context.Context, id, why string, may func(*jobstate.Record) bool) bool {
 	ctx = h.detach(ctx)
-	rec, err := h.opt.Store.Get(ctx, id)
-	if err != nil || rec == nil || !may(rec) {
+	rec := h.opt.Store.Get(id)
+	if rec == nil || !may(rec) {
 		return false
 	}
 	entry := h.log.WithField("job", id)
@@ -166,7 +160,7 @@ func (h *Host) dropOne(ctx context.Context, id, why string, may func(*jobstate.R
 		}
 		return false
 	}
-	err = h.finishLeft(ctx, rec, why)
+	err := h.finishLeft(ctx, rec, why)
 	if err != nil {
 		entry.Error(line(err.Error()))
 	}

@@ -49,7 +49,7 @@ func (n *node) put(id string, phase jobstate.Phase, ago time.Duration, change ..
 	for _, f := range change {
 		f(rec)
 	}
-	if err := n.store.Update(n.t.Context(), id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
+	if err := n.store.Update(id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -227,16 +227,13 @@ func TestJobsThatDoNotStart(t *testing.T) {
 				}
 				fromPBS(t, h, event(hostapi.EventLaunch, "3.srv"))
 				h.starts.mu.Lock()
-				waits, left := len(h.starts.queue), time.Until(h.starts.waits)
+				waits, left := len(h.starts.byJob), time.Until(h.starts.byJob["1.srv"][""].at)
 				h.starts.mu.Unlock()
 				if waits != 2 || left > dropAge || left < dropAge-20*time.Second {
 					t.Errorf("%d timers, the nearest in %v", waits, left)
 				}
 				for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
-					err := h.change(t.Context(), id, func(r *jobstate.Record) { r.Begun = r.Begun.Add(-dropAge) })
-					if err != nil {
-						t.Fatal(err)
-					}
+					h.change(func(r *jobstate.Record) { r.Begun = r.Begun.Add(-dropAge) }, id)
 				}
 			}
 			eventually(t, "the job is dropped", func() bool { return n.record("1.srv") == nil })
@@ -288,12 +285,8 @@ func TestUnlistedJobs(t *testing.T) {
 			if out, err := handle(t.Context(), req); err != nil || out.Reject {
 				t.Fatal(out, err)
 			}
-			recs, err := n.store.List(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
 			var left []string
-			for _, rec := range recs {
+			for _, rec := range n.store.List() {
 				left = append(left, rec.Job.ID)
 			}
 			if got := strings.Join(left, " "); got != tt.left {
@@ -402,12 +395,8 @@ func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 		if out, err := h.HandlePBS(t.Context(), event(hostapi.EventPeriodic, ""), tt.home); err != nil || out.Reject {
 			t.Fatal(out, err)
 		}
-		recs, err := n.store.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
 		var left []string
-		for _, rec := range recs {
+		for _, rec := range n.store.List() {
 			left = append(left, rec.Job.ID)
 		}
 		if got := strings.Join(left, " "); got != tt.left {

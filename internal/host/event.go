@@ -45,7 +45,7 @@ func (h *Host) judge(ctx context.Context, req *hostapi.Request, from caller) (*V
 	}
 	defer h.begun.Done()
 	if !req.Event.ForJob() {
-		return h.judgeHost(h.detach(ctx), req, from)
+		return h.judgeHost(h.detach(ctx), req, from), nil
 	}
 	release, err := h.jobs.take(ctx, req.Job.ID, from.class(req.Event))
 	if err != nil {
@@ -202,10 +202,6 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 	req.Job = jobOf(rec, req, h.clock.Now())
 	c := h.newChain(req, rec)
 	v := c.run(ctx)
-	if c.leaves(rec) {
-		late.passOn(v)
-		return v, nil
-	}
 	if req.Event == hostapi.EventPreresume {
 		from.missed(req.Event, v) // MoM leaves the job suspended, so its clock is not to run
 	}
@@ -216,40 +212,35 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 	}
 	late.passOn(v)
 	now := h.clock.Now()
-	err = h.change(ctx, req.Job.ID, func(rec *jobstate.Record) {
+	change := func(rec *jobstate.Record) {
 		if !v.Reject || req.Event == hostapi.EventPostsuspend { // that is told of what MoM has done
 			advance(rec, req, now)
 		}
 		alter(rec, told)
 		take(rec, h.opt.Node, c, now)
 		keepLines(rec, v.JobStderr)
-	})
-	if err != nil {
-		// The hooks have done their part; what is lost is a part of the report.
-		h.log.WithField("job", req.Job.ID).Error(err)
 	}
+	h.change(change, req.Job.ID)
 	return v, nil
 }
 
-// change replaces the job's record, if there is one, by what fn makes of it, and sets the timers that it then holds.
-func (h *Host) change(ctx context.Context, id string, fn func(*jobstate.Record)) error {
-	return h.changeAll(ctx, []string{id}, fn)
-}
-
-// changeAll does so for several jobs, in one transaction.
-func (h *Host) changeAll(ctx context.Context, ids []string, fn func(*jobstate.Record)) error {
-	return h.opt.Store.UpdateAll(ctx, ids, func(_ string, rec *jobstate.Record) (*jobstate.Record, error) {
+// change replaces the jobs' records, where there are any, by what fn makes of them, and sets the
+// timers that they then hold. A record that has no form as JSON stays as it was, and is logged.
+func (h *Host) change(fn func(*jobstate.Record), ids ...string) {
+	err := h.opt.Store.UpdateAll(ids, func(_ string, rec *jobstate.Record) (*jobstate.Record, error) {
 		if rec != nil {
-			h.recall(rec)
 			fn(rec)
 			h.arm(rec)
 		}
 		return rec, nil
 	})
+	if err != nil {
+		h.log.Error(line(err.Error()))
+	}
 }
 
-// arm sets the timers of the job as its record has them. It is called inside the transaction that the record is of: of two
-// changes the later counts.
+// arm sets the timers of the job as its record has them. It is called inside the update of the
+// record: of two changes the later counts.
 func (h *Host) arm(rec *jobstate.Record) {
 	h.armStart(rec)
 	set, now := map[string]alarm{}, h.clock.Now()
@@ -257,20 +248,9 @@ func (h *Host) arm(rec *jobstate.Record) {
 		if hook == endTimer || rec.Phase == jobstate.PhaseExiting {
 			continue
 		}
-		a := alarm{timer: t}
 		if due, runs := rec.Due(t, now); runs {
-			a.at = h.clock.Time(due)
+			set[hook] = alarm{at: h.clock.Time(due), ask: t.Ask}
 		}
-		set[hook] = a
 	}
 	h.timers.replace(rec.Job.ID, set)
-}
-
-// recall puts into a record what it was not written for: timers that have been put off.
-func (h *Host) recall(rec *jobstate.Record) {
-	h.timers.of(rec.Job.ID, func(hook string, t jobstate.Timer) {
-		if was, asked := rec.Timers[hook]; asked && t.Later(was) {
-			rec.Timers[hook] = t
-		}
-	})
 }

@@ -44,9 +44,7 @@ func TestEventsOfAHost(t *testing.T) {
 			}
 			if tt.head == "" { // begin of this host gives a run to jobs that it spreads alone
 				own := func(rec *jobstate.Record) { rec.Run = tt.run }
-				if err := h.change(t.Context(), "1.srv", own); err != nil {
-					t.Fatal(err)
-				}
+				h.change(own, "1.srv")
 			}
 			before, calls := n.record("1.srv"), len(n.calls("log"))
 			if before.Head != tt.head || before.Run != tt.run {
@@ -146,7 +144,7 @@ func TestHeadOutlivesTheDaemon(t *testing.T) {
 	n := newNode(t)
 	dead := hostapi.ProcessID{PID: 4_000_004, StartTime: 3}
 	rec := &jobstate.Record{Job: event(hostapi.EventBegin, "1.srv").Job, Head: "n1", Run: thisRun, Host: dead, Begun: time.Now(), Phase: jobstate.PhaseRunning}
-	if err := n.store.Update(t.Context(), "1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
+	if err := n.store.Update("1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
 		t.Fatal(err)
 	}
 	h := n.open()

@@ -54,13 +54,12 @@ type Host struct {
 	mu       sync.RWMutex
 	plugins  []*plugin // enabled hooks in order; replaced, never changed
 	waits    map[string]context.CancelFunc
-	owed     map[string][]func(*jobstate.Record) // by job, see owe
 	period   map[*plugin]*time.Timer
 	ears     map[string]map[chan struct{}]bool // by job, see Notices
 	awaited  map[[2]string]bool                // purpose and job, see inTurn
 	adopting map[string]bool                   // jobs, see adopt
 	asking   map[[2]string]bool                // hook and job, see rang
-	reports  map[string]*asking                // by job, see askBeside
+	reports  map[string]chan struct{}          // by job, see askBeside
 	started  map[string]bool                   // by home of pbs_mom, see startUpLate
 	closed   bool
 }
@@ -95,9 +94,8 @@ func Open(o Options) (*Host, error) {
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.batches = &batches{call: h.callDue, start: h.behindIt}
-	h.timers = newTimers(h.batches.add)
-	h.timers.ask = h.rang
-	h.starts = newTimers(func(_ string, jobs []string) { h.dropUnstarted(jobs) })
+	h.timers = newTimers(h.rang)
+	h.starts = newTimers(func(job, _ string, _ bool) { h.dropUnstarted(job) })
 	h.sisters = alone{}
 	if o.Sisters != nil {
 		h.sisters = o.Sisters(inside{h})
@@ -108,9 +106,7 @@ func Open(o Options) (*Host, error) {
 	for _, p := range h.plugins {
 		p.warm()
 	}
-	if err := h.takeOver(h.ctx); err != nil {
-		h.log.Error(err)
-	}
+	h.takeOver()
 	return h, nil
 }
 
@@ -181,9 +177,7 @@ func (h *Host) Reload(ctx context.Context) error {
 			h.reschedule(p)
 		}
 	}
-	if err := h.rearm(h.detach(ctx), names); err != nil {
-		h.log.Error(err)
-	}
+	h.rearm(names)
 	waitFor(ctx, &gone)
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 // victim is a host in a process of its own: it prints its hooks' pids and waits to be killed.
 func victim(dir string) {
-	store, err := jobstate.Open(filepath.Join(dir, "state"))
+	store, err := jobstate.Open(filepath.Join(dir, "jobs"), nil)
 	if err != nil {
 		panic(err)
 	}

@@ -71,17 +71,16 @@ func (h *Host) forget(ctx context.Context, id string) error {
 	h.timers.drop(id)
 	h.starts.drop(id)
 	h.unwatchMoM(id)
-	h.forgive(id)
 	defer h.rouse(id)
 	if h.opt.Ended != nil {
 		defer h.opt.Ended()
 	}
-	return h.opt.Store.Update(ctx, id, func(*jobstate.Record) (*jobstate.Record, error) { return nil, nil })
+	return h.opt.Store.Update(id, func(*jobstate.Record) (*jobstate.Record, error) { return nil, nil })
 }
 
 // replace stores the record of a job.
 func (h *Host) replace(ctx context.Context, rec *jobstate.Record) error {
-	return h.opt.Store.Update(ctx, rec.Job.ID, func(now *jobstate.Record) (*jobstate.Record, error) {
+	return h.opt.Store.Update(rec.Job.ID, func(now *jobstate.Record) (*jobstate.Record, error) {
 		if now != nil {
 			keepTold(rec, now, h.opt.Node)
 		}
@@ -103,7 +102,6 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		return &Verdict{Outcome: &hostapi.Outcome{}}, nil
 	}
 	errs := []error{err}
-	unread := rec == nil && err != nil
 	h.timers.drop(id)
 	if rec != nil {
 		req.Job = jobOf(rec, req, began)
@@ -127,17 +125,12 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		}
 	}
 	switch {
-	case unread:
-		h.owe(id, noted)
 	case rec == nil:
 	case last:
 		noted(rec)
 		errs = append(errs, h.conclude(ctx, rec, req.Event, left == nil))
 	default:
-		if err := h.change(ctx, id, func(r *jobstate.Record) { noted(r); rec = r }); err != nil {
-			h.owe(id, noted)
-			errs = append(errs, err)
-		}
+		h.change(func(r *jobstate.Record) { noted(r); rec = r }, id)
 		retell(v.Outcome, rec, h.opt.Node)
 		if req.Head != "" { // that host has nothing of this one's part but what it is told now
 			v.Usage, v.Notes = rec.Hosts[h.opt.Node], rec.Notes
@@ -161,10 +154,7 @@ func (h *Host) conclude(ctx context.Context, rec *jobstate.Record, e hostapi.Eve
 			return nil
 		}
 	}
-	err := h.opt.Store.Update(ctx, rec.Job.ID, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil })
-	if err != nil {
-		h.owe(rec.Job.ID, func(r *jobstate.Record) { *r = *rec })
-	}
+	err := h.opt.Store.Update(rec.Job.ID, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil })
 	return errors.Join(unsettled, err)
 }
 
@@ -198,12 +188,12 @@ func (h *Host) leaving(ctx context.Context, req *hostapi.Request, last bool) (*j
 	}
 	exiting(rec, req, last, h.clock.Now())
 	if last && rec.MoM == nil {
-		err = h.change(ctx, req.Job.ID, func(r *jobstate.Record) {
+		h.change(func(r *jobstate.Record) {
 			exiting(r, req, last, h.clock.Now())
 			rec = r // with what was told since it was read
-		})
+		}, req.Job.ID)
 	}
-	return rec, err
+	return rec, nil
 }
 
 // settle writes the job's report to the ledger and then deletes its record. When the report cannot be written the

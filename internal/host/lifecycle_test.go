@@ -205,7 +205,7 @@ func TestBeginAgain(t *testing.T) {
 			if tt.record.Host.PID == 0 {
 				tt.record.Host = self
 			}
-			err := n.store.Update(t.Context(), "1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return &tt.record, nil })
+			err := n.store.Update("1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return &tt.record, nil })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -12,19 +11,9 @@ import (
 // record returns the job's record, nil without an error when the job is not known. One that was lost is made anew by
 // Options.Recover and stored.
 func (h *Host) record(ctx context.Context, id string) (*jobstate.Record, error) {
-	rec, err := h.opt.Store.Get(ctx, id)
-	if err != nil {
-		// Once more: the store waits for its lock only so long, and these events come only once.
-		rec, err = h.opt.Store.Get(ctx, id)
-	}
-	if err != nil || rec == nil {
-		if err == nil && h.opt.Recover != nil {
-			return h.remake(ctx, id)
-		}
-		return nil, err
-	}
-	for _, note := range h.owing(id) {
-		note(rec)
+	rec := h.opt.Store.Get(id)
+	if rec == nil && h.opt.Recover != nil {
+		return h.remake(ctx, id)
 	}
 	return rec, nil
 }
@@ -41,7 +30,7 @@ func (h *Host) remake(ctx context.Context, id string) (*jobstate.Record, error) 
 	if rec.Begun.IsZero() {
 		rec.Begun = h.clock.Now().Wall // what has something in the kernel was begun
 	}
-	err = h.opt.Store.Update(ctx, id, func(there *jobstate.Record) (*jobstate.Record, error) {
+	err = h.opt.Store.Update(id, func(there *jobstate.Record) (*jobstate.Record, error) {
 		if there != nil {
 			rec = there // somebody was faster
 		}
@@ -59,58 +48,6 @@ func (h *Host) remake(ctx context.Context, id string) (*jobstate.Record, error) 
 	})
 	h.log.WithField("job", id).Warn("the job's record was lost and is made anew from what the job has in the kernel")
 	return rec, nil
-}
-
-// owe keeps in memory what the last events of a job have found out while its record could be neither read nor written.
-// MoM is told of the failure, but pbs_mom does not ask again: Reconcile writes it as soon as the store works, and then,
-// as the record says that its job is ending, finishes the job. Only a host that dies before that loses what is owed; the
-// record itself stays.
-func (h *Host) owe(id string, note func(*jobstate.Record)) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	put(&h.owed, id, append(h.owed[id], note))
-}
-
-// owing returns what is owed to the job's record.
-func (h *Host) owing(id string) []func(*jobstate.Record) {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.owed[id]
-}
-
-// forgive drops what is owed to the job.
-func (h *Host) forgive(id string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.owed, id)
-}
-
-// payOwed writes what is owed, each job in its turn. What cannot be written is owed further on.
-func (h *Host) payOwed(ctx context.Context) error {
-	h.mu.RLock()
-	var ids []string
-	for id := range h.owed {
-		ids = append(ids, id)
-	}
-	h.mu.RUnlock()
-	var errs []error
-	for _, id := range ids {
-		release, err := h.jobs.take(ctx, id, course)
-		if err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		err = h.change(ctx, id, func(rec *jobstate.Record) {
-			for _, note := range h.owing(id) {
-				note(rec)
-			}
-		})
-		if err == nil {
-			h.forgive(id)
-		}
-		errs = append(errs, err)
-		release()
-	}
-	return errors.Join(errs...)
 }
 
 // unknown answers an event of a job that has no record: its begin was never seen here, as when hookhost was installed

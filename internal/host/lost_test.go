@@ -105,49 +105,32 @@ func TestUndoIsTriedAgain(t *testing.T) {
 	}
 }
 
-// What an end finds out while the store does not work is in the report once it does.
-func TestEndWithoutStore(t *testing.T) {
-	for _, last := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd} {
-		t.Run(string(last), func(t *testing.T) {
-			n := newNode(t)
-			n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nonce = %q\nevent = %q\nvalue = %q", "used", filepath.Join(n.dir, "once"), last, "mem=12kb"))
-			h := n.open()
-			must(t, h, hostapi.EventBegin, "1.srv")
-			must(t, h, hostapi.EventLaunch, "1.srv")
-			state := filepath.Join(n.dir, "state", "jobs.db")
-			if err := os.Rename(state, state+".away"); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Mkdir(state, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			req := event(last, "1.srv")
-			req.Job.ExitStatus = new(3)
-			if v, err := h.Judge(t.Context(), req); err != nil || !v.Reject || v.Kind != hostapi.KindNode {
-				t.Fatalf("%+v, %v; want a node error", v, err)
-			}
-			if err := h.Reconcile(t.Context()); err == nil {
-				t.Error("reconcile without a store succeeds")
-			}
-			if err := os.Remove(state); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Rename(state+".away", state); err != nil {
-				t.Fatal(err)
-			}
-			if err := h.Reconcile(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if last == hostapi.EventEpilogue {
-				must(t, h, hostapi.EventEnd, "1.srv")
-			}
-			b, _, err := n.ledger.Last(t.Context(), "1.srv")
-			if err != nil || !strings.Contains(string(b), `"mem":"12kb"`) || !strings.Contains(string(b), `"exit_status":3`) || n.record("1.srv") != nil {
-				t.Errorf("report %s, %v", b, err)
-			}
-			if len(h.owed) != 0 {
-				t.Errorf("%d jobs owed", len(h.owed))
-			}
-		})
+// A job whose record cannot be written goes its way, and its report is whole.
+func TestJobEndsWhileItsRecordCannotBeWritten(t *testing.T) {
+	n := newNode(t)
+	failures := make(chan error, 100)
+	var err error
+	if n.store, err = jobstate.Open(filepath.Join(n.dir, "jobs"), func(err error) { failures <- err }); err != nil {
+		t.Fatal(err)
+	}
+	n.hook("a", "misbehave", "mode = \"used\"\nevent = \"execjob_epilogue\"\nvalue = \"mem=12kb\"")
+	if err := os.Mkdir(filepath.Join(n.dir, "jobs", "1.srv.json.new"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	must(t, h, hostapi.EventEpilogue, "1.srv")
+	req := event(hostapi.EventEnd, "1.srv")
+	req.Job.ExitStatus = new(3)
+	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+		t.Fatal(v, err)
+	}
+	b, _, err := n.ledger.Last(t.Context(), "1.srv")
+	if err != nil || !strings.Contains(string(b), `"mem":"12kb"`) || !strings.Contains(string(b), `"exit_status":3`) {
+		t.Errorf("report %s, %v", b, err)
+	}
+	if n.record("1.srv") != nil || len(failures) != 1 {
+		t.Errorf("record %+v, %d failures; want none and one", n.record("1.srv"), len(failures))
 	}
 }

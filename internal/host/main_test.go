@@ -85,7 +85,7 @@ func newNode(t testing.TB) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	store, err := jobstate.Open(filepath.Join(dir, "state"))
+	store, err := jobstate.Open(filepath.Join(dir, "jobs"), func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,11 +173,7 @@ func (n *node) calls(name string) []string {
 
 func (n *node) record(id string) *jobstate.Record {
 	n.t.Helper()
-	rec, err := n.store.Get(context.Background(), id)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return rec
+	return n.store.Get(id)
 }
 
 // reports returns the notes of each report in the ledger, by job in order.

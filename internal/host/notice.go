@@ -119,7 +119,6 @@ func (h *Host) takeNotice(p *plugin, id string, u *hostapi.JobUpdate, turn bool)
 		if refused != nil {
 			return nil, refused // nothing is written
 		}
-		h.recall(rec)
 		hook := p.spec().Name
 		if u.State != nil && turn {
 			put(&rec.HookState, hook, u.State)
@@ -133,10 +132,7 @@ func (h *Host) takeNotice(p *plugin, id string, u *hostapi.JobUpdate, turn bool)
 		h.arm(rec)
 		return rec, nil
 	}
-	err = h.opt.Store.Update(h.detach(h.ctx), id, note)
-	if err != nil && refused == nil { // the store waits for its lock only so long
-		err = h.opt.Store.Update(h.detach(h.ctx), id, note)
-	}
+	err = h.opt.Store.Update(id, note)
 	if err != nil {
 		return nil, cmp.Or(refused, err)
 	}
@@ -217,10 +213,8 @@ func (h *Host) Notices(ctx context.Context, id string, after int) (lines []strin
 	ear, forget := h.lend(id)
 	defer forget()
 	for {
-		rec, err := h.opt.Store.Get(ctx, id)
+		rec := h.opt.Store.Get(id)
 		switch {
-		case err != nil:
-			return nil, 0, err
 		case rec == nil:
 			return nil, 0, ErrOver
 		case after < 0 || after > len(rec.Told):

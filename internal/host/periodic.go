@@ -14,12 +14,9 @@ import (
 
 // hosted returns the function that makes a hook's JobList: every job that has a record on this machine, whichever host
 // carries it.
-func (h *Host) hosted(ctx context.Context) (func(hook string) map[string]*hostapi.Job, error) {
-	recs, err := h.opt.Store.List(ctx)
-	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
-	}
-	return func(hook string) map[string]*hostapi.Job { return listOf(recs, hook, h.clock.Now()) }, nil
+func (h *Host) hosted() func(hook string) map[string]*hostapi.Job {
+	recs := h.opt.Store.List()
+	return func(hook string) map[string]*hostapi.Job { return listOf(recs, hook, h.clock.Now()) }
 }
 
 func listOf(recs []*jobstate.Record, hook string, now jobstate.Moment) map[string]*hostapi.Job {
@@ -31,7 +28,7 @@ func listOf(recs []*jobstate.Record, hook string, now jobstate.Moment) map[strin
 }
 
 // judgeHost carries out an exechost_* event that came from outside, with every hook.
-func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
+func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request, from caller) *Verdict {
 	began := time.Now()
 	switch {
 	case from.pbs && req.Event == hostapi.EventPeriodic:
@@ -39,41 +36,30 @@ func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request, from caller)
 	case from.pbs:
 		time.AfterFunc(dropAge, func() { h.behindIt(func() { h.dropForgotten(from.home) }) })
 	}
-	if err := h.alterAll(ctx, req.JobList); err != nil {
-		h.log.Errorf("limits that were altered: %v", err) // the next event tells them again
-	}
-	v, err := h.askAll(ctx, h.links(), req, from)
-	h.tell(req, v, err, time.Since(began))
+	h.alterAll(req.JobList)
+	v := h.askAll(ctx, h.links(), req, from)
+	h.tell(req, v, nil, time.Since(began))
 	switch {
-	case err != nil || !from.pbs:
+	case !from.pbs:
 	case req.Event == hostapi.EventPeriodic:
 		h.startUpLate(ctx, req, from, v)
 	case !v.Reject:
 		h.setStarted(from.home)
 	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", req.Event, err)
-	}
-	return v, err
+	return v
 }
 
-func (h *Host) askAll(ctx context.Context, links []link, req *hostapi.Request, from caller) (*Verdict, error) {
-	hosted, err := h.hosted(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c := &chain{links: links, req: req, hosted: hosted}
+func (h *Host) askAll(ctx context.Context, links []link, req *hostapi.Request, from caller) *Verdict {
+	c := &chain{links: links, req: req, hosted: h.hosted()}
 	v := c.run(ctx)
 	h.passSignals(c)
-	if err := h.update(ctx, c, from); err != nil {
-		h.log.Error(line(err.Error()))
-	}
-	return v, nil
+	h.update(c, from)
+	return v
 }
 
 // update notes what startup or periodic found out about jobs, each in its turn: at once of those whose turn nobody has, together, and behind the
 // event of the others. An event of one job does not keep MoM from its periodic of all.
-func (h *Host) update(ctx context.Context, c *chain, from caller) error {
+func (h *Host) update(c *chain, from caller) {
 	jobs := make(map[string]bool)
 	for _, a := range c.answers {
 		for id := range a.out.Jobs {
@@ -90,38 +76,34 @@ func (h *Host) update(ctx context.Context, c *chain, from caller) error {
 		}
 	}
 	free, busy, release := h.jobs.tryAll(slices.Sorted(maps.Keys(jobs)))
-	err := h.changeAll(ctx, free, note(c))
+	h.change(note(c), free...)
 	for _, id := range free {
 		h.rouse(id)
 	}
 	release()
 	if len(busy) == 0 {
-		return err
+		return
 	}
 	later := c.aside() // the caller gets c
-	recs, readErr := h.opt.Store.GetAll(ctx, busy)
-	for _, rec := range recs {
+	for _, rec := range h.opt.Store.GetAll(busy) {
 		note(c)(rec) // for what it does to the answer
 	}
 	h.behindIt(func() {
 		for _, id := range busy {
-			if err := h.updateInTurn(id, note(later)); err != nil && h.ctx.Err() == nil {
-				h.log.WithField("job", id).Error(line(err.Error()))
-			}
+			h.updateInTurn(id, note(later))
 		}
 	})
-	return errors.Join(err, readErr)
 }
 
-// updateInTurn changes the job's record when its turn has come.
-func (h *Host) updateInTurn(id string, note func(*jobstate.Record)) error {
+// updateInTurn changes the job's record when its turn has come, unless Close comes first.
+func (h *Host) updateInTurn(id string, note func(*jobstate.Record)) {
 	release, err := h.jobs.take(h.ctx, id, course)
 	if err != nil {
-		return err
+		return
 	}
 	defer release()
 	defer h.rouse(id)
-	return h.change(h.ctx, id, note)
+	h.change(note, id)
 }
 
 // startup is what a plugin calls with each new instance, before any event reaches it: exechost_startup with the jobs that
@@ -134,12 +116,8 @@ func (h *Host) startup(ctx context.Context, p *plugin, inst *instance) error {
 	if !slices.Contains(inst.info.Events, hostapi.EventStartup) || !hook.Gets(hostapi.EventStartup) {
 		return nil
 	}
-	hosted, err := h.hosted(ctx)
-	if err != nil {
-		return err
-	}
 	l := &startupLink{plugin: p, inst: inst, hook: hook}
-	c := &chain{links: []link{l}, req: &hostapi.Request{Event: hostapi.EventStartup, Node: h.opt.Node}, hosted: hosted}
+	c := &chain{links: []link{l}, req: &hostapi.Request{Event: hostapi.EventStartup, Node: h.opt.Node}, hosted: h.hosted()}
 	v := c.run(ctx)
 	if l.dead != nil {
 		return hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", hook.Name, l.dead)
@@ -148,9 +126,7 @@ func (h *Host) startup(ctx context.Context, p *plugin, inst *instance) error {
 	// Not now: an event that has the job's turn may be waiting for this start.
 	h.behindIt(func() {
 		h.passSignals(c)
-		if err := h.update(h.ctx, c, caller{}); err != nil && h.ctx.Err() == nil {
-			p.log.Error(line(err.Error()))
-		}
+		h.update(c, caller{})
 	})
 	return nil
 }
@@ -236,12 +212,10 @@ func (h *Host) tick(p *plugin) {
 		delete(h.period, p)
 		h.mu.Unlock()
 	}()
-	v, err := h.askAll(h.ctx, []link{place{h, p.spec().Name}}, &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.opt.Node}, caller{})
+	v := h.askAll(h.ctx, []link{place{h, p.spec().Name}}, &hostapi.Request{Event: hostapi.EventPeriodic, Node: h.opt.Node}, caller{})
 	switch {
 	case h.ctx.Err() != nil:
 		return
-	case err != nil:
-		p.log.WithField("event", hostapi.EventPeriodic).Error(line(err.Error()))
 	case v.Reject:
 		p.log.WithField("event", hostapi.EventPeriodic).Error(v.Message)
 	default:

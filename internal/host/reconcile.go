@@ -39,42 +39,31 @@ func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
 
 // takeOver makes this host the one of all jobs that live. Open calls it before the first event. A job
 // that is over keeps the name of the daemon before, until Reconcile ends it.
-func (h *Host) takeOver(ctx context.Context) error {
-	recs, err := h.opt.Store.List(ctx)
+func (h *Host) takeOver() {
 	var ids []string
-	for _, rec := range recs {
+	for _, rec := range h.opt.Store.List() {
 		if over, _ := h.over(rec); !over {
 			ids = append(ids, rec.Job.ID)
 		}
 	}
-	own := func(_ string, rec *jobstate.Record) (*jobstate.Record, error) {
-		if rec != nil {
-			rec.Host = h.opt.Self
-			h.arm(rec)
-			h.watchMoM(rec.Job.ID, rec.MoM)
-		}
-		return rec, nil
-	}
-	if err := errors.Join(err, h.opt.Store.UpdateAll(ctx, ids, own)); err != nil {
-		return fmt.Errorf("take over jobs: %w", err)
-	}
+	h.change(func(rec *jobstate.Record) {
+		rec.Host = h.opt.Self
+		h.watchMoM(rec.Job.ID, rec.MoM)
+	}, ids...)
 	if len(ids) > 0 {
 		h.log.Infof("%d jobs taken over", len(ids))
 	}
-	return nil
 }
 
 // Reconcile looks through the records of all jobs on this machine. It ends those whose MoM has died,
 // those that a daemon left over their begin or end, and once more those whose end has failed here. It
 // is for the start of a host and is repeated after each periodic. Errors of single jobs are joined.
 func (h *Host) Reconcile(ctx context.Context) error {
-	errs := []error{h.payOwed(ctx)}
-	recs, err := h.opt.Store.List(ctx)
-	errs = append(errs, err)
+	var errs []error
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
-	for _, rec := range recs {
+	for _, rec := range h.opt.Store.List() {
 		if over, _ := h.over(rec); !over {
 			continue
 		}
@@ -104,9 +93,9 @@ func (h *Host) endLeft(ctx context.Context, id string) error {
 	}
 	defer release()
 	ctx = h.detach(ctx)
-	rec, err := h.opt.Store.Get(ctx, id)
-	if err != nil || rec == nil {
-		return err
+	rec := h.opt.Store.Get(id)
+	if rec == nil {
+		return nil
 	}
 	over, why := h.over(rec)
 	if !over {
@@ -122,12 +111,10 @@ func (h *Host) endLeft(ctx context.Context, id string) error {
 func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string) error {
 	id := rec.Job.ID
 	h.log.WithField("job", id).Warn("ending a job: " + why)
-	if err := h.change(ctx, id, func(r *jobstate.Record) {
+	h.change(func(r *jobstate.Record) {
 		r.Host = h.opt.Self
 		r.AddNote(why)
-	}); err != nil {
-		return err
-	}
+	}, id)
 	events := []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd}
 	unstarted := rec.Launched.IsZero() && (rec.PBS || rec.Head != "" && !rec.Kept)
 	if rec.Begun.IsZero() || unstarted { // a start that came to nothing is no run to report

@@ -45,7 +45,7 @@ func TestReconcile(t *testing.T) {
 			n.procs.add(alive)
 			n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
 			tt.record.Job = event(hostapi.EventBegin, "1.srv").Job
-			err := n.store.Update(t.Context(), "1.srv", func(*rec) (*rec, error) { return &tt.record, nil })
+			err := n.store.Update("1.srv", func(*rec) (*rec, error) { return &tt.record, nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestStartupKnowsTheJobs(t *testing.T) {
 	n.procs.add(other)
 	for id, host := range map[string]hostapi.ProcessID{"1.srv": self, "2.srv": other} {
 		rec := &jobstate.Record{Job: event(hostapi.EventBegin, id).Job, Host: host, Begun: time.Now(), HookState: map[string]json.RawMessage{"a": json.RawMessage(`{"x":1}`)}}
-		if err := n.store.Update(t.Context(), id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
+		if err := n.store.Update(id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,7 +151,7 @@ func TestCallAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The time comes while no host is there; the next one is another process.
-	err := n.store.Update(t.Context(), "1.srv", func(r *jobstate.Record) (*jobstate.Record, error) {
+	err := n.store.Update("1.srv", func(r *jobstate.Record) (*jobstate.Record, error) {
 		r.Timers["a"] = jobstate.Timer{At: jobstate.Moment{Wall: time.Now().Add(-time.Minute)}}
 		r.Host = hostapi.ProcessID{PID: 4_000_004}
 		return r, nil

@@ -158,21 +158,6 @@ func take(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	found(rec, node, u)
 }
 
-// leaves tells whether take, keepLines and advance would leave the record of the job as it is: an attach like the one before it, and a job
-// may have hundreds in a second.
-func (c *chain) leaves(rec *jobstate.Record) bool {
-	if c.req.Event != hostapi.EventAttach || rec.Phase == jobstate.PhasePrerun || rec.Launched.IsZero() {
-		return false
-	}
-	for _, a := range c.answers {
-		if a.out.State != nil || a.out.CallAgain > 0 || a.out.CallAtElapsed > 0 {
-			return false
-		}
-	}
-	o := &c.merged.out
-	return len(o.ResourcesUsed)+len(o.Diag)+len(o.Notes)+len(o.JobStderr) == 0 && o.Usage == nil && o.WalltimeLimit == nil
-}
-
 // takeUpdates notes what startup or periodic found out about the job. If an event has changed a hook's state since the hook got it, that event
 // has the say about state, timer and limit too.
 func takeUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {

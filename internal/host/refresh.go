@@ -26,7 +26,8 @@ func (h *Host) refresh(ctx context.Context, id string, from class) error {
 	defer h.begun.Done()
 	wait := h.askBeside(h.detach(ctx), id)
 	err := h.measure(ctx, id, from)
-	return errors.Join(err, wait())
+	wait()
+	return err
 }
 
 // measure asks the hooks.
@@ -37,9 +38,9 @@ func (h *Host) measure(ctx context.Context, id string, from class) error {
 	}
 	defer release()
 	ctx = h.detach(ctx)
-	rec, err := h.opt.Store.Get(ctx, id)
-	if err != nil || rec == nil || rec.Phase == jobstate.PhaseExiting {
-		return err
+	rec := h.opt.Store.Get(id)
+	if rec == nil || rec.Phase == jobstate.PhaseExiting {
+		return nil
 	}
 	c := h.about([]*jobstate.Record{rec}, h.links()...)
 	if v := c.run(ctx); v.Reject {
@@ -48,5 +49,6 @@ func (h *Host) measure(ctx context.Context, id string, from class) error {
 	h.passSignals(c)
 	defer h.rouse(id)
 	defer h.adopt(c)
-	return errors.Join(err, h.change(ctx, id, func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, h.clock.Now()) }))
+	h.change(func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, h.clock.Now()) }, id)
+	return err
 }

@@ -21,7 +21,7 @@ func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate
 	for {
 		var left *jobstate.Record
 		var busy error
-		err := h.opt.Store.Update(ctx, rec.Job.ID, func(there *jobstate.Record) (*jobstate.Record, error) {
+		err := h.opt.Store.Update(rec.Job.ID, func(there *jobstate.Record) (*jobstate.Record, error) {
 			left, busy = nil, nil
 			if there == nil {
 				return rec, nil

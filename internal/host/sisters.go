@@ -28,9 +28,9 @@ type Sisters interface {
 	// Around returns a Handler that carries out the events of jobs on this host, by next, and on
 	// the jobs' other hosts.
 	Around(next Handler) Handler
-	// Measure asks other hosts what jobs have used there, and notes it in the jobs' records. It
+	// Measure asks other hosts what a job has used there, and notes it in the job's record. It
 	// needs nobody's turn, and returns in a bounded time.
-	Measure(ctx context.Context, ids []string) error
+	Measure(ctx context.Context, id string)
 	// Signal sends a signal, without SIG, to the processes of a job on its other hosts. It returns
 	// at once.
 	Signal(ctx context.Context, id, name string)
@@ -40,8 +40,8 @@ type Sisters interface {
 type Inside interface {
 	// Record returns the record of a job whose turn the caller has, nil for one that is not known.
 	Record(ctx context.Context, id string) (*jobstate.Record, error)
-	// Note changes the record of a job, if there is one. fn may be called again.
-	Note(ctx context.Context, id string, fn func(*jobstate.Record)) error
+	// Note changes the record of a job, if there is one.
+	Note(id string, fn func(*jobstate.Record))
 	// Beside runs f beside the caller. Close waits for it as for an event; false when it is too
 	// late for that.
 	Beside(f func()) bool
@@ -55,17 +55,17 @@ func (h inside) Record(ctx context.Context, id string) (*jobstate.Record, error)
 func (h inside) Beside(f func()) bool { return h.aside(f) }
 
 // Note also wakes those who follow the lines for the job's standard error.
-func (h inside) Note(ctx context.Context, id string, fn func(*jobstate.Record)) error {
-	defer h.rouse(id)
-	return h.change(ctx, id, fn)
+func (h inside) Note(id string, fn func(*jobstate.Record)) {
+	h.change(fn, id)
+	h.rouse(id)
 }
 
 // alone is a Host without other hosts.
 type alone struct{}
 
-func (alone) Around(next Handler) Handler             { return next }
-func (alone) Measure(context.Context, []string) error { return nil }
-func (alone) Signal(_ context.Context, _, _ string)   {}
+func (alone) Around(next Handler) Handler           { return next }
+func (alone) Measure(context.Context, string)       {}
+func (alone) Signal(_ context.Context, _, _ string) {}
 
 // passSignals sends the signals that hooks answered with, each job's in the order of its hooks.
 func (h *Host) passSignals(c *chain) {
@@ -78,30 +78,27 @@ func (h *Host) passSignals(c *chain) {
 	}
 }
 
-// rang has the hook called for jobs whose timers have rung and of which the hook wants the other
-// hosts asked first. Meanwhile nobody waits: these jobs' turns are free, and calls for others go on.
-func (h *Host) rang(hook string, jobs []string) {
+// rang has the hook called for a job whose timer has rung. The job's other hosts are asked first
+// where the hook wants it. Nobody waits meanwhile: the job's turn is free.
+func (h *Host) rang(id, hook string, ask bool) {
+	if !ask {
+		h.batches.add(hook, id)
+		return
+	}
+	key := [2]string{hook, id}
 	h.mu.Lock()
-	jobs = slices.DeleteFunc(slices.Clone(jobs), func(id string) bool {
-		key := [2]string{hook, id}
-		asks := h.asking[key]
-		put(&h.asking, key, true)
-		return asks
-	})
+	asks := h.asking[key]
+	put(&h.asking, key, true)
 	h.mu.Unlock()
-	if len(jobs) == 0 {
+	if asks {
 		return
 	}
 	h.aside(func() {
-		if err := h.sisters.Measure(h.ctx, jobs); err != nil && h.ctx.Err() == nil {
-			h.log.WithField("hook", hook).Errorf("ask other hosts what jobs have used: %v", err)
-		}
+		h.sisters.Measure(h.ctx, id)
 		h.mu.Lock()
-		for _, id := range jobs {
-			delete(h.asking, [2]string{hook, id})
-		}
+		delete(h.asking, key)
 		h.mu.Unlock()
-		h.batches.add(hook, jobs)
+		h.batches.add(hook, id)
 	})
 }
 
@@ -115,31 +112,25 @@ func (h *Host) aside(f func()) bool {
 	return true
 }
 
-// asking is an ask under way.
-type asking struct {
-	done chan struct{}
-	err  error // once done is closed
-}
-
 // askBeside has a job's other hosts asked while the caller goes on; the function that it returns
 // waits for them. Callers that come while the hosts are being asked wait for the same answers: a
 // user may have reports of own jobs made at any rate, and a job may have a thousand hosts.
-func (h *Host) askBeside(ctx context.Context, id string) (wait func() error) {
+func (h *Host) askBeside(ctx context.Context, id string) (wait func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a := h.reports[id]
-	if a == nil {
-		a = &asking{done: make(chan struct{})}
-		put(&h.reports, id, a)
+	done := h.reports[id]
+	if done == nil {
+		done = make(chan struct{})
+		put(&h.reports, id, done)
 		go func() {
-			a.err = h.sisters.Measure(ctx, []string{id})
+			h.sisters.Measure(ctx, id)
 			h.mu.Lock()
 			delete(h.reports, id)
 			h.mu.Unlock()
-			close(a.done)
+			close(done)
 		}()
 	}
-	return func() error { <-a.done; return a.err }
+	return func() { <-done }
 }
 
 // otherCPUT returns the cpu time that a job of several hosts has used on the others, as far as they

@@ -15,8 +15,8 @@ func TestAskedJobsAreCalledLater(t *testing.T) {
 	asked, answer := make(chan string, 10), make(chan struct{})
 	n.options = func(o *Options) {
 		o.Sisters = func(Inside) Sisters {
-			return measures(func(ids []string) {
-				asked <- strings.Join(ids, ",")
+			return measures(func(id string) {
+				asked <- id
 				<-answer
 			})
 		}
@@ -27,16 +27,16 @@ func TestAskedJobsAreCalledLater(t *testing.T) {
 	job := event(hostapi.EventBegin, "1.srv").Job
 	job.ExecVnode = "(n1:ncpus=1)+(n2:ncpus=1)"
 	rec := &jobstate.Record{Job: job, Host: self, Run: thisRun, Phase: jobstate.PhaseRunning}
-	if err := n.store.Update(t.Context(), "1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
+	if err := n.store.Update("1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
 		t.Fatal(err)
 	}
 	now := h.clock.Now()
-	h.timers.replace("1.srv", map[string]alarm{"a": {timer: jobstate.Timer{At: now, Ask: true}, at: h.clock.Time(now)}})
+	h.timers.replace("1.srv", map[string]alarm{"a": {at: h.clock.Time(now), ask: true}})
 	if id := <-asked; id != "1.srv" {
 		t.Errorf("asked about %s", id)
 	}
-	h.timers.replace("1.srv", map[string]alarm{"a": {timer: jobstate.Timer{At: now, Ask: true}, at: h.clock.Time(now)}}) // while it is being asked about
-	h.timers.replace("2.srv", map[string]alarm{"a": {timer: jobstate.Timer{At: now}, at: h.clock.Time(now)}})
+	h.timers.replace("1.srv", map[string]alarm{"a": {at: h.clock.Time(now), ask: true}}) // while it is being asked about
+	h.timers.replace("2.srv", map[string]alarm{"a": {at: h.clock.Time(now)}})
 	if got := <-calls; got != "a 2.srv" {
 		t.Errorf("called for %q, want the job that asks nobody", got)
 	}
@@ -50,11 +50,8 @@ func TestAskedJobsAreCalledLater(t *testing.T) {
 }
 
 // measures is Sisters that are only asked what jobs use.
-type measures func(ids []string)
+type measures func(id string)
 
 func (measures) Around(next Handler) Handler            { return next }
 func (measures) Signal(_ context.Context, id, _ string) { panic(id) }
-func (f measures) Measure(_ context.Context, ids []string) error {
-	f(ids)
-	return nil
-}
+func (f measures) Measure(_ context.Context, id string) { f(id) }

@@ -23,8 +23,8 @@ func (h *Host) startUpLate(ctx context.Context, req *hostapi.Request, from calle
 	if h.hasStarted(from.home) {
 		return
 	}
-	startup, err := h.askAll(ctx, h.links(), &hostapi.Request{Event: hostapi.EventStartup, Node: req.Node, VnodeList: req.VnodeList}, caller{})
-	if err != nil || startup.Reject {
+	startup := h.askAll(ctx, h.links(), &hostapi.Request{Event: hostapi.EventStartup, Node: req.Node, VnodeList: req.VnodeList}, caller{})
+	if startup.Reject {
 		h.log.Debug("exechost_startup in the place of pbs_mom's: not carried out") // the next periodic tries again
 		return
 	}

@@ -73,11 +73,8 @@ func (h *Host) endAdopting(id string) {
 func (h *Host) adoptAll(id string, strays []hostapi.Stray) {
 	silent := map[string]bool{} // clients whose host has not answered: it is not waited for again
 	for _, s := range strays {
-		rec, err := h.opt.Store.Get(h.ctx, id)
-		if err != nil || h.ctx.Err() != nil {
-			if h.ctx.Err() == nil {
-				h.log.WithField("job", id).Error(err)
-			}
+		rec := h.opt.Store.Get(id)
+		if h.ctx.Err() != nil {
 			return
 		}
 		if rec == nil || rec.Phase != jobstate.PhasePrerun && rec.Phase != jobstate.PhaseRunning {
@@ -106,9 +103,7 @@ func (h *Host) adoptOne(rec *jobstate.Record, s hostapi.Stray, silent map[string
 		note = fmt.Sprintf("did not adopt %s: %s", name, line(err.Error()))
 	}
 	h.log.WithField("job", id).Info(note)
-	if err := h.change(h.ctx, id, func(rec *jobstate.Record) { noteStray(rec, note) }); err != nil {
-		h.log.WithField("job", id).Error(err)
-	}
+	h.change(func(rec *jobstate.Record) { noteStray(rec, note) }, id)
 }
 
 // belongs says by what a stray is the job's; "" where it is not.

@@ -1,7 +1,6 @@
 package jobstate
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -32,16 +31,6 @@ func (m Moment) Add(d time.Duration) Moment {
 	m.Wall = m.Wall.Add(d)
 	m.Mono += d
 	return m
-}
-
-// UnmarshalJSON takes a time by itself as well: a record of a hookhost that knew no other clock.
-func (m *Moment) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		*m = Moment{}
-		return json.Unmarshal(b, &m.Wall)
-	}
-	type plain Moment
-	return json.Unmarshal(b, (*plain)(m))
 }
 
 // Clock turns the times of this process into Moments and back. It reads the kernel's clock once and goes by Go's

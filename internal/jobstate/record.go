@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -79,44 +78,21 @@ type Reported struct {
 	Percent     int           `json:"percent"`      // cpupercent, as it was told
 }
 
-// A stored record is {"sum":"CRC","record":RECORD}, CRC being the CRC-32C of RECORD's bytes in hex. It is JSON for whoever
-// looks with other tools, and its frame has fixed positions so that reading it takes one pass.
-const (
-	sumPrefix    = `{"sum":"`
-	recordPrefix = `","record":`
-	recordStart  = len(sumPrefix) + 8 + len(recordPrefix)
-)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// encode returns the stored form of rec. It fails when rec is not about job id.
+// encode returns the form of rec that its file has. It fails when rec is not about job id.
 func encode(id string, rec *Record) ([]byte, error) {
 	if err := rec.check(id); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(rec)
-	if err != nil {
-		return nil, err
-	}
-	b := make([]byte, 0, recordStart+len(text)+1)
-	b = fmt.Appendf(b, "%s%08x%s", sumPrefix, crc32.Checksum(text, castagnoli), recordPrefix)
-	b = append(b, text...)
-	return append(b, '}'), nil
+	return json.Marshal(rec)
 }
 
-// decode returns the record of job id that b holds. It keeps no part of b.
+// decode returns the record of job id that b holds.
 func decode(id string, b []byte) (*Record, error) {
-	if len(b) < recordStart+1 || b[len(b)-1] != '}' ||
-		string(b[:len(sumPrefix)]) != sumPrefix || string(b[len(sumPrefix)+8:recordStart]) != recordPrefix {
-		return nil, errors.New("not a record")
-	}
-	text := b[recordStart : len(b)-1]
-	want := string(b[len(sumPrefix) : len(sumPrefix)+8])
-	if got := fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli)); got != want {
-		return nil, fmt.Errorf("checksum %s, want %s", got, want)
+	if err := hostapi.CheckJobID(id); err != nil {
+		return nil, err
 	}
 	rec := new(Record)
-	if err := json.Unmarshal(text, rec); err != nil {
+	if err := json.Unmarshal(b, rec); err != nil {
 		return nil, err
 	}
 	if err := rec.check(id); err != nil {

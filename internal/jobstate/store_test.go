@@ -1,57 +1,84 @@
 package jobstate
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
 )
 
-func TestUpdate(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
-	s := store(t, dir)
-	ctx := t.Context()
-
-	equal(t, "empty store", list(t, s), []*Record(nil))
-	if _, err := os.Stat(s.path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("reading made %s: %v", s.path, err)
+func sample(id string) *Record {
+	seconds, mem := 12.5, int64(64<<20)
+	const boot = "c2d6a1f0-0000-4000-8000-000000000000"
+	return &Record{
+		Job: &hostapi.Job{
+			ID: id, Name: "train", Owner: hostapi.Owner{User: "alice", UID: 1000, GID: 1000},
+			ExecVnode:    "(h:ncpus=2:mem=65536kb)",
+			ResourceList: hostapi.Resources{"ncpus": "2", "mem": "64mb", "walltime": "00:10:00"},
+		},
+		Phase:    PhaseRunning,
+		Begun:    time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		Launched: Moment{Wall: time.Date(2026, 3, 1, 12, 0, 1, 5, time.UTC), Boot: boot, Mono: 77 * time.Second},
+		Hosts: map[string]*hostapi.HostUsage{
+			"h": {CPUs: "0-1", Mems: "0", NCPUs: 2, CPUTSeconds: &seconds, MemBytes: &mem},
+		},
 	}
-	a, b := sample("10.srv"), sample("9[1].srv")
-	put(t, s, a, b)
-	equal(t, "both", list(t, store(t, dir)), []*Record{a, b})
+}
 
-	got, err := s.Get(ctx, "9[1].srv")
+// open returns the store in dir, which reports no failure.
+func open(t testing.TB, dir string) *Store {
+	t.Helper()
+	s, err := Open(dir, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "one", got, b)
-	if got, err := s.Get(ctx, "11.srv"); got != nil || err != nil {
-		t.Errorf("get of an unknown job: %v, %v", got, err)
-	}
+	return s
+}
 
-	err = s.Update(ctx, "10.srv", func(r *Record) (*Record, error) { r.Phase = PhaseExiting; return r, errStop })
-	if !errors.Is(err, errStop) {
-		t.Errorf("update whose function failed: %v", err)
-	}
-	equal(t, "after a failed update", list(t, s), []*Record{a, b})
-
-	remove := func(*Record) (*Record, error) { return nil, nil }
-	for range 2 { // the second time there is nothing to delete
-		if err := s.Update(ctx, "10.srv", remove); err != nil {
+func put(t testing.TB, s *Store, recs ...*Record) {
+	t.Helper()
+	for _, r := range recs {
+		if err := s.Update(r.Job.ID, func(*Record) (*Record, error) { return r, nil }); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "after delete", list(t, s), []*Record{b})
 	}
+}
 
-	for name, perm := range map[string]os.FileMode{dir: os.ModeDir | 0o700, s.path: 0o600, s.path + ".lock": 0o600} {
+func equal(t testing.TB, what string, got, want any) {
+	t.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}
+
+var errStop = errors.New("stop")
+
+func TestRecordsAreThereAfterARestart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "jobs")
+	s := open(t, dir)
+	equal(t, "empty store", s.List(), []*Record(nil))
+	a, b := sample("10.srv"), sample("9[1].srv")
+	put(t, s, a, b)
+	for _, s := range []*Store{s, open(t, dir)} {
+		equal(t, "both", s.List(), []*Record{a, b})
+		equal(t, "one", s.Get("9[1].srv"), b)
+		equal(t, "of ids", s.GetAll([]string{"9[1].srv", "11.srv", "10.srv"}), []*Record{b, a})
+		equal(t, "unknown", s.Get("11.srv"), (*Record)(nil))
+	}
+	remove := func(*Record) (*Record, error) { return nil, nil }
+	for range 2 { // the second time there is nothing to delete
+		if err := s.Update("10.srv", remove); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "after delete", open(t, dir).List(), []*Record{b})
+	}
+	for name, perm := range map[string]os.FileMode{dir: os.ModeDir | 0o700, s.path("9[1].srv"): 0o600} {
 		st, err := os.Stat(name)
 		if err != nil {
 			t.Fatal(err)
@@ -60,232 +87,194 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-func TestUpdateUnchangedWritesNothing(t *testing.T) {
-	s := store(t, t.TempDir())
+func TestUpdateThatFailsChangesNothing(t *testing.T) {
+	s := open(t, t.TempDir())
 	put(t, s, sample("1.srv"))
-	before := readFile(t, s.path)
-	put(t, s, sample("1.srv"))
-	if string(readFile(t, s.path)) != string(before) {
-		t.Error("an unchanged record was written")
-	}
-}
-
-func TestUpdateRejects(t *testing.T) {
-	s := store(t, t.TempDir())
 	for _, tt := range []struct {
 		name, id string
-		rec      *Record
+		fn       func(*Record) (*Record, error)
 	}{
-		{"bad id", "../1", sample("../1")},
-		{"no id", "", sample("")},
-		{"other job", "1.srv", sample("2.srv")},
-		{"no job", "1.srv", &Record{}},
+		{"fn fails", "1.srv", func(r *Record) (*Record, error) { r.Phase = PhaseExiting; return r, errStop }},
+		{"bad id", "../1", func(*Record) (*Record, error) { return sample("../1"), nil }},
+		{"no id", "", func(*Record) (*Record, error) { return sample(""), nil }},
+		{"other job", "1.srv", func(*Record) (*Record, error) { return sample("2.srv"), nil }},
+		{"no job", "1.srv", func(*Record) (*Record, error) { return &Record{}, nil }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := s.Update(t.Context(), tt.id, func(*Record) (*Record, error) { return tt.rec, nil }); err == nil {
+			if err := s.Update(tt.id, tt.fn); err == nil {
 				t.Error("no error")
 			}
-			equal(t, "records", list(t, s), []*Record(nil))
+			equal(t, "records", s.List(), []*Record{sample("1.srv")})
 		})
 	}
 }
 
-func TestPanicOfCallerIsNoDamage(t *testing.T) {
-	s := store(t, t.TempDir())
-	put(t, s, sample("1.srv"))
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the panic was swallowed")
-			}
-		}()
-		s.Update(t.Context(), "1.srv", func(*Record) (*Record, error) { panic("mine") })
-	}()
-	equal(t, "records", list(t, s), []*Record{sample("1.srv")})
+func TestUpdateAllChangesTheJobsThatItCan(t *testing.T) {
+	s := open(t, t.TempDir())
+	put(t, s, sample("1.srv"), sample("2.srv"), sample("3.srv"))
+	err := s.UpdateAll([]string{"3.srv", "../x", "1.srv", "2.srv", "4.srv"}, func(id string, rec *Record) (*Record, error) {
+		switch id {
+		case "1.srv":
+			return nil, nil
+		case "2.srv":
+			return rec, errStop
+		case "4.srv":
+			return sample("4.srv"), nil
+		}
+		rec.Phase = PhaseSuspended
+		return rec, nil
+	})
+	if !errors.Is(err, errStop) {
+		t.Errorf("error %v, want that of job 2", err)
+	}
+	third := sample("3.srv")
+	third.Phase = PhaseSuspended
+	equal(t, "records", s.List(), []*Record{sample("2.srv"), third, sample("4.srv")})
 }
 
-func TestOpenRefusesSharedDirectory(t *testing.T) {
-	for _, perm := range []os.FileMode{0o777, 0o770, 0o1777} {
-		dir := filepath.Join(t.TempDir(), "state")
+func TestUnchangedRecordIsNotWritten(t *testing.T) {
+	s := open(t, t.TempDir())
+	put(t, s, sample("1.srv"))
+	if err := os.Remove(s.path("1.srv")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, sample("1.srv"))
+	if _, err := os.Stat(s.path("1.srv")); err == nil {
+		t.Error("written")
+	}
+}
+
+func TestDamagedFileCostsItsOwnJobTheRecord(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	put(t, s, sample("1.srv"), sample("2.srv"), sample("3.srv"), sample("4.srv"))
+	for id, content := range map[string]string{"1.srv": "", "2.srv": `{"job":{"job_id":"7.srv"}}`, "4.srv": "{}"} {
+		if err := os.WriteFile(s.path(id), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(s.path("5.srv"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.path("6.srv")+fresh, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	failures := 0
+	after, err := Open(dir, func(error) { failures++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "failures", failures, 4)
+	equal(t, "records", after.List(), []*Record{sample("3.srv")})
+	if _, err := os.Stat(s.path("2.srv") + damaged); err != nil {
+		t.Error(err)
+	}
+	equal(t, "after another restart", open(t, dir).List(), []*Record{sample("3.srv")})
+}
+
+func TestRecordThatCannotBeWrittenIsInForceAndIsWrittenLater(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "jobs")
+	failures := 0
+	s, err := Open(dir, func(error) { failures++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, sample("1.srv"))
+	inTheWay := s.path("2.srv") + fresh
+	if err := os.Mkdir(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, sample("2.srv"))
+	put(t, s, sample("3.srv"))
+	equal(t, "failures", failures, 1)
+	equal(t, "in memory", len(s.List()), 3)
+	equal(t, "in files", len(open(t, dir).List()), 2)
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, sample("4.srv"))
+	equal(t, "in files, later", open(t, dir).List(), s.List())
+}
+
+func TestDirectoryThatSomebodyRemovedIsMadeAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "jobs")
+	s := open(t, dir)
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, sample("1.srv"))
+	equal(t, "in files", open(t, dir).List(), s.List())
+}
+
+func TestDirectoryThatOthersCanWriteToIsRefused(t *testing.T) {
+	for _, perm := range []uint32{0o777, 0o770, 0o1777} {
+		dir := filepath.Join(t.TempDir(), "jobs")
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := unix.Chmod(dir, uint32(perm)); err != nil {
+		if err := unix.Chmod(dir, perm); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(dir); err == nil {
+		if _, err := Open(dir, nil); err == nil {
 			t.Errorf("mode %04o: no error", perm)
 		}
 	}
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(link, nil); err == nil {
+		t.Error("symbolic link: no error")
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := os.Chown(dir, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, nil); err == nil {
+		t.Error("directory of another user: no error")
+	}
 }
 
-func TestNewerVersion(t *testing.T) {
-	newerSchema := func(t *testing.T, path string) {
-		db, err := bbolt.Open(path, 0o600, nil)
+func TestJobNumbersDoNotRepeat(t *testing.T) {
+	dir := t.TempDir()
+	next := func() uint64 {
+		t.Helper()
+		n, err := NextNumber(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer db.Close()
-		err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(versionKey, []byte("2")) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		return n
 	}
-	newerFormat := func(t *testing.T, path string) {
-		b := readFile(t, path)
-		for _, at := range []int{0, 4096} {
-			native.PutUint32(b[at+pageHeader+4:], 3)
-			sumMeta(b[at:])
-		}
-		writeFile(t, path, b)
-	}
-	for name, change := range map[string]func(*testing.T, string){"schema": newerSchema, "file format": newerFormat} {
-		t.Run(name, func(t *testing.T) {
-			s := store(t, t.TempDir())
-			put(t, s, sample("1.srv"))
-			change(t, s.path)
-			before := readFile(t, s.path)
-			_, listErr := s.List(t.Context())
-			updateErr := s.Update(t.Context(), "1.srv", func(*Record) (*Record, error) { return nil, nil })
-			for _, err := range []error{listErr, updateErr} {
-				var v *VersionError
-				if !errors.As(err, &v) || v.What != name || !strings.Contains(err.Error(), s.path) {
-					t.Errorf("error %v, want a VersionError of the %s naming %s", err, name, s.path)
-				}
-			}
-			if string(readFile(t, s.path)) != string(before) || len(asides(t, filepath.Dir(s.path))) > 0 {
-				t.Error("the file was touched")
-			}
-		})
-	}
-}
-
-func TestNextSequence(t *testing.T) {
-	dir := t.TempDir()
-	for want := uint64(1); want < 5; want++ {
-		n, err := store(t, dir).NextSequence(t.Context())
-		if err != nil || n != want {
-			t.Errorf("got %d, %v, want %d", n, err, want)
-		}
-	}
-}
-
-// TestProcesses has several processes change the same record: no change may get lost, no job number come twice.
-func TestProcesses(t *testing.T) {
-	dir := t.TempDir()
-	var waits []func() []string
-	for range counters {
-		cmd, lines := startChild(t, "counter", dir)
-		waits = append(waits, func() (told []string) {
-			for lines.Scan() {
-				told = append(told, lines.Text())
-			}
-			if err := cmd.Wait(); err != nil {
-				t.Error(err)
-			}
-			return told
-		})
-	}
-	var drawn []int
-	for _, wait := range waits {
-		for _, n := range wait() {
-			i, err := strconv.Atoi(n)
-			if err != nil {
-				t.Fatal(err)
-			}
-			drawn = append(drawn, i)
-		}
-	}
-	slices.Sort(drawn)
-	if got, want := len(slices.Compact(drawn)), counters*counts/10; got != want {
-		t.Errorf("%d different job numbers, want %d", got, want)
-	}
-	rec, err := store(t, dir).Get(t.Context(), "1.srv")
-	if err != nil {
+	equal(t, "first", next(), uint64(1))
+	equal(t, "second", next(), uint64(2))
+	if err := os.WriteFile(filepath.Join(dir, "job-number"), []byte("?"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "count", *rec.ExitStatus, counters*counts)
+	if n := next(); n < uint64(time.Now().Unix()) {
+		t.Errorf("%d after damage", n)
+	}
 }
 
-func TestLockIsBounded(t *testing.T) {
-	s := store(t, t.TempDir())
-	put(t, s, sample("1.srv"))
-	hold, err := os.Open(s.path + ".lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hold.Close()
-	if err := flock(int(hold.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-
-	short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-	defer cancel()
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	s.timeout = 20 * time.Millisecond
-	for _, tt := range []struct {
-		name string
-		ctx  context.Context
-		want error
-	}{
-		{"deadline", short, context.DeadlineExceeded},
-		{"cancelled", gone, context.Canceled},
-		{"own bound", t.Context(), context.DeadlineExceeded},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := s.List(tt.ctx)
-			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), s.path+".lock") {
-				t.Errorf("error %v, want %v naming the lock", err, tt.want)
-			}
-		})
-	}
-
-	hold.Close()
-	s.timeout = lockTimeout
-	equal(t, "after the holder left", list(t, s), []*Record{sample("1.srv")})
-}
-
-func TestOtherProgramHoldsTheFile(t *testing.T) {
-	s := store(t, t.TempDir())
-	put(t, s, sample("1.srv"))
-	db, err := bbolt.Open(s.path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.timeout = 20 * time.Millisecond
-	if _, err := s.List(t.Context()); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), s.path+":") {
-		t.Errorf("error %v", err)
-	}
-	s.timeout = lockTimeout
-	go db.Close()
-	equal(t, "afterwards", list(t, s), []*Record{sample("1.srv")})
-}
-
-// BenchmarkUpdate tells what one event of a job pays for its record.
 func BenchmarkUpdate(b *testing.B) {
-	for _, jobs := range []int{1, 100, 1000} {
-		s := store(b, b.TempDir())
-		for i := range jobs {
-			put(b, s, sample(strconv.Itoa(i)+".srv"))
+	s := open(b, b.TempDir())
+	put(b, s, sample("1.srv"))
+	for b.Loop() {
+		err := s.Update("1.srv", func(r *Record) (*Record, error) { r.Suspended++; return r, nil })
+		if err != nil {
+			b.Fatal(err)
 		}
-		ctx, n := context.Background(), 0
-		run := func(name string, op func() error) {
-			b.Run(name+"/jobs="+strconv.Itoa(jobs), func(b *testing.B) {
-				for b.Loop() {
-					if err := op(); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-		run("changed", func() error {
-			return s.Update(ctx, "0.srv", func(r *Record) (*Record, error) { n++; r.ExitStatus = &n; return r, nil })
-		})
-		run("unchanged", func() error {
-			return s.Update(ctx, "0.srv", func(r *Record) (*Record, error) { return r, nil })
-		})
-		run("get", func() error { _, err := s.Get(ctx, "0.srv"); return err })
-		run("get-first", func() error { s.vetted, s.seen.of = stamp{}, stamp{}; _, err := s.Get(ctx, "0.srv"); return err })
+	}
+}
+
+func BenchmarkList500(b *testing.B) {
+	s := open(b, b.TempDir())
+	for i := range 500 {
+		put(b, s, sample(string(rune('1'+i/100))+string(rune('0'+i/10%10))+string(rune('0'+i%10))+".srv"))
+	}
+	for b.Loop() {
+		s.List()
 	}
 }

@@ -1,9 +1,6 @@
 package jobstate
 
-import (
-	"encoding/json"
-	"time"
-)
+import "time"
 
 // Timer is when a hook is to be called for a job: at a moment, or when the job has run so long. One of both is set.
 type Timer struct {
@@ -23,32 +20,6 @@ func (t Timer) Later(u Timer) bool {
 // Same tells whether both ring at the same moment.
 func (t Timer) Same(u Timer) bool {
 	return t.At.IsZero() == u.At.IsZero() && !t.Later(u) && !u.Later(t)
-}
-
-// putOff tells whether nothing but the moments at which timers ring has changed, and those to later ones.
-func putOff(was, now map[string]Timer) bool {
-	if len(was) != len(now) {
-		return false
-	}
-	later := false
-	for hook, t := range now {
-		u, had := was[hook]
-		if !had || t.Ask != u.Ask || !t.Same(u) && !t.Later(u) {
-			return false
-		}
-		later = later || t.Later(u)
-	}
-	return later
-}
-
-// UnmarshalJSON takes a time by itself as well, as Moment does.
-func (t *Timer) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		*t = Timer{}
-		return t.At.UnmarshalJSON(b)
-	}
-	type plain Timer
-	return json.Unmarshal(b, (*plain)(t))
 }
 
 // Elapsed returns how long the job has run at that moment: since its first program was launched, until it ended, without the time in which it

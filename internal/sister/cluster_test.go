@@ -160,8 +160,8 @@ func (c *cluster) Usage(ctx context.Context, id string, hosts []string) map[stri
 		}
 		m := c.members[name]
 		err := m.host.Refresh(ctx, id)
-		rec, err2 := m.store.Get(ctx, id)
-		if err := errors.Join(err, err2); err != nil || rec == nil {
+		rec := m.store.Get(id)
+		if err != nil || rec == nil {
 			answers[name] = Usage{Err: fmt.Errorf("%s: %w", name, errors.Join(err, host.ErrOver))}
 			continue
 		}
@@ -175,11 +175,7 @@ func (c *cluster) ask() {
 	c.t.Helper()
 	for _, name := range c.names[1:] {
 		m := c.members[name]
-		recs, err := m.store.List(c.t.Context())
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		for _, rec := range recs {
+		for _, rec := range m.store.List() {
 			if there := c.members["n1"].record(rec.Job.ID); there != nil && there.Run == rec.Run {
 				continue
 			}

@@ -15,7 +15,7 @@ import (
 
 // Records are the jobs that live on this host.
 type Records interface {
-	List(ctx context.Context) ([]*jobstate.Record, error)
+	List() []*jobstate.Record
 }
 
 // endsAtOnce bounds how many jobs are ended at the same time.
@@ -104,10 +104,7 @@ type over struct {
 // ask asks the heads of all such jobs, many at once, and ends the jobs that are over. left is false
 // when there was no such job.
 func (h *Heads) ask(ctx context.Context) (left bool) {
-	records, err := h.records.List(ctx)
-	if err != nil && h.mayLog("") {
-		h.log.Errorf("look for jobs of other hosts: %v", err)
-	}
+	records := h.records.List()
 	jobs := map[string][]*jobstate.Record{}
 	var heads []string
 	for _, r := range records {
@@ -141,7 +138,7 @@ func (h *Heads) ask(ctx context.Context) (left bool) {
 	}
 	close(ended)
 	h.end(ctx, ended)
-	return len(heads) > 0 || err != nil
+	return len(heads) > 0
 }
 
 // isOver asks a job's head whether it still has that run of it. An error says that nothing is known.

@@ -27,10 +27,10 @@ type live struct {
 	ended []string // "JOB: why"
 }
 
-func (l *live) List(context.Context) ([]*jobstate.Record, error) {
+func (l *live) List() []*jobstate.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Values(l.jobs)), nil
+	return slices.Collect(maps.Values(l.jobs))
 }
 
 // add has a job of a head's live here; "" is a job of this host's own.

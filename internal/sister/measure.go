@@ -2,10 +2,8 @@ package sister
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -18,51 +16,39 @@ import (
 // has not told by then keeps its last numbers.
 const askLimit = 3 * time.Second
 
-// Measure asks the other hosts of jobs, all at the same time, what has been used there, and notes it
-// in the jobs' records. It needs nobody's turn, and leaves timers as they are.
-func (j *Jobs) Measure(ctx context.Context, ids []string) error {
-	recs, err := j.Store.GetAll(ctx, ids)
-	if err != nil {
-		return err
+// Measure asks the other hosts of a job what has been used there, and notes it in the job's record.
+// It needs nobody's turn, and leaves timers as they are.
+func (j *Jobs) Measure(ctx context.Context, id string) {
+	rec := j.Store.Get(id)
+	if rec == nil || rec.Phase == jobstate.PhaseExiting {
+		return
 	}
-	type asked struct {
-		run    string
-		hosts  []string
-		answer map[string]Usage
+	hosts := j.measures(rec)
+	if len(hosts) == 0 {
+		return
 	}
-	told := map[string]*asked{}
 	limited, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	var calls sync.WaitGroup
-	for _, rec := range recs {
-		others := j.measures(rec)
-		if len(others) == 0 || rec.Phase == jobstate.PhaseExiting {
-			continue
+	told := j.usageOn(limited, id, hosts)
+	if j.Others == nil && j.MoMUsage != nil {
+		for host := range told {
+			told[host] = Usage{Err: errLater}
 		}
-		a := &asked{run: rec.Run, hosts: others}
-		told[rec.Job.ID] = a
-		calls.Go(func() {
-			a.answer = j.usageOn(limited, rec.Job.ID, others)
-			if j.Others == nil && j.MoMUsage != nil {
-				for host := range a.answer {
-					a.answer[host] = Usage{Err: errLater}
-				}
-			}
-			for host, u := range a.answer {
-				if u.Ended { // it may be an earlier run's
-					a.answer[host] = Usage{Err: errNoLonger}
-				}
-			}
-		})
 	}
-	calls.Wait()
-	note := func(id string, rec *jobstate.Record) (*jobstate.Record, error) {
-		if a := told[id]; rec != nil && rec.Run == a.run && rec.Phase != jobstate.PhaseExiting { // epilogue has the last word
-			noteUsage(rec, a.hosts, a.answer)
+	for host, u := range told {
+		if u.Ended { // it may be an earlier run's
+			told[host] = Usage{Err: errNoLonger}
 		}
-		return rec, nil
 	}
-	return j.Store.UpdateAll(context.WithoutCancel(ctx), slices.Sorted(maps.Keys(told)), note)
+	note := func(now *jobstate.Record) (*jobstate.Record, error) {
+		if now != nil && now.Run == rec.Run && now.Phase != jobstate.PhaseExiting { // epilogue has the last word
+			noteUsage(now, hosts, told)
+		}
+		return now, nil
+	}
+	if err := j.Store.Update(id, note); err != nil {
+		j.Log.Error(err)
+	}
 }
 
 // usageOn asks hosts what a job has used there, and leaves out what is no usage. Where no host can be
@@ -119,9 +105,7 @@ func (s Spread) withUsage(ctx context.Context, req *hostapi.Request, rec *jobsta
 	v, err := s.Next.Handle(ctx, req)
 	told := wait()
 	note := func(rec *jobstate.Record) { noteUsage(rec, hosts, told) }
-	if err := j.host.Note(ctx, rec.Job.ID, note); err != nil {
-		j.Log.WithField("job", rec.Job.ID).Error(err)
-	}
+	j.host.Note(rec.Job.ID, note)
 	return v, err
 }
 

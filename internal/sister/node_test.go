@@ -67,7 +67,7 @@ func newNode(t testing.TB) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	store, err := jobstate.Open(filepath.Join(dir, "state"))
+	store, err := jobstate.Open(filepath.Join(dir, "jobs"), func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,17 +143,13 @@ func (n *node) calls(name string) []string {
 
 func (n *node) record(id string) *jobstate.Record {
 	n.t.Helper()
-	rec, err := n.store.Get(context.Background(), id)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return rec
+	return n.store.Get(id)
 }
 
 // change changes the record of a job.
 func (n *node) change(id string, fn func(*jobstate.Record) *jobstate.Record) {
 	n.t.Helper()
-	err := n.store.Update(context.Background(), id, func(rec *jobstate.Record) (*jobstate.Record, error) { return fn(rec), nil })
+	err := n.store.Update(id, func(rec *jobstate.Record) (*jobstate.Record, error) { return fn(rec), nil })
 	if err != nil {
 		n.t.Fatal(err)
 	}

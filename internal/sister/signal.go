@@ -112,17 +112,14 @@ func (j *Jobs) Signal(ctx context.Context, id, name string) {
 		entry.Errorf("signal_sisters: %v", err)
 		return
 	}
-	recs, err := j.Store.GetAll(ctx, []string{id})
-	if err != nil {
-		entry.Errorf("SIG%s has not reached the job's other hosts: %v", name, err)
+	rec := j.Store.Get(id)
+	if rec == nil || rec.Phase == jobstate.PhaseExiting {
 		return
 	}
-	for _, rec := range recs {
-		others := j.others(rec)
-		if len(others) == 0 || rec.Phase == jobstate.PhaseExiting {
-			continue
-		}
-		entry.Infof("SIG%s goes to the job's processes on %d other hosts", name, len(others))
-		j.signals.add(&signal{ctx: ctx, name: name, rec: rec}, others)
+	others := j.others(rec)
+	if len(others) == 0 {
+		return
 	}
+	entry.Infof("SIG%s goes to the job's processes on %d other hosts", name, len(others))
+	j.signals.add(&signal{ctx: ctx, name: name, rec: rec}, others)
 }

@@ -36,8 +36,8 @@ type Usage struct {
 
 // Store has the records of live jobs.
 type Store interface {
-	GetAll(ctx context.Context, ids []string) ([]*jobstate.Record, error)
-	UpdateAll(ctx context.Context, ids []string, fn func(string, *jobstate.Record) (*jobstate.Record, error)) error
+	Get(id string) *jobstate.Record
+	Update(id string, fn func(*jobstate.Record) (*jobstate.Record, error)) error
 }
 
 // Jobs are the jobs of this host, as far as they are on other hosts too.
@@ -121,7 +121,7 @@ func (s Spread) begin(ctx context.Context, req *hostapi.Request) (*host.Verdict,
 	if v.Reject {
 		s.undo(ctx, req, g, v)
 	} else {
-		s.note(ctx, req, g)
+		s.note(req, g)
 	}
 	return v, nil
 }
@@ -212,7 +212,7 @@ func (s Spread) during(ctx context.Context, req *hostapi.Request) (*host.Verdict
 		}
 	}
 	g.addTexts(v)
-	s.note(ctx, req, g)
+	s.note(req, g)
 	return v, nil
 }
 
@@ -259,12 +259,12 @@ func (s Spread) finish(ctx context.Context, req *hostapi.Request) (*host.Verdict
 	}
 	wait := s.beside(ctx, &hostapi.Request{Event: req.Event, Job: &job}, rec.Run, others)
 	if req.Event == hostapi.EventEnd {
-		s.note(ctx, req, wait())
+		s.note(req, wait())
 	}
 	v, err := s.Next.Handle(ctx, req)
 	g := wait()
 	if req.Event == hostapi.EventEpilogue {
-		s.note(ctx, req, g)
+		s.note(req, g)
 	}
 	if err == nil {
 		g.settleWith(v)
@@ -273,12 +273,9 @@ func (s Spread) finish(ctx context.Context, req *hostapi.Request) (*host.Verdict
 	return v, err
 }
 
-// note puts into the job's record what the others told. What is lost otherwise is a part of the
-// report.
-func (s Spread) note(ctx context.Context, req *hostapi.Request, g *gathered) {
-	if err := s.jobs.host.Note(ctx, req.Job.ID, g.note); err != nil {
-		s.jobs.Log.WithField("job", req.Job.ID).Error(err)
-	}
+// note puts into the job's record what the others told.
+func (s Spread) note(req *hostapi.Request, g *gathered) {
+	s.jobs.host.Note(req.Job.ID, g.note)
 }
 
 // spread returns the record of an event's job, and the other hosts that get the event. A record that

@@ -1,0 +1,40 @@
+package jobstate
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// NextNumber returns the next number for a job of `hookhost run`, and writes it to the file
+// job-number of the state directory. The caller sees to it that one call is made at a time. A file
+// that holds no number is replaced, and numbers go on from the time of day in seconds: the earlier
+// ones are lost, and none may come twice. A file of an earlier number comes back only by a power
+// cut, as it is not fsynced.
+func NextNumber(dir string) (uint64, error) {
+	path := filepath.Join(dir, "job-number")
+	last := uint64(0)
+	b, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		if last, err = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 63); err != nil {
+			last = uint64(time.Now().Unix())
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return 0, fmt.Errorf("next job number: %w", err)
+	}
+	last++
+	err = os.WriteFile(path+fresh, fmt.Appendln(nil, last), 0o600)
+	if err == nil {
+		err = os.Rename(path+fresh, path)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("next job number: %w", err)
+	}
+	return last, nil
+}
