@@ -2,10 +2,8 @@ package hostapi
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -26,9 +24,6 @@ func (o *Outcome) Check(e Event) error {
 		return err
 	}
 	if err := o.checkVnodes(e); err != nil {
-		return err
-	}
-	if err := o.checkKeep(e); err != nil {
 		return err
 	}
 	if err := checkKept("", o.State, o.CallAgain, o.CallAtElapsed, o.WalltimeLimit); err != nil {
@@ -61,6 +56,12 @@ func (o *Outcome) checkProgram(e Event) error {
 				return fmt.Errorf("%s: %s does not take it", part.key, e)
 			}
 		}
+	}
+	if o.AttachEnv != nil && e.ForJob() && e != EventBegin && e != EventResize {
+		return fmt.Errorf("attach_env: %s does not take it", e)
+	}
+	if err := checkEnv("attach_env", o.AttachEnv); err != nil {
+		return err
 	}
 	if o.Progname != nil && (*o.Progname == "" || hasNUL(*o.Progname)) {
 		return fmt.Errorf("progname: %q cannot be started", *o.Progname)
@@ -105,6 +106,7 @@ func (o *Outcome) checkJobs(e Event) error {
 		{"call_again", o.CallAgain != 0},
 		{"call_at_elapsed", o.CallAtElapsed != 0},
 		{"walltime_limit", o.WalltimeLimit != nil},
+		{"attach_env", o.AttachEnv != nil},
 	} {
 		if part.set {
 			return fmt.Errorf("%s: %s takes it per job, in jobs", part.key, e)
@@ -118,6 +120,9 @@ func (o *Outcome) checkJobs(e Event) error {
 			return fmt.Errorf("jobs: %s: empty", id)
 		}
 		if err := checkKept("jobs: "+id+": ", update.State, update.CallAgain, update.CallAtElapsed, update.WalltimeLimit); err != nil {
+			return err
+		}
+		if err := checkEnv("jobs: "+id+": attach_env", update.AttachEnv); err != nil {
 			return err
 		}
 		if n := len(update.Strays); n > MaxStrays {
@@ -151,22 +156,6 @@ func (o *Outcome) checkVnodes(e Event) error {
 		if v.Comment != nil && strings.ContainsAny(*v.Comment, "\n\x00") {
 			return fmt.Errorf("vnodes: %s.comment: %q is not one line", name, *v.Comment)
 		}
-	}
-	return nil
-}
-
-// checkKeep refuses to have an answer given again that is not the same for every process, or that has to be noted each time.
-func (o *Outcome) checkKeep(e Event) error {
-	if !o.Keep {
-		return nil
-	}
-	if e != EventAttach {
-		return fmt.Errorf("keep: %s does not take it", e)
-	}
-	rest := *o
-	rest.Keep, rest.SetEnv = false, nil
-	if !reflect.ValueOf(rest).IsZero() {
-		return errors.New("keep: something else than set_env is beside it")
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 func TestCheckOutcome(t *testing.T) {
 	name, empty, before := "/bin/sh", "", time.Duration(-1)
 	long := json.RawMessage(strings.Repeat(" ", hostapi.MaxState+1))
+	env := map[string]string{"A": "1"}
 	const (
 		launch   = hostapi.EventLaunch
 		end      = hostapi.EventEnd
@@ -47,15 +48,18 @@ func TestCheckOutcome(t *testing.T) {
 		{"relative join", launch, outcome{Join: &hostapi.Join{CgroupDir: "a"}}, `join: "a" is not a plain absolute path`},
 		{"climbing join", launch, outcome{Join: &hostapi.Join{Tasks: []string{"/a/../b"}}}, `join: "/a/../b" is not a plain absolute path`},
 		{"action", end, outcome{OnReject: "explode"}, `job_action: "explode" is none of rerun, delete, hold`},
-		{"keep", hostapi.EventAttach, outcome{Keep: true, SetEnv: map[string]string{"A": "1"}}, ""},
-		{"keep and nothing else", hostapi.EventAttach, outcome{Keep: true}, ""},
-		{"keep at launch", launch, outcome{Keep: true}, "keep: execjob_launch does not take it"},
-		{"keep at periodic", periodic, outcome{Keep: true}, "keep: exechost_periodic does not take it"},
-		{"keep a reject", hostapi.EventAttach, outcome{Keep: true, Reject: true}, "keep: something else than set_env is beside it"},
-		{"keep a note", hostapi.EventAttach, outcome{Keep: true, Notes: []string{"x"}}, "keep: something else than set_env is beside it"},
-		{"keep a use", hostapi.EventAttach, outcome{Keep: true, ResourcesUsed: hostapi.Resources{"mem": "1kb"}}, "keep: something else than set_env is beside it"},
-		{"keep a call", hostapi.EventAttach, outcome{Keep: true, CallAgain: 1}, "keep: something else than set_env is beside it"},
-		{"keep a state", hostapi.EventAttach, outcome{Keep: true, State: json.RawMessage("1")}, "keep: something else than set_env is beside it"},
+		{"attach_env at begin", hostapi.EventBegin, outcome{AttachEnv: env}, ""},
+		{"attach_env at resize", hostapi.EventResize, outcome{AttachEnv: map[string]string{}}, ""},
+		{"attach_env at launch", launch, outcome{AttachEnv: env}, "attach_env: execjob_launch does not take it"},
+		{"attach_env at attach", hostapi.EventAttach, outcome{AttachEnv: env},
+			"attach_env: execjob_attach does not take it"},
+		{"attach_env at periodic", periodic, outcome{AttachEnv: env},
+			"attach_env: exechost_periodic takes it per job, in jobs"},
+		{"attach_env without a name", hostapi.EventBegin, outcome{AttachEnv: map[string]string{"": "1"}},
+			`attach_env: "" is not a variable's name`},
+		{"attach_env of a job", periodic,
+			outcome{Jobs: map[string]*hostapi.JobUpdate{"1": {AttachEnv: map[string]string{"A": "\x00"}}}},
+			"jobs: 1: attach_env.A: holds a NUL byte"},
 		{"state", end, outcome{State: long}, "state: 1048577 bytes are more than 1048576"},
 		{"call_again", end, outcome{CallAgain: -1}, "call_again: -1ns is negative"},
 		{"call_at_elapsed", end, outcome{CallAtElapsed: -1}, "call_at_elapsed: -1ns is negative"},

@@ -106,13 +106,16 @@ with other jobs. A job that an event is at waits for its end. Five things to kno
   - To ask, when called, for an elapsed time no later than the one that has come is a mistake: that call is made 30 seconds later.
   - To take a time back, ask for one that is far away, or answer the call by asking for none. When the job ends all are dropped.
 
-# An answer for all processes of a job
+# The environment of attached processes
 
-An attach comes for each process that somebody brings into a job, hundreds in a second where mpirun starts them by ssh. A hook that says
-the same of each may say so once: with Outcome.Keep the host gives that answer to further attaches of the job, for 10 seconds at most.
-It asks again after any other event of the job and any notice of the hook's about it, after each exechost_periodic of the hook, after
-a restart of its program and after a reload. A hook with debug=true is asked each time. So an answer may be kept that follows from the job and
-from what the hook did at its events; and what else it follows from may be some seconds old.
+An attach comes for each process that somebody brings into a job, hundreds in a second where mpirun
+starts them by ssh. What follows from the job alone is therefore told once: Outcome.AttachEnv at
+begin and at resize. The host writes it into the job's record and gives it to each attach. A resize
+that is rejected changes nothing. A hook implements execjob_attach only for what it does to the one
+process.
+
+A record that was lost comes back without these variables. A hook that sets them tells them in
+JobUpdate.AttachEnv too, at exechost_startup and exechost_periodic.
 
 # Between events
 
@@ -139,6 +142,7 @@ The hooks run in ascending order. Later hooks see what earlier ones changed of p
 	progname, argv                  of the last hook that sets it, so wrappers go around wrappers
 	join                            one hook may set it
 	set_env, unset_env              one hook per variable
+	attach_env                      one hook per variable, with set_env of attach
 	resources_used                  one hook per resource
 	usage                           one hook per field
 	diag, job_stderr, notes         of all hooks, in order
@@ -146,7 +150,7 @@ The hooks run in ascending order. Later hooks see what earlier ones changed of p
 	vnodes                          one hook per vnode and resource, and per vnode one for its sharing, state and comment
 	walltime_limit                  one hook per job
 	state, call_again,              each hook's own
-	call_at_elapsed, keep
+	call_at_elapsed
 
 "One hook" means: two that set it to different values are an error that names both. The host refuses an outcome with a key
 that the event does not take (Outcome.Check). An outcome beside an error holds what the hook found out before it failed: usage,

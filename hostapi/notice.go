@@ -50,6 +50,9 @@ func CheckNotice(jobID string, u *JobUpdate) error {
 	if len(u.Strays) > 0 {
 		return errors.New("strays: a periodic tells them")
 	}
+	if u.AttachEnv != nil {
+		return errors.New("attach_env: begin, resize, startup and periodic tell it")
+	}
 	if err := checkLine("diag", u.Diag); err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ func TestCheckNotice(t *testing.T) {
 		{"many lines", "1.srv", &hostapi.JobUpdate{Notes: make([]string, hostapi.MaxNoticeLines+1)}, "notes: 65 lines"},
 		{"state", "1.srv", &hostapi.JobUpdate{State: make(json.RawMessage, hostapi.MaxState+1)}, "state: "},
 		{"call_again", "1.srv", &hostapi.JobUpdate{CallAgain: -1}, "call_again: "},
+		{"attach_env", "1.srv", &hostapi.JobUpdate{AttachEnv: map[string]string{"A": "1"}}, "attach_env: begin, resize"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := hostapi.CheckNotice(tt.id, tt.u)

@@ -40,6 +40,11 @@ type Outcome struct {
 	// Join answers a launch without a PID: where the caller has to start the program.
 	Join *Join `json:"join,omitempty"`
 
+	// AttachEnv answers a begin or a resize: the variables of every process that execjob_attach takes
+	// in from then on. The host gives them without calling the hook. The variables that the hook set
+	// before are no longer set. Nil leaves them as they are; empty, not nil: none.
+	AttachEnv map[string]string `json:"attach_env,omitzero"`
+
 	// ResourcesUsed is this host's share, in PBS's formats ("00:00:02", "51200kb").
 	ResourcesUsed Resources `json:"resources_used,omitempty"`
 	// Usage is this host's part of the usage report.
@@ -75,11 +80,6 @@ type Outcome struct {
 	// WalltimeLimit is how long the job may run, in nanoseconds of Job.Elapsed, for people and programs that ask how long is left; it
 	// has no effect of its own. Nil leaves it as it is, 0 says that nothing limits the job.
 	WalltimeLimit *time.Duration `json:"walltime_limit,omitempty"`
-
-	// Keep answers an attach: the same holds for every further process of the job, whoever brings it. The host may then accept attaches
-	// with this outcome and without asking, for some seconds, and not beyond the next event or notice about the job, the hook's next
-	// exechost_periodic and the life of its program. Nothing but SetEnv may be beside it, and beside an error it counts for nothing.
-	Keep bool `json:"keep,omitempty"`
 }
 
 // JobUpdate is the part of an Outcome that periodic and startup may set for one job of their list.
@@ -94,6 +94,10 @@ type JobUpdate struct {
 	CallAtElapsed time.Duration   `json:"call_at_elapsed,omitempty"`
 	AskSisters    bool            `json:"ask_sisters,omitempty"`
 	WalltimeLimit *time.Duration  `json:"walltime_limit,omitempty"`
+
+	// AttachEnv counts only while the host has none of this hook for the job, as after the job's record
+	// was lost: begin and resize have the say.
+	AttachEnv map[string]string `json:"attach_env,omitempty"`
 
 	// SignalSisters is a signal, without SIG, that the job's processes on its other hosts are to get: execjob_preterm goes there with
 	// it. It has no effect for a job of one host and under pbs_mom.

@@ -33,7 +33,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	}
 	notes := h.publishGrant(ctx, j, g)
 	h.noteSince(j, g)
-	return &hostapi.Outcome{Usage: describe(g), Notes: notes}, nil
+	return &hostapi.Outcome{Usage: describe(g), Notes: notes, AttachEnv: h.environment(j.ID(), g)}, nil
 }
 
 func noGrant(j *cgroup.Job) error {
@@ -84,7 +84,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	}
 	notes := h.publishGrant(ctx, j, g)
 	h.noteSince(j, g)
-	return &hostapi.Outcome{Usage: describe(g, gave...), Notes: notes}, nil
+	return &hostapi.Outcome{Usage: describe(g, gave...), Notes: notes, AttachEnv: h.environment(j.ID(), g)}, nil
 }
 
 // publishGrant writes the job's CDI specification, without which its containers do not find its devices, and the DCGM

@@ -41,12 +41,11 @@ type hook struct {
 	watching   sync.Once
 	marking    sync.Mutex // over sinceMark
 
-	mu       sync.Mutex
-	told     map[string]*hostapi.Vnode // what PBS was told last
-	missing  []string                  // logged last: names without a node
-	leftOut  []string                  // logged last: what of devices.allow is left out
-	unsure   bool                      // that may be more than has to be
-	followed []string                  // leftOut when all live jobs had it left out last
+	mu      sync.Mutex
+	told    map[string]*hostapi.Vnode // what PBS was told last
+	missing []string                  // logged last: names without a node
+	leftOut []string                  // logged last: what of devices.allow is left out
+	unsure  bool                      // that may be more than has to be
 }
 
 // newHook opens this machine's kernel files and makes the hook. With devices.enabled = false it is one that does nothing.

@@ -71,19 +71,23 @@ func TestLife(t *testing.T) {
 		if u := out.Usage; u == nil || len(u.Devices) != 2 || u.Devices[0].ID != uuid(2) || u.Devices[0].EnergyJoules != nil {
 			t.Errorf("begin: usage %+v", u)
 		}
+		env := map[string]string{
+			"CUDA_VISIBLE_DEVICES": uuid(2) + "," + uuid(3), "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+			"NVIDIA_VISIBLE_DEVICES": uuid(2) + "," + uuid(3), cdiVariable: "hookhost.org/job=12:3.srv",
+		}
+		for what, got := range map[string]map[string]string{
+			"attached":          out.AttachEnv,
+			"launched":          n.do(hostapi.EventLaunch, id).SetEnv,
+			"of a lost record":  n.do(hostapi.EventPeriodic, id).Jobs[id].AttachEnv,
+			"of one at a start": n.do(hostapi.EventStartup, id).Jobs[id].AttachEnv,
+		} {
+			if diff := cmp.Diff(env, got); diff != "" {
+				t.Errorf("%s: environment -want +got:\n%s", what, diff)
+			}
+		}
 		want("begin", 2, 3)
 		if got := n.opens(j, nvidiaShared[0], unix.O_RDWR); got == unix.EPERM {
 			t.Errorf("open nvidiactl: %v", got)
-		}
-		for _, e := range []hostapi.Event{hostapi.EventLaunch, hostapi.EventAttach} {
-			out := n.do(e, id)
-			if out.Keep != (e == hostapi.EventAttach) {
-				t.Errorf("%s: keep is %v", e, out.Keep)
-			}
-			env := out.SetEnv
-			if env["CUDA_VISIBLE_DEVICES"] != uuid(2)+","+uuid(3) || env[cdiVariable] != "hookhost.org/job=12:3.srv" {
-				t.Errorf("%s: %v", e, env)
-			}
 		}
 		cdi := n.cdi.file(id)
 		if _, err := os.Stat(cdi); err != nil {
@@ -110,6 +114,9 @@ func TestLife(t *testing.T) {
 			t.Errorf("resize: devices -want +got:\n%s", diff)
 		}
 		want("resize", 3, 4)
+		if got := out.AttachEnv["CUDA_VISIBLE_DEVICES"]; got != uuid(3)+","+uuid(4) {
+			t.Errorf("attach after resize: %s", got)
+		}
 		if g, err := inventory.GrantOf(j); err != nil || len(g.Leaving) != 0 || len(g.Devices) != 2 {
 			t.Errorf("after resize the grant is %+v, %v", g, err)
 		}
@@ -190,33 +197,22 @@ func TestJobWithoutDevices(t *testing.T) {
 	})
 }
 
-// A launch puts the filter back where there is none.
+// A launch puts the filter back where there is none, and so does a periodic.
 func TestLaunchConfines(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), nil)
 		n.do(hostapi.EventStartup)
-		j := n.job("1.srv", a100(0))
-		if got := n.opens(j, a100(1).Nodes[0], unix.O_RDWR); got == unix.EPERM {
-			t.Fatalf("before launch: %v", got)
-		}
-		n.do(hostapi.EventLaunch, "1.srv")
-		if got := n.opens(j, a100(1).Nodes[0], unix.O_RDWR); got != unix.EPERM {
-			t.Errorf("after launch: %v, want EPERM", got)
+		for id, e := range map[string]hostapi.Event{"1.srv": hostapi.EventLaunch, "2.srv": hostapi.EventPeriodic} {
+			j := n.job(id, a100(0))
+			if got := n.opens(j, a100(1).Nodes[0], unix.O_RDWR); got == unix.EPERM {
+				t.Fatalf("before %s: %v", e, got)
+			}
+			n.do(e, id)
+			if got := n.opens(j, a100(1).Nodes[0], unix.O_RDWR); got != unix.EPERM {
+				t.Errorf("after %s: %v, want EPERM", e, got)
+			}
 		}
 	})
-}
-
-// An attach that fails is no answer for the next one.
-func TestAttachIsNotKept(t *testing.T) {
-	n := newNode(t, 0, eight(), nil)
-	n.do(hostapi.EventStartup)
-	if out, err := n.event(hostapi.EventAttach, "1.srv"); err == nil || out != nil {
-		t.Errorf("attach to a job without a cgroup: %+v, %v", out, err)
-	}
-	n.job("1.srv", a100(0))
-	if out := n.do(hostapi.EventAttach, "1.srv"); !out.Keep {
-		t.Errorf("attach: %+v", out)
-	}
 }
 
 // A job that began before devices were enabled keeps what it can open, and none begins without hook cgroup having an eye on them.
@@ -228,10 +224,13 @@ func TestJobFromBefore(t *testing.T) {
 		if want := "it began before devices were enabled"; strings.Count(n.logged.String(), want) != 1 {
 			t.Errorf("logged %q, want %q once", n.logged.String(), want)
 		}
-		for _, e := range []hostapi.Event{hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventResize} {
-			if out := n.do(e, "1.srv"); len(out.SetEnv) > 0 || out.Usage != nil {
+		for _, e := range []hostapi.Event{hostapi.EventLaunch, hostapi.EventResize} {
+			if out := n.do(e, "1.srv"); len(out.SetEnv)+len(out.AttachEnv) > 0 || out.Usage != nil {
 				t.Errorf("%s: %+v, want nothing", e, out)
 			}
+		}
+		if out := n.do(hostapi.EventPeriodic, "1.srv"); len(out.Jobs) > 0 {
+			t.Errorf("periodic: %+v, want nothing of the job", out)
 		}
 		if got := n.opens(j, a100(1).Nodes[0], unix.O_RDWR); got == unix.EPERM {
 			t.Errorf("it has lost a GPU: %v", got)
@@ -262,7 +261,7 @@ func TestConfineAtOnce(t *testing.T) {
 					if _, err := h.confine(t.Context(), j); err != nil {
 						t.Error(err)
 					}
-					if err := h.reassert(t.Context(), j.ID()); err != nil {
+					if err := h.reassert(t.Context(), j.ID(), false); err != nil {
 						t.Error(err)
 					}
 				}
@@ -378,7 +377,7 @@ func TestGPUsComeWhileJobsRun(t *testing.T) {
 func TestNoCgroup(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup, "1.srv") // a job of the list whose cgroup has gone
-	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventResize} {
+	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventResize} {
 		_, err := n.event(e, "1.srv")
 		if want := "job 1.srv has no cgroup: hook cgroup must run before hook devices"; hostapi.KindOf(err) != hostapi.KindNode || err.Error() != want {
 			t.Errorf("%s: %v (%s), want %s", e, err, hostapi.KindOf(err), want)
@@ -757,7 +756,7 @@ func TestConfiguredDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventResize, hostapi.EventAbort,
+	if diff := cmp.Diff([]hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventResize, hostapi.EventAbort,
 		hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventStartup, hostapi.EventPeriodic}, h.Events()); diff != "" {
 		t.Errorf("events: -want +got:\n%s", diff)
 	}

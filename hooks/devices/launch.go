@@ -25,17 +25,8 @@ func (h *hook) ExecjobLaunch(ctx context.Context, req *hostapi.Request) (*hostap
 	return &hostapi.Outcome{SetEnv: h.environment(j.ID(), g)}, nil
 }
 
-// ExecjobAttach tells the same to who takes a process in. The process itself was started before. The answer holds for all of the job's: the
-// filter is on its cgroup, the grant changes with its events, and so does the environment, but where a driver comes meanwhile.
-func (h *hook) ExecjobAttach(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	out, err := h.ExecjobLaunch(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	out.Keep = true
-	return out, nil
-}
-
+// environment returns the variables of a job's programs: those that MoM starts, by execjob_launch, and
+// those of attached processes, by execjob_begin and execjob_resize. They follow from the grant.
 func (h *hook) environment(id string, g *inventory.Grant) map[string]string {
 	env := variables(g, vendors(h.stock.current()))
 	if h.cdi.dir != "" && len(g.Devices) > 0 {

@@ -217,7 +217,7 @@ func (n *node) grant(j *cgroup.Job, held ...topology.Device) {
 
 var methods = map[hostapi.Event]func(*hook, context.Context, *hostapi.Request) (*hostapi.Outcome, error){
 	hostapi.EventStartup: (*hook).ExechostStartup, hostapi.EventPeriodic: (*hook).ExechostPeriodic,
-	hostapi.EventBegin: (*hook).ExecjobBegin, hostapi.EventLaunch: (*hook).ExecjobLaunch, hostapi.EventAttach: (*hook).ExecjobAttach,
+	hostapi.EventBegin: (*hook).ExecjobBegin, hostapi.EventLaunch: (*hook).ExecjobLaunch,
 	hostapi.EventResize: (*hook).ExecjobResize, hostapi.EventEpilogue: (*hook).ExecjobEpilogue, hostapi.EventEnd: (*hook).ExecjobEnd,
 	hostapi.EventAbort: (*hook).ExecjobAbort,
 }

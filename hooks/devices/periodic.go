@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -26,26 +25,30 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 	_, err := h.common() // for doctor, where there is no job
 	errs := []error{err, h.stock.kept()}
 	for id := range req.JobList {
-		errs = append(errs, h.reassert(ctx, id))
+		errs = append(errs, h.reassert(ctx, id, true))
 	}
 	if err := h.sweep(ctx, req.JobList); err != nil { // what is left says something wrong of a job that is gone, and keeps nobody from anything
 		h.log.Warn(err)
 	}
 	inv := h.stock.current()
-	out := &hostapi.Outcome{Vnodes: h.policy.vnodes(h.node, inv, req.Node, h.countBlocks(inv))}
+	out := &hostapi.Outcome{
+		Vnodes: h.policy.vnodes(h.node, inv, req.Node, h.countBlocks(inv)),
+		Jobs:   h.environments(req.JobList),
+	}
 	h.mu.Lock()
 	h.told = out.Vnodes
 	h.mu.Unlock()
 	return out, errors.Join(errs...)
 }
 
-// ExechostPeriodic has somebody look whether the devices have changed, and tells PBS when an earlier look has found that.
+// ExechostPeriodic puts the filters of jobs back where somebody took them away. It has the devices
+// looked at in the background, and tells PBS when an earlier look has found a change.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	out := &hostapi.Outcome{Jobs: h.environments(req.JobList)}
 	if req.Partial {
-		return &hostapi.Outcome{}, nil
+		return out, nil
 	}
 	h.stock.look(h.life, &h.background)
-	out := &hostapi.Outcome{}
 	err := errors.Join(h.follow(ctx), h.stock.kept())
 	inv := h.stock.current()
 	blocks := h.countBlocks(inv)
@@ -91,9 +94,25 @@ func (h *hook) countProcesses() {
 	}
 }
 
+// environments returns the variables of attached processes by job, as begin and resize have told
+// them. The host uses them for a job whose record was lost.
+func (h *hook) environments(list map[string]*hostapi.Job) map[string]*hostapi.JobUpdate {
+	jobs := map[string]*hostapi.JobUpdate{}
+	for id := range list {
+		j, err := h.tree.Job(id)
+		if err != nil {
+			continue
+		}
+		if g, err := inventory.GrantOf(j); err == nil && g != nil {
+			jobs[id] = &hostapi.JobUpdate{AttachEnv: h.environment(id, g)}
+		}
+	}
+	return jobs
+}
+
 // reassert sees to it that a live job has its filter. A job without a cgroup is hook cgroup's to tell of, and one that began
-// before devices were enabled is left alone: it may use what a filter would close.
-func (h *hook) reassert(ctx context.Context, id string) error {
+// before devices were enabled is left alone: it may use what a filter would close. The log says so at a start.
+func (h *hook) reassert(ctx context.Context, id string, starts bool) error {
 	j, err := h.tree.Job(id)
 	if err != nil {
 		return err
@@ -106,7 +125,9 @@ func (h *hook) reassert(ctx context.Context, id string) error {
 		return hostapi.Errorf(hostapi.KindNode, "job %s: %w", id, err)
 	}
 	if g == nil {
-		h.logOf(id).Info("it began before devices were enabled, and keeps what it can open")
+		if starts {
+			h.logOf(id).Info("it began before devices were enabled, and keeps what it can open")
+		}
 		return nil
 	}
 	if _, err := h.confined(ctx, j, g); err != nil && j.Exists() { // else it has ended meanwhile
@@ -115,17 +136,17 @@ func (h *hook) reassert(ctx context.Context, id string) error {
 	return nil
 }
 
-// follow has the filters of all live jobs follow what of devices.allow is left out: a device that a driver brings while they run is
-// closed to them as to those that begin later. It does nothing when that is as it was, nor while it is not known what there is:
+// follow makes sure of the filters of all live jobs. A device that a driver brings while they run is
+// closed to them as to those that begin later. It does nothing while it is not known what there is:
 // nobody is given what is not known, and a job need not lose what it could open for that.
 func (h *hook) follow(ctx context.Context) error {
 	if _, err := h.common(); err != nil {
 		return err
 	}
 	h.mu.Lock()
-	leftOut, rest := h.leftOut, h.unsure || slices.Equal(h.leftOut, h.followed)
+	unsure := h.unsure
 	h.mu.Unlock()
-	if rest {
+	if unsure {
 		return nil
 	}
 	ids, err := h.tree.JobIDs()
@@ -134,15 +155,9 @@ func (h *hook) follow(ctx context.Context) error {
 	}
 	var errs []error
 	for _, id := range ids {
-		errs = append(errs, h.reassert(ctx, id))
+		errs = append(errs, h.reassert(ctx, id, false))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.followed = leftOut
-	return nil
+	return errors.Join(errs...)
 }
 
 // sweep removes the files of jobs that are neither in the list nor have a cgroup, and those that were never finished.

@@ -43,11 +43,11 @@ func BenchmarkAttach(b *testing.B) {
 	}
 }
 
-// The same with a hook whose answer the host keeps.
-func BenchmarkAttachKept(b *testing.B) {
+// The same with a hook that has set a variable at begin and is not called.
+func BenchmarkAttachEnv(b *testing.B) {
 	n := newNode(b)
 	n.options = quiet
-	n.hook("h", "misbehave", "mode = \"keep\"\nevent = \"execjob_attach\"\nvalue = \"A=1\"")
+	n.hook("h", "misbehave", "mode = \"attach-env\"\nvalue = \"A\"", "event=execjob_begin")
 	h := n.open()
 	must(b, h, hostapi.EventBegin, "1.srv")
 	must(b, h, hostapi.EventAttach, "1.srv")

@@ -16,8 +16,7 @@ import (
 // call carries out one event within the hook's alarm, which covers a start and a replay as well. An error has a kind:
 // KindTimeout for the alarm, KindNode when the program cannot be started, KindInternal when it crashed on the event
 // twice, KindBusy wrapping errRetired when another program has taken this one's place; else the one that the hook gave it.
-// The outcome may be there beside an error. It is nil without one when the hook does not handle the event. To an attach it may be one
-// that the hook gave before and wanted kept: then the program is not asked.
+// The outcome may be there beside an error. It is nil without one when the hook does not handle the event.
 //
 // Only the alarm harms the program. When ctx ends for another reason the call is given up with its cause, KindBusy.
 func (p *plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
@@ -27,20 +26,11 @@ func (p *plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 		return nil, unreached{retiredError(p.hook.Name)}
 	}
 	p.calls.Add(1)
-	h, inst := p.hook, p.inst
+	h := p.hook
 	p.mu.Unlock()
 	defer p.calls.Done()
 
 	began := time.Now()
-	// A hook of the job's owner has no instance here, and who debugs one is to see each call.
-	keeps := req.Event == hostapi.EventAttach && inst != nil && !h.Debug
-	said, era := (*hostapi.Outcome)(nil), uint64(0)
-	if keeps {
-		if said, era = p.kept.answer(req.Job.ID, inst, began); said != nil {
-			p.log.WithField("job", req.Job.ID).Debugf("hook not called at %s: its last answer holds", req.Event)
-			return said, nil
-		}
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(h.Alarm)*time.Second, errAlarm)
 	defer cancel()
 	var out *hostapi.Outcome
@@ -57,12 +47,6 @@ func (p *plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 		}
 	}
 	p.trace(h, req, out, err, time.Since(began))
-	switch {
-	case req.Job == nil: // whatever it has found out
-		p.kept.forgetAll()
-	case keeps && err == nil && out != nil && out.Keep:
-		p.kept.keep(req.Job.ID, inst, out, era, began)
-	}
 	return out, err
 }
 

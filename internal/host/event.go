@@ -166,13 +166,13 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 	return &own, nil
 }
 
-// newChain returns the chain of an event of a job; rec may be nil. What hooks have said of further attaches holds no longer, unless this
-// is one.
+// newChain returns the chain of an event of a job; rec may be nil.
 func (h *Host) newChain(req *hostapi.Request, rec *jobstate.Record) *chain {
-	if req.Event != hostapi.EventAttach {
-		h.endKept(req.Job.ID)
+	c := &chain{links: h.links(), req: req, states: cloneStates(rec)}
+	if req.Event == hostapi.EventAttach && rec != nil {
+		c.links = attachLinks(c.links, rec)
 	}
-	return &chain{links: h.links(), req: req, states: cloneStates(rec)}
+	return c
 }
 
 // during carries out the events between begin and epilogue.

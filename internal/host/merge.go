@@ -14,14 +14,15 @@ import (
 
 // merger makes one outcome of those of all hooks. Whatever a hook sets it claims:
 //
-//   - An environment variable set or unset, a resource limit, a key of resources_used, a field of the usage, the join, the walltime limit: a
-//     second claim with the same value changes nothing; one with another value is an error that names both hooks and the thing, and the first
-//     value stays. The same holds for each job of Outcome.Jobs by itself.
+//   - Hooks claim environment variables that they set or unset, those of attached processes, resource
+//     limits, keys of resources_used, fields of the usage, the join and the walltime limit. A second
+//     claim with the same value changes nothing. A claim with another value is an error that names both
+//     hooks and the thing; the first value stays. The same holds for each job of Outcome.Jobs by itself.
 //   - Progname and Argv are not claimed but cascade, as in PBS: each hook gets what the one before it left, so that
 //     wrappers can be put around wrappers, and the last one's values are used. The variables set so far are in the next hook's
 //     Env in the same way; seeing a value is no claim, changing it is.
 //   - Message, Diag, JobStderr and Notes are collected in order.
-//   - State, CallAgain, CallAtElapsed and Keep are between each hook and the host, and no part of the merged outcome.
+//   - State, CallAgain and CallAtElapsed are between each hook and the host, and no part of the merged outcome.
 type merger struct {
 	out   hostapi.Outcome
 	owner map[string]string // hook by what it claimed
@@ -31,17 +32,11 @@ type merger struct {
 // together are the administrator's to sort out.
 func (m *merger) add(hook string, o *hostapi.Outcome) error {
 	var errs []error
-	for name, value := range o.SetEnv {
-		had, set := m.out.SetEnv[name]
-		if err := m.claim("environment variable "+name, hook, set && had == value); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		put(&m.out.SetEnv, name, value)
-	}
+	errs = append(errs, claimEach(m, variable, "", hook, &m.out.SetEnv, o.SetEnv))
+	errs = append(errs, claimEach(m, attachVariable, "", hook, &m.out.AttachEnv, o.AttachEnv))
 	for _, name := range o.UnsetEnv {
 		unset := slices.Contains(m.out.UnsetEnv, name)
-		if err := m.claim("environment variable "+name, hook, unset); err != nil {
+		if err := m.claim(variable+name, hook, unset); err != nil {
 			errs = append(errs, err)
 		} else if !unset {
 			m.out.UnsetEnv = append(m.out.UnsetEnv, name)
@@ -60,16 +55,9 @@ func (m *merger) add(hook string, o *hostapi.Outcome) error {
 		}
 		errs = append(errs, err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.Rlimits)) {
-		had, set := m.out.Rlimits[name]
-		err := m.claim("rlimit "+name, hook, set && had == o.Rlimits[name])
-		if err == nil {
-			put(&m.out.Rlimits, name, o.Rlimits[name])
-		}
-		errs = append(errs, err)
-	}
+	errs = append(errs, claimEach(m, "rlimit ", "", hook, &m.out.Rlimits, o.Rlimits))
 	errs = append(errs, m.usage("", hook, &m.out.Usage, o.Usage))
-	errs = append(errs, m.resources("", hook, &m.out.ResourcesUsed, o.ResourcesUsed))
+	errs = append(errs, claimEach(m, resourceUsed, "", hook, &m.out.ResourcesUsed, o.ResourcesUsed))
 	errs = append(errs, m.vnodes(hook, o.Vnodes))
 	errs = append(errs, m.limit("", hook, &m.out.WalltimeLimit, o.WalltimeLimit))
 	m.out.Diag = joinLines(m.out.Diag, o.Diag)
@@ -96,7 +84,8 @@ func (m *merger) job(hook, id string, u *hostapi.JobUpdate) error {
 	var errs []error
 	of := " of job " + id
 	errs = append(errs, m.usage(of, hook, &into.Usage, u.Usage))
-	errs = append(errs, m.resources(of, hook, &into.ResourcesUsed, u.ResourcesUsed))
+	errs = append(errs, claimEach(m, resourceUsed, of, hook, &into.ResourcesUsed, u.ResourcesUsed))
+	errs = append(errs, claimEach(m, attachVariable, of, hook, &into.AttachEnv, u.AttachEnv))
 	errs = append(errs, m.limit(of, hook, &into.WalltimeLimit, u.WalltimeLimit))
 	into.Diag = joinLines(into.Diag, u.Diag)
 	into.JobStderr = append(into.JobStderr, u.JobStderr...)
@@ -104,16 +93,23 @@ func (m *merger) job(hook, id string, u *hostapi.JobUpdate) error {
 	return errors.Join(errs...)
 }
 
-func (m *merger) resources(of, hook string, into *hostapi.Resources, from hostapi.Resources) error {
+// What claimEach says before the key of a thing.
+const (
+	variable       = "environment variable "
+	attachVariable = "attached processes' environment variable "
+	resourceUsed   = "resources_used."
+)
+
+// claimEach merges a map of which each key is a thing for itself: thing and key name it, and of says of what.
+func claimEach[M ~map[string]V, V comparable](m *merger, thing, of, hook string, into *M, from M) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(from)) {
-		value := from[name]
 		had, set := (*into)[name]
-		if err := m.claim("resources_used."+name+of, hook, set && had == value); err != nil {
+		if err := m.claim(thing+name+of, hook, set && had == from[name]); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		put(into, name, value)
+		put(into, name, from[name])
 	}
 	return errors.Join(errs...)
 }

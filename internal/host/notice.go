@@ -81,7 +81,6 @@ func (h *Host) heard(p *plugin, id string, u *hostapi.JobUpdate) error {
 		return ErrClosed
 	}
 	defer h.begun.Done()
-	p.kept.forget(id)
 	if u.SignalSisters != "" {
 		h.sisters.Signal(h.ctx, id, u.SignalSisters)
 	}

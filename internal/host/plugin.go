@@ -40,7 +40,6 @@ type plugin struct {
 	retry    *time.Timer
 	retired  bool
 
-	kept  kept
 	calls sync.WaitGroup // events under way; none is added after retired is set
 	lives sync.WaitGroup // starts, and the watch over each instance
 }
@@ -53,7 +52,7 @@ type start struct {
 }
 
 func newPlugin(ctx context.Context, l *launcher, h Hook, log *logrus.Entry, ready func(context.Context, *plugin, *instance) error) *plugin {
-	p := &plugin{launcher: l, log: log.WithField("hook", h.Name), ready: ready, hook: h, print: fingerprint(h), kept: kept{limit: keepFor}}
+	p := &plugin{launcher: l, log: log.WithField("hook", h.Name), ready: ready, hook: h, print: fingerprint(h)}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	p.failure = h.fault()
 	return p
@@ -228,8 +227,7 @@ func (p *plugin) ticks() (freq time.Duration, ok bool) {
 	return time.Duration(p.hook.Freq) * time.Second, p.hook.Gets(hostapi.EventPeriodic) && slices.Contains(p.known, hostapi.EventPeriodic)
 }
 
-// update gives the hook other attributes, and ends what it has said to be kept; false when its program has to be started anew for
-// what h says.
+// update gives the hook other attributes; false when its program has to be started anew for what h says.
 func (p *plugin) update(h Hook) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,7 +235,6 @@ func (p *plugin) update(h Hook) bool {
 		return false
 	}
 	p.hook = h
-	p.kept.forgetAll()
 	return true
 }
 

@@ -148,6 +148,9 @@ func take(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 		if a.out.State != nil {
 			put(&rec.HookState, a.hook, a.out.State)
 		}
+		if a.out.AttachEnv != nil && !c.verdict.Reject {
+			put(&rec.AttachEnv, a.hook, a.out.AttachEnv)
+		}
 		if rec.Phase != jobstate.PhaseExiting {
 			callAt(rec, a.hook, a.out.CallAgain, a.out.CallAtElapsed, a.out.AskSisters, now)
 		}
@@ -173,6 +176,9 @@ func takeUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Momen
 		}
 		if u.State != nil {
 			put(&rec.HookState, a.hook, u.State)
+		}
+		if _, set := rec.AttachEnv[a.hook]; !set && u.AttachEnv != nil {
+			put(&rec.AttachEnv, a.hook, u.AttachEnv) // else begin or a resize has told, perhaps since the hook was asked
 		}
 		if u.WalltimeLimit != nil {
 			limit = u.WalltimeLimit

@@ -53,6 +53,8 @@ type Record struct {
 
 	HookState map[string]json.RawMessage `json:"hook_state,omitempty"` // by hook: Outcome.State as last returned
 	Timers    map[string]Timer           `json:"timers,omitempty"`     // by hook: when to call its periodic for this job
+	// AttachEnv holds the variables of attached processes, by hook: Outcome.AttachEnv of the last begin or resize.
+	AttachEnv map[string]map[string]string `json:"attach_env,omitempty"`
 
 	// WalltimeLimit is how long the job may run, as a hook told; nil when nothing limits it.
 	WalltimeLimit *time.Duration `json:"walltime_limit,omitempty"` // nanoseconds

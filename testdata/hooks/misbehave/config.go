@@ -34,7 +34,7 @@ var modes = []string{
 	"error",       // an error of the kind that value names
 	"partial",     // resources_used mem=10kb and a node error
 	"env",         // sets the variable value, KEY=VAL
-	"keep",        // the same, and wants that kept
+	"attach-env",  // at begin and resize: sets the variable value of attached processes to the job's ncpus
 	"say",         // answers with value, an outcome in JSON
 	"used",        // sets the resource value, KEY=VAL
 	"state",       // keeps the number of calls for the job as its state, notes it

@@ -36,7 +36,7 @@ func (h *hook) act(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome,
 	if err := h.note(req.Event, jobsOf(req)...); err != nil {
 		return nil, err
 	}
-	if req.Event != h.Event {
+	if req.Event != h.Event && (h.Mode != "attach-env" || req.Event != hostapi.EventResize) {
 		return nil, nil
 	}
 	if h.Once != "" {
@@ -140,8 +140,8 @@ func (h *hook) answer(req *hostapi.Request) (*hostapi.Outcome, error) {
 		return out, hostapi.Errorf(hostapi.KindNode, "counted only in part")
 	case "env":
 		return &hostapi.Outcome{SetEnv: map[string]string{key: value}}, nil
-	case "keep":
-		return &hostapi.Outcome{SetEnv: map[string]string{key: value}, Keep: true}, nil
+	case "attach-env":
+		return &hostapi.Outcome{AttachEnv: map[string]string{h.Value: req.Job.ResourceList["ncpus"]}}, nil
 	case "say":
 		out := new(hostapi.Outcome)
 		return out, json.Unmarshal([]byte(h.Value), out)

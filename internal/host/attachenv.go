@@ -1,0 +1,46 @@
+package host
+
+import (
+	"context"
+	"maps"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// attachLink is a hook that has set variables of all attached processes, at begin or resize. The
+// variables are a part of its answer to each attach. A hook that does not handle execjob_attach is
+// not called.
+type attachLink struct {
+	link
+	env map[string]string
+}
+
+func (l attachLink) gets(hostapi.Event) bool { return l.spec().Enabled }
+
+func (l attachLink) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	out := &hostapi.Outcome{}
+	if l.link.gets(req.Event) {
+		answer, err := l.link.call(ctx, req)
+		if err != nil {
+			return answer, err
+		}
+		if answer != nil {
+			out = answer
+		}
+	}
+	env := maps.Clone(l.env)
+	maps.Copy(env, out.SetEnv)
+	out.SetEnv = env
+	return out, nil
+}
+
+// attachLinks returns the links of an attach to the record's job.
+func attachLinks(links []link, rec *jobstate.Record) []link {
+	for i, l := range links {
+		if env := rec.AttachEnv[l.spec().Name]; len(env) > 0 {
+			links[i] = attachLink{l, env}
+		}
+	}
+	return links
+}
