@@ -112,6 +112,51 @@ func TestRunWithoutGPU(t *testing.T) {
 	job.end(t)
 }
 
+// What is attached is told the devices that the job has by then: after a resize the new ones, after a
+// resize that was refused the old ones, also by the next daemon and by one that has lost its records.
+func TestAttachAfterResizeHasTheNewDevices(t *testing.T) {
+	paths, config := fpgas(t, 2)
+	n := newNode(t, config)
+	d := n.serve()
+	event := func(name string, count int) int {
+		return n.tell(name, fmt.Sprintf(`{"job": {"id": "13.x", "owner": {"user": "root", "uid": 0, "gid": 0},
+			"resource_list": {"ncpus": 0, "fpga": %d}}}`, count)).status
+	}
+	attached := func() string {
+		return n.hookhost("attach", "-s", "-j", "13.x", "sh", "-c", `echo "$FPGA:$CUDA_DEVICE_ORDER"`).stdout
+	}
+	want := func(when, devices string) {
+		t.Helper()
+		if got := attached(); got != devices+":PCI_BUS_ID\n" {
+			t.Errorf("%s: what is attached sees %q, want %s", when, got, devices)
+		}
+	}
+	if event("execjob_begin", 1) != 0 {
+		t.Fatal("begin was rejected")
+	}
+	first := strings.Join(granted(t, n.openerIn("13.x", paths...)(), paths...), "")
+	want("after begin", first)
+	if event("execjob_resize", 2) != 0 {
+		t.Fatal("resize was rejected")
+	}
+	both := strings.Join(paths, ",")
+	want("after a resize", both)
+	if event("execjob_resize", 9) == 0 {
+		t.Error("nine of two were granted")
+	}
+	want("after a refused resize", both)
+	d.kill()
+	d = n.serve()
+	want("with the next daemon", both)
+	d.kill()
+	must(t, os.RemoveAll(n.path("state")))
+	n.serve()
+	eventually(t, "a job without a record has its variables", func() bool { return attached() == both+":PCI_BUS_ID\n" })
+	if event("execjob_end", 0) != 0 {
+		t.Error("end was rejected")
+	}
+}
+
 // The filter is the kernel's: it stays when the daemon is killed, and is one program still when the next one has started.
 func TestDeviceFilterOutlivesTheDaemon(t *testing.T) {
 	paths, config := fpgas(t, 2)

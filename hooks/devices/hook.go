@@ -208,12 +208,11 @@ func (h *hook) confine(ctx context.Context, j *cgroup.Job) (*inventory.Grant, er
 	return g, nil
 }
 
-// confined makes sure that the filter of g, which the job was given, is in force, and installs one only where it is not.
-func (h *hook) confined(ctx context.Context, j *cgroup.Job, g *inventory.Grant) (*inventory.Grant, error) {
-	list, err := h.common()
-	if err != nil {
-		return nil, err
-	}
+// confined makes sure that the filter of g, which the job was given, is in force beside list, which is
+// common's. It installs one only where it is not.
+func (h *hook) confined(
+	ctx context.Context, j *cgroup.Job, g *inventory.Grant, list common,
+) (*inventory.Grant, error) {
 	if len(g.Leaving) == 0 && devfilter.InForce(placeOf(j), list.with(g)) == nil {
 		return g, nil
 	}

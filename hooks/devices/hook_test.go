@@ -261,7 +261,7 @@ func TestConfineAtOnce(t *testing.T) {
 					if _, err := h.confine(t.Context(), j); err != nil {
 						t.Error(err)
 					}
-					if err := h.reassert(t.Context(), j.ID(), false); err != nil {
+					if err := h.follow(t.Context()); err != nil {
 						t.Error(err)
 					}
 				}

@@ -14,10 +14,15 @@ func (h *hook) ExecjobLaunch(ctx context.Context, req *hostapi.Request) (*hostap
 	if err != nil {
 		return nil, err
 	}
-	if g != nil {
-		if g, err = h.confined(ctx, j, g); err != nil {
-			return nil, err
-		}
+	if g == nil {
+		return &hostapi.Outcome{}, nil
+	}
+	list, err := h.common()
+	if err != nil {
+		return nil, err
+	}
+	if g, err = h.confined(ctx, j, g, list); err != nil {
+		return nil, err
 	}
 	if g == nil {
 		return &hostapi.Outcome{}, nil

@@ -22,10 +22,12 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 			h.background.Go(h.countProcesses)
 		}
 	})
-	_, err := h.common() // for doctor, where there is no job
+	list, err := h.common() // for doctor too, where there is no job
 	errs := []error{err, h.stock.kept()}
-	for id := range req.JobList {
-		errs = append(errs, h.reassert(ctx, id, true))
+	if err == nil {
+		for id := range req.JobList {
+			errs = append(errs, h.reassert(ctx, id, list, true))
+		}
 	}
 	if err := h.sweep(ctx, req.JobList); err != nil { // what is left says something wrong of a job that is gone, and keeps nobody from anything
 		h.log.Warn(err)
@@ -110,9 +112,10 @@ func (h *hook) environments(list map[string]*hostapi.Job) map[string]*hostapi.Jo
 	return jobs
 }
 
-// reassert sees to it that a live job has its filter. A job without a cgroup is hook cgroup's to tell of, and one that began
-// before devices were enabled is left alone: it may use what a filter would close. The log says so at a start.
-func (h *hook) reassert(ctx context.Context, id string, starts bool) error {
+// reassert sees to it that a live job has its filter, which opens list beside what the job was given.
+// A job without a cgroup is hook cgroup's to tell of. A job that began before devices were enabled is
+// left alone, since it may use what a filter would close. The log says so at a start.
+func (h *hook) reassert(ctx context.Context, id string, list common, starts bool) error {
 	j, err := h.tree.Job(id)
 	if err != nil {
 		return err
@@ -130,7 +133,7 @@ func (h *hook) reassert(ctx context.Context, id string, starts bool) error {
 		}
 		return nil
 	}
-	if _, err := h.confined(ctx, j, g); err != nil && j.Exists() { // else it has ended meanwhile
+	if _, err := h.confined(ctx, j, g, list); err != nil && j.Exists() { // else it has ended meanwhile
 		return err
 	}
 	return nil
@@ -140,7 +143,8 @@ func (h *hook) reassert(ctx context.Context, id string, starts bool) error {
 // closed to them as to those that begin later. It does nothing while it is not known what there is:
 // nobody is given what is not known, and a job need not lose what it could open for that.
 func (h *hook) follow(ctx context.Context) error {
-	if _, err := h.common(); err != nil {
+	list, err := h.common()
+	if err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -155,7 +159,7 @@ func (h *hook) follow(ctx context.Context) error {
 	}
 	var errs []error
 	for _, id := range ids {
-		errs = append(errs, h.reassert(ctx, id, false))
+		errs = append(errs, h.reassert(ctx, id, list, false))
 	}
 	return errors.Join(errs...)
 }
