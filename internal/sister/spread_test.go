@@ -220,7 +220,10 @@ func TestSpreadUndone(t *testing.T) {
 		}
 	})
 	t.Run("resize", func(t *testing.T) {
-		c := newCluster(t, 3, nil, rejects(resize))
+		c := newCluster(t, 3, nil, func(name string, n *node) {
+			n.hook("a", "misbehave", "mode = 'attach-env'\nvalue = 'NCPUS'", 1)
+			rejects(resize)(name, n)
+		})
 		c.must(begin, launch)
 		r := c.event(resize, "1.srv")
 		r.Job.ResourceList = hostapi.Resources{"ncpus": "4"}
@@ -236,6 +239,12 @@ func TestSpreadUndone(t *testing.T) {
 		for _, name := range c.names {
 			if got := c.members[name].record("1.srv").Job.ResourceList["ncpus"]; got != "2" {
 				t.Errorf("%s says ncpus=%s", name, got)
+			}
+			attach := event(hostapi.EventAttach, "1.srv")
+			attach.PID = 4_000_002
+			v, err := c.members[name].host.Judge(t.Context(), attach)
+			if err != nil || v.SetEnv["NCPUS"] != "2" {
+				t.Errorf("attach on %s: %+v, %v", name, v, err)
 			}
 		}
 		r.Job.ExecVnode = "(n1:ncpus=1)+(n2:ncpus=1)"
