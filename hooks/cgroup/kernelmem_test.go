@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -135,6 +137,50 @@ func TestKernelRSSCountsBuffers(t *testing.T) {
 			n.wantKilled(`^=>> PBS: job killed: mem \d+kb exceeded limit 65536kb, \d+kb of it in the kernel: `)
 		})
 	}
+}
+
+// The kernel bounds buffers of TCP by mem on v1, too, where it counts them beside all else. It
+// grants each socket a little all the same, so that there are only a hundred here.
+func TestKernelBoundsBuffersOfTCP(t *testing.T) {
+	const mem = 64 * mib
+	n := realNode(t, nil)
+	n.begin("1.srv", asks("ncpus=1", fmt.Sprintf("mem=%db", int64(mem))))
+	dir := fmt.Sprintf("/sys/fs/cgroup/memory/%s_%d.service/jobid/1.srv", testPrefix(), prefixes.Load())
+	if _, err := os.Stat(filepath.Join(dir, "memory.kmem.tcp.limit_in_bytes")); err != nil {
+		t.Skip("v2 counts it as all other memory")
+	}
+	number := func(file string) int64 {
+		b, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "buffer", "tcp", fmt.Sprint(160*mib))
+	if err := unix.Prlimit(a.child.PID, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 220, Max: 220}, nil); err != nil {
+		t.Fatal(err)
+	}
+	a.stdin.Close()
+	// It writes until the kernel takes no more, or until it has what it wants.
+	most, since := int64(0), time.Now()
+	for most < mem/2 || time.Since(since) < 2*time.Second {
+		if now := number("memory.kmem.tcp.max_usage_in_bytes"); now > most {
+			most, since = now, time.Now()
+		}
+		if time.Since(since) > time.Minute {
+			t.Fatalf("%d MiB of buffers at most", most>>20)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if most > mem+mem/4 { // what the kernel cannot refuse, it grants
+		t.Errorf("%d MiB of buffers, want %d", most>>20, mem>>20)
+	}
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
 }
 
 // Names of files that the kernel remembers for a job are its caches, not the job's memory.

@@ -12,7 +12,8 @@ import (
 
 // Limits is what a job may use. The zero value limits nothing. As JSON it is what of that is shared out among jobs (see Cover).
 type Limits struct {
-	// Mem bounds memory, in bytes, page cache and kernel memory included. The kernel rounds it down to whole pages. nil: no
+	// Mem bounds memory, in bytes, page cache and kernel memory included. The kernel rounds it down
+	// to whole pages. On v1 it bounds buffers of TCP and UDP by themselves, beside the rest. nil: no
 	// limit.
 	Mem *int64 `json:"mem,omitempty"`
 	// MemSwap bounds memory and swap together (PBS's vmem), in bytes; not below Mem, which it stands for when Mem is nil.

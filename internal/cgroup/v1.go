@@ -23,6 +23,11 @@ var v1Knobs = []knob{
 		set: func(l *Limits, text string) (err error) { l.MemSwap, err = parseBytes(text); return err },
 	},
 	{
+		// The kernel charges buffers of TCP and UDP to a counter of their own, beside memory.
+		controller: "memory", file: socketLimit, format: asSize, none: "-1", optional: true, use: socketUse,
+		get: func(l *Limits) string { return formatBytes(l.Mem) },
+	},
+	{
 		controller: "memory", file: "memory.swappiness", optional: true, detail: true,
 		get: func(l *Limits) string {
 			if l.Swappiness == nil {
