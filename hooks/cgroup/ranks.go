@@ -147,7 +147,7 @@ func (s *rankSearch) labelled(p proc.Process) (rankOwner, error) {
 	if s.hung > 1 {
 		return rankOwner{}, nil
 	}
-	environ, err := s.h.environs.Read(p.PID)
+	environ, err := s.h.environs.Read(p)
 	switch {
 	case errors.Is(err, proc.ErrGone):
 		return rankOwner{}, nil

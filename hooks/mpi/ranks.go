@@ -102,7 +102,11 @@ func (r *ranks) look(ctx context.Context, id string) ([]hostapi.RankUsage, error
 
 // read returns a process and its label.
 func (r *ranks) read(pid int) (proc.Process, label, error) {
-	environ, err := r.environs.Read(pid)
+	before, err := proc.Read(r.procfs, pid)
+	if err != nil {
+		return proc.Process{}, label{}, err
+	}
+	environ, err := r.environs.Read(before)
 	if err != nil {
 		return proc.Process{}, label{}, err
 	}

@@ -13,30 +13,32 @@ import (
 var ErrHangs = errors.New("its memory map is held")
 
 // Environs reads environments for who must not hang with a process (see Environ). A read that takes too long goes on by itself, and holds a thread:
-// meanwhile nobody else waits for that process, and where there are too many such processes for none.
+// meanwhile nobody else waits for that process, and where a user has too many such processes for none of his.
 type Environs struct {
 	procfs *kernfs.FS
 	wait   time.Duration // for one read
 
 	mu   sync.Mutex
 	hung map[int]int // by pid: reads that took too long and go on
+	of   map[int]int // by user: the same
 }
 
 const (
 	environWait = 2 * time.Second
-	mostHung    = 8
+	mostHung    = 8 // of a user
 )
 
 // NewEnvirons returns a reader of the environments in procfs. It may be used by several goroutines.
 func NewEnvirons(procfs *kernfs.FS) *Environs {
-	return &Environs{procfs: procfs, wait: environWait, hung: map[int]int{}}
+	return &Environs{procfs: procfs, wait: environWait, hung: map[int]int{}, of: map[int]int{}}
 }
 
 // Read is Environ that returns within seconds. It fails with ErrHangs where that is too little.
-func (e *Environs) Read(pid int) ([]byte, error) {
+func (e *Environs) Read(p Process) ([]byte, error) {
+	pid := p.PID
 	hangs := fmt.Errorf("read environment of process %d: %w", pid, ErrHangs)
 	e.mu.Lock()
-	known := e.hung[pid] > 0 || len(e.hung) >= mostHung
+	known := e.hung[pid] > 0 || e.of[p.UID] >= mostHung
 	e.mu.Unlock()
 	if known {
 		return nil, hangs
@@ -58,6 +60,9 @@ func (e *Environs) Read(pid int) ([]byte, error) {
 		if e.hung[pid]--; e.hung[pid] == 0 {
 			delete(e.hung, pid)
 		}
+		if e.of[p.UID]--; e.of[p.UID] == 0 {
+			delete(e.of, p.UID)
+		}
 	}()
 	timer := time.NewTimer(e.wait)
 	defer timer.Stop()
@@ -74,6 +79,7 @@ func (e *Environs) Read(pid int) ([]byte, error) {
 	default:
 		late = true
 		e.hung[pid]++
+		e.of[p.UID]++
 		return nil, hangs
 	}
 }

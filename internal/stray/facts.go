@@ -57,7 +57,7 @@ type Relative struct {
 type Reader struct {
 	Procfs   *kernfs.FS
 	JobOf    func(pid int) (id string, ok bool, err error) // in which job's cgroup a process is: cgroup.Tree.JobOf
-	Environ  func(pid int) ([]byte, error)                 // of a process, without waiting for it: proc.Environs
+	Environ  func(p proc.Process) ([]byte, error)          // without waiting for it: proc.Environs
 	Hookhost []kernfs.FileID                               // hookhost's programs
 	Qsub     []kernfs.FileID                               // PBS's qsub
 	Sessions string                                        // where systemd-logind has them; "" for SessionsDir
@@ -81,8 +81,8 @@ func (r *Reader) Read(p proc.Process) (Facts, error) {
 		return fail(gone(err))
 	}
 	f.Cgroup = string(b)
-	variables, err := r.Environ(p.PID)
-	if err != nil {
+	variables, err := r.Environ(p)
+	if err != nil && !errors.Is(err, proc.ErrHangs) { // who hangs on purpose hides no more than that
 		return fail(err)
 	}
 	if id, _ := proc.Getenv(variables, "PBS_JOBID"); hostapi.CheckJobID(id) == nil {

@@ -281,3 +281,22 @@ func TestConnectionOfTheKernel(t *testing.T) {
 		t.Errorf("it holds another: %v, %v", holds, err)
 	}
 }
+
+// A process whose environment hangs, as its user can bring about, is known by all else.
+func TestReadWithoutEnvironment(t *testing.T) {
+	f := newFixture(t)
+	f.process(1, 0, 1, 0, 0, "init", "0::/init.scope\n")
+	f.process(32, 1, 32, 1000, 22, "bash", "0::/x\n")
+	f.process(33, 32, 33, 1000, 23, "sleep", "0::/x\n", "PBS_JOBID=78.srv")
+	procfs := f.open()
+	r := reader(procfs, jobOf(map[int]string{32: "77.srv"}))
+	r.Environ = func(proc.Process) ([]byte, error) { return nil, proc.ErrHangs }
+	p, err := proc.Read(procfs, 33)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Read(p)
+	if err != nil || got.JobID != "" || len(got.Chain) == 0 || got.Chain[0].In != "77.srv" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
