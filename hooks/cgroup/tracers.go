@@ -14,12 +14,13 @@ import (
 
 // A process outside of a job may trace one of the job's and hold it in its very end, long after
 // SIGKILL (PTRACE_O_TRACEEXIT, ptrace(2)). It is killed if the job's owner could kill it himself.
-// Another one stays. The process that it holds has nothing that the next job needs but devices, so
-// the node stays in service.
+// It may also serve a FUSE file system and not answer (see proc.FUSE), which is aborted if it is the
+// owner's. Others stay. The process that they hold has nothing that the next job needs but devices,
+// so the node stays in service.
 
-// errHeld says that nothing is left of a job but processes that a tracer holds in their end. It is
-// none of ErrNotEmpty and ErrBusy.
-var errHeld = errors.New("a tracer holds what is left")
+// errHeld says that nothing is left of a job but processes that somebody outside holds in their end.
+// It is none of ErrNotEmpty and ErrBusy.
+var errHeld = errors.New("a tracer, or a FUSE file system, holds what is left")
 
 const (
 	beforeTracers = time.Second           // a kill goes on before tracers are looked for
@@ -37,17 +38,17 @@ func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (result cgroup.KillRe
 	}
 	wait := min(beforeTracers, half)
 	result, over, err := killFor(ctx, j, wait)
-	killed, aborted, last := map[hostapi.ProcessID]bool{}, map[string]bool{}, time.Time{}
+	killed, fuse, last := map[hostapi.ProcessID]bool{}, proc.NewFUSE(h.roots.Sys), time.Time{}
 	for ; err != nil && !over && ctx.Err() == nil; _, over, err = killFor(ctx, j, wait) {
 		more, fresh := h.killTracers(j, killed)
-		if time.Since(start) >= half { // it may be slow without any malice
-			more = append(more, h.abortFUSE(j, aborted)...)
+		if fuse.Look(); time.Since(start) >= half { // it may be slow without any malice
+			more = append(more, h.abortFUSE(j, fuse)...)
 		}
 		notes = append(notes, more...)
 		switch {
 		case fresh || len(more) > 0:
 			wait, last = afterTracer, time.Now()
-		case time.Since(last) > beforeTracers && h.held(j):
+		case time.Since(last) > beforeTracers && h.traced(j):
 			result.Took = time.Since(start)
 			return result, notes, h.heldError(j, err)
 		default:
@@ -107,7 +108,38 @@ func (h *hook) killTracers(j *cgroup.Job, before map[hostapi.ProcessID]bool) (no
 	return notes, fresh
 }
 
-// held tells whether nothing is left of a job that was killed but processes that a tracer holds.
+// abortFUSE aborts the owner's connections that have not answered since the kill began, where they
+// may be what a process of the job waits for.
+func (h *hook) abortFUSE(j *cgroup.Job, fuse *proc.FUSE) (notes []string) {
+	r, err := j.Record()
+	if err != nil {
+		return nil
+	}
+	pids, err := j.Processes()
+	if err != nil || !proc.Uninterruptible(h.roots.Proc, pids) {
+		return nil
+	}
+	uid := r.Begin.Job.Owner.UID
+	aborted, err := fuse.Abort(uid)
+	if err != nil {
+		h.logOf(j.ID()).Warn(err)
+	}
+	if len(aborted) == 0 {
+		return nil
+	}
+	text := proc.AbortedText(aborted, uid)
+	h.logOf(j.ID()).Warn(text)
+	return []string{text}
+}
+
+// traced is held where no process waits for a FUSE file system, whose connection may yet be aborted.
+func (h *hook) traced(j *cgroup.Job) bool {
+	pids, err := j.Processes()
+	return err == nil && !proc.Uninterruptible(h.roots.Proc, pids) && proc.AllHeld(h.roots.Proc, pids)
+}
+
+// held tells whether nothing is left of a job that was killed but processes that a tracer or a FUSE
+// file system holds.
 func (h *hook) held(j *cgroup.Job) bool {
 	pids, err := j.Processes()
 	return err == nil && proc.AllHeld(h.roots.Proc, pids)
@@ -128,17 +160,21 @@ func (h *hook) heldError(j *cgroup.Job, err error) error {
 	return fmt.Errorf("%w: %s: %v", errHeld, h.heldText(pids), err)
 }
 
-// heldText names processes and the threads that trace them.
+// heldText names processes and the threads that trace them; a process without one waits for FUSE.
 func (h *hook) heldText(pids []int) string {
 	var names []string
 	for _, pid := range pids[:min(len(pids), mostHeld)] {
+		held := false
 		for _, thread := range proc.Holders(h.roots.Proc, pid) {
 			name := fmt.Sprintf("process %d by %d", pid, thread)
 			if p, err := proc.Read(h.roots.Proc, thread); err == nil {
 				name += fmt.Sprintf(" (%q) of uid %d", p.Comm, p.UID)
 			}
-			names = append(names, name)
+			names, held = append(names, name), true
 			break
+		}
+		if !held {
+			names = append(names, fmt.Sprintf("process %d by FUSE", pid))
 		}
 	}
 	if more := len(pids) - mostHeld; more > 0 {

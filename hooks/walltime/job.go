@@ -144,6 +144,7 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 			said = "SIGKILL: " + s.Reason
 		} else {
 			notes = append(notes, h.killTracers(j, job)...)
+			notes = append(notes, h.abortFUSE(j, job, s.Tries)...)
 		}
 		short, cancel := context.WithTimeout(ctx, killTime)
 		_, err = j.Kill(short)

@@ -39,6 +39,8 @@ func act(what string, args []string) error {
 	case "sleep":
 	case "ignore": // SIGTERM
 		signal.Ignore(syscall.SIGTERM)
+	case "stat": // FILE, which may take for ever
+		go os.Stat(args[0])
 	case "stop": // itself
 		ready()
 		return unix.Kill(os.Getpid(), unix.SIGSTOP)

@@ -35,6 +35,12 @@ func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostap
 // calls, and reports what cannot be killed, for as long as it cannot: such a node is not to get the next job.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if !req.Partial {
+		h.fuse.Range(func(id, _ any) bool {
+			if req.JobList[id.(string)] == nil {
+				h.fuse.Delete(id)
+			}
+			return true
+		})
 		return h.remind(req)
 	}
 	jobs := make(chan *hostapi.Job, len(req.JobList))

@@ -29,3 +29,32 @@ func (h *hook) killTracers(j *cgroup.Job, job *hostapi.Job) (notes []string) {
 	}
 	return notes
 }
+
+// triesBeforeFUSE is how often a job gets SIGKILL before its owner's FUSE file systems are given up:
+// seven seconds, by the pauses of policy.kill.
+const triesBeforeFUSE = 4
+
+// abortFUSE aborts the owner's FUSE connections that have not answered since the job got SIGKILL, where
+// they may be what one of its processes waits for.
+func (h *hook) abortFUSE(j *cgroup.Job, job *hostapi.Job, tries int) (notes []string) {
+	pids, err := j.Processes()
+	if err != nil || !proc.Uninterruptible(h.roots.Proc, pids) {
+		h.fuse.Delete(j.ID())
+		return nil
+	}
+	kept, _ := h.fuse.LoadOrStore(j.ID(), proc.NewFUSE(h.roots.Sys))
+	fuse := kept.(*proc.FUSE)
+	if fuse.Look(); tries < triesBeforeFUSE {
+		return nil
+	}
+	aborted, err := fuse.Abort(job.Owner.UID)
+	if err != nil {
+		h.logOf(j.ID()).Warn(err)
+	}
+	if len(aborted) == 0 {
+		return nil
+	}
+	text := proc.AbortedText(aborted, job.Owner.UID)
+	h.logOf(j.ID()).Warn(text)
+	return []string{text}
+}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -81,6 +83,27 @@ func TestTracerOfTheOwnerIsKilled(t *testing.T) {
 	want = []string{"2.srv: " + fmt.Sprintf(text, another, tracedUID, inside) + " of job 1.srv"}
 	if !slices.Equal(told, want) {
 		t.Errorf("the other job is told %q, want %q", told, want)
+	}
+	eventually(t, "nothing is left", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
+}
+
+// A job over its walltime ends though a FUSE file system of its owner's does not answer. Whoever waits
+// for the job's program, as MoM does, would never send the job's last events.
+func TestHangingFUSEOfTheOwnerIsAborted(t *testing.T) {
+	n := newNode(t, 0, nil)
+	dir, asked, detach, _ := kernfstest.HangingFUSE(t, tracedUID)
+	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
+	n.jobs["1.srv"].Owner.UID, n.jobs["1.srv"].KillDelay = tracedUID, new(int)
+	n.as(tracedUID, j, "stat", dir+"/file")
+	eventually(t, "it is asked", func() bool { return asked() > 0 })
+	detach()
+	n.at(3*time.Second, "1.srv")
+	var notes []string
+	for range triesBeforeFUSE {
+		notes = append(notes, n.at(n.due["1.srv"], "1.srv")["1.srv"].Notes...)
+	}
+	if text := strings.Join(notes, "\n"); !strings.Contains(text, fmt.Sprintf("of uid %d, which did not answer", tracedUID)) {
+		t.Errorf("notes %q", text)
 	}
 	eventually(t, "nothing is left", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
 }

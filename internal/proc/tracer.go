@@ -99,29 +99,33 @@ func unlessGone(err error) error {
 // each. In a process that has got SIGKILL these are held in their end. It is empty for a process
 // that is gone.
 func Holders(procfs *kernfs.FS, pid int) map[int]int {
-	by, _ := holders(procfs, pid)
+	by, _, _ := holders(procfs, pid)
 	return by
 }
 
-// holders is Holders, and tells whether there are threads beside these that have not ended.
-func holders(procfs *kernfs.FS, pid int) (by map[int]int, others bool) {
+// holders is Holders, and tells whether there are threads that wait in FUSE, and others that have
+// not ended.
+func holders(procfs *kernfs.FS, pid int) (by map[int]int, fuse, others bool) {
 	dir := strconv.Itoa(pid) + "/task"
 	threads, err := procfs.Numbers(dir)
 	if err != nil {
-		return nil, false
+		return nil, false, false
 	}
 	by = map[int]int{}
 	for _, tid := range threads {
-		text := statusOf(procfs, dir+"/"+strconv.Itoa(tid), "State:", "TracerPid:")
+		at := dir + "/" + strconv.Itoa(tid)
+		text := statusOf(procfs, at, "State:", "TracerPid:")
 		tracer, _ := strconv.Atoi(text[1])
 		switch {
 		case tracer > 0 && strings.HasPrefix(text[0], "t"):
 			by[tid] = tracer
+		case strings.HasPrefix(text[0], "D") && waitsInFUSE(procfs, at):
+			fuse = true
 		case text[0] != "" && !strings.HasPrefix(text[0], "Z") && !strings.HasPrefix(text[0], "X"):
 			others = true
 		}
 	}
-	return by, others
+	return by, fuse, others
 }
 
 // tracer takes hold of the process whose thread it is that traces.
@@ -181,10 +185,11 @@ func mayKill(procfs *kernfs.FS, uid int, h *Held) (bool, error) {
 }
 
 // AllHeld tells whether nothing is left of the processes pids, which have got SIGKILL, but threads
-// that a tracer holds. Such threads take no cpu. It is false where there are no processes.
+// that a tracer holds or that wait for a FUSE file system. Such threads take no cpu. It is false
+// where there are no processes.
 func AllHeld(procfs *kernfs.FS, pids []int) bool {
 	for _, pid := range pids {
-		if by, others := holders(procfs, pid); len(by) == 0 || others {
+		if by, fuse, others := holders(procfs, pid); len(by) == 0 && !fuse || others {
 			return false
 		}
 	}
