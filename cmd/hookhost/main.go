@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hookhost/hookhost/internal/host"
 )
 
 // version is set by the Makefile.
@@ -51,6 +53,10 @@ func misuse(err error) error {
 var aliases = map[string]string{"pbs_attach": "attach", "hookhost-remsh": "remsh", "pbs_remsh": "remsh", "pbs_tmrsh": "remsh"}
 
 func main() {
+	if err := host.ExecAsOwner(os.Args, os.Environ()); err != nil {
+		fmt.Fprintf(os.Stderr, "fatal error: %v\n", err) // the words by which the host knows a program's last
+		os.Exit(exitHostFailed)
+	}
 	called := filepath.Base(os.Args[0])
 	if command, ok := aliases[called]; ok {
 		os.Args = append([]string{os.Args[0], command}, os.Args[1:]...)

@@ -48,6 +48,16 @@ var built string // what programs made, to be removed
 const victimEnv = "HOOKHOST_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(lingerEnv) != "" {
+		linger()
+	}
+	if err := ExecAsOwner(os.Args, os.Environ()); err != nil {
+		fmt.Fprintf(os.Stderr, "fatal error: %v\n", err)
+		os.Exit(125)
+	}
+	if os.Getenv(besetEnv) != "" {
+		beset()
+	}
 	if dir := os.Getenv(victimEnv); dir != "" {
 		victim(dir)
 	}

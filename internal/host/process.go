@@ -29,6 +29,9 @@ const (
 	programFD  = 4 // the program's file
 )
 
+// programPath is where a child finds its program.
+var programPath = fmt.Sprintf("/proc/self/fd/%d", programFD)
+
 // pipeGrace is how long output is still read after a program's end. Only a process that it left behind keeps it open.
 const pipeGrace = 200 * time.Millisecond
 
@@ -81,20 +84,7 @@ func (p *process) Start(context.Context) error {
 		pipes = append(pipes, r, w)
 	}
 	lifeline, out, stderr := pipes[0], pipes[3], pipes[5]
-	cmd := &exec.Cmd{
-		Path:       fmt.Sprintf("/proc/self/fd/%d", programFD),
-		Args:       []string{p.path},
-		Env:        p.env,
-		Dir:        "/",
-		Stdout:     out,
-		Stderr:     stderr,
-		ExtraFiles: []*os.File{lifelineFD - 3: lifeline, programFD - 3: p.file},
-		SysProcAttr: &syscall.SysProcAttr{
-			Setsid:     true,
-			Pdeathsig:  syscall.SIGKILL, // beside the lifeline: for a program that hangs or does not watch it
-			Credential: p.cred,
-		},
-	}
+	cmd := p.command(lifeline, out, stderr)
 	p.lifeline, p.out1, p.err1 = pipes[1], pipes[2], pipes[4]
 	if err := p.exec(cmd); err != nil {
 		closeAll(pipes)
@@ -105,6 +95,28 @@ func (p *process) Start(context.Context) error {
 	p.handshake = handshake
 	go p.run(first)
 	return nil
+}
+
+// command returns how the process starts. One of another user starts as the host's own executable: see
+// ExecAsOwner.
+func (p *process) command(lifeline, out, stderr *os.File) *exec.Cmd {
+	cmd := &exec.Cmd{
+		Path:       programPath,
+		Args:       []string{p.path},
+		Env:        p.env,
+		Dir:        "/",
+		Stdout:     out,
+		Stderr:     stderr,
+		ExtraFiles: []*os.File{lifelineFD - 3: lifeline, programFD - 3: p.file},
+		SysProcAttr: &syscall.SysProcAttr{
+			Setsid:    true,
+			Pdeathsig: syscall.SIGKILL, // beside the lifeline: for a program that hangs or does not watch it
+		},
+	}
+	if p.cred != nil {
+		cmd.Path, cmd.Args = "/proc/self/exe", ownerArgs(p.path, p.cred)
+	}
+	return cmd
 }
 
 func (p *process) exec(cmd *exec.Cmd) error {
@@ -119,7 +131,7 @@ func (p *process) exec(cmd *exec.Cmd) error {
 		return nil
 	}
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-		return fmt.Errorf("exec %s: %w", p.path, pathErr.Err) // its own path is /proc/self/fd/4
+		return fmt.Errorf("exec %s: %w", p.path, pathErr.Err) // its own path is below /proc/self
 	}
 	return err
 }
