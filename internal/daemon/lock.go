@@ -74,7 +74,7 @@ func Holder(dir, prefix string) (pid int, untilIdle bool) { return holder(lockPa
 func lockPath(dir, prefix string) string { return filepath.Join(dir, prefix+".lock") }
 
 func lock(ctx context.Context, f *os.File, untilIdle bool) error {
-	asked := 0
+	seen, asked := 0, 0
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
@@ -84,7 +84,10 @@ func lock(ctx context.Context, f *os.File, untilIdle bool) error {
 		if !yields || untilIdle {
 			return fmt.Errorf("%w, pid %d", ErrRunning, pid)
 		}
-		if pid != asked {
+		// An owner locks the file before it writes its pid. So a pid counts when it is seen twice.
+		if pid != seen {
+			seen = pid
+		} else if pid != asked {
 			asked = pid
 			if err := unix.Kill(pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("%w, pid %d: %w", ErrRunning, pid, err)
