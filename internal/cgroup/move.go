@@ -23,6 +23,8 @@ import (
 //
 // A process that was moved by mistake stays where it is. Its place of before is lost, and a way back
 // would be a way out for the job's own.
+// The parent of an orphan is init, and a child that MoM has just started in the job has root's uids.
+// Nothing is built on the kernel's refusal to move another user's process: v2 has none.
 
 // Process is a hold on a process, such as proc.Held. Signal 0 fails once the number may be
 // another's.
