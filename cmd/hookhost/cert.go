@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 const (
@@ -203,16 +205,6 @@ func newCertificate(crt, keyFile string, t, ca *x509.Certificate, caKey *ecdsa.P
 	return key, writePEM(crt, "CERTIFICATE", der, 0o644)
 }
 
-// writePEM replaces the file as a whole.
 func writePEM(path, kind string, b []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	err = errors.Join(pem.Encode(f, &pem.Block{Type: kind, Bytes: b}), f.Chmod(mode), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return disk.Replace(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), mode)
 }

@@ -81,7 +81,7 @@ func TestMakeCertificates(t *testing.T) {
 	if now, err := os.ReadFile(filepath.Join(dir, "ca.crt")); err != nil || !bytes.Equal(now, text) {
 		t.Errorf("ca.crt has changed: %v", err)
 	}
-	if left, err := filepath.Glob(filepath.Join(dir, ".new-*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }

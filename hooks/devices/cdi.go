@@ -14,6 +14,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/hookhost/hookhost/internal/disk"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/topology"
 )
@@ -128,7 +129,7 @@ func (c cdiDir) write(id string, g *inventory.Grant) error {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return fmt.Errorf("CDI specification of job %s: %w", id, err)
 	}
-	if err := inventory.Replace(c.file(id), append(text, '\n')); err != nil {
+	if err := disk.ReplaceUnsynced(c.file(id), append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("CDI specification of job %s: %w", id, err)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/disk"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/topology"
 )
@@ -181,7 +182,7 @@ func (m mappingDir) edit(name string, change func([]string) []string) error {
 	case len(after) == 0:
 		return os.Remove(file)
 	}
-	return inventory.Replace(file, []byte(strings.Join(after, "\n")+"\n"))
+	return disk.ReplaceUnsynced(file, []byte(strings.Join(after, "\n")+"\n"), 0o644)
 }
 
 func unique(list []string) []string {

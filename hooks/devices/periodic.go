@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/disk"
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
@@ -183,7 +184,7 @@ func (h *hook) sweep(ctx context.Context, list map[string]*hostapi.Job) error {
 	var errs []error
 	for _, dir := range []string{h.stock.dir, h.cdi.dir, h.mapping.dir} {
 		if dir != "" {
-			errs = append(errs, inventory.RemoveUnfinished(dir))
+			errs = append(errs, disk.RemoveUnfinished(dir, time.Minute))
 		}
 	}
 	files, err := h.cdi.files()

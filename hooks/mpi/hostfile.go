@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/disk"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
@@ -67,18 +68,8 @@ func writeHostfile(dir string, job *hostapi.Job, node string) (string, error) {
 	} else if !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
-	f, err := os.CreateTemp(dir, "."+hostfilePrefix+"*")
-	if err != nil {
-		return "", err
-	}
 	path := filepath.Join(dir, name)
-	_, err = f.WriteString(text)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err := disk.ReplaceUnsynced(path, []byte(text), 0o644); err != nil {
 		return "", err
 	}
 	return path, nil
@@ -103,11 +94,11 @@ func sweep(dir string, jobs map[string]*hostapi.Job, old time.Duration) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	errs := []error{err}
+	errs := []error{err, disk.RemoveUnfinished(dir, old)}
 	for _, f := range files {
 		id, ours := strings.CutPrefix(f.Name(), hostfilePrefix)
 		_, lives := jobs[id]
-		if (!ours || lives) && !strings.HasPrefix(f.Name(), "."+hostfilePrefix) {
+		if !ours || lives {
 			continue
 		}
 		if info, err := f.Info(); err == nil && time.Since(info.ModTime()) >= old {

@@ -129,7 +129,7 @@ func TestThroughHostapi(t *testing.T) {
 		}
 	}
 	call(hostapi.EventLaunch, job)
-	for _, name := range []string{"openmpi.9.srv", ".openmpi.123", "9.srv"} {
+	for _, name := range []string{"openmpi.9.srv", ".hookhost-123.tmp", "9.srv"} {
 		if err := os.WriteFile(filepath.Join(aux, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // The files beside one another in PBS_EXEC/bin. The stand-in has the same names (pbs_python/main.go).
@@ -186,7 +188,7 @@ func (s StandIn) Uninstall() (done bool, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	if err := s.sync(); err != nil {
+	if err := disk.SyncDir(s.Dir); err != nil {
 		return done, err
 	}
 	for _, name := range []string{notes, fresh} {
@@ -249,7 +251,7 @@ func (s StandIn) put(name string, content []byte, mode fs.FileMode, like fs.File
 	if err := os.Rename(s.path(fresh), s.path(name)); err != nil {
 		return err
 	}
-	return s.sync()
+	return disk.SyncDir(s.Dir)
 }
 
 func sysStat(info fs.FileInfo) (*syscall.Stat_t, bool) {
@@ -258,15 +260,6 @@ func sysStat(info fs.FileInfo) (*syscall.Stat_t, bool) {
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return stat, ok
-}
-
-// sync puts the directory's names on disk.
-func (s StandIn) sync() error {
-	d, err := os.Open(s.Dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 func sum(b []byte) string {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // The content types of import and export, after qmgr's.
@@ -55,10 +57,7 @@ func (r *Registry) Import(name, contentType string, content io.Reader) error {
 		} else {
 			h.Program, h.SHA256 = path, sum
 		}
-		if err := os.Rename(tmp, path); err != nil {
-			return err
-		}
-		return syncDir(r.ProgramDir)
+		return disk.Rename(tmp, path)
 	})
 }
 
@@ -89,7 +88,7 @@ func (r *Registry) Export(name, contentType string) ([]byte, error) {
 	return b, nil
 }
 
-// receive writes content to a temporary file in ProgramDir, synced, and returns its path and checksum.
+// receive writes content to a new file in ProgramDir (disk.Write) and returns its path and checksum.
 func (r *Registry) receive(contentType string, content io.Reader) (path, sum string, err error) {
 	limit, mode := int64(maxConfig), os.FileMode(0o600)
 	switch contentType {
@@ -115,7 +114,7 @@ func (r *Registry) receive(contentType string, content io.Reader) (path, sum str
 	}
 	h := sha256.New()
 	counted := &counter{r: io.LimitReader(content, limit+1)}
-	path, err = writeTemp(r.ProgramDir, io.TeeReader(counted, h), mode)
+	path, err = disk.Write(r.ProgramDir, io.TeeReader(counted, h), mode)
 	if err == nil && counted.n > limit {
 		os.Remove(path)
 		err = fmt.Errorf("more than %d bytes", limit)
@@ -150,46 +149,4 @@ func (r *Registry) discard(path string) error {
 		return err
 	}
 	return nil
-}
-
-// writeFile puts content at path so that after a crash there is either all of it or what was there before.
-func writeFile(path string, content io.Reader, mode os.FileMode) error {
-	tmp, err := writeTemp(filepath.Dir(path), content, mode)
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		os.Remove(tmp)
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// writeTemp writes content to a new file in dir, syncs and closes it.
-func writeTemp(dir string, content io.Reader, mode os.FileMode) (path string, err error) {
-	f, err := os.CreateTemp(dir, ".new-*")
-	if err != nil {
-		return "", err
-	}
-	_, err = io.Copy(f, content)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		os.Remove(f.Name())
-		return "", err
-	}
-	return f.Name(), nil
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

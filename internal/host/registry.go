@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // ErrNoHook and ErrHookExists are what Registry's methods fail with when a name is unknown or taken.
@@ -215,7 +216,7 @@ func (r *Registry) Delete(name string) error {
 	if err := os.Remove(filepath.Join(r.Dir, name+suffix)); err != nil {
 		return fmt.Errorf("hook %s: %w", name, err)
 	}
-	if err := errors.Join(syncDir(r.Dir), r.discard(h.Program), r.discard(h.Config)); err != nil {
+	if err := errors.Join(disk.SyncDir(r.Dir), r.discard(h.Program), r.discard(h.Config)); err != nil {
 		return fmt.Errorf("hook %s: %w", name, err)
 	}
 	return nil
@@ -258,7 +259,7 @@ func (r *Registry) change(name string, fn func(*Hook) error) error {
 func (r *Registry) write(h Hook) error {
 	b, err := r.encode(h)
 	if err == nil {
-		err = writeFile(filepath.Join(r.Dir, h.Name+suffix), bytes.NewReader(b), 0o644)
+		err = disk.Replace(filepath.Join(r.Dir, h.Name+suffix), b, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("hook %s: %w", h.Name, err)

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // file is the inventory's name in the state directory.
@@ -85,7 +87,7 @@ func (s *Shelf) Load() (*Inventory, error) {
 func (inv *Inventory) Store(dir string) error {
 	b, err := json.MarshalIndent(inv, "", "\t")
 	if err == nil {
-		err = Replace(filepath.Join(dir, file), append(b, '\n'))
+		err = disk.ReplaceUnsynced(filepath.Join(dir, file), append(b, '\n'), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("store inventory: %w", err)

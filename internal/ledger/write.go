@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // writer is the current file, open for one append. The caller holds the lock.
@@ -124,7 +126,7 @@ func (w *writer) append(line []byte, limit int64) error {
 		return &fs.PathError{Op: "fdatasync", Path: w.path, Err: err}
 	}
 	if w.size == 0 {
-		return syncDir(filepath.Dir(w.path)) // the name is new
+		return disk.SyncDir(filepath.Dir(w.path)) // the name is new
 	}
 	return nil
 }
@@ -138,13 +140,4 @@ func (w *writer) rotate() error {
 	}
 	w.close()
 	return w.open()
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }

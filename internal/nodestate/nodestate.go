@@ -22,6 +22,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // Dir is a state directory. The empty one keeps nothing and has nothing.
@@ -139,38 +141,5 @@ func (d Dir) write(name string, b []byte) error {
 	if d == "" {
 		return nil
 	}
-	return replace(string(d), name, b, 0o600)
-}
-
-// replace gives a file of a directory another content and mode.
-func replace(dir, name string, b []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(dir, "."+name+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	if _, err = f.Write(b); err == nil {
-		err = errors.Join(f.Chmod(mode), f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), filepath.Join(dir, name)); err != nil {
-		return err
-	}
-	return sync(dir)
-}
-
-// sync makes a rename survive a power loss.
-func sync(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil // renamed it is; whoever cannot open the directory cannot do more
-	}
-	defer f.Close()
-	return f.Sync()
+	return disk.Replace(d.path(name), b, 0o600)
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // Vntype is the file mom_priv/vntype of pbs_mom's home: its first line is
@@ -41,7 +43,7 @@ func (f Vntype) Write(v string) error {
 	if err := checkVntype(v); err != nil {
 		return err
 	}
-	return replace(filepath.Dir(string(f)), filepath.Base(string(f)), []byte(v+"\n"), 0o644)
+	return disk.Replace(string(f), []byte(v+"\n"), 0o644)
 }
 
 // checkVntype refuses what cannot be a vntype: an empty or endless one and control characters.

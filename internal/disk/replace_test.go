@@ -1,4 +1,4 @@
-package inventory
+package disk
 
 import (
 	"io/fs"
@@ -10,8 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What is in the place of a file is replaced, not followed.
-func TestReplace(t *testing.T) {
+func TestReplaceFollowsNoLinkAndLeavesNothing(t *testing.T) {
+	for name, replace := range map[string]func(string, []byte, fs.FileMode) error{
+		"on disk": Replace, "for this boot": ReplaceUnsynced,
+	} {
+		t.Run(name, func(t *testing.T) { testReplace(t, replace) })
+	}
+}
+
+func testReplace(t *testing.T, replace func(string, []byte, fs.FileMode) error) {
 	dir := t.TempDir()
 	target, name := filepath.Join(dir, "target"), filepath.Join(dir, "name")
 	if err := os.WriteFile(target, []byte("kept"), 0o600); err != nil {
@@ -20,28 +27,34 @@ func TestReplace(t *testing.T) {
 	if err := os.Symlink(target, name); err != nil {
 		t.Fatal(err)
 	}
-	if err := Replace(name, []byte("new")); err != nil {
+	if err := replace(name, []byte("new"), 0o640); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(target); err != nil || string(b) != "kept" {
 		t.Errorf("target: %s, %v", b, err)
 	}
+	if b, err := os.ReadFile(name); err != nil || string(b) != "new" {
+		t.Errorf("%s, %v", b, err)
+	}
+	if info, err := os.Lstat(name); err != nil || info.Mode() != 0o640 {
+		t.Errorf("%v, %v", info, err)
+	}
 	if err := os.Mkdir(filepath.Join(dir, "full"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := Replace(filepath.Join(dir, "full"), nil); err == nil {
+	if err := replace(filepath.Join(dir, "full"), nil, 0o600); err == nil {
 		t.Error("a directory was replaced")
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if err := Replace(filepath.Join(dir, "none", "name"), nil); !os.IsNotExist(err) {
+	if err := replace(filepath.Join(dir, "none", "name"), nil, 0o600); !os.IsNotExist(err) {
 		t.Errorf("%v, want %v", err, fs.ErrNotExist)
 	}
 }
 
 // What a killed process left goes when nobody can be at it any more; everything else stays.
-func TestRemoveUnfinished(t *testing.T) {
+func TestRemoveUnfinishedSparesWhatMayStillBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	old := time.Now().Add(-time.Hour)
 	for name, at := range map[string]time.Time{".hookhost-1.tmp": old, ".hookhost-2.tmp": time.Now(), ".hookhost-x.json": old, "hookhost-3.tmp": old} {
@@ -53,7 +66,7 @@ func TestRemoveUnfinished(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := RemoveUnfinished(dir); err != nil {
+		if err := RemoveUnfinished(dir, time.Minute); err != nil {
 			t.Error(err)
 		}
 	}
@@ -65,7 +78,7 @@ func TestRemoveUnfinished(t *testing.T) {
 	if diff := cmp.Diff([]string{".hookhost-2.tmp", ".hookhost-x.json", "hookhost-3.tmp"}, left); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
-	if err := RemoveUnfinished(filepath.Join(dir, "none")); err != nil {
+	if err := RemoveUnfinished(filepath.Join(dir, "none"), time.Minute); err != nil {
 		t.Errorf("no directory: %v", err)
 	}
 }
