@@ -33,7 +33,7 @@ var edges = map[string][]string{
 	"internal/disk":      {},
 	"internal/nodestate": {"internal/disk"},
 	"internal/tinyhttp":  {},
-	"internal/cgroup":    {"hostapi", "internal/kernfs"},
+	"internal/cgroup":    {"hostapi", "internal/disk", "internal/kernfs"},
 	"internal/proc":      {"hostapi", "internal/kernfs"},
 	"internal/systemd":   {},
 	"internal/daemon":    {"internal/systemd"},

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/disk"
 	"github.com/hookhost/hookhost/internal/inventory"
@@ -138,7 +136,7 @@ func (m mappingDir) change(ctx context.Context, do func(there []string) error) e
 	return nil
 }
 
-// locked takes the lock. It is tried again and again: a flock that waits cannot be called off.
+// locked takes the lock.
 func (m mappingDir) locked(ctx context.Context) (unlock func() error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, mappingPatience)
 	defer cancel()
@@ -146,20 +144,10 @@ func (m mappingDir) locked(ctx context.Context) (unlock func() error, err error)
 	if err != nil {
 		return nil, err
 	}
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return f.Close, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(err, f.Close())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("it is held: %w", ctx.Err()), f.Close())
-		case <-time.After(pause):
-		}
+	if err := disk.Lock(ctx, int(f.Fd())); err != nil {
+		return nil, errors.Join(fmt.Errorf("it is held: %w", err), f.Close())
 	}
+	return f.Close, nil
 }
 
 // edit replaces what a file lists; one that lists nothing any more goes.

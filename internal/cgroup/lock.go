@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/disk"
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
@@ -68,25 +69,14 @@ func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock cgroups: %w", err)
 	}
-	// A flock that blocks cannot be called off: neither ctx nor closing the descriptor wakes its thread. So it is tried, with
-	// pauses that grow; the lock is held for about a millisecond at a time.
-	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		err := unix.Flock(l.fd, unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() {
-				unix.Flock(l.fd, unix.LOCK_UN) // a child between fork and exec has the descriptor as well
-				l.Close()
-			}, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			l.Close()
-			return nil, fmt.Errorf("lock cgroups: flock %s: %w", h.jobs.Path(lockFile), err)
-		}
-		if err := sleep(ctx, pause); err != nil {
-			l.Close()
-			return nil, fmt.Errorf("lock cgroups: %s is held: %w", h.jobs.Path(lockFile), err)
-		}
+	if err := disk.Lock(ctx, l.fd); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("lock cgroups: flock %s: %w", h.jobs.Path(lockFile), err)
 	}
+	return func() {
+		unix.Flock(l.fd, unix.LOCK_UN) // a child between fork and exec has the descriptor as well
+		l.Close()
+	}, nil
 }
 
 // sleep pauses, or returns ctx's error when that ends first.

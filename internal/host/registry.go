@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/disk"
 )
@@ -288,10 +287,7 @@ func (r *Registry) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
+	if err := disk.Lock(context.Background(), int(dir.Fd())); err != nil {
 		dir.Close()
 		return nil, fmt.Errorf("lock %s: %w", r.Dir, err)
 	}

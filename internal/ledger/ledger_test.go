@@ -579,7 +579,7 @@ func TestLockIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := flock(int(hold.Fd()), unix.LOCK_EX); err != nil {
+	if err := unix.Flock(int(hold.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancel(t.Context())

@@ -9,20 +9,22 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // lock keeps all other writers out until unlock is called. The lock is a file of its own, as the ledger's is renamed.
 // It waits no longer than ctx allows and l.timeout.
 func (l *Ledger) lock(ctx context.Context) (unlock func(), err error) {
 	path := l.path + ".lock"
-	held := fmt.Errorf("%s held by another process for %v: %w", path, l.timeout, context.DeadlineExceeded)
+	held := fmt.Errorf("held by another process for %v: %w", l.timeout, context.DeadlineExceeded)
 	ctx, cancel := context.WithTimeoutCause(ctx, l.timeout, held)
 	defer cancel()
 
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, fmt.Errorf("lock %s: %w", path, context.Cause(ctx))
 	}
 	f, err := openLock(path)
 	if err != nil {
@@ -33,27 +35,11 @@ func (l *Ledger) lock(ctx context.Context) (unlock func(), err error) {
 		f.Close()
 		<-l.turn
 	}
-	// flock cannot be called off. When ctx ends first, the waiting thread keeps this Ledger's turn and gives it back when
-	// it gets the lock at last, so that no Ledger ever has more than one thread waiting.
-	fd, locked := int(f.Fd()), make(chan error, 1)
-	if err := flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
-		return release, nil
+	if err := disk.Lock(ctx, int(f.Fd())); err != nil {
+		release()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	go func() { locked <- flock(fd, unix.LOCK_EX) }()
-	select {
-	case err := <-locked:
-		if err != nil {
-			release()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		return release, nil
-	case <-ctx.Done():
-		go func() {
-			<-locked
-			release()
-		}()
-		return nil, context.Cause(ctx)
-	}
+	return release, nil
 }
 
 func openLock(path string) (*os.File, error) {
@@ -66,12 +52,4 @@ func openLock(path string) (*os.File, error) {
 		f, err = open()
 	}
 	return f, err
-}
-
-func flock(fd, how int) error {
-	for {
-		if err := unix.Flock(fd, how); err != unix.EINTR {
-			return err
-		}
-	}
 }
