@@ -200,7 +200,7 @@ func (c *cli) isHere(host string) (here bool, name string) {
 			names = append(names, name)
 		}
 	}
-	here = host == "" || host == "localhost" || slices.ContainsFunc(names, func(name string) bool { return sameHost(name, host) })
+	here = host == "" || host == "localhost" || slices.ContainsFunc(names, func(name string) bool { return means(host, name) })
 	return here, names[len(names)-1]
 }
 

@@ -15,7 +15,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/disk"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 const (
@@ -55,8 +55,6 @@ anew, never the CA's.`,
 	cmd.Flags().BoolVar(&force, "force", false, "replace the certificates of these hosts")
 	return cmd
 }
-
-var certName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
 
 // makeCertificates checks everything first: either all hosts get their files or, but for a failing disk, none does.
 func makeCertificates(out io.Writer, dir string, hosts []string, force bool, now time.Time) error {
@@ -110,7 +108,7 @@ func hostTemplate(text string) (*x509.Certificate, error) {
 			t.IPAddresses = append(t.IPAddresses, ip.AsSlice())
 			continue
 		}
-		if !certName.MatchString(name) || name == "ca" {
+		if !pbs.IsHostName(name) || name == "ca" {
 			return nil, fmt.Errorf("host %q: not a host name", name)
 		}
 		short, _, _ := strings.Cut(name, ".")

@@ -14,7 +14,7 @@ func splitHosts(given []string) ([]string, error) {
 	for _, text := range given {
 		for host := range strings.SplitSeq(text, ",") {
 			host = strings.TrimSpace(host)
-			if !certName.MatchString(host) {
+			if !pbs.IsHostName(host) {
 				return nil, fmt.Errorf("--host %q: not a host name", host)
 			}
 			if i := slices.IndexFunc(hosts, func(h string) bool { return pbs.SameHost(h, host) }); i >= 0 {

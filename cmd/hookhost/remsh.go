@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // remshFailed is the status of a remote shell that could not do its part, as with rsh and ssh.
@@ -259,14 +261,12 @@ func isNull(f *os.File) bool {
 	return unix.Fstat(int(f.Fd()), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
 }
 
-// sameHost tells whether a host of PBS_NODEFILE is the one that somebody named: by its name, the short form of it, or its address.
-func sameHost(name, host string) bool {
-	if name == host {
-		return true
-	}
-	if ip := net.ParseIP(host); ip != nil {
+// means tells whether somebody who names host means the one of that name: by its name, its short
+// form or its address.
+func means(host, name string) bool {
+	if ip := net.ParseIP(host); ip != nil && host != name {
 		addrs, err := net.LookupIP(name)
 		return err == nil && slices.ContainsFunc(addrs, ip.Equal)
 	}
-	return name != "" && (strings.HasPrefix(name, host+".") || strings.HasPrefix(host, name+"."))
+	return pbs.SameHost(name, host)
 }

@@ -210,7 +210,7 @@ func (a *remshArgs) inNodefile() error {
 		return nil
 	}
 	for line := range strings.Lines(string(b)) {
-		if sameHost(strings.TrimSpace(line), a.host) {
+		if means(a.host, strings.TrimSpace(line)) {
 			return nil
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"sync"
 	"syscall"
 	"time"
@@ -183,8 +182,6 @@ func (c *credentials) verify(chain []*x509.Certificate, use x509.ExtKeyUsage) er
 	return err
 }
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
-
 // hostOf returns the host that a certificate is for: its first DNS name. The common name counts for nothing, and a pattern such as
 // *.cluster names no host.
 func hostOf(leaf *x509.Certificate) (string, error) {
@@ -192,7 +189,7 @@ func hostOf(leaf *x509.Certificate) (string, error) {
 		return "", errors.New("the certificate names no host: it has no DNS name (subjectAltName)")
 	}
 	name := leaf.DNSNames[0]
-	if !hostName.MatchString(name) {
+	if !pbs.IsHostName(name) {
 		return "", fmt.Errorf("the certificate names no host: %q is first of its DNS names", name)
 	}
 	return name, nil

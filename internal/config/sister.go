@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"net"
 	"path"
-	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // Sister configures the way between this host and the hookhosts of others. Its zero value is not a configuration: start from
@@ -50,8 +51,6 @@ func (s Sister) MayHead(host string) bool {
 func (s Sister) Configured() bool { return s.CA != "" }
 
 const maxHeadTimeout = 366 * 24 * time.Hour
-
-var hostName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
 
 // check returns the first value that cannot be meant, by its key.
 func (s Sister) check() error {
@@ -103,7 +102,7 @@ func (s Sister) check() error {
 		return fmt.Errorf("sister.head_timeout = %v: want 0s, or %v to %v", v, time.Minute, maxHeadTimeout)
 	}
 	for name, address := range s.Hosts {
-		if !hostName.MatchString(name) {
+		if !pbs.IsHostName(name) {
 			return fmt.Errorf("sister.hosts: %q is not a host name", name)
 		}
 		host, _, _ := net.SplitHostPort(address)

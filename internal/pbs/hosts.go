@@ -3,8 +3,15 @@ package pbs
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 )
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
+
+// IsHostName tells whether text can be a host's name: letters, digits, dots, hyphens and underscores,
+// of which the first is a letter or a digit. An IPv4 address has that form, too.
+func IsHostName(text string) bool { return hostName.MatchString(text) }
 
 // Hosts returns the hosts of a job in the order of its chunks, each once: the first is the mother superior's. The names are those of
 // exec_host2 ("n1.cluster:15002/0*2+n2.cluster:15002/0") where the job has it, since vnodes may have any name, and else those of the

@@ -46,3 +46,16 @@ func TestSameHost(t *testing.T) {
 		}
 	}
 }
+
+func TestIsHostNameRefusesPathsPatternsAndLists(t *testing.T) {
+	for _, name := range []string{"n1", "N1.cluster", "n_1-a", "10.0.0.1", strings.Repeat("n", 253)} {
+		if !IsHostName(name) {
+			t.Errorf("%q is refused", name)
+		}
+	}
+	for _, name := range []string{"", ".n1", "-n1", "*.cluster", "n1/..", "n1+n2", "n1 ", "n1\n", "fe80::1", strings.Repeat("n", 254)} {
+		if IsHostName(name) {
+			t.Errorf("%q is a host name", name)
+		}
+	}
+}
