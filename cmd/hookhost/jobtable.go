@@ -36,7 +36,8 @@ func writeJobs(w io.Writer, jobs []api.Job) error {
 			hosts = []string{""}
 		}
 		u := usedBy(j.Hosts, hosts[0])
-		fmt.Fprintln(t, strings.Join([]string{j.Job.ID, printable(j.Job.Name), printable(j.Job.Owner.User), string(j.Phase), elapsed, left,
+		name, owner := hostapi.Printable(j.Job.Name), hostapi.Printable(j.Job.Owner.User)
+		fmt.Fprintln(t, strings.Join([]string{j.Job.ID, cmp.Or(name, "-"), cmp.Or(owner, "-"), string(j.Phase), elapsed, left,
 			cmp.Or(u.cpus, "-"), size(u.mem), size(u.limit), number(u.oom), strconv.Itoa(len(hosts)), cmp.Or(report.Ranks(j.Hosts), "-")}, "\t"))
 	}
 	return t.Flush()
@@ -90,17 +91,4 @@ func size(bytes *int64) string {
 		return "-"
 	}
 	return pbs.Size(*bytes).KB()
-}
-
-// printable keeps a user's text from steering the terminal or the table.
-func printable(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
 }

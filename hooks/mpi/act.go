@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/proc"
@@ -66,7 +64,7 @@ func (s *scan) adopt(k *sighting, f stray.Facts, v stray.Verdict) {
 		return
 	}
 	s.sessions[session] = true
-	u.Strays = append(u.Strays, hostapi.Stray{Process: f.ID(), Comm: plain(f.Comm), Age: f.Age, Match: v.Match})
+	u.Strays = append(u.Strays, hostapi.Stray{Process: f.ID(), Comm: hostapi.Printable(f.Comm), Age: f.Age, Match: v.Match})
 	s.handedOver(k)
 }
 
@@ -86,7 +84,7 @@ func (s *scan) ask(k *sighting, f stray.Facts) {
 	for _, j := range mine {
 		s.sessions[sessionOf{j.ID, f.Session}] = true
 		u := s.update(j.ID)
-		u.Strays = append(u.Strays, hostapi.Stray{Process: f.ID(), Comm: plain(f.Comm), Age: f.Age, Match: stray.ByOrigin, From: f.SSH})
+		u.Strays = append(u.Strays, hostapi.Stray{Process: f.ID(), Comm: hostapi.Printable(f.Comm), Age: f.Age, Match: stray.ByOrigin, From: f.SSH})
 	}
 	s.handedOver(k)
 }
@@ -119,9 +117,9 @@ func (s *scan) kill(k *sighting, f stray.Facts, v stray.Verdict) error {
 	if err := h.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	s.log.WithField("job", v.Job).Warnf("killed pid %d (%s), which was outside of its job: %s", f.PID, plain(f.Comm), v.Match)
+	s.log.WithField("job", v.Job).Warnf("killed pid %d (%s), which was outside of its job: %s", f.PID, hostapi.Printable(f.Comm), v.Match)
 	if s.told[v.Job]++; s.told[v.Job] <= maxTold {
-		s.note(v.Job, "killed pid %d (%s), which was outside of the job: it belonged to it by its %s", f.PID, plain(f.Comm), v.Match)
+		s.note(v.Job, "killed pid %d (%s), which was outside of the job: it belonged to it by its %s", f.PID, hostapi.Printable(f.Comm), v.Match)
 	}
 	return nil
 }
@@ -133,7 +131,7 @@ func (s *scan) tell(k *sighting, job string, f stray.Facts, why string) {
 	}
 	if job == "" {
 		k.found = true
-		s.log.Infof("pid %d (%s) of uid %d is outside of every job: %s", f.PID, plain(f.Comm), f.UID, why)
+		s.log.Infof("pid %d (%s) of uid %d is outside of every job: %s", f.PID, hostapi.Printable(f.Comm), f.UID, why)
 		return
 	}
 	if s.list[job] == nil {
@@ -143,7 +141,7 @@ func (s *scan) tell(k *sighting, job string, f stray.Facts, why string) {
 	k.found = true
 	s.found[job]++
 	if s.told[job]++; s.told[job] <= maxTold {
-		s.note(job, "pid %d (%s) of the job's owner is outside of the job: %s", f.PID, plain(f.Comm), why)
+		s.note(job, "pid %d (%s) of the job's owner is outside of the job: %s", f.PID, hostapi.Printable(f.Comm), why)
 	}
 }
 
@@ -174,14 +172,4 @@ func (s *scan) update(job string) *hostapi.JobUpdate {
 		s.updates[job] = u
 	}
 	return u
-}
-
-// plain is a process's name as a report may have it: its user chooses it.
-func plain(comm string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return '?'
-		}
-		return r
-	}, comm)
 }

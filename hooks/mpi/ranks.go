@@ -135,6 +135,6 @@ func (j *rankedJob) take(fresh map[int]proc.Process) {
 		if !found && len(j.found) >= hostapi.MaxRanks {
 			continue
 		}
-		j.found[l] = hostapi.RankUsage{World: l.world, Rank: l.rank, PID: p.PID, Comm: plain(p.Comm)}
+		j.found[l] = hostapi.RankUsage{World: l.world, Rank: l.rank, PID: p.PID, Comm: hostapi.Printable(p.Comm)}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -24,6 +23,7 @@ type Origins interface {
 const (
 	originLimit    = 3 * time.Second // to be told where one comes from
 	maxStrayNotes  = 64
+	maxComm        = 64 // bytes of a process's name in a note
 	moreStrayNotes = "what became of more processes outside of the job is in the log"
 )
 
@@ -87,7 +87,7 @@ func (h *Host) adoptAll(id string, strays []hostapi.Stray) {
 // adoptOne takes in one process, and leaves a note.
 func (h *Host) adoptOne(rec *jobstate.Record, s hostapi.Stray, silent map[string]bool) {
 	id := rec.Job.ID
-	name := fmt.Sprintf("pid %d (%s)", s.Process.PID, plainName(s.Comm))
+	name := fmt.Sprintf("pid %d (%s)", s.Process.PID, hostapi.Printable(s.Comm[:min(len(s.Comm), maxComm)]))
 	by, err := h.belongs(rec, s, silent)
 	if err == nil && by == "" || !h.opt.Processes.Alive(s.Process) {
 		return
@@ -170,14 +170,4 @@ func cutLast(s, sep string) (before, after string, found bool) {
 		return s[:i], s[i+len(sep):], true
 	}
 	return s, "", false
-}
-
-// plainName is a process's name as a note may have it: its user chooses it.
-func plainName(comm string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return '?'
-		}
-		return r
-	}, comm[:min(len(comm), 64)])
 }
