@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
-	"strings"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
@@ -43,26 +41,11 @@ func (r *reader) kernelV1(proc *kernfs.FS) (int64, error) {
 // reclaimable is the kernel memory of the node that the kernel can have back, in bytes.
 // SReclaimable is a part of KReclaimable, which is there since Linux 4.20.
 func reclaimable(proc *kernfs.FS) (int64, error) {
-	b, err := proc.ReadFile("meminfo")
-	if err != nil {
-		return 0, err
+	values, err := proc.Meminfo("meminfo", "KReclaimable", "SReclaimable")
+	if err == nil && len(values) == 0 {
+		err = &kernfs.ParseError{File: proc.Path("meminfo"), Text: "no SReclaimable", Err: ErrUnsupported}
 	}
-	most, found := int64(0), false
-	for line := range strings.Lines(string(b)) {
-		key, rest, _ := strings.Cut(line, ":")
-		if key != "KReclaimable" && key != "SReclaimable" {
-			continue
-		}
-		kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 54)
-		if err != nil {
-			return 0, &kernfs.ParseError{File: proc.Path("meminfo"), Text: line, Err: err}
-		}
-		most, found = max(most, kb<<10), true
-	}
-	if !found {
-		return 0, &kernfs.ParseError{File: proc.Path("meminfo"), Text: "no SReclaimable", Err: ErrUnsupported}
-	}
-	return most, nil
+	return max(values["KReclaimable"], values["SReclaimable"]), err
 }
 
 // The files of v1 for the buffers of TCP and UDP sockets.

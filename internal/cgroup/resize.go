@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // Apply changes the limits of a live job to l, up or down: what l does not limit is lifted, except that CPUShares 0 and
@@ -96,17 +95,8 @@ func (j *Job) fits(old, l Limits) error {
 
 // swapFree is what is left of the node's swap, in bytes.
 func (j *Job) swapFree() (int64, error) {
-	b, err := j.tree.proc.ReadFile("meminfo")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "SwapFree:"); ok {
-			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kb << 10, err
-		}
-	}
-	return 0, nil
+	values, err := j.tree.proc.Meminfo("meminfo", "SwapFree")
+	return values["SwapFree"], err
 }
 
 // fitsMemory compares what the job cannot give back, in memory and in swap, with what l leaves it of both.

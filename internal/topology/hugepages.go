@@ -30,13 +30,11 @@ func ScanHugePages(roots kernfs.Roots) (HugePages, error) {
 	if h.Total, err = readHugePages(roots.Sys, hugePagesDir); err != nil || h.Total == nil {
 		return h, err
 	}
-	b, err := roots.Proc.ReadFile("meminfo")
+	values, err := roots.Proc.Meminfo("meminfo", "Hugepagesize")
 	if err != nil {
 		return h, fmt.Errorf("scan huge pages: %w", err)
 	}
-	if h.Default, err = parseMeminfo(b, "Hugepagesize"); err != nil && !errors.Is(err, errNoKey) {
-		return h, &kernfs.ParseError{File: roots.Proc.Path("meminfo"), Text: "Hugepagesize", Err: err}
-	}
+	h.Default = values["Hugepagesize"]
 	return h, nil
 }
 

@@ -20,7 +20,7 @@ const (
 func Scan(roots kernfs.Roots) (*Node, error) {
 	node := &Node{}
 	var err error
-	if node.MemTotal, node.SwapTotal, err = readTotals(roots.Proc); err != nil {
+	if node.MemTotal, node.SwapTotal, err = readTotals(roots.Proc, "meminfo"); err != nil {
 		return nil, fmt.Errorf("scan topology: %w", err)
 	}
 	if node.Online, err = readList(roots.Sys, cpuDir+"/online", cpuDir, "cpu"); err != nil {
@@ -92,7 +92,7 @@ func readNUMA(sys *kernfs.FS, node *Node) ([]NUMANode, error) {
 		}
 		n.CPUs = cpus.Intersect(rest)
 		rest = rest.Minus(n.CPUs)
-		total, err := readMemTotal(sys, dir+"meminfo")
+		total, _, err := readTotals(sys, dir+"meminfo")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}

@@ -144,18 +144,6 @@ func TestScanErrors(t *testing.T) {
 	}
 }
 
-func FuzzParseMeminfo(f *testing.F) {
-	f.Add([]byte("MemTotal:       24684084 kB\n"))
-	f.Add([]byte("Node 0 MemTotal:        4024524 kB\n"))
-	f.Add([]byte("Node MemTotal:\nMemTotal: -1 kB"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		n, err := parseMeminfo(text, "MemTotal")
-		if n < 0 || err != nil && n != 0 {
-			t.Errorf("parseMeminfo(%q) = %d, %v", text, n, err)
-		}
-	})
-}
-
 func BenchmarkScan(b *testing.B) {
 	archive, err := txtar.ParseFile("testdata/two-sockets-ht.txtar")
 	if err != nil {
