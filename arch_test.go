@@ -86,7 +86,7 @@ var libraries = map[string][]string{
 	"github.com/hashicorp/go-plugin":   {"hostapi", "hostapi/hooktest", "internal/host"},
 	"google.golang.org/grpc":           {"hostapi", "hostapi/hooktest", "hostapi/internal/hookpb", "internal/host"},
 	"github.com/spf13/cobra":           {"cmd/hookhost"},
-	"github.com/containerd/cgroups/v3": {"internal/doctor"},
+	"github.com/containerd/cgroups/v3": {"internal/cgroup", "internal/doctor"},
 	"github.com/prometheus/procfs":     {"internal/doctor"},
 	"github.com/moby/sys/mountinfo":    {"internal/cgroup"},
 	"github.com/godbus/dbus/v5":        {"internal/systemd"},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/daemon"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/systemd"
@@ -163,35 +164,22 @@ func (c *cli) serve(ctx context.Context, s settings, logger *logrus.Logger, idle
 
 // startedApart says what it means that a daemon was not started by systemd where systemd runs the node; "" where it was.
 // invoked: systemd set INVOCATION_ID, which a shell's children may have inherited.
-func startedApart(systemdRuns, invoked bool, cgroup string) string {
-	session := strings.Contains(cgroup, ".scope") || strings.HasPrefix(cgroup, "/user.slice/")
+func startedApart(systemdRuns, invoked bool, at string) string {
+	session := strings.Contains(at, ".scope") || strings.HasPrefix(at, "/user.slice/")
 	if !systemdRuns || invoked && !session {
 		return ""
 	}
 	return fmt.Sprintf("started by hand, in %s: the daemon may end with its terminal, nobody starts it again, and limits of that session are limits of the daemon. "+
-		"Jobs are in a unit of their own and are confined as always. For good: systemctl start hookhost", cmp.Or(cgroup, "an unknown cgroup"))
+		"Jobs are in a unit of their own and are confined as always. For good: systemctl start hookhost", cmp.Or(at, "an unknown cgroup"))
 }
 
 // ownCgroup returns where systemd has put this process; "" where that cannot be told.
 func ownCgroup() string {
-	procfs, err := kernfs.Open("/proc")
+	proc, err := kernfs.Open("/proc")
 	if err != nil {
 		return ""
 	}
-	text, err := procfs.ReadFile("self/cgroup")
-	if err != nil {
-		return ""
-	}
-	at := ""
-	for line := range strings.Lines(string(text)) {
-		if _, path, ok := strings.Cut(strings.TrimSpace(line), ":name=systemd:"); ok {
-			return path
-		}
-		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
-			at = path
-		}
-	}
-	return at
+	return cgroup.BySystemd(proc)
 }
 
 // reload takes over a changed configuration, or says why not and goes on with the old one.
