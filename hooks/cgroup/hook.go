@@ -41,7 +41,7 @@ type hook struct {
 	setRlimits func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit, func(string) bool) error
 
 	sessions *proc.Sessions
-	stat     *kernfs.Kept // /proc/stat
+	stat     *kernfs.Reader // /proc/stat
 
 	environs *proc.Environs
 
@@ -108,7 +108,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		return nil, err
 	}
 	return &hook{policy: p, log: log, roots: roots, tree: tree, node: node, self: self, kmsg: openKmsg, tell: func(string, *hostapi.JobUpdate) {}, inventory: noInventory, hold: holdByPidfd, setRlimits: proc.SetRlimits,
-		sessions: proc.NewSessions(roots.Proc), stat: roots.Proc.Keep("stat"), environs: proc.NewEnvirons(roots.Proc), watches: map[string]*watch{}, owned: map[string]bool{}, left: map[string]bool{}}, nil
+		sessions: proc.NewSessions(roots.Proc), stat: roots.Proc.Reader("stat"), environs: proc.NewEnvirons(roots.Proc), watches: map[string]*watch{}, owned: map[string]bool{}, left: map[string]bool{}}, nil
 }
 
 func noInventory() (*inventory.Inventory, error) { return nil, fs.ErrNotExist }

@@ -123,7 +123,7 @@ func (h *hook) sessionOf(first proc.Process) ([]int, error) {
 // forks is how many processes the kernel has made so far (proc_stat(5)); "" where it does not say. It counts a process
 // when that can be seen in /proc, and a move waits for forks of the process that it moves (cgroup_threadgroup_rwsem): a
 // count that stands still from before a list to after the moves has missed none.
-func forks(stat *kernfs.Kept) string {
+func forks(stat *kernfs.Reader) string {
 	b, err := stat.ReadFile()
 	if err != nil {
 		return ""

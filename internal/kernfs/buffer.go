@@ -7,12 +7,12 @@ import (
 	"sync"
 )
 
-// buffers are what files and directories are read into: most are read whole by one call, and leave no garbage but what their reader
-// keeps.
+// buffers are what files and directories are read into: most are read whole by one call, and leave
+// no garbage but what their reader keeps.
 var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// firstRead is what is asked of a file at first. The kernel sets aside as much for a file of /proc/sys (proc_sys_call_handler), and
-// makes most others in a page.
+// firstRead is what is asked of a file at first. The kernel sets aside as much for a file of
+// /proc/sys (proc_sys_call_handler), and makes most others in a page.
 const firstRead = 4 << 10
 
 // readAll returns the whole of an open file: one read for the text, as a rule, and one for the end.

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is an open directory: what is read through it is of the directory that was opened, even where the name is another's by now.
-// Opened as /proc/PID it is one process, whose files are ENOENT or ESRCH once that was reaped (proc_pid_lookup: the directory
-// refers to a struct pid, which no later process gets). It is for one goroutine at a time.
+// Dir is an open directory. Reads through it are of the directory that was opened, even where the
+// name is another's by now. A Dir of /proc/PID is one process, whose files are ENOENT or ESRCH once
+// that was reaped. The directory refers to a struct pid, which no later process gets
+// (proc_pid_lookup). A Dir is for one goroutine at a time.
 type Dir struct {
 	file file
 	path string
@@ -24,7 +25,8 @@ type DirBackend interface {
 	OpenDir(name string) (fd int, err error)
 }
 
-// OpenDir opens the directory name. It is ErrUnsupported on a backend in memory, and before Linux 5.6.
+// OpenDir opens the directory name. OpenDir fails with ErrUnsupported on a backend in memory, and
+// before Linux 5.6.
 func (f *FS) OpenDir(name string) (*Dir, error) {
 	p, err := f.at("open", name)
 	if err != nil {
@@ -41,7 +43,8 @@ func (f *FS) OpenDir(name string) (*Dir, error) {
 	return &Dir{file{fd: fd}, f.Path(name)}, nil
 }
 
-// ReadFile returns the whole of a small file of the directory. The name is one part; a symbolic link is ELOOP.
+// ReadFile returns the whole of a small file of the directory. The name is one part; a symbolic
+// link is ELOOP.
 func (d *Dir) ReadFile(name string) ([]byte, error) {
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
 	for {
@@ -74,8 +77,8 @@ func (k *kernel) OpenDir(name string) (int, error) {
 	return fd, err
 }
 
-// Numbers returns the names in the directory name that are numbers, in the order of the kernel: the processes in /proc, the open
-// files in /proc/PID/fd.
+// Numbers returns the names in the directory name that are numbers, in the order of the kernel.
+// These are the processes in /proc, and the open files in /proc/PID/fd.
 func (f *FS) Numbers(name string) ([]int, error) {
 	opened, err := f.OpenFile(name, os.O_RDONLY)
 	if err != nil {
@@ -119,7 +122,8 @@ func (f *file) numbers() ([]int, error) {
 	}
 }
 
-// Where struct linux_dirent64 has its length, two bytes, and its name (getdents64(2)); the same on all architectures.
+// The offsets of the length, two bytes, and of the name in struct linux_dirent64 (getdents64(2)).
+// They are the same on all architectures.
 const (
 	direntLength = 16
 	direntName   = 19

@@ -83,11 +83,12 @@ func TestOpenDirOfProcess(t *testing.T) {
 	}
 }
 
-func TestNumbers(t *testing.T) {
+func TestNumbersReadsWholeNumbersAlone(t *testing.T) {
 	onBoth(t, func(t *testing.T, open func(string) *FS) {
 		dir := t.TempDir()
 		var want []int
-		for _, name := range []string{"0", "12", "2147483647", "2147483648", "99999999999999999999", "1a", "a1", "-1", "+1", "self"} {
+		for _, name := range []string{"0", "12", "2147483647", "2147483648", "99999999999999999999", "1a", "a1", "-1",
+			"+1", "self"} {
 			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -123,20 +124,20 @@ func (m inMemory) OpenFile(name string, flag int) (File, error) {
 
 func (m inMemory) Mkdir(string, fs.FileMode) error { return unix.EPERM }
 
-func TestKeep(t *testing.T) {
+func TestReaderReadsTheFileAnew(t *testing.T) {
 	onBoth(t, func(t *testing.T, open func(string) *FS) {
 		dir := t.TempDir()
 		f := open(dir)
-		kept := f.Keep("file")
+		kept := f.Reader("file")
 		if _, err := kept.ReadFile(); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("no file: %v", err)
 		}
-		inMemory := New(inMemory{f}, dir).Keep("file")
+		inMemory := New(inMemory{f}, dir).Reader("file")
 		for _, text := range []string{"one", "", strings.Repeat("2", firstRead), strings.Repeat("3", 100<<10), "four"} {
 			if err := os.WriteFile(filepath.Join(dir, "file"), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			for _, k := range []*Kept{kept, inMemory} {
+			for _, k := range []*Reader{kept, inMemory} {
 				if b, err := k.ReadFile(); err != nil || string(b) != text {
 					t.Errorf("%d bytes, %v, want %d", len(b), err, len(text))
 				}
@@ -148,7 +149,7 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-func TestWriter(t *testing.T) {
+func TestWriterWritesAgainAndAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, open func(string) *FS) {
 		dir := t.TempDir()
 		f := open(dir)

@@ -16,7 +16,8 @@ type file struct {
 	list *os.File // a duplicate, once a directory is read
 }
 
-// Fd returns the descriptor, for fstat, flock and event registration. It stays the file's own.
+// Fd returns the descriptor, for fstat, flock and event registration. The descriptor stays the
+// file's own.
 func (f *file) Fd() uintptr { return uintptr(f.fd) }
 
 func (f *file) Read(b []byte) (int, error) {
@@ -49,7 +50,8 @@ func (f *file) Write(b []byte) (int, error) {
 	}
 }
 
-// Close closes the descriptor once; a second call must not hit a number that is someone else's by then.
+// Close closes the descriptor once; a second call must not hit a number that is someone else's by
+// then.
 func (f *file) Close() error {
 	if f.fd < 0 {
 		return os.ErrClosed

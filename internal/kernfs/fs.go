@@ -1,8 +1,9 @@
 // Package kernfs is the only door to the kernel's file systems: /proc, /sys and the cgroup mounts.
 //
-// An FS is a directory that nothing reached through it can leave (openat2 with RESOLVE_BENEATH, Linux 5.6; os.Root
-// before that). Its root is a value, so tests pass a captured tree or the fake kernel of kernfstest. Writes never
-// create: a misspelt file name is ENOENT here as it is on a kernel. One value is one write(2), as cgroupfs wants it.
+// An FS is a directory that nothing reached through it can leave (openat2 with RESOLVE_BENEATH,
+// Linux 5.6; os.Root before that). Its root is a value, so tests pass a captured tree or the fake
+// kernel of kernfstest. Writes never create: a misspelt file name is ENOENT here as it is on a
+// kernel. Each value is one write(2), as cgroupfs wants it.
 package kernfs
 
 import (
@@ -16,10 +17,11 @@ import (
 	"syscall"
 )
 
-// Backend is what carries an FS: the kernel (Open) or the fake one (kernfstest). Names are clean, relative and slash
-// separated; "." is the root. Errors wrap the errno.
+// Backend is what carries an FS: the kernel (Open) or the fake one (kernfstest). Names are clean,
+// relative and slash separated; "." is the root. Errors wrap the errno.
 type Backend interface {
-	// OpenFile opens an existing file or directory; flag is one of os.O_RDONLY, os.O_WRONLY, os.O_RDWR.
+	// OpenFile opens an existing file or directory; flag is one of os.O_RDONLY, os.O_WRONLY,
+	// os.O_RDWR.
 	OpenFile(name string, flag int) (File, error)
 	Mkdir(name string, perm fs.FileMode) error
 	// Rmdir removes a directory as rmdir(2) does; on cgroupfs its interface files go with it.
@@ -32,7 +34,8 @@ type File interface {
 	ReadDir(n int) ([]fs.DirEntry, error)
 }
 
-// FS is a directory of a kernel file system. The zero value is not usable. It is safe for concurrent use.
+// FS is a directory of a kernel file system. The zero value is not usable. An FS is safe for
+// concurrent use.
 type FS struct {
 	backend Backend
 	dir     string // below the backend's root; "." for the root itself
@@ -65,7 +68,7 @@ func OpenRoots() (Roots, error) {
 	return r, nil
 }
 
-// Sub returns the directory name below f; it need not exist. It fails when name leaves f.
+// Sub returns the directory name below f; it need not exist. Sub fails when name leaves f.
 func (f *FS) Sub(name string) (*FS, error) {
 	dir, err := f.at("open", name)
 	if err != nil {
@@ -74,7 +77,8 @@ func (f *FS) Sub(name string) (*FS, error) {
 	return &FS{backend: f.backend, dir: dir, path: path.Join(f.path, name)}, nil
 }
 
-// Path returns the absolute path of name, for the few system calls that need one. It opens nothing.
+// Path returns the absolute path of name, for the few system calls that need one. Path opens
+// nothing.
 func (f *FS) Path(name string) string { return path.Join(f.path, name) }
 
 // clean returns name below the backend's root. A name that may leave f is EXDEV, as openat2 has it.
@@ -137,8 +141,9 @@ type WriteError struct {
 func (e *WriteError) Error() string { return fmt.Sprintf("write %q to %s: %v", e.Value, e.File, e.Err) }
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// Write writes value to the existing file name with one write(2). It fails with a *WriteError. An empty value is EINVAL,
-// for the kernel takes a write of nothing without telling the file: an empty list is written as "\n".
+// Write writes value to the existing file name with one write(2). An empty list is written as "\n".
+// Write fails with a *WriteError. An empty value is EINVAL, as the kernel takes a write of nothing
+// and the file never sees it.
 func (f *FS) Write(name, value string) error {
 	w := f.Writer(name)
 	err := w.Write(value)
@@ -148,7 +153,8 @@ func (f *FS) Write(name, value string) error {
 	return err
 }
 
-// Writer is an existing file that values are written to, one after another. It is for one goroutine at a time and has to be closed.
+// Writer is an existing file that values are written to, one after another. A Writer is for one
+// goroutine at a time and has to be closed.
 type Writer struct {
 	fs   *FS
 	name string

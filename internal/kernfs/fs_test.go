@@ -52,8 +52,9 @@ func newTree(t *testing.T) string {
 		}
 	}
 	for name, to := range map[string]string{
-		"root/inside": "a/b", "root/a/up": "../inside/file", "root/out": "../outside", "root/a/out": "../../outside/secret",
-		"root/abs": filepath.Join(top, "outside"), "root/same": filepath.Join(dir, "a"),
+		"root/inside": "a/b", "root/a/up": "../inside/file", "root/out": "../outside",
+		"root/a/out": "../../outside/secret",
+		"root/abs":   filepath.Join(top, "outside"), "root/same": filepath.Join(dir, "a"),
 	} {
 		if err := os.Symlink(to, filepath.Join(top, name)); err != nil {
 			t.Fatal(err)
@@ -81,7 +82,8 @@ func TestReadFile(t *testing.T) {
 				t.Errorf("%s: got %q, %v", name, b, err)
 			}
 		}
-		for name, want := range map[string]error{"none": fs.ErrNotExist, "a/b": unix.EISDIR, "a/b/file/x": unix.ENOTDIR, "a\x00b": unix.EINVAL} {
+		for name, want := range map[string]error{"none": fs.ErrNotExist, "a/b": unix.EISDIR, "a/b/file/x": unix.ENOTDIR,
+			"a\x00b": unix.EINVAL} {
 			if b, err := f.ReadFile(name); !errors.Is(err, want) || b != nil {
 				t.Errorf("%q: got %q, %v, want %v", name, b, err, want)
 			}
@@ -89,7 +91,7 @@ func TestReadFile(t *testing.T) {
 	})
 }
 
-func TestConfinement(t *testing.T) {
+func TestNoNameLeavesTheDirectory(t *testing.T) {
 	onBoth(t, func(t *testing.T, open func(string) *FS) {
 		f := open(newTree(t))
 		sub, err := f.Sub("a")
@@ -133,7 +135,8 @@ func TestConfinement(t *testing.T) {
 func TestMagicLinks(t *testing.T) {
 	onBoth(t, func(t *testing.T, open func(string) *FS) {
 		proc := open("/proc")
-		for _, name := range []string{"self/root/etc/passwd", "self/root", "self/cwd", "self/exe", "self/fd/0", fmt.Sprintf("%d/root", os.Getpid())} {
+		for _, name := range []string{"self/root/etc/passwd", "self/root", "self/cwd", "self/exe", "self/fd/0",
+			fmt.Sprintf("%d/root", os.Getpid())} {
 			if _, err := proc.ReadFile(name); !errors.Is(err, unix.ELOOP) && !errors.Is(err, unix.EXDEV) {
 				t.Errorf("%s: got %v, want ELOOP or EXDEV", name, err)
 			}
@@ -185,7 +188,8 @@ func TestErrorTexts(t *testing.T) {
 		{"read", second(f.ReadFile("none")), "open /fs/none: no such file or directory"},
 		{"read directory", second(f.ReadFile("a")), "read /fs/a: is a directory"},
 		{"directories", second(f.Dirs("a/b/file")), "read directory /fs/a/b/file: not a directory"},
-		{"number", second(f.Uint("a/b/file")), `parse /fs/a/b/file: "one": strconv.ParseUint: parsing "one": invalid syntax`},
+		{"number", second(f.Uint("a/b/file")),
+			`parse /fs/a/b/file: "one": strconv.ParseUint: parsing "one": invalid syntax`},
 		{"keyed", second(f.Keyed("a/b/file")), `parse /fs/a/b/file: line "one": no value`},
 		{"ids", second(f.IDSet("a/b/file")), `parse /fs/a/b/file: "one": id list "one": bad part "one"`},
 		{"attribute", second(f.Xattr("none", "trusted.x")), "getxattr trusted.x /fs/none: no such file or directory"},
@@ -198,14 +202,15 @@ func TestErrorTexts(t *testing.T) {
 		})
 	}
 	var w *WriteError
-	if err := f.Write("none", "8G"); !errors.As(err, &w) || w.File != "/fs/none" || w.Value != "8G" || w.Err != unix.ENOENT {
+	if err := f.Write("none", "8G"); !errors.As(err, &w) || w.File != "/fs/none" || w.Value != "8G" ||
+		w.Err != unix.ENOENT {
 		t.Errorf("WriteError: %#v", w)
 	}
 }
 
 func second[T any](_ T, err error) error { return err }
 
-func TestDirectories(t *testing.T) {
+func TestDirectoriesAreMadeAndRemoved(t *testing.T) {
 	onBoth(t, func(t *testing.T, open func(string) *FS) {
 		f := open(newTree(t))
 		for _, name := range []string{"job", "a/job", "a/b/job"} {
@@ -302,7 +307,7 @@ func TestCloseTwice(t *testing.T) {
 	}
 }
 
-func TestOpen(t *testing.T) {
+func TestOpenTakesDirectoriesAlone(t *testing.T) {
 	if _, err := Open("/nonexistent"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: got %v, want ErrNotExist", err)
 	}
@@ -317,7 +322,7 @@ func TestOpen(t *testing.T) {
 // bare is a backend without watches and attributes.
 type bare struct{ Backend }
 
-func TestUnsupported(t *testing.T) {
+func TestBareBackendIsUnsupported(t *testing.T) {
 	f := New(bare{}, "/fs")
 	if _, err := f.Watch("x"); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("Watch: %v", err)

@@ -11,8 +11,8 @@ import (
 // maxID bounds what a list may name; the kernel's NR_CPUS is 8192 at most on x86.
 const maxID = 1 << 16
 
-// IDSet is a set of small numbers: cpus or NUMA nodes. The zero value is empty. It is a value: methods return new
-// sets and never change their receiver.
+// IDSet is a set of small numbers: cpus or NUMA nodes. The zero value is empty. An IDSet is a
+// value: methods return new sets and never change their receiver.
 type IDSet struct {
 	words []uint64 // no zero words at the end, so equal sets have equal words
 }

@@ -20,8 +20,8 @@ func Open(path string) (*FS, error) {
 	return New(k, path), nil
 }
 
-// kernel opens below a directory with openat2: one system call however deep the name, where os.Root takes one for
-// each part of it, and no file is offered to the runtime's poller unless it is watched.
+// kernel opens below a directory with openat2. The call is one however deep the name, where os.Root
+// takes one for each part of it. No file is offered to the runtime's poller unless it is watched.
 type kernel struct {
 	root *os.Root
 	dir  *os.File // kept: its descriptor anchors openat2
@@ -78,7 +78,8 @@ func (k *kernel) open(name string, flags int) (int, error) {
 	// k.dir must not be finalized, and its descriptor reused, between Fd and the system call.
 	defer runtime.KeepAlive(k)
 	// No magic links: /proc/PID/root and its like lead out of any directory.
-	how := unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
+	how := unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
 	for !k.old.Load() {
 		fd, err := unix.Openat2(int(k.dir.Fd()), name, &how)
 		switch {
@@ -116,7 +117,8 @@ type leavesRoot struct{ error }
 
 func (leavesRoot) Unwrap() error { return unix.EXDEV }
 
-// refused tells whether openat2 itself is forbidden (seccomp of old container runtimes answers EPERM to it).
+// refused tells whether openat2 itself is forbidden (seccomp of old container runtimes answers
+// EPERM to it).
 func (k *kernel) refused() bool {
 	fd, err := unix.Openat2(int(k.dir.Fd()), ".", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
 	if err == nil {

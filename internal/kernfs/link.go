@@ -13,8 +13,8 @@ type LinkBackend interface {
 	Readlink(name string) (string, error)
 }
 
-// Readlink returns what the symbolic link name says, and follows nothing: "socket:[4711]" of a descriptor in /proc/PID/fd. A
-// backend without links is ErrUnsupported.
+// Readlink returns what the symbolic link name says, and follows nothing: "socket:[4711]" of a
+// descriptor in /proc/PID/fd. A backend without links is ErrUnsupported.
 func (f *FS) Readlink(name string) (string, error) {
 	p, err := f.at("readlink", name)
 	if err != nil {
@@ -66,7 +66,7 @@ type ExecutableBackend interface {
 }
 
 // Executable returns which file the process pid executes (proc_pid_exe(5)), which no name proves.
-// It asks no file system, which may hang. A backend without executables is ErrUnsupported.
+// Executable asks no file system, which may hang. A backend without executables is ErrUnsupported.
 func (f *FS) Executable(pid int) (FileID, error) {
 	name := strconv.Itoa(pid) + "/exe"
 	p, err := f.at("stat", name)

@@ -10,7 +10,7 @@ import (
 
 // Meminfo returns the values of keys in bytes, from "MemTotal: 24684084 kB" (proc_meminfo(5)) or
 // "Node 0 MemTotal: 4024524 kB" (a NUMA node's meminfo). A key that the kernel does not have is not
-// in the result. It fails on a value of another form, and reads no other keys.
+// in the result. Other keys are not read. Meminfo fails on a value of another form.
 func (f *FS) Meminfo(file string, keys ...string) (map[string]int64, error) {
 	text, err := f.ReadFile(file)
 	if err != nil {

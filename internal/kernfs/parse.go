@@ -36,7 +36,8 @@ func (f *FS) Uint(name string) (uint64, error) {
 	return n, nil
 }
 
-// Keyed reads a flat-keyed file ("oom_kill 3", one pair a line), such as memory.stat or cgroup.events.
+// Keyed reads a flat-keyed file ("oom_kill 3", one pair a line), such as memory.stat or
+// cgroup.events.
 func (f *FS) Keyed(name string) (map[string]uint64, error) {
 	b, err := f.ReadFile(name)
 	if err != nil {
@@ -49,7 +50,8 @@ func (f *FS) Keyed(name string) (map[string]uint64, error) {
 	return m, nil
 }
 
-// ParseKeyed parses a flat-keyed text. Kernels add keys; lines that do not end in one unsigned number are an error.
+// ParseKeyed parses a flat-keyed text. Kernels add keys; lines that do not end in one unsigned
+// number are an error.
 func ParseKeyed(b []byte) (map[string]uint64, error) {
 	m := make(map[string]uint64, bytes.Count(b, []byte{'\n'})+1)
 	for line := range bytes.Lines(b) {

@@ -45,9 +45,11 @@ func TestParseKeyed(t *testing.T) {
 	}
 }
 
-// FuzzParseKeyed: an error gives nothing, and what was parsed reads the same when it is written down.
+// FuzzParseKeyed: an error gives nothing, and what was parsed reads the same when it is written
+// down.
 func FuzzParseKeyed(f *testing.F) {
-	for _, s := range []string{"", "populated 1\nfrozen 0\n", "a  1\n\nb 2", "a\n", "a -1\n", "anon 0\nfile 4096\n", "a 1\na 2\n", "\x00 1\n", "a\u00a01 2\n"} {
+	for _, s := range []string{"", "populated 1\nfrozen 0\n", "a  1\n\nb 2", "a\n", "a -1\n", "anon 0\nfile 4096\n",
+		"a 1\na 2\n", "\x00 1\n", "a\u00a01 2\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -69,7 +71,7 @@ func FuzzParseKeyed(f *testing.F) {
 	})
 }
 
-func TestUint(t *testing.T) {
+func TestUintRefusesOtherText(t *testing.T) {
 	dir := t.TempDir()
 	f := openDir(t, dir, false)
 	for _, tt := range []struct {
@@ -130,7 +132,8 @@ func TestParseIDSet(t *testing.T) {
 			if (err != nil) != tt.bad {
 				t.Fatalf("error %v, want one: %t", err, tt.bad)
 			}
-			if !got.Equal(IDs(tt.want...)) || !slices.Equal(got.List(), tt.want) || got.Len() != len(tt.want) || got.IsEmpty() != (len(tt.want) == 0) {
+			if !got.Equal(IDs(tt.want...)) || !slices.Equal(got.List(), tt.want) || got.Len() != len(tt.want) ||
+				got.IsEmpty() != (len(tt.want) == 0) {
 				t.Errorf("got %v, want %v", got.List(), tt.want)
 			}
 		})
@@ -139,7 +142,8 @@ func TestParseIDSet(t *testing.T) {
 
 // FuzzParseIDSet: an error gives the empty set, and the text of a set is stable.
 func FuzzParseIDSet(f *testing.F) {
-	for _, s := range []string{"", "0", "0-3,8", "8,0-3", "1-2,2-3", "65535", "0-65535", "3-1", "1,,2", " 5\n", "00-01"} {
+	for _, s := range []string{"", "0", "0-3,8", "8,0-3", "1-2,2-3", "65535", "0-65535", "3-1", "1,,2", " 5\n",
+		"00-01"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -183,7 +187,8 @@ func TestIDSetAlgebra(t *testing.T) {
 			for op, c := range map[string]struct {
 				got  IDSet
 				want string
-			}{"union": {a.Union(b), tt.union}, "minus": {a.Minus(b), tt.minus}, "intersect": {a.Intersect(b), tt.both}} {
+			}{"union": {a.Union(b), tt.union}, "minus": {a.Minus(b), tt.minus},
+				"intersect": {a.Intersect(b), tt.both}} {
 				if c.got.String() != c.want || !c.got.Equal(parse(c.want)) {
 					t.Errorf("%s: got %q, want %q", op, c.got, c.want)
 				}

@@ -11,10 +11,13 @@ type RemountBackend interface {
 	Remount(name string, flags []string) error
 }
 
-// Remount gives the file system that is mounted at name the options flags, all of them words without a value, and takes
-// its other own options away, as `mount -o remount` does for all its mounts (fspick(2), Linux 5.2). What belongs to the mount point (nosuid) or
-// to every file system (ro) stays. It is idempotent. An option that the file system does not know is EINVAL, and then nothing has changed; a directory at
-// which nothing is mounted is EINVAL as well.
+// Remount gives the file system that is mounted at name the options flags, all of them words
+// without a value. Its other own options are taken away, as `mount -o remount` does for all its
+// mounts (fspick(2), Linux 5.2). Options of the mount point (nosuid) or of every file system (ro)
+// stay. Remount is idempotent.
+//
+// An option that the file system does not know is EINVAL, and then nothing has changed. A directory
+// at which nothing is mounted is EINVAL as well.
 func (f *FS) Remount(name string, flags []string) error {
 	p, err := f.at("remount", name)
 	if err != nil {

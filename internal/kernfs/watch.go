@@ -11,13 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch is an open file whose changes the kernel announces: cgroup.events, memory.events, pids.events and their like.
-// Read, decide, Wait, and again: no change between the two is missed. It is for one goroutine at a time.
+// Watch is an open file whose changes the kernel announces: cgroup.events, memory.events,
+// pids.events and their like. Read, decide, Wait, and again: no change between the two is missed. A
+// Watch is for one goroutine at a time.
 type Watch interface {
 	// Read returns the whole of the file as it is now; ENODEV once its cgroup is gone.
 	Read() ([]byte, error)
-	// Wait returns nil when the file may have changed since the last Read, and ctx's error when ctx ends first. When the
-	// cgroup is removed, a Wait that has begun sleeps on; one that begins later returns at once.
+	// Wait returns nil when the file may have changed since the last Read, and ctx's error when ctx
+	// ends first. When the cgroup is removed, a Wait that has begun sleeps on; one that begins
+	// later returns at once.
 	Wait(ctx context.Context) error
 	Close() error
 }
@@ -27,8 +29,8 @@ type WatchBackend interface {
 	Watch(name string) (Watch, error)
 }
 
-// Watch opens name to wait for its changes. A file that announces none may be watched and never wakes; a file system
-// that cannot announce any is ErrUnsupported.
+// Watch opens name to wait for its changes. A file that announces none may be watched and never
+// wakes; a file system that cannot announce any is ErrUnsupported.
 func (f *FS) Watch(name string) (Watch, error) {
 	p, err := f.at("watch", name)
 	if err != nil {
@@ -45,8 +47,9 @@ func (f *FS) Watch(name string) (Watch, error) {
 	return w, nil
 }
 
-// Watch offers the file to the runtime's poller, so that no thread sleeps for it. The poller asks epoll for reading and
-// writing only, edge triggered; the kernel's notice (EPOLLERR with EPOLLPRI, kernfs_generic_poll) is an edge as well.
+// Watch offers the file to the runtime's poller, so that no thread sleeps for it. The poller asks
+// epoll for reading and writing only, edge triggered; the kernel's notice (EPOLLERR with EPOLLPRI,
+// kernfs_generic_poll) is an edge as well.
 func (k *kernel) Watch(name string) (Watch, error) {
 	fd, err := k.open(name, os.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {

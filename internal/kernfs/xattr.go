@@ -11,14 +11,15 @@ import (
 // ErrUnsupported is a thing that this kernel, or this backend, cannot do.
 var ErrUnsupported = errors.ErrUnsupported
 
-// XattrBackend is what a Backend adds when its directories carry extended attributes. Errors wrap the errno.
+// XattrBackend is what a Backend adds when its directories carry extended attributes. Errors wrap
+// the errno.
 type XattrBackend interface {
 	Xattr(name, attr string) ([]byte, error)
 	SetXattr(name, attr string, value []byte) error
 }
 
-// Xattr returns the extended attribute attr of name, such as "trusted.job" of a cgroup directory. An attribute that is
-// not set is ENODATA; a backend without attributes is ErrUnsupported.
+// Xattr returns the extended attribute attr of name, such as "trusted.job" of a cgroup directory.
+// An attribute that is not set is ENODATA; a backend without attributes is ErrUnsupported.
 func (f *FS) Xattr(name, attr string) ([]byte, error) {
 	p, err := f.at("getxattr", name)
 	if err != nil {
@@ -35,8 +36,9 @@ func (f *FS) Xattr(name, attr string) ([]byte, error) {
 	return b, nil
 }
 
-// SetXattr sets the extended attribute attr of name to value, whether or not it was set. The kernel keeps attributes of
-// cgroup directories in memory, as long as the directory lives; trusted.* needs CAP_SYS_ADMIN.
+// SetXattr sets the extended attribute attr of name to value, whether or not it was set. The kernel
+// keeps attributes of cgroup directories in memory, as long as the directory lives; trusted.* needs
+// CAP_SYS_ADMIN.
 func (f *FS) SetXattr(name, attr string, value []byte) error {
 	p, err := f.at("setxattr", name)
 	if err != nil {

@@ -54,7 +54,7 @@ func (g *cgroup) grown() {
 			a.count(func(e *events) *int64 { return &e.high })
 			a.reclaim(a.ram()-a.mem.high, true)
 		}
-		a.tellUse()
+		a.signalThresholds()
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // TestNewCgroupReadsAsOnTheKernel compares the files of a new cgroup that the fake and the running
-// kernel both have: texts are alike, line by line where a line has a key.
+// kernel both have. Texts are alike, line by line where a line has a key.
 func TestNewCgroupReadsAsOnTheKernel(t *testing.T) {
 	for version, worlds := range map[string]struct {
 		fake, kernel func(*testing.T) *world

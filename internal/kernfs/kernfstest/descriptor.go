@@ -8,8 +8,8 @@ import (
 )
 
 // identity is a real file in memory that stands for a fake one where the program needs a
-// descriptor: to lock it with flock, or to name it in cgroup.event_control. The file is made when
-// first asked for.
+// descriptor. The program locks it with flock, or names it in cgroup.event_control. The file is
+// made when first asked for.
 type identity struct {
 	file *os.File // closed by its finalizer
 	ino  uint64

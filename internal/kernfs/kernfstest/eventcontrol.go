@@ -80,8 +80,8 @@ func (g *cgroup) fileOf(ino uint64) string {
 	return ""
 }
 
-// tellOOM wakes those who listen to memory.oom_control.
-func (m *memory) tellOOM() {
+// signalOOM wakes those who listen to memory.oom_control.
+func (m *memory) signalOOM() {
 	for _, l := range m.listeners {
 		if l.oom {
 			l.signal()
@@ -89,8 +89,9 @@ func (m *memory) tellOOM() {
 	}
 }
 
-// tellUse wakes those whose threshold was crossed, upwards or downwards (cgroup-v1/memory.rst, 9).
-func (g *cgroup) tellUse() {
+// signalThresholds wakes those whose threshold was crossed, upwards or downwards
+// (cgroup-v1/memory.rst, 9).
+func (g *cgroup) signalThresholds() {
 	for _, l := range g.mem.listeners {
 		if l.watched == nil {
 			continue

@@ -59,8 +59,8 @@ func (k *Kernel) find(name string) (target, error) {
 	return target{group: g}, nil
 }
 
-// OpenFile opens a directory or an interface file. Its rights are not checked: the fake is root's,
-// and the kernel lets root open a file that cannot be read, and answers EINVAL to the read.
+// OpenFile opens a directory or an interface file. Its rights are not checked, as the fake is
+// root's. The kernel lets root open a file that cannot be read, and answers EINVAL to the read.
 func (c *cgroupfs) OpenFile(name string, flag int) (kernfs.File, error) {
 	c.k.mu.Lock()
 	defer c.k.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HangingFUSE mounts a file system of the user's that answers no request but the first. It returns
-// where, how many requests there were, and what takes the mount away from all who could see it. Those
-// who wait go on waiting until abort, which is called when the test is over.
+// HangingFUSE mounts a file system of the user's that answers no request but the first. dir is its
+// place, and asked returns how many requests there were. detach takes the mount away from all who
+// could see it. Waiting processes wait until abort, which is called when the test is over.
 func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, detach, abort func()) {
 	t.Helper()
 	device, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -76,7 +76,8 @@ func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, detach, a
 			if err != nil || n < 16 { // aborted, or not mounted any more
 				return
 			}
-			// FUSE_INIT of include/uapi/linux/fuse.h; the answer is a header and struct fuse_init_out.
+			// FUSE_INIT of include/uapi/linux/fuse.h; the answer is a header and struct
+			// fuse_init_out.
 			const initialize = 26
 			if binary.NativeEndian.Uint32(buffer[4:]) == initialize {
 				answer := make([]byte, 16+64)

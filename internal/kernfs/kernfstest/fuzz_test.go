@@ -11,7 +11,8 @@ import (
 // FuzzStore writes any text to any interface file: the answer is an errno or a value that can be
 // read again.
 func FuzzStore(f *testing.F) {
-	for _, s := range []string{"0", "-1", "max", "64M", "8E", "0-3,8", "+memory -cpu", "100 200", "c 1:3 rwm", "FROZEN", "1 2 3", "\x00", "+", "0x7fffffffffffffff", "18446744073709551615K"} {
+	for _, s := range []string{"0", "-1", "max", "64M", "8E", "0-3,8", "+memory -cpu", "100 200", "c 1:3 rwm", "FROZEN",
+		"1 2 3", "\x00", "+", "0x7fffffffffffffff", "18446744073709551615K"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, value string) {

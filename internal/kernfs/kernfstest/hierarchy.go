@@ -47,7 +47,7 @@ type cgroup struct {
 
 // mount mounts a v1 hierarchy; none when k has none of its controllers.
 func (k *Kernel) mount(dir string, controllers ...string) {
-	h := &hierarchy{k: k, id: len(k.hierarchies) + 1, dir: dir, controllers: k.have(controllers)}
+	h := &hierarchy{k: k, id: len(k.hierarchies) + 1, dir: dir, controllers: k.available(controllers)}
 	if len(h.controllers) > 0 {
 		k.add(h)
 	}
@@ -55,7 +55,7 @@ func (k *Kernel) mount(dir string, controllers ...string) {
 
 // mount2 mounts the v2 tree.
 func (k *Kernel) mount2(dir string, controllers ...string) {
-	k.add(&hierarchy{k: k, dir: dir, v2: true, controllers: k.have(controllers), options: k.options})
+	k.add(&hierarchy{k: k, dir: dir, v2: true, controllers: k.available(controllers), options: k.options})
 }
 
 func (k *Kernel) add(h *hierarchy) {
@@ -63,7 +63,9 @@ func (k *Kernel) add(h *hierarchy) {
 	k.hierarchies = append(k.hierarchies, h)
 }
 
-func (k *Kernel) have(controllers []string) []string { return slices.DeleteFunc(controllers, k.lacks) }
+func (k *Kernel) available(controllers []string) []string {
+	return slices.DeleteFunc(controllers, k.lacks)
+}
 
 // lacks tells whether Without named the file or controller, or a group it is in.
 func (k *Kernel) lacks(name string) bool {

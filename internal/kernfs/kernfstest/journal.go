@@ -97,7 +97,7 @@ func (k *Kernel) fail(op, name string) error {
 }
 
 // Dirty makes page cache that cannot be reclaimed for now, as when its file system does not answer.
-// It returns how to end that.
+// Dirty returns how to end that.
 func (k *Kernel) Dirty(on bool) (clean func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

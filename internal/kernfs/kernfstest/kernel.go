@@ -56,7 +56,7 @@ func Without(names ...string) Option {
 func On(m Machine) Option { return func(k *Kernel) { k.machine = m } }
 
 // NewV1 returns a kernel with every controller on v1 and no v2 tree, mounted as systemd does in its
-// legacy mode: cpu,cpuacct together with links to it, a named hierarchy for systemd.
+// legacy mode. cpu and cpuacct are together, with links to them, and systemd has a named hierarchy.
 func NewV1(opts ...Option) *Kernel {
 	k := newKernel("tmpfs", opts)
 	k.mount("systemd", "name=systemd")
@@ -75,8 +75,8 @@ func NewV1(opts ...Option) *Kernel {
 	return k.boot()
 }
 
-// NewHybrid returns a kernel with most controllers on v1, each in a hierarchy of its own, and a v2
-// tree that has only hugetlb at /sys/fs/cgroup/unified.
+// NewHybrid returns a kernel with most controllers on v1, each in a hierarchy of its own. The v2
+// tree at /sys/fs/cgroup/unified has only hugetlb.
 func NewHybrid(opts ...Option) *Kernel {
 	k := newKernel("tmpfs", opts)
 	for _, c := range []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids"} {
@@ -138,7 +138,7 @@ func (k *Kernel) Self() int { return k.self }
 func (k *Kernel) wake() {
 	for _, h := range k.hierarchies {
 		for g := range h.root.down {
-			g.tellUse()
+			g.signalThresholds()
 		}
 	}
 	for w := range k.watches {

@@ -38,16 +38,19 @@ func mustRead(t *testing.T, f *kernfs.FS, file string) string {
 	return string(b)
 }
 
-func TestMounts(t *testing.T) {
+func TestMountsOfEachMode(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		kernel *Kernel
 		dirs   []string
 		cgroup string
 	}{
-		{"v1", NewV1(), []string{"blkio", "cpu,cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "net_cls,net_prio", "perf_event", "pids", "rdma", "systemd"},
-			"12:rdma:/\n11:perf_event:/\n10:net_cls,net_prio:/\n9:pids:/\n8:hugetlb:/\n7:freezer:/\n6:devices:/\n5:memory:/\n4:blkio:/\n3:cpu,cpuacct:/\n2:cpuset:/\n1:name=systemd:/\n"},
-		{"hybrid", NewHybrid(Without("blkio", "devices")), []string{"cpu", "cpuacct", "cpuset", "freezer", "memory", "pids", "systemd", "unified"},
+		{"v1", NewV1(), []string{"blkio", "cpu,cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory",
+			"net_cls,net_prio", "perf_event", "pids", "rdma", "systemd"},
+			"12:rdma:/\n11:perf_event:/\n10:net_cls,net_prio:/\n9:pids:/\n8:hugetlb:/\n7:freezer:/\n6:devices:/\n" +
+				"5:memory:/\n4:blkio:/\n3:cpu,cpuacct:/\n2:cpuset:/\n1:name=systemd:/\n"},
+		{"hybrid", NewHybrid(Without("blkio", "devices")),
+			[]string{"cpu", "cpuacct", "cpuset", "freezer", "memory", "pids", "systemd", "unified"},
 			"7:name=systemd:/\n6:pids:/\n5:freezer:/\n4:memory:/\n3:cpuset:/\n2:cpuacct:/\n1:cpu:/\n0::/\n"},
 		{"v2", NewV2(), nil, "0::/\n"},
 	} {
@@ -78,7 +81,7 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-func TestLinks(t *testing.T) {
+func TestLinkedControllersAreOneHierarchy(t *testing.T) {
 	k := NewV1()
 	mustMkdir(t, k, "cpu/job")
 	cgroup := k.Roots().Cgroup
@@ -87,7 +90,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-func TestWithout(t *testing.T) {
+func TestWithoutRemovesFilesAndControllers(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		kernel *Kernel
@@ -96,8 +99,10 @@ func TestWithout(t *testing.T) {
 	}{
 		{"file", NewV2(Without("cgroup.kill", "memory.peak")), []string{"job/cgroup.kill", "job/memory.peak"},
 			[]string{"job/cgroup.freeze", "job/memory.max", "job/memory.swap.peak"}},
-		{"swap", NewV2(Without("swap")), []string{"job/memory.swap.max", "job/memory.swap.current"}, []string{"job/memory.max"}},
-		{"swap v1", NewV1(Without("swap")), []string{"memory/job/memory.memsw.limit_in_bytes"}, []string{"memory/job/memory.limit_in_bytes"}},
+		{"swap", NewV2(Without("swap")), []string{"job/memory.swap.max", "job/memory.swap.current"},
+			[]string{"job/memory.max"}},
+		{"swap v1", NewV1(Without("swap")), []string{"memory/job/memory.memsw.limit_in_bytes"},
+			[]string{"memory/job/memory.limit_in_bytes"}},
 		{"controller", NewHybrid(Without("pids")), []string{"pids"}, []string{"memory/job/memory.stat"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -158,7 +163,7 @@ func TestJournalAndFail(t *testing.T) {
 	}
 }
 
-func TestProc(t *testing.T) {
+func TestProcShowsAProcess(t *testing.T) {
 	k := NewHybrid()
 	mustMkdir(t, k, "memory/job", "cpuset/job")
 	mustWrite(t, k, "cpuset/job/cpuset.cpus", "1,5")
@@ -180,7 +185,8 @@ func TestProc(t *testing.T) {
 		t.Errorf("stat: %d fields behind the name: %q", len(fields), fields)
 	}
 	status := mustRead(t, proc, dir+"/status")
-	for _, want := range []string{"Uid:\t1000\t1000\t1000\t1000\n", "RssAnon:\t    1024 kB\n", "RssShmem:\t       4 kB\n", "Cpus_allowed_list:\t1,5\n", "Mems_allowed_list:\t0\n"} {
+	for _, want := range []string{"Uid:\t1000\t1000\t1000\t1000\n", "RssAnon:\t    1024 kB\n",
+		"RssShmem:\t       4 kB\n", "Cpus_allowed_list:\t1,5\n", "Mems_allowed_list:\t0\n"} {
 		if !strings.Contains(status, want) {
 			t.Errorf("status: no %q in\n%s", want, status)
 		}
@@ -198,7 +204,7 @@ func TestProc(t *testing.T) {
 	}
 }
 
-func TestMachine(t *testing.T) {
+func TestMachineHasItsTopology(t *testing.T) {
 	k := NewV2()
 	sys := k.Roots().Sys
 	for file, want := range map[string]string{

@@ -34,8 +34,9 @@ type events struct{ high, max, oom, kill, groupKill int64 }
 
 func (m *memory) reset() {
 	*m = memory{
-		anon: m.anon, file: m.file, shmem: m.shmem, swap: m.swap, kernel: m.kernel, slab: m.slab, listeners: m.listeners,
-		limit: unlimited, memsw: unlimited, soft: unlimited, tcp: unlimited, high: unlimited, swapMax: unlimited,
+		anon: m.anon, file: m.file, shmem: m.shmem, swap: m.swap, kernel: m.kernel, slab: m.slab,
+		listeners: m.listeners,
+		limit:     unlimited, memsw: unlimited, soft: unlimited, tcp: unlimited, high: unlimited, swapMax: unlimited,
 	}
 }
 
@@ -82,8 +83,8 @@ func (p *process) memoryGroup() *cgroup {
 	return nil
 }
 
-// Charge makes pid use more memory, at its cgroup's limits and with their consequences: file pages
-// are reclaimed, anonymous ones go to swap where there is some, then the OOM killer ends the
+// Charge makes pid use more memory, at its cgroup's limits and with their consequences. File pages
+// are reclaimed, and anonymous ones go to swap where there is some. The OOM killer then ends the
 // largest process below the limit. Charge returns the processes that were killed, pid perhaps among
 // them.
 func (k *Kernel) Charge(pid int, m Memory) (killed []int) {

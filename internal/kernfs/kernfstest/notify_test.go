@@ -25,7 +25,7 @@ func each(t *testing.T, fake, kernel func(*testing.T) *world, controller string,
 	}
 }
 
-func TestWatch(t *testing.T) {
+func TestWatchWakesOnChanges(t *testing.T) {
 	each(t, fakeHybrid, kernelV2, "v2", func(t *testing.T, w *world) {
 		events := openWatch(t, w, "v2/cgroup.events")
 		if got := readWatch(t, events); got != "populated 0\nfrozen 0\n" {
@@ -202,7 +202,7 @@ func (e eventFD) await(t *testing.T, what string) {
 	}
 }
 
-func TestXattr(t *testing.T) {
+func TestXattrIsKeptByTheCgroup(t *testing.T) {
 	for controller, worlds := range map[string][2]func(*testing.T) *world{
 		"memory": {fakeV1, kernelV1}, "v2": {fakeHybrid, kernelV2},
 	} {
@@ -229,7 +229,7 @@ func TestXattr(t *testing.T) {
 	}
 }
 
-func TestFlock(t *testing.T) {
+func TestFlockExcludesAnother(t *testing.T) {
 	each(t, fakeV1, kernelV1, "memory", func(t *testing.T, w *world) {
 		var fds [2]int
 		for i := range fds {

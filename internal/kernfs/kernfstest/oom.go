@@ -8,7 +8,7 @@ import (
 // outOfMemory is mem_cgroup_oom: it returns the processes that it killed.
 func (g *cgroup) outOfMemory() (killed []int) {
 	g.count(func(e *events) *int64 { return &e.oom })
-	defer g.mem.tellOOM()
+	defer g.mem.signalOOM()
 	victim := g.victim()
 	if victim == nil {
 		return nil

@@ -28,10 +28,10 @@ type process struct {
 	dying                     bool // SIGKILL came while it could not die
 }
 
-// Spawn starts a process in the named cgroups, each a directory below /sys/fs/cgroup
-// ("memory/pbs_jobs/1", or "job" on v2), and in the root of every other hierarchy. The process is a
-// child of init and leads a session of its own. Spawn panics when a cgroup does not exist or does
-// not take the process.
+// Spawn starts a process in the named cgroups, and in the root of every other hierarchy. Each name
+// is a directory below /sys/fs/cgroup ("memory/pbs_jobs/1", or "job" on v2). The process is a child
+// of init and leads a session of its own. Spawn panics when a cgroup does not exist or does not
+// take the process.
 func (k *Kernel) Spawn(cgroups ...string) (pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

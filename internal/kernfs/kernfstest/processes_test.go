@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestStick(t *testing.T) {
+func TestStuckProcessIsNotFrozen(t *testing.T) {
 	k := NewHybrid()
 	mustMkdir(t, k, "unified/job", "freezer/job")
 	cgroup := k.Roots().Cgroup
@@ -43,7 +43,7 @@ func TestStick(t *testing.T) {
 	}
 }
 
-func TestSwap(t *testing.T) {
+func TestSwapTakesAnonymousPages(t *testing.T) {
 	machine := DefaultMachine
 	machine.Swap = 1 << 30
 	t.Run("v1", func(t *testing.T) {

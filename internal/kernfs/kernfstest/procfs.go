@@ -65,7 +65,7 @@ func (k *Kernel) cgroupsFile() string {
 		if h.v2 {
 			names = slices.Concat(names, slices.DeleteFunc(slices.Clone(unnamed), k.onV1))
 		}
-		for _, c := range k.have(names) {
+		for _, c := range k.available(names) {
 			if !strings.HasPrefix(c, "name=") {
 				fmt.Fprintf(&b, "%s\t%d\t1\t1\n", c, h.id)
 			}

@@ -10,7 +10,8 @@ import (
 // mountOptions are those of cgroup2 (cgroup2_fs_parameters), in the order in which
 // cgroup_show_options writes them.
 var mountOptions = []string{
-	"nsdelegate", "favordynmods", "memory_localevents", "memory_recursiveprot", "memory_hugetlb_accounting", "pids_localevents",
+	"nsdelegate", "favordynmods", "memory_localevents", "memory_recursiveprot", "memory_hugetlb_accounting",
+	"pids_localevents",
 }
 
 // Mounted has the v2 tree mounted with options from the start, as an init system does.
@@ -48,7 +49,8 @@ func (k *Kernel) remount(name string, options []string) error {
 	}
 	if !k.inner {
 		h := t.group.h
-		h.options = slices.DeleteFunc(slices.Clone(mountOptions), func(o string) bool { return !slices.Contains(options, o) })
+		h.options = slices.DeleteFunc(slices.Clone(mountOptions),
+			func(o string) bool { return !slices.Contains(options, o) })
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run runs a package's tests and returns the status to exit with: 1 also when they leave behind
-// cgroups whose names begin with prefix, child processes or goroutines.
+// Run runs a package's tests and returns the status to exit with. The status is 1 also when they
+// leave behind cgroups whose names begin with prefix, child processes or goroutines.
 func Run(m *testing.M, prefix string) int {
 	code := m.Run()
 	complain := func(what any) {

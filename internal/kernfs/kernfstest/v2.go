@@ -30,11 +30,12 @@ const noPressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n" +
 
 // v2Knobs are the files of each controller (cgroup-v2.rst, "Controllers").
 var v2Knobs = map[string][]knob{
-	"cpu":     cpuV2,
-	"cpuset":  cpusetV2,
-	"memory":  memoryV2,
-	"pids":    pidsKnobs,
-	"io":      {off(knob{name: "io.max", show: func(g *cgroup) string { return g.values["io.max"] }, store: storeIOMax})},
+	"cpu":    cpuV2,
+	"cpuset": cpusetV2,
+	"memory": memoryV2,
+	"pids":   pidsKnobs,
+	"io": {off(knob{name: "io.max", show: func(g *cgroup) string { return g.values["io.max"] },
+		store: storeIOMax})},
 	"hugetlb": hugetlbV2,
 	"rdma":    {},
 }
@@ -123,7 +124,8 @@ func (g *cgroup) mayEnable(controllers []string) error {
 
 // showCPUStat is there in every cgroup; the cpu controller adds the bandwidth part.
 func showCPUStat(g *cgroup) string {
-	text := keyed("usage_usec", g.cpuTime.Microseconds(), "user_usec", g.cpuTime.Microseconds(), "system_usec", int64(0))
+	text := keyed("usage_usec", g.cpuTime.Microseconds(), "user_usec", g.cpuTime.Microseconds(), "system_usec",
+		int64(0))
 	if g.has("cpu") && g.parent != nil {
 		text += "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"
 	}

@@ -154,8 +154,8 @@ var v2Rules = []rule{
 		write("v2/a/cgroup.procs", "$p"),
 		anon("p", 48).fails(unix.ESRCH),
 		awaitsEmpty("v2/a/cgroup.procs"),
-		// The kernel counts each process once, the first of them once more unless it is gone by
-		// then, and all of them again for each thread that met the limit meanwhile.
+		// The kernel counts each process once, and the first of them once more unless it is gone by
+		// then. All of them count again for each thread that met the limit meanwhile.
 		later(between("v2/a/memory.events", "oom_kill", 2, 9)),
 		where("v2/a/memory.peak", later(between("v2/a/memory.events", "oom_group_kill", 1, 4))), // 5.17
 	}},

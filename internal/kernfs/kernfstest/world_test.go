@@ -149,7 +149,8 @@ func (w *world) begin(t *testing.T, controllers ...string) {
 			t.Fatal(err)
 		}
 		if c == "cpuset" {
-			for name, all := range map[string]string{"cpuset.cpus": here.online().String(), "cpuset.mems": here.nodes().String()} {
+			for name, all := range map[string]string{"cpuset.cpus": here.online().String(),
+				"cpuset.mems": here.nodes().String()} {
 				if err := w.cgroup.Write(w.file("cpuset/"+name), all); err != nil {
 					t.Fatal(err)
 				}
