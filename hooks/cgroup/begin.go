@@ -164,7 +164,7 @@ func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits, 
 		err = j.Split()
 	}
 	if err == nil && g != nil {
-		err = g.Keep(j)
+		err = g.Mark(j)
 	}
 	if err == nil {
 		err = j.SetRecord(r)

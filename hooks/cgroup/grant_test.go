@@ -299,7 +299,7 @@ func TestBeginKeepsGrantBeforeRecord(t *testing.T) {
 
 		j := n.cgroup("2.srv")
 		g, err := n.devices.Grant([]string{"GPU-0"})
-		if err := errors.Join(err, j.Create(n.limits("0")), g.Keep(j)); err != nil {
+		if err := errors.Join(err, j.Create(n.limits("0")), g.Mark(j)); err != nil {
 			t.Fatal(err)
 		}
 		n.restart()
@@ -691,7 +691,7 @@ func TestResizeAgainAfterDeath(t *testing.T) {
 		return slices.ContainsFunc(both.Devices, func(e topology.Device) bool { return d.ID == e.ID })
 	})
 	both.Coming = to[:1]
-	if err := both.Keep(n.cgroup("1.srv")); err != nil {
+	if err := both.Mark(n.cgroup("1.srv")); err != nil {
 		t.Fatal(err)
 	}
 	n.restart()
@@ -708,7 +708,7 @@ func TestResizeAgainAfterDeath(t *testing.T) {
 	}
 	// What it gave up is in its filter until hook devices has had the event too.
 	g := n.granted("1.srv")
-	if g.Leaving = nil; g.Keep(n.cgroup("1.srv")) != nil {
+	if g.Leaving = nil; g.Mark(n.cgroup("1.srv")) != nil {
 		t.Fatal("the grant cannot be kept")
 	}
 	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "ngpus=3", "mem=64mb"))
@@ -735,7 +735,7 @@ func TestResizeBesideStartup(t *testing.T) {
 			g := n.granted("1.srv")
 			left := n.devices.Devices[3]
 			g.Leaving = []topology.Device{left} // of an earlier resize
-			if err := g.Keep(n.cgroup("1.srv")); err != nil {
+			if err := g.Mark(n.cgroup("1.srv")); err != nil {
 				t.Fatal(err)
 			}
 			pid := n.launch("1.srv")
@@ -784,7 +784,7 @@ func TestResizeBesideStartup(t *testing.T) {
 			case <-time.After(50 * time.Millisecond):
 			}
 			g.Leaving = nil
-			if err := g.Keep(n.cgroup("1.srv")); err != nil {
+			if err := g.Mark(n.cgroup("1.srv")); err != nil {
 				t.Fatal(err)
 			}
 			unlock()

@@ -77,7 +77,7 @@ func (r regrant) keep(ctx context.Context, j *cgroup.Job, lock *treeLock, change
 	now, err := inventory.GrantOf(j)
 	if err == nil {
 		if g := change(now); g != nil {
-			err = g.Keep(j)
+			err = g.Mark(j)
 		}
 	}
 	switch {

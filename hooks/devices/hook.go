@@ -202,7 +202,7 @@ func (h *hook) confine(ctx context.Context, j *cgroup.Job) (*inventory.Grant, er
 		return g, nil
 	}
 	g.Leaving = nil
-	if err := g.Keep(j); err != nil {
+	if err := g.Mark(j); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: devices that it gave up: %w", j.ID(), err)
 	}
 	return g, nil

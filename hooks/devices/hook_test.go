@@ -102,7 +102,7 @@ func TestLife(t *testing.T) {
 			t.Fatal(err)
 		}
 		given.Leaving = []topology.Device{a100(2)}
-		if err := given.Keep(j); err != nil {
+		if err := given.Mark(j); err != nil {
 			t.Fatal(err)
 		}
 		out = n.do(hostapi.EventResize, id)
@@ -273,7 +273,7 @@ func TestConfineAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			g := &inventory.Grant{Devices: []topology.Device{a100(i % 8)}, Shared: nvidiaShared, Leaving: []topology.Device{a100((i + 1) % 8)}}
-			err = g.Keep(j)
+			err = g.Mark(j)
 			unlock()
 			if err != nil {
 				t.Fatal(err)
@@ -301,7 +301,7 @@ func TestStartupDuringResize(t *testing.T) {
 		n := newNode(t, mode, eight(), nil)
 		j := n.job("1.srv", a100(0))
 		g := &inventory.Grant{Devices: []topology.Device{a100(0)}, Coming: []topology.Device{a100(1)}, Leaving: []topology.Device{a100(2)}, Shared: nvidiaShared}
-		if err := g.Keep(j); err != nil {
+		if err := g.Mark(j); err != nil {
 			t.Fatal(err)
 		}
 		n.do(hostapi.EventStartup, "1.srv")

@@ -210,7 +210,7 @@ func (n *node) grant(j *cgroup.Job, held ...topology.Device) {
 			g.Shared = nvidiaShared
 		}
 	}
-	if err := g.Keep(j); err != nil {
+	if err := g.Mark(j); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -18,8 +18,8 @@ const (
 	kfdOneHop = 15
 )
 
-// kfdGPU is a GPU node of the topology that amdkfd shows (amdkfd/kfd_topology.c): a card, one of the two dies of an
-// MI250, or a partition of an MI300.
+// kfdGPU is a GPU node of the topology that amdkfd shows (amdkfd/kfd_topology.c). The node is a
+// card, one of the two dies of an MI250, or a partition of an MI300.
 type kfdGPU struct {
 	device topology.Device
 	pci    string         // vendor and device
@@ -89,7 +89,8 @@ func (s *scan) readKFD(n string) (*kfdGPU, error) {
 		return nil, err
 	}
 	p := parseProperties(b)
-	// A partition has its number in bits 28 and up; earlier drivers put it where the function is, which is 0.
+	// A partition has its number in bits 28 and up; earlier drivers put it where the function is,
+	// which is 0.
 	location := p["location_id"]
 	address := fmt.Sprintf("%04x:%02x:%02x.%d", p["domain"], location>>8&0xff, location>>3&0x1f, location&7)
 	if !sys.Exists(pciDir + "/" + address) {
@@ -136,8 +137,9 @@ func (s *scan) readKFD(n string) (*kfdGPU, error) {
 	return gpu, nil
 }
 
-// kfdMemory returns the memory of the node in dir: its banks of type 1 and 2 (HSA_MEM_HEAP_TYPE_FB_PUBLIC and _PRIVATE),
-// which for a partition are its own; else what amdgpu tells of the whole device.
+// kfdMemory returns the memory of the node in dir: the sum of its banks of type 1 and 2
+// (HSA_MEM_HEAP_TYPE_FB_PUBLIC and _PRIVATE). The banks of a partition are its own. A node without
+// banks has amdgpu's figure for the whole device.
 func (s *scan) kfdMemory(dir, render string) int64 {
 	var total uint64
 	banks, err := numbered(s.roots.Sys, dir+"/mem_banks", "")
@@ -155,8 +157,8 @@ func (s *scan) kfdMemory(dir, render string) int64 {
 	return int64(min(total, 1<<62))
 }
 
-// amdModel names a GPU without a product name: as one with the same PCI ID is named, for of an MI250 only the first die
-// can read it; else as amdkfd names it, with the PCI ID.
+// amdModel names a GPU without a product name. The name is that of a GPU with the same PCI ID, as
+// only the first die of an MI250 can read it. The name is else amdkfd's, with the PCI ID.
 func amdModel(g *kfdGPU, gpus map[string]*kfdGPU, name string) string {
 	for _, other := range gpus {
 		if other.pci == g.pci && other.device.Model != "" {
@@ -180,8 +182,8 @@ func (s *scan) amdWithoutKFD(count int, notes *problems) {
 	}
 }
 
-// parseProperties parses a properties file of amdkfd's topology: a name and a number in each line. Other lines are passed
-// over.
+// parseProperties parses a properties file of amdkfd's topology: a name and a number in each line.
+// Other lines are passed over.
 func parseProperties(b []byte) map[string]uint64 {
 	p := map[string]uint64{}
 	for line := range strings.Lines(string(b)) {

@@ -15,12 +15,13 @@ import (
 // grantMark is the extended attribute of a job's cgroup that holds its Grant.
 const grantMark = "trusted.hookhost.devices"
 
-// maxGrant is below what the kernel takes for an attribute (XATTR_SIZE_MAX, 64 KiB): room for about a hundred MIG
-// instances, and for many more devices that have one node.
+// maxGrant is below what the kernel takes for an attribute (XATTR_SIZE_MAX, 64 KiB). A hundred MIG
+// instances fit, and many more devices that have one node.
 const maxGrant = 60 << 10
 
-// Grant returns what a job gets that is given the devices ids: they, in the inventory's order, and the nodes that are
-// shared by the holders of their vendors. An ID that is not in the inventory is an error.
+// Grant returns what a job gets that is given the devices ids. The grant has them in the
+// inventory's order, and the nodes that the holders of their vendors' devices share. An ID that is
+// not in the inventory is an error.
 func (inv *Inventory) Grant(ids []string) (*Grant, error) {
 	g := &Grant{Devices: make([]topology.Device, 0, len(ids))}
 	wanted := make(map[string]bool, len(ids))
@@ -45,9 +46,10 @@ func (inv *Inventory) Grant(ids []string) (*Grant, error) {
 	return g, nil
 }
 
-// Keep notes on the job's cgroup that g is what the job was given, in place of an earlier grant; it stays for as long as
-// the cgroup. A grant too large for an extended attribute is an error, and the earlier one stays.
-func (g *Grant) Keep(m Marker) error {
+// Mark notes on the job's cgroup that g is what the job was given, in place of an earlier grant.
+// The note stays for as long as the cgroup. A grant too large for an extended attribute is an
+// error, and the earlier one stays.
+func (g *Grant) Mark(m Marker) error {
 	kept := *g
 	kept.Devices, kept.Coming, kept.Leaving = slices.Clone(g.Devices), slices.Clone(g.Coming), slices.Clone(g.Leaving)
 	for _, list := range [][]topology.Device{kept.Devices, kept.Coming, kept.Leaving} {
@@ -60,7 +62,8 @@ func (g *Grant) Keep(m Marker) error {
 		return fmt.Errorf("keep grant: %w", err)
 	}
 	if len(b) > maxGrant {
-		return fmt.Errorf("keep grant of %d devices: %d bytes, at most %d can be kept on a cgroup", len(g.Devices), len(b), maxGrant)
+		return fmt.Errorf("keep grant of %d devices: %d bytes, at most %d can be kept on a cgroup", len(g.Devices),
+			len(b), maxGrant)
 	}
 	if err := m.SetMark(grantMark, b); err != nil {
 		return fmt.Errorf("keep grant: %w", err)
@@ -68,8 +71,9 @@ func (g *Grant) Keep(m Marker) error {
 	return nil
 }
 
-// GrantOf returns what the job was given; nil without an error when its cgroup says nothing of devices. An error leaves
-// open what the job holds: whoever gives devices away must not take them for free.
+// GrantOf returns what the job was given; nil without an error when its cgroup says nothing of
+// devices. An error leaves open what the job holds: whoever gives devices away must not take them
+// for free.
 func GrantOf(m Marker) (*Grant, error) {
 	b, err := m.Mark(grantMark)
 	if errors.Is(err, unix.ENODATA) {

@@ -44,14 +44,15 @@ func load(t *testing.T, name string) *Inventory {
 	return inv
 }
 
-func TestGrant(t *testing.T) {
+func TestGrantHasTheDevicesAndTheirSharedNodes(t *testing.T) {
 	inv := load(t, "a100x8")
 	ids := []string{inv.Devices[5].ID, inv.Devices[2].ID, inv.Devices[5].ID}
 	g, err := inv.Grant(ids)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(g.Devices) != 2 || g.Devices[0].ID != inv.Devices[2].ID || g.Devices[1].ID != inv.Devices[5].ID || g.Devices[0].Links != nil {
+	if len(g.Devices) != 2 || g.Devices[0].ID != inv.Devices[2].ID || g.Devices[1].ID != inv.Devices[5].ID ||
+		g.Devices[0].Links != nil {
 		t.Errorf("devices %+v, want the third and the sixth without links", g.Devices)
 	}
 	if diff := cmp.Diff(inv.Shared["nvidia"], g.Shared); diff != "" {
@@ -63,7 +64,8 @@ func TestGrant(t *testing.T) {
 	if g, err := inv.Grant(nil); err != nil || len(g.Devices) != 0 || g.Shared != nil || g.Devices == nil {
 		t.Errorf("nothing: %+v, %v", g, err)
 	}
-	if g, err := inv.Grant([]string{inv.Devices[0].ID, "GPU-gone"}); err == nil || g != nil || !strings.Contains(err.Error(), `["GPU-gone"]`) {
+	if g, err := inv.Grant([]string{inv.Devices[0].ID, "GPU-gone"}); err == nil || g != nil ||
+		!strings.Contains(err.Error(), `["GPU-gone"]`) {
 		t.Errorf("unknown: %+v, %v", g, err)
 	}
 }
@@ -80,7 +82,8 @@ func TestGrantOfSeveralVendors(t *testing.T) {
 	for _, n := range g.Shared {
 		got = append(got, n.Path)
 	}
-	if want := []string{"/dev/kfd", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}; !slices.Equal(got, want) {
+	if want := []string{"/dev/kfd", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}; !slices.Equal(got,
+		want) {
 		t.Errorf("shared %v, want %v", got, want)
 	}
 }
@@ -98,7 +101,7 @@ func TestGrantIsKept(t *testing.T) {
 	g.Blocks = []int{1, 3}
 	g.Coming, g.Leaving = slices.Clone(inv.Devices[:1]), slices.Clone(inv.Devices[3:4])
 	g.Devices[0].Links = map[string]int{"GPU-x": 1}
-	if err := g.Keep(m); err != nil {
+	if err := g.Mark(m); err != nil {
 		t.Fatal(err)
 	}
 	got, err := GrantOf(m)
@@ -106,7 +109,7 @@ func TestGrantIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g.Devices[0].Links == nil {
-		t.Error("Keep has changed the grant")
+		t.Error("Mark has changed the grant")
 	}
 	g.Devices[0].Links = nil
 	if diff := cmp.Diff(g, got); diff != "" {
@@ -120,22 +123,22 @@ func TestGrantIsKept(t *testing.T) {
 	if g, err := GrantOf(broken{}); !errors.Is(err, unix.EIO) || g != nil {
 		t.Errorf("unreadable: %+v, %v", g, err)
 	}
-	if err := g.Keep(broken{}); !errors.Is(err, unix.ENOSPC) {
+	if err := g.Mark(broken{}); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("not taken: %v", err)
 	}
 }
 
-// TestLargestGrant: all instances of the largest machine with MIG fit on a cgroup; what does not is refused before the
-// earlier grant is touched.
+// TestLargestGrant: all instances of the largest machine with MIG fit on a cgroup; what does not is
+// refused before the earlier grant is touched.
 func TestLargestGrant(t *testing.T) {
 	instance := load(t, "a100x2-mig").Devices[1]
 	grant := func(n int) *Grant { return &Grant{Devices: slices.Repeat([]topology.Device{instance}, n)} }
 	m := marks{}
-	if err := grant(8 * 7).Keep(m); err != nil {
+	if err := grant(8 * 7).Mark(m); err != nil {
 		t.Fatal(err)
 	}
 	kept := m[grantMark]
-	if err := grant(1000).Keep(m); err == nil || !strings.Contains(err.Error(), "1000 devices") {
+	if err := grant(1000).Mark(m); err == nil || !strings.Contains(err.Error(), "1000 devices") {
 		t.Errorf("too large: %v", err)
 	}
 	if string(m[grantMark]) != string(kept) {
@@ -143,7 +146,7 @@ func TestLargestGrant(t *testing.T) {
 	}
 }
 
-func TestStore(t *testing.T) {
+func TestStoredInventoryIsLoadedAgain(t *testing.T) {
 	dir := t.TempDir()
 	if inv, err := Load(dir); !errors.Is(err, fs.ErrNotExist) || inv != nil {
 		t.Errorf("none: %+v, %v", inv, err)

@@ -11,10 +11,12 @@ import (
 
 const habanaVendor = 0x1da3
 
-// habana finds Gaudi accelerators: /sys/class/accel/accelN (Linux 6.4, and Habana's own driver since 1.13), before that
-// /sys/class/habanalabs/hlN; each with a control node, which the runtime's tools open without occupying the device.
-// Index is the module_id where the driver tells it, the number of HABANA_VISIBLE_MODULES; N, that of
-// HABANA_VISIBLE_DEVICES, is at the end of the first node's path.
+// habana finds Gaudi accelerators in /sys/class/accel/accelN (Linux 6.4, and Habana's own driver
+// since 1.13). Older ones are in /sys/class/habanalabs/hlN. Each has a control node, which the
+// runtime's tools open without occupying the device.
+//
+// Index is the module_id where the driver shows it, which is the number of HABANA_VISIBLE_MODULES.
+// The number of HABANA_VISIBLE_DEVICES is N, at the end of the first node's path.
 func (s *scan) habana() found {
 	var f found
 	var failed problems
@@ -44,14 +46,16 @@ func (s *scan) habana() found {
 	return f
 }
 
-// readHabana returns the accelerator; nil for one of another vendor, for the class accel is not Habana's alone.
+// readHabana returns the accelerator; nil for one of another vendor, for the class accel is not
+// Habana's alone.
 func readHabana(sys *kernfs.FS, class, name, control, dev string) (*topology.Device, error) {
 	dir := class + "/" + name + "/device"
 	pci, ok := readPCI(sys, dir)
 	if !ok || pci.vendor != habanaVendor {
 		return nil, nil
 	}
-	d := &topology.Device{Resource: ngpus, Vendor: "habana", PCI: pci.address, NUMA: numaOf(sys, dir), Model: "Habana " + pci.id()}
+	d := &topology.Device{Resource: ngpus, Vendor: "habana", PCI: pci.address, NUMA: numaOf(sys, dir),
+		Model: "Habana " + pci.id()}
 	for _, n := range []string{name, control} {
 		node, err := sysNode(sys, class+"/"+n, dev+n)
 		if err != nil {

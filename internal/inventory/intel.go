@@ -18,8 +18,9 @@ var intelModels = map[uint16]string{
 	0x56c1: "Intel Data Center GPU Flex 140",
 }
 
-// intel finds Intel's discrete GPUs: the DRM devices of i915 and xe. The one that is part of the processor is left out: it
-// sits on the root bus (0000:00:02.0) and is nothing that a job computes with. So are virtual functions.
+// intel finds Intel's discrete GPUs: the DRM devices of i915 and xe. The GPU that is part of the
+// processor is left out. The processor's GPU sits on the root bus (0000:00:02.0) and is nothing
+// that a job computes with. Virtual functions are left out as well.
 func (s *scan) intel() found {
 	sys := s.roots.Sys
 	renders, err := numbered(sys, "class/drm", "renderD")
@@ -43,7 +44,8 @@ func (s *scan) intel() found {
 			continue
 		}
 		f.devices = append(f.devices, topology.Device{
-			Resource: ngpus, Vendor: "intel", Model: cmp.Or(intelModels[pci.device], "Intel "+pci.id()), PCI: pci.address,
+			Resource: ngpus, Vendor: "intel", Model: cmp.Or(intelModels[pci.device], "Intel "+pci.id()),
+			PCI:  pci.address,
 			NUMA: numaOf(sys, dir), Nodes: nodes, Memory: s.intelMemory(dir, nodes),
 		})
 	}
@@ -55,8 +57,9 @@ func (s *scan) intel() found {
 	return f
 }
 
-// intelMemory returns the local memory of the GPU in dir: xe tells it for each tile (tileN/physical_vram_size_bytes), the
-// i915 that Intel ships for its data center GPUs at the card (lmem_total_bytes), the kernel's own i915 nowhere.
+// intelMemory returns the local memory of the GPU in dir. The driver xe shows it for each tile
+// (tileN/physical_vram_size_bytes). The i915 that Intel ships for its data center GPUs shows it at
+// the card (lmem_total_bytes). The kernel's own i915 does not show it.
 func (s *scan) intelMemory(dir string, nodes []topology.DeviceNode) int64 {
 	var total uint64
 	tiles, err := numbered(s.roots.Sys, dir, "tile")

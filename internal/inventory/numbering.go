@@ -11,8 +11,9 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Numbering returns what the numbers of this machine's devices depend on: "boot ID", and "c 195 nvidia" for each driver and
-// major of /proc/devices. Most drivers get their major as they are loaded, and it may have been another one's before.
+// Numbering returns what the numbers of this machine's devices depend on: "boot ID", and "c 195
+// nvidia" for each driver and major of /proc/devices. Most drivers get their major as they are
+// loaded, and it may have been another one's before.
 func Numbering(roots kernfs.Roots) ([]string, error) {
 	boot, err := roots.Proc.ReadFile("sys/kernel/random/boot_id")
 	if err != nil {
@@ -65,8 +66,9 @@ func (inv *Inventory) number(roots kernfs.Roots) {
 	}
 }
 
-// Numbered tells whether the inventory's numbers stand for the same devices still, by what Numbering returns now. One that does
-// not say what its numbers depend on is not.
+// Numbered tells whether the inventory's numbers stand for the same devices still, by what
+// Numbering returns now. An inventory that does not say what its numbers depend on is not numbered.
 func (inv *Inventory) Numbered(now []string) bool {
-	return len(inv.Numbering) > 0 && !slices.ContainsFunc(inv.Numbering, func(line string) bool { return !slices.Contains(now, line) })
+	return len(inv.Numbering) > 0 &&
+		!slices.ContainsFunc(inv.Numbering, func(line string) bool { return !slices.Contains(now, line) })
 }

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// The numbers of an inventory are good while the boot and the majors of its devices' drivers are the same; others may come and go.
-func TestNumbered(t *testing.T) {
+// The numbers of an inventory are good while the boot and the majors of its devices' drivers are
+// the same; others may come and go.
+func TestNumbersHoldWhileBootAndMajorsDo(t *testing.T) {
 	const boot = "proc/sys/kernel/random/boot_id"
 	devices := func(lines string) map[string]string {
 		return map[string]string{"proc/devices": "Character devices:\n" + lines + "\nBlock devices:\n  7 loop\n"}
@@ -14,7 +15,8 @@ func TestNumbered(t *testing.T) {
 	const drivers = "195 nvidia\n195 nvidiactl\n235 nvidia-caps\n507 nvidia-uvm\n"
 	_, o := fixture(t, "a100x2-mig")
 	inv := Scan(t.Context(), changedTree(t, "a100x2-mig", devices("  1 mem\n"+drivers)), o)
-	if slices.Contains(inv.Numbering, "c 1 mem") || !slices.Contains(inv.Numbering, "c 507 nvidia-uvm") || !slices.Contains(inv.Numbering, "c 235 nvidia-caps") {
+	if slices.Contains(inv.Numbering, "c 1 mem") || !slices.Contains(inv.Numbering, "c 507 nvidia-uvm") ||
+		!slices.Contains(inv.Numbering, "c 235 nvidia-caps") {
 		t.Fatalf("numbering %q", inv.Numbering)
 	}
 	reboot := devices("  1 mem\n" + drivers)
@@ -28,7 +30,8 @@ func TestNumbered(t *testing.T) {
 		{"another driver came", devices("  1 mem\n" + drivers + "195 nvidia-modeset\n511 knem\n"), true},
 		{"another driver went", devices(drivers), true},
 		{"another boot", reboot, false},
-		{"one was loaded anew", devices("195 nvidia\n195 nvidiactl\n235 nvidia-caps\n508 nvidia-uvm\n507 knem\n"), false},
+		{"one was loaded anew", devices("195 nvidia\n195 nvidiactl\n235 nvidia-caps\n508 nvidia-uvm\n507 knem\n"),
+			false},
 		{"one is gone", devices("195 nvidia\n195 nvidiactl\n235 nvidia-caps\n"), false},
 	} {
 		now, err := Numbering(changedTree(t, "a100x2-mig", tt.files))

@@ -31,13 +31,14 @@ type MIGInstance struct {
 	CI     int    `json:"ci"` // compute instance id within it
 }
 
-// NVIDIAUsage is what the program prints for `usage UUID...`: totals of each device since it was switched on or last reset.
-// A value that NVML does not have is absent.
+// NVIDIAUsage is what the program prints for `usage UUID...`: totals of each device since it was
+// switched on or last reset. A value that NVML does not have is absent.
 type NVIDIAUsage struct {
 	Devices map[string]NVIDIACounters `json:"devices"` // by UUID
 }
 
-// NVIDIACounters are totals of one device. The processes are those that NVML's accounting mode remembers, running or ended.
+// NVIDIACounters are totals of one device. The processes are those that NVML's accounting mode
+// remembers, running or ended.
 type NVIDIACounters struct {
 	EnergyMillijoules *uint64         `json:"energy_mj,omitempty"`
 	Processes         []NVIDIAProcess `json:"processes,omitempty"`

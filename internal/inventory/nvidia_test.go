@@ -29,8 +29,8 @@ func scanWith(t *testing.T, roots kernfs.Roots, o Options, change func(*NVIDIA))
 	return inv
 }
 
-// TestUncertainGPU: a GPU of which NVML could not tell everything is given only when the driver's files agree, for
-// a minor that is not known looks like that of the first GPU.
+// TestUncertainGPU: a GPU of which NVML could not tell everything is given only when the driver's
+// files agree. A minor that is not known looks like that of the first GPU.
 func TestUncertainGPU(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -38,9 +38,13 @@ func TestUncertainGPU(t *testing.T) {
 		given       bool
 		error, note string
 	}{
-		{"links are not known", func(g *NVIDIAGPU) { g.Error = "read NVLink 0: Unknown Error" }, true, "", "read NVLink 0: Unknown Error"},
-		{"fell off the bus", func(g *NVIDIAGPU) { *g = NVIDIAGPU{Error: "open GPU 1: GPU is lost"} }, false, "GPU 1 is left out: open GPU 1: GPU is lost; its address or UUID is not known", "0000:0f:00.0 is not known to NVML (driver nvidia)"},
-		{"minor is not known", func(g *NVIDIAGPU) { g.Minor, g.Error = 0, "read minor number: Unknown Error" }, false, "its minor is 3, not 0", ""},
+		{"links are not known", func(g *NVIDIAGPU) { g.Error = "read NVLink 0: Unknown Error" }, true, "",
+			"read NVLink 0: Unknown Error"},
+		{"fell off the bus", func(g *NVIDIAGPU) { *g = NVIDIAGPU{Error: "open GPU 1: GPU is lost"} }, false,
+			"GPU 1 is left out: open GPU 1: GPU is lost; its address or UUID is not known",
+			"0000:0f:00.0 is not known to NVML (driver nvidia)"},
+		{"minor is not known", func(g *NVIDIAGPU) { g.Minor, g.Error = 0, "read minor number: Unknown Error" }, false,
+			"its minor is 3, not 0", ""},
 		{"minor of another", func(g *NVIDIAGPU) { g.Minor = 2 }, false, "is left out: its minor is 3, not 2", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,7 +54,8 @@ func TestUncertainGPU(t *testing.T) {
 			if given != tt.given || len(inv.Devices) < 7 {
 				t.Errorf("given %t, want %t, of %d devices", given, tt.given, len(inv.Devices))
 			}
-			if s := inv.Sources[0]; !strings.Contains(s.Error, tt.error) || !strings.Contains(s.Note, tt.note) || (tt.error == "") != (s.Error == "") {
+			if s := inv.Sources[0]; !strings.Contains(s.Error, tt.error) || !strings.Contains(s.Note, tt.note) ||
+				(tt.error == "") != (s.Error == "") {
 				t.Errorf("source %+v, want error %q, note %q", s, tt.error, tt.note)
 			}
 			for _, d := range inv.Devices { // the others keep their numbers
@@ -62,7 +67,8 @@ func TestUncertainGPU(t *testing.T) {
 	}
 }
 
-// TestMIGModeIsNotKnown: where NVML does not say that a GPU is in MIG mode, its instances in /proc do.
+// TestMIGModeIsNotKnown: where NVML does not say that a GPU is in MIG mode, its instances in /proc
+// do.
 func TestMIGModeIsNotKnown(t *testing.T) {
 	roots, o := fixture(t, "a100x2-mig")
 	inv := scanWith(t, roots, o, func(n *NVIDIA) {
@@ -98,7 +104,8 @@ func TestMIGWithoutCapabilities(t *testing.T) {
 func TestMIGWithoutInstances(t *testing.T) {
 	roots, o := fixture(t, "a100x2-mig")
 	inv := scanWith(t, roots, o, func(n *NVIDIA) { n.GPUs[1].Instances = nil })
-	if len(inv.Devices) != 1 || !strings.Contains(inv.Sources[0].Note, "is in MIG mode and has no instances") || inv.Sources[0].Error != "" {
+	if len(inv.Devices) != 1 || !strings.Contains(inv.Sources[0].Note, "is in MIG mode and has no instances") ||
+		inv.Sources[0].Error != "" {
 		t.Errorf("%d devices, source %+v", len(inv.Devices), inv.Sources[0])
 	}
 }
@@ -106,14 +113,17 @@ func TestMIGWithoutInstances(t *testing.T) {
 // TestUVMIsNotLoaded: the GPUs are there, and what is missing is told.
 func TestUVMIsNotLoaded(t *testing.T) {
 	_, o := fixture(t, "a100x8")
-	inv := scanWith(t, changedTree(t, "a100x8", map[string]string{"proc/devices": "Character devices:\n195 nvidia-frontend\n"}), o, func(*NVIDIA) {})
-	if len(inv.Devices) != 8 || len(inv.Shared["nvidia"]) != 1 || !strings.Contains(inv.Sources[0].Note, "nvidia-uvm is not loaded") {
+	inv := scanWith(t, changedTree(t, "a100x8",
+		map[string]string{"proc/devices": "Character devices:\n195 nvidia-frontend\n"}), o, func(*NVIDIA) {})
+	if len(inv.Devices) != 8 || len(inv.Shared["nvidia"]) != 1 ||
+		!strings.Contains(inv.Sources[0].Note, "nvidia-uvm is not loaded") {
 		t.Errorf("%d devices, shared %v, source %+v", len(inv.Devices), inv.Shared, inv.Sources[0])
 	}
 }
 
-// TestNVLinks: links between two GPUs count as they are, links to switches as far as both have them.
-func TestNVLinks(t *testing.T) {
+// TestNVLinksCountGPUsAndSwitches: links between two GPUs count as they are, links to switches as
+// far as both have them.
+func TestNVLinksCountGPUsAndSwitches(t *testing.T) {
 	gpus := []NVIDIAGPU{
 		{UUID: "a", Links: map[string]int{"b": 4, "gone": 2}}, {UUID: "b", Links: map[string]int{"a": 4}, NVSwitch: 2},
 		{UUID: "c", NVSwitch: 12}, {UUID: "m", NVSwitch: 12, MIG: true}, {UUID: ""},

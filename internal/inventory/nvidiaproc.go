@@ -18,7 +18,8 @@ const (
 	migMinorsFile   = "driver/nvidia-caps/mig-minors"
 )
 
-// nvidiaDriver tells whether the driver is loaded. Its version is the third line's number of /proc/driver/nvidia/version.
+// nvidiaDriver tells whether the driver is loaded. Its version is the third line's number of
+// /proc/driver/nvidia/version.
 func nvidiaDriver(proc *kernfs.FS) (loaded bool, version string) {
 	b, err := proc.ReadFile(nvidiaDir + "/version")
 	if errors.Is(err, fs.ErrNotExist) && !proc.Exists(nvidiaDir) {
@@ -27,8 +28,8 @@ func nvidiaDriver(proc *kernfs.FS) (loaded bool, version string) {
 	return true, parseVersion(b)
 }
 
-// parseVersion returns the release in the line "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue ...", ""
-// when there is none.
+// parseVersion returns the release in the line
+// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue ...", "" when there is none.
 func parseVersion(b []byte) string {
 	for line := range strings.Lines(string(b)) {
 		if !strings.HasPrefix(line, "NVRM version:") {
@@ -43,14 +44,15 @@ func parseVersion(b []byte) string {
 	return ""
 }
 
-// information is /proc/driver/nvidia/gpus/ADDRESS/information (nv_procfs_read_gpu_info of the driver's nv-procfs.c).
+// information is /proc/driver/nvidia/gpus/ADDRESS/information (nv_procfs_read_gpu_info of the
+// driver's nv-procfs.c).
 type information struct {
 	gpu      NVIDIAGPU
 	excluded bool // by the module's parameter NVreg_ExcludedGpus: it has no node
 }
 
-// parseInformation parses that file. A GPU that nobody has used since the driver was loaded may have no UUID yet ("GPU-"
-// and question marks): it is "" then.
+// parseInformation parses that file. A GPU that nobody has used since the driver was loaded may
+// have no UUID yet ("GPU-" and question marks): it is "" then.
 func parseInformation(b []byte) (information, error) {
 	var i information
 	minor := ""
@@ -109,8 +111,9 @@ func readGPUs(proc *kernfs.FS) (gpus []NVIDIAGPU, failed problems, err error) {
 	return gpus, failed, nil
 }
 
-// migInstances returns the compute instances that there are of the GPU with that minor, as "giM/ciK": the driver makes
-// /proc/driver/nvidia/capabilities/gpuN/mig/giM/ciK for each. N is the minor of /dev/nvidiaN.
+// migInstances returns the compute instances that there are of the GPU with that minor, as
+// "giM/ciK": the driver makes /proc/driver/nvidia/capabilities/gpuN/mig/giM/ciK for each. N is the
+// minor of /dev/nvidiaN.
 func migInstances(proc *kernfs.FS, minor uint32) ([]string, error) {
 	dir := fmt.Sprintf("%s/gpu%d/mig", migCapabilities, minor)
 	parts, err := numbered(proc, dir, "gi")
@@ -130,11 +133,12 @@ func migInstances(proc *kernfs.FS, minor uint32) ([]string, error) {
 	return list, nil
 }
 
-// migMinors are the minors of /dev/nvidia-caps/nvidia-capN by what they open, such as "gpu0/gi1/ci0/access".
+// migMinors are the minors of /dev/nvidia-caps/nvidia-capN by what they open, such as
+// "gpu0/gi1/ci0/access".
 type migMinors map[string]uint32
 
-// parseMIGMinors parses /proc/driver/nvidia-caps/mig-minors (nv-caps.c), which has a line for whatever instance there
-// could be. Lines of another form are passed over.
+// parseMIGMinors parses /proc/driver/nvidia-caps/mig-minors (nv-caps.c), which has a line for
+// whatever instance there could be. Lines of another form are passed over.
 func parseMIGMinors(b []byte) migMinors {
 	m := migMinors{}
 	for line := range strings.Lines(string(b)) {
@@ -149,11 +153,13 @@ func parseMIGMinors(b []byte) migMinors {
 	return m
 }
 
-// of returns the minors of the two capabilities that a process needs for a compute instance: its GPU instance's and its
-// own (NVIDIA's MIG user guide, "Device Nodes and Capabilities").
+// of returns the minors of the two capabilities that a process needs for a compute instance. The
+// first is its GPU instance's, the second its own (NVIDIA's MIG user guide, "Device Nodes and
+// Capabilities").
 func (m migMinors) of(minor uint32, gi, ci int) ([]uint32, error) {
 	var minors []uint32
-	for _, name := range []string{fmt.Sprintf("gpu%d/gi%d/access", minor, gi), fmt.Sprintf("gpu%d/gi%d/ci%d/access", minor, gi, ci)} {
+	for _, name := range []string{fmt.Sprintf("gpu%d/gi%d/access", minor, gi),
+		fmt.Sprintf("gpu%d/gi%d/ci%d/access", minor, gi, ci)} {
 		n, ok := m[name]
 		if !ok {
 			return nil, fmt.Errorf("no %s in mig-minors", name)

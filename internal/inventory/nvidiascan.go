@@ -14,13 +14,14 @@ import (
 
 const (
 	nvidiaVendor = 0x10de
-	// nvidiaMajor is NV_MAJOR_DEVICE_NUMBER, which the driver registers as "nvidia-frontend", since release 550 as "nvidia".
+	// nvidiaMajor is NV_MAJOR_DEVICE_NUMBER, which the driver registers as "nvidia-frontend", since
+	// release 550 as "nvidia".
 	nvidiaMajor    = 195
 	nvidiactlMinor = 255
 )
 
-// nvidia finds NVIDIA's GPUs: NVML is asked, for it alone knows memory, links and MIG instances; where its library is
-// not, or it fails, the driver's files in /proc have the rest.
+// nvidia finds NVIDIA's GPUs: NVML is asked first, as it alone knows memory, links and MIG
+// instances. The driver's files in /proc have the rest where its library is not, or it fails.
 func (s *scan) nvidia(ctx context.Context) found {
 	pci, pciErr := s.nvidiaPCI()
 	loaded, version := nvidiaDriver(s.roots.Proc)
@@ -56,7 +57,7 @@ func (s *scan) nvml(answer *NVIDIA, pci []pciDevice) found {
 	}
 	for _, d := range pci {
 		if !known[d.address] {
-			// One that has fallen off the bus, is passed to a virtual machine, or is excluded.
+			// The GPU has fallen off the bus, is passed to a virtual machine, or is excluded.
 			notes.add("%s is not known to NVML (driver %s)", d.address, cmp.Or(d.driver, "none"))
 		}
 	}
@@ -73,7 +74,8 @@ func (s *scan) nvidiaProc(loaded bool, version string, pci []pciDevice) found {
 	var notes problems
 	if !loaded {
 		for _, d := range pci {
-			notes.add("%s (%s) is an NVIDIA GPU without NVIDIA's driver (driver %s)", d.address, d.id(), cmp.Or(d.driver, "none"))
+			notes.add("%s (%s) is an NVIDIA GPU without NVIDIA's driver (driver %s)", d.address, d.id(),
+				cmp.Or(d.driver, "none"))
 		}
 		return found{sources: []Source{{Name: "nvidia", Note: notes.String()}}}
 	}
@@ -84,9 +86,10 @@ func (s *scan) nvidiaProc(loaded bool, version string, pci []pciDevice) found {
 	if len(gpus) == 0 && len(failed) == 0 && slices.ContainsFunc(pci, isNVIDIA) {
 		failed.add("the driver is loaded and bound, and tells of no GPU in %s", s.roots.Proc.Path(nvidiaGPUs))
 	}
-	// NVML alone knows the UUID of an instance, by which a program selects it; and without one, of several instances the
-	// job would take the first. So nothing of such a GPU is given. One in MIG mode without an instance looks like any other
-	// here, and a job that is given it finds no device.
+	// NVML alone knows the UUID of an instance, by which a program selects it. A job without the
+	// UUID would take the first of several instances. So nothing of such a GPU is given. A GPU in
+	// MIG mode without an instance looks like any other here, and a job that is given it finds no
+	// device.
 	gpus = slices.DeleteFunc(gpus, func(g NVIDIAGPU) bool {
 		instances, err := migInstances(s.roots.Proc, g.Minor)
 		if err != nil {
@@ -103,14 +106,16 @@ func (s *scan) nvidiaProc(loaded bool, version string, pci []pciDevice) found {
 	}
 	f := s.nvidiaDevices(gpus, &failed, &notes)
 	if len(f.devices) > 0 {
-		notes = append(problems{fmt.Sprintf("driver %s without NVML (libnvidia-ml.so.1): memory, links and MIG are not known", cmp.Or(version, "unknown"))}, notes...)
+		notes = append(problems{fmt.Sprintf("driver %s without NVML (libnvidia-ml.so.1): memory, links and MIG are "+
+			"not known", cmp.Or(version, "unknown"))}, notes...)
 	}
 	f.sources = []Source{{Name: "nvidia", Count: len(f.devices), Note: notes.String(), Error: failed.String()}}
 	return f
 }
 
-// nvidiaDevices makes devices of GPUs; instances take the place of the GPU that they are parts of. Index is the GPU's
-// number in the order of addresses, which nvidia-smi and CUDA_DEVICE_ORDER=PCI_BUS_ID have; an instance has its GPU's.
+// nvidiaDevices makes devices of GPUs; instances take the place of the GPU that they are parts of.
+// Index is the GPU's number in the order of addresses, which nvidia-smi and
+// CUDA_DEVICE_ORDER=PCI_BUS_ID have; an instance has its GPU's.
 func (s *scan) nvidiaDevices(gpus []NVIDIAGPU, failed, notes *problems) found {
 	if len(gpus) == 0 {
 		return found{}
@@ -146,8 +151,9 @@ func (s *scan) nvidiaDevices(gpus []NVIDIAGPU, failed, notes *problems) found {
 		}
 		gpu := topology.Device{
 			Resource: ngpus, Vendor: "nvidia", Model: g.Model, Memory: g.Memory, UUID: g.UUID, PCI: g.PCI, Index: i,
-			NUMA:  numaOf(s.roots.Sys, pciDir+"/"+g.PCI),
-			Nodes: []topology.DeviceNode{{Path: fmt.Sprintf("/dev/nvidia%d", g.Minor), Major: nvidiaMajorOf(majors), Minor: g.Minor}},
+			NUMA: numaOf(s.roots.Sys, pciDir+"/"+g.PCI),
+			Nodes: []topology.DeviceNode{{Path: fmt.Sprintf("/dev/nvidia%d", g.Minor), Major: nvidiaMajorOf(majors),
+				Minor: g.Minor}},
 		}
 		if !g.MIG {
 			gpu.Links = nvLinks(g, gpus)
@@ -175,7 +181,8 @@ func (s *scan) nvidiaDevices(gpus []NVIDIAGPU, failed, notes *problems) found {
 	return f
 }
 
-// inOrder returns the GPUs by their addresses, which are in sysfs's form then, and of each the instances by their ids.
+// inOrder returns the GPUs by their addresses, which are in sysfs's form then, and of each the
+// instances by their ids.
 func inOrder(gpus []NVIDIAGPU) []NVIDIAGPU {
 	gpus = slices.Clone(gpus)
 	known := true
@@ -192,8 +199,8 @@ func inOrder(gpus []NVIDIAGPU) []NVIDIAGPU {
 	return gpus
 }
 
-// confirm asks the driver's files about a GPU of which NVML could not tell everything: what it did not tell is zero, and a
-// minor of zero is another GPU's node.
+// confirm asks the driver's files about a GPU of which NVML could not tell everything. A field that
+// NVML left out is zero, and a minor of zero is another GPU's node.
 func (s *scan) confirm(g NVIDIAGPU) error {
 	if g.PCI == "" || g.UUID == "" {
 		return errors.New("its address or UUID is not known")
@@ -217,7 +224,8 @@ func (s *scan) confirm(g NVIDIAGPU) error {
 }
 
 // migDevice makes a device of a compute instance of gpu.
-func migDevice(gpu topology.Device, m MIGInstance, minor uint32, minors migMinors, majors map[string]uint32) (topology.Device, error) {
+func migDevice(gpu topology.Device, m MIGInstance, minor uint32, minors migMinors,
+	majors map[string]uint32) (topology.Device, error) {
 	major, ok := majors["nvidia-caps"]
 	if !ok {
 		return topology.Device{}, errors.New("no nvidia-caps in /proc/devices")
@@ -231,12 +239,14 @@ func migDevice(gpu topology.Device, m MIGInstance, minor uint32, minors migMinor
 	d.Instance = fmt.Sprintf("%d.%d", m.GI, m.CI)
 	d.Nodes = slices.Clone(gpu.Nodes)
 	for _, n := range caps {
-		d.Nodes = append(d.Nodes, topology.DeviceNode{Path: fmt.Sprintf("/dev/nvidia-caps/nvidia-cap%d", n), Major: major, Minor: n})
+		d.Nodes = append(d.Nodes,
+			topology.DeviceNode{Path: fmt.Sprintf("/dev/nvidia-caps/nvidia-cap%d", n), Major: major, Minor: n})
 	}
 	return d, nil
 }
 
-// nvLinks returns g's links: those that NVML has seen between two GPUs, and through a switch those that both have.
+// nvLinks returns g's links: those that NVML has seen between two GPUs, and through a switch those
+// that both have.
 func nvLinks(g NVIDIAGPU, gpus []NVIDIAGPU) map[string]int {
 	links := map[string]int{}
 	for _, other := range gpus {
@@ -262,18 +272,20 @@ func nvidiaMajorOf(majors map[string]uint32) uint32 {
 	return nvidiaMajor
 }
 
-// nvidiaShared returns the nodes that each CUDA program opens: nvidiactl, and the two of unified memory, of which the
-// second serves profilers for processes of their own user. nvidia-modeset is not among them: it drives displays, of all
-// GPUs, and computing does without.
+// nvidiaShared returns the nodes that each CUDA program opens: nvidiactl, and the two of unified
+// memory. The second of these serves profilers for processes of their own user. nvidia-modeset is
+// not among them: it drives displays, of all GPUs, and computing does without.
 func nvidiaShared(majors map[string]uint32, notes *problems) []topology.DeviceNode {
 	shared := []topology.DeviceNode{{Path: "/dev/nvidiactl", Major: nvidiaMajorOf(majors), Minor: nvidiactlMinor}}
 	uvm, ok := majors["nvidia-uvm"]
 	if !ok {
 		// CUDA's library loads the module when root runs the first program; no job can.
-		notes.add("the module nvidia-uvm is not loaded, and CUDA does not work without: run nvidia-modprobe -u -c 0 at boot")
+		notes.add("the module nvidia-uvm is not loaded, and CUDA does not work without: run nvidia-modprobe -u -c 0 " +
+			"at boot")
 		return shared
 	}
-	shared = append(shared, topology.DeviceNode{Path: "/dev/nvidia-uvm", Major: uvm}, topology.DeviceNode{Path: "/dev/nvidia-uvm-tools", Major: uvm, Minor: 1})
+	shared = append(shared, topology.DeviceNode{Path: "/dev/nvidia-uvm", Major: uvm},
+		topology.DeviceNode{Path: "/dev/nvidia-uvm-tools", Major: uvm, Minor: 1})
 	if gdr, ok := majors["gdrdrv"]; ok { // GDRCopy, by which MPI libraries reach the memory of the process's own GPU
 		shared = append(shared, topology.DeviceNode{Path: "/dev/gdrdrv", Major: gdr})
 	}

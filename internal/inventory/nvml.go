@@ -16,32 +16,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoNVML says that NVML cannot be asked on this machine, which is no failure: its library or its driver is not there, the
-// program that asks is not installed, or it does not run with this machine's C library.
+// ErrNoNVML says that NVML cannot be asked on this machine, which is no failure. Its library or its
+// driver is not there, or the program that asks is not installed. The program may also not run with
+// this machine's C library.
 var ErrNoNVML = errors.New("no NVML")
 
 const (
-	// nvmlAnswer is the longest answer in bytes: accounting mode remembers some 4000 processes a GPU, at about 120 bytes each.
+	// nvmlAnswer is the longest answer in bytes: accounting mode remembers some 4000 processes a
+	// GPU, at about 120 bytes each.
 	nvmlAnswer = 8 << 20
-	// nvmlReap is how long a killed program may take to die. It needs no more than a moment unless it hangs in the kernel.
+	// nvmlReap is how long a killed program may take to die. The program needs no more than a
+	// moment unless it hangs in the kernel.
 	nvmlReap = time.Second
 )
 
-// AskNVML has the program (cmd/nvml, an absolute path) tell what GPUs there are. It takes no longer than the limit
-// and a second, also when a driver call never returns: the program is killed then, and while one does not die of it, the
-// following calls fail at once. ErrNoNVML when there is nothing to ask.
+// AskNVML runs the program (cmd/nvml, an absolute path) and returns the GPUs that there are.
+// AskNVML fails with ErrNoNVML when there is nothing to ask.
+//
+// A call takes no longer than the limit and a second, also when a driver call never returns. The
+// program is killed then. The following calls fail at once while a killed program does not die.
 func AskNVML(ctx context.Context, program string, limit time.Duration) (*NVIDIA, error) {
 	return ask[NVIDIA](ctx, program, limit, "inventory")
 }
 
-// AskNVMLUsage is AskNVML for what some devices (GPUs or MIG instances) did. A device that does not answer has an Error in
-// the answer.
+// AskNVMLUsage is AskNVML for what some devices (GPUs or MIG instances) did. A device that does not
+// answer has an Error in the answer.
 func AskNVMLUsage(ctx context.Context, program string, limit time.Duration, uuids ...string) (*NVIDIAUsage, error) {
 	return ask[NVIDIAUsage](ctx, program, limit, append([]string{"usage"}, uuids...)...)
 }
 
-// NVMLAccountingOn turns accounting mode on for all GPUs that have it, under the same terms as AskNVML. Idempotent. The
-// driver forgets it when it is unloaded, which without persistence mode is when nobody uses a GPU.
+// NVMLAccountingOn turns accounting mode on for all GPUs that have it, under the same terms as
+// AskNVML. Idempotent. The driver forgets it when it is unloaded, which without persistence mode is
+// when nobody uses a GPU.
 func NVMLAccountingOn(ctx context.Context, program string, limit time.Duration) error {
 	_, err := runNVML(ctx, program, limit, "account", "on")
 	return err
@@ -115,12 +121,13 @@ func runBounded(ctx context.Context, program string, limit time.Duration, args .
 			cmd.Wait()
 			nvmlHangs.remove(pid)
 		}()
-		return nil, fmt.Errorf("no answer within %v, and pid %d hangs in the kernel, where SIGKILL does not end it: %w", took, pid, ctx.Err())
+		return nil, fmt.Errorf("no answer within %v, and pid %d hangs in the kernel, where SIGKILL does not end it: %w",
+			took, pid, ctx.Err())
 	}
 }
 
-// awaitEnd closes the channel when a child has ended, and leaves it a zombie: its number and its group's are its own until
-// Wait.
+// awaitEnd closes the channel when a child has ended, and leaves it a zombie: its number and its
+// group's are its own until Wait.
 func awaitEnd(pid int) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
@@ -144,7 +151,8 @@ func (b *boundedBuffer) judged(cmd *exec.Cmd, complaint *boundedBuffer) ([]byte,
 	case code == 3:
 		return nil, fmt.Errorf("%w: %s", ErrNoNVML, strings.TrimPrefix(why, "no NVML here: "))
 	case !ours && why != "" && (code == 1 || code == 127):
-		// The dynamic linker's word: the C library is older than the one that the program was built with, or another one.
+		// The dynamic linker's word: the C library is older than the one that the program was built
+		// with, or another one.
 		return nil, fmt.Errorf("%w: %s does not run here: %s", ErrNoNVML, cmd.Path, why)
 	case why == "":
 		return nil, fmt.Errorf("%s: %v", cmd.Path, cmd.ProcessState)
@@ -155,7 +163,8 @@ func (b *boundedBuffer) judged(cmd *exec.Cmd, complaint *boundedBuffer) ([]byte,
 	}
 }
 
-// hangingPrograms are those that were killed and did not die. One more would hang like them, and keep more memory.
+// hangingPrograms are those that were killed and did not die. Another program would hang like them,
+// and hold more memory.
 type hangingPrograms struct {
 	sync.Mutex
 	since map[int]time.Time // by pid: when it was started
@@ -179,7 +188,8 @@ func (h *hangingPrograms) err() error {
 	h.Lock()
 	defer h.Unlock()
 	for pid, since := range h.since {
-		return fmt.Errorf("not asked again: pid %d hangs in the kernel since %s (%v)", pid, since.Format(time.RFC3339), time.Since(since).Round(time.Second))
+		return fmt.Errorf("not asked again: pid %d hangs in the kernel since %s (%v)", pid, since.Format(time.RFC3339),
+			time.Since(since).Round(time.Second))
 	}
 	return nil
 }

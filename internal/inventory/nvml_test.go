@@ -47,9 +47,11 @@ func TestAskNVML(t *testing.T) {
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("AskNVML: %v (-want +got):\n%s", err, d)
 	}
-	usage, err := AskNVMLUsage(t.Context(), stand(t, `echo "{\"devices\":{\"$4\":{\"energy_mj\":5},\"$5\":{}}}"`), time.Minute, "GPU-1", "GPU-2")
+	usage, err := AskNVMLUsage(t.Context(), stand(t, `echo "{\"devices\":{\"$4\":{\"energy_mj\":5},\"$5\":{}}}"`),
+		time.Minute, "GPU-1", "GPU-2")
 	energy := uint64(5)
-	if d := cmp.Diff(&NVIDIAUsage{Devices: map[string]NVIDIACounters{"GPU-1": {EnergyMillijoules: &energy}, "GPU-2": {}}}, usage); err != nil || d != "" {
+	if d := cmp.Diff(&NVIDIAUsage{Devices: map[string]NVIDIACounters{"GPU-1": {EnergyMillijoules: &energy},
+		"GPU-2": {}}}, usage); err != nil || d != "" {
 		t.Errorf("AskNVMLUsage: %v (-want +got):\n%s", err, d)
 	}
 	if err := NVMLAccountingOn(t.Context(), stand(t, `[ "$3 $4" = 'account on' ]`), time.Minute); err != nil {
@@ -77,9 +79,12 @@ func TestAskNVMLErrors(t *testing.T) {
 		{"not executable as a format", garbage, true, "exec format error"},
 		{"not executable by mode", locked, false, "permission denied"},
 		{"relative", "nvml", false, `program "nvml": not an absolute path`},
-		{"no library", stand(t, "echo 'nvml: no NVML here: libnvidia-ml.so.1: cannot open' >&2; exit 3"), true, "no NVML: libnvidia-ml.so.1: cannot open"},
-		{"the dynamic linker refuses", stand(t, "echo \"$0: libc.so.6: version GLIBC_2.99 not found\" >&2; exit 1"), true, "GLIBC_2.99 not found"},
-		{"failed", stand(t, "printf 'nvml: initialise: mismatch\\nmore\\n' >&2; exit 1"), false, "ask NVML inventory: initialise: mismatch"},
+		{"no library", stand(t, "echo 'nvml: no NVML here: libnvidia-ml.so.1: cannot open' >&2; exit 3"), true,
+			"no NVML: libnvidia-ml.so.1: cannot open"},
+		{"the dynamic linker refuses", stand(t, "echo \"$0: libc.so.6: version GLIBC_2.99 not found\" >&2; exit 1"),
+			true, "GLIBC_2.99 not found"},
+		{"failed", stand(t, "printf 'nvml: initialise: mismatch\\nmore\\n' >&2; exit 1"), false,
+			"ask NVML inventory: initialise: mismatch"},
 		{"failed without a word", stand(t, "exit 1"), false, "exit status 1"},
 		{"crashed", stand(t, "kill -SEGV $$"), false, "segmentation fault"},
 		{"panicked", stand(t, "echo 'panic: oh' >&2; exit 2"), false, "exit status 2: panic: oh"},
@@ -89,7 +94,8 @@ func TestAskNVMLErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := AskNVML(t.Context(), tt.program, time.Minute)
-			if got != nil || err == nil || errors.Is(err, ErrNoNVML) != tt.none || !strings.Contains(err.Error(), tt.want) {
+			if got != nil || err == nil || errors.Is(err, ErrNoNVML) != tt.none ||
+				!strings.Contains(err.Error(), tt.want) {
 				t.Errorf("AskNVML: %v, %v, want an error with %q, ErrNoNVML %v", got, err, tt.want, tt.none)
 			}
 		})
@@ -117,7 +123,8 @@ func TestAskNVMLLimit(t *testing.T) {
 			var pid int
 			for limit := 100 * time.Millisecond; pid == 0; limit *= 2 { // until the script got that far
 				_, err := AskNVML(t.Context(), program, limit)
-				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNoNVML) || !strings.Contains(err.Error(), "ask NVML inventory: no answer within ") {
+				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNoNVML) ||
+					!strings.Contains(err.Error(), "ask NVML inventory: no answer within ") {
 					t.Fatalf("AskNVML: %v, want: no answer within %v", err, limit)
 				}
 				pid = pidIn(program + ".pid")
@@ -154,7 +161,8 @@ func pidIn(path string) int {
 	return pid
 }
 
-// A process that is frozen on v1 is in uninterruptible sleep and does not die of SIGKILL, like one in a driver that hangs.
+// A process that is frozen on v1 is in uninterruptible sleep and does not die of SIGKILL, like one
+// in a driver that hangs.
 func TestAskNVMLHangsInTheKernel(t *testing.T) {
 	kernfstest.NeedV1(t, "freezer")
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
@@ -190,7 +198,8 @@ func TestAskNVMLHangsInTheKernel(t *testing.T) {
 		return string(state) == "FROZEN\n"
 	})
 	cancel()
-	if err := <-asked; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d hangs in the kernel", pid)) {
+	if err := <-asked; !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("pid %d hangs in the kernel", pid)) {
 		t.Errorf("AskNVML: %v, want that pid %d hangs", err, pid)
 	}
 	if !runs(pid) {
@@ -200,7 +209,8 @@ func TestAskNVMLHangsInTheKernel(t *testing.T) {
 	unused := stand(t, `touch "$0.ran"; echo '{}'`)
 	for range 2 {
 		_, err := AskNVML(t.Context(), unused, time.Minute)
-		if want := fmt.Sprintf("ask NVML inventory: not asked again: pid %d hangs in the kernel since ", pid); err == nil || !strings.HasPrefix(err.Error(), want) || errors.Is(err, ErrNoNVML) {
+		if want := fmt.Sprintf("ask NVML inventory: not asked again: pid %d hangs in the kernel since ",
+			pid); err == nil || !strings.HasPrefix(err.Error(), want) || errors.Is(err, ErrNoNVML) {
 			t.Errorf("AskNVML while it hangs: %v, want %q", err, want)
 		}
 	}

@@ -17,14 +17,19 @@ func TestParseInformation(t *testing.T) {
 		want       information
 		fails      string
 	}{
-		{name: "release 550", text: "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 10\nGPU UUID: \t GPU-9221\nBus Type: \t PCIe\nBus Location: \t 0000:62:00.0\nDevice Minor: \t 5\nGPU Excluded:\t No\n",
-			want: information{gpu: NVIDIAGPU{Model: "NVIDIA H100 80GB HBM3", UUID: "GPU-9221", PCI: "0000:62:00.0", Minor: 5}}},
-		{name: "not initialized", text: "Model: \t\t Unknown\nGPU UUID: \t GPU-????????-????\nBus Location: \t 0001:62:00.0\nDevice Minor: \t 0\n",
+		{name: "release 550", text: "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 10\nGPU UUID: \t GPU-9221\nBus " +
+			"Type: \t PCIe\nBus Location: \t 0000:62:00.0\nDevice Minor: \t 5\nGPU Excluded:\t No\n",
+			want: information{gpu: NVIDIAGPU{Model: "NVIDIA H100 80GB HBM3", UUID: "GPU-9221", PCI: "0000:62:00.0",
+				Minor: 5}}},
+		{name: "not initialized", text: "Model: \t\t Unknown\nGPU UUID: \t GPU-????????-????\nBus Location: \t " +
+			"0001:62:00.0\nDevice Minor: \t 0\n",
 			want: information{gpu: NVIDIAGPU{Model: "Unknown", PCI: "0001:62:00.0"}}},
-		{name: "excluded", text: "Device Minor: 1\nGPU Blacklisted: Yes\n", want: information{gpu: NVIDIAGPU{Minor: 1}, excluded: true}},
+		{name: "excluded", text: "Device Minor: 1\nGPU Blacklisted: Yes\n",
+			want: information{gpu: NVIDIAGPU{Minor: 1}, excluded: true}},
 		{name: "empty", text: "", fails: `device minor "": not a number`},
 		{name: "no number", text: "Device Minor: x\n", fails: `device minor "x": not a number`},
-		{name: "no minor of the kernel's", text: "Device Minor: 1048576\n", fails: `device minor "1048576": not a number`},
+		{name: "no minor of the kernel's", text: "Device Minor: 1048576\n",
+			fails: `device minor "1048576": not a number`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := parseInformation([]byte(tt.text))
@@ -38,10 +43,13 @@ func TestParseInformation(t *testing.T) {
 	}
 }
 
-func TestPCIAddress(t *testing.T) {
+func TestPCIAddressHasTheKernelsForm(t *testing.T) {
 	for in, want := range map[string]string{
-		"0000:07:00.0": "0000:07:00.0", "00000000:0F:00.0": "0000:0f:00.0", "00010000:E1:1F.7": "10000:e1:1f.7", "10000:e1:00.0": "10000:e1:00.0",
-		"": "", "07:00.0": "", "0000:07:00": "", "0000:07:20.0": "", "0000:07:00.8": "", "0000:100:00.0": "", "g:07:00.0": "", "100000000:07:00.0": "", "-1:07:00.0": "",
+		"0000:07:00.0": "0000:07:00.0", "00000000:0F:00.0": "0000:0f:00.0", "00010000:E1:1F.7": "10000:e1:1f.7",
+		"10000:e1:00.0": "10000:e1:00.0",
+		"":              "", "07:00.0": "", "0000:07:00": "", "0000:07:20.0": "", "0000:07:00.8": "",
+		"0000:100:00.0": "",
+		"g:07:00.0":     "", "100000000:07:00.0": "", "-1:07:00.0": "",
 	} {
 		if got, ok := pciAddress(in); got != want || ok != (want != "") {
 			t.Errorf("%q: got %q, %t, want %q", in, got, ok, want)
@@ -50,8 +58,10 @@ func TestPCIAddress(t *testing.T) {
 }
 
 func TestParsePCI(t *testing.T) {
-	got, ok := parsePCI([]byte("DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:20B0\nPCI_SUBSYS_ID=10DE:134F\nPCI_SLOT_NAME=0000:07:00.0\nMODALIAS=pci:x\n"))
-	if want := (pciDevice{address: "0000:07:00.0", class: 0x30200, vendor: 0x10de, device: 0x20b0, driver: "nvidia"}); !ok || got != want {
+	got, ok := parsePCI([]byte("DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:20B0\nPCI_SUBSYS_ID=10DE:134F\n" +
+		"PCI_SLOT_NAME=0000:07:00.0\nMODALIAS=pci:x\n"))
+	if want := (pciDevice{address: "0000:07:00.0", class: 0x30200, vendor: 0x10de, device: 0x20b0,
+		driver: "nvidia"}); !ok || got != want {
 		t.Errorf("got %+v, %t, want %+v", got, ok, want)
 	}
 	if got.id() != "10de:20b0" || !got.isDisplay() {
@@ -63,8 +73,10 @@ func TestParsePCI(t *testing.T) {
 }
 
 func TestParseMIGMinors(t *testing.T) {
-	got := parseMIGMinors([]byte("config 1\nmonitor 2\ngpu0/gi0/access 3\ngpu0/gi0/ci0/access 4\nbad\ngpu0/gi0/ci1/access x\na b 5\n"))
-	if diff := cmp.Diff(migMinors{"config": 1, "monitor": 2, "gpu0/gi0/access": 3, "gpu0/gi0/ci0/access": 4}, got); diff != "" {
+	got := parseMIGMinors([]byte("config 1\nmonitor 2\ngpu0/gi0/access 3\ngpu0/gi0/ci0/access " +
+		"4\nbad\ngpu0/gi0/ci1/access x\na b 5\n"))
+	if diff := cmp.Diff(migMinors{"config": 1, "monitor": 2, "gpu0/gi0/access": 3, "gpu0/gi0/ci0/access": 4},
+		got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if m, err := got.of(0, 0, 0); err != nil || !cmp.Equal(m, []uint32{3, 4}) {
@@ -77,8 +89,10 @@ func TestParseMIGMinors(t *testing.T) {
 
 func TestParseVersion(t *testing.T) {
 	for in, want := range map[string]string{
-		"NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC version:  gcc version 11.4.1\n":                         "550.54.15",
-		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.10  Release Build  (dvs-builder@U16-I1-N07)  Wed Jan 15\nGCC version:  gcc 11.4.1\n": "570.86.10",
+		"NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC version:  gcc " +
+			"version 11.4.1\n": "550.54.15",
+		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.10  Release Build  (dvs-builder@U16-I1-N07) " +
+			" Wed Jan 15\nGCC version:  gcc 11.4.1\n": "570.86.10",
 		"GCC version: 11.4.1\n": "", "": "",
 	} {
 		if got := parseVersion([]byte(in)); got != want {
@@ -87,7 +101,7 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestNamesAreInTheOrderOfNumbers(t *testing.T) {
 	roots, _ := fixture(t, "mi250x4")
 	if got, err := numbered(roots.Sys, kfdNodes, ""); err != nil || strings.Join(got, " ") != "0 1 2 3 4 5 6 7 8 9" {
 		t.Errorf("got %v, %v", got, err)
@@ -105,7 +119,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzInformation: what is not an error has a minor that the kernel can have and an address in sysfs's form.
+// FuzzInformation: what is not an error has a minor that the kernel can have and an address in
+// sysfs's form.
 func FuzzInformation(f *testing.F) {
 	for _, name := range []string{"a100x8", "v100x2-no-nvml", "nvidia-broken"} {
 		root := kernfstest.Fixture(f, "testdata/"+name+".txtar")

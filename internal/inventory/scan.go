@@ -43,8 +43,8 @@ type Configured struct {
 // ngpus is the resource of all devices that are found without being configured.
 const ngpus = "ngpus"
 
-// defaultLimit is what a source has when Options do not say. NVML takes seconds where no process keeps the driver
-// initialized: some two for each GPU of older drivers.
+// defaultLimit is what a source has when Options do not say. NVML takes seconds where no process
+// keeps the driver initialized: some two for each GPU of older drivers.
 const defaultLimit = 10 * time.Second
 
 // found is what one source has come to.
@@ -54,9 +54,9 @@ type found struct {
 	sources []Source
 }
 
-// Scan finds out what devices the node has. It never fails as a whole: what a source could not find out stands in its
-// Source, and the devices of the others are there. Each source has Options.Limit: a driver that hangs in a read of its
-// file keeps a goroutine, and Scan goes on without it.
+// Scan finds out what devices the node has. Scan never fails as a whole. The failure of a source
+// stands in its Source, and the devices of the others are there. Each source has Options.Limit. A
+// driver that hangs in a read of its file keeps a goroutine, and Scan goes on without it.
 func Scan(ctx context.Context, roots kernfs.Roots, o Options) *Inventory {
 	if o.Limit <= 0 {
 		o.Limit = defaultLimit
@@ -106,8 +106,8 @@ type scan struct {
 	o     Options
 }
 
-// within returns what look finds, or that it did not answer. While a look at a source is out there is no other: it would hang
-// like the last one, and keep one more thread.
+// within returns what look finds, or that it did not answer. While a look at a source is out there
+// is no other: it would hang like the last one, and keep one more thread.
 func within(ctx context.Context, name string, limit time.Duration, look func(context.Context) found) found {
 	if err := looksOut.err(name); err != nil {
 		return found{sources: []Source{{Name: name, Error: err.Error()}}}
@@ -161,13 +161,15 @@ func (h *hangingLooks) err(name string) error {
 	h.Lock()
 	defer h.Unlock()
 	if out := h.since[name]; len(out) > 0 {
-		return fmt.Errorf("not asked again: there is no answer since %s (%v)", out[0].Format(time.RFC3339), time.Since(out[0]).Round(time.Second))
+		return fmt.Errorf("not asked again: there is no answer since %s (%v)", out[0].Format(time.RFC3339),
+			time.Since(out[0]).Round(time.Second))
 	}
 	return nil
 }
 
-// identify gives each device its ID: the UUID, else the PCI address, else the path of its first node, whichever no other
-// device has too. Parts of one AMD GPU have its address, and with some drivers its UUID.
+// identify gives each device its ID: the UUID, else the PCI address, else the path of its first
+// node, whichever no other device has too. Parts of one AMD GPU have its address, and with some
+// drivers its UUID.
 func identify(devices []topology.Device) {
 	names := func(d topology.Device) []string {
 		names := []string{d.UUID}
@@ -205,8 +207,9 @@ func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf
 
 func (p problems) String() string { return strings.Join(p, "; ") }
 
-// names returns what is in the directory dir, sorted, numbers by value; nothing where there is no such directory. Unlike
-// FS.Dirs it lists links too, which is what the classes and buses of sysfs consist of.
+// names returns what is in the directory dir, sorted, numbers by value; nothing where there is no
+// such directory. Unlike FS.Dirs it lists links too, which is what the classes and buses of sysfs
+// consist of.
 func names(f *kernfs.FS, dir string) ([]string, error) {
 	d, err := f.OpenFile(dir, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -256,7 +259,8 @@ func byNumber(a, b string) int {
 	return cmp.Or(na-nb, strings.Compare(a, b))
 }
 
-// text returns the trimmed text of a small file, "" where it is not there or cannot be read: for what is good to know.
+// text returns the trimmed text of a small file, "" where it is not there or cannot be read: for
+// what is good to know.
 func text(f *kernfs.FS, name string) string {
 	b, err := f.ReadFile(name)
 	if err != nil {

@@ -26,8 +26,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/*/devices.json")
 
-// fixture returns the machine in testdata/NAME.txtar: beside proc and sys, the nodes in dev (each with the text "c 195:0"),
-// nvml.json is NVML's answer, nvml.error its failure, and configured.json is Options.Devices.
+// fixture returns the machine in testdata/NAME.txtar. The archive holds proc, sys, and the nodes in
+// dev (each with the text "c 195:0"). nvml.json is NVML's answer, nvml.error its failure, and
+// configured.json is Options.Devices.
 func fixture(t testing.TB, name string) (kernfs.Roots, Options) {
 	t.Helper()
 	archive := filepath.Join("testdata", name+".txtar")
@@ -74,8 +75,8 @@ func fixture(t testing.TB, name string) (kernfs.Roots, Options) {
 	return kernfstest.FixtureRoots(t, archive), o
 }
 
-// TestScanFixtures scans each machine of testdata and compares what it finds with the inventory that is kept beside it,
-// as Store writes it: other packages' tests Load that.
+// TestScanFixtures scans each machine of testdata and compares what it finds with the inventory
+// beside it. Store wrote that inventory, and other packages' tests Load it.
 func TestScanFixtures(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -158,7 +159,8 @@ func checkInventory(t *testing.T, inv *Inventory) {
 
 // TestNoneAndFailureDiffer: a failed source is never taken for a machine without GPUs.
 func TestNoneAndFailureDiffer(t *testing.T) {
-	for name, failed := range map[string][]string{"none": nil, "nvidia-no-driver": nil, "nvidia-broken": {"nvml", "nvidia"}, "a100x8": nil, "v100x2-no-nvml": nil} {
+	for name, failed := range map[string][]string{"none": nil, "nvidia-no-driver": nil,
+		"nvidia-broken": {"nvml", "nvidia"}, "a100x8": nil, "v100x2-no-nvml": nil} {
 		roots, o := fixture(t, name)
 		var got []string
 		for _, s := range Scan(t.Context(), roots, o).Sources {
@@ -180,7 +182,8 @@ func TestNVMLFailureFallsBack(t *testing.T) {
 	}
 	inv := Scan(t.Context(), roots, o)
 	checkInventory(t, inv)
-	if len(inv.Devices) != 8 || inv.Sources[0].Error != "killed after 10s" || inv.Sources[1].Name != "nvidia" || inv.Sources[1].Count != 8 || inv.Sources[1].Error != "" {
+	if len(inv.Devices) != 8 || inv.Sources[0].Error != "killed after 10s" || inv.Sources[1].Name != "nvidia" ||
+		inv.Sources[1].Count != 8 || inv.Sources[1].Error != "" {
 		t.Errorf("got %d devices, sources %+v", len(inv.Devices), inv.Sources)
 	}
 }
@@ -268,7 +271,8 @@ func TestWithinLimit(t *testing.T) {
 			t.Errorf("got %+v, want %s", f, want)
 		}
 	}
-	if f := within(t.Context(), "intel", time.Minute, func(context.Context) found { return found{} }); len(f.sources) != 0 {
+	if f := within(t.Context(), "intel", time.Minute,
+		func(context.Context) found { return found{} }); len(f.sources) != 0 {
 		t.Errorf("another source: %+v", f)
 	}
 	close(release)
@@ -282,12 +286,15 @@ func TestWithinLimit(t *testing.T) {
 	}
 }
 
-// TestPartitions: parts of one GPU that share its UUID and its address are told apart by their nodes.
-func TestPartitions(t *testing.T) {
+// TestPartitionsAreToldApartByTheirNodes: parts of one GPU that share its UUID and its address are
+// told apart by their nodes.
+func TestPartitionsAreToldApartByTheirNodes(t *testing.T) {
 	part := func(render string) topology.Device {
-		return topology.Device{Resource: ngpus, UUID: "GPU-1", PCI: "0000:01:00.0", Nodes: []topology.DeviceNode{{Path: render}}}
+		return topology.Device{Resource: ngpus, UUID: "GPU-1", PCI: "0000:01:00.0",
+			Nodes: []topology.DeviceNode{{Path: render}}}
 	}
-	devices := []topology.Device{part("/dev/dri/renderD128"), part("/dev/dri/renderD129"), {Resource: ngpus, UUID: "GPU-2", PCI: "0000:02:00.0"}}
+	devices := []topology.Device{part("/dev/dri/renderD128"), part("/dev/dri/renderD129"),
+		{Resource: ngpus, UUID: "GPU-2", PCI: "0000:02:00.0"}}
 	identify(devices)
 	var got []string
 	for _, d := range devices {
@@ -318,7 +325,7 @@ func BenchmarkSignature(b *testing.B) {
 	}
 }
 
-// What is in the place of the file is an error, and nothing that is waited for.
+// Anything else in the place of the file is an error at once, and is not waited for.
 func TestLoadWhatIsNoFile(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"a FIFO":      func(p string) error { return unix.Mkfifo(p, 0o600) },
@@ -339,7 +346,7 @@ func TestLoadWhatIsNoFile(t *testing.T) {
 }
 
 // A shelf gives the same inventory until the file is another one.
-func TestShelf(t *testing.T) {
+func TestShelfReadsAReplacedFile(t *testing.T) {
 	dir := t.TempDir()
 	s := NewShelf(dir)
 	if _, err := s.Load(); !errors.Is(err, fs.ErrNotExist) {

@@ -18,11 +18,14 @@ const signatureFormat = 1
 // gpuDrivers are the modules of which Scan finds devices.
 var gpuDrivers = []string{"nvidia", "amdgpu", "i915", "xe", "habanalabs"}
 
-// Signature returns what Scan's result depends on: the boot, the options, the drivers and the devices that they have, the
-// MIG instances, the nodes of configured devices. While it stays the same a scan would find the same, with two exceptions
-// that only a scan can see: a source that failed may answer now; and a MIG instance that was replaced by another with the
-// same numbers, or NVML's library that was installed meanwhile, shows in nothing that the kernel tells. It reads some
-// directories and small files, none of which asks a device, and takes about a millisecond.
+// Signature returns what Scan's result depends on. The signature is of the boot, the options, the
+// drivers and their devices, the MIG instances, and the nodes of configured devices. A scan would
+// find the same while it stays the same, with exceptions that only a scan can see. A source that
+// failed may answer now. The kernel shows neither a MIG instance that was replaced by another with
+// the same numbers, nor NVML's library that was installed meanwhile.
+//
+// Signature reads some directories and small files, none of which asks a device, and takes about a
+// millisecond.
 func Signature(roots kernfs.Roots, o Options) (string, error) {
 	s := signature{roots: roots}
 	s.add("format", fmt.Sprint(signatureFormat))
@@ -86,7 +89,8 @@ func (s *signature) gpus() {
 		s.dir(sys, "bus/pci/drivers/"+driver, isAddress)
 	}
 	for _, class := range []string{"drm", "accel", "habanalabs"} {
-		s.dir(sys, "class/"+class, func(n string) bool { return !strings.Contains(n, "-") }) // card0-DP-1 is a connector
+		// card0-DP-1 is a connector
+		s.dir(sys, "class/"+class, func(n string) bool { return !strings.Contains(n, "-") })
 	}
 	s.file(sys, "class/kfd/kfd/topology/generation_id")
 	s.dir(sys, kfdNodes, func(string) bool { return true })

@@ -70,7 +70,8 @@ func TestSignatureChanges(t *testing.T) {
 		{"uvm loaded anew", devices(strings.Replace(base, "507", "508", 1)), false},
 		{"uvm not loaded", devices("195 nvidia\n235 nvidia-caps\n"), false},
 		{"a GPU is gone", with(info, "-"), false},
-		{"a GPU changes its driver", with("link: sys/bus/pci/drivers/nvidia/0000:17:00.0 -> ../../../../devices/pci0000:17/0000:17:00.0", "-"), false},
+		{"a GPU changes its driver", with("link: sys/bus/pci/drivers/nvidia/0000:17:00.0 -> "+
+			"../../../../devices/pci0000:17/0000:17:00.0", "-"), false},
 		{"an instance more", with("proc/driver/nvidia/capabilities/gpu1/mig/gi6/ci0/access", ""), false},
 		{"a compute instance more", with("proc/driver/nvidia/capabilities/gpu1/mig/gi1/ci1/access", ""), false},
 		{"a DRM device", with("sys/class/drm/renderD128/dev", "226:128\n"), false},

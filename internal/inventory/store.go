@@ -16,8 +16,8 @@ import (
 // file is the inventory's name in the state directory.
 const file = "devices.json"
 
-// Load returns the inventory that Store left in the state directory dir; fs.ErrNotExist when there is none. One that
-// cannot be understood is an error too: what to do then is to scan.
+// Load returns the inventory that Store left in the state directory dir; fs.ErrNotExist when there
+// is none. An inventory that cannot be understood is an error too. The caller scans then.
 func Load(dir string) (*Inventory, error) {
 	b, err := read(filepath.Join(dir, file))
 	if err != nil {
@@ -33,7 +33,8 @@ func Load(dir string) (*Inventory, error) {
 // mostBytes bounds a file that Store might have written: devices by the thousand.
 const mostBytes = 64 << 20
 
-// read returns a regular file of bounded size. It does not wait for somebody to write to what is in its place.
+// read returns a regular file of bounded size. A FIFO in its place is an error, and is not waited
+// for.
 func read(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -50,8 +51,8 @@ func read(name string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Shelf is a state directory whose inventory is asked for again and again: the file is read when it was replaced. It is safe
-// for concurrent use.
+// Shelf is a state directory whose inventory is asked for again and again. The file is read when it
+// was replaced. A Shelf is safe for concurrent use.
 type Shelf struct {
 	dir string
 
@@ -60,7 +61,7 @@ type Shelf struct {
 	inv *Inventory
 }
 
-// NewShelf returns the shelf of the state directory dir. It touches no file.
+// NewShelf returns the shelf of the state directory dir. NewShelf touches no file.
 func NewShelf(dir string) *Shelf { return &Shelf{dir: dir} }
 
 // Load is Load of the directory. The inventory is everybody's: it must not be changed.
@@ -82,8 +83,9 @@ func (s *Shelf) Load() (*Inventory, error) {
 	return inv, nil
 }
 
-// Store keeps the inventory in the state directory dir, for Load of any process and any user. The file is replaced as a
-// whole or not at all; it is not forced to disk, since a scan finds the same again.
+// Store keeps the inventory in the state directory dir, for Load of any process and any user. The
+// file is replaced as a whole or not at all; it is not forced to disk, since a scan finds the same
+// again.
 func (inv *Inventory) Store(dir string) error {
 	b, err := json.MarshalIndent(inv, "", "\t")
 	if err == nil {

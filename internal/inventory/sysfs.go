@@ -11,7 +11,8 @@ import (
 
 const pciDir = "bus/pci/devices"
 
-// pciDevice is a PCI function as its uevent file describes it (pci_uevent of drivers/pci/pci-driver.c).
+// pciDevice is a PCI function as its uevent file describes it (pci_uevent of
+// drivers/pci/pci-driver.c).
 type pciDevice struct {
 	address string // 0000:07:00.0
 	class   uint32 // 0x030200
@@ -23,7 +24,8 @@ type pciDevice struct {
 // id returns the vendor and device as lspci -n writes them.
 func (d pciDevice) id() string { return fmt.Sprintf("%04x:%04x", d.vendor, d.device) }
 
-// isDisplay tells whether it is a display controller (PCI class 3), which GPUs without a display are too.
+// isDisplay tells whether it is a display controller (PCI class 3), which GPUs without a display
+// are too.
 func (d pciDevice) isDisplay() bool { return d.class>>16 == 0x03 }
 
 // pciDevices returns the machine's PCI functions by address.
@@ -73,8 +75,8 @@ func parsePCI(b []byte) (pciDevice, bool) {
 	return d, d.address != ""
 }
 
-// pciAddress returns an address as sysfs names it (pci_setup_device: "%04x:%02x:%02x.%d"). NVML writes the domain with
-// eight digits, and both may write letters in upper case.
+// pciAddress returns an address as sysfs names it (pci_setup_device: "%04x:%02x:%02x.%d"). NVML
+// writes the domain with eight digits, and both may write letters in upper case.
 func pciAddress(s string) (string, bool) {
 	domain, rest, ok := strings.Cut(s, ":")
 	bus, rest, ok2 := strings.Cut(rest, ":")
@@ -96,7 +98,8 @@ func pciAddress(s string) (string, bool) {
 	return fmt.Sprintf("%04x:%02x:%02x.%d", n[0], n[1], n[2], n[3]), true
 }
 
-// numaOf returns the NUMA node of the device in the directory dir, -1 where the kernel knows none (NUMA_NO_NODE).
+// numaOf returns the NUMA node of the device in the directory dir, -1 where the kernel knows none
+// (NUMA_NO_NODE).
 func numaOf(sys *kernfs.FS, dir string) int {
 	n, err := strconv.Atoi(text(sys, dir+"/numa_node"))
 	if err != nil {
@@ -105,8 +108,8 @@ func numaOf(sys *kernfs.FS, dir string) int {
 	return max(n, -1)
 }
 
-// sysNode returns the node in /dev of the device in the directory dir, whose file dev has its numbers. The path is that
-// of devtmpfs.
+// sysNode returns the node in /dev of the device in the directory dir, whose file dev has its
+// numbers. The path is that of devtmpfs.
 func sysNode(sys *kernfs.FS, dir, path string) (topology.DeviceNode, error) {
 	b, err := sys.ReadFile(dir + "/dev")
 	if err != nil {
@@ -114,7 +117,8 @@ func sysNode(sys *kernfs.FS, dir, path string) (topology.DeviceNode, error) {
 	}
 	major, minor, ok := parseNumbers(string(b))
 	if !ok {
-		return topology.DeviceNode{}, &kernfs.ParseError{File: sys.Path(dir + "/dev"), Text: strings.TrimSpace(string(b)), Err: strconv.ErrSyntax}
+		return topology.DeviceNode{},
+			&kernfs.ParseError{File: sys.Path(dir + "/dev"), Text: strings.TrimSpace(string(b)), Err: strconv.ErrSyntax}
 	}
 	return topology.DeviceNode{Path: path, Major: major, Minor: minor}, nil
 }
@@ -127,8 +131,9 @@ func parseNumbers(s string) (major, minor uint32, ok bool) {
 	return uint32(ma), uint32(mi), err == nil && err2 == nil
 }
 
-// drmNodes returns the nodes of the DRM device that has the render node of that name: itself and its cardN, which
-// sysfs lists beside it. A card drives displays of this one device, so it is as much its holder's as the render node.
+// drmNodes returns the nodes of the DRM device that has the render node of that name: itself and
+// its cardN, which sysfs lists beside it. A card drives displays of this one device, so it is as
+// much its holder's as the render node.
 func drmNodes(sys *kernfs.FS, render string) ([]topology.DeviceNode, error) {
 	node, err := sysNode(sys, "class/drm/"+render, "/dev/dri/"+render)
 	if err != nil {

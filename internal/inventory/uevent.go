@@ -11,24 +11,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watched are the subsystems whose devices Scan finds; pci, which says when a driver takes or leaves a device; and module,
-// for NVIDIA's have no devices in sysfs, and nvidia-uvm, which is loaded when it is first used, has no PCI device either.
+// watched are the subsystems whose devices Scan finds, and two more. pci announces when a driver
+// takes or leaves a device. module is there for NVIDIA's drivers, which have no devices in sysfs.
+// nvidia-uvm, which is loaded when it is first used, has no PCI device either.
 var watched = map[string]bool{"drm": true, "accel": true, "habanalabs": true, "kfd": true, "pci": true, "module": true}
 
 const (
 	kernelUevents = 1 // the netlink group of the kernel's own messages; 2 has udev's
 
-	// A driver that is loaded tells of each device and each part of it: so much rest, or so much time in all, is waited for.
+	// A driver that is loaded announces each device and each part of it. Watch waits for so much
+	// rest, or for so much time in all.
 	settle    = time.Second
 	settleMax = 10 * time.Second
 )
 
-// Watch calls changed when the kernel has announced that devices came, went or changed (NETLINK_KOBJECT_UEVENT), once for
-// announcements that follow each other within a second. It sleeps in between, and returns ctx's error when ctx ends. It
-// cannot hear of MIG instances that are made or removed, which nobody announces: Signature sees those. Uevents arrive in
-// each network namespace that the initial user namespace owns (lib/kobject_uevent.c).
+// Watch calls changed when the kernel has announced that devices came, went or changed
+// (NETLINK_KOBJECT_UEVENT), once for announcements that follow each other within a second. Watch
+// sleeps in between, and returns ctx's error when ctx ends. MIG instances that are made or removed
+// are not announced; Signature sees those. Uevents arrive in each network namespace that the
+// initial user namespace owns (lib/kobject_uevent.c).
 func Watch(ctx context.Context, changed func()) error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
 		return fmt.Errorf("watch devices: socket: %w", err)
 	}
@@ -107,8 +111,8 @@ func (u *uevents) next() (ours bool, err error) {
 	return isOurs(b[:n]), nil
 }
 
-// isOurs tells whether a message (kobject_uevent_env of lib/kobject_uevent.c: "ACTION@DEVPATH" and NAME=value, each ended
-// by a zero byte) is of a watched subsystem.
+// isOurs tells whether a message (kobject_uevent_env of lib/kobject_uevent.c: "ACTION@DEVPATH" and
+// NAME=value, each ended by a zero byte) is of a watched subsystem.
 func isOurs(message []byte) bool {
 	for field := range bytes.SplitSeq(message, []byte{0}) {
 		if name, ok := bytes.CutPrefix(field, []byte("SUBSYSTEM=")); ok {

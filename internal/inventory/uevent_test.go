@@ -29,7 +29,8 @@ func send(t *testing.T, fd int, message string) {
 	for {
 		err := unix.Send(fd, []byte(message), 0)
 		if errors.Is(err, unix.EAGAIN) { // the queue is full until it is read
-			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 1000); err != nil && !errors.Is(err, unix.EINTR) {
+			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 1000); err != nil &&
+				!errors.Is(err, unix.EINTR) {
 				t.Fatal(err)
 			}
 			continue
@@ -42,14 +43,19 @@ func send(t *testing.T, fd int, message string) {
 }
 
 const (
-	ofDRM   = "add@/devices/pci0000:00/0000:07:00.0/drm/renderD128\x00ACTION=add\x00DEVPATH=/devices/pci0000:00/0000:07:00.0/drm/renderD128\x00SUBSYSTEM=drm\x00MAJOR=226\x00SEQNUM=1\x00"
-	ofBlock = "change@/devices/virtual/block/loop0\x00ACTION=change\x00DEVPATH=/devices/virtual/block/loop0\x00SUBSYSTEM=block\x00SEQNUM=2\x00"
+	ofDRM = "add@/devices/pci0000:00/0000:07:00.0/drm/renderD128\x00" +
+		"ACTION=add\x00DEVPATH=/devices/pci0000:00/0000:07:00.0/drm/renderD128\x00" +
+		"SUBSYSTEM=drm\x00MAJOR=226\x00SEQNUM=1\x00"
+	ofBlock = "change@/devices/virtual/block/loop0\x00" +
+		"ACTION=change\x00DEVPATH=/devices/virtual/block/loop0\x00SUBSYSTEM=block\x00SEQNUM=2\x00"
 )
 
 func TestUeventsAreFiltered(t *testing.T) {
 	for message, want := range map[string]bool{
-		ofDRM: true, ofBlock: false, "": false, "add@/module/nvidia_uvm\x00ACTION=add\x00SUBSYSTEM=module\x00": true, "SUBSYSTEM=pci": true, "add@/x\x00SUBSYSTEM=pci_bus\x00": false,
-		"add@SUBSYSTEM=drm\x00SUBSYSTEM=net\x00": false, "bind@/devices/x\x00SUBSYSTEM=pci\x00DRIVER=nvidia\x00": true, "libudev\x00\xfe\xed": false,
+		ofDRM: true, ofBlock: false, "": false, "add@/module/nvidia_uvm\x00ACTION=add\x00SUBSYSTEM=module\x00": true,
+		"SUBSYSTEM=pci": true, "add@/x\x00SUBSYSTEM=pci_bus\x00": false,
+		"add@SUBSYSTEM=drm\x00SUBSYSTEM=net\x00": false, "bind@/devices/x\x00SUBSYSTEM=pci\x00DRIVER=nvidia\x00": true,
+		"libudev\x00\xfe\xed": false,
 	} {
 		if got := isOurs([]byte(message)); got != want {
 			t.Errorf("%q: got %t, want %t", message, got, want)
@@ -57,7 +63,8 @@ func TestUeventsAreFiltered(t *testing.T) {
 	}
 }
 
-// TestUeventsAreCoalesced: many announcements are one change, others are none, and what comes later is another.
+// TestUeventsAreCoalesced: many announcements are one change, others are none, and what comes later
+// is another.
 func TestUeventsAreCoalesced(t *testing.T) {
 	u, fd := socket(t, 300*time.Millisecond, enough)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -86,7 +93,8 @@ func TestUeventsAreCoalesced(t *testing.T) {
 	case <-time.After(enough):
 		t.Fatal("watch goes on after its context")
 	}
-	// A machine that stalls between two messages may make two changes of one burst, but not one of each of the 60.
+	// A machine that stalls between two messages may make two changes of one burst, but not one of
+	// each of the 60.
 	if n := len(changes); n > 20 {
 		t.Errorf("%d changes more than the three bursts", n)
 	}

@@ -10,9 +10,10 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// configured finds the devices that the administrator has described. Each path that matches is one device, once however
-// many patterns match; Index counts those of one resource in the order of their paths. A node that is another device's too
-// is an error, for two jobs could be given it; taken has the resources of the nodes that other sources found.
+// configured finds the devices that the administrator has described. Each path that matches is one
+// device, once however many patterns match; Index counts those of one resource in the order of
+// their paths. A node that is another device's too is an error, as two jobs could be given it.
+// taken has the resources of the nodes that other sources found.
 func configured(sys *kernfs.FS, o Options, taken map[string]string) found {
 	var f found
 	var failed, notes problems
@@ -48,7 +49,8 @@ func configured(sys *kernfs.FS, o Options, taken map[string]string) found {
 			taken[node.String()] = c.Resource
 			index := next[c.Resource]
 			next[c.Resource]++
-			d := topology.Device{Resource: c.Resource, Model: c.Model, Index: index, NUMA: -1, Nodes: []topology.DeviceNode{node}}
+			d := topology.Device{Resource: c.Resource, Model: c.Model, Index: index, NUMA: -1,
+				Nodes: []topology.DeviceNode{node}}
 			d.PCI, d.NUMA = behind(sys, node)
 			if len(c.Env) > 0 {
 				d.Env = map[string]string{}
@@ -64,7 +66,8 @@ func configured(sys *kernfs.FS, o Options, taken map[string]string) found {
 	return f
 }
 
-// behind returns the PCI address and the NUMA node of the device that has a node, as far as sysfs links them.
+// behind returns the PCI address and the NUMA node of the device that has a node, as far as sysfs
+// links them.
 func behind(sys *kernfs.FS, node topology.DeviceNode) (pci string, numa int) {
 	kind := "char"
 	if node.Block {
