@@ -38,7 +38,7 @@ func (f *openpbsFlags) installNative(c *cli, out io.Writer) error {
 		return err
 	}
 	s := f.standIn(conf)
-	place, err := s.Look(program)
+	place, err := s.Inspect(program)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (f *openpbsFlags) installNative(c *cli, out io.Writer) error {
 // uninstallNative puts pbs_python back where the stand-in has its place. done tells whether there was anything to do.
 func (f *openpbsFlags) uninstallNative(conf map[string]string, out io.Writer) (done bool, err error) {
 	s := f.standIn(conf)
-	place, err := s.Look("")
+	place, err := s.Inspect("")
 	if err != nil {
 		return false, fmt.Errorf("native: %w", err)
 	}

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// cgswapScript is the server's hook that fills in cgswap. It needs nothing of hookhost's on a node.
+// cgswapScript is the server's hook that fills in cgswap. The hook needs nothing of hookhost's on a
+// node.
 //
 //go:embed cgswap.py
 var cgswapScript string
@@ -41,7 +42,7 @@ const cgswapEvents = "queuejob,modifyjob"
 func (r Registration) CgswapName() string { return r.Name + "_cgswap" }
 
 // InstallCgswap returns the directives that make the server fill in cgswap, none where it does.
-// existing is the hook CgswapName, resource the server's cgswap; either is nil where it is not
+// existing is the hook CgswapName and resource the server's cgswap. Either is nil where it is not
 // there. A hook that is there stays enabled or disabled. A hook or resource of somebody else's is
 // an error.
 func (r Registration) InstallCgswap(existing *Hook, resource *Resource) ([]Command, error) {

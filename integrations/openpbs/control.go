@@ -6,11 +6,14 @@ import (
 )
 
 // unset are the attributes of a hook for which nothing was set (HOOK_*_DEFAULT in hook.h).
-var unset = map[string]string{"type": "site", "enabled": "true", "event": "", "user": "pbsadmin", "alarm": "30", "freq": "120", "order": "1",
+var unset = map[string]string{"type": "site", "enabled": "true", "event": "", "user": "pbsadmin", "alarm": "30",
+	"freq": "120", "order": "1",
 	"debug": "false", "fail_action": "none"}
 
-// ParseControl reads a hook's control file, NAME.HK, as the server sends it to each pbs_mom: a line ATTRIBUTE=VALUE for what differs from
-// PBS's defaults (hook_save in hook.c). The hook has those as well, and neither script nor configuration. A line that is none is passed over.
+// ParseControl reads a hook's control file, NAME.HK, as the server sends it to each pbs_mom. A line
+// ATTRIBUTE=VALUE stands for each attribute that differs from PBS's default (hook_save in hook.c).
+// The hook has the defaults as well, and neither script nor configuration. A line of another form
+// is passed over.
 func ParseControl(name string, text []byte) *Hook {
 	h := &Hook{Name: name, Attributes: maps.Clone(unset)}
 	for line := range strings.Lines(string(text)) {

@@ -18,8 +18,9 @@ type Hook struct {
 // Enabled tells whether the hook is called at all.
 func (h *Hook) Enabled() bool { return h != nil && h.Attributes["enabled"] == "true" }
 
-// ParseList reads the answer to `list hook`: each hook's name on a line, its attributes indented below it; a value of more than
-// 80 columns goes on behind a comma on lines that begin with a tab (display in qmgr.c).
+// ParseList reads the answer to `list hook`: each hook's name on a line, its attributes indented
+// below it. A value of more than 80 columns goes on behind a comma on lines that begin with a tab
+// (display in qmgr.c).
 func ParseList(text string) map[string]*Hook {
 	hooks := map[string]*Hook{}
 	var h *Hook
@@ -44,11 +45,10 @@ func ParseList(text string) map[string]*Hook {
 	return hooks
 }
 
-// ParsePrint reads the answer to `print hook NAME`, which are the directives that would make it:
-// each element of a list is a directive of its own, and script and configuration are there as
-// base64 up to an empty line (display in qmgr.c). The empty line is missing behind one of 512
-// characters, which is all that qmgr reads at once. ParsePrint fails when the base64 is cut off, or
-// is none.
+// ParsePrint reads the answer to `print hook NAME`, which are the directives that would make it.
+// Each element of a list is a directive of its own. Script and configuration are there as base64 up
+// to an empty line (display in qmgr.c). The empty line is missing behind one of 512 characters,
+// which is all that qmgr reads at once. ParsePrint fails when the base64 is cut off, or is none.
 func ParsePrint(text string) (*Hook, error) {
 	h := &Hook{Attributes: map[string]string{}}
 	lines := strings.Split(text, "\n")
@@ -91,7 +91,8 @@ func ParsePrint(text string) (*Hook, error) {
 	return h, nil
 }
 
-// decode reads base64 as PBS writes it: each block of 512 bytes is a line with padding of its own (encode_hook_content in hook.c).
+// decode reads base64 as PBS writes it: each block of 512 bytes is a line with padding of its own
+// (encode_hook_content in hook.c).
 func decode(lines []string) ([]byte, error) {
 	var content []byte
 	for _, line := range lines {
@@ -104,8 +105,8 @@ func decode(lines []string) ([]byte, error) {
 	return content, nil
 }
 
-// encode writes base64 as PBS reads it: line by line in a buffer of 512 bytes, and each line has to hold something
-// (decode_hook_content in hook.c); an empty line is the end (dump_file in qmgr.c).
+// encode writes base64 as PBS reads it: line by line in a buffer of 512 bytes. Each line has to
+// hold something (decode_hook_content in hook.c). An empty line is the end (dump_file in qmgr.c).
 func encode(content []byte) []byte {
 	const width = 57 // bytes a line, 76 characters
 	var b bytes.Buffer

@@ -26,8 +26,8 @@ func (d MoMHooks) Config(name string) string { return filepath.Join(string(d), n
 // not cleaned: it may lead through the working directory of a process.
 func (d MoMHooks) Resources() string { return string(d) + "/resourcedef" }
 
-// Ours returns the name of the hook whose script is hookhost's, an enabled one before others; "" for
-// none.
+// Ours returns the name of the hook whose script is hookhost's, an enabled one before others; ""
+// for none.
 func (d MoMHooks) Ours() (string, error) {
 	files, err := os.ReadDir(string(d))
 	if err != nil {
@@ -67,7 +67,7 @@ func (d MoMHooks) Hook(name string) (*Hook, error) {
 	return ParseControl(name, text), nil
 }
 
-// Enabled tells whether MoM calls a hook. One that is not there is not enabled.
+// Enabled tells whether MoM calls a hook. A hook that is not there is not enabled.
 func (d MoMHooks) Enabled(name string) bool {
 	h, err := d.Hook(name)
 	return err == nil && h.Enabled()

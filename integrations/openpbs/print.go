@@ -15,8 +15,8 @@ A daemon that is started later tells the server of its vnodes at the next execho
     . /etc/pbs.conf; kill -HUP "$(cat "${PBS_MOM_HOME:-$PBS_HOME}/mom_priv/mom.lock")"
 `
 
-// Print is the registration as a script of sh's that needs nothing but qmgr: for a server's host without hookhost, and to be read.
-// It does what Install does. version is hookhost's.
+// Print is the registration as a script of sh's that needs nothing but qmgr: for a server's host
+// without hookhost, and to be read. The script does what Install does. version is hookhost's.
 func (r Registration) Print(version string) ([]byte, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -27,7 +27,8 @@ func (r Registration) Print(version string) ([]byte, error) {
 		script := script(state, note)
 		return oneLine(strings.TrimSpace(string(encode(script[:len(script)-len(Shim())]))))
 	}
-	fmt.Fprintf(&b, scriptLook, r.Name, mark, pending, disabled+Stock, marks("", ""), marks(pending, ""), marks("", Stock), marks(pending, Stock))
+	fmt.Fprintf(&b, scriptLook, r.Name, mark, pending, disabled+Stock, marks("", ""), marks(pending, ""),
+		marks("", Stock), marks(pending, Stock))
 	if r.DisableStock {
 		b.WriteString(scriptConsent)
 	} else {
@@ -45,7 +46,8 @@ func (r Registration) Print(version string) ([]byte, error) {
 			named.WriteString(line)
 		}
 	}
-	fmt.Fprintf(&b, scriptAttributes, named.String(), whole.String(), r.Name, typeScript, strings.TrimSpace(string(encode(Shim()))))
+	fmt.Fprintf(&b, scriptAttributes, named.String(), whole.String(), r.Name, typeScript,
+		strings.TrimSpace(string(encode(Shim()))))
 	fmt.Fprintf(&b, "\nqmgr -a >/dev/null <<END\nimport hook %s %s base64 -\n$first\n$script\n\n", r.Name, typeScript)
 	fmt.Fprintf(&b, "$attributes\n$stock\n$finish\nEND\n\ncat <<'END'\nHook %s is registered.\n%s", r.Name, NextSteps)
 	b.WriteString("END\n")

@@ -18,7 +18,8 @@ const (
 	typeConfig = "application/x-config"
 )
 
-// Command is one directive of qmgr's. Input is what an import reads from "-": base64, up to an empty line.
+// Command is one directive of qmgr's. Input is what an import reads from "-": base64, up to an
+// empty line.
 type Command struct {
 	Directive string
 	Input     []byte
@@ -31,8 +32,8 @@ type Registration struct {
 	Alarm      int    // seconds that one event may take
 	Freq       int    // seconds between two exechost_periodic
 	FailAction string // comma list of offline_vnodes, clear_vnodes_upon_recovery, scheduler_restart_cycle; none
-	// Named are the attributes among these that a hook which is there is to have as well, by PBS's names: order, alarm, freq, fail_action.
-	// It keeps the others as they are.
+	// Named are the attributes among these that a hook which is there is to have as well, by PBS's
+	// names: order, alarm, freq, fail_action. Install leaves its other attributes as they are.
 	Named []string
 	// DisableStock is the consent to disable pbs_cgroups.
 	DisableStock bool
@@ -52,9 +53,11 @@ var ErrStock = errors.New("hook " + Stock + " is enabled: both would confine eac
 // kept are the attributes that a hook which is installed keeps, as far as they are not named.
 var kept = []string{"order", "alarm", "freq", "fail_action"}
 
-// keeps tells whether an installed hook that has value keeps it. PBS forgets freq with exechost_periodic.
+// keeps tells whether an installed hook that has value keeps it. PBS forgets freq with
+// exechost_periodic.
 func (r Registration) keeps(attribute, value string) bool {
-	return slices.Contains(kept, attribute) && !slices.Contains(r.Named, attribute) && (attribute != "freq" || value != "")
+	return slices.Contains(kept, attribute) && !slices.Contains(r.Named, attribute) &&
+		(attribute != "freq" || value != "")
 }
 
 var hookName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
@@ -84,27 +87,35 @@ func (r Registration) Check() error {
 	return nil
 }
 
-// attributes are what is set, in an order that PBS takes: fail_action, freq and user depend on the events (mgr_hook_set in
-// hook_func.c). enabled is apart.
+// attributes are what is set, in an order that PBS takes: fail_action, freq and user depend on the
+// events (mgr_hook_set in hook_func.c). enabled is apart.
 func (r Registration) attributes() [][2]string {
-	return [][2]string{{"type", "site"}, {"event", strings.Join(Events, ",")}, {"order", strconv.Itoa(r.Order)}, {"alarm", strconv.Itoa(r.Alarm)},
+	return [][2]string{{"type", "site"}, {"event", strings.Join(Events, ",")}, {"order", strconv.Itoa(r.Order)},
+		{"alarm", strconv.Itoa(r.Alarm)},
 		{"freq", strconv.Itoa(r.Freq)}, {"user", "pbsadmin"}, {"fail_action", r.FailAction}}
 }
 
-// Install returns the directives that make the server's hooks what r says, none where they are. existing is the hook of that name,
-// stock pbs_cgroups; nil where there is none; others are the other hooks. A new hook is enabled last, so that what fails in between
-// leaves one that is not called; then its script is imported once more, with a mark that says so. One that is enabled stays so while its
-// script is replaced, which PBS does at once: a job that began while it was disabled would run unconfined for as long as it lives.
-// One that was installed and is disabled stays so (StaysDisabled), unless it is to take the place of pbs_cgroups now.
+// Install returns the directives that make the server's hooks what r says, none where they are.
+// existing is the hook of that name and stock is pbs_cgroups, nil where there is none. others are
+// the other hooks.
 //
-// It fails with ErrStock, when the hook of that name is somebody else's, and when one of another name is ours and enabled.
+// A new hook is enabled last. A failure in between thus leaves a hook that is not called. The
+// script is then imported once more, with a mark that says so.
+//
+// An enabled hook stays enabled while its script is replaced, which PBS does at once. A job that
+// began while the hook was disabled would run unconfined for as long as it lives. An installed hook
+// that is disabled stays so (StaysDisabled), unless it is to take the place of pbs_cgroups now.
+//
+// Install fails with ErrStock, when the hook of that name is somebody else's, and when a hook of
+// another name is ours and enabled.
 func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
 	for _, h := range others {
 		if _, ours := Ours(h.Script); ours && h.Enabled() && h.Name != r.Name {
-			return nil, fmt.Errorf("hook %s is hookhost's already and enabled: with %s beside it each event would come twice. "+
+			return nil, fmt.Errorf("hook %s is hookhost's already and enabled: "+
+				"with %s beside it each event would come twice. "+
 				"Give --name %[1]s, or take it away: hookhost openpbs uninstall --name %[1]s", h.Name, r.Name)
 		}
 	}
@@ -112,7 +123,8 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 	if existing != nil {
 		var ours bool
 		if note, ours = Ours(existing.Script); !ours && !existing.blank() {
-			return nil, fmt.Errorf("hook %s is there already and not hookhost's: choose another name, or delete it: qmgr -c 'delete hook %[1]s'", r.Name)
+			return nil, fmt.Errorf("hook %s is there already and not hookhost's: choose another name, or delete it: "+
+				"qmgr -c 'delete hook %[1]s'", r.Name)
 		}
 	}
 	takeOver := stock.Enabled()
@@ -131,7 +143,8 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 	}
 	content := func(kind string, want, have []byte) {
 		if string(want) != string(have) {
-			list = append(list, Command{Directive: fmt.Sprintf("import hook %s %s base64 -", r.Name, kind), Input: encode(want)})
+			list = append(list, Command{Directive: fmt.Sprintf("import hook %s %s base64 -", r.Name, kind),
+				Input: encode(want)})
 		}
 	}
 	have := Hook{}
@@ -166,13 +179,14 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 	return list, nil
 }
 
-// StaysDisabled tells whether existing, a hook of ours, was disabled by somebody since it was installed, and Install leaves it so.
+// StaysDisabled tells whether existing, a hook of ours, was disabled by somebody since it was
+// installed, and Install leaves it so.
 func (r Registration) StaysDisabled(existing, stock *Hook) bool {
 	return existing.installed() && !existing.Enabled() && !stock.Enabled()
 }
 
-// Uninstall returns the directives that take the hook away and put back what Install changed beside it. Without a hook of that name
-// there are none. It fails when the hook is somebody else's.
+// Uninstall returns the directives that take the hook away and put back what Install changed beside
+// it. There are none when no hook has that name. Uninstall fails when the hook is somebody else's.
 func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 	if existing == nil {
 		return nil, nil
@@ -189,9 +203,9 @@ func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 		list = append(list, Command{Directive: "set hook " + Stock + " enabled = true"})
 	}
 	// A server that was told the freq of an enabled hook runs the hook itself from then on (openpbs
-	// src/server/hook_func.c, mgr_hook_set). It does not stop that when a hook of MoM's is deleted,
-	// uses what it has freed, and may spin for ever (mgr_hook_delete, run_periodic_hook). It does
-	// stop that for a hook of its own event.
+	// src/server/hook_func.c, mgr_hook_set). The server does not stop that when a hook of MoM's is
+	// deleted. The server then uses what it has freed, and may spin for ever (mgr_hook_delete,
+	// run_periodic_hook). The server does stop that for a hook of its own event.
 	return append(list, Command{Directive: "set hook " + r.Name + " event += periodic"},
 		Command{Directive: "delete hook " + r.Name}), nil
 }
@@ -202,7 +216,8 @@ func (h *Hook) blank() bool { return len(h.Script) == 0 }
 // running is a hook that MoM calls.
 func (h *Hook) running() bool { return h.Enabled() && !h.blank() && h.Attributes["event"] != "" }
 
-// installed is a hook whose installation came to its end: it runs, or somebody has disabled it since.
+// installed is a hook whose installation came to its end: it runs, or somebody has disabled it
+// since.
 func (h *Hook) installed() bool {
 	return h != nil && (h.running() || !h.blank() && h.Attributes["event"] != "" && !isPending(h.Script))
 }

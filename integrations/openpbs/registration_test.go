@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// listed is what qmgr prints for `list hook`: values of more than 80 columns go on in the next line.
+// listed is what qmgr prints for `list hook`: values of more than 80 columns go on in the next
+// line.
 const listed = `Hook pbs_cgroups
     type = site
     enabled = true
@@ -40,10 +41,13 @@ Hook empty
 func TestParseList(t *testing.T) {
 	hooks := ParseList(listed)
 	want := map[string]*Hook{
-		"pbs_cgroups": {Name: "pbs_cgroups", Attributes: map[string]string{"type": "site", "enabled": "true", "user": "pbsadmin", "alarm": "90", "freq": "120",
-			"order": "100", "debug": "false", "fail_action": "offline_vnodes", "event": "execjob_begin,execjob_epilogue,execjob_end,execjob_launch,exechost_periodic," +
+		"pbs_cgroups": {Name: "pbs_cgroups", Attributes: map[string]string{"type": "site", "enabled": "true",
+			"user": "pbsadmin", "alarm": "90", "freq": "120",
+			"order": "100", "debug": "false", "fail_action": "offline_vnodes",
+			"event": "execjob_begin,execjob_epilogue,execjob_end,execjob_launch,exechost_periodic," +
 				"exechost_startup,execjob_attach,execjob_resize,execjob_abort,execjob_postsuspend,execjob_preresume"}},
-		"empty": {Name: "empty", Attributes: map[string]string{"type": "site", "enabled": "false", "event": "", "user": "pbsadmin", "alarm": "30", "order": "1",
+		"empty": {Name: "empty", Attributes: map[string]string{"type": "site", "enabled": "false", "event": "",
+			"user": "pbsadmin", "alarm": "30", "order": "1",
 			"debug": "false", "fail_action": "none"}},
 	}
 	if diff := cmp.Diff(want, hooks); diff != "" {
@@ -76,7 +80,8 @@ func TestParsePrint(t *testing.T) {
 	// PBS pads each block of 512 bytes by itself.
 	h, err := ParsePrint(fmt.Sprintf(printed, "aW1wb3J0IA==\ncGJzCg==\n\n"))
 	want := &Hook{Name: "h", Script: []byte("import pbs\n"),
-		Attributes: map[string]string{"type": "site", "enabled": "true", "event": "execjob_begin,execjob_launch", "user": "pbsadmin", "fail_action": ""}}
+		Attributes: map[string]string{"type": "site", "enabled": "true", "event": "execjob_begin,execjob_launch",
+			"user": "pbsadmin", "fail_action": ""}}
 	if diff := cmp.Diff(want, h); err != nil || diff != "" {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
@@ -85,14 +90,16 @@ func TestParsePrint(t *testing.T) {
 	if err != nil || len(h.Script) != 383 || len(h.Config) != 383 {
 		t.Errorf("lines of 512 characters: error %v, %d bytes and %d", err, len(h.Script), len(h.Config))
 	}
-	for name, text := range map[string]string{"nothing": "", "not base64": fmt.Sprintf(printed, "?\n\n"), "cut off": "create hook h\nimport hook h application/x-python base64 -\naW1wb3J0IA=="} {
+	for name, text := range map[string]string{"nothing": "", "not base64": fmt.Sprintf(printed, "?\n\n"),
+		"cut off": "create hook h\nimport hook h application/x-python base64 -\naW1wb3J0IA=="} {
 		if _, err := ParsePrint(text); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 }
 
-// PBS reads base64 in pieces of 512 bytes, none of which may be empty or end inside of four characters.
+// PBS reads base64 in pieces of 512 bytes, none of which may be empty or end inside of four
+// characters.
 func TestEncodeIsWhatPBSReads(t *testing.T) {
 	for _, n := range []int{0, 1, 56, 57, 58, 1000, len(Shim())} {
 		content := bytes.Repeat([]byte("x\n"), n)[:n]
@@ -125,7 +132,8 @@ func apply(t *testing.T, hooks map[string]*Hook, c Command) {
 	}
 	switch words[0] {
 	case "create":
-		hooks[words[2]] = &Hook{Name: words[2], Attributes: map[string]string{"type": "site", "enabled": "true", "event": "", "user": "pbsadmin", "alarm": "30",
+		hooks[words[2]] = &Hook{Name: words[2], Attributes: map[string]string{"type": "site", "enabled": "true",
+			"event": "", "user": "pbsadmin", "alarm": "30",
 			"order": "1", "debug": "false", "fail_action": "none"}}
 	case "delete":
 		delete(hooks, words[2])
@@ -154,7 +162,8 @@ func TestInstallBreaksOffAnywhere(t *testing.T) {
 	r := Default()
 	r.DisableStock = true
 	stock := func() *Hook {
-		return &Hook{Name: Stock, Attributes: map[string]string{"enabled": "true", "event": "execjob_begin"}, Script: []byte("x")}
+		return &Hook{Name: Stock, Attributes: map[string]string{"enabled": "true", "event": "execjob_begin"},
+			Script: []byte("x")}
 	}
 	all, err := r.Install(nil, stock())
 	if err != nil {
@@ -200,11 +209,16 @@ func TestInstallBreaksOffAnywhere(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckRefusesABadRegistration(t *testing.T) {
 	for name, change := range map[string]func(*Registration){
-		"order": func(r *Registration) { r.Order = 0 }, "alarm": func(r *Registration) { r.Alarm = 1 }, "freq": func(r *Registration) { r.Freq = 0 },
-		"actions": func(r *Registration) { r.FailAction = "none,offline_vnodes" }, "action": func(r *Registration) { r.FailAction = "pray" },
-		"reserved": func(r *Registration) { r.Name = "PBS_x" }, "stock": func(r *Registration) { r.Name = Stock }, "blank": func(r *Registration) { r.Name = "a b" },
+		"order":    func(r *Registration) { r.Order = 0 },
+		"alarm":    func(r *Registration) { r.Alarm = 1 },
+		"freq":     func(r *Registration) { r.Freq = 0 },
+		"actions":  func(r *Registration) { r.FailAction = "none,offline_vnodes" },
+		"action":   func(r *Registration) { r.FailAction = "pray" },
+		"reserved": func(r *Registration) { r.Name = "PBS_x" },
+		"stock":    func(r *Registration) { r.Name = Stock },
+		"blank":    func(r *Registration) { r.Name = "a b" },
 	} {
 		r := Default()
 		if change(&r); r.Check() == nil {
@@ -219,7 +233,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestConfigure(t *testing.T) {
+func TestConfigureImportsTheText(t *testing.T) {
 	r, ours := Default(), &Hook{Name: "hookhost", Script: Script("")}
 	text := []byte("[shim]\nwait = \"9s\"\n")
 	hooks := map[string]*Hook{"hookhost": ours}
@@ -236,24 +250,28 @@ func TestConfigure(t *testing.T) {
 			t.Errorf("%q once more: %v, %v", tt.text, list, err)
 		}
 	}
-	for want, h := range map[string]*Hook{"there is no hook": nil, "is not hookhost's": {Script: []byte("import pbs\n")}} {
+	for want, h := range map[string]*Hook{"there is no hook": nil,
+		"is not hookhost's": {Script: []byte("import pbs\n")}} {
 		if _, err := r.Configure(h, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := r.Configure(ours, make([]byte, MaxConfig+1)); err == nil || !strings.Contains(err.Error(), "65536 bytes") {
+	if _, err := r.Configure(ours, make([]byte, MaxConfig+1)); err == nil ||
+		!strings.Contains(err.Error(), "65536 bytes") {
 		t.Errorf("too long: %v", err)
 	}
 }
 
-// Nothing of a default registration is left to be edited, and what an administrator reads first says what it is for.
+// Nothing of a default registration is left to be edited, and what an administrator reads first
+// says what it is for.
 func TestPrintReadsWell(t *testing.T) {
 	b, err := Default().Print("1.2")
 	if err != nil {
 		t.Fatal(err)
 	}
 	head := strings.Join(strings.SplitN(string(b), "\n", 11)[:10], "\n")
-	for _, want := range []string{"#!/bin/sh", "hookhost 1.2", "as root on the host of the PBS server", "needs to be edited"} {
+	for _, want := range []string{"#!/bin/sh", "hookhost 1.2", "as root on the host of the PBS server",
+		"needs to be edited"} {
 		if !strings.Contains(head, want) {
 			t.Errorf("the first ten lines lack %q:\n%s", want, head)
 		}

@@ -18,8 +18,8 @@ import (
 // compiled is where the hook of captured events, which is called shim, keeps its compiled code.
 func (m *hookMoM) compiled() string { return m.at("hooks/shim.pyc") }
 
-// keep has an event put the compiled code there, and returns it.
-func (m *hookMoM) keep() []byte {
+// compile has an event put the compiled code there, and returns it.
+func (m *hookMoM) compile() []byte {
 	m.t.Helper()
 	os.Remove(m.compiled())
 	if r := m.run(anEvent(m.t, "execjob_attach")); !r.accepted() || r.said != "" {
@@ -32,7 +32,8 @@ func (m *hookMoM) keep() []byte {
 	return b
 }
 
-// whole tells whether a file of compiled code is: a line that says of which version, one with the sum, the code.
+// whole tells whether a file of compiled code is: a line that says of which version, one with the
+// sum, the code.
 func whole(text []byte) bool {
 	parts := bytes.SplitN(text, []byte("\n"), 3)
 	if len(parts) < 3 || !bytes.HasPrefix(parts[0], []byte("hookhost.py ")) {
@@ -42,7 +43,8 @@ func whole(text []byte) bool {
 	return fmt.Sprintf("%08x", sum) == string(parts[1])
 }
 
-// otherCode makes code that logs "kept" and accepts, and puts it into the file in the place of what is there.
+// otherCode makes code that logs "kept" and accepts, and puts it into the file in the place of what
+// is there.
 const otherCode = `import marshal, sys
 path, mode = sys.argv[1], sys.argv[2]
 with open(path, "rb") as f:
@@ -65,14 +67,15 @@ func (m *hookMoM) plant(mode string) []byte {
 	return b
 }
 
-// Each Python runs what it has compiled at an earlier event, and no other Python's; beside the hook there is that one file.
+// Each Python runs what it has compiled at an earlier event, and no other Python's; beside the hook
+// there is that one file.
 func TestShimKeepsCode(t *testing.T) {
 	t.Parallel()
 	m := newHookMoM(t)
 	answering(t, m, "accept")
 	var before []byte
 	for _, m.python = range pythons() {
-		if !whole(m.keep()) {
+		if !whole(m.compile()) {
 			t.Errorf("%s: it is not whole", m.python)
 		}
 		if i, err := os.Lstat(m.compiled()); err != nil || i.Mode() != 0o600 {
@@ -80,7 +83,8 @@ func TestShimKeepsCode(t *testing.T) {
 		}
 		planted := m.plant("")
 		r := m.run(anEvent(t, "execjob_attach"))
-		if now, _ := os.ReadFile(m.compiled()); !r.accepted() || r.said != "error: kept\n" || !bytes.Equal(now, planted) {
+		if now, _ := os.ReadFile(m.compiled()); !r.accepted() || r.said != "error: kept\n" ||
+			!bytes.Equal(now, planted) {
 			t.Errorf("%s: the kept code was not run: %s%s", m.python, r.out, r.said)
 		}
 		if before != nil {
@@ -101,7 +105,8 @@ func TestShimKeepsCode(t *testing.T) {
 	}
 }
 
-// left lists what is in the hooks' folder, and in the one for temporary files besides the events' own.
+// left lists what is in the hooks' folder, and in the one for temporary files besides the events'
+// own.
 func (m *hookMoM) left() string {
 	m.t.Helper()
 	var names []string
@@ -119,7 +124,7 @@ func (m *hookMoM) left() string {
 	return strings.Join(names, " ")
 }
 
-// What is not to be trusted, or broken, is not run, and replaced where that can be.
+// Compiled code that is broken or not to be trusted is not run. The shim replaces it where it can.
 func TestShimRefusesCode(t *testing.T) {
 	t.Parallel()
 	ours := os.Geteuid()
@@ -134,7 +139,8 @@ func TestShimRefusesCode(t *testing.T) {
 	}{
 		{name: "group may write", prepare: func(m *hookMoM, _ []byte) error { return os.Chmod(m.compiled(), 0o620) }},
 		{name: "others may write", prepare: func(m *hookMoM, _ []byte) error { return os.Chmod(m.compiled(), 0o602) }},
-		{name: "somebody else's", prepare: func(m *hookMoM, _ []byte) error { return os.Chown(m.compiled(), ours+1, -1) }, root: true},
+		{name: "somebody else's",
+			prepare: func(m *hookMoM, _ []byte) error { return os.Chown(m.compiled(), ours+1, -1) }, root: true},
 		{name: "symbolic link", prepare: func(m *hookMoM, _ []byte) error {
 			if err := os.Rename(m.compiled(), m.at("elsewhere")); err != nil {
 				return err
@@ -152,11 +158,15 @@ func TestShimRefusesCode(t *testing.T) {
 		{name: "empty", prepare: write(nil)},
 		{name: "garbage", prepare: write(bytes.Repeat([]byte("x\n"), 5000))},
 		{name: "wrong sum", prepare: func(m *hookMoM, _ []byte) error { m.plant("sum"); return nil }},
-		{name: "cut off", prepare: func(m *hookMoM, planted []byte) error { return os.Truncate(m.compiled(), int64(len(planted)-1)) }},
+		{name: "cut off", prepare: func(m *hookMoM, planted []byte) error {
+			return os.Truncate(m.compiled(), int64(len(planted)-1))
+		}},
 		{name: "header alone", prepare: func(m *hookMoM, planted []byte) error {
 			return os.Truncate(m.compiled(), int64(bytes.IndexByte(planted, '\n')))
 		}},
-		{name: "longer", prepare: func(m *hookMoM, planted []byte) error { return os.WriteFile(m.compiled(), append(planted, 0), 0o600) }},
+		{name: "longer", prepare: func(m *hookMoM, planted []byte) error {
+			return os.WriteFile(m.compiled(), append(planted, 0), 0o600)
+		}},
 		{name: "zeros at the end", prepare: func(m *hookMoM, planted []byte) error {
 			clear(planted[len(planted)-30:])
 			return os.WriteFile(m.compiled(), planted, 0o600)
@@ -174,7 +184,7 @@ func TestShimRefusesCode(t *testing.T) {
 			}
 			m := newHookMoM(t)
 			answering(t, m, "accept")
-			m.keep()
+			m.compile()
 			if err := tt.prepare(m, m.plant("")); err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +206,7 @@ func TestShimRefusesCode(t *testing.T) {
 	}
 }
 
-// Where the code cannot be kept, the event has its outcome all the same, and nothing is said or left.
+// An event has its outcome also when the code cannot be kept. Nothing is said or left then.
 func TestShimCannotKeepCode(t *testing.T) {
 	t.Parallel()
 	t.Run("no right to", func(t *testing.T) {
@@ -221,7 +231,8 @@ func TestShimCannotKeepCode(t *testing.T) {
 			t.Errorf("left: %s", left)
 		}
 	})
-	// A job's own limit on files, as pbs_mom sets it before a launch, and a full disk are the same to a writer.
+	// A job's own limit on files, as pbs_mom sets it before a launch, and a full disk are the same
+	// to a writer.
 	t.Run("no room", func(t *testing.T) {
 		t.Parallel()
 		m := newHookMoM(t)
@@ -240,7 +251,8 @@ func TestShimCannotKeepCode(t *testing.T) {
 		for i, name := range []string{"", ".", "..", "../../x", "a b", "ä", strings.Repeat("x", 300), "%s%d", "-o"} {
 			m := newHookMoM(t)
 			answering(t, m, "accept")
-			input := strings.ReplaceAll(anEvent(t, "execjob_attach"), "pbs.event().hook_name=shim\n", "pbs.event().hook_name="+name+"\n")
+			input := strings.ReplaceAll(anEvent(t, "execjob_attach"), "pbs.event().hook_name=shim\n",
+				"pbs.event().hook_name="+name+"\n")
 			for range 2 {
 				if r := m.run(input); !r.accepted() || r.said != "" {
 					t.Errorf("%d, %q: %s%s", i, name, r.out, r.said)
@@ -295,16 +307,19 @@ func TestShimCodeCrowd(t *testing.T) {
 	}
 }
 
-// MoM's alarm may end the hook anywhere while it writes: what is there is not run, or it is whole; the rest is where MoM cleans up.
+// MoM's alarm may end the hook anywhere while it writes. The file that is there is whole, or it is
+// not run. The rest is where MoM cleans up.
 func TestShimKilledWhileItKeepsCode(t *testing.T) {
 	t.Parallel()
 	m := newHookMoM(t)
 	answering(t, m, "accept")
-	m.keep()
+	m.compile()
 	for i := range 20 {
 		os.Remove(m.compiled())
-		cmd := exec.Command(m.python, filepath.Join(modules(t), "pbs_python.py"), "--hook", "-i", m.at("hooks/tmp/hook_1.in"), "-o", m.at("hooks/tmp/killed.out"), shimPath(t))
-		cmd.Dir, cmd.Env = m.at("hooks/tmp"), []string{"PATH=/bin:/usr/bin", "PBS_HOOK_CONFIG_FILE=" + m.at("hooks/shim.CF")}
+		cmd := exec.Command(m.python, filepath.Join(modules(t), "pbs_python.py"), "--hook", "-i",
+			m.at("hooks/tmp/hook_1.in"), "-o", m.at("hooks/tmp/killed.out"), shimPath(t))
+		cmd.Dir, cmd.Env = m.at("hooks/tmp"),
+			[]string{"PATH=/bin:/usr/bin", "PBS_HOOK_CONFIG_FILE=" + m.at("hooks/shim.CF")}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// The script has to be one for every Python that a PBS is built with, what is in this folder as well as what is made of it.
+// The script has to be valid for every Python that a PBS is built with. The rule holds for the
+// files of this folder and for the script that is made of them.
 func TestShimSyntax(t *testing.T) {
 	t.Parallel()
 	body, err := os.ReadFile("hookhost.py")
@@ -42,7 +43,8 @@ if len(sys.argv) > 2:  # the last statement is exec(load(TEXT))
         assert ast.literal_eval(tree.body[-1].value.args[0].args[0]) == f.read(), "the text is another"
 print(" ".join(sorted(names)))`
 	for _, python := range pythons() {
-		for want, files := range map[string][]string{"_socket os pbs socket time": {"hookhost.py"}, "marshal os pbs sys": {shimPath(t), "hookhost.py"}} {
+		for want, files := range map[string][]string{"_socket os pbs socket time": {"hookhost.py"},
+			"marshal os pbs sys": {shimPath(t), "hookhost.py"}} {
 			out, err := exec.Command(python, append([]string{"-c", check}, files...)...).CombinedOutput()
 			if err != nil {
 				t.Errorf("%s: %v\n%s", python, err, out)
@@ -63,7 +65,8 @@ func TestShimPythons(t *testing.T) {
 			m.python = python
 			answers := map[string][]string{}
 			startGolden(t, m, answers)
-			for _, event := range []string{"job82/execjob_launch", "job82/execjob_epilogue", "host/exechost_startup", "abort86/execjob_begin"} {
+			for _, event := range []string{"job82/execjob_launch", "job82/execjob_epilogue", "host/exechost_startup",
+				"abort86/execjob_begin"} {
 				kind := eventOf.FindStringSubmatch(captured(t, event))[1]
 				answers["now"] = script[kind]
 				if own, found := script[event]; found {
@@ -83,7 +86,8 @@ func TestShimPythons(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.env = []string{"PBS_STANDIN_SERVER=" + m.at("server")}
-			if r := m.run(anEvent(t, "execjob_begin")); r.accepted() || !strings.Contains(r.out, `comment=mine Hook hookhost: the daemon does not answer`) || len(r.log) != 1 {
+			if r := m.run(anEvent(t, "execjob_begin")); r.accepted() ||
+				!strings.Contains(r.out, `comment=mine Hook hookhost: the daemon does not answer`) || len(r.log) != 1 {
 				t.Errorf("%s%s", r.out, r.said)
 			}
 		})
@@ -128,17 +132,20 @@ func TestShimImports(t *testing.T) {
 		t.Errorf("imports %v", more)
 	}
 	// os and time, which the stand-in has too, are the interpreter's own.
-	out, err := exec.Command(python(t), "-c", "import sys; print('os' in sys.modules, 'time' in sys.builtin_module_names)").Output()
+	out, err := exec.Command(python(t), "-c",
+		"import sys; print('os' in sys.modules, 'time' in sys.builtin_module_names)").Output()
 	if err != nil || string(out) != "True True\n" {
 		t.Errorf("%s%v", out, err)
 	}
 }
 
-// BenchmarkShim is what an event costs by the shim, its daemon answering at once, against a hook that does nothing: with the start of the interpreter (more),
-// and without it (script). cold is the first event after an installation, which finds no compiled code.
+// BenchmarkShim is what an event costs by the shim, its daemon answering at once. A hook that does
+// nothing is the comparison. The start of the interpreter is in (more), and not in (script). cold
+// is the first event after an installation, which finds no compiled code.
 func BenchmarkShim(b *testing.B) {
 	m := newHookMoM(b)
-	answering(b, m, "used", "", "cpupercent", "long", "0", "used", "", "cput", "duration", "0", "used", "", "mem", "size", "0kb", "accept")
+	answering(b, m, "used", "", "cpupercent", "long", "0", "used", "", "cput", "duration", "0", "used", "", "mem",
+		"size", "0kb", "accept")
 	m.env = []string{"PBS_STANDIN_TIME=1"}
 	nothing := m.at("nothing.py")
 	if err := os.WriteFile(nothing, []byte("import pbs\npbs.event().accept()\n"), 0o644); err != nil {
@@ -165,7 +172,8 @@ func BenchmarkShim(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			took[kind], inside[kind] = append(took[kind], r.took), append(inside[kind], time.Duration(s*float64(time.Second)))
+			took[kind], inside[kind] = append(took[kind], r.took),
+				append(inside[kind], time.Duration(s*float64(time.Second)))
 		}
 	}
 	median := func(d []time.Duration) float64 {

@@ -17,7 +17,8 @@ import (
 	"github.com/hookhost/hookhost/internal/openpbs"
 )
 
-// many runs events together, each with its own configuration, and returns what each left, by its name.
+// many runs events together, each with its own configuration, and returns what each left, by its
+// name.
 type many struct {
 	m      *hookMoM
 	events []string
@@ -37,7 +38,8 @@ func (s *many) add(name, input, config string) {
 func (s *many) run(children int, attr *syscall.SysProcAttr) map[string]hookResult {
 	t := s.m.t
 	t.Helper()
-	cmd := exec.Command(s.m.python, filepath.Join(modules(t), "many.py"), "--hook", "-i", "/proc/self/fd/9", "-n", fmt.Sprint(children), shimPath(t))
+	cmd := exec.Command(s.m.python, filepath.Join(modules(t), "many.py"), "--hook", "-i", "/proc/self/fd/9", "-n",
+		fmt.Sprint(children), shimPath(t))
 	cmd.Env, cmd.Stdin, cmd.SysProcAttr = append([]string{"PATH=/bin:/usr/bin"}, s.m.env...), &s.lines, attr
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -53,7 +55,8 @@ func (s *many) run(children int, attr *syscall.SysProcAttr) map[string]hookResul
 		b, _ := os.ReadFile(stem + ".out")
 		e, _ := os.ReadFile(stem + ".err")
 		took, _ := time.ParseDuration(f[2] + "s")
-		r := hookResult{out: string(b), said: string(e), took: took, log: strings.Split(strings.TrimSpace(string(e)), "\n")}
+		r := hookResult{out: string(b), said: string(e), took: took,
+			log: strings.Split(strings.TrimSpace(string(e)), "\n")}
 		if f[1] != "0" {
 			t.Errorf("%s ended with %s after %v:\n%s\n%s", name, f[1], took, r.said, r.out)
 		} else if r.accepted() == r.rejected() || strings.Contains(r.said, "Traceback") {
@@ -67,14 +70,16 @@ func (s *many) run(children int, attr *syscall.SysProcAttr) map[string]hookResul
 	return results
 }
 
-// checkGivenUp holds what is left of an event against what is configured for a daemon that does not answer.
+// checkGivenUp holds what is left of an event against what is configured for a daemon that does not
+// answer.
 func checkGivenUp(t *testing.T, name, event string, rejects bool, r hookResult) {
 	t.Helper()
 	if r.accepted() == rejects {
 		t.Errorf("%s: accepted is %t\n%s%s", name, r.accepted(), r.out, r.said)
 	}
 	word := map[bool]string{true: "rejected", false: "accepted"}[rejects]
-	if len(r.log) != 1 || !strings.HasPrefix(r.log[0], "error: hookhost: "+event) || !strings.Contains(r.log[0], ": "+word+": ") {
+	if len(r.log) != 1 || !strings.HasPrefix(r.log[0], "error: hookhost: "+event) ||
+		!strings.Contains(r.log[0], ": "+word+": ") {
 		t.Errorf("%s: want one line of log, have %q", name, r.log)
 	}
 	if rejects && "error: "+r.message() != r.log[0] {
@@ -85,7 +90,8 @@ func checkGivenUp(t *testing.T, name, event string, rejects bool, r hookResult) 
 	}
 }
 
-// Whatever is wrong with the daemon: each event gets its outcome, in time, with one line that says why.
+// Whatever is wrong with the daemon: each event gets its outcome, in time, with one line that says
+// why.
 func TestShimWithoutDaemon(t *testing.T) {
 	hung := patience(t)
 	half := "HTTP/1.0 200 OK\r\nContent-Type: " + changesType + "\r\nContent-Length: 100\r\n\r\nhookhost/1\x00acc"
@@ -111,16 +117,22 @@ func TestShimWithoutDaemon(t *testing.T) {
 			l.SetUnlinkOnClose(false)
 			l.Close()
 		}, cause: "Connection refused"},
-		{name: "file", prepare: func(t *testing.T, socket string) { os.WriteFile(socket, nil, 0o600) }, cause: "Connection refused"},
-		{name: "directory", prepare: func(t *testing.T, socket string) { os.Mkdir(socket, 0o755) }, cause: "Connection refused"},
+		{name: "file", prepare: func(t *testing.T, socket string) { os.WriteFile(socket, nil, 0o600) },
+			cause: "Connection refused"},
+		{name: "directory", prepare: func(t *testing.T, socket string) { os.Mkdir(socket, 0o755) },
+			cause: "Connection refused"},
 		{name: "below a file", prepare: func(t *testing.T, socket string) {
 			os.WriteFile(filepath.Dir(socket), nil, 0o600)
 		}, cause: "Not a directory"},
 		{name: "silent", answer: func(c net.Conn, _ fakeRequest) { stay(c) }, cause: "no answer in ", time: true},
-		{name: "deaf", answer: func(c net.Conn, r fakeRequest) { <-r.over }, unread: true, cause: "no sign of life in 5 s"},
-		{name: "silent from the start", answer: func(c net.Conn, r fakeRequest) { <-r.over }, unread: true, cause: "no sign of life in 5 s"},
-		{name: "killed behind its sign", answer: func(c net.Conn, _ fakeRequest) {}, cause: "no answer: the daemon has hung up"},
-		{name: "half", answer: func(c net.Conn, _ fakeRequest) { io.WriteString(c, half); stay(c) }, cause: "no answer in ", time: true},
+		{name: "deaf", answer: func(c net.Conn, r fakeRequest) { <-r.over }, unread: true,
+			cause: "no sign of life in 5 s"},
+		{name: "silent from the start", answer: func(c net.Conn, r fakeRequest) { <-r.over }, unread: true,
+			cause: "no sign of life in 5 s"},
+		{name: "killed behind its sign", answer: func(c net.Conn, _ fakeRequest) {},
+			cause: "no answer: the daemon has hung up"},
+		{name: "half", answer: func(c net.Conn, _ fakeRequest) { io.WriteString(c, half); stay(c) },
+			cause: "no answer in ", time: true},
 		{name: "drip", answer: func(c net.Conn, _ fakeRequest) {
 			for _, b := range []byte(whole + strings.Repeat(" ", 1000)) {
 				if _, err := c.Write([]byte{b}); err != nil {
@@ -132,17 +144,32 @@ func TestShimWithoutDaemon(t *testing.T) {
 		{name: "reset", answer: func(c net.Conn, _ fakeRequest) {}, unread: true, cause: "no answer: "},
 		{name: "killed while it spoke", answer: raw(half), cause: "no whole answer in HTTP"},
 		{name: "nonsense", answer: raw("\x00\xff\xfe\nwhat?\n"), cause: "no whole answer in HTTP"},
-		{name: "web page", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, "text/html", "<html>") }, cause: "no list of changes, but text/html"},
-		{name: "other version", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, changesType, "hookhost/2\x00accept\x00end\x00") }, cause: "no whole list"},
-		{name: "cut short", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, changesType, "hookhost/1\x00accept\x00") }, cause: "no outcome"},
-		{name: "no outcome", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, changesType, changes("log", "debug", "x")) }, cause: "no outcome"},
-		{name: "two outcomes", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, changesType, changes("accept", "accept")) }, cause: "no outcome"},
-		{name: "unknown verb", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, changesType, changes("explode", "accept")) }, cause: "broken change: explode"},
-		{name: "asks again", answer: func(c net.Conn, _ fakeRequest) { say(c, 200, changesType, changes("ask")) }, cause: "the daemon asks again"},
+		{name: "web page", answer: func(c net.Conn, _ fakeRequest) { respond(c, 200, "text/html", "<html>") },
+			cause: "no list of changes, but text/html"},
+		{name: "other version", answer: func(c net.Conn, _ fakeRequest) {
+			respond(c, 200, changesType, "hookhost/2\x00accept\x00end\x00")
+		}, cause: "no whole list"},
+		{name: "cut short", answer: func(c net.Conn, _ fakeRequest) {
+			respond(c, 200, changesType, "hookhost/1\x00accept\x00")
+		}, cause: "no outcome"},
+		{name: "no outcome", answer: func(c net.Conn, _ fakeRequest) {
+			respond(c, 200, changesType, changes("log", "debug", "x"))
+		}, cause: "no outcome"},
+		{name: "two outcomes", answer: func(c net.Conn, _ fakeRequest) {
+			respond(c, 200, changesType, changes("accept", "accept"))
+		}, cause: "no outcome"},
+		{name: "unknown verb", answer: func(c net.Conn, _ fakeRequest) {
+			respond(c, 200, changesType, changes("explode", "accept"))
+		}, cause: "broken change: explode"},
+		{name: "asks again", answer: func(c net.Conn, _ fakeRequest) { respond(c, 200, changesType, changes("ask")) },
+			cause: "the daemon asks again"},
 		{name: "400", answer: func(c net.Conn, _ fakeRequest) {
-			say(c, 400, "application/json", `{"error":"input: no \"event\" in C:\\n of \u003c1\u003e","kind":"user"}`)
+			respond(c, 400, "application/json",
+				`{"error":"input: no \"event\" in C:\\n of \u003c1\u003e","kind":"user"}`)
 		}, cause: `the daemon answers 400 bad request: input: no "event" in C:\n of <1>`},
-		{name: "503", answer: func(c net.Conn, _ fakeRequest) { say(c, 503, "application/json", `{"error":"stopping"}`) }, cause: "the daemon answers 503"},
+		{name: "503", answer: func(c net.Conn, _ fakeRequest) {
+			respond(c, 503, "application/json", `{"error":"stopping"}`)
+		}, cause: "the daemon answers 503"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -189,7 +216,7 @@ func TestShimWithoutDaemon(t *testing.T) {
 	}
 }
 
-// What the configuration says goes before the defaults.
+// The configuration goes before the defaults.
 func TestShimConfiguredOutcomes(t *testing.T) {
 	t.Parallel()
 	m := newHookMoM(t)
@@ -197,7 +224,8 @@ func TestShimConfiguredOutcomes(t *testing.T) {
 	for _, e := range hookEvents {
 		config := m.at("hooks/" + e.name)
 		outcome := map[bool]string{true: "accept", false: "reject"}[e.rejects]
-		text := fmt.Sprintf("[shim]\nsocket = '%s'\n wait=\"0s\"\n%s = \"%s\" # so\noffline = false\n# a comment\n", m.socket, e.name, outcome)
+		text := fmt.Sprintf("[shim]\nsocket = '%s'\n wait=\"0s\"\n%s = \"%s\" # so\noffline = false\n# a comment\n",
+			m.socket, e.name, outcome)
 		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +244,8 @@ func TestShimRejectsWhatTheDaemonCannotRead(t *testing.T) {
 	for _, status := range []int{400, 413} {
 		m := newHookMoM(t)
 		startDaemon(t, m.socket, true, func(c net.Conn, _ fakeRequest) {
-			say(c, status, "application/json", `{"error":"input of a hook: a line that pbs_mom did not write","kind":"user"}`)
+			respond(c, status, "application/json",
+				`{"error":"input of a hook: a line that pbs_mom did not write","kind":"user"}`)
 		})
 		s := &many{m: m}
 		for _, e := range hookEvents {
@@ -237,13 +266,16 @@ func TestShimRejectsWhatTheDaemonCannotRead(t *testing.T) {
 // A configuration that is wrong is told of, and does not count.
 func TestShimWrongSettings(t *testing.T) {
 	t.Parallel()
-	m := newHookMoM(t, `execjob_end = "maybe"`, `execjob_ende = "reject"`, `wait = "soon"`, `wait = "1m"`, `offline = "yes"`, "socket =", "\xff", "= 3")
+	m := newHookMoM(t, `execjob_end = "maybe"`, `execjob_ende = "reject"`, `wait = "soon"`, `wait = "1m"`,
+		`offline = "yes"`, "socket =", "\xff", "= 3")
 	r := m.run(anEvent(t, "execjob_end"))
-	if !r.accepted() || len(r.log) != 9 || strings.Count(r.said, "warning: hookhost: "+m.at("hooks/shim.CF")+": not understood: ") != 8 {
+	if !r.accepted() || len(r.log) != 9 ||
+		strings.Count(r.said, "warning: hookhost: "+m.at("hooks/shim.CF")+": not understood: ") != 8 {
 		t.Errorf("%s%s", r.out, r.said)
 	}
 	os.Remove(m.at("hooks/shim.CF"))
-	if r := m.run(withAlarm(anEvent(t, "execjob_end"), 3)); !strings.Contains(r.said, "/run/hookhost/hookhost.sock: ") && !r.accepted() {
+	if r := m.run(withAlarm(anEvent(t, "execjob_end"), 3)); !strings.Contains(r.said,
+		"/run/hookhost/hookhost.sock: ") && !r.accepted() {
 		t.Errorf("without a configuration: %s%s", r.out, r.said)
 	}
 }
@@ -328,7 +360,7 @@ func TestShimWithoutPermission(t *testing.T) {
 	}
 }
 
-// What pbs_python's stand-in has in hand is not asked for again.
+// An answer that pbs_python's stand-in has in hand is not asked for again.
 func TestShimAfterTheStandIn(t *testing.T) {
 	t.Parallel()
 	m := newHookMoM(t, "offline = false")
@@ -339,7 +371,8 @@ func TestShimAfterTheStandIn(t *testing.T) {
 	defer read.Close()
 	defer write.Close()
 	for _, tt := range []struct{ reply, want string }{
-		{changes("vnode", "pbshost", "resources_available", "hpmem", "size", "4gb", "accept"), `vnode_list["pbshost"].resources_available[hpmem,size]=4gb`},
+		{changes("vnode", "pbshost", "resources_available", "hpmem", "size", "4gb", "accept"),
+			`vnode_list["pbshost"].resources_available[hpmem,size]=4gb`},
 		{"hookhost/1\x00acc", "rejected: the answer is no whole list of changes"},
 	} {
 		reply := m.at("reply")
@@ -368,7 +401,8 @@ func (m *hookMoM) scriptWithFile(script, input, file string) hookResult {
 	return m.script(script, input)
 }
 
-// What the server knows of the vnodes is kept: comments of the administrator's, and what he took offline himself.
+// The server's facts about the vnodes stay: the administrator's comments, and the vnodes that he
+// took offline himself.
 func TestShimOffline(t *testing.T) {
 	t.Parallel()
 	const text = "Hook hookhost: the daemon does not answer"
@@ -390,17 +424,26 @@ func TestShimOffline(t *testing.T) {
 		not                    string
 	}{
 		{name: "comment of the administrator's", server: "pbshost\tfree\tdisk is slow", event: begin,
-			want: []string{vnode("state=offline"), vnode("comment=disk is slow " + text), "; vnode pbshost is offline\n"}},
-		{name: "no comment", server: "pbshost\tdown,job-busy\t", event: begin, want: []string{vnode("state=offline"), vnode("comment=" + text)}},
-		{name: "ours already", server: "pbshost\tfree\t" + text, event: begin, want: []string{vnode("state=offline"), vnode("comment=" + text)}},
-		{name: "offline by the administrator", server: "pbshost\toffline\tmine", event: begin, want: []string{"; vnode pbshost is offline already\n"}, not: "vnode_list"},
-		{name: "server cannot be reached", server: "refuse", event: begin, want: []string{vnode("state=offline"), "could not be asked"}, not: "comment="},
-		{name: "server hangs", server: "hang", event: withAlarm(begin, patience(t)+8), want: []string{vnode("state=offline"), "could not be asked"}, not: "comment="},
+			want: []string{vnode("state=offline"), vnode("comment=disk is slow " + text),
+				"; vnode pbshost is offline\n"}},
+		{name: "no comment", server: "pbshost\tdown,job-busy\t", event: begin,
+			want: []string{vnode("state=offline"), vnode("comment=" + text)}},
+		{name: "ours already", server: "pbshost\tfree\t" + text, event: begin,
+			want: []string{vnode("state=offline"), vnode("comment=" + text)}},
+		{name: "offline by the administrator", server: "pbshost\toffline\tmine", event: begin,
+			want: []string{"; vnode pbshost is offline already\n"}, not: "vnode_list"},
+		{name: "server cannot be reached", server: "refuse", event: begin,
+			want: []string{vnode("state=offline"), "could not be asked"}, not: "comment="},
+		{name: "server hangs", server: "hang", event: withAlarm(begin, patience(t)+8),
+			want: []string{vnode("state=offline"), "could not be asked"}, not: "comment="},
 		{name: "another host's vnode", server: "pbshost\tfree\t\npbshost2\tfree\t", event: withVnode(begin, "pbshost2"),
-			want: []string{vnode("state=offline"), vnode("comment=" + text), "; vnode pbshost is offline\n"}, not: "pbshost2"},
+			want: []string{vnode("state=offline"), vnode("comment=" + text), "; vnode pbshost is offline\n"},
+			not:  "pbshost2"},
 		{name: "switched off", server: "pbshost\tfree\t", settings: "offline = false", event: begin, not: "vnode_list"},
-		{name: "accepted", server: "pbshost\tfree\t", settings: `execjob_begin = "accept"`, event: begin, not: "vnode_list"},
-		{name: "startup", server: "pbshost\tfree\t", settings: `exechost_startup = "reject"`, event: anEvent(t, "exechost_startup"), want: []string{vnode("state=offline")}},
+		{name: "accepted", server: "pbshost\tfree\t", settings: `execjob_begin = "accept"`, event: begin,
+			not: "vnode_list"},
+		{name: "startup", server: "pbshost\tfree\t", settings: `exechost_startup = "reject"`,
+			event: anEvent(t, "exechost_startup"), want: []string{vnode("state=offline")}},
 		{name: "another event", server: "pbshost\tfree\t", event: anEvent(t, "execjob_launch"), not: "vnode_list"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -432,12 +475,16 @@ func TestShimOffline(t *testing.T) {
 		stays        bool
 		log          string
 	}{
-		{name: "back", server: "pbshost\toffline\tdisk is slow " + text, mark: time.Second, want: []string{vnode("state=free"), vnode("comment=disk is slow")}},
-		{name: "back with no comment", server: "pbshost\toffline,down\t" + text, mark: time.Hour, want: []string{vnode("state=free"), vnode("comment=")}},
-		{name: "brought back by hand", server: "pbshost\tfree\t" + text, mark: time.Second, want: []string{vnode("comment=")}},
+		{name: "back", server: "pbshost\toffline\tdisk is slow " + text, mark: time.Second,
+			want: []string{vnode("state=free"), vnode("comment=disk is slow")}},
+		{name: "back with no comment", server: "pbshost\toffline,down\t" + text, mark: time.Hour,
+			want: []string{vnode("state=free"), vnode("comment=")}},
+		{name: "brought back by hand", server: "pbshost\tfree\t" + text, mark: time.Second,
+			want: []string{vnode("comment=")}},
 		{name: "not there yet", server: "pbshost\tfree\tx", mark: time.Second, stays: true},
 		{name: "somebody else's by now", server: "pbshost\toffline\tx", mark: time.Hour},
-		{name: "server cannot be asked", server: "refuse", mark: time.Hour, stays: true, log: "the server cannot be asked"},
+		{name: "server cannot be asked", server: "refuse", mark: time.Hour, stays: true,
+			log: "the server cannot be asked"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -455,22 +502,28 @@ func TestShimOffline(t *testing.T) {
 					t.Errorf("no %q in:\n%s%s", want, r.out, r.said)
 				}
 			}
-			if strings.Count(r.out, "vnode_list") != len(tt.want) || !r.accepted() || mark(m) != tt.stays || !strings.Contains(r.said, tt.log) || (len(r.log) > 0) != (tt.log != "") {
+			if strings.Count(r.out, "vnode_list") != len(tt.want) || !r.accepted() || mark(m) != tt.stays ||
+				!strings.Contains(r.said, tt.log) || (len(r.log) > 0) != (tt.log != "") {
 				t.Errorf("mark %t\n%s%s", mark(m), r.out, r.said)
 			}
 		})
 	}
 }
 
-// The daemon may want to know what the server has of the vnodes. It is told before anything is done.
+// The daemon may want to know what the server has of the vnodes. The shim sends that before
+// anything is done.
 func TestShimAsksTheServer(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		server, want string
 		slow         time.Duration
 	}{
-		{"pbshost\toffline,down\tdisk\x01 is slow", "pbs.event().vnode_list[\"pbshost\"].state=down,offline\npbs.event().vnode_list[\"pbshost\"].comment=disk  is slow\n", 0},
-		{"pbshost\toffline\tdisk is slow", "pbs.event().vnode_list[\"pbshost\"].state=offline\npbs.event().vnode_list[\"pbshost\"].comment=disk is slow\n", 1100 * time.Millisecond},
+		{"pbshost\toffline,down\tdisk\x01 is slow",
+			"pbs.event().vnode_list[\"pbshost\"].state=down,offline\n" +
+				"pbs.event().vnode_list[\"pbshost\"].comment=disk  is slow\n", 0},
+		{"pbshost\toffline\tdisk is slow",
+			"pbs.event().vnode_list[\"pbshost\"].state=offline\npbs.event().vnode_list[\"pbshost\"].comment=disk is " +
+				"slow\n", 1100 * time.Millisecond},
 		{"refuse", "", 0},
 	} {
 		m := newHookMoM(t)
@@ -481,10 +534,10 @@ func TestShimAsksTheServer(t *testing.T) {
 		d := startDaemon(t, m.socket, true, func(c net.Conn, r fakeRequest) {
 			if r.head.Get("Hookhost-Asked") == "" {
 				time.Sleep(tt.slow)
-				say(c, 200, changesType, changes("ask"))
+				respond(c, 200, changesType, changes("ask"))
 				return
 			}
-			say(c, 200, changesType, changes("online", "pbshost", "is slow", "accept"))
+			respond(c, 200, changesType, changes("online", "pbshost", "is slow", "accept"))
 		})
 		input := anEvent(t, "exechost_periodic")
 		r := m.run(input)
@@ -497,7 +550,8 @@ func TestShimAsksTheServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v := e.Request.VnodeList["pbshost"]; tt.want != "" && (v == nil || !strings.Contains(v.State, "offline") || v.Comment == nil || !strings.Contains(*v.Comment, "is slow")) {
+		if v := e.Request.VnodeList["pbshost"]; tt.want != "" && (v == nil || !strings.Contains(v.State, "offline") ||
+			v.Comment == nil || !strings.Contains(*v.Comment, "is slow")) {
 			t.Errorf("the daemon reads %+v", v)
 		}
 		if tt.want != "" && !strings.Contains(r.out, `vnode_list["pbshost"].comment=disk`+"\n") {
@@ -515,7 +569,7 @@ func TestShimCrowd(t *testing.T) {
 		mu.Lock()
 		time.Sleep(5 * time.Millisecond)
 		mu.Unlock()
-		say(c, 200, changesType, changes("accept"))
+		respond(c, 200, changesType, changes("accept"))
 	})
 	s := &many{m: m}
 	for i := range 60 {

@@ -28,8 +28,10 @@ func (r random) one(of ...string) string { return of[r.IntN(len(of))] }
 func (r random) text() string {
 	switch r.IntN(6) {
 	case 0:
-		return r.one("", " ", "\n", "\\", ",", `"""`, "'", "=", "[", "]", "\xff\xfe", "ä", "\u2028", "\x00", "\x1b[31m", "None", "-1", "99999999999999999999", "1e400", "nan", "@x",
-			"pbs.event().alarm=99999", "\npbs.event().accept=True", "../../x", "__class__", "_readonly", "offline", "%s%n", strings.Repeat("x", 5000))
+		return r.one("", " ", "\n", "\\", ",", `"""`, "'", "=", "[", "]", "\xff\xfe", "ä", "\u2028", "\x00", "\x1b[31m",
+			"None", "-1", "99999999999999999999", "1e400", "nan", "@x",
+			"pbs.event().alarm=99999", "\npbs.event().accept=True", "../../x", "__class__", "_readonly", "offline",
+			"%s%n", strings.Repeat("x", 5000))
 	case 1:
 		b := make([]byte, r.IntN(20))
 		for i := range b {
@@ -39,12 +41,14 @@ func (r random) text() string {
 	case 2:
 		return strconv.Itoa(r.IntN(1000)) + r.one("", "kb", "mb", "b", ":30", ".5")
 	}
-	return r.one("pbshost", "pbshost[0]", "91.pbshost", "mem", "cput", "ncpus", "resources_available", "resources_used", "state", "sharing", "comment", "PATH", "A", "x y", "1", "4gb", "true")
+	return r.one("pbshost", "pbshost[0]", "91.pbshost", "mem", "cput", "ncpus", "resources_available", "resources_used",
+		"state", "sharing", "comment", "PATH", "A", "x y", "1", "4gb", "true")
 }
 
 var usersLine = regexp.MustCompile(`^pbs\.event\(\)\.(job\.[^i]|vnode_list|job_list|progname|argv|env)`)
 
-// event changes what users have a part in: lines of the job, of vnodes and of the program are dropped, doubled, given other values.
+// event changes what users have a part in: lines of the job, of vnodes and of the program are
+// dropped, doubled, given other values.
 func (r random) event(input string) string {
 	lines := strings.Split(strings.TrimSuffix(input, "\n"), "\n")
 	for range r.IntN(6) {
@@ -53,7 +57,8 @@ func (r random) event(input string) string {
 		if !usersLine.MatchString(key) || strings.HasSuffix(lines[i], `"""`) {
 			continue
 		}
-		text := func() string { return strings.NewReplacer("\x00", "", `"""`, "").Replace(r.text()) } // which MoM's own writer cannot write
+		// which MoM's own writer cannot write
+		text := func() string { return strings.NewReplacer("\x00", "", `"""`, "").Replace(r.text()) }
 		switch r.IntN(5) {
 		case 0:
 			lines = append(lines[:i], lines[i+1:]...)
@@ -70,12 +75,14 @@ func (r random) event(input string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-var verbs = map[string]int{"reject": 1, "rerun": 0, "delete": 0, "hold": 0, "progname": 1, "argv": 0, "arg": 1, "setenv": 2, "unsetenv": 1, "used": 4, "vnode": 5,
+var verbs = map[string]int{"reject": 1, "rerun": 0, "delete": 0, "hold": 0, "progname": 1, "argv": 0, "arg": 1,
+	"setenv": 2, "unsetenv": 1, "used": 4, "vnode": 5,
 	"offline": 2, "online": 2, "restart": 0, "log": 2, "ask": 0, "accept": 0, "end": 0, "explode": 1}
 
 // answer is a whole answer in HTTP, or what is left of one.
 func (r random) answer() string {
-	names := []string{"rerun", "delete", "hold", "progname", "argv", "arg", "setenv", "unsetenv", "used", "used", "vnode", "vnode", "offline", "online", "restart", "log"}
+	names := []string{"rerun", "delete", "hold", "progname", "argv", "arg", "setenv", "unsetenv", "used", "used",
+		"vnode", "vnode", "offline", "online", "restart", "log"}
 	var fields []string
 	for range r.IntN(8) {
 		verb := names[r.IntN(len(names))]
@@ -135,11 +142,13 @@ func (r random) answer() string {
 
 var environment = regexp.MustCompile(`(?s)pbs\.event\(\)\.env=""".*"""\n`) // the only text of many lines
 
-// A hundred random events of each kind, with random answers, whole, broken and hostile: never an exception, always an outcome, always in time.
+// A hundred random events of each kind, with random answers, whole, broken and hostile: never an
+// exception, always an outcome, always in time.
 func TestShimFuzz(t *testing.T) {
 	t.Parallel()
 	m := newHookMoM(t)
-	if err := os.WriteFile(m.at("server"), []byte("pbshost\tfree\tx\npbshost[0]\toffline\tpbshost"), 0o600); err != nil {
+	if err := os.WriteFile(m.at("server"), []byte("pbshost\tfree\tx\npbshost[0]\toffline\tpbshost"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	m.env = []string{"PBS_STANDIN_SERVER=" + m.at("server")}

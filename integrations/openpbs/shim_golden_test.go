@@ -12,41 +12,57 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// script is what the daemon answers to each captured event, by kind; where a directory has an entry of its own, that.
+// script is what the daemon answers to each captured event, by kind; where a directory has an entry
+// of its own, that.
 var script = map[string][]string{
-	"execjob_begin": {"log", "debug", "cgroup made", "used", "", "cpupercent", "long", "0", "used", "", "cput", "duration", "0",
+	"execjob_begin": {"log", "debug", "cgroup made", "used", "", "cpupercent", "long", "0", "used", "", "cput",
+		"duration", "0",
 		"used", "", "mem", "size", "0kb", "used", "", "vmem", "size", "0kb", "accept"},
 	"execjob_prologue": {"log", "warning", "a warning", "accept"},
-	"execjob_launch": {"log", "debug", "in", "progname", "/usr/bin/env", "argv", "arg", "-i", "arg", "two words, \"quoted\" \\ and more", "setenv", "COMMA", "a,b\\c'd\"",
-		"setenv", "CUDA_VISIBLE_DEVICES", "", "setenv", "NEWLINE", "one\ntwo", "setenv", "PBS_NODEFILE", "/tmp/nodes", "setenv", "ZLAST", "ends,", "unsetenv", "NCPUS",
+	"execjob_launch": {"log", "debug", "in", "progname", "/usr/bin/env", "argv", "arg", "-i", "arg",
+		"two words, \"quoted\" \\ and more", "setenv", "COMMA", "a,b\\c'd\"",
+		"setenv", "CUDA_VISIBLE_DEVICES", "", "setenv", "NEWLINE", "one\ntwo", "setenv", "PBS_NODEFILE", "/tmp/nodes",
+		"setenv", "ZLAST", "ends,", "unsetenv", "NCPUS",
 		"unsetenv", "NONE", "accept"},
 	"execjob_attach":      {"log", "debug", "attached", "accept"},
 	"execjob_postsuspend": {"accept"},
 	"execjob_preresume":   {"reject", "no memory to resume in"},
 	"execjob_abort":       {"delete", "reject", "aborted\nin two lines"},
-	"execjob_epilogue": {"used", "", "cpupercent", "long", "98", "used", "", "cput", "duration", "00:01:30", "used", "", "diag_messages", "string",
-		`{"pbshost":["Cgroup mem limit exceeded: \"x\", y"]}`, "used", "", "energy", "float", "1.5", "used", "", "gpu_mem", "size", "12mb", "used", "", "mem", "size", "77777kb",
-		"used", "", "ranks", "long", "4", "used", "", "spread", "float", "0.25", "used", "", "waited", "duration", "90", "used", "", "whole", "boolean", "true",
+	"execjob_epilogue": {"used", "", "cpupercent", "long", "98", "used", "", "cput", "duration", "00:01:30", "used", "",
+		"diag_messages", "string",
+		`{"pbshost":["Cgroup mem limit exceeded: \"x\", y"]}`, "used", "", "energy", "float", "1.5", "used", "",
+		"gpu_mem", "size", "12mb", "used", "", "mem", "size", "77777kb",
+		"used", "", "ranks", "long", "4", "used", "", "spread", "float", "0.25", "used", "", "waited", "duration", "90",
+		"used", "", "whole", "boolean", "true",
 		"vnode", "pbshost", "comment", "", "string", "one left", "accept"},
 	"execjob_end": {"accept"},
-	"exechost_periodic": {"log", "error", "orphan killed", "vnode", "pbshost", "resources_available", "mem", "size", "100mb",
+	"exechost_periodic": {"log", "error", "orphan killed", "vnode", "pbshost", "resources_available", "mem", "size",
+		"100mb",
 		"vnode", "pbshost", "resources_available", "diag_messages", "string", "", "restart", "accept"},
-	"exechost_startup": {"vnode", "pbshost", "resources_available", "mem", "size", "0b", "vnode", "pbshost[0]", "resources_available", "hpmem", "size", "1gb",
-		"vnode", "pbshost[0]", "resources_available", "mem", "size", "11gb", "vnode", "pbshost[0]", "resources_available", "ncpus", "long", "1",
-		"vnode", "pbshost[0]", "sharing", "", "string", "default_excl", "vnode", "pbshost[1]", "comment", "", "string", "", "vnode", "pbshost[1]", "state", "", "string", "offline,busy", "accept"},
-	"abort86/execjob_begin":   {"log", "error", "no cgroup", "hold", "rerun", "reject", "Unexpected error in hookhost (system hold set)"},
+	"exechost_startup": {"vnode", "pbshost", "resources_available", "mem", "size", "0b", "vnode", "pbshost[0]",
+		"resources_available", "hpmem", "size", "1gb",
+		"vnode", "pbshost[0]", "resources_available", "mem", "size", "11gb", "vnode", "pbshost[0]",
+		"resources_available", "ncpus", "long", "1",
+		"vnode", "pbshost[0]", "sharing", "", "string", "default_excl", "vnode", "pbshost[1]", "comment", "", "string",
+		"", "vnode", "pbshost[1]", "state", "", "string", "offline,busy", "accept"},
+	"abort86/execjob_begin": {"log", "error", "no cgroup", "hold", "rerun", "reject",
+		"Unexpected error in hookhost (system hold set)"},
 	"qdel83/execjob_begin":    {"log", "error", "not possible", "rerun", "reject", "Failed to assign resources"},
 	"array95_1/execjob_begin": {"delete", "reject", "ncpus=9: at most 2 on this host"},
 	"qdel83/execjob_preterm":  {"reject", "not now"},
 	"job82/execjob_attach":    {"reject", "4711: not a process of the job's owner"},
-	"host/exechost_periodic_with_jobs": {"log", "debug", "1 job", "used", "91.pbshost", "cput", "duration", "99", "used", "91.pbshost", "mem", "size", "54322kb",
-		"used", "92.gone", "mem", "size", "1kb", "vnode", "pbshost", "no_such_attribute", "", "string", "x", "vnode", "pbshost", "resources_available", "a=b", "string", "x",
+	"host/exechost_periodic_with_jobs": {"log", "debug", "1 job", "used", "91.pbshost", "cput", "duration", "99",
+		"used", "91.pbshost", "mem", "size", "54322kb",
+		"used", "92.gone", "mem", "size", "1kb", "vnode", "pbshost", "no_such_attribute", "", "string", "x", "vnode",
+		"pbshost", "resources_available", "a=b", "string", "x",
 		"offline", "pbshost", "Hook cgroup: Unable to clean up one or more cgroups", "accept"},
-	// What an event does not let a hook change is left, and said.
-	"twochunk92/execjob_prologue": {"used", "", "mem", "size", "much", "used", "", "ncpus", "long", "none", "used", "", "x", "exotic", "y", "rerun", "reject", "requeue"},
+	// A field that the event does not let a hook change is left, and the log says so.
+	"twochunk92/execjob_prologue": {"used", "", "mem", "size", "much", "used", "", "ncpus", "long", "none", "used", "",
+		"x", "exotic", "y", "rerun", "reject", "requeue"},
 }
 
-// What lands in MoM's file, for every event that was captured from a running pbs_mom.
+// The golden files are what lands in MoM's file, for every event that was captured from a running
+// pbs_mom.
 func TestShimGolden(t *testing.T) {
 	t.Parallel()
 	inputs, err := filepath.Glob("../../testdata/pbs-events/*/*.in")
@@ -81,7 +97,8 @@ func TestShimGolden(t *testing.T) {
 }
 
 func startGolden(t *testing.T, m *hookMoM, answers map[string][]string) {
-	startDaemon(t, m.socket, true, func(c netConn, r fakeRequest) { say(c, 200, changesType, changes(answers["now"]...)) })
+	startDaemon(t, m.socket, true,
+		func(c netConn, r fakeRequest) { respond(c, 200, changesType, changes(answers["now"]...)) })
 }
 
 func checkGolden(t *testing.T, name, have string) {
@@ -109,8 +126,8 @@ var (
 	usedLine = regexp.MustCompile(`(?m)^pbs\.event\(\)\.job\.resources_used\[(\w+),(\w+)\]=(.*)$`)
 )
 
-// The same changes as pbs_cgroups made under the real pbs_python, by the shim and the stand-in: MoM's file is the same to the byte. That is how
-// the stand-in is known to write what PBS writes.
+// The same changes as pbs_cgroups made under the real pbs_python, by the shim and the stand-in:
+// MoM's file is the same to the byte. The test shows that the stand-in writes what PBS writes.
 func TestShimWritesAsPBS(t *testing.T) {
 	t.Parallel()
 	files, _ := filepath.Glob("../../testdata/pbs-events/stock_hook_job82/*.out")
@@ -157,13 +174,15 @@ func TestShimRequest(t *testing.T) {
 			t.Errorf("%s: %s%s", e.name, r.out, r.said)
 		}
 		q := d.requests()[len(d.requests())-1]
-		if added(q.body, input) != "" || q.path != "POST /v1/pbs/event" || q.head.Get("Hookhost-Parent") != pid() || q.head.Get("Hookhost-Asked") != "" {
+		if added(q.body, input) != "" || q.path != "POST /v1/pbs/event" || q.head.Get("Hookhost-Parent") != pid() ||
+			q.head.Get("Hookhost-Asked") != "" {
 			t.Errorf("%s: %+v", e.name, q)
 		}
 	}
 }
 
-// An event with what is not UTF-8 in it breaks off in pbs_python, and a launch would crash. The job runs all the same.
+// An event with what is not UTF-8 in it breaks off in pbs_python, and a launch would crash. The job
+// runs all the same.
 func TestShimNotUTF8(t *testing.T) {
 	t.Parallel()
 	m := newHookMoM(t)
@@ -174,19 +193,24 @@ func TestShimNotUTF8(t *testing.T) {
 		{strings.Replace(launch, `Variable_List="""`, `Variable_List="""X=`+"\xe4,", 1), ",FOO=bar,"},
 		{strings.Replace(launch, "job.Job_Name=main", "job.Job_Name=\xe4", 1), ",FOO=bar,"},
 	} {
-		r := m.run(strings.Replace(tt.broken, "pbs.event().env=", "pbs.event().argv[0]=one\npbs.event().argv[1]=\npbs.event().argv[2]=three\npbs.event().env=", 1))
-		for _, want := range []string{tt.want, `,A=b"""`, "progname=/bin/bash\npbs.event().argv[0]=one\npbs.event().argv[1]=\npbs.event().argv[2]=three\npbs.event().env=\"\"\"PATH=/bin:/usr/bin,"} {
+		r := m.run(strings.Replace(tt.broken, "pbs.event().env=",
+			"pbs.event().argv[0]=one\npbs.event().argv[1]=\npbs.event().argv[2]=three\npbs.event().env=", 1))
+		for _, want := range []string{tt.want, `,A=b"""`,
+			"progname=/bin/bash\npbs.event().argv[0]=one\npbs.event().argv[1]=\npbs.event().argv[2]=three\n" +
+				"pbs.event().env=\"\"\"PATH=/bin:/usr/bin,"} {
 			if !r.accepted() || !strings.Contains(r.out, want) {
 				t.Errorf("no %q in\n%s%s", want, r.out, r.said)
 			}
 		}
 	}
-	if r := m.run(strings.Replace(anEvent(t, "execjob_end"), "job.Job_Name=main", "job.Job_Name=\xe4", 1)); !r.accepted() {
+	if r := m.run(strings.Replace(anEvent(t, "execjob_end"), "job.Job_Name=main", "job.Job_Name=\xe4",
+		1)); !r.accepted() {
 		t.Errorf("%s%s", r.out, r.said)
 	}
 }
 
-// What a job must not run without is not left out: the event has the outcome of a daemon that failed.
+// A field that a job must not run without is not left out. The event has the outcome of a daemon
+// that failed.
 func TestShimVital(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -195,10 +219,13 @@ func TestShimVital(t *testing.T) {
 		want   string
 	}{
 		{"execjob_launch", []string{"setenv", "A", "\xff", "accept"}, "rejected: setenv: PBS takes only UTF-8"},
-		{"execjob_launch", []string{"argv", "arg", "one", "arg", "two\nlines", "accept"}, "rejected: arg two lines: PBS takes only one line"},
+		{"execjob_launch", []string{"argv", "arg", "one", "arg", "two\nlines", "accept"},
+			"rejected: arg two lines: PBS takes only one line"},
 		{"execjob_begin", []string{"setenv", "A", "b", "accept"}, `rejected: setenv A b: "env" not found`},
-		{"execjob_begin", []string{"progname", "/x", "accept"}, "rejected: progname /x: event attribute 'progname' not found"},
-		{"execjob_resize", []string{"hold", "reject", "x"}, "rejected: hold: nothing is settable inside an execjob_resize hook!"},
+		{"execjob_begin", []string{"progname", "/x", "accept"},
+			"rejected: progname /x: event attribute 'progname' not found"},
+		{"execjob_resize", []string{"hold", "reject", "x"},
+			"rejected: hold: nothing is settable inside an execjob_resize hook!"},
 		{"exechost_periodic", []string{"rerun", "accept"}, `exechost_periodic: accepted: rerun: "job" not found`},
 	} {
 		m := newHookMoM(t)
@@ -206,7 +233,8 @@ func TestShimVital(t *testing.T) {
 			m = newHookMoM(t, `execjob_launch = "accept"`)
 		}
 		answering(t, m, tt.fields...)
-		if r := m.run(anEvent(t, tt.event)); !strings.Contains(r.said, tt.want) || strings.Contains(r.out, "vnode_list") || r.accepted() != (tt.event == "exechost_periodic") {
+		if r := m.run(anEvent(t, tt.event)); !strings.Contains(r.said, tt.want) ||
+			strings.Contains(r.out, "vnode_list") || r.accepted() != (tt.event == "exechost_periodic") {
 			t.Errorf("%s: want %q:\n%s%s", tt.event, tt.want, r.out, r.said)
 		}
 	}

@@ -22,16 +22,19 @@ import (
 	"github.com/hookhost/hookhost/integrations/openpbs"
 )
 
-// The tests TestShim... play pbs_mom and the daemon: the hook runs under python3 with a stand-in for PBS's module (testdata/pbs.py), and what
-// counts is the file that MoM reads afterwards, MoM's log, and how long it took.
+// The tests TestShim... play pbs_mom and the daemon. The hook runs under python3 with a stand-in
+// for PBS's module (testdata/pbs.py). The assertions are on the file that MoM reads afterwards,
+// MoM's log, and how long it took.
 
 // hookEvents are all events of pbs_mom, with what becomes of each when the daemon does not answer.
 var hookEvents = []struct {
 	name    string
 	rejects bool
 }{
-	{"execjob_begin", true}, {"execjob_prologue", true}, {"execjob_launch", true}, {"execjob_attach", true}, {"execjob_resize", true},
-	{"execjob_preresume", true}, {"execjob_epilogue", false}, {"execjob_end", false}, {"execjob_abort", false}, {"execjob_preterm", false},
+	{"execjob_begin", true}, {"execjob_prologue", true}, {"execjob_launch", true}, {"execjob_attach", true},
+	{"execjob_resize", true},
+	{"execjob_preresume", true}, {"execjob_epilogue", false}, {"execjob_end", false}, {"execjob_abort", false},
+	{"execjob_preterm", false},
 	{"execjob_postsuspend", false}, {"exechost_periodic", false}, {"exechost_startup", false},
 }
 
@@ -111,16 +114,18 @@ func (d *fakeDaemon) requests() []fakeRequest {
 	return d.asked
 }
 
-// say answers with a status and a body, as the daemon does.
-func say(c net.Conn, status int, kind, body string) {
-	fmt.Fprintf(c, "HTTP/1.0 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), kind, len(body), body)
+// respond answers with a status and a body, as the daemon does.
+func respond(c net.Conn, status int, kind, body string) {
+	fmt.Fprintf(c, "HTTP/1.0 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", status,
+		http.StatusText(status), kind, len(body), body)
 }
 
 const changesType = "application/x-hookhost-changes"
 
 // answering is a daemon that answers every event so.
 func answering(t testing.TB, m *hookMoM, fields ...string) *fakeDaemon {
-	return startDaemon(t, m.socket, true, func(c net.Conn, r fakeRequest) { say(c, 200, changesType, changes(fields...)) })
+	return startDaemon(t, m.socket, true,
+		func(c net.Conn, r fakeRequest) { respond(c, 200, changesType, changes(fields...)) })
 }
 
 // A hookMoM does what pbs_mom does with a hook: its directories, the input file, the alarm.
@@ -156,10 +161,12 @@ func newHookMoM(t testing.TB, settings ...string) *hookMoM {
 
 func (m *hookMoM) at(name string) string { return filepath.Join(m.home, name) }
 
-// configure writes the hook's configuration. A daemon that is not there is not waited for, unless a test wants that.
+// configure writes the hook's configuration. A daemon that is not there is not waited for, unless a
+// test wants that.
 func (m *hookMoM) configure(settings ...string) {
 	m.t.Helper()
-	text := "# a site's\n[memory]\nenabled = true\n[shim]\nsocket = \"" + m.socket + "\"\nwait = \"0s\"\n" + strings.Join(settings, "\n") + "\n[pids]\nmax = 10\n"
+	text := "# a site's\n[memory]\nenabled = true\n[shim]\nsocket = \"" + m.socket + "\"\nwait = \"0s\"\n" +
+		strings.Join(settings, "\n") + "\n[pids]\nmax = 10\n"
 	if err := os.WriteFile(m.at("hooks/shim.CF"), []byte(text), 0o644); err != nil {
 		m.t.Fatal(err)
 	}
@@ -205,10 +212,12 @@ func withAlarm(input string, seconds int) string {
 
 // withVnode adds a vnode to those of the job, as MoM lists those of other hosts.
 func withVnode(input, name string) string {
-	return strings.Replace(input, "\npbs.event().vnode_list", "\npbs.event().vnode_list[\""+name+"\"].sharing=default_shared\npbs.event().vnode_list", 1)
+	return strings.Replace(input, "\npbs.event().vnode_list",
+		"\npbs.event().vnode_list[\""+name+"\"].sharing=default_shared\npbs.event().vnode_list", 1)
 }
 
-// added returns what the shim has sent behind MoM's file, but for the alarm: a machine that is slow has lost some of it.
+// added returns what the shim has sent behind MoM's file, but for the alarm: a machine that is slow
+// has lost some of it.
 func added(body, input string) string {
 	more, whole := strings.CutPrefix(body, input)
 	if !whole {
@@ -232,7 +241,8 @@ func (m *hookMoM) script(script, input string) hookResult {
 		m.t.Fatal(err)
 	}
 	var said bytes.Buffer
-	cmd := exec.Command(m.python, filepath.Join(modules(m.t), "pbs_python.py"), "--hook", "-i", stem+".in", "-o", stem+".out", "-L", m.at("logs"), "-e", "0x1ff", script)
+	cmd := exec.Command(m.python, filepath.Join(modules(m.t), "pbs_python.py"), "--hook", "-i", stem+".in", "-o",
+		stem+".out", "-L", m.at("logs"), "-e", "0x1ff", script)
 	cmd.Dir, cmd.Stderr = m.at("hooks/tmp"), &said
 	cmd.Env = append([]string{"PATH=/bin:/usr/bin", "PBS_HOOK_CONFIG_FILE=" + m.at("hooks/shim.CF")}, m.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -276,7 +286,8 @@ func captured(t testing.TB, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.ReplaceAll(string(b), "/var/spool/pbs/mom_priv/hooks/tmp/", "/dev/null/") // a file for debugging, which nobody wants
+	// a file for debugging, which nobody wants
+	return strings.ReplaceAll(string(b), "/var/spool/pbs/mom_priv/hooks/tmp/", "/dev/null/")
 }
 
 // anEvent is one of each kind. There is none of execjob_resize, which begin is like.
@@ -299,12 +310,14 @@ func anEvent(t testing.TB, event string) string {
 
 var interpreterName = regexp.MustCompile(`^python3\.([6-9]|1[0-9])$`)
 
-// pythons finds an interpreter of each version of Python 3 that this machine has; the first is python3 itself.
+// pythons finds an interpreter of each version of Python 3 that this machine has; the first is
+// python3 itself.
 var pythons = sync.OnceValue(func() []string {
 	var found []string
 	seen := map[string]bool{}
 	look := func(program string) {
-		out, err := exec.Command(program, "-c", "import sys; print('%d.%d %s' % (sys.version_info[0], sys.version_info[1], sys.executable))").Output()
+		out, err := exec.Command(program, "-c",
+			"import sys; print('%d.%d %s' % (sys.version_info[0], sys.version_info[1], sys.executable))").Output()
 		version, path, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 		if err == nil && !seen[version] && path != "" {
 			seen[version] = true
@@ -349,7 +362,8 @@ var modulesDir struct {
 	path string
 }
 
-// modules is a folder with the hook's script, and with the stand-in for PBS's modules that interpreters may leave their compiled files in.
+// modules is a folder with the hook's script, and with the stand-in for PBS's modules that
+// interpreters may leave their compiled files in.
 func modules(t testing.TB) string {
 	t.Helper()
 	modulesDir.Lock()
@@ -384,12 +398,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// slowness is how many seconds this machine needs for a hook that does nothing, times ten: what tests of time allow beyond.
+// slowness is how many seconds this machine needs for a hook that does nothing, times ten: what
+// tests of time allow beyond.
 var slowness = sync.OnceValue(func() int { return int(math.Ceil(10 * doNothing.Seconds())) })
 
 var doNothing time.Duration
 
-// patience returns an alarm in seconds that a test of time can go by on this machine, however slow that is.
+// patience returns an alarm in seconds that a test of time can go by on this machine, however slow
+// that is.
 func patience(t testing.TB) int {
 	t.Helper()
 	once.Do(func() {

@@ -18,7 +18,8 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// The files beside one another in PBS_EXEC/bin. The stand-in has the same names (pbs_python/main.go).
+// The files beside one another in PBS_EXEC/bin. The stand-in has the same names
+// (pbs_python/main.go).
 const (
 	pbsPython = "pbs_python"
 	real      = "pbs_python.openpbs"  // PBS's own, while the stand-in has its place
@@ -26,15 +27,16 @@ const (
 	fresh     = ".pbs_python.hookhost-new"
 )
 
-// What each of the two programs has in it and the other has not: PBS's usage text (main in src/tools/pbs_python.c), and the name of
-// a variable that only the stand-in sets.
+// The constants are what each of the two programs has in it and the other has not: PBS's usage text
+// (main in src/tools/pbs_python.c), and the name of a variable that only the stand-in sets.
 var (
 	pbsWords     = []byte("--hook -i <")
 	standInWords = []byte("HOOKHOST_REPLY_FD=")
 )
 
-// StandIn is the place of the program pbs_python, which the native stand-in may have. All changes are such that whatever they are cut
-// off by, pbs_python is one of the two, whole; doing the same again finishes what was begun.
+// StandIn is the place of the program pbs_python, which the native stand-in may have. pbs_python is
+// one of the two, whole, wherever a change is cut off. Doing the same again finishes what was
+// begun.
 type StandIn struct {
 	Dir string // PBS_EXEC/bin
 }
@@ -42,8 +44,9 @@ type StandIn struct {
 // State says who has the place.
 type State int
 
-// The states. StateStock is also that of a directory where the stand-in has never been; in StateUpgraded PBS's package has put
-// a new pbs_python in the place of the stand-in.
+// The states. StateStock is also that of a directory where the stand-in has never been.
+// StateUpgraded is that of a directory where PBS's package has put a new pbs_python in the place of
+// the stand-in.
 const (
 	StateNone     State = iota // there is no pbs_python
 	StateStock                 // PBS's own
@@ -60,9 +63,9 @@ type Place struct {
 	Outdated bool
 }
 
-// Look tells who has the place, and whether the stand-in there is program; "" compares with nothing. It changes nothing. It fails where
-// the directory cannot be read.
-func (s StandIn) Look(program string) (Place, error) {
+// Inspect returns who has the place, and whether the stand-in there is program; "" compares with
+// nothing. Inspect changes nothing, and fails where the directory cannot be read.
+func (s StandIn) Inspect(program string) (Place, error) {
 	now, err := s.read(pbsPython)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Place{State: StateNone}, nil
@@ -111,8 +114,8 @@ func (s StandIn) Look(program string) (Place, error) {
 }
 
 // Install gives the place to program, a stand-in that knows the hook's name. PBS's own stays beside
-// it under another name. It is idempotent, takes a newer stand-in, and the newer pbs_python of an
-// upgraded PBS. It refuses what Look does not know.
+// it under another name. Install is idempotent. A newer stand-in and the newer pbs_python of an
+// upgraded PBS are installed as well. Install refuses what Inspect does not know.
 func (s StandIn) Install(program, hook string) error {
 	b, err := os.ReadFile(program)
 	if err != nil {
@@ -121,7 +124,7 @@ func (s StandIn) Install(program, hook string) error {
 	if !bytes.Contains(b, standInWords) {
 		return fmt.Errorf("%s: not the stand-in", program)
 	}
-	p, err := s.Look(program)
+	p, err := s.Inspect(program)
 	if err != nil {
 		return err
 	}
@@ -144,8 +147,10 @@ func (s StandIn) Install(program, hook string) error {
 		return err
 	}
 	// The notes first: whatever happens next, they say what the file beside pbs_python is.
-	text := fmt.Sprintf("# Written by 'hookhost openpbs install --native'; 'hookhost openpbs uninstall' takes it back.\n"+
-		"hook = %s\nreal = %s\nreal_size = %d\nreal_sha256 = %s\nstandin_sha256 = %s\n", hook, s.path(real), len(python), sum(python), sum(b))
+	text := fmt.Sprintf("# Written by 'hookhost openpbs install --native'; "+
+		"'hookhost openpbs uninstall' takes it back.\n"+
+		"hook = %s\nreal = %s\nreal_size = %d\nreal_sha256 = %s\nstandin_sha256 = %s\n", hook, s.path(real),
+		len(python), sum(python), sum(b))
 	if p.State == StateUpgraded {
 		// The older one goes before the notes about it do.
 		if err := os.Remove(s.path(real)); err != nil {
@@ -167,10 +172,11 @@ func (s StandIn) Install(program, hook string) error {
 	return s.put(pbsPython, b, info.Mode().Perm(), info)
 }
 
-// Uninstall gives the place back to PBS's own. After an upgrade of PBS that is the new one, and the old one is removed. It is idempotent;
-// done tells whether there was anything to do. It refuses what Look does not know.
+// Uninstall gives the place back to PBS's own. After an upgrade of PBS that is the new one, and the
+// old one is removed. Uninstall is idempotent; done tells whether there was anything to do.
+// Uninstall refuses what Inspect does not know.
 func (s StandIn) Uninstall() (done bool, err error) {
-	p, err := s.Look("")
+	p, err := s.Inspect("")
 	if err != nil {
 		return false, err
 	}
@@ -268,9 +274,11 @@ func sum(b []byte) string {
 }
 
 // machines are what a pbs_python for this machine is for.
-var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "ppc64le": elf.EM_PPC64, "riscv64": elf.EM_RISCV, "s390x": elf.EM_S390}
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "ppc64le": elf.EM_PPC64,
+	"riscv64": elf.EM_RISCV, "s390x": elf.EM_S390}
 
-// isPython tells why a program is not PBS's pbs_python, of which a wrapper of the site's is one example; nil when it is.
+// isPython tells why a program is not PBS's pbs_python, of which a wrapper of the site's is one
+// example; nil when it is.
 func isPython(b []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(b))
 	if err != nil {

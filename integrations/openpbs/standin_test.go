@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// bin is a PBS_EXEC/bin whose pbs_python is a program with PBS's words in it, and a stand-in beside the folder.
+// bin is a PBS_EXEC/bin whose pbs_python is a program with PBS's words in it, and a stand-in beside
+// the folder.
 type bin struct {
 	t *testing.T
 	StandIn
@@ -57,7 +58,7 @@ func (b *bin) put(name string, content []byte) {
 
 func (b *bin) is(want State) {
 	b.t.Helper()
-	if p, err := b.Look(b.program); err != nil || p.State != want {
+	if p, err := b.Inspect(b.program); err != nil || p.State != want {
 		b.t.Fatalf("state %d (%s), %v: want %d", p.State, p.Why, err, want)
 	}
 }
@@ -133,14 +134,15 @@ func TestStandInInstall(t *testing.T) {
 	if err := os.WriteFile(b.program, b.elf("HOOKHOST_REPLY_FD= two"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := b.Look(b.program); err != nil || !p.Outdated {
+	if p, err := b.Inspect(b.program); err != nil || !p.Outdated {
 		t.Errorf("%+v, %v: want outdated", p, err)
 	}
 	b.install()
 	b.uninstall()
 }
 
-// At whatever moment an installation or its opposite is cut off, pbs_python is whole, and both ways lead on from there.
+// At whatever moment an installation or its opposite is cut off, pbs_python is whole, and both ways
+// lead on from there.
 func TestStandInIsCutOff(t *testing.T) {
 	link := func(b *bin) {
 		if err := os.Link(b.path(pbsPython), b.path(real)); err != nil {
@@ -196,14 +198,15 @@ func TestStandInAfterUpgrade(t *testing.T) {
 	b.uninstall()
 }
 
-// What is not known is left as it is, both ways.
+// A program that is not known is left as it is, both ways.
 func TestStandInRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		prepare func(b *bin)
 		why     string
 	}{
-		{"a script", func(b *bin) { b.put(pbsPython, []byte("#!/bin/sh\nexec python3 --hook -i <x\n")) }, "not a program of PBS's"},
+		{"a script", func(b *bin) { b.put(pbsPython, []byte("#!/bin/sh\nexec python3 --hook -i <x\n")) },
+			"not a program of PBS's"},
 		{"another program", func(b *bin) { b.put(pbsPython, b.elf("hello")) }, "not PBS's pbs_python"},
 		{"cut off", func(b *bin) { b.put(pbsPython, b.python[:20]) }, "not a program of PBS's"},
 		{"another machine", func(b *bin) {
@@ -215,9 +218,11 @@ func TestStandInRefuses(t *testing.T) {
 			os.Rename(b.path(pbsPython), b.path("elsewhere"))
 			os.Symlink("elsewhere", b.path(pbsPython))
 		}, "not a regular file"},
-		{"somebody's copy beside it", func(b *bin) { b.put(real, []byte("#!/bin/sh\n")) }, "was not put there by hookhost"},
+		{"somebody's copy beside it", func(b *bin) { b.put(real, []byte("#!/bin/sh\n")) },
+			"was not put there by hookhost"},
 		{"PBS's own is gone", func(b *bin) { b.install(); os.Remove(b.path(real)) }, "install PBS's package again"},
-		{"PBS's own was changed", func(b *bin) { b.install(); b.put(real, b.elf("--hook -i <another>")) }, "checksum differs"},
+		{"PBS's own was changed", func(b *bin) { b.install(); b.put(real, b.elf("--hook -i <another>")) },
+			"checksum differs"},
 		{"PBS's own is rubbish", func(b *bin) { b.install(); b.put(real, []byte("x")) }, "not a program of PBS's"},
 		{"the stand-in twice", func(b *bin) { b.install(); b.put(real, b.content(pbsPython)) }, "not PBS's pbs_python"},
 	} {
@@ -226,7 +231,8 @@ func TestStandInRefuses(t *testing.T) {
 			tt.prepare(b)
 			names, before := b.names(), b.content(pbsPython)
 			_, uninstallErr := b.Uninstall()
-			for what, err := range map[string]error{"install": b.Install(b.program, "hookhost"), "uninstall": uninstallErr} {
+			for what, err := range map[string]error{"install": b.Install(b.program, "hookhost"),
+				"uninstall": uninstallErr} {
 				if err == nil || !strings.Contains(err.Error(), tt.why) {
 					t.Errorf("%s: %v, want %q", what, err, tt.why)
 				}
@@ -237,7 +243,8 @@ func TestStandInRefuses(t *testing.T) {
 		})
 	}
 	b := newBin(t)
-	if err := b.Install(b.path(pbsPython), "hookhost"); err == nil || !strings.Contains(err.Error(), "not the stand-in") {
+	if err := b.Install(b.path(pbsPython), "hookhost"); err == nil ||
+		!strings.Contains(err.Error(), "not the stand-in") {
 		t.Errorf("PBS's own as stand-in: %v", err)
 	}
 	os.Remove(b.path(pbsPython))

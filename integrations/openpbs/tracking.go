@@ -13,10 +13,10 @@ import (
 const Tracking = "server_priv/hooks/tracking.TR"
 
 // Pending returns the hosts whose pbs_mom has not confirmed all of the hook, sorted. The text is
-// that of Tracking: lines `HOST:PORT HOOK ACTION ID`. An ACTION of 0 is nothing to do. Of the lines
-// about a host those with the highest ID count, and the last of these.
+// that of Tracking: lines `HOST:PORT HOOK ACTION ID`. An ACTION of 0 is nothing to do. The last
+// line about a host with the highest ID counts.
 //
-// The server appends lines, and now and then writes the file anew with all actions that it has ever
+// The server appends lines. Now and then it writes the file anew with all actions that it has ever
 // had for a host, in no order of time. IDs grow.
 func Pending(tracking []byte, hook string) []string {
 	pending, latest := map[string]bool{}, map[string]int64{}

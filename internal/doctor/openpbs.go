@@ -102,7 +102,7 @@ func examinePython(dir, program string) []Finding {
 		program = ""
 	}
 	const what = "pbs_python"
-	place, err := openpbs.StandIn{Dir: dir}.Look(program)
+	place, err := openpbs.StandIn{Dir: dir}.Inspect(program)
 	switch {
 	case err != nil:
 		return []Finding{degraded(what, err.Error(), "")}
