@@ -7,7 +7,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// ExecjobBegin looks at what the job asks for and has the host call when the first of it is due. The job's cgroup need not be there.
+// ExecjobBegin looks at what the job asks for and has the host call when the first of it is due.
+// The job's cgroup need not be there.
 func (h *hook) ExecjobBegin(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	s := stateFor(req)
 	told, err := s.follow(h.policy, req.Job, h.placeOf(s, req.Job, nil, req.Node))
@@ -19,11 +20,12 @@ func (h *hook) ExecjobBegin(_ context.Context, req *hostapi.Request) (*hostapi.O
 
 // outcome is the answer to an event that says what the job asks for.
 func (s *state) outcome(told []string) *hostapi.Outcome {
-	return &hostapi.Outcome{State: s.encode(), CallAtElapsed: s.Next, AskSisters: s.asks(), WalltimeLimit: s.walltimeLimit(), JobStderr: told}
+	return &hostapi.Outcome{State: s.encode(), CallAtElapsed: s.Next, AskSisters: s.asks(),
+		WalltimeLimit: s.walltimeLimit(), JobStderr: told}
 }
 
-// ExecjobResize takes over the new limits. A job that is over them is not touched here, for it may be suspended: the host calls at
-// once if it runs.
+// ExecjobResize takes over the new limits. A job that is over them is not touched here, for it may
+// be suspended: the host calls at once if it runs.
 func (h *hook) ExecjobResize(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	s, err := decodeState(req.Job.State)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// A thousand jobs whose time is over at one moment, with a process each: how long until the last has its signal.
+// A thousand jobs whose time is over at one moment, with a process each: how long until the last
+// has its signal.
 func BenchmarkBatch(b *testing.B) {
 	const jobs = 1000
 	for _, place := range []struct {
@@ -33,7 +34,8 @@ func BenchmarkBatch(b *testing.B) {
 				name    string
 				elapsed time.Duration
 				told    string
-			}{{"warn", 300 * time.Second, "=>> PBS: walltime: 00:05:00 left of 00:10:00"}, {"terminate", 600 * time.Second, "=>> PBS: job killed: walltime 600 exceeded limit 600"}} {
+			}{{"warn", 300 * time.Second, "=>> PBS: walltime: 00:05:00 left of 00:10:00"},
+				{"terminate", 600 * time.Second, "=>> PBS: job killed: walltime 600 exceeded limit 600"}} {
 				b.Run(part.name, func(b *testing.B) {
 					begin := cpuTime(b)
 					for b.Loop() {
@@ -53,7 +55,8 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used, which tells more than the clock where others use the machine too.
+// cpuTime is what this process has used, which tells more than the clock where others use the
+// machine too.
 func cpuTime(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -62,10 +65,11 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// What the hook adds to a job's begin.
+// BenchmarkBegin is what the hook adds to a job's begin.
 func BenchmarkBegin(b *testing.B) {
 	n := newNode(b, 0, nil)
-	req := &hostapi.Request{Event: hostapi.EventBegin, Job: &hostapi.Job{ID: "1.srv", ResourceList: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@300"}}}
+	req := &hostapi.Request{Event: hostapi.EventBegin, Job: &hostapi.Job{ID: "1.srv",
+		ResourceList: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@300"}}}
 	for b.Loop() {
 		if _, err := n.ExecjobBegin(b.Context(), req); err != nil {
 			b.Fatal(err)

@@ -16,7 +16,8 @@ type policy struct {
 	warnings []config.Warning // Walltime.Signals
 }
 
-// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for the defaults).
+// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for
+// the defaults).
 func newPolicy(text []byte) (*policy, error) {
 	p := &policy{Cgroup: config.Default().Cgroup, Walltime: config.DefaultWalltime()}
 	if len(text) > 0 {

@@ -17,7 +17,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// hook answers the events. Of jobs it keeps nothing: where a job is stands in its state, which the host keeps.
+// hook answers the events. A hook keeps nothing about jobs: their progress stands in their state,
+// which the host keeps.
 type hook struct {
 	policy  *policy
 	log     *logrus.Entry
@@ -29,7 +30,8 @@ type hook struct {
 	fuse    sync.Map                                      // *proc.FUSE of jobs that get SIGKILL, by id
 }
 
-// newHook opens this machine's kernel files and makes the hook. With walltime.enabled = false it is one that does nothing.
+// newHook opens this machine's kernel files and makes the hook. With walltime.enabled = false it is
+// one that does nothing.
 func newHook(s *hostapi.Setup) (any, error) {
 	p, err := newPolicy(s.Config)
 	if err != nil {
@@ -58,7 +60,7 @@ func (off) ExechostStartup(context.Context, *hostapi.Request) (*hostapi.Outcome,
 	return &hostapi.Outcome{}, nil
 }
 
-// open makes the hook of a node. It changes nothing there.
+// open makes the hook of a node. open changes nothing there.
 func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) (*hook, error) {
 	tree, err := cgroup.Detect(roots, opt)
 	if err != nil {
@@ -75,7 +77,8 @@ type place struct {
 	spread    bool // there are such hosts
 }
 
-// placeOf finds out where a job runs. j is nil before the job has a cgroup, node is this host's name in exec_vnode.
+// placeOf finds out where a job runs. j is nil before the job has a cgroup, node is this host's
+// name in exec_vnode.
 func (h *hook) placeOf(s *state, job *hostapi.Job, j *cgroup.Job, node string) place {
 	at := place{cpus: 1}
 	_, counts := job.ResourceList[cput]
@@ -95,7 +98,8 @@ func (h *hook) placeOf(s *state, job *hostapi.Job, j *cgroup.Job, node string) p
 	return at
 }
 
-// cpusElsewhere is how many cpus a job has on other hosts than node: 1 at least for each of its chunks there.
+// cpusElsewhere is how many cpus a job has on other hosts than node: 1 at least for each of its
+// chunks there.
 func cpusElsewhere(execVnode, node string) (cpus int, err error) {
 	if !strings.Contains(execVnode, "+") { // one chunk, which is here: nearly every job
 		return 0, nil
@@ -117,8 +121,8 @@ func cpusElsewhere(execVnode, node string) (cpus int, err error) {
 	return cpus, nil
 }
 
-// cpus is how many cpus the job can run on: those of its cpuset, else those of the node. It is 1 at least. j is nil before the job
-// has a cgroup.
+// cpus is how many cpus the job can run on, 1 at least: the cpus of its cpuset, else of the node. j
+// is nil before the job has a cgroup.
 func (h *hook) cpus(j *cgroup.Job) int {
 	if j != nil {
 		if l, err := j.Limits("cpuset"); err == nil && !l.CPUs.IsEmpty() {

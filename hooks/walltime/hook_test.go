@@ -14,12 +14,15 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// What hookhost sees of the hook: JSON on a wire, events found by their methods, and no more of them than are needed.
+// hookhost sees JSON on a wire, and events found by the hook's methods, no more of them than are
+// needed.
 func TestThroughHostapi(t *testing.T) {
 	kernfstest.NeedRoot(t)
 	node := newNode(t, 0, nil)
-	h := hooktest.New(t, newHook, `{"cgroup":{"prefix":"`+node.hook.policy.Cgroup.Prefix+`"},"walltime":{"maximum":"1h","signals":["@60"],"overtime":"10s"}}`)
-	if diff := cmp.Diff([]hostapi.Event{hostapi.EventBegin, hostapi.EventResize, hostapi.EventPreterm, hostapi.EventStartup, hostapi.EventPeriodic}, h.Events()); diff != "" {
+	h := hooktest.New(t, newHook,
+		`{"cgroup":{"prefix":"`+node.hook.policy.Cgroup.Prefix+`"},"walltime":{"maximum":"1h","signals":["@60"],"overtime":"10s"}}`)
+	if diff := cmp.Diff([]hostapi.Event{hostapi.EventBegin, hostapi.EventResize, hostapi.EventPreterm,
+		hostapi.EventStartup, hostapi.EventPeriodic}, h.Events()); diff != "" {
 		t.Errorf("events: -want +got:\n%s", diff)
 	}
 	job := &hostapi.Job{ID: "1.srv", ResourceList: hostapi.Resources{"walltime": "00:30:00"}}
@@ -45,7 +48,8 @@ func TestThroughHostapi(t *testing.T) {
 	job.ResourceList = hostapi.Resources{"walltime": "02:00:00"}
 	out = call(&hostapi.Request{Event: hostapi.EventResize, Job: job})
 	want("resize", 59*time.Minute, time.Hour, out.CallAtElapsed, out.WalltimeLimit)
-	if diff := cmp.Diff([]string{"=>> PBS: walltime: 02:00:00 was asked for, but no job of this node runs longer than 01:00:00"}, out.JobStderr); diff != "" {
+	if diff := cmp.Diff([]string{"=>> PBS: walltime: 02:00:00 was asked for, but no job of this node runs longer " +
+		"than 01:00:00"}, out.JobStderr); diff != "" {
 		t.Errorf("stderr, -want +got:\n%s", diff)
 	}
 	job.State, job.Elapsed = out.State, 50*time.Minute
@@ -57,13 +61,17 @@ func TestThroughHostapi(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	unknown := &hostapi.Job{ID: "2.srv", ResourceList: hostapi.Resources{"walltime": "600", "walltime_signal": "@5"}, Elapsed: 700 * time.Second}
+	unknown := &hostapi.Job{ID: "2.srv", ResourceList: hostapi.Resources{"walltime": "600", "walltime_signal": "@5"},
+		Elapsed: 700 * time.Second}
 	odd := &hostapi.Job{ID: "3.srv", ResourceList: hostapi.Resources{"walltime": "soon"}, State: json.RawMessage(`"x"`)}
-	list := map[string]*hostapi.Job{"1.srv": job, "2.srv": unknown, "3.srv": odd, "4.srv": {ID: "4.srv", ResourceList: hostapi.Resources{"walltime": "60"}}}
+	list := map[string]*hostapi.Job{"1.srv": job, "2.srv": unknown, "3.srv": odd,
+		"4.srv": {ID: "4.srv", ResourceList: hostapi.Resources{"walltime": "60"}}}
 	jobs := call(&hostapi.Request{Event: hostapi.EventStartup, JobList: list}).Jobs
 	want("startup", 59*time.Minute, time.Hour, jobs["1.srv"].CallAtElapsed, jobs["1.srv"].WalltimeLimit)
-	want("startup, unknown job", 700*time.Second, 600*time.Second, jobs["2.srv"].CallAtElapsed, jobs["2.srv"].WalltimeLimit)
-	want("startup, unknown job that asks for nonsense", 59*time.Minute, time.Hour, jobs["3.srv"].CallAtElapsed, jobs["3.srv"].WalltimeLimit)
+	want("startup, unknown job", 700*time.Second, 600*time.Second, jobs["2.srv"].CallAtElapsed,
+		jobs["2.srv"].WalltimeLimit)
+	want("startup, unknown job that asks for nonsense", 59*time.Minute, time.Hour, jobs["3.srv"].CallAtElapsed,
+		jobs["3.srv"].WalltimeLimit)
 	if u := jobs["4.srv"]; u != nil {
 		t.Errorf("startup, a job in the middle of its begin: %+v", u)
 	}
@@ -74,7 +82,8 @@ func TestThroughHostapi(t *testing.T) {
 	if u := jobs["1.srv"]; u.CallAtElapsed != 59*time.Minute || u.State != nil || u.JobStderr != nil {
 		t.Errorf("periodic: %+v", u)
 	}
-	jobs = call(&hostapi.Request{Event: hostapi.EventPeriodic, Partial: true, JobList: map[string]*hostapi.Job{"1.srv": job}}).Jobs
+	jobs = call(&hostapi.Request{Event: hostapi.EventPeriodic, Partial: true,
+		JobList: map[string]*hostapi.Job{"1.srv": job}}).Jobs
 	if u := jobs["1.srv"]; len(jobs) != 1 || u.CallAtElapsed != 59*time.Minute || u.State != nil || u.JobStderr != nil {
 		t.Errorf("a report of a live job: %+v", u)
 	}
@@ -84,10 +93,12 @@ func TestBeginRejects(t *testing.T) {
 	kernfstest.NeedRoot(t)
 	h := hooktest.New(t, newHook, `{"cgroup":{"prefix":"`+testPrefix()+`"}}`)
 	for value, want := range map[string]string{
-		"FOO@3": `job 1.srv: walltime_signal: "FOO@3": "FOO" is not a signal`, "USR1@60": "job 1.srv: walltime_signal: USR1@60 is not before the end of a walltime of 00:01:00",
-		"KILL@3": `job 1.srv: walltime_signal: "KILL@3": SIGKILL is no warning: no program can catch it`} {
+		"FOO@3":   `job 1.srv: walltime_signal: "FOO@3": "FOO" is not a signal`,
+		"USR1@60": "job 1.srv: walltime_signal: USR1@60 is not before the end of a walltime of 00:01:00",
+		"KILL@3":  `job 1.srv: walltime_signal: "KILL@3": SIGKILL is no warning: no program can catch it`} {
 		_, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventBegin,
-			Job: &hostapi.Job{ID: "1.srv", ResourceList: hostapi.Resources{"walltime": "60", "walltime_signal": value}}})
+			Job: &hostapi.Job{ID: "1.srv",
+				ResourceList: hostapi.Resources{"walltime": "60", "walltime_signal": value}}})
 		if hostapi.KindOf(err) != hostapi.KindJob || err.Error() != want {
 			t.Errorf("%s: %v (%s), want %s", value, err, hostapi.KindOf(err), want)
 		}
@@ -99,7 +110,7 @@ func TestBeginRejects(t *testing.T) {
 	}
 }
 
-func TestConfiguration(t *testing.T) {
+func TestConfigurationIsCheckedAndMayDisableTheHook(t *testing.T) {
 	h, err := hooktest.Try(t, newHook, hostapi.SetupData{Config: []byte(`{"walltime":{"enabled":false}}`)})
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +118,9 @@ func TestConfiguration(t *testing.T) {
 	if out, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventStartup}); err != nil || out.Jobs != nil {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if _, err := hooktest.Try(t, newHook, hostapi.SetupData{Config: []byte(`{"walltime":{"signals":["x"]}}`)}); hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), "walltime.signals") {
+	if _, err := hooktest.Try(t, newHook,
+		hostapi.SetupData{Config: []byte(`{"walltime":{"signals":["x"]}}`)}); hostapi.KindOf(err) != hostapi.KindNode ||
+		!strings.Contains(err.Error(), "walltime.signals") {
 		t.Errorf("%v", err)
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// see looks at a job, does what is due and says when to look again. The host keeps events of the job away meanwhile. said is a line for
-// the log, for later: other jobs may wait for their signals.
+// see looks at a job, does what is due and says when to look again. The host keeps events of the
+// job away meanwhile. said is a line for the log, for later: other jobs may wait for their signals.
 //
-// The state that says that something was done reaches the host after it was done: where this program or the host dies in between it
-// is done again, so a signal may come twice but is never lost.
+// The state reaches the host after something was done. A deed is done again where this program or
+// the host dies in between. So a signal may come twice but is never lost.
 func (h *hook) see(ctx context.Context, job *hostapi.Job, node string) (u *hostapi.JobUpdate, said string) {
 	if _, hangs := h.seeing.LoadOrStore(job.ID, true); hangs { // an earlier look, which nobody waits for any more
-		return lookLater(job), ""
+		return callLater(job), ""
 	}
 	defer h.seeing.Delete(job.ID)
 	s, told := h.stateOf(job, node)
@@ -33,13 +33,14 @@ func (h *hook) see(ctx context.Context, job *hostapi.Job, node string) (u *hosta
 	if err != nil {
 		h.logOf(job.ID).Error(err)
 	} else if s.Next > 0 && job.Elapsed >= s.Next {
-		f := h.look(j, job, s)
+		f := h.measure(j, job, s)
 		s.progress, o = h.policy.step(s.Limits, s.progress, f)
 		var notes []string
 		notes, said = h.carryOut(ctx, j, job, s, o, f.PIDs)
 		o.Notes = append(o.Notes, notes...)
 	}
-	u = &hostapi.JobUpdate{CallAtElapsed: s.Next, AskSisters: s.asks(), JobStderr: append(told, o.Lines...), Diag: o.Diag, Notes: o.Notes}
+	u = &hostapi.JobUpdate{CallAtElapsed: s.Next, AskSisters: s.asks(), JobStderr: append(told, o.Lines...),
+		Diag: o.Diag, Notes: o.Notes}
 	if s.Spread {
 		u.SignalSisters = o.signalElsewhere()
 	}
@@ -53,9 +54,9 @@ func (h *hook) see(ctx context.Context, job *hostapi.Job, node string) (u *hosta
 	return u, said
 }
 
-// look finds out what a job of which something is due looks like. What the kernel does not tell of a job is taken to be as it would
-// be in one that uses its time.
-func (h *hook) look(j *cgroup.Job, job *hostapi.Job, s *state) facts {
+// measure returns the facts of a job of which something is due. A fact that the kernel does not
+// give is as in a job that uses its time.
+func (h *hook) measure(j *cgroup.Job, job *hostapi.Job, s *state) facts {
 	f := facts{Elapsed: job.Elapsed, Grace: h.policy.grace(job.KillDelay), Up: time.Since(h.started)}
 	if r, err := j.Record(); err == nil {
 		f.Suspended = r.Suspended
@@ -64,7 +65,7 @@ func (h *hook) look(j *cgroup.Job, job *hostapi.Job, s *state) facts {
 		}
 	}
 	if s.Stage == running {
-		h.lookRunning(j, job, s, &f)
+		h.measureRunning(j, job, s, &f)
 		return f
 	}
 	pids, err := j.Processes()
@@ -81,8 +82,9 @@ func (h *hook) look(j *cgroup.Job, job *hostapi.Job, s *state) facts {
 	return f
 }
 
-// lookRunning is the part of look for a job that nobody has ended yet. Whether it has processes is asked only where it is over a limit.
-func (h *hook) lookRunning(j *cgroup.Job, job *hostapi.Job, s *state, f *facts) {
+// measureRunning is the part of measure for a job that nobody has ended yet. Whether it has
+// processes is asked only where it is over a limit.
+func (h *hook) measureRunning(j *cgroup.Job, job *hostapi.Job, s *state, f *facts) {
 	if s.Limits.CPUT > 0 {
 		f.CPUs = h.cpus(j) + s.OtherCPUs
 		if f.CPU, f.Uncounted = h.cpuTime(j); f.CPU != nil && job.OtherCPUTSeconds != nil {
@@ -107,7 +109,8 @@ func (h *hook) lookRunning(j *cgroup.Job, job *hostapi.Job, s *state, f *facts) 
 	}
 }
 
-// cpuTime returns what the job has used; nil when that is not known, and whether that is because nobody counts.
+// cpuTime returns what the job has used; nil when that is not known, and whether that is because
+// nobody counts.
 func (h *hook) cpuTime(j *cgroup.Job) (used *time.Duration, uncounted bool) {
 	sum, err := j.CPUTime()
 	switch {
@@ -120,12 +123,14 @@ func (h *hook) cpuTime(j *cgroup.Job) (used *time.Duration, uncounted bool) {
 	return &sum, false
 }
 
-// killTime is how long a look waits for killed processes to be gone. Those that are not are looked for again.
+// killTime is how long a look waits for killed processes to be gone. The others are looked for
+// again.
 const killTime = 50 * time.Millisecond
 
-// carryOut does what was decided. What fails is logged, and tried again by the next stage; notes are for the report, and said is for
-// the log when there is time.
-func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s *state, o orders, pids []int) (notes []string, said string) {
+// carryOut does what was decided. A failure is logged, and the next stage tries again. notes are
+// for the report, and said is for the log when there is time.
+func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s *state, o orders,
+	pids []int) (notes []string, said string) {
 	log := h.logOf(j.ID())
 	for _, w := range o.Signals {
 		if note := h.warn(j, job, s, w); note != "" {
@@ -164,18 +169,20 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 	return notes, said
 }
 
-// killOthers sends SIGKILL to all but what dumps core and the job's leading program: with that the job would be over, and all of it killed.
+// killOthers sends SIGKILL to all but the processes that dump core and the job's leading program.
+// The end of the leading program would be that of the job, and all of it would be killed.
 func (h *hook) killOthers(j *cgroup.Job, job *hostapi.Job, s *state) error {
 	pids, err := j.Processes()
 	if err != nil {
 		return err
 	}
 	shell, leads := h.shell(pids, job, s)
-	_, err = j.SignalSome(unix.SIGKILL, func(pid int) bool { return (!leads || pid != shell.PID) && !proc.DumpsCore(h.roots.Proc, pid) })
+	_, err = j.SignalSome(unix.SIGKILL,
+		func(pid int) bool { return (!leads || pid != shell.PID) && !proc.DumpsCore(h.roots.Proc, pid) })
 	return err
 }
 
-// warn sends a warning's signal. It returns what the report is to say of it.
+// warn sends a warning's signal. warn returns what the report is to say of it.
 func (h *hook) warn(j *cgroup.Job, job *hostapi.Job, s *state, w config.Warning) (note string) {
 	name := config.SignalName(w.Signal)
 	var err error

@@ -22,7 +22,8 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// everywhere runs a test on all of this machine's cgroups, and on those of v1 alone, where it has some.
+// everywhere runs a test on all of this machine's cgroups, and on those of v1 alone, where it has
+// some.
 func everywhere(t *testing.T, test func(t *testing.T, mode cgroup.Mode)) {
 	t.Run("all", func(t *testing.T) { test(t, 0) })
 	t.Run("v1", func(t *testing.T) { test(t, cgroup.ModeV1) })
@@ -49,11 +50,13 @@ func TestTermReachesAll(t *testing.T) {
 		}
 		leader := pids[shell]
 		eventually(t, "only the leading process is left", func() bool {
-			return n.lives(leader) && !slices.ContainsFunc(pids, func(pid int) bool { return pid != leader && n.lives(pid) })
+			return n.lives(leader) &&
+				!slices.ContainsFunc(pids, func(pid int) bool { return pid != leader && n.lives(pid) })
 		})
 		eventually(t, "it has noted SIGTERM", func() bool { return content(t, file) == "SIGTERM" })
 		text := "walltime 3 exceeded limit 3"
-		want := &hostapi.JobUpdate{CallAtElapsed: 33 * time.Second, JobStderr: []string{"=>> PBS: job killed: " + text}, Diag: "job killed: " + text,
+		want := &hostapi.JobUpdate{CallAtElapsed: 33 * time.Second, JobStderr: []string{"=>> PBS: job killed: " + text},
+			Diag:  "job killed: " + text,
 			Notes: []string{"ended by hookhost: " + text + ": SIGTERM"}, State: u.State, WalltimeLimit: u.WalltimeLimit}
 		if diff := cmp.Diff(want, u); diff != "" || *u.WalltimeLimit != 3*time.Second {
 			t.Errorf("limit %v, -want +got:\n%s", *u.WalltimeLimit, diff)
@@ -61,7 +64,8 @@ func TestTermReachesAll(t *testing.T) {
 	})
 }
 
-// What ignores SIGTERM gets SIGKILL after the grace, which is the job's own; nothing more happens to a job that is gone.
+// A process that ignores SIGTERM gets SIGKILL after the grace, which is the job's own. Nothing more
+// happens to a job that is gone.
 func TestKillAfterGrace(t *testing.T) {
 	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, nil)
@@ -69,7 +73,8 @@ func TestKillAfterGrace(t *testing.T) {
 		two := 2
 		n.jobs["1.srv"].KillDelay = &two
 		child, _ := n.start(j, 2, "shell", filepath.Join(t.TempDir(), "signals"), "daemon|ignore")
-		eventually(t, "who started the daemon has ended", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 2 })
+		eventually(t, "who started the daemon has ended",
+			func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 2 })
 		n.at(3*time.Second, "1.srv")
 		if n.due["1.srv"] != 5*time.Second {
 			t.Errorf("due at %v", n.due["1.srv"])
@@ -79,14 +84,16 @@ func TestKillAfterGrace(t *testing.T) {
 			t.Errorf("within the grace: processes %v, %v", pids, err)
 		}
 		u := n.at(5*time.Second, "1.srv")["1.srv"]
-		if want := []string{"ended by hookhost: walltime 3 exceeded limit 3: SIGKILL after a grace of 2s"}; !slices.Equal(u.Notes, want) || u.JobStderr != nil || u.Diag != "" {
+		want := []string{"ended by hookhost: walltime 3 exceeded limit 3: SIGKILL after a grace of 2s"}
+		if !slices.Equal(u.Notes, want) || u.JobStderr != nil || u.Diag != "" {
 			t.Errorf("notes %q, stderr %q, diag %q", u.Notes, u.JobStderr, u.Diag)
 		}
 		exit, err := child.Wait(t.Context())
 		if err != nil || exit.Status.Signal() != unix.SIGKILL {
 			t.Errorf("ended by %v, %v", exit.Status.Signal(), err)
 		}
-		eventually(t, "nothing is left", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
+		eventually(t, "nothing is left",
+			func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
 		if n.due["1.srv"] != 6*time.Second {
 			t.Errorf("due at %v", n.due["1.srv"])
 		}
@@ -112,21 +119,25 @@ func TestTermInAStorm(t *testing.T) {
 	}
 }
 
-// A warning reaches every process, or with B: the leading shell alone, by the session that MoM tells or by being MoM's child.
-func TestWarnings(t *testing.T) {
+// A warning reaches every process, or with B: the leading shell alone, by the session that MoM
+// tells or by being MoM's child.
+func TestWarningReachesEveryProcessOrTheShellAlone(t *testing.T) {
 	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, nil)
 		dir := t.TempDir()
 		shell, child := filepath.Join(dir, "shell"), filepath.Join(dir, "child")
-		j := n.begin("1.srv", hostapi.Resources{"walltime": "600", "walltime_signal": "B:USR1@300+USR1@200+B:INT@100+@50"})
+		j := n.begin("1.srv", hostapi.Resources{"walltime": "600",
+			"walltime_signal": "B:USR1@300+USR1@200+B:INT@100+@50"})
 		leader, _ := n.start(j, 2, "shell", shell, "note|"+child)
 		noted := func(atShell, atChild string) {
 			t.Helper()
-			eventually(t, atShell+"; "+atChild, func() bool { return content(t, shell) == atShell && content(t, child) == atChild })
+			eventually(t, atShell+"; "+atChild,
+				func() bool { return content(t, shell) == atShell && content(t, child) == atChild })
 		}
 		line := func(u map[string]*hostapi.JobUpdate, left string, notes ...string) {
 			t.Helper()
-			if got := u["1.srv"]; !slices.Equal(got.JobStderr, []string{"=>> PBS: walltime: " + left + " left of 00:10:00"}) || !slices.Equal(got.Notes, notes) || got.Diag != "" {
+			if got := u["1.srv"]; !slices.Equal(got.JobStderr, []string{"=>> PBS: walltime: " + left +
+				" left of 00:10:00"}) || !slices.Equal(got.Notes, notes) || got.Diag != "" {
 				t.Errorf("%+v", got)
 			}
 		}
@@ -148,7 +159,8 @@ func TestWarnings(t *testing.T) {
 	})
 }
 
-// A leading shell that cannot be found, or that is not in the job's cgroup, gets nothing, and that is told.
+// A leading shell that cannot be found, or that is not in the job's cgroup, gets nothing, and that
+// is told.
 func TestNoShell(t *testing.T) {
 	n := newNode(t, 0, nil)
 	j := n.begin("1.srv", hostapi.Resources{"walltime": "600", "walltime_signal": "B:USR1@300"})
@@ -157,9 +169,11 @@ func TestNoShell(t *testing.T) {
 	stranger, _ := n.start(other, 1, "note", file)
 	n.start(j, 1, "daemon", "sleep")
 	n.jobs["1.srv"].SessionID = stranger.PID
-	eventually(t, "the leading process has ended", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 1 })
+	eventually(t, "the leading process has ended",
+		func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 1 })
 	u := n.at(300*time.Second, "1.srv")["1.srv"]
-	if want := []string{"warning B:USR1@300: SIGUSR1 was not sent, as the job's leading shell was not found"}; !slices.Equal(u.Notes, want) {
+	want := []string{"warning B:USR1@300: SIGUSR1 was not sent, as the job's leading shell was not found"}
+	if !slices.Equal(u.Notes, want) {
 		t.Errorf("notes %q", u.Notes)
 	}
 	if got := content(t, file); got != "" {
@@ -167,7 +181,8 @@ func TestNoShell(t *testing.T) {
 	}
 }
 
-// A suspended job is left alone, also when it is asked about where its time is over; a job without a cgroup is no mistake.
+// A suspended job is left alone, also when it is asked about where its time is over; a job without
+// a cgroup is no mistake.
 func TestLeftAlone(t *testing.T) {
 	n := newNode(t, 0, nil)
 	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
@@ -176,7 +191,8 @@ func TestLeftAlone(t *testing.T) {
 	if err := j.SetRecord(record); err != nil {
 		t.Fatal(err)
 	}
-	if u := n.at(3*time.Second, "1.srv")["1.srv"]; u.JobStderr != nil || u.CallAtElapsed != 4*time.Second || !n.lives(pids[0]) {
+	if u := n.at(3*time.Second, "1.srv")["1.srv"]; u.JobStderr != nil || u.CallAtElapsed != 4*time.Second ||
+		!n.lives(pids[0]) {
 		t.Errorf("suspended: %+v", u)
 	}
 	record.Suspended = false
@@ -193,13 +209,14 @@ func TestLeftAlone(t *testing.T) {
 	if err := empty.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if u := n.at(63*time.Second, "2.srv")["2.srv"]; u.JobStderr != nil || u.Notes != nil || u.CallAtElapsed != 123*time.Second {
+	if u := n.at(63*time.Second, "2.srv")["2.srv"]; u.JobStderr != nil || u.Notes != nil ||
+		u.CallAtElapsed != 123*time.Second {
 		t.Errorf("without a cgroup: %+v", u)
 	}
 }
 
 // The kernel's own count of cpu time ends a job that has used what it may, and not before.
-func TestCPUTLimit(t *testing.T) {
+func TestCPUTLimitEndsAJobByTheKernelsCount(t *testing.T) {
 	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, nil)
 		j := n.begin("1.srv", hostapi.Resources{"cput": "1"})
@@ -218,7 +235,8 @@ func TestCPUTLimit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ended := u.Diag != ""; ended != strings.HasPrefix(u.Diag, "job killed: cput 1 exceeded limit 1") && after < 2*time.Second || ended && after < time.Second || !ended && before >= time.Second {
+			if ended := u.Diag != ""; ended != strings.HasPrefix(u.Diag, "job killed: cput 1 exceeded limit 1") &&
+				after < 2*time.Second || ended && after < time.Second || !ended && before >= time.Second {
 				t.Errorf("having used %v to %v: %+v", before, after, u)
 			}
 			if u.Diag != "" {
@@ -235,7 +253,8 @@ func TestCPUTLimit(t *testing.T) {
 	})
 }
 
-// dumpingProc is /proc where one process dumps core: no test can have the kernel be at it for a known time.
+// dumpingProc is /proc where one process dumps core: no test can have the kernel be at it for a
+// known time.
 type dumpingProc struct {
 	*kernfs.FS
 	pid  int
@@ -261,7 +280,8 @@ func TestCoreDump(t *testing.T) {
 			j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
 			file := filepath.Join(t.TempDir(), "status")
 			leader, pids := n.start(j, 3, "shell", filepath.Join(t.TempDir(), "signals"), "ignore", "daemon|ignore")
-			eventually(t, "who started the daemon has ended", func() bool { left, err := j.Processes(); return err == nil && len(left) == 3 })
+			eventually(t, "who started the daemon has ended",
+				func() bool { left, err := j.Processes(); return err == nil && len(left) == 3 })
 			dumps := pids[slices.IndexFunc(pids, func(pid int) bool { return pid != leader.PID })]
 			spared := []int{leader.PID, dumps} // with its leading program the job would be over
 			slices.Sort(spared)
@@ -272,17 +292,20 @@ func TestCoreDump(t *testing.T) {
 			if !bytes.Contains(status, []byte("\nCoreDumping:\t0\n")) {
 				t.Fatalf("status of Linux 4.15 and later: %s", status)
 			}
-			if err := os.WriteFile(file, bytes.Replace(status, []byte("CoreDumping:\t0"), []byte("CoreDumping:\t1"), 1), 0o644); err != nil {
+			if err := os.WriteFile(file, bytes.Replace(status, []byte("CoreDumping:\t0"), []byte("CoreDumping:\t1"), 1),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 			overlay := &dumpingProc{FS: n.roots.Proc, pid: dumps, file: file}
 			n.roots.Proc = kernfs.New(overlay, "/proc")
 			n.at(3*s, "1.srv")
 			u := n.at(3*s+1, "1.srv")["1.srv"]
-			if want := []string{"SIGKILL waits 5s at most for 1 of its processes to write a core dump"}; !slices.Equal(u.Notes, want) || u.CallAtElapsed != 4*s+1 {
+			want := []string{"SIGKILL waits 5s at most for 1 of its processes to write a core dump"}
+			if !slices.Equal(u.Notes, want) || u.CallAtElapsed != 4*s+1 {
 				t.Errorf("%+v", u)
 			}
-			eventually(t, "the others are gone", func() bool { left, err := j.Processes(); return err == nil && slices.Equal(left, spared) })
+			eventually(t, "the others are gone",
+				func() bool { left, err := j.Processes(); return err == nil && slices.Equal(left, spared) })
 			last := 8*s + 1
 			if stops {
 				last = 6 * s
@@ -294,7 +317,8 @@ func TestCoreDump(t *testing.T) {
 				}
 			}
 			u = n.at(last, "1.srv")["1.srv"]
-			if want := []string{"ended by hookhost: walltime 3 exceeded limit 3: SIGKILL after a grace of 0s"}; !slices.Equal(u.Notes, want) {
+			want = []string{"ended by hookhost: walltime 3 exceeded limit 3: SIGKILL after a grace of 0s"}
+			if !slices.Equal(u.Notes, want) {
 				t.Errorf("notes %q", u.Notes)
 			}
 			eventually(t, "it is gone", func() bool { return !n.lives(dumps) })
@@ -302,8 +326,8 @@ func TestCoreDump(t *testing.T) {
 	}
 }
 
-// Nothing is left that has to be told when an unkillable job is gone.
-func TestUnkillable(t *testing.T) {
+// An unkillable job is reported while it is there, and not after that.
+func TestUnkillableJobIsReportedWhileItIsThere(t *testing.T) {
 	n := newNode(t, 0, nil)
 	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
 	_, pids := n.start(j, 1, "sleep")
@@ -315,7 +339,8 @@ func TestUnkillable(t *testing.T) {
 	n.jobs["1.srv"].State = s.encode()
 	req := &hostapi.Request{Event: hostapi.EventPeriodic, JobList: n.jobs}
 	out, err := n.ExechostPeriodic(t.Context(), req)
-	if hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), `job 1.srv: unkillable: left after SIGKILL: 1 process: `) || !strings.Contains(err.Error(), `("exe") `) {
+	if hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(),
+		`job 1.srv: unkillable: left after SIGKILL: 1 process: `) || !strings.Contains(err.Error(), `("exe") `) {
 		t.Errorf("%v", err)
 	}
 	if u := out.Jobs["1.srv"]; u == nil || u.CallAtElapsed != 60*time.Second || u.State != nil {

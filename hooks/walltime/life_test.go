@@ -15,8 +15,9 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// life is a job with its host, in a bubble of synctest: the host has a clock that stands still while the job is suspended, calls when
-// it was asked to, and keeps the state as JSON. What happens is written down with the time of day.
+// life is a job with its host, in a bubble of synctest. The host has a clock that stands still
+// while the job is suspended. The host calls when it was asked to, and keeps the state as JSON.
+// Each event is written down with the time of day.
 type life struct {
 	p         *policy
 	kept      json.RawMessage
@@ -57,8 +58,9 @@ func (l *life) elapsed() time.Duration {
 	return now.Sub(l.began) - l.suspended
 }
 
-func (l *life) say(format string, args ...any) {
-	l.happened = append(l.happened, fmt.Sprintf("%v ", time.Since(l.began).Round(10*time.Millisecond))+fmt.Sprintf(format, args...))
+func (l *life) log(format string, args ...any) {
+	l.happened = append(l.happened,
+		fmt.Sprintf("%v ", time.Since(l.began).Round(10*time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
 // run plays the host for so long.
@@ -86,31 +88,32 @@ func (l *life) call() {
 	if err != nil {
 		panic(err)
 	}
-	f := facts{Elapsed: l.elapsed(), Grace: l.grace, Alive: l.alive, Suspended: !l.stopped.IsZero(), Up: time.Since(l.up)}
+	f := facts{Elapsed: l.elapsed(), Grace: l.grace, Alive: l.alive, Suspended: !l.stopped.IsZero(),
+		Up: time.Since(l.up)}
 	if time.Now().Before(l.dumps) && l.alive > 0 {
 		f.Dumping = 1
 	}
 	var o orders
 	s.progress, o = l.p.step(s.Limits, s.progress, f)
 	for _, w := range o.Signals {
-		l.say("%s", config.SignalName(w.Signal))
+		l.log("%s", config.SignalName(w.Signal))
 	}
 	switch o.Do {
 	case terminate:
-		l.say("SIGTERM")
+		l.log("SIGTERM")
 	case killOthers:
-		l.say("SIGKILL to others")
+		l.log("SIGKILL to others")
 	case kill:
-		l.say("SIGKILL")
+		l.log("SIGKILL")
 	}
 	if o.Do != nothing && o.Do >= l.dies && o.Do != killOthers {
 		l.alive = 0
 	}
 	if o.GiveUp {
-		l.say("unkillable")
+		l.log("unkillable")
 	}
 	for _, text := range append(o.Lines, o.Notes...) {
-		l.say("%s", text)
+		l.log("%s", text)
 	}
 	l.kept = s.encode()
 }
@@ -121,15 +124,17 @@ func (l *life) resume() {
 	l.stopped = time.Time{}
 }
 
-func TestLife(t *testing.T) {
+func TestJobIsWarnedTerminatedAndKilledInTime(t *testing.T) {
 	three := hostapi.Resources{"walltime": "3", "walltime_signal": "USR1@2"}
 	const s = time.Second
 	warned := []string{"1s SIGUSR1", "1s =>> PBS: walltime: 00:00:02 left of 00:00:03"}
 	ended := func(at string) []string {
-		return []string{at + " SIGTERM", at + " =>> PBS: job killed: walltime 3 exceeded limit 3", at + " ended by hookhost: walltime 3 exceeded limit 3: SIGTERM"}
+		return []string{at + " SIGTERM", at + " =>> PBS: job killed: walltime 3 exceeded limit 3",
+			at + " ended by hookhost: walltime 3 exceeded limit 3: SIGTERM"}
 	}
 	killed := func(at string) []string {
-		return []string{at + " SIGKILL", at + " ended by hookhost: walltime 3 exceeded limit 3: SIGKILL after a grace of 2s"}
+		return []string{at + " SIGKILL",
+			at + " ended by hookhost: walltime 3 exceeded limit 3: SIGKILL after a grace of 2s"}
 	}
 	for _, tt := range []struct {
 		name string
@@ -137,7 +142,8 @@ func TestLife(t *testing.T) {
 		want [][]string
 	}{
 		{"obeys", func(l *life) { l.run(time.Hour) }, [][]string{warned, ended("3s")}},
-		{"ignores SIGTERM", func(l *life) { l.dies = kill; l.run(time.Hour) }, [][]string{warned, ended("3s"), killed("5s")}},
+		{"ignores SIGTERM", func(l *life) { l.dies = kill; l.run(time.Hour) },
+			[][]string{warned, ended("3s"), killed("5s")}},
 		{"is suspended for 5 s", func(l *life) {
 			l.run(2 * s)
 			l.suspend()
@@ -174,8 +180,10 @@ func TestLife(t *testing.T) {
 			l.run(3 * s)
 			l.down, l.up = false, time.Now()
 			l.run(time.Hour)
-		}, [][]string{warned, {"5s SIGTERM", "5s =>> PBS: job killed: walltime 5 exceeded limit 3", "5s ended by hookhost: walltime 5 exceeded limit 3: SIGTERM",
-			"5s was ended 2.0 seconds later than was due, because hookhost did not run then, or did not look at walltime"}}},
+		}, [][]string{warned, {"5s SIGTERM", "5s =>> PBS: job killed: walltime 5 exceeded limit 3",
+			"5s ended by hookhost: walltime 5 exceeded limit 3: SIGTERM",
+			"5s was ended 2.0 seconds later than was due, because hookhost did not run then, or did not look at " +
+				"walltime"}}},
 		{"the host dies when it has acted, and knows nothing of it", func(l *life) {
 			l.run(2 * s)
 			before := l.kept
@@ -186,15 +194,17 @@ func TestLife(t *testing.T) {
 		{"dumps core for 4 s", func(l *life) {
 			l.dies, l.dumps = kill, time.Now().Add(9*s)
 			l.run(time.Hour)
-		}, [][]string{warned, ended("3s"), {"5s SIGKILL to others", "5s SIGKILL waits 30s at most for 1 of its processes to write a core dump",
-			"6s SIGKILL to others", "7s SIGKILL to others", "8s SIGKILL to others"}, killed("9s")}},
+		}, [][]string{warned, ended("3s"),
+			{"5s SIGKILL to others", "5s SIGKILL waits 30s at most for 1 of its processes to write a core dump",
+				"6s SIGKILL to others", "7s SIGKILL to others", "8s SIGKILL to others"}, killed("9s")}},
 		{"cannot be killed for two minutes", func(l *life) {
 			l.dies = kill + 1
 			l.run(130 * s)
 			l.dies = kill
 			l.run(time.Hour)
-		}, [][]string{warned, ended("3s"), killed("5s"), {"6s SIGKILL", "8s SIGKILL", "12s SIGKILL", "20s SIGKILL", "36s SIGKILL", "1m5s SIGKILL", "1m5s unkillable",
-			"2m5s SIGKILL", "3m5s SIGKILL"}}},
+		}, [][]string{warned, ended("3s"), killed("5s"),
+			{"6s SIGKILL", "8s SIGKILL", "12s SIGKILL", "20s SIGKILL", "36s SIGKILL", "1m5s SIGKILL", "1m5s unkillable",
+				"2m5s SIGKILL", "3m5s SIGKILL"}}},
 		{"a process comes when all were gone", func(l *life) {
 			l.run(100 * s)
 			l.alive = 1
@@ -217,14 +227,15 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// A job that changes how much cpu time it uses is never ended early, nor further past its limit than the tolerance, and is looked at
-// seldom.
-func TestCPUT(t *testing.T) {
+// A job that changes how much cpu time it uses is never ended early. The job is not further past
+// its limit than the tolerance, and is looked at seldom.
+func TestCPUTEndsAJobWithinTheTolerance(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, tt := range []struct {
 		limit time.Duration
 		cpus  int
-	}{{time.Second, 1}, {10 * time.Second, 2}, {100 * time.Second, 8}, {time.Hour, 64}, {100 * time.Hour, 16}, {1000 * time.Hour, 256}} {
+	}{{time.Second, 1}, {10 * time.Second, 2}, {100 * time.Second, 8}, {time.Hour, 64}, {100 * time.Hour, 16},
+		{1000 * time.Hour, 256}} {
 		p := testPolicy(nil)
 		limit := fmt.Sprint(int(tt.limit.Seconds()))
 		for range 100 {
@@ -240,11 +251,13 @@ func TestCPUT(t *testing.T) {
 				}
 				for range 4 { // it uses now more and now less
 					step := (s.Next - elapsed) / 4
-					used += time.Duration(float64(step) * float64(tt.cpus) * []float64{0, random.Float64(), 1, 1}[random.IntN(4)])
+					used += time.Duration(float64(step) * float64(tt.cpus) * []float64{0, random.Float64(), 1,
+						1}[random.IntN(4)])
 				}
 				elapsed = s.Next
 				now := used
-				s.progress, _ = p.step(s.Limits, s.progress, facts{Elapsed: elapsed, CPU: &now, CPUs: tt.cpus, Alive: 1, Up: time.Hour})
+				s.progress, _ = p.step(s.Limits, s.progress,
+					facts{Elapsed: elapsed, CPU: &now, CPUs: tt.cpus, Alive: 1, Up: time.Hour})
 				looks++
 			}
 			if used < tt.limit || used > tt.limit+tolerance(tt.limit) {
@@ -260,8 +273,8 @@ func TestCPUT(t *testing.T) {
 	}
 }
 
-// What a job may run can change while it does.
-func TestFollow(t *testing.T) {
+// A job's walltime can change while it runs.
+func TestChangedWalltimeIsFollowed(t *testing.T) {
 	p := testPolicy(func(w *config.Walltime) { w.Signals = []string{"@300"} })
 	job := func(walltime string, elapsed time.Duration) *hostapi.Job {
 		return &hostapi.Job{ID: "1.srv", ResourceList: hostapi.Resources{"walltime": walltime}, Elapsed: elapsed}
@@ -288,25 +301,30 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if st.Next != tt.next || st.Warned != tt.warned {
-			t.Errorf("walltime %s at %v: next %v, %d warned, want %v, %d", tt.walltime, tt.elapsed, st.Next, st.Warned, tt.next, tt.warned)
+			t.Errorf("walltime %s at %v: next %v, %d warned, want %v, %d", tt.walltime, tt.elapsed, st.Next, st.Warned,
+				tt.next, tt.warned)
 		}
 	}
 	var o orders
 	st.progress, o = p.step(st.Limits, st.progress, facts{Elapsed: 3510 * s, Alive: 1, Grace: 5 * s, Up: time.Hour})
-	if diff := cmp.Diff([]string{"ended by hookhost: walltime 3510 exceeded limit 1000: SIGTERM"}, o.Notes); diff != "" {
+	if diff := cmp.Diff([]string{"ended by hookhost: walltime 3510 exceeded limit 1000: SIGTERM"},
+		o.Notes); diff != "" {
 		t.Errorf("notes, -want +got:\n%s", diff)
 	}
-	// What was begun is finished.
-	if _, err := st.follow(p, job("7200", 3511*s), place{cpus: 2}); err != nil || st.Stage != terminated || st.Next != 3515*s {
+	// An end that was begun is finished.
+	if _, err := st.follow(p, job("7200", 3511*s), place{cpus: 2}); err != nil || st.Stage != terminated ||
+		st.Next != 3515*s {
 		t.Errorf("a longer walltime after SIGTERM: %+v, %v", st.progress, err)
 	}
-	if _, err := st.follow(p, job("soon", 3511*s), place{cpus: 2}); err == nil || st.Limits.Walltime != 1000*s { // and nobody is told of more time
+	// and nobody is told of more time
+	if _, err := st.follow(p, job("soon", 3511*s), place{cpus: 2}); err == nil || st.Limits.Walltime != 1000*s {
 		t.Errorf("walltime soon: %v, %+v", err, st.Limits)
 	}
 }
 
 func TestDecodeState(t *testing.T) {
-	for text, want := range map[string]bool{"": false, "null": false, `{"limits":{}}`: true, `[]`: false, `{"limits":{"end":"x"}}`: false} {
+	for text, want := range map[string]bool{"": false, "null": false, `{"limits":{}}`: true, `[]`: false,
+		`{"limits":{"end":"x"}}`: false} {
 		if s, _ := decodeState(json.RawMessage(text)); (s != nil) != want {
 			t.Errorf("%q: %+v", text, s)
 		}

@@ -15,11 +15,14 @@ import (
 
 // limits are a job's limits of time. 0 is none.
 type limits struct {
-	// Asked is what they were made of: a limit follows what the job asks for now, not a changed configuration.
+	// Asked is what they were made of: a limit follows what the job asks for now, not a changed
+	// configuration.
 	Asked hostapi.Resources `json:"asked,omitempty"`
 
-	Walltime time.Duration    `json:"walltime,omitempty"` // as the user knows it: with the node's maximum, without overtime
-	End      time.Duration    `json:"end,omitempty"`      // when the job is ended: Walltime with all that it is given beyond
+	// as the user knows it: with the node's maximum, without overtime
+	Walltime time.Duration `json:"walltime,omitempty"`
+	// when the job is ended: Walltime with all that it is given beyond
+	End      time.Duration    `json:"end,omitempty"`
 	Soft     time.Duration    `json:"soft,omitempty"`
 	CPUT     time.Duration    `json:"cput,omitempty"`
 	Warnings []config.Warning `json:"warnings,omitempty"` // the one that comes first first; each before Walltime
@@ -72,8 +75,9 @@ func (s *state) enderOf(job *hostapi.Job) ender {
 	return pbsSister
 }
 
-// newLimits makes the limits of a job that asks for r and that by says who ends it. told are lines for the job's
-// standard error: what of it cannot be. It fails, with the value, on what nobody can mean.
+// newLimits makes the limits of a job that asks for r and that by says who ends it. told are lines
+// for the job's standard error that name what cannot be. newLimits fails, with the value, on what
+// nobody can mean.
 func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []string, err error) {
 	l.Asked = askedFor(r)
 	own, err := ownWalltime(l.Asked)
@@ -103,7 +107,8 @@ func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []stri
 	}
 	if most := time.Duration(p.Walltime.Maximum); most > 0 {
 		if own > most {
-			told = append(told, fmt.Sprintf("=>> PBS: walltime: %s was asked for, but no job of this node runs longer than %s",
+			told = append(told, fmt.Sprintf("=>> PBS: walltime: %s was asked for, but no job of this node runs "+
+				"longer than %s",
 				pbs.FormatDuration(own), pbs.FormatDuration(most)))
 		}
 		if own == 0 || own > most {
@@ -161,8 +166,8 @@ func durationOf(r hostapi.Resources, name string) (time.Duration, error) {
 	return min(d, longest*time.Second), nil
 }
 
-// warn chooses the job's warnings: its own, else the node's. One that does not come before the end of the job is refused if it is
-// the job's own and so is the end, else left out.
+// warn chooses the job's warnings: its own, else the node's. A warning that does not come before
+// the end of the job is refused if both are the job's own, else left out.
 func (l *limits) warn(p *policy, own time.Duration) (told []string, err error) {
 	text, asked := l.Asked[walltimeSignal]
 	list := p.warnings
@@ -179,16 +184,19 @@ func (l *limits) warn(p *policy, own time.Duration) (told []string, err error) {
 		case w.Before < l.Walltime:
 			l.Warnings = append(l.Warnings, w)
 		case asked && own > 0 && w.Before >= own:
-			return nil, fmt.Errorf("%s: %s is not before the end of a walltime of %s", walltimeSignal, w, pbs.FormatDuration(own))
+			return nil, fmt.Errorf("%s: %s is not before the end of a walltime of %s", walltimeSignal, w,
+				pbs.FormatDuration(own))
 		case asked:
-			told = append(told, fmt.Sprintf("=>> PBS: walltime: there will be no warning %s, as the job has %s in all", w, pbs.FormatDuration(l.Walltime)))
+			told = append(told, fmt.Sprintf("=>> PBS: walltime: there will be no warning %s, as the job has %s in all",
+				w, pbs.FormatDuration(l.Walltime)))
 		}
 	}
 	slices.SortStableFunc(l.Warnings, func(a, b config.Warning) int { return cmp.Compare(b.Before, a.Before) })
 	return told, nil
 }
 
-// parseWarnings parses a walltime_signal: warnings as config.ParseWarning takes them, joined by "+".
+// parseWarnings parses a walltime_signal: warnings as config.ParseWarning takes them, joined by
+// "+".
 func parseWarnings(text string) ([]config.Warning, error) {
 	entries := strings.SplitN(text, "+", 2*config.MaxWarnings+1)
 	for i := len(entries) - 2; i >= 0; i-- { // the + of RTMIN+3 joins nothing
@@ -216,7 +224,8 @@ func (l limits) outdated(r hostapi.Resources) bool {
 	return r != nil && !maps.Equal(l.Asked, askedFor(r))
 }
 
-// next returns when the next thing is due of a job that has had so many warnings, cput apart; 0 when nothing ever is.
+// next returns when the next thing is due of a job that has had so many warnings, cput apart; 0
+// when nothing ever is.
 func (l limits) next(warned int, softTold bool) time.Duration {
 	next := l.End
 	if warned < len(l.Warnings) {

@@ -34,7 +34,7 @@ func testPolicy(edit func(*config.Walltime)) *policy {
 
 const seconds = config.Duration(time.Second)
 
-func TestLimits(t *testing.T) {
+func TestLimitsFollowRequestAndPolicy(t *testing.T) {
 	usr1 := func(before int, shell bool) config.Warning {
 		return config.Warning{Before: time.Duration(before) * time.Second, Signal: unix.SIGUSR1, Shell: shell}
 	}
@@ -50,51 +50,84 @@ func TestLimits(t *testing.T) {
 		bad  string
 	}{
 		{name: "nothing asked"},
-		{name: "walltime", job: hostapi.Resources{"walltime": "00:10:00", "ncpus": "1"}, want: limits{Walltime: 600 * s, End: 600 * s}},
+		{name: "walltime", job: hostapi.Resources{"walltime": "00:10:00", "ncpus": "1"},
+			want: limits{Walltime: 600 * s, End: 600 * s}},
 		{name: "seconds", job: hostapi.Resources{"walltime": "3"}, want: limits{Walltime: 3 * s, End: 3 * s}},
-		{name: "overtime", job: hostapi.Resources{"walltime": "60"}, node: func(w *config.Walltime) { w.Overtime = 10 * seconds }, want: limits{Walltime: 60 * s, End: 70 * s}},
-		{name: "pbs_mom", job: hostapi.Resources{"walltime": "60"}, by: pbsMoM, want: limits{Walltime: 60 * s, End: 360 * s}},
-		{name: "pbs_mom, on a sister host", job: hostapi.Resources{"walltime": "60"}, by: pbsSister, want: limits{Walltime: 60 * s}},
-		{name: "which ends jobs too", job: hostapi.Resources{"walltime": "60"}, by: pbsSister, node: func(w *config.Walltime) { w.MoMSisters = true }, want: limits{Walltime: 60 * s, End: 360 * s}},
-		{name: "a sister host's maximum", job: hostapi.Resources{"walltime": "60"}, by: pbsSister, node: func(w *config.Walltime) { w.Maximum = 50 * seconds }, want: limits{Walltime: 50 * s, End: 50 * s},
+		{name: "overtime", job: hostapi.Resources{"walltime": "60"},
+			node: func(w *config.Walltime) { w.Overtime = 10 * seconds }, want: limits{Walltime: 60 * s, End: 70 * s}},
+		{name: "pbs_mom", job: hostapi.Resources{"walltime": "60"}, by: pbsMoM,
+			want: limits{Walltime: 60 * s, End: 360 * s}},
+		{name: "pbs_mom, on a sister host", job: hostapi.Resources{"walltime": "60"}, by: pbsSister,
+			want: limits{Walltime: 60 * s}},
+		{name: "which ends jobs too", job: hostapi.Resources{"walltime": "60"}, by: pbsSister,
+			node: func(w *config.Walltime) { w.MoMSisters = true }, want: limits{Walltime: 60 * s, End: 360 * s}},
+		{name: "a sister host's maximum", job: hostapi.Resources{"walltime": "60"}, by: pbsSister,
+			node: func(w *config.Walltime) { w.Maximum = 50 * seconds }, want: limits{Walltime: 50 * s, End: 50 * s},
 			told: "=>> PBS: walltime: 00:01:00 was asked for, but no job of this node runs longer than 00:00:50"},
-		{name: "the node's maximum alone", node: func(w *config.Walltime) { w.Maximum, w.Overtime = 60*seconds, 10*seconds }, want: limits{Walltime: 60 * s, End: 60 * s}},
-		{name: "the node's maximum cuts", job: hostapi.Resources{"walltime": "01:00:00"}, node: func(w *config.Walltime) { w.Maximum = 60 * seconds }, want: limits{Walltime: 60 * s, End: 60 * s},
+		{name: "the node's maximum alone", node: func(w *config.Walltime) {
+			w.Maximum, w.Overtime = 60*seconds, 10*seconds
+		}, want: limits{Walltime: 60 * s, End: 60 * s}},
+		{name: "the node's maximum cuts", job: hostapi.Resources{"walltime": "01:00:00"},
+			node: func(w *config.Walltime) { w.Maximum = 60 * seconds }, want: limits{Walltime: 60 * s, End: 60 * s},
 			told: "=>> PBS: walltime: 01:00:00 was asked for, but no job of this node runs longer than 00:01:00"},
-		{name: "and does not", job: hostapi.Resources{"walltime": "50"}, node: func(w *config.Walltime) { w.Maximum = 60 * seconds }, want: limits{Walltime: 50 * s, End: 50 * s}},
-		{name: "it cuts overtime", job: hostapi.Resources{"walltime": "55"}, node: func(w *config.Walltime) { w.Maximum, w.Overtime = 60*seconds, 10*seconds }, want: limits{Walltime: 55 * s, End: 60 * s}},
-		{name: "and pbs_mom's margin", job: hostapi.Resources{"walltime": "100"}, by: pbsMoM, node: func(w *config.Walltime) { w.Maximum = 60 * seconds }, want: limits{Walltime: 60 * s, End: 60 * s},
+		{name: "and does not", job: hostapi.Resources{"walltime": "50"},
+			node: func(w *config.Walltime) { w.Maximum = 60 * seconds }, want: limits{Walltime: 50 * s, End: 50 * s}},
+		{name: "it cuts overtime", job: hostapi.Resources{"walltime": "55"},
+			node: func(w *config.Walltime) { w.Maximum, w.Overtime = 60*seconds, 10*seconds },
+			want: limits{Walltime: 55 * s, End: 60 * s}},
+		{name: "and pbs_mom's margin", job: hostapi.Resources{"walltime": "100"}, by: pbsMoM,
+			node: func(w *config.Walltime) { w.Maximum = 60 * seconds }, want: limits{Walltime: 60 * s, End: 60 * s},
 			told: "=>> PBS: walltime: 00:01:40 was asked for, but no job of this node runs longer than 00:01:00"},
-		{name: "cput and soft_walltime", job: hostapi.Resources{"cput": "100", "soft_walltime": "20"}, by: pbsMoM, want: limits{CPUT: 100 * s, Soft: 20 * s}},
-		{name: "shrink to fit, shrunk", job: hostapi.Resources{"walltime": "30", "min_walltime": "20", "max_walltime": "40"}, want: limits{Walltime: 30 * s, End: 30 * s}},
-		{name: "shrink to fit, as asked", job: hostapi.Resources{"min_walltime": "20", "max_walltime": "40"}, want: limits{Walltime: 40 * s, End: 40 * s}},
+		{name: "cput and soft_walltime", job: hostapi.Resources{"cput": "100", "soft_walltime": "20"}, by: pbsMoM,
+			want: limits{CPUT: 100 * s, Soft: 20 * s}},
+		{name: "shrink to fit, shrunk", job: hostapi.Resources{"walltime": "30", "min_walltime": "20",
+			"max_walltime": "40"}, want: limits{Walltime: 30 * s, End: 30 * s}},
+		{name: "shrink to fit, as asked", job: hostapi.Resources{"min_walltime": "20", "max_walltime": "40"},
+			want: limits{Walltime: 40 * s, End: 40 * s}},
 		{name: "min_walltime alone", job: hostapi.Resources{"min_walltime": "20"}},
-		{name: "min above max", job: hostapi.Resources{"min_walltime": "50", "max_walltime": "40"}, bad: "min_walltime 50 is above max_walltime 40"},
-		{name: "walltime below min", job: hostapi.Resources{"walltime": "10", "min_walltime": "20"}, bad: "walltime 10 is below min_walltime 20"},
+		{name: "min above max", job: hostapi.Resources{"min_walltime": "50", "max_walltime": "40"},
+			bad: "min_walltime 50 is above max_walltime 40"},
+		{name: "walltime below min", job: hostapi.Resources{"walltime": "10", "min_walltime": "20"},
+			bad: "walltime 10 is below min_walltime 20"},
 		{name: "no time at all", job: hostapi.Resources{"walltime": "0"}, bad: "walltime: 0 is no time to run in"},
 		{name: "no duration", job: hostapi.Resources{"cput": "1h"}, bad: "cput: duration"},
-		{name: "ages", job: hostapi.Resources{"walltime": "2000000:00:00"}, by: pbsMoM, want: limits{Walltime: longest * s, End: longest*s + 5*time.Minute}},
+		{name: "ages", job: hostapi.Resources{"walltime": "2000000:00:00"}, by: pbsMoM,
+			want: limits{Walltime: longest * s, End: longest*s + 5*time.Minute}},
 
 		{name: "the job's signals", job: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@60+B:USR1@300"},
-			want: limits{Walltime: 600 * s, End: 600 * s, Warnings: []config.Warning{usr1(300, true), usr1(60, false)}}},
-		{name: "real-time signals", job: hostapi.Resources{"walltime": "600", "walltime_signal": "RTMIN@60+B:rtmin+3@50+RTMAX-1@40"}, want: limits{Walltime: 600 * s, End: 600 * s,
-			Warnings: []config.Warning{{Before: 60 * s, Signal: 34}, {Before: 50 * s, Signal: 37, Shell: true}, {Before: 40 * s, Signal: 63}}}},
-		{name: "on another host than its first", job: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@60", "cput": "5"}, by: headHost, node: func(w *config.Walltime) { w.Maximum = 60 * seconds },
+			want: limits{Walltime: 600 * s, End: 600 * s,
+				Warnings: []config.Warning{usr1(300, true), usr1(60, false)}}},
+		{name: "real-time signals", job: hostapi.Resources{"walltime": "600",
+			"walltime_signal": "RTMIN@60+B:rtmin+3@50+RTMAX-1@40"}, want: limits{Walltime: 600 * s, End: 600 * s,
+			Warnings: []config.Warning{{Before: 60 * s, Signal: 34}, {Before: 50 * s, Signal: 37, Shell: true},
+				{Before: 40 * s, Signal: 63}}}},
+		{name: "on another host than its first", job: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@60",
+			"cput": "5"}, by: headHost, node: func(w *config.Walltime) { w.Maximum = 60 * seconds },
 			want: limits{Walltime: 600 * s}},
-		{name: "in place of the node's", job: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@60"}, node: func(w *config.Walltime) { w.Signals = []string{"@300"} },
+		{name: "in place of the node's", job: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@60"},
+			node: func(w *config.Walltime) { w.Signals = []string{"@300"} },
 			want: limits{Walltime: 600 * s, End: 600 * s, Warnings: []config.Warning{usr1(60, false)}}},
-		{name: "the node's", job: hostapi.Resources{"walltime": "400"}, node: func(w *config.Walltime) { w.Signals = []string{"@30", "@400", "@500", "@300"} },
+		{name: "the node's", job: hostapi.Resources{"walltime": "400"},
+			node: func(w *config.Walltime) { w.Signals = []string{"@30", "@400", "@500", "@300"} },
 			want: limits{Walltime: 400 * s, End: 400 * s, Warnings: []config.Warning{line(300), line(30)}}},
 		{name: "the node's without a limit", node: func(w *config.Walltime) { w.Signals = []string{"@30"} }},
-		{name: "before the node's maximum", job: hostapi.Resources{"walltime_signal": "@10"}, node: func(w *config.Walltime) { w.Maximum = 60 * seconds },
+		{name: "before the node's maximum", job: hostapi.Resources{"walltime_signal": "@10"},
+			node: func(w *config.Walltime) { w.Maximum = 60 * seconds },
 			want: limits{Walltime: 60 * s, End: 60 * s, Warnings: []config.Warning{line(10)}}},
-		{name: "not before the node's maximum", job: hostapi.Resources{"walltime_signal": "USR1@60"}, node: func(w *config.Walltime) { w.Maximum = 60 * seconds },
-			want: limits{Walltime: 60 * s, End: 60 * s}, told: "=>> PBS: walltime: there will be no warning USR1@60, as the job has 00:01:00 in all"},
-		{name: "not before the end", job: hostapi.Resources{"walltime": "60", "walltime_signal": "USR1@60"}, bad: "walltime_signal: USR1@60 is not before the end of a walltime of 00:01:00"},
-		{name: "without any limit", job: hostapi.Resources{"walltime_signal": "USR1@60", "cput": "100"}, bad: "walltime_signal: USR1@60: the job has no walltime"},
-		{name: "an unknown signal", job: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@60+FOO@3"}, bad: `walltime_signal: "FOO@3": "FOO" is not a signal`},
-		{name: "an empty signal", job: hostapi.Resources{"walltime": "600", "walltime_signal": ""}, bad: `walltime_signal: "": want`},
-		{name: "too many", job: hostapi.Resources{"walltime": "600", "walltime_signal": strings.Repeat("@1+", 16) + "@2"}, bad: "walltime_signal: 17 signals: want 16 at most"},
+		{name: "not before the node's maximum", job: hostapi.Resources{"walltime_signal": "USR1@60"},
+			node: func(w *config.Walltime) { w.Maximum = 60 * seconds },
+			want: limits{Walltime: 60 * s, End: 60 * s},
+			told: "=>> PBS: walltime: there will be no warning USR1@60, as the job has 00:01:00 in all"},
+		{name: "not before the end", job: hostapi.Resources{"walltime": "60", "walltime_signal": "USR1@60"},
+			bad: "walltime_signal: USR1@60 is not before the end of a walltime of 00:01:00"},
+		{name: "without any limit", job: hostapi.Resources{"walltime_signal": "USR1@60", "cput": "100"},
+			bad: "walltime_signal: USR1@60: the job has no walltime"},
+		{name: "an unknown signal", job: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@60+FOO@3"},
+			bad: `walltime_signal: "FOO@3": "FOO" is not a signal`},
+		{name: "an empty signal", job: hostapi.Resources{"walltime": "600", "walltime_signal": ""},
+			bad: `walltime_signal: "": want`},
+		{name: "too many", job: hostapi.Resources{"walltime": "600",
+			"walltime_signal": strings.Repeat("@1+", 16) + "@2"}, bad: "walltime_signal: 17 signals: want 16 at most"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, told, err := testPolicy(tt.node).newLimits(tt.job, tt.by)
@@ -121,7 +154,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A value that is taken gives warnings in order, each before the end; nothing makes the parser fall over.
+// A value that is taken gives warnings in order, each before the end; nothing makes the parser fall
+// over.
 func FuzzLimits(f *testing.F) {
 	f.Add("600", "USR1@300+B:INT@60+@5")
 	f.Add("1", "@1")

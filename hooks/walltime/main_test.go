@@ -15,8 +15,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// TestMain turns the test program into a job's process where it was started as one, and fails when tests leave directories,
-// processes or goroutines behind.
+// TestMain turns the test program into a job's process where it was started as one, and fails when
+// tests leave directories, processes or goroutines behind.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == actorArg {
 		if err := act(os.Args[2], os.Args[3:]); err != nil {
@@ -32,7 +32,8 @@ func testPrefix() string { return fmt.Sprintf("hhtest_hookwalltime_%d", os.Getpi
 
 const actorArg = "-walltime-hook-test-actor"
 
-// act is what a job's process does. It writes its pid to standard output when it is ready, and then waits to be killed.
+// act is what a job's process does. The process writes its pid to standard output when it is ready,
+// and then waits to be killed.
 func act(what string, args []string) error {
 	ready := func() { fmt.Println(os.Getpid()) }
 	switch what {

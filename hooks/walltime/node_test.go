@@ -25,7 +25,8 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// node is a hook on this machine's kernel, and the host of its jobs, whose clock goes as the test says.
+// node is a hook on this machine's kernel, and the host of its jobs, whose clock goes as the test
+// says.
 type node struct {
 	*hook
 	t    testing.TB
@@ -67,7 +68,8 @@ func newNode(t testing.TB, mode cgroup.Mode, edit func(*config.Walltime)) *node 
 
 // removeUnit removes the parents of all jobs.
 func removeUnit(t testing.TB, prefix string) {
-	for _, pattern := range []string{"/sys/fs/cgroup/*/%s.service/job*", "/sys/fs/cgroup/%s.service/job*", "/sys/fs/cgroup/*/%s.service", "/sys/fs/cgroup/%s.service"} {
+	for _, pattern := range []string{"/sys/fs/cgroup/*/%s.service/job*", "/sys/fs/cgroup/%s.service/job*",
+		"/sys/fs/cgroup/*/%s.service", "/sys/fs/cgroup/%s.service"} {
 		dirs, err := filepath.Glob(fmt.Sprintf(pattern, prefix))
 		if err != nil {
 			t.Error(err)
@@ -101,7 +103,8 @@ func (n *node) begin(id string, r hostapi.Resources) *cgroup.Job {
 		}
 	})
 	job := &hostapi.Job{ID: id, ResourceList: r}
-	out, err := n.ExecjobBegin(n.t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Job: job, MoM: &hostapi.ProcessID{PID: os.Getpid()}})
+	out, err := n.ExecjobBegin(n.t.Context(),
+		&hostapi.Request{Event: hostapi.EventBegin, Job: job, MoM: &hostapi.ProcessID{PID: os.Getpid()}})
 	if err == nil {
 		err = out.Check(hostapi.EventBegin)
 	}
@@ -137,7 +140,8 @@ func (n *node) at(elapsed time.Duration, ids ...string) map[string]*hostapi.JobU
 	return out.Jobs
 }
 
-// start starts the test program as a process of the job, and returns it with the pids that it and its children tell.
+// start starts the test program as a process of the job, and returns it with the pids that it and
+// its children tell.
 func (n *node) start(j *cgroup.Job, tell int, what string, args ...string) (child *proc.Child, pids []int) {
 	n.t.Helper()
 	r, w, err := os.Pipe()

@@ -13,8 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ExechostStartup has the host call for every job that lives here, those included that began before this hook was there. It acts on
-// none: what is over its limit is due at once, in the job's turn.
+// ExechostStartup has the host call for every job that lives here, those included that began before
+// this hook was there. ExechostStartup acts on none. A job over its limit is due at once, in the
+// job's turn.
 func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	for id, job := range req.JobList {
@@ -22,7 +23,8 @@ func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostap
 		if s.Limits.Asked == nil && s.Next == 0 {
 			continue
 		}
-		u := &hostapi.JobUpdate{CallAtElapsed: s.Next, AskSisters: s.asks(), WalltimeLimit: s.walltimeLimit(), JobStderr: told}
+		u := &hostapi.JobUpdate{CallAtElapsed: s.Next, AskSisters: s.asks(), WalltimeLimit: s.walltimeLimit(),
+			JobStderr: told}
 		if kept, _ := decodeState(job.State); kept == nil { // else an event beside this one may know better
 			u.State = s.encode()
 		}
@@ -31,8 +33,9 @@ func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostap
 	return out, nil
 }
 
-// ExechostPeriodic does what is due of the jobs that it was called for, all at a time. Called for the host it only makes sure that the host
-// calls, and reports what cannot be killed, for as long as it cannot: such a node is not to get the next job.
+// ExechostPeriodic does what is due of the jobs that it was called for, all at a time. Called for
+// the host, it only makes sure that the host calls, and reports what cannot be killed, for as long
+// as that is so. Such a node is not to get the next job.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if !req.Partial {
 		h.fuse.Range(func(id, _ any) bool {
@@ -82,8 +85,9 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 		case <-late.C:
 			for id, job := range req.JobList {
 				if out.Jobs[id] == nil {
-					h.logOf(id).Errorf("the kernel has not answered within %v: its time is looked at again later", patience)
-					out.Jobs[id] = lookLater(job)
+					h.logOf(id).Errorf("the kernel has not answered within %v: its time is looked at again later",
+						patience)
+					out.Jobs[id] = callLater(job)
 				}
 			}
 		}
@@ -94,36 +98,39 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	return out, nil
 }
 
-// goAhead has the goroutine that calls it go before what its signals wake up: the end of a thousand processes is more work than to send
-// them their signals. Its thread ends with it, and so does the priority (setpriority(2): of one thread). Where that is not allowed nothing changes.
+// goAhead has the goroutine that calls it go before the processes that its signals wake up. The end
+// of a thousand processes is more work than to send them their signals. Its thread ends with it,
+// and so does the priority (setpriority(2): of one thread). Nothing changes where that is not
+// allowed.
 func goAhead() {
 	runtime.LockOSThread()
 	unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 }
 
 const (
-	// workers bounds how many jobs are seen to at a time. Each holds as many descriptors as cgroup.Job may for one job, a sixteenth
-	// of what this program may have.
+	// workers bounds how many jobs are seen to at a time. Each holds as many descriptors as
+	// cgroup.Job may for one job, a sixteenth of what this program may have.
 	workers = 8
-	// patience is how long all jobs together are waited for: one whose files hang in the kernel is not to cost the others their
-	// answers.
+	// patience is how long all jobs together are waited for: one whose files hang in the kernel is
+	// not to cost the others their answers.
 	patience = 10 * time.Second
 	lookHung = 30 * time.Second
 )
 
-func lookLater(job *hostapi.Job) *hostapi.JobUpdate {
+func callLater(job *hostapi.Job) *hostapi.JobUpdate {
 	return &hostapi.JobUpdate{CallAtElapsed: job.Elapsed + lookHung}
 }
 
-// remind is the periodic of the host. It comes beside the events of jobs, so it changes nothing of them, and what it knows of them
-// may be old: then the host calls once too often.
+// remind is the periodic of the host. The periodic comes beside the events of jobs, so it changes
+// nothing of them. Its facts about them may be old: then the host calls once too often.
 func (h *hook) remind(req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
 	for id, job := range req.JobList {
 		s, _ := h.stateOf(job, req.Node)
 		if s.Next > 0 {
-			out.Jobs[id] = &hostapi.JobUpdate{CallAtElapsed: s.Next, AskSisters: s.asks(), WalltimeLimit: s.walltimeLimit()}
+			out.Jobs[id] = &hostapi.JobUpdate{CallAtElapsed: s.Next, AskSisters: s.asks(),
+				WalltimeLimit: s.walltimeLimit()}
 		}
 		if s.Stage == unkillable {
 			errs = append(errs, h.stillThere(id))
@@ -132,8 +139,9 @@ func (h *hook) remind(req *hostapi.Request) (*hostapi.Outcome, error) {
 	return out, errors.Join(errs...)
 }
 
-// stateOf returns where a job is and what its limits are by now. One of which nothing is known began without this hook; what such
-// a job asks for in vain costs it nothing but its limits. told are lines for its standard error.
+// stateOf returns where a job is and what its limits are by now. A job without a state began
+// without this hook. A request of such a job that cannot be met costs it nothing but its limits.
+// told are lines for its standard error.
 func (h *hook) stateOf(job *hostapi.Job, node string) (s *state, told []string) {
 	log := h.logOf(job.ID)
 	s, err := decodeState(job.State)
@@ -164,8 +172,8 @@ func (h *hook) stateOf(job *hostapi.Job, node string) (s *state, told []string) 
 	return s, nil
 }
 
-// found is what is known of a job that has no state: its cgroup has who answers for it. Nil for one that has no cgroup: it may be in the middle
-// of its begin, and has nothing that could be ended.
+// found is what is known of a job that has no state: its cgroup has who answers for it. Nil for one
+// that has no cgroup: it may be in the middle of its begin, and has nothing that could be ended.
 func (h *hook) found(j *cgroup.Job) *state {
 	if j == nil {
 		return nil
@@ -177,8 +185,8 @@ func (h *hook) found(j *cgroup.Job) *state {
 	return stateFor(r.Begin)
 }
 
-// stillThere is an error that names what is left of an unkillable job; nil when nothing is. It is
-// nil for processes that a tracer holds as well: a user's doing makes no node bad.
+// stillThere is an error that names what is left of an unkillable job; nil when nothing is. The
+// result is also nil for processes that a tracer holds: a user's doing makes no node bad.
 func (h *hook) stillThere(id string) error {
 	j, err := h.tree.Job(id)
 	if err != nil {

@@ -11,10 +11,12 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// ExecjobPreterm sends the job's processes on this host what the job's first host has sent to its own: a warning, or SIGTERM at the end of
-// its time. Without a signal it does nothing: then the job is killed at somebody's request, and MoM sends its signals itself.
+// ExecjobPreterm sends the job's processes on this host the signal that the job's first host has
+// sent to its own. The signal is a warning, or SIGTERM at the end of its time. A request that names
+// no signal does nothing: the job is killed at somebody's request then, and MoM sends its signals
+// itself.
 //
-// Of a suspended job they are kept until it goes on: it is not thawed by them.
+// The signals of a suspended job are kept until it goes on: it is not thawed by them.
 func (h *hook) ExecjobPreterm(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if req.Signal == "" {
 		return &hostapi.Outcome{}, nil

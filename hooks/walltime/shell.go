@@ -10,8 +10,8 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// signalShell sends a warning's signal to the job's leading shell, if that is in the job's cgroup. It returns to how many processes it was
-// sent: 1, or 0 where there is none.
+// signalShell sends a warning's signal to the job's leading shell, if that is in the job's cgroup.
+// sent is to how many processes it went: 1, or 0 where there is none.
 func (h *hook) signalShell(j *cgroup.Job, job *hostapi.Job, s *state, w config.Warning) (sent int, err error) {
 	pids, err := j.Processes()
 	if errors.Is(err, cgroup.ErrNotFound) {
@@ -31,8 +31,8 @@ func (h *hook) signalShell(j *cgroup.Job, job *hostapi.Job, s *state, w config.W
 	})
 }
 
-// shell returns of the job's processes the one that MoM started: the leader of its session, or where that is not known the oldest child
-// of a MoM that is.
+// shell returns the process of the job that MoM started. The process is the leader of its session,
+// or the oldest child of a MoM where the session is not known.
 func (h *hook) shell(pids []int, job *hostapi.Job, s *state) (shell proc.Process, found bool) {
 	for _, pid := range pids {
 		p, err := proc.Read(h.roots.Proc, pid)
@@ -52,7 +52,8 @@ func (h *hook) shell(pids []int, job *hostapi.Job, s *state) (shell proc.Process
 // mostTold bounds how many processes are named.
 const mostTold = 10
 
-// unkillableText names processes that are left though they got SIGKILL, with what they wait for in the kernel.
+// unkillableText names processes that are left though they got SIGKILL, with what they wait for in
+// the kernel.
 func (h *hook) unkillableText(pids []int) string {
 	text := "unkillable: left after SIGKILL: 1 process:"
 	if len(pids) != 1 {

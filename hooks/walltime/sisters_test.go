@@ -28,8 +28,10 @@ func TestSignalElsewhere(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			job := &hostapi.Job{ID: "1.srv", MotherSuperior: !tt.others, ExecVnode: tt.execVnode,
-				ResourceList: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@300+B:INT@200+rtmin+3@100+@50"}}
-			req := &hostapi.Request{Event: hostapi.EventBegin, Node: "n1", Job: job, MoM: &hostapi.ProcessID{PID: 1}, Head: tt.head}
+				ResourceList: hostapi.Resources{"walltime": "600",
+					"walltime_signal": "USR1@300+B:INT@200+rtmin+3@100+@50"}}
+			req := &hostapi.Request{Event: hostapi.EventBegin, Node: "n1", Job: job, MoM: &hostapi.ProcessID{PID: 1},
+				Head: tt.head}
 			if tt.head != "" {
 				req.MoM = nil
 			}
@@ -74,25 +76,30 @@ func TestSignalElsewhere(t *testing.T) {
 	}
 }
 
-// On another host the job's processes get the signal that its first host names, and nothing by this host's own clock.
+// On another host the job's processes get the signal that its first host names, and nothing by this
+// host's own clock.
 func TestSignalFromHead(t *testing.T) {
 	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, nil)
 		j := n.begin("1.srv", nil)
 		file := filepath.Join(t.TempDir(), "signals")
 		_, pids := n.start(j, 3, "shell", file, "stop", "daemon|sleep")
-		eventually(t, "one is stopped", func() bool { return n.stopped(pids[0]) || n.stopped(pids[1]) || n.stopped(pids[2]) })
-		eventually(t, "who started the daemon has ended", func() bool { left, err := j.Processes(); return err == nil && len(left) == 3 })
+		eventually(t, "one is stopped",
+			func() bool { return n.stopped(pids[0]) || n.stopped(pids[1]) || n.stopped(pids[2]) })
+		eventually(t, "who started the daemon has ended",
+			func() bool { left, err := j.Processes(); return err == nil && len(left) == 3 })
 		job := &hostapi.Job{ID: "1.srv"}
 		preterm := func(signal string) {
 			t.Helper()
-			if _, err := n.ExecjobPreterm(t.Context(), &hostapi.Request{Event: hostapi.EventPreterm, Head: "n1", Job: job, Signal: signal}); err != nil {
+			if _, err := n.ExecjobPreterm(t.Context(),
+				&hostapi.Request{Event: hostapi.EventPreterm, Head: "n1", Job: job, Signal: signal}); err != nil {
 				t.Errorf("%s: %v", signal, err)
 			}
 		}
 		preterm("")
 		preterm("CONT")
-		eventually(t, "none is stopped", func() bool { return !n.stopped(pids[0]) && !n.stopped(pids[1]) && !n.stopped(pids[2]) })
+		eventually(t, "none is stopped",
+			func() bool { return !n.stopped(pids[0]) && !n.stopped(pids[1]) && !n.stopped(pids[2]) })
 		if got := content(t, file); got != "" {
 			t.Errorf("without a signal, and by SIGCONT, it got %s", got)
 		}
@@ -110,7 +117,8 @@ func TestSignalFromHead(t *testing.T) {
 		if err := j.Thaw(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "only what catches SIGTERM is left", func() bool { left, err := j.Processes(); return err == nil && len(left) == 1 })
+		eventually(t, "only what catches SIGTERM is left",
+			func() bool { left, err := j.Processes(); return err == nil && len(left) == 1 })
 		eventually(t, "it has noted SIGTERM", func() bool { return content(t, file) == "SIGTERM" })
 		record.Suspended = false
 		if err := j.SetRecord(record); err != nil {
@@ -118,7 +126,8 @@ func TestSignalFromHead(t *testing.T) {
 		}
 		preterm("TERM")
 		eventually(t, "it has noted another", func() bool { return content(t, file) == "SIGTERM SIGTERM" })
-		if _, err := n.ExecjobPreterm(t.Context(), &hostapi.Request{Event: hostapi.EventPreterm, Job: job, Signal: "STOP"}); hostapi.KindOf(err) != hostapi.KindJob {
+		if _, err := n.ExecjobPreterm(t.Context(), &hostapi.Request{Event: hostapi.EventPreterm, Job: job,
+			Signal: "STOP"}); hostapi.KindOf(err) != hostapi.KindJob {
 			t.Errorf("SIGSTOP: %v", err)
 		}
 		job.ID = "2.srv" // which has no cgroup
@@ -126,8 +135,8 @@ func TestSignalFromHead(t *testing.T) {
 	})
 }
 
-// What a job may use of cput it may use on all its hosts together, and what the others have used is asked for when it may have
-// reached its limit, not at its other calls.
+// A job's limit of cput is for all its hosts together. The use of the others is asked for when the
+// job may have reached its limit, not at its other calls.
 func TestCPUTOfHosts(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	at := place{cpus: 2, otherCPUs: 6, spread: true}
@@ -135,7 +144,8 @@ func TestCPUTOfHosts(t *testing.T) {
 	for _, limit := range []time.Duration{time.Second, 100 * time.Second, time.Hour} {
 		for range 100 {
 			st := stateFor(&hostapi.Request{MoM: &hostapi.ProcessID{PID: 1}})
-			job := &hostapi.Job{ResourceList: hostapi.Resources{"cput": fmt.Sprint(int(limit.Seconds())), "walltime": "24:00:00", "walltime_signal": "@86350+@86300+@86000+@85000+@80000"}}
+			job := &hostapi.Job{ResourceList: hostapi.Resources{"cput": fmt.Sprint(int(limit.Seconds())),
+				"walltime": "24:00:00", "walltime_signal": "@86350+@86300+@86000+@85000+@80000"}}
 			if _, err := st.follow(p, job, at); err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +163,8 @@ func TestCPUTOfHosts(t *testing.T) {
 					asked++
 				}
 				used := own + told
-				f := facts{Elapsed: elapsed, CPU: &used, CPUs: 8, Alive: 1, Up: 100 * time.Hour, Stale: elapsed < st.Look}
+				f := facts{Elapsed: elapsed, CPU: &used, CPUs: 8, Alive: 1, Up: 100 * time.Hour,
+					Stale: elapsed < st.Look}
 				st.progress, _ = p.step(st.Limits, st.progress, f)
 				if looks++; looks > 300 {
 					t.Fatalf("%d looks", looks)

@@ -8,8 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// stage is how far the end of a job has come. There is no way back to running: a job that has got its SIGTERM is over, whatever
-// becomes of its limit.
+// stage is how far the end of a job has come. There is no way back to running: a job that has got
+// its SIGTERM is over, whatever becomes of its limit.
 type stage string
 
 const (
@@ -32,7 +32,8 @@ type progress struct {
 	Tries      int           `json:"tries,omitempty"`      // of SIGKILL to all
 
 	Next time.Duration `json:"next,omitempty"` // nothing is due before; 0 never
-	Look time.Duration `json:"look,omitempty"` // of a job of several hosts: when what it has used of cput is asked for on all of them
+	// of a job of several hosts: when what it has used of cput is asked for on all of them
+	Look time.Duration `json:"look,omitempty"`
 }
 
 // facts are what a job looks like at one moment.
@@ -71,8 +72,9 @@ const (
 	kill
 )
 
-// signalElsewhere returns the signal, without SIG, that the job's processes on other hosts get as well; "" for none. Of several
-// warnings at once, which come after a time in which nobody looked, it is the last.
+// signalElsewhere returns the signal, without SIG, that the job's processes on other hosts get as
+// well; "" for none. The last counts of several warnings at once, which come after a time in which
+// nobody looked.
 func (o orders) signalElsewhere() string {
 	if o.Do == terminate {
 		return "TERM"
@@ -92,7 +94,7 @@ const (
 	muchLate  = time.Second      // from where on lateness is told
 )
 
-// step decides what is due of a job. It changes nothing but what it returns, and the same facts give the same answer.
+// step decides what is due of a job. step is pure: the same facts give the same answer.
 func (p *policy) step(l limits, was progress, f facts) (progress, orders) {
 	if was.Next == 0 || f.Elapsed < was.Next {
 		return was, orders{}
@@ -106,7 +108,8 @@ func (p *policy) step(l limits, was progress, f facts) (progress, orders) {
 	case s.Stage == running:
 		p.run(l, &s, f, &o)
 	case f.Alive == 0:
-		// What turns up later, on a host where the job's leading program is not, is ended then.
+		// A process that turns up later, on a host where the job's leading program is not, is ended
+		// then.
 		s.Stage, s.Spared, s.Killing, s.Tries = terminated, 0, 0, 0
 		s.Next = f.Elapsed + lookAgain
 	case s.Stage == terminated && f.Elapsed < s.Terminated+f.Grace:
@@ -121,7 +124,8 @@ func (p *policy) step(l limits, was progress, f facts) (progress, orders) {
 func (p *policy) run(l limits, s *progress, f facts, o *orders) {
 	if l.Soft > 0 && !s.SoftTold && f.Elapsed >= l.Soft {
 		s.SoftTold = true
-		o.Notes = append(o.Notes, fmt.Sprintf("ran longer than its soft_walltime of %d seconds, which ends nothing", l.Soft/time.Second))
+		o.Notes = append(o.Notes,
+			fmt.Sprintf("ran longer than its soft_walltime of %d seconds, which ends nothing", l.Soft/time.Second))
 	}
 	if reason := l.exceeded(f); reason != "" {
 		if f.Alive == 0 {
@@ -152,7 +156,8 @@ func (p *policy) run(l limits, s *progress, f facts, o *orders) {
 	}
 }
 
-// exceeded returns what limit the job is over, in the words of pbs_mom (openpbs src/resmom/mom_mach.c, mom_over_limit); "" for none.
+// exceeded returns what limit the job is over, in the words of pbs_mom (openpbs
+// src/resmom/mom_mach.c, mom_over_limit); "" for none.
 func (l limits) exceeded(f facts) string {
 	over := func(what string, used, limit time.Duration) string {
 		return fmt.Sprintf("%s %d exceeded limit %d", what, used/time.Second, limit/time.Second)
@@ -166,8 +171,8 @@ func (l limits) exceeded(f facts) string {
 	return ""
 }
 
-// late returns how long ago a job that is over a limit was to be ended. What it has used beyond its cput it used with all its cpus, or for
-// longer.
+// late returns how long ago a job that is over a limit was to be ended. The cput beyond the limit
+// was used by all cpus at once, or over a longer time.
 func (l limits) late(s progress, f facts) time.Duration {
 	if l.End > 0 && f.Elapsed >= l.End {
 		return f.Elapsed - max(s.Next, l.End)
@@ -193,7 +198,7 @@ func (s *progress) end(reason string, late time.Duration, f facts, o *orders) {
 	o.Notes = append(o.Notes, fmt.Sprintf("was ended %.1f seconds later than was due, because %s", late.Seconds(), why))
 }
 
-// warn has the job get the warnings that are due. Of several there is one line.
+// warn has the job get the warnings that are due. Several warnings have one line.
 func (s *progress) warn(l limits, f facts, o *orders) {
 	due := func(w config.Warning) time.Duration { return l.Walltime - w.Before }
 	var last *config.Warning
@@ -225,7 +230,8 @@ func (p *policy) kill(s *progress, f facts, o *orders) {
 			s.Stage, s.Next = killing, min(f.Elapsed+lookDump, end)
 			o.Do = killOthers
 			if first {
-				o.Notes = append(o.Notes, fmt.Sprintf("SIGKILL waits %v at most for %d of its processes to write a core dump", grace, f.Dumping))
+				o.Notes = append(o.Notes, fmt.Sprintf("SIGKILL waits %v at most for %d of its processes to write a "+
+					"core dump", grace, f.Dumping))
 			}
 			return
 		}

@@ -13,11 +13,13 @@ import (
 // state is what the host keeps of a job for this hook.
 type state struct {
 	Limits limits `json:"limits"`
-	// MoM is the process that starts the job's programs; nil under pbs_mom, and where another host has the job's first program.
+	// MoM is the process that starts the job's programs; nil under pbs_mom, and where another host
+	// has the job's first program.
 	MoM *hostapi.ProcessID `json:"mom,omitempty"`
 	// Head: another host's hookhost has begun the job here, and looks at its time.
 	Head bool `json:"head,omitempty"`
-	// Spread: this host's hookhost has begun the job on others, and looks at its time for all of them.
+	// Spread: this host's hookhost has begun the job on others, and looks at its time for all of
+	// them.
 	Spread    bool `json:"spread,omitempty"`
 	OtherCPUs int  `json:"other_cpus,omitempty"` // that a job with a limit of cput has there
 	progress
@@ -26,7 +28,8 @@ type state struct {
 // stateFor is that of a job that begins with req, before anything is known of its limits.
 func stateFor(req *hostapi.Request) *state { return &state{MoM: req.MoM, Head: req.Head != ""} }
 
-// arm sets when the job is to be looked at first, having run so long: what is past by then is due at once.
+// arm sets when the job is to be looked at first, having run so long: what is past by then is due
+// at once.
 func (s *state) arm(elapsed time.Duration, cpus int) {
 	if s.Stage != running {
 		return
@@ -51,7 +54,8 @@ func (s *state) arm(elapsed time.Duration, cpus int) {
 	s.Next = next
 }
 
-// follow takes over what the job asks for, and where it runs, by now. A job that is being ended is not spared by a new limit.
+// follow takes over what the job asks for, and where it runs, by now. A job that is being ended is
+// not spared by a new limit.
 func (s *state) follow(p *policy, job *hostapi.Job, at place) (told []string, err error) {
 	l, told, err := p.newLimits(job.ResourceList, s.enderOf(job))
 	if err != nil {
@@ -73,7 +77,8 @@ func (s *state) follow(p *policy, job *hostapi.Job, at place) (told []string, er
 	return told, nil
 }
 
-// decodeState returns what the host has kept; nil when there is nothing. What cannot be read is as nothing: the limits are in the job.
+// decodeState returns what the host has kept; nil when there is nothing. A state that cannot be
+// read is as none: the limits are in the job.
 func decodeState(kept json.RawMessage) (*state, error) {
 	if len(kept) == 0 || bytes.Equal(kept, []byte("null")) {
 		return nil, nil
@@ -85,8 +90,8 @@ func decodeState(kept json.RawMessage) (*state, error) {
 	return s, nil
 }
 
-// asks tells whether the other hosts are to be asked before the next look what the job has used there: they take their time, for which
-// its end is not to wait.
+// asks tells whether the other hosts are to be asked before the next look what the job has used
+// there. Their answers take time, for which the job's end is not to wait.
 func (s *state) asks() bool { return s.Stage == running && s.Look > 0 && s.Next == s.Look }
 
 func (s *state) encode() json.RawMessage {

@@ -30,12 +30,12 @@ func (h *hook) killTracers(j *cgroup.Job, job *hostapi.Job) (notes []string) {
 	return notes
 }
 
-// triesBeforeFUSE is how often a job gets SIGKILL before its owner's FUSE file systems are given up:
-// seven seconds, by the pauses of policy.kill.
+// triesBeforeFUSE is how often a job gets SIGKILL before its owner's FUSE file systems are given
+// up: seven seconds, by the pauses of policy.kill.
 const triesBeforeFUSE = 4
 
-// abortFUSE aborts the owner's FUSE connections that have not answered since the job got SIGKILL, where
-// they may be what one of its processes waits for.
+// abortFUSE aborts the owner's FUSE connections that have not answered since the job got SIGKILL.
+// abortFUSE does so where one of the job's processes may wait for them.
 func (h *hook) abortFUSE(j *cgroup.Job, job *hostapi.Job, tries int) (notes []string) {
 	pids, err := j.Processes()
 	if err != nil || !proc.Uninterruptible(h.roots.Proc, pids) {

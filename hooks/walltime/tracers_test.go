@@ -23,7 +23,7 @@ import (
 
 const tracedUID = 23473
 
-// as starts the test program as a process of a user, in the job's cgroup or, for nil, outside. It
+// as starts the test program as a process of a user, in the job's cgroup or, for nil, outside. as
 // returns the pid.
 func (n *node) as(uid int, j *cgroup.Job, what string, args ...string) (pid int) {
 	n.t.Helper()
@@ -61,7 +61,8 @@ func TestTracerOfTheOwnerIsKilled(t *testing.T) {
 	n := newNode(t, 0, nil)
 	var told []string
 	n.tell = func(id string, u *hostapi.JobUpdate) { told = append(told, id+": "+u.Notes[0]) }
-	j, other := n.begin("1.srv", hostapi.Resources{"walltime": "3"}), n.begin("2.srv", hostapi.Resources{"walltime": "3000"})
+	j, other := n.begin("1.srv", hostapi.Resources{"walltime": "3"}),
+		n.begin("2.srv", hostapi.Resources{"walltime": "3000"})
 	n.jobs["1.srv"].Owner.UID, n.jobs["1.srv"].KillDelay = tracedUID, new(int)
 	pid := n.as(tracedUID, j, "ignore")
 	outside, inside := 0, n.as(tracedUID, j, "ignore")
@@ -87,8 +88,8 @@ func TestTracerOfTheOwnerIsKilled(t *testing.T) {
 	eventually(t, "nothing is left", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
 }
 
-// A job over its walltime ends though a FUSE file system of its owner's does not answer. Whoever waits
-// for the job's program, as MoM does, would never send the job's last events.
+// A job over its walltime ends though a FUSE file system of its owner's does not answer. MoM, which
+// waits for the job's program, would never send the job's last events.
 func TestHangingFUSEOfTheOwnerIsAborted(t *testing.T) {
 	n := newNode(t, 0, nil)
 	dir, asked, detach, _ := kernfstest.HangingFUSE(t, tracedUID)
@@ -102,7 +103,8 @@ func TestHangingFUSEOfTheOwnerIsAborted(t *testing.T) {
 	for range triesBeforeFUSE {
 		notes = append(notes, n.at(n.due["1.srv"], "1.srv")["1.srv"].Notes...)
 	}
-	if text := strings.Join(notes, "\n"); !strings.Contains(text, fmt.Sprintf("of uid %d, which did not answer", tracedUID)) {
+	if text := strings.Join(notes, "\n"); !strings.Contains(text,
+		fmt.Sprintf("of uid %d, which did not answer", tracedUID)) {
 		t.Errorf("notes %q", text)
 	}
 	eventually(t, "nothing is left", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
