@@ -20,8 +20,9 @@ func BenchmarkPlace(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			node := bb.shape.build()
 			req := Request{
-				NCPUs: bb.ncpus, Allowed: node.Online, Taken: kernfs.IDs(0, 1, 2, 9, 40, 77), UseHyperthreads: true, MemFences: true,
-				Mem: 1 << 30, FreeMem: map[int]int64{0: 1 << 29, 1: 1 << 30},
+				NCPUs: bb.ncpus, Allowed: node.Online, Taken: kernfs.IDs(0, 1, 2, 9, 40, 77), UseHyperthreads: true,
+				MemFences: true,
+				Mem:       1 << 30, FreeMem: map[int]int64{0: 1 << 29, 1: 1 << 30},
 			}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -68,7 +69,8 @@ func BenchmarkPlaceDevices(b *testing.B) {
 					devices[i].Parent = devices[i/bb.parts*bb.parts].ID
 				}
 			}
-			req := Request{NCPUs: 8, Allowed: node.Online, UseHyperthreads: true, Wants: anyGPU(bb.count), Devices: devices}
+			req := Request{NCPUs: 8, Allowed: node.Online, UseHyperthreads: true, Wants: anyGPU(bb.count),
+				Devices: devices}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := Place(node, req); err != nil {
@@ -79,7 +81,8 @@ func BenchmarkPlaceDevices(b *testing.B) {
 	}
 }
 
-// Two kinds of devices that some of a host's can be both of: what the first gets must leave enough for the second.
+// Two kinds of devices that some of a host's can be both of: what the first gets must leave enough
+// for the second.
 func BenchmarkPlaceRivals(b *testing.B) {
 	node := shape{2, 4, 16, 2, 0}.build()
 	var numa, all []int
@@ -118,7 +121,8 @@ func BenchmarkBlocks(b *testing.B) {
 	node := shape{2, 4, 16, 2, 0}.build()
 	devices := linked(gpus(0, 0, 2, 2, 4, 4, 6, 6), 12, list(8))
 	for b.Loop() {
-		if _, err := Blocks(node, Request{Allowed: node.Online, UseHyperthreads: true, Devices: devices}, 8); err != nil {
+		if _, err := Blocks(node, Request{Allowed: node.Online, UseHyperthreads: true, Devices: devices},
+			8); err != nil {
 			b.Fatal(err)
 		}
 	}

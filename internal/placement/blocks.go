@@ -10,7 +10,8 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Block is one of the equal parts that a host is cut into. Its number is its place in what Blocks returns.
+// Block is one of the equal parts that a host is cut into. Its number is its place in what Blocks
+// returns.
 type Block struct {
 	CPUs    kernfs.IDSet // whole cores, or their first threads without UseHyperthreads
 	Mems    kernfs.IDSet
@@ -20,18 +21,20 @@ type Block struct {
 	Sockets kernfs.IDSet
 }
 
-// Blocks cuts node into n blocks with as many cores, devices of each model and bytes of memory as every other, each in as small a part
-// of the machine as Place finds. Of req count Allowed, UseHyperthreads, MemFences, Devices, and Mem, which is what all blocks have
-// together. Cores and bytes that are left over are in no block. It fails when there are fewer cores than n, and when the devices of a
-// model cannot be divided: a device that nobody can get is a mistake, a core is not. The same arguments give the same blocks, whatever
-// jobs there are.
+// Blocks cuts node into n blocks with equal numbers of cores, devices of each model and bytes of
+// memory. Each block is in as small a part of the machine as Place finds. Blocks reads Allowed,
+// UseHyperthreads, MemFences, Devices and Mem of req; Mem is what all blocks have together. Cores
+// and bytes that are left over are in no block. Blocks fails when there are fewer cores than n, and
+// when the devices of a model cannot be divided. A device that nobody can get is a mistake, a core
+// is not. The same arguments give the same blocks, whatever jobs there are.
 func Blocks(node *topology.Node, req Request, n int) ([]Block, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("cut node into %d blocks: not a number of 1 or more", n)
 	}
 	one := Request{
-		Allowed: req.Allowed, UseHyperthreads: req.UseHyperthreads, NCPUsAreCores: true, MemFences: req.MemFences, Devices: req.Devices,
-		Held: map[string]int{},
+		Allowed: req.Allowed, UseHyperthreads: req.UseHyperthreads, NCPUsAreCores: true, MemFences: req.MemFences,
+		Devices: req.Devices,
+		Held:    map[string]int{},
 	}
 	cores := newMachine(node, one).free
 	if cores < n {
@@ -78,15 +81,17 @@ func (r *Request) divide(devices []topology.Device, n int) error {
 	for i := range r.Wants {
 		w := &r.Wants[i]
 		if w.Count%n != 0 {
-			return fmt.Errorf("its %d devices (%s) cannot be divided by %d", w.Count, strings.Join(strings.Fields(w.Resource), " "), n)
+			return fmt.Errorf("its %d devices (%s) cannot be divided by %d", w.Count,
+				strings.Join(strings.Fields(w.Resource), " "), n)
 		}
 		w.Count /= n
 	}
 	return nil
 }
 
-// ChooseBlocks returns the numbers of count blocks that are not in taken, ascending: those of keep first, which the job has already,
-// then such as are near to each other, then such as are far from those that are left. It fails with a *ShortageError.
+// ChooseBlocks returns the numbers of count blocks that are not in taken, ascending. The blocks of
+// keep come first, which the job has already, then blocks that are near to each other. Blocks that
+// are far from the remaining ones come before others. ChooseBlocks fails with a *ShortageError.
 func ChooseBlocks(blocks []Block, taken, keep []int, count int) ([]int, error) {
 	if count < 0 {
 		return nil, fmt.Errorf("choose blocks: %d", count)
@@ -136,8 +141,8 @@ func missing(list []int, n int) int {
 	return 1
 }
 
-// neighbours tells how far two of free are from each other: 0 on one NUMA node, 1 in one socket, 2 otherwise; and with itself how far
-// one is from all others.
+// neighbours returns how far two of free are from each other: 0 on one NUMA node, 1 in one socket,
+// 2 otherwise. The entry of a block with itself is how far it is from all others.
 func neighbours(blocks []Block, free []int) [][]int64 {
 	far := make([][]int64, len(free))
 	for i := range free {

@@ -19,7 +19,7 @@ func drawn(blocks []Block) string {
 	return strings.Join(words, " ")
 }
 
-func TestBlocks(t *testing.T) {
+func TestBlocksAreEqual(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		shape shape
@@ -35,15 +35,18 @@ func TestBlocks(t *testing.T) {
 		{name: "two GPUs each", shape: shape{2, 1, 4, 1, 0}, gpus: []int{0, 0, 0, 0, 1, 1, 1, 1}, n: 4,
 			want: "0-1/g0,g1 2-3/g2,g3 4-5/g4,g5 6-7/g6,g7"},
 		{name: "GPUs in turn", shape: shape{2, 1, 4, 1, 0}, gpus: []int{1, 0, 1, 0}, n: 2, want: "4-7/g0,g2 0-3/g1,g3"},
-		{name: "one over two nodes", shape: shape{2, 1, 3, 1, 0}, gpus: []int{0, 0, 0, 1, 1, 1}, n: 3, want: "0-1/g0,g1 3-4/g3,g4 2,5/g2,g5"},
+		{name: "one over two nodes", shape: shape{2, 1, 3, 1, 0}, gpus: []int{0, 0, 0, 1, 1, 1}, n: 3,
+			want: "0-1/g0,g1 3-4/g3,g4 2,5/g2,g5"},
 		{name: "what is left over", shape: shape{2, 1, 5, 1, 0}, n: 4, want: "0-1/ 2-3/ 5-6/ 7-8/"},
 		{name: "first threads", shape: shape{2, 1, 2, 2, 0}, n: 2, want: "0-1/ 2-3/"},
-		{name: "whole cores", shape: shape{2, 1, 2, 2, 0}, req: Request{UseHyperthreads: true}, n: 2, want: "0-1,4-5/ 2-3,6-7/"},
+		{name: "whole cores", shape: shape{2, 1, 2, 2, 0}, req: Request{UseHyperthreads: true}, n: 2,
+			want: "0-1,4-5/ 2-3,6-7/"},
 		{name: "not allowed", shape: shape{2, 1, 4, 1, 0}, allow: "1-7", n: 2, want: "1-3/ 4-6/"},
 		{name: "one", shape: shape{2, 1, 1, 1, 0}, gpus: []int{0, 1}, n: 1, want: "0-1/g0,g1"},
 		{name: "none", shape: single, n: 0, err: "cut node into 0 blocks: not a number of 1 or more"},
 		{name: "more than cores", shape: single, n: 3, err: "cut node into 3 blocks: it has 2 cores"},
-		{name: "a device too many", shape: smt, gpus: []int{0, 0, 0}, n: 2, err: "cut node into 2 blocks: its 3 devices (ngpus nvidia NVIDIA A100-SXM4-40GB) cannot be divided by 2"},
+		{name: "a device too many", shape: smt, gpus: []int{0, 0, 0}, n: 2,
+			err: "cut node into 2 blocks: its 3 devices (ngpus nvidia NVIDIA A100-SXM4-40GB) cannot be divided by 2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			node := tt.shape.build()
@@ -56,7 +59,8 @@ func TestBlocks(t *testing.T) {
 				t.Errorf("%s, %v, want %s, %s", drawn(got), err, tt.want, tt.err)
 			}
 			for i, b := range got {
-				if b.Mem != 1000/int64(tt.n) || b.NUMA.IsEmpty() || b.Sockets.IsEmpty() || !b.Mems.Equal(kernfs.IDs(list(len(node.NUMA))...)) {
+				if b.Mem != 1000/int64(tt.n) || b.NUMA.IsEmpty() || b.Sockets.IsEmpty() ||
+					!b.Mems.Equal(kernfs.IDs(list(len(node.NUMA))...)) {
 					t.Errorf("block %d: %+v", i, b)
 				}
 			}
@@ -109,7 +113,8 @@ func TestChooseBlocks(t *testing.T) {
 		{name: "all", count: 8, want: "[0 1 2 3 4 5 6 7]"},
 		{name: "grows", count: 2, keep: []int{5}, want: "[4 5]"},
 		{name: "shrinks", count: 2, keep: []int{1, 6, 7}, want: "[6 7]"},
-		{name: "too many", count: 3, taken: []int{0, 1, 2, 3, 4, 5}, err: "blocks requested (3) exceeds blocks available (2)", want: "[]"},
+		{name: "too many", count: 3, taken: []int{0, 1, 2, 3, 4, 5},
+			err: "blocks requested (3) exceeds blocks available (2)", want: "[]"},
 		{name: "negative", count: -1, err: "choose blocks: -1", want: "[]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

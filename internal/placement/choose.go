@@ -8,7 +8,8 @@ type share struct {
 	n    int
 }
 
-// choose returns where to take n units from; the machine has them. A job with devices is near to them where that is possible.
+// choose returns where to take n units from; the machine has them. A job with devices is near to
+// them where that is possible.
 func (m *machine) choose(n int) []share {
 	switch {
 	case n == 0:
@@ -19,7 +20,8 @@ func (m *machine) choose(n int) []share {
 	return m.anywhere(n)
 }
 
-// anywhere returns where to take n units from. Parts that also have room for the job's memory go before any part that has not.
+// anywhere returns where to take n units from. Parts that also have room for the job's memory go
+// before any part that has not.
 func (m *machine) anywhere(n int) []share {
 	for _, fits := range []func([]*leaf) bool{m.hasRoom, func([]*leaf) bool { return true }} {
 		if shares := m.within(n, fits); shares != nil {
@@ -29,8 +31,9 @@ func (m *machine) anywhere(n int) []share {
 	return m.span(m.leaves, n)
 }
 
-// within returns where to take n units from so that they lie in whole sockets, whole NUMA nodes of one socket, one NUMA
-// node or one socket; nil when there is no such part among those that fit.
+// within returns where to take n units from so that they lie in a small part of the machine. The
+// parts are whole sockets, whole NUMA nodes of one socket, one NUMA node or one socket. within
+// returns nil when there is no such part among those that fit.
 func (m *machine) within(n int, fits func([]*leaf) bool) []share {
 	if whole := exactly(m.sockets, n, fits); whole != nil {
 		return whole
@@ -45,7 +48,7 @@ func (m *machine) within(n int, fits func([]*leaf) bool) []share {
 			return whole
 		}
 	}
-	// By socket first: of two equal leaves, the one in the better socket.
+	// Sockets go first: the leaf in the better socket comes before an equal one.
 	var leaves []*leaf
 	for _, s := range sockets {
 		leaves = append(leaves, s.leaves...)
@@ -63,8 +66,8 @@ func (m *machine) within(n int, fits func([]*leaf) bool) []share {
 	return nil
 }
 
-// exactly returns parts without any job that together have just n units: one, or several taken largest first. Parts with few
-// devices come first, since nobody would be near to those.
+// exactly returns parts without any job that together have just n units: one, or several taken
+// largest first. Parts with few devices come first, since nobody would be near to those.
 func exactly(parts []*socket, n int, fits func([]*leaf) bool) []share {
 	var whole []*socket
 	for _, p := range ranked(parts, func(a, b *socket) bool { return a.devices < b.devices }) {
@@ -100,8 +103,8 @@ func all(leaves []*leaf) []share {
 	return shares
 }
 
-// span takes n units from as few of leaves as possible: all of the largest until one can give the rest. Among equals it
-// stays in the sockets it is in already.
+// span takes n units from as few of leaves as possible: all of the largest until one can give the
+// rest. Among equals it stays in the sockets it is in already.
 func (m *machine) span(leaves []*leaf, n int) []share {
 	var shares []share
 	rest := slices.Clone(leaves)

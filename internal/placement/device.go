@@ -11,7 +11,8 @@ func (m *machine) available(d topology.Device) bool {
 	return m.req.Held[d.ID] < max(m.req.JobsPerDevice, 1)
 }
 
-// countDevices notes with each leaf how many devices are next to it that jobs can get and this one has not.
+// countDevices notes with each leaf how many devices are next to it that jobs can get and this one
+// has not.
 func (m *machine) countDevices(own []int) {
 	free := map[int]int{}
 	for i, d := range m.req.Devices {

@@ -14,9 +14,9 @@ import (
 
 func anyGPU(n int) []Want { return []Want{{Resource: "ngpus", Count: n}} }
 
-// TestDevices pins which devices a job gets, and its cpus with them. The machine is flat, NUMA node k with the cpus 4k to 4k+3,
-// where nothing else is said.
-func TestDevices(t *testing.T) {
+// TestDevicesAreNearTheCPUs pins which devices a job gets, and its cpus with them. The machine is
+// flat, NUMA node k with the cpus 4k to 4k+3, where nothing else is said.
+func TestDevicesAreNearTheCPUs(t *testing.T) {
 	quads := func() []topology.Device { // of each four, two pairs are linked well and the four are linked
 		devices := linked(gpus(0, 0, 0, 0, 0, 0, 0, 0), 1, []int{0, 1, 2, 3}, []int{4, 5, 6, 7})
 		return linked(devices, 2, []int{0, 2}, []int{1, 3}, []int{4, 6}, []int{5, 7})
@@ -24,7 +24,8 @@ func TestDevices(t *testing.T) {
 	mig := func() []topology.Device { // g0 and g1 are in three parts each, g2 is whole
 		devices := gpus(0, 0, 0, 0, 0, 0, 0)
 		for i := range 6 {
-			devices[i].Parent, devices[i].Model, devices[i].Memory = fmt.Sprintf("p%d", i/3), "NVIDIA A100-SXM4-40GB MIG 2g.10gb", 9984<<20
+			devices[i].Parent, devices[i].Model, devices[i].Memory = fmt.Sprintf("p%d", i/3),
+				"NVIDIA A100-SXM4-40GB MIG 2g.10gb", 9984<<20
 		}
 		return devices
 	}
@@ -39,7 +40,8 @@ func TestDevices(t *testing.T) {
 		devices := gpus(0, 0, 1, 2)
 		devices[1].Model, devices[1].Memory = "Tesla T4", 15360<<20
 		devices[2].Model, devices[2].Memory = "Tesla T4", 15360<<20
-		return append(devices, topology.Device{ID: "f0", Resource: "fpga", NUMA: 0}, topology.Device{ID: "f1", Resource: "fpga", NUMA: 2})
+		return append(devices, topology.Device{ID: "f0", Resource: "fpga", NUMA: 0},
+			topology.Device{ID: "f1", Resource: "fpga", NUMA: 2})
 	}
 	two := gpus(0, 0, 2, 2)
 	for _, tt := range []struct {
@@ -55,74 +57,107 @@ func TestDevices(t *testing.T) {
 	}{
 		{name: "the first", devices: two, req: Request{NCPUs: 1, Wants: anyGPU(1)}, want: "g0", cpus: "0"},
 		{name: "cpus near it", devices: gpus(3), req: Request{NCPUs: 2, Wants: anyGPU(1)}, want: "g0", cpus: "12-13"},
-		{name: "the rest of the socket", devices: gpus(3), req: Request{NCPUs: 6, Wants: anyGPU(1)}, want: "g0", cpus: "8-11,12-13"},
-		{name: "no room near it", devices: gpus(3), req: Request{NCPUs: 4, Wants: anyGPU(1)}, taken: "8-15", want: "g0", cpus: "0-3"},
+		{name: "the rest of the socket", devices: gpus(3), req: Request{NCPUs: 6, Wants: anyGPU(1)}, want: "g0",
+			cpus: "8-11,12-13"},
+		{name: "no room near it", devices: gpus(3), req: Request{NCPUs: 4, Wants: anyGPU(1)}, taken: "8-15", want: "g0",
+			cpus: "0-3"},
 		{name: "no cpus", devices: two, req: Request{Wants: anyGPU(1)}, want: "g0", cpus: ""},
-		{name: "where the cpus fit", devices: two, req: Request{NCPUs: 4, Wants: anyGPU(1)}, taken: "0", want: "g2", cpus: "8-11"},
-		{name: "fits nowhere: where most do", devices: two, req: Request{NCPUs: 4, Wants: anyGPU(1)}, taken: "0-1,8", want: "g2", cpus: "12-15"},
-		{name: "one NUMA node", devices: gpus(0, 1, 1, 2), req: Request{NCPUs: 1, Wants: anyGPU(2)}, want: "g1,g2", cpus: "4"},
-		{name: "one socket", devices: gpus(0, 2, 3), req: Request{NCPUs: 1, Wants: anyGPU(2)}, want: "g1,g2", cpus: "8"},
-		{name: "two NUMA nodes where the cpus do not fit in one", devices: gpus(0, 0, 1), req: Request{NCPUs: 5, Wants: anyGPU(2)}, want: "g0,g2", cpus: "0-2,4-5"},
-		{name: "cpus with each", devices: gpus(0, 0, 0, 2), req: Request{NCPUs: 4, Wants: anyGPU(4)}, want: "g0,g1,g2,g3", cpus: "0-2,8"},
-		{name: "cpus with each as far as there are", devices: gpus(0, 2), req: Request{NCPUs: 5, Wants: anyGPU(2)}, taken: "1-3", want: "g0,g1", cpus: "0,8-11"},
-		{name: "fewer cpus than NUMA nodes", devices: gpus(0, 2), req: Request{NCPUs: 1, Wants: anyGPU(2)}, want: "g0,g1", cpus: "0"},
+		{name: "where the cpus fit", devices: two, req: Request{NCPUs: 4, Wants: anyGPU(1)}, taken: "0", want: "g2",
+			cpus: "8-11"},
+		{name: "fits nowhere: where most do", devices: two, req: Request{NCPUs: 4, Wants: anyGPU(1)}, taken: "0-1,8",
+			want: "g2", cpus: "12-15"},
+		{name: "one NUMA node", devices: gpus(0, 1, 1, 2), req: Request{NCPUs: 1, Wants: anyGPU(2)}, want: "g1,g2",
+			cpus: "4"},
+		{name: "one socket", devices: gpus(0, 2, 3), req: Request{NCPUs: 1, Wants: anyGPU(2)}, want: "g1,g2",
+			cpus: "8"},
+		{name: "two NUMA nodes where the cpus do not fit in one", devices: gpus(0, 0, 1),
+			req: Request{NCPUs: 5, Wants: anyGPU(2)}, want: "g0,g2", cpus: "0-2,4-5"},
+		{name: "cpus with each", devices: gpus(0, 0, 0, 2), req: Request{NCPUs: 4, Wants: anyGPU(4)},
+			want: "g0,g1,g2,g3", cpus: "0-2,8"},
+		{name: "cpus with each as far as there are", devices: gpus(0, 2), req: Request{NCPUs: 5, Wants: anyGPU(2)},
+			taken: "1-3", want: "g0,g1", cpus: "0,8-11"},
+		{name: "fewer cpus than NUMA nodes", devices: gpus(0, 2), req: Request{NCPUs: 1, Wants: anyGPU(2)},
+			want: "g0,g1", cpus: "0"},
 		{name: "best fit", devices: two, req: Request{NCPUs: 1, Wants: anyGPU(1)}, held: "g2", want: "g3", cpus: "8"},
-		{name: "spread", devices: two, req: Request{NCPUs: 1, Wants: anyGPU(1), Policy: Spread}, held: "g0", want: "g2", cpus: "8"},
-		{name: "strands none", devices: two, req: Request{NCPUs: 1, Wants: anyGPU(1)}, taken: "0-2", want: "g2", cpus: "8"},
-		{name: "too many", devices: two, req: Request{Wants: anyGPU(9)}, held: "g2", err: "ngpus requested (9) exceeds ngpus available (3)"},
+		{name: "spread", devices: two, req: Request{NCPUs: 1, Wants: anyGPU(1), Policy: Spread}, held: "g0", want: "g2",
+			cpus: "8"},
+		{name: "strands none", devices: two, req: Request{NCPUs: 1, Wants: anyGPU(1)}, taken: "0-2", want: "g2",
+			cpus: "8"},
+		{name: "too many", devices: two, req: Request{Wants: anyGPU(9)}, held: "g2",
+			err: "ngpus requested (9) exceeds ngpus available (3)"},
 		{name: "none there", req: Request{Wants: anyGPU(1)}, err: "ngpus requested (1) exceeds ngpus available (0)"},
 		{name: "negative", devices: two, req: Request{Wants: anyGPU(-1)}, err: "place job: -1 ngpus"},
 		{name: "nothing wanted", devices: two, req: Request{NCPUs: 1, Wants: anyGPU(0)}, cpus: "4"},
-		{name: "no NUMA node known", devices: far(), req: Request{NCPUs: 1, Wants: anyGPU(2)}, want: "g0,g1", cpus: "0"},
+		{name: "no NUMA node known", devices: far(), req: Request{NCPUs: 1, Wants: anyGPU(2)}, want: "g0,g1",
+			cpus: "0"},
 
 		{name: "well linked", devices: quads(), req: Request{Wants: anyGPU(2)}, want: "g0,g2"},
 		{name: "leaves pairs", devices: quads(), req: Request{Wants: anyGPU(1)}, held: "g0", want: "g2"},
 		{name: "leaves fours", devices: quads(), req: Request{Wants: anyGPU(2)}, held: "g4,g6", want: "g5,g7"},
 		{name: "four", devices: quads(), req: Request{Wants: anyGPU(4)}, held: "g1", want: "g4,g5,g6,g7"},
-		{name: "links told by one end", devices: append(gpus(0, 0), topology.Device{ID: "x", Resource: "ngpus", Vendor: "nvidia", Model: "NVIDIA A100-SXM4-40GB", Memory: 40960 << 20, Links: map[string]int{"g1": 4, "x": 9, "gone": 1}}),
+		{name: "links told by one end", devices: append(gpus(0, 0), topology.Device{ID: "x", Resource: "ngpus",
+			Vendor: "nvidia", Model: "NVIDIA A100-SXM4-40GB", Memory: 40960 << 20,
+			Links: map[string]int{"g1": 4, "x": 9, "gone": 1}}),
 			req: Request{Wants: anyGPU(2)}, want: "g1,x"},
 
 		{name: "an instance before a whole one", devices: mig(), req: Request{Wants: anyGPU(1)}, want: "g0"},
 		{name: "an instance of a GPU in use", devices: mig(), req: Request{Wants: anyGPU(1)}, held: "g4", want: "g3"},
-		{name: "instances of a GPU in use, then of another", devices: mig(), req: Request{Wants: anyGPU(3)}, held: "g1", want: "g0,g2,g3"},
+		{name: "instances of a GPU in use, then of another", devices: mig(), req: Request{Wants: anyGPU(3)}, held: "g1",
+			want: "g0,g2,g3"},
 		{name: "instances of one GPU", devices: mig()[1:], req: Request{Wants: anyGPU(3)}, want: "g3,g4,g5"},
-		{name: "whole by its model", devices: mig(), req: Request{Wants: []Want{{Resource: "ngpus", MinMemory: 40 << 30, Count: 1}}}, want: "g6"},
+		{name: "whole by its model", devices: mig(),
+			req: Request{Wants: []Want{{Resource: "ngpus", MinMemory: 40 << 30, Count: 1}}}, want: "g6"},
 
 		{name: "one model", devices: mixed(), req: Request{Wants: anyGPU(2)}, want: "g1,g2"},
-		{name: "a model", devices: mixed(), req: Request{Wants: []Want{{Resource: "ngpus", Models: []string{"a100"}, Count: 2}}}, want: "g0,g3"},
-		{name: "two kinds", devices: mixed(), req: Request{NCPUs: 1, Wants: []Want{{Resource: "ngpus", Count: 1, Models: []string{"A100"}}, {Resource: "fpga", Count: 2}}},
+		{name: "a model", devices: mixed(),
+			req: Request{Wants: []Want{{Resource: "ngpus", Models: []string{"a100"}, Count: 2}}}, want: "g0,g3"},
+		{name: "two kinds", devices: mixed(), req: Request{NCPUs: 1,
+			Wants: []Want{{Resource: "ngpus", Count: 1, Models: []string{"A100"}}, {Resource: "fpga", Count: 2}}},
 			want: "g3,f0,f1", cpus: "8"},
-		{name: "beside each other", devices: mixed(), req: Request{NCPUs: 1, Wants: []Want{{Resource: "fpga", Count: 1}, {Resource: "ngpus", Count: 1, Models: []string{"A100"}}}},
+		{name: "beside each other", devices: mixed(), req: Request{NCPUs: 1,
+			Wants: []Want{{Resource: "fpga", Count: 1}, {Resource: "ngpus", Count: 1, Models: []string{"A100"}}}},
 			held: "f0", want: "g3,f1", cpus: "8"},
-		{name: "the particular one first", devices: mixed(), req: Request{Wants: []Want{{Resource: "ngpus", Count: 2}, {Resource: "ngpus", Count: 2, Models: []string{"T4"}}}},
+		{name: "the particular one first", devices: mixed(), req: Request{Wants: []Want{{Resource: "ngpus", Count: 2},
+			{Resource: "ngpus", Count: 2, Models: []string{"T4"}}}},
 			want: "g0,g1,g2,g3"},
 		{name: "leaves enough for the other want", devices: mixed(),
 			req: Request{Wants: []Want{
-				{Resource: "ngpus", Count: 2, Models: []string{"A100", "T4"}, MinMemory: 1}, {Resource: "ngpus", Count: 2, Vendor: "nvidia", MaxMemory: 16 << 30}}},
+				{Resource: "ngpus", Count: 2, Models: []string{"A100", "T4"}, MinMemory: 1},
+				{Resource: "ngpus", Count: 2, Vendor: "nvidia", MaxMemory: 16 << 30}}},
 			want: "g0,g1,g2,g3"},
-		{name: "not of that kind", devices: mixed(), req: Request{Wants: []Want{{Resource: "ngpus", Count: 3, Vendor: "nvidia", Models: []string{"T4", "H100"}, MaxMemory: 40 << 30}}},
+		{name: "not of that kind", devices: mixed(), req: Request{Wants: []Want{{Resource: "ngpus", Count: 3,
+			Vendor: "nvidia", Models: []string{"T4", "H100"}, MaxMemory: 40 << 30}}},
 			held: "g1", err: "ngpus requested (3) exceeds ngpus available (1): 2 of 4 match nvidia:T4,H100:..40gb"},
-		{name: "two wants too many", devices: mixed(), req: Request{Wants: []Want{{Resource: "ngpus", Count: 3}, {Resource: "ngpus", Count: 2, Models: []string{"T4"}}, {Resource: "fpga", Count: 1}}},
+		{name: "two wants too many", devices: mixed(), req: Request{Wants: []Want{{Resource: "ngpus", Count: 3},
+			{Resource: "ngpus", Count: 2, Models: []string{"T4"}}, {Resource: "fpga", Count: 1}}},
 			err: "ngpus requested (5) exceeds ngpus available (4): 4 of 4 match *:T4"},
 
-		{name: "shared", devices: two, req: Request{Wants: anyGPU(3), JobsPerDevice: 2}, held: "g0,g1,g0,g2", want: "g1,g2,g3"},
-		{name: "a free one before a shared one", devices: two, req: Request{Wants: anyGPU(1), JobsPerDevice: 4}, held: "g0,g1,g2", want: "g3"},
+		{name: "shared", devices: two, req: Request{Wants: anyGPU(3), JobsPerDevice: 2}, held: "g0,g1,g0,g2",
+			want: "g1,g2,g3"},
+		{name: "a free one before a shared one", devices: two, req: Request{Wants: anyGPU(1), JobsPerDevice: 4},
+			held: "g0,g1,g2", want: "g3"},
 		{name: "not more jobs than that", devices: two, req: Request{Wants: anyGPU(4), JobsPerDevice: 2}, held: "g0,g0",
 			err: "ngpus requested (4) exceeds ngpus available (3)"},
 
 		{name: "keeps", devices: two, req: Request{Wants: anyGPU(1), KeepDevices: []string{"g3"}}, want: "g3"},
-		{name: "keeps and gets one beside", devices: two, req: Request{Wants: anyGPU(2), KeepDevices: []string{"g3"}}, want: "g2,g3"},
-		{name: "keeps those together", devices: two, req: Request{Wants: anyGPU(2), KeepDevices: []string{"g0", "g2", "g3"}}, want: "g2,g3"},
-		{name: "does not keep what is gone", devices: two, req: Request{Wants: anyGPU(1), KeepDevices: []string{"g2", "gone"}}, held: "g2", want: "g3"},
-		{name: "near the cpus that it keeps", devices: two, req: Request{NCPUs: 2, Keep: kernfs.IDs(8, 9), Wants: anyGPU(1)}, want: "g2", cpus: "8-9"},
-		{name: "fewer cpus, those near it", devices: two, req: Request{NCPUs: 1, Keep: kernfs.IDs(0, 8), Wants: anyGPU(1), KeepDevices: []string{"g2"}}, want: "g2", cpus: "8"},
+		{name: "keeps and gets one beside", devices: two, req: Request{Wants: anyGPU(2), KeepDevices: []string{"g3"}},
+			want: "g2,g3"},
+		{name: "keeps those together", devices: two,
+			req: Request{Wants: anyGPU(2), KeepDevices: []string{"g0", "g2", "g3"}}, want: "g2,g3"},
+		{name: "does not keep what is gone", devices: two,
+			req: Request{Wants: anyGPU(1), KeepDevices: []string{"g2", "gone"}}, held: "g2", want: "g3"},
+		{name: "near the cpus that it keeps", devices: two,
+			req: Request{NCPUs: 2, Keep: kernfs.IDs(8, 9), Wants: anyGPU(1)}, want: "g2", cpus: "8-9"},
+		{name: "fewer cpus, those near it", devices: two, req: Request{NCPUs: 1, Keep: kernfs.IDs(0, 8),
+			Wants: anyGPU(1), KeepDevices: []string{"g2"}}, want: "g2", cpus: "8"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.shape == (shape{}) {
 				tt.shape = flat
 			}
 			node := tt.shape.build()
-			tt.req.Allowed, tt.req.Taken, tt.req.Devices, tt.req.Held = node.Online, ids(t, tt.taken), tt.devices, map[string]int{}
+			tt.req.Allowed, tt.req.Taken, tt.req.Devices, tt.req.Held = node.Online, ids(t, tt.taken), tt.devices,
+				map[string]int{}
 			for id := range strings.SplitSeq(tt.held, ",") {
 				tt.req.Held[id]++
 			}
@@ -153,7 +188,8 @@ func TestCPUsAwayFromDevices(t *testing.T) {
 		{name: "another NUMA node", numa: []int{0, 3}, ncpus: 1, want: "4"},
 		{name: "a whole node", numa: []int{0, 1, 3}, ncpus: 4, want: "8-11"},
 		{name: "a whole socket", numa: []int{1}, ncpus: 8, want: "8-15"},
-		{name: "held ones need nothing more", numa: []int{0, 1, 2, 3}, held: map[string]int{"g0": 1, "g1": 1, "g3": 1}, ncpus: 1, want: "0"},
+		{name: "held ones need nothing more", numa: []int{0, 1, 2, 3}, held: map[string]int{"g0": 1, "g1": 1, "g3": 1},
+			ncpus: 1, want: "0"},
 		{name: "full before the policy's last cpu", numa: []int{0, 0, 1, 2, 3}, taken: "0-1,4", ncpus: 1, want: "5"},
 		{name: "the policy among those with enough", numa: []int{0, 1, 2, 3}, taken: "4-5", ncpus: 1, want: "6"},
 		{name: "spread", numa: []int{0, 1, 2, 3}, taken: "0", ncpus: 1, policy: Spread, want: "8"},
@@ -161,7 +197,8 @@ func TestCPUsAwayFromDevices(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			node := flat.build()
-			got, err := Place(node, Request{NCPUs: tt.ncpus, Allowed: node.Online, Taken: ids(t, tt.taken), Policy: tt.policy,
+			got, err := Place(node, Request{NCPUs: tt.ncpus, Allowed: node.Online, Taken: ids(t, tt.taken),
+				Policy:  tt.policy,
 				Devices: gpus(tt.numa...), Held: tt.held})
 			if err != nil || got.CPUs.String() != tt.want || got.Devices != nil {
 				t.Errorf("cpus %v, devices %v, %v, want %s and none", got.CPUs, got.Devices, err, tt.want)
@@ -170,7 +207,7 @@ func TestCPUsAwayFromDevices(t *testing.T) {
 	}
 }
 
-// Where there are too many sets of devices to look at all of them, the choice is still near, well linked and complete.
+// The choice is near, well linked and complete also with too many sets of devices to look at all.
 func TestManyDevices(t *testing.T) {
 	node := shape{2, 4, 4, 1, 0}.build()
 	var numa []int
@@ -187,14 +224,16 @@ func TestManyDevices(t *testing.T) {
 		devices[i].Model = "Tesla T4"
 	}
 	devices[31].Vendor = "amd"
-	wants := []Want{{Resource: "ngpus", Vendor: "nvidia", Count: 15}, {Resource: "ngpus", Count: 16}, {Resource: "ngpus", Models: []string{"T4"}, Count: 1}}
+	wants := []Want{{Resource: "ngpus", Vendor: "nvidia", Count: 15}, {Resource: "ngpus", Count: 16},
+		{Resource: "ngpus", Models: []string{"T4"}, Count: 1}}
 	got, err = Place(node, Request{Wants: wants, Devices: devices})
 	if err != nil || len(got.Devices) != 32 || len(slices.Compact(slices.Clone(got.Devices))) != 32 {
 		t.Errorf("%v, %v, want all", got.Devices, err)
 	}
 }
 
-// Thousands of devices, as a pattern of the configuration can name by mistake, take no longer to choose from than a few.
+// Thousands of devices, as a pattern of the configuration can name by mistake, take no longer to
+// choose from than a few.
 func TestDevicesWithoutEnd(t *testing.T) {
 	const all = 4000
 	node := shape{2, 4, 4, 1, 0}.build()
@@ -225,11 +264,13 @@ func TestDevicesWithoutEnd(t *testing.T) {
 		for _, w := range tt.wants {
 			count += w.Count
 		}
-		req := Request{NCPUs: 2, Allowed: node.Online, Wants: tt.wants, Devices: gpus(numa...), KeepDevices: tt.keep, Held: map[string]int{"g2": 1}}
+		req := Request{NCPUs: 2, Allowed: node.Online, Wants: tt.wants, Devices: gpus(numa...), KeepDevices: tt.keep,
+			Held: map[string]int{"g2": 1}}
 		p := newPicker(newMachine(node, req))
 		got, err := p.pick()
 		if err != nil || len(slices.Compact(got)) != count || p.steps > 2*mostSteps {
-			t.Errorf("%s: %d devices in %d steps, %v, want %d in %d", tt.name, len(got), p.steps, err, count, 2*mostSteps)
+			t.Errorf("%s: %d devices in %d steps, %v, want %d in %d", tt.name, len(got), p.steps, err, count,
+				2*mostSteps)
 		}
 		for _, id := range tt.keep {
 			if !slices.ContainsFunc(got, func(i int) bool { return req.Devices[i].ID == id }) {
@@ -291,7 +332,8 @@ func TestWantMatches(t *testing.T) {
 		if tt.names != "" {
 			w.Models = strings.Split(tt.names, ",")
 		}
-		if got := w.Matches(topology.Device{Resource: "ngpus", Model: tt.model, Memory: tt.memory * mib}); got != tt.want {
+		if got := w.Matches(topology.Device{Resource: "ngpus", Model: tt.model,
+			Memory: tt.memory * mib}); got != tt.want {
 			t.Errorf("%s of %d MiB, want %s %d to %d: %v", tt.model, tt.memory, tt.names, tt.low, tt.top, got)
 		}
 	}
@@ -340,7 +382,8 @@ func randomWants(r *rand.Rand) []Want {
 	return wants
 }
 
-// checkDevices tests what holds for every answer to wants: it says no exactly when there is no way to give each what it wants.
+// checkDevices tests what holds for every answer to wants: it says no exactly when there is no way
+// to give each what it wants.
 func checkDevices(t *testing.T, req Request, got Assignment, err error) {
 	t.Helper()
 	var free []topology.Device
@@ -404,7 +447,8 @@ func checkRandomDevices(t *testing.T, seed1, seed2 uint64) {
 	r := rand.New(rand.NewPCG(seed1, seed2))
 	node := randomNode(r)
 	req := randomRequest(r, node)
-	req.Devices, req.Wants, req.JobsPerDevice, req.Held = randomDevices(r, node), randomWants(r), r.IntN(4), map[string]int{}
+	req.Devices, req.Wants, req.JobsPerDevice, req.Held = randomDevices(r, node), randomWants(r), r.IntN(4),
+		map[string]int{}
 	for _, d := range req.Devices {
 		req.Held[d.ID] = max(0, r.IntN(5)-2)
 	}

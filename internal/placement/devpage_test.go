@@ -13,8 +13,8 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// deviceJob is a word of the page's tables of devices: "4+1" is a job of 4 cpus and a GPU, "2b" one of 2 blocks, "-1" the end of the
-// first one, "1:4+2" its new size.
+// deviceJob is a word of the page's tables of devices. "4+1" is a job of 4 cpus and a GPU, "2b" a
+// job of 2 blocks. "-1" is the end of the first job, "1:4+2" its new size.
 var deviceJob = regexp.MustCompile(`^(?:-(\d+)|(?:(\d+):)?(?:(\d+)\+(\d+)|(\d+)b))$`)
 
 // pageGPUs are the GPUs of the page: four next to each of two NUMA nodes, in linked pairs.
@@ -35,7 +35,8 @@ func TestPageOfDevices(t *testing.T) {
 			cells[i] = strings.Trim(cells[i], " `")
 		}
 		jobs := strings.Fields(cells[0])
-		if len(cells) == 5 || len(jobs) == 0 || slices.ContainsFunc(jobs, func(job string) bool { return !deviceJob.MatchString(job) }) {
+		if len(cells) == 5 || len(jobs) == 0 ||
+			slices.ContainsFunc(jobs, func(job string) bool { return !deviceJob.MatchString(job) }) {
 			continue
 		}
 		rows++
@@ -50,7 +51,8 @@ func TestPageOfDevices(t *testing.T) {
 	}
 }
 
-// arriveWithDevices draws the machine after jobs have come one after another: in brackets a NUMA node, its cores and its GPUs.
+// arriveWithDevices draws the machine after jobs have come one after another. Brackets hold a NUMA
+// node, its cores and its GPUs.
 func arriveWithDevices(t *testing.T, policy Policy, words []string) string {
 	t.Helper()
 	node := shape{sockets: 2, nodes: 1, cores: 8, threads: 1}.build()
@@ -74,8 +76,9 @@ func arriveWithDevices(t *testing.T, policy Policy, words []string) string {
 			job, jobs = jobs, jobs+1
 		}
 		req := Request{
-			NCPUs: number(3), Allowed: node.Online, Policy: policy, Devices: pageGPUs(), Held: map[string]int{}, Wants: anyGPU(number(4)),
-			Keep: held[job].CPUs, KeepDevices: held[job].Devices,
+			NCPUs: number(3), Allowed: node.Online, Policy: policy, Devices: pageGPUs(), Held: map[string]int{},
+			Wants: anyGPU(number(4)),
+			Keep:  held[job].CPUs, KeepDevices: held[job].Devices,
 		}
 		var taken []int
 		for i, other := range held {

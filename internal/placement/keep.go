@@ -7,9 +7,10 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// replace answers a request of a job that has cpus already. Fewer than it has are taken from among those, all that it has
-// stay when it needs as many or more, and what is to come is as near to them as possible. ok is false when nothing of Keep
-// can stay, which makes it a request like any other.
+// replace answers a request of a job that has cpus already. A request for fewer cpus is answered
+// from these. All of them stay when the job needs as many or more, and further ones are as near to
+// them as possible. ok is false when nothing of Keep can stay, which makes it a request like any
+// other.
 func replace(node *topology.Node, req Request, m *machine) (a Assignment, ok bool) {
 	kept, n := m.kept()
 	if n == 0 {
@@ -21,7 +22,7 @@ func replace(node *topology.Node, req Request, m *machine) (a Assignment, ok boo
 		own := newMachine(node, inside)
 		own.near = m.near
 		shares := own.choose(req.NCPUs)
-		return Assignment{CPUs: own.take(shares), Mems: m.mems(shares)}, true
+		return Assignment{CPUs: own.cpusOf(shares), Mems: m.mems(shares)}, true
 	}
 	rest := req.NCPUs - n
 	if m.unit == anyThread { // a second thread of a core that is the job's own disturbs nobody
@@ -32,7 +33,7 @@ func replace(node *topology.Node, req Request, m *machine) (a Assignment, ok boo
 	beside.Taken = req.Taken.Union(kept)
 	around := newMachine(node, beside)
 	shares := around.around(kept, rest)
-	cpus := around.take(shares).Union(kept)
+	cpus := around.cpusOf(shares).Union(kept)
 	return Assignment{CPUs: cpus, Mems: m.mems(append(around.at(kept), shares...))}, true
 }
 
@@ -75,7 +76,8 @@ func (m *machine) siblings(kept kernfs.IDSet, n int) kernfs.IDSet {
 	return kernfs.IDs(ids...)
 }
 
-// around returns where to take n units from, near to the cpus kept: in the same leaves, in the same sockets, elsewhere.
+// around returns where to take n units from, near to the cpus kept: in the same leaves, in the same
+// sockets, elsewhere.
 func (m *machine) around(kept kernfs.IDSet, n int) []share {
 	own, near := map[*leaf]bool{}, map[int]bool{}
 	for _, s := range m.at(kept) {

@@ -41,8 +41,8 @@ func (d *domain) add(e domain) {
 // whole tells whether no job is in d.
 func (d domain) whole() bool { return d.total > 0 && d.free == d.total }
 
-// leaf is the smallest part that is told apart: the cpus of one NUMA node in one socket. Mostly that is a NUMA node;
-// where a node spans several sockets it is a socket.
+// leaf is the smallest part that is told apart: the cpus of one NUMA node in one socket. Mostly
+// that is a NUMA node; where a node spans several sockets it is a socket.
 type leaf struct {
 	domain
 	numa, socket int
@@ -158,8 +158,9 @@ func (c *core) count(u unit) domain {
 	return d
 }
 
-// take appends the cpus of n units of l to cpus: idle cores first, then what is free of the others.
-func (l *leaf) take(cpus []int, n int, u unit) []int {
+// appendCPUs appends the cpus of n units of l to cpus: idle cores first, then what is free of the
+// others.
+func (l *leaf) appendCPUs(cpus []int, n int, u unit) []int {
 	for _, idle := range []bool{true, false} {
 		for _, c := range l.cores {
 			if n == 0 {

@@ -8,8 +8,9 @@ import (
 // shape is a regular machine.
 type shape struct{ sockets, nodes, cores, threads, memoryOnly int }
 
-// build makes a machine of that shape: nodes a socket, cores a node, threads a core. Cpus are numbered as x86 numbers
-// them: all first threads, then all second ones. Memory-only nodes come last.
+// build makes a machine of that shape: nodes a socket, cores a node, threads a core. Cpus are
+// numbered as x86 numbers them: all first threads, then all second ones. Memory-only nodes come
+// last.
 func (s shape) build() *topology.Node {
 	node := &topology.Node{Threads: s.threads}
 	cores := s.sockets * s.nodes * s.cores
@@ -27,7 +28,8 @@ func (s shape) build() *topology.Node {
 		byNode[numa] = append(byNode[numa], id)
 	}
 	for id, cpus := range byNode {
-		node.NUMA = append(node.NUMA, topology.NUMANode{ID: id, CPUs: kernfs.IDs(cpus...), MemTotal: 1 << 30, HasMemory: true})
+		node.NUMA = append(node.NUMA,
+			topology.NUMANode{ID: id, CPUs: kernfs.IDs(cpus...), MemTotal: 1 << 30, HasMemory: true})
 		node.Online = node.Online.Union(kernfs.IDs(cpus...))
 		node.MemTotal += 1 << 30
 	}

@@ -45,7 +45,8 @@ func (m *machine) weighsMemory() bool {
 	return m.req.MemFences && m.req.Mem > 0 && m.req.FreeMem != nil
 }
 
-// hasRoom tells whether the NUMA nodes of leaves, with the memory-only ones, have the memory that the job needs.
+// hasRoom tells whether the NUMA nodes of leaves, with the memory-only ones, have the memory that
+// the job needs.
 func (m *machine) hasRoom(leaves []*leaf) bool {
 	if !m.weighsMemory() {
 		return true
@@ -73,8 +74,8 @@ func (m *machine) freeMem(nodes kernfs.IDSet) int64 {
 	return sum
 }
 
-// roomiest returns the node outside set with the most free memory, one in the job's sockets before any other; -1 when
-// no further node has any.
+// roomiest returns the node outside set with the most free memory, or -1 when no further node has
+// any. A node in the job's sockets comes before any other.
 func (m *machine) roomiest(set kernfs.IDSet, near map[int]bool) int {
 	best, bestNear := -1, false
 	for _, n := range m.node.NUMA {

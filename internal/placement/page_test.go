@@ -12,9 +12,9 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// docs/placement.md shows where jobs land; what it shows is what happens. The machine of its pictures is numbered here as
-// x86 servers number their cpus and as QEMU does.
-func TestPage(t *testing.T) {
+// docs/placement.md shows where jobs land; what it shows is what happens. The machine of its
+// pictures is numbered here as x86 servers number their cpus and as QEMU does.
+func TestPlacementIsAsThePageShows(t *testing.T) {
 	page, err := os.ReadFile("../../docs/placement.md")
 	if err != nil {
 		t.Fatal(err)
@@ -31,9 +31,11 @@ func TestPage(t *testing.T) {
 			{}, {Policy: Spread}, {UseHyperthreads: true}, {UseHyperthreads: true, NCPUsAreCores: true},
 		} {
 			for name, node := range map[string]*topology.Node{
-				"first threads first": shape{sockets: 2, nodes: 1, cores: 2, threads: 2}.build(), "core by core": coreByCore(),
+				"first threads first": shape{sockets: 2, nodes: 1, cores: 2, threads: 2}.build(),
+				"core by core":        coreByCore(),
 			} {
-				if want, got := strings.Trim(cells[i+1], " `"), arrive(t, node, req, strings.Fields(jobs)); got != want {
+				if want, got := strings.Trim(cells[i+1], " `"),
+					arrive(t, node, req, strings.Fields(jobs)); got != want {
 					t.Errorf("jobs %s, %+v, numbered %s:\n got %s\npage %s", jobs, req, name, got, want)
 				}
 			}
@@ -49,16 +51,18 @@ func coreByCore() *topology.Node {
 	node := &topology.Node{Threads: 2}
 	for id := range 8 {
 		core := id &^ 1
-		node.CPUs = append(node.CPUs, topology.CPU{ID: id, Core: core, Socket: id / 4, NUMA: id / 4, Siblings: kernfs.IDs(core, core+1)})
+		node.CPUs = append(node.CPUs,
+			topology.CPU{ID: id, Core: core, Socket: id / 4, NUMA: id / 4, Siblings: kernfs.IDs(core, core+1)})
 	}
-	node.NUMA = []topology.NUMANode{{ID: 0, CPUs: kernfs.IDs(0, 1, 2, 3), HasMemory: true}, {ID: 1, CPUs: kernfs.IDs(4, 5, 6, 7), HasMemory: true}}
+	node.NUMA = []topology.NUMANode{{ID: 0, CPUs: kernfs.IDs(0, 1, 2, 3), HasMemory: true},
+		{ID: 1, CPUs: kernfs.IDs(4, 5, 6, 7), HasMemory: true}}
 	node.Online = kernfs.IDs(0, 1, 2, 3, 4, 5, 6, 7)
 	return node
 }
 
-// arrive draws the machine after jobs of so many ncpus have come one after another: each socket in brackets, each core
-// a word, each thread the letter of its job. "-N" is the end of the Nth job; a job that there is no room for is named
-// behind.
+// arrive draws the machine after jobs of so many ncpus have come one after another. Each socket is
+// in brackets, each core a word, each thread the letter of its job. "-N" is the end of the Nth job.
+// A job that there is no room for is named behind.
 func arrive(t *testing.T, node *topology.Node, req Request, jobs []string) string {
 	t.Helper()
 	held := map[int]kernfs.IDSet{}

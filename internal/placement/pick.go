@@ -13,8 +13,9 @@ type want struct {
 	fits []int
 }
 
-// pick returns the devices that the job gets, ascending, as numbers in the request's list. One want after another is answered, that
-// with the fewest devices first; what it takes leaves enough for the others. It fails with a *ShortageError.
+// pick returns the devices that the job gets, ascending, as numbers in the request's list. The
+// wants are answered one after another, and the want with the fewest devices first. Each leaves
+// enough for the others. pick fails with a *ShortageError.
 func (m *machine) pick() ([]int, error) {
 	if !slices.ContainsFunc(m.req.Wants, func(w Want) bool { return w.Count != 0 }) {
 		return nil, nil
@@ -50,7 +51,8 @@ func (p *picker) pick() ([]int, error) {
 	return p.chosen, nil
 }
 
-// answer chooses the devices for the first of wants, in about so many steps; what the others want is there afterwards.
+// answer chooses the devices for the first of wants, in about so many steps; what the others want
+// is there afterwards.
 func (p *picker) answer(wants []want, steps int) {
 	var free []int
 	isFree := make([]bool, len(p.items))
@@ -63,14 +65,16 @@ func (p *picker) answer(wants []want, steps int) {
 		return slices.ContainsFunc(w.fits, func(i int) bool { return isFree[i] })
 	})
 	p.count()
-	matches := steps / (len(p.items) * len(wants)) // to match takes about as many steps as there are devices for each want
-	set := search(len(free), wants[0].Count, steps, func(set []int) score { return p.rate(free, set) }, func(set []int) bool {
-		if !rivals {
-			return true
-		}
-		matches--
-		return matches >= 0 && p.leaves(free, set, wants[1:])
-	})
+	// to match takes about as many steps as there are devices for each want
+	matches := steps / (len(p.items) * len(wants))
+	set := search(len(free), wants[0].Count, steps, func(set []int) score { return p.rate(free, set) },
+		func(set []int) bool {
+			if !rivals {
+				return true
+			}
+			matches--
+			return matches >= 0 && p.leaves(free, set, wants[1:])
+		})
 	var chosen []int
 	for _, i := range set {
 		chosen = append(chosen, free[i])
@@ -114,8 +118,9 @@ func (p *picker) leaves(free, set []int, wants []want) bool {
 	return short == nil
 }
 
-// match finds devices for all of wants at once, whatever their place, and returns which of wants each device is for, or -1. Where that
-// is not possible it tells of some wants that are too many for the devices that match any of them.
+// match finds devices for all of wants at once, whatever their place, and returns which of wants
+// each device is for, or -1. The *ShortageError names some wants that are too many for the devices
+// that match any of them.
 func (p *picker) match(wants []want) ([]int, *ShortageError) {
 	owners := make([]int, len(p.items))
 	for i := range owners {

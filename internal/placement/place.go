@@ -1,14 +1,16 @@
-// Package placement chooses the cpus and NUMA nodes of a job. It is pure: the same arguments give the same answer,
-// nothing is read or written.
+// Package placement chooses the cpus and NUMA nodes of a job. The package is pure: the same
+// arguments give the same answer, and nothing is read or written.
 //
-// A request goes to the smallest part of the machine that takes it, in this order: whole sockets that it fits exactly,
-// whole NUMA nodes of one socket that it fits exactly, one NUMA node, one socket, and else as few NUMA nodes as
-// possible. Among parts of one rank the Policy chooses. Inside a NUMA node, cores that nobody uses come first, so that
-// jobs share a core only when there is no other way. A job that has cpus already keeps them as far as its request goes
-// (Keep), whatever part of the machine would have been chosen for it.
+// A request goes to the smallest part of the machine that takes it. Whole sockets that it fits
+// exactly come first, then whole NUMA nodes of one socket that it fits exactly. A single NUMA node,
+// a single socket, and as few NUMA nodes as possible follow. The Policy chooses among parts of one
+// rank. Inside a NUMA node, cores that nobody uses come first. Jobs thus share a core only when
+// there is no other way. A job that has cpus already keeps them as far as its request goes (Keep).
+// The part of the machine that would have been chosen for it does not matter then.
 //
-// Devices are chosen first, since there are fewer of them, but with an eye to the cpus (pick); the job's cpus are then near to
-// them where there is room. A host can also be cut into equal blocks of everything (Blocks).
+// Devices are chosen first, as there are fewer of them, but with an eye to the cpus (pick). The
+// job's cpus are then near to them where there is room. A host can also be cut into equal blocks of
+// everything (Blocks).
 package placement
 
 import (
@@ -25,33 +27,38 @@ type Request struct {
 	Taken   kernfs.IDSet // cpus that other jobs hold
 	Policy  Policy
 
-	// Keep are cpus that the job has already and is to keep as far as it can: none of them leaves a job that gets as many
-	// or more, none comes to a job that gets fewer. Those that are in Taken or not in Allowed are lost to it.
+	// Keep are cpus that the job has already and is to keep as far as it can. None of them leaves a
+	// job that gets as many or more. No cpu comes to a job that gets fewer. Cpus that are in Taken
+	// or not in Allowed are lost to it.
 	Keep kernfs.IDSet
 
-	// UseHyperthreads makes every hardware thread a cpu. Without it only the first allowed thread of a core is one, and
-	// not even that while another thread of the core is taken.
+	// UseHyperthreads makes every hardware thread a cpu. Else only the first allowed thread of a
+	// core is a cpu, and only while no other thread of the core is taken.
 	UseHyperthreads bool
-	// NCPUsAreCores makes every one of NCPUs a whole core with all its allowed threads. It needs UseHyperthreads.
+	// NCPUsAreCores makes every one of NCPUs a whole core with all its allowed threads.
+	// NCPUsAreCores needs UseHyperthreads.
 	NCPUsAreCores bool
 
-	// MemFences binds the job's memory to the NUMA nodes of its cpus; otherwise it may use all nodes.
+	// MemFences binds the job's memory to the NUMA nodes of its cpus; otherwise it may use all
+	// nodes.
 	MemFences bool
-	// Mem is the job's memory in bytes, FreeMem what each NUMA node has left. Both are optional and only weigh when
-	// MemFences is set: parts of the machine with room come first, and where the chosen nodes have too little, Mems gets
-	// further ones.
+	// Mem is the job's memory in bytes, FreeMem what each NUMA node has left. Both are optional and
+	// only weigh when MemFences is set. Parts of the machine with room come first then. Mems gets
+	// further nodes when the chosen ones have too little.
 	Mem     int64
 	FreeMem map[int]int64
 
 	// Wants are the devices that the job asks for. No device counts for two of them.
 	Wants []Want
-	// Devices are what there is, a MIG instance instead of the GPU that it is part of. Their order decides between equals.
+	// Devices are what there is, a MIG instance instead of the GPU that it is part of. Their order
+	// decides between equals.
 	Devices []topology.Device
 	// Held tells by ID how many other jobs hold a device.
 	Held map[string]int
 	// JobsPerDevice is how many jobs may hold a device; 0 is 1.
 	JobsPerDevice int
-	// KeepDevices are IDs of devices that the job has and is to keep as far as its wants go, like Keep.
+	// KeepDevices are IDs of devices that the job has and is to keep as far as its wants go, like
+	// Keep.
 	KeepDevices []string
 }
 
@@ -78,8 +85,9 @@ func (e *ShortageError) Error() string {
 	return text
 }
 
-// Place chooses cpus, NUMA nodes and devices of node for req. NCPUs of 0 gives no cpus. It fails with a *ShortageError when
-// fewer cpus than NCPUs are free, or fewer devices of a kind than the job wants; memory and distance never make it fail.
+// Place chooses cpus, NUMA nodes and devices of node for req. NCPUs of 0 gives no cpus. Place fails
+// with a *ShortageError when fewer cpus than NCPUs are free, or fewer devices of a kind than the
+// job wants. Memory and distance never make it fail.
 func Place(node *topology.Node, req Request) (Assignment, error) {
 	if req.NCPUs < 0 {
 		return Assignment{}, fmt.Errorf("place job: %d ncpus", req.NCPUs)
@@ -102,14 +110,14 @@ func Place(node *topology.Node, req Request) (Assignment, error) {
 		}
 	}
 	shares := m.choose(req.NCPUs)
-	return Assignment{CPUs: m.take(shares), Mems: m.mems(shares), Devices: m.ids(picked)}, nil
+	return Assignment{CPUs: m.cpusOf(shares), Mems: m.mems(shares), Devices: m.ids(picked)}, nil
 }
 
-// take returns the cpus of shares.
-func (m *machine) take(shares []share) kernfs.IDSet {
+// cpusOf returns the cpus of shares.
+func (m *machine) cpusOf(shares []share) kernfs.IDSet {
 	var cpus []int
 	for _, s := range shares {
-		cpus = s.leaf.take(cpus, s.n, m.unit)
+		cpus = s.leaf.appendCPUs(cpus, s.n, m.unit)
 	}
 	return kernfs.IDs(cpus...)
 }

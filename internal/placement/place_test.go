@@ -9,14 +9,15 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Of smt, NUMA node k has the cores 2k and 2k+1; core c has the threads c and c+8. Socket 0 has the nodes 0 and 1.
+// NUMA node k of smt has the cores 2k and 2k+1; core c has the threads c and c+8. Socket 0 has the
+// nodes 0 and 1.
 var (
 	smt    = shape{sockets: 2, nodes: 2, cores: 2, threads: 2}
 	single = shape{sockets: 1, nodes: 1, cores: 2, threads: 1} // two cpus, as small virtual machines have them
 	flat   = shape{sockets: 2, nodes: 2, cores: 4, threads: 1} // node k has the cpus 4k to 4k+3
 )
 
-func TestPlace(t *testing.T) {
+func TestPlaceTakesTheSmallestPart(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		shape shape
@@ -31,9 +32,12 @@ func TestPlace(t *testing.T) {
 		{name: "one cpu", shape: single, req: Request{NCPUs: 1}, cpus: "0", mems: "0"},
 		{name: "the other cpu", shape: single, req: Request{NCPUs: 1}, taken: "0", cpus: "1", mems: "0"},
 		{name: "all", shape: single, req: Request{NCPUs: 2}, cpus: "0-1", mems: "0"},
-		{name: "too many", shape: single, req: Request{NCPUs: 3}, err: "ncpus requested (3) exceeds ncpus available (2)"},
-		{name: "none left", shape: single, req: Request{NCPUs: 1}, taken: "0-1", err: "ncpus requested (1) exceeds ncpus available (0)"},
-		{name: "nothing allowed", shape: single, req: Request{NCPUs: 1}, allow: "7", err: "ncpus requested (1) exceeds ncpus available (0)"},
+		{name: "too many", shape: single, req: Request{NCPUs: 3},
+			err: "ncpus requested (3) exceeds ncpus available (2)"},
+		{name: "none left", shape: single, req: Request{NCPUs: 1}, taken: "0-1",
+			err: "ncpus requested (1) exceeds ncpus available (0)"},
+		{name: "nothing allowed", shape: single, req: Request{NCPUs: 1}, allow: "7",
+			err: "ncpus requested (1) exceeds ncpus available (0)"},
 		{name: "negative", shape: single, req: Request{NCPUs: -1}, err: "place job: -1 ncpus"},
 		{name: "no cpus", shape: flat, req: Request{}, cpus: "", mems: "0-3"},
 		{name: "no cpus with fences", shape: flat, req: Request{MemFences: true}, cpus: "", mems: "0-3"},
@@ -42,46 +46,71 @@ func TestPlace(t *testing.T) {
 		{name: "the other socket", shape: flat, req: Request{NCPUs: 8}, taken: "2", cpus: "8-15", mems: "0-3"},
 		{name: "both sockets", shape: flat, req: Request{NCPUs: 16}, cpus: "0-15", mems: "0-3"},
 		{name: "a whole node, packed", shape: flat, req: Request{NCPUs: 4}, taken: "9", cpus: "12-15", mems: "0-3"},
-		{name: "a whole node, spread", shape: flat, req: Request{NCPUs: 4, Policy: Spread}, taken: "1", cpus: "8-11", mems: "0-3"},
+		{name: "a whole node, spread", shape: flat, req: Request{NCPUs: 4, Policy: Spread}, taken: "1", cpus: "8-11",
+			mems: "0-3"},
 		{name: "part of a node, packed", shape: flat, req: Request{NCPUs: 2}, taken: "4-5", cpus: "6-7", mems: "0-3"},
-		{name: "part of a node, spread", shape: flat, req: Request{NCPUs: 2, Policy: Spread}, taken: "4-5", cpus: "8-9", mems: "0-3"},
-		{name: "fullest node that still fits", shape: flat, req: Request{NCPUs: 2}, taken: "0-2,4-5,8", cpus: "6-7", mems: "0-3"},
-		{name: "one socket, few nodes", shape: flat, req: Request{NCPUs: 5}, taken: "1,9-10", cpus: "8,12-15", mems: "0-3"},
-		{name: "one socket, spread", shape: flat, req: Request{NCPUs: 5, Policy: Spread}, taken: "1", cpus: "8-12", mems: "0-3"},
-		{name: "several nodes of two sockets", shape: flat, req: Request{NCPUs: 9}, taken: "1,9-10", cpus: "4-8,12-15", mems: "0-3"},
-		{name: "last piece stays in the socket", shape: flat, req: Request{NCPUs: 10}, taken: "13-15", cpus: "0-7,8-9", mems: "0-3"},
+		{name: "part of a node, spread", shape: flat, req: Request{NCPUs: 2, Policy: Spread}, taken: "4-5", cpus: "8-9",
+			mems: "0-3"},
+		{name: "fullest node that still fits", shape: flat, req: Request{NCPUs: 2}, taken: "0-2,4-5,8", cpus: "6-7",
+			mems: "0-3"},
+		{name: "one socket, few nodes", shape: flat, req: Request{NCPUs: 5}, taken: "1,9-10", cpus: "8,12-15",
+			mems: "0-3"},
+		{name: "one socket, spread", shape: flat, req: Request{NCPUs: 5, Policy: Spread}, taken: "1", cpus: "8-12",
+			mems: "0-3"},
+		{name: "several nodes of two sockets", shape: flat, req: Request{NCPUs: 9}, taken: "1,9-10", cpus: "4-8,12-15",
+			mems: "0-3"},
+		{name: "last piece stays in the socket", shape: flat, req: Request{NCPUs: 10}, taken: "13-15", cpus: "0-7,8-9",
+			mems: "0-3"},
 		{name: "excluded cpus", shape: flat, req: Request{NCPUs: 3}, allow: "1-3,9-15", cpus: "1-3", mems: "0-3"},
-		{name: "offline cpus are not allowed by the list", shape: single, req: Request{NCPUs: 3}, allow: "0-63", err: "ncpus requested (3) exceeds ncpus available (2)"},
+		{name: "offline cpus are not allowed by the list", shape: single, req: Request{NCPUs: 3}, allow: "0-63",
+			err: "ncpus requested (3) exceeds ncpus available (2)"},
 
 		{name: "first threads only", shape: smt, req: Request{NCPUs: 4}, cpus: "0-3", mems: "0-3"},
-		{name: "threads do not count", shape: smt, req: Request{NCPUs: 9}, err: "ncpus requested (9) exceeds ncpus available (8)"},
+		{name: "threads do not count", shape: smt, req: Request{NCPUs: 9},
+			err: "ncpus requested (9) exceeds ncpus available (8)"},
 		{name: "sibling of a taken thread", shape: smt, req: Request{NCPUs: 7}, taken: "8", cpus: "1-7", mems: "0-3"},
-		{name: "sibling of a taken thread left", shape: smt, req: Request{NCPUs: 8}, taken: "8", err: "ncpus requested (8) exceeds ncpus available (7)"},
-		{name: "only second threads allowed", shape: smt, req: Request{NCPUs: 2}, allow: "8-15", cpus: "8-9", mems: "0-3"},
+		{name: "sibling of a taken thread left", shape: smt, req: Request{NCPUs: 8}, taken: "8",
+			err: "ncpus requested (8) exceeds ncpus available (7)"},
+		{name: "only second threads allowed", shape: smt, req: Request{NCPUs: 2}, allow: "8-15", cpus: "8-9",
+			mems: "0-3"},
 
 		{name: "threads", shape: smt, req: Request{NCPUs: 4, UseHyperthreads: true}, cpus: "0-1,8-9", mems: "0-3"},
-		{name: "all threads of a core first", shape: smt, req: Request{NCPUs: 3, UseHyperthreads: true}, cpus: "0-1,8", mems: "0-3"},
-		{name: "idle core before a shared one", shape: smt, req: Request{NCPUs: 1, UseHyperthreads: true}, taken: "0", cpus: "1", mems: "0-3"},
-		{name: "shared core at last", shape: smt, req: Request{NCPUs: 3, UseHyperthreads: true}, taken: "0", cpus: "1,8-9", mems: "0-3"},
-		{name: "a socket of threads", shape: smt, req: Request{NCPUs: 8, UseHyperthreads: true}, taken: "15", cpus: "0-3,8-11", mems: "0-3"},
-		{name: "taken thread that is not allowed", shape: smt, req: Request{NCPUs: 1, UseHyperthreads: true}, allow: "0-7", taken: "8", cpus: "4", mems: "0-3"},
+		{name: "all threads of a core first", shape: smt, req: Request{NCPUs: 3, UseHyperthreads: true}, cpus: "0-1,8",
+			mems: "0-3"},
+		{name: "idle core before a shared one", shape: smt, req: Request{NCPUs: 1, UseHyperthreads: true}, taken: "0",
+			cpus: "1", mems: "0-3"},
+		{name: "shared core at last", shape: smt, req: Request{NCPUs: 3, UseHyperthreads: true}, taken: "0",
+			cpus: "1,8-9", mems: "0-3"},
+		{name: "a socket of threads", shape: smt, req: Request{NCPUs: 8, UseHyperthreads: true}, taken: "15",
+			cpus: "0-3,8-11", mems: "0-3"},
+		{name: "taken thread that is not allowed", shape: smt, req: Request{NCPUs: 1, UseHyperthreads: true},
+			allow: "0-7", taken: "8", cpus: "4", mems: "0-3"},
 
-		{name: "cores", shape: smt, req: Request{NCPUs: 3, UseHyperthreads: true, NCPUsAreCores: true}, cpus: "0-2,8-10", mems: "0-3"},
-		{name: "cores that are idle", shape: smt, req: Request{NCPUs: 7, UseHyperthreads: true, NCPUsAreCores: true}, taken: "9", cpus: "0,2-8,10-15", mems: "0-3"},
-		{name: "too many cores", shape: smt, req: Request{NCPUs: 8, UseHyperthreads: true, NCPUsAreCores: true}, taken: "9", err: "ncpus requested (8) exceeds ncpus available (7)"},
-		{name: "core with one allowed thread", shape: smt, req: Request{NCPUs: 1, UseHyperthreads: true, NCPUsAreCores: true}, allow: "8-15", cpus: "8", mems: "0-3"},
-		{name: "cores need hyperthreads", shape: smt, req: Request{NCPUs: 2, NCPUsAreCores: true}, cpus: "0-1", mems: "0-3"},
+		{name: "cores", shape: smt, req: Request{NCPUs: 3, UseHyperthreads: true, NCPUsAreCores: true},
+			cpus: "0-2,8-10", mems: "0-3"},
+		{name: "cores that are idle", shape: smt, req: Request{NCPUs: 7, UseHyperthreads: true, NCPUsAreCores: true},
+			taken: "9", cpus: "0,2-8,10-15", mems: "0-3"},
+		{name: "too many cores", shape: smt, req: Request{NCPUs: 8, UseHyperthreads: true, NCPUsAreCores: true},
+			taken: "9", err: "ncpus requested (8) exceeds ncpus available (7)"},
+		{name: "core with one allowed thread", shape: smt,
+			req: Request{NCPUs: 1, UseHyperthreads: true, NCPUsAreCores: true}, allow: "8-15", cpus: "8", mems: "0-3"},
+		{name: "cores need hyperthreads", shape: smt, req: Request{NCPUs: 2, NCPUsAreCores: true}, cpus: "0-1",
+			mems: "0-3"},
 
 		{name: "fences", shape: flat, req: Request{NCPUs: 5, MemFences: true}, cpus: "0-4", mems: "0-1"},
-		{name: "fences of a whole node", shape: flat, req: Request{NCPUs: 4, MemFences: true}, taken: "0", cpus: "4-7", mems: "1"},
-		{name: "memory-only node", shape: shape{2, 1, 2, 1, 1}, req: Request{NCPUs: 2, MemFences: true}, cpus: "0-1", mems: "0,2"},
-		{name: "memory-only node without fences", shape: shape{2, 1, 2, 1, 1}, req: Request{NCPUs: 2}, cpus: "0-1", mems: "0-2"},
+		{name: "fences of a whole node", shape: flat, req: Request{NCPUs: 4, MemFences: true}, taken: "0", cpus: "4-7",
+			mems: "1"},
+		{name: "memory-only node", shape: shape{2, 1, 2, 1, 1}, req: Request{NCPUs: 2, MemFences: true}, cpus: "0-1",
+			mems: "0,2"},
+		{name: "memory-only node without fences", shape: shape{2, 1, 2, 1, 1}, req: Request{NCPUs: 2}, cpus: "0-1",
+			mems: "0-2"},
 		{
 			name: "node without memory", shape: flat, req: Request{NCPUs: 4, MemFences: true}, cpus: "0-3", mems: "1-3",
 			edit: func(n *topology.Node) { n.NUMA[0].HasMemory = false },
 		},
 		{
-			name: "node without memory among others", shape: flat, req: Request{NCPUs: 8, MemFences: true}, cpus: "0-7", mems: "1",
+			name: "node without memory among others", shape: flat, req: Request{NCPUs: 8, MemFences: true}, cpus: "0-7",
+			mems: "1",
 			edit: func(n *topology.Node) { n.NUMA[0].HasMemory = false },
 		},
 		{
@@ -109,7 +138,8 @@ func TestPlace(t *testing.T) {
 			req: Request{NCPUs: 2, Mem: 5, FreeMem: map[int]int64{3: 9}},
 		},
 		{
-			name: "NUMA node of two sockets", shape: shape{2, 1, 4, 1, 0}, req: Request{NCPUs: 3, MemFences: true}, taken: "0-1", cpus: "4-6", mems: "0",
+			name: "NUMA node of two sockets", shape: shape{2, 1, 4, 1, 0}, req: Request{NCPUs: 3, MemFences: true},
+			taken: "0-1", cpus: "4-6", mems: "0",
 			edit: func(n *topology.Node) {
 				for i := range n.CPUs {
 					n.CPUs[i].NUMA = 0
@@ -159,7 +189,8 @@ func TestPolicyText(t *testing.T) {
 		}
 	}
 	got := Spread
-	if err := got.UnmarshalText([]byte("dense")); errorText(err) != `placement policy "dense": not one of pack, spread` || got != Spread {
+	err := got.UnmarshalText([]byte("dense"))
+	if errorText(err) != `placement policy "dense": not one of pack, spread` || got != Spread {
 		t.Errorf("dense: %v, %v", got, err)
 	}
 	if s := Policy(7).String(); s != "Policy(7)" {

@@ -6,9 +6,11 @@ import "fmt"
 type Policy int
 
 const (
-	// Pack fills the fullest one that still takes the job, so that others stay whole (load_packed of PBS).
+	// Pack fills the fullest one that still takes the job, so that others stay whole (load_packed
+	// of PBS).
 	Pack Policy = iota
-	// Spread takes the emptiest one, so that jobs share caches and memory channels with few others (load_balanced).
+	// Spread takes the emptiest one, so that jobs share caches and memory channels with few others
+	// (load_balanced).
 	Spread
 )
 
@@ -35,8 +37,9 @@ func (p *Policy) UnmarshalText(text []byte) error {
 	return fmt.Errorf("placement policy %q: not one of pack, spread", text)
 }
 
-// better tells whether a comes before b for a job that needs n units. Before the policy it looks at the devices that would be
-// left without a cpu near them, and after it at the devices themselves: who wants none does not need to be there.
+// better tells whether a comes before b for a job that needs n units. Devices that would be left
+// without a cpu near them count before the policy. Fewer devices count after it: a job that wants
+// none does not need to be there.
 func (p Policy) better(n int, a, b domain) bool {
 	if x, y := a.stranded(n), b.stranded(n); x != y {
 		return x < y

@@ -87,7 +87,8 @@ func checkCount(t *testing.T, node *topology.Node, req Request, got Assignment) 
 	}
 }
 
-// checkSharing tests that a core is shared with another job only when the NUMA node has no idle core left.
+// checkSharing tests that a core is shared with another job only when the NUMA node has no idle
+// core left.
 func checkSharing(t *testing.T, node *topology.Node, req Request, got Assignment) {
 	t.Helper()
 	threads, idle := coreThreads(node, req)
@@ -110,7 +111,8 @@ func checkSharing(t *testing.T, node *topology.Node, req Request, got Assignment
 	}
 }
 
-// checkLocality tests that a job is in one NUMA node or one socket where one takes it, unless it fills whole sockets.
+// checkLocality tests that a job is in one NUMA node or one socket where one takes it, unless it
+// fills whole sockets.
 func checkLocality(t *testing.T, node *topology.Node, req Request, got Assignment) {
 	t.Helper()
 	if req.MemFences && req.Mem > 0 || req.NCPUs == 0 {
@@ -146,7 +148,8 @@ func checkLocality(t *testing.T, node *topology.Node, req Request, got Assignmen
 	}
 	for _, l := range m.leaves {
 		if l.free >= req.NCPUs && len(used) > 1 && socketsUsed > 1 {
-			t.Errorf("%+v: cpus %v in %d sockets, though NUMA node %d has %d free", req, got.CPUs, socketsUsed, l.numa, l.free)
+			t.Errorf("%+v: cpus %v in %d sockets, though NUMA node %d has %d free", req, got.CPUs, socketsUsed, l.numa,
+				l.free)
 		}
 	}
 	for _, s := range m.sockets {

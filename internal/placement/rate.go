@@ -2,12 +2,14 @@ package placement
 
 import "slices"
 
-// What decides between sets of devices that answer a want, in this order. The first one asks nobody to move, the last ones leave to
-// others what is of most use to them.
+// The criteria between sets of devices that answer a want, in this order. The first asks nobody to
+// move. The last ones leave to others what is of most use to them.
 const (
-	byLost     = iota // devices that are not among those that the job keeps
-	byHolders         // jobs that hold the devices too
-	byDistance        // 1 where the job's cpus do not fit next to them; of a job that keeps its cpus, devices not next to those
+	byLost    = iota // devices that are not among those that the job keeps
+	byHolders        // jobs that hold the devices too
+	// 1 where the job's cpus do not fit next to them; of a job that keeps its cpus, devices not
+	// next to those
+	byDistance
 	byModels
 	bySockets
 	byNUMANodes
@@ -185,7 +187,8 @@ func (p *picker) isNew(what, number int) bool {
 	return true
 }
 
-// rate tells how good it is to add set of free to what is chosen already. It is called some thousand times for one job.
+// rate tells how good it is to add set of free to what is chosen already. rate is called some
+// thousand times for one job.
 func (p *picker) rate(free, set []int) score {
 	p.calls++
 	p.steps += len(set)

@@ -1,6 +1,7 @@
 package placement
 
-// score tells how good a choice is: the first number that differs decides, the smaller one is better.
+// score tells how good a choice is: the first number that differs decides, the smaller one is
+// better.
 type score [13]int64
 
 func (s *score) before(t *score) bool {
@@ -15,10 +16,11 @@ func (s *score) before(t *score) bool {
 // mostSets is how many sets search looks at before it stops looking at all: 8 of 16 are 12870.
 const mostSets = 20_000
 
-// search returns the k of the items 0 to n-1, ascending, that rate gives the smallest score among those that ok accepts; of equals
-// the first in the order of the items. Where there are too many sets it looks at those that grow from each item, one item at a time by
-// the best score, for as many items as steps allow. It returns nil when it finds none, or has not looked for any: that is so where a
-// single set would take more steps.
+// search returns the k of the items 0 to n-1, ascending, that rate gives the smallest score. Only
+// sets that ok accepts count, and the first of equals in the order of the items wins. With too many
+// sets, search looks at sets that grow from each item, for as many items as steps allow. Such a set
+// grows one item at a time by the best score. search returns nil when it finds no set. search looks
+// for none where a single set would take more steps.
 func search(n, k, steps int, rate func(set []int) score, ok func(set []int) bool) []int {
 	var best []int
 	var least score
@@ -72,10 +74,12 @@ func sets(n, k int) int {
 	return count
 }
 
-// mostSteps is how many items of sets rate looks at for one job, where not all sets are looked at: some 10 ms.
+// mostSteps is how many items of sets rate looks at for one job, where not all sets are looked at:
+// some 10 ms.
 const mostSteps = 1_000_000
 
-// seeds returns which items sets begin with that are not all looked at: all, or some at equal distances, or none, as steps allow.
+// seeds returns which items sets begin with that are not all looked at: all, or some at equal
+// distances, or none, as steps allow.
 func seeds(n, k, steps int) []int {
 	count := min(n, steps/(n*k*k/2+1))
 	items := make([]int, count)

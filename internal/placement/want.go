@@ -15,20 +15,23 @@ type Want struct {
 	Resource string   // "ngpus", or the name of a configured one
 	Vendor   string   // as topology.Device has it; "" is any
 	Models   []string // one of these; none is any. See Matches.
-	// MinMemory and MaxMemory are bytes; 0 is any. They are compared with what the maker calls the device, see Matches.
+	// MinMemory and MaxMemory are bytes; 0 is any. They are compared with what the maker calls the
+	// device, see Matches.
 	MinMemory, MaxMemory int64
 	Count                int
 }
 
 // Matches tells whether d is of the kind that w wants.
 //
-// A model is one or more whole words of the device's, in any case: words are what is between spaces, dashes, dots and the like.
-// "A100" and "a100-sxm4" match "NVIDIA A100-SXM4-40GB", "A10" and "A1000" do not.
+// A model is one or more whole words of the device's, in any case: words are what is between
+// spaces, dashes, dots and the like. "A100" and "a100-sxm4" match "NVIDIA A100-SXM4-40GB", "A10"
+// and "A1000" do not.
 //
-// Memory means the size that the device is sold with, which is more than the driver tells: an 80 GB card has 79.6 GiB, and error
-// correction takes a sixteenth of other memory. Where the model names a size ("40GB", "1g.5gb") and that is within an eighth of
-// what the driver tells, it is that; otherwise a device may have up to 8 percent less than asked for. A device whose memory
-// nobody knows matches no bound.
+// Memory means the size that the device is sold with, which is more than the driver shows. An 80 GB
+// card has 79.6 GiB, and error correction takes a sixteenth of other memory. The size in the
+// model's name ("40GB", "1g.5gb") counts when it is within an eighth of what the driver shows.
+// Otherwise a device may have up to 8 percent less than asked for. A device whose memory nobody
+// knows matches no bound.
 func (w Want) Matches(d topology.Device) bool {
 	if d.Resource != w.Resource || w.Vendor != "" && d.Vendor != w.Vendor {
 		return false
@@ -48,7 +51,8 @@ func (w Want) Matches(d topology.Device) bool {
 
 const gib = 1 << 30
 
-// nominal returns between which sizes what d is sold with is: the same twice when its model tells, and 0 when nobody knows.
+// nominal returns between which sizes what d is sold with is: the same twice when its model tells,
+// and 0 when nobody knows.
 func nominal(d topology.Device) (least, most int64) {
 	for _, word := range slices.Backward(wordsOf(d.Model)) {
 		number, ok := strings.CutSuffix(word, "gb")
@@ -68,7 +72,8 @@ func nominal(d topology.Device) (least, most int64) {
 
 // wordsOf splits a model's name: "NVIDIA A100-SXM4-40GB" is nvidia a100 sxm4 40gb.
 func wordsOf(model string) []string {
-	return strings.FieldsFunc(strings.ToLower(model), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return strings.FieldsFunc(strings.ToLower(model),
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
 // contains tells whether all of part stands in words in one piece; an empty part does not.
@@ -81,8 +86,8 @@ func contains(words, part []string) bool {
 	return false
 }
 
-// kind returns what of w is not its resource and count, in the form that jobs ask in: "nvidia:A100,H100:40gb..80gb". It is ""
-// when every device of the resource will do.
+// kind returns what of w is not its resource and count, in the form that jobs ask in:
+// "nvidia:A100,H100:40gb..80gb". The kind is "" when every device of the resource will do.
 func (w Want) kind() string {
 	fields := []string{w.Vendor, strings.Join(w.Models, ","), ""}
 	switch low, high := size(w.MinMemory), size(w.MaxMemory); {
