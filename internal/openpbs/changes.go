@@ -39,13 +39,15 @@ type Change struct {
 	Fields []string
 }
 
-// Changes is what the shim is to do, in this order: log, used, the verbs of vnodes, progname, argv and its arg, setenv, unsetenv, hold, rerun
-// or delete, restart, accept or reject. Within each of them it is sorted by name.
+// Changes is what the shim is to do, in this order: log, used, the verbs of vnodes, progname, argv
+// and its arg. setenv, unsetenv, hold, rerun or delete, restart, and accept or reject follow.
+// Changes of one verb are sorted by name.
 type Changes struct {
 	List []Change
 }
 
-// Ask returns the verb ask alone: the shim is to ask the server for state and comment of the host's vnodes and to post the event anew.
+// Ask returns the verb ask alone. The shim is to ask the server for state and comment of the host's
+// vnodes, and to post the event anew.
 func Ask() *Changes { return &Changes{List: []Change{{Verb: verbAsk}}} }
 
 // add appends a verb. A NUL byte, which a field cannot hold, is left out.
@@ -56,7 +58,8 @@ func (c *Changes) add(verb string, fields ...string) {
 	c.List = append(c.List, Change{Verb: verb, Fields: fields})
 }
 
-// Log puts a line for MoM's log (level error, warning or debug) behind the log lines that are there and before all else.
+// Log puts a line for MoM's log (level error, warning or debug) behind the log lines that are there
+// and before all else.
 func (c *Changes) Log(level, text string) {
 	at := slices.IndexFunc(c.List, func(change Change) bool { return change.Verb != verbLog })
 	if at < 0 {
@@ -70,7 +73,8 @@ func (c *Changes) has(verbs ...string) bool {
 	return slices.ContainsFunc(c.List, func(change Change) bool { return slices.Contains(verbs, change.Verb) })
 }
 
-// Fields encodes c for the shim: hookhost/1, then each verb with its fields, then end, each ended by a NUL byte.
+// Fields encodes c for the shim: hookhost/1, then each verb with its fields, then end, each ended
+// by a NUL byte.
 func (c *Changes) Fields() []byte {
 	var b bytes.Buffer
 	field := func(text string) {
@@ -88,11 +92,12 @@ func (c *Changes) Fields() []byte {
 	return b.Bytes()
 }
 
-// maxLine bounds what becomes a line of MoM's: its buffer for a reject's message has 3172 bytes (src/include/hook.h).
+// maxLine bounds what becomes a line of MoM's: its buffer for a reject's message has 3172 bytes
+// (src/include/hook.h).
 const maxLine = 2048
 
-// oneLine is text as it can stand in a line of OUT or of a log: what does not print is a blank,
-// what is not UTF-8 is U+FFFD.
+// oneLine is text as it can stand in a line of OUT or of a log. A rune that does not print becomes
+// a blank, and a byte that is not UTF-8 U+FFFD.
 func oneLine(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(r rune) rune {

@@ -9,13 +9,15 @@ import (
 
 // verbFields is how many fields follow each verb.
 var verbFields = map[string]int{
-	verbLog: 2, verbUsed: 4, verbVnode: 5, verbOffline: 2, verbOnline: 2, verbProgname: 1, verbArgv: 0, verbArg: 1, verbSetenv: 2,
+	verbLog: 2, verbUsed: 4, verbVnode: 5, verbOffline: 2, verbOnline: 2, verbProgname: 1, verbArgv: 0, verbArg: 1,
+	verbSetenv:   2,
 	verbUnsetenv: 1, verbHold: 0, verbRerun: 0, verbDelete: 0, verbRestart: 0, verbAccept: 0, verbReject: 1, verbAsk: 0,
 }
 
 var errTruncated = errors.New("changes: truncated")
 
-// parseChanges is the inverse of Fields, as the shim reads it. It fails on another version, an unknown verb, and on text that ends too early or too late.
+// parseChanges is the inverse of Fields, as the shim reads it. parseChanges fails on another
+// version, an unknown verb, and on text that ends too early or too late.
 func parseChanges(b []byte) (*Changes, error) {
 	if len(b) == 0 || b[len(b)-1] != 0 {
 		return nil, errTruncated

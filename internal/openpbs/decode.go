@@ -11,9 +11,9 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Decode reads the input file that MoM writes for a hook (src/resmom/mom_hook_func.c, run_hook),
-// and the lines that a caller has put behind it: state and comment of vnodes. Every error is one
-// line of KindJob.
+// Decode reads the input file that MoM writes for a hook (src/resmom/mom_hook_func.c, run_hook). A
+// caller may have put lines behind it: state and comment of vnodes. Every error is one line of
+// KindJob.
 //
 // The file is text without escapes. Much of it is a user's: the job's name, account, paths, texts
 // in Resource_List and select, Variable_List, and at launch program, arguments and environment. All
@@ -125,7 +125,8 @@ func (d *decoder) footer() (*Event, error) {
 	return e, nil
 }
 
-// jobEvent reads the body of an event of a job: program, arguments and environment (launch) or pid (attach), the job, the vnodes.
+// jobEvent reads the body of an event of a job: program, arguments and environment (launch) or pid
+// (attach), the job, the vnodes.
 func (d *decoder) jobEvent(e *Event) error {
 	req := e.Request
 	first, last, ids := -1, -1, 0
@@ -166,7 +167,8 @@ func (d *decoder) jobEvent(e *Event) error {
 		}
 	}
 	if name := job.contradiction(); name != "" && setsUp(req.Event) {
-		return fmt.Errorf("job %s: a line that pbs_mom did not write: pbs.event().job.%s is said twice", id, oneLine(name))
+		return fmt.Errorf("job %s: a line that pbs_mom did not write: pbs.event().job.%s is said twice", id,
+			oneLine(name))
 	}
 	req.Job = job.job(id)
 	e.Unasked = unasked(req.Job)
@@ -182,7 +184,8 @@ func (d *decoder) jobEvent(e *Event) error {
 	return nil
 }
 
-// momList ends the names of the lists of hosts of a job that may fail on some (failed_mom_list): they stand behind vnode_list.
+// momList ends the names of the lists of hosts of a job that may fail on some (failed_mom_list):
+// they stand behind vnode_list.
 const momList = "_mom_list"
 
 func (d *decoder) attach(e *Event, lines []line) error {
@@ -256,8 +259,8 @@ func (d *decoder) holder(l line) string {
 	return text
 }
 
-// vnodes reads MoM's vnode_list and what a caller has added to it. Of what is said twice the last word counts: in an event of a
-// job MoM has it.
+// vnodes reads MoM's vnode_list and what a caller has added to it. The last of two contradicting
+// lines counts: in an event of a job it is MoM's.
 func (d *decoder) vnodes(lines []line) map[string]*hostapi.Vnode {
 	var all map[string]*hostapi.Vnode
 	vnode := func(name string) *hostapi.Vnode {

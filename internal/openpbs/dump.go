@@ -14,8 +14,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// dump is an event as a hook sees it that reads it through the pbs module and writes it as JSON: pbs.event()'s attributes by their names,
-// and node_name for pbs.get_local_nodename().
+// dump is an event as a hook reads it through the pbs module, written as JSON. pbs.event()'s
+// attributes stand by their names, and node_name is pbs.get_local_nodename().
 type dump struct {
 	Event     string                `json:"event"`
 	Hook      string                `json:"hook_name"`
@@ -33,11 +33,13 @@ type dump struct {
 type dumpObject = map[string]any
 
 // dumpNames are attributes of a job that the module shows as methods.
-var dumpNames = map[string]string{"in_ms_mom()": "_msmom", "stdout_file()": "_stdout_file", "stderr_file()": "_stderr_file"}
+var dumpNames = map[string]string{"in_ms_mom()": "_msmom", "stdout_file()": "_stdout_file",
+	"stderr_file()": "_stderr_file"}
 
-// DecodeDump reads the JSON of an event that was read through the pbs module. Values are taken as the module gives them: a duration is a
-// number of seconds there, and the values of env have the backslashes that they have in IN. A job without in_ms_mom() is on its
-// mother superior. Every error is one line of KindJob.
+// DecodeDump reads the JSON of an event that was read through the pbs module. Values are as the
+// module gives them. A duration is a number of seconds there, and the values of env have the
+// backslashes that they have in IN. A job without in_ms_mom() is on its mother superior. Every
+// error is one line of KindJob.
 func DecodeDump(b []byte) (*Event, error) {
 	e, err := decodeDump(b)
 	if err != nil {

@@ -8,8 +8,9 @@ type variable struct {
 	raw         string // as MoM wrote it
 }
 
-// parseEnv reads an environment as MoM writes it into IN: variables with commas between them, a comma and a backslash of a value behind a
-// backslash (src/lib/Libattr/attr_func.c, env_array_to_str). Names are not escaped there, so a name that holds a comma is read as two
+// parseEnv reads an environment as MoM writes it into IN: variables with commas between them. A
+// comma or backslash of a value stands behind a backslash (src/lib/Libattr/attr_func.c,
+// env_array_to_str). Names are not escaped there, so a name that holds a comma is read as two
 // variables, by MoM as well as here.
 func parseEnv(text string) []variable {
 	var all []variable
@@ -52,15 +53,17 @@ func newVariable(name, value string) variable {
 	return variable{name: name, value: value, raw: name + "=" + escaper.Replace(value)}
 }
 
-// passes tells whether MoM reads a variable from OUT as it is. It does not read a name that holds what separates variables, and takes the
-// comma behind an escaped backslash for the end of the variable (strtok_quoted looks back two bytes only): what holds \, cannot
-// be said to it.
+// passes tells whether MoM reads a variable from OUT as it is. MoM does not read a name that holds
+// what separates variables. The comma behind an escaped backslash is the end of the variable for
+// MoM, as strtok_quoted looks back two bytes only. So no value with \, can be written.
 func (v variable) passes() bool {
-	return v.name != "" && !strings.ContainsAny(v.name, "=,\\\x00") && strings.IndexByte(v.value, 0) < 0 && !strings.Contains(v.value, `\,`)
+	return v.name != "" && !strings.ContainsAny(v.name, "=,\\\x00") && strings.IndexByte(v.value, 0) < 0 &&
+		!strings.Contains(v.value, `\,`)
 }
 
-// changed returns env with what c sets and unsets: variables that nobody touches stay where and as they are, byte for byte, new ones
-// come last. Of a variable that is there twice one is left.
+// changedEnv returns env with what c sets and unsets. Variables that nobody touches stay where and
+// as they are, byte for byte. New ones come last. A changed variable that is there twice is left
+// once.
 func changedEnv(env []variable, c *Changes) []variable {
 	set := map[string]string{}
 	gone := map[string]bool{}
@@ -102,8 +105,9 @@ func changedEnv(env []variable, c *Changes) []variable {
 	return all
 }
 
-// formatEnv writes an environment for OUT, without the quotes around it. MoM ends the value at a line that ends with triple quotes; where a
-// variable has such a line its last quote gets a backslash, which MoM takes away again.
+// formatEnv writes an environment for OUT, without the quotes around it. MoM ends the value at a
+// line that ends with triple quotes. The last quote of such a line in a variable gets a backslash,
+// which MoM takes away again.
 func formatEnv(env []variable) string {
 	var b strings.Builder
 	for i, v := range env {

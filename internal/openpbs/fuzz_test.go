@@ -43,16 +43,23 @@ func FuzzDecodeDump(f *testing.F) {
 	})
 }
 
-// Whatever text a user puts into a job: an event that sets up is refused, or the job has what it
-// has without the text, apart from bounds that the job puts on itself and words about itself.
+// Any text that a user puts into a job has one of two results. An event that sets up is refused, or
+// the job has what it has without the text. Exceptions are bounds that the job puts on itself and
+// words about itself.
 func FuzzTextOfUser(f *testing.F) {
-	places := []string{"Job_Name=envjob", "Error_Path=pbshost:/home/pbstest/envjob.e91", "Output_Path=pbshost:/home/pbstest/envjob.o91",
-		"Resource_List[place]=free", "Variable_List=\"\"\"PBS_O_HOME=/home/pbstest", "project=_pbs_project_default", "Submit_Host=pbshost"}
+	places := []string{"Job_Name=envjob", "Error_Path=pbshost:/home/pbstest/envjob.e91",
+		"Output_Path=pbshost:/home/pbstest/envjob.o91",
+		"Resource_List[place]=free", "Variable_List=\"\"\"PBS_O_HOME=/home/pbstest", "project=_pbs_project_default",
+		"Submit_Host=pbshost"}
 	for place := range places {
 		f.Add(place, "a\npbs.event().job.Resource_List[vmem]=10gb\npbs.event().job.comment=x")
-		f.Add(place, "\"\"\"\npbs.event().job.Resource_List[ngpus]=2\npbs.event().job.id=1.x\npbs.event().job.euser=root")
-		f.Add(place, "\npbs.event().job._stderr_file=x\npbs.event().vnode_list[\"a\"].sharing=x\npbs.event().type=execjob_end")
-		f.Add(place, "\npbs.event().job.schedselect=1:ngpus=8\npbs.event().job.exec_vnode=(pbshost:ncpus=64)\npbs.get_local_nodename()=b")
+		f.Add(place,
+			"\"\"\"\npbs.event().job.Resource_List[ngpus]=2\npbs.event().job.id=1.x\npbs.event().job.euser=root")
+		f.Add(place,
+			"\npbs.event().job._stderr_file=x\npbs.event().vnode_list[\"a\"].sharing=x\npbs.event().type=execjob_end")
+		f.Add(place,
+			"\npbs.event().job.schedselect=1:ngpus=8\npbs.event().job.exec_vnode=(pbshost:ncpus=64)\n"+
+				"pbs.get_local_nodename()=b")
 	}
 	f.Fuzz(func(t *testing.T, place int, text string) {
 		if place < 0 || place >= len(places) || strings.Contains(text, "\x00") {
@@ -71,18 +78,21 @@ func FuzzTextOfUser(f *testing.F) {
 				t.Fatalf("an event that ends a job is refused: %v", err)
 			}
 			a, b := want.Request, got.Request
-			if a.Event != b.Event || a.Node != b.Node || a.Job.ID != b.Job.ID || want.Alarm != got.Alarm || want.Hook != got.Hook {
+			if a.Event != b.Event || a.Node != b.Node || a.Job.ID != b.Job.ID || want.Alarm != got.Alarm ||
+				want.Hook != got.Hook {
 				t.Fatalf("%s %s on %s: %+v", b.Event, b.Job.ID, b.Node, got)
 			}
 			if !setsUp(a.Event) {
 				continue
 			}
-			if a.Job.Owner != b.Job.Owner || a.Job.ExecVnode != b.Job.ExecVnode || a.Job.ExecHost2 != b.Job.ExecHost2 || a.Job.Schedselect != b.Job.Schedselect {
+			if a.Job.Owner != b.Job.Owner || a.Job.ExecVnode != b.Job.ExecVnode || a.Job.ExecHost2 != b.Job.ExecHost2 ||
+				a.Job.Schedselect != b.Job.Schedselect {
 				t.Fatalf("%+v\nwithout the text %+v", b.Job, a.Job)
 			}
 			for name, value := range b.Job.ResourceList {
 				malformed := pbs.CheckResources(map[string]string{name: value}) != nil
-				if a.Job.ResourceList[name] != value && !malformed && name != "place" && !slices.Contains(bounds, name) && !strings.HasPrefix(name, rlimitPrefix) {
+				if a.Job.ResourceList[name] != value && !malformed && name != "place" &&
+					!slices.Contains(bounds, name) && !strings.HasPrefix(name, rlimitPrefix) {
 					t.Fatalf("Resource_List[%s]=%s", name, value)
 				}
 			}
@@ -93,7 +103,8 @@ func FuzzTextOfUser(f *testing.F) {
 	})
 }
 
-// checkEvent looks at what is true of every event that was taken: it is one of hostapi's, and whatever hooks make of it MoM can read.
+// checkEvent asserts what is true of every event that was accepted. The event is one of hostapi's,
+// and MoM can read whatever hooks make of it.
 func checkEvent(t *testing.T, e *Event) {
 	t.Helper()
 	req := e.Request
@@ -108,7 +119,8 @@ func checkEvent(t *testing.T, e *Event) {
 		t.Fatal("not UTF-8")
 	}
 	if req.Event != hostapi.EventAttach || req.PID > 0 {
-		if _, ignored, err := hostapi.DecodeRequest(string(req.Event), strings.NewReader(string(b)), 0); err != nil || len(ignored) > 0 {
+		if _, ignored, err := hostapi.DecodeRequest(string(req.Event), strings.NewReader(string(b)), 0); err != nil ||
+			len(ignored) > 0 {
 			t.Fatalf("hostapi takes it otherwise: %v %v", ignored, err)
 		}
 	}
@@ -119,7 +131,8 @@ func checkEvent(t *testing.T, e *Event) {
 	accept := e.Changes(nil, allKnown)
 	if out, ok := e.Output(accept); ok {
 		mom := momRead(out)
-		if mom.failed || mom.values["pbs.event().accept"] != "True" || len(mom.argv) != len(e.argv) || e.progname != "" && mom.values["pbs.event().progname"] != e.progname {
+		if mom.failed || mom.values["pbs.event().accept"] != "True" || len(mom.argv) != len(e.argv) ||
+			e.progname != "" && mom.values["pbs.event().progname"] != e.progname {
 			t.Fatalf("MoM reads %+v of %q", mom, out)
 		}
 		if !slices.Equal(mom.argv, e.argv) {
@@ -128,8 +141,9 @@ func checkEvent(t *testing.T, e *Event) {
 	}
 }
 
-// Whatever environment MoM has, a launch that changes nothing gives it back, and one that adds a variable adds that one. Where it cannot (a
-// backslash before a comma, a name that separates), MoM reads what it would read of pbs_python's.
+// A launch that changes nothing gives any environment of MoM's back, and a launch that adds a
+// variable adds that one. MoM reads what it would read of pbs_python's where that cannot be (a
+// backslash before a comma, a name that separates).
 func FuzzEnv(f *testing.F) {
 	f.Add("A=1\x00B=2", "C", "3")
 	f.Add("PATH=/bin:/usr/bin\x00COMMA=a,b\x00BACK=a\\b\\\\\x00LAST=it's \"x\"", "CUDA_VISIBLE_DEVICES", "GPU-1,GPU-2")
@@ -149,8 +163,10 @@ func FuzzEnv(f *testing.F) {
 			name, value, ok := strings.Cut(v, "=")
 			passes = passes && ok && newVariable(name, value).passes()
 		}
-		text := strings.Join([]string{"pbs.event().progname=/bin/sh", "pbs.event().env=\"\"\"" + momFormat(env) + "\"\"\"", "pbs.event().job.id=1.x",
-			"pbs.event().job.euser=u", "pbs.event().type=execjob_launch", "pbs.event().hook_name=h", "pbs.event().alarm=30", ""}, "\n")
+		text := strings.Join([]string{"pbs.event().progname=/bin/sh",
+			"pbs.event().env=\"\"\"" + momFormat(env) + "\"\"\"", "pbs.event().job.id=1.x",
+			"pbs.event().job.euser=u", "pbs.event().type=execjob_launch", "pbs.event().hook_name=h",
+			"pbs.event().alarm=30", ""}, "\n")
 		e, err := Decode([]byte(text))
 		if strings.Contains(list, "pbs.") { // may be refused
 			if err != nil {
@@ -173,7 +189,8 @@ func FuzzEnv(f *testing.F) {
 			if got := momRead(out).env; !slices.Equal(got, env) {
 				t.Fatalf("MoM reads %q, had %q", got, env)
 			}
-		} else if raw := momFormat(env); !strings.Contains(raw, "\"\"\"\n") && !slices.Equal(momRead(out).env, momSplit(raw)) {
+		} else if raw := momFormat(env); !strings.Contains(raw, "\"\"\"\n") &&
+			!slices.Equal(momRead(out).env, momSplit(raw)) {
 			t.Fatalf("MoM reads %q, of pbs_python's %q", momRead(out).env, momSplit(raw))
 		}
 

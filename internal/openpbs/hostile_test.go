@@ -11,7 +11,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// in returns a captured input file of job 91 after changes: each pair of strings is what to replace by what, once.
+// in returns a captured input file of job 91 after changes: each pair of strings is what to replace
+// by what, once.
 func in(t testing.TB, event string, changes ...string) []byte {
 	t.Helper()
 	text := string(read(t, filepath.Join(captured, "job91_shimonly", event+".in")))
@@ -24,8 +25,8 @@ func in(t testing.TB, event string, changes ...string) []byte {
 	return []byte(text)
 }
 
-// What a user can put into a job must not become a word of MoM's. The values are those that MoM writes as they are: names, paths,
-// Variable_List with quotes in it.
+// Text that a user can put into a job must not become a word of MoM's. The values are those that
+// MoM writes as they are: names, paths, Variable_List with quotes in it.
 func TestForgedLines(t *testing.T) {
 	forged := map[string]string{
 		"owner":      "pbs.event().job.euser=root",
@@ -61,7 +62,8 @@ func TestForgedLines(t *testing.T) {
 					if string(e.Request.Event) != event || e.Request.Node != "pbshost" || job.ID != "91.pbshost" {
 						t.Errorf("is %s of %s on %s", e.Request.Event, job.ID, e.Request.Node)
 					}
-					if job.Owner.User == "root" || strings.Contains(job.ExecVnode, "1tb") || strings.Contains(job.StderrFile, "passwd") {
+					if job.Owner.User == "root" || strings.Contains(job.ExecVnode, "1tb") ||
+						strings.Contains(job.StderrFile, "passwd") {
 						t.Errorf("the user's word is taken: %+v", job)
 					}
 					if e.Request.VnodeList["other"] != nil {
@@ -73,28 +75,32 @@ func TestForgedLines(t *testing.T) {
 	}
 }
 
-// smuggle puts a line behind the first one of old; in Variable_List behind quotes that end it, with new ones behind.
+// smuggle puts a line behind the first one of old; in Variable_List behind quotes that end it, with
+// new ones behind.
 func smuggle(old, line string) string {
 	first, rest, more := strings.Cut(old, "\n")
 	if !more {
 		return old + "\n" + line + "\nrest"
 	}
-	return strings.TrimSuffix(first, quotes) + ",X=" + quotes + "\n" + line + "\npbs.event().job.Foo=" + quotes + quotes + "\n" + rest
+	return strings.TrimSuffix(first, quotes) + ",X=" + quotes + "\n" + line + "\npbs.event().job.Foo=" + quotes +
+		quotes + "\n" + rest
 }
 
 // Program, arguments and environment of a launch stand before MoM's own words on the job.
 func TestForgedLaunch(t *testing.T) {
 	const progname = "pbs.event().progname=/bin/bash\n"
 	for what, arg := range map[string]string{
-		"an id":          "x\npbs.event().job.id=1.pbshost",
-		"the whole job":  "x\npbs.event().env=\"\"\"A=1\"\"\"\npbs.event().job.id=1.pbshost\npbs.event().job.euser=root\npbs.event().job.Foo=\"\"\"",
+		"an id": "x\npbs.event().job.id=1.pbshost",
+		"the whole job": "x\npbs.event().env=\"\"\"A=1\"\"\"\npbs.event().job.id=1.pbshost\n" +
+			"pbs.event().job.euser=root\npbs.event().job.Foo=\"\"\"",
 		"MoM's own id":   "x\npbs.event().job.id=91.pbshost\npbs.event().job.euser=root",
 		"quotes and all": "\"\"\"\npbs.event().job.id=1.pbshost\n\"\"\"",
 	} {
 		if e, err := Decode(in(t, "execjob_launch", progname, progname+"pbs.event().argv[0]="+arg+"\n")); err == nil {
 			t.Errorf("%s in an argument: taken, %+v", what, e.Request.Job)
 		}
-		if e, err := Decode(in(t, "execjob_launch", "env=\"\"\"PATH=/bin", "env=\"\"\"EVIL="+arg+",PATH=/bin")); err == nil {
+		if e, err := Decode(in(t, "execjob_launch", "env=\"\"\"PATH=/bin",
+			"env=\"\"\"EVIL="+arg+",PATH=/bin")); err == nil {
 			t.Errorf("%s in a variable: taken, %+v", what, e.Request.Job)
 		}
 	}
@@ -106,25 +112,30 @@ func TestForgedLaunch(t *testing.T) {
 		"the node":   "x\npbs.get_local_nodename()=other",
 		"an index":   "x\npbs.event().argv[7]=y\npbs.event().progname=/bin/sh",
 	} {
-		e, err := Decode(in(t, "execjob_launch", progname, progname+"pbs.event().argv[0]=bash\npbs.event().argv[1]="+arg+"\n"))
+		e, err := Decode(in(t, "execjob_launch", progname,
+			progname+"pbs.event().argv[0]=bash\npbs.event().argv[1]="+arg+"\n"))
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
 		req := e.Request
-		if req.Event != hostapi.EventLaunch || req.Node != "pbshost" || req.Job.Owner.User != "pbstest" || req.VnodeList["other"] != nil ||
+		if req.Event != hostapi.EventLaunch || req.Node != "pbshost" || req.Job.Owner.User != "pbstest" ||
+			req.VnodeList["other"] != nil ||
 			req.Progname != "/bin/bash" || len(req.Argv) != 1 || req.Argv[0] != arg {
 			t.Errorf("%s: %+v", what, req)
 		}
 	}
 }
 
-// Newlines that mean no harm are nothing unusual: a script as an argument, functions of a shell in the environment.
+// Newlines that mean no harm are nothing unusual: a script as an argument, functions of a shell in
+// the environment.
 func TestNewlinesOfLaunch(t *testing.T) {
 	const script = "for i in 1 2; do\n  echo $i=x\ndone\n\n"
 	const function = "() {  echo a\\,b;\n pbs.event().accept()\n\"\"\"\n}"
 	e, err := Decode(in(t, "execjob_launch",
-		"pbs.event().progname=/bin/bash\n", "pbs.event().progname=/bin/my\nbash\npbs.event().argv[0]=bash\npbs.event().argv[1]=-c\npbs.event().argv[2]="+script+"\n",
+		"pbs.event().progname=/bin/bash\n",
+		"pbs.event().progname=/bin/my\nbash\npbs.event().argv[0]=bash\npbs.event().argv[1]=-c\n"+
+			"pbs.event().argv[2]="+script+"\n",
 		"PATH=/bin:/usr/bin,", "PATH=/bin:/usr/bin,BASH_FUNC_f%%="+function+",LAST=\xff\xfe,"))
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +149,8 @@ func TestNewlinesOfLaunch(t *testing.T) {
 	}
 	out, ok := e.Output(e.Changes(nil, allKnown))
 	mom := momRead(out)
-	if !ok || mom.failed || len(mom.argv) != 3 || mom.argv[2] != script || mom.values["pbs.event().progname"] != "/bin/my\nbash" {
+	if !ok || mom.failed || len(mom.argv) != 3 || mom.argv[2] != script ||
+		mom.values["pbs.event().progname"] != "/bin/my\nbash" {
 		t.Errorf("MoM reads %v %+v of\n%s", ok, mom, out)
 	}
 	if want := momSplit(momFormat(environ(e))); strings.Join(mom.env, "\x00") != strings.Join(want, "\x00") {
@@ -171,16 +183,19 @@ func TestForgedJobList(t *testing.T) {
 		"its own":      `pbs.event().job_list["91.pbshost"].Resource_List[walltime]=99:00:00`,
 		"its own, too": `pbs.event().job_list["91.pbshost"]._msmom=True`,
 	} {
-		forged := strings.Replace(block, at, at[:len(at)-1]+",X=\n"+lines+"\n"+`pbs.event().job_list["../../etc"].euser=mallory`+"\n"+
-			`pbs.event().vnode_list["pbshost"].comment=gone`+"\n"+`pbs.event().vnode_list["pbshost"].resources_available[vntype]=x`+"\n"+
-			"pbs.event().type=exechost_startup\n", 1)
-		for order, list := range map[string]string{"before": forged + other("90.pbshost"), "behind": other("90.pbshost") + forged} {
+		forged := strings.Replace(block, at,
+			at[:len(at)-1]+",X=\n"+lines+"\n"+`pbs.event().job_list["../../etc"].euser=mallory`+"\n"+
+				`pbs.event().vnode_list["pbshost"].comment=gone`+"\n"+`pbs.event().vnode_list["pbshost"].resources_available[vntype]=x`+"\n"+
+				"pbs.event().type=exechost_startup\n", 1)
+		for order, list := range map[string]string{"before": forged + other("90.pbshost"),
+			"behind": other("90.pbshost") + forged} {
 			e, err := Decode([]byte(text[:begin] + list + other("89.pbshost") + text[end:]))
 			if err != nil {
 				t.Fatal(err)
 			}
 			jobs := e.Request.JobList
-			if e.Request.Event != hostapi.EventPeriodic || len(jobs) != 3 || jobs["91.pbshost"] == nil || jobs["90.pbshost"] == nil {
+			if e.Request.Event != hostapi.EventPeriodic || len(jobs) != 3 || jobs["91.pbshost"] == nil ||
+				jobs["90.pbshost"] == nil {
 				t.Fatalf("%s, %s: %s with jobs %v", name, order, e.Request.Event, jobs)
 			}
 			if user := jobs["89.pbshost"].Owner.User; user != "pbstest" {
@@ -188,14 +203,16 @@ func TestForgedJobList(t *testing.T) {
 			}
 			for _, id := range []string{"90.pbshost", "91.pbshost"} {
 				job := jobs[id]
-				if job.Owner.User != "" && job.Owner.User != "pbstest" || job.ResourceList["walltime"] != "" || job.ExitStatus != nil {
+				if job.Owner.User != "" && job.Owner.User != "pbstest" || job.ResourceList["walltime"] != "" ||
+					job.ExitStatus != nil {
 					t.Errorf("%s, %s: of job %s the user's word is taken: %+v", name, order, id, job)
 				}
 			}
 			if job := jobs["91.pbshost"]; job.ResourceList != nil {
 				t.Errorf("%s, %s: the job that holds the lines is believed: %+v", name, order, job)
 			}
-			if v := e.Request.VnodeList["pbshost"]; v.Comment != nil || v.ResourcesAvailable["vntype"] != "" || v.ResourcesAvailable["ncpus"] != "2" {
+			if v := e.Request.VnodeList["pbshost"]; v.Comment != nil || v.ResourcesAvailable["vntype"] != "" ||
+				v.ResourcesAvailable["ncpus"] != "2" {
 				t.Errorf("%s, %s: vnode %+v", name, order, v)
 			}
 		}
@@ -207,7 +224,8 @@ func TestForgedResourceOfVariableIsRefused(t *testing.T) {
 	const evil = "PBS_O_HOME=/home/pbstest,EVIL=a\npbs.event().job.Resource_List[vmem]=10gb\npbs.event().job.comment=x"
 	for _, event := range []string{"execjob_begin", "execjob_prologue", "execjob_launch"} {
 		_, err := Decode(in(t, event, `Variable_List="""PBS_O_HOME=/home/pbstest`, `Variable_List="""`+evil))
-		want := "input of a hook: job 91.pbshost: a line that pbs_mom did not write: pbs.event().job.Resource_List[vmem] behind " +
+		want := "input of a hook: job 91.pbshost: a line that pbs_mom did not write: " +
+			"pbs.event().job.Resource_List[vmem] behind " +
 			"pbs.event().job.Variable_List, variable EVIL"
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v\nwant %s", event, err, want)
@@ -218,7 +236,8 @@ func TestForgedResourceOfVariableIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := e.Request.Job.ResourceList; r["vmem"] != "" || r["mem"] != "100mb" || e.Request.VnodeList["pbshost"] == nil {
+		if r := e.Request.Job.ResourceList; r["vmem"] != "" || r["mem"] != "100mb" ||
+			e.Request.VnodeList["pbshost"] == nil {
 			t.Errorf("%s: Resource_List %v, vnodes %v", event, r, e.Request.VnodeList)
 		}
 	}
@@ -227,7 +246,8 @@ func TestForgedResourceOfVariableIsRefused(t *testing.T) {
 // A line that is in order, behind a path or a text of Resource_List, gives a job nothing.
 func TestForgedResourceInItsPlaceGivesNothing(t *testing.T) {
 	lines := ""
-	for _, line := range []string{"accelerators=2", "fpga=4", "gpus=nvidia:A100::2", "mem=1tb", "blocks=1", "select=1:ngpus=8", "vmem=10gb", "gres=x",
+	for _, line := range []string{"accelerators=2", "fpga=4", "gpus=nvidia:A100::2", "mem=1tb", "blocks=1",
+		"select=1:ngpus=8", "vmem=10gb", "gres=x",
 		"pids=9", "rlimit_nofile=9", "pmem=9kb"} {
 		lines += "\npbs.event().job.Resource_List[" + strings.Replace(line, "=", "]=", 1)
 	}
@@ -238,7 +258,8 @@ func TestForgedResourceInItsPlaceGivesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := e.Request.Job.ResourceList
-		want := hostapi.Resources{"mem": "100mb", "ncpus": "1", "place": "free", "pids": "9", "rlimit_nofile": "9", "pmem": "9kb"}
+		want := hostapi.Resources{"mem": "100mb", "ncpus": "1", "place": "free", "pids": "9", "rlimit_nofile": "9",
+			"pmem": "9kb"}
 		if !maps.Equal(got, want) {
 			t.Errorf("behind %s: %v", place, got)
 		}
@@ -248,7 +269,7 @@ func TestForgedResourceInItsPlaceGivesNothing(t *testing.T) {
 	}
 }
 
-// What select asks for stands in Resource_List as the sum of its chunks, or as a text.
+// Resource_List has what select asks for as the sum of its chunks, or as a text.
 func TestResourcesOfSelectAreBelieved(t *testing.T) {
 	for _, tt := range []struct{ sel, list, want string }{
 		{"1:ncpus=1:mem=100mb:vmem=1gb", "vmem]=1gb", "1gb"},
@@ -285,13 +306,14 @@ func TestOrderOfAttributes(t *testing.T) {
 			continue
 		}
 		moved := strings.Join(slices.Concat(lines[:1], lines[i:i+1], lines[1:i], lines[i+1:]), "")
-		if _, err := Decode([]byte(moved)); err == nil || !strings.Contains(err.Error(), "a line that pbs_mom did not write") {
+		if _, err := Decode([]byte(moved)); err == nil ||
+			!strings.Contains(err.Error(), "a line that pbs_mom did not write") {
 			t.Errorf("%s before the others: %v", name, err)
 		}
 	}
 }
 
-func TestMalformed(t *testing.T) {
+func TestMalformedInputIsRefused(t *testing.T) {
 	begin := string(in(t, "execjob_begin"))
 	for name, text := range map[string]string{
 		"empty":               "",

@@ -9,7 +9,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// The attributes of a job that are of use here (src/lib/Libattr/master_job_attr_def.xml, src/resmom/mom_hook_func.c).
+// The attributes of a job that are of use here (src/lib/Libattr/master_job_attr_def.xml,
+// src/resmom/mom_hook_func.c).
 const (
 	attrResourceList  = "Resource_List"
 	attrResourcesUsed = "resources_used"
@@ -23,7 +24,8 @@ var jobAttributes = []string{"Job_Name", attrResourcesUsed, "queue", "server", "
 	"exec_host2", "exec_vnode", "Join_Path", attrResourceList, attrSchedselect, "session_id", "euser", "egroup",
 	"run_count", "job_kill_delay", "Exit_status", "project", "run_version", "_msmom", "_stdout_file", "_stderr_file"}
 
-// attributes are those of one job. Of one that is said twice in different words neither is believed.
+// attributes are those of one job. Neither value of an attribute that is said twice in different
+// words is believed.
 type attributes struct {
 	values map[attribute]string
 	twice  map[attribute]bool
@@ -62,7 +64,8 @@ func (a *attributes) add(name, resource, value string) (inOrder bool) {
 	return inOrder
 }
 
-// contradiction names an attribute that is said twice; "" when there is none. What MoM has measured so far decides nothing.
+// contradiction names an attribute that is said twice; "" when there is none. MoM's measurements so
+// far (resources_used) decide nothing.
 func (a *attributes) contradiction() string {
 	var names []string
 	for key := range a.twice {
@@ -76,7 +79,8 @@ func (a *attributes) contradiction() string {
 	return slices.Min(names)
 }
 
-// job is what the attributes say. A number that is none, and a name that no user has, are as if not said.
+// job is what the attributes say. A number that is none, and a name that no user has, are as if not
+// said.
 func (a *attributes) job(id string) *hostapi.Job {
 	text := func(name string) string { return valid(a.values[attribute{name: name}]) }
 	job := &hostapi.Job{

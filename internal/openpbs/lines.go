@@ -30,10 +30,13 @@ const (
 	nodePrefix  = "pbs.get_local_nodename()="
 )
 
-// scan splits an input file. MoM writes values as they are, newlines too; only env and, in events of a job, Variable_List stand in
-// triple quotes, which a value may hold itself. So a line that has not the form of MoM's lines belongs to the value before it, and
-// one that has it is always taken for a line, quotes or not: whatever MoM wrote is then among the lines, and what a user smuggled
-// in shows as a second line with the same key, or in a place where MoM has none. It returns nil when text does not begin with a line.
+// scan splits an input file. scan returns nil when text does not begin with a line.
+//
+// MoM writes values as they are, newlines too. Only env and, in events of a job, Variable_List
+// stand in triple quotes, which a value may hold itself. So a line without the form of MoM's lines
+// belongs to the value before it. A line with that form always counts as a line, quotes or not. All
+// that MoM wrote is then among the lines. A line that a user smuggled in shows as a second line
+// with the same key, or in a place where MoM has none.
 func scan(text string) []line {
 	var lines []line
 	for at := 0; at < len(text); {
@@ -79,13 +82,13 @@ func parseKey(text string) (l line, from int, ok bool) {
 	if attribute, ok := strings.CutPrefix(rest, "job."); ok && l.object == "event" {
 		l.object, rest = "job", attribute
 	}
-	n := word(rest)
+	n := nameLength(rest)
 	if n == 0 {
 		return line{}, 0, false
 	}
 	l.name, rest = rest[:n], rest[n:]
 	if bracket, ok := strings.CutPrefix(rest, "["); ok {
-		n := word(bracket)
+		n := nameLength(bracket)
 		if n == 0 || !strings.HasPrefix(bracket[n:], "]") {
 			return line{}, 0, false
 		}
@@ -97,8 +100,9 @@ func parseKey(text string) (l line, from int, ok bool) {
 	return l, len(text) - len(rest) + 1, true
 }
 
-// word returns how many bytes of text can belong to the name of an attribute or a resource, or to an index.
-func word(text string) int {
+// nameLength returns how many bytes of text can belong to the name of an attribute or a resource,
+// or to an index.
+func nameLength(text string) int {
 	for i, c := range []byte(text) {
 		switch {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':

@@ -41,9 +41,9 @@ func (t Totals) Of(host string) (HostTotal, bool) {
 // hundred bytes for each host.
 const logTail = 4 << 20
 
-// ReadTotals reads the log of the pbs_mom with that home, a job's mother superior's, right after the
-// job's end: mom_logs/YYYYMMDD, a file for each day. Lines of before begun are an earlier run's and
-// do not count. An absent log has no totals.
+// ReadTotals reads the log of the pbs_mom with that home, a job's mother superior's, right after
+// the job's end: mom_logs/YYYYMMDD, a file for each day. Lines of before begun are an earlier run's
+// and do not count. An absent log has no totals.
 func ReadTotals(home, job string, begun time.Time) (Totals, error) {
 	if !filepath.IsAbs(home) {
 		return nil, fmt.Errorf("read the log of pbs_mom: its home is not known: %q", home)

@@ -28,8 +28,8 @@ a name;Job;7.srv;n8 cput=00:00:01 mem=1kb
 	}
 }
 
-// A user has MoM log a line about another user's job, with a host's name spelt otherwise: a stageout
-// that has a newline does so. MoM's own line comes right before the epilogue.
+// A user has MoM log a line about another user's job, with a host's name spelt otherwise: a
+// stageout that has a newline does so. MoM's own line comes right before the epilogue.
 func TestForgedUsageInMoMsLogGivesWayToMoMsOwn(t *testing.T) {
 	const forged, own = "11/22/2026 17:45:43;0100;pbs_mom;Job;7.srv;", "11/22/2026 17:45:44;0100;pbs_mom;Job;7.srv;"
 	const log = forged + "n2.x cput=77:00:00 mem=7777777kb\n" + forged + "N2 cput=77:00:00 mem=7777777kb\n" +

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// momOutput is what pbs_mom makes of OUT: get_hook_results of src/resmom/mom_hook_func.c in Go, for the keys that are used here. The
-// reader below it is strtok_quoted, byte for byte, oddities included.
+// momOutput is what pbs_mom makes of OUT: get_hook_results of src/resmom/mom_hook_func.c in Go, for
+// the keys that are used here. The reader below it is strtok_quoted, byte for byte, oddities
+// included.
 type momOutput struct {
 	values map[string]string // of everything but argv and env
 	argv   []string
@@ -69,7 +70,8 @@ func momEndsQuoted(text string) bool {
 	return len(text) >= 3 && strings.HasSuffix(strings.TrimSuffix(text, "\n"), `"""`)
 }
 
-// momSplit is str_to_str_array(text, ','). The NUL bytes at the end are those that end a string in C.
+// momSplit is str_to_str_array(text, ','). The NUL bytes at the end are those that end a string in
+// C.
 func momSplit(text string) []string {
 	s := []byte(text + "\x00\x00")
 	var all []string

@@ -9,7 +9,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// What MoM is told when fail_action acts (src/resmom/mom_hook_func.c, src/server/node_manager.c: the same words).
+// The texts for MoM when fail_action acts (src/resmom/mom_hook_func.c, src/server/node_manager.c:
+// the same words).
 const (
 	failOffline = "offline_vnodes"
 	failClear   = "clear_vnodes_upon_recovery"
@@ -18,7 +19,8 @@ const (
 
 const systemHold = " (system hold set)"
 
-// allowed is what PBS lets a hook change in an event (docs of pbs.event(); src/lib/Libpython/pbs_python_svr_internal.c).
+// allowed is what PBS lets a hook change in an event (docs of pbs.event();
+// src/lib/Libpython/pbs_python_svr_internal.c).
 type allowed struct {
 	used   bool // resources_used of event.job
 	jobs   bool // of job_list
@@ -40,18 +42,21 @@ func allowedIn(e hostapi.Event) allowed {
 	case hostapi.EventLaunch:
 		return allowed{used: true, vnodes: true, launch: true, action: true}
 	}
-	return allowed{used: true, vnodes: true, action: true, restart: e == hostapi.EventBegin || e == hostapi.EventPrologue}
+	return allowed{used: true, vnodes: true, action: true,
+		restart: e == hostapi.EventBegin || e == hostapi.EventPrologue}
 }
 
 // Changes returns what the hooks' merged outcome changes in e, so far as PBS lets a hook change it
-// in that event. What it does not is left out and named in one log line of level debug; silently
-// what hooks tell the host alone: resources_used in attach and resize, the environment in attach,
-// and in exechost_periodic resources_used of jobs that are not in its list. walltime and ncpus are
-// never among resources_used: MoM counts them itself, and a walltime that a hook sets stops MoM's
-// clock and so the job's limit. A custom resource that the server does not know (custom) is left
-// out of resources_used, and named in the same log line; at exechost_startup the server is given
-// diag_messages, which it then makes. The result depends on the arguments only, and is in the order
-// that Changes has.
+// in that event. A change that PBS does not let is left out and named in one log line of level
+// debug. Changes that hooks mean for the host alone are left out silently. These are resources_used
+// in attach and resize, the environment in attach, and in exechost_periodic resources_used of jobs
+// that are not in its list.
+//
+// walltime and ncpus are never among resources_used, as MoM counts them itself. A walltime that a
+// hook sets would stop MoM's clock and so the job's limit. A custom resource that the server does
+// not know (custom) is left out of resources_used, and named in the same log line. At
+// exechost_startup the server is given diag_messages, which it then makes. The result depends on
+// the arguments only, and is in the order that Changes has.
 func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {
 	if out == nil {
 		out = &hostapi.Outcome{}
@@ -69,7 +74,8 @@ func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {
 		e.addVnodes(c, out, custom)
 	} else {
 		drop(len(out.Vnodes) > 0, "vnodes")
-		drop(slices.Contains(out.FailAction, failOffline) || slices.Contains(out.FailAction, failClear), "fail_action on vnodes")
+		drop(slices.Contains(out.FailAction, failOffline) || slices.Contains(out.FailAction, failClear),
+			"fail_action on vnodes")
 	}
 
 	if may.launch {
@@ -97,8 +103,9 @@ func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {
 	return c
 }
 
-// Failed returns the answer to an event that could not be carried out: text to MoM's log at level (error, warning, debug; "" logs
-// nothing), then accept, or reject with message; a rejected begin, prologue or launch is rerun.
+// Failed returns the answer to an event that could not be carried out: accept, or reject with
+// message. text goes to MoM's log at level (error, warning, debug; "" logs nothing) first. A
+// rejected begin, prologue or launch is rerun.
 func (e *Event) Failed(level, text string, reject bool, message string) *Changes {
 	c := &Changes{}
 	action := hostapi.JobActionNone
@@ -116,8 +123,9 @@ func (e *Event) Failed(level, text string, reject bool, message string) *Changes
 	return c
 }
 
-// Late returns the answer to an event that is not over when its time is: begin, prologue, launch, attach, resize and preresume are
-// rejected with text, the first three rerun; all others are accepted. text goes to MoM's log as an error.
+// Late returns the answer to an event that is not over when its time is. begin, prologue, launch,
+// attach, resize and preresume are rejected with text, and the first three rerun. All others are
+// accepted. text goes to MoM's log as an error.
 func (e *Event) Late(text string) *Changes {
 	return e.Failed("error", text, setsUp(e.Request.Event), text)
 }
@@ -149,7 +157,8 @@ func (e *Event) addVerdict(c *Changes, reject bool, message string, action hosta
 	}
 }
 
-// addLaunch adds what a hook changes in the program that MoM is about to start, and returns what it cannot.
+// addLaunch adds what a hook changes in the program that MoM is about to start, and returns what it
+// cannot.
 func (e *Event) addLaunch(c *Changes, out *hostapi.Outcome) (dropped []string) {
 	if out.Progname != nil {
 		c.add(verbProgname, *out.Progname)
@@ -181,7 +190,8 @@ func hasKey(m map[string]string, key string) bool {
 	return there
 }
 
-// newArgv returns the arguments as MoM takes them, with the program's name first. A program that was named by its path goes on to be.
+// newArgv returns the arguments as MoM takes them, with the program's name first. A program that
+// was named by its path goes on to be.
 func (e *Event) newArgv(out *hostapi.Outcome) (argv []string, changed bool) {
 	switch {
 	case out.Argv == nil && (out.Progname == nil || len(e.argv) == 0):

@@ -34,20 +34,25 @@ var allKnown = Custom{DiagMessages: true, "gpupercent": true, "io": true, "text"
 func everything(e *Event) *hostapi.Outcome {
 	out := &hostapi.Outcome{
 		Reject: true, Message: "no room\non this host", OnReject: hostapi.JobActionHold,
-		FailAction:    []string{"offline_vnodes", "scheduler_restart_cycle"},
-		Progname:      ptr("/bin/other"),
-		Argv:          []string{"-x", "a\nb"},
-		SetEnv:        map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-2", "HOME": "/root", "TMPDIR": "/tmp", "BACK": `a\,b`, "USER": e.Request.Env["USER"]},
-		UnsetEnv:      []string{"SHELL", "HOME", "PBS_JOBID"},
-		ResourcesUsed: hostapi.Resources{"mem": "100kb", "cput": "00:00:02", "walltime": "00:01:00", "ncpus": "2", "cpupercent": "55", "gpupercent": "1.5", "io": "12gb", "text": `{"a":"b"}`},
-		Diag:          "Cgroup mem limit exceeded",
-		JobStderr:     []string{"x"}, Notes: []string{"y"},
+		FailAction: []string{"offline_vnodes", "scheduler_restart_cycle"},
+		Progname:   ptr("/bin/other"),
+		Argv:       []string{"-x", "a\nb"},
+		SetEnv: map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-2", "HOME": "/root", "TMPDIR": "/tmp",
+			"BACK": `a\,b`, "USER": e.Request.Env["USER"]},
+		UnsetEnv: []string{"SHELL", "HOME", "PBS_JOBID"},
+		ResourcesUsed: hostapi.Resources{"mem": "100kb", "cput": "00:00:02", "walltime": "00:01:00", "ncpus": "2",
+			"cpupercent": "55", "gpupercent": "1.5", "io": "12gb", "text": `{"a":"b"}`},
+		Diag:      "Cgroup mem limit exceeded",
+		JobStderr: []string{"x"}, Notes: []string{"y"},
 		Vnodes: map[string]*hostapi.Vnode{
-			"pbshost":    {ResourcesAvailable: hostapi.Resources{"mem": "1024kb", "ncpus": "2", "vntype": "a,b"}, State: "offline"},
-			"pbshost[0]": {ResourcesAvailable: hostapi.Resources{"mem": "0kb"}, Sharing: "default_shared", Comment: ptr("hello")},
+			"pbshost": {ResourcesAvailable: hostapi.Resources{"mem": "1024kb", "ncpus": "2", "vntype": "a,b"},
+				State: "offline"},
+			"pbshost[0]": {ResourcesAvailable: hostapi.Resources{"mem": "0kb"}, Sharing: "default_shared",
+				Comment: ptr("hello")},
 		},
 		Jobs: map[string]*hostapi.JobUpdate{
-			"91.pbshost": {ResourcesUsed: hostapi.Resources{"mem": "7kb", "walltime": "00:00:01"}, Diag: `he said "no"`},
+			"91.pbshost": {ResourcesUsed: hostapi.Resources{"mem": "7kb", "walltime": "00:00:01"},
+				Diag: `he said "no"`},
 			"77.pbshost": {ResourcesUsed: hostapi.Resources{"mem": "8kb"}},
 			"78.pbshost": {Notes: []string{"z"}},
 		},
@@ -55,9 +60,11 @@ func everything(e *Event) *hostapi.Outcome {
 	return out
 }
 
-func TestChanges(t *testing.T) {
-	files := []string{"host/exechost_startup.in", "host/exechost_periodic_with_jobs.in", "job82/execjob_attach.in", "job82/execjob_postsuspend.in",
-		"job82/execjob_preresume.in", "qdel83/execjob_preterm.in", "abort86/execjob_abort.in", "twochunk92/execjob_launch.in"}
+func TestChangesAreWhatTheEventLets(t *testing.T) {
+	files := []string{"host/exechost_startup.in", "host/exechost_periodic_with_jobs.in", "job82/execjob_attach.in",
+		"job82/execjob_postsuspend.in",
+		"job82/execjob_preresume.in", "qdel83/execjob_preterm.in", "abort86/execjob_abort.in",
+		"twochunk92/execjob_launch.in"}
 	for _, event := range []string{"begin", "prologue", "launch", "epilogue", "end"} {
 		files = append(files, "job91_shimonly/execjob_"+event+".in")
 	}
@@ -73,7 +80,8 @@ func TestChanges(t *testing.T) {
 			if d := cmp.Diff(c, back); err != nil || d != "" {
 				t.Errorf("%v (-wrote +read):\n%s", err, d)
 			}
-			if _, ok := e.Output(c); ok && !slices.Contains([]hostapi.Event{hostapi.EventAttach, hostapi.EventResize}, e.Request.Event) {
+			if _, ok := e.Output(c); ok &&
+				!slices.Contains([]hostapi.Event{hostapi.EventAttach, hostapi.EventResize}, e.Request.Event) {
 				t.Error("an outcome with vnodes cannot be written into OUT")
 			}
 		})
@@ -95,20 +103,27 @@ func TestChangesOfVnodes(t *testing.T) {
 	}{
 		"nobody knows the comment": {&hostapi.Vnode{}, &hostapi.Vnode{State: "offline"}, nil, []Change{offline(ours)}},
 		"nor the vnode":            {nil, &hostapi.Vnode{State: "offline"}, nil, []Change{offline(ours)}},
-		"the comment is known": {&hostapi.Vnode{State: "free", Comment: ptr(admin)}, &hostapi.Vnode{State: "offline", Comment: ptr(admin + "; " + ours)}, nil,
+		"the comment is known": {&hostapi.Vnode{State: "free", Comment: ptr(admin)},
+			&hostapi.Vnode{State: "offline", Comment: ptr(admin + "; " + ours)}, nil,
 			[]Change{set("comment", admin+"; "+ours), set("state", "offline")}},
-		"back on line": {&hostapi.Vnode{State: "offline", Comment: ptr(admin + "; " + ours)}, &hostapi.Vnode{State: "free", Comment: ptr(admin)}, nil,
+		"back on line": {&hostapi.Vnode{State: "offline", Comment: ptr(admin + "; " + ours)},
+			&hostapi.Vnode{State: "free", Comment: ptr(admin)}, nil,
 			[]Change{online(ours)}},
-		"back, but down": {&hostapi.Vnode{State: "offline,down", Comment: ptr(ours)}, &hostapi.Vnode{State: "down", Comment: ptr("")}, nil, []Change{online(ours)}},
-		"offline before": {&hostapi.Vnode{State: "offline", Comment: ptr(admin + "; " + ours)}, &hostapi.Vnode{Comment: ptr(admin)}, nil,
+		"back, but down": {&hostapi.Vnode{State: "offline,down", Comment: ptr(ours)},
+			&hostapi.Vnode{State: "down", Comment: ptr("")}, nil, []Change{online(ours)}},
+		"offline before": {&hostapi.Vnode{State: "offline", Comment: ptr(admin + "; " + ours)},
+			&hostapi.Vnode{Comment: ptr(admin)}, nil,
 			[]Change{set("comment", admin)}},
-		"a hook failed":       {&hostapi.Vnode{}, nil, []string{"offline_vnodes"}, []Change{offline("offlined by hook 'shim' due to hook error")}},
-		"and it works again":  {&hostapi.Vnode{}, nil, []string{"clear_vnodes_upon_recovery"}, []Change{online("offlined by hook 'shim' due to hook error")}},
+		"a hook failed": {&hostapi.Vnode{}, nil, []string{"offline_vnodes"},
+			[]Change{offline("offlined by hook 'shim' due to hook error")}},
+		"and it works again": {&hostapi.Vnode{}, nil, []string{"clear_vnodes_upon_recovery"},
+			[]Change{online("offlined by hook 'shim' due to hook error")}},
 		"nothing said":        {&hostapi.Vnode{State: "free"}, nil, nil, nil},
 		"a name with a quote": {&hostapi.Vnode{}, nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := &Event{Hook: "shim", Request: &hostapi.Request{Event: hostapi.EventPeriodic, Node: "pbshost", VnodeList: map[string]*hostapi.Vnode{}}}
+			e := &Event{Hook: "shim", Request: &hostapi.Request{Event: hostapi.EventPeriodic, Node: "pbshost",
+				VnodeList: map[string]*hostapi.Vnode{}}}
 			if tt.known != nil {
 				e.Request.VnodeList["pbshost"] = tt.known
 			}
@@ -124,7 +139,8 @@ func TestChangesOfVnodes(t *testing.T) {
 	}
 }
 
-// Vnodes of this host are the natural one and those in brackets; the list of a job can have those of other hosts.
+// Vnodes of this host are the natural one and those in brackets; the list of a job can have those
+// of other hosts.
 func TestOwnVnodes(t *testing.T) {
 	text := in(t, "execjob_prologue", "pbs.get_local_nodename", `pbs.event().vnode_list["pbshost[0]"].resources_assigned[ncpus]=1
 pbs.event().vnode_list["pbshost[12]"].resources_assigned[ncpus]=1
@@ -150,24 +166,27 @@ pbs.get_local_nodename`)
 	}
 }
 
-// What the caller has asked the server stands behind MoM's lines.
+// The server's answers to the caller stand behind MoM's lines.
 func TestAppendedVnodes(t *testing.T) {
 	text := append(read(t, filepath.Join(captured, "host", "exechost_periodic_idle.in")), []byte(
-		"pbs.event().vnode_list[\"pbshost\"].state=offline,down\npbs.event().vnode_list[\"pbshost\"].comment=it's \"x\", a=b\n"+
+		"pbs.event().vnode_list[\"pbshost\"].state=offline,down\npbs.event().vnode_list[\"pbshost\"].comment=it's "+
+			"\"x\", a=b\n"+
 			"pbs.event().vnode_list[\"pbshost[1]\"].state=free\n")...)
 	e, err := Decode(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := e.Request.VnodeList
-	if v["pbshost"].State != "offline,down" || v["pbshost"].Comment == nil || *v["pbshost"].Comment != `it's "x", a=b` || v["pbshost[1]"].State != "free" {
+	if v["pbshost"].State != "offline,down" || v["pbshost"].Comment == nil ||
+		*v["pbshost"].Comment != `it's "x", a=b` || v["pbshost[1]"].State != "free" {
 		t.Errorf("vnodes %+v", v)
 	}
 }
 
-func TestFailed(t *testing.T) {
+func TestFailedEventIsAnsweredByItsKind(t *testing.T) {
 	for _, event := range hostapi.Events() {
-		e := &Event{Request: &hostapi.Request{Event: event, Node: "n1", Job: &hostapi.Job{ID: "1.x"}}, progname: "/bin/sh"}
+		e := &Event{Request: &hostapi.Request{Event: event, Node: "n1", Job: &hostapi.Job{ID: "1.x"}},
+			progname: "/bin/sh"}
 		c := e.Late("took\ntoo long")
 		want := []Change{{verbLog, []string{"error", "took too long"}}}
 		switch event {
@@ -184,13 +203,14 @@ func TestFailed(t *testing.T) {
 		if _, ok := e.Output(c); ok {
 			t.Errorf("%s: an error is logged by the pbs module only", event)
 		}
-		if out, ok := e.Output(e.Failed("", "", true, "no")); !ok || !strings.HasPrefix(string(out), "pbs.event().reject=True\npbs.event().accept=False\npbs.event().reject_msg=no\n") {
+		if out, ok := e.Output(e.Failed("", "", true, "no")); !ok || !strings.HasPrefix(string(out),
+			"pbs.event().reject=True\npbs.event().accept=False\npbs.event().reject_msg=no\n") {
 			t.Errorf("%s: %v %q", event, ok, out)
 		}
 	}
 }
 
-func TestOutput(t *testing.T) {
+func TestOutputIsReadByMoM(t *testing.T) {
 	launch, err := Decode(in(t, "execjob_launch"))
 	if err != nil {
 		t.Fatal(err)
@@ -198,14 +218,16 @@ func TestOutput(t *testing.T) {
 	out, ok := launch.Output(launch.Changes(&hostapi.Outcome{
 		Reject: true, OnReject: hostapi.JobActionRerun, Message: "no\nroom",
 		Progname: ptr("/bin/\"\"\""), Argv: []string{"", " x", "a\nb\n", `"""`, `\,`, "\xff"},
-		SetEnv: map[string]string{"NEW": `a,b\c"'`, "HOME": "\xff\xfe", "USER": "pbstest"}, UnsetEnv: []string{"SHELL", "NEVER"},
+		SetEnv:   map[string]string{"NEW": `a,b\c"'`, "HOME": "\xff\xfe", "USER": "pbstest"},
+		UnsetEnv: []string{"SHELL", "NEVER"},
 	}, allKnown))
 	if !ok {
 		t.Fatal("cannot be written")
 	}
 	mom := momRead(out)
-	values := map[string]string{"pbs.event().reject": "True", "pbs.event().accept": "False", "pbs.event().reject_msg": "no room",
-		"pbs.event().progname": `/bin/"""`, "pbs.event().job._rerun": "True"}
+	values := map[string]string{"pbs.event().reject": "True", "pbs.event().accept": "False",
+		"pbs.event().reject_msg": "no room",
+		"pbs.event().progname":   `/bin/"""`, "pbs.event().job._rerun": "True"}
 	if d := cmp.Diff(values, mom.values); d != "" {
 		t.Errorf("values (-want +got):\n%s", d)
 	}
@@ -242,7 +264,8 @@ pbs.event().job_list["91.pbshost"].resources_used[mem,size]=7kb
 		t.Errorf("%v (-want +got):\n%s", ok, d)
 	}
 
-	for what, argv := range map[string][]string{"a newline first": {"\nx"}, "quotes at the end of a line": {"x\"\"\"\ny"}} {
+	for what, argv := range map[string][]string{"a newline first": {"\nx"},
+		"quotes at the end of a line": {"x\"\"\"\ny"}} {
 		if _, ok := launch.Output(launch.Changes(&hostapi.Outcome{Argv: argv}, allKnown)); ok {
 			t.Errorf("%s: MoM does not read that", what)
 		}

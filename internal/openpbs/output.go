@@ -7,13 +7,16 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Output returns the text of MoM's output file that carries c out, as pbs_python writes it (src/tools/pbs_python.c) and MoM reads it
-// (src/resmom/mom_hook_func.c, get_hook_results). It is false when c holds what only the pbs module can do (vnode, offline, online, hold,
-// restart, ask, a log line of level error or warning), and when a program or an argument cannot be written so that MoM reads it.
+// Output returns the text of MoM's output file that carries c out, as pbs_python writes it
+// (src/tools/pbs_python.c) and MoM reads it (src/resmom/mom_hook_func.c, get_hook_results). The
+// result is false when c holds what only the pbs module can do. Such are vnode, offline, online,
+// hold, restart, ask, and a log line of level error or warning. The result is also false when a
+// program or an argument cannot be written so that MoM reads it.
 //
-// A launch's program, arguments and environment are written whether c changes them or not: MoM takes those of OUT for the new ones.
-// What MoM had in its environment it has again, byte for byte, but for a value with a backslash before a comma: MoM's reader
-// (strtok_quoted) splits that, whichever hook writes it.
+// A launch's program, arguments and environment are written whether c changes them or not: MoM
+// takes those of OUT for the new ones. MoM's environment comes back byte for byte, but for a value
+// with a backslash before a comma. MoM's reader (strtok_quoted) splits that, whichever hook writes
+// it.
 func (e *Event) Output(c *Changes) ([]byte, bool) {
 	if c.has(verbVnode, verbOffline, verbOnline, verbHold, verbRestart, verbAsk) {
 		return nil, false
@@ -85,7 +88,8 @@ func (o *output) used(may allowed, fields []string) bool {
 	if job != "" {
 		object = `job_list["` + job + `"]`
 	}
-	if job == "" && !may.used || job != "" && (!may.jobs || hostapi.CheckJobID(job) != nil) || name == "" || word(name) != len(name) {
+	if job == "" && !may.used || job != "" && (!may.jobs || hostapi.CheckJobID(job) != nil) || name == "" ||
+		nameLength(name) != len(name) {
 		return false
 	}
 	if kind == typeDuration { // to PBS a duration is a long that is written differently
@@ -123,12 +127,14 @@ func (o *output) launch(e *Event, c *Changes) bool {
 	return true
 }
 
-// endsAtOnce tells whether MoM takes the quotes that begin a value for those that end it: where nothing but quotes is in its first line.
+// endsAtOnce tells whether MoM takes the quotes that begin a value for those that end it: where
+// nothing but quotes is in its first line.
 func endsAtOnce(value string) bool {
 	return strings.HasPrefix(strings.TrimLeft(value, `"`), "\n")
 }
 
-// value writes a text that may hold anything: in triple quotes where MoM would otherwise lose a part of it.
+// value writes a text that may hold anything: in triple quotes where MoM would otherwise lose a
+// part of it.
 func (o *output) value(key, value string) bool {
 	plain := !strings.Contains(value, "\n") && !strings.HasPrefix(value, quotes) && !strings.HasSuffix(value, quotes) &&
 		(value == "" || strings.IndexByte(" \t\v\f\r", value[0]) < 0)

@@ -17,8 +17,8 @@ const DiagMessages = "diag_messages"
 type Custom map[string]bool
 
 // ParseResourcedef reads mom_priv/hooks/resourcedef, which the server sends to each MoM whenever a
-// custom resource is made or deleted: a line "NAME type=TYPE flag=FLAGS" for each
-// (src/server/setup_resc.c). Lines that are none, and comments, are passed over.
+// custom resource is made or deleted. Each resource has a line "NAME type=TYPE flag=FLAGS"
+// (src/server/setup_resc.c). Other lines, and comments, are passed over.
 func ParseResourcedef(text []byte) Custom {
 	custom := Custom{}
 	for line := range strings.Lines(string(text)) {

@@ -17,8 +17,9 @@ const (
 	typeBoolean  = "boolean"
 )
 
-// resourceType is the type of a resource: PBS's own definition (src/lib/Libattr/master_resc_def_all.xml) for those that hooks report or
-// publish, for all others what the value looks like.
+// resourceType is the type of a resource: PBS's own definition
+// (src/lib/Libattr/master_resc_def_all.xml) for those that hooks report or publish, for all others
+// what the value looks like.
 func resourceType(name, value string) string {
 	switch name {
 	case "mem", "vmem", "hpmem", "pmem", "pvmem", "cgswap", "file":

@@ -14,12 +14,13 @@ const (
 	stateFree    = "free"
 )
 
-// cgroupComment the cgroup hook does not write where PBS has told neither state nor comment of a vnode, as it would write over
-// somebody's: the shim then adds it to what the server has.
+// cgroupComment is not written where PBS has given neither state nor comment of a vnode, as it
+// would replace somebody's comment. The shim then adds it to what the server has.
 const cgroupComment = pbs.CleanUpComment
 
-// addVnodes adds what is to become of vnodes, sorted by name, and by attribute for each: what hooks publish, what they take offline or put
-// back, and what fail_action does to all vnodes of this host.
+// addVnodes adds what is to become of vnodes, sorted by name, and by attribute for each. The
+// changes are what hooks publish, what they take offline or put back, and what fail_action does to
+// all vnodes of this host.
 func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom) {
 	vnodes := out.Vnodes
 	if e.Request.Event == hostapi.EventStartup && !custom.Knows(DiagMessages) {
@@ -50,9 +51,9 @@ func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom) {
 	}
 }
 
-// withDiagMessages has the server make diag_messages: a resource of a vnode that it does not know
-// it makes, of a type that fits, and tells all MoMs (src/server/node_manager.c, update2_to_vnode).
-// The empty value is none to the vnode.
+// withDiagMessages has the server make diag_messages. The server makes an unknown resource of a
+// vnode, of a type that fits, and sends it to all MoMs (src/server/node_manager.c,
+// update2_to_vnode). The empty value is none to the vnode.
 func withDiagMessages(vnodes map[string]*hostapi.Vnode, node string) map[string]*hostapi.Vnode {
 	var v hostapi.Vnode
 	if known := vnodes[node]; known != nil {
@@ -69,7 +70,8 @@ func withDiagMessages(vnodes map[string]*hostapi.Vnode, node string) map[string]
 
 // isVnodeName leaves out what would break a line of OUT.
 func isVnodeName(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '"' || r == '=' })
+	return name != "" && !strings.ContainsFunc(name,
+		func(r rune) bool { return r <= ' ' || r == 0x7f || r == '"' || r == '=' })
 }
 
 func (e *Event) addVnode(c *Changes, name string, v *hostapi.Vnode) {
@@ -93,7 +95,7 @@ func (e *Event) addVnode(c *Changes, name string, v *hostapi.Vnode) {
 		}
 	}
 	for _, resource := range slices.Sorted(maps.Keys(v.ResourcesAvailable)) {
-		if value := v.ResourcesAvailable[resource]; resource != "" && word(resource) == len(resource) {
+		if value := v.ResourcesAvailable[resource]; resource != "" && nameLength(resource) == len(resource) {
 			c.add(verbVnode, name, "resources_available", resource, resourceType(resource, value), oneLine(value))
 		}
 	}

@@ -83,7 +83,8 @@ func TestMotherSuperiorSetsDiagMessagesSoThatMoMUnitesThemWithSisters(t *testing
 
 	e := &Event{Request: &hostapi.Request{Event: hostapi.EventPeriodic, Node: "n1", JobList: map[string]*hostapi.Job{
 		"1.s": {ID: "1.s", ExecHost2: two, MotherSuperior: true}, "2.s": {ID: "2.s", ExecHost2: two},
-		"3.s": {ID: "3.s", ExecHost2: one, MotherSuperior: true}, "4.s": {ID: "4.s", ExecHost2: two, MotherSuperior: true},
+		"3.s": {ID: "3.s", ExecHost2: one, MotherSuperior: true},
+		"4.s": {ID: "4.s", ExecHost2: two, MotherSuperior: true},
 	}}}
 	mem := &hostapi.JobUpdate{ResourcesUsed: hostapi.Resources{"mem": "1kb"}}
 	used, _ := usedIn(e.Changes(&hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"4.s": mem}}, allKnown))

@@ -25,7 +25,7 @@ func (e *Event) addUsed(c *Changes, out *hostapi.Outcome, custom Custom) (droppe
 		for _, name := range slices.Sorted(maps.Keys(used[job])) {
 			value := used[job][name]
 			switch {
-			case name == "" || word(name) != len(name):
+			case name == "" || nameLength(name) != len(name):
 			case !custom.Knows(name):
 				unknown[name] = true
 			default:
@@ -75,9 +75,9 @@ func (e *Event) used(out *hostapi.Outcome, custom Custom) map[string]hostapi.Res
 
 // unites tells whether MoM unites what this event says of job with what other hosts have said of
 // it. The mother superior does so for strings that its own hook has set, and for no others
-// (src/resmom/mom_updates_bundle.c, encode_used): it has to set an empty object, as it cannot know
-// whether a sister has told anything. A sister tells with each poll, and after its epilogue, which
-// is before the mother superior's.
+// (src/resmom/mom_updates_bundle.c, encode_used). The hook has to set an empty object, as it cannot
+// know whether a sister has sent anything. A sister sends its values with each poll, and after its
+// epilogue, which is before the mother superior's.
 func (e *Event) unites(job *hostapi.Job) bool {
 	if job == nil || !job.MotherSuperior ||
 		e.Request.Event != hostapi.EventEpilogue && e.Request.Event != hostapi.EventPeriodic {

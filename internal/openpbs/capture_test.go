@@ -18,7 +18,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 const captured = "../../testdata/pbs-events"
 
-// capturedFiles returns the events captured from a running OpenPBS, relative to captured, whose names end in ext.
+// capturedFiles returns the events captured from a running OpenPBS, relative to captured, whose
+// names end in ext.
 func capturedFiles(t testing.TB, ext string) []string {
 	t.Helper()
 	var files []string
@@ -139,8 +140,10 @@ func TestFieldsAsTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &hostapi.Job{ID: "91[1234].pbs-host.example.org", Name: "a\"b, c=d \uFFFD\\", Owner: hostapi.Owner{UID: -1, GID: -1}, Queue: "workq",
-		Project: "_pbs_project_default", Account: "chem\n lab", Server: "pbshost", ExecVnode: chunks, ExecHost2: "pbshost:15002/0", Schedselect: `1:ncpus=1:mem=100mb:my-res_1="x=y"`,
+	want := &hostapi.Job{ID: "91[1234].pbs-host.example.org", Name: "a\"b, c=d \uFFFD\\",
+		Owner: hostapi.Owner{UID: -1, GID: -1}, Queue: "workq",
+		Project: "_pbs_project_default", Account: "chem\n lab", Server: "pbshost", ExecVnode: chunks,
+		ExecHost2: "pbshost:15002/0", Schedselect: `1:ncpus=1:mem=100mb:my-res_1="x=y"`,
 		ResourceList: hostapi.Resources{"mem": "100mb", "ncpus": "1", "place": "free", "my-res_1": "x=y"},
 		RunVersion:   1, JoinPath: "oe"}
 	if d := cmp.Diff(want, e.Request.Job); d != "" {
@@ -157,14 +160,16 @@ func TestIsDump(t *testing.T) {
 	}
 }
 
-// What the stock hook wrote is what Output writes for the same changes.
+// Output writes what the stock hook wrote for the same changes.
 func TestOutputIsPBSPythons(t *testing.T) {
 	used := func(name, kind, value string) Change {
 		return Change{verbUsed, []string{"", name, kind, value}}
 	}
 	changes := map[string][]Change{
-		"execjob_begin.in": {used("cput", typeDuration, "0.0"), used("mem", typeSize, "0b"), used("cpupercent", typeLong, "0")},
-		"execjob_epilogue.in": {used("cput", typeDuration, "0.080365012"), used("mem", typeSize, "6504kb"), used("cpupercent", typeLong, "0"),
+		"execjob_begin.in": {used("cput", typeDuration, "0.0"), used("mem", typeSize, "0b"),
+			used("cpupercent", typeLong, "0")},
+		"execjob_epilogue.in": {used("cput", typeDuration, "0.080365012"), used("mem", typeSize, "6504kb"),
+			used("cpupercent", typeLong, "0"),
 			used("diag_messages", typeString, "{}")},
 		"execjob_launch.in": {{verbSetenv, []string{"CUDA_VISIBLE_DEVICES", ""}}},
 	}
