@@ -20,7 +20,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// actorArg starts the test program as a process of a job, which does what it is told on its standard input.
+// actorArg starts the test program as a process of a job, which does what it is told on its
+// standard input.
 const actorArg = "devfilter-actor"
 
 func TestMain(m *testing.M) {

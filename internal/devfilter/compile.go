@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// What the program is called with (struct bpf_cgroup_dev_ctx of linux/bpf.h): three numbers of 32 bits.
+// The program's argument (struct bpf_cgroup_dev_ctx of linux/bpf.h): three numbers of 32 bits.
 const (
 	ctxAccess = 0 // the access above 16 bits of the kind
 	ctxMajor  = 4
@@ -18,22 +18,23 @@ const (
 	devChar  = 2 // BPF_DEVCG_DEV_CHAR
 )
 
-// Compile returns the program of type BPF_PROG_TYPE_CGROUP_DEVICE that allows what Allows does. Rules that mean the same
-// make the same instructions. Printed with %v it is a listing for people, with a comment for each rule.
+// Compile returns the program of type BPF_PROG_TYPE_CGROUP_DEVICE that allows what Allows does.
+// Rules that mean the same make the same instructions. Printed with %v it is a listing for people,
+// with a comment for each rule.
 //
-// Each rule is a block of at most 6 instructions that leads to the next one or ends the program, so no jump is far. The
-// verifier takes some 80 steps for each of 1000 rules, of a million that it has; before Linux 5.2 a program had 4096
-// instructions at most, some 700 rules.
+// Each rule is a block of at most 6 instructions that leads to the next one or ends the program, so
+// no jump is far. The verifier takes some 80 steps for each of 1000 rules, of a million that it
+// has. Before Linux 5.2 a program had 4096 instructions at most, some 700 rules.
 func Compile(rules []Rule) asm.Instructions {
 	rules = normalise(rules)
 	if len(rules) == 0 {
 		return asm.Instructions{
-			say(asm.Mov.Imm(asm.R0, 0), "no rule: denied"),
+			commented(asm.Mov.Imm(asm.R0, 0), "no rule: denied"),
 			asm.Return(),
 		}
 	}
 	program := asm.Instructions{
-		say(asm.LoadMem(asm.R2, asm.R1, ctxAccess, asm.Word), "r2 kind, r3 access, r4 major, r5 minor"),
+		commented(asm.LoadMem(asm.R2, asm.R1, ctxAccess, asm.Word), "r2 kind, r3 access, r4 major, r5 minor"),
 		asm.Mov.Reg(asm.R3, asm.R2),
 		asm.RSh.Imm(asm.R3, 16),
 		asm.And.Imm(asm.R2, 0xffff),
@@ -46,15 +47,15 @@ func Compile(rules []Rule) asm.Instructions {
 			next = "deny"
 		}
 		b := block(r, next)
-		b[0] = say(b[0].WithSymbol(label(i)), r.String())
+		b[0] = commented(b[0].WithSymbol(label(i)), r.String())
 		program = append(program, b...)
 	}
 	program = append(program,
-		say(asm.Mov.Imm(asm.R0, 0).WithSymbol("deny"), "no rule: denied"),
+		commented(asm.Mov.Imm(asm.R0, 0).WithSymbol("deny"), "no rule: denied"),
 		asm.Return(),
 	)
-	// Marshal is what turns labels into distances, in any byte order; without them a program has another tag than its copy in
-	// the kernel.
+	// Marshal is what turns labels into distances, in any byte order; without them a program has
+	// another tag than its copy in the kernel.
 	if err := program.Marshal(io.Discard, binary.LittleEndian); err != nil {
 		panic("devfilter: " + err.Error())
 	}
@@ -82,4 +83,6 @@ func block(r Rule, next string) asm.Instructions {
 
 func label(i int) string { return fmt.Sprintf("rule%d", i+1) }
 
-func say(ins asm.Instruction, text string) asm.Instruction { return ins.WithSource(asm.Comment(text)) }
+func commented(ins asm.Instruction, text string) asm.Instruction {
+	return ins.WithSource(asm.Comment(text))
+}

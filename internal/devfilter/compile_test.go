@@ -18,11 +18,13 @@ import (
 
 var (
 	update = flag.Bool("update", false, "rewrite the listings in testdata")
-	cases  = flag.Int("cases", 1_000_000, "how many requests TestProgramDoesWhatRulesSay tries; a guest of lab/vm/test tries fewer")
+	cases  = flag.Int("cases", 1_000_000,
+		"how many requests TestProgramDoesWhatRulesSay tries; a guest of lab/vm/test tries fewer")
 )
 
-// Each file of testdata/listings.txtar is a set of rules, one a line, and the program that it makes.
-func TestListings(t *testing.T) {
+// Each file of testdata/listings.txtar is a set of rules, one a line, and the program that it
+// makes.
+func TestProgramsAreAsListed(t *testing.T) {
 	file := filepath.Join("testdata", "listings.txtar")
 	archive, err := txtar.ParseFile(file)
 	if err != nil {
@@ -30,7 +32,8 @@ func TestListings(t *testing.T) {
 	}
 	for i, f := range archive.Files {
 		given, want, _ := strings.Cut(string(f.Data), "---\n")
-		got := fmt.Sprintf("%v", Compile(mustRules(t, strings.FieldsFunc(given, func(r rune) bool { return r == '\n' })...)))
+		got := fmt.Sprintf("%v", Compile(mustRules(t,
+			strings.FieldsFunc(given, func(r rune) bool { return r == '\n' })...)))
 		if *update {
 			archive.Files[i].Data = []byte(given + "---\n" + got)
 			continue
@@ -76,7 +79,8 @@ func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 func randomRules(r *rand.Rand) []Rule {
 	rules := make([]Rule, r.IntN(9))
 	for i := range rules {
-		rules[i] = Rule{pick(r, someKinds), pick(r, append(someMajors, Any)), pick(r, append(someMinors, Any)), Access(r.IntN(8))}
+		rules[i] = Rule{pick(r, someKinds), pick(r, append(someMajors, Any)), pick(r, append(someMinors, Any)),
+			Access(r.IntN(8))}
 	}
 	return rules
 }
@@ -92,13 +96,16 @@ func TestProgramDoesWhatRulesSay(t *testing.T) {
 		rules := randomRules(r)
 		program := decode(t, marshal(t, Compile(rules)))
 		for range 20 {
-			kind, major, minor, access := pick(r, []Kind{Block, Char}), pick(r, someMajors), pick(r, someMinors), Access(r.IntN(8))
+			kind, major, minor, access := pick(r, []Kind{Block, Char}), pick(r, someMajors), pick(r, someMinors),
+				Access(r.IntN(8))
 			want := Allows(rules, kind, major, minor, access)
 			if got := interpret(t, program, kind, major, minor, access); got != want {
-				t.Fatalf("seed %d: rules %q, request %v: the program says %v, the rules %v", seed, texts(rules), Rule{kind, major, minor, access}, got, want)
+				t.Fatalf("seed %d: rules %q, request %v: the program says %v, the rules %v", seed, texts(rules),
+					Rule{kind, major, minor, access}, got, want)
 			}
 			if short := Allows(normalise(rules), kind, major, minor, access); short != want {
-				t.Fatalf("seed %d: rules %q, request %v: normalised rules say %v, the rules %v", seed, texts(rules), Rule{kind, major, minor, access}, short, want)
+				t.Fatalf("seed %d: rules %q, request %v: normalised rules say %v, the rules %v", seed, texts(rules),
+					Rule{kind, major, minor, access}, short, want)
 			}
 			if want {
 				allowed++
@@ -119,9 +126,12 @@ func FuzzProgram(f *testing.F) {
 		rules := randomRules(r)
 		program := decode(t, marshal(t, Compile(rules)))
 		for range 20 {
-			kind, major, minor, access := pick(r, []Kind{Block, Char}), pick(r, someMajors), pick(r, someMinors), Access(r.IntN(8))
-			if got, want := interpret(t, program, kind, major, minor, access), Allows(rules, kind, major, minor, access); got != want {
-				t.Fatalf("rules %q, request %v: the program says %v, the rules %v", texts(rules), Rule{kind, major, minor, access}, got, want)
+			kind, major, minor, access := pick(r, []Kind{Block, Char}), pick(r, someMajors), pick(r, someMinors),
+				Access(r.IntN(8))
+			if got, want := interpret(t, program, kind, major, minor, access),
+				Allows(rules, kind, major, minor, access); got != want {
+				t.Fatalf("rules %q, request %v: the program says %v, the rules %v", texts(rules),
+					Rule{kind, major, minor, access}, got, want)
 			}
 		}
 	})
@@ -139,16 +149,18 @@ func decode(t testing.TB, b []byte) []instruction {
 	t.Helper()
 	var program []instruction
 	for ; len(b) >= 8; b = b[8:] {
-		program = append(program, instruction{b[0], b[1] & 0xf, b[1] >> 4, int16(binary.LittleEndian.Uint16(b[2:])), int32(binary.LittleEndian.Uint32(b[4:]))})
+		program = append(program, instruction{b[0], b[1] & 0xf, b[1] >> 4, int16(binary.LittleEndian.Uint16(b[2:])),
+			int32(binary.LittleEndian.Uint32(b[4:]))})
 	}
 	return program
 }
 
-// interpret runs a program as the kernel does, with the few instructions of Documentation/bpf/standardization/
-// instruction-set.rst that Compile uses. Anything else fails.
+// interpret runs a program as the kernel does, with the few instructions of
+// Documentation/bpf/standardization/ instruction-set.rst that Compile uses. Anything else fails.
 func interpret(t testing.TB, program []instruction, kind Kind, major, minor uint32, access Access) bool {
 	t.Helper()
-	ctx := map[int16]uint64{0: uint64(access)<<16 | map[Kind]uint64{Block: 1, Char: 2}[kind], 4: uint64(major), 8: uint64(minor)}
+	ctx := map[int16]uint64{0: uint64(access)<<16 | map[Kind]uint64{Block: 1, Char: 2}[kind], 4: uint64(major),
+		8: uint64(minor)}
 	var reg [11]uint64
 	const context = 1 // the register that points to it
 	for pc := 0; ; pc++ {

@@ -114,7 +114,8 @@ func (n nodes) path(t testing.TB, kind Kind, major, minor uint32) string {
 	return path
 }
 
-// What an open comes to. permitted is for devices that need not have a driver here: any answer but denied.
+// The results of an open. permitted is for devices that need not have a driver here: any answer but
+// denied.
 const (
 	opens     = unix.Errno(0)
 	permitted = unix.ENXIO
@@ -151,11 +152,13 @@ func mustInstall(t testing.TB, p Place, rules ...string) {
 }
 
 // expect has a process open a device.
-func expect(t *testing.T, a *actor, n nodes, kind Kind, major, minor uint32, flags int, want unix.Errno, via ...string) {
+func expect(t *testing.T, a *actor, n nodes, kind Kind, major, minor uint32, flags int, want unix.Errno,
+	via ...string) {
 	t.Helper()
 	got := a.do(order{Do: "open", Path: n.path(t, kind, major, minor), Flags: flags, Again: via}).Errno
 	if got != want && (want != permitted || got == denied) {
-		t.Errorf("open %c %d:%d, flags %#x, %v: got %v, want %v", kind, major, minor, flags, via, errno(got), errno(want))
+		t.Errorf("open %c %d:%d, flags %#x, %v: got %v, want %v", kind, major, minor, flags, via, errno(got),
+			errno(want))
 	}
 }
 
@@ -280,7 +283,8 @@ func changes(t *testing.T, w world) {
 			t.Errorf("after 200 changes %d programs of ours are attached, want 1", got)
 		}
 	}
-	if err := InForce(p, mustRules(t, "c 1:3 rwm", "c 195:199 rw", fmt.Sprintf("c 196:* %s", Access(1+199%7)))); err != nil {
+	if err := InForce(p, mustRules(t, "c 1:3 rwm", "c 195:199 rw",
+		fmt.Sprintf("c 196:* %s", Access(1+199%7)))); err != nil {
 		t.Error(err)
 	}
 	expect(t, a, n, Char, 195, 199, unix.O_RDWR, permitted)
@@ -303,7 +307,8 @@ func programDescriptors(t *testing.T) (n int) {
 	return n
 }
 
-// A node has some dozens of devices at most; what is tried is that nothing breaks long before it should.
+// A node has some dozens of devices at most; what is tried is that nothing breaks long before it
+// should.
 func manyRules(t *testing.T, w world) {
 	p, dir := w.job(t)
 	var rules []Rule
@@ -349,7 +354,8 @@ func inForce(t *testing.T, w world) {
 	if err := InForce(p, rules); err != nil {
 		t.Error(err)
 	}
-	for _, other := range [][]string{{}, {"c 1:3 rw"}, {"c 1:3 rw", "c 1:5 rw"}, {"c 1:3 rw", "c 1:5 r", "c 1:7 r"}, {"a *:* rwm"}} {
+	for _, other := range [][]string{{}, {"c 1:3 rw"}, {"c 1:3 rw", "c 1:5 rw"}, {"c 1:3 rw", "c 1:5 r", "c 1:7 r"},
+		{"a *:* rwm"}} {
 		if InForce(p, mustRules(t, other...)) == nil {
 			t.Errorf("rules %q are in force, want %q only", other, texts(rules))
 		}
@@ -400,7 +406,8 @@ func underLoad(t *testing.T, w world) {
 			hammers := []*actor{member(t, dir), member(t, dir)}
 			for _, a := range hammers {
 				// No set allows 1:5 for reading and writing, but "r" and "w" together would.
-				a.do(order{Do: "hammer", Path: n.path(t, Char, 1, 3), Denied: n.path(t, Char, 1, 5), Flags: unix.O_RDWR})
+				a.do(order{Do: "hammer", Path: n.path(t, Char, 1, 3), Denied: n.path(t, Char, 1, 5),
+					Flags: unix.O_RDWR})
 			}
 			for i := range 200 {
 				if err := install(p, sets[i%len(sets)], replace); err != nil {
@@ -410,7 +417,8 @@ func underLoad(t *testing.T, w world) {
 			for _, a := range hammers {
 				a.send(order{})
 				if got := a.receive(); got.Opens == 0 || got.Failed > 0 || got.Through > 0 {
-					t.Errorf("during changes: %d opens, %d that failed though allowed, %d let through though denied; want some, none, none", got.Opens, got.Failed, got.Through)
+					t.Errorf("during changes: %d opens, %d that failed though allowed, %d let through though denied; "+
+						"want some, none, none", got.Opens, got.Failed, got.Through)
 				}
 			}
 		})
@@ -430,7 +438,7 @@ func gone(t *testing.T, w world) {
 	}
 }
 
-func TestNowhere(t *testing.T) {
+func TestInstallNeedsOnePlace(t *testing.T) {
 	dir, err := kernfs.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

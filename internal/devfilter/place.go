@@ -20,13 +20,15 @@ func (p Place) check() error {
 	return nil
 }
 
-// Install makes rules the filter of p, instead of what was there before, and reads back that it is in force. It is
-// idempotent: where the filter is in force already nothing is written. After an error the job may open at most what the
-// rules before or the new ones allow; on a place that had no filter, that is everything: the job must not begin.
+// Install makes rules the filter of p, instead of what was there before, and reads back that it is
+// in force. Install is idempotent: nothing is written where the filter is in force already. After
+// an error the job may open at most what the rules before or the new ones allow. A place that had
+// no filter allows everything then: the job must not begin.
 //
-// What the old and the new rules both allow can be opened at each moment, and what neither allows at none; installV1 has
-// the exceptions. What a process has open stays open: the kernel asks when a device is opened, not when it is used. The
-// filter stays when this process ends. Calls for one place must not overlap.
+// A device that the old and the new rules both allow can be opened at each moment. A device that
+// neither allows can be opened at none. installV1 has the exceptions. An open device stays open:
+// the kernel asks when a device is opened, not when it is used. The filter stays when this process
+// ends. Calls for one place must not overlap.
 func Install(p Place, rules []Rule) error {
 	return install(p, rules, true)
 }
@@ -41,8 +43,9 @@ func install(p Place, rules []Rule, replace bool) error {
 	return installV2(p.V2, rules, replace)
 }
 
-// InForce returns nil when the filter of these rules is in force on p, and no other of ours. On v2, programs of others
-// (systemd's) may be there too: a device has to pass all of them, so they can only deny more.
+// InForce returns nil when the filter of these rules is in force on p, and no other of ours. On v2,
+// programs of others (systemd's) may be there too: a device has to pass all of them, so they can
+// only deny more.
 func InForce(p Place, rules []Rule) error {
 	if err := p.check(); err != nil {
 		return err

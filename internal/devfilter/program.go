@@ -23,9 +23,10 @@ func spec(insns asm.Instructions) *ebpf.ProgramSpec {
 	}
 }
 
-// Probe tells whether the kernel takes such programs: it loads one, opens it by its id as Install does with those that it
-// finds, and lets go of it. Nothing is attached. It fails where the kernel has no CONFIG_CGROUP_BPF (EINVAL) or we lack the
-// right (EPERM): CAP_SYS_ADMIN. CAP_BPF is enough to load one, but not to open it (bpf_prog_get_fd_by_id).
+// Probe tells whether the kernel takes such programs. Probe loads one, opens it by its id as
+// Install does with those that it finds, and lets go of it. Nothing is attached. Probe fails where
+// the kernel has no CONFIG_CGROUP_BPF (EINVAL) or we lack the right (EPERM): CAP_SYS_ADMIN. CAP_BPF
+// is enough to load one, but not to open it (bpf_prog_get_fd_by_id).
 func Probe() error {
 	p, err := load(Compile([]Rule{{Char, 1, 3, Read}}))
 	if err != nil {
@@ -60,18 +61,21 @@ func load(insns asm.Instructions) (*ebpf.Program, error) {
 	var refused *ebpf.VerifierError
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return nil, fmt.Errorf("load device filter: %w: it takes CAP_SYS_ADMIN, and before Linux 5.11 locked memory (RLIMIT_MEMLOCK)", unix.EPERM)
+		return nil, fmt.Errorf("load device filter: %w: it takes CAP_SYS_ADMIN, and before Linux 5.11 locked memory "+
+			"(RLIMIT_MEMLOCK)", unix.EPERM)
 	case errors.As(err, &refused) && len(refused.Log) > 0:
 		log := refused.Log[max(0, len(refused.Log)-20):]
-		return nil, fmt.Errorf("load device filter: %w\nthe verifier's log ends with:\n\t%s", refused.Cause, strings.Join(log, "\n\t"))
+		return nil, fmt.Errorf("load device filter: %w\nthe verifier's log ends with:\n\t%s", refused.Cause,
+			strings.Join(log, "\n\t"))
 	case errors.Is(err, unix.EINVAL):
 		return nil, fmt.Errorf("load device filter: %w: the kernel needs CONFIG_CGROUP_BPF", unix.EINVAL)
 	}
 	return nil, fmt.Errorf("load device filter: %w", err)
 }
 
-// countsLocked tells whether the kernel counts programs as locked memory of the user, as Linux did before 5.11. The version
-// has to do: cilium/ebpf takes a load that fails for this reason for a kernel without program names, for good.
+// countsLocked tells whether the kernel counts programs as locked memory of the user, as Linux did
+// before 5.11. The version has to do: cilium/ebpf takes a load that fails for this reason for a
+// kernel without program names, for good.
 func countsLocked() bool {
 	var u unix.Utsname
 	var major, minor int
@@ -86,8 +90,8 @@ func countsLocked() bool {
 
 var memlock sync.Mutex
 
-// withMemlock runs do with RLIMIT_MEMLOCK out of its way, as far as we may, if it is in the way. The limit is put back:
-// programs that are started later inherit it.
+// withMemlock runs do with RLIMIT_MEMLOCK out of its way, as far as we may, if it is in the way.
+// The limit is put back: programs that are started later inherit it.
 func withMemlock(inTheWay bool, do func() error) error {
 	if !inTheWay {
 		return do()

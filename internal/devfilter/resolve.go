@@ -18,14 +18,15 @@ type Node struct {
 	Major, Minor uint32
 }
 
-// Lookup returns the nodes that a name below /dev, or a pattern of filepath.Match, stands for: more than one only for a
-// pattern, none when there is none.
+// Lookup returns the nodes that a name below /dev, or a pattern of filepath.Match, stands for. Only
+// a pattern has more than one. No node is no error.
 type Lookup func(name string) ([]Node, error)
 
 // errNoDevice is a file that is no device.
 var errNoDevice = errors.New("not a device")
 
-// StatNode returns the device of the node path; links are followed. A file that is no node is an error.
+// StatNode returns the device of the node path; links are followed. A file that is no node is an
+// error.
 func StatNode(path string) (Node, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -43,7 +44,8 @@ func StatNode(path string) (Node, error) {
 	return n, nil
 }
 
-// Nodes returns the Lookup in a directory, such as "/dev". Of what a pattern matches, files that are no devices are left out.
+// Nodes returns the Lookup in a directory, such as "/dev". Files that match a pattern and are no
+// devices are left out.
 func Nodes(dir string) Lookup {
 	return func(name string) ([]Node, error) {
 		path := filepath.Join(dir, name)
@@ -87,8 +89,9 @@ func isPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 //	["console", "rwm"]      the node of that name below /dev
 //	["tty0", "rwm", "*"]    all minors of that node's major; or a number: that minor
 //
-// A name may be a pattern: ["infiniband/uverbs*", "rw"]. Names for which there is no node are returned in unknown, in the
-// order of the list. An entry of another form fails and names itself; so does a file that is no device.
+// A name may be a pattern: ["infiniband/uverbs*", "rw"]. Names for which there is no node are
+// returned in unknown, in the order of the list. An entry of another form fails and names itself;
+// so does a file that is no device.
 func Resolve(allow []any, look Lookup) (rules []Rule, unknown []string, err error) {
 	for i, entry := range allow {
 		more, name, err := resolve(entry, look)
@@ -111,7 +114,8 @@ func resolve(entry any, look Lookup) (rules []Rule, unknown string, err error) {
 	}
 	list, ok := entry.([]any)
 	if !ok || len(list) != 2 && len(list) != 3 {
-		return nil, "", errors.New(`want a rule such as "c 195:* rwm", or a list of a name, an access and perhaps a minor number`)
+		return nil, "",
+			errors.New(`want a rule such as "c 195:* rwm", or a list of a name, an access and perhaps a minor number`)
 	}
 	name, access, err := parseNamed(list)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // dev is a Lookup in a table.
 type dev map[string]Node
 
-func (d dev) look(name string) ([]Node, error) {
+func (d dev) lookup(name string) ([]Node, error) {
 	var names []string
 	for have := range d {
 		if ok, err := path.Match(name, have); err != nil {
@@ -44,7 +44,7 @@ var someDev = dev{
 	"infiniband/uverbs0": {Char, 231, 192}, "infiniband/uverbs1": {Char, 231, 193}, "infiniband/umad0": {Char, 231, 0},
 }
 
-func TestResolve(t *testing.T) {
+func TestResolveMakesRulesOfAList(t *testing.T) {
 	list := func(items ...any) []any { return items }
 	for _, tt := range []struct {
 		allow   []any
@@ -57,27 +57,37 @@ func TestResolve(t *testing.T) {
 		{allow: list(list("console", "rwm")), rules: []string{"c 5:1 rwm"}},
 		{allow: list(list("/dev/console", "r")), rules: []string{"c 5:1 r"}},
 		{allow: list(list("tty0", "rwm", "*")), rules: []string{"c 4:* rwm"}},
-		{allow: list(list("tty0", "rw", "7"), list("tty0", "r", int64(8)), list("tty0", "w", 9.0), list("tty0", "m", 10)),
+		{allow: list(list("tty0", "rw", "7"), list("tty0", "r", int64(8)), list("tty0", "w", 9.0),
+			list("tty0", "m", 10)),
 			rules: []string{"c 4:7 rw", "c 4:8 r", "c 4:9 w", "c 4:10 m"}},
 		{allow: list(list("sda", "r")), rules: []string{"b 8:0 r"}},
 		{allow: list(list("infiniband/uverbs*", "rw")), rules: []string{"c 231:192 rw", "c 231:193 rw"}},
-		{allow: list(list("knem", "rw"), "c 1:3 r", list("cxi*", "rw")), rules: []string{"c 1:3 r"}, unknown: []string{"knem", "cxi*"}},
+		{allow: list(list("knem", "rw"), "c 1:3 r", list("cxi*", "rw")), rules: []string{"c 1:3 r"},
+			unknown: []string{"knem", "cxi*"}},
 		{allow: list("c 1:3 r", "c 1:3"), err: `allow, entry 2, "c 1:3": want "KIND MAJOR:MINOR ACCESS"`},
-		{allow: list(5), err: `allow, entry 1, 5: want a rule such as "c 195:* rwm", or a list of a name, an access and perhaps a minor number`},
-		{allow: list(list("tty0")), err: `allow, entry 1, ["tty0"]: want a rule such as "c 195:* rwm", or a list of a name, an access and perhaps a minor number`},
+		{allow: list(5),
+			err: `allow, entry 1, 5: want a rule such as "c 195:* rwm", or a list of a name, an access and perhaps a minor number`},
+		{allow: list(list("tty0")),
+			err: `allow, entry 1, ["tty0"]: want a rule such as "c 195:* rwm", or a list of a name, an access and perhaps a minor number`},
 		{allow: list(list("tty0", 5)), err: `allow, entry 1, ["tty0", 5]: want a name and an access, both texts`},
-		{allow: list(list("tty0", "x")), err: `allow, entry 1, ["tty0", "x"]: access "x": want some of the letters r, w, m`},
-		{allow: list(list("tty0", "")), err: `allow, entry 1, ["tty0", ""]: access is empty: want some of the letters r, w, m`},
-		{allow: list(list("tty0", "r", -1)), err: `allow, entry 1, ["tty0", "r", -1]: minor number: "-1": want * or a number up to 1048575`},
-		{allow: list(list("tty0", "r", 1.5)), err: `allow, entry 1, ["tty0", "r", 1.5]: minor number: "1.5": want * or a number up to 1048575`},
-		{allow: list(list("tty0", "r", true)), err: `allow, entry 1, ["tty0", "r", true]: minor number: true: want * or a number`},
+		{allow: list(list("tty0", "x")),
+			err: `allow, entry 1, ["tty0", "x"]: access "x": want some of the letters r, w, m`},
+		{allow: list(list("tty0", "")),
+			err: `allow, entry 1, ["tty0", ""]: access is empty: want some of the letters r, w, m`},
+		{allow: list(list("tty0", "r", -1)),
+			err: `allow, entry 1, ["tty0", "r", -1]: minor number: "-1": want * or a number up to 1048575`},
+		{allow: list(list("tty0", "r", 1.5)),
+			err: `allow, entry 1, ["tty0", "r", 1.5]: minor number: "1.5": want * or a number up to 1048575`},
+		{allow: list(list("tty0", "r", true)),
+			err: `allow, entry 1, ["tty0", "r", true]: minor number: true: want * or a number`},
 		{allow: list(list("../sda", "r")), err: `allow, entry 1, ["../sda", "r"]: name "../sda": want one below /dev`},
-		{allow: list(list("/etc/sda", "r")), err: `allow, entry 1, ["/etc/sda", "r"]: name "/etc/sda": want one below /dev`},
+		{allow: list(list("/etc/sda", "r")),
+			err: `allow, entry 1, ["/etc/sda", "r"]: name "/etc/sda": want one below /dev`},
 		{allow: list(list("", "r")), err: `allow, entry 1, ["", "r"]: name "": want one below /dev`},
 		{allow: list(list("tty[", "r")), err: `allow, entry 1, ["tty[", "r"]: name "tty[": syntax error in pattern`},
 		{allow: list(list("shm", "r")), err: `allow, entry 1, ["shm", "r"]: not a device`},
 	} {
-		rules, unknown, err := Resolve(tt.allow, someDev.look)
+		rules, unknown, err := Resolve(tt.allow, someDev.lookup)
 		if tt.err != "" {
 			if err == nil || err.Error() != tt.err || rules != nil || unknown != nil {
 				t.Errorf("Resolve(%v) = %v, %v, %v\nwant error %s", tt.allow, rules, unknown, err, tt.err)
@@ -105,8 +115,10 @@ func TestResolvePassesOnWhatLookupCannot(t *testing.T) {
 }
 
 func FuzzResolve(f *testing.F) {
-	for _, seed := range []string{`["c 195:* rwm"]`, `[["console","rwm"]]`, `[["tty0","rwm","*"]]`, `[["tty0","rw",5.0],["knem","rw"]]`, `[["infiniband/uverbs*","rw"]]`,
-		`[[]]`, `[[null,"r"]]`, `[{"a":1}]`, `[["../x","r"]]`, `[["a\u0000","r"]]`, `[["tty0","r",1e300]]`, `[["[","r"]]`} {
+	for _, seed := range []string{`["c 195:* rwm"]`, `[["console","rwm"]]`, `[["tty0","rwm","*"]]`,
+		`[["tty0","rw",5.0],["knem","rw"]]`, `[["infiniband/uverbs*","rw"]]`,
+		`[[]]`, `[[null,"r"]]`, `[{"a":1}]`, `[["../x","r"]]`, `[["a\u0000","r"]]`, `[["tty0","r",1e300]]`,
+		`[["[","r"]]`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -118,7 +130,7 @@ func FuzzResolve(f *testing.F) {
 			if !filepath.IsLocal(name) || strings.ContainsRune(name, 0) {
 				t.Errorf("%s: looked up %q", text, name)
 			}
-			return someDev.look(name)
+			return someDev.lookup(name)
 		})
 		if err != nil && (rules != nil || unknown != nil) {
 			t.Errorf("%s: %v, %v with error %v", text, rules, unknown, err)
@@ -131,7 +143,7 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-func TestNodes(t *testing.T) {
+func TestNodesFindsDevicesAlone(t *testing.T) {
 	kernfstest.NeedRoot(t)
 	n := newNodes(t)
 	null, loop := n.path(t, Char, 1, 3), n.path(t, Block, 7, 260)
@@ -173,17 +185,21 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// What jobs cannot do without is in the list by its numbers, which this machine's own nodes confirm.
-func TestBase(t *testing.T) {
+// The devices that jobs cannot do without are in the list by their numbers, which this machine's
+// own nodes confirm.
+func TestBaseHasTheDevicesOfThisMachine(t *testing.T) {
 	rules, _, err := Resolve(Base(false), Nodes("/dev"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	look := Nodes("/dev")
 	for name, want := range map[string]bool{
-		"null": true, "zero": true, "full": true, "random": true, "urandom": true, "tty": true, "ptmx": true, "pts/0": true,
-		"console": false, "kmsg": false, "fuse": false, "tty0": false, "mem": false, "loop0": false, "infiniband/umad0": false,
-		"vda": false, "sda": false, "kvm": false, "net/tun": false, "cuse": false, "nvidia0": false, "nvidiactl": false,
+		"null": true, "zero": true, "full": true, "random": true, "urandom": true, "tty": true, "ptmx": true,
+		"pts/0":   true,
+		"console": false, "kmsg": false, "fuse": false, "tty0": false, "mem": false, "loop0": false,
+		"infiniband/umad0": false,
+		"vda":              false, "sda": false, "kvm": false, "net/tun": false, "cuse": false, "nvidia0": false,
+		"nvidiactl": false,
 	} {
 		nodes, err := look(name)
 		if err != nil {

@@ -1,10 +1,13 @@
-// Package devfilter lets the processes of a job open the devices of a list, and no others: on cgroup v1 by the list of the
-// devices controller, on v2 by an eBPF program that is made from the same rules.
+// Package devfilter lets the processes of a job open the devices of a list, and no others. On
+// cgroup v1 the list of the devices controller does so, on v2 an eBPF program that is made from the
+// same rules.
 //
-// A rule has the kernel's form, "c 195:0 rw". What the rules mean is said once, by Allows; Compile and the v1 list are held
-// to it by the same tests. Nothing here chooses devices, and nothing is kept: the cgroup itself tells what is in force.
+// A rule has the kernel's form, "c 195:0 rw". Allows is the one place that says what the rules
+// mean; Compile and the v1 list are held to it by the same tests. Nothing here chooses devices, and
+// nothing is kept: the cgroup itself tells what is in force.
 //
-// A filter that is not in force is an error, never a warning. It says nothing about file permissions: those are checked too.
+// A filter that is not in force is an error, never a warning. A filter says nothing about file
+// permissions: the kernel checks them too.
 package devfilter
 
 import (
@@ -16,7 +19,8 @@ import (
 	"strings"
 )
 
-// Access is what may be done with a device. The bits are the kernel's (BPF_DEVCG_ACC_*, DEVCG_ACC_*).
+// Access is what may be done with a device. The bits are the kernel's (BPF_DEVCG_ACC_*,
+// DEVCG_ACC_*).
 type Access uint8
 
 const (
@@ -66,7 +70,7 @@ const (
 	Both  Kind = 'a' // in rules only
 )
 
-// Any is the number that stands for all, in rules only. It is the kernel's ~0.
+// Any is the number that stands for all, in rules only. Any is the kernel's ~0.
 const Any = ^uint32(0)
 
 // The largest numbers that a device can have (include/linux/kdev_t.h).
@@ -75,14 +79,16 @@ const (
 	maxMinor = 1<<20 - 1
 )
 
-// Rule allows an access to a device, or to those with any major or minor number. The zero value allows nothing.
+// Rule allows an access to a device, or to those with any major or minor number. The zero value
+// allows nothing.
 type Rule struct {
 	Kind         Kind
 	Major, Minor uint32 // or Any
 	Access       Access
 }
 
-// String returns the rule as devices.allow takes it, but for the kind Both, which the kernel takes for all devices.
+// String returns the rule as devices.allow takes it, but for the kind Both, which the kernel takes
+// for all devices.
 func (r Rule) String() string {
 	return fmt.Sprintf("%c %s:%s %s", r.Kind, number(r.Major), number(r.Minor), r.Access)
 }
@@ -94,7 +100,8 @@ func number(n uint32) string {
 	return strconv.FormatUint(uint64(n), 10)
 }
 
-// ParseRule parses "c 195:* rwm". The kind "a" is both kinds with the numbers that follow it; they have to be given.
+// ParseRule parses "c 195:* rwm". The kind "a" is both kinds with the numbers that follow it; they
+// have to be given.
 func ParseRule(text string) (Rule, error) {
 	r, err := parseRule(text)
 	if err != nil {
@@ -145,12 +152,14 @@ func parseNumber(text string, most uint32) (uint32, error) {
 
 // is tells whether r is about a device of this kind and these numbers.
 func (r Rule) is(kind Kind, major, minor uint32) bool {
-	return (r.Kind == Both || r.Kind == kind) && (r.Major == Any || r.Major == major) && (r.Minor == Any || r.Minor == minor)
+	return (r.Kind == Both || r.Kind == kind) && (r.Major == Any || r.Major == major) &&
+		(r.Minor == Any || r.Minor == minor)
 }
 
-// Allows tells whether rules allow an access to the device of this kind (Block or Char) and these numbers. One rule has to
-// allow all of it, as match_exception of security/device_cgroup.c has it: with "c 1:* r" and "c 1:3 w" nobody opens 1:3 for
-// reading and writing at once. Rules for the same numbers are one rule there, and here. What no rule allows is denied.
+// Allows tells whether rules allow an access to the device of this kind (Block or Char) and these
+// numbers. A single rule has to allow all of it, as match_exception of security/device_cgroup.c has
+// it. With "c 1:* r" and "c 1:3 w" nobody opens 1:3 for reading and writing at once. Rules for the
+// same numbers are one rule there, and here. An access that no rule allows is denied.
 func Allows(rules []Rule, kind Kind, major, minor uint32, access Access) bool {
 	for _, r := range rules {
 		if !r.is(kind, major, minor) {
@@ -169,8 +178,9 @@ func Allows(rules []Rule, kind Kind, major, minor uint32, access Access) bool {
 	return false
 }
 
-// normalise returns the shortest list that means the same: each kind by itself, one rule for the same numbers, none that
-// another one covers. It is sorted, so that the same list makes the same program.
+// normalise returns the shortest list that means the same: each kind by itself, one rule for the
+// same numbers, none that another one covers. The list is sorted, so that the same list makes the
+// same program.
 func normalise(rules []Rule) []Rule {
 	type device struct {
 		kind         Kind

@@ -67,7 +67,8 @@ func TestParseRule(t *testing.T) {
 }
 
 func FuzzParseRule(f *testing.F) {
-	for _, seed := range []string{"c 195:* rwm", "b 7:0 r", "a *:* m", "c 1:4294967295 r", "c 1:3 rr", "", "c  1:3\trw\n", "c 01:3 r"} {
+	for _, seed := range []string{"c 195:* rwm", "b 7:0 r", "a *:* m", "c 1:4294967295 r", "c 1:3 rr", "",
+		"c  1:3\trw\n", "c 01:3 r"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -85,7 +86,7 @@ func FuzzParseRule(f *testing.F) {
 	})
 }
 
-func TestAllows(t *testing.T) {
+func TestAllowsNeedsOneRuleForAllOfAnAccess(t *testing.T) {
 	rules := func(texts ...string) []string { return texts }
 	for _, tt := range []struct {
 		rules   []string
@@ -123,7 +124,7 @@ func TestAllows(t *testing.T) {
 	}
 }
 
-func TestNormalise(t *testing.T) {
+func TestNormaliseMakesTheShortestList(t *testing.T) {
 	for _, tt := range []struct{ rules, want []string }{
 		{nil, []string{}},
 		{[]string{"c 1:5 r", "b 7:0 r", "c 1:3 r"}, []string{"b 7:0 r", "c 1:3 r", "c 1:5 r"}},

@@ -10,10 +10,11 @@ import (
 
 // installV1 writes what the job's list lacks and what it has too much, and reads it back.
 //
-// The v1 controller cannot exchange a list in one step, so two things differ from v2. A cgroup that still allows everything
-// is denied everything first: until the list is written, nothing opens. And when two rules that both cover a device exchange
-// accesses ("c 1:* w" and "c 1:3 r" become "c 1:* r" and "c 1:3 w"), an open that passes before and after may fail in
-// between. A cgroup below the job's never gets more by a change, only less: the kernel has it so.
+// The v1 controller cannot exchange a list in one step, so two things differ from v2. A cgroup that
+// still allows everything is denied everything first: until the list is written, nothing opens. Two
+// rules that both cover a device may exchange accesses ("c 1:* w" and "c 1:3 r" become "c 1:* r"
+// and "c 1:3 w"). An open that passes before and after may then fail in between. A cgroup below the
+// job's never gets more by a change, only less: the kernel has it so.
 func installV1(dir *kernfs.FS, rules []Rule) error {
 	have, open, err := listV1(dir)
 	if err != nil {
@@ -39,8 +40,9 @@ type change struct {
 	rule Rule
 }
 
-// changesV1 returns how to get from one list to another, both of rules that name one kind, each device once. At no moment a
-// rule has accesses that it has neither before nor after: that would open what both lists deny.
+// changesV1 returns how to get from one list to another, both of rules that name one kind, each
+// device once. At no moment a rule has accesses that it has neither before nor after: that would
+// open what both lists deny.
 func changesV1(have, want []Rule) []change {
 	var grow, exchange, shrink []change
 	each(have, want, func(device Rule, before, after Access) {
@@ -82,8 +84,8 @@ func (r Rule) with(a Access) Rule {
 	return r
 }
 
-// listV1 reads devices.list. open: it is no list, for everything is allowed but perhaps some exceptions, which the kernel
-// does not show.
+// listV1 reads devices.list. open: it is no list, for everything is allowed but perhaps some
+// exceptions, which the kernel does not show.
 func listV1(dir *kernfs.FS) (rules []Rule, open bool, err error) {
 	b, err := dir.ReadFile("devices.list")
 	if err != nil {

@@ -35,8 +35,8 @@ func TestChangesV1(t *testing.T) {
 	}
 }
 
-// On the way from one list to another nothing is let through that both deny. What both allow passes, unless an exchange of
-// accesses is part of the change.
+// On the way from one list to another nothing is let through that both deny. An open that both
+// allow passes, unless an exchange of accesses is part of the change.
 func TestChangesV1OnTheWay(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -54,12 +54,15 @@ func TestChangesV1OnTheWay(t *testing.T) {
 				for _, major := range someMajors {
 					for _, minor := range someMinors {
 						for access := range all + 1 {
-							before, after, now := Allows(old, kind, major, minor, access), Allows(want, kind, major, minor, access), Allows(list, kind, major, minor, access)
+							before, after, now := Allows(old, kind, major, minor, access),
+								Allows(want, kind, major, minor, access), Allows(list, kind, major, minor, access)
 							if now && !before && !after {
-								t.Fatalf("seed %d: %q to %q: %q lets %v through", seed, texts(old), texts(want), texts(list), Rule{kind, major, minor, access})
+								t.Fatalf("seed %d: %q to %q: %q lets %v through", seed, texts(old), texts(want),
+									texts(list), Rule{kind, major, minor, access})
 							}
 							if !now && before && after && !exchange {
-								t.Fatalf("seed %d: %q to %q: %q does not let %v through", seed, texts(old), texts(want), texts(list), Rule{kind, major, minor, access})
+								t.Fatalf("seed %d: %q to %q: %q does not let %v through", seed, texts(old), texts(want),
+									texts(list), Rule{kind, major, minor, access})
 							}
 						}
 					}

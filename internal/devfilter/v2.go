@@ -26,13 +26,15 @@ func (ps programs) close() {
 	}
 }
 
-// are tells whether ps is exactly the program of s. Its tag, which the kernel makes of the instructions as they were loaded,
-// is 64 bits of a hash: enough to tell apart rules that nobody chooses with a collision in mind.
+// are tells whether ps is exactly the program of s. The kernel makes the tag of the instructions as
+// they were loaded. The 64 bits of the hash are enough to tell apart rules that nobody chooses with
+// a collision in mind.
 func (ps programs) are(s *ebpf.ProgramSpec) bool {
 	return len(ps) == 1 && s.Compatible(ps[0].info) == nil
 }
 
-// ours returns the programs of ours on the cgroup dir; those of others are not looked at further than their names.
+// ours returns the programs of ours on the cgroup dir; those of others are not looked at further
+// than their names.
 func ours(dir *os.File) (_ programs, err error) {
 	q, err := link.QueryPrograms(link.QueryOptions{Target: int(dir.Fd()), Attach: ebpf.AttachCGroupDevice})
 	if err != nil {
@@ -66,8 +68,8 @@ func ours(dir *os.File) (_ programs, err error) {
 	return list, nil
 }
 
-// installV2 attaches the program for rules. Not by a bpf_link, which would be gone with its last descriptor. replace is
-// false where a test wants what kernels before 5.6 do.
+// installV2 attaches the program for rules. Not by a bpf_link, which would be gone with its last
+// descriptor. replace is false where a test wants what kernels before 5.6 do.
 func installV2(path string, rules []Rule, replace bool) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -103,8 +105,9 @@ func installV2(path string, rules []Rule, replace bool) error {
 	return readBack(dir, id)
 }
 
-// identify returns the id of a program just loaded. It fails when the program did not get its name (cilium/ebpf leaves names
-// out where it holds the kernel for one without them): attached, it would never be found again.
+// identify returns the id of a program just loaded. identify fails when the program did not get its
+// name: attached, it would never be found again. cilium/ebpf leaves names out where it holds the
+// kernel for one without them.
 func identify(p *ebpf.Program) (ebpf.ProgramID, error) {
 	info, err := p.Info()
 	if err != nil {
@@ -120,8 +123,8 @@ func identify(p *ebpf.Program) (ebpf.ProgramID, error) {
 	return id, nil
 }
 
-// attach puts p in force, in the place of one of before where the kernel can do that in one step. It returns those that are
-// in force beside it.
+// attach puts p in force, in the place of one of before where the kernel can do that in one step.
+// attach returns the programs that are in force beside it.
 func attach(dir *os.File, p *ebpf.Program, before programs, replace bool) (extra programs, err error) {
 	options := link.RawAttachProgramOptions{
 		Target:  int(dir.Fd()),

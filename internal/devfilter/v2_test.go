@@ -43,7 +43,8 @@ func attachAs(t testing.TB, p Place, name string, insns asm.Instructions) *ebpf.
 	}
 	t.Cleanup(func() { prog.Close() })
 	if err := link.RawAttachProgram(link.RawAttachProgramOptions{
-		Target: int(openDir(t, p.V2).Fd()), Program: prog, Attach: ebpf.AttachCGroupDevice, Flags: unix.BPF_F_ALLOW_MULTI,
+		Target: int(openDir(t, p.V2).Fd()), Program: prog, Attach: ebpf.AttachCGroupDevice,
+		Flags: unix.BPF_F_ALLOW_MULTI,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,8 @@ func TestForeignProgramStays(t *testing.T) {
 	}
 }
 
-// A kernel without BPF_F_REPLACE, and a death between attaching the new program and detaching the old one, leave two.
+// A kernel without BPF_F_REPLACE, and a death between attaching the new program and detaching the
+// old one, leave two.
 func TestTwoProgramsBecomeOne(t *testing.T) {
 	w := worldV2(t)
 	for _, replace := range []bool{true, false} {
@@ -119,7 +121,8 @@ func TestTwoProgramsBecomeOne(t *testing.T) {
 	}
 }
 
-// A program that forbids others (attached without BPF_F_ALLOW_MULTI) makes Install fail, not go without a filter.
+// A program that forbids others (attached without BPF_F_ALLOW_MULTI) makes Install fail, not go
+// without a filter.
 func TestExclusiveProgramIsAnError(t *testing.T) {
 	w := worldV2(t)
 	p, _ := w.job(t)
@@ -155,7 +158,8 @@ func TestVerifierLogIsInTheError(t *testing.T) {
 func TestProbeWithoutRights(t *testing.T) {
 	worldV2(t)
 	got := startActor(t).do(order{Do: "probe without rights"}).Text
-	want := "load device filter: operation not permitted: it takes CAP_SYS_ADMIN, and before Linux 5.11 locked memory (RLIMIT_MEMLOCK)"
+	want := "load device filter: operation not permitted: it takes CAP_SYS_ADMIN, and before Linux 5.11 locked " +
+		"memory (RLIMIT_MEMLOCK)"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
