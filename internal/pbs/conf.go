@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Conf returns the settings of a pbs.conf: lines KEY=VALUE, the last one of a key counts; what begins with # and what has no = is passed
-// over (openpbs src/lib/Libifl/pbs_loadconf.c, parse_config_line).
+// Conf returns the settings of a pbs.conf: lines KEY=VALUE, of which the last one of a key counts.
+// Lines that begin with # or have no = are passed over (openpbs src/lib/Libifl/pbs_loadconf.c,
+// parse_config_line).
 func Conf(text string) map[string]string {
 	conf := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -29,7 +30,8 @@ func Exec(conf map[string]string) string {
 	return "/opt/pbs"
 }
 
-// MoMHome returns where pbs_mom of a pbs.conf has mom_priv: PBS_MOM_HOME, else PBS_HOME; "" when neither is set.
+// MoMHome returns where pbs_mom of a pbs.conf has mom_priv: PBS_MOM_HOME, else PBS_HOME; "" when
+// neither is set.
 func MoMHome(conf map[string]string) string {
 	if home := conf["PBS_MOM_HOME"]; home != "" {
 		return home

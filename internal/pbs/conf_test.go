@@ -2,7 +2,7 @@ package pbs
 
 import "testing"
 
-func TestConf(t *testing.T) {
+func TestConfGivesMoMsHome(t *testing.T) {
 	for _, tt := range []struct{ name, text, home string }{
 		{"plain", "PBS_SERVER=head\nPBS_HOME=/var/spool/pbs\nPBS_EXEC=/opt/pbs\n", "/var/spool/pbs"},
 		{"MoM's own", "PBS_HOME=/var/spool/pbs\nPBS_MOM_HOME=/local/pbs", "/local/pbs"},

@@ -1,9 +1,10 @@
-// Package pbs reads and writes the texts in which PBS carries resources: sizes, durations, qsub's -l arguments,
-// select specifications and exec_vnode.
+// Package pbs reads and writes the texts in which PBS carries resources: sizes, durations, qsub's
+// -l arguments, select specifications and exec_vnode.
 //
-// It follows OpenPBS's own readers (src/lib/Libattr, src/lib/Libifl/grunt_parse.c) where they are strict and is
-// stricter where those guess: no trailing junk, no empty field, no silent overflow. Its readers take text from
-// outside, so each is bounded: by maxText bytes and maxChunks chunks. It is pure: no file, no clock, no state.
+// The package follows OpenPBS's own readers (src/lib/Libattr, src/lib/Libifl/grunt_parse.c) where
+// they are strict. The package is stricter where those guess: no trailing junk, no empty field, no
+// silent overflow. Its readers take text from outside, so each is bounded: by maxText bytes and
+// maxChunks chunks. The package is pure: no file, no clock, no state.
 package pbs
 
 import (

@@ -11,9 +11,10 @@ import (
 
 var errNotDuration = errors.New("not a duration ([[HH:]MM:]SS[.ms])")
 
-// ParseDuration parses a duration as qsub takes it: [[HH:]MM:]SS[.ms]. Each field is a whole number that may exceed 59,
-// so "90:00" is an hour and a half. Digits after the third of a fraction are dropped. There are no days, no sign and
-// no empty fields. It fails on everything else and on durations over 292 years.
+// ParseDuration parses a duration as qsub takes it: [[HH:]MM:]SS[.ms]. Each field is a whole number
+// that may exceed 59, so "90:00" is an hour and a half. Digits after the third of a fraction are
+// dropped. There are no days, no sign and no empty fields. ParseDuration fails on everything else
+// and on durations over 292 years.
 func ParseDuration(text string) (time.Duration, error) {
 	d, err := parseDuration(text)
 	if err != nil {
@@ -47,8 +48,9 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// FormatDuration returns d as PBS writes durations, HH:MM:SS, to the nearest second; half a second counts as one, as
-// in PBS. Hours may have more than two digits. A negative d is written as 00:00:00.
+// FormatDuration returns d as PBS writes durations, HH:MM:SS, to the nearest second; half a second
+// counts as one, as in PBS. Hours may have more than two digits. A negative d is written as
+// 00:00:00.
 func FormatDuration(d time.Duration) string {
 	seconds := int64(max(d, 0) / time.Second)
 	if max(d, 0)%time.Second >= time.Second/2 {

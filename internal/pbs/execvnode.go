@@ -13,9 +13,10 @@ type VnodeChunk struct {
 	Resources map[string]string // values as PBS wrote them, without quotes; never nil
 }
 
-// ParseExecVnode parses exec_vnode: (vnode:res=val:...[+vnode:res=val...])+(...). A chunk that PBS took from several
-// vnodes gives one VnodeChunk for each. Values are not checked; OnHost does that. It fails on anything that is not of
-// that form, on a resource named twice in a part, and on more than 100000 parts.
+// ParseExecVnode parses exec_vnode: (vnode:res=val:...[+vnode:res=val...])+(...). A chunk that PBS
+// took from several vnodes gives one VnodeChunk for each. Values are not checked; OnHost does that.
+// ParseExecVnode fails on anything that is not of that form, on a resource named twice in a part,
+// and on more than 100000 parts.
 func ParseExecVnode(text string) ([]VnodeChunk, error) {
 	if err := checkLength("exec_vnode", text); err != nil {
 		return nil, err
@@ -77,7 +78,8 @@ func parseVnodeChunk(text string) (VnodeChunk, error) {
 	return chunk, nil
 }
 
-// isVnode tells whether text can be a vnode's name; PBS lets it hold nearly anything (docs of qmgr create node).
+// isVnode tells whether text can be a vnode's name; PBS lets it hold nearly anything (docs of qmgr
+// create node).
 func isVnode(text string) bool {
 	for _, c := range []byte(text) {
 		if c <= ' ' || c >= 0x7f || strings.IndexByte(`+:=()"',`, c) >= 0 {
@@ -87,8 +89,9 @@ func isVnode(text string) bool {
 	return text != ""
 }
 
-// Place returns exec_vnode for chunks that the hosts, at least one, take in turn: chunk i is on host i mod n. Every chunk is in parentheses,
-// Count times, sizes in kb. The chunks are taken as ParseSelect returns them, which bounds their number.
+// Place returns exec_vnode for chunks that the hosts, at least one, take in turn: chunk i is on
+// host i mod n. Every chunk is in parentheses, Count times, sizes in kb. The chunks are taken as
+// ParseSelect returns them, which bounds their number.
 func Place(hosts []string, chunks []Chunk) string {
 	var b strings.Builder
 	i := 0

@@ -30,8 +30,10 @@ func TestParseExecVnode(t *testing.T) {
 				{"h", "h", res{"ncpus": "1", "mem": "61440kb"}},
 				{"h[1]", "h", res{"ncpus": "1"}}, {"h[12]", "h", res{"mem": "5kb"}}, {"h[2]", "h", res{}},
 			}},
-		{name: "no parentheses", text: "h:ncpus=1+g:ncpus=2", want: []VnodeChunk{{"h", "h", res{"ncpus": "1"}}, {"g", "g", res{"ncpus": "2"}}}},
-		{name: "whole name", text: "(n1.cluster.example:ncpus=1)", want: []VnodeChunk{{"n1.cluster.example", "n1.cluster.example", res{"ncpus": "1"}}}},
+		{name: "no parentheses", text: "h:ncpus=1+g:ncpus=2",
+			want: []VnodeChunk{{"h", "h", res{"ncpus": "1"}}, {"g", "g", res{"ncpus": "2"}}}},
+		{name: "whole name", text: "(n1.cluster.example:ncpus=1)",
+			want: []VnodeChunk{{"n1.cluster.example", "n1.cluster.example", res{"ncpus": "1"}}}},
 		{name: "not an index", text: "(a[x]:ncpus=1)", want: []VnodeChunk{{"a[x]", "a[x]", res{"ncpus": "1"}}}},
 		{name: "quotes", text: `(h:note="a+(b):c")`, want: []VnodeChunk{{"h", "h", res{"note": "a+(b):c"}}}},
 
@@ -39,9 +41,11 @@ func TestParseExecVnode(t *testing.T) {
 		{name: "nothing inside", text: "()", err: "exec_vnode: vnode : not a vnode name"},
 		{name: "not closed", text: "(h:ncpus=1", err: "exec_vnode (h:ncpus=1: unbalanced parentheses"},
 		{name: "not opened", text: "h:ncpus=1)", err: "exec_vnode part h:ncpus=1): unbalanced parentheses"},
-		{name: "opened twice", text: "(h:ncpus=1+(g:ncpus=1)", err: "exec_vnode part (g:ncpus=1): unbalanced parentheses"},
+		{name: "opened twice", text: "(h:ncpus=1+(g:ncpus=1)",
+			err: "exec_vnode part (g:ncpus=1): unbalanced parentheses"},
 		{name: "nested", text: "((h:ncpus=1))", err: "exec_vnode: vnode (h: not a vnode name"},
-		{name: "no plus", text: "(h:ncpus=1)(g:ncpus=1)", err: "exec_vnode: vnode h: resource ncpus=1)(g: a value with quotes or parentheses has to be quoted"},
+		{name: "no plus", text: "(h:ncpus=1)(g:ncpus=1)",
+			err: "exec_vnode: vnode h: resource ncpus=1)(g: a value with quotes or parentheses has to be quoted"},
 		{name: "trailing plus", text: "(h:ncpus=1)+", err: "exec_vnode: vnode : not a vnode name"},
 		{name: "resource for a vnode", text: "(ncpus=1)", err: "exec_vnode: vnode ncpus=1: not a vnode name"},
 		{name: "no value", text: "(h:ncpus)", err: "exec_vnode: vnode h: ncpus is not a resource"},
@@ -75,14 +79,15 @@ func TestParseExecVnodeBoundsItsInput(t *testing.T) {
 	}
 }
 
-func TestPlace(t *testing.T) {
+func TestPlaceOfASelectOnHosts(t *testing.T) {
 	three := []string{"n1", "n2.cluster", "n3"}
 	for _, tt := range []struct {
 		sel   string
 		hosts []string
 		want  string
 	}{
-		{"3:ncpus=1:mem=100mb", three, "(n1:ncpus=1:mem=102400kb)+(n2.cluster:ncpus=1:mem=102400kb)+(n3:ncpus=1:mem=102400kb)"},
+		{"3:ncpus=1:mem=100mb", three,
+			"(n1:ncpus=1:mem=102400kb)+(n2.cluster:ncpus=1:mem=102400kb)+(n3:ncpus=1:mem=102400kb)"},
 		{"2:ncpus=2+2:ncpus=1", three, "(n1:ncpus=2)+(n2.cluster:ncpus=2)+(n3:ncpus=1)+(n1:ncpus=1)"},
 		{"1:ncpus=1", three, "(n1:ncpus=1)"},
 		{"4:ncpus=1", []string{"n1"}, "(n1:ncpus=1)+(n1:ncpus=1)+(n1:ncpus=1)+(n1:ncpus=1)"},
@@ -108,7 +113,8 @@ func TestPlaceOnOneHost(t *testing.T) {
 		{"captured", "1:ncpus=1:mem=100mb", "(pbshost:ncpus=1:mem=102400kb)"},
 		{"captured two cpus", "1:ncpus=2:mem=200mb", "(pbshost:ncpus=2:mem=204800kb)"},
 		{"captured array job", "1:ncpus=1:mem=30mb", "(pbshost:ncpus=1:mem=30720kb)"},
-		{"captured two chunks", "1:ncpus=1:mem=60mb+1:ncpus=1:mem=70mb", "(pbshost:ncpus=1:mem=61440kb)+(pbshost:ncpus=1:mem=71680kb)"},
+		{"captured two chunks", "1:ncpus=1:mem=60mb+1:ncpus=1:mem=70mb",
+			"(pbshost:ncpus=1:mem=61440kb)+(pbshost:ncpus=1:mem=71680kb)"},
 
 		{"count", "3:ncpus=1", "(pbshost:ncpus=1)+(pbshost:ncpus=1)+(pbshost:ncpus=1)"},
 		{"rounded up", "mem=1025", "(pbshost:mem=2kb)"},
@@ -141,20 +147,27 @@ func TestOnHost(t *testing.T) {
 		{name: "indexed vnodes", text: "(h[0]:ncpus=2:mem=1gb+h[11]:ncpus=1)+(hh[0]:ncpus=9)", host: "h",
 			want: HostShare{NCPUs: 3, Mem: size(1 << 30)}},
 		{name: "one indexed vnode", text: "(h[0]:ncpus=2+h[1]:ncpus=1)", host: "h[1]", want: HostShare{NCPUs: 1}},
-		{name: "short vnode, long host", text: "(n1:ncpus=1)+(n2:ncpus=2)", host: "n2.cluster", want: HostShare{NCPUs: 2}},
-		{name: "long vnode, short host", text: "(n1.cluster[0]:ncpus=1)+(n2.cluster:ncpus=2)", host: "n1", want: HostShare{NCPUs: 1}},
+		{name: "short vnode, long host", text: "(n1:ncpus=1)+(n2:ncpus=2)", host: "n2.cluster",
+			want: HostShare{NCPUs: 2}},
+		{name: "long vnode, short host", text: "(n1.cluster[0]:ncpus=1)+(n2.cluster:ncpus=2)", host: "n1",
+			want: HostShare{NCPUs: 1}},
 		{name: "exact before short", text: "(n1:ncpus=1)+(n1.other:ncpus=2)", host: "n1", want: HostShare{NCPUs: 1}},
-		{name: "same short name, other domain", text: "(n1.a:ncpus=1)", host: "n1.b", err: "exec_vnode on n1.b: no chunk on this host"},
-		{name: "addresses", text: "(10.0.0.1:ncpus=1)", host: "10.0.0.2", err: "exec_vnode on 10.0.0.2: no chunk on this host"},
+		{name: "same short name, other domain", text: "(n1.a:ncpus=1)", host: "n1.b",
+			err: "exec_vnode on n1.b: no chunk on this host"},
+		{name: "addresses", text: "(10.0.0.1:ncpus=1)", host: "10.0.0.2",
+			err: "exec_vnode on 10.0.0.2: no chunk on this host"},
 		{name: "no cpus", text: "(h:mem=5kb)", host: "h", want: HostShare{Mem: size(5 << 10)}},
 		{name: "memory not asked for", text: "(h:ncpus=1:mem=0kb)", host: "h", want: HostShare{NCPUs: 1}},
-		{name: "others", text: "(h:mpiprocs=2:scratch=1gb:tape=1:os=a)+(h:mpiprocs=3:scratch=512mb:tape=2:os=b)+(h:os=a)", host: "h",
+		{name: "others",
+			text: "(h:mpiprocs=2:scratch=1gb:tape=1:os=a)+(h:mpiprocs=3:scratch=512mb:tape=2:os=b)+(h:os=a)", host: "h",
 			want: HostShare{Other: res{"mpiprocs": "5", "scratch": "1536mb", "tape": "3", "os": "a,b"}}},
 		{name: "elsewhere", text: "(a:ncpus=1)", host: "b", err: "exec_vnode on b: no chunk on this host"},
-		{name: "bad count", text: "(a[0]:ncpus=x)", host: "a", err: "exec_vnode a[0]: resource ncpus=x: not a whole number"},
+		{name: "bad count", text: "(a[0]:ncpus=x)", host: "a",
+			err: "exec_vnode a[0]: resource ncpus=x: not a whole number"},
 		{name: "bad size", text: "(a:mem=much)", host: "a", err: "exec_vnode a: resource mem=much: not a size"},
 		{name: "bad value of another host", text: "(a:mem=much)+(b:ncpus=1)", host: "b", want: HostShare{NCPUs: 1}},
-		{name: "overflow", text: "(a:mem=8191pb)+(a:mem=8191pb)", host: "a", err: "exec_vnode a: resource mem=8191pb: the sum is too large"},
+		{name: "overflow", text: "(a:mem=8191pb)+(a:mem=8191pb)", host: "a",
+			err: "exec_vnode a: resource mem=8191pb: the sum is too large"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			chunks, err := ParseExecVnode(tt.text)
@@ -190,7 +203,8 @@ func formatVnodeChunks(chunks []VnodeChunk) string {
 
 func FuzzParseExecVnode(f *testing.F) {
 	for _, seed := range []string{
-		"(pbshost:ncpus=1:mem=61440kb)+(pbshost:ncpus=1:mem=71680kb)", "(h[1]:ncpus=1+h[2]:mem=5kb)", "h", `(h:note="a+(b)")`, "((", "(a)+(",
+		"(pbshost:ncpus=1:mem=61440kb)+(pbshost:ncpus=1:mem=71680kb)", "(h[1]:ncpus=1+h[2]:mem=5kb)", "h",
+		`(h:note="a+(b)")`, "((", "(a)+(",
 	} {
 		f.Add(seed)
 	}

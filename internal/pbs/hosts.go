@@ -9,13 +9,14 @@ import (
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
 
-// IsHostName tells whether text can be a host's name: letters, digits, dots, hyphens and underscores,
-// of which the first is a letter or a digit. An IPv4 address has that form, too.
+// IsHostName tells whether text can be a host's name: letters, digits, dots, hyphens and
+// underscores, of which the first is a letter or a digit. An IPv4 address has that form, too.
 func IsHostName(text string) bool { return hostName.MatchString(text) }
 
-// Hosts returns the hosts of a job in the order of its chunks, each once: the first is the mother superior's. The names are those of
-// exec_host2 ("n1.cluster:15002/0*2+n2.cluster:15002/0") where the job has it, since vnodes may have any name, and else those of the
-// vnodes of exec_vnode. Without both the job has no hosts. It fails on texts that are not of these forms.
+// Hosts returns the hosts of a job in the order of its chunks, each once: the first is the mother
+// superior's. The names are those of exec_host2 ("n1.cluster:15002/0*2+n2.cluster:15002/0") where
+// the job has it, as vnodes may have any name. The names of the vnodes of exec_vnode are the second
+// choice. A job with neither has no hosts. Hosts fails on texts that are not of these forms.
 func Hosts(execVnode, execHost2 string) ([]string, error) {
 	var names []string
 	switch {
@@ -55,8 +56,9 @@ func Hosts(execVnode, execHost2 string) ([]string, error) {
 	return hosts, nil
 }
 
-// SameHost tells whether two names are one host's: they are equal, or one is the short form of the other. It holds for n1 and
-// n1.cluster, but not for n1.a and n1.b, nor for anything about an address that is not equal to it. No name is nobody's.
+// SameHost tells whether two names are one host's: they are equal, or one is the short form of the
+// other. SameHost holds for n1 and n1.cluster, but not for n1.a and n1.b, nor for anything about an
+// address that is not equal to it. No name is nobody's.
 func SameHost(a, b string) bool {
 	if a == b {
 		return a != ""

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestHosts(t *testing.T) {
+func TestHostsAreInTheOrderOfChunks(t *testing.T) {
 	for _, tt := range []struct{ name, vnode, host2, want string }{
 		{"nothing", "", "", ""},
 		{"one host", "(n1:ncpus=2)", "", "n1"},
@@ -37,8 +37,10 @@ func TestSameHost(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		{"n1", "n1", true}, {"n1", "n1.cluster", true}, {"n1.cluster", "n1.cluster", true}, {"n1", "n1.cluster.example", true},
-		{"n1.a", "n1.b", false}, {"n1.a", "n1.a.b", false}, {"n1", "n11", false}, {"n1", "n2", false}, {"", "", false}, {"", "n1", false}, {"", ".n1", false},
+		{"n1", "n1", true}, {"n1", "n1.cluster", true}, {"n1.cluster", "n1.cluster", true},
+		{"n1", "n1.cluster.example", true},
+		{"n1.a", "n1.b", false}, {"n1.a", "n1.a.b", false}, {"n1", "n11", false}, {"n1", "n2", false}, {"", "", false},
+		{"", "n1", false}, {"", ".n1", false},
 		{"10", "10.0.0.1", false}, {"10.0.0.1", "10.0.0.1", true}, {"10.0.0.1", "10.0.0.2", false},
 	} {
 		if SameHost(tt.a, tt.b) != tt.want || SameHost(tt.b, tt.a) != tt.want {
@@ -53,7 +55,8 @@ func TestIsHostNameRefusesPathsPatternsAndLists(t *testing.T) {
 			t.Errorf("%q is refused", name)
 		}
 	}
-	for _, name := range []string{"", ".n1", "-n1", "*.cluster", "n1/..", "n1+n2", "n1 ", "n1\n", "fe80::1", strings.Repeat("n", 254)} {
+	for _, name := range []string{"", ".n1", "-n1", "*.cluster", "n1/..", "n1+n2", "n1 ", "n1\n", "fe80::1",
+		strings.Repeat("n", 254)} {
 		if IsHostName(name) {
 			t.Errorf("%q is a host name", name)
 		}

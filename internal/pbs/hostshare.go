@@ -9,17 +9,19 @@ import (
 
 // HostShare is what a job got on one host, summed over the host's vnodes and chunks.
 type HostShare struct {
-	NCPUs            int               // 0 when no chunk names ncpus
-	Mem, Vmem, HPMem *Size             // nil when not asked for; PBS writes 0kb for a mem or vmem that was not
-	NGPUs            int               // 0 when no chunk names ngpus
-	Other            map[string]string // other resources: sums of counts and sizes, otherwise the distinct values joined by ","
+	NCPUs            int   // 0 when no chunk names ncpus
+	Mem, Vmem, HPMem *Size // nil when not asked for; PBS writes 0kb for a mem or vmem that was not
+	NGPUs            int   // 0 when no chunk names ngpus
+	// other resources: sums of counts and sizes, otherwise the distinct values joined by ","
+	Other map[string]string
 }
 
 // ErrNotOnHost is returned when a job has no chunk on the host asked for.
 var ErrNotOnHost = errors.New("no chunk on this host")
 
-// OnHost returns what chunks hold on host; see ChunksOn. It fails with ErrNotOnHost when none is there, and on a value that is
-// not of its resource's type or sums that overflow, naming the value.
+// OnHost returns what chunks hold on host; see ChunksOn. OnHost fails with ErrNotOnHost when none
+// is there. A value that is not of its resource's type and sums that overflow are errors that name
+// the value.
 func OnHost(chunks []VnodeChunk, host string) (HostShare, error) {
 	sums := map[string]*total{}
 	other := map[string][]string{}
@@ -87,8 +89,8 @@ func nonZero(s Size) *Size {
 	return &s
 }
 
-// merge makes one value of a resource that has no sum of its own. A site's resource has one when its values are
-// numbers: exec_vnode carries what is consumed.
+// merge makes one value of a resource that has no sum of its own. A site's resource has one when
+// its values are numbers: exec_vnode carries what is consumed.
 func merge(name string, values []string) string {
 	kinds := []kind{kindCount, kindSize}
 	if _, known := definitions[name]; known {
@@ -111,8 +113,9 @@ func merge(name string, values []string) string {
 	return strings.Join(distinct, ",")
 }
 
-// ChunksOn returns which of chunks are on host, as their numbers: those whose vnode is host or host[n]. When there is none, a host
-// of which one name is the short form of the other ("n1", "n1.cluster") is taken for the same.
+// ChunksOn returns which of chunks are on host, as their numbers: those whose vnode is host or
+// host[n]. When there is none, a host of which one name is the short form of the other ("n1",
+// "n1.cluster") is taken for the same.
 func ChunksOn(chunks []VnodeChunk, host string) []int {
 	for _, matches := range []func(VnodeChunk, string) bool{isHost, isShortForm} {
 		var here []int

@@ -22,9 +22,9 @@ type Links interface {
 
 // HomeOfHook returns the home of the pbs_mom that runs a process as its hook: a host may have
 // several. The working directory of the process tells it. configured returns the home that is
-// configured, which counts where the process runs elsewhere, or where that home is the same directory
-// by another name. A home that this process cannot look into, as that of a MoM in a container, is no absolute
-// path.
+// configured, which counts where the process runs elsewhere, or where that home is the same
+// directory by another name. A home that this process cannot look into, as that of a MoM in a
+// container, is no absolute path.
 func HomeOfHook(proc Links, pid int, configured func() string) string {
 	link := strconv.Itoa(pid) + "/cwd"
 	cwd, err := proc.Readlink(link)
@@ -47,8 +47,8 @@ func HomeOfHook(proc Links, pid int, configured func() string) string {
 	return "not in reach: " + told
 }
 
-// HooksOfHook returns the folder of hooks of the pbs_mom that runs a process as its hook, by a path
-// that the kernel resolves in a container, too. "" is none known.
+// HooksOfHook returns the folder of hooks of the pbs_mom that runs a process as its hook, "" when
+// it is not known. The kernel resolves the path in a container, too.
 func HooksOfHook(proc Links, pid int) string {
 	link := strconv.Itoa(pid) + "/cwd"
 	if cwd, err := proc.Readlink(link); err != nil || !strings.HasSuffix(cwd, workdir) {
@@ -57,14 +57,15 @@ func HooksOfHook(proc Links, pid int) string {
 	return proc.Path(link) + "/.."
 }
 
-// jobFiles are how the names of the files of a job end that MoM has: its record, the next version of
-// that, and the name that the record has while MoM starts and reads it (openpbs
-// src/resmom/job_recov_fs.c; hashname, which the name begins with, is the job's id). The first is
-// looked for once more: MoM may have given a record its name back meanwhile.
+// jobFiles are the suffixes of MoM's files of a job. They are its record, the next version of that,
+// and the record while MoM starts and reads it. The name begins with hashname, which is the job's
+// id (openpbs src/resmom/job_recov_fs.c). The first suffix stands twice, as MoM may have given a
+// record its name back meanwhile.
 var jobFiles = []string{".JB", ".JC", ".BD", ".JB"}
 
-// MoMHasJob tells whether the pbs_mom of a home has a job, by the files that it keeps of each. It
-// fails where there is no folder for them. The id is that of a job of PBS's, without a slash.
+// MoMHasJob tells whether the pbs_mom of a home has a job, by the files that it keeps of each.
+// MoMHasJob fails where there is no folder for them. The id is that of a job of PBS's, without a
+// slash.
 func MoMHasJob(home, id string) (bool, error) {
 	if !filepath.IsAbs(home) {
 		return false, fmt.Errorf("home of pbs_mom: %s", home)

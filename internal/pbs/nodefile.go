@@ -14,9 +14,11 @@ type HostSlots struct {
 	Threads int // ompthreads, else ncpus, at least 1
 }
 
-// Hostfile returns the job's chunks in order, at least one: a line of PBS_NODEFILE for each slot. Where a chunk is exec_vnode tells, by
-// exec_host2's name of that host if there is one; what it is to run schedselect does, as exec_vnode names only what is
-// consumed. A job without exec_vnode has all of its chunks on node. It fails on text that is not of PBS's form and on counts that are none.
+// Hostfile returns the job's chunks in order, at least one: a line of PBS_NODEFILE for each slot.
+// exec_vnode gives the host of a chunk, by exec_host2's name of that host if there is one.
+// schedselect gives what the chunk is to run, as exec_vnode names only what is consumed. A job
+// without exec_vnode has all of its chunks on node. Hostfile fails on text that is not of PBS's
+// form and on counts that are none.
 func Hostfile(execVnode, execHost2, schedselect, node string) ([]HostSlots, error) {
 	wanted, err := asked(schedselect)
 	if err != nil {
@@ -49,7 +51,8 @@ func Hostfile(execVnode, execHost2, schedselect, node string) ([]HostSlots, erro
 	return hostSlots(got, func(i int) string { return hosts[i] })
 }
 
-// execHosts returns the host of each chunk of exec_host2: "n1.site:15002/0*4+n2.site:15002/1". Nil where one has none.
+// execHosts returns the host of each chunk of exec_host2: "n1.site:15002/0*4+n2.site:15002/1". Nil
+// where one has none.
 func execHosts(execHost2 string) []string {
 	var hosts []string
 	for chunk := range strings.SplitSeq(execHost2, "+") {

@@ -28,8 +28,9 @@ type definition struct {
 	positive bool // 0 is refused
 }
 
-// definitions holds PBS's own resources (src/lib/Libattr/master_resc_def_all.xml) and those that its cgroups hook has
-// the server define: hpmem, ngpus, nmics, cgswap. A resource that is not in it is a site's own, with a string for value.
+// definitions holds PBS's own resources (src/lib/Libattr/master_resc_def_all.xml) and those that
+// its cgroups hook has the server define: hpmem, ngpus, nmics, cgswap. A resource that is not in it
+// is a site's own, with a string for value.
 var definitions = map[string]definition{
 	"ncpus":      {kind: kindCount, chunk: true, sum: true},
 	"ngpus":      {kind: kindCount, chunk: true, sum: true},
@@ -65,8 +66,8 @@ func resourceError(name, value string, err error) error {
 	return fmt.Errorf("resource %s=%s: %w", shown(name), shown(value), err)
 }
 
-// parseResource parses name=value, checks the value of a resource that PBS knows, and returns its name as PBS spells
-// it (resource names have no case). Spaces around name and value are dropped.
+// parseResource parses name=value, checks the value of a resource that PBS knows, and returns its
+// name as PBS spells it (resource names have no case). Spaces around name and value are dropped.
 func parseResource(text string) (name, value string, err error) {
 	name, spelt, ok := strings.Cut(text, "=")
 	name, spelt = strings.Trim(name, " "), strings.Trim(spelt, " ")
@@ -90,9 +91,10 @@ func parseResource(text string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// CheckResources tells whether the values of a resource list from outside, such as an event's Resource_List, are of
-// their resources' types. It is laxer than ParseResourceList, which reads what a user asks for: mem may be 0, and
-// select and place are not looked into. The error names the first bad resource, by name, and its value.
+// CheckResources tells whether the values of a resource list from outside, such as an event's
+// Resource_List, are of their resources' types. CheckResources is laxer than ParseResourceList,
+// which reads what a user asks for. mem may be 0, and select and place are not looked into. The
+// error names the first bad resource, by name, and its value.
 func CheckResources(resources map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(resources)) {
 		err := definitions[name].kind.check(resources[name])
@@ -183,7 +185,8 @@ func (t *total) String() string {
 	return strconv.FormatInt(t.n, 10)
 }
 
-// names returns the resources in the order PBS writes them here: ncpus, mem, then the others by name.
+// names returns the resources in the order PBS writes them here: ncpus, mem, then the others by
+// name.
 func names(resources map[string]string) []string {
 	rank := func(name string) int { return slices.Index([]string{"mem", "ncpus"}, name) }
 	return slices.SortedFunc(maps.Keys(resources), func(a, b string) int {

@@ -14,8 +14,10 @@ func TestCheckResources(t *testing.T) {
 		{name: "site's own", resources: res{"scratch": "much", "Licence_1": ""}},
 		{name: "bad size", resources: res{"mem": "banana", "ncpus": "2"}, err: "resource mem=banana: not a size"},
 		{name: "bad count", resources: res{"ncpus": "-2"}, err: "resource ncpus=-2: not a whole number"},
-		{name: "bad duration", resources: res{"walltime": "soon"}, err: "resource walltime=soon: not a duration ([[HH:]MM:]SS[.ms])"},
-		{name: "first of several", resources: res{"walltime": "soon", "mem": "x", "vmem": "y"}, err: "resource mem=x: not a size"},
+		{name: "bad duration", resources: res{"walltime": "soon"},
+			err: "resource walltime=soon: not a duration ([[HH:]MM:]SS[.ms])"},
+		{name: "first of several", resources: res{"walltime": "soon", "mem": "x", "vmem": "y"},
+			err: "resource mem=x: not a size"},
 		{name: "empty value", resources: res{"mem": ""}, err: "resource mem=: not a size"},
 		{name: "bad name", resources: res{"a\nb": "1"}, err: `resource "a\nb"=1: not a resource name`},
 	} {

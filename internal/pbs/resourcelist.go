@@ -8,17 +8,23 @@ import (
 	"strings"
 )
 
-// Request is what a job asks for: the -l arguments of qsub, with the defaults that a PBS server adds.
+// Request is what a job asks for: the -l arguments of qsub, with the defaults that a PBS server
+// adds.
 type Request struct {
-	Select []Chunk           // never empty; every chunk has an ncpus
-	Job    map[string]string // Resource_List: job-wide resources such as walltime, and the sums over the chunks (ncpus, mem)
-	Place  string            // "free" unless the user or the old form of request says otherwise
+	Select []Chunk // never empty; every chunk has an ncpus
+	// Resource_List: job-wide resources such as walltime, and the sums over the chunks (ncpus, mem)
+	Job   map[string]string
+	Place string // "free" unless the user or the old form of request says otherwise
 }
 
-// ParseResourceList parses qsub's -l arguments, each a list of name=value joined by commas: select=..., place=...,
-// job-wide resources, or the old form ncpus=2,mem=64mb, which asks for one chunk. A chunk without ncpus gets ncpus=1,
-// no argument at all asks for select=1:ncpus=1. It fails, naming resource and value, on a resource given twice, on a
-// value of the wrong type, on chunk resources beside select or place, on nodes= and on sums that overflow.
+// ParseResourceList parses qsub's -l arguments, each a list of name=value joined by commas. The
+// names are select, place, job-wide resources, or those of the old form ncpus=2,mem=64mb, which
+// asks for one chunk. A chunk without ncpus gets ncpus=1. A call without arguments asks for
+// select=1:ncpus=1.
+//
+// ParseResourceList fails, naming resource and value, on a resource given twice and on a value of
+// the wrong type. Chunk resources beside select or place, nodes= and sums that overflow are errors,
+// too.
 func ParseResourceList(args ...string) (Request, error) {
 	given, err := parseArgs(args)
 	if err != nil {
@@ -97,8 +103,8 @@ func parseArg(text string) (name, value string, err error) {
 	return parseResource(text)
 }
 
-// chunksOf returns the chunks that given asks for, and whether it does so in the old form; what it takes from the old
-// form into the chunk it deletes from given.
+// chunksOf returns the chunks that given asks for, and whether it does so in the old form. The
+// resources of the old form that go into the chunk are deleted from given.
 func chunksOf(given map[string]string, hasPlace bool) (chunks []Chunk, old bool, err error) {
 	spec, hasSelect := given["select"]
 	if hasSelect {
@@ -152,7 +158,8 @@ var placeFields = [][]string{
 	{"excl", "exclhost", "shared"},
 }
 
-// checkPlace tells whether spec is [arrangement][:sharing][:group=resource], in any order as PBS takes it.
+// checkPlace tells whether spec is [arrangement][:sharing][:group=resource], in any order as PBS
+// takes it.
 func checkPlace(spec string) error {
 	var seen [3]bool
 	for field := range strings.SplitSeq(spec, ":") {

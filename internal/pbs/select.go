@@ -7,15 +7,17 @@ import (
 	"strings"
 )
 
-// Chunk is a part of a select specification: Count times the same Resources, each time from one vnode.
+// Chunk is a part of a select specification: Count times the same Resources, each time from one
+// vnode.
 type Chunk struct {
 	Count     int
 	Resources map[string]string // values as the user wrote them, without quotes; never nil
 }
 
-// ParseSelect parses the value of qsub's -l select= (and schedselect): chunks of the form [N:]res=val[:res=val...],
-// joined by "+". Values of resources that PBS knows are checked. It fails on a resource named twice in a chunk, on
-// one that belongs to the whole job (walltime), and on more than 100000 chunks; errors name resource and value.
+// ParseSelect parses the value of qsub's -l select= (and schedselect): chunks of the form
+// [N:]res=val[:res=val...], joined by "+". Values of resources that PBS knows are checked.
+// ParseSelect fails on a resource named twice in a chunk, on one that belongs to the whole job
+// (walltime), and on more than 100000 chunks. Errors name resource and value.
 func ParseSelect(text string) ([]Chunk, error) {
 	if err := checkLength("select", text); err != nil {
 		return nil, err
@@ -74,7 +76,8 @@ func parseChunk(text string) (Chunk, error) {
 // isJobWide tells whether name is one of the specifications that cannot be nested.
 func isJobWide(name string) bool { return name == "select" || name == "place" || name == "nodes" }
 
-// FormatSelect is the inverse of ParseSelect and writes what PBS calls schedselect: "1:ncpus=2:mem=64mb+2:ncpus=1".
+// FormatSelect is the inverse of ParseSelect and writes what PBS calls schedselect:
+// "1:ncpus=2:mem=64mb+2:ncpus=1".
 func FormatSelect(chunks []Chunk) string {
 	var b strings.Builder
 	for i, chunk := range chunks {
