@@ -20,7 +20,7 @@ func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 		case s.list[v.Job] == nil: // of another list
 			k.judged = ""
 		case s.action == reportStrays:
-			s.tell(k, v.Job, f, "it belongs to the job by its "+v.Match)
+			s.report(k, v.Job, f, "it belongs to the job by its "+v.Match)
 			k.next = s.scans + farthest
 		case s.action == killStrays:
 			return s.kill(k, f, v)
@@ -49,7 +49,7 @@ func (s *scan) unknown(k *sighting, f stray.Facts, why string) {
 		k.judged = ""
 		return
 	}
-	s.tell(k, s.onlyJob(k.uid), f, why)
+	s.report(k, s.onlyJob(k.uid), f, why)
 }
 
 // adopt hands a process over to the host, once it was looked at again.
@@ -64,11 +64,13 @@ func (s *scan) adopt(k *sighting, f stray.Facts, v stray.Verdict) {
 		return
 	}
 	s.sessions[session] = true
-	u.Strays = append(u.Strays, hostapi.Stray{Process: f.ID(), Comm: hostapi.Printable(f.Comm), Age: f.Age, Match: v.Match})
+	u.Strays = append(u.Strays,
+		hostapi.Stray{Process: f.ID(), Comm: hostapi.Printable(f.Comm), Age: f.Age, Match: v.Match})
 	s.handedOver(k)
 }
 
-// ask hands a process over that came by ssh, for each job of its user: the host finds out which of them it is, if any.
+// ask hands a process that came by ssh over to the host, for each job of its user. The host finds
+// out which of them it is, if any.
 func (s *scan) ask(k *sighting, f stray.Facts) {
 	mine := slices.DeleteFunc(slices.Clone(s.jobs), func(j stray.Job) bool { return j.UID != k.uid })
 	for _, j := range mine {
@@ -84,12 +86,14 @@ func (s *scan) ask(k *sighting, f stray.Facts) {
 	for _, j := range mine {
 		s.sessions[sessionOf{j.ID, f.Session}] = true
 		u := s.update(j.ID)
-		u.Strays = append(u.Strays, hostapi.Stray{Process: f.ID(), Comm: hostapi.Printable(f.Comm), Age: f.Age, Match: stray.ByOrigin, From: f.SSH})
+		u.Strays = append(u.Strays, hostapi.Stray{Process: f.ID(), Comm: hostapi.Printable(f.Comm), Age: f.Age,
+			Match: stray.ByOrigin, From: f.SSH})
 	}
 	s.handedOver(k)
 }
 
-// handedOver puts off the next time: the host may have refused the process, and somebody may have logged in whom no job has sent.
+// handedOver puts off the next time: the host may have refused the process, and somebody may have
+// logged in whom no job has sent.
 func (s *scan) handedOver(k *sighting) {
 	k.tries++
 	k.next = s.scans + min(1<<min(k.tries-1, 10), farthest)
@@ -117,15 +121,17 @@ func (s *scan) kill(k *sighting, f stray.Facts, v stray.Verdict) error {
 	if err := h.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	s.log.WithField("job", v.Job).Warnf("killed pid %d (%s), which was outside of its job: %s", f.PID, hostapi.Printable(f.Comm), v.Match)
+	s.log.WithField("job", v.Job).Warnf("killed pid %d (%s), which was outside of its job: %s", f.PID,
+		hostapi.Printable(f.Comm), v.Match)
 	if s.told[v.Job]++; s.told[v.Job] <= maxTold {
-		s.note(v.Job, "killed pid %d (%s), which was outside of the job: it belonged to it by its %s", f.PID, hostapi.Printable(f.Comm), v.Match)
+		s.note(v.Job, "killed pid %d (%s), which was outside of the job: it belonged to it by its %s", f.PID,
+			hostapi.Printable(f.Comm), v.Match)
 	}
 	return nil
 }
 
-// tell reports a process that is left alone, once. Job is "" where it may be one of several.
-func (s *scan) tell(k *sighting, job string, f stray.Facts, why string) {
+// report logs a process that is left alone, once. Job is "" where it may be one of several.
+func (s *scan) report(k *sighting, job string, f stray.Facts, why string) {
 	if k.found {
 		return
 	}

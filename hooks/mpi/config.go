@@ -18,7 +18,8 @@ type policy struct {
 	OpenPBS config.OpenPBS `json:"openpbs"`
 }
 
-// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for the defaults).
+// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for
+// the defaults).
 func newPolicy(text []byte) (*policy, error) {
 	p := &policy{Cgroup: config.Default().Cgroup, MPI: config.DefaultMPI(), OpenPBS: config.DefaultOpenPBS()}
 	if len(text) > 0 {

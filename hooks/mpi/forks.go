@@ -7,12 +7,14 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// forkCount tells whether a pid that was seen before may be another process's by now. The kernel gives numbers in turn (alloc_pid), so none is
-// given twice before nearly as many processes and threads were made as there are numbers.
+// forkCount tells whether a pid that was seen before may be another process's by now. The kernel
+// gives numbers in turn (alloc_pid), so none is given twice before nearly as many processes and
+// threads were made as there are numbers.
 type forkCount struct{ turn uint64 }
 
-// few tells whether too few have been made since the start of this turn for a number to have come again, with so many processes
-// alive. Where they may have, or the kernel does not say, a new turn begins.
+// few tells whether too few processes have been made since the start of this turn for a pid to have
+// come again. alive is the number of processes. A new turn begins when a pid may have come again,
+// or the kernel does not say.
 func (c *forkCount) few(procfs *kernfs.FS, alive int) bool {
 	now, ok := forksSoFar(procfs)
 	most, err := procfs.Uint("sys/kernel/pid_max")

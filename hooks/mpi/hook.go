@@ -14,8 +14,8 @@ import (
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// hook answers the events. Of jobs it keeps nothing but their host files, in aux, and what it has seen of their processes, which it can see
-// again.
+// hook answers the events. A hook keeps the jobs' host files, in aux, and what it has seen of their
+// processes, which it can see again.
 type hook struct {
 	policy *policy
 	aux    string // directory of host files

@@ -14,8 +14,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// hostfilePrefix comes before the job's id in the name of its host file, so that the name is no job id: beside it lies what is named by
-// one alone, PBS_NODEFILE of `hookhost run`.
+// hostfilePrefix comes before the job's id in the name of its host file, so that the name is no job
+// id. PBS_NODEFILE of `hookhost run`, which has the id as its name, lies beside it.
 const hostfilePrefix = "openmpi."
 
 func hostfileName(id string) (string, error) {
@@ -25,8 +25,9 @@ func hostfileName(id string) (string, error) {
 	return hostfilePrefix + id, nil
 }
 
-// hostfile is the job as Open MPI reads it: a line for each host, in the order in which the job got them. PBS_NODEFILE will not do: to Open
-// MPI a host that stands there once has as many slots as cores. "" for a job without slots.
+// hostfile is the job as Open MPI reads it: a line for each host, in the order in which the job got
+// them. PBS_NODEFILE will not do: to Open MPI a host that stands there once has as many slots as
+// cores. "" for a job without slots.
 func hostfile(job *hostapi.Job, node string) (string, error) {
 	chunks, err := pbs.Hostfile(job.ExecVnode, job.ExecHost2, job.Schedselect, node)
 	if err != nil {
@@ -49,8 +50,8 @@ func hostfile(job *hostapi.Job, node string) (string, error) {
 	return b.String(), nil
 }
 
-// writeHostfile writes the job's host file into dir, readable to everybody, and returns its path; "" for a job without slots. It is
-// idempotent. Nobody sees half a file.
+// writeHostfile writes the job's host file into dir, readable to everybody, and returns its path;
+// "" for a job without slots. writeHostfile is idempotent. No reader sees half a file.
 func writeHostfile(dir string, job *hostapi.Job, node string) (string, error) {
 	name, err := hostfileName(job.ID)
 	if err != nil {
@@ -87,8 +88,8 @@ func removeHostfile(dir, id string) error {
 	return nil
 }
 
-// sweep removes the host files of jobs that are not in the list, and those that were never finished, if they are that old: a job may have
-// begun since the list was made.
+// sweep removes the host files of jobs that are not in the list, and those that were never
+// finished, if they are that old. A job may have begun since the list was made.
 func sweep(dir string, jobs map[string]*hostapi.Job, old time.Duration) error {
 	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

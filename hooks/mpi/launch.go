@@ -9,9 +9,11 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// launcher is a family of MPI launchers and the variables by which it is told its remote shell, or a job's hosts.
+// launcher is a family of MPI launchers and the variables by which it is told its remote shell, or
+// a job's hosts.
 type launcher struct {
-	// settled are the variables by which a user settles the same: one of them, and the family is left alone.
+	// settled are the variables by which a user settles the same: one of them, and the family is
+	// left alone.
 	settled []string
 	set     func(f facts) map[string]string
 }
@@ -25,16 +27,17 @@ type facts struct {
 
 // launchers is the table of docs/mpi.md. Options of a command line beat variables in each of them.
 //
-// A launcher with TM takes a job's PBS_ENVIRONMENT and PBS_JOBID for a sign that there is one. Where there is none, as under `hookhost
-// run`, it would fail, so it is told not to.
+// A launcher with TM takes a job's PBS_ENVIRONMENT and PBS_JOBID for a sign that there is one. The
+// launcher would fail without TM, as under `hookhost run`. So the table turns TM off there.
 var launchers = []launcher{
 	{ // Open MPI 4 (orte/mca/plm/rsh), which asks for TM first (plm/tm has the higher priority)
-		settled: []string{"OMPI_MCA_plm_rsh_agent", "OMPI_MCA_pls_rsh_agent", "OMPI_MCA_orte_rsh_agent", "OMPI_MCA_plm"},
+		settled: []string{"OMPI_MCA_plm_rsh_agent", "OMPI_MCA_pls_rsh_agent", "OMPI_MCA_orte_rsh_agent",
+			"OMPI_MCA_plm"},
 		set: func(f facts) map[string]string {
 			return withoutTM(f, agent(f, "OMPI_MCA_plm_rsh_agent"), "OMPI_MCA_plm", "^tm")
 		},
 	},
-	{ // Open MPI 4 without TM reads no PBS_NODEFILE. One with TM does not look at this.
+	{ // Open MPI 4 without TM reads no PBS_NODEFILE. A build with TM does not read this variable.
 		settled: []string{"OMPI_MCA_orte_default_hostfile"},
 		set: func(f facts) map[string]string {
 			if f.hostfile == "" {
@@ -43,13 +46,16 @@ var launchers = []launcher{
 			return map[string]string{"OMPI_MCA_orte_default_hostfile": f.hostfile}
 		},
 	},
-	{ // PRRTE, which is Open MPI 5's. It reads PBS_NODEFILE whether it has TM or not (prte/mca/ras/pbs).
-		settled: []string{"PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm_rsh_agent", "PRTE_MCA_plm", "PRTE_MCA_prte_default_hostfile"},
+	{ // PRRTE of Open MPI 5 reads PBS_NODEFILE whether it has TM or not (prte/mca/ras/pbs).
+		settled: []string{"PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm_rsh_agent", "PRTE_MCA_plm",
+			"PRTE_MCA_prte_default_hostfile"},
 		set: func(f facts) map[string]string {
 			return withoutTM(f, agent(f, "PRTE_MCA_plm_ssh_agent"), "PRTE_MCA_plm", "^tm")
 		},
 	},
-	{ // Hydra of MPICH and MVAPICH, which reads PBS_NODEFILE. One with TM does not look at the first without the second.
+	// Hydra of MPICH and MVAPICH, which reads PBS_NODEFILE. A Hydra with TM does not read the agent
+	// (HYDRA_LAUNCHER_EXEC) unless the launcher (HYDRA_LAUNCHER) is set.
+	{
 		settled: []string{"HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP_EXEC"},
 		set: func(f facts) map[string]string {
 			return withoutTM(f, agent(f, "HYDRA_LAUNCHER_EXEC"), "HYDRA_LAUNCHER", "ssh")
@@ -82,7 +88,8 @@ func withoutTM(f facts, set map[string]string, name, value string) map[string]st
 	return set
 }
 
-// variables returns what is to be set in an environment: nothing that is there, and nothing of a family of which a variable is there.
+// variables returns what is to be set in an environment: nothing that is there, and nothing of a
+// family of which a variable is there.
 func variables(env map[string]string, f facts) map[string]string {
 	set := map[string]string{}
 	for _, l := range launchers {
@@ -105,7 +112,8 @@ func settles(env map[string]string, names []string) bool {
 	return false
 }
 
-// ExecjobLaunch sets the variables for the program of a job on several hosts. What fails is a note: most programs need none of it.
+// ExecjobLaunch sets the variables for the program of a job on several hosts. A failure is a note:
+// most programs need none of the variables.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	job := req.Job
 	if !spans(job) {

@@ -14,7 +14,7 @@ import (
 
 const agentPath = "/bin/hookhost-remsh"
 
-func TestVariables(t *testing.T) {
+func TestVariablesOfEachLauncherAreSet(t *testing.T) {
 	openmpi := map[string]string{"OMPI_MCA_plm_rsh_agent": agentPath, "OMPI_MCA_plm": "^tm"}
 	hosts := map[string]string{"OMPI_MCA_orte_default_hostfile": "/f"}
 	prrte := map[string]string{"PRTE_MCA_plm_ssh_agent": agentPath, "PRTE_MCA_plm": "^tm"}
@@ -40,7 +40,8 @@ func TestVariables(t *testing.T) {
 		{"no host file", "PATH", facts{remsh: agentPath}, sum(openmpi, prrte, hydra, intel)},
 		{"nothing to set", "PATH", none, sum()},
 		{"a task manager", "PBS_JOBCOOKIE", facts{remsh: agentPath, hostfile: "/f", tm: true}, sum(hosts, intel,
-			map[string]string{"OMPI_MCA_plm_rsh_agent": agentPath, "PRTE_MCA_plm_ssh_agent": agentPath, "HYDRA_LAUNCHER_EXEC": agentPath})},
+			map[string]string{"OMPI_MCA_plm_rsh_agent": agentPath, "PRTE_MCA_plm_ssh_agent": agentPath,
+				"HYDRA_LAUNCHER_EXEC": agentPath})},
 		{"another agent", "OMPI_MCA_plm_rsh_agent", both, sum(hosts, prrte, hydra, intel)},
 		{"another agent by an old name", "OMPI_MCA_orte_rsh_agent", both, sum(hosts, prrte, hydra, intel)},
 		{"another launcher of Open MPI", "OMPI_MCA_plm", both, sum(hosts, prrte, hydra, intel)},
@@ -60,7 +61,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-func TestSpans(t *testing.T) {
+func TestSpansCountsHosts(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": false, "(n1:ncpus=1)": false, "(n1:ncpus=1)+(n1:ncpus=1)": false, "(n1[0]:ncpus=1+n1[1]:ncpus=1)": false,
 		"(n1:ncpus=1)+(n2:ncpus=1)": true, "(n1[0]:ncpus=1+n1[1]:ncpus=1)+(n2[0]:ncpus=1)": true, "(n1+(n2": false,
@@ -79,7 +80,8 @@ func TestThroughHostapi(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventAbort, hostapi.EventEnd, hostapi.EventStartup, hostapi.EventPeriodic}
+	want := []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventAbort, hostapi.EventEnd,
+		hostapi.EventStartup, hostapi.EventPeriodic}
 	if diff := cmp.Diff(want, h.Events()); diff != "" {
 		t.Errorf("events: -want +got:\n%s", diff)
 	}
@@ -102,7 +104,8 @@ func TestThroughHostapi(t *testing.T) {
 		}
 		return names
 	}
-	job := &hostapi.Job{ID: "7[1].srv", ExecVnode: "(n1:ncpus=2)+(n2:ncpus=2)+(n1:ncpus=1)+(n3:ncpus=0)", Schedselect: "2:ncpus=2:mpiprocs=2+1:ncpus=1+1:ncpus=0"}
+	job := &hostapi.Job{ID: "7[1].srv", ExecVnode: "(n1:ncpus=2)+(n2:ncpus=2)+(n1:ncpus=1)+(n3:ncpus=0)",
+		Schedselect: "2:ncpus=2:mpiprocs=2+1:ncpus=1+1:ncpus=0"}
 	single := &hostapi.Job{ID: "8.srv", ExecVnode: "(n1:ncpus=2)"}
 	if out := call(hostapi.EventLaunch, single); len(out.SetEnv) > 0 || len(files()) > 0 {
 		t.Errorf("a job on one host: %+v, %q", out, files())
@@ -134,7 +137,8 @@ func TestThroughHostapi(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventStartup, JobList: map[string]*hostapi.Job{job.ID: job}}); err != nil {
+	if _, err := h.Call(t.Context(),
+		&hostapi.Request{Event: hostapi.EventStartup, JobList: map[string]*hostapi.Job{job.ID: job}}); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{"9.srv", "openmpi.7[1].srv"}, files()); diff != "" {
@@ -147,20 +151,24 @@ func TestThroughHostapi(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := call(hostapi.EventLaunch, job)
-	if len(out.Notes) != 1 || out.SetEnv["HYDRA_LAUNCHER_EXEC"] != agentPath || out.SetEnv["OMPI_MCA_orte_default_hostfile"] != "" {
+	if len(out.Notes) != 1 || out.SetEnv["HYDRA_LAUNCHER_EXEC"] != agentPath ||
+		out.SetEnv["OMPI_MCA_orte_default_hostfile"] != "" {
 		t.Errorf("without a place for files: %+v", out)
 	}
 }
 
 func TestTurnedOff(t *testing.T) {
 	job := &hostapi.Job{ID: "7.srv", ExecVnode: "(n1:ncpus=2)+(n2:ncpus=2)"}
-	for config, want := range map[string]int{`{"mpi":{"enabled":true,"hostfile":false,"remsh":true}}`: 8, `{"mpi":{"enabled":true,"hostfile":true,"remsh":false}}`: 1} {
-		setup := hostapi.SetupData{Config: []byte(config), Host: map[string]string{"aux_dir": t.TempDir(), "remsh": agentPath}}
+	for config, want := range map[string]int{`{"mpi":{"enabled":true,"hostfile":false,"remsh":true}}`: 8,
+		`{"mpi":{"enabled":true,"hostfile":true,"remsh":false}}`: 1} {
+		setup := hostapi.SetupData{Config: []byte(config),
+			Host: map[string]string{"aux_dir": t.TempDir(), "remsh": agentPath}}
 		h, err := hooktest.Try(t, newHook, setup)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventLaunch, Node: "n1", Job: job, Progname: "/bin/sh"})
+		out, err := h.Call(t.Context(),
+			&hostapi.Request{Event: hostapi.EventLaunch, Node: "n1", Job: job, Progname: "/bin/sh"})
 		if err != nil || len(out.SetEnv) != want {
 			t.Errorf("%s: %v, %v", config, out.SetEnv, err)
 		}

@@ -8,18 +8,20 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// firstLook and secondLook are when a job is looked at beside the periodics, counted from its first process here: most ranks
-// are there soon, and a short job sees no periodic.
+// firstLook and secondLook are when a job is looked at beside the periodics, counted from its first
+// process here. Most ranks are there soon, and a short job sees no periodic.
 const (
 	firstLook  = 2 * time.Second
 	secondLook = 10 * time.Second
 )
 
-// lookTime is how long a look at processes may take, one for strays and one for ranks: a user can have more of them than can be read
-// before the alarm, which would end this program. The next look goes on.
+// lookTime is how long a look at processes may take, one for strays and one for ranks. A user can
+// have more processes than can be read before the alarm, which would end this program. The next
+// look goes on.
 const lookTime = 8 * time.Second
 
-// soonAgain is when a scan is repeated that found more than the host takes in at a time; it is longer than scans have to be apart.
+// soonAgain is when a scan is repeated that found more than the host takes in at a time. The
+// interval is longer than scans have to be apart.
 const soonAgain = 6 * time.Second
 
 // ExecjobBegin asks for a look at the job once it runs.
@@ -30,8 +32,9 @@ func (h *hook) ExecjobBegin(context.Context, *hostapi.Request) (*hostapi.Outcome
 	return &hostapi.Outcome{CallAtElapsed: firstLook}, nil
 }
 
-// ExechostPeriodic tells which ranks the listed jobs have here, and which processes are outside of them. What it cannot read
-// it leaves out, with a line in the log: no job is to suffer for it, nor this program to be called broken.
+// ExechostPeriodic tells which ranks the listed jobs have here, and which processes are outside of
+// them. A process that cannot be read is left out, with a line in the log. No job is to suffer for
+// it, nor is this program to count as broken.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
@@ -46,11 +49,11 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	}
 	if h.ranks != nil {
 		if !req.Partial {
-			h.ranks.keep(req.JobList)
+			h.ranks.forgetOthers(req.JobList)
 		}
 		limited, cancel := context.WithTimeout(ctx, lookTime)
 		for id, job := range req.JobList {
-			errs = append(errs, h.lookForRanks(limited, id, job, out))
+			errs = append(errs, h.addRanks(limited, id, job, out))
 		}
 		cancel()
 	}
@@ -68,9 +71,9 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	return out, nil
 }
 
-// lookForRanks adds the job's ranks to the outcome.
-func (h *hook) lookForRanks(ctx context.Context, id string, job *hostapi.Job, out *hostapi.Outcome) error {
-	found, err := h.ranks.look(ctx, id)
+// addRanks adds the job's ranks to the outcome.
+func (h *hook) addRanks(ctx context.Context, id string, job *hostapi.Job, out *hostapi.Outcome) error {
+	found, err := h.ranks.find(ctx, id)
 	again := len(found) == 0 && job.Elapsed >= firstLook && job.Elapsed < secondLook
 	if len(found) == 0 && !again {
 		return err

@@ -17,8 +17,8 @@ import (
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// ranks finds the MPI ranks among jobs' processes. A process is read once: what it has to say of its rank its environment said when it
-// was started.
+// ranks finds the MPI ranks among jobs' processes. A process is read once: what it has to say of
+// its rank its environment said when it was started.
 type ranks struct {
 	procfs   *kernfs.FS
 	members  func(job string) ([]int, error)
@@ -34,7 +34,7 @@ type rankedJob struct {
 	found  map[label]hostapi.RankUsage
 }
 
-// label names a rank. That of a process that is none has rank -1.
+// label names a rank. The label of a process that is no rank has rank -1.
 type label struct {
 	world string
 	rank  int
@@ -44,16 +44,16 @@ func newRanks(procfs *kernfs.FS, members func(string) ([]int, error), environs *
 	return &ranks{procfs: procfs, members: members, environs: environs, jobs: map[string]*rankedJob{}}
 }
 
-// keep forgets the jobs that are not in the list.
-func (r *ranks) keep(list map[string]*hostapi.Job) {
+// forgetOthers forgets the jobs that are not in the list.
+func (r *ranks) forgetOthers(list map[string]*hostapi.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.jobs, func(id string, _ *rankedJob) bool { return list[id] == nil })
 }
 
-// look returns the ranks of a job that were seen by now, by world and rank. What it has not come to when ctx ends is for the next
-// time. What it returns beside an error holds.
-func (r *ranks) look(ctx context.Context, id string) ([]hostapi.RankUsage, error) {
+// find returns the ranks of a job that were seen by now, by world and rank. Processes that are left
+// when ctx ends are for the next time. The ranks beside an error hold.
+func (r *ranks) find(ctx context.Context, id string) ([]hostapi.RankUsage, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	j := r.jobs[id]
@@ -70,7 +70,8 @@ func (r *ranks) look(ctx context.Context, id string) ([]hostapi.RankUsage, error
 	}
 	errs := []error{err}
 	if err == nil {
-		maps.DeleteFunc(j.labels, func(pid int, _ label) bool { _, lives := slices.BinarySearch(pids, pid); return !lives })
+		maps.DeleteFunc(j.labels,
+			func(pid int, _ label) bool { _, lives := slices.BinarySearch(pids, pid); return !lives })
 	}
 	fresh := map[int]proc.Process{}
 	for _, pid := range pids {
@@ -93,7 +94,7 @@ func (r *ranks) look(ctx context.Context, id string) ([]hostapi.RankUsage, error
 			j.labels[pid] = l
 		}
 	}
-	j.take(fresh)
+	j.record(fresh)
 	list := slices.SortedFunc(maps.Values(j.found), func(a, b hostapi.RankUsage) int {
 		return cmp.Or(cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank))
 	})
@@ -118,9 +119,10 @@ func (r *ranks) read(pid int) (proc.Process, label, error) {
 	return p, l, err
 }
 
-// take notes the ranks among labelled processes that are new. Children inherit their rank's environment, so the rank is the one whose parent has not
-// got it. A later program of the same name begins with a rank again whose process is gone.
-func (j *rankedJob) take(fresh map[int]proc.Process) {
+// record notes the ranks among labelled processes that are new. Children inherit their rank's
+// environment, so the rank is the one whose parent has not got it. A later program of the same name
+// begins with a rank again whose process is gone.
+func (j *rankedJob) record(fresh map[int]proc.Process) {
 	for _, p := range slices.SortedFunc(maps.Values(fresh), func(a, b proc.Process) int {
 		return cmp.Or(cmp.Compare(a.StartTime, b.StartTime), cmp.Compare(a.PID, b.PID))
 	}) {

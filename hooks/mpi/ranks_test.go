@@ -13,9 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-func lookOnce(t *testing.T, r *ranks) string {
+func findOnce(t *testing.T, r *ranks) string {
 	t.Helper()
-	found, err := r.look(t.Context(), "7.srv")
+	found, err := r.find(t.Context(), "7.srv")
 	if err != nil {
 		t.Error(err)
 	}
@@ -26,10 +26,10 @@ func lookOnce(t *testing.T, r *ranks) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestRanks(t *testing.T) {
+func TestRanksAreTheTopmostProcesses(t *testing.T) {
 	m := newMachine(t)
 	r := newRanks(m.procfs(), m.members, proc.NewEnvirons(m.procfs()))
-	want(t, "nothing", lookOnce(t, r))
+	want(t, "nothing", findOnce(t, r))
 	put := func(pid, ppid int, comm string, environ ...string) {
 		m.process(pid, ppid, owner, comm, environ...)
 		m.in[pid] = "7.srv"
@@ -40,18 +40,19 @@ func TestRanks(t *testing.T) {
 	put(103, 102, "child", "PMI_RANK=0")
 	put(104, 100, "program", "PMI_RANK=1")
 	put(110, 100, "ompi", "OMPI_COMM_WORLD_RANK=0", "PMIX_NAMESPACE=w1")
-	want(t, "two programs", lookOnce(t, r), "0: 101 sh", "1: 104 program", "w1 0: 110 ompi")
+	want(t, "two programs", findOnce(t, r), "0: 101 sh", "1: 104 program", "w1 0: 110 ompi")
 	put(105, 104, "late", "PMI_RANK=1")
 	put(106, 104, "set", "PMI_RANK=5") // its own word
-	want(t, "children", lookOnce(t, r), "0: 101 sh", "1: 104 program", "5: 106 set", "w1 0: 110 ompi")
+	want(t, "children", findOnce(t, r), "0: 101 sh", "1: 104 program", "5: 106 set", "w1 0: 110 ompi")
 	for _, pid := range []int{101, 104} { // their children are lost
 		m.gone(pid)
 		delete(m.in, pid)
 	}
-	want(t, "a rank that is gone stays", lookOnce(t, r), "0: 101 sh", "1: 104 program", "5: 106 set", "w1 0: 110 ompi")
+	want(t, "a rank that is gone stays", findOnce(t, r), "0: 101 sh", "1: 104 program", "5: 106 set", "w1 0: 110 ompi")
 	put(120, 100, "again", "PMI_RANK=0")
-	want(t, "another program of the same name", lookOnce(t, r), "0: 120 again", "1: 104 program", "5: 106 set", "w1 0: 110 ompi")
-	r.keep(list("8.srv"))
+	want(t, "another program of the same name", findOnce(t, r), "0: 120 again", "1: 104 program", "5: 106 set",
+		"w1 0: 110 ompi")
+	r.forgetOthers(list("8.srv"))
 	if len(r.jobs) > 0 {
 		t.Error("a job that is over is remembered")
 	}
@@ -62,25 +63,28 @@ func TestYoungRank(t *testing.T) {
 	m := newMachine(t)
 	r := newRanks(m.procfs(), m.members, proc.NewEnvirons(m.procfs()))
 	m.process(100, 1, owner, "orted")
-	m.write("100/stat", strings.Replace("100 (orted) S 1 100 100 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 START 0 0\n", "START", fmt.Sprint(int(proc.Age(0)/(10*time.Millisecond))), 1))
+	m.write("100/stat", strings.Replace("100 (orted) S 1 100 100 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 START 0 0\n", "START",
+		fmt.Sprint(int(proc.Age(0)/(10*time.Millisecond))), 1))
 	m.in[100] = "7.srv"
-	want(t, "before", lookOnce(t, r))
+	want(t, "before", findOnce(t, r))
 	m.write("100/environ", "PMI_RANK=3\x00")
-	want(t, "after", lookOnce(t, r), "3: 100 orted")
+	want(t, "after", findOnce(t, r), "3: 100 orted")
 }
 
 func TestRanksOfAJobThatCannotBeRead(t *testing.T) {
 	m := newMachine(t)
-	r := newRanks(m.procfs(), func(string) ([]int, error) { return nil, errors.New("broken") }, proc.NewEnvirons(m.procfs()))
-	if found, err := r.look(t.Context(), "7.srv"); err == nil || len(found) > 0 {
+	r := newRanks(m.procfs(), func(string) ([]int, error) { return nil, errors.New("broken") },
+		proc.NewEnvirons(m.procfs()))
+	if found, err := r.find(t.Context(), "7.srv"); err == nil || len(found) > 0 {
 		t.Errorf("%v, %v", found, err)
 	}
 }
 
 // When a job is looked at, and what of it is told.
-func TestPeriodic(t *testing.T) {
+func TestPeriodicReportsRanksAndStrays(t *testing.T) {
 	m := newMachine(t)
-	h := &hook{policy: &policy{MPI: config.DefaultMPI()}, log: m.strays("").log, strays: m.strays(adoptStrays), ranks: newRanks(m.procfs(), m.members, proc.NewEnvirons(m.procfs()))}
+	h := &hook{policy: &policy{MPI: config.DefaultMPI()}, log: m.strays("").log, strays: m.strays(adoptStrays),
+		ranks: newRanks(m.procfs(), m.members, proc.NewEnvirons(m.procfs()))}
 	out, err := h.ExecjobBegin(t.Context(), &hostapi.Request{})
 	if err != nil || out.CallAtElapsed != firstLook {
 		t.Errorf("begin: %+v, %v", out, err)
@@ -89,7 +93,8 @@ func TestPeriodic(t *testing.T) {
 		t.Helper()
 		jobs := list("7.srv")
 		jobs["7.srv"].Elapsed = elapsed
-		out, err := h.ExechostPeriodic(t.Context(), &hostapi.Request{Event: hostapi.EventPeriodic, JobList: jobs, Partial: partial})
+		out, err := h.ExechostPeriodic(t.Context(),
+			&hostapi.Request{Event: hostapi.EventPeriodic, JobList: jobs, Partial: partial})
 		if err == nil {
 			err = out.Check(hostapi.EventPeriodic)
 		}

@@ -36,7 +36,8 @@ type sessionOf struct {
 
 func (s *scan) run(ctx context.Context) (map[string]*hostapi.JobUpdate, error) {
 	inside := s.insiders()
-	for _, j := range slices.SortedFunc(slices.Values(s.jobs), func(a, b stray.Job) int { return strings.Compare(a.ID, b.ID) }) {
+	for _, j := range slices.SortedFunc(slices.Values(s.jobs),
+		func(a, b stray.Job) int { return strings.Compare(a.ID, b.ID) }) {
 		if j.UID > 0 {
 			s.owners[j.UID] += fmt.Sprintf("%s %d,", j.ID, j.Session)
 		}
@@ -78,8 +79,8 @@ func (s *scan) run(ctx context.Context) (map[string]*hostapi.JobUpdate, error) {
 	return s.updates, errors.Join(errs...)
 }
 
-// insiders returns the processes that are in a job. A job without a cgroup, such as one that began before hookhost came, is none here: what it has
-// is all outside, and could not be taken in.
+// insiders returns the processes that are in a job. A job without a cgroup, such as one that began
+// before hookhost came, is none here. All its processes are outside, and could not be moved in.
 func (s *scan) insiders() map[int]bool {
 	inside := map[int]bool{}
 	s.jobs = slices.DeleteFunc(s.jobs, func(j stray.Job) bool {
@@ -92,7 +93,8 @@ func (s *scan) insiders() map[int]bool {
 	return inside
 }
 
-// one looks at a process that is in no listed job. trusted says that a pid which was seen before is the same process's still.
+// one looks at a process that is in no listed job. trusted says that a pid which was seen before is
+// the same process's still.
 func (s *scan) one(pid int, trusted bool) error {
 	k := s.seen[pid]
 	if k != nil && trusted && s.now.Before(k.until) {

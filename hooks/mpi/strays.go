@@ -14,7 +14,7 @@ import (
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// What a configuration says about strays (mpi.strays).
+// The values of mpi.strays in the configuration.
 const (
 	adoptStrays  = "adopt"
 	reportStrays = "report"
@@ -30,8 +30,9 @@ const (
 	farthest  = 64              // scans, at most, until what was handed over in vain is handed over again
 )
 
-// strays finds processes of jobs' owners that are outside of every job. It knows each process that it has seen by pid and start
-// time, so that a scan of a node on which nothing has changed is a look at the list of processes and at those of jobs.
+// strays finds processes of jobs' owners that are outside of every job. Each process that was seen
+// is known by pid and start time. So a scan of a node on which nothing has changed reads the list
+// of processes and those of jobs only.
 type strays struct {
 	action  string
 	procfs  *kernfs.FS
@@ -68,12 +69,15 @@ type sighting struct {
 
 func newStrays(action string, facts *stray.Reader, members func(string) ([]int, error), log *logrus.Entry) *strays {
 	return &strays{action: action, procfs: facts.Procfs, facts: facts, members: members, log: log,
-		jobs: map[string]stray.Job{}, seen: map[int]*sighting{}, moved: map[int]int{}, found: map[string]int{}, told: map[string]int{}}
+		jobs: map[string]stray.Job{}, seen: map[int]*sighting{}, moved: map[int]int{}, found: map[string]int{},
+		told: map[string]int{}}
 }
 
-// scan returns what it found out about the listed jobs, nil where nothing. A list that is not complete (partial) is scanned for only if the
-// last scan is some seconds ago, and none is going on.
-func (s *strays) scan(ctx context.Context, list map[string]*hostapi.Job, partial bool) (map[string]*hostapi.JobUpdate, error) {
+// scan returns what it found out about the listed jobs, nil where nothing. A list that is not
+// complete (partial) is scanned for only if the last scan is some seconds ago, and none is going
+// on.
+func (s *strays) scan(ctx context.Context, list map[string]*hostapi.Job,
+	partial bool) (map[string]*hostapi.JobUpdate, error) {
 	if s.action == leaveStrays {
 		return nil, nil
 	}
@@ -89,7 +93,8 @@ func (s *strays) scan(ctx context.Context, list map[string]*hostapi.Job, partial
 		return nil, nil
 	}
 	s.know(list, partial)
-	if len(list) == 0 || !slices.ContainsFunc(slices.Collect(maps.Values(s.jobs)), func(j stray.Job) bool { return j.UID > 0 }) {
+	if len(list) == 0 || !slices.ContainsFunc(slices.Collect(maps.Values(s.jobs)),
+		func(j stray.Job) bool { return j.UID > 0 }) {
 		clear(s.seen)
 		return nil, nil
 	}

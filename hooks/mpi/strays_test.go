@@ -40,7 +40,8 @@ func newMachine(t testing.TB) *machine {
 	m := &machine{t: t, dir: t.TempDir(), in: map[int]string{}}
 	m.write("stat", "cpu 1\nprocesses 1000\nprocs_running 1\n")
 	m.write("sys/kernel/pid_max", "32768\n")
-	m.write("net/tcp", "  sl  local_address rem_address   st\n   1: 0200000A:0016 0100000A:9C40 01 00000000:00000000 02:0000 00000000  0        0 4711 2\n")
+	m.write("net/tcp", "  sl  local_address rem_address   st\n   1: 0200000A:0016 0100000A:9C40 01 00000000:00000000 "+
+		"02:0000 00000000  0        0 4711 2\n")
 	m.process(1, 0, 0, "init")
 	return m
 }
@@ -65,8 +66,10 @@ func (m *machine) process(pid, ppid, uid int, comm string, environ ...string) {
 func (m *machine) member(pid, ppid, sid, uid int, comm string, environ ...string) {
 	m.t.Helper()
 	dir := strconv.Itoa(pid) + "/"
-	m.write(dir+"stat", fmt.Sprintf("%d (%s) S %d %d %d 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", pid, comm, ppid, pid, sid, pid))
-	m.write(dir+"status", fmt.Sprintf("Name:\t%s\nUid:\t%d\t%d\t%d\t%d\nGid:\t%d\t%d\t%d\t%d\n", comm, uid, uid, uid, uid, uid, uid, uid, uid))
+	m.write(dir+"stat", fmt.Sprintf("%d (%s) S %d %d %d 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", pid, comm,
+		ppid, pid, sid, pid))
+	m.write(dir+"status", fmt.Sprintf("Name:\t%s\nUid:\t%d\t%d\t%d\t%d\nGid:\t%d\t%d\t%d\t%d\n", comm, uid, uid, uid,
+		uid, uid, uid, uid, uid))
 	m.write(dir+"cgroup", "0::/\n")
 	m.write(dir+"environ", strings.Join(environ, "\x00")+"\x00")
 	exe := filepath.Join(m.dir, dir, "exe")
@@ -163,7 +166,7 @@ func want(t *testing.T, what, got string, lines ...string) {
 
 const ssh = "SSH_CONNECTION=10.0.0.1 40000 10.0.0.2 22"
 
-func TestScan(t *testing.T) {
+func TestScanFindsStrays(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, 1, 0, "sshd")
 	m.process(11, 1, 2000, "sleep", "PBS_JOBID=7.srv") // of somebody without a job
@@ -198,7 +201,8 @@ func TestScan(t *testing.T) {
 	m.in[70] = "7.srv"
 	// A user's second job: what is nobody's is the log's matter.
 	m.process(80, 1, owner, "another")
-	if got := scanOnce(t, s, list("7.srv", "8.srv"), false); strings.Contains(got, "another") || !strings.Contains(got, "8.srv: 40 sleep origin") {
+	if got := scanOnce(t, s, list("7.srv", "8.srv"), false); strings.Contains(got, "another") ||
+		!strings.Contains(got, "8.srv: 40 sleep origin") {
 		t.Errorf("with a second job: %s", got)
 	}
 	var got string
@@ -208,7 +212,8 @@ func TestScan(t *testing.T) {
 	want(t, "the job is over", got, "8.srv: 40 sleep origin 10.0.0.1:40000")
 }
 
-// A number that is given away names another process, whether or not the kernel has made many in between.
+// A number that is given away names another process, whether or not the kernel has made many in
+// between.
 func TestPIDsComeAgain(t *testing.T) {
 	m := newMachine(t)
 	m.process(30, 1, owner, "quiet", "HOME=/")
@@ -223,7 +228,8 @@ func TestPIDsComeAgain(t *testing.T) {
 	m.write("stat", "cpu 1\n")
 	m.gone(31)
 	m.process(31, 1, owner, "again")
-	if got := scanOnce(t, s, list("7.srv"), false); !strings.Contains(got, "2 strays") && !strings.Contains(got, "1 strays") {
+	if got := scanOnce(t, s, list("7.srv"), false); !strings.Contains(got, "2 strays") &&
+		!strings.Contains(got, "1 strays") {
 		t.Errorf("where forks are not counted: %s", got)
 	}
 }
@@ -249,7 +255,8 @@ func TestReportAndOff(t *testing.T) {
 	m.process(30, 1, owner, "dae\x1b[mon", "PBS_JOBID=7.srv")
 	m.process(40, 10, owner, "sleep", ssh)
 	s := m.strays(reportStrays)
-	told := "7.srv: pid 30 (dae?[mon) of the job's owner is outside of the job: it belongs to the job by its environment"
+	told := "7.srv: pid 30 (dae?[mon) of the job's owner is outside of the job: it belongs to the job by its " +
+		"environment"
 	want(t, "report", scanOnce(t, s, list("7.srv"), false), told, "7.srv: 1 strays")
 	want(t, "once", scanOnce(t, s, list("7.srv"), false), "7.srv: 1 strays")
 	for pid := 100; pid < 130; pid++ {
@@ -286,8 +293,8 @@ func TestManyStrays(t *testing.T) {
 	}
 }
 
-// What is killed are processes of the kernel's own: a sleep is, its neighbour without the job's id is not.
-func TestKill(t *testing.T) {
+// The processes are real ones: a sleep is killed, its neighbour without the job's id is not.
+func TestKillEndsStraysOfTheJobAlone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it starts processes of another user")
 	}
@@ -313,10 +320,12 @@ func TestKill(t *testing.T) {
 	nobody := func(int) (string, bool, error) { return "", false, nil }
 	log := logrus.New()
 	log.SetOutput(t.Output())
-	s := newStrays(killStrays, reader(procfs, nobody), func(string) ([]int, error) { return nil, nil }, logrus.NewEntry(log))
+	s := newStrays(killStrays, reader(procfs, nobody), func(string) ([]int, error) { return nil, nil },
+		logrus.NewEntry(log))
 	jobs := map[string]*hostapi.Job{"7.srv": {ID: "7.srv", Owner: hostapi.Owner{UID: uid}}}
 	var notes string
-	killed := fmt.Sprintf("killed pid %d (sleep), which was outside of the job: it belonged to it by its environment", daemon.Process.Pid)
+	killed := fmt.Sprintf("killed pid %d (sleep), which was outside of the job: it belonged to it by its environment",
+		daemon.Process.Pid)
 	for end := time.Now().Add(time.Minute); !strings.Contains(notes, killed); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it lives; notes: %s", notes)
@@ -326,12 +335,14 @@ func TestKill(t *testing.T) {
 	if daemon.Wait(); daemon.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Errorf("it ended with %v", daemon.ProcessState)
 	}
-	if err := login.Process.Signal(syscall.Signal(0)); err != nil || strings.Contains(notes, fmt.Sprintf("killed pid %d", login.Process.Pid)) {
+	if err := login.Process.Signal(syscall.Signal(0)); err != nil ||
+		strings.Contains(notes, fmt.Sprintf("killed pid %d", login.Process.Pid)) {
 		t.Errorf("the other one: %v; %s", err, notes)
 	}
 }
 
-// A job that began before hookhost came has no cgroup: all of its processes are outside, and that is where they stay.
+// A job that began before hookhost came has no cgroup: all of its processes are outside, and that
+// is where they stay.
 func TestScanOfAJobWithoutACgroup(t *testing.T) {
 	for _, action := range []string{adoptStrays, reportStrays, killStrays} {
 		m := newMachine(t)
@@ -360,7 +371,8 @@ func TestScanInTime(t *testing.T) {
 	m.process(100, 1, owner, "daemon")
 	s := m.strays(adoptStrays)
 	jobs := list("7.srv")
-	want(t, "told", scanOnce(t, s, jobs, false), "7.srv: 1 strays", "7.srv: pid 100 (daemon) of the job's owner is outside of the job: nothing says what it belongs to")
+	want(t, "told", scanOnce(t, s, jobs, false), "7.srv: 1 strays",
+		"7.srv: pid 100 (daemon) of the job's owner is outside of the job: nothing says what it belongs to")
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.scan(over, jobs, false); !errors.Is(err, context.Canceled) {
@@ -370,19 +382,20 @@ func TestScanInTime(t *testing.T) {
 	m.in[100] = "7.srv"
 	m.write("100/environ", "PMI_RANK=0\x00")
 	r := newRanks(m.procfs(), m.members, proc.NewEnvirons(m.procfs()))
-	if found, err := r.look(over, "7.srv"); !errors.Is(err, context.Canceled) || len(found) > 0 {
+	if found, err := r.find(over, "7.srv"); !errors.Is(err, context.Canceled) || len(found) > 0 {
 		t.Errorf("%v, %v", found, err)
 	}
-	want(t, "the rank the next time", lookOnce(t, r), "0: 100 daemon")
+	want(t, "the rank the next time", findOnce(t, r), "0: 100 daemon")
 }
 
-// What a scan costs: of a node on which nothing has changed, and the first one.
+// BenchmarkScan is what a scan costs: of a node on which nothing has changed, and the first one.
 func BenchmarkScan(b *testing.B) {
 	for _, n := range []int{500, 5000} {
 		procfs, in := manyProcesses(b, n)
 		nobody := func(int) (string, bool, error) { return "", false, nil }
 		open := func() *strays {
-			return newStrays(adoptStrays, reader(procfs, nobody), func(string) ([]int, error) { return in, nil }, logrus.NewEntry(logrus.New()))
+			return newStrays(adoptStrays, reader(procfs, nobody), func(string) ([]int, error) { return in, nil },
+				logrus.NewEntry(logrus.New()))
 		}
 		jobs := list("7.srv")
 		b.Run(fmt.Sprintf("%d processes/steady", n), func(b *testing.B) {
@@ -402,7 +415,8 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// manyProcesses is a /proc as the kernel makes it, of processes that are few in truth: the fixture has as many names.
+// manyProcesses is a /proc as the kernel makes it, of processes that are few in truth: the fixture
+// has as many names.
 func manyProcesses(b *testing.B, n int) (procfs *kernfs.FS, in []int) {
 	b.Helper()
 	m := newMachine(b)

@@ -74,12 +74,14 @@ func TestNamesHideNoStray(t *testing.T) {
 	nobody := func(int) (string, bool, error) { return "", false, nil }
 	log := logrus.New()
 	log.SetOutput(t.Output())
-	s := newStrays(adoptStrays, reader(procfs, nobody), func(string) ([]int, error) { return nil, nil }, logrus.NewEntry(log))
+	s := newStrays(adoptStrays, reader(procfs, nobody), func(string) ([]int, error) { return nil, nil },
+		logrus.NewEntry(log))
 	jobs := map[string]*hostapi.Job{"7.srv": {ID: "7.srv", Owner: hostapi.Owner{UID: uid}}}
 	found := ""
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		found += scanOnce(t, s, jobs, false)
-		missing := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return strings.Contains(found, fmt.Sprintf("pid %d (", pid)) })
+		missing := slices.DeleteFunc(slices.Clone(pids),
+			func(pid int) bool { return strings.Contains(found, fmt.Sprintf("pid %d (", pid)) })
 		if len(missing) == 0 && strings.Count(found, "(sleep) of the job's owner is outside") == 5 {
 			return
 		}
@@ -95,7 +97,8 @@ func TestWhatCameBySSHIsReported(t *testing.T) {
 	m := newMachine(t)
 	gone := "SSH_CONNECTION=127.0.0.1 50000 127.0.0.1 22"
 	note := func(pid int) string {
-		return fmt.Sprintf("7.srv: pid %d (sleep) of the job's owner is outside of the job: it came by ssh, and nothing says from which job or login", pid)
+		return fmt.Sprintf("7.srv: pid %d (sleep) of the job's owner is outside of the job: it came by ssh, and "+
+			"nothing says from which job or login", pid)
 	}
 	m.process(10, 1, 0, "sshd")
 	m.process(40, 10, owner, "sleep", ssh) // a login, maybe
@@ -105,11 +108,13 @@ func TestWhatCameBySSHIsReported(t *testing.T) {
 	s := m.strays(adoptStrays)
 	unknown := "7.srv: pid 43 (sleep) of the job's owner is outside of the job: nothing says what it belongs to"
 	want(t, "first", scanOnce(t, s, list("7.srv"), false),
-		"7.srv: 40 sleep origin 10.0.0.1:40000", "7.srv: 42 sleep origin 10.0.0.1:40000", note(41), unknown, "7.srv: 2 strays")
+		"7.srv: 40 sleep origin 10.0.0.1:40000", "7.srv: 42 sleep origin 10.0.0.1:40000", note(41), unknown,
+		"7.srv: 2 strays")
 	want(t, "the host has not taken it in", scanOnce(t, s, list("7.srv"), false),
 		"7.srv: 40 sleep origin 10.0.0.1:40000", "7.srv: 42 sleep origin 10.0.0.1:40000", note(42), "7.srv: 3 strays")
 	for _, action := range []string{reportStrays, killStrays} {
-		want(t, action, scanOnce(t, m.strays(action), list("7.srv"), false), note(41), note(42), unknown, "7.srv: 3 strays")
+		want(t, action, scanOnce(t, m.strays(action), list("7.srv"), false), note(41), note(42), unknown,
+			"7.srv: 3 strays")
 	}
 }
 
@@ -149,9 +154,11 @@ func TestWhatCameFromThisHostIsReported(t *testing.T) {
 	m.in[20] = "7.srv"
 	m.process(10, 1, 0, "sshd")
 	m.process(40, 10, uid, "sleep", fmt.Sprintf("SSH_CONNECTION=127.0.0.1 %d 127.0.0.1 %d", local.Port, remote.Port))
-	jobs := map[string]*hostapi.Job{"7.srv": {ID: "7.srv", Owner: hostapi.Owner{UID: uid}}, "8.srv": {ID: "8.srv", Owner: hostapi.Owner{UID: uid}}}
+	jobs := map[string]*hostapi.Job{"7.srv": {ID: "7.srv", Owner: hostapi.Owner{UID: uid}},
+		"8.srv": {ID: "8.srv", Owner: hostapi.Owner{UID: uid}}}
 	want(t, "report", scanOnce(t, m.strays(reportStrays), jobs, false),
-		"7.srv: pid 40 (sleep) of the job's owner is outside of the job: it belongs to the job by its origin", "7.srv: 1 strays")
+		"7.srv: pid 40 (sleep) of the job's owner is outside of the job: it belongs to the job by its origin",
+		"7.srv: 1 strays")
 }
 
 // copyLinks makes links in a directory that say what those of another do.
