@@ -16,8 +16,9 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// RemoveDirs removes what Run made for a job and could not remove because its process was killed: the node file in auxDir
-// and the job's TMPDIR in tmpDir. What is not there is no error.
+// RemoveDirs removes what Run made for a job and could not remove because its process was killed.
+// These are the node file in auxDir and the job's TMPDIR in tmpDir. Files that are not there are no
+// error.
 func RemoveDirs(id, auxDir, tmpDir string) error {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return err
@@ -35,7 +36,8 @@ func RemoveDirs(id, auxDir, tmpDir string) error {
 // tmpName is the name that PBS gives a job's TMPDIR.
 func tmpName(id string) string { return "pbs." + id }
 
-// makeNodefile writes PBS_NODEFILE, a line with the host's name for each process that MPI is to start, and returns its path.
+// makeNodefile writes PBS_NODEFILE, a line with the host's name for each process that MPI is to
+// start, and returns its path.
 func (w *walk) makeNodefile() (string, error) {
 	chunks, err := pbs.Hostfile(w.job.ExecVnode, w.job.ExecHost2, w.job.Schedselect, w.spec.Node)
 	if err != nil {
@@ -64,9 +66,10 @@ func (w *walk) makeNodefile() (string, error) {
 	return path, root.Chmod(name, 0o644) // whatever the umask: it is for the job's user
 }
 
-// makeTmpDir makes the job's TMPDIR, named as PBS names it, and returns its path. One that is there already is taken when it
-// belongs to the job's user: then nobody else gained anything by making it. Beside anything else of
-// that name, which any user can make for a job to come, the TMPDIR has a name that nobody can know.
+// makeTmpDir makes the job's TMPDIR, named as PBS names it, and returns its path. A directory that
+// is there already is used when it belongs to the job's user: then nobody else gained anything by
+// making it. Any user can make something else of that name for a job to come. The TMPDIR then has a
+// name that nobody can know.
 func (w *walk) makeTmpDir() (string, error) {
 	root, err := os.OpenRoot(w.spec.TmpDir)
 	if err != nil {
@@ -90,7 +93,8 @@ func (w *walk) makeTmpDir() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(w.spec.TmpDir, name)
-	// RemoveAll of a Root neither follows links nor leaves the directory, whatever the job's processes left there.
+	// RemoveAll of a Root neither follows links nor leaves the directory, whatever the job's
+	// processes left there.
 	w.undo = append(w.undo, func() error { return root.RemoveAll(name) })
 	return path, nil
 }
@@ -102,12 +106,14 @@ func (w *walk) ownsDir(root *os.Root, name string) error {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || int(st.Uid) != w.uid() {
-		return fmt.Errorf("mkdir %s: it exists and is not a directory of uid %d", filepath.Join(root.Name(), name), w.uid())
+		return fmt.Errorf("mkdir %s: it exists and is not a directory of uid %d", filepath.Join(root.Name(), name),
+			w.uid())
 	}
 	return nil
 }
 
-// giveDir gives a directory that was just made to the job's user, through a descriptor: a name can be changed.
+// giveDir gives a directory that was just made to the job's user, through a descriptor: a name can
+// be changed.
 func (w *walk) giveDir(root *os.Root, name string) error {
 	if w.spec.Credential == nil {
 		return nil

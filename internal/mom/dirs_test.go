@@ -42,7 +42,7 @@ func TestTmpDirIsRemoved(t *testing.T) {
 	}
 }
 
-// What lies under a job's TMPDIR's name keeps no job from running, and none from having a directory
+// A file under the name of a job's TMPDIR prevents no job from running, nor from having a directory
 // of its own.
 func TestTmpDirIsThereAlready(t *testing.T) {
 	const name = "pbs.12.srv"
@@ -73,7 +73,8 @@ func TestTmpDirIsThereAlready(t *testing.T) {
 				t.Errorf("Run = %+v, %v; want started", result, err)
 			}
 			dir, mode, _ := strings.Cut(got, "\n")
-			if (dir == path) != tt.own || !strings.HasPrefix(dir, path) || mode != fmt.Sprintf("%d:700\n", os.Getuid()) {
+			if (dir == path) != tt.own || !strings.HasPrefix(dir, path) ||
+				mode != fmt.Sprintf("%d:700\n", os.Getuid()) {
 				t.Errorf("TMPDIR, owner and mode %q; want %s itself: %v", got, path, tt.own)
 			}
 			if _, err := os.Lstat(path); tt.own != errors.Is(err, fs.ErrNotExist) {

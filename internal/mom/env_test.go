@@ -14,8 +14,10 @@ import (
 func TestJobEnv(t *testing.T) {
 	inherited := map[string]string{"HOME": "/home/u", "PATH": "/bin", "OMP_NUM_THREADS": "99", "EDITOR": "vi"}
 	base := map[string]string{
-		"ENVIRONMENT": "BATCH", "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_JOBID": "12.srv", "PBS_NODENUM": "0", "PBS_TASKNUM": "1",
-		"PBS_JOBDIR": "/work", "PBS_O_WORKDIR": "/work", "PBS_O_HOST": "n1", "PBS_O_SYSTEM": "Linux", "PBS_O_HOME": "/home/u", "PBS_O_PATH": "/bin",
+		"ENVIRONMENT": "BATCH", "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_JOBID": "12.srv", "PBS_NODENUM": "0",
+		"PBS_TASKNUM": "1",
+		"PBS_JOBDIR":  "/work", "PBS_O_WORKDIR": "/work", "PBS_O_HOST": "n1", "PBS_O_SYSTEM": "Linux",
+		"PBS_O_HOME": "/home/u", "PBS_O_PATH": "/bin",
 		"NCPUS": "1", "OMP_NUM_THREADS": "1",
 	}
 	with := func(change map[string]string) map[string]string {
@@ -36,15 +38,18 @@ func TestJobEnv(t *testing.T) {
 		{name: "bare", job: hostapi.Job{ID: "12.srv"}, want: base},
 		{
 			name: "named", job: hostapi.Job{ID: "12.srv", Name: "solve", Queue: "workq", Account: "chem"},
-			want: with(map[string]string{"PBS_JOBNAME": "solve", "PBS_QUEUE": "workq", "PBS_O_QUEUE": "workq", "PBS_ACCOUNT": "chem"}),
+			want: with(map[string]string{"PBS_JOBNAME": "solve", "PBS_QUEUE": "workq", "PBS_O_QUEUE": "workq",
+				"PBS_ACCOUNT": "chem"}),
 		},
 		{
 			name: "subjob", job: hostapi.Job{ID: "95[7].srv"},
 			want: with(map[string]string{"PBS_JOBID": "95[7].srv", "PBS_ARRAY_ID": "95[].srv", "PBS_ARRAY_INDEX": "7"}),
 		},
-		{name: "cpus", job: hostapi.Job{ID: "12.srv", ExecVnode: "(n1:ncpus=4:mem=10kb)"}, want: with(map[string]string{"NCPUS": "4", "OMP_NUM_THREADS": "4"})},
+		{name: "cpus", job: hostapi.Job{ID: "12.srv", ExecVnode: "(n1:ncpus=4:mem=10kb)"},
+			want: with(map[string]string{"NCPUS": "4", "OMP_NUM_THREADS": "4"})},
 		{
-			name: "threads", job: hostapi.Job{ID: "12.srv", Schedselect: "1:ncpus=4:ompthreads=2", ExecVnode: "(n1:ncpus=4)"},
+			name: "threads", job: hostapi.Job{ID: "12.srv", Schedselect: "1:ncpus=4:ompthreads=2",
+				ExecVnode: "(n1:ncpus=4)"},
 			want: with(map[string]string{"NCPUS": "2", "OMP_NUM_THREADS": "2"}),
 		},
 		{name: "no cpus", job: hostapi.Job{ID: "12.srv", ExecVnode: "(n1:ncpus=0)"}, want: base},
@@ -65,7 +70,7 @@ func TestJobEnv(t *testing.T) {
 	}
 }
 
-func TestNodefile(t *testing.T) {
+func TestNodefileHasALineForEachRank(t *testing.T) {
 	tests := []struct {
 		name string
 		job  hostapi.Job
@@ -73,10 +78,13 @@ func TestNodefile(t *testing.T) {
 	}{
 		{name: "bare", want: "n1"},
 		{name: "one chunk", job: hostapi.Job{Schedselect: "1:ncpus=4", ExecVnode: "(n1:ncpus=4)"}, want: "n1"},
-		{name: "ranks", job: hostapi.Job{Schedselect: "2:ncpus=4:mpiprocs=2+1:ncpus=1", ExecVnode: "(n1:ncpus=4)+(n2:ncpus=4)+(n1:ncpus=1)"}, want: "n1 n1 n2 n2 n1"},
-		{name: "vnodes of one host", job: hostapi.Job{Schedselect: "1:ncpus=4:mpiprocs=2", ExecVnode: "(n1[0]:ncpus=2+n1[1]:ncpus=2)"}, want: "n1 n1"},
+		{name: "ranks", job: hostapi.Job{Schedselect: "2:ncpus=4:mpiprocs=2+1:ncpus=1",
+			ExecVnode: "(n1:ncpus=4)+(n2:ncpus=4)+(n1:ncpus=1)"}, want: "n1 n1 n2 n2 n1"},
+		{name: "vnodes of one host", job: hostapi.Job{Schedselect: "1:ncpus=4:mpiprocs=2",
+			ExecVnode: "(n1[0]:ncpus=2+n1[1]:ncpus=2)"}, want: "n1 n1"},
 		{name: "not placed yet", job: hostapi.Job{Schedselect: "2:ncpus=1"}, want: "n1 n1"},
-		{name: "a chunk without cpus has no rank", job: hostapi.Job{Schedselect: "1:ncpus=1+1:ncpus=0", ExecVnode: "(n1:ncpus=1)+(n1:ncpus=0)"}, want: "n1"},
+		{name: "a chunk without cpus has no rank",
+			job: hostapi.Job{Schedselect: "1:ncpus=1+1:ncpus=0", ExecVnode: "(n1:ncpus=1)+(n1:ncpus=0)"}, want: "n1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -42,10 +42,11 @@ func (w *walk) prepare() (*hostapi.Request, error) {
 	}
 	maps.Copy(env, set)
 	program := w.spec.Program
-	if path, err := lookUp(program, env["PATH"], dir); err == nil {
+	if path, err := findProgram(program, env["PATH"], dir); err == nil {
 		program = path
 	}
-	return &hostapi.Request{Event: hostapi.EventLaunch, Progname: program, Argv: slices.Clone(w.spec.Args), Env: env}, nil
+	return &hostapi.Request{Event: hostapi.EventLaunch, Progname: program, Argv: slices.Clone(w.spec.Args), Env: env},
+		nil
 }
 
 // launch starts the program as the hooks have changed it.
@@ -61,7 +62,7 @@ func (w *walk) launch(req *hostapi.Request, out *hostapi.Outcome) (*proc.Child, 
 		delete(env, unset)
 	}
 	maps.Copy(env, out.SetEnv)
-	path, err := lookUp(name, env["PATH"], w.spec.Dir)
+	path, err := findProgram(name, env["PATH"], w.spec.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (w *walk) launch(req *hostapi.Request, out *hostapi.Outcome) (*proc.Child, 
 		join = *out.Join
 	}
 	if w.spec.Umask != nil {
-		// It is one for all threads. A hook's program that is started meanwhile sets its own
+		// The umask is one for all threads. A hook's program that is started meanwhile sets its own
 		// (hostapi.Serve).
 		defer unix.Umask(unix.Umask(*w.spec.Umask))
 	}
@@ -81,9 +82,10 @@ func (w *walk) launch(req *hostapi.Request, out *hostapi.Outcome) (*proc.Child, 
 	}, join)
 }
 
-// lookUp finds a program as a shell does: by itself when it has a slash, else in the directories of path. It fails with
-// *proc.ExecError. Whether the job's user may run it is left to the kernel.
-func lookUp(name, path, dir string) (string, error) {
+// findProgram finds a program as a shell does: by itself when it has a slash, else in the
+// directories of path. findProgram fails with *proc.ExecError. Whether the job's user may run it is
+// left to the kernel.
+func findProgram(name, path, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}

@@ -24,8 +24,10 @@ func TestLaunchAsHooksSay(t *testing.T) {
 		want string
 	}{
 		{name: "unchanged", want: "sh:-:-\n"},
-		{name: "environment", out: hostapi.Outcome{SetEnv: map[string]string{"A": "hook"}, UnsetEnv: []string{"B"}}, want: "sh:hook:-\n"},
-		{name: "set wins over unset", out: hostapi.Outcome{SetEnv: map[string]string{"B": "hook"}, UnsetEnv: []string{"B"}}, want: "sh:-:hook\n"},
+		{name: "environment", out: hostapi.Outcome{SetEnv: map[string]string{"A": "hook"}, UnsetEnv: []string{"B"}},
+			want: "sh:hook:-\n"},
+		{name: "set wins over unset",
+			out: hostapi.Outcome{SetEnv: map[string]string{"B": "hook"}, UnsetEnv: []string{"B"}}, want: "sh:-:hook\n"},
 		{name: "arguments", out: hostapi.Outcome{Argv: []string{"-c", "echo other"}}, want: "other\n"},
 		{name: "program", out: hostapi.Outcome{Progname: &echo, Argv: []string{"a", "b"}}, want: "a b\n"},
 		{name: "no arguments", out: hostapi.Outcome{Progname: &echo, Argv: []string{}}, want: "\n"},
@@ -73,7 +75,8 @@ func TestLaunchInDirectoryAsUser(t *testing.T) {
 
 func TestLookUp(t *testing.T) {
 	dir := t.TempDir()
-	for name, mode := range map[string]os.FileMode{"bin/tool": 0o755, "plain/tool": 0o644, "here": 0o755, "plain/only": 0o644} {
+	for name, mode := range map[string]os.FileMode{"bin/tool": 0o755, "plain/tool": 0o644, "here": 0o755,
+		"plain/only": 0o644} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -89,7 +92,8 @@ func TestLookUp(t *testing.T) {
 	}{
 		{name: "slash", program: "a/b", path: dir + "/bin", want: "a/b"},
 		{name: "found", program: "tool", path: dir + ":" + dir + "/bin", want: dir + "/bin/tool"},
-		{name: "what cannot be executed is passed over", program: "tool", path: dir + "/plain:" + dir + "/bin", want: dir + "/bin/tool"},
+		{name: "what cannot be executed is passed over", program: "tool", path: dir + "/plain:" + dir + "/bin",
+			want: dir + "/bin/tool"},
 		{name: "nothing that can be executed", program: "only", path: dir + "/plain", err: unix.EACCES},
 		{name: "a directory is none", program: "bin", path: dir, err: unix.ENOENT},
 		{name: "relative entry", program: "tool", path: "bin", want: "bin/tool"},
@@ -100,9 +104,9 @@ func TestLookUp(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := lookUp(tt.program, tt.path, dir)
+			got, err := findProgram(tt.program, tt.path, dir)
 			if got != tt.want || !errors.Is(err, tt.err) {
-				t.Errorf("lookUp = %q, %v; want %q, %v", got, err, tt.want, tt.err)
+				t.Errorf("findProgram = %q, %v; want %q, %v", got, err, tt.want, tt.err)
 			}
 		})
 	}
@@ -147,7 +151,8 @@ func TestLaunchInsideCgroup(t *testing.T) {
 	}
 }
 
-// removeCgroup removes a cgroup whose processes have ended. A reaped process still holds its cgroup for a moment.
+// removeCgroup removes a cgroup whose processes have ended. A reaped process still holds its cgroup
+// for a moment.
 func removeCgroup(t *testing.T, dir string) {
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		err := unix.Rmdir(dir)

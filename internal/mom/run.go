@@ -1,12 +1,14 @@
-// Package mom is a minimal MoM: it walks one job through its events on this host and runs its program, as
-// `hookhost run` does. A job of several hosts it begins with Request.Spread: then its host sends the events on to the others.
+// Package mom is a minimal MoM: it walks one job through its events on this host and runs its
+// program, as `hookhost run` does. A job of several hosts it begins with Request.Spread: then its
+// host sends the events on to the others.
 //
 //	begin ── prologue ── launch ── start ── program ── epilogue ── end
 //	  │         └──────────┴─────────┴─► abort ── epilogue ── end
 //	  └─► rejected: nothing more is sent, the host has undone it
 //
-// Whatever ends the job (its program, a signal, the caller's context, a host that died), its epilogue and end are
-// sent. What of the job outlives its program is killed by the epilogue's hooks.
+// Whatever ends the job (its program, a signal, the caller's context, a host that died), its
+// epilogue and end are sent. The epilogue's hooks kill the processes of the job that outlive its
+// program.
 package mom
 
 import (
@@ -28,7 +30,7 @@ type Engine interface {
 
 // Spec is a job to run.
 type Spec struct {
-	// Job has id, owner, resources and exec_vnode set. It is not changed.
+	// Job has id, owner, resources and exec_vnode set. Run does not change it.
 	Job  *hostapi.Job
 	Node string             // this host as exec_vnode names it
 	MoM  *hostapi.ProcessID // this process; its death ends the job
@@ -38,33 +40,37 @@ type Spec struct {
 	Env     []string // what the job's own variables are laid over, "NAME=value"
 	Dir     string   // "" for the caller's
 
-	// Stdin, Stdout and Stderr are the program's own, untouched; nil is /dev/null. Lines that hooks have for the job's
-	// standard error go to Stderr.
+	// Stdin, Stdout and Stderr are the program's own, untouched; nil is /dev/null. Lines that hooks
+	// have for the job's standard error go to Stderr.
 	Stdin, Stdout, Stderr *os.File
 
 	Credential *syscall.Credential // who the program runs as; nil for the caller
 	Umask      *int                // the program's; nil for the caller's
 
-	// Signals are passed on to the program's process group. SIGTERM, and SIGINT from the second on, ask for the job's
-	// end: preterm, SIGTERM, Grace, SIGKILL; asked once more, SIGKILL at once. SIGTSTP suspends the job.
+	// Signals are passed on to the program's process group. SIGTERM, and SIGINT from the second on,
+	// ask for the job's end: preterm, SIGTERM, Grace, SIGKILL; asked once more, SIGKILL at once.
+	// SIGTSTP suspends the job.
 	Signals <-chan os.Signal
-	// Grace is the time from SIGTERM to SIGKILL; 0 means the job's kill delay, 10 seconds without one.
+	// Grace is the time from SIGTERM to SIGKILL; 0 means the job's kill delay, 10 seconds without
+	// one.
 	Grace time.Duration
-	// Stop, if set, is called when the job was suspended by SIGTSTP, to stop the calling process as well. When it
-	// returns the job is resumed. Without it the job is resumed by SIGCONT.
+	// Stop, if set, is called when the job was suspended by SIGTSTP, to stop the calling process as
+	// well. When it returns the job is resumed. A job without Stop is resumed by SIGCONT.
 	Stop func()
 
-	// Notices, if set, calls tell with the lines for the job's standard error that hooks tell between events, as they
-	// come, until the job is over or ctx ends. It is called once, when begin was accepted.
+	// Notices, if set, calls tell with the lines for the job's standard error that hooks send
+	// between events, as they come. Notices returns when the job is over or ctx ends, and is called
+	// once, when begin was accepted.
 	Notices func(ctx context.Context, job string, tell func(lines []string))
 
-	// AuxDir is where the file PBS_NODEFILE is made; it is created, 0755, when missing. "" for no such file.
+	// AuxDir is where the file PBS_NODEFILE is made; it is created, 0755, when missing. "" for no
+	// such file.
 	AuxDir string
 	// TmpDir is where the job's TMPDIR is made, such as /var/tmp; "" for none.
 	TmpDir string
 
-	// Reconnect, if set, is asked when an engine fails. It returns the engine to send the event to once more and to go
-	// on with, or an error to let the failure stand.
+	// Reconnect, if set, is asked when an engine fails. Reconnect returns the engine to send the
+	// event to once more and to go on with, or an error to let the failure stand.
 	Reconnect func(ctx context.Context, cause error) (Engine, error)
 }
 
@@ -77,15 +83,16 @@ const (
 
 // Result is how a job ended.
 type Result struct {
-	// ExitStatus is what a shell gives: the program's, 128+N for one killed by signal N, else one of the Exit constants.
+	// ExitStatus is what a shell gives: the program's, 128+N for one killed by signal N, else one
+	// of the Exit constants.
 	ExitStatus int
 	Signaled   bool // the program was killed by a signal
 	Started    bool // the program ran
 
 	Reject *Reject // the refusal because of which the job was not started; nil without one
 
-	// Outcome holds what the outcomes of all events say together: usage, resources_used, diag, notes. A later event
-	// counts more than an earlier one.
+	// Outcome holds what the outcomes of all events say together: usage, resources_used, diag,
+	// notes. A later event counts more than an earlier one.
 	Outcome hostapi.Outcome
 }
 
@@ -103,9 +110,10 @@ func (r *Reject) Error() string {
 	return fmt.Sprintf("%s rejected: %s", r.Event, r.Message)
 }
 
-// Run runs the job and returns how it ended. When ctx is done the program is killed; the job's last events are sent in
-// any case. An error comes with a Result that holds as far as the job came, so a program's exit status counts even
-// when something failed behind it. A rejected job is no error: see Result.Reject.
+// Run runs the job and returns how it ended. When ctx is done the program is killed; the job's last
+// events are sent in any case. An error comes with a Result that holds as far as the job came. So a
+// program's exit status counts even when something failed behind it. A rejected job is no error:
+// see Result.Reject.
 func Run(ctx context.Context, engine Engine, spec Spec) (Result, error) {
 	if err := spec.check(); err != nil {
 		return Result{ExitStatus: ExitFailed}, err

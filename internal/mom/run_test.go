@@ -45,41 +45,67 @@ func TestRunOrder(t *testing.T) {
 		failed  bool
 	}{
 		{name: "accepted", spec: shell("exit 0"), events: whole, want: Result{Started: true}},
-		{name: "exit status", spec: shell("exit 3"), events: whole, want: Result{Started: true, ExitStatus: 3}, status: 3},
-		{name: "killed", spec: shell("kill -9 $$"), events: whole, want: Result{Started: true, Signaled: true, ExitStatus: 137}, status: 265},
+		{name: "exit status", spec: shell("exit 3"), events: whole, want: Result{Started: true, ExitStatus: 3},
+			status: 3},
+		{name: "killed", spec: shell("kill -9 $$"), events: whole,
+			want: Result{Started: true, Signaled: true, ExitStatus: 137}, status: 265},
 		{
-			name: "begin rejected", spec: shell("exit 0"), answers: answers{hostapi.EventBegin: reject("no room", hostapi.JobActionRerun)}, events: "begin",
-			want: Result{ExitStatus: 125, Reject: &Reject{Event: hostapi.EventBegin, Message: "no room", Action: hostapi.JobActionRerun}},
+			name: "begin rejected", spec: shell("exit 0"),
+			answers: answers{hostapi.EventBegin: reject("no room", hostapi.JobActionRerun)}, events: "begin",
+			want: Result{ExitStatus: 125,
+				Reject: &Reject{Event: hostapi.EventBegin, Message: "no room", Action: hostapi.JobActionRerun}},
 		},
 		{
-			name: "prologue rejected", spec: shell("exit 0"), answers: answers{hostapi.EventPrologue: reject("not now", "")}, events: "begin prologue abort epilogue end",
-			want: Result{ExitStatus: 125, Reject: &Reject{Event: hostapi.EventPrologue, Message: "not now"}}, status: -16,
+			name: "prologue rejected", spec: shell("exit 0"), answers: answers{hostapi.EventPrologue: reject("not now",
+				"")}, events: "begin prologue abort epilogue end",
+			want:   Result{ExitStatus: 125, Reject: &Reject{Event: hostapi.EventPrologue, Message: "not now"}},
+			status: -16,
 		},
 		{
-			name: "launch rejected", spec: shell("exit 0"), answers: answers{hostapi.EventLaunch: reject("never", "")}, events: launched,
-			want: Result{ExitStatus: 125, Reject: &Reject{Event: hostapi.EventLaunch, Message: "never"}}, status: -17,
+			name: "launch rejected", spec: shell("exit 0"), answers: answers{hostapi.EventLaunch: reject("never", "")},
+			events: launched,
+			want:   Result{ExitStatus: 125, Reject: &Reject{Event: hostapi.EventLaunch, Message: "never"}}, status: -17,
 		},
 		{
-			name: "launch rejected, to be run again", spec: shell("exit 0"), answers: answers{hostapi.EventLaunch: reject("", hostapi.JobActionRerun)}, events: launched,
-			want: Result{ExitStatus: 125, Reject: &Reject{Event: hostapi.EventLaunch, Action: hostapi.JobActionRerun}}, status: -18,
+			name: "launch rejected, to be run again", spec: shell("exit 0"),
+			answers: answers{hostapi.EventLaunch: reject("", hostapi.JobActionRerun)}, events: launched,
+			want: Result{ExitStatus: 125,
+				Reject: &Reject{Event: hostapi.EventLaunch, Action: hostapi.JobActionRerun}},
+			status: -18,
 		},
 		{
-			name: "prologue rejected, to be deleted", spec: shell("exit 0"), answers: answers{hostapi.EventPrologue: reject("", hostapi.JobActionDelete)}, events: "begin prologue abort epilogue end",
-			want: Result{ExitStatus: 125, Reject: &Reject{Event: hostapi.EventPrologue, Action: hostapi.JobActionDelete}}, status: -19,
+			name: "prologue rejected, to be deleted", spec: shell("exit 0"),
+			answers: answers{hostapi.EventPrologue: reject("", hostapi.JobActionDelete)},
+			events:  "begin prologue abort epilogue end",
+			want: Result{ExitStatus: 125,
+				Reject: &Reject{Event: hostapi.EventPrologue, Action: hostapi.JobActionDelete}}, status: -19,
 		},
-		{name: "begin fails", spec: shell("exit 0"), answers: answers{hostapi.EventBegin: always(nil, broken)}, events: "begin", want: Result{ExitStatus: 125}, failed: true},
-		{name: "prologue fails", spec: shell("exit 0"), answers: answers{hostapi.EventPrologue: always(nil, broken)}, events: "begin prologue abort epilogue end", want: Result{ExitStatus: 125}, status: -22, failed: true},
-		{name: "launch fails", spec: shell("exit 0"), answers: answers{hostapi.EventLaunch: always(nil, broken)}, events: launched, want: Result{ExitStatus: 125}, status: -22, failed: true},
-		{name: "epilogue fails", spec: shell("exit 4"), answers: answers{hostapi.EventEpilogue: always(nil, broken)}, events: whole, want: Result{Started: true, ExitStatus: 4}, status: 4, failed: true},
-		{name: "epilogue rejected", spec: shell("exit 4"), answers: answers{hostapi.EventEpilogue: reject("hm", "")}, events: whole, want: Result{Started: true, ExitStatus: 4}, status: 4, failed: true},
-		{name: "end fails", spec: shell("exit 4"), answers: answers{hostapi.EventEnd: always(nil, broken)}, events: whole, want: Result{Started: true, ExitStatus: 4}, status: 4, failed: true},
-		{name: "nil outcome accepts", spec: shell("exit 0"), answers: answers{hostapi.EventBegin: always(nil, nil)}, events: whole, want: Result{Started: true}},
-		{name: "no such program", spec: program("no-such-program"), events: launched, want: Result{ExitStatus: 127}, status: 127, failed: true},
-		{name: "no such file", spec: program(dir + "/absent"), events: launched, want: Result{ExitStatus: 127}, status: 127, failed: true},
-		{name: "below a file", spec: program(plain + "/absent"), events: launched, want: Result{ExitStatus: 127}, status: 127, failed: true},
-		{name: "not executable", spec: program(plain), events: launched, want: Result{ExitStatus: 126}, status: 126, failed: true},
+		{name: "begin fails", spec: shell("exit 0"), answers: answers{hostapi.EventBegin: always(nil, broken)},
+			events: "begin", want: Result{ExitStatus: 125}, failed: true},
+		{name: "prologue fails", spec: shell("exit 0"), answers: answers{hostapi.EventPrologue: always(nil, broken)},
+			events: "begin prologue abort epilogue end", want: Result{ExitStatus: 125}, status: -22, failed: true},
+		{name: "launch fails", spec: shell("exit 0"), answers: answers{hostapi.EventLaunch: always(nil, broken)},
+			events: launched, want: Result{ExitStatus: 125}, status: -22, failed: true},
+		{name: "epilogue fails", spec: shell("exit 4"), answers: answers{hostapi.EventEpilogue: always(nil, broken)},
+			events: whole, want: Result{Started: true, ExitStatus: 4}, status: 4, failed: true},
+		{name: "epilogue rejected", spec: shell("exit 4"), answers: answers{hostapi.EventEpilogue: reject("hm", "")},
+			events: whole, want: Result{Started: true, ExitStatus: 4}, status: 4, failed: true},
+		{name: "end fails", spec: shell("exit 4"), answers: answers{hostapi.EventEnd: always(nil, broken)},
+			events: whole, want: Result{Started: true, ExitStatus: 4}, status: 4, failed: true},
+		{name: "nil outcome accepts", spec: shell("exit 0"), answers: answers{hostapi.EventBegin: always(nil, nil)},
+			events: whole, want: Result{Started: true}},
+		{name: "no such program", spec: program("no-such-program"), events: launched, want: Result{ExitStatus: 127},
+			status: 127, failed: true},
+		{name: "no such file", spec: program(dir + "/absent"), events: launched, want: Result{ExitStatus: 127},
+			status: 127, failed: true},
+		{name: "below a file", spec: program(plain + "/absent"), events: launched, want: Result{ExitStatus: 127},
+			status: 127, failed: true},
+		{name: "not executable", spec: program(plain), events: launched, want: Result{ExitStatus: 126}, status: 126,
+			failed: true},
 		{
-			name: "no such cgroup", spec: shell("exit 0"), answers: answers{hostapi.EventLaunch: always(&hostapi.Outcome{Join: &hostapi.Join{Tasks: []string{dir + "/tasks"}}}, nil)},
+			name: "no such cgroup", spec: shell("exit 0"),
+			answers: answers{hostapi.EventLaunch: always(&hostapi.Outcome{Join: &hostapi.Join{Tasks: []string{dir +
+				"/tasks"}}}, nil)},
 			events: launched, want: Result{ExitStatus: 125}, status: -1, failed: true,
 		},
 	}
@@ -123,14 +149,16 @@ func TestRunRefusesSpec(t *testing.T) {
 			spec := shell("exit 0")
 			change(&spec)
 			engine := &recorder{}
-			if result, err := Run(t.Context(), engine, spec); err == nil || result.ExitStatus != ExitFailed || len(engine.events()) > 0 {
+			if result, err := Run(t.Context(), engine, spec); err == nil || result.ExitStatus != ExitFailed ||
+				len(engine.events()) > 0 {
 				t.Errorf("Run = %+v, %v; events %v", result, err, engine.events())
 			}
 		})
 	}
 }
 
-// A job of several hosts is its host's to send on. What PBS tells a job is of all of them.
+// A job of several hosts is its host's to send on. The variables that PBS sets for a job are about
+// all of them.
 func TestRunSpread(t *testing.T) {
 	for execVnode, spread := range map[string]bool{
 		"(n1:ncpus=1)": false, "(n1:ncpus=1)+(n1:ncpus=2)": false, "(n1:ncpus=1)+(n2:ncpus=1)": true, "": false,
@@ -162,9 +190,11 @@ func TestRunTellsTheJob(t *testing.T) {
 	spec := shell("exit 5")
 	spec.MoM = &hostapi.ProcessID{PID: 1, StartTime: 2, BootID: "3"}
 	engine := &recorder{answer: answers{
-		hostapi.EventBegin: always(&hostapi.Outcome{ResourcesUsed: hostapi.Resources{"mem": "0kb"}, Notes: []string{"a"}}, nil),
+		hostapi.EventBegin: always(&hostapi.Outcome{ResourcesUsed: hostapi.Resources{"mem": "0kb"},
+			Notes: []string{"a"}}, nil),
 		hostapi.EventEpilogue: always(&hostapi.Outcome{
-			ResourcesUsed: hostapi.Resources{"mem": "4kb"}, Usage: &hostapi.HostUsage{NCPUs: 1}, Diag: "d", Notes: []string{"a", "b"},
+			ResourcesUsed: hostapi.Resources{"mem": "4kb"}, Usage: &hostapi.HostUsage{NCPUs: 1}, Diag: "d",
+			Notes: []string{"a", "b"},
 		}, nil),
 	}}
 	result, err := Run(t.Context(), engine, spec)
@@ -172,7 +202,8 @@ func TestRunTellsTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := hostapi.Outcome{
-		ResourcesUsed: hostapi.Resources{"mem": "4kb", "walltime": "00:00:00"}, Usage: &hostapi.HostUsage{NCPUs: 1}, Diag: "d", Notes: []string{"a", "b"},
+		ResourcesUsed: hostapi.Resources{"mem": "4kb", "walltime": "00:00:00"}, Usage: &hostapi.HostUsage{NCPUs: 1},
+		Diag: "d", Notes: []string{"a", "b"},
 	}
 	if diff := cmp.Diff(want, result.Outcome); diff != "" {
 		t.Errorf("outcome (-want +got):\n%s", diff)
@@ -196,7 +227,8 @@ func TestRunTellsTheJob(t *testing.T) {
 
 func TestRunReconnects(t *testing.T) {
 	broken := errors.New("connection refused")
-	dead := &recorder{answer: answers{hostapi.EventEpilogue: always(nil, broken), hostapi.EventEnd: always(nil, broken)}}
+	dead := &recorder{answer: answers{hostapi.EventEpilogue: always(nil, broken),
+		hostapi.EventEnd: always(nil, broken)}}
 	living := &recorder{}
 	spec := shell("exit 0")
 	var causes []error
@@ -207,7 +239,8 @@ func TestRunReconnects(t *testing.T) {
 	if _, err := Run(t.Context(), dead, spec); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(living.events(), " "); got != "epilogue end" || len(causes) != 1 || !errors.Is(causes[0], broken) {
+	if got := strings.Join(living.events(), " "); got != "epilogue end" || len(causes) != 1 ||
+		!errors.Is(causes[0], broken) {
 		t.Errorf("the second engine was sent %q after %v", got, causes)
 	}
 
@@ -241,10 +274,13 @@ func TestRunJobStderrOnce(t *testing.T) {
 	}
 }
 
-// A line that is told while the program runs is on its standard error then, and once, though epilogue repeats it.
+// A line that is told while the program runs is on its standard error then, and once, though
+// epilogue repeats it.
 func TestRunNotices(t *testing.T) {
-	const line, other = "Cgroup mem limit exceeded: Killed process 1 (a)", "Cgroup mem limit exceeded: Killed process 2 (a)"
-	engine := &recorder{answer: answers{hostapi.EventEpilogue: always(&hostapi.Outcome{JobStderr: []string{line, other}}, nil)}}
+	const line, other = "Cgroup mem limit exceeded: Killed process 1 (a)",
+		"Cgroup mem limit exceeded: Killed process 2 (a)"
+	engine := &recorder{answer: answers{hostapi.EventEpilogue: always(&hostapi.Outcome{JobStderr: []string{line,
+		other}}, nil)}}
 	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +330,8 @@ func TestRunNoticesIntoFullPipe(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { _, err := Run(t.Context(), engine, spec); done <- err }()
-	for end := time.Now().Add(10 * time.Second); engine.request(hostapi.EventEnd) == nil; time.Sleep(5 * time.Millisecond) {
+	end := time.Now().Add(10 * time.Second)
+	for ; engine.request(hostapi.EventEnd) == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no end: %v", engine.events())
 		}
@@ -305,7 +342,8 @@ func TestRunNoticesIntoFullPipe(t *testing.T) {
 	}
 }
 
-// What events have to say is written no other way: a stuck reader gets it in order and once, after the job's end.
+// The lines of events are written no other way. A stuck reader gets them in order and once, after
+// the job's end.
 func TestRunEventLinesIntoFullPipe(t *testing.T) {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -321,7 +359,8 @@ func TestRunEventLinesIntoFullPipe(t *testing.T) {
 	spec.Stderr = in
 	done := make(chan error, 1)
 	go func() { _, err := Run(t.Context(), engine, spec); in.Close(); done <- err }()
-	for end := time.Now().Add(10 * time.Second); engine.request(hostapi.EventEnd) == nil; time.Sleep(5 * time.Millisecond) {
+	end := time.Now().Add(10 * time.Second)
+	for ; engine.request(hostapi.EventEnd) == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no end: %v", engine.events())
 		}

@@ -9,11 +9,13 @@ import (
 	"sync"
 )
 
-// stderr writes lines of hooks to the job's standard error, each text once: epilogue repeats what was told while the job
-// ran, and end what epilogue told if that failed. Hooks word what is not the same in different words (hostapi.Setup.Tell).
+// stderr writes lines of hooks to the job's standard error, each text once. epilogue repeats the
+// lines that came while the job ran, and end those of epilogue if that failed. Hooks use different
+// texts for lines that are not the same (hostapi.Setup.Tell).
 //
-// The pipe may be full and its reader asleep, and the job is to be ended all the same: a goroutine writes, in the order in
-// which the lines came, and lives as long as there is something to write.
+// The pipe may be full and its reader asleep, and the job is to be ended all the same. So a
+// goroutine writes, in the order in which the lines came, and lives as long as there is something
+// to write.
 type stderr struct {
 	file *os.File // nil: nothing is written
 
@@ -24,7 +26,8 @@ type stderr struct {
 	err     error
 }
 
-// write takes what is new and does not wait until it is written. It may be called at the same time from several goroutines.
+// write takes what is new and does not wait until it is written. write may be called at the same
+// time from several goroutines.
 func (s *stderr) write(lines []string) {
 	if s.file == nil {
 		return

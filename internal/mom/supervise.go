@@ -13,8 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// reapTime is how long a program that was killed may take to end before its epilogue is sent all the same: it may hang in
-// the kernel, or be frozen, and the epilogue's hooks know more ways than a signal.
+// reapTime is how long a program that was killed may take to end before its epilogue is sent all
+// the same. The program may hang in the kernel, or be frozen, and the epilogue's hooks know more
+// ways than a signal.
 const reapTime = 10 * time.Second
 
 // supervisor passes signals on to a running program until it has ended.
@@ -106,8 +107,8 @@ func (s *supervisor) pass(sig syscall.Signal) {
 	}
 }
 
-// terminate ends the job as PBS does at somebody's request: preterm, which may refuse, SIGTERM, and after the grace
-// SIGKILL. The second time it kills.
+// terminate ends the job as PBS does at somebody's request: preterm, which may refuse, SIGTERM, and
+// after the grace SIGKILL. The second time it kills.
 func (s *supervisor) terminate(ctx context.Context) {
 	if s.terminating {
 		s.killNow()
@@ -133,32 +134,34 @@ func (s *supervisor) killNow() {
 	s.pass(unix.SIGKILL)
 }
 
-// suspend stops the program: with SIGSTOP, since the kernel keeps SIGTSTP from a group that nobody in its session could
-// continue.
+// suspend stops the program: with SIGSTOP, since the kernel keeps SIGTSTP from a group that nobody
+// in its session could continue.
 func (s *supervisor) suspend(ctx context.Context) {
 	if s.terminating || !s.stopped.IsZero() {
 		return
 	}
 	s.pass(unix.SIGSTOP)
 	s.stopped, s.refused = time.Now(), false
-	s.w.tell(ctx, hostapi.EventPostsuspend)
+	s.w.announce(ctx, hostapi.EventPostsuspend)
 	if s.w.spec.Stop != nil {
 		s.w.spec.Stop()
 		s.resume(ctx)
 	}
 }
 
-// resumeAgain is when a resume that was refused is tried again: who asked for it once has been obeyed once.
+// resumeAgain is when a resume that was refused is tried again: who asked for it once has been
+// obeyed once.
 const resumeAgain = 5 * time.Second
 
-// resume lets the program go on unless a hook or another host refuses; then the job's standard error says so, and it is tried again until
-// it is accepted or the job ends.
+// resume lets the program go on unless a hook or another host refuses. The job's standard error
+// says so then, and the resume is tried again until it is accepted or the job ends.
 func (s *supervisor) resume(ctx context.Context) {
 	s.again = nil
 	if _, err := s.w.ask(ctx, &hostapi.Request{Event: hostapi.EventPreresume}); err != nil {
 		if reject := (*Reject)(nil); errors.As(err, &reject) {
 			if !s.refused {
-				s.w.stderr.write([]string{fmt.Sprintf("hookhost: the job stays suspended, and is tried again every %v: %s", resumeAgain, reject.Message)})
+				s.w.stderr.write([]string{fmt.Sprintf("hookhost: the job stays suspended, and is tried again every "+
+					"%v: %s", resumeAgain, reject.Message)})
 			}
 			s.refused, s.again = true, time.After(resumeAgain)
 			return

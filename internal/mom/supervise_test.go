@@ -73,7 +73,8 @@ const (
 func TestSignalsArePassedOn(t *testing.T) {
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2} {
 		t.Run(unix.SignalName(sig), func(t *testing.T) {
-			r := start(t, t.Context(), nil, shell("trap 'exit 7' "+strings.TrimPrefix(unix.SignalName(sig), "SIG")+"; "+wait))
+			r := start(t, t.Context(), nil,
+				shell("trap 'exit 7' "+strings.TrimPrefix(unix.SignalName(sig), "SIG")+"; "+wait))
 			r.signals <- sig
 			r.end(t, 7, plainEvents)
 		})
@@ -89,7 +90,7 @@ func TestSignalKillsProgram(t *testing.T) {
 	}
 }
 
-func TestTerminate(t *testing.T) {
+func TestSIGTERMReachesTheProgram(t *testing.T) {
 	r := start(t, t.Context(), nil, shell("trap 'exit 7' TERM; "+wait))
 	r.signals <- unix.SIGTERM
 	r.end(t, 7, pretermEvents)
@@ -122,7 +123,8 @@ func TestThirdSignalKills(t *testing.T) {
 }
 
 func TestPretermMayRefuse(t *testing.T) {
-	r := start(t, t.Context(), answers{hostapi.EventPreterm: reject("not this one", "")}, shell("trap 'exit 7' USR1; trap 'exit 8' TERM; "+wait))
+	r := start(t, t.Context(), answers{hostapi.EventPreterm: reject("not this one", "")},
+		shell("trap 'exit 7' USR1; trap 'exit 8' TERM; "+wait))
 	r.signals <- unix.SIGTERM
 	r.signals <- unix.SIGUSR1
 	r.end(t, 7, pretermEvents)
@@ -132,7 +134,8 @@ func TestPretermMayRefuse(t *testing.T) {
 }
 
 func TestPretermFailureDoesNotProtect(t *testing.T) {
-	r := start(t, t.Context(), answers{hostapi.EventPreterm: always(nil, errors.New("broken"))}, shell("trap 'exit 8' TERM; "+wait))
+	r := start(t, t.Context(), answers{hostapi.EventPreterm: always(nil, errors.New("broken"))},
+		shell("trap 'exit 8' TERM; "+wait))
 	r.signals <- unix.SIGTERM
 	r.end(t, 8, pretermEvents)
 }
@@ -156,7 +159,8 @@ func TestEndAskedBeforeStart(t *testing.T) {
 			return nil, nil
 		}}}
 		result, err := Run(t.Context(), engine, spec)
-		if got := strings.Join(engine.events(), " "); err == nil || result.ExitStatus != 130 || result.Started || got != "begin prologue abort epilogue end" {
+		if got := strings.Join(engine.events(), " "); err == nil || result.ExitStatus != 130 || result.Started ||
+			got != "begin prologue abort epilogue end" {
 			t.Errorf("Run = %+v, %v; events %q", result, err, got)
 		}
 		if status := engine.request(hostapi.EventEpilogue).Job.ExitStatus; *status != 258 {
@@ -170,7 +174,8 @@ func TestEndAskedBeforeStart(t *testing.T) {
 			return nil, nil
 		}}}
 		result, err := Run(ctx, engine, shell("exit 0"))
-		if got := strings.Join(engine.events(), " "); !errors.Is(err, context.Canceled) || result.Started || got != "begin abort epilogue end" {
+		if got := strings.Join(engine.events(), " "); !errors.Is(err, context.Canceled) || result.Started ||
+			got != "begin abort epilogue end" {
 			t.Errorf("Run = %+v, %v; events %q", result, err, got)
 		}
 		if _, err := Run(ctx, &recorder{}, shell("exit 0")); !errors.Is(err, context.Canceled) {
@@ -188,8 +193,8 @@ func TestEndAskedBeforeStart(t *testing.T) {
 	})
 }
 
-// TestSuspend stops a program that counts and resumes it.
-func TestSuspend(t *testing.T) {
+// TestSuspendedProgramStopsAndResumes stops a program that counts and resumes it.
+func TestSuspendedProgramStopsAndResumes(t *testing.T) {
 	t.Run("until the caller goes on", func(t *testing.T) {
 		spec := shell("trap 'exit 7' USR1; " + wait)
 		stopped := make(chan struct{})

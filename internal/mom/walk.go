@@ -70,18 +70,19 @@ func (w *walk) run(ctx context.Context) error {
 	child, err := w.start(ctx)
 	if err != nil {
 		w.notStarted(err)
-		w.tell(ctx, hostapi.EventAbort)
+		w.announce(ctx, hostapi.EventAbort)
 	} else {
 		w.supervise(ctx, child)
 	}
-	w.tell(ctx, hostapi.EventEpilogue)
-	w.tell(ctx, hostapi.EventEnd)
+	w.announce(ctx, hostapi.EventEpilogue)
+	w.announce(ctx, hostapi.EventEnd)
 	deafen()
 	w.cleanUp()
 	return err
 }
 
-// listen has what hooks tell between events written to the job's standard error, until the function that it returns is called.
+// listen has what hooks tell between events written to the job's standard error, until the function
+// that it returns is called.
 func (w *walk) listen(ctx context.Context) (deafen func()) {
 	if w.spec.Notices == nil || w.spec.Stderr == nil {
 		return func() {}
@@ -98,7 +99,8 @@ func (w *walk) listen(ctx context.Context) (deafen func()) {
 	}
 }
 
-// sayTime is how long a program is held back for somebody to read what its prologue and launch have to say.
+// sayTime is how long a program is held back for somebody to read what its prologue and launch have
+// to say.
 const sayTime = time.Second
 
 // start prepares the job and starts its program; on an error nothing of the job runs.
@@ -139,7 +141,8 @@ func (w *walk) start(ctx context.Context) (*proc.Child, error) {
 	return child, nil
 }
 
-// mayStart fails when the job's end was asked for before its program was started. Other signals have no addressee yet.
+// mayStart fails when the job's end was asked for before its program was started. Other signals
+// have no addressee yet.
 func (w *walk) mayStart(ctx context.Context) error {
 	signals := w.spec.Signals
 	for {
@@ -219,8 +222,8 @@ func (w *walk) ask(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome,
 	return out, nil
 }
 
-// tell sends an event whose rejection or failure changes nothing for those that follow.
-func (w *walk) tell(ctx context.Context, event hostapi.Event) {
+// announce sends an event whose rejection or failure changes nothing for those that follow.
+func (w *walk) announce(ctx context.Context, event hostapi.Event) {
 	_, err := w.ask(ctx, &hostapi.Request{Event: event})
 	w.fail(err)
 }
@@ -232,8 +235,8 @@ func (w *walk) fail(err error) {
 	}
 }
 
-// send sends an event. It is not cut short when ctx is done: a host that goes on with an event which its MoM believes
-// to be over is worse than waiting for the hooks' alarms.
+// send sends an event. send is not cut short when ctx is done. A host that goes on with an event
+// which its MoM believes to be over is worse than waiting for the hooks' alarms.
 func (w *walk) send(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	ctx = context.WithoutCancel(ctx)
 	job := w.job
@@ -253,12 +256,12 @@ func (w *walk) send(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 	if out == nil {
 		out = &hostapi.Outcome{}
 	}
-	w.take(out)
+	w.merge(out)
 	return out, nil
 }
 
-// take keeps what an outcome says about the job.
-func (w *walk) take(out *hostapi.Outcome) {
+// merge adds to the job what an outcome says about the job.
+func (w *walk) merge(out *hostapi.Outcome) {
 	sum := &w.result.Outcome
 	if out.ResourcesUsed != nil {
 		if w.job.ResourcesUsed == nil {
