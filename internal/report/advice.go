@@ -10,8 +10,8 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// When a job gets advice. The CPU threshold is the one below which jobstats marks a job red; half of the memory unused is
-// where a second job would have found room.
+// When a job gets advice. The CPU threshold is the one below which jobstats marks a job red. A
+// second job would have found room when half of the memory is unused.
 const (
 	adviceAfter = 10 * time.Second // a shorter job is mostly start-up
 	lowCPU      = 0.65             // cput / (walltime*ncpus)
@@ -22,11 +22,12 @@ const (
 	throttled   = 0.10             // of the cpu time that the job could have had
 	unevenCPU   = 1.25             // cput of the host that used most / the mean of all
 	unevenAfter = time.Minute      // a shorter job's start is not even on any hosts
-	leastMem    = 64 << 20         // suggested at least: programs' files and the kernel's own memory count against mem, too
+	// suggested at least: programs' files and the kernel's own memory count against mem, too
+	leastMem = 64 << 20
 )
 
-// advice returns what the job's owner could ask for instead. CPU advice is given to a running job too, as its average can
-// be told at any time; memory advice is not: its peak may come yet.
+// advice returns what the job's owner could ask for instead. CPU advice is given to a running job
+// too, as its average is known at any time. Memory advice is not, as its peak may come yet.
 func advice(r *Report) []string {
 	t := r.totals()
 	var notes []string
@@ -39,8 +40,10 @@ func advice(r *Report) []string {
 	if eff, ok := t.cpuEfficiency(); ok && eff < lowCPU {
 		notes = append(notes, cpuAdvice(t, eff))
 	}
-	if i := r.Imbalance; i != nil && i.CPUT != nil && i.CPUT.Ratio >= unevenCPU && *t.walltime > unevenAfter && len(r.Missing) == 0 && r.alike() {
-		notes = append(notes, fmt.Sprintf("the work was not even: %s used %.0f%% of the cpu time that hosts used on average, and the others waited for it or had nothing to do",
+	if i := r.Imbalance; i != nil && i.CPUT != nil && i.CPUT.Ratio >= unevenCPU && *t.walltime > unevenAfter &&
+		len(r.Missing) == 0 && r.alike() {
+		notes = append(notes, fmt.Sprintf("the work was not even: %s used %.0f%% of the cpu time that hosts used on "+
+			"average, and the others waited for it or had nothing to do",
 			i.CPUT.Host, 100*i.CPUT.Ratio))
 	}
 	if part := t.ofElapsed(t.memStall); part > memStall && t.oomKills == 0 {
@@ -50,13 +53,15 @@ func advice(r *Report) []string {
 		notes = append(notes, fmt.Sprintf("the cpu quota held the job back for %.0f%% of its cpu time: "+
 			"ask for more ncpus or start fewer threads", 100*part))
 	}
-	if text := memAdvice(r.Hosts); text != "" && r.askedMem() && t.oomKills == 0 && r.End != nil && len(r.Missing) == 0 {
+	if text := memAdvice(r.Hosts); text != "" && r.askedMem() && t.oomKills == 0 && r.End != nil &&
+		len(r.Missing) == 0 {
 		notes = append(notes, text)
 	}
 	return notes
 }
 
-// alike tells whether all hosts gave the job as many cpus as each other: else its work was not meant to be even.
+// alike tells whether all hosts gave the job as many cpus as each other: else its work was not
+// meant to be even.
 func (r *Report) alike() bool {
 	n := -1
 	for _, h := range r.Hosts {
@@ -68,8 +73,8 @@ func (r *Report) alike() bool {
 	return true
 }
 
-// askedMem tells whether the limit was the job's own request. A default is not its owner's to lower. Where the job is not
-// known it is taken for one.
+// askedMem tells whether the limit was the job's own request. A default is not its owner's to
+// lower. The limit of a job that is not known counts as one.
 func (r *Report) askedMem() bool {
 	if r.PBSJob == nil {
 		return true
@@ -84,7 +89,8 @@ func oomAdvice(hosts map[string]*hostapi.HostUsage, t totals) string {
 	if len(hosts) > 1 {
 		limit, per = nil, " on each host"
 		for _, h := range hosts {
-			if h.OOMKills != nil && *h.OOMKills > 0 && h.MemLimitBytes != nil && (limit == nil || *h.MemLimitBytes > *limit) {
+			if h.OOMKills != nil && *h.OOMKills > 0 && h.MemLimitBytes != nil &&
+				(limit == nil || *h.MemLimitBytes > *limit) {
 				limit = h.MemLimitBytes
 			}
 		}
@@ -95,9 +101,11 @@ func oomAdvice(hosts map[string]*hostapi.HostUsage, t totals) string {
 	return fmt.Sprintf("the job ran out of memory: ask for more than mem=%s%s", inMB(*limit), per)
 }
 
-// stallAdvice is for a job that lives with too little memory: the kernel takes pages away that it needs again.
+// stallAdvice is for a job that lives with too little memory: the kernel takes pages away that it
+// needs again.
 func stallAdvice(t totals, part float64) string {
-	text := fmt.Sprintf("for %.0f%% of the time the whole job waited for memory that the kernel had to free or read again", 100*part)
+	text := fmt.Sprintf("for %.0f%% of the time the whole job waited for memory that the kernel had to free or read "+
+		"again", 100*part)
 	if t.memLimit == nil {
 		return text + ": ask for more"
 	}
@@ -109,7 +117,8 @@ func cpuAdvice(t totals, eff float64) string {
 	used := int(math.Ceil(busy - 0.1)) // 1.05 is one busy cpu and some noise
 	switch {
 	case t.ncpus == 1 || used >= t.ncpus:
-		return fmt.Sprintf("CPU efficiency is %.0f%%: the rest of the time the job waited, for files, the network or itself", 100*eff)
+		return fmt.Sprintf("CPU efficiency is %.0f%%: the rest of the time the job waited, for files, the network or "+
+			"itself", 100*eff)
 	case used <= 1:
 		return fmt.Sprintf("CPU efficiency is %.0f%%: no more than one of %d ncpus was busy; "+
 			"a program that is not parallel needs ncpus=1 only", 100*eff, t.ncpus)
@@ -118,8 +127,8 @@ func cpuAdvice(t totals, eff float64) string {
 		100*eff, busy, t.ncpus, used)
 }
 
-// memAdvice returns "" when a host used enough of its memory or does not tell. Requests are per chunk, so the host that
-// used most decides for all.
+// memAdvice returns "" when a host used enough of its memory or does not tell. Requests are per
+// chunk, so the host that used most decides for all.
 func memAdvice(hosts map[string]*hostapi.HostUsage) string {
 	var most float64
 	var peak, limit int64

@@ -10,13 +10,15 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Imbalance tells how unevenly a job's work lay on its hosts, of those that told. A nil field is not known.
+// Imbalance tells how unevenly a job's work lay on its hosts, of those that told. A nil field is
+// not known.
 type Imbalance struct {
 	CPUT *Excess `json:"cput,omitempty"`
 	Mem  *Excess `json:"mem,omitempty"`
 }
 
-// Excess is what the host that used most used, in parts of the mean over all hosts that told: 1 is even, 3 one host of three alone.
+// Excess is the use of the host that used most, in parts of the mean over all hosts that have a
+// figure. A ratio of 1 is even, 3 is one host of three alone.
 type Excess struct {
 	Ratio float64 `json:"ratio"` // to 3 digits behind the point
 	Host  string  `json:"host"`

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// A Format writes any number of reports: as one document where the format has such a thing, else one after the other.
+// A Format writes any number of reports: as one document where the format has such a thing, else
+// one after the other.
 type Format func(w io.Writer, reports iter.Seq[*Report]) error
 
 // formats holds every format by the name that --format takes.
@@ -18,7 +19,8 @@ var formats = map[string]Format{
 	"text": one((*Report).WriteText, "\n"),
 }
 
-// FormatNamed returns the format of that name. It fails when there is none, naming those there are.
+// FormatNamed returns the format of that name. FormatNamed fails when there is none, naming those
+// there are.
 func FormatNamed(name string) (Format, error) {
 	f, ok := formats[name]
 	if !ok {

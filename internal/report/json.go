@@ -14,8 +14,8 @@ import (
 // Used is resources_used: by name, in PBS's formats ("00:00:02", "51200kb").
 type Used hostapi.Resources
 
-// MarshalJSON writes values as qstat -F json does: what is a whole number (cpupercent, ncpus) as a number, the rest as
-// strings.
+// MarshalJSON writes values as qstat -F json does: what is a whole number (cpupercent, ncpus) as a
+// number, the rest as strings.
 func (u Used) MarshalJSON() ([]byte, error) {
 	values := make(map[string]any, len(u))
 	for name, v := range u {

@@ -21,7 +21,8 @@ type world struct {
 	killed        []string // ranks that ran out of memory, with their hosts
 }
 
-// Ranks returns which MPI ranks were seen on hosts, of each program of a job: "0-127", "0-3 0-1"; "" where there are none.
+// Ranks returns which MPI ranks were seen on hosts, of each program of a job: "0-127", "0-3 0-1";
+// "" where there are none.
 func Ranks(hosts map[string]*hostapi.HostUsage) string {
 	var parts []string
 	for _, w := range worlds(hosts) {
@@ -78,7 +79,8 @@ func (w *world) add(r *hostapi.RankUsage, host string) {
 func (w *world) String() string {
 	text := fmt.Sprintf("%s on %s", spans(w.ranks), count(int64(w.hosts), "host", "hosts"))
 	if w.slowest != nil && len(w.ranks) > 1 {
-		text += fmt.Sprintf("; least cpu time: %d on %s, %s", w.slowest.Rank, w.slowOn, secondsText(*w.slowest.CPUTSeconds))
+		text += fmt.Sprintf("; least cpu time: %d on %s, %s", w.slowest.Rank, w.slowOn,
+			secondsText(*w.slowest.CPUTSeconds))
 	}
 	if w.largest != nil {
 		text += fmt.Sprintf("; most memory: %d on %s, %s", w.largest.Rank, w.memOn, mib(*w.largest.MemPeakBytes))

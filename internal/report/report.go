@@ -1,7 +1,8 @@
 // Package report makes the usage report of one job, for programs (JSON) and for people (text).
 //
-// The report is made from the job's record (FromRecord), kept in the ledger (Archive, FromArchive) and written in one of
-// the formats that FormatNamed knows. A further format is one function and its line in the table of format.go.
+// The report is made from the job's record (FromRecord), kept in the ledger (Archive, FromArchive)
+// and written in one of the formats that FormatNamed knows. A further format is one function and
+// its line in the table of format.go.
 package report
 
 import (
@@ -19,8 +20,9 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// Report is what a job used, host by host and together. Its JSON is what WriteJSON writes: every field is there, what is
-// not known is null, empty or (below resources_used and hosts) absent, never 0.
+// Report is what a job used, host by host and together. Its JSON is what WriteJSON writes: every
+// field is there, what is not known is null, empty or (below resources_used and hosts) absent,
+// never 0.
 type Report struct {
 	Job        string     `json:"job"`
 	Name       string     `json:"name"`
@@ -28,7 +30,8 @@ type Report struct {
 	Start      *time.Time `json:"start"`       // launch of the first program, before it begin; nil before both
 	End        *time.Time `json:"end"`         // nil while the job lives
 	ExitStatus *int       `json:"exit_status"` // nil while the leading program runs
-	// WalltimeLeft is how long a live job may still run, in seconds; nil, and not in the JSON, without a limit and when it has ended.
+	// WalltimeLeft is how long a live job may still run, in seconds. A job that has no limit or has
+	// ended has nil, and no field in the JSON.
 	WalltimeLeft *float64 `json:"walltime_left_seconds,omitempty"`
 
 	ResourcesUsed Used                          `json:"resources_used"`
@@ -36,23 +39,24 @@ type Report struct {
 	DiagMessages  map[string]string             `json:"diag_messages"` // by host name
 	Notes         []string                      `json:"notes"`
 
-	// Missing says by host why its last word is not in the sums; it is not in the JSON where every host has told. What such a host told
-	// before that is in Hosts, and counts.
+	// Missing says by host why its last figures are not in the sums; it is not in the JSON when no
+	// host is missing. Earlier figures of such a host are in Hosts, and count.
 	Missing map[string]string `json:"missing,omitempty"`
 	// Imbalance compares the hosts of a job of several; nil, and not in the JSON, for one host.
 	Imbalance *Imbalance `json:"imbalance,omitempty"`
 
-	// NotStarted: the job has ended, and no program of it ran. Like PBSJob it is no part of the JSON of a report.
+	// NotStarted: the job has ended, and no program of it ran. Like PBSJob it is no part of the
+	// JSON of a report.
 	NotStarted bool `json:"-"`
 
-	// PBSJob is the job that the report is about: what it asked for and where it ran. It is no part of the JSON of a report;
-	// the ledger keeps it beside (Archive). Nil when it is not known.
+	// PBSJob is the job that the report is about: what it asked for and where it ran. PBSJob is no
+	// part of the JSON of a report; the ledger keeps it beside (Archive). Nil when it is not known.
 	PBSJob *hostapi.Job `json:"-"`
 }
 
-// FromRecord returns the report of a job. end is when the job's last event ended, zero while it lives; elapsed is how long it has
-// run by then, or by now (jobstate.Record.Elapsed). Advice (advice.go) is added to the notes. The report shares the record's host
-// entries.
+// FromRecord returns the report of a job. end is when the job's last event ended, zero while it
+// lives; elapsed is how long it has run by then, or by now (jobstate.Record.Elapsed). Advice
+// (advice.go) is added to the notes. The report shares the record's host entries.
 func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Report {
 	job := cmp.Or(rec.Job, &hostapi.Job{})
 	r := &Report{
@@ -110,9 +114,10 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
-// resourcesUsed returns the job's totals. What MoM was told is the truth for a job on one host, as qstat shows the same.
-// MoM was told this host's share only; where several hosts are known their sum takes its place, except for walltime,
-// which only the mother superior counts, and for what no host tells.
+// resourcesUsed returns the job's totals. MoM's figures are the truth for a job on one host, as
+// qstat shows the same. MoM has this host's share only. The sum of several known hosts takes its
+// place. Exceptions are walltime, which only the mother superior counts, and resources that no host
+// reports.
 func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, elapsed time.Duration) Used {
 	told := usage.Sum(map[string]hostapi.Resources{"": rec.ResourcesUsed}) // in PBS's formats, without what is none
 	delete(told, "diag_messages")
@@ -153,7 +158,8 @@ func toldByAll(perHost map[string]hostapi.Resources, name string) bool {
 	return true
 }
 
-// cputOf returns the cpu time of all hosts, false where one does not tell: whole seconds of each would be too little by half a second a host.
+// cputOf returns the cpu time of all hosts, false where one does not report it. Whole seconds of
+// each would be too little by half a second a host.
 func cputOf(hosts map[string]*hostapi.HostUsage) (sum time.Duration, all bool) {
 	for _, h := range hosts {
 		if h == nil || h.CPUTSeconds == nil {
@@ -164,7 +170,8 @@ func cputOf(hosts map[string]*hostapi.HostUsage) (sum time.Duration, all bool) {
 	return sum, true
 }
 
-// walltime returns how long the job's first program ran, suspensions not counted: as MoM was told, else as the host has counted.
+// walltime returns how long the job's first program ran, suspensions not counted: as MoM was told,
+// else as the host has counted.
 func walltime(told hostapi.Resources, elapsed time.Duration) time.Duration {
 	if d, err := pbs.ParseDuration(told["walltime"]); err == nil {
 		return d
@@ -179,8 +186,9 @@ type archived struct {
 	PBSJob     *hostapi.Job `json:"pbs_job,omitempty"`
 }
 
-// Archive returns what the ledger is to keep of the report: a value whose JSON is that of the report and, under pbs_job, the
-// job, without the hooks' state; not_started is there only when it is true.
+// Archive returns what the ledger is to keep of the report. The JSON of the value is that of the
+// report and, under pbs_job, the job, without the hooks' state. not_started is there only when it
+// is true.
 func (r *Report) Archive() any {
 	a := archived{Report: r, NotStarted: r.NotStarted}
 	if r.PBSJob != nil {
@@ -191,7 +199,8 @@ func (r *Report) Archive() any {
 	return a
 }
 
-// FromArchive returns the report that the ledger kept. It takes the JSON of a report without its job as well.
+// FromArchive returns the report that the ledger kept. FromArchive reads the JSON of a report
+// without its job as well.
 func FromArchive(b json.RawMessage) (*Report, error) {
 	a := archived{Report: new(Report)}
 	if err := json.Unmarshal(b, &a); err != nil {

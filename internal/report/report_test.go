@@ -41,10 +41,13 @@ func record(change func(*jobstate.Record)) *jobstate.Record {
 		Launched: moment(begun),
 		Ended:    moment(ended),
 		Hosts: map[string]*hostapi.HostUsage{"n1": {
-			CPUs: "0-1", Mems: "0", NCPUs: 2, CPUTSeconds: ptr(1085.7), UserSeconds: ptr(1000.0), SystemSeconds: ptr(85.7),
-			MemBytes: ptr(int64(48 << 20)), MemSource: "anonymous and shared memory, sampled", VmemBytes: ptr(int64(60 << 20)),
-			CgroupPeakBytes: ptr(int64(60 << 20)), MemLimitBytes: ptr(int64(64 << 20)), OOMKills: ptr(int64(0)), PidsPeak: ptr(int64(5)),
-			Kill: &hostapi.KillReport{Signal: "none"},
+			CPUs: "0-1", Mems: "0", NCPUs: 2, CPUTSeconds: ptr(1085.7), UserSeconds: ptr(1000.0),
+			SystemSeconds: ptr(85.7),
+			MemBytes:      ptr(int64(48 << 20)), MemSource: "anonymous and shared memory, sampled",
+			VmemBytes:       ptr(int64(60 << 20)),
+			CgroupPeakBytes: ptr(int64(60 << 20)), MemLimitBytes: ptr(int64(64 << 20)), OOMKills: ptr(int64(0)),
+			PidsPeak: ptr(int64(5)),
+			Kill:     &hostapi.KillReport{Signal: "none"},
 		}},
 		ExitStatus: ptr(0),
 	}
@@ -73,7 +76,8 @@ var goldens = []struct {
 	{"plain", record(nil), ended},
 	{"running", record(func(r *jobstate.Record) {
 		r.Ended, r.ExitStatus = jobstate.Moment{}, nil
-		r.ResourcesUsed = hostapi.Resources{"walltime": "00:05:00", "cput": "61.5", "mem": "49152kb", "diag_messages": "{}"}
+		r.ResourcesUsed = hostapi.Resources{"walltime": "00:05:00", "cput": "61.5", "mem": "49152kb",
+			"diag_messages": "{}"}
 		r.Hosts["n1"].CPUTSeconds, r.Hosts["n1"].MemLimitBytes = ptr(61.5), ptr(int64(8<<30))
 	}), time.Time{}},
 	{"not started", &jobstate.Record{Job: &hostapi.Job{ID: "7", Owner: hostapi.Owner{UID: 1000}}}, time.Time{}},
@@ -101,10 +105,12 @@ var goldens = []struct {
 	{"hosts", record(func(r *jobstate.Record) {
 		r.Hosts["n2"] = other(4, 900, 10<<30, 60<<30)
 		r.Hosts["node-with-a-long-name"] = &hostapi.HostUsage{NCPUs: 4, MemLimitBytes: ptr(int64(1 << 30))}
-		r.ResourcesUsed = hostapi.Resources{"cput": "00:18:05", "mem": "49152kb", "walltime": "00:10:01", "hpmem": "2048kb"}
+		r.ResourcesUsed = hostapi.Resources{"cput": "00:18:05", "mem": "49152kb", "walltime": "00:10:01",
+			"hpmem": "2048kb"}
 	}), ended},
 	{"hosts that all tell", record(func(r *jobstate.Record) {
-		r.Hosts = map[string]*hostapi.HostUsage{"n1": other(4, 900, 10<<30, 60<<30), "n2": other(4, 2000, 2<<30, 60<<30)}
+		r.Hosts = map[string]*hostapi.HostUsage{"n1": other(4, 900, 10<<30, 60<<30),
+			"n2": other(4, 2000, 2<<30, 60<<30)}
 	}), ended},
 	{"escapes", record(func(r *jobstate.Record) {
 		r.Job.Name = "x\x1b]0;owned\x07\n\u202eevil\xff"
@@ -115,7 +121,8 @@ var goldens = []struct {
 	{"waits", record(func(r *jobstate.Record) {
 		h := r.Hosts["n1"]
 		h.HugetlbPeakBytes, h.MajorFaults, h.ThrottledSeconds = ptr(int64(512<<20)), ptr(int64(120_000)), ptr(241.2)
-		h.Pressure = &hostapi.Pressure{CPUSome: ptr(61.0), MemorySome: ptr(150.0), MemoryFull: ptr(91.0), IOSome: ptr(12.5), IOFull: ptr(3.0)}
+		h.Pressure = &hostapi.Pressure{CPUSome: ptr(61.0), MemorySome: ptr(150.0), MemoryFull: ptr(91.0),
+			IOSome: ptr(12.5), IOFull: ptr(3.0)}
 	}), ended},
 	{"waits not worth telling", record(func(r *jobstate.Record) {
 		h := r.Hosts["n1"]
@@ -126,7 +133,8 @@ var goldens = []struct {
 		r.Hosts["n1"].Pressure = &hostapi.Pressure{MemorySome: ptr(300.0), MemoryFull: ptr(200.0)}
 		r.Hosts["n1"].MajorFaults = ptr(int64(1))
 		r.Hosts["n2"] = other(2, 1000, 48<<20, 64<<20)
-		r.Hosts["n2"].Pressure, r.Hosts["n2"].ThrottledSeconds = &hostapi.Pressure{MemorySome: ptr(60.3), IOSome: ptr(120.6)}, ptr(60.0)
+		r.Hosts["n2"].Pressure, r.Hosts["n2"].ThrottledSeconds = &hostapi.Pressure{MemorySome: ptr(60.3),
+			IOSome: ptr(120.6)}, ptr(60.0)
 	}), ended},
 	{"devices", record(func(r *jobstate.Record) {
 		r.Hosts["n1"].Devices = []hostapi.DeviceUsage{
@@ -139,36 +147,48 @@ var goldens = []struct {
 		}
 	}), ended},
 	{"devices of hosts", record(func(r *jobstate.Record) {
-		r.Hosts["n1"].Devices = []hostapi.DeviceUsage{{ID: "GPU-1", Resource: "ngpus", Model: "AMD Instinct MI250X", PCI: "0000:c1:00.0"}}
+		r.Hosts["n1"].Devices = []hostapi.DeviceUsage{{ID: "GPU-1", Resource: "ngpus", Model: "AMD Instinct MI250X",
+			PCI: "0000:c1:00.0"}}
 		r.Hosts["n2"] = other(2, 1000, 48<<20, 64<<20)
-		r.Hosts["n2"].Devices = []hostapi.DeviceUsage{{ID: "GPU-2", Resource: "ngpus", PCI: "0000:c1:00.0", EnergyJoules: ptr(12.0)}}
+		r.Hosts["n2"].Devices = []hostapi.DeviceUsage{{ID: "GPU-2", Resource: "ngpus", PCI: "0000:c1:00.0",
+			EnergyJoules: ptr(12.0)}}
 	}), ended},
 	{"hosts that are missing", record(func(r *jobstate.Record) {
-		r.Hosts = map[string]*hostapi.HostUsage{"n1": other(4, 900, 10<<30, 60<<30), "n2": other(4, 2000, 2<<30, 60<<30)}
-		r.Missing = map[string]string{"n2": "no answer in time", "n3": "call host: connect to n3:15020: connect: connection\x1b refused"}
+		r.Hosts = map[string]*hostapi.HostUsage{"n1": other(4, 900, 10<<30, 60<<30),
+			"n2": other(4, 2000, 2<<30, 60<<30)}
+		r.Missing = map[string]string{"n2": "no answer in time",
+			"n3": "call host: connect to n3:15020: connect: connection\x1b refused"}
 	}), ended},
 	{"out of memory on a host", record(func(r *jobstate.Record) {
-		r.Hosts = map[string]*hostapi.HostUsage{"n1": other(1, 600, 50<<20, 100<<20), "n2": other(1, 590, 100<<20, 100<<20), "n3": other(1, 601, 50<<20, 100<<20)}
+		r.Hosts = map[string]*hostapi.HostUsage{"n1": other(1, 600, 50<<20, 100<<20),
+			"n2": other(1, 590, 100<<20, 100<<20), "n3": other(1, 601, 50<<20, 100<<20)}
 		r.Hosts["n2"].OOMKills, r.Hosts["n1"].OOMKills = ptr(int64(1)), ptr(int64(0))
 		r.Diag = map[string]string{"n2": "Cgroup mem limit exceeded: oom-kill"}
 		r.ExitStatus = ptr(137)
 	}), ended},
 	{"ranks", record(func(r *jobstate.Record) {
-		r.Hosts["n1"].Ranks = []hostapi.RankUsage{{World: "1.0", Rank: 0, PID: 10, Comm: "solver"}, {World: "1.0", Rank: 2, PID: 11, Comm: "solver"}, {Rank: 0, PID: 20}}
+		r.Hosts["n1"].Ranks = []hostapi.RankUsage{{World: "1.0", Rank: 0, PID: 10, Comm: "solver"},
+			{World: "1.0", Rank: 2, PID: 11, Comm: "solver"}, {Rank: 0, PID: 20}}
 		r.Hosts["n2"] = other(2, 1000, 48<<20, 64<<20)
-		r.Hosts["n2"].Ranks = []hostapi.RankUsage{{World: "1.0", Rank: 1, PID: 10, Comm: "solver"}, {World: "1.0", Rank: 5, PID: 12, Comm: "solver"}}
+		r.Hosts["n2"].Ranks = []hostapi.RankUsage{{World: "1.0", Rank: 1, PID: 10, Comm: "solver"},
+			{World: "1.0", Rank: 5, PID: 12, Comm: "solver"}}
 	}), ended},
 	{"ranks that are measured", record(func(r *jobstate.Record) {
 		r.Hosts["n1"].Ranks = []hostapi.RankUsage{
-			{World: "1.0", Rank: 0, PID: 10, Comm: "solver", CPUTSeconds: ptr(500.5), MemPeakBytes: ptr(int64(20 << 20)), OOMKills: ptr(int64(0))},
-			{World: "1.0", Rank: 1, PID: 11, Comm: "solver", CPUTSeconds: ptr(499.0), MemPeakBytes: ptr(int64(21 << 20)), OOMKills: ptr(int64(1))}}
+			{World: "1.0", Rank: 0, PID: 10, Comm: "solver", CPUTSeconds: ptr(500.5),
+				MemPeakBytes: ptr(int64(20 << 20)), OOMKills: ptr(int64(0))},
+			{World: "1.0", Rank: 1, PID: 11, Comm: "solver", CPUTSeconds: ptr(499.0),
+				MemPeakBytes: ptr(int64(21 << 20)), OOMKills: ptr(int64(1))}}
 		r.Hosts["n2"] = other(2, 1000, 48<<20, 64<<20)
-		r.Hosts["n2"].Ranks = []hostapi.RankUsage{{World: "1.0", Rank: 2, PID: 10, Comm: "solver", CPUTSeconds: ptr(502.5), MemPeakBytes: ptr(int64(3 << 20))}}
+		r.Hosts["n2"].Ranks = []hostapi.RankUsage{{World: "1.0", Rank: 2, PID: 10, Comm: "solver",
+			CPUTSeconds: ptr(502.5), MemPeakBytes: ptr(int64(3 << 20))}}
 	}), ended},
-	{"nothing measured", record(func(r *jobstate.Record) { r.Hosts, r.ExitStatus = map[string]*hostapi.HostUsage{"n1": nil}, nil }), ended},
+	{"nothing measured", record(func(r *jobstate.Record) {
+		r.Hosts, r.ExitStatus = map[string]*hostapi.HostUsage{"n1": nil}, nil
+	}), ended},
 }
 
-func TestGolden(t *testing.T) {
+func TestReportsAreAsTheGoldenFiles(t *testing.T) {
 	for _, tt := range goldens {
 		t.Run(tt.name, func(t *testing.T) {
 			r := fromRecord(tt.rec, tt.end)
@@ -182,7 +202,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// What is left of its time is told of a live job only.
+// The time that is left is shown of a live job only.
 func TestTimeLeft(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -197,7 +217,9 @@ func TestTimeLeft(t *testing.T) {
 		{"finished", ptr(1.0), ended, "Elapsed   00:05:00 of 01:00:00 requested, 8%\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := fromRecord(record(func(r *jobstate.Record) { r.ResourcesUsed = hostapi.Resources{"walltime": "00:05:00"} }), tt.end)
+			r := fromRecord(record(func(r *jobstate.Record) {
+				r.ResourcesUsed = hostapi.Resources{"walltime": "00:05:00"}
+			}), tt.end)
 			r.WalltimeLeft = tt.left
 			var text, line bytes.Buffer
 			if err := errors.Join(r.WriteText(&text), r.WriteJSON(&line)); err != nil {
@@ -230,8 +252,8 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// TestKeys pins the keys of the JSON: other programs read them.
-func TestKeys(t *testing.T) {
+// TestJSONHasTheKeysThatProgramsRead pins the keys of the JSON: other programs read them.
+func TestJSONHasTheKeysThatProgramsRead(t *testing.T) {
 	rec := record(func(r *jobstate.Record) {
 		r.Diag = map[string]string{"n1": "x"}
 		r.Hosts["n1"].ProcessesAttached = 1
@@ -263,8 +285,8 @@ func TestKeys(t *testing.T) {
 	}{
 		{"report", top, "diag_messages end exit_status hosts job name notes owner resources_used start"},
 		{"resources_used", top["resources_used"], "cpupercent cput mem ncpus vmem walltime"},
-		{"host", host, "cgroup_peak_bytes cpus cput_seconds kill mem_bytes mem_limit_bytes mem_source mems ncpus oom_kills pids_peak" +
-			" processes_attached system_seconds user_seconds vmem_bytes"},
+		{"host", host, "cgroup_peak_bytes cpus cput_seconds kill mem_bytes mem_limit_bytes mem_source mems ncpus " +
+			"oom_kills pids_peak processes_attached system_seconds user_seconds vmem_bytes"},
 		{"kill", host["kill"], "seconds signal stragglers"},
 	} {
 		if got := keys(tt.v); got != tt.want {
@@ -273,7 +295,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestWalltime(t *testing.T) {
+func TestWalltimeRunsFromLaunchToTheEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*jobstate.Record)
@@ -281,11 +303,16 @@ func TestWalltime(t *testing.T) {
 		want   string
 	}{
 		{"launch to end of program", nil, ended.Add(time.Minute), "00:10:03"},
-		{"as told", func(r *jobstate.Record) { r.ResourcesUsed = hostapi.Resources{"walltime": "42"} }, ended, "00:00:42"},
-		{"not told well", func(r *jobstate.Record) { r.ResourcesUsed = hostapi.Resources{"walltime": "soon"} }, ended, "00:10:03"},
+		{"as told", func(r *jobstate.Record) { r.ResourcesUsed = hostapi.Resources{"walltime": "42"} }, ended,
+			"00:00:42"},
+		{"not told well", func(r *jobstate.Record) { r.ResourcesUsed = hostapi.Resources{"walltime": "soon"} }, ended,
+			"00:10:03"},
 		{"suspended", func(r *jobstate.Record) { r.Suspended = 3 * time.Minute }, ended, "00:07:03"},
-		{"ended suspended", func(r *jobstate.Record) { r.Suspended, r.SuspendedAt = 3*time.Minute, moment(ended.Add(-time.Minute)) }, ended, "00:06:03"},
-		{"killed before its program ended", func(r *jobstate.Record) { r.Ended = jobstate.Moment{} }, ended.Add(time.Second), "00:10:04"},
+		{"ended suspended", func(r *jobstate.Record) {
+			r.Suspended, r.SuspendedAt = 3*time.Minute, moment(ended.Add(-time.Minute))
+		}, ended, "00:06:03"},
+		{"killed before its program ended", func(r *jobstate.Record) { r.Ended = jobstate.Moment{} },
+			ended.Add(time.Second), "00:10:04"},
 		{"never launched", func(r *jobstate.Record) { r.Launched = jobstate.Moment{} }, ended, ""},
 		{"clock set back", func(r *jobstate.Record) { r.Ended = moment(begun.Add(-time.Hour)) }, ended, ""},
 	} {
@@ -299,8 +326,10 @@ func TestWalltime(t *testing.T) {
 
 func TestExitText(t *testing.T) {
 	for status, want := range map[int]string{
-		0: "exit status 0", 1: "exit status 1", 126: "exit status 126", 128: "exit status 128", 129: "killed by SIGHUP (Exit_status 129)",
-		137: "killed by SIGKILL (Exit_status 137)", 143: "killed by SIGTERM (Exit_status 143)", 162: "killed by signal 34 (Exit_status 162)", 193: "exit status 193",
+		0: "exit status 0", 1: "exit status 1", 126: "exit status 126", 128: "exit status 128",
+		129: "killed by SIGHUP (Exit_status 129)",
+		137: "killed by SIGKILL (Exit_status 137)", 143: "killed by SIGTERM (Exit_status 143)",
+		162: "killed by signal 34 (Exit_status 162)", 193: "exit status 193",
 		256: "exit status 256", 265: "killed by SIGKILL (Exit_status 265)", -29: "exit status -29",
 	} {
 		if got := exitText(status); got != want {
@@ -309,7 +338,7 @@ func TestExitText(t *testing.T) {
 	}
 }
 
-func TestAdvice(t *testing.T) {
+func TestAdviceIsGivenBeyondItsThresholds(t *testing.T) {
 	const m, g = int64(1 << 20), int64(1 << 30)
 	for _, tt := range []struct {
 		name       string
@@ -322,22 +351,30 @@ func TestAdvice(t *testing.T) {
 	}{
 		{"well used", 4, 4 * time.Minute, time.Minute, 900 * m, g, 0, false, nil},
 		{"too short to tell", 4, 0, 9 * time.Second, m, 64 * g, 0, false, nil},
-		{"idle", 1, 0, time.Minute, 0, 0, 0, false, []string{"CPU efficiency is 0%: the rest of the time the job waited, for files, the network or itself"}},
-		{"two of eight", 8, 2 * time.Minute, time.Minute, 0, 0, 0, true, []string{"CPU efficiency is 25%: 2.0 of 8 ncpus were busy on average; ncpus=2 would do"}},
+		{"idle", 1, 0, time.Minute, 0, 0, 0, false,
+			[]string{"CPU efficiency is 0%: the rest of the time the job waited, for files, the network or itself"}},
+		{"two of eight", 8, 2 * time.Minute, time.Minute, 0, 0, 0, true,
+			[]string{"CPU efficiency is 25%: 2.0 of 8 ncpus were busy on average; ncpus=2 would do"}},
 		{"serial", 2, 63 * time.Second, time.Minute, 0, 0, 0, false,
-			[]string{"CPU efficiency is 52%: no more than one of 2 ncpus was busy; a program that is not parallel needs ncpus=1 only"}},
-		{"memory", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, false, []string{"no more than 20% of the memory was used: ask for mem=480mb next time"}},
+			[]string{"CPU efficiency is 52%: no more than one of 2 ncpus was busy; a program that is not parallel " +
+				"needs ncpus=1 only"}},
+		{"memory", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, false,
+			[]string{"no more than 20% of the memory was used: ask for mem=480mb next time"}},
 		{"memory that was not asked for", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, false, nil},
-		{"hardly any memory", 1, time.Minute, time.Minute, m, 2 * g, 0, false, []string{"no more than 0% of the memory was used: ask for mem=64mb next time"}},
+		{"hardly any memory", 1, time.Minute, time.Minute, m, 2 * g, 0, false,
+			[]string{"no more than 0% of the memory was used: ask for mem=64mb next time"}},
 		{"memory may still grow", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, true, nil},
 		{"little to gain", 1, time.Minute, time.Minute, 10 * m, 500 * m, 0, false, nil},
-		{"out of memory", 1, time.Minute, time.Second, m, 2 * g, 1, false, []string{"the job ran out of memory: ask for more than mem=2048mb"}},
-		{"out of the node's memory", 1, time.Minute, time.Minute, m, 0, 1, false, []string{"the job ran out of memory: ask for more"}},
+		{"out of memory", 1, time.Minute, time.Second, m, 2 * g, 1, false,
+			[]string{"the job ran out of memory: ask for more than mem=2048mb"}},
+		{"out of the node's memory", 1, time.Minute, time.Minute, m, 0, 1, false,
+			[]string{"the job ran out of memory: ask for more"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rec := &jobstate.Record{Job: &hostapi.Job{ID: "1"}, Launched: moment(begun), Ended: moment(begun.Add(tt.wall)), Hosts: map[string]*hostapi.HostUsage{
-				"h": {NCPUs: tt.ncpus, CPUTSeconds: ptr(tt.cput.Seconds()), MemBytes: &tt.mem, OOMKills: &tt.ooms},
-			}}
+			rec := &jobstate.Record{Job: &hostapi.Job{ID: "1"}, Launched: moment(begun),
+				Ended: moment(begun.Add(tt.wall)), Hosts: map[string]*hostapi.HostUsage{
+					"h": {NCPUs: tt.ncpus, CPUTSeconds: ptr(tt.cput.Seconds()), MemBytes: &tt.mem, OOMKills: &tt.ooms},
+				}}
 			if tt.limit > 0 {
 				rec.Hosts["h"].MemLimitBytes = &tt.limit
 				rec.Job.ExecVnode = "(h:ncpus=1:mem=1kb)"
@@ -356,7 +393,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-func TestArchive(t *testing.T) {
+func TestArchiveHoldsTheReportAndTheJob(t *testing.T) {
 	for _, tt := range goldens {
 		rec := *tt.rec
 		job := *rec.Job
@@ -378,7 +415,8 @@ func TestArchive(t *testing.T) {
 			}
 		}
 	}
-	for name, text := range map[string]string{"no json": "x", "wrong type": `{"job":1}`, "no number": `{"resources_used":{"mem":[]}}`} {
+	for name, text := range map[string]string{"no json": "x", "wrong type": `{"job":1}`,
+		"no number": `{"resources_used":{"mem":[]}}`} {
 		if r, err := FromArchive(json.RawMessage(text)); err == nil || r != nil {
 			t.Errorf("%s: %v, %v", name, r, err)
 		}
@@ -389,7 +427,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-func TestFormats(t *testing.T) {
+func TestFormatsAreKnownByName(t *testing.T) {
 	if d := cmp.Diff([]string{"json", "text"}, FormatNames()); d != "" {
 		t.Error(d)
 	}
@@ -403,7 +441,8 @@ func TestFormats(t *testing.T) {
 			t.Fatal(err)
 		}
 		var single, both bytes.Buffer
-		if err := errors.Join(format(&single, slices.Values([]*Report{r})), format(&both, slices.Values([]*Report{r, r}))); err != nil {
+		if err := errors.Join(format(&single, slices.Values([]*Report{r})),
+			format(&both, slices.Values([]*Report{r, r}))); err != nil {
 			t.Fatal(err)
 		}
 		if want := single.String() + between + single.String(); both.String() != want {
@@ -462,7 +501,8 @@ func FuzzFromArchive(f *testing.F) {
 	})
 }
 
-// That a job was not started outlives the ledger; one without an end, or on a sister host, is not said to be that.
+// A job that was not started is so in the ledger, too. A job without an end, or on a sister host,
+// is not said to be that.
 func TestNotStarted(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -471,9 +511,12 @@ func TestNotStarted(t *testing.T) {
 		want   string
 	}{
 		{"rejected", func(r *jobstate.Record) { r.ExitStatus = ptr(-16) }, ended, "not started (Exit_status -16)"},
-		{"ended before its start", func(r *jobstate.Record) { r.ExitStatus = ptr(271) }, ended, "not started (Exit_status 271)"},
-		{"ran", func(r *jobstate.Record) { r.Launched, r.ExitStatus = moment(begun), ptr(-29) }, ended, "finished, exit status -29"},
-		{"on a sister host", func(r *jobstate.Record) { r.Job.MotherSuperior = false }, ended, "finished, exit status 0"},
+		{"ended before its start", func(r *jobstate.Record) { r.ExitStatus = ptr(271) }, ended,
+			"not started (Exit_status 271)"},
+		{"ran", func(r *jobstate.Record) { r.Launched, r.ExitStatus = moment(begun), ptr(-29) }, ended,
+			"finished, exit status -29"},
+		{"on a sister host", func(r *jobstate.Record) { r.Job.MotherSuperior = false }, ended,
+			"finished, exit status 0"},
 		{"ending", func(r *jobstate.Record) { r.ExitStatus = ptr(-16) }, time.Time{}, "ending, exit status -16"},
 		{"no status", func(r *jobstate.Record) { r.ExitStatus = nil }, ended, "finished, exit status not known"},
 	} {

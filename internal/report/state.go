@@ -23,7 +23,8 @@ func (r *Report) state() string {
 	return "not started"
 }
 
-// exitText names the signal that an exit status stands for: 128+N in a shell and in hookhost, 256+N in PBS.
+// exitText names the signal that an exit status stands for: 128+N in a shell and in hookhost, 256+N
+// in PBS.
 func exitText(status int) string {
 	n := status - 128
 	if status > 256 {

@@ -29,7 +29,8 @@ func (r *Report) WriteText(w io.Writer) error {
 	line("Owner", "%s", r.Owner)
 	line("State", "%s", r.state())
 	if t.oomKills > 0 {
-		line("", "OUT OF MEMORY: the kernel killed %s of the job%s", count(t.oomKills, "process", "processes"), r.oomWhere())
+		line("", "OUT OF MEMORY: the kernel killed %s of the job%s", count(t.oomKills, "process", "processes"),
+			r.oomWhere())
 	}
 	for _, host := range slices.Sorted(maps.Keys(r.DiagMessages)) {
 		line("", "%s: %s", host, r.DiagMessages[host])
@@ -76,7 +77,8 @@ func (r *Report) WriteText(w io.Writer) error {
 		line("Waited", "%s", text)
 	}
 	if part := t.ofCPUs(t.throttled); part > worthTelling {
-		line("Throttled", "%s by the cpu quota, %.0f%% of the cpu time that it could have had", clock(t.throttled), 100*part)
+		line("Throttled", "%s by the cpu quota, %.0f%% of the cpu time that it could have had", clock(t.throttled),
+			100*part)
 	}
 	for _, host := range r.hostNames() {
 		if k := r.Hosts[host].Kill; k != nil && k.Stragglers > 0 {
@@ -112,7 +114,8 @@ func (r *Report) oomWhere() string {
 	return text
 }
 
-// unheard says what of a host that is missing is in the sums: what it has told while the job ran, or nothing.
+// unheard says what of a host that is missing is in the sums: what it has told while the job ran,
+// or nothing.
 func (r *Report) unheard(host string) string {
 	if r.Hosts[host] == nil {
 		return "its usage is not in the sums"
@@ -153,7 +156,8 @@ func (r *Report) elapsed(t totals) string {
 	}
 	text := clock(*t.walltime)
 	if t.wallLimit != nil && *t.wallLimit > 0 {
-		text += fmt.Sprintf(" of %s requested, %.0f%%", clock(*t.wallLimit), 100*t.walltime.Seconds()/t.wallLimit.Seconds())
+		text += fmt.Sprintf(" of %s requested, %.0f%%", clock(*t.wallLimit),
+			100*t.walltime.Seconds()/t.wallLimit.Seconds())
 	}
 	if left := r.WalltimeLeft; left != nil && r.End == nil {
 		text += fmt.Sprintf("; %s left", secondsText(*left))
@@ -172,11 +176,13 @@ func (t totals) cpu() string {
 	case !ok:
 		return fmt.Sprintf("%s used on %s", clock(*t.cput), count(int64(t.ncpus), "ncpu", "ncpus"))
 	default:
-		return fmt.Sprintf("%s used on %s, %.0f%% efficient", clock(*t.cput), count(int64(t.ncpus), "ncpu", "ncpus"), 100*eff)
+		return fmt.Sprintf("%s used on %s, %.0f%% efficient", clock(*t.cput), count(int64(t.ncpus), "ncpu", "ncpus"),
+			100*eff)
 	}
 }
 
-// memory tells the peak and, on one host, where the number comes from and what page cache adds to it.
+// memory tells the peak and, on one host, where the number comes from and what page cache adds to
+// it.
 func (r *Report) memory(t totals) string {
 	if t.mem == nil {
 		if t.memLimit == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// totals are the numbers that the text is about. What is not known is nil.
+// totals are the numbers that the text is about. A number that is not known is nil.
 type totals struct {
 	ncpus          int // 0 when not known
 	cput, walltime *time.Duration
@@ -23,7 +23,8 @@ type totals struct {
 	throttled      time.Duration // summed over cpus and hosts
 	// How long tasks waited, over all hosts; 0 also when nobody counted.
 	cpuWait, memWait, memStall, ioWait time.Duration
-	// A host that does not tell makes the totals too small to compare with what was asked for on all of them.
+	// A host that does not tell makes the totals too small to compare with what was asked for on
+	// all of them.
 	cputPartial, memPartial bool
 }
 
@@ -100,7 +101,8 @@ func (t *totals) addWaits(h *hostapi.HostUsage) {
 	}
 }
 
-// ofElapsed returns which part of its time on all hosts the job spent on d; 0 when that is not known.
+// ofElapsed returns which part of its time on all hosts the job spent on d; 0 when that is not
+// known.
 func (t totals) ofElapsed(d time.Duration) float64 {
 	if t.walltime == nil || *t.walltime <= 0 || t.hosts == 0 {
 		return 0
@@ -108,7 +110,8 @@ func (t totals) ofElapsed(d time.Duration) float64 {
 	return d.Seconds() / (t.walltime.Seconds() * float64(t.hosts))
 }
 
-// ofCPUs returns which part of the cpu time that the job could have had d is; 0 when that is not known.
+// ofCPUs returns which part of the cpu time that the job could have had d is; 0 when that is not
+// known.
 func (t totals) ofCPUs(d time.Duration) float64 {
 	if t.walltime == nil || *t.walltime <= 0 || t.ncpus == 0 {
 		return 0
@@ -119,7 +122,8 @@ func (t totals) ofCPUs(d time.Duration) float64 {
 // sharpened returns fine where coarse, whole seconds as PBS writes them, is the same or not known.
 // Less than a minute is shown with a part of a second, so there it may have been rounded up.
 func sharpened(coarse *time.Duration, fine time.Duration) *time.Duration {
-	if coarse == nil || fine.Truncate(time.Second) == *coarse || fine < time.Minute && fine.Round(time.Second) == *coarse {
+	if coarse == nil || fine.Truncate(time.Second) == *coarse ||
+		fine < time.Minute && fine.Round(time.Second) == *coarse {
 		return &fine
 	}
 	return coarse
