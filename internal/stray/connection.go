@@ -29,8 +29,9 @@ type Connection struct {
 // established is TCP_ESTABLISHED of include/net/tcp_states.h.
 const established = "01"
 
-// FindConnection returns this host's end of a TCP connection, from local to remote as this host sees them. It reads all of
-// /proc/net/tcp and tcp6, which are of the network namespace of the caller. It fails with ErrNoConnection.
+// FindConnection returns this host's end of a TCP connection, from local to remote as this host
+// sees them. FindConnection reads all of /proc/net/tcp and tcp6, which are of the network namespace
+// of the caller. FindConnection fails with ErrNoConnection.
 func FindConnection(procfs *kernfs.FS, local, remote netip.AddrPort) (Connection, error) {
 	fail := func(err error) (Connection, error) {
 		return Connection{}, fmt.Errorf("connection from %s to %s: %w", local, remote, err)
@@ -106,7 +107,8 @@ func heldBy(procfs *kernfs.FS, pid int) (*hostapi.Origin, error) {
 	return found[0], nil
 }
 
-// matches reads a row "sl local_address rem_address st queues timer retransmits uid timeout inode ...". The heading is none.
+// matches reads a row "sl local_address rem_address st queues timer retransmits uid timeout inode
+// ...". The heading is none.
 func matches(row []byte, local, remote netip.AddrPort) (Connection, bool) {
 	fields := bytes.Fields(row)
 	if len(fields) < 10 || string(fields[3]) != established || !isEnd(fields[1], local) || !isEnd(fields[2], remote) {
@@ -146,8 +148,8 @@ func end(text []byte) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), ok
 }
 
-// Holds tells whether the process pid has a descriptor of the socket. A process that is gone has none. It stops when ctx ends: a user may have
-// millions of descriptors.
+// Holds tells whether the process pid has a descriptor of the socket. A process that is gone has
+// none. Holds stops when ctx ends: a user may have millions of descriptors.
 func Holds(ctx context.Context, procfs *kernfs.FS, pid int, inode uint64) (bool, error) {
 	dir := strconv.Itoa(pid) + "/fd"
 	names, err := procfs.Names(dir)
@@ -170,7 +172,8 @@ func Holds(ctx context.Context, procfs *kernfs.FS, pid int, inode uint64) (bool,
 	return false, nil
 }
 
-// ignoreGone makes nothing of the errnos of a process that is no more, or of a descriptor that it has closed.
+// ignoreGone makes nothing of the errnos of a process that is no more, or of a descriptor that it
+// has closed.
 func ignoreGone(err error) error {
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH) {
 		return nil

@@ -1,13 +1,15 @@
-// Package stray tells which processes outside of every job belong to one all the same: what ssh started on another host of a job, and what
-// has left its job some other way.
+// Package stray tells which processes outside of every job belong to one all the same. ssh started
+// them on another host of a job, or they have left their job some other way.
 //
-// Read collects what /proc says of a process, Match decides from that alone. What is not certain is never taken for a job's: a
-// process that is taken in is killed with the job, and it may be somebody's login. The name of a
-// process and its environment prove nothing of where it comes from. Its uid, its cgroup, the files
-// that it and its ancestors execute, and the kernel's connections do.
+// Read collects what /proc says of a process, Match decides from that alone. A process that is in
+// doubt is never a job's. A process that becomes a job's is killed with the job, and it may be
+// somebody's login. The name of a process and its environment prove nothing of where it comes from.
+// Its uid, its cgroup, the files that it and its ancestors execute, and the kernel's connections
+// do.
 //
-// It reads /proc/PID/{stat,status,cgroup,environ,exe,fd} (proc_pid_stat(5) and its neighbours),
-// /proc/net/tcp{,6} (proc_net(5)) and systemd-logind's files of sessions, and changes nothing.
+// The package reads /proc/PID/{stat,status,cgroup,environ,exe,fd} (proc_pid_stat(5) and its
+// neighbours), /proc/net/tcp{,6} (proc_net(5)) and systemd-logind's files of sessions, and changes
+// nothing.
 package stray
 
 import (
@@ -66,8 +68,8 @@ type Reader struct {
 // maxChain bounds the ancestors that are looked at.
 const maxChain = 64
 
-// Read collects the facts of p, which the caller has just read. It fails with proc.ErrGone when the
-// process is gone, or became another or another user's meanwhile.
+// Read collects the facts of p, which the caller has just read. Read fails with proc.ErrGone when
+// the process is gone, or became another or another user's meanwhile.
 func (r *Reader) Read(p proc.Process) (Facts, error) {
 	procfs, jobOf := r.Procfs, r.JobOf
 	f := Facts{Process: p, Age: proc.Age(p.StartTime)}
@@ -104,7 +106,8 @@ func (r *Reader) Read(p proc.Process) (Facts, error) {
 	}
 	for child := p; child.PPID > 0 && len(f.Chain) < maxChain; {
 		parent, err := proc.Read(procfs, child.PPID)
-		if errors.Is(err, proc.ErrGone) || err == nil && parent.StartTime > child.StartTime { // it died, and its number was given away
+		// it died, and its number was given away
+		if errors.Is(err, proc.ErrGone) || err == nil && parent.StartTime > child.StartTime {
 			break
 		}
 		if err != nil {
@@ -167,8 +170,8 @@ func gone(err error) error {
 	return err
 }
 
-// parseConnection reads SSH_CONNECTION: "client port server port" (ssh(1)). Nil where it is anything else: its user can write what he
-// likes there.
+// parseConnection reads SSH_CONNECTION: "client port server port" (ssh(1)). Nil where it is
+// anything else: its user can write what he likes there.
 func parseConnection(text string) *hostapi.Origin {
 	fields := strings.Fields(text)
 	if len(fields) != 4 {

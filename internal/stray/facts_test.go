@@ -52,8 +52,10 @@ func (f *fixture) write(name, text string) {
 func (f *fixture) process(pid, ppid, sid, uid, start int, comm, cgroup string, environ ...string) {
 	f.t.Helper()
 	dir := strconv.Itoa(pid) + "/"
-	f.write(dir+"stat", fmt.Sprintf("%d (%s) S %d %d %d 34816 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", pid, comm, ppid, pid, sid, start))
-	f.write(dir+"status", fmt.Sprintf("Name:\t%s\nUid:\t%d\t%d\t%d\t%d\nGid:\t%d\t%d\t%d\t%d\n", comm, uid, uid, uid, uid, uid, uid, uid, uid))
+	f.write(dir+"stat", fmt.Sprintf("%d (%s) S %d %d %d 34816 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", pid, comm,
+		ppid, pid, sid, start))
+	f.write(dir+"status", fmt.Sprintf("Name:\t%s\nUid:\t%d\t%d\t%d\t%d\nGid:\t%d\t%d\t%d\t%d\n", comm, uid, uid, uid,
+		uid, uid, uid, uid, uid))
 	f.write(dir+"cgroup", cgroup)
 	f.write(dir+"environ", strings.Join(environ, "\x00")+"\x00")
 	exe := filepath.Join(f.dir, dir, "exe")
@@ -84,15 +86,17 @@ func reader(procfs *kernfs.FS, jobOf func(int) (string, bool, error)) *Reader {
 	return &Reader{Procfs: procfs, JobOf: jobOf, Environ: proc.NewEnvirons(procfs).Read}
 }
 
-func TestRead(t *testing.T) {
+func TestReadCollectsTheFactsOfProc(t *testing.T) {
 	f := newFixture(t)
 	f.process(1, 0, 1, 0, 0, "init", "0::/init.scope\n")
 	f.process(20, 1, 20, 0, 10, "sshd", "0::/system.slice/ssh.service\n")
 	f.process(30, 20, 30, 0, 20, "sshd", "0::/x\n")
 	f.process(31, 30, 30, 1000, 21, "sshd", "0::/x\n")
 	f.process(32, 31, 32, 1000, 22, "bash) S 1 (", "0::/x\n")
-	f.process(33, 32, 32, 1000, 23, "sleep", "1:name=systemd:/y\n0::/x\n", "A=PBS_JOBID=1.srv", "PBS_JOBID=77[3].srv", "PBS_JOBID=78.srv", "SSH_CONNECTION=10.0.0.1 40000 10.0.0.2 22")
-	f.process(34, 999, 998, 1000, 24, "lost", "0::/x\n", "PBS_JOBID=../etc", "SSH_CONNECTION=::ffff:10.0.0.1 40000 fe80::2%eth0 22")
+	f.process(33, 32, 32, 1000, 23, "sleep", "1:name=systemd:/y\n0::/x\n", "A=PBS_JOBID=1.srv", "PBS_JOBID=77[3].srv",
+		"PBS_JOBID=78.srv", "SSH_CONNECTION=10.0.0.1 40000 10.0.0.2 22")
+	f.process(34, 999, 998, 1000, 24, "lost", "0::/x\n", "PBS_JOBID=../etc",
+		"SSH_CONNECTION=::ffff:10.0.0.1 40000 fe80::2%eth0 22")
 	f.process(35, 36, 36, 1000, 25, "orphan", "0::/x\n", "SSH_CONNECTION=10.0.0.1 400000 10.0.0.2 22")
 	f.process(36, 1, 36, 1001, 99, "thief", "0::/x\n") // has the number of a parent that is gone
 	procfs := f.open()
@@ -121,10 +125,13 @@ func TestRead(t *testing.T) {
 		return id
 	}
 	want := Facts{
-		Process: proc.Process{PID: 33, StartTime: 23, PPID: 32, PGRP: 33, Session: 32, TTY: 34816, UID: 1000, EUID: 1000, GID: 1000, Comm: "sleep", State: 'S'},
-		JobID:   "77[3].srv", SSH: &hostapi.Origin{Local: "10.0.0.1:40000", Remote: "10.0.0.2:22"}, Cgroup: "1:name=systemd:/y\n0::/x\n",
-		Exe: exe("sleep"), Gone: true,
-		Chain: []Relative{{PID: 32, UID: 1000, In: "77[3].srv"}, {PID: 31, UID: 1000}, {PID: 30, Program: "sshd", Exe: exe("sshd")}, {PID: 20, Program: "sshd", Exe: exe("sshd")},
+		Process: proc.Process{PID: 33, StartTime: 23, PPID: 32, PGRP: 33, Session: 32, TTY: 34816, UID: 1000,
+			EUID: 1000, GID: 1000, Comm: "sleep", State: 'S'},
+		JobID: "77[3].srv", SSH: &hostapi.Origin{Local: "10.0.0.1:40000", Remote: "10.0.0.2:22"},
+		Cgroup: "1:name=systemd:/y\n0::/x\n",
+		Exe:    exe("sleep"), Gone: true,
+		Chain: []Relative{{PID: 32, UID: 1000, In: "77[3].srv"}, {PID: 31, UID: 1000},
+			{PID: 30, Program: "sshd", Exe: exe("sshd")}, {PID: 20, Program: "sshd", Exe: exe("sshd")},
 			{PID: 1, Program: "init", Exe: exe("init")}},
 	}
 	leader := want.Chain[0]
@@ -133,14 +140,15 @@ func TestRead(t *testing.T) {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	lost := read(34)
-	if lost.JobID != "" || lost.Chain != nil || lost.Leader != nil || lost.SSH == nil || lost.SSH.Local != "10.0.0.1:40000" || lost.SSH.Remote != "[fe80::2%eth0]:22" {
+	if lost.JobID != "" || lost.Chain != nil || lost.Leader != nil || lost.SSH == nil ||
+		lost.SSH.Local != "10.0.0.1:40000" || lost.SSH.Remote != "[fe80::2%eth0]:22" {
 		t.Errorf("%+v, ssh %+v", lost, lost.SSH)
 	}
 	orphan := read(35)
 	if orphan.Chain != nil || orphan.SSH != nil {
 		t.Errorf("%+v", orphan)
 	}
-	// What is not there any more, and what is another by now.
+	// The first process is not there any more, and the second is another by now.
 	p, err := proc.Read(procfs, 34)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +168,8 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := reader(procfs, func(int) (string, bool, error) { return "", false, broken }).Read(p33); !errors.Is(err, broken) {
+	if _, err := reader(procfs, func(int) (string, bool, error) { return "", false, broken }).Read(p33); !errors.Is(err,
+		broken) {
 		t.Errorf("the cgroups cannot be read: %v", err)
 	}
 }
@@ -227,18 +236,20 @@ func TestFindConnection(t *testing.T) {
 	if err := os.Remove(filepath.Join(f.dir, "net/tcp6")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FindConnection(f.open(), netip.MustParseAddrPort("10.0.0.1:40000"), netip.MustParseAddrPort("10.0.0.2:22")); err != nil {
+	if _, err := FindConnection(f.open(), netip.MustParseAddrPort("10.0.0.1:40000"),
+		netip.MustParseAddrPort("10.0.0.2:22")); err != nil {
 		t.Errorf("without IPv6: %v", err)
 	}
 }
 
-func TestHolds(t *testing.T) {
+func TestHoldsFindsTheSocketOfAProcess(t *testing.T) {
 	f := newFixture(t)
 	dir := filepath.Join(f.dir, "31/fd")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, target := range map[string]string{"0": "/dev/null", "3": "socket:[4711]", "4": "socket:[47110]", "5": "pipe:[4712]"} {
+	for name, target := range map[string]string{"0": "/dev/null", "3": "socket:[4711]", "4": "socket:[47110]",
+		"5": "pipe:[4712]"} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func (c Class) String() string {
 	return names[c-Ours]
 }
 
-// By what a process belongs to a job (Verdict.Match, hostapi.Stray.Match).
+// The marks by which a process belongs to a job (Verdict.Match, hostapi.Stray.Match).
 const (
 	ByAncestry    = "ancestry"    // an ancestor is in the job
 	BySession     = "session"     // its session is the job's
@@ -55,9 +55,11 @@ type Verdict struct {
 // Young is below which age a process is left alone: whoever started it may be about to attach it.
 const Young = 2 * time.Second
 
-// Match decides what a process is, given all live jobs of this host. The first rule that holds counts; docs/mpi.md has them in words.
+// Match decides what a process is, given all live jobs of this host. The first rule that holds
+// counts; docs/mpi.md has them in words.
 //
-// PBS_JOBID can be set by anybody for own processes. The worst that comes of it is that these are charged to an own job and end with it.
+// PBS_JOBID can be set by anybody for own processes. The worst that comes of it is that these are
+// charged to an own job and end with it.
 func Match(f Facts, jobs []Job) Verdict {
 	mine := slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return j.UID != f.UID })
 	switch {
@@ -94,7 +96,8 @@ func has(jobs []Job, id string) bool {
 	return slices.ContainsFunc(jobs, func(j Job) bool { return j.ID == id })
 }
 
-// related finds the job that an ancestor or the leader of the session is in; "" where that is none of the jobs.
+// related finds the job that an ancestor or the leader of the session is in; "" where that is none
+// of the jobs.
 func related(f Facts, mine []Job) (job, by string, ok bool) {
 	for _, r := range f.Chain {
 		if r.UID == f.UID && r.In != "" {
@@ -107,7 +110,8 @@ func related(f Facts, mine []Job) (job, by string, ok bool) {
 	case f.Leader != nil || f.Session <= 0:
 		return "", "", false
 	}
-	// Nobody leads it any more, or the process itself does. A login that was given the number of a session that is over is no job's.
+	// The session has no leader any more, or the process itself leads it. A login that was given
+	// the number of a session that is over is no job's.
 	i := slices.IndexFunc(mine, func(j Job) bool { return j.Session == f.Session })
 	if i < 0 || descends(f, isLogin) || sessionOf(f.Cgroup) != "" {
 		return "", "", false
@@ -122,9 +126,9 @@ func known(jobs []Job, id string) string {
 	return ""
 }
 
-// isOurs tells whether the process is part of what starts others. These are hookhost, the hooks
-// that its daemon starts as the user, and the sshd of a connection: root's has forked it, and it
-// executes the same file.
+// isOurs tells whether the process is part of what starts others. Such are hookhost, the hooks that
+// its daemon starts as the user, and the sshd of a connection. root's sshd has forked the latter,
+// and it executes the same file.
 func isOurs(f Facts) bool {
 	if f.Ours {
 		return true
@@ -143,8 +147,9 @@ func isSSHD(program string) bool {
 	return slices.Contains([]string{"sshd", "sshd-session", "sshd-auth", "dropbear"}, program)
 }
 
-// isSubmitter knows what a qsub leaves behind: a process without parents or terminal. It hands its
-// user's further jobs to the server for a minute (openpbs src/cmds/qsub_sup.c, do_daemon_stuff).
+// isSubmitter knows what a qsub leaves behind: a process without parents or terminal. The process
+// hands its user's further jobs to the server for a minute (openpbs src/cmds/qsub_sup.c,
+// do_daemon_stuff).
 func isSubmitter(f Facts) bool { return f.Qsub && f.Session == f.PID && f.TTY == 0 }
 
 func isMoM(r Relative) bool { return r.UID == 0 && r.Program == "pbs_mom" }
@@ -174,10 +179,12 @@ func isScheduler(r Relative) bool {
 	return false
 }
 
-// notServices are the units of system.slice in which there is what people log in by and what starts jobs.
+// notServices are the units of system.slice in which there is what people log in by and what starts
+// jobs.
 var notServices = []string{"ssh", "sshd", "dropbear", "pbs", "pbs_mom", "hookhost"}
 
-// isService tells whether the process is part of a service: by its cgroup, where systemd sorts processes into units, and by its ancestors.
+// isService tells whether the process is part of a service: by its cgroup, where systemd sorts
+// processes into units, and by its ancestors.
 func isService(f Facts) bool {
 	if descends(f, isScheduler) {
 		return true

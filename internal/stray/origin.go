@@ -97,7 +97,7 @@ func (r *Reader) Sender(ctx context.Context, from hostapi.Origin, jobs []Job,
 }
 
 // remoteHost returns the address, or the name, from which a session of systemd-logind's was begun.
-// It is "" for one that was not begun by the network, and for one that is not known.
+// The result is "" for a session that was not begun by the network, and for one that is not known.
 func remoteHost(dir, session string) string {
 	if dir == "" {
 		dir = SessionsDir

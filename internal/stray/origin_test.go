@@ -12,7 +12,7 @@ import (
 )
 
 // The connection of root's sshd goes before the one of the environment, and so does logind's word.
-func TestOrigin(t *testing.T) {
+func TestOriginIsTheConnectionOfRootsSSHD(t *testing.T) {
 	const lie = "SSH_CONNECTION=203.0.113.5 1 203.0.113.6 22"
 	real := &hostapi.Origin{Local: "10.0.0.2:22", Remote: "10.0.0.1:40002"} // a row of table
 	f := newFixture(t)
@@ -30,7 +30,8 @@ func TestOrigin(t *testing.T) {
 		}
 	}
 	sessions := t.TempDir()
-	for name, text := range map[string]string{"1": "REMOTE=1\nREMOTE_HOST=127.0.0.1\n", "2": "REMOTE=1\nREMOTE_HOST=203.0.113.5\n",
+	for name, text := range map[string]string{"1": "REMOTE=1\nREMOTE_HOST=127.0.0.1\n",
+		"2": "REMOTE=1\nREMOTE_HOST=203.0.113.5\n",
 		"3": "REMOTE=1\nREMOTE_HOST=localhost\n", "4": "REMOTE=0\n", "6": "REMOTE_HOST=::1\n"} {
 		if err := os.WriteFile(filepath.Join(sessions, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -48,7 +49,8 @@ func TestOrigin(t *testing.T) {
 	}{
 		{"below sshd", 20, "0::/x\n", lie, real, false, true},
 		{"below sshd, with an empty environment", 20, "0::/x\n", "", real, false, true},
-		{"below an sshd without a connection", 21, "0::/x\n", lie, parseConnection(lie[len("SSH_CONNECTION="):]), true, true},
+		{"below an sshd without a connection", 21, "0::/x\n", lie, parseConnection(lie[len("SSH_CONNECTION="):]), true,
+			true},
 		{"below a user's own sshd", 22, "0::/x\n", "", nil, false, false},
 		{"a lie", 1, "0::/x\n", lie, parseConnection(lie[len("SSH_CONNECTION="):]), true, false},
 		{"a session from this host", 1, session("1"), "", nil, false, false},
