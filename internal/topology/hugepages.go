@@ -13,17 +13,19 @@ import (
 
 // HugePages are the huge pages of a machine.
 type HugePages struct {
-	// Default is the size in bytes of the kernel's default huge page, that of hpmem; 0 without huge pages.
+	// Default is the size in bytes of the kernel's default huge page, that of hpmem; 0 without huge
+	// pages.
 	Default int64
-	// Total is what there is, in bytes by page size in bytes. Sizes that the kernel knows and has no page of are in it.
+	// Total is what there is, in bytes by page size in bytes. Sizes that the kernel knows and has
+	// no page of are in it.
 	Total map[int64]int64
 }
 
 const hugePagesDir = "kernel/mm/hugepages"
 
-// ScanHugePages reads /sys/kernel/mm/hugepages (Documentation/admin-guide/mm/hugetlbpage.rst) and Hugepagesize of
-// /proc/meminfo. It is apart from Scan since the administrator may change the totals at any time. A kernel without huge
-// pages has none, which is no error.
+// ScanHugePages reads /sys/kernel/mm/hugepages (Documentation/admin-guide/mm/hugetlbpage.rst) and
+// Hugepagesize of /proc/meminfo. ScanHugePages is apart from Scan since the administrator may
+// change the totals at any time. A kernel without huge pages has none, which is no error.
 func ScanHugePages(roots kernfs.Roots) (HugePages, error) {
 	h := HugePages{}
 	var err error
@@ -38,7 +40,8 @@ func ScanHugePages(roots kernfs.Roots) (HugePages, error) {
 	return h, nil
 }
 
-// NUMAHugePages returns the huge pages of one NUMA node, in bytes by page size in bytes; nil where the kernel tells none.
+// NUMAHugePages returns the huge pages of one NUMA node, in bytes by page size in bytes; nil where
+// the kernel tells none.
 func NUMAHugePages(sys *kernfs.FS, node int) (map[int64]int64, error) {
 	return readHugePages(sys, fmt.Sprintf("%s/node%d/hugepages", nodeDir, node))
 }
@@ -63,7 +66,8 @@ func readHugePages(sys *kernfs.FS, dir string) (map[int64]int64, error) {
 		file := dir + "/" + name + "/nr_hugepages"
 		n, err := sys.Uint(file)
 		if err == nil && n > uint64(math.MaxInt64/(kb*1024)) {
-			err = &kernfs.ParseError{File: sys.Path(file), Text: fmt.Sprint(n), Err: errors.New("more than there can be")}
+			err = &kernfs.ParseError{File: sys.Path(file), Text: fmt.Sprint(n),
+				Err: errors.New("more than there can be")}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("scan huge pages: %w", err)

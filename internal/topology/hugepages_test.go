@@ -15,7 +15,8 @@ func TestHugePages(t *testing.T) {
 	roots := openTree(t, archive)
 	got, err := ScanHugePages(roots)
 	const mb2, gb1 = 2 << 20, 1 << 30
-	if want := (HugePages{Default: mb2, Total: map[int64]int64{mb2: 512 * mb2, gb1: gb1}}); err != nil || !cmp.Equal(got, want) {
+	if want := (HugePages{Default: mb2, Total: map[int64]int64{mb2: 512 * mb2, gb1: gb1}}); err != nil ||
+		!cmp.Equal(got, want) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 	for node, want := range []map[int64]int64{{mb2: 384 * mb2, gb1: 0}, {mb2: 128 * mb2, gb1: gb1}, nil} {
@@ -27,7 +28,8 @@ func TestHugePages(t *testing.T) {
 
 func TestHugePagesErrors(t *testing.T) {
 	for _, text := range []string{"-1", "x", "9223372036854775807"} {
-		roots := openTree(t, txtar.Parse([]byte("-- proc/meminfo --\nHugepagesize: 2048 kB\n-- sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages --\n"+text+"\n")))
+		roots := openTree(t, txtar.Parse([]byte("-- proc/meminfo --\nHugepagesize: 2048 kB\n-- "+
+			"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages --\n"+text+"\n")))
 		if got, err := ScanHugePages(roots); err == nil {
 			t.Errorf("nr_hugepages %s: %+v, want an error", text, got)
 		}

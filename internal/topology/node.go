@@ -1,9 +1,11 @@
 // Package topology reads which cpus, cores, sockets and NUMA nodes this machine has.
 //
-// It owns /sys/devices/system/cpu (Documentation/ABI/stable/sysfs-devices-system-cpu), /sys/devices/system/node
-// (Documentation/ABI/stable/sysfs-devices-node) and the totals of /proc/meminfo. A Node is a snapshot: nothing changes
-// it after Scan. Cpus that are offline are not in it. What a kernel does not tell is degraded, not guessed: without
-// topology files every cpu is a core of its own in socket 0, without NUMA there is one node 0 with all the memory.
+// The package owns /sys/devices/system/cpu (Documentation/ABI/stable/sysfs-devices-system-cpu),
+// /sys/devices/system/node (Documentation/ABI/stable/sysfs-devices-node) and the totals of
+// /proc/meminfo. A Node is a snapshot: nothing changes it after Scan. Cpus that are offline are not
+// in it. Facts that a kernel does not give are degraded, not guessed. Every cpu is a core of its
+// own in socket 0 when there are no topology files. A machine that has no NUMA is one node 0 with
+// all the memory.
 package topology
 
 import "github.com/hookhost/hookhost/internal/kernfs"
@@ -21,7 +23,8 @@ type Node struct {
 // CPU is one hardware thread, which is what the kernel calls a cpu.
 type CPU struct {
 	ID int
-	// Core is the lowest online cpu of the same core. Unlike the kernel's core_id it is unique in the machine.
+	// Core is the lowest online cpu of the same core. Unlike the kernel's core_id it is unique in
+	// the machine.
 	Core     int
 	Socket   int          // physical_package_id; 0 where the kernel knows none
 	NUMA     int          // ID of its NUMANode

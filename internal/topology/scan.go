@@ -15,8 +15,9 @@ const (
 	nodeDir = "devices/system/node"
 )
 
-// Scan reads the machine's topology below roots.Sys and roots.Proc. Files that a kernel does not have are no error;
-// one that is there and cannot be read or understood is, and so is a machine without any cpu or without MemTotal.
+// Scan reads the machine's topology below roots.Sys and roots.Proc. Files that a kernel does not
+// have are no error. A file that is there and cannot be read or understood is an error. So is a
+// machine without any cpu or without MemTotal.
 func Scan(roots kernfs.Roots) (*Node, error) {
 	node := &Node{}
 	var err error
@@ -105,7 +106,8 @@ func readNUMA(sys *kernfs.FS, node *Node) ([]NUMANode, error) {
 	}
 	nodes[0].CPUs = nodes[0].CPUs.Union(rest)
 	if len(nodes) == 1 {
-		// A kernel that initializes its memory lazily counts in the node only what it has got to so far.
+		// A kernel that initializes its memory lazily counts in the node only what it has got to so
+		// far.
 		nodes[0].MemTotal = node.MemTotal
 	}
 	return nodes, nil
@@ -132,7 +134,8 @@ func readList(sys *kernfs.FS, name, dir, prefix string) (kernfs.IDSet, error) {
 	return kernfs.IDs(found...), nil
 }
 
-// readID reads a file with one number. A missing file and -1, which is what the kernel writes for "unknown", are 0.
+// readID reads a file with one number. A missing file and -1, which is what the kernel writes for
+// "unknown", are 0.
 func readID(sys *kernfs.FS, name string) (int, error) {
 	b, err := sys.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -119,17 +119,25 @@ func TestScanErrors(t *testing.T) {
 		missing    bool
 	}{
 		{name: "no meminfo", tree: "-- proc/x --\n-- sys/devices/system/cpu/online --\n0\n", missing: true},
-		{name: "no MemTotal", tree: "-- proc/meminfo --\nMemFree: 1 kB\n-- sys/devices/system/cpu/online --\n0\n", parse: true},
-		{name: "MemTotal in another unit", tree: "-- proc/meminfo --\nMemTotal: 1 MB\n-- sys/devices/system/cpu/online --\n0\n", parse: true},
-		{name: "MemTotal too large", tree: "-- proc/meminfo --\nMemTotal: 9223372036854775807 kB\n-- sys/devices/system/cpu/online --\n0\n", parse: true},
+		{name: "no MemTotal", tree: "-- proc/meminfo --\nMemFree: 1 kB\n-- sys/devices/system/cpu/online --\n0\n",
+			parse: true},
+		{name: "MemTotal in another unit",
+			tree: "-- proc/meminfo --\nMemTotal: 1 MB\n-- sys/devices/system/cpu/online --\n0\n", parse: true},
+		{name: "MemTotal too large", tree: "-- proc/meminfo --\nMemTotal: 9223372036854775807 kB\n-- " +
+			"sys/devices/system/cpu/online --\n0\n", parse: true},
 		{name: "bad swap", tree: base + "-- proc/meminfo --\nMemTotal: 1024 kB\nSwapTotal: -1 kB\n", parse: true},
 		{name: "no cpu at all", tree: "-- proc/meminfo --\nMemTotal: 1 kB\n-- sys/x --\n"},
 		{name: "bad online list", tree: base + "-- sys/devices/system/cpu/online --\n0-\n", parse: true},
-		{name: "bad siblings", tree: base + "-- sys/devices/system/cpu/cpu0/topology/thread_siblings_list --\nx\n", parse: true},
-		{name: "bad socket", tree: base + "-- sys/devices/system/cpu/cpu0/topology/physical_package_id --\nx\n", parse: true},
-		{name: "bad cpulist", tree: base + "-- sys/devices/system/node/online --\n0\n-- sys/devices/system/node/node0/cpulist --\nx\n", parse: true},
-		{name: "bad node meminfo", tree: base + "-- sys/devices/system/node/online --\n0\n-- sys/devices/system/node/node0/meminfo --\nx\n", parse: true},
-		{name: "bad has_memory", tree: base + "-- sys/devices/system/node/online --\n0\n-- sys/devices/system/node/has_memory --\nx\n", parse: true},
+		{name: "bad siblings", tree: base + "-- sys/devices/system/cpu/cpu0/topology/thread_siblings_list --\nx\n",
+			parse: true},
+		{name: "bad socket", tree: base + "-- sys/devices/system/cpu/cpu0/topology/physical_package_id --\nx\n",
+			parse: true},
+		{name: "bad cpulist", tree: base +
+			"-- sys/devices/system/node/online --\n0\n-- sys/devices/system/node/node0/cpulist --\nx\n", parse: true},
+		{name: "bad node meminfo", tree: base +
+			"-- sys/devices/system/node/online --\n0\n-- sys/devices/system/node/node0/meminfo --\nx\n", parse: true},
+		{name: "bad has_memory", tree: base +
+			"-- sys/devices/system/node/online --\n0\n-- sys/devices/system/node/has_memory --\nx\n", parse: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			node, err := Scan(openTree(t, txtar.Parse([]byte(tt.tree))))
@@ -138,7 +146,8 @@ func TestScanErrors(t *testing.T) {
 			}
 			var parse *kernfs.ParseError
 			if errors.As(err, &parse) != tt.parse || errors.Is(err, fs.ErrNotExist) != tt.missing {
-				t.Errorf("error %q: parse %t, missing %t, want %t, %t", err, errors.As(err, &parse), errors.Is(err, fs.ErrNotExist), tt.parse, tt.missing)
+				t.Errorf("error %q: parse %t, missing %t, want %t, %t", err, errors.As(err, &parse),
+					errors.Is(err, fs.ErrNotExist), tt.parse, tt.missing)
 			}
 		})
 	}
