@@ -182,7 +182,8 @@ func withoutCommas(pattern string) (without string, outside bool, err error) {
 		case plain == one:
 		case size == 1:
 			outside = true
-		case plain == "[]" || strings.HasPrefix(one, "[!") || strings.Contains(one, "-,") || strings.Contains(one, ",-"):
+		case plain == "[]" || strings.HasPrefix(one, "[!") || strings.Contains(one, "-,") ||
+			strings.Contains(one, ",-"):
 			return "", false, fmt.Errorf("pattern %q: a comma in it", pattern)
 		default:
 			one = plain

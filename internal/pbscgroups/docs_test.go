@@ -15,11 +15,12 @@ const (
 
 // The table of docs/openpbs-migration.md is what the import does, with a row for every key that the
 // stock hook reads.
-func TestDocs(t *testing.T) {
+func TestImportIsAsTheMigrationPageSays(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| pbs_cgroups | hookhost | default | what differs |\n|---|---|---|---|\n")
 	for _, k := range keys {
-		if section, name, _ := strings.Cut(strings.TrimPrefix(k.name, "cgroup."), "."); strings.HasPrefix(k.name, "cgroup.") && (name == "mount_path" || strings.Contains(patternLists, name) && name != "") {
+		if section, name, _ := strings.Cut(strings.TrimPrefix(k.name, "cgroup."), "."); strings.HasPrefix(k.name,
+			"cgroup.") && (name == "mount_path" || strings.Contains(patternLists, name) && name != "") {
 			if section == "cpu" { // all sections have these
 				ours, note := "`[…] enabled`", "of the section; the same order of evaluation"
 				if name == "mount_path" {
@@ -33,7 +34,8 @@ func TestDocs(t *testing.T) {
 		if len(k.ours) > 0 {
 			ours = "`" + strings.Join(k.ours, "`, `") + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.name, ours, shownDefault(k), strings.ReplaceAll(k.note, "|", `\|`))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.name, ours, shownDefault(k),
+			strings.ReplaceAll(k.note, "|", `\|`))
 	}
 	text, err := os.ReadFile(docs)
 	if err != nil {

@@ -3,8 +3,8 @@ package pbscgroups
 import "strings"
 
 // enable decides what is enabled where. In the stock hook a section is enabled by its own keys, in
-// one order whatever the order of the file: the switch, and not exclude_vntypes, and not
-// exclude_hosts, or include_hosts, and run_only_on_hosts (openpbs pbs_cgroups.PY,
+// one order whatever the order of the file. The order is: the switch, and not exclude_vntypes, and
+// not exclude_hosts, or include_hosts, and run_only_on_hosts (openpbs pbs_cgroups.PY,
 // morph_config_dict_bools). The switch at the top (enabled) turns all sections off. The hook takes
 // no part in anything where no controller is enabled (main).
 func (i *importer) enable() error {
@@ -31,7 +31,8 @@ func (i *importer) enable() error {
 		if !given {
 			k := Key{Key: join(name, "enabled"), Value: "false", Became: Ours, Why: s.note}
 			i.rows = append(i.rows, row{k, []string{s.ours + ".enabled"}})
-			i.from[s.ours+".enabled"] = append([]string{"default of " + join(name, "enabled")}, i.from[s.ours+".enabled"]...)
+			i.from[s.ours+".enabled"] = append([]string{"default of " + join(name, "enabled")},
+				i.from[s.ours+".enabled"]...)
 		}
 	}
 	i.switchTo("host.enabled", top.and(some), "")

@@ -11,7 +11,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-func TestCondition(t *testing.T) {
+func TestConditionIsWrittenInOneForm(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{`true`, `true`},
 		{`false`, `false`},
@@ -43,14 +43,18 @@ func TestListsAndSwitchesBecomeOneCondition(t *testing.T) {
 		{`{}`, `false`, `false`},
 		{`{"cgroup":{"memory":{"enabled":true}}}`, `true`, `true`},
 		{`{"enabled":false,"cgroup":{"memory":{"enabled":true}}}`, `false`, `true`},
-		{`{"exclude_hosts":["a"],"cgroup":{"memory":{"enabled":true,"exclude_hosts":["b"]},"cpuset":{"enabled":true}}}`, `"host not in: a"`, `"host not in: b"`},
-		{`{"exclude_hosts":["a"],"cgroup":{"memory":{"enabled":true,"exclude_hosts":["b"]}}}`, `"host not in: a and host not in: b"`, `"host not in: b"`},
-		{`{"exclude_vntypes":["x"],"exclude_hosts":["a"],"cgroup":{"memory":{"enabled":true}}}`, `"vntype not in: x and host not in: a"`, `true`},
+		{`{"exclude_hosts":["a"],"cgroup":{"memory":{"enabled":true,"exclude_hosts":["b"]},"cpuset":{"enabled":true}}}`,
+			`"host not in: a"`, `"host not in: b"`},
+		{`{"exclude_hosts":["a"],"cgroup":{"memory":{"enabled":true,"exclude_hosts":["b"]}}}`,
+			`"host not in: a and host not in: b"`, `"host not in: b"`},
+		{`{"exclude_vntypes":["x"],"exclude_hosts":["a"],"cgroup":{"memory":{"enabled":true}}}`,
+			`"vntype not in: x and host not in: a"`, `true`},
 		{`{"cgroup":{"memory":{"enabled":true,"exclude_hosts":["a"]},"cpuset":{"enabled":true,"exclude_hosts":["a","b"]}}}`, `"host not in: a,b or host not in: a"`, `"host not in: a"`},
 		{`{"cgroup":{"memory":{"enabled":"host in: a"},"cpuset":{"enabled":"host in: b,a"},"pids":{"enabled":"vntype in: x"}}}`, `"host in: b,a or host in: a or vntype in: x"`, `"host in: a"`},
 		{`{"cgroup":{"memory":{"include_hosts":["a"]}}}`, `"host in: a"`, `"host in: a"`},
 		{`{"cgroup":{"memory":{"enabled":true,"exclude_hosts":["a*"],"include_hosts":["ab"],"run_only_on_hosts":["a?","b"]}}}`,
-			`"host not in: a* and host in: a?,b or host in: ab and host in: a?,b"`, `"host not in: a* and host in: a?,b or host in: ab and host in: a?,b"`},
+			`"host not in: a* and host in: a?,b or host in: ab and host in: a?,b"`,
+			`"host not in: a* and host in: a?,b or host in: ab and host in: a?,b"`},
 		{`{"include_hosts":["a"],"cgroup":{"memory":{"enabled":true}}}`, `true`, `true`},
 		{`{"run_only_on_hosts":["a,b"],"cgroup":{"memory":{"enabled":true}}}`, `false`, `true`},
 		{`{"exclude_hosts":["n[1,2]"],"cgroup":{"memory":{"enabled":true}}}`, `"host not in: n[12]"`, `true`},
@@ -62,7 +66,8 @@ func TestListsAndSwitchesBecomeOneCondition(t *testing.T) {
 			continue
 		}
 		for section, want := range map[string]string{"host": tt.host, "memory": tt.memory} {
-			if _, rest, _ := strings.Cut(string(got.TOML), "\n["+section+"]\n"); !strings.HasPrefix(rest, "enabled = "+want+" #") && !strings.HasPrefix(rest, "enabled = "+want+"\n") {
+			if _, rest, _ := strings.Cut(string(got.TOML), "\n["+section+"]\n"); !strings.HasPrefix(rest,
+				"enabled = "+want+" #") && !strings.HasPrefix(rest, "enabled = "+want+"\n") {
 				t.Errorf("%s: [%s] has not enabled = %s:\n%s", tt.text, section, want, got.TOML)
 			}
 		}
@@ -87,7 +92,8 @@ func stockEnabled(section map[string]any, enabled any, host, vntype string) bool
 	if text, isText := enabled.(string); isText {
 		head, tail, _ := strings.Cut(text, ":")
 		subject := map[string]string{"host": host, "vntype": vntype}[strings.Fields(head)[0]]
-		on, isBool = matches(subject, strings.Split(strings.ReplaceAll(tail, " ", ""), ",")) != strings.Contains(head, " not "), true
+		on, isBool = matches(subject, strings.Split(strings.ReplaceAll(tail, " ", ""), ",")) != strings.Contains(head,
+			" not "), true
 	}
 	if list, ok := section["exclude_vntypes"]; ok && on && matches(vntype, list) {
 		on = false
@@ -126,9 +132,11 @@ func TestEnabledAsInTheStockHook(t *testing.T) {
 		case 1:
 			s["enabled"] = false
 		case 2:
-			s["enabled"] = fmt.Sprintf("%s: %s", pick("host in", "host not in"), strings.Join(append(several(hostPattern), "c"), ", "))
+			s["enabled"] = fmt.Sprintf("%s: %s", pick("host in", "host not in"),
+				strings.Join(append(several(hostPattern), "c"), ", "))
 		case 3:
-			s["enabled"] = fmt.Sprintf("%s: %s", pick("vntype in", "vntype not in"), strings.Join(append(several(vntypePattern), "y"), " ,"))
+			s["enabled"] = fmt.Sprintf("%s: %s", pick("vntype in", "vntype not in"),
+				strings.Join(append(several(vntypePattern), "y"), " ,"))
 		}
 		for _, name := range strings.Fields(patternLists) {
 			if random.IntN(3) > 0 {
@@ -169,9 +177,12 @@ func TestEnabledAsInTheStockHook(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", text, err)
 				}
-				ours := map[string]bool{"cpu": f.CPU.Enabled, "cpuset": f.Cpuset.Enabled, "memory": f.Memory.Enabled, "memsw": f.Memsw.Enabled,
-					"hugetlb": f.Hugetlb.Enabled, "pids": f.Pids.Enabled, "blkio": f.Blkio.Enabled, "net_cls": f.NetCls.Enabled,
-					"net_prio": f.NetPrio.Enabled, "perf_event": f.PerfEvent.Enabled, "rdma": f.RDMA.Enabled, "devices": f.Devices.Enabled}
+				ours := map[string]bool{"cpu": f.CPU.Enabled, "cpuset": f.Cpuset.Enabled, "memory": f.Memory.Enabled,
+					"memsw":   f.Memsw.Enabled,
+					"hugetlb": f.Hugetlb.Enabled, "pids": f.Pids.Enabled, "blkio": f.Blkio.Enabled,
+					"net_cls":  f.NetCls.Enabled,
+					"net_prio": f.NetPrio.Enabled, "perf_event": f.PerfEvent.Enabled, "rdma": f.RDMA.Enabled,
+					"devices": f.Devices.Enabled}
 				known := vntype
 				if known == "" {
 					known = "__UNKNOWN__"
@@ -181,11 +192,13 @@ func TestEnabledAsInTheStockHook(t *testing.T) {
 					stock := stockEnabled(parts[s.name], false, host, known)
 					some = some || stock
 					if is, has := ours[s.name]; has && is != stock {
-						t.Fatalf("%s\non %s of vntype %q: %s is %t, in the stock hook %t:\n%s", text, host, vntype, s.name, is, stock, got.TOML)
+						t.Fatalf("%s\non %s of vntype %q: %s is %t, in the stock hook %t:\n%s", text, host, vntype,
+							s.name, is, stock, got.TOML)
 					}
 				}
 				if want := some && stockEnabled(file, true, host, known); f.Host.Enabled != want {
-					t.Fatalf("%s\non %s of vntype %q: the host is %t, in the stock hook %t:\n%s", text, host, vntype, f.Host.Enabled, want, got.TOML)
+					t.Fatalf("%s\non %s of vntype %q: the host is %t, in the stock hook %t:\n%s", text, host, vntype,
+						f.Host.Enabled, want, got.TOML)
 				}
 			}
 		}

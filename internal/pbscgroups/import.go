@@ -2,10 +2,10 @@
 // one of hookhost's (hookhost.toml), and says of each key what became of it. Nothing is left out
 // without a word.
 //
-// Facts are those of openpbs src/hooks/cgroups/pbs_cgroups.PY: the file is merged deep over the
-// defaults of parse_config_file, then morph_config_dict_bools makes of conditions and of lists of
-// hosts and vntypes what is enabled on this host. A default of the stock code that is not ours is
-// written out, so that a node does what it did.
+// Facts are those of openpbs src/hooks/cgroups/pbs_cgroups.PY. The file is merged deep over the
+// defaults of parse_config_file. morph_config_dict_bools then decides from conditions and from
+// lists of hosts and vntypes what is enabled on this host. A default of the stock code that is not
+// ours is written out, so that a node does what it did.
 package pbscgroups
 
 import (
@@ -64,7 +64,7 @@ func (i *Import) Refused() int {
 }
 
 // Read reads a pbs_cgroups configuration. Read fails on a text that is not JSON, on a key that is
-// there twice and on a value of the wrong type; errors name the line and the key. Values that
+// there twice and on a value of the wrong type. Errors name the line and the key. Values that
 // hookhost has no room for are no errors but refused.
 func Read(b []byte) (*Import, error) {
 	top, err := parse(b)
@@ -186,7 +186,8 @@ func (i *importer) defaults() error {
 				continue
 			}
 			i.set(s, "default of "+k.name)
-			i.rows = append(i.rows, row{Key{Key: k.name, Value: v.String(), Became: Ours, Why: k.note}, []string{s.key}})
+			i.rows = append(i.rows, row{Key{Key: k.name, Value: v.String(), Became: Ours, Why: k.note},
+				[]string{s.key}})
 		}
 	}
 	return nil

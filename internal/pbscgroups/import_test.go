@@ -33,7 +33,7 @@ func golden(t *testing.T, path string, got []byte) {
 }
 
 // The file that OpenPBS ships, one with every key, and one with none.
-func TestImport(t *testing.T) {
+func TestImportOfWholeFiles(t *testing.T) {
 	for _, name := range []string{"shipped", "every", "empty"} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
@@ -78,7 +78,8 @@ func checkRows(t *testing.T, text []byte, got *Import) {
 	if err != nil {
 		t.Fatalf("%q became\n%s\n%v", text, got.TOML, err)
 	}
-	if f.Host.Enabled && !slices.ContainsFunc(got.Keys, func(k Key) bool { return strings.HasSuffix(k.Key, "enabled") || strings.HasSuffix(k.Key, "hosts") }) {
+	if f.Host.Enabled && !slices.ContainsFunc(got.Keys,
+		func(k Key) bool { return strings.HasSuffix(k.Key, "enabled") || strings.HasSuffix(k.Key, "hosts") }) {
 		t.Errorf("%q: enabled, and no key says so", text)
 	}
 	seen := map[string]bool{}
@@ -100,7 +101,7 @@ func checkRows(t *testing.T, text []byte, got *Import) {
 	}
 }
 
-func TestValues(t *testing.T) {
+func TestImportOfValues(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{`{"cgroup":{"memory":{"default":"0"}}}`, `memory.default = "0b"`},
 		{`{"cgroup":{"memory":{"default":"1025"}}}`, `memory.default = "1025b"`},
@@ -114,7 +115,8 @@ func TestValues(t *testing.T) {
 		{`{"cgroup":{"memory":{"default":"99999999999999999999"}}}`, `refused: too large`},
 		{`{"cgroup":{"memory":{"reserve_percent":2.9}}}`, `memory.reserve_percent = 2`},
 		{`{"cgroup":{"memory":{"reserve_percent":" 7 "}}}`, `memory.reserve_percent = 7`},
-		{`{"cgroup":{"memory":{"reserve_percent":100}}}`, `refused: memory.reserve_percent = 100: want a percentage from 0 to below 100`},
+		{`{"cgroup":{"memory":{"reserve_percent":100}}}`,
+			`refused: memory.reserve_percent = 100: want a percentage from 0 to below 100`},
 		{`{"cgroup":{"memory":{"reserve_percent":1e300}}}`, `refused: out of range`},
 		{`{"cgroup":{"memory":{"swappiness":101}}}`, `refused: memory.swappiness = 101: want -1 to 100`},
 		{`{"cgroup":{"memory":{"vnode_hidden_mb":0.25}}}`, `memory.vnode_hidden = "256kb"`},
@@ -123,12 +125,14 @@ func TestValues(t *testing.T) {
 		{`{"cgroup":{"cpu":{"cfs_period_us":999}}}`, "refused: cpu.cfs_period = 999µs: want 1ms to 1s"},
 		{`{"cgroup":{"cpu":{"cfs_quota_fudge_factor":1}}}`, `cpu.cfs_quota_fudge_factor = 1.0`},
 		{`{"cgroup":{"cpu":{"zero_cpus_shares_fraction":0}}}`, `cpu.zero_cpus_shares_fraction = 0.002`},
-		{`{"cgroup":{"cpu":{"zero_cpus_quota_fraction":0}}}`, `refused: cpu.zero_cpus_quota_fraction = 0: want more than 0, and 1000 at most`},
+		{`{"cgroup":{"cpu":{"zero_cpus_quota_fraction":0}}}`,
+			`refused: cpu.zero_cpus_quota_fraction = 0: want more than 0, and 1000 at most`},
 		{`{"cgroup":{"cpuset":{"exclude_cpus":"0-3, 8"}}}`, `cpuset.exclude_cpus = "0-3,8"`},
 		{`{"cgroup":{"cpuset":{"exclude_cpus":[1,"4-5,7",3]}}}`, `cpuset.exclude_cpus = "1,4-5,7,3"`},
 		{`{"cgroup":{"cpuset":{"exclude_cpus":"3-1"}}}`, `cpuset.exclude_cpus = ""`},
 		{`{"cgroup":{"cpuset":{"exclude_cpus":" "}}}`, `cpuset.exclude_cpus = ""`},
-		{`{"cgroup":{"cpuset":{"exclude_cpus":[2147483647]}}}`, `refused: cpuset.exclude_cpus = "2147483647": want a list such as 0,8-9`},
+		{`{"cgroup":{"cpuset":{"exclude_cpus":[2147483647]}}}`,
+			`refused: cpuset.exclude_cpus = "2147483647": want a list such as 0,8-9`},
 		{`{"kill_timeout":0}`, `refused: cgroup.kill_timeout = 0s: want 100ms to 1m0s`},
 		{`{"kill_timeout":61}`, `refused: cgroup.kill_timeout = 1m1s: want 100ms to 1m0s`},
 		{`{"kill_timeout":1e12}`, `refused: out of range`},
@@ -143,16 +147,20 @@ func TestValues(t *testing.T) {
 		{`{"nvidia-smi":"","discover_gpus":true}`, `devices.discover_gpus = false`},
 		{`{"nvidia-smi":"/x"}`, `not needed`},
 		{`{"cgroup":{"blkio":{"mount_path":"/sys/fs/cgroup/blkio"}}}`, `not needed`},
-		{`{"cgroup":{"cpuset":{"mount_path":"/dev/cpuset"}}}`, `refused: hookhost finds all controllers below one folder`},
+		{`{"cgroup":{"cpuset":{"mount_path":"/dev/cpuset"}}}`,
+			`refused: hookhost finds all controllers below one folder`},
 		{`{"cgroup":{"blkio":{"enabled":false}}}`, `blkio.enabled = false`},
 		{`{"cgroup":{"net_cls":{"enabled":"host in: a"}}}`, `net_cls.enabled = "host in: a"`},
 		{`{"cgroup":{"memory":{"soft_limit":"vntype in: a"}}}`, `memory.soft_limit = "vntype in: a"`},
 		{`{"cgroup":{"cpuset":{"mem_hardwall":"host not in: a"}}}`, `cpuset.mem_hardwall = "host not in: a"`},
 		{`{"cgroup":{"memsw":{"manage_cgswap":true}}}`, `memsw.manage_cgswap = true`},
 		{`{"cgroup":{"devices":{"allow":["a"]}}}`, `devices.allow = ["a *:* rwm"]`},
-		{`{"cgroup":{"devices":{"allow":[["tty0","rw",7],["full","rw","*",1]]}}}`, `devices.allow = [["tty0", "rw"], ["full", "rw"]]`},
-		{`{"cgroup":{"devices":{"allow":[["../etc","rw"]]}}}`, `refused: left out: ["../etc", "rw"]: devices.allow: ["../etc", "rw"]: "../etc" is not a name or pattern in /dev`},
-		{`{"cgroup":{"devices":{"allow":["c 1:3 rwx"]}}}`, `refused: left out: "c 1:3 rwx": devices.allow: "c 1:3 rwx": access "rwx"`},
+		{`{"cgroup":{"devices":{"allow":[["tty0","rw",7],["full","rw","*",1]]}}}`,
+			`devices.allow = [["tty0", "rw"], ["full", "rw"]]`},
+		{`{"cgroup":{"devices":{"allow":[["../etc","rw"]]}}}`,
+			`refused: left out: ["../etc", "rw"]: devices.allow: ["../etc", "rw"]: "../etc" is not a name or pattern in /dev`},
+		{`{"cgroup":{"devices":{"allow":["c 1:3 rwx"]}}}`,
+			`refused: left out: "c 1:3 rwx": devices.allow: "c 1:3 rwx": access "rwx"`},
 		{`{"cgroups":{}}`, `unknown: the stock hook does not know it either`},
 		{`{"cgroup":{"x\ny":1}}`, `unknown: the stock hook does not know it either`},
 		{`{"cgroup":{"memory":{"Default":"1gb"}}}`, `unknown: the stock hook does not know it either`},
@@ -181,7 +189,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestReadNamesTheLineOfAnError(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"", "unexpected end of JSON input"},
 		{"{\n\n\"a\": 1,\n}", "line 4: invalid character '}'"},
@@ -190,7 +198,8 @@ func TestErrors(t *testing.T) {
 		{"\xff{}", "not UTF-8"},
 		{"\xef\xbb\xbf{}", "line 1: invalid character"},
 		{"{\n\"enabled\": true,\n\"enabled\": false}", "line 3: enabled: given twice, first in line 2"},
-		{`{"cgroup":{"memory":{"default":"1","default":"2"}}}`, "line 1: cgroup.memory.default: given twice, first in line 1"},
+		{`{"cgroup":{"memory":{"default":"1","default":"2"}}}`,
+			"line 1: cgroup.memory.default: given twice, first in line 1"},
 		{"{\"cgroup\":{\n\"memory\":{},\n\"memory\":{}}}", "line 3: cgroup.memory: given twice, first in line 2"},
 		{`{"x":{"a":[{"b":1,"b":2}]}}`, "line 1: x.a[0].b: given twice, first in line 1"},
 		{strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40), "nested too deep"},
@@ -200,17 +209,20 @@ func TestErrors(t *testing.T) {
 		{`{"enabled": "yes"}`, `line 1: enabled = "yes": want true, false, or a condition`},
 		{`{"enabled": "vntype  in: a"}`, `want true, false, or a condition`},
 		{`{"enabled": "vntype in a"}`, `want true, false, or a condition`},
-		{`{"cgroup":{"cpuset":{"mem_fences":"users in: a"}}}`, `line 1: cgroup.cpuset.mem_fences = "users in: a": want true, false, or a condition`},
+		{`{"cgroup":{"cpuset":{"mem_fences":"users in: a"}}}`,
+			`line 1: cgroup.cpuset.mem_fences = "users in: a": want true, false, or a condition`},
 		{`{"cgroup":{"cpuset":{"enabled":"host in: [z-a]"}}}`, `pattern "[z-a]": not a shell pattern`},
 		{`{"cgroup":{"cpuset":{"enabled":"host in: a and host in: b"}}}`, `pattern "a and host in: b": a blank in it`},
 		{`{"exclude_hosts": "n1"}`, `line 1: exclude_hosts = "n1": want a list of patterns`},
 		{`{"exclude_hosts": [1]}`, `line 1: exclude_hosts = [1]: 1: want a string`},
 		{`{"exclude_hosts": ["n[!,]"]}`, `pattern "n[!,]": a comma in it`},
 		{`{"exclude_hosts": null}`, `line 1: exclude_hosts = null: want a list of patterns`},
-		{`{"cgroup":{"net_cls":{"exclude_hosts": "n1"}}}`, `line 1: cgroup.net_cls.exclude_hosts = "n1": want a list of patterns`},
+		{`{"cgroup":{"net_cls":{"exclude_hosts": "n1"}}}`,
+			`line 1: cgroup.net_cls.exclude_hosts = "n1": want a list of patterns`},
 		{`{"cgroup":{"net_cls":{"enabled": 0}}}`, `line 1: cgroup.net_cls.enabled = 0: want true`},
 		{`{"cgroup":{"cpuacct":{"enabled": 0}}}`, `line 1: cgroup.cpuacct.enabled = 0: want true`},
-		{`{"cgroup":{"memory":{"default":"1.5GB"}}}`, `line 1: cgroup.memory.default = "1.5GB": want a size such as "256MB"`},
+		{`{"cgroup":{"memory":{"default":"1.5GB"}}}`,
+			`line 1: cgroup.memory.default = "1.5GB": want a size such as "256MB"`},
 		{`{"cgroup":{"memory":{"default":"-1"}}}`, `want a size`},
 		{`{"cgroup":{"memory":{"default":""}}}`, `want a size`},
 		{`{"cgroup":{"memory":{"default":1.5}}}`, `want a size`},
@@ -226,7 +238,8 @@ func TestErrors(t *testing.T) {
 		{`{"cgroup":{"cpuset":{"exclude_cpus":[1.5]}}}`, `want a list of cpus`},
 		{`{"cgroup":{"cpuset":{"exclude_cpus":"1,,2"}}}`, `want a list of cpus`},
 		{`{"cgroup":{"cpuset":{"exclude_cpus":3}}}`, `want a list of cpus`},
-		{`{"cgroup":{"devices":{"allow":"c *:* rwm"}}}`, `line 1: cgroup.devices.allow = "c *:* rwm": want a list of entries`},
+		{`{"cgroup":{"devices":{"allow":"c *:* rwm"}}}`,
+			`line 1: cgroup.devices.allow = "c *:* rwm": want a list of entries`},
 		{`{"cgroup_prefix":1}`, `line 1: cgroup_prefix = 1: want a string`},
 		{`{"placement_type":false}`, `want a string`},
 		{`{"nvidia-smi":[]}`, `want a string`},
@@ -255,7 +268,8 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, err := Read(text)
 		if err != nil {
-			if got != nil || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "no configuration of hookhost") || strings.Contains(err.Error(), "default of") {
+			if got != nil || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(),
+				"no configuration of hookhost") || strings.Contains(err.Error(), "default of") {
 				t.Errorf("%q: %+v, error %v", text, got, err)
 			}
 			return

@@ -42,7 +42,7 @@ type member struct {
 const maxDepth = 32
 
 // parse reads a text that is one JSON object. parse fails on what Python's json.load fails on in
-// the stock hook, and on a key that is there twice, of which json.load takes the last.
+// the stock hook. A key that is there twice is an error too, where json.load takes the last.
 func parse(b []byte) (value, error) {
 	if !utf8.Valid(b) {
 		return value{}, errors.New("not UTF-8")
@@ -51,7 +51,8 @@ func parse(b []byte) (value, error) {
 	if err := json.Unmarshal(b, &whole); err != nil {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
-			return value{}, fmt.Errorf("line %d: %w", 1+bytes.Count(b[:min(int(syntax.Offset), len(b))], []byte{'\n'}), syntax)
+			return value{}, fmt.Errorf("line %d: %w", 1+bytes.Count(b[:min(int(syntax.Offset), len(b))], []byte{'\n'}),
+				syntax)
 		}
 		return value{}, err
 	}
@@ -71,8 +72,8 @@ type parser struct {
 	line int
 }
 
-// token returns the next token and the line that it ends in, which is the one that it begins in: no
-// token of JSON has a newline.
+// token returns the next token and the line that it ends in. The token begins in the same line, as
+// no token of JSON has a newline.
 func (p *parser) token() (json.Token, error) {
 	token, err := p.dec.Token()
 	end := int(p.dec.InputOffset())
@@ -194,8 +195,8 @@ func (v value) write(b *strings.Builder) {
 	}
 }
 
-// quote returns a string as TOML has it, all of it printable, and but for what is above U+FFFF and
-// not printable as JSON has it.
+// quote returns a string as TOML has it, all of it printable. The form is also JSON's, but for
+// runes above U+FFFF that are not printable.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

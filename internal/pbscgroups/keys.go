@@ -155,7 +155,8 @@ var keys = slices.Concat([]key{
 func switches() []key {
 	var list []key
 	for _, name := range append(strings.Fields(patternLists), "enabled") {
-		list = append(list, key{name: "cgroup." + name, read: notNeeded, note: "the stock hook takes no notice of it here"})
+		list = append(list, key{name: "cgroup." + name, read: notNeeded,
+			note: "the stock hook takes no notice of it here"})
 	}
 	for _, s := range sections {
 		on := key{name: join("cgroup."+s.name, "enabled"), stock: "false", note: s.note, read: s.read}

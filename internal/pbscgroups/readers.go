@@ -100,7 +100,8 @@ func placement(v value) (outcome, error) {
 	case "job_balanced":
 		ours, why = "spread", "job_balanced counts the jobs of a socket, spread its cpus"
 	default:
-		ours, why = "pack", "the stock hook takes sockets in the order of their numbers for a value that it does not know"
+		ours, why = "pack", "the stock hook takes sockets in the order of their numbers for a value that it does not "+
+			"know"
 	}
 	o := outcomeOf(setting{"cpuset.placement", quote(ours)})
 	o.why = why

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// sizeForm is a size of which the stock hook reads all (openpbs pbs_cgroups.PY, convert_size): it
-// takes the digits that the text begins with and one letter, and does not look at the rest.
+// sizeForm is a size of which the stock hook reads all (openpbs pbs_cgroups.PY, convert_size). The
+// hook takes the digits that the text begins with and one letter, and does not read the rest.
 var sizeForm = regexp.MustCompile(`(?i)^\+?([0-9]+)([bkmgtpezy]?)(i?b)?$`)
 
 func size(v value) (string, error) {
