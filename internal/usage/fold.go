@@ -8,9 +8,10 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Fold returns old with the later sample new of the same host worked in; either may be nil. No counter becomes smaller and
-// none is lost, so samples may be repeated: Fold(Fold(a, b), b) equals Fold(a, b). What is no counter (cpus, mems, ncpus,
-// the limit, how the job was killed) is new's where new tells it. The result shares nothing with old or new.
+// Fold returns old with the later sample new of the same host worked in; either may be nil. No
+// counter becomes smaller and none is lost, so samples may be repeated: Fold(Fold(a, b), b) equals
+// Fold(a, b). Fields that are no counters (cpus, mems, ncpus, the limit, how the job was killed)
+// are new's where new has them. The result shares nothing with old or new.
 func Fold(old, new *hostapi.HostUsage) *hostapi.HostUsage {
 	if old == nil {
 		old = &hostapi.HostUsage{}
@@ -71,7 +72,8 @@ func foldDevices(old, new []hostapi.DeviceUsage) []hostapi.DeviceUsage {
 		}
 		o := list[i]
 		list[i] = hostapi.DeviceUsage{
-			ID: d.ID, Resource: cmp.Or(d.Resource, o.Resource), Model: cmp.Or(d.Model, o.Model), PCI: cmp.Or(d.PCI, o.PCI), Returned: d.Returned,
+			ID: d.ID, Resource: cmp.Or(d.Resource, o.Resource), Model: cmp.Or(d.Model, o.Model),
+			PCI: cmp.Or(d.PCI, o.PCI), Returned: d.Returned,
 			UtilizationPercent: latest(o.UtilizationPercent, d.UtilizationPercent),
 			MemPeakBytes:       larger(o.MemPeakBytes, d.MemPeakBytes),
 			EnergyJoules:       larger(o.EnergyJoules, d.EnergyJoules),

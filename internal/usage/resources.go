@@ -1,6 +1,7 @@
-// Package usage turns what the kernel counted for a job into PBS's resources_used: one host's counters into PBS's
-// formats, several samples of a host into one, several hosts into the job's total, and totals into efficiencies. All of
-// it is pure: the same input gives the same output. What was not measured stays absent; it never becomes 0.
+// Package usage turns what the kernel counted for a job into PBS's resources_used. Resources makes
+// PBS's formats of one host's counters. Fold makes one of several samples of a host. Sum makes the
+// job's total of several hosts. CPUEfficiency is the efficiency of totals. The package is pure: the
+// same input gives the same output. A value that was not measured stays absent; it never becomes 0.
 package usage
 
 import (
@@ -12,10 +13,10 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// Resources returns h in PBS's formats: cput as HH:MM:SS to the nearest second, walltime cut off to
-// whole seconds; mem, vmem and hpmem in kb, rounded up; cpupercent (100*cput/walltime, rounded) and
-// ncpus as integers. What h does not tell is absent, and so are walltime and cpupercent when
-// walltime is not positive, and ncpus when it is 0.
+// Resources returns h in PBS's formats. cput is HH:MM:SS to the nearest second, walltime is cut off
+// to whole seconds. mem, vmem and hpmem are in kb, rounded up. cpupercent (100*cput/walltime,
+// rounded) and ncpus are integers. Values that h lacks are absent. So are walltime and cpupercent
+// when walltime is not positive, and ncpus when it is 0.
 func Resources(h *hostapi.HostUsage, walltime time.Duration) hostapi.Resources {
 	r := hostapi.Resources{}
 	if h == nil {

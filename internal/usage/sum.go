@@ -13,11 +13,12 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// Sum returns what all hosts used together, as a mother superior puts it together from her sisters: numbers, sizes and
-// durations are added up, cpupercent too; walltime is the longest; strings that hold JSON objects are united, the
-// host whose name comes last winning where two have the same key. Other values are kept where all hosts agree. Where one
-// value cannot be added up (another kind, negative, too large) the resource is left out: a part is not the total. A host
-// that does not tell a resource does not count for it.
+// Sum returns what all hosts used together, as a mother superior puts it together from her sisters.
+// Numbers, sizes and durations are added up, cpupercent too; walltime is the longest. Strings that
+// hold JSON objects are united. The host whose name comes last wins where two have the same key.
+// Other values stay where all hosts agree. A resource with a value that cannot be added up (another
+// kind, negative, too large) is left out: a part is not the total. A host without a resource does
+// not count for it.
 func Sum(perHost map[string]hostapi.Resources) hostapi.Resources {
 	values := map[string][]string{}
 	for _, host := range slices.Sorted(maps.Keys(perHost)) {
@@ -34,8 +35,9 @@ func Sum(perHost map[string]hostapi.Resources) hostapi.Resources {
 	return all
 }
 
-// merge returns the total of one resource, "" when there is none. PBS knows the type of a resource from its definition;
-// here the few that hookhost reports are known by name and the others by what all their values look like.
+// merge returns the total of one resource, "" when there is none. PBS knows the type of a resource
+// from its definition. The few that hookhost reports are known here by name, and the others by the
+// form of all their values.
 func merge(name string, values []string) string {
 	kinds := []kind{addInts, addFloats, addSizes, addDurations, unite, agree}
 	switch name {
@@ -54,7 +56,8 @@ func merge(name string, values []string) string {
 	return ""
 }
 
-// A kind returns false when one of the values is not of its kind, and otherwise their total, "" when that is too large.
+// A kind returns false when one of the values is not of its kind, and otherwise their total, ""
+// when that is too large.
 type kind func(values []string) (total string, ok bool)
 
 // each parses all values, false when one cannot be.

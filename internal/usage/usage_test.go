@@ -11,7 +11,7 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-func TestResources(t *testing.T) {
+func TestResourcesAreInPBSsFormats(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		h    *hostapi.HostUsage
@@ -20,11 +20,16 @@ func TestResources(t *testing.T) {
 	}{
 		{"nil", nil, time.Hour, hostapi.Resources{}},
 		{"nothing measured", &hostapi.HostUsage{}, 0, hostapi.Resources{}},
-		{"measured zero", &hostapi.HostUsage{NCPUs: 1, CPUTSeconds: ptr(0.0), MemBytes: ptr(int64(0)), VmemBytes: ptr(int64(0))}, time.Minute,
-			hostapi.Resources{"ncpus": "1", "cput": "00:00:00", "cpupercent": "0", "mem": "0kb", "vmem": "0kb", "walltime": "00:01:00"}},
-		{"rounding", &hostapi.HostUsage{NCPUs: 2, CPUTSeconds: ptr(1.999), MemBytes: ptr(int64(1025)), VmemBytes: ptr(int64(1))}, 2500 * time.Millisecond,
-			hostapi.Resources{"ncpus": "2", "cput": "00:00:02", "cpupercent": "80", "mem": "2kb", "vmem": "1kb", "walltime": "00:00:02"}},
-		{"huge pages", &hostapi.HostUsage{HugetlbPeakBytes: ptr(int64(4 << 20))}, 0, hostapi.Resources{"hpmem": "4096kb"}},
+		{"measured zero", &hostapi.HostUsage{NCPUs: 1, CPUTSeconds: ptr(0.0), MemBytes: ptr(int64(0)),
+			VmemBytes: ptr(int64(0))}, time.Minute,
+			hostapi.Resources{"ncpus": "1", "cput": "00:00:00", "cpupercent": "0", "mem": "0kb", "vmem": "0kb",
+				"walltime": "00:01:00"}},
+		{"rounding", &hostapi.HostUsage{NCPUs: 2, CPUTSeconds: ptr(1.999), MemBytes: ptr(int64(1025)),
+			VmemBytes: ptr(int64(1))}, 2500 * time.Millisecond,
+			hostapi.Resources{"ncpus": "2", "cput": "00:00:02", "cpupercent": "80", "mem": "2kb", "vmem": "1kb",
+				"walltime": "00:00:02"}},
+		{"huge pages", &hostapi.HostUsage{HugetlbPeakBytes: ptr(int64(4 << 20))}, 0,
+			hostapi.Resources{"hpmem": "4096kb"}},
 		{"long", &hostapi.HostUsage{CPUTSeconds: ptr(400 * 3600.0)}, 100 * time.Hour,
 			hostapi.Resources{"cput": "400:00:00", "cpupercent": "400", "walltime": "100:00:00"}},
 		{"no walltime", &hostapi.HostUsage{CPUTSeconds: ptr(5.0)}, 0, hostapi.Resources{"cput": "00:00:05"}},
@@ -41,7 +46,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-func TestSum(t *testing.T) {
+func TestSumAddsUpWhatHostsUsed(t *testing.T) {
 	for _, tt := range []struct{ name, resource, a, b, want string }{ // want "": left out
 		{"cput", "cput", "00:00:59", "01:00:02", "01:01:01"},
 		{"cput in seconds", "cput", "0.6", "00:00:01.600", "00:00:02"},
@@ -70,7 +75,8 @@ func TestSum(t *testing.T) {
 		{"kinds mixed", "x", "1", "00:00:01", "00:00:02"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := Sum(map[string]hostapi.Resources{"h1": {tt.resource: tt.a}, "h2": {tt.resource: tt.b}, "h3": {}})[tt.resource]
+			got := Sum(map[string]hostapi.Resources{"h1": {tt.resource: tt.a}, "h2": {tt.resource: tt.b},
+				"h3": {}})[tt.resource]
 			if got != tt.want {
 				t.Errorf("%s and %s: got %q, want %q", tt.a, tt.b, got, tt.want)
 			}
@@ -100,7 +106,7 @@ func FuzzSum(f *testing.F) {
 	})
 }
 
-func TestFold(t *testing.T) {
+func TestFoldLosesNoCounter(t *testing.T) {
 	early := &hostapi.HostUsage{
 		CPUs: "0-1", Mems: "0", NCPUs: 2, CPUTSeconds: ptr(10.0), UserSeconds: ptr(9.0), SystemSeconds: ptr(1.0),
 		MemBytes: ptr(int64(100)), MemSource: "sampled", VmemBytes: ptr(int64(300)), CgroupPeakBytes: ptr(int64(200)),
@@ -109,12 +115,14 @@ func TestFold(t *testing.T) {
 	kill := &hostapi.KillReport{Signal: "SIGKILL", Seconds: 0.5, Stragglers: 3}
 	late := &hostapi.HostUsage{
 		CPUs: "0-3", NCPUs: 4, CPUTSeconds: ptr(9.0), UserSeconds: ptr(12.0),
-		MemBytes: ptr(int64(50)), MemSource: "peak", MemLimitBytes: ptr(int64(500)), OOMKills: ptr(int64(0)), ProcessesAttached: 1, Kill: kill,
+		MemBytes: ptr(int64(50)), MemSource: "peak", MemLimitBytes: ptr(int64(500)), OOMKills: ptr(int64(0)),
+		ProcessesAttached: 1, Kill: kill,
 	}
 	want := &hostapi.HostUsage{
 		CPUs: "0-3", Mems: "0", NCPUs: 4, CPUTSeconds: ptr(10.0), UserSeconds: ptr(12.0), SystemSeconds: ptr(1.0),
 		MemBytes: ptr(int64(100)), MemSource: "sampled", VmemBytes: ptr(int64(300)), CgroupPeakBytes: ptr(int64(200)),
-		MemLimitBytes: ptr(int64(500)), OOMKills: ptr(int64(1)), PidsPeak: ptr(int64(7)), ProcessesAttached: 2, Kill: kill,
+		MemLimitBytes: ptr(int64(500)), OOMKills: ptr(int64(1)), PidsPeak: ptr(int64(7)), ProcessesAttached: 2,
+		Kill: kill,
 	}
 	for _, tt := range []struct {
 		name           string
@@ -126,7 +134,8 @@ func TestFold(t *testing.T) {
 		{"no sample", early, nil, early},
 		{"empty sample", early, &hostapi.HostUsage{}, early},
 		{"nothing", nil, nil, &hostapi.HostUsage{}},
-		{"larger peak brings its source", &hostapi.HostUsage{MemBytes: ptr(int64(1)), MemSource: "a"}, &hostapi.HostUsage{MemBytes: ptr(int64(2)), MemSource: "b"},
+		{"larger peak brings its source", &hostapi.HostUsage{MemBytes: ptr(int64(1)), MemSource: "a"},
+			&hostapi.HostUsage{MemBytes: ptr(int64(2)), MemSource: "b"},
 			&hostapi.HostUsage{MemBytes: ptr(int64(2)), MemSource: "b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -135,8 +144,10 @@ func TestFold(t *testing.T) {
 			}
 		})
 	}
-	waits := &hostapi.HostUsage{Pressure: &hostapi.Pressure{MemorySome: ptr(2.0), IOFull: ptr(1.0)}, ThrottledSeconds: ptr(3.0), MajorFaults: ptr(int64(7))}
-	less := &hostapi.HostUsage{Pressure: &hostapi.Pressure{MemorySome: ptr(1.0), CPUSome: ptr(5.0)}, ThrottledSeconds: ptr(2.0), HugetlbPeakBytes: ptr(int64(9))}
+	waits := &hostapi.HostUsage{Pressure: &hostapi.Pressure{MemorySome: ptr(2.0), IOFull: ptr(1.0)},
+		ThrottledSeconds: ptr(3.0), MajorFaults: ptr(int64(7))}
+	less := &hostapi.HostUsage{Pressure: &hostapi.Pressure{MemorySome: ptr(1.0), CPUSome: ptr(5.0)},
+		ThrottledSeconds: ptr(2.0), HugetlbPeakBytes: ptr(int64(9))}
 	both := &hostapi.HostUsage{Pressure: &hostapi.Pressure{MemorySome: ptr(2.0), IOFull: ptr(1.0), CPUSome: ptr(5.0)},
 		ThrottledSeconds: ptr(3.0), MajorFaults: ptr(int64(7)), HugetlbPeakBytes: ptr(int64(9))}
 	if d := cmp.Diff(both, Fold(waits, less)); d != "" {
@@ -145,21 +156,25 @@ func TestFold(t *testing.T) {
 	if *Fold(nil, waits).Pressure.MemorySome = 9; *waits.Pressure.MemorySome != 2 {
 		t.Error("the result shares its pressure with a sample")
 	}
-	before := &hostapi.HostUsage{Devices: []hostapi.DeviceUsage{{ID: "a", Resource: "ngpus", Model: "A100", PCI: "0000:07:00.0"}, {ID: "b", Resource: "ngpus",
+	before := &hostapi.HostUsage{Devices: []hostapi.DeviceUsage{{ID: "a", Resource: "ngpus", Model: "A100",
+		PCI: "0000:07:00.0"}, {ID: "b", Resource: "ngpus",
 		UtilizationPercent: ptr(50.0), MemPeakBytes: ptr(int64(8)), EnergyJoules: ptr(9.0)}}}
-	after := &hostapi.HostUsage{Devices: []hostapi.DeviceUsage{{ID: "c", Resource: "fpga"}, {ID: "b", Resource: "ngpus", UtilizationPercent: ptr(40.0),
-		MemPeakBytes: ptr(int64(7)), EnergyJoules: ptr(10.0)}}}
-	devices := &hostapi.HostUsage{Devices: []hostapi.DeviceUsage{before.Devices[0], {ID: "b", Resource: "ngpus", UtilizationPercent: ptr(40.0),
-		MemPeakBytes: ptr(int64(8)), EnergyJoules: ptr(10.0)}, after.Devices[0]}}
+	after := &hostapi.HostUsage{Devices: []hostapi.DeviceUsage{{ID: "c", Resource: "fpga"},
+		{ID: "b", Resource: "ngpus", UtilizationPercent: ptr(40.0),
+			MemPeakBytes: ptr(int64(7)), EnergyJoules: ptr(10.0)}}}
+	devices := &hostapi.HostUsage{Devices: []hostapi.DeviceUsage{before.Devices[0],
+		{ID: "b", Resource: "ngpus", UtilizationPercent: ptr(40.0),
+			MemPeakBytes: ptr(int64(8)), EnergyJoules: ptr(10.0)}, after.Devices[0]}}
 	for _, sample := range []*hostapi.HostUsage{after, devices} {
 		if d := cmp.Diff(devices, Fold(Fold(before, after), sample)); d != "" {
 			t.Errorf("devices (-want +got):\n%s", d)
 		}
 	}
-	// One that was given back stays, and is the job's again when a later sample says so.
+	// A device that was given back stays, and is the job's again when a later sample says so.
 	back := &hostapi.HostUsage{Devices: []hostapi.DeviceUsage{{ID: "a", Returned: true}}}
 	gone := Fold(Fold(before, back), after)
-	if !gone.Devices[0].Returned || gone.Devices[0].Model != "A100" || gone.Devices[1].Returned || Fold(gone, before).Devices[0].Returned {
+	if !gone.Devices[0].Returned || gone.Devices[0].Model != "A100" || gone.Devices[1].Returned ||
+		Fold(gone, before).Devices[0].Returned {
 		t.Errorf("devices %+v", gone.Devices)
 	}
 	if *Fold(before, nil).Devices[1].EnergyJoules = 99; *before.Devices[1].EnergyJoules != 9 {
@@ -197,7 +212,7 @@ func TestFoldKeepsEveryField(t *testing.T) {
 	}
 }
 
-func TestEfficiency(t *testing.T) {
+func TestEfficiencyIsCPUTOverWalltimeAndNCPUs(t *testing.T) {
 	for _, tt := range []struct {
 		cput, wall time.Duration
 		ncpus      int
