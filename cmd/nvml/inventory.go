@@ -109,7 +109,8 @@ func (l *library) instances(g *gpu, device nvml.Device) {
 	}
 }
 
-// instance adds a MIG instance, or nothing when something of it is not known: half of one is of no use.
+// instance adds a MIG instance, or nothing when something of it is not known: half of one is of no
+// use.
 func (g *gpu) instance(device nvml.Device) nvml.Return {
 	var m inventory.MIGInstance
 	var memory nvml.Memory
@@ -129,8 +130,9 @@ func (g *gpu) instance(device nvml.Device) nvml.Return {
 	return nvml.SUCCESS
 }
 
-// links counts the active NVLinks. Which of the numbers up to NVLINK_MAX_LINKS a GPU has, it does not tell: for the others
-// it answers INVALID_ARGUMENT or NOT_SUPPORTED, as a GPU without NVLink does for all.
+// links counts the active NVLinks. NVML does not say which of the numbers up to NVLINK_MAX_LINKS a
+// GPU has. The answer for the others is INVALID_ARGUMENT or NOT_SUPPORTED, which a GPU without
+// NVLink gives for all.
 func (l *library) links(g *gpu, device nvml.Device, byPCI map[string]string) {
 	if !l.has("nvmlDeviceGetNvLinkState") || !l.has("nvmlDeviceGetNvLinkRemotePciInfo_v2") {
 		return
@@ -146,7 +148,8 @@ func (l *library) links(g *gpu, device nvml.Device, byPCI map[string]string) {
 			continue
 		}
 		if typed {
-			if remote, ret := device.GetNvLinkRemoteDeviceType(link); ret == nvml.SUCCESS && remote == nvml.NVLINK_DEVICE_TYPE_SWITCH {
+			if remote, ret := device.GetNvLinkRemoteDeviceType(link); ret == nvml.SUCCESS &&
+				remote == nvml.NVLINK_DEVICE_TYPE_SWITCH {
 				g.NVSwitch++
 				continue
 			}
@@ -164,7 +167,8 @@ func (l *library) links(g *gpu, device nvml.Device, byPCI map[string]string) {
 	}
 }
 
-// address is the name in /sys/bus/pci/devices. NVML's own text has eight digits for the domain and knows no function but 0.
+// address is the name in /sys/bus/pci/devices. NVML's own text has eight digits for the domain and
+// knows no function but 0.
 func address(pci nvml.PciInfo) string {
 	return fmt.Sprintf("%04x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// library is NVML, loaded and initialised. It is never shut down: that would be one more call that may hang.
+// library is NVML, loaded and initialised. The library is never shut down: that would be one more
+// call that may hang.
 type library struct {
 	nvml.Interface
 	symbols *dl.DynamicLibrary
@@ -18,15 +19,17 @@ type library struct {
 
 // needed is what is called without a look whether it is there. All drivers since 2014 have it.
 var needed = []string{
-	"nvmlInit_v2", "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2",
-	"nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetMinorNumber",
-	"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetAccountingPids", "nvmlDeviceGetAccountingStats", "nvmlDeviceSetAccountingMode",
+	"nvmlInit_v2", "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2",
+	"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUUID", "nvmlDeviceGetName",
+	"nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetAccountingPids",
+	"nvmlDeviceGetAccountingStats", "nvmlDeviceSetAccountingMode",
 }
 
-// open loads the library and initialises it. A library that finds no driver is errNone, like one that is not there:
-// images for all nodes have the library on nodes without a GPU too.
+// open loads the library and initialises it. A library that finds no driver is errNone, like one
+// that is not there. Images for all nodes have the library on nodes without a GPU too.
 func open(path string) (*library, error) {
-	// go-nvml resolves symbols from the global scope, and loads the same library once more without saying what failed.
+	// go-nvml resolves symbols from the global scope, and loads the same library once more without
+	// saying what failed.
 	symbols := dl.New(path, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
 	if err := symbols.Open(); err != nil {
 		return nil, fmt.Errorf("%w: %v", errNone, err)
@@ -49,8 +52,8 @@ func open(path string) (*library, error) {
 	return l, failed(ret, "initialise "+path)
 }
 
-// has tells whether the library knows a function. Calling one that it does not know ends the process: symbols are
-// resolved at their first use.
+// has tells whether the library knows a function. Calling one that it does not know ends the
+// process: symbols are resolved at their first use.
 func (l *library) has(symbol string) bool { return l.symbols.Lookup(symbol) == nil }
 
 // absent tells that the device has no such thing, which is an answer and no failure.

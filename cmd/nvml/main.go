@@ -1,8 +1,10 @@
-// Program nvml asks NVIDIA's management library (NVML) what GPUs there are and what they did, and prints the answer as JSON.
+// Program nvml asks NVIDIA's management library (NVML) what GPUs there are and what they did, and
+// prints the answer as JSON.
 //
-// It is a program of its own because a call of the driver may hang in the kernel for ever: then only the caller's patience
-// bounds it (inventory.AskNVML). And it is the one program here that needs cgo, since the library is loaded with dlopen.
-// Nothing of NVML is linked in: on a machine without the library it starts and says so.
+// The program is one of its own because a call of the driver may hang in the kernel for ever. The
+// caller's patience alone bounds it then (inventory.AskNVML). And it is the one program here that
+// needs cgo, since the library is loaded with dlopen. Nothing of NVML is linked in: on a machine
+// without the library it starts and says so.
 package main
 
 import (
@@ -62,7 +64,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if why != "" {
 		return misused(why)
 	}
-	// A caller that was killed cannot kill this program. A call that hangs in user space ends here; one in the kernel does not.
+	// A caller that was killed cannot kill this program. A call that hangs in user space ends here;
+	// one in the kernel does not.
 	time.AfterFunc(*limit, func() {
 		fmt.Fprintf(stderr, "nvml: no answer within %v\n", *limit)
 		os.Exit(1)

@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 
 func build(dir string) error {
 	if _, err := exec.LookPath("gcc"); err != nil {
-		return errors.New("gcc is needed for the program that asks NVML and for the library that stands in for NVML in its tests: " +
+		return errors.New("gcc is needed for the program that asks NVML " +
+			"and for the library that stands in for NVML in its tests: " +
 			"apt-get install gcc libc6-dev, or what your system calls them")
 	}
 	const source = "../../testdata/nvml/stub.c"
@@ -97,21 +98,25 @@ func uuid(i int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-000000
 // wanted is the machine of the stub.
 func wanted() *inventory.NVIDIA {
 	n := &inventory.NVIDIA{Driver: "550.54.15"}
-	pci := []string{"0000:07:00.0", "0000:0f:00.0", "0000:47:00.0", "0000:4e:00.0", "0000:87:00.0", "0000:90:00.0", "0000:b7:00.0", "0000:bd:00.0"}
+	pci := []string{"0000:07:00.0", "0000:0f:00.0", "0000:47:00.0", "0000:4e:00.0", "0000:87:00.0", "0000:90:00.0",
+		"0000:b7:00.0", "0000:bd:00.0"}
 	for i, minor := range []uint32{2, 3, 0, 1, 6, 7, 4, 5} {
-		n.GPUs = append(n.GPUs, inventory.NVIDIAGPU{UUID: uuid(i), Model: "NVIDIA A100-SXM4-40GB", PCI: pci[i], Minor: minor, Memory: 40 << 30,
+		n.GPUs = append(n.GPUs, inventory.NVIDIAGPU{UUID: uuid(i), Model: "NVIDIA A100-SXM4-40GB", PCI: pci[i],
+			Minor: minor, Memory: 40 << 30,
 			Links: map[string]int{uuid(i ^ 1): 2}, NVSwitch: 9})
 	}
 	mig := &n.GPUs[7]
 	mig.MIG, mig.Links, mig.NVSwitch = true, nil, 0
 	mig.Instances = []inventory.MIGInstance{
-		{UUID: "MIG-00000000-0000-0000-0000-000000000071", Model: "NVIDIA A100-SXM4-40GB MIG 3g.20gb", Memory: 20 << 30, GI: 1},
-		{UUID: "MIG-00000000-0000-0000-0000-000000000075", Model: "NVIDIA A100-SXM4-40GB MIG 1g.5gb", Memory: 5 << 30, GI: 5},
+		{UUID: "MIG-00000000-0000-0000-0000-000000000071", Model: "NVIDIA A100-SXM4-40GB MIG 3g.20gb", Memory: 20 << 30,
+			GI: 1},
+		{UUID: "MIG-00000000-0000-0000-0000-000000000075", Model: "NVIDIA A100-SXM4-40GB MIG 1g.5gb", Memory: 5 << 30,
+			GI: 5},
 	}
 	return n
 }
 
-func TestInventory(t *testing.T) {
+func TestInventoryIsWhatNVMLAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		name, file, modes string
 		want              func(n *inventory.NVIDIA)
@@ -119,7 +124,8 @@ func TestInventory(t *testing.T) {
 		{"eight GPUs, one in MIG mode", "new.so", "", func(n *inventory.NVIDIA) {}},
 		{"no GPU is an answer", "new.so", "empty", func(n *inventory.NVIDIA) { n.GPUs = []inventory.NVIDIAGPU{} }},
 		{"a GPU off the bus leaves the others", "new.so", "lost", func(n *inventory.NVIDIA) {
-			n.GPUs[3] = inventory.NVIDIAGPU{UUID: uuid(3), Model: "NVIDIA A100-SXM4-40GB", Error: "read UUID: GPU is lost"}
+			n.GPUs[3] = inventory.NVIDIAGPU{UUID: uuid(3), Model: "NVIDIA A100-SXM4-40GB",
+				Error: "read UUID: GPU is lost"}
 			n.GPUs[2].Links = nil
 		}},
 		{"a GPU that does not open leaves the others", "new.so", "closed", func(n *inventory.NVIDIA) {
@@ -146,9 +152,10 @@ func TestInventory(t *testing.T) {
 
 func ptr[V any](v V) *V { return &v }
 
-func TestUsage(t *testing.T) {
+func TestUsageIsWhatNVMLCounted(t *testing.T) {
 	processes := []inventory.NVIDIAProcess{
-		{PID: 1000, StartMicros: 1700000000000000, Milliseconds: 90000, GPUPercent: ptr[uint32](87), MemPeakBytes: ptr[uint64](3 << 30)},
+		{PID: 1000, StartMicros: 1700000000000000, Milliseconds: 90000, GPUPercent: ptr[uint32](87),
+			MemPeakBytes: ptr[uint64](3 << 30)},
 		{PID: 1001, StartMicros: 1700000100000000, Running: true},
 	}
 	const mig = "MIG-00000000-0000-0000-0000-000000000071"
@@ -192,12 +199,13 @@ func TestAccountOn(t *testing.T) {
 	if want := "0 1\n1 1\n2 1\n3 1\n4 1\n5 1\n6 1\n"; err != nil || string(set) != want {
 		t.Errorf("set %q, %v, want %q", set, err, want)
 	}
-	if out, complaint, status := program(t, "--library", stub(t, "new.so", ""), "account", "on"); status != 0 || out+complaint != "" {
+	if out, complaint, status := program(t, "--library", stub(t, "new.so", ""), "account", "on"); status != 0 ||
+		out+complaint != "" {
 		t.Errorf("with all GPUs: status %d, %q, %q, want 0 and nothing", status, out, complaint)
 	}
 }
 
-func TestStatus(t *testing.T) {
+func TestStatusAndComplaintOfFailures(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(text, []byte("no library\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -208,13 +216,18 @@ func TestStatus(t *testing.T) {
 		status int
 		want   string // in standard error
 	}{
-		{"no library", []string{"--library", "/nonexistent/libnvidia-ml.so.1", "inventory"}, 3, "nvml: no NVML here: /nonexistent/libnvidia-ml.so.1: cannot open"},
+		{"no library", []string{"--library", "/nonexistent/libnvidia-ml.so.1", "inventory"}, 3,
+			"nvml: no NVML here: /nonexistent/libnvidia-ml.so.1: cannot open"},
 		{"no shared object", []string{"--library", text, "inventory"}, 3, "nvml: no NVML here: " + text},
 		{"no driver", []string{"--library", stub(t, "new.so", "unloaded"), "inventory"}, 3, "Driver Not Loaded"},
-		{"another library", []string{"--library", "libc.so.6", "inventory"}, 1, "load libc.so.6: it has no nvmlInit_v2: it is not NVML, or too old"},
-		{"it does not initialise", []string{"--library", stub(t, "new.so", "fail"), "inventory"}, 1, "Driver/library version mismatch"},
-		{"it hangs", []string{"--limit", "100ms", "--library", stub(t, "new.so", "hang"), "inventory"}, 1, "nvml: no answer within 100ms\n"},
-		{"no rights", []string{"--library", stub(t, "new.so", "root"), "account", "on"}, 1, "account on GPU 0: Insufficient Permissions account on GPU 1"},
+		{"another library", []string{"--library", "libc.so.6", "inventory"}, 1,
+			"load libc.so.6: it has no nvmlInit_v2: it is not NVML, or too old"},
+		{"it does not initialise", []string{"--library", stub(t, "new.so", "fail"), "inventory"}, 1,
+			"Driver/library version mismatch"},
+		{"it hangs", []string{"--limit", "100ms", "--library", stub(t, "new.so", "hang"), "inventory"}, 1,
+			"nvml: no answer within 100ms\n"},
+		{"no rights", []string{"--library", stub(t, "new.so", "root"), "account", "on"}, 1,
+			"account on GPU 0: Insufficient Permissions account on GPU 1"},
 		{"no command", nil, 2, "inventory, usage or account"},
 		{"unknown command", []string{"account", "off"}, 2, `what is "account off"?`},
 		{"usage of nothing", []string{"usage"}, 2, "give UUIDs"},
@@ -223,7 +236,8 @@ func TestStatus(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			out, complaint, status := program(t, tt.args...)
 			if out != "" || status != tt.status || !strings.Contains(complaint, tt.want) {
-				t.Errorf("status %d, %q, standard error %q, want %d, nothing, %q", status, out, complaint, tt.status, tt.want)
+				t.Errorf("status %d, %q, standard error %q, want %d, nothing, %q", status, out, complaint, tt.status,
+					tt.want)
 			}
 			if status != 2 && strings.Count(complaint, "\n") != 1 {
 				t.Errorf("standard error %q, want one line", complaint)
@@ -247,7 +261,7 @@ func asking(t *testing.T, path string) string {
 	return program
 }
 
-func TestAsked(t *testing.T) {
+func TestProgramAnswersTheInventory(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	program := asking(t, stub(t, "new.so", ""))
 	got, err := inventory.AskNVML(t.Context(), program, time.Minute)
@@ -255,14 +269,16 @@ func TestAsked(t *testing.T) {
 		t.Errorf("AskNVML: %v (-want +got):\n%s", err, d)
 	}
 	usage, err := inventory.AskNVMLUsage(t.Context(), program, time.Minute, uuid(1))
-	want := &inventory.NVIDIAUsage{Devices: map[string]inventory.NVIDIACounters{uuid(1): {EnergyMillijoules: ptr[uint64](5000001)}}}
+	counters := inventory.NVIDIACounters{EnergyMillijoules: ptr[uint64](5000001)}
+	want := &inventory.NVIDIAUsage{Devices: map[string]inventory.NVIDIACounters{uuid(1): counters}}
 	if d := cmp.Diff(want, usage); err != nil || d != "" {
 		t.Errorf("AskNVMLUsage: %v (-want +got):\n%s", err, d)
 	}
 	if err := inventory.NVMLAccountingOn(t.Context(), program, time.Minute); err != nil {
 		t.Errorf("NVMLAccountingOn: %v", err)
 	}
-	if _, err := inventory.AskNVML(t.Context(), asking(t, "/nonexistent/libnvidia-ml.so.1"), time.Minute); !errors.Is(err, inventory.ErrNoNVML) {
+	if _, err := inventory.AskNVML(t.Context(), asking(t, "/nonexistent/libnvidia-ml.so.1"),
+		time.Minute); !errors.Is(err, inventory.ErrNoNVML) {
 		t.Errorf("AskNVML without a library: %v, want ErrNoNVML", err)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// library without cgo cannot be loaded; the program exists so that everything builds where there is no C compiler.
+// library without cgo cannot be loaded; the program exists so that everything builds where there is
+// no C compiler.
 type library struct{}
 
 func open(path string) (*library, error) {
