@@ -26,7 +26,8 @@ func (s *System) StartDaemon(ctx context.Context, unit string, argv []string, st
 	})
 }
 
-// daemonProperties are those of packaging/hookhost.service that concern one that nobody starts anew.
+// daemonProperties are those of packaging/hookhost.service that concern one that nobody starts
+// anew.
 func daemonProperties(argv []string, stderr *os.File) []dbus.Property {
 	return []dbus.Property{
 		dbus.PropDescription("hookhost: hook host for PBS jobs, until idle"),

@@ -1,9 +1,10 @@
-// Package systemd asks the node's systemd for the unit that all jobs' cgroups are in, and for little else. It is the only
-// door to systemd's D-Bus.
+// Package systemd asks the node's systemd for the unit that all jobs' cgroups are in, and for
+// little else. The package is the only door to systemd's D-Bus.
 //
-// Below a unit of its own with Delegate=yes everything is hookhost's: systemd does not look into it, so neither
-// daemon-reload nor a restart of any service changes a job's limits, device filter or processes. (systemd's
-// docs/CGROUP_DELEGATION.md; what it does to units without Delegate is why plain directories will not do where it runs.)
+// Everything below a unit with Delegate=yes is hookhost's. systemd does not look into it (systemd's
+// docs/CGROUP_DELEGATION.md). So neither daemon-reload nor a restart of any service changes a job's
+// limits, device filter or processes. Plain directories will not do where systemd runs, as it
+// changes units without Delegate.
 package systemd
 
 import (
@@ -25,14 +26,14 @@ import (
 // Run is where systemd keeps its sockets and what it tells of itself.
 const Run = "/run"
 
-// System is the systemd of this node. It holds no connection; it is safe for concurrent use.
+// System is the systemd of this node. A System holds no connection, and is safe for concurrent use.
 type System struct {
 	run     string
 	timeout time.Duration
 }
 
-// New returns the systemd whose files are below run. Each of its calls takes timeout at most, and is made again when the
-// connection is lost, as in a daemon-reexec.
+// New returns the systemd whose files are below run. Each of its calls takes timeout at most, and
+// is made again when the connection is lost, as in a daemon-reexec.
 func New(run string, timeout time.Duration) *System { return &System{run: run, timeout: timeout} }
 
 // Running tells whether systemd is the first process of this node: sd_booted(3).
@@ -41,8 +42,8 @@ func (s *System) Running() bool {
 	return err == nil && info.IsDir()
 }
 
-// Wanted tells whether the jobs' parent is to be systemd's unit: mode is cgroup.systemd of the configuration. "require"
-// fails where systemd is not the first process.
+// Wanted tells whether the jobs' parent is to be systemd's unit: mode is cgroup.systemd of the
+// configuration. "require" fails where systemd is not the first process.
 func (s *System) Wanted(mode string) (bool, error) {
 	switch {
 	case mode == "off":
@@ -50,22 +51,28 @@ func (s *System) Wanted(mode string) (bool, error) {
 	case s.Running():
 		return true, nil
 	case mode == "require":
-		return false, fmt.Errorf(`cgroup.systemd = "require": systemd is not the first process of this node: there is no %s`, filepath.Join(s.run, "systemd/system"))
+		return false,
+			fmt.Errorf(`cgroup.systemd = "require": systemd is not the first process of this node: there is no %s`,
+				filepath.Join(s.run, "systemd/system"))
 	}
 	return false, nil
 }
 
-// Active tells whether systemd has the unit active, from its files alone: journald reads the same link (systemd 236;
-// unit_export_invocation_id in core/unit.c, removed when the unit stops). An older one always answers false.
+// Active tells whether systemd has the unit active, from its files alone. The link is there since
+// systemd 236 and removed when the unit stops (unit_export_invocation_id in core/unit.c). journald
+// reads it as well. The answer is always false with an older systemd.
 func (s *System) Active(unit string) bool {
 	_, err := os.Readlink(filepath.Join(s.run, "systemd/units/invocation:"+unit))
 	return err == nil
 }
 
-// Ensure has systemd start the parent of all jobs, unless it is active: from its unit file where one is installed, else as a
-// transient unit with the same properties (unit.go). It is idempotent, and several processes may call it at once. When it
-// returns, the unit's cgroup exists. It fails when systemd does not answer, when the unit is masked, fails or is not
-// delegated, and after the timeout; errors name the unit.
+// Ensure has systemd start the parent of all jobs, unless it is active. The unit comes from its
+// unit file where one is installed, else it is transient with the same properties (unit.go). Ensure
+// is idempotent, and several processes may call it at once. The unit's cgroup exists when it
+// returns.
+//
+// Ensure fails when systemd does not answer, when the unit is masked, fails or is not delegated,
+// and after the timeout. Errors name the unit.
 func (s *System) Ensure(ctx context.Context, unit string) error {
 	return s.call(ctx, "start "+unit, func(ctx context.Context, c *dbus.Conn) error {
 		if err := start(ctx, c, unit); err != nil {
@@ -75,10 +82,13 @@ func (s *System) Ensure(ctx context.Context, unit string) error {
 	})
 }
 
-// Realize has systemd make the cgroup of a unit that is active without one: when a unit's last process ends it removes
-// what is empty of the cgroup, although RemainAfterExit keeps the unit active (service_set_state in core/service.c) and
-// RefuseManualStop keeps it from being started again. It is made when any property is set, here the TasksMax that it has
-// anyway (bus_service_commit_properties).
+// Realize has systemd make the cgroup of a unit that is active without one. When a unit's last
+// process ends, systemd removes the empty parts of the cgroup (service_set_state in
+// core/service.c). RemainAfterExit keeps the unit active then, and RefuseManualStop prevents
+// another start.
+//
+// systemd makes the cgroup when any property is set, here the TasksMax that the unit has anyway
+// (bus_service_commit_properties).
 func (s *System) Realize(ctx context.Context, unit string) error {
 	return s.call(ctx, "make the cgroup of "+unit, func(ctx context.Context, c *dbus.Conn) error {
 		return c.SetUnitPropertiesContext(ctx, unit, true, property("TasksMax", uint64(math.MaxUint64)))
@@ -94,16 +104,17 @@ func (s *System) Version(ctx context.Context) (version int, err error) {
 	return version, err
 }
 
-// SetMemoryLow protects that many bytes of a unit's memory from reclaim, until the next boot: MemoryLow= of
-// systemd.resource-control(5).
+// SetMemoryLow protects that many bytes of a unit's memory from reclaim, until the next boot:
+// MemoryLow= of systemd.resource-control(5).
 func (s *System) SetMemoryLow(ctx context.Context, unit string, bytes uint64) error {
-	return s.call(ctx, fmt.Sprintf("set MemoryLow=%d of %s", bytes, unit), func(ctx context.Context, c *dbus.Conn) error {
-		return c.SetUnitPropertiesContext(ctx, unit, true, property("MemoryLow", bytes))
-	})
+	return s.call(ctx, fmt.Sprintf("set MemoryLow=%d of %s", bytes, unit),
+		func(ctx context.Context, c *dbus.Conn) error {
+			return c.SetUnitPropertiesContext(ctx, unit, true, property("MemoryLow", bytes))
+		})
 }
 
-// call connects for one call: they are too rare to keep a connection. A systemd that is re-executed meanwhile drops its
-// connections without an answer, so what is done has to bear to be done again.
+// call connects for one call: they are too rare to keep a connection. A systemd that is re-executed
+// meanwhile drops its connections without an answer, so what is done has to bear to be done again.
 func (s *System) call(ctx context.Context, what string, do func(context.Context, *dbus.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -127,8 +138,8 @@ func (s *System) call(ctx context.Context, what string, do func(context.Context,
 
 var errLost = errors.New("systemd closed the connection")
 
-// once connects and does one thing. The library does not tell of a connection that breaks while a job is waited for; here
-// it ends the context.
+// once connects and does one thing. The library does not tell of a connection that breaks while a
+// job is waited for; here it ends the context.
 func (s *System) once(ctx context.Context, do func(context.Context, *dbus.Conn) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -142,7 +153,9 @@ func (s *System) once(ctx context.Context, do func(context.Context, *dbus.Conn) 
 	c, err := dbus.NewConnection(func() (*godbus.Conn, error) { return watched(s.dial(ctx)) })
 	if err != nil && ctx.Err() == nil {
 		var busErr error
-		c, busErr = dbus.NewConnection(func() (*godbus.Conn, error) { return watched(godbus.ConnectSystemBus(godbus.WithContext(ctx))) })
+		c, busErr = dbus.NewConnection(func() (*godbus.Conn, error) {
+			return watched(godbus.ConnectSystemBus(godbus.WithContext(ctx)))
+		})
 		if err = errors.Join(err, busErr); busErr == nil {
 			err = nil
 		}
@@ -172,7 +185,8 @@ func (s *System) dial(ctx context.Context) (*godbus.Conn, error) {
 // isLost tells whether err is of the way to systemd, not systemd's answer.
 func isLost(err error) bool {
 	var network *net.OpError
-	return errors.Is(err, errLost) || errors.Is(err, godbus.ErrClosed) || errors.Is(err, io.EOF) || errors.As(err, &network) ||
+	return errors.Is(err, errLost) || errors.Is(err, godbus.ErrClosed) || errors.Is(err, io.EOF) ||
+		errors.As(err, &network) ||
 		isName(err, "org.freedesktop.DBus.Error.NoReply") || isName(err, "org.freedesktop.DBus.Error.Disconnected")
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 func TestParseVersion(t *testing.T) {
-	for text, want := range map[string]int{`"252.39-1~deb12u1"`: 252, "v257": 257, "systemd 239 (239-82.el8)": 239, "247": 247} {
+	for text, want := range map[string]int{`"252.39-1~deb12u1"`: 252, "v257": 257, "systemd 239 (239-82.el8)": 239,
+		"247": 247} {
 		if got, err := parseVersion(text); err != nil || got != want {
 			t.Errorf("%s: got %d, %v, want %d", text, got, err, want)
 		}
@@ -20,7 +21,7 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
-func TestWanted(t *testing.T) {
+func TestWantedDependsOnModeAndSystemd(t *testing.T) {
 	with, without := t.TempDir(), t.TempDir()
 	if err := os.MkdirAll(filepath.Join(with, "systemd/system"), 0o755); err != nil {
 		t.Fatal(err)
@@ -31,7 +32,8 @@ func TestWanted(t *testing.T) {
 		err       string
 	}{
 		{"auto", with, true, ""}, {"auto", without, false, ""}, {"require", with, true, ""},
-		{"require", without, false, "systemd is not the first process of this node"}, {"off", with, false, ""}, {"off", without, false, ""},
+		{"require", without, false, "systemd is not the first process of this node"}, {"off", with, false, ""},
+		{"off", without, false, ""},
 	} {
 		got, err := New(tt.run, time.Second).Wanted(tt.mode)
 		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
@@ -40,7 +42,7 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-func TestActive(t *testing.T) {
+func TestActiveIsReadFromTheLink(t *testing.T) {
 	run := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(run, "systemd/units"), 0o755); err != nil {
 		t.Fatal(err)
@@ -49,7 +51,8 @@ func TestActive(t *testing.T) {
 	if s.Active("pbs_jobs.service") {
 		t.Error("active without a link")
 	}
-	if err := os.Symlink("0123456789abcdef0123456789abcdef", filepath.Join(run, "systemd/units/invocation:pbs_jobs.service")); err != nil {
+	if err := os.Symlink("0123456789abcdef0123456789abcdef",
+		filepath.Join(run, "systemd/units/invocation:pbs_jobs.service")); err != nil {
 		t.Fatal(err)
 	}
 	if !s.Active("pbs_jobs.service") {
@@ -58,7 +61,7 @@ func TestActive(t *testing.T) {
 }
 
 // A systemd that hangs costs the timeout, not a begin that never ends.
-func TestTimeout(t *testing.T) {
+func TestHangingSystemdCostsTheTimeout(t *testing.T) {
 	run := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(run, "systemd"), 0o755); err != nil {
 		t.Fatal(err)
@@ -78,7 +81,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// A systemd that is re-executed drops its connections: the call is made again, and says in the end what it met.
+// A systemd that is re-executed drops its connections: the call is made again, and says in the end
+// what it met.
 func TestLostConnection(t *testing.T) {
 	run := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(run, "systemd"), 0o755); err != nil {

@@ -43,7 +43,7 @@ func properties(version int) []dbus.Property {
 	return list
 }
 
-// start starts the unit and waits for it. One that is active stays as it is.
+// start starts the unit and waits for it. An active unit stays as it is.
 func start(ctx context.Context, c *dbus.Conn, unit string) error {
 	for again := false; ; again = true {
 		load, active, err := states(ctx, c, unit)
@@ -92,13 +92,16 @@ func check(ctx context.Context, c *dbus.Conn, unit string) error {
 		return err
 	}
 	if delegate, _ := has["Delegate"].(bool); !delegate {
-		return fmt.Errorf("it is without Delegate=yes: systemd would take the jobs' controllers away; see systemctl cat %s", unit)
+		return fmt.Errorf("it is without Delegate=yes: systemd would take the jobs' controllers away; see systemctl "+
+			"cat %s", unit)
 	}
 	if at, _ := has["ControlGroup"].(string); !strings.HasSuffix(at, "/"+unit) || strings.Contains(at, ".slice/") {
-		return fmt.Errorf("its cgroup is %q, jobs are to be in /%s: it has to have Slice=-.slice; see systemctl cat %s", at, unit, unit)
+		return fmt.Errorf("its cgroup is %q, jobs are to be in /%s: it has to have Slice=-.slice; see systemctl cat %s",
+			at, unit, unit)
 	}
 	if policy, ok := has["OOMPolicy"].(string); ok && policy != "continue" {
-		return fmt.Errorf("it has OOMPolicy=%s: one job that is out of memory would be the end of all; it has to be continue", policy)
+		return fmt.Errorf("it has OOMPolicy=%s: one job that is out of memory would be the end of all; it has to be "+
+			"continue", policy)
 	}
 	return nil
 }

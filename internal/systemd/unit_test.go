@@ -42,7 +42,8 @@ func TestPackagedUnit(t *testing.T) {
 	if diff := cmp.Diff(packaged, made); diff != "" {
 		t.Errorf("-packaged +made:\n%s", diff)
 	}
-	for version, without := range map[int]string{239: "Type OOMPolicy DelegateSubgroup", 247: "DelegateSubgroup", 253: "DelegateSubgroup"} {
+	for version, without := range map[int]string{239: "Type OOMPolicy DelegateSubgroup", 247: "DelegateSubgroup",
+		253: "DelegateSubgroup"} {
 		for _, p := range properties(version) {
 			if slices.Contains(strings.Fields(without), p.Name) {
 				t.Errorf("systemd %d does not know %s", version, p.Name)
