@@ -26,9 +26,9 @@ type reply struct {
 // shim asks once more, with a patience that the site sets.
 const silence = time.Second
 
-// ask hands MoM's input file to the daemon and returns its answer. It fails when there is none by
-// the deadline, when there is no sign of life in time, and when the answer is cut off or not one of
-// the two kinds.
+// ask hands MoM's input file to the daemon and returns its answer. ask fails when there is no
+// answer by the deadline, and when there is no sign of life in time. An answer that is cut off or
+// not one of the two kinds is an error too.
 func ask(socket string, in []byte, deadline time.Time) (reply, error) {
 	a, err := tinyhttp.Post(tinyhttp.Request{
 		Socket: socket,
@@ -55,7 +55,8 @@ func replyOf(a tinyhttp.Answer) (reply, error) {
 	}
 	switch a.Type {
 	case typeOutput:
-		// MoM takes a file without a verdict for an accept; this one ends with a whole line and has one.
+		// MoM takes a file without a verdict for an accept; this one ends with a whole line and has
+		// one.
 		text := append([]byte("\n"), a.Body...)
 		if bytes.HasSuffix(text, []byte("\n")) && bytes.Contains(text, []byte("\npbs.event().accept=")) {
 			return reply{output: true, body: a.Body}, nil

@@ -10,12 +10,13 @@ import (
 	"testing"
 )
 
-// BenchmarkEvent is the stand-in from start to end for an event that a daemon accepts at once, beside a program of Go's that does
-// nothing. What the daemon does is not in it.
+// BenchmarkEvent is the stand-in from start to end for an event that a daemon accepts at once,
+// beside a program of Go's that does nothing. The daemon's work is not in it.
 func BenchmarkEvent(b *testing.B) {
 	p := newPlace(b)
 	os.Remove(p.path("pbs_python")) // the test's own program initialises more
-	p.write("nothing.go", "//go:debug containermaxprocs=0\n//go:debug updatemaxprocs=0\npackage main\n\nfunc main() {}\n", 0o600)
+	p.write("nothing.go", "//go:debug containermaxprocs=0\n//go:debug updatemaxprocs=0\npackage main\n\nfunc main() "+
+		"{}\n", 0o600)
 	for out, source := range map[string]string{"pbs_python": ".", "nothing": p.path("nothing.go")} {
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", p.path(out), source)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -26,7 +27,8 @@ func BenchmarkEvent(b *testing.B) {
 	serveAccept(b, p.path("sock"))
 	run := func(b *testing.B, name string, args ...string) {
 		for b.Loop() {
-			cmd := &exec.Cmd{Path: p.path(name), Args: append([]string{name}, args...), Env: []string{"PBS_HOOK_CONFIG_FILE=" + p.path("hookhost.CF")}}
+			cmd := &exec.Cmd{Path: p.path(name), Args: append([]string{name}, args...),
+				Env: []string{"PBS_HOOK_CONFIG_FILE=" + p.path("hookhost.CF")}}
 			if err := cmd.Run(); err != nil {
 				b.Fatal(err)
 			}

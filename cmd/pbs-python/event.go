@@ -19,7 +19,8 @@ type call struct {
 	script  string
 }
 
-// parse reads MoM's arguments behind --hook. ok is false for all that MoM does not write for a hook of a node (run_hook).
+// parse reads MoM's arguments behind --hook. ok is false for all that MoM does not write for a hook
+// of a node (run_hook).
 func parse(args []string) (c call, ok bool) {
 	for len(args) > 1 && len(args[0]) == 2 && args[0][0] == '-' {
 		switch args[0][1] {
@@ -56,7 +57,8 @@ func answer(args []string, self string, start time.Time) verdict {
 	if hook == "" || c.script[strings.LastIndexByte(c.script, '/')+1:] != hook+".PY" {
 		return verdict{}
 	}
-	// The shim has put vnodes offline while the daemon did not answer, and left this mark: it alone can bring them back.
+	// The shim has put vnodes offline while the daemon did not answer, and left this mark: it alone
+	// can bring them back.
 	if there(c.script[:len(c.script)-len(".PY")] + ".offline") {
 		return verdict{}
 	}
@@ -136,8 +138,8 @@ func read(path string, most int) ([]byte, bool) {
 	return b, err == nil && len(b) <= most
 }
 
-// alarmIn finds the hook's alarm, in seconds; 0 where there is none. Of several lines the last is MoM's: what users have a part in stands
-// before it (run_hook).
+// alarmIn finds the hook's alarm, in seconds; 0 where there is none. The last of several lines is
+// MoM's: text that users have a part in stands before it (run_hook).
 func alarmIn(in []byte) time.Duration {
 	const key = "\npbs.event().alarm="
 	text := string(in)
@@ -153,7 +155,8 @@ func alarmIn(in []byte) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// writeOutput writes MoM's output file as pbs_python does. What cannot be written whole is taken back.
+// writeOutput writes MoM's output file as pbs_python does. A file that cannot be written whole is
+// taken back.
 func writeOutput(path string, text []byte) bool {
 	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC|syscall.O_CLOEXEC, 0o666)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// TestMain is also the stand-in and the real pbs_python, by the names that this program is started by.
+// TestMain is also the stand-in and the real pbs_python, by the names that this program is started
+// by.
 func TestMain(m *testing.M) {
 	self, _ := os.Readlink("/proc/self/exe")
 	switch filepath.Base(self) {
@@ -88,7 +89,8 @@ func newPlace(t testing.TB) *place {
 }
 
 func input(alarm int) string {
-	return "pbs.event().job.id=1.srv\npbs.event().job.Variable_List=\"\"\"A=1\nB=2\"\"\"\npbs.event().type=execjob_begin\npbs.event().hook_name=hookhost\npbs.event().alarm=" +
+	return "pbs.event().job.id=1.srv\npbs.event().job.Variable_List=\"\"\"A=1\nB=2\"\"\"\n" +
+		"pbs.event().type=execjob_begin\npbs.event().hook_name=hookhost\npbs.event().alarm=" +
 		strconv.Itoa(alarm) + "\n"
 }
 
@@ -103,13 +105,15 @@ func (p *place) write(name, text string, mode os.FileMode) {
 
 // momArgs are what MoM gives.
 func (p *place) momArgs(script string) []string {
-	return []string{"--hook", "-i", p.path("in"), "-o", p.path("out"), "-L", p.dir, "-e", "511", "-r", "/none/resourcedef", script}
+	return []string{"--hook", "-i", p.path("in"), "-o", p.path("out"), "-L", p.dir, "-e", "511", "-r",
+		"/none/resourcedef", script}
 }
 
 // run starts the stand-in; the returned value is nil when it did not become the real one.
 func (p *place) run(args ...string) *started {
 	p.t.Helper()
-	cmd := &exec.Cmd{Path: p.path("pbs_python"), Args: append([]string{"/opt/pbs/bin/pbs_python"}, args...), Env: []string{"PATH=/bin", "PBS_HOOK_CONFIG_FILE=" + p.path("hookhost.CF")}}
+	cmd := &exec.Cmd{Path: p.path("pbs_python"), Args: append([]string{"/opt/pbs/bin/pbs_python"}, args...),
+		Env: []string{"PATH=/bin", "PBS_HOOK_CONFIG_FILE=" + p.path("hookhost.CF")}}
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return nil
@@ -206,7 +210,8 @@ func TestAnswersForOurs(t *testing.T) {
 	}
 }
 
-// What the output file cannot say is the shim's to do: it gets the answer, and does not ask again.
+// Changes that the output file cannot carry are the shim's to make. The shim gets the answer, and
+// does not ask again.
 func TestChangesAreTheShims(t *testing.T) {
 	p := newPlace(t)
 	changes := "hookhost/1\x00accept\x00" + strings.Repeat("log\x00debug\x00x\x00", 20_000) + "end\x00"
@@ -272,8 +277,10 @@ func TestOthersAreTheRealOnes(t *testing.T) {
 // A daemon that fails at once is left to the shim, which knows what is to become of the event.
 func TestFailuresAreTheShims(t *testing.T) {
 	for name, daemon := range map[string]http.HandlerFunc{
-		"no socket":          nil,
-		"an error":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"no socket": nil,
+		"an error": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+		},
 		"another kind":       answers("application/json", `{"accept":true}`),
 		"no verdict":         answers(typeOutput, "pbs.event().reject_msg=x\n"),
 		"cut off output":     answers(typeOutput, "pbs.event().accept=True"),
@@ -300,7 +307,8 @@ func TestFailuresAreTheShims(t *testing.T) {
 	}
 }
 
-// A hung daemon costs the time that there is. The shim counts from the start of the process, and gives up at once.
+// A hung daemon costs the time that there is. The shim counts from the start of the process, and
+// gives up at once.
 func TestHungDaemon(t *testing.T) {
 	p := newPlace(t)
 	p.write("in", input(2), 0o600)

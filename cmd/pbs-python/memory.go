@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory returns a descriptor from which text can be read, and which stays open over execve: memfd_create(2).
+// memory returns a descriptor from which text can be read, and which stays open over execve:
+// memfd_create(2).
 func memory(text []byte) (int, error) {
 	fd, err := unix.MemfdCreate("hookhost", unix.MFD_NOEXEC_SEAL)
 	if err == unix.EINVAL { // before Linux 6.3
