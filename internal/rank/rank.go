@@ -1,4 +1,5 @@
-// Package rank tells which rank of an MPI program a process is, from the environment that its launcher gave it. It reads no file.
+// Package rank tells which rank of an MPI program a process is, from the environment that its
+// launcher gave it. The package reads no file.
 package rank
 
 import (
@@ -17,14 +18,21 @@ type Rank struct {
 // variables are those of one family of launchers; "" for what it does not tell.
 type variables struct{ rank, world, local, size string }
 
-// families are in the order in which they are asked: Open MPI's processes have what PMIx sets too, and Intel's and MVAPICH's what PMI does.
+// families are in the order in which they are asked: Open MPI's processes have what PMIx sets too,
+// and Intel's and MVAPICH's what PMI does.
 var families = []variables{
-	{rank: "OMPI_COMM_WORLD_RANK", world: "PMIX_NAMESPACE", local: "OMPI_COMM_WORLD_LOCAL_RANK", size: "OMPI_COMM_WORLD_SIZE"}, // Open MPI (orte/mca/schizo/ompi)
-	{rank: "PMIX_RANK", world: "PMIX_NAMESPACE"},                                                   // PRRTE, and what else speaks PMIx
-	{rank: "PMI_RANK", local: "MPI_LOCALRANKID", size: "PMI_SIZE"},                                 // Hydra: MPICH, Intel MPI
-	{rank: "MV2_COMM_WORLD_RANK", local: "MV2_COMM_WORLD_LOCAL_RANK", size: "MV2_COMM_WORLD_SIZE"}, // MVAPICH's mpirun_rsh
-	{rank: "PALS_RANKID", world: "PALS_APID", local: "PALS_LOCAL_RANKID", size: "PALS_NRANKS"},     // HPE PALS
-	{rank: "PMI_ID", size: "PMI_SIZE"},                                                             // PMI-1 of older ones
+	// Open MPI (orte/mca/schizo/ompi)
+	{rank: "OMPI_COMM_WORLD_RANK", world: "PMIX_NAMESPACE", local: "OMPI_COMM_WORLD_LOCAL_RANK",
+		size: "OMPI_COMM_WORLD_SIZE"},
+	// PRRTE, and what else speaks PMIx
+	{rank: "PMIX_RANK", world: "PMIX_NAMESPACE"},
+	// Hydra: MPICH, Intel MPI
+	{rank: "PMI_RANK", local: "MPI_LOCALRANKID", size: "PMI_SIZE"},
+	// MVAPICH's mpirun_rsh
+	{rank: "MV2_COMM_WORLD_RANK", local: "MV2_COMM_WORLD_LOCAL_RANK", size: "MV2_COMM_WORLD_SIZE"},
+	{rank: "PALS_RANKID", world: "PALS_APID", local: "PALS_LOCAL_RANKID", size: "PALS_NRANKS"}, // HPE PALS
+	// PMI-1 of older ones
+	{rank: "PMI_ID", size: "PMI_SIZE"},
 }
 
 // maxRank bounds what a number of a user's own may be taken for.
@@ -33,8 +41,9 @@ const maxRank = 1 << 24
 // maxWorld bounds a name, which goes into reports.
 const maxWorld = 64
 
-// Of returns the rank of a process with that environment, as /proc/PID/environ has it (NAME=VALUE, each ended by a NUL); false for one
-// that has none. Children inherit it: the rank is the topmost process that has it.
+// Of returns the rank of a process with that environment, false for one that has none. The
+// environment is as /proc/PID/environ has it (NAME=VALUE, each ended by a NUL). Children inherit
+// it: the rank is the topmost process that has it.
 func Of(environ []byte) (Rank, bool) {
 	vars := map[string]string{}
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
