@@ -64,9 +64,9 @@ func (c *call) ask() (*answer, error) {
 	return a, err
 }
 
-// forHookhost says whether hookhost deals with the answer. It waits for a daemon that is too busy,
-// words what is wrong with the arguments, and escapes what a terminal obeys. A refusal may have a
-// process's name in it.
+// forHookhost says whether hookhost deals with the answer. hookhost waits for a daemon that is too
+// busy, words what is wrong with the arguments, and escapes what a terminal obeys. A refusal may
+// have a process's name in it.
 func (a *answer) forHookhost() bool {
 	obeyed := func(r rune) bool { return r < ' ' || r > '~' }
 	return a.Kind == "busy" || a.Kind == "malformed" || strings.ContainsFunc(a.refusal(), obeyed)
@@ -86,7 +86,8 @@ func (a *answer) refusal() string {
 	return kind + ": " + strings.ReplaceAll(message, "\n", "; ")
 }
 
-// become is an execve of the command, with what hooks say of its environment. A return is a failure.
+// become is an execve of the command, with what hooks say of its environment. A return is a
+// failure.
 func (c *call) become(a *answer) {
 	path, err := exec.LookPath(c.command[0]) // by the PATH of this process, not by that of the command
 	if err != nil {

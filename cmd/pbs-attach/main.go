@@ -2,9 +2,9 @@
 //
 // A launcher starts each rank through an attach, and hookhost needs longer for its own start than
 // for the attach. This program does the plain case alone and imports little. All else is left to
-// hookhost beside it, which begins anew and words all errors: other options, no daemon, a daemon
-// that is too busy, a command that cannot be run. To attach twice does no harm. A refusal is worded
-// here, so that the daemon counts it once.
+// hookhost beside it, which begins anew and words all errors. Such are other options, no daemon, a
+// daemon that is too busy, and a command that cannot be run. To attach twice does no harm. A
+// refusal is worded here, so that the daemon counts it once.
 //
 // The two settings keep Go from reading the cgroup's cpu quota, as in cmd/pbs-python.
 //

@@ -52,7 +52,8 @@ func newPlace(t *testing.T) *place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"pbs-attach": string(b), "hookhost": "#!/bin/sh\necho hookhost: \"$@\"\n"} {
+	for name, text := range map[string]string{"pbs-attach": string(b),
+		"hookhost": "#!/bin/sh\necho hookhost: \"$@\"\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +84,7 @@ func (p *place) run(env []string, args ...string) result {
 	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// daemon is one of the test's own. It gives each caller the same answer.
+// daemon is one of the test's own. The daemon gives each caller the same answer.
 type daemon struct {
 	mu     sync.Mutex
 	answer string
@@ -217,7 +218,8 @@ func TestCommandHasTheEnvironmentThatHooksWant(t *testing.T) {
 	p := newPlace(t)
 	p.answers(answering(200, `{"job":"7.x","outcome":{
 		"set_env":{"A":"a\nb","B":"","PATH":"/nowhere","":"x","C=":"x","E":"1"},"unset_env":["E","F","NONE"]}}`))
-	r := p.run([]string{"PATH=/usr/bin:/bin", "AB=1", "A=0", "F=", "MPICH_PROCESS_GROUP=yes"}, "pbs-attach", "env", "-0")
+	r := p.run([]string{"PATH=/usr/bin:/bin", "AB=1", "A=0", "F=", "MPICH_PROCESS_GROUP=yes"}, "pbs-attach", "env",
+		"-0")
 	got := strings.Split(strings.Trim(r.stdout, "\x00"), "\x00")
 	slices.Sort(got)
 	want := []string{"A=a\nb", "AB=1", "B=", "HOOKHOST_SOCKET=" + p.socket, "MPICH_PROCESS_GROUP=no", "PATH=/nowhere"}
@@ -246,7 +248,8 @@ func TestVariableThatIsThereTwiceIsSetOnce(t *testing.T) {
 	if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
 		t.Fatal(err)
 	}
-	if want := "HOOKHOST_SOCKET=" + p.socket + "\nA=9\nC=2\nMPICH_PROCESS_GROUP=no\n"; err != nil || string(out) != want {
+	if want := "HOOKHOST_SOCKET=" + p.socket + "\nA=9\nC=2\nMPICH_PROCESS_GROUP=no\n"; err != nil ||
+		string(out) != want {
 		t.Errorf("%v %q, want %q", err, out, want)
 	}
 }
@@ -255,9 +258,10 @@ func TestRefusalIsSaidAtOnce(t *testing.T) {
 	p := newPlace(t)
 	d := p.answers("")
 	for answer, want := range map[string]string{
-		refusing("TM_EOWNER", "attach pid 1: it is uid 0's"):                          "TM_EOWNER: attach pid 1: it is uid 0's\n",
-		refusing("denied", "not you"):                                                 "TM_ESYSTEM: not you\n",
-		refusing("internal", "a\nb"):                                                  "TM_ESYSTEM: a; b\n",
+		refusing("TM_EOWNER", "attach pid 1: it is uid 0's"): "TM_EOWNER: attach pid 1: it " +
+			"is uid 0's\n",
+		refusing("denied", "not you"): "TM_ESYSTEM: not you\n",
+		refusing("internal", "a\nb"):  "TM_ESYSTEM: a; b\n",
 		answering(200, `{"job":"7.x","outcome":{"reject":true,"message":"no room"}}`): "TM_EHOOK: no room\n",
 	} {
 		d.answering(answer)
@@ -270,7 +274,8 @@ func TestRefusalIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// The daemon's answer may be cut off or from another world, and a command may be one that cannot be run.
+// The daemon's answer may be cut off or from another world, and a command may be one that cannot be
+// run.
 func TestHookhostBeginsAnewWhereThereIsADoubt(t *testing.T) {
 	whole := answering(200, attached)
 	texts := map[string]string{
