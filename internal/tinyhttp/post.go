@@ -15,8 +15,8 @@ type Request struct {
 	Path   string
 	Header string // further lines, each with its CRLF
 	Body   []byte
-	// Sign is how long the daemon may take to its first sign of life, 100 Continue. The kernel takes
-	// calls for a daemon that is stopped as well.
+	// Sign is how long the daemon may take to its first sign of life, 100 Continue. The kernel
+	// takes calls for a daemon that is stopped as well.
 	Sign time.Duration
 	// Deadline is when the whole answer has to be there. The zero time is no bound.
 	Deadline time.Time
@@ -24,9 +24,9 @@ type Request struct {
 	Most int
 }
 
-// Post sends the request and returns the daemon's answer, whatever its status. It fails when there
-// is no daemon, when the answer is late, cut off, too long or none of HTTP's. After a failure it is
-// not known whether the daemon has carried out the request.
+// Post sends the request and returns the daemon's answer, whatever its status. Post fails when
+// there is no daemon, when the answer is late, cut off, too long or none of HTTP's. After a failure
+// it is not known whether the daemon has carried out the request.
 func Post(r Request) (Answer, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -79,7 +79,8 @@ func TestAnswerHasToBeWhole(t *testing.T) {
 		whole      bool
 	}{
 		{"whole", "HTTP/1.0 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nbody", true},
-		{"behind a sign of life", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody", true},
+		{"behind a sign of life", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody",
+			true},
 		{"empty body", "HTTP/1.1 404 Not Found\r\n\r\n", true},
 		{"nothing", "", false},
 		{"only a sign of life", "HTTP/1.1 100 Continue\r\n\r\n", false},
