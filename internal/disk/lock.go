@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock waits for the lock of an open file, flock(2), which is for one process at a time. It fails
+// Lock waits for the lock of an open file, flock(2), which is for one process at a time. Lock fails
 // with the cause of ctx when that ends first. The lock ends with the last descriptor of the file.
 //
 // Lock tries again and again, with pauses that grow. A flock that blocks cannot be called off:

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// unfinished names a file while it is written. No container runtime, no exporter and no directory of
-// hooks or host files takes such a name for one of its own.
+// unfinished names a file while it is written. No container runtime, no exporter and no directory
+// of hooks or host files takes such a name for one of its own.
 const unfinished = ".hookhost-*.tmp"
 
 // Replace gives the file path another content and mode, as a whole or not at all, and has both on
@@ -25,7 +25,8 @@ func Replace(path string, content []byte, mode fs.FileMode) error {
 	return Rename(fresh, path)
 }
 
-// ReplaceUnsynced is Replace that waits for no disk. It is for what is made anew after a power loss.
+// ReplaceUnsynced is Replace that waits for no disk. ReplaceUnsynced is for what is made anew after
+// a power loss.
 func ReplaceUnsynced(path string, content []byte, mode fs.FileMode) error {
 	fresh, err := write(filepath.Dir(path), bytes.NewReader(content), mode, (*os.File).Close)
 	if err != nil {
@@ -35,7 +36,7 @@ func ReplaceUnsynced(path string, content []byte, mode fs.FileMode) error {
 }
 
 // Write writes content to a new file in dir and has it on disk when it returns. The caller renames
-// or removes the file. It fails without leaving one.
+// or removes the file. Write leaves no file when it fails.
 func Write(dir string, content io.Reader, mode fs.FileMode) (path string, err error) {
 	return write(dir, content, mode, func(f *os.File) error { return errors.Join(f.Sync(), f.Close()) })
 }
@@ -52,7 +53,7 @@ func write(dir string, content io.Reader, mode fs.FileMode, end func(*os.File) e
 	return f.Name(), nil
 }
 
-// Rename puts what Write has made in its place, on disk. It removes what it cannot rename.
+// Rename puts what Write has made in its place, on disk. Rename removes what it cannot rename.
 func Rename(fresh, path string) error {
 	if err := rename(fresh, path); err != nil {
 		return err
@@ -79,7 +80,8 @@ func SyncDir(dir string) error {
 }
 
 // RemoveUnfinished removes what a write left in dir that was broken off longer ago than age. A
-// directory that is not there has nothing. It goes on whatever fails. Idempotent.
+// directory that is not there has nothing. RemoveUnfinished goes on whatever fails, and is
+// idempotent.
 func RemoveUnfinished(dir string, age time.Duration) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -53,11 +53,12 @@ func testReplace(t *testing.T, replace func(string, []byte, fs.FileMode) error) 
 	}
 }
 
-// What a killed process left goes when nobody can be at it any more; everything else stays.
+// The remains of a killed process go when nobody can be at them any more. Everything else stays.
 func TestRemoveUnfinishedSparesWhatMayStillBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	old := time.Now().Add(-time.Hour)
-	for name, at := range map[string]time.Time{".hookhost-1.tmp": old, ".hookhost-2.tmp": time.Now(), ".hookhost-x.json": old, "hookhost-3.tmp": old} {
+	for name, at := range map[string]time.Time{".hookhost-1.tmp": old, ".hookhost-2.tmp": time.Now(),
+		".hookhost-x.json": old, "hookhost-3.tmp": old} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +76,8 @@ func TestRemoveUnfinishedSparesWhatMayStillBeWritten(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if diff := cmp.Diff([]string{".hookhost-2.tmp", ".hookhost-x.json", "hookhost-3.tmp"}, left); diff != "" || err != nil {
+	if diff := cmp.Diff([]string{".hookhost-2.tmp", ".hookhost-x.json", "hookhost-3.tmp"}, left); diff != "" ||
+		err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
 	if err := RemoveUnfinished(filepath.Join(dir, "none"), time.Minute); err != nil {
