@@ -1,4 +1,5 @@
-// Command bare does nothing, or says when it has begun and stays: what starting a program in a job is measured against.
+// Command bare does nothing, or says when it has begun and stays: what starting a program in a job
+// is measured against.
 package main
 
 import (
@@ -12,6 +13,7 @@ func main() {
 	}
 	var t syscall.Timeval
 	syscall.Gettimeofday(&t)
-	syscall.Write(1, []byte(strconv.Itoa(syscall.Getpid())+" "+strconv.FormatInt(int64(t.Sec)*1e6+int64(t.Usec), 10)+"\n"))
+	syscall.Write(1, []byte(strconv.Itoa(syscall.Getpid())+" "+strconv.FormatInt(int64(t.Sec)*1e6+int64(t.Usec),
+		10)+"\n"))
 	syscall.Pause()
 }

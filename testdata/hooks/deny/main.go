@@ -1,4 +1,5 @@
-// Program deny is a hook that rejects jobs that ask for more cpus than this host's administrator allows.
+// Program deny is a hook that rejects jobs that ask for more cpus than this host's administrator
+// allows.
 package main
 
 import (

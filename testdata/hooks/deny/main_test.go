@@ -7,7 +7,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi/hooktest"
 )
 
-func TestDeny(t *testing.T) {
+func TestJobOfTooManyCPUsIsRejected(t *testing.T) {
 	tests := []struct {
 		name, config, ncpus string
 		reject              bool

@@ -11,10 +11,12 @@ import (
 type config struct {
 	Mode  string        `toml:"mode"`  // one of modes; "" accepts
 	Event hostapi.Event `toml:"event"` // at which event; the others are accepted
-	Once  string        `toml:"once"`  // only while this file is not there; it is made first, so a restarted program behaves
-	Log   string        `toml:"log"`   // a file that gets a line per call: event, job id, number of the call for that job
-	Value string        `toml:"value"` // what the mode needs: a kind, a key=value, a text
-	Alone bool          `toml:"alone"` // handle only Event
+	// only while this file is not there; it is made first, so a restarted program behaves
+	Once string `toml:"once"`
+	// a file that gets a line per call: event, job id, number of the call for that job
+	Log   string `toml:"log"`
+	Value string `toml:"value"` // what the mode needs: a kind, a key=value, a text
+	Alone bool   `toml:"alone"` // handle only Event
 }
 
 // modes are what can go wrong at an event, or be seen there.
@@ -39,12 +41,14 @@ var modes = []string{
 	"used",        // sets the resource value, KEY=VAL
 	"state",       // keeps the number of calls for the job as its state, notes it
 	"again",       // wants to be called again after value, a duration
-	"elapsed",     // wants to be called when the job has run for value, a duration; at a periodic about some jobs, for each
-	"misfit",      // an outcome that the event does not take
-	"child",       // leaves a process behind that sleeps, its pid in the file value
-	"tell",        // tells value as a line for the job's standard error once it has answered
-	"flood",       // tells lines without end
-	"configure",   // refuses its configuration
+	// wants to be called when the job has run for value, a duration; at a periodic about some jobs,
+	// for each
+	"elapsed",
+	"misfit",    // an outcome that the event does not take
+	"child",     // leaves a process behind that sleeps, its pid in the file value
+	"tell",      // tells value as a line for the job's standard error once it has answered
+	"flood",     // tells lines without end
+	"configure", // refuses its configuration
 }
 
 func newHook(s *hostapi.Setup) (any, error) {

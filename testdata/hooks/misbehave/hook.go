@@ -86,7 +86,8 @@ func (h *hook) note(e hostapi.Event, jobs ...string) error {
 	return errors.Join(err, f.Close())
 }
 
-// misbehave does what a hook must not do. It is done when it returns at all, in the modes that it knows.
+// misbehave does what a hook must not do. done is true in the modes that misbehave knows, if it
+// returns at all.
 func (h *hook) misbehave(ctx context.Context, req *hostapi.Request) (out *hostapi.Outcome, err error, done bool) {
 	switch h.Mode {
 	case "exit":
@@ -148,11 +149,13 @@ func (h *hook) answer(req *hostapi.Request) (*hostapi.Outcome, error) {
 	case "used":
 		return &hostapi.Outcome{ResourcesUsed: hostapi.Resources{key: value}}, nil
 	case "log":
-		for _, level := range []logrus.Level{logrus.TraceLevel, logrus.DebugLevel, logrus.InfoLevel, logrus.WarnLevel, logrus.ErrorLevel} {
+		for _, level := range []logrus.Level{logrus.TraceLevel, logrus.DebugLevel, logrus.InfoLevel, logrus.WarnLevel,
+			logrus.ErrorLevel} {
 			h.log.WithField("value", h.Value).Log(level, "a line of level ", level)
 		}
 	case "tell":
-		u := &hostapi.JobUpdate{JobStderr: []string{h.Value}, Diag: "told", Usage: &hostapi.HostUsage{OOMKills: new(int64(1))}}
+		u := &hostapi.JobUpdate{JobStderr: []string{h.Value}, Diag: "told",
+			Usage: &hostapi.HostUsage{OOMKills: new(int64(1))}}
 		id := req.Job.ID
 		time.AfterFunc(10*time.Millisecond, func() { h.tell(id, u) })
 	case "flood":

@@ -1,8 +1,9 @@
-// Program misbehave is a hook that does, on demand, all that a hook must not do; and a few things that it may, in a
-// form that a test can see. It is for tests of whatever starts hooks.
+// Program misbehave is a hook that does, on demand, all that a hook must not do. The program also
+// does a few things that a hook may, in a form that a test can see. Tests of programs that start
+// hooks use it.
 //
-// What it does wrong before there is a configuration is named by the variable MISBEHAVE or, since a host gives its
-// hooks an environment of its own, by the program's file name up to the first dot:
+// The variable MISBEHAVE names its fault before there is a configuration. The program's file name
+// up to the first dot names it as well, as a host gives its hooks an environment of its own:
 //
 //	print-early     prints a line before the handshake
 //	wrong-version   speaks a protocol version that nobody knows
@@ -12,9 +13,10 @@
 //	no-events       handles nothing
 //	no-lifeline     does not notice that its host is gone
 //	old-sdk         has no notices, as hooks built before there were any
-//	liar            tells, unasked and without end, of jobs that it knows nothing of, in bytes that are no update
+//	liar            sends, unasked and without end, updates of jobs that it does not know, in
+//	                bytes that are no update
 //
-// What it does wrong at an event is told by its configuration, see config.go.
+// Its configuration names the fault at an event, see config.go.
 package main
 
 import (

@@ -11,8 +11,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// nonsense speaks the protocol by hand. It has no access to the messages, but on the wire a FieldMask is a
-// ConfigureReply (field 1: strings) and a BytesValue a HandleReply (field 1: bytes).
+// nonsense speaks the protocol by hand. The type has no access to the messages. On the wire a
+// FieldMask is a ConfigureReply (field 1: strings) and a BytesValue a HandleReply (field 1: bytes).
 type nonsense struct{ plugin.NetRPCUnsupportedPlugin }
 
 func serveNonsense() {

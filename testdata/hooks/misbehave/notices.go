@@ -36,8 +36,8 @@ func without(method string) grpc.StreamServerInterceptor {
 	}
 }
 
-// lies sends what hostapi would not let a hook tell. It has no access to the messages, but on the wire an Any is a Notice
-// (field 1: text, field 2: bytes).
+// lies sends what hostapi would not let a hook tell. The function has no access to the messages,
+// but on the wire an Any is a Notice (field 1: text, field 2: bytes).
 func lies(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if info.FullMethod != "/hookhost.v1.Hook/Notices" {
 		return next(srv, s)

@@ -1,4 +1,5 @@
-// Program play is a hook for tests: at one event it does what its configuration says, and no sooner than it is told to.
+// Program play is a hook for tests: at one event it does what its configuration says, and no sooner
+// than it is told to.
 package main
 
 import (
@@ -19,7 +20,8 @@ type play struct {
 	Used     map[string]string `toml:"used"`    // resources_used
 	SetEnv   map[string]string `toml:"set_env"` // launch
 	UnsetEnv []string          `toml:"unset_env"`
-	Wrapper  []string          `toml:"wrapper"` // launch: a program with its arguments, in front of what is to be started
+	// launch: a program with its arguments, in front of what is to be started
+	Wrapper []string `toml:"wrapper"`
 }
 
 func newPlay(s *hostapi.Setup) (any, error) {
@@ -44,7 +46,8 @@ func (p *play) act(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome,
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	out := &hostapi.Outcome{Reject: p.Reject != "", Message: p.Reject, ResourcesUsed: p.Used, SetEnv: p.SetEnv, UnsetEnv: p.UnsetEnv}
+	out := &hostapi.Outcome{Reject: p.Reject != "", Message: p.Reject, ResourcesUsed: p.Used, SetEnv: p.SetEnv,
+		UnsetEnv: p.UnsetEnv}
 	if len(p.Wrapper) > 0 {
 		out.Progname = &p.Wrapper[0]
 		out.Argv = slices.Concat(p.Wrapper[1:], []string{req.Progname}, req.Argv)

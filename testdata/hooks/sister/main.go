@@ -1,4 +1,5 @@
-// Program sister is a hook that writes down what it gets, and tells what a job uses, so that tests see what goes on between hosts.
+// Program sister is a hook that writes down what it gets, and reports what a job uses. Tests see by
+// it what goes on between hosts.
 package main
 
 import (
@@ -12,7 +13,8 @@ import (
 )
 
 type hook struct {
-	Log     string   `toml:"log"`     // a file that gets a line per event: event, job id, signal, what other hosts have used
+	// a file that gets a line per event: event, job id, signal, what other hosts have used
+	Log     string   `toml:"log"`
 	CPUT    float64  `toml:"cput"`    // what a job has used here, in seconds
 	Mem     string   `toml:"mem"`     // and its memory
 	Says    string   `toml:"says"`    // line for the job's standard error and note at epilogue
