@@ -42,7 +42,7 @@ test-openpbs: all ## hookhost under a real OpenPBS on this machine (root); HOOKH
 	@lab/openpbs/tarball >/dev/null
 	$(GO) test -tags openpbs -count=1 -v -timeout 30m ./lab/openpbs
 
-check: ## what has to pass before a commit: format, vet, staticcheck, modules, short tests
+check: ## what has to pass before a commit: format, vet, staticcheck, modules, prose, short tests
 	@scripts/need go
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt' >&2; exit 1; }
 	$(GO) vet ./... ./testdata/hooks/...

@@ -18,8 +18,9 @@ import (
 
 const module = "github.com/hookhost/hookhost/"
 
-// edges is the architecture: each package of the module and which others of ours it may import, tests apart. A package
-// that is not here, and an edge that is not here, is a failure; so is a line here that no code needs.
+// edges is the architecture: each package of the module and which others of ours it may import,
+// tests apart. A package that is not here, and an edge that is not here, is a failure; so is a line
+// here that no code needs.
 var edges = map[string][]string{
 	"hostapi":                 {"hostapi/internal/hookpb"},
 	"hostapi/internal/hookpb": {},
@@ -43,10 +44,11 @@ var edges = map[string][]string{
 	"internal/jobstate":  {"hostapi"},
 	"internal/ledger":    {"hostapi", "internal/disk"},
 	"internal/report":    {"hostapi", "internal/jobstate", "internal/pbs", "internal/usage"},
-	"internal/host":      {"hostapi", "internal/disk", "internal/jobstate", "internal/ledger", "internal/pbs", "internal/report", "internal/usage"},
-	"internal/api":       {"hostapi", "internal/jobstate", "internal/pbs"},
-	"internal/sister": {"hostapi", "internal/api", "internal/config", "internal/host", "internal/jobstate", "internal/pbs",
+	"internal/host": {"hostapi", "internal/disk", "internal/jobstate", "internal/ledger", "internal/pbs",
 		"internal/report", "internal/usage"},
+	"internal/api": {"hostapi", "internal/jobstate", "internal/pbs"},
+	"internal/sister": {"hostapi", "internal/api", "internal/config", "internal/host", "internal/jobstate",
+		"internal/pbs", "internal/report", "internal/usage"},
 	"internal/mom":     {"hostapi", "internal/pbs", "internal/proc"},
 	"internal/rank":    {},
 	"internal/stray":   {"hostapi", "internal/kernfs", "internal/proc"},
@@ -56,16 +58,18 @@ var edges = map[string][]string{
 
 	"internal/doctor": {"integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup",
 		"internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
-		"internal/kernfs", "internal/openpbs", "internal/pbs", "internal/placement",
-		"internal/systemd", "internal/topology"},
+		"internal/kernfs", "internal/openpbs", "internal/pbs", "internal/placement", "internal/systemd",
+		"internal/topology"},
 
-	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs", "internal/nodestate", "internal/pbs",
-		"internal/placement", "internal/proc", "internal/rank", "internal/systemd", "internal/topology", "internal/usage"},
-	"hooks/devices": {"hostapi", "internal/cgroup", "internal/config", "internal/devfilter", "internal/disk", "internal/inventory", "internal/kernfs",
-		"internal/placement", "internal/topology"},
-	"hooks/walltime": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs", "internal/proc"},
-	"hooks/mpi": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs", "internal/pbs", "internal/proc", "internal/rank",
-		"internal/stray"},
+	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs",
+		"internal/nodestate", "internal/pbs", "internal/placement", "internal/proc", "internal/rank",
+		"internal/systemd", "internal/topology", "internal/usage"},
+	"hooks/devices": {"hostapi", "internal/cgroup", "internal/config", "internal/devfilter", "internal/disk",
+		"internal/inventory", "internal/kernfs", "internal/placement", "internal/topology"},
+	"hooks/walltime": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs",
+		"internal/proc"},
+	"hooks/mpi": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs",
+		"internal/pbs", "internal/proc", "internal/rank", "internal/stray"},
 	"lab/openpbs":                {},
 	"integrations/openpbs":       {"internal/disk"},
 	"integrations/openpbs/table": {},
@@ -74,8 +78,11 @@ var edges = map[string][]string{
 	"cmd/pbs-attach": {"internal/tinyhttp"}, // their time is start-up
 	"cmd/pbs-python": {"integrations/openpbs/table", "internal/tinyhttp"},
 
-	"cmd/hookhost": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config", "internal/daemon", "internal/disk", "internal/doctor", "internal/host", "internal/jobstate",
-		"internal/kernfs", "internal/ledger", "internal/mom", "internal/nodestate", "internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/proc", "internal/report", "internal/sister", "internal/stray", "internal/systemd"},
+	"cmd/hookhost": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config",
+		"internal/daemon", "internal/disk", "internal/doctor", "internal/host", "internal/jobstate", "internal/kernfs",
+		"internal/ledger", "internal/mom", "internal/nodestate", "internal/openpbs", "internal/pbs",
+		"internal/pbscgroups", "internal/proc", "internal/report", "internal/sister", "internal/stray",
+		"internal/systemd"},
 }
 
 // testOnly packages may be imported from _test.go files alone.
@@ -164,7 +171,8 @@ func TestImportDirection(t *testing.T) {
 	}
 }
 
-// Only mains, and hostapi.Serve for a hook's main, read the environment, end the process or catch signals.
+// Only mains, and hostapi.Serve for a hook's main, read the environment, end the process or catch
+// signals.
 func TestOnlyMainsTouchTheProcess(t *testing.T) {
 	forbidden := map[string][]string{
 		"os":        {"Exit", "Getenv", "LookupEnv", "Environ", "Setenv"},
@@ -173,7 +181,8 @@ func TestOnlyMainsTouchTheProcess(t *testing.T) {
 	mains := []string{"cmd/", "hooks/", "hostapi", "testdata/"}
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
-		if slices.Contains(testOnly, name) || slices.ContainsFunc(mains, func(m string) bool { return strings.HasPrefix(name, m) }) {
+		if slices.Contains(testOnly, name) ||
+			slices.ContainsFunc(mains, func(m string) bool { return strings.HasPrefix(name, m) }) {
 			continue
 		}
 		for _, file := range p.GoFiles {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestConformancePageNamesTestsThatExist reads the table of docs/openpbs-conformance.md: each of
+// TestConformancePageNamesTestsThatExist reads the table of docs/openpbs-conformance.md. Each of
 // OpenPBS's tests has one row, and each test of ours in it is one of the directory that the row
 // names.
 func TestConformancePageNamesTestsThatExist(t *testing.T) {

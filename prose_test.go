@@ -1,0 +1,238 @@
+package hookhost_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	commentColumns = 100
+	codeColumns    = 120
+	tabColumns     = 4
+	sentenceWords  = 25
+	sampleColumns  = 60
+)
+
+// notYet lists the directories whose text does not follow the rules of this file. The list is to
+// shrink until it is empty: a directory without findings has to leave it.
+var notYet = []string{
+	"cmd/hookhost",
+	"hooks/cgroup",
+	"hooks/devices",
+	"hostapi",
+	"hostapi/hooktest",
+	"internal/api",
+	"internal/cgroup",
+	"internal/config",
+	"internal/daemon",
+	"internal/doctor",
+	"internal/host",
+	"internal/jobstate",
+	"internal/ledger",
+	"internal/nodestate",
+	"internal/proc",
+	"internal/sister",
+	"lab/openpbs",
+}
+
+var (
+	// openings are words that hide the subject of a sentence.
+	openings = strings.Fields("What Who Whoever Whose Those One That Of By Where Nobody Without It")
+	// vague are verbs that do not say what a function does.
+	vague = strings.Fields("tell say have take keep look word")
+	// participles are file names that name no thing.
+	participles = strings.Fields("altered attached captured configured dropped dying found frozen given hidden " +
+		"holding kept lost seen taken unseen used")
+)
+
+// TestTextFollowsTheRules reads each Go file of the module. The rules are about the width of lines,
+// the opening and the length of a comment's sentence, and the names of tests, functions and files.
+func TestTextFollowsTheRules(t *testing.T) {
+	found := map[string][]string{}
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "bin"):
+			return filepath.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".pb.go"):
+			return nil
+		}
+		dir := path.Dir(filepath.ToSlash(name))
+		found[dir] = append(found[dir], textFindings(t, name)...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range slices.Sorted(maps.Keys(found)) {
+		listed := slices.Contains(notYet, dir)
+		if listed && len(found[dir]) == 0 {
+			t.Errorf("%s follows the rules: strike it from notYet in prose_test.go", dir)
+		}
+		if !listed && len(found[dir]) > 0 {
+			t.Error(strings.Join(found[dir], "\n"))
+		}
+	}
+	for _, dir := range notYet {
+		if _, there := found[dir]; !there {
+			t.Errorf("%s holds no Go file: strike it from notYet in prose_test.go", dir)
+		}
+	}
+}
+
+// textFindings returns what one file has against the rules: a place and what to do there, each.
+func textFindings(t *testing.T, name string) []string {
+	t.Helper()
+	source, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, source, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ast.IsGenerated(file) {
+		return nil
+	}
+	r := &text{set: set}
+	r.width(name, string(source), file)
+	documented := map[*ast.CommentGroup]string{}
+	for _, declaration := range file.Decls {
+		if function, is := declaration.(*ast.FuncDecl); is && function.Doc != nil {
+			documented[function.Doc] = function.Name.Name
+		}
+	}
+	for _, group := range file.Comments {
+		r.sentences(group, documented[group])
+	}
+	r.names(file)
+	base, _, _ := strings.Cut(strings.TrimSuffix(path.Base(name), ".go"), "_")
+	if slices.Contains(participles, base) {
+		r.findings = append(r.findings, name+": name the file after the noun inside, not by a participle")
+	}
+	return r.findings
+}
+
+// text is one file that is read.
+type text struct {
+	set      *token.FileSet
+	findings []string
+}
+
+func (r *text) find(at token.Pos, message string) {
+	r.findings = append(r.findings, r.set.Position(at).String()+": "+message)
+}
+
+// width finds lines that are too wide. The lines of a long raw string are data of any width.
+func (r *text) width(name, source string, file *ast.File) {
+	raw := map[int]bool{}
+	ast.Inspect(file, func(node ast.Node) bool {
+		literal, is := node.(*ast.BasicLit)
+		if is && literal.Kind == token.STRING && strings.HasPrefix(literal.Value, "`") {
+			first, last := r.set.Position(literal.Pos()).Line, r.set.Position(literal.End()).Line
+			for line := first; line <= last && (first < last || len(literal.Value) > sampleColumns); line++ {
+				raw[line] = true
+			}
+		}
+		return true
+	})
+	start := r.set.File(file.Pos())
+	number := 0
+	for line := range strings.Lines(source) {
+		number++
+		line = strings.TrimRight(line, "\n")
+		columns := utf8.RuneCountInString(line) + strings.Count(line, "\t")*(tabColumns-1)
+		trimmed := strings.TrimLeft(line, "\t ")
+		switch {
+		case raw[number] || strings.HasPrefix(trimmed, "//go:"):
+		case strings.HasPrefix(trimmed, "//") && columns > commentColumns:
+			r.find(start.LineStart(number), fmt.Sprintf("wrap the comment at %d columns", commentColumns))
+		case !strings.HasPrefix(trimmed, "//") && columns > codeColumns:
+			r.find(start.LineStart(number), fmt.Sprintf("break the line: code has %d columns", codeColumns))
+		}
+	}
+}
+
+var (
+	quoted = regexp.MustCompile("`[^`]*`")
+	ending = regexp.MustCompile(`[.!?]\s+\S|:\s+[A-Z]`)
+)
+
+// sentences finds sentences that open without their subject or that are too long. The name that the
+// comment documents may open any of them. The indented lines of a comment are data.
+func (r *text) sentences(group *ast.CommentGroup, name string) {
+	var block strings.Builder
+	for _, comment := range group.List {
+		line := strings.TrimPrefix(comment.Text, "//")
+		switch {
+		case strings.HasPrefix(comment.Text, "//go:") || strings.HasPrefix(line, "\t") || strings.HasPrefix(line, "  "):
+			block.WriteString(". ")
+		default:
+			block.WriteString(" " + line)
+		}
+	}
+	rest := quoted.ReplaceAllString(strings.Join(strings.Fields(block.String()), " "), "x")
+	for rest != "" {
+		sentence := rest
+		if end := ending.FindStringIndex(rest); end != nil {
+			sentence = rest[:end[1]-1]
+		}
+		rest = rest[len(sentence):]
+		words := strings.Fields(sentence)
+		begin := strings.Join(words[:min(6, len(words))], " ")
+		switch {
+		case len(words) <= 2:
+		case slices.Contains(openings, words[0]) && words[0] != name:
+			r.find(group.Pos(), "begin the sentence with its subject: "+begin)
+		case len(words) > sentenceWords:
+			r.find(group.Pos(), fmt.Sprintf("cut the sentence at %d words: %s", sentenceWords, begin))
+		}
+	}
+}
+
+// names finds tests that are named by one word and functions named by a verb that says too little.
+func (r *text) names(file *ast.File) {
+	for _, declaration := range file.Decls {
+		function, is := declaration.(*ast.FuncDecl)
+		if !is {
+			continue
+		}
+		name := function.Name.Name
+		if slices.Contains(vague, strings.ToLower(camel(name)[0])) {
+			r.find(function.Pos(), "name "+name+" by a verb that says what it does")
+		}
+		behaviour, isTest := strings.CutPrefix(name, "Test")
+		if isTest && function.Recv == nil && behaviour != "Main" && len(camel(behaviour)) < 2 {
+			r.find(function.Pos(), "name "+name+" by the behaviour that it asserts")
+		}
+	}
+}
+
+// camel returns the words of a name. A run of capitals is one word with what follows it.
+func camel(name string) []string {
+	words := []string{}
+	start := 0
+	runes := []rune(name)
+	for i := 1; i < len(runes); i++ {
+		if unicode.IsUpper(runes[i]) && !unicode.IsUpper(runes[i-1]) {
+			words = append(words, string(runes[start:i]))
+			start = i
+		}
+	}
+	return append(words, string(runes[start:]))
+}
