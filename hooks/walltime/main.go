@@ -6,6 +6,9 @@
 // due next goes back (Outcome.CallAtElapsed). So suspended time does not count, and a restart of
 // anything loses nothing. After a crash in between a signal may be sent again.
 //
+// The host has the clock, since it sees launch, suspension and end of every job. A clock of this
+// hook's would have to survive the hook's death and the host's, and the two could disagree.
+//
 // The job's stage stands in the hook's state. stage.go decides, from that and from what the kernel
 // shows, and touches nothing; job.go looks and acts. The hook reads the job's cgroup
 // (internal/cgroup) and /proc/PID (internal/proc), and writes the cgroup's freeze and kill files

@@ -3,6 +3,9 @@
 // words; it starts no qmgr and opens no socket. Its knowledge of qmgr is from OpenPBS's
 // src/cmds/qmgr.c, src/server/hook_func.c and src/lib/Libutil/hook.c. The one thing on disk that it
 // touches is the program pbs_python, which StandIn replaces and puts back.
+//
+// The shim is dumb. pbs_python starts anew for each event, and each line and import of a hook is
+// paid for each time. So the daemon reads MoM's input file, and the shim carries out its answer.
 package openpbs
 
 import (

@@ -8,6 +8,9 @@
 //
 // A filter that is not in force is an error, never a warning. A filter says nothing about file
 // permissions: the kernel checks them too.
+//
+// The filter is on the job's own cgroup, and survives hookhost. The unit that all jobs are in has
+// none: systemd replaces the filters of units that it manages.
 package devfilter
 
 import (

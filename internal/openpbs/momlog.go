@@ -25,6 +25,9 @@ type HostTotal struct {
 }
 
 // Totals are those that MoM has logged of one run of a job, in the log's order.
+//
+// The log is the one place that has them. No event and no file of the job does. qstat would have
+// the sums alone, and a resource by host would stand in each record of accounting.
 type Totals []HostTotal
 
 // Of returns what MoM has logged last of a host, with or without its domain.

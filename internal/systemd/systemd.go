@@ -5,6 +5,9 @@
 // docs/CGROUP_DELEGATION.md). So neither daemon-reload nor a restart of any service changes a job's
 // limits, device filter or processes. Plain directories will not do where systemd runs, as it
 // changes units without Delegate.
+//
+// The unit's one process is a keeper (packaging/pbs_jobs.service), not hookhost itself. An upgrade
+// replaces hookhost, and would end the keeper with it.
 package systemd
 
 import (
