@@ -14,7 +14,7 @@ import (
 const leftBehind = "a run that was never ended was found when the job began again"
 
 // register puts the record of a job that begins in place. What standing decides about a record that is there already
-// holds in the same transaction. What is left of an earlier run is ended first.
+// holds in the same update. What is left of an earlier run is ended first.
 func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate.Record) error {
 	var ended bool
 	var ending error
