@@ -148,7 +148,7 @@ func TestReadCollectsTheFactsOfProc(t *testing.T) {
 	if orphan.Chain != nil || orphan.SSH != nil {
 		t.Errorf("%+v", orphan)
 	}
-	// The first process is not there any more, and the second is another by now.
+	// The process is gone in the last case, and another process or user has its pid in the others.
 	p, err := proc.Read(procfs, 34)
 	if err != nil {
 		t.Fatal(err)
