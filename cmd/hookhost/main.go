@@ -54,7 +54,7 @@ var aliases = map[string]string{"pbs_attach": "attach", "hookhost-remsh": "remsh
 
 func main() {
 	if err := host.ExecAsOwner(os.Args, os.Environ()); err != nil {
-		fmt.Fprintf(os.Stderr, "fatal error: %v\n", err) // the words by which the host knows a program's last
+		fmt.Fprintf(stderr, "fatal error: %v\n", err) // the words by which the host knows a program's last
 		os.Exit(exitHostFailed)
 	}
 	called := filepath.Base(os.Args[0])
