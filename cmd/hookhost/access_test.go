@@ -225,7 +225,7 @@ func TestStateIsRebuiltFromCgroups(t *testing.T) {
 			d.kill()
 			var err error
 			if how == "damaged" {
-				err = os.WriteFile(n.path("run/jobs/"+job+".json"), []byte(strings.Repeat("rubbish", 5000)), 0o600)
+				err = os.WriteFile(n.path("run/jobs/"+n.prefix+"/"+job+".json"), []byte(strings.Repeat("rubbish", 5000)), 0o600)
 			} else {
 				err = errors.Join(os.RemoveAll(n.path("state")), os.RemoveAll(n.path("run/jobs")))
 			}

@@ -80,17 +80,17 @@ func (c *cli) registry(cfg *config.File) (*host.Registry, error) {
 	return &host.Registry{Dir: c.hooksDir(), ProgramDir: c.programDir(), BuiltIn: hooks, AllowUnsafePaths: cfg.Host.AllowUnsafeHooks}, nil
 }
 
-// recordsDir holds the records of live jobs. They end with the boot, as jobs do.
-func (c *cli) recordsDir() string { return filepath.Join(filepath.Dir(c.socket), "jobs") }
-
-// openRecords opens the records of live jobs.
-func (c *cli) openRecords(log *logrus.Entry) (*jobstate.Store, error) {
-	return jobstate.Open(c.recordsDir(), func(err error) { log.Error(err) })
+// recordsDir holds the records of the live jobs of a prefix. They end with the boot, as jobs do. The
+// lock of the prefix has them belong to one daemon.
+func (c *cli) recordsDir(prefix string) string {
+	return filepath.Join(filepath.Dir(c.socket), "jobs", prefix)
 }
 
 // openRebuilt opens the records and completes them from the cgroup tree: now, and whenever complete
-// is called.
-func (c *cli) openRebuilt(t traces, log *logrus.Entry) (store *jobstate.Store, complete func(), err error) {
+// is called. The caller has the prefix's lock.
+func (c *cli) openRebuilt(t traces, prefix string, log *logrus.Entry) (
+	store *jobstate.Store, complete func(), err error,
+) {
 	complete = func() {
 		if err := t.rebuild(store, log); err != nil {
 			log.Errorf("rebuild state from cgroups: %v", err)
@@ -99,7 +99,8 @@ func (c *cli) openRebuilt(t traces, log *logrus.Entry) (store *jobstate.Store, c
 	if err := jobstate.MakeDir(c.state); err != nil {
 		return nil, nil, err
 	}
-	if store, err = c.openRecords(log); err != nil {
+	store, err = jobstate.Open(c.recordsDir(prefix), func(err error) { log.Error(err) })
+	if err != nil {
 		return nil, nil, err
 	}
 	complete()
@@ -159,7 +160,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	}
 	p := processes{procfs: procfs}
 	t := traces{tree: tree, self: self, procfs: procfs}
-	store, complete, err := c.openRebuilt(t, entry)
+	store, complete, err := c.openRebuilt(t, cfg.Cgroup.Prefix, entry)
 	if err != nil {
 		return nil, err
 	}

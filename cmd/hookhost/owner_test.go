@@ -33,6 +33,28 @@ func TestSecondDaemonIsRefusedWithThePidOfTheFirst(t *testing.T) {
 	n.serve() // the kernel has dropped the lock
 }
 
+// Two daemons of two prefixes may have their sockets in one directory.
+func TestDaemonOfAnotherPrefixHasNoJobsOfTheFirst(t *testing.T) {
+	n := newNode(t)
+	n.serve()
+	job := n.start("run", "--job", "5.x", "--report=json", "--", "sh", "-c", "echo started; read x; exit 0")
+	cmd := newNode(t).command("serve", "--socket", n.path("run/s2"))
+	must(t, cmd.Start())
+	defer func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		cmd.Wait()
+	}()
+	list := []string{"jobs", "--socket", n.path("run/s2")}
+	eventually(t, "the other daemon answers", func() bool { return n.command(list...).Run() == nil })
+	if r := n.hookhost(list...); strings.Contains(r.stdout, "5.x") {
+		t.Errorf("the other daemon has the job: %s", r.stdout)
+	}
+	job.stdin.Close()
+	if rep := job.report(t); rep.ExitStatus == nil || *rep.ExitStatus != 0 {
+		t.Errorf("report %+v", rep)
+	}
+}
+
 func TestRunWithoutADaemonLeavesNothingBehindAfterSeconds(t *testing.T) {
 	n := newNode(t)
 	if r := n.hookhost("run", "--report=none", "--", "true"); r.status != 0 {

@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
@@ -187,7 +187,8 @@ func (c *cli) settings(must bool) (settings, error) {
 
 // stay leaves the configuration before PBS's last one in force for a daemon that starts, where the
 // last one has another prefix or mount of cgroups and jobs live. Their cgroups would not be found.
-func (c *cli) stay(s *settings, log *logrus.Entry) error {
+// The caller does not have the lock yet, which goes by the prefix.
+func (c *cli) stay(s *settings) error {
 	if s.sent == nil || s.refused != nil {
 		return nil
 	}
@@ -195,16 +196,12 @@ func (c *cli) stay(s *settings, log *logrus.Entry) error {
 	if was.Prefix == is.Prefix && was.Mount == is.Mount {
 		return nil
 	}
-	records, err := c.openRecords(log)
-	if err != nil {
+	live, err := jobstate.Count(c.recordsDir(was.Prefix))
+	if err != nil || live == 0 {
 		return err
 	}
-	live := records.List()
-	if len(live) == 0 {
-		return nil
-	}
 	s.refused = fmt.Errorf("configuration %s: cgroup.prefix %q, cgroup.mount %q: %d jobs live below %q, %q: it needs a restart while none does",
-		s.pbs.id.path, is.Prefix, is.Mount, len(live), was.Prefix, was.Mount)
+		s.pbs.id.path, is.Prefix, is.Mount, live, was.Prefix, was.Mount)
 	s.file, s.sent = s.before, s.kept
 	return nil
 }

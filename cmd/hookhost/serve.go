@@ -66,7 +66,7 @@ const yieldTime = longestEvent + 10*time.Second
 // serve is the owner's life. It ends with a signal, or with idle.
 func (c *cli) serve(ctx context.Context, s settings, logger *logrus.Logger, idle untilIdle) error {
 	ownUmask()
-	if err := c.stay(&s, logrus.NewEntry(logger)); err != nil {
+	if err := c.stay(&s); err != nil {
 		return err
 	}
 	cfg := s.file

@@ -63,6 +63,22 @@ func Open(dir string, failed func(error)) (*Store, error) {
 	return s, nil
 }
 
+// Count returns how many jobs have a record in dir, readable or not; 0 where there is no dir. Count
+// changes nothing, so that a process may call it that does not hold the lock.
+func Count(dir string) (int, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	jobs := 0
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), suffix) {
+			jobs++
+		}
+	}
+	return jobs, nil
+}
+
 // load reads the file of a job, and sets aside one that is no record.
 func (s *Store) load(id string) {
 	path := s.path(id)

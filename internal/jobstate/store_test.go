@@ -278,3 +278,24 @@ func BenchmarkList500(b *testing.B) {
 		s.List()
 	}
 }
+
+// A process that does not hold the lock may count, so nothing is set aside.
+func TestCountOfRecordsChangesNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "jobs")
+	if n, err := Count(dir); n != 0 || err != nil {
+		t.Errorf("without a directory: %d, %v", n, err)
+	}
+	put(t, open(t, dir), sample("1.x"))
+	bad := filepath.Join(dir, "2.x.json")
+	for _, path := range []string{bad, filepath.Join(dir, "1.x.json.new")} {
+		if err := os.WriteFile(path, []byte("rubbish"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := Count(dir); n != 2 || err != nil {
+		t.Errorf("%d, %v, want 2 records", n, err)
+	}
+	if _, err := os.Lstat(bad); err != nil {
+		t.Error(err)
+	}
+}
