@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,7 +75,7 @@ func Holder(dir, prefix string) (pid int, untilIdle bool) { return holder(lockPa
 func lockPath(dir, prefix string) string { return filepath.Join(dir, prefix+".lock") }
 
 func lock(ctx context.Context, f *os.File, untilIdle bool) error {
-	seen, asked := 0, 0
+	asked := 0
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
@@ -84,13 +85,13 @@ func lock(ctx context.Context, f *os.File, untilIdle bool) error {
 		if !yields || untilIdle {
 			return fmt.Errorf("%w, pid %d", ErrRunning, pid)
 		}
-		// An owner locks the file before it writes its pid. So a pid counts when it is seen twice.
-		if pid != seen {
-			seen = pid
-		} else if pid != asked {
-			asked = pid
-			if err := unix.Kill(pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
+		if pid != asked {
+			sent, err := stop(pid, f)
+			if err != nil {
 				return fmt.Errorf("%w, pid %d: %w", ErrRunning, pid, err)
+			}
+			if sent {
+				asked = pid
 			}
 		}
 		select {
@@ -99,6 +100,47 @@ func lock(ctx context.Context, f *os.File, untilIdle bool) error {
 			return fmt.Errorf("%w, pid %d: it does not stop: %w", ErrRunning, pid, context.Cause(ctx))
 		}
 	}
+}
+
+// stop sends SIGTERM to a process that has the lock's file open. An owner locks the file before it
+// writes its pid. So the pid may be of an owner that has died, and by now of any process.
+func stop(pid int, lock *os.File) (sent bool, err error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false, ignore(err, unix.ESRCH)
+	}
+	defer unix.Close(fd)
+	has, err := hasOpen(pid, lock)
+	if err != nil || !has {
+		return false, ignore(err, fs.ErrNotExist)
+	}
+	err = unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)
+	return err == nil, ignore(err, unix.ESRCH)
+}
+
+// ignore returns nil for an error that is none here.
+func ignore(err, none error) error {
+	if errors.Is(err, none) {
+		return nil
+	}
+	return err
+}
+
+// hasOpen tells whether a process has a file open.
+func hasOpen(pid int, file *os.File) (bool, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
+	open, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(open, func(e os.DirEntry) bool {
+		other, err := os.Stat(filepath.Join(dir, e.Name()))
+		return err == nil && os.SameFile(info, other)
+	}), nil
 }
 
 // holder reads who has locked the file last: 0 where the file does not say.

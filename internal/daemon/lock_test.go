@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -62,5 +64,32 @@ func TestWaitForAnOwnerThatYieldsIsBounded(t *testing.T) {
 	defer cancel()
 	if _, err := Acquire(ctx, dir, "p", false); !errors.Is(err, ErrRunning) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
+	}
+}
+
+// An owner that was killed leaves its pid, which may be another process's by now.
+func TestProcessThatHasAnOldOwnersPidIsNotStopped(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Acquire(t.Context(), dir, "p", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	other := exec.Command("sleep", "60")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.file.WriteAt(fmt.Appendf(nil, "%d until-idle\n", other.Process.Pid), 0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Acquire(ctx, dir, "p", false); !errors.Is(err, ErrRunning) {
+		t.Errorf("%v", err)
+	}
+	other.Process.Kill()
+	other.Wait()
+	if s := other.ProcessState.Sys().(syscall.WaitStatus).Signal(); s != syscall.SIGKILL {
+		t.Errorf("it got %v", s)
 	}
 }
