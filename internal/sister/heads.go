@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -116,6 +117,8 @@ func (h *Heads) ask(ctx context.Context) (left bool) {
 		}
 		jobs[r.Head] = append(jobs[r.Head], r)
 	}
+	// The silence of a head without jobs is over: its next job comes from a head that is there.
+	maps.DeleteFunc(h.silent, func(head string, _ time.Time) bool { return jobs[head] == nil })
 	ended := make(chan over, len(records))
 	errs := h.fleet.Each(ctx, heads, func(ctx context.Context, head string, c *api.Client) error {
 		for _, r := range jobs[head] {

@@ -191,6 +191,32 @@ func TestOnlyAHeadThatIsSilentForTooLongIsGivenUp(t *testing.T) {
 	}
 }
 
+// The silence about an earlier job does not count against the next one of that head.
+func TestHeadThatHasBegunAnotherJobIsNotGivenUpAtOnce(t *testing.T) {
+	_, ours := identities(t, []string{"n2"})
+	f := fleet(t, Options{Identity: ours, Hosts: map[string]string{"n2": nobody(t)}, Width: 4})
+	var jobs live
+	log, _ := logged()
+	now := time.Now()
+	h := NewHeads(&jobs, f, jobs.abandon, time.Hour, 72*time.Hour, log)
+	h.now = func() time.Time { return now }
+	jobs.add("1.n2", "n2")
+	h.ask(t.Context())
+	delete(jobs.jobs, "1.n2") // the head has ended it
+	h.ask(t.Context())
+	now = now.Add(73 * time.Hour)
+	jobs.add("2.n2", "n2")
+	h.ask(t.Context())
+	if got := jobs.ends(); len(got) > 0 {
+		t.Errorf("ended %q", got)
+	}
+	now = now.Add(72 * time.Hour)
+	h.ask(t.Context())
+	if got := jobs.ends(); len(got) != 1 {
+		t.Errorf("ended %q, want the job whose head is silent for 72h", got)
+	}
+}
+
 // Jobs are asked about at the start, some time after each begin, and at once when that is wanted; else nothing runs.
 func TestHeadsSleepWithoutJobs(t *testing.T) {
 	theirs, ours := identities(t, []string{"n2"})
