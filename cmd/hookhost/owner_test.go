@@ -33,26 +33,40 @@ func TestSecondDaemonIsRefusedWithThePidOfTheFirst(t *testing.T) {
 	n.serve() // the kernel has dropped the lock
 }
 
-// Two daemons of two prefixes may have their sockets in one directory.
-func TestDaemonOfAnotherPrefixHasNoJobsOfTheFirst(t *testing.T) {
+// The files of jobs and hooks lie beside the socket, and each daemon removes those that it has no
+// job for.
+func TestDaemonOfAnotherPrefixIsRefusedBesideTheSocketOfTheFirst(t *testing.T) {
+	n, other := newNode(t), newNode(t)
+	d := n.serve()
+	r := other.hookhost("serve", "--socket", n.path("run/s2"))
+	want := fmt.Sprintf("already running, pid %d", d.cmd.Process.Pid)
+	if r.status != 1 || !strings.Contains(r.stderr, n.path("run")) || !strings.Contains(r.stderr, want) {
+		t.Errorf("status %d, stderr %q, want %q", r.status, r.stderr, want)
+	}
+	other.serve() // in a directory of its own
+}
+
+// A daemon whose prefix was changed does not end what lives below the one before.
+func TestJobsOfAnotherPrefixAreLeftToIt(t *testing.T) {
 	n := newNode(t)
-	n.serve()
-	job := n.start("run", "--job", "5.x", "--report=json", "--", "sh", "-c", "echo started; read x; exit 0")
-	cmd := newNode(t).command("serve", "--socket", n.path("run/s2"))
+	d := n.serve()
+	if r := n.event("execjob_begin", "5.x", ""); r.status != 0 {
+		t.Fatalf("%+v", r)
+	}
+	d.stop()
+	other := newNode(t)
+	cmd := other.command("serve", "--socket", n.path("run/s"))
 	must(t, cmd.Start())
-	defer func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		cmd.Wait()
-	}()
-	list := []string{"jobs", "--socket", n.path("run/s2")}
-	eventually(t, "the other daemon answers", func() bool { return n.command(list...).Run() == nil })
-	if r := n.hookhost(list...); strings.Contains(r.stdout, "5.x") {
-		t.Errorf("the other daemon has the job: %s", r.stdout)
+	eventually(t, "the other daemon answers", func() bool { return n.command("jobs").Run() == nil })
+	if r := n.hookhost("jobs"); strings.Contains(r.stdout, "5.x") {
+		t.Errorf("it has the job: %s", r.stdout)
 	}
-	job.stdin.Close()
-	if rep := job.report(t); rep.ExitStatus == nil || *rep.ExitStatus != 0 {
-		t.Errorf("report %+v", rep)
+	must(t, cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())
+	n.serve()
+	if r := n.hookhost("jobs"); !strings.Contains(r.stdout, "5.x") {
+		t.Errorf("the job is lost: %s", r.stdout)
 	}
+	n.event("execjob_end", "5.x", "")
 }
 
 func TestRunWithoutADaemonLeavesNothingBehindAfterSeconds(t *testing.T) {

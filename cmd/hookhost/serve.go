@@ -8,6 +8,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func (c *cli) serveCommand() *cobra.Command {
 events that it is carrying out; jobs live on, confined, and the next daemon takes them over.
 
 One daemon has the jobs of a node. It locks /run/hookhost/PREFIX.lock, PREFIX being cgroup.prefix, and a second one is refused with
-its pid. Two daemons on one node want two sockets, two state directories and two prefixes in [cgroup].
+its pid. Two daemons on one node want sockets in two directories, two state directories and two prefixes in [cgroup].
 
 'hookhost run' and 'hookhost event' start 'hookhost serve --until-idle' where no daemon runs. It writes its log to until-idle.log in
 the state directory, ends seconds after its last job and client, and makes room at once for a daemon that stays.`,
@@ -77,6 +78,11 @@ func (c *cli) serve(ctx context.Context, s settings, logger *logrus.Logger, idle
 		return err
 	}
 	defer lock.Release()
+	dir, err := c.lockDir(ctx)
+	if err != nil {
+		return err
+	}
+	defer dir.Release()
 	if warning := startedApart(systemd.New(systemd.Run, time.Duration(cfg.Cgroup.SystemdWait)).Running(), os.Getenv("INVOCATION_ID") != "", ownCgroup()); warning != "" {
 		logger.Warn(warning)
 	}
@@ -160,6 +166,13 @@ func (c *cli) serve(ctx context.Context, s settings, logger *logrus.Logger, idle
 			reload(ctx, b, logger)
 		}
 	}
+}
+
+// lockDir has this daemon be the only one with its socket in that directory. Beside the socket lie
+// what hooks' programs and jobs have while they live, and a daemon removes what no job of its own has.
+func (c *cli) lockDir(ctx context.Context) (*daemon.Lock, error) {
+	const name = ".directory"                                      // which no prefix is called
+	return daemon.Acquire(ctx, filepath.Dir(c.socket), name, true) // true: nobody is asked to go for it
 }
 
 // startedApart says what it means that a daemon was not started by systemd where systemd runs the node; "" where it was.
