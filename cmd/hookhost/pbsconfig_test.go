@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,5 +165,31 @@ func TestRemarkInACommentIsAddedAndTakenBack(t *testing.T) {
 	}
 	if got := withoutRemark("a; b", ""); got != "a; b" {
 		t.Errorf("without nothing: %q", got)
+	}
+}
+
+// A daemon that is not the owner yet looks, and changes nothing.
+func TestConfigurationOfAnotherPrefixWaitsUntilNoJobLives(t *testing.T) {
+	c := &cli{socket: filepath.Join(t.TempDir(), "s")}
+	before, sent := &config.File{}, &config.File{}
+	before.Cgroup.Prefix, sent.Cgroup.Prefix = "before", "sent"
+	record := filepath.Join(c.recordsDir("before"), "1.x.json")
+	for _, jobs := range []bool{false, true} {
+		if jobs {
+			err := errors.Join(os.MkdirAll(filepath.Dir(record), 0o700), os.WriteFile(record, []byte("rubbish"), 0o600))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := settings{before: before, file: sent, sent: []byte("x")}
+		if err := c.stay(&s); err != nil {
+			t.Fatal(err)
+		}
+		if waits := s.file == before; waits != jobs || waits != (s.refused != nil) {
+			t.Errorf("jobs %t: prefix %s, refused: %v", jobs, s.file.Cgroup.Prefix, s.refused)
+		}
+	}
+	if _, err := os.Stat(record); err != nil {
+		t.Error(err)
 	}
 }
