@@ -45,7 +45,7 @@ var edges = map[string][]string{
 	"internal/ledger":    {"hostapi", "internal/disk"},
 	"internal/report":    {"hostapi", "internal/jobstate", "internal/pbs", "internal/usage"},
 	"internal/host": {"hostapi", "internal/disk", "internal/jobstate", "internal/ledger", "internal/pbs",
-		"internal/report", "internal/usage"},
+		"internal/proc", "internal/report", "internal/usage"},
 	"internal/api": {"hostapi", "internal/jobstate", "internal/pbs"},
 	"internal/sister": {"hostapi", "internal/api", "internal/config", "internal/host", "internal/jobstate",
 		"internal/pbs", "internal/report", "internal/usage"},

@@ -4,9 +4,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // masked is the command under an umask of 077.
@@ -66,6 +71,27 @@ func TestRunAsAnotherUserPassesOnNothingOfRoots(t *testing.T) {
 	for _, own := range []string{"USER=nobody\n", "LOGNAME=nobody\n", "LC_ALL=C\n", "PBS_JOBID="} {
 		if !strings.Contains(r.stdout, own) {
 			t.Errorf("the program does not have %s", own)
+		}
+	}
+}
+
+// A process has the rights to all keys of its session keyring, whatever its uid. So a program of
+// another user has none of root's.
+func TestRunAsAnotherUserPassesOnNoKeyOfRoots(t *testing.T) {
+	n := newNode(t)
+	n.open()
+	runtime.LockOSThread() // never unlocked: the thread ends with its keyring
+	if err := proc.LeaveSessionKeyring(); err != nil {
+		t.Fatal(err)
+	}
+	const name = "hookhost-test-key"
+	if _, err := unix.AddKey("user", name, []byte("secret"), unix.KEY_SPEC_SESSION_KEYRING); err != nil {
+		t.Skipf("no keys here: %v", err)
+	}
+	for user, sees := range map[string]bool{"root": true, "nobody": false} {
+		r := n.hookhost("run", "-u", user, "--report=none", "--", "cat", "/proc/keys")
+		if r.status != 0 || strings.Contains(r.stdout, name) != sees {
+			t.Errorf("a program of %s sees root's key: %t, want %t", user, !sees, sees)
 		}
 	}
 }

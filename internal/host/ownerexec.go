@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // ownerArg0 is the argv[0] by which the host's own executable becomes a hook's program with user=pbsuser.
@@ -36,6 +38,9 @@ func ExecAsOwner(args, env []string) error {
 	}
 	runtime.LockOSThread() // the death signal is a thread's, and stays with the one that calls execve
 	parent := os.Getppid()
+	if err := proc.LeaveSessionKeyring(); err != nil { // it is root's, where root's command has started the host
+		return err
+	}
 	if err := becomeOwner(args[2:]); err != nil {
 		return err
 	}

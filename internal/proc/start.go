@@ -23,7 +23,8 @@ type Spec struct {
 	// Stdin, Stdout and Stderr become descriptors 0, 1 and 2 themselves: nothing copies in between. Nil is /dev/null.
 	Stdin, Stdout, Stderr *os.File
 
-	// Credential is who the program runs as; nil for the caller.
+	// Credential is who the program runs as; nil for the caller. Another user has none of the caller's
+	// session keyring: see LeaveSessionKeyring.
 	Credential *syscall.Credential
 
 	// Rlimits are limits that the program starts with, by their names in getrlimit(2), lower case and without RLIMIT_; it
@@ -70,10 +71,10 @@ func Start(cmd *Spec, join hostapi.Join) (*Child, error) {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	defer runtime.KeepAlive(cmd) // Fd() alone does not keep a file open
-	if len(join.Tasks) == 0 {
+	if len(join.Tasks) == 0 && cmd.Credential == nil {
 		return cmd.fork(attr, procs)
 	}
-	return cmd.startFromThread(attr, join.Tasks)
+	return cmd.startFromThread(attr, join.Tasks, procs)
 }
 
 // procAttr returns what the fork needs; what it opens for that goes into opened.

@@ -23,7 +23,10 @@ import (
 // needs a pids.max of 2 or more to be started. startFromThread returns when the thread is gone; a reader of
 // cgroup.procs in that millisecond tells the visitor from the job by its pid not being in `tasks`. In a frozen cgroup the
 // thread freezes as well, and startFromThread returns when that is thawed.
-func (cmd *Spec) startFromThread(attr *syscall.ProcAttr, tasks []string) (*Child, error) {
+//
+// The child of another user is born in the thread's new session keyring, and in the v2 cgroup of procs
+// where that is not nil.
+func (cmd *Spec) startFromThread(attr *syscall.ProcAttr, tasks []string, procs *os.File) (*Child, error) {
 	// Opened beforehand: while a thread is inside, nothing should take time.
 	var files files
 	defer files.close()
@@ -41,10 +44,16 @@ func (cmd *Spec) startFromThread(attr *syscall.ProcAttr, tasks []string) (*Child
 	started := make(chan result, 1)
 	onOwnThread(func() {
 		r := result{tid: unix.Gettid()}
-		if r.err = enter(files); r.err != nil {
+		if cmd.Credential != nil {
+			r.err = LeaveSessionKeyring()
+		}
+		if r.err == nil {
+			r.err = enter(files)
+		}
+		if r.err != nil {
 			r.err = fmt.Errorf("start %s: %w", cmd.Path, r.err)
 		} else {
-			r.child, r.err = cmd.fork(attr, nil)
+			r.child, r.err = cmd.fork(attr, procs)
 		}
 		started <- r
 	})
