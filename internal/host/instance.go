@@ -41,9 +41,10 @@ type instance struct {
 	client *hostapi.Client
 	info   hostapi.Info
 
-	plugin *goplugin.Client
-	conn   connection
-	killed atomic.Bool // by the host, because of an alarm: what dies with it is no fault of the program's
+	plugin  *goplugin.Client
+	conn    connection
+	sockets socketDir   // of this program alone; "" where it has its socket among the host's
+	killed  atomic.Bool // by the host, because of an alarm: what dies with it is no fault of the program's
 }
 
 // environment is all that a hook's program gets beside go-plugin's own variables. A program has no use for many cpus
@@ -90,7 +91,14 @@ func (l *launcher) launch(ctx context.Context, h Hook, cred *syscall.Credential,
 			err = hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, inst.startError(ctx, err))
 		}
 	}()
-	if err := inst.connect(l); err != nil {
+	sockets := l.sockets
+	if cred != nil {
+		if inst.sockets, err = newOwnersDir(); err != nil {
+			return nil, err
+		}
+		sockets = inst.sockets
+	}
+	if err := inst.connect(sockets, l.limit); err != nil {
 		return nil, err
 	}
 	inst.info, err = inst.client.Configure(ctx, hostapi.SetupData{
@@ -119,7 +127,7 @@ func (l *launcher) open(h Hook) (config []byte, program *os.File, err error) {
 }
 
 // connect starts the process through go-plugin and gets its client.
-func (i *instance) connect(l *launcher) error {
+func (i *instance) connect(sockets socketDir, limit time.Duration) error {
 	i.plugin = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  hostapi.Handshake,
 		Plugins:          goplugin.PluginSet{hostapi.PluginName: &hostapi.Plugin{}},
@@ -127,8 +135,8 @@ func (i *instance) connect(l *launcher) error {
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
-		StartTimeout:     2 * l.limit, // ours comes first
-		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: string(l.sockets)},
+		StartTimeout:     2 * limit, // ours comes first
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: string(sockets)},
 		SyncStdout:       i.proc.out,
 		SyncStderr:       i.proc.err,
 		Logger:           hclog.NewNullLogger(), // what it has to say about the process is said here
@@ -207,6 +215,9 @@ func (i *instance) clean() {
 	i.conn.close()
 	if i.proc.socketDir != "" {
 		i.proc.removeSocketDir()
+	}
+	if i.sockets != "" {
+		os.Remove(string(i.sockets)) // it stays where the user has left files
 	}
 }
 

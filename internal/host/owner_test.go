@@ -3,6 +3,7 @@ package host
 import (
 	"bufio"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -206,6 +207,42 @@ func TestOwnersHookThatIsStopped(t *testing.T) {
 	}
 	judgeAsOwner(t, h, hostapi.EventEnd, "1.srv")
 	eventually(t, "the program is gone", func() bool { return len(children(t)) == 0 })
+}
+
+// A user who writes beside the socket of a program of his fills /tmp, and not the runtime directory,
+// which is on /run.
+func TestOwnersHookLeavesTheRuntimeDirectoryToRoot(t *testing.T) {
+	n := newOwnersNode(t)
+	n.hook("a", "misbehave", "mode = \"hang\"\nevent = \"execjob_prologue\"",
+		"event=execjob_prologue", "user=pbsuser", "alarm=2")
+	h := n.open()
+	judgeAsOwner(t, h, hostapi.EventBegin, "1.srv")
+	prologue := make(chan *Verdict)
+	go func() { prologue <- judgeAsOwner(t, h, hostapi.EventPrologue, "1.srv") }()
+	pid := ownersProgram(t)
+	filepath.WalkDir(filepath.Join(n.dir, "run"), func(path string, _ fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil && unix.Lstat(path, &st) == nil && st.Uid != 0 {
+			t.Errorf("%s is uid %d's to write to", path, st.Uid)
+		}
+		return nil
+	})
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, dir, _ := strings.Cut(string(env), "PLUGIN_UNIX_SOCKET_DIR=")
+	dir, _, _ = strings.Cut(dir, "\x00")
+	dir = filepath.Dir(dir)
+	if filepath.Dir(dir) != owners {
+		t.Errorf("the directory of its socket is %q, want one in %s", dir, owners)
+	}
+	<-prologue
+	judgeAsOwner(t, h, hostapi.EventEnd, "1.srv")
+	eventually(t, "the directory is gone", func() bool {
+		_, err := os.Lstat(dir)
+		return os.IsNotExist(err)
+	})
 }
 
 // A program that its user traces does not die when it is killed. The host, the job's end and the

@@ -10,7 +10,7 @@ import (
 )
 
 // socketDir is where the sockets of one host's programs are: a directory of its own below the runtime
-// directory. Others can pass through the directory but not list it. Each program's socket is in a
+// directory, or one for each program of a job's owner. Others can pass through the directory but not list it. Each program's socket is in a
 // further directory that only the program's user can enter.
 type socketDir string
 
@@ -69,7 +69,7 @@ func prepareRuntime(dir string) error {
 		return err
 	}
 	for _, path := range old {
-		_ = removeDir(path, programDepth) // what a job's owner has put there may stay
+		_ = removeDir(path, programDepth)
 	}
 	return nil
 }
@@ -103,6 +103,24 @@ func removeDir(path string, depth int) error {
 			return os.Remove(path)
 		}
 	}
+}
+
+// owners is where the sockets of programs with user=pbsuser are. Their users can write beside a socket,
+// as much as the file system has room, and /tmp is theirs to fill anyway. The runtime directory is not:
+// it is on /run, which the whole node needs.
+const owners = "/tmp"
+
+// newOwnersDir makes the directory for the socket of one program of a job's owner. Others can pass
+// through it, and only root can change it. One that a killed host leaves goes with the rest of /tmp.
+func newOwnersDir() (socketDir, error) {
+	path, err := os.MkdirTemp(owners, "hookhost-")
+	if err == nil {
+		err = os.Chmod(path, 0o711)
+	}
+	if err != nil {
+		return "", fmt.Errorf("socket directory: %w", err)
+	}
+	return socketDir(path), nil
 }
 
 // remove removes the directory. The programs have ended.
