@@ -41,6 +41,10 @@ func ExecAsOwner(args, env []string) error {
 	if err := proc.LeaveSessionKeyring(); err != nil { // it is root's, where root's command has started the host
 		return err
 	}
+	// The daemon's is -900 under systemd: what this program starts would outlive all of the node.
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0); err != nil {
+		return err
+	}
 	if err := becomeOwner(args[2:]); err != nil {
 		return err
 	}

@@ -141,6 +141,29 @@ func TestProgramOfAnOwnerIsTheOwnersAlone(t *testing.T) {
 	}
 }
 
+// The kernel kills a program of an owner as soon as any other, whatever it does with the daemon.
+func TestProgramOfAnOwnerDoesNotHaveTheDaemonsOOMScore(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to become somebody else")
+	}
+	const own = "/proc/self/oom_score_adj"
+	before, err := os.ReadFile(own)
+	if err != nil || strings.TrimSpace(string(before)) != "0" {
+		t.Skipf("the test's own score is %q, %v", before, err)
+	}
+	if err := os.WriteFile(own, []byte("100"), 0); err != nil {
+		t.Fatal(err)
+	}
+	defer os.WriteFile(own, before, 0)
+	script := filepath.Join(t.TempDir(), "score")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\ncat /proc/$$/oom_score_adj\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := runAs(t, script, "", true); strings.TrimSpace(got) != "0" {
+		t.Errorf("oom_score_adj %q, want 0 beside the daemon's 100", got)
+	}
+}
+
 // runAs returns the output of a program as the owner's, started as the host does or by os/exec alone.
 func runAs(t *testing.T, program, groups string, asHost bool) string {
 	t.Helper()
