@@ -43,6 +43,10 @@ func TestDaemonOfAnotherPrefixIsRefusedBesideTheSocketOfTheFirst(t *testing.T) {
 	if r.status != 1 || !strings.Contains(r.stderr, n.path("run")) || !strings.Contains(r.stderr, want) {
 		t.Errorf("status %d, stderr %q, want %q", r.status, r.stderr, want)
 	}
+	r = other.hookhost("run", "--socket", n.path("run/s2"), "--", "true")
+	if r.status != 125 || !strings.Contains(r.stderr, want) {
+		t.Errorf("run: status %d, stderr %q, want %q", r.status, r.stderr, want)
+	}
 	other.serve() // in a directory of its own
 }
 

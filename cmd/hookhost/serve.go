@@ -168,11 +168,17 @@ func (c *cli) serve(ctx context.Context, s settings, logger *logrus.Logger, idle
 	}
 }
 
-// lockDir has this daemon be the only one with its socket in that directory. Beside the socket lie
-// what hooks' programs and jobs have while they live, and a daemon removes what no job of its own has.
+// lockDir has this daemon be the only one with its socket in that directory. Files of hooks' programs
+// and of jobs lie beside the socket, and a daemon removes those that no job of its own has.
+//
+// The owner there has another prefix, so its error is not daemon.ErrRunning: `run` is not to wait for it.
 func (c *cli) lockDir(ctx context.Context) (*daemon.Lock, error) {
-	const name = ".directory"                                      // which no prefix is called
-	return daemon.Acquire(ctx, filepath.Dir(c.socket), name, true) // true: nobody is asked to go for it
+	const name = ".directory"                                            // which no prefix is called
+	lock, err := daemon.Acquire(ctx, filepath.Dir(c.socket), name, true) // true: nobody is asked to go for it
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: one daemon a directory: %v", c.socket, err)
+	}
+	return lock, nil
 }
 
 // startedApart says what it means that a daemon was not started by systemd where systemd runs the node; "" where it was.
