@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Idle finds out when a daemon has had neither a client nor a job for a while. It sleeps between
-// changes. Its methods may be called at the same time. A nil Idle is that of a daemon that stays.
+// Idle finds out when a daemon has had neither a client nor a job for a while. An Idle sleeps
+// between changes. Its methods may be called at the same time. A nil Idle is that of a daemon that
+// stays.
 type Idle struct {
 	linger time.Duration
 	done   chan struct{}
@@ -23,15 +24,15 @@ func NewIdle(linger time.Duration) *Idle {
 	return &Idle{linger: linger, done: make(chan struct{})}
 }
 
-// Start counts from now. jobs tells whether there are jobs. It is asked only after linger without a
-// change.
+// Start counts from now. jobs tells whether there are jobs, and is asked only after linger
+// without a change.
 func (i *Idle) Start(jobs func() bool) {
 	if i == nil {
 		return
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.jobs, i.timer = jobs, time.AfterFunc(i.linger, i.look)
+	i.jobs, i.timer = jobs, time.AfterFunc(i.linger, i.decide)
 }
 
 // Clients notes that clients came, or went where the number is below 0.
@@ -40,7 +41,7 @@ func (i *Idle) Clients(change int) { i.note(change) }
 // JobEnded notes that a job is over.
 func (i *Idle) JobEnded() { i.note(0) }
 
-// Done is closed once the daemon is idle. It is nil for a daemon that stays.
+// Done is closed once the daemon is idle, and is nil for a daemon that stays.
 func (i *Idle) Done() <-chan struct{} {
 	if i == nil {
 		return nil
@@ -61,9 +62,9 @@ func (i *Idle) note(clients int) {
 	}
 }
 
-// look decides after linger without a change. A client or job that is still there makes a change
-// when it ends.
-func (i *Idle) look() {
+// decide closes Done after linger without a change, if there is nobody. A client or job that is
+// still there makes a change when it ends.
+func (i *Idle) decide() {
 	i.mu.Lock()
 	before := i.changes
 	i.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package daemon makes one process the owner of a node's jobs.
 //
-// The owner is `hookhost serve`. Only the owner begins, ends or records jobs. It holds the lock of
-// its cgroup prefix for its life. A command that finds no owner starts one that goes when it is
+// The owner is `hookhost serve`. Only the owner begins, ends or records jobs, and holds the lock
+// of its cgroup prefix for its life. A command that finds no owner starts one that goes when it is
 // idle.
 package daemon
 
@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir holds the locks of all prefixes. It does not follow the socket: two daemons with two sockets
-// may name one prefix.
+// Dir holds the locks of all prefixes, wherever the socket is: two daemons with two sockets may
+// name one prefix.
 const Dir = "/run/hookhost"
 
 // ErrRunning says that another process is the owner.
@@ -38,8 +38,8 @@ type Lock struct{ file *os.File }
 // file has the pid of its last holder. Acquire fails with ErrRunning and the holder's pid while
 // another process holds the lock.
 //
-// A holder that goes when it is idle yields to one that stays: Acquire sends the holder SIGTERM and
-// waits for the lock until ctx ends. Jobs live on meanwhile.
+// A holder that goes when it is idle yields to one that stays: Acquire sends the holder SIGTERM
+// and waits for the lock until ctx ends. Jobs live on meanwhile.
 func Acquire(ctx context.Context, dir, prefix string, untilIdle bool) (*Lock, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("lock prefix %s: %w", prefix, err)
@@ -68,8 +68,8 @@ func Acquire(ctx context.Context, dir, prefix string, untilIdle bool) (*Lock, er
 // Release lets another process be the owner.
 func (l *Lock) Release() error { return l.file.Close() }
 
-// Holder returns the last owner of a prefix, dead or alive, and whether that was one that goes when
-// it is idle. The pid is 0 where there has been none.
+// Holder returns the last owner of a prefix, dead or alive, and whether that was one that goes
+// when it is idle. The pid is 0 where there has been none.
 func Holder(dir, prefix string) (pid int, untilIdle bool) { return holder(lockPath(dir, prefix)) }
 
 func lockPath(dir, prefix string) string { return filepath.Join(dir, prefix+".lock") }

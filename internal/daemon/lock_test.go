@@ -62,7 +62,8 @@ func TestWaitForAnOwnerThatYieldsIsBounded(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := Acquire(ctx, dir, "p", false); !errors.Is(err, ErrRunning) || !errors.Is(err, context.DeadlineExceeded) {
+	_, err = Acquire(ctx, dir, "p", false)
+	if !errors.Is(err, ErrRunning) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }

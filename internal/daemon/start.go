@@ -38,12 +38,12 @@ const (
 // errLine bounds what is read of a daemon that does not start.
 const errLine = 4 << 10
 
-// Start starts the daemon in a session of its own and waits until it serves. The error is the first
-// line that the daemon wrote. A daemon that finds another owner says nothing and ends: Start returns
-// nil for that as well, and the caller finds the other at its socket, now or in a moment.
+// Start starts the daemon in a session of its own and waits until it serves. The error is the
+// first line that the daemon wrote. A daemon that finds another owner says nothing and ends. Start
+// returns nil for that as well: the caller finds the other at its socket, now or in a moment.
 //
-// The daemon's standard error is a pipe until it serves: see Detach. So the pipe's end is the end of
-// the start.
+// The daemon's standard error is a pipe until it serves: see Detach. So the pipe's end is the end
+// of the start.
 func (s *Starter) Start(ctx context.Context) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -78,8 +78,8 @@ func (s *Starter) Start(ctx context.Context) error {
 	return nil
 }
 
-// start starts the program with that standard error, by systemd where it runs the node: a process of
-// a login's scope may end with the login.
+// start starts the program with that standard error, by systemd where systemd runs the node. A
+// process of a login's scope may end with the login.
 func (s *Starter) start(ctx context.Context, stderr *os.File) (abort func(), err error) {
 	if s.Systemd.Running() {
 		unit := "hookhost-until-idle-" + s.Prefix + ".service"
@@ -101,11 +101,12 @@ func (s *Starter) start(ctx context.Context, stderr *os.File) (abort func(), err
 // started the caller.
 func ofServiceManager(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
-	return name == "NOTIFY_SOCKET" || name == "INVOCATION_ID" || name == "WATCHDOG_USEC" || strings.HasPrefix(name, "LISTEN_")
+	return slices.Contains([]string{"NOTIFY_SOCKET", "INVOCATION_ID", "WATCHDOG_USEC"}, name) ||
+		strings.HasPrefix(name, "LISTEN_")
 }
 
-// Detach makes log the standard output and error of this process. The starter's pipe ends with that:
-// the daemon serves.
+// Detach makes log the standard output and error of this process. The starter's pipe ends with
+// that: the daemon serves.
 func Detach(log *os.File) error {
 	for _, fd := range []int{1, 2} {
 		if err := unix.Dup3(int(log.Fd()), fd, 0); err != nil {

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Moment is a point in time that outlives the process that saw it: on the wall clock, for people, and on the kernel's monotonic clock,
-// which nobody sets and which stands still while the machine sleeps. The zero value is no point in time.
+// Moment is a point in time that outlives the process that saw it. A Moment is on two clocks: the
+// wall clock, for people, and the kernel's monotonic clock. The monotonic clock cannot be set, and
+// stands still while the machine sleeps. The zero value is no point in time.
 type Moment struct {
 	Wall time.Time     `json:"wall"`
 	Boot string        `json:"boot,omitempty"` // id of the boot that Mono belongs to; "" when that is not known
@@ -18,7 +19,8 @@ type Moment struct {
 // IsZero tells whether m is no point in time.
 func (m Moment) IsZero() bool { return m.Wall.IsZero() }
 
-// Sub returns the time from n to m, by the clock that nobody sets where both are of one boot, else by the wall clock.
+// Sub returns the time from n to m: by the monotonic clock where both are of one boot, else by the
+// wall clock.
 func (m Moment) Sub(n Moment) time.Duration {
 	if m.Boot != "" && m.Boot == n.Boot {
 		return m.Mono - n.Mono
@@ -33,8 +35,8 @@ func (m Moment) Add(d time.Duration) Moment {
 	return m
 }
 
-// Clock turns the times of this process into Moments and back. It reads the kernel's clock once and goes by Go's
-// monotonic readings from there on, so that it runs with a test's clock too.
+// Clock turns the times of this process into Moments and back. A Clock reads the kernel's clock
+// once and goes by Go's monotonic readings from there on, so that it runs with a test's clock too.
 type Clock struct {
 	boot string
 	base time.Time
@@ -58,8 +60,9 @@ func (c Clock) Moment(t time.Time) Moment {
 	return Moment{Wall: t.Round(0), Boot: c.boot, Mono: c.mono + t.Sub(c.base)}
 }
 
-// Time returns when m is or was, with a monotonic reading, so that timers set to it ignore the wall clock. A moment of another
-// boot is found by the wall clock: there is no other that both boots know.
+// Time returns when m is or was, with a monotonic reading, so that timers set to it ignore the
+// wall clock. A moment of another boot is found by the wall clock: there is no other that both
+// boots know.
 func (c Clock) Time(m Moment) time.Time {
 	if m.Boot != "" && m.Boot == c.boot {
 		return c.base.Add(m.Mono - c.mono)

@@ -13,9 +13,9 @@ import (
 
 // NextNumber returns the next number for a job of `hookhost run`, and writes it to the file
 // job-number of the state directory. The caller sees to it that one call is made at a time. A file
-// that holds no number is replaced, and numbers go on from the time of day in seconds: the earlier
-// ones are lost, and none may come twice. A file of an earlier number comes back only by a power
-// cut, as it is not fsynced.
+// that holds no number is replaced. Numbers go on from the time of day in seconds then: the
+// earlier ones are lost, and none may come twice. A file of an earlier number comes back only by a
+// power cut, as it is not fsynced.
 func NextNumber(dir string) (uint64, error) {
 	path := filepath.Join(dir, "job-number")
 	last := uint64(0)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakeDir makes dir with mode 0700 where there is none. It fails where CheckDir does.
+// MakeDir makes dir with mode 0700 where there is none, and fails where CheckDir does.
 func MakeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

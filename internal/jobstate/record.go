@@ -27,18 +27,21 @@ type Record struct {
 
 	// MoM is the process whose death ends the job; nil under pbs_mom.
 	MoM *hostapi.ProcessID `json:"mom,omitempty"`
-	// PBS: pbs_mom itself has begun the job here, so that its files tell whether it has the job still.
+	// PBS: pbs_mom itself has begun the job here. So its files tell whether it has the job still.
 	PBS bool `json:"pbs,omitempty"`
-	// MoMHome is where the pbs_mom that has begun the job keeps these files: the folder that its mom_priv is in. "" is not known.
+	// MoMHome is where the pbs_mom that has begun the job keeps these files: the folder of its
+	// mom_priv. "" is not known.
 	MoMHome string `json:"mom_home,omitempty"`
 	// Kept: pbs_mom has gone on with the job after its begin, or the job's head.
 	Kept bool `json:"kept,omitempty"`
 	// Host is the daemon that has the job, or the one that had it when it died.
 	Host hostapi.ProcessID `json:"host"`
 
-	// Run names this start of the job on all its hosts; "" under pbs_mom and for a job of one host.
+	// Run names this start of the job on all its hosts; "" under pbs_mom and for a job of one
+	// host.
 	Run string `json:"run,omitempty"`
-	// Head is the host that began the job here, by its certificate; "" under pbs_mom and for jobs of this host.
+	// Head is the host that began the job here, by its certificate; "" under pbs_mom and for jobs
+	// of this host.
 	Head string `json:"head,omitempty"`
 	// Missing says by host why its part is not known, or not up to date while the job lives.
 	Missing map[string]string `json:"missing,omitempty"`
@@ -47,13 +50,17 @@ type Record struct {
 	Launched Moment    `json:"launched,omitzero"` // when the first program was launched; zero before
 	Ended    Moment    `json:"ended,omitzero"`    // when the leading program ended; zero before
 
-	// SuspendedAt is set while the job is suspended; Suspended is the sum of the suspensions that are over.
+	// SuspendedAt is set while the job is suspended. Suspended is the sum of the suspensions that
+	// are over.
 	SuspendedAt Moment        `json:"suspended_at,omitzero"`
 	Suspended   time.Duration `json:"suspended,omitzero"` // nanoseconds
 
-	HookState map[string]json.RawMessage `json:"hook_state,omitempty"` // by hook: Outcome.State as last returned
-	Timers    map[string]Timer           `json:"timers,omitempty"`     // by hook: when to call its periodic for this job
-	// AttachEnv holds the variables of attached processes, by hook: Outcome.AttachEnv of the last begin or resize.
+	// HookState is Outcome.State as last returned, by hook.
+	HookState map[string]json.RawMessage `json:"hook_state,omitempty"`
+	// Timers says when to call a hook's periodic for this job, by hook.
+	Timers map[string]Timer `json:"timers,omitempty"`
+	// AttachEnv holds the variables of attached processes, by hook: Outcome.AttachEnv of the last
+	// begin or resize.
 	AttachEnv map[string]map[string]string `json:"attach_env,omitempty"`
 
 	// WalltimeLimit is how long the job may run, as a hook told; nil when nothing limits it.
@@ -67,7 +74,8 @@ type Record struct {
 	Reported *Reported         `json:"reported,omitempty"`
 	Diag     map[string]string `json:"diag,omitempty"` // by host: diag_messages
 	Notes    []string          `json:"notes,omitempty"`
-	// Told holds the lines for the job's standard error that hooks told between events, in order; each once.
+	// Told holds the lines for the job's standard error that hooks told between events, in order
+	// and each once.
 	Told []string `json:"told,omitempty"`
 
 	ExitStatus *int `json:"exit_status,omitempty"` // of the leading program; nil until it ended
@@ -80,7 +88,7 @@ type Reported struct {
 	Percent     int           `json:"percent"`      // cpupercent, as it was told
 }
 
-// encode returns the form of rec that its file has. It fails when rec is not about job id.
+// encode returns the form of rec that its file has, and fails when rec is not about job id.
 func encode(id string, rec *Record) ([]byte, error) {
 	if err := rec.check(id); err != nil {
 		return nil, err

@@ -25,8 +25,8 @@ const (
 	damaged = ".damaged" // of a file that does not parse
 )
 
-// Store holds the records of a node's live jobs. It is safe for concurrent use. One process has a
-// directory at a time: the daemon that holds the lock of the cgroup prefix.
+// Store holds the records of a node's live jobs, and is safe for concurrent use. A directory is
+// one process's at a time: that of the daemon which holds the lock of the cgroup prefix.
 type Store struct {
 	dir    string
 	failed func(error)
@@ -40,9 +40,9 @@ type Store struct {
 // is none. Open fails when dir is no directory, or when somebody but root and the effective user
 // owns it or may write to it.
 //
-// failed, which may be nil, is called for each file that is set aside because it does not parse,
-// and for each record that could not be written. A file is set aside as ID.json.damaged. Its job
-// is one whose record was lost, and the other jobs keep theirs.
+// failed, which may be nil, is called for each record that could not be written. Open calls it for
+// each file that does not parse and is set aside as ID.json.damaged. The job of such a file is one
+// whose record was lost, and the other jobs keep theirs.
 func Open(dir string, failed func(error)) (*Store, error) {
 	if failed == nil {
 		failed = func(error) {}
@@ -63,8 +63,8 @@ func Open(dir string, failed func(error)) (*Store, error) {
 	return s, nil
 }
 
-// Count returns how many jobs have a record in dir, readable or not; 0 where there is no dir. Count
-// changes nothing, so that a process may call it that does not hold the lock.
+// Count returns how many jobs have a record in dir, readable or not; 0 where there is no dir.
+// Count changes nothing, so that a process may call it that does not hold the lock.
 func Count(dir string) (int, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

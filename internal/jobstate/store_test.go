@@ -112,7 +112,8 @@ func TestUpdateThatFailsChangesNothing(t *testing.T) {
 func TestUpdateAllChangesTheJobsThatItCan(t *testing.T) {
 	s := open(t, t.TempDir())
 	put(t, s, sample("1.srv"), sample("2.srv"), sample("3.srv"))
-	err := s.UpdateAll([]string{"3.srv", "../x", "1.srv", "2.srv", "4.srv"}, func(id string, rec *Record) (*Record, error) {
+	ids := []string{"3.srv", "../x", "1.srv", "2.srv", "4.srv"}
+	err := s.UpdateAll(ids, func(id string, rec *Record) (*Record, error) {
 		switch id {
 		case "1.srv":
 			return nil, nil

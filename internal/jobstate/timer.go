@@ -2,7 +2,8 @@ package jobstate
 
 import "time"
 
-// Timer is when a hook is to be called for a job: at a moment, or when the job has run so long. One of both is set.
+// Timer is when a hook is to be called for a job: at a moment, or when the job has run so long. A
+// Timer has either At or Elapsed.
 type Timer struct {
 	At      Moment        `json:"at,omitzero"`
 	Elapsed time.Duration `json:"elapsed,omitzero"` // Record.Elapsed, in nanoseconds
@@ -22,8 +23,8 @@ func (t Timer) Same(u Timer) bool {
 	return t.At.IsZero() == u.At.IsZero() && !t.Later(u) && !u.Later(t)
 }
 
-// Elapsed returns how long the job has run at that moment: since its first program was launched, until it ended, without the time in which it
-// was suspended.
+// Elapsed returns how long the job has run at that moment, without its suspensions. The time
+// counts from the launch of the first program to the end of the job.
 func (rec *Record) Elapsed(now Moment) time.Duration {
 	if rec.Launched.IsZero() {
 		return 0
@@ -37,8 +38,9 @@ func (rec *Record) Elapsed(now Moment) time.Duration {
 	return max(now.Sub(rec.Launched)-rec.Suspended, 0)
 }
 
-// Due returns when the timer rings; false for one that stands still, because the job has not started, is suspended or is over.
-func (rec *Record) Due(t Timer, now Moment) (Moment, bool) {
+// Due returns when the timer rings. Runs is false for a timer that stands still: the job has not
+// started, is suspended or is over.
+func (rec *Record) Due(t Timer, now Moment) (at Moment, runs bool) {
 	switch {
 	case !t.At.IsZero():
 		return t.At, true

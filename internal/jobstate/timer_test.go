@@ -8,7 +8,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
 
-func TestSub(t *testing.T) {
+func TestTimeBetweenMomentsIsByTheMonotonicClockWithinABoot(t *testing.T) {
 	m := Moment{Wall: noon, Boot: "b", Mono: time.Hour}
 	for _, tt := range []struct {
 		name string
@@ -28,7 +28,7 @@ func TestSub(t *testing.T) {
 	}
 }
 
-func TestClock(t *testing.T) {
+func TestClockIgnoresAWallClockThatSomebodySets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := NewClock("b")
 		if err != nil {
@@ -55,7 +55,7 @@ func TestClock(t *testing.T) {
 	})
 }
 
-func TestElapsed(t *testing.T) {
+func TestElapsedLeavesOutSuspensions(t *testing.T) {
 	at := func(d time.Duration) Moment { return Moment{Wall: noon.Add(d), Boot: "b", Mono: time.Hour + d} }
 	for _, tt := range []struct {
 		name string
@@ -66,10 +66,13 @@ func TestElapsed(t *testing.T) {
 		{"not launched", Record{}, 0, false},
 		{"running", Record{Launched: at(0)}, 10 * time.Second, true},
 		{"was suspended", Record{Launched: at(0), Suspended: 4 * time.Second}, 6 * time.Second, true},
-		{"is suspended", Record{Launched: at(0), Suspended: time.Second, SuspendedAt: at(5 * time.Second)}, 4 * time.Second, false},
+		{"is suspended", Record{Launched: at(0), Suspended: time.Second, SuspendedAt: at(5 * time.Second)},
+			4 * time.Second, false},
 		{"ended", Record{Launched: at(0), Suspended: time.Second, Ended: at(7 * time.Second)}, 6 * time.Second, false},
-		{"wall clock set back", Record{Launched: Moment{Wall: noon.Add(24 * time.Hour), Boot: "b", Mono: time.Hour}}, 10 * time.Second, true},
-		{"of another boot", Record{Launched: Moment{Wall: noon.Add(-time.Minute), Boot: "c", Mono: 99 * time.Hour}}, 70 * time.Second, true},
+		{"wall clock set back", Record{Launched: Moment{Wall: noon.Add(24 * time.Hour), Boot: "b", Mono: time.Hour}},
+			10 * time.Second, true},
+		{"of another boot", Record{Launched: Moment{Wall: noon.Add(-time.Minute), Boot: "c", Mono: 99 * time.Hour}},
+			70 * time.Second, true},
 		{"launched in the future", Record{Launched: Moment{Wall: noon.Add(time.Hour)}}, 0, true},
 	} {
 		now := at(10 * time.Second)
