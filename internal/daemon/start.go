@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -38,12 +39,15 @@ const (
 // errLine bounds what is read of a daemon that does not start.
 const errLine = 4 << 10
 
+// serves is the byte by which a daemon tells its starter that it serves.
+const serves = 0
+
 // Start starts the daemon in a session of its own and waits until it serves. The error is the
 // first line that the daemon wrote. A daemon that finds another owner says nothing and ends. Start
 // returns nil for that as well: the caller finds the other at its socket, now or in a moment.
 //
-// The daemon's standard error is a pipe until it serves: see Detach. So the pipe's end is the end
-// of the start.
+// The daemon's standard error is a pipe until the daemon serves: see Detach. The pipe's end alone
+// does not tell, since systemd keeps the pipe open as long as the unit lives.
 func (s *Starter) Start(ctx context.Context) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -61,16 +65,18 @@ func (s *Starter) Start(ctx context.Context) error {
 		return fmt.Errorf("start a daemon: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { r.SetReadDeadline(time.Now()) })()
-	said, err := io.ReadAll(io.LimitReader(r, errLine))
+	said, err := bufio.NewReader(io.LimitReader(r, errLine)).ReadBytes(serves)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		abort()
 		err = fmt.Errorf("it does not serve within %v", startTime)
-	case err == nil && len(said) > 0:
+	case errors.Is(err, io.EOF) && len(said) > 0:
 		line, _, _ := bytes.Cut(said, []byte("\n"))
 		err = errors.New(strings.TrimPrefix(string(line), "hookhost: "))
+	case errors.Is(err, io.EOF): // another one is the owner
+		err = nil
 	}
 	if err != nil {
 		return fmt.Errorf("start a daemon: %w", err)
@@ -105,9 +111,13 @@ func ofServiceManager(variable string) bool {
 		strings.HasPrefix(name, "LISTEN_")
 }
 
-// Detach makes log the standard output and error of this process. The starter's pipe ends with
-// that: the daemon serves.
+// Detach tells the starter, whose pipe is standard error, that the daemon serves. Then it makes
+// log the standard output and error of this process. A starter that has gone is no error.
 func Detach(log *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(2, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
+		unix.Write(2, []byte{serves})
+	}
 	for _, fd := range []int{1, 2} {
 		if err := unix.Dup3(int(log.Fd()), fd, 0); err != nil {
 			return fmt.Errorf("write to %s: %w", log.Name(), err)
