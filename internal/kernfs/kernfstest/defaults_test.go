@@ -108,7 +108,7 @@ func readAll(t *testing.T, cgroup *kernfs.FS, dir string) map[string]string {
 // but tests reads or writes.
 func TestEachFileOfTheFakeIsNamedByOtherCode(t *testing.T) {
 	if _, err := os.Stat("../../../go.mod"); err != nil {
-		t.Skip("the test is away from its sources")
+		Elsewhere(t, "the test is away from its sources")
 	}
 	literals := codeLiterals(t, "../../..")
 	for _, version := range []struct {
