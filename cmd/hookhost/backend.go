@@ -136,7 +136,7 @@ func (b *backend) take(ctx context.Context, cfg *config.File) error {
 	b.openPBS.Store(&cfg.OpenPBS)
 	b.pbs.comments.Store(cfg.Vnodes.CommentConfigRefused)
 	b.log.Logger.SetLevel(cfg.Host.Level())
-	b.forgetLimits(context.WithoutCancel(ctx))
+	b.forgetLimits()
 	if b.heads != nil {
 		b.heads.Again()
 	}

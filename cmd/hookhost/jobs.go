@@ -138,7 +138,7 @@ func (b *backend) JobOf(ctx context.Context, pid int) (api.Job, error) {
 }
 
 // forgetLimits has jobs be told no time left where nobody ends them any more. Where hook walltime comes back it tells their limits anew.
-func (b *backend) forgetLimits(ctx context.Context) {
+func (b *backend) forgetLimits() {
 	if b.cfg.Walltime.Enabled {
 		return
 	}

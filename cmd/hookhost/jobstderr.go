@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"os/user"
 	"strconv"
 	"strings"
@@ -12,7 +11,7 @@ import (
 
 // tellOwner appends lines to the standard error of a job of pbs_mom, on its mother superior. MoM has
 // no way to take them from a hook, and copies the file to where it belongs after epilogue.
-func (b *backend) tellOwner(ctx context.Context, job *hostapi.Job, lines []string) error {
+func (b *backend) tellOwner(job *hostapi.Job, lines []string) error {
 	path := job.StderrFile
 	if job.JoinPath == "oe" {
 		path = job.StdoutFile

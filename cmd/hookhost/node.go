@@ -171,7 +171,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 	b.sister.Store(&cfg.Sister)
 	b.openPBS.Store(&cfg.OpenPBS)
 	b.pbs.comments.Store(cfg.Vnodes.CommentConfigRefused)
-	p.died = func() { b.removeLeft(context.WithoutCancel(ctx)) }
+	p.died = b.removeLeft
 	if err := b.connect(cfg); err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func (c *cli) openHost(ctx context.Context, cfg *config.File, log *logrus.Logger
 }
 
 // removeLeft removes the files of jobs whose `run` was killed.
-func (b *backend) removeLeft(ctx context.Context) {
+func (b *backend) removeLeft() {
 	if err := removeLeft(b.cli.auxDir(), b.tree, b.store, processes{procfs: b.procfs}.Alive); err != nil {
 		b.log.Errorf("remove files of dead jobs: %v", err)
 	}
@@ -203,7 +203,7 @@ func (b *backend) removeLeft(ctx context.Context) {
 // reconcile ends the jobs whose MoM or host has died and removes what their MoM left. Errors are of single jobs: the
 // others are not to suffer.
 func (b *backend) reconcile(ctx context.Context) {
-	b.removeLeft(ctx)
+	b.removeLeft()
 	if err := b.host.Reconcile(ctx); err != nil {
 		b.log.Errorf("end jobs of dead hosts: %v", err)
 	}

@@ -82,7 +82,7 @@ func (b *backend) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCa
 	}
 	changes := e.Changes(out, b.customResources(call.Caller))
 	if req.Event == hostapi.EventEpilogue {
-		if err := b.tellOwner(ctx, req.Job, out.JobStderr); err != nil {
+		if err := b.tellOwner(req.Job, out.JobStderr); err != nil {
 			b.log.WithField("job", req.Job.ID).Warnf("lines for the job's standard error: %v", err)
 			changes.Log("warning", fmt.Sprintf("hookhost: lines for the standard error of job %s: %v", req.Job.ID, err))
 		}

@@ -112,7 +112,7 @@ func (c *cli) serve(ctx context.Context, s settings, logger *logrus.Logger, idle
 	if err := b.note(s, nil); err != nil {
 		return err
 	}
-	b.forgetLimits(ctx)
+	b.forgetLimits()
 	hosts, err := b.listenToHosts(cfg)
 	if err != nil {
 		return err

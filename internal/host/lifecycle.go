@@ -34,7 +34,7 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*V
 		advance(rec, req, now)
 		take(rec, h.opt.Node, c, now)
 		keepLines(rec, v.JobStderr)
-		err := h.replace(ctx, rec)
+		err := h.replace(rec)
 		if err == nil && !from.missed(req.Event, v) {
 			h.watchMoM(id, req.MoM)
 			return v, nil
@@ -60,14 +60,14 @@ func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 	}
 	err = errors.Join(err, left)
 	if left == nil {
-		return errors.Join(err, h.forget(ctx, rec.Job.ID))
+		return errors.Join(err, h.forget(rec.Job.ID))
 	}
 	exiting(rec, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
-	return errors.Join(err, h.replace(ctx, rec))
+	return errors.Join(err, h.replace(rec))
 }
 
 // forget deletes the job's record and all that the host has of it.
-func (h *Host) forget(ctx context.Context, id string) error {
+func (h *Host) forget(id string) error {
 	h.timers.drop(id)
 	h.starts.drop(id)
 	h.unwatchMoM(id)
@@ -79,7 +79,7 @@ func (h *Host) forget(ctx context.Context, id string) error {
 }
 
 // replace stores the record of a job.
-func (h *Host) replace(ctx context.Context, rec *jobstate.Record) error {
+func (h *Host) replace(rec *jobstate.Record) error {
 	return h.opt.Store.Update(rec.Job.ID, func(now *jobstate.Record) (*jobstate.Record, error) {
 		if now != nil {
 			keepTold(rec, now, h.opt.Node)
@@ -205,7 +205,7 @@ func (h *Host) settle(ctx context.Context, rec *jobstate.Record, e hostapi.Event
 			return fmt.Errorf("write the report: %w", err)
 		}
 	}
-	return h.forget(ctx, rec.Job.ID)
+	return h.forget(rec.Job.ID)
 }
 
 // runKey tells the runs of a job apart.
