@@ -243,7 +243,7 @@ func (p *plugin) trace(h Hook, req *hostapi.Request, out *hostapi.Outcome, err e
 		entry = entry.WithField("jobs", len(req.JobList))
 	}
 	if err != nil {
-		entry = entry.WithField("error", line(err.Error()))
+		entry = entry.WithField("error", OneLine(err.Error()))
 	}
 	if !h.Debug {
 		entry.Debug("hook called")

@@ -45,7 +45,7 @@ func (c caller) missed(e hostapi.Event, v *Verdict) bool {
 		return false
 	}
 	v.Reject, v.OnReject, v.Kind = true, ActionOn(e, hostapi.KindTimeout), hostapi.KindTimeout
-	v.Message = line(fmt.Sprintf("%s undone, as nobody waits for its answer any more: %v", e, gone))
+	v.Message = OneLine(fmt.Sprintf("%s undone, as nobody waits for its answer any more: %v", e, gone))
 	return true
 }
 

@@ -162,7 +162,7 @@ func (h *Host) dropOne(ctx context.Context, id, why string, may func(*jobstate.R
 	}
 	err := h.finishLeft(ctx, rec, why)
 	if err != nil {
-		entry.Error(line(err.Error()))
+		entry.Error(OneLine(err.Error()))
 	}
 	return err == nil
 }

@@ -124,7 +124,7 @@ func (h *Host) tell(req *hostapi.Request, v *Verdict, err error, took time.Durat
 	}
 	switch {
 	case err != nil:
-		entry.WithFields(logrus.Fields{"verdict": "error", "kind": hostapi.KindOf(err)}).Error(line(err.Error()))
+		entry.WithFields(logrus.Fields{"verdict": "error", "kind": hostapi.KindOf(err)}).Error(OneLine(err.Error()))
 	case v.Reject && v.Kind != "":
 		entry.WithField("verdict", "reject").Error(v.Message)
 	case v.Reject:
@@ -235,7 +235,7 @@ func (h *Host) change(fn func(*jobstate.Record), ids ...string) {
 		return rec, nil
 	})
 	if err != nil {
-		h.log.Error(line(err.Error()))
+		h.log.Error(OneLine(err.Error()))
 	}
 }
 

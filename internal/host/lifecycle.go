@@ -41,7 +41,7 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*V
 		}
 		if err != nil {
 			// Without its record the job would be nobody's, and what was made for it an orphan.
-			v.Reject, v.OnReject, v.Kind, v.Message = true, hostapi.JobActionRerun, hostapi.KindNode, line(err.Error())
+			v.Reject, v.OnReject, v.Kind, v.Message = true, hostapi.JobActionRerun, hostapi.KindNode, OneLine(err.Error())
 		}
 	}
 	if err := h.undo(ctx, c, rec); err != nil {
@@ -140,7 +140,7 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		if !v.Reject {
 			v.Reject, v.Kind = true, hostapi.KindNode
 		}
-		v.Message = line(joinLines(v.Message, err.Error()))
+		v.Message = OneLine(joinLines(v.Message, err.Error()))
 	}
 	return v, nil
 }

@@ -75,7 +75,7 @@ func (l *lines) emit() {
 	}
 	entry := l.log
 	if total := len(message) + dropped; total > maxMessage {
-		message, fields = clip(message, maxMessage), withField(fields, "length", total)
+		message, fields = Clip(message, maxMessage), withField(fields, "length", total)
 	}
 	if len(fields) > 0 {
 		// The host's own fields win: no hook speaks in another's name.
@@ -93,7 +93,7 @@ func (l *lines) parse(line []byte, dropped int) (logrus.Level, string, logrus.Fi
 	}
 	text := strings.ToValidUTF8(strings.TrimRight(string(line), "\r "), "?")
 	if l.words == "" && (strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ")) {
-		l.words = clip(text, 400)
+		l.words = Clip(text, 400)
 	}
 	if l.words != "" {
 		return logrus.ErrorLevel, text, nil
@@ -116,7 +116,7 @@ func parseHclog(line []byte) (level logrus.Level, message string, fields logrus.
 	level = max(level, logrus.ErrorLevel)
 	maps.DeleteFunc(fields, func(k string, v any) bool {
 		if s, ok := v.(string); ok {
-			fields[k] = clip(s, maxMessage)
+			fields[k] = Clip(s, maxMessage)
 		}
 		return strings.HasPrefix(k, "@") || strings.ContainsFunc(k, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) })
 	})

@@ -174,7 +174,7 @@ func joinLines(a, b string) string {
 	return a + "; " + b
 }
 
-// line makes one line of a message.
-func line(s string) string {
+// OneLine makes one line of a message.
+func OneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }

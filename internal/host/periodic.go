@@ -224,6 +224,6 @@ func (h *Host) tick(p *plugin) {
 		}
 	}
 	if err := h.Reconcile(h.ctx); err != nil && h.ctx.Err() == nil {
-		h.log.Error(line(err.Error()))
+		h.log.Error(OneLine(err.Error()))
 	}
 }

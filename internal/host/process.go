@@ -233,16 +233,16 @@ func checkHandshake(line []byte) error {
 	fields := strings.Split(text, "|")
 	core, err := strconv.Atoi(fields[0])
 	if len(fields) < 5 || err != nil || !bytes.HasSuffix(line, []byte("\n")) {
-		return fmt.Errorf("it printed %q before the handshake: a hook's standard output belongs to the host until Serve runs", clip(text, 80))
+		return fmt.Errorf("it printed %q before the handshake: a hook's standard output belongs to the host until Serve runs", Clip(text, 80))
 	}
 	if core != 1 { // go-plugin's own, which has never changed
 		return fmt.Errorf("its handshake is of go-plugin protocol %d, this host knows 1", core)
 	}
 	if fields[1] != strconv.Itoa(hostapi.ProtocolVersion) {
-		return fmt.Errorf("it speaks protocol %s, this host speaks %d: build it anew", clip(fields[1], 20), hostapi.ProtocolVersion)
+		return fmt.Errorf("it speaks protocol %s, this host speaks %d: build it anew", Clip(fields[1], 20), hostapi.ProtocolVersion)
 	}
 	if fields[4] != "grpc" {
-		return fmt.Errorf("it speaks %q, this host speaks grpc", clip(fields[4], 20))
+		return fmt.Errorf("it speaks %q, this host speaks grpc", Clip(fields[4], 20))
 	}
 	return nil
 }
@@ -311,7 +311,7 @@ func (p *process) Diagnose(context.Context) string { return "" }
 // PluginToHost refuses an address outside of the process's own directory: a program must not send the host elsewhere.
 func (p *process) PluginToHost(network, addr string) (string, string, error) {
 	if network != "unix" || filepath.Dir(addr) != p.socketDir {
-		return "", "", fmt.Errorf("it listens on %s %q, not in its own directory", clip(network, 20), clip(addr, 120))
+		return "", "", fmt.Errorf("it listens on %s %q, not in its own directory", Clip(network, 20), Clip(addr, 120))
 	}
 	return network, addr, nil
 }
@@ -350,8 +350,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// clip bounds what a program said to n bytes.
-func clip(s string, n int) string {
+// Clip bounds a text from outside to n bytes.
+func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

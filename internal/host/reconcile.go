@@ -157,7 +157,7 @@ func (h *Host) watchMoM(id string, mom *hostapi.ProcessID) {
 		}
 		// forget, at the end of the job, calls cancel: nothing below may depend on ctx.
 		if err := h.endLeft(h.ctx, id); err != nil && !errors.Is(err, ErrClosed) {
-			h.log.WithField("job", id).Error(line(err.Error()))
+			h.log.WithField("job", id).Error(OneLine(err.Error()))
 		}
 	})
 }

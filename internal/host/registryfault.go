@@ -12,7 +12,7 @@ import (
 // told; else it is enabled and gets every event.
 func (r *Registry) faulty(name string, text []byte, err error) Hook {
 	h, _ := r.builtIn(name)
-	h.Fault = line(err.Error())
+	h.Fault = OneLine(err.Error())
 	var held map[string]any
 	if toml.Unmarshal(text, &held) != nil {
 		return h

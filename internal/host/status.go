@@ -36,7 +36,7 @@ func (p *plugin) status() Status {
 	if p.inst != nil {
 		s.Error = p.startup
 	} else if p.failure != nil {
-		s.Error = line(p.failure.Error())
+		s.Error = OneLine(p.failure.Error())
 	}
 	return s
 }

@@ -100,7 +100,7 @@ func (h *Host) adoptOne(rec *jobstate.Record, s hostapi.Stray, silent map[string
 	case errors.Is(err, errEnding), h.ctx.Err() != nil:
 		return
 	case err != nil:
-		note = fmt.Sprintf("did not adopt %s: %s", name, line(err.Error()))
+		note = fmt.Sprintf("did not adopt %s: %s", name, OneLine(err.Error()))
 	}
 	h.log.WithField("job", id).Info(note)
 	h.change(func(rec *jobstate.Record) { noteStray(rec, note) }, id)

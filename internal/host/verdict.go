@@ -35,7 +35,7 @@ const heldText = " (system hold set)"
 
 // Add adds to the message of the verdict.
 func (v *Verdict) Add(text string) {
-	v.Message = strings.TrimSuffix(line(joinLines(strings.TrimSuffix(v.Message, heldText), text)), heldText)
+	v.Message = strings.TrimSuffix(OneLine(joinLines(strings.TrimSuffix(v.Message, heldText), text)), heldText)
 	if v.Reject && v.OnReject == hostapi.JobActionHold {
 		v.Message += heldText
 	}

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/host"
 )
 
 // Bounds on what another host may tell of its part of a job. Each of a job's hosts has its part in
@@ -34,7 +35,7 @@ func checked(o *hostapi.Outcome) *hostapi.Outcome {
 	if used != nil {
 		left.ResourcesUsed = nil
 	}
-	note := "left out of what it told: " + line(errors.Join(usage, used).Error())
+	note := "left out of what it told: " + host.OneLine(errors.Join(usage, used).Error())
 	left.Notes = append(o.Notes[:len(o.Notes):len(o.Notes)], note)
 	return &left
 }
@@ -72,7 +73,7 @@ func checkUsed(r hostapi.Resources) error {
 	}
 	for name, value := range r {
 		if len(name) > maxName || len(value) > maxName || strings.ContainsFunc(name+value, unicode.IsControl) {
-			return fmt.Errorf("resources_used: %s: not a resource", plain(clip(name, maxName)))
+			return fmt.Errorf("resources_used: %s: not a resource", plain(host.Clip(name, maxName)))
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/host"
 )
 
 // toSisters returns an event of a job as its other hosts get it: without what is about this host's
@@ -95,21 +96,8 @@ func plain(text string) string {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(line(text), "?"))
-	return clip(text, hostapi.MaxLine)
-}
-
-// line makes one line of a text.
-func line(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
-}
-
-// clip bounds a text to n bytes.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "..."
+	}, strings.ToValidUTF8(host.OneLine(text), "?"))
+	return host.Clip(text, hostapi.MaxLine)
 }
 
 func put[M ~map[K]V, K comparable, V any](m *M, key K, value V) {

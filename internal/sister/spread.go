@@ -144,7 +144,7 @@ func (j *Jobs) prepare(req *hostapi.Request) ([]string, error) {
 	case req.Run == "":
 		req.Run = newRun()
 	case !hostapi.IsRun(req.Run):
-		return nil, hostapi.Errorf(hostapi.KindJob, "run: %q: want 32 hexadecimal digits", clip(req.Run, maxName))
+		return nil, hostapi.Errorf(hostapi.KindJob, "run: %q: want 32 hexadecimal digits", host.Clip(req.Run, maxName))
 	}
 	return others, nil
 }
@@ -310,7 +310,7 @@ func (j *Jobs) sistersOf(job *hostapi.Job) ([]string, error) {
 	}
 	if len(hosts) == 0 || !pbs.SameHost(hosts[0], j.Node) {
 		return nil, fmt.Errorf("%s is not the first host of exec_vnode %q: only that one spreads a job",
-			j.Node, clip(job.ExecVnode, maxName))
+			j.Node, host.Clip(job.ExecVnode, maxName))
 	}
 	// Two names of one host have the part before the first dot in common.
 	known := map[string][]string{}
