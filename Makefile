@@ -7,7 +7,8 @@ PREFIX   ?= /usr
 BINDIR   ?= $(PREFIX)/bin
 LIBEXECDIR ?= $(PREFIX)/libexec/hookhost
 LINK     := -s -w -X main.version=$(VERSION) -X main.libexecDir=$(LIBEXECDIR)
-BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LINK)'
+# The tag leaves out gRPC's pages for browsers, with net/trace and html/template.
+BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LINK)'
 # NVML's symbols are looked up when they are called, so the program starts on nodes whose driver lacks some.
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -54,7 +55,7 @@ check: ## what has to pass before a commit: format, vet, staticcheck, modules, p
 
 race: ## the tests of what runs at the same time and needs no kernel, with the race detector
 	@scripts/need go cc
-	CGO_ENABLED=1 $(GO) test -race -short -count=1 ./internal/api ./internal/host ./internal/mom ./internal/sister ./hostapi/...
+	CGO_ENABLED=1 $(GO) test -race -short -count=1 ./internal/api ./internal/host ./internal/mom ./internal/plugin ./internal/sister ./hostapi/...
 
 bench: all ## measure, in less than five minutes (root)
 	@scripts/need root python3

@@ -7,9 +7,12 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,36 +37,45 @@ var edges = map[string][]string{
 	"internal/disk":      {},
 	"internal/nodestate": {"internal/disk"},
 	"internal/tinyhttp":  {},
-	"internal/cgroup":    {"hostapi", "internal/disk", "internal/kernfs"},
+	"internal/sample":    {},
+	"internal/cgroup":    {"hostapi", "internal/disk", "internal/kernfs", "internal/sample"},
 	"internal/proc":      {"hostapi", "internal/kernfs"},
 	"internal/systemd":   {},
-	"internal/daemon":    {"internal/systemd"},
+	"internal/daemon": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config",
+		"internal/disk", "internal/host", "internal/jobstate", "internal/kernfs", "internal/ledger", "internal/mom",
+		"internal/nodestate", "internal/openpbs", "internal/pbs", "internal/plugin", "internal/proc",
+		"internal/report", "internal/settings", "internal/sister", "internal/stray", "internal/systemd"},
 	"internal/devfilter": {"internal/kernfs"},
 	"internal/inventory": {"internal/disk", "internal/kernfs", "internal/topology"},
 	"internal/usage":     {"hostapi", "internal/pbs"},
-	"internal/jobstate":  {"hostapi"},
+	"internal/jobstate":  {"hostapi", "internal/disk"},
 	"internal/ledger":    {"hostapi", "internal/disk"},
 	"internal/report":    {"hostapi", "internal/jobstate", "internal/pbs", "internal/usage"},
-	"internal/host": {"hostapi", "internal/disk", "internal/jobstate", "internal/ledger", "internal/pbs",
-		"internal/proc", "internal/report", "internal/usage"},
-	"internal/api": {"hostapi", "internal/jobstate", "internal/pbs"},
-	"internal/sister": {"hostapi", "internal/api", "internal/config", "internal/host", "internal/jobstate",
-		"internal/pbs", "internal/report", "internal/usage"},
-	"internal/mom":     {"hostapi", "internal/pbs", "internal/proc"},
-	"internal/rank":    {},
+	"internal/plugin":    {"hostapi", "internal/disk", "internal/proc"},
+	"internal/host": {"hostapi", "internal/jobstate", "internal/ledger", "internal/pbs", "internal/plugin",
+		"internal/report", "internal/usage"},
+	"internal/api": {"hostapi", "internal/disk", "internal/jobstate", "internal/pbs"},
+	"internal/sister": {"hostapi", "internal/api", "internal/config", "internal/disk", "internal/host",
+		"internal/jobstate", "internal/pbs", "internal/report", "internal/usage"},
+	"internal/mom":     {"hostapi", "internal/kernfs", "internal/pbs", "internal/proc"},
+	"internal/tm":      {"hostapi", "internal/api", "internal/pbs"},
+	"internal/rank":    {"hostapi", "internal/kernfs", "internal/proc"},
 	"internal/stray":   {"hostapi", "internal/kernfs", "internal/proc"},
 	"internal/openpbs": {"hostapi", "internal/pbs"},
+
+	"internal/settings": {"integrations/openpbs", "internal/config", "internal/nodestate", "internal/pbs",
+		"internal/plugin"},
 
 	"internal/pbscgroups": {"internal/config"},
 
 	"internal/doctor": {"integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup",
-		"internal/config", "internal/devfilter", "internal/host", "internal/inventory", "internal/jobstate",
-		"internal/kernfs", "internal/openpbs", "internal/pbs", "internal/placement", "internal/systemd",
-		"internal/topology"},
+		"internal/config", "internal/devfilter", "internal/inventory", "internal/jobstate",
+		"internal/kernfs", "internal/openpbs", "internal/pbs", "internal/placement", "internal/plugin",
+		"internal/settings", "internal/systemd", "internal/topology"},
 
 	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs",
 		"internal/nodestate", "internal/pbs", "internal/placement", "internal/proc", "internal/rank",
-		"internal/systemd", "internal/topology", "internal/usage"},
+		"internal/sample", "internal/systemd", "internal/topology", "internal/usage"},
 	"hooks/devices": {"hostapi", "internal/cgroup", "internal/config", "internal/devfilter", "internal/disk",
 		"internal/inventory", "internal/kernfs", "internal/placement", "internal/topology"},
 	"hooks/walltime": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs",
@@ -73,25 +85,29 @@ var edges = map[string][]string{
 	"lab/openpbs":                {},
 	"integrations/openpbs":       {"internal/disk"},
 	"integrations/openpbs/table": {},
+	"integrations/openpbs/qmgr":  {"integrations/openpbs", "internal/pbs"},
 
 	"cmd/nvml":       {"internal/inventory"},
 	"cmd/pbs-attach": {"internal/tinyhttp"}, // their time is start-up
 	"cmd/pbs-python": {"integrations/openpbs/table", "internal/tinyhttp"},
 
-	"cmd/hookhost": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config",
-		"internal/daemon", "internal/disk", "internal/doctor", "internal/host", "internal/jobstate", "internal/kernfs",
-		"internal/ledger", "internal/mom", "internal/nodestate", "internal/openpbs", "internal/pbs",
-		"internal/pbscgroups", "internal/proc", "internal/report", "internal/sister", "internal/stray",
-		"internal/systemd"},
+	"cmd/hookhost": {"hostapi", "integrations/openpbs", "integrations/openpbs/qmgr", "internal/api",
+		"internal/config", "internal/daemon", "internal/doctor", "internal/ledger", "internal/mom",
+		"internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/plugin", "internal/report",
+		"internal/settings", "internal/sister", "internal/tm"},
 }
 
 // testOnly packages may be imported from _test.go files alone.
-var testOnly = []string{"internal/kernfs/kernfstest", "internal/cgroup/cgrouptest", "hostapi/hooktest"}
+var testOnly = []string{
+	"internal/kernfs/kernfstest", "internal/cgroup/cgrouptest", "internal/must", "internal/plugin/plugintest",
+	"internal/proc/proctest",
+	"hostapi/hooktest",
+}
 
 // libraries lists who may import what from outside: one door for each.
 var libraries = map[string][]string{
-	"github.com/hashicorp/go-plugin":   {"hostapi", "hostapi/hooktest", "internal/host"},
-	"google.golang.org/grpc":           {"hostapi", "hostapi/hooktest", "hostapi/internal/hookpb", "internal/host"},
+	"github.com/hashicorp/go-plugin":   {"hostapi", "hostapi/hooktest", "internal/plugin"},
+	"google.golang.org/grpc":           {"hostapi", "hostapi/hooktest", "hostapi/internal/hookpb", "internal/plugin"},
 	"github.com/spf13/cobra":           {"cmd/hookhost"},
 	"github.com/containerd/cgroups/v3": {"internal/cgroup", "internal/doctor"},
 	"github.com/prometheus/procfs":     {"internal/doctor"},
@@ -101,12 +117,12 @@ var libraries = map[string][]string{
 	"github.com/NVIDIA/go-nvml":        {"cmd/nvml"},
 
 	"github.com/coreos/go-systemd/v22/dbus":   {"internal/systemd"},
-	"github.com/coreos/go-systemd/v22/daemon": {"cmd/hookhost"},
+	"github.com/coreos/go-systemd/v22/daemon": {"internal/daemon"},
 
 	"tags.cncf.io/container-device-interface": {"hooks/devices"},
 
 	"crypto/tls":  {"internal/api"},
-	"crypto/x509": {"internal/api", "cmd/hookhost"},
+	"crypto/x509": {"internal/api", "internal/sister"},
 }
 
 type goPackage struct {
@@ -213,6 +229,40 @@ func TestOnlyMainsTouchTheProcess(t *testing.T) {
 	}
 }
 
+// kernelRooms are doors to the kernel, and what is built on them alone.
+var kernelRooms = []string{
+	"internal/kernfs", "internal/cgroup", "internal/proc", "internal/stray", "internal/topology",
+	"internal/placement", "internal/devfilter", "internal/systemd", "internal/inventory",
+}
+
+// A file of cmd/hookhost holds flags or printing. Rules and kernel interfaces are in packages with
+// names.
+func TestCommandsReadFlagsAndPrint(t *testing.T) {
+	for _, room := range kernelRooms {
+		if slices.Contains(edges["cmd/hookhost"], room) {
+			t.Errorf("cmd/hookhost imports %s: no command asks the kernel", room)
+		}
+	}
+	for _, p := range packages(t) {
+		if p.ImportPath != module+"cmd/hookhost" {
+			continue
+		}
+		for _, file := range p.GoFiles {
+			text, err := os.ReadFile(filepath.Join(p.Dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(text), `"github.com/spf13/cobra"`) && !slices.Contains(beside, file) {
+				t.Errorf("cmd/hookhost/%s is no command: move its rules to a package with a name", file)
+			}
+		}
+	}
+}
+
+// beside are files of cmd/hookhost that are part of commands. They hold the table of jobs, the
+// flags of remsh, and the way of all text to people.
+var beside = []string{"console.go", "jobtable.go", "remshargs.go"}
+
 // A stranger finds files by their nouns; these are none.
 func TestNoJunkDrawers(t *testing.T) {
 	for _, p := range packages(t) {
@@ -222,5 +272,23 @@ func TestNoJunkDrawers(t *testing.T) {
 				t.Errorf("%s/%s: name it after the noun inside", strings.TrimPrefix(p.ImportPath, module), file)
 			}
 		}
+	}
+}
+
+// A hook's state is opaque to all but that hook. So no code names the hook whose state it reads.
+func TestHookStateIsOpaque(t *testing.T) {
+	names := regexp.MustCompile(`HookState\["`)
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if names.Match(text) {
+			t.Errorf("%s reads the state of one hook", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -12,8 +12,9 @@ import (
 // MaxState bounds what a hook may have kept for one job, in bytes.
 const MaxState = 1 << 20
 
-// Check returns an error when o is not an answer that a hook can give to e: a key that e does not take, or a value
-// that means nothing. The error begins with the key. The host calls it before it uses an outcome.
+// Check returns an error if o is not an answer that a hook can give to e. Such an answer has a key
+// that e does not take, or a value that means nothing. The error begins with the key. The host
+// calls Check before it uses an outcome.
 func (o *Outcome) Check(e Event) error {
 	switch o.OnReject {
 	case JobActionNone, JobActionRerun, JobActionDelete, JobActionHold:
@@ -119,7 +120,8 @@ func (o *Outcome) checkJobs(e Event) error {
 		if update == nil {
 			return fmt.Errorf("jobs: %s: empty", id)
 		}
-		if err := checkKept("jobs: "+id+": ", update.State, update.CallAgain, update.CallAtElapsed, update.WalltimeLimit); err != nil {
+		if err := checkKept("jobs: "+id+": ", update.State, update.CallAgain, update.CallAtElapsed,
+			update.WalltimeLimit); err != nil {
 			return err
 		}
 		if err := checkEnv("jobs: "+id+": attach_env", update.AttachEnv); err != nil {
@@ -135,8 +137,8 @@ func (o *Outcome) checkJobs(e Event) error {
 	return nil
 }
 
-// checkVnodes looks at what PBS is to be told of vnodes: nothing at attach and resize (openpbs pbs_python_svr_internal.c). Whether
-// they are this host's is for those to see who know its name.
+// checkVnodes looks at what PBS is to be told of vnodes: nothing at attach and resize (openpbs
+// pbs_python_svr_internal.c). Whether they are this host's is for those to see who know its name.
 func (o *Outcome) checkVnodes(e Event) error {
 	if o.Vnodes != nil && (e == EventAttach || e == EventResize) {
 		return fmt.Errorf("vnodes: %s does not take it", e)

@@ -12,7 +12,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi/internal/hookpb"
 )
 
-// ErrGone says that a hook's program did not answer because it is no longer there. Its error has KindInternal.
+// ErrGone says that a hook's program did not answer because it is no longer there. Its error has
+// KindInternal.
 var ErrGone = errors.New("the hook's program is gone")
 
 // SetupData is what the host tells a hook before the first event.
@@ -30,19 +31,23 @@ type Info struct {
 	Events []Event // the events it handles, in life-cycle order; never empty
 }
 
-// Client is the host's end of a running hook. Its methods may be called at the same time from many goroutines.
+// Client is the host's end of a running hook. Its methods may be called at the same time from many
+// goroutines.
 //
-// Every error has a kind: the hook's own the one it was given; KindTimeout when ctx's deadline passed
-// (errors.Is context.DeadlineExceeded); KindInternal with ErrGone when the program is not there any more.
+// Every error has a kind. The hook's own error has the kind that the hook gave it. KindTimeout is
+// for ctx's deadline (errors.Is context.DeadlineExceeded). KindInternal with ErrGone says that the
+// program is not there any more.
 type Client struct {
 	hook hookpb.HookClient
 }
 
-// Configure hands the hook its configuration and returns what it handles. It is the first call and comes once: a
-// second one fails. It fails also when the hook refuses its configuration or handles no event.
+// Configure hands the hook its configuration and returns what it handles. Configure is the first
+// call and comes once: a second one fails. The error may be the hook's own about its configuration,
+// or that it handles no event.
 func (c *Client) Configure(ctx context.Context, data SetupData) (Info, error) {
 	reply, err := c.hook.Configure(ctx, &hookpb.ConfigureRequest{
-		Name: data.Name, Node: data.Node, Config: data.Config, LogLevel: data.LogLevel, Host: data.Host, Notices: data.Notices,
+		Name: data.Name, Node: data.Node, Config: data.Config, LogLevel: data.LogLevel, Host: data.Host,
+		Notices: data.Notices,
 	}, grpc.MaxCallRecvMsgSize(MaxMessage))
 	if err != nil {
 		return Info{}, callError(ctx, "configure", err)
@@ -64,8 +69,9 @@ func (c *Client) Configure(ctx context.Context, data SetupData) (Info, error) {
 	return info, nil
 }
 
-// Handle carries out one event; ctx's deadline is its alarm. The Outcome is never nil when the error is nil. With an
-// error it may be there as well and holds what the hook found out before it failed.
+// Handle carries out one event; ctx's deadline is its alarm. The Outcome is never nil when the
+// error is nil. With an error it may be there as well and holds what the hook found out before it
+// failed.
 func (c *Client) Handle(ctx context.Context, req *Request) (*Outcome, error) {
 	b, err := json.Marshal(req)
 	if err != nil {
@@ -95,7 +101,8 @@ func (c *Client) Handle(ctx context.Context, req *Request) (*Outcome, error) {
 	return out, hookErr
 }
 
-// replyError makes the hook's error again from what came over the wire. A kind that this host does not know is internal.
+// replyError makes the hook's error again from what came over the wire. A kind that this host does
+// not know is internal.
 func replyError(e *hookpb.Error) error {
 	kind := Kind(e.Kind)
 	if !kind.known() {

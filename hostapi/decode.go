@@ -16,15 +16,17 @@ import (
 // told otherwise.
 const RequestLimit = 8 << 20
 
-// DecodeRequest reads the event named event (begin, or whatever the JSON says when event is "")
-// from r and checks it: this is the door for everything that comes from outside. DecodeRequest
-// returns the ignored keys beside the request.
+// DecodeRequest reads the event named event from r and checks it: this is the door for everything
+// that comes from outside. If event is "", the JSON names it. DecodeRequest returns the ignored
+// keys beside the request.
 //
-// Every error is one line, of KindJob, and names the key: not JSON, not an object, a value of the
-// wrong type, an event that contradicts the name, a missing job or job.id, an id that CheckJobID
-// refuses, a NUL byte in a string, more than limit bytes (0 means RequestLimit). The last one of
-// two equal keys counts, as with encoding/json. hook_state, elapsed, partial and head are ignored:
-// only the host says them.
+// Every error is one line, of KindJob, and names the key. A request is refused if it is not a JSON
+// object, if a value is of the wrong type, or if it contradicts event. A missing job or job.id, an
+// id that CheckJobID refuses, and a NUL byte in a string are errors. So are more than limit bytes
+// (0 means RequestLimit).
+//
+// The last one of two equal keys counts, as with encoding/json. hook_state, elapsed, partial and
+// head are ignored: only the host says them.
 func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, error) {
 	if limit <= 0 {
 		limit = RequestLimit
@@ -46,7 +48,7 @@ func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, 
 	return req, append(ignored, req.dropForeign()...), nil
 }
 
-// parseRequest reads the text and compares it with Request.
+// parseRequest reads the text, and returns the keys that a Request does not have.
 func parseRequest(text []byte) (*Request, []string, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil, errors.New("event: empty")
@@ -56,20 +58,21 @@ func parseRequest(text []byte) (*Request, []string, error) {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return nil, nil, fmt.Errorf("event: not JSON: line %d: %w", lineAt(text, syntax.Offset-1), syntax)
 	}
-	if first, _ := json.NewDecoder(bytes.NewReader(text)).Token(); first != json.Delim('{') {
-		return nil, nil, fmt.Errorf("event: want a JSON object, got %s", kindOf(first))
+	if whole := bytes.TrimSpace(text); whole[0] != '{' {
+		return nil, nil, fmt.Errorf("event: want a JSON object, got %.20q", whole)
 	}
-	shape := compare(text, reflect.TypeFor[Request]())
-	switch {
-	case shape.wrong != nil:
-		return nil, nil, shape.wrong
-	case err != nil:
+	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil, nil, wrongType(bad)
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("event: %w", err)
-	case shape.nul != "":
-		return nil, nil, fmt.Errorf("%s: holds a NUL byte", shape.nul)
+	}
+	unknown, err := compare(text, reflect.TypeFor[Request]())
+	if err != nil {
+		return nil, nil, err
 	}
 	var ignored []string
-	for _, key := range shape.unknown {
+	for _, key := range unknown {
 		ignored = append(ignored, key.path)
 	}
 	return req, ignored, nil
@@ -158,9 +161,9 @@ func (j *Job) check(path string) error {
 	return nil
 }
 
-// dropForeign forgets what an event from outside cannot say and returns the keys: hooks' state, how
-// long a job has run, that a list is not complete, which host an event is from, jobs in a host's
-// event's stead, and the other way round.
+// dropForeign forgets what an event from outside cannot say and returns the keys. These are hooks'
+// state, how long a job has run, whether a list is complete, and the host of an event. A job in a
+// host's event and a list in a job's event go, too.
 func (r *Request) dropForeign() []string {
 	var dropped []string
 	if r.Event.ForJob() {

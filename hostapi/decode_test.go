@@ -8,9 +8,8 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestDecodeRequest(t *testing.T) {
@@ -19,9 +18,7 @@ func TestDecodeRequest(t *testing.T) {
 		"resource_list": {"ncpus": 2, "mem": "64mb", "exclusive": true, "ratio": 1.5, "none": null}, "elapsed": 5, "hook_state": {"a": 1}},
 		"progname": "/bin/sh", "argv": ["-c", "a\"}b\\"], "env": {"A": "1", "B": "ü"}, "Params": [], "job_list": {}}`
 	got, ignored, err := hostapi.DecodeRequest("execjob_launch", strings.NewReader(text), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := &hostapi.Request{
 		Event: hostapi.EventLaunch, Node: "n1", Progname: "/bin/sh", Argv: []string{"-c", `a"}b\`},
 		Env: map[string]string{"A": "1", "B": "ü"},
@@ -30,13 +27,9 @@ func TestDecodeRequest(t *testing.T) {
 			ResourceList: hostapi.Resources{"ncpus": "2", "mem": "64mb", "exclusive": "True", "ratio": "1.5"},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("request (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "request", want, got)
 	wantIgnored := []string{"extra", "job.owner.shoe", "Params", "job_list", "job.hook_state", "job.elapsed"}
-	if diff := cmp.Diff(wantIgnored, ignored); diff != "" {
-		t.Errorf("ignored (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "ignored", wantIgnored, ignored)
 }
 
 func TestDecodeRequestDefaults(t *testing.T) {
@@ -47,60 +40,63 @@ func TestDecodeRequestDefaults(t *testing.T) {
 	want := &hostapi.Request{Event: hostapi.EventBegin, Job: &hostapi.Job{
 		ID: "1", Owner: hostapi.Owner{UID: -1, GID: -1}, MotherSuperior: true,
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, got)
 }
 
 func TestDecodeRequestHostEvent(t *testing.T) {
 	const text = `{"event":"exechost_periodic","job":{},"job_list":{"91.s":{"owner":{}},"92.s":{"id":"92.s","hook_state":1,"elapsed":7}},"partial":true,"head":"n1"}`
 	got, ignored, err := hostapi.DecodeRequest("", strings.NewReader(text), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	nobody := hostapi.Owner{UID: -1, GID: -1}
 	want := &hostapi.Request{Event: hostapi.EventPeriodic, JobList: map[string]*hostapi.Job{
-		"91.s": {ID: "91.s", Owner: nobody, MotherSuperior: true}, "92.s": {ID: "92.s", Owner: nobody, MotherSuperior: true},
+		"91.s": {ID: "91.s", Owner: nobody, MotherSuperior: true},
+		"92.s": {ID: "92.s", Owner: nobody, MotherSuperior: true},
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("request (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"job", "partial", "head", `job_list."92.s".hook_state`, `job_list."92.s".elapsed`}, ignored); diff != "" {
-		t.Errorf("ignored (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "request", want, got)
+	must.Equal(t, "ignored",
+		[]string{"job", "partial", "head", `job_list."92.s".hook_state`, `job_list."92.s".elapsed`}, ignored)
 }
 
 // This table pins the texts that users see.
 func TestDecodeRequestErrors(t *testing.T) {
 	tests := []struct{ name, event, text, want string }{
 		{"empty", "execjob_begin", " \n", "event: empty"},
-		{"not JSON", "execjob_begin", "{\n\"job\": banana}", "event: not JSON: line 2: invalid character 'b' looking for beginning of value"},
+		{"not JSON", "execjob_begin", "{\n\"job\": banana}",
+			"event: not JSON: line 2: invalid character 'b' looking for beginning of value"},
 		{"cut off", "execjob_begin", `{"job":{"id":"1"}`, "event: not JSON: line 1: unexpected end of JSON input"},
-		{"two objects", "execjob_begin", "{}\n{}", "event: not JSON: line 2: invalid character '{' after top-level value"},
-		{"array", "execjob_begin", `[]`, "event: want a JSON object, got array"},
-		{"null", "execjob_begin", `null`, "event: want a JSON object, got null"},
+		{"two objects", "execjob_begin", "{}\n{}",
+			"event: not JSON: line 2: invalid character '{' after top-level value"},
+		{"array", "execjob_begin", `[]`, `event: want a JSON object, got "[]"`},
+		{"null", "execjob_begin", `null`, `event: want a JSON object, got "null"`},
 		{"uid", "execjob_begin", `{"job":{"id":"1","owner":{"uid":"0"}}}`, "job.owner.uid: want number, got string"},
-		{"uid fraction", "execjob_begin", `{"job":{"id":"1","owner":{"uid":1.5}}}`, "job.owner.uid: want whole number of 64 bits, got 1.5"},
-		{"uid range", "execjob_begin", `{"job":{"id":"1","owner":{"uid":4294967295}}}`, "job.owner.uid: 4294967295 is out of range"},
+		{"uid fraction", "execjob_begin", `{"job":{"id":"1","owner":{"uid":1.5}}}`,
+			"job.owner.uid: want whole number of 64 bits, got 1.5"},
+		{"uid range", "execjob_begin", `{"job":{"id":"1","owner":{"uid":4294967295}}}`,
+			"job.owner.uid: 4294967295 is out of range"},
 		{"uid negative", "execjob_begin", `{"job":{"id":"1","owner":{"gid":-2}}}`, "job.owner.gid: -2 is out of range"},
 		{"owner", "execjob_begin", `{"job":{"id":"1","owner":"root"}}`, "job.owner: want object, got string"},
-		{"user", "execjob_begin", `{"job":{"id":"1","owner":{"user":"a/b"}}}`, `job.owner.user: "a/b" is not a user's name`},
-		{"argv", "execjob_launch", `{"job":{"id":"1"},"argv":["a",7]}`, "argv[1]: want string, got number"},
+		{"user", "execjob_begin", `{"job":{"id":"1","owner":{"user":"a/b"}}}`,
+			`job.owner.user: "a/b" is not a user's name`},
+		{"argv", "execjob_launch", `{"job":{"id":"1"},"argv":["a",7]}`, "argv: want string, got number"},
 		{"argv string", "execjob_launch", `{"job":{"id":"1"},"argv":"a"}`, "argv: want array, got string"},
-		{"env", "execjob_launch", `{"job":{"id":"1"},"env":{"A":["x"]}}`, "env.A: want string, got array"},
+		{"env", "execjob_launch", `{"job":{"id":"1"},"env":{"A":["x"]}}`, "env: want string, got array"},
 		{"env null", "execjob_launch", `{"job":{"id":"1"},"env":{"A":null}}`, "env.A: want string, got null"},
 		{"argv null", "execjob_launch", `{"job":{"id":"1"},"argv":[null]}`, "argv[0]: want string, got null"},
-		{"env odd", "execjob_launch", `{"job":{"id":"1"},"env":{"a\nb":true}}`, `env."a\nb": want string, got boolean`},
+		{"env odd", "execjob_launch", `{"job":{"id":"1"},"env":{"a\nb":true}}`, "env: want string, got boolean"},
 		{"env name", "execjob_launch", `{"job":{"id":"1"},"env":{"A=B":"1"}}`, `env: "A=B" is not a variable's name`},
-		{"resource", "execjob_begin", `{"job":{"id":"1","resource_list":{"mem":{}}}}`, "job.resource_list.mem: want string, number or boolean, got object"},
-		{"resources", "execjob_begin", `{"job":{"id":"1","resource_list":[]}}`, "job.resource_list: want object, got array"},
-		{"in_ms_mom", "execjob_begin", `{"job":{"id":"1","in_ms_mom":"True"}}`, "job.in_ms_mom: want boolean, got string"},
+		{"resource", "execjob_begin", `{"job":{"id":"1","resource_list":{"mem":{}}}}`,
+			"job.resource_list.mem: want string, got object"},
+		{"resources", "execjob_begin", `{"job":{"id":"1","resource_list":[]}}`,
+			"job.resource_list: want object, got array"},
+		{"in_ms_mom", "execjob_begin", `{"job":{"id":"1","in_ms_mom":"True"}}`,
+			"job.in_ms_mom: want boolean, got string"},
 		{"no job", "execjob_begin", `{}`, "job: missing"},
 		{"null job", "execjob_begin", `{"job":null}`, "job: missing"},
 		{"no id", "execjob_begin", `{"job":{}}`, "job.id: missing"},
 		{"number id", "execjob_begin", `{"job":{"id":1}}`, "job.id: want string, got number"},
 		{"bad id", "execjob_begin", `{"job":{"id":"../1"}}`, `job.id: job id "../1": not of the form 12, 12.server or 12[3].server`},
-		{"contradiction", "execjob_begin", `{"event":"execjob_end","job":{"id":"1"}}`, `event: "execjob_end" contradicts "execjob_begin"`},
+		{"contradiction", "execjob_begin", `{"event":"execjob_end","job":{"id":"1"}}`,
+			`event: "execjob_end" contradicts "execjob_begin"`},
 		{"unknown event", "execjob_start", `{"job":{"id":"1"}}`, `event "execjob_start": unknown name`},
 		{"no event", "", `{"job":{"id":"1"}}`, "event: missing"},
 		{"NUL in argv", "execjob_launch", `{"job":{"id":"1"},"argv":["a\u0000b"]}`, "argv[0]: holds a NUL byte"},
@@ -108,12 +104,13 @@ func TestDecodeRequestErrors(t *testing.T) {
 		{"NUL in a name", "execjob_launch", `{"job":{"id":"1"},"env":{"A\u0000":""}}`, `env."A\x00": holds a NUL byte`},
 		{"attach whom", "execjob_attach", `{"job":{"id":"1"}}`, "pid: missing"},
 		{"pid", "execjob_attach", `{"job":{"id":"1"},"pid":-1}`, "pid: -1 is negative"},
-		{"mom", "execjob_begin", `{"job":{"id":"1"},"mom":{"start_time":-1}}`, "mom.start_time: want whole number of 64 bits, got -1"},
+		{"mom", "execjob_begin", `{"job":{"id":"1"},"mom":{"start_time":-1}}`,
+			"mom.start_time: want whole number of 64 bits, got -1"},
 		{"mom pid", "execjob_begin", `{"job":{"id":"1"},"mom":{}}`, "mom.pid: 0 is no process"},
 		{"list id", "exechost_periodic", `{"job_list":{"x":{}}}`, `job_list."x".id: job id "x": not of the form 12, 12.server or 12[3].server`},
 		{"list ids", "exechost_periodic", `{"job_list":{"1":{"id":"2"}}}`, `job_list."1": its id is "2"`},
 		{"list null", "exechost_periodic", `{"job_list":{"1":null}}`, `job_list."1": empty`},
-		{"list type", "exechost_periodic", `{"job_list":{"1":{"name":1}}}`, `job_list.1.name: want string, got number`},
+		{"list type", "exechost_periodic", `{"job_list":{"1":{"name":1}}}`, "job_list.name: want string, got number"},
 		{"kill delay", "execjob_begin", `{"job":{"id":"1","job_kill_delay":-1}}`, "job.job_kill_delay: -1 is negative"},
 	}
 	for _, tt := range tests {
@@ -141,7 +138,7 @@ func TestDecodeRequestLimit(t *testing.T) {
 			t.Errorf("limit %d: got %v, want %q", tt.limit, err, tt.want)
 		}
 	}
-	// It stops reading there.
+	// Reading stops there.
 	r := strings.NewReader(strings.Repeat(" ", 1000))
 	if _, _, err := hostapi.DecodeRequest("execjob_begin", r, 10); err == nil || r.Len() != 1000-11 {
 		t.Errorf("%v, %d bytes left", err, r.Len())
@@ -152,9 +149,10 @@ func TestDecodeRequestLimit(t *testing.T) {
 	}
 }
 
-// Of two keys of one name the last counts, at every depth.
+// The last of two keys of one name counts, at every depth.
 func TestDecodeRequestDuplicates(t *testing.T) {
-	got, _, err := hostapi.DecodeRequest("execjob_begin", strings.NewReader(`{"job":{"id":"1","name":"a"},"job":{"id":"2","id":"3"}}`), 0)
+	got, _, err := hostapi.DecodeRequest("execjob_begin",
+		strings.NewReader(`{"job":{"id":"1","name":"a"},"job":{"id":"2","id":"3"}}`), 0)
 	if err != nil || got.Job.ID != "3" || got.Job.Name != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -181,9 +179,7 @@ func FuzzDecodeRequest(f *testing.F) {
 			return
 		}
 		b, err := json.Marshal(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		again, ignored, err := hostapi.DecodeRequest(string(req.Event), strings.NewReader(string(b)), 0)
 		if err != nil || len(ignored) > 0 {
 			t.Fatalf("%s: ignores %v, %v", b, ignored, err)
@@ -197,9 +193,7 @@ func FuzzDecodeRequest(f *testing.F) {
 // The hot path of the socket: one event in, at the size that PBS sends.
 func BenchmarkDecodeRequest(b *testing.B) {
 	text, err := os.ReadFile("testdata/launch.json")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {

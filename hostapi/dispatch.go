@@ -49,8 +49,9 @@ func bindingOf[I any](e Event, call func(I, context.Context, *Request) (*Outcome
 	}
 }
 
-// handlersOf finds the event methods of a hook. It fails when there is none and when a method looks like an event's but
-// would never be called: a wrong signature, a name in other letters, or methods of the pointer on a hook that is no pointer.
+// handlersOf finds the event methods of a hook. handlersOf fails if there is none, and if a method
+// looks like an event's but would never be called. Its signature may be wrong, its name in other
+// letters, or it may need a pointer to the hook.
 func handlersOf(hook any) (map[Event]handler, error) {
 	if hook == nil {
 		return nil, fmt.Errorf("hook: the constructor returned nil")
@@ -89,12 +90,14 @@ func (b binding) nearMiss(t reflect.Type) error {
 	return nil
 }
 
-// signature is the method as an author has to write it: ExecjobBegin(context.Context, *hostapi.Request) (...).
+// signature is the method as an author has to write it: ExecjobBegin(context.Context,
+// *hostapi.Request) (...).
 func (b binding) signature() string {
 	return b.method.Name + strings.TrimPrefix(b.method.Type.String(), "func")
 }
 
-// withoutReceiver writes a method's type as in its declaration; reflect counts the receiver as the first argument.
+// withoutReceiver writes a method's type as in its declaration; reflect counts the receiver as the
+// first argument.
 func withoutReceiver(t reflect.Type) string {
 	var in, out []reflect.Type
 	for i := 1; i < t.NumIn(); i++ {

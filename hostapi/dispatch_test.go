@@ -4,10 +4,9 @@ import (
 	"context"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/hostapi/hooktest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 type (
@@ -39,11 +38,16 @@ func TestRefusedHooks(t *testing.T) {
 		want string
 	}{
 		{"nil", nil, "hook: the constructor returned nil"},
-		{"nothing", nothing{}, "hook hostapi_test.nothing: handles no event: it has no method such as ExecjobBegin" + want},
+		{"nothing", nothing{}, "hook hostapi_test.nothing: handles no event: it has no method such as ExecjobBegin" +
+			want},
 		{"a number", 7, "hook int: handles no event: it has no method such as ExecjobBegin" + want},
-		{"arguments", wrongArguments{}, "hook hostapi_test.wrongArguments: method ExecjobBegin(*hostapi.Request, ...string) (*hostapi.Outcome, error) is not ExecjobBegin" + want},
-		{"name", new(wrongName), "hook *hostapi_test.wrongName: method ExecJobBegin" + want + " is not ExecjobBegin" + want},
-		{"pointer", byPointer{}, "hook hostapi_test.byPointer: ExecjobLaunch is a method of the pointer: return a *hostapi_test.byPointer"},
+		{"arguments", wrongArguments{},
+			"hook hostapi_test.wrongArguments: method ExecjobBegin(*hostapi.Request, ...string) " +
+				"(*hostapi.Outcome, error) is not ExecjobBegin" + want},
+		{"name", new(wrongName), "hook *hostapi_test.wrongName: method ExecJobBegin" + want + " is not ExecjobBegin" +
+			want},
+		{"pointer", byPointer{},
+			"hook hostapi_test.byPointer: ExecjobLaunch is a method of the pointer: return a *hostapi_test.byPointer"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -76,21 +80,15 @@ func (all) ExechostPeriodic(ctx, *request) (*outcome, error)   { return note("ex
 
 func TestEveryEventReachesItsMethod(t *testing.T) {
 	h := hooktest.New(t, func(*hostapi.Setup) (any, error) { return all{}, nil }, "")
-	if diff := cmp.Diff(hostapi.Events(), h.Events()); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "events", hostapi.Events(), h.Events())
 	for _, e := range hostapi.Events() {
 		req := &request{Event: e}
 		if e.ForJob() {
 			req.Job = &hostapi.Job{ID: "1"}
 		}
 		out, err := h.Call(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{string(e)}, out.Notes); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", e, diff)
-		}
+		must.NoError(t, err)
+		must.Equal(t, string(e), []string{string(e)}, out.Notes)
 	}
 }
 
@@ -107,9 +105,7 @@ func BenchmarkCall(b *testing.B) {
 
 func BenchmarkCallProcess(b *testing.B) {
 	p, err := configure(b, newProcess(b, probeCommand(b)), hostapi.SetupData{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	req := beginOf("accept")
 	b.ReportAllocs()
 	for b.Loop() {

@@ -2,23 +2,25 @@ package hostapi_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // published are the objects that docs/events.md and docs/event.schema.json describe.
 var published = []reflect.Type{
-	reflect.TypeFor[hostapi.Request](), reflect.TypeFor[hostapi.ProcessID](), reflect.TypeFor[hostapi.Job](), reflect.TypeFor[hostapi.Owner](),
+	reflect.TypeFor[hostapi.Request](), reflect.TypeFor[hostapi.ProcessID](), reflect.TypeFor[hostapi.Job](),
+	reflect.TypeFor[hostapi.Owner](),
 	reflect.TypeFor[hostapi.Vnode](), reflect.TypeFor[hostapi.Outcome](), reflect.TypeFor[hostapi.JobUpdate](),
 	reflect.TypeFor[hostapi.Join](), reflect.TypeFor[hostapi.Rlimit](), reflect.TypeFor[hostapi.HostUsage](),
-	reflect.TypeFor[hostapi.DeviceUsage](), reflect.TypeFor[hostapi.Pressure](), reflect.TypeFor[hostapi.KillReport](),
+	reflect.TypeFor[hostapi.DeviceUsage](), reflect.TypeFor[hostapi.RankUsage](),
+	reflect.TypeFor[hostapi.Pressure](), reflect.TypeFor[hostapi.KillReport](),
 }
 
 func keysOf(t reflect.Type) (keys []string) {
@@ -31,9 +33,7 @@ func keysOf(t reflect.Type) (keys []string) {
 
 func TestEventsPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/events.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	row := regexp.MustCompile("(?m)^\\| `(.*?)` \\|")
 	for _, typ := range published {
 		_, section, _ := strings.Cut(string(page), "\n## "+typ.Name()+"\n")
@@ -42,9 +42,7 @@ func TestEventsPage(t *testing.T) {
 		for _, m := range row.FindAllStringSubmatch(section, -1) {
 			got = append(got, m[1])
 		}
-		if diff := cmp.Diff(keysOf(typ), got); diff != "" {
-			t.Errorf("%s (-code +page):\n%s", typ.Name(), diff)
-		}
+		must.Equal(t, fmt.Sprintf("%s (-code +page)", typ.Name()), keysOf(typ), got)
 	}
 }
 
@@ -58,19 +56,15 @@ type property struct {
 	Description          string    `json:"description"`
 }
 
-func TestSchema(t *testing.T) {
+func TestSchemaDescribesEachField(t *testing.T) {
 	text, err := os.ReadFile("../docs/event.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var schema struct {
 		Defs map[string]struct {
 			Properties map[string]*property `json:"properties"`
 		} `json:"$defs"`
 	}
-	if err := json.Unmarshal(text, &schema); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal(text, &schema))
 	for _, typ := range published {
 		want, got := map[string]string{}, map[string]string{}
 		for f := range typ.Fields() {
@@ -83,17 +77,13 @@ func TestSchema(t *testing.T) {
 				t.Errorf("%s.%s has no description", typ.Name(), name)
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-code +schema):\n%s", typ.Name(), diff)
-		}
+		must.Equal(t, fmt.Sprintf("%s (-code +schema)", typ.Name()), want, got)
 	}
 	var events []string
 	for _, e := range hostapi.Events() {
 		events = append(events, string(e))
 	}
-	if diff := cmp.Diff(events, schema.Defs["Request"].Properties["event"].Enum); diff != "" {
-		t.Errorf("events (-code +schema):\n%s", diff)
-	}
+	must.Equal(t, "events (-code +schema)", events, schema.Defs["Request"].Properties["event"].Enum)
 	for _, id := range []string{"12.server", "12[3]", "12.", "x", "12.a/b", "12 "} {
 		matches := regexp.MustCompile(schema.Defs["Job"].Properties["id"].Pattern).MatchString(id)
 		if matches != (hostapi.CheckJobID(id) == nil) {
@@ -143,23 +133,17 @@ func schemaType(t reflect.Type) string {
 	return "integer"
 }
 
-// What docs/hooks.md shows is the program that the tests build.
+// The program in docs/hooks.md is the one that the tests build.
 func TestHooksPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/hooks.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	for i, path := range []string{"../testdata/hooks/deny/main.go", "../testdata/hooks/deny/main_test.go"} {
 		source, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if i >= len(blocks) {
 			t.Fatalf("%d blocks of Go", len(blocks))
 		}
-		if diff := cmp.Diff(string(source), blocks[i][1]); diff != "" {
-			t.Errorf("%s (-file +page):\n%s", path, diff)
-		}
+		must.Equal(t, fmt.Sprintf("%s (-file +page)", path), string(source), blocks[i][1])
 	}
 }

@@ -34,7 +34,7 @@ var events = []Event{
 // Events returns every event in life-cycle order. The slice is the caller's own.
 func Events() []Event { return slices.Clone(events) }
 
-// ParseEvent returns the event named name. It fails when PBS has no MoM event of that name.
+// ParseEvent returns the event named name. ParseEvent fails if PBS has no MoM event of that name.
 func ParseEvent(name string) (Event, error) {
 	if e := Event(name); slices.Contains(events, e) {
 		return e, nil
@@ -42,11 +42,11 @@ func ParseEvent(name string) (Event, error) {
 	return "", fmt.Errorf("event %q: unknown name", name)
 }
 
-// ForJob tells whether the event is about one job (execjob_*), not about the host (exechost_*).
+// ForJob reports whether the event is about one job (execjob_*), not about the host (exechost_*).
 func (e Event) ForJob() bool { return e != EventStartup && e != EventPeriodic }
 
-// StopsAtReject tells whether the first reject ends the chain of hooks. The other events are tear-down or
-// observation: every hook runs and errors are joined.
+// StopsAtReject reports whether the first reject ends the chain of hooks. The other events are
+// tear-down or observation: every hook runs and errors are joined.
 func (e Event) StopsAtReject() bool {
 	switch e {
 	case EventAbort, EventEpilogue, EventEnd, EventPostsuspend, EventStartup, EventPeriodic:
@@ -55,15 +55,17 @@ func (e Event) StopsAtReject() bool {
 	return true
 }
 
-// A hook is any type with one or more of the methods below; Serve finds out which. Each takes the event as
-// PBS's pbs.event() holds it and returns what to do. A nil Outcome with a nil error accepts.
+// A hook is any type with one or more of the methods below; Serve finds out which. Each takes the
+// event as PBS's pbs.event() holds it and returns what to do. A nil Outcome with a nil error
+// accepts.
 //
 // A hook is called for one event of a job at a time, for several jobs at once. Every method must be
 // idempotent: after a crash the host starts the program anew and replays the event once.
 type (
-	// ExecjobBegin is called on each host of the job before anything of it runs there. It is all or nothing: a hook that
-	// rejects, or answers with an error of kind job, busy or node, has undone its own and gets no execjob_abort; one that
-	// crashes, overruns its alarm or fails otherwise does get it.
+	// ExecjobBegin is called on each host of the job before anything of it runs there. A begin is
+	// all or nothing. A hook that rejects, or answers with an error of kind job, busy or node, has
+	// undone its own part and gets no execjob_abort. A hook that crashes, overruns its alarm or
+	// fails otherwise does get it.
 	ExecjobBegin interface {
 		ExecjobBegin(ctx context.Context, req *Request) (*Outcome, error)
 	}
@@ -107,13 +109,13 @@ type (
 	ExecjobEnd interface {
 		ExecjobEnd(ctx context.Context, req *Request) (*Outcome, error)
 	}
-	// ExechostStartup is called when the host starts and again when the hook's program was restarted;
-	// Request.JobList holds the jobs that live here.
+	// ExechostStartup is called when the host starts and again when the hook's program was
+	// restarted; Request.JobList holds the jobs that live here.
 	ExechostStartup interface {
 		ExechostStartup(ctx context.Context, req *Request) (*Outcome, error)
 	}
-	// ExechostPeriodic is called every freq seconds, counted from the end of the call before; Request.JobList holds
-	// the jobs that live here.
+	// ExechostPeriodic is called every freq seconds, counted from the end of the call before;
+	// Request.JobList holds the jobs that live here.
 	ExechostPeriodic interface {
 		ExechostPeriodic(ctx context.Context, req *Request) (*Outcome, error)
 	}

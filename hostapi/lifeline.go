@@ -8,14 +8,17 @@ import (
 	"syscall"
 )
 
-// LifelineEnv names the variable in which a host tells a hook the number of an inherited descriptor: the reading end
-// of a pipe whose writing end only the host holds and never writes to. Its end of file means that the host is gone,
-// however it died, and ends the hook at once. Nothing else would: go-plugin leaves its programs behind when a host is
-// killed, and a parent-death signal already comes when the thread that started the program ends.
+// LifelineEnv names the variable in which a host tells a hook the number of an inherited
+// descriptor. The descriptor is the reading end of a pipe. The host alone holds the writing end,
+// and never writes to it. Its end of file means that the host is gone, however it died, and ends
+// the hook at once.
+//
+// Otherwise the hook would live on: go-plugin leaves its programs behind when a host is killed. A
+// parent-death signal alone comes too early if the thread that started the program ends before.
 const LifelineEnv = "HOOKHOST_LIFELINE_FD"
 
-// holdLifeline calls gone when the host is gone. Without the variable it does nothing; a variable that names no
-// open descriptor is an error.
+// holdLifeline calls gone when the host is gone, or does nothing if there is no such variable. A
+// variable that names no open descriptor is an error.
 func holdLifeline(gone func()) error {
 	value, ok := os.LookupEnv(LifelineEnv)
 	if !ok {

@@ -10,7 +10,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// maxLogLine keeps a line whole: go-plugin reads lines of up to 64 KiB and loses level and fields of a longer one.
+// maxLogLine keeps a line whole: go-plugin reads lines of up to 64 KiB and loses level and fields
+// of a longer one.
 const maxLogLine = 60 << 10
 
 // newLogger returns a logger whose lines go-plugin understands, for a hook's standard error.
@@ -21,7 +22,8 @@ func newLogger(w io.Writer) *logrus.Logger {
 	return log
 }
 
-// wireFormat writes an entry as hclog does in JSON: the only lines in which go-plugin's host sees level and fields.
+// wireFormat writes an entry as hclog does in JSON: the only lines in which go-plugin's host sees
+// level and fields.
 type wireFormat struct{}
 
 func (wireFormat) Format(e *logrus.Entry) ([]byte, error) {
@@ -49,7 +51,7 @@ func (wireFormat) Format(e *logrus.Entry) ([]byte, error) {
 		}
 	}
 	if len(b) > maxLogLine {
-		// One byte of a message becomes at most six of JSON.
+		// A byte of a message becomes at most six of JSON.
 		kept := strings.ToValidUTF8(e.Message[:min(len(e.Message), maxLogLine/8)], "")
 		fixed["@message"] = fmt.Sprintf("%s... (line of %d bytes cut)", kept, len(b))
 		if b, err = json.Marshal(fixed); err != nil {

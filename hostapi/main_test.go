@@ -7,7 +7,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// TestMain is the test, or what a test starts: a hook as a host does, or a host that is to be killed.
+// TestMain is the test, or what a test starts: a hook as a host does, or a host that is to be
+// killed.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv("HOSTAPI_TEST_HOST") != "":

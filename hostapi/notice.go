@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -32,11 +34,9 @@ const (
 	maxWaitingBytes = 8 << 20
 )
 
-// sayEvery is how often the log is told that notices are dropped.
-const sayEvery = time.Minute
-
-// CheckNotice returns an error when the host would not take u as a notice about the job: an id that is none, an update that
-// is empty or too large, a text that is not one line of printable characters. The error begins with the key.
+// CheckNotice returns an error if the host would not take u as a notice about the job. The id may
+// be none, the update empty or too large, or a text not one line of printable characters. The error
+// begins with the key.
 func CheckNotice(jobID string, u *JobUpdate) error {
 	if err := CheckJobID(jobID); err != nil {
 		return err
@@ -69,8 +69,8 @@ func CheckNotice(jobID string, u *JobUpdate) error {
 	return nil
 }
 
-// checkLine refuses what could steer a terminal or be taken for several lines: it reaches the job's standard error
-// without anybody's look at it.
+// checkLine refuses what could steer a terminal or be taken for several lines: it reaches the job's
+// standard error without anybody's look at it.
 func checkLine(key, text string) error {
 	switch {
 	case len(text) > MaxLine:
@@ -83,32 +83,38 @@ func checkLine(key, text string) error {
 	return nil
 }
 
-// teller keeps what the hook tells between events until the host has taken it.
-type teller struct {
-	log  *logrus.Logger
-	wake chan struct{} // holds one token while there may be something to send
+// noticeQueue has the notices that the host has not taken yet. Its bounds are for a hook that gives
+// notices without end.
+type noticeQueue struct {
+	log     *logrus.Logger
+	heard   atomic.Bool // the host opens the stream
+	waiting chan *hookpb.Notice
+	bytes   atomic.Int64 // of all that wait
+	dropped atomic.Int64 // since the log had a line about that
+	lines   rate.Sometimes
 
-	mu      sync.Mutex
-	heard   bool // the host opens the stream
-	open    bool
-	waiting []*hookpb.Notice
-	bytes   int
-	dropped int       // that the log does not have yet
-	said    time.Time // when it was last told of some
+	stream sync.Mutex     // held by the stream that is open
+	first  *hookpb.Notice // out of waiting, and not sent yet
 }
 
-func newTeller(log *logrus.Logger) *teller {
-	return &teller{log: log, wake: make(chan struct{}, 1)}
+func newNoticeQueue(log *logrus.Logger) *noticeQueue {
+	return &noticeQueue{
+		log: log, waiting: make(chan *hookpb.Notice, maxWaiting), lines: rate.Sometimes{Interval: time.Minute},
+	}
 }
 
-// tell is Setup.Tell.
-func (t *teller) tell(jobID string, update *JobUpdate) {
+// add is Setup.Tell.
+func (q *noticeQueue) add(jobID string, update *JobUpdate) {
 	n, err := noticeOf(jobID, update)
-	if err == nil {
-		err = t.push(n)
+	switch {
+	case err == nil && !q.heard.Load():
+		err = errors.New("this host takes no notices")
+	case err == nil && !q.push(n):
+		q.dropped.Add(1)
+		q.lines.Do(func() { q.log.Errorf("%d notices were dropped: too many wait for the host", q.dropped.Swap(0)) })
 	}
 	if err != nil {
-		t.log.WithField("job", jobID).Errorf("notice dropped: %v", err)
+		q.log.WithField("job", jobID).Errorf("notice dropped: %v", err)
 	}
 }
 
@@ -126,112 +132,48 @@ func noticeOf(jobID string, update *JobUpdate) (*hookpb.Notice, error) {
 	return &hookpb.Notice{Job: jobID, Update: b}, nil
 }
 
-// push puts n last in the line. Of the notices that find it full only one is an error now and then, and says how many there
-// were before: who floods the host, which makes room for one after the other, is not to flood its log.
-func (t *teller) push(n *hookpb.Notice) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case !t.heard:
-		return errors.New("this host takes no notices")
-	case len(t.waiting) < maxWaiting && t.bytes+len(n.Update) <= maxWaitingBytes:
-	case time.Since(t.said) < sayEvery:
-		t.dropped++
-		return nil
-	default:
-		before := t.dropped
-		t.dropped, t.said = 0, time.Now()
-		return fmt.Errorf("%d are waiting for the host, and %d were dropped before", len(t.waiting), before)
-	}
-	if t.dropped > 0 && time.Since(t.said) >= sayEvery {
-		t.log.Errorf("%d notices were dropped because the host was busy", t.dropped)
-		t.dropped, t.said = 0, time.Now()
-	}
-	t.waiting = append(t.waiting, n)
-	t.bytes += len(n.Update)
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-	return nil
-}
-
-// first returns what is to be sent next, nil when there is nothing.
-func (t *teller) first() *hookpb.Notice {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.waiting) == 0 {
-		return nil
-	}
-	return t.waiting[0]
-}
-
-// sent takes the first notice out of the line.
-func (t *teller) sent() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.bytes -= len(t.waiting[0].Update)
-	t.waiting[0] = nil
-	if t.waiting = t.waiting[1:]; len(t.waiting) == 0 {
-		t.waiting = nil // gives the memory of a burst back
-	}
-}
-
-// serve sends what is told until ctx ends or send fails. What was not sent is kept for the next stream.
-func (t *teller) serve(ctx context.Context, send func(*hookpb.Notice) error) error {
-	if !t.take() {
-		return status.Error(codes.FailedPrecondition, "notices are listened to already")
-	}
-	defer t.leave()
-	for {
-		for n := t.first(); n != nil; n = t.first() {
-			if err := send(n); err != nil {
-				return err
-			}
-			t.sent()
-		}
+// push puts n last in the line, and returns false if there is no room.
+func (q *noticeQueue) push(n *hookpb.Notice) bool {
+	size := int64(len(n.Update))
+	if q.bytes.Add(size) <= maxWaitingBytes {
 		select {
-		case <-t.wake:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-func (t *teller) take() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.open {
-		return false
-	}
-	t.open = true
-	return true
-}
-
-func (t *teller) leave() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.open = false
-	if len(t.waiting) > 0 { // for the next stream
-		select {
-		case t.wake <- struct{}{}:
+		case q.waiting <- n:
+			return true
 		default:
 		}
 	}
+	q.bytes.Add(-size)
+	return false
 }
 
-// hear notes whether the host takes notices.
-func (t *teller) hear(heard bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.heard = heard
+// serve sends notices until ctx ends or send fails. A notice that was not sent is the first of the
+// next stream.
+func (q *noticeQueue) serve(ctx context.Context, send func(*hookpb.Notice) error) error {
+	if !q.stream.TryLock() {
+		return status.Error(codes.FailedPrecondition, "notices are listened to already")
+	}
+	defer q.stream.Unlock()
+	for {
+		if q.first == nil {
+			select {
+			case q.first = <-q.waiting:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		if err := send(q.first); err != nil {
+			return err
+		}
+		q.bytes.Add(-int64(len(q.first.Update)))
+		q.first = nil
+	}
 }
 
-// Notices calls take, one call after the other, with each update that the hook tells between events, until ctx ends or the
-// program is gone; then it returns nil. It returns nil at once for a hook that was built before there were notices. While
-// take works the hook's notices wait, at last in the hook itself. A notice that the hook may not give comes as an
-// error, without an update.
-func (c *Client) Notices(ctx context.Context, take func(jobID string, update *JobUpdate, err error)) error {
+// Notices calls each with every update that the hook tells between events, one call after the
+// other. Notices returns nil when ctx ends or the program is gone, and at once for a hook that was
+// built before there were notices. While each works the hook's notices wait, at last in the hook
+// itself. A notice that the hook may not give comes as an error, without an update.
+func (c *Client) Notices(ctx context.Context, each func(jobID string, update *JobUpdate, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.hook.Notices(ctx, &hookpb.NoticesRequest{}, grpc.MaxCallRecvMsgSize(2*MaxNotice))
@@ -244,7 +186,7 @@ func (c *Client) Notices(ctx context.Context, take func(jobID string, update *Jo
 			return noticesError(ctx, err)
 		}
 		update, err := decodeNotice(n)
-		take(n.Job, update, err)
+		each(n.Job, update, err)
 	}
 }
 

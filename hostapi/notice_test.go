@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/hostapi/hooktest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestCheckNotice(t *testing.T) {
@@ -23,11 +24,13 @@ func TestCheckNotice(t *testing.T) {
 		u        *hostapi.JobUpdate
 		want     string // a part of the error; "" for none
 	}{
-		{"a line", "1.srv", &hostapi.JobUpdate{JobStderr: []string{"Killed process 1 (a)\tü"}, Diag: "d", Notes: []string{""}}, ""},
+		{"a line", "1.srv", &hostapi.JobUpdate{JobStderr: []string{"Killed process 1 (a)\tü"}, Diag: "d",
+			Notes: []string{""}}, ""},
 		{"nothing", "1.srv", &hostapi.JobUpdate{}, ""},
 		{"no update", "1.srv", nil, "update: empty"},
 		{"no job", "../1", &hostapi.JobUpdate{}, "job id"},
-		{"two lines", "1.srv", &hostapi.JobUpdate{JobStderr: []string{"a\nb"}}, "job_stderr: \"a\\nb\" holds a control character"},
+		{"two lines", "1.srv", &hostapi.JobUpdate{JobStderr: []string{"a\nb"}},
+			"job_stderr: \"a\\nb\" holds a control character"},
 		{"an escape", "1.srv", &hostapi.JobUpdate{Notes: []string{"\x1b[2J"}}, "notes: "},
 		{"an escape of C1", "1.srv", &hostapi.JobUpdate{Notes: []string{"\u009b2J"}}, "notes: "},
 		{"diag", "1.srv", &hostapi.JobUpdate{Diag: "a\rb"}, "diag: "},
@@ -36,7 +39,8 @@ func TestCheckNotice(t *testing.T) {
 		{"many lines", "1.srv", &hostapi.JobUpdate{Notes: make([]string, hostapi.MaxNoticeLines+1)}, "notes: 65 lines"},
 		{"state", "1.srv", &hostapi.JobUpdate{State: make(json.RawMessage, hostapi.MaxState+1)}, "state: "},
 		{"call_again", "1.srv", &hostapi.JobUpdate{CallAgain: -1}, "call_again: "},
-		{"attach_env", "1.srv", &hostapi.JobUpdate{AttachEnv: map[string]string{"A": "1"}}, "attach_env: begin, resize"},
+		{"attach_env", "1.srv", &hostapi.JobUpdate{AttachEnv: map[string]string{"A": "1"}},
+			"attach_env: begin, resize"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := hostapi.CheckNotice(tt.id, tt.u)
@@ -66,8 +70,8 @@ func newTeller(t *testing.T) (func(string, *hostapi.JobUpdate), *hooktest.Hook) 
 	return hook.tell, h
 }
 
-// What is told arrives, whole and in order, whoever tells it.
-func TestTell(t *testing.T) {
+// Notices arrive whole and in order, whatever goroutine tells them.
+func TestNoticesArriveWholeAndInOrder(t *testing.T) {
 	tell, h := newTeller(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -79,18 +83,19 @@ func TestTell(t *testing.T) {
 	for job := range 4 {
 		tellers.Go(func() {
 			for i := range each {
-				tell(fmt.Sprintf("%d.srv", job), &hostapi.JobUpdate{JobStderr: []string{fmt.Sprint(i)}, Usage: &hostapi.HostUsage{OOMKills: new(int64(i))}})
+				tell(fmt.Sprintf("%d.srv", job),
+					&hostapi.JobUpdate{JobStderr: []string{fmt.Sprint(i)},
+						Usage: &hostapi.HostUsage{OOMKills: new(int64(i))}})
 			}
 		})
 	}
 	seen := map[string]int{}
 	for range 4 * each {
 		id, u, err := h.Notice(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		i := seen[id]
-		want := &hostapi.JobUpdate{JobStderr: []string{fmt.Sprint(i)}, Usage: &hostapi.HostUsage{OOMKills: new(int64(i))}}
+		want := &hostapi.JobUpdate{JobStderr: []string{fmt.Sprint(i)},
+			Usage: &hostapi.HostUsage{OOMKills: new(int64(i))}}
 		if diff := cmp.Diff(want, u); diff != "" {
 			t.Fatalf("notice %d of job %s: -want +got:\n%s", i, id, diff)
 		}
@@ -104,7 +109,7 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// What the host would not take is not sent.
+// A notice that the host would not take is not sent.
 func TestTellNonsense(t *testing.T) {
 	tell, h := newTeller(t)
 	tell("1.srv", nil)

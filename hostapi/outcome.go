@@ -8,7 +8,7 @@ import (
 // JobAction says what becomes of a job whose event was rejected.
 type JobAction string
 
-// What MoM can do with a rejected job (openpbs src/resmom: job.rerun(), job.delete(), system hold).
+// Actions of MoM on a rejected job (openpbs src/resmom: job.rerun(), job.delete(), system hold).
 const (
 	JobActionNone   JobAction = ""       // MoM's own rule for the event
 	JobActionRerun  JobAction = "rerun"  // back to the queue
@@ -16,15 +16,16 @@ const (
 	JobActionHold   JobAction = "hold"   // back to the queue with a system hold
 )
 
-// Outcome is what a hook makes of an event; merged over the hooks it is what MoM is told. The zero value accepts and
-// changes nothing. Two hooks that set the same thing to different values are an error naming both.
+// Outcome is what a hook makes of an event; merged over the hooks it is what MoM is told. The zero
+// value accepts and changes nothing. Two hooks that set the same thing to different values are an
+// error naming both.
 type Outcome struct {
 	Reject   bool      `json:"reject,omitempty"`
 	Message  string    `json:"message,omitempty"`    // why it was rejected; one line
 	OnReject JobAction `json:"job_action,omitempty"` // what to do with the job on reject
 
-	// FailAction is what PBS is to do about hooks that failed, by their fail_action. The host sets it; a hook's own is
-	// passed over.
+	// FailAction is what PBS is to do about hooks that failed, by their fail_action. The host sets
+	// it; a hook's own is passed over.
 	FailAction []string `json:"fail_action,omitempty"`
 
 	// Launch only. Nil leaves a thing as it is.
@@ -33,16 +34,16 @@ type Outcome struct {
 	SetEnv   map[string]string `json:"set_env,omitempty"` // launch and attach
 	UnsetEnv []string          `json:"unset_env,omitempty"`
 
-	// Rlimits answers a launch without a PID: resource limits that the program is to start with, by their names in
-	// getrlimit(2), lower case and without RLIMIT_: "nofile", "as".
+	// Rlimits answers a launch without a PID: resource limits that the program is to start with.
+	// Their names are those of getrlimit(2), lower case and without RLIMIT_: "nofile", "as".
 	Rlimits map[string]Rlimit `json:"rlimits,omitempty"`
 
 	// Join answers a launch without a PID: where the caller has to start the program.
 	Join *Join `json:"join,omitempty"`
 
-	// AttachEnv answers a begin or a resize: the variables of every process that execjob_attach takes
-	// in from then on. The host gives them without calling the hook. The variables that the hook set
-	// before are no longer set. Nil leaves them as they are; empty, not nil: none.
+	// AttachEnv answers a begin or a resize: the variables of every process that execjob_attach
+	// takes in from then on. The host gives them without calling the hook. The variables that the
+	// hook set before are no longer set. Nil leaves them as they are; empty, not nil: none.
 	AttachEnv map[string]string `json:"attach_env,omitzero"`
 
 	// ResourcesUsed is this host's share, in PBS's formats ("00:00:02", "51200kb").
@@ -56,29 +57,34 @@ type Outcome struct {
 	// Notes are remarks for the people who read the report.
 	Notes []string `json:"notes,omitempty"`
 
-	// Vnodes is what PBS is to be told of this host's vnodes, by name. A nil or empty field leaves a thing as it is.
+	// Vnodes is what PBS is to be told of this host's vnodes, by name. A nil or empty field leaves
+	// a thing as it is.
 	Vnodes map[string]*Vnode `json:"vnodes,omitempty"`
 
 	// Jobs holds what startup and periodic found out about single jobs, by job id.
 	Jobs map[string]*JobUpdate `json:"jobs,omitempty"`
 
-	// State is kept for this hook and job and handed back as Job.State, at most MaxState bytes; nil keeps what there was.
+	// State is kept for this hook and job and handed back as Job.State, at most MaxState bytes; nil
+	// keeps what there was.
 	State json.RawMessage `json:"state,omitempty"`
 
-	// CallAgain asks for an exechost_periodic of this hook about this job (Request.Partial), so long from now; nanoseconds in
-	// JSON. 0: no call. A later request of the same hook and job replaces an earlier one. The host keeps the clock over restarts, after
-	// which a call may come before its time.
+	// CallAgain asks for an exechost_periodic of this hook about this job (Request.Partial), so
+	// long from now; nanoseconds in JSON. 0: no call. A later request of the same hook and job
+	// replaces an earlier one. The host keeps the clock over restarts, after which a call may come
+	// before its time.
 	CallAgain time.Duration `json:"call_again,omitempty"`
-	// CallAtElapsed asks for the same when the job has run so long (Job.Elapsed), in nanoseconds. This clock stands still before the
-	// first launch and while the job is suspended. An answer has one of both.
+	// CallAtElapsed asks for the same when the job has run so long (Job.Elapsed), in nanoseconds.
+	// This clock stands still before the first launch and while the job is suspended. An answer has
+	// one of both.
 	CallAtElapsed time.Duration `json:"call_at_elapsed,omitempty"`
 
-	// AskSisters, beside CallAgain or CallAtElapsed, has the job's other hosts asked before that call what it has used there. It
-	// changes nothing for a job of one host and under pbs_mom.
+	// AskSisters, beside CallAgain or CallAtElapsed, has the job's other hosts asked before that
+	// call what it has used there. The key changes nothing for a job of one host and under pbs_mom.
 	AskSisters bool `json:"ask_sisters,omitempty"`
 
-	// WalltimeLimit is how long the job may run, in nanoseconds of Job.Elapsed, for people and programs that ask how long is left; it
-	// has no effect of its own. Nil leaves it as it is, 0 says that nothing limits the job.
+	// WalltimeLimit is how long the job may run, in nanoseconds of Job.Elapsed. The limit is for
+	// people and programs that ask how long is left, and has no effect of its own. Nil leaves it as
+	// it is, 0 says that nothing limits the job.
 	WalltimeLimit *time.Duration `json:"walltime_limit,omitempty"`
 }
 
@@ -95,31 +101,44 @@ type JobUpdate struct {
 	AskSisters    bool            `json:"ask_sisters,omitempty"`
 	WalltimeLimit *time.Duration  `json:"walltime_limit,omitempty"`
 
-	// AttachEnv counts only while the host has none of this hook for the job, as after the job's record
-	// was lost: begin and resize have the say.
+	// AttachEnv counts only while the host has none of this hook for the job, as after the job's
+	// record was lost.
 	AttachEnv map[string]string `json:"attach_env,omitempty"`
 
-	// SignalSisters is a signal, without SIG, that the job's processes on its other hosts are to get: execjob_preterm goes there with
-	// it. It has no effect for a job of one host and under pbs_mom.
+	// SignalSisters is a signal, without SIG, that the job's processes on its other hosts are to
+	// get: execjob_preterm goes there with it. The key has no effect for a job of one host and
+	// under pbs_mom.
 	SignalSisters string `json:"signal_sisters,omitempty"`
 
-	// Strays are processes outside of every job that belong to this one: the host takes them in by execjob_attach, or has the job's
-	// other hosts asked first. At most MaxStrays; what comes of it is a note of the job's.
+	// Strays are processes outside of every job that belong to this one, at most MaxStrays. The
+	// host takes them in by execjob_attach, or has the job's other hosts asked first. The result is
+	// a note of the job's.
 	Strays []Stray `json:"strays,omitempty"`
+
+	// Begin is the execjob_begin of a job that JobList lacks, as the job's cgroup has it. The host
+	// has lost its record of that job and makes it anew. Begin counts at startup alone.
+	Begin *Request `json:"begin,omitempty"`
+	// Frozen reports whether the kernel holds the job's processes, where that is not what Job.Phase
+	// says; nil elsewhere. The host sends the hook execjob_postsuspend or execjob_preresume once
+	// more.
+	Frozen *bool `json:"frozen,omitempty"`
 }
 
 // Stray is a process of a job's owner that is in no job's cgroup.
 type Stray struct {
 	Process ProcessID `json:"process"`
 	Comm    string    `json:"comm,omitempty"` // its name, for notes
-	// Age is how long it has been there, in nanoseconds: what was there before its job did not come out of it.
+	// Age is how long it has been there, in nanoseconds: what was there before its job did not come
+	// out of it.
 	Age time.Duration `json:"age,omitempty"`
-	// Match says by what it belongs to the job: ancestry, session, environment; origin when From has to be asked about first.
+	// Match says by what it belongs to the job: ancestry, session, environment; origin when From
+	// has to be asked about first.
 	Match string  `json:"match"`
 	From  *Origin `json:"from,omitempty"`
 }
 
-// Origin is the connection of ssh that a process came by: SSH_CONNECTION as its client sees it. Both are IP:PORT.
+// Origin is the connection of ssh that a process came by: SSH_CONNECTION as its client sees it.
+// Both are IP:PORT.
 type Origin struct {
 	Local  string `json:"local"`  // the client's end
 	Remote string `json:"remote"` // sshd's
@@ -128,13 +147,15 @@ type Origin struct {
 // MaxStrays bounds the strays of one job in one answer; there is a next periodic.
 const MaxStrays = 64
 
-// Join tells a MoM that starts a program itself how to start it inside the job's cgroup, so that not one
-// instruction runs outside: the new process is born there.
+// Join tells a MoM that starts a program itself how to start it inside the job's cgroup. The new
+// process is born there, so that not one instruction runs outside.
 type Join struct {
-	// CgroupDir is a cgroup v2 directory to clone into (CLONE_INTO_CGROUP); "" when there is none. Before Linux 6.3 such a
-	// child keeps the cpus of its parent: there it has to be moved, by cgroup.procs, before it runs.
+	// CgroupDir is a cgroup v2 directory to clone into (CLONE_INTO_CGROUP); "" when there is none.
+	// Before Linux 6.3 such a child keeps the cpus of its parent: there it has to be moved, by
+	// cgroup.procs, before it runs.
 	CgroupDir string `json:"cgroup_dir,omitempty"`
-	// Tasks are cgroup v1 `tasks` files; a thread that writes 0 to each and then forks has its child in all of them.
+	// Tasks are cgroup v1 `tasks` files; a thread that writes 0 to each and then forks has its
+	// child in all of them.
 	Tasks []string `json:"tasks,omitempty"`
 }
 

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// OfOwner returns the part of an outcome in which the owner of the job has a say, and the keys of
-// the rest that are set. A hook with user=pbsuser runs as that user, who can stop it, trace it
-// where he can read its program, and so have it say what he likes. Its answer counts for no more
-// than his:
+// OfOwner returns the part of an outcome that is the job's owner's to say, and the keys that are
+// set in the rest. A hook with user=pbsuser runs as that user. He can stop it, and trace it if he
+// can read its program. So its answer counts for no more than his:
 //
 //   - reject, message and job_action: he may give up his own job
 //   - job_stderr: it is his own file

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // Each field of an outcome is passed over unless it is one of those that are listed here.
@@ -14,9 +16,7 @@ func TestOwnersPartOfAnOutcome(t *testing.T) {
 		o := new(Outcome)
 		fill(t, reflect.ValueOf(o).Elem().FieldByIndex(field.Index))
 		b, err := json.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		var keys map[string]any
 		if err := json.Unmarshal(b, &keys); err != nil || len(keys) != 1 {
 			t.Fatalf("%s: %s: %v", field.Name, b, err)

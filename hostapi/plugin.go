@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// ProtocolVersion is the version of the calls between hookhost and a hook's program. It grows when an older
-	// program could no longer be understood; a new event or a new key of the JSON does not change it.
+	// ProtocolVersion is the version of the calls between hookhost and a hook's program. The number
+	// grows when an older program could no longer be understood. A new event or a new key of the
+	// JSON does not change it.
 	ProtocolVersion = 1
 
 	// PluginName is the key of Plugin in a go-plugin PluginSet.
@@ -22,20 +23,22 @@ const (
 	// MaxMessage bounds one message between hookhost and a hook, in bytes.
 	MaxMessage = 64 << 20
 
-	// Window is how many bytes of a message either side sends ahead of what the other has read. It is fixed: gRPC finds out what
-	// suits a network by pings, which a socket of one host has no use for.
+	// Window is how many bytes of a message either side sends ahead of what the other has read. The
+	// window is fixed: gRPC finds out what suits a network by pings, which a socket of one host has
+	// no use for.
 	Window = 1 << 20
 )
 
-// Handshake is what hookhost and a hook's program agree on before the first call. The cookie keeps a person from
-// starting a hook by accident; it protects nothing.
+// Handshake is what hookhost and a hook's program agree on before the first call. The cookie keeps
+// a person from starting a hook by accident; it protects nothing.
 var Handshake = plugin.HandshakeConfig{
 	ProtocolVersion:  ProtocolVersion,
 	MagicCookieKey:   "HOOKHOST_HOOK",
 	MagicCookieValue: "6f0c5f1d-hook-of-hookhost",
 }
 
-// Plugin is both ends of a hook for go-plugin. The host's end needs no field; dispensing PluginName gives a *Client.
+// Plugin is both ends of a hook for go-plugin. The host's end needs no field; dispensing PluginName
+// gives a *Client.
 type Plugin struct {
 	plugin.NetRPCUnsupportedPlugin
 
@@ -50,7 +53,7 @@ func (p *Plugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
 	if p.New == nil || p.Log == nil {
 		return errors.New("serve hook: New and Log must be set")
 	}
-	hookpb.RegisterHookServer(s, &server{newHook: p.New, log: p.Log, teller: newTeller(p.Log)})
+	hookpb.RegisterHookServer(s, &server{newHook: p.New, log: p.Log, notices: newNoticeQueue(p.Log)})
 	return nil
 }
 

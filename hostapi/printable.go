@@ -16,3 +16,17 @@ func Printable(text string) string {
 		return r
 	}, text)
 }
+
+// OneLine returns text with "; " in place of its line ends.
+func OneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// Clip returns the first n bytes of text, and "..." for the rest if there is more. No character is
+// cut in half.
+func Clip(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "..."
+}

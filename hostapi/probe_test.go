@@ -60,7 +60,8 @@ func (p *probe) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostap
 		fmt.Println("to stdout")
 		fmt.Fprintln(os.Stderr, "to stderr")
 	case "saw":
-		note := fmt.Sprintf("%s %s %s %s %s uid=%d ms=%v", p.setup.Name, p.setup.Node, p.setup.Host["prefix"], p.Greeting,
+		note := fmt.Sprintf("%s %s %s %s %s uid=%d ms=%v", p.setup.Name, p.setup.Node, p.setup.Host["prefix"],
+			p.Greeting,
 			req.Job.ID, req.Job.Owner.UID, req.Job.MotherSuperior)
 		return &hostapi.Outcome{Notes: []string{note}, State: req.Job.State}, nil
 	}

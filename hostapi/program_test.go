@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	plugin "github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 var programsDir string // for TestMain to remove
@@ -41,9 +41,7 @@ var programs = sync.OnceValues(func() (string, error) {
 func program(t *testing.T, name string) string {
 	t.Helper()
 	dir, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return filepath.Join(dir, name)
 }
 
@@ -63,7 +61,8 @@ func TestStartedByHand(t *testing.T) {
 	if !ok || exit.ExitCode() != 2 {
 		t.Errorf("got %v, want status 2", err)
 	}
-	if want := "hookhost hook import deny application/x-executable default " + deny + "\n"; !strings.HasSuffix(stderr.String(), want) {
+	if want := "hookhost hook import deny application/x-executable default " + deny +
+		"\n"; !strings.HasSuffix(stderr.String(), want) {
 		t.Errorf("stderr %q", &stderr)
 	}
 	if stdout.Len() > 0 {
@@ -71,7 +70,7 @@ func TestStartedByHand(t *testing.T) {
 	}
 }
 
-func TestDescribe(t *testing.T) {
+func TestDescribeNamesProgramAndEvents(t *testing.T) {
 	tests := []struct {
 		program, mode string
 		want          hostapi.Description
@@ -80,7 +79,8 @@ func TestDescribe(t *testing.T) {
 		{"misbehave", "", hostapi.Description{Program: "misbehave", Protocol: 1, Events: hostapi.Events()}},
 		{"misbehave", "no-events", hostapi.Description{
 			Program: "misbehave", Protocol: 1,
-			Error: "hook struct {}: handles no event: it has no method such as ExecjobBegin(context.Context, *hostapi.Request) (*hostapi.Outcome, error)",
+			Error: "hook struct {}: handles no event: it has no method such as ExecjobBegin(context.Context, " +
+				"*hostapi.Request) (*hostapi.Outcome, error)",
 		}},
 	}
 	for _, tt := range tests {
@@ -88,16 +88,12 @@ func TestDescribe(t *testing.T) {
 			cmd := exec.Command(program(t, tt.program), "--describe")
 			cmd.Env = append(os.Environ(), "MISBEHAVE="+tt.mode)
 			out, err := cmd.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			var got hostapi.Description
 			if err := json.Unmarshal(out, &got); err != nil || strings.Count(string(out), "\n") != 1 {
 				t.Fatalf("%q: %v", out, err)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, "", tt.want, got)
 		})
 	}
 }
@@ -123,13 +119,12 @@ func TestBadStarts(t *testing.T) {
 	}
 }
 
-func TestNonsense(t *testing.T) {
+func TestOutcomeThatIsNoneIsRefused(t *testing.T) {
 	p, err := configure(t, newProcess(t, misbehave(t, "nonsense")), hostapi.SetupData{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	out, err := p.Call(t.Context(), beginOf(""))
-	if out != nil || hostapi.KindOf(err) != hostapi.KindInternal || !strings.HasPrefix(err.Error(), "outcome of execjob_begin: ") {
+	if out != nil || hostapi.KindOf(err) != hostapi.KindInternal ||
+		!strings.HasPrefix(err.Error(), "outcome of execjob_begin: ") {
 		t.Errorf("got %v, %v", out, err)
 	}
 }
@@ -142,13 +137,12 @@ func TestNoEvents(t *testing.T) {
 }
 
 // A program that ends in the middle of an event is gone, and says so in every way that a host asks.
-func TestGone(t *testing.T) {
+func TestProgramThatEndsInAnEventIsGone(t *testing.T) {
 	for _, mode := range []string{"exit", "kill", "panic-aside"} {
 		t.Run(mode, func(t *testing.T) {
-			p, err := configure(t, newProcess(t, misbehave(t, "")), hostapi.SetupData{Config: []byte("mode = '" + mode + "'")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p, err := configure(t, newProcess(t, misbehave(t, "")),
+				hostapi.SetupData{Config: []byte("mode = '" + mode + "'")})
+			must.NoError(t, err)
 			for range 2 {
 				_, err = p.Call(t.Context(), beginOf(""))
 				if !errors.Is(err, hostapi.ErrGone) || hostapi.KindOf(err) != hostapi.KindInternal {
@@ -166,9 +160,7 @@ func TestGone(t *testing.T) {
 // Jobs do not wait for each other.
 func TestJobsInParallel(t *testing.T) {
 	p, err := configure(t, newProcess(t, misbehave(t, "")), hostapi.SetupData{Config: []byte("mode = 'wait'")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := p.Call(t.Context(), beginOf(""))
@@ -187,19 +179,13 @@ func TestJobsInParallel(t *testing.T) {
 }
 
 // SIGTERM and SIGINT are the host's business.
-func TestSignals(t *testing.T) {
+func TestSignalsToEndAreIgnoredByAHook(t *testing.T) {
 	p, err := configure(t, newProcess(t, probeCommand(t)), hostapi.SetupData{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	pid, err := strconv.Atoi(p.plugin.ID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		if err := syscall.Kill(pid, sig); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, syscall.Kill(pid, sig))
 		if _, err := p.Call(t.Context(), beginOf("accept")); err != nil {
 			t.Errorf("after %v: %v", sig, err)
 		}
@@ -232,42 +218,28 @@ func shortLivedHost() {
 }
 
 // A killed host leaves no hook behind.
-func TestLifeline(t *testing.T) {
+func TestKilledHostTakesItsHooksAlong(t *testing.T) {
 	// The orphan comes to this process, which reaps it.
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	host := exec.Command(self)
 	host.Env = append(os.Environ(), "HOSTAPI_TEST_HOST=1", "TMPDIR="+t.TempDir())
 	stdin, err := host.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer stdin.Close()
 	stdout, err := host.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := host.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, host.Start())
 	var pid int
 	if _, err := fmt.Fscan(stdout, &pid); err != nil {
 		t.Fatal(err)
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer unix.Close(fd)
-	if err := host.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, host.Process.Kill())
 	host.Wait()
 	start := time.Now()
 	for n := 0; n != 1; {
@@ -286,7 +258,8 @@ func TestLifeline(t *testing.T) {
 func TestBadLifeline(t *testing.T) {
 	for _, value := range []string{"x", "2", "77"} {
 		cmd := probeCommand(t)
-		cmd.Env = append(cmd.Env, hostapi.Handshake.MagicCookieKey+"="+hostapi.Handshake.MagicCookieValue, hostapi.LifelineEnv+"="+value)
+		cmd.Env = append(cmd.Env, hostapi.Handshake.MagicCookieKey+"="+hostapi.Handshake.MagicCookieValue,
+			hostapi.LifelineEnv+"="+value)
 		out, err := cmd.CombinedOutput()
 		if err == nil || !strings.HasPrefix(string(out), "HOOKHOST_LIFELINE_FD="+value+": ") {
 			t.Errorf("%s: %q, %v", value, out, err)

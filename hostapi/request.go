@@ -3,13 +3,15 @@ package hostapi
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// Request is one event, with the fields that PBS gives to pbs.event(). It is also the JSON that
-// `hookhost event` reads and the unix socket takes.
+// Request is one event, with the fields that PBS gives to pbs.event(). `hookhost event` and the
+// unix socket take it as JSON.
 type Request struct {
 	Event Event  `json:"event"`
 	Node  string `json:"node,omitempty"` // this host as exec_vnode names it: pbs.get_local_nodename()
@@ -17,41 +19,63 @@ type Request struct {
 	// Job is set for every execjob_* event.
 	Job *Job `json:"job,omitempty"`
 
-	// PID is the process to take in (attach) or the leader of the session that MoM made for the program (launch).
-	// 0 at launch: the caller starts the program itself, as Outcome.Join says.
+	// PID is the process to take in (attach) or the leader of the session that MoM made for the
+	// program (launch). 0 at launch: the caller starts the program itself, as Outcome.Join says.
 	PID int `json:"pid,omitempty"`
 
-	// Launch only: the program, its arguments without the program's name, and its whole environment.
+	// Launch only: the program, its arguments without the program's name, and its whole
+	// environment.
 	Progname string            `json:"progname,omitempty"`
 	Argv     []string          `json:"argv,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`
 
-	// JobList holds the jobs that live on this host, by id (startup and periodic only). To a hook it is complete, unless Partial
-	// says otherwise: what it does not name is not a job.
+	// JobList holds the jobs that live on this host, by id (startup and periodic only). To a hook
+	// it is complete, unless Partial says otherwise: what it does not name is not a job.
 	JobList map[string]*Job `json:"job_list,omitempty"`
-	// Partial says that a periodic is about the jobs of JobList and tells nothing of others: calls that were asked for with CallAgain or
-	// CallAtElapsed, one for all that are due, or a report of a live job.
+	// Partial says that a periodic is about the jobs of JobList and tells nothing of others. Such a
+	// periodic is a call for all that are due by CallAgain or CallAtElapsed, or a report of a live
+	// job.
 	Partial bool `json:"partial,omitempty"`
 
-	// VnodeList holds this host's vnodes as PBS knows them, by name. Under `hookhost run` it is empty.
+	// VnodeList holds this host's vnodes as PBS knows them, by name. Under `hookhost run` it is
+	// empty.
 	VnodeList map[string]*Vnode `json:"vnode_list,omitempty"`
 
-	// MoM is the process that answers for the job, set at begin by a MoM whose death ends the job, such as
-	// `hookhost run`. Nil under pbs_mom, which finds its jobs again after a restart.
+	// MoM is the process that answers for the job, set at begin by a MoM whose death ends the job,
+	// such as `hookhost run`. Nil under pbs_mom, which finds its jobs again after a restart.
 	MoM *ProcessID `json:"mom,omitempty"`
 
-	// Signal, at preterm, is what the job's processes on this host are to get, without SIG: the job's first host has given it to its
-	// own (JobUpdate.SignalSisters). "" under pbs_mom.
+	// Signal, at preterm, is the signal for the job's processes on this host, without SIG. The
+	// job's first host has given it to its own (JobUpdate.SignalSisters). Under pbs_mom there is
+	// none.
 	Signal string `json:"signal,omitempty"`
 
-	// Run is one start of a job on all its hosts: 32 hex digits, made by the mother superior at a begin with Spread; "" otherwise.
+	// Run is one start of a job on all its hosts: 32 hex digits. The mother superior makes it at a
+	// begin with Spread; otherwise it is "".
 	Run string `json:"run,omitempty"`
-	// Spread, at begin, has this host send the job's events to its other hosts (`hookhost run --host`). pbs_mom does that itself.
+	// Spread, at begin, has this host send the job's events to its other hosts (`hookhost run
+	// --host`). pbs_mom does that itself.
 	Spread bool `json:"spread,omitempty"`
-	// Head is the host that sent this event over TLS, as its certificate names it; "" for events of this host. Only the host says it:
-	// an event from outside that has it is taken without.
+	// Head is the host that sent this event over TLS, as its certificate names it; "" for events of
+	// this host. Only the host says it: an event from outside that has it is taken without.
 	Head string `json:"head,omitempty"`
+
+	// PBS says, at begin, that pbs_mom itself begins the job here. MoMHome is where that one keeps
+	// its files: the folder of its mom_priv; "" is not known. Only the host sets both.
+	PBS     bool   `json:"pbs,omitempty"`
+	MoMHome string `json:"mom_home,omitempty"`
 }
+
+// Phase is how far a job has come on a host.
+type Phase string
+
+// The phases of a job, named after PBS's job substates.
+const (
+	PhasePrerun    Phase = "prerun"    // begin was accepted, no program runs yet
+	PhaseRunning   Phase = "running"   // a program was launched
+	PhaseSuspended Phase = "suspended" // its processes are stopped; walltime stands still
+	PhaseExiting   Phase = "exiting"   // epilogue has begun: processes are killed, usage is settled
+)
 
 // ProcessID names a process beyond the reuse of its pid.
 type ProcessID struct {
@@ -60,7 +84,8 @@ type ProcessID struct {
 	BootID    string `json:"boot_id,omitempty"`
 }
 
-// Job is a PBS job as this host sees it. Resource values are kept as PBS writes them ("64mb", "00:10:00").
+// Job is a PBS job as this host sees it. Resource values are kept as PBS writes them ("64mb",
+// "00:10:00").
 type Job struct {
 	ID            string    `json:"id"`
 	Name          string    `json:"name,omitempty"`
@@ -81,16 +106,23 @@ type Job struct {
 	StdoutFile    string    `json:"stdout_file,omitempty"`
 	StderrFile    string    `json:"stderr_file,omitempty"`
 	JoinPath      string    `json:"join_path,omitempty"`
-	// MotherSuperior is false on sister hosts (in_ms_mom() of PBS). Absent in an event file means true.
+	// MotherSuperior is false on sister hosts (in_ms_mom() of PBS). Absent in an event file means
+	// true.
 	MotherSuperior bool `json:"in_ms_mom"`
 	ExitStatus     *int `json:"exit_status,omitempty"` // from epilogue on
 
-	// Elapsed is how long the job has run on this host, in nanoseconds: from its first launch to its end, without suspensions, by a
-	// clock that nobody sets. The host counts it; 0 before the first launch.
+	// Phase is how far the job has come here, as the host has it when it sends the event; "" at
+	// begin.
+	Phase Phase `json:"phase,omitempty"`
+
+	// Elapsed is how long the job has run on this host, in nanoseconds, from its first launch to
+	// its end. Suspensions do not count, nor does who sets the clock. The host counts it; 0 before
+	// the first launch.
 	Elapsed time.Duration `json:"elapsed,omitempty"`
 
-	// OtherCPUTSeconds is the cpu time that the job has used on its other hosts, as they last told; nil for a job of one host, under
-	// pbs_mom, and before anybody was asked (Outcome.AskSisters).
+	// OtherCPUTSeconds is the cpu time that the job has used on its other hosts, as they last told.
+	// Nil stands for a job of one host, for pbs_mom, and for hosts that nobody has asked yet
+	// (Outcome.AskSisters).
 	OtherCPUTSeconds *float64 `json:"other_cput_seconds,omitempty"`
 
 	// State is what this hook last returned in Outcome.State for this job; nil before that.
@@ -113,7 +145,8 @@ type Owner struct {
 	GID  int    `json:"gid"` // -1 when the event did not say
 }
 
-// UnmarshalJSON leaves UID and GID at -1 when they are absent: an unnamed owner must never read as root.
+// UnmarshalJSON leaves UID and GID at -1 when they are absent: an unnamed owner must never read as
+// root.
 func (o *Owner) UnmarshalJSON(b []byte) error {
 	type plain Owner
 	p := plain{UID: -1, GID: -1}
@@ -138,7 +171,17 @@ func (j *Job) UnmarshalJSON(b []byte) error {
 // Resources is a PBS resource list: name to value, the value spelled as PBS spells it.
 type Resources map[string]string
 
-// UnmarshalJSON takes numbers and booleans as well as strings, since PBS's own JSON mixes them. A null is no entry.
+// notScalar is the error for a resource whose value is neither text nor number nor boolean.
+func notScalar(name, value string) error {
+	kind := "array"
+	if strings.HasPrefix(value, "{") {
+		kind = "object"
+	}
+	return &json.UnmarshalTypeError{Value: kind, Type: reflect.TypeFor[string](), Field: joinKey([]string{name})}
+}
+
+// UnmarshalJSON takes numbers and booleans as well as strings, since PBS's own JSON mixes them. A
+// null is no entry.
 func (r *Resources) UnmarshalJSON(b []byte) error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(b, &raw); err != nil {
@@ -163,10 +206,10 @@ func (r *Resources) UnmarshalJSON(b []byte) error {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		case s[0] == '{' || s[0] == '[':
-			return fmt.Errorf("%s: %s is not a resource value", name, s)
+			return notScalar(name, s)
 		default:
 			if _, err := strconv.ParseFloat(s, 64); err != nil {
-				return fmt.Errorf("%s: %s is not a resource value", name, s)
+				return notScalar(name, s)
 			}
 		}
 		out[name] = s
@@ -175,15 +218,16 @@ func (r *Resources) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// jobID follows PBS: a sequence number, for array jobs an index in brackets, and the server's name. The length is checked
-// apart: counted repetitions make an expression that takes longer to compile than a short program to run.
+// jobID follows PBS: a sequence number, for array jobs an index in brackets, and the server's name.
+// The length is checked apart: counted repetitions make an expression that takes longer to compile
+// than a short program to run.
 var jobID = regexp.MustCompile(`^[0-9]+(\[[0-9]*\])?(\.[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
 
 // maxJobID leaves room in a file name for what others put around it.
 const maxJobID = 220
 
-// CheckJobID returns an error unless id has the form of a PBS job id: 12, 12.server, 12[3].server. Everything that
-// turns a job id into a path calls it first.
+// CheckJobID returns an error unless id has the form of a PBS job id: 12, 12.server, 12[3].server.
+// Everything that turns a job id into a path calls it first.
 func CheckJobID(id string) error {
 	if len(id) > maxJobID || !jobID.MatchString(id) {
 		if len(id) > 64 {
@@ -196,13 +240,14 @@ func CheckJobID(id string) error {
 
 var runID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// IsRun tells whether text has the form of Request.Run: 32 hexadecimal digits.
+// IsRun reports whether text has the form of Request.Run: 32 hexadecimal digits.
 func IsRun(text string) bool { return runID.MatchString(text) }
 
 var signalName = regexp.MustCompile(`^[A-Z][A-Z0-9]{1,9}([+-][0-9]{1,2})?$`)
 
-// CheckSignal returns an error unless name has the form of a signal's name without SIG, as Request.Signal and JobUpdate.SignalSisters
-// have it: TERM, USR1, RTMIN+3. Which there are, the kernel that is to send it knows.
+// CheckSignal returns an error unless name has the form of a signal's name without SIG, as
+// Request.Signal and JobUpdate.SignalSisters have it: TERM, USR1, RTMIN+3. Which there are, the
+// kernel that is to send it knows.
 func CheckSignal(name string) error {
 	if !signalName.MatchString(name) {
 		return fmt.Errorf("signal %q: not a signal's name without SIG", name[:min(len(name), 16)])

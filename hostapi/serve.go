@@ -14,12 +14,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Description is what a hook's program says of itself when it is called with the one argument --describe: one line of JSON.
+// Description is what a hook's program says of itself when it is called with the one argument
+// --describe: one line of JSON.
 type Description struct {
 	Program  string  `json:"program"`
 	Protocol int     `json:"protocol"`         // ProtocolVersion it was built with
 	Events   []Event `json:"events,omitempty"` // in life-cycle order
-	// Error says why the hook could not be made from an empty configuration; Events is then unknown.
+	// Error says why the hook could not be made from an empty configuration; Events is then
+	// unknown.
 	Error string `json:"error,omitempty"`
 }
 
@@ -27,15 +29,19 @@ type Description struct {
 //
 //	func main() { hostapi.Serve(newHook) }
 //
-// newHook is called once, when the host has sent the configuration. It reads it with Setup.Decode, opens what the hook needs
-// and returns the hook, a value with one or more of the event methods; an error goes back to the host with its kind. It
-// must not change anything on the node, because --describe calls it too, with an empty configuration: exechost_startup is
-// the place for that. Serve refuses a hook without event methods and one with a method that only looks like one.
+// newHook is called once, when the host has sent the configuration. newHook reads it with
+// Setup.Decode, opens what the hook needs and returns the hook, a value with one or more of the
+// event methods. An error goes back to the host with its kind. Serve refuses a hook without event
+// methods and one with a method that only looks like one.
 //
-// A panic in newHook or in an event method becomes an error of KindInternal, with the stack in the log; the program
-// lives on. A panic in a goroutine of the hook's own ends the program. SIGTERM and SIGINT do nothing, since the
-// host decides when a hook ends; when the host is gone, the program exits at once. What the hook prints goes to the host;
-// before main, it must not print. Its umask is 022.
+// newHook must not change anything on the node, because --describe calls it too, with an empty
+// configuration: exechost_startup is the place for that.
+//
+// A panic in newHook or in an event method becomes an error of KindInternal, with the stack in the
+// log; the program lives on. A panic in a goroutine of the hook's own ends the program. SIGTERM and
+// SIGINT do nothing, since the host decides when a hook ends. When the host is gone, the program
+// exits at once. Output of the hook goes to the host; before main, it must not print. Its umask is
+// 022.
 //
 // Started by hand, the program says on standard error what it is and exits with status 2.
 func Serve(newHook func(*Setup) (any, error)) {
@@ -43,7 +49,8 @@ func Serve(newHook func(*Setup) (any, error)) {
 		os.Exit(byHand(newHook, os.Args, os.Stdout, os.Stderr))
 	}
 	syscall.Umask(0o022) // whatever its host's: what it makes for jobs their users have to read
-	// Caught, not ignored: an ignored signal would be ignored in every program that the hook starts as well.
+	// Caught, not ignored: an ignored signal would be ignored in every program that the hook starts
+	// as well.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT)
 	if err := holdLifeline(func() { os.Exit(1) }); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -86,15 +93,15 @@ func byHand(newHook func(*Setup) (any, error), args []string, stdout, stderr io.
 
 // describe makes the hook once, without a configuration, to see what it handles.
 func describe(newHook func(*Setup) (any, error), program string) Description {
-	// What a constructor prints would spoil the line.
+	// Output of a constructor would spoil the line.
 	stdout := os.Stdout
 	os.Stdout = os.Stderr
 	defer func() { os.Stdout = stdout }()
 
 	d := Description{Program: program, Protocol: ProtocolVersion}
 	log := newLogger(io.Discard)
-	s := &server{newHook: newHook, log: log, teller: newTeller(log)}
-	handlers, err := s.make(&Setup{Name: program, Log: s.log.WithFields(nil), Tell: s.teller.tell})
+	s := &server{newHook: newHook, log: log, notices: newNoticeQueue(log)}
+	handlers, err := s.make(&Setup{Name: program, Log: s.log.WithFields(nil), Tell: s.notices.add})
 	if err != nil {
 		d.Error = err.Error()
 		return d

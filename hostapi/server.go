@@ -22,7 +22,7 @@ type server struct {
 	newHook func(*Setup) (any, error)
 	log     *logrus.Logger
 
-	teller *teller
+	notices *noticeQueue
 
 	configure sync.Mutex
 	handlers  atomic.Pointer[map[Event]handler] // nil until Configure succeeded
@@ -39,13 +39,15 @@ func (s *server) Configure(_ context.Context, in *hookpb.ConfigureRequest) (*hoo
 	if in.LogLevel != "" {
 		var err error
 		if level, err = logrus.ParseLevel(in.LogLevel); err != nil {
-			return &hookpb.ConfigureReply{Error: wireError(fmt.Errorf("configure: log level %q: unknown", in.LogLevel))}, nil
+			return &hookpb.ConfigureReply{Error: wireError(fmt.Errorf("configure: log level %q: unknown",
+				in.LogLevel))}, nil
 		}
 	}
 	s.log.SetLevel(level)
-	s.teller.hear(in.Notices)
+	s.notices.heard.Store(in.Notices)
 	handlers, err := s.make(&Setup{
-		Name: in.Name, Node: in.Node, Config: in.Config, Host: in.Host, Log: logrus.NewEntry(s.log), Tell: s.teller.tell,
+		Name: in.Name, Node: in.Node, Config: in.Config, Host: in.Host, Log: logrus.NewEntry(s.log),
+		Tell: s.notices.add,
 	})
 	if err != nil {
 		return &hookpb.ConfigureReply{Error: wireError(err)}, nil
@@ -68,7 +70,7 @@ func (s *server) make(setup *Setup) (handlers map[Event]handler, err error) {
 	return handlersOf(hook)
 }
 
-// Handle carries out one event. What goes wrong in the hook is in the reply.
+// Handle carries out one event. An error of the hook is in the reply.
 func (s *server) Handle(ctx context.Context, in *hookpb.HandleRequest) (*hookpb.HandleReply, error) {
 	out, err := s.handle(ctx, in.Request)
 	reply := new(hookpb.HandleReply)
@@ -110,8 +112,8 @@ func (s *server) call(ctx context.Context, h handler, req *Request) (out *Outcom
 	return h(ctx, req)
 }
 
-// recovered, deferred, turns a panic into an error and keeps the stack for the log: other jobs depend on the
-// program, which lives on.
+// recovered, deferred, turns a panic into an error and keeps the stack for the log: other jobs
+// depend on the program, which lives on.
 func (s *server) recovered(what string, err *error) {
 	if p := recover(); p != nil {
 		s.log.WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", what, p)
@@ -121,7 +123,7 @@ func (s *server) recovered(what string, err *error) {
 
 // Notices sends what the hook tells between events.
 func (s *server) Notices(_ *hookpb.NoticesRequest, stream grpc.ServerStreamingServer[hookpb.Notice]) error {
-	return s.teller.serve(stream.Context(), stream.Send)
+	return s.notices.serve(stream.Context(), stream.Send)
 }
 
 func wireError(err error) *hookpb.Error {

@@ -13,26 +13,32 @@ import (
 
 // Setup is what a hook's constructor gets.
 type Setup struct {
-	Name   string            // the hook's name on this node
-	Node   string            // this host as exec_vnode names it; "" under --describe
-	Config []byte            // the configuration file as it was imported; empty when there is none
-	Host   map[string]string // settings of the node that all hooks share, by name: state_dir, the state directory; aux_dir, where files for jobs are; remsh, the path of hookhost-remsh
-	Log    *logrus.Entry     // writes to the host's log, which adds the hook's name
+	Name   string // the hook's name on this node
+	Node   string // this host as exec_vnode names it; "" under --describe
+	Config []byte // the configuration file as it was imported; empty when there is none
+	// settings of the node that all hooks share, by name: state_dir, the state directory; aux_dir,
+	// where files for jobs are; remsh, the path of hookhost-remsh
+	Host map[string]string
+	Log  *logrus.Entry // writes to the host's log, which adds the hook's name
 
-	// Tell is for what the hook learns between events, as that a process of the job was killed. The host takes the update
-	// over at once, as if periodic had returned it in Outcome.Jobs: its lines reach the job's standard error while the
-	// job runs. State is taken over only while no event of the job is being carried out. It is never nil, does not wait for
-	// the host, may be called from any goroutine from the constructor on until the program ends, and keeps no part
-	// of the update. What cannot be delivered (see CheckNotice) is logged: nobody can be told of it any more.
+	// Tell is for what the hook learns between events, such as that a process of the job was
+	// killed. The host takes the update over at once, as if periodic had returned it in
+	// Outcome.Jobs. Its lines reach the job's standard error while the job runs. State is taken
+	// over only while no event of the job is being carried out.
 	//
-	// What was told may be told again, in a later notice or in the outcome of epilogue: each text reaches the job's
-	// standard error once. Two things that are not one therefore need different words, such as a number.
+	// Tell is never nil, does not wait for the host and keeps no part of the update. Any goroutine
+	// may call it, from the constructor on until the program ends. An update that cannot be
+	// delivered (see CheckNotice) is logged.
+	//
+	// An update may be told again, in a later notice or in the outcome of epilogue: each text
+	// reaches the job's standard error once. Two things that are not one therefore need different
+	// words, such as a number.
 	Tell func(jobID string, update *JobUpdate)
 }
 
-// Decode reads the configuration, TOML or (when it begins with a brace) JSON, into the struct that into points to. What
-// the configuration does not name keeps its value, so into holds the defaults. A key that the struct does not have and a
-// value of the wrong type are errors of KindNode that name the line.
+// Decode reads the configuration, TOML or (when it begins with a brace) JSON, into the struct that
+// into points to. A key that is absent keeps its value, so into holds the defaults. A key that the
+// struct does not have and a value of the wrong type are errors of KindNode that name the line.
 func (s *Setup) Decode(into any) error {
 	text := bytes.TrimSpace(s.Config)
 	var err error
@@ -70,17 +76,17 @@ func decodeJSON(text []byte, into any) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("line %d: %w", lineAt(text, syntax.Offset-1), syntax)
 	}
-	shape := compare(text, reflect.TypeOf(into))
-	switch {
-	case shape.wrong != nil:
-		return fmt.Errorf("line %d: %w", lineAt(text, shape.wrong.offset), shape.wrong)
-	case err != nil:
-		return err
-	case len(shape.unknown) > 0:
-		first := shape.unknown[0]
-		return fmt.Errorf("line %d: %s: unknown key", lineAt(text, first.offset), first.path)
+	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("line %d: %w", lineAt(text, bad.Offset), wrongType(bad))
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	unknown, err := compare(text, reflect.TypeOf(into))
+	if len(unknown) > 0 {
+		return fmt.Errorf("line %d: %s: unknown key", lineAt(text, unknown[0].offset), unknown[0].path)
+	}
+	return err
 }
 
 // lineAt counts lines from 1.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // size takes text, as a config's own types do.
@@ -37,7 +38,7 @@ type sample struct {
 	Hidden  int               `toml:"-" json:"-"`
 }
 
-func TestDecode(t *testing.T) {
+func TestDecodeIsStrictAndKeepsDefaults(t *testing.T) {
 	yes := true
 	tests := []struct {
 		name, config string
@@ -49,7 +50,8 @@ func TestDecode(t *testing.T) {
 		{"toml", "most = 5\nnames = ['a', 'b']\nsize = '10kb'\n[table.x]\ndepth = 2\n", sample{
 			Most: 5, Names: []string{"a", "b"}, Size: 4, Table: map[string]shared{"x": {Depth: 2}},
 		}},
-		{"json", "\n {\"MOST\": 5, \"names\": [\"a\"], \"size\": \"10kb\", \"table\": {\"x\": {\"depth\": 2}}, \"pointer\": true, " +
+		{"json", "\n {\"MOST\": 5, \"names\": [\"a\"], \"size\": \"10kb\", \"table\": {\"x\": {\"depth\": 2}}, " +
+			"\"pointer\": true, " +
 			`"wait": 5, "Shared": {"depth": 1}, "bytes": "YQ==", "ratio": 1, "small": 255}`, sample{
 			Most: 5, Names: []string{"a"}, Size: 4, Table: map[string]shared{"x": {Depth: 2}}, Pointer: &yes, Wait: 5,
 			Shared: shared{Depth: 1}, Bytes: []byte("a"), Ratio: 1, Small: 255,
@@ -61,12 +63,8 @@ func TestDecode(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := sample{Most: 4}
-			if err := (&hostapi.Setup{Name: "h", Config: []byte(tt.config)}).Decode(&got); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(sample{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.NoError(t, (&hostapi.Setup{Name: "h", Config: []byte(tt.config)}).Decode(&got))
+			must.Equal(t, "", tt.want, got, cmp.AllowUnexported(sample{}))
 		})
 	}
 }
@@ -81,7 +79,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"json table", "{\"table\": {\"x\": {\n\"width\": 2}}}", "line 2: table.x.width: unknown key"},
 		{"json hidden", `{"Hidden": 2}`, "line 1: Hidden: unknown key"},
 		{"json type", "{\n\n\"most\": \"x\"}", "line 3: most: want number, got string"},
-		{"json list", "{\n\"names\":\n[\"a\", 1]}", "line 3: names[1]: want string, got number"},
+		{"json list", "{\n\"names\":\n[\"a\", 1]}", "line 3: names: want string, got number"},
 		{"json range", `{"small": 256}`, "line 1: small: want whole number of 8 bits, got 256"},
 		{"json bytes", `{"bytes": 1}`, "line 1: bytes: want string, got number"},
 		{"json syntax", "{\n\"most\": }", "line 2: invalid character '}'"},
@@ -90,7 +88,8 @@ func TestDecodeErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := (&hostapi.Setup{Name: "h", Config: []byte(tt.config)}).Decode(new(sample))
-			if hostapi.KindOf(err) != hostapi.KindNode || !strings.HasPrefix(err.Error(), "configuration of hook h: "+tt.want) {
+			if hostapi.KindOf(err) != hostapi.KindNode ||
+				!strings.HasPrefix(err.Error(), "configuration of hook h: "+tt.want) {
 				t.Errorf("got  %v\nwant %s...", err, tt.want)
 			}
 			if err != nil && strings.Contains(err.Error(), "\n") {
@@ -101,12 +100,14 @@ func TestDecodeErrors(t *testing.T) {
 }
 
 func FuzzDecodeConfig(f *testing.F) {
-	for _, seed := range []string{"", "most = 1", `{"most": 1}`, `{"table":{"x":{"depth":1}},"names":["\u0041"]}`, "[a]\nb = 1", `{"free":[{}]}`} {
+	for _, seed := range []string{"", "most = 1", `{"most": 1}`, `{"table":{"x":{"depth":1}},"names":["\u0041"]}`,
+		"[a]\nb = 1", `{"free":[{}]}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, config string) {
 		var got sample
-		if err := (&hostapi.Setup{Config: []byte(config)}).Decode(&got); err != nil && hostapi.KindOf(err) != hostapi.KindNode {
+		if err := (&hostapi.Setup{Config: []byte(config)}).Decode(&got); err != nil &&
+			hostapi.KindOf(err) != hostapi.KindNode {
 			t.Fatalf("%v of kind %s", err, hostapi.KindOf(err))
 		}
 		if strings.HasPrefix(strings.TrimSpace(config), "{") && !json.Valid([]byte(config)) {

@@ -2,22 +2,15 @@ package hostapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 )
-
-// shape is how a JSON text differs from the Go type that it was decoded into. encoding/json gives
-// neither the path of a wrong value below a type with an UnmarshalJSON of its own or in an array, nor
-// all keys that it ignored.
-type shape struct {
-	unknown []keyAt
-	wrong   *wrongType // the first one; nil when every value fits
-	nul     string     // the path of the first string with a NUL in it; "" when there is none
-}
 
 // keyAt is a key, and an offset in the line of the text where it stands.
 type keyAt struct {
@@ -25,163 +18,152 @@ type keyAt struct {
 	offset int64
 }
 
-// wrongType is a value of a type other than its key asks for.
-type wrongType struct {
-	keyAt
-	want, got string
-}
-
-func (w *wrongType) Error() string {
-	path := w.path
-	if path == "" {
-		path = "the whole text"
-	}
-	return fmt.Sprintf("%s: want %s, got %s", path, w.want, w.got)
-}
-
-// compare walks text, which must be valid JSON, along t.
-func compare(text []byte, t reflect.Type) shape {
+// compare walks text along t, which encoding/json has decoded it into. The keys are those that
+// encoding/json ignores. The error is the first value that encoding/json takes and no program can
+// have. Such a value is a string with a NUL byte, or a null among strings, which becomes an empty
+// one.
+func compare(text []byte, t reflect.Type) (unknown []keyAt, err error) {
 	w := walker{dec: json.NewDecoder(bytes.NewReader(text))}
-	w.dec.UseNumber()
 	w.value(t, false)
-	return w.shape
+	return w.unknown, w.err
 }
 
 // walker goes from token to token. Errors of the decoder are passed over: the text is valid.
 type walker struct {
-	shape
-	dec  *json.Decoder
-	path []string
+	dec     *json.Decoder
+	path    []string
+	unknown []keyAt
+	err     error
 }
 
-func (w *walker) here() keyAt { return keyAt{joinKey(w.path), w.dec.InputOffset()} }
-
-// value compares the next value with t; anything fits nil. element is set for one of many values of a
-// type: a null there would become an empty string.
+// value walks the next value, of type t. A nil type takes anything. element is set for one of many
+// values of a type.
 func (w *walker) value(t reflect.Type, element bool) {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	want, fields, elem := formOf(t)
-	if want == "" {
+	if t == nil || isOpaque(t) {
 		var skipped json.RawMessage
 		w.dec.Decode(&skipped)
 		return
 	}
-	token, _ := w.dec.Token()
-	got := kindOf(token)
-	fits := got == want || got == "null" && !(element && want == "string") ||
-		t == resourceValue && got != "object" && got != "array"
-	if !fits {
-		w.mismatch(want, got)
-		fields, elem = nil, nil
-	}
-	switch token := token.(type) {
+	switch token, _ := w.dec.Token(); token := token.(type) {
 	case json.Delim:
-		w.children(token == '{', fields, elem)
+		w.children(token == '{', t)
 	case string:
 		w.checkNUL(token)
-	case json.Number:
-		if fits {
-			w.integer(t, string(token))
+	case nil:
+		if element && t.Kind() == reflect.String {
+			w.fail("want string, got null")
 		}
 	}
 }
 
-func (w *walker) mismatch(want, got string) {
-	if w.wrong == nil {
-		w.wrong = &wrongType{w.here(), want, got}
-	}
-}
-
-// formOf returns the kind of JSON that a type asks for, "" for any. Members of an object are the
-// fields, or they and the elements of an array are all of type elem.
-func formOf(t reflect.Type) (want string, fields map[string]reflect.Type, elem reflect.Type) {
-	switch {
-	case t == nil:
-		return "", nil, nil
-	case t == resourcesType:
-		return "object", nil, resourceValue
-	case t == resourceValue:
-		return "string, number or boolean", nil, nil
-	case isOpaque(t):
-		return "", nil, nil
-	}
-	switch kind := t.Kind(); {
-	case kind == reflect.Struct:
-		return "object", fieldsOf(t), nil
-	case kind == reflect.Map:
-		return "object", nil, t.Elem()
-	case kind == reflect.String, kind == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
-		return "string", nil, nil
-	case kind == reflect.Slice, kind == reflect.Array:
-		return "array", nil, t.Elem()
-	case kind == reflect.Bool:
-		return "boolean", nil, nil
-	case kind >= reflect.Int && kind <= reflect.Float64:
-		return "number", nil, nil
-	}
-	return "", nil, nil
-}
-
-// children compares the members of an object or the elements of an array whose first token was read.
-func (w *walker) children(object bool, fields map[string]reflect.Type, elem reflect.Type) {
+// children walks the members of an object or the elements of an array whose first token was read.
+func (w *walker) children(object bool, t reflect.Type) {
 	for i := 0; w.dec.More(); i++ {
-		t, known, name := elem, true, "["+strconv.Itoa(i)+"]"
+		name, of, known := "["+strconv.Itoa(i)+"]", t, true
 		if object {
 			token, _ := w.dec.Token()
 			name, _ = token.(string)
 		}
-		if fields != nil {
-			t, known = fieldNamed(fields, name)
+		if t.Kind() == reflect.Struct {
+			of, known = fieldNamed(fieldsOf(t), name)
+		} else {
+			of = t.Elem()
 		}
 		w.path = append(w.path, name)
 		w.checkNUL(name)
 		if !known {
-			w.unknown = append(w.unknown, w.here())
+			w.unknown = append(w.unknown, keyAt{joinKey(w.path), w.dec.InputOffset()})
 		}
-		w.value(t, fields == nil)
+		w.value(of, t.Kind() != reflect.Struct && t != reflect.TypeFor[Resources]())
 		w.path = w.path[:len(w.path)-1]
 	}
 	w.dec.Token()
 }
 
 func (w *walker) checkNUL(text string) {
-	if w.nul == "" && strings.ContainsRune(text, 0) {
-		w.nul = joinKey(w.path)
+	if strings.ContainsRune(text, 0) {
+		w.fail("holds a NUL byte")
 	}
 }
 
-// integer checks that a number fits into a type that is for whole numbers.
-func (w *walker) integer(t reflect.Type, number string) {
-	var err error
-	switch kind := t.Kind(); {
-	case kind >= reflect.Uint && kind <= reflect.Uint64:
-		_, err = strconv.ParseUint(number, 10, t.Bits())
-	case kind >= reflect.Int && kind <= reflect.Int64:
-		_, err = strconv.ParseInt(number, 10, t.Bits())
-	}
-	if err != nil {
-		w.mismatch(fmt.Sprintf("whole number of %d bits", t.Bits()), number)
+func (w *walker) fail(why string) {
+	if w.err == nil {
+		w.err = fmt.Errorf("%s: %s", joinKey(w.path), why)
 	}
 }
 
-// kindOf returns the kind of JSON that a token is of, or begins.
-func kindOf(token json.Token) string {
-	switch token := token.(type) {
-	case json.Delim:
-		if token == '{' {
-			return "object"
+// isOpaque returns true for a type that decides itself what it takes. The types of a Request do
+// too, but only for defaults and other spellings.
+func isOpaque(t reflect.Type) bool {
+	switch t {
+	case reflect.TypeFor[Job](), reflect.TypeFor[Owner](), reflect.TypeFor[Resources]():
+		return false
+	}
+	p := reflect.PointerTo(t)
+	return t.Kind() == reflect.Interface || p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
+		p.Implements(reflect.TypeFor[interface{ UnmarshalText([]byte) error }]())
+}
+
+var fieldCache sync.Map // reflect.Type of a struct -> map[string]reflect.Type
+
+// fieldsOf returns the JSON names of a struct's fields with their types.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	if m, ok := fieldCache.Load(t); ok {
+		return m.(map[string]reflect.Type)
+	}
+	m := make(map[string]reflect.Type)
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || name == "-" || f.Anonymous && name == "" {
+			continue
 		}
-		return "array"
-	case string:
-		return "string"
-	case bool:
-		return "boolean"
-	case json.Number, float64:
-		return "number"
+		m[cmp.Or(name, f.Name)] = f.Type
 	}
-	return "null"
+	fieldCache.Store(t, m)
+	return m
+}
+
+// fieldNamed finds a field as encoding/json does: by its exact name, else without regard to case.
+func fieldNamed(fields map[string]reflect.Type, name string) (reflect.Type, bool) {
+	if t, ok := fields[name]; ok {
+		return t, true
+	}
+	for n, t := range fields {
+		if strings.EqualFold(n, name) {
+			return t, true
+		}
+	}
+	return nil, false
+}
+
+// wrongType words an error of encoding/json in JSON's own types.
+func wrongType(e *json.UnmarshalTypeError) error {
+	want, got := kindOf(e.Type), e.Value
+	if number, isNumber := strings.CutPrefix(got, "number "); isNumber {
+		want, got = fmt.Sprintf("whole number of %d bits", e.Type.Bits()), number
+	}
+	if got == "bool" {
+		got = "boolean"
+	}
+	return fmt.Errorf("%s: want %s, got %s", cmp.Or(e.Field, "the whole text"), want, got)
+}
+
+// kindOf returns the kind of JSON that a type asks for.
+func kindOf(t reflect.Type) string {
+	switch kind := t.Kind(); {
+	case kind == reflect.Struct, kind == reflect.Map:
+		return "object"
+	case kind == reflect.String, kind == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		return "string"
+	case kind == reflect.Slice, kind == reflect.Array:
+		return "array"
+	case kind == reflect.Bool:
+		return "boolean"
+	}
+	return "number"
 }
 
 // joinKey writes a path of keys as job.owner.uid or argv[2].

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 	plugin "github.com/hashicorp/go-plugin"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/hostapi/hooktest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // hook is what both transports give.
@@ -97,9 +97,7 @@ func (b *buffer) await(t *testing.T, text string) {
 func probeCommand(t testing.TB) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	cmd := exec.Command(self)
 	cmd.Env = []string{"HOSTAPI_TEST_HOOK=1"}
 	return cmd
@@ -108,9 +106,7 @@ func probeCommand(t testing.TB) *exec.Cmd {
 func newProcess(t testing.TB, cmd *exec.Cmd) *process {
 	p := &process{log: newBuffer(), stdout: newBuffer(), stderr: newBuffer()}
 	dir, err := os.MkdirTemp("", "hh") // not t.TempDir: the path of a unix socket has to be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	cmd.Env = append(cmd.Env, plugin.EnvUnixSocketDir+"="+dir)
 	p.plugin = plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig:  hostapi.Handshake,
@@ -167,7 +163,7 @@ func beginOf(name string) *hostapi.Request {
 	}}
 }
 
-func TestCall(t *testing.T) {
+func TestCallReturnsOutcomeOrError(t *testing.T) {
 	tests := []struct {
 		name string
 		want *hostapi.Outcome
@@ -182,27 +178,24 @@ func TestCall(t *testing.T) {
 		{name: "plain", kind: hostapi.KindInternal, text: "a plain error"},
 		{name: "partial", want: &hostapi.Outcome{Notes: []string{"half"}}, kind: hostapi.KindBusy, text: "not all"},
 		{name: "panic", kind: hostapi.KindInternal, text: "panic in execjob_begin: on purpose"},
-		{name: "misfit", kind: hostapi.KindInternal, text: "outcome of execjob_begin: argv: execjob_begin does not take it"},
+		{name: "misfit", kind: hostapi.KindInternal,
+			text: "outcome of execjob_begin: argv: execjob_begin does not take it"},
 		{name: "saw", want: &hostapi.Outcome{
-			Notes: []string{"test1 node7 pbs_jobs hello 12.server uid=-1 ms=true"}, State: json.RawMessage(`{"a":[1,2]}`),
+			Notes: []string{"test1 node7 pbs_jobs hello 12.server uid=-1 ms=true"},
+			State: json.RawMessage(`{"a":[1,2]}`),
 		}},
 	}
 	overBoth(t, func(t *testing.T, start func(*testing.T, hostapi.SetupData) (hook, error)) {
 		h, err := start(t, hostapi.SetupData{
-			Name: "test1", Node: "node7", Config: []byte(`greeting = "hello"`), Host: map[string]string{"prefix": "pbs_jobs"},
+			Name: "test1", Node: "node7", Config: []byte(`greeting = "hello"`),
+			Host: map[string]string{"prefix": "pbs_jobs"},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]hostapi.Event{hostapi.EventBegin, hostapi.EventEnd}, h.Events()); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
+		must.NoError(t, err)
+		must.Equal(t, "events", []hostapi.Event{hostapi.EventBegin, hostapi.EventEnd}, h.Events())
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				got, err := h.Call(t.Context(), beginOf(tt.name))
-				if diff := cmp.Diff(tt.want, got); diff != "" {
-					t.Errorf("outcome (-want +got):\n%s", diff)
-				}
+				must.Equal(t, "outcome", tt.want, got)
 				if kind := hostapi.KindOf(err); kind != tt.kind {
 					t.Errorf("kind = %q, want %q", kind, tt.kind)
 				}
@@ -217,24 +210,21 @@ func TestCall(t *testing.T) {
 func TestUnhandledEvent(t *testing.T) {
 	overBoth(t, func(t *testing.T, start func(*testing.T, hostapi.SetupData) (hook, error)) {
 		h, err := start(t, hostapi.SetupData{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		req := beginOf("accept")
 		req.Event = hostapi.EventLaunch
-		if _, err := h.Call(t.Context(), req); err == nil || !strings.Contains(err.Error(), `event "execjob_launch": the hook does not handle it`) {
+		if _, err := h.Call(t.Context(), req); err == nil ||
+			!strings.Contains(err.Error(), `event "execjob_launch": the hook does not handle it`) {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
 // A hook that watches its deadline and one that does not give the same error.
-func TestDeadline(t *testing.T) {
+func TestDeadlineIsOneErrorWhetherOrNotAHookWatchesIt(t *testing.T) {
 	overBoth(t, func(t *testing.T, start func(*testing.T, hostapi.SetupData) (hook, error)) {
 		h, err := start(t, hostapi.SetupData{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err = h.Call(ctx, beginOf("wait"))
@@ -255,8 +245,10 @@ func TestConfigureFails(t *testing.T) {
 		kind                hostapi.Kind
 		text                string
 	}{
-		{name: "unknown key", config: "greeting='x'\ngretting='y'", kind: hostapi.KindNode, text: "configuration of hook h: line 2: gretting: unknown key"},
-		{name: "panic", config: `{"greeting": "panic"}`, kind: hostapi.KindInternal, text: "panic in the hook's constructor: in the constructor"},
+		{name: "unknown key", config: "greeting='x'\ngretting='y'", kind: hostapi.KindNode,
+			text: "configuration of hook h: line 2: gretting: unknown key"},
+		{name: "panic", config: `{"greeting": "panic"}`, kind: hostapi.KindInternal,
+			text: "panic in the hook's constructor: in the constructor"},
 		{name: "level", level: "loud", kind: hostapi.KindInternal, text: `configure: log level "loud": unknown`},
 	}
 	overBoth(t, func(t *testing.T, start func(*testing.T, hostapi.SetupData) (hook, error)) {
@@ -273,20 +265,18 @@ func TestConfigureFails(t *testing.T) {
 
 func TestConfigureOnce(t *testing.T) {
 	p, err := configure(t, newProcess(t, probeCommand(t)), hostapi.SetupData{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.client.Configure(t.Context(), hostapi.SetupData{}); err == nil || !strings.Contains(err.Error(), "configured already") {
+	must.NoError(t, err)
+	if _, err := p.client.Configure(t.Context(), hostapi.SetupData{}); err == nil ||
+		!strings.Contains(err.Error(), "configured already") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestHandleBeforeConfigure(t *testing.T) {
 	p := newProcess(t, probeCommand(t))
-	if err := p.start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Call(t.Context(), beginOf("accept")); err == nil || !strings.Contains(err.Error(), "not configured yet") {
+	must.NoError(t, p.start())
+	if _, err := p.Call(t.Context(), beginOf("accept")); err == nil ||
+		!strings.Contains(err.Error(), "not configured yet") {
 		t.Errorf("got %v", err)
 	}
 	// A hook that refused its configuration may get another.
@@ -302,9 +292,7 @@ func TestHandleBeforeConfigure(t *testing.T) {
 func TestLargeRequest(t *testing.T) {
 	overBoth(t, func(t *testing.T, start func(*testing.T, hostapi.SetupData) (hook, error)) {
 		h, err := start(t, hostapi.SetupData{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		req := beginOf("saw")
 		req.Job.State = json.RawMessage(`"` + strings.Repeat("x", hostapi.MaxState-2) + `"`)
 		req.Env = map[string]string{"BIG": strings.Repeat("y", hostapi.RequestLimit)}
@@ -315,12 +303,10 @@ func TestLargeRequest(t *testing.T) {
 	})
 }
 
-// What go-plugin's host reads of a hook's log keeps level, message and fields.
-func TestLog(t *testing.T) {
+// A hook's log keeps level, message and fields on the way through go-plugin.
+func TestLogOfAHookKeepsLevelMessageAndFields(t *testing.T) {
 	p, err := configure(t, newProcess(t, probeCommand(t)), hostapi.SetupData{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, name := range []string{"log", "long", "panic", "print"} {
 		p.Call(t.Context(), beginOf(name))
 	}
@@ -342,7 +328,8 @@ func TestLog(t *testing.T) {
 	if warning["@level"] != "warn" || warning["answer"] != 42.0 || warning["err"] != "why" {
 		t.Errorf("warning came as %v", warning)
 	}
-	if long := lines["long long"]; long["@level"] != "error" || !strings.HasSuffix(long["@message"].(string), "bytes cut)") {
+	if long := lines["long long"]; long["@level"] != "error" ||
+		!strings.HasSuffix(long["@message"].(string), "bytes cut)") {
 		t.Errorf("long line came as %.200v", long)
 	}
 	if stack, _ := lines["panic in "]["stack"].(string); !strings.Contains(stack, "probe_test.go") {

@@ -1,6 +1,7 @@
 package hostapi
 
-// HostUsage is what a job used on one host. A nil field was not measured there; it is never reported as 0.
+// HostUsage is what a job used on one host. A nil field was not measured there; it is never
+// reported as 0.
 type HostUsage struct {
 	CPUs  string `json:"cpus,omitempty"` // the kernel's list format: "0-3,8"
 	Mems  string `json:"mems,omitempty"` // NUMA nodes, same format
@@ -28,7 +29,8 @@ type HostUsage struct {
 	// Pressure is how long the job's tasks waited for cpu, memory and io (the kernel's PSI totals).
 	Pressure *Pressure `json:"pressure,omitempty"`
 
-	// Devices are the devices that the job was given here, with what it did with them as far as it was measured.
+	// Devices are the devices that the job was given here, with what it did with them as far as it
+	// was measured.
 	Devices []DeviceUsage `json:"devices,omitempty"`
 
 	// Ranks are the MPI ranks that were seen here, by world and rank, at most MaxRanks.
@@ -46,7 +48,8 @@ type HostUsage struct {
 // MaxRanks bounds the ranks that are kept of a host.
 const MaxRanks = 4096
 
-// RankUsage is one rank of an MPI program. Where ranks have no cgroups of their own (per_task) what it used is not measured.
+// RankUsage is one rank of an MPI program. The usage of a rank is not measured unless it has a
+// cgroup of its own (per_task).
 type RankUsage struct {
 	World string `json:"world,omitempty"` // tells mpiruns of one job apart, where the library names it
 	Rank  int    `json:"rank"`
@@ -66,8 +69,9 @@ type DeviceUsage struct {
 	PCI      string `json:"pci,omitempty"`
 	Returned bool   `json:"returned,omitempty"` // the job has it no more: a resize took it
 
-	UtilizationPercent *float64 `json:"utilization_percent,omitempty"` // of the time since the job got it, something ran on it
-	MemPeakBytes       *int64   `json:"mem_peak_bytes,omitempty"`      // the most of its memory that one process held
+	// of the time since the job got it, something ran on it
+	UtilizationPercent *float64 `json:"utilization_percent,omitempty"`
+	MemPeakBytes       *int64   `json:"mem_peak_bytes,omitempty"` // the most of its memory that one process held
 	EnergyJoules       *float64 `json:"energy_joules,omitempty"`
 }
 
@@ -78,8 +82,9 @@ type KillReport struct {
 	Stragglers int     `json:"stragglers"` // processes alive when the leading program had ended
 }
 
-// Pressure holds wait times in seconds, as the kernel's pressure files total them: "some" while at least one task waited,
-// "full" while all that could have run did. A nil field was not counted.
+// Pressure holds wait times in seconds, as the kernel's pressure files total them. "some" counts
+// while at least one task waited, "full" while all that could have run did. A nil field was not
+// counted.
 type Pressure struct {
 	CPUSome    *float64 `json:"cpu_some_seconds,omitempty"`
 	MemorySome *float64 `json:"memory_some_seconds,omitempty"`

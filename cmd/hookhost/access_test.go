@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // Two users that every Debian has and that own nothing here.
@@ -17,13 +19,25 @@ const (
 	strangerUID = 65533
 )
 
+// userOf has a command run as a user.
+func userOf(uid uint32) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+}
+
+// sessionOf has it lead a session as well.
+func sessionOf(uid uint32) *syscall.SysProcAttr {
+	attr := userOf(uid)
+	attr.Setsid = true
+	return attr
+}
+
 // as runs a command as another user. The node's own folder is closed to others; the socket is not.
 func (n *node) as(uid uint32, args ...string) result {
 	n.t.Helper()
 	cmd := n.command(args...)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOOKHOST_SOCKET=" + n.path("run/s"), "HOOKHOST_CONFIG=/nonexistent"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	cmd.SysProcAttr = userOf(uid)
 	return n.finish(cmd)
 }
 
@@ -31,29 +45,30 @@ func (n *node) as(uid uint32, args ...string) result {
 func sleeper(t *testing.T, uid uint32) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd.SysProcAttr = sessionOf(uid)
+	must.NoError(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	return cmd
 }
 
+// event sends an event of a job of nobody's; more comes to the event's JSON.
 func (n *node) event(name, job string, more string) result {
 	n.t.Helper()
-	cmd := n.command("event", name)
-	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"event":%q,"job":{"id":%q,"name":"x","owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{"ncpus":1,"mem":"64mb"}}%s}`,
-		name, job, ownerUID, ownerUID, more))
-	return n.finish(cmd)
+	return n.eventOf(name, job, `"ncpus":1,"mem":"64mb"`, more)
 }
 
-// inJob tells whether a process is in a job's cgroup, by every controller that the job needs.
+// eventOf is event for a job that asks for other resources.
+func (n *node) eventOf(name, job, resources, more string) result {
+	n.t.Helper()
+	return n.send(name, fmt.Sprintf(`{"event":%q,"job":{"id":%q,"name":"x","owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{%s}}%s}`,
+		name, job, ownerUID, ownerUID, resources, more))
+}
+
+// inJob reports whether a process is in a job's cgroup, by every controller that the job needs.
 func inJob(t *testing.T, pid int, job string) bool {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	controllers := []string{"memory", "cpuset", "cpu", "pids"}
 	in := 0
 	for _, c := range controllers {
@@ -67,13 +82,9 @@ func inJob(t *testing.T, pid int, job string) bool {
 	return in > 0
 }
 
-func TestAccess(t *testing.T) {
+func TestJobIsOpenToItsOwnerAlone(t *testing.T) {
 	n := newNode(t)
-	for _, dir := range []string{built, n.dir} {
-		if err := os.Chmod(dir, 0o711); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n.open()
 	n.serve()
 	const job = "7.node"
 	if r := n.event("execjob_begin", job, ""); r.status != 0 {
@@ -85,7 +96,8 @@ func TestAccess(t *testing.T) {
 	t.Run("a stranger cannot attach to the job", func(t *testing.T) {
 		n.t = t
 		for _, pid := range []int{own.Process.Pid, foreign.Process.Pid} {
-			if r := n.as(strangerUID, "attach", "-j", job, "-p", fmt.Sprint(pid)); r.status != 1 || !strings.Contains(r.stderr, "tm_attach: TM_E") {
+			if r := n.as(strangerUID, "attach", "-j", job, "-p", fmt.Sprint(pid)); r.status != 1 ||
+				!strings.Contains(r.stderr, "tm_attach: TM_E") {
 				t.Errorf("pid %d: status %d, stderr %q", pid, r.status, r.stderr)
 			}
 			if inJob(t, pid, job) {
@@ -108,8 +120,9 @@ func TestAccess(t *testing.T) {
 		cmd := n.command("event", "execjob_end")
 		cmd.Dir = "/"
 		cmd.Env = []string{"HOOKHOST_SOCKET=" + n.path("run/s"), "HOOKHOST_CONFIG=/nonexistent"}
-		cmd.Stdin = strings.NewReader(`{"event":"execjob_end","job":{"id":"` + job + `","owner":{"user":"nobody","uid":65534,"gid":65534}}}`)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
+		cmd.Stdin = strings.NewReader(`{"event":"execjob_end","job":{"id":"` + job +
+			`","owner":{"user":"nobody","uid":65534,"gid":65534}}}`)
+		cmd.SysProcAttr = userOf(ownerUID)
 		if r := n.finish(cmd); r.status == 0 {
 			t.Error("the owner ended the job by an event")
 		}
@@ -119,7 +132,8 @@ func TestAccess(t *testing.T) {
 	})
 	t.Run("the owner attaches own processes and reads the report", func(t *testing.T) {
 		n.t = t
-		if r := n.as(ownerUID, "attach", "-j", job, "-p", fmt.Sprint(foreign.Process.Pid)); r.status != 1 || inJob(t, foreign.Process.Pid, job) {
+		if r := n.as(ownerUID, "attach", "-j", job, "-p", fmt.Sprint(foreign.Process.Pid)); r.status != 1 ||
+			inJob(t, foreign.Process.Pid, job) {
 			t.Errorf("the owner attached a stranger's process: status %d", r.status)
 		}
 		if r := n.as(ownerUID, "attach", "-p", fmt.Sprint(own.Process.Pid)); r.status != 0 || r.stdout+r.stderr != "" {
@@ -128,7 +142,8 @@ func TestAccess(t *testing.T) {
 		if !inJob(t, own.Process.Pid, job) {
 			t.Error("the process is not in the job")
 		}
-		if r := n.as(ownerUID, "report", job, "--format", "json"); r.status != 0 || decodeReport(t, r.stdout).Job != job {
+		if r := n.as(ownerUID, "report", job, "--format", "json"); r.status != 0 ||
+			decodeReport(t, r.stdout).Job != job {
 			t.Errorf("report: status %d, %q", r.status, r.stderr)
 		}
 		if r := n.as(ownerUID, "jobs"); !strings.Contains(r.stdout, job) {
@@ -176,8 +191,8 @@ func TestAccess(t *testing.T) {
 	})
 }
 
-// The sweep at start removes what no job owns and nothing else. Processes that somebody else's hook has put at such a place, as OpenPBS's own
-// does on v1, go on until the end of their job.
+// The sweep at start removes what no job owns and nothing else. Processes that somebody else's
+// hook has put at such a place, as OpenPBS's own does on v1, go on until the end of their job.
 func TestOrphansAreRemovedAtStart(t *testing.T) {
 	n := newNode(t)
 	d := n.serve()
@@ -186,15 +201,11 @@ func TestOrphansAreRemovedAtStart(t *testing.T) {
 	}
 	d.stop()
 	orphan, others := n.memoryDir("8.node"), n.memoryDir("9.node")
-	if err := errors.Join(os.Mkdir(orphan, 0o755), os.Mkdir(others, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(os.Mkdir(orphan, 0o755), os.Mkdir(others, 0o755)))
 	process := sleeper(t, 0)
-	if err := os.WriteFile(others+"/cgroup.procs", []byte(fmt.Sprint(process.Process.Pid)), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(others+"/cgroup.procs", []byte(fmt.Sprint(process.Process.Pid)), 0))
 	n.serve()
-	eventually(t, "the orphan is removed", func() bool { return !exists(orphan) })
+	must.Eventually(t, "the orphan is removed", func() bool { return !exists(orphan) })
 	if !exists(n.memoryDir("7.node")) {
 		t.Error("the sweep removed a job")
 	}
@@ -202,7 +213,8 @@ func TestOrphansAreRemovedAtStart(t *testing.T) {
 		t.Error("the sweep removed what it had not made")
 	}
 	if r := n.event("execjob_end", "9.node", ""); r.status != 0 || exists(others) {
-		t.Errorf("end of a job that somebody else has begun: status %d; its cgroup is there: %t", r.status, exists(others))
+		t.Errorf("end of a job that somebody else has begun: status %d; its cgroup is there: %t", r.status,
+			exists(others))
 	}
 	process.Wait()
 	n.event("execjob_end", "7.node", "")
@@ -225,13 +237,12 @@ func TestStateIsRebuiltFromCgroups(t *testing.T) {
 			d.kill()
 			var err error
 			if how == "damaged" {
-				err = os.WriteFile(n.path("run/jobs/"+n.prefix+"/"+job+".json"), []byte(strings.Repeat("rubbish", 5000)), 0o600)
+				err = os.WriteFile(n.path("run/jobs/"+n.prefix+"/"+job+".json"),
+					[]byte(strings.Repeat("rubbish", 5000)), 0o600)
 			} else {
 				err = errors.Join(os.RemoveAll(n.path("state")), os.RemoveAll(n.path("run/jobs")))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			n.serve()
 			if r := n.hookhost("jobs"); !strings.Contains(r.stdout, job) {
 				t.Errorf("jobs: %q", r.stdout)

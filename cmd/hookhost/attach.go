@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/settings"
+	"github.com/hookhost/hookhost/internal/tm"
 )
 
 // attachOptions are pbs_attach's.
@@ -42,17 +38,19 @@ func (c *cli) attachCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach [-j JOB] [-m PORT] (-p PID | [-P] [-s] CMD [ARG...])",
 		Short: "Take a process, with its session, into a job, or run a command in one",
-		Long: `Take the process PID and the processes of its session into JOB, or take the calling process in and run CMD. Options, messages and
-exit status are those of pbs_attach, and the program answers to that name as well. Without -j, it is the only job
-that the process's user has on this host. Only root and the owner of a job can do that, with processes of the owner's. A daemon that is
-restarted at the moment, or has too many attaches at once, is waited for, 10 seconds at most.
+		Long: `Take the process PID and the processes of its session into JOB, or take the calling process in and
+run CMD. Options, messages and exit status are those of pbs_attach, and the program answers to that
+name as well. Without -j, JOB is the only job that the process's user has on this host. Only root
+and the owner of a job can do that, with processes of the owner's. A daemon that is restarted at the
+moment, or has too many attaches at once, is waited for, 10 seconds at most.
 
--h HOST attaches a process of another host of the job: its number is the one that it has there, and JOB has to be named. That host looks for itself
-whether the process is the job's, such as by its environment or its parents. Both need a daemon and [sister] in their configuration
-(docs/sisters.md). A command is run on another host by 'hookhost remsh'.
+-h HOST attaches a process of another host of the job: its number is the one that it has there, and
+JOB has to be named. That host finds out whether the process is the job's, such as by its environment
+or its parents. Both need a daemon and [sister] in their configuration (docs/sisters.md).
+'hookhost remsh' runs a command on another host.
 
-In a container with a pid namespace of its own CMD runs in the job as anywhere. Other processes there cannot be
-named by PID, nor taken in by -P.`,
+In a container with a pid namespace of its own CMD runs in the job as anywhere. Other processes
+there cannot be named by PID, nor taken in by -P.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args
@@ -103,57 +101,25 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	if o.pid == "" {
 		pid = os.Getpid()
 	}
-	attached, err := c.attachPatiently(cmd.Context(), o.job, pid)
+	attached, err := tm.Attach(cmd.Context(), c.Socket, o.job, pid)
 	if err != nil {
-		return fmt.Errorf("attach: tm_attach: %s: %w", tmError(err), err)
+		return attachError(err)
 	}
 	if o.pid != "" {
 		return nil
 	}
 	if o.parent {
-		if _, err := c.attachPatiently(context.Background(), attached.Job, os.Getppid()); err != nil {
-			fmt.Fprintf(stderr, "hookhost: attach: tm_attach parent: %s: %v\n", tmError(err), err)
+		if _, err := tm.Attach(context.Background(), c.Socket, attached.Job, os.Getppid()); err != nil {
+			fmt.Fprintf(stderr, "hookhost: attach: tm_attach parent: %s: %v\n", tm.ErrorName(err), err)
 		}
 	}
-	return o.exec(attached.Outcome)
+	err = tm.Exec(o.command, os.Environ(), attached.Outcome)
+	return &exitError{status: 255, err: fmt.Errorf("attach: %w", err)}
 }
 
-// attachPatiently attaches a process, for 10 seconds again and again where time may help: a rank
-// that could not be attached ends its job. To attach twice does no harm.
-func (c *cli) attachPatiently(ctx context.Context, job string, pid int) (api.Attached, error) {
-	for pause, until := 10*time.Millisecond, time.Now().Add(10*time.Second); ; pause = min(2*pause, 200*time.Millisecond) {
-		attached, err := c.attachOnce(ctx, job, pid)
-		if err == nil || !c.mayPass(err) || time.Now().After(until) {
-			return attached, err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return attached, err
-		}
-	}
-}
-
-func (c *cli) attachOnce(ctx context.Context, job string, pid int) (api.Attached, error) {
-	client, err := api.Dial(c.socket)
-	if err != nil {
-		return api.Attached{}, err
-	}
-	defer client.Close()
-	return client.Attach(ctx, job, pid)
-}
-
-// mayPass tells whether a failed call is worth another try. A daemon that is restarted, as for an
-// upgrade, is back at once; it may also have gone in the middle of the call, or be too busy.
-func (c *cli) mayPass(err error) bool {
-	if errors.Is(err, api.ErrNoHost) {
-		return api.HasServed(c.socket)
-	}
-	if hostapi.KindOf(err) == hostapi.KindBusy || errors.Is(err, api.ErrSilent) {
-		return true
-	}
-	broken := []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE}
-	return slices.ContainsFunc(broken, func(b error) bool { return errors.Is(err, b) })
+// attachError is an error in pbs_attach's words.
+func attachError(err error) error {
+	return fmt.Errorf("attach: tm_attach: %s: %w", tm.ErrorName(err), err)
 }
 
 // check returns all that is wrong, in pbs_attach's words.
@@ -192,85 +158,44 @@ func (o *attachOptions) check() (pid int, wrong []error) {
 	return pid, wrong
 }
 
-// isHere tells whether a host is this one, and how this one is named.
+// isHere reports whether a host is this one, and how this one is named.
 func (c *cli) isHere(host string) (here bool, name string) {
-	names := []string{hereName()}
+	names := []string{tm.Here()}
 	if cfg, err := c.load(); err == nil { // else the daemon's counts, not what somebody is writing just now
-		if name, err := nodeName(cfg); err == nil {
+		if name, err := settings.Node(cfg); err == nil {
 			names = append(names, name)
 		}
 	}
-	here = host == "" || host == "localhost" || slices.ContainsFunc(names, func(name string) bool { return means(host, name) })
+	own := func(name string) bool { return tm.IsHost(host, name) }
+	here = host == "" || host == "localhost" || slices.ContainsFunc(names, own)
 	return here, names[len(names)-1]
 }
 
 // attachThere has another host of the job attach a process of its own, by way of the daemon here.
 func (c *cli) attachThere(ctx context.Context, o attachOptions, pid int, here string) error {
 	if o.pid == "" {
-		return fmt.Errorf("attach: tm_attach: TM_ESYSTEM: host %s: this is %s, where CMD is to run: 'hookhost remsh %s CMD' runs it there", o.host, here, o.host)
+		const text = "attach: tm_attach: TM_ESYSTEM: host %s: this is %s, where CMD is to run: " +
+			"'hookhost remsh %[1]s CMD' runs it there"
+		return fmt.Errorf(text, o.host, here)
 	}
-	client, err := api.Dial(c.socket)
-	if err != nil {
-		return fmt.Errorf("attach: tm_attach: TM_ESYSTEM: %w", err)
-	}
-	defer client.Close()
-	if _, err := client.AttachOn(ctx, o.host, o.job, pid); err != nil {
-		return fmt.Errorf("attach: tm_attach: %s: %w", tmError(err), err)
+	if _, err := tm.AttachOn(ctx, c.Socket, o.host, o.job, pid); err != nil {
+		return attachError(err)
 	}
 	return nil
 }
 
-// exec becomes the command, which is in the job already, with what hooks say of its environment.
-func (o *attachOptions) exec(out *hostapi.Outcome) error {
-	path, err := exec.LookPath(o.command[0])
-	if err != nil && !errors.Is(err, exec.ErrDot) {
-		return &exitError{status: 255, err: fmt.Errorf("attach: %w", err)}
-	}
-	// MPICH 1 starts its processes in a group of their own otherwise, as pbs_attach knows.
-	os.Setenv("MPICH_PROCESS_GROUP", "no")
-	applyOutcome(out)
-	err = syscall.Exec(path, o.command, os.Environ())
-	if errors.Is(err, unix.ENOEXEC) { // a script without an interpreter's name, as execvp(3) takes it
-		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, o.command[1:]...), os.Environ())
-	}
-	return &exitError{status: 255, err: fmt.Errorf("attach: exec %s: %w", path, err)}
-}
-
-// attachInSession does the rest in a new session and waits for it: a process cannot leave its session and stay the
-// one that its caller waits for.
+// attachInSession does the rest in a new session and waits for it.
 func (c *cli) attachInSession(o attachOptions) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	args := []string{"attach", "--socket", c.socket}
+	args := []string{"attach", "--socket", c.Socket}
 	if o.job != "" {
 		args = append(args, "-j", o.job)
 	}
 	if o.parent {
 		args = append(args, "-P")
 	}
-	child := exec.Command(self, append(append(args, "--"), o.command...)...)
-	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
-	child.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	err = child.Run()
-	var exited *exec.ExitError
-	switch {
-	case errors.As(err, &exited) && exited.Exited():
-		return &exitError{status: exited.ExitCode()}
-	case errors.As(err, &exited): // pbs_attach's own answer to a signal
-		return &exitError{status: 2}
-	case err != nil:
-		return &exitError{status: 255, err: err}
+	status, err := tm.InSession(append(append(args, "--"), o.command...))
+	if err != nil {
+		status = 255
 	}
-	return nil
-}
-
-// tmError names an error as PBS's task manager does (tm_.h).
-func tmError(err error) string {
-	var e *api.Error
-	if errors.As(err, &e) {
-		return e.TM()
-	}
-	return "TM_ESYSTEM"
+	return &exitError{status: status, err: err}
 }

@@ -6,8 +6,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // A program that calls pbs_attach may go by its messages, without a name before those of usage, and
@@ -22,9 +23,7 @@ func attachByPBSName(t *testing.T, program string) {
 	n := newNode(t)
 	n.open()
 	link := n.path("pbs_attach")
-	if err := os.Symlink(filepath.Join(built, program), link); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Symlink(filepath.Join(built, program), link))
 	pbsAttach := func(t *testing.T, args ...string) result {
 		t.Helper()
 		n.t = t
@@ -42,11 +41,13 @@ func attachByPBSName(t *testing.T, program string) {
 		{[]string{"-p", "x1"}, 2, usage("bad pid: x1")},
 		{[]string{"-j", "x", "true"}, 2, usage(`job id "x": not of the form 12, 12.server or 12[3].server`)},
 		{[]string{"-p", "0", "-m", "x"}, 2, usage("bad pid: 0", "bad port: x")},
-		{[]string{"-p", "99", "-s", "-P", "true"}, 2, usage("cannot specify pid and session", "cannot specify pid and parent", "cannot specify pid and command")},
+		{[]string{"-p", "99", "-s", "-P", "true"}, 2,
+			usage("cannot specify pid and session", "cannot specify pid and parent", "cannot specify pid and command")},
 		{[]string{"-z"}, 2, "unknown shorthand flag: 'z' in -z\nusage: pbs_attach "},
 		{[]string{"-h", "elsewhere.x", "-p", "99"}, 1, "pbs_attach: tm_attach: TM_ESYSTEM: connect to "},
 		{[]string{"-h", "elsewhere.x", "true"}, 1, "pbs_attach: tm_attach: TM_ESYSTEM: host elsewhere.x: "},
-		{[]string{"-h", "localhost", "-m", "15003", "-c", "-j", "1.x", "-p", fmt.Sprint(os.Getpid())}, 1, "pbs_attach: tm_attach: TM_ESYSTEM: connect to "},
+		{[]string{"-h", "localhost", "-m", "15003", "-c", "-j", "1.x", "-p", fmt.Sprint(os.Getpid())}, 1,
+			"pbs_attach: tm_attach: TM_ESYSTEM: connect to "},
 	} {
 		r := pbsAttach(t, tt.args...)
 		if r.status != tt.status || !strings.HasPrefix(r.stderr, tt.stderr) || r.stdout != "" {
@@ -61,31 +62,28 @@ func attachByPBSName(t *testing.T, program string) {
 	}
 }
 
-// With a real daemon a plain attach needs nothing but pbs-attach, whoever the user is. What is refused
-// is said and counted once.
+// With a real daemon a plain attach needs nothing but pbs-attach, whoever the user is. A refusal
+// is logged and counted once.
 func TestPBSAttachNeedsNoOtherProgram(t *testing.T) {
 	n := newNode(t)
 	n.serve()
 	const job = "7.node"
 	n.beginFor(t, job)
 	alone := filepath.Join(t.TempDir(), "pbs-attach")
-	if err := duplicate(filepath.Join(built, "pbs-attach"), alone); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, duplicate(filepath.Join(built, "pbs-attach"), alone))
 	for dir := filepath.Dir(alone); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Chmod(dir, 0o755))
 	}
 	attach := func(uid uint32, args ...string) result {
 		cmd := exec.Command(alone, args...)
 		cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin", "HOOKHOST_SOCKET=" + n.path("run/s")}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		cmd.SysProcAttr = sessionOf(uid)
 		return n.finish(cmd)
 	}
 	for _, args := range [][]string{{"-j", job}, nil} {
 		r := attach(ownerUID, append(args, "--", "cat", "/proc/self/cgroup")...)
-		if r.status != 0 || filepath.Base(cgroupOf(r.stdout, "memory")) != job && filepath.Base(cgroupOf(r.stdout, "")) != job {
+		if r.status != 0 || filepath.Base(cgroupOf(r.stdout, "memory")) != job &&
+			filepath.Base(cgroupOf(r.stdout, "")) != job {
 			t.Errorf("%q: %+v", args, r)
 		}
 	}

@@ -11,50 +11,43 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // beginFor begins a job of nobody's with room for many processes, which ends with the test.
 func (n *node) beginFor(t testing.TB, job string) {
 	t.Helper()
-	for _, dir := range []string{built, n.dir} {
-		if err := os.Chmod(dir, 0o711); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n.tellOf(t, "execjob_begin", job)
-	t.Cleanup(func() { n.tellOf(t, "execjob_end", job) })
+	n.open()
+	n.sendOf(t, "execjob_begin", job)
+	t.Cleanup(func() { n.sendOf(t, "execjob_end", job) })
 }
 
-// tellOf sends an event of a job of nobody's.
-func (n *node) tellOf(t testing.TB, event, job string) {
+// sendOf sends an event of a job of nobody's with room for many processes.
+func (n *node) sendOf(t testing.TB, event, job string) {
 	t.Helper()
-	cmd := n.command("event", event)
-	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"event":%q,"job":{"id":%q,"owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{"ncpus":1,"mem":"1500mb"}}}`,
-		event, job, ownerUID, ownerUID))
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%s: %v: %s", event, err, text)
+	if r := n.eventOf(event, job, `"ncpus":1,"mem":"1500mb"`, ""); r.status != 0 {
+		t.Errorf("%s: %+v", event, r)
 	}
 }
 
-// attachAll starts a program in a job n times through pbs-attach, all of them as nobody and at one moment, and waits until each is
-// what it is to become.
+// attachAll starts a program in a job n times through pbs-attach, all of them as nobody and at one
+// moment. Then it waits until each is what it is to become.
 func (n *node) attachAll(t testing.TB, count int, job string, program ...string) (pids []int) {
 	t.Helper()
 	in, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer in.Close()
 	var failed atomic.Int32
 	for range count {
 		said := new(bytes.Buffer)
-		cmd := exec.Command("sh", append([]string{"-c", `read x; exec "$@"`, "sh", filepath.Join(built, "pbs-attach"), "-j", job, "--"}, program...)...)
+		cmd := exec.Command("sh",
+			append([]string{"-c", `read x; exec "$@"`, "sh", filepath.Join(built, "pbs-attach"), "-j", job, "--"},
+				program...)...)
 		cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin", "HOOKHOST_SOCKET=" + n.path("run/s")}
 		cmd.Stdin, cmd.Stderr = in, said
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmd.SysProcAttr = sessionOf(ownerUID)
+		must.NoError(t, cmd.Start())
 		ended := make(chan struct{})
 		go func() {
 			cmd.Wait()
@@ -68,7 +61,7 @@ func (n *node) attachAll(t testing.TB, count int, job string, program ...string)
 	}
 	out.Close()
 	for _, pid := range pids {
-		eventually(t, fmt.Sprintf("process %d is %s", pid, program[0]), func() bool {
+		must.Eventually(t, fmt.Sprintf("process %d is %s", pid, program[0]), func() bool {
 			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 			return strings.TrimSpace(string(b)) == filepath.Base(program[0]) || failed.Load() > 0
 		})
@@ -97,22 +90,21 @@ func TestAttach200AtOnce(t *testing.T) {
 	}
 }
 
-// A process may be named by the number of one of its threads, as writing to cgroup.procs takes it too.
+// A process may be named by the number of one of its threads, as writing to cgroup.procs takes it
+// too.
 func TestAttachByThread(t *testing.T) {
 	n := newNode(t)
 	n.serve()
 	const job = "7.node"
 	n.beginFor(t, job)
-	cmd := exec.Command("/usr/bin/python3", "-c", "import threading, time\nt = threading.Thread(target=time.sleep, args=(1000,), daemon=True)\nt.start()\nprint(t.native_id, flush=True)\ntime.sleep(1000)")
+	cmd := exec.Command("/usr/bin/python3", "-c",
+		"import threading, time\nt = threading.Thread(target=time.sleep, args=(1000,), "+
+			"daemon=True)\nt.start()\nprint(t.native_id, flush=True)\ntime.sleep(1000)")
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
+	cmd.SysProcAttr = sessionOf(ownerUID)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, cmd.Start())
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	var thread int
 	if _, err := fmt.Fscan(out, &thread); err != nil || thread == cmd.Process.Pid {
@@ -131,14 +123,12 @@ func TestAttachWaitsForARestart(t *testing.T) {
 	n := newNode(t)
 	d := n.serve()
 	const job, count = "7.node", 10
-	n.tellOf(t, "execjob_begin", job)
+	n.sendOf(t, "execjob_begin", job)
 	var pids []int
 	for range count {
 		cmd := exec.Command("sleep", "1000")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmd.SysProcAttr = sessionOf(ownerUID)
+		must.NoError(t, cmd.Start())
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		pids = append(pids, cmd.Process.Pid)
 	}
@@ -146,9 +136,7 @@ func TestAttachWaitsForARestart(t *testing.T) {
 	var attaches []*exec.Cmd
 	for _, pid := range pids {
 		cmd := n.command("attach", "-j", job, "-p", fmt.Sprint(pid))
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, cmd.Start())
 		attaches = append(attaches, cmd)
 	}
 	time.Sleep(200 * time.Millisecond) // time to give up too early
@@ -158,5 +146,5 @@ func TestAttachWaitsForARestart(t *testing.T) {
 			t.Errorf("process %d is not in the job: %v", pids[i], err)
 		}
 	}
-	n.tellOf(t, "execjob_end", job) // before this daemon ends
+	n.sendOf(t, "execjob_end", job) // before this daemon ends
 }

@@ -11,12 +11,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // benchNode is a node with a daemon.
@@ -29,9 +29,7 @@ func benchNode(b *testing.B) (*node, *daemon) {
 // BenchmarkForkExec is what `run -- true` is measured against.
 func BenchmarkForkExec(b *testing.B) {
 	for b.Loop() {
-		if err := exec.Command("true").Run(); err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, exec.Command("true").Run())
 	}
 }
 
@@ -39,9 +37,7 @@ func BenchmarkForkExec(b *testing.B) {
 func BenchmarkRun(b *testing.B) {
 	run := func(b *testing.B, n *node) {
 		for b.Loop() {
-			if err := n.command("run", "-l", "select=1:ncpus=1:mem=64mb", "--", "true").Run(); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, n.command("run", "-l", "select=1:ncpus=1:mem=64mb", "--", "true").Run())
 		}
 	}
 	b.Run("daemon", func(b *testing.B) {
@@ -51,17 +47,16 @@ func BenchmarkRun(b *testing.B) {
 	b.Run("embedded", func(b *testing.B) { run(b, newNode(b)) })
 }
 
-// BenchmarkEvent is one event through socket, host and the cgroup hook: an attach of a process that is gone, which the
-// hook looks for and does not find.
+// BenchmarkEvent is one event through socket, host and the cgroup hook. The event is an attach of
+// a process that is gone, which the hook looks for and does not find.
 func BenchmarkEvent(b *testing.B) {
 	n, _ := benchNode(b)
 	client, err := api.Dial(n.path("run/s"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	defer client.Close()
 	job := func() *hostapi.Job {
-		return &hostapi.Job{ID: "1.bench", Owner: hostapi.Owner{User: "root"}, MotherSuperior: true, ResourceList: hostapi.Resources{"ncpus": "1", "mem": "64mb"}}
+		return &hostapi.Job{ID: "1.bench", Owner: hostapi.Owner{User: "root"}, MotherSuperior: true,
+			ResourceList: hostapi.Resources{"ncpus": "1", "mem": "64mb"}}
 	}
 	send := func(event hostapi.Event, pid int) {
 		out, err := client.Handle(context.Background(), &hostapi.Request{Event: event, Job: job(), PID: pid})
@@ -85,8 +80,9 @@ func BenchmarkEvent(b *testing.B) {
 	})
 }
 
-// BenchmarkEndOfThousand is the end of a job of 1,000 processes: from the exit of its leading program until `run` has
-// returned, and, as the report says, until the last process was dead.
+// BenchmarkEndOfThousand is the end of a job of 1,000 processes. The time is from the exit of its
+// leading program until `run` has returned and, as the report says, until the last process was
+// dead.
 func BenchmarkEndOfThousand(b *testing.B) {
 	const script = `import os, signal, time
 for _ in range(1000):
@@ -105,9 +101,7 @@ os._exit(0)`
 		}
 		now := time.Now()
 		seconds, err := strconv.ParseFloat(strings.TrimSpace(stdout.String()), 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, err)
 		returned += now.Sub(time.UnixMicro(int64(seconds * 1e6)))
 		_, kill, _ := strings.Cut(stderr.String(), `"kill":{"signal":"SIGKILL","seconds":`)
 		kill, _, _ = strings.Cut(kill, ",")
@@ -120,11 +114,12 @@ os._exit(0)`
 	b.ReportMetric(float64(returned.Milliseconds())/float64(b.N), "ms-to-return")
 }
 
-// BenchmarkIdle looks at a daemon that has nothing to do for ten seconds, without a job and with one.
+// BenchmarkIdle looks at a daemon that has nothing to do for ten seconds, without a job and with
+// one.
 func BenchmarkIdle(b *testing.B) {
 	n, d := benchNode(b)
 	var hook []int
-	eventually(b, "the cgroup hook runs", func() bool {
+	must.Eventually(b, "the cgroup hook runs", func() bool {
 		hook = processesNamed(filepath.Join(built, "hooks/cgroup"))
 		return len(hook) == 1
 	})
@@ -132,10 +127,8 @@ func BenchmarkIdle(b *testing.B) {
 	b.Run("no job", func(b *testing.B) { atRest(b, pids) })
 	b.Run("sleeping job", func(b *testing.B) {
 		cmd := n.command("run", "--report=none", "--", "sleep", "15")
-		if err := cmd.Start(); err != nil {
-			b.Fatal(err)
-		}
-		eventually(b, "the job runs", func() bool { return len(processesNamed("sleep", "15")) > 0 })
+		must.NoError(b, cmd.Start())
+		must.Eventually(b, "the job runs", func() bool { return len(processesNamed("sleep", "15")) > 0 })
 		time.Sleep(time.Second) // past its start
 		with := map[string]int{"run": cmd.Process.Pid}
 		for name, pid := range pids {
@@ -163,13 +156,14 @@ func atRest(b *testing.B, pids map[string]int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkWalltime is how late a job of three seconds gets its warning, two seconds before its end, and its SIGTERM, by its own clock;
-// run it 50 times.
+// BenchmarkWalltime is how late a job of three seconds gets its warning, two seconds before its
+// end, and its SIGTERM. The job's own clock counts. Run it 50 times.
 func BenchmarkWalltime(b *testing.B) {
 	n, _ := benchNode(b)
 	var warned, ended []time.Duration
 	for b.Loop() {
-		cmd := n.command("run", "-l", "walltime=3", "-l", "walltime_signal=USR1@2", "--report=json", "--", "python3", "-c", traps)
+		cmd := n.command("run", "-l", "walltime=3", "-l", "walltime_signal=USR1@2", "--report=json", "--", "python3",
+			"-c", traps)
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if cmd.Run(); cmd.ProcessState.ExitCode() != 143 {
@@ -217,9 +211,7 @@ func pss(b *testing.B, pid int) int {
 
 func field(b *testing.B, file, key string) int {
 	text, err := os.ReadFile(file)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	for line := range strings.Lines(string(text)) {
 		if k, v, ok := strings.Cut(line, ":"); ok && k == key {
 			n, _ := strconv.Atoi(strings.Fields(v)[0])
@@ -230,7 +222,8 @@ func field(b *testing.B, file, key string) int {
 	return 0
 }
 
-// bare makes testdata/bare, a static Go program: what an attach is measured against. Guests, which have no Go, bring it along.
+// bare makes testdata/bare, a static Go program: what an attach is measured against. Guests, which
+// have no Go, bring it along.
 func bare(b *testing.B) string {
 	b.Helper()
 	if program := filepath.Join(built, "samples/bare"); exists(program) {
@@ -238,9 +231,7 @@ func bare(b *testing.B) string {
 	}
 	dir := b.TempDir()
 	for _, d := range []string{dir, filepath.Dir(dir)} { // nobody is to run it
-		if err := os.Chmod(d, 0o711); err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, os.Chmod(d, 0o711))
 	}
 	program := filepath.Join(dir, "bare")
 	cmd := exec.Command("go", "build", "-o", program, "../../testdata/bare")
@@ -251,9 +242,11 @@ func bare(b *testing.B) string {
 	return program
 }
 
-// BenchmarkAttach is a program run by itself and through pbs-attach, one after the other in turn, since the machine may be busy with
-// other things. "again" comes right behind another attach: the first in a while waits for the kernel, see docs/performance.md. A round
-// takes some 80 ms. In a guest all of it is done once more where the kernel does not wait; that option is the whole kernel's.
+// BenchmarkAttach is a program run by itself and through pbs-attach, one after the other in turn,
+// since the machine may be busy with other things. "again" comes right behind another attach: the
+// first in a while waits for the kernel, see docs/performance.md. A round takes some 80 ms. In a
+// guest all of it is done once more where the kernel does not wait; that option is the whole
+// kernel's.
 func BenchmarkAttach(b *testing.B) {
 	b.Run("as mounted", func(b *testing.B) { attachOneByOne(b, newNode(b)) })
 	if exists("/lab/.lab/command") {
@@ -270,7 +263,7 @@ func attachOneByOne(b *testing.B, n *node) {
 	run := func(args ...string) time.Duration {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Dir, cmd.Env = "/", []string{"HOOKHOST_SOCKET=" + n.path("run/s")}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
+		cmd.SysProcAttr = sessionOf(ownerUID)
 		var said bytes.Buffer
 		cmd.Stderr = &said
 		start := time.Now()
@@ -296,9 +289,10 @@ func attachOneByOne(b *testing.B, n *node) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// Benchmark200Attaches is 200 attaches at one time: how long after they were let go each has become its program, as these say
-// themselves, and the same programs without an attach. All are looked for in the job. A round takes seconds: run it 5 times, and not by a
-// pattern that takes BenchmarkAttach as well.
+// Benchmark200Attaches is 200 attaches at one time: how long after they were let go each has
+// become its program. The programs themselves say so. The same programs run without an attach,
+// too. All are looked for in the job. A round takes seconds: run it 5 times, and not by a pattern
+// that takes BenchmarkAttach as well.
 func Benchmark200Attaches(b *testing.B) {
 	n, _ := benchNode(b)
 	const job, count = "7.bench", 200
@@ -314,17 +308,14 @@ func Benchmark200Attaches(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// atOnce starts a program count times at one moment, in a job where one is named, and returns how long each took to begin.
+// atOnce starts a program count times at one moment, in a job where one is named, and returns how
+// long each took to begin.
 func (n *node) atOnce(b *testing.B, program string, count int, job string) (took []time.Duration) {
 	in, let, err := os.Pipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	defer in.Close()
 	said, say, err := os.Pipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	defer said.Close()
 	args := []string{"-c", `echo; read x; exec "$@"`, "sh"}
 	if job != "" {
@@ -334,10 +325,8 @@ func (n *node) atOnce(b *testing.B, program string, count int, job string) (took
 		cmd := exec.Command("sh", append(args, program)...)
 		cmd.Dir, cmd.Env = "/", []string{"SAY=1", "HOOKHOST_SOCKET=" + n.path("run/s")}
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = in, say, os.Stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
-		if err := cmd.Start(); err != nil {
-			b.Fatal(err)
-		}
+		cmd.SysProcAttr = sessionOf(ownerUID)
+		must.NoError(b, cmd.Start())
 		defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	}
 	say.Close()

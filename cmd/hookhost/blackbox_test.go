@@ -20,12 +20,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // built holds the programs under test, as `make` lays them out.
 var built string
 
-// TestMain builds the programs, unless HOOKHOST_TEST_BIN is where they lie already: a guest has no Go.
+// TestMain builds the programs, unless HOOKHOST_TEST_BIN is where they lie already: a guest has no
+// Go.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	fuzz := flag.Lookup("test.fuzz") // a fuzz target needs no programs, and each of its workers comes by here
@@ -50,7 +53,8 @@ func TestMain(m *testing.M) {
 
 func build(dir string) error {
 	for out, pkg := range map[string]string{
-		"hookhost": ".", "pbs-attach": "../pbs-attach", "hooks/cgroup": "../../hooks/cgroup", "hooks/devices": "../../hooks/devices", "hooks/walltime": "../../hooks/walltime",
+		"hookhost": ".", "pbs-attach": "../pbs-attach", "hooks/cgroup": "../../hooks/cgroup",
+		"hooks/devices": "../../hooks/devices", "hooks/walltime": "../../hooks/walltime",
 		"hooks/mpi": "../../hooks/mpi", "samples/deny": "../../testdata/hooks/deny",
 		"openpbs/pbs_python": "../../cmd/pbs-python",
 	} {
@@ -81,14 +85,10 @@ func newNode(t testing.TB, config ...string) *node {
 		t.Skip("needs root: jobs are confined by cgroups")
 	}
 	dir, err := os.MkdirTemp("", "hh") // not t.TempDir: a socket lives in it, and its path has to be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	n := &node{t: t, dir: dir, prefix: fmt.Sprintf("hhtest_%d%s_%d", os.Getpid(), os.Getenv(inNamespace), nodes.Add(1))}
 	text := "[cgroup]\nprefix = \"" + n.prefix + "\"\n" + strings.Join(config, "\n")
-	if err := os.WriteFile(n.path("hookhost.toml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(n.path("hookhost.toml"), []byte(text), 0o600))
 	t.Cleanup(func() {
 		n.endDaemon()
 		if left := n.jobDirs(); len(left) > 0 {
@@ -110,13 +110,13 @@ func (n *node) owner() int {
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0
 	}
-	must(n.t, err)
+	must.NoError(n.t, err)
 	defer f.Close()
 	if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
 		return 0
 	}
 	text, err := io.ReadAll(f)
-	must(n.t, err)
+	must.NoError(n.t, err)
 	pid := 0
 	fmt.Sscan(string(text), &pid)
 	return pid
@@ -127,7 +127,7 @@ func (n *node) endDaemon() {
 	n.t.Helper()
 	if pid := n.owner(); pid > 1 {
 		syscall.Kill(pid, syscall.SIGTERM)
-		eventually(n.t, "the daemon of run ends", func() bool { return n.owner() == 0 })
+		must.Eventually(n.t, "the daemon of run ends", func() bool { return n.owner() == 0 })
 	}
 	os.Remove(n.lockFile())
 	if b, err := os.ReadFile(n.path("state/until-idle.log")); err == nil && n.t.Failed() {
@@ -138,7 +138,8 @@ func (n *node) endDaemon() {
 func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
 
 func (n *node) env() []string {
-	return append(os.Environ(), "HOOKHOST_CONFIG="+n.path("hookhost.toml"), "HOOKHOST_STATE="+n.path("state"), "HOOKHOST_SOCKET="+n.path("run/s"))
+	return append(os.Environ(), "HOOKHOST_CONFIG="+n.path("hookhost.toml"), "HOOKHOST_STATE="+n.path("state"),
+		"HOOKHOST_SOCKET="+n.path("run/s"))
 }
 
 // result is what a command left.
@@ -175,7 +176,8 @@ func (n *node) finish(cmd *exec.Cmd) result {
 	return r
 }
 
-// usageReport is the part of the report's JSON that tests look at, decoded apart from the program's own types.
+// usageReport is the part of the report's JSON that tests look at, decoded apart from the
+// program's own types.
 type usageReport struct {
 	Job           string
 	Name          string
@@ -197,32 +199,44 @@ type usageReport struct {
 			Signal     string
 			Stragglers int
 		}
+		ThrottledSeconds *float64 `json:"throttled_seconds"`
+		MajorFaults      *int64   `json:"major_faults"`
+		PidsPeak         *int64   `json:"pids_peak"`
+		Pressure         *struct {
+			MemorySome *float64 `json:"memory_some_seconds"`
+		}
+		Ranks []reportedRank
 	}
+	Missing      map[string]string
 	DiagMessages map[string]string `json:"diag_messages"`
 	Notes        []string
 }
 
-// report finds the one JSON object that stands on a line of its own.
+// report finds the one JSON object that stands on a line of its own, the report of one host.
 func (r result) report(t testing.TB) usageReport {
 	t.Helper()
-	for _, line := range strings.Split(r.stderr+"\n"+r.stdout, "\n") {
-		if strings.HasPrefix(line, "{") {
-			return decodeReport(t, line)
-		}
-	}
-	t.Fatalf("no report in %q", r.stderr)
-	return usageReport{}
+	return decodeReport(t, r.stderr+"\n"+r.stdout)
 }
 
 func decodeReport(t testing.TB, text string) usageReport {
 	t.Helper()
-	var rep usageReport
-	if err := json.Unmarshal([]byte(text), &rep); err != nil {
-		t.Fatalf("report %q: %v", text, err)
-	}
+	rep := reportOfHosts(t, text)
 	if len(rep.Hosts) != 1 {
 		t.Fatalf("report has %d hosts, want 1", len(rep.Hosts))
 	}
+	return rep
+}
+
+// reportOfHosts decodes the first JSON object that stands on a line of its own.
+func reportOfHosts(t testing.TB, text string) (rep usageReport) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "{") {
+			must.NoError(t, json.Unmarshal([]byte(line), &rep))
+			return rep
+		}
+	}
+	t.Fatalf("no report in %q", text)
 	return rep
 }
 
@@ -244,14 +258,10 @@ func (n *node) serve() *daemon {
 func (n *node) serveBy(start func(*exec.Cmd) error) *daemon {
 	n.t.Helper()
 	log, err := os.OpenFile(n.path("log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	cmd := exec.Command(filepath.Join(built, "hookhost"), "serve")
 	cmd.Env, cmd.Stdout, cmd.Stderr = n.env(), log, log
-	if err := start(cmd); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, start(cmd))
 	d := &daemon{cmd: cmd, n: n, log: log}
 	n.t.Cleanup(func() {
 		d.stop()
@@ -260,7 +270,8 @@ func (n *node) serveBy(start func(*exec.Cmd) error) *daemon {
 			n.t.Logf("daemon's log:\n%s", b)
 		}
 	})
-	eventually(n.t, "the daemon answers", func() bool { return exists(n.path("run/s")) && n.command("jobs").Run() == nil })
+	must.Eventually(n.t, "the daemon answers",
+		func() bool { return exists(n.path("run/s")) && n.command("jobs").Run() == nil })
 	return d
 }
 
@@ -279,17 +290,6 @@ func (d *daemon) kill() {
 	d.cmd.Process.Kill()
 	d.cmd.Wait()
 	d.cmd = nil
-}
-
-// eventually waits for something that another process does and that nothing announces.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("not in time: %s", what)
 }
 
 // processesNamed returns the pids whose command line is args.

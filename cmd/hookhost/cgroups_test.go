@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// cgroups returns the node's directories that match, in every hierarchy: below /sys/fs/cgroup where that is v2, else below
-// a folder of each.
+// cgroups returns the node's directories that match, in every hierarchy: below /sys/fs/cgroup
+// where that is v2, else below a folder of each.
 func (n *node) cgroups(pattern string) []string {
 	var dirs []string
 	for _, top := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
@@ -31,7 +31,8 @@ func (n *node) memoryDir(job string) string {
 	return "/sys/fs/cgroup/memory/" + n.prefix + ".service/jobid/" + job
 }
 
-// cgroupOf returns the cgroup of a controller in the text of a /proc/PID/cgroup: where v1 does not have it, that of v2.
+// cgroupOf returns the cgroup of a controller in the text of a /proc/PID/cgroup: where v1 does not
+// have it, that of v2.
 func cgroupOf(text, controller string) string {
 	v2 := ""
 	for line := range strings.Lines(text) {
@@ -78,8 +79,9 @@ func (n *node) removeCgroups() {
 	}
 }
 
-// stopUnit stops the unit that hookhost had systemd make for the node's jobs, and so its keeper. The unit refuses to be
-// stopped by hand (RefuseManualStop=), but not for another that it conflicts with.
+// stopUnit stops the unit that hookhost had systemd make for the node's jobs, and so its keeper.
+// The unit refuses to be stopped by hand (RefuseManualStop=), but not for another that it
+// conflicts with.
 func (n *node) stopUnit() {
 	unit := n.prefix + ".service"
 	if _, err := os.Readlink("/run/systemd/units/invocation:" + unit); err != nil {
@@ -87,7 +89,8 @@ func (n *node) stopUnit() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "systemd-run", "--quiet", "--collect", "--unit="+n.prefix+"-end", "--property=Conflicts="+unit, "true").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "systemd-run", "--quiet", "--collect", "--unit="+n.prefix+"-end",
+		"--property=Conflicts="+unit, "true").CombinedOutput()
 	if err != nil {
 		n.t.Logf("stop %s: %v: %s", unit, err, out)
 	}

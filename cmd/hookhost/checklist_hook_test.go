@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 var eventType = regexp.MustCompile(`(?m)^(?:pbs\.event\(\)\.type=|\s*"event": ")(\w+)`)
@@ -24,19 +26,21 @@ type call struct {
 	command string // the same for a shell
 }
 
-// prepare writes the input file and returns the command line: that of pbs_python, but for the interpreter. leader is the process that will be
-// its parent, 0 for MoM.
+// prepare writes the input file and returns the command line: that of pbs_python, but for the
+// interpreter. leader is the process that will be its parent, 0 for MoM.
 func (m *mom) prepare(input string, leader int) *call {
 	m.t.Helper()
 	event := eventType.FindStringSubmatch(input)[1]
 	stem := m.at(fmt.Sprintf("mom_priv/hooks/tmp/hook_%s_hookhost_%d", event, m.events.Add(1)))
-	must(m.t, os.WriteFile(stem+".in", []byte(input), 0o600))
+	must.NoError(m.t, os.WriteFile(stem+".in", []byte(input), 0o600))
 	interpreter, err := filepath.Abs("../../integrations/openpbs/testdata/pbs_python.py")
-	must(m.t, err)
+	must.NoError(m.t, err)
 	c := &call{dir: m.at("mom_priv/hooks/tmp"), out: stem + ".out"}
 	if m.by == byShim {
-		c.args = []string{"python3", interpreter, "--hook", "-i", stem + ".in", "-o", c.out, "-L", m.at("mom_logs"), "-e", "8191", m.at("mom_priv/hooks/hookhost.PY")}
-		c.env = []string{"PATH=/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PBS_HOOK_CONFIG_FILE=" + m.at("mom_priv/hooks/hookhost.CF"), "PBS_STANDIN_SERVER=" + m.at("server")}
+		c.args = []string{"python3", interpreter, "--hook", "-i", stem + ".in", "-o", c.out, "-L", m.at("mom_logs"),
+			"-e", "8191", m.at("mom_priv/hooks/hookhost.PY")}
+		c.env = []string{"PATH=/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PBS_HOOK_CONFIG_FILE=" +
+			m.at("mom_priv/hooks/hookhost.CF"), "PBS_STANDIN_SERVER=" + m.at("server")}
 	} else {
 		c.args = []string{filepath.Join(built, "hookhost"), "event", event, "--input", stem + ".in"}
 		if event == "execjob_launch" {
@@ -87,7 +91,7 @@ func (m *mom) read(c *call, input, said string, status int) answer {
 // serverHas makes what the server has of the host's own vnode.
 func (m *mom) serverHas(state, comment string) {
 	m.t.Helper()
-	must(m.t, os.WriteFile(m.at("server"), fmt.Appendf(nil, "%s\t%s\t%s\n", m.name, state, comment), 0o600))
+	must.NoError(m.t, os.WriteFile(m.at("server"), fmt.Appendf(nil, "%s\t%s\t%s\n", m.name, state, comment), 0o600))
 }
 
 // names returns what was set, in order, for a failure's text.

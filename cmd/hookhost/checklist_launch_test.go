@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// segments splits the environment of an event where MoM does: at commas that no backslash is before (openpbs attr_func.c).
+// segments splits the environment of an event where MoM does: at commas that no backslash is
+// before (openpbs attr_func.c).
 func segments(text string) []string {
 	var list []string
 	start := 0
@@ -35,25 +37,28 @@ func variable(text, name string) (value string, found bool) {
 	return "", false
 }
 
-// Hooks may change the program, its arguments and its environment, each what the one before it has left; what none of them changes is as it
-// was, in whatever words.
+// Hooks may change the program, its arguments and its environment, each as the one before it has
+// left them. All else stays as it was, in whatever words.
 func TestChecklist15Launch(t *testing.T) {
 	m := newMoM(t, "[devices]\nenabled = false\n[mpi]\nenabled = false")
 	m.register("inner", "execjob_launch", 500, `wrapper = ["/usr/bin/env", "A=1"]
 set_env = { NEW = "a,b\\c \"d\" 'e'\nf=g", TOLD = "inner" }
 unset_env = ["GONE"]
 `)
-	m.register("outer", "execjob_launch", 600, "wrapper = [\"/usr/bin/nice\", \"-n\", \"5\"]\nset_env = { TOLD = \"inner\" }\n")
+	m.register("outer", "execjob_launch", 600,
+		"wrapper = [\"/usr/bin/nice\", \"-n\", \"5\"]\nset_env = { TOLD = \"inner\" }\n")
 	m.serve()
 	kept := []string{
-		"PATH=/bin:/usr/bin", `COMMA=a\,b\,\,c`, `QUOTES=say "x" 'y' ` + "`z`", "LINES=one\ntwo", "EMPTY=", "EQUALS==a=b=", `BACK=C:\\dir`, "TAB=\t|\x01|", "UNICODE=ä€𝄞",
+		"PATH=/bin:/usr/bin", `COMMA=a\,b\,\,c`, `QUOTES=say "x" 'y' ` + "`z`", "LINES=one\ntwo", "EMPTY=",
+		"EQUALS==a=b=", `BACK=C:\\dir`, "TAB=\t|\x01|", "UNICODE=ä€𝄞",
 		"DOLLAR=$HOME ${x}", "BASH_FUNC_f%%=() { echo 'a b'\n}", `FORMAT=%s %d %%`, "SPACES=  two  ",
 	}
 	in := slices.Concat(kept[:4], []string{"GONE=1"}, kept[4:])
 	j := pbsJob{id: "1501.pbshost", list: "ncpus=1,mem=32mb"}
 	m.begin(j)
 	k := m.fork()
-	a := k.launch(j, "progname=/bin/sleep", "argv[0]=/bin/sleep", "argv[1]=2", `argv[2]=x "y" z`, `env="""`+strings.Join(in, ",")+`"""`)
+	a := k.launch(j, "progname=/bin/sleep", "argv[0]=/bin/sleep", "argv[1]=2", `argv[2]=x "y" z`, `env="""`+
+		strings.Join(in, ",")+`"""`)
 	if !a.accepted {
 		t.Fatalf("launch: %+v", a)
 	}
@@ -90,20 +95,19 @@ unset_env = ["GONE"]
 	m.register("other", "execjob_launch", 700, "set_env = { TOLD = \"other\" }\n")
 	j.id = "1502.pbshost"
 	m.begin(j)
-	if a := m.fork().launch(j); a.accepted || !strings.Contains(a.message, "TOLD") || !strings.Contains(a.message, "inner") || !strings.Contains(a.message, "other") {
+	if a := m.fork().launch(j); a.accepted || !strings.Contains(a.message, "TOLD") ||
+		!strings.Contains(a.message, "inner") || !strings.Contains(a.message, "other") {
 		t.Errorf("two hooks set a variable to different values: %+v", a)
 	}
 	m.end(j)
 }
 
-// Programs are told which devices they have: no GPU is an empty list, not none, in the order of the PCI addresses, and what is attached is told
-// the same.
+// Programs are told which devices they have, in the order of the PCI addresses. No GPU is an empty
+// list, not none. An attached program is told the same.
 func TestChecklist16DeviceEnvironment(t *testing.T) {
 	paths, config := fpgas(t, 2)
 	m := newMoM(t, config)
-	for _, dir := range []string{built, m.dir} {
-		must(t, os.Chmod(dir, 0o711))
-	}
+	m.open()
 	m.serve()
 	j := pbsJob{id: "1601.pbshost", list: "ncpus=1,mem=32mb,fpga=1"}
 	m.begin(j)
@@ -123,15 +127,16 @@ func TestChecklist16DeviceEnvironment(t *testing.T) {
 	if !slices.Contains(paths, mine) {
 		t.Errorf("FPGA=%s, want one of %v", mine, paths)
 	}
-	r := m.as(ownerUID, "attach", "-s", "-j", j.id, "sh", "-c", `echo "${CUDA_VISIBLE_DEVICES-unset}:$CUDA_DEVICE_ORDER:$FPGA"`)
+	r := m.as(ownerUID, "attach", "-s", "-j", j.id, "sh", "-c",
+		`echo "${CUDA_VISIBLE_DEVICES-unset}:$CUDA_DEVICE_ORDER:$FPGA"`)
 	if r.status != 0 || r.stdout != ":PCI_BUS_ID:"+mine+"\n" {
 		t.Errorf("what is attached sees %+v", r)
 	}
 	m.end(j)
 }
 
-// Devices are looked for once and not at each event, by a program that is given up after its time; and that nobody could tell is another thing
-// than that there are none.
+// Devices are looked for once and not at each event, by a program that is given up after its time.
+// A host whose devices nobody could tell is not one without devices.
 func TestChecklist06DevicesAreLookedForOnce(t *testing.T) {
 	m := newMoM(t, "[devices]\ncdi_dir = \"\"\nprobe_timeout = \"1s\"")
 	if exists(driverVersion) {
@@ -139,7 +144,8 @@ func TestChecklist06DevicesAreLookedForOnce(t *testing.T) {
 	}
 	d := m.serve()
 	none := pbsJob{id: "601.pbshost", chunks: "(pbshost:ncpus=1:mem=32768kb:ngpus=1)", list: "ncpus=1,mem=32mb,ngpus=1"}
-	if a := m.job("execjob_begin", none); a.accepted || a.is("job._delete") || !a.is("job._rerun") || !strings.Contains(a.message, "ngpus") {
+	if a := m.job("execjob_begin", none); a.accepted || a.is("job._delete") || !a.is("job._rerun") ||
+		!strings.Contains(a.message, "ngpus") {
 		t.Errorf("a GPU on a host without any: %+v, want the job held: the server takes the host for one that has", a)
 	}
 	d.stop()
@@ -155,9 +161,10 @@ func TestChecklist06DevicesAreLookedForOnce(t *testing.T) {
 	}
 	j := pbsJob{id: "602.pbshost", list: "ncpus=1,mem=32mb"}
 	m.begin(j)
-	eventually(t, "the look is given up", func() bool {
+	must.Eventually(t, "the look is given up", func() bool {
 		r := m.hookhost("doctor")
-		return strings.Contains(strings.Join(strings.Fields(r.stdout), " "), "devices: nvml ask NVML inventory: no answer within 1")
+		return strings.Contains(strings.Join(strings.Fields(r.stdout), " "),
+			"devices: nvml ask NVML inventory: no answer within 1")
 	})
 	before := asked()
 	if before == 0 {
@@ -169,7 +176,8 @@ func TestChecklist06DevicesAreLookedForOnce(t *testing.T) {
 	m.hook(m.hostInput("exechost_periodic", m.listed(j)...))
 	m.end(j)
 	none.id = "603.pbshost"
-	if a := m.job("execjob_begin", none); a.accepted || !a.is("job._rerun") || !strings.Contains(a.message, "could not be found out") {
+	if a := m.job("execjob_begin", none); a.accepted || !a.is("job._rerun") ||
+		!strings.Contains(a.message, "could not be found out") {
 		t.Errorf("a GPU where nobody could tell whether there are some: %+v, want the job rerun", a)
 	}
 	if n := asked(); n != before {

@@ -15,11 +15,13 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// The tests TestChecklist01 to TestChecklist20 are the behaviours that a replacement of pbs_cgroups has to show, one for each. They play
-// pbs_mom: an event is the file that MoM writes for a hook, the hook is the one that is registered with PBS, under python3 with a stand-in for
-// the module pbs, and what counts is the file that MoM reads afterwards and what the kernel says.
+// The tests TestChecklist... are behaviours that a replacement of pbs_cgroups has to show. They
+// play pbs_mom: an event is the file that MoM writes for a hook. The hook is the one that is
+// registered with PBS, under python3 with a stand-in for the module pbs. The file that MoM reads
+// afterwards counts, and what the kernel says.
 
 // means is how an event comes to the daemon.
 type means int
@@ -51,14 +53,16 @@ func newMoMOf(t *testing.T, name string, config ...string) *mom {
 	n := newNode(t, config...)
 	m := &mom{node: n, name: name, home: n.path("mom")}
 	for _, dir := range []string{"mom_priv/jobs", "mom_priv/hooks/tmp", "mom_logs", "aux", "spool"} {
-		must(t, os.MkdirAll(m.at(dir), 0o755))
+		must.NoError(t, os.MkdirAll(m.at(dir), 0o755))
 	}
-	must(t, os.Chmod(n.dir, 0o711), os.Chmod(m.at("spool"), 0o1777))
-	for _, c := range []string{fmt.Sprintf("\n[host]\nnode = %q\nstart_timeout = \"60s\"\n", name), fmt.Sprintf("[openpbs]\nhome = %q\n", m.home)} {
+	must.NoError(t, os.Chmod(n.dir, 0o711), os.Chmod(m.at("spool"), 0o1777))
+	for _, c := range []string{fmt.Sprintf("\n[host]\nnode = %q\nstart_timeout = \"60s\"\n", name),
+		fmt.Sprintf("[openpbs]\nhome = %q\n", m.home)} {
 		m.configure(c)
 	}
-	must(t, os.WriteFile(m.at("mom_priv/hooks/hookhost.PY"), openpbs.Script(""), 0o600),
-		os.WriteFile(m.at("mom_priv/hooks/hookhost.CF"), fmt.Appendf(nil, "[shim]\nsocket = %q\n", n.path("run/s")), 0o600),
+	must.NoError(t, os.WriteFile(m.at("mom_priv/hooks/hookhost.PY"), openpbs.Script(""), 0o600),
+		os.WriteFile(m.at("mom_priv/hooks/hookhost.CF"), fmt.Appendf(nil, "[shim]\nsocket = %q\n", n.path("run/s")),
+			0o600),
 		os.WriteFile(m.at("mom_priv/hooks/resourcedef"), []byte("diag_messages type=string\n"), 0o600))
 	return m
 }
@@ -76,15 +80,15 @@ func (m *mom) at(name string) string { return filepath.Join(m.home, name) }
 func (m *mom) configure(text string) {
 	m.t.Helper()
 	f, err := os.OpenFile(m.path("hookhost.toml"), os.O_WRONLY|os.O_APPEND, 0)
-	must(m.t, err)
+	must.NoError(m.t, err)
 	_, err = f.WriteString(text)
-	must(m.t, err, f.Close())
+	must.NoError(m.t, err, f.Close())
 }
 
 // has tells the daemon, as MoM does by the job's own file, that the job is MoM's.
 func (m *mom) has(id string) {
 	m.t.Helper()
-	must(m.t, os.WriteFile(m.at("mom_priv/jobs/"+id+".JB"), nil, 0o600))
+	must.NoError(m.t, os.WriteFile(m.at("mom_priv/jobs/"+id+".JB"), nil, 0o600))
 }
 
 // hadNot takes that back.
@@ -135,7 +139,8 @@ func (m *mom) input(event string, j pbsJob, more ...string) string {
 			say("job.Resource_List[%s]=%s", name, value)
 		}
 	}
-	selected := slices.DeleteFunc(slices.Clone(list), func(r string) bool { return r == "" || ofWholeJob.MatchString(r) })
+	selected := slices.DeleteFunc(slices.Clone(list),
+		func(r string) bool { return r == "" || ofWholeJob.MatchString(r) })
 	say("job.schedselect=%s", strings.Join(append([]string{"1"}, selected...), ":"))
 	if j.session != 0 {
 		say("job.session_id=%d", j.session)
@@ -158,7 +163,8 @@ func (m *mom) input(event string, j pbsJob, more ...string) string {
 	return b.String() + m.tail(event)
 }
 
-// hostInput is that of an event that is about no job. periodic's job_list is empty: lines may bring jobs.
+// hostInput is that of an event that is about no job. periodic's job_list is empty: lines may
+// bring jobs.
 func (m *mom) hostInput(event string, lines ...string) string {
 	text := ""
 	if event == "exechost_periodic" {
@@ -216,7 +222,8 @@ func (m *mom) aside(event string, j pbsJob, more ...string) <-chan answer {
 	return done
 }
 
-// begin has a job begin, fails the test if that is not accepted, and keeps the job as MoM does. Whatever becomes of the test, the job is ended.
+// begin has a job begin, fails the test if that is not accepted, and keeps the job as MoM does.
+// Whatever becomes of the test, the job is ended.
 func (m *mom) begin(j pbsJob) answer {
 	m.t.Helper()
 	a := m.job("execjob_begin", j)
@@ -231,7 +238,7 @@ func (m *mom) begin(j pbsJob) answer {
 func (m *mom) endAtLast(j pbsJob) {
 	m.t.Cleanup(func() {
 		if exists(m.path("run/s")) {
-			m.tell("execjob_end", fmt.Sprintf(`{"job": {"id": %q}}`, j.id))
+			m.send("execjob_end", fmt.Sprintf(`{"job": {"id": %q}}`, j.id))
 		}
 	})
 }
@@ -264,13 +271,14 @@ func (m *mom) dirsOf(id string) []string {
 	return dirs
 }
 
-// limit is the job's memory limit as the kernel has it, in bytes; what all jobs may have where it asked for none.
+// limit is the job's memory limit as the kernel has it, in bytes; what all jobs may have where it
+// asked for none.
 func (m *mom) limit(id string) int64 {
 	m.t.Helper()
 	for _, file := range []string{"memory.limit_in_bytes", "memory.max"} {
 		if b, err := os.ReadFile(filepath.Join(m.memoryDir(id), file)); err == nil {
 			n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-			must(m.t, err)
+			must.NoError(m.t, err)
 			return n
 		}
 	}

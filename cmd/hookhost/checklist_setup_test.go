@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// Versions and controllers come from the mount table, hybrid hosts included, and of a controller that is not there its name is told.
+// Versions and controllers come from the mount table, hybrid hosts included, and of a controller
+// that is not there its name is told.
 func TestChecklist01ControllersFromTheMountTable(t *testing.T) {
 	v1, v2 := cgroupMounts(t)
 	m := newMoM(t)
@@ -49,8 +51,9 @@ func TestChecklist01ControllersFromTheMountTable(t *testing.T) {
 		cmd := m.command("serve")
 		var said bytes.Buffer
 		cmd.Stderr = &said
-		must(t, startWithout(cmd, slices.Concat(v1, v2)))
-		if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), "neither a cgroup controller nor a cgroup2 tree is mounted") {
+		must.NoError(t, startWithout(cmd, slices.Concat(v1, v2)))
+		if err := cmd.Wait(); err == nil ||
+			!strings.Contains(said.String(), "neither a cgroup controller nor a cgroup2 tree is mounted") {
 			t.Errorf("serve without %v and %v: %v, %s", v1, v2, err, said.String())
 		}
 		return
@@ -69,7 +72,7 @@ func TestChecklist01ControllersFromTheMountTable(t *testing.T) {
 func cgroupMounts(t *testing.T) (v1, v2 []string) {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/mounts")
-	must(t, err)
+	must.NoError(t, err)
 	for line := range strings.Lines(string(b)) {
 		switch f := strings.Fields(line); {
 		case f[2] == "cgroup" && !strings.Contains(f[3], "name="):
@@ -114,8 +117,9 @@ func startAmong(cmd *exec.Cmd, change func() error) error {
 	return <-done
 }
 
-// Begin may come again, also over what another has left under the job's id. One that is rejected, by this hook or by one of another's,
-// leaves nothing; nor does one of which MoM says nothing more.
+// Begin may come again, also over a cgroup that another has left under the job's id. A begin that
+// is rejected, by this hook or by one of another's, leaves nothing. TestPBSDroppedJobsMakeRoom has
+// the begin of which MoM says nothing more.
 func TestChecklist03BeginIsIdempotentAndLeavesNothing(t *testing.T) {
 	m := newMoM(t)
 	m.serve()
@@ -137,9 +141,9 @@ func TestChecklist03BeginIsIdempotentAndLeavesNothing(t *testing.T) {
 	m.end(first)
 
 	left := pbsJob{id: "302.pbshost", list: all}
-	must(t, os.Mkdir(m.memoryDir(left.id), 0o755))
+	must.NoError(t, os.Mkdir(m.memoryDir(left.id), 0o755))
 	stray := sleeper(t, ownerUID)
-	must(t, os.WriteFile(m.memoryDir(left.id)+"/cgroup.procs", fmt.Append(nil, stray.Process.Pid), 0))
+	must.NoError(t, os.WriteFile(m.memoryDir(left.id)+"/cgroup.procs", fmt.Append(nil, stray.Process.Pid), 0))
 	m.begin(left)
 	stray.Wait() // or the test hangs
 	if got := m.limit(left.id); got != 32<<20 {
@@ -154,37 +158,17 @@ func TestChecklist03BeginIsIdempotentAndLeavesNothing(t *testing.T) {
 
 	m.register("later", "execjob_begin", 900, "reject = \"not today\"\n")
 	last := pbsJob{id: "304.pbshost", list: all}
-	if a := m.job("execjob_begin", last); a.accepted || !strings.Contains(a.message, "not today") || len(m.dirsOf(last.id)) > 0 {
+	if a := m.job("execjob_begin", last); a.accepted || !strings.Contains(a.message, "not today") ||
+		len(m.dirsOf(last.id)) > 0 {
 		t.Errorf("rejected by a hook of hookhost: %+v; left %v", a, m.dirsOf(last.id))
 	}
 	m.commands("hook set later enabled=false")
-
-	// Another hook of PBS's rejects what ours has accepted: MoM drops the job, sends nothing more for it, and starts it or another at once.
-	dropped := pbsJob{id: "305.pbshost", list: all}
-	m.begin(dropped)
-	next := pbsJob{id: "306.pbshost", list: all}
-	if a := m.job("execjob_begin", next); a.accepted || a.set["job._rerun"] != "True" {
-		t.Errorf("a begin beside a job that MoM has: %+v, want it rerun", a)
-	}
-	m.hadNot(dropped.id)
-	dropped.run = 2
-	if a := m.job("execjob_begin", dropped); !a.accepted {
-		t.Errorf("the dropped job, started again at once: %+v", a)
-	}
-	for begun := time.Now(); time.Since(begun) < 1500*time.Millisecond; { // what MoM is just starting has no file yet
-		time.Sleep(100 * time.Millisecond)
-	}
-	m.begin(next)
-	if left := m.dirsOf(dropped.id); len(left) > 0 {
-		t.Errorf("the dropped job has left %v", left)
-	}
-	m.end(next)
 }
 
 // write makes a file of the node's and returns its path.
 func (n *node) write(name, text string) string {
 	n.t.Helper()
-	must(n.t, os.WriteFile(n.path(name), []byte(text), 0o600))
+	must.NoError(n.t, os.WriteFile(n.path(name), []byte(text), 0o600))
 	return n.path(name)
 }
 
@@ -203,7 +187,7 @@ func sample(t testing.TB, name string) string {
 	return program
 }
 
-// No sweep touches a job that is being set up. What is no job's goes.
+// No sweep touches a job that is being set up. The sweep removes a cgroup that is no job's.
 func TestChecklist08SweepSparesJobsInSetup(t *testing.T) {
 	m := newMoM(t)
 	arrived, until := m.path("arrived"), m.path("until")
@@ -212,11 +196,11 @@ func TestChecklist08SweepSparesJobsInSetup(t *testing.T) {
 	j := pbsJob{id: "801.pbshost", list: "ncpus=1,mem=32mb"}
 	m.endAtLast(j)
 	done := m.aside("execjob_begin", j)
-	eventually(t, "the job is half set up", func() bool { return exists(arrived) })
+	must.Eventually(t, "the job is half set up", func() bool { return exists(arrived) })
 	orphan := m.memoryDir("802.pbshost")
-	must(t, os.Mkdir(orphan, 0o755))
+	must.NoError(t, os.Mkdir(orphan, 0o755))
 	for range 2 {
-		if r := m.node.tell("exechost_periodic", `{"vnode_list": {}}`); r.status != 0 {
+		if r := m.node.send("exechost_periodic", `{"vnode_list": {}}`); r.status != 0 {
 			t.Errorf("periodic: %+v", r)
 		}
 	}
@@ -226,28 +210,30 @@ func TestChecklist08SweepSparesJobsInSetup(t *testing.T) {
 	if exists(orphan) {
 		t.Error("the sweep has left what is nobody's")
 	}
-	must(t, os.WriteFile(until, nil, 0o600))
+	must.NoError(t, os.WriteFile(until, nil, 0o600))
 	if a := <-done; !a.accepted || m.limit(j.id) != 32<<20 {
 		t.Errorf("begin: %+v", a)
 	}
 	m.end(j)
 
-	// What was never set up to its end goes when the next daemon comes.
-	must(t, os.Remove(arrived), os.Remove(until))
+	// A job that was never set up to its end goes when the next daemon comes.
+	must.NoError(t, os.Remove(arrived), os.Remove(until))
 	done = m.aside("execjob_begin", j)
-	eventually(t, "the job is half set up once more", func() bool { return exists(arrived) })
+	must.Eventually(t, "the job is half set up once more", func() bool { return exists(arrived) })
 	d.killAll()
 	if a := <-done; a.accepted {
 		t.Errorf("a begin in which the daemon has died: %+v", a)
 	}
 	m.serve()
-	eventually(t, "the job is gone", func() bool { return len(m.dirsOf(j.id)) == 0 })
+	must.Eventually(t, "the job is gone", func() bool { return len(m.dirsOf(j.id)) == 0 })
 }
 
 // register makes testdata/hooks/play a hook for one event; config is the rest of its configuration.
 func (m *mom) register(name, event string, order int, config string, attributes ...string) {
 	m.t.Helper()
 	file := m.write(name+".toml", fmt.Sprintf("event = %q\n%s", event, config))
-	m.commands("hook create "+name, fmt.Sprintf("hook set %s event=%s order=%d %s", name, event, order, strings.Join(attributes, " ")),
-		"hook import "+name+" application/x-executable default "+sample(m.t, "play"), "hook import "+name+" application/x-config default "+file)
+	m.commands("hook create "+name,
+		fmt.Sprintf("hook set %s event=%s order=%d %s", name, event, order, strings.Join(attributes, " ")),
+		"hook import "+name+" application/x-executable default "+sample(m.t, "play"), "hook import "+name+
+			" application/x-config default "+file)
 }

@@ -10,9 +10,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// A task is what MoM forks for a job's program: it leads a session, calls the hooks of prologue and launch, and then becomes the program.
+// A task is the process that MoM forks for a job's program. The task leads a session, calls the
+// hooks of prologue and launch, and then becomes the program.
 type task struct {
 	*mom
 	cmd    *exec.Cmd
@@ -24,15 +27,16 @@ type task struct {
 // fork makes the task; all that is of it ends with the test.
 func (m *mom) fork() *task {
 	m.t.Helper()
-	k := &task{mom: m, cmd: exec.Command("/bin/sh", "-c", `exec 2>&1; while read -r line; do eval "$line" </dev/null; echo "status $?"; done`), gone: make(chan struct{})}
+	k := &task{mom: m, cmd: exec.Command("/bin/sh", "-c",
+		`exec 2>&1; while read -r line; do eval "$line" </dev/null; echo "status $?"; done`), gone: make(chan struct{})}
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var err error
 	k.stdin, err = k.cmd.StdinPipe()
-	must(m.t, err)
+	must.NoError(m.t, err)
 	stdout, err := k.cmd.StdoutPipe()
-	must(m.t, err)
+	must.NoError(m.t, err)
 	k.stdout = bufio.NewReader(stdout)
-	must(m.t, k.cmd.Start())
+	must.NoError(m.t, k.cmd.Start())
 	go func() { k.cmd.Process.Wait(); close(k.gone) }()
 	m.t.Cleanup(func() {
 		syscall.Kill(-k.pid(), syscall.SIGKILL)
@@ -66,7 +70,7 @@ func (k *task) hook(input string) answer {
 		}
 		if status, found := strings.CutPrefix(line, "status "); found {
 			number, err := strconv.Atoi(strings.TrimSpace(status))
-			must(k.t, err)
+			must.NoError(k.t, err)
 			return k.read(c, input, said, number)
 		}
 		said += line
@@ -89,7 +93,8 @@ func (k *task) launch(j pbsJob, more ...string) answer {
 // exec has the task become a program of the job's owner, with its standard output where MoM has it.
 func (k *task) exec(args ...string) {
 	k.t.Helper()
-	words := []string{"exec", "setpriv", "--reuid", fmt.Sprint(ownerUID), "--regid", fmt.Sprint(ownerUID), "--clear-groups", "env", "-i", "PATH=/usr/bin:/bin"}
+	words := []string{"exec", "setpriv", "--reuid", fmt.Sprint(ownerUID), "--regid", fmt.Sprint(ownerUID),
+		"--clear-groups", "env", "-i", "PATH=/usr/bin:/bin"}
 	for _, a := range args {
 		words = append(words, "'"+strings.ReplaceAll(a, "'", `'\''`)+"'")
 	}
@@ -106,7 +111,7 @@ func (m *mom) running(j pbsJob, args ...string) *task {
 		m.t.Fatalf("launch of %s: %+v", j.id, a)
 	}
 	k.exec(args...)
-	eventually(m.t, "the program runs", func() bool {
+	must.Eventually(m.t, "the program runs", func() bool {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", k.pid()))
 		return string(b) == strings.Join(args, "\x00")+"\x00"
 	})

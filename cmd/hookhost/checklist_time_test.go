@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// Walltime is the mother superior's affair: suspended time does not count, a restart changes nothing, and what minds no SIGTERM gets SIGKILL
-// after the job's own grace.
+// Walltime is the mother superior's affair. Suspended time does not count, and a restart changes
+// nothing. A program that minds no SIGTERM gets SIGKILL after the job's own grace.
 func TestChecklist17Walltime(t *testing.T) {
 	t.Parallel() // it waits more than it does
 	config := "[walltime]\nmom_margin = \"1s\"\n"
@@ -32,7 +35,7 @@ while True: signal.pause()`, file)
 	there.sister = true
 	other := sister.running(there, "sleep", "1000")
 	read := func() map[string]time.Duration { b, _ := os.ReadFile(file); return said(t, string(b)) }
-	eventually(t, "the program has started", func() bool { return read()["started"] != 0 })
+	must.Eventually(t, "the program has started", func() bool { return read()["started"] != 0 })
 
 	if a := m.job("execjob_postsuspend", j); !a.accepted {
 		t.Fatalf("postsuspend: %+v", a)
@@ -52,8 +55,10 @@ while True: signal.pause()`, file)
 	k.over()
 	killed := monotonic()
 	stood := resumed - suspended
-	if got, least := read()["SIGTERM"], launched+time.Duration(limit+1)*time.Second; got < least+stood-time.Second || got > least+stood+late+time.Second {
-		t.Errorf("SIGTERM %v after the launch, of which it stood for %v; want it %v after that", got-launched, stood, least-launched)
+	if got, least := read()["SIGTERM"], launched+time.Duration(limit+1)*time.Second; got < least+stood-time.Second ||
+		got > least+stood+late+time.Second {
+		t.Errorf("SIGTERM %v after the launch, of which it stood for %v; want it %v after that", got-launched, stood,
+			least-launched)
 	} else if killed < got+time.Second-early { // job_kill_delay
 		t.Errorf("killed %v after its SIGTERM", killed-got)
 	}
@@ -62,6 +67,11 @@ while True: signal.pause()`, file)
 	}
 	m.end(j)
 	sister.end(there)
+	if notes := reportOfHosts(t,
+		m.hookhost("report", j.id, "--format=json").stdout).Notes; !strings.Contains(strings.Join(notes, "\n"),
+		"walltime") {
+		t.Errorf("notes %q", notes)
+	}
 }
 
 // A suspended job's cpus and memory are others' to have, and what goes on shares them.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // PBS's own forms (openpbs.md 3.6): sizes in kb, durations, whole numbers.
@@ -27,8 +29,9 @@ func kb(t *testing.T, a answer, name string) int {
 	return n
 }
 
-// What a job used is zero from begin on, so that MoM's polling never owns it, and told before the counters go: cput, memory without page cache,
-// and cpupercent of what was used since it was told last.
+// A job's usage is zero from begin on, so that MoM's polling never owns it, and is told before the
+// counters go. The usage has cput, memory without page cache, and cpupercent of the time since it
+// was told last.
 func TestChecklist10Usage(t *testing.T) {
 	t.Parallel() // it waits more than it does
 	m := newMoM(t)
@@ -63,7 +66,7 @@ while not os.path.exists(sys.argv[3]): time.sleep(0.05)`, file, first, second)
 	}
 	before := list()
 	began := time.Now()
-	must(t, os.WriteFile(first, nil, 0o644))
+	must.NoError(t, os.WriteFile(first, nil, 0o644))
 	k.await("burnt")
 	after := list()
 	took := time.Since(began)
@@ -76,13 +79,14 @@ while not os.path.exists(sys.argv[3]): time.sleep(0.05)`, file, first, second)
 	if !durationForm.MatchString(inList(after, "cput")) || seconds(t, inList(after, "cput")) < 2*time.Second {
 		t.Errorf("cput = %q", inList(after, "cput"))
 	}
-	// Of two seconds of cpu in all the time since the launch it would be less than half of this.
+	// Two seconds of cpu in all the time since the launch would be less than half of this.
 	share := int(100 * 2 / took.Seconds())
 	whole := int(100 * 2 / (took + idle).Seconds())
 	if got, err := strconv.Atoi(inList(after, "cpupercent")); err != nil || got < (share+whole)/2 || got > 2*share+20 {
-		t.Errorf("cpupercent = %q, want about %d, of the time since it was told last, and not %d, of all", inList(after, "cpupercent"), share, whole)
+		t.Errorf("cpupercent = %q, want about %d, of the time since it was told last, and not %d, of all",
+			inList(after, "cpupercent"), share, whole)
 	}
-	must(t, os.WriteFile(second, nil, 0o644))
+	must.NoError(t, os.WriteFile(second, nil, 0o644))
 	k.over()
 	a = m.end(j)
 	if mem := kb(t, a, "mem"); mem < 60<<10 || mem > 100<<10 {
@@ -95,17 +99,19 @@ while not os.path.exists(sys.argv[3]): time.sleep(0.05)`, file, first, second)
 		t.Error("walltime is MoM's own")
 	}
 	for _, h := range decodeReport(t, m.hookhost("report", j.id, "--format=json").stdout).Hosts {
-		if h.MemBytes != nil && h.CgroupPeakBytes != nil && *h.CgroupPeakBytes < *h.MemBytes+80<<20 { // v2 tells no peak before Linux 5.19
+		// V2 tells no peak before Linux 5.19.
+		if h.MemBytes != nil && h.CgroupPeakBytes != nil && *h.CgroupPeakBytes < *h.MemBytes+80<<20 {
 			t.Errorf("report: mem %d, cgroup's peak %d, want them apart", *h.MemBytes, *h.CgroupPeakBytes)
 		}
 	}
 }
 
-// onDisk makes a folder that everybody may write to, where files are on a disk: in a tmpfs, as /tmp may be one, they are memory.
+// onDisk makes a folder that everybody may write to, where files are on a disk. In a tmpfs, as
+// /tmp may be one, files are memory.
 func onDisk(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "hhtest")
-	must(t, err, os.Chmod(dir, 0o777))
+	must.NoError(t, err, os.Chmod(dir, 0o777))
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -135,24 +141,28 @@ func (k *task) await(text string) {
 	}
 }
 
-// A kill for want of memory is told where the kernel has killed, and only there: to the job, in its standard error, and to PBS.
+// A kill for want of memory is told where the kernel has killed, and only there. The job is told
+// in its standard error, and PBS is.
 func TestChecklist11OOM(t *testing.T) {
 	m := newMoM(t)
 	m.serve()
-	for _, tt := range []struct{ id, joinPath, file, other string }{{"1101.pbshost", "n", ".ER", ".OU"}, {"1102.pbshost", "oe", ".OU", ".ER"}} {
+	for _, tt := range []struct{ id, joinPath, file, other string }{{"1101.pbshost", "n", ".ER", ".OU"},
+		{"1102.pbshost", "oe", ".OU", ".ER"}} {
 		j := pbsJob{id: tt.id, joinPath: tt.joinPath, list: "ncpus=1,mem=48mb"}
 		for _, end := range []string{".ER", ".OU"} {
-			must(t, os.WriteFile(m.at("spool/"+j.id+end), []byte("said before\n"), 0o600), os.Chown(m.at("spool/"+j.id+end), ownerUID, ownerUID))
+			must.NoError(t, os.WriteFile(m.at("spool/"+j.id+end), []byte("said before\n"), 0o600),
+				os.Chown(m.at("spool/"+j.id+end), ownerUID, ownerUID))
 		}
 		k := m.running(j, "python3", "-c", "x = bytearray(300 << 20)")
 		k.over()
 		a := m.end(j)
 		var diag map[string]string
-		if err := json.Unmarshal([]byte(a.used("diag_messages")), &diag); err != nil || diag[momHost] != "Cgroup mem limit exceeded" || strings.Contains(a.used("diag_messages"), ": ") {
+		if err := json.Unmarshal([]byte(a.used("diag_messages")), &diag); err != nil ||
+			diag[momHost] != "Cgroup mem limit exceeded" || strings.Contains(a.used("diag_messages"), ": ") {
 			t.Errorf("diag_messages = %q", a.used("diag_messages"))
 		}
 		b, err := os.ReadFile(m.at("spool/" + j.id + tt.file))
-		must(t, err)
+		must.NoError(t, err)
 		if line := regexp.MustCompile(`\Asaid before\nCgroup mem limit exceeded: .*Killed process \d+ \(python3\).*\n\z`); !line.Match(b) {
 			t.Errorf("%s: %q, want %s", tt.file, b, line)
 		}
@@ -163,7 +173,8 @@ func TestChecklist11OOM(t *testing.T) {
 
 	// A limit that is hit, as page cache does all the time, is no kill.
 	j := pbsJob{id: "1103.pbshost", list: "ncpus=1,mem=48mb"}
-	k := m.running(j, "dd", "if=/dev/zero", "of="+filepath.Join(onDisk(t), "big"), "bs=1048576", "count=200", "status=none")
+	k := m.running(j, "dd", "if=/dev/zero", "of="+filepath.Join(onDisk(t), "big"), "bs=1048576", "count=200",
+		"status=none")
 	k.over()
 	a := m.end(j)
 	if strings.Contains(a.used("diag_messages"), "exceeded") || exists(m.at("spool/"+j.id+".ER")) {
@@ -173,7 +184,7 @@ func TestChecklist11OOM(t *testing.T) {
 	// The spool is everybody's: what is there under the job's name need not be the job's.
 	j = pbsJob{id: "1104.pbshost", list: "ncpus=1,mem=48mb"}
 	secret := m.path("secret")
-	must(t, os.WriteFile(secret, nil, 0o666), os.Symlink(secret, m.at("spool/"+j.id+".ER")))
+	must.NoError(t, os.WriteFile(secret, nil, 0o666), os.Symlink(secret, m.at("spool/"+j.id+".ER")))
 	k = m.running(j, "python3", "-c", "x = bytearray(300 << 20)")
 	k.over()
 	m.end(j)
@@ -182,8 +193,8 @@ func TestChecklist11OOM(t *testing.T) {
 	}
 }
 
-// Each host tells its own share, in forms that the mother superior can add up and unite; what a host has not told is missing in a report, and
-// not zero.
+// Each host tells its own share, in forms that the mother superior can add up and unite. The share
+// of a host that has not told is missing in a report, and not zero.
 func TestChecklist12EachHostTellsItsOwn(t *testing.T) {
 	chunks := "(pbshost:ncpus=1:mem=65536kb)+(sister:ncpus=1:mem=49152kb)"
 	hosts := []*mom{newMoM(t), newMoMOf(t, "sister")}
@@ -203,7 +214,8 @@ func TestChecklist12EachHostTellsItsOwn(t *testing.T) {
 		}
 		sum += kb(t, a, "mem")
 		text := a.used("diag_messages")
-		if err := json.Unmarshal([]byte(text), &united); err != nil || strings.ContainsAny(strings.ReplaceAll(text, "Cgroup mem limit exceeded", ""), " \n") {
+		if err := json.Unmarshal([]byte(text), &united); err != nil ||
+			strings.ContainsAny(strings.ReplaceAll(text, "Cgroup mem limit exceeded", ""), " \n") {
 			t.Errorf("%s: diag_messages = %q: %v", m.name, text, err)
 		}
 		if i > 0 && exists(m.at("spool/"+j.id+".ER")) {

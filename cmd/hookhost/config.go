@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/settings"
 )
 
 func (c *cli) configCommand() *cobra.Command {
@@ -19,28 +20,30 @@ func (c *cli) configCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "check [FILE]", Short: "Check a configuration file: exit status 2 and the line of the first mistake", Args: nArgs(0, 1),
+		Use: "check [FILE]", Args: nArgs(0, 1),
+		Short: "Check a configuration file: exit status 2 and the line of the first mistake",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path := c.config
+			path := c.Config
 			if len(args) == 1 {
 				path = args[0]
 			}
-			here, err := here(path)
-			if err != nil {
-				return err
-			}
-			_, err = os.Stat(path)
+			_, err := os.Stat(path)
 			// Only the file that nobody named may be absent.
-			if errors.Is(err, fs.ErrNotExist) && path == config.Path && len(args) == 0 && !cmd.Flags().Changed("config") {
+			unnamed := path == config.Path && len(args) == 0 && !cmd.Flags().Changed("config")
+			if errors.Is(err, fs.ErrNotExist) && unnamed {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: no such file: every setting has its default\n", path)
 				return nil
 			}
 			var refused error
-			if path == c.config {
-				var s settings
-				s, err = c.settings(true)
-				refused = s.refused
+			if path == c.Config {
+				var s settings.Settings
+				s, err = c.readSettings(true)
+				refused = s.Refused
 			} else {
+				here, hereErr := hereFor(path)
+				if hereErr != nil {
+					return hereErr
+				}
 				_, err = config.Load(path, true, here)
 			}
 			if err != nil {
@@ -53,7 +56,8 @@ func (c *cli) configCommand() *cobra.Command {
 			return nil
 		},
 	}, &cobra.Command{
-		Use: "show", Short: "Print every setting with the value in force, and where it comes from: PBS, the file or the default", Args: noArgs,
+		Use: "show", Args: noArgs,
+		Short: "Print every setting with the value in force, and where it comes from: PBS, the file or the default",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := c.loadSettings()
 			if err != nil {
@@ -62,7 +66,7 @@ func (c *cli) configCommand() *cobra.Command {
 			if err := c.showConditions(cmd.OutOrStdout(), s); err != nil {
 				return err
 			}
-			b, err := s.file.Show(s.called)
+			b, err := s.File.Show(s.Called)
 			if err != nil {
 				return err
 			}
@@ -73,28 +77,29 @@ func (c *cli) configCommand() *cobra.Command {
 	return cmd
 }
 
-// showConditions writes comments that say what became of each condition of the configuration on
-// this host, and what is wrong with one that PBS has sent.
-func (c *cli) showConditions(w io.Writer, s settings) error {
-	if s.refused != nil {
-		fmt.Fprintf(w, "# Refused, the one before is in force: %v\n\n", s.refused)
+// showConditions writes comments: what each condition of the configuration is on this host, and
+// what is wrong with PBS's configuration.
+func (c *cli) showConditions(w io.Writer, s settings.Settings) error {
+	if s.Refused != nil {
+		fmt.Fprintf(w, "# Refused, the one before is in force: %v\n\n", s.Refused)
 	}
-	vntype, err := readVntype(&s.file.OpenPBS)
+	vntype, err := settings.ReadVntype(&s.File.OpenPBS)
 	if err != nil {
 		return err
 	}
-	name, err := nodeName(s.file)
+	name, err := settings.Node(s.File)
 	if err != nil {
 		return err
 	}
-	for _, l := range s.file.Layers() {
-		list := s.file.Conditions(l)
+	for _, l := range s.File.Layers() {
+		list := s.File.Conditions(l)
 		if len(list) == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "# Conditions of %s on host %s (vntype: %s):\n", s.called(l), name, vntype)
+		fmt.Fprintf(w, "# Conditions of %s on host %s (vntype: %s):\n", s.Called(l), name, vntype)
 		for _, one := range list {
-			fmt.Fprintf(w, "#   line %d: %s = %t, from %q\n", one.Line, one.Key, one.Value, strings.Join(strings.Fields(one.Text), " "))
+			text := strings.Join(strings.Fields(one.Text), " ")
+			fmt.Fprintf(w, "#   line %d: %s = %t, from %q\n", one.Line, one.Key, one.Value, text)
 		}
 		fmt.Fprintln(w)
 	}

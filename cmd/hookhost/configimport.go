@@ -15,30 +15,34 @@ import (
 
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/pbscgroups"
+	"github.com/hookhost/hookhost/internal/settings"
 )
 
-const configImportHelp = `Turn FILE, the configuration of OpenPBS's hook pbs_cgroups (JSON), into a hookhost.toml. "-" is standard input. The one in force is
-printed by: qmgr -c "export hook pbs_cgroups application/x-config default"
+const configImportHelp = `Turn FILE, the configuration of OpenPBS's hook pbs_cgroups (JSON), into a
+hookhost.toml. "-" is standard input. This command prints the one in force:
+qmgr -c "export hook pbs_cgroups application/x-config default"
 
-The result goes to standard output and a table, which says of each key what became of it, to standard error; with --output the result goes
-to that file, which must not be there yet, and the table to standard output. A key is
+The result goes to standard output. A table, which says of each key what became of it, goes to
+standard error. With --output the result goes to that file, which must not be there yet, and the
+table to standard output. A key is
 
   ours         a setting of hookhost, with what differs
   not needed   nothing is lost without it
   refused      somebody may rely on it, and hookhost cannot follow
   unknown      the stock hook does not know it either
 
-Keys that FILE does not have are in the table where the stock hook's own default is not hookhost's: they are written out, so that nothing
-changes unsaid.
+Keys that FILE does not have are in the table if the stock hook's own default is not hookhost's.
+They are written out, so that nothing changes unsaid.
 
-Exit status: 0; 1 when a key was refused, unless --force: the result is written all the same, with what was refused as comments; 2 when
-FILE is no configuration.`
+Exit status: 0; 1 when a key was refused, unless --force; 2 when FILE is no configuration. The
+result is written in spite of a refused key, which is a comment in it.`
 
 func (c *cli) configImportCommand() *cobra.Command {
 	var output string
 	var asJSON, force bool
 	cmd := &cobra.Command{
-		Use: "import FILE", Short: "Turn a pbs_cgroups configuration into one of hookhost", Long: configImportHelp, Args: nArgs(1, 1),
+		Use: "import FILE", Args: nArgs(1, 1),
+		Short: "Turn a pbs_cgroups configuration into one of hookhost", Long: configImportHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			got, err := importConfig(cmd.InOrStdin(), args[0])
 			if err != nil {
@@ -57,7 +61,7 @@ func (c *cli) configImportCommand() *cobra.Command {
 				return err
 			}
 			if !asJSON {
-				if err := writeImportVntype(told, c.config, got); err != nil {
+				if err := writeImportVntype(told, c.Config, got); err != nil {
 					return err
 				}
 			}
@@ -67,13 +71,14 @@ func (c *cli) configImportCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&output, "output", "", "write the result to FILE, a new one, and the table to standard output")
+	const usage = "write the result to FILE, a new one, and the table to standard output"
+	cmd.Flags().StringVar(&output, "output", "", usage)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the table as JSON")
 	cmd.Flags().BoolVar(&force, "force", false, "exit status 0 even if keys were refused")
 	return cmd
 }
 
-// writeNew writes a file that is not there yet, or to what is no file, as /dev/null. It fails for one that is.
+// writeNew writes a file that is not there yet, or to something that is no file, as /dev/null.
 func writeNew(path string, content []byte) error {
 	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
@@ -136,7 +141,8 @@ func writeImport(w io.Writer, got *pbscgroups.Import, asJSON bool) error {
 		if k.Line > 0 {
 			line = fmt.Sprint(k.Line)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", line, k.Key, cut(k.Value), k.Became, cut(strings.Join(k.Ours, ", ")), k.Why)
+		ours := cut(strings.Join(k.Ours, ", "))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", line, k.Key, cut(k.Value), k.Became, ours, k.Why)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -159,9 +165,8 @@ func writeImportVntype(w io.Writer, path string, got *pbscgroups.Import) error {
 	if !slices.ContainsFunc(result.Conditions(), config.Condition.OnVntype) {
 		return nil
 	}
-	text, _ := os.ReadFile(path) // the defaults where there is none
-	pbs := config.OpenPBSOf(text)
-	v, err := readVntype(&pbs)
+	pbs := openPBSOf(path)
+	v, err := settings.ReadVntype(&pbs)
 	if err != nil {
 		return err
 	}

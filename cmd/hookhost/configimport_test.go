@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 const stockConfig = `{
@@ -20,10 +22,12 @@ const stockConfig = `{
 func TestConfigImport(t *testing.T) {
 	n := newNode(t)
 	plain, apart := n.path("plain.json"), n.path("apart.json")
-	must(t, os.WriteFile(plain, []byte(strings.Replace(stockConfig, "MOUNT", "/sys/fs/cgroup/memory", 1)), 0o600),
+	must.NoError(t, os.WriteFile(plain, []byte(strings.Replace(stockConfig, "MOUNT", "/sys/fs/cgroup/memory", 1)),
+		0o600),
 		os.WriteFile(apart, []byte(strings.Replace(stockConfig, "MOUNT", "/dev/memory", 1)), 0o600))
 	imported := n.hookhost("config", "import", plain)
-	if imported.status != 0 || !strings.Contains(imported.stdout, "\n[host]\nenabled = \"vntype not in: no_cgroups\" # exclude_vntypes\n") {
+	if imported.status != 0 ||
+		!strings.Contains(imported.stdout, "\n[host]\nenabled = \"vntype not in: no_cgroups\" # exclude_vntypes\n") {
 		t.Fatalf("%+v", imported)
 	}
 	for _, line := range []string{
@@ -37,7 +41,7 @@ func TestConfigImport(t *testing.T) {
 			t.Errorf("the table has no line %q", line)
 		}
 	}
-	must(t, os.WriteFile(n.path("got.toml"), []byte(imported.stdout), 0o600))
+	must.NoError(t, os.WriteFile(n.path("got.toml"), []byte(imported.stdout), 0o600))
 	if r := n.hookhost("config", "check", n.path("got.toml")); r.status != 0 {
 		t.Errorf("config check of what was imported: %+v", r)
 	}
@@ -46,7 +50,7 @@ func TestConfigImport(t *testing.T) {
 		"":      "This host's: none: " + vntype + " is empty.\n",
 		"fat\n": "This host's: fat, from " + vntype + ".\n",
 	} {
-		must(t, os.WriteFile(vntype, []byte(text), 0o644))
+		must.NoError(t, os.WriteFile(vntype, []byte(text), 0o644))
 		if r := n.hookhost("config", "import", plain); !strings.HasSuffix(r.stderr, want) {
 			t.Errorf("import with the vntype %q: %q, want %q at its end", text, r.stderr, want)
 		}
@@ -59,7 +63,8 @@ func TestConfigImport(t *testing.T) {
 	}
 
 	refused := n.hookhost("config", "import", apart)
-	if refused.status != 1 || !strings.Contains(refused.stdout, "# Refused: line 6: cgroup.memory.mount_path = \"/dev/memory\": ") ||
+	if refused.status != 1 ||
+		!strings.Contains(refused.stdout, "# Refused: line 6: cgroup.memory.mount_path = \"/dev/memory\": ") ||
 		!strings.HasSuffix(refused.stderr, "apart.json: refused: 1 of 16 keys: see the table\n") {
 		t.Errorf("%+v", refused)
 	}
@@ -69,13 +74,15 @@ func TestConfigImport(t *testing.T) {
 		Line                    int
 		Ours                    []string
 	}
-	if err := json.Unmarshal([]byte(r.stdout), &keys); err != nil || r.status != 0 || r.stderr != "" || len(keys) != 16 {
+	if err := json.Unmarshal([]byte(r.stdout), &keys); err != nil || r.status != 0 || r.stderr != "" ||
+		len(keys) != 16 {
 		t.Errorf("%d keys, %v: %+v", len(keys), err, r)
 	}
 	if b, err := os.ReadFile(n.path("apart.toml")); string(b) != refused.stdout {
 		t.Errorf("--output wrote %s, %v", b, err)
 	}
-	if r := n.hookhost("config", "import", "--output", n.path("apart.toml"), plain); r.status != 1 || !strings.Contains(r.stderr, "file exists") {
+	if r := n.hookhost("config", "import", "--output", n.path("apart.toml"), plain); r.status != 1 ||
+		!strings.Contains(r.stderr, "file exists") {
 		t.Errorf("over a file that is there: %+v", r)
 	}
 	if b, err := os.ReadFile(n.path("apart.toml")); string(b) != refused.stdout {
@@ -90,12 +97,14 @@ func TestConfigImportErrors(t *testing.T) {
 		"{\"a\":1,\n\"a\":2}":          "line 2: a: given twice",
 		"{\n\n\"kill_timeout\": \"\"}": "line 3: kill_timeout = \"\": want a number",
 	} {
-		must(t, os.WriteFile(n.path("bad.json"), []byte(text), 0o600))
-		if r := n.hookhost("config", "import", n.path("bad.json"), "--output", n.path("out")); r.status != 2 || !strings.Contains(r.stderr, want) || r.stdout != "" || exists(n.path("out")) {
+		must.NoError(t, os.WriteFile(n.path("bad.json"), []byte(text), 0o600))
+		if r := n.hookhost("config", "import", n.path("bad.json"), "--output", n.path("out")); r.status != 2 ||
+			!strings.Contains(r.stderr, want) || r.stdout != "" || exists(n.path("out")) {
 			t.Errorf("%s: %+v, want %s", text, r, want)
 		}
 	}
-	if r := n.hookhost("config", "import", n.path("none")); r.status != 2 || !strings.Contains(r.stderr, "no such file") {
+	if r := n.hookhost("config", "import", n.path("none")); r.status != 2 ||
+		!strings.Contains(r.stderr, "no such file") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -103,14 +112,16 @@ func TestConfigImportErrors(t *testing.T) {
 // TestHostNotEnabled: where [host] is not enabled nothing is done, from the event on that finds the
 // vntype so.
 func TestHostNotEnabled(t *testing.T) {
-	n := newNode(t, "[host]\nnode = \"n1\"\nstart_timeout = \"60s\"\nenabled = \"vntype not in: no_cgroups and host in: n*\"")
+	n := newNode(t, "[host]\nnode = \"n1\"\nstart_timeout = \"60s\"\nenabled = \"vntype not in: no_cgroups and host "+
+		"in: n*\"")
 	vntype := n.homeOfMoM()
 	d := n.serve()
 	defer d.stop()
 	startup := func(name string) string {
 		t.Helper()
-		must(t, os.WriteFile(vntype, []byte(name), 0o644))
-		r := n.tell("exechost_startup", `{"event":"exechost_startup","vnode_list":{"n1":{"resources_available":{"ncpus":2}}}}`)
+		must.NoError(t, os.WriteFile(vntype, []byte(name), 0o644))
+		r := n.send("exechost_startup",
+			`{"event":"exechost_startup","vnode_list":{"n1":{"resources_available":{"ncpus":2}}}}`)
 		if r.status != 0 {
 			t.Fatalf("startup: %+v", r)
 		}
@@ -122,7 +133,8 @@ func TestHostNotEnabled(t *testing.T) {
 	if r := n.hookhost("doctor"); !strings.Contains(r.stdout, "[host] is not enabled on this host") {
 		t.Error("doctor does not say that this host is not enabled")
 	}
-	for _, event := range []string{"execjob_begin", "execjob_prologue", "execjob_launch", "execjob_epilogue", "execjob_end"} {
+	for _, event := range []string{"execjob_begin", "execjob_prologue", "execjob_launch", "execjob_epilogue",
+		"execjob_end"} {
 		if r := n.event(event, "7.s", ""); r.status != 0 || strings.Contains(r.stdout, "env") {
 			t.Errorf("%s: %+v", event, r)
 		}
@@ -130,7 +142,8 @@ func TestHostNotEnabled(t *testing.T) {
 			t.Errorf("after %s there is %v", event, left)
 		}
 	}
-	if b, err := os.ReadFile(n.path("log")); err != nil || strings.Contains(string(b), "level=error") || strings.Contains(string(b), "level=warning") {
+	if b, err := os.ReadFile(n.path("log")); err != nil || strings.Contains(string(b), "level=error") ||
+		strings.Contains(string(b), "level=warning") {
 		t.Errorf("the daemon has something to say: %s, %v", b, err)
 	}
 	if out := startup("plain"); !strings.Contains(out, "vnodes") {

@@ -5,7 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // TestDoctorSaysWhatOfTheFileTheDaemonDoesNotHave: settings that wait for a reload, settings that a
@@ -13,7 +14,7 @@ import (
 func TestDoctorSaysWhatOfTheFileTheDaemonDoesNotHave(t *testing.T) {
 	n := newNode(t, "[host]\nstart_timeout = \"60s\"")
 	before, err := os.ReadFile(n.path("hookhost.toml"))
-	must(t, err)
+	must.NoError(t, err)
 	d := n.serve()
 	defer d.stop()
 	for _, tt := range []struct {
@@ -29,15 +30,16 @@ func TestDoctorSaysWhatOfTheFileTheDaemonDoesNotHave(t *testing.T) {
 		{"another name", "[host]\n", "[host]\nnode = \"other\"\n", `a reload is refused: host.node (`, true},
 		{"connections to other hosts", "[host]\n", "[sister]\nretry = \"7s\"\n[host]\nlog_level = \"debug\"\n",
 			`" in force, "7s" in the file); nor host.log_level ("info" in force, "debug" in the file)`, true},
-		{"no configuration", "[host]\n", "[host]\nlog_levle = \"debug\"\n", `the daemon runs with what it read before: `, true},
+		{"no configuration", "[host]\n", "[host]\nlog_levle = \"debug\"\n",
+			`the daemon runs with what it read before: `, true},
 	} {
 		text := strings.Replace(string(before), tt.old, tt.new, 1)
-		must(t, os.WriteFile(n.path("hookhost.toml"), []byte(text), 0o600))
+		must.NoError(t, os.WriteFile(n.path("hookhost.toml"), []byte(text), 0o600))
 		says := func() string {
 			t.Helper()
 			// doctor itself reads the file as it was: what it says of the daemon is the daemon's
 			// word.
-			must(t, os.WriteFile(n.path("other.toml"), before, 0o600))
+			must.NoError(t, os.WriteFile(n.path("other.toml"), before, 0o600))
 			r := n.hookhost("doctor", "--config", n.path("other.toml"))
 			return strings.Join(strings.Fields(r.stdout), " ")
 		}
@@ -45,27 +47,17 @@ func TestDoctorSaysWhatOfTheFileTheDaemonDoesNotHave(t *testing.T) {
 			t.Errorf("%s: doctor does not say %q: %s", tt.name, tt.want, got)
 			continue
 		}
-		log := func() int {
-			b, err := os.ReadFile(n.path("log"))
-			must(t, err)
-			return strings.Count(string(b), "reload")
-		}
+		log := func() int { return n.logged("reload") }
 		lines := log()
-		must(t, d.cmd.Process.Signal(syscall.SIGHUP))
-		for end := time.Now().Add(time.Minute); log() == lines; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s: no word of a reload", tt.name)
-			}
-		}
+		must.NoError(t, d.cmd.Process.Signal(syscall.SIGHUP))
+		must.Eventually(t, tt.name+": the log has a reload", func() bool { return log() > lines })
 		if got := says(); strings.Contains(got, tt.want) != tt.waits && tt.name != "as it is" {
 			t.Errorf("%s: after a reload doctor says: %s", tt.name, got)
 		}
-		must(t, os.WriteFile(n.path("hookhost.toml"), before, 0o600))
-		must(t, d.cmd.Process.Signal(syscall.SIGHUP))
-		for end := time.Now().Add(time.Minute); !strings.Contains(says(), "ok configuration"); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s: the first file is not taken over again", tt.name)
-			}
-		}
+		must.NoError(t, os.WriteFile(n.path("hookhost.toml"), before, 0o600))
+		must.NoError(t, d.cmd.Process.Signal(syscall.SIGHUP))
+		must.Eventually(t, tt.name+": the first file is in force again", func() bool {
+			return strings.Contains(says(), "ok configuration")
+		})
 	}
 }

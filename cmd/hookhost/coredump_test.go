@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// dumps dumps core when it gets SIGTERM, with some MiB that it has written to; the rest of its job does not end by SIGTERM.
+// dumps dumps core when it gets SIGTERM, with some MiB that it has written to; the rest of its job
+// does not end by SIGTERM.
 const dumps = `
 import os, resource, signal, sys
 resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -27,8 +29,8 @@ print("dumps", pid, flush=True)
 while True: signal.pause()
 `
 
-// slowly is a handler of core dumps (core(5)): it takes the dump from the kernel as slowly as it is told to, and writes to DIR how much there was
-// and whether that was all of it.
+// slowly is a handler of core dumps (core(5)). The handler takes the dump from the kernel as
+// slowly as it is told to. Then it writes to DIR how much there was and whether that was all.
 const slowly = `#!/usr/bin/python3
 import os, sys, time
 dir, pid = sys.argv[1], sys.argv[2]
@@ -56,17 +58,17 @@ with open(dir + "/tmp." + pid, "w") as f:
 os.rename(dir + "/tmp." + pid, dir + "/done." + pid)
 `
 
-// A process that dumps core when its job's time is over is left to it for core_dump_grace, and no longer. The kernel's own word for it is
-// what counts here: where cores go is a setting of the whole machine.
+// A process that dumps core when its job's time is over is left to it for core_dump_grace, and no
+// longer. The kernel's own word for it is what counts here: where cores go is a setting of the
+// whole machine.
 func TestCoreDumpIsSpared(t *testing.T) {
 	if !exists("/lab/.lab/command") {
-		kernfstest.Elsewhere(t, "no guest of the laboratory: where this machine's core dumps go is not the test's to set")
+		kernfstest.Elsewhere(t, "no guest of the laboratory: where this machine's core dumps go is not the test's "+
+			"to set")
 	}
 	const setting = "/proc/sys/kernel/core_pattern"
 	before, err := os.ReadFile(setting)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer func() {
 		if err := os.WriteFile(setting, before, 0); err != nil {
 			t.Error(err)
@@ -83,18 +85,15 @@ func TestCoreDumpIsSpared(t *testing.T) {
 			n.serve()
 			handler := filepath.Join(n.dir, "slowly")
 			for name, text := range map[string]string{"slowly": slowly, "seconds": strconv.Itoa(tt.handler)} {
-				if err := os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o755); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o755))
 			}
 			pattern := fmt.Sprintf("|%s %s %%P", handler, n.dir)
-			if err := os.WriteFile(setting, []byte(pattern), 0); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(setting, []byte(pattern), 0))
 			if got, err := os.ReadFile(setting); err != nil || strings.TrimSpace(string(got)) != pattern {
 				t.Fatalf("core_pattern is %q, want %q: %v", got, pattern, err)
 			}
-			r := n.hookhost("run", "-l", fmt.Sprint("walltime=", enough(3)), "-l", "kill_delay=2", "--report=json", "--", "python3", "-c", dumps)
+			r := n.hookhost("run", "-l", fmt.Sprint("walltime=", enough(3)), "-l", "kill_delay=2", "--report=json",
+				"--", "python3", "-c", dumps)
 			rep := r.report(t)
 			said := regexp.MustCompile(`dumps (\d+)`).FindStringSubmatch(r.stdout)
 			if said == nil {
@@ -104,15 +103,14 @@ func TestCoreDumpIsSpared(t *testing.T) {
 				t.Fatalf("the kernel has begun no dump; notes %q", rep.Notes)
 			}
 			notes := strings.Join(rep.Notes, "\n")
-			if want := fmt.Sprintf("SIGKILL waits %v at most for 1 of its processes to write a core dump", time.Duration(tt.grace)*time.Second); !strings.Contains(notes, want) {
+			if want := fmt.Sprintf("SIGKILL waits %v at most for 1 of its processes to write a core dump",
+				time.Duration(tt.grace)*time.Second); !strings.Contains(notes, want) {
 				t.Errorf("notes %q, want %q", rep.Notes, want)
 			}
 			done := filepath.Join(n.dir, "done."+said[1])
-			eventually(t, "the handler is through", func() bool { return exists(done) })
+			must.Eventually(t, "the handler is through", func() bool { return exists(done) })
 			text, err := os.ReadFile(done)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			var size, want int
 			if _, err := fmt.Sscan(string(text), &size, &want); err != nil {
 				t.Fatalf("%q: %v", text, err)

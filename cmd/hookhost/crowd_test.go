@@ -11,12 +11,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// crowd is a user with many connections to the daemon. On each he asks that the leader of a session
-// with so many members be attached, and again when he was answered, until the leader has ended or
-// the daemon has. Then he writes when he was answered, and what. With 0 members he holds the
-// connections, and makes new ones for those that the daemon closes.
+// crowd is a user with many connections to the daemon. On each he asks that the leader of a
+// session with so many members be attached, and again when he was answered. He ends when the
+// leader or the daemon has ended. Then he writes when he was answered, and what. With 0 members he
+// holds the connections, and makes new ones for those that the daemon closes.
 const crowd = `
 import os, select, socket, sys, time
 path, count, members = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -83,13 +85,13 @@ type aCrowd struct {
 func gather(t *testing.T, uid uint32, args ...string) *aCrowd {
 	t.Helper()
 	stdin, in, err := os.Pipe()
-	must(t, err)
+	must.NoError(t, err)
 	out, stdout, err := os.Pipe()
-	must(t, err)
+	must.NoError(t, err)
 	cmd := exec.Command("/usr/bin/python3", append([]string{"-c", crowd}, args...)...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = "/", stdin, stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	must(t, cmd.Start(), stdin.Close(), stdout.Close())
+	cmd.SysProcAttr = sessionOf(uid)
+	must.NoError(t, cmd.Start(), stdin.Close(), stdout.Close())
 	c := &aCrowd{t: t, leader: cmd.Process.Pid, ended: make(chan time.Duration, 1), in: in, lines: bufio.NewReader(out)}
 	var leader, asker int
 	line := c.line()
@@ -115,9 +117,7 @@ func gather(t *testing.T, uid uint32, args ...string) *aCrowd {
 func (c *aCrowd) line() string {
 	c.t.Helper()
 	line, err := c.lines.ReadString('\n')
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.NoError(c.t, err)
 	return strings.TrimSuffix(line, "\n")
 }
 
@@ -140,7 +140,7 @@ func (c *aCrowd) answers() (times []time.Duration) {
 		}
 		text, what, _ := strings.Cut(line, " ")
 		seconds, err := strconv.ParseFloat(text, 64)
-		must(c.t, err)
+		must.NoError(c.t, err)
 		if strings.HasSuffix(what, "200") {
 			times = append(times, time.Duration(seconds*float64(time.Second)))
 		}
@@ -167,14 +167,12 @@ func TestCrowdOfAttachesHoldsUpNoEnd(t *testing.T) {
 	}
 	n := newNode(t, "[walltime]\nmom_margin = \"0s\"\nsignals = []")
 	n.serve()
-	must(t, os.Chmod(built, 0o711), os.Chmod(n.dir, 0o711))
+	n.open()
 	c := gather(t, ownerUID, n.path("run/s"), strconv.Itoa(attaches), strconv.Itoa(members), job)
 	send := func(event, more string) {
 		t.Helper()
-		cmd := n.command("event", event)
-		cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"event":%q,"job":{"id":%q,"owner":{"user":"nobody","uid":%d,"gid":%d},
-			"resource_list":{"ncpus":1,"mem":"1500mb","walltime":"%d"}}%s}`, event, job, ownerUID, ownerUID, walltime, more))
-		if r := n.finish(cmd); r.status != 0 {
+		resources := fmt.Sprintf(`"ncpus":1,"mem":"1500mb","walltime":"%d"`, walltime)
+		if r := n.eventOf(event, job, resources, more); r.status != 0 {
 			t.Fatalf("%s was rejected", event)
 		}
 	}
@@ -207,7 +205,7 @@ func TestCrowdOfUsersLeavesRootDescriptors(t *testing.T) {
 		cmd.Path, cmd.Args = "/usr/bin/prlimit", append([]string{"prlimit", "--nofile=512:512"}, cmd.Args...)
 		return cmd.Start()
 	})
-	must(t, os.Chmod(n.dir, 0o711))
+	must.NoError(t, os.Chmod(n.dir, 0o711))
 	for i := range uint32(9) {
 		gather(t, ownerUID-10-i, n.path("run/s"), "100", "0").ask()
 	}
@@ -235,7 +233,7 @@ func TestStoppedDaemonIsGivenUp(t *testing.T) {
 	d := n.serve()
 	const job = "7.node"
 	n.beginFor(t, job)
-	must(t, d.cmd.Process.Signal(syscall.SIGSTOP))
+	must.NoError(t, d.cmd.Process.Signal(syscall.SIGSTOP))
 	began := time.Now()
 	own := sleeper(t, ownerUID)
 	results := make(chan result)
@@ -248,7 +246,8 @@ func TestStoppedDaemonIsGivenUp(t *testing.T) {
 		cmd.Stdin = strings.NewReader(`{"job":{"id":"7.node"}}`)
 		if args[0] == "attach" {
 			cmd.Dir = "/"
-			cmd.Env = []string{"PATH=/usr/bin:/bin", "HOOKHOST_SOCKET=" + n.path("run/s"), "HOOKHOST_CONFIG=/nonexistent"}
+			cmd.Env = []string{"PATH=/usr/bin:/bin", "HOOKHOST_SOCKET=" + n.path("run/s"),
+				"HOOKHOST_CONFIG=/nonexistent"}
 			cmd.SysProcAttr = own.SysProcAttr
 		}
 		go func() { results <- n.finish(cmd) }()
@@ -261,7 +260,7 @@ func TestStoppedDaemonIsGivenUp(t *testing.T) {
 	if took := time.Since(began); took > 15*time.Second+4*late {
 		t.Errorf("given up after %v", took)
 	}
-	must(t, d.cmd.Process.Signal(syscall.SIGCONT))
+	must.NoError(t, d.cmd.Process.Signal(syscall.SIGCONT))
 	if r := n.hookhost("jobs", "--json"); r.status != 0 || !json.Valid([]byte(r.stdout)) {
 		t.Errorf("afterwards: %+v", r)
 	}
@@ -276,15 +275,15 @@ func TestCrowdOfAttachesHoldsUpNoRestart(t *testing.T) {
 	const job, attaches = "7.node", 800
 	n := newNode(t)
 	d := n.serve()
-	must(t, os.Chmod(built, 0o711), os.Chmod(n.dir, 0o711))
-	n.tellOf(t, "execjob_begin", job)
+	n.open()
+	n.sendOf(t, "execjob_begin", job)
 	c := gather(t, ownerUID, n.path("run/s"), strconv.Itoa(attaches), "200", job)
 	c.ask()
 	own := sleeper(t, ownerUID)
 	rank := n.command("attach", "-j", job, "-p", strconv.Itoa(own.Process.Pid))
 	rank.Dir, rank.Env = "/", []string{"HOOKHOST_SOCKET=" + n.path("run/s"), "HOOKHOST_CONFIG=/nonexistent"}
 	rank.SysProcAttr = own.SysProcAttr
-	must(t, rank.Start())
+	must.NoError(t, rank.Start())
 	from := monotonic()
 	d.stop()
 	took := monotonic() - from
@@ -297,5 +296,5 @@ func TestCrowdOfAttachesHoldsUpNoRestart(t *testing.T) {
 	if err := rank.Wait(); err != nil || !inJob(t, own.Process.Pid, job) {
 		t.Errorf("the rank that waited is not in the job: %v", err)
 	}
-	n.tellOf(t, "execjob_end", job) // before this daemon ends
+	n.sendOf(t, "execjob_end", job) // before this daemon ends
 }

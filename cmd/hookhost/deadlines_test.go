@@ -17,11 +17,13 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// BenchmarkEqualDeadlines is a daemon with 1,000 jobs, each a sleep, whose walltimes end in one millisecond: how long after that each
-// has been sent its SIGTERM, and has taken it, by the kernel's own record; and how long until it was seen to have ended, which is the work of
-// 1,000 exits as well. They are jobs of pbs_mom, without a margin: an event of the node gives them their walltimes.
+// BenchmarkEqualDeadlines is a daemon with 1,000 jobs, each a sleep, whose walltimes end in one
+// millisecond. The kernel's own record tells how long after that each has been sent its SIGTERM,
+// and has taken it. The end that is seen later has the work of 1,000 exits as well. They are jobs
+// of pbs_mom, without a margin: an event of the node gives them their walltimes.
 func BenchmarkEqualDeadlines(b *testing.B) { benchDeadlines(b, 0) }
 
 // BenchmarkDeadlinesOfASecond is the same with walltimes that end one after the other, all in one
@@ -35,9 +37,7 @@ func benchDeadlines(b *testing.B, within time.Duration) {
 		n := newNode(b, "[walltime]\nmom_margin = \"0s\"\nsignals = []")
 		d := n.serve()
 		client, err := api.Dial(n.path("run/s"))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, err)
 		defer client.Close()
 		send := func(req *hostapi.Request) {
 			if out, err := client.Handle(context.Background(), req); err != nil || out.Reject {
@@ -48,16 +48,16 @@ func benchDeadlines(b *testing.B, within time.Duration) {
 		ids := map[string]int{}
 		var exited sync.WaitGroup
 		job := func(i int, walltime time.Duration) *hostapi.Job {
-			return &hostapi.Job{ID: fmt.Sprintf("%d.bench", i+1), Owner: hostapi.Owner{User: "root"}, MotherSuperior: true,
-				ResourceList: hostapi.Resources{"ncpus": "0", "mem": "4mb", "walltime": fmt.Sprintf("%.3f", walltime.Seconds())}}
+			return &hostapi.Job{ID: fmt.Sprintf("%d.bench", i+1), Owner: hostapi.Owner{User: "root"},
+				MotherSuperior: true,
+				ResourceList: hostapi.Resources{"ncpus": "0", "mem": "4mb",
+					"walltime": fmt.Sprintf("%.3f", walltime.Seconds())}}
 		}
 		start := time.Now()
 		for i := range jobs {
 			programs[i] = exec.Command("sleep", "1000")
 			programs[i].SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-			if err := programs[i].Start(); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, programs[i].Start())
 			exited.Go(func() { programs[i].Wait(); exits[i] = monotonic() })
 			j := job(i, time.Hour)
 			ids[j.ID] = i
@@ -76,7 +76,8 @@ func benchDeadlines(b *testing.B, within time.Duration) {
 		end := time.Now().Add(20 * time.Second)
 		altered := map[string]*hostapi.Job{}
 		for _, j := range list {
-			altered[j.Job.ID] = job(ids[j.Job.ID], end.Add(later(ids[j.Job.ID])).Sub(j.Launched).Truncate(time.Millisecond))
+			altered[j.Job.ID] = job(ids[j.Job.ID],
+				end.Add(later(ids[j.Job.ID])).Sub(j.Launched).Truncate(time.Millisecond))
 		}
 		send(&hostapi.Request{Event: hostapi.EventPeriodic, JobList: altered})
 		b.Logf("%d jobs begun in %v", jobs, begun)
@@ -121,35 +122,29 @@ func (d *daemon) programs() map[string]int {
 	return pids
 }
 
-// tracedTerm is a line of ftrace (Documentation/trace/ftrace.rst): "sleep-4711 [000] d..1. 123.456789: signal_deliver: sig=9 ...".
+// tracedTerm is a line of ftrace (Documentation/trace/ftrace.rst): "sleep-4711 [000] d..1.
+// 123.456789: signal_deliver: sig=9 ...".
 var tracedTerm = regexp.MustCompile(`-(\d+) +\[\d+\][^:]* (\d+\.\d+): signal_(generate|deliver): sig=\d+ (?:.* pid=(\d+))?`)
 
-// traceTerms has the kernel note every SIGTERM from now on, in a buffer of its own; a process that it ends takes it as SIGKILL
-// (complete_signal of kernel/signal.c). The function that it returns ends that, and returns when
-// each process was sent its first and when it took it, on the clock that nobody sets.
+// traceTerms has the kernel note every SIGTERM from now on, in a buffer of its own. A process that
+// SIGTERM ends takes it as SIGKILL (complete_signal of kernel/signal.c). The function that it
+// returns ends that. The result is when each process was sent its first and when it took that, on
+// the clock that nobody sets.
 func traceTerms(b *testing.B) (stop func() (generated, delivered map[int]time.Duration)) {
 	b.Helper()
 	dir := b.TempDir()
-	if err := unix.Mount("none", dir, "tracefs", 0, ""); err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, unix.Mount("none", dir, "tracefs", 0, ""))
 	b.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	own := filepath.Join(dir, "instances", fmt.Sprintf("hhtest_%d", os.Getpid()))
-	if err := os.Mkdir(own, 0o755); err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, os.Mkdir(own, 0o755))
 	b.Cleanup(func() { os.Remove(own) })
 	for _, set := range [][2]string{{"trace_clock", "mono"}, {"events/signal/signal_generate/filter", "sig == 15"},
 		{"events/signal/signal_deliver/filter", "sig == 15 || sig == 9"}, {"events/signal/enable", "1"}} {
-		if err := os.WriteFile(filepath.Join(own, set[0]), []byte(set[1]), 0); err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, os.WriteFile(filepath.Join(own, set[0]), []byte(set[1]), 0))
 	}
 	return func() (generated, delivered map[int]time.Duration) {
 		text, err := os.ReadFile(filepath.Join(own, "trace"))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, err)
 		generated, delivered = map[int]time.Duration{}, map[int]time.Duration{}
 		for _, m := range tracedTerm.FindAllStringSubmatch(string(text), -1) {
 			who, to := m[1], delivered
@@ -158,9 +153,7 @@ func traceTerms(b *testing.B) (stop func() (generated, delivered map[int]time.Du
 			}
 			pid, _ := strconv.Atoi(who)
 			seconds, err := strconv.ParseFloat(m[2], 64)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, err)
 			if to[pid] == 0 {
 				to[pid] = time.Duration(seconds * float64(time.Second))
 			}

@@ -13,40 +13,35 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // driverVersion is the file by which NVIDIA's driver is known to be loaded.
 const driverVersion = "/proc/driver/nvidia/version"
 
-// withNVML lays the programs out once more, with an nvml that never answers beside them. It returns the program to start and tells
-// which calls of nvml hang at a moment, by their pids.
+// withNVML lays the programs out once more, with an nvml that never answers beside them. The
+// results are the program to start, and a function that tells which calls of nvml hang, by their
+// pids.
 func (n *node) withNVML() (program string, hanging func() map[int]string) {
 	n.t.Helper()
 	hooks, err := filepath.Glob(filepath.Join(built, "hooks/*"))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	for _, from := range append(hooks, filepath.Join(built, "hookhost")) {
 		to := n.path("bin") + strings.TrimPrefix(from, built)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			n.t.Fatal(err)
-		}
-		if err := duplicate(from, to); err != nil {
-			n.t.Fatal(err)
-		}
+		must.NoError(n.t, os.MkdirAll(filepath.Dir(to), 0o755))
+		must.NoError(n.t, duplicate(from, to))
 	}
 	calls := n.path("nvml.calls")
 	stub := fmt.Sprintf("#!/bin/sh\necho $$ $* >>%s\nexec sleep 1234\n", calls)
-	if err := os.WriteFile(n.path("bin/nvml"), []byte(stub), 0o755); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, os.WriteFile(n.path("bin/nvml"), []byte(stub), 0o755))
 	hanging = func() map[int]string {
 		list := map[int]string{}
 		text, _ := os.ReadFile(calls)
 		for line := range strings.Lines(string(text)) {
 			number, args, _ := strings.Cut(strings.TrimSpace(line), " ")
 			pid, err := strconv.Atoi(number)
-			if cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && string(cmdline) == "sleep\x001234\x00" {
+			if cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil &&
+				string(cmdline) == "sleep\x001234\x00" {
 				list[pid] = args
 			}
 		}
@@ -80,13 +75,15 @@ func duplicate(from, to string) error {
 	return w.Close()
 }
 
-// startBesideDriver starts a command where NVIDIA's driver seems to be loaded: /proc/driver is another for it alone.
+// startBesideDriver starts a command where NVIDIA's driver seems to be loaded: /proc/driver is
+// another for it alone.
 func startBesideDriver(cmd *exec.Cmd) error {
 	return startAmong(cmd, func() error {
 		if err := unix.Mount("none", "/proc/driver", "tmpfs", 0, "mode=755"); err != nil {
 			return fmt.Errorf("mount /proc/driver: %w", err)
 		}
-		// By the thread's own name: /proc/self is the process's first thread, which has the other mounts.
+		// The thread's own name is used: /proc/self is the process's first thread, which has the
+		// other mounts.
 		if err := os.MkdirAll(filepath.Dir(driverVersion)+"/gpus", 0o755); err != nil {
 			return err
 		}
@@ -108,38 +105,36 @@ func TestHangingNVML(t *testing.T) {
 	})
 	life := func(id string) {
 		t.Helper()
-		job := `{"job": {"id": "` + id + `", "owner": {"user": "root", "uid": 0, "gid": 0}, "resource_list": {"ncpus": 0}}}`
-		for _, event := range []string{"execjob_begin", "execjob_prologue", "execjob_resize", "execjob_epilogue", "execjob_end"} {
-			if r := n.tell(event, job); r.status != 0 {
+		job := `{"job": {"id": "` + id +
+			`", "owner": {"user": "root", "uid": 0, "gid": 0}, "resource_list": {"ncpus": 0}}}`
+		for _, event := range []string{"execjob_begin", "execjob_prologue", "execjob_resize", "execjob_epilogue",
+			"execjob_end"} {
+			if r := n.send(event, job); r.status != 0 {
 				t.Errorf("%s was rejected", event)
 			}
 		}
 	}
 	life("21.x") // begin waits for startup, and that for the look
-	eventually(t, "doctor tells of it", func() bool {
+	must.Eventually(t, "doctor tells of it", func() bool {
 		r := n.hookhost("doctor")
-		return strings.Contains(strings.Join(strings.Fields(r.stdout), " "), "devices: nvml ask NVML inventory: no answer within 1")
+		return strings.Contains(strings.Join(strings.Fields(r.stdout), " "),
+			"devices: nvml ask NVML inventory: no answer within 1")
 	})
 	d.stop()
 
 	// Now it hangs for as long as it likes, and the events go on.
 	text, err := os.ReadFile(n.path("hookhost.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(n.path("hookhost.toml"), []byte(strings.Replace(string(text), config("1s"), config("1m"), 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, os.WriteFile(n.path("hookhost.toml"),
+		[]byte(strings.Replace(string(text), config("1s"), config("1m"), 1)), 0o600))
 	d = n.serveBy(func(cmd *exec.Cmd) error {
 		cmd.Path, cmd.Args[0] = program, program
 		return startBesideDriver(cmd)
 	})
 	life("22.x") // nothing has changed since, and nobody is asked
 	changed := fmt.Sprintf("/proc/%d/root%s", d.cmd.Process.Pid, driverVersion)
-	if err := os.WriteFile(changed, []byte("NVRM version: 2\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if r := n.tell("exechost_periodic", `{"vnode_list": {}}`); r.status != 0 {
+	must.NoError(t, os.WriteFile(changed, []byte("NVRM version: 2\n"), 0o644))
+	if r := n.send("exechost_periodic", `{"vnode_list": {}}`); r.status != 0 {
 		t.Error("exechost_periodic was rejected")
 	}
 	asked := func() bool {
@@ -150,7 +145,7 @@ func TestHangingNVML(t *testing.T) {
 		}
 		return false
 	}
-	eventually(t, "NVML is asked", asked)
+	must.Eventually(t, "NVML is asked", asked)
 	life("23.x")
 	if !asked() {
 		t.Errorf("events waited until NVML was given up: %v", hanging())

@@ -13,39 +13,39 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// fpgas makes device nodes in /dev, with the numbers of a driver that every kernel has (mem: 1:1 is /dev/mem, of which the
-// filter's answer comes before the driver's), and the configuration that hands them out as -l fpga=N.
+// fpgas makes device nodes in /dev, with numbers for local use, and the configuration that hands
+// them out as -l fpga=N.
 func fpgas(t *testing.T, count int) (paths []string, config string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev", "hhtest-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Chmod(dir, 0o755))
 	for i := range count {
 		path := filepath.Join(dir, "fpga"+strconv.Itoa(i))
-		// 120 to 127 are for local use (Documentation/admin-guide/devices.txt): no driver, and ENXIO for who gets past the filter.
-		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(120, uint32(i)))); err != nil {
-			t.Fatal(err)
-		}
+		// 120 to 127 are for local use (Documentation/admin-guide/devices.txt): no driver, and
+		// ENXIO for who gets past the filter.
+		must.NoError(t, unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(120, uint32(i)))))
 		if err := os.Chmod(path, 0o666); err != nil { // whatever the umask
 			t.Fatal(err)
 		}
 		paths = append(paths, path)
 	}
-	return paths, fmt.Sprintf("[devices]\ncdi_dir = \"\"\n[[device]]\nresource = \"fpga\"\npaths = [%q]\nmodel = \"Test\"\nenv = { FPGA = \"{path}\" }\n", dir+"/fpga*")
+	return paths, fmt.Sprintf("[devices]\ncdi_dir = \"\"\n[[device]]\nresource = \"fpga\"\npaths = [%q]\nmodel = "+
+		"\"Test\"\nenv = { FPGA = \"{path}\" }\n", dir+"/fpga*")
 }
 
-// tryOpen is a shell's loop that says of each file how opening it ends: granted, also where there is no driver, or denied.
+// tryOpen is a shell's loop that says of each file how opening it ends: granted, also where there
+// is no driver, or denied.
 const tryOpen = `for f; do m=$( (exec 3<>"$f") 2>&1 ) && m=open; case $m in
 	*"not permitted"*) echo "$f denied";; *"No such device"*|open) echo "$f granted";; *) echo "$f $m";; esac; done`
 
-// granted returns those of paths that a job's output says are granted, and fails for what it says of neither.
+// granted returns those of paths that a job's output says are granted, and fails for what it says
+// of neither.
 func granted(t *testing.T, output string, paths ...string) []string {
 	t.Helper()
 	var list []string
@@ -60,16 +60,18 @@ func granted(t *testing.T, output string, paths ...string) []string {
 	return list
 }
 
-// A job can open the devices that it was given, and no other, whoever it runs as; two jobs get different ones, and a third
-// that asks for more than there are is told the numbers.
+// A job can open the devices that it was given, and no other, whoever it runs as. Two jobs get
+// different ones. A third that asks for more than there are is told the numbers.
 func TestRunGrantsDevices(t *testing.T) {
 	paths, config := fpgas(t, 3)
 	n := newNode(t, config)
 	n.serve()
 	all := append([]string{"-c", tryOpen, "sh", "/dev/null", "/dev/urandom", "/dev/kmsg"}, paths...)
-	first := n.start("run", "-l", "ncpus=0,fpga=2", "--report", "json", "--", "sh", "-c", `echo "$FPGA"; `+tryOpen+`; read x; exit 0`, "sh", paths[0], paths[1], paths[2])
+	first := n.start("run", "-l", "ncpus=0,fpga=2", "--report", "json", "--", "sh", "-c", `echo "$FPGA"; `+tryOpen+
+		`; read x; exit 0`, "sh", paths[0], paths[1], paths[2])
 	first.await("fpga2 ") // its last line
-	if got := granted(t, first.output(), paths...); len(got) != 2 || !strings.HasPrefix(first.output(), strings.Join(got, ",")+"\n") {
+	if got := granted(t, first.output(), paths...); len(got) != 2 ||
+		!strings.HasPrefix(first.output(), strings.Join(got, ",")+"\n") {
 		t.Errorf("a job with fpga=2 opens %v; it says %q", got, first.output())
 	}
 	second := n.hookhost(append([]string{"run", "-l", "ncpus=0,fpga=1", "--report", "json", "--", "sh"}, all...)...)
@@ -80,17 +82,21 @@ func TestRunGrantsDevices(t *testing.T) {
 	if base := granted(t, second.stdout, "/dev/null", "/dev/urandom", "/dev/kmsg"); len(base) != 2 {
 		t.Errorf("of the base list it opens %v, want null and urandom", base)
 	}
-	if !strings.Contains(second.stderr, `"devices":[{"id":"`+strings.Join(got, "")+`","resource":"fpga","model":"Test"`) {
+	if !strings.Contains(second.stderr, `"devices":[{"id":"`+strings.Join(got, "")+
+		`","resource":"fpga","model":"Test"`) {
 		t.Errorf("the report does not name %v", got)
 	}
-	none := n.hookhost(append([]string{"run", "-l", "ncpus=0", "--report", "none", "--", "setsid", "-w", "sh"}, all...)...)
+	none := n.hookhost(append([]string{"run", "-l", "ncpus=0", "--report", "none", "--", "setsid", "-w", "sh"},
+		all...)...)
 	if got := granted(t, none.stdout, paths...); len(got) != 0 {
 		t.Errorf("a job without fpga opens %v", got)
 	}
-	if r := n.hookhost("run", "-l", "ncpus=0,fpga=2", "--", "true"); r.status != 125 || !strings.Contains(r.stderr, "fpga requested (2) exceeds fpga available (1)") {
+	if r := n.hookhost("run", "-l", "ncpus=0,fpga=2", "--", "true"); r.status != 125 ||
+		!strings.Contains(r.stderr, "fpga requested (2) exceeds fpga available (1)") {
 		t.Errorf("two where one is left: status %d, %q", r.status, r.stderr)
 	}
-	if r := n.hookhost("run", "-l", "ncpus=0,fpga=9", "--", "true"); r.status != 125 || !strings.Contains(r.stderr, "fpga requested (9) exceeds fpga available (3)") {
+	if r := n.hookhost("run", "-l", "ncpus=0,fpga=9", "--", "true"); r.status != 125 ||
+		!strings.Contains(r.stderr, "fpga requested (9) exceeds fpga available (3)") {
 		t.Errorf("nine of three: status %d, %q", r.status, r.stderr)
 	}
 	first.end(t)
@@ -112,14 +118,15 @@ func TestRunWithoutGPU(t *testing.T) {
 	job.end(t)
 }
 
-// What is attached is told the devices that the job has by then: after a resize the new ones, after a
-// resize that was refused the old ones, also by the next daemon and by one that has lost its records.
+// An attached program is told the devices that the job has by then. After a resize these are the
+// new ones, after a refused resize the old ones. The next daemon tells the same, and so does one
+// that has lost its records.
 func TestAttachAfterResizeHasTheNewDevices(t *testing.T) {
 	paths, config := fpgas(t, 2)
 	n := newNode(t, config)
 	d := n.serve()
 	event := func(name string, count int) int {
-		return n.tell(name, fmt.Sprintf(`{"job": {"id": "13.x", "owner": {"user": "root", "uid": 0, "gid": 0},
+		return n.send(name, fmt.Sprintf(`{"job": {"id": "13.x", "owner": {"user": "root", "uid": 0, "gid": 0},
 			"resource_list": {"ncpus": 0, "fpga": %d}}}`, count)).status
 	}
 	attached := func() string {
@@ -149,20 +156,23 @@ func TestAttachAfterResizeHasTheNewDevices(t *testing.T) {
 	d = n.serve()
 	want("with the next daemon", both)
 	d.kill()
-	must(t, os.RemoveAll(n.path("state")))
+	must.NoError(t, os.RemoveAll(n.path("state")))
 	n.serve()
-	eventually(t, "a job without a record has its variables", func() bool { return attached() == both+":PCI_BUS_ID\n" })
+	must.Eventually(t, "a job without a record has its variables",
+		func() bool { return attached() == both+":PCI_BUS_ID\n" })
 	if event("execjob_end", 0) != 0 {
 		t.Error("end was rejected")
 	}
 }
 
-// The filter is the kernel's: it stays when the daemon is killed, and is one program still when the next one has started.
+// The filter is the kernel's: it stays when the daemon is killed, and is one program still when
+// the next one has started.
 func TestDeviceFilterOutlivesTheDaemon(t *testing.T) {
 	paths, config := fpgas(t, 2)
 	n := newNode(t, config)
 	d := n.serve()
-	if r := n.tell("execjob_begin", `{"job": {"id": "9.x", "owner": {"user": "root", "uid": 0, "gid": 0}, "resource_list": {"ncpus": 0, "fpga": 1}}}`); r.status != 0 {
+	if r := n.send("execjob_begin",
+		`{"job": {"id": "9.x", "owner": {"user": "root", "uid": 0, "gid": 0}, "resource_list": {"ncpus": 0, "fpga": 1}}}`); r.status != 0 {
 		t.Fatal("begin was rejected")
 	}
 	ask := n.openerIn("9.x", paths...)
@@ -180,7 +190,7 @@ func TestDeviceFilterOutlivesTheDaemon(t *testing.T) {
 			t.Errorf("with the next daemon it opens %v, want %v", got, want)
 		}
 	}
-	if r := n.tell("execjob_end", `{"job": {"id": "9.x"}}`); r.status != 0 {
+	if r := n.send("execjob_end", `{"job": {"id": "9.x"}}`); r.status != 0 {
 		t.Error("end was rejected")
 	}
 }
@@ -191,7 +201,7 @@ func TestResizeRevokesDevices(t *testing.T) {
 	n := newNode(t, config)
 	n.serve()
 	event := func(name, job string, count int) result {
-		return n.tell(name, fmt.Sprintf(`{"job": {"id": %q, "owner": {"user": "root", "uid": 0, "gid": 0}, "resource_list": {"ncpus": 0, "fpga": %d}}}`, job, count))
+		return n.send(name, fmt.Sprintf(`{"job": {"id": %q, "owner": {"user": "root", "uid": 0, "gid": 0}, "resource_list": {"ncpus": 0, "fpga": %d}}}`, job, count))
 	}
 	if r := event("execjob_begin", "10.x", 2); r.status != 0 {
 		t.Fatal("begin was rejected")
@@ -232,19 +242,15 @@ func TestResizeRevokesDevices(t *testing.T) {
 // openerIn attaches a process to a job that tries to open paths each time it is asked to.
 func (n *node) openerIn(job string, paths ...string) (ask func() string) {
 	n.t.Helper()
-	cmd := exec.Command("sh", append([]string{"-c", "try() { " + tryOpen + "; }; while read x; do try \"$@\"; echo done; done", "sh"}, paths...)...)
+	cmd := exec.Command("sh",
+		append([]string{"-c", "try() { " + tryOpen + "; }; while read x; do try \"$@\"; echo done; done", "sh"},
+			paths...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
+	must.NoError(n.t, cmd.Start())
 	n.t.Cleanup(func() { stdin.Close(); cmd.Process.Kill(); cmd.Wait() })
 	if r := n.hookhost("attach", "-j", job, "-p", strconv.Itoa(cmd.Process.Pid)); r.status != 0 {
 		n.t.Fatal("attach was rejected")
@@ -272,7 +278,7 @@ func TestDoctorShowsDevices(t *testing.T) {
 	paths, config := fpgas(t, 2)
 	n := newNode(t, config)
 	n.serve()
-	eventually(t, "the devices are known", func() bool { return exists(n.path("state/devices.json")) })
+	must.Eventually(t, "the devices are known", func() bool { return exists(n.path("state/devices.json")) })
 	r := n.hookhost("doctor")
 	for _, want := range append([]string{"device filter", "2 fpga"}, paths...) {
 		if !strings.Contains(r.stdout, want) {
@@ -281,32 +287,29 @@ func TestDoctorShowsDevices(t *testing.T) {
 	}
 }
 
-// Blocks that this host cannot be cut into are told in numbers: by doctor, and by the daemon when the configuration is taken over.
+// Blocks that this host cannot be cut into are told in numbers: by doctor, and by the daemon when
+// the configuration is taken over.
 func TestBlocksThatCannotBeCut(t *testing.T) {
 	_, config := fpgas(t, 3)
 	n := newNode(t, config)
 	d := n.serve()
-	eventually(t, "the devices are known", func() bool { return exists(n.path("state/devices.json")) })
+	must.Eventually(t, "the devices are known", func() bool { return exists(n.path("state/devices.json")) })
 	text, err := os.ReadFile(n.path("hookhost.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	changed := strings.Replace(string(text), "[devices]\n", "[devices]\nblocks = 2\n", 1)
-	if err := os.WriteFile(n.path("hookhost.toml"), []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(n.path("hookhost.toml"), []byte(changed), 0o600))
 	const want = "cut node into 2 blocks: it"
-	if r := n.hookhost("doctor"); r.status != 1 || !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), want) {
+	if r := n.hookhost("doctor"); r.status != 1 ||
+		!strings.Contains(strings.Join(strings.Fields(r.stdout), " "), want) {
 		t.Errorf("doctor's status is %d, and it does not say %q", r.status, want)
 	}
-	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the log tells of it", func() bool {
+	must.NoError(t, d.cmd.Process.Signal(syscall.SIGHUP))
+	must.Eventually(t, "the log tells of it", func() bool {
 		log, err := os.ReadFile(n.path("log"))
 		return err == nil && strings.Contains(string(log), "jobs get no blocks: "+want)
 	})
-	if r := n.hookhost("run", "-l", "ncpus=0,blocks=1", "--", "true"); r.status != 125 || !strings.Contains(r.stderr, want) {
+	if r := n.hookhost("run", "-l", "ncpus=0,blocks=1", "--", "true"); r.status != 125 ||
+		!strings.Contains(r.stderr, want) {
 		t.Errorf("a job with blocks=1: status %d, %q", r.status, r.stderr)
 	}
 }

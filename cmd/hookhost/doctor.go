@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/doctor"
-	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/settings"
 	"github.com/hookhost/hookhost/internal/sister"
 )
 
@@ -26,7 +27,7 @@ a lesser way), impossible here, or unknown (as long as neither the daemon nor a 
 the configuration turns off is said to be off. The arrow says what mends it. The exit status is 1
 when a configured hook cannot work.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := c.settings(c.named)
+			s, err := c.readSettings(c.named)
 			if err != nil {
 				return err
 			}
@@ -54,24 +55,20 @@ when a configured hook cannot work.`,
 }
 
 // examined is the node as doctor has to know it.
-func (c *cli) examined(s settings) (*doctor.Node, error) {
-	name, err := nodeName(s.file)
+func (c *cli) examined(s settings.Settings) (*doctor.Node, error) {
+	name, err := settings.Node(s.File)
 	if err != nil {
 		return nil, err
 	}
-	standIn, err := findBeside(standInProgram)
+	standIn, err := c.Find(standInProgram)
 	if err != nil {
 		return nil, err
 	}
-	vntype, err := readVntype(&s.file.OpenPBS)
 	return &doctor.Node{
-		Config: s.file, State: c.state, Socket: c.socket, StandIn: standIn,
-		FromPBS: doctor.FromPBS{File: s.pbs.id.path, Own: s.own, InForce: s.sent != nil,
-			Refused: s.refused, Changed: time.Unix(0, s.pbs.id.changed)},
-		Vntype: doctor.Vntype{Name: vntype.name, Text: vntype.String(), Advice: vntype.advice(), Err: err},
-		Hooks:  func() (*host.Registry, error) { return c.registry(s.file) },
+		Settings: s, Config: c.Config, State: c.State, Socket: c.Socket, StandIn: standIn,
+		Hooks: func() (*plugin.Registry, error) { return c.Registry(s.File) },
 		Certificate: func() (string, time.Time, error) {
-			id, err := sister.LoadIdentity(s.file.Sister, name)
+			id, err := sister.LoadIdentity(s.File.Sister, name)
 			if err != nil {
 				return "", time.Time{}, err
 			}
@@ -103,7 +100,8 @@ func writeFindings(w io.Writer, findings []doctor.Finding) error {
 		for _, row := range rows {
 			line := strings.TrimRight(fmt.Sprintf("%-*s%-*s%s", statusWidth, status, whatWidth, what, row), " ")
 			if len(what) >= whatWidth { // a hook's name may be long
-				line = fmt.Sprintf("%-*s%s\n%s", statusWidth, status, what, strings.Repeat(" ", statusWidth+whatWidth)+row)
+				indent := strings.Repeat(" ", statusWidth+whatWidth)
+				line = fmt.Sprintf("%-*s%s\n%s", statusWidth, status, what, indent+row)
 			}
 			if _, err := fmt.Fprintln(w, line); err != nil {
 				return err
@@ -114,7 +112,8 @@ func writeFindings(w io.Writer, findings []doctor.Finding) error {
 	return nil
 }
 
-// wrap breaks text between words into rows of at most width bytes; a longer word gets a row of its own.
+// wrap breaks text between words into rows of at most width bytes. A longer word gets a row of its
+// own.
 func wrap(text string, width int) []string {
 	var rows []string
 	row := ""

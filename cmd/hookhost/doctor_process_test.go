@@ -10,9 +10,12 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// without executes a program without a capability: what is not in the bounding set is not root's after execve (capabilities(7)).
+// without executes a program without a capability: what is not in the bounding set is not root's
+// after execve (capabilities(7)).
 const without = `
 import ctypes, os, sys
 if ctypes.CDLL(None).prctl(24, int(sys.argv[1]), 0, 0, 0) != 0: # PR_CAPBSET_DROP
@@ -20,29 +23,28 @@ if ctypes.CDLL(None).prctl(24, int(sys.argv[1]), 0, 0, 0) != 0: # PR_CAPBSET_DRO
 os.execv(sys.argv[2], sys.argv[2:])
 `
 
-// What counts is what the daemon may do, not what the caller of doctor may.
+// The daemon's rights count, not those of the caller of doctor.
 func TestDoctorLooksAtTheDaemon(t *testing.T) {
 	n := newNode(t)
 	before := n.hookhost("doctor")
 	if strings.Contains(before.stdout, "CAP_SYSLOG") {
 		t.Fatal("this test itself is without CAP_SYSLOG")
 	}
-	cmd := exec.Command("python3", "-c", without, fmt.Sprint(unix.CAP_SYSLOG), filepath.Join(built, "hookhost"), "serve")
+	cmd := exec.Command("python3", "-c", without, fmt.Sprint(unix.CAP_SYSLOG), filepath.Join(built, "hookhost"),
+		"serve")
 	cmd.Env = n.env()
 	log, err := os.Create(n.path("log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Signal(syscall.SIGTERM); cmd.Wait() })
-	eventually(t, "the daemon answers", func() bool { return exists(n.path("run/s")) && n.command("jobs").Run() == nil })
+	must.Eventually(t, "the daemon answers",
+		func() bool { return exists(n.path("run/s")) && n.command("jobs").Run() == nil })
 	// Words are wrapped.
 	text := strings.Join(strings.Fields(n.hookhost("doctor").stdout), " ")
-	if want := fmt.Sprintf("CAP_SYSLOG missing in the daemon (pid %d): ", cmd.Process.Pid); !strings.Contains(text, want) {
+	if want := fmt.Sprintf("CAP_SYSLOG missing in the daemon (pid %d): ", cmd.Process.Pid); !strings.Contains(text,
+		want) {
 		t.Errorf("doctor does not say %q", want)
 	}
 	if strings.Contains(text, "all that hookhost uses") {
@@ -50,15 +52,18 @@ func TestDoctorLooksAtTheDaemon(t *testing.T) {
 	}
 }
 
-// Whoever names a configuration file means one that is there: a mistyped name must not be a node with every default.
+// A configuration file that is named has to be there: a mistyped name must not be a node with
+// every default.
 func TestNamedConfigurationIsAbsent(t *testing.T) {
 	n := newNode(t)
 	none := n.path("none.toml")
-	for _, args := range [][]string{{"serve"}, {"doctor"}, {"run", "--", "true"}, {"jobs"}, {"hook", "list"}, {"config", "show"}} {
+	for _, args := range [][]string{{"serve"}, {"doctor"}, {"run", "--", "true"}, {"jobs"}, {"hook", "list"},
+		{"config", "show"}} {
 		named := n.command(args...)
 		named.Env = append(named.Env, "HOOKHOST_CONFIG="+none)
 		for _, r := range []result{n.hookhost(append([]string{"--config", none}, args...)...), n.finish(named)} {
-			if r.status != 2 || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, none+": no such file") {
+			if r.status != 2 || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 ||
+				!strings.Contains(r.stderr, none+": no such file") {
 				t.Errorf("%v: status %d, stdout %q, stderr %q", args, r.status, r.stdout, r.stderr)
 			}
 		}
@@ -68,17 +73,13 @@ func TestNamedConfigurationIsAbsent(t *testing.T) {
 	}
 	// A daemon whose file goes away keeps what is in force.
 	d := n.serve()
-	if err := os.Rename(n.path("hookhost.toml"), n.path("away.toml")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Rename(n.path("hookhost.toml"), n.path("away.toml")))
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	eventually(t, "the daemon says why not", func() bool {
+	must.Eventually(t, "the daemon says why not", func() bool {
 		b, _ := os.ReadFile(n.path("log"))
 		return strings.Contains(string(b), "hookhost.toml: no such file")
 	})
-	if err := os.Rename(n.path("away.toml"), n.path("hookhost.toml")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Rename(n.path("away.toml"), n.path("hookhost.toml")))
 	if r := n.hookhost("run", "--report=none", "--", "true"); r.status != 0 {
 		t.Errorf("a job afterwards: status %d", r.status)
 	}

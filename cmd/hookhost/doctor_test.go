@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hookhost/hookhost/internal/doctor"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // The text fits a terminal of 100 columns, whatever was found.
@@ -18,15 +19,14 @@ func TestFindingsFitATerminal(t *testing.T) {
 		{What: "memory controller", Status: doctor.Impossible, Found: long, Advice: long},
 		{What: "hook " + strings.Repeat("x", 30), Status: doctor.Degraded, Found: "not enabled", Advice: "do"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for line := range strings.Lines(b.String()) {
 		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 100 || strings.HasSuffix(line, " \n") {
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}
-	if text := b.String(); !strings.HasPrefix(text, "ok         cgroups                v2\n") || strings.Count(text, "→") != 2 {
+	if text := b.String(); !strings.HasPrefix(text, "ok         cgroups                v2\n") ||
+		strings.Count(text, "→") != 2 {
 		t.Errorf("%s", text)
 	}
 }

@@ -15,34 +15,28 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// The real daemon and other hosts: a listed head walks a job through its events here, and nobody else does anything to it; nor
-// does the head to a job that pbs_mom has begun.
-func TestHeads(t *testing.T) {
+// A listed head walks a job through its events on the real daemon, and nobody else does anything
+// to the job. The head does nothing to a job that pbs_mom has begun.
+func TestListedHeadAloneWalksAJobThroughItsEvents(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	addr := free.Addr().String()
 	free.Close()
 	ca := filepath.Join(t.TempDir(), "ca")
-	n := newNode(t, "[host]\nnode = \"n2\"", "[sister]", fmt.Sprintf("listen = %q\nca = %q\ncert = %q\nkey = %q\nheads = [\"n1\"]", addr, ca+"/ca.crt", ca+"/n2.crt", ca+"/n2.key"))
+	n := newNode(t, "[host]\nnode = \"n2\"", "[sister]",
+		fmt.Sprintf("listen = %q\nca = %q\ncert = %q\nkey = %q\nheads = [\"n1\"]", addr, ca+"/ca.crt", ca+"/n2.crt", ca+
+			"/n2.key"))
 	if r := n.hookhost("cert", "--dir", ca, "n1", "n2", "n3"); r.status != 0 {
 		t.Fatalf("cert: %+v", r)
 	}
-	if err := os.MkdirAll(n.path("state/debts/n3"), 0o700); err != nil { // of an earlier hookhost
-		t.Fatal(err)
-	}
 	d := n.serve()
-	if _, err := os.Stat(n.path("state/debts")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("what an earlier hookhost kept for other hosts: %v", err)
-	}
 	as := func(host, dir string) *api.Client {
-		id, err := api.LoadIdentity(api.TLSFiles{CA: ca + "/ca.crt", Cert: filepath.Join(dir, host+".crt"), Key: filepath.Join(dir, host+".key")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		id, err := api.LoadIdentity(api.TLSFiles{CA: ca + "/ca.crt", Cert: filepath.Join(dir, host+".crt"),
+			Key: filepath.Join(dir, host+".key")})
+		must.NoError(t, err)
 		c := api.DialTLS(addr, "n2", id, time.Minute)
 		t.Cleanup(func() { c.Close() })
 		return c
@@ -50,8 +44,10 @@ func TestHeads(t *testing.T) {
 	n1, n3 := as("n1", ca), as("n3", ca)
 	const job, run, other = "12.srv", "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 	send := func(c *api.Client, e hostapi.Event, id, run string) error {
-		req := &hostapi.Request{Event: e, Run: run, Job: &hostapi.Job{ID: id, Owner: hostapi.Owner{User: "nobody", UID: ownerUID, GID: -1},
-			ExecVnode: "(n1:ncpus=1:mem=65536kb)+(n2:ncpus=1:mem=65536kb)", ResourceList: hostapi.Resources{"ncpus": "2", "mem": "131072kb"}}}
+		req := &hostapi.Request{Event: e, Run: run,
+			Job: &hostapi.Job{ID: id, Owner: hostapi.Owner{User: "nobody", UID: ownerUID, GID: -1},
+				ExecVnode:    "(n1:ncpus=1:mem=65536kb)+(n2:ncpus=1:mem=65536kb)",
+				ResourceList: hostapi.Resources{"ncpus": "2", "mem": "131072kb"}}}
 		out, err := c.Handle(t.Context(), req)
 		if err == nil && out.Reject {
 			err = errors.New(out.Message)
@@ -75,9 +71,7 @@ func TestHeads(t *testing.T) {
 	if err := send(n3, hostapi.EventBegin, job, run); err == nil || !strings.Contains(err.Error(), "sister.heads") {
 		t.Errorf("begin by n3: %v", err)
 	}
-	if err := send(n1, hostapi.EventBegin, job, run); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, send(n1, hostapi.EventBegin, job, run))
 	if j, ok := lives(job); !ok || j.Head != "n1" || j.Run != run || j.Job.MotherSuperior {
 		t.Errorf("job %+v", j)
 	}
@@ -85,7 +79,8 @@ func TestHeads(t *testing.T) {
 		t.Fatal("begin was rejected")
 	}
 	// Accepted, and nothing done.
-	for _, err := range []error{send(n3, hostapi.EventEnd, job, run), send(n1, hostapi.EventEnd, job, other), send(n1, hostapi.EventAbort, "13.srv", run)} {
+	for _, err := range []error{send(n3, hostapi.EventEnd, job, run), send(n1, hostapi.EventEnd, job, other),
+		send(n1, hostapi.EventAbort, "13.srv", run)} {
 		if err != nil {
 			t.Error(err)
 		}
@@ -108,20 +103,12 @@ func TestHeads(t *testing.T) {
 		t.Fatalf("cert: %+v", r)
 	}
 	theirs, err := os.ReadFile(ca + "/ca.crt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	own, err := os.ReadFile(ca + "2/ca.crt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(ca+"2/both.crt", append(theirs, own...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, os.WriteFile(ca+"2/both.crt", append(theirs, own...), 0o600))
 	id, err := api.LoadIdentity(api.TLSFiles{CA: ca + "2/both.crt", Cert: ca + "2/n1.crt", Key: ca + "2/n1.key"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	forged := api.DialTLS(addr, "n2", id, time.Minute)
 	defer forged.Close()
 	if err := send(forged, hostapi.EventEnd, job, run); !errors.Is(err, api.ErrUnsent) {
@@ -136,11 +123,9 @@ func TestHeads(t *testing.T) {
 		conn.Close()
 	}
 	root, err := api.Dial(n.path("run/s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer root.Close()
-	eventually(t, "the refusals are counted", func() bool {
+	must.Eventually(t, "the refusals are counted", func() bool {
 		info, err := root.Node(t.Context())
 		return err == nil && info.Refused["certificate"] == 2 && info.Refused["denied"] == 1
 	})
@@ -152,16 +137,14 @@ func TestHeads(t *testing.T) {
 		t.Error("the log does not tell of the refusals")
 	}
 
-	// A head that is taken off the list begins nothing more, and still ends what it has begun: also with the daemon after this one.
+	// A head that is taken off the list begins nothing more, and still ends what it has begun:
+	// also with the daemon after this one.
 	text, err := os.ReadFile(n.path("hookhost.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(n.path("hookhost.toml"), []byte(strings.Replace(string(text), `heads = ["n1"]`, `heads = []`, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, os.WriteFile(n.path("hookhost.toml"),
+		[]byte(strings.Replace(string(text), `heads = ["n1"]`, `heads = []`, 1)), 0o600))
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	eventually(t, "heads is in force", func() bool {
+	must.Eventually(t, "heads is in force", func() bool {
 		err := send(n1, hostapi.EventBegin, "14.srv", run)
 		if err == nil {
 			send(n1, hostapi.EventAbort, "14.srv", run)
@@ -170,7 +153,7 @@ func TestHeads(t *testing.T) {
 	})
 	d.kill()
 	n.serve()
-	eventually(t, "the next daemon listens", func() bool { _, err := n1.Node(t.Context()); return err == nil })
+	must.Eventually(t, "the next daemon listens", func() bool { _, err := n1.Node(t.Context()); return err == nil })
 	if err := send(n1, hostapi.EventEpilogue, job, run); err != nil {
 		t.Error(err)
 	}
@@ -190,14 +173,16 @@ func TestHeads(t *testing.T) {
 // A daemon does not start as somebody else.
 func TestServeWithAnothersCertificate(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca")
-	n := newNode(t, "[host]\nnode = \"n2\"", "[sister]", fmt.Sprintf("listen = \"127.0.0.1:1\"\nca = %q\ncert = %q\nkey = %q", ca+"/ca.crt", ca+"/n1.crt", ca+"/n1.key"))
+	n := newNode(t, "[host]\nnode = \"n2\"", "[sister]",
+		fmt.Sprintf("listen = \"127.0.0.1:1\"\nca = %q\ncert = %q\nkey = %q", ca+"/ca.crt", ca+"/n1.crt", ca+"/n1.key"))
 	if r := n.hookhost("serve"); r.status != 1 || !strings.Contains(r.stderr, "no such file") {
 		t.Errorf("without files: %+v", r)
 	}
 	if r := n.hookhost("cert", "--dir", ca, "n1"); r.status != 0 {
 		t.Fatalf("cert: %+v", r)
 	}
-	if r := n.hookhost("serve"); r.status != 1 || !strings.Contains(r.stderr, "sister.cert: the certificate is for n1, this node is n2") {
+	if r := n.hookhost("serve"); r.status != 1 ||
+		!strings.Contains(r.stderr, "sister.cert: the certificate is for n1, this node is n2") {
 		t.Errorf("%+v", r)
 	}
 }

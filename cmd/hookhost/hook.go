@@ -7,15 +7,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-const hookHelp = `Register hooks as qmgr does. Each hook is a file in hooks.d, beside the configuration; a running daemon takes every change
-over at once. Attributes, with their defaults:
+const hookHelp = `Register hooks as qmgr does. Each hook is a file in hooks.d, beside the configuration. A running
+daemon takes over every change at once. Attributes, with their defaults:
 
   enabled=true       event=""           (empty: every event that the program handles)
   order=1            (1 to 1000, ascending)
@@ -24,26 +25,28 @@ over at once. Attributes, with their defaults:
   freq=120           (seconds between two exechost_periodic)
   user=pbsadmin      debug=false        type=site
 
-import starts the hook's program to see whether it takes a new configuration, and refuses one that it does not take.`
+import starts the hook's program to see whether it accepts a new configuration, and refuses a
+configuration that the program does not accept.`
 
 func (c *cli) hookCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "hook", Short: "Register hooks", Long: hookHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	change := func(use, short string, args cobra.PositionalArgs, do func(r *host.Registry, args []string) error) {
-		cmd.AddCommand(&cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
-			return c.changeHooks(cmd, func(r *host.Registry) error { return do(r, args) })
-		}})
+	change := func(use, short string, args cobra.PositionalArgs, do func(r *plugin.Registry, args []string) error) {
+		run := func(cmd *cobra.Command, args []string) error {
+			return c.changeHooks(cmd, func(r *plugin.Registry) error { return do(r, args) })
+		}
+		cmd.AddCommand(&cobra.Command{Use: use, Short: short, Args: args, RunE: run})
 	}
 	change("create NAME", "Register a hook, without a program yet", nArgs(1, 1),
-		func(r *host.Registry, args []string) error { return r.Create(args[0]) })
+		func(r *plugin.Registry, args []string) error { return r.Create(args[0]) })
 	change("delete NAME", "Unregister a hook and delete its copies", nArgs(1, 1),
-		func(r *host.Registry, args []string) error { return r.Delete(args[0]) })
+		func(r *plugin.Registry, args []string) error { return r.Delete(args[0]) })
 	change("set NAME ATTRIBUTE=VALUE...", "Set attributes; event and fail_action take += and -= as well", nArgs(2, -1),
-		func(r *host.Registry, args []string) error { return r.Set(args[0], args[1:]...) })
+		func(r *plugin.Registry, args []string) error { return r.Set(args[0], args[1:]...) })
 	change("unset NAME ATTRIBUTE...", "Set attributes back to their defaults", nArgs(2, -1),
-		func(r *host.Registry, args []string) error { return r.Unset(args[0], args[1:]...) })
+		func(r *plugin.Registry, args []string) error { return r.Unset(args[0], args[1:]...) })
 	change("import NAME application/x-executable|application/x-config default FILE|-",
 		"Copy a hook's program or configuration file and register the copy", nArgs(2, 4), importHook)
 	cmd.AddCommand(c.hookListCommand(), c.hookExportCommand())
@@ -51,8 +54,8 @@ func (c *cli) hookCommand() *cobra.Command {
 }
 
 // importHook takes qmgr's four words; content type and encoding may be left out for a program.
-func importHook(r *host.Registry, args []string) error {
-	contentType, file := host.ContentProgram, args[len(args)-1]
+func importHook(r *plugin.Registry, args []string) error {
+	contentType, file := plugin.ContentProgram, args[len(args)-1]
 	if len(args) > 2 {
 		contentType = args[1]
 	}
@@ -63,7 +66,7 @@ func importHook(r *host.Registry, args []string) error {
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return err
+			return misuse(err)
 		}
 		defer f.Close()
 		in = f
@@ -76,7 +79,7 @@ func importHook(r *host.Registry, args []string) error {
 }
 
 // changeHooks makes a change and has a running daemon take it over.
-func (c *cli) changeHooks(cmd *cobra.Command, change func(*host.Registry) error) error {
+func (c *cli) changeHooks(cmd *cobra.Command, change func(*plugin.Registry) error) error {
 	r, err := c.loadRegistry()
 	if err != nil {
 		return err
@@ -85,9 +88,9 @@ func (c *cli) changeHooks(cmd *cobra.Command, change func(*host.Registry) error)
 		return errors.New("hook: programs that run as root are root's to register: run it as root")
 	}
 	if err := change(r); err != nil {
-		return misuse(err)
+		return refusal(err)
 	}
-	client, err := api.Dial(c.socket)
+	client, err := api.Dial(c.Socket)
 	if errors.Is(err, api.ErrNoHost) {
 		return nil // it will read the files when it starts
 	}
@@ -99,6 +102,16 @@ func (c *cli) changeHooks(cmd *cobra.Command, change func(*host.Registry) error)
 		return fmt.Errorf("registered, but the daemon did not take it over: %w", err)
 	}
 	return nil
+}
+
+// refusal makes a misuse of what a registry refuses. A failure of the system, a full disk say, is
+// none.
+func refusal(err error) error {
+	var failure syscall.Errno
+	if errors.As(err, &failure) {
+		return err
+	}
+	return misuse(err)
 }
 
 func (c *cli) hookListCommand() *cobra.Command {
@@ -116,7 +129,7 @@ func (c *cli) hookListCommand() *cobra.Command {
 				if getErr != nil {
 					return getErr
 				}
-				hooks, err = []host.Hook{h}, nil
+				hooks, err = []plugin.Hook{h}, nil
 			}
 			for _, h := range hooks {
 				if h.Fault != "" {
@@ -137,7 +150,7 @@ func (c *cli) hookListCommand() *cobra.Command {
 }
 
 // writeHook prints a hook as `list hook` of qmgr does.
-func writeHook(w io.Writer, h host.Hook) {
+func writeHook(w io.Writer, h plugin.Hook) {
 	fmt.Fprintf(w, "Hook %s\n", h.Name)
 	row := func(name string, value any) { fmt.Fprintf(w, "    %s = %v\n", name, value) }
 	if h.Fault != "" {
@@ -169,7 +182,8 @@ func writeHook(w io.Writer, h host.Hook) {
 
 func (c *cli) hookExportCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "export NAME application/x-config|application/x-executable default [FILE]", Short: "Write out what was imported", Args: nArgs(2, 4),
+		Use:   "export NAME application/x-config|application/x-executable default [FILE]",
+		Short: "Write out what was imported", Args: nArgs(2, 4),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := c.loadRegistry()
 			if err != nil {
@@ -177,7 +191,7 @@ func (c *cli) hookExportCommand() *cobra.Command {
 			}
 			b, err := r.Export(args[0], args[1])
 			if err != nil {
-				return misuse(err)
+				return refusal(err)
 			}
 			if file := args[len(args)-1]; len(args) > 2 && file != "default" && file != "-" {
 				return os.WriteFile(file, b, 0o644)
@@ -189,18 +203,10 @@ func (c *cli) hookExportCommand() *cobra.Command {
 }
 
 // loadRegistry returns this node's hooks as the configuration has them.
-func (c *cli) loadRegistry() (*host.Registry, error) {
+func (c *cli) loadRegistry() (*plugin.Registry, error) {
 	cfg, err := c.load()
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.registry(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if r.Node, err = nodeName(cfg); err != nil {
-		return nil, err
-	}
-	r.Settings = map[string]string{"state_dir": c.state}
-	return r, nil
+	return c.Registry(cfg)
 }

@@ -7,18 +7,17 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// A newcomer who does what README says under "Write a hook", and nothing else, has a hook that works.
-func TestREADMEHook(t *testing.T) {
+// A newcomer who does what README says under "Write a hook", and nothing else, has a hook that
+// works.
+func TestHookOfTheREADMEWorks(t *testing.T) {
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	_, section, _ := strings.Cut(string(readme), "\n## Write a hook\n")
 	source := regexp.MustCompile("(?s)```go\n(.*?)```").FindStringSubmatch(section)
 	if source == nil {
@@ -26,12 +25,8 @@ func TestREADMEHook(t *testing.T) {
 	}
 	both(t, func(t *testing.T, n *node) {
 		dir := n.path("deny")
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source[1]), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Mkdir(dir, 0o755))
+		must.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(source[1]), 0o644))
 		for _, args := range [][]string{
 			{"mod", "init", "example.com/deny"}, {"mod", "edit", "-replace", "github.com/hookhost/hookhost=" + root},
 			{"mod", "tidy"}, {"build", "-o", "deny", "."},
@@ -54,20 +49,21 @@ func TestREADMEHook(t *testing.T) {
 			t.Errorf("list: %q", r.stdout)
 		}
 		r := n.hookhost("run", "-l", "ncpus=8", "--", "true")
-		if r.status != 125 || !strings.Contains(r.stderr, "execjob_begin request rejected by 'deny': ncpus=8: at most 4 on this host") {
+		if r.status != 125 || !strings.Contains(r.stderr,
+			"execjob_begin request rejected by 'deny': ncpus=8: at most 4 on this host") {
 			t.Errorf("status %d, stderr %q", r.status, r.stderr)
 		}
 		if r := n.hookhost("run", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
 			t.Errorf("a job that it has nothing against: status %d", r.status)
 		}
 		// Its configuration is its own file.
-		if err := os.WriteFile(n.path("deny.toml"), []byte("most = 0\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if r := n.hookhost("hook", "import", "deny", "application/x-config", "default", n.path("deny.toml")); r.status != 0 {
+		must.NoError(t, os.WriteFile(n.path("deny.toml"), []byte("most = 0\n"), 0o644))
+		if r := n.hookhost("hook", "import", "deny", "application/x-config", "default",
+			n.path("deny.toml")); r.status != 0 {
 			t.Fatalf("import of the configuration: %q", r.stderr)
 		}
-		if r := n.hookhost("run", "-l", "ncpus=1", "--", "true"); r.status != 125 || !strings.Contains(r.stderr, "at most 0 on this host") {
+		if r := n.hookhost("run", "-l", "ncpus=1", "--", "true"); r.status != 125 ||
+			!strings.Contains(r.stderr, "at most 0 on this host") {
 			t.Errorf("with a configuration: status %d, stderr %q", r.status, r.stderr)
 		}
 		if r := n.hookhost("hook", "delete", "deny"); r.status != 0 {

@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -39,7 +39,7 @@ func TestUmaskOfRootIsTheJobsAndNoMore(t *testing.T) {
 	run()
 	asked := exec.Command(filepath.Join(built, "hookhost"), "jobs")
 	asked.Env, asked.Dir = []string{"HOOKHOST_SOCKET=" + n.path("run/s"), "HOOKHOST_CONFIG=/nonexistent"}, "/"
-	asked.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
+	asked.SysProcAttr = userOf(ownerUID)
 	if r := n.finish(asked); r.status != 0 {
 		t.Errorf("a user does not reach the daemon: %s", r.stderr)
 	}
@@ -51,9 +51,7 @@ func TestRunAsAnotherUserPassesOnNothingOfRoots(t *testing.T) {
 	n := newNode(t)
 	n.open()
 	secret, err := os.Open("/etc/shadow")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer secret.Close()
 	const look = "ls /proc/self/fd | wc -l; cat <&3 | wc -c; env"
 	cmd := n.command("run", "-u", "nobody", "--report=none", "--", "sh", "-c", look)
@@ -81,9 +79,7 @@ func TestRunAsAnotherUserPassesOnNoKeyOfRoots(t *testing.T) {
 	n := newNode(t)
 	n.open()
 	runtime.LockOSThread() // never unlocked: the thread ends with its keyring
-	if err := proc.LeaveSessionKeyring(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, proc.LeaveSessionKeyring())
 	const name = "hookhost-test-key"
 	if _, err := unix.AddKey("user", name, []byte("secret"), unix.KEY_SPEC_SESSION_KEYRING); err != nil {
 		t.Skipf("no keys here: %v", err)

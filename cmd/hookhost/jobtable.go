@@ -37,8 +37,11 @@ func writeJobs(w io.Writer, jobs []api.Job) error {
 		}
 		u := usedBy(j.Hosts, hosts[0])
 		name, owner := hostapi.Printable(j.Job.Name), hostapi.Printable(j.Job.Owner.User)
-		fmt.Fprintln(t, strings.Join([]string{j.Job.ID, cmp.Or(name, "-"), cmp.Or(owner, "-"), string(j.Phase), elapsed, left,
-			cmp.Or(u.cpus, "-"), size(u.mem), size(u.limit), number(u.oom), strconv.Itoa(len(hosts)), cmp.Or(report.Ranks(j.Hosts), "-")}, "\t"))
+		row := []string{
+			j.Job.ID, cmp.Or(name, "-"), cmp.Or(owner, "-"), string(j.Phase), elapsed, left, cmp.Or(u.cpus, "-"),
+			size(u.mem), size(u.limit), number(u.oom), strconv.Itoa(len(hosts)), cmp.Or(report.Ranks(j.Hosts), "-"),
+		}
+		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	return t.Flush()
 }
@@ -49,7 +52,8 @@ type used struct {
 	mem, limit, oom *int64
 }
 
-// usedBy adds up what hosts tell. Lists of cpus have no sum: that of the job's first host counts, or of the only one that tells.
+// usedBy adds up the usage of hosts. Lists of cpus have no sum: the list of the job's first host
+// counts, or of the only host that has one.
 func usedBy(hosts map[string]*hostapi.HostUsage, first string) (u used) {
 	add := func(sum **int64, v *int64) {
 		if v == nil {
@@ -81,7 +85,8 @@ func number(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// clockText writes seconds as PBS does, without the part of one that has begun: there is never less left than it says.
+// clockText writes seconds as PBS does, without a part of a second. So at least the printed time is
+// left.
 func clockText(seconds float64) string {
 	return pbs.FormatDuration(time.Duration(seconds) * time.Second)
 }

@@ -16,11 +16,14 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// A laboratory is a few hosts on this machine, each with an sshd and a hookhost of its own. A host is a set of namespaces: network; uts, for
-// its name; ipc, since MPI takes whoever shares memory with it for the same host; mount, for users and /run of its own; and pid, so that its
-// daemon sees its own processes alone and all of them end with the first. The cgroup tree is this machine's; each host has a prefix in it.
+// A laboratory is a few hosts on this machine, each with an sshd and a hookhost of its own. A host
+// is a set of namespaces: network; uts, for its name; mount, for users and /run of its own. MPI
+// takes whoever shares memory with it for the same host: so ipc is one as well. A pid namespace
+// lets its daemon see its own processes alone and all of them end with the first. The cgroup tree
+// is this machine's; each host has a prefix in it.
 type lab struct {
 	t     *testing.T
 	dir   string
@@ -46,13 +49,17 @@ const (
 	labOther, otherID = "hhother", 23457
 )
 
-// labPrograms are what a laboratory is made of, by what Debian calls their packages (scripts/need packages).
+// labPrograms are what a laboratory is made of, by what Debian calls their packages (scripts/need
+// packages).
 var labPrograms = map[string]string{
-	"/usr/sbin/sshd": "openssh-server", "/usr/bin/ssh": "openssh-client", "/usr/bin/mpirun.openmpi": "openmpi-bin", "/usr/bin/mpicc.openmpi": "libopenmpi-dev",
-	"/usr/bin/mpiexec.mpich": "mpich", "/usr/bin/mpicc.mpich": "libmpich-dev", "/usr/bin/nsenter": "util-linux", "/usr/bin/gcc": "gcc",
+	"/usr/sbin/sshd": "openssh-server", "/usr/bin/ssh": "openssh-client", "/usr/bin/mpirun.openmpi": "openmpi-bin",
+	"/usr/bin/mpicc.openmpi": "libopenmpi-dev",
+	"/usr/bin/mpiexec.mpich": "mpich", "/usr/bin/mpicc.mpich": "libmpich-dev", "/usr/bin/nsenter": "util-linux",
+	"/usr/bin/gcc": "gcc",
 }
 
-// firstProcess sets its host up and lives until its standard input ends, with this test or before. It is a shell since a shell reaps.
+// firstProcess sets its host up and lives until its standard input ends, with this test or before.
+// The process is a shell since a shell reaps.
 const firstProcess = `set -e
 D=$1 N=$2
 mount --make-rprivate /
@@ -66,7 +73,8 @@ echo ready
 while read line; do :; done
 `
 
-// newLab makes a laboratory of n hosts, n1 and on. What configure returns for a host comes to its configuration.
+// newLab makes a laboratory of n hosts, n1 and on. The text that configure returns for a host
+// comes to its configuration.
 func newLab(t *testing.T, n int, configure ...func(*labHost) string) *lab {
 	t.Helper()
 	if os.Getenv("HOOKHOST_TEST_BIN") != "" {
@@ -83,12 +91,10 @@ func newLab(t *testing.T, n int, configure ...func(*labHost) string) *lab {
 	}
 	first := newNode(t, labConfig("n1")) // before the folder: it knows whether we are root
 	dir, err := os.MkdirTemp("", "hhlab")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	l := &lab{t: t, dir: dir}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	must(t, os.Chmod(dir, 0o755), os.Chmod(built, 0o711))
+	must.NoError(t, os.Chmod(dir, 0o755), os.Chmod(built, 0o711))
 	l.writeFiles(n)
 	l.hub = l.start("switch", syscall.CLONE_NEWNET, `echo ready; while read line; do :; done`)
 	l.hub.must("ip", "link", "add", "name", "sw", "type", "bridge")
@@ -99,9 +105,10 @@ func newLab(t *testing.T, n int, configure ...func(*labHost) string) *lab {
 		if i > 1 {
 			node = newNode(t, labConfig(name))
 		}
-		h := l.start(name, syscall.CLONE_NEWNET|syscall.CLONE_NEWUTS|syscall.CLONE_NEWIPC|syscall.CLONE_NEWNS|syscall.CLONE_NEWPID, firstProcess)
+		h := l.start(name, syscall.CLONE_NEWNET|syscall.CLONE_NEWUTS|syscall.CLONE_NEWIPC|syscall.CLONE_NEWNS|
+			syscall.CLONE_NEWPID, firstProcess)
 		h.node = node
-		must(t, os.Chmod(node.dir, 0o711))
+		must.NoError(t, os.Chmod(node.dir, 0o711))
 		l.hosts = append(l.hosts, h)
 		h.connect(i)
 		for _, text := range configure {
@@ -110,7 +117,8 @@ func newLab(t *testing.T, n int, configure ...func(*labHost) string) *lab {
 		h.serve()
 	}
 	for _, h := range l.hosts {
-		eventually(t, h.name+" answers by ssh", func() bool { return l.hosts[0].as(labUser, "ssh", h.name, "true").Run() == nil })
+		must.Eventually(t, h.name+" answers by ssh",
+			func() bool { return l.hosts[0].as(labUser, "ssh", h.name, "true").Run() == nil })
 	}
 	return l
 }
@@ -119,24 +127,17 @@ func labConfig(name string) string {
 	return "systemd = \"off\"\n[host]\nnode = \"" + name + "\"\n[devices]\nenabled = false\n[cpuset]\nenabled = false\n"
 }
 
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // writeFiles makes users, host names and keys.
 func (l *lab) writeFiles(n int) {
 	home := l.path("home")
-	must(l.t, os.MkdirAll(l.path("etc"), 0o755), os.MkdirAll(filepath.Join(home, ".ssh"), 0o755))
+	must.NoError(l.t, os.MkdirAll(l.path("etc"), 0o755), os.MkdirAll(filepath.Join(home, ".ssh"), 0o755))
 	add := func(file string, lines ...string) {
 		b, err := os.ReadFile("/etc/" + file)
-		must(l.t, err, os.WriteFile(l.path("etc/"+file), []byte(string(b)+strings.Join(lines, "\n")+"\n"), 0o644))
+		must.NoError(l.t, err, os.WriteFile(l.path("etc/"+file), []byte(string(b)+strings.Join(lines, "\n")+"\n"),
+			0o644))
 	}
-	add("passwd", fmt.Sprintf("%s:*:%d:%d::%s:/bin/bash", labUser, labUID, labUID, home), fmt.Sprintf("%s:*:%d:%d::%s:/bin/sh", labOther, otherID, otherID, home))
+	add("passwd", fmt.Sprintf("%s:*:%d:%d::%s:/bin/bash", labUser, labUID, labUID, home),
+		fmt.Sprintf("%s:*:%d:%d::%s:/bin/sh", labOther, otherID, otherID, home))
 	add("group", fmt.Sprintf("%s:x:%d:", labUser, labUID), fmt.Sprintf("%s:x:%d:", labOther, otherID))
 	hosts := "127.0.0.1 localhost\n"
 	known := ""
@@ -144,13 +145,13 @@ func (l *lab) writeFiles(n int) {
 		l.do(exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "laboratory", "-f", key))
 	}
 	public, err := os.ReadFile(l.path("etc/hostkey.pub"))
-	must(l.t, err)
+	must.NoError(l.t, err)
 	for i := 1; i <= n; i++ {
 		hosts += fmt.Sprintf("10.211.0.%d n%d\n", i, i)
 		known += fmt.Sprintf("n%d,10.211.0.%d %s", i, i, public)
 	}
 	own, err := os.ReadFile(filepath.Join(home, ".ssh/id_ed25519.pub"))
-	must(l.t, err,
+	must.NoError(l.t, err,
 		os.WriteFile(l.path("etc/hosts"), []byte(hosts), 0o644),
 		os.WriteFile(filepath.Join(home, ".ssh/known_hosts"), []byte(known), 0o644),
 		os.WriteFile(filepath.Join(home, ".ssh/authorized_keys"), own, 0o644),
@@ -180,9 +181,9 @@ func (l *lab) start(name string, namespaces uintptr, script string) *labHost {
 	var said bytes.Buffer
 	h.first.Stderr = &said
 	stdin, err := h.first.StdinPipe()
-	must(l.t, err)
+	must.NoError(l.t, err)
 	stdout, err := h.first.StdoutPipe()
-	must(l.t, err, h.first.Start())
+	must.NoError(l.t, err, h.first.Start())
 	h.stdin, h.pid = stdin, h.first.Process.Pid
 	l.t.Cleanup(h.kill)
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
@@ -207,13 +208,14 @@ func (h *labHost) kill() {
 func (h *labHost) connect(i int) {
 	h.lab.t.Helper()
 	port := fmt.Sprintf("p%d", i)
-	h.lab.hub.must("ip", "link", "add", "name", port, "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(h.pid))
+	h.lab.hub.must("ip", "link", "add", "name", port, "type", "veth", "peer", "name", "eth0", "netns",
+		strconv.Itoa(h.pid))
 	h.lab.hub.must("ip", "link", "set", port, "master", "sw", "up")
 	h.must("ip", "addr", "add", fmt.Sprintf("10.211.0.%d/24", i), "dev", "eth0")
 	h.must("ip", "link", "set", "eth0", "up")
 	h.must("ip", "link", "set", "lo", "up")
 	config := h.lab.path(h.name + ".sshd")
-	must(h.lab.t, os.WriteFile(config, fmt.Appendf(nil, `ListenAddress 10.211.0.%d
+	must.NoError(h.lab.t, os.WriteFile(config, fmt.Appendf(nil, `ListenAddress 10.211.0.%d
 HostKey %s
 PidFile none
 UsePAM no
@@ -229,9 +231,9 @@ MaxStartups 1000
 // configure adds to the configuration of the host's hookhost.
 func (h *labHost) configure(text string) {
 	file, err := os.OpenFile(h.node.path("hookhost.toml"), os.O_WRONLY|os.O_APPEND, 0)
-	must(h.lab.t, err)
+	must.NoError(h.lab.t, err)
 	_, err = file.WriteString(text)
-	must(h.lab.t, err, file.Close())
+	must.NoError(h.lab.t, err, file.Close())
 }
 
 // serve starts the host's daemon, for the first time or again, and waits until it answers.
@@ -239,16 +241,19 @@ func (h *labHost) serve() {
 	h.lab.t.Helper()
 	h.served++
 	h.background(fmt.Sprintf("hookhost-%d", h.served), append([]string{"env"}, h.hookhost("serve")...)...)
-	eventually(h.lab.t, h.name+"'s daemon answers", func() bool { return h.in(h.hookhost("jobs")...).Run() == nil })
+	must.Eventually(h.lab.t, h.name+"'s daemon answers",
+		func() bool { return h.in(h.hookhost("jobs")...).Run() == nil })
 }
 
 // hookhost is a hookhost command line of this host.
 func (h *labHost) hookhost(args ...string) []string {
-	return append([]string{filepath.Join(built, "hookhost"), args[0], "--config", h.node.path("hookhost.toml"), "--state", h.node.path("state"),
+	return append([]string{filepath.Join(built, "hookhost"), args[0], "--config", h.node.path("hookhost.toml"),
+		"--state", h.node.path("state"),
 		"--socket", h.node.path("run/s")}, args[1:]...)
 }
 
-// in is a command of root's on the host, in a session of its own: one that this test is in would be beyond the host's sight.
+// in is a command of root's on the host, in a session of its own. The session of this test would
+// be beyond the host's sight.
 func (h *labHost) in(args ...string) *exec.Cmd {
 	enter := []string{"--target", strconv.Itoa(h.pid), "--net"}
 	if h != h.lab.hub {
@@ -265,8 +270,10 @@ func (h *labHost) in(args ...string) *exec.Cmd {
 // as is a command of a user's on the host, who has logged in, as it were.
 func (h *labHost) as(user string, args ...string) *exec.Cmd {
 	id := strconv.Itoa(map[string]int{labUser: labUID, labOther: otherID}[user])
-	return h.in(append([]string{"setpriv", "--reuid", id, "--regid", id, "--clear-groups", "env", "-i", "PATH=/usr/bin:/bin", "HOME=" + h.lab.path("home"),
-		"USER=" + user, "LOGNAME=" + user, "SHELL=/bin/bash", "HOOKHOST_SOCKET=" + h.node.path("run/s"), "HOOKHOST_CONFIG=/nonexistent"}, args...)...)
+	return h.in(append([]string{"setpriv", "--reuid", id, "--regid", id, "--clear-groups", "env", "-i",
+		"PATH=/usr/bin:/bin", "HOME=" + h.lab.path("home"),
+		"USER=" + user, "LOGNAME=" + user, "SHELL=/bin/bash", "HOOKHOST_SOCKET=" + h.node.path("run/s"),
+		"HOOKHOST_CONFIG=/nonexistent"}, args...)...)
 }
 
 func (h *labHost) must(args ...string) {
@@ -274,16 +281,17 @@ func (h *labHost) must(args ...string) {
 	h.lab.do(h.in(args...))
 }
 
-// background starts a command that lives as long as the host, with a log that is shown when the test fails.
+// background starts a command that lives as long as the host, with a log that is shown when the
+// test fails.
 func (h *labHost) background(name string, args ...string) {
 	h.lab.t.Helper()
 	path := h.lab.path(h.name + "." + name + ".log")
 	log, err := os.Create(path)
-	must(h.lab.t, err)
+	must.NoError(h.lab.t, err)
 	enter := h.in(args...)
 	cmd := exec.Command(enter.Path, enter.Args[1:]...) // without a limit of time
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
-	must(h.lab.t, cmd.Start(), log.Close())
+	must.NoError(h.lab.t, cmd.Start(), log.Close())
 	h.lab.t.Cleanup(func() {
 		h.kill()
 		cmd.Wait()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // finished puts a job of uid into the node's ledger.
@@ -21,20 +22,14 @@ func (n *node) finished(id string, uid int, pad int) {
 		"job": id, "name": "x" + strings.Repeat("y", pad), "hosts": map[string]any{"n1": map[string]any{}},
 		"pbs_job": hostapi.Job{ID: id, Owner: hostapi.Owner{User: "nobody", UID: uid, GID: uid}},
 	}
-	if err := ledger.Open(n.path("state/ledger.jsonl")).Append(n.t.Context(), id, uid, report); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, ledger.Open(n.path("state/ledger.jsonl")).Append(n.t.Context(), id, uid, report))
 }
 
 // openNode is a node whose programs other users may run.
 func openNode(t *testing.T) *node {
 	t.Helper()
 	n := newNode(t)
-	for _, dir := range []string{built, n.dir} {
-		if err := os.Chmod(dir, 0o711); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n.open()
 	return n
 }
 
@@ -47,21 +42,19 @@ func TestDamagedLedgerShowsWhatIsWhole(t *testing.T) {
 	}
 	file := n.path("state/ledger.jsonl")
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	b = bytes.Replace(b, []byte(`{"id":"2.x"`), []byte(`{"ID":"2.x"`), 1)
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(file, b, 0o600))
 	const place = "ledger.jsonl:3 (job 2.x)"
 	whole := func(r result) bool {
-		return strings.Contains(r.stdout, `"0.x"`) && strings.Contains(r.stdout, `"1.x"`) && strings.Contains(r.stdout, `"3.x"`) &&
+		return strings.Contains(r.stdout, `"0.x"`) && strings.Contains(r.stdout, `"1.x"`) &&
+			strings.Contains(r.stdout, `"3.x"`) &&
 			strings.Count(r.stdout, "\n") == 3
 	}
 	look := func(t *testing.T) {
 		n.t = t
-		if r := n.hookhost("report", "--format=json"); r.status != 1 || !whole(r) || !strings.Contains(r.stderr, place) || strings.Count(r.stderr, "\n") != 1 {
+		if r := n.hookhost("report", "--format=json"); r.status != 1 || !whole(r) ||
+			!strings.Contains(r.stderr, place) || strings.Count(r.stderr, "\n") != 1 {
 			t.Errorf("all reports: %+v, want those that are whole, and %q", r, place)
 		}
 		if r := n.hookhost("report", "--format=json", "--output="+n.path("out")); r.status != 1 || r.stdout != "" {
@@ -71,7 +64,8 @@ func TestDamagedLedgerShowsWhatIsWhole(t *testing.T) {
 			t.Errorf("the file: %s, %v", out, err)
 		}
 		for _, job := range []string{"1.x", "3.x"} {
-			if r := n.hookhost("report", job, "--format=json"); r.status != 0 || decodeReport(t, r.stdout).Job != job || r.stderr != "" {
+			if r := n.hookhost("report", job, "--format=json"); r.status != 0 || decodeReport(t, r.stdout).Job != job ||
+				r.stderr != "" {
 				t.Errorf("a whole report: %+v", r)
 			}
 		}
@@ -87,7 +81,8 @@ func TestDamagedLedgerShowsWhatIsWhole(t *testing.T) {
 	t.Run("with a daemon", look)
 	t.Run("for its owner", func(t *testing.T) {
 		n.t = t
-		if r := n.as(ownerUID, "report", "--format=json"); r.status != 1 || !whole(r) || !strings.Contains(r.stderr, "damaged") || strings.Contains(r.stderr, "2.x") {
+		if r := n.as(ownerUID, "report", "--format=json"); r.status != 1 || !whole(r) ||
+			!strings.Contains(r.stderr, "damaged") || strings.Contains(r.stderr, "2.x") {
 			t.Errorf("all reports: %+v", r)
 		}
 		if r := n.as(ownerUID, "report", "2.x"); r.status != 1 || strings.Contains(r.stderr, "ledger") {
@@ -103,8 +98,8 @@ func TestDamagedLedgerShowsWhatIsWhole(t *testing.T) {
 	n.t = t
 }
 
-// asks sends a daemon questions until it is killed or has sent them all: on each of N connections,
-// at the same time, over and over with "on", and without an answer awaited with "off".
+// asks sends a daemon questions on each of N connections, at the same time, until it is killed or
+// has sent them all. With "on" it asks over and over, with "off" it awaits no answer.
 const asks = `
 import socket, sys, threading
 path, n, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -127,10 +122,9 @@ func (n *node) asking(count int, mode string) *exec.Cmd {
 	n.t.Helper()
 	cmd := exec.Command("/usr/bin/python3", "-c", asks, n.path("run/s"), fmt.Sprint(count), mode)
 	cmd.Dir, cmd.Stderr = "/", os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: strangerUID, Gid: strangerUID}, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: strangerUID, Gid: strangerUID},
+		Pdeathsig: syscall.SIGKILL}
+	must.NoError(n.t, cmd.Start())
 	return cmd
 }
 
@@ -138,9 +132,7 @@ func (n *node) asking(count int, mode string) *exec.Cmd {
 func readBy(t *testing.T, pid int) (read int64) {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if _, err := fmt.Sscanf(string(b), "rchar: %d", &read); err != nil {
 		t.Fatal(err)
 	}
@@ -148,30 +140,25 @@ func readBy(t *testing.T, pid int) (read int64) {
 }
 
 // A user who asks for finished jobs, over and over and on many connections, has the ledger read
-// once, and so has one who hangs up at once. Events go on meanwhile.
+// once. The same holds for one who hangs up at once. Events go on meanwhile.
 func TestQuestionsAboutFinishedJobsHoldUpNobody(t *testing.T) {
 	n := openNode(t)
 	n.finished("1.x", ownerUID, 1000)
 	file := n.path("state/ledger.jsonl")
 	line, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	const size = 60 << 20
-	if err := os.WriteFile(file, bytes.Repeat(line, size/len(line)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(file, bytes.Repeat(line, size/len(line)), 0o600))
 	d := n.serve()
 	pid := d.cmd.Process.Pid
 	before := readBy(t, pid)
-	if err := n.asking(120, "off").Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, n.asking(120, "off").Wait())
 	if r := n.as(ownerUID, "report", "2.x"); r.status != 1 { // after them, so what they cost is in
 		t.Errorf("a job that is not there: %+v", r)
 	}
 	if read := readBy(t, pid) - before; read > size*5/4 {
-		t.Errorf("120 questions that nobody waited for made the daemon read %d MiB of a ledger of %d", read>>20, size>>20)
+		t.Errorf("120 questions that nobody waited for made the daemon read %d MiB of a ledger of %d", read>>20,
+			size>>20)
 	}
 	before = readBy(t, pid)
 	asking := n.asking(40, "on")

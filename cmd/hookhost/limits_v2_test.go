@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,15 +12,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// These tests read what a job's limits are from the kernel's files, and try each on a program that does not respect it.
+// These tests read what a job's limits are from the kernel's files, and try each on a program that
+// does not respect it.
 
-// needV2 skips where a controller is not on v2. Whether the root passes it down is for hookhost to see to, or for systemd.
+// needV2 skips where a controller is not on v2. Whether the root passes it down is for hookhost to
+// see to, or for systemd.
 func needV2(t *testing.T, controllers ...string) {
 	t.Helper()
 	kernfstest.NeedV2(t)
@@ -40,9 +41,7 @@ func needV2(t *testing.T, controllers ...string) {
 func (n *node) limit(id, file string) string {
 	n.t.Helper()
 	b, err := os.ReadFile(filepath.Join(n.memoryDir(id), file))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	return strings.TrimSpace(string(b))
 }
 
@@ -69,24 +68,18 @@ func (n *node) wantLimits(id string, want map[string]string) {
 	for file := range want {
 		got[file] = n.limit(id, file)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		n.t.Errorf("limits of %s (-want +got):\n%s", id, diff)
-	}
+	must.Equal(n.t, fmt.Sprintf("limits of %s", id), want, got)
 }
 
 // disk is the numbers of the whole disk that a folder is on.
 func disk(t *testing.T, dir string) string {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, unix.Stat(dir, &st))
 	numbers := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
 	if exists("/sys/dev/block/" + numbers + "/partition") {
 		b, err := os.ReadFile("/sys/dev/block/" + numbers + "/../dev")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return strings.TrimSpace(string(b))
 	}
 	if !exists("/sys/dev/block/" + numbers) {
@@ -103,9 +96,7 @@ func pages(t *testing.T, n int) {
 	if err != nil || !exists("/sys/kernel/mm/hugepages/hugepages-2048kB") {
 		kernfstest.Elsewhere(t, "no huge pages of 2 MiB: %v", err)
 	}
-	if err := os.WriteFile(file, []byte(strconv.Itoa(n)), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(file, []byte(strconv.Itoa(n)), 0))
 	t.Cleanup(func() { os.WriteFile(file, before, 0) })
 	if b, _ := os.ReadFile(file); strings.TrimSpace(string(b)) != strconv.Itoa(n) {
 		t.Fatalf("%s huge pages, want %d", b, n)
@@ -116,7 +107,8 @@ func pages(t *testing.T, n int) {
 func swap(t *testing.T, n *node, mib int) {
 	t.Helper()
 	file := n.path("swap")
-	for _, args := range [][]string{{"dd", "if=/dev/zero", "of=" + file, "bs=1M", "count=" + strconv.Itoa(mib)}, {"chmod", "600", file},
+	for _, args := range [][]string{{"dd", "if=/dev/zero", "of=" + file, "bs=1M", "count=" + strconv.Itoa(mib)},
+		{"chmod", "600", file},
 		{"mkswap", file}, {"swapon", file}} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			if args[0] == "swapon" {
@@ -132,18 +124,21 @@ func swap(t *testing.T, n *node, mib int) {
 	})
 }
 
-// One job with everything: each limit is in the kernel's files, and is the next job's own.
+// A job with everything has each limit in the kernel's files, and the next job has its own.
 func TestLimitsV2(t *testing.T) {
 	needV2(t, "memory", "cpu", "pids", "io")
 	pages(t, 8)
 	device := disk(t, os.TempDir())
-	n := newNode(t, `enable_controllers = ["hugetlb"]`, "[cpu]", "enforce_per_period_quota = true", "[memory]", "high_percent = 90", "[hugetlb]",
-		"enabled = true", "[pids]", "max = 500", "[host]", `start_timeout = "1m"`, "[io]", "enabled = true", fmt.Sprintf("max = [%q]", device+" rbps=4mb wbps=2mb wiops=900"))
+	n := newNode(t, `enable_controllers = ["hugetlb"]`, "[cpu]", "enforce_per_period_quota = true", "[memory]",
+		"high_percent = 90", "[hugetlb]",
+		"enabled = true", "[pids]", "max = 500", "[host]", `start_timeout = "1m"`, "[io]", "enabled = true",
+		fmt.Sprintf("max = [%q]", device+" rbps=4mb wbps=2mb wiops=900"))
 	n.serve()
 	first := n.hold("1.all", "ncpus=1", "mem=64mb", "hpmem=4mb", "vmem=96mb", "pids=100")
 	// pbs_cgroups gives 1000 shares to a cpu, of which 1024 are weight 100.
 	n.wantLimits("1.all", map[string]string{
-		"memory.max": "67108864", "memory.high": "60395520", "memory.oom.group": "1", "cpu.weight": "98", "cpu.max": "103000 100000", "pids.max": "100",
+		"memory.max": "67108864", "memory.high": "60395520", "memory.oom.group": "1", "cpu.weight": "98",
+		"cpu.max": "103000 100000", "pids.max": "100",
 		"memory.swap.max": "33554432", "hugetlb.2MB.max": "4194304", "hugetlb.2MB.rsvd.max": "4194304",
 		"io.max": device + " rbps=4194304 wbps=2097152 riops=max wiops=900",
 	})
@@ -152,7 +147,8 @@ func TestLimitsV2(t *testing.T) {
 		t.Errorf("cpuset %q, in force %q; want one cpu", one, n.limit("1.all", "cpuset.cpus.effective"))
 	}
 	second := n.hold("2.all", "select=1:ncpus=1:mem=32mb", "oom_group=false")
-	n.wantLimits("2.all", map[string]string{"memory.max": "33554432", "memory.high": "30195712", "memory.oom.group": "0", "pids.max": "500", "memory.swap.max": "0"})
+	n.wantLimits("2.all", map[string]string{"memory.max": "33554432", "memory.high": "30195712",
+		"memory.oom.group": "0", "pids.max": "500", "memory.swap.max": "0"})
 	if other := n.limit("2.all", "cpuset.cpus"); other == one {
 		t.Errorf("both jobs have cpu %s", one)
 	}
@@ -160,7 +156,8 @@ func TestLimitsV2(t *testing.T) {
 	first.end(t)
 }
 
-// Swap is bounded by what vmem is more than mem; a job that works at its limit says so in its report.
+// Swap is bounded by what vmem is more than mem; a job that works at its limit says so in its
+// report.
 func TestSwapV2(t *testing.T) {
 	needV2(t, "memory")
 	n := newNode(t)
@@ -181,12 +178,13 @@ print(max, end="")
 		return n.hookhost("run", "-l", "ncpus=1", "-l", "mem=48mb", "-l", "vmem=112mb", "--report=json", "--",
 			"python3", "-c", touch, strconv.Itoa(mib), strconv.Itoa(rounds))
 	}
-	// A page that is back in memory may keep its place in swap (vm_swap_full): even if all of them do, these are less than 64 MiB.
+	// A page that is back in memory may keep its place in swap (vm_swap_full). All of them
+	// together are less than 64 MiB.
 	r := run(54, 4)
 	if r.status != 0 || r.stdout != "67108864\n" {
 		t.Errorf("within vmem: status %d, memory.swap.max %q, want 64 MiB", r.status, r.stdout)
 	}
-	for _, h := range detailed(t, r) {
+	for _, h := range r.report(t).Hosts {
 		if h.MajorFaults == nil || *h.MajorFaults < 300 {
 			t.Errorf("major faults %v of a job that swaps", h.MajorFaults)
 		}
@@ -201,40 +199,13 @@ print(max, end="")
 	}
 }
 
-type detail struct {
-	ThrottledSeconds *float64 `json:"throttled_seconds"`
-	CPUTSeconds      *float64 `json:"cput_seconds"`
-	MajorFaults      *int64   `json:"major_faults"`
-	PidsPeak         *int64   `json:"pids_peak"`
-	OOMKills         *int64   `json:"oom_kills"`
-	Pressure         *struct {
-		MemorySome *float64 `json:"memory_some_seconds"`
-	}
-}
-
-// detailed is what of the report other tests do not look at.
-func detailed(t *testing.T, r result) map[string]detail {
-	t.Helper()
-	for line := range strings.Lines(r.stderr) {
-		if strings.HasPrefix(line, "{") {
-			var rep struct{ Hosts map[string]detail }
-			if err := json.Unmarshal([]byte(line), &rep); err != nil {
-				t.Fatal(err)
-			}
-			return rep.Hosts
-		}
-	}
-	t.Fatalf("no report in %q", r.stderr)
-	return nil
-}
-
 // A quota holds a job back although cpus are idle, and the report says for how long.
 func TestQuotaV2(t *testing.T) {
 	needV2(t, "cpu")
 	n := newNode(t, "[cpu]", "enforce_per_period_quota = true", "zero_cpus_quota_fraction = 0.25")
 	const burn = "import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end: pass"
 	r := n.hookhost("run", "-l", "select=1:ncpus=0:mem=64mb", "--report=json", "--", "python3", "-c", burn)
-	for _, h := range detailed(t, r) {
+	for _, h := range r.report(t).Hosts {
 		if h.ThrottledSeconds == nil || *h.ThrottledSeconds <= 1 {
 			t.Errorf("throttled for %v s", h.ThrottledSeconds)
 		}
@@ -265,10 +236,11 @@ except BlockingIOError as e:
 	for asked, want := range map[string]int{"pids=20": 20, "pids=1000": 100} {
 		r := n.hookhost("run", "-l", "ncpus=1", "-l", asked, "--report=json", "--", "python3", "-c", bomb)
 		var errno, children int
-		if _, err := fmt.Sscan(r.stdout, &errno, &children); err != nil || syscall.Errno(errno) != syscall.EAGAIN || children < want-5 || children >= want {
+		if _, err := fmt.Sscan(r.stdout, &errno, &children); err != nil || syscall.Errno(errno) != syscall.EAGAIN ||
+			children < want-5 || children >= want {
 			t.Errorf("%s: %q; want EAGAIN at %d tasks", asked, r.stdout, want)
 		}
-		for _, h := range detailed(t, r) {
+		for _, h := range r.report(t).Hosts {
 			if h.PidsPeak != nil && (*h.PidsPeak > int64(want) || *h.PidsPeak <= int64(children)) {
 				t.Errorf("%s: peak %d of %d", asked, *h.PidsPeak, want)
 			}
@@ -283,7 +255,8 @@ func TestIOMaxV2(t *testing.T) {
 	dd := func(n *node) time.Duration {
 		t.Helper()
 		file := n.path("written")
-		script := fmt.Sprintf("dd if=/dev/zero of=%[1]s bs=1M count=12 oflag=direct && dd if=%[1]s of=/dev/null bs=1M iflag=direct", file)
+		script := fmt.Sprintf("dd if=/dev/zero of=%[1]s bs=1M count=12 oflag=direct && dd if=%[1]s of=/dev/null "+
+			"bs=1M iflag=direct", file)
 		start := time.Now()
 		if r := n.hookhost("run", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", script); r.status != 0 {
 			t.Fatal(r)
@@ -316,11 +289,13 @@ for pages in 2, 3:
         print(e.errno)
 `
 	for asked, want := range map[string]string{"hpmem=4mb": "2\n12\n", "hpmem=0": "12\n12\n", "hpmem=16mb": "2\n3\n"} {
-		if r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb:"+asked, "--report=none", "--", "python3", "-c", take); r.status != 0 || r.stdout != want {
+		if r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb:"+asked, "--report=none", "--", "python3", "-c",
+			take); r.status != 0 || r.stdout != want {
 			t.Errorf("%s: status %d, %q, want %q", asked, r.status, r.stdout, want)
 		}
 	}
-	if r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb:hpmem=18mb", "--report=none", "--", "true"); r.status != 125 ||
+	if r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb:hpmem=18mb", "--report=none", "--",
+		"true"); r.status != 125 ||
 		!strings.Contains(r.stderr, "hpmem limit (18432kb) exceeds available (16384kb)") {
 		t.Errorf("more than there are: status %d, %q", r.status, r.stderr)
 	}
@@ -342,12 +317,13 @@ func TestOOMGroupV2(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode(t, tt.config)
-			args := append(append([]string{"run", "-l", "select=1:ncpus=1:mem=48mb", "--report=json"}, tt.asks...), "--", "sh", "-c", eat)
+			args := append(append([]string{"run", "-l", "select=1:ncpus=1:mem=48mb", "--report=json"}, tt.asks...),
+				"--", "sh", "-c", eat)
 			r := n.hookhost(args...)
 			if group := r.status == 137 && r.stdout == ""; group != tt.group || !group && r.stdout != "137\nlives\n" {
 				t.Errorf("status %d, %q; all of it: want %v", r.status, r.stdout, tt.group)
 			}
-			for _, h := range detailed(t, r) {
+			for _, h := range r.report(t).Hosts {
 				if h.OOMKills == nil || *h.OOMKills < 1 {
 					t.Errorf("report: %v kills", h.OOMKills)
 				}
@@ -356,7 +332,8 @@ func TestOOMGroupV2(t *testing.T) {
 	}
 }
 
-// An isolated job's cpus are out of the kernel's load balancing and nobody else's, until it has ended.
+// An isolated job's cpus are out of the kernel's load balancing and nobody else's, until it has
+// ended.
 func TestIsolatedV2(t *testing.T) {
 	needV2(t, "cpuset")
 	if !exists("/sys/fs/cgroup/cpuset.cpus.isolated") {
@@ -368,14 +345,13 @@ func TestIsolatedV2(t *testing.T) {
 	n := newNode(t, "[cpuset]", "isolated = true")
 	alone := func() string {
 		b, err := os.ReadFile("/sys/fs/cgroup/cpuset.cpus.isolated")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return strings.TrimSpace(string(b))
 	}
 	job := n.hold("1.alone", "select=1:ncpus=1:mem=64mb")
 	cpu := n.limit("1.alone", "cpuset.cpus")
-	n.wantLimits("1.alone", map[string]string{"cpuset.cpus.partition": "isolated", "cpuset.cpus.exclusive": cpu, "cpuset.cpus.effective": cpu})
+	n.wantLimits("1.alone", map[string]string{"cpuset.cpus.partition": "isolated", "cpuset.cpus.exclusive": cpu,
+		"cpuset.cpus.effective": cpu})
 	if got := alone(); got != cpu {
 		t.Errorf("isolated cpus %q, want %q", got, cpu)
 	}
@@ -392,7 +368,8 @@ func TestIsolatedV2(t *testing.T) {
 	}
 }
 
-// What a job uses is not taken from it while it grows either: refused, nothing is changed, and the job never notices.
+// Memory that a job uses is not taken from it while it grows either. A refused resize changes
+// nothing, and the job never notices.
 func TestResizeWhileGrowingV2(t *testing.T) {
 	needV2(t, "memory", "pids")
 	n := newNode(t, "[host]\nnode = \"n1\"")
@@ -406,22 +383,27 @@ for i in range(60):
     time.sleep(0.05)
 sys.stdin.read()
 `
-	job := n.start("run", "--job", "1.grows", "-l", "select=1:ncpus=1:mem=200mb", "--report=json", "--", "python3", "-c", grow)
+	job := n.start("run", "--job", "1.grows", "-l", "select=1:ncpus=1:mem=200mb", "--report=json", "--", "python3",
+		"-c", grow)
 	had := 200
 	resize := func(mib int, more string) result {
 		t.Helper()
-		return n.tell("execjob_resize", fmt.Sprintf(`{"job": {"id": "1.grows", "exec_vnode": "(n1:ncpus=1:mem=%dmb)", "resource_list": {"ncpus": "1", "mem": "%[1]dmb"%s}}}`, mib, more))
+		return n.send("execjob_resize",
+			fmt.Sprintf(`{"job": {"id": "1.grows", "exec_vnode": "(n1:ncpus=1:mem=%dmb)", "resource_list": {"ncpus": "1", "mem": "%[1]dmb"%s}}}`, mib, more))
 	}
 	for _, to := range []int{38, 190, 30, 160, 39, 20, 140, 35, 180} {
 		switch r := resize(to, ""); {
-		case to < 40 && (r.status != 1 || !strings.Contains(r.stdout+r.stderr, fmt.Sprintf("mem requested (%dkb) is below what the job uses (", to<<10))):
+		case to < 40 && (r.status != 1 ||
+			!strings.Contains(r.stdout+r.stderr,
+				fmt.Sprintf("mem requested (%dkb) is below what the job uses (", to<<10))):
 			t.Errorf("to %d MiB: %+v, want it refused", to, r)
 		case to > 40 && r.status != 0:
 			t.Errorf("to %d MiB: %+v", to, r)
 		case to > 40:
 			had = to
 		}
-		n.wantLimits("1.grows", map[string]string{"memory.max": strconv.Itoa(had << 20), "memory.high": "max", "cgroup.freeze": "0"})
+		n.wantLimits("1.grows", map[string]string{"memory.max": strconv.Itoa(had << 20), "memory.high": "max",
+			"cgroup.freeze": "0"})
 	}
 	if events := n.limit("1.grows", "memory.events"); !strings.Contains(events, "oom_kill 0") {
 		t.Errorf("memory.events: %s", events)
@@ -442,17 +424,20 @@ func TestResizeMovesMemoryV2(t *testing.T) {
 	if len(nodes) < 2 {
 		kernfstest.Elsewhere(t, "one NUMA node")
 	}
-	n := newNode(t, "[host]\nnode = \"n1\"\nstart_timeout = \"1m\"\n[cpuset]\nmem_fences = true\nuse_hyperthreads = true")
+	n := newNode(t, "[host]\nnode = \"n1\"\nstart_timeout = \"1m\"\n[cpuset]\nmem_fences = true\nuse_hyperthreads = "+
+		"true")
 	n.serve()
 	const use = "import sys; x = bytearray(20 << 20); print('started', flush=True); sys.stdin.read()"
-	job := n.start("run", "--job", "1.moves", "--report=json", "-l", "select=1:ncpus=1:mem=64mb", "--", "python3", "-c", use)
+	job := n.start("run", "--job", "1.moves", "--report=json", "-l", "select=1:ncpus=1:mem=64mb", "--", "python3", "-c",
+		use)
 	if mems := n.limit("1.moves", "cpuset.mems"); mems != "0" {
 		t.Errorf("mems %q, want 0", mems)
 	}
 	all := online(t)
 	resize := func(ncpus int) {
 		t.Helper()
-		r := n.tell("execjob_resize", fmt.Sprintf(`{"job": {"id": "1.moves", "exec_vnode": "(n1:ncpus=%d:mem=64mb)", "resource_list": {"ncpus": "%[1]d", "mem": "64mb"}}}`, ncpus))
+		r := n.send("execjob_resize",
+			fmt.Sprintf(`{"job": {"id": "1.moves", "exec_vnode": "(n1:ncpus=%d:mem=64mb)", "resource_list": {"ncpus": "%[1]d", "mem": "64mb"}}}`, ncpus))
 		if r.status != 0 {
 			t.Errorf("to %d cpus: %+v", ncpus, r)
 		}

@@ -1,5 +1,5 @@
-// Command hookhost is the hook host of a PBS compute node: the daemon, the commands that talk to it, and `run`, which
-// walks one job through every event on its own. Each command is a file; what they share is in cli.go.
+// Command hookhost is the hook host of a PBS compute node: the daemon, and the commands that are
+// its clients. Each command is a file, and cli.go is common to all.
 package main
 
 import (
@@ -11,11 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/plugin"
 )
 
 // version is set by the Makefile.
 var version = "unknown"
+
+// libexecDir is where files that come with hookhost are installed. The Makefile sets it.
+var libexecDir = "/usr/libexec/hookhost"
 
 // Exit statuses. `run` uses the shell's and the command's own on top of these.
 const (
@@ -50,10 +53,12 @@ func misuse(err error) error {
 // aliases are the names that are a command each. Launchers find pbs_remsh and its kin on
 // their PATH, and Hydra's launcher can be given a program but no arguments. cmd/pbs-attach goes by
 // the name pbs_attach when it leaves a call to this program.
-var aliases = map[string]string{"pbs_attach": "attach", "hookhost-remsh": "remsh", "pbs_remsh": "remsh", "pbs_tmrsh": "remsh"}
+var aliases = map[string]string{
+	"pbs_attach": "attach", "hookhost-remsh": "remsh", "pbs_remsh": "remsh", "pbs_tmrsh": "remsh",
+}
 
 func main() {
-	if err := host.ExecAsOwner(os.Args, os.Environ()); err != nil {
+	if err := plugin.ExecAsOwner(os.Args, os.Environ()); err != nil {
 		fmt.Fprintf(stderr, "fatal error: %v\n", err) // the words by which the host knows a program's last
 		os.Exit(exitHostFailed)
 	}
@@ -64,7 +69,8 @@ func main() {
 	os.Exit(exitStatus(called, newCommand(called).Execute()))
 }
 
-// exitStatus prints an error as one line, in the name that the program was called by, and says with which status to end.
+// exitStatus prints an error as one line, in the name that the program was called by, and returns
+// the status to end with.
 func exitStatus(called string, err error) int {
 	if err == nil {
 		return 0
@@ -79,7 +85,8 @@ func exitStatus(called string, err error) int {
 	return exit.status
 }
 
-// inName puts a program's name before a message: "hookhost: attach: ...", and "pbs_attach: ..." for the same.
+// inName puts a program's name before a message: "hookhost: attach: ...", and "pbs_attach: ..." for
+// the same.
 func inName(called, message string) string {
 	if isPBS(called) {
 		if rest, ok := strings.CutPrefix(message, aliases[called]); ok {
@@ -90,7 +97,7 @@ func inName(called, message string) string {
 	return "hookhost: " + message
 }
 
-// isPBS tells whether the program was called by a name of PBS's.
+// isPBS reports whether the program was called by a name of PBS's.
 func isPBS(called string) bool { return aliases[called] != "" && strings.HasPrefix(called, "pbs_") }
 
 func newCommand(called string) *cobra.Command {
@@ -98,8 +105,9 @@ func newCommand(called string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hookhost",
 		Short: "Hook host for PBS compute nodes",
-		Long: `hookhost confines and accounts for jobs on a PBS compute node. It takes the events of a job's life and calls hooks,
-programs that create the job's cgroup, take in its processes, enforce its limits and report what it used.`,
+		Long: `hookhost confines and accounts for jobs on a PBS compute node. It gets the events of a job's life and
+calls hooks: programs that create the job's cgroup, take in its processes, enforce its limits and
+report its usage.`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -111,8 +119,11 @@ programs that create the job's cgroup, take in its processes, enforce its limits
 	root.SetVersionTemplate("hookhost {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	c.flags(root)
-	root.AddCommand(c.serveCommand(), c.runCommand(), c.eventCommand(), c.attachCommand(), c.remshCommand(), c.hookCommand(),
-		c.jobsCommand(), c.reportCommand(), c.doctorCommand(), c.configCommand(), c.certCommand(), c.openpbsCommand(), versionCommand())
+	root.AddCommand(
+		c.serveCommand(), c.runCommand(), c.eventCommand(), c.attachCommand(), c.remshCommand(), c.hookCommand(),
+		c.jobsCommand(), c.reportCommand(), c.doctorCommand(), c.configCommand(), c.certCommand(), c.openpbsCommand(),
+		versionCommand(),
+	)
 	misuseFlags(root)
 	if isPBS(called) {
 		pbsUsage(root)

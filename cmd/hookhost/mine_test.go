@@ -9,9 +9,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// lookTwice asks twice inside a job, with the id of another job in its environment, and then for the job itself.
+// lookTwice asks twice inside a job, with the id of another job in its environment, and then for
+// the job itself.
 const lookTwice = `PBS_JOBID=99.x $0 jobs --mine || exit
 sleep 2
 $0 jobs --mine || exit
@@ -21,19 +24,18 @@ $0 jobs --mine --json`
 func (n *node) open() {
 	n.t.Helper()
 	for _, dir := range []string{built, n.dir} {
-		if err := os.Chmod(dir, 0o711); err != nil {
-			n.t.Fatal(err)
-		}
+		must.NoError(n.t, os.Chmod(dir, 0o711))
 	}
 }
 
 // Inside a job, programs see their time run down.
-func TestMine(t *testing.T) {
+func TestProgramsInAJobSeeTheirTimeRunDown(t *testing.T) {
 	hookhost := filepath.Join(built, "hookhost")
 	countsDown := func(t *testing.T, n *node, user string) {
 		n.t = t
 		n.open()
-		r := n.hookhost("run", "--job", "86.x", "-u", user, "-l", "walltime=01:00:00", "--report=none", "--", "sh", "-c", lookTwice, hookhost)
+		r := n.hookhost("run", "--job", "86.x", "-u", user, "-l", "walltime=01:00:00", "--report=none", "--", "sh",
+			"-c", lookTwice, hookhost)
 		lines := strings.SplitN(r.stdout, "\n", 3)
 		if r.status != 0 || len(lines) != 3 {
 			t.Fatalf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
@@ -43,30 +45,29 @@ func TestMine(t *testing.T) {
 		if err1 != nil || err2 != nil || first > 3599 || second > first-2 || second < first-300 {
 			t.Errorf("%q, then %q seconds left of an hour", lines[0], lines[1])
 		}
-		var mine struct {
-			Job     struct{ ID string }
-			Phase   string
-			Elapsed float64 `json:"elapsed_seconds"`
-			Limit   float64 `json:"walltime_limit_seconds"`
-			Left    float64 `json:"walltime_left_seconds"`
-		}
+		var mine listedJob
 		if err := json.Unmarshal([]byte(lines[2]), &mine); err != nil {
 			t.Fatalf("%q: %v", lines[2], err)
 		}
-		if mine.Job.ID != "86.x" || mine.Phase != "running" || mine.Limit != 3600 || mine.Left >= float64(first) || mine.Elapsed+mine.Left < 3599.9 || mine.Elapsed+mine.Left > 3600.1 {
+		if mine.Job.ID != "86.x" || mine.Phase != "running" || mine.Limit != 3600 || mine.Left == nil ||
+			*mine.Left >= float64(first) ||
+			mine.Elapsed+*mine.Left < 3599.9 || mine.Elapsed+*mine.Left > 3600.1 {
 			t.Errorf("the job: %+v", mine)
 		}
 	}
 	both(t, func(t *testing.T, n *node) {
 		countsDown(t, n, "root")
-		if r := n.hookhost("run", "--report=none", "--", hookhost, "jobs", "--mine"); r.status != 0 || r.stdout != "unlimited\n" {
+		if r := n.hookhost("run", "--report=none", "--", hookhost, "jobs", "--mine"); r.status != 0 ||
+			r.stdout != "unlimited\n" {
 			t.Errorf("without a limit: %+v", r)
 		}
-		// One that is looked at for its cput only, and has been by then.
-		if r := n.hookhost("run", "--report=none", "-l", "cput=1", "--", "sh", "-c", "sleep 2; $0 jobs --mine", hookhost); r.status != 0 || r.stdout != "unlimited\n" {
+		// The second job is looked at for its cput only, and has been by then.
+		if r := n.hookhost("run", "--report=none", "-l", "cput=1", "--", "sh", "-c", "sleep 2; $0 jobs --mine",
+			hookhost); r.status != 0 || r.stdout != "unlimited\n" {
 			t.Errorf("with a limit of cput: %+v", r)
 		}
-		if r := n.hookhost("jobs", "--mine"); r.status != 1 || r.stdout != "" || !strings.Contains(r.stderr, "is in no job") {
+		if r := n.hookhost("jobs", "--mine"); r.status != 1 || r.stdout != "" ||
+			!strings.Contains(r.stderr, "is in no job") {
 			t.Errorf("outside of jobs: %+v", r)
 		}
 	})
@@ -88,11 +89,14 @@ func TestMine(t *testing.T) {
 	})
 }
 
-// What is left of a job is told in the table and in the report of a live job, and no more when it is over.
+// The table and the report of a live job tell the time that it has left. They tell it no more when
+// the job is over.
 func TestTimeLeftIsTold(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
-		job := n.start("run", "--job", "87.x", "-l", "walltime=01:00:00", "--report=json", "--", "sh", "-c", "echo started; read x; exit 0")
-		free := n.start("run", "--job", "88.x", "--report=json", "-l", "ncpus=0", "--", "sh", "-c", "echo started; read x; exit 0")
+		job := n.start("run", "--job", "87.x", "-l", "walltime=01:00:00", "--report=json", "--", "sh", "-c",
+			"echo started; read x; exit 0")
+		free := n.start("run", "--job", "88.x", "--report=json", "-l", "ncpus=0", "--", "sh", "-c",
+			"echo started; read x; exit 0")
 		columns := map[string][]string{}
 		for line := range strings.Lines(n.hookhost("jobs").stdout) {
 			f := strings.Fields(line)
@@ -110,17 +114,20 @@ func TestTimeLeftIsTold(t *testing.T) {
 		if text := n.hookhost("report", "87.x").stdout; !strings.Contains(text, " of 01:00:00 requested, 0%; 00:59:") {
 			t.Errorf("report of a live job: %q", text)
 		}
-		if text := n.hookhost("report", "87.x", "--format=json").stdout; !strings.Contains(text, `"walltime_left_seconds":35`) {
+		if text := n.hookhost("report", "87.x", "--format=json").stdout; !strings.Contains(text,
+			`"walltime_left_seconds":35`) {
 			t.Errorf("report of a live job: %q", text)
 		}
-		if text := n.hookhost("report", "88.x", "--format=json").stdout; strings.Contains(text, "walltime_left_seconds") {
+		if text := n.hookhost("report", "88.x", "--format=json").stdout; strings.Contains(text,
+			"walltime_left_seconds") {
 			t.Errorf("report of a live job without a limit: %q", text)
 		}
 		job.stdin.Close()
 		free.stdin.Close()
 		job.report(t)
 		free.report(t)
-		if text := n.hookhost("report", "87.x", "--format=json").stdout; strings.Contains(text, "walltime_left_seconds") {
+		if text := n.hookhost("report", "87.x", "--format=json").stdout; strings.Contains(text,
+			"walltime_left_seconds") {
 			t.Errorf("report of a finished job: %q", text)
 		}
 	})

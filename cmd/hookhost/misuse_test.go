@@ -4,10 +4,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // Whatever is wrong with what a caller says: one line, exit status 2, and nothing was made.
-func TestMisuse(t *testing.T) {
+func TestMisuseEndsInOneLineAndStatus2(t *testing.T) {
 	big := `{"event":"execjob_begin","job":{"id":"1.x","name":"` + strings.Repeat("x", 50<<20) + `"}}`
 	tests := []struct {
 		name  string
@@ -17,13 +19,17 @@ func TestMisuse(t *testing.T) {
 	}{
 		{"job id that is a path", []string{"run", "--job", "../../x", "--", "true"}, "", `"../../x"`},
 		{"size that is none", []string{"run", "-l", "mem=banana", "--", "true"}, "", "mem=banana"},
-		{"kill delay that is none", []string{"run", "-l", "kill_delay=soon", "--", "true"}, "", `kill_delay: duration soon`},
+		{"kill delay that is none", []string{"run", "-l", "kill_delay=soon", "--", "true"}, "",
+			`kill_delay: duration soon`},
 		{"negative kill delay", []string{"run", "-l", "kill_delay=-1", "--", "true"}, "", `kill_delay: duration -1`},
-		{"event with such a job id", []string{"event", "execjob_begin"}, `{"event":"execjob_begin","job":{"id":"../../x","owner":{"user":"root"}}}`, `../../x`},
+		{"event with such a job id", []string{"event", "execjob_begin"},
+			`{"event":"execjob_begin","job":{"id":"../../x","owner":{"user":"root"}}}`, `../../x`},
 		{"event with such a size", []string{"event", "execjob_begin"},
-			`{"event":"execjob_begin","job":{"id":"1.x","owner":{"user":"root"},"resource_list":{"mem":"banana"}}}`, "mem=banana"},
+			`{"event":"execjob_begin","job":{"id":"1.x","owner":{"user":"root"},"resource_list":{"mem":"banana"}}}`,
+			"mem=banana"},
 		{"event without a job", []string{"event", "execjob_begin"}, `{"event":"execjob_begin"}`, "job"},
-		{"event of the wrong type", []string{"event", "execjob_begin"}, `{"event":"execjob_begin","job":{"id":7}}`, "job.id"},
+		{"event of the wrong type", []string{"event", "execjob_begin"}, `{"event":"execjob_begin","job":{"id":7}}`,
+			"job.id"},
 		{"JSON that is no event", []string{"event", "execjob_begin"}, `[1,2,3]`, "event"},
 		{"no JSON", []string{"event", "execjob_begin"}, `job: 12`, "event"},
 		{"nothing", []string{"event", "execjob_begin"}, ``, "event"},
@@ -70,7 +76,8 @@ func TestMisuseOfTheConfiguration(t *testing.T) {
 	for _, args := range [][]string{{"run", "--", "true"}, {"config", "check"}, {"serve"}, {"doctor"}} {
 		n := newNode(t, "[memory]\ndefautl = \"1gb\"")
 		r := n.hookhost(args...)
-		if r.status != 2 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, `line 4: unknown key "memory.defautl"`) {
+		if r.status != 2 || strings.Count(r.stderr, "\n") != 1 ||
+			!strings.Contains(r.stderr, `line 4: unknown key "memory.defautl"`) {
 			t.Errorf("%v: status %d, stderr %q", args, r.status, r.stderr)
 		}
 		if exists(n.path("state")) {
@@ -79,13 +86,14 @@ func TestMisuseOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// Whoever names a configuration file means one that is there.
+// A configuration file that is named has to be there.
 func TestConfigCheckOfNoFile(t *testing.T) {
 	n := newNode(t)
 	none := n.path("none.toml")
 	named := n.command("config", "check")
 	named.Env = append(named.Env, "HOOKHOST_CONFIG="+none)
-	for _, r := range []result{n.hookhost("config", "check", none), n.hookhost("--config", none, "config", "check"), n.finish(named)} {
+	for _, r := range []result{n.hookhost("config", "check", none), n.hookhost("--config", none, "config", "check"),
+		n.finish(named)} {
 		if r.status != 2 || r.stdout != "" || !strings.Contains(r.stderr, none+": no such file") {
 			t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
 		}
@@ -94,7 +102,8 @@ func TestConfigCheckOfNoFile(t *testing.T) {
 
 func TestHelpIsThere(t *testing.T) {
 	n := newNode(t)
-	for _, command := range []string{"", "serve", "run", "event", "attach", "hook", "jobs", "report", "doctor", "config", "version"} {
+	for _, command := range []string{"", "serve", "run", "event", "attach", "hook", "jobs", "report", "doctor",
+		"config", "version"} {
 		args := []string{"--help"}
 		if command != "" {
 			args = []string{command, "--help"}
@@ -108,7 +117,7 @@ func TestHelpIsThere(t *testing.T) {
 	}
 }
 
-func TestDoctor(t *testing.T) {
+func TestDoctorFailsWhereConfiningIsImpossible(t *testing.T) {
 	n := newNode(t)
 	if r := n.hookhost("doctor"); r.status != 0 || !strings.Contains(r.stdout, "memory controller") {
 		t.Errorf("status %d, stdout %q", r.status, r.stdout)
@@ -122,10 +131,17 @@ func TestDoctor(t *testing.T) {
 func TestConfigShowIsAConfiguration(t *testing.T) {
 	n := newNode(t)
 	r := n.hookhost("config", "show")
-	if err := os.WriteFile(n.path("shown.toml"), []byte(r.stdout), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(n.path("shown.toml"), []byte(r.stdout), 0o600))
 	if r := n.hookhost("config", "check", n.path("shown.toml")); r.status != 0 {
 		t.Errorf("what show prints is refused: %q", r.stderr)
+	}
+}
+
+// A failure of the system is not the caller's fault.
+func TestHookThatCannotBeWrittenIsNoMisuse(t *testing.T) {
+	n := newNode(t)
+	must.NoError(t, os.WriteFile(n.path("hooks.d"), nil, 0o644))
+	if r := n.hookhost("hook", "create", "deny"); r.status != 1 || !strings.Contains(r.stderr, "not a directory") {
+		t.Errorf("status %d, %q", r.status, r.stderr)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // labJob is a job on all hosts of a laboratory, begun on each by its own event, as MoMs do.
@@ -44,9 +46,11 @@ func (l *lab) begin(t *testing.T, id, user string, uid int) *labJob {
 	for _, h := range l.hosts {
 		lines += h.name + "\n"
 	}
-	must(t, os.WriteFile(nodefile, []byte(lines), 0o644))
-	env := map[string]string{"PATH": "/usr/bin:/bin", "HOME": l.path("home"), "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", "PBS_JOBID": id,
-		"PBS_ENVIRONMENT": "PBS_BATCH", "PBS_NODEFILE": nodefile, "PBS_O_WORKDIR": l.path("home"), "HOOKHOST_SOCKET": l.hosts[0].node.path("run/s")}
+	must.NoError(t, os.WriteFile(nodefile, []byte(lines), 0o644))
+	env := map[string]string{"PATH": "/usr/bin:/bin", "HOME": l.path("home"), "USER": user, "LOGNAME": user,
+		"SHELL": "/bin/bash", "PBS_JOBID": id,
+		"PBS_ENVIRONMENT": "PBS_BATCH", "PBS_NODEFILE": nodefile, "PBS_O_WORKDIR": l.path("home"),
+		"HOOKHOST_SOCKET": l.hosts[0].node.path("run/s")}
 	out, err := j.event(l.hosts[0], "execjob_launch", env)
 	if err != nil {
 		t.Fatalf("launch: %v\n%s", err, out)
@@ -54,7 +58,7 @@ func (l *lab) begin(t *testing.T, id, user string, uid int) *labJob {
 	var verdict struct {
 		SetEnv map[string]string `json:"set_env"`
 	}
-	must(t, json.Unmarshal(out, &verdict))
+	must.NoError(t, json.Unmarshal(out, &verdict))
 	for name, value := range verdict.SetEnv {
 		env[name] = value
 	}
@@ -73,7 +77,8 @@ func (j *labJob) event(h *labHost, name string, env map[string]string) ([]byte, 
 	}
 	uid := map[string]int{labUser: labUID, labOther: otherID}[j.user]
 	req := map[string]any{"event": name, "node": h.name, "job": map[string]any{
-		"id": j.id, "owner": map[string]any{"user": j.user, "uid": uid, "gid": uid}, "exec_vnode": strings.Join(chunks, "+"),
+		"id": j.id, "owner": map[string]any{"user": j.user, "uid": uid, "gid": uid},
+		"exec_vnode":  strings.Join(chunks, "+"),
 		"schedselect": fmt.Sprintf("%d:ncpus=1:mem=300mb", len(j.l.hosts)), "in_ms_mom": h == j.l.hosts[0]}}
 	if env != nil {
 		req["progname"], req["env"] = "/bin/sh", env
@@ -93,7 +98,8 @@ func (j *labJob) command(more []string, args ...string) *exec.Cmd {
 	return j.l.hosts[0].as(j.user, slices.Concat(attach, j.env, more, args)...)
 }
 
-// processes returns the pids in the job's cgroup on a host, as this test sees them, of programs of that name.
+// processes returns the pids in the job's cgroup on a host, as this test sees them, of programs of
+// that name.
 func (j *labJob) processes(h *labHost, name string) []int {
 	b, _ := os.ReadFile(filepath.Join(h.node.memoryDir(j.id), "cgroup.procs"))
 	var pids []int
@@ -113,24 +119,18 @@ type library struct {
 	tree                string // variable that makes it start hosts from hosts; "" for none
 }
 
-// libraries compiles the program of testdata/mpi with each.
+// libraries compiles the program that tells where its ranks are.
 func (l *lab) libraries() []library {
-	l.t.Helper()
-	list := []library{{name: "Open MPI", mpirun: "mpirun.openmpi", where: "where.openmpi", tree: "OMPI_MCA_routed_radix=1"}, {name: "MPICH", mpirun: "mpiexec.mpich", where: "where.mpich"}}
-	source, err := filepath.Abs("../../testdata/mpi/where.c")
-	must(l.t, err)
-	for i := range list {
-		_, kind, _ := strings.Cut(list[i].where, ".")
-		list[i].where = l.path(list[i].where)
-		l.do(exec.Command("mpicc."+kind, "-o", list[i].where, source))
-	}
+	list := l.compile("where")
+	list[0].tree = "OMPI_MCA_routed_radix=1"
 	return list
 }
 
 // rank is a line of the program.
 type rank struct{ host, job, cgroups string }
 
-// ranks reads the program's lines, which has a rank on each of so many hosts; a line of another kind is an error.
+// ranks reads the program's lines, which has a rank on each of so many hosts; a line of another
+// kind is an error.
 func ranks(t testing.TB, text string, hosts int) map[int]rank {
 	t.Helper()
 	all := map[int]rank{}
@@ -161,7 +161,8 @@ func (j *labJob) everywhere(t testing.TB, text string) {
 	for n, r := range all {
 		dir := cgroupOf(r.cgroups, "memory")
 		hosts[r.host]++
-		if r.job != j.id || path.Base(dir) != j.id || !strings.Contains(dir, "/"+j.l.host(r.host).node.prefix+".service/") {
+		if r.job != j.id || path.Base(dir) != j.id ||
+			!strings.Contains(dir, "/"+j.l.host(r.host).node.prefix+".service/") {
 			t.Errorf("rank %d on %s: job %s, in %s", n, r.host, r.job, dir)
 		}
 	}
@@ -194,21 +195,22 @@ type hold struct {
 func (j *labJob) hold(t *testing.T, lib library, status string) *hold {
 	t.Helper()
 	h := &hold{file: j.l.path("hold")}
-	must(t, os.WriteFile(h.file, nil, 0o644))
+	must.NoError(t, os.WriteFile(h.file, nil, 0o644))
 	h.cmd = j.command(nil, lib.mpirun, lib.where, h.file, status)
 	h.cmd.Stdout, h.cmd.Stderr = &h.stdout, &h.stderr
-	must(t, h.cmd.Start())
+	must.NoError(t, h.cmd.Start())
 	h.release = func() { os.Remove(h.file) }
 	t.Cleanup(h.release)
 	name := filepath.Base(lib.where)
 	for _, host := range j.l.hosts {
-		eventually(t, "a rank is in the job on "+host.name, func() bool { return len(j.processes(host, name)) == 1 })
+		must.Eventually(t, "a rank is in the job on "+host.name,
+			func() bool { return len(j.processes(host, name)) == 1 })
 	}
 	return h
 }
 
-// What a user does who knows nothing of hookhost: mpirun, in a job.
-func TestMPI(t *testing.T) {
+// A user who knows nothing of hookhost calls mpirun in a job.
+func TestMPIRanksLandInTheJob(t *testing.T) {
 	// A rank that is outside is to stay there, however long it takes.
 	l := newLab(t, 3, func(*labHost) string { return "[mpi]\nstrays = \"off\"\n" })
 	libraries := l.libraries()
@@ -246,14 +248,17 @@ func TestMPI(t *testing.T) {
 				if len(mpirun) != 1 {
 					t.Fatalf("children of nsenter: %v", mpirun)
 				}
-				must(t, syscall.Kill(mpirun[0], syscall.SIGKILL))
+				must.NoError(t, syscall.Kill(mpirun[0], syscall.SIGKILL))
 				h.cmd.Wait()
 				for _, host := range l.hosts {
-					eventually(t, "nothing of the job is left on "+host.name, func() bool { return len(j.processes(host, "")) == 0 })
+					must.Eventually(t, "nothing of the job is left on "+host.name,
+						func() bool { return len(j.processes(host, "")) == 0 })
 				}
 			})
-			t.Run("what the user chose instead holds", func(t *testing.T) { // and what a rank outside looks like to these tests
-				r := first.run(t, j.command([]string{"OMPI_MCA_plm_rsh_agent=ssh", "HYDRA_LAUNCHER_EXEC=/usr/bin/ssh"}, lib.mpirun, lib.where))
+			// And what a rank outside looks like to these tests.
+			t.Run("what the user chose instead holds", func(t *testing.T) {
+				r := first.run(t, j.command([]string{"OMPI_MCA_plm_rsh_agent=ssh", "HYDRA_LAUNCHER_EXEC=/usr/bin/ssh"},
+					lib.mpirun, lib.where))
 				for n, rank := range ranks(t, r.stdout, len(l.hosts)) {
 					if in := path.Base(cgroupOf(rank.cgroups, "memory")) == j.id; in != (rank.host == first.name) {
 						t.Errorf("rank %d on %s: in the job: %v", n, rank.host, in)
@@ -295,9 +300,9 @@ func (l *lab) attachRefuses(t *testing.T, j *labJob) {
 		t.Helper()
 		cmd := sister.as(user, "sh", "-c", "echo $$; read x; exit 0")
 		stdin, err := cmd.StdinPipe()
-		must(t, err)
+		must.NoError(t, err)
 		stdout, err := cmd.StdoutPipe()
-		must(t, err, cmd.Start())
+		must.NoError(t, err, cmd.Start())
 		pid = newLines(stdout).next(t)
 		end = func() {
 			stdin.Close()
@@ -314,8 +319,10 @@ func (l *lab) attachRefuses(t *testing.T, j *labJob) {
 	for _, tt := range []struct {
 		name, user, job, pid, want string
 	}{
-		{"another's process", labUser, j.id, theirs, "TM_EOWNER"}, {"to another's job", labUser, other.id, mine, "TM_ENOTFOUND"},
-		{"another's process, to another's job", labUser, other.id, theirs, "TM_EOWNER"}, {"of a process that is gone", labUser, j.id, stale, "TM_ENOPROC"},
+		{"another's process", labUser, j.id, theirs, "TM_EOWNER"},
+		{"to another's job", labUser, other.id, mine, "TM_ENOTFOUND"},
+		{"another's process, to another's job", labUser, other.id, theirs, "TM_EOWNER"},
+		{"of a process that is gone", labUser, j.id, stale, "TM_ENOPROC"},
 		{"root, of a process of somebody else", "", j.id, theirs, "TM_EOWNER"},
 	} {
 		args := []string{hookhost, "attach", "--socket", sister.node.path("run/s"), "-j", tt.job, "-p", tt.pid}
@@ -333,8 +340,10 @@ func (l *lab) attachRefuses(t *testing.T, j *labJob) {
 		}
 	}
 	// The way from host to host: nothing runs that the job does not take in.
-	cmd := l.hosts[0].as(labUser, "env", "PBS_JOBID="+other.id, filepath.Join(built, "hookhost-remsh"), "n2", "echo ran")
-	if r := sister.run(t, cmd); r.status != 255 || r.stdout != "" || !strings.Contains(r.stderr, "hookhost: remsh n2: tm_attach: TM_ENOTFOUND") {
+	cmd := l.hosts[0].as(labUser, "env", "PBS_JOBID="+other.id, filepath.Join(built, "hookhost-remsh"), "n2",
+		"echo ran")
+	if r := sister.run(t, cmd); r.status != 255 || r.stdout != "" ||
+		!strings.Contains(r.stderr, "hookhost: remsh n2: tm_attach: TM_ENOTFOUND") {
 		t.Errorf("remsh into another's job: %+v", r)
 	}
 	cmd = l.hosts[0].as(labUser, "env", "PBS_JOBID="+j.id, filepath.Join(built, "hookhost-remsh"), "n9", "echo ran")
@@ -352,7 +361,8 @@ func childrenOf(pid int) []int {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, f := range files {
 		b, _ := os.ReadFile(f)
-		if _, rest, ok := strings.Cut(string(b), ") "); ok && len(strings.Fields(rest)) > 1 && strings.Fields(rest)[1] == strconv.Itoa(pid) {
+		fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
 			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 			pids = append(pids, child)
 		}

@@ -2,12 +2,10 @@ package main_test
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,10 +15,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// eater is a job whose children run out of memory, one for each line that it reads, while it lives on. After each it
-// prints when (CLOCK_MONOTONIC, ns) the last page was touched, which is when the kernel killed.
+// eater is a job whose children run out of memory, one for each line that it reads, while it lives
+// on. After each it prints when (CLOCK_MONOTONIC, ns) the last page was touched, which is when the
+// kernel killed.
 const eater = `
 import mmap, os, sys, time
 size = int(sys.argv[1])
@@ -65,30 +66,26 @@ func monotonic() time.Duration {
 
 func startEating(t *testing.T, n *node) *eating {
 	t.Helper()
-	// Pages of the program that the job is the first to read are charged to it: at its limit it would read them again and
-	// again instead of running out of memory. So it has been run outside before, in all its parts.
+	// Pages of the program that the job is the first to read are charged to it. At its limit it
+	// would read them again and again instead of running out of memory. So it has been run outside
+	// before, in all its parts.
 	rehearsal := exec.Command("python3", "-c", eater, fmt.Sprint(1<<20))
 	rehearsal.Stdin = strings.NewReader("\n\n")
 	if out, err := rehearsal.CombinedOutput(); err != nil {
 		t.Fatal(string(out), err)
 	}
 	e := &eating{t: t, n: n, stderr: make(chan line, 1024)}
-	e.cmd = n.command("run", "--report=none", "--job", "1.oom", "-l", "select=1:ncpus=1:mem=64mb", "--", "python3", "-c", eater, fmt.Sprint(300<<20))
+	e.cmd = n.command("run", "--report=none", "--job", "1.oom", "-l", "select=1:ncpus=1:mem=64mb", "--", "python3",
+		"-c", eater, fmt.Sprint(300<<20))
 	var err error
 	if e.stdin, err = e.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
 	stdout, err := e.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	stderr, err := e.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, e.cmd.Start())
 	e.killed = bufio.NewScanner(stdout)
 	go func() {
 		defer close(e.stderr)
@@ -108,7 +105,8 @@ func (e *eating) kill() time.Duration {
 	}
 	var at int64
 	var status int
-	if _, err := fmt.Sscan(e.killed.Text(), &at, &status); err != nil || syscall.WaitStatus(status).Signal() != syscall.SIGKILL {
+	if _, err := fmt.Sscan(e.killed.Text(), &at, &status); err != nil ||
+		syscall.WaitStatus(status).Signal() != syscall.SIGKILL {
 		e.t.Fatalf("the job says %q, %v; want a process killed", e.killed.Text(), err)
 	}
 	return time.Duration(at)
@@ -157,28 +155,19 @@ func (e *eating) end() (rest []string) {
 // kills returns what `hookhost jobs` says of the job, 0 when nothing.
 func (n *node) kills() int64 {
 	n.t.Helper()
-	out, err := n.command("jobs", "--json").Output()
-	if err != nil {
-		n.t.Fatal(err)
+	job := n.listed("1.oom")
+	if job.Phase == "" {
+		n.t.Fatal("jobs: the job is not there")
 	}
-	var list struct {
-		Jobs []struct {
-			Hosts map[string]struct {
-				OOMKills int64 `json:"oom_kills"`
-			}
-		}
-	}
-	if err := json.Unmarshal(out, &list); err != nil || len(list.Jobs) != 1 {
-		n.t.Fatalf("jobs: %s, %v", out, err)
-	}
-	for _, h := range list.Jobs[0].Hosts {
+	for _, h := range job.Hosts {
 		return h.OOMKills
 	}
 	return 0
 }
 
-// knownWithin is what a kill may take to be known. In a guest of the laboratory every system call and every context switch
-// takes ten to twenty times as long, and a dozen processes and threads have their part between the kernel's kill and the line.
+// knownWithin is what a kill may take to be known. In a guest of the laboratory a system call or a
+// context switch takes ten to twenty times as long. A dozen processes and threads have their part
+// between the kernel's kill and the line.
 func knownWithin() time.Duration {
 	if exists("/lab/.lab/command") {
 		return time.Second
@@ -186,38 +175,34 @@ func knownWithin() time.Duration {
 	return 100 * time.Millisecond
 }
 
-// A kill is known at once: on the job's standard error, to `jobs` and to the report. The time is from the last page that the
-// victim touched, a little before the kill. Somebody else's load can make any of them late, but not all: the best of several is
-// what hookhost takes. HOOKHOST_OOM_KILLS says how many to measure at least.
+// A kill is known at once: on the job's standard error, to `jobs` and to the report. The time is
+// from the last page that the victim touched, a little before the kill. Somebody else's load can
+// make any of them late, but not all: the best of several is what hookhost takes.
+// HOOKHOST_OOM_KILLS says how many to measure at least.
 func TestOOMAtOnce(t *testing.T) {
 	least, most := 3, 24
 	if n, err := strconv.Atoi(os.Getenv("HOOKHOST_OOM_KILLS")); err == nil {
 		least, most = n, max(n, most)
 	}
-	forms := func(t *testing.T, test func(t *testing.T, n *node)) {
-		t.Run("without a daemon", func(t *testing.T) { test(t, newNode(t, perProcess)) })
-		t.Run("with a daemon", func(t *testing.T) {
-			n := newNode(t, perProcess)
-			n.serve()
-			test(t, n)
-		})
-	}
-	forms(t, func(t *testing.T, n *node) {
+	bothOf(t, perProcess, func(t *testing.T, n *node) {
 		var toStderr, toJobs []time.Duration
 		inTime := func() bool { return slices.Min(toStderr) < knownWithin() && slices.Min(toJobs) < knownWithin() }
 		for done := 0; done < least || done < most && !inTime(); {
 			e := startEating(t, n)
-			for i := int64(1); i <= 8 && (done < least || done < most && !inTime()); i++ { // the lines of more are told at the end
+			// The lines of more are told at the end.
+			for i := int64(1); i <= 8 && (done < least || done < most && !inTime()); i++ {
 				at := e.kill()
 				told := e.told()
 				known := e.known(i)
 				toStderr, toJobs = append(toStderr, told.at-at), append(toJobs, known-at)
 				if done++; done == 1 {
-					if r := n.hookhost("jobs"); !regexp.MustCompile(`LIMIT +OOM +HOSTS +RANKS\n1\.oom .* 65536kb +1 +1 +-\n$`).MatchString(r.stdout) {
+					table := regexp.MustCompile(`LIMIT +OOM +HOSTS +RANKS\n1\.oom .* 65536kb +1 +1 +-\n$`)
+					if r := n.hookhost("jobs"); !table.MatchString(r.stdout) {
 						t.Errorf("jobs: %q", r.stdout)
 					}
 					r := n.hookhost("report", "1.oom")
-					if !strings.Contains(r.stdout, "OUT OF MEMORY: the kernel killed 1 process of the job") || !strings.Contains(r.stdout, told.text) {
+					if !strings.Contains(r.stdout, "OUT OF MEMORY: the kernel killed 1 process of the job") ||
+						!strings.Contains(r.stdout, told.text) {
 						t.Errorf("report: %q", r.stdout)
 					}
 				}
@@ -227,9 +212,11 @@ func TestOOMAtOnce(t *testing.T) {
 				t.Errorf("told twice: %q", rest)
 			}
 		}
-		for what, d := range map[string][]time.Duration{"to the job's standard error": toStderr, "to the end of `hookhost jobs`": toJobs} {
+		for what, d := range map[string][]time.Duration{"to the job's standard error": toStderr,
+			"to the end of `hookhost jobs`": toJobs} {
 			slices.Sort(d)
-			t.Logf("%d kills, %s: least %v, median %v, 90%% %v, most %v", len(d), what, d[0], d[len(d)/2], d[len(d)*9/10], d[len(d)-1])
+			t.Logf("%d kills, %s: least %v, median %v, 90%% %v, most %v", len(d), what, d[0], d[len(d)/2],
+				d[len(d)*9/10], d[len(d)-1])
 			if d[0] > knownWithin() {
 				t.Errorf("%s: %v at best, want less than %v", what, d[0], knownWithin())
 			}
@@ -237,8 +224,8 @@ func TestOOMAtOnce(t *testing.T) {
 	})
 }
 
-// Each of many kills is counted, and their lines are bounded. The kernel logs ten in five seconds, of whatever cgroup; of
-// others a line tells how many.
+// Each of many kills is counted, and their lines are bounded. The kernel logs ten in five seconds,
+// of whatever cgroup; of others a line tells how many.
 func TestOOMManyTimes(t *testing.T) {
 	t.Cleanup(func() { time.Sleep(5 * time.Second) }) // until the kernel logs again, for the tests that come next
 	n := newNode(t, perProcess)
@@ -272,21 +259,10 @@ func TestOOMManyTimes(t *testing.T) {
 
 // hookPIDs returns the pids of the node's cgroup hook: children of pid.
 func hookPIDs(pid int) (pids []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, f := range files {
-		b, _ := os.ReadFile(f)
-		at := strings.LastIndexByte(string(b), ')')
-		if at < 0 {
-			continue
-		}
-		fields := strings.Fields(string(b[at+1:]))
-		if len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
-			continue
-		}
-		child := strings.Split(f, "/")[2]
-		if b, _ := os.ReadFile("/proc/" + child + "/cmdline"); strings.HasSuffix(strings.TrimRight(string(b), "\x00"), "hooks/cgroup") {
-			pid, _ := strconv.Atoi(child)
-			pids = append(pids, pid)
+	for _, child := range childrenOf(pid) {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
+		if strings.HasSuffix(strings.TrimRight(string(b), "\x00"), "hooks/cgroup") {
+			pids = append(pids, child)
 		}
 	}
 	return pids
@@ -296,22 +272,24 @@ func hookPIDs(pid int) (pids []int) {
 func TestOOMAcrossRestarts(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		restart func(t *testing.T, n *node, d *daemon) *daemon
+		restart func(t *testing.T, n *node, d *daemon, e *eating)
 	}{
-		{"hook", func(t *testing.T, n *node, d *daemon) *daemon {
+		{"hook", func(t *testing.T, n *node, d *daemon, e *eating) {
 			pids := hookPIDs(d.cmd.Process.Pid)
 			if len(pids) != 1 {
 				t.Fatalf("hooks of the daemon: %v, want one", pids)
 			}
 			syscall.Kill(pids[0], syscall.SIGKILL)
-			eventually(t, "the hook is started anew", func() bool {
+			must.Eventually(t, "the hook is started anew", func() bool {
 				now := hookPIDs(d.cmd.Process.Pid)
 				return len(now) == 1 && now[0] != pids[0]
 			})
-			return d
+			e.kill()
 		}},
-		{"daemon, asked to", func(t *testing.T, n *node, d *daemon) *daemon { d.stop(); return n.serve() }},
-		{"daemon, killed", func(t *testing.T, n *node, d *daemon) *daemon { d.kill(); return n.serve() }},
+		{"daemon, asked to", func(_ *testing.T, n *node, d *daemon, e *eating) { d.stop(); n.serve(); e.kill() }},
+		{"daemon, killed", func(_ *testing.T, n *node, d *daemon, e *eating) { d.kill(); n.serve(); e.kill() }},
+		{"daemon, killed, and nobody is there to notice",
+			func(_ *testing.T, n *node, d *daemon, e *eating) { d.kill(); e.kill(); n.serve() }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode(t, perProcess)
@@ -319,8 +297,7 @@ func TestOOMAcrossRestarts(t *testing.T) {
 			e := startEating(t, n)
 			e.kill()
 			first := e.told()
-			tt.restart(t, n, d)
-			e.kill()
+			tt.restart(t, n, d, e)
 			if second := e.told(); second.text == first.text {
 				t.Errorf("told twice: %q", first.text)
 			}
@@ -328,21 +305,5 @@ func TestOOMAcrossRestarts(t *testing.T) {
 				t.Errorf("told at the end: %q", rest)
 			}
 		})
-	}
-}
-
-// A kill while nobody is there to notice is told by who comes next, before the job's end.
-func TestOOMWithoutDaemonForAWhile(t *testing.T) {
-	n := newNode(t, perProcess)
-	d := n.serve()
-	e := startEating(t, n)
-	e.kill()
-	e.told()
-	d.kill()
-	e.kill()
-	n.serve()
-	e.told()
-	if rest := e.end(); len(rest) > 0 {
-		t.Errorf("told at the end: %q", rest)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // pbsServer is a PBS server's hooks, behind the stand-in for qmgr in testdata.
@@ -44,21 +45,19 @@ func (s *pbsServer) path(name string) string { return filepath.Join(s.dir, name)
 
 func (s *pbsServer) touch(name, text string) {
 	s.t.Helper()
-	if err := os.WriteFile(s.path(name), []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must.NoError(s.t, os.WriteFile(s.path(name), []byte(text), 0o600))
 }
 
 // command runs a program that finds the stand-in as qmgr, and nothing of this machine's PBS.
 func (s *pbsServer) command(stdin []byte, program string, args ...string) (stdout, stderr string, status int) {
 	s.t.Helper()
 	here, err := filepath.Abs("testdata")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.NoError(s.t, err)
 	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), "PATH="+here+":"+os.Getenv("PATH"), "QMGR_STATE="+s.dir, "PBS_CONF_FILE="+s.path("pbs.conf"),
-		"HOOKHOST_CONFIG="+s.path("hookhost.toml"), "HOOKHOST_STATE="+s.dir, "HOOKHOST_SOCKET=/run/hookhost/hookhost.sock")
+	cmd.Env = append(os.Environ(), "PATH="+here+":"+os.Getenv("PATH"), "QMGR_STATE="+s.dir, "PBS_CONF_FILE="+
+		s.path("pbs.conf"),
+		"HOOKHOST_CONFIG="+s.path("hookhost.toml"), "HOOKHOST_STATE="+s.dir,
+		"HOOKHOST_SOCKET=/run/hookhost/hookhost.sock")
 	s.touch("hookhost.toml", "")
 	s.touch("pbs.conf", "PBS_EXEC="+s.path("exec")+"\nPBS_HOME=$NOT_SET/var\n")
 	var out, complaints bytes.Buffer
@@ -105,7 +104,8 @@ func (s *pbsServer) qmgr(directive string) {
 func (s *pbsServer) importScript(name, text string) {
 	s.t.Helper()
 	in := base64.StdEncoding.EncodeToString([]byte(text)) + "\n\n"
-	if _, complaints, status := s.command([]byte(in), "testdata/qmgr", "-c", "import hook "+name+" application/x-python base64 -"); status != 0 {
+	if _, complaints, status := s.command([]byte(in), "testdata/qmgr", "-c", "import hook "+name+
+		" application/x-python base64 -"); status != 0 {
 		s.t.Fatal(complaints)
 	}
 }
@@ -140,9 +140,7 @@ func (s *pbsServer) hook(name string) *serverHook {
 	if err == nil {
 		err = json.Unmarshal(b, h)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.NoError(s.t, err)
 	return h
 }
 
@@ -152,14 +150,15 @@ func (h *serverHook) script(t *testing.T) string {
 		return ""
 	}
 	b, err := base64.StdEncoding.DecodeString(*h.Script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return string(b)
 }
 
-var asRegistered = map[string]string{"type": "site", "enabled": "true", "user": "pbsadmin", "alarm": "90", "freq": "120", "order": "100", "debug": "false",
-	"fail_action": "offline_vnodes", "event": "execjob_begin,execjob_prologue,execjob_epilogue,execjob_end,execjob_preterm,execjob_launch,exechost_periodic," +
+var asRegistered = map[string]string{"type": "site", "enabled": "true", "user": "pbsadmin", "alarm": "90",
+	"freq": "120", "order": "100", "debug": "false",
+	"fail_action": "offline_vnodes",
+	"event": "execjob_begin,execjob_prologue,execjob_epilogue,execjob_end,execjob_preterm,execjob_launch," +
+		"exechost_periodic," +
 		"exechost_startup,execjob_attach,execjob_resize,execjob_abort,execjob_postsuspend,execjob_preresume"}
 
 // registered fails unless the hook is there as it ought to be.
@@ -169,9 +168,7 @@ func (s *pbsServer) registered() {
 	if h == nil {
 		s.t.Fatal("no hook")
 	}
-	if diff := cmp.Diff(asRegistered, h.Attributes); diff != "" {
-		s.t.Errorf("attributes (-want +got):\n%s", diff)
-	}
+	must.Equal(s.t, "attributes", asRegistered, h.Attributes)
 	if !strings.HasSuffix(h.script(s.t), "\n"+string(openpbs.Shim())) {
 		s.t.Error("the script is not the shim")
 	}
@@ -180,10 +177,12 @@ func (s *pbsServer) registered() {
 	}
 }
 
-// Whatever the hook was, install makes it what it ought to be, by no more directives than that needs.
+// Whatever the hook was, install makes it what it ought to be, by no more directives than that
+// needs.
 func TestOpenPBSInstall(t *testing.T) {
 	s := newPBSServer(t)
-	if out := s.hookhost("install", "--dry-run"); !strings.Contains(out, "qmgr -c 'create resource diag_messages type = string'\nqmgr -c 'create hook hookhost'\n") {
+	if out := s.hookhost("install", "--dry-run"); !strings.Contains(out,
+		"qmgr -c 'create resource diag_messages type = string'\nqmgr -c 'create hook hookhost'\n") {
 		t.Errorf("dry run says %q", out)
 	}
 	if s.hook("hookhost") != nil {
@@ -192,9 +191,11 @@ func TestOpenPBSInstall(t *testing.T) {
 	out := s.hookhost("install")
 	s.registered()
 	log := s.log()
-	want := []string{"create resource diag_messages type = string", "create hook hookhost", "set hook hookhost enabled = false",
+	want := []string{"create resource diag_messages type = string", "create hook hookhost",
+		"set hook hookhost enabled = false",
 		"import hook hookhost application/x-python base64 -"}
-	if diff := cmp.Diff(want, log[:4]); diff != "" || log[len(log)-2] != "set hook hookhost enabled = true" || log[len(log)-1] != want[3] {
+	if diff := cmp.Diff(want, log[:4]); diff != "" || log[len(log)-2] != "set hook hookhost enabled = true" ||
+		log[len(log)-1] != want[3] {
 		t.Errorf("directives %q", log)
 	}
 	for _, d := range log {
@@ -221,29 +222,25 @@ func TestOpenPBSInstall(t *testing.T) {
 	s.qmgr("set hook hookhost event = execjob_begin")
 	s.qmgr("set hook hookhost enabled = false")
 	s.log()
-	if out := s.hookhost("install"); !strings.Contains(out, "is disabled, and stays so. To enable it: qmgr -c 'set hook hookhost enabled = true'") {
+	if out := s.hookhost("install"); !strings.Contains(out,
+		"is disabled, and stays so. To enable it: qmgr -c 'set hook hookhost enabled = true'") {
 		t.Errorf("of a disabled hook it says %q", out)
 	}
 	want = []string{`set hook hookhost event = "` + strings.Join(openpbs.Events, ",") + `"`,
 		"set hook hookhost freq = 120"} // which PBS forgets with exechost_periodic
-	if diff := cmp.Diff(want, s.log()); diff != "" {
-		t.Errorf("directives (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "directives", want, s.log())
 	s.hookhost("install", "--alarm", "90", "--order", "100")
-	if diff := cmp.Diff([]string{"set hook hookhost order = 100", "set hook hookhost alarm = 90"}, s.log()); diff != "" {
-		t.Errorf("directives (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "directives", []string{"set hook hookhost order = 100", "set hook hookhost alarm = 90"}, s.log())
 	s.qmgr("set hook hookhost enabled = true")
 	s.registered()
 
-	// A newer script takes the place of an older one while the hook stays enabled: no job begins without it.
+	// A newer script takes the place of an older one while the hook stays enabled: no job begins
+	// without it.
 	s.importScript("hookhost", string(openpbs.Script(""))+"\n# older\n")
 	s.log()
 	s.hookhost("install")
 	s.registered()
-	if diff := cmp.Diff([]string{"import hook hookhost application/x-python base64 -"}, s.log()); diff != "" {
-		t.Errorf("directives (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "directives", []string{"import hook hookhost application/x-python base64 -"}, s.log())
 
 	s.touch("site.toml", "[shim]\nwait = \"20s\"\n")
 	s.hookhost("config", s.path("site.toml"))
@@ -259,20 +256,8 @@ func TestOpenPBSInstall(t *testing.T) {
 	}
 }
 
-// An installation that breaks off says why, and the next one finishes it; integrations/openpbs tries every step.
-func TestOpenPBSInstallBreaksOff(t *testing.T) {
-	s := newPBSServer(t)
-	s.touch("limit", "5")
-	s.refused([]string{"install"}, "the server is tired")
-	if h := s.hook("hookhost"); h == nil || h.Attributes["enabled"] != "false" {
-		t.Errorf("half a hook: %v", h)
-	}
-	os.Remove(s.path("limit"))
-	s.hookhost("install")
-	s.registered()
-}
-
-// The stock hook is disabled with consent alone, right before ours is enabled, and enabled again only if that was so.
+// The stock hook is disabled with consent alone, right before ours is enabled, and enabled again
+// only if that was so.
 func TestOpenPBSStockHook(t *testing.T) {
 	s := newPBSServer(t)
 	s.stock(true)
@@ -316,7 +301,8 @@ func TestOpenPBSRefusals(t *testing.T) {
 	s.log()
 	s.refused([]string{"install", "--name", "h2"}, "hook confine is hookhost's already and enabled", "--name confine")
 	script := s.hookhost("print", "--name", "h2")
-	if _, complaints, status := s.command([]byte(script), "sh"); status == 0 || !strings.Contains(complaints, "hook confine is hookhost's already and enabled") {
+	if _, complaints, status := s.command([]byte(script), "sh"); status == 0 ||
+		!strings.Contains(complaints, "hook confine is hookhost's already and enabled") {
 		t.Errorf("print says %q", complaints)
 	}
 	if log := s.log(); log[0] != "" {
@@ -332,7 +318,7 @@ func TestOpenPBSRefusals(t *testing.T) {
 	s.refused([]string{"install", "--qmgr", "/none/qmgr"}, "/none/qmgr")
 }
 
-// What print prints does the same by sh and qmgr alone.
+// The text that print prints does the same by sh and qmgr alone.
 func TestOpenPBSPrint(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -348,8 +334,10 @@ func TestOpenPBSPrint(t *testing.T) {
 			s.qmgr("create hook hookhost")
 			s.importScript("hookhost", string(openpbs.Script(openpbs.Stock))+"\n# older\n")
 		}, noted: openpbs.Stock},
-		{name: "stock disabled", prepare: func(s *pbsServer) { s.stock(false) }, args: []string{"--disable-pbs-cgroups"}},
-		{name: "stock enabled", prepare: func(s *pbsServer) { s.stock(true) }, args: []string{"--disable-pbs-cgroups"}, noted: openpbs.Stock},
+		{name: "stock disabled", prepare: func(s *pbsServer) { s.stock(false) },
+			args: []string{"--disable-pbs-cgroups"}},
+		{name: "stock enabled", prepare: func(s *pbsServer) { s.stock(true) }, args: []string{"--disable-pbs-cgroups"},
+			noted: openpbs.Stock},
 		{name: "no consent", prepare: func(s *pbsServer) { s.stock(true) }, fails: "pbs_cgroups is enabled"},
 		{name: "foreign", prepare: func(s *pbsServer) {
 			s.qmgr("create hook hookhost")
@@ -410,7 +398,8 @@ func TestOpenPBSPrint(t *testing.T) {
 	}
 }
 
-// Neither way changes what the site has set of a hook that is installed, nor enables one that somebody has disabled.
+// Neither way changes what the site has set of a hook that is installed, nor enables one that
+// somebody has disabled.
 func TestOpenPBSKeepsTheSitesOwn(t *testing.T) {
 	s := newPBSServer(t)
 	s.hookhost("install")
@@ -423,9 +412,7 @@ func TestOpenPBSKeepsTheSitesOwn(t *testing.T) {
 	if status != 0 || !strings.Contains(out, "is disabled, and stays so") {
 		t.Fatalf("exit status %d: %s\n%s", status, complaints, out)
 	}
-	if diff := cmp.Diff(before, s.hook("hookhost").Attributes); diff != "" {
-		t.Errorf("print (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "print", before, s.hook("hookhost").Attributes)
 	s.log()
 	s.hookhost("install")
 	if log := s.log(); log[0] != "" {
@@ -433,24 +420,17 @@ func TestOpenPBSKeepsTheSitesOwn(t *testing.T) {
 	}
 }
 
-// The stand-in is set in the place of a pbs_python that is PBS's, by the name of the folder that pbs.conf tells, and taken back.
+// The stand-in is set in the place of a pbs_python that is PBS's, by the name of the folder that
+// pbs.conf tells, and taken back.
 func TestOpenPBSNative(t *testing.T) {
 	s := newPBSServer(t)
 	sleep, err := exec.LookPath("sleep")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	python, err := os.ReadFile(sleep)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	python = append(python, "--hook -i <hook_input>"...)
-	if err := os.MkdirAll(s.path("exec/bin"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(s.path("exec/bin/pbs_python"), python, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.MkdirAll(s.path("exec/bin"), 0o755))
+	must.NoError(t, os.WriteFile(s.path("exec/bin/pbs_python"), python, 0o755))
 	is := func(file string, want []byte) {
 		t.Helper()
 		if got, err := os.ReadFile(s.path("exec/bin/" + file)); err != nil || !bytes.Equal(got, want) {
@@ -458,9 +438,7 @@ func TestOpenPBSNative(t *testing.T) {
 		}
 	}
 	standIn, err := os.ReadFile(filepath.Join(built, "openpbs/pbs_python"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	s.hookhost("install", "--native", "--dry-run")
 	is("pbs_python", python)
 	s.hookhost("install", "--native")

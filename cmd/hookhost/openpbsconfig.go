@@ -1,31 +1,30 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-const openpbsConfigHelp = `Make FILE, a hookhost.toml, the configuration of all nodes; "-" is standard input. The file is checked first.
-PBS sends it to every node within seconds, and to a node that was down when it is up. A daemon takes it over at the
-next event of its node: the next job has it. A key that is set in the node's own /etc/hookhost/hookhost.toml wins.
+const openpbsConfigHelp = `Make FILE, a hookhost.toml, the configuration of all nodes; "-" is
+standard input. The file is checked first. PBS sends it to every node within seconds, and to a node that was down
+when it is up. A daemon takes it over at the next event of its node: the next job has it. A key that
+is set in the node's own /etc/hookhost/hookhost.toml wins.
 
-Two things only a node's own file can say: host.node and [openpbs]. The table [shim] is only for PBS's.
+Two things only a node's own file can say: host.node and [openpbs]. The table [shim] is only for
+PBS's.
 
 Without FILE the configuration that PBS has is printed.`
 
 func (c *cli) openpbsConfig() *cobra.Command {
-	f := &openpbsFlags{}
+	f := c.newOpenPBSFlags()
 	var remove, print bool
 	cmd := &cobra.Command{
-		Use: "config [FILE]", Short: "Check the configuration of all nodes and hand it to PBS, or print it; on the PBS server's host",
-		Long: openpbsConfigHelp, Args: nArgs(0, 1),
+		Use: "config [FILE]", Long: openpbsConfigHelp, Args: nArgs(0, 1),
+		Short: "Check the configuration of all nodes and hand it to PBS, or print it; on the PBS server's host",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.runOpenPBSConfig(cmd, f, args, remove, print); err != nil {
 				return fmt.Errorf("openpbs config: %w", err)
@@ -36,7 +35,8 @@ func (c *cli) openpbsConfig() *cobra.Command {
 	f.name(cmd)
 	f.qmgrFlags(cmd)
 	cmd.Flags().BoolVar(&remove, "remove", false, "take the configuration of all nodes away")
-	cmd.Flags().BoolVar(&print, "print", false, "print a script that does it: for the host of the PBS server, without hookhost there")
+	const printUsage = "print a script that does it: for the host of the PBS server, without hookhost there"
+	cmd.Flags().BoolVar(&print, "print", false, printUsage)
 	return cmd
 }
 
@@ -55,30 +55,22 @@ func (c *cli) runOpenPBSConfig(cmd *cobra.Command, f *openpbsFlags, args []strin
 		}
 	}
 	if print {
-		script, err := f.registration.PrintConfig(version, text)
+		script, err := f.Registration.PrintConfig(version, text)
 		if err != nil {
 			return misuse(fmt.Errorf("openpbs config: %w", err))
 		}
 		_, err = cmd.OutOrStdout().Write(script)
 		return err
 	}
-	q, err := c.findQmgr(f.qmgr, "hookhost openpbs config --print FILE")
-	if err != nil {
-		return err
-	}
-	existing, _, err := q.hooks(f.registration.Name)
-	if err != nil {
-		return err
-	}
 	if len(args) == 0 && !remove {
-		return f.show(existing, cmd.OutOrStdout())
+		return f.Configuration()
 	}
-	return f.configure(c, q, existing, text, cmd)
+	return f.Configure(text)
 }
 
 // checkSent checks a configuration that is to go to all nodes, as each of them will.
 func (c *cli) checkSent(name string, text []byte) error {
-	here, err := here(c.config)
+	here, err := hereFor(c.Config)
 	if err != nil {
 		return err
 	}
@@ -88,37 +80,5 @@ func (c *cli) checkSent(name string, text []byte) error {
 	if err := config.CheckSent(text); err != nil {
 		return fmt.Errorf("configuration %s: %w", name, err)
 	}
-	return nil
-}
-
-func (f *openpbsFlags) show(existing *openpbs.Hook, out io.Writer) error {
-	if existing == nil {
-		return fmt.Errorf("there is no hook %s", f.registration.Name)
-	}
-	text := existing.Config
-	if len(text) == 0 {
-		text = []byte(openpbs.NoConfig)
-	}
-	_, err := out.Write(text)
-	return err
-}
-
-func (f *openpbsFlags) configure(c *cli, q *qmgr, existing *openpbs.Hook, text []byte, cmd *cobra.Command) error {
-	out := cmd.OutOrStdout()
-	list, err := f.registration.Configure(existing, text)
-	if err != nil {
-		return err
-	}
-	if len(list) == 0 || existing.Config == nil && bytes.Equal(text, []byte(openpbs.NoConfig)) {
-		fmt.Fprintln(out, "PBS has this configuration already.")
-		return nil
-	}
-	if err := q.carryOut(out, list, f.dryRun); err != nil || f.dryRun {
-		return err
-	}
-	if err := c.reach(f.registration.Name, cmd.ErrOrStderr()); err != nil {
-		return err
-	}
-	fmt.Fprintln(out, "PBS has sent it to the nodes. Each takes it over at its next event; hookhost doctor there tells.")
 	return nil
 }

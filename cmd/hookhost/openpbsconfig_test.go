@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // config is the configuration that the server has of the hook.
@@ -17,15 +18,14 @@ func (s *pbsServer) config() string {
 		return ""
 	}
 	b, err := base64.StdEncoding.DecodeString(*h.Config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.NoError(s.t, err)
 	return string(b)
 }
 
 func TestOpenPBSConfigIsCheckedAndHandedToPBS(t *testing.T) {
 	s := newPBSServer(t)
-	const text = "# of this site\n[memory]\ndefault = \"1gb\"\nenabled = \"vntype not in: login\"\n[shim]\nwait = \"9s\"\n"
+	const text = "# of this site\n[memory]\ndefault = \"1gb\"\nenabled = \"vntype not in: login\"\n[shim]\nwait = " +
+		"\"9s\"\n"
 	s.touch("site.toml", text)
 	s.refused([]string{"config", s.path("site.toml")}, "there is no hook hookhost: hookhost openpbs install")
 	s.refused([]string{"config"}, "there is no hook hookhost")
@@ -34,7 +34,8 @@ func TestOpenPBSConfigIsCheckedAndHandedToPBS(t *testing.T) {
 		t.Errorf("without one it prints %q", out)
 	}
 	s.log()
-	if out := s.hookhost("config", "--dry-run", s.path("site.toml")); !strings.Contains(out, "import hook hookhost application/x-config") || s.config() != "" {
+	if out := s.hookhost("config", "--dry-run", s.path("site.toml")); !strings.Contains(out,
+		"import hook hookhost application/x-config") || s.config() != "" {
 		t.Errorf("--dry-run: %q, and PBS has %q", out, s.config())
 	}
 	s.hookhost("config", s.path("site.toml"))
@@ -72,7 +73,8 @@ func TestOpenPBSConfigPrintsWhatItDoes(t *testing.T) {
 	text := "[memory]\ndefault = \"1gb\"\n" + strings.Repeat("# $HOME `id` it's\n", 200)
 	s.touch("site.toml", text)
 	script := s.hookhost("config", "--print", s.path("site.toml"))
-	if _, complaints, status := s.command([]byte(script), "sh"); status == 0 || !strings.Contains(complaints, "there is no hook hookhost") {
+	if _, complaints, status := s.command([]byte(script), "sh"); status == 0 ||
+		!strings.Contains(complaints, "there is no hook hookhost") {
 		t.Errorf("without a hook: exit status %d, %s", status, complaints)
 	}
 	s.hookhost("install")
@@ -80,7 +82,8 @@ func TestOpenPBSConfigPrintsWhatItDoes(t *testing.T) {
 		t.Errorf("exit status %d, %s; PBS has %q", status, complaints, s.config())
 	}
 	s.importScript("hookhost", "import pbs\n")
-	if _, complaints, status := s.command([]byte(script), "sh"); status == 0 || !strings.Contains(complaints, "not hookhost's") {
+	if _, complaints, status := s.command([]byte(script), "sh"); status == 0 ||
+		!strings.Contains(complaints, "not hookhost's") {
 		t.Errorf("another's hook: exit status %d, %s", status, complaints)
 	}
 }
@@ -89,9 +92,10 @@ func TestOpenPBSConfigPrintsWhatItDoes(t *testing.T) {
 func TestShimSettingsInTheNodesOwnFileAreRefused(t *testing.T) {
 	n := newNode(t)
 	text, err := os.ReadFile(n.path("hookhost.toml"))
-	must(t, err, os.WriteFile(n.path("hookhost.toml"), append(text, "\n[shim]\nwait = \"9s\"\n"...), 0o600))
+	must.NoError(t, err, os.WriteFile(n.path("hookhost.toml"), append(text, "\n[shim]\nwait = \"9s\"\n"...), 0o600))
 	for _, args := range [][]string{{"config", "check"}, {"config", "show"}, {"serve"}} {
-		if r := n.hookhost(args...); r.status != 2 || !strings.Contains(r.stderr, "shim.wait: the shim reads it only where PBS has sent it") {
+		if r := n.hookhost(args...); r.status != 2 ||
+			!strings.Contains(r.stderr, "shim.wait: the shim reads it only where PBS has sent it") {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}

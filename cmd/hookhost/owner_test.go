@@ -9,10 +9,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// Two daemons with the same cgroups would be two owners of a node's jobs, wherever their sockets and
-// records are.
+// Two daemons with the same cgroups would be two owners of a node's jobs, wherever their sockets
+// and records are.
 func TestSecondDaemonIsRefusedWithThePidOfTheFirst(t *testing.T) {
 	n := newNode(t)
 	d := n.serve()
@@ -60,12 +62,12 @@ func TestJobsOfAnotherPrefixAreLeftToIt(t *testing.T) {
 	d.stop()
 	other := newNode(t)
 	cmd := other.command("serve", "--socket", n.path("run/s"))
-	must(t, cmd.Start())
-	eventually(t, "the other daemon answers", func() bool { return n.command("jobs").Run() == nil })
+	must.NoError(t, cmd.Start())
+	must.Eventually(t, "the other daemon answers", func() bool { return n.command("jobs").Run() == nil })
 	if r := n.hookhost("jobs"); strings.Contains(r.stdout, "5.x") {
 		t.Errorf("it has the job: %s", r.stdout)
 	}
-	must(t, cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())
+	must.NoError(t, cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())
 	n.serve()
 	if r := n.hookhost("jobs"); !strings.Contains(r.stdout, "5.x") {
 		t.Errorf("the job is lost: %s", r.stdout)
@@ -84,12 +86,12 @@ func TestRunWithoutADaemonLeavesNothingBehindAfterSeconds(t *testing.T) {
 	}
 	hooks := hookPIDs(pid)
 	began := time.Now()
-	eventually(t, "the daemon has gone", func() bool { return n.owner() == 0 })
+	must.Eventually(t, "the daemon has gone", func() bool { return n.owner() == 0 })
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("the daemon has stayed for %v", took)
 	}
 	for _, hook := range append(hooks, pid) {
-		eventually(t, "its processes have ended", func() bool { return syscall.Kill(hook, 0) != nil })
+		must.Eventually(t, "its processes have ended", func() bool { return syscall.Kill(hook, 0) != nil })
 	}
 	if exists(n.path("run/s")) || len(n.jobDirs()) > 0 {
 		t.Error("the socket or a cgroup is left")
@@ -109,23 +111,32 @@ func TestRunWithoutADaemonLeavesNothingBehindAfterSeconds(t *testing.T) {
 func hostNameOf(t *testing.T) string {
 	t.Helper()
 	name, err := os.Hostname()
-	must(t, err)
+	must.NoError(t, err)
 	name, _, _ = strings.Cut(name, ".")
 	return name
 }
 
-func TestKilledRunEndsItsJobAtOnce(t *testing.T) {
+func TestKilledRunEndsItsJobAtOnceAndLeavesNoFiles(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
-		cmd := n.command("run", "-l", "ncpus=2", "--report=none", "--", "sleep", "1000.5")
-		must(t, cmd.Start())
-		eventually(t, "the job runs", func() bool { return len(processesNamed("sleep", "1000.5")) > 0 })
+		files := []string{n.path("run/aux/4711.killed"), "/var/tmp/pbs.4711.killed"}
+		cmd := n.command("run", "--job", "4711.killed", "-l", "ncpus=2", "--report=none", "--", "sleep", "1000.5")
+		must.NoError(t, cmd.Start())
+		must.Eventually(t, "the job runs", func() bool { return len(processesNamed("sleep", "1000.5")) > 0 })
+		for _, f := range files {
+			if !exists(f) {
+				t.Errorf("%s is not there while the job runs", f)
+			}
+		}
 		cmd.Process.Kill()
 		cmd.Wait()
-		eventually(t, "the daemon ends the job", func() bool {
+		must.Eventually(t, "the daemon ends the job", func() bool {
 			return len(n.jobDirs()) == 0 && len(processesNamed("sleep", "1000.5")) == 0
 		})
 		if r := n.hookhost("run", "-l", "ncpus=2", "--report=none", "--", "true"); r.status != 0 {
 			t.Errorf("next run: status %d, stderr %q", r.status, r.stderr)
+		}
+		for _, f := range files {
+			must.Eventually(t, f+" is removed", func() bool { return !exists(f) })
 		}
 	})
 }
@@ -133,29 +144,30 @@ func TestKilledRunEndsItsJobAtOnce(t *testing.T) {
 func TestRunsAtOnceShareADaemon(t *testing.T) {
 	n := newNode(t)
 	gate := n.path("gate")
-	must(t, syscall.Mkfifo(gate, 0o600))
+	must.NoError(t, syscall.Mkfifo(gate, 0o600))
 	var jobs []*exec.Cmd
 	for i := range 4 {
-		cmd := n.command("run", "-l", "ncpus=0", "--report=none", "--", "sh", "-c", fmt.Sprintf("touch %s; read x < %s", n.path(fmt.Sprint("ready", i)), gate))
+		cmd := n.command("run", "-l", "ncpus=0", "--report=none", "--", "sh", "-c",
+			fmt.Sprintf("touch %s; read x < %s", n.path(fmt.Sprint("ready", i)), gate))
 		cmd.Stderr = os.Stderr
-		must(t, cmd.Start())
+		must.NoError(t, cmd.Start())
 		jobs = append(jobs, cmd)
 	}
 	for i := range jobs {
-		eventually(t, "the job runs", func() bool { return exists(n.path(fmt.Sprint("ready", i))) })
+		must.Eventually(t, "the job runs", func() bool { return exists(n.path(fmt.Sprint("ready", i))) })
 	}
 	if r := n.hookhost("jobs"); strings.Count(r.stdout, "running") != len(jobs) {
 		t.Errorf("not all jobs are one daemon's: %+v", r)
 	}
 	f, err := os.OpenFile(gate, os.O_RDWR, 0)
-	must(t, err)
+	must.NoError(t, err)
 	defer f.Close()
 	fmt.Fprint(f, strings.Repeat("go\n", len(jobs)))
 	for _, cmd := range jobs {
-		must(t, cmd.Wait())
+		must.NoError(t, cmd.Wait())
 	}
 	log, err := os.ReadFile(n.path("state/until-idle.log"))
-	must(t, err)
+	must.NoError(t, err)
 	if got := strings.Count(string(log), "hookhost serves"); got != 1 {
 		t.Errorf("%d daemons have served:\n%s", got, log)
 	}
@@ -163,9 +175,10 @@ func TestRunsAtOnceShareADaemon(t *testing.T) {
 
 func TestStartFailureOfTheDaemonIsTheErrorOfRun(t *testing.T) {
 	n := newNode(t)
-	must(t, os.MkdirAll(n.path("run"), 0o755), os.WriteFile(n.path("run/s"), nil, 0o600))
+	must.NoError(t, os.MkdirAll(n.path("run"), 0o755), os.WriteFile(n.path("run/s"), nil, 0o600))
 	const want = "there is a file that is not a socket"
-	if r := n.hookhost("run", "--", "touch", n.path("ran")); r.status != 125 || !strings.Contains(r.stderr, want) || strings.Count(r.stderr, "\n") != 1 {
+	if r := n.hookhost("run", "--", "touch", n.path("ran")); r.status != 125 || !strings.Contains(r.stderr, want) ||
+		strings.Count(r.stderr, "\n") != 1 {
 		t.Errorf("run: %+v", r)
 	}
 	if r := n.event("execjob_begin", "1.x", ""); r.status != 3 || !strings.Contains(r.stderr, want) {
@@ -181,10 +194,11 @@ func TestJobOutlivesTheDaemonThatRunHasStarted(t *testing.T) {
 	n := newNode(t)
 	job := n.start("run", "--job", "5.x", "--report=json", "--", "sh", "-c", "echo started; read x; exit 0")
 	first := n.owner()
-	must(t, syscall.Kill(first, syscall.SIGKILL))
+	must.NoError(t, syscall.Kill(first, syscall.SIGKILL))
 	next := 0
-	eventually(t, "run has another daemon", func() bool { next = n.owner(); return next != 0 && next != first })
-	eventually(t, "the next daemon has the job", func() bool { return strings.Contains(n.hookhost("jobs").stdout, "running") })
+	must.Eventually(t, "run has another daemon", func() bool { next = n.owner(); return next != 0 && next != first })
+	must.Eventually(t, "the next daemon has the job",
+		func() bool { return strings.Contains(n.hookhost("jobs").stdout, "running") })
 	job.stdin.Close()
 	if rep := job.report(t); rep.ExitStatus == nil || *rep.ExitStatus != 0 {
 		t.Errorf("report %+v", rep)
@@ -196,8 +210,8 @@ func TestDaemonThatStaysReplacesTheOneThatRunHasStarted(t *testing.T) {
 	n := newNode(t)
 	job := n.start("run", "--job", "6.x", "--report=json", "--", "sh", "-c", "echo started; read x; exit 0")
 	d := n.serveBy((*exec.Cmd).Start)
-	eventually(t, "the daemon that stays is the owner", func() bool { return n.owner() == d.cmd.Process.Pid })
-	eventually(t, "it has the job", func() bool { return strings.Contains(n.hookhost("jobs").stdout, "running") })
+	must.Eventually(t, "the daemon that stays is the owner", func() bool { return n.owner() == d.cmd.Process.Pid })
+	must.Eventually(t, "it has the job", func() bool { return strings.Contains(n.hookhost("jobs").stdout, "running") })
 	job.stdin.Close()
 	if rep := job.report(t); rep.ExitStatus == nil || *rep.ExitStatus != 0 {
 		t.Errorf("report %+v", rep)
@@ -208,15 +222,15 @@ func TestDaemonThatStaysReplacesTheOneThatRunHasStarted(t *testing.T) {
 func TestDaemonOfRunHoldsNoFilesOfItsCaller(t *testing.T) {
 	n := newNode(t)
 	r, w, err := os.Pipe()
-	must(t, err)
+	must.NoError(t, err)
 	defer r.Close()
 	cmd := n.command("run", "--report=none", "--", "true")
 	cmd.ExtraFiles = []*os.File{w}
-	must(t, cmd.Run(), w.Close())
+	must.NoError(t, cmd.Run(), w.Close())
 	if n.owner() == 0 {
 		t.Fatal("the daemon has gone already")
 	}
-	must(t, r.SetReadDeadline(time.Now().Add(2*time.Second)))
+	must.NoError(t, r.SetReadDeadline(time.Now().Add(2*time.Second)))
 	if _, err := io.ReadAll(r); err != nil {
 		t.Errorf("the file is held open: %v", err)
 	}

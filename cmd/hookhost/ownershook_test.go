@@ -5,15 +5,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // A hook with user=pbsuser starts as the job's owner, with a daemon and without.
 func TestHookOfTheJobsOwnerStarts(t *testing.T) {
 	n := newNode(t)
-	if err := os.Chmod(n.dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	n.commands("hook create deny", "hook import deny application/x-executable default "+filepath.Join(built, "samples/deny"),
+	must.NoError(t, os.Chmod(n.dir, 0o711))
+	n.commands("hook create deny", "hook import deny application/x-executable default "+
+		filepath.Join(built, "samples/deny"),
 		"hook set deny event=execjob_prologue user=pbsuser")
 	for _, daemon := range []bool{false, true} {
 		if daemon {

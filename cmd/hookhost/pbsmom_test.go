@@ -14,23 +14,28 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// Below, events of pbs_mom come straight to the daemon, without the hook that carries them there: what is said on the socket, and when.
+// Below, events of pbs_mom come straight to the daemon, without the hook that carries them there:
+// what is said on the socket, and when.
 
 // dialMoM sends an event and leaves the answer to be read.
 func (m *mom) dialMoM(input string, header ...string) net.Conn {
 	m.t.Helper()
 	conn, err := net.Dial("unix", m.path("run/s"))
-	must(m.t, err)
+	must.NoError(m.t, err)
 	m.t.Cleanup(func() { conn.Close() })
 	lines := strings.Join(append(header, ""), "\r\n")
-	_, err = fmt.Fprintf(conn, "POST /v1/pbs/event HTTP/1.0\r\nContent-Length: %d\r\n%s\r\n%s", len(input), lines, input)
-	must(m.t, err)
+	_, err = fmt.Fprintf(conn, "POST /v1/pbs/event HTTP/1.0\r\nContent-Length: %d\r\n%s\r\n%s", len(input), lines,
+		input)
+	must.NoError(m.t, err)
 	return conn
 }
 
-// post sends an event and returns the verbs of the answer, each in a line with its fields, or its whole body when that is no changes.
+// post sends an event and returns the verbs of the answer, each in a line with its fields. A body
+// that is no changes is returned as a whole.
 func (m *mom) post(input string, header ...string) string {
 	m.t.Helper()
 	return m.verbs(m.dialMoM(input, header...))
@@ -39,9 +44,9 @@ func (m *mom) post(input string, header ...string) string {
 func (m *mom) verbs(conn net.Conn) string {
 	m.t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	must(m.t, err)
+	must.NoError(m.t, err)
 	b, err := io.ReadAll(resp.Body)
-	must(m.t, err)
+	must.NoError(m.t, err)
 	body := string(b)
 	if resp.Header.Get("Content-Type") != "application/x-hookhost-changes" {
 		m.t.Logf("%s, %s: %s", resp.Status, resp.Header.Get("Content-Type"), body)
@@ -69,35 +74,41 @@ func alarmed(input, alarm string) string {
 	return strings.Replace(input, "alarm=60", "alarm="+alarm, 1)
 }
 
-// A whole job: what begin claims, what periodic tells of it, and what is said in MoM's own words where these can say it.
-func TestPBSEvent(t *testing.T) {
+// A whole job: what begin claims, what periodic tells of it, and what is said in MoM's own words
+// where these can say it.
+func TestPBSEventsOfAJobAreAnswered(t *testing.T) {
 	m := newMoM(t)
 	m.serve()
 	j := pbsJob{id: "1.pbshost", list: "ncpus=1,mem=32mb"}
 	began := m.post(m.input("execjob_begin", j))
 	m.endAtLast(j)
-	for _, want := range []string{"used  cput duration 00:00:00\n", "used  mem size 0kb\n", "used  cpupercent long 0\n", "accept\n"} {
+	for _, want := range []string{"used  cput duration 00:00:00\n", "used  mem size 0kb\n", "used  cpupercent long 0\n",
+		"accept\n"} {
 		if !strings.Contains(began, want) {
 			t.Errorf("begin: %q is missing in\n%s", want, began)
 		}
 	}
 	m.has(j.id)
-	if out := m.post(m.input("execjob_prologue", j), "Accept: application/x-pbs-hook-output"); !strings.Contains(out, "pbs.event().accept=True\n") {
+	if out := m.post(m.input("execjob_prologue", j), "Accept: application/x-pbs-hook-output"); !strings.Contains(out,
+		"pbs.event().accept=True\n") {
 		t.Errorf("prologue in MoM's words: %q", out)
 	}
 	listed := fmt.Sprintf("job_list[%q].job_state=R", j.id)
-	if out := m.post(m.hostInput("exechost_periodic", listed)); !strings.Contains(out, "used "+j.id+" mem size ") || !strings.HasSuffix(out, "accept\n") {
+	if out := m.post(m.hostInput("exechost_periodic", listed)); !strings.Contains(out, "used "+j.id+" mem size ") ||
+		!strings.HasSuffix(out, "accept\n") {
 		t.Errorf("periodic: %s", out)
 	}
-	// Who leads the job's session the kernel says.
+	// The kernel says who leads the job's session.
 	launch := m.input("execjob_launch", j, "progname=/bin/true", `env="""PATH=/bin"""`)
-	if out := m.post(launch, "Hookhost-Parent: 1"); !strings.Contains(out, "rerun\n") || !strings.Contains(out, "says that its parent is 1, the kernel that it is ") {
+	if out := m.post(launch, "Hookhost-Parent: 1"); !strings.Contains(out, "rerun\n") ||
+		!strings.Contains(out, "says that its parent is 1, the kernel that it is ") {
 		t.Errorf("launch of a stranger's session: %s", out)
 	}
 	if out := m.post("nonsense"); !strings.Contains(out, `"error"`) {
 		t.Errorf("no event: %s", out)
 	}
-	if out := m.post(m.input("execjob_epilogue", j, "job.Exit_status=0")); !strings.Contains(out, "used  mem size ") || !strings.HasSuffix(out, "accept\n") {
+	if out := m.post(m.input("execjob_epilogue", j, "job.Exit_status=0")); !strings.Contains(out, "used  mem size ") ||
+		!strings.HasSuffix(out, "accept\n") {
 		t.Errorf("epilogue: %s", out)
 	}
 	if out := m.post(m.input("execjob_end", j)); out != "accept\n" || len(m.dirsOf(j.id)) > 0 {
@@ -105,8 +116,8 @@ func TestPBSEvent(t *testing.T) {
 	}
 }
 
-// An event that is not over before MoM's alarm is answered all the same. Of a begin nothing is left then, nor of one whose hook MoM has
-// killed; an epilogue goes on to its end.
+// An event that is not over before MoM's alarm is answered all the same. A begin leaves nothing
+// then, nor does one whose hook MoM has killed. An epilogue goes on to its end.
 func TestPBSAnswerComesBeforeTheAlarm(t *testing.T) {
 	m := newMoM(t)
 	m.register("slow", "execjob_begin", 500, fmt.Sprintf("arrived = %q\nuntil = %q\n", m.path("begins"), m.path("go")))
@@ -119,32 +130,37 @@ func TestPBSAnswerComesBeforeTheAlarm(t *testing.T) {
 	const alarm = 8
 	late, gone := pbsJob{id: "1.pbshost", list: "ncpus=0"}, pbsJob{id: "2.pbshost", list: "ncpus=0"}
 	start := time.Now()
-	if out := m.post(alarmed(m.input("execjob_begin", late), fmt.Sprint(alarm))); !strings.Contains(out, "rerun\nreject hookhost: execjob_begin of job 1.pbshost: no answer in time (7 s of 8), hook 'slow' is at it: it is undone") {
+	if out := m.post(alarmed(m.input("execjob_begin", late), fmt.Sprint(alarm))); !strings.Contains(out,
+		"rerun\nreject hookhost: execjob_begin of job 1.pbshost: no answer in time (7 s of 8), hook 'slow' is at "+
+			"it: it is undone") {
 		t.Errorf("begin: %s", out)
 	}
 	if took := time.Since(start); took >= alarm*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	conn := m.dialMoM(m.input("execjob_begin", gone))
-	eventually(t, "the second begin is under way", func() bool { return arrived("begins", gone.id) })
+	must.Eventually(t, "the second begin is under way", func() bool { return arrived("begins", gone.id) })
 	conn.Close()
 	if len(m.dirsOf(late.id)) == 0 || len(m.dirsOf(gone.id)) == 0 {
 		t.Error("the jobs have no cgroups yet: nothing is tested")
 	}
 	time.Sleep(time.Second) // the daemon has seen it by then
-	must(t, os.WriteFile(m.path("go"), nil, 0o600))
-	eventually(t, "both are undone", func() bool { return len(m.dirsOf(late.id))+len(m.dirsOf(gone.id)) == 0 })
+	must.NoError(t, os.WriteFile(m.path("go"), nil, 0o600))
+	must.Eventually(t, "both are undone", func() bool { return len(m.dirsOf(late.id))+len(m.dirsOf(gone.id)) == 0 })
 
-	must(t, os.Remove(m.path("go")))
+	must.NoError(t, os.Remove(m.path("go")))
 	done := make(chan string)
 	go func() {
-		out := m.post(alarmed(m.input("execjob_epilogue", gone), "2")) // there is no such job: hooks clean up all the same
+		// There is no such job: hooks clean up all the same.
+		out := m.post(alarmed(m.input("execjob_epilogue", gone), "2"))
 		done <- out
 	}()
-	if out := <-done; !strings.HasPrefix(out, "log error hookhost: execjob_epilogue of job 2.pbshost: no answer in time (1 s of 2)") || !strings.HasSuffix(out, "\naccept\n") {
+	if out := <-done; !strings.HasPrefix(out,
+		"log error hookhost: execjob_epilogue of job 2.pbshost: no answer in time (1 s of 2)") ||
+		!strings.HasSuffix(out, "\naccept\n") {
 		t.Errorf("epilogue: %s", out)
 	}
-	must(t, os.WriteFile(m.path("go"), nil, 0o600))
+	must.NoError(t, os.WriteFile(m.path("go"), nil, 0o600))
 	if out := m.post(m.input("execjob_end", gone)); out != "accept\n" { // in its turn
 		t.Errorf("end: %s", out)
 	}
@@ -157,27 +173,29 @@ func TestPBSEventsThatAStoppedDaemonMissed(t *testing.T) {
 	d := m.serve()
 	ended, begun := pbsJob{id: "1.pbshost", list: "ncpus=0", run: 1}, pbsJob{id: "2.pbshost", list: "ncpus=0", run: 1}
 	m.begin(ended)
-	must(t, d.cmd.Process.Signal(unix.SIGSTOP))
+	must.NoError(t, d.cmd.Process.Signal(unix.SIGSTOP))
 	t.Cleanup(func() { d.cmd.Process.Signal(unix.SIGCONT) })
-	for _, input := range []string{m.input("execjob_begin", begun), m.input("execjob_epilogue", ended), m.input("execjob_end", ended)} {
+	for _, input := range []string{m.input("execjob_begin", begun), m.input("execjob_epilogue", ended),
+		m.input("execjob_end", ended)} {
 		conn, err := net.Dial("unix", m.path("run/s"))
-		must(t, err)
-		_, err = fmt.Fprintf(conn, "POST /v1/pbs/event HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"+
-			"Content-Length: %d\r\n\r\n%s", len(input), input)
-		must(t, err, conn.Close())
+		must.NoError(t, err)
+		_, err = fmt.Fprintf(conn,
+			"POST /v1/pbs/event HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"+
+				"Content-Length: %d\r\n\r\n%s", len(input), input)
+		must.NoError(t, err, conn.Close())
 	}
 	if a := m.job("execjob_begin", begun); a.accepted || !strings.Contains(a.message, "no sign of life") {
 		t.Errorf("the begin of a daemon that is stopped: %+v", a)
 	}
 	m.hadNot(ended.id)
-	must(t, d.cmd.Process.Signal(unix.SIGCONT))
-	eventually(t, "the job that has ended is gone", func() bool { return len(m.dirsOf(ended.id)) == 0 })
+	must.NoError(t, d.cmd.Process.Signal(unix.SIGCONT))
+	must.Eventually(t, "the job that has ended is gone", func() bool { return len(m.dirsOf(ended.id)) == 0 })
 	log := func() string {
 		b, err := os.ReadFile(d.log.Name())
-		must(t, err)
+		must.NoError(t, err)
 		return string(b)
 	}
-	eventually(t, "both begins are refused", func() bool {
+	must.Eventually(t, "both begins are refused", func() bool {
 		return strings.Count(log(), "execjob_begin of job 2.pbshost: pbs_mom has given it up before it was read") == 2
 	})
 	if dirs := m.dirsOf(begun.id); len(dirs) > 0 || strings.Contains(log(), "event=execjob_begin job=2.pbshost") {
@@ -186,8 +204,8 @@ func TestPBSEventsThatAStoppedDaemonMissed(t *testing.T) {
 }
 
 // A MoM that gets the hook while it runs begins with exechost_periodic: that tells of the vnodes
-// what its exechost_startup would have told. Where MoM's vnodes have it, the server does, and where
-// exechost_startup has come.
+// what its exechost_startup would have told. The server knows the vnodes already if MoM's vnodes
+// have it all, or if exechost_startup has come.
 func TestPBSPeriodicTellsTheVnodesThatStartupHasNotTold(t *testing.T) {
 	told := func(t *testing.T, events ...string) string {
 		m := newMoM(t)
@@ -200,8 +218,10 @@ func TestPBSPeriodicTellsTheVnodesThatStartupHasNotTold(t *testing.T) {
 		}
 		return out
 	}
-	const known = "\nvnode_list[\"pbshost\"].resources_available[ncpus]=2\nvnode_list[\"pbshost\"].resources_available[mem]=9kb"
-	const all = known + "\nvnode_list[\"pbshost\"].resources_available[vmem]=9kb\nvnode_list[\"pbshost\"].resources_available[hpmem]=0kb" +
+	const known = "\nvnode_list[\"pbshost\"].resources_available[ncpus]=2" +
+		"\nvnode_list[\"pbshost\"].resources_available[mem]=9kb"
+	const all = known + "\nvnode_list[\"pbshost\"].resources_available[vmem]=9kb" +
+		"\nvnode_list[\"pbshost\"].resources_available[hpmem]=0kb" +
 		"\nvnode_list[\"pbshost\"].resources_available[ngpus]=0"
 	for _, tt := range []struct {
 		name   string
@@ -216,14 +236,16 @@ func TestPBSPeriodicTellsTheVnodesThatStartupHasNotTold(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := told(t, tt.events...)
-			if tells := strings.Contains(out, "vnode pbshost resources_available vmem size "); tells != tt.tells || !strings.HasSuffix(out, "accept\n") {
+			if tells := strings.Contains(out, "vnode pbshost resources_available vmem size "); tells != tt.tells ||
+				!strings.HasSuffix(out, "accept\n") {
 				t.Errorf("it tells of vnodes: %t\n%s", tells, out)
 			}
 		})
 	}
 }
 
-// A job that MoM has dropped after its begin makes room for the next one; one that MoM has does not.
+// A job that MoM has dropped after its begin begins again at once, and makes room for the next
+// one. A job that MoM has makes none.
 func TestPBSDroppedJobsMakeRoom(t *testing.T) {
 	m := newMoM(t)
 	m.serve()
@@ -236,11 +258,19 @@ func TestPBSDroppedJobsMakeRoom(t *testing.T) {
 		t.Fatal("the host has no cpus")
 	}
 	list := fmt.Sprintf("ncpus=%d,mem=32mb", all)
-	first, second, third := pbsJob{id: "1.pbshost", list: list}, pbsJob{id: "2.pbshost", list: list}, pbsJob{id: "3.pbshost", list: list}
-	for _, j := range []pbsJob{first, second} {
-		eventually(t, j.id+" has begun", func() bool { return strings.HasSuffix(m.post(m.input("execjob_begin", j)), "accept\n") })
+	first, second, third := pbsJob{id: "1.pbshost", list: list}, pbsJob{id: "2.pbshost", list: list},
+		pbsJob{id: "3.pbshost", list: list}
+	again := first
+	again.run = 2
+	for _, j := range []pbsJob{first, again} {
+		if out := m.post(m.input("execjob_begin", j)); !strings.HasSuffix(out, "accept\n") {
+			t.Errorf("run %d: %s", j.run, out)
+		}
 		m.endAtLast(j)
 	}
+	must.Eventually(t, "the second has begun",
+		func() bool { return strings.HasSuffix(m.post(m.input("execjob_begin", second)), "accept\n") })
+	m.endAtLast(second)
 	if len(m.dirsOf(first.id)) > 0 || len(m.dirsOf(second.id)) == 0 {
 		t.Errorf("the first has %v, the second %v", m.dirsOf(first.id), m.dirsOf(second.id))
 	}
@@ -254,20 +284,23 @@ func TestPBSDroppedJobsMakeRoom(t *testing.T) {
 		t.Errorf("prologue of a dropped job without room: %s", out)
 	}
 	m.post(m.input("execjob_end", second))
-	if out := m.post(m.input("execjob_prologue", first)); !strings.HasSuffix(out, "accept\n") || len(m.dirsOf(first.id)) == 0 {
+	if out := m.post(m.input("execjob_prologue", first)); !strings.HasSuffix(out, "accept\n") ||
+		len(m.dirsOf(first.id)) == 0 {
 		t.Errorf("prologue of a dropped job: %s", out)
 	}
 }
 
-// Which MoM a job is of its hook's working directory tells, whatever is configured: that a MoM does not have the job of another says nothing.
+// The hook's working directory tells which MoM a job is of, whatever is configured. A MoM that
+// does not have the job of another says nothing.
 func TestPBSSeveralMoMs(t *testing.T) {
 	configured := newMoM(t)
 	configured.serve()
 	m := &mom{node: configured.node, name: configured.name, home: configured.path("other"), by: byShim}
-	must(t, os.MkdirAll(m.at("mom_priv/jobs"), 0o755), os.MkdirAll(m.at("mom_priv/hooks/tmp"), 0o755), os.MkdirAll(m.at("mom_logs"), 0o755))
+	must.NoError(t, os.MkdirAll(m.at("mom_priv/jobs"), 0o755), os.MkdirAll(m.at("mom_priv/hooks/tmp"), 0o755),
+		os.MkdirAll(m.at("mom_logs"), 0o755))
 	for _, file := range []string{"mom_priv/hooks/hookhost.PY", "mom_priv/hooks/hookhost.CF"} {
 		b, err := os.ReadFile(configured.at(file))
-		must(t, err, os.WriteFile(m.at(file), b, 0o600))
+		must.NoError(t, err, os.WriteFile(m.at(file), b, 0o600))
 	}
 	all := 0
 	for line := range strings.Lines(configured.post(configured.hostInput("exechost_startup"))) {
@@ -285,18 +318,20 @@ func TestPBSSeveralMoMs(t *testing.T) {
 	configured.endAtLast(second)
 	m.has(first.id)
 	time.Sleep(1100 * time.Millisecond) // a dropped one would make room by now
-	if out := configured.post(configured.input("execjob_begin", second)); !strings.Contains(out, "rerun\nreject ") || len(m.dirsOf(first.id)) == 0 {
+	if out := configured.post(configured.input("execjob_begin", second)); !strings.Contains(out, "rerun\nreject ") ||
+		len(m.dirsOf(first.id)) == 0 {
 		t.Errorf("beside a job that its own MoM has: %s", out)
 	}
 	m.hadNot(first.id)
 	configured.has(first.id) // says nothing: it is not this MoM's
-	if out := configured.post(configured.input("execjob_begin", second)); !strings.HasSuffix(out, "accept\n") || len(m.dirsOf(first.id)) > 0 {
+	if out := configured.post(configured.input("execjob_begin", second)); !strings.HasSuffix(out, "accept\n") ||
+		len(m.dirsOf(first.id)) > 0 {
 		t.Errorf("beside a job that its own MoM has dropped: %s", out)
 	}
 }
 
-// A job that another hook has put into a cgroup of its own, at the same place, runs on when hookhost comes; nothing of it begins, and its end
-// removes it.
+// A job that another hook has put into a cgroup of its own, at the same place, runs on when
+// hookhost comes. Nothing of it begins, and its end removes it.
 func TestPBSJobThatRunsAlready(t *testing.T) {
 	m := newMoM(t)
 	m.serve()
@@ -305,22 +340,23 @@ func TestPBSJobThatRunsAlready(t *testing.T) {
 	m.endAtLast(first)
 	m.endAtLast(there)
 	program := exec.Command("sleep", "1000")
-	must(t, program.Start())
+	must.NoError(t, program.Start())
 	gone := make(chan error, 1)
 	go func() { gone <- program.Wait() }()
 	t.Cleanup(func() { program.Process.Kill() })
 	for _, dir := range m.dirsOf(first.id) {
 		own := filepath.Join(filepath.Dir(dir), there.id)
-		must(t, os.Mkdir(own, 0o755))
+		must.NoError(t, os.Mkdir(own, 0o755))
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // v1 takes no process without
 			if b, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file)); err == nil && len(b) > 1 {
-				must(t, os.WriteFile(filepath.Join(own, file), b, 0))
+				must.NoError(t, os.WriteFile(filepath.Join(own, file), b, 0))
 			}
 		}
-		must(t, os.WriteFile(filepath.Join(own, "cgroup.procs"), fmt.Append(nil, program.Process.Pid), 0))
+		must.NoError(t, os.WriteFile(filepath.Join(own, "cgroup.procs"), fmt.Append(nil, program.Process.Pid), 0))
 	}
 	m.has(there.id)
-	if out := m.post(m.input("execjob_prologue", there)); !strings.Contains(out, "rerun\nreject execjob_prologue request rejected: the job had no execjob_begin") {
+	if out := m.post(m.input("execjob_prologue", there)); !strings.Contains(out,
+		"rerun\nreject execjob_prologue request rejected: the job had no execjob_begin") {
 		t.Errorf("prologue: %s", out)
 	}
 	m.post(m.hostInput("exechost_periodic"))
@@ -350,14 +386,17 @@ func TestPBSAsksForVnodes(t *testing.T) {
 		t.Errorf("nothing is offline: %s", out)
 	}
 	note := m.path("state/cgroup.offline")
-	must(t, os.WriteFile(note, []byte(`{"since":"2026-01-01T00:00:00Z","told":true}`), 0o600))
+	must.NoError(t, os.WriteFile(note, []byte(`{"since":"2026-01-01T00:00:00Z","told":true}`), 0o600))
 	if out := m.post(plain, "Accept: application/x-pbs-hook-output"); out != "ask\n" {
 		t.Errorf("%s, want it to ask", out)
 	}
-	if out := m.post(plain, "Hookhost-Asked: yes"); strings.HasPrefix(out, "ask") || strings.Contains(out, "online") || !exists(note) {
+	if out := m.post(plain, "Hookhost-Asked: yes"); strings.HasPrefix(out, "ask") || strings.Contains(out, "online") ||
+		!exists(note) {
 		t.Errorf("the server did not answer: %s", out)
 	}
-	known := plain + "pbs.event().vnode_list[\"pbshost\"].state=offline\npbs.event().vnode_list[\"pbshost\"].comment=rack 7; Hook cgroup: Unable to clean up one or more cgroups\n"
+	known := plain + "pbs.event().vnode_list[\"pbshost\"].state=offline\n" +
+		"pbs.event().vnode_list[\"pbshost\"].comment=rack 7; " +
+		"Hook cgroup: Unable to clean up one or more cgroups\n"
 	out := m.post(known, "Hookhost-Asked: yes")
 	if !strings.Contains(out, "online pbshost Hook cgroup: Unable to clean up one or more cgroups\n") || exists(note) {
 		t.Errorf("the server has answered: %s", out)

@@ -10,26 +10,32 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// What a running pbs_mom handed to its hooks (testdata/pbs-events), once more and in its order: jobs that ran, one in two chunks, one of an
-// array, one that was deleted and one whose launch failed, and between them the events of the host. The session that MoM made for a program, and
-// what was attached, are processes here. Only what cannot be the same on another machine is replaced: the owner, MoM's home, the numbers of
-// processes.
+// The events that a running pbs_mom handed to its hooks (testdata/pbs-events) come once more, in
+// their order. The jobs ran, one in two chunks, one of an array; one was deleted, and the launch
+// of one failed. Events of the host come between them. The session that MoM made for a program,
+// and the attached processes, are processes here. Only what cannot be the same on another machine
+// is replaced: the owner, MoM's home, the numbers of processes.
 func TestPBSEventsReplayed(t *testing.T) {
 	for _, by := range []struct {
 		name  string
 		means means
-	}{{"MoM's files by the shim", byShim}, {"MoM's files by hookhost event", byFile}, {"JSON by hookhost event", byJSON}} {
+	}{{"MoM's files by the shim", byShim}, {"MoM's files by hookhost event", byFile},
+		{"JSON by hookhost event", byJSON}} {
 		t.Run(by.name, func(t *testing.T) {
 			m := newMoM(t)
 			m.by = by.means
 			m.serve()
 			r := &replay{mom: m, set: "host"}
-			if a := r.play("exechost_startup", nil); !a.accepted || a.set[`vnode_list["pbshost"].resources_available[ncpus]`] == "" {
+			if a := r.play("exechost_startup", nil); !a.accepted ||
+				a.set[`vnode_list["pbshost"].resources_available[ncpus]`] == "" {
 				t.Errorf("startup: %+v", a)
 			}
-			for _, set := range []string{"job91_shimonly", "job82", "stock_hook_job82", "array95_1", "twochunk92", "qdel83", "abort86"} {
+			for _, set := range []string{"job91_shimonly", "job82", "stock_hook_job82", "array95_1", "twochunk92",
+				"qdel83", "abort86"} {
 				r.set = set
 				if by.means == byJSON && !exists(r.file("execjob_begin")) {
 					continue // captured by another hook, which wrote no JSON
@@ -69,8 +75,9 @@ var number = regexp.MustCompile(`\b\d{4,}\b`)
 func (r *replay) text(event string) string {
 	r.t.Helper()
 	b, err := os.ReadFile(r.file(event))
-	must(r.t, err)
-	text := strings.NewReplacer("euser=pbstest", "euser=nobody", `"euser": "pbstest"`, `"euser": "nobody"`, "egroup=pbstest", "egroup=nogroup",
+	must.NoError(r.t, err)
+	text := strings.NewReplacer("euser=pbstest", "euser=nobody", `"euser": "pbstest"`, `"euser": "nobody"`,
+		"egroup=pbstest", "egroup=nogroup",
 		`"egroup": "pbstest"`, `"egroup": "nogroup"`, "/var/spool/pbs/", r.home+"/").Replace(string(b))
 	return number.ReplaceAllStringFunc(text, func(n string) string {
 		if now, known := r.numbers[n]; known {
@@ -114,7 +121,7 @@ func (r *replay) job(t *testing.T) {
 	asked := map[string]int{}
 	for _, res := range chunkRes.FindAllStringSubmatch(captured(t, execVnode, begin), -1) {
 		n, err := strconv.Atoi(res[2])
-		must(t, err)
+		must.NoError(t, err)
 		asked[res[1]] += n
 	}
 	r.endAtLast(pbsJob{id: id})
@@ -141,7 +148,8 @@ func (r *replay) job(t *testing.T) {
 	}
 	r.launched(t, text, a)
 	if !inJob(t, k.pid(), id) || allowed(t, k.pid()) != asked["ncpus"] {
-		t.Errorf("the task is in the job: %v; it has %d cpus, want %d", inJob(t, k.pid(), id), allowed(t, k.pid()), asked["ncpus"])
+		t.Errorf("the task is in the job: %v; it has %d cpus, want %d", inJob(t, k.pid(), id), allowed(t, k.pid()),
+			asked["ncpus"])
 	}
 	if exists(r.file("execjob_abort")) { // its launch was refused by another hook
 		r.aborted(t, id)
@@ -186,7 +194,9 @@ func (r *replay) job(t *testing.T) {
 		}
 	}
 	a = r.play("execjob_epilogue", nil)
-	kb(t, a, "mem") // a number; the kernel may still say 0 of a job this short (memcg counts half a megabyte before it tells)
+	// A number; the kernel may still say 0 of a job this short (memcg counts half a megabyte
+	// before it tells).
+	kb(t, a, "mem")
 	if !a.accepted || !durationForm.MatchString(a.used("cput")) {
 		t.Errorf("epilogue: %+v", a)
 	}
@@ -195,7 +205,7 @@ func (r *replay) job(t *testing.T) {
 		t.Errorf("end: %+v; left %v", a, r.dirsOf(id))
 	}
 	for _, pid := range members[1:] { // the test's own children
-		eventually(t, "what was attached is dead", func() bool {
+		must.Eventually(t, "what was attached is dead", func() bool {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			return err != nil || strings.Contains(string(stat), ") Z ") || syscall.Kill(pid, 0) != nil
 		})
@@ -206,7 +216,8 @@ func (r *replay) job(t *testing.T) {
 	}
 }
 
-// launched checks that a launch leaves all as it was, but for what programs are told of their devices.
+// launched checks that a launch leaves all as it was, but for what programs are told of their
+// devices.
 func (r *replay) launched(t *testing.T, text string, a answer) {
 	t.Helper()
 	if r.by != byShim {
@@ -226,7 +237,8 @@ func (r *replay) launched(t *testing.T, text string, a answer) {
 	if v, found := variable(a.set["env"], "CUDA_VISIBLE_DEVICES"); !found || v != "" {
 		t.Errorf("CUDA_VISIBLE_DEVICES=%q, there: %v", v, found)
 	}
-	for _, line := range regexp.MustCompile(`(?m)^pbs\.event\(\)\.(progname|argv\[\d\])=(.*)$`).FindAllStringSubmatch(text, -1) {
+	program := regexp.MustCompile(`(?m)^pbs\.event\(\)\.(progname|argv\[\d\])=(.*)$`)
+	for _, line := range program.FindAllStringSubmatch(text, -1) {
 		if a.set[line[1]] != line[2] {
 			t.Errorf("%s = %q, was %q", line[1], a.set[line[1]], line[2])
 		}

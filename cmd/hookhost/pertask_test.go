@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,8 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// ranked is a rank of a program without a library: it waits until it has a cgroup of its own and then uses what it is told to, of cpu
-// time (seconds) and memory (bytes).
+// ranked is a rank of a program without a library. The rank waits until it has a cgroup of its
+// own. Then it uses the cpu time (seconds) and memory (bytes) that it is told to.
 const ranked = `
 import os, sys, time
 while "rank.%s\n" % os.environ["OMPI_COMM_WORLD_RANK"] not in open("/proc/self/cgroup").read(): time.sleep(0.02)
@@ -20,7 +19,8 @@ x = bytearray(int(sys.argv[2]))
 for at in range(0, len(x), 4096): x[at] = 1
 `
 
-// launcher starts three of them, as a launcher's daemon does: ARGS of each are the shell's. It ends when the second has.
+// launcher starts three of them, as a launcher's daemon does: ARGS of each are the shell's. The
+// launcher ends when the second has.
 const launcher = `
 rank() { OMPI_COMM_WORLD_RANK=$1 PMIX_NAMESPACE=one python3 -c "$program" "$2" "$3" & }
 program=$1
@@ -46,15 +46,8 @@ type reportedRank struct {
 // ranks are those of the report, which is of one host.
 func (r result) ranks(t *testing.T) (list []reportedRank) {
 	t.Helper()
-	for line := range strings.Lines(r.stderr) {
-		var rep struct {
-			Hosts map[string]struct{ Ranks []reportedRank }
-		}
-		if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &rep) == nil {
-			for _, h := range rep.Hosts {
-				list = append(list, h.Ranks...)
-			}
-		}
+	for _, h := range r.report(t).Hosts {
+		list = append(list, h.Ranks...)
 	}
 	return list
 }
@@ -73,14 +66,16 @@ func TestPerTaskV2(t *testing.T) {
 func testPerTask(t *testing.T) {
 	const config = "[mpi]\nper_task = true\n" + perProcess
 	bothOf(t, config, func(t *testing.T, n *node) {
-		r := n.hookhost("run", "--report=json", "-l", "select=1:ncpus=1:mem=400mb", "--", "sh", "-c", launcher, "sh", ranked, "0.2 0", "0.2 50000000", "1.5 0")
+		r := n.hookhost("run", "--report=json", "-l", "select=1:ncpus=1:mem=400mb", "--", "sh", "-c", launcher, "sh",
+			ranked, "0.2 0", "0.2 50000000", "1.5 0")
 		ranks := r.ranks(t)
 		if r.status != 0 || len(ranks) != 3 {
 			t.Fatalf("status %d, ranks %+v", r.status, ranks)
 		}
 		for i, rank := range ranks {
 			cput := []float64{0.2, 0.2, 1.5}[i]
-			if rank.World != "one" || rank.Rank != i || rank.PID == 0 || rank.CPUTSeconds == nil || *rank.CPUTSeconds < cput*0.9 {
+			if rank.World != "one" || rank.Rank != i || rank.PID == 0 || rank.CPUTSeconds == nil ||
+				*rank.CPUTSeconds < cput*0.9 {
 				t.Errorf("rank %d: %+v; want %v s of cpu time", i, rank, cput)
 			}
 			if rank.OOMKills == nil || *rank.OOMKills != 0 {
@@ -91,14 +86,16 @@ func testPerTask(t *testing.T) {
 			t.Errorf("rank 1's peak is %d", *peak)
 		}
 		for _, h := range r.report(t).Hosts {
-			if *h.CPUTSeconds < 1.9*0.9 || *h.CPUTSeconds < *ranks[0].CPUTSeconds+*ranks[1].CPUTSeconds+*ranks[2].CPUTSeconds {
+			if *h.CPUTSeconds < 1.9*0.9 ||
+				*h.CPUTSeconds < *ranks[0].CPUTSeconds+*ranks[1].CPUTSeconds+*ranks[2].CPUTSeconds {
 				t.Errorf("the job's cput is %v, of ranks %+v", *h.CPUTSeconds, ranks)
 			}
 		}
 	})
 	t.Run("out of memory", func(t *testing.T) {
 		n := newNode(t, config)
-		r := n.hookhost("run", "--report=json", "-l", "select=1:ncpus=1:mem=100mb", "--", "sh", "-c", launcher, "sh", ranked, "1000 0", "0 400000000", "1000 0")
+		r := n.hookhost("run", "--report=json", "-l", "select=1:ncpus=1:mem=100mb", "--", "sh", "-c", launcher, "sh",
+			ranked, "1000 0", "0 400000000", "1000 0")
 		if r.status != 137 {
 			t.Errorf("status %d, want 137", r.status)
 		}

@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,9 +14,7 @@ import (
 // the job.
 func TestAttachFromAnotherPIDNamespaceTakesTheCallerIn(t *testing.T) {
 	n := newNode(t)
-	for _, dir := range []string{built, n.dir} {
-		must(t, os.Chmod(dir, 0o711))
-	}
+	n.open()
 	n.serve()
 	const job = "7.node"
 	n.beginFor(t, job)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // thread is a cpu of this machine, as the kernel tells it.
@@ -21,13 +22,9 @@ func threads(t *testing.T) []thread {
 	t.Helper()
 	number := func(path string) int {
 		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return n
 	}
 	var all []thread
@@ -42,10 +39,12 @@ func threads(t *testing.T) []thread {
 	return all
 }
 
-// isOfThePage tells whether this is the machine of docs/placement.md: two sockets of two cores of two threads.
+// isOfThePage reports whether this is the machine of docs/placement.md: two sockets of two cores of
+// two threads.
 func isOfThePage(all []thread) bool {
 	for i, a := range all {
-		if len(all) != 8 || i%4 != 0 && a.socket != all[i-1].socket || i%2 != 0 && a.core != all[i-1].core || i == 4 && a.socket == all[3].socket ||
+		if len(all) != 8 || i%4 != 0 && a.socket != all[i-1].socket || i%2 != 0 && a.core != all[i-1].core || i == 4 &&
+			a.socket == all[3].socket ||
 			i%4 == 2 && a.core == all[i-1].core {
 			return false
 		}
@@ -60,9 +59,7 @@ func TestPlacementPage(t *testing.T) {
 		kernfstest.Elsewhere(t, "2 sockets of 2 cores of 2 threads: this machine has %v", all)
 	}
 	page, err := os.ReadFile("../../docs/placement.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for column, config := range []string{
 		"", "placement = \"spread\"", "use_hyperthreads = true", "use_hyperthreads = true\nncpus_are_cores = true",
 	} {
@@ -84,7 +81,8 @@ func TestPlacementPage(t *testing.T) {
 	}
 }
 
-// arrive begins jobs of so many ncpus, ends the Nth at "-N", and draws which thread is whose; then it ends all.
+// arrive begins jobs of so many ncpus, ends the Nth at "-N", and draws which thread is whose; then
+// it ends all.
 func arrive(n *node, all []thread, row int, words []string) string {
 	n.t.Helper()
 	id := func(job int) string { return fmt.Sprintf("%d%02d.node", row+1, job) }
@@ -94,7 +92,7 @@ func arrive(n *node, all []thread, row int, words []string) string {
 	for _, word := range words {
 		if gone, ok := strings.CutPrefix(word, "-"); ok {
 			which, _ := strconv.Atoi(gone)
-			n.jobEvent("execjob_end", id(which-1), "1")
+			n.event("execjob_end", id(which-1), "")
 			for cpu, letter := range owner {
 				if letter == letters[which-1] {
 					delete(owner, cpu)
@@ -104,7 +102,7 @@ func arrive(n *node, all []thread, row int, words []string) string {
 		}
 		job++
 		letters[job] = string(rune('A' + job))
-		r := n.jobEvent("execjob_begin", id(job), word)
+		r := n.eventOf("execjob_begin", id(job), `"ncpus":`+word, "")
 		if r.status == 1 && strings.Contains(r.stdout, "exceeds ncpus available") {
 			waiting += " " + letters[job] + " waits"
 			continue
@@ -118,7 +116,7 @@ func arrive(n *node, all []thread, row int, words []string) string {
 		}
 	}
 	for i := range job + 1 {
-		n.jobEvent("execjob_end", id(i), "1")
+		n.event("execjob_end", id(i), "")
 	}
 	var b strings.Builder
 	for i, c := range all {
@@ -137,15 +135,6 @@ func arrive(n *node, all []thread, row int, words []string) string {
 		}
 	}
 	return b.String() + "]" + waiting
-}
-
-// jobEvent sends an event of a job with so many ncpus.
-func (n *node) jobEvent(name, job, ncpus string) result {
-	n.t.Helper()
-	cmd := n.command("event", name)
-	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"job":{"id":%q,"owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{"ncpus":%s}}}`,
-		job, ownerUID, ownerUID, ncpus))
-	return n.finish(cmd)
 }
 
 // listOf parses the kernel's list format.

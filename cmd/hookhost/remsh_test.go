@@ -14,10 +14,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// shellScript is what a remote shell comes down to, without another host: the words after HOST, joined, to the login shell, which
-// sshd starts with no signal ignored.
+// shellScript is what a remote shell comes down to, without another host. The words after HOST are
+// joined for the login shell, which sshd starts with no signal ignored.
 const shellScript = `#!/bin/sh
 shift
 exec env -i --default-signal PATH="$PATH" HOME=/ SHELL="$LOGIN" HOOKHOST_SOCKET="$THERE" "$LOGIN" -c "$*"
@@ -36,9 +38,7 @@ func newRemshJob(t *testing.T) *remshJob {
 	n.open()
 	n.serve()
 	j := &remshJob{n: n, id: "9.node", shell: n.path("rsh")}
-	if err := os.WriteFile(j.shell, []byte(shellScript), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(j.shell, []byte(shellScript), 0o755))
 	if r := n.event("execjob_begin", j.id, ""); r.status != 0 {
 		t.Fatal("begin was rejected")
 	}
@@ -50,9 +50,10 @@ func newRemshJob(t *testing.T) *remshJob {
 func (j *remshJob) command(login string, env []string, args ...string) *exec.Cmd {
 	cmd := j.n.command(append([]string{"remsh"}, args...)...)
 	cmd.Dir = "/"
-	cmd.Env = append([]string{"PATH=/usr/bin:/bin", "PBS_RSHCOMMAND=" + j.shell, "LOGIN=" + login, "THERE=" + j.n.path("run/s"), "PBS_JOBID=" + j.id,
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin", "PBS_RSHCOMMAND=" + j.shell, "LOGIN=" + login, "THERE=" +
+		j.n.path("run/s"), "PBS_JOBID=" + j.id,
 		"HOOKHOST_SOCKET=/nonexistent", "HOOKHOST_CONFIG=/nonexistent"}, env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
+	cmd.SysProcAttr = sessionOf(ownerUID)
 	return cmd
 }
 
@@ -65,22 +66,22 @@ func (j *remshJob) remsh(t *testing.T, stdin io.Reader, line string) result {
 	return j.n.finish(cmd)
 }
 
-func TestRemsh(t *testing.T) {
+func TestRemshRunsTheCommandInTheJob(t *testing.T) {
 	j := newRemshJob(t)
 
-	// The job's processes may all get a signal; ssh is one of them, and is not to end what has yet to save its work.
+	// The job's processes may all get a signal; ssh is one of them, and is not to end what has yet
+	// to save its work.
 	t.Run("the remote shell ignores what is passed on", func(t *testing.T) {
 		shell := j.n.path("ignores")
-		if err := os.WriteFile(shell, []byte("#!/bin/sh\ngrep SigIgn: /proc/self/status\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(shell, []byte("#!/bin/sh\ngrep SigIgn: /proc/self/status\n"), 0o755))
 		j.n.t = t
 		r := j.n.finish(j.command("/bin/sh", []string{"PBS_RSHCOMMAND=" + shell}, "n2", "true"))
 		var mask uint64
 		if _, err := fmt.Sscanf(r.stdout, "SigIgn:\t%x", &mask); err != nil {
 			t.Fatalf("%v: %+v", err, r)
 		}
-		for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGXCPU, 40} {
+		for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+			syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGXCPU, 40} {
 			if mask>>(sig-1)&1 == 0 {
 				t.Errorf("signal %d is not ignored: %s", sig, r.stdout)
 			}
@@ -89,8 +90,10 @@ func TestRemsh(t *testing.T) {
 
 	t.Run("a command reaches the shell as it was written", func(t *testing.T) {
 		lines := []string{
-			`echo a  b`, `echo 'a  b' "c  d"`, `printf '%s|' "$HOME" '$HOME' \$HOME`, "echo one\necho two; exit 5", `echo '!x' !y`, `echo "$((1+2))" $(echo x)`,
-			"printf '%s\\n' 'tab\there' `echo back`", `echo \\ \" \'`, `test -n "" && echo no || echo yes`, "echo '\xff\xfe'", `echo ~ * ?[a-z] {a,b}`,
+			`echo a  b`, `echo 'a  b' "c  d"`, `printf '%s|' "$HOME" '$HOME' \$HOME`, "echo one\necho two; exit 5",
+			`echo '!x' !y`, `echo "$((1+2))" $(echo x)`,
+			"printf '%s\\n' 'tab\there' `echo back`", `echo \\ \" \'`, `test -n "" && echo no || echo yes`,
+			"echo '\xff\xfe'", `echo ~ * ?[a-z] {a,b}`,
 			"# nothing", `cat <<'X'` + "\n$a `b`\nX\n", `false`,
 		}
 		for _, login := range []string{"/bin/sh", "/bin/bash", "/bin/csh", "/bin/tcsh", "/usr/bin/fish"} {
@@ -107,7 +110,8 @@ func TestRemsh(t *testing.T) {
 				cmd := j.command(login, nil, "n2", line)
 				got, _ := cmd.Output()
 				if !bytes.Equal(got, want) || cmd.ProcessState.ExitCode() != plain.ProcessState.ExitCode() {
-					t.Errorf("%s: %q: %q, status %d; want %q, %d", login, line, got, cmd.ProcessState.ExitCode(), want, plain.ProcessState.ExitCode())
+					t.Errorf("%s: %q: %q, status %d; want %q, %d", login, line, got, cmd.ProcessState.ExitCode(), want,
+						plain.ProcessState.ExitCode())
 				}
 			}
 		}
@@ -125,7 +129,8 @@ func TestRemsh(t *testing.T) {
 	})
 	t.Run("it is in the job, with the job's variables", func(t *testing.T) {
 		j.n.t = t
-		cmd := j.command("/bin/sh", []string{"PBS_JOBNAME=a b", "PBS_JOBCOOKIE=secret", "PBS_TASKNUM=1", "OMPI_MCA_plm_rsh_agent=/x"}, "n2",
+		cmd := j.command("/bin/sh",
+			[]string{"PBS_JOBNAME=a b", "PBS_JOBCOOKIE=secret", "PBS_TASKNUM=1", "OMPI_MCA_plm_rsh_agent=/x"}, "n2",
 			`cat /proc/self/cgroup; echo "$PBS_JOBID|$PBS_JOBNAME|$PBS_JOBCOOKIE|$PBS_TASKNUM|$OMPI_MCA_plm_rsh_agent|$(ps -o sid= $$ | tr -d ' ')|$$"`)
 		r := j.n.finish(cmd)
 		lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
@@ -156,27 +161,23 @@ func TestRemsh(t *testing.T) {
 		}
 	})
 	t.Run("exit status", func(t *testing.T) {
-		for line, want := range map[string]int{"exit 0": 0, "exit 7": 7, "exit 255": 255, "kill -SEGV $$": 139, "kill -KILL $$": 137, "/nonexistent": 127} {
+		for line, want := range map[string]int{"exit 0": 0, "exit 7": 7, "exit 255": 255, "kill -SEGV $$": 139,
+			"kill -KILL $$": 137, "/nonexistent": 127} {
 			if r := j.remsh(t, nil, line); r.status != want {
 				t.Errorf("%s: status %d, want %d", line, r.status, want)
 			}
 		}
 	})
 	t.Run("signals pass through, whatever stands in the stream", func(t *testing.T) {
-		cmd := j.command("/bin/sh", nil, "n2", `trap 'echo one' USR1; trap 'echo two; exit 3' TERM; echo ready; while :; do sleep 0.1; done`)
+		cmd := j.command("/bin/sh", nil, "n2",
+			`trap 'echo one' USR1; trap 'echo two; exit 3' TERM; echo ready; while :; do sleep 0.1; done`)
 		endless, feed, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer feed.Close()
 		cmd.Stdin = endless
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
+		must.NoError(t, cmd.Start())
 		endless.Close()
 		lines := newLines(out)
 		lines.want(t, "ready")
@@ -193,16 +194,12 @@ func TestRemsh(t *testing.T) {
 	t.Run("nothing is left when the caller is killed", func(t *testing.T) {
 		cmd := j.command("/bin/sh", nil, "n2", `echo $$; exec sleep 12345`)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
+		must.NoError(t, cmd.Start())
 		pid := newLines(out).next(t)
 		cmd.Process.Kill()
 		cmd.Wait()
-		eventually(t, "the command is gone", func() bool { return !exists("/proc/" + pid) })
+		must.Eventually(t, "the command is gone", func() bool { return !exists("/proc/" + pid) })
 	})
 	t.Run("a command that the job does not take in is not run", func(t *testing.T) {
 		j.n.t = t
@@ -215,7 +212,8 @@ func TestRemsh(t *testing.T) {
 				}
 				continue
 			}
-			if r.status != 255 || r.stdout != "" || !strings.Contains(r.stderr, want) || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "hookhost: remsh ") {
+			if r.status != 255 || r.stdout != "" || !strings.Contains(r.stderr, want) ||
+				strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "hookhost: remsh ") {
 				t.Errorf("job %q: %+v", job, r)
 			}
 		}
@@ -242,29 +240,25 @@ func TestRemsh(t *testing.T) {
 	t.Run("by PBS's names", func(t *testing.T) {
 		j.n.t = t
 		nodefile := j.n.path("nodefile")
-		if err := os.WriteFile(nodefile, []byte("n1.site\nn2.site\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(nodefile, []byte("n1.site\nn2.site\n"), 0o644))
 		for _, tt := range []struct {
 			name, host, user string
 			status           int
 			stderr           string
 		}{
-			{"pbs_tmrsh", "n2", "nobody", 0, ""}, {"pbs_tmrsh", "n3", "nobody", 255, "pbs_tmrsh: host \"n3\" is not a node in job <9.node>\n"},
+			{"pbs_tmrsh", "n2", "nobody", 0, ""},
+			{"pbs_tmrsh", "n3", "nobody", 255, "pbs_tmrsh: host \"n3\" is not a node in job <9.node>\n"},
 			{"pbs_remsh", "n3", "nobody", 0, ""}, {"pbs_remsh", "n3", "root", 255, "pbs_remsh: bad user \"root\"\n"},
 		} {
 			link := filepath.Join(j.n.dir, tt.name)
 			if !exists(link) {
-				if err := os.Symlink(filepath.Join(built, "hookhost"), link); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, os.Symlink(filepath.Join(built, "hookhost"), link))
 			}
 			cmd := j.command("/bin/sh", []string{"PBS_NODEFILE=" + nodefile})
 			cmd.Path, cmd.Args = link, []string{link, tt.host, "-l", tt.user, "true"}
 			cmd.Env = append(cmd.Env, "PBS_RSHCOMMAND="+j.n.path("rsh-l"))
-			if err := os.WriteFile(j.n.path("rsh-l"), []byte(strings.Replace(shellScript, "shift\n", "shift 3\n", 1)), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(j.n.path("rsh-l"),
+				[]byte(strings.Replace(shellScript, "shift\n", "shift 3\n", 1)), 0o755))
 			if r := j.n.finish(cmd); r.status != tt.status || r.stderr != tt.stderr {
 				t.Errorf("%+v: %+v", tt, r)
 			}

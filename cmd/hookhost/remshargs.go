@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/tm"
 )
 
 // remshArgs is a call of remsh.
@@ -30,11 +31,11 @@ type remshArgs struct {
 // errUsage is a call that cannot be understood.
 var errUsage = errors.New("usage")
 
-// parseRemsh takes what launchers call their remote shell with: options as ssh and rsh have them, HOST, then for rsh's sake some of them
-// once more, then the command. From there on everything is the command's. Letters may stand together, and a value with its
-// letter.
+// parseRemsh reads the arguments that launchers give their remote shell. They are options of ssh
+// and rsh, HOST, some options once more for rsh's sake, and the command. All that follows is the
+// command's. Letters may stand together, and a value with its letter.
 //
-// -f is -n here, and -t and -T are nothing: standard input is not the terminal's but a stream of frames.
+// -f is -n here, and -t and -T are nothing: standard input is a stream of frames, not the terminal.
 func parseRemsh(args []string) (*remshArgs, error) {
 	a := &remshArgs{}
 	rest, err := a.parseOptions(args, "nxXqftTvlpoijr")
@@ -64,8 +65,8 @@ func parseRemsh(args []string) (*remshArgs, error) {
 // withValue are the options that have one.
 const withValue = "lpoijr"
 
-// parseOptions takes the options at the beginning of args that are among letters, and returns what is left. Behind HOST an option that
-// is not among them begins the command.
+// parseOptions reads the options at the beginning of args that are among letters, and returns the
+// rest. Behind HOST an option that is not among them begins the command.
 func (a *remshArgs) parseOptions(args []string, letters string) ([]string, error) {
 	for len(args) > 0 {
 		arg := args[0]
@@ -194,7 +195,8 @@ func (a *remshArgs) check(called string) error {
 	return nil
 }
 
-// ownNames are the caller's names. Where the user is in no /etc/passwd, as with LDAP, the environment knows.
+// ownNames returns the caller's names. The environment has the name of a user who is in no
+// /etc/passwd, as with LDAP.
 func ownNames() []string {
 	names := []string{os.Getenv("USER"), os.Getenv("LOGNAME")}
 	if u, err := user.Current(); err == nil {
@@ -203,14 +205,15 @@ func ownNames() []string {
 	return names
 }
 
-// inNodefile refuses a host that PBS_NODEFILE does not name, as pbs_tmrsh does. One that cannot be read is no reason.
+// inNodefile refuses a host that PBS_NODEFILE does not name, as pbs_tmrsh does. A file that cannot
+// be read refuses none.
 func (a *remshArgs) inNodefile() error {
 	b, err := os.ReadFile(os.Getenv("PBS_NODEFILE"))
 	if err != nil {
 		return nil
 	}
 	for line := range strings.Lines(string(b)) {
-		if means(a.host, strings.TrimSpace(line)) {
+		if tm.IsHost(a.host, strings.TrimSpace(line)) {
 			return nil
 		}
 	}

@@ -22,12 +22,14 @@ import (
 func (c *cli) reportCommand() *cobra.Command {
 	var format, output string
 	cmd := &cobra.Command{
-		Use: "report [JOB] [--format FORMAT] [--output FILE]", Short: "Show what a job used, live or finished", Args: nArgs(0, 1),
-		Long: `Show what a job used, live or finished. Without JOB: every finished job, oldest first; for others than root,
-their own, from the daemon.
+		Use: "report [JOB] [--format FORMAT] [--output FILE]", Args: nArgs(0, 1),
+		Short: "Show what a job used, live or finished",
+		Long: `Show what a job used, live or finished. Without JOB: every finished job, oldest first; for others than
+root, their own, from the daemon.
 
-Exit status: 0; 1 when there is no such report, or it cannot be read. Without JOB, also when some reports are
-damaged: all others are shown all the same, and standard error says which lines of the ledger they are in.`,
+Exit status: 0; 1 when there is no such report, or it cannot be read. Without JOB, also when some
+reports are damaged. All others are shown, and standard error says which lines of the ledger are
+damaged.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := report.FormatNamed(format)
 			if err != nil {
@@ -69,12 +71,12 @@ func (c *cli) reportOne(cmd *cobra.Command, id string, f report.Format, out io.W
 	return f(out, func(yield func(*report.Report) bool) { yield(rep) })
 }
 
-// reportOf asks the daemon. Where none runs root has the reports of finished jobs from the ledger.
+// reportOf asks the daemon. If none runs, root gets the report of a finished job from the ledger.
 func (c *cli) reportOf(ctx context.Context, id string) (json.RawMessage, error) {
 	if _, err := c.load(); err != nil { // as jobs does
 		return nil, err
 	}
-	client, err := api.Dial(c.socket)
+	client, err := api.Dial(c.Socket)
 	if err == nil {
 		defer client.Close()
 		return client.Report(ctx, id)
@@ -82,7 +84,7 @@ func (c *cli) reportOf(ctx context.Context, id string) (json.RawMessage, error) 
 	if !errors.Is(err, api.ErrNoHost) || os.Geteuid() != 0 {
 		return nil, err
 	}
-	text, found, err := ledger.Open(c.ledgerFile()).Last(ctx, id)
+	text, found, err := ledger.Open(c.Ledger()).Last(ctx, id)
 	if err == nil && !found {
 		err = fmt.Errorf("job %s: no report of it, and no daemon runs that could know of it", id)
 	}
@@ -94,10 +96,10 @@ func (c *cli) reportAll(ctx context.Context, f report.Format, out io.Writer) err
 	all := func(yield func(whose string, text json.RawMessage) bool) error {
 		everybody := func(int) bool { return true }
 		entry := func(e ledger.Entry) bool { return yield("of job "+e.Job, e.Report) }
-		return ledger.Open(c.ledgerFile()).All(ctx, everybody, entry)
+		return ledger.Open(c.Ledger()).All(ctx, everybody, entry)
 	}
 	if os.Geteuid() != 0 {
-		client, err := api.Dial(c.socket)
+		client, err := api.Dial(c.Socket)
 		if err != nil {
 			return fmt.Errorf("report: finished jobs are the daemon's to tell to others than root: %w", err)
 		}

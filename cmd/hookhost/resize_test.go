@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // value reads an interface file of a job; both names are of the same limit, on v1 and on v2.
@@ -18,9 +19,7 @@ func (n *node) value(id, v1, v2 string) string {
 			files, _ := filepath.Glob(pattern + n.prefix + ".service/job*/" + id + "/" + name)
 			for _, f := range files {
 				b, err := os.ReadFile(f)
-				if err != nil {
-					n.t.Fatal(err)
-				}
+				must.NoError(n.t, err)
 				return strings.TrimSpace(string(b))
 			}
 		}
@@ -29,8 +28,9 @@ func (n *node) value(id, v1, v2 string) string {
 	return ""
 }
 
-// TestResize changes a running job up and down, and refuses what it cannot have with nothing changed.
-func TestResize(t *testing.T) {
+// TestResizeOfARunningJobIsInForceOrRefused changes a running job up and down, and refuses what it
+// cannot have with nothing changed.
+func TestResizeOfARunningJobIsInForceOrRefused(t *testing.T) {
 	if online(t) < 2 {
 		kernfstest.Elsewhere(t, "two cpus to resize within")
 	}
@@ -49,8 +49,9 @@ func TestResize(t *testing.T) {
 	}
 	resize := func(ncpus int, kb int64) result {
 		t.Helper()
-		return n.tell("execjob_resize", fmt.Sprintf(`{"job": {"id": "75.x", "exec_vnode": "(n1:ncpus=%d:mem=%dkb)", "resource_list": {"ncpus": "%d", "mem": "%dkb"}}}`,
-			ncpus, kb, ncpus, kb))
+		return n.send("execjob_resize",
+			fmt.Sprintf(`{"job": {"id": "75.x", "exec_vnode": "(n1:ncpus=%d:mem=%dkb)", "resource_list": {"ncpus": "%d", "mem": "%dkb"}}}`,
+				ncpus, kb, ncpus, kb))
 	}
 	is(1, 256*mib)
 	if r := resize(2, 300<<10); r.status != 0 {
@@ -73,7 +74,7 @@ func TestResize(t *testing.T) {
 	if r := n.hookhost("run", "--report=none", "-l", "ncpus=1", "--", "true"); r.status != 0 {
 		t.Errorf("a job on the cpu that was given back: %+v", r)
 	}
-	if r := n.tell("execjob_preterm", `{"job": {"id": "75.x"}}`); r.status != 0 {
+	if r := n.send("execjob_preterm", `{"job": {"id": "75.x"}}`); r.status != 0 {
 		t.Error(r)
 	}
 	rep := func() usageReport {

@@ -23,7 +23,8 @@ func TestUnknownResource(t *testing.T) {
 		}
 	}
 	r := n.hookhost("run", "--report=none", "-l", "walltime=600,walltime_signal=USR1@300,TERM@60", "--", "true")
-	if r.status == 0 || !strings.Contains(r.stderr, "resource TERM@60: no value; several signals of walltime_signal are joined with +") {
+	if r.status == 0 || !strings.Contains(r.stderr,
+		"resource TERM@60: no value; several signals of walltime_signal are joined with +") {
 		t.Errorf("%+v", r)
 	}
 }

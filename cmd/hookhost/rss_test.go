@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 const byRSS = "[memory]\nenforce = \"rss\""
@@ -55,22 +57,26 @@ for i in range(8):
 	}
 }
 
-// With both, the kernel limits the job's memory with its page cache, and who holds too much is told as with rss or, where the
-// kernel is first, as with cgroup.
-func TestRSSBoth(t *testing.T) {
+// With both, the kernel limits the job's memory with its page cache. A job that holds too much is
+// told as with rss or, if the kernel is first, as with cgroup.
+func TestCacheIsReclaimedUnderBothBounds(t *testing.T) {
 	bothOf(t, "[memory]\nenforce = \"both\"", func(t *testing.T, n *node) {
-		job := n.start("run", "--job", "76.x", "-l", "select=1:ncpus=1:mem=100mb", "--report=json", "--", "sh", "-c", "echo started; read x; exit 0")
+		job := n.start("run", "--job", "76.x", "-l", "select=1:ncpus=1:mem=100mb", "--report=json", "--", "sh", "-c",
+			"echo started; read x; exit 0")
 		if got := n.value("76.x", "memory.limit_in_bytes", "memory.max"); got != "104857600" {
 			t.Errorf("the kernel's limit is %s, want 100 MiB", got)
 		}
 		job.stdin.Close()
 		job.report(t)
 		const read = "head -c 157286400 /dev/zero > $1 && cat $1 > /dev/null && rm $1"
-		if r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=none", "--", "sh", "-c", read, "sh", n.path("big")); r.status != 0 {
+		if r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=none", "--", "sh", "-c", read, "sh",
+			n.path("big")); r.status != 0 {
 			t.Errorf("a job that writes and reads 150 MiB: status %d, %q", r.status, r.stderr)
 		}
-		r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=none", "--", "python3", "-c", "import time; x=bytearray(150<<20); time.sleep(50)")
-		if r.status != 137 && r.status != 143 || !memExceeded.MatchString(r.stderr) && !strings.Contains(r.stderr, "Cgroup mem limit exceeded: ") {
+		r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=none", "--", "python3", "-c",
+			"import time; x=bytearray(150<<20); time.sleep(50)")
+		if r.status != 137 && r.status != 143 || !memExceeded.MatchString(r.stderr) &&
+			!strings.Contains(r.stderr, "Cgroup mem limit exceeded: ") {
 			t.Errorf("a job that holds 150 MiB: status %d, %q", r.status, r.stderr)
 		}
 	})
@@ -82,7 +88,7 @@ var (
 )
 
 // A job that touches 150 MiB under mem=100mb is killed, told why, and so is everybody else.
-func TestRSSKills(t *testing.T) {
+func TestResidentMemoryOverItsBoundIsKilled(t *testing.T) {
 	for _, tt := range []struct {
 		name, config string
 		asks         []string
@@ -132,12 +138,10 @@ time.sleep(50)
 `, goOn)
 	done := make(chan result, 1)
 	go func() { done <- n.finish(cmd) }()
-	eventually(t, "the job runs", func() bool { return len(n.jobDirs()) > 0 && len(n.members()) > 0 })
+	must.Eventually(t, "the job runs", func() bool { return len(n.jobDirs()) > 0 && len(n.members()) > 0 })
 	d.kill()
 	n.serve()
-	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(goOn, nil, 0o600))
 	select {
 	case r := <-done:
 		if r.status != 137 && r.status != 143 || !memExceeded.MatchString(r.stderr) {
@@ -161,20 +165,24 @@ func (n *node) members() []string {
 	return slices.Compact(pids) // each is in several hierarchies
 }
 
-func TestRlimits(t *testing.T) {
+func TestRlimitsOfNodeAndJobAreInForce(t *testing.T) {
 	bothOf(t, "[rlimits]\ncore = \"0\"\nnofile = \"512:4096\"", func(t *testing.T, n *node) {
 		const show = "echo $(ulimit -Sn) $(ulimit -Hn) $(ulimit -Sc) $(ulimit -Sv)"
-		if r := n.hookhost("run", "--report=none", "--", "sh", "-c", show); r.status != 0 || r.stdout != "512 4096 0 unlimited\n" {
+		if r := n.hookhost("run", "--report=none", "--", "sh", "-c", show); r.status != 0 ||
+			r.stdout != "512 4096 0 unlimited\n" {
 			t.Errorf("the node's: status %d, %q", r.status, r.stdout)
 		}
-		r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=100:200", "-l", "pvmem=4gb", "--", "sh", "-c", show)
+		r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=100:200", "-l", "pvmem=4gb", "--", "sh", "-c",
+			show)
 		if r.status != 0 || r.stdout != "100 200 0 4194304\n" {
 			t.Errorf("the job's: status %d, %q, %q", r.status, r.stdout, r.stderr)
 		}
-		if r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=5000", "--", "true"); r.status == 0 || !strings.Contains(r.stderr, "rlimit_nofile requested (5000) exceeds this host's limit (4096)") {
+		if r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=5000", "--", "true"); r.status == 0 ||
+			!strings.Contains(r.stderr, "rlimit_nofile requested (5000) exceeds this host's limit (4096)") {
 			t.Errorf("too much: status %d, %q", r.status, r.stderr)
 		}
-		if r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=100", "--", "no-such-program-here"); r.status != 127 {
+		if r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=100", "--",
+			"no-such-program-here"); r.status != 127 {
 			t.Errorf("no program: status %d, want 127", r.status)
 		}
 	})

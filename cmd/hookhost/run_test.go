@@ -12,19 +12,13 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 const mib = 1 << 20
 
 // both runs a test without and with a daemon.
-func both(t *testing.T, test func(t *testing.T, n *node)) {
-	t.Run("without a daemon", func(t *testing.T) { test(t, newNode(t)) })
-	t.Run("with a daemon", func(t *testing.T) {
-		n := newNode(t)
-		n.serve()
-		test(t, n)
-	})
-}
+func both(t *testing.T, test func(t *testing.T, n *node)) { bothOf(t, "", test) }
 
 func TestRunPassesOutputAndStatusThrough(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
@@ -39,9 +33,7 @@ func TestRunPassesOutputAndStatusThrough(t *testing.T) {
 
 func TestRunExitStatusOfAShell(t *testing.T) {
 	n := newNode(t)
-	if err := os.WriteFile(n.path("plain"), []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(n.path("plain"), []byte("x"), 0o644))
 	for _, tt := range []struct {
 		command []string
 		want    int
@@ -59,11 +51,13 @@ func TestRunExitStatusOfAShell(t *testing.T) {
 
 func TestRunMemoryLimit(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
-		r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb", "--report=json", "--", "python3", "-c", "x=bytearray(300<<20)")
+		r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb", "--report=json", "--", "python3", "-c",
+			"x=bytearray(300<<20)")
 		if r.status != 137 {
 			t.Errorf("status %d, want 137", r.status)
 		}
-		if !strings.Contains(r.stderr, "Cgroup mem limit exceeded: Killed process ") || !strings.Contains(r.stderr, "(python3)") {
+		if !strings.Contains(r.stderr, "Cgroup mem limit exceeded: Killed process ") ||
+			!strings.Contains(r.stderr, "(python3)") {
 			t.Errorf("stderr does not name the limit and the killed process: %q", r.stderr)
 		}
 		rep := r.report(t)
@@ -81,14 +75,16 @@ func TestRunMemoryLimit(t *testing.T) {
 	})
 }
 
-// The kernel reclaims page cache at the limit all the time; that is no kill, and nobody is to be told of one.
+// The kernel reclaims page cache at the limit all the time; that is no kill, and nobody is to be
+// told of one.
 func TestRunReclaimIsNoOOM(t *testing.T) {
 	n := newNode(t)
 	big := n.path("big")
 	if out, err := exec.Command("sh", "-c", "head -c 200000000 /dev/zero > "+big).CombinedOutput(); err != nil {
 		t.Fatal(string(out), err)
 	}
-	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=32mb", "--report=json", "--", "sh", "-c", "cat "+big+" "+big+" > "+n.path("copy"))
+	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=32mb", "--report=json", "--", "sh", "-c", "cat "+big+" "+big+
+		" > "+n.path("copy"))
 	if r.status != 0 || strings.Contains(r.stderr, "exceeded") {
 		t.Errorf("status %d, stderr %q", r.status, r.stderr)
 	}
@@ -101,7 +97,8 @@ func TestRunReclaimIsNoOOM(t *testing.T) {
 
 func TestRunKillsDaemons(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
-		r := n.hookhost("run", "--report=json", "--", "sh", "-c", "setsid sleep 1000.25 & setsid setsid sleep 1000.25 & sleep 0.1; exit 3")
+		r := n.hookhost("run", "--report=json", "--", "sh", "-c",
+			"setsid sleep 1000.25 & setsid setsid sleep 1000.25 & sleep 0.1; exit 3")
 		if r.status != 3 {
 			t.Errorf("status %d, want 3", r.status)
 		}
@@ -176,23 +173,21 @@ func TestRunJobsShareTheNode(t *testing.T) {
 			t.Fatalf("this test is written for hosts with %d cpus", cpus)
 		}
 		release := n.path("release")
-		if err := syscall.Mkfifo(release, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, syscall.Mkfifo(release, 0o600))
 		var jobs []*exec.Cmd
 		for i := range cpus {
 			cmd := n.command("run", "-l", "select=1:ncpus=1:mem=64mb", "--report=none", "--", "sh", "-c",
-				fmt.Sprintf("grep Cpus_allowed_list /proc/self/status > %s; read x < %s", n.path(fmt.Sprint("cpus", i)), release))
+				fmt.Sprintf("grep Cpus_allowed_list /proc/self/status > %s; read x < %s", n.path(fmt.Sprint("cpus", i)),
+					release))
 			cmd.Stderr = os.Stderr
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, cmd.Start())
 			jobs = append(jobs, cmd)
 		}
 		lists := map[string]bool{}
 		for i := range cpus {
 			file := n.path(fmt.Sprint("cpus", i))
-			eventually(t, "job writes its cpus", func() bool { b, _ := os.ReadFile(file); return strings.HasSuffix(string(b), "\n") })
+			must.Eventually(t, "job writes its cpus",
+				func() bool { b, _ := os.ReadFile(file); return strings.HasSuffix(string(b), "\n") })
 			b, _ := os.ReadFile(file)
 			lists[string(b)] = true
 		}
@@ -207,9 +202,7 @@ func TestRunJobsShareTheNode(t *testing.T) {
 			t.Error("third job ran")
 		}
 		f, err := os.OpenFile(release, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		fmt.Fprint(f, strings.Repeat("go\n", 64))
 		for _, cmd := range jobs {
 			if err := cmd.Wait(); err != nil {
@@ -222,11 +215,10 @@ func TestRunJobsShareTheNode(t *testing.T) {
 
 func TestRunForwardsSignals(t *testing.T) {
 	n := newNode(t)
-	cmd := n.command("run", "--report=none", "--", "sh", "-c", "trap 'exit 9' TERM; touch "+n.path("ready")+"; while :; do sleep 0.05; done")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
+	cmd := n.command("run", "--report=none", "--", "sh", "-c", "trap 'exit 9' TERM; touch "+n.path("ready")+
+		"; while :; do sleep 0.05; done")
+	must.NoError(t, cmd.Start())
+	must.Eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
 	cmd.Process.Signal(syscall.SIGTERM)
 	cmd.Wait()
 	if got := cmd.ProcessState.ExitCode(); got != 9 {
@@ -255,13 +247,15 @@ func TestRunProgramIsBornConfined(t *testing.T) {
 // All chunks of a job on a host are one cgroup, with the sum of their memory.
 func TestRunChunksAreOneCgroup(t *testing.T) {
 	n := newNode(t)
-	r := n.hookhost("run", "-l", "select=2:ncpus=1:mem=50mb", "--report=json", "--", "sh", "-c", "cat /proc/self/cgroup; env -u OMP_NUM_THREADS nproc")
+	r := n.hookhost("run", "-l", "select=2:ncpus=1:mem=50mb", "--report=json", "--", "sh", "-c",
+		"cat /proc/self/cgroup; env -u OMP_NUM_THREADS nproc")
 	for _, h := range r.report(t).Hosts {
 		if h.NCPUs != 2 || h.MemLimitBytes == nil || *h.MemLimitBytes != 100*mib {
 			t.Errorf("host has ncpus=%d mem_limit_bytes=%v, want 2 and 100 MiB", h.NCPUs, h.MemLimitBytes)
 		}
 	}
-	if !strings.HasPrefix(cgroupOf(r.stdout, "memory"), "/"+n.prefix+".service/job") || !strings.HasSuffix(r.stdout, "\n2\n") {
+	if !strings.HasPrefix(cgroupOf(r.stdout, "memory"), "/"+n.prefix+".service/job") ||
+		!strings.HasSuffix(r.stdout, "\n2\n") {
 		t.Errorf("stdout %q", r.stdout)
 	}
 }
@@ -273,9 +267,12 @@ func TestRunLimits(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"more memory than there is", []string{"-l", "mem=100tb"}, "mem requested (107374182400kb) exceeds mem available ("},
-		{"more cpus than there are", []string{"-l", "ncpus=4000"}, "ncpus requested (4000) exceeds ncpus available (2)"},
-		{"vmem below mem", []string{"-l", "select=1:ncpus=1:mem=64mb:vmem=32mb"}, "vmem requested (32768kb) under minimum possible (65536kb)"},
+		{"more memory than there is", []string{"-l", "mem=100tb"},
+			"mem requested (107374182400kb) exceeds mem available ("},
+		{"more cpus than there are", []string{"-l", "ncpus=4000"},
+			"ncpus requested (4000) exceeds ncpus available (2)"},
+		{"vmem below mem", []string{"-l", "select=1:ncpus=1:mem=64mb:vmem=32mb"},
+			"vmem requested (32768kb) under minimum possible (65536kb)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n.t = t
@@ -289,11 +286,15 @@ func TestRunLimits(t *testing.T) {
 		})
 	}
 	n.t = t
-	r := n.hookhost("run", "-l", "select=1:ncpus=0", "--report=json", "--", "sh", "-c", "cat /proc/self/cgroup; cd /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup); echo \"cpus $(cat cpuset.cpus 2>&-)\"")
-	if r.status != 0 || strings.Contains(cgroupOf(r.stdout, "cpuset"), "jobid/") || !strings.HasSuffix(r.stdout, "\ncpus \n") {
+	r := n.hookhost("run", "-l", "select=1:ncpus=0", "--report=json", "--", "sh", "-c",
+		"cat /proc/self/cgroup; cd /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup); echo \"cpus $(cat "+
+			"cpuset.cpus 2>&-)\"")
+	if r.status != 0 || strings.Contains(cgroupOf(r.stdout, "cpuset"), "jobid/") ||
+		!strings.HasSuffix(r.stdout, "\ncpus \n") {
 		t.Errorf("ncpus=0: status %d, cpuset %q: want none of its own", r.status, r.stdout)
 	}
-	r = n.hookhost("run", "-l", "select=1:ncpus=1", "-l", "pids=20", "--report=none", "--", "sh", "-c", "for i in $(seq 40); do sleep 1 & done 2>/dev/null; exit 0")
+	r = n.hookhost("run", "-l", "select=1:ncpus=1", "-l", "pids=20", "--report=none", "--", "sh", "-c",
+		"for i in $(seq 40); do sleep 1 & done 2>/dev/null; exit 0")
 	if r.status == 0 {
 		t.Logf("shell survived a refused fork")
 	}
@@ -302,10 +303,12 @@ func TestRunLimits(t *testing.T) {
 // A job's vmem is memory plus swap together.
 func TestRunVmemLimit(t *testing.T) {
 	n := newNode(t)
-	show, want := "cd /sys/fs/cgroup/memory/$(sed -n 's/.*:memory://p' /proc/self/cgroup); cat memory.limit_in_bytes memory.memsw.limit_in_bytes",
+	show, want := "cd /sys/fs/cgroup/memory/$(sed -n 's/.*:memory://p' /proc/self/cgroup); cat "+
+		"memory.limit_in_bytes memory.memsw.limit_in_bytes",
 		fmt.Sprintf("%d\n%d\n", 64*mib, 96*mib)
 	if exists("/sys/fs/cgroup/cgroup.controllers") { // swap by itself
-		show, want = "cd /sys/fs/cgroup/$(sed -n 's/^0:://p' /proc/self/cgroup); cat memory.max memory.swap.max", fmt.Sprintf("%d\n%d\n", 64*mib, 32*mib)
+		show, want = "cd /sys/fs/cgroup/$(sed -n 's/^0:://p' /proc/self/cgroup); cat memory.max memory.swap.max",
+			fmt.Sprintf("%d\n%d\n", 64*mib, 32*mib)
 	} else if !exists("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes") {
 		kernfstest.Elsewhere(t, "this kernel does not account swap")
 	}
@@ -315,7 +318,8 @@ func TestRunVmemLimit(t *testing.T) {
 	}
 }
 
-// Nothing of hookhost itself may be in the way of the job: no extra descriptors, no changed directory.
+// Nothing of hookhost itself may be in the way of the job: no extra descriptors, no changed
+// directory.
 func TestRunLeavesTheProgramAlone(t *testing.T) {
 	n := newNode(t)
 	look := []string{"sh", "-c", "ls /proc/self/fd | wc -l; pwd; umask; ulimit -a"}
@@ -338,18 +342,17 @@ func TestRunCrashOfPluginAndDaemon(t *testing.T) {
 	})
 }
 
-// crash kills the cgroup hook, or the daemon with it, in mid-job and looks at the rest of the job's life. The job has its
-// peak for long enough to be seen on an emulated cpu.
+// crash kills the cgroup hook, or the daemon with it, in mid-job and looks at the rest of the
+// job's life. The job has its peak for long enough to be seen on an emulated cpu.
 func crash(t *testing.T, n *node, d *daemon) {
 	release := n.path("release")
 	cmd := n.command("run", "-l", "select=1:ncpus=1:mem=128mb", "--report=json", "--", "python3", "-c",
-		`import time; x = bytearray(40 << 20); time.sleep(0.3); x = None; open("`+n.path("ready")+`", "w").close(); open("`+release+`").read()`)
-	if err := syscall.Mkfifo(release, 0o600); err != nil {
-		t.Fatal(err)
-	}
+		`import time; x = bytearray(40 << 20); time.sleep(0.3); x = None; open("`+n.path("ready")+
+			`", "w").close(); open("`+release+`").read()`)
+	must.NoError(t, syscall.Mkfifo(release, 0o600))
 	done := make(chan result, 1)
 	go func() { done <- n.finish(cmd) }()
-	eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
+	must.Eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
 	if d != nil {
 		d.kill()
 	}
@@ -368,9 +371,7 @@ func crash(t *testing.T, n *node, d *daemon) {
 		n.serve()
 	}
 	time.Sleep(100 * time.Millisecond)
-	if err := os.WriteFile(release, []byte("go"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(release, []byte("go"), 0))
 	r := <-done
 	if r.status != 0 {
 		t.Errorf("status %d", r.status)
@@ -388,8 +389,8 @@ func crash(t *testing.T, n *node, d *daemon) {
 	}
 }
 
-// What `make demo` shows is what it says.
-func TestDemo(t *testing.T) {
+// The output of `make demo` is what it says.
+func TestDemoShowsWhatItSays(t *testing.T) {
 	n := newNode(t)
 	cmd := exec.Command("../../scripts/demo", filepath.Join(built, "hookhost"))
 	out, err := cmd.CombinedOutput()
@@ -409,50 +410,20 @@ func TestDemo(t *testing.T) {
 	_ = n
 }
 
-// A killed `run` leaves no files either.
-func TestRunKilledLeavesNoFiles(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		cmd := n.command("run", "--job", "4711.killed", "--report=none", "--", "sleep", "1000.75")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the job runs", func() bool { return len(processesNamed("sleep", "1000.75")) > 0 })
-		files := []string{n.path("run/aux/4711.killed"), "/var/tmp/pbs.4711.killed"}
-		for _, f := range files {
-			if !exists(f) {
-				t.Errorf("%s is not there while the job runs", f)
-			}
-		}
-		cmd.Process.Kill()
-		cmd.Wait()
-		n.hookhost("run", "--report=none", "--", "true")
-		for _, f := range files {
-			eventually(t, f+" is removed", func() bool { return !exists(f) })
-		}
-	})
-}
-
 // Numbers that begin anew are no licence to take another job's place, or its files.
 func TestRunAfterStateWasDeleted(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
 		release := n.path("release")
-		if err := syscall.Mkfifo(release, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		first := n.command("run", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", "touch "+n.path("ready")+"; read x < "+release+`; test -d "$TMPDIR" && test -f "$PBS_NODEFILE"`)
-		if err := first.Start(); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
-		if err := os.Remove(n.path("state/job-number")); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, syscall.Mkfifo(release, 0o600))
+		first := n.command("run", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", "touch "+n.path("ready")+
+			"; read x < "+release+`; test -d "$TMPDIR" && test -f "$PBS_NODEFILE"`)
+		must.NoError(t, first.Start())
+		must.Eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
+		must.NoError(t, os.Remove(n.path("state/job-number")))
 		if r := n.hookhost("run", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
 			t.Errorf("second job: status %d", r.status)
 		}
-		if err := os.WriteFile(release, []byte("go\n"), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(release, []byte("go\n"), 0))
 		if err := first.Wait(); err != nil {
 			t.Errorf("first job: %v", err)
 		}
@@ -462,11 +433,7 @@ func TestRunAfterStateWasDeleted(t *testing.T) {
 // A caller who hangs up in the middle harms nobody but itself.
 func TestAbortedRequestsHarmNobody(t *testing.T) {
 	n := newNode(t)
-	for _, dir := range []string{built, n.dir} {
-		if err := os.Chmod(dir, 0o711); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n.open()
 	n.serve()
 	if r := n.event("execjob_begin", "7.node", ""); r.status != 0 {
 		t.Fatal("begin was rejected")
@@ -474,10 +441,8 @@ func TestAbortedRequestsHarmNobody(t *testing.T) {
 	for range 60 {
 		cmd := n.command("report", "7.node")
 		cmd.Dir, cmd.Env = "/", []string{"HOOKHOST_SOCKET=" + n.path("run/s"), "HOOKHOST_CONFIG=/nonexistent"}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ownerUID, Gid: ownerUID}}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmd.SysProcAttr = userOf(ownerUID)
+		must.NoError(t, cmd.Start())
 		time.Sleep(6 * time.Millisecond) // about when it has asked
 		cmd.Process.Kill()
 		cmd.Wait()

@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -15,13 +14,15 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // together lets a laboratory's hosts work together, with n1 as the one that begins jobs.
 func together(h *labHost) string {
 	ca := h.lab.path("ca")
 	h.lab.do(exec.Command(filepath.Join(built, "hookhost"), "cert", "--dir", ca, h.name))
-	return fmt.Sprintf("[sister]\nlisten = \":15020\"\nca = %q\ncert = %q\nkey = %q\nheads = [\"n1\"]\nconnect_timeout = \"3s\"\nanswer_timeout = \"10s\"\nretry = \"1s\"\n",
+	return fmt.Sprintf("[sister]\nlisten = \":15020\"\nca = %q\ncert = %q\nkey = %q\nheads = "+
+		"[\"n1\"]\nconnect_timeout = \"3s\"\nanswer_timeout = \"10s\"\nretry = \"1s\"\n",
 		ca+"/ca.crt", filepath.Join(ca, h.name+".crt"), filepath.Join(ca, h.name+".key"))
 }
 
@@ -29,8 +30,9 @@ func together(h *labHost) string {
 func (l *lab) compile(name string) []library {
 	l.t.Helper()
 	source, err := filepath.Abs("../../testdata/mpi/" + name + ".c")
-	must(l.t, err)
-	list := []library{{name: "Open MPI", mpirun: "mpirun.openmpi", where: name + ".openmpi"}, {name: "MPICH", mpirun: "mpiexec.mpich", where: name + ".mpich"}}
+	must.NoError(l.t, err)
+	list := []library{{name: "Open MPI", mpirun: "mpirun.openmpi", where: name + ".openmpi"},
+		{name: "MPICH", mpirun: "mpiexec.mpich", where: name + ".mpich"}}
 	for i := range list {
 		_, kind, _ := strings.Cut(list[i].where, ".")
 		list[i].where = l.path(list[i].where)
@@ -49,7 +51,8 @@ type spreadJob struct {
 
 // spread makes a job, which the caller starts or runs.
 func (l *lab) spread(id, selected string, command ...string) *spreadJob {
-	j := &spreadJob{labJob: &labJob{l: l, id: id, user: labUser}, args: []string{"run", "--job", id, "-u", labUser, "--report=json", "-l", "select=" + selected}}
+	j := &spreadJob{labJob: &labJob{l: l, id: id, user: labUser},
+		args: []string{"run", "--job", id, "-u", labUser, "--report=json", "-l", "select=" + selected}}
 	for _, h := range l.hosts {
 		j.args = append(j.args, "--host", h.name)
 	}
@@ -71,31 +74,8 @@ func (j *spreadJob) ends(t *testing.T, status int) {
 	t.Logf("stdout:\n%s\nstderr:\n%s", j.stdout.Bytes(), j.stderr.Bytes())
 }
 
-// spreadReport is the part of a report that these tests look at.
-type spreadReport struct {
-	Hosts map[string]struct {
-		CPUTSeconds *float64 `json:"cput_seconds"`
-		OOMKills    *int64   `json:"oom_kills"`
-	}
-	Missing      map[string]string
-	DiagMessages map[string]string `json:"diag_messages"`
-	Notes        []string
-}
-
-func (j *spreadJob) report(t *testing.T, text string) (r spreadReport) {
-	t.Helper()
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "{") {
-			must(t, json.Unmarshal([]byte(line), &r))
-			return r
-		}
-	}
-	t.Fatal("no report")
-	return r
-}
-
 // cput returns the cpu time of all hosts.
-func (r spreadReport) cput() (sum float64) {
+func (r usageReport) cput() (sum float64) {
 	for _, h := range r.Hosts {
 		if h.CPUTSeconds != nil {
 			sum += *h.CPUTSeconds
@@ -104,14 +84,14 @@ func (r spreadReport) cput() (sum float64) {
 	return sum
 }
 
-// lives tells whether a host has the job's cgroup.
+// lives reports whether a host has the job's cgroup.
 func (j *labJob) lives(h *labHost) bool { return exists(h.node.memoryDir(j.id)) }
 
 // nothingIsLeft waits until no host has anything of any job.
 func (l *lab) nothingIsLeft(t *testing.T) {
 	t.Helper()
 	for _, h := range l.hosts {
-		eventually(t, "nothing is left on "+h.name, func() bool {
+		must.Eventually(t, "nothing is left on "+h.name, func() bool {
 			list, err := h.in(h.hookhost("jobs", "--json")...).Output()
 			files, _ := filepath.Glob(h.node.path("run/aux/*"))
 			return err == nil && strings.Contains(string(list), `"jobs":[]`) && len(h.node.jobDirs())+len(files) == 0
@@ -133,32 +113,35 @@ func (h *labHost) killDaemon() {
 	if len(pids) != 1 {
 		h.lab.t.Fatalf("daemons of %s: %v", h.name, pids)
 	}
-	must(h.lab.t, syscall.Kill(pids[0], syscall.SIGKILL))
-	eventually(h.lab.t, h.name+"'s daemon is gone", func() bool { return len(processesNamed(h.hookhost("serve")...)) == 0 })
+	must.NoError(h.lab.t, syscall.Kill(pids[0], syscall.SIGKILL))
+	must.Eventually(h.lab.t, h.name+"'s daemon is gone",
+		func() bool { return len(processesNamed(h.hookhost("serve")...)) == 0 })
 }
 
 // gate is a file that programs of jobs wait for to be gone.
 func (l *lab) gate(t *testing.T) (file string, open func()) {
 	l.gates++
 	file = l.path(fmt.Sprintf("gate-%d", l.gates))
-	must(t, os.WriteFile(file, nil, 0o644))
+	must.NoError(t, os.WriteFile(file, nil, 0o644))
 	open = func() { os.Remove(file) }
 	t.Cleanup(open)
 	return file, open
 }
 
-// What a user does who has several hosts, and what becomes of the job when one of them fails.
-func TestSpread(t *testing.T) {
+// A user with several hosts runs jobs on them, and one of the hosts fails.
+func TestJobOverHostsEndsCleanlyWhicheverFails(t *testing.T) {
 	l := newLab(t, 3, together)
 	first, second := l.hosts[0], l.hosts[1]
 	burns, wheres := l.compile("burn"), l.compile("where")
 	for i, lib := range burns {
 		t.Run(lib.name, func(t *testing.T) {
 			const seconds = 5
-			j := l.spread(fmt.Sprintf("%d.n1", 10+i), "3:ncpus=1:mem=100mb", lib.mpirun, lib.where, strconv.Itoa(seconds))
-			must(t, j.cmd.Start())
+			j := l.spread(fmt.Sprintf("%d.n1", 10+i), "3:ncpus=1:mem=100mb", lib.mpirun, lib.where,
+				strconv.Itoa(seconds))
+			must.NoError(t, j.cmd.Start())
 			for _, h := range l.hosts {
-				eventually(t, "a rank is in the job on "+h.name, func() bool { return len(j.processes(h, filepath.Base(lib.where))) == 1 })
+				must.Eventually(t, "a rank is in the job on "+h.name,
+					func() bool { return len(j.processes(h, filepath.Base(lib.where))) == 1 })
 			}
 			j.ends(t, 0)
 			j.everywhere(t, j.stdout.String())
@@ -166,11 +149,11 @@ func TestSpread(t *testing.T) {
 			for _, word := range strings.Fields(j.stdout.String()) {
 				if text, ok := strings.CutPrefix(word, "cput="); ok {
 					v, err := strconv.ParseFloat(text, 64)
-					must(t, err)
+					must.NoError(t, err)
 					ranks += v
 				}
 			}
-			r := j.report(t, j.stderr.String())
+			r := reportOfHosts(t, j.stderr.String())
 			if len(r.Hosts) != 3 || len(r.Missing) > 0 {
 				t.Errorf("report of %d hosts, missing %v", len(r.Hosts), r.Missing)
 			}
@@ -183,16 +166,17 @@ func TestSpread(t *testing.T) {
 	}
 	t.Run("a rank needs too much memory", func(t *testing.T) {
 		j := l.spread("20.n1", "3:ncpus=1:mem=100mb", burns[0].mpirun, burns[0].where, "0", "1", "300")
-		must(t, j.cmd.Start())
+		must.NoError(t, j.cmd.Start())
 		j.cmd.Wait()
 		t.Logf("%s\n%s", j.stdout.Bytes(), j.stderr.Bytes())
-		r := j.report(t, j.stderr.String())
+		r := reportOfHosts(t, j.stderr.String())
 		for name, h := range r.Hosts {
 			if killed := h.OOMKills != nil && *h.OOMKills > 0; killed != (name == "n2") {
 				t.Errorf("%s: out of memory %v", name, killed)
 			}
 		}
-		if j.cmd.ProcessState.ExitCode() == 0 || len(r.Hosts) != 3 || !strings.Contains(r.DiagMessages["n2"], "mem limit exceeded") || len(r.DiagMessages) != 1 {
+		if j.cmd.ProcessState.ExitCode() == 0 || len(r.Hosts) != 3 ||
+			!strings.Contains(r.DiagMessages["n2"], "mem limit exceeded") || len(r.DiagMessages) != 1 {
 			t.Errorf("status %d, %+v", j.cmd.ProcessState.ExitCode(), r)
 		}
 		if !strings.Contains(j.stderr.String(), "\nn2: ") {
@@ -202,21 +186,23 @@ func TestSpread(t *testing.T) {
 	})
 	t.Run("walltime", func(t *testing.T) {
 		told := l.path("home/told")
-		j := l.spread("30.n1", "3:ncpus=1:mem=100mb,walltime=5,walltime_signal=USR1@3,kill_delay=30", "bash", "-c", `trap : TERM USR1; "$@"`, "-",
+		j := l.spread("30.n1", "3:ncpus=1:mem=100mb,walltime=5,walltime_signal=USR1@3,kill_delay=30", "bash", "-c",
+			`trap : TERM USR1; "$@"`, "-",
 			filepath.Join(built, "hookhost-remsh"), "n2", `trap 'echo warned >>`+told+`' USR1
 trap 'sleep 1; echo saved >>`+told+`; exit 7' TERM
 while :; do sleep 0.1; done`)
-		must(t, j.cmd.Start())
+		must.NoError(t, j.cmd.Start())
 		j.ends(t, 7)
 		text, err := os.ReadFile(told)
-		if lines := strings.Fields(string(text)); err != nil || len(lines) < 2 || lines[0] != "warned" || lines[len(lines)-1] != "saved" {
+		if lines := strings.Fields(string(text)); err != nil || len(lines) < 2 || lines[0] != "warned" ||
+			lines[len(lines)-1] != "saved" {
 			t.Errorf("the program on n2 wrote %q, %v; want that it was warned, and that it could save", text, err)
 		}
 		l.nothingIsLeft(t)
 	})
 	t.Run("a host rejects", func(t *testing.T) {
 		j := l.spread("21.n1", "1:ncpus=1:mem=50mb+1:ncpus=1:mem=1000tb+1:ncpus=1:mem=50mb", "true")
-		must(t, j.cmd.Start())
+		must.NoError(t, j.cmd.Start())
 		j.ends(t, 125)
 		if !strings.Contains(j.stderr.String(), "n2: execjob_begin request rejected by 'cgroup': mem requested") {
 			t.Error("it does not say who rejected it and why")
@@ -227,13 +213,15 @@ while :; do sleep 0.1; done`)
 	t.Run("a daemon is killed in mid-job", func(t *testing.T) {
 		file, open := l.gate(t)
 		j := l.spread("30.n1", "3:ncpus=1:mem=100mb", wheres[0].mpirun, wheres[0].where, file, "0")
-		must(t, j.cmd.Start())
-		eventually(t, "a rank is in the job on n2", func() bool { return len(j.processes(second, "where.openmpi")) == 1 })
+		must.NoError(t, j.cmd.Start())
+		must.Eventually(t, "a rank is in the job on n2",
+			func() bool { return len(j.processes(second, "where.openmpi")) == 1 })
 		second.killDaemon()
 		other := l.spread("31.n1", "3:ncpus=1:mem=50mb", "true")
-		must(t, other.cmd.Start())
+		must.NoError(t, other.cmd.Start())
 		other.ends(t, 125)
-		if !strings.Contains(other.stderr.String(), "n2: ") || !strings.Contains(other.stderr.String(), "connection refused") {
+		if !strings.Contains(other.stderr.String(), "n2: ") ||
+			!strings.Contains(other.stderr.String(), "connection refused") {
 			t.Error("it does not say that n2 could not be reached")
 		}
 		second.serve()
@@ -242,7 +230,8 @@ while :; do sleep 0.1; done`)
 		}
 		open()
 		j.ends(t, 0)
-		if r := j.report(t, j.stderr.String()); len(r.Hosts) != 3 || len(r.Missing) > 0 || r.Hosts["n2"].CPUTSeconds == nil {
+		if r := reportOfHosts(t, j.stderr.String()); len(r.Hosts) != 3 || len(r.Missing) > 0 ||
+			r.Hosts["n2"].CPUTSeconds == nil {
 			t.Errorf("%+v", r)
 		}
 		l.nothingIsLeft(t)
@@ -252,32 +241,34 @@ while :; do sleep 0.1; done`)
 		defer mend()
 		j := l.spread("40.n1", "3:ncpus=1:mem=50mb", "true")
 		began := time.Now()
-		must(t, j.cmd.Start())
+		must.NoError(t, j.cmd.Start())
 		j.ends(t, 125)
 		t.Logf("rejected after %v", time.Since(began))
 		if !strings.Contains(j.stderr.String(), "n2: ") {
 			t.Error("it does not say that n2 could not be reached")
 		}
 		for _, h := range []*labHost{first, l.hosts[2]} {
-			eventually(t, "nothing is left on "+h.name, func() bool { return !j.lives(h) })
+			must.Eventually(t, "nothing is left on "+h.name, func() bool { return !j.lives(h) })
 		}
 		mend()
 		l.nothingIsLeft(t)
 	})
 	t.Run("a host is cut off while the job runs, and when it ends", func(t *testing.T) {
 		file, open := l.gate(t)
-		j := l.spread("50.n1", "3:ncpus=1:mem=50mb", "sh", "-c", filepath.Join(built, "hookhost-remsh")+" n2 sleep 1000 & while test -e "+file+"; do sleep 0.1; done")
-		must(t, j.cmd.Start())
-		eventually(t, "the job is on n2", func() bool { return len(j.processes(second, "sleep")) == 1 })
+		j := l.spread("50.n1", "3:ncpus=1:mem=50mb", "sh", "-c", filepath.Join(built, "hookhost-remsh")+
+			" n2 sleep 1000 & while test -e "+file+"; do sleep 0.1; done")
+		must.NoError(t, j.cmd.Start())
+		must.Eventually(t, "the job is on n2", func() bool { return len(j.processes(second, "sleep")) == 1 })
 		mend := second.cut()
-		report := func() spreadReport {
-			return j.report(t, first.run(t, first.in(first.hookhost("report", j.id, "--format=json")...)).stdout)
+		report := func() usageReport {
+			return reportOfHosts(t, first.run(t, first.in(first.hookhost("report", j.id, "--format=json")...)).stdout)
 		}
 		if r := report(); r.Missing["n2"] == "" || len(r.Missing) != 1 {
 			t.Errorf("cut off: missing %v", r.Missing)
 		}
 		mend()
-		eventually(t, "n2 tells again", func() bool { r := report(); return len(r.Missing) == 0 && len(r.Hosts) == 3 })
+		must.Eventually(t, "n2 tells again",
+			func() bool { r := report(); return len(r.Missing) == 0 && len(r.Hosts) == 3 })
 		if len(j.processes(second, "sleep")) != 1 {
 			t.Error("the job on n2 is gone")
 		}
@@ -285,7 +276,7 @@ while :; do sleep 0.1; done`)
 		defer mend()
 		open()
 		j.ends(t, 0)
-		if r := j.report(t, j.stderr.String()); r.Missing["n2"] == "" || len(r.Missing) != 1 {
+		if r := reportOfHosts(t, j.stderr.String()); r.Missing["n2"] == "" || len(r.Missing) != 1 {
 			t.Errorf("at its end: missing %v", r.Missing)
 		}
 		if !j.lives(second) || j.lives(first) || j.lives(l.hosts[2]) {
@@ -297,12 +288,12 @@ while :; do sleep 0.1; done`)
 	t.Run("the first host's daemon is killed in mid-job", func(t *testing.T) {
 		file, open := l.gate(t)
 		j := l.spread("55.n1", "3:ncpus=1:mem=50mb", "sh", "-c", "while test -e "+file+"; do sleep 0.1; done")
-		must(t, j.cmd.Start())
-		eventually(t, "the job runs", func() bool { return len(j.processes(first, "sleep")) > 0 })
+		must.NoError(t, j.cmd.Start())
+		must.Eventually(t, "the job runs", func() bool { return len(j.processes(first, "sleep")) > 0 })
 		first.killDaemon()
 		open()
 		j.ends(t, 0) // by run itself
-		if r := j.report(t, j.stderr.String()); len(r.Hosts) != 3 || len(r.Missing) > 0 {
+		if r := reportOfHosts(t, j.stderr.String()); len(r.Hosts) != 3 || len(r.Missing) > 0 {
 			t.Errorf("%+v", r)
 		}
 		for _, h := range l.hosts {
@@ -316,17 +307,18 @@ while :; do sleep 0.1; done`)
 	t.Run("the first host's daemon and run are killed", func(t *testing.T) {
 		file, _ := l.gate(t)
 		j := l.spread("60.n1", "3:ncpus=1:mem=100mb", wheres[0].mpirun, wheres[0].where, file, "0")
-		must(t, j.cmd.Start())
+		must.NoError(t, j.cmd.Start())
 		for _, h := range l.hosts {
-			eventually(t, "a rank is in the job on "+h.name, func() bool { return len(j.processes(h, "where.openmpi")) == 1 })
+			must.Eventually(t, "a rank is in the job on "+h.name,
+				func() bool { return len(j.processes(h, "where.openmpi")) == 1 })
 		}
 		run := processesNamed(first.hookhost(j.args...)...)
 		if len(run) != 1 {
 			t.Fatalf("run: %v", run)
 		}
 		first.killDaemon()
-		must(t, syscall.Kill(run[0], syscall.SIGKILL))
-		eventually(t, "run is gone", func() bool { return len(processesNamed(first.hookhost(j.args...)...)) == 0 })
+		must.NoError(t, syscall.Kill(run[0], syscall.SIGKILL))
+		must.Eventually(t, "run is gone", func() bool { return len(processesNamed(first.hookhost(j.args...)...)) == 0 })
 		if !j.lives(second) {
 			t.Error("n2 has ended a job of which its head has said nothing")
 		}
@@ -336,7 +328,7 @@ while :; do sleep 0.1; done`)
 	})
 }
 
-// What is wrong with hosts is said before anything of the job is there.
+// A mistake in the hosts is said before anything of the job is there.
 func TestRunHostsRefused(t *testing.T) {
 	n := newNode(t, "[host]\nnode = \"n1\"")
 	for _, tt := range []struct {
@@ -344,7 +336,8 @@ func TestRunHostsRefused(t *testing.T) {
 		status int
 		want   string
 	}{
-		{[]string{"--host", "n2", "--host", "n1", "-l", "select=2:ncpus=1"}, 125, "run: --host n2: the first host has to be this one, which is n1"},
+		{[]string{"--host", "n2", "--host", "n1", "-l", "select=2:ncpus=1"}, 125,
+			"run: --host n2: the first host has to be this one, which is n1"},
 		{[]string{"--host", "n1,n2"}, 2, "run: --host n2: it gets none of 1 chunk"},
 		{[]string{"--host", "n1,n1.cluster", "-l", "select=2:ncpus=1"}, 2, "it is there already, as n1"},
 		{[]string{"--host", "n1,n2", "-l", "select=2:ncpus=1"}, 125, "docs/sisters.md"},
@@ -359,26 +352,28 @@ func TestRunHostsRefused(t *testing.T) {
 	if r := n.hookhost("cert", "--dir", ca, "n1"); r.status != 0 {
 		t.Fatalf("cert: %+v", r)
 	}
-	n = newNode(t, "[host]\nnode = \"n1\"", "[sister]", fmt.Sprintf("ca = %q\ncert = %q\nkey = %q", ca+"/ca.crt", ca+"/n1.crt", ca+"/n1.key"))
+	n = newNode(t, "[host]\nnode = \"n1\"", "[sister]",
+		fmt.Sprintf("ca = %q\ncert = %q\nkey = %q", ca+"/ca.crt", ca+"/n1.crt", ca+"/n1.key"))
 	r := n.hookhost("run", "--host", "n1,n2", "-l", "select=2:ncpus=1", "--", "true")
 	if r.status != 125 || !strings.Contains(r.stderr, ": n2: call host: ") { // the daemon here was started for it
 		t.Errorf("without a daemon there: %+v", r)
 	}
 }
 
-// attachesThere attaches processes of another host, there and from the first host; what must not be attached is refused, logged and counted.
+// attachesThere attaches processes of another host, there and from the first host; what must not
+// be attached is refused, logged and counted.
 func (l *lab) attachesThere(t *testing.T) {
 	first, second := l.hosts[0], l.hosts[1]
 	file, open := l.gate(t)
 	j := l.spread("70.n1", "3:ncpus=1:mem=50mb", "sh", "-c", "while test -e "+file+"; do sleep 0.1; done")
-	must(t, j.cmd.Start())
-	eventually(t, "the job runs", func() bool { return len(j.processes(first, "sleep")) > 0 })
+	must.NoError(t, j.cmd.Start())
+	must.Eventually(t, "the job runs", func() bool { return len(j.processes(first, "sleep")) > 0 })
 	hookhost := filepath.Join(built, "hookhost")
 	// start starts a program of a user's on n2 and returns its number there.
 	start := func(user string, env ...string) string {
 		cmd := second.as(user, append(append([]string{"env"}, env...), "sh", "-c", "echo $$; exec sleep 1000")...)
 		stdout, err := cmd.StdoutPipe()
-		must(t, err, cmd.Start())
+		must.NoError(t, err, cmd.Start())
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		return newLines(stdout).next(t)
 	}
@@ -395,11 +390,11 @@ func (l *lab) attachesThere(t *testing.T) {
 		t.Errorf("in the job on n2: %v", in)
 	}
 	client, err := api.Dial(second.node.path("run/s"))
-	must(t, err)
+	must.NoError(t, err)
 	defer client.Close()
 	refused := func() map[string]int64 {
 		info, err := client.Node(t.Context())
-		must(t, err)
+		must.NoError(t, err)
 		return info.Refused
 	}
 	before := refused()
@@ -410,21 +405,25 @@ func (l *lab) attachesThere(t *testing.T) {
 		{"somebody else's", labUser, start(labOther, "PBS_JOBID="+j.id), "n2: attach pid"},
 		{"one that is not there", labUser, "4000000", "n2: attach pid 4000000: no such process"},
 	} {
-		if r := attach(first, tt.user, "-h", "n2", "-p", tt.pid); r.status != 1 || !strings.Contains(r.stderr, "tm_attach: TM_E") || !strings.Contains(r.stderr, tt.want) {
+		if r := attach(first, tt.user, "-h", "n2", "-p", tt.pid); r.status != 1 ||
+			!strings.Contains(r.stderr, "tm_attach: TM_E") || !strings.Contains(r.stderr, tt.want) {
 			t.Errorf("%s: %+v", tt.name, r)
 		}
 	}
-	if r := attach(first, labOther, "-h", "n2", "-p", start(labOther)); r.status != 1 || !strings.Contains(r.stderr, "TM_ENOTFOUND") {
+	if r := attach(first, labOther, "-h", "n2", "-p", start(labOther)); r.status != 1 ||
+		!strings.Contains(r.stderr, "TM_ENOTFOUND") {
 		t.Errorf("into another's job: %+v", r)
 	}
 	if r := attach(first, labUser, "-h", "n9", "-p", "2"); r.status != 1 {
 		t.Errorf("on a host that is none of the job's: %+v", r)
 	}
 	after := refused()
-	if owner, none := after["TM_EOWNER"]-before["TM_EOWNER"], after["TM_ENOPROC"]-before["TM_ENOPROC"]; owner != 2 || none != 1 {
+	if owner, none := after["TM_EOWNER"]-before["TM_EOWNER"], after["TM_ENOPROC"]-before["TM_ENOPROC"]; owner != 2 ||
+		none != 1 {
 		t.Errorf("n2 has counted %d and %d refusals, want 2 and 1", owner, none)
 	}
-	if log, _ := os.ReadFile(l.path("n2.hookhost-1.log")); !strings.Contains(string(log), `peer="host n1"`) || !strings.Contains(string(log), "kind=TM_ENOPROC") {
+	if log, _ := os.ReadFile(l.path("n2.hookhost-1.log")); !strings.Contains(string(log), `peer="host n1"`) ||
+		!strings.Contains(string(log), "kind=TM_ENOPROC") {
 		t.Error("n2's log does not tell of them")
 	}
 	if in := j.processes(second, ""); len(in) != 2 {

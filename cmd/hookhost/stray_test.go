@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // nap is a sleep on a host that is told from others by how long it sleeps.
@@ -37,7 +38,7 @@ func (h *labHost) nap(t *testing.T) *nap {
 func (s *nap) start(cmd *exec.Cmd) *nap {
 	s.t.Helper()
 	cmd.Args = append(cmd.Args, "sleep", s.time)
-	must(s.t, cmd.Start())
+	must.NoError(s.t, cmd.Start())
 	s.t.Cleanup(func() {
 		for _, pid := range processesNamed("sleep", s.time) { // its own number: the command's may be another's
 			syscall.Kill(pid, syscall.SIGKILL)
@@ -45,7 +46,7 @@ func (s *nap) start(cmd *exec.Cmd) *nap {
 		cmd.Cancel()
 		cmd.Wait()
 	})
-	eventually(s.t, "sleep "+s.time+" runs", s.lives)
+	must.Eventually(s.t, "sleep "+s.time+" runs", s.lives)
 	return s
 }
 
@@ -59,12 +60,12 @@ func (s *nap) pid() int {
 		s.t.Fatalf("sleep %s: %v", s.time, pids)
 	}
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pids[0]))
-	must(s.t, err)
+	must.NoError(s.t, err)
 	for line := range strings.Lines(string(b)) {
 		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
 			all := strings.Fields(rest)
 			pid, err := strconv.Atoi(all[len(all)-1])
-			must(s.t, err)
+			must.NoError(s.t, err)
 			return pid
 		}
 	}
@@ -81,25 +82,26 @@ func (s *nap) isIn(j *labJob) bool {
 func (j *labJob) seen(t *testing.T, h *labHost) api.Job {
 	t.Helper()
 	c, err := api.Dial(h.node.path("run/s"))
-	must(t, err)
+	must.NoError(t, err)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err = c.Report(ctx, j.id) // measured now
-	must(t, err)
+	must.NoError(t, err)
 	job, err := c.Job(ctx, j.id)
-	must(t, err)
+	must.NoError(t, err)
 	return job
 }
 
-// noted tells whether a job's report on a host has that note about the sleep.
+// noted reports whether a job's report on a host has that note about the sleep.
 func (s *nap) noted(j *labJob, format string) bool {
 	s.t.Helper()
 	return slices.Contains(j.seen(s.t, s.host).Notes, fmt.Sprintf(format, s.pid()))
 }
 
-// What gets out of a job comes back into it, and what is none of it is left alone.
-func TestStrays(t *testing.T) {
+// A process that gets out of a job comes back into it. A process that is none of the job's is left
+// alone.
+func TestStraysComeBackIntoTheirJob(t *testing.T) {
 	l := newLab(t, 2, together)
 	for _, h := range l.hosts {
 		h.must(h.hookhost("hook", "set", "mpi", "freq=1")...)
@@ -108,8 +110,9 @@ func TestStrays(t *testing.T) {
 	first, second := l.hosts[0], l.hosts[1]
 	cron := l.path("cron")
 	b, err := os.ReadFile("/bin/bash")
-	must(t, err, os.WriteFile(cron, b, 0o755))
-	child := fmt.Sprintf("setpriv --reuid %d --regid %d --clear-groups env PBS_JOBID=%s \"$@\" & wait", labUID, labUID, j.id)
+	must.NoError(t, err, os.WriteFile(cron, b, 0o755))
+	child := fmt.Sprintf("setpriv --reuid %d --regid %d --clear-groups env PBS_JOBID=%s \"$@\" & wait", labUID, labUID,
+		j.id)
 
 	left := map[string]*nap{
 		"a login":               second.nap(t).start(first.as(labUser, "ssh", "n2")),
@@ -123,16 +126,16 @@ func TestStrays(t *testing.T) {
 		"environment": second.nap(t).start(second.as(labUser, "setsid", "-f", "env", "PBS_JOBID="+j.id)),
 	}
 	for how, s := range taken {
-		eventually(t, "what belongs to the job by its "+how+" is in it", func() bool { return s.isIn(j) })
-		eventually(t, "the note about "+how, func() bool { return s.noted(j, "adopted pid %d (sleep): "+how) })
+		must.Eventually(t, "what belongs to the job by its "+how+" is in it", func() bool { return s.isIn(j) })
+		must.Eventually(t, "the note about "+how, func() bool { return s.noted(j, "adopted pid %d (sleep): "+how) })
 	}
 	lost := left["nobody knows whose"]
-	eventually(t, "the note about what nobody knows", func() bool {
+	must.Eventually(t, "the note about what nobody knows", func() bool {
 		return lost.noted(j, "pid %d (sleep) of the job's owner is outside of the job: nothing says what it belongs to")
 	})
 	// All the others are older than this one: whatever is done about them was done before.
 	last := second.nap(t).start(j.command(nil, "ssh", "n2"))
-	eventually(t, "a later one is in the job", func() bool { return last.isIn(j) })
+	must.Eventually(t, "a later one is in the job", func() bool { return last.isIn(j) })
 	usage := j.seen(t, second).Hosts["n2"]
 	if usage == nil || usage.Strays < 1 || usage.ProcessesAttached < 3 {
 		t.Errorf("usage: %+v", usage)
@@ -149,21 +152,22 @@ func TestStrays(t *testing.T) {
 
 	t.Run("another host's word", func(t *testing.T) {
 		c, err := api.Dial(first.node.path("run/s"))
-		must(t, err)
+		must.NoError(t, err)
 		defer c.Close()
 		for what, s := range left {
 			var refused *api.Error
-			if _, err := c.AttachOn(t.Context(), "n2", j.id, s.pid()); !errors.As(err, &refused) || refused.Kind != api.KindTMOwner {
+			if _, err := c.Attach(t.Context(), "n2", j.id, s.pid()); !errors.As(err, &refused) ||
+				refused.Kind != api.KindTMOwner {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
 		for how, s := range taken { // once more
-			if _, err := c.AttachOn(t.Context(), "n2", j.id, s.pid()); err != nil {
+			if _, err := c.Attach(t.Context(), "n2", j.id, s.pid()); err != nil {
 				t.Errorf("%s: %v", how, err)
 			}
 		}
 		fresh := second.nap(t).start(second.as(labUser, "setsid", "-f", "env", "PBS_JOBID="+j.id))
-		if _, err := c.AttachOn(t.Context(), "n2", j.id, fresh.pid()); err != nil || !fresh.isIn(j) {
+		if _, err := c.Attach(t.Context(), "n2", j.id, fresh.pid()); err != nil || !fresh.isIn(j) {
 			t.Errorf("one whose environment is evidence: in the job: %v, %v", fresh.isIn(j), err)
 		}
 	})
@@ -189,7 +193,7 @@ func TestStrays(t *testing.T) {
 }
 
 // Each host tells which ranks it had.
-func TestRanks(t *testing.T) {
+func TestRanksAreToldByEachHost(t *testing.T) {
 	l := newLab(t, 2)
 	libraries := l.libraries()
 	j := l.begin(t, "77.lab", labUser, labUID)
@@ -198,7 +202,7 @@ func TestRanks(t *testing.T) {
 			h := j.hold(t, lib, "0")
 			name := filepath.Base(lib.where)
 			for i, host := range l.hosts {
-				eventually(t, "the rank on "+host.name+" is told", func() bool {
+				must.Eventually(t, "the rank on "+host.name+" is told", func() bool {
 					usage := j.seen(t, host).Hosts[host.name]
 					return usage != nil && slices.ContainsFunc(usage.Ranks, func(r hostapi.RankUsage) bool {
 						return r.Rank == i && strings.HasPrefix(name, r.Comm) && r.PID > 0
@@ -222,32 +226,37 @@ func TestSSHToTheOwnHost(t *testing.T) {
 	const apart = `'exec "$@" <&- >&- 2>&-'`
 	named := l.path("hookhost")
 	b, err := os.ReadFile("/bin/bash")
-	must(t, err, os.WriteFile(named, b, 0o755))
+	must.NoError(t, err, os.WriteFile(named, b, 0o755))
 	taken := map[string]*nap{
-		"a connection that lives":                       h.nap(t).start(j.command(nil, "ssh", "n1")),
-		"the same, and the environment says nothing":    h.nap(t).start(j.command(nil, "ssh", "n1", "env", "-i")),
-		"the same, and the environment says a lie":      h.nap(t).start(j.command(nil, "ssh", "n1", "SSH_CONNECTION='203.0.113.5 1 203.0.113.6 22'")),
-		"the same, below what a user has called a name": h.nap(t).start(j.command(nil, "ssh", "n1", "env", "-i", named, "-c", `'"$@"; :'`, "hookhost")),
+		"a connection that lives":                    h.nap(t).start(j.command(nil, "ssh", "n1")),
+		"the same, and the environment says nothing": h.nap(t).start(j.command(nil, "ssh", "n1", "env", "-i")),
+		"the same, and the environment says a lie": h.nap(t).start(j.command(nil, "ssh", "n1",
+			"SSH_CONNECTION='203.0.113.5 1 203.0.113.6 22'")),
+		"the same, below what a user has called a name": h.nap(t).start(j.command(nil, "ssh", "n1", "env", "-i", named,
+			"-c", `'"$@"; :'`, "hookhost")),
 	}
 	reported := map[string]*nap{
-		"it came by ssh, and nothing says from which job or login":  h.nap(t).start(j.command(nil, "ssh", "n1", "setsid", "-f", "sh", "-c", apart, "sh")),
-		"it came by ssh, and nothing says from which job or login ": h.nap(t).start(j.command(nil, "ssh", "n1", "setsid", "-f", "env", "-i", "SSH_CONNECTION='203.0.113.5 1 203.0.113.6 22'", "sh", "-c", apart, "sh")),
-		"nothing says what it belongs to":                           h.nap(t).start(j.command(nil, "ssh", "n1", "setsid", "-f", "env", "-i", "sh", "-c", apart, "sh")),
+		"it came by ssh, and nothing says from which job or login": h.nap(t).start(j.command(nil, "ssh", "n1",
+			"setsid", "-f", "sh", "-c", apart, "sh")),
+		"it came by ssh, and nothing says from which job or login ": h.nap(t).start(j.command(nil, "ssh", "n1",
+			"setsid", "-f", "env", "-i", "SSH_CONNECTION='203.0.113.5 1 203.0.113.6 22'", "sh", "-c", apart, "sh")),
+		"nothing says what it belongs to": h.nap(t).start(j.command(nil, "ssh", "n1", "setsid", "-f", "env", "-i", "sh",
+			"-c", apart, "sh")),
 	}
 	login := h.nap(t).start(h.as(labUser, "ssh", "n1"))
 	for how, s := range taken {
-		eventually(t, how+": it is in the job", func() bool { return s.isIn(j) })
+		must.Eventually(t, how+": it is in the job", func() bool { return s.isIn(j) })
 	}
-	eventually(t, "the notes of those that are in the job", func() bool {
+	must.Eventually(t, "the notes of those that are in the job", func() bool {
 		return strings.Count(strings.Join(j.seen(t, h).Notes, "\n"), ": ssh from n1") >= len(taken)
 	})
 	for why, s := range reported {
-		eventually(t, strings.TrimSpace(why)+": the note", func() bool {
+		must.Eventually(t, strings.TrimSpace(why)+": the note", func() bool {
 			return s.noted(j, "pid %d (sleep) of the job's owner is outside of the job: "+strings.TrimSpace(why))
 		})
 	}
 	last := h.nap(t).start(j.command(nil, "ssh", "n1")) // all that was before it was looked at
-	eventually(t, "a later one is in the job", func() bool { return last.isIn(j) })
+	must.Eventually(t, "a later one is in the job", func() bool { return last.isIn(j) })
 	if login.isIn(j) || strings.Contains(strings.Join(j.seen(t, h).Notes, "\n"), fmt.Sprintf("pid %d ", login.pid())) {
 		t.Errorf("a login is taken for a stray")
 	}

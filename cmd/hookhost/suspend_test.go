@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // background is a `hookhost run` that goes on beside the test.
@@ -33,16 +34,12 @@ func (n *node) start(args ...string) *background {
 	b := &background{n: n}
 	cmd := n.command(args...)
 	said, err := os.CreateTemp(n.dir, "said")
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	cmd.Stdout, cmd.Stderr = said, &b.stderr
 	if b.stdin, err = cmd.StdinPipe(); err != nil {
 		n.t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, cmd.Start())
 	b.pid, b.wait, b.said = cmd.Process.Pid, cmd.Wait, said.Name()
 	n.t.Cleanup(func() {
 		if cmd.ProcessState == nil {
@@ -50,7 +47,7 @@ func (n *node) start(args ...string) *background {
 			cmd.Wait()
 		}
 	})
-	eventually(n.t, strings.Join(args, " ")+" says something", func() bool {
+	must.Eventually(n.t, strings.Join(args, " ")+" says something", func() bool {
 		info, err := said.Stat()
 		return err == nil && info.Size() > 0
 	})
@@ -61,30 +58,27 @@ func (n *node) start(args ...string) *background {
 func (b *background) output() string {
 	b.n.t.Helper()
 	text, err := os.ReadFile(b.said)
-	if err != nil {
-		b.n.t.Fatal(err)
-	}
+	must.NoError(b.n.t, err)
 	return string(text)
 }
 
 // await waits until the job has said text.
 func (b *background) await(text string) {
 	b.n.t.Helper()
-	eventually(b.n.t, "the job says "+text, func() bool { return strings.Contains(b.output(), text) })
+	must.Eventually(b.n.t, "the job says "+text, func() bool { return strings.Contains(b.output(), text) })
 }
 
 func (b *background) signal(sig syscall.Signal) {
 	b.n.t.Helper()
-	if err := syscall.Kill(b.pid, sig); err != nil {
-		b.n.t.Fatal(err)
-	}
+	must.NoError(b.n.t, syscall.Kill(b.pid, sig))
 }
 
-// suspend sends ^Z and waits until the run has stopped itself, as a shell does: a SIGCONT before that would be lost.
+// suspend sends ^Z and waits until the run has stopped itself, as a shell does: a SIGCONT before
+// that would be lost.
 func (b *background) suspend() {
 	b.n.t.Helper()
 	b.signal(syscall.SIGTSTP)
-	eventually(b.n.t, "the run stops", func() bool {
+	must.Eventually(b.n.t, "the run stops", func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.pid))
 		return err == nil && bytes.Contains(stat, []byte(") T "))
 	})
@@ -99,32 +93,45 @@ func (b *background) report(t *testing.T) usageReport {
 	return result{stderr: b.stderr.String()}.report(t)
 }
 
-// tell sends an event to the daemon.
-func (n *node) tell(name, text string) result {
+// send sends an event to the daemon.
+func (n *node) send(name, text string) result {
 	n.t.Helper()
 	cmd := n.command("event", name)
 	cmd.Stdin = strings.NewReader(text)
 	return n.finish(cmd)
 }
 
+// listedJob is a job of `hookhost jobs --json`, as far as tests look at it.
+type listedJob struct {
+	Job     struct{ ID string }
+	Phase   string
+	Elapsed float64  `json:"elapsed_seconds"`
+	Limit   float64  `json:"walltime_limit_seconds"`
+	Left    *float64 `json:"walltime_left_seconds"`
+	Hosts   map[string]struct {
+		OOMKills int64 `json:"oom_kills"`
+	}
+}
+
+// listed returns a job of `hookhost jobs`, an empty one when it is not there.
+func (n *node) listed(id string) (found listedJob) {
+	n.t.Helper()
+	var list struct{ Jobs []listedJob }
+	out, err := n.command("jobs", "--json").Output()
+	must.NoError(n.t, err)
+	must.NoError(n.t, json.Unmarshal(out, &list))
+	for _, j := range list.Jobs {
+		if j.Job.ID == id {
+			return j
+		}
+	}
+	return listedJob{}
+}
+
 // state is the state of a job in `hookhost jobs`, "" when it is not there.
 func (n *node) state(id string) string {
 	n.t.Helper()
-	var list struct {
-		Jobs []struct {
-			Job   struct{ ID string }
-			Phase string
-		}
-	}
-	if err := json.Unmarshal([]byte(n.hookhost("jobs", "--json").stdout), &list); err != nil {
-		n.t.Fatal(err)
-	}
-	for _, j := range list.Jobs {
-		if j.Job.ID == id {
-			return j.Phase
-		}
-	}
-	return ""
+	return n.listed(id).Phase
 }
 
 // frozen tells what the kernel says of a job, in whichever freezer it is.
@@ -147,17 +154,17 @@ func (n *node) frozen(id string) bool {
 func (n *node) ticks(name string) int {
 	n.t.Helper()
 	b, err := os.ReadFile(n.path(name))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	return len(b)
 }
 
-// TestSuspend stops a job by ^Z of its `hookhost run`: every process of it stands, also the one that left its session and
-// takes its own SIGCONT; its cpus are another job's meanwhile; then it goes on, and that time is not its walltime.
-func TestSuspend(t *testing.T) {
+// TestSuspendedRunStandsAndItsTimeIsNotCounted stops a job by ^Z of its `hookhost run`. Every
+// process of it stands, also the one that left its session and takes its own SIGCONT. The job's
+// cpus are another job's meanwhile. Then the job goes on, and that time is not its walltime.
+func TestSuspendedRunStandsAndItsTimeIsNotCounted(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
-		// The daemon of the job continues the leader as often as it can, which a SIGSTOP alone would not withstand.
+		// The daemon of the job continues the leader as often as it can, which a SIGSTOP alone
+		// would not withstand.
 		script := fmt.Sprintf(`setsid sh -c 'while kill -CONT $0 2>/dev/null; do printf x >> %s; sleep 0.02; done' $$ &
 echo started
 while ! [ -e %s ]; do printf x >> %s; sleep 0.05; done
@@ -168,7 +175,7 @@ exit 0`, n.path("daemon"), n.path("enough"), n.path("leader"))
 		if r := n.hookhost("run", "--report=none", "-l", "ncpus="+cpus, "--", "true"); r.status != 125 {
 			t.Errorf("a job beside one that has all cpus: status %d", r.status)
 		}
-		eventually(t, "both run", func() bool { return exists(n.path("daemon")) && exists(n.path("leader")) })
+		must.Eventually(t, "both run", func() bool { return exists(n.path("daemon")) && exists(n.path("leader")) })
 		job.suspend()
 		if frozen, state := n.frozen("71.x"), n.state("71.x"); !frozen || state != "suspended" {
 			t.Errorf("frozen %v, state %q", frozen, state)
@@ -184,18 +191,18 @@ exit 0`, n.path("daemon"), n.path("enough"), n.path("leader"))
 		}
 		stood := time.Since(stopped)
 		job.signal(syscall.SIGCONT)
-		eventually(t, "the job runs on", func() bool { return n.ticks("leader") > leader && n.ticks("daemon") > daemon })
+		must.Eventually(t, "the job runs on",
+			func() bool { return n.ticks("leader") > leader && n.ticks("daemon") > daemon })
 		if s := n.state("71.x"); s != "running" {
 			t.Errorf("after it was resumed its state is %q", s)
 		}
-		if err := os.WriteFile(n.path("enough"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(n.path("enough"), nil, 0o600))
 		rep := job.report(t)
 		ran := time.Since(began) - stood
 		var hours, minutes, seconds int
 		_, err := fmt.Sscanf(fmt.Sprint(rep.ResourcesUsed["walltime"]), "%d:%d:%d", &hours, &minutes, &seconds)
-		if wall := time.Duration(3600*hours+60*minutes+seconds) * time.Second; err != nil || wall > ran+500*time.Millisecond {
+		if wall := time.Duration(3600*hours+60*minutes+seconds) * time.Second; err != nil ||
+			wall > ran+500*time.Millisecond {
 			t.Errorf("walltime %v, %v; it ran for %v and stood for %v", rep.ResourcesUsed["walltime"], err, ran, stood)
 		}
 		if !strings.Contains(strings.Join(rep.Notes, "\n"), "suspended for ") {
@@ -207,7 +214,8 @@ exit 0`, n.path("daemon"), n.path("enough"), n.path("leader"))
 // A suspended job can be ended at once: on request it takes its SIGTERM.
 func TestSuspendedJobTerminates(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
-		job := n.start("run", "--job", "72.x", "--report=json", "--", "sh", "-c", "trap 'echo last words; exit 0' TERM; echo started; while :; do sleep 0.05; done")
+		job := n.start("run", "--job", "72.x", "--report=json", "--", "sh", "-c",
+			"trap 'echo last words; exit 0' TERM; echo started; while :; do sleep 0.05; done")
 		job.suspend()
 		if !n.frozen("72.x") {
 			t.Error("the job is not frozen")
@@ -234,7 +242,7 @@ func TestSuspendByEvent(t *testing.T) {
 		{"execjob_postsuspend", "suspended", true}, {"execjob_postsuspend", "suspended", true},
 		{"execjob_preresume", "running", false}, {"execjob_preresume", "running", false},
 	} {
-		if r := n.tell(step.event, `{"job": {"id": "73.x"}}`); r.status != 0 {
+		if r := n.send(step.event, `{"job": {"id": "73.x"}}`); r.status != 0 {
 			t.Errorf("%s: %+v", step.event, r)
 		}
 		if frozen, state := n.frozen("73.x"), n.state("73.x"); frozen != step.frozen || state != step.state {
@@ -249,10 +257,11 @@ func TestSuspendByEvent(t *testing.T) {
 func TestSuspendedJobSurvivesTheDaemon(t *testing.T) {
 	n := newNode(t)
 	d := n.serve()
-	if r := n.tell("execjob_begin", `{"job": {"id": "74.x", "owner": {"user": "root"}, "resource_list": {"ncpus": "1"}}}`); r.status != 0 {
+	if r := n.send("execjob_begin",
+		`{"job": {"id": "74.x", "owner": {"user": "root"}, "resource_list": {"ncpus": "1"}}}`); r.status != 0 {
 		t.Fatal(r)
 	}
-	if r := n.tell("execjob_postsuspend", `{"job": {"id": "74.x"}}`); r.status != 0 {
+	if r := n.send("execjob_postsuspend", `{"job": {"id": "74.x"}}`); r.status != 0 {
 		t.Fatal(r)
 	}
 	d.kill()
@@ -260,18 +269,19 @@ func TestSuspendedJobSurvivesTheDaemon(t *testing.T) {
 	if !n.frozen("74.x") {
 		t.Error("the job is not frozen any more")
 	}
-	eventually(t, "the new daemon ends the job", func() bool { return n.tell("execjob_end", `{"job": {"id": "74.x"}}`).status == 0 })
+	must.Eventually(t, "the new daemon ends the job",
+		func() bool { return n.send("execjob_end", `{"job": {"id": "74.x"}}`).status == 0 })
 }
 
-// A daemon that is killed over a suspension or a resumption leaves a job that is in one of the two states, and the next
-// daemon knows in which: what it says and what the kernel does agree.
+// A daemon that is killed over a suspension or a resumption leaves a job in one of the two states.
+// The next daemon knows in which: its word and the kernel's state agree.
 func TestDaemonKilledOverSuspension(t *testing.T) {
 	n := newNode(t)
 	d := n.serve()
 	job := n.start("run", "--job", "75.x", "--report=json", "--", "sh", "-c",
 		"for i in $(seq 200); do sleep 300 & done; echo started; read x; kill $(jobs -p); exit 0")
 	for _, name := range []string{"execjob_postsuspend", "execjob_preresume"} {
-		if r := n.tell(name, `{"job": {"id": "75.x"}}`); r.status != 0 {
+		if r := n.send(name, `{"job": {"id": "75.x"}}`); r.status != 0 {
 			t.Fatal(r)
 		}
 	}
@@ -281,13 +291,14 @@ func TestDaemonKilledOverSuspension(t *testing.T) {
 		name := map[bool]string{false: "execjob_postsuspend", true: "execjob_preresume"}[suspended]
 		n.hookhost("report", "75.x") // measured by the hook, which has to have started for what follows
 		var conn net.Conn
-		eventually(t, "the daemon listens", func() (ok bool) {
+		must.Eventually(t, "the daemon listens", func() (ok bool) {
 			var err error
 			conn, err = net.Dial("unix", n.path("run/s"))
 			return err == nil
 		})
 		body := `{"job": {"id": "75.x"}}`
-		fmt.Fprintf(conn, "POST /v1/events/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", name, len(body), body)
+		fmt.Fprintf(conn, "POST /v1/events/%s HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+			"application/json\r\nContent-Length: %d\r\n\r\n%s", name, len(body), body)
 		time.Sleep(whole * time.Duration(round+1) / 10)
 		d.kill()
 		conn.Close()
@@ -295,7 +306,8 @@ func TestDaemonKilledOverSuspension(t *testing.T) {
 		var state string
 		var frozen bool
 		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			if state, frozen = n.state("75.x"), n.frozen("75.x"); state == map[bool]string{false: "running", true: "suspended"}[frozen] {
+			if state, frozen = n.state("75.x"),
+				n.frozen("75.x"); state == map[bool]string{false: "running", true: "suspended"}[frozen] {
 				break
 			}
 		}
@@ -307,19 +319,20 @@ func TestDaemonKilledOverSuspension(t *testing.T) {
 		}
 		suspended = frozen
 	}
-	if t.Logf("%d of 20 events had an effect, %d of them unknown to the dead host", odd, n.logged("its host died over an event")); odd == 0 {
+	if t.Logf("%d of 20 events had an effect, %d of them unknown to the dead host", odd,
+		n.logged("its host died over an event")); odd == 0 {
 		t.Error("no event came as far as the cgroup")
 	}
-	eventually(t, "the job runs", func() bool {
-		n.tell("execjob_preresume", `{"job": {"id": "75.x"}}`)
+	must.Eventually(t, "the job runs", func() bool {
+		n.send("execjob_preresume", `{"job": {"id": "75.x"}}`)
 		return n.state("75.x") == "running" && !n.frozen("75.x")
 	})
 	job.stdin.Close()
 	job.report(t)
 }
 
-// A suspension that came as events is no walltime of `hookhost run` either: neither when the job goes on nor when its
-// program is killed in it.
+// A suspension that came as events is no walltime of `hookhost run` either. The job goes on after
+// it, or its program is killed in it.
 func TestSuspensionByEventIsNoWalltime(t *testing.T) {
 	walltime := func(rep usageReport) string { return fmt.Sprint(rep.ResourcesUsed["walltime"]) }
 	const stood = 3 * time.Second
@@ -329,7 +342,7 @@ func TestSuspensionByEventIsNoWalltime(t *testing.T) {
 		began := time.Now()
 		job := n.start("run", "--job", "76.x", "--report=json", "--", "sh", "-c", "echo started; read x; exit 0")
 		for _, name := range []string{"execjob_postsuspend", "execjob_preresume"} {
-			if r := n.tell(name, `{"job": {"id": "76.x"}}`); r.status != 0 {
+			if r := n.send(name, `{"job": {"id": "76.x"}}`); r.status != 0 {
 				t.Fatalf("%s: %+v", name, r)
 			}
 			if name == "execjob_postsuspend" {
@@ -347,17 +360,14 @@ func TestSuspensionByEventIsNoWalltime(t *testing.T) {
 		n := newNode(t)
 		n.serve()
 		began := time.Now()
-		job := n.start("run", "--job", "77.x", "--report=json", "--", "sh", "-c", "echo $$ > "+n.path("leader")+"; echo started; sleep 300; exit 0")
-		n.tell("execjob_postsuspend", `{"job": {"id": "77.x"}}`)
+		job := n.start("run", "--job", "77.x", "--report=json", "--", "sh", "-c", "echo $$ > "+n.path("leader")+
+			"; echo started; sleep 300; exit 0")
+		n.send("execjob_postsuspend", `{"job": {"id": "77.x"}}`)
 		time.Sleep(stood)
 		b, err := os.ReadFile(n.path("leader"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		syscall.Kill(pid, syscall.SIGKILL)
 		job.wait() // 137
 		rep := result{stderr: job.stderr.String()}.report(t)
@@ -371,9 +381,7 @@ func TestSuspensionByEventIsNoWalltime(t *testing.T) {
 func (n *node) logged(text string) int {
 	n.t.Helper()
 	b, err := os.ReadFile(n.path("log"))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	return strings.Count(string(b), text)
 }
 
@@ -393,21 +401,6 @@ func online(t *testing.T) int {
 	if err != nil {
 		b, err = os.ReadFile("/sys/fs/cgroup/cpuset.cpus.effective")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for part := range strings.SplitSeq(strings.TrimSpace(string(b)), ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		a, errA := strconv.Atoi(first)
-		z, errZ := strconv.Atoi(last)
-		if errA != nil || errZ != nil {
-			t.Fatalf("cpus %q", b)
-		}
-		n += z - a + 1
-	}
-	return n
+	must.NoError(t, err)
+	return len(listOf(strings.TrimSpace(string(b))))
 }

@@ -13,23 +13,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// These tests are about a node whose first process is systemd: nothing that may happen to units and to systemd itself
-// changes a job. They install units and have systemd reload and execute itself anew, so they are for guests of the
-// laboratory alone.
+// These tests are about a node whose first process is systemd: nothing that may happen to units
+// and to systemd itself changes a job. They install units and have systemd reload and execute
+// itself anew, so they are for guests of the laboratory alone.
 
-// needSystemd skips where systemd is not the first process: sd_booted(3), and what process 1 says of itself; and where it is
-// somebody's own: what lab/vm/run has a guest do is mounted in that guest only.
+// needSystemd skips a test unless systemd is the first process: sd_booted(3), and the word of
+// process 1. The test is skipped on somebody's own machine, too: lab/vm/run mounts its orders in a
+// guest only.
 func needSystemd(t *testing.T) {
 	t.Helper()
 	comm, err := os.ReadFile("/proc/1/comm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if strings.TrimSpace(string(comm)) != "systemd" || !exists("/run/systemd/system") {
 		kernfstest.Elsewhere(t, "process 1 is %s, not systemd", comm)
 	}
@@ -88,9 +86,7 @@ func (n *systemNode) do(args ...string) {
 func (n *systemNode) property(unit, name string) string {
 	n.t.Helper()
 	out, err := exec.Command("systemctl", "show", "--property="+name, unit).Output()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	_, value, _ := strings.Cut(strings.TrimSpace(string(out)), "=")
 	return value
 }
@@ -99,13 +95,9 @@ func (n *systemNode) property(unit, name string) string {
 func (n *systemNode) install(file, unit string, edits ...string) {
 	n.t.Helper()
 	b, err := os.ReadFile("../../packaging/" + file)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	edits = append([]string{"pbs_jobs.service", n.unit(), "hookhost.service", n.daemon}, edits...)
-	if err := os.WriteFile(n.unitFile(unit), []byte(strings.NewReplacer(edits...).Replace(string(b))), 0o644); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, os.WriteFile(n.unitFile(unit), []byte(strings.NewReplacer(edits...).Replace(string(b))), 0o644))
 }
 
 // startDaemon starts the packaged daemon with this node's files.
@@ -119,8 +111,10 @@ func (n *systemNode) startDaemon() {
 			}
 		}
 	}
-	n.install("hookhost.service", n.daemon, "ExecStart=/usr/bin/hookhost serve", "ExecStart="+filepath.Join(built, "hookhost")+" serve"+env,
-		"RuntimeDirectory=hookhost", "RuntimeDirectory="+n.prefix, "StateDirectory=hookhost", "StateDirectory="+n.prefix)
+	n.install("hookhost.service", n.daemon, "ExecStart=/usr/bin/hookhost serve", "ExecStart="+
+		filepath.Join(built, "hookhost")+" serve"+env,
+		"RuntimeDirectory=hookhost", "RuntimeDirectory="+n.prefix, "StateDirectory=hookhost", "StateDirectory="+
+			n.prefix)
 	n.t.Cleanup(func() { os.RemoveAll("/var/lib/" + n.prefix) })
 	n.do("daemon-reload")
 	n.do("start", n.daemon)
@@ -133,7 +127,8 @@ func (n *systemNode) keeper() []int {
 		for _, top := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/systemd/", "/sys/fs/cgroup/unified/"} {
 			b, _ := os.ReadFile(top + n.unit() + pattern + "/cgroup.procs")
 			for _, f := range strings.Fields(string(b)) {
-				if pid, err := strconv.Atoi(f); err == nil && pid > 1 && !slices.Contains(pids, pid) { // on hybrid it is in two
+				// On hybrid it is in two.
+				if pid, err := strconv.Atoi(f); err == nil && pid > 1 && !slices.Contains(pids, pid) {
 					pids = append(pids, pid)
 				}
 			}
@@ -147,15 +142,15 @@ func (n *systemNode) confinement(id string) map[string]string {
 	n.t.Helper()
 	files := map[string]string{}
 	for _, top := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
-		for _, file := range []string{"cgroup.procs", "cgroup.controllers", "memory.max", "memory.swap.max", "memory.oom.group", "memory.limit_in_bytes",
-			"memory.memsw.limit_in_bytes", "cpuset.cpus", "cpuset.cpus.effective", "cpuset.mems", "cpuset.mems.effective", "cpu.weight", "cpu.shares",
+		for _, file := range []string{"cgroup.procs", "cgroup.controllers", "memory.max", "memory.swap.max",
+			"memory.oom.group", "memory.limit_in_bytes",
+			"memory.memsw.limit_in_bytes", "cpuset.cpus", "cpuset.cpus.effective", "cpuset.mems",
+			"cpuset.mems.effective", "cpu.weight", "cpu.shares",
 			"cpu.max", "pids.max", "devices.list"} {
 			found, _ := filepath.Glob(top + n.unit() + "/job*/" + id + "/" + file)
 			for _, f := range found {
 				b, err := os.ReadFile(f)
-				if err != nil {
-					n.t.Fatal(err)
-				}
+				must.NoError(n.t, err)
 				files[f] = string(b)
 			}
 		}
@@ -167,13 +162,12 @@ func (n *systemNode) confinement(id string) map[string]string {
 func (n *systemNode) start(id string, command ...string) *exec.Cmd {
 	n.t.Helper()
 	// Not n.command, which ends a command after a minute.
-	cmd := exec.Command(filepath.Join(built, "hookhost"), append([]string{"run", "--job", id, "--report=none", "-l", "select=1:ncpus=1:mem=64mb", "--"}, command...)...)
+	cmd := exec.Command(filepath.Join(built, "hookhost"),
+		append([]string{"run", "--job", id, "--report=none", "-l", "select=1:ncpus=1:mem=64mb", "--"}, command...)...)
 	cmd.Env = n.env()
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, cmd.Start())
 	n.t.Cleanup(func() { cmd.Process.Signal(syscall.SIGTERM); cmd.Wait() })
-	inTime(n.t, "job "+id+" has a process", func() bool {
+	must.Eventually(n.t, "job "+id+" has a process", func() bool {
 		for file, text := range n.confinement(id) {
 			if strings.HasSuffix(file, "/cgroup.procs") && text != "" {
 				return true
@@ -184,25 +178,20 @@ func (n *systemNode) start(id string, command ...string) *exec.Cmd {
 	return cmd
 }
 
-// startOpener starts a job that tries to open paths each time it is asked to. No event comes of that: what it tells is what the
-// kernel does by itself.
+// startOpener starts a job that tries to open paths each time it is asked to. No event comes of
+// that: what it tells is what the kernel does by itself.
 func (n *systemNode) startOpener(id string, paths ...string) (ask func() string) {
 	n.t.Helper()
 	asked, told := n.path("asked"), n.path("told")
-	if err := syscall.Mkfifo(asked, 0o600); err != nil {
-		n.t.Fatal(err)
-	}
-	n.start(id, append([]string{"sh", "-c", "try() { " + tryOpen + "; }; exec <>" + asked + "; while read x; do { try \"$@\"; echo done; } >" + told + "; done", "sh"}, paths...)...)
+	must.NoError(n.t, syscall.Mkfifo(asked, 0o600))
+	n.start(id, append([]string{"sh", "-c", "try() { " + tryOpen + "; }; exec <>" + asked +
+		"; while read x; do { try \"$@\"; echo done; } >" + told + "; done", "sh"}, paths...)...)
 	return func() string {
 		n.t.Helper()
-		if err := os.WriteFile(told, nil, 0o600); err != nil {
-			n.t.Fatal(err)
-		}
-		if err := os.WriteFile(asked, []byte("\n"), 0o600); err != nil {
-			n.t.Fatal(err)
-		}
+		must.NoError(n.t, os.WriteFile(told, nil, 0o600))
+		must.NoError(n.t, os.WriteFile(asked, []byte("\n"), 0o600))
 		var text string
-		inTime(n.t, "the job has tried", func() bool {
+		must.Eventually(n.t, "the job has tried", func() bool {
 			b, err := os.ReadFile(told)
 			found := false
 			text, found = strings.CutSuffix(string(b), "done\n")
@@ -212,18 +201,8 @@ func (n *systemNode) startOpener(id string, paths ...string) (ask func() string)
 	}
 }
 
-// inTime is eventually for a guest that emulates its machine: systemctl alone takes seconds where others work beside it.
-func inTime(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("not in time: %s", what)
-}
-
-// bothForms runs a test with the packaged unit file and with the unit that hookhost makes by itself.
+// bothForms runs a test with the packaged unit file and with the unit that hookhost makes by
+// itself.
 func bothForms(t *testing.T, test func(t *testing.T, n *systemNode)) {
 	t.Run("unit file", func(t *testing.T) {
 		n := newSystemNode(t)
@@ -245,9 +224,7 @@ func TestSystemdLeavesJobsAlone(t *testing.T) {
 		}
 		same := func(after string) {
 			t.Helper()
-			if diff := cmp.Diff(want, n.confinement("1.srv")); diff != "" {
-				t.Errorf("after %s (-want +got):\n%s", after, diff)
-			}
+			must.Equal(t, fmt.Sprintf("after %s", after), want, n.confinement("1.srv"))
 			if state := n.property(n.unit(), "ActiveState"); state != "active" {
 				t.Errorf("after %s the unit is %s", after, state)
 			}
@@ -257,10 +234,11 @@ func TestSystemdLeavesJobsAlone(t *testing.T) {
 		}
 		answers := func() {
 			t.Helper()
-			inTime(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+			must.Eventually(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
 		}
 		same("the start")
-		for _, args := range [][]string{{"daemon-reload"}, {"daemon-reexec"}, {"reset-failed"}, {"restart", n.daemon}, {"reload", n.daemon}} {
+		for _, args := range [][]string{{"daemon-reload"}, {"daemon-reexec"}, {"reset-failed"}, {"restart", n.daemon},
+			{"reload", n.daemon}} {
 			n.do(args...)
 			answers()
 			same("systemctl " + strings.Join(args, " "))
@@ -276,7 +254,8 @@ func TestSystemdLeavesJobsAlone(t *testing.T) {
 			t.Fatalf("the daemon's pid: %d, %v", pid, err)
 		}
 		syscall.Kill(pid, syscall.SIGKILL)
-		inTime(t, "systemd starts the daemon again", func() bool { p := n.property(n.daemon, "MainPID"); return p != "0" && p != strconv.Itoa(pid) })
+		must.Eventually(t, "systemd starts the daemon again",
+			func() bool { p := n.property(n.daemon, "MainPID"); return p != "0" && p != strconv.Itoa(pid) })
 		answers()
 		same("SIGKILL of the daemon")
 
@@ -285,9 +264,11 @@ func TestSystemdLeavesJobsAlone(t *testing.T) {
 			t.Fatalf("the unit's own processes are %v, want one", keeper)
 		}
 		syscall.Kill(keeper[0], syscall.SIGKILL)
-		inTime(t, "systemd knows that the keeper has gone", func() bool { return n.property(n.unit(), "SubState") == "exited" })
+		must.Eventually(t, "systemd knows that the keeper has gone",
+			func() bool { return n.property(n.unit(), "SubState") == "exited" })
 		same("SIGKILL of the keeper")
-		for _, args := range [][]string{{"daemon-reload"}, {"daemon-reexec"}, {"reset-failed"}, {"restart", n.daemon}, {"start", n.unit()}} {
+		for _, args := range [][]string{{"daemon-reload"}, {"daemon-reexec"}, {"reset-failed"}, {"restart", n.daemon},
+			{"start", n.unit()}} {
 			n.do(args...)
 			answers()
 			same("systemctl " + strings.Join(args, " ") + " without a keeper")
@@ -296,7 +277,8 @@ func TestSystemdLeavesJobsAlone(t *testing.T) {
 			t.Errorf("a job without a keeper: status %d", r.status)
 		}
 		same("another job")
-		if r := n.hookhost("run", "--report=none", "-l", "select=1:ncpus=1:mem=32mb", "--", "python3", "-c", "x=bytearray(200<<20)"); r.status != 137 {
+		if r := n.hookhost("run", "--report=none", "-l", "select=1:ncpus=1:mem=32mb", "--", "python3", "-c",
+			"x=bytearray(200<<20)"); r.status != 137 {
 			t.Errorf("a job beyond its memory: status %d, want 137", r.status)
 		}
 		time.Sleep(200 * time.Millisecond) // systemd is told of the OOM kill, and is to do nothing about it
@@ -314,13 +296,12 @@ func TestSystemdUnitFileReplaced(t *testing.T) {
 	n.startDaemon() // makes a transient unit
 	n.start("1.srv", "sleep", "600")
 	want := n.confinement("1.srv")
-	for _, change := range [][]string{nil, {"/bin/sleep infinity", "/bin/sleep 1000000", "TasksMax=infinity", "TasksMax=infinity\nMemoryLow=1M"}} {
+	for _, change := range [][]string{nil,
+		{"/bin/sleep infinity", "/bin/sleep 1000000", "TasksMax=infinity", "TasksMax=infinity\nMemoryLow=1M"}} {
 		n.install("pbs_jobs.service", n.unit(), change...)
 		n.do("daemon-reload")
 		n.do("restart", n.daemon)
-		if diff := cmp.Diff(want, n.confinement("1.srv")); diff != "" {
-			t.Errorf("after another unit file (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "after another unit file", want, n.confinement("1.srv"))
 		if state := n.property(n.unit(), "ActiveState"); state != "active" {
 			t.Errorf("the unit is %s", state)
 		}
@@ -341,52 +322,52 @@ while True:
     time.sleep(60)
 `
 
-// TestSystemdStopOrder: at shutdown pbs_mom stops first, then hookhost, which pbs_mom tells how jobs ended, then the jobs, and only
-// then their file systems are unmounted. A poweroff would be the end of this test, so a target stands in for shutdown.target: like that it
-// conflicts with all of them, and systemd stops them in one transaction, by the units' own order. pbs_mom and hookhost take their time
-// to stop: without an order the job would be told at once.
+// TestSystemdStopOrder: at shutdown pbs_mom stops first, then hookhost, which pbs_mom tells how
+// jobs ended, then the jobs. Their file systems are unmounted last. A poweroff would be the end of
+// this test, so a target stands in for shutdown.target. The target conflicts with all of them as
+// well, and systemd stops them in one transaction, by the units' own order. pbs_mom and hookhost
+// take their time to stop: without an order the job would be told at once.
 func TestSystemdStopOrder(t *testing.T) {
 	bothForms(t, func(t *testing.T, n *systemNode) {
 		order, ready, down := n.path("order"), n.path("ready"), n.prefix+"-down.target"
 		write := func(unit, text string) {
 			t.Helper()
 			file := n.unitFile(unit)
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			must.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 			t.Cleanup(func() { os.Remove(file) })
 		}
 		slowly := func(name string) string { return "/bin/sh -c 'sleep 2; echo " + name + " >>" + order + "'" }
 		const mom = "pbs.service" // what the units call it; there is none in a guest
-		write(mom, "[Unit]\nDescription=stands in for pbs_mom\n[Service]\nExecStart=/bin/sleep infinity\nExecStop="+slowly("pbs_mom")+"\n")
+		write(mom, "[Unit]\nDescription=stands in for pbs_mom\n[Service]\nExecStart=/bin/sleep infinity\nExecStop="+
+			slowly("pbs_mom")+"\n")
 		t.Cleanup(func() { os.Remove(n.unitFile(n.daemon + ".d")) }) // empty by then
 		write(n.daemon+".d/order.conf", "[Service]\nExecStopPost="+slowly("hookhost")+"\n")
-		write(down, fmt.Sprintf("[Unit]\nDescription=stands in for shutdown.target\nConflicts=%[1]s %[2]s %[3]s\nAfter=%[1]s %[2]s %[3]s\n", mom, n.daemon, n.unit()))
+		write(down, fmt.Sprintf("[Unit]\nDescription=stands in for shutdown.target\nConflicts=%[1]s %[2]s "+
+			"%[3]s\nAfter=%[1]s %[2]s %[3]s\n", mom, n.daemon, n.unit()))
 		n.startDaemon()
 		n.do("start", mom)
-		inTime(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+		must.Eventually(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
 
 		// A job of pbs_mom's: nothing but the kernel holds it when hookhost has stopped.
-		if r := n.tell("execjob_begin", `{"job": {"id": "1.srv", "owner": {"user": "root"}, "resource_list": {"ncpus": "1", "mem": "64mb"}}}`); r.status != 0 {
+		if r := n.send("execjob_begin",
+			`{"job": {"id": "1.srv", "owner": {"user": "root"}, "resource_list": {"ncpus": "1", "mem": "64mb"}}}`); r.status != 0 {
 			t.Fatalf("begin: status %d", r.status)
 		}
 		job := exec.Command("python3", "-c", atShutdown, order, ready)
 		job.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		if err := job.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, job.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- job.Wait() }()
 		t.Cleanup(func() { job.Process.Kill() })
-		if r := n.tell("execjob_launch", fmt.Sprintf(`{"pid": %d, "progname": "python3", "job": {"id": "1.srv"}}`, job.Process.Pid)); r.status != 0 {
+		if r := n.send("execjob_launch",
+			fmt.Sprintf(`{"pid": %d, "progname": "python3", "job": {"id": "1.srv"}}`, job.Process.Pid)); r.status != 0 {
 			t.Fatalf("launch: status %d", r.status)
 		}
-		inTime(t, "the job is ready to be told", func() bool { return exists(ready) })
+		must.Eventually(t, "the job is ready to be told", func() bool { return exists(ready) })
 
-		// Stopped before file systems are unmounted: it conflicts with shutdown, comes before it, and is up only after they are mounted.
+		// Stopped before file systems are unmounted: it conflicts with shutdown, comes before it,
+		// and is up only after they are mounted.
 		has := func(unit, property, want string) {
 			t.Helper()
 			if got := strings.Fields(n.property(unit, property)); !slices.Contains(got, want) {
@@ -400,8 +381,9 @@ func TestSystemdStopOrder(t *testing.T) {
 		has(n.unit(), "Before", mom)
 
 		n.do("start", down)
-		inTime(t, "the units have stopped", func() bool {
-			return n.property(mom, "ActiveState") == "inactive" && n.property(n.daemon, "ActiveState") == "inactive" && n.property(n.unit(), "ActiveState") != "active"
+		must.Eventually(t, "the units have stopped", func() bool {
+			return n.property(mom, "ActiveState") == "inactive" && n.property(n.daemon, "ActiveState") == "inactive" &&
+				n.property(n.unit(), "ActiveState") != "active"
 		})
 		select {
 		case err := <-ended:
@@ -419,21 +401,19 @@ func TestSystemdStopOrder(t *testing.T) {
 		// The node comes up again: what is left of the job is found and ended.
 		n.do("stop", down)
 		n.do("start", n.daemon)
-		inTime(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+		must.Eventually(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
 		if r := n.event("execjob_end", "1.srv", ""); r.status != 0 {
 			t.Errorf("end: status %d", r.status)
 		}
 	})
 }
 
-// What the daemon is protected by is not the jobs'.
+// The daemon's protection is not the jobs'.
 func TestSystemdOOMScore(t *testing.T) {
 	n := newSystemNode(t)
 	n.startDaemon()
 	own, err := os.ReadFile("/proc/self/oom_score_adj")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if r := n.hookhost("run", "--report=none", "--", "cat", "/proc/self/oom_score_adj"); r.stdout != string(own) {
 		t.Errorf("a job has oom_score_adj %q, its starter %q", r.stdout, own)
 	}
@@ -447,27 +427,25 @@ func TestSystemdOOMScore(t *testing.T) {
 func TestSystemdFromATerminal(t *testing.T) {
 	n := newSystemNode(t)
 	log, err := os.Create(n.path("log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("systemd-run", "--scope", "--quiet", "--slice=user-0.slice", "--unit="+n.prefix+"-session.scope", filepath.Join(built, "hookhost"), "serve")
+	must.NoError(t, err)
+	cmd := exec.Command("systemd-run", "--scope", "--quiet", "--slice=user-0.slice", "--unit="+n.prefix+
+		"-session.scope", filepath.Join(built, "hookhost"), "serve")
 	cmd.Stdout, cmd.Stderr = log, log
 	for _, e := range n.env() {
 		if !strings.HasPrefix(e, "INVOCATION_ID=") {
 			cmd.Env = append(cmd.Env, e)
 		}
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Signal(syscall.SIGTERM); cmd.Wait() })
-	inTime(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+	must.Eventually(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
 	n.start("1.srv", "sleep", "600")
 	if files := n.confinement("1.srv"); len(files) < 4 {
 		t.Errorf("the job is hardly confined: %v", files)
 	}
 	b, _ := os.ReadFile(n.path("log"))
-	if got := strings.Count(string(b), "started by hand"); got != 1 || !strings.Contains(string(b), "systemctl start hookhost") {
+	if got := strings.Count(string(b), "started by hand"); got != 1 ||
+		!strings.Contains(string(b), "systemctl start hookhost") {
 		t.Errorf("%d warnings in the log, want one: %s", got, b)
 	}
 }
@@ -481,16 +459,15 @@ func TestSystemdModes(t *testing.T) {
 		}
 	})
 	t.Run("off", func(t *testing.T) {
-		n := newSystemNode(t, `systemd = "off"`, `[cpuset]`, `enabled = false`) // not everything reaches a plain directory
+		// Not everything reaches a plain directory.
+		n := newSystemNode(t, `systemd = "off"`, `[cpuset]`, `enabled = false`)
 		if r := n.hookhost(run...); r.status != 0 || n.property(n.unit(), "LoadState") != "not-found" {
 			t.Errorf("status %d, the unit is %s", r.status, n.property(n.unit(), "LoadState"))
 		}
 	})
 	t.Run("masked", func(t *testing.T) {
 		n := newSystemNode(t)
-		if err := os.Symlink("/dev/null", n.unitFile(n.unit())); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Symlink("/dev/null", n.unitFile(n.unit())))
 		n.do("daemon-reload")
 		if r := n.hookhost(run...); r.status != 125 || !strings.Contains(r.stderr, "systemctl unmask "+n.unit()) {
 			t.Errorf("status %d, %q", r.status, r.stderr)
@@ -523,7 +500,7 @@ func TestSystemdServicesLow(t *testing.T) {
 		if after != "the start" {
 			n.do(after)
 		}
-		inTime(t, "memory.low is 48 MiB after "+after, func() bool {
+		must.Eventually(t, "memory.low is 48 MiB after "+after, func() bool {
 			b, _ := os.ReadFile(file)
 			return strings.TrimSpace(string(b)) == fmt.Sprint(48*mib)
 		})
@@ -538,9 +515,7 @@ func TestSystemdUnitMadeOnce(t *testing.T) {
 		id := fmt.Sprintf("%d.srv", i+1)
 		cmd := n.command("run", "--job", id, "--report=none", "-l", "select=1:ncpus=0:mem=16mb", "--", "true")
 		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, cmd.Start())
 		jobs[id] = cmd
 	}
 	for id, cmd := range maps.All(jobs) {

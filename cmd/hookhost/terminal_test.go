@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // A name that a user gives, of a process or a program, does not drive the terminal of an
@@ -16,17 +18,11 @@ func TestNamesDriveNoTerminal(t *testing.T) {
 	evil := n.path(name)
 	if err := os.Link("/bin/sleep", evil); err != nil {
 		b, err := os.ReadFile("/bin/sleep")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(evil, b, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
+		must.NoError(t, os.WriteFile(evil, b, 0o755))
 	}
 	stray := exec.Command(evil, "60")
-	if err := stray.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, stray.Start())
 	defer stray.Wait()
 	defer stray.Process.Kill()
 	for _, args := range [][]string{

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // Root does not believe a configuration that somebody else can write.
@@ -21,22 +23,19 @@ func TestConfigurationThatOthersCanWriteIsRefused(t *testing.T) {
 	}{
 		{"anybody's mode", chmod(file, 0o666), chmod(file, 0o644), "mode 0666 lets others write to it"},
 		{"a group's mode", chmod(file, 0o664), chmod(file, 0o644), "mode 0664 lets others write to it"},
-		{"another's file", func() error { return os.Chown(file, ownerUID, 0) }, func() error { return os.Chown(file, 0, 0) },
+		{"another's file", func() error { return os.Chown(file, ownerUID, 0) },
+			func() error { return os.Chown(file, 0, 0) },
 			fmt.Sprintf("owned by uid %d", ownerUID)},
 		{"anybody's directory", chmod(n.dir, 0o777), chmod(n.dir, 0o755), "mode 0777 lets others write to it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := tt.open(); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, tt.open())
 			for _, args := range [][]string{{"run", "--report=none", "--", "true"}, {"serve"}, {"jobs"}} {
 				if r := n.hookhost(args...); r.status == 0 || !strings.Contains(r.stderr, tt.says) {
 					t.Fatalf("%s: status %d, %s; want %q", args[0], r.status, r.stderr, tt.says)
 				}
 			}
-			if err := tt.shut(); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, tt.shut())
 			if r := n.hookhost("run", "--report=none", "--", "true"); r.status != 0 {
 				t.Errorf("mended: status %d", r.status)
 			}

@@ -4,23 +4,17 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // Jobs and hooks are root's to start and to register, whatever files the caller names.
 func TestOthersThanRootStartNoJobsAndRegisterNoHooks(t *testing.T) {
 	n := newNode(t)
-	for _, dir := range []string{built, n.dir} {
-		if err := os.Chmod(dir, 0o711); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n.open()
 	// Folders that the caller may write to.
-	if err := os.Mkdir(n.path("theirs"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(n.path("theirs"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Mkdir(n.path("theirs"), 0o777))
+	must.NoError(t, os.Chmod(n.path("theirs"), 0o777))
 	own := "--state=" + n.path("theirs/state")
 	for line, want := range map[string]string{
 		"run " + own + " --report=none -- true":         "run it as root",

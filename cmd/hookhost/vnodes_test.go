@@ -4,27 +4,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
-	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // homeOfMoM gives the node a pbs_mom's home, and returns where the vntype is in it.
 func (n *node) homeOfMoM() string {
 	n.t.Helper()
 	config, err := os.ReadFile(n.path("hookhost.toml"))
-	must(n.t, err, os.MkdirAll(n.path("pbs/mom_priv"), 0o755),
+	must.NoError(n.t, err, os.MkdirAll(n.path("pbs/mom_priv"), 0o755),
 		os.WriteFile(n.path("hookhost.toml"), fmt.Appendf(config, "\n[openpbs]\nhome = %q\n", n.path("pbs")), 0o600))
 	return n.path("pbs/mom_priv/vntype")
 }
 
-// TestStartupTellsOfVnodes: exechost_startup is answered with this host's vnodes, and the vntype that it brings turns on what
-// the configuration has for it, there and then and after a restart.
+// TestStartupTellsOfVnodes: exechost_startup is answered with this host's vnodes. The vntype that
+// it brings turns on what the configuration has for it, there and then and after a restart.
 func TestStartupTellsOfVnodes(t *testing.T) {
-	n := newNode(t, "[vnodes]\nvnode_per_numa_node = \"vntype in: fat*\"\n[host]\nstart_timeout = \"60s\"\nnode = \"n1\"\n[cpu]\nenabled = \"host not in: n1\"")
+	n := newNode(t, "[vnodes]\nvnode_per_numa_node = \"vntype in: fat*\"\n[host]\nstart_timeout = \"60s\"\nnode = "+
+		"\"n1\"\n[cpu]\nenabled = \"host not in: n1\"")
 	vntype := n.homeOfMoM()
 	if r := n.hookhost("config", "check"); r.status != 0 {
 		t.Fatalf("config check: %+v", r)
@@ -37,15 +36,17 @@ func TestStartupTellsOfVnodes(t *testing.T) {
 		}
 		return r.stdout
 	}
-	if text := shown(); !strings.Contains(text, "vnode_per_numa_node = false") || !strings.Contains(text, `line 4: vnodes.vnode_per_numa_node = false, from "vntype in: fat*"`) ||
-		!strings.Contains(text, "(vntype: none: there is no "+vntype+")") || !strings.Contains(text, `cpu.enabled = false, from "host not in: n1"`) {
+	if text := shown(); !strings.Contains(text, "vnode_per_numa_node = false") ||
+		!strings.Contains(text, `line 4: vnodes.vnode_per_numa_node = false, from "vntype in: fat*"`) ||
+		!strings.Contains(text, "(vntype: none: there is no "+vntype+")") ||
+		!strings.Contains(text, `cpu.enabled = false, from "host not in: n1"`) {
 		t.Errorf("config show before PBS told the vntype:\n%s", text)
 	}
 	vnodes := func(event string) map[string]struct {
 		Resources map[string]string `json:"resources_available"`
 	} {
 		t.Helper()
-		r := n.tell("exechost_startup", event)
+		r := n.send("exechost_startup", event)
 		var out struct {
 			Vnodes map[string]struct {
 				Resources map[string]string `json:"resources_available"`
@@ -58,22 +59,20 @@ func TestStartupTellsOfVnodes(t *testing.T) {
 	}
 	d := n.serve()
 	all := vnodes(`{"event":"exechost_startup","vnode_list":{"n1":{"resources_available":{"ncpus":2}}}}`)
-	if natural := all["n1"].Resources; len(all) != 1 || natural["ncpus"] == "" || natural["ncpus"] == "0" || !strings.HasSuffix(natural["mem"], "kb") || natural["vntype"] != "" {
+	if natural := all["n1"].Resources; len(all) != 1 || natural["ncpus"] == "" || natural["ncpus"] == "0" ||
+		!strings.HasSuffix(natural["mem"], "kb") || natural["vntype"] != "" {
 		t.Errorf("without a vntype: %+v, want the natural vnode with all there is", all)
 	}
 	inForce, err := os.ReadFile(n.path("hookhost.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	edit := func(text []byte) {
-		if err := os.WriteFile(n.path("hookhost.toml"), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(n.path("hookhost.toml"), text, 0o600))
 	}
 	edit([]byte("[memory]\nenabl")) // somebody is at it: PBS's word is no reload
 	all = vnodes(`{"event":"exechost_startup","vnode_list":{"n1":{"resources_available":{"ncpus":2,"vntype":"fat2"}}}}`)
 	edit(inForce)
-	if natural, first := all["n1"].Resources, all["n1[0]"].Resources; natural["ncpus"] != "0" || natural["mem"] != "0kb" || first["mem"] == "" || first["vntype"] != "fat2" {
+	if natural, first := all["n1"].Resources, all["n1[0]"].Resources; natural["ncpus"] != "0" ||
+		natural["mem"] != "0kb" || first["mem"] == "" || first["vntype"] != "fat2" {
 		t.Errorf("with its vntype: %+v, want a vnode for each NUMA node", all)
 	}
 	if b, err := os.ReadFile(vntype); err != nil || string(b) != "fat2\n" {
@@ -90,11 +89,11 @@ func TestStartupTellsOfVnodes(t *testing.T) {
 	}
 	// MoM repeats what it was told last. The file counts.
 	const repeated = `{"event":"exechost_startup","vnode_list":{"n1":{"resources_available":{"ncpus":2,"vntype":"fat2"}}}}`
-	must(t, os.WriteFile(vntype, []byte("thin\n"), 0o644))
+	must.NoError(t, os.WriteFile(vntype, []byte("thin\n"), 0o644))
 	if all := vnodes(repeated); len(all) != 1 || all["n1"].Resources["vntype"] != "thin" {
 		t.Errorf("with another vntype in the file: %+v", all)
 	}
-	must(t, os.WriteFile(vntype, nil, 0o644))
+	must.NoError(t, os.WriteFile(vntype, nil, 0o644))
 	if all := vnodes(repeated); len(all) != 1 || all["n1"].Resources["vntype"] != "" {
 		t.Errorf("with none in the file: %+v", all)
 	}
@@ -116,7 +115,7 @@ func TestDoctorSaysWhereTheVntypeComesFrom(t *testing.T) {
 		{new("fat\n"), "ok vntype fat, from " + vntype},
 	} {
 		if tt.file != nil {
-			must(t, os.WriteFile(vntype, []byte(*tt.file), 0o644))
+			must.NoError(t, os.WriteFile(vntype, []byte(*tt.file), 0o644))
 		}
 		if r := n.hookhost("doctor"); !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), tt.want) {
 			t.Errorf("doctor does not say %q: %s", tt.want, r.stdout)
@@ -126,61 +125,8 @@ func TestDoctorSaysWhereTheVntypeComesFrom(t *testing.T) {
 
 func TestConfigCheckNamesBadConditions(t *testing.T) {
 	n := newNode(t, "[memory]\nenabled = \"vntype inn: a\"")
-	if r := n.hookhost("config", "check"); r.status != 2 || !strings.Contains(r.stderr, `line 4: memory.enabled: "vntype inn: a"`) {
+	if r := n.hookhost("config", "check"); r.status != 2 ||
+		!strings.Contains(r.stderr, `line 4: memory.enabled: "vntype inn: a"`) {
 		t.Errorf("%+v", r)
-	}
-}
-
-// TestVnodesGoOffline: a process that does not die has the vnodes go offline with a comment, over a restart of the daemon, and come back
-// when it is gone. The v1 freezer makes one: frozen from above the job, it does not die before it is thawed.
-func TestVnodesGoOffline(t *testing.T) {
-	n := newNode(t, "kill_timeout = \"200ms\"\n[host]\nstart_timeout = \"60s\"\nnode = \"n1\"\n[vnodes]\nonline_nodes_min_delay = \"0s\"")
-	if !exists("/sys/fs/cgroup/freezer") {
-		kernfstest.Elsewhere(t, "the v1 freezer")
-	}
-	d := n.serve()
-	if r := n.event("execjob_begin", "7.s", ""); r.status != 0 {
-		t.Fatalf("begin: %+v", r)
-	}
-	job := exec.Command("sleep", "1000")
-	job.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	if err := job.Start(); err != nil {
-		t.Fatal(err)
-	}
-	gone := make(chan struct{})
-	go func() { job.Wait(); close(gone) }()
-	freezer := "/sys/fs/cgroup/freezer/" + n.prefix + ".service/freezer.state"
-	t.Cleanup(func() {
-		os.WriteFile(freezer, []byte("THAWED"), 0)
-		job.Process.Kill()
-		<-gone
-	})
-	if r := n.event("execjob_launch", "7.s", fmt.Sprintf(`,"pid":%d`, job.Process.Pid)); r.status != 0 {
-		t.Fatalf("launch: %+v", r)
-	}
-	if err := os.WriteFile(freezer, []byte("FROZEN"), 0); err != nil {
-		t.Fatal(err)
-	}
-	const text = "Hook cgroup: Unable to clean up one or more cgroups"
-	known := `,"vnode_list":{"n1":{"state":"free","comment":"rack 7"}}`
-	r := n.event("execjob_epilogue", "7.s", known)
-	if !strings.Contains(r.stdout, `"vnodes":{"n1":{"state":"offline","comment":"rack 7; `+text+`"}}`) {
-		t.Fatalf("epilogue: %+v, want n1 offline", r)
-	}
-	d.stop()
-	n.serve()
-	known = `,"vnode_list":{"n1":{"state":"offline","comment":"rack 7; ` + text + `"}}`
-	if r := n.tell("exechost_periodic", `{"event":"exechost_periodic"`+known+`}`); strings.Contains(r.stdout, `"state":"free"`) {
-		t.Errorf("periodic while the process is there: %+v", r)
-	}
-	if err := os.WriteFile(freezer, []byte("THAWED"), 0); err != nil {
-		t.Fatal(err)
-	}
-	<-gone
-	if r := n.tell("exechost_periodic", `{"event":"exechost_periodic"`+known+`}`); !strings.Contains(r.stdout, `"vnodes":{"n1":{"state":"free","comment":"rack 7"}}`) {
-		t.Errorf("periodic after the process is gone: %+v, want n1 on line", r)
-	}
-	if r := n.event("execjob_end", "7.s", ""); r.status != 0 {
-		t.Errorf("end: %+v", r)
 	}
 }

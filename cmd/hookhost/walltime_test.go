@@ -2,12 +2,11 @@ package main_test
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,12 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// The clock starts at the launch event, the program somewhat later, and it is the event that reports and `hookhost jobs` tell.
-// Nothing may come early. How late it may come here is what a machine with more to do, or an emulated one, can take;
-// what an idle machine takes is in docs/performance.md.
-const early = 20 * time.Millisecond // the start of a report is in whole milliseconds, and two clocks are read one after the other
+// The clock starts at the launch event, the program somewhat later. Reports and `hookhost jobs` go
+// by the event. Nothing may come early. The bound for late is for a machine with more to do, or an
+// emulated one; docs/performance.md has an idle machine's. The start of a report is in whole
+// milliseconds, and two clocks are read one after the other.
+const early = 20 * time.Millisecond
 
 var late = func() time.Duration {
 	if exists("/lab/.lab/command") { // a daemon takes seconds to start its hooks in one emulated thread
@@ -39,8 +40,9 @@ func enough(seconds int) int {
 	return seconds
 }
 
-// traps writes what happens to it with the time on the clock that nobody sets: "started 123.456789". With "stay" it does not
-// end by SIGTERM, and has a child that has left its session and does the same.
+// traps writes what happens to it with the time on the clock that nobody sets: "started
+// 123.456789". With "stay" it does not end by SIGTERM, and has a child that has left its session
+// and does the same.
 const traps = `
 import os, signal, sys, time
 stay = "stay" in sys.argv
@@ -103,8 +105,8 @@ func within(t testing.TB, what string, got, want time.Duration) {
 	}
 }
 
-// tellsEnd checks that everybody is told what ended the job and by which signal, the job's stderr once. It returns how long the job
-// had run then, in seconds.
+// tellsEnd checks that everybody is told what ended the job and by which signal, the job's stderr
+// once. The result is how long the job had run then, in seconds.
 func tellsEnd(t testing.TB, stderr string, rep usageReport, what string, limit int, signal string) (used int) {
 	t.Helper()
 	text := fmt.Sprintf(`%s (\d+) exceeded limit %d`, what, limit)
@@ -127,10 +129,11 @@ func tellsEnd(t testing.TB, stderr string, rep usageReport, what string, limit i
 }
 
 // A warning, the end, and both in time.
-func TestWalltime(t *testing.T) {
+func TestWalltimeWarnsAndEndsTheJob(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
 		limit, before := enough(3), enough(2)
-		r := n.hookhost("run", "-l", fmt.Sprint("walltime=", limit), "-l", fmt.Sprint("walltime_signal=USR1@", before), "--report=json", "--", "python3", "-c", traps)
+		r := n.hookhost("run", "-l", fmt.Sprint("walltime=", limit), "-l", fmt.Sprint("walltime_signal=USR1@", before),
+			"--report=json", "--", "python3", "-c", traps)
 		rep, times := r.report(t), said(t, r.stdout)
 		if r.status != 143 || rep.ExitStatus == nil || *rep.ExitStatus != 256+15 {
 			t.Errorf("status %d, in the report %v; want 143 and PBS's 271", r.status, rep.ExitStatus)
@@ -142,22 +145,25 @@ func TestWalltime(t *testing.T) {
 		within(t, "SIGUSR1", times["SIGUSR1"], launched+time.Duration(limit-before)*time.Second)
 		within(t, "SIGTERM", times["SIGTERM"], launched+time.Duration(limit)*time.Second)
 		tellsEnd(t, r.stderr, rep, "walltime", limit, "SIGTERM")
-		if warned := regexp.MustCompile(fmt.Sprintf(`(?m)^=>> PBS: walltime: 00:00:0\d left of 00:00:%02d$`, limit)); len(warned.FindAllString(r.stderr, -1)) != 1 {
+		if warned := regexp.MustCompile(fmt.Sprintf(`(?m)^=>> PBS: walltime: 00:00:0\d left of 00:00:%02d$`,
+			limit)); len(warned.FindAllString(r.stderr, -1)) != 1 {
 			t.Errorf("stderr %q has not one %s", r.stderr, warned)
 		}
 		text := n.hookhost("report", rep.Job).stdout
-		if !strings.Contains(text, "killed by SIGTERM (Exit_status 271)") || !strings.Contains(text, "job killed: walltime ") {
+		if !strings.Contains(text, "killed by SIGTERM (Exit_status 271)") ||
+			!strings.Contains(text, "job killed: walltime ") {
 			t.Errorf("report %q", text)
 		}
 	})
 }
 
-// What does not end by SIGTERM ends by SIGKILL, wherever in the job it hides.
+// A program that does not end by SIGTERM ends by SIGKILL, wherever in the job it hides.
 func TestWalltimeKills(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
 		limit := enough(2)
 		over := time.Duration(limit) * time.Second
-		r := n.hookhost("run", "-l", fmt.Sprint("walltime=", limit), "-l", "kill_delay=1", "--report=json", "--", "python3", "-c", traps, "stay")
+		r := n.hookhost("run", "-l", fmt.Sprint("walltime=", limit), "-l", "kill_delay=1", "--report=json", "--",
+			"python3", "-c", traps, "stay")
 		killed := monotonic()
 		rep, times := r.report(t), said(t, r.stdout)
 		if r.status != 137 || rep.ExitStatus == nil || *rep.ExitStatus != 256+9 {
@@ -184,7 +190,8 @@ func TestWalltimeOfSuspendedJob(t *testing.T) {
 		const stand = 4 * time.Second
 		seconds := enough(3)
 		limit := time.Duration(seconds) * time.Second
-		// It counts how long it ran: a longer time between two looks is one in which it stood, or a machine that is very slow.
+		// The program counts how long it ran. A longer time between two looks is one in which it
+		// stood, or a machine that is very slow.
 		const count = `
 import signal, sys, time
 ran, last = 0.0, time.monotonic()
@@ -199,7 +206,8 @@ while True:
     if now - last < 2: ran += now - last
     last = now
 `
-		job := n.start("run", "--job", "81.x", "-l", fmt.Sprint("walltime=", seconds), "--report=json", "--", "python3", "-c", count)
+		job := n.start("run", "--job", "81.x", "-l", fmt.Sprint("walltime=", seconds), "--report=json", "--", "python3",
+			"-c", count)
 		before := monotonic()
 		job.suspend()
 		stopped := monotonic()
@@ -216,7 +224,8 @@ while True:
 			t.Errorf("exit status %v, want 7", rep.ExitStatus)
 		}
 		launched, ended := onMonotonic(t, rep.Start), onMonotonic(t, rep.End)
-		t.Logf("launched %v before it was to stop; stood for %v; %.3f s were left; ended %v after the launch", before-launched, going-stopped, leftThen, ended-launched)
+		t.Logf("launched %v before it was to stop; stood for %v; %.3f s were left; ended %v after the launch",
+			before-launched, going-stopped, leftThen, ended-launched)
 		if ran := ended - launched - (going - stopped); ran < limit-early {
 			t.Errorf("it had %v of its %v", ran, limit)
 		}
@@ -231,35 +240,22 @@ while True:
 	})
 }
 
-// left returns what `hookhost jobs` says is left of a job, in seconds, and how long it has run; -1 without a limit.
+// left returns what `hookhost jobs` says is left of a job, in seconds, and how long it has run; -1
+// without a limit.
 func (n *node) left(t testing.TB, id string) (left, elapsed float64) {
 	t.Helper()
-	var list struct {
-		Jobs []struct {
-			Job            struct{ ID string }
-			ElapsedSeconds float64  `json:"elapsed_seconds"`
-			Left           *float64 `json:"walltime_left_seconds"`
-		}
+	job := n.listed(id)
+	switch {
+	case job.Phase == "":
+		t.Fatalf("no job %s", id)
+	case job.Left == nil:
+		return -1, job.Elapsed
 	}
-	out, err := n.command("jobs", "--json").Output()
-	if err == nil {
-		err = json.Unmarshal(out, &list)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, j := range list.Jobs {
-		if j.Job.ID == id && j.Left != nil {
-			return *j.Left, j.ElapsedSeconds
-		} else if j.Job.ID == id {
-			return -1, j.ElapsedSeconds
-		}
-	}
-	t.Fatalf("no job %s in %s", id, out)
-	return 0, 0
+	return *job.Left, job.Elapsed
 }
 
-// launchedAt returns a moment that the job's launch was not before, on the monotonic clock, and is near.
+// launchedAt returns a moment that the job's launch was not before, on the monotonic clock, and is
+// near.
 func (n *node) launchedAt(t testing.TB, id string) time.Duration {
 	t.Helper()
 	before := monotonic()
@@ -273,22 +269,18 @@ func (n *node) launchedAt(t testing.TB, id string) time.Duration {
 // killAll kills the daemon and its hooks, as a node does that runs out of memory.
 func (d *daemon) killAll() {
 	d.n.t.Helper()
-	var hooks []int
+	children := childrenOf(d.cmd.Process.Pid)
+	killed := 0
 	for _, name := range []string{"cgroup", "devices", "walltime"} {
-		hooks = append(hooks, processesNamed(filepath.Join(built, "hooks", name))...)
-	}
-	own := hooks[:0]
-	for _, pid := range hooks { // of this daemon
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if _, after, found := strings.Cut(string(stat), ") "); found && len(strings.Fields(after)) > 1 && strings.Fields(after)[1] == strconv.Itoa(d.cmd.Process.Pid) {
-			own = append(own, pid)
+		for _, pid := range processesNamed(filepath.Join(built, "hooks", name)) {
+			if slices.Contains(children, pid) {
+				syscall.Kill(pid, syscall.SIGKILL)
+				killed++
+			}
 		}
 	}
-	if len(own) < 3 {
-		d.n.t.Errorf("the daemon has %d hooks", len(own))
-	}
-	for _, pid := range own {
-		syscall.Kill(pid, syscall.SIGKILL)
+	if killed < 3 {
+		d.n.t.Errorf("the daemon has %d hooks", killed)
 	}
 	d.kill()
 }
@@ -299,10 +291,12 @@ func TestWalltimeOverRestart(t *testing.T) {
 	d := n.serve()
 	seconds := enough(9)
 	limit := time.Duration(seconds) * time.Second
-	job := n.start("run", "--job", "82.x", "-l", fmt.Sprint("walltime=", seconds), "--report=json", "--", "python3", "-c", traps)
+	job := n.start("run", "--job", "82.x", "-l", fmt.Sprint("walltime=", seconds), "--report=json", "--", "python3",
+		"-c", traps)
 	launched := n.launchedAt(t, "82.x")
-	time.Sleep(launched + limit - 6*time.Second - monotonic()) // long before: a busy machine may stand still for seconds
-	must(t, syscall.Kill(job.pid, syscall.SIGSTOP))            // or it would start another daemon
+	// Long before: a busy machine may stand still for seconds.
+	time.Sleep(launched + limit - 6*time.Second - monotonic())
+	must.NoError(t, syscall.Kill(job.pid, syscall.SIGSTOP)) // or it would start another daemon
 	d.killAll()
 	time.Sleep(launched + limit + 2*time.Second - monotonic())
 	if _, over := said(t, job.output())["SIGTERM"]; over {
@@ -310,7 +304,7 @@ func TestWalltimeOverRestart(t *testing.T) {
 	}
 	n.serve()
 	back := monotonic()
-	must(t, syscall.Kill(job.pid, syscall.SIGCONT))
+	must.NoError(t, syscall.Kill(job.pid, syscall.SIGCONT))
 	job.wait()
 	rep := result{stderr: job.stderr.String()}.report(t)
 	if rep.ExitStatus == nil || *rep.ExitStatus != 256+15 {
@@ -327,8 +321,8 @@ func TestWalltimeOverRestart(t *testing.T) {
 	}
 }
 
-// Somebody sets the clock, to a day later and to a day before: to a job's time that is nothing. The daemon is killed over it,
-// so that what is in the job's record counts as well.
+// Somebody sets the clock, to a day later and to a day before: to a job's time that is nothing.
+// The daemon is killed over it, so that what is in the job's record counts as well.
 func TestWalltimeWhenTheClockIsSet(t *testing.T) {
 	if !exists("/lab/.lab/command") {
 		kernfstest.Elsewhere(t, "no guest of the laboratory: this machine's clock is not the test's to set")
@@ -338,14 +332,13 @@ func TestWalltimeWhenTheClockIsSet(t *testing.T) {
 			t.Run(fmt.Sprintf("by %v, restart %v", by, restarts), func(t *testing.T) {
 				n := newNode(t)
 				d := n.serve()
-				job := n.start("run", "--job", "83.x", "-l", "walltime=20", "-l", "walltime_signal=USR1@8", "--report=json", "--", "python3", "-c", traps)
+				job := n.start("run", "--job", "83.x", "-l", "walltime=20", "-l", "walltime_signal=USR1@8",
+					"--report=json", "--", "python3", "-c", traps)
 				launched := n.launchedAt(t, "83.x")
 				wall, mono := time.Now().Round(0), monotonic()
 				set := func(to time.Time) {
 					ts := unix.NsecToTimespec(to.UnixNano())
-					if err := unix.ClockSettime(unix.CLOCK_REALTIME, &ts); err != nil {
-						t.Fatal(err)
-					}
+					must.NoError(t, unix.ClockSettime(unix.CLOCK_REALTIME, &ts))
 				}
 				back := func() { set(wall.Add(monotonic() - mono)) }
 				defer back()
@@ -365,7 +358,8 @@ func TestWalltimeWhenTheClockIsSet(t *testing.T) {
 				within(t, "SIGUSR1", times["SIGUSR1"], launched+12*time.Second)
 				within(t, "SIGTERM", times["SIGTERM"], launched+20*time.Second)
 				rep := result{stderr: job.stderr.String()}.report(t)
-				if used := seconds(t, fmt.Sprint(rep.ResourcesUsed["walltime"])); used < 19*time.Second || used > 20*time.Second+late {
+				if used := seconds(t, fmt.Sprint(rep.ResourcesUsed["walltime"])); used < 19*time.Second ||
+					used > 20*time.Second+late {
 					t.Errorf("walltime %v", used)
 				}
 			})
@@ -373,16 +367,17 @@ func TestWalltimeWhenTheClockIsSet(t *testing.T) {
 	}
 }
 
-// What is in force is what the server has altered the job to.
+// The limit in force is the one that the server has altered the job to.
 func TestWalltimeIsAltered(t *testing.T) {
 	n := newNode(t, "[host]\nnode = \"n1\"")
 	n.serve()
 	seconds := enough(4)
-	job := n.start("run", "--job", "84.x", "-l", "select=1:ncpus=1:mem=64mb", "-l", fmt.Sprint("walltime=", seconds), "--report=json", "--", "python3", "-c", traps)
+	job := n.start("run", "--job", "84.x", "-l", "select=1:ncpus=1:mem=64mb", "-l", fmt.Sprint("walltime=", seconds),
+		"--report=json", "--", "python3", "-c", traps)
 	launched := n.launchedAt(t, "84.x")
 	alter := func(walltime string) {
 		t.Helper()
-		if r := n.tell("execjob_resize", fmt.Sprintf(`{"job": {"id": "84.x", "exec_vnode": "(n1:ncpus=1:mem=65536kb)",
+		if r := n.send("execjob_resize", fmt.Sprintf(`{"job": {"id": "84.x", "exec_vnode": "(n1:ncpus=1:mem=65536kb)",
 			"resource_list": {"ncpus": "1", "mem": "64mb", "walltime": %q}}}`, walltime)); r.status != 0 {
 			t.Fatal(r)
 		}
@@ -408,7 +403,8 @@ func TestWalltimeIsAltered(t *testing.T) {
 func TestWalltimeLimits(t *testing.T) {
 	t.Run("soft", func(t *testing.T) {
 		both(t, func(t *testing.T, n *node) {
-			if r := n.hookhost("run", "--report=none", "-l", "soft_walltime=1", "-l", "min_walltime=1", "--", "sleep", "2.5"); r.status != 0 {
+			if r := n.hookhost("run", "--report=none", "-l", "soft_walltime=1", "-l", "min_walltime=1", "--", "sleep",
+				"2.5"); r.status != 0 {
 				t.Errorf("status %d, stderr %q", r.status, r.stderr)
 			}
 		})
@@ -437,9 +433,10 @@ func TestWalltimeLimits(t *testing.T) {
 }
 
 // A job is ended for its cpu time within a second of it.
-func TestCput(t *testing.T) {
+func TestCputEndsTheJobWithinASecond(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
-		r := n.hookhost("run", "-l", "ncpus="+strconv.Itoa(min(online(t), 2)), "-l", "cput=2", "--report=json", "--", "sh", "-c", "while :; do :; done & while :; do :; done")
+		r := n.hookhost("run", "-l", "ncpus="+strconv.Itoa(min(online(t), 2)), "-l", "cput=2", "--report=json", "--",
+			"sh", "-c", "while :; do :; done & while :; do :; done")
 		if r.status != 143 {
 			t.Errorf("status %d, want 143", r.status)
 		}
@@ -459,58 +456,15 @@ func TestCput(t *testing.T) {
 	})
 }
 
-// A job of pbs_mom is MoM's to end; hookhost does it where MoM has not.
-func TestWalltimeUnderMoM(t *testing.T) {
-	n := newNode(t, "[walltime]\nmom_margin = \"3s\"")
-	n.serve()
-	const id = "85.x"
-	if r := n.tell("execjob_begin", `{"job": {"id": "85.x", "owner": {"user": "root"}, "resource_list": {"ncpus": "1", "walltime": "00:00:02"}}}`); r.status != 0 {
-		t.Fatal(r)
-	}
-	program := exec.Command("python3", "-c", traps)
-	program.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	file, err := os.CreateTemp(n.dir, "said")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program.Stdout = file
-	before := monotonic()
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if r := n.tell("execjob_launch", fmt.Sprintf(`{"pid": %d, "progname": "python3", "job": {"id": "85.x"}}`, program.Process.Pid)); r.status != 0 {
-		t.Error(r)
-	}
-	after := monotonic()
-	program.Wait()
-	text, err := os.ReadFile(file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := said(t, string(text))["SIGTERM"]; got < before+5*time.Second-early || got > after+5*time.Second+late {
-		t.Errorf("SIGTERM %v after its launch; MoM had until 5 s", got-before)
-	}
-	for _, event := range []string{"execjob_epilogue", "execjob_end"} {
-		if r := n.tell(event, `{"job": {"id": "85.x"}}`); r.status != 0 {
-			t.Errorf("%s: %+v", event, r)
-		}
-	}
-	rep := decodeReport(t, n.hookhost("report", id, "--format=json").stdout)
-	if !strings.Contains(strings.Join(rep.Notes, "\n"), "walltime") {
-		t.Errorf("notes %q", rep.Notes)
-	}
-}
-
-// That nobody reads standard error any more, where a warning goes, ends no job.
+// A standard error that nobody reads any more, where a warning goes, ends no job.
 func TestWarningThatNobodyReads(t *testing.T) {
 	both(t, func(t *testing.T, n *node) {
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		r.Close()
 		done := filepath.Join(n.dir, "done")
-		cmd := n.command("run", "--report=none", "-l", "walltime=60", "-l", "walltime_signal=@59", "--", "sh", "-c", "sleep 3; touch "+done)
+		cmd := n.command("run", "--report=none", "-l", "walltime=60", "-l", "walltime_signal=@59", "--", "sh", "-c",
+			"sleep 3; touch "+done)
 		cmd.Stderr = w
 		err = cmd.Run()
 		w.Close()

@@ -52,7 +52,7 @@ func open(path string) (*library, error) {
 	return l, failed(ret, "initialise "+path)
 }
 
-// has tells whether the library knows a function. Calling one that it does not know ends the
+// has reports whether the library knows a function. Calling one that it does not know ends the
 // process: symbols are resolved at their first use.
 func (l *library) has(symbol string) bool { return l.symbols.Lookup(symbol) == nil }
 

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // built holds the program and the stub libraries, new.so and old.so.
@@ -62,10 +63,8 @@ func build(dir string) error {
 func stub(t *testing.T, file, modes string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
-	if err := errors.Join(os.Symlink(filepath.Join(built, file), path),
-		os.WriteFile(filepath.Join(filepath.Dir(path), "mode"), []byte(modes), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(os.Symlink(filepath.Join(built, file), path),
+		os.WriteFile(filepath.Join(filepath.Dir(path), "mode"), []byte(modes), 0o644)))
 	return path
 }
 
@@ -143,9 +142,7 @@ func TestInventoryIsWhatNVMLAnswers(t *testing.T) {
 			want := wanted()
 			tt.want(want)
 			got := decoded[*inventory.NVIDIA](t, stub(t, tt.file, tt.modes), "inventory")
-			if d := cmp.Diff(want, got); d != "" {
-				t.Errorf("inventory (-want +got):\n%s", d)
-			}
+			must.Equal(t, "inventory", want, got)
 		})
 	}
 }
@@ -182,9 +179,7 @@ func TestUsageIsWhatNVMLCounted(t *testing.T) {
 				args = append(args, uuid)
 			}
 			got := decoded[inventory.NVIDIAUsage](t, stub(t, tt.file, tt.modes), args...)
-			if d := cmp.Diff(tt.want, got.Devices); d != "" {
-				t.Errorf("usage (-want +got):\n%s", d)
-			}
+			must.Equal(t, "usage", tt.want, got.Devices)
 		})
 	}
 }
@@ -207,9 +202,7 @@ func TestAccountOn(t *testing.T) {
 
 func TestStatusAndComplaintOfFailures(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(text, []byte("no library\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(text, []byte("no library\n"), 0o644))
 	for _, tt := range []struct {
 		name   string
 		args   []string
@@ -255,9 +248,7 @@ func asking(t *testing.T, path string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "nvml")
 	script := fmt.Sprintf("#!/bin/sh\nexec '%s' --library '%s' \"$@\"\n", filepath.Join(built, "nvml"), path)
-	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(program, []byte(script), 0o755))
 	return program
 }
 
@@ -302,9 +293,7 @@ func TestAskedAndHangs(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(hangs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	if p, err := os.FindProcess(pid); err != nil || p.Signal(syscall.Signal(0)) == nil {
 		t.Errorf("pid %d is still there", pid)

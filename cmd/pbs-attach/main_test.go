@@ -20,6 +20,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // TestMain is also the program itself, by the name that this one is started by.
@@ -39,28 +40,18 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	dir, err := os.MkdirTemp("", "hhattach") // a socket's path has to be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	p := &place{t, dir, dir + "/s"}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	b, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for name, text := range map[string]string{"pbs-attach": string(b),
 		"hookhost": "#!/bin/sh\necho hookhost: \"$@\"\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 	}
-	if err := os.Symlink("pbs-attach", dir+"/pbs_attach"); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Symlink("pbs-attach", dir+"/pbs_attach"))
 	return p
 }
 
@@ -123,9 +114,7 @@ func (d *daemon) serve(c net.Conn) {
 func (p *place) answers(text string) *daemon {
 	p.t.Helper()
 	l, err := net.Listen("unix", p.socket)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.NoError(p.t, err)
 	d, over := &daemon{answer: text}, make(chan struct{})
 	p.t.Cleanup(func() { l.Close(); <-over })
 	go func() {
@@ -179,9 +168,7 @@ func TestWhatIsNotPlainIsLeftToHookhost(t *testing.T) {
 	if got := asked.since(); len(got) > 0 {
 		t.Errorf("the daemon was asked: %q", got)
 	}
-	if err := os.Remove(p.dir + "/hookhost"); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Remove(p.dir+"/hookhost"))
 	want := "pbs_attach: exec " + p.dir + "/hookhost: no such file or directory\n"
 	if r := p.run(nil, "pbs_attach", "-s", "true"); r.status != 127 || r.stderr != want {
 		t.Errorf("without hookhost: %+v, want %q", r, want)
@@ -233,17 +220,13 @@ func TestVariableThatIsThereTwiceIsSetOnce(t *testing.T) {
 	p := newPlace(t)
 	p.answers(answering(200, `{"job":"7.x","outcome":{"set_env":{"A":"9"},"unset_env":["B"]}}`))
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer r.Close()
 	env := []string{"HOOKHOST_SOCKET=" + p.socket, "A=0", "B=1", "C=2", "A=7", "B=2", "A=8"}
 	pid, err := syscall.ForkExec(p.dir+"/pbs-attach", []string{"pbs-attach", "/usr/bin/env"},
 		&syscall.ProcAttr{Env: env, Files: []uintptr{0, w.Fd(), 2}})
 	w.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	out, err := io.ReadAll(r)
 	if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
 		t.Fatal(err)
@@ -325,9 +308,7 @@ func TestAnswerIsReadAsTheDaemonWritesIt(t *testing.T) {
 	p := newPlace(t)
 	b, err := json.Marshal(api.Attached{Job: "7.x", Outcome: &hostapi.Outcome{
 		Reject: true, Message: "no", SetEnv: map[string]string{"A": "1"}, UnsetEnv: []string{"B"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	p.answers(answering(200, string(b)))
 	c := call{socket: p.socket, pid: 99}
 	a, err := c.ask()

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // BenchmarkEvent is the stand-in from start to end for an event that a daemon accepts at once,
@@ -29,9 +31,7 @@ func BenchmarkEvent(b *testing.B) {
 		for b.Loop() {
 			cmd := &exec.Cmd{Path: p.path(name), Args: append([]string{name}, args...),
 				Env: []string{"PBS_HOOK_CONFIG_FILE=" + p.path("hookhost.CF")}}
-			if err := cmd.Run(); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, cmd.Run())
 		}
 	}
 	b.Run("nothing", func(b *testing.B) { run(b, "nothing") })
@@ -41,9 +41,7 @@ func BenchmarkEvent(b *testing.B) {
 // serveAccept answers each request with the text of an accept.
 func serveAccept(b *testing.B, socket string) {
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	b.Cleanup(func() { l.Close() })
 	go func() {
 		for {

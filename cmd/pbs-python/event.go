@@ -120,7 +120,7 @@ func socketIn(path string) string {
 	return table.Socket
 }
 
-// there tells whether there is a file, and whether that cannot be told.
+// there reports whether there is a file, and whether that cannot be told.
 func there(path string) bool {
 	var stat syscall.Stat_t
 	return syscall.Stat(path, &stat) != syscall.ENOENT

@@ -59,6 +59,6 @@ func execReal(path string, env []string) {
 	os.Exit(2)
 }
 
-// isHook tells whether MoM or the server runs a hook, from the arguments alone: most calls by
+// isHook reports whether MoM or the server runs a hook, from the arguments alone: most calls by
 // people are over here.
 func isHook(args []string) bool { return len(args) > 2 && args[1] == "--hook" }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // TestMain is also the stand-in and the real pbs_python, by the names that this program is started
@@ -65,23 +67,15 @@ type place struct {
 func newPlace(t testing.TB) *place {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hhpy") // a socket's path has to be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	p := &place{t, dir}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	b, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	p.write("pbs_python", string(b), 0o755)
-	if err := os.Link(p.path("pbs_python"), p.path("pbs_python.openpbs")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Link(p.path("pbs_python"), p.path("pbs_python.openpbs")))
 	p.write("pbs_python.hookhost", "# notes\nhook = hookhost\nreal_size = 1\n", 0o644)
 	p.write("hookhost.CF", "[memory]\nenabled = true\n[shim]\nsocket = \""+p.path("sock")+"\" # here\n", 0o700)
 	p.write("in", input(90), 0o600)
@@ -98,9 +92,7 @@ func (p *place) path(name string) string { return filepath.Join(p.dir, name) }
 
 func (p *place) write(name, text string, mode os.FileMode) {
 	p.t.Helper()
-	if err := os.WriteFile(p.path(name), []byte(text), mode); err != nil {
-		p.t.Fatal(err)
-	}
+	must.NoError(p.t, os.WriteFile(p.path(name), []byte(text), mode))
 }
 
 // momArgs are what MoM gives.
@@ -123,13 +115,9 @@ func (p *place) run(args ...string) *started {
 		p.t.Fatalf("%v: %v\n%s", args, err, out)
 	}
 	b, err := os.ReadFile(p.path("started"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.NoError(p.t, err)
 	s := &started{}
-	if err := json.Unmarshal(b, s); err != nil {
-		p.t.Fatal(err)
-	}
+	must.NoError(p.t, json.Unmarshal(b, s))
 	if want := cmd.Args; !slices.Equal(s.Args, want) {
 		p.t.Errorf("the real one was started with %q, want %q", s.Args, want)
 	}
@@ -151,9 +139,7 @@ func (s *started) untouched(t *testing.T) {
 func (p *place) daemon(answer http.HandlerFunc) func() []string {
 	p.t.Helper()
 	l, err := net.Listen("unix", p.path("sock"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.NoError(p.t, err)
 	var mu sync.Mutex
 	var got []string
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -326,9 +312,7 @@ func TestHungDaemon(t *testing.T) {
 func TestStoppedDaemonIsLeftToTheShimAtOnce(t *testing.T) {
 	p := newPlace(t)
 	l, err := net.Listen("unix", p.path("sock")) // nobody accepts
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer l.Close()
 	start := time.Now()
 	s := p.run(p.momArgs("hookhost.PY")...)
@@ -342,8 +326,6 @@ func TestStoppedDaemonIsLeftToTheShimAtOnce(t *testing.T) {
 func TestOutputFileCannotBeWritten(t *testing.T) {
 	p := newPlace(t)
 	p.daemon(answers(typeOutput, accepted))
-	if err := os.Mkdir(p.path("out"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Mkdir(p.path("out"), 0o700))
 	p.run(p.momArgs("hookhost.PY")...).untouched(t)
 }

@@ -37,12 +37,12 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err != nil {
 		return nil, err
 	}
-	release, err := h.turns.take(ctx, j.ID())
+	release, err := h.turns.wait(ctx, j.ID())
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	if err := h.haveParent(ctx); err != nil {
+	if err := h.ensureParent(ctx); err != nil {
 		return nil, err
 	}
 	h.awaitInventory(ctx, a)
@@ -59,7 +59,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
-	if err := h.tellDevices(&there, a, held); err != nil {
+	if err := h.readDevices(&there, a, held); err != nil {
 		return nil, err
 	}
 	got, err := h.assign(there, a, held)
@@ -72,10 +72,14 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	out := h.begun(got.limits, got.ask.NCPUs, there)
 	out.Notes = got.notes
 	if got.grant == nil && h.policy.Devices.Enabled {
-		// That it has none stands there too: hook devices leaves alone what began before jobs were given devices.
+		// The mark says so of a job without devices. Hook devices leaves alone the jobs that
+		// began before jobs were given devices.
 		got.grant = &inventory.Grant{Devices: []topology.Device{}}
 	}
-	if err := h.create(ctx, j, h.inKernel(got.limits, got.ask), got.grant, cgroup.Record{Begin: req, State: out.State, Limits: &got.limits}); err != nil {
+	mark := cgroup.JobMark{Begin: req, Granted: cgroup.Granted{
+		Limits: &got.limits, NCPUs: got.ask.NCPUs, BegunMicros: sinceBoot(), PerTask: h.policy.perTask(),
+	}}
+	if err := h.create(ctx, j, h.inKernel(got.limits, got.ask), got.grant, mark); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -99,14 +103,18 @@ func (p *policy) askWithDevices(req *hostapi.Request) (ask, error) {
 	if err != nil || !p.Devices.Enabled {
 		return a, err
 	}
-	if err := a.takeDevices(req.Job, req.Node, p.resources()); err != nil {
+	if err := a.addWants(req.Job, req.Node, p.resources()); err != nil {
 		return ask{}, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
 	}
 	return a, nil
 }
 
 // enter takes the tree's lock with nothing in the job's place, and tells which jobs there are.
-func (h *hook) enter(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID) (others []string, unlock func(), err error) {
+func (h *hook) enter(
+	ctx context.Context,
+	j *cgroup.Job,
+	mom *hostapi.ProcessID,
+) (others []string, unlock func(), err error) {
 	h.unwatch(j.ID())
 	h.disown(j.ID())
 	for cleared := false; ; cleared = true {
@@ -130,13 +138,15 @@ func (h *hook) enter(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 	}
 }
 
-// clear removes a cgroup of the job's id. It is left over from a run that ended without its end event, or from this very
-// event before a crash. It goes without the lock: killing takes time.
+// clear removes a cgroup of the job's id. The cgroup is left over from a run that ended without its
+// end event, or from this very event before a crash. The caller does not hold the lock: killing
+// takes time.
 func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID) error {
 	// Two jobs with one number, as after the records were deleted: the other's MoM lives.
-	if r, err := j.Record(); err == nil && !r.Ending && r.Begin.MoM != nil && (mom == nil || *mom != *r.Begin.MoM) &&
+	if r, err := j.JobMark(); err == nil && r.Begin.MoM != nil && (mom == nil || *mom != *r.Begin.MoM) &&
 		proc.Alive(h.roots.Proc, *r.Begin.MoM) {
-		return hostapi.Errorf(hostapi.KindBusy, "job %s runs here already: process %d answers for it", j.ID(), r.Begin.MoM.PID)
+		return hostapi.Errorf(hostapi.KindBusy, "job %s runs here already: process %d answers for it",
+			j.ID(), r.Begin.MoM.PID)
 	}
 	err := h.remove(ctx, j)
 	if err == nil {
@@ -150,16 +160,24 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 	return hostapi.Errorf(kind, "job %s has a cgroup of an earlier run: %w", j.ID(), err)
 }
 
-// create makes the cgroup, with a record of what it is for and of what it was given of devices; or nothing.
-func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits, g *inventory.Grant, r cgroup.Record) error {
+// create makes the cgroup, with a mark of what it is for and of the devices that it was given; or
+// nothing.
+func (h *hook) create(
+	ctx context.Context,
+	j *cgroup.Job,
+	limits cgroup.Limits,
+	g *inventory.Grant,
+	r cgroup.JobMark,
+) error {
 	err := j.Create(limits)
-	if errors.Is(err, cgroup.ErrExists) || errors.Is(err, cgroup.ErrTaken) { // by hand since it was looked for, or by a job that ends
+	// The cgroup was made by hand since it was looked for, or its name is that of a job that ends.
+	if errors.Is(err, cgroup.ErrExists) || errors.Is(err, cgroup.ErrTaken) {
 		return hostapi.Errorf(hostapi.KindBusy, "%w", err)
 	}
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	// The record is last: a cgroup that has one is a job's, with all that goes with it.
+	// The mark is last: a cgroup that has one is a job's, with all that goes with it.
 	if h.policy.perTask() {
 		err = j.Split()
 	}
@@ -167,39 +185,41 @@ func (h *hook) create(ctx context.Context, j *cgroup.Job, limits cgroup.Limits, 
 		err = g.Mark(j)
 	}
 	if err == nil {
-		err = j.SetRecord(r)
+		err = j.SetJobMark(r)
 	}
 	if err != nil {
-		return hostapi.Errorf(recordKind(err), "mark cgroup of job %s: %w", j.ID(), errors.Join(err, h.remove(ctx, j)))
+		return hostapi.Errorf(markKind(err), "mark cgroup of job %s: %w", j.ID(), errors.Join(err, h.remove(ctx, j)))
 	}
-	h.own(j.ID())
+	h.own(r.Begin.Job)
 	h.watch(j)
 	return nil
 }
 
-// recordKind says whose fault it is that a record cannot be kept: a job may ask for a resource in more words than an
-// attribute holds (setxattr(2)).
-func recordKind(err error) hostapi.Kind {
+// markKind is the kind of an error from writing a mark. A job may ask for a resource in more
+// words than an attribute holds (setxattr(2)).
+func markKind(err error) hostapi.Kind {
 	if errors.Is(err, unix.E2BIG) {
 		return hostapi.KindJob
 	}
 	return hostapi.KindNode
 }
 
-// begun is the outcome of an accepted begin. The zeros make MoM leave these resources to the hook from the start
-// (openpbs mom_mach.c, ATR_VFLAG_HOOK); what cannot be measured here is not claimed.
+// begun is the outcome of an accepted begin. The zeros make MoM leave these resources to the hook
+// from the start (openpbs mom_mach.c, ATR_VFLAG_HOOK). A resource that cannot be measured here is
+// not claimed.
 func (h *hook) begun(l cgroup.Limits, ncpus int, there host) *hostapi.Outcome {
 	cpus, mems := l.CPUs, l.Mems
 	if cpus.IsEmpty() {
 		cpus, mems = there.cpus, there.mems
 	}
-	s := state{BegunMicros: sinceBoot(), NCPUs: ncpus, CPUs: cpus.String(), Mems: mems.String(), MemLimit: h.policy.memLimit(l), PerTask: h.policy.perTask()}
 	used := hostapi.Resources{"ncpus": fmt.Sprint(ncpus)}
 	if h.tree.Has("cpuacct") || h.tree.Mode() != cgroup.ModeV1 {
 		used["cput"], used["cpupercent"] = "00:00:00", "0"
 	}
 	for name, told := range map[string]bool{
-		"mem": h.tree.Has("memory"), "vmem": h.tree.Has("swappeak"), "hpmem": h.policy.Hugetlb.Enabled && h.tree.Has("hugepeak"),
+		"mem":   h.tree.Has("memory"),
+		"vmem":  h.tree.Has("swappeak"),
+		"hpmem": h.policy.Hugetlb.Enabled && h.tree.Has("hugepeak"),
 	} {
 		if told {
 			used[name] = "0kb"
@@ -207,7 +227,6 @@ func (h *hook) begun(l cgroup.Limits, ncpus int, there host) *hostapi.Outcome {
 	}
 	return &hostapi.Outcome{
 		ResourcesUsed: used,
-		Usage:         &hostapi.HostUsage{CPUs: s.CPUs, Mems: s.Mems, NCPUs: ncpus, MemLimitBytes: l.Mem},
-		State:         s.encode(),
+		Usage:         &hostapi.HostUsage{CPUs: cpus.String(), Mems: mems.String(), NCPUs: ncpus, MemLimitBytes: l.Mem},
 	}
 }

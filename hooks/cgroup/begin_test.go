@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestBeginAgain(t *testing.T) {
@@ -49,7 +49,7 @@ func TestBeginOverLeftover(t *testing.T) {
 	})
 }
 
-// What another run of the job had measured is not this run's.
+// Figures that another run of the job had measured are not this run's.
 func TestBeginOverLeftoverStartsFromNothing(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.begin("1.srv")
@@ -81,13 +81,17 @@ func TestBeginRefused(t *testing.T) {
 			asks("ncpus=5")(r)
 			r.Run, r.Head = strings.Repeat("0", 32), "node2"
 		}, hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
-		{"more cpus than are free", nil, asks("ncpus=4"), hostapi.KindBusy, "ncpus requested (4) exceeds ncpus available (3); held: 0 by job 9.srv"},
-		{"more memory than there is", nil, asks("ncpus=1", "mem=17gb"), kindHeld, "mem requested (17825792kb) exceeds mem available (16777216kb)"},
+		{"more cpus than are free", nil, asks("ncpus=4"), hostapi.KindBusy,
+			"ncpus requested (4) exceeds ncpus available (3); held: 0 by job 9.srv"},
+		{"more memory than there is", nil, asks("ncpus=1", "mem=17gb"), kindHeld,
+			"mem requested (17825792kb) exceeds mem available (16777216kb)"},
 		{"no number", nil, asks("ncpus=x"), hostapi.KindJob, "ncpus=x"},
 		{"no size", nil, asks("vmem=banana"), hostapi.KindJob, "vmem=banana"},
 		{"too few pids", nil, asks("pids=1"), hostapi.KindJob, "resource_list pids=1: not a number of 2 or more"},
-		{"no exec_vnode", nil, func(r *hostapi.Request) { r.Job.ExecVnode = "(node1:ncpus=1" }, hostapi.KindJob, "exec_vnode"},
-		{"another host's", nil, func(r *hostapi.Request) { r.Job.ExecVnode = "(node7:ncpus=1)" }, hostapi.KindNode, "no chunk on this host"},
+		{"no exec_vnode", nil, func(r *hostapi.Request) { r.Job.ExecVnode = "(node1:ncpus=1" }, hostapi.KindJob,
+			"exec_vnode"},
+		{"another host's", nil, func(r *hostapi.Request) { r.Job.ExecVnode = "(node7:ncpus=1)" }, hostapi.KindNode,
+			"no chunk on this host"},
 		{"not a job id", nil, func(r *hostapi.Request) { r.Job.ID = "../1" }, hostapi.KindJob, "../1"},
 	}
 	for _, f := range fakes {
@@ -120,8 +124,9 @@ func steps(k *kernfstest.Kernel) []kernfstest.Op {
 	})
 }
 
-// TestBeginFails fails each step of begin in turn. Where undoing it works, nothing is left; where that fails as well, as
-// if the hook had been killed there, begin can be repeated, and the sweep removes what is left.
+// TestBeginFails fails each step of begin in turn. Nothing is left if the step can be undone. The
+// undo fails as well in some cases, as if the hook had been killed there. Begin can then be
+// repeated, and the sweep removes what is left.
 func TestBeginFails(t *testing.T) {
 	for _, f := range fakes {
 		n, k := fakeNode(t, f.boot, nil)
@@ -193,9 +198,7 @@ func TestBeginAfterAlarm(t *testing.T) {
 	}
 	n.want()
 	unlock, err := n.tree.Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer unlock()
 	ctx, cancel = context.WithTimeout(t.Context(), 1e6)
 	defer cancel()
@@ -205,7 +208,8 @@ func TestBeginAfterAlarm(t *testing.T) {
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if _, err := n.sendCtx(ctx, req); hostapi.KindOf(err) != hostapi.KindBusy || ctx.Err() != nil {
-		t.Errorf("with the tree locked: %v of kind %q, the alarm's is %v; want it to give up before", err, hostapi.KindOf(err), ctx.Err())
+		t.Errorf("with the tree locked: %v of kind %q, the alarm's is %v; want it to give up before",
+			err, hostapi.KindOf(err), ctx.Err())
 	}
 	n.want()
 }
@@ -218,23 +222,24 @@ func TestBeginWithoutControllers(t *testing.T) {
 			k := f.boot(kernfstest.Without("cpuset", "memory"))
 			roots := k.Roots()
 			if roots.Cgroup.Exists("cgroup.subtree_control") {
-				if err := roots.Cgroup.Write("cgroup.subtree_control", "+cpu +pids"); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, roots.Cgroup.Write("cgroup.subtree_control", "+cpu +pids"))
 			}
-			n := newNode(t, node{start: func(_ testing.TB, join *hostapi.Join) int { return k.Spawn(dirsOf(join)...) }}, roots,
-				cgroup.Options{Signal: k.Signal}, off)
+			start := func(_ testing.TB, join *hostapi.Join) int { return k.Spawn(dirsOf(join)...) }
+			n := newNode(t, node{start: start}, roots, cgroup.Options{Signal: k.Signal}, off)
 			out := n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=64mb", "vmem=64mb"))
-			want := []string{"mem=65536kb is not enforced: [memory] is not enabled on this host", "vmem=65536kb is not enforced: this kernel cannot"}
-			if diff := cmp.Diff(want, out.Notes); diff != "" {
-				t.Errorf("notes: -want +got:\n%s", diff)
+			want := []string{
+				"mem=65536kb is not enforced: [memory] is not enabled on this host",
+				"vmem=65536kb is not enforced: this kernel cannot",
 			}
+			must.Equal(t, "notes", want, out.Notes)
 			if _, claimed := out.ResourcesUsed["mem"]; claimed {
 				t.Errorf("resources_used: %v", out.ResourcesUsed)
 			}
 			n.launch("1.srv")
 			out = n.do(hostapi.EventEpilogue, "1.srv")
-			if u := out.Usage; u.MemBytes != nil || u.MemSource != "" || u.MemLimitBytes != nil || u.CPUTSeconds == nil || u.Kill.Stragglers != 1 {
+			u := out.Usage
+			if u.MemBytes != nil || u.MemSource != "" || u.MemLimitBytes != nil || u.CPUTSeconds == nil ||
+				u.Kill.Stragglers != 1 {
 				t.Errorf("usage: %+v", u)
 			}
 			if _, claimed := out.ResourcesUsed["mem"]; claimed {
@@ -244,8 +249,14 @@ func TestBeginWithoutControllers(t *testing.T) {
 			n.want()
 		})
 	}
-	_, err := open(testPolicy(t, nil), kernfstest.NewHybrid(kernfstest.Without("memory", "pids")).Roots(), cgroup.Options{}, nil)
-	if hostapi.KindOf(err) != hostapi.KindNode || err.Error() != "[memory] is enabled, but this kernel offers no memory controller" {
+	_, err := open(
+		testPolicy(t, nil),
+		kernfstest.NewHybrid(kernfstest.Without("memory", "pids")).Roots(),
+		cgroup.Options{},
+		nil,
+	)
+	if hostapi.KindOf(err) != hostapi.KindNode ||
+		err.Error() != "[memory] is enabled, but this kernel offers no memory controller" {
 		t.Errorf("with memory enabled: %v", err)
 	}
 }

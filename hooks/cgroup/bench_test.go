@@ -13,9 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// BenchmarkBeginEnd is a job without a process on the running kernel: begin, epilogue and end. BenchmarkRaw is its floor.
+// BenchmarkBeginEnd is a job without a process on the running kernel: begin, epilogue and end.
+// BenchmarkRaw is its floor.
 func BenchmarkBeginEnd(b *testing.B) {
 	n := benchNode(b)
 	for b.Loop() {
@@ -23,8 +25,9 @@ func BenchmarkBeginEnd(b *testing.B) {
 	}
 }
 
-// BenchmarkRaw is what BenchmarkBeginEnd does to the kernel's files, by system calls alone: the same directories made,
-// the same limits written and read back, the same counters read, the same directories removed.
+// BenchmarkRaw does to the kernel's files what BenchmarkBeginEnd does, by system calls alone. The
+// same directories are made and removed, the same limits written and read back, the same counters
+// read.
 func BenchmarkRaw(b *testing.B) {
 	r := newRaw(b, benchNode(b))
 	for b.Loop() {
@@ -32,7 +35,8 @@ func BenchmarkRaw(b *testing.B) {
 	}
 }
 
-// BenchmarkRatio does both in turn, so that what else the machine does meets both, and tells their ratio: 2 is the goal.
+// BenchmarkRatio does both in turn, so that what else the machine does meets both, and tells their
+// ratio: 2 is the goal.
 func BenchmarkRatio(b *testing.B) {
 	n := benchNode(b)
 	r := newRaw(b, n)
@@ -126,24 +130,29 @@ func newRaw(b *testing.B, n *node) *raw {
 	r := &raw{buf: make([]byte, 16<<10)}
 	unit := strings.TrimSuffix(n.cgroup("1.srv").MemoryPath(), "1.srv")
 	unit = strings.Split(unit, "/")[1]
-	for _, pattern := range []string{"/sys/fs/cgroup/*/" + unit + "/job*/1.srv", "/sys/fs/cgroup/" + unit + "/job*/1.srv"} {
-		dirs, err := filepath.Glob(pattern)
-		if err != nil {
-			b.Fatal(err)
-		}
+	for _, root := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
+		dirs, err := filepath.Glob(root + unit + "/job*/1.srv")
+		must.NoError(b, err)
 		r.dirs = append(r.dirs, dirs...)
 	}
 	for i, dir := range r.dirs {
 		// The hook's own limits, as the kernel shows them.
-		for _, file := range []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.max", "memory.swap.max", "cpuset.cpus", "cpuset.mems",
-			"cpu.shares", "cpu.weight"} {
+		for _, file := range []string{
+			"memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.max", "memory.swap.max",
+			"cpuset.cpus", "cpuset.mems",
+			"cpu.shares", "cpu.weight",
+		} {
 			if text, err := os.ReadFile(dir + "/" + file); err == nil {
 				r.values = append(r.values, rawValue{dir + "/" + file, strings.TrimSpace(string(text))})
 			}
 		}
-		for _, file := range []string{"cpuacct.usage", "cpuacct.stat", "cpu.stat", "memory.stat", "memory.usage_in_bytes", "memory.max_usage_in_bytes",
-			"memory.memsw.max_usage_in_bytes", "memory.failcnt", "memory.memsw.failcnt", "memory.oom_control", "memory.current", "memory.peak",
-			"memory.events", "memory.swap.peak", "pids.current", "pids.peak", "cgroup.procs"} {
+		for _, file := range []string{
+			"cpuacct.usage", "cpuacct.stat", "cpu.stat",
+			"memory.stat", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes",
+			"memory.failcnt", "memory.memsw.failcnt", "memory.oom_control",
+			"memory.current", "memory.peak", "memory.events", "memory.swap.peak",
+			"pids.current", "pids.peak", "cgroup.procs",
+		} {
 			if _, err := os.Stat(dir + "/" + file); err == nil {
 				r.reads = append(r.reads, dir+"/"+file)
 			}
@@ -155,9 +164,7 @@ func newRaw(b *testing.B, n *node) *raw {
 
 func (r *raw) cycle(b *testing.B) {
 	check := func(err error) {
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, err)
 	}
 	read := func(file string) {
 		fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -173,7 +180,8 @@ func (r *raw) cycle(b *testing.B) {
 		fd, err := unix.Open(v.file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 		check(err)
 		for {
-			// A signal, such as the runtime's, interrupts a write of a memory limit (mem_cgroup_resize_max).
+			// A signal, such as the runtime's, interrupts a write of a memory limit
+			// (mem_cgroup_resize_max).
 			if _, err = unix.Write(fd, []byte(v.text)); !errors.Is(err, unix.EINTR) {
 				break
 			}
@@ -190,7 +198,8 @@ func (r *raw) cycle(b *testing.B) {
 	}
 }
 
-// BenchmarkAttach takes in a session of one, again and again: reads of /proc, and moves to where it is already.
+// BenchmarkAttach takes in a session of one, again and again: reads of /proc, and moves to where it
+// is already.
 func BenchmarkAttach(b *testing.B) {
 	n := realNode(b, nil)
 	n.do(hostapi.EventBegin, "1.srv")

@@ -10,6 +10,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // Jobs that begin at the same time, in several hooks, get different cpus.
@@ -20,7 +21,10 @@ func TestBeginAtOnce(t *testing.T) {
 		for i := range 8 {
 			go func() {
 				id := fmt.Sprintf("%d.srv", i)
-				out, err := hooks[i%2].ExecjobBegin(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Node: testNode, Job: n.job(id)})
+				out, err := hooks[i%2].ExecjobBegin(
+					t.Context(),
+					&hostapi.Request{Event: hostapi.EventBegin, Node: testNode, Job: n.job(id)},
+				)
 				if err != nil && hostapi.KindOf(err) != hostapi.KindBusy {
 					t.Error(err)
 				}
@@ -34,9 +38,7 @@ func TestBeginAtOnce(t *testing.T) {
 				continue
 			}
 			cpus, err := kernfs.ParseIDSet(out.Usage.CPUs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if !taken.Intersect(cpus).IsEmpty() {
 				t.Errorf("%s taken twice", cpus)
 			}
@@ -46,7 +48,10 @@ func TestBeginAtOnce(t *testing.T) {
 			t.Errorf("taken: %s, want 4 cpus", taken)
 		}
 		for i := range 8 {
-			if _, err := hooks[i%2].ExecjobEnd(t.Context(), &hostapi.Request{Event: hostapi.EventEnd, Node: testNode, Job: n.job(fmt.Sprintf("%d.srv", i))}); err != nil {
+			job := n.job(fmt.Sprintf("%d.srv", i))
+			req := &hostapi.Request{Event: hostapi.EventEnd, Node: testNode, Job: job}
+			_, err := hooks[i%2].ExecjobEnd(t.Context(), req)
+			if err != nil {
 				t.Error(err)
 			}
 		}
@@ -56,7 +61,8 @@ func TestBeginAtOnce(t *testing.T) {
 
 // PBS sends a job's end when it has given its place to another.
 func TestBeginBeforeEndOfAnother(t *testing.T) {
-	short := func(c *config.File) { c.Cgroup.KillTimeout = config.Duration(300 * time.Millisecond) } // one that can die does so by then
+	// A process that can die does so by then.
+	short := func(c *config.File) { c.Cgroup.KillTimeout = config.Duration(300 * time.Millisecond) }
 	onFakes(t, short, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		all := asks("ncpus=4", "mem=15gb")
 		n.do(hostapi.EventBegin, "1.srv", all)
@@ -81,7 +87,8 @@ func TestBeginBeforeEndOfAnother(t *testing.T) {
 	})
 }
 
-// TestBesideOthers has jobs come and go while startup and periodic with lists that are too old look at all of them.
+// TestBesideOthers has jobs come and go while startup and periodic with lists that are too old look
+// at all of them.
 func TestBesideOthers(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testBesideOthers(t, n, 40) })
 	t.Run("kernel", func(t *testing.T) { testBesideOthers(t, realNode(t, nil), 10) })
@@ -102,7 +109,7 @@ func testBesideOthers(t *testing.T, n *node, times int) {
 				if err != nil || len(out.Notes) > 0 {
 					t.Errorf("%s: %+v, %v", e, out, err)
 				}
-				// One that the list does have, and that ends meanwhile.
+				// The list does have this one, and it ends meanwhile.
 				list := map[string]*hostapi.Job{"1.srv": n.job("1.srv")}
 				if _, err = n.send(&hostapi.Request{Event: e, Node: testNode, JobList: list}); err != nil {
 					t.Errorf("%s: %v", e, err)
@@ -145,14 +152,15 @@ func testBesideOthers(t *testing.T, n *node, times int) {
 	n.want()
 }
 
-// The cpus of an isolated job are free when it is over, before its end, and not while it is suspended: the kernel gives them
-// to nobody else.
+// The cpus of an isolated job are free when it is over, before its end. They are not free while it
+// is suspended: the kernel gives them to nobody else.
 func TestBesideIsolated(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Cpuset.Isolated = true })
 	n.begin("1.srv", asks("ncpus=4", "mem=64mb"))
 	n.launch("1.srv")
 	n.do(hostapi.EventPostsuspend, "1.srv")
-	if _, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=4", "mem=64mb")); hostapi.KindOf(err) != hostapi.KindBusy {
+	_, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=4", "mem=64mb"))
+	if hostapi.KindOf(err) != hostapi.KindBusy {
 		t.Errorf("begin on the cpus of a suspended job: %v", err)
 	}
 	n.do(hostapi.EventPreresume, "1.srv")

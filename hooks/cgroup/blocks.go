@@ -11,9 +11,9 @@ import (
 	"github.com/hookhost/hookhost/internal/placement"
 )
 
-// A job that asks for blocks gets whole ones: their cpus, their memory and their devices. What it asks for beside may be less,
-// since PBS itself adds ncpus=1, but not more. Jobs with blocks and jobs without can be on one host: a block is free when
-// nobody holds a cpu or a device of it, nor has it without any.
+// A job that asks for blocks gets whole ones: their cpus, their memory and their devices. Its other
+// requests may be less, since PBS itself adds ncpus=1, but not more. Jobs with blocks and jobs
+// without can be on one host. A block is free when no job holds it, or a cpu or a device of it.
 
 // blocksOf returns how many blocks the chunks of host node ask for. Errors are as those of wantsOf.
 func blocksOf(chunks []pbs.VnodeChunk, job *hostapi.Job, node string) (int, error) {
@@ -38,7 +38,8 @@ type blockShare struct {
 	devices    []string // IDs
 }
 
-// decideBlocks chooses blocks for a job that asks for some, and makes it ask for what is in them; else it returns nil.
+// decideBlocks chooses blocks for a job that asks for some, and makes it ask for what is in them;
+// else it returns nil.
 func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, error) {
 	if a.blocks == 0 || h.devices == nil {
 		return nil, nil
@@ -47,7 +48,7 @@ func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, er
 	if a.blocks > n {
 		return nil, beyond("%w", &placement.ShortageError{Resource: "blocks", Want: int64(a.blocks), Have: int64(n)})
 	}
-	// Of the inventory alone: the blocks must be the same for all jobs.
+	// The inventory alone counts: the blocks must be the same for all jobs.
 	req := placement.Request{
 		Allowed: h.cpus.Minus(p.exclude), UseHyperthreads: p.Cpuset.UseHyperthreads, MemFences: p.Cpuset.MemFences,
 		Devices: h.devices.Devices, Mem: p.memTotal(h.node),
@@ -67,7 +68,8 @@ func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, er
 	cpus = cpus.Minus(a.had.CPUs) // which it may keep beside one that was suspended
 	held := heldDevices(req.Devices, others)
 	for i, b := range blocks {
-		if !b.CPUs.Intersect(cpus).IsEmpty() || slices.ContainsFunc(b.Devices, func(id string) bool { return held[id] > 0 }) {
+		if !b.CPUs.Intersect(cpus).IsEmpty() || slices.ContainsFunc(b.Devices,
+			func(id string) bool { return held[id] > 0 }) {
 			taken = append(taken, i)
 		}
 		if a.hadGrant != nil && slices.Contains(a.hadGrant.Blocks, i) {
@@ -107,7 +109,7 @@ func (p *policy) count(h host, cpus kernfs.IDSet) int {
 	return len(cores)
 }
 
-// become makes the job ask for what is in its blocks. It fails when it asked for more.
+// become makes the job ask for what is in its blocks. become fails when it asked for more.
 func (a *ask) become(h host, blocks *blockShare) error {
 	more := func(resource string, want, have any) error {
 		return beyond("%s requested (%v) exceeds what is in %d of the blocks (%v)", resource, want, a.blocks, have)

@@ -18,7 +18,8 @@ type policy struct {
 	io      []cgroup.IOLimit // what each job may do to devices: see resolveIO
 }
 
-// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for the defaults).
+// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for
+// the defaults).
 func newPolicy(text []byte) (*policy, error) {
 	p := &policy{File: *config.Default()}
 	if len(text) > 0 {

@@ -38,8 +38,10 @@ func countOfJob(list hostapi.Resources, chunks []pbs.VnodeChunk, name string) (i
 		return 0, nil
 	}
 	n, err := countOf(list, name)
-	if err == nil && n > 0 && slices.ContainsFunc(chunks, func(c pbs.VnodeChunk) bool { return c.Host != chunks[0].Host }) {
-		err = resourceErr(name, list[name], errors.New("exec_vnode does not say how much of it each host has: ask for it in select"))
+	elsewhere := func(c pbs.VnodeChunk) bool { return c.Host != chunks[0].Host }
+	if err == nil && n > 0 && slices.ContainsFunc(chunks, elsewhere) {
+		err = errors.New("exec_vnode does not say how much of it each host has: ask for it in select")
+		err = resourceErr(name, list[name], err)
 	}
 	return n, err
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// ExecjobEpilogue kills what the job left behind and tells what it used. The cgroup, with all its counters, stays until
-// the host has noted that and sends end: an epilogue that is broken off can be repeated. What the job held is free all
-// the same (isOver).
+// ExecjobEpilogue kills what the job left behind and tells what it used. The cgroup, with all its
+// counters, stays until the host has noted that and sends end: an epilogue that is broken off can
+// be repeated. The cpus, the memory and the devices of the job are free all the same (isOver).
 func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, s, release, err := h.last(ctx, req)
 	if err != nil || j == nil {
 		return &hostapi.Outcome{}, err
 	}
 	defer release()
-	if s.Ended { // and told
+	if s.Ended { // and reported
 		return &hostapi.Outcome{}, nil
 	}
-	out, err := h.finish(ctx, j, s)
+	out, err := h.finish(ctx, j, s, req.Job.Elapsed)
 	return out, errors.Join(ended(j, err), h.stuck(req, out, err))
 }
 
@@ -35,12 +35,15 @@ func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.O
 		return &hostapi.Outcome{}, err
 	}
 	defer release()
-	defer h.disown(j.ID())
 	out := &hostapi.Outcome{}
 	if !s.Ended {
-		out, err = h.finish(ctx, j, s)
+		out, err = h.finish(ctx, j, s, req.Job.Elapsed)
 	}
-	err = errors.Join(err, h.removeEmpty(ctx, j))
+	removed := h.removeEmpty(ctx, j)
+	if removed == nil { // else the host sends end again
+		h.disown(j.ID())
+	}
+	err = errors.Join(err, removed)
 	return out, errors.Join(ended(j, err), h.stuck(req, out, err))
 }
 
@@ -49,30 +52,30 @@ func (h *hook) ExecjobAbort(ctx context.Context, req *hostapi.Request) (*hostapi
 	return h.ExecjobEnd(ctx, req)
 }
 
-// last takes the turn of a job that is to end. j is nil when there is nothing of it.
+// last takes the turn of a job that is to end. j is nil if there is nothing of it.
 func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s state, release func(), err error) {
 	if j, err = h.job(req); err != nil {
 		return nil, state{}, nil, err
 	}
-	if release, err = h.turns.take(ctx, j.ID()); err != nil {
+	if release, err = h.turns.wait(ctx, j.ID()); err != nil {
 		return nil, state{}, nil, err
 	}
-	if !j.Exists() {
+	s, exists, err := stateOf(req.Job, req.Node, j)
+	if !exists {
 		h.unwatch(j.ID())
 		h.disown(j.ID())
 		release()
 		return nil, state{}, nil, nil
 	}
-	if s, err = stateOf(req.Job, req.Node, j); err != nil {
+	if err != nil {
 		h.logOf(j.ID()).Error(err) // what is left to do needs none
 	}
-	if !s.Ended { // else it is noted
-		h.note(j, func(r *cgroup.Record) { r.Ending = true })
-	}
+	h.setPhase(j.ID(), hostapi.PhaseExiting)
 	return j, s, release, nil
 }
 
-// ended gives an error of a job's last events its kind: what is left of the job is the administrator's.
+// ended gives an error of a job's last events its kind. The remains of the job are the
+// administrator's affair.
 func ended(j *cgroup.Job, err error) error {
 	if err == nil {
 		return nil
@@ -80,9 +83,9 @@ func ended(j *cgroup.Job, err error) error {
 	return hostapi.Errorf(hostapi.KindNode, "end job %s: %w", j.ID(), err)
 }
 
-// finish kills and then measures, so that what stragglers used until they died counts. It goes on to the end whatever
-// fails, and returns what it could find out.
-func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state) (*hostapi.Outcome, error) {
+// finish kills and then measures, so that what stragglers used until they died counts. Each step is
+// tried whatever fails, and the outcome has what could be found out.
+func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, elapsed time.Duration) (*hostapi.Outcome, error) {
 	report, notes, killErr := h.kill(ctx, j)
 	h.stopWatch(j.ID())
 	out := &hostapi.Outcome{Notes: notes}
@@ -90,12 +93,11 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state) (*hostapi.Out
 	if u != nil {
 		u.Kill = report
 		settleMem(u)
-		out.Usage, out.ResourcesUsed = u, resourcesUsed(u, s)
-		out.Notes = append(out.Notes, s.suspendedNote()...)
+		out.Usage, out.ResourcesUsed = u, resourcesUsed(u, elapsed)
 		if u.OOMKills != nil && *u.OOMKills > 0 {
-			h.tellOOM(out, j, s, counters)
+			h.reportOOM(out, j, s, counters)
 		}
-		h.tellExcess(out, j)
+		h.reportExcess(out, j)
 	}
 	if killErr == nil {
 		killErr = j.EndIsolation() // its cpus are PBS's to give, before end
@@ -111,9 +113,9 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state) (*hostapi.Out
 	return out, err
 }
 
-// kill ends every process of the job: SIGTERM and a grace where that is configured, then SIGKILL until the cgroup is
-// empty or kill_timeout is over. What looks empty is left at that: the kernel does not remove a cgroup that is not.
-// Notes tell what was ended outside of the job for that.
+// kill ends every process of the job: SIGTERM and a grace where that is configured, then SIGKILL
+// until the cgroup is empty or kill_timeout is over. A cgroup that looks empty is left at that: the
+// kernel does not remove one that is not. Notes tell what was ended outside of the job for that.
 func (h *hook) kill(ctx context.Context, j *cgroup.Job) (r *hostapi.KillReport, notes []string, err error) {
 	r = &hostapi.KillReport{Signal: "none"}
 	pids, err := j.Processes()
@@ -136,8 +138,8 @@ func (h *hook) kill(ctx context.Context, j *cgroup.Job) (r *hostapi.KillReport, 
 	return r, notes, errors.Join(err, killErr)
 }
 
-// terminate sends SIGTERM and waits for the processes to go, no longer than the grace and no longer than leaves
-// kill_timeout before the alarm.
+// terminate sends SIGTERM and waits for the processes to go, no longer than the grace and no longer
+// than leaves kill_timeout before the alarm.
 func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
 	grace := time.Duration(h.policy.Cgroup.KillGrace)
 	if alarm, ok := ctx.Deadline(); ok {
@@ -156,7 +158,7 @@ func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
 	return err
 }
 
-// remove kills what is in the cgroup and removes it. It goes on whatever fails. A cgroup of
+// remove kills what is in the cgroup and removes it. Each step is tried whatever fails. A cgroup of
 // processes that a tracer holds is left to a sweep.
 func (h *hook) remove(ctx context.Context, j *cgroup.Job) error {
 	h.stopWatch(j.ID())
@@ -165,7 +167,6 @@ func (h *hook) remove(ctx context.Context, j *cgroup.Job) error {
 	_, _, err := h.killAll(kill, j)
 	if errors.Is(err, errHeld) {
 		h.unwatch(j.ID())
-		h.note(j, func(r *cgroup.Record) { r.Ending = true })
 		return err
 	}
 	return errors.Join(err, h.removeDirs(ctx, j))
@@ -185,9 +186,5 @@ func (h *hook) removeDirs(ctx context.Context, j *cgroup.Job) error {
 	// Removal has its own short limit, so that it is tried even when killing used up the alarm.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	err := j.Remove(ctx)
-	if err != nil { // a begin that is undone, too: a sweep is to take what is left
-		h.note(j, func(r *cgroup.Record) { r.Ending = true })
-	}
-	return err
+	return j.Remove(ctx)
 }

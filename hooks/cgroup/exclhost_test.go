@@ -5,17 +5,21 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// A job that has its hosts to itself is not bound by defaults where exclhost_ignore_default says so.
+// A job that has its hosts to itself is not bound by defaults where exclhost_ignore_default says
+// so.
 func TestExclhostIgnoresDefaults(t *testing.T) {
 	edit := func(memory, memsw, hugetlb bool) func(*config.File) {
 		return func(f *config.File) {
 			f.Hugetlb.Enabled = true
 			f.Memory.Default, f.Memsw.Default, f.Hugetlb.Default = pbs.Size(256*mib), pbs.Size(64*mib), pbs.Size(4*mib)
-			f.Memory.ExclhostIgnoreDefault, f.Memsw.ExclhostIgnoreDefault, f.Hugetlb.ExclhostIgnoreDefault = memory, memsw, hugetlb
+			f.Memory.ExclhostIgnoreDefault = memory
+			f.Memsw.ExclhostIgnoreDefault = memsw
+			f.Hugetlb.ExclhostIgnoreDefault = hugetlb
 		}
 	}
 	type limits struct{ mem, memsw, huge int64 }
@@ -33,7 +37,8 @@ func TestExclhostIgnoresDefaults(t *testing.T) {
 		{"vmem", "exclhost", edit(false, true, false), nil, limits{256 * mib, 11 * gib, 4 * mib}},
 		{"hpmem", "exclhost", edit(false, false, true), nil, limits{256 * mib, 320 * mib, 100 * mib}},
 		{"all", "scatter:exclhost", edit(true, true, true), nil, limits{10 * gib, 11 * gib, 100 * mib}},
-		{"what it asks for holds", "exclhost", edit(true, true, true), hostapi.Resources{"mem": "1gb", "vmem": "1gb", "hpmem": "10mb"}, limits{gib, gib, 10 * mib}},
+		{"what it asks for holds", "exclhost", edit(true, true, true),
+			hostapi.Resources{"mem": "1gb", "vmem": "1gb", "hpmem": "10mb"}, limits{gib, gib, 10 * mib}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := fourCPUs(gib)
@@ -43,13 +48,9 @@ func TestExclhostIgnoresDefaults(t *testing.T) {
 				list[name] = value
 			}
 			a, err := askOf(&hostapi.Job{ID: "1.srv", ResourceList: list}, testNode)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			l, _, err := testPolicy(t, tt.edit).decide(h, a, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if got := (limits{*l.Mem, *l.MemSwap, l.Hugetlb[2*mib]}); got != tt.want {
 				t.Errorf("%+v, want %+v", got, tt.want)
 			}

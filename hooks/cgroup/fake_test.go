@@ -11,18 +11,22 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // fakeNode is a node in memory, with 8 cpus in 4 cores and 16 GiB.
-func fakeNode(t testing.TB, boot func(...kernfstest.Option) *kernfstest.Kernel, edit func(*config.File), opts ...kernfstest.Option) (*node, *kernfstest.Kernel) {
+func fakeNode(
+	t testing.TB,
+	boot func(...kernfstest.Option) *kernfstest.Kernel,
+	edit func(*config.File),
+	opts ...kernfstest.Option,
+) (*node, *kernfstest.Kernel) {
 	t.Helper()
 	k := boot(opts...)
 	roots := k.Roots()
 	if roots.Cgroup.Exists("cgroup.subtree_control") { // as systemd does
 		for _, c := range []string{"cpuset", "cpu", "memory", "pids"} {
-			if err := roots.Cgroup.Write("cgroup.subtree_control", "+"+c); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, roots.Cgroup.Write("cgroup.subtree_control", "+"+c))
 		}
 	}
 	n := node{

@@ -32,8 +32,8 @@ func (n *node) hangs(uid int) (pid int, detach, abort func()) {
 
 func soonKilled(f *config.File) { f.Cgroup.KillTimeout = config.Duration(5 * time.Second) }
 
-// A process that waits for a file system of its user's own keeps neither its job nor the node,
-// whether or not it sees the mount.
+// A process that waits for a file system of its user's own holds up neither its job nor the node.
+// The hook can end such a job whether or not the process sees the mount.
 func TestHangingFUSEOfTheOwnerIsAborted(t *testing.T) {
 	for _, seen := range []bool{true, false} {
 		t.Run(fmt.Sprintf("seen %v", seen), func(t *testing.T) {

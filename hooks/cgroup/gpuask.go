@@ -12,7 +12,8 @@ import (
 // gpuTexts are the resources that say which GPUs.
 var gpuTexts = []string{"gpu_model", "gpu_mem", "gpus"}
 
-// gpuAsk is what a chunk of the request asks for of GPUs. PBS may have taken it from several vnodes.
+// gpuAsk is what a chunk of the request asks for of GPUs. PBS may have taken it from several
+// vnodes.
 type gpuAsk struct {
 	chunk int // its number in the request
 	ngpus int
@@ -20,8 +21,8 @@ type gpuAsk struct {
 	times int               // how many chunks ask for this; see equalAsks
 }
 
-// equalAsks joins asks that are equal but for their chunks, in the order of the first of them: a job may have thousands of chunks,
-// with texts that take long to parse.
+// equalAsks joins asks that are equal but for their chunks, in the order of the first of them. A
+// job may have thousands of chunks, with texts that take long to parse.
 func equalAsks(asks []*gpuAsk) []gpuAsk {
 	type key struct {
 		ngpus            int
@@ -41,8 +42,8 @@ func equalAsks(asks []*gpuAsk) []gpuAsk {
 	return joined
 }
 
-// chunkNumbers tells for each of the n parts of exec_vnode which chunk of the request it is for: those in one pair of parentheses
-// are for one.
+// chunkNumbers returns for each of the n parts of exec_vnode which chunk of the request it is for.
+// Parts in one pair of parentheses are for one.
 func chunkNumbers(execVnode string, n int) []int {
 	numbers := make([]int, 1, n)
 	var quote byte
@@ -71,8 +72,9 @@ func chunkNumbers(execVnode string, n int) []int {
 	return numbers
 }
 
-// fillTexts adds to asks what schedselect, or a select that nobody has worked on yet, says of them; numbers are those of all parts of
-// exec_vnode. What no chunk says may stand in the job's own list (-l gpu_model=A100).
+// fillTexts adds to asks what schedselect says of them, or a select that PBS has not worked on yet.
+// numbers are those of all parts of exec_vnode. A text that no chunk has may stand in the job's own
+// list (-l gpu_model=A100).
 func fillTexts(asks []*gpuAsk, job *hostapi.Job, numbers []int) error {
 	text, name := job.Schedselect, "schedselect"
 	if text == "" {
@@ -103,7 +105,8 @@ func fillTexts(asks []*gpuAsk, job *hostapi.Job, numbers []int) error {
 		}
 	}
 	if chunks := numbers[len(numbers)-1] + 1; differ && total != chunks {
-		return fmt.Errorf("%s has %d chunks and exec_vnode %d: which of them have which GPUs cannot be told", name, total, chunks)
+		return fmt.Errorf("%s has %d chunks and exec_vnode %d: which of them have which GPUs cannot be told", name,
+			total, chunks)
 	}
 	for _, a := range asks {
 		at := a.chunk
@@ -121,7 +124,8 @@ func namesGPUs(c pbs.Chunk) bool {
 	return slices.ContainsFunc(gpuTexts, func(key string) bool { return c.Resources[key] != "" })
 }
 
-// fillOwn adds what the job's own list says of its GPUs: their kind to all chunks, a count to its only one.
+// fillOwn adds what the job's own list says of its GPUs: their kind to all chunks, a count to its
+// only one.
 func fillOwn(asks []*gpuAsk, list hostapi.Resources, chunks int) error {
 	if text := list["gpus"]; text != "" && chunks > 1 {
 		return resourceErr("gpus", text, fmt.Errorf("the job has %d chunks: ask for it in select", chunks))

@@ -26,9 +26,10 @@ var (
 	errModels = fmt.Errorf("more than %d models", mostModels)
 )
 
-// parseGPUs parses the value of gpus: items vendor:models:memory:count that are joined by +. Fields from the right may be left out, and
-// each may be empty or *, which is any, and 1 for the count. Models are joined by commas; memory is 40GB, or 40GB.., ..80GB,
-// 40GB..80GB with both ends in it. Empty text has no items. The count of an item without one is noCount. A bare number is so many of
+// parseGPUs parses the value of gpus: items vendor:models:memory:count that are joined by +. Fields
+// from the right may be left out, and each may be empty or *, which is any, and 1 for the count.
+// Models are joined by commas; memory is 40GB, or 40GB.., ..80GB, 40GB..80GB with both ends in it.
+// Empty text has no items. The count of an item without one is noCount. A bare number is so many of
 // any: before hookhost, sites have counted their GPUs in a resource of this name.
 func parseGPUs(text string) ([]placement.Want, error) {
 	if text == "" {
@@ -97,7 +98,9 @@ func parseModels(text string) ([]string, error) {
 	for i, model := range models {
 		models[i] = strings.TrimSpace(model)
 		word := strings.ContainsFunc(model, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
-		strange := strings.ContainsFunc(model, func(r rune) bool { return r == unicode.ReplacementChar || !strconv.IsPrint(r) || r == '*' })
+		strange := strings.ContainsFunc(model, func(r rune) bool {
+			return r == unicode.ReplacementChar || !strconv.IsPrint(r) || r == '*'
+		})
 		if !word || strange {
 			return nil, fmt.Errorf("%s is not a model", shownValue(model))
 		}

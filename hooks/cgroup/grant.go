@@ -17,9 +17,9 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Cpus and devices are chosen together, here and under the tree's lock, since each choice depends on the other. What there is
-// stands in the inventory, which the hook devices keeps up to date; what a job was given stands on its cgroup, where that
-// hook finds what to put in force.
+// Cpus and devices are chosen together, here and under the tree's lock, since each choice depends
+// on the other. The hook devices keeps the inventory of what there is. The grant of a job stands on
+// its cgroup, where that hook finds what to put in force.
 
 // resources are those of the devices that the configuration describes.
 func (p *policy) resources() []string {
@@ -32,18 +32,18 @@ func (p *policy) resources() []string {
 	return names
 }
 
-// asksForDevices tells whether what the job gets depends on devices.
+// asksForDevices reports whether what the job gets depends on devices.
 func (a ask) asksForDevices() bool {
 	return a.blocks > 0 || slices.ContainsFunc(a.wants, func(w placement.Want) bool { return w.Count > 0 })
 }
 
-// tellDevices finds out what devices there are and who holds them.
-func (h *hook) tellDevices(there *host, a ask, others []holding) error {
+// readDevices finds out what devices there are and who holds them.
+func (h *hook) readDevices(there *host, a ask, others []holding) error {
 	switch {
 	case !h.policy.Devices.Enabled:
 		return nil
 	case !a.asksForDevices():
-		h.lookAround(there, others)
+		h.readAround(there, others)
 		return nil
 	}
 	inv, err := h.inventory()
@@ -67,9 +67,9 @@ func (h *hook) tellDevices(there *host, a ask, others []holding) error {
 	return nil
 }
 
-// lookAround tells a job that asks for no devices where they are, so that it leaves cpus near those that are free. What cannot be
-// read does not matter to it.
-func (h *hook) lookAround(there *host, others []holding) {
+// readAround tells a job that asks for no devices where they are, so that it leaves cpus near those
+// that are free. An error of the read does not matter to it.
+func (h *hook) readAround(there *host, others []holding) {
 	if len(there.node.NUMA) < 2 || !h.policy.Cpuset.Enabled {
 		return
 	}
@@ -85,9 +85,9 @@ func (h *hook) lookAround(there *host, others []holding) {
 	}
 }
 
-// awaitInventory waits for the first look at the node's devices, which is made when the hook devices starts: with a new state
-// directory a job may come before it is over. It polls, since that happens once in the life of a state directory: afterwards the
-// file is always there.
+// awaitInventory waits for the first look at the node's devices, which is made when the hook
+// devices starts. A job may come before it is over if the state directory is new. awaitInventory
+// polls, since the file is always there afterwards.
 func (h *hook) awaitInventory(ctx context.Context, a ask) {
 	if !h.policy.Devices.Enabled || !a.asksForDevices() {
 		return
@@ -106,7 +106,8 @@ func (h *hook) awaitInventory(ctx context.Context, a ask) {
 	}
 }
 
-// firstLook is how long the first look takes where drivers answer at once. A job that comes while one does not is told to wait.
+// firstLook is how long the first look takes where drivers answer at once. A job that comes while
+// one does not is told to wait.
 const firstLook = 5 * time.Second
 
 // addDevices adds to a request what of it concerns devices.
@@ -124,13 +125,15 @@ func (p *policy) addDevices(req *placement.Request, h host, a ask, others []hold
 	}
 }
 
-// heldDevices tells by ID how many of the jobs hold a device of the pool, or a part of it, or what it is a part of.
+// heldDevices returns how many jobs hold each device of the pool, by ID. A job holds one if it has
+// the device, a part of it, or what it is a part of.
 func heldDevices(pool []topology.Device, jobs []holding) map[string]int {
 	held := map[string]int{}
 	for _, d := range pool {
 		for _, o := range jobs {
 			mine := func(e topology.Device) bool { return d.Overlaps(e) }
-			if o.grant != nil && slices.ContainsFunc(slices.Concat(o.grant.Devices, o.grant.Coming, o.grant.Leaving), mine) {
+			if o.grant != nil && slices.ContainsFunc(slices.Concat(o.grant.Devices, o.grant.Coming, o.grant.Leaving),
+				mine) {
 				held[d.ID]++
 			}
 		}
@@ -138,8 +141,8 @@ func heldDevices(pool []topology.Device, jobs []holding) map[string]int {
 	return held
 }
 
-// withDevices places cpus and devices. Where PBS has said which NUMA nodes the cpus are of, those come first and the devices are
-// chosen for them.
+// withDevices places cpus and devices. If PBS has said which NUMA nodes the cpus are of, those come
+// first and the devices are chosen for them.
 func (p *policy) withDevices(node *topology.Node, req placement.Request, a ask) (placement.Assignment, error) {
 	if req.NCPUs == 0 {
 		return placement.Place(node, req)
@@ -159,8 +162,8 @@ func (p *policy) withDevices(node *topology.Node, req placement.Request, a ask) 
 	return got, err
 }
 
-// neverEnough is the error for what the host has not even when it is empty. Where a source of devices failed, it is not known
-// what the host has, and the job is not to blame.
+// neverEnough is the error for what the host has not even when it is empty. The job is not to blame
+// if a source of devices failed: then it is not known what the host has.
 func neverEnough(err error, inv *inventory.Inventory) error {
 	var short *placement.ShortageError
 	if inv == nil || !errors.As(err, &short) || short.Resource == "ncpus" {
@@ -179,16 +182,19 @@ func neverEnough(err error, inv *inventory.Inventory) error {
 	if len(failed) == 0 {
 		return beyond("%w", err)
 	}
-	return hostapi.Errorf(hostapi.KindBusy, "%w; what there is could not be found out: %s", err, strings.Join(failed, "; "))
+	return hostapi.Errorf(hostapi.KindBusy, "%w; what there is could not be found out: %s", err,
+		strings.Join(failed, "; "))
 }
 
 // configuredSource is the inventory's source for the devices of the configuration.
 const configuredSource = "device"
 
-// gpuSources are its sources for GPUs. There are others that concern all devices: one that says that nobody has looked of late.
+// gpuSources are its sources for GPUs. There are others that concern all devices: one that says
+// that nobody has looked of late.
 var gpuSources = []string{"nvml", "nvidia", "amd", "intel", "habana"}
 
-// grant returns what is kept on the cgroup of a job that gets these devices; nil for a job that asked for none.
+// grant returns what is kept on the cgroup of a job that gets these devices; nil for a job that
+// asked for none.
 func (a ask) grant(h host, ids []string, blocks *blockShare) (*inventory.Grant, error) {
 	if h.devices == nil {
 		return nil, nil
@@ -212,7 +218,8 @@ func (a ask) grant(h host, ids []string, blocks *blockShare) (*inventory.Grant, 
 	return g, nil
 }
 
-// nameOf is the device's name for people: that of its node, but for a part of a GPU, which has the GPU's.
+// nameOf is the device's name for people: that of its node, but for a part of a GPU, which has the
+// GPU's.
 func nameOf(d topology.Device) string {
 	if d.Parent != "" || len(d.Nodes) == 0 {
 		return d.ID

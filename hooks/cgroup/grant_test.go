@@ -22,6 +22,7 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/placement"
 	"github.com/hookhost/hookhost/internal/topology"
@@ -36,7 +37,8 @@ func gpus(n int) *inventory.Inventory {
 	for i := range n {
 		id := fmt.Sprintf("GPU-%d", i)
 		inv.Devices = append(inv.Devices, topology.Device{
-			ID: id, UUID: id, Resource: "ngpus", Vendor: "nvidia", Model: "NVIDIA A100-SXM4-40GB", Memory: 40 * gib, Index: i, NUMA: i * 2 / n,
+			ID: id, UUID: id, Resource: "ngpus", Vendor: "nvidia", Model: "NVIDIA A100-SXM4-40GB", Memory: 40 * gib,
+			Index: i, NUMA: i * 2 / n,
 			Nodes: []topology.DeviceNode{{Path: fmt.Sprintf("/dev/nvidia%d", i), Major: 195, Minor: uint32(i)}},
 		})
 	}
@@ -47,13 +49,9 @@ func gpus(n int) *inventory.Inventory {
 func (n *node) store(inv *inventory.Inventory) {
 	n.t.Helper()
 	dir := n.t.TempDir()
-	if err := inv.Store(dir); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, inv.Store(dir))
 	loaded, err := inventory.Load(dir)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	n.devices = loaded
 }
 
@@ -61,9 +59,7 @@ func (n *node) store(inv *inventory.Inventory) {
 func (n *node) granted(id string) *inventory.Grant {
 	n.t.Helper()
 	g, err := inventory.GrantOf(n.cgroup(id))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	return g
 }
 
@@ -82,7 +78,8 @@ func (n *node) refuses(e hostapi.Event, id string, kind hostapi.Kind, text strin
 	}
 }
 
-// Two jobs get different GPUs, each on the NUMA node of its cpus; what is held is held until the end of the job.
+// Two jobs get different GPUs, each on the NUMA node of its cpus; what is held is held until the
+// end of the job.
 func TestBeginGrants(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.store(gpus(8))
@@ -91,9 +88,7 @@ func TestBeginGrants(t *testing.T) {
 			n.do(hostapi.EventBegin, id, asks("ncpus=2", "ngpus=1", "mem=64mb"))
 			g := n.granted(id)
 			l, err := n.cgroup(id).Limits("cpuset")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if g == nil || len(g.Devices) != 1 || seen[g.Devices[0].ID] || len(g.Shared) != 1 {
 				t.Fatalf("job %s was granted %+v, beside %v", id, g, seen)
 			}
@@ -102,12 +97,15 @@ func TestBeginGrants(t *testing.T) {
 				t.Errorf("job %s has cpus %v, and %s next to %v", id, l.CPUs, g.Devices[0].ID, at)
 			}
 		}
-		n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "ngpus requested (9) exceeds ngpus available (8)", "ncpus=0", "ngpus=9", "mem=64mb")
-		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "ngpus requested (7) exceeds ngpus available (6); held: "+n.holds("1.srv")+" by job 1.srv, "+
-			n.holds("2.srv")+" by job 2.srv", "ncpus=0", "ngpus=7", "mem=64mb")
+		n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "ngpus requested (9) exceeds ngpus available (8)", "ncpus=0",
+			"ngpus=9", "mem=64mb")
+		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy,
+			"ngpus requested (7) exceeds ngpus available (6); held: "+n.holds("1.srv")+" by job 1.srv, "+
+				n.holds("2.srv")+" by job 2.srv", "ncpus=0", "ngpus=7", "mem=64mb")
 		n.want("1.srv", "2.srv")
 		n.restart()
-		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "ngpus requested (7)", "ncpus=0", "ngpus=7", "mem=64mb")
+		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "ngpus requested (7)", "ncpus=0", "ngpus=7",
+			"mem=64mb")
 		n.do(hostapi.EventBegin, "3.srv", asks("ncpus=0", "ngpus=6", "mem=64mb"))
 		if g := n.granted("3.srv"); len(g.Devices) != 6 {
 			t.Errorf("granted %+v", g)
@@ -115,7 +113,7 @@ func TestBeginGrants(t *testing.T) {
 		n.do(hostapi.EventEnd, "1.srv")
 		n.do(hostapi.EventEnd, "3.srv")
 		n.do(hostapi.EventBegin, "4.srv", asks("ncpus=2", "ngpus=7", "mem=64mb"))
-		// That it has none stands on the cgroup of one that asks for none.
+		// A job that asks for none has an empty grant on its cgroup.
 		n.do(hostapi.EventBegin, "5.srv", asks("ncpus=0", "ngpus=0", "mem=64mb"))
 		if g := n.granted("5.srv"); g == nil || g.Devices == nil || len(g.Devices)+len(g.Shared)+len(g.Blocks) != 0 {
 			t.Errorf("granted %+v", g)
@@ -126,14 +124,12 @@ func TestBeginGrants(t *testing.T) {
 	})
 }
 
-// What cannot be read of devices does not matter to a job that asks for none.
+// An inventory that cannot be read does not matter to a job that asks for no devices.
 func TestBeginWithoutDevicesNeedsNone(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.store(gpus(2))
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "ngpus=1", "mem=64mb"))
-		if err := n.cgroup("1.srv").SetMark("trusted.hookhost.devices", []byte("not JSON")); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, n.cgroup("1.srv").SetMark("trusted.hookhost.devices", []byte("not JSON")))
 		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=64mb"))
 		n.hook.inventory = func() (*inventory.Inventory, error) { return nil, errors.ErrUnsupported }
 		n.do(hostapi.EventBegin, "3.srv", asks("ncpus=1", "mem=64mb"))
@@ -158,7 +154,8 @@ func TestBeginLeavesCPUsNearDevices(t *testing.T) {
 	n.do(hostapi.EventEnd, "1.srv")
 }
 
-// On a new node a job may come before the hook devices has looked for the first time: it waits for that.
+// On a new node a job may come before the hook devices has looked for the first time: it waits for
+// that.
 func TestBeginWaitsForTheFirstLook(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewHybrid, nil)
 	n.store(gpus(1))
@@ -178,8 +175,9 @@ func TestBeginDevicesRefused(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewHybrid, nil)
 	one := []string{"ncpus=1", "ngpus=1", "mem=64mb"}
 	n.devices = nil
-	err := n.hook.tellDevices(&host{}, ask{blocks: 1}, nil)
-	if want := "the hook devices has not told yet what devices this host has"; hostapi.KindOf(err) != hostapi.KindBusy || err.Error() != want {
+	err := n.hook.readDevices(&host{}, ask{blocks: 1}, nil)
+	want := "the hook devices has not told yet what devices this host has"
+	if hostapi.KindOf(err) != hostapi.KindBusy || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	n.store(gpus(0))
@@ -188,15 +186,14 @@ func TestBeginDevicesRefused(t *testing.T) {
 	broken.Sources[0].Error = "no answer within 10s"
 	n.store(broken)
 	n.refuses(hostapi.EventBegin, "1.srv", hostapi.KindBusy,
-		"ngpus requested (1) exceeds ngpus available (0); what there is could not be found out: nvml: no answer within 10s", one...)
+		"ngpus requested (1) exceeds ngpus available (0); what there is could not be found out: "+
+			"nvml: no answer within 10s", one...)
 	broken.Sources[0].Name = configuredSource // which finds no GPUs
 	n.store(broken)
 	n.refuses(hostapi.EventBegin, "1.srv", kindHeld, "ngpus requested (1)", one...)
 	n.store(gpus(2))
 	n.do(hostapi.EventBegin, "1.srv", asks(one...))
-	if err := n.cgroup("1.srv").SetMark("trusted.hookhost.devices", []byte("not JSON")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, n.cgroup("1.srv").SetMark("trusted.hookhost.devices", []byte("not JSON")))
 	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindNode, "devices of job 1.srv: read grant", one...)
 	n.want("1.srv")
 	n.do(hostapi.EventEnd, "1.srv")
@@ -206,7 +203,8 @@ func TestDevicesNotEnabled(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewHybrid, func(c *config.File) { c.Devices.Enabled = false })
 	n.devices = nil
 	// Resources of other names are the site's own.
-	out := n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "ngpus=1", "blocks=1.5", "gpus=two", "gpu_mem=high", "gpu_model=any*", "mem=64mb"))
+	out := n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "ngpus=1", "blocks=1.5", "gpus=two", "gpu_mem=high",
+		"gpu_model=any*", "mem=64mb"))
 	want := []string{"ngpus=1 is not enforced: [devices] is not enabled on this host"}
 	if diff := cmp.Diff(want, out.Notes); diff != "" || n.granted("1.srv") != nil {
 		t.Errorf("notes: -want +got:\n%s; granted %+v", diff, n.granted("1.srv"))
@@ -217,17 +215,21 @@ func TestDevicesNotEnabled(t *testing.T) {
 // A device of the configuration is asked for by its resource.
 func TestBeginGrantsConfigured(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { // of two models
-		c.Device = []config.Device{{Resource: "fpga", Paths: []string{"/dev/fpga0"}}, {Resource: "fpga", Paths: []string{"/dev/xdma0"}}}
+		c.Device = []config.Device{{Resource: "fpga", Paths: []string{"/dev/fpga0"}},
+			{Resource: "fpga", Paths: []string{"/dev/xdma0"}}}
 	})
 	inv := gpus(2)
-	inv.Devices = append(inv.Devices, topology.Device{ID: "/dev/fpga0", Resource: "fpga", NUMA: -1, Nodes: []topology.DeviceNode{{Path: "/dev/fpga0", Major: 240}}})
+	inv.Devices = append(inv.Devices, topology.Device{ID: "/dev/fpga0", Resource: "fpga", NUMA: -1,
+		Nodes: []topology.DeviceNode{{Path: "/dev/fpga0", Major: 240}}})
 	n.store(inv)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "fpga=1", "mem=64mb"))
 	if g := n.granted("1.srv"); len(g.Devices) != 1 || g.Devices[0].ID != "/dev/fpga0" || len(g.Shared) != 0 {
 		t.Errorf("granted %+v", g)
 	}
-	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "fpga requested (1) exceeds fpga available (0); held: fpga0 by job 1.srv", "ncpus=1", "fpga=1")
-	n.refuses(hostapi.EventBegin, "2.srv", kindHeld, "fpga requested (2) exceeds fpga available (1)", "ncpus=1", "fpga=2")
+	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy,
+		"fpga requested (1) exceeds fpga available (0); held: fpga0 by job 1.srv", "ncpus=1", "fpga=1")
+	n.refuses(hostapi.EventBegin, "2.srv", kindHeld, "fpga requested (2) exceeds fpga available (1)", "ncpus=1",
+		"fpga=2")
 	n.do(hostapi.EventEnd, "1.srv")
 }
 
@@ -237,19 +239,22 @@ func TestJobsPerDevice(t *testing.T) {
 	for _, id := range []string{"1.srv", "2.srv"} {
 		n.do(hostapi.EventBegin, id, asks("ncpus=1", "ngpus=1", "mem=64mb"))
 	}
-	n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "held: nvidia0 by job 1.srv, nvidia0 by job 2.srv", "ncpus=1", "ngpus=1")
+	n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "held: nvidia0 by job 1.srv, nvidia0 by job 2.srv",
+		"ncpus=1", "ngpus=1")
 	n.do(hostapi.EventEnd, "1.srv")
 	n.do(hostapi.EventEnd, "2.srv")
 }
 
-// The cpus of a suspended job are given to others, its devices are not; those of a job that is over are.
+// The cpus of a suspended job are given to others, its devices are not; those of a job that is over
+// are.
 func TestDevicesOfOthersPlace(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.store(gpus(2))
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4", "ngpus=1", "mem=64mb"))
 		first := n.holds("1.srv")
 		n.do(hostapi.EventPostsuspend, "1.srv")
-		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ngpus requested (2) exceeds ngpus available (1); held: "+first+" by job 1.srv", "ncpus=4", "ngpus=2")
+		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy,
+			"ngpus requested (2) exceeds ngpus available (1); held: "+first+" by job 1.srv", "ncpus=4", "ngpus=2")
 		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=4", "ngpus=1", "mem=64mb"))
 		if second := n.holds("2.srv"); second == first || second == "" {
 			t.Errorf("it was granted %q, and the suspended job has %q", second, first)
@@ -272,15 +277,17 @@ func TestGrantNearVnode(t *testing.T) {
 			r.Job.ExecVnode = fmt.Sprintf("(%s[%d]:ncpus=1:ngpus=2:mem=65536kb)", testNode, want)
 		})
 		g := n.granted(id)
-		if len(g.Devices) != 2 || slices.ContainsFunc(g.Devices, func(d topology.Device) bool { return d.NUMA != want }) {
+		if len(g.Devices) != 2 || slices.ContainsFunc(g.Devices, func(d topology.Device) bool {
+			return d.NUMA != want
+		}) {
 			t.Errorf("on NUMA node %d: granted %+v", want, g.Devices)
 		}
 		n.do(hostapi.EventEnd, id)
 	}
 }
 
-// A hook may die between any two steps of begin. Until the cgroup has its record it is no job's and goes, with what stands on
-// it of devices; from then on all is there.
+// A hook may die between any two steps of begin. Until the cgroup has its record it is no job's and
+// goes, with what stands on it of devices; from then on all is there.
 func TestBeginKeepsGrantBeforeRecord(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.store(gpus(1))
@@ -299,9 +306,7 @@ func TestBeginKeepsGrantBeforeRecord(t *testing.T) {
 
 		j := n.cgroup("2.srv")
 		g, err := n.devices.Grant([]string{"GPU-0"})
-		if err := errors.Join(err, j.Create(n.limits("0")), g.Mark(j)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, errors.Join(err, j.Create(n.limits("0")), g.Mark(j)))
 		n.restart()
 		n.want()
 		n.do(hostapi.EventBegin, "3.srv", asks("ncpus=1", "ngpus=1", "mem=64mb"))
@@ -309,7 +314,7 @@ func TestBeginKeepsGrantBeforeRecord(t *testing.T) {
 	})
 }
 
-// Without cpusets, or without cpus, there are devices all the same.
+// Devices are given without cpusets, or without cpus, all the same.
 func TestGrantWithoutCPUs(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Cpuset.Enabled = false })
 	n.store(gpus(2))
@@ -322,10 +327,12 @@ func TestGrantWithoutCPUs(t *testing.T) {
 	n.do(hostapi.EventEnd, "2.srv")
 }
 
-// A GPU and an instance that is a part of it are not two jobs' at one time, whichever of them the inventory has now.
+// A GPU and an instance that is a part of it are not two jobs' at one time, whichever of them the
+// inventory has now.
 func TestHeldDevices(t *testing.T) {
 	gpu := topology.Device{ID: "GPU-0", UUID: "GPU-0"}
-	first, second := topology.Device{ID: "MIG-1", UUID: "MIG-1", Parent: "GPU-0"}, topology.Device{ID: "MIG-2", UUID: "MIG-2", Parent: "GPU-0"}
+	first, second := topology.Device{ID: "MIG-1", UUID: "MIG-1", Parent: "GPU-0"},
+		topology.Device{ID: "MIG-2", UUID: "MIG-2", Parent: "GPU-0"}
 	fpga := topology.Device{ID: "/dev/fpga0"}
 	node := []topology.DeviceNode{{Path: "/dev/nvidia0", Major: 195}}
 	for _, tt := range []struct {
@@ -336,19 +343,19 @@ func TestHeldDevices(t *testing.T) {
 	}{
 		{"itself", []topology.Device{gpu, fpga}, []topology.Device{gpu}, map[string]int{"GPU-0": 1}},
 		{"its sibling", []topology.Device{first, second}, []topology.Device{first}, map[string]int{"MIG-1": 1}},
-		{"what it is part of", []topology.Device{first, second, fpga}, []topology.Device{gpu}, map[string]int{"MIG-1": 1, "MIG-2": 1}},
-		{"itself under its address", []topology.Device{{ID: "GPU-0", Nodes: node}, fpga}, []topology.Device{{ID: "0000:07:00.0", Nodes: node}}, map[string]int{"GPU-0": 1}},
+		{"what it is part of", []topology.Device{first, second, fpga}, []topology.Device{gpu},
+			map[string]int{"MIG-1": 1, "MIG-2": 1}},
+		{"itself under its address", []topology.Device{{ID: "GPU-0", Nodes: node}, fpga},
+			[]topology.Device{{ID: "0000:07:00.0", Nodes: node}}, map[string]int{"GPU-0": 1}},
 		{"parts of it", []topology.Device{gpu, fpga}, []topology.Device{first, second}, map[string]int{"GPU-0": 1}},
 	} {
 		got := heldDevices(tt.pool, []holding{{id: "1", grant: &inventory.Grant{Devices: tt.held}}, {id: "2"}})
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", tt.name, diff)
-		}
+		must.Equal(t, tt.name, tt.want, got)
 	}
 }
 
 // A job that was given a GPU by its address is not given it once more when that has a UUID.
-func TestPool(t *testing.T) {
+func TestGPUGivenByItsAddressIsNotGivenByItsUUID(t *testing.T) {
 	inv := gpus(2)
 	had := inv.Devices[0]
 	had.ID, had.UUID = "0000:07:00.0", ""
@@ -385,12 +392,13 @@ func TestNeverEnough(t *testing.T) {
 			inv.Sources = append(inv.Sources, inventory.Source{Name: tt.failed, Error: "no answer"})
 		}
 		if err := neverEnough(&placement.ShortageError{Resource: tt.resource}, inv); hostapi.KindOf(err) != tt.want {
-			t.Errorf("%s with %q failed: %v of kind %q, want %q", tt.resource, tt.failed, err, hostapi.KindOf(err), tt.want)
+			t.Errorf("%s with %q failed: %v of kind %q, want %q", tt.resource, tt.failed, err, hostapi.KindOf(err),
+				tt.want)
 		}
 	}
 }
 
-// Without cpusets and devices a block is nothing but its number and its memory.
+// A block without cpusets and devices is nothing but its number and its memory.
 func TestBlocksWithoutCPUs(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewHybrid, func(c *config.File) {
 		c.Devices.Blocks, c.Cpuset.Enabled, c.Memory.ReservePercent = 2, false, 0
@@ -398,10 +406,12 @@ func TestBlocksWithoutCPUs(t *testing.T) {
 	n.store(gpus(0))
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "blocks=1"))
 	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "blocks=1"))
-	if one, two := n.granted("1.srv").Blocks, n.granted("2.srv").Blocks; len(one) != 1 || len(two) != 1 || one[0] == two[0] {
+	if one, two := n.granted("1.srv").Blocks, n.granted("2.srv").Blocks; len(one) != 1 || len(two) != 1 ||
+		one[0] == two[0] {
 		t.Errorf("blocks %v and %v", one, two)
 	}
-	n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "held: block 0 by job 1.srv, block 1 by job 2.srv", "ncpus=1", "blocks=1")
+	n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "held: block 0 by job 1.srv, block 1 by job 2.srv",
+		"ncpus=1", "blocks=1")
 	n.do(hostapi.EventEnd, "1.srv")
 	n.do(hostapi.EventEnd, "2.srv")
 }
@@ -415,65 +425,75 @@ func TestFrozenBlocks(t *testing.T) {
 	}
 }
 
-func TestBlocks(t *testing.T) {
-	onFakes(t, func(c *config.File) { c.Devices.Blocks, c.Memory.ReservePercent = 4, 0 }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
-		n.store(gpus(8))
-		out := n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "blocks=2"))
-		g := n.granted("1.srv")
-		if out.Usage.NCPUs != 2 || *out.Usage.MemLimitBytes != 8*gib || len(g.Devices) != 4 || len(g.Blocks) != 2 || out.ResourcesUsed["ncpus"] != "2" {
-			t.Errorf("usage %+v, granted %+v", out.Usage, g)
-		}
-		cpus, err := kernfs.ParseIDSet(out.Usage.CPUs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range g.Devices {
-			if cpusOf(n.hook.node, d.NUMA).Intersect(cpus).IsEmpty() {
-				t.Errorf("%s is not next to cpus %v", d.ID, cpus)
+func TestBlocksGrantShareOfEachResource(t *testing.T) {
+	onFakes(t, func(c *config.File) { c.Devices.Blocks, c.Memory.ReservePercent = 4, 0 },
+		func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+			n.store(gpus(8))
+			out := n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "blocks=2"))
+			g := n.granted("1.srv")
+			if out.Usage.NCPUs != 2 || *out.Usage.MemLimitBytes != 8*gib || len(g.Devices) != 4 || len(g.Blocks) != 2 ||
+				out.ResourcesUsed["ncpus"] != "2" {
+				t.Errorf("usage %+v, granted %+v", out.Usage, g)
 			}
-		}
-		// One that wants a cpu, and so has a part of a block.
-		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=64mb"))
-		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "blocks requested (2) exceeds blocks available (1); held: ", "ncpus=1", "blocks=2")
-		n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "blocks requested (5) exceeds blocks available (4)", "ncpus=1", "blocks=5")
-		n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "ncpus requested (2) exceeds what is in 1 of the blocks (1)", "ncpus=2", "blocks=1")
-		n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "mem requested (5242880kb) exceeds what is in 1 of the blocks (4194304kb)", "ncpus=1", "mem=5gb", "blocks=1")
-		n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "of 1 of the blocks: ngpus requested (3) exceeds ngpus available (2)", "ncpus=1", "ngpus=3", "blocks=1")
-		// Less is no mistake, and it is given the whole block.
-		out = n.do(hostapi.EventBegin, "3.srv", asks("ncpus=0", "mem=1gb", "ngpus=1", "blocks=1"))
-		if g := n.granted("3.srv"); len(g.Devices) != 2 || *out.Usage.MemLimitBytes != 4*gib {
-			t.Errorf("usage %+v, granted %+v", out.Usage, g)
-		}
-		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
-			n.do(hostapi.EventEnd, id)
-		}
-		out = n.do(hostapi.EventBegin, "4.srv", asks("ncpus=1", "blocks=4", "vmem=12gb"))
-		if *out.Usage.MemLimitBytes != 12*gib || out.Usage.NCPUs != 4 {
-			t.Errorf("usage %+v", out.Usage)
-		}
-		n.do(hostapi.EventEnd, "4.srv")
-	})
+			cpus, err := kernfs.ParseIDSet(out.Usage.CPUs)
+			must.NoError(t, err)
+			for _, d := range g.Devices {
+				if cpusOf(n.hook.node, d.NUMA).Intersect(cpus).IsEmpty() {
+					t.Errorf("%s is not next to cpus %v", d.ID, cpus)
+				}
+			}
+			// A job that wants a cpu, and so has a part of a block.
+			n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=64mb"))
+			n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy,
+				"blocks requested (2) exceeds blocks available (1); held: ", "ncpus=1", "blocks=2")
+			n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "blocks requested (5) exceeds blocks available (4)",
+				"ncpus=1", "blocks=5")
+			n.refuses(hostapi.EventBegin, "3.srv", kindHeld,
+				"ncpus requested (2) exceeds what is in 1 of the blocks (1)", "ncpus=2", "blocks=1")
+			n.refuses(hostapi.EventBegin, "3.srv", kindHeld,
+				"mem requested (5242880kb) exceeds what is in 1 of the blocks (4194304kb)", "ncpus=1", "mem=5gb",
+				"blocks=1")
+			n.refuses(hostapi.EventBegin, "3.srv", kindHeld,
+				"of 1 of the blocks: ngpus requested (3) exceeds ngpus available (2)", "ncpus=1", "ngpus=3", "blocks=1")
+			// Less is no mistake, and it is given the whole block.
+			out = n.do(hostapi.EventBegin, "3.srv", asks("ncpus=0", "mem=1gb", "ngpus=1", "blocks=1"))
+			if g := n.granted("3.srv"); len(g.Devices) != 2 || *out.Usage.MemLimitBytes != 4*gib {
+				t.Errorf("usage %+v, granted %+v", out.Usage, g)
+			}
+			for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
+				n.do(hostapi.EventEnd, id)
+			}
+			out = n.do(hostapi.EventBegin, "4.srv", asks("ncpus=1", "blocks=4", "vmem=12gb"))
+			if *out.Usage.MemLimitBytes != 12*gib || out.Usage.NCPUs != 4 {
+				t.Errorf("usage %+v", out.Usage)
+			}
+			n.do(hostapi.EventEnd, "4.srv")
+		})
 }
 
 // The memory of a job's blocks is its mem for the sampler as well.
 func TestBlocksByRSS(t *testing.T) {
-	onFakes(t, func(c *config.File) { byRSS(c); c.Devices.Blocks, c.Memory.ReservePercent = 4, 0 }, func(t *testing.T, n *node, k *kernfstest.Kernel) {
-		n.store(gpus(4))
-		n.begin("1.srv", asks("ncpus=1", "blocks=1"))
-		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "mem requested (13631488kb) exceeds mem available (12582912kb)", "ncpus=1", "mem=13gb")
-		k.Charge(n.launch("1.srv"), kernfstest.Memory{Anon: 5 * gib})
-		n.awaitDeath("1.srv")
-		n.wantExcess("1.srv", "=>> PBS: job killed: mem 5242880kb exceeded limit 4194304kb")
-	})
+	onFakes(t, func(c *config.File) { byRSS(c); c.Devices.Blocks, c.Memory.ReservePercent = 4, 0 },
+		func(t *testing.T, n *node, k *kernfstest.Kernel) {
+			n.store(gpus(4))
+			n.begin("1.srv", asks("ncpus=1", "blocks=1"))
+			n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy,
+				"mem requested (13631488kb) exceeds mem available (12582912kb)", "ncpus=1", "mem=13gb")
+			k.Charge(n.launch("1.srv"), kernfstest.Memory{Anon: 5 * gib})
+			n.awaitDeath("1.srv")
+			n.wantExcess("1.srv", "=>> PBS: job killed: mem 5242880kb exceeded limit 4194304kb")
+		})
 }
 
 // A host that cannot be cut is the administrator's, one that is not cut is no job's.
 func TestBlocksRefused(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Devices.Blocks = 3 })
 	n.store(gpus(8))
-	n.refuses(hostapi.EventBegin, "1.srv", hostapi.KindNode, "devices.blocks: cut node into 3 blocks", "ncpus=1", "blocks=1")
+	n.refuses(hostapi.EventBegin, "1.srv", hostapi.KindNode, "devices.blocks: cut node into 3 blocks", "ncpus=1",
+		"blocks=1")
 	n, _ = fakeNode(t, kernfstest.NewV2, nil)
-	n.refuses(hostapi.EventBegin, "1.srv", kindHeld, "blocks requested (1) exceeds blocks available (0)", "ncpus=1", "blocks=1")
+	n.refuses(hostapi.EventBegin, "1.srv", kindHeld, "blocks requested (1) exceeds blocks available (0)", "ncpus=1",
+		"blocks=1")
 }
 
 // ncpus of a block are counted as those of a job are.
@@ -494,7 +514,7 @@ func TestBlocksCountCPUs(t *testing.T) {
 	}
 }
 
-// Those that come later find the same blocks, whoever holds what.
+// Later jobs find the same blocks, whoever holds what.
 func TestAssignBlocksBesideAnother(t *testing.T) {
 	p := testPolicy(t, func(f *config.File) { f.Devices.Blocks = 4 })
 	h := fourCPUs(0)
@@ -505,14 +525,13 @@ func TestAssignBlocksBesideAnother(t *testing.T) {
 	var held []holding
 	for i := range 4 {
 		got, err := p.assign(h, ask{HostShare: pbs.HostShare{NCPUs: 1}, blocks: 1}, held)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		held = append(held, holding{id: fmt.Sprint(i), limits: got.limits, grant: got.grant})
 	}
 	for i, a := range held {
 		for _, b := range held[:i] {
-			if a.grant.Blocks[0] == b.grant.Blocks[0] || a.grant.Devices[0].ID == b.grant.Devices[0].ID || !a.limits.CPUs.Intersect(b.limits.CPUs).IsEmpty() {
+			if a.grant.Blocks[0] == b.grant.Blocks[0] || a.grant.Devices[0].ID == b.grant.Devices[0].ID ||
+				!a.limits.CPUs.Intersect(b.limits.CPUs).IsEmpty() {
 				t.Errorf("%+v and %+v", a, b)
 			}
 		}
@@ -520,7 +539,8 @@ func TestAssignBlocksBesideAnother(t *testing.T) {
 	// A device alone makes a block not free.
 	one := []holding{{id: "9", grant: &inventory.Grant{Devices: h.devices.Devices[:1]}}}
 	_, err := p.assign(h, ask{blocks: 4}, one)
-	if want := "blocks requested (4) exceeds blocks available (3); held: nvidia0 by job 9"; hostapi.KindOf(err) != hostapi.KindBusy || err.Error() != want {
+	want := "blocks requested (4) exceeds blocks available (3); held: nvidia0 by job 9"
+	if hostapi.KindOf(err) != hostapi.KindBusy || err.Error() != want {
 		t.Errorf("%v, want %q", err, want)
 	}
 }
@@ -530,16 +550,13 @@ func TestOnTheWay(t *testing.T) {
 	node := func(minor uint32) topology.DeviceNode {
 		return topology.DeviceNode{Path: "/dev/x", Major: 1, Minor: minor}
 	}
-	had := &inventory.Grant{Devices: d[:2], Coming: d[3:], Leaving: d[2:3], Shared: []topology.DeviceNode{node(1)}, Blocks: []int{0}}
+	had := &inventory.Grant{Devices: d[:2], Coming: d[3:], Leaving: d[2:3], Shared: []topology.DeviceNode{node(1)},
+		Blocks: []int{0}}
 	gets := &inventory.Grant{Devices: d[1:3], Shared: []topology.DeviceNode{node(1), node(2)}, Blocks: []int{1}}
 	want := &inventory.Grant{Devices: d[:2], Coming: d[2:3], Leaving: d[2:3], Shared: had.Shared, Blocks: []int{0, 1}}
-	if diff := cmp.Diff(want, onTheWay(had, gets)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, "", want, inTransit(had, gets))
 	want = &inventory.Grant{Devices: []topology.Device{}, Coming: d[1:3], Blocks: []int{1}}
-	if diff := cmp.Diff(want, onTheWay(nil, gets)); diff != "" {
-		t.Errorf("of a job that had none: -want +got:\n%s", diff)
-	}
+	must.Equal(t, "of a job that had none", want, inTransit(nil, gets))
 }
 
 // On a kernel: what a job was given stands on its cgroup and goes with it.
@@ -551,8 +568,10 @@ func TestKernelGrant(t *testing.T) {
 	if a, b := n.holds("1.srv"), n.holds("2.srv"); a == "" || b == "" || a == b {
 		t.Errorf("granted %q and %q", a, b)
 	}
-	n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "ngpus requested (9) exceeds ngpus available (8)", "ncpus=0", "ngpus=9", "mem=64mb")
-	n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "ngpus requested (8) exceeds ngpus available (6); held: ", "ncpus=0", "ngpus=8", "mem=64mb")
+	n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "ngpus requested (9) exceeds ngpus available (8)", "ncpus=0",
+		"ngpus=9", "mem=64mb")
+	n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "ngpus requested (8) exceeds ngpus available (6); held: ",
+		"ncpus=0", "ngpus=8", "mem=64mb")
 	n.do(hostapi.EventEnd, "1.srv")
 	n.do(hostapi.EventEnd, "2.srv")
 	n.do(hostapi.EventBegin, "3.srv", asks("ncpus=0", "ngpus=8", "mem=64mb"))
@@ -588,23 +607,21 @@ func TestResizeGrants(t *testing.T) {
 			text string
 			ask  []string
 		}{
-			{hostapi.KindJob, "ngpus requested (9) exceeds ngpus available (8)", []string{"ncpus=2", "mem=64mb", "ngpus=9"}},
-			{hostapi.KindBusy, "ngpus requested (8) exceeds ngpus available (7); held: " + other + " by job 2.srv", []string{"ncpus=2", "mem=64mb", "ngpus=8"}},
+			{hostapi.KindJob, "ngpus requested (9) exceeds ngpus available (8)",
+				[]string{"ncpus=2", "mem=64mb", "ngpus=9"}},
+			{hostapi.KindBusy, "ngpus requested (8) exceeds ngpus available (7); held: " + other + " by job 2.srv",
+				[]string{"ncpus=2", "mem=64mb", "ngpus=8"}},
 			{hostapi.KindJob, "ncpus requested (9)", []string{"ncpus=9", "mem=64mb", "ngpus=1"}},
 		} {
 			n.refuses(hostapi.EventResize, "1.srv", tt.kind, tt.text, tt.ask...)
-			if diff := cmp.Diff(before, n.granted("1.srv")); diff != "" {
-				t.Errorf("%v: -before +after:\n%s", tt.ask, diff)
-			}
+			must.Equal(t, fmt.Sprint(tt.ask), before, n.granted("1.srv"))
 		}
-		// What was not found this time is its own all the same.
+		// A device that was not found this time is its own all the same.
 		n.store(gpus(0))
 		if _, err := n.resize("1.srv", "ncpus=2", "mem=128mb", "ngpus=7"); err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff(before, n.granted("1.srv")); diff != "" {
-			t.Errorf("-before +after:\n%s", diff)
-		}
+		must.Equal(t, "", before, n.granted("1.srv"))
 		if _, err := n.resize("1.srv", "ncpus=2", "mem=128mb", "ngpus=2"); err != nil {
 			t.Error(err)
 		}
@@ -642,11 +659,13 @@ func TestResizeFailsWithDevices(t *testing.T) {
 			prepare := func(t *testing.T) (*node, *kernfstest.Kernel) {
 				n, k := fakeNode(t, f.boot, nil)
 				n.store(gpus(2))
-				n.do(hostapi.EventBegin, "1.srv", asks(fmt.Sprintf("ncpus=%d", way[0]), fmt.Sprintf("ngpus=%d", way[0]), fmt.Sprintf("mem=%dmb", 64*way[0])))
+				n.do(hostapi.EventBegin, "1.srv", asks(fmt.Sprintf("ncpus=%d", way[0]), fmt.Sprintf("ngpus=%d", way[0]),
+					fmt.Sprintf("mem=%dmb", 64*way[0])))
 				k.ResetJournal()
 				return n, k
 			}
-			to := []string{fmt.Sprintf("ncpus=%d", way[1]), fmt.Sprintf("ngpus=%d", way[1]), fmt.Sprintf("mem=%dmb", 64*way[1])}
+			to := []string{fmt.Sprintf("ncpus=%d", way[1]), fmt.Sprintf("ngpus=%d", way[1]),
+				fmt.Sprintf("mem=%dmb", 64*way[1])}
 			n, k := prepare(t)
 			if _, err := n.resize("1.srv", to...); err != nil {
 				t.Fatal(err)
@@ -671,9 +690,7 @@ func TestResizeFailsWithDevices(t *testing.T) {
 						t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))
 					}
 					heal()
-					if diff := cmp.Diff(before, n.granted("1.srv")); diff != "" {
-						t.Errorf("-before +after:\n%s", diff)
-					}
+					must.Equal(t, "", before, n.granted("1.srv"))
 					n.do(hostapi.EventEnd, "1.srv")
 				})
 			}
@@ -681,7 +698,8 @@ func TestResizeFailsWithDevices(t *testing.T) {
 	}
 }
 
-// A hook that dies on the way leaves the job with both, which nobody else is given; the event is sent again.
+// A hook that dies on the way leaves the job with both, which nobody else is given; the event is
+// sent again.
 func TestResizeAgainAfterDeath(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, nil)
 	n.store(gpus(4))
@@ -691,22 +709,22 @@ func TestResizeAgainAfterDeath(t *testing.T) {
 		return slices.ContainsFunc(both.Devices, func(e topology.Device) bool { return d.ID == e.ID })
 	})
 	both.Coming = to[:1]
-	if err := both.Mark(n.cgroup("1.srv")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, both.Mark(n.cgroup("1.srv")))
 	n.restart()
-	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ngpus requested (2) exceeds ngpus available (1)", "ncpus=1", "ngpus=2")
+	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ngpus requested (2) exceeds ngpus available (1)",
+		"ncpus=1", "ngpus=2")
 	if _, err := n.resize("1.srv", "ncpus=1", "ngpus=1", "mem=64mb"); err != nil {
 		t.Fatal(err)
 	}
 	if g := n.granted("1.srv"); len(g.Coming) != 0 {
 		t.Errorf("granted %+v", g)
 	}
-	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ngpus requested (3) exceeds ngpus available (2)", "ncpus=1", "ngpus=3")
+	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ngpus requested (3) exceeds ngpus available (2)",
+		"ncpus=1", "ngpus=3")
 	if _, err := n.resize("1.srv", "ncpus=1", "ngpus=1", "mem=64mb"); err != nil { // again
 		t.Fatal(err)
 	}
-	// What it gave up is in its filter until hook devices has had the event too.
+	// A device that it gave up is in its filter until hook devices has had the event too.
 	g := n.granted("1.srv")
 	if g.Leaving = nil; g.Mark(n.cgroup("1.srv")) != nil {
 		t.Fatal("the grant cannot be kept")
@@ -716,8 +734,8 @@ func TestResizeAgainAfterDeath(t *testing.T) {
 	n.do(hostapi.EventEnd, "2.srv")
 }
 
-// While a job gives memory back, hook devices may start and put in force what the job has: what that writes and what the resize
-// writes do not undo each other, whichever way the resize ends.
+// While a job gives memory back, hook devices may start and put in force what the job has. Its
+// writes and those of the resize do not undo each other, whichever way the resize ends.
 func TestResizeBesideStartup(t *testing.T) {
 	for _, tt := range []struct {
 		name, ask                string
@@ -735,9 +753,7 @@ func TestResizeBesideStartup(t *testing.T) {
 			g := n.granted("1.srv")
 			left := n.devices.Devices[3]
 			g.Leaving = []topology.Device{left} // of an earlier resize
-			if err := g.Mark(n.cgroup("1.srv")); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, g.Mark(n.cgroup("1.srv")))
 			pid := n.launch("1.srv")
 			k.Charge(pid, kernfstest.Memory{Anon: mib, File: 2 * gib})
 			clean := k.Dirty(true)
@@ -759,11 +775,10 @@ func TestResizeBesideStartup(t *testing.T) {
 				}
 			}
 			limits("it gives memory back", func(l cgroup.Limits) bool { return l.MemHigh != nil })
-			// As hook devices' confine: it reads, puts the filter in force and writes, with the lock.
+			// As hook devices' confine: it reads, puts the filter in force and writes, with the
+			// lock.
 			unlock, err := n.tree.Lock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			g = n.granted("1.srv")
 			if len(g.Devices) != 2 || len(g.Coming) != tt.coming {
 				t.Errorf("on the way it has %d devices and %d coming", len(g.Devices), len(g.Coming))
@@ -773,7 +788,9 @@ func TestResizeBesideStartup(t *testing.T) {
 			}
 			clean()
 			if tt.fails {
-				limits("it has its limits back", func(l cgroup.Limits) bool { return l.MemHigh == nil && *l.Mem == 8*gib })
+				limits("it has its limits back", func(l cgroup.Limits) bool {
+					return l.MemHigh == nil && *l.Mem == 8*gib
+				})
 			} else {
 				limits("it has its new limits", func(l cgroup.Limits) bool { return l.MemHigh == nil && *l.Mem == gib })
 			}
@@ -784,9 +801,7 @@ func TestResizeBesideStartup(t *testing.T) {
 			case <-time.After(50 * time.Millisecond):
 			}
 			g.Leaving = nil
-			if err := g.Mark(n.cgroup("1.srv")); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, g.Mark(n.cgroup("1.srv")))
 			unlock()
 			if err := <-done; (err != nil) != tt.fails {
 				t.Errorf("resize: %v", err)
@@ -812,11 +827,10 @@ func TestResizeBlocks(t *testing.T) {
 		}
 		g := n.granted("1.srv")
 		l, err := n.cgroup("1.srv").Limits()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		kept := slices.DeleteFunc(slices.Clone(g.Blocks), func(b int) bool { return !slices.Contains(had.Blocks, b) })
-		if len(g.Blocks) != count || len(kept) != min(count, len(had.Blocks)) || len(g.Devices) != count || l.CPUs.Len() != count || *l.Mem != int64(count)*4*gib {
+		if len(g.Blocks) != count || len(kept) != min(count, len(had.Blocks)) || len(g.Devices) != count ||
+			l.CPUs.Len() != count || *l.Mem != int64(count)*4*gib {
 			t.Errorf("%d blocks: granted %+v, limits %+v", count, g, l)
 		}
 		if s := n.state("1.srv"); s.NCPUs != count {
@@ -828,15 +842,13 @@ func TestResizeBlocks(t *testing.T) {
 	n.do(hostapi.EventEnd, "2.srv")
 }
 
-// What the hook devices left in the state directory is what this hook reads.
+// This hook reads what the hook devices left in the state directory.
 func TestInventoryOfStateDir(t *testing.T) {
 	kernfstest.NeedRoot(t)
 	c := config.Default()
 	c.Cgroup.Prefix, c.Cgroup.Systemd = testPrefix()+"_inventory", "off"
 	text, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	dir := t.TempDir()
 	for _, host := range []map[string]string{nil, {"state_dir": dir}} {
 		v, err := newHook(&hostapi.Setup{Config: text, Host: host, Log: logrus.NewEntry(logrus.New())})
@@ -847,14 +859,11 @@ func TestInventoryOfStateDir(t *testing.T) {
 		if _, err := h.inventory(); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("nobody has told: %v", err)
 		}
-		if err := gpus(2).Store(dir); err != nil {
-			t.Fatal(err)
-		}
-		if inv, err := h.inventory(); host == nil && !errors.Is(err, fs.ErrNotExist) || host != nil && (err != nil || len(inv.Devices) != 2) {
+		must.NoError(t, gpus(2).Store(dir))
+		if inv, err := h.inventory(); host == nil && !errors.Is(err, fs.ErrNotExist) || host != nil &&
+			(err != nil || len(inv.Devices) != 2) {
 			t.Errorf("in %v: %+v, %v", host, inv, err)
 		}
-		if err := os.RemoveAll(filepath.Join(dir, "devices.json")); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.RemoveAll(filepath.Join(dir, "devices.json")))
 	}
 }

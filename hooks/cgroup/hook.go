@@ -21,7 +21,8 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// hook answers the events. What it keeps in memory is for jobs that live: everything that matters is in the kernel.
+// hook answers the events. Its memory is for jobs that live: everything that matters is in the
+// kernel.
 type hook struct {
 	policy *policy
 	log    *logrus.Entry
@@ -52,9 +53,13 @@ type hook struct {
 
 	mu      sync.Mutex
 	watches map[string]*watch // by job id
-	owned   map[string]bool   // jobs that were begun or listed here: see own
-	left    map[string]bool   // what was logged once: see firstLeft
-	books   map[string]*rankBook
+	owned   map[string]hosted // jobs that were begun or listed here: see own
+	// unsettled are jobs whose limits are to be lowered: see settle.
+	unsettled map[string]bool
+	// resizing is what jobs hold until their resize is over, by id: see change.
+	resizing map[string]holding
+	left     map[string]bool        // what was logged once: see firstLeft
+	ranks    map[string]*rankMemory // by job id
 }
 
 // newHook opens this machine's kernel files and makes the hook.
@@ -87,7 +92,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	return h, nil
 }
 
-// open finds out what this node has. It writes nothing.
+// open finds out what this node has. Nothing is written.
 func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) (*hook, error) {
 	tree, err := cgroup.Detect(roots, opt)
 	if err != nil {
@@ -107,20 +112,47 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	if err != nil {
 		return nil, err
 	}
-	return &hook{policy: p, log: log, roots: roots, tree: tree, node: node, self: self, kmsg: openKmsg, tell: func(string, *hostapi.JobUpdate) {}, inventory: noInventory, hold: holdByPidfd, setRlimits: proc.SetRlimits,
-		sessions: proc.NewSessions(roots.Proc), stat: roots.Proc.Reader("stat"), environs: proc.NewEnvirons(roots.Proc), watches: map[string]*watch{}, owned: map[string]bool{}, left: map[string]bool{}}, nil
+	return &hook{
+		policy:     p,
+		log:        log,
+		roots:      roots,
+		tree:       tree,
+		node:       node,
+		self:       self,
+		kmsg:       openKmsg,
+		tell:       func(string, *hostapi.JobUpdate) {},
+		inventory:  noInventory,
+		hold:       holdByPidfd,
+		setRlimits: proc.SetRlimits,
+		sessions:   proc.NewSessions(roots.Proc),
+		stat:       roots.Proc.Reader("stat"),
+		environs:   proc.NewEnvirons(roots.Proc),
+		watches:    map[string]*watch{},
+		owned:      map[string]hosted{},
+		unsettled:  map[string]bool{},
+		resizing:   map[string]holding{},
+		left:       map[string]bool{},
+		ranks:      map[string]*rankMemory{},
+	}, nil
 }
 
 func noInventory() (*inventory.Inventory, error) { return nil, fs.ErrNotExist }
 
-// need refuses a node that cannot enforce what is configured, naming every controller that is missing.
+// need refuses a node that cannot enforce what is configured, naming every controller that is
+// missing.
 func (p *policy) need(tree *cgroup.Tree) error {
 	var errs []error
 	for _, c := range []struct {
 		name    string
 		enabled bool
-	}{{"memory", p.Memory.Enabled && p.Memory.Enforce != "rss"}, {"cpuset", p.Cpuset.Enabled}, {"cpu", p.CPU.Enabled}, {"pids", p.Pids.Enabled && p.Pids.Max > 0},
-		{"hugetlb", p.Hugetlb.Enabled}, {"io", p.IO.Enabled && len(p.IO.Max) > 0}} {
+	}{
+		{"memory", p.Memory.Enabled && p.Memory.Enforce != "rss"},
+		{"cpuset", p.Cpuset.Enabled},
+		{"cpu", p.CPU.Enabled},
+		{"pids", p.Pids.Enabled && p.Pids.Max > 0},
+		{"hugetlb", p.Hugetlb.Enabled},
+		{"io", p.IO.Enabled && len(p.IO.Max) > 0},
+	} {
 		if c.enabled && !tree.Has(c.name) {
 			errs = append(errs, fmt.Errorf("[%s] is enabled, but this kernel offers no %s controller", c.name, c.name))
 		}
@@ -135,8 +167,9 @@ func (p *policy) need(tree *cgroup.Tree) error {
 		errs = append(errs, errors.New("[memory] soft_limit is true, but this kernel has no soft limit"))
 	}
 	if dir := tree.NotSystemds(); dir != "" && len(errs) > 0 {
-		errs = append(errs, fmt.Errorf("%s is not systemd's, which would pass the controllers on to it: somebody else made it. Remove it and what is below "+
-			"it (rmdir, when no job runs) and start hookhost again", dir))
+		errs = append(errs, fmt.Errorf("%s is not systemd's, which would pass the controllers on to it: "+
+			"somebody else made it. Remove it and what is below it (rmdir, when no job runs) "+
+			"and start hookhost again", dir))
 	}
 	if len(errs) > 0 {
 		return hostapi.Errorf(hostapi.KindNode, "%w", errors.Join(errs...))

@@ -3,10 +3,9 @@ package main
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestLifeOnFakes(t *testing.T) {
@@ -25,9 +24,7 @@ func testLife(t *testing.T, n *node) {
 			used[name] = "0kb"
 		}
 	}
-	if diff := cmp.Diff(used, out.ResourcesUsed); diff != "" {
-		t.Errorf("begin: resources_used: -want +got:\n%s", diff)
-	}
+	must.Equal(t, "begin: resources_used", used, out.ResourcesUsed)
 	if out.Usage.CPUs == "" || out.Usage.Mems == "" || *out.Usage.MemLimitBytes != 64*mib {
 		t.Errorf("begin: usage: %+v", out.Usage)
 	}
@@ -41,15 +38,14 @@ func testLife(t *testing.T, n *node) {
 	if got := n.attached(id); got != 1 {
 		t.Errorf("attach: %d processes attached, want 1", got)
 	}
-	if diff := cmp.Diff([]int{leader, second, third}, n.inside(id)); diff != "" {
-		t.Errorf("processes: -want +got:\n%s", diff)
-	}
-	if s := n.state(id); s.LaunchedMicros < s.BegunMicros || s.NCPUs != 1 {
+	must.Equal(t, "processes", []int{leader, second, third}, n.inside(id))
+	if s := n.state(id); s.BegunMicros == 0 || s.NCPUs != 1 {
 		t.Errorf("state: %+v", s)
 	}
 
 	u := n.do(hostapi.EventPeriodic, "").Jobs[id]
-	if u == nil || u.Usage.CPUTSeconds == nil || u.Usage.MemBytes == nil || u.Usage.Kill != nil || u.Usage.ProcessesAttached != 1 {
+	if u == nil || u.Usage.CPUTSeconds == nil || u.Usage.MemBytes == nil || u.Usage.Kill != nil ||
+		u.Usage.ProcessesAttached != 1 {
 		t.Fatalf("periodic: %+v", u)
 	}
 

@@ -10,7 +10,8 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// host is what there is to give: the node, and the part of its cpus and NUMA nodes that the parent of all jobs may use.
+// host is what there is to give: the node, and which of its cpus and NUMA nodes the parent of all
+// jobs may use.
 type host struct {
 	node     *topology.Node
 	cpus     kernfs.IDSet
@@ -28,7 +29,13 @@ type host struct {
 
 // survey reads what all jobs together may use.
 func (h *hook) survey() (there host, err error) {
-	there = host{node: h.node, cpus: h.node.Online, hasMemsw: h.tree.Has("memsw"), hasPids: h.tree.Has("pids"), v2: h.tree.Mode() == cgroup.ModeV2}
+	there = host{
+		node:     h.node,
+		cpus:     h.node.Online,
+		hasMemsw: h.tree.Has("memsw"),
+		hasPids:  h.tree.Has("pids"),
+		v2:       h.tree.Mode() == cgroup.ModeV2,
+	}
 	if h.policy.Hugetlb.Enabled {
 		if there.hugePages, err = topology.ScanHugePages(h.roots); err != nil {
 			return host{}, err
@@ -55,8 +62,9 @@ func (h *hook) survey() (there host, err error) {
 	return there, err
 }
 
-// pool are the devices that a job can be given: those that were found, and those that it has. One of its own that was not found
-// this time stays its own, in place of what was found of it under another name.
+// pool are the devices that a job can be given: those that were found, and those that it has. A
+// device of its own that was not found this time stays its own, in place of what was found of it
+// under another name.
 func (h host) pool(had *inventory.Grant) []topology.Device {
 	if h.devices == nil {
 		return nil

@@ -13,10 +13,14 @@ import (
 
 // hostile are values that any user can ask for.
 var hostile = []string{
-	"", "0", "-1", "1", "2", "1b", "1kb", "1048577b", "4194304", "4194305", "2147483647", "2147483648", "5000000000", "1000000gb",
-	"4611686018427387904", "4611686018427387904b", "9223372036854775807", "9223372036854775807b", "9223372036854775808", "18446744073709551615",
-	"-9223372036854775808", "8191pb", "9007199254740991kb", "99999999999999999999999", "1e9", "0x10", "NaN", "unlimited", "0:unlimited",
-	"1:9223372036854775807", "true", "maybe", "max", "1,2", "1+1", "(", "\n", "\x00", "\u00e9", strings.Repeat("9", 70000),
+	"", "0", "-1", "1", "2", "1b", "1kb", "1048577b", "4194304", "4194305",
+	"2147483647", "2147483648", "5000000000", "1000000gb",
+	"4611686018427387904", "4611686018427387904b",
+	"9223372036854775807", "9223372036854775807b", "9223372036854775808", "-9223372036854775808",
+	"18446744073709551615", "8191pb", "9007199254740991kb", "99999999999999999999999",
+	"1e9", "0x10", "NaN", "unlimited", "0:unlimited", "1:9223372036854775807",
+	"true", "maybe", "max", "1,2", "1+1", "(", "\n", "\x00", "\u00e9",
+	strings.Repeat("9", 70000),
 }
 
 // Whatever a job asks for, it is refused, or has to wait, or gets it: no job takes a node down.
@@ -35,8 +39,11 @@ func TestHostileAsks(t *testing.T) {
 	for name, edit := range edits {
 		t.Run(name, func(t *testing.T) {
 			onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
-				for _, resource := range []string{"ncpus", "mem", "vmem", "hpmem", "hpmem_2mb", "pmem", "pvmem", "pids", "oom_group", "rlimit_nofile",
-					"rlimit_nproc", "rlimit_core", "rlimit_stack", "ngpus", "software"} {
+				for _, resource := range []string{
+					"ncpus", "mem", "vmem", "hpmem", "hpmem_2mb", "pmem", "pvmem", "pids", "oom_group",
+					"rlimit_nofile", "rlimit_nproc", "rlimit_core", "rlimit_stack",
+					"ngpus", "software",
+				} {
 					for _, value := range hostile {
 						n.suffer(t, hostapi.Resources{resource: value}, "")
 					}
@@ -51,12 +58,18 @@ func TestHostileChunks(t *testing.T) {
 	const most = "9223372036854775807b"
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		for _, chunks := range []string{
-			"", "(", "node1", "(node1)", "(node1:ncpus=2147483647)+(node1:ncpus=2147483647)", "(node1:mem=" + most + ")+(node1:mem=1kb)",
-			"(node1:ncpus=1:mem=" + most + ":vmem=" + most + ")", "(node1:ncpus=1:hpmem=" + most + ")+(node1:hpmem=" + most + ")",
-			"(node1:ncpus=1:hpmem=" + most + ":hpmem_2mb=" + most + ":hpmem_2048kb=" + most + ")", "(node1:ncpus=1:hpmem_" + most + "=1)",
-			"(node1:ncpus=-1)", "(node1:ncpus=1:ncpus=2)", "(node1:ncpus=1:mem=1:mem=2)", "(node1[99999999999999999999]:ncpus=1)",
-			strings.Repeat("(node1:ncpus=1:mem=1kb)+", 5000) + "(node1:ncpus=1)", strings.Repeat("(node1:ncpus=0:mem=1kb)+", 5000) + "(node1:ncpus=1)",
-			"(node1:ncpus=1)" + strings.Repeat("+(other:ncpus=2147483647:mem="+most+")", 3000), strings.Repeat("(", 1<<20),
+			"", "(", "node1", "(node1)", "(node1:ncpus=2147483647)+(node1:ncpus=2147483647)",
+			"(node1:mem=" + most + ")+(node1:mem=1kb)",
+			"(node1:ncpus=1:mem=" + most + ":vmem=" + most + ")",
+			"(node1:ncpus=1:hpmem=" + most + ")+(node1:hpmem=" + most + ")",
+			"(node1:ncpus=1:hpmem=" + most + ":hpmem_2mb=" + most + ":hpmem_2048kb=" + most + ")",
+			"(node1:ncpus=1:hpmem_" + most + "=1)",
+			"(node1:ncpus=-1)", "(node1:ncpus=1:ncpus=2)", "(node1:ncpus=1:mem=1:mem=2)",
+			"(node1[99999999999999999999]:ncpus=1)",
+			strings.Repeat("(node1:ncpus=1:mem=1kb)+", 5000) + "(node1:ncpus=1)",
+			strings.Repeat("(node1:ncpus=0:mem=1kb)+", 5000) + "(node1:ncpus=1)",
+			"(node1:ncpus=1)" + strings.Repeat("+(other:ncpus=2147483647:mem="+most+")", 3000),
+			strings.Repeat("(", 1<<20),
 		} {
 			n.suffer(t, hostapi.Resources{"ncpus": "1"}, chunks)
 		}
@@ -119,7 +132,7 @@ func TestKernelHostileLimits(t *testing.T) {
 	n.want()
 }
 
-// What the kernel can never take is refused in words, when the job begins as when it is resized.
+// A value that the kernel can never take is refused in words, at begin and at resize.
 func TestHostileWords(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "2.srv")
@@ -130,7 +143,8 @@ func TestHostileWords(t *testing.T) {
 		} {
 			for e, id := range map[hostapi.Event]string{hostapi.EventBegin: "1.srv", hostapi.EventResize: "2.srv"} {
 				_, err := n.event(e, id, asks("ncpus=1", ask))
-				if want == "" && err != nil || want != "" && (hostapi.KindOf(err) != hostapi.KindJob || err.Error() != want) {
+				if want == "" && err != nil ||
+					want != "" && (hostapi.KindOf(err) != hostapi.KindJob || err.Error() != want) {
 					t.Errorf("%s %s: %v of kind %q, want %q", e, ask, err, hostapi.KindOf(err), want)
 				}
 				if e == hostapi.EventBegin && err == nil {

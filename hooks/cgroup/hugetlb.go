@@ -10,7 +10,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// hugetlb returns what the job asked for of huge pages, by page size: hpmem is of the kernel's default size.
+// hugetlb returns what the job asked for of huge pages, by page size: hpmem is of the kernel's
+// default size.
 func (a ask) hugetlb(defaultSize int64) map[int64]pbs.Size {
 	asked := maps.Clone(a.huge)
 	if a.HPMem != nil {
@@ -22,8 +23,8 @@ func (a ask) hugetlb(defaultSize int64) map[int64]pbs.Size {
 	return asked
 }
 
-// hugeTotal is what all jobs together may have of huge pages of one size, in whole pages. reserve_amount is kept of the
-// default size, as hpmem is.
+// hugeTotal is what all jobs together may have of huge pages of one size, in whole pages.
+// reserve_amount is kept of the default size, as hpmem is.
 func (p *policy) hugeTotal(h host, page int64) int64 {
 	total := h.hugePages.Total[page]
 	total -= int64(float64(total) * p.Hugetlb.ReservePercent / 100)
@@ -33,8 +34,9 @@ func (p *policy) hugeTotal(h host, page int64) int64 {
 	return max(0, total-total%page)
 }
 
-// decideHugetlb bounds every size of huge pages that the kernel has. What nobody asked for is the configured default, of
-// which there is none for other sizes than hpmem's; a limit of all there is counts as nothing, as with mem.
+// decideHugetlb bounds every size of huge pages that the kernel has. A size that nobody asked for
+// gets the configured default, which only hpmem's size has. A limit of all there is counts as
+// nothing, as with mem.
 func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding) error {
 	if !p.Hugetlb.Enabled {
 		return nil

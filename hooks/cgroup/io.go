@@ -8,8 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// resolveIO turns the [io] max of the configuration into limits of devices, with the numbers that they have now. It
-// refuses what the kernel would refuse at each begin.
+// resolveIO turns the [io] max of the configuration into limits of devices, with the numbers that
+// they have now. A value that the kernel would refuse at each begin is an error.
 func (p *policy) resolveIO(sys *kernfs.FS) error {
 	p.io = nil
 	if !p.IO.Enabled {
@@ -20,7 +20,8 @@ func (p *policy) resolveIO(sys *kernfs.FS) error {
 		if err != nil {
 			return fmt.Errorf("io.max: %w", err)
 		}
-		l := cgroup.IOLimit{Major: m.Major, Minor: m.Minor, ReadBytes: m.ReadBytes, WriteBytes: m.WriteBytes, ReadOps: m.ReadOps, WriteOps: m.WriteOps}
+		l := cgroup.IOLimit{Major: m.Major, Minor: m.Minor, ReadBytes: m.ReadBytes, WriteBytes: m.WriteBytes,
+			ReadOps: m.ReadOps, WriteOps: m.WriteOps}
 		if m.Path != "" {
 			if l.Major, l.Minor, err = cgroup.BlockDevice(m.Path); err != nil {
 				return fmt.Errorf("io.max %q: %w", text, err)

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -24,7 +20,9 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
 var prefixes atomic.Int64
@@ -42,7 +40,12 @@ func realNodeOf(t testing.TB, mode cgroup.Mode, edit func(*config.File)) *node {
 }
 
 // realNodeBehind is realNodeOf with the cgroup file system behind another one, unless that is nil.
-func realNodeBehind(t testing.TB, mode cgroup.Mode, edit func(*config.File), front func(*kernfs.FS) kernfs.Backend) *node {
+func realNodeBehind(
+	t testing.TB,
+	mode cgroup.Mode,
+	edit func(*config.File),
+	front func(*kernfs.FS) kernfs.Backend,
+) *node {
 	t.Helper()
 	kernfstest.NeedRoot(t)
 	roots, err := kernfs.OpenRoots()
@@ -62,7 +65,7 @@ func realNodeBehind(t testing.TB, mode cgroup.Mode, edit func(*config.File), fro
 			kernfstest.Skip(t, "no %s controller", c)
 		}
 	}
-	t.Cleanup(func() { removeUnit(t, opt.Prefix) })
+	t.Cleanup(func() { kernfstest.RemoveUnit(t, opt.Prefix) })
 	n := node{
 		start: func(t testing.TB, join *hostapi.Join) int { return startActor(t, join, "sleep").child.PID },
 		lives: func(pid int) bool {
@@ -71,21 +74,6 @@ func realNodeBehind(t testing.TB, mode cgroup.Mode, edit func(*config.File), fro
 		},
 	}
 	return newNode(t, n, roots, opt, edit)
-}
-
-// removeUnit removes the parents of all jobs.
-func removeUnit(t testing.TB, prefix string) {
-	for _, pattern := range []string{"/sys/fs/cgroup/*/%s.service/job*", "/sys/fs/cgroup/%s.service/job*", "/sys/fs/cgroup/*/%s.service", "/sys/fs/cgroup/%s.service"} {
-		dirs, err := filepath.Glob(fmt.Sprintf(pattern, prefix))
-		if err != nil {
-			t.Error(err)
-		}
-		for _, dir := range dirs {
-			if err := unix.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("rmdir %s: %v", dir, err)
-			}
-		}
-	}
 }
 
 // actor is this test program as a job's process.
@@ -103,43 +91,26 @@ func startActor(t testing.TB, join *hostapi.Join, what string, args ...string) a
 // startLabelled starts one with variables in its environment.
 func startLabelled(t testing.TB, env []string, join *hostapi.Join, what string, args ...string) actor {
 	t.Helper()
+	return startSpec(t, proc.Spec{Env: env}, join, what, args...)
+}
+
+// startSpec starts one as spec says.
+func startSpec(t testing.TB, spec proc.Spec, join *hostapi.Join, what string, args ...string) actor {
+	t.Helper()
 	if join == nil {
 		join = &hostapi.Join{}
 	}
-	inR, inW, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	outR, outW, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer outR.Close()
-	// GOMAXPROCS and GOGC keep the runtime's own use of cpu and memory small beside what the tests measure.
-	child, err := proc.Start(&proc.Spec{Path: "/proc/self/exe", Args: append([]string{"actor", actorArg, what}, args...),
-		Env: append([]string{"GOMAXPROCS=1", "GOGC=off"}, env...), Stdin: inR, Stdout: outW, Stderr: os.Stderr}, *join)
-	inR.Close()
-	outW.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := child.Signal(unix.SIGKILL); err != nil && !errors.Is(err, proc.ErrGone) {
-			t.Error(err)
-		}
-		if _, err := child.Wait(context.Background()); err != nil {
-			t.Error(err)
-		}
-		inW.Close()
-	})
-	if line, err := bufio.NewReader(outR).ReadString('\n'); err != nil {
+	spec.Args = append([]string{"actor", actorArg, what}, args...)
+	p := proctest.Start(t, spec, *join)
+	if line, err := p.Out.ReadString('\n'); err != nil {
 		t.Fatalf("%s: %q: %v", what, line, err)
 	}
-	return actor{child: child, stdin: inW}
+	return actor{child: p.Child, stdin: p.In}
 }
 
-// A job that takes more than its memory is killed by the kernel, and told who was. The kernel logs ten kills in five
-// seconds, of whatever cgroup: where other tests have used these up the job is told that one was killed.
+// A job that takes more than its memory is killed by the kernel, and told who was. The kernel logs
+// ten kills in five seconds, of whatever cgroup. The job is told only that one was killed if other
+// tests have used these up.
 func TestKernelOOM(t *testing.T) {
 	// Its pid is that of the first pid namespace, where the test may not be.
 	named := regexp.MustCompile(`^Cgroup mem limit exceeded: Killed process \d+ \(exe\) total-vm:`)
@@ -148,7 +119,8 @@ func TestKernelOOM(t *testing.T) {
 		if named.MatchString(line) {
 			return
 		}
-		if want := "Cgroup mem limit exceeded: the kernel killed 1 of the job's processes (limit 65536kb)"; line != want {
+		want := "Cgroup mem limit exceeded: the kernel killed 1 of the job's processes (limit 65536kb)"
+		if line != want {
 			t.Fatalf("stderr %q, want %s or %q", line, named, want)
 		}
 		time.Sleep(5 * time.Second)
@@ -173,7 +145,8 @@ func killedForMemory(t *testing.T) string {
 		t.Fatalf("diag %q, stderr %q", out.Diag, out.JobStderr)
 	}
 	u := out.Usage
-	if *u.OOMKills != 1 || *u.MemLimitBytes != 64*mib || *u.MemBytes < 48*mib || *u.MemBytes > 64*mib || u.Kill.Signal != "none" {
+	if *u.OOMKills != 1 || *u.MemLimitBytes != 64*mib || *u.MemBytes < 48*mib || *u.MemBytes > 64*mib ||
+		u.Kill.Signal != "none" {
 		t.Errorf("usage %+v", u)
 	}
 	n.do(hostapi.EventEnd, "1.srv")
@@ -186,9 +159,7 @@ func TestKernelPeak(t *testing.T) {
 	n := realNode(t, nil)
 	file := filepath.Join(t.TempDir(), "file")
 	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer f.Close()
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, 500*mib); err != nil {
 		kernfstest.Skip(t, "allocate a file: %v", err)
@@ -211,9 +182,7 @@ func TestKernelPeak(t *testing.T) {
 func rssAnon(t *testing.T, pid int) int64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	_, text, _ := strings.Cut(string(b), "RssAnon:")
 	var kb int64
 	if _, err := fmt.Sscanf(text, "%d kB", &kb); err != nil {
@@ -222,7 +191,8 @@ func rssAnon(t *testing.T, pid int) int64 {
 	return kb << 10
 }
 
-// SIGTERM comes first and the grace is kept: to the end where a process ignores it, no longer where none does.
+// SIGTERM comes first and the grace is kept: to the end where a process ignores it, no longer where
+// none does.
 func TestKernelGrace(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -233,8 +203,10 @@ func TestKernelGrace(t *testing.T) {
 		within bool // the grace
 	}{
 		{"obeyed", "sleep", hostapi.KillReport{Signal: "SIGTERM", Stragglers: 1}, unix.SIGTERM, 5 * time.Second, true},
-		{"obeyed when it goes on", "stop", hostapi.KillReport{Signal: "SIGTERM", Stragglers: 1}, unix.SIGTERM, 5 * time.Second, true},
-		{"ignored", "ignore", hostapi.KillReport{Signal: "SIGKILL", Stragglers: 1}, unix.SIGKILL, 300 * time.Millisecond, false},
+		{"obeyed when it goes on", "stop", hostapi.KillReport{Signal: "SIGTERM", Stragglers: 1}, unix.SIGTERM,
+			5 * time.Second, true},
+		{"ignored", "ignore", hostapi.KillReport{Signal: "SIGKILL", Stragglers: 1}, unix.SIGKILL,
+			300 * time.Millisecond, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -268,7 +240,8 @@ func TestKernelSweep(t *testing.T) {
 	delete(n.jobs, "2.srv")
 	n.hook.die()
 	n.hook = n.boot()
-	if out := n.do(hostapi.EventStartup, ""); !slices.Equal(out.Notes, []string{"removed cgroup of unknown job 2.srv"}) {
+	out := n.do(hostapi.EventStartup, "")
+	if !slices.Equal(out.Notes, []string{"removed cgroup of unknown job 2.srv"}) {
 		t.Errorf("notes %q", out.Notes)
 	}
 	n.want("1.srv")
@@ -280,16 +253,14 @@ func TestKernelSweep(t *testing.T) {
 	n.want()
 }
 
-// What hookhost sees of the hook: JSON on a wire, events found by their methods.
+// The hook as hookhost sees it: JSON on a wire, events found by their methods.
 func TestThroughHostapi(t *testing.T) {
 	n := realNode(t, nil)
 	c := config.Default()
 	c.Cgroup.Prefix = fmt.Sprintf("%s_%d", testPrefix(), prefixes.Load())
 	c.Cgroup.Systemd = "off" // the node's parent of jobs was made without
 	text, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var made *hook
 	h := hooktest.New(t, func(s *hostapi.Setup) (any, error) {
 		v, err := newHook(s)
@@ -299,9 +270,12 @@ func TestThroughHostapi(t *testing.T) {
 		return v, err
 	}, string(text))
 	t.Cleanup(func() { made.die() })
-	want := []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventResize, hostapi.EventPostsuspend,
-		hostapi.EventPreresume, hostapi.EventPreterm, hostapi.EventAbort, hostapi.EventEpilogue,
-		hostapi.EventEnd, hostapi.EventStartup, hostapi.EventPeriodic}
+	want := []hostapi.Event{
+		hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventResize,
+		hostapi.EventPostsuspend, hostapi.EventPreresume,
+		hostapi.EventPreterm, hostapi.EventAbort, hostapi.EventEpilogue, hostapi.EventEnd,
+		hostapi.EventStartup, hostapi.EventPeriodic,
+	}
 	if !slices.Equal(h.Events(), want) {
 		t.Errorf("events %v, want %v", h.Events(), want)
 	}
@@ -322,17 +296,20 @@ func TestThroughHostapi(t *testing.T) {
 	join := call(&hostapi.Request{Event: hostapi.EventLaunch, Node: testNode, Job: job}).Join
 	startActor(t, join, "sleep")
 	list := map[string]*hostapi.Job{job.ID: job}
-	if u := call(&hostapi.Request{Event: hostapi.EventPeriodic, Node: testNode, JobList: list}).Jobs[job.ID]; u == nil || u.Usage.CPUTSeconds == nil {
-		t.Errorf("periodic: %+v", u)
+	update := call(&hostapi.Request{Event: hostapi.EventPeriodic, Node: testNode, JobList: list}).Jobs[job.ID]
+	if update == nil || update.Usage.CPUTSeconds == nil {
+		t.Errorf("periodic: %+v", update)
 	}
-	if u := call(&hostapi.Request{Event: hostapi.EventEpilogue, Node: testNode, Job: job}).Usage; u.Kill.Stragglers != 1 {
-		t.Errorf("epilogue: %+v", u)
+	usage := call(&hostapi.Request{Event: hostapi.EventEpilogue, Node: testNode, Job: job}).Usage
+	if usage.Kill.Stragglers != 1 {
+		t.Errorf("epilogue: %+v", usage)
 	}
 	call(&hostapi.Request{Event: hostapi.EventEnd, Node: testNode, Job: job})
 	n.want()
 	out, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Node: testNode,
 		Job: &hostapi.Job{ID: "2.srv", ResourceList: hostapi.Resources{"ncpus": "100000"}}})
-	if kind, text := refusal(out, err); kind != kindHeld || !strings.HasPrefix(text, "ncpus requested (100000) exceeds ncpus available (") {
-		t.Errorf("too much: %q of kind %q", text, kind)
+	kind, why := refusal(out, err)
+	if kind != kindHeld || !strings.HasPrefix(why, "ncpus requested (100000) exceeds ncpus available (") {
+		t.Errorf("too much: %q of kind %q", why, kind)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // buffer holds so many bytes in the kernel: in sockets or pipes that nobody reads.
@@ -98,7 +99,8 @@ func TestRSSCountsKernelMemory(t *testing.T) {
 		n.staysAlive("1.srv")
 		k.Charge(pid, kernfstest.Memory{Kernel: 20 * mib})
 		n.awaitDeath("1.srv")
-		n.wantExcess("1.srv", "=>> PBS: job killed: mem 179200kb exceeded limit 163840kb, 20480kb of it in the kernel: buffers of sockets and pipes, page tables")
+		n.wantExcess("1.srv", "=>> PBS: job killed: mem 179200kb exceeded limit 163840kb, "+
+			"20480kb of it in the kernel: buffers of sockets and pipes, page tables")
 	})
 }
 
@@ -109,7 +111,8 @@ func TestRSSReportsNoKernelMemoryAsMem(t *testing.T) {
 		k.Charge(n.launch("1.srv"), kernfstest.Memory{Anon: 8 * mib, Kernel: 300 * mib})
 		n.awaitDeath("1.srv")
 		out := n.do(hostapi.EventEpilogue, "1.srv")
-		if out.Usage == nil || out.Usage.MemBytes == nil || *out.Usage.MemBytes != 8*mib {
+		// A sample that comes late infers as much more as the cpus may have set aside.
+		if out.Usage == nil || out.Usage.MemBytes == nil || *out.Usage.MemBytes/mib != 8 {
 			t.Errorf("usage %+v", out.Usage)
 		}
 		n.do(hostapi.EventEnd, "1.srv")
@@ -125,7 +128,8 @@ func TestKernelRSSCountsBuffers(t *testing.T) {
 			n := realNode(t, byRSS)
 			size := int64(100 * mib)
 			if caches := n.cachesInTheWay(kind); caches > 1<<30 {
-				kernfstest.Elsewhere(t, "v1 does not tell this from the node's caches of files, which are %d MiB", caches>>20)
+				kernfstest.Elsewhere(t, "v1 does not tell this from the node's caches of files, which are %d MiB",
+					caches>>20)
 			} else {
 				size += caches
 			}
@@ -139,8 +143,8 @@ func TestKernelRSSCountsBuffers(t *testing.T) {
 	}
 }
 
-// The kernel bounds buffers of TCP by mem on v1, too, where it counts them beside all else. It
-// grants each socket a little all the same, so that there are only a hundred here.
+// The kernel bounds buffers of TCP by mem on v1, too, where it counts them beside all else. Each
+// socket is granted a little all the same, so that there are only a hundred here.
 func TestKernelBoundsBuffersOfTCP(t *testing.T) {
 	const mem = 64 * mib
 	if _, err := os.Stat("/sys/fs/cgroup/memory/memory.kmem.tcp.limit_in_bytes"); err != nil {
@@ -151,21 +155,15 @@ func TestKernelBoundsBuffersOfTCP(t *testing.T) {
 	dir := fmt.Sprintf("/sys/fs/cgroup/memory/%s_%d.service/jobid/1.srv", testPrefix(), prefixes.Load())
 	number := func(file string) int64 {
 		b, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return n
 	}
 	a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "buffer", "tcp", fmt.Sprint(160*mib))
-	if err := unix.Prlimit(a.child.PID, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 220, Max: 220}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, unix.Prlimit(a.child.PID, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 220, Max: 220}, nil))
 	a.stdin.Close()
-	// It writes until the kernel takes no more, or until it has what it wants.
+	// The writer goes on until the kernel takes no more, or until it has what it wants.
 	most, since := int64(0), time.Now()
 	for most < mem/2 || time.Since(since) < 2*time.Second {
 		if now := number("memory.kmem.tcp.max_usage_in_bytes"); now > most {
@@ -187,21 +185,18 @@ func TestKernelBoundsBuffersOfTCP(t *testing.T) {
 func TestKernelRSSLeavesCachesOut(t *testing.T) {
 	n := realNode(t, byRSS)
 	n.begin("1.srv", asks("ncpus=1", "mem=24mb"))
-	sh := startShell(t, *n.do(hostapi.EventLaunch, "1.srv").Join) // with the race detector this program has 24 MiB itself
+	sh := startShell(t, *n.do(hostapi.EventLaunch,
+		"1.srv").Join) // with the race detector this program has 24 MiB itself
 	// tmpfs, as /tmp may be, remembers none.
-	fmt.Fprintln(sh.stdin, `i=0; while [ $i -lt 120000 ]; do [ -e /usr/there-is-no-file-of-this-name-$$-$i ]; i=$((i+1)); done; echo`)
-	if line, err := sh.stdout.ReadString('\n'); err != nil {
+	fmt.Fprintln(sh.In, `i=0; while [ $i -lt 120000 ]; do [ -e /usr/there-is-no-file-of-this-name-$$-$i ]; i=$((i+1)); done; echo`)
+	if line, err := sh.Out.ReadString('\n'); err != nil {
 		t.Fatalf("the shell: %q, %v", line, err)
 	}
 	n.staysAlive("1.srv")
 	held, err := n.cgroup("1.srv").Resident(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	u, err := n.cgroup("1.srv").Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Logf("holds %+v; at most it was %d MiB", held, *u.CgroupPeak/mib)
 	n.do(hostapi.EventEpilogue, "1.srv")
 	n.do(hostapi.EventEnd, "1.srv")
@@ -215,21 +210,17 @@ func (n *node) cachesInTheWay(kind string) int64 {
 		return 0
 	}
 	b, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	found := regexp.MustCompile(`(?m)^SReclaimable: +(\d+) kB$`).FindSubmatch(b)
 	if found == nil {
 		n.t.Fatalf("meminfo: %s", bytes.TrimSpace(b))
 	}
 	kb, err := strconv.ParseInt(string(found[1]), 10, 64)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	return kb << 10
 }
 
-func TestCharged(t *testing.T) {
+func TestKernelMemoryBeyondItsShareIsCharged(t *testing.T) {
 	const mb = 1 << 20
 	for _, tt := range []struct {
 		held        cgroup.Resident

@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kmsgReader returns one record of the kernel log with each Read (Documentation/ABI/testing/dev-kmsg) and io.EOF after
-// the newest.
+// kmsgReader returns one record of the kernel log with each Read
+// (Documentation/ABI/testing/dev-kmsg) and io.EOF after the newest.
 type kmsgReader interface {
 	io.Reader
 	io.Closer
 }
 
-// openKmsg opens the kernel log at its oldest record. Nothing is consumed: each reader has a position of its own.
+// openKmsg opens the kernel log at its oldest record. Nothing is consumed: each reader has a
+// position of its own.
 func openKmsg() (kmsgReader, error) {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -34,7 +35,8 @@ func (k kmsg) Read(b []byte) (int, error) {
 	for {
 		n, err := unix.Read(int(k), b)
 		switch {
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EPIPE): // EPIPE: the oldest records were overwritten; the next read goes on
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EPIPE):
+			// EPIPE: the oldest records were overwritten, and the next read goes on.
 		case errors.Is(err, unix.EAGAIN):
 			return 0, io.EOF
 		case err != nil:
@@ -57,17 +59,23 @@ type oomKill struct {
 	again  bool   // the kernel kills, counts and logs the one that it chose once more with the rest of its cgroup
 }
 
-// earliest is the least time in the log of what happened at since (both in µs since boot). The log's clock runs free, while
-// CLOCK_MONOTONIC is slewed by up to 500 ppm to be as long as a second is (kernel/time/ntp.c, MAXFREQ).
+// earliest is the least time in the log of what happened at since (both in µs since boot). The
+// log's clock runs free, while CLOCK_MONOTONIC is slewed by up to 500 ppm to be as long as a second
+// is (kernel/time/ntp.c, MAXFREQ).
 func earliest(since int64) int64 { return since - since/2000 - 5_000_000 }
 
-// oomLog is what was read of the log so far: the kills in the memory cgroup path or below it since the time since (µs since boot), oldest
-// first. The kernel may be in the middle of a kill's records.
+// oomLog is what was read of the log so far. The kills are those in the memory cgroup path or below
+// it since the time since (µs since boot), oldest first. The kernel may be in the middle of a
+// kill's records.
 //
-// It writes two records a kill (mm/oom_kill.c): a summary "oom-kill:constraint=...,task_memcg=PATH,task=...,pid=N,uid=N",
-// which is rate limited, and then "[Memory cgroup out of memory: ]Killed process N (comm) ...". With memory.oom.group
-// "Tasks in PATH are going to be killed ..." follows, and the second record for each of them, with the first one among them
-// if it has not given up its memory yet.
+// The kernel writes two records a kill (mm/oom_kill.c), of which the first is rate limited:
+//
+//	oom-kill:constraint=...,task_memcg=PATH,task=...,pid=N,uid=N
+//	[Memory cgroup out of memory: ]Killed process N (comm) ...
+//
+// With memory.oom.group "Tasks in PATH are going to be killed ..." follows, and the second record
+// for each of them. The process that was killed first is among them if it has not given up its
+// memory yet.
 type oomLog struct {
 	path  string
 	since int64
@@ -90,12 +98,12 @@ func (l *oomLog) read(r io.Reader) error {
 			return fmt.Errorf("read kernel log: %w", err)
 		}
 		if seq, at, text, ok := parseKmsg(string(buf[:n])); ok && at >= earliest(l.since) {
-			l.take(seq, text)
+			l.add(seq, text)
 		}
 	}
 }
 
-func (l *oomLog) take(seq uint64, text string) {
+func (l *oomLog) add(seq uint64, text string) {
 	if strings.HasPrefix(text, "oom-kill:") {
 		l.group = false
 		if chosen, ok := parseSummary(text, l.path); ok {
@@ -123,7 +131,8 @@ func (l *oomLog) take(seq uint64, text string) {
 	}
 	again := l.grouped && slices.ContainsFunc(l.kills, func(k oomKill) bool { return k.pid == pid })
 	delete(l.pending, pid)
-	l.kills = append(l.kills, oomKill{seq: seq, again: again, pid: pid, line: "Killed process " + line, ranks: chosen.ranks, global: chosen.global})
+	l.kills = append(l.kills, oomKill{seq: seq, again: again, pid: pid, line: "Killed process " + line,
+		ranks: chosen.ranks, global: chosen.global})
 }
 
 // parseKmsg splits a record "level,sequence,µs,flags[,...];text\n[ KEY=value\n...]".
@@ -147,8 +156,9 @@ func parseKmsg(record string) (seq uint64, micros int64, text string, ok bool) {
 	return seq, micros, text, true
 }
 
-// parseSummary returns what an oom-kill summary about a task in the cgroup path or below it tells of the kill. The task's name may
-// hold anything, commas and "pid=" too, so what follows it is read from the end.
+// parseSummary returns what an oom-kill summary about a task in the cgroup path or below it tells
+// of the kill. The task's name may hold anything, commas and "pid=" too, so what follows it is read
+// from the end.
 func parseSummary(text, path string) (chosen oomKill, ok bool) {
 	rest, found := strings.CutPrefix(text, "oom-kill:constraint=")
 	if !found {
@@ -169,7 +179,7 @@ func parseSummary(text, path string) (chosen oomKill, ok bool) {
 	}
 	below, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), ",task=")
 	below, _, _ = strings.Cut(below, "/")
-	if _, n, ok := parseTaskName(below); ok {
+	if _, n, ok := parseGroupName(below); ok {
 		chosen.ranks = []int{n}
 	}
 	number, _, _ := strings.Cut(rest[at+len(",pid="):], ",")

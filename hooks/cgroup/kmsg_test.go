@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // records hands out one record a Read, as /dev/kmsg does.
@@ -21,12 +24,22 @@ func (r *records) Read(b []byte) (int, error) {
 
 // Lines as Linux 6.18 wrote them, with paths and pids changed.
 const (
-	summary = "4,401,419843018,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=1.srv,mems_allowed=0,oom_memcg=/pbs_jobs.service/jobid/1.srv,task_memcg=/pbs_jobs.service/jobid/1.srv,task=python3,pid=2196,uid=0\n"
-	killed  = "3,402,419843040,-;Memory cgroup out of memory: Killed process 2196 (python3) total-vm:323768kB, anon-rss:65280kB, file-rss:6604kB, shmem-rss:0kB, UID:0 pgtables:184kB oom_score_adj:0\n SUBSYSTEM=x\n"
+	summary = "4,401,419843018,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=1.srv," +
+		"mems_allowed=0,oom_memcg=/pbs_jobs.service/jobid/1.srv,task_memcg=/pbs_jobs.service/jobid/1.srv," +
+		"task=python3,pid=2196,uid=0\n"
+	victim = "Killed process 2196 (python3) total-vm:323768kB, anon-rss:65280kB, file-rss:6604kB, " +
+		"shmem-rss:0kB, UID:0 pgtables:184kB oom_score_adj:0"
+	killed = "3,402,419843040,-;Memory cgroup out of memory: " + victim + "\n SUBSYSTEM=x\n"
 )
 
+// summaryOf returns the record of a kill in the cgroup below of a job. The jobs' cgroups are in /p.
+// The text task is the name of the program and the fields after it.
+func summaryOf(seq int, job, below, task string) string {
+	return fmt.Sprintf("4,%d,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/%s,"+
+		"task_memcg=/p/%s%s,task=%s,uid=0\n", seq, job, job, below, task)
+}
+
 func TestReadOOM(t *testing.T) {
-	line := "Killed process 2196 (python3) total-vm:323768kB, anon-rss:65280kB, file-rss:6604kB, shmem-rss:0kB, UID:0 pgtables:184kB oom_score_adj:0"
 	tests := []struct {
 		name    string
 		records records
@@ -34,54 +47,59 @@ func TestReadOOM(t *testing.T) {
 		since   int64
 		want    []oomKill
 	}{
-		{"ours", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 0, []oomKill{{seq: 402, pid: 2196, line: line}}},
+		{"ours", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 0,
+			[]oomKill{{seq: 402, pid: 2196, line: victim}}},
 		{"of a job whose id begins like ours", records{summary, killed}, "/pbs_jobs.service/jobid/1.s", 0, nil},
 		{"of a job whose id ends like ours", records{summary, killed}, "/jobid/1.srv", 0, nil},
 		{"in a cgroup that the job made", records{
-			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobid/1.srv,task_memcg=/p/jobid/1.srv/box,task=sh,pid=7,uid=0\n",
-			"3,2,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x"}}},
+			summaryOf(1, "jobid/1.srv", "/box", "sh,pid=7"),
+			"3,2,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0,
+			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x"}}},
 		{"in a rank's", records{
-			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobid/1.srv,task_memcg=/p/jobid/1.srv/rank.3,task=sh,task=a,pid=7,uid=0\n",
+			summaryOf(1, "jobid/1.srv", "/rank.3", "sh,task=a,pid=7"),
 			"3,2,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n",
-			"4,3,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobid/1.srv,task_memcg=/p/jobid/1.srv/rank.2.14/box,task=sh,pid=8,uid=0\n",
+			summaryOf(3, "jobid/1.srv", "/rank.2.14/box", "sh,pid=8"),
 			"3,4,9,-;Memory cgroup out of memory: Killed process 8 (sh) x\n",
-			"4,5,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobid/1.srv,task_memcg=/p/jobid/1.srv/main,task=rank.5,pid=9,uid=0\n",
+			summaryOf(5, "jobid/1.srv", "/main", "rank.5,pid=9"),
 			"3,6,9,-;Memory cgroup out of memory: Killed process 9 (rank.5) x\n"}, "/p/jobid/1.srv", 0,
-			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x", ranks: []int{3}}, {seq: 4, pid: 8, line: "Killed process 8 (sh) x", ranks: []int{14}},
+			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x", ranks: []int{3}},
+				{seq: 4, pid: 8, line: "Killed process 8 (sh) x", ranks: []int{14}},
 				{seq: 6, pid: 9, line: "Killed process 9 (rank.5) x"}}},
 		{"host out of memory", records{
-			"4,1,9,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,task_memcg=/p/jobid/1.srv,task=sh,pid=7,uid=0\n",
-			"3,2,9,-;Out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x", global: true}}},
+			"4,1,9,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom," +
+				"task_memcg=/p/jobid/1.srv,task=sh,pid=7,uid=0\n",
+			"3,2,9,-;Out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0,
+			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x", global: true}}},
 		{"a program with a telling name", records{
-			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task_memcg=/p/jobid/1.srv,task=a,pid=1,uid=0,pid=8,uid=0\n",
-			"3,2,9,-;Memory cgroup out of memory: Killed process 8 (a,pid=1) x\n"}, "/p/jobid/1.srv", 0, []oomKill{{seq: 2, pid: 8, line: "Killed process 8 (a,pid=1) x"}}},
+			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null)," +
+				"task_memcg=/p/jobid/1.srv,task=a,pid=1,uid=0,pid=8,uid=0\n",
+			"3,2,9,-;Memory cgroup out of memory: Killed process 8 (a,pid=1) x\n"}, "/p/jobid/1.srv", 0,
+			[]oomKill{{seq: 2, pid: 8, line: "Killed process 8 (a,pid=1) x"}}},
 		{"before the job began", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 500_000_000, nil},
 		{"summary suppressed by the kernel's rate limit", records{killed}, "/pbs_jobs.service/jobid/1.srv", 0, nil},
 		{"all of a cgroup, memory.oom.group", records{
-			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobs/1.srv,task_memcg=/p/jobs/1.srv,task=sh,pid=7,uid=0\n",
+			summaryOf(1, "jobs/1.srv", "", "sh,pid=7"),
 			"3,2,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n",
 			"6,3,9,-;Tasks in /p/jobs/1.srv are going to be killed due to memory.oom.group set\n",
 			"3,4,9,-;Memory cgroup out of memory: Killed process 8 (a) y\n",
 			"3,4,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n",
-			"4,5,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p/jobs/2.srv,task_memcg=/p/jobs/2.srv,task=sh,pid=9,uid=0\n",
+			summaryOf(5, "jobs/2.srv", "", "sh,pid=9"),
 			"3,6,9,-;Memory cgroup out of memory: Killed process 9 (sh) z\n"}, "/p/jobs/1.srv", 0,
-			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x"}, {seq: 4, pid: 8, line: "Killed process 8 (a) y"},
+			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x"},
+				{seq: 4, pid: 8, line: "Killed process 8 (a) y"},
 				{seq: 4, pid: 7, line: "Killed process 7 (sh) x", again: true}}},
 		{"all of another cgroup", records{
 			"6,3,9,-;Tasks in /p/jobs/1.srv2 are going to be killed due to memory.oom.group set\n",
 			"3,4,9,-;Memory cgroup out of memory: Killed process 8 (a) y\n"}, "/p/jobs/1.srv", 0, nil},
-		{"logged by a clock that runs slow", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 424_900_000, []oomKill{{seq: 402, pid: 2196, line: line}}},
+		{"logged by a clock that runs slow", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 424_900_000,
+			[]oomKill{{seq: 402, pid: 2196, line: victim}}},
 		{"not records", records{"", ";", "a,b,c;d", "oom-kill:constraint="}, "/p", 0, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := readOOM(&tt.records, tt.path, tt.since)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(oomKill{})); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.NoError(t, err)
+			must.Equal(t, "", tt.want, got, cmp.AllowUnexported(oomKill{}))
 		})
 	}
 }

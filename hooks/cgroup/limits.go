@@ -15,7 +15,8 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// sharesPerCPU is cpu.shares for each of ncpus, as pbs_cgroups has it (openpbs pbs_cgroups.PY, configure_job).
+// sharesPerCPU is cpu.shares for each of ncpus, as pbs_cgroups has it (openpbs pbs_cgroups.PY,
+// configure_job).
 const sharesPerCPU = 1000
 
 // assignment is what a job gets.
@@ -26,9 +27,9 @@ type assignment struct {
 	notes  []string         // for the report: what was asked for and is not enforced
 }
 
-// assign turns what a job asked for on this host into what it gets, given what the other jobs hold. It reads and writes
-// nothing. Errors carry a kind: KindJob when the host could never give that much, KindBusy when other jobs are in the
-// way.
+// assign turns what a job asked for on this host into what it gets, given what the other jobs hold.
+// Nothing is read or written. Errors carry a kind: KindJob when the host could never give that
+// much, KindBusy when other jobs are in the way.
 func (p *policy) assign(h host, a ask, others []holding) (assignment, error) {
 	var l cgroup.Limits
 	blocks, err := p.decideBlocks(h, &a, others)
@@ -90,16 +91,25 @@ func (p *policy) unenforced(l cgroup.Limits, h host, a ask) []string {
 	if a.oomGroup != nil && *a.oomGroup && l.OOMGroup == nil {
 		add("oom_group", "memory", p.Memory.Enabled)
 	}
-	if a.Vmem != nil && l.MemSwap != nil && l.Mem != nil && *l.MemSwap > *l.Mem && h.node.SwapTotal == 0 && !p.Memory.SoftLimit {
+	needsSwap := a.Vmem != nil && l.MemSwap != nil && l.Mem != nil && *l.MemSwap > *l.Mem
+	if needsSwap && h.node.SwapTotal == 0 && !p.Memory.SoftLimit {
 		notes = append(notes, "vmem exceeds mem, and this host has no swap: mem is the limit that counts")
 	}
 	return notes
 }
 
-// decideCPUs decides cpus and devices, each of which depends on the other. It returns the devices by their IDs.
-func (p *policy) decideCPUs(l *cgroup.Limits, h host, a ask, blocks *blockShare, others []holding) (devices []string, err error) {
+// decideCPUs decides cpus and devices, each of which depends on the other. The devices are returned
+// by their IDs.
+func (p *policy) decideCPUs(
+	l *cgroup.Limits,
+	h host,
+	a ask,
+	blocks *blockShare,
+	others []holding,
+) (devices []string, err error) {
 	if p.Cpuset.Enabled && a.NCPUs == 0 && !p.Cpuset.AllowZeroCPUs {
-		return nil, hostapi.Errorf(hostapi.KindJob, "cpuset enabled with mandatory ncpus >= 1, but job does not request ncpus on this host")
+		return nil, hostapi.Errorf(hostapi.KindJob,
+			"cpuset enabled with mandatory ncpus >= 1, but job does not request ncpus on this host")
 	}
 	if blocks != nil {
 		if p.Cpuset.Enabled {
@@ -158,7 +168,8 @@ func (p *policy) setCPUs(l *cgroup.Limits, h host, cpus, mems kernfs.IDSet) {
 	}
 }
 
-// freeMem returns what each NUMA node has left beside the jobs that are on this one alone, as pbs_cgroups counts it.
+// freeMem returns what each NUMA node has left beside the jobs that are on this one alone, as
+// pbs_cgroups counts it.
 func (p *policy) freeMem(n *topology.Node, others []holding) map[int]int64 {
 	free := map[int]int64{}
 	for _, numa := range n.NUMA {
@@ -172,7 +183,8 @@ func (p *policy) freeMem(n *topology.Node, others []holding) map[int]int64 {
 	return free
 }
 
-// heldBy names the jobs that hold cpus, or devices of the resource, for people who wonder why theirs has to wait.
+// heldBy names the jobs that hold cpus, or devices of the resource, for people who wonder why
+// theirs has to wait.
 func heldBy(resource string, others []holding) string {
 	var who []string
 	for _, o := range others {
@@ -210,7 +222,8 @@ func (p *policy) decideShares(l *cgroup.Limits, h host, ncpus int) {
 		if !p.CPU.EnforcePerPeriodQuota {
 			return
 		}
-		// Without [cpuset] nothing else bounds ncpus, and the kernel does not take just any quota (MAX_BW of kernel/sched/core.c).
+		// Nothing else bounds ncpus without [cpuset], and the kernel does not take just any quota
+		// (MAX_BW of kernel/sched/core.c).
 		cpus = float64(min(ncpus, max(1, h.node.Online.Len())))
 	}
 	l.Period = time.Duration(p.CPU.CfsPeriod)
@@ -225,7 +238,8 @@ func (p *policy) quota(period time.Duration, cpus float64) time.Duration {
 	return max(minQuota, time.Duration(us)*time.Microsecond)
 }
 
-// cutQuota leaves a job no more time than all jobs together have: v1 takes no greater quota, and begin would fail.
+// cutQuota leaves a job no more time than all jobs together have: v1 takes no greater quota, and
+// begin would fail.
 func (h host) cutQuota(l *cgroup.Limits) {
 	if h.quota == nil {
 		return
@@ -240,7 +254,8 @@ func (p *policy) decidePids(l *cgroup.Limits, h host, asked *int64) error {
 		return nil
 	}
 	if asked != nil && *asked > config.MaxPids {
-		return hostapi.Errorf(hostapi.KindJob, "pids requested (%d) exceeds the most that the kernel takes (%d)", *asked, config.MaxPids)
+		return hostapi.Errorf(hostapi.KindJob, "pids requested (%d) exceeds the most that the kernel takes (%d)",
+			*asked, config.MaxPids)
 	}
 	if p.Pids.Max > 0 {
 		limit := p.Pids.Max

@@ -15,6 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/topology"
 )
@@ -44,12 +45,19 @@ func (p *policy) decide(h host, a ask, others []holding) (cgroup.Limits, []strin
 	return got.limits, got.notes, err
 }
 
-func TestDecide(t *testing.T) {
+func TestLimitsFollowRequestDefaultsAndRoom(t *testing.T) {
 	other := func(id string, cpus kernfs.IDSet, mem int64) holding {
 		return holding{id: id, limits: cgroup.Limits{CPUs: cpus, Mem: &mem, MemSwap: &mem}}
 	}
 	plain := func(cpus kernfs.IDSet, mem, memsw int64) cgroup.Limits {
-		return cgroup.Limits{CPUs: cpus, Mems: kernfs.IDs(0), Mem: &mem, MemSwap: &memsw, CPUShares: uint64(cpus.Len()) * 1000}
+		shares := uint64(cpus.Len()) * 1000
+		return cgroup.Limits{CPUs: cpus, Mems: kernfs.IDs(0), Mem: &mem, MemSwap: &memsw, CPUShares: shares}
+	}
+	// little is what a job without cpus has of their time.
+	little := cgroup.Limits{CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20600 * time.Microsecond}
+	bounded := func(l cgroup.Limits, mem int64, pids *int64) cgroup.Limits {
+		l.Mem, l.MemSwap, l.Pids = &mem, &mem, pids
+		return l
 	}
 	tests := []struct {
 		name   string
@@ -60,56 +68,76 @@ func TestDecide(t *testing.T) {
 		others []holding
 		want   cgroup.Limits
 	}{
-		{name: "as asked", share: pbs.HostShare{NCPUs: 2, Mem: size(64 * mib)}, want: plain(kernfs.IDs(0, 1), 64*mib, 64*mib)},
-		{name: "beside another job", share: pbs.HostShare{NCPUs: 2, Mem: size(64 * mib)}, others: []holding{other("1.x", kernfs.IDs(0, 1), gib)},
-			want: plain(kernfs.IDs(2, 3), 64*mib, 64*mib)},
-		{name: "no mem asked, no default: all there is", share: pbs.HostShare{NCPUs: 1}, want: plain(kernfs.IDs(0), 10*gib, 10*gib)},
-		{name: "no mem asked, a default", edit: func(f *config.File) { f.Memory.Default = pbs.Size(256 * mib) }, share: pbs.HostShare{NCPUs: 1},
-			want: plain(kernfs.IDs(0), 256*mib, 256*mib)},
-		{name: "a default that is not enforced", edit: func(f *config.File) { f.Memory.Default, f.Memory.EnforceDefault = pbs.Size(256*mib), false },
+		{name: "as asked", share: pbs.HostShare{NCPUs: 2, Mem: size(64 * mib)},
+			want: plain(kernfs.IDs(0, 1), 64*mib, 64*mib)},
+		{name: "beside another job", share: pbs.HostShare{NCPUs: 2, Mem: size(64 * mib)},
+			others: []holding{other("1.x", kernfs.IDs(0, 1), gib)},
+			want:   plain(kernfs.IDs(2, 3), 64*mib, 64*mib)},
+		{name: "no mem asked, no default: all there is", share: pbs.HostShare{NCPUs: 1},
+			want: plain(kernfs.IDs(0), 10*gib, 10*gib)},
+		{name: "no mem asked, a default", edit: func(f *config.File) { f.Memory.Default = pbs.Size(256 * mib) },
+			share: pbs.HostShare{NCPUs: 1},
+			want:  plain(kernfs.IDs(0), 256*mib, 256*mib)},
+		{name: "a default that is not enforced",
+			edit:  func(f *config.File) { f.Memory.Default, f.Memory.EnforceDefault = pbs.Size(256*mib), false },
 			share: pbs.HostShare{NCPUs: 1}, want: plain(kernfs.IDs(0), 10*gib, 10*gib)},
 		{name: "a job that holds all by default does not count", share: pbs.HostShare{NCPUs: 1, Mem: size(8 * gib)},
 			others: []holding{other("1.x", kernfs.IDs(0), 10*gib)}, want: plain(kernfs.IDs(1), 8*gib, 8*gib)},
-		{name: "not where swap counts as well", share: pbs.HostShare{NCPUs: 1, Mem: size(8 * gib), Vmem: size(10 * gib)}, swap: 2 * gib,
+		{name: "not where swap counts as well",
+			share: pbs.HostShare{NCPUs: 1, Mem: size(8 * gib), Vmem: size(10 * gib)}, swap: 2 * gib,
 			others: []holding{other("1.x", kernfs.IDs(0), 10*gib)}, want: plain(kernfs.IDs(1), 8*gib, 10*gib)},
-		{name: "not where all there is is no number of pages", edit: func(f *config.File) { f.Memory.ReserveAmount = 1 },
+		{name: "not where all there is is no number of pages",
+			edit:   func(f *config.File) { f.Memory.ReserveAmount = 1 },
 			share:  pbs.HostShare{NCPUs: 1, Mem: size(8 * gib)},
-			others: []holding{other("1.x", kernfs.IDs(0), 10*gib-int64(os.Getpagesize()))}, want: plain(kernfs.IDs(1), 8*gib, 8*gib)},
-		{name: "vmem as asked", share: pbs.HostShare{NCPUs: 1, Mem: size(64 * mib), Vmem: size(96 * mib)}, swap: gib, want: plain(kernfs.IDs(0), 64*mib, 96*mib)},
-		{name: "vmem alone bounds mem as well", share: pbs.HostShare{NCPUs: 1, Vmem: size(96 * mib)}, swap: gib, want: plain(kernfs.IDs(0), 96*mib, 96*mib)},
-		{name: "swap by default, no more than there is", edit: func(f *config.File) { f.Memsw.Default = pbs.Size(2 * gib) }, swap: gib,
+			others: []holding{other("1.x", kernfs.IDs(0), 10*gib-int64(os.Getpagesize()))},
+			want:   plain(kernfs.IDs(1), 8*gib, 8*gib)},
+		{name: "vmem as asked", share: pbs.HostShare{NCPUs: 1, Mem: size(64 * mib), Vmem: size(96 * mib)}, swap: gib,
+			want: plain(kernfs.IDs(0), 64*mib, 96*mib)},
+		{name: "vmem alone bounds mem as well", share: pbs.HostShare{NCPUs: 1, Vmem: size(96 * mib)}, swap: gib,
+			want: plain(kernfs.IDs(0), 96*mib, 96*mib)},
+		{name: "swap by default, no more than there is",
+			edit: func(f *config.File) { f.Memsw.Default = pbs.Size(2 * gib) }, swap: gib,
 			share: pbs.HostShare{NCPUs: 1, Mem: size(gib)}, want: plain(kernfs.IDs(0), gib, 2*gib)},
-		{name: "no cpus: none of its own, little time", share: pbs.HostShare{Mem: size(64 * mib)}, want: cgroup.Limits{
-			Mem: ptr(64 * mib), MemSwap: ptr(64 * mib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20600 * time.Microsecond}},
-		{name: "quota", edit: func(f *config.File) { f.CPU.EnforcePerPeriodQuota = true }, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)}, want: cgroup.Limits{
-			CPUs: kernfs.IDs(0, 1), Mems: kernfs.IDs(0), Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 2000, Period: 100 * time.Millisecond, Quota: 206 * time.Millisecond}},
-		{name: "quota, more cpus than there are, no cpusets", edit: func(f *config.File) { f.CPU.EnforcePerPeriodQuota, f.Cpuset.Enabled = true, false },
+		{name: "no cpus: none of its own, little time", share: pbs.HostShare{Mem: size(64 * mib)},
+			want: bounded(little, 64*mib, nil)},
+		{name: "quota", edit: func(f *config.File) { f.CPU.EnforcePerPeriodQuota = true },
+			share: pbs.HostShare{NCPUs: 2, Mem: size(gib)},
+			want: cgroup.Limits{
+				CPUs: kernfs.IDs(0, 1), Mems: kernfs.IDs(0), Mem: ptr(gib), MemSwap: ptr(gib),
+				CPUShares: 2000, Period: 100 * time.Millisecond, Quota: 206 * time.Millisecond}},
+		{name: "quota, more cpus than there are, no cpusets",
+			edit:  func(f *config.File) { f.CPU.EnforcePerPeriodQuota, f.Cpuset.Enabled = true, false },
 			share: pbs.HostShare{NCPUs: 1 << 47, Mem: size(gib)}, want: cgroup.Limits{
-				Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 1000 << 47, Period: 100 * time.Millisecond, Quota: 412 * time.Millisecond}},
-		{name: "excluded cpus", edit: func(f *config.File) { f.Cpuset.ExcludeCPUs = "0-1" }, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)},
-			want: plain(kernfs.IDs(2, 3), gib, gib)},
+				Mem: ptr(gib), MemSwap: ptr(gib),
+				CPUShares: 1000 << 47, Period: 100 * time.Millisecond, Quota: 412 * time.Millisecond}},
+		{name: "excluded cpus", edit: func(f *config.File) { f.Cpuset.ExcludeCPUs = "0-1" },
+			share: pbs.HostShare{NCPUs: 2, Mem: size(gib)},
+			want:  plain(kernfs.IDs(2, 3), gib, gib)},
 		{name: "nothing enabled", edit: func(f *config.File) {
-			f.CPU.Enabled, f.Cpuset.Enabled, f.Memory.Enabled, f.Memsw.Enabled, f.Pids.Enabled = false, false, false, false, false
+			f.CPU.Enabled, f.Cpuset.Enabled = false, false
+			f.Memory.Enabled, f.Memsw.Enabled, f.Pids.Enabled = false, false, false
 		}, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)}, pids: ptr(int64(5)), want: cgroup.Limits{}},
-		{name: "pids asked below the node's bound", edit: func(f *config.File) { f.Pids.Max = 100 }, share: pbs.HostShare{Mem: size(gib)}, pids: ptr(int64(5)),
-			want: cgroup.Limits{Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20600 * time.Microsecond, Pids: ptr(int64(5))}},
-		{name: "pids asked above it", edit: func(f *config.File) { f.Pids.Max = 100 }, share: pbs.HostShare{Mem: size(gib)}, pids: ptr(int64(500)),
-			want: cgroup.Limits{Mem: ptr(gib), MemSwap: ptr(gib), CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20600 * time.Microsecond, Pids: ptr(int64(100))}},
+		{name: "pids asked below the node's bound", edit: func(f *config.File) { f.Pids.Max = 100 },
+			share: pbs.HostShare{Mem: size(gib)}, pids: ptr(int64(5)),
+			want: bounded(little, gib, ptr(int64(5)))},
+		{name: "pids asked above it", edit: func(f *config.File) { f.Pids.Max = 100 },
+			share: pbs.HostShare{Mem: size(gib)}, pids: ptr(int64(500)),
+			want: bounded(little, gib, ptr(int64(100)))},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, _, err := testPolicy(t, tt.edit).decide(fourCPUs(tt.swap), ask{HostShare: tt.share, pids: tt.pids}, tt.others)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			got, _, err := testPolicy(t, tt.edit).decide(
+				fourCPUs(tt.swap),
+				ask{HostShare: tt.share, pids: tt.pids},
+				tt.others,
+			)
+			must.NoError(t, err)
+			must.Equal(t, "", tt.want, got)
 		})
 	}
 }
 
-// What only v2 can do is decided there alone.
+// Limits that only v2 has are decided there alone.
 func TestDecideOnV2(t *testing.T) {
 	on, off := true, false
 	for _, tt := range []struct {
@@ -122,36 +150,47 @@ func TestDecideOnV2(t *testing.T) {
 	}{
 		{name: "by default", want: cgroup.Limits{OOMGroup: &on}},
 		{name: "the job does not want to be killed as a whole", oomGroup: &off, want: cgroup.Limits{OOMGroup: &off}},
-		{name: "the node does not, the job does", edit: func(f *config.File) { f.Memory.OOMGroup = false }, oomGroup: &on, want: cgroup.Limits{OOMGroup: &on}},
-		{name: "the node does not", edit: func(f *config.File) { f.Memory.OOMGroup = false }, want: cgroup.Limits{OOMGroup: &off}},
-		{name: "throttled", edit: func(f *config.File) { f.Memory.HighPercent = 50 }, want: cgroup.Limits{OOMGroup: &on, MemHigh: ptr(32 * mib)}},
-		{name: "isolated", edit: func(f *config.File) { f.Cpuset.Isolated = true }, want: cgroup.Limits{OOMGroup: &on, Isolated: true}},
+		{name: "the node does not, the job does", edit: func(f *config.File) { f.Memory.OOMGroup = false },
+			oomGroup: &on,
+			want:     cgroup.Limits{OOMGroup: &on}},
+		{name: "the node does not", edit: func(f *config.File) { f.Memory.OOMGroup = false },
+			want: cgroup.Limits{OOMGroup: &off}},
+		{name: "throttled", edit: func(f *config.File) { f.Memory.HighPercent = 50 },
+			want: cgroup.Limits{OOMGroup: &on, MemHigh: ptr(32 * mib)}},
+		{name: "isolated", edit: func(f *config.File) { f.Cpuset.Isolated = true },
+			want: cgroup.Limits{OOMGroup: &on, Isolated: true}},
 		{name: "on v1", v1: true, edit: func(f *config.File) { f.Memory.HighPercent, f.Cpuset.Isolated = 50, true }},
 		{name: "on v1, asked for", v1: true, oomGroup: &on, notes: 1},
-		{name: "without memory", edit: func(f *config.File) { f.Memory.Enabled, f.Memsw.Enabled = false, false }, oomGroup: &on, notes: 2},
+		{name: "without memory", edit: func(f *config.File) { f.Memory.Enabled, f.Memsw.Enabled = false, false },
+			oomGroup: &on, notes: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := fourCPUs(0)
 			h.v2 = !tt.v1
-			l, notes, err := testPolicy(t, tt.edit).decide(h, ask{HostShare: pbs.HostShare{NCPUs: 1, Mem: size(64 * mib)}, oomGroup: tt.oomGroup}, nil)
+			l, notes, err := testPolicy(t, tt.edit).decide(
+				h,
+				ask{HostShare: pbs.HostShare{NCPUs: 1, Mem: size(64 * mib)}, oomGroup: tt.oomGroup},
+				nil,
+			)
 			if err != nil || len(notes) != tt.notes {
 				t.Fatalf("notes %q, %v", notes, err)
 			}
-			if diff := cmp.Diff(tt.want, cgroup.Limits{OOMGroup: l.OOMGroup, MemHigh: l.MemHigh, Isolated: l.Isolated}); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Equal(t, "", tt.want, cgroup.Limits{OOMGroup: l.OOMGroup, MemHigh: l.MemHigh, Isolated: l.Isolated})
 		})
 	}
 }
 
-// Where mem is not the kernel's to limit, it has what all jobs together may have in its place. The mem still is the job's:
-// others cannot have it, resize changes it, and reports tell it.
+// A kernel that is not to limit mem has what all jobs together may have in its place. The mem still
+// is the job's: others cannot have it, resize changes it, and reports tell it.
 func TestMemNotInKernel(t *testing.T) {
-	onFakes(t, func(c *config.File) { c.Memory.Enforce, c.Memory.ReservePercent = "rss", 0 }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+	edit := func(c *config.File) { c.Memory.Enforce, c.Memory.ReservePercent = "rss", 0 }
+	onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		all := n.policy.memTotal(n.node)
 		limited := func(id string, mem, memsw int64) {
 			t.Helper()
-			if l, err := n.cgroup(id).Limits(); err != nil || l.Mem == nil || *l.Mem != mem || l.MemSwap == nil || *l.MemSwap != memsw || l.MemHigh != nil {
+			l, err := n.cgroup(id).Limits()
+			if err != nil || l.Mem == nil || *l.Mem != mem || l.MemSwap == nil || *l.MemSwap != memsw ||
+				l.MemHigh != nil {
 				t.Errorf("limits of job %s: %+v, %v; want %d of memory, %d with swap", id, l, err, mem, memsw)
 			}
 		}
@@ -165,15 +204,14 @@ func TestMemNotInKernel(t *testing.T) {
 		limited("1.srv", all, all)
 		reported("1.srv", out.Usage, 10*gib)
 		reported("1.srv", n.do(hostapi.EventPeriodic, "").Jobs["1.srv"].Usage, 10*gib)
-		if _, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=7gb")); hostapi.KindOf(err) != hostapi.KindBusy {
+		_, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=7gb"))
+		if hostapi.KindOf(err) != hostapi.KindBusy {
 			t.Errorf("more than is left: %v", err)
 		}
 		n.begin("2.srv", asks("ncpus=1"))
 		limited("2.srv", all, all)
-		out, err := n.resize("1.srv", "ncpus=1", "mem=8gb")
-		if err != nil {
-			t.Fatal(err)
-		}
+		out, err = n.resize("1.srv", "ncpus=1", "mem=8gb")
+		must.NoError(t, err)
 		limited("1.srv", all, all)
 		reported("1.srv", out.Usage, 8*gib)
 		n.restart()
@@ -187,26 +225,27 @@ func TestMemNotInKernel(t *testing.T) {
 	})
 }
 
-// A job on so many hosts that its record cannot hold the chunks is bound by, and holds, its part on this one.
-// What was decided stands in the record's limits, and in records of earlier versions in the state.
+// A job on so many hosts that its record cannot hold the chunks is bound by, and holds, its part on
+// this one.
 func TestAskedIn(t *testing.T) {
 	p := testPolicy(t, func(f *config.File) { f.Memory.Enforce, f.Devices.Enabled = "rss", true })
 	begin := func(asks hostapi.Resources) *hostapi.Request {
 		return &hostapi.Request{Node: testNode, Job: &hostapi.Job{ID: "1.srv", ResourceList: asks}}
 	}
-	decided := state{MemLimit: ptr(int64(2 * gib))}.encode()
+	granted := cgroup.Granted{Limits: &cgroup.Limits{Mem: ptr(int64(3 * gib))}}
 	for _, tt := range []struct {
 		name string
-		r    cgroup.Record
+		r    cgroup.JobMark
 		want *pbs.Size
 	}{
-		{"limits", cgroup.Record{Begin: begin(hostapi.Resources{"mem": "4gb"}), State: decided, Limits: &cgroup.Limits{Mem: ptr(int64(3 * gib))}}, size(3 * gib)},
-		{"state", cgroup.Record{Begin: begin(hostapi.Resources{"mem": "4gb"}), State: decided}, size(2 * gib)},
-		{"neither", cgroup.Record{Begin: begin(hostapi.Resources{"mem": "4gb"})}, size(4 * gib)},
-		{"not asked for", cgroup.Record{Begin: begin(nil), State: decided, Limits: &cgroup.Limits{Mem: ptr(int64(3 * gib))}}, nil},
-		{"of blocks", cgroup.Record{Begin: begin(hostapi.Resources{"blocks": "1"}), Limits: &cgroup.Limits{Mem: ptr(int64(3 * gib))}}, size(3 * gib)},
-		{"of a site's own blocks", cgroup.Record{Begin: begin(hostapi.Resources{"blocks": "1.5"}), Limits: &cgroup.Limits{Mem: ptr(int64(3 * gib))}}, nil},
-		{"GPUs in a form of the site's own", cgroup.Record{Begin: begin(hostapi.Resources{"mem": "4gb", "gpus": "two"})}, size(4 * gib)},
+		{"granted", cgroup.JobMark{Begin: begin(hostapi.Resources{"mem": "4gb"}), Granted: granted}, size(3 * gib)},
+		{"not known", cgroup.JobMark{Begin: begin(hostapi.Resources{"mem": "4gb"})}, size(4 * gib)},
+		{"not asked for", cgroup.JobMark{Begin: begin(nil), Granted: granted}, nil},
+		{"of blocks", cgroup.JobMark{Begin: begin(hostapi.Resources{"blocks": "1"}), Granted: granted}, size(3 * gib)},
+		{"of a site's own blocks", cgroup.JobMark{Begin: begin(hostapi.Resources{"blocks": "1.5"}), Granted: granted},
+			nil},
+		{"GPUs in a form of the site's own",
+			cgroup.JobMark{Begin: begin(hostapi.Resources{"mem": "4gb", "gpus": "two"})}, size(4 * gib)},
 	} {
 		a, err := p.askedIn(tt.r)
 		if diff := cmp.Diff(tt.want, a.Mem); diff != "" || err != nil {
@@ -218,10 +257,13 @@ func TestAskedIn(t *testing.T) {
 func TestMemOfManyHosts(t *testing.T) {
 	onFakes(t, byRSS, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=3001", "mem=300100mb"), func(req *hostapi.Request) {
-			req.Job.ExecVnode = "(" + testNode + ":ncpus=1:mem=102400kb)" + strings.Repeat("+(other:ncpus=1:mem=102400kb)", 3000)
+			req.Job.ExecVnode = "(" + testNode + ":ncpus=1:mem=102400kb)" + strings.Repeat(
+				"+(other:ncpus=1:mem=102400kb)",
+				3000,
+			)
 		})
-		if b := n.boundsNow(n.cgroup("1.srv")); b.mem == nil || *b.mem != 100*mib {
-			t.Errorf("bounds %+v, want mem %d", b, 100*mib)
+		if b, err := n.boundsNow(n.cgroup("1.srv")); err != nil || b.mem == nil || *b.mem != 100*mib {
+			t.Errorf("bounds %+v, %v; want mem %d", b, err, 100*mib)
 		}
 		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=8gb"))
 		n.do(hostapi.EventEnd, "1.srv")
@@ -229,7 +271,8 @@ func TestMemOfManyHosts(t *testing.T) {
 	})
 }
 
-// A request for all there is counts, a default of all there is does not: the cgroup's record tells them apart.
+// A request for all there is counts, a default of all there is does not: the cgroup's record tells
+// them apart.
 func TestBeginBesideAll(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		all := fmt.Sprintf("mem=%db", n.policy.memTotal(n.node))
@@ -258,7 +301,8 @@ func TestDecideMemFences(t *testing.T) {
 	h := fourCPUs(0)
 	h.mems = kernfs.IDs(0, 1)
 	h.node.NUMA = []topology.NUMANode{
-		{ID: 0, CPUs: kernfs.IDs(0, 1), MemTotal: 5 * gib, HasMemory: true}, {ID: 1, CPUs: kernfs.IDs(2, 3), MemTotal: 5 * gib, HasMemory: true}}
+		{ID: 0, CPUs: kernfs.IDs(0, 1), MemTotal: 5 * gib, HasMemory: true}, {ID: 1, CPUs: kernfs.IDs(2, 3),
+			MemTotal: 5 * gib, HasMemory: true}}
 	for i := range h.node.CPUs {
 		h.node.CPUs[i].NUMA = i / 2
 	}
@@ -285,9 +329,7 @@ func TestDecideMemFences(t *testing.T) {
 func testPolicy(t *testing.T, edit func(*config.File)) *policy {
 	t.Helper()
 	p, err := newPolicy(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	p.Memory.ReservePercent = 0
 	if edit != nil {
 		edit(&p.File)
@@ -310,13 +352,16 @@ func TestDecideRefuses(t *testing.T) {
 		kind   hostapi.Kind
 		text   string
 	}{
-		{"more cpus than there are", nil, pbs.HostShare{NCPUs: 5}, nil, hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
+		{"more cpus than there are", nil, pbs.HostShare{NCPUs: 5}, nil, hostapi.KindJob,
+			"ncpus requested (5) exceeds ncpus available (4)"},
 		{"more cpus than are free", nil, pbs.HostShare{NCPUs: 3}, holds(kernfs.IDs(1, 2), gib), hostapi.KindBusy,
 			"ncpus requested (3) exceeds ncpus available (2); held: 1-2 by job 1.x"},
-		{"more cpus than there are, some taken", nil, pbs.HostShare{NCPUs: 5}, holds(kernfs.IDs(1, 2), gib), hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
+		{"more cpus than there are, some taken", nil, pbs.HostShare{NCPUs: 5}, holds(kernfs.IDs(1, 2), gib),
+			hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
 		{"more memory than there is", nil, pbs.HostShare{NCPUs: 1, Mem: size(11 * gib)}, nil, hostapi.KindJob,
 			"mem requested (11534336kb) exceeds mem available (10485760kb)"},
-		{"more memory than is free", nil, pbs.HostShare{NCPUs: 1, Mem: size(9 * gib)}, holds(kernfs.IDs(0), 2*gib), hostapi.KindBusy,
+		{"more memory than is free", nil, pbs.HostShare{NCPUs: 1, Mem: size(9 * gib)}, holds(kernfs.IDs(0), 2*gib),
+			hostapi.KindBusy,
 			"mem requested (9437184kb) exceeds mem available (8388608kb)"},
 		{"vmem below mem", nil, pbs.HostShare{NCPUs: 1, Mem: size(2 * mib), Vmem: size(mib)}, nil, hostapi.KindJob,
 			"vmem requested (1024kb) under minimum possible (2048kb)"},
@@ -324,7 +369,8 @@ func TestDecideRefuses(t *testing.T) {
 			"vmem requested (1kb) under minimum possible (1024kb)"},
 		{"vmem beyond the host", nil, pbs.HostShare{NCPUs: 1, Vmem: size(20 * gib)}, nil, hostapi.KindJob,
 			"vmem requested (20971520kb) exceeds vmem available (10485760kb)"},
-		{"no cpus where that is not allowed", func(f *config.File) { f.Cpuset.AllowZeroCPUs = false }, pbs.HostShare{}, nil, hostapi.KindJob,
+		{"no cpus where that is not allowed", func(f *config.File) { f.Cpuset.AllowZeroCPUs = false }, pbs.HostShare{},
+			nil, hostapi.KindJob,
 			"cpuset enabled with mandatory ncpus >= 1, but job does not request ncpus on this host"},
 	}
 	for _, tt := range tests {
@@ -344,8 +390,14 @@ func TestQuotaOfTheParent(t *testing.T) {
 		parent float64 // 0: none
 		want   time.Duration
 	}{
-		{0, 0, 20600 * time.Microsecond}, {0, 0.05, 5 * time.Millisecond}, {0, 0.5, 20600 * time.Microsecond}, {0, 0.00001, time.Millisecond},
-		{2, 0, 206 * time.Millisecond}, {2, 1.5, 150 * time.Millisecond}, {2, 1.0 / 3, 33333 * time.Microsecond}, {2, 8, 206 * time.Millisecond},
+		{0, 0, 20600 * time.Microsecond},
+		{0, 0.05, 5 * time.Millisecond},
+		{0, 0.5, 20600 * time.Microsecond},
+		{0, 0.00001, time.Millisecond},
+		{2, 0, 206 * time.Millisecond},
+		{2, 1.5, 150 * time.Millisecond},
+		{2, 1.0 / 3, 33333 * time.Microsecond},
+		{2, 8, 206 * time.Millisecond},
 	} {
 		there := fourCPUs(0)
 		if tt.parent != 0 {
@@ -375,7 +427,8 @@ func TestZeroCPUsGetWhatPBSCgroupsGives(t *testing.T) {
 	} {
 		var l cgroup.Limits
 		testPolicy(t, func(f *config.File) {
-			f.CPU.ZeroCPUsSharesFraction, f.CPU.ZeroCPUsQuotaFraction, f.CPU.CfsQuotaFudgeFactor = tt.shares, tt.quota, tt.fudge
+			f.CPU.ZeroCPUsSharesFraction, f.CPU.ZeroCPUsQuotaFraction = tt.shares, tt.quota
+			f.CPU.CfsQuotaFudgeFactor = tt.fudge
 			f.CPU.CfsPeriod = config.Duration(tt.period)
 		}).decideShares(&l, fourCPUs(0), 0)
 		if l.CPUShares != tt.wantShares || l.Quota != tt.want || l.Period != tt.period {
@@ -394,12 +447,22 @@ func TestDecideNotes(t *testing.T) {
 		want  []string
 	}{
 		{"all in force", nil, func(h *host) { h.node.SwapTotal = gib }, ask{HostShare: all, pids: ptr(int64(5))}, nil},
-		{"no swap", nil, nil, ask{HostShare: all}, []string{"vmem exceeds mem, and this host has no swap: mem is the limit that counts"}},
-		{"the kernel cannot", nil, func(h *host) { h.hasMemsw, h.hasPids = false, false }, ask{HostShare: all, pids: ptr(int64(5))},
-			[]string{"vmem=2097152kb is not enforced: this kernel cannot", "pids=5 is not enforced: this kernel cannot"}},
-		{"nothing enabled", func(f *config.File) { f.Memory.Enabled, f.Memsw.Enabled, f.Pids.Enabled = false, false, false }, nil, ask{HostShare: all, pids: ptr(int64(5))},
-			[]string{"mem=1048576kb is not enforced: [memory] is not enabled on this host", "vmem=2097152kb is not enforced: [memsw] is not enabled on this host",
-				"pids=5 is not enforced: [pids] is not enabled on this host"}},
+		{"no swap", nil, nil, ask{HostShare: all},
+			[]string{"vmem exceeds mem, and this host has no swap: mem is the limit that counts"}},
+		{"the kernel cannot", nil, func(h *host) { h.hasMemsw, h.hasPids = false, false },
+			ask{HostShare: all, pids: ptr(int64(5))},
+			[]string{
+				"vmem=2097152kb is not enforced: this kernel cannot",
+				"pids=5 is not enforced: this kernel cannot",
+			}},
+		{"nothing enabled",
+			func(f *config.File) { f.Memory.Enabled, f.Memsw.Enabled, f.Pids.Enabled = false, false, false }, nil,
+			ask{HostShare: all, pids: ptr(int64(5))},
+			[]string{
+				"mem=1048576kb is not enforced: [memory] is not enabled on this host",
+				"vmem=2097152kb is not enforced: [memsw] is not enabled on this host",
+				"pids=5 is not enforced: [pids] is not enabled on this host",
+			}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -408,12 +471,8 @@ func TestDecideNotes(t *testing.T) {
 				tt.there(&there)
 			}
 			_, got, err := testPolicy(t, tt.edit).decide(there, tt.a, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.NoError(t, err)
+			must.Equal(t, "", tt.want, got)
 		})
 	}
 }
@@ -425,24 +484,34 @@ func TestAskOf(t *testing.T) {
 		want ask
 	}{
 		{"the job's own list", hostapi.Job{ResourceList: hostapi.Resources{"ncpus": "2", "vmem": "1gb", "pids": "7"}},
-			ask{HostShare: pbs.HostShare{NCPUs: 2, Vmem: size(gib), Other: map[string]string{"pids": "7"}}, pids: ptr(int64(7))}},
-		{"chunks of this host", hostapi.Job{ExecVnode: "(node1:ncpus=1:mem=1048576kb)+(node1[1]:ncpus=2)+(node2:ncpus=9)", ResourceList: hostapi.Resources{"ncpus": "12"}},
+			ask{
+				HostShare: pbs.HostShare{NCPUs: 2, Vmem: size(gib), Other: map[string]string{"pids": "7"}},
+				pids:      ptr(int64(7)),
+			}},
+		{"chunks of this host",
+			hostapi.Job{
+				ExecVnode:    "(node1:ncpus=1:mem=1048576kb)+(node1[1]:ncpus=2)+(node2:ncpus=9)",
+				ResourceList: hostapi.Resources{"ncpus": "12"},
+			},
 			ask{HostShare: pbs.HostShare{NCPUs: 3, Mem: size(gib)}, numa: map[int]int{1: 2}}},
 		{"vmem of one host", hostapi.Job{ExecVnode: "(node1:ncpus=1)", ResourceList: hostapi.Resources{"vmem": "1gb"}},
 			ask{HostShare: pbs.HostShare{NCPUs: 1, Vmem: size(gib)}}},
-		{"vmem of several", hostapi.Job{ExecVnode: "(node1:ncpus=1)+(node2:ncpus=1)", ResourceList: hostapi.Resources{"vmem": "1gb"}},
-			ask{HostShare: pbs.HostShare{NCPUs: 1}, notes: []string{"vmem=1048576kb is not enforced: exec_vnode does not say how much of it each host has"}}},
-		{"no vmem", hostapi.Job{ResourceList: hostapi.Resources{"ncpus": "1", "vmem": "0"}}, ask{HostShare: pbs.HostShare{NCPUs: 1}}},
+		{"vmem of several",
+			hostapi.Job{ExecVnode: "(node1:ncpus=1)+(node2:ncpus=1)", ResourceList: hostapi.Resources{"vmem": "1gb"}},
+			ask{
+				HostShare: pbs.HostShare{NCPUs: 1},
+				notes: []string{
+					"vmem=1048576kb is not enforced: exec_vnode does not say how much of it each host has",
+				},
+			}},
+		{"no vmem", hostapi.Job{ResourceList: hostapi.Resources{"ncpus": "1", "vmem": "0"}},
+			ask{HostShare: pbs.HostShare{NCPUs: 1}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := askOf(&tt.job, testNode)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(ask{}), cmpopts.IgnoreFields(ask{}, "chunks")); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.NoError(t, err)
+			must.Equal(t, "", tt.want, got, cmp.AllowUnexported(ask{}), cmpopts.IgnoreFields(ask{}, "chunks"))
 		})
 	}
 }

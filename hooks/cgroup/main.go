@@ -1,11 +1,12 @@
-// Command cgroup is the hook that confines a job: one cgroup per job and host, its limits, the processes in it, what
-// they used, and the end of all of it.
+// Command cgroup is the hook that confines a job. A job has one cgroup per host. The hook sets its
+// limits, puts the job's processes in it, measures what they used, and ends all of it.
 //
-// Events: all but execjob_prologue. It is the only hook that moves processes; others ask it. The kernel's files are
-// internal/cgroup's affair, the numbers are decided in limits.go and memory.go, and nothing here knows a file name.
+// Events: all but execjob_prologue. No other hook moves processes; others ask this one. The
+// kernel's files are internal/cgroup's affair, the numbers are decided in limits.go and memory.go,
+// and nothing here knows a file name.
 //
-// The truth about what is taken is the cgroup tree itself, read anew at each begin under the tree's lock, so that this
-// program may die at any point.
+// The truth about what is taken is the cgroup tree itself. Each begin reads it anew under the
+// tree's lock, so that this program may die at any point.
 package main
 
 import "github.com/hookhost/hookhost/hostapi"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 
@@ -11,8 +10,8 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// memTotal is the memory that all jobs together may have, in whole pages: a limit is what the kernel makes of it, and
-// one of all there is has to be known again.
+// memTotal is the memory that all jobs together may have, in whole pages. A limit is what the
+// kernel makes of it, and a limit of all there is has to be known again.
 func (p *policy) memTotal(n *topology.Node) int64 {
 	total := max(0, n.MemTotal-int64(float64(n.MemTotal)*p.Memory.ReservePercent/100)-int64(p.Memory.ReserveAmount))
 	return wholePages(total)
@@ -24,19 +23,19 @@ func (p *policy) swapTotal(n *topology.Node) int64 {
 	return wholePages(total)
 }
 
-// asked tells whether the job asked for memory. A limit of all there is is what a job without a request gets, and counts
-// as nothing unless the job's own record says otherwise.
+// asked reports whether the job asked for memory. A limit of all there is is what a job without a
+// request gets, and counts as nothing unless the job's own mark says otherwise.
 func (p *policy) asked(o holding, n *topology.Node) bool {
 	return o.limits.Mem != nil && (o.mem || *o.limits.Mem < p.memTotal(n))
 }
 
-// kernelLimitsMem tells whether mem is a limit of the kernel's, page cache included. Otherwise it is somebody else's to
-// enforce, and what a job holds stands in its record alone.
+// kernelLimitsMem reports whether mem is a limit of the kernel's, page cache included. Otherwise it
+// is somebody else's to enforce, and what a job holds stands in its mark alone.
 func (p *policy) kernelLimitsMem() bool { return !p.Memory.Enabled || p.Memory.Enforce != "rss" }
 
-// inKernel returns what of a job's limits the kernel is to have. In place of a mem that is not the kernel's to limit it has
-// what all jobs together may have: page cache may grow to that, and nothing that no sample counts, as page tables, slab
-// and sockets, takes the node down.
+// inKernel returns what of a job's limits the kernel is to have. A mem that is not the kernel's to
+// limit is replaced by what all jobs together may have. So page cache may grow to that, and nothing
+// that no sample counts, as page tables, slab and sockets, takes the node down.
 func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	p := h.policy
 	// A job that may have all there is by default is promised nothing.
@@ -75,7 +74,7 @@ func (p *policy) soften(l cgroup.Limits, n *topology.Node) cgroup.Limits {
 	return l
 }
 
-// promised is the reverse of soften, for limits that the kernel shows: the soft limit is what a job
+// promised is the reverse of soften, for limits that the kernel shows. The soft limit is what a job
 // holds of memory, whatever the configuration says by now.
 func promised(l cgroup.Limits) cgroup.Limits {
 	if l.MemSoft != nil {
@@ -84,24 +83,18 @@ func promised(l cgroup.Limits) cgroup.Limits {
 	return l
 }
 
-// memLimit is the mem that a job's state holds: where the kernel has the job's own, nothing.
-func (p *policy) memLimit(l cgroup.Limits) *int64 {
-	if p.kernelLimitsMem() {
-		return nil
-	}
-	return l.Mem
-}
-
-// tell finds out what the limits of a job do not say: whether it asked for all there is, when it may have that, and its mem
-// where the kernel does not limit it. That is also so of a job that was begun, or last resized, while [memory] enforce said rss,
-// until bringDown has been there: what the kernel has of it is what all jobs may have, and promised to nobody. It reads nothing
-// where there is no doubt.
-func (p *policy) tell(o *holding, n *topology.Node) {
+// fillRequested fills in what the limits of a job do not say. If the job may have all there is,
+// they do not say whether it asked for that. Nor do they have its mem if the kernel does not limit
+// it. The kernel does not limit it either between a start with another [memory] enforce and lower.
+// The job has what all jobs may have then, which is promised to nobody. If there is no doubt
+// nothing is read.
+func (p *policy) fillRequested(o *holding, n *topology.Node) {
 	l := o.limits
-	if p.kernelLimitsMem() && (l.Mem == nil || *l.Mem < p.memTotal(n)) && (l.MemSwap == nil || *l.MemSwap < p.memTotal(n)+p.swapTotal(n)) {
+	if p.kernelLimitsMem() && (l.Mem == nil || *l.Mem < p.memTotal(n)) &&
+		(l.MemSwap == nil || *l.MemSwap < p.memTotal(n)+p.swapTotal(n)) {
 		return
 	}
-	r, err := o.job.Record()
+	r, err := o.job.JobMark()
 	if err != nil {
 		return // made by hand
 	}
@@ -109,8 +102,14 @@ func (p *policy) tell(o *holding, n *topology.Node) {
 	if err != nil {
 		return
 	}
+	p.promise(o, a, r.Limits)
+}
+
+// promise sets what a job holds that asked for a and was granted l; nil is not known.
+func (p *policy) promise(o *holding, a ask, l *cgroup.Limits) {
 	o.mem, o.vmem = a.Mem != nil, a.Vmem != nil
-	if p.kernelLimitsMem() && !sampled(r) {
+	granted := l == nil || l.Mem == nil || o.limits.Mem == nil || *o.limits.Mem <= *l.Mem
+	if p.kernelLimitsMem() && granted {
 		return
 	}
 	o.limits.Mem = nil
@@ -123,16 +122,10 @@ func (p *policy) tell(o *holding, n *topology.Node) {
 	}
 }
 
-// sampled tells whether the job of a record has its mem in its state, where it is while the kernel has not.
-func sampled(r cgroup.Record) bool {
-	var s state
-	return json.Unmarshal(r.State, &s) == nil && s.MemLimit != nil
-}
-
-// askedIn returns what the job of a record asked for on this host. A record without the chunks, which were too many, tells
-// the sums over all hosts; the mem that was decided is right in any case, and is that of its blocks for a job that has some. A record
-// without the limits, of an earlier version, has that mem in the state where it matters.
-func (p *policy) askedIn(r cgroup.Record) (ask, error) {
+// askedIn returns what the job of a mark asked for on this host. A mark without the chunks,
+// which were too many, has the sums over all hosts. The mem that was granted is right in any case,
+// and is that of its blocks for a job that has some.
+func (p *policy) askedIn(r cgroup.JobMark) (ask, error) {
 	a, err := askOf(r.Begin.Job, r.Begin.Node)
 	if err != nil {
 		return ask{}, err
@@ -143,21 +136,16 @@ func (p *policy) askedIn(r cgroup.Record) (ask, error) {
 	if a.Mem == nil && a.blocks == 0 {
 		return a, nil
 	}
-	var s state
-	if r.Limits != nil {
-		s.MemLimit = r.Limits.Mem
-	} else if json.Unmarshal(r.State, &s) != nil {
-		return a, nil
-	}
-	if s.MemLimit != nil {
-		mem := pbs.Size(*s.MemLimit)
+	if r.Limits != nil && r.Limits.Mem != nil {
+		mem := pbs.Size(*r.Limits.Mem)
 		a.Mem = &mem
 	}
 	return a, nil
 }
 
-// leastMem is the least memory in which a program can be started at all: the kernel's own for a process counts, and where
-// that does not fit fork fails with an errno that nobody understands (ENFILE).
+// leastMem is the least memory in which a program can be started at all. The kernel's own memory
+// for a process counts. If that does not fit, fork fails with an errno that nobody understands
+// (ENFILE).
 const leastMem = 1 << 20
 
 func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding) error {
@@ -165,12 +153,7 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 		return nil
 	}
 	total := p.memTotal(h.node)
-	free := total
-	for _, o := range others {
-		if p.asked(o, h.node) {
-			free -= *o.limits.Mem
-		}
-	}
+	free := total - p.heldMem(h.node, others)
 	if a.had.Mem != nil { // a job may keep what it has, even beside one that was resumed
 		free = max(free, *a.had.Mem)
 	}
@@ -179,7 +162,8 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 	case a.Mem != nil:
 		limit = int64(*a.Mem)
 		if limit < leastMem {
-			return hostapi.Errorf(hostapi.KindJob, "mem requested (%s) under minimum possible (%s)", a.Mem.KB(), pbs.Size(leastMem).KB())
+			return hostapi.Errorf(hostapi.KindJob, "mem requested (%s) under minimum possible (%s)", a.Mem.KB(),
+				pbs.Size(leastMem).KB())
 		}
 		if err := exceeds("mem", limit, max(0, free), total); err != nil {
 			return err
@@ -225,7 +209,8 @@ func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) 
 			least = max(least, *a.Mem)
 		}
 		if *a.Vmem < least {
-			return hostapi.Errorf(hostapi.KindJob, "vmem requested (%s) under minimum possible (%s)", a.Vmem.KB(), least.KB())
+			return hostapi.Errorf(hostapi.KindJob, "vmem requested (%s) under minimum possible (%s)", a.Vmem.KB(),
+				least.KB())
 		}
 		free := max(0, total-p.heldMemsw(h.node, others))
 		if a.had.MemSwap != nil {
@@ -249,7 +234,8 @@ func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) 
 	return nil
 }
 
-// memswOf is the limit of memory and swap together that goes with a limit of memory where no vmem was asked for.
+// memswOf is the limit of memory and swap together that goes with a limit of memory where no vmem
+// was asked for.
 func (p *policy) memswOf(n *topology.Node, a ask, mem int64) int64 {
 	if p.Memsw.EnforceDefault && !(p.Memsw.ExclhostIgnoreDefault && a.exclhost) {
 		return p.defaultMemsw(n, mem)
@@ -260,6 +246,16 @@ func (p *policy) memswOf(n *topology.Node, a ask, mem int64) int64 {
 // defaultMemsw is the limit of memory and swap together of a job that asked for no vmem.
 func (p *policy) defaultMemsw(n *topology.Node, mem int64) int64 {
 	return min(p.memTotal(n)+p.swapTotal(n), mem+min(int64(p.Memsw.Default), p.swapTotal(n)))
+}
+
+// heldMem is the memory that jobs hold; what nobody asked for does not count.
+func (p *policy) heldMem(n *topology.Node, jobs []holding) (held int64) {
+	for _, o := range jobs {
+		if p.asked(o, n) {
+			held += *o.limits.Mem
+		}
+	}
+	return held
 }
 
 // heldMemsw is the memory and swap that the other jobs hold; what nobody asked for does not count.
@@ -290,7 +286,8 @@ func exceeds(resource string, want, free, total int64) error {
 		return nil
 	}
 	text := func(have int64) string {
-		return fmt.Sprintf("%s requested (%s) exceeds %s available (%s)", resource, pbs.Size(want).KB(), resource, pbs.Size(have).KB())
+		return fmt.Sprintf("%s requested (%s) exceeds %s available (%s)", resource, pbs.Size(want).KB(), resource,
+			pbs.Size(have).KB())
 	}
 	if want > total {
 		return beyond("%s", text(total))

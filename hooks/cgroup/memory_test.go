@@ -9,28 +9,30 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// Between a start with another [memory] enforce and the periodic that brings live jobs down to their mem, the kernel's limit of
-// each is what all jobs may have. That is promised to none of them, so others begin as ever, beside what the jobs asked for.
-func testBeginBeforeBringDown(t *testing.T, n *node) {
+// A start with another [memory] enforce leaves each job a limit of what all jobs may have, until
+// the periodic lowers it to its mem. Such a limit is promised to no job. So others begin as
+// ever, beside what the jobs asked for.
+func testBeginBeforeLower(t *testing.T, n *node) {
 	all := n.policy.memTotal(n.node)
 	n.begin("1.srv", asks("ncpus=1", "mem=128mb"))
 	for _, how := range []string{"cgroup", "both"} {
 		n.startAnew(func(p *policy) { p.Memory.Enforce = how })
 		n.size("1.srv", 1, all) // not yet
-		n.marked("1.srv", true)
+		n.settled("1.srv", false)
 		n.begin("2.srv", asks("ncpus=1", "mem=64mb"))
 		n.size("2.srv", 1, 64*mib)
-		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "exceeds mem available", "ncpus=0", fmt.Sprintf("mem=%db", all-192*mib+4096))
+		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "exceeds mem available", "ncpus=0",
+			fmt.Sprintf("mem=%db", all-192*mib+4096))
 		n.begin("3.srv", asks("ncpus=0", fmt.Sprintf("mem=%db", all-192*mib)))
 		for _, id := range []string{"2.srv", "3.srv"} {
 			n.do(hostapi.EventEnd, id)
 		}
 		n.about("1.srv")
 		n.size("1.srv", 1, 128*mib)
-		n.marked("1.srv", false)
-		n.takeOver(func(p *policy) { p.Memory.Enforce = "rss" })
+		n.settled("1.srv", true)
+		n.startAndSettle(func(p *policy) { p.Memory.Enforce = "rss" })
 	}
-	// One that asked for nothing holds nothing, before and after.
+	// A job that asked for nothing holds nothing, before and after.
 	n.do(hostapi.EventEnd, "1.srv")
 	n.begin("4.srv", asks("ncpus=0"))
 	n.startAnew(func(p *policy) { p.Memory.Enforce = "cgroup" })
@@ -41,8 +43,8 @@ func testBeginBeforeBringDown(t *testing.T, n *node) {
 	n.want()
 }
 
-func TestBeginBeforeBringDown(t *testing.T) {
+func TestBeginBeforeLimitsAreLowered(t *testing.T) {
 	edit := func(c *config.File) { c.Memory.Enforce, c.Memory.ReservePercent = "rss", 0 }
-	onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testBeginBeforeBringDown(t, n) })
-	t.Run("kernel", func(t *testing.T) { testBeginBeforeBringDown(t, realNode(t, edit)) })
+	onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testBeginBeforeLower(t, n) })
+	t.Run("kernel", func(t *testing.T) { testBeginBeforeLower(t, realNode(t, edit)) })
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -19,6 +18,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // node is a hook on a kernel, with what its host keeps for it.
@@ -36,20 +36,25 @@ type node struct {
 const testNode = "node1"
 
 var methods = map[hostapi.Event]func(*hook, context.Context, *hostapi.Request) (*hostapi.Outcome, error){
-	hostapi.EventStartup: (*hook).ExechostStartup, hostapi.EventPeriodic: (*hook).ExechostPeriodic,
-	hostapi.EventBegin: (*hook).ExecjobBegin, hostapi.EventLaunch: (*hook).ExecjobLaunch, hostapi.EventAttach: (*hook).ExecjobAttach,
-	hostapi.EventResize: (*hook).ExecjobResize, hostapi.EventPostsuspend: (*hook).ExecjobPostsuspend, hostapi.EventPreresume: (*hook).ExecjobPreresume,
-	hostapi.EventPreterm:  (*hook).ExecjobPreterm,
-	hostapi.EventEpilogue: (*hook).ExecjobEpilogue, hostapi.EventEnd: (*hook).ExecjobEnd, hostapi.EventAbort: (*hook).ExecjobAbort,
+	hostapi.EventStartup:     (*hook).ExechostStartup,
+	hostapi.EventPeriodic:    (*hook).ExechostPeriodic,
+	hostapi.EventBegin:       (*hook).ExecjobBegin,
+	hostapi.EventLaunch:      (*hook).ExecjobLaunch,
+	hostapi.EventAttach:      (*hook).ExecjobAttach,
+	hostapi.EventResize:      (*hook).ExecjobResize,
+	hostapi.EventPostsuspend: (*hook).ExecjobPostsuspend,
+	hostapi.EventPreresume:   (*hook).ExecjobPreresume,
+	hostapi.EventPreterm:     (*hook).ExecjobPreterm,
+	hostapi.EventEpilogue:    (*hook).ExecjobEpilogue,
+	hostapi.EventEnd:         (*hook).ExecjobEnd,
+	hostapi.EventAbort:       (*hook).ExecjobAbort,
 }
 
 // newNode starts a hook and sends it startup.
 func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit func(*config.File)) *node {
 	t.Helper()
 	p, err := newPolicy(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if edit != nil {
 		edit(&p.File)
 	}
@@ -62,9 +67,7 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 	n.t, n.jobs, n.devices = t, map[string]*hostapi.Job{}, &inventory.Inventory{}
 	n.boot = func() *hook {
 		h, err := open(p, roots, opt, logrus.NewEntry(log))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		h.kmsg = noKmsg
 		h.inventory = func() (*inventory.Inventory, error) {
 			if n.devices == nil {
@@ -74,7 +77,8 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 		}
 		if opt.Signal != nil { // processes in memory have no pidfds
 			h.hold = holdByStartTime
-			h.setRlimits = func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit, func(string) bool) error { return nil }
+			type rlimits = map[string]hostapi.Rlimit
+			h.setRlimits = func(*kernfs.FS, hostapi.ProcessID, rlimits, func(string) bool) error { return nil }
 		}
 		return h
 	}
@@ -105,7 +109,7 @@ func (n *node) restart() {
 	n.t.Helper()
 	n.hook.die()
 	n.hook = n.boot()
-	n.do(hostapi.EventStartup, "")
+	n.align(n.do(hostapi.EventStartup, ""))
 }
 
 // job returns the job id as the host has it; a new one asks for one cpu and 64 MiB.
@@ -122,6 +126,9 @@ func (n *node) event(e hostapi.Event, id string, edit ...func(*hostapi.Request))
 	req := &hostapi.Request{Event: e, Node: testNode}
 	if e.ForJob() {
 		job := *n.job(id)
+		if e == hostapi.EventEpilogue || e == hostapi.EventEnd || e == hostapi.EventAbort {
+			job.Phase = hostapi.PhaseExiting
+		}
 		req.Job = &job
 	} else {
 		req.JobList = map[string]*hostapi.Job{}
@@ -137,17 +144,54 @@ func (n *node) event(e hostapi.Event, id string, edit ...func(*hostapi.Request))
 	switch {
 	case !e.ForJob() || out == nil:
 	case e == hostapi.EventBegin && err == nil && !out.Reject:
-		n.jobs[id] = req.Job
+		job := *req.Job
+		n.jobs[id] = &job
 		fallthrough
 	default:
 		if j := n.jobs[id]; j != nil && out.State != nil {
 			j.State = out.State
 		}
-		if e == hostapi.EventEnd || e == hostapi.EventAbort {
+		if (e == hostapi.EventEnd || e == hostapi.EventAbort) && err == nil {
 			delete(n.jobs, id)
 		}
 	}
+	if j := n.jobs[id]; j != nil {
+		advance(j, e, err)
+	}
 	return out, err
+}
+
+// advance changes the job's phase as the host does.
+func advance(j *hostapi.Job, e hostapi.Event, err error) {
+	switch {
+	case e == hostapi.EventBegin:
+		j.Phase = hostapi.PhasePrerun
+	case e == hostapi.EventLaunch && err == nil && j.Phase == hostapi.PhasePrerun,
+		e == hostapi.EventPreresume && err == nil, e == hostapi.EventPreterm:
+		j.Phase = hostapi.PhaseRunning
+	case e == hostapi.EventPostsuspend:
+		j.Phase = hostapi.PhaseSuspended
+	case e == hostapi.EventEpilogue, e == hostapi.EventEnd, e == hostapi.EventAbort:
+		j.Phase = hostapi.PhaseExiting
+	}
+	if e == hostapi.EventLaunch {
+		j.Elapsed = time.Second
+	}
+}
+
+// align sends the events that the host sends where the kernel is not as it says.
+func (n *node) align(out *hostapi.Outcome) {
+	n.t.Helper()
+	for id, u := range out.Jobs {
+		if u.Frozen == nil {
+			continue
+		}
+		e := hostapi.EventPreresume
+		if n.job(id).Phase == hostapi.PhaseSuspended {
+			e = hostapi.EventPostsuspend
+		}
+		n.do(e, id)
+	}
 }
 
 func (n *node) send(req *hostapi.Request) (*hostapi.Outcome, error) {
@@ -220,9 +264,7 @@ func (n *node) begin(id string, edit ...func(*hostapi.Request)) *hostapi.Outcome
 	out := n.do(hostapi.EventBegin, id, edit...)
 	for n.tree.Has("memory") {
 		u, err := n.cgroup(id).Usage()
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		must.NoError(n.t, err)
 		if u.MemPeak != nil {
 			break
 		}
@@ -237,31 +279,36 @@ func (n *node) launch(id string) int {
 	return n.start(n.t, n.do(hostapi.EventLaunch, id).Join)
 }
 
-// stateOf returns the hook's state of a job.
-func (n *node) state(id string) (s state) {
+// state returns what the hook knows of a job.
+func (n *node) state(id string) state {
 	n.t.Helper()
-	if err := json.Unmarshal(n.job(id).State, &s); err != nil {
-		n.t.Fatal(err)
-	}
+	s, _, err := stateOf(n.job(id), testNode, n.cgroup(id))
+	must.NoError(n.t, err)
 	return s
+}
+
+// cpus returns the cpus that a job was granted.
+func (n *node) cpus(id string) string {
+	n.t.Helper()
+	l := n.state(id).Limits
+	if l == nil {
+		n.t.Fatalf("job %s: nobody noted its limits", id)
+	}
+	return l.CPUs.String()
 }
 
 // attached is how many processes the job's cgroup says were taken in.
 func (n *node) attached(id string) int {
 	n.t.Helper()
 	count, err := n.cgroup(id).Attached()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	return count
 }
 
 func (n *node) cgroup(id string) *cgroup.Job {
 	n.t.Helper()
 	j, err := n.tree.Job(id)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	return j
 }
 
@@ -269,9 +316,7 @@ func (n *node) cgroup(id string) *cgroup.Job {
 func (n *node) inside(id string) []int {
 	n.t.Helper()
 	pids, err := n.cgroup(id).Processes()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	return pids
 }
 
@@ -279,9 +324,7 @@ func (n *node) inside(id string) []int {
 func (n *node) limits(cpus string) cgroup.Limits {
 	n.t.Helper()
 	set, err := kernfs.ParseIDSet(cpus)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	return cgroup.Limits{CPUs: set}
 }
 
@@ -289,9 +332,7 @@ func (n *node) limits(cpus string) cgroup.Limits {
 func (n *node) want(ids ...string) {
 	n.t.Helper()
 	there, err := n.tree.JobIDs()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	if !slices.Equal(there, ids) {
 		n.t.Errorf("cgroups of jobs %v, want %v", there, ids)
 	}

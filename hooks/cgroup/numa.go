@@ -14,12 +14,12 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// With vnode_per_numa_node PBS gives away the NUMA nodes one by one: what it gave of vnode host[n] a job gets on NUMA node n
-// and nowhere else, or the next job would find the node that PBS promised it taken (openpbs pbs_cgroups.PY,
-// assign_job).
+// With vnode_per_numa_node PBS gives away the NUMA nodes one by one. A job gets its part of vnode
+// host[n] on NUMA node n and nowhere else. Otherwise the next job would find the node that PBS
+// promised it taken (openpbs pbs_cgroups.PY, assign_job).
 
-// numaOf returns the ncpus of the chunks that name a vnode host[n] of this host, by n; a vnode without cpus counts, for its
-// memory. Nil when there is none.
+// numaOf returns the ncpus of the chunks that name a vnode host[n] of this host, by n; a vnode
+// without cpus counts, for its memory. Nil when there is none.
 func numaOf(chunks []pbs.VnodeChunk, host string) (map[int]int, error) {
 	var by map[int]int
 	for _, i := range pbs.ChunksOn(chunks, host) {
@@ -44,7 +44,8 @@ func numaOf(chunks []pbs.VnodeChunk, host string) (map[int]int, error) {
 	return by, nil
 }
 
-// placed chooses cpus and NUMA nodes as placement.Place does, with each vnode's part on the vnode's own NUMA node.
+// placed chooses cpus and NUMA nodes as placement.Place does, with each vnode's part on the vnode's
+// own NUMA node.
 func (p *policy) placed(node *topology.Node, req placement.Request, a ask) (placement.Assignment, error) {
 	if !p.Vnodes.PerNUMANode || len(a.numa) == 0 {
 		return placement.Place(node, req)
@@ -54,7 +55,8 @@ func (p *policy) placed(node *topology.Node, req placement.Request, a ask) (plac
 	for _, id := range slices.Sorted(maps.Keys(a.numa)) {
 		i := slices.IndexFunc(node.NUMA, func(n topology.NUMANode) bool { return n.ID == id })
 		if i < 0 {
-			return placement.Assignment{}, hostapi.Errorf(hostapi.KindNode, "exec_vnode names NUMA node %d, which this host has not", id)
+			return placement.Assignment{},
+				hostapi.Errorf(hostapi.KindNode, "exec_vnode names NUMA node %d, which this host has not", id)
 		}
 		if node.NUMA[i].HasMemory {
 			got.Mems = got.Mems.Union(kernfs.IDs(id))
@@ -76,7 +78,7 @@ func (p *policy) placed(node *topology.Node, req placement.Request, a ask) (plac
 	if rest <= 0 {
 		return got, nil
 	}
-	// Of the natural vnode, which has nothing of its own where startup told of the others.
+	// The natural vnode has nothing of its own if startup told of the others.
 	req.NCPUs, req.Taken = rest, req.Taken.Union(got.CPUs)
 	one, err := placement.Place(node, req)
 	if err != nil {

@@ -12,33 +12,38 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// A job's cgroup that cannot be removed within kill_timeout holds cpus and memory that PBS is about to give to the next
-// job. So all vnodes of the host go offline, with a comment that says why, and come back when everything is gone
-// (openpbs pbs_cgroups.PY, take_node_offline and bring_node_online). That this hook did it is noted in the state
-// directory: hook, host and machine may be started again meanwhile.
+// A job's cgroup that cannot be removed within kill_timeout holds cpus and memory that PBS is about
+// to give to the next job. So all vnodes of the host go offline, with a comment that says why. They
+// come back when everything is gone (openpbs pbs_cgroups.PY, take_node_offline and
+// bring_node_online). A note in the state directory says that this hook did it, since hook, host
+// and machine may be started again meanwhile.
 //
-// What PBS knows of a vnode's state and comment comes with the event, in vnode_list. A list that says neither (pbs_mom's own does
-// not; the caller has to add them from the server) gets the state without a comment, so that no comment is lost, and brings
-// nothing back on line: what is not seen to be this hook's is not undone.
+// PBS's word on a vnode's state and comment comes with the event, in vnode_list. The list of
+// pbs_mom says neither, and the caller has to add them from the server. A list without them gets
+// the state without a comment, so that no comment is lost. Nothing comes back on line by it either:
+// a state that is not seen to be this hook's is not undone.
 
 const (
 	// hookName is what the note in the state directory has this hook by.
 	hookName = "cgroup"
-	// offlineComment is the text that vnodes get. It is how PBS's own hook knows what it did, and how this one does.
+	// offlineComment is the text that vnodes get. PBS's own hook knows its vnodes by it, and so
+	// does this one.
 	offlineComment = pbs.CleanUpComment
 
 	stateOffline = "offline"
 	stateFree    = "free"
 )
 
-// cannotRemove tells whether an error of kill or remove says that something of a job is there to stay.
+// cannotRemove reports whether an error of kill or remove says that something of a job is there to
+// stay.
 func cannotRemove(err error) bool {
 	return errors.Is(err, cgroup.ErrNotEmpty) || errors.Is(err, cgroup.ErrBusy)
 }
 
-// stuck has PBS take the host's vnodes offline if err says that something of a job stays. An event without vnode_list is
-// answered in the same way, but is no word from PBS (hookhost's own timer sends such ones): the next event with a
-// list is answered once more. After that the vnodes are the administrator's: if he puts them on line they stay there.
+// stuck has PBS take the host's vnodes offline if err says that something of a job stays. An event
+// without vnode_list (hookhost's own timer sends such ones) is answered in the same way, but is no
+// word from PBS. The next event with a list is answered once more. After that the vnodes are the
+// administrator's: if he puts them on line they stay there.
 func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) error {
 	if out == nil || !cannotRemove(err) {
 		return nil
@@ -60,7 +65,16 @@ func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) erro
 	return h.kept.SetOffline(hookName, o)
 }
 
-// recovered has PBS put vnodes on line that this hook has put offline, when nothing is left and the least time is over.
+// repeat is stuck where the vnodes are to be offline already, and PBS may not know it yet.
+func (h *hook) repeat(req *hostapi.Request, out *hostapi.Outcome, left error) error {
+	if o, err := h.kept.Offline(hookName); o == nil || err != nil {
+		return err
+	}
+	return h.stuck(req, out, left)
+}
+
+// recovered has PBS put vnodes on line that this hook has put offline, when nothing is left and the
+// least time is over.
 func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Time) error {
 	h.offlining.Lock()
 	defer h.offlining.Unlock()
@@ -118,7 +132,8 @@ func takenOffline(known map[string]*hostapi.Vnode, names []string) map[string]*h
 	return all
 }
 
-// backOnline is what PBS is to be told of the vnodes that have this hook's comment. before were offline without it.
+// backOnline is what PBS is to be told of the vnodes that have this hook's comment. before were
+// offline without it.
 func backOnline(known map[string]*hostapi.Vnode, before []string) map[string]*hostapi.Vnode {
 	all := map[string]*hostapi.Vnode{}
 	for name, now := range known {
@@ -149,8 +164,8 @@ func addVnodes(out *hostapi.Outcome, more map[string]*hostapi.Vnode) {
 	}
 }
 
-// tellsState tells whether PBS's word on a vnode's state and comment is in it. Where a state is, no comment means that there is
-// none: PBS leaves out what is not set.
+// tellsState reports whether PBS's word on a vnode's state and comment is in v. If there is a
+// state, no comment means that there is none: PBS leaves out what is not set.
 func tellsState(v *hostapi.Vnode) bool { return v != nil && (v.State != "" || v.Comment != nil) }
 
 func tells(known map[string]*hostapi.Vnode) bool {
@@ -162,7 +177,7 @@ func tells(known map[string]*hostapi.Vnode) bool {
 	return false
 }
 
-// ours tells whether a vnode has this hook's comment.
+// ours reports whether a vnode has this hook's comment.
 func ours(v *hostapi.Vnode) bool {
 	return v != nil && v.Comment != nil && strings.Contains(*v.Comment, offlineComment)
 }
@@ -222,7 +237,8 @@ func appendComment(comment string) string {
 	return comment + commentSeparator + offlineComment
 }
 
-// removeComment takes this hook's text out of a comment, with the separator that it came with and nothing else.
+// removeComment takes this hook's text out of a comment, with the separator that it came with and
+// nothing else.
 func removeComment(comment string) string {
 	for {
 		before, after, found := strings.Cut(comment, offlineComment)

@@ -11,6 +11,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
@@ -49,12 +50,11 @@ func (n *node) waited() {
 		n.t.Fatalf("%+v, %v, want a note that the vnodes are offline", o, err)
 	}
 	o.Since = o.Since.Add(-time.Minute)
-	if err := n.kept.SetOffline(hookName, o); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, n.kept.SetOffline(hookName, o))
 }
 
-// TestVnodesGoOfflineAndComeBack is the whole story of a process that does not die for a while, over a restart of the hook.
+// TestVnodesGoOfflineAndComeBack is the whole story of a process that does not die for a while,
+// over a restart of the hook.
 func TestVnodesGoOfflineAndComeBack(t *testing.T) {
 	for _, last := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventAbort} {
 		onFakes(t, shortKill, func(t *testing.T, n *node, k *kernfstest.Kernel) {
@@ -64,32 +64,32 @@ func TestVnodesGoOfflineAndComeBack(t *testing.T) {
 			if err == nil || out == nil {
 				t.Fatalf("%s of a job that does not die: %+v, %v, want an error", last, out, err)
 			}
-			want := vnodes{testNode: vnode("offline", "rack 7; "+offlineComment), testNode + "[1]": vnode("offline,job-busy", offlineComment)}
+			want := vnodes{testNode: vnode("offline", "rack 7; "+offlineComment),
+				testNode + "[1]": vnode("offline,job-busy", offlineComment)}
 			if diff := cmp.Diff(want, out.Vnodes); diff != "" {
 				t.Fatalf("%s: -want +got:\n%s", last, diff)
 			}
-			delete(n.jobs, "1")
 			kept := n.kept
 			n.hook.die()
 			n.hook = n.boot()
 			n.kept = kept
-			if out, err := n.event(hostapi.EventStartup, "", pbsSees(want)); err == nil || out.Vnodes[testNode].State != "" {
-				t.Errorf("startup: %+v, %v, want an error and no new state", out, err)
+			if out, err := n.event(hostapi.EventStartup, "", pbsSees(want)); err != nil ||
+				out.Vnodes[testNode].State != "" {
+				t.Errorf("startup: %+v, %v, want no new state", out, err)
 			}
 			// While it is there, nothing changes; nor if the administrator says free.
 			for _, known := range []vnodes{want, {testNode: vnode("free", "rack 7; "+offlineComment)}} {
 				n.waited()
 				out, err := n.event(hostapi.EventPeriodic, "", pbsSees(known))
-				if err == nil || len(out.Vnodes) > 0 {
-					t.Errorf("while the process lives: %+v, %v, want an error and no vnodes", out.Vnodes, err)
+				if err != nil || len(out.Vnodes) > 0 {
+					t.Errorf("while the process lives: %+v, %v, want no vnodes", out.Vnodes, err)
 				}
 			}
 			k.Unstick(pid)
+			n.do(hostapi.EventEnd, "1") // the host sends it again
 			back := vnodes{testNode: vnode("free", "rack 7"), testNode + "[1]": vnode("job-busy", "")}
 			out = n.do(hostapi.EventPeriodic, "", pbsSees(want))
-			if diff := cmp.Diff(back, out.Vnodes); diff != "" {
-				t.Errorf("after it died: -want +got:\n%s", diff)
-			}
+			must.Equal(t, "after it died", back, out.Vnodes)
 			if out := n.do(hostapi.EventPeriodic, "", pbsSees(want)); len(out.Vnodes) > 0 {
 				t.Errorf("once more: %+v, want nothing", out.Vnodes)
 			}
@@ -97,19 +97,23 @@ func TestVnodesGoOfflineAndComeBack(t *testing.T) {
 	}
 }
 
-// TestNoWordFromPBS: what is found out in an event that PBS did not send is told at the next one that it did.
+// TestNoWordFromPBS: what is found out in an event that PBS did not send is told at the next one
+// that it did.
 func TestNoWordFromPBS(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewV2, shortKill)
 	pid := stuckJob(n, k)
-	if out, err := n.event(hostapi.EventEnd, "1"); err == nil || out.Vnodes[testNode].State != "offline" || out.Vnodes[testNode].Comment != nil {
+	if out, err := n.event(hostapi.EventEnd, "1"); err == nil || out.Vnodes[testNode].State != "offline" ||
+		out.Vnodes[testNode].Comment != nil {
 		t.Errorf("end: %+v, %v", out, err)
 	}
 	// pbs_mom's own list knows neither state nor comment: the comment is not touched.
-	out, err := n.event(hostapi.EventPeriodic, "", pbsSees(vnodes{testNode: {ResourcesAvailable: hostapi.Resources{"ncpus": "8"}}}))
-	if diff := cmp.Diff(vnodes{testNode: {State: "offline"}}, out.Vnodes); diff != "" || err == nil {
+	out, err := n.event(hostapi.EventPeriodic, "",
+		pbsSees(vnodes{testNode: {ResourcesAvailable: hostapi.Resources{"ncpus": "8"}}}))
+	if diff := cmp.Diff(vnodes{testNode: {State: "offline"}}, out.Vnodes); diff != "" || err != nil {
 		t.Errorf("periodic: %v, -want +got:\n%s", err, diff)
 	}
 	k.Unstick(pid)
+	n.do(hostapi.EventEnd, "1")
 	n.waited()
 	// Nothing is brought back that is not seen to be ours.
 	for _, known := range []vnodes{nil, {testNode: {}}} {
@@ -120,7 +124,8 @@ func TestNoWordFromPBS(t *testing.T) {
 	if o, err := n.kept.Offline(hookName); o == nil || err != nil {
 		t.Errorf("%+v, %v, want the note kept", o, err)
 	}
-	if out := n.do(hostapi.EventPeriodic, "", pbsSees(vnodes{testNode: vnode("offline", "by hand")})); len(out.Vnodes) > 0 {
+	if out := n.do(hostapi.EventPeriodic, "",
+		pbsSees(vnodes{testNode: vnode("offline", "by hand")})); len(out.Vnodes) > 0 {
 		t.Errorf("%+v: what is offline without our text is the administrator's", out.Vnodes)
 	}
 	if o, err := n.kept.Offline(hookName); o != nil || err != nil {
@@ -131,7 +136,8 @@ func TestNoWordFromPBS(t *testing.T) {
 // TestOnlineRules says when vnodes come back.
 func TestOnlineRules(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
-	offline := vnodes{testNode: vnode("offline,down", offlineComment+"; disk changed"), testNode + "[0]": vnode("offline", "no text of ours")}
+	offline := vnodes{testNode: vnode("offline,down", offlineComment+"; disk changed"),
+		testNode + "[0]": vnode("offline", "no text of ours")}
 	comesBack := vnodes{testNode: vnode("down", "disk changed")}
 	for _, tt := range []struct {
 		name  string
@@ -141,28 +147,30 @@ func TestOnlineRules(t *testing.T) {
 		want  vnodes
 		kept  bool
 	}{
-		{name: "time over", note: &nodestate.Offline{Since: ago(time.Minute), Told: true}, known: offline, want: comesBack},
+		{name: "time over", note: &nodestate.Offline{Since: ago(time.Minute), Told: true}, known: offline,
+			want: comesBack},
 		{name: "too early", note: &nodestate.Offline{Since: ago(time.Second), Told: true}, known: offline, kept: true},
-		{name: "no delay", edit: func(f *config.File) { f.Vnodes.OnlineMinDelay = 0 }, note: &nodestate.Offline{Since: ago(time.Second), Told: true}, known: offline, want: comesBack},
-		{name: "not to come back", edit: func(f *config.File) { f.Vnodes.OnlineOfflinedNodes = false }, note: &nodestate.Offline{Since: ago(time.Hour), Told: true}, known: offline, kept: true},
-		{name: "not to come back, and brought back", edit: func(f *config.File) { f.Vnodes.OnlineOfflinedNodes = false },
+		{name: "no delay", edit: func(f *config.File) { f.Vnodes.OnlineMinDelay = 0 },
+			note: &nodestate.Offline{Since: ago(time.Second), Told: true}, known: offline, want: comesBack},
+		{name: "not to come back", edit: func(f *config.File) { f.Vnodes.OnlineOfflinedNodes = false },
+			note: &nodestate.Offline{Since: ago(time.Hour), Told: true}, known: offline, kept: true},
+		{name: "not to come back, and brought back",
+			edit: func(f *config.File) { f.Vnodes.OnlineOfflinedNodes = false },
 			note: &nodestate.Offline{Since: ago(time.Hour), Told: true}, known: vnodes{testNode: vnode("free", "-")}},
-		{name: "offline before", note: &nodestate.Offline{Since: ago(time.Hour), Told: true, Before: []string{testNode}}, known: offline,
+		{name: "offline before", note: &nodestate.Offline{Since: ago(time.Hour), Told: true,
+			Before: []string{testNode}}, known: offline,
 			want: vnodes{testNode: vnode("", "disk changed")}},
 		{name: "never told", note: &nodestate.Offline{Since: ago(time.Hour)}, known: offline},
-		{name: "a clock set back", note: &nodestate.Offline{Since: ago(-time.Hour), Told: true}, known: offline, kept: true},
+		{name: "a clock set back", note: &nodestate.Offline{Since: ago(-time.Hour), Told: true}, known: offline,
+			kept: true},
 		{name: "no note: not ours, whatever the text", known: offline},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n, _ := fakeNode(t, kernfstest.NewV2, tt.edit)
 			n.kept = nodestate.Dir(t.TempDir())
-			if err := n.kept.SetOffline(hookName, tt.note); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, n.kept.SetOffline(hookName, tt.note))
 			out := n.do(hostapi.EventPeriodic, "", pbsSees(tt.known))
-			if diff := cmp.Diff(tt.want, out.Vnodes); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Equal(t, "", tt.want, out.Vnodes)
 			if o, err := n.kept.Offline(hookName); (o != nil) != tt.kept || err != nil {
 				t.Errorf("note %+v, %v, want one: %t", o, err, tt.kept)
 			}
@@ -173,8 +181,11 @@ func TestOnlineRules(t *testing.T) {
 func TestAdministratorsOffline(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewV2, func(f *config.File) { shortKill(f); f.Vnodes.PerNUMANode = true })
 	pid := stuckJob(n, k)
-	out, _ := n.event(hostapi.EventEnd, "1", pbsSees(vnodes{testNode: vnode("free", "-"), testNode + "[1]": vnode("offline", "broken fan"), "other[0]": nil}))
-	want := vnodes{testNode: vnode("offline", offlineComment), testNode + "[0]": {State: "offline"}, testNode + "[1]": vnode("offline", "broken fan; "+offlineComment)}
+	out, _ := n.event(hostapi.EventEnd, "1",
+		pbsSees(vnodes{testNode: vnode("free", "-"), testNode + "[1]": vnode("offline", "broken fan"),
+			"other[0]": nil}))
+	want := vnodes{testNode: vnode("offline", offlineComment), testNode + "[0]": {State: "offline"},
+		testNode + "[1]": vnode("offline", "broken fan; "+offlineComment)}
 	if diff := cmp.Diff(want, out.Vnodes); diff != "" {
 		t.Fatalf("-want +got:\n%s", diff)
 	}
@@ -182,12 +193,10 @@ func TestAdministratorsOffline(t *testing.T) {
 	n.waited()
 	out = n.do(hostapi.EventPeriodic, "", pbsSees(out.Vnodes))
 	want = vnodes{testNode: vnode("free", ""), testNode + "[1]": vnode("", "broken fan")}
-	if diff := cmp.Diff(want, out.Vnodes); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, "", want, out.Vnodes)
 }
 
-func TestComments(t *testing.T) {
+func TestCommentOfTheNodeSurvivesOurs(t *testing.T) {
 	for _, own := range []string{"", "rack 7", "a; b", " x ", "; ", "rack 7;"} {
 		if got := removeComment(appendComment(own)); got != own {
 			t.Errorf("%q became %q", own, got)
@@ -196,17 +205,20 @@ func TestComments(t *testing.T) {
 			t.Errorf("twice: %q became %q", own, got)
 		}
 	}
-	for comment, want := range map[string]string{offlineComment + "; later": "later", "a; " + offlineComment + "; later": "a; later", "a" + offlineComment + "b": "ab"} {
+	for comment, want := range map[string]string{offlineComment + "; later": "later",
+		"a; " + offlineComment + "; later": "a; later", "a" + offlineComment + "b": "ab"} {
 		if got := removeComment(comment); got != want {
 			t.Errorf("%q: %q, want %q", comment, got, want)
 		}
 	}
 }
 
-func TestStates(t *testing.T) {
+func TestStateOfTheNodeKeepsItsOtherWords(t *testing.T) {
 	for _, tt := range []struct{ now, offline, online string }{
-		{"free", "offline", "free"}, {"", "offline", "free"}, {"down", "offline,down", "down"}, {"offline,down", "offline,down", "down"},
-		{"job-exclusive", "offline,job-exclusive", "job-exclusive"}, {"down, offline", "offline,down", "down"}, {"offline", "offline", "free"},
+		{"free", "offline", "free"}, {"", "offline", "free"}, {"down", "offline,down", "down"},
+		{"offline,down", "offline,down", "down"},
+		{"job-exclusive", "offline,job-exclusive", "job-exclusive"}, {"down, offline", "offline,down", "down"},
+		{"offline", "offline", "free"},
 	} {
 		if got := withState(tt.now, stateOffline); got != tt.offline {
 			t.Errorf("%q offline: %q, want %q", tt.now, got, tt.offline)

@@ -23,9 +23,10 @@ const oomLines = 8
 // oomMark is the extended attribute of a job's cgroup that holds its oomTale.
 const oomMark = "trusted.hookhost.oom"
 
-// oomTale is what was told of the kills that the kernel made in a job for lack of memory. It is on the cgroup before
-// anybody is told, so that whoever tells again, a later kill's notice, a restarted hook or epilogue, does it in the same words:
-// by its words the host knows a kill that was told already. No two kills have the same.
+// oomTale is what was reported of the kills that the kernel made in a job for lack of memory. The
+// tale is on the cgroup before anybody hears of it. So a later kill's notice, a restarted hook and
+// epilogue all report it in the same words. The host knows a kill that was reported already by its
+// words. No two kills have the same.
 type oomTale struct {
 	Kills int64    `json:"kills"` // that the lines are about, as the kernel counts
 	Twice int64    `json:"twice"` // of these, counted of a process that had been counted before
@@ -36,13 +37,11 @@ type oomTale struct {
 	killedIn []int // ranks in whose cgroups the kernel has killed, where ranks have some
 }
 
-// noticeOOM tells of kills as soon as the kernel has counted them. What was told before is told again: the host may not
-// have got it.
+// noticeOOM reports kills as soon as the kernel has counted them. Kills that were reported before
+// are reported again: the host may not have got them.
 func (h *hook) noticeOOM(ctx context.Context, j *cgroup.Job, kills int64) {
-	var s state
-	if r, err := j.Record(); err == nil {
-		s, _ = stateOf(&hostapi.Job{ID: j.ID(), State: r.State}, "", j) // without, older kills of the same job may be taken for new
-	}
+	r, _ := j.JobMark() // if this fails, older kills of the same job may be taken for new
+	s := state{Granted: r.Granted}
 	u, counters, err := h.measure(j, s)
 	if err != nil {
 		h.logOf(j.ID()).Warn(err)
@@ -58,12 +57,12 @@ func (h *hook) noticeOOM(ctx context.Context, j *cgroup.Job, kills int64) {
 	u.OOMKills = t.killed(kills)
 	h.logOf(j.ID()).Infof("processes that the kernel has killed for lack of memory: %d", *u.OOMKills)
 	h.tell(j.ID(), &hostapi.JobUpdate{
-		ResourcesUsed: resourcesUsed(u, s), Usage: u, Diag: t.diag(), JobStderr: t.Lines, Notes: t.Lines,
+		ResourcesUsed: resourcesUsed(u, 0), Usage: u, Diag: t.diag(), JobStderr: t.Lines, Notes: t.Lines,
 	})
 }
 
-// tellOOM adds to the outcome of the job's end what is to be said about kills.
-func (h *hook) tellOOM(out *hostapi.Outcome, j *cgroup.Job, s state, u cgroup.Usage) {
+// reportOOM adds to the outcome of the job's end what is to be said about kills.
+func (h *hook) reportOOM(out *hostapi.Outcome, j *cgroup.Job, s state, u cgroup.Usage) {
 	t, err := h.tale(context.Background(), j, s, u, true)
 	if err != nil {
 		h.logOf(j.ID()).Warn(err)
@@ -73,9 +72,10 @@ func (h *hook) tellOOM(out *hostapi.Outcome, j *cgroup.Job, s state, u cgroup.Us
 	out.Diag, out.JobStderr, out.Notes = t.diag(), t.Lines, append(out.Notes, t.Lines...)
 }
 
-// killed is how many processes the kernel has killed that counts so many kills. With memory.oom.group it kills, counts and
-// logs the one that it chose once more among all of the cgroup, and all of them again for another thread that met the limit
-// meanwhile (mm/oom_kill.c, oom_kill_process); its log tells which.
+// killed is how many processes the kernel has killed that counts so many kills. With
+// memory.oom.group it kills, counts and logs the process that it chose once more among all of the
+// cgroup. For another thread that met the limit meanwhile it does so with all of them again
+// (mm/oom_kill.c, oom_kill_process). The kernel's log tells which.
 func (t *oomTale) killed(counted int64) *int64 {
 	n := max(max(counted, t.Kills)-t.Twice, 1)
 	return &n
@@ -93,10 +93,11 @@ func (h *hook) told(j *cgroup.Job) (t oomTale) {
 	return t
 }
 
-// tale goes on with what was told of the job, up to the kills of u; last says that nobody will again. Counters say that the
-// kernel killed; its log says whom, as far as it still holds the lines.
+// tale goes on with what was told of the job, up to the kills of u; last says that nobody will
+// again. Counters say that the kernel killed; its log says whom, as far as it still holds the
+// lines.
 func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage, last bool) (oomTale, error) {
-	release, err := h.tales.take(ctx, j.ID())
+	release, err := h.tales.wait(ctx, j.ID())
 	if err != nil {
 		return oomTale{}, err
 	}
@@ -128,17 +129,20 @@ func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage,
 	return t, nil
 }
 
-// The kernel counts a kill before it logs it (mm/oom_kill.c, __oom_kill_process), in the same breath. Where it logs many
-// it leaves out their summaries, and waiting is in vain; more of them are on their way then, and told together.
+// The kernel counts a kill before it logs it (mm/oom_kill.c, __oom_kill_process), in the same
+// breath. A kernel that logs many leaves out their summaries, and waiting is in vain. More of them
+// are on their way then, and reported together.
 const (
 	logLag     = 2 * time.Millisecond // at first; twice as long each time
 	logLooks   = 4
 	logGivesUp = 20 * time.Millisecond // before the last look
 )
 
-// logged returns the records of the kills that the tale does not hold yet. At the end of a job they are there or lost. Where
-// there are fewer than kills it counts the kills again in u.
-func (h *hook) logged(ctx context.Context, j *cgroup.Job, s state, t oomTale, u *cgroup.Usage, last bool) ([]oomKill, error) {
+// logged returns the records of the kills that the tale does not hold yet. At the end of a job they
+// are there or lost. If there are fewer than kills, the kills are counted again in u.
+func (h *hook) logged(
+	ctx context.Context, j *cgroup.Job, s state, t oomTale, u *cgroup.Usage, last bool,
+) ([]oomKill, error) {
 	r, err := h.kmsg()
 	if err != nil {
 		return nil, err
@@ -168,8 +172,9 @@ func (h *hook) logged(ctx context.Context, j *cgroup.Job, s state, t oomTale, u 
 	}
 }
 
-// add puts kills into words: those of pbs_cgroups, a line each, and the number of those that there is no line of. While the
-// job runs it stops at oomLines; what it leaves out then is for the last time.
+// add puts kills into words: those of pbs_cgroups, a line each, and the number of those that there
+// is no line of. While the job runs it stops at oomLines; what it leaves out then is for the last
+// time.
 func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
 	fresh := *u.OOMKills - t.Kills
 	// The log may tell of an earlier run of the job as well; the last ones are this one's.
@@ -189,7 +194,7 @@ func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
 			t.Twice++
 			continue
 		}
-		t.say(what + ": " + k.line + t.ofRanks(k.ranks))
+		t.addLine(what + ": " + k.line + t.ofRanks(k.ranks))
 	}
 	rest := *u.OOMKills - t.Kills
 	if rest <= 0 || !last && (unlogged == 0 || len(t.Lines) >= oomLines) {
@@ -206,7 +211,8 @@ func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
 		}
 	}
 	t.Kills += rest
-	t.say(line + t.ofRanks(slices.DeleteFunc(slices.Clone(t.killedIn), func(n int) bool { return slices.Contains(t.Ranks, n) })))
+	t.addLine(line + t.ofRanks(slices.DeleteFunc(slices.Clone(t.killedIn),
+		func(n int) bool { return slices.Contains(t.Ranks, n) })))
 }
 
 // ofRanks is what a line ends with about these ranks.
@@ -232,8 +238,8 @@ func (t *oomTale) ofRanks(ranks []int) string {
 	return fmt.Sprintf(" (%s %s)", what, strings.Join(list, ", "))
 }
 
-// say adds a line in words that were not used before.
-func (t *oomTale) say(line string) {
+// addLine adds a line in words that were not used before.
+func (t *oomTale) addLine(line string) {
 	if slices.Contains(t.Lines, line) {
 		line += fmt.Sprintf(" [kill %d]", t.Kills)
 	}
@@ -251,8 +257,9 @@ func (t *oomTale) diag() string {
 	return strings.Join(what, ", ")
 }
 
-// exceeded names the limit that was hit, in the words of pbs_cgroups. failcnt alone is no kill, it only tells two
-// limits apart once there was one. Where both are the same, mem is what the job asked for.
+// exceeded names the limit that was hit, in the words of pbs_cgroups. failcnt alone is no kill, it
+// only tells two limits apart once there was one. If both are the same, mem is what the job asked
+// for.
 func exceeded(u cgroup.Usage) string {
 	positive := func(n *int64) bool { return n != nil && *n > 0 }
 	both := u.MemLimit != nil && u.MemSwapLimit != nil && *u.MemSwapLimit <= *u.MemLimit

@@ -11,10 +11,11 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // Kills in words, told all at once at the end of a job.
-func TestOOMWords(t *testing.T) {
+func TestOOMKillsAreWordedWithinBounds(t *testing.T) {
 	logged := func(n int) (list []oomKill) {
 		for i := range n {
 			list = append(list, oomKill{seq: uint64(i + 1), pid: i, line: fmt.Sprintf("Killed process %d (a)", i)})
@@ -40,28 +41,35 @@ func TestOOMWords(t *testing.T) {
 	}{
 		{"one", limited, 1, logged(1), "Cgroup mem limit exceeded", lines(0, 1)},
 		{"several", limited, 3, logged(3), "Cgroup mem limit exceeded", lines(0, 3)},
-		{"more than lines", limited, 20, logged(20), "Cgroup mem limit exceeded", append(lines(0, 8), "Cgroup mem limit exceeded: and 12 more of the job's processes")},
-		{"more than the log has", limited, 3, logged(1), "Cgroup mem limit exceeded", append(lines(0, 1), "Cgroup mem limit exceeded: and 2 more of the job's processes")},
+		{"more than lines", limited, 20, logged(20), "Cgroup mem limit exceeded",
+			append(lines(0, 8), "Cgroup mem limit exceeded: and 12 more of the job's processes")},
+		{"more than the log has", limited, 3, logged(1), "Cgroup mem limit exceeded",
+			append(lines(0, 1), "Cgroup mem limit exceeded: and 2 more of the job's processes")},
 		{"an earlier run's as well", limited, 1, logged(3), "Cgroup mem limit exceeded", lines(2, 3)},
-		{"none in the log", limited, 2, nil, "Cgroup mem limit exceeded", []string{"Cgroup mem limit exceeded: the kernel killed 2 of the job's processes (limit 65536kb)"}},
-		{"none in the log, no limit", cgroup.Usage{}, 2, nil, "Cgroup mem limit exceeded", []string{"Cgroup mem limit exceeded: the kernel killed 2 of the job's processes"}},
-		{"the host", cgroup.Usage{}, 1, []oomKill{global}, "Host memory exhausted", []string{"Host memory exhausted: Killed process 7 (b)"}},
-		{"the host and the limit", limited, 2, append(logged(1), global), "Cgroup mem limit exceeded, Host memory exhausted",
+		{"none in the log", limited, 2, nil, "Cgroup mem limit exceeded",
+			[]string{"Cgroup mem limit exceeded: the kernel killed 2 of the job's processes (limit 65536kb)"}},
+		{"none in the log, no limit", cgroup.Usage{}, 2, nil, "Cgroup mem limit exceeded",
+			[]string{"Cgroup mem limit exceeded: the kernel killed 2 of the job's processes"}},
+		{"the host", cgroup.Usage{}, 1, []oomKill{global}, "Host memory exhausted",
+			[]string{"Host memory exhausted: Killed process 7 (b)"}},
+		{"the host and the limit", limited, 2, append(logged(1), global),
+			"Cgroup mem limit exceeded, Host memory exhausted",
 			[]string{"Cgroup mem limit exceeded: Killed process 0 (a)", "Host memory exhausted: Killed process 7 (b)"}},
-		{"all of the cgroup", limited, 3, []oomKill{logged(2)[0], logged(2)[1], {seq: 3, pid: 0, line: "Killed process 0 (a)", again: true}},
+		{"all of the cgroup", limited, 3,
+			[]oomKill{logged(2)[0], logged(2)[1], {seq: 3, pid: 0, line: "Killed process 0 (a)", again: true}},
 			"Cgroup mem limit exceeded", lines(0, 2)},
-		{"swap", cgroup.Usage{MemLimit: ptr(64 * mib), MemSwapLimit: ptr(96 * mib), MemSwapFailcnt: one}, 1, logged(1), "Cgroup memsw limit exceeded",
+		{"swap", cgroup.Usage{MemLimit: ptr(64 * mib), MemSwapLimit: ptr(96 * mib), MemSwapFailcnt: one}, 1, logged(1),
+			"Cgroup memsw limit exceeded",
 			[]string{"Cgroup memsw limit exceeded: Killed process 0 (a)"}},
-		{"both limits are one", cgroup.Usage{MemLimit: ptr(64 * mib), MemSwapLimit: ptr(64 * mib), MemSwapFailcnt: one}, 1, logged(1), "Cgroup mem limit exceeded", lines(0, 1)},
+		{"both limits are one", cgroup.Usage{MemLimit: ptr(64 * mib), MemSwapLimit: ptr(64 * mib), MemSwapFailcnt: one},
+			1, logged(1), "Cgroup mem limit exceeded", lines(0, 1)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.u.OOMKills = &tt.kills
 			var tale oomTale
 			tale.add(tt.u, tt.records, true)
-			if diff := cmp.Diff(tt.stderr, tale.Lines); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Equal(t, "", tt.stderr, tale.Lines)
 			if got := tale.diag(); got != tt.diag || tale.Kills != tt.kills {
 				t.Errorf("diag %q, %d kills told, want %q, %d", got, tale.Kills, tt.diag, tt.kills)
 			}
@@ -69,8 +77,8 @@ func TestOOMWords(t *testing.T) {
 	}
 }
 
-// Kills told one after the other: each has words of its own, no word is changed later, and a job that is killed again and
-// again does not fill its standard error.
+// Kills that are reported one after the other have words of their own, and no word is changed
+// later. A job that is killed again and again does not fill its standard error.
 func TestOOMGoesOn(t *testing.T) {
 	type step struct {
 		kills   int64
@@ -94,13 +102,15 @@ func TestOOMGoesOn(t *testing.T) {
 		want  []string
 	}{
 		{"nothing new", []step{{1, log(1, 1, "x"), false}, {1, nil, true}}, []string{mem + "x"}},
-		{"the same words of two kills", []step{{1, log(1, 1, "x"), false}, {2, log(2, 2, "x"), true}}, []string{mem + "x", mem + "x [kill 2]"}},
+		{"the same words of two kills", []step{{1, log(1, 1, "x"), false}, {2, log(2, 2, "x"), true}},
+			[]string{mem + "x", mem + "x [kill 2]"}},
 		{"a kill that the log has later", []step{{1, nil, false}, {2, log(1, 2, "x"), false}, {2, nil, true}},
 			[]string{mem + "the kernel killed 1 of the job's processes", mem + "x"}},
 		{"never in the log", []step{{1, nil, false}, {3, nil, false}, {4, nil, false}, {5, nil, true}}, []string{
 			mem + "the kernel killed 1 of the job's processes", mem + "and 2 more of the job's processes",
 			mem + "and 1 more of the job's processes", mem + "and 1 more of the job's processes [kill 5]"}},
-		{"many", []step{{5, log(1, 5, "x"), false}, {20, log(6, 20, "x"), false}, {30, log(9, 30, "x"), false}, {30, log(9, 30, "x"), true}},
+		{"many", []step{{5, log(1, 5, "x"), false}, {20, log(6, 20, "x"), false}, {30, log(9, 30, "x"), false},
+			{30, log(9, 30, "x"), true}},
 			append(repeated, mem+"and 22 more of the job's processes")},
 		{"many, and the log has none", []step{{20, log(1, 20, "x"), false}, {50, nil, false}, {50, nil, true}},
 			append(repeated, mem+"and 42 more of the job's processes")},
@@ -109,19 +119,19 @@ func TestOOMGoesOn(t *testing.T) {
 			var tale oomTale
 			for _, s := range tt.steps {
 				before := slices.Clone(tale.Lines)
-				if tale.add(cgroup.Usage{OOMKills: &s.kills}, s.records, s.last); !slices.Equal(before, tale.Lines[:len(before)]) {
+				if tale.add(cgroup.Usage{OOMKills: &s.kills}, s.records, s.last); !slices.Equal(before,
+					tale.Lines[:len(before)]) {
 					t.Errorf("%q became %q", before, tale.Lines)
 				}
 			}
-			if diff := cmp.Diff(tt.want, tale.Lines); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Equal(t, "", tt.want, tale.Lines)
 		})
 	}
 }
 
-// A kill is told at once, and once more in the same words by a hook that was started anew and by the epilogue.
-func TestOOM(t *testing.T) {
+// A kill is told at once, and once more in the same words by a hook that was started anew and by
+// the epilogue.
+func TestOOMIsReportedAtOnceAndInTheEpilogue(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		told := make(chan *hostapi.JobUpdate, 8)
 		const kills = 1
@@ -136,10 +146,14 @@ func TestOOM(t *testing.T) {
 		pid := n.launch("1.srv")
 		n.kmsg = func() (kmsgReader, error) {
 			r := records{ // with the last two, of memory.oom.group, the kernel counts the process twice
-				fmt.Sprintf("6,1,%d,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task_memcg=%s,task=job,pid=%d,uid=0\n", sinceBoot(), n.cgroup("1.srv").MemoryPath(), pid),
-				fmt.Sprintf("3,2,%d,-;Memory cgroup out of memory: Killed process %d (job) total-vm:1kB\n", sinceBoot(), pid),
-				fmt.Sprintf("3,3,%d,-;Tasks in %s are going to be killed due to memory.oom.group set\n", sinceBoot(), n.cgroup("1.srv").MemoryPath()),
-				fmt.Sprintf("3,4,%d,-;Memory cgroup out of memory: Killed process %d (job) total-vm:1kB\n", sinceBoot(), pid),
+				fmt.Sprintf("6,1,%d,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),"+
+					"task_memcg=%s,task=job,pid=%d,uid=0\n", sinceBoot(), n.cgroup("1.srv").MemoryPath(), pid),
+				fmt.Sprintf("3,2,%d,-;Memory cgroup out of memory: Killed process %d (job) total-vm:1kB\n", sinceBoot(),
+					pid),
+				fmt.Sprintf("3,3,%d,-;Tasks in %s are going to be killed due to memory.oom.group set\n", sinceBoot(),
+					n.cgroup("1.srv").MemoryPath()),
+				fmt.Sprintf("3,4,%d,-;Memory cgroup out of memory: Killed process %d (job) total-vm:1kB\n", sinceBoot(),
+					pid),
 			}
 			if !group {
 				r = r[:2]
@@ -157,9 +171,7 @@ func TestOOM(t *testing.T) {
 				t.Errorf("told: %+v, %v", got.Usage, got.ResourcesUsed)
 			}
 			got.Usage, got.ResourcesUsed = nil, nil
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("told: -want +got:\n%s", diff)
-			}
+			must.Equal(t, "told", want, got)
 			n.unwatch("1.srv") // as a hook that ends; the next one finds the job at its start
 			n.watch(n.cgroup("1.srv"))
 		}
@@ -167,7 +179,8 @@ func TestOOM(t *testing.T) {
 			t.Errorf("periodic: %+v", out.Jobs["1.srv"].Usage)
 		}
 		out := n.do(hostapi.EventEpilogue, "1.srv")
-		if out.Diag != "Cgroup mem limit exceeded" || !cmp.Equal(out.JobStderr, []string{line}) || !cmp.Equal(out.Notes, []string{line}) {
+		if out.Diag != "Cgroup mem limit exceeded" || !cmp.Equal(out.JobStderr, []string{line}) ||
+			!cmp.Equal(out.Notes, []string{line}) {
 			t.Errorf("%+v", out)
 		}
 		if out := n.do(hostapi.EventEnd, "1.srv"); out.Diag != "" || out.JobStderr != nil {
@@ -176,8 +189,9 @@ func TestOOM(t *testing.T) {
 	})
 }
 
-// Kills that the kernel leaves out of its log come one after the other: those of one notice are told together.
-func TestOOMBurst(t *testing.T) {
+// Kills that the kernel leaves out of its log come one after the other: those of one notice are
+// told together.
+func TestOOMKillsOfOneNoticeAreReportedTogether(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		told := make(chan *hostapi.JobUpdate, 8)
 		n.tell = func(_ string, u *hostapi.JobUpdate) { told <- u }

@@ -36,12 +36,13 @@ func (p *policy) options(s *systemd.System) (cgroup.Options, error) {
 // unit is the parent of all jobs as systemd calls it.
 func (p *policy) unit() string { return p.Cgroup.Prefix + ".service" }
 
-// startParent makes the parents of all jobs and protects the node's services from them. Systemd is asked even when the
-// unit looks as it should: somebody may have taken a property from it.
+// startParent makes the parents of all jobs and protects the node's services from them. Systemd is
+// asked even when the unit looks as it should: somebody may have taken a property from it.
 func (h *hook) startParent(ctx context.Context) error {
 	if h.units != nil {
 		err := h.units.Ensure(ctx, h.policy.unit())
-		if err != nil && h.units.Active(h.policy.unit()) && !h.tree.Prepared() { // its keeper is dead, and the cgroup gone
+		if err != nil && h.units.Active(h.policy.unit()) && !h.tree.Prepared() {
+			// The unit's keeper is dead, and the cgroup gone.
 			if realized := h.units.Realize(ctx, h.policy.unit()); realized == nil {
 				err = h.units.Ensure(ctx, h.policy.unit())
 			}
@@ -68,32 +69,35 @@ func (h *hook) startParent(ctx context.Context) error {
 	return nil
 }
 
-// favorMoves has the kernel move processes without a wait, where the configuration wants that. Jobs can do without it.
+// favorMoves has the kernel move processes without a wait, where the configuration wants that. Jobs
+// can do without it.
 func (h *hook) favorMoves() error {
 	if !h.policy.Cgroup.FavorDynmods {
 		return nil
 	}
 	set, err := h.tree.FavorDynmods()
 	if set {
-		h.log.Info("the cgroup v2 mount has the option favordynmods from now on: processes are moved without a wait, fork and exit take a little longer")
+		h.log.Info("the cgroup v2 mount has the option favordynmods from now on: " +
+			"processes are moved without a wait, fork and exit take a little longer")
 	}
 	return err
 }
 
-// haveParent makes the parents of all jobs where they have gone since the start. It costs a look at the tree otherwise.
-func (h *hook) haveParent(ctx context.Context) error {
+// ensureParent makes the parents of all jobs if they have gone since the start. Else the tree is
+// read once.
+func (h *hook) ensureParent(ctx context.Context) error {
 	if h.tree.Prepared() {
 		return nil
 	}
 	return h.startParent(ctx)
 }
 
-// servicesMark is the extended attribute of system.slice that says which memory.low it has from here: without it nothing is
-// taken back.
+// servicesMark is the extended attribute of system.slice that says which memory.low it has from
+// here: without it nothing is taken back.
 const servicesMark = "trusted.hookhost.services_low"
 
-// protectServices sets memory.low of system.slice, which is systemd's to write: it would undo a write of ours. What an
-// earlier configuration has set is lifted with it.
+// protectServices sets memory.low of system.slice, which is systemd's to write: it would undo a
+// write of ours. A value that an earlier configuration has set is lifted with it.
 func (h *hook) protectServices(ctx context.Context) error {
 	const slice = "system.slice"
 	ours, _ := h.roots.Cgroup.Xattr(slice, servicesMark) // none where it was never set

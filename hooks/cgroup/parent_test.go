@@ -14,10 +14,12 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/systemd"
 )
 
-// fakeUnits is a systemd that starts the unit as the fake kernel's tree, and remembers what it was asked for.
+// fakeUnits is a systemd that starts the unit as the fake kernel's tree, and remembers what it was
+// asked for.
 type fakeUnits struct {
 	k      *kernfstest.Kernel
 	pass   []string
@@ -63,10 +65,13 @@ func underSystemd(t *testing.T, edit func(*config.File), pass ...string) (*hook,
 	u := &fakeUnits{k: k, pass: pass}
 	log := logrus.New()
 	log.SetOutput(t.Output())
-	h, err := open(testPolicy(t, edit), k.Roots(), cgroup.Options{Signal: k.Signal, Delegated: true}, logrus.NewEntry(log))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h, err := open(
+		testPolicy(t, edit),
+		k.Roots(),
+		cgroup.Options{Signal: k.Signal, Delegated: true},
+		logrus.NewEntry(log),
+	)
+	must.NoError(t, err)
 	h.units = u
 	return h, u
 }
@@ -74,33 +79,24 @@ func underSystemd(t *testing.T, edit func(*config.File), pass ...string) (*hook,
 // A hook opens on a node where the unit was never started, and has it started once.
 func TestStartParent(t *testing.T) {
 	h, u := underSystemd(t, nil, "cpuset", "cpu", "memory", "pids")
-	if err := h.startParent(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, h.startParent(t.Context()))
 	for range 3 {
-		if err := h.haveParent(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, h.ensureParent(t.Context()))
 	}
-	if diff := cmp.Diff([]string{"pbs_jobs.service"}, u.calls); diff != "" {
-		t.Errorf("calls of systemd (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "calls of systemd", []string{"pbs_jobs.service"}, u.calls)
 	if !h.tree.Prepared() || !h.tree.Has("cpuset") {
 		t.Errorf("prepared %t, controllers %v", h.tree.Prepared(), h.tree.Controllers())
 	}
 }
 
-// Systemd removes the cgroup of the unit when its keeper dies and there are no jobs, and has it active all the same.
+// Systemd removes the cgroup of the unit when its keeper dies and there are no jobs, and has it
+// active all the same.
 func TestStartParentWithoutItsCgroup(t *testing.T) {
 	h, u := underSystemd(t, nil, "cpuset", "cpu", "memory", "pids")
 	for range 2 {
-		if err := h.haveParent(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, h.ensureParent(t.Context()))
 		for _, dir := range []string{"pbs_jobs.service/jobs", "pbs_jobs.service"} {
-			if err := u.k.Roots().Cgroup.Rmdir(dir); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, u.k.Roots().Cgroup.Rmdir(dir))
 		}
 	}
 	if err := h.startParent(t.Context()); err != nil || !h.tree.Prepared() {
@@ -108,11 +104,12 @@ func TestStartParentWithoutItsCgroup(t *testing.T) {
 	}
 }
 
-// Plain directories are not the way out where systemd does not answer: it would take the controllers away.
+// Plain directories are not the way out where systemd does not answer: it would take the
+// controllers away.
 func TestStartParentFails(t *testing.T) {
 	h, u := underSystemd(t, nil, "cpuset", "cpu", "memory", "pids")
 	u.err = errors.New("no answer within 10s")
-	for _, call := range []func(context.Context) error{h.startParent, h.haveParent} {
+	for _, call := range []func(context.Context) error{h.startParent, h.ensureParent} {
 		err := call(t.Context())
 		if err == nil || hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), "no answer") {
 			t.Errorf("got %v", err)
@@ -122,16 +119,14 @@ func TestStartParentFails(t *testing.T) {
 		t.Error("directories were made without systemd")
 	}
 	u.err = nil
-	if err := h.haveParent(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, h.ensureParent(t.Context()))
 	u.err = errors.New("no answer within 10s") // as in a daemon-reload: what is there will do
 	if err := h.startParent(t.Context()); err != nil {
 		t.Errorf("with a unit that is active: %v", err)
 	}
 }
 
-// What systemd does not pass down is missed by name, before a job is.
+// A controller that systemd does not pass down is named as missing before a job begins.
 func TestStartParentMissesAController(t *testing.T) {
 	h, _ := underSystemd(t, nil, "cpu", "memory", "pids")
 	err := h.startParent(t.Context())
@@ -142,27 +137,22 @@ func TestStartParentMissesAController(t *testing.T) {
 
 func TestProtectServices(t *testing.T) {
 	h, u := underSystemd(t, func(f *config.File) { f.Memory.ServicesLow = 1 << 30 }, "cpuset", "cpu", "memory", "pids")
-	if err := u.k.Roots().Cgroup.Mkdir("system.slice"); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.startParent(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, u.k.Roots().Cgroup.Mkdir("system.slice"))
+	must.NoError(t, h.startParent(t.Context()))
 	if u.low != 1<<30 {
 		t.Errorf("memory.low of system.slice: asked for %d", u.low)
 	}
 	inForce := func(text string) {
 		t.Helper()
-		if err := u.k.Roots().Cgroup.Write("system.slice/memory.low", text); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, u.k.Roots().Cgroup.Write("system.slice/memory.low", text))
 	}
 	inForce("1073741824")
 	u.calls = nil
 	if err := h.protectServices(t.Context()); err != nil || len(u.calls) > 0 {
 		t.Errorf("asked again for what is in force: %v, %v", u.calls, err)
 	}
-	// What is not configured any more is lifted, once; what somebody else has set is not.
+	// A bound that is not configured any more is lifted, once. A bound that somebody else has set
+	// is not.
 	h.policy.Memory.ServicesLow = 0
 	for _, calls := range []int{1, 0} {
 		u.calls = nil
@@ -173,7 +163,8 @@ func TestProtectServices(t *testing.T) {
 	}
 }
 
-// The mount is changed once, and only where that is wanted; a node that cannot do it has its jobs all the same.
+// The mount is changed once, and only where that is wanted; a node that cannot do it has its jobs
+// all the same.
 func TestFavorMoves(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -185,7 +176,8 @@ func TestFavorMoves(t *testing.T) {
 		{name: "by default"},
 		{name: "wanted", wanted: true, want: []string{"nsdelegate,favordynmods"}, says: "from now on"},
 		{name: "there", wanted: true, opts: []kernfstest.Option{kernfstest.Mounted("favordynmods")}},
-		{name: "an old kernel", wanted: true, opts: []kernfstest.Option{kernfstest.Without("favordynmods")}, want: []string{"nsdelegate,favordynmods", "nsdelegate,favordynmods"},
+		{name: "an old kernel", wanted: true, opts: []kernfstest.Option{kernfstest.Without("favordynmods")},
+			want: []string{"nsdelegate,favordynmods", "nsdelegate,favordynmods"},
 			says: "it needs Linux 6.0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -193,15 +185,12 @@ func TestFavorMoves(t *testing.T) {
 			var logged strings.Builder
 			log := logrus.New()
 			log.SetOutput(&logged)
-			h, err := open(testPolicy(t, func(f *config.File) { f.Cgroup.FavorDynmods = tt.wanted }), k.Roots(),
-				cgroup.Options{Signal: k.Signal, EnableIfThere: []string{"memory", "cpuset", "cpu", "pids"}}, logrus.NewEntry(log))
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := testPolicy(t, func(f *config.File) { f.Cgroup.FavorDynmods = tt.wanted })
+			opt := cgroup.Options{Signal: k.Signal, EnableIfThere: []string{"memory", "cpuset", "cpu", "pids"}}
+			h, err := open(p, k.Roots(), opt, logrus.NewEntry(log))
+			must.NoError(t, err)
 			for range 2 {
-				if err := h.startParent(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, h.startParent(t.Context()))
 			}
 			var remounts []string
 			for _, op := range k.Journal() {
@@ -209,10 +198,9 @@ func TestFavorMoves(t *testing.T) {
 					remounts = append(remounts, op.Value)
 				}
 			}
-			if diff := cmp.Diff(tt.want, remounts); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-			if got := logged.String(); strings.Count(got, "favordynmods") > 0 != (tt.says != "") || !strings.Contains(got, tt.says) {
+			must.Equal(t, "", tt.want, remounts)
+			got := logged.String()
+			if strings.Count(got, "favordynmods") > 0 != (tt.says != "") || !strings.Contains(got, tt.says) {
 				t.Errorf("logged %s", got)
 			}
 		})
@@ -223,7 +211,11 @@ func TestOptionsWithoutSystemd(t *testing.T) {
 	p := testPolicy(t, func(f *config.File) { f.Cgroup.EnableControllers = []string{"io"}; f.Pids.Enabled = false })
 	s := systemd.New(t.TempDir(), time.Second)
 	opt, err := p.options(s)
-	want := cgroup.Options{Prefix: "pbs_jobs", Enable: []string{"io"}, EnableIfThere: []string{"memory", "cpuset", "cpu"}}
+	want := cgroup.Options{
+		Prefix:        "pbs_jobs",
+		Enable:        []string{"io"},
+		EnableIfThere: []string{"memory", "cpuset", "cpu"},
+	}
 	if diff := cmp.Diff(want, opt); err != nil || diff != "" {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
@@ -233,24 +225,28 @@ func TestOptionsWithoutSystemd(t *testing.T) {
 	}
 }
 
-// A directory in the unit's place has no controllers from systemd: the hook says so, and what to do.
+// A directory in the unit's place has no controllers from systemd: the hook says so, and what to
+// do.
 func TestParentMadeByHand(t *testing.T) {
 	for _, systemds := range []bool{false, true} {
 		k := kernfstest.NewV2()
 		root := k.Roots().Cgroup
-		if err := root.Mkdir("pbs_jobs.service"); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, root.Mkdir("pbs_jobs.service"))
 		if systemds {
-			if err := root.SetXattr("pbs_jobs.service", "trusted.invocation_id", []byte("0123456789abcdef0123456789abcdef")); err != nil {
-				t.Fatal(err)
-			}
+			id := []byte("0123456789abcdef0123456789abcdef")
+			must.NoError(t, root.SetXattr("pbs_jobs.service", "trusted.invocation_id", id))
 		}
-		_, err := open(testPolicy(t, nil), k.Roots(), cgroup.Options{Signal: k.Signal, Delegated: true}, logrus.NewEntry(logrus.New()))
+		_, err := open(
+			testPolicy(t, nil),
+			k.Roots(),
+			cgroup.Options{Signal: k.Signal, Delegated: true},
+			logrus.NewEntry(logrus.New()),
+		)
 		if err == nil || hostapi.KindOf(err) != hostapi.KindNode {
 			t.Fatalf("systemd's %t: %v", systemds, err)
 		}
-		const want = "/sys/fs/cgroup/pbs_jobs.service is not systemd's, which would pass the controllers on to it: somebody else made it. Remove it"
+		const want = "/sys/fs/cgroup/pbs_jobs.service is not systemd's, " +
+			"which would pass the controllers on to it: somebody else made it. Remove it"
 		if got := strings.Contains(err.Error(), want); got == systemds {
 			t.Errorf("systemd's %t: error %v; has %q: %t", systemds, err, want, got)
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,36 +11,107 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ExechostStartup makes the parents of all jobs, takes over the jobs of a hook that died, removes what is no job's and
-// tells PBS of this host's vnodes.
+// ExechostStartup makes the parents of all jobs, puts what they were granted in force and removes
+// what is no job's. Startup reports jobs that the host has lost, and this host's vnodes.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if err := h.startParent(ctx); err != nil {
 		return nil, err
 	}
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
-	marked := time.Duration(0)
+	unsettled := time.Duration(0)
 	for id, job := range req.JobList {
-		update, err := h.look(ctx, id, job, req)
+		update, err := h.start(ctx, id, job)
 		if update != nil {
 			if update.CallAgain > 0 {
-				marked++
-				update.CallAgain *= marked // one after the other
+				unsettled++
+				update.CallAgain *= unsettled // one after the other
 			}
 			out.Jobs[id] = update
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, h.publish(req, out), h.sweepInto(ctx, out, req))
+	errs = append(errs, h.findJobs(ctx, req.JobList, out), h.publish(req, out), h.sweepInto(ctx, out, req))
 	return out, errors.Join(errs...)
 }
 
-// ExechostPeriodic tells what each live job has used so far and removes what is no job's.
+// findJobs reports the jobs that have a cgroup with a mark and are not in known.
+func (h *hook) findJobs(ctx context.Context, known map[string]*hostapi.Job, out *hostapi.Outcome) error {
+	ids, err := h.tree.JobIDs()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range ids {
+		if _, listed := known[id]; listed || h.owns(id) {
+			continue
+		}
+		j, err := h.tree.Job(id)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		m, found, err := markOf(j)
+		if err != nil || !found {
+			errs = append(errs, err)
+			continue
+		}
+		update, err := h.start(ctx, id, m.Begin.Job)
+		if update == nil {
+			update = &hostapi.JobUpdate{}
+		}
+		update.Begin = m.Begin
+		out.Jobs[id] = update
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// start takes over a job from the hook before this one. A job that begins or ends at this moment is
+// left to that event. The result is nil if there is nothing to report.
+func (h *hook) start(ctx context.Context, id string, job *hostapi.Job) (*hostapi.JobUpdate, error) {
+	j, release, err := h.running(id, job)
+	if j == nil || err != nil {
+		return nil, err
+	}
+	defer release()
+	h.settleError(id, h.settle(ctx, j))
+	h.watch(j)
+	frozen, err := h.frozenUnlike(j, job.Phase)
+	update := &hostapi.JobUpdate{Frozen: frozen}
+	if h.isUnsettled(id) { // for lower, which nobody is to wait for
+		update.CallAgain = time.Second
+	}
+	if update.Frozen == nil && update.CallAgain == 0 {
+		return nil, err
+	}
+	return update, err
+}
+
+// running takes the turn of a listed job. j is nil for a job whose turn an event has, that has no
+// cgroup, or that is over.
+func (h *hook) running(id string, job *hostapi.Job) (j *cgroup.Job, release func(), err error) {
+	release, _ = h.turns.try(id)
+	if release == nil {
+		return nil, nil, nil
+	}
+	j, err = h.tree.Job(id)
+	if err == nil && j.Exists() {
+		h.own(job)
+		if h.phaseOf(id) != hostapi.PhaseExiting {
+			return j, release, nil
+		}
+	}
+	release()
+	return nil, nil, err
+}
+
+// ExechostPeriodic reports what each live job has used so far and removes what is no job's.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
 	for id, job := range req.JobList {
-		update, err := h.look(ctx, id, job, req)
+		update, err := h.update(ctx, id, job, req.Node)
 		if update != nil {
 			if !req.Partial && !h.policy.Vnodes.PeriodicResourceUsage {
 				update.ResourcesUsed = nil
@@ -56,75 +126,42 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	return out, errors.Join(errs...)
 }
 
-// look sees to it that somebody watches a listed job and, but for startup, measures it. A job that begins or ends at this
-// moment is left to that event.
-func (h *hook) look(ctx context.Context, id string, job *hostapi.Job, req *hostapi.Request) (*hostapi.JobUpdate, error) {
-	measure := req.Event != hostapi.EventStartup
-	release, _ := h.turns.try(id)
-	if release == nil {
-		return nil, nil
-	}
-	defer release()
-	j, err := h.tree.Job(id)
-	if err != nil {
+// update sees to it that somebody watches a listed job, and measures it. A job that begins or ends
+// at this moment is left to that event.
+func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node string) (*hostapi.JobUpdate, error) {
+	j, release, err := h.running(id, job)
+	if j == nil || err != nil {
 		return nil, err
 	}
-	if !j.Exists() {
-		return nil, nil
-	}
-	h.own(id)
-	s, err := stateOf(job, req.Node, j)
+	defer release()
+	s, _, err := stateOf(job, node, j)
 	errs := []error{err}
 	if s.Ended {
-		return nil, errors.Join(errs...)
+		return nil, err
 	}
-	before := s.encode()
-	if !measure || s.SuspendedAt != 0 { // at startup, or where it costs only those that are suspended
-		errs = append(errs, h.settle(ctx, j))
-	}
-	switch {
-	case err != nil:
-		err = nil // told with the others
-	case !measure:
-		s.follow(j) // a hook that died has told nobody
-		err = h.followEnforce(j, &s)
-	default:
-		err = h.bringDown(ctx, j, &s)
-	}
-	if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
-		h.logOf(id).Warnf("its limits are not what its record says: %v", err)
-	}
+	h.settleError(id, h.lower(ctx, j))
 	h.watch(j)
-	var update *hostapi.JobUpdate
-	if measure && s.PerTask {
+	if s.PerTask {
 		h.tendRanks(ctx, j)
 	}
-	if measure {
-		u, _, err := h.measure(j, s)
+	u, _, err := h.measure(j, s)
+	errs = append(errs, err)
+	if u == nil {
+		return nil, errors.Join(errs...)
+	}
+	update := &hostapi.JobUpdate{Usage: u, ResourcesUsed: resourcesUsed(u, job.Elapsed), CallAgain: s.nextLook()}
+	if job.Phase == hostapi.PhaseSuspended { // what somebody else has thawed
+		update.Frozen, err = h.frozenUnlike(j, job.Phase)
 		errs = append(errs, err)
-		if u != nil {
-			update = &hostapi.JobUpdate{Usage: u, ResourcesUsed: resourcesUsed(u, s), CallAgain: s.nextLook()}
-			if !h.policy.perTask() { // since the job's begin: hook mpi tells of ranks, and two that did would not go together
-				u.Ranks = nil
-			}
-		}
 	}
-	now := s.encode()
-	changed, again := !bytes.Equal(now, before), !measure && marked(j) != ""
-	if update == nil && (changed || again) {
-		update = &hostapi.JobUpdate{}
-	}
-	if changed {
-		update.State = now
-	}
-	if again { // for bringDown, without anybody waiting for it
-		update.CallAgain = time.Second
+	if !h.policy.perTask() { // since the job's begin: hook mpi reports ranks, and two reports would not go together
+		u.Ranks = nil
 	}
 	return update, errors.Join(errs...)
 }
 
-// sweepInto removes what is no job's. What cannot be removed puts the host's vnodes offline; when there is nothing left, they
-// come back.
+// sweepInto removes what is no job's. A cgroup that cannot be removed puts the host's vnodes
+// offline. They come back when there is nothing left.
 func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi.Request) error {
 	swept, err := h.sweep(ctx, req.JobList)
 	for _, id := range swept {
@@ -132,33 +169,39 @@ func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi
 	}
 	errs := []error{err, h.stuck(req, out, err)}
 	if err == nil {
-		clean, err := h.clean()
-		if errs = append(errs, err); clean {
+		left, err := h.remaining()
+		errs = append(errs, err)
+		switch {
+		case err != nil:
+		case left == nil:
 			errs = append(errs, h.recovered(req, out, time.Now()))
+		default: // the job's end has said so, perhaps not to PBS
+			errs = append(errs, h.repeat(req, out, left))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// clean tells whether no job that has ended has processes, but such as a tracer holds. Cgroups of no
-// job at all were swept before.
-func (h *hook) clean() (bool, error) {
+// remaining returns an error that names a job that is over and has processes, but such as somebody
+// outside holds; nil where there is none. Cgroups of no job at all were swept before.
+func (h *hook) remaining() (left, err error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
-		return false, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
+		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
 	for _, id := range ids {
-		j, err := h.tree.Job(id)
-		if err != nil {
-			return false, err
-		}
-		if r, err := j.Record(); err != nil || !r.Ending {
+		if h.phaseOf(id) != hostapi.PhaseExiting {
 			continue
 		}
+		j, err := h.tree.Job(id)
+		if err != nil {
+			return nil, err
+		}
 		pids, err := j.Processes()
-		if err != nil || len(pids) > 0 && !proc.AllHeld(h.roots.Proc, pids) { // gone meanwhile: the next periodic sees that
-			return false, nil
+		// An error may mean that the cgroup has gone meanwhile: the next periodic sees that.
+		if err != nil || len(pids) > 0 && !proc.AllHeld(h.roots.Proc, pids) {
+			return fmt.Errorf("job %s: %w", id, cgroup.ErrNotEmpty), nil
 		}
 	}
-	return true, nil
+	return nil, nil
 }

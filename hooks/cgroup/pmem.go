@@ -16,8 +16,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// processBounds returns what a job asks for each of its processes, in bytes: pmem and pvmem. 0 is what PBS writes for
-// what was not asked for.
+// processBounds returns what a job asks for each of its processes, in bytes: pmem and pvmem. 0 is
+// what PBS writes for what was not asked for.
 func processBounds(job *hostapi.Job) (pmem, pvmem *int64, err error) {
 	for _, b := range []struct {
 		name string
@@ -38,8 +38,8 @@ func processBounds(job *hostapi.Job) (pmem, pvmem *int64, err error) {
 	return pmem, pvmem, nil
 }
 
-// footprint is what processes hold, in bytes, as /proc tells it (proc_pid_statm(5)): pages of programs and libraries
-// included, and what several of them share once for each.
+// footprint is what processes hold, in bytes, as /proc tells it (proc_pid_statm(5)). Pages of
+// programs and libraries are included, and pages that several processes share count once for each.
 type footprint struct {
 	resident        int64 // of all
 	largest, widest int64 // the largest resident set and the largest address space of one
@@ -73,10 +73,11 @@ func footprintOf(procfs *kernfs.FS, pids []int) (footprint, error) {
 	return f, nil
 }
 
-// heldByProcesses is the anonymous and shared memory of processes where no memory controller counts it. It reads no more
-// than it takes to tell that they hold no more than enough, the cheapest first: all that is resident; anonymous and
-// shared memory, where what several share counts for each; and each one's part of that, for which the kernel goes through
-// every page table.
+// heldByProcesses is the anonymous and shared memory of processes if no memory controller counts
+// it. The cheapest figure comes first, and no further one is read once it shows that they hold no
+// more than enough. The first figure is all that is resident. The second is anonymous and shared
+// memory, where what several share counts for each. The last is each one's part of that, for which
+// the kernel goes through every page table.
 func heldByProcesses(procfs *kernfs.FS, pids []int, all footprint, enough int64) (cgroup.Resident, error) {
 	if all.resident <= enough {
 		return cgroup.Resident{Used: all.resident}, nil
@@ -103,7 +104,8 @@ func sumOf(procfs *kernfs.FS, pids []int, file string, keys ...string) (int64, e
 		for line := range bytes.Lines(b) {
 			for _, key := range keys {
 				if value, ok := bytes.CutPrefix(line, []byte(key)); ok {
-					kb, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
+					value = bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))
+					kb, err := strconv.ParseInt(string(value), 10, 64)
 					if err != nil {
 						return 0, fmt.Errorf("%s of process %d: %w", file, pid, err)
 					}

@@ -15,6 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -28,7 +29,7 @@ func TestProcessBounds(t *testing.T) {
 	}
 }
 
-// One process may hold no more than pmem, whatever the node does about mem.
+// A process may hold no more than pmem, whatever the node does about mem.
 func TestKernelPmem(t *testing.T) {
 	n := realNode(t, nil)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb", "pmem=60mb"))
@@ -37,7 +38,8 @@ func TestKernelPmem(t *testing.T) {
 	n.wantKilled(`^=>> PBS: job killed: pmem (6[1-9]|[7-9]\d|1\d\d)\d{3}kb exceeded limit 61440kb$`)
 }
 
-// Nor may one map more than pvmem: RLIMIT_AS sees to that in what was launched, and looking does in the rest.
+// Nor may one map more than pvmem: RLIMIT_AS sees to that in what was launched, and looking does in
+// the rest.
 func TestKernelPvmem(t *testing.T) {
 	n := realNode(t, func(c *config.File) { c.Memory.ManageRlimitAS = false })
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb", "pvmem=1mb"))
@@ -45,8 +47,8 @@ func TestKernelPvmem(t *testing.T) {
 	n.wantKilled(`^=>> PBS: job killed: pvmem \d+kb exceeded limit 1024kb$`)
 }
 
-// A process that is about to start a program may still have the memory of whoever starts it: one look
-// kills nothing.
+// A process that is about to start a program may still have the memory of whoever starts it: one
+// look kills nothing.
 func TestKernelBoundIsExceededTwice(t *testing.T) {
 	n := bareNode(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
@@ -57,8 +59,8 @@ func TestKernelBoundIsExceededTwice(t *testing.T) {
 			continue // the controller knows whose memory it is: one look will do
 		}
 		s := &sampler{h: n.hook, j: n.cgroup("1.srv"), bounds: b}
-		first, err := s.look()
-		second, err2 := s.look()
+		first, err := s.measure()
+		second, err2 := s.measure()
 		if err := errors.Join(err, err2); err != nil || first != "" || second == "" {
 			t.Errorf("%s: %q, then %q, %v", name, first, second, err)
 		}
@@ -103,7 +105,8 @@ func bareNode(t testing.TB) *node {
 	})
 }
 
-// Where no memory controller counts, the processes' own figures do: what they share counts once, and page cache not at all.
+// The processes' own figures count if no memory controller does: memory that they share counts
+// once, and page cache not at all.
 func TestKernelRSSWithoutController(t *testing.T) {
 	n := bareNode(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=130mb"))
@@ -123,9 +126,7 @@ func TestKernelRSSWithoutController(t *testing.T) {
 func startProgram(t testing.TB, join *hostapi.Join, path string, args ...string) {
 	t.Helper()
 	child, err := proc.Start(&proc.Spec{Path: path, Args: append([]string{path}, args...)}, *join)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if err := child.Signal(unix.SIGKILL); err != nil && !errors.Is(err, proc.ErrGone) {
 			t.Error(err)
@@ -136,8 +137,9 @@ func startProgram(t testing.TB, join *hostapi.Join, path string, args ...string)
 	})
 }
 
-// BenchmarkSample is one look at a job: whose memory is below its bound as the kernel's shortest file tells; whose page
-// cache is not; of 100 processes with pmem; and of 100 processes without a memory controller.
+// BenchmarkSample is one sample of a job. The first job's memory is below its bound by the kernel's
+// shortest file; the second one's is not, by its page cache. The others are 100 processes with
+// pmem, and 100 processes without a memory controller.
 func BenchmarkSample(b *testing.B) {
 	small, large := int64(1<<20), int64(1<<40)
 	for _, bb := range []struct {
@@ -160,7 +162,7 @@ func BenchmarkSample(b *testing.B) {
 			}
 			s := &sampler{h: n.hook, j: n.cgroup("1.srv"), bounds: bb.bounds}
 			for b.Loop() {
-				if _, err := s.look(); err != nil {
+				if _, err := s.measure(); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -170,9 +172,9 @@ func BenchmarkSample(b *testing.B) {
 	}
 }
 
-// BenchmarkSampling is what following many jobs costs in all, at rest: the part of one cpu that this process uses. "page cache"
-// are jobs that hold more page cache than their mem; the last row has 10 processes in each job instead of 100, and asks for
-// pmem.
+// BenchmarkSampling is what following many jobs costs in all, at rest: the part of one cpu that
+// this process uses. "page cache" are jobs that hold more page cache than their mem. The last row
+// has 10 processes in each job instead of 100, and asks for pmem.
 func BenchmarkSampling(b *testing.B) {
 	for _, bb := range []struct {
 		name            string
@@ -213,8 +215,6 @@ func BenchmarkSampling(b *testing.B) {
 // cpuTime is what this process has used so far.
 func cpuTime(b *testing.B) time.Duration {
 	var ru unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &ru); err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &ru))
 	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 }

@@ -11,40 +11,36 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ExecjobLaunch puts the program that MoM is about to start into the job's cgroup and gives it its resource limits: the
-// session that MoM made for it, or, where the caller starts it itself, by telling where and with what it has to be born.
+// ExecjobLaunch puts the program that MoM is about to start into the job's cgroup and gives it its
+// resource limits. The session that MoM made for it is moved there. A caller that starts the
+// program itself is told where and with what it has to be born.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {
 		return nil, err
 	}
-	attached, exists := attachedTo(j)
+	s, exists, err := stateOf(req.Job, req.Node, j)
 	if !exists {
-		return nil, hostapi.Errorf(hostapi.KindNode, "job %s has no cgroup on this host: %w", j.ID(), cgroup.ErrNotFound)
+		return nil, hostapi.Errorf(hostapi.KindNode, "job %s has no cgroup on this host: %w",
+			j.ID(), cgroup.ErrNotFound)
 	}
-	s, err := stateWith(req.Job, req.Node, j, attached)
 	if err != nil {
 		return nil, err
 	}
 	limits, err := h.launchLimits(req)
 	if err != nil {
-		r, _ := j.Record()
+		r, _ := j.JobMark()
 		return holdBeyond(r.Begin, err)
 	}
-	again := s.lookForRanks()
+	again := s.scheduleLook()
 	if s.PerTask {
-		j = j.PerTask()
+		j = j.WithSubgroups()
 	}
-	if s.LaunchedMicros == 0 {
-		s.LaunchedMicros = sinceBoot()
-		h.note(j, func(r *cgroup.Record) {
-			r.State = s.encode()
-			r.Begin.Job.KillDelay = req.Job.KillDelay // PBS does not tell begin
-		})
-	}
+	h.setKillDelay(j.ID(), req.Job.KillDelay) // PBS does not send it with begin
 	out := &hostapi.Outcome{State: s.encode(), CallAgain: again}
 	if req.PID == 0 {
-		if s.SuspendedAt != 0 { // who starts a program in a frozen cgroup is frozen with it, or waits for it
+		// The starter of a program in a frozen cgroup is frozen with it, or waits for it.
+		if req.Job.Phase == hostapi.PhaseSuspended {
 			return nil, hostapi.Errorf(hostapi.KindBusy, "job %s is suspended", j.ID())
 		}
 		join := j.Join()
@@ -63,15 +59,16 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 		return out, nil
 	}
 	// A process that does not lead its session is in MoM's own.
-	_, err = h.takeIn(j, leader, func(proc.Process) bool { return leader.Session == leader.PID }, limits)
+	_, err = h.moveSession(j, leader, func(proc.Process) bool { return leader.Session == leader.PID }, limits)
 	if err != nil {
 		return nil, fmt.Errorf("launch pid %d: %w", req.PID, err)
 	}
 	return out, nil
 }
 
-// ExecjobAttach takes in a process that MoM did not start, with the processes of its session that belong to the job's
-// owner, and gives them the job's resource limits. A process that is gone is no error, as in PBS; one of another user is.
+// ExecjobAttach takes in a process that MoM did not start and gives it the job's resource limits.
+// The processes of its session that belong to the job's owner come with it. A process that is gone
+// is no error, as in PBS; one of another user is.
 func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -79,13 +76,15 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	}
 	reject := func(format string, args ...any) (*hostapi.Outcome, error) {
 		why := fmt.Sprintf(format, args...)
-		return &hostapi.Outcome{Reject: true, Message: fmt.Sprintf("attach pid %d to job %s: %s", req.PID, j.ID(), why)}, nil
+		return &hostapi.Outcome{
+			Reject:  true,
+			Message: fmt.Sprintf("attach pid %d to job %s: %s", req.PID, j.ID(), why),
+		}, nil
 	}
-	attached, exists := attachedTo(j)
+	s, exists, err := stateOf(req.Job, req.Node, j)
 	if !exists {
 		return reject("the job has no cgroup on this host")
 	}
-	s, err := stateWith(req.Job, req.Node, j, attached)
 	if err != nil {
 		return nil, err
 	}
@@ -112,20 +111,21 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	if err != nil {
 		return nil, err
 	}
-	again := s.lookForRanks()
+	again := s.scheduleLook()
 	if s.PerTask {
-		j = j.PerTask()
+		j = j.WithSubgroups()
 	}
 	p.free = true
-	taken, err := h.takeIn(j, p, func(m proc.Process) bool { return m.BelongsTo(owner) }, limits)
+	taken, err := h.moveSession(j, p, func(m proc.Process) bool { return m.BelongsTo(owner) }, limits)
 	if other := cgroup.OtherJobError(""); errors.As(err, &other) {
 		return reject("%v", other)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("attach pid %d: %w", req.PID, err)
 	}
-	if s.Attached += taken; taken > 0 {
-		if err := j.SetAttached(s.Attached); err != nil {
+	if taken > 0 {
+		attached, err := j.Attached()
+		if err = errors.Join(err, j.SetAttached(attached+taken)); err != nil {
 			h.logOf(j.ID()).Warn(err)
 		}
 	}
@@ -136,20 +136,5 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	return out, nil
 }
 
-// attachedTo is one look at a job's cgroup for both: whether it has one, and how many processes that says were taken in.
-func attachedTo(j *cgroup.Job) (n int, exists bool) {
-	n, err := j.Attached()
-	return n, err == nil || j.Exists()
-}
-
-// process reads a process; alive is false when it is gone or waits to be reaped.
-func (h *hook) process(pid int) (p proc.Process, alive bool, err error) {
-	p, err = proc.Read(h.roots.Proc, pid)
-	if errors.Is(err, proc.ErrGone) {
-		return p, false, nil
-	}
-	return p, err == nil && !p.Dead(), err
-}
-
-// isOurs tells whether pid is this hook or its host, which no job may take along.
+// isOurs reports whether pid is this hook or its host, which no job may take along.
 func (h *hook) isOurs(pid int) bool { return slices.Contains(h.self, pid) }

@@ -13,6 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -37,9 +38,7 @@ func TestAttachSession(t *testing.T) {
 		k.SetProcess(foreign, kernfstest.Attributes{UID: stranger})
 		k.SetProcess(other, kernfstest.Attributes{UID: owner})
 		n.do(hostapi.EventAttach, "1.srv", withPID(member))
-		if diff := cmp.Diff([]int{leader, member}, n.inside("1.srv")); diff != "" {
-			t.Errorf("inside: -want +got:\n%s", diff)
-		}
+		must.Equal(t, "inside", []int{leader, member}, n.inside("1.srv"))
 		if got := n.attached("1.srv"); got != 2 {
 			t.Errorf("%d processes attached", got)
 		}
@@ -57,9 +56,7 @@ func TestAttachSession(t *testing.T) {
 func fork(t testing.TB, k *kernfstest.Kernel, pid int) int {
 	t.Helper()
 	child, err := k.Fork(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return child
 }
 
@@ -101,9 +98,7 @@ func TestAttachRefused(t *testing.T) {
 			attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 				pid := tt.pid(k)
 				out, err := n.event(hostapi.EventAttach, "1.srv", withPID(pid))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				want := tt.text
 				if want != "" {
 					want = fmt.Sprintf("attach pid %d to job 1.srv: %s", pid, tt.text)
@@ -145,7 +140,8 @@ func TestAttachOfAnotherJob(t *testing.T) {
 		inside := n.inside("1.srv")
 		n.do(hostapi.EventAttach, "1.srv", withPID(pid))
 		out, err := n.event(hostapi.EventAttach, "2.srv", withPID(pid))
-		if want := fmt.Sprintf("attach pid %d to job 2.srv: it is part of job 1.srv", pid); err != nil || !out.Reject || out.Message != want {
+		want := fmt.Sprintf("attach pid %d to job 2.srv: it is part of job 1.srv", pid)
+		if err != nil || !out.Reject || out.Message != want {
 			t.Errorf("%+v, %v, want %q", out, err, want)
 		}
 		if fork != nil { // one of the session that is in no job
@@ -177,7 +173,7 @@ func TestAttachOfAnotherJob(t *testing.T) {
 	})
 }
 
-// Whoever has the number of a process that has ended is moved nowhere.
+// A process with the number of one that has ended is moved nowhere.
 func TestAttachReusedNumber(t *testing.T) {
 	attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		pid := k.Spawn()
@@ -203,9 +199,7 @@ func TestAttachLeavesHookhostOutside(t *testing.T) {
 		k.SetProcess(pid, kernfstest.Attributes{UID: owner})
 		k.SetProcess(k.Self(), kernfstest.Attributes{UID: owner, Session: pid})
 		n.do(hostapi.EventAttach, "1.srv", withPID(pid))
-		if diff := cmp.Diff([]int{pid}, n.inside("1.srv")); diff != "" {
-			t.Errorf("inside: -want +got:\n%s", diff)
-		}
+		must.Equal(t, "inside", []int{pid}, n.inside("1.srv"))
 	})
 }
 
@@ -239,7 +233,9 @@ func TestAttachForkRace(t *testing.T) {
 			if hostapi.KindOf(err) != tt.kind {
 				t.Errorf("error %v", err)
 			}
-			if outside := slices.DeleteFunc(k.Pids(), func(pid int) bool { return slices.Contains(n.inside("1.srv"), pid) }); tt.kind == "" && len(outside) > 0 {
+			inside := func(pid int) bool { return slices.Contains(n.inside("1.srv"), pid) }
+			outside := slices.DeleteFunc(k.Pids(), inside)
+			if tt.kind == "" && len(outside) > 0 {
 				t.Errorf("outside: %v", outside)
 			}
 			n.do(hostapi.EventEpilogue, "1.srv")
@@ -259,9 +255,7 @@ func TestLaunchPID(t *testing.T) {
 		n.do(hostapi.EventLaunch, "1.srv", withPID(leader))
 		lone := fork(t, k, k.Self()) // in the session of its starter
 		n.do(hostapi.EventLaunch, "1.srv", withPID(lone))
-		if diff := cmp.Diff([]int{leader, child, lone}, n.inside("1.srv")); diff != "" {
-			t.Errorf("inside: -want +got:\n%s", diff)
-		}
+		must.Equal(t, "inside", []int{leader, child, lone}, n.inside("1.srv"))
 		k.Exit(lone)
 		n.do(hostapi.EventLaunch, "1.srv", withPID(lone))
 		n.do(hostapi.EventEpilogue, "1.srv")
@@ -281,7 +275,8 @@ func TestEventsWithoutCgroup(t *testing.T) {
 			t.Errorf("launch: %v of kind %q", err, hostapi.KindOf(err))
 		}
 		out, err := n.event(hostapi.EventAttach, "1.srv", withPID(pid))
-		if err != nil || !out.Reject || out.Message != fmt.Sprintf("attach pid %d to job 1.srv: the job has no cgroup on this host", pid) {
+		if err != nil || !out.Reject ||
+			out.Message != fmt.Sprintf("attach pid %d to job 1.srv: the job has no cgroup on this host", pid) {
 			t.Errorf("attach: %+v, %v", out, err)
 		}
 		n.jobs["1.srv"] = n.job("1.srv")
@@ -296,7 +291,7 @@ func TestEventsWithoutCgroup(t *testing.T) {
 func TestAttachFails(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewHybrid, nil)
 	n.do(hostapi.EventBegin, "1.srv")
-	heal := k.FailWrite("cpu/pbs_jobs.service/jobid/1.srv/cgroup.procs", unix.EINVAL)
+	heal := k.Fail("write", "cpu/pbs_jobs.service/jobid/1.srv/cgroup.procs", unix.EINVAL)
 	pid := k.Spawn()
 	if _, err := n.event(hostapi.EventAttach, "1.srv", withPID(pid)); hostapi.KindOf(err) != hostapi.KindNode {
 		t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))

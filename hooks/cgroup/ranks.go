@@ -2,210 +2,181 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/rank"
 )
 
-// rankSearch looks for the ranks of one job that are in no cgroup of their own, once.
+// With [mpi] per_task each MPI rank has a subgroup of its job's cgroup, so that its use is known. A
+// launcher's daemon forks the ranks, and no event tells of that. Ranks are looked for some moments
+// after a program was started or taken in, and at each periodic. The use of a rank before it was
+// found counts for the job only.
+
+// rankLooks are when ranks are looked for after a program of the job was started or taken in.
+// Further looks are at each periodic.
+var rankLooks = []time.Duration{
+	1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 31 * time.Second, 61 * time.Second,
+}
+
+// perTask reports whether the ranks of jobs that begin get subgroups.
+func (p *policy) perTask() bool { return p.MPI.Enabled && p.MPI.PerTask }
+
+// scheduleLook notes that a program is about to start, and returns when to look for its ranks; 0
+// where they get no subgroups.
+func (s *state) scheduleLook() time.Duration {
+	if !s.PerTask {
+		return 0
+	}
+	s.RanksFrom = sinceBoot()
+	return rankLooks[0]
+}
+
+// nextLook returns how long it is to the next of rankLooks; 0 after the last.
+func (s *state) nextLook() time.Duration {
+	if !s.PerTask || s.RanksFrom == 0 {
+		return 0
+	}
+	since := time.Duration(sinceBoot()-s.RanksFrom) * time.Microsecond
+	for _, at := range rankLooks {
+		if pause := at - since; pause > rankLooks[0]/2 { // else this look was it, a little early
+			return pause
+		}
+	}
+	return 0
+}
+
+// rankMemory is what this process remembers of a job's ranks. Nothing is lost with it but time.
+type rankMemory struct {
+	finder rank.Finder
+	idle   map[string]bool // subgroups that had no processes when their use was reported last
+	many   bool            // the log has that there are too many
+	failed bool            // the log has an error
+}
+
+func (h *hook) rankMemory(id string) *rankMemory {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.ranks[id]
+	if m == nil {
+		m = &rankMemory{finder: rank.Finder{Procfs: h.roots.Proc, Environ: h.environs.Read}}
+		h.ranks[id] = m
+	}
+	return m
+}
+
+// tendRanks gives each rank that has none a subgroup, and removes those whose ranks have ended. An
+// error costs the job nothing. The log has it, once a job, and all is tried again the next time.
+// The caller has the job's turn.
+func (h *hook) tendRanks(ctx context.Context, j *cgroup.Job) {
+	s := &rankSearch{h: h, j: j, rankMemory: h.rankMemory(j.ID())}
+	for _, err := range []error{s.run(ctx), s.retire()} {
+		if err != nil && !errors.Is(err, cgroup.ErrNotFound) && !s.failed {
+			s.failed = true
+			h.logOf(j.ID()).Warnf("its ranks are not all counted apart: %v", err)
+		}
+	}
+}
+
+// rankSearch moves the ranks of one job to their subgroups, once.
 type rankSearch struct {
-	h    *hook
-	j    *cgroup.Job
-	book *rankBook
-
-	groups rankGroups           // nil until there is a rank to move
-	known  map[int]proc.Process // that are in no rank's cgroup, by pid
-	owners map[int]rankOwner    // what was found out of them
-	hung   int                  // processes whose environment could not be read
+	*rankMemory
+	h      *hook
+	j      *cgroup.Job
+	groups rankGroups // nil until somebody asks
 }
 
-// rankOwner is the rank that a process belongs to.
-type rankOwner struct {
-	ok   bool
-	name string   // of its cgroup, where it has one: the parent is in there
-	mark rankMark // else
-}
+// searchTime bounds the search in a job of very many processes. Events of the job wait for it.
+const searchTime = 5 * time.Second
 
-// run moves what it finds, and looks again until there is nothing new: children that are forked while their parent is moved may be
-// outside, those of a moved process are born inside. What outruns it is found the next time, as is what it has not come to in searchTime.
+// run moves what it finds, and looks again until there is nothing new. Children that are forked
+// while their parent is moved may be outside, those of a moved process are born inside. A process
+// that outruns it is found the next time, and so is one that it has not come to in searchTime.
 func (s *rankSearch) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
 	for range rounds {
-		pids, err := s.j.Untasked()
+		pids, err := s.j.Ungrouped()
 		if err != nil {
 			return err
 		}
-		fresh, err := s.read(ctx, pids)
-		if err != nil || len(fresh) == 0 {
-			return err
+		list, err := s.finder.Find(ctx, pids, s.outside)
+		errs := []error{err}
+		moved := 0
+		for _, m := range list {
+			name, err := s.group(m.Rank)
+			if err == nil && name != "" {
+				moved++
+				err = s.move(name, m.Process)
+			}
+			errs = append(errs, err)
 		}
-		moved, err := s.sort(ctx, fresh)
-		if err != nil || moved == 0 || ctx.Err() != nil {
+		if err := errors.Join(errs...); err != nil || moved == 0 || ctx.Err() != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// searchTime bounds the search in a job of very many processes, for which the other jobs' events and the alarm do not wait.
-const searchTime = 5 * time.Second
-
-// read reads those of pids that it has not read yet, and forgets those that are there no more.
-func (s *rankSearch) read(ctx context.Context, pids []int) (fresh []proc.Process, err error) {
-	before := s.known
-	s.known = make(map[int]proc.Process, len(pids))
-	for _, pid := range pids {
-		if p, ok := before[pid]; ok {
-			s.known[pid] = p
-			continue
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		p, alive, err := s.h.process(pid)
-		if err != nil {
-			return nil, err
-		}
-		if !alive || p.PID <= 1 || p.Kernel || s.h.isOurs(pid) {
-			continue
-		}
-		s.known[pid] = p
-		fresh = append(fresh, p)
+// outside returns the rank of a process that is in a subgroup; nil for one that is in none of ours.
+func (s *rankSearch) outside(pid int) (*rank.Found, error) {
+	name, ok, err := s.j.SubgroupOf(pid)
+	if err != nil || !ok {
+		return nil, err
 	}
-	for pid, start := range s.book.none { // a number that was given away again, or is in a rank by now
-		if p, there := s.known[pid]; !there || p.StartTime != start {
-			delete(s.book.none, pid)
+	if err := s.load(); err != nil {
+		return nil, err
+	}
+	for _, g := range s.groups {
+		if g.name == name {
+			return &g.rank, nil
 		}
 	}
-	return fresh, nil
+	return nil, nil
 }
 
-// sort moves each process that belongs to a rank to that rank's cgroup, and returns how many there were.
-func (s *rankSearch) sort(ctx context.Context, fresh []proc.Process) (moved int, err error) {
-	members := map[string][]proc.Process{} // by the name of the cgroup
-	var errs []error
-	for _, p := range fresh {
-		if ctx.Err() != nil {
-			break
-		}
-		o, err := s.owner(p)
-		if err == nil && o.ok && o.name == "" {
-			o.name, err = s.group(o.mark)
-		}
-		errs = append(errs, err)
-		if err == nil && o.ok && o.name != "" {
-			members[o.name] = append(members[o.name], p)
-		}
-	}
-	for name, list := range members {
-		moved += len(list)
-		for _, p := range list {
-			errs = append(errs, s.move(name, p))
-		}
-	}
-	return moved, errors.Join(errs...)
-}
-
-// owner finds the rank that p belongs to: that of its parent, else the one that its own environment names. So a rank is the topmost
-// process that is labelled, with its descendants, whatever these have in their environments.
-func (s *rankSearch) owner(p proc.Process) (o rankOwner, err error) {
-	if o, done := s.owners[p.PID]; done {
-		return o, nil
-	}
-	s.owners[p.PID] = rankOwner{} // no chain of parents is endless, even where numbers were given away meanwhile
-	if start, none := s.book.none[p.PID]; none && start == p.StartTime {
-		return rankOwner{}, nil
-	}
-	if parent, there := s.known[p.PPID]; there && parent.StartTime <= p.StartTime {
-		o, err = s.owner(parent)
-	} else {
-		o.name, o.ok, err = s.j.TaskOf(p.PPID)
-		if _, _, ours := parseTaskName(o.name); !ours { // a container's
-			o = rankOwner{}
-		}
-	}
-	if err == nil && !o.ok {
-		o, err = s.labelled(p)
-	}
-	if err == nil {
-		s.owners[p.PID] = o
-	}
-	return o, err
-}
-
-// settled is how old a process is that does not become a rank any more: between fork and exec it has its parent's environment.
-const settled = 5 * time.Second
-
-// labelled reads a process's own environment.
-func (s *rankSearch) labelled(p proc.Process) (rankOwner, error) {
-	if s.hung > 1 {
-		return rankOwner{}, nil
-	}
-	environ, err := s.h.environs.Read(p)
-	switch {
-	case errors.Is(err, proc.ErrGone):
-		return rankOwner{}, nil
-	case errors.Is(err, proc.ErrHangs): // not the others' fault
-		s.hung++
-		return rankOwner{}, nil
-	case err != nil:
-		return rankOwner{}, err
-	}
-	r, ok := rank.Of(environ)
-	if !ok {
-		if proc.Age(p.StartTime) > settled {
-			s.book.none[p.PID] = p.StartTime
-		}
-		return rankOwner{}, nil
-	}
-	return rankOwner{ok: true, mark: rankMark{World: r.World, Rank: r.Rank, Process: p.ID(), Comm: p.Comm}}, nil
-}
-
-// group returns the name of a rank's cgroup, which it makes where there is none; "" where the job has too many.
-func (s *rankSearch) group(m rankMark) (string, error) {
+func (s *rankSearch) load() (err error) {
 	if s.groups == nil {
-		var err error
-		if s.groups, err = s.h.rankGroups(s.j); err != nil {
-			return "", err
-		}
+		s.groups, err = s.h.rankGroups(s.j)
 	}
-	g, there := s.groups[m.key()]
+	return err
+}
+
+// group returns the name of a rank's subgroup, which it makes where there is none; "" where the job
+// has too many.
+func (s *rankSearch) group(of *rank.Found) (string, error) {
+	if err := s.load(); err != nil {
+		return "", err
+	}
+	g, there := s.groups[of.Key]
 	switch {
-	case there && (g.mark.Process == m.Process || proc.Alive(s.h.roots.Proc, g.mark.Process)):
+	case there && (g.rank.Process == of.Process || proc.Alive(s.h.roots.Proc, g.rank.Process)):
 		return g.name, nil
 	case there: // the next program of a world without a name, or the mark of one that never ran
 	case len(s.groups) >= s.h.mostRanks():
-		if !s.book.said["many"] {
-			s.book.said["many"] = true
+		if !s.many {
+			s.many = true
 			s.h.logOf(s.j.ID()).Warnf("it has more than %d ranks: the others are not counted apart", s.h.mostRanks())
 		}
 		return "", nil
 	default:
-		g.name = s.groups.name(m.key())
+		g.name = s.groups.name(of.Key)
 	}
-	text, err := json.Marshal(m)
-	if err == nil {
-		err = s.j.MakeTask(g.name, text)
-	}
-	if err != nil {
+	g.rank = *of
+	if err := g.make(s.j); err != nil {
 		return "", err
 	}
-	s.groups[m.key()] = rankGroup{g.name, m}
+	s.groups[of.Key] = g
 	return g.name, nil
 }
 
-// mostRanks bounds the cgroups that one job gets for its ranks: what a process calls itself is its user's to say, and each costs the
-// kernel memory on every cpu.
-func (h *hook) mostRanks() int { return min(hostapi.MaxRanks, max(64, 4*h.node.Online.Len())) }
-
-// move moves a process of the job to a rank's cgroup.
+// move moves a process of the job to a rank's subgroup.
 func (s *rankSearch) move(name string, p proc.Process) error {
+	if s.h.isOurs(p.PID) {
+		return nil
+	}
 	m, alive, err := s.h.member(p.PID)
 	if err != nil || !alive {
 		return err
@@ -214,9 +185,38 @@ func (s *rankSearch) move(name string, p proc.Process) error {
 	if m.StartTime != p.StartTime {
 		return nil
 	}
-	err = s.j.AttachTask(name, m.hold)
+	err = s.j.AttachSubgroup(name, m.hold)
 	if errors.Is(err, cgroup.ErrEnded) {
 		return s.h.afterEnd(s.j, m.Process)
 	}
 	return err
+}
+
+// retire removes the subgroups of ranks that have ended. A job that starts one program after the
+// other would fill the node with them. A subgroup that is found empty is removed the next time: by
+// then the host knows what it used. Two kinds stay until the job's end. The rank of the next
+// program goes on counting in that of a world without a name. v1 counts the kernel's kills for lack
+// of memory in the rank's subgroup alone.
+func (s *rankSearch) retire() error {
+	groups, err := s.h.rankGroups(s.j)
+	errs := []error{err}
+	idle := map[string]bool{}
+	for k, g := range groups {
+		if k.World == "" {
+			continue
+		}
+		empty, err := s.j.SubgroupEmpty(g.name)
+		if err == nil && empty && s.idle[g.name] {
+			var u cgroup.SubgroupUsage
+			if u, err = s.j.SubgroupUsage(g.name); err == nil && (u.OOMKills == nil || *u.OOMKills == 0) {
+				err = s.j.RemoveSubgroup(g.name)
+			}
+		}
+		if !errors.Is(err, cgroup.ErrBusy) && !errors.Is(err, cgroup.ErrNotFound) {
+			errs = append(errs, err)
+		}
+		idle[g.name] = err == nil && empty
+	}
+	s.idle = idle
+	return errors.Join(errs...)
 }

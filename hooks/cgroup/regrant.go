@@ -11,19 +11,21 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// regrant is a job's way from one grant to another, which is nil where nothing is to change. On the way nobody is given what it
-// has not let go of, nor what it is to get. A hook that dies in between leaves it with what it had, and the rest withheld,
-// until the event is repeated or the job ends.
+// regrant is a job's way from one grant to another, which is nil where nothing is to change. On the
+// way no other job is given what it has not let go of, nor what it is to get. A hook that dies in
+// between leaves it with what it had, and the rest withheld, until the event is repeated or the job
+// ends.
 //
-// What stands on the cgroup is written under the tree's lock: hook devices changes it when it puts a filter in force, and at a
-// startup that may be at any moment.
+// The grant on the cgroup is written under the tree's lock. Hook devices changes it when it puts a
+// filter in force, and at a startup that may be at any moment.
 type regrant struct{ had, gets *inventory.Grant }
 
 func newRegrant(had, gets *inventory.Grant) regrant {
 	if gets == nil && had != nil {
 		gets = &inventory.Grant{Devices: []topology.Device{}}
 	}
-	if had != nil && sameIDs(had.Devices, gets.Devices) && len(had.Coming) == 0 && slices.Equal(had.Blocks, gets.Blocks) {
+	if had != nil && sameIDs(had.Devices, gets.Devices) && len(had.Coming) == 0 &&
+		slices.Equal(had.Blocks, gets.Blocks) {
 		gets = nil
 	}
 	return regrant{had, gets}
@@ -35,13 +37,13 @@ func sameIDs(a, b []topology.Device) bool {
 
 // begin keeps for the job what it gets.
 func (r regrant) begin(ctx context.Context, j *cgroup.Job, lock *treeLock) error {
-	return r.keep(ctx, j, lock, func(*inventory.Grant) *inventory.Grant { return onTheWay(r.had, r.gets) })
+	return r.rewrite(ctx, j, lock, func(*inventory.Grant) *inventory.Grant { return inTransit(r.had, r.gets) })
 }
 
-// finish gives it to the job, and takes from it what it gives up, which is nobody else's before hook devices has taken it out of
-// the filter.
+// finish gives the job what it is to get, and takes from it what it gives up. The latter is nobody
+// else's before hook devices has taken it out of the filter.
 func (r regrant) finish(ctx context.Context, j *cgroup.Job, lock *treeLock) error {
-	return r.keep(ctx, j, lock, func(now *inventory.Grant) *inventory.Grant {
+	return r.rewrite(ctx, j, lock, func(now *inventory.Grant) *inventory.Grant {
 		g := *r.gets
 		if now != nil {
 			g.Leaving = without(slices.Concat(now.Devices, now.Leaving), g.Devices)
@@ -52,7 +54,7 @@ func (r regrant) finish(ctx context.Context, j *cgroup.Job, lock *treeLock) erro
 
 // undo gives it what it had.
 func (r regrant) undo(ctx context.Context, j *cgroup.Job, lock *treeLock) error {
-	return r.keep(ctx, j, lock, func(now *inventory.Grant) *inventory.Grant {
+	return r.rewrite(ctx, j, lock, func(now *inventory.Grant) *inventory.Grant {
 		if now == nil { // begin has not come to it
 			return nil
 		}
@@ -60,14 +62,17 @@ func (r regrant) undo(ctx context.Context, j *cgroup.Job, lock *treeLock) error 
 		if r.had != nil {
 			g = *r.had
 		}
-		// What finish has given it may be in the filter by now; what it had given up before may not be any more.
+		// A device that finish has given it may be in the filter by now. A device that it had given
+		// up before may not be any more.
 		g.Leaving = without(slices.Concat(now.Devices, now.Leaving), g.Devices)
 		return &g
 	})
 }
 
-// keep has change say what is to stand on the cgroup in place of what stands there; nil leaves it.
-func (r regrant) keep(ctx context.Context, j *cgroup.Job, lock *treeLock, change func(now *inventory.Grant) *inventory.Grant) error {
+// rewrite has change say what is to stand on the cgroup in place of what stands there; nil leaves
+// it.
+func (r regrant) rewrite(ctx context.Context, j *cgroup.Job, lock *treeLock,
+	change func(now *inventory.Grant) *inventory.Grant) error {
 	if r.gets == nil {
 		return nil
 	}
@@ -86,12 +91,12 @@ func (r regrant) keep(ctx context.Context, j *cgroup.Job, lock *treeLock, change
 	case errors.Is(err, cgroup.ErrNotFound): // it ends at this moment
 		return hostapi.Errorf(hostapi.KindBusy, "resize job %s: %w", j.ID(), err)
 	}
-	return hostapi.Errorf(recordKind(err), "resize job %s: %w", j.ID(), err)
+	return hostapi.Errorf(markKind(err), "resize job %s: %w", j.ID(), err)
 }
 
-// onTheWay is what a job holds that goes from one grant to another: what it had (nil: nothing), and beside it what it is to get,
-// which is not in its filter yet, whoever puts that in force meanwhile.
-func onTheWay(had, gets *inventory.Grant) *inventory.Grant {
+// inTransit returns the grant during a resize: the old devices (nil: none), and the new ones as
+// Coming. Coming devices are not in the filter, whoever puts that in force meanwhile.
+func inTransit(had, gets *inventory.Grant) *inventory.Grant {
 	u := inventory.Grant{Devices: []topology.Device{}}
 	if had != nil {
 		u = *had

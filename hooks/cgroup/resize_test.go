@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,8 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // resize sends the event and keeps what the host keeps of it.
@@ -32,21 +35,20 @@ func (n *node) resize(id string, resources ...string) (*hostapi.Outcome, error) 
 func (n *node) has(id, cpus string, mem int64) {
 	n.t.Helper()
 	l, err := n.cgroup(id).Limits()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	if l.CPUs.String() != cpus || l.Mem == nil || *l.Mem != mem {
 		n.t.Errorf("job %s has cpus %s and mem %v, want %s and %d", id, l.CPUs, l.Mem, cpus, mem)
 	}
-	if s := n.state(id); s.CPUs != cpus {
-		n.t.Errorf("state of job %s: %+v, want cpus %s", id, s, cpus)
+	if got := n.cpus(id); got != cpus {
+		n.t.Errorf("job %s was granted cpus %s, want %s", id, got, cpus)
 	}
-	if r, err := n.cgroup(id).Record(); err != nil || string(r.State) != string(n.job(id).State) || !cmp.Equal(r.Begin.Job.ResourceList, n.job(id).ResourceList) {
-		n.t.Errorf("record of job %s: %s, %v, %v; want %s, %v", id, r.State, r.Begin.Job.ResourceList, err, n.job(id).State, n.job(id).ResourceList)
+	r, err := n.cgroup(id).JobMark()
+	if err != nil || !cmp.Equal(r.Begin.Job.ResourceList, n.job(id).ResourceList) {
+		n.t.Errorf("record of job %s: %v, %v; want %v", id, r.Begin.Job.ResourceList, err, n.job(id).ResourceList)
 	}
 }
 
-func TestResize(t *testing.T) {
+func TestResizeOfAJobIsAppliedOrRefused(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=2", "mem=1gb"))
 		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=1gb"))
@@ -63,23 +65,24 @@ func TestResize(t *testing.T) {
 			{[]string{"ncpus=2", "mem=1gb"}, "0,3", gib},
 		} {
 			out, err := n.resize("1.srv", tt.ask...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			n.has("1.srv", tt.cpus, tt.mem)
 			u := out.Usage
-			if ncpus := strings.TrimPrefix(tt.ask[0], "ncpus="); strconv.Itoa(u.NCPUs) != ncpus || out.ResourcesUsed["ncpus"] != ncpus || u.CPUs != tt.cpus || *u.MemLimitBytes != tt.mem {
+			ncpus := strings.TrimPrefix(tt.ask[0], "ncpus=")
+			if strconv.Itoa(u.NCPUs) != ncpus || out.ResourcesUsed["ncpus"] != ncpus || u.CPUs != tt.cpus ||
+				*u.MemLimitBytes != tt.mem {
 				t.Errorf("%v: %v, usage %+v", tt.ask, out.ResourcesUsed, u)
 			}
 		}
 		n.has("2.srv", "2", gib)
-		// Those that come later see the new size, and so does a hook that starts anew.
+		// Jobs that come later see the new size, and so does a hook that starts anew.
 		n.restart()
 		n.do(hostapi.EventBegin, "3.srv", asks("ncpus=1", "mem=1gb"))
-		if s := n.state("3.srv"); s.CPUs != "1" {
-			t.Errorf("the next job has cpus %s, want 1", s.CPUs)
+		if got := n.cpus("3.srv"); got != "1" {
+			t.Errorf("the next job has cpus %s, want 1", got)
 		}
-		if _, err := n.event(hostapi.EventBegin, "4.srv", asks("ncpus=1", "mem=1gb")); hostapi.KindOf(err) != hostapi.KindBusy {
+		_, err := n.event(hostapi.EventBegin, "4.srv", asks("ncpus=1", "mem=1gb"))
+		if hostapi.KindOf(err) != hostapi.KindBusy {
 			t.Errorf("begin on a full node: %v", err)
 		}
 		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
@@ -98,21 +101,22 @@ func TestResizeRefused(t *testing.T) {
 			kind hostapi.Kind
 			text string
 		}{
-			{[]string{"ncpus=2", "mem=50mb"}, hostapi.KindBusy, "mem requested (51200kb) is below what the job uses (81920kb)"},
+			{[]string{"ncpus=2", "mem=50mb"}, hostapi.KindBusy,
+				"mem requested (51200kb) is below what the job uses (81920kb)"},
 			{[]string{"ncpus=1", "mem=50mb"}, hostapi.KindBusy, "mem requested (51200kb) is below"},
 			{[]string{"ncpus=4", "mem=128mb"}, hostapi.KindBusy, "ncpus requested (4) exceeds ncpus available (3)"},
 			{[]string{"ncpus=5", "mem=128mb"}, hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
-			{[]string{"ncpus=1", "mem=8gb"}, hostapi.KindBusy, "mem requested (8388608kb) exceeds mem available (6291456kb)"},
+			{[]string{"ncpus=1", "mem=8gb"}, hostapi.KindBusy,
+				"mem requested (8388608kb) exceeds mem available (6291456kb)"},
 			{[]string{"ncpus=1", "mem=17gb"}, hostapi.KindJob, "exceeds mem available"},
 			{[]string{"ncpus=x"}, hostapi.KindJob, "ncpus=x"},
 		} {
 			before, err := n.cgroup("1.srv").Limits()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			_, err = n.resize("1.srv", tt.ask...)
 			if hostapi.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.text) {
-				t.Errorf("%v: error %v of kind %q, want %q of kind %q", tt.ask, err, hostapi.KindOf(err), tt.text, tt.kind)
+				t.Errorf("%v: error %v of kind %q, want %q of kind %q",
+					tt.ask, err, hostapi.KindOf(err), tt.text, tt.kind)
 			}
 			after, err := n.cgroup("1.srv").Limits()
 			if diff := cmp.Diff(before, after); diff != "" || err != nil {
@@ -159,9 +163,7 @@ func TestResizeFails(t *testing.T) {
 				t.Run(f.name+"/"+name+"/"+op.Op+" "+strings.ReplaceAll(op.Path, "/", " "), func(t *testing.T) {
 					n, k := prepare(t)
 					before, err := n.cgroup("1.srv").Limits()
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.NoError(t, err)
 					heal := k.Fail(op.Op, op.Path, unix.EIO)
 					if _, err := n.resize("1.srv", to.ask...); hostapi.KindOf(err) != hostapi.KindNode {
 						t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))
@@ -183,7 +185,42 @@ func TestResizeFails(t *testing.T) {
 	}
 }
 
-// Two jobs that share cpus, since one was suspended, part when one of them can; else each keeps them.
+// An earlier version marked a job with a part of its limits. A hook that starts leaves the others
+// of such a job alone, also where a resize has failed in between.
+func TestFailedResizeLeavesAJobOfAnEarlierVersionItsLimits(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=2", "mem=1gb", "pids=20"))
+		j := n.cgroup("1.srv")
+		before, err := j.Limits()
+		must.NoError(t, err)
+		m, err := j.JobMark()
+		must.NoError(t, err)
+		type object = map[string]any
+		b, err := json.Marshal(object{"begin": m.Begin, "state": object{"ncpus": 2},
+			"limits": cgroup.Limits{Mem: m.Limits.Mem, CPUs: m.Limits.CPUs, Mems: m.Limits.Mems}})
+		must.NoError(t, err)
+		must.NoError(t, j.SetMark("trusted.hookhost.job", b))
+		heal := k.FailNth("1.srv/cpuset.cpus", unix.EIO, 0)
+		if _, err := n.resize("1.srv", "ncpus=1", "mem=64mb"); hostapi.KindOf(err) != hostapi.KindNode {
+			t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))
+		}
+		heal()
+		n.startAndSettle(nil)
+		after, err := j.Limits()
+		if diff := cmp.Diff(before, after); diff != "" || err != nil {
+			t.Errorf("%v, limits -before +after:\n%s", err, diff)
+		}
+		_, err = n.resize("1.srv", "ncpus=1", "mem=64mb", "pids=10")
+		must.NoError(t, err)
+		if m, err = j.JobMark(); err != nil || m.Part {
+			t.Errorf("mark %+v, %v; want all limits", m, err)
+		}
+		n.do(hostapi.EventEnd, "1.srv")
+	})
+}
+
+// Two jobs that share cpus, since one was suspended, part when one of them can; else each keeps
+// them.
 func TestResizeOfSharedPlace(t *testing.T) {
 	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4", "mem=12gb"))
@@ -202,7 +239,7 @@ func TestResizeOfSharedPlace(t *testing.T) {
 		if _, err := n.resize("1.srv", "ncpus=2", "mem=4gb"); err != nil {
 			t.Fatal(err)
 		}
-		one, two := n.state("1.srv").CPUs, n.state("2.srv").CPUs
+		one, two := n.cpus("1.srv"), n.cpus("2.srv")
 		if one == two {
 			t.Errorf("cpus %s and %s", one, two)
 		}
@@ -226,8 +263,8 @@ func TestResizeSuspended(t *testing.T) {
 	})
 }
 
-// While a job gives memory back, which takes seconds, others begin; what it gives up is not theirs yet, what it gets is not
-// theirs any more.
+// Other jobs begin while a job gives memory back, which takes seconds. They cannot have yet what it
+// gives up, nor any more what it gets.
 func TestResizeHoldsNobodyUp(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Memory.ReservePercent = 0 })
 	n.begin("1.srv", asks("ncpus=2", "mem=8gb"))
@@ -247,10 +284,12 @@ func TestResizeHoldsNobodyUp(t *testing.T) {
 			t.Fatalf("limits %+v, %v", l, err)
 		}
 	}
-	if _, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=9gb")); hostapi.KindOf(err) != hostapi.KindBusy {
+	_, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=9gb"))
+	if hostapi.KindOf(err) != hostapi.KindBusy {
 		t.Errorf("begin with memory that is not given back yet: %v", err)
 	}
-	if _, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=2", "mem=1gb")); hostapi.KindOf(err) != hostapi.KindBusy {
+	_, err = n.event(hostapi.EventBegin, "2.srv", asks("ncpus=2", "mem=1gb"))
+	if hostapi.KindOf(err) != hostapi.KindBusy {
 		t.Errorf("begin with a cpu that is taken: %v", err)
 	}
 	n.do(hostapi.EventBegin, "3.srv", asks("ncpus=1", "mem=1gb"))
@@ -271,7 +310,7 @@ func TestResizeHoldsNobodyUp(t *testing.T) {
 	n.do(hostapi.EventEnd, "3.srv")
 }
 
-// What no user's doing may bring about is an error of the node.
+// A failure that no user can bring about is an error of the node.
 func TestResizeKinds(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV1, func(c *config.File) { c.Cpuset.AllowZeroCPUs = true })
 	n.begin("1.srv", asks("ncpus=0", "mem=64mb"))
@@ -280,7 +319,8 @@ func TestResizeKinds(t *testing.T) {
 	}
 	n.begin("2.srv", asks("ncpus=1", "mem=64mb"))
 	const want = "resize job 2.srv: a job with cpus of its own cannot be without on cgroup v1"
-	if _, err := n.resize("2.srv", "ncpus=0", "mem=64mb"); hostapi.KindOf(err) != hostapi.KindJob || err.Error() != want {
+	_, err := n.resize("2.srv", "ncpus=0", "mem=64mb")
+	if hostapi.KindOf(err) != hostapi.KindJob || err.Error() != want {
 		t.Errorf("ncpus=0 on v1: %v of kind %q, want %q", err, hostapi.KindOf(err), want)
 	}
 	n.has("2.srv", "0", 64*mib)

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,7 +22,9 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
 var reuseTries = flag.Int("reuse.tries", 0, "how often TestReusedNumber... gives away a number; 0: for three seconds")
@@ -34,9 +33,9 @@ var reuseTries = flag.Int("reuse.tries", 0, "how often TestReusedNumber... gives
 // named by.
 const inNamespace = "HOOKHOST_TEST_NAMESPACE"
 
-// A job's owner has a process attached, or makes it look like a rank of MPI. It is killed and
-// reaped at the worst moment, and another one of a job is born with its number. No process leaves
-// its job by that.
+// A job's owner has a process attached, or makes it look like a rank of MPI. The process is killed
+// and reaped at the worst moment, and another one of a job is born with its number. No process
+// leaves its job by that.
 func TestReusedNumberLeavesNoProcessOutsideOfItsJob(t *testing.T)   { testReuse(t, 0) }
 func TestReusedNumberLeavesNoProcessOutsideOfItsJobV1(t *testing.T) { testReuse(t, cgroup.ModeV1) }
 func TestReusedNumberLeavesNoProcessOutsideOfItsJobV2(t *testing.T) { testReuse(t, cgroup.ModeV2) }
@@ -54,9 +53,7 @@ func testReuse(t *testing.T, mode cgroup.Mode) {
 		return
 	}
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-	if err := errors.Join(err, unix.Mount("proc", "/proc", "proc", 0, "")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(err, unix.Mount("proc", "/proc", "proc", 0, "")))
 	g := newGiveaway(t, mode)
 	enough := func() bool { return g.tries >= *reuseTries }
 	if began := time.Now(); *reuseTries == 0 { // a guest is slow
@@ -76,8 +73,8 @@ func testReuse(t *testing.T, mode cgroup.Mode) {
 	}
 }
 
-// runInNamespace runs the test once more, as the first process of a pid namespace: there it alone
-// makes processes, and says by ns_last_pid which number is next.
+// runInNamespace runs the test once more, as the first process of a pid namespace. The test alone
+// makes processes there, and sets by ns_last_pid which number is next.
 func runInNamespace(t *testing.T) {
 	runtime.LockOSThread() // the signal comes when the thread ends that has started the process
 	defer runtime.UnlockOSThread()
@@ -92,8 +89,8 @@ func runInNamespace(t *testing.T) {
 	}
 }
 
-// giveaways are where the first process is, and where the one is that gets its number: in the job
-// 1.srv, in 2.srv or, for "", in none. The first one is attached to 1.srv, or becomes a rank there.
+// giveaways are the jobs of the first process and of the one that gets its number: 1.srv, 2.srv or,
+// for "", none. The first one is attached to 1.srv, or becomes a rank there.
 var giveaways = []struct {
 	first, heir string
 	rank        bool
@@ -106,7 +103,7 @@ var giveaways = []struct {
 type giveaway struct {
 	t      *testing.T
 	n      *node
-	shells map[string]*shell // by job; "" in none
+	shells map[string]*proctest.Shell // by job; "" in none
 
 	differ []int  // the lines of /proc/PID/cgroup that are of jobs
 	number string // of the first process while it lives, as it is written to cgroup.procs
@@ -117,13 +114,12 @@ type giveaway struct {
 }
 
 func newGiveaway(t *testing.T, mode cgroup.Mode) *giveaway {
-	g := &giveaway{t: t, shells: map[string]*shell{}}
+	g := &giveaway{t: t, shells: map[string]*proctest.Shell{}}
 	g.n = realNodeBehind(t, mode, func(c *config.File) {
 		perTask(c)
 		if mode == cgroup.ModeV2 { // on a hybrid machine it has none
-			for _, on := range []*bool{&c.Memory.Enabled, &c.Memsw.Enabled, &c.Cpuset.Enabled, &c.CPU.Enabled, &c.Pids.Enabled} {
-				*on = false
-			}
+			c.Memory.Enabled, c.Memsw.Enabled, c.Cpuset.Enabled = false, false, false
+			c.CPU.Enabled, c.Pids.Enabled = false, false
 		}
 	}, func(cgroups *kernfs.FS) kernfs.Backend { return writes{cgroups, g.written} })
 	g.shells[""] = startShell(t, hostapi.Join{})
@@ -135,7 +131,7 @@ func newGiveaway(t *testing.T, mode cgroup.Mode) *giveaway {
 		g.n.do(hostapi.EventBegin, id, asks(ncpus, "mem=64mb"))
 		g.shells[id] = startShell(t, *g.n.do(hostapi.EventLaunch, id).Join)
 	}
-	none, one := g.placesOf(g.shells[""].pid), g.placesOf(g.shells["1.srv"].pid)
+	none, one := g.placesOf(g.shells[""].PID), g.placesOf(g.shells["1.srv"].PID)
 	for i := range none {
 		if none[i] != one[i] {
 			g.differ = append(g.differ, i)
@@ -148,22 +144,24 @@ func newGiveaway(t *testing.T, mode cgroup.Mode) *giveaway {
 func (g *giveaway) placesOf(pid int) []string {
 	g.t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.NoError(g.t, err)
 	return strings.Split(strings.TrimSpace(string(b)), "\n")
 }
 
 // try attaches a process that ends on the way.
 func (g *giveaway) try(kind int) {
 	where := giveaways[kind]
-	first := g.shells[where.first].fork(g.t, 0, where.rank)
+	var variables []string
+	if where.rank {
+		variables = []string{"PMI_RANK=0", "PMI_SIZE=1"}
+	}
+	first := g.shells[where.first].Orphan(g.t, 0, variables...)
 	g.tries++
 	heir := 0
 	g.number, g.wait = strconv.Itoa(first), g.tries/len(giveaways)%len(g.differ)
 	g.give = func() {
-		end(g.t, first)
-		heir = g.shells[where.heir].fork(g.t, first, false)
+		proctest.Bury(g.t, first)
+		heir = g.shells[where.heir].Orphan(g.t, first)
 	}
 	if where.rank {
 		g.n.report("1.srv")
@@ -181,7 +179,7 @@ func (g *giveaway) try(kind int) {
 		g.t.Errorf("try %d: process %d, once %d, began in job %q, and is outside by %d of %d hierarchies:\n%s",
 			g.tries, heir, first, where.heir, outside, len(g.differ), strings.Join(g.placesOf(heir), "\n"))
 	}
-	end(g.t, heir)
+	proctest.Bury(g.t, heir)
 }
 
 // written is called before a value is written to a cgroup.procs.
@@ -197,7 +195,7 @@ func (g *giveaway) written(_, value string) {
 
 // outside counts the hierarchies in which a process is in no job.
 func (g *giveaway) outside(pid int) (n int) {
-	at, none := g.placesOf(pid), g.placesOf(g.shells[""].pid)
+	at, none := g.placesOf(pid), g.placesOf(g.shells[""].PID)
 	for _, i := range g.differ {
 		if at[i] == none[i] {
 			n++
@@ -234,79 +232,9 @@ func (f announcedFile) Write(b []byte) (int, error) {
 	return f.File.Write(b)
 }
 
-// shell starts orphans where it is.
-type shell struct {
-	pid    int
-	stdin  *os.File
-	stdout *bufio.Reader
-}
-
-func startShell(t *testing.T, join hostapi.Join) *shell {
+// startShell starts a shell that makes orphans in a job, or in none.
+func startShell(t *testing.T, join hostapi.Join) *proctest.Shell {
 	t.Helper()
-	inR, inW, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	outR, outW, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	child, err := proc.Start(&proc.Spec{Path: "/bin/sh", Args: []string{"sh"}, Env: os.Environ(),
-		Stdin: inR, Stdout: outW, Stderr: os.Stderr}, join)
-	inR.Close()
-	outW.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		inW.Close()
-		if _, err := child.Wait(context.Background()); err != nil {
-			t.Error(err)
-		}
-		outR.Close()
-	})
-	return &shell{child.PID, inW, bufio.NewReader(outR)}
-}
-
-// fork starts a process that this one is the parent of, with the number want unless that is 0 or
-// somebody was faster.
-func (s *shell) fork(t *testing.T, want int, rank bool) int {
-	t.Helper()
-	if want > 0 { // the shell in between has the number before
-		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(want-2)), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	label := ""
-	if rank {
-		label = "PMI_RANK=0 PMI_SIZE=1 "
-	}
-	fmt.Fprintln(s.stdin, "("+label+"setsid sleep 1000 & echo $!)")
-	line, err := s.stdout.ReadString('\n')
-	pid, aerr := strconv.Atoi(strings.TrimSpace(line))
-	if err := errors.Join(err, aerr); err != nil {
-		t.Fatal(err)
-	}
-	for { // until the shell in between has ended, and it has a session of its own
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')'):]))
-		if fields[2] == strconv.Itoa(os.Getpid()) && fields[4] == strconv.Itoa(pid) {
-			return pid
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
-}
-
-// end kills and reaps an orphan.
-func end(t *testing.T, pid int) {
-	t.Helper()
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
-		t.Fatal(err)
-	}
+	p := proctest.Start(t, proc.Spec{Path: "/bin/sh", Args: []string{"sh"}, Env: os.Environ()}, join)
+	return &proctest.Shell{PID: p.PID, In: p.In, Out: p.Out}
 }

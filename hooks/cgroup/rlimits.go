@@ -14,12 +14,13 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// rlimitPrefix begins the names of the resources that a job asks for limits with: -l rlimit_nofile=N or N:M. PBS
-// takes such a request only where the administrator has defined the resource.
+// rlimitPrefix begins the names of the resources that a job asks for limits with: -l
+// rlimit_nofile=N or N:M. PBS takes such a request only where the administrator has defined the
+// resource.
 const rlimitPrefix = "rlimit_"
 
-// rlimitsOf returns the limits that a job asks for itself, by name. PBS names a resource that it has no limit for as it
-// names any other, so an unknown one is an error.
+// rlimitsOf returns the limits that a job asks for itself, by name. PBS names a resource that it
+// has no limit for as it names any other, so an unknown one is an error.
 func rlimitsOf(job *hostapi.Job) (map[string]hostapi.Rlimit, error) {
 	var asked map[string]hostapi.Rlimit
 	for _, resource := range slices.Sorted(maps.Keys(job.ResourceList)) {
@@ -42,11 +43,12 @@ func rlimitsOf(job *hostapi.Job) (map[string]hostapi.Rlimit, error) {
 	return asked, nil
 }
 
-// rlimits decides which limits the processes of a job get: the node's, in their stead those that the job asks for, and
-// RLIMIT_AS. It fails with KindJob when the job asks for more than the node's hard limit.
+// rlimits decides which limits the processes of a job get: the node's, in their stead those that
+// the job asks for, and RLIMIT_AS. An error of KindJob says that the job asks for more than the
+// node's hard limit.
 //
-// Where vmem is enforced RLIMIT_AS is pvmem or nothing (openpbs pbs_cgroups.PY, manage_rlimit_as): MoM sets it to vmem,
-// and programs that reserve address space without using it die of that.
+// RLIMIT_AS is pvmem or nothing if vmem is enforced (openpbs pbs_cgroups.PY, manage_rlimit_as). MoM
+// sets it to vmem, and programs that reserve address space without using it die of that.
 func (p *policy) rlimits(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, error) {
 	limits := map[string]hostapi.Rlimit{}
 	for name, text := range p.Rlimits.ByName() {
@@ -92,11 +94,11 @@ func (h *hook) launchLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, er
 	return h.limitsOf(a)
 }
 
-// limitsOf are the limits of what a job that asks for a launches. A number of open files beyond what the kernel lets anybody
-// have (fs.nr_open) is KindJob.
+// limitsOf are the limits of what a job that asks for a launches. A number of open files beyond
+// what the kernel lets anybody have (fs.nr_open) is KindJob.
 func (h *hook) limitsOf(a ask) (map[string]hostapi.Rlimit, error) { return h.limitsIf(a, h.liftsAS()) }
 
-// liftsAS tells whether vmem is enforced and RLIMIT_AS lifted for that.
+// liftsAS reports whether vmem is enforced and RLIMIT_AS lifted for that.
 func (h *hook) liftsAS() bool {
 	return h.policy.Memory.ManageRlimitAS && h.policy.Memsw.Enabled && h.tree.Has("memsw")
 }
@@ -104,7 +106,8 @@ func (h *hook) liftsAS() bool {
 func (h *hook) limitsIf(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, error) {
 	if asked, ok := a.rlimits["nofile"]; ok {
 		b, err := h.roots.Proc.ReadFile("sys/fs/nr_open")
-		if most, perr := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && perr == nil && asked.Hard > most {
+		if most, perr := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && perr == nil &&
+			asked.Hard > most {
 			return nil, beyond("%snofile requested (%s) exceeds the most that the kernel takes (%d)", rlimitPrefix,
 				rlimitText(asked.Hard), most)
 		}
@@ -112,9 +115,10 @@ func (h *hook) limitsIf(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, er
 	return h.policy.rlimits(a, vmemEnforced)
 }
 
-// attachLimits are the limits of what MoM did not start. pbs_cgroups leaves such processes as they are, but the usual
-// one is a rank of an MPI program that came by ssh, and a job's bounds are for all of its ranks; those of sshd
-// (RLIMIT_MEMLOCK) are none of the job's. That RLIMIT_AS be unlimited is for what MoM has set, which is not here.
+// attachLimits are the limits of processes that MoM did not start. pbs_cgroups leaves such
+// processes as they are. But the usual one is a rank of an MPI program that came by ssh, and a
+// job's bounds are for all of its ranks. The limits of sshd (RLIMIT_MEMLOCK) are none of the job's.
+// An unlimited RLIMIT_AS is for what MoM has set, which is not here.
 func (h *hook) attachLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, error) {
 	a, err := askOf(req.Job, req.Node)
 	if err != nil {
@@ -149,7 +153,8 @@ func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]host
 	return set(limits)
 }
 
-// raises tells whether the node raises a limit: its configuration has it, or vmem takes its place.
+// raises reports whether the node raises a limit: its configuration has it, or vmem takes its
+// place.
 func (h *hook) raises(name string) bool {
 	return h.policy.Rlimits.ByName()[name] != "" || name == "as" && h.liftsAS()
 }

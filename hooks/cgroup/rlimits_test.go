@@ -15,6 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestRlimitsDecided(t *testing.T) {
@@ -30,15 +31,20 @@ func TestRlimitsDecided(t *testing.T) {
 		err  string
 	}{
 		{name: "nothing", want: limits{}},
-		{name: "the node's", node: config.Rlimits{Nofile: "1024:4096", Core: "0"}, want: limits{"nofile": {Soft: 1024, Hard: 4096}, "core": {}}},
-		{name: "the job's", asks: hostapi.Resources{"rlimit_nofile": "100", "rlimit_stack": "8388608:unlimited", "mem": "1gb"},
+		{name: "the node's", node: config.Rlimits{Nofile: "1024:4096", Core: "0"},
+			want: limits{"nofile": {Soft: 1024, Hard: 4096}, "core": {}}},
+		{name: "the job's", asks: hostapi.Resources{"rlimit_nofile": "100", "rlimit_stack": "8388608:unlimited",
+			"mem": "1gb"},
 			want: limits{"nofile": {Soft: 100, Hard: 100}, "stack": {Soft: 8 << 20, Hard: none}}},
-		{name: "the job's within the node's", node: config.Rlimits{Nofile: "1024:4096"}, asks: hostapi.Resources{"rlimit_nofile": "4096"},
+		{name: "the job's within the node's", node: config.Rlimits{Nofile: "1024:4096"},
+			asks: hostapi.Resources{"rlimit_nofile": "4096"},
 			want: limits{"nofile": {Soft: 4096, Hard: 4096}}},
-		{name: "the job's beyond the node's", node: config.Rlimits{Nofile: "1024:4096"}, asks: hostapi.Resources{"rlimit_nofile": "100:unlimited"},
-			err: "rlimit_nofile requested (unlimited) exceeds this host's limit (4096)"},
+		{name: "the job's beyond the node's", node: config.Rlimits{Nofile: "1024:4096"},
+			asks: hostapi.Resources{"rlimit_nofile": "100:unlimited"},
+			err:  "rlimit_nofile requested (unlimited) exceeds this host's limit (4096)"},
 		{name: "vmem enforced", vmem: true, want: limits{"as": {Soft: none, Hard: none}}},
-		{name: "vmem enforced, pvmem", vmem: true, asks: hostapi.Resources{"pvmem": "1gb"}, want: limits{"as": {Soft: 1 << 30, Hard: 1 << 30}}},
+		{name: "vmem enforced, pvmem", vmem: true, asks: hostapi.Resources{"pvmem": "1gb"},
+			want: limits{"as": {Soft: 1 << 30, Hard: 1 << 30}}},
 		{name: "pvmem", asks: hostapi.Resources{"pvmem": "1gb"}, want: limits{"as": {Soft: 1 << 30, Hard: 1 << 30}}},
 		{name: "pvmem, not managed", vmem: true, keep: true, asks: hostapi.Resources{"pvmem": "1gb"}, want: limits{}},
 	} {
@@ -46,9 +52,7 @@ func TestRlimitsDecided(t *testing.T) {
 			p := defaultPolicy(t)
 			p.Rlimits, p.Memory.ManageRlimitAS = tt.node, !tt.keep
 			a, err := askOf(&hostapi.Job{ID: "1.srv", ResourceList: tt.asks}, testNode)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			got, err := p.rlimits(a, tt.vmem)
 			if tt.err != "" {
 				if err == nil || err.Error() != tt.err || hostapi.KindOf(err) != hostapi.KindJob {
@@ -63,11 +67,12 @@ func TestRlimitsDecided(t *testing.T) {
 	}
 }
 
-// What cannot be meant fails when the job begins, and is the job's fault.
+// A value that cannot be meant fails when the job begins, and is the job's fault.
 func TestRlimitsRefusedAtBegin(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, nil)
 	for ask, want := range map[string]string{
-		"rlimit_gold=1": "rlimit_gold: no such limit", "rlimit_nofile=many": `rlimit "many"`, "rlimit_nofile=2:1": "the soft limit is above", "pmem=much": "pmem=much",
+		"rlimit_gold=1": "rlimit_gold: no such limit", "rlimit_nofile=many": `rlimit "many"`,
+		"rlimit_nofile=2:1": "the soft limit is above", "pmem=much": "pmem=much",
 	} {
 		_, err := n.event(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=64mb", ask))
 		if err == nil || !strings.Contains(err.Error(), want) || hostapi.KindOf(err) != hostapi.KindJob {
@@ -77,12 +82,13 @@ func TestRlimitsRefusedAtBegin(t *testing.T) {
 	n.want()
 }
 
-// A session that MoM made gets the limits before its launch is accepted, and so does what attaches; RLIMIT_AS is lifted only
-// where MoM may have set it.
+// A session that MoM made gets the limits before its launch is accepted, and so does what attaches.
+// RLIMIT_AS is lifted only if MoM may have set it.
 func TestRlimitsOfSessions(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		got := map[int]map[string]hostapi.Rlimit{}
-		n.setRlimits = func(_ *kernfs.FS, id hostapi.ProcessID, limits map[string]hostapi.Rlimit, _ func(string) bool) error {
+		n.setRlimits = func(_ *kernfs.FS, id hostapi.ProcessID, limits map[string]hostapi.Rlimit,
+			_ func(string) bool) error {
 			if got[id.PID] == nil {
 				got[id.PID] = map[string]hostapi.Rlimit{}
 			}
@@ -104,9 +110,7 @@ func TestRlimitsOfSessions(t *testing.T) {
 		}
 		want := map[int]map[string]hostapi.Rlimit{leader: launch, child: launch, attached: attach}
 		for pid, limits := range want {
-			if diff := cmp.Diff(limits, got[pid]); diff != "" {
-				t.Errorf("process %d: -want +got:\n%s", pid, diff)
-			}
+			must.Equal(t, fmt.Sprintf("process %d", pid), limits, got[pid])
 		}
 		n.do(hostapi.EventEpilogue, "1.srv")
 		n.do(hostapi.EventEnd, "1.srv")
@@ -116,19 +120,18 @@ func TestRlimitsOfSessions(t *testing.T) {
 // A job raises no limit of what MoM starts by asking for it: the request is its user's text.
 func TestLimitIsRaisedByTheNodeAlone(t *testing.T) {
 	n := realNode(t, func(c *config.File) { c.Rlimits.Nofile = "256:256" })
-	n.do(hostapi.EventBegin, "1.srv", ownedBy(os.Getuid()), asks("ncpus=1", "mem=64mb", "rlimit_core=unlimited", "rlimit_memlock=4096", "rlimit_nofile=256"))
+	n.do(hostapi.EventBegin, "1.srv", ownedBy(os.Getuid()),
+		asks("ncpus=1", "mem=64mb", "rlimit_core=unlimited", "rlimit_memlock=4096", "rlimit_nofile=256"))
 	pid := startActor(t, nil, "sleep").child.PID
-	for resource, l := range map[int]unix.Rlimit{unix.RLIMIT_CORE: {Cur: 0, Max: 4096}, unix.RLIMIT_MEMLOCK: {Cur: 8192, Max: 8192}, unix.RLIMIT_NOFILE: {Cur: 64, Max: 256}} {
-		if err := unix.Prlimit(pid, resource, &l, nil); err != nil {
-			t.Fatal(err)
-		}
+	for resource, l := range map[int]unix.Rlimit{unix.RLIMIT_CORE: {Cur: 0, Max: 4096},
+		unix.RLIMIT_MEMLOCK: {Cur: 8192, Max: 8192}, unix.RLIMIT_NOFILE: {Cur: 64, Max: 256}} {
+		must.NoError(t, unix.Prlimit(pid, resource, &l, nil))
 	}
 	n.do(hostapi.EventLaunch, "1.srv", withPID(pid))
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range []string{`Max core file size +4096 +4096 `, `Max locked memory +4096 +4096 `, `Max open files +256 +256 `} {
+	must.NoError(t, err)
+	for _, line := range []string{`Max core file size +4096 +4096 `, `Max locked memory +4096 +4096 `,
+		`Max open files +256 +256 `} {
 		if !regexp.MustCompile(line).Match(text) {
 			t.Errorf("no line %q in\n%s", line, text)
 		}
@@ -142,7 +145,8 @@ func TestLimitIsRaisedByTheNodeAlone(t *testing.T) {
 	n.do(hostapi.EventEnd, "1.srv")
 }
 
-// The same on the running kernel, for a program that the caller starts and for one that it has started.
+// The same on the running kernel, for a program that the caller starts and for one that it has
+// started.
 func TestKernelRlimits(t *testing.T) {
 	n := realNode(t, func(c *config.File) { c.Rlimits.Core = "0" })
 	n.do(hostapi.EventBegin, "1.srv", ownedBy(os.Getuid()), asks("ncpus=1", "mem=64mb", "rlimit_nofile=100:200"))
@@ -151,16 +155,12 @@ func TestKernelRlimits(t *testing.T) {
 	if n.tree.Has("memsw") {
 		want["as"] = hostapi.Rlimit{Soft: hostapi.RlimitInfinity, Hard: hostapi.RlimitInfinity}
 	}
-	if diff := cmp.Diff(want, out.Rlimits); diff != "" {
-		t.Errorf("launch: -want +got:\n%s", diff)
-	}
+	must.Equal(t, "launch", want, out.Rlimits)
 	for _, event := range []hostapi.Event{hostapi.EventLaunch, hostapi.EventAttach} {
 		pid := startActor(t, nil, "sleep").child.PID
 		n.do(event, "1.srv", withPID(pid))
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		for _, line := range []string{`Max open files +100 +200 `, `Max core file size +0 +0 `} {
 			if !regexp.MustCompile(line).Match(text) {
 				t.Errorf("%s: no line %q in\n%s", event, line, text)

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/sample"
 )
 
 // bounds are what a job is killed for exceeding, in bytes; nil is no bound. The kernel limits none
@@ -33,24 +36,27 @@ func (p *policy) boundsOf(a ask) bounds {
 	return b
 }
 
-// boundsNow returns the bounds of a job as its cgroup has them. Of what was not begun by this hook, or is over, nothing
-// is bounded.
-func (h *hook) boundsNow(j *cgroup.Job) bounds {
-	r, err := j.Record()
-	if err != nil || r.Ending {
-		return bounds{}
+// boundsNow returns the bounds of a job as its cgroup has them. A job that was not begun by this
+// hook, or is over, has none.
+func (h *hook) boundsNow(j *cgroup.Job) (bounds, error) {
+	if h.phaseOf(j.ID()) == hostapi.PhaseExiting {
+		return bounds{}, nil
 	}
-	a, err := h.policy.askedIn(r)
+	m, found, err := markOf(j)
+	if err != nil || !found {
+		return bounds{}, err
+	}
+	a, err := h.policy.askedIn(m)
 	if err != nil {
-		h.logOf(j.ID()).Warn(err)
-		return bounds{}
+		return bounds{}, err
 	}
-	return h.policy.boundsOf(a)
+	return h.policy.boundsOf(a), nil
 }
 
-// How often a job is looked at. From one look to the next it may exceed a bound unnoticed by what it can take in the
-// pause: one that has been at rest by a second's worth, or a tenth of that within a tenth of its bound; one that moves by
-// less, the nearer the less; see pace. Only the budget makes it more.
+// From one look to the next a job may exceed a bound unnoticed by what it can take in the pause. A
+// job that has been at rest may by a second's worth, or a tenth of that within a tenth of its
+// bound. A job that moves may by less, the nearer the less; see pace. Only the budget makes it
+// more.
 const (
 	shortestPause = 20 * time.Millisecond
 
@@ -63,21 +69,27 @@ const (
 	fastGrowth   = 1 << 30 // bytes a second that a job is taken to be capable of until it shows more
 	boundsAge    = 30 * time.Second
 
-	// All looks of this process together may take one part in budget of a cpu; to wake up for them costs about as much again.
-	// Where they are expensive, at many processes with pmem, pauses grow, to costliestPause at most.
+	// All looks of this process together may take one part in budget of a cpu. The wake-ups for
+	// them cost about as much again. If looks are expensive, at many processes with pmem, pauses
+	// grow, to costliestPause at most.
 	budget         = 200
 	costliestPause = 20 * time.Second
 )
 
-// sampler looks at a job's memory until the job is over. What it has said is on the cgroup, and it begins anew from
-// there in another process.
+// sampler samples a job's memory, on the beat, until the job is over. Its reports are on the
+// cgroup, and a sampler in another process resumes from there.
 type sampler struct {
-	h      *hook
-	j      *cgroup.Job
+	h        *hook
+	j        *cgroup.Job
+	entry    *sample.Entry
+	resized  atomic.Bool   // the bounds are to be read anew
+	exceeded chan string   // the text of a bound that was exceeded; holds one
+	over     chan struct{} // the job is gone or has no bounds; holds one
+
+	// The beat writes the rest. While the entry is asleep the job's own goroutine reads it.
 	bounds bounds
 	asked  time.Time // when bounds were read
-
-	resized <-chan struct{}
+	failed bool      // a sample failed, and that was logged
 
 	before int64 // Seen when the bounds came into force: not theirs
 	held   int64 // what a look found that was more than the bound of mem
@@ -92,31 +104,40 @@ type sampler struct {
 type values struct{ mem, pmem, pvmem, kernel int64 }
 
 // charged is what counts of a job's memory against a bound of mem, and which part of that is the
-// kernel's: anonymous and shared memory, and kernel memory that no one but the job can give back,
-// such as the buffers of its sockets and pipes.
+// kernel's. Anonymous and shared memory count. Kernel memory counts that no one but the job can
+// give back, such as the buffers of its sockets and pipes.
 func charged(held cgroup.Resident, bound int64) (mem, kernel int64) {
 	kernel = max(0, held.Kernel-bound/usualKernel)
 	return held.Used + kernel, kernel
 }
 
-// enforce follows the job until ctx ends or its cgroup is gone, and kills it when it exceeds a bound. Without bounds it
-// waits for a resize to bring some.
+// enforce follows the job until ctx ends or its cgroup is gone, and kills it when it exceeds a
+// bound. A job without bounds is not sampled until a resize brings some.
 func (h *hook) enforce(ctx context.Context, j *cgroup.Job, resized <-chan struct{}) {
 	for {
-		s := &sampler{h: h, j: j, resized: resized}
-		if s.bounds, s.asked = h.boundsNow(j), time.Now(); !s.bounds.none() {
-			s.run(ctx)
+		s := &sampler{h: h, j: j, exceeded: make(chan string, 1), over: make(chan struct{}, 1)}
+		var again <-chan time.Time
+		switch b, err := h.boundsNow(j); {
+		case err != nil:
+			if h.firstLeft("bounds " + j.ID()) {
+				h.logOf(j.ID()).Warnf("its bounds are not known yet: %v", err)
+			}
+			again = time.After(boundsAge)
+		case !b.none():
+			s.bounds, s.asked = b, time.Now()
+			s.run(ctx, resized)
 		}
 		select {
 		case <-resized:
+		case <-again:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// run follows the job while it has bounds.
-func (s *sampler) run(ctx context.Context) {
+// run has the job sampled while it has bounds.
+func (s *sampler) run(ctx context.Context, resized <-chan struct{}) {
 	h, j := s.h, s.j
 	h.samplers.Add(1)
 	defer h.samplers.Add(-1)
@@ -126,66 +147,98 @@ func (s *sampler) run(ctx context.Context) {
 	if text, err := j.Mark(excessMark); err == nil { // the process that began to kill it is gone
 		s.kill(ctx, string(text))
 	}
-	for failed := false; ; {
-		excess, err := s.look()
-		switch {
-		case errors.Is(err, cgroup.ErrNotFound):
-			return
-		case err != nil:
-			if s.pause = longestPause; !failed {
-				h.logOf(j.ID()).Warn(err)
-			}
-			failed = true
-		case excess != "" && s.renew(): // it was resized, or is over
-		case excess != "":
-			s.kill(ctx, excess)
-		case time.Since(s.asked) > boundsAge:
-			s.renew()
-		}
-		if s.bounds.none() {
-			return
-		}
+	s.entry = h.tree.Beat().Add(s)
+	defer s.entry.Remove()
+	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.resized:
-			s.renew()
-		case <-time.After(together(s.pause)):
+		case <-s.over:
+			return
+		case <-resized:
+			s.resized.Store(true)
+		case text := <-s.exceeded:
+			s.kill(ctx, text)
+			select {
+			case <-time.After(s.pause):
+			case <-ctx.Done():
+				return
+			}
+		}
+		s.entry.Wake()
+	}
+}
+
+// Sample is for the beat. A sampler that has found an excess, or has no bounds, sleeps.
+func (s *sampler) Sample() sample.Next {
+	if s.resized.Swap(false) || time.Since(s.asked) > boundsAge {
+		if _, err := s.renew(); err != nil {
+			s.resized.Store(true)
+			s.warn(err)
 		}
 	}
+	excess, err := s.measure()
+	if excess != "" {
+		var changed bool
+		if changed, err = s.renew(); err == nil && !changed { // else the job was resized, is over, or is not known
+			select {
+			case s.exceeded <- excess:
+			default:
+			}
+			return sample.Asleep
+		}
+	}
+	switch {
+	case errors.Is(err, cgroup.ErrNotFound):
+		s.bounds = bounds{}
+	case err != nil:
+		s.pause = longestPause
+		s.warn(err)
+	}
+	if s.bounds.none() {
+		select {
+		case s.over <- struct{}{}:
+		default:
+		}
+		return sample.Asleep
+	}
+	next := sample.Next{After: s.pause}
+	if s.pause >= nearPause {
+		next.Slack = s.pause / 4
+	}
+	return next
 }
 
-// together lengthens a long pause, by a quarter at most, so that jobs at rest are looked at in one go: it is the waking
-// up that costs.
-func together(pause time.Duration) time.Duration {
-	if pause < nearPause {
-		return pause
+// warn logs the first error.
+func (s *sampler) warn(err error) {
+	if !s.failed {
+		s.h.logOf(s.j.ID()).Warn(err)
 	}
-	grid := nearPause / 4
-	for grid*8 <= pause {
-		grid *= 2
-	}
-	now := time.Duration(time.Now().UnixNano())
-	return (now+pause+grid-1)/grid*grid - now
+	s.failed = true
 }
 
-// renew reads the bounds again and tells whether they have changed.
-func (s *sampler) renew() (changed bool) {
-	b := s.h.boundsNow(s.j)
+// renew reads the bounds again and reports whether they have changed. The old ones stay where they
+// cannot be read.
+func (s *sampler) renew() (changed bool, err error) {
+	b, err := s.h.boundsNow(s.j)
+	if err != nil {
+		return false, err
+	}
 	s.asked = time.Now()
 	same := func(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
 	if same(b.mem, s.bounds.mem) && same(b.pmem, s.bounds.pmem) && same(b.pvmem, s.bounds.pvmem) {
-		return false
+		return false, nil
 	}
 	if held, err := s.j.Resident(0); err == nil {
 		s.before = held.Seen
 	}
 	s.bounds = b
-	return true
+	return true, nil
 }
 
-// look takes a sample, sets the next pause, and returns what is to be said when a bound is exceeded.
-func (s *sampler) look() (excess string, err error) {
+// measure takes a sample, sets the next pause, and returns what is to be said when a bound is
+// exceeded.
+func (s *sampler) measure() (excess string, err error) {
 	// The clock is the thread's: time that others had the cpu is no cost.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -195,8 +248,9 @@ func (s *sampler) look() (excess string, err error) {
 		return "", err
 	}
 	b := s.bounds
-	// Until its execve(2) a vfork child has the memory of its parent, which may be hookhost. What
-	// processes themselves show counts when two looks say so; a controller knows whose memory it is.
+	// Until its execve(2) a vfork child has the memory of its parent, which may be hookhost.
+	// Figures that processes themselves show count when two looks say so; a controller knows whose
+	// memory it is.
 	counted := s.h.tree.Has("memory")
 	switch {
 	case b.mem != nil && v.mem-v.kernel > *b.mem && (counted || s.last.mem > *b.mem):
@@ -255,14 +309,19 @@ func (s *sampler) read() (v values, seen int64, err error) {
 	return v, seen, nil
 }
 
-// pace decides when to look again, given what was found and how long ago the look before was: when the first of the
-// bounds could be reached at twice the growth since then. While nothing moves the pause doubles.
+// pace decides when to look again, given what was found and how long ago the look before was. The
+// next look is when the first of the bounds could be reached at twice the growth since then. While
+// nothing moves the pause doubles.
 func (s *sampler) pace(v values, since time.Duration) time.Duration {
 	pause := longestPause
 	for _, q := range []struct {
 		bound     *int64
 		now, then int64
-	}{{s.bounds.mem, v.mem, s.last.mem}, {s.bounds.pmem, v.pmem, s.last.pmem}, {s.bounds.pvmem, v.pvmem, s.last.pvmem}} {
+	}{
+		{s.bounds.mem, v.mem, s.last.mem},
+		{s.bounds.pmem, v.pmem, s.last.pmem},
+		{s.bounds.pvmem, v.pvmem, s.last.pvmem},
+	} {
 		if q.bound == nil {
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
@@ -46,7 +47,8 @@ func (n *node) staysAlive(id string) {
 func (n *node) wantExcess(id, text string) {
 	n.t.Helper()
 	out := n.do(hostapi.EventEpilogue, id)
-	if !slices.Equal(out.JobStderr, []string{text}) || !slices.Contains(out.Notes, text) || "=>> PBS: "+out.Diag != text {
+	if !slices.Equal(out.JobStderr, []string{text}) || !slices.Contains(out.Notes, text) ||
+		"=>> PBS: "+out.Diag != text {
 		n.t.Errorf("stderr %q, notes %q, diag %q; want %q", out.JobStderr, out.Notes, out.Diag, text)
 	}
 	n.do(hostapi.EventEnd, id)
@@ -104,7 +106,7 @@ func TestNothingToSample(t *testing.T) {
 	}
 }
 
-func TestBounds(t *testing.T) {
+func TestBoundsOfResidentMemoryFollowEnforce(t *testing.T) {
 	size := func(n pbs.Size) *pbs.Size { return &n }
 	gib := int64(1 << 30)
 	asked := ask{HostShare: pbs.HostShare{Mem: size(1 << 30)}, pmem: &gib}
@@ -132,14 +134,12 @@ func TestBounds(t *testing.T) {
 func defaultPolicy(t *testing.T) *policy {
 	t.Helper()
 	p, err := newPolicy(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return p
 }
 
 // The nearer the bound and the faster the job, the sooner the next look; at rest the pause doubles.
-func TestPace(t *testing.T) {
+func TestPauseFollowsTheNearnessOfTheBound(t *testing.T) {
 	const gib = int64(1 << 30)
 	for _, tt := range []struct {
 		name             string
@@ -165,31 +165,52 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// A long pause is lengthened to a common beat, a short one is kept.
-func TestTogether(t *testing.T) {
-	for _, pause := range []time.Duration{0, shortestPause, nearPause, 333 * time.Millisecond, longestPause, costliestPause} {
-		if got := together(pause); got < pause || got > pause*5/4 || pause < nearPause && got != pause {
-			t.Errorf("%v: %v", pause, got)
-		}
-	}
+// A mark that cannot be read for a while leaves a job the bounds that it has, and ends nothing.
+func TestBoundsStayWhereTheMarkCannotBeRead(t *testing.T) {
+	onFakes(t, byRSS, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
+		pid := n.launch("1.srv")
+		must.Eventually(t, "the job is sampled", func() bool { return n.samplers.Load() == 1 })
+		heal := k.Fail("getxattr", "1.srv", unix.EMFILE)
+		n.resized("1.srv")
+		n.staysAlive("1.srv")
+		k.Charge(pid, kernfstest.Memory{Anon: 150 * mib})
+		n.staysAlive("1.srv")
+		heal()
+		n.awaitDeath("1.srv")
+		n.wantExcess("1.srv", "=>> PBS: job killed: mem 153600kb exceeded limit 102400kb")
+	})
 }
 
-// A job that reads files of many times its mem lives; one that takes more than its mem dies, with SIGTERM first where it
-// has a kill_delay.
+// A job that an earlier version launched has its kill_delay on its cgroup alone.
+func TestGraceIsTheKillDelayOfAJobOfAnEarlierVersion(t *testing.T) {
+	n, _ := fakeNode(t, kernfstest.NewV2, byRSS)
+	n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
+	s := sampler{h: n.hook, j: n.cgroup("1.srv")}
+	m, err := s.j.JobMark()
+	must.NoError(t, err)
+	m.Begin.Job.KillDelay = new(7)
+	must.NoError(t, s.j.SetJobMark(m))
+	must.Equal(t, "grace", 7*time.Second, s.grace())
+	n.setKillDelay("1.srv", new(9))
+	must.Equal(t, "grace that the host knows", 9*time.Second, s.grace())
+	n.do(hostapi.EventEnd, "1.srv")
+}
+
+// A job that reads files of many times its mem lives. A job that takes more than its mem dies, with
+// SIGTERM first if it has a kill_delay.
 func TestKernelRSS(t *testing.T) {
 	n := realNode(t, byRSS)
 	file := filepath.Join(t.TempDir(), "file")
 	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer f.Close()
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, 300*mib); err != nil {
 		kernfstest.Skip(t, "allocate a file: %v", err)
 	}
 	n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
 	delay := 5
-	n.jobs["1.srv"].KillDelay = &delay
+	n.jobs["1.srv"].KillDelay = &delay // which PBS does not send with begin
 	join := n.do(hostapi.EventLaunch, "1.srv").Join
 	a := startActor(t, join, "hold", fmt.Sprint(30*mib), file)
 	if err := errors.Join(os.Remove(file), f.Close()); err != nil && !errors.Is(err, fs.ErrClosed) {
@@ -207,7 +228,8 @@ func TestKernelRSS(t *testing.T) {
 		}
 	}
 	out := n.do(hostapi.EventEpilogue, "1.srv")
-	if len(out.JobStderr) != 1 || !strings.HasPrefix(out.JobStderr[0], "=>> PBS: job killed: mem ") || !strings.HasSuffix(out.JobStderr[0], "kb exceeded limit 102400kb") {
+	if len(out.JobStderr) != 1 || !strings.HasPrefix(out.JobStderr[0], "=>> PBS: job killed: mem ") ||
+		!strings.HasSuffix(out.JobStderr[0], "kb exceeded limit 102400kb") {
 		t.Errorf("stderr %q", out.JobStderr)
 	}
 	if mem := *out.Usage.MemBytes; mem < 100*mib || mem > 250*mib {

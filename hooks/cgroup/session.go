@@ -12,11 +12,11 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// rounds bounds the chase after a session that forks while it is being moved: each round moves what the one before
-// could not see, and children of a moved process are born inside.
+// rounds bounds the chase after a session that forks while it is being moved. Each round moves what
+// the one before could not see, and children of a moved process are born inside.
 const rounds = 16
 
-// member is a process that is to be moved. What is known of it was read while it was held.
+// member is a process that is to be moved. Its fields were read while it was held.
 type member struct {
 	proc.Process
 	hold held
@@ -38,7 +38,8 @@ func (h *hook) member(pid int) (m member, alive bool, err error) {
 	return member{Process: p, hold: hold}, true, nil
 }
 
-// named is member of a process that somebody has named, perhaps by the number of one of its threads, as some debuggers and launchers do.
+// named is member of a process that somebody has named. Some debuggers and launchers name it by the
+// number of one of its threads.
 func (h *hook) named(pid int) (m member, alive bool, err error) {
 	m, alive, err = h.member(pid)
 	if err != nil || alive {
@@ -56,15 +57,20 @@ func (h *hook) named(pid int) (m member, alive bool, err error) {
 	return h.member(p.Leader)
 }
 
-// takeIn moves first and the other members of its session that want admits and that are in no other
-// job, and gives them limits. It returns how many it moved that were in no part of the job already.
-// It fails with cgroup.OtherJobError when first was to be free and is not. It lets go of first.
-// Processes that escape being moved are KindBusy: no user's doing makes a node bad.
+// moveSession moves first and the other members of its session that want admits and that are in no
+// other job, and gives them limits. The result is how many were moved that were in no part of the
+// job already. The error is a cgroup.OtherJobError when first was to be free and is not. In any
+// case moveSession lets go of first. Processes that escape being moved are KindBusy: no user's
+// doing makes a node bad.
 //
 // Each process is held, judged and moved before the next one is looked at. A walk over all of them
 // between the judgement and the move would be time to give their numbers away.
-func (h *hook) takeIn(j *cgroup.Job, first member, want func(proc.Process) bool,
-	limits map[string]hostapi.Rlimit) (taken int, err error) {
+func (h *hook) moveSession(
+	j *cgroup.Job,
+	first member,
+	want func(proc.Process) bool,
+	limits map[string]hostapi.Rlimit,
+) (taken int, err error) {
 	// The end of the job kills what is in it: never the system's first process, nor us.
 	if first.PID <= 1 || first.Kernel || h.isOurs(first.PID) {
 		first.hold.Close()
@@ -102,7 +108,7 @@ func (h *hook) takeIn(j *cgroup.Job, first member, want func(proc.Process) bool,
 				return taken, err
 			}
 		}
-		// Where no process has begun since before the list, none is missing in it.
+		// No process is missing in the list if none has begun since before it.
 		if !found || before != "" && forks(h.stat) == before {
 			return taken, nil
 		}
@@ -111,8 +117,8 @@ func (h *hook) takeIn(j *cgroup.Job, first member, want func(proc.Process) bool,
 		first.Session)
 }
 
-// sessionOf lists the session of first. Session 0 is no session: all processes whose sessions began outside the pid
-// namespace of this /proc (a container's) have that number.
+// sessionOf lists the session of first. Session 0 is no session: all processes whose sessions began
+// outside the pid namespace of this /proc (a container's) have that number.
 func (h *hook) sessionOf(first proc.Process) ([]int, error) {
 	if first.Session == 0 {
 		return nil, nil
@@ -120,9 +126,10 @@ func (h *hook) sessionOf(first proc.Process) ([]int, error) {
 	return h.sessions.PIDs(first.Session)
 }
 
-// forks is how many processes the kernel has made so far (proc_stat(5)); "" where it does not say. It counts a process
-// when that can be seen in /proc, and a move waits for forks of the process that it moves (cgroup_threadgroup_rwsem): a
-// count that stands still from before a list to after the moves has missed none.
+// forks is how many processes the kernel has made so far (proc_stat(5)); "" if it does not say. The
+// kernel counts a process when that can be seen in /proc. A move waits for forks of the process
+// that it moves (cgroup_threadgroup_rwsem). So a count that stands still from before a list to
+// after the moves has missed none.
 func forks(stat *kernfs.Reader) string {
 	b, err := stat.ReadFile()
 	if err != nil {
@@ -175,8 +182,8 @@ func holdByStartTime(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
 	return byStartTime{procfs, p.ID()}, p, nil
 }
 
-// move moves one process into the job, and gives it limits. It returns how many it moved that were
-// in no part of the job. It lets go of the process.
+// move moves one process into the job, gives it limits and lets go of it. The result is 1 if the
+// process was in no part of the job, else 0.
 func (h *hook) move(j *cgroup.Job, m member, limits map[string]hostapi.Rlimit) (taken int, err error) {
 	defer m.hold.Close()
 	in, err := j.Attach(m.hold)
@@ -200,9 +207,9 @@ func (h *hook) move(j *cgroup.Job, m member, limits map[string]hostapi.Rlimit) (
 	return taken, h.limit(j, m.ID(), limits)
 }
 
-// afterEnd deals with whoever has the number of a process that ended while it was moved. It stays
-// in the job where it is there: it may be the job's own. A process of the same user that is there
-// by halves is taken in as a whole, since one is no stray any more.
+// afterEnd deals with the process that has the number of one that ended while it was moved. A
+// process that is in the job stays there: it may be the job's own. A process of the same user that
+// is there by halves is taken in as a whole, since one is no stray any more.
 func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
 	for range rounds {
 		m, alive, err := h.member(was.PID)
@@ -214,8 +221,8 @@ func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
 			return err
 		}
 		if m.UID != was.UID {
-			h.logOf(j.ID()).Warnf("pid %d ended while it was moved, and its number is %q's of uid %d, which is in the job",
-				m.PID, m.Comm, m.UID)
+			h.logOf(j.ID()).Warnf("pid %d ended while it was moved, and its number is %q's of uid %d, "+
+				"which is in the job", m.PID, m.Comm, m.UID)
 			return nil
 		}
 		_, err = j.Attach(m.hold)

@@ -26,14 +26,16 @@ type ask struct {
 
 	chunks []pbs.VnodeChunk // of all hosts
 
-	wants  []placement.Want // devices; see takeDevices
+	wants  []placement.Want // devices; see addWants
 	blocks int              // parts of the host
 
 	// had is what a job that is resized holds already: its cpus, and of the rest what it asked for.
 	had      cgroup.Limits
 	hadGrant *inventory.Grant // nil when it has no devices
 
-	pmem, pvmem *int64                    // bytes that any one of its processes may hold, and map; nil when not asked for
+	// pmem and pvmem are bytes that any one of the job's processes may hold, and map; nil when not
+	// asked for.
+	pmem, pvmem *int64
 	rlimits     map[string]hostapi.Rlimit // by name
 }
 
@@ -50,17 +52,18 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	if err != nil {
 		return ask{}, err
 	}
-	a := ask{HostShare: share, chunks: chunks, exclhost: slices.Contains(strings.Split(job.ResourceList["place"], ":"), "exclhost")}
+	place := strings.Split(job.ResourceList["place"], ":")
+	a := ask{HostShare: share, chunks: chunks, exclhost: slices.Contains(place, "exclhost")}
 	if note := micsNote(share.Other); note != "" {
 		a.notes = append(a.notes, note)
 	}
-	if err := a.takeVmem(job, chunks); err != nil {
+	if err := a.addVmem(job, chunks); err != nil {
 		return ask{}, err
 	}
 	if a.numa, err = numaOf(chunks, node); err != nil {
 		return ask{}, err
 	}
-	if err := a.takeHuge(); err != nil {
+	if err := a.addHuge(); err != nil {
 		return ask{}, err
 	}
 	if a.oomGroup, err = oomGroupOf(job); err != nil {
@@ -76,9 +79,10 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	return a, err
 }
 
-// takeDevices adds the devices and the blocks that the job asks for; resources are those of configured devices. It is only for hosts
-// where hookhost gives devices away: elsewhere gpus, blocks and the like are a site's own resources, with values of any form.
-func (a *ask) takeDevices(job *hostapi.Job, node string, resources []string) (err error) {
+// addWants adds the devices and the blocks that the job asks for. The resources are those of
+// configured devices. The caller's host is one where hookhost gives devices away. On any other
+// gpus, blocks and the like are a site's own resources, with values of any form.
+func (a *ask) addWants(job *hostapi.Job, node string, resources []string) (err error) {
 	a.wants, err = wantsOf(a.chunks, job, node, resources)
 	if err == nil {
 		a.blocks, err = blocksOf(a.chunks, job, node)
@@ -86,9 +90,10 @@ func (a *ask) takeDevices(job *hostapi.Job, node string, resources []string) (er
 	return err
 }
 
-// takeVmem looks for vmem in the job's own list. It is not scheduled by default and then stands only there
-// (openpbs-observed: vnode_list), so it can be told apart by host only when there is one.
-func (a *ask) takeVmem(job *hostapi.Job, chunks []pbs.VnodeChunk) error {
+// addVmem adds vmem of the job's own list. PBS does not schedule vmem by default, and it then
+// stands only there (openpbs-observed: vnode_list). So it can be told apart by host only when there
+// is one.
+func (a *ask) addVmem(job *hostapi.Job, chunks []pbs.VnodeChunk) error {
 	v, ok := job.ResourceList["vmem"]
 	if !ok || a.Vmem != nil {
 		return nil
@@ -102,7 +107,8 @@ func (a *ask) takeVmem(job *hostapi.Job, chunks []pbs.VnodeChunk) error {
 	}
 	for _, c := range chunks {
 		if c.Host != chunks[0].Host {
-			a.notes = append(a.notes, fmt.Sprintf("vmem=%s is not enforced: exec_vnode does not say how much of it each host has", size.KB()))
+			const note = "vmem=%s is not enforced: exec_vnode does not say how much of it each host has"
+			a.notes = append(a.notes, fmt.Sprintf(note, size.KB()))
 			return nil
 		}
 	}
@@ -113,8 +119,8 @@ func (a *ask) takeVmem(job *hostapi.Job, chunks []pbs.VnodeChunk) error {
 // hpmemOf begins the resources that name the size of their huge pages: hpmem_2mb, hpmem_1gb.
 const hpmemOf = "hpmem_"
 
-// takeHuge finds huge pages of sizes that are named. What does not name a size is a site's own resource.
-func (a *ask) takeHuge() error {
+// addHuge adds huge pages of sizes that are named. A resource that names no size is a site's own.
+func (a *ask) addHuge() error {
 	for name, v := range a.Other {
 		text, ok := strings.CutPrefix(name, hpmemOf)
 		page, err := pbs.ParseSize(text)
@@ -141,8 +147,8 @@ func plus(a, b pbs.Size) pbs.Size {
 	return a + b
 }
 
-// oomGroupOf returns what the job says of memory.oom.group. It takes what PBS takes for a boolean (openpbs attr_fn_b.c,
-// is_true_or_false).
+// oomGroupOf returns what the job says of memory.oom.group. The values are those that PBS takes for
+// a boolean (openpbs attr_fn_b.c, is_true_or_false).
 func oomGroupOf(job *hostapi.Job) (*bool, error) {
 	v, ok := job.ResourceList["oom_group"]
 	if !ok {
@@ -172,7 +178,8 @@ func pidsOf(job *hostapi.Job) (*int64, error) {
 	return &n, nil
 }
 
-// minPids leaves room for the thread that starts the job's program and is in its cgroup for that moment.
+// minPids leaves room for the thread that starts the job's program and is in its cgroup for that
+// moment.
 const minPids = 2
 
 // micsNote tells a job that asks for nmics that it gets none: there are no such devices any more.

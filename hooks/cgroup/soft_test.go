@@ -9,6 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
@@ -21,9 +22,7 @@ var withSwap = kernfstest.On(kernfstest.Machine{CPUs: 8, Threads: 2, NUMA: 2, Me
 func (n *node) inForce(id string, soft, mem, memsw int64) {
 	n.t.Helper()
 	l, err := n.cgroup(id).Limits()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	for _, c := range []struct {
 		what string
 		got  *int64
@@ -63,15 +62,15 @@ func TestMemIsASoftLimitBelowVmem(t *testing.T) {
 	}
 }
 
-// What a job asked for is what it holds, not what it may have beyond that; also once the setting is
-// taken back.
+// A job holds what it asked for, not what it may have beyond that. The same is true once the
+// setting is taken back.
 func TestSoftLimitedJobHoldsItsMem(t *testing.T) {
 	for _, f := range fakes {
 		t.Run(f.name, func(t *testing.T) {
 			n, _ := fakeNode(t, f.boot, softly, withSwap)
 			n.begin("1.srv", asks("ncpus=1", "mem=8gb", "vmem=12gb"))
 			n.begin("2.srv", asks("ncpus=1", "mem=4gb", "vmem=5gb"))
-			n.takeOver(func(p *policy) { p.Memory.SoftLimit = false })
+			n.startAndSettle(func(p *policy) { p.Memory.SoftLimit = false })
 			n.begin("3.srv", asks("ncpus=1", "mem=3gb", "vmem=4gb"))
 			n.refuses(hostapi.EventBegin, "4.srv", hostapi.KindBusy, "mem requested", "ncpus=1", "mem=2gb", "vmem=2gb")
 		})
@@ -85,15 +84,11 @@ func TestResizeBrokenOffKeepsTheSoftLimit(t *testing.T) {
 			n.begin("1.srv", asks("ncpus=1", "mem=128mb", "vmem=256mb"))
 			n.launch("1.srv")
 			n.dieInResize("1.srv", "ncpus=1", "mem=64mb", "vmem=512mb")
-			n.takeOver(nil)
+			n.startAndSettle(nil)
 			l, err := n.cgroup("1.srv").Limits()
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := n.cgroup("1.srv").Record()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
+			r, err := n.cgroup("1.srv").JobMark()
+			must.NoError(t, err)
 			if l.MemSoft == nil || r.Limits == nil || r.Limits.Mem == nil || *r.Limits.Mem != *l.MemSoft {
 				t.Errorf("the record has mem %d, the soft limit is %d", show(r.Limits.Mem), show(l.MemSoft))
 			}
@@ -103,15 +98,14 @@ func TestResizeBrokenOffKeepsTheSoftLimit(t *testing.T) {
 
 func TestJobHasACgroupInWhatIsEnabled(t *testing.T) {
 	on := func(f *config.File) {
-		f.Blkio.Enabled, f.NetCls.Enabled, f.NetPrio.Enabled, f.PerfEvent.Enabled, f.RDMA.Enabled = true, true, true, true, true
+		f.Blkio.Enabled, f.NetCls.Enabled, f.NetPrio.Enabled = true, true, true
+		f.PerfEvent.Enabled, f.RDMA.Enabled = true, true
 	}
 	n, k := fakeNode(t, kernfstest.NewV1, on)
 	n.begin("1.srv")
 	pid := n.launch("1.srv")
 	b, err := k.Roots().Proc.ReadFile(strconv.Itoa(pid) + "/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, c := range []string{"blkio", "net_cls,net_prio", "perf_event", "rdma"} {
 		if !strings.Contains(string(b), ":"+c+":/pbs_jobs.service/jobid/1.srv\n") {
 			t.Errorf("the job's process is not in %s: %s", c, b)
@@ -133,7 +127,8 @@ func TestControllerThatIsNotThereIsRefused(t *testing.T) {
 		edit func(*config.File)
 		text string
 	}{
-		{func(f *config.File) { f.NetCls.Enabled = true }, "[net_cls] is enabled, but jobs can have no cgroup in net_cls on this node (cgroup v1 only)"},
+		{func(f *config.File) { f.NetCls.Enabled = true },
+			"[net_cls] is enabled, but jobs can have no cgroup in net_cls on this node (cgroup v1 only)"},
 		{func(f *config.File) { f.NetPrio.Enabled = true }, "no cgroup in net_prio on this node (cgroup v1 only)"},
 		{func(f *config.File) { f.RDMA.Enabled = true }, "no cgroup in rdma on this node:"},
 		{func(f *config.File) { f.Blkio.Enabled = true }, "no cgroup in blkio on this node:"},
@@ -141,18 +136,21 @@ func TestControllerThatIsNotThereIsRefused(t *testing.T) {
 	} {
 		k := kernfstest.NewV2()
 		p := testPolicy(t, tt.edit)
-		tree, err := cgroup.Detect(k.Roots(), cgroup.Options{EnableIfThere: []string{"memory", "cpuset", "cpu", "pids"}, Controllers: p.Placing()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.need(tree); tt.text == "" && err != nil || tt.text != "" && (err == nil || !strings.Contains(err.Error(), tt.text)) {
+		tree, err := cgroup.Detect(
+			k.Roots(),
+			cgroup.Options{EnableIfThere: []string{"memory", "cpuset", "cpu", "pids"}, Controllers: p.Placing()},
+		)
+		must.NoError(t, err)
+		err = p.need(tree)
+		if tt.text == "" && err != nil || tt.text != "" && (err == nil || !strings.Contains(err.Error(), tt.text)) {
 			t.Errorf("got %v, want %q", err, tt.text)
 		}
 	}
 }
 
 func TestCpusetFlagsAreSetOnV1(t *testing.T) {
-	onFakes(t, func(f *config.File) { f.Cpuset.MemHardwall, f.Cpuset.MemorySpreadPage = true, true }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+	edit := func(f *config.File) { f.Cpuset.MemHardwall, f.Cpuset.MemorySpreadPage = true, true }
+	onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.begin("1.srv")
 		l, err := n.cgroup("1.srv").Limits()
 		if v1 := n.tree.Has("hardwall"); err != nil || l.MemHardwall != v1 || l.SpreadPage != v1 {
@@ -164,18 +162,22 @@ func TestCpusetFlagsAreSetOnV1(t *testing.T) {
 func bytesOf(t *testing.T, text string) int64 {
 	t.Helper()
 	n, err := pbs.ParseSize(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return int64(n)
 }
 
 func TestCgswapIsPublishedWhenManaged(t *testing.T) {
 	for _, perNUMA := range []bool{false, true} {
-		n, _ := fakeNode(t, kernfstest.NewV2, func(f *config.File) { f.Memsw.ManageCgswap, f.Vnodes.PerNUMANode = true, perNUMA }, withSwap)
+		n, _ := fakeNode(
+			t,
+			kernfstest.NewV2,
+			func(f *config.File) { f.Memsw.ManageCgswap, f.Vnodes.PerNUMANode = true, perNUMA },
+			withSwap,
+		)
 		for name, v := range n.do(hostapi.EventStartup, "").Vnodes {
 			r := v.ResourcesAvailable
-			if got, want := bytesOf(t, r["cgswap"]), bytesOf(t, r["vmem"])-bytesOf(t, r["mem"]); got != want || !(perNUMA && name == testNode) && got == 0 {
+			got, want := bytesOf(t, r["cgswap"]), bytesOf(t, r["vmem"])-bytesOf(t, r["mem"])
+			if got != want || !(perNUMA && name == testNode) && got == 0 {
 				t.Errorf("%s: cgswap is %d, want %d", name, got, want)
 			}
 		}

@@ -2,45 +2,41 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// A suspended job is frozen, and its place is given to others when there is no other. MoM has stopped its session with
-// a signal; the freezer stops what escaped that and keeps the job's own SIGCONT from undoing it. The job's Record says
-// that it is suspended before the kernel is asked to freeze it, and no longer says so before it is thawed: whoever finds
-// the two apart makes the kernel follow the record (settle).
+// A suspended job is frozen, and its place is given to others if there is no other place. MoM has
+// stopped its session with a signal. The freezer stops processes that escaped that, and keeps the
+// job's own SIGCONT from undoing it.
+//
+// The host has the job's phase, the kernel whether it is frozen. Startup and periodic report where
+// the two differ, as after a crash, and the host sends the event once more in the job's turn.
 
-// freezeTime bounds the wait for processes to stop: MoM does nothing else meanwhile. One that is in the kernel stops
-// whenever it comes back from there.
+// freezeTime bounds the wait for processes to stop, because MoM does nothing else meanwhile. A
+// process that is in the kernel stops when it comes back from there.
 const freezeTime = 3 * time.Second
 
-// ExecjobPostsuspend freezes the job. Processes that do not stop in time are KindBusy, which MoM only logs; the job is
-// suspended all the same.
+// ExecjobPostsuspend freezes the job. Processes that do not stop in time are KindBusy, which MoM
+// only logs; the job is suspended all the same.
 func (h *hook) ExecjobPostsuspend(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	j, s, release, err := h.live(ctx, req)
+	j, _, release, err := h.live(ctx, req)
 	if err != nil || j == nil {
 		return &hostapi.Outcome{}, err
 	}
 	defer release()
-	if s.SuspendedAt == 0 {
-		s.SuspendedAt = sinceBoot()
-	}
-	if err := h.amend(j, func(r *cgroup.Record) { r.Suspended, r.State = true, s.encode() }); err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
-	}
-	out := &hostapi.Outcome{State: s.encode()}
+	h.setPhase(j.ID(), hostapi.PhaseSuspended)
+	out := &hostapi.Outcome{}
 	ctx, cancel := context.WithTimeout(ctx, freezeTime)
 	defer cancel()
 	err = j.Suspend(ctx)
 	switch {
 	case errors.Is(err, cgroup.ErrUnsupported):
-		out.Notes = []string{"the job was not frozen while it was suspended, as this kernel has no freezer: only its session was stopped"}
+		out.Notes = []string{"the job was not frozen while it was suspended, as this kernel has no freezer: " +
+			"only its session was stopped"}
 		return out, nil
 	case errors.Is(err, cgroup.ErrNotFound): // it ends at this moment
 		return out, nil
@@ -52,143 +48,92 @@ func (h *hook) ExecjobPostsuspend(ctx context.Context, req *hostapi.Request) (*h
 	return out, nil
 }
 
-// ExecjobPreresume thaws the job; its processes stay stopped until MoM's SIGCONT. When it fails the job stays suspended.
+// ExecjobPreresume thaws the job; its processes stay stopped until MoM's SIGCONT. A job that cannot
+// be thawed stays suspended.
 func (h *hook) ExecjobPreresume(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	j, s, release, err := h.live(ctx, req)
+	j, _, release, err := h.live(ctx, req)
 	if err != nil || j == nil {
 		return &hostapi.Outcome{}, err
 	}
 	defer release()
-	if err := h.resume(ctx, j, &s); err != nil {
+	if err := h.resume(ctx, j); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	return &hostapi.Outcome{State: s.encode()}, nil
+	return &hostapi.Outcome{}, nil
 }
 
-// ExecjobPreterm thaws a suspended job, so that it takes the SIGTERM that comes next, and gives it its place back for its
-// last moments. It never refuses: a job that cannot be thawed is killed as it is.
+// ExecjobPreterm thaws a suspended job, so that it takes the SIGTERM that comes next. The event is
+// never refused: a job that cannot be thawed is killed as it is.
 func (h *hook) ExecjobPreterm(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	j, s, release, err := h.live(ctx, req)
-	if err != nil || j == nil || s.SuspendedAt == 0 {
-		if release != nil {
-			release()
-		}
-		if err != nil {
-			h.log.Warn(err)
-		}
+	if req.Job.Phase != hostapi.PhaseSuspended {
 		return &hostapi.Outcome{}, nil
 	}
-	defer release()
-	if err := h.resume(ctx, j, &s); err != nil {
-		h.logOf(j.ID()).Warn(err)
-		return &hostapi.Outcome{}, nil
+	j, _, release, err := h.live(ctx, req)
+	switch {
+	case err != nil:
+		h.log.Warn(err)
+	case j != nil:
+		defer release()
+		if err := h.resume(ctx, j); err != nil {
+			h.logOf(j.ID()).Warn(err)
+		}
 	}
-	return &hostapi.Outcome{State: s.encode()}, nil
+	return &hostapi.Outcome{}, nil
 }
 
-// resume ends a suspension, or leaves the job suspended.
-func (h *hook) resume(ctx context.Context, j *cgroup.Job, s *state) error {
-	before := *s
-	s.resumed()
-	if err := h.amend(j, func(r *cgroup.Record) { r.Suspended, r.State = false, s.encode() }); err != nil {
-		return err
-	}
+// resume ends a suspension, or leaves the job frozen.
+func (h *hook) resume(ctx context.Context, j *cgroup.Job) error {
 	err := j.Thaw(ctx)
 	if err == nil || errors.Is(err, cgroup.ErrUnsupported) || errors.Is(err, cgroup.ErrNotFound) {
+		h.setPhase(j.ID(), hostapi.PhaseRunning)
 		return nil
 	}
-	*s = before
-	undo := h.amend(j, func(r *cgroup.Record) { r.Suspended, r.State = true, before.encode() })
-	freeze, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	freeze, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezeAgain)
 	defer cancel()
-	return errors.Join(err, undo, j.Suspend(freeze))
+	return errors.Join(err, j.Suspend(freeze))
 }
 
-// live takes the turn of a job that runs here. j is nil when there is nothing of it, or it is over.
+// freezeAgain bounds the wait for a job that could not be thawed to stop.
+const freezeAgain = 100 * time.Millisecond
+
+// live takes the turn of a job that runs here. j is nil if there is nothing of it, or it is over.
 func (h *hook) live(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s state, release func(), err error) {
 	if j, err = h.job(req); err != nil {
 		return nil, state{}, nil, err
 	}
-	if release, err = h.turns.take(ctx, j.ID()); err != nil {
+	if release, err = h.turns.wait(ctx, j.ID()); err != nil {
 		return nil, state{}, nil, err
 	}
-	s, err = stateOf(req.Job, req.Node, j)
-	if err != nil || !j.Exists() || s.Ended {
+	s, exists, err := stateOf(req.Job, req.Node, j)
+	if err != nil || !exists || s.Ended {
 		release()
 		return nil, state{}, nil, err
 	}
-	s.follow(j)
 	return j, s, release, nil
 }
 
-// follow takes the job's size from its Record, and its suspension where the state says otherwise: a hook that died over an
-// event has told the host nothing.
-func (s *state) follow(j *cgroup.Job) {
-	var noted state
-	r, err := j.Record()
-	if err != nil || json.Unmarshal(r.State, &noted) != nil {
-		return
-	}
-	s.NCPUs, s.CPUs, s.Mems, s.MemLimit = noted.NCPUs, noted.CPUs, noted.Mems, noted.MemLimit
-	if r.Suspended != (s.SuspendedAt != 0) && r.Suspended == (noted.SuspendedAt != 0) {
-		s.SuspendedAt, s.SuspendedMicros = noted.SuspendedAt, noted.SuspendedMicros
-	}
-}
-
-// settleTime is how long settle waits for a job to stop or to go on.
-const settleTime = 100 * time.Millisecond
-
-// settle freezes or thaws a job as its record says: the hook may have died between the one and the other, or the kernel
-// may have been asked by somebody else. It ends what a resize does for a moment, in which the hook may have died as well.
-// The caller has the job's turn.
-func (h *hook) settle(ctx context.Context, j *cgroup.Job) error {
-	r, err := j.Record()
-	if err != nil || r.Ending { // made by hand; and what kills a job freezes it as well
-		return nil
-	}
-	if err := j.Mend(); err != nil && !errors.Is(err, cgroup.ErrNotFound) {
-		return err
-	}
+// frozenUnlike reports whether the kernel holds the processes of a job, if the host says otherwise
+// of the job's phase. The result is nil if both agree, or the kernel has no freezer.
+func (h *hook) frozenUnlike(j *cgroup.Job, phase hostapi.Phase) (*bool, error) {
 	frozen, err := j.Frozen()
 	switch {
-	case errors.Is(err, cgroup.ErrUnsupported), errors.Is(err, cgroup.ErrNotFound), err == nil && frozen == r.Suspended:
-		return nil
+	case errors.Is(err, cgroup.ErrUnsupported), errors.Is(err, cgroup.ErrNotFound):
+		return nil, nil
 	case err != nil:
-		return err
+		return nil, err
+	case frozen == (phase == hostapi.PhaseSuspended):
+		return nil, nil
 	}
-	wait, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	if r.Suspended {
-		h.logOf(j.ID()).Warn("a suspended job was not frozen: it is now")
-		err = j.Suspend(wait)
-	} else {
-		h.logOf(j.ID()).Warn("a job that is not suspended was frozen: it goes on")
-		err = j.Thaw(wait)
-	}
-	if wait.Err() != nil && ctx.Err() == nil { // what could not stop or go on yet will
-		return nil
-	}
-	return err
+	return &frozen, nil
 }
 
-// suspended is how long the job was suspended in all.
-func (s state) suspended() time.Duration {
-	d := s.SuspendedMicros
-	if s.SuspendedAt != 0 {
-		d += sinceBoot() - s.SuspendedAt
+// suspended reports whether a job is suspended. The host's phase alone may be out of date, and the
+// freezer alone holds a job for a moment while it gets its signals. The phase counts if there is no
+// freezer.
+func (h *hook) suspended(j *cgroup.Job) bool {
+	if h.phaseOf(j.ID()) != hostapi.PhaseSuspended {
+		return false
 	}
-	return time.Duration(d) * time.Microsecond
-}
-
-func (s *state) resumed() {
-	s.SuspendedMicros = s.suspended().Microseconds()
-	s.SuspendedAt = 0
-}
-
-// suspendedNote tells people about it.
-func (s state) suspendedNote() []string {
-	if d := s.suspended(); d > 0 {
-		return []string{fmt.Sprintf("suspended for %.1f seconds in all, which do not count as walltime", d.Seconds())}
-	}
-	return nil
+	frozen, err := j.Frozen()
+	return err == nil && frozen || errors.Is(err, cgroup.ErrUnsupported)
 }

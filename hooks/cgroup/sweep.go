@@ -14,8 +14,8 @@ import (
 )
 
 // A sweep compares the cgroups with the host's list of jobs. The host lists a job before the hook
-// makes its cgroup, so only a job that began after the list was made is missing in it. This process
-// knows such a job: it has begun it, or was told of it by a later list.
+// makes its cgroup. So the list lacks only jobs that began after it was made. This process knows
+// such a job: it has begun it, or was told of it by a later list.
 
 // ownProcesses returns this process and its parent, the host.
 func ownProcesses(procfs *kernfs.FS) ([]int, error) {
@@ -30,29 +30,63 @@ func ownProcesses(procfs *kernfs.FS) ([]int, error) {
 	return []int{self.PID, p.PPID}, nil
 }
 
-// own notes that this process knows the job. No sweep takes the job until disown.
-func (h *hook) own(id string) {
+// hosted is what the host has said of a job.
+type hosted struct {
+	phase     hostapi.Phase
+	killDelay *int
+}
+
+// own notes that this process knows the job. No sweep takes the job until disown. own changes
+// nothing of a job that is known: the events of the job say more than a list, which may be old.
+func (h *hook) own(job *hostapi.Job) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.owned[id] = true
+	if _, known := h.owned[job.ID]; !known {
+		h.owned[job.ID] = hosted{job.Phase, job.KillDelay}
+	}
 }
 
 func (h *hook) disown(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.owned, id)
-	delete(h.books, id)
+	delete(h.ranks, id)
+	delete(h.unsettled, id)
 }
 
 func (h *hook) owns(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.owned[id]
+	_, known := h.owned[id]
+	return known
 }
 
-// sweep removes the cgroups that are of no job: not in known, not begun by this process, and their own record does not say
-// that there is a job which runs. It returns their ids. All of it has kill_timeout: what does not die in time was sent
-// its signal and goes another time.
+// setPhase notes the phase that an event brings the job to.
+func (h *hook) setPhase(id string, phase hostapi.Phase) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.owned[id] = hosted{phase, h.owned[id].killDelay}
+}
+
+// phaseOf returns the job's phase, "" of a job that this process does not know.
+func (h *hook) phaseOf(id string) hostapi.Phase {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.owned[id].phase
+}
+
+// setKillDelay notes the job's kill_delay, if it has one.
+func (h *hook) setKillDelay(id string, delay *int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if delay != nil {
+		h.owned[id] = hosted{h.owned[id].phase, delay}
+	}
+}
+
+// sweep removes the cgroups that are of no job, and returns their ids. They are not in known, were
+// not begun by this process, and have no mark of their own. All of it has kill_timeout: a process
+// that does not die in time was sent its signal, and its cgroup goes another time.
 func (h *hook) sweep(ctx context.Context, known map[string]*hostapi.Job) (swept []string, err error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
@@ -89,20 +123,31 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	if h.owns(id) || !j.Exists() {
 		return false, nil
 	}
-	if r, err := j.Record(); err == nil && !r.Ending {
-		// A job that somebody began and nobody ended: its record was lost, and the host makes it anew.
-		h.logOf(id).Warn("left the cgroup of a job that has no record")
-		return false, nil
-	}
-	strangers, err := h.strangers(j)
+	_, err = j.JobMark()
 	switch {
-	case err != nil:
-		return false, err
-	case strangers:
-		if h.firstLeft(id) {
-			h.logOf(id).Warn("left a cgroup that has processes and was not made by hookhost")
+	case err == nil: // The host's record of the job was lost. Startup reports such a job.
+		if h.firstLeft("record " + id) {
+			h.logOf(id).Warn("left the cgroup of a job that has no record")
 		}
 		return false, nil
+	case errors.Is(err, cgroup.ErrNotJobs):
+	case errors.Is(err, unix.ENODATA), errors.Is(err, cgroup.ErrNotFound):
+		// Whatever hookhost makes has its mark before the first process is in it. OpenPBS's own
+		// hook has its jobs at the same place on cgroup v1, perhaps without the directory that has
+		// the mark. They go on where it is replaced under them. The end of such a job, by pbs_mom's
+		// word, does remove it.
+		pids, err := j.Processes()
+		if err != nil {
+			return false, err
+		}
+		if len(pids) > 0 {
+			if h.firstLeft(id) {
+				h.logOf(id).Warn("left a cgroup that has processes and was not made by hookhost")
+			}
+			return false, nil
+		}
+	default:
+		return false, err
 	}
 	err = h.remove(ctx, j)
 	switch {
@@ -116,18 +161,6 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	}
 	h.logOf(id).Warn("removed the cgroup of an unknown job")
 	return true, nil
-}
-
-// strangers tells whether a cgroup has processes and no record. Whatever hookhost makes has its record before the first process
-// is in it. OpenPBS's own hook has its jobs at the same place on cgroup v1, and they go on where it is replaced under them. The end
-// of such a job, by pbs_mom's word, does remove it.
-func (h *hook) strangers(j *cgroup.Job) (bool, error) {
-	// That hook may have made none of the directory that has the record.
-	if _, err := j.Record(); !errors.Is(err, unix.ENODATA) && !errors.Is(err, cgroup.ErrNotFound) {
-		return false, nil
-	}
-	pids, err := j.Processes()
-	return len(pids) > 0, err
 }
 
 // firstLeft is true once for each text.

@@ -14,23 +14,17 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// retire has the cgroup say that its job is over.
+// retire has the cgroup say nothing of a job any more.
 func (n *node) retire(id string) {
 	n.t.Helper()
-	j := n.cgroup(id)
-	r, err := j.Record()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	r.Ending = true
-	if err := j.SetRecord(r); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, n.cgroup(id).SetJobMark(cgroup.JobMark{}))
 }
 
-// TestSweepRemovesWhatIsNoJobs has a cgroup 1.srv whose job is over, and a host that does not list it.
+// TestSweepRemovesWhatIsNoJobs has a cgroup 1.srv whose job is over, and a host that does not list
+// it.
 func TestSweepRemovesWhatIsNoJobs(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -41,9 +35,8 @@ func TestSweepRemovesWhatIsNoJobs(t *testing.T) {
 		{"begun by a hook that died", (*node).reboot, true},
 		{"begun by a hook that died, and its record says that the job runs", func(n *node) {
 			n.reboot()
-			if err := n.cgroup("1.srv").SetRecord(cgroup.Record{Begin: &hostapi.Request{Job: n.job("1.srv")}}); err != nil {
-				n.t.Fatal(err)
-			}
+			mark := cgroup.JobMark{Begin: &hostapi.Request{Job: n.job("1.srv")}}
+			must.NoError(n.t, n.cgroup("1.srv").SetJobMark(mark))
 			delete(n.jobs, "1.srv")
 		}, false},
 		{"listed at startup, and the list is older", func(n *node) {
@@ -60,9 +53,7 @@ func TestSweepRemovesWhatIsNoJobs(t *testing.T) {
 		}, false},
 		{"made by hand", func(n *node) {
 			n.do(hostapi.EventEnd, "1.srv")
-			if err := n.cgroup("1.srv").Create(n.limits("2")); err != nil {
-				n.t.Fatal(err)
-			}
+			must.NoError(n.t, n.cgroup("1.srv").Create(n.limits("2")))
 			delete(n.jobs, "1.srv")
 		}, true},
 	}
@@ -93,6 +84,46 @@ func TestSweepRemovesWhatIsNoJobs(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A job that has a record on its cgroup and that the host does not list is reported at startup.
+func TestStartupReportsJobsThatTheHostHasLost(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
+			n.do(hostapi.EventBegin, id, func(req *hostapi.Request) {
+				req.PBS, req.MoMHome = true, "/var/spool/pbs"
+				req.VnodeList = map[string]*hostapi.Vnode{testNode: {Sharing: "default_shared"}}
+			})
+		}
+		n.launch("1.srv")
+		if _, err := n.resize("1.srv", "ncpus=1", "mem=32mb"); err != nil {
+			t.Fatal(err)
+		}
+		n.do(hostapi.EventPostsuspend, "2.srv")
+		delete(n.jobs, "1.srv")
+		delete(n.jobs, "2.srv")
+		n.reboot()
+		out := n.do(hostapi.EventStartup, "")
+		one, two := out.Jobs["1.srv"], out.Jobs["2.srv"]
+		if one == nil || two == nil || out.Jobs["3.srv"] != nil {
+			t.Fatalf("reported %v", out.Jobs)
+		}
+		b := one.Begin
+		if b.Job.ResourceList["mem"] != "32mb" || !b.PBS || b.MoMHome != "/var/spool/pbs" || b.VnodeList != nil ||
+			b.Job.Phase != "" {
+			t.Errorf("begin %+v of job %+v", b, b.Job)
+		}
+		if one.Frozen != nil || two.Frozen == nil || !*two.Frozen {
+			t.Errorf("frozen %v and %v", one.Frozen, two.Frozen)
+		}
+		n.want("1.srv", "2.srv", "3.srv")
+		if len(n.watches) != 3 {
+			t.Errorf("%d jobs are watched", len(n.watches))
+		}
+		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
+			n.do(hostapi.EventEnd, id)
+		}
+	})
 }
 
 // reboot has another hook take the place of one that died.
@@ -146,30 +177,55 @@ func TestSweepStuck(t *testing.T) {
 	})
 }
 
-// A removal that was broken off leaves the directory that has the marks, so what is left is known to be hookhost's.
-func TestSweepRemains(t *testing.T) {
+// A removal that was broken off leaves the directory that has the marks. The job's end, which the
+// host sends again, removes the rest.
+func TestEndOfAHalfRemovedJobRemovesTheRest(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewHybrid, nil)
 	n.do(hostapi.EventBegin, "1.srv")
 	pid := n.launch("1.srv")
-	if err := n.roots.Cgroup.Write("memory/cgroup.procs", fmt.Sprint(pid)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, n.roots.Cgroup.Write("memory/cgroup.procs", fmt.Sprint(pid)))
 	heal := k.Fail("rmdir", "unified/pbs_jobs.service/jobs/1.srv", unix.EIO)
-	if err := n.hook.removeDirs(t.Context(), n.cgroup("1.srv")); err == nil {
+	job := n.jobs["1.srv"]
+	if _, err := n.event(hostapi.EventEnd, "1.srv"); err == nil {
 		t.Fatal("removed")
 	}
 	heal()
-	n.hook.die()
-	n.hook = n.boot()
-	delete(n.jobs, "1.srv")
-	n.do(hostapi.EventStartup, "")
+	job.Phase = hostapi.PhaseExiting
+	n.jobs["1.srv"] = job // the host sends its end again
+	n.restart()
+	n.want("1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
 	n.want()
 	if n.lives(pid) {
 		t.Error("the process lives")
 	}
 }
 
-// What OpenPBS's own hook has made, at the same place on v1, goes on when hookhost comes; its cpus are taken, and its end removes it.
+// A mark that cannot be read says nothing of the cgroup: what is in it goes on.
+func TestSweepLeavesACgroupWhoseMarkCannotBeRead(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv")
+		pid := n.launch("1.srv")
+		n.retire("1.srv")
+		delete(n.jobs, "1.srv")
+		n.reboot()
+		heal := k.Fail("getxattr", "1.srv", unix.EMFILE)
+		for _, e := range []hostapi.Event{hostapi.EventStartup, hostapi.EventPeriodic} {
+			if _, err := n.event(e, ""); !errors.Is(err, unix.EMFILE) {
+				t.Errorf("%s: %v, want %v", e, err, unix.EMFILE)
+			}
+		}
+		if !n.lives(pid) {
+			t.Error("its process is gone")
+		}
+		heal()
+		n.do(hostapi.EventPeriodic, "")
+		n.want()
+	})
+}
+
+// A cgroup that OpenPBS's own hook has made, at the same place on v1, goes on when hookhost comes.
+// Its cpus are taken, and the job's end removes it.
 func TestSweepLeavesStrangers(t *testing.T) {
 	for _, dirs := range [][]string{{"memory", "cpuset"}, {"cpuset"}} {
 		n, k := fakeNode(t, kernfstest.NewV1, nil)
@@ -181,7 +237,11 @@ func TestSweepLeavesStrangers(t *testing.T) {
 			dir += "/pbs_jobs.service/jobid/7.srv"
 			err := n.roots.Cgroup.Mkdir(dir)
 			if strings.HasPrefix(dir, "cpuset") {
-				err = errors.Join(err, n.roots.Cgroup.Write(dir+"/cpuset.cpus", "0"), n.roots.Cgroup.Write(dir+"/cpuset.mems", "0"))
+				err = errors.Join(
+					err,
+					n.roots.Cgroup.Write(dir+"/cpuset.cpus", "0"),
+					n.roots.Cgroup.Write(dir+"/cpuset.mems", "0"),
+				)
 			}
 			if err = errors.Join(err, n.roots.Cgroup.Write(dir+"/cgroup.procs", fmt.Sprint(pid))); err != nil {
 				t.Fatal(err)

@@ -13,13 +13,13 @@ import (
 )
 
 // A process outside of a job may trace one of the job's and hold it in its very end, long after
-// SIGKILL (PTRACE_O_TRACEEXIT, ptrace(2)). It is killed if the job's owner could kill it himself.
-// It may also serve a FUSE file system and not answer (see proc.FUSE), which is aborted if it is the
-// owner's. Others stay. The process that they hold has nothing that the next job needs but devices,
-// so the node stays in service.
+// SIGKILL (PTRACE_O_TRACEEXIT, ptrace(2)). Such a tracer is killed if the job's owner could kill it
+// himself. A process may also serve a FUSE file system and not answer (see proc.HolderKiller),
+// which is aborted if it is the owner's. Others stay. The process that they hold has nothing that
+// the next job needs but devices, so the node stays in service.
 
-// errHeld says that nothing is left of a job but processes that somebody outside holds in their end.
-// It is none of ErrNotEmpty and ErrBusy.
+// errHeld says that nothing is left of a job but processes that somebody outside holds in their
+// end. errHeld is none of ErrNotEmpty and ErrBusy.
 var errHeld = errors.New("a tracer, or a FUSE file system, holds what is left")
 
 const (
@@ -28,7 +28,7 @@ const (
 )
 
 // killAll is j.Kill that ends the owner's tracers and FUSE connections as well that hold up the end
-// of a process of the job. Notes tell of them. It fails with errHeld without waiting until ctx
+// of a process of the job. Notes tell of them. killAll fails with errHeld without waiting until ctx
 // ends.
 func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (result cgroup.KillResult, notes []string, err error) {
 	start := time.Now()
@@ -38,15 +38,13 @@ func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (result cgroup.KillRe
 	}
 	wait := min(beforeTracers, half)
 	result, over, err := killFor(ctx, j, wait)
-	killed, fuse, last := map[hostapi.ProcessID]bool{}, proc.NewFUSE(h.roots.Sys), time.Time{}
+	holders, last := h.holdersOf(j), time.Time{}
 	for ; err != nil && !over && ctx.Err() == nil; _, over, err = killFor(ctx, j, wait) {
-		more, fresh := h.killTracers(j, killed)
-		if fuse.Look(); time.Since(start) >= half { // it may be slow without any malice
-			more = append(more, h.abortFUSE(j, fuse)...)
-		}
+		slow := time.Since(start) >= half // a FUSE file system may be so without any malice
+		more, fresh := h.endHolders(j, holders, slow)
 		notes = append(notes, more...)
 		switch {
-		case fresh || len(more) > 0:
+		case fresh:
 			wait, last = afterTracer, time.Now()
 		case time.Since(last) > beforeTracers && h.traced(j):
 			result.Took = time.Since(start)
@@ -62,7 +60,7 @@ func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (result cgroup.KillRe
 	return result, notes, err
 }
 
-// killFor is j.Kill that lasts no longer than limit. Over tells whether it ended for another
+// killFor is j.Kill that lasts no longer than limit. Over reports whether it ended for another
 // reason.
 func killFor(ctx context.Context, j *cgroup.Job, limit time.Duration) (r cgroup.KillResult, over bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -71,82 +69,55 @@ func killFor(ctx context.Context, j *cgroup.Job, limit time.Duration) (r cgroup.
 	return r, ctx.Err() == nil, err
 }
 
-// mostHeld bounds how many processes notes and errors name.
+// mostHeld bounds how many processes errors name.
 const mostHeld = 10
 
-// killTracers kills the owner's tracers that hold processes of the job. Before has those that were
-// killed already, and fresh tells whether another one was. Notes name the first of them. A tracer
-// that is in another job is a note of that job's too.
-func (h *hook) killTracers(j *cgroup.Job, before map[hostapi.ProcessID]bool) (notes []string, fresh bool) {
-	log := h.logOf(j.ID())
-	r, err := j.Record()
-	if err != nil {
-		return nil, false
+// holdersOf returns what kills the holders of a job's processes.
+func (h *hook) holdersOf(j *cgroup.Job) *proc.HolderKiller {
+	k := &proc.HolderKiller{Procfs: h.roots.Proc, Sysfs: h.roots.Sys, Job: j.ID(), JobOf: h.tree.JobOf}
+	if r, err := j.JobMark(); err == nil {
+		k.UID = r.Begin.Job.Owner.UID
 	}
+	return k
+}
+
+// endHolders ends what holds processes of the job. A tracer that is in another job is a note of
+// that job's too. fresh reports whether anything was ended that was not before.
+func (h *hook) endHolders(j *cgroup.Job, k *proc.HolderKiller, abort bool) (notes []string, fresh bool) {
 	pids, err := j.Processes()
 	if err != nil {
 		return nil, false
 	}
-	killed, err := proc.KillTracers(h.roots.Proc, pids, r.Begin.Job.Owner.UID, j.ID(), h.tree.JobOf)
+	ended, fresh, err := k.End(pids, abort)
 	if err != nil {
-		log.Warn(err)
+		h.logOf(j.ID()).Warn(err)
 	}
-	for _, t := range killed {
-		if before[t.ID()] {
-			continue
-		}
-		before[t.ID()], fresh = true, true
-		if len(before) > mostHeld {
-			continue
-		}
-		log.Warn(t)
-		notes = append(notes, t.String())
-		if t.In != "" && t.In != j.ID() {
-			h.tell(t.In, &hostapi.JobUpdate{Notes: []string{fmt.Sprintf("%v of job %s", t, j.ID())}})
+	for _, e := range ended {
+		h.logOf(j.ID()).Warn(e.Text)
+		notes = append(notes, e.Text)
+		if e.Job != "" {
+			h.tell(e.Job, &hostapi.JobUpdate{Notes: []string{e.Text + " of job " + j.ID()}})
 		}
 	}
 	return notes, fresh
 }
 
-// abortFUSE aborts the owner's connections that have not answered since the kill began, where they
-// may be what a process of the job waits for.
-func (h *hook) abortFUSE(j *cgroup.Job, fuse *proc.FUSE) (notes []string) {
-	r, err := j.Record()
-	if err != nil {
-		return nil
-	}
-	pids, err := j.Processes()
-	if err != nil || !proc.Uninterruptible(h.roots.Proc, pids) {
-		return nil
-	}
-	uid := r.Begin.Job.Owner.UID
-	aborted, err := fuse.Abort(uid)
-	if err != nil {
-		h.logOf(j.ID()).Warn(err)
-	}
-	if len(aborted) == 0 {
-		return nil
-	}
-	text := proc.AbortedText(aborted, uid)
-	h.logOf(j.ID()).Warn(text)
-	return []string{text}
-}
-
-// traced is held where no process waits for a FUSE file system, whose connection may yet be aborted.
+// traced is held where no process waits for a FUSE file system, whose connection may yet be
+// aborted.
 func (h *hook) traced(j *cgroup.Job) bool {
 	pids, err := j.Processes()
 	return err == nil && !proc.Uninterruptible(h.roots.Proc, pids) && proc.AllHeld(h.roots.Proc, pids)
 }
 
-// held tells whether nothing is left of a job that was killed but processes that a tracer or a FUSE
-// file system holds.
+// held reports whether nothing is left of a job that was killed but processes that a tracer or a
+// FUSE file system holds.
 func (h *hook) held(j *cgroup.Job) bool {
 	pids, err := j.Processes()
 	return err == nil && proc.AllHeld(h.roots.Proc, pids)
 }
 
-// heldError is errHeld in place of a kill's error. It takes the memory from what is left: PBS gives
-// that to the next job.
+// heldError is errHeld in place of a kill's error. heldError takes the memory from what is left:
+// PBS gives that to the next job.
 func (h *hook) heldError(j *cgroup.Job, err error) error {
 	pids, listErr := j.Processes()
 	if listErr != nil {

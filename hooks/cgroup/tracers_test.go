@@ -19,6 +19,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/nodestate"
 	"github.com/hookhost/hookhost/internal/proc"
 )
@@ -27,25 +28,8 @@ import (
 func (n *node) startOwned(id string, uid int, what string, args ...string) *proc.Child {
 	n.t.Helper()
 	join := n.do(hostapi.EventLaunch, id).Join
-	outR, outW, err := os.Pipe()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	defer outR.Close()
-	child, err := proc.Start(&proc.Spec{Path: "/proc/self/exe", Args: append([]string{"actor", actorArg, what}, args...),
-		Env: []string{"GOMAXPROCS=1", "GOGC=off"}, Stdout: outW, Stderr: os.Stderr, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}, *join)
-	outW.Close()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(func() {
-		child.Signal(unix.SIGKILL)
-		child.Wait(context.Background())
-	})
-	if line, err := bufio.NewReader(outR).ReadString('\n'); err != nil {
-		n.t.Fatalf("%s: %q: %v", what, line, err)
-	}
-	return child
+	spec := proc.Spec{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	return startSpec(n.t, spec, join, what, args...).child
 }
 
 // tracer starts a process outside of every job that traces pids.
@@ -64,12 +48,8 @@ func (n *node) startTracer(cmd *exec.Cmd) *exec.Cmd {
 	n.t.Helper()
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
+	must.NoError(n.t, cmd.Start())
 	n.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		n.t.Fatalf("tracer: %q: %v", line, err)
@@ -102,7 +82,9 @@ func TestTracerOfTheOwnerIsKilled(t *testing.T) {
 		name  string
 		start func(n *node, pid int) (tracers []*exec.Cmd)
 	}{
-		{"of the first thread", func(n *node, pid int) []*exec.Cmd { return []*exec.Cmd{n.tracer(as(tracedUID), pid)} }},
+		{"of the first thread", func(n *node, pid int) []*exec.Cmd {
+			return []*exec.Cmd{n.tracer(as(tracedUID), pid)}
+		}},
 		{"of another thread", func(n *node, pid int) []*exec.Cmd {
 			threads, err := n.roots.Proc.Numbers(fmt.Sprintf("%d/task", pid))
 			if err != nil || len(threads) < 2 {
@@ -115,9 +97,7 @@ func TestTracerOfTheOwnerIsKilled(t *testing.T) {
 			for range 3 {
 				last := all[len(all)-1].Process.Pid
 				threads, err := n.roots.Proc.Numbers(fmt.Sprintf("%d/task", last))
-				if err != nil {
-					n.t.Fatal(err)
-				}
+				must.NoError(n.t, err)
 				all = append(all, n.tracer(as(tracedUID), threads...))
 			}
 			return all
@@ -167,9 +147,7 @@ func TestTracerInTheOwnersNamespaceIsKilled(t *testing.T) {
 	join := n.do(hostapi.EventLaunch, "1.srv").Join
 	child, err := proc.Start(&proc.Spec{Path: "/usr/bin/unshare", Args: []string{"unshare", "-U", "sleep", "1000"},
 		Credential: &syscall.Credential{Uid: tracedUID, Gid: tracedUID}}, *join)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { child.Signal(unix.SIGKILL); child.Wait(context.Background()) })
 	for {
 		if p, err := proc.Read(n.roots.Proc, child.PID); err != nil || p.Comm == "sleep" {
@@ -178,17 +156,16 @@ func TestTracerInTheOwnersNamespaceIsKilled(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	for _, file := range []string{"uid_map", "gid_map"} {
-		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", child.PID, file), fmt.Appendf(nil, "0 %d 2\n", tracedUID), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/%s", child.PID, file),
+			fmt.Appendf(nil, "0 %d 2\n", tracedUID), 0))
 	}
 	self, err := os.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer self.Close()
-	cmd := exec.Command("nsenter", "-t", strconv.Itoa(child.PID), "-U", "-S", "0", "-G", "0", "setpriv", "--reuid", "1", "--clear-groups",
-		"--inh-caps", "+sys_ptrace", "--ambient-caps", "+sys_ptrace", "/proc/self/fd/3", actorArg, "trace", strconv.Itoa(child.PID))
+	cmd := exec.Command("nsenter", "-t", strconv.Itoa(child.PID), "-U", "-S", "0", "-G", "0", "setpriv", "--reuid", "1",
+		"--clear-groups",
+		"--inh-caps", "+sys_ptrace", "--ambient-caps", "+sys_ptrace", "/proc/self/fd/3", actorArg, "trace",
+		strconv.Itoa(child.PID))
 	cmd.ExtraFiles = []*os.File{self}
 	tracer := n.startTracer(cmd)
 	p, err := proc.Read(n.roots.Proc, tracer.Process.Pid)
@@ -212,7 +189,8 @@ func TestTracerInAnotherJobIsKilled(t *testing.T) {
 	}
 	child := n.startOwned("1.srv", tracedUID, "sleep")
 	tracer := n.startOwned("2.srv", tracedUID, "trace", strconv.Itoa(child.PID))
-	text := fmt.Sprintf("killed pid %d (\"exe\") of uid %d, which traced pid %d and held up its end", tracer.PID, tracedUID, child.PID)
+	text := fmt.Sprintf("killed pid %d (\"exe\") of uid %d, which traced pid %d and held up its end", tracer.PID,
+		tracedUID, child.PID)
 	if notes := n.endsInTime("1.srv"); notes != text {
 		t.Errorf("notes %q", notes)
 	}
@@ -223,8 +201,8 @@ func TestTracerInAnotherJobIsKilled(t *testing.T) {
 	n.want()
 }
 
-// A tracer that the owner could not kill is left alone. It holds no node: the vnodes stay, the next
-// job gets the job's place, and the cgroup goes when the tracer does.
+// A tracer that the owner could not kill is left alone. The tracer holds no node: the vnodes stay,
+// the next job gets the job's place, and the cgroup goes when the tracer does.
 func TestTracerOfAnotherUserTakesNoNodeOffline(t *testing.T) {
 	n := realNode(t, slowKill)
 	n.kept = nodestate.Dir(t.TempDir())
@@ -261,6 +239,6 @@ func TestTracerOfAnotherUserTakesNoNodeOffline(t *testing.T) {
 	}
 	tracer.Process.Kill()
 	tracer.Wait()
-	n.do(hostapi.EventPeriodic, "")
+	n.do(hostapi.EventEnd, "1.srv") // the host sends it again
 	n.want()
 }

@@ -10,8 +10,9 @@ import (
 // maxLockWait is how long an event waits for the tree's lock, which others hold for milliseconds.
 const maxLockWait = 20 * time.Second
 
-// lock takes the tree's lock, under which cgroups are chosen, made and marked as one step. It gives up well before the event's alarm,
-// at which the host would end this program: who holds the lock for so long is out of order, not this node.
+// lock takes the tree's lock, under which cgroups are chosen, made and marked as one step. The wait
+// ends well before the event's alarm, at which the host would end this program. A holder that has
+// the lock for so long is out of order, not this node.
 func (h *hook) lock(ctx context.Context) (unlock func(), err error) {
 	wait := maxLockWait
 	if alarm, ok := ctx.Deadline(); ok {
@@ -49,8 +50,8 @@ func (l *treeLock) release() {
 	}
 }
 
-// again takes the lock where it is not held, also after the event's alarm: what was begun is to be brought to an end. Others
-// hold it for about a millisecond at a time.
+// again takes the lock where it is not held, also after the event's alarm: what was begun is to be
+// brought to an end. Others hold it for about a millisecond at a time.
 func (l *treeLock) again(ctx context.Context) error {
 	if l.unlock != nil {
 		return nil

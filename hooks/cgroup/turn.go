@@ -7,15 +7,16 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// turns gives each job to one event at a time. The host sends a job's own events one after the other, but
-// exechost_startup and exechost_periodic come beside them and look at all jobs. The zero value is ready for use.
+// turns gives each job to one event at a time. The host sends a job's own events one after the
+// other, but exechost_startup and exechost_periodic come beside them and look at all jobs. The zero
+// value is ready for use.
 type turns struct {
 	mu    sync.Mutex
 	taken map[string]chan struct{} // by job id; closed when the turn is over
 }
 
-// take waits for the job's turn. It fails with KindBusy when ctx ends first.
-func (t *turns) take(ctx context.Context, id string) (release func(), err error) {
+// wait waits for the job's turn. The error is of KindBusy when ctx ends first.
+func (t *turns) wait(ctx context.Context, id string) (release func(), err error) {
 	for {
 		release, over := t.try(id)
 		if release != nil {
@@ -29,7 +30,8 @@ func (t *turns) take(ctx context.Context, id string) (release func(), err error)
 	}
 }
 
-// try takes the job's turn if it is free. Else release is nil, and over is closed when to try again.
+// try takes the job's turn if it is free. Else release is nil, and over is closed when to try
+// again.
 func (t *turns) try(id string) (release func(), over <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"time"
 
@@ -10,32 +9,48 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// Where a report's mem comes from.
+// A report's mem comes from one of these.
 const (
 	memSampled    = "anonymous and shared memory, sampled when use changed"
 	memCgroupPeak = "cgroup peak, page cache included"
 )
 
-// measure reads what the job has used so far, for the report and as the kernel has it. With an error it still returns
-// what could be read; u is nil when the job has no cgroup any more.
+// measure reads what the job has used so far, for the report and as the kernel has it. With an
+// error it still returns what could be read; u is nil when the job has no cgroup any more.
 func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters cgroup.Usage, err error) {
 	counters, err = j.Usage()
 	if errors.Is(err, cgroup.ErrNotFound) {
 		return nil, counters, nil
 	}
+	attached, _ := j.Attached()
 	u = &hostapi.HostUsage{
-		CPUs: s.CPUs, Mems: s.Mems, NCPUs: s.NCPUs, ProcessesAttached: s.Attached,
-		CPUTSeconds: seconds(counters.CPU), UserSeconds: seconds(counters.User), SystemSeconds: seconds(counters.System),
-		MemBytes: counters.MemPeak, VmemBytes: counters.MemSwapPeak, CgroupPeakBytes: counters.CgroupPeak,
-		MemLimitBytes: counters.MemLimit, OOMKills: counters.OOMKills, PidsPeak: counters.PidsPeak,
-		MajorFaults: counters.MajorFaults, ThrottledSeconds: seconds(counters.Throttled), Pressure: pressure(counters),
+		NCPUs:             s.NCPUs,
+		ProcessesAttached: attached,
+		CPUTSeconds:       seconds(counters.CPU),
+		UserSeconds:       seconds(counters.User),
+		SystemSeconds:     seconds(counters.System),
+		MemBytes:          counters.MemPeak,
+		VmemBytes:         counters.MemSwapPeak,
+		CgroupPeakBytes:   counters.CgroupPeak,
+		MemLimitBytes:     counters.MemLimit,
+		OOMKills:          counters.OOMKills,
+		PidsPeak:          counters.PidsPeak,
+		MajorFaults:       counters.MajorFaults,
+		ThrottledSeconds:  seconds(counters.Throttled),
+		Pressure:          pressure(counters),
 	}
 	if n := counters.OOMKills; n != nil && *n > 0 {
 		t := h.told(j)
 		u.OOMKills = t.killed(*n)
 	}
+	if s.Limits != nil {
+		u.CPUs, u.Mems = s.Limits.CPUs.String(), s.Limits.Mems.String()
+	}
 	if !h.policy.kernelLimitsMem() {
-		u.MemLimitBytes = s.MemLimit
+		u.MemLimitBytes = nil
+		if s.Limits != nil {
+			u.MemLimitBytes = s.Limits.Mem
+		}
 	}
 	if h.policy.Hugetlb.Enabled { // the server may not know hpmem elsewhere
 		u.HugetlbPeakBytes = counters.HugetlbPeak
@@ -50,14 +65,14 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 		ranks, ranksErr := h.ranksUsed(j)
 		u.Ranks, err = ranks, errors.Join(err, ranksErr)
 	}
-	if u.CPUs == "" { // begin did not run here
+	if u.CPUs == "" { // the parent's
 		err = errors.Join(err, h.placeOf(j, u))
 	}
 	return u, counters, err
 }
 
-// settleMem makes the best of a job that nobody has sampled until its end. Before that, a peak with page cache must not
-// become the job's: reports keep the greatest value.
+// settleMem makes the best of a job that nobody has sampled until its end. Before that, a peak with
+// page cache must not become the job's: reports keep the greatest value.
 func settleMem(u *hostapi.HostUsage) {
 	if u.MemBytes == nil && u.CgroupPeakBytes != nil {
 		u.MemBytes, u.MemSource = u.CgroupPeakBytes, memCgroupPeak
@@ -102,14 +117,10 @@ func seconds(d *time.Duration) *float64 {
 	return &s
 }
 
-// resourcesUsed is this host's share for MoM. walltime is MoM's own. A sister may have processes
-// that were attached and none that was launched: there the job's time counts from its begin.
-func resourcesUsed(u *hostapi.HostUsage, s state) hostapi.Resources {
-	var wall time.Duration
-	if start := cmp.Or(s.LaunchedMicros, s.BegunMicros); start != 0 {
-		wall = time.Duration(sinceBoot()-start)*time.Microsecond - s.suspended()
-	}
-	r := usage.Resources(u, wall)
+// resourcesUsed is this host's share for MoM of a job that has run for elapsed, as the host counts.
+// walltime is MoM's own.
+func resourcesUsed(u *hostapi.HostUsage, elapsed time.Duration) hostapi.Resources {
+	r := usage.Resources(u, elapsed)
 	delete(r, "walltime")
 	return r
 }

@@ -16,9 +16,10 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// What PBS is told of this host at exechost_startup, in resources_available of its vnodes (openpbs pbs_cgroups.PY,
-// create_vnodes). It comes from the same figures that begin decides by: a job that asks for all that a vnode has is taken,
-// on a host without other jobs and beside jobs that ask for no more than the other vnodes have.
+// At exechost_startup PBS gets resources_available of this host's vnodes (openpbs pbs_cgroups.PY,
+// create_vnodes). The figures are those that begin decides by. So a job that asks for all that a
+// vnode has is accepted on a host without other jobs. The same holds beside jobs that ask for no
+// more than the other vnodes have.
 
 // offer is what a vnode has for jobs; bytes but for ncpus.
 type offer struct {
@@ -29,7 +30,8 @@ type offer struct {
 
 func (o offer) resources() hostapi.Resources {
 	r := hostapi.Resources{
-		"ncpus": strconv.Itoa(o.ncpus), "mem": pbs.Size(o.mem).KB(), "vmem": pbs.Size(o.vmem).KB(), "hpmem": pbs.Size(o.hpmem).KB(),
+		"ncpus": strconv.Itoa(o.ncpus), "mem": pbs.Size(o.mem).KB(), "vmem": pbs.Size(o.vmem).KB(),
+		"hpmem": pbs.Size(o.hpmem).KB(),
 	}
 	if o.cgswap {
 		r["cgswap"] = pbs.Size(o.vmem - o.mem).KB()
@@ -52,9 +54,11 @@ func hugeByNUMA(sys *kernfs.FS, node *topology.Node, all topology.HugePages) (ma
 	return by, nil
 }
 
-// vnodes returns the natural vnode, name, and with vnode_per_numa_node one for each NUMA node that has anything to give;
-// the natural one then has nothing, so that nothing is given away twice. known is what PBS knows of them.
-func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string, known map[string]*hostapi.Vnode) map[string]*hostapi.Vnode {
+// vnodes returns the natural vnode, name, and with vnode_per_numa_node one for each NUMA node that
+// has anything to give. The natural one then has nothing, so that nothing is given away twice.
+// known is what PBS knows of them.
+func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string,
+	known map[string]*hostapi.Vnode) map[string]*hostapi.Vnode {
 	sharing := ""
 	if natural := known[name]; natural != nil {
 		sharing = natural.Sharing
@@ -91,24 +95,28 @@ func (p *policy) offer(h host) offer {
 	return p.offered(h, h.cpus, p.memTotal(h.node), p.swapTotal(h.node), p.hugeOffered(h))
 }
 
-// numaOffer is what a NUMA node has for jobs. What is reserved of the host's memory and all of its swap is shared out by the
-// size of the nodes' memory.
+// numaOffer is what a NUMA node has for jobs. The reserve of the host's memory and all of its swap
+// are shared out by the size of the nodes' memory.
 func (p *policy) numaOffer(h host, huge map[int]int64, n topology.NUMANode) offer {
 	var sum int64
 	for _, o := range h.node.NUMA {
 		sum += o.MemTotal
 	}
-	// The nodes' figures need not add up to the host's: a kernel may count in one what it leaves out in the other.
+	// The nodes' figures need not add up to the host's: a kernel may count in one what it leaves
+	// out in the other.
 	sum = max(sum, h.node.MemTotal)
 	return p.offered(h, cpusOf(h.node, n.ID).Intersect(h.cpus), proRata(p.memTotal(h.node), n.MemTotal, sum),
-		proRata(p.swapTotal(h.node), n.MemTotal, sum), proRata(p.hugeOffered(h), huge[n.ID], h.hugePages.Total[h.hugePages.Default]))
+		proRata(p.swapTotal(h.node), n.MemTotal, sum),
+		proRata(p.hugeOffered(h), huge[n.ID], h.hugePages.Total[h.hugePages.Default]))
 }
 
-// offered makes an offer of what begin would give away. What is hidden makes up for roundings on the way through PBS.
+// offered makes an offer of what begin would give away. A hidden part makes up for roundings on the
+// way through PBS.
 func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer {
 	const mb = 1 << 20
 	down := func(n int64) int64 { return max(0, n) / mb * mb }
-	o := offer{ncpus: p.countCPUs(h, cpus), mem: down(mem - int64(p.Memory.Hidden)), hpmem: huge - huge%max(h.hugePages.Default, mb)}
+	o := offer{ncpus: p.countCPUs(h, cpus), mem: down(mem - int64(p.Memory.Hidden)),
+		hpmem: huge - huge%max(h.hugePages.Default, mb)}
 	o.cgswap = p.tellsCgswap()
 	o.vmem = o.mem // where swap does not count, memory is all there is
 	if p.Memsw.Enabled && h.hasMemsw {
@@ -118,14 +126,15 @@ func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer
 	return o
 }
 
-// tellsCgswap tells whether PBS is told of swap apart.
+// tellsCgswap reports whether PBS is told of swap apart.
 func (p *policy) tellsCgswap() bool { return p.Memsw.Enabled && p.Memsw.ManageCgswap }
 
 // countCPUs returns the greatest ncpus that a job can have of cpus while no other job is there.
 func (p *policy) countCPUs(h host, cpus kernfs.IDSet) int {
 	cpus = cpus.Minus(p.exclude)
 	_, err := placement.Place(h.node, placement.Request{
-		NCPUs: cpus.Len() + 1, Allowed: cpus, UseHyperthreads: p.Cpuset.UseHyperthreads, NCPUsAreCores: p.Cpuset.NCPUsAreCores,
+		NCPUs: cpus.Len() + 1, Allowed: cpus, UseHyperthreads: p.Cpuset.UseHyperthreads,
+		NCPUsAreCores: p.Cpuset.NCPUsAreCores,
 	})
 	if short, ok := errors.AsType[*placement.ShortageError](err); ok {
 		return int(short.Have)
@@ -133,7 +142,8 @@ func (p *policy) countCPUs(h host, cpus kernfs.IDSet) int {
 	return 0
 }
 
-// cpusOf returns the cpus of the cores that begin in a NUMA node, which is how placement counts them.
+// cpusOf returns the cpus of the cores that begin in a NUMA node, which is how placement counts
+// them.
 func cpusOf(n *topology.Node, numa int) kernfs.IDSet {
 	var cpus kernfs.IDSet
 	for _, c := range n.CPUs {
@@ -144,8 +154,8 @@ func cpusOf(n *topology.Node, numa int) kernfs.IDSet {
 	return cpus
 }
 
-// hugeOffered is the part of the huge pages of the default size that PBS is told of. Nothing where they are not limited:
-// they would be promised to several jobs.
+// hugeOffered is the part of the huge pages of the default size that PBS is told of. Nothing where
+// they are not limited: they would be promised to several jobs.
 func (p *policy) hugeOffered(h host) int64 {
 	if !p.Hugetlb.Enabled || h.hugePages.Default == 0 {
 		return 0
@@ -163,7 +173,8 @@ func proRata(total, part, whole int64) int64 {
 	return int64(n)
 }
 
-// ownVnodes returns the names of all vnodes of this host: those that PBS knows, and those that startup told it of.
+// ownVnodes returns the names of all vnodes of this host: those that PBS knows, and those that
+// startup told it of.
 func (p *policy) ownVnodes(node *topology.Node, name string, known map[string]*hostapi.Vnode) []string {
 	names := map[string]bool{name: true}
 	for v := range known {

@@ -13,13 +13,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/placement"
 	"github.com/hookhost/hookhost/internal/topology"
@@ -27,20 +26,23 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/vnodes.golden")
 
-// machines are what vnodes are published of: a 2 x 2 x 2 machine and the fixtures of internal/topology.
+// machines are what vnodes are published of: a 2 x 2 x 2 machine and the fixtures of
+// internal/topology.
 func machines(t testing.TB) map[string]kernfs.Roots {
 	all := map[string]kernfs.Roots{
-		"two-sockets-two-cores-two-threads": kernfstest.NewV2(kernfstest.On(kernfstest.Machine{CPUs: 8, Threads: 2, NUMA: 2, Mem: 16 << 30, Swap: 2 << 30})).Roots(),
+		"two-sockets-two-cores-two-threads": kernfstest.NewV2(kernfstest.On(kernfstest.Machine{CPUs: 8, Threads: 2,
+			NUMA: 2, Mem: 16 << 30, Swap: 2 << 30})).Roots(),
 	}
-	for _, name := range []string{"linux618-2cpu", "memory-only", "memoryless", "no-numa", "no-topology", "offline-cpus", "sparse", "twelve-nodes",
+	for _, name := range []string{"linux618-2cpu", "memory-only", "memoryless", "no-numa", "no-topology",
+		"offline-cpus", "sparse", "twelve-nodes",
 		"two-sockets-ht", "huge-pages"} {
 		all[name] = fixture(t, name)
 	}
 	return all
 }
 
-// fixture is a machine of internal/topology. Nothing of it is this machine's, so where the program of the tests was taken
-// without the source tree, the tests that need it run elsewhere.
+// fixture is a machine of internal/topology. Nothing of it is this machine's. If the program of the
+// tests was taken without the source tree, the tests that need it run elsewhere.
 func fixture(t testing.TB, name string) kernfs.Roots {
 	t.Helper()
 	const dir = "../../internal/topology/testdata/"
@@ -53,9 +55,7 @@ func fixture(t testing.TB, name string) kernfs.Roots {
 func hostOf(t testing.TB, roots kernfs.Roots, p *policy) (host, map[int]int64) {
 	t.Helper()
 	node, err := topology.Scan(roots)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	h := host{node: node, cpus: node.Online, hasMemsw: true, hasPids: true}
 	for _, n := range node.NUMA {
 		if n.HasMemory {
@@ -68,18 +68,14 @@ func hostOf(t testing.TB, roots kernfs.Roots, p *policy) (host, map[int]int64) {
 		}
 	}
 	huge, err := hugeByNUMA(roots.Sys, node, h.hugePages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return h, huge
 }
 
 func policyOf(t testing.TB, edit func(*config.File)) *policy {
 	t.Helper()
 	p, err := newPolicy(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if edit != nil {
 		edit(&p.File)
 	}
@@ -101,7 +97,8 @@ func TestVnodesGolden(t *testing.T) {
 		}{
 			{"as it comes", func(*config.File) {}},
 			{"hyperthreads", func(f *config.File) { f.Cpuset.UseHyperthreads = true }},
-			{"hyperthreads, ncpus are cores", func(f *config.File) { f.Cpuset.UseHyperthreads, f.Cpuset.NCPUsAreCores = true, true }},
+			{"hyperthreads, ncpus are cores",
+				func(f *config.File) { f.Cpuset.UseHyperthreads, f.Cpuset.NCPUsAreCores = true, true }},
 			{"a vnode a NUMA node, 10% and 1gb reserved, cpu 0 excluded, huge pages", func(f *config.File) {
 				f.Vnodes.PerNUMANode, f.Cpuset.ExcludeCPUs, f.Hugetlb.Enabled = true, "0", true
 				f.Memory.ReservePercent, f.Memory.ReserveAmount = 10, pbs.Size(gib)
@@ -111,28 +108,25 @@ func TestVnodesGolden(t *testing.T) {
 			h, huge := hostOf(t, all[name], p)
 			fmt.Fprintf(&b, "%s: %s\n", name, c.name)
 			vnodes := p.vnodes(h, huge, "n1", "fat", map[string]*hostapi.Vnode{"n1": {Sharing: "default_shared"}})
-			for _, v := range slices.SortedFunc(maps.Keys(vnodes), func(a, b string) int { return len(a)*1000 - len(b)*1000 + strings.Compare(a, b) }) {
+			for _, v := range slices.SortedFunc(maps.Keys(vnodes),
+				func(a, b string) int { return len(a)*1000 - len(b)*1000 + strings.Compare(a, b) }) {
 				r := vnodes[v].ResourcesAvailable
-				fmt.Fprintf(&b, "  %-7s ncpus %2s  mem %11s  vmem %11s  hpmem %9s  vntype %s %s\n", v, r["ncpus"], r["mem"], r["vmem"], r["hpmem"], r["vntype"], vnodes[v].Sharing)
+				fmt.Fprintf(&b, "  %-7s ncpus %2s  mem %11s  vmem %11s  hpmem %9s  vntype %s %s\n", v, r["ncpus"],
+					r["mem"], r["vmem"], r["hpmem"], r["vntype"], vnodes[v].Sharing)
 			}
 		}
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.NoError(t, err)
+	must.Equal(t, "", string(want), b.String())
 }
 
-// TestVnodesAreTaken: a job that asks for exactly what a vnode has is taken, and so are jobs that ask for all that every vnode has, at
-// the same time; one more cpu is not. Whatever the configuration.
+// TestVnodesAreTaken: a job that asks for exactly what a vnode has is taken. So are jobs that ask
+// for all that every vnode has, at the same time; one more cpu is not. The same holds for each
+// configuration.
 func TestVnodesAreTaken(t *testing.T) {
 	all := machines(t)
 	names := slices.Sorted(maps.Keys(all))
@@ -141,19 +135,21 @@ func TestVnodesAreTaken(t *testing.T) {
 		name := names[r.IntN(len(names))]
 		p := policyOf(t, func(f *config.File) {
 			f.Vnodes.PerNUMANode = r.IntN(3) > 0
-			f.Cpuset.UseHyperthreads, f.Cpuset.NCPUsAreCores, f.Cpuset.MemFences = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
+			f.Cpuset.UseHyperthreads, f.Cpuset.NCPUsAreCores, f.Cpuset.MemFences = r.IntN(2) == 0, r.IntN(2) == 0,
+				r.IntN(2) == 0
 			f.Cpuset.ExcludeCPUs = []string{"", "0", "1-2", "0,3,8"}[r.IntN(4)]
 			f.Memory.ReservePercent, f.Memsw.ReservePercent = float64(r.IntN(100)), r.Float64()*100
 			f.Memory.ReserveAmount, f.Memory.Hidden = pbs.Size(r.Int64N(4*gib)), pbs.Size(r.Int64N(64*mib))
 			f.Memsw.ReserveAmount, f.Memsw.Hidden = pbs.Size(r.Int64N(gib)), pbs.Size(r.Int64N(64*mib))
-			f.Hugetlb.Enabled, f.Hugetlb.ReservePercent, f.Hugetlb.Hidden = r.IntN(2) == 0, r.Float64()*100, pbs.Size(r.Int64N(4*mib))
+			f.Hugetlb.Enabled, f.Hugetlb.ReservePercent, f.Hugetlb.Hidden = r.IntN(2) == 0, r.Float64()*100,
+				pbs.Size(r.Int64N(4*mib))
 			f.Memsw.Enabled = r.IntN(2) == 0
 		})
 		h, huge := hostOf(t, all[name], p)
 		vnodes := p.vnodes(h, huge, testNode, "", nil)
 		var others []holding
 		for _, v := range slices.Sorted(maps.Keys(vnodes)) {
-			// What PBS gives: nothing of what a vnode has nothing of.
+			// PBS gives nothing of what a vnode has nothing of.
 			chunk := "(" + v
 			ncpus, _ := strconv.Atoi(vnodes[v].ResourcesAvailable["ncpus"])
 			resources := 0
@@ -163,7 +159,8 @@ func TestVnodesAreTaken(t *testing.T) {
 					resources++
 				}
 			}
-			if mem, err := pbs.ParseSize(vnodes[v].ResourcesAvailable["mem"]); err != nil || resources == 0 || 0 < mem && int64(mem) < leastMem {
+			if mem, err := pbs.ParseSize(vnodes[v].ResourcesAvailable["mem"]); err != nil || resources == 0 ||
+				0 < mem && int64(mem) < leastMem {
 				continue
 			}
 			a := askFrom(t, chunk+")")
@@ -190,9 +187,7 @@ func TestVnodesAreTaken(t *testing.T) {
 func askFrom(t testing.TB, execVnode string) ask {
 	t.Helper()
 	a, err := askOf(&hostapi.Job{ID: "1", ExecVnode: execVnode}, testNode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return a
 }
 
@@ -205,8 +200,9 @@ func TestVnodesPlaceJobs(t *testing.T) {
 		{"(node1[3]:ncpus=1)", "3", "3", ""},
 		{"(node1[11]:ncpus=1+node1[2]:ncpus=1)", "2,11", "2,11", ""},
 		{"(node1[10]:ncpus=1:mem=1gb)+(node1[1]:mem=1gb)", "10", "1,10", ""},
-		{"(node1[0]:ncpus=1)+(node1[1]:ncpus=1)+(node1[2]:ncpus=1)+(node1[3]:ncpus=1)+(node1[4]:ncpus=1)+(node1[6]:ncpus=1)+" +
-			"(node1[7]:ncpus=1)+(node1[8]:ncpus=1)+(node1[9]:ncpus=1)+(node1[11]:ncpus=1)", "0-4,6-9,11", "0-4,6-9,11", ""},
+		{"(node1[0]:ncpus=1)+(node1[1]:ncpus=1)+(node1[2]:ncpus=1)+(node1[3]:ncpus=1)+(node1[4]:ncpus=1)+" +
+			"(node1[6]:ncpus=1)+(node1[7]:ncpus=1)+(node1[8]:ncpus=1)+(node1[9]:ncpus=1)+(node1[11]:ncpus=1)",
+			"0-4,6-9,11", "0-4,6-9,11", ""},
 		{"(node1[3]:ncpus=2)", "", "", "NUMA node 3: ncpus requested (2) exceeds ncpus available (1)"},
 		{"(node1[12]:ncpus=1)", "", "", "exec_vnode names NUMA node 12, which this host has not"},
 		{"(node1[3]:ncpus=1)+(node1:ncpus=1)", "0,3", "0,3", ""},
@@ -237,26 +233,28 @@ func TestVnodesPlaceJobs(t *testing.T) {
 	}
 }
 
-// TestStartupPublishes: exechost_startup tells PBS of its vnodes, with the vntype that the node has kept.
+// TestStartupPublishes: exechost_startup tells PBS of its vnodes, with the vntype that the node has
+// kept.
 func TestStartupPublishes(t *testing.T) {
 	onFakes(t, func(f *config.File) { f.Vnodes.PerNUMANode = true }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		out := n.do(hostapi.EventStartup, "", func(r *hostapi.Request) {
-			r.VnodeList = map[string]*hostapi.Vnode{testNode: {ResourcesAvailable: hostapi.Resources{"vntype": "gpu", "ncpus": "8"}}}
+			r.VnodeList = map[string]*hostapi.Vnode{testNode: {ResourcesAvailable: hostapi.Resources{"vntype": "gpu",
+				"ncpus": "8"}}}
 		})
-		if names := slices.Sorted(maps.Keys(out.Vnodes)); !slices.Equal(names, []string{testNode, testNode + "[0]", testNode + "[1]"}) {
+		if names := slices.Sorted(maps.Keys(out.Vnodes)); !slices.Equal(names,
+			[]string{testNode, testNode + "[0]", testNode + "[1]"}) {
 			t.Fatalf("vnodes %v", names)
 		}
 		natural, first := out.Vnodes[testNode].ResourcesAvailable, out.Vnodes[testNode+"[0]"].ResourcesAvailable
 		want := hostapi.Resources{"ncpus": "0", "mem": "0kb", "vmem": "0kb", "hpmem": "0kb", "vntype": "gpu"}
-		if diff := cmp.Diff(want, natural); diff != "" {
-			t.Errorf("natural vnode: -want +got:\n%s", diff)
-		}
+		must.Equal(t, "natural vnode", want, natural)
 		if first["ncpus"] != "2" || first["vntype"] != "gpu" {
 			t.Errorf("%v", first)
 		}
-		// What it says is what begin takes.
+		// A begin takes what the vnode offers.
 		n.do(hostapi.EventBegin, "1", func(r *hostapi.Request) {
-			r.Job.ExecVnode = "(" + testNode + "[1]:ncpus=2:mem=" + out.Vnodes[testNode+"[1]"].ResourcesAvailable["mem"] + ")"
+			vnode := testNode + "[1]"
+			r.Job.ExecVnode = "(" + vnode + ":ncpus=2:mem=" + out.Vnodes[vnode].ResourcesAvailable["mem"] + ")"
 		})
 		l, err := n.cgroup("1").Limits("cpuset")
 		if err != nil || !l.CPUs.Equal(kernfs.IDs(2, 3)) {

@@ -33,10 +33,11 @@ type walked struct {
 	attached  int
 }
 
-// TestWalk takes a few hundred random steps, among them crashes of the hook, and checks after each: exactly the jobs that
-// live have cgroups, their cpus are disjoint and as many as asked for, their processes live until epilogue, and what
-// they have used never becomes less (for mem, as long as one hook watches).
-func TestWalk(t *testing.T) {
+// TestRandomWalkKeepsJobsApart takes a few hundred random steps, among them crashes of the hook,
+// and checks after each. Exactly the jobs that live have cgroups. Their cpus are disjoint and as
+// many as asked for, and their processes live until epilogue. Their usage never becomes less (for
+// mem, as long as one hook watches).
+func TestRandomWalkKeepsJobsApart(t *testing.T) {
 	for _, f := range fakes {
 		for seed := range uint64(4) {
 			t.Run(fmt.Sprintf("%s/%d", f.name, seed), func(t *testing.T) {
@@ -56,7 +57,10 @@ func TestWalk(t *testing.T) {
 
 func (w *walker) step() {
 	id := fmt.Sprintf("%d.srv", w.rnd.IntN(5))
-	steps := []func(id string){w.beginJob, w.launchJob, w.attach, w.use, w.periodic, w.epilogue, w.end, w.crash, w.staleList}
+	steps := []func(id string){
+		w.beginJob, w.launchJob, w.attach, w.use,
+		w.periodic, w.epilogue, w.end, w.crash, w.staleList,
+	}
 	steps[w.rnd.IntN(len(steps))](id)
 }
 

@@ -20,12 +20,13 @@ import (
 //	fpga=1                                a device of the configuration
 //	blocks=1                              a part of the host
 //
-// exec_vnode has of these what PBS counts. What are texts (gpu_model, gpu_mem, gpus) PBS compares with the vnode and leaves
-// out (openpbs scheduler, create_execvnode), so they are looked for in schedselect too, whose chunks come in the same order.
+// exec_vnode has of these what PBS counts. PBS compares texts (gpu_model, gpu_mem, gpus) with the
+// vnode and leaves them out (openpbs scheduler, create_execvnode). So they are looked for in
+// schedselect too, whose chunks come in the same order.
 
-// wantsOf returns the devices that the chunks of host node ask for; resources are those of configured devices. What is wanted
-// several times is one want with the sum. gpu_model and gpu_mem without ngpus ask for no device: they chose the node. Errors are
-// the job's and name resource and value.
+// wantsOf returns the devices that the chunks of host node ask for; resources are those of
+// configured devices. Equal wants are one with the sum. gpu_model and gpu_mem without ngpus ask for
+// no device: they chose the node. Errors are the job's and name resource and value.
 func wantsOf(chunks []pbs.VnodeChunk, job *hostapi.Job, node string, resources []string) ([]placement.Want, error) {
 	var asks []*gpuAsk
 	var sum wantSum
@@ -96,8 +97,8 @@ func (s *wantSum) addCounts(resources map[string]string, configured []string, a 
 	return nil
 }
 
-// addGPUs adds what a asks for. Where it has both ngpus and gpus, gpus says which of the ngpus they are; the one item that has no count
-// is the rest of them.
+// addGPUs adds what a asks for. If it has both ngpus and gpus, gpus says which of the ngpus they
+// are. The one item that has no count is the rest of them.
 func (s *wantSum) addGPUs(a gpuAsk) error {
 	items, err := parseGPUs(a.texts["gpus"])
 	rest := a.ngpus
@@ -130,7 +131,8 @@ func (s *wantSum) addGPUs(a gpuAsk) error {
 	return s.add(w)
 }
 
-// counted gives each of items a count and returns what is left of ngpus, which is 0 where nobody asked for any.
+// counted gives each of items a count and returns what is left of ngpus, which is 0 where nobody
+// asked for any.
 func counted(items []placement.Want, ngpus int) ([]placement.Want, int, error) {
 	sum, open := 0, 0
 	for _, w := range items {
@@ -178,7 +180,8 @@ func (s *wantSum) add(w placement.Want) error {
 		return nil
 	}
 	if len(s.wants) == mostWants {
-		return resourceErr(w.Resource, strconv.Itoa(w.Count), fmt.Errorf("a job may want %d kinds of devices, and this is one more", mostWants))
+		err := fmt.Errorf("a job may want %d kinds of devices, and this is one more", mostWants)
+		return resourceErr(w.Resource, strconv.Itoa(w.Count), err)
 	}
 	if s.at == nil {
 		s.at = map[string]int{}

@@ -9,8 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// watch is a goroutine that follows a job's memory. It sleeps until the kernel has something to say, unless the job has
-// bounds that the kernel knows nothing of (enforce).
+// watch is a goroutine that follows a job's memory. The beat samples for it.
 type watch struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -78,7 +77,8 @@ func (h *hook) resized(id string) {
 	}
 }
 
-// stopWatch has the job's watch end soon: it may be in the middle of a system call that takes milliseconds.
+// stopWatch has the job's watch end soon: it may be in the middle of a system call that takes
+// milliseconds.
 func (h *hook) stopWatch(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// ExecjobBegin puts the filter on the job's cgroup, whether or not the job was given any device, and writes what container
-// runtimes and the DCGM exporter read. Nobody is asked for anything: the grant and the inventory are there.
+// ExecjobBegin puts the filter on the job's cgroup, whether or not the job was given any device.
+// Container runtimes and the DCGM exporter get their files. No driver is asked for anything: the
+// grant and the inventory are there.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, g, err := h.granted(req)
 	if err != nil {
@@ -22,7 +23,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	if g == nil {
 		return nil, noGrant(j)
 	}
-	if err := outdated(g, h.stock.current()); err != nil {
+	if err := outdated(g, h.keeper.current()); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindBusy, "job %s: %w", j.ID(), err)
 	}
 	if g, err = h.confine(ctx, j); err != nil {
@@ -37,11 +38,14 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 }
 
 func noGrant(j *cgroup.Job) error {
-	return hostapi.Errorf(hostapi.KindNode, "job %s: its cgroup does not say what devices it was given: hook cgroup must run before hook devices, with devices enabled", j.ID())
+	return hostapi.Errorf(hostapi.KindNode,
+		"job %s: its cgroup does not say what devices it was given: hook cgroup must run before hook devices, "+
+			"with devices enabled", j.ID())
 }
 
-// outdated refuses a grant of what is not there, or has other numbers than it had: drivers get most of theirs anew at each boot,
-// and hook cgroup may have decided by the inventory of the last one. The numbers may be another device's by now.
+// outdated refuses a grant of what is not there, or has other numbers than it had. Drivers get most
+// numbers anew at each boot. Hook cgroup may have decided by the inventory of the last one, so the
+// numbers may be another device's by now.
 func outdated(g *inventory.Grant, inv *inventory.Inventory) error {
 	if inv == nil {
 		if len(g.Devices) > 0 {
@@ -53,7 +57,8 @@ func outdated(g *inventory.Grant, inv *inventory.Inventory) error {
 	for _, d := range g.Devices {
 		i := slices.IndexFunc(inv.Devices, func(e topology.Device) bool { return e.ID == d.ID })
 		if i < 0 || !slices.Equal(inv.Devices[i].Nodes, d.Nodes) {
-			return fmt.Errorf("the devices of this host have changed: it was given %s %s as it was before", d.Resource, d.ID)
+			return fmt.Errorf("the devices of this host have changed: it was given %s %s as it was before", d.Resource,
+				d.ID)
 		}
 		shared = append(shared, inv.Shared[d.Vendor]...)
 	}
@@ -65,8 +70,9 @@ func outdated(g *inventory.Grant, inv *inventory.Inventory) error {
 	return nil
 }
 
-// ExecjobResize makes the filter follow what the job holds now: hook cgroup has put it on the cgroup. What the job holds open
-// stays open: no kernel takes that away. A job that began before devices were enabled is left alone.
+// ExecjobResize makes the filter follow what the job holds now: hook cgroup has put it on the
+// cgroup. A device that the job holds open stays open: no kernel takes that away. A job that began
+// before devices were enabled is left alone.
 func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, g, err := h.granted(req)
 	if err != nil {
@@ -76,7 +82,8 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	if g != nil {
 		gave = g.Leaving
 		if g, err = h.confine(ctx, j); err != nil {
-			return nil, hostapi.Errorf(hostapi.KindOf(err), "the devices that the job had before stay in force: %w", err)
+			return nil, hostapi.Errorf(hostapi.KindOf(err), "the devices that the job had before stay in force: %w",
+				err)
 		}
 	}
 	if g == nil {
@@ -87,8 +94,9 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	return &hostapi.Outcome{Usage: describe(g, gave...), Notes: notes, AttachEnv: h.environment(j.ID(), g)}, nil
 }
 
-// publishGrant writes the job's CDI specification, without which its containers do not find its devices, and the DCGM
-// exporter's files, without which a label is missing: neither is worth a job. It returns what the job's owner should know.
+// publishGrant writes the job's CDI specification and the DCGM exporter's files, and returns notes
+// for the job's owner. An error costs no job: its containers do not find its devices then, or a
+// label is missing.
 func (h *hook) publishGrant(ctx context.Context, j *cgroup.Job, g *inventory.Grant) (notes []string) {
 	if err := h.mapping.write(ctx, j.ID(), g); err != nil {
 		h.logOf(j.ID()).Warn(err)
@@ -102,7 +110,7 @@ func (h *hook) publishGrant(ctx context.Context, j *cgroup.Job, g *inventory.Gra
 	return []string{"containers of the job do not find its devices: its CDI specification could not be written"}
 }
 
-// unpublish removes these files of a job. It goes on whatever fails, and is idempotent.
+// unpublish removes these files of a job. unpublish goes on whatever fails, and is idempotent.
 func (h *hook) unpublish(ctx context.Context, id string) error {
 	return errors.Join(h.cdi.remove(id), h.mapping.remove(ctx, id))
 }
@@ -111,7 +119,8 @@ func (h *hook) unpublish(ctx context.Context, id string) error {
 func describe(g *inventory.Grant, gave ...topology.Device) *hostapi.HostUsage {
 	u := &hostapi.HostUsage{}
 	add := func(d topology.Device, returned bool) {
-		u.Devices = append(u.Devices, hostapi.DeviceUsage{ID: d.ID, Resource: d.Resource, Model: d.Model, PCI: d.PCI, Returned: returned})
+		u.Devices = append(u.Devices, hostapi.DeviceUsage{ID: d.ID, Resource: d.Resource, Model: d.Model, PCI: d.PCI,
+			Returned: returned})
 	}
 	for _, d := range gave {
 		add(d, true)

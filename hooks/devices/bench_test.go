@@ -5,9 +5,10 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// What this hook adds to a job's begin and to each launch; the cgroup is there already.
+// This hook's part of a job's begin and of each launch; the cgroup is there already.
 func BenchmarkEvents(b *testing.B) {
 	for _, place := range []struct {
 		name string
@@ -23,9 +24,7 @@ func BenchmarkEvents(b *testing.B) {
 				n.do(hostapi.EventBegin, "1.srv")
 				b.StopTimer()
 				n.do(hostapi.EventEnd, "1.srv")
-				if err := j.Remove(b.Context()); err != nil {
-					b.Fatal(err)
-				}
+				must.NoError(b, j.Remove(b.Context()))
 				b.StartTimer()
 			}
 		})

@@ -6,15 +6,17 @@ import (
 	"github.com/hookhost/hookhost/internal/placement"
 )
 
-// blocksSource is the name under which the inventory says that the host cannot be cut into the blocks that are configured.
+// blocksSource is the name under which the inventory says that the host cannot be cut into the
+// blocks that are configured.
 const blocksSource = "blocks"
 
-// countBlocks returns how many blocks PBS is told of: those that are configured, or none where the host cannot be cut into so many equal
-// parts, which is logged when it turns up and which doctor shows. It returns nil where that cannot be told yet.
+// countBlocks returns how many blocks PBS is told of. These are the configured ones, or none where
+// the host cannot be cut into so many equal parts. The log has the latter when it turns up, and
+// doctor shows it. The result is nil while the devices are not known.
 func (h *hook) countBlocks(inv *inventory.Inventory) *int {
 	n := h.policy.Devices.Blocks
 	if n == 0 {
-		h.stock.note(blocksSource, "")
+		h.keeper.note(blocksSource, "")
 		return nil
 	}
 	if inv == nil || len(inv.Devices) == 0 && (len(inv.Sources) == 0 || failed(inv)) {
@@ -32,7 +34,7 @@ func (h *hook) countBlocks(inv *inventory.Inventory) *int {
 			h.log.Warnf("devices.blocks: %s", text)
 		}
 	}
-	h.stock.note(blocksSource, text)
+	h.keeper.note(blocksSource, text)
 	return &n
 }
 
@@ -43,7 +45,8 @@ func (h *hook) cut(cpus kernfs.IDSet, inv *inventory.Inventory) error {
 	if err != nil {
 		return err
 	}
-	req := placement.Request{Allowed: cpus.Minus(exclude), UseHyperthreads: p.Cpuset.UseHyperthreads, MemFences: p.Cpuset.MemFences, Devices: inv.Devices}
+	req := placement.Request{Allowed: cpus.Minus(exclude), UseHyperthreads: p.Cpuset.UseHyperthreads,
+		MemFences: p.Cpuset.MemFences, Devices: inv.Devices}
 	_, err = placement.Blocks(h.node, req, p.Devices.Blocks)
 	return err
 }

@@ -19,8 +19,9 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// A job with devices has a CDI specification, by which container runtimes pass exactly these on: the nodes that the filter lets
-// it open and the variables that its programs have, nothing of a driver's files. The job finds its name in cdiVariable:
+// A job with devices has a CDI specification, by which container runtimes pass exactly these on.
+// The specification has the nodes that the filter opens and the variables of the job's programs,
+// nothing of a driver's files. The job finds its name in cdiVariable:
 //
 //	podman run --device "$HOOKHOST_CDI_DEVICE" ...
 
@@ -30,12 +31,14 @@ const cdiVariable = "HOOKHOST_CDI_DEVICE"
 const (
 	cdiVendor = "hookhost.org"
 	cdiClass  = "job"
-	// cdiVersion is the first that lets a device's name begin with a digit. Older runtimes refuse a newer one than they know.
+	// cdiVersion is the first that lets a device's name begin with a digit. Older runtimes refuse a
+	// newer one than they know.
 	cdiVersion = "0.5.0"
 )
 
-// cdiName returns a job's id in the letters that CDI takes for a device: letters, digits, "_-.:", the first and the last a letter
-// or a digit. No two jobs have one name: a colon is in no id.
+// cdiName returns a job's id in the letters that CDI takes for a device. These are letters, digits
+// and "_-.:", the first and the last a letter or a digit. No two jobs have one name: a colon is in
+// no id.
 func cdiName(id string) string {
 	name := strings.NewReplacer("[", ":", "]", "").Replace(id)
 	if strings.ContainsRune(":.-_", rune(name[len(name)-1])) {
@@ -47,7 +50,7 @@ func cdiName(id string) string {
 // cdiDevice returns the name that container runtimes know the job's devices by.
 func cdiDevice(id string) string { return parser.QualifiedName(cdiVendor, cdiClass, cdiName(id)) }
 
-// cdiSpec returns the specification of a job's devices. It fails for what CDI would not take.
+// cdiSpec returns the specification of a job's devices. cdiSpec fails for what CDI would not take.
 func cdiSpec(id string, g *inventory.Grant) (*specs.Spec, error) {
 	edits := specs.ContainerEdits{}
 	for _, n := range grantNodes(g) {
@@ -55,7 +58,8 @@ func cdiSpec(id string, g *inventory.Grant) (*specs.Spec, error) {
 		if n.Block {
 			kind = "b"
 		}
-		edits.DeviceNodes = append(edits.DeviceNodes, &specs.DeviceNode{Path: n.Path, Type: kind, Major: int64(n.Major), Minor: int64(n.Minor), Permissions: "rw"})
+		edits.DeviceNodes = append(edits.DeviceNodes, &specs.DeviceNode{
+			Path: n.Path, Type: kind, Major: int64(n.Major), Minor: int64(n.Minor), Permissions: "rw"})
 	}
 	env := variables(g, nil)
 	env["NVIDIA_VISIBLE_DEVICES"] = "void" // or NVIDIA's own runtime, where it is the container's, would add to this
@@ -70,8 +74,8 @@ func cdiSpec(id string, g *inventory.Grant) (*specs.Spec, error) {
 	return spec, nil
 }
 
-// grantNodes returns each node of a grant once, in order. A shared node may be that of several devices, as a GPU's is for its MIG
-// instances.
+// grantNodes returns each node of a grant once, in order. A shared node may be that of several
+// devices, as a GPU's is for its MIG instances.
 func grantNodes(g *inventory.Grant) []topology.DeviceNode {
 	var list []topology.DeviceNode
 	add := func(nodes []topology.DeviceNode) {
@@ -91,11 +95,12 @@ func grantNodes(g *inventory.Grant) []topology.DeviceNode {
 	return list
 }
 
-// cdiDir is the directory that container runtimes look into, with what the names of our files begin with. An empty one keeps
-// nothing.
+// cdiDir is the directory that container runtimes look into, with what the names of our files begin
+// with. An empty one keeps nothing.
 type cdiDir struct{ dir, prefix string }
 
-// newCDIDir tells two hookhosts of one node apart by where they have their jobs' cgroups: one sweeps only its own files.
+// newCDIDir tells two hookhosts of one node apart by where they have their jobs' cgroups: one
+// sweeps only its own files.
 func newCDIDir(dir, cgroupPrefix string) cdiDir {
 	prefix := "hookhost-"
 	if cgroupPrefix != defaultCgroupPrefix {
@@ -110,7 +115,8 @@ func (c cdiDir) file(id string) string {
 	return filepath.Join(c.dir, c.prefix+cdiName(id)+".json")
 }
 
-// write makes the job's file, or replaces it as a whole; without devices it removes it. A runtime never reads half of one.
+// write makes the job's file, or replaces it as a whole; without devices it removes it. A runtime
+// never reads half of one.
 func (c cdiDir) write(id string, g *inventory.Grant) error {
 	if c.dir == "" {
 		return nil
@@ -146,7 +152,8 @@ func (c cdiDir) remove(id string) error {
 	return nil
 }
 
-// files returns the files of our jobs. The caller lists them before it lists the jobs: a job's cgroup is older than its file.
+// files returns the files of our jobs. The caller lists them before it lists the jobs: a job's
+// cgroup is older than its file.
 func (c cdiDir) files() ([]string, error) {
 	if c.dir == "" {
 		return nil, nil

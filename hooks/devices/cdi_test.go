@@ -11,19 +11,19 @@ import (
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func TestCDIName(t *testing.T) {
+func TestCDINameIsTheJobsAlone(t *testing.T) {
 	seen := map[string]string{}
 	for id, want := range map[string]string{
-		"12": "12", "12.server": "12.server", "12[3].server.example.org": "12:3.server.example.org", "12[3]": "12:3", "12[].server": "12:.server",
-		"12[]": "12::e", "12.server-": "12.server-:e", "12.server-1": "12.server-1", "12.a_b": "12.a_b",
+		"12": "12", "12.server": "12.server", "12[3].server.example.org": "12:3.server.example.org", "12[3]": "12:3",
+		"12[].server": "12:.server",
+		"12[]":        "12::e", "12.server-": "12.server-:e", "12.server-1": "12.server-1", "12.a_b": "12.a_b",
 	} {
 		got := cdiName(id)
 		if got != want {
@@ -43,15 +43,15 @@ func TestCDIName(t *testing.T) {
 }
 
 // The file of a job that holds a GPU, a MIG instance and a device of another kind.
-func TestCDIFile(t *testing.T) {
-	g := &inventory.Grant{Devices: []topology.Device{migInstance(), a100(1), {ID: "/dev/fpga0", Resource: "fpga", Env: map[string]string{"FPGA": "/dev/fpga0"},
-		Nodes: []topology.DeviceNode{{Path: "/dev/fpga0", Block: true, Major: 240, Minor: 1}}}}, Shared: nvidiaShared}
+func TestCDIFileHoldsWhatTheJobWasGranted(t *testing.T) {
+	g := &inventory.Grant{Devices: []topology.Device{migInstance(), a100(1),
+		{ID: "/dev/fpga0", Resource: "fpga", Env: map[string]string{"FPGA": "/dev/fpga0"},
+			Nodes: []topology.DeviceNode{{Path: "/dev/fpga0", Block: true, Major: 240, Minor: 1}}}},
+		Shared: nvidiaShared}
 	c := newCDIDir(filepath.Join(t.TempDir(), "not", "there"), defaultCgroupPrefix)
 	const id = "12[3].srv"
 	for range 2 {
-		if err := c.write(id, g); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, c.write(id, g))
 	}
 	entries, err := os.ReadDir(c.dir)
 	if err != nil || len(entries) != 1 || entries[0].Name() != "hookhost-12:3.srv.json" {
@@ -61,22 +61,14 @@ func TestCDIFile(t *testing.T) {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 	got, err := os.ReadFile(c.file(id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	const golden = "testdata/job.cdi.json"
 	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(golden, got, 0o644))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.NoError(t, err)
+	must.Equal(t, "", string(want), string(got))
 	wantSchema(t, got)
 
 	if err := c.write(id, &inventory.Grant{}); err != nil { // resized to nothing
@@ -90,7 +82,8 @@ func TestCDIFile(t *testing.T) {
 	}
 }
 
-// wantSchema holds a file to what CDI's schema.json says of these parts, and refuses keys that are none of it: runtimes do too.
+// wantSchema holds a file to what CDI's schema.json says of these parts, and refuses keys that are
+// none of it: runtimes do too.
 func wantSchema(t *testing.T, text []byte) {
 	t.Helper()
 	var spec struct {
@@ -113,9 +106,7 @@ func wantSchema(t *testing.T, text []byte) {
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&spec); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, d.Decode(&spec))
 	if spec.Version != "0.5.0" || spec.Kind != "hookhost.org/job" || len(spec.Devices) != 1 {
 		t.Errorf("version %s, kind %s, %d devices", spec.Version, spec.Kind, len(spec.Devices))
 	}
@@ -126,35 +117,29 @@ func wantSchema(t *testing.T, text []byte) {
 	}
 }
 
-// Two hookhosts of one node, as when one is tried out beside the other, leave each other's files alone.
-func TestCDISweep(t *testing.T) {
+// Two hookhosts of one node, as when one is tried out beside the other, leave each other's files
+// alone.
+func TestCDISweepLeavesOtherHookhostsFilesAlone(t *testing.T) {
 	dir := t.TempDir()
 	ours, theirs := newCDIDir(dir, defaultCgroupPrefix), newCDIDir(dir, "trial")
 	g := &inventory.Grant{Devices: []topology.Device{a100(0)}}
 	for _, c := range []cdiDir{ours, theirs} {
 		for _, id := range []string{"1.srv", "2.srv"} {
-			if err := c.write(id, g); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, c.write(id, g))
 		}
 	}
 	files, err := ours.files()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ours.sweep(files, map[string]bool{"2.srv": true, "3.srv": true}); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, ours.sweep(files, map[string]bool{"2.srv": true, "3.srv": true}))
 	var left []string
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if diff := cmp.Diff([]string{"hookhost-2.srv.json", "hookhost-trial-1.srv.json", "hookhost-trial-2.srv.json"}, left); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, "", []string{"hookhost-2.srv.json", "hookhost-trial-1.srv.json", "hookhost-trial-2.srv.json"}, left)
 	none := cdiDir{}
-	if files, err := none.files(); len(files) > 0 || err != nil || none.write("1.srv", g) != nil || none.remove("1.srv") != nil {
+	if files, err := none.files(); len(files) > 0 || err != nil || none.write("1.srv", g) != nil ||
+		none.remove("1.srv") != nil {
 		t.Errorf("without a directory: %v, %v", files, err)
 	}
 }

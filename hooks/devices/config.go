@@ -17,7 +17,8 @@ type policy struct {
 	config.File
 }
 
-// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for the defaults).
+// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for
+// the defaults).
 func newPolicy(text []byte) (*policy, error) {
 	p := &policy{File: *config.Default()}
 	if len(text) > 0 {
@@ -28,11 +29,14 @@ func newPolicy(text []byte) (*policy, error) {
 	return p, nil
 }
 
-// options say what the inventory is to look for. nvml is the path of the program that asks NVML, "" for none.
+// options say what the inventory is to look for. nvml is the path of the program that asks NVML, ""
+// for none.
 func (p *policy) options(nvml string) inventory.Options {
-	o := inventory.Options{GPUs: p.Devices.DiscoverGPUs, NVML: nvml, Limit: time.Duration(p.Devices.ProbeTimeout), Node: nodeAt, Glob: filepath.Glob}
+	o := inventory.Options{GPUs: p.Devices.DiscoverGPUs, NVML: nvml, Limit: time.Duration(p.Devices.ProbeTimeout),
+		Node: nodeAt, Glob: filepath.Glob}
 	for _, d := range p.Device {
-		o.Devices = append(o.Devices, inventory.Configured{Resource: d.Resource, Paths: d.Paths, Model: d.Model, Env: d.Env})
+		o.Devices = append(o.Devices, inventory.Configured{Resource: d.Resource, Paths: d.Paths, Model: d.Model,
+			Env: d.Env})
 	}
 	return o
 }

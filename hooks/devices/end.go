@@ -9,8 +9,8 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// ExecjobEpilogue tells what the job did with its devices, as far as NVML says so in time. Hook cgroup has ended its processes
-// before; the filter stays as long as the cgroup.
+// ExecjobEpilogue tells what the job did with its devices, as far as NVML says so in time. Hook
+// cgroup has ended its processes before; the filter stays as long as the cgroup.
 func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {

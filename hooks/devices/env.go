@@ -11,34 +11,35 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// What a program has to know is which GPUs to use. It sees all of them in /proc and /sys, so it may count them all, or
-// only those that it can open; numbers therefore mean one thing to one library and another to the next. UUIDs mean the same to all
-// and are used where the vendor has them.
+// A program has to know which GPUs to use. Some libraries count all GPUs of /proc and /sys, others
+// only those that can be opened. So numbers mean one thing to one library and another to the next.
+// UUIDs mean the same to all and are used where the vendor has them.
 
-// variables returns what the programs of a job with that grant (nil: none) find in their environment. there tells of which
-// vendors the node has devices. CUDA's variables are always there: a job without a GPU is to see an empty list, also while the
-// node's inventory is not known.
+// variables returns what the programs of a job with that grant (nil: none) find in their
+// environment. there tells of which vendors the node has devices. CUDA's variables are always
+// there: a job without a GPU is to see an empty list, also while the node's inventory is not known.
 func variables(g *inventory.Grant, there map[string]bool) map[string]string {
 	if g == nil {
 		g = &inventory.Grant{}
 	}
 	env := map[string]string{}
 	nvidia, amd := byVendor(g, "nvidia"), byVendor(g, "amd")
-	// HIP reads CUDA_VISIBLE_DEVICES too, as indices of AMD's, and some programs on top of it take an empty list for no GPU. So a
-	// job that has GPUs of AMD alone does not get it.
+	// HIP reads CUDA_VISIBLE_DEVICES too, as indices of AMD's, and some programs on top of it take
+	// an empty list for no GPU. So a job that has GPUs of AMD alone does not get it.
 	if len(amd) == 0 || len(nvidia) > 0 {
 		env["CUDA_VISIBLE_DEVICES"] = strings.Join(names(nvidia), ",")
 	}
 	env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-	// "void" makes NVIDIA's container runtime do nothing. "none" would bring in the driver's libraries, and an empty one, in
-	// images that name their own devices, those.
+	// "void" makes NVIDIA's container runtime do nothing. "none" would bring in the driver's
+	// libraries, and an empty one, in images that name their own devices, those.
 	env["NVIDIA_VISIBLE_DEVICES"] = "void"
 	if len(nvidia) > 0 {
 		env["NVIDIA_VISIBLE_DEVICES"] = strings.Join(toRuntime(nvidia), ",")
 	}
 	if there["amd"] || len(amd) > 0 {
-		// The kernel hides a GPU from who may not open its render node (kfd_devcgroup_check_permission), so ROCr's indices
-		// count the job's own. An empty list is none.
+		// The kernel hides a GPU from who may not open its render node
+		// (kfd_devcgroup_check_permission), so ROCr's indices count the job's own. An empty list is
+		// none.
 		env["ROCR_VISIBLE_DEVICES"] = strings.Join(names(amd), ",")
 	}
 	if intel := byVendor(g, "intel"); len(intel) > 0 {
@@ -47,7 +48,8 @@ func variables(g *inventory.Grant, there map[string]bool) map[string]string {
 		env["ZE_AFFINITY_MASK"] = "" // which is no mask: there is nothing that it could open
 	}
 	if habana := byVendor(g, "habana"); there["habana"] || len(habana) > 0 {
-		// One is for the container runtime, the other for programs that use some of a host's processors.
+		// The first is for the container runtime, the other for programs that use some of a host's
+		// processors.
 		env["HABANA_VISIBLE_DEVICES"] = strings.Join(accelNumbers(habana), ",")
 		env["HABANA_VISIBLE_MODULES"] = strings.Join(indices(habana), ",")
 	}
@@ -65,8 +67,8 @@ func byVendor(g *inventory.Grant, vendor string) []topology.Device {
 	return list
 }
 
-// names returns the UUIDs of devices of one vendor. Where one has none, all are numbered from 0: CUDA and ROCr count what
-// can be opened, which is these.
+// names returns the UUIDs of devices of one vendor. If one has none, all are numbered from 0: CUDA
+// and ROCr count what can be opened, which is these.
 func names(list []topology.Device) []string {
 	uuids := make([]string, len(list))
 	for i, d := range list {
@@ -78,7 +80,8 @@ func names(list []topology.Device) []string {
 	return uuids
 }
 
-// toRuntime is names for NVIDIA's container runtime, which may run outside of the job and then counts all GPUs.
+// toRuntime is names for NVIDIA's container runtime, which may run outside of the job and then
+// counts all GPUs.
 func toRuntime(list []topology.Device) []string {
 	all := make([]string, len(list))
 	for i, d := range list {
@@ -108,19 +111,22 @@ func counted(n int) []string {
 // mostTiles is how many tiles an Intel GPU has at most (the Data Center GPU Max 1550).
 const mostTiles = 2
 
-// affinityMask names all that Level Zero can open, which is the job's own. By default its numbers are those of tiles
-// (ZE_FLAT_DEVICE_HIERARCHY=FLAT), so a mask of one number for each GPU would hide half of those that have two. Numbers beyond
-// what there is are passed over (intel/compute-runtime, ExecutionEnvironment::parseAffinityMask). The mask is set at all because
-// one that came from another host with the job's environment would be wrong here.
+// affinityMask names all that Level Zero can open, which is the job's own. The numbers are those of
+// tiles by default (ZE_FLAT_DEVICE_HIERARCHY=FLAT). So a mask of one number for each GPU would hide
+// half of those that have two. Numbers beyond what there is are passed over (intel/compute-runtime,
+// ExecutionEnvironment::parseAffinityMask). The mask is set at all because one that came from
+// another host with the job's environment would be wrong here.
 func affinityMask(gpus int) string { return strings.Join(counted(mostTiles*gpus), ",") }
 
-// accelNumbers returns the N of /dev/accel/accelN or /dev/hlN, by which habana-container-runtime finds its devices.
+// accelNumbers returns the N of /dev/accel/accelN or /dev/hlN, by which habana-container-runtime
+// finds its devices.
 func accelNumbers(list []topology.Device) []string {
 	numbers := indices(list)
 	for i, d := range list {
 		for _, n := range d.Nodes {
 			base := path.Base(n.Path)
-			if digits := strings.TrimLeft(base, "abcdefghijklmnopqrstuvwxyz"); digits != "" && digits != base && !strings.Contains(base, "control") {
+			if digits := strings.TrimLeft(base, "abcdefghijklmnopqrstuvwxyz"); digits != "" && digits != base &&
+				!strings.Contains(base, "control") {
 				numbers[i] = digits
 				break
 			}
@@ -129,8 +135,8 @@ func accelNumbers(list []topology.Device) []string {
 	return numbers
 }
 
-// configured returns the variables that devices bring along. What several devices say is joined by commas, but said once
-// where all say the same.
+// configured returns the variables that devices bring along. Values of several devices are joined
+// by commas, and equal ones are one.
 func configured(list []topology.Device) map[string]string {
 	values := map[string][]string{}
 	for _, d := range list {

@@ -3,34 +3,39 @@ package main
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
 func a100(i int) topology.Device {
 	n := uint32(i)
-	return topology.Device{ID: uuid(i), Resource: "ngpus", Vendor: "nvidia", Model: "NVIDIA A100-SXM4-40GB", Memory: 40 << 30, UUID: uuid(i),
-		PCI: "0000:0" + string(rune('1'+i)) + ":00.0", Index: i, NUMA: i / 2, Nodes: []topology.DeviceNode{{Path: "/dev/nvidia" + string(rune('0'+i)), Major: 195, Minor: n}}}
+	return topology.Device{ID: uuid(i), Resource: "ngpus", Vendor: "nvidia", Model: "NVIDIA A100-SXM4-40GB",
+		Memory: 40 << 30, UUID: uuid(i),
+		PCI: "0000:0" + string(rune('1'+i)) + ":00.0", Index: i, NUMA: i / 2,
+		Nodes: []topology.DeviceNode{{Path: "/dev/nvidia" + string(rune('0'+i)), Major: 195, Minor: n}}}
 }
 
 func uuid(i int) string { return "GPU-0000000" + string(rune('0'+i)) + "-0000-0000-0000-000000000000" }
 
 func migInstance() topology.Device {
-	return topology.Device{ID: "MIG-1", Resource: "ngpus", Vendor: "nvidia", UUID: "MIG-1", PCI: "0000:01:00.0", Parent: uuid(0), Instance: "3.0",
-		Nodes: []topology.DeviceNode{{Path: "/dev/nvidia0", Major: 195}, {Path: "/dev/nvidia-caps/nvidia-cap21", Major: 236, Minor: 21}}}
+	return topology.Device{ID: "MIG-1", Resource: "ngpus", Vendor: "nvidia", UUID: "MIG-1", PCI: "0000:01:00.0",
+		Parent: uuid(0), Instance: "3.0",
+		Nodes: []topology.DeviceNode{{Path: "/dev/nvidia0", Major: 195},
+			{Path: "/dev/nvidia-caps/nvidia-cap21", Major: 236, Minor: 21}}}
 }
 
-var nvidiaShared = []topology.DeviceNode{{Path: "/dev/nvidiactl", Major: 195, Minor: 255}, {Path: "/dev/nvidia-uvm", Major: 511}}
+var nvidiaShared = []topology.DeviceNode{{Path: "/dev/nvidiactl", Major: 195, Minor: 255},
+	{Path: "/dev/nvidia-uvm", Major: 511}}
 
-func TestVariables(t *testing.T) {
+func TestVariablesNameTheGrantedDevices(t *testing.T) {
 	mi250 := func(i int, uuid string) topology.Device {
 		return topology.Device{Resource: "ngpus", Vendor: "amd", UUID: uuid, Index: i}
 	}
 	intel := topology.Device{Resource: "ngpus", Vendor: "intel"}
 	gaudi := func(path string) topology.Device {
-		return topology.Device{Resource: "ngpus", Vendor: "habana", Index: 7, Nodes: []topology.DeviceNode{{Path: path}}}
+		return topology.Device{Resource: "ngpus", Vendor: "habana", Index: 7,
+			Nodes: []topology.DeviceNode{{Path: path}}}
 	}
 	fpga := func(env ...string) topology.Device {
 		d := topology.Device{Resource: "fpga", Env: map[string]string{}}
@@ -46,28 +51,42 @@ func TestVariables(t *testing.T) {
 		there []string
 		want  map[string]string
 	}{
-		{"no GPU, on a node without any", nil, nil, map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void"}},
-		{"no GPU, on a node with all kinds", nil, []string{"nvidia", "amd", "intel", "habana"}, map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1],
-			"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "", "ZE_AFFINITY_MASK": "", "HABANA_VISIBLE_DEVICES": "", "HABANA_VISIBLE_MODULES": ""}},
-		{"two of NVIDIA", []topology.Device{a100(3), a100(5)}, []string{"nvidia"}, map[string]string{"CUDA_VISIBLE_DEVICES": uuid(3) + "," + uuid(5),
-			order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": uuid(3) + "," + uuid(5)}},
-		{"a MIG instance", []topology.Device{migInstance()}, []string{"nvidia"}, map[string]string{"CUDA_VISIBLE_DEVICES": "MIG-1", order[0]: order[1],
-			"NVIDIA_VISIBLE_DEVICES": "MIG-1"}},
-		{"NVIDIA without UUIDs", []topology.Device{{Vendor: "nvidia", Index: 4}, {Vendor: "nvidia", Index: 6}}, []string{"nvidia"},
+		{"no GPU, on a node without any", nil, nil, map[string]string{
+			"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void"}},
+		{"no GPU, on a node with all kinds", nil, []string{"nvidia", "amd", "intel", "habana"},
+			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1],
+				"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "", "ZE_AFFINITY_MASK": "",
+				"HABANA_VISIBLE_DEVICES": "", "HABANA_VISIBLE_MODULES": ""}},
+		{"two of NVIDIA", []topology.Device{a100(3), a100(5)}, []string{"nvidia"},
+			map[string]string{"CUDA_VISIBLE_DEVICES": uuid(3) + "," + uuid(5),
+				order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": uuid(3) + "," + uuid(5)}},
+		{"a MIG instance", []topology.Device{migInstance()}, []string{"nvidia"},
+			map[string]string{"CUDA_VISIBLE_DEVICES": "MIG-1", order[0]: order[1],
+				"NVIDIA_VISIBLE_DEVICES": "MIG-1"}},
+		{"NVIDIA without UUIDs", []topology.Device{{Vendor: "nvidia", Index: 4}, {Vendor: "nvidia", Index: 6}},
+			[]string{"nvidia"},
 			map[string]string{"CUDA_VISIBLE_DEVICES": "0,1", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "4,6"}},
-		{"two of AMD", []topology.Device{mi250(2, "GPU-aa"), mi250(3, "GPU-bb")}, []string{"amd"}, map[string]string{order[0]: order[1],
-			"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "GPU-aa,GPU-bb"}},
-		{"AMD without a UUID", []topology.Device{mi250(2, "GPU-aa"), mi250(3, "")}, []string{"amd"}, map[string]string{order[0]: order[1],
-			"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "0,1"}},
-		{"AMD and NVIDIA", []topology.Device{mi250(2, "GPU-aa"), a100(0)}, []string{"amd", "nvidia"}, map[string]string{"CUDA_VISIBLE_DEVICES": uuid(0),
-			order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": uuid(0), "ROCR_VISIBLE_DEVICES": "GPU-aa"}},
-		{"one of Intel, of perhaps two tiles", []topology.Device{intel}, []string{"intel"}, map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1],
-			"NVIDIA_VISIBLE_DEVICES": "void", "ZE_AFFINITY_MASK": "0,1"}},
-		{"Gaudi, by the numbers of its nodes", []topology.Device{gaudi("/dev/accel/accel2"), gaudi("/dev/hl5"), gaudi("/dev/other")}, []string{"habana"},
-			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void", "HABANA_VISIBLE_DEVICES": "2,5,7",
+		{"two of AMD", []topology.Device{mi250(2, "GPU-aa"), mi250(3, "GPU-bb")}, []string{"amd"},
+			map[string]string{order[0]: order[1],
+				"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "GPU-aa,GPU-bb"}},
+		{"AMD without a UUID", []topology.Device{mi250(2, "GPU-aa"), mi250(3, "")}, []string{"amd"},
+			map[string]string{order[0]: order[1],
+				"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "0,1"}},
+		{"AMD and NVIDIA", []topology.Device{mi250(2, "GPU-aa"), a100(0)}, []string{"amd", "nvidia"},
+			map[string]string{"CUDA_VISIBLE_DEVICES": uuid(0),
+				order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": uuid(0), "ROCR_VISIBLE_DEVICES": "GPU-aa"}},
+		{"one of Intel, of perhaps two tiles", []topology.Device{intel}, []string{"intel"},
+			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1],
+				"NVIDIA_VISIBLE_DEVICES": "void", "ZE_AFFINITY_MASK": "0,1"}},
+		{"Gaudi, by the numbers of its nodes", []topology.Device{gaudi("/dev/accel/accel2"), gaudi("/dev/hl5"),
+			gaudi("/dev/other")}, []string{"habana"},
+			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void",
+				"HABANA_VISIBLE_DEVICES": "2,5,7",
 				"HABANA_VISIBLE_MODULES": "7,7,7"}},
-		{"configured ones", []topology.Device{fpga("FPGA", "/dev/fpga0", "MODE", "on"), fpga("FPGA", "/dev/fpga1", "MODE", "on")}, nil, map[string]string{
-			"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void", "FPGA": "/dev/fpga0,/dev/fpga1", "MODE": "on"}},
+		{"configured ones", []topology.Device{fpga("FPGA", "/dev/fpga0", "MODE", "on"),
+			fpga("FPGA", "/dev/fpga1", "MODE", "on")}, nil, map[string]string{
+			"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void",
+			"FPGA": "/dev/fpga0,/dev/fpga1", "MODE": "on"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -79,9 +98,7 @@ func TestVariables(t *testing.T) {
 			if tt.held != nil {
 				g = &inventory.Grant{Devices: tt.held}
 			}
-			if diff := cmp.Diff(tt.want, variables(g, there)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Equal(t, "", tt.want, variables(g, there))
 		})
 	}
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// hook answers the events. Of jobs it keeps nothing: what a job was given stands on its cgroup.
+// hook answers the events. A hook keeps nothing of jobs: the grant of a job stands on its cgroup.
 type hook struct {
 	policy  *policy
 	log     *logrus.Entry
 	tree    *cgroup.Tree
 	node    *topology.Node
-	stock   *stock
+	keeper  *inventoryKeeper
 	look    devfilter.Lookup
 	cdi     cdiDir
 	mapping mappingDir
@@ -48,7 +48,8 @@ type hook struct {
 	unsure  bool                      // that may be more than has to be
 }
 
-// newHook opens this machine's kernel files and makes the hook. With devices.enabled = false it is one that does nothing.
+// newHook opens this machine's kernel files and makes the hook. With devices.enabled = false it is
+// one that does nothing.
 func newHook(s *hostapi.Setup) (any, error) {
 	p, err := newPolicy(s.Config)
 	if err != nil {
@@ -61,7 +62,8 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "open kernel files: %w", err)
 	}
-	h, err := open(p, roots, cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount}, s.Host["state_dir"], p.options(s.Host["nvml"]), devfilter.Nodes("/dev"), s.Log)
+	h, err := open(p, roots, cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount}, s.Host["state_dir"],
+		p.options(s.Host["nvml"]), devfilter.Nodes("/dev"), s.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +78,10 @@ func (off) ExechostStartup(context.Context, *hostapi.Request) (*hostapi.Outcome,
 	return &hostapi.Outcome{}, nil
 }
 
-// open makes the hook of a node. It changes nothing there, and looks for no devices: it goes by what was found before.
-func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, find inventory.Options, look devfilter.Lookup, log *logrus.Entry) (*hook, error) {
+// open makes the hook of a node. open changes nothing there, and looks for no devices: it goes by
+// what was found before.
+func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, find inventory.Options,
+	look devfilter.Lookup, log *logrus.Entry) (*hook, error) {
 	tree, err := cgroup.Detect(roots, opt)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
@@ -86,14 +90,16 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, fi
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "scan topology: %w", err)
 	}
-	h := &hook{policy: p, log: log, tree: tree, node: node, look: look, cdi: newCDIDir(p.Devices.CDIDir, p.Cgroup.Prefix),
-		mapping: newMappingDir(p.Devices.DCGMDir, stateDir), now: time.Now, watch: inventory.Watch, life: context.Background(),
+	h := &hook{policy: p, log: log, tree: tree, node: node, look: look,
+		cdi:     newCDIDir(p.Devices.CDIDir, p.Cgroup.Prefix),
+		mapping: newMappingDir(p.Devices.DCGMDir, stateDir), now: time.Now, watch: inventory.Watch,
+		life:      context.Background(),
 		gpuMajors: func() ([]uint32, error) { return inventory.GPUMajors(roots.Proc) }}
-	h.stock = &stock{dir: stateDir, log: log, now: func() time.Time { return h.now() },
+	h.keeper = &inventoryKeeper{dir: stateDir, log: log, now: func() time.Time { return h.now() },
 		scan:      func(ctx context.Context) *inventory.Inventory { return inventory.Scan(ctx, roots, find) },
 		signature: func() (string, error) { return inventory.Signature(roots, find) },
 		numbering: func() ([]string, error) { return inventory.Numbering(roots) },
-		taken: func() {
+		changed: func() {
 			if err := h.follow(h.life); err != nil && h.life.Err() == nil {
 				h.log.Warn(err) // exechost_periodic tries again, and fails if it must
 			}
@@ -106,21 +112,22 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, fi
 			return inventory.NVMLAccountingOn(ctx, find.NVML, limit)
 		}
 	}
-	h.stock.load()
+	h.keeper.load()
 	if _, _, err := p.resolve(look); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	return h, nil
 }
 
-// common returns what every job may open here: as /dev is now, for drivers come while jobs run, and without what jobs are given
-// one by one. What is missing or left out is logged when that changes, and left out is for doctor to show too.
+// common returns what every job may open here, without what jobs are given one by one. The list
+// follows /dev as it is now, since drivers come while jobs run. A change of what is missing or left
+// out is logged. Doctor shows too what is left out.
 func (h *hook) common() (common, error) {
 	list, missing, err := h.policy.resolve(h.look)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	inv := h.stock.current()
+	inv := h.keeper.current()
 	beside := h.policy.unseenBy(inv, h.look, h.gpuMajors)
 	list, leftOut := list.guarded(inv, beside)
 	h.mu.Lock()
@@ -137,7 +144,7 @@ func (h *hook) common() (common, error) {
 		}
 	}
 	h.missing, h.leftOut, h.unsure = missing, leftOut, beside.why != "" || len(beside.configured) > 0
-	h.stock.note(allowSource, strings.Join(leftOut, "; "))
+	h.keeper.note(allowSource, strings.Join(leftOut, "; "))
 	return list, nil
 }
 
@@ -150,8 +157,8 @@ func (h *hook) job(req *hostapi.Request) (*cgroup.Job, error) {
 	return j, nil
 }
 
-// granted returns the job's cgroup and what the job was given; nil for a job that began without hook cgroup having an eye on
-// devices, as under devices.enabled = false: it keeps what it can open.
+// granted returns the job's cgroup and what the job was given. The grant is nil for a job that
+// began under devices.enabled = false: it keeps what it can open.
 func (h *hook) granted(req *hostapi.Request) (*cgroup.Job, *inventory.Grant, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -164,7 +171,8 @@ func (h *hook) granted(req *hostapi.Request) (*cgroup.Job, *inventory.Grant, err
 func grantOf(j *cgroup.Job) (*inventory.Grant, error) {
 	g, err := inventory.GrantOf(j)
 	if errors.Is(err, cgroup.ErrNotFound) {
-		return nil, hostapi.Errorf(hostapi.KindNode, "job %s has no cgroup: hook cgroup must run before hook devices", j.ID())
+		return nil, hostapi.Errorf(hostapi.KindNode, "job %s has no cgroup: hook cgroup must run before hook devices",
+			j.ID())
 	}
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: %w", j.ID(), err)
@@ -172,11 +180,13 @@ func grantOf(j *cgroup.Job) (*inventory.Grant, error) {
 	return g, nil
 }
 
-// confine makes the filter of what the job was given be in force, and returns that. After an error the filter that was there
-// before still is. What the job has given up is others' to have then: its filter is without it.
+// confine makes the filter of what the job was given be in force, and returns that. After an error
+// the filter that was there before still is. Devices that the job has given up are others' to have
+// then: its filter is without them.
 //
-// All of it is done under the tree's lock: of two hookhosts that see to one job neither must put in force what the job had
-// before, nor take the other's program for a leftover.
+// The caller must not hold the tree's lock, which confine takes. A resize may come beside
+// exechost_periodic. Neither of the two must put in force what the job had before, nor take the
+// other's program for a leftover.
 func (h *hook) confine(ctx context.Context, j *cgroup.Job) (*inventory.Grant, error) {
 	list, err := h.common()
 	if err != nil {
@@ -208,8 +218,8 @@ func (h *hook) confine(ctx context.Context, j *cgroup.Job) (*inventory.Grant, er
 	return g, nil
 }
 
-// confined makes sure that the filter of g, which the job was given, is in force beside list, which is
-// common's. It installs one only where it is not.
+// confined makes sure that the filter of g, which the job was given, is in force beside list, which
+// is common's. confined installs one only where it is not.
 func (h *hook) confined(
 	ctx context.Context, j *cgroup.Job, g *inventory.Grant, list common,
 ) (*inventory.Grant, error) {

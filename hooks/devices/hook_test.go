@@ -22,12 +22,14 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/devfilter"
 	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
 // eight is the inventory of a node with eight A100, two at each NUMA node.
 func eight() *inventory.Inventory {
-	inv := &inventory.Inventory{Shared: map[string][]topology.DeviceNode{"nvidia": nvidiaShared}, Sources: []inventory.Source{{Name: "nvml", Count: 8}}}
+	inv := &inventory.Inventory{Shared: map[string][]topology.DeviceNode{"nvidia": nvidiaShared},
+		Sources: []inventory.Source{{Name: "nvml", Count: 8}}}
 	for i := range 8 {
 		inv.Devices = append(inv.Devices, a100(i))
 	}
@@ -42,7 +44,7 @@ func onModes(t *testing.T, test func(t *testing.T, mode cgroup.Mode)) {
 }
 
 // A job's life, with what it can open at each step.
-func TestLife(t *testing.T) {
+func TestJobOpensItsDevicesFromBeginToEnd(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), nil)
 		out := n.do(hostapi.EventStartup)
@@ -68,7 +70,8 @@ func TestLife(t *testing.T) {
 			}
 		}
 		out = n.do(hostapi.EventBegin, id)
-		if u := out.Usage; u == nil || len(u.Devices) != 2 || u.Devices[0].ID != uuid(2) || u.Devices[0].EnergyJoules != nil {
+		if u := out.Usage; u == nil || len(u.Devices) != 2 || u.Devices[0].ID != uuid(2) ||
+			u.Devices[0].EnergyJoules != nil {
 			t.Errorf("begin: usage %+v", u)
 		}
 		env := map[string]string{
@@ -81,9 +84,7 @@ func TestLife(t *testing.T) {
 			"of a lost record":  n.do(hostapi.EventPeriodic, id).Jobs[id].AttachEnv,
 			"of one at a start": n.do(hostapi.EventStartup, id).Jobs[id].AttachEnv,
 		} {
-			if diff := cmp.Diff(env, got); diff != "" {
-				t.Errorf("%s: environment -want +got:\n%s", what, diff)
-			}
+			must.Equal(t, fmt.Sprintf("%s: environment", what), env, got)
 		}
 		want("begin", 2, 3)
 		if got := n.opens(j, nvidiaShared[0], unix.O_RDWR); got == unix.EPERM {
@@ -98,21 +99,15 @@ func TestLife(t *testing.T) {
 		// Another job has what the first one gives back.
 		n.grant(j, a100(3), a100(4))
 		given, err := inventory.GrantOf(j)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		given.Leaving = []topology.Device{a100(2)}
-		if err := given.Mark(j); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, given.Mark(j))
 		out = n.do(hostapi.EventResize, id)
 		var told []string
 		for _, d := range out.Usage.Devices {
 			told = append(told, fmt.Sprint(d.ID, d.Returned))
 		}
-		if diff := cmp.Diff([]string{uuid(2) + "true", uuid(3) + "false", uuid(4) + "false"}, told); diff != "" {
-			t.Errorf("resize: devices -want +got:\n%s", diff)
-		}
+		must.Equal(t, "resize: devices", []string{uuid(2) + "true", uuid(3) + "false", uuid(4) + "false"}, told)
 		want("resize", 3, 4)
 		if got := out.AttachEnv["CUDA_VISIBLE_DEVICES"]; got != uuid(3)+","+uuid(4) {
 			t.Errorf("attach after resize: %s", got)
@@ -125,11 +120,10 @@ func TestLife(t *testing.T) {
 			t.Errorf("launch after resize: %s", got)
 		}
 
-		// The hook's program is restarted; somebody took the filter away meanwhile, as far as that is possible.
+		// The hook's program is restarted; somebody took the filter away meanwhile, as far as that
+		// is possible.
 		h, err := n.boot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		n.hook = h
 		n.do(hostapi.EventStartup, id)
 		want("restart", 3, 4)
@@ -151,19 +145,13 @@ func (n *node) wantMapping(want map[string]string) {
 	n.t.Helper()
 	got := map[string]string{}
 	entries, err := os.ReadDir(n.mapping.dir)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	for _, e := range entries {
 		b, err := os.ReadFile(filepath.Join(n.mapping.dir, e.Name()))
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		must.NoError(n.t, err)
 		got[e.Name()] = string(b)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		n.t.Errorf("job mapping: -want +got:\n%s", diff)
-	}
+	must.Equal(n.t, "job mapping", want, got)
 }
 
 // A job that asked for no device has the filter too.
@@ -215,7 +203,8 @@ func TestLaunchConfines(t *testing.T) {
 	})
 }
 
-// A job that began before devices were enabled keeps what it can open, and none begins without hook cgroup having an eye on them.
+// A job that began before devices were enabled keeps what it can open, and none begins without hook
+// cgroup having an eye on them.
 func TestJobFromBefore(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), nil)
@@ -236,14 +225,15 @@ func TestJobFromBefore(t *testing.T) {
 			t.Errorf("it has lost a GPU: %v", got)
 		}
 		_, err := n.event(hostapi.EventBegin, "1.srv")
-		if want := "with devices enabled"; hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), want) {
+		if want := "with devices enabled"; hostapi.KindOf(err) != hostapi.KindNode ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("begin: %v (%s), want %s", err, hostapi.KindOf(err), want)
 		}
 	})
 }
 
-// Several hookhosts may see to one job at once, while hook cgroup gives it other devices: what stands on its cgroup last is in
-// force, and nobody fails.
+// Several calls may see to one job at once, while hook cgroup gives it other devices. The grant
+// that stands on its cgroup last is in force, and no call fails.
 func TestConfineAtOnce(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), nil)
@@ -251,9 +241,7 @@ func TestConfineAtOnce(t *testing.T) {
 		j := n.job("1.srv", a100(0))
 		n.do(hostapi.EventBegin, "1.srv")
 		other, err := n.boot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		var wait sync.WaitGroup
 		for _, h := range []*hook{n.hook, other, n.hook, other} {
 			wait.Go(func() {
@@ -269,15 +257,12 @@ func TestConfineAtOnce(t *testing.T) {
 		}
 		for i := range 30 {
 			unlock, err := n.tree.Lock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			g := &inventory.Grant{Devices: []topology.Device{a100(i % 8)}, Shared: nvidiaShared, Leaving: []topology.Device{a100((i + 1) % 8)}}
+			must.NoError(t, err)
+			g := &inventory.Grant{Devices: []topology.Device{a100(i % 8)}, Shared: nvidiaShared,
+				Leaving: []topology.Device{a100((i + 1) % 8)}}
 			err = g.Mark(j)
 			unlock()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if _, err := n.confine(t.Context(), j); err != nil {
 				t.Error(err)
 			}
@@ -295,15 +280,15 @@ func TestConfineAtOnce(t *testing.T) {
 	})
 }
 
-// What a job is to get at the end of a resize is not in its filter before that, also where the hook starts meanwhile.
+// A device that a job is to get at the end of a resize is not in its filter before that. This holds
+// where the hook starts meanwhile.
 func TestStartupDuringResize(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), nil)
 		j := n.job("1.srv", a100(0))
-		g := &inventory.Grant{Devices: []topology.Device{a100(0)}, Coming: []topology.Device{a100(1)}, Leaving: []topology.Device{a100(2)}, Shared: nvidiaShared}
-		if err := g.Mark(j); err != nil {
-			t.Fatal(err)
-		}
+		g := &inventory.Grant{Devices: []topology.Device{a100(0)}, Coming: []topology.Device{a100(1)},
+			Leaving: []topology.Device{a100(2)}, Shared: nvidiaShared}
+		must.NoError(t, g.Mark(j))
 		n.do(hostapi.EventStartup, "1.srv")
 		for i := range 3 {
 			if got := n.opens(j, a100(i).Nodes[0], unix.O_RDWR); (got != unix.EPERM) != (i == 0) {
@@ -317,8 +302,8 @@ func TestStartupDuringResize(t *testing.T) {
 	})
 }
 
-// A device that jobs are given one by one is closed to others also after a driver brought it and while a list would open it; and
-// what a driver brings for all is open to who comes next.
+// A device that jobs are given one by one is closed to others, also if a driver brings it while a
+// list would open it. A device that a driver brings for all is open to who comes next.
 func TestDriverLoadedLater(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup)
@@ -339,8 +324,8 @@ func TestDriverLoadedLater(t *testing.T) {
 	}
 }
 
-// A list that opens everything opens no GPU whose driver comes while jobs run, to those that run either; and one that fails takes
-// nothing from them.
+// A list that opens everything opens no GPU whose driver comes while jobs run, to those that run
+// either. A list that fails takes nothing from them.
 func TestGPUsComeWhileJobsRun(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		none := &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia"}}}
@@ -358,7 +343,7 @@ func TestGPUsComeWhileJobsRun(t *testing.T) {
 		change := func(inv *inventory.Inventory, sign string) {
 			n.found.Store(inv)
 			n.sign.Store(&sign)
-			<-n.stock.look(n.life, &n.background)
+			<-n.keeper.refreshSoon(n.life, &n.background)
 		}
 		expect("without GPUs", runs, gpu, true)
 		failed := &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia", Error: "it hangs"}}}
@@ -373,13 +358,14 @@ func TestGPUsComeWhileJobsRun(t *testing.T) {
 	})
 }
 
-// Without a cgroup there is no place for a filter.
+// A job needs a cgroup, which is the place of its filter.
 func TestNoCgroup(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup, "1.srv") // a job of the list whose cgroup has gone
 	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventResize} {
 		_, err := n.event(e, "1.srv")
-		if want := "job 1.srv has no cgroup: hook cgroup must run before hook devices"; hostapi.KindOf(err) != hostapi.KindNode || err.Error() != want {
+		want := "job 1.srv has no cgroup: hook cgroup must run before hook devices"
+		if hostapi.KindOf(err) != hostapi.KindNode || err.Error() != want {
 			t.Errorf("%s: %v (%s), want %s", e, err, hostapi.KindOf(err), want)
 		}
 	}
@@ -388,7 +374,8 @@ func TestNoCgroup(t *testing.T) {
 	}
 }
 
-// Numbers of devices change from boot to boot, and what was decided by old ones may open something else.
+// Numbers of devices change from boot to boot, and what was decided by old ones may open something
+// else.
 func TestOutdatedGrant(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup)
@@ -404,7 +391,8 @@ func TestOutdatedGrant(t *testing.T) {
 	uvm := eight()
 	uvm.Shared = map[string][]topology.DeviceNode{"nvidia": {nvidiaShared[0], {Path: "/dev/nvidia-uvm", Major: 510}}}
 	err := outdated(&inventory.Grant{Devices: []topology.Device{a100(0)}, Shared: nvidiaShared}, uvm)
-	if want := "the devices of this host have changed: it was given /dev/nvidia-uvm (c 511:0) as it was before"; err == nil || err.Error() != want {
+	want := "the devices of this host have changed: it was given /dev/nvidia-uvm (c 511:0) as it was before"
+	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	for _, g := range []*inventory.Grant{{}, {Devices: eight().Devices, Shared: nvidiaShared}} {
@@ -431,16 +419,15 @@ func TestBeginWithoutCDI(t *testing.T) {
 	if got := n.opens(j, a100(1).Nodes[0], unix.O_RDWR); got != unix.EPERM {
 		t.Errorf("the job opens another's GPU: %v, want EPERM", got)
 	}
-	if err := os.Remove(n.cdi.dir); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Remove(n.cdi.dir))
 	n.do(hostapi.EventEnd, "1.srv")
 }
 
-// What OpenPBS ships opens nothing that there is to give away, whenever that is found; nothing else comes of it than a word to
-// the administrator.
+// The list that OpenPBS ships opens nothing that there is to give away, whenever that is found. The
+// administrator is told of it, and no more.
 func TestAllowThatReopens(t *testing.T) {
-	const want = `devices.allow: "c *:* rwm" would let every job open /dev/nvidia0 (c 195:0), which is ngpus ` + "GPU-00000000-0000-0000-0000-000000000000" +
+	const want = `devices.allow: "c *:* rwm" would let every job open /dev/nvidia0 (c 195:0), which is ngpus ` +
+		"GPU-00000000-0000-0000-0000-000000000000" +
 		`: left out: ["c *:* rwm"]`
 	none := &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia"}, {Name: "amd"}}}
 	n := newNode(t, 0, none, func(f *config.File) { f.Devices.Allow = []any{"b *:* rwm", "c *:* rwm"} })
@@ -454,9 +441,10 @@ func TestAllowThatReopens(t *testing.T) {
 	second := "2"
 	n.sign.Store(&second)
 	n.do(hostapi.EventPeriodic) // which may find them at once
-	eventually(t, "the new devices are found", func() bool { return len(n.stock.current().Devices) == 8 })
+	must.Eventually(t, "the new devices are found", func() bool { return len(n.keeper.current().Devices) == 8 })
 	j := n.job("2.srv", a100(3))
-	for _, e := range []hostapi.Event{hostapi.EventStartup, hostapi.EventPeriodic, hostapi.EventBegin, hostapi.EventLaunch} {
+	for _, e := range []hostapi.Event{hostapi.EventStartup, hostapi.EventPeriodic, hostapi.EventBegin,
+		hostapi.EventLaunch} {
 		n.do(e, "2.srv")
 	}
 	for i := range 8 {
@@ -464,17 +452,16 @@ func TestAllowThatReopens(t *testing.T) {
 			t.Errorf("open GPU %d: %v; the job has 3", i, got)
 		}
 	}
-	if got := n.opens(j, topology.DeviceNode{Path: "/dev/loop0", Block: true, Major: 7}, unix.O_RDONLY); got == unix.EPERM {
+	if got := n.opens(j, topology.DeviceNode{Path: "/dev/loop0", Block: true, Major: 7},
+		unix.O_RDONLY); got == unix.EPERM {
 		t.Errorf("loop0, by the entry that stays: %v", got)
 	}
-	eventually(t, "it was logged", func() bool { return strings.Contains(n.logged.String(), "left out") })
+	must.Eventually(t, "it was logged", func() bool { return strings.Contains(n.logged.String(), "left out") })
 	if got := strings.Count(n.logged.String(), "left out"); got != 1 {
 		t.Errorf("logged %d times: %s", got, n.logged.String())
 	}
 	h, err := n.boot() // with the devices of the last time
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	n.hook = h
 	n.do(hostapi.EventStartup, "2.srv")
 	if inv, err := inventory.Load(n.state); err != nil || sourceOf(inv, allowSource).Note != want {
@@ -490,7 +477,8 @@ func TestAllowThatReopens(t *testing.T) {
 	}
 }
 
-// While the inventory cannot be written hook cgroup goes by an old one: that is told, and tried again.
+// While the inventory cannot be written hook cgroup goes by an old one: that is told, and tried
+// again.
 func TestStoreFails(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	file := filepath.Join(n.state, "devices.json")
@@ -498,13 +486,12 @@ func TestStoreFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range []hostapi.Event{hostapi.EventStartup, hostapi.EventPeriodic} {
-		if _, err := n.event(e); hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), "hook cgroup does not learn of the devices") {
+		if _, err := n.event(e); hostapi.KindOf(err) != hostapi.KindNode ||
+			!strings.Contains(err.Error(), "hook cgroup does not learn of the devices") {
 			t.Errorf("%s: %v", e, err)
 		}
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Remove(file))
 	n.do(hostapi.EventPeriodic)
 	if inv, err := inventory.Load(n.state); err != nil || len(inv.Devices) != 8 {
 		t.Errorf("%+v, %v", inv, err)
@@ -514,7 +501,7 @@ func TestStoreFails(t *testing.T) {
 // However long a driver may take, startup has an end.
 func TestStartupIsBounded(t *testing.T) {
 	n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.ProbeTimeout = config.Duration(time.Hour) })
-	n.stock.scan = func(ctx context.Context) *inventory.Inventory { <-ctx.Done(); return eight() }
+	n.keeper.scan = func(ctx context.Context) *inventory.Inventory { <-ctx.Done(); return eight() }
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if _, err := n.ExechostStartup(ctx, &hostapi.Request{Event: hostapi.EventStartup, Node: testNode}); err != nil {
@@ -523,18 +510,20 @@ func TestStartupIsBounded(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Error("startup has waited until its alarm")
 	}
-	if inv := n.stock.current(); inv == nil || !failed(inv) {
+	if inv := n.keeper.current(); inv == nil || !failed(inv) {
 		t.Errorf("inventory %+v, want one that says that the scan goes on", inv)
 	}
 }
 
 // A library that hangs holds up no event: neither what finds devices nor what counts for reports.
 func TestHangingNVML(t *testing.T) {
-	n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.ProbeTimeout = config.Duration(100 * time.Millisecond) })
+	n := newNode(t, 0, eight(), func(f *config.File) {
+		f.Devices.ProbeTimeout = config.Duration(100 * time.Millisecond)
+	})
 	n.do(hostapi.EventStartup)
 	hangs := make(chan struct{})
 	defer close(hangs)
-	n.stock.scan = func(ctx context.Context) *inventory.Inventory {
+	n.keeper.scan = func(ctx context.Context) *inventory.Inventory {
 		select {
 		case <-hangs:
 		case <-ctx.Done():
@@ -542,16 +531,14 @@ func TestHangingNVML(t *testing.T) {
 		return eight()
 	}
 	program := filepath.Join(t.TempDir(), "nvml")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755))
 	n.ask = func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error) {
 		return inventory.AskNVMLUsage(ctx, program, limit, uuids...)
 	}
 	changed := "2"
 	n.sign.Store(&changed)
 	n.do(hostapi.EventStartup) // waits for probe_timeout
-	if inv := n.stock.current(); len(inv.Devices) != 8 || !failed(inv) {
+	if inv := n.keeper.current(); len(inv.Devices) != 8 || !failed(inv) {
 		t.Errorf("while a scan hangs: %d devices, sources %+v", len(inv.Devices), inv.Sources)
 	}
 	kept, err := inventory.Load(n.state)
@@ -572,7 +559,8 @@ func TestHangingNVML(t *testing.T) {
 		t.Logf("periodic, begin and launch took %v", took)
 	}
 	// The epilogue gives it a second.
-	if out := n.do(hostapi.EventEpilogue, "1.srv"); len(out.Usage.Devices) != 1 || out.Usage.Devices[0].UtilizationPercent != nil {
+	if out := n.do(hostapi.EventEpilogue, "1.srv"); len(out.Usage.Devices) != 1 ||
+		out.Usage.Devices[0].UtilizationPercent != nil {
 		t.Errorf("epilogue: %+v", out.Usage)
 	}
 }
@@ -582,9 +570,7 @@ func TestBlocksThatCannotBeCut(t *testing.T) {
 	n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.Blocks = 3 })
 	noted := func() string {
 		inv, err := inventory.Load(n.state)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return sourceOf(inv, blocksSource).Note
 	}
 	for range 2 {
@@ -606,8 +592,8 @@ func TestBlocksThatCannotBeCut(t *testing.T) {
 	}
 }
 
-// At the first start with a driver that hangs a list that opens everything opens no GPU, and doctor says so; what else it opens is
-// open once the devices are known.
+// At the first start with a driver that hangs, a list that opens everything opens no GPU, and
+// doctor says so. The rest of the list is open once the devices are known.
 func TestWildcardWhileDriverHangs(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), func(f *config.File) {
@@ -615,8 +601,8 @@ func TestWildcardWhileDriverHangs(t *testing.T) {
 			f.Devices.ProbeTimeout = config.Duration(100 * time.Millisecond)
 		})
 		answers := make(chan struct{})
-		scan := n.stock.scan
-		n.stock.scan = func(ctx context.Context) *inventory.Inventory {
+		scan := n.keeper.scan
+		n.keeper.scan = func(ctx context.Context) *inventory.Inventory {
 			select {
 			case <-answers:
 			case <-ctx.Done():
@@ -640,14 +626,19 @@ func TestWildcardWhileDriverHangs(t *testing.T) {
 			}
 		}
 		const want = `"c *:* rw" may let every job open GPUs, and it is not known which there are (no result within 100ms; it goes on): left out: ["c *:* rw"]`
-		if inv, err := inventory.Load(n.state); err != nil || !strings.HasSuffix(sourceOf(inv, allowSource).Note, want) {
+		if inv, err := inventory.Load(n.state); err != nil || !strings.HasSuffix(sourceOf(inv, allowSource).Note,
+			want) {
 			t.Errorf("doctor sees %+v, %v", inv, err)
 		}
 		n.found.Store(&inventory.Inventory{Sources: []inventory.Source{{Name: "nvml"}, {Name: "amd"}}}) // there is none
 		close(answers)
-		eventually(t, "the devices are known", func() bool { return sourceOf(n.stock.current(), lateSource).Error == "" })
+		must.Eventually(t, "the devices are known", func() bool {
+			return sourceOf(n.keeper.current(),
+				lateSource).Error == ""
+		})
 		n.do(hostapi.EventLaunch, "1.srv")
-		if got := n.opens(j, topology.DeviceNode{Path: "/dev/local", Major: 120, Minor: 1}, unix.O_RDONLY); got == unix.EPERM {
+		if got := n.opens(j, topology.DeviceNode{Path: "/dev/local", Major: 120, Minor: 1},
+			unix.O_RDONLY); got == unix.EPERM {
 			t.Errorf("afterwards: %v", got)
 		}
 	})
@@ -666,14 +657,14 @@ func TestPeriodicPublishes(t *testing.T) {
 	changed := "2"
 	n.sign.Store(&changed)
 	told := n.do(hostapi.EventPeriodic).Vnodes // the look is in the background, and may be over already
-	eventually(t, "seven devices", func() bool { return len(n.stock.current().Devices) == 7 })
+	must.Eventually(t, "seven devices", func() bool { return len(n.keeper.current().Devices) == 7 })
 	if told == nil {
 		told = n.do(hostapi.EventPeriodic).Vnodes
 	}
 	if told == nil || told[testNode].ResourcesAvailable["ngpus"] != "7" {
 		t.Errorf("vnodes %v, want 7", told)
 	}
-	eventually(t, "hook cgroup reads of seven", func() bool {
+	must.Eventually(t, "hook cgroup reads of seven", func() bool {
 		inv, err := inventory.Load(n.state)
 		return err == nil && len(inv.Devices) == 7
 	})
@@ -691,22 +682,14 @@ func TestStartupSweeps(t *testing.T) {
 	n.job("2.srv", a100(1))
 	n.do(hostapi.EventBegin, "2.srv")
 	gone := &inventory.Grant{Devices: []topology.Device{a100(0), a100(7)}}
-	if err := errors.Join(n.cdi.write("3.srv", gone), n.mapping.write(t.Context(), "3.srv", gone)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(n.cdi.write("3.srv", gone), n.mapping.write(t.Context(), "3.srv", gone)))
 	foreign := filepath.Join(n.cdi.dir, "nvidia.json")
-	if err := os.WriteFile(foreign, []byte("{}"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(foreign, []byte("{}"), 0o644))
 	unfinished := []string{}
 	for _, dir := range []string{n.state, n.cdi.dir, n.mapping.dir} {
 		name := filepath.Join(dir, ".hookhost-1.tmp")
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(name, time.Unix(0, 0), time.Unix(0, 0)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(name, nil, 0o600))
+		must.NoError(t, os.Chtimes(name, time.Unix(0, 0), time.Unix(0, 0)))
 		unfinished = append(unfinished, name)
 	}
 	n.do(hostapi.EventStartup, "1.srv")
@@ -742,7 +725,8 @@ func TestSweepFails(t *testing.T) {
 // The program as hookhost starts it, with devices that an administrator has described.
 func TestConfiguredDevice(t *testing.T) {
 	n := newNode(t, 0, &inventory.Inventory{}, nil)
-	config := `{"cgroup":{"prefix":"` + n.policy.Cgroup.Prefix + `"},"devices":{"discover_gpus":false,"cdi_dir":"` + n.cdi.dir + `"},` +
+	config := `{"cgroup":{"prefix":"` + n.policy.Cgroup.Prefix + `"},"devices":{"discover_gpus":false,"cdi_dir":"` +
+		n.cdi.dir + `"},` +
 		`"device":[{"resource":"fpga","paths":["/dev/kmsg"],"env":{"FPGA":"{path}"}}]}`
 	h, err := hooktest.Try(t, func(s *hostapi.Setup) (any, error) {
 		made, err := newHook(s)
@@ -753,13 +737,10 @@ func TestConfiguredDevice(t *testing.T) {
 		}
 		return made, err
 	}, hostapi.SetupData{Config: []byte(config), Host: map[string]string{"state_dir": n.state}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventResize, hostapi.EventAbort,
-		hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventStartup, hostapi.EventPeriodic}, h.Events()); diff != "" {
-		t.Errorf("events: -want +got:\n%s", diff)
-	}
+	must.NoError(t, err)
+	must.Equal(t, "events", []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventResize,
+		hostapi.EventAbort,
+		hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventStartup, hostapi.EventPeriodic}, h.Events())
 	call := func(e hostapi.Event) *hostapi.Outcome {
 		t.Helper()
 		req := &hostapi.Request{Event: e, Node: testNode}
@@ -773,9 +754,7 @@ func TestConfiguredDevice(t *testing.T) {
 		return out
 	}
 	out := call(hostapi.EventStartup)
-	if diff := cmp.Diff(hostapi.Resources{"fpga": "1"}, out.Vnodes[testNode].ResourcesAvailable); diff != "" {
-		t.Errorf("resources_available: -want +got:\n%s", diff)
-	}
+	must.Equal(t, "resources_available", hostapi.Resources{"fpga": "1"}, out.Vnodes[testNode].ResourcesAvailable)
 	inv, err := inventory.Load(n.state)
 	if err != nil || len(inv.Devices) != 1 {
 		t.Fatalf("inventory %+v, %v", inv, err)
@@ -793,11 +772,9 @@ func TestConfiguredDevice(t *testing.T) {
 	call(hostapi.EventEnd)
 }
 
-func TestDisabled(t *testing.T) {
+func TestDisabledHookLooksForNothing(t *testing.T) {
 	h, err := hooktest.Try(t, newHook, hostapi.SetupData{Config: []byte(`{"devices":{"enabled":false}}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if out, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventStartup}); err != nil || out.Vnodes != nil {
 		t.Errorf("%+v, %v", out, err)
 	}

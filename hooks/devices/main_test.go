@@ -12,8 +12,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// TestMain turns the test program into a job's process where it was started as one, and fails when tests leave directories,
-// processes or goroutines behind.
+// TestMain turns the test program into a job's process where it was started as one, and fails when
+// tests leave directories, processes or goroutines behind.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == actorArg {
 		os.Exit(act(os.Args[2], os.Args[3]))

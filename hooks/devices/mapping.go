@@ -21,12 +21,13 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// The DCGM exporter gives the metrics of a GPU the label hpc_job with the job that it finds in its job mapping directory: a
-// file for each GPU, named by its index, or GPU.INSTANCE for a MIG instance, with a job id a line. An id that is there twice
-// spoils the whole answer of exporters before dcgm-exporter PR #730.
+// The DCGM exporter gives the metrics of a GPU the label hpc_job with the job of its job mapping
+// directory. The directory has a file for each GPU, named by its index, or GPU.INSTANCE for a MIG
+// instance, with a job id a line. An id that is there twice spoils the whole answer of exporters
+// before dcgm-exporter PR #730.
 
-// mappingDir is that directory; an empty one is none. It is changed under a lock on a file of the state directory that root alone
-// can open: who can open a file can keep it locked.
+// mappingDir is that directory; an empty one is none. mappingDir is changed under a lock on a file
+// of the state directory. Root alone can open that file: who can open a file can keep it locked.
 type mappingDir struct{ dir, lock string }
 
 // newMappingDir returns the directory dir; none without a state directory.
@@ -37,7 +38,8 @@ func newMappingDir(dir, stateDir string) mappingDir {
 	return mappingDir{dir, filepath.Join(stateDir, "dcgm.lock")}
 }
 
-// mappingPatience is how long the lock is waited for. It is held for some milliseconds, and these files are labels only.
+// mappingPatience is how long the lock is waited for. The lock is held for some milliseconds, and
+// these files are labels only.
 const mappingPatience = 5 * time.Second
 
 var mappingName = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
@@ -56,7 +58,8 @@ func mappingFiles(g *inventory.Grant) []string {
 	return list
 }
 
-// mappingFile returns the name of a device's file: nvidia-smi's number of the GPU, and of a MIG instance its GPU instance.
+// mappingFile returns the name of a device's file: nvidia-smi's number of the GPU, and of a MIG
+// instance its GPU instance.
 func mappingFile(d topology.Device) string {
 	name := strconv.Itoa(d.Index)
 	if d.Parent == "" {
@@ -90,7 +93,8 @@ func (m mappingDir) write(ctx context.Context, id string, g *inventory.Grant) er
 // remove takes the job out of all files. Idempotent.
 func (m mappingDir) remove(ctx context.Context, id string) error { return m.write(ctx, id, nil) }
 
-// sweep takes out every job that is not alive. alive is asked under the lock: who is in a file by then has a cgroup.
+// sweep takes out every job that is not alive. alive is asked under the lock: who is in a file by
+// then has a cgroup.
 func (m mappingDir) sweep(ctx context.Context, alive func() (map[string]bool, error)) error {
 	return m.change(ctx, func(there []string) error {
 		jobs, err := alive()
@@ -100,7 +104,9 @@ func (m mappingDir) sweep(ctx context.Context, alive func() (map[string]bool, er
 		var errs []error
 		for _, name := range there {
 			errs = append(errs, m.edit(name, func(ids []string) []string {
-				return slices.DeleteFunc(ids, func(line string) bool { return hostapi.CheckJobID(line) == nil && !jobs[line] })
+				return slices.DeleteFunc(ids, func(line string) bool {
+					return hostapi.CheckJobID(line) == nil && !jobs[line]
+				})
 			}))
 		}
 		return errors.Join(errs...)

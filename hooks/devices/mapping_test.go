@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -21,20 +21,16 @@ func readMapping(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, e := range entries {
 		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		files[e.Name()] = string(b)
 	}
 	return files
 }
 
-func TestMapping(t *testing.T) {
+func TestMappingFilesNameTheJobsOfEachGPU(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "map")
 	m := newMappingDir(dir, t.TempDir())
 	amd := topology.Device{Vendor: "amd", Index: 5}
@@ -44,10 +40,16 @@ func TestMapping(t *testing.T) {
 		do   func() error
 		want map[string]string
 	}{
-		{"a GPU, a MIG instance and one of AMD", func() error { return m.write(t.Context(), "1.srv", holds(a100(3), migInstance(), amd)) }, map[string]string{"3": "1.srv\n", "0.3": "1.srv\n"}},
-		{"again", func() error { return m.write(t.Context(), "1.srv", holds(a100(3), migInstance())) }, map[string]string{"3": "1.srv\n", "0.3": "1.srv\n"}},
-		{"another job shares it", func() error { return m.write(t.Context(), "2.srv", holds(a100(3))) }, map[string]string{"3": "1.srv\n2.srv\n", "0.3": "1.srv\n"}},
-		{"resize", func() error { return m.write(t.Context(), "1.srv", holds(a100(4), migInstance())) }, map[string]string{"3": "2.srv\n", "4": "1.srv\n", "0.3": "1.srv\n"}},
+		{"a GPU, a MIG instance and one of AMD", func() error {
+			return m.write(t.Context(), "1.srv",
+				holds(a100(3), migInstance(), amd))
+		}, map[string]string{"3": "1.srv\n", "0.3": "1.srv\n"}},
+		{"again", func() error { return m.write(t.Context(), "1.srv", holds(a100(3), migInstance())) },
+			map[string]string{"3": "1.srv\n", "0.3": "1.srv\n"}},
+		{"another job shares it", func() error { return m.write(t.Context(), "2.srv", holds(a100(3))) },
+			map[string]string{"3": "1.srv\n2.srv\n", "0.3": "1.srv\n"}},
+		{"resize", func() error { return m.write(t.Context(), "1.srv", holds(a100(4), migInstance())) },
+			map[string]string{"3": "2.srv\n", "4": "1.srv\n", "0.3": "1.srv\n"}},
 		{"what others write stays", func() error {
 			return os.WriteFile(filepath.Join(dir, "README"), []byte("9.srv\n"), 0o644)
 		}, map[string]string{"3": "2.srv\n", "4": "1.srv\n", "0.3": "1.srv\n", "README": "9.srv\n"}},
@@ -57,16 +59,16 @@ func TestMapping(t *testing.T) {
 			}
 			return m.sweep(t.Context(), func() (map[string]bool, error) { return map[string]bool{"1.srv": true}, nil })
 		}, map[string]string{"4": "1.srv\n", "0.3": "1.srv\n", "7": "free text\n", "README": "9.srv\n"}},
-		{"end", func() error { return m.remove(t.Context(), "1.srv") }, map[string]string{"7": "free text\n", "README": "9.srv\n"}},
-		{"end again", func() error { return m.remove(t.Context(), "1.srv") }, map[string]string{"7": "free text\n", "README": "9.srv\n"}},
+		{"end", func() error { return m.remove(t.Context(), "1.srv") },
+			map[string]string{"7": "free text\n", "README": "9.srv\n"}},
+		{"end again", func() error { return m.remove(t.Context(), "1.srv") },
+			map[string]string{"7": "free text\n", "README": "9.srv\n"}},
 	}
 	for _, s := range steps {
 		if err := s.do(); err != nil {
 			t.Fatalf("%s: %v", s.name, err)
 		}
-		if diff := cmp.Diff(s.want, readMapping(t, dir)); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", s.name, diff)
-		}
+		must.Equal(t, s.name, s.want, readMapping(t, dir))
 	}
 	if err := newMappingDir("", t.TempDir()).write(t.Context(), "1.srv", holds(a100(0))); err != nil {
 		t.Errorf("without a directory: %v", err)
@@ -92,24 +94,18 @@ func TestMappingAtOnce(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	if diff := cmp.Diff(map[string]string{"0": "0.srv\n"}, readMapping(t, m.dir)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, "", map[string]string{"0": "0.srv\n"}, readMapping(t, m.dir))
 }
 
-// Who holds the directory locked, as anybody can, keeps nobody out; who holds the lock is waited for no longer than the event may
-// take; and the lock is root's alone.
+// A lock on the directory, as anybody can hold it, keeps nobody out. The lock is root's alone, and
+// is waited for no longer than the event may take.
 func TestMappingLock(t *testing.T) {
 	m := newMappingDir(t.TempDir(), t.TempDir())
 	g := &inventory.Grant{Devices: []topology.Device{a100(0)}}
 	dir, err := os.Open(m.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer dir.Close()
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, unix.Flock(int(dir.Fd()), unix.LOCK_EX))
 	if err := m.write(t.Context(), "1.srv", g); err != nil {
 		t.Error(err)
 	}
@@ -117,17 +113,13 @@ func TestMappingLock(t *testing.T) {
 		t.Errorf("lock: %v, %v, want mode 0600", info, err)
 	}
 	unlock, err := m.locked(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := m.remove(ctx, "1.srv"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while it is held: %v, want %v", err, context.DeadlineExceeded)
 	}
-	if err := unlock(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, unlock())
 	if err := m.remove(t.Context(), "1.srv"); err != nil {
 		t.Error(err)
 	}

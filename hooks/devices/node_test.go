@@ -25,13 +25,15 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
 const testNode = "node1"
 
-// node is a hook on this machine's kernel, with an inventory of devices that this machine does not have.
+// node is a hook on this machine's kernel, with an inventory of devices that this machine does not
+// have.
 type node struct {
 	*hook
 	t     testing.TB
@@ -80,7 +82,8 @@ func (b *lockedBuffer) String() string {
 
 var prefixes atomic.Int64
 
-// newNode starts a hook on what of this machine is of a mode (0: all of it), without sending it startup.
+// newNode starts a hook on what of this machine is of a mode (0: all of it), without sending it
+// startup.
 func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func(*config.File)) *node {
 	t.Helper()
 	kernfstest.NeedRoot(t)
@@ -90,13 +93,9 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 		kernfstest.NeedV2(t)
 	}
 	roots, err := kernfs.OpenRoots()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	p, err := newPolicy(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	n := &node{t: t, roots: roots, dev: devDir(t), state: t.TempDir()}
 	p.Devices.CDIDir, p.Devices.DCGMDir = filepath.Join(t.TempDir(), "cdi"), filepath.Join(t.TempDir(), "dcgm")
 	p.Cgroup.Prefix = fmt.Sprintf("%s_%d", testPrefix(), prefixes.Add(1))
@@ -108,9 +107,7 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 	first := "1"
 	n.sign.Store(&first)
 	numbering, err := inventory.Numbering(roots)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	numbering = numbering[:1] // the boot
 	log := logrus.New()
 	log.SetOutput(io.MultiWriter(t.Output(), &n.logged))
@@ -123,22 +120,20 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 		life, end := context.WithCancel(context.Background())
 		h.life = life
 		h.watch = func(ctx context.Context, _ func()) error { <-ctx.Done(); return ctx.Err() }
-		h.stock.scan = func(context.Context) *inventory.Inventory {
+		h.keeper.scan = func(context.Context) *inventory.Inventory {
 			inv := *n.found.Load()
 			inv.Signature, inv.Found, inv.Numbering = *n.sign.Load(), time.Now(), numbering
 			return &inv
 		}
-		h.stock.signature = func() (string, error) { return *n.sign.Load(), nil }
+		h.keeper.signature = func() (string, error) { return *n.sign.Load(), nil }
 		t.Cleanup(func() { end(); h.background.Wait() })
 		return h, nil
 	}
 	if n.hook, err = n.boot(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { removeUnit(t, opt.Prefix) })
-	if err := n.tree.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { kernfstest.RemoveUnit(t, opt.Prefix) })
+	must.NoError(t, n.tree.Prepare())
 	return n
 }
 
@@ -151,29 +146,12 @@ func devDir(t testing.TB) string {
 			continue
 		}
 		dir, err := os.MkdirTemp(parent, testPrefix()+"_")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		return dir
 	}
 	kernfstest.Skip(t, "every place for device nodes is mounted with nodev")
 	return ""
-}
-
-// removeUnit removes the parents of all jobs.
-func removeUnit(t testing.TB, prefix string) {
-	for _, pattern := range []string{"/sys/fs/cgroup/*/%s.service/job*", "/sys/fs/cgroup/%s.service/job*", "/sys/fs/cgroup/*/%s.service", "/sys/fs/cgroup/%s.service"} {
-		dirs, err := filepath.Glob(fmt.Sprintf(pattern, prefix))
-		if err != nil {
-			t.Error(err)
-		}
-		for _, dir := range dirs {
-			if err := unix.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("rmdir %s: %v", dir, err)
-			}
-		}
-	}
 }
 
 // job makes a job's cgroup as hook cgroup does, with a grant.
@@ -184,16 +162,13 @@ func (n *node) job(id string, held ...topology.Device) *cgroup.Job {
 	return j
 }
 
-// bare makes a job's cgroup that says nothing of devices, as hook cgroup does with devices.enabled = false.
+// bare makes a job's cgroup that says nothing of devices, as hook cgroup does with devices.enabled
+// = false.
 func (n *node) bare(id string) *cgroup.Job {
 	n.t.Helper()
 	j, err := n.tree.Job(id)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	if err := j.Create(cgroup.Limits{}); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
+	must.NoError(n.t, j.Create(cgroup.Limits{}))
 	n.t.Cleanup(func() {
 		if err := j.Remove(context.Background()); err != nil && !errors.Is(err, cgroup.ErrNotFound) {
 			n.t.Error(err)
@@ -210,15 +185,14 @@ func (n *node) grant(j *cgroup.Job, held ...topology.Device) {
 			g.Shared = nvidiaShared
 		}
 	}
-	if err := g.Mark(j); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, g.Mark(j))
 }
 
 var methods = map[hostapi.Event]func(*hook, context.Context, *hostapi.Request) (*hostapi.Outcome, error){
 	hostapi.EventStartup: (*hook).ExechostStartup, hostapi.EventPeriodic: (*hook).ExechostPeriodic,
 	hostapi.EventBegin: (*hook).ExecjobBegin, hostapi.EventLaunch: (*hook).ExecjobLaunch,
-	hostapi.EventResize: (*hook).ExecjobResize, hostapi.EventEpilogue: (*hook).ExecjobEpilogue, hostapi.EventEnd: (*hook).ExecjobEnd,
+	hostapi.EventResize: (*hook).ExecjobResize, hostapi.EventEpilogue: (*hook).ExecjobEpilogue,
+	hostapi.EventEnd:   (*hook).ExecjobEnd,
 	hostapi.EventAbort: (*hook).ExecjobAbort,
 }
 
@@ -259,33 +233,22 @@ func (n *node) mknod(node topology.DeviceNode) string {
 	if node.Block {
 		mode = unix.S_IFBLK
 	}
-	if err := unix.Mknod(path, mode|0o666, int(unix.Mkdev(node.Major, node.Minor))); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := unix.Mknod(path, mode|0o666, int(unix.Mkdev(node.Major, node.Minor))); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		n.t.Fatal(err)
 	}
 	return path
 }
 
-// opens tries to open a device from inside the job. EPERM is the filter's answer; ENXIO that of a number without a driver.
+// opens tries to open a device from inside the job. EPERM is the filter's answer; ENXIO that of a
+// number without a driver.
 func (n *node) opens(j *cgroup.Job, node topology.DeviceNode, flags int) unix.Errno {
 	n.t.Helper()
-	child, err := proc.Start(&proc.Spec{Path: "/proc/self/exe", Args: []string{"actor", actorArg, n.mknod(node), fmt.Sprint(flags)},
+	child, err := proc.Start(&proc.Spec{Path: "/proc/self/exe", Args: []string{
+		"actor", actorArg, n.mknod(node), fmt.Sprint(flags)},
 		Env: []string{"GOMAXPROCS=1"}, Stderr: os.Stderr}, hostapi.Join(j.Join()))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	exit, err := child.Wait(n.t.Context())
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	return unix.Errno(exit.Code())
-}
-
-// eventually waits for a state that comes by itself.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }

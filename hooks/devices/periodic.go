@@ -13,10 +13,11 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// ExechostStartup looks what devices there are, no longer than probe_timeout, sees to it that every live job has its
-// filter, removes the files of jobs that are gone and tells PBS how many devices it can give away.
+// ExechostStartup waits for a look at the devices, no longer than probe_timeout. Every live job
+// gets its filter, and the files of jobs that are gone are removed. PBS is told how many devices it
+// can give away.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	h.await(ctx, h.stock.look(h.life, &h.background))
+	h.await(ctx, h.keeper.refreshSoon(h.life, &h.background))
 	h.watching.Do(func() {
 		h.background.Go(h.watchDevices)
 		if h.account != nil && h.policy.Devices.DiscoverGPUs && h.policy.Devices.Accounting {
@@ -24,16 +25,17 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 		}
 	})
 	list, err := h.common() // for doctor too, where there is no job
-	errs := []error{err, h.stock.kept()}
+	errs := []error{err, h.keeper.rewrite()}
 	if err == nil {
 		for id := range req.JobList {
 			errs = append(errs, h.reassert(ctx, id, list, true))
 		}
 	}
-	if err := h.sweep(ctx, req.JobList); err != nil { // what is left says something wrong of a job that is gone, and keeps nobody from anything
+	// what is left says something wrong of a job that is gone, and keeps nobody from anything
+	if err := h.sweep(ctx, req.JobList); err != nil {
 		h.log.Warn(err)
 	}
-	inv := h.stock.current()
+	inv := h.keeper.current()
 	out := &hostapi.Outcome{
 		Vnodes: h.policy.vnodes(h.node, inv, req.Node, h.countBlocks(inv)),
 		Jobs:   h.environments(req.JobList),
@@ -44,16 +46,17 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 	return out, errors.Join(errs...)
 }
 
-// ExechostPeriodic puts the filters of jobs back where somebody took them away. It has the devices
-// looked at in the background, and tells PBS when an earlier look has found a change.
+// ExechostPeriodic puts the filters of jobs back where somebody took them away. ExechostPeriodic
+// has the devices looked at in the background, and tells PBS when an earlier look has found a
+// change.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: h.environments(req.JobList)}
 	if req.Partial {
 		return out, nil
 	}
-	h.stock.look(h.life, &h.background)
-	err := errors.Join(h.follow(ctx), h.stock.kept())
-	inv := h.stock.current()
+	h.keeper.refreshSoon(h.life, &h.background)
+	err := errors.Join(h.follow(ctx), h.keeper.rewrite())
+	inv := h.keeper.current()
 	blocks := h.countBlocks(inv)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,8 +66,8 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	return out, err
 }
 
-// await waits for a look at the devices, as long as it may take: a quarter of the event's time at most, however long
-// probe_timeout is.
+// await waits for a look at the devices for probe_timeout, and a quarter of the event's time at
+// most.
 func (h *hook) await(ctx context.Context, done <-chan struct{}) {
 	limit := time.Duration(h.policy.Devices.ProbeTimeout)
 	if end, ok := ctx.Deadline(); ok {
@@ -78,12 +81,13 @@ func (h *hook) await(ctx context.Context, done <-chan struct{}) {
 	case <-enough.C:
 	case <-ctx.Done():
 	}
-	h.stock.late(limit)
+	h.keeper.late(limit)
 }
 
-// watchDevices has the devices looked at when the kernel says that they changed. It sleeps otherwise.
+// watchDevices has the devices looked at when the kernel says that they changed. watchDevices
+// sleeps otherwise.
 func (h *hook) watchDevices() {
-	err := h.watch(h.life, func() { h.stock.look(h.life, &h.background) })
+	err := h.watch(h.life, func() { h.keeper.refreshSoon(h.life, &h.background) })
 	if err != nil && h.life.Err() == nil {
 		h.log.Warnf("changes of devices are noticed at exechost_periodic only: %v", err)
 	}
@@ -113,9 +117,9 @@ func (h *hook) environments(list map[string]*hostapi.Job) map[string]*hostapi.Jo
 	return jobs
 }
 
-// reassert sees to it that a live job has its filter, which opens list beside what the job was given.
-// A job without a cgroup is hook cgroup's to tell of. A job that began before devices were enabled is
-// left alone, since it may use what a filter would close. The log says so at a start.
+// reassert sees to it that a live job has its filter, which opens list beside what the job was
+// given. A job without a cgroup is hook cgroup's to tell of. A job that began before devices were
+// enabled is left alone, since it may use what a filter would close. The log says so at a start.
 func (h *hook) reassert(ctx context.Context, id string, list common, starts bool) error {
 	j, err := h.tree.Job(id)
 	if err != nil {
@@ -140,9 +144,9 @@ func (h *hook) reassert(ctx context.Context, id string, list common, starts bool
 	return nil
 }
 
-// follow makes sure of the filters of all live jobs. A device that a driver brings while they run is
-// closed to them as to those that begin later. It does nothing while it is not known what there is:
-// nobody is given what is not known, and a job need not lose what it could open for that.
+// follow makes sure of the filters of all live jobs. A device that a driver brings while they run
+// is closed to them as to those that begin later. follow does nothing while the devices are not
+// known. No job is given a device then, and a live job need not lose what it could open.
 func (h *hook) follow(ctx context.Context) error {
 	list, err := h.common()
 	if err != nil {
@@ -165,7 +169,8 @@ func (h *hook) follow(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// sweep removes the files of jobs that are neither in the list nor have a cgroup, and those that were never finished.
+// sweep removes the files of jobs that are neither in the list nor have a cgroup, and those that
+// were never finished.
 func (h *hook) sweep(ctx context.Context, list map[string]*hostapi.Job) error {
 	alive := func() (map[string]bool, error) {
 		ids, err := h.tree.JobIDs()
@@ -182,7 +187,7 @@ func (h *hook) sweep(ctx context.Context, list map[string]*hostapi.Job) error {
 		return jobs, nil
 	}
 	var errs []error
-	for _, dir := range []string{h.stock.dir, h.cdi.dir, h.mapping.dir} {
+	for _, dir := range []string{h.keeper.dir, h.cdi.dir, h.mapping.dir} {
 		if dir != "" {
 			errs = append(errs, disk.RemoveUnfinished(dir, time.Minute))
 		}

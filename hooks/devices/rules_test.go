@@ -11,6 +11,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/devfilter"
 	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -29,8 +30,9 @@ func lookup(name string) ([]devfilter.Node, error) {
 	return nil, nil
 }
 
-func TestGuarded(t *testing.T) {
-	fuse := &inventory.Inventory{Devices: []topology.Device{{ID: "/dev/fuse", Resource: "fuse", Nodes: []topology.DeviceNode{{Path: "/dev/fuse", Major: 10, Minor: 229}}}}}
+func TestAllowedRulesOpenNoDeviceThatIsGranted(t *testing.T) {
+	fuse := &inventory.Inventory{Devices: []topology.Device{{ID: "/dev/fuse", Resource: "fuse",
+		Nodes: []topology.DeviceNode{{Path: "/dev/fuse", Major: 10, Minor: 229}}}}}
 	none := &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia"}, {Name: "amd"}}}
 	tests := []struct {
 		name  string
@@ -40,25 +42,28 @@ func TestGuarded(t *testing.T) {
 		want  string // part of what is said; "" for nothing
 		stays string // rules of the entry that stay
 	}{
-		{"what OpenPBS ships", eight(), []any{"c *:* rwm"}, false, `devices.allow: "c *:* rwm" would let every job open /dev/nvidia0 (c 195:0), which is ngpus ` + uuid(0) + `: left out: ["c *:* rwm"]`, "[]"},
+		{"what OpenPBS ships", eight(), []any{"c *:* rwm"}, false,
+			`devices.allow: "c *:* rwm" would let every job open /dev/nvidia0 (c 195:0), which is ngpus ` + uuid(0) +
+				`: left out: ["c *:* rwm"]`, "[]"},
 		{"on a node without devices", none, []any{"c *:* rwm"}, false, "", "[c *:* rwm]"},
 		{"a major", eight(), []any{"c 195:* r"}, false, `"c 195:* r" would let every job open`, "[]"},
-		{"one GPU by its name", eight(), []any{[]any{"nvidia0", "rw"}}, false, `["nvidia0", "rw"] would let every job open /dev/nvidia0`, "[]"},
-		{"a pattern of which some are GPUs", eight(), []any{[]any{"nvidia*", "rw"}}, false, `: left out: ["c 195:0 rw"]`, "[c 195:255 rw]"},
+		{"one GPU by its name", eight(), []any{[]any{"nvidia0", "rw"}}, false,
+			`["nvidia0", "rw"] would let every job open /dev/nvidia0`, "[]"},
+		{"a pattern of which some are GPUs", eight(), []any{[]any{"nvidia*", "rw"}}, false,
+			`: left out: ["c 195:0 rw"]`, "[c 195:255 rw]"},
 		{"all kinds", eight(), []any{"a 195:7 w"}, false, "/dev/nvidia7 (c 195:7)", "[]"},
 		{"what all holders share", eight(), []any{[]any{"nvidiactl", "rw"}}, false, "", "[c 195:255 rw]"},
 		{"to make nodes opens nothing", eight(), []any{"c *:* m"}, false, "", "[c *:* m]"},
 		{"another kind of device", eight(), []any{"b 195:* rwm"}, false, "", "[b 195:* rwm]"},
-		{"the base list", fuse, nil, true, `base list: "c 10:229 rwm" would let every job open /dev/fuse (c 10:229), which is fuse /dev/fuse: left out: ["c 10:229 rwm"]`, "[]"},
+		{"the base list", fuse, nil, true,
+			`base list: "c 10:229 rwm" would let every job open /dev/fuse (c 10:229), which is fuse /dev/fuse: left out: ["c 10:229 rwm"]`, "[]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &policy{File: *config.Default()}
 			p.Devices.Allow, p.Devices.Fuse = tt.allow, tt.fuse
 			list, _, err := p.resolve(lookup)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			kept, leftOut := list.guarded(tt.inv, p.unseenBy(tt.inv, lookup, majors))
 			if (len(leftOut) == 0) != (tt.want == "") || len(leftOut) > 0 && !strings.Contains(leftOut[0], tt.want) {
 				t.Errorf("got %q, want %s", leftOut, tt.want)
@@ -76,7 +81,8 @@ func TestGuarded(t *testing.T) {
 // majors are those of a node with NVIDIA's driver.
 func majors() ([]uint32, error) { return []uint32{195, 226, 261, 236}, nil }
 
-// While it is not known what devices there are, nothing is opened that may be one, and nothing else is closed.
+// While it is not known what devices there are, nothing is opened that may be one, and nothing else
+// is closed.
 func TestGuardedWhileUnknown(t *testing.T) {
 	found := func(d []topology.Device, s ...inventory.Source) *inventory.Inventory {
 		return &inventory.Inventory{Devices: d, Sources: s}
@@ -92,13 +98,18 @@ func TestGuardedWhileUnknown(t *testing.T) {
 		majors func() ([]uint32, error)
 		said   string // part of what is said; "" where the entry stays
 	}{
-		{name: "first start", allow: "c *:* rwm", said: `"c *:* rwm" may let every job open GPUs, and it is not known which there are (nobody has looked yet): left out: ["c *:* rwm"]`},
+		{name: "first start", allow: "c *:* rwm",
+			said: `"c *:* rwm" may let every job open GPUs, and it is not known which there are (nobody has looked yet): left out: ["c *:* rwm"]`},
 		{name: "first start, a driver is slow", inv: late, allow: "c *:* rw", said: "(no result within 10s)"},
 		{name: "a driver hangs", inv: hangs, allow: "c *:* r", said: "(nvidia: no answer within 20s)"},
-		{name: "a driver hangs, and what it had is known", inv: found([]topology.Device{a100(0)}, hangs.Sources...), allow: "c 226:* rw"},
-		{name: "NVML fails, the driver's files say something", inv: found(nil, inventory.Source{Name: "nvml", Error: "x"}, inventory.Source{Name: "nvidia"}), allow: "c *:* rw"},
-		{name: "NVML fails", inv: found(nil, inventory.Source{Name: "nvml", Error: "x"}, inventory.Source{Name: "amd"}), allow: "c 195:* rw", said: "(nvml: x)"},
-		{name: "another vendor's GPUs are known", inv: found([]topology.Device{a100(0)}, inventory.Source{Name: "nvml"}, inventory.Source{Name: "amd", Error: "x"}), allow: "c 226:* rw", said: "(amd: x)"},
+		{name: "a driver hangs, and what it had is known", inv: found([]topology.Device{a100(0)}, hangs.Sources...),
+			allow: "c 226:* rw"},
+		{name: "NVML fails, the driver's files say something", inv: found(nil,
+			inventory.Source{Name: "nvml", Error: "x"}, inventory.Source{Name: "nvidia"}), allow: "c *:* rw"},
+		{name: "NVML fails", inv: found(nil, inventory.Source{Name: "nvml", Error: "x"}, inventory.Source{Name: "amd"}),
+			allow: "c 195:* rw", said: "(nvml: x)"},
+		{name: "another vendor's GPUs are known", inv: found([]topology.Device{a100(0)}, inventory.Source{Name: "nvml"},
+			inventory.Source{Name: "amd", Error: "x"}), allow: "c 226:* rw", said: "(amd: x)"},
 		{name: "any minor", allow: "c *:3 w", said: "GPUs"},
 		{name: "all kinds", allow: "a *:* r", said: "GPUs"},
 		{name: "MIG", allow: "c 236:21 r", said: "GPUs"},
@@ -108,10 +119,16 @@ func TestGuardedWhileUnknown(t *testing.T) {
 		{name: "block devices", allow: "b *:* rw"},
 		{name: "other devices", allow: "c 203:* r"},
 		{name: "other devices, where no major can be told", allow: "c 203:* r", majors: broken, said: "GPUs"},
-		{name: "GPUs are not looked for", allow: "c *:* rwm", edit: func(c *config.File) { c.Devices.DiscoverGPUs = false }},
-		{name: "configured", allow: "c 10:* rw", edit: func(c *config.File) { c.Device = []config.Device{{Resource: "fuse", Paths: []string{"/dev/fuse"}}} },
+		{name: "GPUs are not looked for", allow: "c *:* rwm", edit: func(c *config.File) {
+			c.Devices.DiscoverGPUs = false
+		}},
+		{name: "configured", allow: "c 10:* rw", edit: func(c *config.File) {
+			c.Device = []config.Device{{Resource: "fuse", Paths: []string{"/dev/fuse"}}}
+		},
 			said: `"c 10:* rw" would let every job open /dev/fuse (c 10:229), which is fuse: left out`},
-		{name: "another than configured", allow: "c 11:* rw", edit: func(c *config.File) { c.Device = []config.Device{{Resource: "fuse", Paths: []string{"/dev/fuse"}}} }},
+		{name: "another than configured", allow: "c 11:* rw", edit: func(c *config.File) {
+			c.Device = []config.Device{{Resource: "fuse", Paths: []string{"/dev/fuse"}}}
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &policy{File: *config.Default()}
@@ -120,14 +137,13 @@ func TestGuardedWhileUnknown(t *testing.T) {
 				tt.edit(&p.File)
 			}
 			list, _, err := p.resolve(lookup)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if tt.majors == nil {
 				tt.majors = majors
 			}
 			kept, leftOut := list.guarded(tt.inv, p.unseenBy(tt.inv, lookup, tt.majors))
-			if said := strings.Join(leftOut, "; "); (said == "") != (tt.said == "") || !strings.Contains(said, tt.said) {
+			if said := strings.Join(leftOut, "; "); (said == "") != (tt.said == "") ||
+				!strings.Contains(said, tt.said) {
 				t.Errorf("said: %s\nwant: %s", said, tt.said)
 			}
 			if stays := len(kept[len(kept)-1].rules) > 0; stays != (tt.said == "") {
@@ -159,25 +175,27 @@ func TestResolveNames(t *testing.T) {
 	if diff := cmp.Diff([]string{"knem is no device", "typo is no device"}, missing); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
-	if rules := list[len(list)-1].rules; len(rules) != 1 || !devfilter.Allows(list.with(nil), devfilter.Char, 1, 3, devfilter.Read) {
+	if rules := list[len(list)-1].rules; len(rules) != 1 || !devfilter.Allows(list.with(nil), devfilter.Char, 1, 3,
+		devfilter.Read) {
 		t.Errorf("the other entries are gone: %v", list)
 	}
 	p.Devices.Allow = []any{"c 1:3 r", "c 1 rwm"}
-	if _, _, err := p.resolve(lookup); err == nil || !strings.HasPrefix(err.Error(), `devices.allow, entry 2, "c 1 rwm"`) {
+	if _, _, err := p.resolve(lookup); err == nil || !strings.HasPrefix(err.Error(),
+		`devices.allow, entry 2, "c 1 rwm"`) {
 		t.Errorf("%v, want an error that names the entry", err)
 	}
 }
 
-// A job may open the base list, what all jobs may, its own devices and what their holders share, and nothing else.
+// A job may open the base list, what all jobs may, its own devices and what their holders share,
+// and nothing else.
 func TestRulesOfGrant(t *testing.T) {
 	p := &policy{File: *config.Default()}
 	p.Devices.Allow = []any{"b 8:0 r"}
 	list, _, err := p.resolve(lookup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	const rw = devfilter.Read | devfilter.Write
-	none, one := list.with(nil), list.with(&inventory.Grant{Devices: []topology.Device{migInstance(), a100(3)}, Shared: nvidiaShared})
+	none, one := list.with(nil), list.with(&inventory.Grant{Devices: []topology.Device{migInstance(), a100(3)},
+		Shared: nvidiaShared})
 	for _, tt := range []struct {
 		name         string
 		kind         devfilter.Kind

@@ -13,12 +13,13 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// What a job did with its GPUs comes from two looks at NVML: in the background after the job was given them, and within the
-// epilogue, which waits for it no longer than usageLimit.
+// A job's use of its GPUs is the difference of two looks at NVML. The first is in the background
+// after the job was given them. The epilogue waits for the second no longer than usageLimit.
 
 const usageLimit = time.Second
 
-// sinceMark is the extended attribute of a job's cgroup with what was when it got its NVIDIA devices, as JSON.
+// sinceMark is the extended attribute of a job's cgroup with what was when it got its NVIDIA
+// devices, as JSON.
 const sinceMark = "trusted.hookhost.devices.since"
 
 // since is what was when a job got a device, by the device's UUID.
@@ -43,8 +44,8 @@ func countedUUIDs(g *inventory.Grant) []string {
 	return list
 }
 
-// devicesUsed describes the devices of a grant with what the job did with each between got and now. after is NVML's word, nil
-// when there is none; what is not known of a device is left out.
+// devicesUsed describes the devices of a grant with what the job did with each between got and now.
+// after is NVML's word, nil when there is none; what is not known of a device is left out.
 func devicesUsed(g *inventory.Grant, got since, after *inventory.NVIDIAUsage, now time.Time) []hostapi.DeviceUsage {
 	if g == nil {
 		return nil
@@ -64,7 +65,8 @@ func devicesUsed(g *inventory.Grant, got since, after *inventory.NVIDIAUsage, no
 
 // used fills in what one device counted.
 func used(u *hostapi.DeviceUsage, h had, c inventory.NVIDIACounters, now time.Time) {
-	if e, before := c.EnergyMillijoules, h.EnergyMillijoul; e != nil && before != nil && *e >= *before { // else the driver was loaded anew
+	// else the driver was loaded anew
+	if e, before := c.EnergyMillijoules, h.EnergyMillijoul; e != nil && before != nil && *e >= *before {
 		joules := float64(*e-*before) / 1000
 		u.EnergyJoules = &joules
 	}
@@ -103,11 +105,13 @@ func used(u *hostapi.DeviceUsage, h had, c inventory.NVIDIACounters, now time.Ti
 	}
 }
 
-// noteSince notes on the job's cgroup that it has these devices from now on, and in the background what they have counted until
-// then. Devices that it had before stay as noted; those that it has no more are forgotten. It costs one write.
+// noteSince notes on the job's cgroup that it has these devices from now on, and in the background
+// what they have counted until then. Devices that it had before stay as noted; those that it has no
+// more are forgotten. noteSince costs one write.
 func (h *hook) noteSince(j *cgroup.Job, g *inventory.Grant) {
 	uuids := countedUUIDs(g)
-	if len(uuids) == 0 || h.ask == nil || h.policy.Devices.JobsPerDevice > 1 { // the counters are those of all jobs on a device
+	// the counters are those of all jobs on a device
+	if len(uuids) == 0 || h.ask == nil || h.policy.Devices.JobsPerDevice > 1 {
 		return
 	}
 	h.marking.Lock()
@@ -126,7 +130,7 @@ func (h *hook) noteSince(j *cgroup.Job, g *inventory.Grant) {
 		got[id] = had{Micros: h.now().UnixMicro()}
 		fresh = append(fresh, id)
 	}
-	if err := got.keep(j); err != nil {
+	if err := got.mark(j); err != nil {
 		h.logOf(j.ID()).Warnf("what its GPUs do will not be known: %v", err)
 		return
 	}
@@ -154,7 +158,7 @@ func (h *hook) noteEnergy(j *cgroup.Job, uuids []string) {
 			got[id] = s
 		}
 	}
-	if err := got.keep(j); err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+	if err := got.mark(j); err != nil && !errors.Is(err, cgroup.ErrNotFound) {
 		h.logOf(j.ID()).Warn(err)
 	}
 }
@@ -172,7 +176,7 @@ func sinceOf(j *cgroup.Job) (since, error) {
 	return s, json.Unmarshal(b, &s)
 }
 
-func (s since) keep(j *cgroup.Job) error {
+func (s since) mark(j *cgroup.Job) error {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return err

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -22,7 +22,8 @@ func TestDevicesUsed(t *testing.T) {
 	now := begun.Add(100 * time.Second)
 	at := func(seconds int) uint64 { return uint64(begun.Add(time.Duration(seconds) * time.Second).UnixMicro()) }
 	process := func(start, seconds int, percent, peak int) inventory.NVIDIAProcess {
-		return inventory.NVIDIAProcess{StartMicros: at(start), Milliseconds: uint64(1000 * seconds), GPUPercent: ptr(uint32(percent)), MemPeakBytes: ptr(uint64(peak))}
+		return inventory.NVIDIAProcess{StartMicros: at(start), Milliseconds: uint64(1000 * seconds),
+			GPUPercent: ptr(uint32(percent)), MemPeakBytes: ptr(uint64(peak))}
 	}
 	tests := []struct {
 		name  string
@@ -31,36 +32,45 @@ func TestDevicesUsed(t *testing.T) {
 		want  hostapi.DeviceUsage
 	}{
 		{"two processes, and one of the job before", had{Micros: begun.UnixMicro(), EnergyMillijoul: ptr(uint64(5000))},
-			inventory.NVIDIACounters{EnergyMillijoules: ptr(uint64(12_500)), Processes: []inventory.NVIDIAProcess{process(-10, 9, 100, 999), process(0, 50, 80, 7), process(50, 20, 50, 9)}},
+			inventory.NVIDIACounters{EnergyMillijoules: ptr(uint64(12_500)),
+				Processes: []inventory.NVIDIAProcess{process(-10, 9, 100, 999), process(0, 50, 80, 7),
+					process(50, 20, 50, 9)}},
 			hostapi.DeviceUsage{UtilizationPercent: ptr(50.0), MemPeakBytes: ptr(int64(9)), EnergyJoules: ptr(7.5)}},
 		{"one that runs", had{Micros: begun.UnixMicro()},
-			inventory.NVIDIACounters{Processes: []inventory.NVIDIAProcess{{StartMicros: at(60), Running: true, GPUPercent: ptr(uint32(50)), MemPeakBytes: ptr(uint64(3))}}},
+			inventory.NVIDIACounters{Processes: []inventory.NVIDIAProcess{
+				{StartMicros: at(60), Running: true, GPUPercent: ptr(uint32(50)), MemPeakBytes: ptr(uint64(3))}}},
 			hostapi.DeviceUsage{UtilizationPercent: ptr(20.0), MemPeakBytes: ptr(int64(3))}},
-		{"more than the device has", had{Micros: begun.UnixMicro()}, inventory.NVIDIACounters{Processes: []inventory.NVIDIAProcess{process(0, 100, 90, 1), process(0, 100, 90, 1)}},
+		{"more than the device has", had{Micros: begun.UnixMicro()},
+			inventory.NVIDIACounters{Processes: []inventory.NVIDIAProcess{
+				process(0, 100, 90, 1), process(0, 100, 90, 1)}},
 			hostapi.DeviceUsage{UtilizationPercent: ptr(100.0), MemPeakBytes: ptr(int64(1))}},
-		{"never used", had{Micros: begun.UnixMicro(), EnergyMillijoul: ptr(uint64(5))}, inventory.NVIDIACounters{EnergyMillijoules: ptr(uint64(5))},
+		{"never used", had{Micros: begun.UnixMicro(), EnergyMillijoul: ptr(uint64(5))},
+			inventory.NVIDIACounters{EnergyMillijoules: ptr(uint64(5))},
 			hostapi.DeviceUsage{UtilizationPercent: ptr(0.0), MemPeakBytes: ptr(int64(0)), EnergyJoules: ptr(0.0)}},
-		{"no accounting", had{Micros: begun.UnixMicro(), EnergyMillijoul: ptr(uint64(0))}, inventory.NVIDIACounters{EnergyMillijoules: ptr(uint64(1000)), Error: "accounting mode is off"},
+		{"no accounting", had{Micros: begun.UnixMicro(), EnergyMillijoul: ptr(uint64(0))},
+			inventory.NVIDIACounters{EnergyMillijoules: ptr(uint64(1000)), Error: "accounting mode is off"},
 			hostapi.DeviceUsage{EnergyJoules: ptr(1.0)}},
-		{"the driver was loaded anew", had{Micros: begun.UnixMicro(), EnergyMillijoul: ptr(uint64(9))}, inventory.NVIDIACounters{EnergyMillijoules: ptr(uint64(8)), Error: "x"}, hostapi.DeviceUsage{}},
-		{"what NVML has not of a process", had{Micros: begun.UnixMicro()}, inventory.NVIDIACounters{Processes: []inventory.NVIDIAProcess{{StartMicros: at(1), Milliseconds: 5}}},
+		{"the driver was loaded anew", had{Micros: begun.UnixMicro(), EnergyMillijoul: ptr(uint64(9))},
+			inventory.NVIDIACounters{EnergyMillijoules: ptr(uint64(8)), Error: "x"}, hostapi.DeviceUsage{}},
+		{"what NVML has not of a process", had{Micros: begun.UnixMicro()},
+			inventory.NVIDIACounters{Processes: []inventory.NVIDIAProcess{{StartMicros: at(1), Milliseconds: 5}}},
 			hostapi.DeviceUsage{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := a100(0)
 			tt.want.ID, tt.want.Resource, tt.want.Model, tt.want.PCI = d.ID, d.Resource, d.Model, d.PCI
-			got := devicesUsed(&inventory.Grant{Devices: []topology.Device{d, {ID: "/dev/fpga0", Resource: "fpga"}}}, since{d.UUID: tt.got},
+			got := devicesUsed(&inventory.Grant{Devices: []topology.Device{d, {ID: "/dev/fpga0", Resource: "fpga"}}},
+				since{d.UUID: tt.got},
 				&inventory.NVIDIAUsage{Devices: map[string]inventory.NVIDIACounters{d.UUID: tt.after}}, now)
 			want := []hostapi.DeviceUsage{tt.want, {ID: "/dev/fpga0", Resource: "fpga"}}
-			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Equal(t, "", want, got, cmpopts.EquateApprox(0, 1e-9))
 		})
 	}
 	for name, got := range map[string][]hostapi.DeviceUsage{
-		"no answer":  devicesUsed(&inventory.Grant{Devices: []topology.Device{a100(0)}}, since{uuid(0): {}}, nil, now),
-		"no figures": devicesUsed(&inventory.Grant{Devices: []topology.Device{a100(0)}}, since{}, &inventory.NVIDIAUsage{}, now),
+		"no answer": devicesUsed(&inventory.Grant{Devices: []topology.Device{a100(0)}}, since{uuid(0): {}}, nil, now),
+		"no figures": devicesUsed(&inventory.Grant{Devices: []topology.Device{a100(0)}}, since{},
+			&inventory.NVIDIAUsage{}, now),
 	} {
 		if len(got) != 1 || got[0].UtilizationPercent != nil || got[0].EnergyJoules != nil {
 			t.Errorf("%s: %+v", name, got)
@@ -80,7 +90,7 @@ func (m *meter) ask(_ context.Context, _ time.Duration, uuids ...string) (*inven
 	return u, nil
 }
 
-// What a job used is counted from when it got each device, also over a restart of the hook.
+// The use of a device is counted from when the job got it, also over a restart of the hook.
 func TestUsageOfJob(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup)
@@ -91,7 +101,7 @@ func TestUsageOfJob(t *testing.T) {
 	j := n.job("1.srv", a100(0), a100(1))
 	energyKnown := func(uuids ...string) {
 		t.Helper()
-		eventually(t, "the energy before is noted", func() bool {
+		must.Eventually(t, "the energy before is noted", func() bool {
 			s, err := sinceOf(j)
 			for _, id := range uuids {
 				if err != nil || s[id].EnergyMillijoul == nil {
@@ -108,24 +118,21 @@ func TestUsageOfJob(t *testing.T) {
 	n.do(hostapi.EventResize, "1.srv") // look 2
 	energyKnown(uuid(1), uuid(2))
 	h, err := n.boot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	n.hook = h
 	set()
 	n.do(hostapi.EventBegin, "1.srv") // replayed: nothing is forgotten, and nobody asked
 	clock = clock.Add(time.Minute)
 	got := n.do(hostapi.EventEpilogue, "1.srv").Usage.Devices // look 3
-	zero := hostapi.DeviceUsage{Resource: "ngpus", Model: a100(0).Model, UtilizationPercent: ptr(0.0), MemPeakBytes: ptr(int64(0))}
+	zero := hostapi.DeviceUsage{Resource: "ngpus", Model: a100(0).Model, UtilizationPercent: ptr(0.0),
+		MemPeakBytes: ptr(int64(0))}
 	want := []hostapi.DeviceUsage{zero, zero}
 	want[0].ID, want[0].PCI, want[0].EnergyJoules = uuid(1), a100(1).PCI, ptr(2000.0)
 	want[1].ID, want[1].PCI, want[1].EnergyJoules = uuid(2), a100(2).PCI, ptr(1000.0)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, "", want, got)
 }
 
-// Of a device that several jobs hold, nobody can tell what one of them did.
+// A device that several jobs hold has no counters of one of them.
 func TestUsageOfSharedDevice(t *testing.T) {
 	n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.JobsPerDevice = 2 })
 	m := &meter{}
@@ -135,7 +142,8 @@ func TestUsageOfSharedDevice(t *testing.T) {
 	n.ask = m.ask
 	n.job("1.srv", a100(0))
 	n.do(hostapi.EventBegin, "1.srv")
-	if got := n.do(hostapi.EventEpilogue, "1.srv").Usage.Devices; len(got) != 1 || got[0].EnergyJoules != nil || got[0].UtilizationPercent != nil {
+	if got := n.do(hostapi.EventEpilogue, "1.srv").Usage.Devices; len(got) != 1 || got[0].EnergyJoules != nil ||
+		got[0].UtilizationPercent != nil {
 		t.Errorf("%+v", got)
 	}
 	if looks := m.looks.Load(); looks > 0 {
@@ -164,14 +172,14 @@ func TestUsageOfNone(t *testing.T) {
 }
 
 // Accounting mode is the administrator's to turn off.
-func TestAccounting(t *testing.T) {
+func TestAccountingModeIsTheAdministrators(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.Accounting = on })
 		var asked atomic.Bool
 		n.account = func(context.Context, time.Duration) error { asked.Store(true); return nil }
 		n.do(hostapi.EventStartup)
 		if on {
-			eventually(t, "accounting mode is turned on", asked.Load)
+			must.Eventually(t, "accounting mode is turned on", asked.Load)
 		} else if asked.Load() {
 			t.Error("accounting = false, and it is turned on")
 		}

@@ -12,10 +12,11 @@ import (
 
 const ngpus = "ngpus"
 
-// vnodes returns what PBS is told of the devices of the vnodes that hook cgroup tells it of (docs/vnodes.md): on the
-// natural vnode, name, or with vnode_per_numa_node on those of the NUMA nodes. A resource of which it is not known how
-// much there is is left as PBS has it, so are blocks with nil.
-func (p *policy) vnodes(node *topology.Node, inv *inventory.Inventory, name string, blocks *int) map[string]*hostapi.Vnode {
+// vnodes returns the devices of the vnodes of hook cgroup (docs/vnodes.md): of the natural vnode,
+// name, or with vnode_per_numa_node of those of the NUMA nodes. A resource stays as PBS has it if
+// its amount is not known, and so do blocks with nil.
+func (p *policy) vnodes(node *topology.Node, inv *inventory.Inventory, name string,
+	blocks *int) map[string]*hostapi.Vnode {
 	counts := p.counts(inv)
 	if len(counts) == 0 && (p.Devices.Blocks == 0 || blocks == nil) {
 		return nil
@@ -45,7 +46,8 @@ func (p *policy) vnodes(node *topology.Node, inv *inventory.Inventory, name stri
 	numas := withCPUs(node)
 	for i, numa := range numas {
 		add(fmt.Sprintf("%s[%d]", name, numa), func(device int) bool {
-			// One next to none of them, as to a node that is memory of a GPU, or to none that the kernel knows, counts with the first.
+			// A device next to none of them counts with the first. Such a device is next to a node
+			// that is memory of a GPU, or to none that the kernel knows.
 			return device == numa || i == 0 && !slices.Contains(numas, device)
 		})
 	}
@@ -63,8 +65,8 @@ func withCPUs(node *topology.Node) []int {
 	return list
 }
 
-// counts returns by resource and NUMA node how many devices there are. A resource of which a source has failed, so that
-// nothing of it is known, is not in it.
+// counts returns by resource and NUMA node how many devices there are. A resource of which a source
+// has failed, so that nothing of it is known, is not in it.
 func (p *policy) counts(inv *inventory.Inventory) map[string]map[int]int {
 	if inv == nil {
 		return nil

@@ -21,7 +21,7 @@ type policy struct {
 // newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for
 // the defaults).
 func newPolicy(text []byte) (*policy, error) {
-	p := &policy{Cgroup: config.Default().Cgroup, MPI: config.DefaultMPI(), OpenPBS: config.DefaultOpenPBS()}
+	p := &policy{Cgroup: config.Default().Cgroup, MPI: config.Default().MPI, OpenPBS: config.Default().OpenPBS}
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, p); err != nil {
 			return nil, fmt.Errorf("decode configuration: %w", err)

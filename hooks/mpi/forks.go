@@ -7,14 +7,14 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// forkCount tells whether a pid that was seen before may be another process's by now. The kernel
+// forkCount reports whether a pid that was seen before may be another process's by now. The kernel
 // gives numbers in turn (alloc_pid), so none is given twice before nearly as many processes and
 // threads were made as there are numbers.
 type forkCount struct{ turn uint64 }
 
-// few tells whether too few processes have been made since the start of this turn for a pid to have
-// come again. alive is the number of processes. A new turn begins when a pid may have come again,
-// or the kernel does not say.
+// few reports whether too few processes have been made since the start of this turn for a pid to
+// have come again. alive is the number of processes. A new turn begins when a pid may have come
+// again, or the kernel does not say.
 func (c *forkCount) few(procfs *kernfs.FS, alive int) bool {
 	now, ok := forksSoFar(procfs)
 	most, err := procfs.Uint("sys/kernel/pid_max")

@@ -61,12 +61,7 @@ func writeHostfile(dir string, job *hostapi.Job, node string) (string, error) {
 	if err != nil || text == "" {
 		return "", err
 	}
-	if err := os.Mkdir(dir, 0o755); err == nil {
-		err = os.Chmod(dir, 0o755) // whatever the umask
-		if err != nil {
-			return "", err
-		}
-	} else if !errors.Is(err, fs.ErrExist) {
+	if err := disk.MakeDir(dir); err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, name)

@@ -135,7 +135,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	return out, nil
 }
 
-// spans tells whether a job is on more than one host.
+// spans reports whether a job is on more than one host.
 func spans(job *hostapi.Job) bool {
 	if !strings.Contains(job.ExecVnode, "+") { // nearly all jobs
 		return false

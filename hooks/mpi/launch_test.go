@@ -6,10 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/hostapi/hooktest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 const agentPath = "/bin/hookhost-remsh"
@@ -54,9 +53,7 @@ func TestVariablesOfEachLauncherAreSet(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, variables(map[string]string{tt.user: ""}, tt.facts)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Equal(t, "", tt.want, variables(map[string]string{tt.user: ""}, tt.facts))
 		})
 	}
 }
@@ -77,14 +74,10 @@ func TestThroughHostapi(t *testing.T) {
 	aux := filepath.Join(t.TempDir(), "aux")
 	setup := hostapi.SetupData{Config: []byte("{}"), Host: map[string]string{"aux_dir": aux, "remsh": agentPath}}
 	h, err := hooktest.Try(t, newHook, setup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventAbort, hostapi.EventEnd,
 		hostapi.EventStartup, hostapi.EventPeriodic}
-	if diff := cmp.Diff(want, h.Events()); diff != "" {
-		t.Errorf("events: -want +got:\n%s", diff)
-	}
+	must.Equal(t, "events", want, h.Events())
 	call := func(event hostapi.Event, job *hostapi.Job) *hostapi.Outcome {
 		t.Helper()
 		req := &hostapi.Request{Event: event, Node: "n1", Job: job}
@@ -133,20 +126,14 @@ func TestThroughHostapi(t *testing.T) {
 	}
 	call(hostapi.EventLaunch, job)
 	for _, name := range []string{"openmpi.9.srv", ".hookhost-123.tmp", "9.srv"} {
-		if err := os.WriteFile(filepath.Join(aux, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(aux, name), nil, 0o600))
 	}
 	if _, err := h.Call(t.Context(),
 		&hostapi.Request{Event: hostapi.EventStartup, JobList: map[string]*hostapi.Job{job.ID: job}}); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"9.srv", "openmpi.7[1].srv"}, files()); diff != "" {
-		t.Errorf("startup left, -want +got:\n%s", diff)
-	}
-	if err := os.RemoveAll(aux); err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, "startup left", []string{"9.srv", "openmpi.7[1].srv"}, files())
+	must.NoError(t, os.RemoveAll(aux))
 	if err := os.WriteFile(aux, nil, 0o600); err != nil { // no place for files
 		t.Fatal(err)
 	}
@@ -164,9 +151,7 @@ func TestTurnedOff(t *testing.T) {
 		setup := hostapi.SetupData{Config: []byte(config),
 			Host: map[string]string{"aux_dir": t.TempDir(), "remsh": agentPath}}
 		h, err := hooktest.Try(t, newHook, setup)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		out, err := h.Call(t.Context(),
 			&hostapi.Request{Event: hostapi.EventLaunch, Node: "n1", Job: job, Progname: "/bin/sh"})
 		if err != nil || len(out.SetEnv) != want {

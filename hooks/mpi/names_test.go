@@ -17,36 +17,27 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // The names of a process and its parent hide no stray.
 func TestNamesHideNoStray(t *testing.T) {
 	kernfstest.NeedRoot(t)
 	procfs, err := kernfs.Open("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if own, err := os.ReadFile("/proc/self/cgroup"); err == nil && strings.Contains(string(own), ".service") {
 		kernfstest.Elsewhere(t, "what runs in a service of systemd is no stray")
 	}
 	const uid = 23461
 	dir, err := os.MkdirTemp("", "hhtest_names")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Chmod(dir, 0o755))
 	program := func(of, name string) string {
 		b, err := os.ReadFile(of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, b, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(path, b, 0o755))
 		return path
 	}
 	var pids []int
@@ -55,9 +46,7 @@ func TestNamesHideNoStray(t *testing.T) {
 		cmd := exec.Command(path, args...)
 		cmd.Env = []string{"PATH=/usr/bin:/bin"}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, cmd.Start())
 		t.Cleanup(func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); cmd.Wait() })
 		pids = append(pids, cmd.Process.Pid)
 	}
@@ -65,9 +54,7 @@ func TestNamesHideNoStray(t *testing.T) {
 		start(program("/bin/sleep", name), "1000")
 	}
 	parents := filepath.Join(dir, "parents")
-	if err := os.Mkdir(parents, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Mkdir(parents, 0o755))
 	for _, name := range []string{"systemd", "su", "sshd", "cron", "hookhost"} {
 		start(program("/bin/bash", "parents/"+name), "-c", "sleep 1000 & wait")
 	}
@@ -121,26 +108,18 @@ func TestWhatCameBySSHIsReported(t *testing.T) {
 // A process that a job has sent to its own host is known where the host is not asked, too.
 func TestWhatCameFromThisHostIsReported(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer listener.Close()
 	c, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer c.Close()
 	accepted, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer accepted.Close()
 	local, remote := c.LocalAddr().(*net.TCPAddr), c.RemoteAddr().(*net.TCPAddr)
 	m := newMachine(t)
 	table, err := os.ReadFile("/proc/net/tcp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	m.write("net/tcp", string(table))
 	uid := os.Getuid()
 	if uid == 0 { // root's is no stray
@@ -148,9 +127,7 @@ func TestWhatCameFromThisHostIsReported(t *testing.T) {
 		uid = owner
 	}
 	m.process(20, 1, uid, "mine") // which has this one's descriptors
-	if err := copyLinks("/proc/self/fd", filepath.Join(m.dir, "20/fd")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, copyLinks("/proc/self/fd", filepath.Join(m.dir, "20/fd")))
 	m.in[20] = "7.srv"
 	m.process(10, 1, 0, "sshd")
 	m.process(40, 10, uid, "sleep", fmt.Sprintf("SSH_CONNECTION=127.0.0.1 %d 127.0.0.1 %d", local.Port, remote.Port))

@@ -14,11 +14,9 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/rank"
-	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// ranks finds the MPI ranks among jobs' processes. A process is read once: what it has to say of
-// its rank its environment said when it was started.
+// ranks finds the MPI ranks of jobs and remembers those that have ended.
 type ranks struct {
 	procfs   *kernfs.FS
 	members  func(job string) ([]int, error)
@@ -28,16 +26,10 @@ type ranks struct {
 	jobs map[string]*rankedJob
 }
 
-// rankedJob is what is known of a job's processes.
+// rankedJob is what is known of a job's ranks.
 type rankedJob struct {
-	labels map[int]label // by pid, of those that were read and live
-	found  map[label]hostapi.RankUsage
-}
-
-// label names a rank. The label of a process that is no rank has rank -1.
-type label struct {
-	world string
-	rank  int
+	finder *rank.Finder
+	found  map[rank.Key]*rank.Found
 }
 
 func newRanks(procfs *kernfs.FS, members func(string) ([]int, error), environs *proc.Environs) *ranks {
@@ -57,86 +49,43 @@ func (r *ranks) find(ctx context.Context, id string) ([]hostapi.RankUsage, error
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	j := r.jobs[id]
+	if j == nil {
+		j = &rankedJob{finder: &rank.Finder{Procfs: r.procfs, Environ: r.environs.Read, Inner: true},
+			found: map[rank.Key]*rank.Found{}}
+		r.jobs[id] = j
+	}
 	pids, err := r.members(id)
+	if err == nil {
+		var list []rank.Member
+		list, err = j.finder.Find(ctx, pids, nil)
+		r.record(j, list)
+	}
 	if errors.Is(err, cgroup.ErrNotFound) { // it ends, or has none
 		err = nil
 	}
-	if j == nil {
-		if len(pids) == 0 {
-			return nil, err
-		}
-		j = &rankedJob{labels: map[int]label{}, found: map[label]hostapi.RankUsage{}}
-		r.jobs[id] = j
+	if ctx.Err() != nil {
+		err = errors.Join(err, fmt.Errorf("look for ranks of job %s: %w", id, context.Cause(ctx)))
 	}
-	errs := []error{err}
-	if err == nil {
-		maps.DeleteFunc(j.labels,
-			func(pid int, _ label) bool { _, lives := slices.BinarySearch(pids, pid); return !lives })
+	var list []hostapi.RankUsage
+	for key, f := range j.found {
+		list = append(list, hostapi.RankUsage{World: key.World, Rank: key.Rank, PID: f.Process.PID, Comm: f.Comm})
 	}
-	fresh := map[int]proc.Process{}
-	for _, pid := range pids {
-		if _, known := j.labels[pid]; known {
-			continue
-		}
-		if ctx.Err() != nil {
-			errs = append(errs, fmt.Errorf("look for ranks of job %s: %w", id, context.Cause(ctx)))
-			break
-		}
-		p, l, err := r.read(pid)
-		switch {
-		case errors.Is(err, proc.ErrGone):
-		case err != nil:
-			j.labels[pid] = label{rank: -1} // not at each look again
-			errs = append(errs, err)
-		case l.rank >= 0:
-			j.labels[pid], fresh[pid] = l, p
-		case proc.Age(p.StartTime) > stray.Young: // a younger one may be about to become a rank's program
-			j.labels[pid] = l
-		}
-	}
-	j.record(fresh)
-	list := slices.SortedFunc(maps.Values(j.found), func(a, b hostapi.RankUsage) int {
+	slices.SortFunc(list, func(a, b hostapi.RankUsage) int {
 		return cmp.Or(cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank))
 	})
-	return list[:min(len(list), hostapi.MaxRanks)], errors.Join(errs...)
+	return list, err
 }
 
-// read returns a process and its label.
-func (r *ranks) read(pid int) (proc.Process, label, error) {
-	before, err := proc.Read(r.procfs, pid)
-	if err != nil {
-		return proc.Process{}, label{}, err
-	}
-	environ, err := r.environs.Read(before)
-	if err != nil {
-		return proc.Process{}, label{}, err
-	}
-	l := label{rank: -1}
-	if of, ok := rank.Of(environ); ok {
-		l = label{of.World, of.Rank}
-	}
-	p, err := proc.Read(r.procfs, pid)
-	return p, l, err
-}
-
-// record notes the ranks among labelled processes that are new. Children inherit their rank's
-// environment, so the rank is the one whose parent has not got it. A later program of the same name
-// begins with a rank again whose process is gone.
-func (j *rankedJob) record(fresh map[int]proc.Process) {
-	for _, p := range slices.SortedFunc(maps.Values(fresh), func(a, b proc.Process) int {
-		return cmp.Or(cmp.Compare(a.StartTime, b.StartTime), cmp.Compare(a.PID, b.PID))
-	}) {
-		l := j.labels[p.PID]
-		if parent, known := j.labels[p.PPID]; known && parent == l {
-			continue
+// record notes the ranks of a list. A later program of the same name begins with a rank again whose
+// process is gone.
+func (r *ranks) record(j *rankedJob, list []rank.Member) {
+	for _, m := range list {
+		had, found := j.found[m.Rank.Key]
+		switch {
+		case found && (had.Process == m.Rank.Process || proc.Alive(r.procfs, had.Process)):
+		case !found && len(j.found) >= hostapi.MaxRanks:
+		case m.Rank.Process == m.ID():
+			j.found[m.Rank.Key] = m.Rank
 		}
-		had, found := j.found[l]
-		if now, lives := j.labels[had.PID]; found && lives && now == l {
-			continue
-		}
-		if !found && len(j.found) >= hostapi.MaxRanks {
-			continue
-		}
-		j.found[l] = hostapi.RankUsage{World: l.world, Rank: l.rank, PID: p.PID, Comm: hostapi.Printable(p.Comm)}
 	}
 }

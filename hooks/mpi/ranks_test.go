@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -71,6 +72,19 @@ func TestYoungRank(t *testing.T) {
 	want(t, "after", findOnce(t, r), "3: 100 orted")
 }
 
+// A process that has the pid of an earlier one is read anew.
+func TestRankWithThePIDOfAnEarlierProcessIsFound(t *testing.T) {
+	m := newMachine(t)
+	r := newRanks(m.procfs(), m.members, proc.NewEnvirons(m.procfs()))
+	m.process(100, 1, owner, "sh")
+	m.in[100] = "7.srv"
+	want(t, "before", findOnce(t, r))
+	m.write("100/environ", "PMI_RANK=3\x00")
+	want(t, "the same process", findOnce(t, r))
+	m.write("100/stat", "100 (program) S 1 100 100 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 101 0 0\n")
+	want(t, "another process", findOnce(t, r), "3: 100 program")
+}
+
 func TestRanksOfAJobThatCannotBeRead(t *testing.T) {
 	m := newMachine(t)
 	r := newRanks(m.procfs(), func(string) ([]int, error) { return nil, errors.New("broken") },
@@ -83,7 +97,7 @@ func TestRanksOfAJobThatCannotBeRead(t *testing.T) {
 // When a job is looked at, and what of it is told.
 func TestPeriodicReportsRanksAndStrays(t *testing.T) {
 	m := newMachine(t)
-	h := &hook{policy: &policy{MPI: config.DefaultMPI()}, log: m.strays("").log, strays: m.strays(adoptStrays),
+	h := &hook{policy: &policy{MPI: config.Default().MPI}, log: m.strays("").log, strays: m.strays(adoptStrays),
 		ranks: newRanks(m.procfs(), m.members, proc.NewEnvirons(m.procfs()))}
 	out, err := h.ExecjobBegin(t.Context(), &hostapi.Request{})
 	if err != nil || out.CallAtElapsed != firstLook {
@@ -98,9 +112,7 @@ func TestPeriodicReportsRanksAndStrays(t *testing.T) {
 		if err == nil {
 			err = out.Check(hostapi.EventPeriodic)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return out.Jobs["7.srv"]
 	}
 	if u := periodic(time.Second, true); u != nil { // a report: the call that was asked for is to come yet

@@ -130,7 +130,7 @@ func (s *scan) one(pid int, trusted bool) error {
 	return s.act(k, f, v)
 }
 
-// settled tells whether nothing can have come of a process since it was judged.
+// settled reports whether nothing can have come of a process since it was judged.
 func (s *scan) settled(k *sighting) bool {
 	depends, owner := s.owners[k.uid]
 	switch {

@@ -20,6 +20,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/stray"
 )
@@ -49,12 +50,8 @@ func newMachine(t testing.TB) *machine {
 func (m *machine) write(name, text string) {
 	m.t.Helper()
 	path := filepath.Join(m.dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		m.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.NoError(m.t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // process adds a process that leads its session.
@@ -74,16 +71,12 @@ func (m *machine) member(pid, ppid, sid, uid int, comm string, environ ...string
 	m.write(dir+"environ", strings.Join(environ, "\x00")+"\x00")
 	exe := filepath.Join(m.dir, dir, "exe")
 	os.Remove(exe)
-	if err := os.Symlink("/usr/sbin/"+comm, exe); err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, os.Symlink("/usr/sbin/"+comm, exe))
 }
 
 func (m *machine) gone(pid int) {
 	m.t.Helper()
-	if err := os.RemoveAll(filepath.Join(m.dir, strconv.Itoa(pid))); err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, os.RemoveAll(filepath.Join(m.dir, strconv.Itoa(pid))))
 }
 
 func (m *machine) jobOf(pid int) (string, bool, error) {
@@ -105,9 +98,7 @@ func (m *machine) members(job string) (pids []int, err error) {
 func (m *machine) procfs() *kernfs.FS {
 	m.t.Helper()
 	procfs, err := kernfs.Open(m.dir)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, err)
 	return procfs
 }
 
@@ -299,9 +290,7 @@ func TestKillEndsStraysOfTheJobAlone(t *testing.T) {
 		t.Skip("needs root: it starts processes of another user")
 	}
 	procfs, err := kernfs.Open("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if own, err := os.ReadFile("/proc/self/cgroup"); err == nil && strings.Contains(string(own), ".service") {
 		kernfstest.Elsewhere(t, "what runs in a service of systemd is no stray")
 	}
@@ -310,9 +299,7 @@ func TestKillEndsStraysOfTheJobAlone(t *testing.T) {
 		cmd := exec.Command("/bin/sleep", "1000")
 		cmd.Env = env
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, cmd.Start())
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		return cmd
 	}

@@ -19,7 +19,7 @@ type policy struct {
 // newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for
 // the defaults).
 func newPolicy(text []byte) (*policy, error) {
-	p := &policy{Cgroup: config.Default().Cgroup, Walltime: config.DefaultWalltime()}
+	p := &policy{Cgroup: config.Default().Cgroup, Walltime: config.Default().Walltime}
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, p); err != nil {
 			return nil, fmt.Errorf("decode configuration: %w", err)

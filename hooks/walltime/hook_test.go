@@ -6,12 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/hostapi/hooktest"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // hookhost sees JSON on a wire, and events found by the hook's methods, no more of them than are
@@ -21,10 +20,8 @@ func TestThroughHostapi(t *testing.T) {
 	node := newNode(t, 0, nil)
 	h := hooktest.New(t, newHook,
 		`{"cgroup":{"prefix":"`+node.hook.policy.Cgroup.Prefix+`"},"walltime":{"maximum":"1h","signals":["@60"],"overtime":"10s"}}`)
-	if diff := cmp.Diff([]hostapi.Event{hostapi.EventBegin, hostapi.EventResize, hostapi.EventPreterm,
-		hostapi.EventStartup, hostapi.EventPeriodic}, h.Events()); diff != "" {
-		t.Errorf("events: -want +got:\n%s", diff)
-	}
+	must.Equal(t, "events", []hostapi.Event{hostapi.EventBegin, hostapi.EventResize, hostapi.EventPreterm,
+		hostapi.EventStartup, hostapi.EventPeriodic}, h.Events())
 	job := &hostapi.Job{ID: "1.srv", ResourceList: hostapi.Resources{"walltime": "00:30:00"}}
 	mom := &hostapi.ProcessID{PID: 1}
 	call := func(req *hostapi.Request) *hostapi.Outcome {
@@ -48,18 +45,14 @@ func TestThroughHostapi(t *testing.T) {
 	job.ResourceList = hostapi.Resources{"walltime": "02:00:00"}
 	out = call(&hostapi.Request{Event: hostapi.EventResize, Job: job})
 	want("resize", 59*time.Minute, time.Hour, out.CallAtElapsed, out.WalltimeLimit)
-	if diff := cmp.Diff([]string{"=>> PBS: walltime: 02:00:00 was asked for, but no job of this node runs longer " +
-		"than 01:00:00"}, out.JobStderr); diff != "" {
-		t.Errorf("stderr, -want +got:\n%s", diff)
-	}
+	must.Equal(t, "stderr", []string{"=>> PBS: walltime: 02:00:00 was asked for, but no job of this node runs longer " +
+		"than 01:00:00"}, out.JobStderr)
 	job.State, job.Elapsed = out.State, 50*time.Minute
 
 	for _, id := range []string{"2.srv", "3.srv"} { // who answers for them stands on their cgroups
 		j := node.begin(id, nil)
-		record := cgroup.Record{Begin: &hostapi.Request{Event: hostapi.EventBegin, Job: node.jobs[id], MoM: mom}}
-		if err := j.SetRecord(record); err != nil {
-			t.Fatal(err)
-		}
+		record := cgroup.JobMark{Begin: &hostapi.Request{Event: hostapi.EventBegin, Job: node.jobs[id], MoM: mom}}
+		must.NoError(t, j.SetJobMark(record))
 	}
 	unknown := &hostapi.Job{ID: "2.srv", ResourceList: hostapi.Resources{"walltime": "600", "walltime_signal": "@5"},
 		Elapsed: 700 * time.Second}
@@ -112,9 +105,7 @@ func TestBeginRejects(t *testing.T) {
 
 func TestConfigurationIsCheckedAndMayDisableTheHook(t *testing.T) {
 	h, err := hooktest.Try(t, newHook, hostapi.SetupData{Config: []byte(`{"walltime":{"enabled":false}}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if out, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventStartup}); err != nil || out.Jobs != nil {
 		t.Errorf("%+v, %v", out, err)
 	}

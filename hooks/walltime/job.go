@@ -57,17 +57,14 @@ func (h *hook) see(ctx context.Context, job *hostapi.Job, node string) (u *hosta
 // measure returns the facts of a job of which something is due. A fact that the kernel does not
 // give is as in a job that uses its time.
 func (h *hook) measure(j *cgroup.Job, job *hostapi.Job, s *state) facts {
-	f := facts{Elapsed: job.Elapsed, Grace: h.policy.grace(job.KillDelay), Up: time.Since(h.started)}
-	if r, err := j.Record(); err == nil {
-		f.Suspended = r.Suspended
-		if job.KillDelay == nil && r.Begin.Job.KillDelay != nil { // PBS does not tell all of its events
-			f.Grace = h.policy.grace(r.Begin.Job.KillDelay)
-		}
+	f := facts{
+		Elapsed: job.Elapsed, Up: time.Since(h.started), Suspended: job.Phase == hostapi.PhaseSuspended,
 	}
 	if s.Stage == running {
 		h.measureRunning(j, job, s, &f)
 		return f
 	}
+	f.Grace = h.policy.grace(j.KillDelay(job.KillDelay))
 	pids, err := j.Processes()
 	f.Alive = len(pids)
 	if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
@@ -95,6 +92,7 @@ func (h *hook) measureRunning(j *cgroup.Job, job *hostapi.Job, s *state, f *fact
 	if s.Limits.exceeded(*f) == "" {
 		return
 	}
+	f.Grace = h.policy.grace(j.KillDelay(job.KillDelay))
 	var err error
 	if f.PIDs, err = j.Entered(); err == nil && len(f.PIDs) > 0 {
 		f.Alive = len(f.PIDs)
@@ -148,8 +146,7 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 		if s.Tries == 1 {
 			said = "SIGKILL: " + s.Reason
 		} else {
-			notes = append(notes, h.killTracers(j, job)...)
-			notes = append(notes, h.abortFUSE(j, job, s.Tries)...)
+			notes = append(notes, h.endHolders(j, job, s.Tries)...)
 		}
 		short, cancel := context.WithTimeout(ctx, killTime)
 		_, err = j.Kill(short)

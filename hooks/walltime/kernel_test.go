@@ -19,6 +19,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -36,7 +37,7 @@ func TestTermReachesAll(t *testing.T) {
 		j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
 		file := filepath.Join(t.TempDir(), "signals")
 		_, pids := n.start(j, 5, "shell", file, "sleep", "stop", "daemon|sleep", "daemon|stop")
-		eventually(t, "two are stopped", func() bool {
+		must.Eventually(t, "two are stopped", func() bool {
 			return len(slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return !n.stopped(pid) })) == 2
 		})
 		n.at(3*time.Second-1, "1.srv")
@@ -49,11 +50,11 @@ func TestTermReachesAll(t *testing.T) {
 			t.Fatalf("the leading process, which catches SIGTERM, is gone")
 		}
 		leader := pids[shell]
-		eventually(t, "only the leading process is left", func() bool {
+		must.Eventually(t, "only the leading process is left", func() bool {
 			return n.lives(leader) &&
 				!slices.ContainsFunc(pids, func(pid int) bool { return pid != leader && n.lives(pid) })
 		})
-		eventually(t, "it has noted SIGTERM", func() bool { return content(t, file) == "SIGTERM" })
+		must.Eventually(t, "it has noted SIGTERM", func() bool { return content(t, file) == "SIGTERM" })
 		text := "walltime 3 exceeded limit 3"
 		want := &hostapi.JobUpdate{CallAtElapsed: 33 * time.Second, JobStderr: []string{"=>> PBS: job killed: " + text},
 			Diag:  "job killed: " + text,
@@ -62,6 +63,17 @@ func TestTermReachesAll(t *testing.T) {
 			t.Errorf("limit %v, -want +got:\n%s", *u.WalltimeLimit, diff)
 		}
 	})
+}
+
+// A job that an earlier version launched has its kill_delay on its cgroup alone.
+func TestKillDelayOfAJobOfAnEarlierVersionHolds(t *testing.T) {
+	n := newNode(t, 0, nil)
+	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
+	marked := hostapi.Job{ID: "1.srv", KillDelay: new(2)}
+	must.NoError(t, j.SetJobMark(cgroup.JobMark{Begin: &hostapi.Request{Event: hostapi.EventBegin, Job: &marked}}))
+	n.start(j, 1, "shell", filepath.Join(t.TempDir(), "signals"))
+	n.at(3*time.Second, "1.srv")
+	must.Equal(t, "next look", 5*time.Second, n.due["1.srv"])
 }
 
 // A process that ignores SIGTERM gets SIGKILL after the grace, which is the job's own. Nothing more
@@ -73,7 +85,7 @@ func TestKillAfterGrace(t *testing.T) {
 		two := 2
 		n.jobs["1.srv"].KillDelay = &two
 		child, _ := n.start(j, 2, "shell", filepath.Join(t.TempDir(), "signals"), "daemon|ignore")
-		eventually(t, "who started the daemon has ended",
+		must.Eventually(t, "who started the daemon has ended",
 			func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 2 })
 		n.at(3*time.Second, "1.srv")
 		if n.due["1.srv"] != 5*time.Second {
@@ -92,7 +104,7 @@ func TestKillAfterGrace(t *testing.T) {
 		if err != nil || exit.Status.Signal() != unix.SIGKILL {
 			t.Errorf("ended by %v, %v", exit.Status.Signal(), err)
 		}
-		eventually(t, "nothing is left",
+		must.Eventually(t, "nothing is left",
 			func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
 		if n.due["1.srv"] != 6*time.Second {
 			t.Errorf("due at %v", n.due["1.srv"])
@@ -113,7 +125,7 @@ func TestTermInAStorm(t *testing.T) {
 	n.start(j, 1, "storm")
 	n.start(j, 1, "storm")
 	n.at(3*time.Second, "1.srv")
-	eventually(t, "nothing is left", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
+	emptied(t, j)
 	if frozen, err := j.Frozen(); err != nil || frozen {
 		t.Errorf("frozen %v, %v", frozen, err)
 	}
@@ -131,7 +143,7 @@ func TestWarningReachesEveryProcessOrTheShellAlone(t *testing.T) {
 		leader, _ := n.start(j, 2, "shell", shell, "note|"+child)
 		noted := func(atShell, atChild string) {
 			t.Helper()
-			eventually(t, atShell+"; "+atChild,
+			must.Eventually(t, atShell+"; "+atChild,
 				func() bool { return content(t, shell) == atShell && content(t, child) == atChild })
 		}
 		line := func(u map[string]*hostapi.JobUpdate, left string, notes ...string) {
@@ -147,9 +159,7 @@ func TestWarningReachesEveryProcessOrTheShellAlone(t *testing.T) {
 		noted("SIGUSR1 SIGUSR1", "SIGUSR1")
 		n.jobs["1.srv"].SessionID = leader.PID
 		s, err := decodeState(n.jobs["1.srv"].State)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		s.MoM = nil
 		n.jobs["1.srv"].State = s.encode()
 		line(n.at(500*time.Second, "1.srv"), "00:01:40", "warning B:INT@100: SIGINT was sent to the leading shell")
@@ -169,7 +179,7 @@ func TestNoShell(t *testing.T) {
 	stranger, _ := n.start(other, 1, "note", file)
 	n.start(j, 1, "daemon", "sleep")
 	n.jobs["1.srv"].SessionID = stranger.PID
-	eventually(t, "the leading process has ended",
+	must.Eventually(t, "the leading process has ended",
 		func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 1 })
 	u := n.at(300*time.Second, "1.srv")["1.srv"]
 	want := []string{"warning B:USR1@300: SIGUSR1 was not sent, as the job's leading shell was not found"}
@@ -187,28 +197,20 @@ func TestLeftAlone(t *testing.T) {
 	n := newNode(t, 0, nil)
 	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
 	_, pids := n.start(j, 1, "sleep")
-	record := cgroup.Record{Begin: &hostapi.Request{Event: hostapi.EventBegin, Job: n.jobs["1.srv"]}, Suspended: true}
-	if err := j.SetRecord(record); err != nil {
-		t.Fatal(err)
-	}
+	n.jobs["1.srv"].Phase = hostapi.PhaseSuspended
 	if u := n.at(3*time.Second, "1.srv")["1.srv"]; u.JobStderr != nil || u.CallAtElapsed != 4*time.Second ||
 		!n.lives(pids[0]) {
 		t.Errorf("suspended: %+v", u)
 	}
-	record.Suspended = false
-	if err := j.SetRecord(record); err != nil {
-		t.Fatal(err)
-	}
+	n.jobs["1.srv"].Phase = hostapi.PhaseRunning
 	n.at(4*time.Second, "1.srv")
-	eventually(t, "it has ended", func() bool { return !n.lives(pids[0]) })
+	must.Eventually(t, "it has ended", func() bool { return !n.lives(pids[0]) })
 
 	empty := n.begin("2.srv", hostapi.Resources{"walltime": "3", "cput": "3"})
 	if u := n.at(3*time.Second, "2.srv")["2.srv"]; u.JobStderr != nil || u.CallAtElapsed != 63*time.Second {
 		t.Errorf("without processes: %+v", u)
 	}
-	if err := empty.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, empty.Remove(t.Context()))
 	if u := n.at(63*time.Second, "2.srv")["2.srv"]; u.JobStderr != nil || u.Notes != nil ||
 		u.CallAtElapsed != 123*time.Second {
 		t.Errorf("without a cgroup: %+v", u)
@@ -227,14 +229,10 @@ func TestCPUTLimitEndsAJobByTheKernelsCount(t *testing.T) {
 				t.Fatal("it is not looked at again")
 			}
 			before, err := j.CPUTime()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			u := n.at(elapsed, "1.srv")["1.srv"]
 			after, err := j.CPUTime()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if ended := u.Diag != ""; ended != strings.HasPrefix(u.Diag, "job killed: cput 1 exceeded limit 1") &&
 				after < 2*time.Second || ended && after < time.Second || !ended && before >= time.Second {
 				t.Errorf("having used %v to %v: %+v", before, after, u)
@@ -247,7 +245,7 @@ func TestCPUTLimitEndsAJobByTheKernelsCount(t *testing.T) {
 			}
 			time.Sleep(n.due["1.srv"] - elapsed)
 		}
-		eventually(t, "one that burns has ended", func() bool {
+		must.Eventually(t, "one that burns has ended", func() bool {
 			return slices.ContainsFunc(pids, func(pid int) bool { return !n.lives(pid) })
 		})
 	})
@@ -280,22 +278,18 @@ func TestCoreDump(t *testing.T) {
 			j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
 			file := filepath.Join(t.TempDir(), "status")
 			leader, pids := n.start(j, 3, "shell", filepath.Join(t.TempDir(), "signals"), "ignore", "daemon|ignore")
-			eventually(t, "who started the daemon has ended",
+			must.Eventually(t, "who started the daemon has ended",
 				func() bool { left, err := j.Processes(); return err == nil && len(left) == 3 })
 			dumps := pids[slices.IndexFunc(pids, func(pid int) bool { return pid != leader.PID })]
 			spared := []int{leader.PID, dumps} // with its leading program the job would be over
 			slices.Sort(spared)
 			status, err := n.roots.Proc.ReadFile(fmt.Sprintf("%d/status", dumps))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if !bytes.Contains(status, []byte("\nCoreDumping:\t0\n")) {
 				t.Fatalf("status of Linux 4.15 and later: %s", status)
 			}
-			if err := os.WriteFile(file, bytes.Replace(status, []byte("CoreDumping:\t0"), []byte("CoreDumping:\t1"), 1),
-				0o644); err != nil {
-				t.Fatal(err)
-			}
+			dumping := bytes.Replace(status, []byte("CoreDumping:\t0"), []byte("CoreDumping:\t1"), 1)
+			must.NoError(t, os.WriteFile(file, dumping, 0o644))
 			overlay := &dumpingProc{FS: n.roots.Proc, pid: dumps, file: file}
 			n.roots.Proc = kernfs.New(overlay, "/proc")
 			n.at(3*s, "1.srv")
@@ -304,7 +298,7 @@ func TestCoreDump(t *testing.T) {
 			if !slices.Equal(u.Notes, want) || u.CallAtElapsed != 4*s+1 {
 				t.Errorf("%+v", u)
 			}
-			eventually(t, "the others are gone",
+			must.Eventually(t, "the others are gone",
 				func() bool { left, err := j.Processes(); return err == nil && slices.Equal(left, spared) })
 			last := 8*s + 1
 			if stops {
@@ -321,7 +315,7 @@ func TestCoreDump(t *testing.T) {
 			if !slices.Equal(u.Notes, want) {
 				t.Errorf("notes %q", u.Notes)
 			}
-			eventually(t, "it is gone", func() bool { return !n.lives(dumps) })
+			must.Eventually(t, "it is gone", func() bool { return !n.lives(dumps) })
 		})
 	}
 }
@@ -332,9 +326,7 @@ func TestUnkillableJobIsReportedWhileItIsThere(t *testing.T) {
 	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
 	_, pids := n.start(j, 1, "sleep")
 	s, err := decodeState(n.jobs["1.srv"].State)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	s.Stage, s.Next = unkillable, 60*time.Second
 	n.jobs["1.srv"].State = s.encode()
 	req := &hostapi.Request{Event: hostapi.EventPeriodic, JobList: n.jobs}

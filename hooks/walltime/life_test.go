@@ -9,10 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // life is a job with its host, in a bubble of synctest. The host has a clock that stands still
@@ -219,9 +218,7 @@ func TestJobIsWarnedTerminatedAndKilledInTime(t *testing.T) {
 				for _, part := range tt.want {
 					want = append(want, part...)
 				}
-				if diff := cmp.Diff(want, l.happened); diff != "" {
-					t.Errorf("-want +got:\n%s", diff)
-				}
+				must.Equal(t, "", want, l.happened)
 			})
 		})
 	}
@@ -240,9 +237,7 @@ func TestCPUTEndsAJobWithinTheTolerance(t *testing.T) {
 		limit := fmt.Sprint(int(tt.limit.Seconds()))
 		for range 100 {
 			s, err := p.newState(&hostapi.Job{ResourceList: hostapi.Resources{"cput": limit}}, nil, tt.cpus)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			var elapsed, used time.Duration
 			looks := 0
 			for s.Stage == running {
@@ -282,9 +277,7 @@ func TestChangedWalltimeIsFollowed(t *testing.T) {
 	const s = time.Second
 	mom := &hostapi.ProcessID{PID: 1}
 	st, err := p.newState(job("3600", 0), mom, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	st.progress, _ = p.step(st.Limits, st.progress, facts{Elapsed: 3300 * s, Alive: 1})
 	for _, tt := range []struct {
 		walltime string
@@ -307,10 +300,7 @@ func TestChangedWalltimeIsFollowed(t *testing.T) {
 	}
 	var o orders
 	st.progress, o = p.step(st.Limits, st.progress, facts{Elapsed: 3510 * s, Alive: 1, Grace: 5 * s, Up: time.Hour})
-	if diff := cmp.Diff([]string{"ended by hookhost: walltime 3510 exceeded limit 1000: SIGTERM"},
-		o.Notes); diff != "" {
-		t.Errorf("notes, -want +got:\n%s", diff)
-	}
+	must.Equal(t, "notes", []string{"ended by hookhost: walltime 3510 exceeded limit 1000: SIGTERM"}, o.Notes)
 	// An end that was begun is finished.
 	if _, err := st.follow(p, job("7200", 3511*s), place{cpus: 2}); err != nil || st.Stage != terminated ||
 		st.Next != 3515*s {

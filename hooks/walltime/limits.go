@@ -219,7 +219,7 @@ func parseWarnings(text string) ([]config.Warning, error) {
 	return list, nil
 }
 
-// outdated tells whether the job asks for something else by now.
+// outdated reports whether the job asks for something else by now.
 func (l limits) outdated(r hostapi.Resources) bool {
 	return r != nil && !maps.Equal(l.Asked, askedFor(r))
 }

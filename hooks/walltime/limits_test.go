@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // testPolicy is a node's configuration with the defaults but for the signals, of which it has none.
@@ -137,16 +138,12 @@ func TestLimitsFollowRequestAndPolicy(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if want := askedFor(tt.job); !cmp.Equal(got.Asked, want) {
 				t.Errorf("asked %v, want %v", got.Asked, want)
 			}
 			got.Asked = nil
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("limits, -want +got:\n%s", diff)
-			}
+			must.Equal(t, "limits", tt.want, got)
 			if text := strings.Join(told, "\n"); text != tt.told {
 				t.Errorf("told %q, want %q", text, tt.told)
 			}

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -15,14 +13,15 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
 // node is a hook on this machine's kernel, and the host of its jobs, whose clock goes as the test
@@ -47,51 +46,25 @@ func newNode(t testing.TB, mode cgroup.Mode, edit func(*config.Walltime)) *node 
 		kernfstest.NeedV2(t)
 	}
 	roots, err := kernfs.OpenRoots()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	log := logrus.New()
 	log.SetOutput(t.Output())
 	opt := cgroup.Options{Prefix: fmt.Sprintf("%s_%d", testPrefix(), prefixes.Add(1)), Mode: mode}
 	p := testPolicy(edit)
 	p.Cgroup.Prefix = opt.Prefix
 	h, err := open(p, roots, opt, logrus.NewEntry(log))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { removeUnit(t, opt.Prefix) })
-	if err := h.tree.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	t.Cleanup(func() { kernfstest.RemoveUnit(t, opt.Prefix) })
+	must.NoError(t, h.tree.Prepare())
 	return &node{hook: h, t: t, jobs: map[string]*hostapi.Job{}, due: map[string]time.Duration{}}
-}
-
-// removeUnit removes the parents of all jobs.
-func removeUnit(t testing.TB, prefix string) {
-	for _, pattern := range []string{"/sys/fs/cgroup/*/%s.service/job*", "/sys/fs/cgroup/%s.service/job*",
-		"/sys/fs/cgroup/*/%s.service", "/sys/fs/cgroup/%s.service"} {
-		dirs, err := filepath.Glob(fmt.Sprintf(pattern, prefix))
-		if err != nil {
-			t.Error(err)
-		}
-		for _, dir := range dirs {
-			if err := unix.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("rmdir %s: %v", dir, err)
-			}
-		}
-	}
 }
 
 // begin begins a job under a MoM that is this process, with a cgroup as hook cgroup makes it.
 func (n *node) begin(id string, r hostapi.Resources) *cgroup.Job {
 	n.t.Helper()
 	j, err := n.tree.Job(id)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	if err := j.Create(cgroup.Limits{}); err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
+	must.NoError(n.t, j.Create(cgroup.Limits{}))
 	n.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
@@ -108,9 +81,7 @@ func (n *node) begin(id string, r hostapi.Resources) *cgroup.Job {
 	if err == nil {
 		err = out.Check(hostapi.EventBegin)
 	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	n.jobs[id] = job
 	job.State, n.due[id] = out.State, out.CallAtElapsed
 	return j
@@ -128,9 +99,7 @@ func (n *node) at(elapsed time.Duration, ids ...string) map[string]*hostapi.JobU
 	if err == nil {
 		err = out.Check(hostapi.EventPeriodic)
 	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	for id, u := range out.Jobs {
 		if u.State != nil {
 			n.jobs[id].State = u.State
@@ -144,34 +113,20 @@ func (n *node) at(elapsed time.Duration, ids ...string) map[string]*hostapi.JobU
 // its children tell.
 func (n *node) start(j *cgroup.Job, tell int, what string, args ...string) (child *proc.Child, pids []int) {
 	n.t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	child, err = proc.Start(&proc.Spec{Path: "/proc/self/exe", Args: append([]string{"actor", actorArg, what}, args...),
-		Env: []string{"GOMAXPROCS=1"}, Stdout: w, Stderr: os.Stderr}, hostapi.Join(j.Join()))
-	w.Close()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(func() {
-		child.Signal(unix.SIGKILL)
-		child.Wait(context.Background())
-		r.Close()
-	})
-	lines := bufio.NewReader(r)
+	spec := proc.Spec{Args: append([]string{"actor", actorArg, what}, args...)}
+	p := proctest.Start(n.t, spec, hostapi.Join(j.Join()))
 	for range tell {
-		line, err := lines.ReadString('\n')
+		line, err := p.Out.ReadString('\n')
 		pid, bad := strconv.Atoi(strings.TrimSpace(line))
 		if err = errors.Join(err, bad); err != nil {
 			n.t.Fatalf("%s: %q: %v", what, line, err)
 		}
 		pids = append(pids, pid)
 	}
-	return child, pids
+	return p.Child, pids
 }
 
-// lives tells whether there is such a process that is not a zombie.
+// lives reports whether there is such a process that is not a zombie.
 func (n *node) lives(pid int) bool {
 	p, err := proc.Read(n.roots.Proc, pid)
 	return err == nil && !p.Dead()
@@ -182,14 +137,13 @@ func (n *node) stopped(pid int) bool {
 	return err == nil && p.State == 'T'
 }
 
-// eventually waits for a state that comes by itself.
-func eventually(t testing.TB, what string, is func() bool) {
+// emptied waits until a job has no process.
+func emptied(t testing.TB, j *cgroup.Job) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
+	must.Eventually(t, "nothing is left", func() bool {
+		pids, err := j.Processes()
+		return err == nil && len(pids) == 0
+	})
 }
 
 // content is what a process has noted.

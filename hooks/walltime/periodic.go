@@ -38,9 +38,9 @@ func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostap
 // as that is so. Such a node is not to get the next job.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if !req.Partial {
-		h.fuse.Range(func(id, _ any) bool {
+		h.holders.Range(func(id, _ any) bool {
 			if req.JobList[id.(string)] == nil {
-				h.fuse.Delete(id)
+				h.holders.Delete(id)
 			}
 			return true
 		})
@@ -178,7 +178,7 @@ func (h *hook) found(j *cgroup.Job) *state {
 	if j == nil {
 		return nil
 	}
-	r, err := j.Record()
+	r, err := j.JobMark()
 	if err != nil {
 		return nil
 	}

@@ -30,11 +30,11 @@ func (h *hook) ExecjobPreterm(ctx context.Context, req *hostapi.Request) (*hosta
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
-	r, _ := j.Record()
+	frozen, _ := j.Frozen() // hook cgroup has thawed the job, if it could
 	switch {
 	case sig != unix.SIGTERM:
 		err = j.SignalEach(sig)
-	case r.Suspended:
+	case frozen:
 		err = j.SignalEach(sig, unix.SIGCONT)
 	default:
 		err = j.SignalAll(ctx, sig, unix.SIGCONT)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // A job's first host has the others told of what it sends to all of the job, and of nothing else.
@@ -36,19 +37,13 @@ func TestSignalElsewhere(t *testing.T) {
 				req.MoM = nil
 			}
 			out, err := n.ExecjobBegin(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if *out.WalltimeLimit != 600*time.Second || (out.CallAtElapsed == 0) != (tt.head != "") || out.AskSisters {
 				t.Errorf("%+v", out)
 			}
 			j, err := n.tree.Job(job.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := j.Create(cgroup.Limits{}); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
+			must.NoError(t, j.Create(cgroup.Limits{}))
 			defer j.Remove(t.Context())
 			child, _ := n.start(j, 1, "ignore")
 			n.jobs[job.ID] = job
@@ -84,9 +79,9 @@ func TestSignalFromHead(t *testing.T) {
 		j := n.begin("1.srv", nil)
 		file := filepath.Join(t.TempDir(), "signals")
 		_, pids := n.start(j, 3, "shell", file, "stop", "daemon|sleep")
-		eventually(t, "one is stopped",
+		must.Eventually(t, "one is stopped",
 			func() bool { return n.stopped(pids[0]) || n.stopped(pids[1]) || n.stopped(pids[2]) })
-		eventually(t, "who started the daemon has ended",
+		must.Eventually(t, "who started the daemon has ended",
 			func() bool { left, err := j.Processes(); return err == nil && len(left) == 3 })
 		job := &hostapi.Job{ID: "1.srv"}
 		preterm := func(signal string) {
@@ -98,34 +93,22 @@ func TestSignalFromHead(t *testing.T) {
 		}
 		preterm("")
 		preterm("CONT")
-		eventually(t, "none is stopped",
+		must.Eventually(t, "none is stopped",
 			func() bool { return !n.stopped(pids[0]) && !n.stopped(pids[1]) && !n.stopped(pids[2]) })
 		if got := content(t, file); got != "" {
 			t.Errorf("without a signal, and by SIGCONT, it got %s", got)
 		}
-		record := cgroup.Record{Begin: &hostapi.Request{Event: hostapi.EventBegin, Job: job}, Suspended: true}
-		if err := j.SetRecord(record); err != nil {
-			t.Fatal(err)
-		}
-		if err := j.Freeze(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Freeze(t.Context()))
 		preterm("TERM")
 		if frozen, err := j.Frozen(); err != nil || !frozen {
 			t.Errorf("a suspended job was thawed: %v", err)
 		}
-		if err := j.Thaw(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "only what catches SIGTERM is left",
+		must.NoError(t, j.Thaw(t.Context()))
+		must.Eventually(t, "only what catches SIGTERM is left",
 			func() bool { left, err := j.Processes(); return err == nil && len(left) == 1 })
-		eventually(t, "it has noted SIGTERM", func() bool { return content(t, file) == "SIGTERM" })
-		record.Suspended = false
-		if err := j.SetRecord(record); err != nil {
-			t.Fatal(err)
-		}
+		must.Eventually(t, "it has noted SIGTERM", func() bool { return content(t, file) == "SIGTERM" })
 		preterm("TERM")
-		eventually(t, "it has noted another", func() bool { return content(t, file) == "SIGTERM SIGTERM" })
+		must.Eventually(t, "it has noted another", func() bool { return content(t, file) == "SIGTERM SIGTERM" })
 		if _, err := n.ExecjobPreterm(t.Context(), &hostapi.Request{Event: hostapi.EventPreterm, Job: job,
 			Signal: "STOP"}); hostapi.KindOf(err) != hostapi.KindJob {
 			t.Errorf("SIGSTOP: %v", err)

@@ -39,7 +39,7 @@ type progress struct {
 // facts are what a job looks like at one moment.
 type facts struct {
 	Elapsed   time.Duration  // how long it has run
-	Grace     time.Duration  // from SIGTERM to SIGKILL
+	Grace     time.Duration  // from SIGTERM to SIGKILL; of a running job only where it is over a limit
 	CPU       *time.Duration // cpu time that it has used, over its hosts; nil when that is not known
 	Stale     bool           // the part of the other hosts is as old as the look before
 	Uncounted bool           // nobody counts that on this node
@@ -100,7 +100,7 @@ func (p *policy) step(l limits, was progress, f facts) (progress, orders) {
 		return was, orders{}
 	}
 	s, o := was, orders{}
-	if f.Suspended { // and the host does not know yet
+	if f.Suspended { // since its time was over
 		s.Next = f.Elapsed + lookDump
 		return s, o
 	}

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestStepDecidesWhatIsDue(t *testing.T) {
@@ -166,12 +166,8 @@ func TestStepDecidesWhatIsDue(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, o := testPolicy(nil).step(tt.limits, tt.was, tt.facts)
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("progress, -want +got:\n%s", diff)
-			}
-			if diff := cmp.Diff(tt.orders, o); diff != "" {
-				t.Errorf("orders, -want +got:\n%s", diff)
-			}
+			must.Equal(t, "progress", tt.want, got)
+			must.Equal(t, "orders", tt.orders, o)
 		})
 	}
 }

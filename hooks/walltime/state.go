@@ -90,7 +90,7 @@ func decodeState(kept json.RawMessage) (*state, error) {
 	return s, nil
 }
 
-// asks tells whether the other hosts are to be asked before the next look what the job has used
+// asks reports whether the other hosts are to be asked before the next look what the job has used
 // there. Their answers take time, for which the job's end is not to wait.
 func (s *state) asks() bool { return s.Stage == running && s.Look > 0 && s.Next == s.Look }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -28,9 +29,7 @@ const tracedUID = 23473
 func (n *node) as(uid int, j *cgroup.Job, what string, args ...string) (pid int) {
 	n.t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	defer r.Close()
 	who := &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
 	args = append([]string{"actor", actorArg, what}, args...)
@@ -46,9 +45,7 @@ func (n *node) as(uid int, j *cgroup.Job, what string, args ...string) (pid int)
 		n.t.Cleanup(func() { child.Signal(unix.SIGKILL); child.Wait(context.Background()) })
 	}
 	w.Close()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.NoError(n.t, err)
 	if _, err := fmt.Fscan(bufio.NewReader(r), &pid); err != nil {
 		n.t.Fatal(err)
 	}
@@ -85,7 +82,7 @@ func TestTracerOfTheOwnerIsKilled(t *testing.T) {
 	if !slices.Equal(told, want) {
 		t.Errorf("the other job is told %q, want %q", told, want)
 	}
-	eventually(t, "nothing is left", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
+	emptied(t, j)
 }
 
 // A job over its walltime ends though a FUSE file system of its owner's does not answer. MoM, which
@@ -96,7 +93,7 @@ func TestHangingFUSEOfTheOwnerIsAborted(t *testing.T) {
 	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
 	n.jobs["1.srv"].Owner.UID, n.jobs["1.srv"].KillDelay = tracedUID, new(int)
 	n.as(tracedUID, j, "stat", dir+"/file")
-	eventually(t, "it is asked", func() bool { return asked() > 0 })
+	must.Eventually(t, "it is asked", func() bool { return asked() > 0 })
 	detach()
 	n.at(3*time.Second, "1.srv")
 	var notes []string
@@ -107,7 +104,7 @@ func TestHangingFUSEOfTheOwnerIsAborted(t *testing.T) {
 		fmt.Sprintf("of uid %d, which did not answer", tracedUID)) {
 		t.Errorf("notes %q", text)
 	}
-	eventually(t, "nothing is left", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
+	emptied(t, j)
 }
 
 // A tracer that the owner could not kill lives, and makes no node bad.
@@ -117,13 +114,11 @@ func TestTracerOfAnotherUserTakesNoNodeOffline(t *testing.T) {
 	n.jobs["1.srv"].Owner.UID = tracedUID
 	tracer := n.as(0, nil, "trace", strconv.Itoa(n.as(tracedUID, j, "sleep")))
 	s, err := decodeState(n.jobs["1.srv"].State)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if _, err := j.SignalSome(unix.SIGKILL, func(int) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is held", func() bool {
+	must.Eventually(t, "it is held", func() bool {
 		pids, err := j.Processes()
 		return err == nil && proc.AllHeld(n.roots.Proc, pids)
 	})
@@ -138,5 +133,5 @@ func TestTracerOfAnotherUserTakesNoNodeOffline(t *testing.T) {
 		t.Error("root's tracer is gone")
 	}
 	unix.Kill(tracer, unix.SIGKILL)
-	eventually(t, "nothing is left", func() bool { pids, err := j.Processes(); return err == nil && len(pids) == 0 })
+	emptied(t, j)
 }

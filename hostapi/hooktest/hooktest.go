@@ -1,5 +1,5 @@
-// Package hooktest runs a hook inside a test: the calls, the JSON on the wire, the deadline, panics and the checks of an
-// outcome are those of hookhost; only the process around it is missing.
+// Package hooktest runs a hook inside a test, without a process around it. The calls, the JSON on
+// the wire, the deadline, panics and the checks of an outcome are those of hookhost.
 //
 //	func TestRejects(t *testing.T) {
 //		h := hooktest.New(t, newDeny, "most = 4")
@@ -31,8 +31,9 @@ type Hook struct {
 	notices notices
 }
 
-// New makes a hook with that configuration, which may be "", on the node "node1". What the hook logs goes to t.Log, from
-// level debug on. A hook that refuses its configuration or handles no event fails the test; Try returns that as an error.
+// New makes a hook with that configuration, which may be "", on the node "node1". The hook's log
+// goes to t.Log, from level debug on. A hook that refuses its configuration or handles no event
+// fails the test; Try returns that as an error.
 func New(t testing.TB, newHook func(*hostapi.Setup) (any, error), config string) *Hook {
 	t.Helper()
 	h, err := Try(t, newHook, hostapi.SetupData{Config: []byte(config)})
@@ -42,8 +43,8 @@ func New(t testing.TB, newHook func(*hostapi.Setup) (any, error), config string)
 	return h
 }
 
-// Try makes a hook as New does, from all that a host can tell it, and returns its error. An empty Name, Node or
-// LogLevel is "test", "node1" and "debug".
+// Try makes a hook as New does, from all that a host can tell it, and returns its error. An empty
+// Name, Node or LogLevel is "test", "node1" and "debug".
 func Try(t testing.TB, newHook func(*hostapi.Setup) (any, error), setup hostapi.SetupData) (*Hook, error) {
 	t.Helper()
 	log := logrus.New()
@@ -71,15 +72,15 @@ func Try(t testing.TB, newHook func(*hostapi.Setup) (any, error), setup hostapi.
 	return h, nil
 }
 
-// Call has the hook carry out one event and returns its outcome as hookhost gets it: never nil without an error.
-// ctx's deadline is the alarm; a hook that goes on working after it holds up the end of the test. req is taken as it is:
-// an Owner that is left out has the ids of root.
+// Call has the hook carry out one event and returns its outcome as hookhost gets it: never nil
+// without an error. ctx's deadline is the alarm; a hook that goes on working after it holds up the
+// end of the test. req is taken as it is: an Owner that is left out has the ids of root.
 func (h *Hook) Call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	return h.client.Handle(ctx, req)
 }
 
-// Notice waits for the next notice that the hook has told and returns what it is about. It fails when ctx ends first and
-// for a notice that hookhost would drop.
+// Notice waits for the next notice that the hook has told and returns what it is about. The error
+// says that ctx ended first, or that hookhost would drop the notice.
 func (h *Hook) Notice(ctx context.Context) (jobID string, update *hostapi.JobUpdate, err error) {
 	n, err := h.notices.next(ctx)
 	if err != nil {
@@ -102,7 +103,10 @@ func connect(t testing.TB, p *hostapi.Plugin) *grpc.ClientConn {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:hook",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
+			error) {
+			return listener.DialContext(ctx)
+		}),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

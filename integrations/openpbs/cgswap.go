@@ -22,8 +22,8 @@ func CgswapScript() []byte { return []byte(cgswapMark + "\n" + cgswapScript) }
 
 func isCgswap(script []byte) bool { return bytes.HasPrefix(script, []byte(cgswapMark)) }
 
-// WantsCgswap tells whether the hook CgswapName is to be registered or brought up to date. existing
-// is that hook, nil where there is none.
+// WantsCgswap reports whether the hook CgswapName is to be registered or brought up to date.
+// existing is that hook, nil where there is none.
 func (r Registration) WantsCgswap(existing *Hook) bool {
 	return r.Cgswap || existing != nil && isCgswap(existing.Script)
 }

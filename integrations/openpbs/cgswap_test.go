@@ -3,15 +3,15 @@ package openpbs
 import (
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // cgswapDirectives are those of an installation, without what is imported.
 func cgswapDirectives(t *testing.T, r Registration, existing *Hook, resource *Resource) string {
 	t.Helper()
 	list, err := r.InstallCgswap(existing, resource)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var all []string
 	for _, c := range list {
 		all = append(all, c.Directive)

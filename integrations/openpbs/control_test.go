@@ -4,7 +4,7 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // A control file holds what differs from the defaults, and nothing of a hook for which nothing was
@@ -29,9 +29,7 @@ func TestParseControl(t *testing.T) {
 			"debug": "false", "fail_action": "none"}
 		maps.Copy(want, tt.set)
 		h := ParseControl("h", []byte(tt.text))
-		if diff := cmp.Diff(&Hook{Name: "h", Attributes: want}, h); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-		}
+		must.Equal(t, tt.name, &Hook{Name: "h", Attributes: want}, h)
 		if h.Enabled() != (want["enabled"] == "true") {
 			t.Errorf("%s: enabled %t", tt.name, h.Enabled())
 		}

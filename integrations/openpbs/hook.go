@@ -15,7 +15,7 @@ type Hook struct {
 	Config     []byte            // nil where none was imported
 }
 
-// Enabled tells whether the hook is called at all.
+// Enabled reports whether the hook is called at all.
 func (h *Hook) Enabled() bool { return h != nil && h.Attributes["enabled"] == "true" }
 
 // ParseList reads the answer to `list hook`: each hook's name on a line, its attributes indented

@@ -45,7 +45,7 @@ func (d MoMHooks) Ours() (string, error) {
 	return names[max(0, slices.IndexFunc(names, d.Enabled))], nil
 }
 
-// isOurs tells whether a script is hookhost's, from its first line alone.
+// isOurs reports whether a script is hookhost's, from its first line alone.
 func isOurs(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -67,7 +67,7 @@ func (d MoMHooks) Hook(name string) (*Hook, error) {
 	return ParseControl(name, text), nil
 }
 
-// Enabled tells whether MoM calls a hook. A hook that is not there is not enabled.
+// Enabled reports whether MoM calls a hook. A hook that is not there is not enabled.
 func (d MoMHooks) Enabled(name string) bool {
 	h, err := d.Hook(name)
 	return err == nil && h.Enabled()

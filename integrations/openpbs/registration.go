@@ -53,7 +53,7 @@ var ErrStock = errors.New("hook " + Stock + " is enabled: both would confine eac
 // kept are the attributes that a hook which is installed keeps, as far as they are not named.
 var kept = []string{"order", "alarm", "freq", "fail_action"}
 
-// keeps tells whether an installed hook that has value keeps it. PBS forgets freq with
+// keeps reports whether an installed hook that has value keeps it. PBS forgets freq with
 // exechost_periodic.
 func (r Registration) keeps(attribute, value string) bool {
 	return slices.Contains(kept, attribute) && !slices.Contains(r.Named, attribute) &&
@@ -179,7 +179,7 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 	return list, nil
 }
 
-// StaysDisabled tells whether existing, a hook of ours, was disabled by somebody since it was
+// StaysDisabled reports whether existing, a hook of ours, was disabled by somebody since it was
 // installed, and Install leaves it so.
 func (r Registration) StaysDisabled(existing, stock *Hook) bool {
 	return existing.installed() && !existing.Enabled() && !stock.Enabled()

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // listed is what qmgr prints for `list hook`: values of more than 80 columns go on in the next
@@ -50,9 +52,7 @@ func TestParseList(t *testing.T) {
 			"user": "pbsadmin", "alarm": "30", "order": "1",
 			"debug": "false", "fail_action": "none"}},
 	}
-	if diff := cmp.Diff(want, hooks); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, hooks)
 	if hooks := ParseList(""); len(hooks) != 0 {
 		t.Errorf("no hooks: %v", hooks)
 	}
@@ -146,9 +146,7 @@ func apply(t *testing.T, hooks map[string]*Hook, c Command) {
 		h.Attributes[words[3]] = strings.Trim(words[5], `"`)
 	case "import":
 		content, err := decode(strings.Split(strings.TrimSpace(string(c.Input)), "\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if words[3] == typeScript {
 			h.Script = content
 		} else {
@@ -166,9 +164,7 @@ func TestInstallBreaksOffAnywhere(t *testing.T) {
 			Script: []byte("x")}
 	}
 	all, err := r.Install(nil, stock())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for done := range len(all) + 1 {
 		hooks := map[string]*Hook{Stock: stock()}
 		for _, c := range all[:done] {
@@ -193,9 +189,7 @@ func TestInstallBreaksOffAnywhere(t *testing.T) {
 			t.Errorf("after %d directives and once more: note %q, stock enabled %t", done, note, hooks[Stock].Enabled())
 		}
 		out, err := r.Uninstall(h, hooks[Stock])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		for _, c := range out {
 			apply(t, hooks, c)
 		}
@@ -266,9 +260,7 @@ func TestConfigureImportsTheText(t *testing.T) {
 // says what it is for.
 func TestPrintReadsWell(t *testing.T) {
 	b, err := Default().Print("1.2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	head := strings.Join(strings.SplitN(string(b), "\n", 11)[:10], "\n")
 	for _, want := range []string{"#!/bin/sh", "hookhost 1.2", "as root on the host of the PBS server",
 		"needs to be edited"} {

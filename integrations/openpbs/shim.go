@@ -59,7 +59,8 @@ func script(state, disabledHook string) []byte {
 	return append([]byte(line+"\n"), Shim()...)
 }
 
-// Ours tells whether a script was imported by hookhost, and which hook was disabled for it, if any.
+// Ours reports whether a script was imported by hookhost, and which hook was disabled for it, if
+// any.
 func Ours(script []byte) (disabledHook string, ours bool) {
 	line, _, _ := bytes.Cut(script, []byte("\n"))
 	text, ours := strings.CutPrefix(string(line), mark)
@@ -67,7 +68,7 @@ func Ours(script []byte) (disabledHook string, ours bool) {
 	return strings.TrimSpace(disabledHook), ours
 }
 
-// isPending tells whether a script of ours was imported by an installation that has not been
+// isPending reports whether a script of ours was imported by an installation that has not been
 // finished.
 func isPending(script []byte) bool {
 	line, _, _ := bytes.Cut(script, []byte("\n"))

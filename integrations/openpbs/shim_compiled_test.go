@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // compiled is where the hook of captured events, which is called shim, keeps its compiled code.
@@ -26,13 +28,11 @@ func (m *hookMoM) compile() []byte {
 		m.t.Fatalf("%s%s", r.out, r.said)
 	}
 	b, err := os.ReadFile(m.compiled())
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, err)
 	return b
 }
 
-// whole tells whether a file of compiled code is: a line that says of which version, one with the
+// whole reports whether a file of compiled code is: a line that says of which version, one with the
 // sum, the code.
 func whole(text []byte) bool {
 	parts := bytes.SplitN(text, []byte("\n"), 3)
@@ -61,9 +61,7 @@ func (m *hookMoM) plant(mode string) []byte {
 		m.t.Fatalf("%v\n%s", err, out)
 	}
 	b, err := os.ReadFile(m.compiled())
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, err)
 	return b
 }
 
@@ -88,9 +86,7 @@ func TestShimKeepsCode(t *testing.T) {
 			t.Errorf("%s: the kept code was not run: %s%s", m.python, r.out, r.said)
 		}
 		if before != nil {
-			if err := os.WriteFile(m.compiled(), before, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(m.compiled(), before, 0o600))
 			if r := m.run(anEvent(t, "execjob_attach")); !r.accepted() || r.said != "" {
 				t.Errorf("%s runs the code of another: %s%s", m.python, r.out, r.said)
 			}
@@ -112,9 +108,7 @@ func (m *hookMoM) left() string {
 	var names []string
 	for _, dir := range []string{"hooks", "hooks/tmp"} {
 		entries, err := os.ReadDir(m.at(dir))
-		if err != nil {
-			m.t.Fatal(err)
-		}
+		must.NoError(m.t, err)
 		for _, e := range entries {
 			if ext := filepath.Ext(e.Name()); !e.IsDir() && ext != ".in" && ext != ".out" && ext != ".err" {
 				names = append(names, e.Name())
@@ -185,9 +179,7 @@ func TestShimRefusesCode(t *testing.T) {
 			m := newHookMoM(t)
 			answering(t, m, "accept")
 			m.compile()
-			if err := tt.prepare(m, m.plant("")); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, tt.prepare(m, m.plant("")))
 			if r := m.run(anEvent(t, "execjob_attach")); !r.accepted() || r.said != "" {
 				t.Errorf("%s%s", r.out, r.said)
 			}
@@ -278,9 +270,7 @@ func TestShimCannotKeepCode(t *testing.T) {
 func (m *hookMoM) wrap(text string) {
 	m.t.Helper()
 	wrapper := m.at("wrapper")
-	if err := os.WriteFile(wrapper, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, os.WriteFile(wrapper, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	m.python = wrapper
 }
 
@@ -320,9 +310,7 @@ func TestShimKilledWhileItKeepsCode(t *testing.T) {
 			m.at("hooks/tmp/hook_1.in"), "-o", m.at("hooks/tmp/killed.out"), shimPath(t))
 		cmd.Dir, cmd.Env = m.at("hooks/tmp"),
 			[]string{"PATH=/bin:/usr/bin", "PBS_HOOK_CONFIG_FILE=" + m.at("hooks/shim.CF")}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, cmd.Start())
 		time.Sleep(time.Duration(i) * 3 * time.Millisecond)
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -331,9 +319,7 @@ func TestShimKilledWhileItKeepsCode(t *testing.T) {
 		}
 	}
 	entries, err := os.ReadDir(m.at("hooks"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, e := range entries {
 		if _, err := strconv.Atoi(strings.TrimPrefix(filepath.Ext(e.Name()), ".")); err == nil {
 			t.Errorf("left beside the hook: %s", e.Name())

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // The script has to be valid for every Python that a PBS is built with. The rule holds for the
@@ -17,9 +19,7 @@ import (
 func TestShimSyntax(t *testing.T) {
 	t.Parallel()
 	body, err := os.ReadFile("hookhost.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, c := range body { // the text of a constant, raw, that ''' ends
 		if c != '\n' && (c < ' ' || c > '~') {
 			t.Errorf("hookhost.py has the character %q", c)
@@ -74,17 +74,13 @@ func TestShimPythons(t *testing.T) {
 				}
 				r := m.run(captured(t, event))
 				want, err := os.ReadFile(filepath.Join("testdata/golden", strings.ReplaceAll(event, "/", "_")+".txt"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				if have := "# what MoM reads\n" + r.out + "# what is logged\n" + r.said; have != string(want) {
 					t.Errorf("%s: have\n%s\nwant\n%s", event, have, want)
 				}
 			}
 			os.Remove(m.socket)
-			if err := os.WriteFile(m.at("server"), []byte("pbshost\tfree\tmine"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(m.at("server"), []byte("pbshost\tfree\tmine"), 0o600))
 			m.env = []string{"PBS_STANDIN_SERVER=" + m.at("server")}
 			if r := m.run(anEvent(t, "execjob_begin")); r.accepted() ||
 				!strings.Contains(r.out, `comment=mine Hook hookhost: the daemon does not answer`) || len(r.log) != 1 {
@@ -105,13 +101,9 @@ func TestShimImports(t *testing.T) {
 	}
 	answering(t, m, "setenv", "A", "b", "used", "", "mem", "size", "1kb", "accept")
 	nothing := m.at("nothing.py")
-	if err := os.WriteFile(nothing, []byte("import pbs\npbs.event().accept()\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(nothing, []byte("import pbs\npbs.event().accept()\n"), 0o644))
 	wrapper := m.at("importtime")
-	if err := os.WriteFile(wrapper, []byte("#!/bin/sh\nexec "+m.python+" -X importtime \"$@\"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(wrapper, []byte("#!/bin/sh\nexec "+m.python+" -X importtime \"$@\"\n"), 0o755))
 	m.python = wrapper
 	imports := func(script string) []string {
 		t.Helper()
@@ -148,9 +140,7 @@ func BenchmarkShim(b *testing.B) {
 		"size", "0kb", "accept")
 	m.env = []string{"PBS_STANDIN_TIME=1"}
 	nothing := m.at("nothing.py")
-	if err := os.WriteFile(nothing, []byte("import pbs\npbs.event().accept()\n"), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, os.WriteFile(nothing, []byte("import pbs\npbs.event().accept()\n"), 0o644))
 	begin := anEvent(b, "execjob_begin")
 	kinds := []string{"nothing", "shim", "cold"}
 	took, inside := map[string][]time.Duration{}, map[string][]time.Duration{}
@@ -169,9 +159,7 @@ func BenchmarkShim(b *testing.B) {
 			}
 			_, seconds, _ := strings.Cut(strings.TrimSpace(r.said), "seconds: ")
 			s, err := strconv.ParseFloat(seconds, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, err)
 			took[kind], inside[kind] = append(took[kind], r.took),
 				append(inside[kind], time.Duration(s*float64(time.Second)))
 		}

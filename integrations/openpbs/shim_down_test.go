@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/openpbs"
 )
 
@@ -28,9 +29,7 @@ type many struct {
 func (s *many) add(name, input, config string) {
 	s.m.t.Helper()
 	stem := s.m.at("hooks/tmp/" + name)
-	if err := os.WriteFile(stem+".in", []byte(input), 0o644); err != nil {
-		s.m.t.Fatal(err)
-	}
+	must.NoError(s.m.t, os.WriteFile(stem+".in", []byte(input), 0o644))
 	s.events = append(s.events, name)
 	fmt.Fprintf(&s.lines, "%s.in\t%s.out\t%s.err\t%s\t%g\n", stem, stem, stem, config, alarmOf(input).Seconds())
 }
@@ -111,9 +110,7 @@ func TestShimWithoutDaemon(t *testing.T) {
 		{name: "missing", cause: "No such file or directory"},
 		{name: "stopped", prepare: func(t *testing.T, socket string) {
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			l.SetUnlinkOnClose(false)
 			l.Close()
 		}, cause: "Connection refused"},
@@ -226,9 +223,7 @@ func TestShimConfiguredOutcomes(t *testing.T) {
 		outcome := map[bool]string{true: "accept", false: "reject"}[e.rejects]
 		text := fmt.Sprintf("[shim]\nsocket = '%s'\n wait=\"0s\"\n%s = \"%s\" # so\noffline = false\n# a comment\n",
 			m.socket, e.name, outcome)
-		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(config, []byte(text), 0o644))
 		s.add(e.name, anEvent(t, e.name), config)
 	}
 	results := s.run(4, nil)
@@ -251,9 +246,7 @@ func TestShimRejectsWhatTheDaemonCannotRead(t *testing.T) {
 		for _, e := range hookEvents {
 			config := m.at("hooks/" + e.name)
 			text := fmt.Sprintf("[shim]\nsocket = '%s'\n%s = \"accept\"\noffline = false\n", m.socket, e.name)
-			if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(config, []byte(text), 0o644))
 			s.add(e.name, anEvent(t, e.name), config)
 		}
 		results := s.run(4, nil)
@@ -289,9 +282,7 @@ func TestShimWaitsForDaemon(t *testing.T) {
 			m := newHookMoM(t, `wait = "59s"`)
 			if stale {
 				l, err := net.ListenUnix("unix", &net.UnixAddr{Name: m.socket, Net: "unix"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				l.SetUnlinkOnClose(false)
 				l.Close()
 			}
@@ -341,9 +332,7 @@ func TestShimWithoutPermission(t *testing.T) {
 		t.Skip("nobody can run python3 here, or read the shim")
 	}
 	answering(t, m, "accept")
-	if err := os.Chmod(m.socket, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Chmod(m.socket, 0o600))
 	s := &many{m: m}
 	for _, e := range hookEvents {
 		s.add(e.name, anEvent(t, e.name), m.at("hooks/shim.CF"))
@@ -365,9 +354,7 @@ func TestShimAfterTheStandIn(t *testing.T) {
 	t.Parallel()
 	m := newHookMoM(t, "offline = false")
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer read.Close()
 	defer write.Close()
 	for _, tt := range []struct{ reply, want string }{
@@ -376,9 +363,7 @@ func TestShimAfterTheStandIn(t *testing.T) {
 		{"hookhost/1\x00acc", "rejected: the answer is no whole list of changes"},
 	} {
 		reply := m.at("reply")
-		if err := os.WriteFile(reply, []byte(tt.reply), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(reply, []byte(tt.reply), 0o600))
 		m.env = []string{"HOOKHOST_REPLY_FD=9"}
 		r := m.scriptWithFile(shimPath(t), anEvent(t, "execjob_begin"), reply)
 		if !strings.Contains(r.out, tt.want) {
@@ -392,9 +377,7 @@ func (m *hookMoM) scriptWithFile(script, input, file string) hookResult {
 	m.t.Helper()
 	wrapper := m.at("wrapper")
 	text := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" 9<%s\n", m.python, file)
-	if err := os.WriteFile(wrapper, []byte(text), 0o755); err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, os.WriteFile(wrapper, []byte(text), 0o755))
 	before := m.python
 	m.python = wrapper
 	defer func() { m.python = before }()
@@ -408,9 +391,7 @@ func TestShimOffline(t *testing.T) {
 	const text = "Hook hookhost: the daemon does not answer"
 	server := func(m *hookMoM, lines ...string) {
 		m.t.Helper()
-		if err := os.WriteFile(m.at("server"), []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-			m.t.Fatal(err)
-		}
+		must.NoError(m.t, os.WriteFile(m.at("server"), []byte(strings.Join(lines, "\n")), 0o600))
 		m.env = []string{"PBS_STANDIN_SERVER=" + m.at("server")}
 	}
 	begin, periodic := anEvent(t, "execjob_begin"), anEvent(t, "exechost_periodic")
@@ -491,9 +472,7 @@ func TestShimOffline(t *testing.T) {
 			m := newHookMoM(t)
 			server(m, tt.server)
 			answering(t, m, "accept")
-			if err := os.WriteFile(m.at("hooks/shim.offline"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(m.at("hooks/shim.offline"), nil, 0o600))
 			then := time.Now().Add(-tt.mark)
 			os.Chtimes(m.at("hooks/shim.offline"), then, then)
 			r := m.run(periodic)
@@ -527,9 +506,7 @@ func TestShimAsksTheServer(t *testing.T) {
 		{"refuse", "", 0},
 	} {
 		m := newHookMoM(t)
-		if err := os.WriteFile(m.at("server"), []byte(tt.server), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(m.at("server"), []byte(tt.server), 0o600))
 		m.env = []string{"PBS_STANDIN_SERVER=" + m.at("server")}
 		d := startDaemon(t, m.socket, true, func(c net.Conn, r fakeRequest) {
 			if r.head.Get("Hookhost-Asked") == "" {
@@ -547,9 +524,7 @@ func TestShimAsksTheServer(t *testing.T) {
 		}
 		// The daemon finds it, whatever else the shim has to say.
 		e, err := openpbs.Decode([]byte(q[1].body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if v := e.Request.VnodeList["pbshost"]; tt.want != "" && (v == nil || !strings.Contains(v.State, "offline") ||
 			v.Comment == nil || !strings.Contains(*v.Comment, "is slow")) {
 			t.Errorf("the daemon reads %+v", v)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 type netConn = net.Conn
@@ -147,10 +149,8 @@ var environment = regexp.MustCompile(`(?s)pbs\.event\(\)\.env=""".*"""\n`) // th
 func TestShimFuzz(t *testing.T) {
 	t.Parallel()
 	m := newHookMoM(t)
-	if err := os.WriteFile(m.at("server"), []byte("pbshost\tfree\tx\npbshost[0]\toffline\tpbshost"),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(m.at("server"), []byte("pbshost\tfree\tx\npbshost[0]\toffline\tpbshost"),
+		0o600))
 	m.env = []string{"PBS_STANDIN_SERVER=" + m.at("server")}
 	startDaemon(t, m.socket, true, func(c net.Conn, r fakeRequest) {
 		h := fnv.New64a()

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -70,9 +72,7 @@ func TestShimGolden(t *testing.T) {
 		t.Fatalf("%d captured events, %v", len(inputs), err)
 	}
 	m := newHookMoM(t)
-	if err := os.WriteFile(m.at("server"), []byte("pbshost\tfree\tdisk is slow"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(m.at("server"), []byte("pbshost\tfree\tdisk is slow"), 0o600))
 	m.env = []string{"PBS_STANDIN_SERVER=" + m.at("server")}
 	answers := map[string][]string{}
 	startGolden(t, m, answers)
@@ -105,17 +105,11 @@ func checkGolden(t *testing.T, name, have string) {
 	t.Helper()
 	file := filepath.Join("testdata/golden", name+".txt")
 	if *update {
-		if err := os.MkdirAll("testdata/golden", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.MkdirAll("testdata/golden", 0o755))
+		must.NoError(t, os.WriteFile(file, []byte(have), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if have != string(want) {
 		t.Errorf("%s: have\n%s\nwant\n%s", name, have, want)
 	}
@@ -139,9 +133,7 @@ func TestShimWritesAsPBS(t *testing.T) {
 	startGolden(t, m, answers)
 	for _, file := range files {
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		var fields []string
 		for _, used := range usedLine.FindAllStringSubmatch(string(b), -1) {
 			kind := used[2]

@@ -2,16 +2,16 @@ package openpbs_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/integrations/openpbs/table"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // inPython runs a piece of the shim's text, from the line that begins with first to the one before
@@ -24,15 +24,11 @@ func inPython(t *testing.T, first, last, more string, stdin any, into any) {
 		t.Fatalf("the shim has no lines %q and %q", first, last)
 	}
 	in, err := json.Marshal(stdin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	cmd := exec.Command(python(t), "-c", "import json, sys\n"+first+text+"\n"+more)
 	cmd.Stdin = strings.NewReader(string(in))
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if err := json.Unmarshal(out, into); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
@@ -57,9 +53,7 @@ def read(text):
     return {k: v for k, v in map(setting, shim_lines(text)) if v is not None}
 json.dump([read(text) for text in json.load(sys.stdin)], sys.stdout)`, texts, &got)
 	for i, text := range texts {
-		if diff := cmp.Diff(got[i], table.Read([]byte(text))); diff != "" {
-			t.Errorf("%q: -Python +Go:\n%s", text, diff)
-		}
+		must.Equal(t, fmt.Sprintf("%q: -Python +Go", text), got[i], table.Read([]byte(text)))
 	}
 }
 
@@ -67,12 +61,8 @@ func TestShimsDefaultsAreThoseOfTheConfiguration(t *testing.T) {
 	var got map[string]string
 	inPython(t, "DEFAULTS = ", "CHOICE = ", "json.dump(DEFAULTS, sys.stdout)", nil, &got)
 	text, err := config.Default().TOML()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(got, table.Read(text)); diff != "" {
-		t.Errorf("-shim +configuration:\n%s", diff)
-	}
+	must.NoError(t, err)
+	must.Equal(t, "-shim +configuration", got, table.Read(text))
 	if n := reflect.TypeFor[config.Shim]().NumField(); n != len(got) || n != len(openpbs.Events)+3 {
 		t.Errorf("[shim] has %d keys, the shim %d, PBS %d events", n, len(got), len(openpbs.Events))
 	}

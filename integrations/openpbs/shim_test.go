@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // The tests TestShim... play pbs_mom and the daemon. The hook runs under python3 with a stand-in
@@ -64,9 +65,7 @@ type fakeRequest struct {
 func startDaemon(t testing.TB, socket string, readRequest bool, answer func(c net.Conn, r fakeRequest)) *fakeDaemon {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	d := &fakeDaemon{socket: socket}
 	over := make(chan struct{})
 	var open sync.WaitGroup
@@ -142,19 +141,13 @@ func newHookMoM(t testing.TB, settings ...string) *hookMoM {
 	t.Helper()
 	// Not t.TempDir(): with the names of tests in it a path is longer than a socket's may be.
 	home, err := os.MkdirTemp("", "hookhost-shim-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(home) })
 	m := &hookMoM{t: t, python: python(t), home: home, socket: filepath.Join(home, "s")}
 	for _, dir := range []string{"hooks/tmp", "logs"} {
-		if err := os.MkdirAll(m.at(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.MkdirAll(m.at(dir), 0o755))
 	}
-	if err := os.Chmod(home, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Chmod(home, 0o755))
 	m.configure(settings...)
 	return m
 }
@@ -167,9 +160,7 @@ func (m *hookMoM) configure(settings ...string) {
 	m.t.Helper()
 	text := "# a site's\n[memory]\nenabled = true\n[shim]\nsocket = \"" + m.socket + "\"\nwait = \"0s\"\n" +
 		strings.Join(settings, "\n") + "\n[pids]\nmax = 10\n"
-	if err := os.WriteFile(m.at("hooks/shim.CF"), []byte(text), 0o644); err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, os.WriteFile(m.at("hooks/shim.CF"), []byte(text), 0o644))
 }
 
 // hookResult is what a hook has left.
@@ -237,9 +228,7 @@ func (m *hookMoM) script(script, input string) hookResult {
 	m.t.Helper()
 	m.clients++
 	stem := m.at(fmt.Sprintf("hooks/tmp/hook_%d", m.clients))
-	if err := os.WriteFile(stem+".in", []byte(input), 0o644); err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, os.WriteFile(stem+".in", []byte(input), 0o644))
 	var said bytes.Buffer
 	cmd := exec.Command(m.python, filepath.Join(modules(m.t), "pbs_python.py"), "--hook", "-i", stem+".in", "-o",
 		stem+".out", "-L", m.at("logs"), "-e", "0x1ff", script)
@@ -248,9 +237,7 @@ func (m *hookMoM) script(script, input string) hookResult {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	os.Remove(m.log())
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, cmd.Start())
 	late := time.AfterFunc(alarmOf(input), func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	err := cmd.Wait()
 	r := hookResult{took: time.Since(began), said: said.String()}
@@ -283,9 +270,7 @@ func (m *hookMoM) log() string {
 func captured(t testing.TB, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("../../testdata/pbs-events", name+".in"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	// a file for debugging, which nobody wants
 	return strings.ReplaceAll(string(b), "/var/spool/pbs/mom_priv/hooks/tmp/", "/dev/null/")
 }
@@ -372,21 +357,15 @@ func modules(t testing.TB) string {
 		return modulesDir.path
 	}
 	dir, err := os.MkdirTemp("", "hookhost-pbs-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, name := range []string{"pbs.py", "pbs_python.py", "many.py"} {
 		b, err := os.ReadFile(filepath.Join("testdata", name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), b, 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "hookhost.PY"), openpbs.Script(""), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "hookhost.PY"), openpbs.Script(""), 0o644))
 	os.Chmod(dir, 0o755)
 	modulesDir.path = dir
 	return dir
@@ -411,9 +390,7 @@ func patience(t testing.TB) int {
 	once.Do(func() {
 		m := newHookMoM(t)
 		nothing := filepath.Join(m.home, "nothing.py")
-		if err := os.WriteFile(nothing, []byte("import pbs\npbs.event().accept()\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(nothing, []byte("import pbs\npbs.event().accept()\n"), 0o644))
 		m.script(nothing, withAlarm(anEvent(t, "execjob_end"), 120)) // compiles the stand-in
 		doNothing = m.script(nothing, withAlarm(anEvent(t, "execjob_end"), 120)).took
 	})

@@ -2,120 +2,88 @@ package openpbs
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
-	"strings"
-	"syscall"
 
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // The files beside one another in PBS_EXEC/bin. The stand-in has the same names
-// (pbs_python/main.go).
+// (cmd/pbs-python/main.go).
 const (
 	pbsPython = "pbs_python"
 	real      = "pbs_python.openpbs"  // PBS's own, while the stand-in has its place
-	notes     = "pbs_python.hookhost" // what was done, and what the stand-in has to know
-	fresh     = ".pbs_python.hookhost-new"
+	notes     = "pbs_python.hookhost" // the name of the hook, for the stand-in
 )
 
-// The constants are what each of the two programs has in it and the other has not: PBS's usage text
-// (main in src/tools/pbs_python.c), and the name of a variable that only the stand-in sets.
-var (
-	pbsWords     = []byte("--hook -i <")
-	standInWords = []byte("HOOKHOST_REPLY_FD=")
-)
+// standInWords is in each version of the stand-in, and in no other program: the name of a variable
+// that the stand-in alone sets.
+var standInWords = []byte("HOOKHOST_REPLY_FD=")
 
 // StandIn is the place of the program pbs_python, which the native stand-in may have. pbs_python is
-// one of the two, whole, wherever a change is cut off. Doing the same again finishes what was
-// begun.
+// PBS's own or the stand-in, whole, wherever a change is cut off. Doing the same again finishes
+// what was begun.
+//
+// PBS's own is any program that is not the stand-in, since the stand-in becomes it with the same
+// arguments. A wrapper of the site's may be one.
 type StandIn struct {
 	Dir string // PBS_EXEC/bin
 }
 
-// State says who has the place.
-type State int
-
-// The states. StateStock is also that of a directory where the stand-in has never been.
-// StateUpgraded is that of a directory where PBS's package has put a new pbs_python in the place of
-// the stand-in.
-const (
-	StateNone     State = iota // there is no pbs_python
-	StateStock                 // PBS's own
-	StateStandIn               // the stand-in, with PBS's own beside it
-	StateUpgraded              // PBS's own, and an older one of it beside it
-	StateUnknown               // something else, or not as it was noted
-)
-
-// Place is what was found.
+// Place says what has the place of pbs_python.
 type Place struct {
-	State State
-	Why   string // for StateUnknown: what is wrong, as a clause
-	// Outdated: the stand-in is not the program that it was compared with.
-	Outdated bool
+	StandIn  bool // the stand-in has it, with PBS's own beside it; else PBS's own has it
+	Outdated bool // the stand-in there is not the program that it was compared with
+	Lost     bool // the stand-in had the place, and PBS's package has put its own program there
 }
 
-// Inspect returns who has the place, and whether the stand-in there is program; "" compares with
-// nothing. Inspect changes nothing, and fails where the directory cannot be read.
-func (s StandIn) Inspect(program string) (Place, error) {
+// Inspect returns what has the place, and whether the stand-in there is program; "" compares with
+// nothing. Inspect changes nothing. Inspect fails if there is no pbs_python (fs.ErrNotExist), and
+// if neither Install nor Uninstall may touch what is there.
+func (s StandIn) Inspect(program string) (p Place, err error) {
 	now, err := s.read(pbsPython)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Place{State: StateNone}, nil
+		err = fmt.Errorf("%s: %w", s.path(pbsPython), fs.ErrNotExist)
 	}
 	if err != nil {
-		return Place{}, err
+		return p, err
 	}
-	kept, err := s.read(real)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Place{}, err
+	isThere := func(name string) bool {
+		_, err := os.Lstat(s.path(name))
+		return err == nil
 	}
-	noted, err := s.notes()
-	if err != nil {
-		return Place{}, err
-	}
-	unknown := func(format string, args ...any) (Place, error) {
-		return Place{State: StateUnknown, Why: fmt.Sprintf(format, args...)}, nil
-	}
-	switch {
-	case bytes.Contains(now, standInWords):
-		switch {
-		case kept == nil:
-			return unknown("the stand-in is there and PBS's own, %s, is not: install PBS's package again", s.path(real))
-		case isPython(kept) != nil:
-			return unknown("%s: %v", s.path(real), isPython(kept))
-		case noted["real_sha256"] != "" && noted["real_sha256"] != sum(kept):
-			return unknown("%s is not the file that was put there: its checksum differs", s.path(real))
-		}
-		p := Place{State: StateStandIn}
-		if program != "" {
-			b, err := os.ReadFile(program)
-			if err != nil {
-				return Place{}, err
-			}
-			p.Outdated = !bytes.Equal(b, now)
+	if !bytes.Contains(now, standInWords) {
+		p.Lost = isThere(real) && !s.linked()
+		if p.Lost && !isThere(notes) {
+			return p, fmt.Errorf("%s: not put there by hookhost", s.path(real))
 		}
 		return p, nil
-	case isPython(now) != nil:
-		return unknown("%s: %v", s.path(pbsPython), isPython(now))
-	case kept == nil || bytes.Equal(kept, now): // the latter between link and rename
-		return Place{State: StateStock}, nil
-	case noted["real_sha256"] == sum(kept):
-		return Place{State: StateUpgraded}, nil
 	}
-	return unknown("%s is there and was not put there by hookhost", s.path(real))
+	p.StandIn = true
+	if kept, err := s.read(real); err != nil || bytes.Contains(kept, standInWords) {
+		return p, fmt.Errorf("%s: not PBS's own pbs_python: install PBS's package again", s.path(real))
+	}
+	if program != "" {
+		wanted, err := os.ReadFile(program)
+		p.Outdated = !bytes.Equal(wanted, now)
+		return p, err
+	}
+	return p, nil
+}
+
+// linked returns true between the two steps of Install: PBS's own has both names.
+func (s StandIn) linked() bool {
+	now, _ := os.Lstat(s.path(pbsPython))
+	kept, _ := os.Lstat(s.path(real))
+	return os.SameFile(now, kept)
 }
 
 // Install gives the place to program, a stand-in that knows the hook's name. PBS's own stays beside
-// it under another name. Install is idempotent. A newer stand-in and the newer pbs_python of an
-// upgraded PBS are installed as well. Install refuses what Inspect does not know.
+// it under another name. Install is idempotent. Install also sets a newer stand-in, and the
+// stand-in after an upgrade of PBS. Install fails as Inspect does.
 func (s StandIn) Install(program, hook string) error {
 	b, err := os.ReadFile(program)
 	if err != nil {
@@ -128,83 +96,55 @@ func (s StandIn) Install(program, hook string) error {
 	if err != nil {
 		return err
 	}
-	switch p.State {
-	case StateNone:
-		return fmt.Errorf("%s: %w", s.path(pbsPython), fs.ErrNotExist)
-	case StateUnknown:
-		return errors.New(p.Why)
-	}
-	owner := pbsPython
-	if p.State == StateStandIn {
-		owner = real
-	}
-	info, err := os.Lstat(s.path(owner))
+	info, err := os.Stat(s.path(pbsPython))
 	if err != nil {
 		return err
 	}
-	python, err := os.ReadFile(s.path(owner))
-	if err != nil {
-		return err
-	}
-	// The notes first: whatever happens next, they say what the file beside pbs_python is.
+	// The notes first: whatever happens next, they say that the file beside pbs_python is
+	// hookhost's.
 	text := fmt.Sprintf("# Written by 'hookhost openpbs install --native'; "+
-		"'hookhost openpbs uninstall' takes it back.\n"+
-		"hook = %s\nreal = %s\nreal_size = %d\nreal_sha256 = %s\nstandin_sha256 = %s\n", hook, s.path(real),
-		len(python), sum(python), sum(b))
-	if p.State == StateUpgraded {
-		// The older one goes before the notes about it do.
-		if err := os.Remove(s.path(real)); err != nil {
-			return err
-		}
-	}
-	if err := s.put(notes, []byte(text), 0o644, nil); err != nil {
+		"'hookhost openpbs uninstall' takes it back.\nhook = %s\n", hook)
+	if err := disk.Replace(s.path(notes), []byte(text), 0o644); err != nil {
 		return err
 	}
-	if p.State == StateStandIn && !p.Outdated {
+	if p.StandIn && !p.Outdated {
 		return nil
 	}
-	if p.State != StateStandIn {
+	if !p.StandIn {
 		// A second name, so that there is no moment without a pbs_python.
-		if err := os.Link(s.path(pbsPython), s.path(real)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := remove(s.path(real)); err != nil {
+			return err
+		}
+		if err := os.Link(s.path(pbsPython), s.path(real)); err != nil {
 			return err
 		}
 	}
-	return s.put(pbsPython, b, info.Mode().Perm(), info)
+	return disk.Replace(s.path(pbsPython), b, info.Mode().Perm())
 }
 
-// Uninstall gives the place back to PBS's own. After an upgrade of PBS that is the new one, and the
-// old one is removed. Uninstall is idempotent; done tells whether there was anything to do.
-// Uninstall refuses what Inspect does not know.
+// Uninstall gives the place back to PBS's own. After an upgrade of PBS the new one stays, and the
+// old one is removed. Uninstall is idempotent. done is false if there was nothing to do. Uninstall
+// fails as Inspect does.
 func (s StandIn) Uninstall() (done bool, err error) {
 	p, err := s.Inspect("")
 	if err != nil {
 		return false, err
 	}
-	switch p.State {
-	case StateUnknown:
-		return false, errors.New(p.Why)
-	case StateStandIn:
+	_, noted := os.Lstat(s.path(notes))
+	done = p.StandIn || noted == nil
+	if p.StandIn {
 		err = os.Rename(s.path(real), s.path(pbsPython))
-		done = true
-	case StateStock, StateUpgraded:
-		// Renaming one of two names of the same file does nothing: rename(2).
-		err = os.Remove(s.path(real))
-		done = err == nil
+	} else {
+		err = remove(s.path(real))
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
+	if err == nil {
+		err = disk.SyncDir(s.Dir)
 	}
-	if err := disk.SyncDir(s.Dir); err != nil {
-		return done, err
+	// The notes last: they say that the file beside pbs_python is hookhost's.
+	if err == nil {
+		err = remove(s.path(notes))
 	}
-	for _, name := range []string{notes, fresh} {
-		if err := os.Remove(s.path(name)); err == nil {
-			done = true
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return done, err
-		}
-	}
-	return done, nil
+	return done, err
 }
 
 func (s StandIn) path(name string) string { return filepath.Join(s.Dir, name) }
@@ -221,76 +161,10 @@ func (s StandIn) read(name string) ([]byte, error) {
 	return os.ReadFile(s.path(name))
 }
 
-// notes returns what was noted, by key: lines KEY = VALUE, of which those with a # in front do not
-// count. There are none where nothing was noted.
-func (s StandIn) notes() (map[string]string, error) {
-	b, err := s.read(notes)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	noted := map[string]string{}
-	for line := range strings.Lines(string(b)) {
-		if key, value, found := strings.Cut(line, "="); found && !strings.HasPrefix(line, "#") {
-			noted[strings.TrimSpace(key)] = strings.TrimSpace(value)
-		}
-	}
-	return noted, err
-}
-
-// put replaces a file as a whole, with the owner and mode of like.
-func (s StandIn) put(name string, content []byte, mode fs.FileMode, like fs.FileInfo) error {
-	if err := os.Remove(s.path(fresh)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// remove removes a file that may not be there.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
-	}
-	f, err := os.OpenFile(s.path(fresh), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if stat, ok := sysStat(like); ok {
-		err = errors.Join(err, f.Chown(int(stat.Uid), int(stat.Gid)))
-	}
-	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		os.Remove(s.path(fresh))
-		return err
-	}
-	if err := os.Rename(s.path(fresh), s.path(name)); err != nil {
-		return err
-	}
-	return disk.SyncDir(s.Dir)
-}
-
-func sysStat(info fs.FileInfo) (*syscall.Stat_t, bool) {
-	if info == nil {
-		return nil, false
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return stat, ok
-}
-
-func sum(b []byte) string {
-	h := sha256.Sum256(b)
-	return hex.EncodeToString(h[:])
-}
-
-// machines are what a pbs_python for this machine is for.
-var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "ppc64le": elf.EM_PPC64,
-	"riscv64": elf.EM_RISCV, "s390x": elf.EM_S390}
-
-// isPython tells why a program is not PBS's pbs_python, of which a wrapper of the site's is one
-// example; nil when it is.
-func isPython(b []byte) error {
-	f, err := elf.NewFile(bytes.NewReader(b))
-	if err != nil {
-		return fmt.Errorf("not a program of PBS's: %v", strings.TrimPrefix(err.Error(), "bad magic number "))
-	}
-	switch {
-	case f.Type != elf.ET_EXEC && f.Type != elf.ET_DYN:
-		return errors.New("not a program: ELF type " + f.Type.String())
-	case f.Machine != machines[runtime.GOARCH]:
-		return errors.New("not a program for this machine: " + f.Machine.String())
-	case !bytes.Contains(b, pbsWords):
-		return errors.New("not PBS's pbs_python: its usage text is not in it (" + strconv.Quote(string(pbsWords)) + ")")
 	}
 	return nil
 }

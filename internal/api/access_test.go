@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-func TestAccess(t *testing.T) {
+func TestRoutesAreOpenToRootOrToTheJobsOwner(t *testing.T) {
 	b := &backend{jobs: []Job{job("1.srv", 0), job("2.srv", nobody), job("3.srv", -1)}, lines: make(chan string)}
 	close(b.lines)
 	socket := serve(t, b, func(s *Server) { s.MoM = &pbsMoM{} })
@@ -62,9 +63,11 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// A process is told of its own job and, where it is in the job of somebody else, what it would be told in no job.
-func TestMine(t *testing.T) {
-	for member, want := range map[string][2]int{"1.srv": {200, 404}, "2.srv": {200, 200}, "3.srv": {200, 404}, "": {404, 404}} {
+// A process is told of its own job. In the job of somebody else it gets the answer that it would
+// get in no job.
+func TestProcessIsToldOfItsOwnJob(t *testing.T) {
+	for member, want := range map[string][2]int{"1.srv": {200, 404}, "2.srv": {200, 200}, "3.srv": {200, 404},
+		"": {404, 404}} {
 		b := &backend{jobs: []Job{job("1.srv", 0), job("2.srv", nobody), job("3.srv", -1)}, member: member}
 		socket := serve(t, b)
 		for i, uid := range []int{0, nobody} {
@@ -118,11 +121,9 @@ func TestOthersSeeNothing(t *testing.T) {
 	}
 }
 
-func TestAttach(t *testing.T) {
+func TestAttachTakesOwnProcessesIntoOwnJobs(t *testing.T) {
 	sleep := exec.Command("/bin/sleep", "60")
-	if err := sleep.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, sleep.Start())
 	t.Cleanup(func() {
 		sleep.Process.Kill()
 		sleep.Wait()
@@ -139,16 +140,19 @@ func TestAttach(t *testing.T) {
 	}{
 		{"own process to own job", nobody, own, `{"job":"2.srv","pid":$PID}`, 200, "2.srv"},
 		{"own process to the only job", nobody, own, `{"pid":$PID}`, 200, "2.srv"},
-		{"the only job that is not ending", nobody, []Job{job("2.srv", nobody), job("3.srv", nobody, "exiting")}, `{"pid":$PID}`, 200, "2.srv"},
+		{"the only job that is not ending", nobody, []Job{job("2.srv", nobody), job("3.srv", nobody, "exiting")},
+			`{"pid":$PID}`, 200, "2.srv"},
 		{"no job", nobody, nil, `{"pid":$PID}`, 404, KindTMNotFound},
 		{"several jobs", nobody, two, `{"pid":$PID}`, 409, KindTMNotFound},
 		{"one of several jobs", nobody, two, `{"job":"3.srv","pid":$PID}`, 200, "3.srv"},
 		{"another's job", nobody, own, `{"job":"1.srv","pid":$PID}`, 404, KindTMNotFound},
-		{"ending job", nobody, []Job{job("2.srv", nobody, "exiting")}, `{"job":"2.srv","pid":$PID}`, 404, KindTMNotFound},
+		{"ending job", nobody, []Job{job("2.srv", nobody, "exiting")}, `{"job":"2.srv","pid":$PID}`, 404,
+			KindTMNotFound},
 		{"another's process", nobody, own, `{"job":"2.srv","pid":` + roots + `}`, 403, KindTMOwner},
 		{"root, its process to another's job", 0, own, `{"job":"2.srv","pid":` + roots + `}`, 403, KindTMOwner},
 		{"root, unnamed job of the process's user", 0, own, `{"pid":` + roots + `}`, 200, "1.srv"},
-		{"job of an unknown owner", 0, []Job{job("1.srv", -1)}, `{"job":"1.srv","pid":` + roots + `}`, 403, KindTMOwner},
+		{"job of an unknown owner", 0, []Job{job("1.srv", -1)}, `{"job":"1.srv","pid":` + roots + `}`, 403,
+			KindTMOwner},
 		{"no such process", nobody, own, `{"job":"2.srv","pid":4194305}`, 404, KindTMNoProc},
 		{"init", 0, own, `{"job":"1.srv","pid":1}`, 400, KindMalformed},
 		{"no pid", nobody, own, `{"job":"2.srv"}`, 400, KindMalformed},
@@ -168,7 +172,8 @@ func TestAttach(t *testing.T) {
 			if (len(events) == 1) != (tt.status == 200) {
 				t.Fatalf("%d events", len(events))
 			}
-			if tt.status == 200 && (events[0].Event != hostapi.EventAttach || events[0].Job.ID != tt.want || events[0].PID <= 1) {
+			if tt.status == 200 &&
+				(events[0].Event != hostapi.EventAttach || events[0].Job.ID != tt.want || events[0].PID <= 1) {
 				t.Errorf("event %+v", events[0])
 			}
 		})
@@ -182,9 +187,7 @@ func TestAttachTellsNoUsersProcesses(t *testing.T) {
 	if os.Getuid() != 0 {
 		skip(t, "not root")
 	}
-	if err := foreign.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, foreign.Start())
 	t.Cleanup(func() {
 		foreign.Process.Kill()
 		foreign.Wait()
@@ -216,7 +219,8 @@ func TestAttachOfReusedPid(t *testing.T) {
 func TestUnknownCallerMayNothing(t *testing.T) {
 	b := &backend{jobs: []Job{job("1.srv", 0)}}
 	s := NewServer(b, b, b, b)
-	for _, path := range []string{"GET /v1/jobs", "GET /v1/node", "POST /v1/reload", "POST /v1/events/execjob_begin", "POST /v1/pbs/event", "POST /v1/attach"} {
+	for _, path := range []string{"GET /v1/jobs", "GET /v1/node", "POST /v1/reload", "POST /v1/events/execjob_begin",
+		"POST /v1/pbs/event", "POST /v1/attach"} {
 		method, path, _ := strings.Cut(path, " ")
 		w := httptest.NewRecorder()
 		s.routes().ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader("{}")))
@@ -232,7 +236,8 @@ func TestConnectionsPerUser(t *testing.T) {
 	if got != strconv.Itoa(connsPerUser) {
 		t.Errorf("uid %d holds %s connections, want %d", nobody, got, connsPerUser)
 	}
-	if got := strings.TrimSpace(string(helper(t, 0, "hold", socket, strconv.Itoa(connsPerUser+20)))); got != strconv.Itoa(connsPerUser+20) {
+	if got := strings.TrimSpace(string(helper(t, 0, "hold", socket,
+		strconv.Itoa(connsPerUser+20)))); got != strconv.Itoa(connsPerUser+20) {
 		t.Errorf("root holds %s connections, want %d", got, connsPerUser+20)
 	}
 	// Closed connections are given back, each when its end has been noticed.

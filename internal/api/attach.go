@@ -16,19 +16,21 @@ import (
 type AttachRequest struct {
 	Job string `json:"job,omitempty"` // "" for the only job that the process's user has here
 	PID int    `json:"pid"`
-	// Host is where the process is; "" for here. Only processes of this host may name another: the host forwards it.
+	// Host is where the process is; "" for here. Only processes of this host may name another: the
+	// host forwards it.
 	Host string `json:"host,omitempty"`
 }
 
-// Attached is the answer: the job, and what its hooks made of it. A rejected process is not part of the job.
+// Attached is the answer: the job, and what its hooks made of it. A rejected process is not part of
+// the job.
 type Attached struct {
 	Job     string           `json:"job"`
 	Outcome *hostapi.Outcome `json:"outcome"`
 }
 
-// attach takes a process into a job of its own user. A caller other than root may do that only with processes of its
-// own: a job is charged for what is in it and may kill it. A host may do it where this host itself finds that the process is the
-// job's.
+// attach takes a process into a job of its own user. A job is charged for its processes and may
+// kill them. So a caller other than root may do that with processes of its own only. A host may do
+// it if this host itself finds that the process is the job's.
 func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 	var in AttachRequest
 	if err := decodeBody(r.Body, &in); err != nil {
@@ -78,7 +80,7 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 		return nil, err
 	}
 	// The hooks were told a number. They were told the right one if the process still has it.
-	if !s.Processes.Alive(in.PID, before.StartTime) {
+	if !s.Processes.Alive(hostapi.ProcessID{PID: in.PID, StartTime: before.StartTime}) {
 		return nil, noProcess(in.PID)
 	}
 	return Attached{Job: job.ID, Outcome: outcome}, nil
@@ -101,7 +103,7 @@ func (s *Server) carryOut(peer Peer, r *http.Request, req *hostapi.Request) (*ho
 	return outcome, err
 }
 
-// knows tells whether the peer may know of the job that it names.
+// knows reports whether the peer may know of the job that it names.
 func (s *Server) knows(ctx context.Context, peer Peer, in AttachRequest) error {
 	if in.Job == "" {
 		return malformed(fmt.Errorf("attach pid %d: name the job", in.PID))
@@ -113,13 +115,15 @@ func (s *Server) knows(ctx context.Context, peer Peer, in AttachRequest) error {
 	return err
 }
 
-// forward has another host of the job attach a process of its own. That host decides for itself.
+// forward has another host of the job attach a process of its own. The other host decides for
+// itself.
 func (s *Server) forward(peer Peer, r *http.Request, in AttachRequest) (any, error) {
 	switch {
 	case peer.Host != "":
 		return nil, denied("%s: it is to ask host %s itself", peer, printable(in.Host))
 	case s.Sisters == nil:
-		return nil, malformed(fmt.Errorf("attach pid %d on %s: this host works with no other", in.PID, printable(in.Host)))
+		return nil, malformed(fmt.Errorf("attach pid %d on %s: this host works with no other", in.PID,
+			printable(in.Host)))
 	case in.Job == "":
 		return nil, malformed(fmt.Errorf("attach pid %d on %s: name the job", in.PID, printable(in.Host)))
 	}
@@ -157,7 +161,8 @@ func (s *Server) process(pid int) (Process, error) {
 	return p, err
 }
 
-// jobFor returns the job that uid's process is to join. Only a job that can run programs takes any in.
+// jobFor returns the job that uid's process is to join. Only a job that can run programs takes any
+// in.
 func (s *Server) jobFor(ctx context.Context, peer Peer, in AttachRequest, uid int) (*hostapi.Job, error) {
 	jobs, err := s.candidates(ctx, peer, in.Job)
 	if err != nil {
@@ -186,10 +191,12 @@ func (s *Server) jobFor(ctx context.Context, peer Peer, in AttachRequest, uid in
 	case in.Job != "":
 		return nil, noJob(in)
 	}
-	return nil, &Error{Status: http.StatusNotFound, Kind: KindTMNotFound, Message: fmt.Sprintf("attach pid %d: uid %d has no job here", in.PID, uid)}
+	return nil, &Error{Status: http.StatusNotFound, Kind: KindTMNotFound,
+		Message: fmt.Sprintf("attach pid %d: uid %d has no job here", in.PID, uid)}
 }
 
-// candidates returns the jobs that the peer may know of and that can be meant: all, or the one that is named, which is read alone.
+// candidates returns the jobs that can be meant and that the peer may know of. A job that is named
+// is read alone.
 func (s *Server) candidates(ctx context.Context, peer Peer, id string) ([]Job, error) {
 	if id == "" {
 		return s.visible(ctx, peer)
@@ -205,7 +212,8 @@ func (s *Server) candidates(ctx context.Context, peer Peer, id string) ([]Job, e
 }
 
 func noJob(in AttachRequest) error {
-	return &Error{Status: http.StatusNotFound, Kind: KindTMNotFound, Message: fmt.Sprintf("attach pid %d: job %s: not found", in.PID, in.Job)}
+	return &Error{Status: http.StatusNotFound, Kind: KindTMNotFound,
+		Message: fmt.Sprintf("attach pid %d: job %s: not found", in.PID, in.Job)}
 }
 
 // notOwner tells root alone whose process it is: where /proc hides that, others may not ask for it
@@ -220,5 +228,6 @@ func notOwner(peer Peer, pid, uid int) error {
 }
 
 func noProcess(pid int) error {
-	return &Error{Status: http.StatusNotFound, Kind: KindTMNoProc, Message: fmt.Sprintf("attach pid %d: no such process", pid)}
+	return &Error{Status: http.StatusNotFound, Kind: KindTMNoProc,
+		Message: fmt.Sprintf("attach pid %d: no such process", pid)}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // waiting is a host where each attach of a user's waits until it is given up.
@@ -39,21 +40,9 @@ func attaching(t *testing.T, socket string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", socket, "POST", "/v1/attach", `{"job":"12.srv","pid":$PID}`)
 	cmd.Env, cmd.Dir = []string{"API_TEST_HELPER=call", "GORACE=atexit_sleep_ms=0"}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	return cmd
-}
-
-// soon waits for a channel to be closed.
-func soon(t *testing.T, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(time.Minute):
-		t.Fatal("not in time: " + what)
-	}
 }
 
 // A user's attach ends with its connection while it waits, though not with the time for a request.
@@ -61,7 +50,7 @@ func TestUsersAttachEndsWithItsConnection(t *testing.T) {
 	b, begun, ended := waiting(t)
 	socket := serve(t, b, func(s *Server) { s.timeouts.request = time.Second })
 	cmd := attaching(t, socket)
-	soon(t, "the attach", begun)
+	must.Receive(t, "the attach", begun)
 	select {
 	case err := <-ended:
 		t.Fatalf("given up while its caller waits: %v", err)
@@ -79,9 +68,7 @@ func TestUsersAttachDoesNotHoldUpTheHostsEnd(t *testing.T) {
 	b, begun, _ := waiting(t)
 	socket := filepath.Join(socketDir(t), "run", "s")
 	l, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if b.procfs, err = kernfs.Open("/proc"); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +76,7 @@ func TestUsersAttachDoesNotHoldUpTheHostsEnd(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	cmd := attaching(t, socket)
-	soon(t, "the attach", begun)
+	must.Receive(t, "the attach", begun)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := errors.Join(s.Shutdown(ctx), <-served); err != nil {

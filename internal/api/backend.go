@@ -14,8 +14,8 @@ type Events interface {
 	// Handle carries out an event of root's or of another host's.
 	Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
 	// HandleUser carries out what a user asks for, or another host for one, after all that root has
-	// for the job. When ctx ends before it has begun it does not begin. It fails with
-	// hostapi.KindBusy where too many wait.
+	// for the job. If ctx ends before the event has begun, it does not begin. HandleUser fails with
+	// hostapi.KindBusy if too many wait.
 	HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
 }
 
@@ -23,23 +23,24 @@ type Events interface {
 type Jobs interface {
 	// Jobs returns the jobs that live here.
 	Jobs(ctx context.Context) ([]Job, error)
-	// Job returns a job that lives here. It fails with ErrNotFound only where it is certain that it does not: other hosts end what is left
-	// of it then.
+	// Job returns a job that lives here. Job fails with ErrNotFound only if the job certainly does
+	// not live here: other hosts then end what is left of it.
 	Job(ctx context.Context, id string) (Job, error)
-	// Report returns the usage report of a live or finished job. It fails with ErrNotFound, also for a job that may
-	// does not admit, and does nothing for that job before it has asked. may takes nil for a job that is not known.
+	// Report returns the usage report of a live or finished job. Report asks may before it does
+	// anything for the job. ErrNotFound is also the error for a job that may does not admit. may
+	// takes nil for a job that is not known.
 	Report(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error)
-	// Notices returns the lines for the job's standard error that hooks told between events, but for the first after of
-	// them, and how many there are in all. It waits until there are some. It fails with io.EOF when a live job is
-	// over, and with ErrNotFound as Report does.
+	// Notices returns the lines for the job's standard error that hooks told between events,
+	// without the first after of them. all is how many there are. Notices waits until there are
+	// some. The error is io.EOF when a live job is over, and ErrNotFound as with Report.
 	Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) (lines []string, all int, err error)
 }
 
 // Reports knows the jobs that have ended.
 type Reports interface {
 	// Finished calls yield with the report of each finished job whose owner may admits, oldest
-	// first, until it returns false. may takes -1 for an owner who is not known. It fails with an
-	// ErrDamaged after the last report where some can no longer be read.
+	// first, until it returns false. may takes -1 for an owner who is not known. The error is
+	// ErrDamaged, after the last report, if some can no longer be read.
 	Finished(ctx context.Context, may func(uid int) bool, yield func(json.RawMessage) bool) error
 }
 
@@ -52,13 +53,13 @@ type Node interface {
 	NewJobID(ctx context.Context) (string, error)
 }
 
-// Processes tells who and what a process belongs to. It fails with ErrNotFound.
+// Processes knows the owner and the job of a process. Its methods fail with ErrNotFound.
 type Processes interface {
 	// Number returns the number here of the process that caller, a process of this host, calls pid.
 	Number(caller, pid int) (int, error)
 	Process(pid int) (Process, error)
-	// Alive tells whether the process pid is the one that began at startTime, and lives.
-	Alive(pid int, startTime uint64) bool
+	// Alive reports whether the process pid is the one that began at startTime, and lives.
+	Alive(id hostapi.ProcessID) bool
 	// JobOf returns the job in whose cgroup the process is.
 	JobOf(ctx context.Context, pid int) (Job, error)
 }
@@ -71,20 +72,26 @@ type Process struct {
 
 // Job is a job that lives on this host.
 type Job struct {
-	Job           *hostapi.Job                  `json:"job"`
-	Phase         jobstate.Phase                `json:"phase"`
-	Begun         time.Time                     `json:"begun,omitzero"`
-	Launched      time.Time                     `json:"launched,omitzero"`
-	Suspended     time.Duration                 `json:"suspended,omitzero"`               // nanoseconds, the suspension that it is in included
-	Elapsed       float64                       `json:"elapsed_seconds"`                  // since its launch, suspensions not counted
-	Limit         *float64                      `json:"walltime_limit_seconds,omitempty"` // of Elapsed; nil without a limit
-	Left          *float64                      `json:"walltime_left_seconds,omitempty"`  // until Limit, 0 behind it; nil without a limit
+	Job      *hostapi.Job   `json:"job"`
+	Phase    jobstate.Phase `json:"phase"`
+	Begun    time.Time      `json:"begun,omitzero"`
+	Launched time.Time      `json:"launched,omitzero"`
+	// nanoseconds, the suspension that it is in included
+	Suspended time.Duration `json:"suspended,omitzero"`
+	// since its launch, suspensions not counted
+	Elapsed float64 `json:"elapsed_seconds"`
+	// of Elapsed; nil without a limit
+	Limit *float64 `json:"walltime_limit_seconds,omitempty"`
+	// until Limit, 0 behind it; nil without a limit
+	Left          *float64                      `json:"walltime_left_seconds,omitempty"`
 	ResourcesUsed hostapi.Resources             `json:"resources_used,omitempty"`
 	Hosts         map[string]*hostapi.HostUsage `json:"hosts,omitempty"`
 	Diag          map[string]string             `json:"diag_messages,omitempty"`
 	Notes         []string                      `json:"notes,omitempty"`
-	Run           string                        `json:"run,omitempty"`  // of a job that a hookhost has begun on several hosts
-	Head          string                        `json:"head,omitempty"` // the host that has begun it here, where that is another
+	// of a job that a hookhost has begun on several hosts
+	Run string `json:"run,omitempty"`
+	// the host that has begun it here, where that is another
+	Head string `json:"head,omitempty"`
 }
 
 // NodeInfo is the host and, for root, its hooks.
@@ -98,13 +105,15 @@ type NodeInfo struct {
 
 	Config *ConfigInfo `json:"config,omitempty"` // for root
 
-	Refused map[string]int64 `json:"refused,omitempty"` // calls and connections that were refused since then, by kind of error; for root
+	// calls and connections that were refused since then, by kind of error; for root
+	Refused map[string]int64 `json:"refused,omitempty"`
 }
 
 // ConfigInfo is what the host's configuration says now and what is not in force.
 type ConfigInfo struct {
-	File  string `json:"file"`
-	Error string `json:"error,omitempty"` // why it cannot be read
+	File     string `json:"file"`
+	AbovePBS bool   `json:"above_pbs,omitempty"` // File lies over what PBS has sent
+	Error    string `json:"error,omitempty"`     // why it cannot be read
 	// Reload are settings that wait for a reload, Restart those that wait for a restart. A reload
 	// takes nothing over as long as there are any of these.
 	Reload  []Setting `json:"reload,omitempty"`

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // authority signs certificates for tests.
@@ -35,14 +36,13 @@ func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	a := &authority{t: t, dir: t.TempDir()}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	a.key = newKey(t)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
@@ -53,26 +53,24 @@ func newAuthority(t testing.TB) *authority {
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return key
 }
 
 func (a *authority) write(name, kind string, b []byte) {
 	a.t.Helper()
 	path := filepath.Join(a.dir, name)
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
+	must.NoError(a.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600))
 }
 
 // files makes a certificate for host; change may make it another one.
 func (a *authority) files(host string, change ...func(*x509.Certificate)) TLSFiles {
 	a.t.Helper()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{host}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{host},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, c := range change {
@@ -80,13 +78,9 @@ func (a *authority) files(host string, change ...func(*x509.Certificate)) TLSFil
 	}
 	key := newKey(a.t)
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.NoError(a.t, err)
 	text, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.NoError(a.t, err)
 	a.write(host+".crt", "CERTIFICATE", der)
 	a.write(host+".key", "PRIVATE KEY", text)
 	in := func(name string) string { return filepath.Join(a.dir, name) }
@@ -96,9 +90,7 @@ func (a *authority) files(host string, change ...func(*x509.Certificate)) TLSFil
 func (a *authority) identity(host string, change ...func(*x509.Certificate)) *Identity {
 	a.t.Helper()
 	id, err := LoadIdentity(a.files(host, change...))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.NoError(a.t, err)
 	return id
 }
 
@@ -114,7 +106,7 @@ func (r *refusals) add(peer Peer, call string, err error) {
 	r.list = append(r.list, fmt.Sprintf("%s, %s: %s: %v", peer, call, errorOf(err).Kind, err))
 }
 
-func (r *refusals) take() (list []string) {
+func (r *refusals) clear() (list []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list, r.list = r.list, nil
@@ -145,7 +137,7 @@ func (s *sisters) Evidence(_ context.Context, pid int, job string) error {
 	}
 	return s.evidence(pid, job)
 }
-func (s *sisters) Origin(_ context.Context, local, _ netip.AddrPort, _ string) (string, error) {
+func (s *sisters) Origin(_ context.Context, local, _ netip.AddrPort) (string, error) {
 	if job, ok := s.origins[local]; ok {
 		return job, nil
 	}
@@ -164,9 +156,7 @@ func serveTLS(t testing.TB, a *authority, b *backend, refused *refusals, change 
 		t.Fatal(err)
 	}
 	l, err := ListenTLS("127.0.0.1:0", a.identity("n2"), refused.add)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	s := NewServer(b, b, b, b)
 	s.Reports, s.Host, s.Sisters, s.Refused = b, "n2", &sisters{heads: []string{"n1"}}, refused.add
 	s.ErrorLog = log.New(io.Discard, "", 0)

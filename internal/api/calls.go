@@ -11,8 +11,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// event carries out one event. It goes on when the caller goes away: half an event is worse than one that nobody
-// waits for, and its hooks' alarms end it in any case.
+// event carries out one event. The event goes on when the caller goes away: half an event is worse
+// than an event that nobody waits for. Its hooks' alarms end it in any case.
 func (s *Server) event(peer Peer, r *http.Request) (any, error) {
 	req, ignored, err := hostapi.DecodeRequest(r.PathValue("event"), r.Body, maxEvent)
 	if err != nil {
@@ -62,8 +62,8 @@ func (s *Server) visible(ctx context.Context, peer Peer) ([]Job, error) {
 	return jobs, nil
 }
 
-// job answers with a job that lives here. A host that asks ends what it has of the job when it hears that there is none, so it is told
-// so only where that is certain.
+// job answers with a job that lives here. A host that gets ErrNotFound ends its part of the job. So
+// a host gets it only if the job certainly does not run here.
 func (s *Server) job(peer Peer, r *http.Request) (any, error) {
 	id := r.PathValue("id")
 	if err := hostapi.CheckJobID(id); err != nil {
@@ -74,7 +74,8 @@ func (s *Server) job(peer Peer, r *http.Request) (any, error) {
 	case err == nil && peer.sees(j.Job):
 		return j, nil
 	case err == nil && peer.Host != "" && j.Job != nil && mayBeHostOf(j.Job, peer.Host):
-		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: whether it has anything on %s cannot be told by its name", id, peer.Host)
+		return nil, hostapi.Errorf(hostapi.KindNode,
+			"job %s: whether it has anything on %s cannot be told by its name", id, peer.Host)
 	case err == nil:
 		err = ErrNotFound
 	case peer.Host != "" && !errors.Is(err, ErrNotFound):
@@ -83,8 +84,8 @@ func (s *Server) job(peer Peer, r *http.Request) (any, error) {
 	return nil, hidden(peer, id, err)
 }
 
-// mine answers with the job that the caller is in. That the kernel's word on who calls may be old does no harm: a caller that
-// waits for its answer has its pid still, and whoever came after it is told of no job that its user could not list.
+// mine answers with the job that the caller is in. A caller that waits for its answer still has its
+// pid. A later process with that pid learns of no job that its user could not list.
 func (s *Server) mine(peer Peer, r *http.Request) (any, error) {
 	j, err := s.Processes.JobOf(r.Context(), peer.PID)
 	if err == nil && (j.Job == nil || !peer.may(j.Job.Owner.UID)) {
@@ -105,8 +106,9 @@ func (s *Server) report(peer Peer, r *http.Request) (any, error) {
 	return report, hidden(peer, id, err)
 }
 
-// hidden is one text whether the job is not there or not the caller's, and whatever the backend wrapped around its
-// error. Whatever else broke may itself tell a stranger that there is such a job.
+// hidden is one text whether the job is not there or not the caller's, and whatever the backend
+// wrapped around its error. Whatever else broke may itself tell a stranger that there is such a
+// job.
 func hidden(peer Peer, id string, err error) error {
 	if err == nil || peer.root() && errorOf(err).Kind != KindNotFound || errorOf(err).Kind == KindMalformed {
 		return err

@@ -23,8 +23,8 @@ import (
 // ErrNoHost says that nobody serves the socket: there is none, or its host is dead.
 var ErrNoHost = errors.New("no host")
 
-// ErrSilent says that nothing came of the host at the socket, though the kernel took the call: it
-// is stopped or stuck, or has not begun to serve.
+// ErrSilent says that the kernel took the call and the host at the socket gave no sign of life. The
+// host is stopped or stuck, or has not begun to serve.
 var ErrSilent = errors.New("no sign of life")
 
 // silence is how long a host may take to its first sign of life. Its answer may take longer.
@@ -33,7 +33,7 @@ const silence = 5 * time.Second
 // maxAnswer bounds what a client reads of an answer.
 const maxAnswer = 64 << 20
 
-// Client calls a host. It is safe for concurrent use. Its errors are the host's own (*Error),
+// Client calls a host. A client is safe for concurrent use. Its errors are the host's own (*Error),
 // ErrNoHost when there is none, ErrSilent, or those of a connection that broke. After the last two
 // it is not known whether the call was carried out.
 type Client struct {
@@ -44,7 +44,7 @@ type Client struct {
 	first   atomic.Pointer[net.UnixConn] // made by Dial, used by the first call
 }
 
-// Dial returns a client of the host at socket. It fails with ErrNoHost.
+// Dial returns a client of the host at socket. Dial fails with ErrNoHost.
 func Dial(socket string) (*Client, error) {
 	c := &Client{socket: socket, silence: silence}
 	conn, err := c.connect(context.Background())
@@ -101,17 +101,14 @@ func (c *Client) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	return out, nil
 }
 
-// Attach takes the process pid into a job; job "" is the only one that the process's user has here. The outcome, which is
-// never nil without an error, tells what a program that is started there should find in its environment. When a hook rejects
-// the process the error is an *Error of KindTMHook.
-func (c *Client) Attach(ctx context.Context, job string, pid int) (Attached, error) {
-	return c.AttachOn(ctx, "", job, pid)
-}
-
-// AttachOn is Attach for a process of another host of the job, to which the daemon forwards it; host "" is this one.
-func (c *Client) AttachOn(ctx context.Context, host, job string, pid int) (Attached, error) {
+// Attach takes the process pid of a host into a job; host "" is this one. The daemon forwards it to
+// another host of the job. job "" is the only one that the process's user has here. The outcome is
+// never nil without an error. Its environment is that of a program that is started in the job. If a
+// hook rejects the process, the error is an *Error of KindTMHook.
+func (c *Client) Attach(ctx context.Context, host, job string, pid int) (Attached, error) {
 	var a Attached
-	if err := c.call(ctx, http.MethodPost, "/v1/attach", AttachRequest{Job: job, PID: pid, Host: host}, &a); err != nil {
+	if err := c.call(ctx, http.MethodPost, "/v1/attach", AttachRequest{Job: job, PID: pid, Host: host},
+		&a); err != nil {
 		return Attached{}, err
 	}
 	if a.Outcome == nil {
@@ -137,37 +134,41 @@ func (c *Client) NewJobID(ctx context.Context) (string, error) {
 	return n.ID, err
 }
 
-// Job returns a job that lives on the host. It fails with ErrNotFound when it does not, or the caller may not know of it.
+// Job returns a job that lives on the host. The error is ErrNotFound if the job does not, or if the
+// caller may not know of it.
 func (c *Client) Job(ctx context.Context, id string) (Job, error) {
 	var j Job
 	err := c.call(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id), nil, &j)
 	return j, err
 }
 
-// Origin returns the job that a TCP connection of the host comes from, its ends as IP:PORT as the host sees them. It fails with
-// ErrNotFound.
+// Origin returns the job that a TCP connection of the host comes from. local and remote are IP:PORT
+// as the host sees them. Origin fails with ErrNotFound.
 func (c *Client) Origin(ctx context.Context, local, remote string) (string, error) {
 	var o originOf
-	err := c.call(ctx, http.MethodGet, "/v1/origin?local="+url.QueryEscape(local)+"&remote="+url.QueryEscape(remote), nil, &o)
+	err := c.call(ctx, http.MethodGet, "/v1/origin?local="+url.QueryEscape(local)+"&remote="+url.QueryEscape(remote),
+		nil, &o)
 	return o.Job, err
 }
 
-// Mine returns the job that this process is in. It fails with ErrNotFound in a process of no job, or of one of somebody else.
+// Mine returns the job that this process is in. The error is ErrNotFound in a process of no job, or
+// of somebody else's.
 func (c *Client) Mine(ctx context.Context) (Job, error) {
 	var j Job
 	err := c.call(ctx, http.MethodGet, "/v1/jobs/mine", nil, &j)
 	return j, err
 }
 
-// Report returns the usage report of a job. It fails with ErrNotFound.
+// Report returns the usage report of a job. Report fails with ErrNotFound.
 func (c *Client) Report(ctx context.Context, id string) (json.RawMessage, error) {
 	var report json.RawMessage
 	err := c.call(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/report", nil, &report)
 	return report, err
 }
 
-// Notices calls tell with the lines for a job's standard error that hooks tell between events, but for the first after of
-// them, until the job is over; then it returns nil. It fails with ErrNotFound, when the host stops and when ctx ends.
+// Notices calls tell with the lines for a job's standard error that hooks tell between events. The
+// first after of them are left out. Notices returns nil when the job is over. Notices fails with
+// ErrNotFound, when the host stops and when ctx ends.
 func (c *Client) Notices(ctx context.Context, id string, after int, tell func(Notice)) error {
 	path := fmt.Sprintf("/v1/jobs/%s/notices?after=%d", url.PathEscape(id), after)
 	_, err := stream(ctx, c, path, "notices", func(n Notice) bool {
@@ -177,8 +178,8 @@ func (c *Client) Notices(ctx context.Context, id string, after int, tell func(No
 	return err
 }
 
-// stream calls yield with each value of an answer that comes bit by bit, until it returns false,
-// and returns the trailer of one that came to its end. what names the values in errors.
+// stream calls yield with each value of an answer that comes bit by bit, until it returns false.
+// stream returns the trailer of an answer that came to its end. what names the values in errors.
 func stream[T any](ctx context.Context, c *Client, path, what string, yield func(T) bool) (http.Header, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -257,9 +258,9 @@ func readAnswer(resp *http.Response, limit int64, out any) error {
 	return nil
 }
 
-// open sends a request and returns the answer's head; the body is to be read, and then ctx to be
-// cancelled, which open itself does where the host at the socket gives no sign of life. Other hosts
-// have a time for each call.
+// open sends a request and returns the answer's head. The caller reads the body, and then cancels
+// ctx. open cancels ctx if the host at the socket gives no sign of life. Other hosts have a time
+// for each call.
 func (c *Client) open(
 	ctx context.Context, cancel context.CancelCauseFunc, method, path string, body io.Reader,
 ) (*http.Response, error) {

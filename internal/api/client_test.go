@@ -11,21 +11,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-func TestClient(t *testing.T) {
-	b := &backend{jobs: []Job{job("1.srv", os.Getuid())}, handle: func(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-		return &hostapi.Outcome{Reject: true, Message: "no room", ResourcesUsed: hostapi.Resources{"mem": "4kb"}}, nil
-	}}
+func TestClientReturnsOutcomesAndErrors(t *testing.T) {
+	b := &backend{jobs: []Job{job("1.srv", os.Getuid())},
+		handle: func(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+			used := hostapi.Resources{"mem": "4kb"}
+			return &hostapi.Outcome{Reject: true, Message: "no room", ResourcesUsed: used}, nil
+		}}
 	client := dial(t, serve(t, b))
 	ctx := t.Context()
 
 	out, err := client.Handle(ctx, begun("12.srv"))
-	if want := (&hostapi.Outcome{Reject: true, Message: "no room", ResourcesUsed: hostapi.Resources{"mem": "4kb"}}); err != nil || !cmp.Equal(out, want) {
+	if want := (&hostapi.Outcome{Reject: true, Message: "no room",
+		ResourcesUsed: hostapi.Resources{"mem": "4kb"}}); err != nil || !cmp.Equal(out, want) {
 		t.Errorf("Handle = %+v, %v", out, err)
 	}
 	jobs, err := client.Jobs(ctx)
-	if err != nil || len(jobs) != 1 || jobs[0].Job.ID != "1.srv" || jobs[0].Job.Owner.UID != os.Getuid() || jobs[0].Phase != "running" {
+	if err != nil || len(jobs) != 1 || jobs[0].Job.ID != "1.srv" || jobs[0].Job.Owner.UID != os.Getuid() ||
+		jobs[0].Phase != "running" {
 		t.Errorf("Jobs = %+v, %v", jobs, err)
 	}
 	report, err := client.Report(ctx, "1.srv")
@@ -36,7 +41,8 @@ func TestClient(t *testing.T) {
 		t.Errorf("Report of no job = %v, want ErrNotFound", err)
 	}
 	var e *Error
-	if a, err := client.Attach(ctx, "", os.Getpid()); a.Job != "1.srv" || !errors.As(err, &e) || e.Kind != KindTMHook || e.Message != "no room" {
+	if a, err := client.Attach(ctx, "", "", os.Getpid()); a.Job != "1.srv" || !errors.As(err, &e) ||
+		e.Kind != KindTMHook || e.Message != "no room" {
 		t.Errorf("Attach = %q, %v; want %s", a.Job, err, KindTMHook)
 	}
 	node, err := client.Node(ctx)
@@ -51,7 +57,8 @@ func TestClient(t *testing.T) {
 // TestErrorKinds sends every kind of error over the socket.
 func TestErrorKinds(t *testing.T) {
 	for kind, status := range map[hostapi.Kind]int{
-		hostapi.KindJob: 400, hostapi.KindBusy: 409, hostapi.KindNode: 500, hostapi.KindTimeout: 500, hostapi.KindInternal: 500,
+		hostapi.KindJob: 400, hostapi.KindBusy: 409, hostapi.KindNode: 500, hostapi.KindTimeout: 500,
+		hostapi.KindInternal: 500,
 	} {
 		b := &backend{handle: func(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
 			return nil, hostapi.Errorf(kind, "limit job 12.srv: %s", "why")
@@ -69,14 +76,10 @@ func TestDialNoHost(t *testing.T) {
 	}
 	socket := filepath.Join(socketDir(t), "s")
 	l, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	client := dial(t, socket)
 	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	l.Close()
 	conn.Close()
 	// The connection that Dial made is broken; that is not yet "no host".
@@ -91,9 +94,7 @@ func TestDialNoHost(t *testing.T) {
 func TestAnswerThatIsNone(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "s")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer l.Close()
 	go func() {
 		for {
@@ -112,9 +113,13 @@ func TestAnswerThatIsNone(t *testing.T) {
 	}
 }
 
-// BenchmarkEvent is one empty event there and back: over one connection, and as a command makes it, with a new one.
+// BenchmarkEvent is one empty event there and back: over one connection, and as a command makes it,
+// with a new one.
 func BenchmarkEvent(b *testing.B) {
-	host := &backend{handle: func(context.Context, *hostapi.Request) (*hostapi.Outcome, error) { return &hostapi.Outcome{}, nil }}
+	host := &backend{handle: func(context.Context, *hostapi.Request) (*hostapi.Outcome,
+		error) {
+		return &hostapi.Outcome{}, nil
+	}}
 	socket := serve(b, host)
 	b.Run("kept connection", func(b *testing.B) {
 		client := dial(b, socket)
@@ -127,9 +132,7 @@ func BenchmarkEvent(b *testing.B) {
 	b.Run("new connection", func(b *testing.B) {
 		for b.Loop() {
 			client, err := Dial(socket)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, err)
 			if _, err := client.Handle(b.Context(), begun("12.srv")); err != nil {
 				b.Fatal(err)
 			}

@@ -22,17 +22,20 @@ type unsent struct{ error }
 func (u unsent) Unwrap() error        { return u.error }
 func (u unsent) Is(target error) bool { return target == ErrUnsent }
 
-// connsToHost is how many connections a client has to its host at a time; further calls wait for one of them. The host would close those
-// beyond its own bound (connsPerHost) unheard, and the commands of this host that call by themselves need some too.
+// connsToHost is how many connections a client has to its host at a time; further calls wait for
+// one of them. The host would close those beyond its own bound (connsPerHost) unheard, and the
+// commands of this host that call by themselves need some too.
 const connsToHost = connsPerHost - 16
 
 // maxHostAnswer bounds what is read of another host's answer: many answer at the same time.
 const maxHostAnswer = 16 << 20
 
-// DialTLS returns a client of the hookhost of another host, which listens on addr. It connects at its first call, at most for connect at a
-// time, and keeps one idle connection for two minutes. Whoever answers at addr has to have a certificate for host.
+// DialTLS returns a client of the hookhost of another host, which listens on addr. The client
+// connects at its first call, at most for connect at a time, and keeps one idle connection for two
+// minutes. The certificate at addr has to be host's.
 //
-// An error of a call that was certainly not carried out is ErrUnsent, ErrVersion or an *Error; after any other it is not known.
+// An error of a call that was certainly not carried out is ErrUnsent, ErrVersion or an *Error.
+// After any other it is not known.
 func DialTLS(addr, host string, id *Identity, connect time.Duration) *Client {
 	c := &Client{host: host}
 	c.http.Transport = &http.Transport{
@@ -70,8 +73,9 @@ func dialTLS(ctx context.Context, addr string, config *tls.Config, connect time.
 	return secured, nil
 }
 
-// dropAfter has the kernel give up a connection whose other side takes no more of it for that long: tcp(7), TCP_USER_TIMEOUT. Without, who
-// calls a host that has gone off the network by a connection that was there before waits for its answer as for one that works.
+// dropAfter has the kernel give up a connection whose other side takes no more of it for that long:
+// tcp(7), TCP_USER_TIMEOUT. A caller would otherwise wait for a host that has gone off the network
+// as for a host that works.
 func dropAfter(raw syscall.RawConn, after time.Duration) error {
 	var set error
 	err := raw.Control(func(fd uintptr) {
@@ -96,16 +100,18 @@ type refused struct{ error }
 
 func (r refused) Unwrap() error { return r.error }
 
-// IsAnswered tells whether somebody at the host's address has answered a call that failed with err: with
-// an *Error, or in the handshake, such as with a certificate that is not believed.
+// IsAnswered returns true if somebody at the host's address has answered a call that failed with
+// err. The answer is an *Error, or the end of the handshake, such as with a certificate that is not
+// believed.
 func IsAnswered(err error) bool {
 	_, answered := errors.AsType[*Error](err)
 	_, ended := errors.AsType[refused](err)
 	return answered || ended || refusedCertificate(err)
 }
 
-// refusedCertificate tells whether the other side has ended a handshake that was over for this one: in TLS 1.3 the server looks at the
-// client's certificate last, and its alert comes in place of the first answer. Of what was sent it has read nothing.
+// refusedCertificate returns true if the other side has ended a handshake that was over for this
+// one. In TLS 1.3 the server looks at the client's certificate last, and its alert comes in place
+// of the first answer. The server has read nothing of what was sent.
 func refusedCertificate(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "remote error"

@@ -28,7 +28,8 @@ const (
 	KindVersion   = "version"   // 426: the host speaks another version of the API
 )
 
-// Kinds of an attach, named as PBS's task manager names them (tm_.h), so that pbs_attach's messages can be kept.
+// Kinds of an attach, named as PBS's task manager names them (tm_.h), so that pbs_attach's messages
+// can be kept.
 const (
 	KindTMNotFound = "TM_ENOTFOUND" // 404: no such job; 409: several jobs and none was named
 	KindTMNoProc   = "TM_ENOPROC"   // 404: no such process
@@ -36,8 +37,8 @@ const (
 	KindTMHook     = "TM_EHOOK"     // a hook rejected the process; made by the client
 )
 
-// Error is the host's answer when it refuses or fails: the JSON {"error": "...", "kind": "..."} and its HTTP status.
-// An error of a Client that has no *Error in its tree is of the way to the host.
+// Error is the host's answer when it refuses or fails: the JSON {"error": "...", "kind": "..."} and
+// its HTTP status. An error of a Client that has no *Error in its tree is of the way to the host.
 type Error struct {
 	Status  int    `json:"-"`
 	Message string `json:"error"`
@@ -55,7 +56,8 @@ func (e *Error) TM() string {
 	return "TM_ESYSTEM"
 }
 
-// Unwrap gives an event's error back with the kind that its hook gave it, so that hostapi.KindOf works on both sides.
+// Unwrap gives an event's error back with the kind that its hook gave it, so that hostapi.KindOf
+// works on both sides.
 func (e *Error) Unwrap() error {
 	if slices.Contains(eventKinds, hostapi.Kind(e.Kind)) {
 		return &hostapi.Error{Kind: hostapi.Kind(e.Kind), Err: errors.New(e.Message)}
@@ -73,13 +75,15 @@ func (e *Error) Unwrap() error {
 	return nil
 }
 
-// isRefusal tells whether it was refused for who called, or for how its host speaks, rather than for what was asked.
+// isRefusal reports whether it was refused for who called, or for how its host speaks, rather than
+// for what was asked.
 func (e *Error) isRefusal() bool {
 	return e.Status == http.StatusForbidden || e.Status == http.StatusUpgradeRequired ||
 		slices.Contains([]string{KindTMNotFound, KindTMNoProc, KindTMOwner}, e.Kind)
 }
 
-var eventKinds = []hostapi.Kind{hostapi.KindJob, hostapi.KindNode, hostapi.KindBusy, hostapi.KindTimeout, hostapi.KindInternal}
+var eventKinds = []hostapi.Kind{hostapi.KindJob, hostapi.KindNode, hostapi.KindBusy, hostapi.KindTimeout,
+	hostapi.KindInternal}
 
 // errorOf gives err its status.
 func errorOf(err error) *Error {

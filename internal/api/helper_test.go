@@ -24,6 +24,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -110,7 +111,8 @@ func rawCall(socket, method, path, body string) (answer, error) {
 	return answer{Status: resp.StatusCode, Body: string(b)}, err
 }
 
-// helper runs this test binary as a user; its file is reached through /proc, which asks nothing of the directories above it.
+// helper runs this test binary as a user; its file is reached through /proc, which asks nothing of
+// the directories above it.
 func helper(t *testing.T, uid int, mode string, args ...string) []byte {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -133,9 +135,7 @@ func helper(t *testing.T, uid int, mode string, args ...string) []byte {
 func callAs(t *testing.T, uid int, socket, method, path, body string) answer {
 	t.Helper()
 	var a answer
-	if err := json.Unmarshal(helper(t, uid, "call", socket, method, path, body), &a); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal(helper(t, uid, "call", socket, method, path, body), &a))
 	return a
 }
 
@@ -217,7 +217,8 @@ func (b *backend) Finished(_ context.Context, may func(uid int) bool, yield func
 }
 
 // Notices has one reader.
-func (b *backend) Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) ([]string, int, error) {
+func (b *backend) Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) ([]string, int,
+	error) {
 	if _, err := b.Report(ctx, id, may); err != nil {
 		return nil, 0, err
 	}
@@ -236,7 +237,8 @@ func (b *backend) Notices(ctx context.Context, id string, after int, may func(*h
 }
 
 func (b *backend) Node(context.Context) (NodeInfo, error) {
-	return NodeInfo{Version: "1", PID: os.Getpid(), Node: "n1", Mode: "hybrid", Hooks: []HookInfo{{Name: "cgroup", State: "running"}}}, nil
+	return NodeInfo{Version: "1", PID: os.Getpid(), Node: "n1", Mode: "hybrid",
+		Hooks: []HookInfo{{Name: "cgroup", State: "running"}}}, nil
 }
 
 func (b *backend) Reload(context.Context) error             { return nil }
@@ -258,8 +260,8 @@ func (b *backend) Number(caller, pid int) (int, error) {
 	return n, nil
 }
 
-func (b *backend) Alive(pid int, startTime uint64) bool {
-	return !b.reused && proc.Alive(b.procfs, hostapi.ProcessID{PID: pid, StartTime: startTime})
+func (b *backend) Alive(id hostapi.ProcessID) bool {
+	return !b.reused && proc.Alive(b.procfs, id)
 }
 
 // JobOf finds every process in b.member.
@@ -284,13 +286,9 @@ func job(id string, uid int, phase ...string) Job {
 func socketDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hhtest_api_")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
@@ -303,9 +301,7 @@ func serve(t testing.TB, b *backend, change ...func(*Server)) string {
 	}
 	socket := filepath.Join(socketDir(t), "run", "s")
 	l, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	s := NewServer(b, b, b, b)
 	s.Reports = b
 	s.ErrorLog = log.New(io.Discard, "", 0)
@@ -319,9 +315,7 @@ func serve(t testing.TB, b *backend, change ...func(*Server)) string {
 func dial(t testing.TB, socket string) *Client {
 	t.Helper()
 	c, err := Dial(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

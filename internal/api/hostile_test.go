@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestMalformedEvents(t *testing.T) {
@@ -47,9 +48,11 @@ func TestMalformedEvents(t *testing.T) {
 			}
 		})
 	}
-	// Without a length in advance it is the same.
+	// The same without a length in advance.
 	client := dial(t, socket)
-	if _, err := client.Handle(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Job: &hostapi.Job{ID: "12.srv", Name: large}}); !isStatus(err, 413) {
+	if _, err := client.Handle(t.Context(),
+		&hostapi.Request{Event: hostapi.EventBegin, Job: &hostapi.Job{ID: "12.srv", Name: large}}); !isStatus(err,
+		413) {
 		t.Errorf("50 MB through the client: %v", err)
 	}
 	if len(b.seen()) > 0 {
@@ -74,7 +77,8 @@ func TestIgnoredKeys(t *testing.T) {
 	socket := serve(t, &backend{}, func(s *Server) {
 		s.Ignored = func(event hostapi.Event, keys []string) { got <- fmt.Sprint(event, keys) }
 	})
-	if a, err := rawCall(socket, "POST", "/v1/events/execjob_begin", `{"job":{"id":"12.srv"},"colour":1}`); err != nil || a.Status != 200 {
+	if a, err := rawCall(socket, "POST", "/v1/events/execjob_begin",
+		`{"job":{"id":"12.srv"},"colour":1}`); err != nil || a.Status != 200 {
 		t.Fatal(a, err)
 	}
 	if want := "execjob_begin[colour]"; <-got != want {
@@ -86,7 +90,8 @@ func TestIgnoredKeys(t *testing.T) {
 func TestSlowCallers(t *testing.T) {
 	b := &backend{}
 	socket := serve(t, b, func(s *Server) {
-		s.timeouts.header, s.timeouts.request, s.timeouts.idle = 50*time.Millisecond, 100*time.Millisecond, 50*time.Millisecond
+		s.timeouts.header, s.timeouts.request, s.timeouts.idle = 50*time.Millisecond, 100*time.Millisecond,
+			50*time.Millisecond
 	})
 	tests := []struct {
 		name, head, drip string
@@ -94,16 +99,15 @@ func TestSlowCallers(t *testing.T) {
 		{"nothing", "", ""},
 		{"header", "POST /v1/events/execjob_begin HTTP/1.1\r\n", "X-A: b\r\n"},
 		{"body", "POST /v1/events/execjob_begin HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n", " "},
-		{"chunks", "POST /v1/events/execjob_begin HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\n \r\n"},
+		{"chunks", "POST /v1/events/execjob_begin HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+			"1\r\n \r\n"},
 		{"idle", "GET /v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			conn, err := net.Dial("unix", socket)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			defer conn.Close()
 			if _, err := io.WriteString(conn, tt.head); err != nil {
 				t.Fatal(err)
@@ -135,7 +139,8 @@ func TestSlowCallers(t *testing.T) {
 	})
 }
 
-// TestEventOutlivesCaller pins that an event is carried out to its end though nobody waits for it any more.
+// TestEventOutlivesCaller pins that an event is carried out to its end though nobody waits for it
+// any more.
 func TestEventOutlivesCaller(t *testing.T) {
 	begins, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	b := &backend{handle: func(ctx context.Context, _ *hostapi.Request) (*hostapi.Outcome, error) {
@@ -169,7 +174,8 @@ func TestLongEvent(t *testing.T) {
 		return &hostapi.Outcome{Message: "late"}, nil
 	}}
 	client := dial(t, serve(t, b, func(s *Server) {
-		s.timeouts = timeouts{header: 50 * time.Millisecond, request: 50 * time.Millisecond, idle: 50 * time.Millisecond, answer: 50 * time.Millisecond}
+		s.timeouts = timeouts{header: 50 * time.Millisecond, request: 50 * time.Millisecond,
+			idle: 50 * time.Millisecond, answer: 50 * time.Millisecond}
 	}))
 	out, err := client.Handle(t.Context(), begun("12.srv"))
 	if err != nil || out.Message != "late" {
@@ -190,9 +196,7 @@ func TestCallerThatDoesNotRead(t *testing.T) {
 		}
 	})
 	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer conn.Close()
 	io.WriteString(conn, "GET /v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n")
 	<-hungUp
@@ -210,7 +214,8 @@ func TestPanicStaysInItsConnection(t *testing.T) {
 	}}
 	client := dial(t, serve(t, b))
 	var e *Error
-	if _, err := client.Handle(t.Context(), begun("13.srv")); err == nil || errors.As(err, &e) || errors.Is(err, ErrNoHost) {
+	if _, err := client.Handle(t.Context(), begun("13.srv")); err == nil || errors.As(err, &e) ||
+		errors.Is(err, ErrNoHost) {
 		t.Errorf("error %v, want a broken connection", err)
 	}
 	if _, err := client.Handle(t.Context(), begun("12.srv")); err != nil {

@@ -17,26 +17,25 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// Whoever has no certificate of the CA, for a host and in its time, is closed unheard; that is told and counted.
-func TestCertificates(t *testing.T) {
+// A connection without a certificate of the CA, for a host and in its time, is closed unheard. The
+// refusal is told and counted.
+func TestHostWithoutAGoodCertificateIsClosedUnheard(t *testing.T) {
 	a, other, refused := newAuthority(t), newAuthority(t), &refusals{}
 	b := &backend{}
 	addr := serveTLS(t, a, b, refused)
 	good := a.files("n1")
 	with := func(files TLSFiles) *tls.Config {
 		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}
+		must.NoError(t, err)
+		return &tls.Config{InsecureSkipVerify: true,
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}
 	}
 	forged := with(good) // the certificate that everybody may read, with a key of one's own
 	stolen, err := forged.GetClientCertificate(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	stolen = &tls.Certificate{Certificate: stolen.Certificate, PrivateKey: newKey(t)}
 	forged.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return stolen, nil }
 	name := func(names ...string) func(*x509.Certificate) {
@@ -50,10 +49,14 @@ func TestCertificates(t *testing.T) {
 		{"as it should be", with(good), true},
 		{"none", &tls.Config{InsecureSkipVerify: true}, false},
 		{"forged", forged, false},
-		{"expired", with(a.files("n1x", name("n1"), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })), false},
-		{"not yet valid", with(a.files("n1y", name("n1"), func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) })), false},
+		{"expired", with(a.files("n1x", name("n1"),
+			func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })), false},
+		{"not yet valid", with(a.files("n1y", name("n1"),
+			func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) })), false},
 		{"of another CA", with(other.files("n1")), false},
-		{"for servers only", with(a.files("n1s", name("n1"), func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })), false},
+		{"for servers only",
+			with(a.files("n1s", name("n1"),
+				func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })), false},
 		{"for no host", with(a.files("n1n", name(), func(c *x509.Certificate) { c.Subject.CommonName = "n1" })), false},
 		{"for every host", with(a.files("n1w", name("*.cluster"))), false},
 		{"for a name that is none", with(a.files("n1b", name("n1 n2"))), false},
@@ -61,14 +64,13 @@ func TestCertificates(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			refused.take()
-			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return (&tls.Dialer{Config: tt.config}).DialContext(ctx, "tcp", addr)
-			}}}
+			refused.clear()
+			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					return (&tls.Dialer{Config: tt.config}).DialContext(ctx, "tcp", addr)
+				}}}
 			req, err := http.NewRequest("GET", "http://x/v1/node", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			req.Header.Set(versionHeader, majorVersion)
 			resp, err := client.Do(req)
 			if err == nil {
@@ -80,21 +82,12 @@ func TestCertificates(t *testing.T) {
 			if tt.served {
 				return
 			}
-			eventually(t, "it is told", func() bool {
-				list := refused.take()
-				return len(list) == 1 && strings.HasPrefix(list[0], "an unknown host, connect: certificate: connection from 127.0.0.1:")
+			must.Eventually(t, "it is told", func() bool {
+				list := refused.clear()
+				return len(list) == 1 &&
+					strings.HasPrefix(list[0], "an unknown host, connect: certificate: connection from 127.0.0.1:")
 			})
 		})
-	}
-}
-
-// eventually waits until ok is true.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: still not so after 20s", what)
-		}
 	}
 }
 
@@ -115,9 +108,7 @@ func TestWhoAnswers(t *testing.T) {
 		}
 	}
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	gone.Close()
 	for _, tt := range []struct {
 		name, addr, host string
@@ -131,9 +122,7 @@ func TestWhoAnswers(t *testing.T) {
 			files.CA = a.files("n1").CA
 			id := &Identity{files: files}
 			held, err := TLSFiles{CA: other.files("n5").CA, Cert: files.Cert, Key: files.Key}.load()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			held.pool = a.identity("n6").held.pool
 			id.held, id.seen = held, stampsOf(files)
 			return id
@@ -151,9 +140,7 @@ func TestWhoAnswers(t *testing.T) {
 	}
 	// Somebody who accepts and says nothing.
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer silent.Close()
 	c := DialTLS(silent.Addr().String(), "n2", id, 50*time.Millisecond)
 	defer c.Close()
@@ -165,11 +152,10 @@ func TestWhoAnswers(t *testing.T) {
 // An answer that names another version, or none, is not taken for one.
 func TestAnswerOfAnotherVersion(t *testing.T) {
 	a := newAuthority(t)
-	for told, text := range map[string]string{"2.1": "n2 speaks version 2.1 of the API, this host 1", "": "n2 speaks no known version"} {
+	for told, text := range map[string]string{"2.1": "n2 speaks version 2.1 of the API, this host 1",
+		"": "n2 speaks no known version"} {
 		l, err := ListenTLS("127.0.0.1:0", a.identity("n2"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		s := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if told != "" {
 				w.Header().Set(versionHeader, told)
@@ -188,13 +174,12 @@ func TestAnswerOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestStrangersOnThePort: who speaks something else, or nothing, is cut off and keeps no host waiting.
+// TestStrangersOnThePort: who speaks something else, or nothing, is cut off and keeps no host
+// waiting.
 func TestStrangersOnThePort(t *testing.T) {
 	a, refused := newAuthority(t), &refusals{}
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	l := listenTLS(tcp, a.identity("n2"), refused.add, time.Second)
 	b := &backend{}
 	s := NewServer(b, b, b, b)
@@ -218,27 +203,28 @@ func TestStrangersOnThePort(t *testing.T) {
 		hello.Write(buf[:n])
 	}()
 	for name, text := range map[string]string{
-		"nothing": "", "plain HTTP": "GET /v1/node HTTP/1.1\r\nHost: x\r\nHookhost-Api: 1\r\n\r\n", "garbage": strings.Repeat("\xff", 4096),
+		"nothing": "", "plain HTTP": "GET /v1/node HTTP/1.1\r\nHost: x\r\nHookhost-Api: 1\r\n\r\n",
+		"garbage":      strings.Repeat("\xff", 4096),
 		"half a hello": hello.String()[:hello.Len()/2], "a hello": hello.String(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			conn, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			defer conn.Close()
 			conn.SetDeadline(time.Now().Add(20 * time.Second))
 			io.WriteString(conn, text)
 			got, err := io.ReadAll(conn)
-			if errors.Is(err, os.ErrDeadlineExceeded) || bytes.Contains(got, []byte("HTTP")) && bytes.Contains(got, []byte("200")) {
+			if errors.Is(err, os.ErrDeadlineExceeded) || bytes.Contains(got, []byte("HTTP")) &&
+				bytes.Contains(got, []byte("200")) {
 				t.Errorf("%q, %v; want the connection closed", got, err)
 			}
 		})
 	}
 }
 
-// One address may have so many handshakes under way, one host so many connections; beyond that others are not affected.
+// So many handshakes of one address may be under way, and so many connections of one host. Beyond
+// that others are not affected.
 func TestTooManyConnections(t *testing.T) {
 	a, refused := newAuthority(t), &refusals{}
 	addr := serveTLS(t, a, &backend{}, refused)
@@ -252,33 +238,31 @@ func TestTooManyConnections(t *testing.T) {
 	alive := 0
 	for range connsPerHost + 8 {
 		conn, err := tls.Dial("tcp", addr, config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		conns = append(conns, conn)
 		conn.SetDeadline(time.Now().Add(20 * time.Second))
 		fmt.Fprintf(conn, "GET /v1/node HTTP/1.1\r\nHost: x\r\n%s: 1\r\n\r\n", versionHeader)
-		if b := make([]byte, 12); func() bool { _, err := io.ReadFull(conn, b); return err == nil }() && string(b) == "HTTP/1.1 200" {
+		if b := make([]byte, 12); func() bool { _, err := io.ReadFull(conn, b); return err == nil }() &&
+			string(b) == "HTTP/1.1 200" {
 			alive++
 		}
 	}
 	if alive != connsPerHost {
 		t.Errorf("n1 has %d connections, want %d", alive, connsPerHost)
 	}
-	if list := refused.take(); len(list) != 8 || !strings.HasPrefix(list[0], "host n1, connect: certificate: ") {
+	if list := refused.clear(); len(list) != 8 || !strings.HasPrefix(list[0], "host n1, connect: certificate: ") {
 		t.Errorf("told: %q", list)
 	}
 	if _, err := a.as("n3", addr).Node(t.Context()); err != nil {
 		t.Errorf("another host: %v", err)
 	}
-	// Connections that never say anything: those beyond the bound are closed at once, the others have their time.
+	// Connections that never say anything: those beyond the bound are closed at once, the others
+	// have their time.
 	closed := make(chan bool, handshakesPerAddress+10)
 	var readers sync.WaitGroup
 	for range cap(closed) {
 		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		conns = append(conns, conn)
 		readers.Go(func() { io.Copy(io.Discard, conn); closed <- true })
 	}
@@ -293,13 +277,14 @@ func TestTooManyConnections(t *testing.T) {
 		c.Close()
 	}
 	readers.Wait()
-	eventually(t, "n1 is let in again", func() bool {
+	must.Eventually(t, "n1 is let in again", func() bool {
 		_, err := a.as("n1", addr).Node(t.Context())
 		return err == nil
 	})
 }
 
-// Bodies of hosts have the bounds of others', and none is read before it is known that the call may be made.
+// Bodies of hosts have the bounds of others', and none is read before it is known that the call may
+// be made.
 func TestLargeBodiesOfHosts(t *testing.T) {
 	a, refused := newAuthority(t), &refusals{}
 	b := &backend{jobs: []Job{twoHosts("1.srv")}}
@@ -329,19 +314,19 @@ func TestLargeBodiesOfHosts(t *testing.T) {
 func TestSlowHosts(t *testing.T) {
 	a := newAuthority(t)
 	addr := serveTLS(t, a, &backend{}, &refusals{}, func(s *Server) {
-		s.timeouts.header, s.timeouts.request, s.timeouts.host = 50*time.Millisecond, 100*time.Millisecond, 50*time.Millisecond
+		s.timeouts.header, s.timeouts.request, s.timeouts.host = 50*time.Millisecond, 100*time.Millisecond,
+			50*time.Millisecond
 	})
 	config := a.identity("n1").client("n2")
 	for name, head := range map[string]string{
-		"nothing": "", "header": "POST /v1/attach HTTP/1.1\r\n", "body": "POST /v1/attach HTTP/1.1\r\nHost: x\r\nHookhost-Api: 1\r\nContent-Length: 60000\r\n\r\n",
+		"nothing": "", "header": "POST /v1/attach HTTP/1.1\r\n",
+		"body": "POST /v1/attach HTTP/1.1\r\nHost: x\r\nHookhost-Api: 1\r\nContent-Length: 60000\r\n\r\n",
 		"idle": "GET /v1/node HTTP/1.1\r\nHost: x\r\nHookhost-Api: 1\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			conn, err := tls.Dial("tcp", addr, config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			defer conn.Close()
 			conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 			io.WriteString(conn, head)
@@ -352,14 +337,13 @@ func TestSlowHosts(t *testing.T) {
 	}
 }
 
-// New files are taken over as connections are made; ones that cannot be used change nothing, and that is told.
+// New files are taken over as connections are made; ones that cannot be used change nothing, and
+// that is told.
 func TestFilesAreReadAgain(t *testing.T) {
 	a := newAuthority(t)
 	files := a.files("n1")
 	id, err := LoadIdentity(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var told []error
 	id.Reread = func(err error) { told = append(told, err) }
 	before := id.Expires()
@@ -371,12 +355,8 @@ func TestFilesAreReadAgain(t *testing.T) {
 		t.Errorf("expires %v, before %v; told %v", after, before, told)
 	}
 	whole, err := os.ReadFile(files.Cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(files.Cert, whole[:100], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, os.WriteFile(files.Cert, whole[:100], 0o600))
 	for range 3 { // a bad file is told of once
 		if id.Name() != "n1" || len(told) != 2 || told[1] == nil {
 			t.Errorf("%s, told %v", id.Name(), told)
@@ -385,9 +365,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	if err := id.Reload(); err == nil {
 		t.Error("Reload of half a certificate: no error")
 	}
-	if err := os.WriteFile(files.Cert, whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(files.Cert, whole, 0o600))
 	if err := id.Reload(); err != nil {
 		t.Error(err)
 	}
@@ -405,34 +383,37 @@ func TestLoadIdentityRefuses(t *testing.T) {
 		"no CA":                {files: TLSFiles{good.CA + "x", good.Cert, good.Key}, text: "no such file"},
 		"no certificate in CA": {files: TLSFiles{good.Key, good.Cert, good.Key}, text: "no certificate in it"},
 		"another's key":        {files: TLSFiles{good.CA, good.Cert, a.files("n3").Key}, text: "does not match"},
-		"signed by another CA": {files: func() TLSFiles { f := other.files("n4"); f.CA = good.CA; return f }(), text: "unknown authority"},
-		"names no host":        {files: a.files("x", func(c *x509.Certificate) { c.DNSNames = nil }), text: "names no host"},
+		"signed by another CA": {files: func() TLSFiles { f := other.files("n4"); f.CA = good.CA; return f }(),
+			text: "unknown authority"},
+		"names no host": {files: a.files("x", func(c *x509.Certificate) { c.DNSNames = nil }),
+			text: "names no host"},
 		"expired is a warning": {files: a.files("old", func(c *x509.Certificate) {
 			c.NotBefore, c.NotAfter = time.Now().Add(-2*time.Minute), time.Now().Add(-time.Minute)
 		})},
-		"key that all may read": {files: a.files("n7"), spoil: func() { os.Chmod(a.dir+"/n7.key", 0o644) }, text: "chmod 600"},
-		"key for a group":       {files: a.files("n8"), spoil: func() { os.Chmod(a.dir+"/n8.key", 0o640) }},
+		"key that all may read": {files: a.files("n7"), spoil: func() { os.Chmod(a.dir+"/n7.key", 0o644) },
+			text: "chmod 600"},
+		"key for a group": {files: a.files("n8"), spoil: func() { os.Chmod(a.dir+"/n8.key", 0o640) }},
 	} {
 		if tt.spoil != nil {
 			tt.spoil()
 		}
 		id, err := LoadIdentity(tt.files)
-		if (err == nil) != (tt.text == "") || err != nil && !strings.Contains(err.Error(), tt.text) || (id == nil) != (err != nil) {
+		if (err == nil) != (tt.text == "") || err != nil && !strings.Contains(err.Error(), tt.text) ||
+			(id == nil) != (err != nil) {
 			t.Errorf("%s: %v, want %q", name, err, tt.text)
 		}
 	}
 	if os.Getuid() == 0 {
 		f := a.files("n9")
-		if err := os.Chown(f.Key, nobody, nobody); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Chown(f.Key, nobody, nobody))
 		if _, err := LoadIdentity(f); err == nil || !strings.Contains(err.Error(), "want root") {
 			t.Errorf("a user's key: %v", err)
 		}
 	}
 }
 
-// An event of a host is carried out to its end though that has gone away, and connections are given back.
+// An event of a host is carried out to its end though that has gone away, and connections are given
+// back.
 func TestHostGoesAway(t *testing.T) {
 	a := newAuthority(t)
 	begins, done := make(chan struct{}), make(chan error, 1)
@@ -461,7 +442,8 @@ func TestHostGoesAway(t *testing.T) {
 	}
 }
 
-// A host that carries out many jobs at once has fewer connections than its sister lets it have, and none of its calls is lost.
+// A host that carries out many jobs at once has fewer connections than its sister lets it have, and
+// none of its calls is lost.
 func TestManyCallsAtOnce(t *testing.T) {
 	const calls = 3 * connsPerHost
 	a, refused := newAuthority(t), &refusals{}
@@ -476,7 +458,8 @@ func TestManyCallsAtOnce(t *testing.T) {
 	errs := make(chan error, calls)
 	for range calls {
 		go func() {
-			_, err := client.Handle(t.Context(), &hostapi.Request{Event: hostapi.EventEnd, Run: run32, Job: &hostapi.Job{ID: "1.srv"}})
+			_, err := client.Handle(t.Context(),
+				&hostapi.Request{Event: hostapi.EventEnd, Run: run32, Job: &hostapi.Job{ID: "1.srv"}})
 			errs <- err
 		}()
 	}
@@ -488,11 +471,9 @@ func TestManyCallsAtOnce(t *testing.T) {
 	}
 	close(goOn)
 	for range calls {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, <-errs)
 	}
-	if list := refused.take(); len(list) > 0 {
+	if list := refused.clear(); len(list) > 0 {
 		t.Errorf("refused: %q", list)
 	}
 }

@@ -15,23 +15,26 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// Sisters knows what other hosts may do here and how they are reached. Without it no host may do anything.
+// Sisters knows what other hosts may do here and how they are reached. On a server that has none,
+// no host may do anything.
 type Sisters interface {
-	// MayHead tells whether the host may begin jobs here.
+	// MayHead reports whether the host may begin jobs here.
 	MayHead(host string) bool
-	// AllowRoot tells whether such a job may be root's.
+	// AllowRoot reports whether such a job may be root's.
 	AllowRoot() bool
-	// Evidence returns nil when this host's own files say that the process belongs to the job; an *Error of KindTMOwner otherwise. It is
-	// asked before another host's word moves a process.
+	// Evidence returns nil if this host's own files say that the process belongs to the job; an
+	// *Error of KindTMOwner otherwise. The server asks for evidence before another host's word
+	// moves a process.
 	Evidence(ctx context.Context, pid int, job string) error
-	// Origin returns the job that a process belongs to which holds the TCP connection. It fails with ErrNotFound.
-	Origin(ctx context.Context, local, remote netip.AddrPort, asker string) (job string, err error)
+	// Origin returns the job that a process belongs to which holds the TCP connection. Origin fails
+	// with ErrNotFound.
+	Origin(ctx context.Context, local, remote netip.AddrPort) (job string, err error)
 	// Forward has another host attach a process of its own.
 	Forward(ctx context.Context, host string, in AttachRequest) (Attached, error)
 }
 
-// versionHeader is on every request of a host and on every answer. Only another major version is another API: keys that one side
-// does not know it ignores.
+// versionHeader is on every request of a host and on every answer. Only another major version is
+// another API: keys that one side does not know it ignores.
 const (
 	versionHeader = "Hookhost-Api"
 	majorVersion  = "1"
@@ -48,7 +51,8 @@ func checkVersion(h http.Header, who string) error {
 	} else {
 		told = "version " + printable(told)
 	}
-	return &Error{Status: http.StatusUpgradeRequired, Kind: KindVersion, Message: fmt.Sprintf("%s speaks %s of the API, this host %s", who, told, majorVersion)}
+	return &Error{Status: http.StatusUpgradeRequired, Kind: KindVersion,
+		Message: fmt.Sprintf("%s speaks %s of the API, this host %s", who, told, majorVersion)}
 }
 
 // printable is text from outside as a message may have it.
@@ -62,14 +66,15 @@ func printable(text string) string {
 	return text
 }
 
-// isHostOf tells whether host is one of the job's.
+// isHostOf reports whether host is one of the job's.
 func isHostOf(job *hostapi.Job, host string) bool {
 	hosts, err := pbs.Hosts(job.ExecVnode, job.ExecHost2)
 	return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return pbs.SameHost(h, host) })
 }
 
-// mayBeHostOf tells whether one of the job's hosts has all but its domain in common with host. A host of two domains, such as one for each of
-// its networks, can be the job's by the one and have its certificate for the other.
+// mayBeHostOf returns true if one of the job's hosts has all but its domain in common with host. A
+// host may have two domains, such as one for each of its networks. The job may name the one, and
+// the certificate the other.
 func mayBeHostOf(job *hostapi.Job, host string) bool {
 	short, _, _ := strings.Cut(host, ".")
 	hosts, err := pbs.Hosts(job.ExecVnode, job.ExecHost2)
@@ -79,18 +84,17 @@ func mayBeHostOf(job *hostapi.Job, host string) bool {
 	})
 }
 
-func denied(format string, args ...any) error {
-	return &Error{Status: http.StatusForbidden, Kind: KindDenied, Message: "denied to " + fmt.Sprintf(format, args...)}
-}
-
-// tearDown are the events that a host may send again and again, and of a job that is long gone. What they find they end.
+// tearDown are the events that a host may send again and again, and of a job that is long gone.
+// They end what is left of the job.
 var tearDown = []hostapi.Event{hostapi.EventPreterm, hostapi.EventAbort, hostapi.EventEpilogue, hostapi.EventEnd}
 
 // betweenHosts are the others that a host may send for a job that it has begun.
-var betweenHosts = []hostapi.Event{hostapi.EventPrologue, hostapi.EventResize, hostapi.EventPostsuspend, hostapi.EventPreresume}
+var betweenHosts = []hostapi.Event{hostapi.EventPrologue, hostapi.EventResize, hostapi.EventPostsuspend,
+	hostapi.EventPreresume}
 
-// fromHost returns what is carried out of an event that a host sent: its job, and nothing that is about processes, files or
-// settings of this host. That the job is one that this host has begun is decided in the job's turn, by its record (Request.Head).
+// fromHost returns the part of a host's event that is carried out: its job. Nothing in it is about
+// processes, files or settings of this host. The job's turn decides by the record whether that host
+// has begun the job (Request.Head).
 func (s *Server) fromHost(peer Peer, req *hostapi.Request) (*hostapi.Request, error) {
 	e := req.Event
 	if e != hostapi.EventBegin && !slices.Contains(tearDown, e) && !slices.Contains(betweenHosts, e) {
@@ -134,7 +138,7 @@ func (s *Server) mayBegin(peer Peer, job *hostapi.Job) error {
 	return s.isOwner(peer, &job.Owner)
 }
 
-// isPlaced tells whether the job is one of the peer's and runs here.
+// isPlaced reports whether the job is one of the peer's and runs here.
 func (s *Server) isPlaced(peer Peer, job *hostapi.Job) error {
 	hosts, err := pbs.Hosts(job.ExecVnode, job.ExecHost2)
 	switch {
@@ -148,7 +152,8 @@ func (s *Server) isPlaced(peer Peer, job *hostapi.Job) error {
 	return nil
 }
 
-// isOwner tells whether the owner is the same user on both hosts. Another host's word makes nobody a member of a group.
+// isOwner reports whether the owner is the same user on both hosts. Another host's word makes
+// nobody a member of a group.
 func (s *Server) isOwner(peer Peer, o *hostapi.Owner) error {
 	if o.User == "" || o.UID < 0 {
 		return malformed(errors.New("owner: want user and uid"))
@@ -186,7 +191,7 @@ func (s *Server) origin(peer Peer, r *http.Request) (any, error) {
 		}
 		ends[i] = end
 	}
-	id, err := s.Sisters.Origin(r.Context(), ends[0], ends[1], peer.Host)
+	id, err := s.Sisters.Origin(r.Context(), ends[0], ends[1])
 	if err == nil {
 		var j Job
 		if j, err = s.Jobs.Job(r.Context(), id); err == nil && !peer.sees(j.Job) {

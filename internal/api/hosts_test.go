@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 const run32 = "0123456789abcdef0123456789abcdef"
@@ -32,38 +33,34 @@ func twoHosts(id string) Job {
 func (c *Client) raw(t testing.TB, method, path, body string, header ...string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://x"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	req.Header.Set(versionHeader, majorVersion)
 	if len(header) > 0 {
 		req.Header.Set(versionHeader, header[0])
 	}
 	resp, err := c.http.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if resp.Header.Get(versionHeader) != majorVersion && !strings.HasSuffix(path, "notices") && path != "/v1/reports" {
 		t.Errorf("%s %s: the answer names version %q", method, path, resp.Header.Get(versionHeader))
 	}
 	return answer{resp.StatusCode, string(b)}
 }
 
-// Every route for each kind of caller: root and users of this host, the host that is listed in heads and first of the job's, another
-// host of the job, and a host that has nothing to do with it.
-func TestRoutes(t *testing.T) {
+// Every route for each kind of caller. These are root and users of this host, the job's first host,
+// another host of the job, and a stranger.
+func TestRoutesOfEachKindOfCaller(t *testing.T) {
 	b := &backend{jobs: []Job{twoHosts("1.srv"), job("2.srv", 0)}, lines: make(chan string)}
 	b.jobs[0].Job.ExecVnode += "+(n3:ncpus=1)"
 	close(b.lines)
-	origins := map[netip.AddrPort]string{netip.MustParseAddrPort("10.0.0.2:4711"): "1.srv", netip.MustParseAddrPort("10.0.0.2:4712"): "2.srv"}
+	origins := map[netip.AddrPort]string{netip.MustParseAddrPort("10.0.0.2:4711"): "1.srv",
+		netip.MustParseAddrPort("10.0.0.2:4712"): "2.srv"}
 	a, refused := newAuthority(t), &refusals{}
 	setup := func(s *Server) {
-		s.Host, s.Refused, s.Sisters, s.MoM = "n2", refused.add, &sisters{heads: []string{"n1"}, origins: origins}, &pbsMoM{}
+		s.Host, s.Refused, s.Sisters, s.MoM = "n2", refused.add, &sisters{heads: []string{"n1"}, origins: origins},
+			&pbsMoM{}
 	}
 	socket := serve(t, b, setup)
 	addr := serveTLS(t, a, b, refused, setup)
@@ -77,7 +74,8 @@ func TestRoutes(t *testing.T) {
 		want               want
 	}{
 		{"POST", "/v1/events/execjob_begin", begin, want{200, 403, 200, 403, 403}},
-		// Whose record the job has is seen in its turn, not here: see internal/host.
+		// The job's turn decides by the record whether the host has begun the job: see
+		// internal/host.
 		{"POST", "/v1/events/execjob_prologue", of, want{200, 403, 200, 200, 200}},
 		{"POST", "/v1/events/execjob_resize", of, want{200, 403, 200, 200, 200}},
 		{"POST", "/v1/events/execjob_resize", begin, want{200, 403, 200, 403, 403}},
@@ -94,7 +92,8 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v1/events/exechost_periodic", `{}`, want{200, 403, 403, 403, 403}},
 		{"POST", "/v1/events/nonsense", `{}`, want{400, 403, 400, 400, 400}},
 		{"POST", "/v1/pbs/event", "x", want{200, 403, 403, 403, 403}},
-		{"POST", "/v1/attach", `{"job":"1.srv","pid":4194301}`, want{404, 404, 404, 404, 404}}, // no such process, or job
+		// no such process, or job
+		{"POST", "/v1/attach", `{"job":"1.srv","pid":4194301}`, want{404, 404, 404, 404, 404}},
 		{"POST", "/v1/attach", `{"job":"1.srv","pid":4194301,"host":"n1"}`, want{200, 200, 403, 403, 403}},
 		{"POST", "/v1/attach", `{"job":"2.srv","pid":4194301,"host":"n1"}`, want{404, 404, 403, 403, 403}},
 		{"GET", "/v1/jobs", "", all(200)},
@@ -120,8 +119,9 @@ func TestRoutes(t *testing.T) {
 	for _, tt := range tests {
 		covered[tt.method+" "+strings.Split(tt.path, "?")[0]] = true
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
-			refused.take()
-			got := []answer{callAs(t, 0, socket, tt.method, tt.path, tt.body), callAs(t, nobody, socket, tt.method, tt.path, tt.body)}
+			refused.clear()
+			got := []answer{callAs(t, 0, socket, tt.method, tt.path, tt.body),
+				callAs(t, nobody, socket, tt.method, tt.path, tt.body)}
 			for _, c := range []*Client{head, sister, stranger} {
 				got = append(got, c.raw(t, tt.method, tt.path, tt.body))
 			}
@@ -138,7 +138,7 @@ func TestRoutes(t *testing.T) {
 					forbidden++
 				}
 			}
-			if list := refused.take(); len(list) != forbidden {
+			if list := refused.clear(); len(list) != forbidden {
 				t.Errorf("told of %d refusals, want %d: %q", len(list), forbidden, list)
 			}
 		})
@@ -148,7 +148,7 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("no row for %s", e)
 		}
 	}
-	// What a sister sees of the list is its job alone.
+	// A sister sees its own job of the list.
 	for c, want := range map[*Client]string{head: "1.srv", sister: "1.srv", stranger: ""} {
 		jobs, err := c.Jobs(t.Context())
 		var ids []string
@@ -164,11 +164,12 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// What a host's begin may say, and what of it is carried out.
+// Allowed and refused begins of a host, and the part of them that is carried out.
 func TestBeginOfAHost(t *testing.T) {
 	in := func(change func(*hostapi.Request)) *hostapi.Request {
-		req := &hostapi.Request{Event: hostapi.EventBegin, Run: run32, Job: &hostapi.Job{ID: "12.srv", MotherSuperior: true,
-			Owner: hostapi.Owner{User: "nobody", UID: nobody, GID: -1}, ExecVnode: "(n1:ncpus=1)+(n2:ncpus=1)"}}
+		req := &hostapi.Request{Event: hostapi.EventBegin, Run: run32,
+			Job: &hostapi.Job{ID: "12.srv", MotherSuperior: true,
+				Owner: hostapi.Owner{User: "nobody", UID: nobody, GID: -1}, ExecVnode: "(n1:ncpus=1)+(n2:ncpus=1)"}}
 		change(req)
 		return req
 	}
@@ -180,12 +181,17 @@ func TestBeginOfAHost(t *testing.T) {
 		text   string
 	}{
 		{"as it should be", "n1", func(*hostapi.Request) {}, 200, ""},
-		{"by its other name", "n1", func(r *hostapi.Request) { r.Job.ExecHost2 = "n1.cluster:15002/0+n2.cluster:15002/0" }, 200, ""},
+		{"by its other name", "n1",
+			func(r *hostapi.Request) { r.Job.ExecHost2 = "n1.cluster:15002/0+n2.cluster:15002/0" }, 200, ""},
 		{"own group", "n1", func(r *hostapi.Request) { r.Job.Owner.GID = nobody }, 200, ""},
-		{"not listed", "n3", func(r *hostapi.Request) { r.Job.ExecVnode = "(n3:ncpus=1)+(n2:ncpus=1)" }, 403, "sister.heads"},
-		{"not first", "n1", func(r *hostapi.Request) { r.Job.ExecVnode = "(n2:ncpus=1)+(n1:ncpus=1)" }, 403, "first host"},
-		{"not first of exec_host2", "n1", func(r *hostapi.Request) { r.Job.ExecHost2 = "n2:15002/0+n1:15002/0" }, 403, "first host"},
-		{"not here", "n1", func(r *hostapi.Request) { r.Job.ExecVnode = "(n1:ncpus=1)+(n3:ncpus=1)" }, 403, "nothing on n2"},
+		{"not listed", "n3", func(r *hostapi.Request) { r.Job.ExecVnode = "(n3:ncpus=1)+(n2:ncpus=1)" }, 403,
+			"sister.heads"},
+		{"not first", "n1", func(r *hostapi.Request) { r.Job.ExecVnode = "(n2:ncpus=1)+(n1:ncpus=1)" }, 403,
+			"first host"},
+		{"not first of exec_host2", "n1", func(r *hostapi.Request) { r.Job.ExecHost2 = "n2:15002/0+n1:15002/0" }, 403,
+			"first host"},
+		{"not here", "n1", func(r *hostapi.Request) { r.Job.ExecVnode = "(n1:ncpus=1)+(n3:ncpus=1)" }, 403,
+			"nothing on n2"},
 		{"nowhere", "n1", func(r *hostapi.Request) { r.Job.ExecVnode = "" }, 403, "first host"},
 		{"no exec_vnode", "n1", func(r *hostapi.Request) { r.Job.ExecVnode = "(n1" }, 400, "unbalanced"},
 		{"own name", "n2", func(r *hostapi.Request) { r.Job.ExecVnode = "(n2:ncpus=1)+(n1:ncpus=1)" }, 403, "own name"},
@@ -194,10 +200,12 @@ func TestBeginOfAHost(t *testing.T) {
 		{"long run", "n1", func(r *hostapi.Request) { r.Run += "0" }, 400, "run"},
 		{"nobody's", "n1", func(r *hostapi.Request) { r.Job.Owner.User = "" }, 400, "owner"},
 		{"no uid", "n1", func(r *hostapi.Request) { r.Job.Owner.UID = -1 }, 400, "owner"},
-		{"a user who is not here", "n1", func(r *hostapi.Request) { r.Job.Owner.User = "hhtest-no-such-user" }, 400, "unknown user"},
+		{"a user who is not here", "n1", func(r *hostapi.Request) { r.Job.Owner.User = "hhtest-no-such-user" }, 400,
+			"unknown user"},
 		{"another uid", "n1", func(r *hostapi.Request) { r.Job.Owner.UID = 1 }, 403, "uid 1 there and 65534 here"},
 		{"root under another name", "n1", func(r *hostapi.Request) { r.Job.Owner.UID = 0 }, 403, "uid 0 there"},
-		{"root", "n1", func(r *hostapi.Request) { r.Job.Owner = hostapi.Owner{User: "root", UID: 0, GID: 0} }, 403, "allow_root"},
+		{"root", "n1", func(r *hostapi.Request) { r.Job.Owner = hostapi.Owner{User: "root", UID: 0, GID: 0} }, 403,
+			"allow_root"},
 		{"group of root", "n1", func(r *hostapi.Request) { r.Job.Owner.GID = 0 }, 403, "not in group 0"},
 	}
 	a, refused := newAuthority(t), &refusals{}
@@ -212,7 +220,8 @@ func TestBeginOfAHost(t *testing.T) {
 			}
 			before := len(b.seen())
 			_, err := clients[tt.as].Handle(t.Context(), in(tt.change))
-			if (tt.status == 200) != (err == nil) || err != nil && (!isStatus(err, tt.status) || !strings.Contains(err.Error(), tt.text)) {
+			if (tt.status == 200) != (err == nil) || err != nil &&
+				(!isStatus(err, tt.status) || !strings.Contains(err.Error(), tt.text)) {
 				t.Errorf("%v, want %d with %q", err, tt.status, tt.text)
 			}
 			if carried := len(b.seen()) - before; (carried == 1) != (tt.status == 200) {
@@ -221,30 +230,30 @@ func TestBeginOfAHost(t *testing.T) {
 		})
 	}
 	s.allowRoot = true
-	if _, err := clients["n1"].Handle(t.Context(), in(func(r *hostapi.Request) { r.Job.Owner = hostapi.Owner{User: "root", UID: 0, GID: 0} })); err != nil {
+	if _, err := clients["n1"].Handle(t.Context(),
+		in(func(r *hostapi.Request) { r.Job.Owner = hostapi.Owner{User: "root", UID: 0, GID: 0} })); err != nil {
 		t.Errorf("root's with allow_root: %v", err)
 	}
 
 	// Nothing about this host's processes, files and settings is another host's to say.
 	_, err := clients["n1"].Handle(t.Context(), in(func(r *hostapi.Request) {
-		r.Node, r.PID, r.Spread, r.Head, r.Progname, r.Argv, r.Env = "n9", 4711, true, "n9", "/bin/sh", []string{"x"}, map[string]string{"LD_PRELOAD": "x"}
+		r.Node, r.PID, r.Spread, r.Head, r.Progname, r.Argv, r.Env = "n9", 4711, true, "n9", "/bin/sh", []string{"x"},
+			map[string]string{"LD_PRELOAD": "x"}
 		r.MoM, r.VnodeList = &hostapi.ProcessID{PID: 1}, map[string]*hostapi.Vnode{"n2": {State: "offline"}}
 		r.Job.SessionID, r.Job.StdoutFile, r.Job.StderrFile, r.Job.JoinPath = 4711, "/etc/passwd", "/etc/passwd", "oe"
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	list := b.seen()
 	got, err := json.Marshal(list[len(list)-1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := in(func(r *hostapi.Request) { r.Head, r.Job.MotherSuperior = "n1", false })
 	if text, _ := json.Marshal(want); !bytes.Equal(got, text) {
 		t.Errorf("carried out:\n%s\nwant\n%s", got, text)
 	}
-	for e, want := range map[hostapi.Event]string{hostapi.EventPreterm: "USR1", hostapi.EventEpilogue: ""} { // a signal comes with preterm alone
-		if _, err := clients["n1"].Handle(t.Context(), in(func(r *hostapi.Request) { r.Event, r.Signal = e, "USR1" })); err != nil {
+	// a signal comes with preterm alone
+	for e, want := range map[hostapi.Event]string{hostapi.EventPreterm: "USR1", hostapi.EventEpilogue: ""} {
+		if _, err := clients["n1"].Handle(t.Context(),
+			in(func(r *hostapi.Request) { r.Event, r.Signal = e, "USR1" })); err != nil {
 			t.Fatal(err)
 		}
 		if list := b.seen(); list[len(list)-1].Signal != want {
@@ -257,7 +266,8 @@ func TestBeginOfAHost(t *testing.T) {
 func TestHeadFromTheSocket(t *testing.T) {
 	b := &backend{}
 	client := dial(t, serve(t, b))
-	if _, err := client.Handle(t.Context(), &hostapi.Request{Event: hostapi.EventEnd, Job: &hostapi.Job{ID: "1.srv"}, Head: "n1", Run: run32}); err != nil {
+	if _, err := client.Handle(t.Context(),
+		&hostapi.Request{Event: hostapi.EventEnd, Job: &hostapi.Job{ID: "1.srv"}, Head: "n1", Run: run32}); err != nil {
 		t.Fatal(err)
 	}
 	if req := b.seen()[0]; req.Head != "" || req.Run != run32 {
@@ -273,9 +283,7 @@ func TestAttachByAHost(t *testing.T) {
 	start := func(uid uint32) string {
 		cmd := exec.Command("/bin/sleep", "600")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, cmd.Start())
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		return strconv.Itoa(cmd.Process.Pid)
 	}
@@ -320,12 +328,15 @@ func TestAttachByAHost(t *testing.T) {
 			}
 		})
 	}
-	// The process of this host has another one's daemon attach for it: only for its own job, and a host of that.
+	// The process of this host has another one's daemon attach for it: only for its own job, and a
+	// host of that.
 	socket := serve(t, b, func(server *Server) { server.Host, server.Sisters = "n2", s })
-	if got := callAs(t, nobody, socket, "POST", "/v1/attach", `{"job":"1.srv","pid":7,"host":"n1"}`); got.Status != 200 || fmt.Sprint(s.forwarded) != "[n1 1.srv 7 ]" {
+	if got := callAs(t, nobody, socket, "POST", "/v1/attach",
+		`{"job":"1.srv","pid":7,"host":"n1"}`); got.Status != 200 || fmt.Sprint(s.forwarded) != "[n1 1.srv 7 ]" {
 		t.Errorf("forward: %v, %q", got, s.forwarded)
 	}
-	for _, body := range []string{`{"job":"1.srv","pid":7,"host":"n4"}`, `{"job":"3.srv","pid":7,"host":"n1"}`, `{"pid":7,"host":"n1"}`} {
+	for _, body := range []string{`{"job":"1.srv","pid":7,"host":"n4"}`, `{"job":"3.srv","pid":7,"host":"n1"}`,
+		`{"pid":7,"host":"n1"}`} {
 		if got := callAs(t, nobody, socket, "POST", "/v1/attach", body); got.Status < 400 || len(s.forwarded) != 1 {
 			t.Errorf("%s: %v, %q", body, got, s.forwarded)
 		}
@@ -341,7 +352,8 @@ func TestNoCertainAnswer(t *testing.T) {
 	if j, err := n1.Job(t.Context(), "1.srv"); err != nil || j.Run != run32 || j.Head != "n1" {
 		t.Errorf("%+v, %v", j, err)
 	}
-	if _, err := n1.Job(t.Context(), "2.srv"); !isStatus(err, 500) || errors.Is(err, ErrNotFound) || strings.Contains(err.Error(), "secret") {
+	if _, err := n1.Job(t.Context(), "2.srv"); !isStatus(err, 500) || errors.Is(err, ErrNotFound) ||
+		strings.Contains(err.Error(), "secret") {
 		t.Errorf("state that cannot be read: %v", err)
 	}
 	b.unread = false
@@ -349,35 +361,40 @@ func TestNoCertainAnswer(t *testing.T) {
 		t.Errorf("no job: %v", err)
 	}
 	b.jobs[0].Job.ExecHost2 = "n3:15002/0+n1.ib:15002/0" // where n1's certificate is for another of its names
-	if _, err := a.as("n1.eth", serveTLS(t, a, b, &refusals{})).Job(t.Context(), "1.srv"); !isStatus(err, 500) || errors.Is(err, ErrNotFound) {
+	if _, err := a.as("n1.eth", serveTLS(t, a, b, &refusals{})).Job(t.Context(), "1.srv"); !isStatus(err, 500) ||
+		errors.Is(err, ErrNotFound) {
 		t.Errorf("a host of another domain: %v", err)
 	}
-	if _, err := a.as("n11.ib", serveTLS(t, a, b, &refusals{})).Job(t.Context(), "1.srv"); !errors.Is(err, ErrNotFound) {
+	if _, err := a.as("n11.ib", serveTLS(t, a, b, &refusals{})).Job(t.Context(), "1.srv"); !errors.Is(err,
+		ErrNotFound) {
 		t.Errorf("no host of the job: %v", err)
 	}
 }
 
-func TestVersions(t *testing.T) {
+func TestVersionsOfOtherMajorsAreRefused(t *testing.T) {
 	a, refused := newAuthority(t), &refusals{}
 	n1 := a.as("n1", serveTLS(t, a, &backend{}, refused))
-	for told, status := range map[string]int{"1": 200, "1.7": 200, "": 426, "2": 426, "10": 426, " ": 426, "x\"y": 426, strings.Repeat("9", 1000): 426} {
-		refused.take()
+	for told, status := range map[string]int{"1": 200, "1.7": 200, "": 426, "2": 426, "10": 426, " ": 426,
+		"x\"y": 426, strings.Repeat("9", 1000): 426} {
+		refused.clear()
 		got := n1.raw(t, "GET", "/v1/node", "", told)
-		if got.Status != status || status == 426 && (!strings.Contains(got.Body, `"kind":"version"`) || len(got.Body) > 200) {
+		if got.Status != status || status == 426 &&
+			(!strings.Contains(got.Body, `"kind":"version"`) || len(got.Body) > 200) {
 			t.Errorf("version %q: %v, want %d", told, got, status)
 		}
-		if len(refused.take()) == 1 != (status == 426) {
+		if len(refused.clear()) == 1 != (status == 426) {
 			t.Errorf("version %q: not counted as it should be", told)
 		}
 	}
-	if got := n1.raw(t, "GET", "/v1/node", "", "2"); !strings.Contains(got.Body, "n1 speaks version 2 of the API, this host 1") {
+	if got := n1.raw(t, "GET", "/v1/node", "", "2"); !strings.Contains(got.Body,
+		"n1 speaks version 2 of the API, this host 1") {
 		t.Error(got.Body)
 	}
 	e := decodeError(426, []byte(`{"error":"n1 speaks version 2 of the API, this host 1","kind":"version"}`))
 	if !errors.Is(e, ErrVersion) {
 		t.Errorf("%v is not ErrVersion", e)
 	}
-	// Without [sister] there is nothing for a host at all.
+	// A server without [sister] answers no host.
 	none := a.as("n1", serveTLS(t, a, &backend{}, refused, func(s *Server) { s.Sisters = nil }))
 	for _, path := range []string{"/v1/node", "/v1/jobs", "/v1/jobs/1.srv"} {
 		if got := none.raw(t, "GET", path, ""); got.Status != 403 {

@@ -16,11 +16,12 @@ import (
 // TLSFiles names PEM files: who signs for hosts, this host's certificate and its key.
 type TLSFiles struct{ CA, Cert, Key string }
 
-// Identity is how this host proves to others who it is, and how it knows them. The system's own list of CAs counts for nothing. It is as
-// fresh as its files: they are looked at when a connection is made, and when Reload is called. Safe for concurrent use.
+// Identity is how this host proves to others who it is, and how it knows them. The system's own
+// list of CAs counts for nothing. The files are looked at when a connection is made, and when
+// Reload is called. An identity is safe for concurrent use.
 type Identity struct {
-	// Reread, if set, is called when changed files were read again; with an error what was there before stays in force. Set it before
-	// the first connection.
+	// Reread, if set, is called when changed files were read again; with an error what was there
+	// before stays in force. Set it before the first connection.
 	Reread func(error)
 
 	files TLSFiles
@@ -43,9 +44,9 @@ type stamp struct {
 	mtime time.Time
 }
 
-// LoadIdentity reads the files. It fails when one is missing or not what it should be, when key and certificate do not belong together, when the
-// certificate names no host or is not of the CA, and when the key may be read by others than its owner and group, or is neither
-// root's nor this user's.
+// LoadIdentity reads the files. LoadIdentity fails if a file is missing or not what it should be,
+// or if key and certificate do not belong together. The certificate has to name a host and to be of
+// the CA. The key has to be root's or this user's, and nobody but its owner and group may read it.
 func LoadIdentity(files TLSFiles) (*Identity, error) {
 	i := &Identity{files: files}
 	if err := i.Reload(); err != nil {
@@ -126,9 +127,11 @@ func (f TLSFiles) load() (*credentials, error) {
 	if c.name, err = hostOf(c.pair.Leaf); err != nil {
 		return nil, fmt.Errorf("read %s: %w", f.Cert, err)
 	}
-	// An expired one is no reason not to start: it shows where it is used, and a new one is taken over as it comes.
+	// An expired one is no reason not to start: it shows where it is used, and a new one is taken
+	// over as it comes.
 	err = c.verify(c.chain(), x509.ExtKeyUsageAny)
-	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); err != nil && !(ok && invalid.Reason == x509.Expired) {
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); err != nil &&
+		!(ok && invalid.Reason == x509.Expired) {
 		return nil, fmt.Errorf("read %s with %s: %w", f.Cert, f.CA, err)
 	}
 	return c, nil
@@ -146,7 +149,8 @@ func readKey(path string) ([]byte, error) {
 		return nil, err
 	}
 	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o027 != 0 {
-		return nil, fmt.Errorf("read %s: mode %v: want a file that others than its owner cannot write nor others than its group read: chmod 600", path, mode)
+		return nil, fmt.Errorf("read %s: mode %v: want a file that others than its owner cannot write nor others "+
+			"than its group read: chmod 600", path, mode)
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
 		return nil, fmt.Errorf("read %s: it belongs to uid %d, want root", path, st.Uid)
@@ -169,7 +173,7 @@ func (c *credentials) chain() []*x509.Certificate {
 	return chain
 }
 
-// verify tells whether the CA answers for the first certificate of the chain.
+// verify reports whether the CA answers for the first certificate of the chain.
 func (c *credentials) verify(chain []*x509.Certificate, use x509.ExtKeyUsage) error {
 	if len(chain) == 0 {
 		return errors.New("no certificate")
@@ -178,12 +182,13 @@ func (c *credentials) verify(chain []*x509.Certificate, use x509.ExtKeyUsage) er
 	for _, cert := range chain[1:] {
 		between.AddCert(cert)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: c.pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{use}})
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: c.pool, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{use}})
 	return err
 }
 
-// hostOf returns the host that a certificate is for: its first DNS name. The common name counts for nothing, and a pattern such as
-// *.cluster names no host.
+// hostOf returns the host that a certificate is for: its first DNS name. The common name counts for
+// nothing, and a pattern such as *.cluster names no host.
 func hostOf(leaf *x509.Certificate) (string, error) {
 	if len(leaf.DNSNames) == 0 {
 		return "", errors.New("the certificate names no host: it has no DNS name (subjectAltName)")
@@ -195,8 +200,8 @@ func hostOf(leaf *x509.Certificate) (string, error) {
 	return name, nil
 }
 
-// server is how this host answers others. It asks each for a certificate at each connection: tickets, which would stand for one that
-// has expired meanwhile, are not given.
+// server is how this host answers others. The host asks each for a certificate at each connection.
+// Tickets are not given: they would stand for a certificate that has expired meanwhile.
 func (i *Identity) server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -214,8 +219,8 @@ func (i *Identity) server() *tls.Config {
 	}
 }
 
-// client is how this host calls another. The standard check of a name does not know that n1 is n1.cluster, which PBS's names need; so
-// the whole check is made here, and nothing of it left out.
+// client is how this host calls another. PBS's names need n1 to be n1.cluster, which the standard
+// check of a name does not know. So the whole check is made here, and nothing of it left out.
 func (i *Identity) client(host string) *tls.Config {
 	c := i.current()
 	return &tls.Config{
@@ -230,7 +235,7 @@ func (i *Identity) client(host string) *tls.Config {
 	}
 }
 
-// namesHost tells whether a certificate is host's.
+// namesHost reports whether a certificate is host's.
 func namesHost(leaf *x509.Certificate, host string) error {
 	err := leaf.VerifyHostname(host)
 	for _, name := range leaf.DNSNames {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // Bounds of the connections that users other than root may hold, each and all together. A job has
@@ -31,11 +32,11 @@ const episode = time.Minute
 // ErrRunning says that another host serves the socket.
 var ErrRunning = errors.New("already running")
 
-// Listener is the host's unix socket. It knows who each connection comes from; one whose peer the kernel does not
-// name is closed unheard.
+// Listener is the host's unix socket. The peer of each connection is known. A connection whose peer
+// the kernel does not name is closed unheard.
 type Listener struct {
-	// Refused, if set, is told of a connection that was refused since there are too many: of the
-	// first, and then of none until none was refused for a minute.
+	// Refused, if set, is called with a connection that was refused since there are too many.
+	// Further ones are left out until none was refused for a minute.
 	Refused func(peer Peer, call string, err error)
 
 	unix    *net.UnixListener
@@ -44,11 +45,11 @@ type Listener struct {
 	refused time.Time // when the last was
 }
 
-// Listen creates the socket at path, mode 0666, and its directory, mode 0755, when missing: everybody may connect, and
-// what they may do is decided by who they are. The socket of a dead host is replaced; with a live one Listen fails
-// with ErrRunning.
+// Listen creates the socket at path, mode 0666, and its directory, mode 0755, when missing.
+// Everybody may connect, and may do what the peer's user may. The socket of a dead host is
+// replaced. With a live host Listen fails with ErrRunning.
 func Listen(path string) (*Listener, error) {
-	if err := makeDir(filepath.Dir(path)); err != nil {
+	if err := disk.MakeDir(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	lock, err := lockSocket(path)
@@ -62,17 +63,6 @@ func Listen(path string) (*Listener, error) {
 	}
 	most := min(connsOfUsers, descriptors()/2)
 	return &Listener{unix: l, lock: lock, users: &shares{most: most, each: min(connsPerUser, most/2)}}, nil
-}
-
-// makeDir makes dir when it is missing, open to everybody whatever the umask. One that is there is as somebody wanted it.
-func makeDir(dir string) error {
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	return os.Chmod(dir, 0o755)
 }
 
 func listen(path string) (*net.UnixListener, error) {
@@ -90,8 +80,9 @@ func listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// lockSocket takes the lock that decides which of two starting hosts may replace the socket. The kernel drops it with
-// its holder, so a dead host leaves none. The file stays: removing it would let two hosts lock two files.
+// lockSocket takes the lock that decides which of two starting hosts may replace the socket. The
+// kernel drops it with its holder, so a dead host leaves none. The file stays: removing it would
+// let two hosts lock two files.
 func lockSocket(path string) (*os.File, error) {
 	name := path + ".lock"
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
@@ -109,13 +100,15 @@ func lockSocket(path string) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", name, err)
 }
 
-// HasServed tells whether some host has served the socket at path, since the directory was made: it may be back in a moment.
+// HasServed reports whether some host has served the socket at path, since the directory was made:
+// it may be back in a moment.
 func HasServed(path string) bool {
 	_, err := os.Lstat(path + ".lock")
 	return err == nil
 }
 
-// removeStale removes a socket that nobody listens on. What is not a socket is left alone and fails.
+// removeStale removes a socket that nobody listens on. A file that is not a socket is left alone,
+// and is an error.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,6 +144,29 @@ func running(path string) error {
 	return fmt.Errorf("listen on %s: %w, pid %d", path, ErrRunning, p.PID)
 }
 
+// peerOf asks the kernel who is at the other end of conn.
+func peerOf(conn *net.UnixConn) (Peer, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return Peer{}, fmt.Errorf("identify peer: %w", err)
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return Peer{}, fmt.Errorf("identify peer: %w", err)
+	}
+	if credErr != nil {
+		return Peer{}, fmt.Errorf("identify peer: %w", credErr)
+	}
+	// 4294967295 is the kernel's "nobody known".
+	if cred.Uid == ^uint32(0) {
+		return Peer{}, errors.New("identify peer: the kernel does not know its user")
+	}
+	return Peer{PID: int(cred.Pid), UID: int(cred.Uid), GID: int(cred.Gid)}, nil
+}
+
 // Accept returns the next connection whose peer is known and within the number of connections of
 // users. Only one goroutine at a time may call it.
 func (l *Listener) Accept() (net.Conn, error) {
@@ -180,7 +196,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 func (l *Listener) refuse(conn *net.UnixConn, peer Peer, why error) {
 	e := errorOf(hostapi.Errorf(hostapi.KindBusy, "%w", why))
 	if body, err := json.Marshal(e); err == nil {
-		const head = "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+		const head = "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: " +
+			"close\r\n\r\n"
 		fmt.Fprintf(conn, head+"%s\n", e.Status, http.StatusText(e.Status), len(body)+1, body)
 	}
 	conn.Close()

@@ -13,16 +13,16 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-func TestListen(t *testing.T) {
+func TestListenMakesASocketThatEverybodyMayEnter(t *testing.T) {
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
 	socket := filepath.Join(socketDir(t), "run", "hookhost", "s")
 	l, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	info, err := os.Stat(socket)
 	if err != nil || info.Mode().Perm() != 0o666 {
 		t.Errorf("socket: %v, %v; want mode 0666", info.Mode(), err)
@@ -31,7 +31,8 @@ func TestListen(t *testing.T) {
 		t.Errorf("directory: %v, %v; want mode 0755", info.Mode(), err)
 	}
 	_, err = Listen(socket)
-	if want := fmt.Sprintf("already running, pid %d", os.Getpid()); !errors.Is(err, ErrRunning) || !strings.HasSuffix(err.Error(), want) {
+	if want := fmt.Sprintf("already running, pid %d", os.Getpid()); !errors.Is(err, ErrRunning) ||
+		!strings.HasSuffix(err.Error(), want) {
 		t.Errorf("Listen beside a live host = %v, want %q", err, want)
 	}
 	if err := l.Close(); err != nil {
@@ -49,27 +50,21 @@ func TestListen(t *testing.T) {
 func TestListenReplacesStaleSocket(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "s")
 	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	dead.SetUnlinkOnClose(false)
 	dead.Close()
 	if _, err := Dial(socket); !errors.Is(err, ErrNoHost) {
 		t.Errorf("Dial of a dead host = %v, want ErrNoHost", err)
 	}
 	l, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	l.Close()
 }
 
 func TestListenLeavesOthersAlone(t *testing.T) {
 	t.Run("a file", func(t *testing.T) {
 		path := filepath.Join(socketDir(t), "s")
-		if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(path, []byte("precious"), 0o600))
 		if _, err := Listen(path); err == nil || errors.Is(err, ErrRunning) {
 			t.Errorf("Listen = %v", err)
 		}
@@ -80,9 +75,7 @@ func TestListenLeavesOthersAlone(t *testing.T) {
 	t.Run("a live socket without a lock", func(t *testing.T) {
 		path := filepath.Join(socketDir(t), "s")
 		l, err := net.Listen("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer l.Close()
 		if _, err := Listen(path); !errors.Is(err, ErrRunning) {
 			t.Errorf("Listen = %v, want ErrRunning", err)
@@ -90,9 +83,7 @@ func TestListenLeavesOthersAlone(t *testing.T) {
 	})
 	t.Run("a link in place of the lock", func(t *testing.T) {
 		path := filepath.Join(socketDir(t), "s")
-		if err := os.Symlink("/etc/passwd", path+".lock"); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Symlink("/etc/passwd", path+".lock"))
 		if _, err := Listen(path); !errors.Is(err, unix.ELOOP) {
 			t.Errorf("Listen = %v, want ELOOP", err)
 		}
@@ -108,9 +99,7 @@ func TestListenLeavesOthersAlone(t *testing.T) {
 func TestListenOnce(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "s")
 	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	dead.SetUnlinkOnClose(false)
 	dead.Close()
 	var won atomic.Pointer[Listener]

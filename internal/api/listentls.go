@@ -21,11 +21,13 @@ const (
 	connsPerHost         = 64
 )
 
-// KindCertificate is the kind of a connection that was refused before it could say anything: its host did not prove who it is.
+// KindCertificate is the kind of a connection that was refused before it could say anything: its
+// host did not prove who it is.
 const KindCertificate = "certificate"
 
-// TLSListener is where other hosts reach this one. Who a connection comes from its certificate says; one without a certificate of the CA is closed
-// unheard. Handshakes go on beside each other, so that a slow one keeps nobody waiting.
+// TLSListener is where other hosts reach this one. The certificate of a connection names its host.
+// A connection without a certificate of the CA is closed unheard. Handshakes go on beside each
+// other, so that a slow one keeps nobody waiting.
 type TLSListener struct {
 	tcp     net.Listener
 	config  *tls.Config
@@ -42,8 +44,8 @@ type TLSListener struct {
 	shaking *shares // of addresses, in a handshake
 }
 
-// ListenTLS listens on addr, HOST:PORT or :PORT. refused, if not nil, is told of each connection that is closed unheard; it
-// may be called at the same time.
+// ListenTLS listens on addr, HOST:PORT or :PORT. refused, if not nil, is told of each connection
+// that is closed unheard; it may be called at the same time.
 func ListenTLS(addr string, id *Identity, refused func(peer Peer, call string, err error)) (*TLSListener, error) {
 	tcp, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -140,8 +142,9 @@ func (l *TLSListener) shake(conn net.Conn) net.Conn {
 	return &hostConn{Conn: secured, peer: Peer{UID: -1, GID: -1, Host: host}, release: release}
 }
 
-// hangUp closes a connection whose handshake failed. It reads on for a moment: what the other side has sent already would otherwise reset
-// the connection, and it would never read the alert that says why.
+// hangUp closes a connection whose handshake failed. hangUp reads on for a moment. Text that the
+// other side has sent already would otherwise reset the connection, before it reads the alert that
+// says why.
 func hangUp(conn net.Conn, secured *tls.Conn) {
 	defer secured.Close()
 	half, ok := conn.(interface{ CloseWrite() error })
@@ -153,7 +156,8 @@ func hangUp(conn net.Conn, secured *tls.Conn) {
 }
 
 func (l *TLSListener) refuse(conn net.Conn, host string, err error) {
-	l.refused(Peer{UID: -1, GID: -1, Host: host}, "connect", &Error{Kind: KindCertificate, Message: fmt.Sprintf("connection from %s: %v", conn.RemoteAddr(), err)})
+	l.refused(Peer{UID: -1, GID: -1, Host: host}, "connect",
+		&Error{Kind: KindCertificate, Message: fmt.Sprintf("connection from %s: %v", conn.RemoteAddr(), err)})
 }
 
 func addressOf(conn net.Conn) string {

@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 )
 
-// MoM carries out events of pbs_mom as its hook brings them: MoM's own input file in, and what the hook is to do out.
+// MoM carries out events of pbs_mom as its hook brings them: MoM's own input file in, and what the
+// hook is to do out.
 type MoM interface {
 	// Event carries out one event. ctx ends when the caller is gone, and is over from the start
 	// where the caller has given up before its event was read. An error is for a caller that then
@@ -34,7 +34,7 @@ type MoMAnswer struct {
 	Output bool // Body is the text of MoM's output file, not changes
 }
 
-// What the hook and the daemon say to each other beside the bodies.
+// Headers and types of what the hook and the daemon say to each other beside the bodies.
 const (
 	momParent = "Hookhost-Parent"
 	momAsked  = "Hookhost-Asked"
@@ -43,47 +43,22 @@ const (
 	momChanges = "application/x-hookhost-changes"
 )
 
-// momEvent answers the hook of pbs_mom. Bodies of both sides are no JSON; errors are.
-//
-// The hook sends "Expect: 100-continue", and its body without waiting: see sign.
-func (s *Server) momEvent(w http.ResponseWriter, r *http.Request) {
-	control := http.NewResponseController(w)
-	s.sign(w, r)
-	peer, err := s.admit(r, rootOnly)
-	if err != nil {
-		s.answer(w, r, nil, err)
-		return
-	}
+// momEvent answers the hook of pbs_mom. Bodies of both sides are no JSON; errors are. The hook
+// sends "Expect: 100-continue", and its body without waiting: see sign.
+func (s *Server) momEvent(peer Peer, r *http.Request) (any, error) {
 	if s.MoM == nil {
-		s.answer(w, r, nil, noCall(r))
-		return
+		return nil, noCall(r)
 	}
-	call, err := momCall(w, r)
+	call, err := momCall(r)
 	if err != nil {
-		s.answer(w, r, nil, err)
-		return
+		return nil, malformed(err)
 	}
 	call.Caller = peer.PID
-	// The server's own deadline is for the request; the connection is read further on to see the caller go, and a deadline would look
-	// like that.
-	control.SetReadDeadline(time.Time{})
-	answer, err := s.MoM.Event(r.Context(), call)
-	if err != nil {
-		s.answer(w, r, nil, err)
-		return
-	}
-	control.SetWriteDeadline(time.Now().Add(s.timeouts.answer))
-	h := w.Header()
-	if h.Set("Content-Type", momChanges); answer.Output {
-		h.Set("Content-Type", momOutput)
-	}
-	h.Set("Content-Length", strconv.Itoa(len(answer.Body))) // so that a part of it is not taken for all
-	h.Set(versionHeader, majorVersion)
-	w.Write(answer.Body)
+	return s.MoM.Event(r.Context(), call)
 }
 
 // momCall reads a call.
-func momCall(w http.ResponseWriter, r *http.Request) (MoMCall, error) {
+func momCall(r *http.Request) (MoMCall, error) {
 	call := MoMCall{Asked: r.Header.Get(momAsked) == "yes"}
 	for accept := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		call.Output = call.Output || strings.TrimSpace(accept) == momOutput
@@ -91,17 +66,14 @@ func momCall(w http.ResponseWriter, r *http.Request) (MoMCall, error) {
 	if text := r.Header.Get(momParent); text != "" {
 		pid, err := strconv.Atoi(text)
 		if err != nil || pid < 1 {
-			return call, malformed(fmt.Errorf("%s: %q: want a process id", momParent, text))
+			return call, fmt.Errorf("%s: %q: want a process id", momParent, text)
 		}
 		call.Parent = pid
 	}
 	var err error
-	call.Input, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxEvent))
+	call.Input, err = io.ReadAll(r.Body)
 	if err == nil && len(call.Input) == 0 {
 		err = errors.New("no event: the body is empty")
 	}
-	if err != nil {
-		return call, malformed(err)
-	}
-	return call, nil
+	return call, err
 }

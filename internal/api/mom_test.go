@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // pbsMoM answers with what it was called with, unless event does.
@@ -27,7 +28,8 @@ func (m *pbsMoM) Event(ctx context.Context, call MoMCall) (MoMAnswer, error) {
 	if m.event != nil {
 		return m.event(ctx, call)
 	}
-	text := fmt.Sprintf("%s caller=%t parent=%d output=%t asked=%t", call.Input, call.Caller == os.Getpid(), call.Parent, call.Output, call.Asked)
+	text := fmt.Sprintf("%s caller=%t parent=%d output=%t asked=%t", call.Input, call.Caller == os.Getpid(),
+		call.Parent, call.Output, call.Asked)
 	return MoMAnswer{Body: []byte(text + "\x00"), Output: call.Output}, nil
 }
 
@@ -35,15 +37,11 @@ func (m *pbsMoM) Event(ctx context.Context, call MoMCall) (MoMAnswer, error) {
 func talk(t *testing.T, socket, header, body string) string {
 	t.Helper()
 	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /v1/pbs/event HTTP/1.0\r\nContent-Length: %d\r\n%s\r\n%s", len(body), header, body)
 	b, err := io.ReadAll(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return string(b)
 }
 
@@ -51,7 +49,8 @@ func TestMoMCall(t *testing.T) {
 	socket := serve(t, &backend{}, func(s *Server) { s.MoM = &pbsMoM{} })
 	for _, tt := range []struct{ name, header, body, status, content, want string }{
 		{"plain", "", "in\n\xff", "200", momChanges, "in\n\xff caller=true parent=0 output=false asked=false\x00"},
-		{"all", "Hookhost-Parent: 17\r\nAccept: text/plain, application/x-pbs-hook-output\r\nHookhost-Asked: yes\r\n", "in", "200", momOutput,
+		{"all", "Hookhost-Parent: 17\r\nAccept: text/plain, application/x-pbs-hook-output\r\nHookhost-Asked: yes\r\n",
+			"in", "200", momOutput,
 			"in caller=true parent=17 output=true asked=true\x00"},
 		{"empty", "", "", "400", "application/json", "no event"},
 		{"no pid", "Hookhost-Parent: -1\r\n", "in", "400", "application/json", "want a process id"},
@@ -59,11 +58,13 @@ func TestMoMCall(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := talk(t, socket, tt.header, tt.body)
-			if !strings.HasPrefix(got, "HTTP/1.0 "+tt.status) || !strings.Contains(got, "Content-Type: "+tt.content+"\r\n") || !strings.Contains(got, tt.want) {
+			if !strings.HasPrefix(got, "HTTP/1.0 "+tt.status) ||
+				!strings.Contains(got, "Content-Type: "+tt.content+"\r\n") || !strings.Contains(got, tt.want) {
 				t.Errorf("%.300q", got)
 			}
 			_, body, _ := strings.Cut(got, "\r\n\r\n")
-			if tt.status == "200" && (body != tt.want || !strings.Contains(got, fmt.Sprintf("Content-Length: %d\r\n", len(body)))) {
+			if tt.status == "200" &&
+				(body != tt.want || !strings.Contains(got, fmt.Sprintf("Content-Length: %d\r\n", len(body)))) {
 				t.Errorf("%q, want %q with its length", got, tt.want)
 			}
 		})
@@ -77,12 +78,14 @@ func TestMoMCall(t *testing.T) {
 			return MoMAnswer{}, hostapi.Errorf(hostapi.KindNode, "disk full")
 		}}
 	})
-	if got := talk(t, failing, "", "in"); !strings.HasPrefix(got, "HTTP/1.0 500") || !strings.Contains(got, `{"error":"disk full","kind":"node"}`) {
+	if got := talk(t, failing, "", "in"); !strings.HasPrefix(got, "HTTP/1.0 500") ||
+		!strings.Contains(got, `{"error":"disk full","kind":"node"}`) {
 		t.Errorf("a failure: %q", got)
 	}
 }
 
-// An event may take longer than a request: that its time is over does not look as if the hook had gone. That it has gone does.
+// An event may take longer than a request. The end of the request's time does not look as if the
+// hook had gone, and the hook's end does.
 func TestMoMCallerGone(t *testing.T) {
 	entered, ended := make(chan struct{}), make(chan error, 1)
 	mom := &pbsMoM{event: func(ctx context.Context, _ MoMCall) (MoMAnswer, error) {
@@ -97,9 +100,7 @@ func TestMoMCallerGone(t *testing.T) {
 	}}
 	socket := serve(t, &backend{}, func(s *Server) { s.MoM, s.timeouts.request = mom, 300*time.Millisecond })
 	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer conn.Close()
 	io.WriteString(conn, "POST /v1/pbs/event HTTP/1.0\r\nContent-Length: 2\r\n\r\nin")
 	<-entered
@@ -125,17 +126,18 @@ func TestMoMCallerGetsASignOfLifeAtOnce(t *testing.T) {
 		}}
 	})
 	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer conn.Close()
-	io.WriteString(conn, "POST /v1/pbs/event HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nin")
+	io.WriteString(conn,
+		"POST /v1/pbs/event HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: "+
+			"2\r\n\r\nin")
 	sign := make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n"))
 	if _, err := io.ReadFull(conn, sign); err != nil || !strings.HasPrefix(string(sign), "HTTP/1.1 100 ") {
 		t.Fatalf("%q, %v", sign, err)
 	}
 	close(answer)
-	if rest, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(rest), "HTTP/1.1 200 ") || !strings.HasSuffix(string(rest), "\r\n\r\ndone") {
+	if rest, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(rest), "HTTP/1.1 200 ") ||
+		!strings.HasSuffix(string(rest), "\r\n\r\ndone") {
 		t.Errorf("%q, %v", rest, err)
 	}
 }
@@ -144,14 +146,12 @@ func TestMoMCallerGetsASignOfLifeAtOnce(t *testing.T) {
 func TestMoMCallerGoneBeforeItsEventWasRead(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "run", "s")
 	l, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	io.WriteString(conn, "POST /v1/pbs/event HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nin")
+	must.NoError(t, err)
+	io.WriteString(conn,
+		"POST /v1/pbs/event HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: "+
+			"2\r\n\r\nin")
 	conn.Close()
 	b, over := &backend{}, make(chan error, 1)
 	if b.procfs, err = kernfs.Open("/proc"); err != nil {
@@ -173,27 +173,27 @@ func TestMoMCallerGoneBeforeItsEventWasRead(t *testing.T) {
 	}
 }
 
-// What is answered in several packets arrives whole, and a client of HTTP/1.1 can use its connection again.
+// An answer in several packets arrives whole, and a client of HTTP/1.1 can use its connection
+// again.
 func TestMoMLargeAnswer(t *testing.T) {
 	body := strings.Repeat("setenv\x00A\x00B\x00", 1<<16)
 	socket := serve(t, &backend{}, func(s *Server) {
-		s.MoM = &pbsMoM{event: func(context.Context, MoMCall) (MoMAnswer, error) { return MoMAnswer{Body: []byte(body)}, nil }}
+		s.MoM = &pbsMoM{event: func(context.Context, MoMCall) (MoMAnswer,
+			error) {
+			return MoMAnswer{Body: []byte(body)}, nil
+		}}
 	})
 	if got := talk(t, socket, "", "in"); !strings.HasSuffix(got, "\r\n\r\n"+body) {
 		t.Errorf("%d bytes came", len(got))
 	}
 	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer conn.Close()
 	r := bufio.NewReader(conn)
 	for range 2 {
 		io.WriteString(conn, "POST /v1/pbs/event HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nin")
 		resp, err := http.ReadResponse(r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if b, err := io.ReadAll(resp.Body); err != nil || string(b) != body {
 			t.Errorf("%d bytes, %v", len(b), err)
 		}

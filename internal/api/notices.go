@@ -21,26 +21,11 @@ type Notice struct {
 	JobStderr []string `json:"job_stderr"`
 }
 
-// notices streams a job's notices, a line each. The answer ends when the job is over; where the host stops or fails
-// before that it is broken off, so that nobody takes the one for the other. Nothing is sent while there is nothing to
-// tell.
-func (s *Server) notices(w http.ResponseWriter, r *http.Request) {
-	control := http.NewResponseController(w)
-	s.sign(w, r)
-	peer, err := s.admit(r, usersOnly)
-	if err == nil {
-		err = checkNoBody(r)
-	}
-	if err != nil {
-		s.answer(w, r, nil, err)
-		return
-	}
-	// The server's own deadline is for the request; while the answer lasts the connection is read to see the caller go.
-	control.SetReadDeadline(time.Time{})
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.stopping, cancel)()
-
+// notices streams a job's notices, a line each. The answer ends when the job is over. If the host
+// stops or fails before that, the answer is broken off: nobody takes the one for the other. While
+// there is no notice nothing is sent.
+func (s *Server) notices(peer Peer, w http.ResponseWriter, r *http.Request) {
+	control, ctx := http.NewResponseController(w), r.Context()
 	id := r.PathValue("id")
 	after, err := afterOf(r)
 	if err == nil {
@@ -82,8 +67,8 @@ func (s *Server) notices(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asksOfOwn fails where there is no such job of the caller's. It is a question like others,
-// whatever it is that waits for notices of the job then.
+// asksOfOwn fails if there is no such job of the caller's. The check waits in line as other
+// questions do, whatever waits for notices of the job then.
 func (s *Server) asksOfOwn(ctx context.Context, peer Peer, id string) error {
 	leave, err := s.questions.enter(ctx, peer)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // follow reads the notices of job 1.srv, from after on, in the background.
@@ -17,28 +17,16 @@ func follow(t *testing.T, ctx context.Context, c *Client, after int) (got <-chan
 	return notices, done
 }
 
-func within[T any](t *testing.T, what string, c <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(10 * time.Second):
-		t.Fatalf("not in time: %s", what)
-	}
-	return v
-}
-
 // A notice comes while the answer goes on, and the answer ends with the job.
-func TestNotices(t *testing.T) {
+func TestNoticesComeUntilTheJobEnds(t *testing.T) {
 	b := &backend{jobs: []Job{job("1.srv", 0)}, lines: make(chan string)}
 	got, ended := follow(t, t.Context(), dial(t, serve(t, b)), 4)
 	for i, line := range []string{"a", "b \u2028 \"c\""} {
 		b.lines <- line
-		if diff := cmp.Diff(Notice{Seq: 5 + i, JobStderr: []string{line}}, within(t, "a notice", got)); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
-		}
+		must.Equal(t, "", Notice{Seq: 5 + i, JobStderr: []string{line}}, must.Receive(t, "a notice", got))
 	}
 	close(b.lines)
-	if err := within(t, "the end", ended); err != nil {
+	if err := must.Receive(t, "the end", ended); err != nil {
 		t.Errorf("the job is over: %v", err)
 	}
 }
@@ -62,9 +50,9 @@ func TestNoticesBrokenOff(t *testing.T) {
 			defer cancel()
 			got, ended := follow(t, ctx, c, 0)
 			b.lines <- "a"
-			within(t, "a notice", got)
+			must.Receive(t, "a notice", got)
 			tt.end(server, b, cancel)
-			if err := within(t, "the end", ended); !errors.Is(err, tt.is) {
+			if err := must.Receive(t, "the end", ended); !errors.Is(err, tt.is) {
 				t.Errorf("error %v, want %v", err, tt.is)
 			}
 		})
@@ -74,20 +62,22 @@ func TestNoticesBrokenOff(t *testing.T) {
 // The server's deadlines are for requests; an answer without news outlives them.
 func TestNoticesOutliveDeadlines(t *testing.T) {
 	b := &backend{jobs: []Job{job("1.srv", 0)}, lines: make(chan string)}
-	short := timeouts{header: 20 * time.Millisecond, request: 40 * time.Millisecond, idle: 20 * time.Millisecond, answer: 40 * time.Millisecond}
+	short := timeouts{header: 20 * time.Millisecond, request: 40 * time.Millisecond, idle: 20 * time.Millisecond,
+		answer: 40 * time.Millisecond}
 	got, ended := follow(t, t.Context(), dial(t, serve(t, b, func(s *Server) { s.timeouts = short })), 0)
 	for range 2 {
 		time.Sleep(4 * short.request) // nothing may happen: that is what is tested
 		b.lines <- "a"
-		within(t, "a notice", got)
+		must.Receive(t, "a notice", got)
 	}
 	close(b.lines)
-	if err := within(t, "the end", ended); err != nil {
+	if err := must.Receive(t, "the end", ended); err != nil {
 		t.Error(err)
 	}
 }
 
-// A job that is not there is refused at once, and a host that is stopped before the first notice breaks off.
+// A job that is not there is refused at once, and a host that is stopped before the first notice
+// breaks off.
 func TestNoticesRefused(t *testing.T) {
 	c := dial(t, serve(t, &backend{}))
 	if err := c.Notices(t.Context(), "1.srv", 0, nil); !errors.Is(err, ErrNotFound) {

@@ -14,26 +14,14 @@ import (
 // known of them.
 const damagedTrailer = "Hookhost-Damaged"
 
-// reports streams the reports of the finished jobs that the caller may see, a line each: the ledger
-// may hold more than anybody should keep in memory. An answer that is not whole is broken off.
-func (s *Server) reports(w http.ResponseWriter, r *http.Request) {
-	control := http.NewResponseController(w)
-	s.sign(w, r)
-	peer, err := s.admit(r, usersOnly)
-	if err == nil && s.Reports == nil {
-		err = noCall(r)
-	}
-	if err == nil {
-		err = checkNoBody(r)
-	}
-	if err != nil {
-		s.answer(w, r, nil, err)
+// reports streams the reports of the finished jobs that the caller may see, a line each. The ledger
+// may hold more than fits into memory. An answer that is not whole is broken off.
+func (s *Server) reports(peer Peer, w http.ResponseWriter, r *http.Request) {
+	control, ctx := http.NewResponseController(w), r.Context()
+	if s.Reports == nil {
+		s.answer(w, r, nil, noCall(r))
 		return
 	}
-	control.SetReadDeadline(time.Time{}) // as in notices
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.stopping, cancel)()
 	leave, err := s.lists.enter(ctx, peer)
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -77,7 +65,7 @@ func damageFor(p Peer, err error) string {
 }
 
 // Reports calls yield with the report of each finished job that the caller may see, oldest first,
-// until it returns false. It fails with ErrDamaged, after the last, where some can no longer be
+// until it returns false. The error is ErrDamaged, after the last report, if some can no longer be
 // read.
 func (c *Client) Reports(ctx context.Context, yield func(json.RawMessage) bool) error {
 	trailer, err := stream(ctx, c, "/v1/reports", "reports", yield)

@@ -12,17 +12,22 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// Everybody reads the reports of own finished jobs, root of all; a list that is not whole is an error.
-func TestReports(t *testing.T) {
+// Everybody reads the reports of own finished jobs, root of all; a list that is not whole is an
+// error.
+func TestReportsAreTheirOwnersAndRoots(t *testing.T) {
 	list := func(b *backend) (text string, err error) {
-		err = dial(t, serve(t, b)).Reports(t.Context(), func(report json.RawMessage) bool { text += string(report); return true })
+		err = dial(t, serve(t, b)).Reports(t.Context(),
+			func(report json.RawMessage) bool { text += string(report); return true })
 		return text, err
 	}
 	jobs := []Job{job("1.srv", os.Getuid()), job("2.srv", nobody), job("3.srv", -1)}
 	const all = `{"job":"1.srv"}{"job":"2.srv"}{"job":"3.srv"}`
-	if text, err := list(&backend{jobs: jobs}); err != nil || os.Getuid() == 0 && text != all || !strings.HasPrefix(text, `{"job":"1.srv"}`) {
+	if text, err := list(&backend{jobs: jobs}); err != nil || os.Getuid() == 0 && text != all ||
+		!strings.HasPrefix(text, `{"job":"1.srv"}`) {
 		t.Errorf("Reports = %s, %v, want %s", text, err, all)
 	}
 	broken := errors.New("disk")
@@ -36,20 +41,22 @@ func TestReports(t *testing.T) {
 		t.Errorf("no reports: %q, %v", text, err)
 	}
 	socket := serve(t, &backend{jobs: []Job{job("1.srv", 0), job("2.srv", nobody)}})
-	if got := callAs(t, nobody, socket, "GET", "/v1/reports", ""); got.Status != 200 || got.Body != "{\"job\":\"2.srv\"}\n" {
+	if got := callAs(t, nobody, socket, "GET", "/v1/reports", ""); got.Status != 200 ||
+		got.Body != "{\"job\":\"2.srv\"}\n" {
 		t.Errorf("uid %d reads %+v, want the own one", nobody, got)
 	}
 }
 
 // A list with damage has every whole report, and then the damage: to root with its places, to
-// others without, since nobody knows whose it is.
+// others without. The owner of a damaged report is not known.
 func TestReportsOfADamagedLedger(t *testing.T) {
 	broken := fmt.Errorf("ledger.jsonl:3 (job 7.srv): %w", ErrDamaged)
 	for _, jobs := range [][]Job{nil, {job("1.srv", os.Getuid())}} {
 		text := ""
 		c := dial(t, serve(t, &backend{jobs: jobs, broken: broken}))
 		err := c.Reports(t.Context(), func(report json.RawMessage) bool { text += string(report); return true })
-		if !errors.Is(err, ErrDamaged) || os.Getuid() == 0 && !strings.Contains(err.Error(), "ledger.jsonl:3 (job 7.srv)") {
+		if !errors.Is(err, ErrDamaged) || os.Getuid() == 0 &&
+			!strings.Contains(err.Error(), "ledger.jsonl:3 (job 7.srv)") {
 			t.Errorf("error %v", err)
 		}
 		if strings.Count(text, "{") != len(jobs) {
@@ -57,7 +64,8 @@ func TestReportsOfADamagedLedger(t *testing.T) {
 		}
 	}
 	socket := serve(t, &backend{jobs: []Job{job("2.srv", nobody)}, broken: broken})
-	if got := callAs(t, nobody, socket, "GET", "/v1/reports", ""); got.Status != 200 || got.Body != "{\"job\":\"2.srv\"}\n" {
+	if got := callAs(t, nobody, socket, "GET", "/v1/reports", ""); got.Status != 200 ||
+		got.Body != "{\"job\":\"2.srv\"}\n" {
 		t.Errorf("uid %d reads %+v, want the own one", nobody, got)
 	}
 	if text := damageFor(Peer{UID: nobody}, broken); strings.Contains(text, "7.srv") || text == "" {
@@ -145,15 +153,13 @@ func callAndLeave(t *testing.T, uid int, socket, path string) {
 	cmd.Wait()
 }
 
-func TestTurns(t *testing.T) {
+func TestTurnsAreBoundedForEachUser(t *testing.T) {
 	turns := turns{places: 2}
 	user, other := Peer{UID: 7}, Peer{UID: 8}
 	enter := func(p Peer) func() {
 		t.Helper()
 		leave, err := turns.enter(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return leave
 	}
 	first, second := enter(user), enter(user)
@@ -181,7 +187,8 @@ func TestTurns(t *testing.T) {
 // The server would not see the caller of a question with a body go.
 func TestQuestionsHaveNoBody(t *testing.T) {
 	socket := serve(t, &backend{})
-	for _, path := range []string{"/v1/reports", "/v1/jobs", "/v1/jobs/1.srv", "/v1/jobs/1.srv/report", "/v1/jobs/1.srv/notices", "/v1/jobs/mine"} {
+	for _, path := range []string{"/v1/reports", "/v1/jobs", "/v1/jobs/1.srv", "/v1/jobs/1.srv/report",
+		"/v1/jobs/1.srv/notices", "/v1/jobs/mine"} {
 		if a, err := rawCall(socket, "GET", path, "x"); err != nil || a.Status != 400 {
 			t.Errorf("%s: %+v, %v", path, a, err)
 		}

@@ -1,29 +1,33 @@
-// Package api is how others talk to the host: processes of this machine on a unix socket, the hookhosts of other hosts over TLS
-// with certificates on both sides. It is HTTP and JSON on both.
+// Package api is how others talk to the host, in HTTP and JSON. Processes of this machine use a
+// unix socket. The hookhosts of other hosts use TLS with certificates on both sides.
 //
-//	POST /v1/events/{event}     root, head          hostapi.Request in, hostapi.Outcome out; a head: see fromHost
-//	POST /v1/pbs/event          root                MoM's input file for its hook in, what the hook is to do out: see MoM
-//	POST /v1/attach             root, owner, host   {"job","pid","host"} in, Attached out
-//	GET  /v1/jobs               everybody           {"jobs":[...]}: root all, others their own, a host those that it is of
-//	POST /v1/jobs               root                {"id"}: the next id of this host's own jobs
-//	GET  /v1/jobs/{id}          root, owner, host   Job
-//	GET  /v1/jobs/mine          root, owner         the job that the caller is a process of
-//	GET  /v1/jobs/{id}/report   root, owner, host   the usage report
-//	GET  /v1/reports            every user          a usage report of a finished job a line, oldest first: root all, others their own
-//	GET  /v1/jobs/{id}/notices  root, owner         a Notice a line, as they come, until the job is over; ?after=SEQ
-//	GET  /v1/node               everybody           NodeInfo; hooks for root only
-//	GET  /v1/origin             host                {"job"}: which job the connection ?local=IP:PORT&remote=IP:PORT comes from
+//	POST /v1/events/{event}     root, head         Request in, Outcome out; see fromHost
+//	POST /v1/pbs/event          root               MoM's input file in, changes out: see MoM
+//	POST /v1/attach             root, owner, host  {"job","pid","host"} in, Attached out
+//	GET  /v1/jobs               everybody          {"jobs":[...]} that the caller may know of
+//	POST /v1/jobs               root               {"id"}: the next id of this host's own jobs
+//	GET  /v1/jobs/{id}          root, owner, host  Job
+//	GET  /v1/jobs/mine          root, owner        the job that the caller is a process of
+//	GET  /v1/jobs/{id}/report   root, owner, host  the usage report
+//	GET  /v1/reports            every user         a report of a finished job a line, oldest first
+//	GET  /v1/jobs/{id}/notices  root, owner        a Notice a line; ?after=SEQ
+//	GET  /v1/node               everybody          NodeInfo; hooks for root only
+//	GET  /v1/origin             host               {"job"} of a connection ?local=&remote=
 //	POST /v1/reload             root
 //
-// "host" is a host of the job, "head" the host that has begun it here. A call that does not name hosts is denied to them.
+// "host" is a host of the job, "head" the host that has begun it here. A call that does not name
+// hosts is denied to them.
 //
 // A user's questions (GET) are answered a few at a time, the rest wait in line: see turns.go. They
 // have no body. A list of reports that can no longer all be read ends with the trailer
 // Hookhost-Damaged, which says so.
 //
-// A rejected event is an answer, not an error: 200 with "reject": true. Errors are {"error","kind"} with a status.
-// Who calls is what the kernel, or the certificate, says of the connection, never what the request says; a caller for whom it says nothing
-// may do nothing. To others than those a job does not exist: the answer is the same as for one that never was.
+// A rejected event is an answer, not an error: 200 with "reject": true. Errors are {"error","kind"}
+// with a status.
+//
+// The caller is known from the kernel or the certificate, never from the request. An unknown caller
+// may do nothing. A job that the caller may not know of does not exist for the caller: the answer
+// is that for a job that never was.
 package api
 
 import (
@@ -49,7 +53,8 @@ const (
 	maxSmall = 64 << 10
 )
 
-// timeouts bound how long a caller may keep the host waiting; none bounds an event, whose hooks have alarms.
+// timeouts bound how long a caller may keep the host waiting; none bounds an event, whose hooks
+// have alarms.
 type timeouts struct{ header, request, idle, answer, host time.Duration }
 
 // Server serves the API. Set the exported fields before Serve.
@@ -67,12 +72,13 @@ type Server struct {
 	Sisters Sisters
 	// Host is this host as exec_vnode names it; for Sisters.
 	Host string
-	// Refused, if set, is told of each call that was refused for who made it, or for how its host speaks. It may be called at the same time.
+	// Refused, if set, is called with each call that was refused for who made it, or for how its
+	// host speaks. Several goroutines may call it at the same time.
 	Refused func(peer Peer, call string, err error)
 	// Ignored, if set, is told the keys of an event that its request holds and nobody knows.
 	Ignored func(event hostapi.Event, keys []string)
 	// Clients, if set, is called with 1 for each connection on the unix socket, and with -1 when it
-	// ends. It may be called at the same time.
+	// ends. Several goroutines may call it at the same time.
 	Clients func(change int)
 	// ErrorLog takes what goes wrong on connections; nil is the log package's own.
 	ErrorLog *log.Logger
@@ -92,7 +98,8 @@ func NewServer(events Events, jobs Jobs, node Node, processes Processes) *Server
 	s := &Server{
 		Events: events, Jobs: jobs, Node: node, Processes: processes,
 		questions: turns{places: questionsPerUser}, lists: turns{places: listsPerUser},
-		timeouts: timeouts{header: 5 * time.Second, request: 30 * time.Second, idle: time.Minute, answer: 10 * time.Second, host: 5 * time.Minute},
+		timeouts: timeouts{header: 5 * time.Second, request: 30 * time.Second, idle: time.Minute,
+			answer: 10 * time.Second, host: 5 * time.Minute},
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.users = &http.Server{Handler: s.routes(), ConnContext: withPeer, MaxHeaderBytes: 16 << 10}
@@ -109,7 +116,8 @@ func NewServer(events Events, jobs Jobs, node Node, processes Processes) *Server
 	return s
 }
 
-// Serve answers on l, a Listener or a TLSListener, until Shutdown, then returns nil. It closes l. On anything else nobody may do anything.
+// Serve answers on l, a Listener or a TLSListener, until Shutdown, then returns nil. Serve closes
+// l. On any other listener nobody may do anything.
 func (s *Server) Serve(l net.Listener) error {
 	s.ready.Do(func() {
 		for _, h := range []*http.Server{s.users, s.hosts} {
@@ -139,18 +147,25 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(users, hosts)
 }
 
+func withPeer(ctx context.Context, conn net.Conn) context.Context {
+	if c, ok := conn.(identified); ok {
+		return context.WithValue(ctx, peerKey{}, c.identity())
+	}
+	return ctx
+}
+
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /v1/events/{event}", s.endpoint(rootOrHost, maxEvent, s.event))
-	mux.Handle("POST /v1/pbs/event", http.HandlerFunc(s.momEvent))
+	mux.Handle("POST /v1/pbs/event", s.endpoint(rootOnly, maxEvent, s.momEvent))
 	mux.Handle("POST /v1/attach", s.endpoint(anybody, maxSmall, s.attach))
 	mux.Handle("GET /v1/jobs", s.endpoint(anybody, maxSmall, s.question(s.jobs)))
 	mux.Handle("POST /v1/jobs", s.endpoint(rootOnly, maxSmall, s.newJobID))
 	mux.Handle("GET /v1/jobs/{id}", s.endpoint(anybody, maxSmall, s.question(s.job)))
 	mux.Handle("GET /v1/jobs/mine", s.endpoint(usersOnly, maxSmall, s.question(s.mine)))
 	mux.Handle("GET /v1/jobs/{id}/report", s.endpoint(anybody, maxSmall, s.question(s.report)))
-	mux.Handle("GET /v1/jobs/{id}/notices", http.HandlerFunc(s.notices))
-	mux.Handle("GET /v1/reports", http.HandlerFunc(s.reports))
+	mux.Handle("GET /v1/jobs/{id}/notices", s.streaming(usersOnly, s.notices))
+	mux.Handle("GET /v1/reports", s.streaming(usersOnly, s.reports))
 	mux.Handle("GET /v1/node", s.endpoint(anybody, maxSmall, s.node))
 	mux.Handle("GET /v1/origin", s.endpoint(hostsOnly, maxSmall, s.origin))
 	mux.Handle("POST /v1/reload", s.endpoint(rootOnly, maxSmall, s.reload))
@@ -159,10 +174,12 @@ func (s *Server) routes() http.Handler {
 }
 
 func noCall(r *http.Request) error {
-	return &Error{Status: http.StatusNotFound, Kind: KindNotFound, Message: fmt.Sprintf("%s %s: no such call", r.Method, r.URL.Path)}
+	return &Error{Status: http.StatusNotFound, Kind: KindNotFound,
+		Message: fmt.Sprintf("%s %s: no such call", r.Method, r.URL.Path)}
 }
 
-// endpoint makes a handler of a call: access first, before a byte of the body is read; then its value or error as JSON.
+// endpoint makes a handler of a call: access first, before a byte of the body is read; then its
+// value or error as JSON.
 func (s *Server) endpoint(may access, limit int64, call func(Peer, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.sign(w, r)
@@ -178,9 +195,32 @@ func (s *Server) endpoint(may access, limit int64, call func(Peer, *http.Request
 	})
 }
 
-// sign tells a caller that wants to know it, by Expect: 100-continue, that the daemon lives: the
-// kernel takes calls for one that is stopped as well. A caller that is gone is found out by that
-// write, which ends the request's context.
+// streaming makes a handler of a call that writes its answer bit by bit. The context of its request
+// ends when the caller goes away, and when the server stops.
+func (s *Server) streaming(may access, call func(Peer, http.ResponseWriter, *http.Request)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.sign(w, r)
+		peer, err := s.admit(r, may)
+		if err == nil {
+			err = checkNoBody(r)
+		}
+		if err != nil {
+			s.answer(w, r, nil, err)
+			return
+		}
+		// The server's own deadline is for the request. While the answer lasts, the connection is
+		// read to see the caller go.
+		http.NewResponseController(w).SetReadDeadline(time.Time{})
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(s.stopping, cancel)()
+		call(peer, w, r.WithContext(ctx))
+	})
+}
+
+// sign tells a caller that asks for it, by Expect: 100-continue, that the daemon lives: the kernel
+// takes calls for a stopped daemon as well. The write finds out a caller that is gone, and ends the
+// request's context.
 func (s *Server) sign(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	if r.Header.Get("Expect") != "" && r.ProtoAtLeast(1, 1) {
@@ -212,16 +252,33 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, value any, err e
 			s.Refused(peer, r.Method+" "+r.URL.Path, e)
 		}
 	}
-	body, err := json.Marshal(value)
-	if err != nil {
-		status, body = http.StatusInternalServerError, []byte(`{"error":"encode answer: not JSON","kind":"internal"}`)
+	body, contentType := encode(value)
+	if body == nil {
+		status = http.StatusInternalServerError
+		body = []byte(`{"error":"encode answer: not JSON","kind":"internal"}` + "\n")
 	}
-	body = append(body, '\n')
-	// The deadline is set only now: how long an event takes is its alarm's matter, not the connection's.
+	// The deadline is set only now: how long an event takes is its alarm's matter, not the
+	// connection's.
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.timeouts.answer))
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // pbs_mom's hook reads no chunks
 	w.Header().Set(versionHeader, majorVersion)
 	w.WriteHeader(status)
 	w.Write(body)
+}
+
+// encode returns an answer's body and its type: JSON, but for MoM's hook. The body is nil for a
+// value that is not JSON.
+func encode(value any) (body []byte, contentType string) {
+	switch answer, isMoM := value.(MoMAnswer); {
+	case isMoM && answer.Output:
+		return answer.Body, momOutput
+	case isMoM:
+		return answer.Body, momChanges
+	}
+	body, err := json.Marshal(value)
+	if err != nil {
+		return nil, "application/json"
+	}
+	return append(body, '\n'), "application/json"
 }

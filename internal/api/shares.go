@@ -17,7 +17,7 @@ type shares struct {
 	of  map[string]int // by peer
 }
 
-// enter counts a connection of the peer's. It fails, and counts none, where there are too many.
+// enter counts a connection of the peer's. enter fails, and counts none, if there are too many.
 func (s *shares) enter(peer string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,15 +7,14 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // Root connects however many uids do. A refused user hears why, and the log hears it once.
 func TestConnectionsOfAllUsers(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "run", "s")
 	l, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	l.users = &shares{most: 20, each: 8}
 	said := make(chan string, 100)
 	l.Refused = func(peer Peer, call string, err error) { said <- peer.String() + " " + call + ": " + err.Error() }
@@ -41,7 +40,8 @@ func TestConnectionsOfAllUsers(t *testing.T) {
 	}
 	// A request would be answered likewise, unless the host hangs up before it is written.
 	a := string(helper(t, nobody, "hear", socket))
-	if !strings.HasPrefix(a, "HTTP/1.1 409") || !strings.HasSuffix(a, "more than the 20 that may be\",\"kind\":\"busy\"}\n") {
+	if !strings.HasPrefix(a, "HTTP/1.1 409") ||
+		!strings.HasSuffix(a, "more than the 20 that may be\",\"kind\":\"busy\"}\n") {
 		t.Errorf("uid %d hears %q", nobody, a)
 	}
 	if a, err := rawCall(socket, "GET", "/v1/jobs", ""); err != nil || a.Status != 200 {

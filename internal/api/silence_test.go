@@ -10,19 +10,18 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // The kernel takes a call for a daemon that is stopped. The caller gives up, whatever the call is.
 func TestClientGivesUpASilentHost(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "s")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer l.Close()
 	for name, call := range map[string]func(c *Client) error{
 		"event":   func(c *Client) error { _, err := c.Handle(t.Context(), begun("12.srv")); return err },
-		"attach":  func(c *Client) error { _, err := c.Attach(t.Context(), "12.srv", 7); return err },
+		"attach":  func(c *Client) error { _, err := c.Attach(t.Context(), "", "12.srv", 7); return err },
 		"jobs":    func(c *Client) error { _, err := c.Jobs(t.Context()); return err },
 		"notices": func(c *Client) error { return c.Notices(t.Context(), "12.srv", 0, func(Notice) {}) },
 	} {

@@ -28,8 +28,8 @@ type line struct {
 	calls   int
 }
 
-// enter waits for the peer's turn, which lasts until leave is called. It fails when ctx ends before
-// that. Root and other hosts wait for nobody.
+// enter waits for the peer's turn, which lasts until leave is called. enter fails if ctx ends
+// before that. Root and other hosts wait for nobody.
 func (t *turns) enter(ctx context.Context, p Peer) (leave func(), err error) {
 	if p.root() || p.Host != "" {
 		return func() {}, nil

@@ -9,46 +9,42 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // benchLimits are those of a common job.
 func benchLimits() Limits {
-	return Limits{Mem: size(256 << 20), MemSwap: size(256 << 20), CPUs: kernfs.IDs(0), Mems: kernfs.IDs(0), CPUShares: 1000, Pids: size(1000)}
+	return Limits{
+		Mem: size(256 << 20), MemSwap: size(256 << 20), CPUs: kernfs.IDs(0), Mems: kernfs.IDs(0),
+		CPUShares: 1000, Pids: size(1000),
+	}
 }
 
-// BenchmarkCreateRemove is to be compared with BenchmarkRaw, which it should not exceed by more than half.
+// BenchmarkCreateRemove is to be compared with BenchmarkRaw, which it should not exceed by more
+// than half.
 func BenchmarkCreateRemove(b *testing.B) {
 	_, tree := needMemory(b)
 	j, err := tree.Job(testJob)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	l, ctx := benchLimits(), context.Background()
 	for b.Loop() {
-		if err := j.Create(l); err != nil {
-			b.Fatal(err)
-		}
-		if err := j.Remove(ctx); err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, j.Create(l))
+		must.NoError(b, j.Remove(ctx))
 	}
 }
 
-// BenchmarkRaw makes, limits and removes the same directories by system calls alone, without reading back.
+// BenchmarkRaw makes, limits and removes the same directories by system calls alone, without
+// reading back.
 func BenchmarkRaw(b *testing.B) {
 	_, tree := needMemory(b)
 	j, err := tree.Job(testJob)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	var dirs []string
 	for _, d := range j.dirs {
 		dirs = append(dirs, d.Path("."))
 	}
 	l, err := j.check(benchLimits())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	type value struct{ file, text string }
 	var values []value
 	for _, w := range j.plan(nil, l) {
@@ -57,24 +53,18 @@ func BenchmarkRaw(b *testing.B) {
 	}
 	for b.Loop() {
 		for _, dir := range dirs {
-			if err := unix.Mkdir(dir, 0o755); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, unix.Mkdir(dir, 0o755))
 		}
 		for _, v := range values {
 			fd, err := unix.Open(v.file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, err)
 			if _, err := unix.Write(fd, []byte(v.text)); err != nil {
 				b.Fatal(err)
 			}
 			unix.Close(fd)
 		}
 		for _, dir := range dirs {
-			if err := unix.Rmdir(dir); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, unix.Rmdir(dir))
 		}
 	}
 }
@@ -94,9 +84,9 @@ func BenchmarkUsage(b *testing.B) {
 func BenchmarkLook(b *testing.B) {
 	_, tree := needMemory(b)
 	d, _ := benchJob(b, tree).with("memory")
-	w := newWatcher(d, nil)
+	w := newWatcher(d)
 	for b.Loop() {
-		if _, err := w.look(); err != nil {
+		if _, err := w.sample(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -112,9 +102,7 @@ func BenchmarkAttach(b *testing.B) {
 		for _, h := range tree.hierarchies {
 			err = errors.Join(err, h.mount.Write("cgroup.procs", strconv.Itoa(a.pid())))
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, err)
 	}
 }
 
@@ -133,9 +121,7 @@ func BenchmarkLock(b *testing.B) {
 	_, tree := needMemory(b)
 	for b.Loop() {
 		unlock, err := tree.Lock(context.Background())
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, err)
 		unlock()
 	}
 }
@@ -143,12 +129,8 @@ func BenchmarkLock(b *testing.B) {
 func benchJob(b *testing.B, tree *Tree) *Job {
 	b.Helper()
 	j, err := tree.Job(strconv.Itoa(int(trees.Load())))
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := j.Create(benchLimits()); err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
+	must.NoError(b, j.Create(benchLimits()))
 	b.Cleanup(func() { endJob(b, j) })
 	return j
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func testHugetlb(t *testing.T, w world) {
@@ -26,18 +27,14 @@ func testHugetlb(t *testing.T, w world) {
 	held := p.huge(t, 4*page)
 	for _, n := range []int64{6, 10} {
 		l.Hugetlb = map[int64]int64{page: n * page}
-		if err := j.Apply(l); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Apply(l))
 		if got, err := j.Limits(); err != nil || !cmp.Equal(got.Hugetlb, l.Hugetlb) {
 			t.Errorf("limits are %v, %v; want %v", got.Hugetlb, err, l.Hugetlb)
 		}
 	}
 	if held {
 		before, err := j.Limits()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		small := l
 		small.Hugetlb = map[int64]int64{page: 2 * page}
 		wantError(t, j.Apply(small), ErrInUse)
@@ -55,9 +52,7 @@ func testHugetlb(t *testing.T, w world) {
 		t.Log("no huge pages to take")
 	}
 	l.Hugetlb = nil
-	if err := j.Apply(l); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, j.Apply(l))
 	if got, err := j.Limits(); err != nil || len(got.Hugetlb) > 0 {
 		t.Errorf("lifted limits are %v, %v", got.Hugetlb, err)
 	}
@@ -67,9 +62,7 @@ func testHugetlb(t *testing.T, w world) {
 func wantNotCreated(t *testing.T, tree *Tree, l Limits, want error) {
 	t.Helper()
 	j, err := tree.Job(testJob)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	err = j.Create(l)
 	if err == nil || want != nil && !errors.Is(err, want) {
 		t.Errorf("got error %v, want %v", err, want)
@@ -103,9 +96,7 @@ func testIO(t *testing.T, w world) {
 	other.ReadBytes, other.WriteBytes = nil, size(5<<20)
 	for _, want := range [][]IOLimit{{disk}, {other}, nil, {disk}} {
 		l.IO = want
-		if err := j.Apply(l); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Apply(l))
 		got, err := j.Limits()
 		if diff := cmp.Diff(want, got.IO); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -121,7 +112,8 @@ func testIO(t *testing.T, w world) {
 	}
 }
 
-// testIsolated: an isolated job's cpus are nobody else's; what cannot be had is said, and nothing is left of the attempt.
+// testIsolated: an isolated job's cpus are nobody else's; what cannot be had is said, and nothing
+// is left of the attempt.
 func testIsolated(t *testing.T, w world) {
 	tree := w.tree(t)
 	l := tree.someLimits()
@@ -133,9 +125,7 @@ func testIsolated(t *testing.T, w world) {
 		return
 	}
 	before, err := tree.CPUs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	j := newJob(t, tree, testJob, l)
 	p := w.start(t, j.Join())
 	p.burn(t, time.Millisecond)
@@ -152,17 +142,13 @@ func testIsolated(t *testing.T, w world) {
 	plain := l
 	plain.Isolated = false
 	other, err := tree.Job("13.server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if err := other.Create(plain); err == nil {
 		t.Error("another job got the same cpu")
 		endJob(t, other)
 	}
 	for _, want := range []Limits{plain, l} {
-		if err := j.Apply(want); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Apply(want))
 		if got, err := j.Limits(); err != nil || got.Isolated != want.Isolated || !got.CPUs.Equal(want.CPUs) {
 			t.Errorf("limits are %+v, %v; want %+v", got, err, want)
 		}
@@ -179,10 +165,8 @@ func testIsolated(t *testing.T, w world) {
 	}
 	p.end(t)
 	p.gone(t)
-	if err := j.Remove(soon(t)); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the cpu to come back", func() bool {
+	must.NoError(t, j.Remove(soon(t)))
+	must.Eventually(t, "the cpu to come back", func() bool {
 		set, err := h.jobs.IDSet("cpuset.cpus.effective")
 		return err == nil && set.Equal(before)
 	})
@@ -214,9 +198,7 @@ func testFeatures(t *testing.T, w world) {
 	}
 	d, ok := j.v2()
 	u, err := j.Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	psi := ok && d.Exists("cpu.pressure")
 	if tree.Has("psi") != psi || (u.CPUSome != nil) != psi || (u.MemorySome != nil) != psi || (u.IOFull != nil) != psi {
 		t.Errorf("pressure: has is %t, want %t; usage is %+v", tree.Has("psi"), psi, u)

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func testCreate(t *testing.T, w world) {
@@ -43,9 +45,7 @@ func testCreate(t *testing.T, w world) {
 	}
 	j := newJob(t, tree, testJob, l)
 	got, err := j.Limits()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := l
 	if l.Mem != nil {
 		want.Mem = size(64 << 20) // whole pages
@@ -56,9 +56,7 @@ func testCreate(t *testing.T, w world) {
 	if l.Hugetlb != nil {
 		want.Hugetlb = map[int64]int64{2 << 20: 4 << 20} // whole pages
 	}
-	if diff := cmp.Diff(want, got, cmpSets); diff != "" {
-		t.Errorf("limits (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "limits", want, got, cmpSets)
 	ids, err := tree.JobIDs()
 	if err != nil || !slices.Equal(ids, []string{testJob}) {
 		t.Errorf("jobs are %q, %v", ids, err)
@@ -74,12 +72,8 @@ func testCreateExists(t *testing.T, w world) {
 	tree := w.tree(t)
 	for i, h := range tree.hierarchies {
 		j, err := tree.Job(testJob)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := h.jobs.Mkdir(testJob); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
+		must.NoError(t, h.jobs.Mkdir(testJob))
 		for _, l := range []Limits{tree.someLimits(), {}} {
 			wantError(t, j.Create(l), ErrExists)
 		}
@@ -88,18 +82,14 @@ func testCreateExists(t *testing.T, w world) {
 				t.Errorf("with a directory in %s: existence in %s is %t", h.mount.Path("."), other.mount.Path("."), got)
 			}
 		}
-		if err := h.jobs.Rmdir(testJob); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, h.jobs.Rmdir(testJob))
 	}
 }
 
 func testCreateUndo(t *testing.T, w world) {
 	tree := w.tree(t)
 	j, err := tree.Job(testJob)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, tt := range []struct {
 		name       string
 		controller string
@@ -141,9 +131,7 @@ func testCreateUnsupported(t *testing.T, w world) {
 			continue
 		}
 		j, err := tree.Job(testJob)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		err = j.Create(tt.limits)
 		wantError(t, err, ErrUnsupported)
 		if err != nil && !strings.Contains(err.Error(), tt.controller) {
@@ -167,10 +155,9 @@ func testNoCpuset(t *testing.T, w world) {
 	}
 	p := w.start(t, j.Join())
 	outside := w.start(t, Join{})
-	if err := attach(j, outside.pid()); err != nil {
-		t.Fatal(err)
-	}
-	if pids, err := j.Processes(); err != nil || !slices.Contains(pids, p.pid()) || !slices.Contains(pids, outside.pid()) {
+	must.NoError(t, attach(j, outside.pid()))
+	pids, err := j.Processes()
+	if err != nil || !slices.Contains(pids, p.pid()) || !slices.Contains(pids, outside.pid()) {
 		t.Errorf("processes are %v, %v", pids, err)
 	}
 	d, ok := j.with("cpuset")
@@ -201,21 +188,14 @@ func testApply(t *testing.T, w world) {
 		if tree.Has("pids") {
 			l.Pids = size(mem)
 		}
-		if err := j.Apply(l); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Apply(l))
 		got, err := j.Limits()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]*int64{l.Mem, l.MemSwap, l.Pids}, []*int64{got.Mem, got.MemSwap, got.Pids}); diff != "" {
-			t.Errorf("limits after %d MiB (-want +got):\n%s", mem, diff)
-		}
+		must.NoError(t, err)
+		must.Equal(t, fmt.Sprintf("limits after %d MiB", mem),
+			[]*int64{l.Mem, l.MemSwap, l.Pids}, []*int64{got.Mem, got.MemSwap, got.Pids})
 	}
 	l.Mem, l.MemSwap, l.Pids = nil, nil, nil
-	if err := j.Apply(l); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, j.Apply(l))
 	if got, err := j.Limits(); err != nil || got.Mem != nil || got.MemSwap != nil || got.Pids != nil {
 		t.Errorf("lifted limits are %+v, %v", got, err)
 	}
@@ -229,20 +209,14 @@ func testApplyUndo(t *testing.T, w world) {
 	l := tree.someLimits()
 	j := newJob(t, tree, testJob, l)
 	before, err := j.Limits()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	l.Mem, l.CPUs = size(64<<20), kernfs.IDs(4095)
 	if err := j.Apply(l); err == nil {
 		t.Error("impossible cpus were applied")
 	}
 	after, err := j.Limits()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(before, after, cmpSets); diff != "" {
-		t.Errorf("a failed change left something (-before +after):\n%s", diff)
-	}
+	must.NoError(t, err)
+	must.Equal(t, "a failed change left something", before, after, cmpSets)
 }
 
 func testAvailable(t *testing.T, w world) {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -33,9 +34,7 @@ func testAttachOfAnotherJob(t *testing.T, w world) {
 	tree := w.tree(t)
 	j, other := newJob(t, tree, testJob, tree.someLimits()), newJob(t, tree, "13.server", tree.someLimits())
 	whole, half := w.start(t, other.Join()), w.start(t, Join{})
-	if err := other.home().Write("cgroup.procs", fmt.Sprint(half.pid())); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, other.home().Write("cgroup.procs", fmt.Sprint(half.pid())))
 	for _, p := range []process{whole, half} {
 		before := places(t, tree, p.pid())
 		taken, err := j.Attach(number(p.pid()))
@@ -47,17 +46,15 @@ func testAttachOfAnotherJob(t *testing.T, w world) {
 	}
 }
 
-// testAttachBelow: a process that the job has put below its cgroup stays there. One that is in the
-// job by a single hierarchy is taken in by all of them.
+// testAttachBelow: a process that the job has put below its cgroup stays there. A process that is
+// in the job by a single hierarchy is taken in by all of them.
 func testAttachBelow(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := newJob(t, tree, testJob, tree.someLimits())
 	below, half := w.start(t, j.Join()), w.start(t, Join{})
 	d := j.home()
-	if err := errors.Join(d.Mkdir("container"), d.Write("container/cgroup.procs", fmt.Sprint(below.pid())),
-		d.Write("cgroup.procs", fmt.Sprint(half.pid()))); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(d.Mkdir("container"), d.Write("container/cgroup.procs", fmt.Sprint(below.pid())),
+		d.Write("cgroup.procs", fmt.Sprint(half.pid()))))
 	before := places(t, tree, below.pid())
 	for _, p := range []process{below, half} {
 		if taken, err := j.Attach(number(p.pid())); taken || err != nil {
@@ -81,7 +78,7 @@ func (passed) Signal(syscall.Signal) error { return proc.ErrGone }
 func testAttachEnded(t *testing.T, w world) {
 	tree := w.tree(t)
 	j, other := newJob(t, tree, testJob, tree.someLimits()), newJob(t, tree, "13.server", tree.someLimits())
-	if err := j.MakeTask("rank.0", nil); err != nil && !errors.Is(err, ErrUnsupported) {
+	if err := j.MakeSubgroup("rank.0", nil); err != nil && !errors.Is(err, ErrUnsupported) {
 		t.Fatal(err)
 	}
 	for _, join := range []Join{{}, j.Join(), other.Join()} {
@@ -92,23 +89,21 @@ func testAttachEnded(t *testing.T, w world) {
 		if taken || !errors.Is(err, ErrEnded) && !errors.As(err, &in) {
 			t.Errorf("taken is %t, %v", taken, err)
 		}
-		wantError(t, j.AttachTask("rank.0", passed{number(p.pid())}), ErrEnded)
+		wantError(t, j.AttachSubgroup("rank.0", passed{number(p.pid())}), ErrEnded)
 		wantPlaces(t, tree, p.pid(), before)
 	}
 }
 
-// testTaskOfOthers: a task takes nothing in that is not the job's.
-func testTaskOfOthers(t *testing.T, w world) {
+// testSubgroupOfOthers: a subgroup takes nothing in that is not the job's.
+func testSubgroupOfOthers(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := splitJob(t, tree, tree.someLimits())
 	other := newJob(t, tree, "13.server", tree.someLimits())
-	if err := j.MakeTask("rank.0", nil); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, j.MakeSubgroup("rank.0", nil))
 	for _, join := range []Join{{}, other.Join()} {
 		p := w.start(t, join)
 		before := places(t, tree, p.pid())
-		if err := attachTask(j, "rank.0", p.pid()); err != nil {
+		if err := attachSubgroup(j, "rank.0", p.pid()); err != nil {
 			t.Error(err)
 		}
 		wantPlaces(t, tree, p.pid(), before)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // testPlaced: a job is in every controller that was asked for, and in none of those else.
@@ -17,9 +19,7 @@ func testPlaced(t *testing.T, w world) {
 	tree := w.tree(t, placing...)
 	j := newJob(t, tree, testJob, tree.someLimits())
 	p, other := w.start(t, j.Join()), w.start(t, Join{})
-	if err := attach(j, other.pid()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, attach(j, other.pid()))
 	for _, c := range placing {
 		h := tree.with(c)
 		if h == nil {
@@ -39,9 +39,7 @@ func testPlaced(t *testing.T, w world) {
 		p.end(t)
 		p.gone(t)
 	}
-	if err := j.Remove(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, j.Remove(soon(t)))
 	for _, h := range tree.hierarchies {
 		if h.jobs.Exists(testJob) {
 			t.Errorf("%s is left", h.jobs.Path(testJob))
@@ -53,9 +51,7 @@ func testPlaced(t *testing.T, w world) {
 func placeOf(t *testing.T, tree *Tree, h *hierarchy, pid int) string {
 	t.Helper()
 	b, err := tree.proc.ReadFile(fmt.Sprintf("%d/cgroup", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for line := range strings.Lines(string(b)) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if h.v2 && f[1] == "" || !h.v2 && slices.Contains(strings.Split(f[1], ","), h.controllers()[0]) {
@@ -65,9 +61,10 @@ func placeOf(t *testing.T, tree *Tree, h *hierarchy, pid int) string {
 	return ""
 }
 
-// testPlacedBefore: a job that began before its tree had a controller can be joined and ended all
-// the same, and one that began with it is removed from there by a tree that was not asked for it. On v2
-// one hierarchy has all controllers, so a job cannot be in one of them and not in another.
+// testPlacedBefore: a job may have begun before its tree had a controller. Then it can be joined
+// and ended all the same. A job that began with the controller is removed from there by a tree that
+// was not asked for it. On v2 one hierarchy has all controllers, so a job cannot be in one of them
+// and not in another.
 func testPlacedBefore(t *testing.T, w world) {
 	before := w.tree(t)
 	if before.Mode() == ModeV2 {
@@ -77,9 +74,7 @@ func testPlacedBefore(t *testing.T, w world) {
 	later := again(t, w, before, placing...)
 	h := later.with("blkio")
 	same, err := later.Job(testJob)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	p := w.start(t, same.Join())
 	if at := placeOf(t, later, h, p.pid()); !strings.HasSuffix(at, h.unit+"/"+h.leaf) {
 		t.Errorf("a process of an older job is in %q", at)
@@ -95,9 +90,7 @@ func testPlacedBefore(t *testing.T, w world) {
 	}
 	last := again(t, w, before)
 	j, err := last.Job("13.server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	attached := w.start(t, j.Join())
 	if at := placeOf(t, later, h, attached.pid()); !strings.HasSuffix(at, "/13.server") {
 		t.Errorf("a process of a job that is in blkio is in %q", at)
@@ -111,9 +104,7 @@ func testPlacedBefore(t *testing.T, w world) {
 		t.Error("blkio is one of the controllers still")
 	}
 	for _, dir := range []string{h.unit + "/" + h.leaf, h.unit} { // as when it is not mounted any more
-		if err := h.mount.Rmdir(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, h.mount.Rmdir(dir))
 	}
 	j = newJob(t, last, "14.server", last.someLimits())
 	if err := attach(j, w.start(t, j.Join()).pid()); err != nil {
@@ -160,9 +151,7 @@ func testSoftLimit(t *testing.T, w world) {
 	protects(32 << 20)
 	for _, soft := range []*int64{size(24 << 20), nil, size(16 << 20)} {
 		l.MemSoft = soft
-		if err := j.Apply(l); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Apply(l))
 		want := uint64(16 << 20)
 		if soft != nil {
 			want += uint64(*soft)
@@ -175,9 +164,7 @@ func testSoftLimit(t *testing.T, w world) {
 		}
 	}
 	for _, j := range []*Job{j, other} {
-		if err := j.Remove(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Remove(soon(t)))
 	}
 	protects(0)
 }
@@ -194,13 +181,9 @@ func testCpusetFlags(t *testing.T, w world) {
 	j := newJob(t, tree, testJob, l)
 	for _, hardwall := range []bool{true, false, true} {
 		l.MemHardwall = hardwall
-		if err := j.Apply(l); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Apply(l))
 		got, err := j.Limits()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		v1 := h != nil && !h.v2
 		if got.MemHardwall != (hardwall && v1) || got.SpreadPage != v1 {
 			t.Errorf("hardwall is %t, spread %t; want %t, %t", got.MemHardwall, got.SpreadPage, hardwall && v1, v1)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func testJoin(t *testing.T, w world) {
@@ -71,9 +72,7 @@ func testSignal(t *testing.T, w world) {
 		t.Errorf("signal to nobody: %v", err)
 	}
 	p, outside := w.start(t, j.Join()), w.start(t, Join{})
-	if err := j.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, j.Signal(unix.SIGTERM))
 	p.gone(t)
 	outside.burn(t, time.Millisecond) // it can
 	if err := j.Wait(soon(t)); err != nil {
@@ -88,9 +87,7 @@ func testKill(t *testing.T, w world) {
 	const n = 100
 	p.fork(t, n)
 	r, err := j.Kill(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Logf("%d processes in %v", r.Processes, r.Took)
 	if r.Processes != n+1 {
 		t.Errorf("kill found %d processes, want %d", r.Processes, n+1)
@@ -111,9 +108,7 @@ func testKillFrozen(t *testing.T, w world) {
 	}
 	j := newJob(t, tree, testJob, tree.someLimits())
 	p := w.start(t, j.Join())
-	if err := j.Freeze(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, j.Freeze(soon(t)))
 	if _, err := j.Kill(soon(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -129,14 +124,10 @@ func testFreeze(t *testing.T, w world) {
 	p := w.start(t, j.Join())
 	p.fork(t, 3)
 	for range 2 {
-		if err := j.Freeze(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Freeze(soon(t)))
 	}
 	for range 2 {
-		if err := j.Thaw(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Thaw(soon(t)))
 	}
 	p.burn(t, time.Millisecond)
 }
@@ -166,9 +157,7 @@ func testRemove(t *testing.T, w world) {
 	j := newJob(t, tree, testJob, tree.someLimits())
 	for _, d := range j.dirs {
 		for _, name := range []string{"container", "container/inner"} {
-			if err := d.Mkdir(name); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, d.Mkdir(name))
 		}
 	}
 	p := w.start(t, j.Join())
@@ -180,9 +169,7 @@ func testRemove(t *testing.T, w world) {
 	p.end(t)
 	p.gone(t)
 	for range 2 {
-		if err := j.Remove(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Remove(soon(t)))
 	}
 	for _, d := range j.dirs {
 		if d.Exists(".") {
@@ -194,9 +181,7 @@ func testRemove(t *testing.T, w world) {
 func testLock(t *testing.T, w world) {
 	tree := w.tree(t)
 	unlock, err := tree.Lock(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := tree.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -216,41 +201,35 @@ func testLock(t *testing.T, w world) {
 	}
 }
 
-// testLockIsRoots: Prepare leaves nobody else a file that the lock could be held by, and Lock mends what it finds open.
+// testLockIsRoots: Prepare leaves nobody else a file that the lock could be held by, and Lock mends
+// what it finds open.
 func testLockIsRoots(t *testing.T, w world) {
 	tree := w.tree(t)
 	mode := func(name string) (fd uintptr, mode uint32) {
 		t.Helper()
 		f, err := tree.hierarchies[0].jobs.OpenFile(name, os.O_RDONLY)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		t.Cleanup(func() { f.Close() })
 		var st unix.Stat_t
 		fd = f.(interface{ Fd() uintptr }).Fd()
-		if err := unix.Fstat(int(fd), &st); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, unix.Fstat(int(fd), &st))
 		return fd, st.Mode & 0o777
 	}
 	fd, got := mode(lockFile)
 	if got != 0o600 {
 		t.Errorf("mode of the lock is %o, want 600", got)
 	}
-	if err := unix.Fchmod(int(fd), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, unix.Fchmod(int(fd), 0o644))
 	unlock, err := tree.Lock(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	unlock()
 	if _, got := mode(lockFile); got != 0o600 {
 		t.Errorf("mode is %o after Lock, want 600", got)
 	}
 }
 
-// testRemoveNested: what a job made below its cgroup goes with it, deepest first, whatever was in there.
+// testRemoveNested: what a job made below its cgroup goes with it, deepest first, whatever was in
+// there.
 func testRemoveNested(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := newJob(t, tree, testJob, tree.someLimits())
@@ -280,9 +259,7 @@ func testRemoveNested(t *testing.T, w world) {
 		t.Fatal(err)
 	}
 	p.gone(t)
-	if err := j.Remove(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, j.Remove(soon(t)))
 	if j.Exists() {
 		t.Error("something is left")
 	}

@@ -4,9 +4,12 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// The quota of what all jobs are in is told, the least of all levels, and a job that keeps to it is made.
+// The quota of what all jobs are in is told, the least of all levels, and a job that keeps to it is
+// made.
 func testQuota(t *testing.T, w world) {
 	tree := w.tree(t)
 	h := tree.with("cpu")
@@ -16,13 +19,9 @@ func testQuota(t *testing.T, w world) {
 	if h == nil {
 		return
 	}
-	if err := tree.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, tree.Prepare())
 	unit, err := h.mount.Sub(h.unit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	set := func(quota, period string) {
 		t.Helper()
 		if h.v2 {
@@ -30,9 +29,7 @@ func testQuota(t *testing.T, w world) {
 		} else if err = unit.Write("cpu.cfs_period_us", period); err == nil {
 			err = unit.Write("cpu.cfs_quota_us", quota)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 	}
 	set("33333", "100000")
 	t.Cleanup(func() { // other tests share the parent
@@ -47,5 +44,6 @@ func testQuota(t *testing.T, w world) {
 		t.Fatalf("%v, %v, %v, want a third of a cpu", cpus, limited, err)
 	}
 	period := 70 * time.Millisecond
-	newJob(t, tree, testJob, Limits{CPUShares: 1024, Period: period, Quota: time.Duration(float64(period) * cpus).Truncate(time.Microsecond)})
+	quota := time.Duration(float64(period) * cpus).Truncate(time.Microsecond)
+	newJob(t, tree, testJob, Limits{CPUShares: 1024, Period: period, Quota: quota})
 }

@@ -5,14 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// testShrinkInUse: what a job uses and cannot give back is not taken from it. Nothing has changed then, nobody was killed,
-// and the error says how much is in use and what was wanted.
+// testShrinkInUse: what a job uses and cannot give back is not taken from it. Nothing has changed
+// then, nobody was killed, and the error says how much is in use and what was wanted.
 func testShrinkInUse(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {
@@ -29,9 +28,7 @@ func testShrinkInUse(t *testing.T, w world) {
 	p := w.start(t, j.Join())
 	p.touch(t, 80<<20)
 	before, err := j.Limits()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	l.Mem, l.Pids = size(50<<20), nil
 	if tree.Has("memsw") {
 		l.MemSwap = l.Mem
@@ -42,12 +39,8 @@ func testShrinkInUse(t *testing.T, w world) {
 		t.Errorf("error does not say what was wanted: %v", err)
 	}
 	after, err := j.Limits()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(before, after, cmpSets); diff != "" {
-		t.Errorf("a refused change left something (-before +after):\n%s", diff)
-	}
+	must.NoError(t, err)
+	must.Equal(t, "a refused change left something", before, after, cmpSets)
 	wantNoKill(t, j, p)
 	l.Mem = size(200 << 20)
 	if tree.Has("memsw") {
@@ -63,9 +56,7 @@ func wantNoKill(t *testing.T, j *Job, p process) {
 	t.Helper()
 	p.burn(t, time.Millisecond)
 	u, err := j.Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	between(t, "oom kills", u.OOMKills, 0, 0)
 	if d, ok := j.freezesV2(); ok {
 		if b, err := d.ReadFile(freezeFile); err == nil && trim(b) != "0" {
@@ -86,28 +77,18 @@ func testShrinkCache(t *testing.T, w world) {
 	p.touch(t, 20<<20)
 	p.cache(t, 150<<20)
 	u, err := j.Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	between(t, "file", u.File, 100<<20, 200<<20)
 	high, err := j.Limits()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	l.Mem = size(64 << 20)
-	if err := j.Apply(l); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, j.Apply(l))
 	wantNoKill(t, j, p)
 	got, err := j.Limits()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := high
 	want.Mem = l.Mem
-	if diff := cmp.Diff(want, got, cmpSets); diff != "" {
-		t.Errorf("limits (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "limits", want, got, cmpSets)
 }
 
 // testResizeCPUs: a running job's cpus go and come back.
@@ -124,9 +105,7 @@ func testResizeCPUs(t *testing.T, w world) {
 	one := kernfs.IDs(cpus.List()[0])
 	for _, set := range []kernfs.IDSet{one, cpus.Minus(one), cpus} {
 		l.CPUs = set
-		if err := j.Apply(l); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Apply(l))
 		if got, err := j.Limits(); err != nil || !got.CPUs.Equal(set) || !got.Mems.Equal(l.Mems) {
 			t.Errorf("cpus are %s, mems %s, %v; want %s and %s", got.CPUs, got.Mems, err, set, l.Mems)
 		}

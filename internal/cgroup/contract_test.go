@@ -18,7 +18,8 @@ type world interface {
 	// tree returns a tree of the test's own, prepared, that goes away with the test.
 	// Its jobs also have the controllers that are named, of those that only place processes.
 	tree(t *testing.T, controllers ...string) *Tree
-	// start starts an idle process inside join, or outside of every job for the zero Join, and ends it with the test.
+	// start starts an idle process inside join, or outside of every job for the zero Join, and ends
+	// it with the test.
 	start(t *testing.T, join Join) process
 	// disk returns a block device that io can be limited of.
 	disk(t *testing.T) (major, minor uint32, ok bool)
@@ -52,16 +53,16 @@ func attach(j *Job, pids ...int) error {
 	return errors.Join(errs...)
 }
 
-// attachTask is attach to a task.
-func attachTask(j *Job, name string, pids ...int) error {
+// attachSubgroup is attach to a task.
+func attachSubgroup(j *Job, name string, pids ...int) error {
 	var errs []error
 	for _, pid := range pids {
-		errs = append(errs, j.AttachTask(name, number(pid)))
+		errs = append(errs, j.AttachSubgroup(name, number(pid)))
 	}
 	return errors.Join(errs...)
 }
 
-// contract is what every kernel has to do for a job. It is run on each that there is.
+// contract is what every kernel has to do for a job.
 func contract(t *testing.T, w world) {
 	for _, c := range []struct {
 		name string
@@ -107,12 +108,12 @@ func contract(t *testing.T, w world) {
 		{"wait", testWait},
 		{"remove", testRemove},
 		{"remove nested", testRemoveNested},
-		{"tasks", testTasks},
-		{"task usage", testTaskUsage},
-		{"task oom", testTaskOOM},
-		{"task resize", testTaskResize},
-		{"task missing", testTaskMissing},
-		{"task of others", testTaskOfOthers},
+		{"subgroups", testSubgroups},
+		{"subgroup usage", testSubgroupUsage},
+		{"subgroup oom", testSubgroupOOM},
+		{"subgroup resize", testSubgroupResize},
+		{"subgroup missing", testSubgroupMissing},
+		{"subgroup of others", testSubgroupOfOthers},
 		{"lock", testLock},
 		{"lock is root's", testLockIsRoots},
 		{"available", testAvailable},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func testUsage(t *testing.T, w world) {
@@ -16,12 +17,12 @@ func testUsage(t *testing.T, w world) {
 	const touched = 20 << 20
 	p.touch(t, touched)
 	u, err := j.Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	between(t, "cpu", u.CPU, 250*time.Millisecond, 5*time.Second)
 	resolution := 40 * time.Millisecond
-	if d, ok := j.with("cpu"); ok && !d.h.v2 && !d.Exists("cpu.idle") { // Linux 5.15; until 5.17 cpuacct.stat counted ticks, of which a busy machine loses some
+	// cpu.idle is of Linux 5.15. Until 5.17 cpuacct.stat counted ticks, of which a busy machine
+	// loses some.
+	if d, ok := j.with("cpu"); ok && !d.h.v2 && !d.Exists("cpu.idle") {
 		resolution = *u.CPU / 2
 	}
 	if u.User == nil || u.System == nil || (*u.User+*u.System-*u.CPU).Abs() > resolution {
@@ -89,29 +90,25 @@ func testWatchPeak(t *testing.T, w world) {
 	j := newJob(t, tree, testJob, tree.someLimits())
 	d, _ := j.with("memory")
 	watch(t, j, nil)
-	await(t, "the first sample", func() bool { p, _ := d.loadPeak(); return p.watched })
+	must.Eventually(t, "the first sample", func() bool { p, _ := d.loadPeak(); return p.watched })
 	before, err := j.Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	between(t, "peak of an empty job", before.MemPeak, 0, 1<<20)
 
 	p := w.start(t, j.Join())
 	const touched = 50 << 20
 	p.touch(t, touched)
 	if !tree.Has("peak") { // then only what a look has seen is known
-		await(t, "the watcher to see it", func() bool { p, _ := d.loadPeak(); return p.used >= touched })
+		must.Eventually(t, "the watcher to see it", func() bool { p, _ := d.loadPeak(); return p.used >= touched })
 	}
 	p.end(t)
 	p.gone(t)
 	u, err := j.Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	between(t, "cgroup peak", u.CgroupPeak, touched, 256<<20)
 	// The process itself needs some memory of its own.
 	between(t, "peak", u.MemPeak, touched, touched+24<<20)
-	await(t, "the watcher to see it", func() bool { p, _ := d.loadPeak(); return p.used >= touched })
+	must.Eventually(t, "the watcher to see it", func() bool { p, _ := d.loadPeak(); return p.used >= touched })
 }
 
 // watch runs Watch until the test ends.
@@ -137,16 +134,6 @@ func watch(t *testing.T, j *Job, onOOM func(int64)) (stop func()) {
 	return stop
 }
 
-// await waits for something that no event tells a test of.
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 func testOOM(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {
@@ -164,9 +151,7 @@ func testOOM(t *testing.T, w world) {
 	p.touch(t, 128<<20)
 	p.gone(t)
 	u, err := j.Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	between(t, "oom kills", u.OOMKills, 1, 100)
 	between(t, "failcnt", u.MemFailcnt, 1, 1<<40)
 	select {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // testOOMAtOnce: a kill in a job that was at rest is known within 100 ms.
@@ -52,9 +53,7 @@ func testWatchRemoved(t *testing.T, w world) {
 	p.end(t)
 	p.gone(t)
 	time.Sleep(100 * time.Millisecond)
-	if err := j.Remove(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, j.Remove(soon(t)))
 	start := time.Now()
 	select {
 	case err := <-done:

@@ -2,9 +2,9 @@ package cgroup
 
 import "maps"
 
-// Cover returns l with the greater of both in what is shared out among jobs: memory, swap, cpus, NUMA nodes and huge pages.
-// A job that goes from m to l by way of that has at each moment all that others must not be given. narrows tells whether
-// there is anything of m in it that l has not.
+// Cover returns l with the greater of both in what is shared out among jobs: memory, swap, cpus,
+// NUMA nodes and huge pages. A job that goes from m to l by way of that has at each moment all that
+// others must not be given. narrows reports whether there is anything of m in it that l has not.
 func (l Limits) Cover(m Limits) (both Limits, narrows bool) {
 	both = l
 	widen := func(n **int64, other *int64) {
@@ -33,45 +33,4 @@ func (l Limits) Cover(m Limits) (both Limits, narrows bool) {
 		narrows = true
 	}
 	return both, narrows
-}
-
-// Within returns l with no more than m has of what is shared out among jobs: of two sizes the lesser, and l's cpus with their
-// NUMA nodes where m has them all, else m's. To go from m to that takes nothing from others.
-func (l Limits) Within(m Limits) Limits {
-	lessen := func(n **int64, other *int64) {
-		if above(*n, other) {
-			*n = other
-		}
-	}
-	lessen(&l.Mem, m.Mem)
-	lessen(&l.MemSwap, m.MemSwap)
-	lessen(&l.MemHigh, m.MemHigh)
-	if l.MemSoft != nil && m.MemSoft != nil {
-		lessen(&l.MemSoft, m.MemSoft)
-	}
-	switch {
-	case !l.CPUs.Minus(m.CPUs).IsEmpty():
-		l.CPUs, l.Mems = m.CPUs, m.Mems
-	case !l.CPUs.IsEmpty() && (l.Mems.IsEmpty() || !l.Mems.Minus(m.Mems).IsEmpty()):
-		l.Mems = m.Mems
-	}
-	huge := maps.Clone(m.Hugetlb)
-	for size, n := range l.Hugetlb {
-		if most, limited := m.Hugetlb[size]; limited {
-			n = min(n, most)
-		}
-		if huge == nil {
-			huge = map[int64]int64{}
-		}
-		huge[size] = n
-	}
-	l.Hugetlb = huge
-	return l
-}
-
-// With returns l with what is shared out among jobs as m has it; see Cover.
-func (l Limits) With(m Limits) Limits {
-	l.Mem, l.MemSwap, l.MemHigh, l.MemSoft = m.Mem, m.MemSwap, m.MemHigh, m.MemSoft
-	l.CPUs, l.Mems, l.Hugetlb = m.CPUs, m.Mems, m.Hugetlb
-	return l
 }

@@ -12,11 +12,13 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// keeper is the child of the unit that its own process is in: a v2 cgroup that passes controllers down holds none itself.
-// systemd 254 and newer starts it there (DelegateSubgroup=); before that it is moved.
+// keeper is the child of the unit that its own process is in: a v2 cgroup that passes controllers
+// down holds none itself. systemd 254 and newer starts it there (DelegateSubgroup=); before that it
+// is moved.
 const keeper = "keeper"
 
-// prepareV2 makes the unit and the jobs' parent and passes down to the jobs what controllers there are.
+// prepareV2 makes the unit and the jobs' parent and passes down to the jobs what controllers there
+// are.
 func (h *hierarchy) prepareV2() error {
 	if err := h.enableInRoot(); err != nil {
 		return err
@@ -49,11 +51,13 @@ func (h *hierarchy) prepareV2() error {
 	return nil
 }
 
-// invocation is the extended attribute of a unit's cgroup by which systemd knows it for its own (since version 232).
+// invocation is the extended attribute of a unit's cgroup by which systemd knows it for its own
+// (since version 232).
 const invocation = "trusted.invocation_id"
 
-// NotSystemds returns the parent of all jobs in the v2 tree where systemd is to make that and somebody else has; "" otherwise.
-// It has only the controllers that happen to be in the root's cgroup.subtree_control.
+// NotSystemds returns the parent of all jobs in the v2 tree if systemd is to make that and somebody
+// else has; "" otherwise. Such a parent has only the controllers that happen to be in the root's
+// cgroup.subtree_control.
 func (t *Tree) NotSystemds() string {
 	h := t.v2
 	if h == nil || !h.delegated || !h.mount.Exists(h.unit) {
@@ -65,8 +69,8 @@ func (t *Tree) NotSystemds() string {
 	return h.mount.Path(h.unit)
 }
 
-// enableInRoot enables in the root of the tree what the configuration names beyond what the init system does. It touches
-// nothing that is enabled already.
+// enableInRoot enables in the root of the tree what the configuration names beyond what the init
+// system does. Controllers that are enabled already are left alone.
 func (h *hierarchy) enableInRoot() error {
 	if len(h.enable)+len(h.enableIfThere) == 0 {
 		return nil
@@ -77,20 +81,24 @@ func (h *hierarchy) enableInRoot() error {
 	}
 	for _, c := range h.enable {
 		if !slices.Contains(there, c) {
-			return fmt.Errorf("enable controller %s: %s has %v: this kernel does not have it, or it is in use on v1", c, h.mount.Path("cgroup.controllers"), there)
+			return fmt.Errorf("enable controller %s: %s has %v: this kernel does not have it, or it is in use on v1",
+				c, h.mount.Path("cgroup.controllers"), there)
 		}
 	}
-	want := slices.DeleteFunc(slices.Concat(h.enable, h.enableIfThere), func(c string) bool { return !slices.Contains(there, c) })
+	want := slices.DeleteFunc(slices.Concat(h.enable, h.enableIfThere), func(c string) bool {
+		return !slices.Contains(there, c)
+	})
 	err = enable(h.mount, want)
 	// Only the root of all has no type, and may have processes beside its children.
 	if errors.Is(err, unix.EBUSY) && h.mount.Exists("cgroup.type") {
-		return fmt.Errorf("%w: what is mounted here is not the root of the tree but the cgroup of a container, with processes in it", err)
+		return fmt.Errorf("%w: what is mounted here is not the root of the tree "+
+			"but the cgroup of a container, with processes in it", err)
 	}
 	return err
 }
 
-// pass passes the controllers that dir has and jobs get on to its children, once empty has seen to
-// it that no process is in it.
+// pass has dir's children get the controllers that dir has and jobs get. Before that, empty sees to
+// it that no process is in dir.
 func (h *hierarchy) pass(dir *kernfs.FS, empty func(*kernfs.FS) error) error {
 	there, err := words(dir, "cgroup.controllers")
 	if err != nil {
@@ -116,7 +124,8 @@ func (h *hierarchy) pass(dir *kernfs.FS, empty func(*kernfs.FS) error) error {
 	}
 }
 
-// enable passes controllers on to the children of dir, one by one, so that an error names the culprit.
+// enable passes controllers on to the children of dir, one by one, so that an error names the
+// culprit.
 func enable(dir *kernfs.FS, controllers []string) error {
 	const file = "cgroup.subtree_control"
 	on, err := words(dir, file)
@@ -154,7 +163,8 @@ func (h *hierarchy) vacate(unit *kernfs.FS) error {
 			return fmt.Errorf("%s: %w", unit.Path("cgroup.procs"), err)
 		}
 		if pid == 0 {
-			return fmt.Errorf("%s: a process of another pid namespace is in it: hookhost has to see the node's processes", unit.Path("."))
+			return fmt.Errorf("%s: a process of another pid namespace is in it: "+
+				"hookhost has to see the node's processes", unit.Path("."))
 		}
 		if err := h.vacateOne(unit, home, pid); err != nil {
 			return explain(err)
@@ -186,5 +196,6 @@ func vacant(dir *kernfs.FS) error {
 	if err != nil || len(pids) == 0 {
 		return err
 	}
-	return fmt.Errorf("%s: processes %v are in it, outside of any job: move them elsewhere", dir.Path("cgroup.procs"), pids)
+	return fmt.Errorf("%s: processes %v are in it, outside of any job: move them elsewhere",
+		dir.Path("cgroup.procs"), pids)
 }

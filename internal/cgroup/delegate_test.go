@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // startUnit does to a fake kernel what systemd does for a unit with Delegate=yes.
@@ -16,26 +16,20 @@ func startUnit(t *testing.T, k *kernfstest.Kernel, controllers ...string) {
 	t.Helper()
 	root := k.Roots().Cgroup
 	for _, c := range controllers {
-		if err := root.Write("cgroup.subtree_control", "+"+c); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, root.Write("cgroup.subtree_control", "+"+c))
 	}
-	if err := root.Mkdir("pbs_jobs.service"); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, root.Mkdir("pbs_jobs.service"))
 }
 
 func detected(t *testing.T, k *kernfstest.Kernel, opt Options) *Tree {
 	t.Helper()
 	tree, err := Detect(k.Roots(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return tree
 }
 
-// A hook looks at the node before systemd has started the unit: it expects what systemd passes down, and after Prepare it
-// knows what did come.
+// A hook looks at the node before systemd has started the unit. The tree expects then what systemd
+// passes down, and after Prepare it knows what did come.
 func TestControllersOfADelegatedUnit(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
@@ -45,8 +39,10 @@ func TestControllersOfADelegatedUnit(t *testing.T) {
 	}{
 		{"as systemd does", Options{Delegated: true}, []string{"cpuset", "cpu", "io", "memory", "pids"},
 			"memory cpuset cpu pids io", "memory cpuset cpu pids io"},
-		{"a systemd without cpuset", Options{Delegated: true}, []string{"cpu", "memory", "pids"}, "memory cpuset cpu pids io", "memory cpu pids"},
-		{"one that systemd does not know", Options{Delegated: true, Enable: []string{"hugetlb"}}, []string{"cpuset", "cpu", "memory", "pids"},
+		{"a systemd without cpuset", Options{Delegated: true}, []string{"cpu", "memory", "pids"},
+			"memory cpuset cpu pids io", "memory cpu pids"},
+		{"one that systemd does not know", Options{Delegated: true, Enable: []string{"hugetlb"}},
+			[]string{"cpuset", "cpu", "memory", "pids"},
 			"memory cpuset cpu pids hugetlb io", "memory cpuset cpu pids hugetlb"},
 		{"a systemd without cpuset, told to", Options{Delegated: true, Enable: []string{"cpuset"}}, []string{"memory"},
 			"memory cpuset cpu pids io", "memory cpuset"},
@@ -64,9 +60,7 @@ func TestControllersOfADelegatedUnit(t *testing.T) {
 				t.Error("Prepared without the unit")
 			}
 			startUnit(t, k, tt.systemd...)
-			if err := tree.Prepare(); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, tree.Prepare())
 			if got := strings.Join(tree.Controllers(), " "); got != tt.after {
 				t.Errorf("after Prepare: %s, want %s", got, tt.after)
 			}
@@ -77,24 +71,19 @@ func TestControllersOfADelegatedUnit(t *testing.T) {
 	}
 }
 
-// Without an init system that does it, what the configuration needs is enabled in the root, and nothing else there.
+// If no init system does it, what the configuration needs is enabled in the root, and nothing else
+// there.
 func TestEnableInRoot(t *testing.T) {
 	k := kernfstest.NewV2()
 	tree := detected(t, k, Options{EnableIfThere: []string{"memory", "cpuset", "misc"}})
-	if err := tree.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, tree.Prepare())
 	b, err := k.Roots().Cgroup.ReadFile("cgroup.subtree_control")
 	if err != nil || string(b) != "cpuset memory\n" {
 		t.Errorf("the root passes %q, %v", b, err)
 	}
-	if diff := cmp.Diff([]string{"memory", "cpuset"}, tree.Controllers()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, "", []string{"memory", "cpuset"}, tree.Controllers())
 	k.ResetJournal()
-	if err := tree.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, tree.Prepare())
 	for _, op := range k.Journal() {
 		if op.Op == "write" {
 			t.Errorf("written again: %v", op)
@@ -104,21 +93,20 @@ func TestEnableInRoot(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "enable controller misc") {
 		t.Errorf("a controller that is not there: got %v", err)
 	}
-	if err := detected(t, kernfstest.NewHybrid(), Options{Enable: []string{"cpuset"}, Delegated: false}).Prepare(); err != nil {
+	onHybrid := detected(t, kernfstest.NewHybrid(), Options{Enable: []string{"cpuset"}, Delegated: false})
+	if err := onHybrid.Prepare(); err != nil {
 		t.Errorf("a controller that is on v1: %v", err)
 	}
 }
 
-// A v2 cgroup that passes controllers down holds no process: the unit's own goes to its keeper, also after it was started
-// anew; one beside the jobs is somebody else's.
+// A v2 cgroup that passes controllers down holds no process. The unit's own goes to its keeper,
+// also after it was started anew. A process beside the jobs is somebody else's.
 func TestPrepareMovesTheKeeper(t *testing.T) {
 	k := kernfstest.NewV2()
 	startUnit(t, k, "cpuset", "cpu", "memory", "pids")
 	pid := k.Spawn("pbs_jobs.service")
 	tree := detected(t, k, Options{Delegated: true, Signal: k.Signal})
-	if err := tree.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, tree.Prepare())
 	if at := k.Cgroup(pid); !strings.Contains(at, "/pbs_jobs.service/keeper") {
 		t.Errorf("the keeper is in %q", at)
 	}
@@ -133,9 +121,7 @@ func TestPrepareMovesTheKeeper(t *testing.T) {
 func TestPrepareRefusesStrangersAmongJobs(t *testing.T) {
 	k := kernfstest.NewV2()
 	startUnit(t, k, "cpuset", "cpu", "memory", "pids")
-	if err := k.Roots().Cgroup.Mkdir("pbs_jobs.service/jobs"); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, k.Roots().Cgroup.Mkdir("pbs_jobs.service/jobs"))
 	k.Spawn("pbs_jobs.service/jobs")
 	err := detected(t, k, Options{Delegated: true}).Prepare()
 	if err == nil || !strings.Contains(err.Error(), "pbs_jobs.service/jobs/cgroup.procs: processes [") {
@@ -143,7 +129,7 @@ func TestPrepareRefusesStrangersAmongJobs(t *testing.T) {
 	}
 }
 
-// What the kernel refuses is said with what it means.
+// An error of the kernel's is returned with what it means.
 func TestPrepareExplains(t *testing.T) {
 	for _, tt := range []struct {
 		op, file string
@@ -156,9 +142,7 @@ func TestPrepareExplains(t *testing.T) {
 		{"write", "pbs_jobs.service/jobs/cgroup.subtree_control", unix.EBUSY, `write "+memory" to`},
 	} {
 		k := kernfstest.NewV2()
-		if err := k.Roots().Cgroup.Write("cgroup.subtree_control", "+memory"); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, k.Roots().Cgroup.Write("cgroup.subtree_control", "+memory"))
 		k.Fail(tt.op, tt.file, tt.errno)
 		err := detected(t, k, Options{}).Prepare()
 		if !errors.Is(err, tt.errno) || !strings.Contains(err.Error(), tt.want) {
@@ -171,16 +155,10 @@ func TestPrepareExplains(t *testing.T) {
 func TestJobIsInSystemdsHierarchy(t *testing.T) {
 	k := kernfstest.NewV1()
 	tree := detected(t, k, Options{Delegated: true, Signal: k.Signal})
-	if err := tree.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, tree.Prepare())
 	j, err := tree.Job("1.srv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Create(Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, j.Create(Limits{}))
 	pid := spawnFake(k, j.Join())
 	if at := k.Cgroup(pid); !strings.Contains(at, "name=systemd:/pbs_jobs.service/jobid/1.srv") {
 		t.Errorf("the job's process is in %s", at)
@@ -199,24 +177,18 @@ func TestJobIsInSystemdsHierarchy(t *testing.T) {
 	}
 }
 
-// A job that began while jobs were in no unit of systemd's, as before an upgrade, is not in its hierarchy, and still takes
-// in what is attached to it.
+// A job may have begun while jobs were in no unit of systemd's, as before an upgrade. Then it is
+// not in systemd's hierarchy, and still takes in what is attached to it.
 func TestJobOutsideSystemdsHierarchy(t *testing.T) {
 	k := kernfstest.NewV1()
 	old := detected(t, k, Options{Signal: k.Signal})
 	newJob(t, old, "1.srv", Limits{})
 	tree := detected(t, k, Options{Delegated: true, Signal: k.Signal})
-	if err := tree.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, tree.Prepare())
 	j, err := tree.Job("1.srv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	pid := k.Spawn()
-	if err := attach(j, pid); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, attach(j, pid))
 	if in, ok, err := tree.JobOf(pid); in != "1.srv" || !ok || err != nil {
 		t.Errorf("the process is in job %q, %t, %v", in, ok, err)
 	}

@@ -10,18 +10,11 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// controllerOrder holds the controllers that a job gets a directory of, in the order in which they are used everywhere:
-// memory first, since the job's marks are kept there.
-var controllerOrder = []string{"memory", "cpuset", "cpu", "cpuacct", "pids", "freezer", "devices", "hugetlb", "io"}
-
-// placing holds the controllers that a job gets a directory of only where Options.Controllers names
-// them. They have no limits of ours and only hold a job's processes, so that others know them.
-var placing = []string{"blkio", "net_cls", "net_prio", "perf_event", "rdma"}
-
 const defaultPrefix = "pbs_jobs"
 
-// Detect finds the node's cgroup hierarchies in the mount table of the calling process and decides what is v1 and
-// what is v2. It makes nothing. It fails when no cgroup file system is mounted where jobs' cgroups can be.
+// Detect finds the node's cgroup hierarchies in the mount table of the calling process and decides
+// what is v1 and what is v2. Detect makes nothing. An error says that no cgroup file system is
+// mounted where jobs' cgroups can be.
 func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 	if opt.Prefix == "" {
 		opt.Prefix = defaultPrefix
@@ -87,16 +80,17 @@ func stillThere(base *kernfs.FS, mounts []Mount, prefix string) []string {
 	return list
 }
 
-// onlyPlaces tells whether no controller of controllerOrder is mounted there.
+// onlyPlaces reports whether none of controllers is mounted there.
 func (m Mount) onlyPlaces() bool {
 	return len(known(m.controllers, nil)) == 0 && len(known(m.controllers, placing)) > 0
 }
 
 const systemdHierarchy = "name=systemd"
 
-// systemdMount returns systemd's own v1 hierarchy, nil without one. A job is to be in its unit there too where there is no v2
-// tree: systemd goes by this hierarchy when it kills a unit, and when it sorts a unit's processes into the
-// controllers (cg_migrate_v1_controllers), which takes those of jobs away where they count as pbs_mom's or a login's.
+// systemdMount returns systemd's own v1 hierarchy, nil without one. If there is no v2 tree, a job
+// is to be in its unit there, too. systemd goes by this hierarchy when it kills a unit. systemd
+// also sorts a unit's processes into the controllers by it (cg_migrate_v1_controllers), and would
+// take away those that count as pbs_mom's or a login's.
 func systemdMount(mounts []Mount, base string) *Mount {
 	for _, m := range mounts {
 		if !m.V2 && within(m.Point, base) && slices.Contains(m.controllers, systemdHierarchy) {
@@ -146,12 +140,14 @@ func newHierarchy(base *kernfs.FS, m Mount, opt Options) (*hierarchy, error) {
 	return h, err
 }
 
-// systemdControllers are those that systemd passes down to a unit with Delegate=yes, enabling them in the root of the v2
-// tree as well (CGROUP_MASK_V2 in systemd's basic/cgroup-util.h). It knows no others and leaves those alone.
+// systemdControllers are those that systemd passes down to a unit with Delegate=yes (CGROUP_MASK_V2
+// in systemd's basic/cgroup-util.h). systemd enables them in the root of the v2 tree as well.
+// Others are left alone by systemd.
 var systemdControllers = []string{"cpu", "cpuset", "io", "memory", "pids"}
 
-// expected returns the controllers that jobs of the v2 tree will have once Prepare has run: those that the root passes to
-// its children, those that Prepare enables there, and before systemd has started a delegated unit those that it will.
+// expected returns the controllers that jobs of the v2 tree will have once Prepare has run. These
+// are the ones that the root passes to its children and those that Prepare enables there. Before
+// systemd has started a delegated unit, the ones that systemd will pass down come to them.
 func (h *hierarchy) expected() ([]string, error) {
 	there, err := words(h.mount, "cgroup.controllers")
 	if err != nil {
@@ -177,25 +173,9 @@ func words(dir *kernfs.FS, file string) ([]string, error) {
 	return strings.Fields(string(b)), nil
 }
 
-// known returns the controllers of controllerOrder, and those of placing that were asked for, that
-// are in names, in that order.
-func known(names, asked []string) []string {
-	var list []string
-	for _, c := range controllerOrder {
-		if slices.Contains(names, c) {
-			list = append(list, c)
-		}
-	}
-	for _, c := range placing {
-		if slices.Contains(names, c) && slices.Contains(asked, c) {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
-// choose picks the hierarchies to use from the mount table: of several mounts of one thing the one with the shortest
-// path, and only below base. Hierarchies that only place processes come last, after the v2 tree.
+// choose picks the hierarchies to use from the mount table, and only below base. If one thing is
+// mounted several times, choose takes the mount with the shortest path. Hierarchies that only place
+// processes come last, after the v2 tree.
 func choose(mounts []Mount, base string, opt Options) ([]Mount, error) {
 	mode := opt.Mode
 	var v2 *Mount
@@ -231,9 +211,10 @@ func choose(mounts []Mount, base string, opt Options) ([]Mount, error) {
 		}
 		chosen = slices.Insert(chosen, at, *v2)
 	}
-	for _, c := range slices.Concat(controllerOrder, placing) {
+	for _, c := range controllerNames() {
 		if point, ok := outside[c]; ok && v1[c] == nil {
-			return nil, fmt.Errorf("the %s controller is mounted on %s, outside of %s: name its directory as the mount", c, point, base)
+			return nil, fmt.Errorf("the %s controller is mounted on %s, outside of %s: name its directory as the mount",
+				c, point, base)
 		}
 	}
 	if point, ok := outside[""]; ok && len(chosen) == 0 { // beside v1 it is of use, not needed
@@ -248,7 +229,7 @@ func choose(mounts []Mount, base string, opt Options) ([]Mount, error) {
 // inOrder returns each hierarchy once, with those of its controllers that were chosen in it.
 func inOrder(v1 map[string]*Mount) []Mount {
 	var list []Mount
-	for _, c := range slices.Concat(controllerOrder, placing) {
+	for _, c := range controllerNames() {
 		m := v1[c]
 		if m == nil {
 			continue

@@ -2,9 +2,10 @@ package cgroup
 
 import "github.com/hookhost/hookhost/internal/kernfs"
 
-// DevicesAt returns where the devices are denied that the job may not open: the absolute path of its directory in the v2
-// tree, where a program can be attached, on hybrid nodes too; without a v2 tree, its directory in the hierarchy of the v1
-// devices controller. Both are zero where the node has neither. It touches no file.
+// DevicesAt returns the place of the filter of the job's devices. On v2 and hybrid nodes that is
+// the absolute path of the job's directory in the v2 tree, where a program can be attached. On v1
+// it is the job's directory in the hierarchy of the v1 devices controller. Both are zero if the
+// node has neither. DevicesAt touches no file.
 func (j *Job) DevicesAt() (v2 string, v1 *kernfs.FS) {
 	if d, ok := j.v2(); ok {
 		return d.Path("."), nil

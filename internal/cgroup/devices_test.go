@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestDevicesAt(t *testing.T) {
@@ -15,18 +16,15 @@ func TestDevicesAt(t *testing.T) {
 	}{
 		{"v1", kernfstest.NewV1, 0, "", "/sys/fs/cgroup/devices/pbs_jobs.service/jobid/12.srv"},
 		{"hybrid", kernfstest.NewHybrid, 0, "/sys/fs/cgroup/unified/pbs_jobs.service/jobs/12.srv", ""},
-		{"hybrid, of which v1 alone is taken", kernfstest.NewHybrid, ModeV1, "", "/sys/fs/cgroup/devices/pbs_jobs.service/jobid/12.srv"},
+		{"hybrid, of which v1 alone is taken", kernfstest.NewHybrid, ModeV1, "",
+			"/sys/fs/cgroup/devices/pbs_jobs.service/jobid/12.srv"},
 		{"v2", kernfstest.NewV2, 0, "/sys/fs/cgroup/pbs_jobs.service/jobs/12.srv", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tree, err := Detect(tt.boot().Roots(), Options{Mode: tt.mode})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			j, err := tree.Job("12.srv")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			v2, v1 := j.DevicesAt()
 			at := ""
 			if v1 != nil {

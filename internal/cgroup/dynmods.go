@@ -9,19 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// favorDynmods is the option of a cgroup2 mount by which cgroup_threadgroup_rwsem is always ready to be taken for writing.
+// favorDynmods is the option of a cgroup2 mount by which cgroup_threadgroup_rwsem is always ready
+// to be taken for writing.
 const favorDynmods = "favordynmods"
 
-// FavorDynmods sets the option favordynmods of the cgroup2 file system where it is not set (cgroup-v2.rst, "Mounting"; Linux 6.0); set tells
-// that it was this call. It is idempotent, and keeps the options that are set.
+// FavorDynmods sets the option favordynmods of the cgroup2 file system (cgroup-v2.rst, "Mounting";
+// Linux 6.0) and keeps the options that are set. set is true if this call did it. The call is
+// idempotent.
 //
-// Without it the kernel waits for a grace period of RCU, some milliseconds, before it moves a process that is another's, unless it has
-// just moved one. With it that wait is gone, on v1 too, since there is one lock for all hierarchies, and each fork, execve and exit on the node takes a
-// little longer. It is the whole kernel's, until the next boot or until somebody mounts cgroup2 without it; since Linux 6.18 it cannot be taken
+// Unless the option is set, the kernel waits for a grace period of RCU before it moves a process
+// that is another's. The wait is some milliseconds, unless the kernel has just moved one. The
+// option ends that wait, on v1 too, since there is one lock for all hierarchies. Each fork, execve
+// and exit on the node takes a little longer in exchange. The option is the whole kernel's until
+// the next boot, or until somebody mounts cgroup2 without it. Since Linux 6.18 it cannot be taken
 // back altogether.
 //
-// It fails with ErrUnsupported where no v2 tree is mounted or the kernel is older, and with ErrNotInForce outside of the first cgroup
-// namespace, where the kernel passes over such options.
+// FavorDynmods fails with ErrUnsupported if no v2 tree is mounted or the kernel is older.
+// ErrNotInForce is for another cgroup namespace than the first, where the kernel passes over such
+// options.
 func (t *Tree) FavorDynmods() (set bool, err error) {
 	set, err = t.favorDynmods()
 	if err != nil {
@@ -52,7 +57,8 @@ func (t *Tree) favorDynmods() (set bool, err error) {
 	}
 	missing := slices.DeleteFunc(want, func(o string) bool { return slices.Contains(after, o) })
 	if len(missing) > 0 {
-		return false, fmt.Errorf("%w: the mount has %q, without %q: is this another cgroup namespace than the first?", ErrNotInForce, after, missing)
+		return false, fmt.Errorf("%w: the mount has %q, without %q: is this another cgroup namespace than the first?",
+			ErrNotInForce, after, missing)
 	}
 	return true, nil
 }
@@ -72,14 +78,17 @@ func (t *Tree) v2Options() ([]string, error) {
 	return nil, fmt.Errorf("cgroup2 is mounted on %s no more", point)
 }
 
-// ownOptions returns those of a cgroup2 mount's super options (proc_pid_mountinfo(5)) that are the file system's own: nsdelegate,
-// memory_recursiveprot and their like, which are lost in a remount that does not name them. Others stay by themselves: those of every file
-// system and those of security modules. It fails with one that has a value: cgroup2 has none by now, and it could not be kept.
+// ownOptions returns those of a cgroup2 mount's super options (proc_pid_mountinfo(5)) that are the
+// file system's own. These are nsdelegate, memory_recursiveprot and their like, which are lost in a
+// remount that does not name them. Others stay by themselves: those of every file system and those
+// of security modules. An option that has a value is an error: cgroup2 has none by now, and it
+// could not be kept.
 func ownOptions(super []string) (own []string, err error) {
 	for _, o := range super {
 		name, _, valued := strings.Cut(o, "=")
 		switch name {
-		case "", "rw", "ro", "sync", "dirsync", "mand", "lazytime", "seclabel", "context", "fscontext", "defcontext", "rootcontext":
+		case "", "rw", "ro", "sync", "dirsync", "mand", "lazytime", "seclabel", "context", "fscontext", "defcontext",
+			"rootcontext":
 			continue
 		}
 		if valued {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestFavorDynmods(t *testing.T) {
@@ -23,11 +24,15 @@ func TestFavorDynmods(t *testing.T) {
 	}{
 		{"v2", kernfstest.NewV2(asSystemd), true, nil, "nsdelegate,favordynmods,memory_recursiveprot"},
 		{"hybrid", kernfstest.NewHybrid(), true, nil, "favordynmods"},
-		{"set", kernfstest.NewV2(kernfstest.Mounted("nsdelegate", "favordynmods")), false, nil, "nsdelegate,favordynmods"},
-		{"Linux 5.10", kernfstest.NewV2(asSystemd, kernfstest.Without("favordynmods")), false, ErrUnsupported, "nsdelegate,memory_recursiveprot"},
-		{"another namespace", kernfstest.NewV2(asSystemd, kernfstest.Inner()), false, ErrNotInForce, "nsdelegate,memory_recursiveprot"},
+		{"set", kernfstest.NewV2(kernfstest.Mounted("nsdelegate", "favordynmods")), false, nil,
+			"nsdelegate,favordynmods"},
+		{"Linux 5.10", kernfstest.NewV2(asSystemd, kernfstest.Without("favordynmods")), false, ErrUnsupported,
+			"nsdelegate,memory_recursiveprot"},
+		{"another namespace", kernfstest.NewV2(asSystemd, kernfstest.Inner()), false, ErrNotInForce,
+			"nsdelegate,memory_recursiveprot"},
 		{"v1", kernfstest.NewV1(), false, ErrUnsupported, ""},
-		{"an option with a value", kernfstest.NewV2(kernfstest.Mounted("nsdelegate", "some=thing")), false, ErrUnsupported, "nsdelegate,some=thing"},
+		{"an option with a value", kernfstest.NewV2(kernfstest.Mounted("nsdelegate", "some=thing")), false,
+			ErrUnsupported, "nsdelegate,some=thing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tree := detected(t, tt.kernel, Options{})
@@ -49,9 +54,7 @@ func TestFavorDynmods(t *testing.T) {
 func optionsOf(t *testing.T, tree *Tree) string {
 	t.Helper()
 	mounts, err := Mounts(tree.proc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, m := range mounts {
 		if m.V2 {
 			return strings.Join(slices.DeleteFunc(m.Options, func(o string) bool { return o == "rw" }), ",")
@@ -61,33 +64,30 @@ func optionsOf(t *testing.T, tree *Tree) string {
 }
 
 func TestOwnOptions(t *testing.T) {
-	got, err := ownOptions(strings.Split("rw,seclabel,nsdelegate,favordynmods,memory_recursiveprot,memory_hugetlb_accounting,lazytime", ","))
-	if diff := cmp.Diff([]string{"nsdelegate", "favordynmods", "memory_recursiveprot", "memory_hugetlb_accounting"}, got); diff != "" || err != nil {
+	got, err := ownOptions([]string{"rw", "seclabel", "nsdelegate", "favordynmods", "memory_recursiveprot",
+		"memory_hugetlb_accounting", "lazytime"})
+	if diff := cmp.Diff([]string{"nsdelegate", "favordynmods", "memory_recursiveprot", "memory_hugetlb_accounting"},
+		got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
 }
 
-// The option is the whole kernel's, so a guest's is tried. It loses none of those that systemd has set.
+// The option is the whole kernel's, so a guest's is tried. None of the options that systemd has set
+// is lost.
 func TestFavorDynmodsOfAKernel(t *testing.T) {
 	if _, err := os.Stat("/lab/.lab/command"); err != nil {
-		kernfstest.Elsewhere(t, "no guest of the laboratory: how this machine's cgroups are mounted is not the test's to change")
+		kernfstest.Elsewhere(t, "no guest of the laboratory: this machine's mounts are not the test's to change")
 	}
 	tree, err := Detect(needKernel(t, 0).roots, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if tree.v2 == nil {
 		kernfstest.Elsewhere(t, "no cgroup2 tree is mounted")
 	}
 	before, err := tree.v2Options()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if slices.Contains(before, favorDynmods) { // a benchmark ran before
 		before = slices.DeleteFunc(before, func(o string) bool { return o == favorDynmods })
-		if err := tree.v2.mount.Remount(".", before); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, tree.v2.mount.Remount(".", before))
 	}
 	set, err := tree.FavorDynmods()
 	if errors.Is(err, ErrUnsupported) {

@@ -10,11 +10,12 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// events is the file in which a v2 cgroup says whether it has processes and whether they are frozen.
+// events is the file in which a v2 cgroup says whether it has processes and whether they are
+// frozen.
 const events = "cgroup.events"
 
-// await waits until key in d's cgroup.events is want. The kernel wakes it. It fails with ctx's error when that ends first,
-// and with one that is gone when the cgroup is removed.
+// await waits until key in d's cgroup.events is want. The kernel wakes it. An error is ctx's when
+// that ends first, and one that is gone when the cgroup is removed.
 func (d directory) await(ctx context.Context, key string, want uint64) error {
 	w, err := d.Watch(events)
 	if err != nil {
@@ -39,8 +40,8 @@ func (d directory) await(ctx context.Context, key string, want uint64) error {
 	}
 }
 
-// Wait waits until the job has no processes. A job without a cgroup has none. When ctx ends first it fails with
-// ErrNotEmpty and ctx's error.
+// Wait waits until the job has no processes. A job without a cgroup has none. When ctx ends first
+// it fails with ErrNotEmpty and ctx's error.
 func (j *Job) Wait(ctx context.Context) error {
 	if d, ok := j.v2(); ok {
 		if err := d.await(ctx, "populated", 0); err != nil && !gone(err) {

@@ -8,24 +8,31 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestContractFakeV1(t *testing.T)     { contract(t, fake{kernfstest.NewV1}) }
 func TestContractFakeHybrid(t *testing.T) { contract(t, fake{kernfstest.NewHybrid}) }
 func TestContractFakeV2(t *testing.T)     { contract(t, fake{kernfstest.NewV2}) }
 
-// TestContractFakeOld is a kernel of 2018: no cgroup.kill, no freezer on v2, no peaks, no swap accounting.
+// TestContractFakeOld is a kernel of 2018: no cgroup.kill, no freezer on v2, no peaks, no swap
+// accounting.
 func TestContractFakeOld(t *testing.T) {
 	contract(t, fake{func(opts ...kernfstest.Option) *kernfstest.Kernel {
-		return kernfstest.NewHybrid(append(opts, kernfstest.Without("cgroup.kill", "cgroup.freeze", "pids.peak", "swap"))...)
+		return kernfstest.NewHybrid(append(opts,
+			kernfstest.Without("cgroup.kill", "cgroup.freeze", "pids.peak", "swap"))...)
 	}})
 }
 
-// TestContractFakeV2Old is a kernel of 2020 (5.10): no cgroup.kill, no peaks, no memory.reclaim, no remote partitions.
+// TestContractFakeV2Old is a kernel of 2020 (5.10): no cgroup.kill, no peaks, no memory.reclaim, no
+// remote partitions.
 func TestContractFakeV2Old(t *testing.T) {
 	contract(t, fake{func(opts ...kernfstest.Option) *kernfstest.Kernel {
-		return kernfstest.NewV2(append(opts, kernfstest.Without("cgroup.kill", "memory.peak", "memory.swap.peak", "memory.reclaim",
-			"pids.peak", "cpuset.cpus.exclusive", "cpuset.cpus.exclusive.effective", "cpu.pressure", "memory.pressure", "io.pressure"))...)
+		return kernfstest.NewV2(append(opts, kernfstest.Without(
+			"cgroup.kill", "memory.peak", "memory.swap.peak", "memory.reclaim", "pids.peak",
+			"cpuset.cpus.exclusive", "cpuset.cpus.exclusive.effective",
+			"cpu.pressure", "memory.pressure", "io.pressure",
+		))...)
 	}})
 }
 
@@ -55,18 +62,12 @@ func fakeTree(t *testing.T, k *kernfstest.Kernel, controllers ...string) *Tree {
 	roots := k.Roots()
 	if roots.Cgroup.Exists("cgroup.subtree_control") { // as systemd does
 		for _, c := range []string{"cpuset", "cpu", "memory", "pids", "hugetlb", "io", "rdma"} {
-			if err := roots.Cgroup.Write("cgroup.subtree_control", "+"+c); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, roots.Cgroup.Write("cgroup.subtree_control", "+"+c))
 		}
 	}
 	tree, err := Detect(roots, Options{Signal: k.Signal, Controllers: controllers})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tree.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, tree.Prepare())
 	return tree
 }
 
@@ -115,9 +116,7 @@ func (p fakeProcess) fork(t *testing.T, n int) []int {
 	var pids []int
 	for range n {
 		pid, err := p.k.Fork(p.id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		pids = append(pids, pid)
 	}
 	return pids

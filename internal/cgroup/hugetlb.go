@@ -10,10 +10,26 @@ import (
 	"strings"
 )
 
-// Huge pages have a controller with a set of files for each page size: hugetlb.2MB.max and hugetlb.2MB.rsvd.max on v2,
-// hugetlb.2MB.limit_in_bytes and hugetlb.2MB.rsvd.limit_in_bytes on v1 (cgroup-v1/hugetlb.rst; cgroup-v2.rst, "HugeTLB").
-// The one counts pages in use and ends who takes too many with SIGBUS; the other, since Linux 5.7, counts what is
-// reserved and refuses the mmap, which a program can handle. Both are set to the same.
+// hugetlbController bounds huge pages (cgroup-v1/hugetlb.rst; cgroup-v2.rst, "HugeTLB"). Each page
+// size has a set of files: hugetlb.2MB.max and hugetlb.2MB.rsvd.max on v2,
+// hugetlb.2MB.limit_in_bytes and hugetlb.2MB.rsvd.limit_in_bytes on v1. The first counts pages in
+// use, and a process beyond it gets SIGBUS. The second, since Linux 5.7, counts what is reserved
+// and refuses the mmap, which a program can handle. Both are set to the same.
+var hugetlbController = controller{
+	name:  "hugetlb",
+	named: hugetlbKnobs,
+	read:  directory.readHugetlb,
+	asked: func(l *Limits) bool { return len(l.Hugetlb) > 0 },
+	check: func(_ *Job, l *Limits) error {
+		for size, n := range l.Hugetlb {
+			if n < 0 || size <= 0 {
+				return fmt.Errorf("%d bytes in huge pages of %d bytes", n, size)
+			}
+		}
+		return nil
+	},
+	usage: func(r *reader, u *Usage) { u.HugetlbPeak = r.hugetlbPeak() },
+}
 
 // pageName is how the kernel names a page size in bytes (mem_fmt of mm/hugetlb_cgroup.c).
 func pageName(size int64) string {
@@ -57,7 +73,7 @@ func hugetlbKnobs(v2 bool, limits ...*Limits) []knob {
 			has    bool // every kernel has it
 		}{{prefix, true}, {prefix + "rsvd.", false}} {
 			knobs = append(knobs, knob{
-				controller: "hugetlb", file: kind.prefix + names.limit, use: kind.prefix + names.use,
+				file: kind.prefix + names.limit, use: kind.prefix + names.use,
 				format: asSize, none: names.none, optional: !kind.has,
 				get: func(l *Limits) string {
 					n, ok := l.Hugetlb[size]

@@ -15,12 +15,21 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// io.max has a line for each device with a limit, "8:0 rbps=1048576 wbps=max riops=max wiops=120", and takes one device
-// at a time (cgroup-v2.rst, "IO Interface Files").
+// ioController bounds what a job does to block devices, on v2 alone. io.max has a line for each
+// device with a limit, "8:0 rbps=1048576 wbps=max riops=max wiops=120", and a write sets one device
+// (cgroup-v2.rst, "IO Interface Files").
+var ioController = controller{
+	name:  "io",
+	v2:    []knob{ioKnob},
+	named: deviceKnobs,
+	asked: func(l *Limits) bool { return len(l.IO) > 0 },
+	check: func(_ *Job, l *Limits) error { return checkIO(l.IO) },
+}
+
 const ioMax = "io.max"
 
 // ioKnob reads io.max; deviceKnobs write it.
-var ioKnob = knob{controller: "io", file: ioMax, detail: true, set: func(l *Limits, text string) (err error) {
+var ioKnob = knob{file: ioMax, detail: true, set: func(l *Limits, text string) (err error) {
 	l.IO, err = parseIO(text)
 	return err
 }}
@@ -37,9 +46,9 @@ func BlockDevice(name string) (major, minor uint32, err error) {
 	return unix.Major(st.Rdev), unix.Minor(st.Rdev), nil
 }
 
-// WholeDisk fails when the block device with these numbers is a partition: io.max takes whole disks alone
-// (blkg_conf_open_bdev). dev/block leads to partitions too, and those have a file that says so
-// (Documentation/ABI/stable/sysfs-block). A device that sysfs does not show is taken for a disk.
+// WholeDisk fails when the block device with these numbers is a partition: io.max takes whole disks
+// alone (blkg_conf_open_bdev). dev/block leads to partitions too, and those have a file that says
+// so (Documentation/ABI/stable/sysfs-block). A device that sysfs does not show is taken for a disk.
 func WholeDisk(sys *kernfs.FS, major, minor uint32) error {
 	number, err := sys.ReadFile(fmt.Sprintf("dev/block/%d:%d/partition", major, minor))
 	switch {
@@ -52,7 +61,10 @@ func WholeDisk(sys *kernfs.FS, major, minor uint32) error {
 }
 
 // deviceKnobs are one for each device that some limits name.
-func deviceKnobs(limits ...*Limits) []knob {
+func deviceKnobs(v2 bool, limits ...*Limits) []knob {
+	if !v2 {
+		return nil
+	}
 	type device struct{ major, minor uint32 }
 	var devices []device
 	for _, l := range limits {
@@ -69,7 +81,7 @@ func deviceKnobs(limits ...*Limits) []knob {
 	var knobs []knob
 	for _, d := range slices.Compact(devices) {
 		knobs = append(knobs, knob{
-			controller: "io", file: ioMax, format: asDevice, none: IOLimit{Major: d.major, Minor: d.minor}.String(),
+			file: ioMax, format: asDevice, none: IOLimit{Major: d.major, Minor: d.minor}.String(),
 			get: func(l *Limits) string {
 				for _, limit := range l.IO {
 					if limit.Major == d.major && limit.Minor == d.minor {
@@ -107,7 +119,7 @@ func (l *IOLimit) values() []ioValue {
 	return []ioValue{{"rbps", &l.ReadBytes}, {"wbps", &l.WriteBytes}, {"riops", &l.ReadOps}, {"wiops", &l.WriteOps}}
 }
 
-// limits tells whether there is any limit in l.
+// limits reports whether there is any limit in l.
 func (l IOLimit) limits() bool {
 	return l.ReadBytes != nil || l.WriteBytes != nil || l.ReadOps != nil || l.WriteOps != nil
 }
@@ -154,8 +166,8 @@ func parseIOLine(line string) (l IOLimit, err error) {
 	return l, nil
 }
 
-// holdsDevice tells whether got, a whole io.max, has the limits that want asks of one device. A device without limits is
-// not shown.
+// holdsDevice reports whether got, a whole io.max, has the limits that want asks of one device. A
+// device without limits is not shown.
 func holdsDevice(want, got string) bool {
 	w, err := parseIOLine(want)
 	list, gerr := parseIO(got)
@@ -170,7 +182,7 @@ func holdsDevice(want, got string) bool {
 	return !w.limits()
 }
 
-// checkIO finds limits that say nothing or contradict each other.
+// checkIO finds limits without a value, and ones that contradict each other.
 func checkIO(limits []IOLimit) error {
 	for i := range limits {
 		l := &limits[i]

@@ -6,48 +6,50 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Where a job's cgroup is, with the prefix pbs_jobs and the job 12.server:
+// The cgroup of the job 12.server with the prefix pbs_jobs is:
 //
-//	v1, once for each mounted hierarchy       v2
+//	v1, once for each mounted hierarchy    v2
 //
-//	/sys/fs/cgroup/memory                     /sys/fs/cgroup          (hybrid: /sys/fs/cgroup/unified)
-//	└── pbs_jobs.service                      └── pbs_jobs.service         subtree_control: +memory +cpuset ...
-//	    └── jobid       cpuset filled             └── jobs                 subtree_control: +memory +cpuset ...
-//	        └── 12.server   limits, tasks             └── 12.server        limits, processes
-//	            └── ...         what the job makes        └── ...              what the job makes
+//	/sys/fs/cgroup/memory                  /sys/fs/cgroup    (hybrid: /sys/fs/cgroup/unified)
+//	└── pbs_jobs.service                   └── pbs_jobs.service  controllers are passed down
+//	    └── jobid      cpuset filled           └── jobs          controllers are passed down
+//	        └── 12.server  limits, tasks           └── 12.server     limits, processes
+//	            └── ...    of the job's making         └── ...       of the job's making
 //
-// Where the configuration asks for them, a job also has directories in blkio, net_cls, net_prio,
+// If the configuration asks for them, a job also has directories in blkio, net_cls, net_prio,
 // perf_event and rdma. net_cls and net_prio are of v1 alone, and may be mounted beside a v2 tree
 // that has all other controllers.
 //
-// A hybrid job has all of both: limits where the controllers are, kill and freeze in the v2 tree, which holds the same
-// processes. A job without cpus of its own has no directory in cpuset, and its tasks are in pbs_jobs.service/jobid
-// there.
+// A hybrid job has all of both: limits where the controllers are, kill and freeze in the v2 tree,
+// which holds the same processes. A job without cpus of its own has no directory in cpuset, and its
+// tasks are in pbs_jobs.service/jobid there.
 
-// Job is the cgroup of one job: its directories in all hierarchies. It holds no state but its name, so any number of
-// values, in any number of processes, may stand for one job. It is safe for concurrent use.
+// Job is the cgroup of one job: its directories in all hierarchies. A Job holds no state but its
+// name. So any number of values, in any number of processes, may stand for one job. A Job is safe
+// for concurrent use.
 type Job struct {
 	tree *Tree
 	id   string
 	dirs []directory // one for each hierarchy of tree, in its order
 
-	perTask bool // see PerTask
+	split bool // see WithSubgroups
 }
 
-// directory is a job's directory in one hierarchy. It may not exist.
+// directory is a job's directory in one hierarchy. The directory may not exist.
 type directory struct {
 	*kernfs.FS
 	h *hierarchy
 }
 
-// optional tells whether the job may be without d: a hierarchy of cpuset alone, for a job without cpus of its own. The
-// first hierarchy never is, since the job's marks are there.
+// optional reports whether the job may be without d: a hierarchy of cpuset alone, for a job without
+// cpus of its own. The first hierarchy never is, since the job's marks are there.
 func (j *Job) optional(i int) bool {
 	c := j.dirs[i].h.controllers()
 	return i > 0 && len(c) == 1 && c[0] == "cpuset" && !j.dirs[i].h.v2
@@ -78,8 +80,8 @@ func (j *Job) home() directory { return j.dirs[0] }
 // ID returns the job's id.
 func (j *Job) ID() string { return j.id }
 
-// MemoryPath returns the job's cgroup as the kernel names it in /proc/PID/cgroup and in its log when memory runs out; ""
-// without a memory controller.
+// MemoryPath returns the job's cgroup as the kernel names it in /proc/PID/cgroup and in its log
+// when memory runs out; "" without a memory controller.
 func (j *Job) MemoryPath() string {
 	d, ok := j.with("memory")
 	if !ok {
@@ -88,15 +90,16 @@ func (j *Job) MemoryPath() string {
 	return path.Join(d.h.root, d.h.unit, d.h.leaf, j.id)
 }
 
-// Exists tells whether the job has a directory in any hierarchy.
+// Exists reports whether the job has a directory in any hierarchy.
 func (j *Job) Exists() bool {
 	return slices.ContainsFunc(j.dirs, func(d directory) bool { return d.Exists(".") })
 }
 
-// Create makes the job's directory in every hierarchy and sets its limits, each of which is read back. It fails with
-// ErrExists when any of the directories is there, with ErrNotInForce when a limit does not hold, with ErrUnsupported when
-// a limit cannot be had here. When it fails it leaves nothing it made and touches nothing it did not make. The parents
-// are made on the way where Prepare has not.
+// Create makes the job's directory in every hierarchy and sets its limits, each of which is read
+// back. Parents that Prepare has not made are made on the way. Create fails with ErrExists when any
+// of the directories is there, and with ErrNotInForce when a limit does not hold. ErrUnsupported is
+// for a limit that cannot be had here. A Create that fails leaves nothing it made and touches
+// nothing it did not make.
 func (j *Job) Create(l Limits) (err error) {
 	l, err = j.check(l)
 	if err == nil {
@@ -175,13 +178,14 @@ func (d directory) make() error {
 	return err
 }
 
-// SetMark keeps value with the job, as the extended attribute name (trusted.*) of its cgroup, until the cgroup is
-// removed. It replaces an earlier value.
+// SetMark keeps value with the job, as the extended attribute name (trusted.*) of its cgroup, until
+// the cgroup is removed. An earlier value is replaced.
 func (j *Job) SetMark(name string, value []byte) error {
 	return j.found(j.home().SetXattr(".", name, value))
 }
 
-// Mark returns what SetMark kept; an error that is unix.ENODATA when there is nothing under that name.
+// Mark returns what SetMark kept; an error that is unix.ENODATA when there is nothing under that
+// name.
 func (j *Job) Mark(name string) ([]byte, error) {
 	b, err := j.home().Xattr(".", name)
 	return b, j.found(err)
@@ -195,5 +199,32 @@ func (j *Job) found(err error) error {
 	return err
 }
 
-// gone tells whether err says that a cgroup is not there: ENODEV is what an open file of a removed one answers.
+// gone reports whether err says that a cgroup is not there: ENODEV is what an open file of a
+// removed one answers.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
+
+// attachedMark is the extended attribute of a job's cgroup that holds SetAttached's number.
+const attachedMark = "trusted.hookhost.attached"
+
+// SetAttached keeps with the job's cgroup how many processes were taken in that MoM did not start.
+// The number has a mark of its own since it changes with each of them.
+func (j *Job) SetAttached(n int) error {
+	return j.SetMark(attachedMark, strconv.AppendInt(nil, int64(n), 10))
+}
+
+// Attached returns what SetAttached kept, 0 if nothing is kept. Attached fails with ErrNotFound
+// when the job has no cgroup.
+func (j *Job) Attached() (int, error) {
+	b, err := j.Mark(attachedMark)
+	if errors.Is(err, unix.ENODATA) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(string(b))
+	if err != nil {
+		return 0, fmt.Errorf("attached to job %s: %w", j.id, err)
+	}
+	return n, nil
+}

@@ -6,16 +6,19 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Join tells how to start a process inside a job's cgroup, so that not one instruction of it runs outside.
+// Join tells how to start a process inside a job's cgroup, so that not one instruction of it runs
+// outside.
 type Join struct {
-	// CgroupDir is the job's v2 directory, to clone into (CLONE_INTO_CGROUP); "" where there is no v2 tree.
+	// CgroupDir is the job's v2 directory, to clone into (CLONE_INTO_CGROUP); "" where there is no
+	// v2 tree.
 	CgroupDir string
-	// Tasks are the job's v1 tasks files. A thread that writes 0 to each and then forks has its child in all of them.
+	// Tasks are the job's v1 tasks files. A thread that writes 0 to each and then forks has its
+	// child in all of them.
 	Tasks []string
 }
 
-// Join returns how to start a process inside the cgroup. It does not look whether the cgroup exists; starting fails if it
-// does not.
+// Join returns how to start a process inside the cgroup. Starting fails if the cgroup does not
+// exist; Join does not check.
 func (j *Job) Join() Join {
 	var join Join
 	for i := range j.dirs {
@@ -31,13 +34,13 @@ func (j *Job) Join() Join {
 	return join
 }
 
-// entrance is the directory that the job's tasks go to in a hierarchy: the job's own, or the parent
-// of all jobs for a cpuset that the job does not have (PBS's rule for ncpus=0). A job may also have
-// begun before jobs were in a hierarchy: systemd's, or one that only places processes. In the v2
-// tree it is main for a job that was split.
+// entrance is the directory that the job's tasks go to in a hierarchy. Mostly that is the job's
+// own. For a cpuset that the job does not have it is the parent of all jobs (PBS's rule for
+// ncpus=0). The parent it is also for a job that began before jobs were in a hierarchy: systemd's,
+// or one that only places processes. In the v2 tree it is main for a job that was split.
 func (j *Job) entrance(i int) *kernfs.FS {
 	d := j.dirs[i]
-	if j.perTask && d.h.v2 && j.tree.hasTasks(d.h) {
+	if j.split && d.h.v2 && j.tree.hasSubgroups(d.h) {
 		if main, err := d.Sub(mainGroup); err == nil {
 			return main
 		}
@@ -48,10 +51,11 @@ func (j *Job) entrance(i int) *kernfs.FS {
 	return d.h.jobs
 }
 
-// left tells whether the hierarchy is none of the job's: see hierarchy.leaving.
+// left reports whether the hierarchy is none of the job's: see hierarchy.leaving.
 func (j *Job) left(i int) bool { return j.dirs[i].h.leaving && !j.dirs[i].Exists(".") }
 
-// mayLack tells whether the job may be without its directory in a hierarchy: its tasks are in the parent of all jobs then.
+// mayLack reports whether the job may be without its directory in a hierarchy: its tasks are in the
+// parent of all jobs then.
 func (j *Job) mayLack(i int) bool {
 	h := j.dirs[i].h
 	return j.optional(i) || h.has(systemdHierarchy) ||

@@ -2,7 +2,6 @@ package cgroup
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,11 +19,13 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
-// TestMain turns the test program into a job's process where it was started as one, and fails when tests leave
-// directories or goroutines behind.
+// TestMain turns the test program into a job's process where it was started as one, and fails when
+// tests leave directories or goroutines behind.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == actorArg {
 		act()
@@ -78,9 +79,7 @@ func (w kernel) newTree(t testing.TB, controllers ...string) *Tree {
 func (w kernel) openTree(t testing.TB, prefix string, controllers ...string) *Tree {
 	t.Helper()
 	tree, err := Detect(w.roots, Options{Prefix: prefix, Mode: w.mode, Controllers: controllers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		for _, h := range tree.hierarchies {
 			for _, name := range []string{h.unit + "/" + h.leaf, h.unit} {
@@ -90,9 +89,7 @@ func (w kernel) openTree(t testing.TB, prefix string, controllers ...string) *Tr
 			}
 		}
 	})
-	if err := tree.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, tree.Prepare())
 	return tree
 }
 
@@ -113,85 +110,51 @@ func (w kernel) disk(t *testing.T) (major, minor uint32, ok bool) {
 }
 
 // actor is this test program, started anew to do as it is told on its standard input.
-type actor struct {
-	child *proc.Child
-	in    *os.File
-	out   *bufio.Reader
-}
+type actor struct{ *proctest.Process }
 
 const actorArg = "-cgroup-test-actor"
 
 func startActor(t testing.TB, join Join) *actor {
 	t.Helper()
-	inR, inW, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	outR, outW, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// GOMAXPROCS and GOGC keep the runtime's own use of cpu and memory small beside what the tests measure.
-	spec := &proc.Spec{Path: "/proc/self/exe", Args: []string{"actor", actorArg}, Env: []string{"GOMAXPROCS=1", "GOGC=off"},
-		Stdin: inR, Stdout: outW, Stderr: os.Stderr}
-	child, err := proc.Start(spec, hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks})
-	inR.Close()
-	outW.Close()
-	if err != nil {
-		inW.Close()
-		outR.Close()
-		t.Fatal(err)
-	}
-	a := &actor{child: child, in: inW, out: bufio.NewReader(outR)}
-	t.Cleanup(func() {
-		if err := child.Signal(unix.SIGKILL); err != nil && !errors.Is(err, proc.ErrGone) {
-			t.Error(err)
-		}
-		if _, err := child.Wait(context.Background()); err != nil {
-			t.Error(err)
-		}
-		inW.Close()
-		outR.Close()
-	})
-	a.tell(t, "hello")
+	spec := proc.Spec{Args: []string{"actor", actorArg}}
+	a := &actor{proctest.Start(t, spec, hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks})}
+	a.ask(t, "hello")
 	return a
 }
 
-// tell has the actor do something and returns its answer; "" when it died of it.
-func (a *actor) tell(t testing.TB, command string) string {
+// ask has the actor do something and returns its answer; "" when it died of it.
+func (a *actor) ask(t testing.TB, command string) string {
 	t.Helper()
-	if _, err := fmt.Fprintln(a.in, command); err != nil && !errors.Is(err, unix.EPIPE) {
+	if _, err := fmt.Fprintln(a.In, command); err != nil && !errors.Is(err, unix.EPIPE) {
 		t.Fatal(err)
 	}
-	answer, _ := a.out.ReadString('\n')
+	answer, _ := a.Out.ReadString('\n')
 	return strings.TrimSpace(answer)
 }
 
-func (a *actor) pid() int { return a.child.PID }
+func (a *actor) pid() int { return a.PID }
 
 func (a *actor) burn(t *testing.T, d time.Duration) {
 	t.Helper()
-	if a.tell(t, "burn "+d.String()) == "" {
+	if a.ask(t, "burn "+d.String()) == "" {
 		t.Errorf("process %d has ended", a.pid())
 	}
 }
 
-func (a *actor) touch(t *testing.T, n int64) { a.tell(t, fmt.Sprintf("touch %d", n)) }
+func (a *actor) touch(t *testing.T, n int64) { a.ask(t, fmt.Sprintf("touch %d", n)) }
 
-func (a *actor) cache(t *testing.T, n int64) { a.tell(t, "read "+coldFile(t, int(n))) }
+func (a *actor) cache(t *testing.T, n int64) { a.ask(t, "read "+coldFile(t, int(n))) }
 
 func (a *actor) huge(t *testing.T, n int64) bool {
-	return a.tell(t, fmt.Sprintf("huge %d", n)) == "ok"
+	return a.ask(t, fmt.Sprintf("huge %d", n)) == "ok"
 }
 
 func (a *actor) fork(t *testing.T, n int) []int {
 	t.Helper()
 	var pids []int
-	for _, s := range strings.Fields(a.tell(t, fmt.Sprintf("fork %d", n))) {
+	for _, s := range strings.Fields(a.ask(t, fmt.Sprintf("fork %d", n))) {
 		pid, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		pids = append(pids, pid)
 		t.Cleanup(func() { endOrphan(t, pid) })
 	}
@@ -211,11 +174,11 @@ func endOrphan(t testing.TB, pid int) {
 	}
 }
 
-func (a *actor) end(*testing.T) { a.in.Close() }
+func (a *actor) end(*testing.T) { a.In.Close() }
 
 func (a *actor) gone(t *testing.T) {
 	t.Helper()
-	if _, err := a.child.Wait(soon(t)); err != nil {
+	if _, err := a.Wait(soon(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -258,7 +221,8 @@ func act() {
 			}
 		case "huge":
 			n, _ := strconv.Atoi(arg)
-			b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_HUGETLB|21<<unix.MAP_HUGE_SHIFT)
+			b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE,
+				unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_HUGETLB|21<<unix.MAP_HUGE_SHIFT)
 			if err != nil {
 				answer = err.Error()
 				break

@@ -17,10 +17,11 @@ type KillResult struct {
 	Took      time.Duration // until the last one was gone
 }
 
-// Kill ends every process of the job with SIGKILL, those included that fork while it does, that left their session or
-// that are in v1 hierarchies only, and returns when none is left. A job without processes or without a cgroup is
-// no mistake. When ctx ends first it fails with ErrNotEmpty and names what is left, state D being a process that the
-// kernel does not let go of. The result holds in any case.
+// Kill ends every process of the job with SIGKILL and returns when none is left. Processes that
+// fork meanwhile, that left their session or that are in v1 hierarchies only are included. A job
+// without processes or without a cgroup is no mistake. When ctx ends first Kill fails with
+// ErrNotEmpty and names what is left. State D is a process that the kernel does not let go of. The
+// result holds in any case.
 func (j *Job) Kill(ctx context.Context) (KillResult, error) {
 	start := time.Now()
 	pids, err := j.Processes()
@@ -46,12 +47,13 @@ func (j *Job) kill(ctx context.Context) error {
 	return j.killEach(ctx)
 }
 
-// killRound is how long a kill is given before it is sent again: to a process that was attached meanwhile. The
-// uninterruptible ones cost no more than a wake-up in each round.
+// killRound is how long a kill is given before it is sent again: to a process that was attached
+// meanwhile. The uninterruptible ones cost no more than a wake-up in each round.
 const killRound = time.Second
 
-// killTree ends what is in the v2 tree by cgroup.kill (Linux 5.14), which no fork escapes. Without that it does
-// nothing. What the v1 freezer holds takes the signal only when it is thawed, whoever froze it.
+// killTree ends what is in the v2 tree by cgroup.kill (Linux 5.14), which no fork escapes. Older
+// kernels are left to the caller. A process that the v1 freezer holds gets the signal only when it
+// is thawed, whoever froze it.
 func (j *Job) killTree(ctx context.Context, d directory) error {
 	for {
 		err := d.Write("cgroup.kill", "1")
@@ -79,8 +81,8 @@ func (j *Job) killTree(ctx context.Context, d directory) error {
 	}
 }
 
-// killEach ends processes one by one until the lists are empty. Frozen, a job cannot outrun that by forking; what v1
-// froze dies when it is thawed.
+// killEach ends processes one by one until the lists are empty. Frozen, a job cannot outrun that by
+// forking; what v1 froze dies when it is thawed.
 func (j *Job) killEach(ctx context.Context) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		pids, err := j.Processes()
@@ -130,7 +132,8 @@ func (j *Job) killSome(ctx context.Context, pids []int) error {
 	return nil
 }
 
-// thaw thaws the job and what the job froze below itself, in both freezers: each may hold it whatever the other does.
+// thaw thaws the job and what the job froze below itself, in both freezers: each may hold it
+// whatever the other does.
 func (j *Job) thaw() error {
 	var errs []error
 	if d, ok := j.freezesV2(); ok {

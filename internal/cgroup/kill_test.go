@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // TestKillStuck: what cannot die is named, with its state.
@@ -29,12 +30,8 @@ func TestKillStuck(t *testing.T) {
 				k := w.boot()
 				tree := fakeTree(t, k)
 				j, err := tree.Job(testJob)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := j.Create(Limits{}); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
+				must.NoError(t, j.Create(Limits{}))
 				pid := spawnFake(k, j.Join())
 				k.SetProcess(pid, kernfstest.Attributes{Comm: "nfs (client)"})
 				k.Stick(pid)
@@ -68,12 +65,8 @@ func TestFreezeStuck(t *testing.T) {
 				k := w.boot()
 				tree := fakeTree(t, k)
 				j, err := tree.Job(testJob)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := j.Create(Limits{}); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
+				must.NoError(t, j.Create(Limits{}))
 				pid := spawnFake(k, j.Join())
 				k.Stick(pid)
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -100,12 +93,10 @@ func TestKillForks(t *testing.T) {
 			}
 			j := newJob(t, tree, testJob, l)
 			a := startActor(t, j.Join())
-			a.tell(t, "bomb")
-			await(t, "the job to grow", func() bool { pids, _ := j.Processes(); return len(pids) > 20 })
+			a.ask(t, "bomb")
+			must.Eventually(t, "the job to grow", func() bool { pids, _ := j.Processes(); return len(pids) > 20 })
 			r, err := j.Kill(soon(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			t.Logf("%d processes in %v", r.Processes, r.Took)
 			if pids, err := j.Processes(); err != nil || len(pids) != 0 {
 				t.Errorf("%v survived, %v", pids, err)
@@ -148,16 +139,12 @@ func TestJobOf(t *testing.T) {
 			if err == nil {
 				err = errors.Join(below.Mkdir("."), below.Write("cgroup.procs", fmt.Sprint(a.pid())))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if id, ok, err := tree.JobOf(a.pid()); id != testJob || !ok || err != nil {
 				t.Errorf("job is %q, %v, %v", id, ok, err)
 			}
 			for _, h := range tree.hierarchies {
-				if err := h.mount.Write("cgroup.procs", fmt.Sprint(a.pid())); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, h.mount.Write("cgroup.procs", fmt.Sprint(a.pid())))
 			}
 			for _, pid := range []int{a.pid(), 1 << 30} {
 				if id, ok, err := tree.JobOf(pid); ok || err != nil {
@@ -171,8 +158,9 @@ func TestJobOf(t *testing.T) {
 	}
 }
 
-// TestVisitor: a starter whose thread is in the job's v1 cgroups for a fork is no process of the job.
-func TestVisitor(t *testing.T) {
+// TestVisitingThreadIsNoProcessOfTheJob: a starter whose thread is in the job's v1 cgroups for a
+// fork is no process of the job.
+func TestVisitingThreadIsNoProcessOfTheJob(t *testing.T) {
 	w := needKernel(t, ModeV1)
 	tree := w.tree(t)
 	j := newJob(t, tree, testJob, tree.someLimits())
@@ -182,9 +170,7 @@ func TestVisitor(t *testing.T) {
 		<-leave
 		left <- unix.Gettid()
 	})
-	if err := <-inside; err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, <-inside)
 	d := j.home()
 	if pids, err := d.pids("cgroup.procs"); err != nil || !slices.Equal(pids, []int{os.Getpid()}) {
 		t.Errorf("cgroup.procs has %v, %v; want this process", pids, err)
@@ -198,7 +184,7 @@ func TestVisitor(t *testing.T) {
 	}
 	close(leave)
 	tid := <-left
-	await(t, "the thread to end", func() bool { return unix.Tgkill(os.Getpid(), tid, 0) != nil })
+	must.Eventually(t, "the thread to end", func() bool { return unix.Tgkill(os.Getpid(), tid, 0) != nil })
 }
 
 // onOwnThread runs f on a thread that ends with it; the main thread cannot.
@@ -233,8 +219,9 @@ func enterTasks(files []string) error {
 	return nil
 }
 
-// TestLockProcesses: the lock holds across processes, and one that dies leaves it, in each kind of tree. Other users cannot
-// have it; what they can lock and read beside it they still can, and that keeps nobody waiting.
+// TestLockProcesses: the lock holds across processes, and one that dies leaves it, in each kind of
+// tree. Other users cannot have it; what they can lock and read beside it they still can, and that
+// keeps nobody waiting.
 func TestLockProcesses(t *testing.T) {
 	flock, err := exec.LookPath("flock")
 	if err != nil {
@@ -254,16 +241,10 @@ func TestLockProcesses(t *testing.T) {
 				t.Helper()
 				cmd := as(uid, flock, "--exclusive", "--no-fork", path, "sh", "-c", "echo held; exec cat")
 				in, err := cmd.StdinPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				out, err := cmd.StdoutPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
+				must.NoError(t, cmd.Start())
 				kill = sync.OnceFunc(func() {
 					cmd.Process.Kill()
 					in.Close()
@@ -287,9 +268,7 @@ func TestLockProcesses(t *testing.T) {
 			kill()
 			hold(nobody, jobs.Path("."))
 			unlock, err := tree.Lock(soon(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if err := as(root, try...).Run(); err == nil {
 				t.Error("another process took the lock that is held here")
 			}
@@ -303,9 +282,7 @@ func TestLockProcesses(t *testing.T) {
 			if err := as(root, try...).Run(); err != nil {
 				t.Errorf("another process did not get the lock: %v", err)
 			}
-			if err := jobs.Mkdir("1.x"); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, jobs.Mkdir("1.x"))
 			defer jobs.Rmdir("1.x")
 			if err := as(nobody, "cat", jobs.Path("1.x/"+lockFile)).Run(); err != nil {
 				t.Errorf("another user cannot read a job's processes: %v", err)
@@ -335,14 +312,10 @@ func TestKillFrozen(t *testing.T) {
 						if err == nil {
 							err = errors.Join(sub.Mkdir("."), sub.Write("cgroup.procs", fmt.Sprint(a.pid())))
 						}
-						if err != nil {
-							t.Fatal(err)
-						}
+						must.NoError(t, err)
 						d.FS = sub
 					}
-					if err := d.Write(file, value); err != nil {
-						t.Fatal(err)
-					}
+					must.NoError(t, d.Write(file, value))
 				}
 				start := time.Now()
 				r, err := j.Kill(soon(t))

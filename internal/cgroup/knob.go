@@ -14,25 +14,34 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// knob is a row of the tables in v1.go and v2.go: a resource and the file that limits it.
+// knob is a row of a controller's table: an interface file and the limit that it holds.
 type knob struct {
-	controller string
-	file       string
-	format     format
-	optional   bool                        // kernels without the file do without
-	detail     bool                        // not read when only some controllers are asked for
-	shown      string                      // the file to read it back from, where that is not file
-	use        string                      // the file that tells what is in use: the kernel refuses a limit below it (EBUSY)
-	none       string                      // what to write to lift the limit; "" leaves it
-	get        func(*Limits) string        // what to write; "" for no limit; nil where it is only read
-	set        func(*Limits, string) error // the reverse, for what the kernel shows
+	file     string
+	format   format
+	optional bool   // a kernel without the file is accepted
+	detail   bool   // left out if Limits is asked for some controllers only
+	shown    string // the file to read it back from, if that is another
+	use      string // the file of what is in use: the kernel refuses a limit below it (EBUSY)
+	none     string // the value that lifts the limit; "" leaves it
+	// falling is the turn of a write that lowers the limit, from 1. Such a write comes after all
+	// others of its hierarchy, and one that raises the limit before them. 0: the order is the
+	// table's.
+	falling int
+
+	get func(*Limits) string        // the value to write; "" for no limit; nil for a file that is only read
+	set func(*Limits, string) error // the reverse, for what the kernel shows; nil for a file that is not read
+	// lower writes a value that may be below what the job uses; nil is a plain write.
+	lower func(d directory, value string) error
 }
 
-func (h *hierarchy) knobs() []knob {
-	if h.v2 {
-		return v2Knobs
+// amount is a knob of a limit in bytes or in tasks.
+func amount(k knob, at func(*Limits) **int64) knob {
+	k.get = func(l *Limits) string { return formatBytes(*at(l)) }
+	k.set = func(l *Limits, text string) (err error) {
+		*at(l), err = parseBytes(text)
+		return err
 	}
-	return v1Knobs
+	return k
 }
 
 // write is one value for one file of a job.
@@ -40,29 +49,57 @@ type write struct {
 	Controller string
 	File       string
 	Value      string
-	Old        string // what to write to undo it; "" where nothing is to be undone
+	Old        string // the value that undoes it; "" if nothing is to be undone
 	knob       *knob
 }
 
-// plan lists the writes that turn from into to, in an order that the kernel takes. from nil is a new cgroup.
+// plan lists the writes that turn from into to, in an order that the kernel accepts. A nil from is
+// a new cgroup.
 func (j *Job) plan(from *Limits, to Limits) []write {
-	var plan []write
+	var list []write
 	for _, h := range j.tree.hierarchies {
-		if h.v2 {
-			plan = append(plan, planV2(h.controllers(), from, &to)...)
-		} else {
-			plan = append(plan, planV1(h.controllers(), from, &to)...)
-		}
+		list = append(list, plan(h.v2, h.controllers(), from, &to)...)
 	}
-	return plan
+	return list
 }
 
-// writes lists what differs between from and to among the knobs of controllers.
-func writes(knobs []knob, controllers []string, from, to *Limits) []write {
+// plan lists the writes of one hierarchy. Limits that rise come first and those that fall last. So
+// at no time the job may use less than under the smaller of the two sets of limits.
+func plan(v2 bool, names []string, from, to *Limits) []write {
+	var list []write
+	for _, c := range controllers {
+		if slices.Contains(names, c.name) {
+			list = append(list, c.writes(v2, from, to)...)
+		}
+	}
+	if from != nil {
+		slices.SortStableFunc(list, func(a, b write) int { return a.turn() - b.turn() })
+	}
+	return list
+}
+
+// turn returns -1 for a write that comes before the others, and from 1 for one that comes after.
+func (w write) turn() int {
+	if w.knob.falling == 0 {
+		return 0
+	}
+	value, err := parseBytes(w.Value)
+	old, olderr := parseBytes(w.Old)
+	if err != nil || olderr != nil || above(value, old) {
+		return -1
+	}
+	return w.knob.falling
+}
+
+// above reports whether limit a is higher than b; nil is none and the highest.
+func above(a, b *int64) bool { return b != nil && (a == nil || *a > *b) }
+
+// writes lists what differs between from and to among knobs.
+func writes(controller string, knobs []knob, from, to *Limits) []write {
 	var list []write
 	for i := range knobs {
 		k := &knobs[i]
-		if k.get == nil || !slices.Contains(controllers, k.controller) {
+		if k.get == nil {
 			continue
 		}
 		value, old := k.get(to), ""
@@ -79,14 +116,14 @@ func writes(knobs []knob, controllers []string, from, to *Limits) []write {
 			old = k.none
 		}
 		if value != "" {
-			list = append(list, write{Controller: k.controller, File: k.file, Value: value, Old: old, knob: k})
+			list = append(list, write{Controller: controller, File: k.file, Value: value, Old: old, knob: k})
 		}
 	}
 	return list
 }
 
-// apply carries out a plan and reads each value back. It stops at the first error and tells how many writes may have
-// changed something.
+// apply carries out a plan and reads each value back. The first error ends it. done is how many
+// writes may have changed something.
 func (j *Job) apply(plan []write) (done int, err error) {
 	for i, w := range plan {
 		d, _ := j.with(w.Controller)
@@ -97,11 +134,11 @@ func (j *Job) apply(plan []write) (done int, err error) {
 	return len(plan), nil
 }
 
-// put writes a value and reads it back. lower: it may be below what the job uses by now.
+// put writes a value and reads it back. lower: the value may be below what the job uses by now.
 func (j *Job) put(d directory, k *knob, value string, lower bool) error {
 	var err error
-	if lower && k.file == memoryMax {
-		err = d.setMemoryMax(value)
+	if lower && k.lower != nil {
+		err = k.lower(d, value)
 	} else {
 		err = d.Write(k.file, value)
 	}
@@ -156,11 +193,11 @@ const (
 	asDevice         // a device's line of a nested keyed file
 )
 
-// unlimited is v1's "no limit" and above: PAGE_COUNTER_MAX pages, in bytes, rounded down to whole pages, huge ones of up
-// to 16 GiB among them.
+// unlimited is v1's "no limit" and above: PAGE_COUNTER_MAX pages, in bytes, rounded down to whole
+// pages, huge ones of up to 16 GiB among them.
 const unlimited = math.MaxInt64 - 1<<35
 
-// holds tells whether the kernel, showing got, does what want asked for.
+// holds reports whether the kernel, showing got, does what want asked for.
 func (f format) holds(want, got string) bool {
 	switch f {
 	case asSize:

@@ -14,12 +14,15 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// lockFile is the file of the jobs' parent directory that the lock is on. Whoever can open a file can lock it, and a
-// directory of cgroupfs can be opened by all: so Prepare, and Lock where that has not run, make this file root's alone
-// (0600). Every hierarchy has it, no process is in that directory, and writing to it is root's anyway: for moves that
-// users make inside of what was delegated to them the kernel asks further down. A mode lasts as long as the directory.
-// Who opened the file in the moment between the directory's making and the change of its mode has it open still. No job
-// is there at that time.
+// lockFile is the file of the jobs' parent directory that the lock is on. Any process that can open
+// a file can lock it, and all can open a directory of cgroupfs. So Prepare makes this file root's
+// alone (0600), and so does Lock if that has not run.
+//
+// Every hierarchy has the file, no process is in that directory, and writing to the file is root's
+// anyway. For moves that users make inside of what was delegated to them the kernel asks further
+// down. A mode lasts as long as the directory. A process may have opened the file between the
+// directory's making and the change of its mode, and has it open still. No job is there at that
+// time.
 const lockFile = "cgroup.procs"
 
 // lock is the open lockFile.
@@ -55,9 +58,10 @@ func (l *lock) rootOnly() error {
 	return unix.Fchmod(l.fd, 0o600)
 }
 
-// Lock takes the tree for one caller, in this process or another: what is chosen from what is free, and made, under the
-// lock is chosen once. The lock is flock(2) on a file of the jobs' parent directory in the first hierarchy that only root
-// can open, and ends with its process. It fails when ctx ends first.
+// Lock takes the tree for one caller, in this process or another. A choice that is made from what
+// is free, under the lock, is made once. The lock is flock(2) on a file of the jobs' parent
+// directory in the first hierarchy. Only root can open the file, and the lock ends with its
+// process. Lock fails when ctx ends first.
 func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 	h := t.hierarchies[0]
 	l, err := h.openLock()

@@ -21,10 +21,10 @@ import (
 //   - Each process is held, and asked right before each write whether it has its number still. It
 //     is asked again after the last one.
 //
-// A process that was moved by mistake stays where it is. Its place of before is lost, and a way back
-// would be a way out for the job's own.
-// The parent of an orphan is init, and a child that MoM has just started in the job has root's uids.
-// Nothing is built on the kernel's refusal to move another user's process: v2 has none.
+// A process that was moved by mistake stays where it is. Its place of before is lost, and a way
+// back would be a way out for the job's own. The parent of an orphan is init, and a child that MoM
+// has just started in the job has root's uids. Nothing is built on the kernel's refusal to move
+// another user's process: v2 has none.
 
 // Process is a hold on a process, such as proc.Held. Signal 0 fails once the number may be
 // another's.
@@ -33,8 +33,8 @@ type Process interface {
 	Signal(syscall.Signal) error
 }
 
-// ErrEnded says that the process ended while it was moved. Another one that got its number meanwhile
-// may have been moved in its stead.
+// ErrEnded says that the process ended while it was moved. Another one that got its number
+// meanwhile may have been moved in its stead.
 var ErrEnded = errors.New("process has ended")
 
 // OtherJobError is the job that a process is part of, in one hierarchy at least, and stays in.
@@ -43,9 +43,9 @@ type OtherJobError string
 // Error is to follow the name of the process.
 func (e OtherJobError) Error() string { return "it is part of job " + string(e) }
 
-// Attach moves a process into the job's cgroup, all its threads, and tells whether it was in no
-// part of the job before. A hierarchy in which the process is in the job, or below it, is left
-// alone. So Attach is idempotent, and completes one that failed half way. It fails with
+// Attach moves a process into the job's cgroup, all its threads. taken is whether the process was
+// in no part of the job before. A hierarchy in which the process is in the job, or below it, is
+// left alone. So Attach is idempotent, and completes one that failed half way. Attach fails with
 // OtherJobError for a process of another job, with ErrEnded and with ErrNotFound. After other
 // errors it goes on and returns all of them. Children that the process forks meanwhile may stay
 // outside.
@@ -84,25 +84,26 @@ func (j *Job) Attach(p Process) (taken bool, err error) {
 	return taken, errors.Join(errs...)
 }
 
-// AttachTask moves a process of the job into a task, all its threads. In a hierarchy where the
-// process is not in the job it stays where it is. It is idempotent and fails as Attach does.
-// Children that the process forks meanwhile may stay where they are: they are in Untasked.
-func (j *Job) AttachTask(name string, p Process) error {
+// AttachSubgroup moves a process of the job into a subgroup, all its threads. In a hierarchy where
+// the process is not in the job it stays where it is. AttachSubgroup is idempotent and fails as
+// Attach does. Children that the process forks meanwhile may stay where they are: they are in
+// Ungrouped.
+func (j *Job) AttachSubgroup(name string, p Process) error {
 	op := func(err error) error {
-		return fmt.Errorf("attach process %d to task %s of job %s: %w", p.PID(), name, j.id, err)
+		return fmt.Errorf("attach process %d to subgroup %s of job %s: %w", p.PID(), name, j.id, err)
 	}
 	at, err := j.tree.whereabouts(p.PID())
 	if err != nil {
 		return op(err)
 	}
 	var errs []error
-	for _, d := range j.taskDirs() {
+	for _, d := range j.subgroupDirs() {
 		if id, in := d.h.jobAt(at[d.h]); !in || id != j.id {
 			continue
 		}
-		task, err := d.Sub(name)
+		sub, err := d.Sub(name)
 		if err == nil {
-			err = enter(task, p)
+			err = enter(sub, p)
 		}
 		switch {
 		case errors.Is(err, ErrEnded):
@@ -131,8 +132,8 @@ func (t *Tree) whereabouts(pid int) (map[*hierarchy]string, error) {
 	return at, err
 }
 
-// holds tells whether something is where the job's processes are in hierarchy i, by what cgroupsOf
-// says of it.
+// holds reports whether something is where the job's processes are in hierarchy i, by what
+// cgroupsOf says of it.
 func (j *Job) holds(i int, at map[*hierarchy]string) bool {
 	h := j.dirs[i].h
 	if id, in := h.jobAt(at[h]); in {

@@ -9,7 +9,7 @@ import (
 )
 
 // BySystemd returns the cgroup that systemd has the calling process in: of systemd's own v1
-// hierarchy where there is one, else of the v2 tree. It is "" where that cannot be told.
+// hierarchy if there is one, else of the v2 tree. The result is "" if that cannot be told.
 func BySystemd(proc *kernfs.FS) string {
 	text, err := proc.ReadFile("self/cgroup")
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestOwnCgroupIsThatOfSystemdsHierarchy(t *testing.T) {
@@ -17,16 +18,10 @@ func TestOwnCgroupIsThatOfSystemdsHierarchy(t *testing.T) {
 		{"cut off", "0:", ""},
 	} {
 		dir := t.TempDir()
-		if err := os.Mkdir(filepath.Join(dir, "self"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "self", "cgroup"), []byte(tt.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Mkdir(filepath.Join(dir, "self"), 0o700))
+		must.NoError(t, os.WriteFile(filepath.Join(dir, "self", "cgroup"), []byte(tt.text), 0o600))
 		proc, err := kernfs.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if got := BySystemd(proc); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}

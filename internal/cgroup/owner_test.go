@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // asUser runs f on a thread that is another user for good. The thread ends with f, and no other
@@ -32,13 +34,11 @@ func asUser(t *testing.T, uid int, f func()) {
 		f()
 		done <- nil
 	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, <-done)
 }
 
-// A job is its owner's, and its cgroup is root's. The owner can change no limit, thaw nothing, move
-// no process in or out, and forge none of the marks that say what the job was given.
+// A job is its owner's, and its cgroup is root's. The owner can change no limit, thaw nothing and
+// move no process in or out. The owner can forge none of the marks that say what the job was given.
 func TestOwnerOfAJobCanWriteNothingOfItsCgroup(t *testing.T) {
 	const owner = 65534
 	// The kernel lets everybody ask for notices here, of files that one may read.
@@ -82,7 +82,7 @@ func TestOwnerOfAJobCanWriteNothingOfItsCgroup(t *testing.T) {
 						"another name":   unix.Rename(dir, dir+".x"),
 						"a removal":      unix.Rmdir(dir),
 						"another owner":  unix.Chown(dir, owner, owner),
-						"a mark":         unix.Setxattr(dir, recordMark, []byte("{}"), 0),
+						"a mark":         unix.Setxattr(dir, jobMark, []byte("{}"), 0),
 					} {
 						if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
 							t.Errorf("%s: %s: %v", dir, what, err)
@@ -96,7 +96,7 @@ func TestOwnerOfAJobCanWriteNothingOfItsCgroup(t *testing.T) {
 			if id, ok, err := tree.JobOf(a.pid()); id != testJob || !ok || err != nil {
 				t.Errorf("process %d is in job %q, %v, %v", a.pid(), id, ok, err)
 			}
-			if _, err := j.Mark(recordMark); !errors.Is(err, unix.ENODATA) {
+			if _, err := j.Mark(jobMark); !errors.Is(err, unix.ENODATA) {
 				t.Errorf("the mark: %v", err)
 			}
 		})

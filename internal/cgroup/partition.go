@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// An isolated job is a remote partition (cgroup-v2.rst, "Cpuset"; since Linux 6.7): its cpus are in no scheduling domain
-// and nobody else's. For that each directory from the top of the tree down to the job's must have the cpus in its
-// cpuset.cpus.exclusive, which takes nothing from anybody as long as there is no partition below.
+// An isolated job is a remote partition (cgroup-v2.rst, "Cpuset"; since Linux 6.7): its cpus are in
+// no scheduling domain and nobody else's. Each directory from the top of the tree down to the job's
+// must have the cpus in its cpuset.cpus.exclusive. The file takes nothing from anybody as long as
+// there is no partition below.
 const (
 	partitionFile = "cpuset.cpus.partition"
 	exclusiveFile = "cpuset.cpus.exclusive"
@@ -21,21 +21,22 @@ const (
 	member        = "member"
 )
 
-// partitionKnob is read for Limits. A partition that lost its cpus shows why, "isolated invalid (...)", and is none.
-var partitionKnob = knob{controller: "cpuset", file: partitionFile, optional: true, detail: true,
+// partitionKnob is read for Limits. A partition that lost its cpus shows why, "isolated invalid
+// (...)", and is none.
+var partitionKnob = knob{file: partitionFile, optional: true, detail: true,
 	set: func(l *Limits, text string) error { l.Isolated = text == isolated; return nil }}
 
-var exclusiveKnob = knob{controller: "cpuset", file: exclusiveFile, format: asSet}
+var exclusiveKnob = knob{file: exclusiveFile, format: asSet}
 
-// repartitions tells whether the partition has to be ended or made for from to become to.
+// repartitions reports whether the partition has to be ended or made for from to become to.
 func repartitions(from, to *Limits) (end, make bool) {
 	same := from != nil && from.Isolated && to.Isolated && from.CPUs.Equal(to.CPUs)
 	return from != nil && from.Isolated && !same, to.Isolated && !same
 }
 
 // endPartition makes a partition a plain cpuset, before anything else of it changes.
-func endPartition(controllers []string, from, to *Limits) []write {
-	if end, _ := repartitions(from, to); !end || !slices.Contains(controllers, "cpuset") {
+func endPartition(from, to *Limits) []write {
+	if end, _ := repartitions(from, to); !end {
 		return nil
 	}
 	return []write{
@@ -45,8 +46,8 @@ func endPartition(controllers []string, from, to *Limits) []write {
 }
 
 // makePartition comes when the cpuset has its cpus.
-func makePartition(controllers []string, from, to *Limits) []write {
-	if _, make := repartitions(from, to); !make || !slices.Contains(controllers, "cpuset") {
+func makePartition(from, to *Limits) []write {
+	if _, make := repartitions(from, to); !make {
 		return nil
 	}
 	exclusive, partition := "", ""
@@ -60,7 +61,7 @@ func makePartition(controllers []string, from, to *Limits) []write {
 }
 
 // checkIsolated tells why a job cannot be isolated here.
-func (j *Job) checkIsolated(l Limits) error {
+func (j *Job) checkIsolated(l *Limits) error {
 	if !l.Isolated {
 		return nil
 	}
@@ -84,8 +85,9 @@ func (j *Job) checkIsolated(l Limits) error {
 	return nil
 }
 
-// freeCPUs fails with ErrTaken where cpus, beside those that the job has, are another's alone: on v2 the attempt to have them would end
-// that other job's isolation, although it gets this one nothing (seen on Linux 6.12).
+// freeCPUs fails with ErrTaken if cpus, beside those that the job has, are another job's alone. On
+// v2 the attempt to have them would end that other job's isolation, although it gets this one
+// nothing (seen on Linux 6.12).
 func (j *Job) freeCPUs(cpus, own kernfs.IDSet) error {
 	d, ok := j.with("cpuset")
 	if !ok || !d.h.v2 || cpus.IsEmpty() {
@@ -105,7 +107,8 @@ func (j *Job) freeCPUs(cpus, own kernfs.IDSet) error {
 	return nil
 }
 
-// endInvalid makes a plain cpuset of a partition that has lost its cpus; it isolates nothing any more.
+// endInvalid makes a plain cpuset of a partition that has lost its cpus; it isolates nothing any
+// more.
 func (j *Job) endInvalid(old Limits) error {
 	if old.Isolated {
 		return nil
@@ -114,9 +117,10 @@ func (j *Job) endInvalid(old Limits) error {
 	return err
 }
 
-// EndIsolation takes the cpus of a job that is over and isolated, which are nobody else's otherwise as long as its cgroup
-// is there: it has no cpuset of its own any more. A plain one of these cpus would be in the way of the next isolated job
-// (cpus_excl_conflict of kernel/cgroup/cpuset.c). It is idempotent; a job without a cgroup is no mistake.
+// EndIsolation takes the cpus of an isolated job that is over: the job has no cpuset of its own any
+// more. The cpus are nobody else's otherwise as long as the cgroup is there. A plain cpuset of
+// these cpus would be in the way of the next isolated job (cpus_excl_conflict of
+// kernel/cgroup/cpuset.c). EndIsolation is idempotent. A job without a cgroup is no mistake.
 func (j *Job) EndIsolation() error {
 	ended, err := j.leavePartition()
 	if d, ok := j.with("cpuset"); ok && ended {
@@ -128,7 +132,8 @@ func (j *Job) EndIsolation() error {
 	return nil
 }
 
-// leavePartition makes a plain cpuset of a partition, whether or not it has its cpus still, and tells whether it was one.
+// leavePartition makes a plain cpuset of a partition, whether or not it has its cpus still, and
+// reports whether it was one.
 func (j *Job) leavePartition() (was bool, err error) {
 	d, ok := j.with("cpuset")
 	if !ok || !d.h.v2 {
@@ -144,8 +149,9 @@ func (j *Job) leavePartition() (was bool, err error) {
 	return true, errors.Join(d.Write(partitionFile, member), d.Write(exclusiveFile, "\n"))
 }
 
-// grantCPUs gives our directories above the job the right to cpus as exclusive ones, and returns how to take it back.
-// Directories above ours are not changed: where they withhold cpus it fails with ErrUnsupported.
+// grantCPUs gives our directories above the job the right to cpus as exclusive ones, and returns
+// how to take it back. Directories above ours are not changed: where they withhold cpus it fails
+// with ErrUnsupported.
 func (j *Job) grantCPUs(l Limits) (takeBack func() error, err error) {
 	takeBack = func() error { return nil }
 	d, ok := j.with("cpuset")
@@ -170,7 +176,8 @@ func (j *Job) grantCPUs(l Limits) (takeBack func() error, err error) {
 			continue
 		}
 		if i < ours {
-			return takeBack, fmt.Errorf("isolated cpus: %s has %q, wanted %q in it: %w", dir.Path(exclusiveFile), old, l.CPUs, ErrUnsupported)
+			return takeBack, fmt.Errorf("isolated cpus: %s has %q, wanted %q in it: %w", dir.Path(exclusiveFile), old,
+				l.CPUs, ErrUnsupported)
 		}
 		before := takeBack
 		takeBack = func() error { return errors.Join(dir.Write(exclusiveFile, listOrNone(old)), before()) }

@@ -12,13 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// containerd/cgroups reads the same files by other code. Where two agree that share nothing, both are likely right.
+// containerd/cgroups reads the same files by other code. If two agree that share nothing, both are
+// likely right.
 
 func TestModeAgreesWithContainerd(t *testing.T) {
 	_, tree := needMemory(t)
-	want := map[cgroups.CGMode]Mode{cgroups.Legacy: ModeV1, cgroups.Hybrid: ModeHybrid, cgroups.Unified: ModeV2}[cgroups.Mode()]
+	want := map[cgroups.CGMode]Mode{cgroups.Legacy: ModeV1, cgroups.Hybrid: ModeHybrid,
+		cgroups.Unified: ModeV2}[cgroups.Mode()]
 	if tree.Mode() != want {
 		t.Errorf("mode %v, containerd says %v", tree.Mode(), want)
 	}
@@ -35,41 +38,30 @@ func TestUsageAgreesWithContainerd(t *testing.T) {
 		kernfstest.Elsewhere(t, "no controller is on v1")
 	}
 	j, err := tree.Job(testJob)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Create(benchLimits()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, j.Create(benchLimits()))
 	t.Cleanup(func() { endJob(t, j) })
 	w.start(t, j.Join())
 	peer, err := cgroup1.Load(cgroup1.StaticPath(v1Path(tree, j)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	theirs, err := peer.Stat(cgroup1.IgnoreNotExist)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	ours, err := j.Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if *ours.MemLimit != int64(theirs.Memory.Usage.Limit) || *ours.MemSwapLimit != int64(theirs.Memory.Swap.Limit) {
-		t.Errorf("limits %d and %d, containerd has %d and %d", *ours.MemLimit, *ours.MemSwapLimit, theirs.Memory.Usage.Limit, theirs.Memory.Swap.Limit)
+		t.Errorf("limits %d and %d, containerd has %d and %d", *ours.MemLimit, *ours.MemSwapLimit,
+			theirs.Memory.Usage.Limit, theirs.Memory.Swap.Limit)
 	}
-	if *ours.CgroupPeak < int64(theirs.Memory.Usage.Max) || uint64(*ours.CPU) < theirs.CPU.Usage.Total || *ours.Pids != int64(theirs.Pids.Current) {
-		t.Errorf("peak %d, cpu %d, pids %d; containerd had %d, %d, %d a moment before", *ours.CgroupPeak, *ours.CPU, *ours.Pids,
+	if *ours.CgroupPeak < int64(theirs.Memory.Usage.Max) || uint64(*ours.CPU) < theirs.CPU.Usage.Total ||
+		*ours.Pids != int64(theirs.Pids.Current) {
+		t.Errorf("peak %d, cpu %d, pids %d; containerd had %d, %d, %d a moment before", *ours.CgroupPeak, *ours.CPU,
+			*ours.Pids,
 			theirs.Memory.Usage.Max, theirs.CPU.Usage.Total, theirs.Pids.Current)
 	}
 	processes, err := peer.Processes(cgroup1.Memory, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	pids, err := j.Processes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, p := range processes {
 		if !slices.Contains(pids, p.Pid) {
 			t.Errorf("pid %d: containerd has it, we have %v", p.Pid, pids)
@@ -77,16 +69,15 @@ func TestUsageAgreesWithContainerd(t *testing.T) {
 	}
 }
 
-// BenchmarkContainerd makes and removes the same v1 cgroups, with the same limits, as BenchmarkCreateRemove.
+// BenchmarkContainerd makes and removes the same v1 cgroups, with the same limits, as
+// BenchmarkCreateRemove.
 func BenchmarkContainerd(b *testing.B) {
 	_, tree := needMemory(b)
 	if tree.Mode() == ModeV2 {
 		b.Skip("about v1 controllers")
 	}
 	j, err := tree.Job(testJob)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	l := benchLimits()
 	shares, pids := l.CPUShares, *l.Pids
 	resources := &specs.LinuxResources{
@@ -105,11 +96,7 @@ func BenchmarkContainerd(b *testing.B) {
 	})
 	for b.Loop() {
 		c, err := cgroup1.New(cgroup1.StaticPath(v1Path(tree, j)), resources)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := c.Delete(); err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, err)
+		must.NoError(b, c.Delete())
 	}
 }

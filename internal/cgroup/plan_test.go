@@ -8,19 +8,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestPlan pins what is written where, and in which order, for limits and changes of limits.
-func TestPlan(t *testing.T) {
+// TestPlanWritesInTheKernelsOrder pins what is written where, and in which order, for limits and
+// changes of limits.
+func TestPlanWritesInTheKernelsOrder(t *testing.T) {
 	const m = 1 << 20
 	swappiness := 0
 	full := Limits{Mem: size(64 * m), MemSwap: size(96 * m), CPUs: kernfs.IDs(0, 1, 2, 5), Mems: kernfs.IDs(0),
-		CPUShares: 3000, Quota: 300 * time.Millisecond, Period: 100 * time.Millisecond, Pids: size(100), Swappiness: &swappiness}
+		CPUShares: 3000, Quota: 300 * time.Millisecond, Period: 100 * time.Millisecond, Pids: size(100),
+		Swappiness: &swappiness}
 	with := func(change func(*Limits)) Limits {
 		l := full
 		change(&l)
@@ -38,9 +39,11 @@ func TestPlan(t *testing.T) {
 		{"nothing changes", &full, full},
 		{"memory rises", &full, with(func(l *Limits) { l.Mem, l.MemSwap = size(200*m), size(200*m) })},
 		{"memory falls", &full, with(func(l *Limits) { l.Mem, l.MemSwap = size(10*m), size(20*m) })},
-		{"memory rises, both together fall", &full, with(func(l *Limits) { l.Mem, l.MemSwap = size(70*m), size(80*m) })},
+		{"memory rises, both together fall", &full,
+			with(func(l *Limits) { l.Mem, l.MemSwap = size(70*m), size(80*m) })},
 		{"both together have no limit any more", &full, with(func(l *Limits) { l.Mem, l.MemSwap = size(200*m), nil })},
-		{"both together get a limit", &Limits{Mem: size(64 * m)}, with(func(l *Limits) { l.Mem, l.MemSwap = size(10*m), size(10*m) })},
+		{"both together get a limit", &Limits{Mem: size(64 * m)},
+			with(func(l *Limits) { l.Mem, l.MemSwap = size(10*m), size(10*m) })},
 		{"cpus change", &full, with(func(l *Limits) { l.CPUs, l.Mems = kernfs.IDs(7), kernfs.IDs(1) })},
 		{"all limits are lifted", &full, Limits{}},
 	} {
@@ -48,7 +51,8 @@ func TestPlan(t *testing.T) {
 		for _, v := range []struct {
 			version string
 			plan    []write
-		}{{"v1", planV1(controllerOrder, tt.from, &tt.to)}, {"v2", planV2(controllerOrder, tt.from, &tt.to)}} {
+		}{{"v1", plan(false, controllerNames(), tt.from, &tt.to)},
+			{"v2", plan(true, controllerNames(), tt.from, &tt.to)}} {
 			for _, w := range v.plan {
 				fmt.Fprintf(&b, "\t%s\t%s = %q", v.version, w.File, w.Value)
 				if w.Old != "" {
@@ -72,20 +76,20 @@ func golden(t *testing.T, name, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	must.Equal(t, name, string(want), got)
 }
 
-func TestWeight(t *testing.T) {
-	for shares, want := range map[uint64]uint64{2: 1, 10: 1, 1000: 98, 1024: 100, 2048: 200, 102400: 10000, 1 << 18: 10000} {
+func TestWeightFollowsShares(t *testing.T) {
+	for shares, want := range map[uint64]uint64{
+		2: 1, 10: 1, 1000: 98, 1024: 100, 2048: 200, 102400: 10000, 1 << 18: 10000,
+	} {
 		if got := weight(shares); got != want {
 			t.Errorf("weight(%d) = %d, want %d", shares, got, want)
 		}
 	}
 }
 
-func TestHolds(t *testing.T) {
+func TestHoldsComparesAsTheKernelRounds(t *testing.T) {
 	page := os.Getpagesize()
 	for _, tt := range []struct {
 		format    format

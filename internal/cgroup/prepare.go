@@ -10,10 +10,11 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Prepare makes the parents of the jobs' directories and gives them what their children need: cpus and NUMA nodes on
-// v1, controllers on v2. The file of the tree's lock becomes root's alone. It is idempotent, and several processes may do it at once. It stops at the first error, which is
-// ErrNoUnit where the unit is systemd's to make and is missing. Above the jobs' own tree it writes nothing but
-// Options.Enable and EnableIfThere.
+// Prepare makes the parents of the jobs' directories and gives them what their children need: cpus
+// and NUMA nodes on v1, controllers on v2. The file of the tree's lock becomes root's alone.
+// Prepare is idempotent, and several processes may call it at once. The first error ends it, and is
+// ErrNoUnit if the unit is systemd's to make and is missing. Above the jobs' own tree Prepare
+// writes nothing but Options.Enable and EnableIfThere.
 func (t *Tree) Prepare() error {
 	for _, h := range t.hierarchies {
 		if err := h.prepare(); err != nil {
@@ -68,7 +69,8 @@ func explain(err error) error {
 	case errors.Is(err, unix.EROFS):
 		return fmt.Errorf("%w: cgroups are mounted read-only, as in a container", err)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%w: this part of the cgroup tree is not this process's to change: it is not root, or in a container", err)
+		return fmt.Errorf("%w: this part of the cgroup tree is not this process's to change: "+
+			"it is not root, or in a container", err)
 	}
 	return err
 }
@@ -76,10 +78,8 @@ func explain(err error) error {
 // fill sets up a v1 directory for its children.
 func (h *hierarchy) fill(dir, above *kernfs.FS) error {
 	if h.has("cpuset") {
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-			if err := inheritSet(dir, above, file); err != nil {
-				return err
-			}
+		if err := inheritSets(dir, above); err != nil {
+			return err
 		}
 	}
 	if h.has("memory") {
@@ -88,19 +88,8 @@ func (h *hierarchy) fill(dir, above *kernfs.FS) error {
 	return nil
 }
 
-// inheritSet fills an empty set from the parent's: a v1 cpuset without cpus or mems takes no task (ENOSPC).
-func inheritSet(dir, above *kernfs.FS, file string) error {
-	set, err := dir.IDSet(file)
-	if err != nil || !set.IsEmpty() {
-		return err
-	}
-	if set, err = above.IDSet(file); err != nil {
-		return err
-	}
-	return dir.Write(file, set.String())
-}
-
-// useHierarchy has children count in their parents. Since Linux 5.11 it is so, and the file cannot be changed.
+// useHierarchy has children count in their parents. Since Linux 5.11 it is so, and the file cannot
+// be changed.
 func useHierarchy(dir *kernfs.FS) error {
 	on, err := dir.Uint("memory.use_hierarchy")
 	if errors.Is(err, fs.ErrNotExist) || err == nil && on == 1 {
@@ -112,7 +101,7 @@ func useHierarchy(dir *kernfs.FS) error {
 	return dir.Write("memory.use_hierarchy", "1")
 }
 
-// Prepared tells whether the parents of all jobs are there, in every hierarchy.
+// Prepared reports whether the parents of all jobs are there, in every hierarchy.
 func (t *Tree) Prepared() bool {
 	for _, h := range t.hierarchies {
 		if !h.leaving && !h.jobs.Exists(".") {

@@ -12,14 +12,9 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// readPressure reads the totals of the job's v2 directory (accounting/psi.rst), which a hybrid node has as well. They are
-// absent before Linux 4.20, with psi=0 (whose older kernels answer EOPNOTSUPP), and on v1.
-func (u *Usage) readPressure(r *reader, j *Job) {
-	d, ok := j.v2()
-	if !ok {
-		return
-	}
-	r.dir = d
+// readPressure reads the totals of a v2 directory (accounting/psi.rst). They are absent before
+// Linux 4.20, with psi=0 (older kernels answer EOPNOTSUPP then), and on v1.
+func (r *reader) readPressure(u *Usage) {
 	u.CPUSome, _ = r.pressure("cpu.pressure")
 	u.MemorySome, u.MemoryFull = r.pressure("memory.pressure")
 	u.IOSome, u.IOFull = r.pressure("io.pressure")
@@ -38,7 +33,8 @@ func (r *reader) pressure(file string) (some, full *time.Duration) {
 	return duration(field(totals, "some"), time.Microsecond), duration(field(totals, "full"), time.Microsecond)
 }
 
-// parsePressure reads the total of each line, in microseconds: "some avg10=0.00 avg60=0.00 avg300=0.00 total=12".
+// parsePressure reads the total of each line, in microseconds: "some avg10=0.00 avg60=0.00
+// avg300=0.00 total=12".
 func parsePressure(text string) (map[string]uint64, error) {
 	totals := map[string]uint64{}
 	for line := range strings.Lines(text) {

@@ -13,11 +13,12 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Processes returns the ids of the processes in the job's cgroup and in those that the job made below it, over all
-// hierarchies, in order. Zombies are not among them. It fails with ErrNotFound when the job has no cgroup.
+// Processes returns the ids of the processes in the job's cgroup and in those that the job made
+// below it, over all hierarchies, in order. Zombies are not among them. Processes fails with
+// ErrNotFound when the job has no cgroup.
 //
-// A process that merely visits is left out: proc.Start has a thread of the starter enter the v1 cgroups for the moment
-// of a fork, and cgroup.procs lists a process when any thread of it is there.
+// A process that merely visits is left out. proc.Start has a thread of the starter enter the v1
+// cgroups for the moment of a fork. cgroup.procs lists a process by any thread of it.
 func (j *Job) Processes() ([]int, error) {
 	pids := map[int]bool{} // whether it belongs to the job
 	found := false
@@ -45,7 +46,7 @@ func (j *Job) Processes() ([]int, error) {
 	return list, errors.Join(errs...)
 }
 
-// Populated tells whether the job has a process. A job without a cgroup has none.
+// Populated reports whether the job has a process. A job without a cgroup has none.
 func (j *Job) Populated() (bool, error) {
 	if d, ok := j.v2(); ok {
 		if m, err := d.Keyed(events); err == nil && m["populated"] > 0 {
@@ -59,8 +60,8 @@ func (j *Job) Populated() (bool, error) {
 	return len(pids) > 0, err
 }
 
-// walk calls do for d and for the directories below it, deepest first. One that goes away meanwhile is passed over,
-// unless it is d.
+// walk calls do for d and for the directories below it, deepest first. A directory that goes away
+// meanwhile is passed over, unless it is d.
 func (d directory) walk(do func(directory) error) error {
 	names, err := d.children()
 	if err != nil {
@@ -86,7 +87,8 @@ func (d directory) children() ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	// The usual job has none, which the link count tells at once: kernfs counts 2 and the subdirectories (kernfs_refresh_inode).
+	// The usual job has none, which the link count tells at once: kernfs counts 2 and the
+	// subdirectories (kernfs_refresh_inode).
 	var st unix.Stat_t
 	if n, ok := f.(interface{ Fd() uintptr }); ok && unix.Fstat(int(n.Fd()), &st) == nil && st.Nlink == 2 {
 		return nil, nil
@@ -115,22 +117,23 @@ func (j *Job) members(d directory, pids map[int]bool) error {
 		return err
 	}
 	for _, pid := range list {
-		// A process whose first thread has ended is not in tasks either: its own cgroup file tells it from a visitor.
+		// A process whose first thread has ended is not in tasks either: its own cgroup file tells
+		// it from a visitor.
 		_, leads := slices.BinarySearch(threads, pid)
 		pids[pid] = leads || j.leads(d, pid)
 	}
 	return nil
 }
 
-// leads tells whether the first thread of pid is in the job's cgroup of d's hierarchy.
+// leads reports whether the first thread of pid is in the job's cgroup of d's hierarchy.
 func (j *Job) leads(d directory, pid int) bool {
 	at, err := j.tree.cgroupsOf(pid)
 	id, in := d.h.jobAt(at[d.h])
 	return err == nil && in && id == j.id
 }
 
-// JobOf returns the job in whose cgroup the process pid is, in one hierarchy at least; ok is false for a process of no
-// job, or one that is gone. It is one read of /proc/PID/cgroup (cgroups(7)).
+// JobOf returns the job in whose cgroup the process pid is, in one hierarchy at least. ok is false
+// for a process of no job, or one that is gone. JobOf reads /proc/PID/cgroup once (cgroups(7)).
 func (t *Tree) JobOf(pid int) (id string, ok bool, err error) {
 	at, err := t.cgroupsOf(pid)
 	if gone(err) || errors.Is(err, unix.ESRCH) {
@@ -180,7 +183,7 @@ func (t *Tree) cgroupsOf(pid int) (map[*hierarchy]string, error) {
 	return at, nil
 }
 
-// listed tells whether name is in a list such as "cpu,cpuacct".
+// listed reports whether name is in a list such as "cpu,cpuacct".
 func listed(list, name string) bool {
 	for c := range strings.SplitSeq(list, ",") {
 		if c == name {
@@ -190,7 +193,8 @@ func listed(list, name string) bool {
 	return false
 }
 
-// pids reads a list of ids, sorted. 0 is a process of a pid namespace that cannot be seen from here.
+// pids reads a list of ids, sorted. 0 is a process of a pid namespace that cannot be seen from
+// here.
 func (d directory) pids(file string) ([]int, error) {
 	b, err := d.ReadFile(file)
 	if err != nil {

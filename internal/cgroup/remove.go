@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Remove removes the job's directories and those that the job made below them, in every hierarchy. It kills nothing: where
-// processes are left it fails with ErrBusy. A directory that is busy without processes, because the kernel is still
-// letting go of it, is tried again as long as ctx lives. Remove goes on after an error, but to the directory that has the job's marks, and
-// returns all of them. It is idempotent: what is gone already is no mistake.
+// Remove removes the job's directories and those that the job made below them, in every hierarchy.
+// Nothing is killed: if processes are left Remove fails with ErrBusy. A directory may be busy
+// without processes, because the kernel is still letting go of it. Such a directory is tried again
+// as long as ctx lives. Remove goes on after an error, but not to the directory that has the job's
+// marks, and returns all errors. Remove is idempotent: a directory that is gone is no mistake.
 func (j *Job) Remove(ctx context.Context) error {
 	var errs []error
 	remove := func(d directory) {

@@ -6,13 +6,15 @@ import (
 	"strconv"
 )
 
-// Apply changes the limits of a live job to l, up or down: what l does not limit is lifted, except that CPUShares 0 and
-// nil of Swappiness and OOMGroup leave what is. All of it comes into force or nothing.
+// Apply changes the limits of a live job to l, up or down. A limit that l does not name is lifted,
+// except that CPUShares 0 and nil of Swappiness and OOMGroup leave the present value. All of it
+// comes into force or nothing.
 //
-// A limit of memory, swap or huge pages below what the job uses and cannot give back is ErrInUse: found out before
-// anything is written, and otherwise when the kernel refuses it (v1) or the job did not give memory back in time (v2,
-// see setMemoryMax; it takes up to reclaimTime). No process is killed for it. Fewer tasks than there are is no mistake:
-// the job cannot fork until some have ended. Memory moves along when the NUMA nodes change.
+// A limit of memory, swap or huge pages below what the job uses and cannot give back is ErrInUse.
+// Mostly that is found out before anything is written. Otherwise v1's kernel refuses the limit, or
+// on v2 the job did not give memory back in time (see setMemoryMax; up to reclaimTime). No process
+// is killed for it. Fewer tasks than there are is no mistake: the job cannot fork until some have
+// ended. Memory moves along when the NUMA nodes change.
 //
 // On v1 a job without a cpuset of its own cannot get one, nor the other way round: ErrUnsupported.
 func (j *Job) Apply(l Limits) error {
@@ -59,7 +61,8 @@ func (j *Job) resize(l Limits) error {
 	return nil
 }
 
-// fits fails with ErrInUse when the job uses more than l and cannot give it back. It looks only at what gets lower.
+// fits fails with ErrInUse when the job uses more than l and cannot give it back. Only limits that
+// get lower are compared.
 func (j *Job) fits(old, l Limits) error {
 	if d, ok := j.with("memory"); ok && (above(old.Mem, l.Mem) || above(old.MemSwap, l.MemSwap)) {
 		if err := d.fitsMemory(l, j.swapFree); err != nil {
@@ -99,7 +102,8 @@ func (j *Job) swapFree() (int64, error) {
 	return values["SwapFree"], err
 }
 
-// fitsMemory compares what the job cannot give back, in memory and in swap, with what l leaves it of both.
+// fitsMemory compares what the job cannot give back, in memory and in swap, with what l leaves it
+// of both.
 func (d directory) fitsMemory(l Limits, swapFree func() (int64, error)) error {
 	r := &reader{dir: d}
 	use := r.memoryUse()
@@ -123,7 +127,8 @@ func (d directory) fitsMemory(l Limits, swapFree func() (int64, error)) error {
 		swappable = min(swappable, use.swappable)
 	}
 	if over := use.fixed - swappable; over > *l.Mem {
-		return fmt.Errorf("%s: %d bytes in use that the job cannot give back, %d wanted: %w", d.Path("."), over, *l.Mem, ErrInUse)
+		return fmt.Errorf("%s: %d bytes in use that the job cannot give back, %d wanted: %w", d.Path("."), over, *l.Mem,
+			ErrInUse)
 	}
 	if l.MemSwap != nil && use.fixed+use.swap > *l.MemSwap {
 		return fmt.Errorf("%s: %d bytes of memory and swap in use that the job cannot give back, %d wanted: %w",
@@ -139,14 +144,16 @@ type memoryUse struct {
 	swap      int64
 }
 
-// memoryUse reads it; nil when it cannot. What each cpu has set aside counts for nothing: the kernel takes it back.
+// memoryUse reads it; nil when it cannot. Memory that a cpu has set aside counts for nothing: the
+// kernel takes it back.
 func (r *reader) memoryUse() *memoryUse {
 	if !r.dir.h.v2 {
 		m := r.keyed(v1Memory.stat)
 		if m == nil {
 			return nil
 		}
-		// v1 does not tell what kernel memory can be had back; the kernel itself refuses what it cannot.
+		// v1 does not tell what kernel memory can be had back; the kernel itself refuses what it
+		// cannot.
 		return &memoryUse{fixed: int64(m["total_rss"] + m["total_shmem"]), swap: int64(m["total_swap"]),
 			swappable: int64(m["total_inactive_anon"] + m["total_active_anon"])}
 	}

@@ -11,9 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// TestShrinkToSwap: what does not fit into memory any more goes to swap, where there is some and the job may use it.
+// TestShrinkToSwap: what does not fit into memory any more goes to swap, where there is some and
+// the job may use it.
 func TestShrinkToSwap(t *testing.T) {
 	const m = 1 << 20
 	for _, boot := range []func(...kernfstest.Option) *kernfstest.Kernel{kernfstest.NewV1, kernfstest.NewV2} {
@@ -54,8 +56,8 @@ func TestShrinkToSwap(t *testing.T) {
 	}
 }
 
-// TestShrinkInVain: a job that does not give back what it could keeps its limits, on v2 memory.high among them, and goes
-// on; with memory.reclaim or without.
+// TestShrinkInVain: a job that does not give back what it could keeps its limits and goes on, with
+// memory.reclaim or without. On v2 memory.high is among them.
 func TestShrinkInVain(t *testing.T) {
 	for _, without := range []string{"", "memory.reclaim"} {
 		t.Run("without "+without, func(t *testing.T) {
@@ -67,9 +69,7 @@ func TestShrinkInVain(t *testing.T) {
 				pid := spawnFake(k, j.Join())
 				k.Charge(pid, kernfstest.Memory{Anon: 20 << 20, File: 100 << 20})
 				before, err := j.Limits()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				defer k.Dirty(true)()
 				start := time.Now()
 				err = j.Apply(Limits{Mem: size(64 << 20), MemHigh: high, Pids: size(10)})
@@ -87,8 +87,9 @@ func TestShrinkInVain(t *testing.T) {
 	}
 }
 
-// TestMend: a resize that was broken off, here because memory.high could not be written any more, is made up for.
-func TestMend(t *testing.T) {
+// TestMendEndsABrokenResize: a resize that was broken off, here because memory.high could not be
+// written any more, is made up for.
+func TestMendEndsABrokenResize(t *testing.T) {
 	for _, high := range []*int64{nil, size(150 << 20)} {
 		k := kernfstest.NewV2()
 		tree := fakeTree(t, k)
@@ -116,12 +117,16 @@ func TestMend(t *testing.T) {
 // TestApplyUndoEach: whichever write fails, nothing has changed.
 func TestApplyUndoEach(t *testing.T) {
 	on, off := true, false
-	full := Limits{Mem: size(200 << 20), MemSwap: size(300 << 20), MemHigh: size(150 << 20), CPUShares: 512, OOMGroup: &on,
-		Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond, Pids: size(100), Hugetlb: map[int64]int64{2 << 20: 8 << 20},
-		IO: []IOLimit{{Major: 8, WriteBytes: size(1000)}}}
-	other := Limits{Mem: size(300 << 20), MemSwap: size(350 << 20), MemHigh: size(20 << 20), CPUShares: 2048, OOMGroup: &off,
-		Quota: 20 * time.Millisecond, Period: 50 * time.Millisecond, Pids: size(7), Hugetlb: map[int64]int64{2 << 20: 4 << 20},
-		IO: []IOLimit{{Major: 8, ReadOps: size(1000)}}}
+	full := Limits{Mem: size(200 << 20), MemSwap: size(300 << 20), MemHigh: size(150 << 20), CPUShares: 512,
+		OOMGroup: &on,
+		Quota:    50 * time.Millisecond, Period: 100 * time.Millisecond, Pids: size(100),
+		Hugetlb: map[int64]int64{2 << 20: 8 << 20},
+		IO:      []IOLimit{{Major: 8, WriteBytes: size(1000)}}}
+	other := Limits{Mem: size(300 << 20), MemSwap: size(350 << 20), MemHigh: size(20 << 20), CPUShares: 2048,
+		OOMGroup: &off,
+		Quota:    20 * time.Millisecond, Period: 50 * time.Millisecond, Pids: size(7),
+		Hugetlb: map[int64]int64{2 << 20: 4 << 20},
+		IO:      []IOLimit{{Major: 8, ReadOps: size(1000)}}}
 	for _, swapped := range []bool{false, true} {
 		from, to := full, other
 		if swapped {
@@ -136,9 +141,7 @@ func TestApplyUndoEach(t *testing.T) {
 			j := newJob(t, tree, testJob, from)
 			k.Charge(spawnFake(k, j.Join()), kernfstest.Memory{Anon: 2 << 20})
 			before, err := j.Limits()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			plan := j.plan(&before, to)
 			for i := range plan {
 				heal := k.FailNth(testJob+"/"+plan[i].File, unix.EIO, nth(plan[:i], plan[i].File))
@@ -168,7 +171,8 @@ func nth(plan []write, file string) (n int) {
 	return n
 }
 
-// TestNoMomentBelow: at no moment of a change may a job use less than under the smaller of the two sets of limits.
+// TestNoMomentBelow: at no moment of a change may a job use less than under the smaller of the two
+// sets of limits.
 func TestNoMomentBelow(t *testing.T) {
 	const m = 1 << 20
 	none := Limits{}
@@ -187,13 +191,12 @@ func TestNoMomentBelow(t *testing.T) {
 	for _, from := range sets {
 		for _, to := range sets {
 			now := map[string]*int64{memoryMax: from.Mem, memoryHigh: from.MemHigh, swapMax: swapOf(from)}
-			for _, w := range planV2(controllerOrder, &from, &to) {
+			for _, w := range plan(true, controllerNames(), &from, &to) {
 				n, err := parseBytes(w.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				now[w.File] = n
-				for file, least := range map[string][2]*int64{memoryMax: {from.Mem, to.Mem}, memoryHigh: {from.MemHigh, to.MemHigh}, swapMax: {swapOf(from), swapOf(to)}} {
+				for file, least := range map[string][2]*int64{memoryMax: {from.Mem, to.Mem},
+					memoryHigh: {from.MemHigh, to.MemHigh}, swapMax: {swapOf(from), swapOf(to)}} {
 					if above(least[0], now[file]) && above(least[1], now[file]) {
 						t.Errorf("%s is %d, below both", file, *now[file])
 					}
@@ -221,8 +224,8 @@ func swapOf(l Limits) *int64 {
 	return size(*l.MemSwap - *l.Mem)
 }
 
-// TestWatchIdle: a job that is frozen or empty costs no wake-ups on v2 but the question whether it is still there, and one
-// that is idle few.
+// TestWatchIdle: a v2 job that is frozen or empty costs no wake-ups but the question whether it is
+// still there. A job that is idle costs few.
 func TestWatchIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kernfstest.NewV2()
@@ -248,15 +251,11 @@ func TestWatchIdle(t *testing.T) {
 		if n := looks(time.Hour); n > 4*60 {
 			t.Errorf("an idle job is looked at %d times an hour", n)
 		}
-		if err := j.Freeze(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Freeze(soon(t)))
 		if n := looks(time.Hour); n != 0 {
 			t.Errorf("a frozen job is looked at %d times an hour", n)
 		}
-		if err := j.Thaw(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Thaw(soon(t)))
 		k.Exit(pid)
 		if n := looks(time.Hour); n != 0 {
 			t.Errorf("an empty job is looked at %d times an hour", n)

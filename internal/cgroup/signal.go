@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Signal sends sig to every process of the job once. One that comes while it does may miss it: for SIGKILL there is
-// Kill. The calling process is spared, wherever it is. It goes on after an error and returns all of them.
+// Signal sends sig to every process of the job once. A process that comes meanwhile may miss it:
+// for SIGKILL there is Kill. The calling process is spared, wherever it is. Signal goes on after an
+// error and returns all of them.
 func (j *Job) Signal(sig syscall.Signal) error {
 	pids, err := j.Processes()
 	errs := []error{err}
@@ -26,8 +27,9 @@ func (j *Job) Signal(sig syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// maxHeld bounds the descriptors that holding processes of one job takes: many, since each time the kernel has to list all of the
-// job's, but a sixteenth of what this process may have, since several jobs may end at once.
+// maxHeld bounds the descriptors that holding processes of one job takes. The bound is high, since
+// for each round the kernel has to list all of the job's processes. The bound is a sixteenth of
+// what this process may have, since several jobs may end at once.
 var maxHeld = sync.OnceValue(func() int {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
@@ -45,8 +47,9 @@ type held struct {
 
 type holdings []held
 
-// hold takes hold of those of pids that are in the job's cgroup. A listed process is opened and then looked for in a
-// second list: if what was opened lives, it is what that list means, and if it does not, no signal reaches anything.
+// hold takes hold of those of pids that are in the job's cgroup. A listed process is opened and
+// then looked for in a second list. If the opened process lives, it is what that list means. If it
+// does not, no signal reaches anything.
 func (j *Job) hold(pids []int) (holdings, error) {
 	var all holdings
 	for _, pid := range pids {

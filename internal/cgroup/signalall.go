@@ -12,29 +12,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freezeForSignal is how long SignalAll waits for a job to stand still. One that does not, because the kernel holds a process of
-// it, gets its signals all the same.
+// freezeForSignal is how long SignalAll waits for a job to stand still. A job that does not,
+// because the kernel holds a process of it, gets its signals all the same.
 const freezeForSignal = 20 * time.Millisecond
 
 // signalRounds bounds SignalAll where the job could not be frozen.
 const signalRounds = 8
 
-// SignalAll sends sigs, one after the other, to every process of the job, to those as well that are forked while it does. A job of more than one is
-// frozen for that moment: so no child is missed, and none is hit that a program forks because it got the signal, such as one
-// that saves its work. What had left its session, and what is stopped, is reached too. The calling process is spared.
+// SignalAll sends sigs, one after the other, to every process of the job, to those as well that are
+// forked meanwhile. A job of more than one process is frozen for that moment. So no child is
+// missed. No process is hit either that a program forks because it got the signal, such as one that
+// saves its work. Processes that left their session or are stopped are reached too. The calling
+// process is spared.
 //
-// A job that does not freeze in time, or on a kernel without a freezer, is listed until nobody new turns up, eight times at most. A
-// frozen job is thawed by it; of a suspended one the caller has to keep away. A job without a cgroup is no mistake. SignalAll goes on
-// after an error and returns all of them.
+// A job may not freeze in time, or the kernel may have no freezer. Then the job is listed until
+// nobody new turns up, eight times at most. A frozen job is thawed by SignalAll; callers have to
+// spare a suspended one. A job without a cgroup is no mistake. SignalAll goes on after an error and
+// returns all of them.
 //
-// It is made for many jobs at a time and looks at the v2 tree and the job's home alone, which every process enters and which are all
-// there is to a process that enters at all. What somebody has put into another v1 hierarchy by hand is for Kill.
+// Many jobs may be signalled at a time. So SignalAll reads the v2 tree and the job's home alone,
+// which every process enters. A process that somebody has put into another v1 hierarchy by hand is
+// for Kill.
 func (j *Job) SignalAll(ctx context.Context, sigs ...syscall.Signal) error {
 	return j.SignalListed(ctx, nil, sigs...)
 }
 
-// SignalListed is SignalAll for a caller that has asked for the job's processes (Entered) a moment ago, and so spares a job of
-// one process a second list.
+// SignalListed is SignalAll for a caller that has asked for the job's processes (Entered) a moment
+// ago. A job of one process is spared a second list.
 func (j *Job) SignalListed(ctx context.Context, pids []int, sigs ...syscall.Signal) (err error) {
 	if pids == nil {
 		pids, err = j.Entered()
@@ -56,7 +60,8 @@ func (j *Job) SignalListed(ctx context.Context, pids []int, sigs ...syscall.Sign
 	return err
 }
 
-// still is setFrozen, with its undoing, which holds after an error as well. It asks nothing that it can try.
+// still is setFrozen, with its undoing, which holds after an error as well. Nothing is asked that
+// can be tried.
 func (j *Job) still(ctx context.Context) (thaw func() error, err error) {
 	d, ok := j.v2()
 	if !ok || d.Write(freezeFile, "1") != nil { // no v2 tree, or not since Linux 5.2
@@ -65,7 +70,8 @@ func (j *Job) still(ctx context.Context) (thaw func() error, err error) {
 	return func() error { return d.Write(freezeFile, "0") }, d.await(ctx, "frozen", 1)
 }
 
-// SignalEach is SignalAll without the freezing: a process that is forked while it works may be missed.
+// SignalEach is SignalAll without the freezing: a process that is forked while it works may be
+// missed.
 func (j *Job) SignalEach(sigs ...syscall.Signal) error { return j.signalEach(1, sigs) }
 
 func (j *Job) signalEach(rounds int, sigs []syscall.Signal) error {
@@ -110,8 +116,9 @@ func (j *Job) signalError(errs []error) error {
 	return nil
 }
 
-// Entered returns the processes that are in the v2 tree or in the job's home, which Attach and proc.Start enter first: all that have
-// entered at all. A job without a cgroup has none.
+// Entered returns the processes that are in the v2 tree or in the job's home. Attach and proc.Start
+// enter these first, so all processes that have entered at all are there. A job without a cgroup
+// has none.
 func (j *Job) Entered() ([]int, error) {
 	pids := map[int]bool{}
 	var errs []error
@@ -131,12 +138,14 @@ func (j *Job) Entered() ([]int, error) {
 	return list, errors.Join(slices.DeleteFunc(errs, gone)...)
 }
 
-// few is up to how many processes are asked one by one where they are: a list of all hierarchies takes as long.
+// few is up to how many processes are asked one by one where they are: a list of all hierarchies
+// takes as long.
 const few = 8
 
-// signalFew is signalThese by another proof, for a few processes: what is in the job's cgroup by its own file once its pidfd is open. Nobody
-// waits for these pidfds, so the runtime's poller need not hear of them. done is how many of them are dealt with: all but where
-// the kernel has no pidfds.
+// signalFew is signalThese by another proof, for a few processes. Such a process is in the job's
+// cgroup by its own file once its pidfd is open. The runtime's poller need not hear of these
+// pidfds, since nothing waits for them. done is how many of pids are dealt with: all, unless the
+// kernel has no pidfds.
 func (j *Job) signalFew(pids []int, sigs []syscall.Signal) (done int, errs []error) {
 	for i, pid := range pids {
 		if pid == os.Getpid() {
@@ -167,9 +176,9 @@ func (j *Job) signalFew(pids []int, sigs []syscall.Signal) (done int, errs []err
 	return len(pids), errs
 }
 
-// SignalSome sends sig to those of the job's processes that want picks, and returns to how many. want is asked about a process twice,
-// the second time when its pid is held and can be no other's. The calling process is spared. It goes on after an error and
-// returns all of them.
+// SignalSome sends sig to those of the job's processes that want picks, and returns to how many.
+// want is asked about a process twice, the second time when its pid is held and can be no other's.
+// The calling process is spared. SignalSome goes on after an error and returns all of them.
 func (j *Job) SignalSome(sig syscall.Signal, want func(pid int) bool) (sent int, err error) {
 	not := func(pid int) bool { return !want(pid) }
 	pids, err := j.Processes()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestSignalAllKernel(t *testing.T)   { signals(t, needKernel(t, 0)) }
@@ -22,9 +24,7 @@ func signals(t *testing.T, w kernel) {
 		}
 		p, outside := w.start(t, j.Join()), w.start(t, Join{})
 		p.fork(t, 2*few) // more than are asked one by one
-		if err := j.SignalAll(soon(t), unix.SIGTERM, unix.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.SignalAll(soon(t), unix.SIGTERM, unix.SIGCONT))
 		if err := j.Wait(soon(t)); err != nil {
 			t.Error(err)
 		}
@@ -36,9 +36,7 @@ func signals(t *testing.T, w kernel) {
 	t.Run("each, until nobody is new", func(t *testing.T) {
 		j := newJob(t, w.tree(t), testJob, Limits{})
 		w.start(t, j.Join()).fork(t, 2)
-		if err := j.signalEach(signalRounds, []unix.Signal{unix.SIGTERM}); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.signalEach(signalRounds, []unix.Signal{unix.SIGTERM}))
 		if err := j.Wait(soon(t)); err != nil {
 			t.Error(err)
 		}
@@ -48,7 +46,8 @@ func signals(t *testing.T, w kernel) {
 		p := w.start(t, j.Join())
 		forked := p.fork(t, 2)
 		outside := w.start(t, Join{})
-		sent, err := j.SignalSome(unix.SIGTERM, func(pid int) bool { return slices.Contains(forked, pid) || pid == outside.pid() })
+		sent, err := j.SignalSome(unix.SIGTERM,
+			func(pid int) bool { return slices.Contains(forked, pid) || pid == outside.pid() })
 		if err != nil || sent != 2 {
 			t.Errorf("sent to %d, %v", sent, err)
 		}
@@ -80,19 +79,16 @@ func signals(t *testing.T, w kernel) {
 		}
 		p.end(t)
 		p.gone(t)
-		if err := j.Wait(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.Wait(soon(t)))
 		populated(false)
 	})
 	t.Run("no cgroup", func(t *testing.T) {
 		j, err := w.tree(t).Job(testJob)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		populated, perr := j.Populated()
 		_, cerr := j.CPUTime()
-		if err := errors.Join(j.SignalAll(soon(t), unix.SIGTERM), j.SignalEach(unix.SIGTERM), perr); err != nil || populated || !errors.Is(cerr, ErrNotFound) {
+		if err := errors.Join(j.SignalAll(soon(t), unix.SIGTERM), j.SignalEach(unix.SIGTERM), perr); err != nil ||
+			populated || !errors.Is(cerr, ErrNotFound) {
 			t.Errorf("%v; populated %v, cpu time %v", err, populated, cerr)
 		}
 	})

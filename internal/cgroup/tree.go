@@ -1,14 +1,15 @@
 // Package cgroup is a job's cgroup: made, limited, joined, measured, frozen, killed, removed.
 //
-// It owns the directories PREFIX.service in every cgroup hierarchy of the node and everything below them; the picture is
-// in job.go. Hierarchies may be v1 (one or more controllers each), v2, or both side by side ("hybrid"); which is which is
-// decided once, in Detect. Interface files and their formats are tables, v1.go and v2.go, which mirror each other.
-// Sources: Documentation/admin-guide/cgroup-v1/*.rst and cgroup-v2.rst of the kernel.
+// The package owns the directories PREFIX.service in every cgroup hierarchy of the node and
+// everything below them; the picture is in job.go. Hierarchies may be v1 (one or more controllers
+// each), v2, or both side by side ("hybrid"). Detect decides once which is which. Each controller
+// is one file with its interface files on v1 and v2, see controller.go. Sources:
+// Documentation/admin-guide/cgroup-v1/*.rst and cgroup-v2.rst of the kernel.
 //
-// What it guarantees: a job's cgroup exists as a whole or not at all after Create; a limit that the kernel took but does
-// not have in force is an error; no process is signalled but one that is in the job's cgroup, whatever becomes of its
-// pid; waiting is for events of the kernel wherever it has one. It decides nothing: how much a job gets is its
-// caller's business.
+// A job's cgroup exists as a whole or not at all after Create. A limit that the kernel took but
+// does not have in force is an error. No process is signalled but one that is in the job's cgroup,
+// whatever becomes of its pid. Waiting is for events of the kernel, if it has one. The package
+// decides nothing: how much a job gets is its caller's business.
 package cgroup
 
 import (
@@ -23,6 +24,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/sample"
 )
 
 // Facts that callers branch on.
@@ -31,6 +33,8 @@ var (
 	ErrExists = errors.New("cgroup exists already")
 	// ErrNotFound: the job has no cgroup, or it went away meanwhile.
 	ErrNotFound = errors.New("no such cgroup")
+	// ErrNotJobs: the cgroup's mark is not that of the job.
+	ErrNotJobs = errors.New("not the mark of this job")
 	// ErrNotInForce: the kernel took a limit but shows another value.
 	ErrNotInForce = errors.New("limit is not in force")
 	// ErrInUse: the job uses more than the limit that was asked for, and cannot give it back.
@@ -50,7 +54,8 @@ var (
 // Mode is how the node's controllers are mounted.
 type Mode int
 
-// The modes. A hybrid node has v1 controllers and a v2 tree beside them, commonly without controllers.
+// The modes. A hybrid node has v1 controllers and a v2 tree beside them, commonly without
+// controllers.
 const (
 	ModeV1 Mode = iota + 1
 	ModeHybrid
@@ -76,30 +81,35 @@ type Options struct {
 	Prefix string
 	// Mount is the directory where cgroups are mounted. "" is the Cgroup root, /sys/fs/cgroup.
 	Mount string
-	// Mode leaves out what is mounted besides: ModeV1 a v2 tree, ModeV2 v1 controllers. 0 takes what there is.
+	// Mode leaves out what is mounted besides: ModeV1 a v2 tree, ModeV2 v1 controllers. 0 takes
+	// what there is.
 	Mode Mode
-	// Delegated: PREFIX.service is a unit of systemd's (internal/systemd). In the v2 tree it is systemd that makes it and
-	// gives it controllers; Prepare fails with ErrNoUnit where it is missing.
+	// Delegated: PREFIX.service is a unit of systemd's (internal/systemd). In the v2 tree it is
+	// systemd that makes it and gives it controllers; Prepare fails with ErrNoUnit where it is
+	// missing.
 	Delegated bool
-	// Enable names controllers that Prepare enables in the root of the v2 tree, for the whole node. One that the tree does
-	// not have is an error, unless v1 controllers are mounted beside it.
+	// Enable names controllers that Prepare enables in the root of the v2 tree, for the whole node.
+	// A controller that the tree does not have is an error, unless v1 controllers are mounted
+	// beside it.
 	Enable []string
 	// EnableIfThere is Enable for controllers that may be missing.
 	EnableIfThere []string
 	// Controllers names what jobs are to have a directory of beyond the ones that limit and count
-	// them: blkio, net_cls, net_prio, perf_event, rdma. One that this node does not have is passed
-	// over, see Has.
+	// them: blkio, net_cls, net_prio, perf_event, rdma. A controller that this node does not have
+	// is passed over, see Has.
 	Controllers []string
-	// Signal replaces the kernel's pidfds where processes are not the kernel's own: in tests with a fake kernel.
+	// Signal replaces the kernel's pidfds where processes are not the kernel's own: in tests with a
+	// fake kernel.
 	Signal func(pid int, sig syscall.Signal) error
 }
 
-// Tree is the place of all jobs' cgroups on this node. It is safe for concurrent use.
+// Tree is the place of all jobs' cgroups on this node. A Tree is safe for concurrent use.
 type Tree struct {
 	mode        Mode
-	hierarchies []*hierarchy // in the order of controllerOrder, then the v2 tree, then those of placing
+	hierarchies []*hierarchy // in the order of controllers, then the v2 tree, then those of placing
 	v2          *hierarchy   // nil on ModeV1
 	proc        *kernfs.FS
+	beat        sample.Beat // of Watch, and of Beat
 	signal      func(pid int, sig syscall.Signal) error
 
 	protecting sync.Mutex  // of this process's; others come to the same sum
@@ -125,20 +135,23 @@ type hierarchy struct {
 	signal func(pid int, sig syscall.Signal) error // see Options
 }
 
-// controllers returns those of controllerOrder and asked that jobs have files of here. In the v2
+// controllers returns those of controllerNames that jobs have files of here. In the v2
 // tree they are what is expected until prepare has seen to it.
 func (h *hierarchy) controllers() []string { return *h.names.Load() }
 
 func (h *hierarchy) has(controller string) bool { return slices.Contains(h.controllers(), controller) }
 
+// Beat returns the beat of all samples of jobs. A goroutine exists only while something is on it.
+func (t *Tree) Beat() *sample.Beat { return &t.beat }
+
 // Mode returns how the node's controllers are mounted.
 func (t *Tree) Mode() Mode { return t.mode }
 
-// Controllers returns the controllers that can be used for jobs, in a fixed order. On v2 those are the ones that Prepare
-// passed down to the jobs, and before it the ones that it may expect to.
+// Controllers returns the controllers that can be used for jobs, in a fixed order. On v2 those are
+// the ones that Prepare passed down to the jobs, and before it the ones that it may expect to.
 func (t *Tree) Controllers() []string {
 	var all []string
-	for _, c := range slices.Concat(controllerOrder, placing) {
+	for _, c := range controllerNames() {
 		if t.with(c) != nil {
 			all = append(all, c)
 		}
@@ -156,29 +169,34 @@ func (t *Tree) with(controller string) *hierarchy {
 	return nil
 }
 
-// Has tells whether the node has a controller, by its kernel name (hugetlb and io are two of
-// them), or one of the features: memsw (swap is accounted and can be limited), softlimit
-// (memory.soft_limit_in_bytes or memory.low), hardwall and spread (flags of v1's cpuset),
-// swappiness, freeze (jobs can be frozen), kill (cgroup.kill, Linux 5.14), clone (processes can be
-// born in a cgroup, CLONE_INTO_CGROUP), psi (pressure is accounted by cgroup), isolated (jobs'
-// cpus can be taken out of load balancing: cpuset.cpus.exclusive, Linux 6.7), oomgroup
-// (memory.oom.group), peak (the kernel keeps the peak of all memory: v1, and memory.peak since
-// Linux 5.19), swappeak (that of memory and swap together: v1 with swap accounting, and
-// memory.swap.peak since Linux 6.5), hugepeak (that of huge pages: v1), reclaim (memory.reclaim,
-// Linux 5.19). Features of v2 show once Prepare has run. On v2, blkio is io by its older name;
-// perf_event is in every cgroup and never named (implicit_on_dfl of kernel/events/core.c).
+// Has reports whether the node has a controller, by its kernel name (hugetlb and io are two of
+// them), or a feature. Features of v2 show once Prepare has run. The features are:
+//
+//	memsw       swap is accounted and can be limited
+//	softlimit   memory.soft_limit_in_bytes or memory.low
+//	hardwall    cpuset.mem_hardwall of v1
+//	spread      cpuset.memory_spread_page of v1
+//	swappiness  memory.swappiness of v1
+//	oomgroup    memory.oom.group
+//	peak        the kernel keeps the peak of all memory: v1, and memory.peak since Linux 5.19
+//	swappeak    that of memory and swap together: v1 with swap accounting, Linux 6.5
+//	hugepeak    that of huge pages: v1
+//	reclaim     memory.reclaim, Linux 5.19
+//	isolated    jobs' cpus can be taken out of load balancing: cpuset.cpus.exclusive, Linux 6.7
+//	freeze      jobs can be frozen
+//	kill        cgroup.kill, Linux 5.14
+//	clone       processes can be born in a cgroup, CLONE_INTO_CGROUP
+//	psi         pressure is accounted by cgroup
+//
+// On v2, blkio is io by its older name. perf_event is in every v2 cgroup and never named
+// (implicit_on_dfl of kernel/events/core.c).
 func (t *Tree) Has(name string) bool {
+	for _, c := range controllers {
+		if f, ok := c.features[name]; ok {
+			return t.hasFile(c.name, f)
+		}
+	}
 	switch name {
-	case "memsw":
-		return t.hasFile("memory", "memory.memsw.limit_in_bytes", "memory.swap.max")
-	case "softlimit":
-		return t.hasFile("memory", memorySoft, memoryLow)
-	case "hardwall":
-		return t.hasFile("cpuset", "cpuset.mem_hardwall", "")
-	case "spread":
-		return t.hasFile("cpuset", "cpuset.memory_spread_page", "")
-	case "swappiness":
-		return t.hasFile("memory", "memory.swappiness", "")
 	case "freeze":
 		return t.with("freezer") != nil || t.v2 != nil && t.v2.jobs.Exists("cgroup.freeze")
 	case "kill":
@@ -191,20 +209,9 @@ func (t *Tree) Has(name string) bool {
 		}
 		_, err := t.v2.jobs.ReadFile("cpu.pressure") // EOPNOTSUPP where psi=0 was given to an older kernel
 		return err == nil
-	case isolated:
-		h := t.with("cpuset")
-		return h != nil && h.v2 && h.jobs.Exists(exclusiveFile)
-	case "oomgroup":
-		return t.hasFile("memory", "", "memory.oom.group")
-	case "peak":
-		return t.hasFile("memory", v1Memory.peak, v2Memory.peak)
-	case "swappeak":
-		return t.hasFile("memory", "memory.memsw.max_usage_in_bytes", "memory.swap.peak")
 	case "hugepeak":
 		h := t.with("hugetlb")
 		return h != nil && !h.v2
-	case "reclaim":
-		return t.hasFile("memory", "", reclaimFile)
 	case "blkio":
 		return t.with("blkio") != nil || t.with("io") != nil
 	case "perf_event":
@@ -213,7 +220,7 @@ func (t *Tree) Has(name string) bool {
 	return t.with(name) != nil
 }
 
-// unbound tells whether the kernel has a controller that is in no v1 hierarchy (/proc/cgroups).
+// unbound reports whether the kernel has a controller that is in no v1 hierarchy (/proc/cgroups).
 func (t *Tree) unbound(controller string) bool {
 	b, err := t.proc.ReadFile("cgroups")
 	if err != nil {
@@ -227,59 +234,21 @@ func (t *Tree) unbound(controller string) bool {
 	return false
 }
 
-func (t *Tree) hasFile(controller, v1, v2 string) bool {
+// hasFile reports whether jobs have an interface file of a controller. On v1 the file is also in
+// the root of the hierarchy.
+func (t *Tree) hasFile(controller string, f files) bool {
 	h := t.with(controller)
 	switch {
 	case h == nil:
 		return false
 	case h.v2:
-		return v2 != "" && h.jobs.Exists(v2)
+		return f.v2 != "" && h.jobs.Exists(f.v2)
 	}
-	return v1 != "" && h.mount.Exists(v1)
+	return f.v1 != "" && h.mount.Exists(f.v1)
 }
 
-// CPUs returns the cpus that jobs may run on: those of the parent of all jobs. ErrUnsupported without a cpuset
-// controller.
-func (t *Tree) CPUs() (kernfs.IDSet, error) {
-	return t.cpuset("cpus", "cpuset.effective_cpus", "cpuset.cpus.effective")
-}
-
-// Mems returns the NUMA nodes that jobs may have memory on. ErrUnsupported without a cpuset controller.
-func (t *Tree) Mems() (kernfs.IDSet, error) {
-	return t.cpuset("mems", "cpuset.effective_mems", "cpuset.mems.effective")
-}
-
-func (t *Tree) cpuset(what, v1, v2 string) (kernfs.IDSet, error) {
-	h := t.with("cpuset")
-	if h == nil {
-		return kernfs.IDSet{}, fmt.Errorf("available %s: no cpuset controller: %w", what, ErrUnsupported)
-	}
-	files := []string{v1, "cpuset." + what}
-	if h.v2 {
-		files = []string{v2}
-	}
-	// The parent of the jobs may not be there yet, and on v1 not be filled.
-	for _, dir := range []*kernfs.FS{h.jobs, h.mount} {
-		for _, file := range files {
-			set, err := dir.IDSet(file)
-			if errors.Is(err, fs.ErrNotExist) || err == nil && set.IsEmpty() {
-				continue
-			}
-			if err == nil && h.v2 && what == "cpus" {
-				// What isolated jobs have taken is not effective any more, and comes back with them.
-				granted, gerr := dir.IDSet("cpuset.cpus.exclusive.effective")
-				if gerr == nil && dir == h.jobs {
-					set = set.Union(granted)
-				}
-			}
-			return set, err
-		}
-	}
-	return kernfs.IDSet{}, fmt.Errorf("available %s: %s has no %s", what, h.mount.Path("."), strings.Join(files, " or "))
-}
-
-// JobIDs returns the ids of the jobs that have a cgroup here, in one hierarchy at least. Directories whose names are not
-// job ids are somebody else's.
+// JobIDs returns the ids of the jobs that have a cgroup here, in one hierarchy at least.
+// Directories whose names are not job ids are somebody else's.
 func (t *Tree) JobIDs() ([]string, error) {
 	var ids []string
 	for _, h := range t.hierarchies {
@@ -300,7 +269,8 @@ func (t *Tree) JobIDs() ([]string, error) {
 	return slices.Compact(ids), nil
 }
 
-// Job returns the cgroup of the job id, which need not exist. It touches no file. It fails when id is no job id.
+// Job returns the cgroup of the job id, which need not exist. No file is touched. Job fails when id
+// is no job id.
 func (t *Tree) Job(id string) (*Job, error) {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return nil, err

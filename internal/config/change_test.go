@@ -4,15 +4,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestChangesNameEachSettingThatDiffers(t *testing.T) {
 	parse := func(text string) *File {
 		t.Helper()
 		f, err := Parse([]byte(text), Here{Host: "n1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return f
 	}
 	for _, tt := range []struct {

@@ -1,10 +1,11 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -12,98 +13,114 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-var prefix = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
-// MaxPids is the greatest number that pids.max takes (PID_MAX_LIMIT of include/linux/threads.h, kernel/cgroup/pids.c).
+// MaxPids is the greatest number that pids.max takes (PID_MAX_LIMIT of include/linux/threads.h,
+// kernel/cgroup/pids.c).
 const MaxPids = 4 << 20
+
+// rule is what a setting has to be.
+type rule struct {
+	key   string
+	value any
+	holds bool
+	want  string
+}
+
+// firstBroken returns an error for the first rule that does not hold.
+func firstBroken(rules ...rule) error {
+	for _, r := range rules {
+		if r.holds {
+			continue
+		}
+		if text, is := r.value.(string); is {
+			r.value = strconv.Quote(text)
+		}
+		return fmt.Errorf("%s = %v: want %s", r.key, r.value, r.want)
+	}
+	return nil
+}
+
+// oneOf is the rule of a setting that is one of a few words.
+func oneOf(key, value, want string, words ...string) rule {
+	return rule{key, value, slices.Contains(words, value), want}
+}
+
+// between is the rule of a duration.
+func between(key string, value Duration, low, high time.Duration) rule {
+	v := time.Duration(value)
+	return rule{key, v, v >= low && v <= high, fmt.Sprintf("%v to %v", low, high)}
+}
+
+// percentage is the rule of a part. NaN breaks it.
+func percentage(key string, value float64) rule {
+	return rule{key, value, value >= 0 && value < 100, "a percentage from 0 to below 100"}
+}
+
+// factor is the rule of a factor of cpu time. NaN breaks it.
+func factor(key string, value float64) rule {
+	return rule{key, value, value > 0 && value <= 1000, "more than 0, and 1000 at most"}
+}
+
+// cleanPath is the rule of a path that may be empty.
+func cleanPath(key, value string) rule {
+	return rule{key, value, value == "" || path.IsAbs(value) && path.Clean(value) == value, "a clean absolute path"}
+}
 
 // check returns the first value that cannot be meant, by its key.
 func (f *File) check() error {
-	bad := func(key string, value any, want string) error {
-		return fmt.Errorf("%s = %v: %s", key, value, want)
-	}
-	fraction := func(key string, v float64) error {
-		if !(v >= 0 && v < 100) { // so that NaN fails
-			return bad(key, v, "want a percentage from 0 to below 100")
-		}
-		return nil
-	}
-	if _, err := logrus.ParseLevel(f.Host.LogLevel); err != nil {
-		return bad("host.log_level", fmt.Sprintf("%q", f.Host.LogLevel), "want error, warning, info or debug")
-	}
-	if len(f.Cgroup.Prefix) > 64 || !prefix.MatchString(f.Cgroup.Prefix) {
-		return bad("cgroup.prefix", fmt.Sprintf("%q", f.Cgroup.Prefix), "want a plain name such as pbs_jobs")
-	}
-	if m := f.Cgroup.Mount; m != "" && (!path.IsAbs(m) || path.Clean(m) != m) {
-		return bad("cgroup.mount", fmt.Sprintf("%q", m), "want a clean absolute path")
-	}
-	if _, err := kernfs.ParseIDSet(f.Cpuset.ExcludeCPUs); err != nil {
-		return bad("cpuset.exclude_cpus", fmt.Sprintf("%q", f.Cpuset.ExcludeCPUs), "want a list such as 0,8-9")
-	}
-	if p := f.Cpuset.Placement; p != "pack" && p != "spread" {
-		return bad("cpuset.placement", fmt.Sprintf("%q", p), "want pack or spread")
-	}
-	if s := f.Cgroup.Systemd; s != "auto" && s != "require" && s != "off" {
-		return bad("cgroup.systemd", fmt.Sprintf("%q", s), "want auto, require or off")
-	}
-	if e := f.Memory.Enforce; e != "cgroup" && e != "rss" && e != "both" {
-		return bad("memory.enforce", fmt.Sprintf("%q", e), "want cgroup, rss or both")
-	}
-	if f.Memory.SoftLimit && f.Memory.Enforce != "cgroup" { // both say who enforces mem
-		return bad("memory.enforce", fmt.Sprintf("%q", f.Memory.Enforce), "want cgroup with memory.soft_limit")
-	}
-	if f.Memory.SoftLimit && f.Memory.HighPercent > 0 {
-		return bad("memory.high_percent", f.Memory.HighPercent, "want 0 with memory.soft_limit: jobs would be throttled below their mem")
-	}
-	for _, err := range []error{f.Rlimits.check(), f.Devices.check(), checkDevices(f.Device), f.Walltime.check(), f.Sister.check(), f.MPI.check(), f.OpenPBS.check()} {
-		if err != nil {
-			return err
-		}
-	}
-	if f.Devices.Blocks > 0 && f.Vnodes.PerNUMANode { // PBS would say which NUMA nodes a job gets, the blocks which others
-		return bad("devices.blocks", f.Devices.Blocks, "want 0 with vnodes.vnode_per_numa_node")
-	}
-	if f.Memory.Swappiness < -1 || f.Memory.Swappiness > 100 {
-		return bad("memory.swappiness", f.Memory.Swappiness, "want -1 to 100")
-	}
-	if f.Pids.Max < 0 || f.Pids.Max == 1 || f.Pids.Max > MaxPids { // a job's first program is started by a thread that counts
-		return bad("pids.max", f.Pids.Max, fmt.Sprintf("want 0 for no limit, or 2 to %d", MaxPids))
-	}
+	const day = 24 * time.Hour
+	_, level := logrus.ParseLevel(f.Host.LogLevel)
+	_, excluded := kernfs.ParseIDSet(f.Cpuset.ExcludeCPUs)
+	err := firstBroken(
+		rule{"host.log_level", f.Host.LogLevel, level == nil, "error, warning, info or debug"},
+		rule{"host.node", f.Host.Node, f.Host.Node == "" || nameForm.MatchString(f.Host.Node), "a host name"},
+		between("host.start_timeout", f.Host.Start, 100*time.Millisecond, 5*time.Minute),
+		rule{"cgroup.prefix", f.Cgroup.Prefix, nameForm.MatchString(f.Cgroup.Prefix), "a plain name such as pbs_jobs"},
+		cleanPath("cgroup.mount", f.Cgroup.Mount),
+		oneOf("cgroup.systemd", f.Cgroup.Systemd, "auto, require or off", "auto", "require", "off"),
+		// All of a job's end has to fit into the alarm of its event, 90 s. So has a look at the
+		// devices.
+		between("cgroup.kill_timeout", f.Cgroup.KillTimeout, 100*time.Millisecond, time.Minute),
+		between("cgroup.kill_grace", f.Cgroup.KillGrace, 0, time.Minute),
+		between("cgroup.systemd_timeout", f.Cgroup.SystemdWait, 100*time.Millisecond, time.Minute),
+		between("devices.probe_timeout", f.Devices.ProbeTimeout, 100*time.Millisecond, time.Minute),
+		between("vnodes.online_nodes_min_delay", f.Vnodes.OnlineMinDelay, 0, day),
+		// The kernel takes periods of 1 ms to 1 s (Documentation/scheduler/sched-bwc.rst).
+		between("cpu.cfs_period", f.CPU.CfsPeriod, time.Millisecond, time.Second),
+		factor("cpu.cfs_quota_fudge_factor", f.CPU.CfsQuotaFudgeFactor),
+		factor("cpu.zero_cpus_shares_fraction", f.CPU.ZeroCPUsSharesFraction),
+		factor("cpu.zero_cpus_quota_fraction", f.CPU.ZeroCPUsQuotaFraction),
+		rule{"cpuset.exclude_cpus", f.Cpuset.ExcludeCPUs, excluded == nil, "a list such as 0,8-9"},
+		oneOf("cpuset.placement", f.Cpuset.Placement, "pack or spread", "pack", "spread"),
+		oneOf("memory.enforce", f.Memory.Enforce, "cgroup, rss or both", "cgroup", "rss", "both"),
+		rule{"memory.enforce", f.Memory.Enforce, !f.Memory.SoftLimit || f.Memory.Enforce == "cgroup",
+			"cgroup with memory.soft_limit"},
+		rule{"memory.high_percent", f.Memory.HighPercent, !f.Memory.SoftLimit || f.Memory.HighPercent <= 0,
+			"0 with memory.soft_limit: jobs would be throttled below their mem"},
+		percentage("memory.high_percent", f.Memory.HighPercent),
+		percentage("memory.reserve_percent", f.Memory.ReservePercent),
+		percentage("memsw.reserve_percent", f.Memsw.ReservePercent),
+		percentage("hugetlb.reserve_percent", f.Hugetlb.ReservePercent),
+		rule{"memory.swappiness", f.Memory.Swappiness, f.Memory.Swappiness >= -1 && f.Memory.Swappiness <= 100,
+			"-1 to 100"},
+		// The thread that starts a job's first program counts.
+		rule{"pids.max", f.Pids.Max, f.Pids.Max == 0 || f.Pids.Max >= 2 && f.Pids.Max <= MaxPids,
+			fmt.Sprintf("0 for no limit, or 2 to %d", MaxPids)},
+		cleanPath("openpbs.home", f.OpenPBS.Home),
+		cleanPath("openpbs.conf", f.OpenPBS.Conf),
+		oneOf("mpi.strays", f.MPI.Strays, "adopt, report, kill or off", "adopt", "report", "kill", "off"),
+	)
 	for _, text := range f.IO.Max {
-		if _, err := ParseIOMax(text); err != nil {
-			return fmt.Errorf("io.max: %w", err)
+		if _, bad := ParseIOMax(text); bad != nil && err == nil {
+			err = fmt.Errorf("io.max: %w", bad)
 		}
 	}
-	// The kernel takes periods of 1 ms to 1 s (Documentation/scheduler/sched-bwc.rst).
-	if p := time.Duration(f.CPU.CfsPeriod); p < time.Millisecond || p > time.Second {
-		return bad("cpu.cfs_period", p, "want 1ms to 1s")
-	}
-	for key, v := range map[string]float64{"cpu.cfs_quota_fudge_factor": f.CPU.CfsQuotaFudgeFactor,
-		"cpu.zero_cpus_shares_fraction": f.CPU.ZeroCPUsSharesFraction, "cpu.zero_cpus_quota_fraction": f.CPU.ZeroCPUsQuotaFraction} {
-		if !(v > 0 && v <= 1000) {
-			return bad(key, v, "want more than 0, and 1000 at most")
+	for _, check := range []func() error{f.Rlimits.check, f.Devices.check, f.checkDevices, f.Walltime.check,
+		f.Sister.check} {
+		if err == nil {
+			err = check()
 		}
 	}
-	// All of a job's end has to fit in the alarm of its event, 90 s, and so has a look at the devices at startup.
-	for _, d := range []struct {
-		key       string
-		value     Duration
-		low, high time.Duration
-	}{
-		{"cgroup.kill_timeout", f.Cgroup.KillTimeout, 100 * time.Millisecond, 60 * time.Second},
-		{"cgroup.systemd_timeout", f.Cgroup.SystemdWait, 100 * time.Millisecond, 60 * time.Second},
-		{"vnodes.online_nodes_min_delay", f.Vnodes.OnlineMinDelay, 0, 24 * time.Hour},
-		{"cgroup.kill_grace", f.Cgroup.KillGrace, 0, 60 * time.Second},
-		{"host.start_timeout", f.Host.Start, 100 * time.Millisecond, 5 * time.Minute},
-		{"devices.probe_timeout", f.Devices.ProbeTimeout, 100 * time.Millisecond, 60 * time.Second},
-	} {
-		if v := time.Duration(d.value); v < d.low || v > d.high {
-			return bad(d.key, v, fmt.Sprintf("want %v to %v", d.low, d.high))
-		}
-	}
-	if n := f.Host.Node; n != "" && (len(n) > 64 || !prefix.MatchString(n)) {
-		return bad("host.node", fmt.Sprintf("%q", n), "want a host name")
-	}
-	return errors.Join(fraction("memory.reserve_percent", f.Memory.ReservePercent), fraction("memsw.reserve_percent", f.Memsw.ReservePercent),
-		fraction("hugetlb.reserve_percent", f.Hugetlb.ReservePercent), fraction("memory.high_percent", f.Memory.HighPercent))
+	return err
 }

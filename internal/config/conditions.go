@@ -9,18 +9,18 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Any boolean of the file may be a condition instead of true or false, a string in one of four forms:
+// Any boolean of the file may be a condition instead of true or false: a string in one of four
+// forms.
 //
 //	"vntype in: LIST"   "vntype not in: LIST"   "host in: LIST"   "host not in: LIST"
 //
-// LIST is shell patterns (fnmatch(3): * ? [abc] [!abc]) with commas between them. It is true where one of them, or with
-// "not" none of them, matches the vntype or the name of this host (openpbs pbs_cgroups.PY, conditional booleans). So
-// one file serves all nodes of a cluster.
+// LIST is shell patterns (fnmatch(3): * ? [abc] [!abc]) with commas between them. A condition is
+// true if one of them, or with "not" none of them, matches the vntype or the name of this host. So
+// does a conditional boolean of openpbs pbs_cgroups.PY. A file serves all nodes of a cluster.
 //
 // Several are joined by the words and, or; and binds closer:
 //
@@ -46,7 +46,7 @@ type Condition struct {
 	Value bool   // what it is on this host
 }
 
-// OnVntype tells whether the condition asks for the vntype.
+// OnVntype returns true for a condition that asks for the vntype.
 func (c Condition) OnVntype() bool { return onVntype.MatchString(c.Text) }
 
 // Conditions returns the conditions of the layers of f, or of all where none is named, in their
@@ -63,9 +63,9 @@ func (f *File) Conditions(layers ...Layer) []Condition {
 	return all
 }
 
-// resolve returns the text with true or false in the place of each condition. Nothing else moves, so that what is found
-// wrong later is in the line where its author sees it. A text that is no TOML comes back as it is: the decoder says what is
-// wrong with it.
+// resolve returns the text with true or false in the place of each condition. Nothing else moves:
+// an error of the decoder names the line that the author sees. A text that is no TOML comes back as
+// it is, since the decoder says what is wrong with it.
 func resolve(b []byte, here Here) ([]byte, []Condition, error) {
 	found := booleans(b)
 	if len(found) == 0 {
@@ -88,7 +88,8 @@ func resolve(b []byte, here Here) ([]byte, []Condition, error) {
 	return resolved, list, nil
 }
 
-// replace writes the value over a string in quotes. Newlines of the string come after it, as many as they were.
+// replace writes the value over a string in quotes. As many newlines as the string had come after
+// it.
 func replace(raw []byte, value bool) {
 	newlines := bytes.Count(raw, []byte{'\n'})
 	n := copy(raw, fmt.Sprint(value))
@@ -104,10 +105,18 @@ var (
 	conditionForm = regexp.MustCompile(`(?is)^\s*(vntype|host)\s+(not\s+)?in\s*:(.*)$`)
 	joint         = regexp.MustCompile(`(?is)\s(and|or)\s+(?:vntype|host)\s+(?:not\s+)?in\s*:`)
 	onVntype      = regexp.MustCompile(`(?i)(?:^|\s)vntype\s+(?:not\s+)?in\s*:`)
-	errCondition  = errors.New(`want true, false, or a condition: "vntype in: LIST", "vntype not in: LIST", "host in: LIST" or "host not in: LIST"`)
+	errCondition  = errors.New(`want true, false, or a condition: ` +
+		`"vntype in: LIST", "vntype not in: LIST", "host in: LIST" or "host not in: LIST"`)
 )
 
-// holds tells whether a condition, or several that are joined, is true on this host. All of it has to be well formed.
+// CheckCondition returns an error unless the text is a condition, or several that are joined.
+func CheckCondition(text string) error {
+	_, err := Here{}.holds(text)
+	return err
+}
+
+// holds returns true if a condition, or several that are joined, is true on this host. holds fails
+// if a part is not well formed, whether the result depends on it or not.
 func (h Here) holds(text string) (bool, error) {
 	any, all, start := false, true, 0
 	for _, at := range append(joint.FindAllStringSubmatchIndex(text, -1), nil) {
@@ -129,7 +138,7 @@ func (h Here) holds(text string) (bool, error) {
 	return any, nil
 }
 
-// holdsOne tells whether a condition of one form is true on this host.
+// holdsOne is holds of a condition of one form.
 func (h Here) holdsOne(text string) (bool, error) {
 	form := conditionForm.FindStringSubmatch(text)
 	if form == nil {
@@ -152,65 +161,50 @@ func (h Here) holdsOne(text string) (bool, error) {
 	return in == (form[2] == ""), nil
 }
 
-// match is fnmatch(3) without flags: * matches a slash, too. A [ without its ], an ordinary character there, is a
-// mistake here: no vntype and no host has one in its name, and a set that lost its end would hold nowhere. So is a blank, which
-// is what is left of an "and" that nothing follows.
+// patternPart is a part of a shell pattern: a set, whose first member may be a ], or a character.
+var patternPart = regexp.MustCompile(`(?s)\[!?\]?[^\]]*\]|.`)
+
+// match is fnmatch(3) without flags: * matches a slash, too. match fails for a [ without its ],
+// which is an ordinary character there: a set that lost its end would hold nowhere. A blank is
+// refused as what is left of an "and" that nothing follows.
 func match(pattern, text string) (bool, error) {
-	if pattern == "" {
+	switch {
+	case pattern == "":
 		return false, errors.New("empty pattern")
-	}
-	if strings.ContainsFunc(pattern, unicode.IsSpace) {
+	case strings.ContainsFunc(pattern, unicode.IsSpace):
 		return false, fmt.Errorf("pattern %q: a blank in it; conditions are joined by and, or", pattern)
 	}
-	var b strings.Builder
-	b.WriteString(`(?s)\A`)
-	for rest := pattern; rest != ""; {
-		c, size := utf8.DecodeRuneInString(rest)
-		set, after := "", ""
-		if c == '[' {
-			if set, after = cutSet(rest); set == "" {
-				return false, fmt.Errorf("pattern %q: [ without its ]", pattern)
-			}
-		}
+	body := patternPart.ReplaceAllStringFunc(pattern, func(part string) string {
 		switch {
-		case set != "":
-			b.WriteString(set)
-			rest = after
-			continue
-		case c == '*':
-			b.WriteString(`.*`)
-		case c == '?':
-			b.WriteString(`.`)
-		default:
-			b.WriteString(regexp.QuoteMeta(rest[:size]))
+		case part == "*":
+			return ".*"
+		case part == "?":
+			return "."
+		case part == "[": // without its ]: no expression
+			return part
+		case strings.HasPrefix(part, "["):
+			return setExpression(part)
 		}
-		rest = rest[size:]
-	}
-	b.WriteString(`\z`)
-	expression, err := regexp.Compile(b.String())
+		return regexp.QuoteMeta(part)
+	})
+	expression, err := regexp.Compile(`(?s)\A` + body + `\z`)
 	if err != nil {
 		return false, fmt.Errorf("pattern %q: not a shell pattern", pattern)
 	}
 	return expression.MatchString(text), nil
 }
 
-// cutSet returns the expression for the [set] that text begins with, and what comes after it; "" when there is no ].
-func cutSet(text string) (set, after string) {
-	body, not := text[1:], ""
-	if strings.HasPrefix(body, "!") {
-		body, not = body[1:], "^"
-	}
-	// A ] that comes first is a member.
-	end := strings.IndexByte(body[min(1, len(body)):], ']')
-	if end < 0 {
-		return "", ""
-	}
-	end++
+// setExpression returns the regular expression for a set of a shell pattern, such as [!a-c].
+func setExpression(set string) string {
+	members, not := strings.CutPrefix(set[1:len(set)-1], "!")
 	escape := strings.NewReplacer(`\`, `\\`, `[`, `\[`, `]`, `\]`, `^`, `\^`, `&`, `\&`)
-	return "[" + not + escape.Replace(body[:end]) + "]", body[end+1:]
+	if members = escape.Replace(members); not {
+		members = "^" + members
+	}
+	return "[" + members + "]"
 }
 
-// text in a file at the key of a boolean.
+// found is a string of a file at the key of a boolean.
 type found struct {
 	key, text  string
 	at, length int // of the string with its quotes
@@ -221,7 +215,8 @@ func booleans(b []byte) []found {
 	var list []found
 	walk(b, func(key []string, _ int, value *unstable.Node) {
 		if value.Kind == unstable.String && isBoolean(reflect.TypeFor[File](), key) {
-			list = append(list, found{strings.Join(key, "."), string(value.Data), int(value.Raw.Offset), int(value.Raw.Length)})
+			name, text := strings.Join(key, "."), string(value.Data)
+			list = append(list, found{name, text, int(value.Raw.Offset), int(value.Raw.Length)})
 		}
 	})
 	return list
@@ -240,7 +235,7 @@ func stringAt(b []byte, key ...string) (found string, there bool) {
 // OpenPBSOf returns where PBS is, by the text of a configuration file. The vntype, which conditions
 // need, is in a file of PBS's. A mistake in the text is left to Parse.
 func OpenPBSOf(text []byte) OpenPBS {
-	o := DefaultOpenPBS()
+	o := Default().OpenPBS
 	if home, there := stringAt(text, "openpbs", "home"); there {
 		o.Home = home
 	}
@@ -250,13 +245,14 @@ func OpenPBSOf(text []byte) OpenPBS {
 	return o
 }
 
-// isBoolean tells whether the schema has a boolean at key.
+// isBoolean returns true for the key of a boolean of the schema.
 func isBoolean(t reflect.Type, key []string) bool {
 	at := typeAt(t, key)
 	return at != nil && at.Kind() == reflect.Bool
 }
 
-// typeAt returns what the schema t has at key; nil for nothing. A list of tables has what one of them has.
+// typeAt returns the type that the schema t has at key, nil for none. A list of tables has the keys
+// of its tables.
 func typeAt(t reflect.Type, key []string) reflect.Type {
 	if len(key) == 0 {
 		return t

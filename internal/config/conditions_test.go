@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-func TestCondition(t *testing.T) {
+func TestConditionIsJudgedForTheHost(t *testing.T) {
 	for _, tt := range []struct {
 		text string
 		here Here
@@ -53,9 +53,11 @@ func TestCondition(t *testing.T) {
 			t.Errorf("%q on %+v: %t, %v, want %t", tt.text, tt.here, got, err, tt.want)
 		}
 	}
-	for _, text := range []string{"", "yes", "true", "vntype: gpu", "vntype in gpu", "vntype inn: gpu", "vntypes in: gpu", "user in: a", "host in:",
+	for _, text := range []string{"", "yes", "true", "vntype: gpu", "vntype in gpu", "vntype inn: gpu",
+		"vntypes in: gpu", "user in: a", "host in:",
 		"host in: a,,b", "host in: a,", "host not: a", "host in: [z-a]", "vntype in: [a", "host in: n[", "host in: n[]",
-		"host in: a and", "and host in: a", "host in: a and or host in: b", "host in: a or vntype: b", "host in: and vntype in: b",
+		"host in: a and", "and host in: a", "host in: a and or host in: b", "host in: a or vntype: b",
+		"host in: and vntype in: b",
 		"host in: b and host in: [a", "host in: b or host in: "} {
 		if got, err := (Here{Host: "a"}).holds(text); err == nil {
 			t.Errorf("%q: %t, want an error", text, got)
@@ -63,7 +65,8 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// Conditions are resolved wherever TOML lets a key stand, and errors are in the line where their author sees them.
+// Conditions are resolved wherever TOML lets a key stand, and errors are in the line where their
+// author sees them.
 func TestParseConditions(t *testing.T) {
 	const text = `memory = { enabled = "host in: n*", oom_group = 'host not in: n1' }
 cpu.enabled = "vntype not in: slow"
@@ -76,22 +79,20 @@ placement = "vntype in: gpu"
 `
 	here := Here{Host: "n1", Vntype: "fat"}
 	f, err := Parse([]byte(strings.Replace(text, `placement = "vntype in: gpu"`, `placement = "spread"`, 1)), here)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]bool{"memory": f.Memory.Enabled, "oom_group": f.Memory.OOMGroup, "cpu": f.CPU.Enabled, "cpuset": f.Cpuset.Enabled, "isolated": f.Cpuset.Isolated}
+	must.NoError(t, err)
+	got := map[string]bool{"memory": f.Memory.Enabled, "oom_group": f.Memory.OOMGroup, "cpu": f.CPU.Enabled,
+		"cpuset": f.Cpuset.Enabled, "isolated": f.Cpuset.Isolated}
 	want := map[string]bool{"memory": true, "oom_group": false, "cpu": true, "cpuset": true, "isolated": false}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, "", want, got)
 	list := f.Conditions()
-	wantList := []Condition{{"memory.enabled", 1, "host in: n*", true}, {"memory.oom_group", 1, "host not in: n1", false},
-		{"cpu.enabled", 2, "vntype not in: slow", true}, {"cpuset.enabled", 4, "vntype in: gpu,\n fat", true}, {"cpuset.isolated", 7, "vntype in: gpu", false}}
-	if diff := cmp.Diff(wantList, list); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	wantList := []Condition{{"memory.enabled", 1, "host in: n*", true},
+		{"memory.oom_group", 1, "host not in: n1", false},
+		{"cpu.enabled", 2, "vntype not in: slow", true}, {"cpuset.enabled", 4, "vntype in: gpu,\n fat", true},
+		{"cpuset.isolated", 7, "vntype in: gpu", false}}
+	must.Equal(t, "", wantList, list)
 	// A string elsewhere is a string.
-	if _, err := Parse([]byte(text), here); err == nil || !strings.Contains(err.Error(), `cpuset.placement = "vntype in: gpu"`) {
+	if _, err := Parse([]byte(text), here); err == nil ||
+		!strings.Contains(err.Error(), `cpuset.placement = "vntype in: gpu"`) {
 		t.Errorf("error %v", err)
 	}
 	for _, tt := range []struct{ text, want string }{
@@ -103,7 +104,8 @@ placement = "vntype in: gpu"
 		{"[memory]\nenabled = \"host in: a\" x", "line 2"},
 		{"[pids]\nmax = \"host in: a\"", "line 2: pids.max"},
 	} {
-		if _, err := Parse([]byte(tt.text), here); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+		if _, err := Parse([]byte(tt.text), here); err == nil || !strings.Contains(err.Error(), tt.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: error %v, want one line with %q", tt.text, err, tt.want)
 		}
 	}
@@ -121,8 +123,8 @@ func TestConditionTakesTheConfiguredName(t *testing.T) {
 func TestOpenPBSOfATextWithConditions(t *testing.T) {
 	const conditions = "[host]\nenabled = \"vntype in: a\"\n"
 	for text, want := range map[string]OpenPBS{
-		"":                                   DefaultOpenPBS(),
-		conditions:                           DefaultOpenPBS(),
+		"":                                   Default().OpenPBS,
+		conditions:                           Default().OpenPBS,
 		"[openpbs]\nhome = '/h'\n":           {Home: "/h", Conf: "/etc/pbs.conf"},
 		"openpbs = { conf = '', HOME='/x'}":  {Home: "/x"},
 		conditions + "openpbs.conf = '/c'":   {Conf: "/etc/pbs.conf"}, // host.openpbs.conf

@@ -5,26 +5,23 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestDefaultIsAConfiguration(t *testing.T) {
 	text, err := Default().TOML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	f, err := Parse(text, Here{})
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	if diff := cmp.Diff(Default(), f, cmpopts.IgnoreUnexported(File{})); diff != "" {
-		t.Errorf("read back: -want +got:\n%s", diff)
-	}
+	must.Equal(t, "read back", Default(), f, cmpopts.IgnoreUnexported(File{}))
 }
 
-// What config show prints of any configuration is that configuration, its conditions resolved; on another host the same
-// text is another one.
+// The text that config show prints is the same configuration with its conditions resolved. On
+// another host the file is another configuration.
 func TestShownIsReadBack(t *testing.T) {
 	f, err := Parse([]byte(`[cgroup]
 systemd = "require"
@@ -62,21 +59,16 @@ paths = ["/dev/dsp0"]
 [device.env]
 enabled = "vntype in: fat"
 `), Here{Vntype: "fat"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	text, err := f.TOML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	got, err := Parse(text, Here{})
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	if diff := cmp.Diff(f, got, cmpopts.IgnoreUnexported(File{})); diff != "" {
-		t.Errorf("read back: -want +got:\n%s", diff)
-	}
-	if other, err := f.For(Here{}); err != nil || f.Vnodes.PeriodicResourceUsage || !other.Vnodes.PeriodicResourceUsage || other.Memory.Enforce != "both" {
+	must.Equal(t, "read back", f, got, cmpopts.IgnoreUnexported(File{}))
+	if other, err := f.For(Here{}); err != nil || f.Vnodes.PeriodicResourceUsage ||
+		!other.Vnodes.PeriodicResourceUsage || other.Memory.Enforce != "both" {
 		t.Errorf("elsewhere: %+v, %v; here: %+v", other, err, f.Vnodes)
 	}
 	if env := f.Device[2].Env["enabled"]; !f.Devices.Fuse || env != "vntype in: fat" {
@@ -84,16 +76,10 @@ enabled = "vntype in: fat"
 	}
 	// Hooks get it as JSON.
 	b, err := json.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	got = Default()
-	if err := json.Unmarshal(b, got); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(f, got, cmpopts.IgnoreUnexported(File{})); diff != "" {
-		t.Errorf("through JSON: -want +got:\n%s", diff)
-	}
+	must.NoError(t, json.Unmarshal(b, got))
+	must.Equal(t, "through JSON", f, got, cmpopts.IgnoreUnexported(File{}))
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -134,9 +120,7 @@ func TestParseRefuses(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	text, err := Default().TOML()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.NoError(f, err)
 	f.Add(text)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if file, err := Parse(b, Here{}); (file == nil) != (err != nil) {

@@ -1,15 +1,14 @@
 package config
 
-// Controllers returns the cgroup controllers that the configuration makes use of, by their kernel names.
-func (f *File) Controllers() []string {
+// use is a controller and whether the configuration makes use of it.
+type use struct {
+	name string
+	used bool
+}
+
+func inUse(of ...use) []string {
 	var list []string
-	for _, c := range []struct {
-		name string
-		used bool
-	}{
-		{"memory", f.Memory.Enabled || f.Memsw.Enabled}, {"cpuset", f.Cpuset.Enabled}, {"cpu", f.CPU.Enabled},
-		{"pids", f.Pids.Enabled}, {"hugetlb", f.Hugetlb.Enabled}, {"io", f.IO.Enabled || f.Blkio.Enabled}, {"rdma", f.RDMA.Enabled},
-	} {
+	for _, c := range of {
 		if c.used {
 			list = append(list, c.name)
 		}
@@ -17,19 +16,16 @@ func (f *File) Controllers() []string {
 	return list
 }
 
+// Controllers returns the cgroup controllers that the configuration makes use of, by their kernel
+// names.
+func (f *File) Controllers() []string {
+	return inUse(use{"memory", f.Memory.Enabled || f.Memsw.Enabled}, use{"cpuset", f.Cpuset.Enabled},
+		use{"cpu", f.CPU.Enabled}, use{"pids", f.Pids.Enabled}, use{"hugetlb", f.Hugetlb.Enabled},
+		use{"io", f.IO.Enabled || f.Blkio.Enabled}, use{"rdma", f.RDMA.Enabled})
+}
+
 // Placing returns the controllers in which a job only has a cgroup, by their names on cgroup v1.
 func (f *File) Placing() []string {
-	var list []string
-	for _, c := range []struct {
-		name string
-		used bool
-	}{
-		{"blkio", f.Blkio.Enabled}, {"net_cls", f.NetCls.Enabled}, {"net_prio", f.NetPrio.Enabled},
-		{"perf_event", f.PerfEvent.Enabled}, {"rdma", f.RDMA.Enabled},
-	} {
-		if c.used {
-			list = append(list, c.name)
-		}
-	}
-	return list
+	return inUse(use{"blkio", f.Blkio.Enabled}, use{"net_cls", f.NetCls.Enabled},
+		use{"net_prio", f.NetPrio.Enabled}, use{"perf_event", f.PerfEvent.Enabled}, use{"rdma", f.RDMA.Enabled})
 }

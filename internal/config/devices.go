@@ -13,25 +13,26 @@ import (
 
 // Devices configures which devices jobs may open.
 type Devices struct {
-	Enabled bool `toml:"enabled" json:"enabled" comment:"false: jobs may open what file permissions let them, and ngpus is not enforced."`
-	// Allow takes the forms of pbs_cgroups: a rule, or a list of a name in /dev, an access and perhaps "*" for all minors.
-	Allow         []any    `toml:"allow" json:"allow" comment:"What every job may open beside the base list: \"c 195:* rwm\", [\"console\", \"rw\"], [\"tty0\", \"rwm\", \"*\"]. A device that is found or configured below is refused here."`
-	Fuse          bool     `toml:"fuse" json:"fuse" comment:"Let every job open /dev/fuse, as apptainer needs."`
-	DiscoverGPUs  bool     `toml:"discover_gpus" json:"discover_gpus" comment:"Look for GPUs: NVIDIA, AMD, Intel."`
-	ProbeTimeout  Duration `toml:"probe_timeout" json:"probe_timeout" comment:"How long a driver's library may take to tell what there is."`
-	Accounting    bool     `toml:"accounting" json:"accounting" comment:"Turn on NVML's accounting mode, by which reports tell how GPUs were used."`
-	JobsPerDevice int      `toml:"jobs_per_device" json:"jobs_per_device" comment:"How many jobs may hold one device at a time."`
-	Blocks        int      `toml:"blocks" json:"blocks" comment:"Split the host's devices, cpus and memory into so many equal parts; a job asks for them with -l blocks=N. 0: do not."`
-	CDIDir        string   `toml:"cdi_dir" json:"cdi_dir" comment:"Where container runtimes look for CDI specifications: each job with devices gets one. Empty: none."`
-	DCGMDir       string   `toml:"dcgm_job_mapping_dir" json:"dcgm_job_mapping_dir" comment:"The DCGM exporter's --hpc-job-mapping-dir. Empty: none."`
+	Enabled bool `toml:"enabled" json:"enabled"`
+	// Allow takes the forms of pbs_cgroups: a rule, or a list of a name in /dev, an access and
+	// perhaps "*" for all minors.
+	Allow         []any    `toml:"allow" json:"allow"`
+	Fuse          bool     `toml:"fuse" json:"fuse"`
+	DiscoverGPUs  bool     `toml:"discover_gpus" json:"discover_gpus"`
+	ProbeTimeout  Duration `toml:"probe_timeout" json:"probe_timeout"`
+	Accounting    bool     `toml:"accounting" json:"accounting"`
+	JobsPerDevice int      `toml:"jobs_per_device" json:"jobs_per_device"`
+	Blocks        int      `toml:"blocks" json:"blocks"`
+	CDIDir        string   `toml:"cdi_dir" json:"cdi_dir"`
+	DCGMDir       string   `toml:"dcgm_job_mapping_dir" json:"dcgm_job_mapping_dir"`
 }
 
 // Device configures a kind of device that is not found by itself.
 type Device struct {
-	Resource string            `toml:"resource" json:"resource" comment:"What a job asks for: -l fpga=1."`
-	Paths    []string          `toml:"paths" json:"paths" comment:"Its nodes in /dev; a pattern such as /dev/fpga* makes each match a device of its own."`
+	Resource string            `toml:"resource" json:"resource"`
+	Paths    []string          `toml:"paths" json:"paths"`
 	Model    string            `toml:"model" json:"model,omitempty"`
-	Env      map[string]string `toml:"env" json:"env,omitempty" comment:"Variables for the programs of a job that holds one; {path} and {index} are replaced. Several devices: joined by commas."`
+	Env      map[string]string `toml:"env" json:"env,omitempty"`
 }
 
 var (
@@ -46,25 +47,23 @@ func (d Devices) check() error {
 			return fmt.Errorf("devices.allow: %v: %w", shownEntry(entry), err)
 		}
 	}
-	if d.JobsPerDevice < 1 {
-		return fmt.Errorf("devices.jobs_per_device = %d: want 1 or more", d.JobsPerDevice)
-	}
-	if d.Blocks < 0 {
-		return fmt.Errorf("devices.blocks = %d: want 0 for none, or how many", d.Blocks)
-	}
-	for key, dir := range map[string]string{"cdi_dir": d.CDIDir, "dcgm_job_mapping_dir": d.DCGMDir} {
-		if dir != "" && (!path.IsAbs(dir) || path.Clean(dir) != dir) {
-			return fmt.Errorf("devices.%s = %q: want a clean absolute path", key, dir)
-		}
-	}
-	return nil
+	return firstBroken(
+		rule{"devices.jobs_per_device", d.JobsPerDevice, d.JobsPerDevice >= 1, "1 or more"},
+		rule{"devices.blocks", d.Blocks, d.Blocks >= 0, "0 for none, or how many"},
+		cleanPath("devices.cdi_dir", d.CDIDir),
+		cleanPath("devices.dcgm_job_mapping_dir", d.DCGMDir),
+	)
 }
 
-var errAllow = errors.New(`want a rule such as "c 195:* rwm", or a list such as ["console", "rw"] or ["tty0", "rwm", "*"]`)
+var errAllow = errors.New(`want a rule such as "c 195:* rwm", ` +
+	`or a list such as ["console", "rw"] or ["tty0", "rwm", "*"]`)
 
-// checkAllow tells whether an entry of devices.allow has one of the forms that pbs_cgroups takes (openpbs pbs_cgroups.PY,
-// the loop over cgroup.devices.allow). It takes what devfilter.Resolve takes, to which a test holds it, and so refuses early
-// what would keep the hook from starting. Whether there is such a device is for whoever makes rules of it.
+// checkAllow fails for an entry of devices.allow that has none of the forms that pbs_cgroups takes
+// (openpbs pbs_cgroups.PY, the loop over cgroup.devices.allow). Whether there is such a device is
+// for the maker of its rules.
+//
+// The entries are those of devfilter.Resolve. A mistake is refused here, before it would keep the
+// hook from starting.
 func checkAllow(entry any) error {
 	switch entry := entry.(type) {
 	case string:
@@ -88,7 +87,8 @@ func checkRule(text string) error {
 	return cmp.Or(checkNumber("major", major, 12), checkNumber("minor", minor, 20), checkAccess(fields[2]))
 }
 
-// checkNamed takes a name in /dev or a pattern of names, an access, and perhaps what stands for its minor number.
+// checkNamed takes a name in /dev or a pattern of names, an access, and perhaps what stands for its
+// minor number.
 func checkNamed(list []any) error {
 	if len(list) != 2 && len(list) != 3 {
 		return errAllow
@@ -138,10 +138,12 @@ func checkAccess(text string) error {
 	return nil
 }
 
-// isBelowDev tells whether a path, or a pattern of paths, names something in /dev and in no other way than the shortest.
+// isBelowDev returns true for a path, or a pattern of paths, that names something in /dev in the
+// shortest way.
 func isBelowDev(name string) bool {
 	_, err := path.Match(name, "")
-	return err == nil && strings.HasPrefix(name, "/dev/") && path.Clean(name) == name && !strings.ContainsRune(name, 0)
+	return err == nil && strings.HasPrefix(name, "/dev/") && path.Clean(name) == name &&
+		!strings.ContainsRune(name, 0)
 }
 
 // shownEntry writes an entry of devices.allow as the file has it, and as devfilter.Show does.
@@ -159,21 +161,41 @@ func shownEntry(entry any) string {
 	return fmt.Sprint(entry)
 }
 
-// taken are the resources that mean something else: to PBS (openpbs master_resc_def_all.xml, and those of its own cgroups
-// hook) or to hookhost. So do names that begin as those of takenPrefixes.
+// taken are the resources that mean something else: to PBS (openpbs master_resc_def_all.xml, and
+// those of its own cgroups hook) or to hookhost. So do names that begin as those of takenPrefixes.
 var (
-	taken = []string{"accelerator", "accelerator_group", "accelerator_memory", "accelerator_model", "aoe", "arch", "blocks", "cgswap", "chunk",
-		"cput", "eoe", "exec_vnode", "file", "gpus", "hbmem", "host", "hpmem", "in_multivnode_host", "max_walltime", "mem", "min_walltime", "mpiprocs",
-		"ncpus", "netwins", "ngpus", "nice", "nmics", "nodect", "nodes", "ompthreads", "oom_group", "pcput", "pids", "place", "pmem", "preempt_targets",
-		"pvmem", "select", "site", "soft_walltime", "software", "vmem", "vnode", "vntype", "walltime"}
+	taken = strings.Fields(`accelerator accelerator_group accelerator_memory accelerator_model aoe arch
+		blocks cgswap chunk cput eoe exec_vnode file gpus hbmem host hpmem in_multivnode_host max_walltime
+		mem min_walltime mpiprocs ncpus netwins ngpus nice nmics nodect nodes ompthreads oom_group pcput
+		pids place pmem preempt_targets pvmem select site soft_walltime software vmem vnode vntype walltime`)
 	takenPrefixes = []string{"gpu_", "hpmem_", "rlimit_"}
+	// ownResources are those that hookhost itself reads or fills in, and that are not taken.
+	ownResources = []string{"kill_delay", "walltime_signal"}
 )
 
-// checkDevices returns the first value of the [[device]] tables that cannot be meant. Several tables may have one resource,
-// for devices of different models.
-func checkDevices(list []Device) error {
+// isTaken returns true for a resource that has a meaning already. Names have no case.
+func isTaken(name string) bool {
+	name = strings.ToLower(name)
+	return slices.Contains(taken, name) ||
+		slices.ContainsFunc(takenPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// KnowsResource returns true for a resource of PBS, of hookhost or of the file. A site's own hooks
+// may know others.
+func (f *File) KnowsResource(name string) bool {
+	return isTaken(name) || slices.Contains(ownResources, strings.ToLower(name)) ||
+		slices.ContainsFunc(f.Device, func(d Device) bool { return strings.EqualFold(d.Resource, name) })
+}
+
+// checkDevices returns the first value of the [[device]] tables that cannot be meant. Several
+// tables may have one resource, for devices of different models.
+func (f *File) checkDevices() error {
+	// PBS would choose the NUMA nodes of a job, and the blocks others.
+	if f.Devices.Blocks > 0 && f.Vnodes.PerNUMANode {
+		return fmt.Errorf("devices.blocks = %d: want 0 with vnodes.vnode_per_numa_node", f.Devices.Blocks)
+	}
 	seen := map[string]bool{}
-	for i, d := range list {
+	for i, d := range f.Device {
 		if err := d.check(); err != nil {
 			return fmt.Errorf("device %d: %w", i+1, err)
 		}
@@ -188,11 +210,10 @@ func checkDevices(list []Device) error {
 }
 
 func (d Device) check() error {
-	name := strings.ToLower(d.Resource) // PBS's names have no case
 	switch {
 	case !resourceForm.MatchString(d.Resource):
 		return fmt.Errorf("resource = %q: want the name of a resource, such as \"fpga\"", d.Resource)
-	case slices.Contains(taken, name) || slices.ContainsFunc(takenPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }):
+	case isTaken(d.Resource):
 		return fmt.Errorf("resource = %q: this name has a meaning already", d.Resource)
 	case len(d.Paths) == 0:
 		return errors.New(`paths: want one at least, such as "/dev/fpga*"`)
@@ -212,16 +233,3 @@ func (d Device) check() error {
 	}
 	return nil
 }
-
-// deviceExample is what config show prints where no device is configured.
-const deviceExample = `
-# Devices that are not found by themselves, a table for each kind:
-# [[device]]
-# What a job asks for: -l fpga=1.
-# resource = 'fpga'
-# Its nodes in /dev; a pattern such as /dev/fpga* makes each match a device of its own.
-# paths = ['/dev/fpga*']
-# model = 'U250'
-# Variables for the programs of a job that holds one; {path} and {index} are replaced. Several devices: joined by commas.
-# env = { FPGA = '{path}' }
-`

@@ -8,13 +8,15 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/devfilter"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestDevicesTakes(t *testing.T) {
 	for _, text := range []string{
 		"[devices]\nallow = []",
 		"[devices]\nallow = [\"b *:* rwm\", \"c 195:255 rw\", \"c 136:* rwm\"]",
-		"[devices]\naccounting = false\nallow = [[\"infiniband/uverbs*\", \"rwm\"], [\"/dev/tty0\", \"mwr\", 7], [\"tty0\", \"rwm\", \"*\"], [\"nvidia0\", \"r\", \"255\"]]",
+		"[devices]\naccounting = false\nallow = [[\"infiniband/uverbs*\", \"rwm\"], [\"/dev/tty0\", \"mwr\", 7], " +
+			"[\"tty0\", \"rwm\", \"*\"], [\"nvidia0\", \"r\", \"255\"]]",
 		"[devices]\ncdi_dir = \"\"\ndcgm_job_mapping_dir = \"/var/lib/dcgm\"",
 		"[devices]\nenabled = \"vntype in: gpu\"",
 		"[[device]]\nresource = \"fpga-2\"\npaths = [\"/dev/xdma/[0-9]*\"]\nenv = { FPGA = \"{path}\" }",
@@ -47,17 +49,20 @@ func TestDevicesRefuses(t *testing.T) {
 		{allow(`["tty0", "rwm", "x"]`), `minor "x"`},
 		{"[devices]\njobs_per_device = 0", "devices.jobs_per_device = 0: want 1 or more"},
 		{"[devices]\nblocks = -1", "devices.blocks = -1"},
-		{"[devices]\nblocks = 2\n[vnodes]\nvnode_per_numa_node = true", "devices.blocks = 2: want 0 with vnodes.vnode_per_numa_node"},
+		{"[devices]\nblocks = 2\n[vnodes]\nvnode_per_numa_node = true",
+			"devices.blocks = 2: want 0 with vnodes.vnode_per_numa_node"},
 		{"[devices]\nprobe_timeout = \"0s\"", "devices.probe_timeout = 0s: want 100ms to 1m0s"},
 		{"[devices]\ncdi_dir = \"cdi\"", `devices.cdi_dir = "cdi": want a clean absolute path`},
 		{"[devices]\ndcgm_job_mapping_dir = \"/a/../b\"", "devices.dcgm_job_mapping_dir"},
 		{"[devices]\nenabled = \"yes\"", `line 2: devices.enabled: "yes": want true, false, or a condition`},
 		{"[[device]]\npaths = [\"/dev/a\"]", `device 1: resource = "": want the name of a resource`},
 		{dev + "[[device]]\nresource = \"a b\"\npaths = [\"/dev/a\"]", `device 2: resource = "a b"`},
-		{"[[device]]\nresource = \"NGPUS\"\npaths = [\"/dev/a\"]", `resource = "NGPUS": this name has a meaning already`},
+		{"[[device]]\nresource = \"NGPUS\"\npaths = [\"/dev/a\"]",
+			`resource = "NGPUS": this name has a meaning already`},
 		{"[[device]]\nresource = \"rlimit_fpga\"\npaths = [\"/dev/a\"]", "has a meaning already"},
 		{"[[device]]\nresource = \"fpga\"", "device 1: paths: want one at least"},
-		{"[[device]]\nresource = \"fpga\"\npaths = [\"dev/a\"]", `paths: "dev/a": want a clean path or pattern below /dev`},
+		{"[[device]]\nresource = \"fpga\"\npaths = [\"dev/a\"]",
+			`paths: "dev/a": want a clean path or pattern below /dev`},
 		{"[[device]]\nresource = \"fpga\"\npaths = [\"/dev/\"]", "below /dev"},
 		{"[[device]]\nresource = \"fpga\"\npaths = [\"/dev/../etc/passwd\"]", "below /dev"},
 		{"[[device]]\nresource = \"fpga\"\npaths = [\"/dev/a[\"]", "below /dev"},
@@ -74,20 +79,30 @@ func TestDevicesRefuses(t *testing.T) {
 
 // oddEntries are entries of devices.allow, as JSON, at the borders of what means something.
 var oddEntries = []string{
-	`"c 1:3 rwm"`, `"c 1:3 mwr"`, `"c 1:3 r"`, `"c 1:3 rr"`, `"c 1:3 rwmr"`, `"c 1:3 rwx"`, `"c 1:3 R"`, `"c 1:3 "`, `"c 1:3"`, `" c\t1:3  rw "`, `"c 1 :3 rw"`,
-	`"a *:* rwm"`, `"a rwm"`, `"a"`, `"A *:* rwm"`, `"b 8:* m"`, `"x 1:3 rwm"`, `""`, `"c : rw"`, `"c *: rw"`, `"c 1:3:4 rw"`, `"c 1:3 r w"`,
-	`"c 4095:1048575 rw"`, `"c 4096:0 rw"`, `"c 0:1048576 rw"`, `"c -1:0 rw"`, `"c +1:0 rw"`, `"c 1_0:0 rw"`, `"c 0x1:0 rw"`, `"c 007:0 rw"`, `"c ١:0 rw"`,
+	`"c 1:3 rwm"`, `"c 1:3 mwr"`, `"c 1:3 r"`, `"c 1:3 rr"`, `"c 1:3 rwmr"`, `"c 1:3 rwx"`, `"c 1:3 R"`, `"c 1:3 "`,
+	`"c 1:3"`, `" c\t1:3  rw "`, `"c 1 :3 rw"`,
+	`"a *:* rwm"`, `"a rwm"`, `"a"`, `"A *:* rwm"`, `"b 8:* m"`, `"x 1:3 rwm"`, `""`, `"c : rw"`, `"c *: rw"`,
+	`"c 1:3:4 rw"`, `"c 1:3 r w"`,
+	`"c 4095:1048575 rw"`, `"c 4096:0 rw"`, `"c 0:1048576 rw"`, `"c -1:0 rw"`, `"c +1:0 rw"`, `"c 1_0:0 rw"`,
+	`"c 0x1:0 rw"`, `"c 007:0 rw"`, `"c ١:0 rw"`,
 	`"c 18446744073709551617:0 rw"`, `"c **:0 rw"`, `"c 4294967295:0 rw"`, `"c\u00a01:3\u2003rw"`, `"c 1:3 r\u0000"`,
-	`["console", "rw"]`, `["console", "ww"]`, `["console", ""]`, `["console", "rw "]`, `["console", 5]`, `[5, "rw"]`, `["console"]`, `[]`, `["", "rw"]`, `[".", "rw"]`,
-	`["..", "rw"]`, `["a/../b", "rw"]`, `["a//b", "rw"]`, `["a/", "rw"]`, `["/a", "rw"]`, `["/dev/a", "rw"]`, `["/dev//a", "rw"]`, `["/dev/", "rw"]`, `["/dev", "rw"]`,
-	`["/dev//dev/a", "rw"]`, `["/dev/../a", "rw"]`, `["dev/a", "rw"]`, `["a\u0000", "rw"]`, `["a b", "rw"]`, `["...", "rw"]`,
-	`["a*", "rw"]`, `["a[", "rw"]`, `["a[]", "rw"]`, `["a[b-", "rw"]`, `["a[b-a]", "rw"]`, `["a\\", "rw"]`, `["a[^", "rw"]`, `["a[!b]", "rw"]`, `["[/]", "rw"]`, `["*/x[", "rw"]`,
-	`["tty0", "rwm", "*"]`, `["tty0", "rwm", "7"]`, `["tty0", "rwm", "x"]`, `["tty0", "rwm", ""]`, `["tty0", "rwm", "1048576"]`, `["tty0", "rwm", "-1"]`, `["tty0", "rwm", "*", "*"]`,
-	`["tty0", "rwm", 7]`, `["tty0", "rwm", -1]`, `["tty0", "rwm", 1048575]`, `["tty0", "rwm", 1048576]`, `["tty0", "rwm", null]`, `["tty0", "rwm", true]`, `["tty0", "rwm", ["*"]]`,
+	`["console", "rw"]`, `["console", "ww"]`, `["console", ""]`, `["console", "rw "]`, `["console", 5]`, `[5, "rw"]`,
+	`["console"]`, `[]`, `["", "rw"]`, `[".", "rw"]`,
+	`["..", "rw"]`, `["a/../b", "rw"]`, `["a//b", "rw"]`, `["a/", "rw"]`, `["/a", "rw"]`, `["/dev/a", "rw"]`,
+	`["/dev//a", "rw"]`, `["/dev/", "rw"]`, `["/dev", "rw"]`,
+	`["/dev//dev/a", "rw"]`, `["/dev/../a", "rw"]`, `["dev/a", "rw"]`, `["a\u0000", "rw"]`, `["a b", "rw"]`,
+	`["...", "rw"]`,
+	`["a*", "rw"]`, `["a[", "rw"]`, `["a[]", "rw"]`, `["a[b-", "rw"]`, `["a[b-a]", "rw"]`, `["a\\", "rw"]`,
+	`["a[^", "rw"]`, `["a[!b]", "rw"]`, `["[/]", "rw"]`, `["*/x[", "rw"]`,
+	`["tty0", "rwm", "*"]`, `["tty0", "rwm", "7"]`, `["tty0", "rwm", "x"]`, `["tty0", "rwm", ""]`,
+	`["tty0", "rwm", "1048576"]`, `["tty0", "rwm", "-1"]`, `["tty0", "rwm", "*", "*"]`,
+	`["tty0", "rwm", 7]`, `["tty0", "rwm", -1]`, `["tty0", "rwm", 1048575]`, `["tty0", "rwm", 1048576]`,
+	`["tty0", "rwm", null]`, `["tty0", "rwm", true]`, `["tty0", "rwm", ["*"]]`,
 	`["tty0", "r", 0.5]`, `5`, `null`, `true`, `{}`, `[["tty0", "rw"]]`,
 }
 
-// What config check takes the hook takes, and the other way round: else a node with a checked file would do without devices.
+// The hook takes what config check takes, and nothing else. A node with a checked file would do
+// without devices otherwise.
 func TestAllowIsWhatResolveTakes(t *testing.T) {
 	taken := 0
 	for _, text := range oddEntries {
@@ -107,7 +122,8 @@ func FuzzAllowIsWhatResolveTakes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) { sameAnswer(t, text) })
 }
 
-// sameAnswer asks both about an entry, config about what TOML makes of it and the hook about what it gets over Configure.
+// sameAnswer asks both about an entry, config about what TOML makes of it and the hook about what
+// it gets over Configure.
 func sameAnswer(t *testing.T, text string) (taken bool) {
 	var entry any
 	if json.Unmarshal([]byte(text), &entry) != nil {
@@ -139,12 +155,11 @@ func asTOML(v any) any {
 	return v
 }
 
-// A node without devices of its own shows no table of them but an example, so that one can be added to what config show prints.
+// A node without devices of its own shows an example and no table: a table can be added to the text
+// that config show prints.
 func TestShownTakesADevice(t *testing.T) {
 	text, err := Default().TOML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	f, err := Parse(append(text, "[[device]]\nresource = \"fpga\"\npaths = [\"/dev/fpga0\"]\n"...), Here{})
 	if err != nil || len(f.Device) != 1 {
 		t.Errorf("%+v, %v", f, err)
@@ -157,23 +172,22 @@ func TestShownTakesADevice(t *testing.T) {
 		}
 	}
 	f, err = Parse([]byte("[[device]]\n"+strings.Join(lines, "")), Here{})
-	if !found || err != nil || len(f.Device) != 1 || f.Device[0].Resource != "fpga" || f.Device[0].Env["FPGA"] != "{path}" {
+	if !found || err != nil || len(f.Device) != 1 || f.Device[0].Resource != "fpga" ||
+		f.Device[0].Env["FPGA"] != "{path}" {
 		t.Errorf("the example in %s\nis not taken: %v", example, err)
 	}
 }
 
-// What is configured is shown as it was written, and taken again.
+// A configured device is shown as it was written, and taken again.
 func TestShownHasTheDevices(t *testing.T) {
-	f, err := Parse([]byte("[[device]]\nresource = \"fpga\"\npaths = [\"/dev/fpga*\"]\nenv = { FPGA = \"{path}\" }\n[[device]]\nresource = \"ve\"\npaths = [\"/dev/ve0\"]\nmodel = \"20B\"\n"), Here{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, err := Parse([]byte("[[device]]\nresource = \"fpga\"\npaths = [\"/dev/fpga*\"]\nenv = { FPGA = \"{path}\" "+
+		"}\n[[device]]\nresource = \"ve\"\npaths = [\"/dev/ve0\"]\nmodel = \"20B\"\n"), Here{})
+	must.NoError(t, err)
 	text, err := f.TOML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	again, err := Parse(text, Here{})
-	if err != nil || !reflect.DeepEqual(again.Device, f.Device) || len(f.Device) != 2 || strings.Contains(string(text), "# [[device]]") {
+	if err != nil || !reflect.DeepEqual(again.Device, f.Device) || len(f.Device) != 2 ||
+		strings.Contains(string(text), "# [[device]]") {
 		t.Errorf("%+v, %v of\n%s", again, err, text)
 	}
 }
@@ -182,9 +196,7 @@ func TestShownHasTheDevices(t *testing.T) {
 func TestShownAsDevfilterDoes(t *testing.T) {
 	for _, text := range oddEntries {
 		var entry any
-		if err := json.Unmarshal([]byte(text), &entry); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, json.Unmarshal([]byte(text), &entry))
 		if a, b := shownEntry(entry), devfilter.Show(entry); a != b {
 			t.Errorf("%s: %s and %s", text, a, b)
 		}

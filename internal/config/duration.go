@@ -25,12 +25,14 @@ func (d *Duration) UnmarshalText(b []byte) error {
 // MarshalText writes Go's notation.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// unitless finds a duration that was written as a number, which the decoder takes for nanoseconds.
+// unitless returns an error for a duration that was written as a number. The decoder takes it for
+// nanoseconds.
 func unitless(b []byte) (err error) {
 	walk(b, func(key []string, line int, value *unstable.Node) {
 		number := value.Kind == unstable.Integer || value.Kind == unstable.Float
 		if err == nil && number && typeAt(reflect.TypeFor[File](), key) == reflect.TypeFor[Duration]() {
-			err = fmt.Errorf("line %d: %s = %s: want a duration with its unit, such as \"10s\"", line, strings.Join(key, "."), value.Data)
+			err = fmt.Errorf("line %d: %s = %s: want a duration with its unit, such as \"10s\"",
+				line, strings.Join(key, "."), value.Data)
 		}
 	})
 	return err

@@ -13,7 +13,7 @@ import (
 // IO configures the io controller.
 type IO struct {
 	Enabled bool     `toml:"enabled" json:"enabled"`
-	Max     []string `toml:"max" json:"max" comment:"What each job may do to a device: \"/dev/nvme0n1 rbps=500mb wbps=200mb riops=20000 wiops=10000\", or 259:0 instead of the path."`
+	Max     []string `toml:"max" json:"max"`
 }
 
 // IOMax is an entry of [io] max: what a job may do to a block device. nil: no limit.
@@ -24,8 +24,9 @@ type IOMax struct {
 	ReadBytes, WriteBytes, ReadOps, WriteOps *int64
 }
 
-// ParseIOMax parses "/dev/sda rbps=500mb wbps=200mb riops=20000 wiops=10000" or the same with 8:0 for the path. One
-// limit at least has to be there, each is more than 0. Whether there is such a device is not looked at.
+// ParseIOMax parses "/dev/sda rbps=500mb wbps=200mb riops=20000 wiops=10000" or the same with 8:0
+// for the path. ParseIOMax fails without a limit, and for a limit of 0. Whether there is such a
+// device is not looked at.
 func ParseIOMax(text string) (IOMax, error) {
 	m, err := parseIOMax(text)
 	if err != nil {

@@ -14,7 +14,8 @@ func TestParseIOMax(t *testing.T) {
 		want IOMax
 	}{
 		{"/dev/nvme0n1 rbps=500mb wbps=200mb riops=20000 wiops=10000",
-			IOMax{Path: "/dev/nvme0n1", ReadBytes: n(500 << 20), WriteBytes: n(200 << 20), ReadOps: n(20000), WriteOps: n(10000)}},
+			IOMax{Path: "/dev/nvme0n1", ReadBytes: n(500 << 20), WriteBytes: n(200 << 20), ReadOps: n(20000),
+				WriteOps: n(10000)}},
 		{"259:0  wiops=1", IOMax{Major: 259, WriteOps: n(1)}},
 		{"8:16 rbps=1048576", IOMax{Major: 8, Minor: 16, ReadBytes: n(1 << 20)}},
 	} {
@@ -37,11 +38,13 @@ func TestParseIOMax(t *testing.T) {
 		{"8:0 bps=1", "bps=1: want rbps, wbps, riops or wiops"},
 		{"8:0 rbps=1 rbps=2", "rbps: given twice"},
 	} {
-		if _, err := ParseIOMax(tt.text); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), tt.text) {
+		if _, err := ParseIOMax(tt.text); err == nil || !strings.Contains(err.Error(), tt.want) ||
+			!strings.Contains(err.Error(), tt.text) {
 			t.Errorf("%q: error %v, want %q", tt.text, err, tt.want)
 		}
 	}
-	if _, err := Parse([]byte("[io]\nmax = [\"/dev/sda rbps=fast\"]"), Here{}); err == nil || !strings.Contains(err.Error(), `io.max: "/dev/sda rbps=fast": rbps`) {
+	if _, err := Parse([]byte("[io]\nmax = [\"/dev/sda rbps=fast\"]"), Here{}); err == nil ||
+		!strings.Contains(err.Error(), `io.max: "/dev/sda rbps=fast": rbps`) {
 		t.Errorf("in a file: %v", err)
 	}
 }

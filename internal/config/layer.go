@@ -105,8 +105,8 @@ func (f *File) For(here Here) (*File, error) { return Merge(here, f.layers...) }
 // Layers returns what the configuration was made of, the defaults apart.
 func (f *File) Layers() []Layer { return f.layers }
 
-// CheckSent refuses a text for all nodes, from PBS or on its way there, that says what only a
-// node's own file can: where PBS's files are, and the node's name.
+// CheckSent refuses settings of a node's own file in a text that PBS has for all nodes. These are
+// the place of PBS's files and the node's name.
 func CheckSent(text []byte) error {
 	return forbid(text, "only the configuration of a node itself can say it", "openpbs", "host.node")
 }
@@ -127,11 +127,11 @@ func forbid(text []byte, why string, names ...string) (err error) {
 	return err
 }
 
-// under tells whether a key is one of names, or in a table that is one of them.
+// under returns true for a key that is one of names, or in a table that is one of them.
 func under(key []string, names []string) bool {
 	path := strings.ToLower(strings.Join(key, ".")) + "."
 	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(path, name+".") })
 }
 
-// sets tells whether a text sets the key of that name, or one of a table of that name.
+// sets returns true if a text sets the key of that name, or one of a table of that name.
 func sets(text []byte, name string) bool { return forbid(text, "", name) != nil }

@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 var (
@@ -50,9 +51,7 @@ paths = ["/dev/nic"]
 
 func TestLaterLayerWinsKeyByKey(t *testing.T) {
 	got, err := Merge(Here{Host: "other"}, sent, own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := Default()
 	want.Host.LogLevel, want.Host.Node = "warning", "n1"
 	want.Cgroup.EnableControllers, want.Cgroup.KillTimeout = []string{"pids"}, Duration(20*time.Second)
@@ -61,13 +60,9 @@ func TestLaterLayerWinsKeyByKey(t *testing.T) {
 	want.Rlimits = Rlimits{Nofile: "100", Stack: "200"}
 	want.Device = []Device{{Resource: "nic", Paths: []string{"/dev/nic"}}}
 	want.Shim.Wait = Duration(7 * time.Second)
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(File{})); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, "", want, got, cmpopts.IgnoreUnexported(File{}))
 	got, err = Merge(Here{Host: "other"}, sent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if len(got.Device) != 2 || got.Memory.Enabled || len(got.Devices.Allow) != 2 {
 		t.Errorf("the first layer alone: %+v", got)
 	}
@@ -77,23 +72,18 @@ func TestLaterLayerWinsKeyByKey(t *testing.T) {
 // defaults.
 func TestEmptyLayerChangesNothing(t *testing.T) {
 	want, err := Merge(Here{}, sent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	got, err := Merge(Here{}, sent, Layer{"own", []byte("# nothing\n[memory]\n[cgroup]\n")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(File{})); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.NoError(t, err)
+	must.Equal(t, "", want, got, cmpopts.IgnoreUnexported(File{}))
 }
 
 func TestMergeNamesTheLayerOfAMistake(t *testing.T) {
 	for _, tt := range []struct{ sent, own, want string }{
 		{"[memory]\nx = 1", "", `configuration PBS: line 2: unknown key "memory.x"`},
 		{"", "\n[memory]\nx = 1", `configuration own: line 3: unknown key "memory.x"`},
-		{"[devices]\nblocks = 2", "[vnodes]\nvnode_per_numa_node = true", "configuration: devices.blocks = 2: want 0 with"},
+		{"[devices]\nblocks = 2", "[vnodes]\nvnode_per_numa_node = true",
+			"configuration: devices.blocks = 2: want 0 with"},
 	} {
 		_, err := Merge(Here{}, Layer{"PBS", []byte(tt.sent)}, Layer{"own", []byte(tt.own)})
 		if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
@@ -104,16 +94,13 @@ func TestMergeNamesTheLayerOfAMistake(t *testing.T) {
 
 func TestShowSaysWhereEachValueComesFrom(t *testing.T) {
 	f, err := Merge(Here{}, sent, own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	text, err := f.Show(func(l Layer) string { return l.Name })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, line := range []string{
 		"log_level = 'warning' # PBS, line 2", "node = 'n1' # own, line 1", "kill_timeout = '20s' # PBS, line 5",
-		"enable_controllers = ['pids'] # own, line 3", "default = '2097152kb' # own, line 7", "enforce = 'both' # PBS, line 11",
+		"enable_controllers = ['pids'] # own, line 3", "default = '2097152kb' # own, line 7",
+		"enforce = 'both' # PBS, line 11",
 		"enabled = true # PBS, line 9", "stack = '200' # own, line 9", "nofile = '100' # PBS, line 13",
 		"resource = 'nic' # own, line 11", "wait = '7s' # PBS, line 22", "prefix = 'pbs_jobs' # default",
 	} {
@@ -125,9 +112,7 @@ func TestShowSaysWhereEachValueComesFrom(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	if diff := cmp.Diff(f, got, cmpopts.IgnoreUnexported(File{})); diff != "" {
-		t.Errorf("read back: -want +got:\n%s", diff)
-	}
+	must.Equal(t, "read back", f, got, cmpopts.IgnoreUnexported(File{}))
 }
 
 func TestWhoMaySayWhat(t *testing.T) {
@@ -140,11 +125,13 @@ func TestWhoMaySayWhat(t *testing.T) {
 		"[openpbs]\nhome = '/x'":         "line 2: openpbs.home: only",
 		"[host]\nnodes_of_mine = 'open'": "",
 	} {
-		if err := CheckSent([]byte(text)); (want == "") != (err == nil) || err != nil && !strings.HasPrefix(err.Error(), want) {
+		if err := CheckSent([]byte(text)); (want == "") != (err == nil) || err != nil &&
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("sent: %q: %v, want %q", text, err, want)
 		}
 	}
-	if err := CheckOwn([]byte("[shim]\nwait = '5s'")); err == nil || !strings.HasPrefix(err.Error(), "line 2: shim.wait: the shim reads it only") {
+	if err := CheckOwn([]byte("[shim]\nwait = '5s'")); err == nil ||
+		!strings.HasPrefix(err.Error(), "line 2: shim.wait: the shim reads it only") {
 		t.Errorf("own: %v", err)
 	}
 }

@@ -27,7 +27,8 @@ func (f *File) Show(called func(Layer) string) ([]byte, error) {
 	}
 	lines := strings.SplitAfter(string(text), "\n")
 	walk(text, func(key []string, line int, _ *unstable.Node) {
-		lines[line-1] = strings.TrimSuffix(lines[line-1], "\n") + " # " + cmp.Or(origins[settingOf(key)], "default") + "\n"
+		origin := cmp.Or(origins[settingOf(key)], "default")
+		lines[line-1] = strings.TrimSuffix(lines[line-1], "\n") + " # " + origin + "\n"
 	})
 	return []byte(strings.Join(lines, "")), nil
 }

@@ -20,9 +20,9 @@ type Rlimits struct {
 	Stack   string `toml:"stack" json:"stack"`
 }
 
-// ParseRlimit parses a resource limit as [rlimits] and -l rlimit_nofile= and its like have it: SOFT:HARD, or one value
-// for both; each a whole number in the unit of getrlimit(2) or "unlimited" (RLIM_INFINITY). It fails when the soft limit
-// is above the hard one.
+// ParseRlimit parses a resource limit as [rlimits] and -l rlimit_nofile= and its like have it:
+// SOFT:HARD, or one value for both. Each is a whole number in the unit of getrlimit(2) or
+// "unlimited" (RLIM_INFINITY). ParseRlimit fails if the soft limit is above the hard one.
 func ParseRlimit(text string) (soft, hard uint64, err error) {
 	low, high, two := strings.Cut(text, ":")
 	if !two {
@@ -51,11 +51,14 @@ func ParseRlimit(text string) (soft, hard uint64, err error) {
 
 // ByName returns what is configured, by the names of the limits; "" is as it is.
 func (r Rlimits) ByName() map[string]string {
-	return map[string]string{"core": r.Core, "data": r.Data, "fsize": r.Fsize, "memlock": r.Memlock, "nofile": r.Nofile, "nproc": r.Nproc, "stack": r.Stack}
+	return map[string]string{
+		"core": r.Core, "data": r.Data, "fsize": r.Fsize, "memlock": r.Memlock, "nofile": r.Nofile,
+		"nproc": r.Nproc, "stack": r.Stack,
+	}
 }
 
-// rlimitNumber finds a limit of [rlimits] that was written as a number: as most are one, the decoder's own words, of types,
-// would not tell its author what to do.
+// rlimitNumber returns an error for a limit of [rlimits] that was written as a number, with the
+// text to write instead. The decoder's own error is about types.
 func rlimitNumber(b []byte) (err error) {
 	walk(b, func(key []string, line int, value *unstable.Node) {
 		if err != nil || value.Kind != unstable.Integer || len(key) != 2 || !strings.EqualFold(key[0], "rlimits") {
@@ -63,7 +66,8 @@ func rlimitNumber(b []byte) (err error) {
 		}
 		if _, known := (Rlimits{}).ByName()[strings.ToLower(key[1])]; known {
 			number := strings.ReplaceAll(string(value.Data), "_", "")
-			err = fmt.Errorf("line %d: %s = %s: a limit is text, write %q", line, strings.Join(key, "."), value.Data, number)
+			err = fmt.Errorf("line %d: %s = %s: a limit is text, write %q",
+				line, strings.Join(key, "."), value.Data, number)
 		}
 	})
 	return err

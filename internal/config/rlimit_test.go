@@ -34,7 +34,8 @@ func TestParseRlimit(t *testing.T) {
 }
 
 func TestRlimitsChecked(t *testing.T) {
-	if f, err := Parse([]byte("[rlimits]\nnofile = \"1024:4096\"\ncore = \"0\"\nmemlock = \"unlimited\"\n"), Here{}); err != nil || f.Rlimits.Nofile != "1024:4096" {
+	if f, err := Parse([]byte("[rlimits]\nnofile = \"1024:4096\"\ncore = \"0\"\nmemlock = \"unlimited\"\n"),
+		Here{}); err != nil || f.Rlimits.Nofile != "1024:4096" {
 		t.Errorf("%+v, %v", f, err)
 	}
 	_, err := Parse([]byte("[rlimits]\nstack = \"8mb\"\n"), Here{})

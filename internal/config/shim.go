@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/pelletier/go-toml/v2/unstable"
 
@@ -15,11 +14,11 @@ import (
 // Shim configures the hook that pbs_mom runs, integrations/openpbs/hookhost.py: what it needs where
 // no daemon tells it. The hook reads the configuration that PBS has sent to the node, and no other.
 type Shim struct {
-	Socket  string   `toml:"socket" json:"socket" comment:"Where the daemons listen, on all nodes."`
-	Wait    Duration `toml:"wait" json:"wait" comment:"How long a socket that is missing or refuses is tried again, and a sign of life waited for (5s at least); whole seconds, 59s at most."`
-	Offline bool     `toml:"offline" json:"offline" comment:"Put the node's vnodes offline when a begin is rejected because the daemon does not answer."`
+	Socket  string   `toml:"socket" json:"socket"`
+	Wait    Duration `toml:"wait" json:"wait"`
+	Offline bool     `toml:"offline" json:"offline"`
 
-	Begin       string `toml:"execjob_begin" json:"execjob_begin" comment:"What becomes of each event that the daemon does not answer: accept or reject."`
+	Begin       string `toml:"execjob_begin" json:"execjob_begin"`
 	Prologue    string `toml:"execjob_prologue" json:"execjob_prologue"`
 	Launch      string `toml:"execjob_launch" json:"execjob_launch"`
 	Attach      string `toml:"execjob_attach" json:"execjob_attach"`
@@ -34,23 +33,14 @@ type Shim struct {
 	Startup     string `toml:"exechost_startup" json:"exechost_startup"`
 }
 
-// DefaultShim returns DEFAULTS of hookhost.py.
-func DefaultShim() Shim {
-	const accept, reject = "accept", "reject"
-	return Shim{Socket: table.Socket, Wait: Duration(5 * time.Second), Offline: true,
-		Begin: reject, Prologue: reject, Launch: reject, Attach: reject, Resize: reject, Preresume: reject,
-		Epilogue: accept, End: accept, Abort: accept, Preterm: accept, Postsuspend: accept,
-		Periodic: accept, Startup: accept}
-}
-
 var (
 	shimWait = regexp.MustCompile(`^[0-5]?[0-9]s$`)
 	// A socket's path has 107 bytes at most: unix(7).
 	shimSocket = regexp.MustCompile(`^/[!-~]{0,106}$`)
 )
 
-// checkShim returns the first setting of [shim] that hookhost.py would read otherwise than it is
-// meant, or not at all: package table reads as it does.
+// checkShim returns an error for the first setting of [shim] that hookhost.py would not read as it
+// is meant. Package table reads as hookhost.py does.
 func checkShim(b []byte) (err error) {
 	read, there := table.Read(b), 0
 	walk(b, func(key []string, line int, value *unstable.Node) {
@@ -78,12 +68,14 @@ func checkShim(b []byte) (err error) {
 		}
 	})
 	if err == nil && there != len(read) {
-		return fmt.Errorf("a text of several lines looks like the table [shim]: the shim would read %d settings there", len(read)-there)
+		return fmt.Errorf("a text of several lines looks like the table [shim]: "+
+			"the shim would read %d settings there", len(read)-there)
 	}
 	return err
 }
 
-// isShimKey tells whether [shim] has a key. Its name has one spelling, unlike the names of others.
+// isShimKey returns true for a key of [shim]. The key has one spelling, unlike those of other
+// tables.
 func isShimKey(name string) bool {
 	for field := range reflect.TypeFor[Shim]().Fields() {
 		if field.Tag.Get("toml") == name {

@@ -4,15 +4,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 const sisterFiles = "ca = \"/e/ca.crt\"\ncert = \"/e/n1.crt\"\nkey = \"/e/n1.key\"\n"
 
-func TestSister(t *testing.T) {
+func TestSisterSettingsAreChecked(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
-		{"all", "listen = \":15020\"\nheads = [\"n1\", \"login*\"]\nallow_root = true\nwidth = 8\nretry = \"5s\"\nhead_timeout = \"0s\"\n" + sisterFiles + "[sister.hosts]\nn2 = \"10.0.0.2:15020\"\n\"n3.x\" = \"[::1]:1\"", ""},
+		{"all", "listen = \":15020\"\nheads = [\"n1\", \"login*\"]\nallow_root = true\nwidth = 8\nretry = " +
+			"\"5s\"\nhead_timeout = \"0s\"\n" + sisterFiles +
+			"[sister.hosts]\nn2 = \"10.0.0.2:15020\"\n\"n3.x\" = \"[::1]:1\"", ""},
 		{"files without listening", sisterFiles, ""},
 		{"listening without files", `listen = ":15020"`, "needs ca, cert and key"},
 		{"two files", "ca = \"/e/ca\"\ncert = \"/e/c\"", "all three or none"},
@@ -37,20 +40,14 @@ func TestSister(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			shown, err := f.TOML()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			again, err := Parse(shown, Here{})
 			if err != nil {
 				t.Fatalf("%v in\n%s", err, shown)
 			}
-			if diff := cmp.Diff(f, again, cmpopts.IgnoreUnexported(File{})); diff != "" {
-				t.Errorf("read back (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "read back", f, again, cmpopts.IgnoreUnexported(File{}))
 		})
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestWalltimeDefaults(t *testing.T) {
-	if err := DefaultWalltime().check(); err != nil {
+	if err := Default().Walltime.check(); err != nil {
 		t.Error(err)
 	}
 }
@@ -21,14 +21,18 @@ func TestWalltimeRefuses(t *testing.T) {
 		edit func(*Walltime)
 		want string
 	}{
-		{"a maximum of nothing", func(w *Walltime) { w.Maximum = Duration(time.Millisecond) }, "walltime.maximum = 1ms: want 0s for none, or 1s or more"},
+		{"a maximum of nothing", func(w *Walltime) { w.Maximum = Duration(time.Millisecond) },
+			"walltime.maximum = 1ms: want 0s for none, or 1s or more"},
 		{"no kill timeout", func(w *Walltime) { w.KillTimeout = 0 }, "walltime.kill_timeout = 0s: want 1s to 24h0m0s"},
-		{"a long grace", func(w *Walltime) { w.Grace = Duration(25 * time.Hour) }, "walltime.grace = 25h0m0s: want 0s to 24h0m0s"},
+		{"a long grace", func(w *Walltime) { w.Grace = Duration(25 * time.Hour) },
+			"walltime.grace = 25h0m0s: want 0s to 24h0m0s"},
 		{"negative", func(w *Walltime) { w.MoMMargin = -1 }, "walltime.mom_margin = -1ns"},
-		{"a signal", func(w *Walltime) { w.Signals = []string{"@300", "KILL@3"} }, `walltime.signals: "KILL@3": SIGKILL is no warning`},
-		{"many signals", func(w *Walltime) { w.Signals = make([]string, MaxWarnings+1) }, "walltime.signals: 17 entries: want 16 at most"},
+		{"a signal", func(w *Walltime) { w.Signals = []string{"@300", "KILL@3"} },
+			`walltime.signals: "KILL@3": SIGKILL is no warning`},
+		{"many signals", func(w *Walltime) { w.Signals = make([]string, MaxWarnings+1) },
+			"walltime.signals: 17 entries: want 16 at most"},
 	} {
-		w := DefaultWalltime()
+		w := Default().Walltime
 		tt.edit(&w)
 		if err := w.check(); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
@@ -81,7 +85,8 @@ func TestParseWarning(t *testing.T) {
 		{text: " USR1@5", bad: "is not a signal"},
 	} {
 		got, err := ParseWarning(tt.text)
-		if tt.bad == "" && (err != nil || got != tt.want) || tt.bad != "" && (err == nil || !strings.Contains(err.Error(), tt.bad) || got != Warning{}) {
+		if tt.bad == "" && (err != nil || got != tt.want) || tt.bad != "" &&
+			(err == nil || !strings.Contains(err.Error(), tt.bad) || got != Warning{}) {
 			t.Errorf("%q: %+v, %v, want %+v, %s", tt.text, got, err, tt.want, tt.bad)
 		}
 	}
@@ -99,7 +104,8 @@ func TestBareSignal(t *testing.T) {
 	}
 }
 
-// What was parsed reads the same when it is written down, and nothing else is let through.
+// A warning that was parsed reads the same when it is written down, and nothing else is let
+// through.
 func FuzzParseWarning(f *testing.F) {
 	for _, text := range []string{"USR1@300", "B:SIGINT@1", "@5", "36@10", "B:@1", "KILL@1", "@", "", "9@1", "x@y@z"} {
 		f.Add(text)
@@ -112,7 +118,8 @@ func FuzzParseWarning(f *testing.F) {
 			}
 			return
 		}
-		if w.Signal == unix.SIGKILL || w.Signal == unix.SIGSTOP || w.Signal < 0 || w.Signal > 64 || w.Before < time.Second || w.Before%time.Second != 0 || w.Shell && w.Signal == 0 {
+		if w.Signal == unix.SIGKILL || w.Signal == unix.SIGSTOP || w.Signal < 0 || w.Signal > 64 ||
+			w.Before < time.Second || w.Before%time.Second != 0 || w.Shell && w.Signal == 0 {
 			t.Errorf("%q: %+v", text, w)
 		}
 		if again, err := ParseWarning(w.String()); err != nil || again != w {

@@ -14,15 +14,16 @@ import (
 // MaxWarnings is how many warnings a job can have.
 const MaxWarnings = 16
 
-// Warning is what a job gets some time before its walltime is over: a line on its standard error, and perhaps a signal.
+// Warning is what a job gets some time before its walltime is over: a line on its standard error,
+// and perhaps a signal.
 type Warning struct {
 	Before time.Duration  `json:"before"`           // the end; whole seconds, 1 at least
 	Signal syscall.Signal `json:"signal,omitempty"` // 0: none
 	Shell  bool           `json:"shell,omitempty"`  // for the leading shell only, else for every process
 }
 
-// ParseWarning parses [B:][SIG]@SECONDS: "USR1@300", "B:SIGINT@60", "10@5", "RTMIN+3@60", "@300". SIG is what ParseSignal takes; without it
-// there is only the line, and no B:.
+// ParseWarning parses [B:][SIG]@SECONDS: "USR1@300", "B:SIGINT@60", "10@5", "RTMIN+3@60", "@300".
+// SIG is what ParseSignal takes. A warning without SIG is the line alone, and has no B:.
 func ParseWarning(text string) (Warning, error) {
 	w, err := parseWarning(text)
 	if err != nil {
@@ -63,8 +64,9 @@ const firstThreads, lastThreads = 32, 33
 // The real-time signals that programs can use, as the C library counts them (signal(7)).
 const firstSignal, lastSignal = 34, 64
 
-// ParseSignal takes a signal's name, with or without SIG and in any case, or its number: USR1, SIGUSR1, usr1, 10; RTMIN+3, RTMAX-1. Signals
-// that no program can catch, or that the C library keeps to itself, are refused.
+// ParseSignal takes a signal's name, with or without SIG and in any case, or its number: USR1,
+// SIGUSR1, usr1, 10; RTMIN+3, RTMAX-1. ParseSignal fails for signals that no program can catch, or
+// that the C library uses itself.
 func ParseSignal(name string) (syscall.Signal, error) {
 	n, err := strconv.ParseUint(name, 10, 8)
 	sig := syscall.Signal(n)
@@ -85,7 +87,8 @@ func ParseSignal(name string) (syscall.Signal, error) {
 	return sig, nil
 }
 
-// realTime takes RTMIN, RTMIN+N, RTMAX or RTMAX-N; 0 for anything else, and for what is beyond them.
+// realTime takes RTMIN, RTMIN+N, RTMAX or RTMAX-N. Anything else, and a number
+// beyond them, is 0.
 func realTime(name string) syscall.Signal {
 	base, sign := firstSignal, "+"
 	rest, found := strings.CutPrefix(name, "RTMIN")

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Idle finds out when a daemon has had neither a client nor a job for a while. An Idle sleeps
-// between changes. Its methods may be called at the same time. A nil Idle is that of a daemon that
-// stays.
-type Idle struct {
+// idleness finds out when a daemon has had neither a client nor a job for a while. An idleness
+// sleeps between changes. Its methods may be called at the same time. A nil idleness is that of a
+// daemon that stays.
+type idleness struct {
 	linger time.Duration
 	done   chan struct{}
 
@@ -19,14 +19,14 @@ type Idle struct {
 	changes int // clients that came or went, and jobs that ended
 }
 
-// NewIdle returns an Idle whose Done is closed when there was nobody for linger.
-func NewIdle(linger time.Duration) *Idle {
-	return &Idle{linger: linger, done: make(chan struct{})}
+// newIdle returns an idleness whose Done is closed when there was nobody for linger.
+func newIdle(linger time.Duration) *idleness {
+	return &idleness{linger: linger, done: make(chan struct{})}
 }
 
-// Start counts from now. jobs tells whether there are jobs, and is asked only after linger
+// Start counts from now. jobs reports whether there are jobs, and is asked only after linger
 // without a change.
-func (i *Idle) Start(jobs func() bool) {
+func (i *idleness) Start(jobs func() bool) {
 	if i == nil {
 		return
 	}
@@ -36,20 +36,20 @@ func (i *Idle) Start(jobs func() bool) {
 }
 
 // Clients notes that clients came, or went where the number is below 0.
-func (i *Idle) Clients(change int) { i.note(change) }
+func (i *idleness) Clients(change int) { i.note(change) }
 
 // JobEnded notes that a job is over.
-func (i *Idle) JobEnded() { i.note(0) }
+func (i *idleness) JobEnded() { i.note(0) }
 
 // Done is closed once the daemon is idle, and is nil for a daemon that stays.
-func (i *Idle) Done() <-chan struct{} {
+func (i *idleness) Done() <-chan struct{} {
 	if i == nil {
 		return nil
 	}
 	return i.done
 }
 
-func (i *Idle) note(clients int) {
+func (i *idleness) note(clients int) {
 	if i == nil {
 		return
 	}
@@ -64,7 +64,7 @@ func (i *Idle) note(clients int) {
 
 // decide closes Done after linger without a change, if there is nobody. A client or job that is
 // still there makes a change when it ends.
-func (i *Idle) decide() {
+func (i *idleness) decide() {
 	i.mu.Lock()
 	before := i.changes
 	i.mu.Unlock()

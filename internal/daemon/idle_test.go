@@ -9,7 +9,7 @@ import (
 
 func TestDaemonIsIdleWithoutClientsAndJobs(t *testing.T) {
 	const linger = 3 * time.Second
-	isDone := func(i *Idle) bool {
+	isDone := func(i *idleness) bool {
 		synctest.Wait()
 		select {
 		case <-i.Done():
@@ -20,7 +20,7 @@ func TestDaemonIsIdleWithoutClientsAndJobs(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var jobs atomic.Bool
-		i := NewIdle(linger)
+		i := newIdle(linger)
 		i.Clients(1) // before it serves
 		i.Start(jobs.Load)
 		time.Sleep(time.Hour)
@@ -56,7 +56,7 @@ func TestDaemonIsIdleWithoutClientsAndJobs(t *testing.T) {
 }
 
 func TestDaemonThatStaysIsNeverIdle(t *testing.T) {
-	var i *Idle
+	var i *idleness
 	i.Start(nil)
 	i.Clients(1)
 	i.JobEnded()

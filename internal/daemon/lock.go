@@ -18,30 +18,32 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// Dir holds the locks of all prefixes, wherever the socket is: two daemons with two sockets may
-// name one prefix.
-const Dir = "/run/hookhost"
+// locks is the directory of the locks of all prefixes, wherever the socket is: two daemons with two
+// sockets may name one prefix.
+const locks = "/run/hookhost"
 
-// ErrRunning says that another process is the owner.
-var ErrRunning = errors.New("already running")
+// errRunning says that another process is the owner.
+var errRunning = errors.New("already running")
 
 // idleMark stands behind the pid of an owner that goes when it is idle.
 const idleMark = "until-idle"
 
-// Lock is the ownership of a cgroup prefix. The kernel drops the lock with its holder, so a holder
-// that was killed leaves none. The file stays: two processes would lock two files otherwise.
-type Lock struct{ file *os.File }
+// prefixLock is the ownership of a cgroup prefix. The kernel drops the lock with its holder, so a
+// holder that was killed leaves none. The file stays: two processes would lock two files otherwise.
+type prefixLock struct{ file *os.File }
 
-// Acquire takes the lock of a prefix in dir, and makes dir, mode 0755, where it is missing. The
-// file has the pid of its last holder. Acquire fails with ErrRunning and the holder's pid while
+// acquire takes the lock of a prefix in dir, and makes dir, mode 0755, where it is missing. The
+// file has the pid of its last holder. acquire fails with errRunning and the holder's pid while
 // another process holds the lock.
 //
-// A holder that goes when it is idle yields to one that stays: Acquire sends the holder SIGTERM
-// and waits for the lock until ctx ends. Jobs live on meanwhile.
-func Acquire(ctx context.Context, dir, prefix string, untilIdle bool) (*Lock, error) {
-	if err := makeDir(dir); err != nil {
+// A holder that goes when it is idle yields to one that stays. The holder gets SIGTERM, and acquire
+// waits for the lock until ctx ends. Jobs live on meanwhile.
+func acquire(ctx context.Context, dir, prefix string, untilIdle bool) (*prefixLock, error) {
+	if err := disk.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("lock prefix %s: %w", prefix, err)
 	}
 	path := lockPath(dir, prefix)
@@ -62,15 +64,24 @@ func Acquire(ctx context.Context, dir, prefix string, untilIdle bool) (*Lock, er
 		f.Close()
 		return nil, err
 	}
-	return &Lock{file: f}, nil
+	return &prefixLock{file: f}, nil
 }
 
 // Release lets another process be the owner.
-func (l *Lock) Release() error { return l.file.Close() }
+func (l *prefixLock) Release() error { return l.file.Close() }
 
-// Holder returns the last owner of a prefix, dead or alive, and whether that was one that goes
-// when it is idle. The pid is 0 where there has been none.
-func Holder(dir, prefix string) (pid int, untilIdle bool) { return holder(lockPath(dir, prefix)) }
+// owned reports whether the last owner of a prefix lives. The lock is not tried for that: an owner
+// that starts at this moment would find it taken.
+func owned(dir, prefix string) bool {
+	path := lockPath(dir, prefix)
+	lock, err := os.Lstat(path)
+	if err != nil {
+		return false
+	}
+	pid, _ := holder(path)
+	has, err := hasOpen(pid, lock)
+	return err == nil && has
+}
 
 func lockPath(dir, prefix string) string { return filepath.Join(dir, prefix+".lock") }
 
@@ -83,12 +94,12 @@ func lock(ctx context.Context, f *os.File, untilIdle bool) error {
 		}
 		pid, yields := holder(f.Name())
 		if !yields || untilIdle {
-			return fmt.Errorf("%w, pid %d", ErrRunning, pid)
+			return fmt.Errorf("%w, pid %d", errRunning, pid)
 		}
 		if pid != asked {
 			sent, err := stop(pid, f)
 			if err != nil {
-				return fmt.Errorf("%w, pid %d: %w", ErrRunning, pid, err)
+				return fmt.Errorf("%w, pid %d: %w", errRunning, pid, err)
 			}
 			if sent {
 				asked = pid
@@ -97,7 +108,7 @@ func lock(ctx context.Context, f *os.File, untilIdle bool) error {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return fmt.Errorf("%w, pid %d: it does not stop: %w", ErrRunning, pid, context.Cause(ctx))
+			return fmt.Errorf("%w, pid %d: it does not stop: %w", errRunning, pid, context.Cause(ctx))
 		}
 	}
 }
@@ -110,7 +121,11 @@ func stop(pid int, lock *os.File) (sent bool, err error) {
 		return false, ignore(err, unix.ESRCH)
 	}
 	defer unix.Close(fd)
-	has, err := hasOpen(pid, lock)
+	info, err := lock.Stat()
+	if err != nil {
+		return false, err
+	}
+	has, err := hasOpen(pid, info)
 	if err != nil || !has {
 		return false, ignore(err, fs.ErrNotExist)
 	}
@@ -126,12 +141,8 @@ func ignore(err, none error) error {
 	return err
 }
 
-// hasOpen tells whether a process has a file open.
-func hasOpen(pid int, file *os.File) (bool, error) {
-	info, err := file.Stat()
-	if err != nil {
-		return false, err
-	}
+// hasOpen reports whether a process has a file open.
+func hasOpen(pid int, file fs.FileInfo) (bool, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	open, err := os.ReadDir(dir)
 	if err != nil {
@@ -139,11 +150,12 @@ func hasOpen(pid int, file *os.File) (bool, error) {
 	}
 	return slices.ContainsFunc(open, func(e os.DirEntry) bool {
 		other, err := os.Stat(filepath.Join(dir, e.Name()))
-		return err == nil && os.SameFile(info, other)
+		return err == nil && os.SameFile(file, other)
 	}), nil
 }
 
-// holder reads who has locked the file last: 0 where the file does not say.
+// holder returns the pid of the last owner by a lock's file, dead or alive, and whether that owner
+// goes when it is idle. The pid is 0 where there has been none.
 func holder(path string) (pid int, untilIdle bool) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -155,15 +167,4 @@ func holder(path string) (pid int, untilIdle bool) {
 		return 0, false
 	}
 	return pid, mark == idleMark
-}
-
-// makeDir makes a directory that everybody may enter, whatever the umask: the socket is in it.
-func makeDir(dir string) error {
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	return os.Chmod(dir, 0o755)
 }

@@ -10,60 +10,54 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestLockIsRefusedWithTheHoldersPid(t *testing.T) {
 	dir := t.TempDir()
-	l, err := Acquire(t.Context(), dir, "p", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, err := acquire(t.Context(), dir, "p", false)
+	must.NoError(t, err)
 	for _, untilIdle := range []bool{false, true} {
-		_, err := Acquire(t.Context(), dir, "p", untilIdle)
-		if !errors.Is(err, ErrRunning) || !strings.HasSuffix(err.Error(), fmt.Sprintf("pid %d", os.Getpid())) {
+		_, err := acquire(t.Context(), dir, "p", untilIdle)
+		if !errors.Is(err, errRunning) || !strings.HasSuffix(err.Error(), fmt.Sprintf("pid %d", os.Getpid())) {
 			t.Errorf("until idle %t: %v", untilIdle, err)
 		}
 	}
-	if other, err := Acquire(t.Context(), dir, "q", false); err != nil || other.Release() != nil {
+	if other, err := acquire(t.Context(), dir, "q", false); err != nil || other.Release() != nil {
 		t.Errorf("another prefix: %v", err)
 	}
-	if err := l.Release(); err != nil {
-		t.Fatal(err)
-	}
-	if l, err = Acquire(t.Context(), dir, "p", true); err != nil {
+	must.NoError(t, l.Release())
+	if l, err = acquire(t.Context(), dir, "p", true); err != nil {
 		t.Fatal(err)
 	}
 	defer l.Release()
-	if pid, untilIdle := Holder(dir, "p"); pid != os.Getpid() || !untilIdle {
+	if pid, untilIdle := holder(lockPath(dir, "p")); pid != os.Getpid() || !untilIdle {
 		t.Errorf("holder %d, until idle %t", pid, untilIdle)
 	}
 }
 
 func TestLockFileOfALinkIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Symlink("/nonexistent", lockPath(dir, "p")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Acquire(t.Context(), dir, "p", false); err == nil {
+	must.NoError(t, os.Symlink("/nonexistent", lockPath(dir, "p")))
+	if _, err := acquire(t.Context(), dir, "p", false); err == nil {
 		t.Error("locked what a link points to")
 	}
 }
 
-// Acquire does not wait for ever for an owner that is to make room and does not stop.
+// acquire does not wait for ever for an owner that is to make room and does not stop.
 func TestWaitForAnOwnerThatYieldsIsBounded(t *testing.T) {
 	dir := t.TempDir()
-	l, err := Acquire(t.Context(), dir, "p", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, err := acquire(t.Context(), dir, "p", true)
+	must.NoError(t, err)
 	defer l.Release()
 	if _, err := l.file.WriteAt([]byte("4999999 until-idle\n"), 0); err != nil { // beyond pid_max
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = Acquire(ctx, dir, "p", false)
-	if !errors.Is(err, ErrRunning) || !errors.Is(err, context.DeadlineExceeded) {
+	_, err = acquire(ctx, dir, "p", false)
+	if !errors.Is(err, errRunning) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }
@@ -71,26 +65,38 @@ func TestWaitForAnOwnerThatYieldsIsBounded(t *testing.T) {
 // An owner that was killed leaves its pid, which may be another process's by now.
 func TestProcessThatHasAnOldOwnersPidIsNotStopped(t *testing.T) {
 	dir := t.TempDir()
-	l, err := Acquire(t.Context(), dir, "p", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, err := acquire(t.Context(), dir, "p", true)
+	must.NoError(t, err)
 	defer l.Release()
 	other := exec.Command("sleep", "60")
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, other.Start())
 	if _, err := l.file.WriteAt(fmt.Appendf(nil, "%d until-idle\n", other.Process.Pid), 0); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := Acquire(ctx, dir, "p", false); !errors.Is(err, ErrRunning) {
+	if _, err := acquire(ctx, dir, "p", false); !errors.Is(err, errRunning) {
 		t.Errorf("%v", err)
 	}
 	other.Process.Kill()
 	other.Wait()
 	if s := other.ProcessState.Sys().(syscall.WaitStatus).Signal(); s != syscall.SIGKILL {
 		t.Errorf("it got %v", s)
+	}
+}
+
+func TestPrefixIsOwnedWhileItsOwnerLives(t *testing.T) {
+	dir := t.TempDir()
+	if owned(dir, "p") {
+		t.Error("owned before there was an owner")
+	}
+	l, err := acquire(t.Context(), dir, "p", true)
+	must.NoError(t, err)
+	if !owned(dir, "p") || owned(dir, "q") {
+		t.Errorf("p owned: %t, q owned: %t", owned(dir, "p"), owned(dir, "q"))
+	}
+	must.NoError(t, l.Release())
+	if owned(dir, "p") { // this process has the last owner's pid
+		t.Error("owned after its owner had gone")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,8 +20,8 @@ import (
 	"github.com/hookhost/hookhost/internal/systemd"
 )
 
-// Starter starts `hookhost serve --until-idle`.
-type Starter struct {
+// starter starts `hookhost serve --until-idle`.
+type starter struct {
 	Program string          // this hookhost
 	Args    []string        // its arguments, without its name
 	Env     []string        // the caller's; systemd gives a unit its own
@@ -46,9 +47,9 @@ const serves = 0
 // first line that the daemon wrote. A daemon that finds another owner says nothing and ends. Start
 // returns nil for that as well: the caller finds the other at its socket, now or in a moment.
 //
-// The daemon's standard error is a pipe until the daemon serves: see Detach. The pipe's end alone
+// The daemon's standard error is a pipe until the daemon serves: see detach. The pipe's end alone
 // does not tell, since systemd keeps the pipe open as long as the unit lives.
-func (s *Starter) Start(ctx context.Context) error {
+func (s *starter) Start(ctx context.Context) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("start a daemon: %w", err)
@@ -86,7 +87,7 @@ func (s *Starter) Start(ctx context.Context) error {
 
 // start starts the program with that standard error, by systemd where systemd runs the node. A
 // process of a login's scope may end with the login.
-func (s *Starter) start(ctx context.Context, stderr *os.File) (abort func(), err error) {
+func (s *starter) start(ctx context.Context, stderr *os.File) (abort func(), err error) {
 	if s.Systemd.Running() {
 		unit := "hookhost-until-idle-" + s.Prefix + ".service"
 		argv := append([]string{s.Program}, s.Args...)
@@ -103,7 +104,7 @@ func (s *Starter) start(ctx context.Context, stderr *os.File) (abort func(), err
 	return func() { cmd.Process.Kill() }, nil
 }
 
-// ofServiceManager tells whether a variable is between the caller and the service manager that
+// ofServiceManager reports whether a variable is between the caller and the service manager that
 // started the caller.
 func ofServiceManager(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
@@ -111,9 +112,9 @@ func ofServiceManager(variable string) bool {
 		strings.HasPrefix(name, "LISTEN_")
 }
 
-// Detach tells the starter, whose pipe is standard error, that the daemon serves. Then it makes
+// detach tells the starter, whose pipe is standard error, that the daemon serves. Then it makes
 // log the standard output and error of this process. A starter that has gone is no error.
-func Detach(log *os.File) error {
+func detach(log *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(2, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
 		unix.Write(2, []byte{serves})
@@ -129,8 +130,12 @@ func Detach(log *os.File) error {
 // maxLog bounds a log that is gone on with.
 const maxLog = 1 << 20
 
-// OpenLog opens the log of a daemon whose starter is not to hear it. A long one begins anew.
+// OpenLog opens the log of a daemon whose starter is not to hear it, and makes its directory. A
+// long log begins anew.
 func OpenLog(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
 	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND | unix.O_NOFOLLOW
 	if info, err := os.Lstat(path); err == nil && info.Size() > maxLog {
 		flags |= os.O_TRUNC

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // actorArg starts the test program as a process of a job, which does what it is told on its
@@ -190,17 +191,11 @@ func startActor(t testing.TB) *actor {
 	a := &actor{t: t, cmd: exec.Command("/proc/self/exe", actorArg)}
 	a.cmd.Stderr = os.Stderr
 	in, err := a.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	out, err := a.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	a.in, a.enc, a.dec = in, json.NewEncoder(in), json.NewDecoder(out)
-	if err := a.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, a.cmd.Start())
 	t.Cleanup(a.stop)
 	return a
 }

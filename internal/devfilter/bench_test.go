@@ -3,15 +3,15 @@ package devfilter
 import (
 	"path"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // usual is about what a job with one GPU may open.
 func usual(b *testing.B) (one, other []Rule) {
 	b.Helper()
 	base, _, err := Resolve(Base(true), Nodes("/dev"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	with := func(texts ...string) []Rule { return append(base[:len(base):len(base)], mustRules(b, texts...)...) }
 	return with("c 195:0 rw", "c 195:255 rw", "c 510:0 rw"), with("c 195:1 rw", "c 195:255 rw", "c 510:0 rw")
 }
@@ -34,41 +34,29 @@ func benchmark(b *testing.B, w world) {
 			b.StopTimer()
 			p, dir := w.job(b)
 			b.StartTimer()
-			if err := Install(p, one); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, Install(p, one))
 			b.StopTimer()
-			if err := w.tree.Rmdir(path.Base(dir.Path("."))); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, w.tree.Rmdir(path.Base(dir.Path("."))))
 			b.StartTimer()
 		}
 	})
 	b.Run("change", func(b *testing.B) {
 		p, _ := w.job(b)
 		for i := 0; b.Loop(); i++ {
-			if err := Install(p, [][]Rule{one, other}[i%2]); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, Install(p, [][]Rule{one, other}[i%2]))
 		}
 	})
 	b.Run("the same", func(b *testing.B) {
 		p, _ := w.job(b)
 		for b.Loop() {
-			if err := Install(p, one); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, Install(p, one))
 		}
 	})
 	b.Run("in force", func(b *testing.B) {
 		p, _ := w.job(b)
-		if err := Install(p, one); err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, Install(p, one))
 		for b.Loop() {
-			if err := InForce(p, one); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, InForce(p, one))
 		}
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 var (
@@ -27,9 +29,7 @@ var (
 func TestProgramsAreAsListed(t *testing.T) {
 	file := filepath.Join("testdata", "listings.txtar")
 	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for i, f := range archive.Files {
 		given, want, _ := strings.Cut(string(f.Data), "---\n")
 		got := fmt.Sprintf("%v", Compile(mustRules(t,
@@ -43,9 +43,7 @@ func TestProgramsAreAsListed(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o644))
 	}
 }
 
@@ -61,9 +59,7 @@ func TestSameRulesSameProgram(t *testing.T) {
 func marshal(t testing.TB, program asm.Instructions) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := program.Marshal(&b, binary.LittleEndian); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, program.Marshal(&b, binary.LittleEndian))
 	return b.Bytes()
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // world is one of the two mechanisms of the running kernel.
@@ -27,9 +28,7 @@ func worldV1(t testing.TB) world {
 	t.Helper()
 	roots := kernfstest.NeedV1(t, "devices")
 	tree, err := roots.Cgroup.Sub("devices")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return world{tree: tree}
 }
 
@@ -37,9 +36,7 @@ func worldV2(t testing.TB) world {
 	t.Helper()
 	roots, dir := kernfstest.NeedV2(t)
 	tree, err := roots.Cgroup.Sub(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if err := Probe(); err != nil {
 		kernfstest.Skip(t, "%v", err)
 	}
@@ -52,18 +49,14 @@ var jobs atomic.Int64
 func (w world) job(t testing.TB) (Place, *kernfs.FS) {
 	t.Helper()
 	name := fmt.Sprintf("%s_%d", testPrefix(), jobs.Add(1))
-	if err := w.tree.Mkdir(name); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, w.tree.Mkdir(name))
 	t.Cleanup(func() {
 		if err := w.tree.Rmdir(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Error(err)
 		}
 	})
 	dir, err := w.tree.Sub(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if w.v2 {
 		return Place{V2: dir.Path(".")}, dir
 	}
@@ -74,9 +67,7 @@ func (w world) job(t testing.TB) (Place, *kernfs.FS) {
 func member(t testing.TB, dir *kernfs.FS) *actor {
 	t.Helper()
 	a := startActor(t)
-	if err := dir.Write("cgroup.procs", strconv.Itoa(a.cmd.Process.Pid)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, dir.Write("cgroup.procs", strconv.Itoa(a.cmd.Process.Pid)))
 	return a
 }
 
@@ -91,9 +82,7 @@ func newNodes(t testing.TB) nodes {
 			continue
 		}
 		dir, err := os.MkdirTemp(parent, "hhtest_devfilter_")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		return nodes{dir}
 	}
@@ -250,18 +239,14 @@ func descendants(t *testing.T, w world) {
 		expect(t, a, n, Char, 1, 5, unix.O_RDONLY, denied, via...)
 	}
 	// In a cgroup that the job makes below its own.
-	if err := dir.Mkdir("below"); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, dir.Mkdir("below"))
 	t.Cleanup(func() {
 		if err := dir.Rmdir("below"); err != nil {
 			t.Error(err)
 		}
 	})
 	below, err := dir.Sub("below")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	b := member(t, below)
 	expect(t, b, n, Char, 1, 3, unix.O_RDWR, opens)
 	expect(t, b, n, Char, 1, 5, unix.O_RDONLY, denied)
@@ -296,9 +281,7 @@ func changes(t *testing.T, w world) {
 func programDescriptors(t *testing.T) (n int) {
 	t.Helper()
 	list, err := filepath.Glob("/proc/self/fd/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, fd := range list {
 		if to, err := os.Readlink(fd); err == nil && strings.Contains(to, "bpf-prog") {
 			n++
@@ -320,9 +303,7 @@ func manyRules(t *testing.T, w world) {
 		rules = append(rules, Rule{kind, 200 + i%40, i, Access(1 + i%7)})
 	}
 	rules = append(rules, Rule{Char, 1, 3, Read}, Rule{Char, 4000, 7, Read | Write})
-	if err := Install(p, rules); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, Install(p, rules))
 	a, n := member(t, dir), newNodes(t)
 	expect(t, a, n, Char, 1, 3, unix.O_RDONLY, opens)
 	expect(t, a, n, Char, 1, 3, unix.O_RDWR, denied)
@@ -410,9 +391,7 @@ func underLoad(t *testing.T, w world) {
 					Flags: unix.O_RDWR})
 			}
 			for i := range 200 {
-				if err := install(p, sets[i%len(sets)], replace); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, install(p, sets[i%len(sets)], replace))
 			}
 			for _, a := range hammers {
 				a.send(order{})
@@ -427,9 +406,7 @@ func underLoad(t *testing.T, w world) {
 
 func gone(t *testing.T, w world) {
 	p, dir := w.job(t)
-	if err := w.tree.Rmdir(filepath.Base(dir.Path("."))); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, w.tree.Rmdir(filepath.Base(dir.Path("."))))
 	if err := Install(p, nil); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
 		t.Errorf("install on a cgroup that is gone: %v, want not found", err)
 	}
@@ -440,9 +417,7 @@ func gone(t *testing.T, w world) {
 
 func TestInstallNeedsOnePlace(t *testing.T) {
 	dir, err := kernfs.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if err := Install(Place{V1: dir, V2: dir.Path(".")}, nil); err == nil {
 		t.Error("install on two cgroups succeeded")
 	}

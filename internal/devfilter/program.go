@@ -23,7 +23,7 @@ func spec(insns asm.Instructions) *ebpf.ProgramSpec {
 	}
 }
 
-// Probe tells whether the kernel takes such programs. Probe loads one, opens it by its id as
+// Probe reports whether the kernel takes such programs. Probe loads one, opens it by its id as
 // Install does with those that it finds, and lets go of it. Nothing is attached. Probe fails where
 // the kernel has no CONFIG_CGROUP_BPF (EINVAL) or we lack the right (EPERM): CAP_SYS_ADMIN. CAP_BPF
 // is enough to load one, but not to open it (bpf_prog_get_fd_by_id).
@@ -73,8 +73,8 @@ func load(insns asm.Instructions) (*ebpf.Program, error) {
 	return nil, fmt.Errorf("load device filter: %w", err)
 }
 
-// countsLocked tells whether the kernel counts programs as locked memory of the user, as Linux did
-// before 5.11. The version has to do: cilium/ebpf takes a load that fails for this reason for a
+// countsLocked reports whether the kernel counts programs as locked memory of the user, as Linux
+// did before 5.11. The version has to do: cilium/ebpf takes a load that fails for this reason for a
 // kernel without program names, for good.
 func countsLocked() bool {
 	var u unix.Utsname

@@ -3,6 +3,7 @@ package devfilter
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -11,9 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // dev is a Lookup in a table.
@@ -97,12 +97,8 @@ func TestResolveMakesRulesOfAList(t *testing.T) {
 		if err != nil {
 			t.Errorf("Resolve(%v): %v", tt.allow, err)
 		}
-		if diff := cmp.Diff(tt.rules, texts(rules)); diff != "" {
-			t.Errorf("Resolve(%v) rules (-want +got):\n%s", tt.allow, diff)
-		}
-		if diff := cmp.Diff(tt.unknown, unknown); diff != "" {
-			t.Errorf("Resolve(%v) unknown (-want +got):\n%s", tt.allow, diff)
-		}
+		must.Equal(t, fmt.Sprintf("Resolve(%v) rules", tt.allow), tt.rules, texts(rules))
+		must.Equal(t, fmt.Sprintf("Resolve(%v) unknown", tt.allow), tt.unknown, unknown)
 	}
 }
 
@@ -152,9 +148,7 @@ func TestNodesFindsDevicesAlone(t *testing.T) {
 		os.Symlink("nowhere", filepath.Join(n.dir, "c-broken")),
 		os.WriteFile(filepath.Join(n.dir, "c-plain"), nil, 0o644),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 	}
 	look := Nodes(n.dir)
 	for name, want := range map[string][]Node{
@@ -173,9 +167,7 @@ func TestNodesFindsDevicesAlone(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, name, want, got)
 	}
 	if _, err := look("c-plain"); !errors.Is(err, errNoDevice) {
 		t.Errorf("a plain file: %v, want %v", err, errNoDevice)
@@ -189,9 +181,7 @@ func TestNodesFindsDevicesAlone(t *testing.T) {
 // own nodes confirm.
 func TestBaseHasTheDevicesOfThisMachine(t *testing.T) {
 	rules, _, err := Resolve(Base(false), Nodes("/dev"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	look := Nodes("/dev")
 	for name, want := range map[string]bool{
 		"null": true, "zero": true, "full": true, "random": true, "urandom": true, "tty": true, "ptmx": true,
@@ -202,9 +192,7 @@ func TestBaseHasTheDevicesOfThisMachine(t *testing.T) {
 		"nvidiactl": false,
 	} {
 		nodes, err := look(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		for _, n := range nodes {
 			if got := Allows(rules, n.Kind, n.Major, n.Minor, Read|Write); got != want {
 				t.Errorf("%s: allowed %v, want %v", name, got, want)
@@ -212,9 +200,7 @@ func TestBaseHasTheDevicesOfThisMachine(t *testing.T) {
 		}
 	}
 	fused, _, err := Resolve(Base(true), Nodes("/dev"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if !Allows(fused, Char, 10, 229, Read|Write) || Allows(rules, Char, 10, 229, Read) {
 		t.Error("fuse is to be allowed when it is asked for, and only then")
 	}

@@ -153,13 +153,13 @@ func parseNumber(text string, most uint32) (uint32, error) {
 	return uint32(n), nil
 }
 
-// is tells whether r is about a device of this kind and these numbers.
+// is reports whether r is about a device of this kind and these numbers.
 func (r Rule) is(kind Kind, major, minor uint32) bool {
 	return (r.Kind == Both || r.Kind == kind) && (r.Major == Any || r.Major == major) &&
 		(r.Minor == Any || r.Minor == minor)
 }
 
-// Allows tells whether rules allow an access to the device of this kind (Block or Char) and these
+// Allows reports whether rules allow an access to the device of this kind (Block or Char) and these
 // numbers. A single rule has to allow all of it, as match_exception of security/device_cgroup.c has
 // it. With "c 1:* r" and "c 1:3 w" nobody opens 1:3 for reading and writing at once. Rules for the
 // same numbers are one rule there, and here. An access that no rule allows is denied.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func mustRules(t testing.TB, texts ...string) []Rule {
@@ -12,9 +12,7 @@ func mustRules(t testing.TB, texts ...string) []Rule {
 	var rules []Rule
 	for _, text := range texts {
 		r, err := ParseRule(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		rules = append(rules, r)
 	}
 	return rules
@@ -134,9 +132,7 @@ func TestNormaliseMakesTheShortestList(t *testing.T) {
 		{[]string{"c *:* r", "c 1:* r", "c *:3 r", "c 1:3 r", "b 1:3 r"}, []string{"b 1:3 r", "c *:* r"}},
 		{[]string{"c *:3 r", "c 1:3 r", "c 1:* w"}, []string{"c 1:* w", "c *:3 r"}},
 	} {
-		if diff := cmp.Diff(tt.want, texts(normalise(mustRules(t, tt.rules...)))); diff != "" {
-			t.Errorf("normalise %q (-want +got):\n%s", tt.rules, diff)
-		}
+		must.Equal(t, fmt.Sprintf("normalise %q", tt.rules), tt.want, texts(normalise(mustRules(t, tt.rules...))))
 	}
 }
 

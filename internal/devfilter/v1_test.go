@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestChangesV1(t *testing.T) {
@@ -29,9 +30,7 @@ func TestChangesV1(t *testing.T) {
 		for _, c := range changesV1(mustRules(t, tt.have...), mustRules(t, tt.want...)) {
 			got = append(got, strings.TrimPrefix(c.file, "devices.")+" "+c.rule.String())
 		}
-		if diff := cmp.Diff(tt.writes, got); diff != "" {
-			t.Errorf("%q to %q (-want +got):\n%s", tt.have, tt.want, diff)
-		}
+		must.Equal(t, fmt.Sprintf("%q to %q", tt.have, tt.want), tt.writes, got)
 	}
 }
 
@@ -97,13 +96,9 @@ func fakeV1(t *testing.T) (*kernfstest.Kernel, *kernfs.FS) {
 	t.Helper()
 	k := kernfstest.NewV1()
 	cgroups := k.Roots().Cgroup
-	if err := cgroups.Mkdir("devices/job"); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, cgroups.Mkdir("devices/job"))
 	dir, err := cgroups.Sub("devices/job")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return k, dir
 }
 
@@ -118,9 +113,7 @@ func TestV1WritesTheDifference(t *testing.T) {
 		got = append(got, op.String())
 	}
 	want := []string{`write devices/job/devices.allow "c 195:1 rw"`, `write devices/job/devices.deny "c 195:0 rw"`}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "writes", want, got)
 }
 
 func TestV1FailsClosed(t *testing.T) {
@@ -146,14 +139,10 @@ func TestV1FailsClosed(t *testing.T) {
 func TestV1ParentAllowsLess(t *testing.T) {
 	k, _ := fakeV1(t)
 	cgroups := k.Roots().Cgroup
-	if err := cgroups.Mkdir("devices/outer"); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, cgroups.Mkdir("devices/outer"))
 	outer, _ := cgroups.Sub("devices/outer")
 	mustInstall(t, Place{V1: outer}, "c 1:3 rwm", "c 1:5 rwm")
-	if err := outer.Mkdir("job"); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, outer.Mkdir("job"))
 	job, _ := outer.Sub("job")
 	mustInstall(t, Place{V1: job}, "c 1:3 rw") // it began with the parent's list
 	if err := InForce(Place{V1: job}, mustRules(t, "c 1:3 rw")); err != nil {

@@ -26,9 +26,9 @@ func (ps programs) close() {
 	}
 }
 
-// are tells whether ps is exactly the program of s. The kernel makes the tag of the instructions as
-// they were loaded. The 64 bits of the hash are enough to tell apart rules that nobody chooses with
-// a collision in mind.
+// are reports whether ps is exactly the program of s. The kernel makes the tag of the instructions
+// as they were loaded. The 64 bits of the hash are enough to tell apart rules that nobody chooses
+// with a collision in mind.
 func (ps programs) are(s *ebpf.ProgramSpec) bool {
 	return len(ps) == 1 && s.Compatible(ps[0].info) == nil
 }

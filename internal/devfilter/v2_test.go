@@ -9,14 +9,14 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func openDir(t testing.TB, path string) *os.File {
 	t.Helper()
 	dir, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { dir.Close() })
 	return dir
 }
@@ -25,9 +25,7 @@ func openDir(t testing.TB, path string) *os.File {
 func oursOn(t testing.TB, p Place) []ebpf.ProgramID {
 	t.Helper()
 	list, err := ours(openDir(t, p.V2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer list.close()
 	return list.ids()
 }
@@ -38,16 +36,12 @@ func attachAs(t testing.TB, p Place, name string, insns asm.Instructions) *ebpf.
 	s := spec(insns)
 	s.Name = name
 	prog, err := newProgram(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { prog.Close() })
-	if err := link.RawAttachProgram(link.RawAttachProgramOptions{
+	must.NoError(t, link.RawAttachProgram(link.RawAttachProgramOptions{
 		Target: int(openDir(t, p.V2).Fd()), Program: prog, Attach: ebpf.AttachCGroupDevice,
 		Flags: unix.BPF_F_ALLOW_MULTI,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return prog
 }
 
@@ -75,13 +69,9 @@ func TestForeignProgramStays(t *testing.T) {
 	expect(t, a, n, Char, 1, 3, unix.O_RDWR, opens)
 	expect(t, a, n, Char, 1, 7, unix.O_RDONLY, denied) // by the other one
 	q, err := link.QueryPrograms(link.QueryOptions{Target: int(openDir(t, p.V2).Fd()), Attach: ebpf.AttachCGroupDevice})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	info, err := foreign.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	id, _ := info.ID()
 	if len(q.Programs) != 2 || q.Programs[0].ID != id {
 		t.Errorf("attached are %v, want program %d and one of ours", q.Programs, id)
@@ -105,9 +95,7 @@ func TestTwoProgramsBecomeOne(t *testing.T) {
 			if err := InForce(p, rules); err == nil {
 				t.Error("in force, though there are three programs")
 			}
-			if err := install(p, rules, replace); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, install(p, rules, replace))
 			if got := len(oursOn(t, p)); got != 1 {
 				t.Errorf("replace %v: %d programs of ours, want 1", replace, got)
 			}
@@ -129,15 +117,11 @@ func TestExclusiveProgramIsAnError(t *testing.T) {
 	s := spec(Compile(nil))
 	s.Name = "other"
 	prog, err := newProgram(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer prog.Close()
-	if err := link.RawAttachProgram(link.RawAttachProgramOptions{
+	must.NoError(t, link.RawAttachProgram(link.RawAttachProgramOptions{
 		Target: int(openDir(t, p.V2).Fd()), Program: prog, Attach: ebpf.AttachCGroupDevice,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	err = Install(p, mustRules(t, "c 1:3 rw"))
 	if err == nil || !strings.Contains(err.Error(), p.V2) {
 		t.Errorf("install: %v, want an error that names %s", err, p.V2)
@@ -171,9 +155,7 @@ func TestProgramWithoutNameIsRefused(t *testing.T) {
 	s := spec(Compile(nil))
 	s.Name = ""
 	p, err := newProgram(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer p.Close()
 	if _, err := identify(p); err == nil || !strings.Contains(err.Error(), programName) {
 		t.Errorf("got %v, want an error with %s", err, programName)
@@ -183,14 +165,10 @@ func TestProgramWithoutNameIsRefused(t *testing.T) {
 func TestMemlockIsPutBack(t *testing.T) {
 	var before, inside, after unix.Rlimit
 	get := func(l *unix.Rlimit) {
-		if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, l); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, l))
 	}
 	get(&before)
-	if err := withMemlock(true, func() error { get(&inside); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, withMemlock(true, func() error { get(&inside); return nil }))
 	get(&after)
 	if inside.Cur < before.Max || after != before {
 		t.Errorf("RLIMIT_MEMLOCK was %+v, inside %+v, afterwards %+v", before, inside, after)

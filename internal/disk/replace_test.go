@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestReplaceFollowsNoLinkAndLeavesNothing(t *testing.T) {
@@ -21,15 +23,9 @@ func TestReplaceFollowsNoLinkAndLeavesNothing(t *testing.T) {
 func testReplace(t *testing.T, replace func(string, []byte, fs.FileMode) error) {
 	dir := t.TempDir()
 	target, name := filepath.Join(dir, "target"), filepath.Join(dir, "name")
-	if err := os.WriteFile(target, []byte("kept"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(target, name); err != nil {
-		t.Fatal(err)
-	}
-	if err := replace(name, []byte("new"), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(target, []byte("kept"), 0o600))
+	must.NoError(t, os.Symlink(target, name))
+	must.NoError(t, replace(name, []byte("new"), 0o640))
 	if b, err := os.ReadFile(target); err != nil || string(b) != "kept" {
 		t.Errorf("target: %s, %v", b, err)
 	}
@@ -39,9 +35,7 @@ func testReplace(t *testing.T, replace func(string, []byte, fs.FileMode) error) 
 	if info, err := os.Lstat(name); err != nil || info.Mode() != 0o640 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, "full"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Mkdir(filepath.Join(dir, "full"), 0o755))
 	if err := replace(filepath.Join(dir, "full"), nil, 0o600); err == nil {
 		t.Error("a directory was replaced")
 	}
@@ -59,12 +53,8 @@ func TestRemoveUnfinishedSparesWhatMayStillBeWritten(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	for name, at := range map[string]time.Time{".hookhost-1.tmp": old, ".hookhost-2.tmp": time.Now(),
 		".hookhost-x.json": old, "hookhost-3.tmp": old} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(filepath.Join(dir, name), at, at); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		must.NoError(t, os.Chtimes(filepath.Join(dir, name), at, at))
 	}
 	for range 2 {
 		if err := RemoveUnfinished(dir, time.Minute); err != nil {

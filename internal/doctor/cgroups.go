@@ -164,8 +164,8 @@ func (k *kernel) examineBirth(clone3 error) Finding {
 	return ok(what, "the first process of a job starts inside it (CLONE_INTO_CGROUP)")
 }
 
-// examineIsolated finds what becomes of isolated = true: where the controllers are on v1 it is
-// passed over, while on v2 a kernel that cannot do it refuses every job with cpus.
+// examineIsolated finds what becomes of isolated = true. The setting is passed over if the
+// controllers are on v1. On v2 a kernel without it refuses every job with cpus.
 func (k *kernel) examineIsolated() Finding {
 	f := k.examineFeature(feature{"isolated cpus", "isolated", "cpuset.cpus.exclusive",
 		"cpus of a job can be taken out of load balancing", "not with this kernel", "Linux 6.7 or newer"})

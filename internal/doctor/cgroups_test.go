@@ -6,6 +6,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestContainerIsNoticedByItsNamespace(t *testing.T) {
@@ -28,9 +29,7 @@ func TestPartOfATreeIsNotTakenForItsRoot(t *testing.T) {
 	roots := fake.Roots()
 	passDown(t, roots, "memory")
 	below, err := roots.Cgroup.Sub("system.slice")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	k := &kernel{v2: roots.Cgroup, mounts: []cgroup.Mount{{Point: "/sys/fs/cgroup", Root: "/", V2: true}}}
 	if f := k.examineNesting(); f != nil {
 		t.Errorf("a plain node: %+v", f)

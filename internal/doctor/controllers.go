@@ -35,7 +35,8 @@ func (k *kernel) uses() []use {
 		{"io", "[io]", c.IO.Enabled, len(c.IO.Max) > 0, io, "jobs are not throttled on block devices"},
 	}
 	for _, name := range c.Placing() {
-		uses = append(uses, use{name: name, section: "[" + name + "]", enabled: true, limits: true, does: k.places(name)})
+		uses = append(uses, use{name: name, section: "[" + name + "]", enabled: true, limits: true,
+			does: k.places(name)})
 	}
 	return uses
 }
@@ -114,7 +115,8 @@ func (k *kernel) whyNot(name string) (found, advice string) {
 			"that unit needs Delegate=yes: systemctl edit " + unit + ", or delete its unit file"
 	case slices.Contains(k.words("cgroup.controllers"), name):
 		return "jobs do not get it: the kernel offers it on v2, but the root of that tree " +
-			"does not pass it down (cgroup.subtree_control)", fmt.Sprintf("set enable_controllers = [%q] in [cgroup]", name)
+				"does not pass it down (cgroup.subtree_control)",
+			fmt.Sprintf("set enable_controllers = [%q] in [cgroup]", name)
 	case strings.HasPrefix(name, "net_") && known && c.Hierarchy == 0:
 		return "cgroup v2 has no such controller, and that of v1 is not mounted",
 			mount + `; or have packets matched by the path of a job's cgroup (nft: socket cgroupv2)`

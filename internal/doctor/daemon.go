@@ -41,7 +41,8 @@ func (d daemon) examine(socket string) []Finding {
 	case d.err != nil:
 		return []Finding{blocking(what, d.err.Error(), "see its log")}
 	}
-	findings := []Finding{ok(what, fmt.Sprintf("version %s, pid %d, answers at %s", d.info.Version, d.info.PID, socket))}
+	findings := []Finding{ok(what,
+		fmt.Sprintf("version %s, pid %d, answers at %s", d.info.Version, d.info.PID, socket))}
 	findings = append(findings, examineInForce(d.info.Config)...)
 	for _, h := range d.info.Hooks {
 		f := ok("running hook "+h.Name, h.State)
@@ -60,6 +61,10 @@ func examineInForce(info *api.ConfigInfo) []Finding {
 		return nil
 	}
 	const what = "configuration"
+	file := info.File
+	if info.AbovePBS {
+		file += " above PBS's"
+	}
 	waiting := func(settings []api.Setting) string {
 		var all []string
 		for _, s := range settings {
@@ -72,17 +77,18 @@ func examineInForce(info *api.ConfigInfo) []Finding {
 		return []Finding{degraded(what, "the daemon runs with what it read before: "+info.Error,
 			"correct the file: the daemon does not start with it")}
 	case len(info.Restart) > 0:
-		found := "the daemon does not have what " + info.File + " says, and a reload is refused: " + waiting(info.Restart)
+		found := "the daemon does not have what " + file + " says, and a reload is refused: " +
+			waiting(info.Restart)
 		if len(info.Reload) > 0 {
 			found += "; nor " + waiting(info.Reload)
 		}
 		return []Finding{degraded(what, found,
 			"once no job runs: systemctl restart hookhost; or put the file back as it was")}
 	case len(info.Reload) > 0:
-		return []Finding{degraded(what, "the daemon does not have what "+info.File+" says: "+waiting(info.Reload),
+		return []Finding{degraded(what, "the daemon does not have what "+file+" says: "+waiting(info.Reload),
 			"systemctl reload hookhost, or SIGHUP to the daemon")}
 	}
-	return []Finding{ok(what, "the daemon has what "+info.File+" says")}
+	return []Finding{ok(what, "the daemon has what "+file+" says")}
 }
 
 // examineRefused finds how often the daemon has refused somebody.
@@ -102,7 +108,7 @@ func (d daemon) examineRefused() []Finding {
 func (n *Node) examineHooks() []Finding {
 	const what = "hooks"
 	var findings []Finding
-	if !n.Config.Host.Enabled {
+	if !n.Settings.File.Host.Enabled {
 		findings = append(findings, ok(what, "[host] is not enabled on this host: its jobs are left alone, "+
 			"unless a hook of this site does something to them"))
 	}
@@ -123,7 +129,8 @@ func (n *Node) examineHooks() []Finding {
 		} else if !h.Enabled {
 			f.Found = "not enabled"
 		} else if err := r.CheckProgram(h); err != nil {
-			f = blocking(f.What, err.Error(), "import it: hookhost hook import "+h.Name+" application/x-executable default FILE")
+			f = blocking(f.What, err.Error(),
+				"import it: hookhost hook import "+h.Name+" application/x-executable default FILE")
 			if h.BuiltIn {
 				f.Advice = "install hookhost again: the program is part of it"
 			}

@@ -47,7 +47,7 @@ func (k *kernel) examineDeviceFilter(probe func() error) Finding {
 // where the node has no cgroups.
 func (n *Node) examineInventory(k *kernel) []Finding {
 	const what = "devices"
-	if !n.Config.Devices.Enabled {
+	if !n.Settings.File.Devices.Enabled {
 		return nil
 	}
 	inv, err := inventory.Load(n.State)
@@ -60,7 +60,7 @@ func (n *Node) examineInventory(k *kernel) []Finding {
 		return []Finding{degraded(what, err.Error(), "restart the daemon: it looks again")}
 	}
 	findings := []Finding{ok(what, countDevices(inv))}
-	if n.Config.Devices.Blocks > 0 && k != nil {
+	if n.Settings.File.Devices.Blocks > 0 && k != nil {
 		findings = append(findings, k.examineBlocks(inv))
 	}
 	for _, d := range inv.Devices {
@@ -80,7 +80,7 @@ func (n *Node) examineInventory(k *kernel) []Finding {
 			findings = append(findings, ok(name, s.Note))
 		}
 	}
-	return append(findings, examineDeviceDirs(n.Config)...)
+	return append(findings, examineDeviceDirs(n.Settings.File)...)
 }
 
 // examineBlocks finds what is in each block, or why this host cannot be cut into so many.

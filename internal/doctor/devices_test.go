@@ -14,6 +14,7 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -33,9 +34,7 @@ func TestEachDeviceHasARow(t *testing.T) {
 	}, Sources: []inventory.Source{{Name: "nvml", Error: "it is broken"}, {Name: "amd"}}}
 	n := nodeWith(t, config.Default())
 	n.State = t.TempDir()
-	if err := inv.Store(n.State); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, inv.Store(n.State))
 	var got []string
 	for _, f := range n.examineInventory(nil) {
 		got = append(got, fmt.Sprintf("%s: %s: %s", f.Status, f.What, f.Found))
@@ -55,7 +54,7 @@ func TestEachDeviceHasARow(t *testing.T) {
 	}
 }
 
-// What is wrong with the device filter says what would mend it.
+// A finding about the device filter says what would mend it.
 func TestDeviceFilterThatCannotBeLoadedBlocks(t *testing.T) {
 	refused := func() error { return errors.New("operation not permitted: it takes CAP_SYS_ADMIN") }
 	taken := func() error { return nil }
@@ -108,7 +107,8 @@ func TestDeviceDirectoryThatCannotBeWritten(t *testing.T) {
 
 // smtNode has so many cores of two threads, and 16 GiB.
 func smtNode(cores int) *topology.Node {
-	n := &topology.Node{Threads: 2, MemTotal: 16 << 30, NUMA: []topology.NUMANode{{HasMemory: true, MemTotal: 16 << 30}}}
+	n := &topology.Node{Threads: 2, MemTotal: 16 << 30,
+		NUMA: []topology.NUMANode{{HasMemory: true, MemTotal: 16 << 30}}}
 	var cpus []int
 	for i := range 2 * cores {
 		n.CPUs = append(n.CPUs, topology.CPU{ID: i, Core: i % cores, Siblings: kernfs.IDs(i%cores, i%cores+cores)})
@@ -133,7 +133,8 @@ func TestBlocksAreDescribedInNumbers(t *testing.T) {
 		{4, 7, 4, "", false, OK, "4, each with 1 cpus, 4194304kb, 1 ngpus; 3 cores are in none"},
 		{4, 7, 4, "0,7", true, OK, "4, each with 2 cpus, 4194304kb, 1 ngpus; 2 cores are in none"},
 		{3, 4, 8, "", false, Impossible,
-			"cut node into 3 blocks: its 8 devices (ngpus nvidia A100) cannot be divided by 3: jobs that ask for blocks get none"},
+			"cut node into 3 blocks: its 8 devices (ngpus nvidia A100) cannot be divided by 3: jobs that ask for " +
+				"blocks get none"},
 		{8, 4, 8, "", false, Impossible, "cut node into 8 blocks: it has 4 cores: jobs that ask for blocks get none"},
 	} {
 		t.Run(fmt.Sprintf("%d of %d cores and %d GPUs", tt.blocks, tt.cores, tt.gpus), func(t *testing.T) {

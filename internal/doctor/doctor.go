@@ -1,5 +1,5 @@
 // Package doctor examines what a node can enforce of its configuration, and says what is amiss.
-// It changes nothing. Each file has the findings of one subject.
+// The package changes nothing. Each file has the findings of one subject.
 package doctor
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/containerd/cgroups/v3"
 	"github.com/prometheus/procfs"
 
-	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/devfilter"
-	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/settings"
 	"github.com/hookhost/hookhost/internal/systemd"
 )
 
@@ -39,15 +39,15 @@ const (
 
 // Node is what Examine is told of the node.
 type Node struct {
-	Config  *config.File
-	FromPBS FromPBS // where the configuration is from
-	Vntype  Vntype
-	State   string // the state directory
-	Socket  string // the daemon's
-	StandIn string // the program that may replace pbs_python
+	Settings settings.Settings
+	Config   string // the node's own configuration file
+	State    string // the state directory
+	Socket   string // the daemon's
+	StandIn  string // the program that may replace pbs_python
 
-	Hooks func() (*host.Registry, error) // those registered on this node
-	// Certificate returns for which host this host's certificate is, and from when it is believed no more.
+	Hooks func() (*plugin.Registry, error) // those registered on this node
+	// Certificate returns for which host this host's certificate is, and from when it is believed
+	// no more.
 	Certificate func() (name string, expires time.Time, err error)
 }
 
@@ -83,7 +83,7 @@ func Examine(ctx context.Context, n *Node) []Finding {
 	findings = append(findings, n.examineSisters(d, time.Now())...)
 	findings = append(findings, n.examineOpenPBS()...)
 	findings = append(findings, n.examineVntype()...)
-	findings = append(findings, n.FromPBS.examine()...)
+	findings = append(findings, n.examineFromPBS()...)
 	return append(findings, d.examine(n.Socket)...)
 }
 
@@ -99,8 +99,8 @@ func examineKernel(ctx context.Context, n *Node, d daemon) []Finding {
 	if err != nil {
 		return append(findings, blocking("kernel files", err.Error(), "mount /proc, /sys and /sys/fs/cgroup"))
 	}
-	s := systemd.New(systemd.Run, time.Duration(n.Config.Cgroup.SystemdWait))
-	k, err := openKernel(roots, proc, n.Config, s.Running())
+	s := systemd.New(systemd.Run, time.Duration(n.Settings.File.Cgroup.SystemdWait))
+	k, err := openKernel(roots, proc, n.Settings.File, s.Running())
 	if err != nil {
 		findings = append(findings, withoutCgroups(err, cgroups.Mode()))
 	} else {
@@ -110,10 +110,10 @@ func examineKernel(ctx context.Context, n *Node, d daemon) []Finding {
 		findings = append(findings, k.examineDeviceFilter(devfilter.Probe))
 		findings = append(findings, k.examineSettings()...)
 		findings = append(findings, k.examineWalltime()...)
-		findings = append(findings, may.examineRlimits(n.Config, k.tree.Has("memsw"))...)
+		findings = append(findings, may.examineRlimits(n.Settings.File, k.tree.Has("memsw"))...)
 	}
-	findings = append(findings, readUnit(ctx, s, n.Config, roots.Cgroup).examine()...)
-	findings = append(findings, examineTopology(n.Config, roots)...)
+	findings = append(findings, readUnit(ctx, s, n.Settings.File, roots.Cgroup).examine()...)
+	findings = append(findings, examineTopology(n.Settings.File, roots)...)
 	findings = append(findings, examinePidfd(probePidfd()))
 	return append(findings, n.examineInventory(k)...)
 }

@@ -29,7 +29,7 @@ type kernel struct {
 	pressure     bool                            // the node's is counted (PSI)
 }
 
-// openKernel reads it. It fails where jobs can have no cgroup at all.
+// openKernel reads it. openKernel fails if jobs can have no cgroup at all.
 //
 // The tree is seen as hook cgroup sees it (hooks/cgroup/parent.go), which prepares it.
 func openKernel(roots kernfs.Roots, proc procfs.FS, cfg *config.File, systemdRuns bool) (*kernel, error) {
@@ -91,13 +91,13 @@ func parseRelease(text string) (major, minor int) {
 	return major, minor
 }
 
-// since tells whether this is Linux major.minor or newer; yes where that is not known.
+// since reports whether this is Linux major.minor or newer; yes where that is not known.
 func (k *kernel) since(major, minor int) bool {
 	return k.major == 0 || k.major > major || k.major == major && k.minor >= minor
 }
 
-// has tells whether a v2 interface file is there: in the jobs' parent, or, before that was made, in
-// any other cgroup. unknown: there is no cgroup with files.
+// has reports whether a v2 interface file is there: in the jobs' parent, or, before that was made,
+// in any other cgroup. unknown: there is no cgroup with files.
 func (k *kernel) has(file string) (there, unknown bool) {
 	if k.v2 == nil {
 		return false, false

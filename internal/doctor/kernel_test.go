@@ -15,6 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // openFake opens a fake kernel, of whose /proc the library reads a copy. As on a node where systemd
@@ -30,19 +31,13 @@ func openFake(t *testing.T, roots kernfs.Roots, cfg *config.File) *kernel {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), text, 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 	}
 	proc, err := procfs.NewFS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	cfg.Cgroup.Systemd = "off"
 	k, err := openKernel(roots, proc, cfg, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return k
 }
 
@@ -69,13 +64,9 @@ func findingsOf(t *testing.T, roots kernfs.Roots, edit func(*config.File)) map[s
 func passDown(t *testing.T, roots kernfs.Roots, controllers ...string) {
 	t.Helper()
 	for _, c := range controllers {
-		if err := roots.Cgroup.Write("cgroup.subtree_control", "+"+c); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, roots.Cgroup.Write("cgroup.subtree_control", "+"+c))
 	}
-	if err := roots.Cgroup.Mkdir("system.slice"); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, roots.Cgroup.Mkdir("system.slice"))
 }
 
 func TestFindingsOnFakeKernels(t *testing.T) {
@@ -156,7 +147,8 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 		{name: "hybrid", kernel: kernfstest.NewHybrid(),
 			want: []want{
 				{"cgroups", "ok",
-					"hybrid: jobs get memory, cpuset, cpu, cpuacct, pids, freezer, devices on v1 and no controller on v2", "favordynmods"},
+					"hybrid: jobs get memory, cpuset, cpu, cpuacct, pids, freezer, devices on v1 and no " +
+						"controller on v2", "favordynmods"},
 				{"hugetlb controller", "impossible", "does not pass it down", `enable_controllers = ["hugetlb"]`},
 				{"swap accounting", "ok", "enforced", ""}}},
 		{name: "hugetlb without pages", kernel: kernfstest.NewV2(), pass: all,
@@ -189,7 +181,8 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				{"swap accounting", "ok", "where a job asks for it", ""}}},
 		{name: "both", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) { f.Memory.Enforce = "both" },
 			want: []want{
-				{"memory controller", "ok", "enforced by the kernel, page cache included; rss is sampled as well", ""}}},
+				{"memory controller", "ok", "enforced by the kernel, page cache included; rss is sampled as well",
+					""}}},
 		{name: "settings of v2 on v1", kernel: kernfstest.NewV1(), edit: func(f *config.File) {
 			f.Cpuset.Isolated, f.Cgroup.EnableControllers = true, []string{"io"}
 			f.Memory.HighPercent, f.Memory.ServicesLow = 80, 1<<30
@@ -258,10 +251,12 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			want: []want{
 				{"cgroup.kill", "unknown", "once the daemon", "start"},
 				{"isolated cpus", "unknown", "once the daemon", ""}},
-			blocks: []string{"cpu controller", "cpuset controller", "memory controller"}}, // nobody passes them down here
+			// nobody passes them down here
+			blocks: []string{"cpu controller", "cpuset controller", "memory controller"}},
 		{name: "time limits", kernel: kernfstest.NewV2(), pass: all, want: []want{
 			{"walltime", "ok",
-				"no limit if it asks for none; warnings @300; SIGTERM at the end and SIGKILL 30s later; under pbs_mom 5m after", ""},
+				"no limit if it asks for none; warnings @300; SIGTERM at the end and SIGKILL 30s later; under " +
+					"pbs_mom 5m after", ""},
 			{"cput", "ok", "enforced", ""}}},
 		{name: "a node's own time limits", kernel: kernfstest.NewV1(), edit: func(f *config.File) {
 			w := &f.Walltime
@@ -291,7 +286,8 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			found := findingsOf(t, roots, tt.edit)
 			for _, w := range tt.want {
 				f := found[w.what]
-				if f.Status != w.status || !strings.Contains(f.Found, w.found) || !strings.Contains(f.Advice, w.advice) {
+				if f.Status != w.status || !strings.Contains(f.Found, w.found) ||
+					!strings.Contains(f.Advice, w.advice) {
 					t.Errorf("%+v, want %+v", f, w)
 				}
 			}
@@ -333,7 +329,7 @@ func TestMissingControllerIsExplained(t *testing.T) {
 	}
 }
 
-// Where a v2 tree is mounted, the mount in the configuration is what is wrong.
+// On a node with a v2 tree, the mount in the configuration is what is wrong.
 func TestNodeWithoutCgroupsIsToldWhatToMount(t *testing.T) {
 	for mode, advice := range map[cgroups.CGMode]string{
 		cgroups.Unavailable: "mount -t cgroup2",

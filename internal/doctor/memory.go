@@ -50,7 +50,8 @@ func (k *kernel) examineSwap() Finding {
 		advice = "boot without swapaccount=0, with a kernel that has CONFIG_SWAP"
 	}
 	if noSwap {
-		return degraded(what, "off: vmem is not enforced; this node has no swap, so that mem bounds vmem as well", advice)
+		return degraded(what, "off: vmem is not enforced; this node has no swap, so that mem bounds vmem as well",
+			advice)
 	}
 	return degraded(what, "off: vmem is not enforced, and a job may swap as much as there is", advice)
 }

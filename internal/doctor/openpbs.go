@@ -16,10 +16,10 @@ import (
 )
 
 // examineOpenPBS finds what pbs_mom of this host has: the hook, as the server sent it to
-// mom_priv/hooks, and pbs_python. Where there is no pbs_mom, or nobody but root may read its
-// folder, it finds nothing.
+// mom_priv/hooks, and pbs_python. There is no finding on a host without pbs_mom, or if nobody but
+// root may read its folder.
 func (n *Node) examineOpenPBS() []Finding {
-	home, err := n.Config.OpenPBS.MoMHome()
+	home, err := n.Settings.File.OpenPBS.MoMHome()
 	if err != nil {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (n *Node) examineOpenPBS() []Finding {
 	if called {
 		findings = append(findings, examineResource(dir)...)
 	}
-	conf, err := os.ReadFile(n.Config.OpenPBS.Conf)
+	conf, err := os.ReadFile(n.Settings.File.OpenPBS.Conf)
 	if err != nil {
 		return findings
 	}
@@ -75,7 +75,8 @@ func (n *Node) examineShim(dir openpbs.MoMHooks, name string) Finding {
 	socket := cmp.Or(table.Read(text)["socket"], table.Socket)
 	if socket != n.Socket {
 		return degraded(what, fmt.Sprintf("calls %s; the daemon's socket is %s", socket, n.Socket),
-			fmt.Sprintf("socket = %q in [shim] of what 'hookhost openpbs config' prints, on the PBS server's host", n.Socket))
+			fmt.Sprintf("socket = %q in [shim] of what 'hookhost openpbs config' prints, on the PBS server's host",
+				n.Socket))
 	}
 	return ok(what, fmt.Sprintf("%s, calls %s", path, socket))
 }
@@ -104,18 +105,18 @@ func examinePython(dir, program string) []Finding {
 	const what = "pbs_python"
 	place, err := openpbs.StandIn{Dir: dir}.Inspect(program)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
 	case err != nil:
-		return []Finding{degraded(what, err.Error(), "")}
-	case place.State == openpbs.StateStandIn && place.Outdated:
-		return []Finding{degraded(what, "the stand-in of another version of hookhost, in "+dir,
-			"hookhost openpbs install --native")}
-	case place.State == openpbs.StateStandIn:
-		return []Finding{ok(what, "the stand-in, in "+dir)}
-	case place.State == openpbs.StateUpgraded:
+		return []Finding{degraded(what, err.Error(), "docs/openpbs-reference.md")}
+	case place.Lost:
 		return []Finding{degraded(what, "PBS was upgraded: the stand-in in "+dir+" is gone",
 			"hookhost openpbs install --native, or uninstall --native")}
-	case place.State == openpbs.StateUnknown:
-		return []Finding{degraded(what, place.Why, "docs/openpbs-reference.md")}
+	case place.Outdated:
+		return []Finding{degraded(what, "the stand-in of another version of hookhost, in "+dir,
+			"hookhost openpbs install --native")}
+	case place.StandIn:
+		return []Finding{ok(what, "the stand-in, in "+dir)}
 	}
 	return nil
 }

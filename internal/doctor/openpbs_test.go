@@ -9,19 +9,24 @@ import (
 	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/integrations/openpbs/table"
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/settings"
 )
 
 // nodeWith is a node that has one hook, cgroup, where hookhost is enabled.
 func nodeWith(t *testing.T, cfg *config.File) *Node {
 	t.Helper()
-	slow := host.DefaultAttributes()
+	slow := plugin.DefaultAttributes()
 	slow.Alarm = 60
-	r := &host.Registry{Dir: t.TempDir(), BuiltIn: []host.Hook{{Name: "cgroup", Attributes: slow, BuiltIn: true}}}
+	r := &plugin.Registry{Dir: t.TempDir(), BuiltIn: []plugin.Hook{{Name: "cgroup", Attributes: slow, BuiltIn: true}}}
 	if !cfg.Host.Enabled {
 		r.BuiltIn = nil
 	}
-	return &Node{Config: cfg, Socket: table.Socket, Hooks: func() (*host.Registry, error) { return r, nil }}
+	return &Node{
+		Settings: settings.Settings{File: cfg}, Socket: table.Socket,
+		Hooks: func() (*plugin.Registry, error) { return r, nil },
+	}
 }
 
 // Doctor has a finding of the hook as the server has sent it to this node.
@@ -40,11 +45,13 @@ func TestHookIsComparedWithThisProgram(t *testing.T) {
 		{"older", map[string]string{"h.PY": older, "h.HK": control}, Degraded, "another version"},
 		{"socket", map[string]string{"h.PY": ours, "h.HK": control, "h.CF": "[shim]\nsocket = \"/run/x\"\n"},
 			Degraded, "calls /run/x; the daemon's socket is"},
-		{"both", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "order=100\n", "pbs_cgroups.PY": "x"},
+		{"both", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "order=100\n",
+			"pbs_cgroups.PY": "x"},
 			Degraded, "both confine each job"},
 		{"stock disabled", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "enabled=false\n"},
 			OK, "h.PY"},
-		{"resource unknown", map[string]string{"h.PY": ours, "h.HK": control, "resourcedef": "hpmem type=size flag=hm\n"},
+		{"resource unknown",
+			map[string]string{"h.PY": ours, "h.HK": control, "resourcedef": "hpmem type=size flag=hm\n"},
 			Degraded, "the server does not know it"},
 		{"no resource", map[string]string{"h.PY": ours, "h.HK": control, "resourcedef": ""},
 			Degraded, "the server does not know it"},
@@ -54,19 +61,15 @@ func TestHookIsComparedWithThisProgram(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			home := t.TempDir()
 			dir := filepath.Join(home, "mom_priv", "hooks")
-			if err := os.MkdirAll(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.MkdirAll(dir, 0o700))
 			if _, there := tt.files["resourcedef"]; !there {
 				tt.files["resourcedef"] = "hpmem type=size flag=hm\ndiag_messages type=string\n"
 			}
 			for name, text := range tt.files {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 			}
 			n := nodeWith(t, config.Default())
-			n.Config.OpenPBS = config.OpenPBS{Home: home, Conf: filepath.Join(home, "none.conf")}
+			n.Settings.File.OpenPBS = config.OpenPBS{Home: home, Conf: filepath.Join(home, "none.conf")}
 			findings := n.examineOpenPBS()
 			last := findings[len(findings)-1]
 			if last.Status != tt.status || !strings.Contains(last.Found, tt.found) {
@@ -75,7 +78,7 @@ func TestHookIsComparedWithThisProgram(t *testing.T) {
 		})
 	}
 	n := nodeWith(t, config.Default())
-	n.Config.OpenPBS.Home = t.TempDir()
+	n.Settings.File.OpenPBS.Home = t.TempDir()
 	if f := n.examineOpenPBS(); f != nil {
 		t.Errorf("without pbs_mom: %+v", f)
 	}

@@ -49,9 +49,9 @@ func readRights(proc procfs.FS, daemon int) rights {
 func (r rights) has(capability int) bool { return r.capabilities&(1<<capability) != 0 }
 
 // lostRlimits is what prlimit(2) refuses without CAP_SYS_RESOURCE: to raise a hard limit, and any
-// change where the process has other ids than the caller. What pbs_mom launches is still root's
-// when execjob_launch comes, and pbs_mom has set RLIMIT_AS to pvmem by then (openpbs
-// src/resmom/linux/mom_mach.c, mom_set_limits).
+// change of a process that has other ids than the caller. At execjob_launch the program of pbs_mom
+// is still root's, and pbs_mom has set RLIMIT_AS to pvmem (openpbs src/resmom/linux/mom_mach.c,
+// mom_set_limits).
 const lostRlimits = "-l rlimit_... and pvmem hold in what pbs_mom starts, unless a limit would have to be raised; " +
 	"where a job asks for them, 'hookhost attach' of its owner's process and 'hookhost run -u' fail"
 
@@ -109,9 +109,9 @@ func (r rights) examine() []Finding {
 }
 
 // examineRlimits finds what becomes of the resource limits of jobs without CAP_SYS_RESOURCE: see
-// lostRlimits. Where nothing configured is lost it finds nothing.
+// lostRlimits. There is no finding if nothing configured is lost.
 //
-// RLIMIT_AS is to be unlimited where vmem is enforced (memsw). What is so already is not set.
+// RLIMIT_AS is to be unlimited if vmem is enforced (memsw). A limit that is so already is not set.
 func (r rights) examineRlimits(cfg *config.File, memsw bool) []Finding {
 	if r.uid != 0 || !r.known || r.has(unix.CAP_SYS_RESOURCE) {
 		return nil
@@ -148,8 +148,8 @@ func probePidfd() error {
 	return err
 }
 
-// probeClone3 returns the kernel's answer to clone3(2), nil where it has the call. Without arguments
-// the call does nothing and its answer is EINVAL.
+// probeClone3 returns the kernel's answer to clone3(2), nil if it has the call. A call without
+// arguments does nothing and is answered by EINVAL.
 func probeClone3() error {
 	_, _, errno := unix.Syscall(unix.SYS_CLONE3, 0, 0, 0)
 	switch errno {

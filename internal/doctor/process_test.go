@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestMissingCapabilitiesAreFound(t *testing.T) {
@@ -28,7 +29,8 @@ func TestMissingCapabilitiesAreFound(t *testing.T) {
 		{rights{uid: 0, capabilities: 0, known: false}, []string{"user"}, false},
 		{rights{uid: 0, capabilities: all &^ (1 << unix.CAP_SYS_RESOURCE), known: true},
 			[]string{"user", "CAP_SYS_RESOURCE"}, false},
-		{rights{uid: 0, capabilities: all &^ (1 << unix.CAP_BPF), known: true}, []string{"user", "capabilities"}, false},
+		{rights{uid: 0, capabilities: all &^ (1 << unix.CAP_BPF), known: true}, []string{"user", "capabilities"},
+			false},
 		{rights{uid: 0, capabilities: all &^ (1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_KILL), known: true},
 			[]string{"user", "CAP_SYS_ADMIN", "CAP_KILL"}, true},
 	} {
@@ -43,7 +45,7 @@ func TestMissingCapabilitiesAreFound(t *testing.T) {
 	}
 }
 
-// Without CAP_SYS_RESOURCE limits of what pbs_mom starts can be lowered, so no finding blocks.
+// Limits of what pbs_mom starts can be lowered without CAP_SYS_RESOURCE, so no finding blocks.
 func TestLimitsThatNeedCapSysResource(t *testing.T) {
 	without := rights{uid: 0, known: true}
 	for _, tt := range []struct {
@@ -81,7 +83,8 @@ func TestLimitsThatNeedCapSysResource(t *testing.T) {
 	}
 }
 
-// The calls are tried on this kernel: their answers are those of a kernel that has them, or that it has not.
+// The calls are tried on this kernel: their answers are those of a kernel that has them, or that it
+// has not.
 func TestSystemCallsAreProbed(t *testing.T) {
 	for name, err := range map[string]error{"pidfd": probePidfd(), "clone3": probeClone3()} {
 		if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
@@ -109,9 +112,7 @@ func TestSystemCallsAreProbed(t *testing.T) {
 // The rights of this process are read, where the pid of the daemon is nobody's.
 func TestRightsOfThisProcessAreRead(t *testing.T) {
 	proc, err := procfs.NewDefaultFS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	r := readRights(proc, 1<<22+1)
 	if !r.known || r.daemon != 0 || r.uid == 0 && !r.has(unix.CAP_KILL) {
 		t.Errorf("%+v", r)

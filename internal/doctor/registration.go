@@ -19,7 +19,7 @@ type registered struct{ *openpbs.Hook }
 // from each.
 func (n *Node) examineAttributes(h *openpbs.Hook) []Finding {
 	r := registered{h}
-	return slices.Concat(r.events(), r.user(), r.alarm(n.slowestHook()), r.freq(n.Config), r.failAction())
+	return slices.Concat(r.events(), r.user(), r.alarm(n.slowestHook()), r.freq(n.Settings.File), r.failAction())
 }
 
 // slowestHook returns which of this node's hooks may take longest at an event.
@@ -84,7 +84,8 @@ func (r registered) events() []Finding {
 	other := slices.DeleteFunc(called, func(e string) bool { return slices.Contains(openpbs.Events, e) })
 	var findings []Finding
 	if len(missing) > 0 {
-		f := degraded(what, "it is not called "+strings.Join(lost, "; "), r.qmgr(`event += "`+strings.Join(missing, ",")+`"`))
+		f := degraded(what, "it is not called "+strings.Join(lost, "; "),
+			r.qmgr(`event += "`+strings.Join(missing, ",")+`"`))
 		if slices.Contains(missing, "execjob_launch") {
 			f.Status = Impossible
 		}
@@ -123,8 +124,8 @@ func (r registered) user() []Finding {
 }
 
 // alarm compares the time that MoM gives the hook with the longest that one of the node's own may
-// take, which is called slowest. What is over later than the daemon has to answer counts as failed,
-// and that a hook hangs is found out too late.
+// take, which is called slowest. A later answer counts as a failed daemon, and a hook that hangs is
+// found out too late.
 func (r registered) alarm(slowest string, needs time.Duration) []Finding {
 	n, err := strconv.Atoi(r.Attributes["alarm"])
 	within := pbs.AnswerWithin(time.Duration(n) * time.Second)
@@ -136,7 +137,8 @@ func (r registered) alarm(slowest string, needs time.Duration) []Finding {
 		enough++
 	}
 	return []Finding{degraded(r.what("alarm"), fmt.Sprintf("it is %d: hookhost has to answer within %g s, "+
-		"and hook %s may take %g s. A begin or launch that takes longer fails, other events go on without their answer, "+
+		"and hook %s may take %g s. A begin or launch that takes longer fails, other events go on without their "+
+		"answer, "+
 		"and fail_action of a hook that hangs does not act in time", n, within.Seconds(), slowest, needs.Seconds()),
 		r.qmgr("alarm = "+strconv.Itoa(enough)))}
 }

@@ -10,17 +10,18 @@ import (
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // controlOf is the control file of a hook h that is registered like this, with further lines
-// (hook_save in OpenPBS's hook.c). Of two lines for one attribute the later counts.
+// (hook_save in OpenPBS's hook.c). The later one of two lines for one attribute counts.
 func controlOf(r openpbs.Registration, more string) string {
 	return fmt.Sprintf("hook_name=h\nfail_action=%s\nevent=%s\norder=%d\nalarm=%d\n%s",
 		r.FailAction, strings.Join(openpbs.Events, ","), r.Order, r.Alarm, more)
 }
 
-// A finding says what follows from an attribute with which the hook does not do all that it is for,
-// and has the command that mends it.
+// A hook may have an attribute with which it does not do all that it is for. The finding says what
+// follows, and has the command that mends it.
 func TestAttributesOfTheHookAreExamined(t *testing.T) {
 	with := func(more string) string { return controlOf(openpbs.Default(), more) }
 	without := func(events ...string) string {
@@ -60,7 +61,8 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 					"called at queuejob,runjob too", set + `event -= "queuejob,runjob"'`}}},
 		{name: "nothing set", control: "hook_name=h\n", want: []want{
 			{"PBS hook h event", Impossible, "at no event", set + `event = "execjob_begin,`},
-			{"PBS hook h alarm", Degraded, "it is 30: hookhost has to answer within 27 s, and hook cgroup may take 60 s",
+			{"PBS hook h alarm", Degraded,
+				"it is 30: hookhost has to answer within 27 s, and hook cgroup may take 60 s",
 				set + "alarm = 90'"},
 			{"PBS hook h fail_action", OK, "it is none", set + "fail_action = offline_vnodes'"}}},
 		{name: "user", control: with("user=pbsuser\n"),
@@ -109,13 +111,9 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 func TestSlowHookOfASiteNeedsALongerAlarm(t *testing.T) {
 	n := nodeWith(t, config.Default())
 	r, err := n.Hooks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for name, text := range map[string]string{"slow": "alarm = 120\n", "off": "alarm = 500\nenabled = false\n"} {
-		if err := os.WriteFile(filepath.Join(r.Dir, name+".toml"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(r.Dir, name+".toml"), []byte(text), 0o644))
 	}
 	name, needs := n.slowestHook()
 	if name != "slow" || needs != 2*time.Minute {

@@ -148,8 +148,8 @@ func (k *kernel) examineDevices() []Finding {
 		"name whole disks of this node in max of [io] (lsblk -d), or set enabled = false in [io]")}
 }
 
-// examineDevice returns the numbers of the device of a setting, MAJOR:MINOR. It fails where that is
-// no whole disk of this node, as far as /sys shows any.
+// examineDevice returns the numbers of the device of a setting, MAJOR:MINOR. examineDevice fails if
+// that is no whole disk of this node, as far as /sys shows any.
 func (k *kernel) examineDevice(setting string) (number string, err error) {
 	m, err := config.ParseIOMax(setting)
 	if err == nil && m.Path != "" {

@@ -12,12 +12,13 @@ import (
 // configured.
 func (n *Node) examineSisters(d daemon, now time.Time) []Finding {
 	const what = "other hosts"
-	s := n.Config.Sister
+	s := n.Settings.File.Sister
 	if !s.Configured() {
 		var findings []Finding
 		if len(s.Heads) > 0 {
-			findings = append(findings, degraded(what, "heads in [sister] has no effect without listen, ca, cert and key",
-				"see docs/sisters.md"))
+			findings = append(findings,
+				degraded(what, "heads in [sister] has no effect without listen, ca, cert and key",
+					"see docs/sisters.md"))
 		}
 		return append(findings, d.examineRefused()...)
 	}
@@ -32,14 +33,15 @@ func (n *Node) examineSisters(d daemon, now time.Time) []Finding {
 	case len(s.Heads) == 0:
 		findings = append(findings, ok(what, "listens on "+s.Listen+"; none may begin jobs here"))
 	default:
-		findings = append(findings, ok(what, "listens on "+s.Listen+"; may begin jobs here: "+strings.Join(s.Heads, ", ")))
+		findings = append(findings,
+			ok(what, "listens on "+s.Listen+"; may begin jobs here: "+strings.Join(s.Heads, ", ")))
 	}
 	return append(findings, d.examineRefused()...)
 }
 
 func (n *Node) examineCertificate(now time.Time) Finding {
 	const what, renew = "certificate", "renew it; the daemon takes it over as it comes"
-	file := n.Config.Sister.Cert
+	file := n.Settings.File.Sister.Cert
 	name, expires, err := n.Certificate()
 	switch {
 	case err != nil: // the daemon does not start with it

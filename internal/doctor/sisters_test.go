@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/settings"
 )
 
 func TestWayToOtherHostsIsExamined(t *testing.T) {
@@ -40,9 +41,9 @@ func TestWayToOtherHostsIsExamined(t *testing.T) {
 			want: []string{"blocking impossible certificate: no such file", "ok other hosts"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n := &Node{Config: config.Default(), State: t.TempDir(),
+			n := &Node{Settings: settings.Settings{File: config.Default()}, State: t.TempDir(),
 				Certificate: func() (string, time.Time, error) { return "n1", tt.expires, tt.err }}
-			n.Config.Sister = tt.sister
+			n.Settings.File.Sister = tt.sister
 			findings := n.examineSisters(daemon{info: api.NodeInfo{Refused: tt.refused}}, now)
 			if len(findings) != len(tt.want) {
 				t.Fatalf("%+v, want %q", findings, tt.want)

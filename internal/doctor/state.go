@@ -106,8 +106,9 @@ func (v volume) examine() Finding {
 	case v.lock != nil:
 		return blocking(what, fmt.Sprintf("%s cannot be locked: %v", name, v.lock), elsewhere)
 	case remote[v.kind] != "":
-		return degraded(what, fmt.Sprintf("%s is on %s: locks and writes depend on a server, and no two nodes may share it",
-			name, remote[v.kind]), elsewhere)
+		return degraded(what,
+			fmt.Sprintf("%s is on %s: locks and writes depend on a server, and no two nodes may share it",
+				name, remote[v.kind]), elsewhere)
 	case temporary[v.kind] != "":
 		return degraded(what, fmt.Sprintf("%s is on %s: reports and the offline mark are lost at the next boot",
 			name, temporary[v.kind]), elsewhere)

@@ -19,7 +19,8 @@ type unit struct {
 	err     error // why it did not say its version
 	active  bool  // the unit is
 	made    bool  // the unit's cgroup is there
-	// delegated: systemd has marked the unit's cgroup as somebody else's (trusted.delegate, systemd 236).
+	// delegated: systemd has marked the unit's cgroup as somebody else's (trusted.delegate, systemd
+	// 236).
 	delegated bool
 }
 
@@ -51,7 +52,8 @@ func (u unit) examine() []Finding {
 	}
 	version := ok(what, fmt.Sprintf("version %d", u.version))
 	if u.version < 236 {
-		version = degraded(what, version.Found+": too old to tell which cgroups it leaves alone", "systemd 236 or newer")
+		version = degraded(what, version.Found+": too old to tell which cgroups it leaves alone",
+			"systemd 236 or newer")
 	}
 	return []Finding{version, u.examineDelegation()}
 }
@@ -62,7 +64,8 @@ func (u unit) examineDelegation() Finding {
 	case !u.active && !u.made:
 		return ok(what, u.name+" is made when the daemon or a job starts")
 	case !u.active:
-		return degraded(what, u.name+" is not active, and its cgroup is there: whoever made it, systemd does not know it",
+		return degraded(what,
+			u.name+" is not active, and its cgroup is there: whoever made it, systemd does not know it",
 			"systemctl start "+u.name)
 	case u.made && !u.delegated:
 		return blocking(what, u.name+" is without Delegate=yes: systemd would take the jobs' controllers away",

@@ -19,9 +19,11 @@ func TestUnitOfTheJobsIsExamined(t *testing.T) {
 	}{
 		{"as it should be", func(*unit) {}, []Status{"ok", "ok"}, "active and delegated", false},
 		{"not there", func(u *unit) { u.running = false }, []Status{"ok"}, "plain directories", false},
-		{"required", func(u *unit) { u.running, u.mode = false, "require" }, []Status{"impossible"}, `systemd = "require"`, true},
+		{"required", func(u *unit) { u.running, u.mode = false, "require" }, []Status{"impossible"},
+			`systemd = "require"`, true},
 		{"off", func(u *unit) { u.mode = "off" }, []Status{"degraded"}, "daemon-reload", false},
-		{"silent", func(u *unit) { u.err = errors.New("no answer within 10s") }, []Status{"impossible"}, "no answer", true},
+		{"silent", func(u *unit) { u.err = errors.New("no answer within 10s") }, []Status{"impossible"}, "no answer",
+			true},
 		{"old", func(u *unit) { u.version = 219 }, []Status{"degraded", "ok"}, "219", false},
 		{"no unit yet", func(u *unit) { u.active, u.made, u.delegated = false, false, false },
 			[]Status{"ok", "ok"}, "is made when", false},

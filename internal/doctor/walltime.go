@@ -37,7 +37,8 @@ func limitsOf(w config.Walltime) string {
 	if len(w.Signals) > 0 {
 		warnings = "warnings " + strings.Join(w.Signals, " ")
 	}
-	return fmt.Sprintf("%s; %s; SIGTERM at the end and SIGKILL %s later; under pbs_mom %s after MoM should have done it",
+	return fmt.Sprintf("%s; %s; SIGTERM at the end and SIGKILL %s later; under pbs_mom %s after MoM should have "+
+		"done it",
 		asked, warnings, briefly(w.Grace), briefly(w.MoMMargin))
 }
 

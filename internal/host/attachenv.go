@@ -16,12 +16,12 @@ type attachLink struct {
 	env map[string]string
 }
 
-func (l attachLink) gets(hostapi.Event) bool { return l.spec().Enabled }
+func (l attachLink) Gets(hostapi.Event) bool { return l.Hook().Enabled }
 
-func (l attachLink) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+func (l attachLink) Call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{}
-	if l.link.gets(req.Event) {
-		answer, err := l.link.call(ctx, req)
+	if l.link.Gets(req.Event) {
+		answer, err := l.link.Call(ctx, req)
 		if err != nil {
 			return answer, err
 		}
@@ -38,7 +38,7 @@ func (l attachLink) call(ctx context.Context, req *hostapi.Request) (*hostapi.Ou
 // attachLinks returns the links of an attach to the record's job.
 func attachLinks(links []link, rec *jobstate.Record) []link {
 	for i, l := range links {
-		if env := rec.AttachEnv[l.spec().Name]; len(env) > 0 {
+		if env := rec.AttachEnv[l.Hook().Name]; len(env) > 0 {
 			links[i] = attachLink{l, env}
 		}
 	}

@@ -12,10 +12,11 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// Attached processes get what a hook has set at the last begin or resize that was accepted. The hook
-// is not called for it.
+// Attached processes get what a hook has set at the last begin or resize that was accepted. The
+// hook is not called for it.
 func TestAttachGetsTheEnvironmentOfTheGrant(t *testing.T) {
 	a := func(value string) map[string]string { return map[string]string{"A": value} }
 	tests := []struct {
@@ -55,7 +56,8 @@ func TestAttachGetsTheEnvironmentOfTheGrant(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			n.hook("a", "misbehave", fmt.Sprintf("mode = \"attach-env\"\nvalue = \"A\"\nlog = %q", filepath.Join(n.dir, "log")),
+			n.hook("a", "misbehave", fmt.Sprintf("mode = \"attach-env\"\nvalue = \"A\"\nlog = %q",
+				filepath.Join(n.dir, "log")),
 				"event=execjob_begin,execjob_resize", "order=1")
 			if tt.refuse {
 				n.hook("b", "misbehave", "mode = \"reject\"\nevent = \"execjob_resize\"\nvalue = \"no\"", "order=2")
@@ -88,8 +90,8 @@ func sized(t *testing.T, h *Host, e hostapi.Event, ncpus string, accepted bool) 
 	}
 }
 
-// Two hooks that set a variable of attached processes to different values are the job's end before it
-// begins.
+// Two hooks that set a variable of attached processes to different values are the job's end before
+// it begins.
 func TestBeginNamesBothHooksThatSetAVariable(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", "mode = \"attach-env\"\nvalue = \"A\"", "order=1")
@@ -101,7 +103,7 @@ func TestBeginNamesBothHooksThatSetAVariable(t *testing.T) {
 	}
 }
 
-// What a hook answers to an attach goes before what it has set for all attached processes. Another
+// The answer of a hook to an attach goes before what it has set for all attached processes. Another
 // hook's answer is a conflict.
 func TestAttachEnvironmentMeetsAnswersToAttach(t *testing.T) {
 	set := func(value string) func(*hostapi.Request) (*hostapi.Outcome, error) {
@@ -129,7 +131,8 @@ func TestAttachEnvironmentMeetsAnswersToAttach(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var links []link
 			for _, name := range []string{"a", "b", "c"} {
-				h := fakeHook{Hook: Hook{Name: name, Attributes: DefaultAttributes()}, calls: new([]string)}
+				h := fakeHook{hook: plugin.Hook{Name: name, Attributes: plugin.DefaultAttributes()},
+					calls: new([]string)}
 				h.answer = tt.answers[name]
 				links = append(links, h)
 			}
@@ -151,17 +154,18 @@ func TestAttachEnvironmentMeetsAnswersToAttach(t *testing.T) {
 	}
 }
 
-// A record without the variables, as one that was lost and made anew, gets them from what startup or
-// periodic say of the job. One that has them does not: the hook may have been asked before a resize.
+// A record without the variables, as one that was lost and made anew, gets them from startup or
+// periodic. A record with them does not: the hook may have been asked before a resize.
 func TestLostAttachEnvironmentIsToldAgain(t *testing.T) {
 	says := func(env map[string]string) *chain {
 		jobs := map[string]*hostapi.JobUpdate{"1": {AttachEnv: env}}
-		return &chain{answers: []answer{{hook: "a", out: &hostapi.Outcome{Jobs: jobs}, before: map[string]json.RawMessage{}}}}
+		return &chain{answers: []answer{{hook: "a", out: &hostapi.Outcome{Jobs: jobs},
+			before: map[string]json.RawMessage{}}}}
 	}
 	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1"}, AttachEnv: map[string]map[string]string{"b": {"B": "1"}}}
 	want := map[string]map[string]string{"a": {"A": "1"}, "b": {"B": "1"}}
 	for _, value := range []string{"1", "2"} {
-		takeUpdates(rec, "n1", says(map[string]string{"A": value}), jobstate.Moment{})
+		recordUpdates(rec, "n1", says(map[string]string{"A": value}), jobstate.Moment{})
 		if diff := cmp.Diff(want, rec.AttachEnv); diff != "" {
 			t.Errorf("told %s: -want +got:\n%s", value, diff)
 		}

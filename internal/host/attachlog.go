@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/time/rate"
 )
 
 // Bounds on the lines about attaches: twenty at once, then as many in a minute. Users ask for
@@ -17,19 +18,19 @@ const (
 // attachLog counts the attaches that were not logged.
 type attachLog struct {
 	mu     sync.Mutex
-	pace   bucket
+	pace   *rate.Limiter
 	unsaid int
 }
 
 func newAttachLog() *attachLog {
-	return &attachLog{pace: newBucket(attachBurst, attachEvery)}
+	return &attachLog{pace: rate.NewLimiter(rate.Every(attachEvery), attachBurst)}
 }
 
-// next tells whether one more attach is to be logged. The entry says how many before it were not.
+// next reports whether one more attach is to be logged. The entry says how many before it were not.
 func (l *attachLog) next(entry *logrus.Entry) (*logrus.Entry, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.pace.try() {
+	if !l.pace.Allow() {
 		l.unsaid++
 		return nil, false
 	}

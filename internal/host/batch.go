@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -18,8 +19,9 @@ const (
 	patience = time.Second
 )
 
-// batches makes one call of a hook for all its jobs that are due together, and those that come due while it is at them are the
-// next. Calls of different hooks do not wait for each other, and none waits for long: behind a call that is slow another is begun.
+// batches makes one call of a hook for all its jobs that are due together. Jobs that become due
+// during the call go into the next one. Calls of different hooks do not wait for each other. Behind
+// a call that is slow another is begun.
 type batches struct {
 	call  func(hook string, jobs []string) // returns when the call is over
 	start func(func())                     // runs a function beside the others, unless it is too late for that
@@ -53,12 +55,14 @@ func (b *batches) work(hook string, l *lane) {
 	}
 }
 
-// next returns the jobs in the lane; none when the lane is not the hook's any more, which it is not without jobs.
+// next returns the jobs in the lane; none when the lane is not the hook's any more, which it is not
+// without jobs.
 func (b *batches) next(hook string, l *lane) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	jobs := l.jobs
-	if l.jobs = nil; len(jobs) == 0 && b.lanes[hook] == l {
+	l.jobs = nil
+	if len(jobs) == 0 && b.lanes[hook] == l {
 		delete(b.lanes, hook)
 	}
 	slices.Sort(jobs)
@@ -81,17 +85,18 @@ func (b *batches) overtake(hook string, l *lane) {
 	}
 }
 
-// callDue calls a hook for the jobs for which it asked to be called. Those whose turn somebody has are called for when it comes,
-// each by itself: no turn is held while another is waited for.
+// callDue calls a hook for the jobs for which it asked to be called. A job whose turn somebody has
+// gets a call of its own when the turn comes: no turn is held while another is waited for.
 func (h *Host) callDue(hook string, jobs []string) {
-	if !h.enter(&h.begun) {
+	end, ok := h.beginEvent()
+	if !ok {
 		return
 	}
-	defer h.begun.Done()
+	defer end()
 	free, busy, release := h.jobs.tryAll(jobs)
 	defer release()
 	for _, id := range busy {
-		h.inTurn(hook, id, func() { h.callForAll(hook, []string{id}) })
+		h.inTurn(hook, id, func(context.Context) { h.callForAll(hook, []string{id}) })
 	}
 	if len(free) > 0 {
 		h.callForAll(hook, free)
@@ -100,31 +105,24 @@ func (h *Host) callDue(hook string, jobs []string) {
 
 // inTurn waits for the job's turn, beside the caller, and runs f then, unless Close comes first. A
 // job has one such wait for each purpose, a hook or a reason: further calls do nothing.
-func (h *Host) inTurn(purpose, id string, f func()) {
+func (h *Host) inTurn(purpose, id string, f func(ctx context.Context)) {
 	key := [2]string{purpose, id}
-	h.mu.Lock()
-	waits := h.awaited[key]
-	if !waits && !h.closed {
-		put(&h.awaited, key, true)
-	}
-	h.mu.Unlock()
-	if waits {
+	if !h.awaited.begin(key) {
 		return
 	}
-	h.behindIt(func() {
-		release, err := h.jobs.take(h.ctx, id, course)
-		h.mu.Lock()
-		delete(h.awaited, key)
-		h.mu.Unlock()
+	h.goBackground(func() {
+		release, err := h.jobs.acquire(h.ctx, id, course)
+		h.awaited.end(key)
 		if err != nil {
 			return
 		}
 		defer release()
-		if !h.enter(&h.begun) {
+		end, ok := h.beginEvent()
+		if !ok {
 			return
 		}
-		defer h.begun.Done()
-		f()
+		defer end()
+		f(h.ctx)
 	})
 }
 
@@ -134,8 +132,8 @@ func (h *Host) callForAll(hook string, ids []string) {
 	if len(ids) == 1 {
 		entry = h.log.WithFields(logrus.Fields{"hook": hook, "job": ids[0]})
 	}
-	p := h.plugin(hook)
-	if p == nil || !p.gets(hostapi.EventPeriodic) {
+	p := h.plugins.Find(hook)
+	if p == nil || !p.Gets(hostapi.EventPeriodic) {
 		return // Reload sets the timers anew when there is such a hook again
 	}
 	now := h.clock.Now()
@@ -159,7 +157,7 @@ func (h *Host) callForAll(hook string, ids []string) {
 
 // callFor makes one call of the hook, for jobs whose turn the caller has and whose timers are due.
 func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobstate.Timer, entry *logrus.Entry) {
-	c := h.about(recs, place{h, hook})
+	c := h.about(recs, h.plugins.Place(hook))
 	v := c.run(h.ctx)
 	h.passSignals(c)
 	if v.Reject {
@@ -178,25 +176,26 @@ func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobs
 				put(&rec.Timers, hook, after(rec, t, retryCall, now))
 			}
 		}
-		takeUpdates(rec, h.opt.Node, c, now)
-		if again := rec.Timers[hook]; again.Elapsed > 0 && again.Elapsed <= t.Elapsed { // it would ring at once, for ever
+		recordUpdates(rec, h.opt.Node, c, now)
+		// it would ring at once, for ever
+		if again := rec.Timers[hook]; again.Elapsed > 0 && again.Elapsed <= t.Elapsed {
 			put(&rec.Timers, hook, after(rec, t, retryCall, now))
 		}
 	}, called...)
-	for _, id := range called {
-		h.rouse(id)
-	}
-	h.adopt(c)
+	h.news.notify(called...)
+	h.adopter.adopt(h.ctx, c)
 }
 
-// inMessages divides the records into parts of which each is sure to fit into a message to the hook: nearly always that is one.
+// inMessages divides the records into parts of which each is sure to fit into a message to the
+// hook: nearly always that is one.
 func inMessages(recs []*jobstate.Record, hook string) [][]*jobstate.Record {
 	var parts [][]*jobstate.Record
 	size := 0
 	for i, rec := range recs {
 		j := rec.Job
 		of := 16<<10 + len(rec.HookState[hook]) + len(j.ExecVnode) + len(j.ExecHost2) + len(j.Schedselect)
-		if size += of; i == 0 || size > hostapi.MaxMessage/2 {
+		size += of
+		if i == 0 || size > hostapi.MaxMessage/2 {
 			parts, size = append(parts, nil), of
 		}
 		parts[len(parts)-1] = append(parts[len(parts)-1], rec)
@@ -212,12 +211,11 @@ func after(rec *jobstate.Record, t jobstate.Timer, d time.Duration, now jobstate
 	return jobstate.Timer{At: now.Add(d), Ask: t.Ask}
 }
 
-// rearm sets the timers of the hooks: some may have rung while nobody was to be called.
-func (h *Host) rearm(hooks []string) {
+// rearm sets the timers of all jobs: some may have rung while nobody was to be called.
+func (h *Host) rearm() {
 	var ids []string
 	for _, rec := range h.opt.Store.List() {
-		asked := func(hook string) bool { _, ok := rec.Timers[hook]; return ok }
-		if slices.ContainsFunc(hooks, asked) {
+		if len(rec.Timers) > 0 {
 			ids = append(ids, rec.Job.ID)
 		}
 	}

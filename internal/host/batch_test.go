@@ -13,10 +13,12 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
-// What comes due while a hook is called is the next call, and a slow call holds up nobody for long.
-func TestBatches(t *testing.T) {
+// Timers that are due while a hook is called are the next call, and a slow call holds up nobody for
+// long.
+func TestBatchesTakeWhatComesDueTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var mu sync.Mutex
@@ -58,7 +60,8 @@ func TestBatches(t *testing.T) {
 // carried has a job of stored be this host's.
 func carried(rec *jobstate.Record) { rec.Host = self }
 
-// stored puts jobs that run into the store, as a host left them that is not there any more. at sets the timer of hook a.
+// stored puts jobs that run into the store, as a host left them that is not there any more. at sets
+// the timer of hook a.
 func (n *node) stored(count int, at func(rec *jobstate.Record)) (ids []string) {
 	n.t.Helper()
 	for i := range count {
@@ -67,8 +70,10 @@ func (n *node) stored(count int, at func(rec *jobstate.Record)) (ids []string) {
 	err := n.store.UpdateAll(ids, func(id string, _ *jobstate.Record) (*jobstate.Record, error) {
 		now := time.Now()
 		rec := &jobstate.Record{
-			Job: event(hostapi.EventBegin, id).Job, Phase: jobstate.PhaseRunning, Host: hostapi.ProcessID{PID: 4_000_004},
-			Begun: now, Launched: jobstate.Moment{Wall: now}, Timers: map[string]jobstate.Timer{"a": {At: jobstate.Moment{Wall: now}}},
+			Job: event(hostapi.EventBegin,
+				id).Job, Phase: jobstate.PhaseRunning, Host: hostapi.ProcessID{PID: 4_000_004},
+			Begun: now, Launched: jobstate.Moment{Wall: now},
+			Timers: map[string]jobstate.Timer{"a": {At: jobstate.Moment{Wall: now}}},
 		}
 		if at != nil {
 			at(rec)
@@ -81,25 +86,27 @@ func (n *node) stored(count int, at func(rec *jobstate.Record)) (ids []string) {
 	return ids
 }
 
-// periodics returns the periodics about some jobs that hook a got. It needs debug=true.
+// periodics returns the periodics about some jobs that hook a got. The hook has debug=true.
 func (n *node) periodics() (reqs []hostapi.Request) {
 	for line := range strings.Lines(n.log.String()) {
 		var entry struct{ Hook, Request string }
 		var req hostapi.Request
-		if json.Unmarshal([]byte(line), &entry) == nil && entry.Hook == "a" && json.Unmarshal([]byte(entry.Request), &req) == nil && req.Partial {
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Hook == "a" &&
+			json.Unmarshal([]byte(entry.Request), &req) == nil && req.Partial {
 			reqs = append(reqs, req)
 		}
 	}
 	return reqs
 }
 
-// All jobs that are due are one call, but for one that an event is at: that is called for when the event is over.
+// All jobs that are due are one call, but for one that an event is at: that is called for when the
+// event is over.
 func TestBatchWithABusyJob(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", "", "debug=true")
 	h := n.open()
 	ids := n.stored(20, carried)
-	release, err := h.jobs.take(t.Context(), "7.srv", course)
+	release, err := h.jobs.acquire(t.Context(), "7.srv", course)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +120,8 @@ func TestBatchWithABusyJob(t *testing.T) {
 		t.Errorf("timers %v of the job that nobody was called for", rec.Timers)
 	}
 	release()
-	eventually(t, "the timer of the busy job is gone", func() bool { return len(n.record("7.srv").Timers) == 0 })
+	plugintest.Eventually(t, "the timer of the busy job is gone",
+		func() bool { return len(n.record("7.srv").Timers) == 0 })
 	if reqs := n.periodics(); len(reqs) != 2 || len(reqs[1].JobList) != 1 || reqs[1].JobList["7.srv"] == nil {
 		t.Errorf("%d calls, want a second for the job", len(reqs))
 	}
@@ -129,14 +137,16 @@ func TestBatchWithABusyJob(t *testing.T) {
 	}
 }
 
-// An error is logged once for all jobs, and all are called for again later, each by the clock that it was asked for.
+// An error is logged once for all jobs, and all are called for again later, each by the clock that
+// it was asked for.
 func TestFailedBatch(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", "mode = \"error\"\nevent = \"exechost_periodic\"\nvalue = \"node\"")
 	h := n.open()
 	ids := n.stored(5, func(rec *jobstate.Record) {
 		carried(rec)
-		if rec.Launched = h.clock.Now().Add(-time.Minute); rec.Job.ID == "1.srv" {
+		rec.Launched = h.clock.Now().Add(-time.Minute)
+		if rec.Job.ID == "1.srv" {
 			rec.Timers["a"] = jobstate.Timer{Elapsed: time.Second}
 		}
 	})
@@ -164,7 +174,7 @@ func TestCloseAmidCalls(t *testing.T) {
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
 	h := n.open()
 	ids := n.stored(50, carried)
-	release, err := h.jobs.take(t.Context(), "7.srv", course)
+	release, err := h.jobs.acquire(t.Context(), "7.srv", course)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +185,7 @@ func TestCloseAmidCalls(t *testing.T) {
 	}
 	add(ids)
 	add(ids[:9])
-	eventually(t, "the hook is called", func() bool { return len(n.calls("log")) > 0 })
+	plugintest.Eventually(t, "the hook is called", func() bool { return len(n.calls("log")) > 0 })
 	if err := h.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +199,7 @@ func TestCloseAmidCalls(t *testing.T) {
 	}
 }
 
-// What a hook asked for by the job's clock comes when the job has run so long, whatever has stood in between.
+// A timer by the job's clock is due when the job has run so long, whatever has stood in between.
 func TestCallAtElapsed(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", "mode = \"elapsed\"\nvalue = \"1h\"", "debug=true")
@@ -238,14 +248,15 @@ func TestCallAtElapsed(t *testing.T) {
 	}
 	must(t, h, hostapi.EventBegin, "2.srv")
 	must(t, h, hostapi.EventLaunch, "2.srv")
-	eventually(t, "the hook is called", func() bool { return len(n.periodics()) > 0 })
+	plugintest.Eventually(t, "the hook is called", func() bool { return len(n.periodics()) > 0 })
 	if j := n.periodics()[0].JobList["2.srv"]; j == nil || j.Elapsed < 100*time.Millisecond {
 		t.Errorf("called for %+v", j)
 	}
-	eventually(t, "the timer is gone", func() bool { return len(n.record("2.srv").Timers) == 0 })
+	plugintest.Eventually(t, "the timer is gone", func() bool { return len(n.record("2.srv").Timers) == 0 })
 }
 
-// A host that takes a job over finds out what is left by the clock that nobody sets, and after a reboot by the wall clock.
+// A host that takes a job over finds out what is left by the clock that nobody sets. After a reboot
+// the wall clock decides.
 func TestTimersAfterARestart(t *testing.T) {
 	const hour = time.Hour
 	for _, tt := range []struct {
@@ -262,9 +273,12 @@ func TestTimersAfterARestart(t *testing.T) {
 		{"clock set back by a day", "test", -23 * hour, 4 * hour, jobstate.Timer{Elapsed: 3 * hour}, 0},
 		{"another boot", "other", 2 * hour, 100 * hour, jobstate.Timer{Elapsed: 3 * hour}, hour},
 		{"another boot, overdue", "other", 4 * hour, 0, jobstate.Timer{Elapsed: 3 * hour}, 0},
-		{"at a moment", "test", 25 * hour, hour, jobstate.Timer{At: jobstate.Moment{Boot: "test", Mono: 2 * hour}}, hour},
-		{"at a moment, overdue", "test", -23 * hour, hour, jobstate.Timer{At: jobstate.Moment{Boot: "test", Mono: hour / 2}}, 0},
-		{"at a moment of another boot", "other", 25 * hour, 0, jobstate.Timer{At: jobstate.Moment{Boot: "other", Mono: hour}}, 0},
+		{"at a moment", "test", 25 * hour, hour, jobstate.Timer{At: jobstate.Moment{Boot: "test", Mono: 2 * hour}},
+			hour},
+		{"at a moment, overdue", "test", -23 * hour, hour,
+			jobstate.Timer{At: jobstate.Moment{Boot: "test", Mono: hour / 2}}, 0},
+		{"at a moment of another boot", "other", 25 * hour, 0,
+			jobstate.Timer{At: jobstate.Moment{Boot: "other", Mono: hour}}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode(t)
@@ -276,7 +290,8 @@ func TestTimersAfterARestart(t *testing.T) {
 			now := clock.Now()
 			launched := jobstate.Moment{Wall: now.Wall.Add(-tt.wall), Boot: tt.boot, Mono: now.Mono - tt.mono}
 			n.stored(1, func(rec *jobstate.Record) {
-				if rec.Launched = launched; !tt.when.At.IsZero() || tt.when.At.Boot != "" {
+				rec.Launched = launched
+				if !tt.when.At.IsZero() || tt.when.At.Boot != "" {
 					tt.when.At = launched.Add(tt.when.At.Mono) // after the launch
 				}
 				rec.Timers["a"] = tt.when
@@ -286,7 +301,7 @@ func TestTimersAfterARestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.left == 0 {
-				eventually(t, "the timer is gone", func() bool { return len(n.record("1.srv").Timers) == 0 })
+				plugintest.Eventually(t, "the timer is gone", func() bool { return len(n.record("1.srv").Timers) == 0 })
 				if reqs := n.periodics(); len(reqs) != 1 || reqs[0].JobList["1.srv"] == nil {
 					t.Errorf("called %d times", len(reqs))
 				}
@@ -317,7 +332,7 @@ func TestTimerOfADisabledHook(t *testing.T) {
 	if err := h.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the timers have rung", func() bool {
+	plugintest.Eventually(t, "the timers have rung", func() bool {
 		h.timers.mu.Lock()
 		defer h.timers.mu.Unlock()
 		return len(h.timers.byJob) == 0
@@ -329,6 +344,7 @@ func TestTimerOfADisabledHook(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		eventually(t, "the timer of job "+id+" is gone", func() bool { return len(n.record(id).Timers) == 0 })
+		plugintest.Eventually(t, "the timer of job "+id+" is gone",
+			func() bool { return len(n.record(id).Timers) == 0 })
 	}
 }

@@ -8,14 +8,17 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// A hook that answers begin with an error of kind job, busy or node has undone its own; one that crashes has not.
+// A hook that answers begin with an error of kind job, busy or node has undone its own; one that
+// crashes has not.
 func TestWhoIsUndone(t *testing.T) {
 	for kind, undone := range map[string]bool{"busy": false, "job": false, "node": false, "internal": true} {
 		t.Run(kind, func(t *testing.T) {
 			n := newNode(t)
-			n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nvalue = %q\nlog = %q", "error", kind, filepath.Join(n.dir, "log")))
+			n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nvalue = %q\nlog = %q", "error", kind,
+				filepath.Join(n.dir, "log")))
 			h := n.open()
 			if v := judge(t, h, hostapi.EventBegin, "1.srv"); !v.Reject {
 				t.Fatal("accepted")
@@ -27,7 +30,7 @@ func TestWhoIsUndone(t *testing.T) {
 	}
 	var calls []string
 	conflict := func(name, value string) fakeHook {
-		h := fakeHook{Hook: Hook{Name: name, Attributes: DefaultAttributes()}, calls: &calls}
+		h := fakeHook{hook: plugin.Hook{Name: name, Attributes: plugin.DefaultAttributes()}, calls: &calls}
 		h.answer = at(hostapi.EventBegin, &hostapi.Outcome{ResourcesUsed: hostapi.Resources{"mem": value}}, nil)
 		return h
 	}

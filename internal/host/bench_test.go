@@ -75,7 +75,8 @@ func BenchmarkJob(b *testing.B) {
 	n.hook("h", "misbehave", "")
 	h := n.open()
 	for b.Loop() {
-		for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventEpilogue, hostapi.EventEnd} {
+		for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventEpilogue,
+			hostapi.EventEnd} {
 			must(b, h, e, "1.srv")
 		}
 	}
@@ -95,8 +96,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// A thousand jobs whose timers are due at once: the hook's one call for all, and their records afterwards. called-ms is how long it
-// took until the hook had answered.
+// A thousand jobs whose timers are due at once: the hook's one call for all, and their records
+// afterwards. called-ms is how long it took until the hook had answered.
 func BenchmarkDue(b *testing.B) {
 	n := newNode(b)
 	var answered time.Time

@@ -10,14 +10,16 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
-// Who calls and hangs up harms nobody: neither the hook's program nor other jobs' events.
+// A caller who hangs up harms nobody: neither the hook's program nor other jobs' events.
 func TestCallerHangsUp(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	log := filepath.Join(n.dir, "log")
-	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nlog = %q", "wait", "exechost_periodic", log), "alarm=2")
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nlog = %q", "wait", "exechost_periodic", log),
+		"alarm=2")
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
 	pid := hookPID(t, h, "a")
@@ -27,10 +29,10 @@ func TestCallerHangsUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := h.plugin("a").call(ctx, &hostapi.Request{Event: hostapi.EventPeriodic, Node: "n1"})
+		_, err := h.plugins.Place("a").Call(ctx, &hostapi.Request{Event: hostapi.EventPeriodic, Node: "n1"})
 		done <- err
 	}()
-	eventually(t, "the hook is called", called)
+	plugintest.Eventually(t, "the hook is called", called)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || hostapi.KindOf(err) != hostapi.KindBusy {
 		t.Errorf("call: %v, want it given up", err)
@@ -38,16 +40,13 @@ func TestCallerHangsUp(t *testing.T) {
 	if now := hookPID(t, h, "a"); now != pid {
 		t.Errorf("pid %d, was %d: the program was killed", now, pid)
 	}
-	if p := h.plugin("a"); len(p.breaker.crashes) != 0 {
-		t.Errorf("%d crashes counted", len(p.breaker.crashes))
-	}
 	must(t, h, hostapi.EventLaunch, "1.srv")
 
 	// Refresh goes on until the alarm, whoever asked.
 	ctx, cancel = context.WithCancel(t.Context())
 	before := len(n.calls("log"))
 	go func() { done <- h.Refresh(ctx, "1.srv") }()
-	eventually(t, "the hook is called", func() bool { return len(n.calls("log")) > before })
+	plugintest.Eventually(t, "the hook is called", func() bool { return len(n.calls("log")) > before })
 	cancel()
 	select {
 	case err := <-done:

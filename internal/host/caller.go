@@ -28,9 +28,10 @@ func (c caller) class(e hostapi.Event) class {
 	return course
 }
 
-// gone returns why nobody takes the answer any more, nil while somebody does or that is not known. A hook that pbs_mom has killed, or has
-// stopped waiting for, has rejected its event as far as MoM knows (openpbs src/resmom/mom_hook_func.c, run_hook); every other
-// caller asks again, or ends what it has begun.
+// gone returns the cause if pbs_mom no longer waits for the answer, else nil.
+// MoM counts the event as rejected by a hook that it has killed, or has stopped waiting for
+// (openpbs src/resmom/mom_hook_func.c, run_hook). Every other caller asks again, or ends what it
+// has begun.
 func (c caller) gone() error {
 	if !c.pbs || c.waits.Err() == nil {
 		return nil
@@ -38,21 +39,24 @@ func (c caller) gone() error {
 	return context.Cause(c.waits)
 }
 
-// missed makes a reject of an accepted event that has to be taken back since nobody takes the answer, and tells whether it did.
+// missed makes a reject of an accepted event that has to be taken back since nobody takes the
+// answer, and reports whether it did.
 func (c caller) missed(e hostapi.Event, v *Verdict) bool {
 	gone := c.gone()
 	if gone == nil || v.Reject {
 		return false
 	}
 	v.Reject, v.OnReject, v.Kind = true, ActionOn(e, hostapi.KindTimeout), hostapi.KindTimeout
-	v.Message = OneLine(fmt.Sprintf("%s undone, as nobody waits for its answer any more: %v", e, gone))
+	v.Message = hostapi.OneLine(fmt.Sprintf("%s undone, as nobody waits for its answer any more: %v", e, gone))
 	return true
 }
 
-// HandlePBS is Handle for an event that pbs_mom itself has sent, through the hook that it runs. home tells apart the MoMs of one host: it is where
-// this one keeps its files, "" when that is not known. There is more to know then:
+// HandlePBS is Handle for an event that pbs_mom itself has sent, through the hook that it runs.
+// home tells apart the MoMs of one host: it is where this one keeps its files, "" when that is not
+// known. There is more to know then:
 //
-//   - ctx is the hook's: when it ends, nobody takes the answer, and a begin or preresume that is not accepted by then is undone.
+//   - ctx is the hook's: when it ends, nobody takes the answer, and a begin or preresume that is
+//     not accepted by then is undone.
 //   - Options.PBSHas answers for the job.
 //   - The job_list of an exechost_periodic is complete, of this MoM's jobs: see dropUnlisted.
 func (h *Host) HandlePBS(ctx context.Context, req *hostapi.Request, home string) (*hostapi.Outcome, error) {
@@ -62,12 +66,13 @@ func (h *Host) HandlePBS(ctx context.Context, req *hostapi.Request, home string)
 	return outcomeOf(v), err
 }
 
-// underPBS tells whether pbs_mom, or another MoM that sends this host its events by itself, answers for the job.
+// underPBS reports whether pbs_mom, or another MoM that sends this host its events by itself,
+// answers for the job.
 func underPBS(rec *jobstate.Record) bool { return rec.MoM == nil && rec.Head == "" && rec.Run == "" }
 
-// keepLines keeps lines for the job's standard error that were told at an event to which pbs_mom can take none: it gets them with
-// epilogue (retell).
-func keepLines(rec *jobstate.Record, lines []string) {
+// addLines adds lines for the job's standard error to the record of a job of pbs_mom. The event
+// that has them is one at which MoM can take none. MoM gets them with epilogue (addTold).
+func addLines(rec *jobstate.Record, lines []string) {
 	if rec.PBS {
 		rec.AddLines(lines)
 	}

@@ -10,23 +10,26 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// link is a hook's place in the chain; what it says may change while the chain is run, but for the name.
+// link is a hook's place in the chain; what it says may change while the chain is run, but for the
+// name.
 type link interface {
-	spec() Hook
-	gets(hostapi.Event) bool
-	call(context.Context, *hostapi.Request) (*hostapi.Outcome, error)
+	Hook() plugin.Hook
+	Gets(hostapi.Event) bool
+	Call(context.Context, *hostapi.Request) (*hostapi.Outcome, error)
 }
 
 // chain is one event on its way through the hooks.
 //
-// Hooks are called in ascending order. At an event that StopsAtReject the first reject or error ends it; at the others every hook
-// is called and what they say is joined. What a hook answers is taken over whether it accepted or not, as in PBS.
+// Hooks are called in ascending order. The first reject or error ends an event that StopsAtReject.
+// At the others every hook is called, and the messages are joined. The outcome of a hook counts
+// whether it accepted or not, as in PBS.
 //
-// What becomes of the job is the hook's word on a plain reject (Outcome.OnReject; MoM has its own rule for none). On
-// an error its kind decides, after the error classes of pbs_cgroups, at the events before the job's program runs; at the
-// others MoM's rule holds:
+// A hook that plainly rejects says what becomes of the job (Outcome.OnReject; MoM has its own rule
+// for none). On an error its kind decides at the events before the job's program runs, after the
+// error classes of pbs_cgroups. At the other events MoM's rule holds:
 //
 //	kind       begin, prologue, launch   fail_action
 //	job        delete                    -
@@ -60,13 +63,13 @@ type answer struct {
 
 func (c *chain) run(ctx context.Context) *Verdict {
 	for _, l := range c.links {
-		if !l.gets(c.req.Event) {
+		if !l.Gets(c.req.Event) {
 			continue
 		}
-		hook := l.spec()
+		hook := l.Hook()
 		req := c.request(hook.Name)
 		answered := calls(ctx, hook.Name)
-		out, err := l.call(ctx, req)
+		out, err := l.Call(ctx, req)
 		answered()
 		if out == nil && err == nil {
 			continue // its program turned out not to handle the event
@@ -83,7 +86,8 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		if out.State != nil {
 			put(&c.states, hook.Name, out.State)
 		}
-		c.answers = append(c.answers, answer{link: l, hook: hook.Name, out: out, err: err, undone: undone, before: statesOf(req.JobList)})
+		c.answers = append(c.answers,
+			answer{link: l, hook: hook.Name, out: out, err: err, undone: undone, before: statesOf(req.JobList)})
 		if ok := c.judge(hook, out, err); !ok && c.req.Event.StopsAtReject() {
 			break
 		}
@@ -93,7 +97,8 @@ func (c *chain) run(ctx context.Context) *Verdict {
 	return &c.verdict
 }
 
-// whatHolds returns what is taken of an outcome, never nil. Beside an error that is what the hook found out before it failed.
+// whatHolds returns what is taken of an outcome, never nil. Beside an error that is what the hook
+// found out before it failed.
 func whatHolds(out *hostapi.Outcome, err error) *hostapi.Outcome {
 	switch {
 	case out == nil:
@@ -145,11 +150,11 @@ func (c *chain) cascade(out *hostapi.Outcome) {
 }
 
 // judge adds a hook's answer to the verdict; false when it was no acceptance.
-func (c *chain) judge(hook Hook, out *hostapi.Outcome, err error) bool {
+func (c *chain) judge(hook plugin.Hook, out *hostapi.Outcome, err error) bool {
 	v := &c.verdict
 	accepted := err == nil && !out.Reject
 	if accepted || failed(err) {
-		for _, f := range hook.failActions(c.req.Event, !accepted) {
+		for _, f := range hook.FailActions(c.req.Event, !accepted) {
 			if !slices.Contains(v.FailAction, f) {
 				v.FailAction = append(v.FailAction, f)
 			}
@@ -174,7 +179,7 @@ func (c *chain) judge(hook Hook, out *hostapi.Outcome, err error) bool {
 	return false
 }
 
-// failed tells whether fail_action acts on the error: the hook or the node failed, not the job.
+// failed reports whether fail_action acts on the error: the hook or the node failed, not the job.
 func failed(err error) bool {
 	switch hostapi.KindOf(err) {
 	case hostapi.KindNode, hostapi.KindTimeout, hostapi.KindInternal:
@@ -208,19 +213,16 @@ func complaint(e hostapi.Event, hook string, kind hostapi.Kind, err error) strin
 	return fmt.Sprintf("%s hook '%s' encountered an exception, request rejected: %v", e, hook, err)
 }
 
-// refused tells whether nothing of the event can be left, by contract: begin is all or nothing, so a hook that rejects
-// it, or answers with an error of kind job, busy or node, has taken back its own before. That is what keeps a begin
-// that was refused because the job runs already from tearing that job down. A hook that crashed, overran its alarm or
-// failed for an internal reason has promised nothing.
+// refused reports whether nothing of the event can be left, by contract: begin is all or nothing. A
+// hook that rejects it, or answers with an error of kind job, busy or node, has taken back its own
+// before. So a begin that was refused since the job runs already does not tear that job down. A
+// hook that crashed, overran its alarm or failed for an internal reason has promised nothing.
 func refused(out *hostapi.Outcome, err error) bool {
 	if err == nil {
 		return out.Reject
 	}
-	if _, never := errors.AsType[unreached](err); never {
-		return true
-	}
-	if _, lost := errors.AsType[midway](err); lost {
-		return false
+	if lost, is := errors.AsType[plugin.Unanswered](err); is {
+		return !lost.Got
 	}
 	switch hostapi.KindOf(err) {
 	case hostapi.KindJob, hostapi.KindBusy, hostapi.KindNode:
@@ -229,25 +231,27 @@ func refused(out *hostapi.Outcome, err error) bool {
 	return false
 }
 
-// undoing is the event that takes back what hooks did at another: a job that does not begin is aborted, and one that does
-// not go on is suspended still.
+// undoing is the event that takes back what hooks did at another. A job that does not begin is
+// aborted. A suspended job that does not go on, or is not to be ended, is suspended still.
 var undoing = map[hostapi.Event]hostapi.Event{
 	hostapi.EventBegin:     hostapi.EventAbort,
 	hostapi.EventPreresume: hostapi.EventPostsuspend,
+	hostapi.EventPreterm:   hostapi.EventPostsuspend,
 }
 
-// undo sends the event's opposite, in reverse order, to the hooks that accepted the event, and to one that failed in the
-// middle of it and so may have left something; not to one that refused it. It goes on whatever fails and joins the errors.
+// undo sends the event's opposite, in reverse order, to the hooks that accepted the event. A hook
+// that failed in the middle of it gets it too: it may have left something. A hook that refused it
+// does not. undo goes on whatever fails and joins the errors.
 func (c *chain) undo(ctx context.Context) error {
 	var errs []error
 	event := undoing[c.req.Event]
 	for _, a := range slices.Backward(c.answers) {
-		if a.undone || !a.link.gets(event) {
+		if a.undone || !a.link.Gets(event) {
 			continue
 		}
 		req := c.request(a.hook)
 		req.Event = event
-		out, err := a.link.call(ctx, req)
+		out, err := a.link.Call(ctx, req)
 		if out != nil && out.State != nil {
 			a.out.State = out.State
 		}
@@ -261,7 +265,8 @@ func (c *chain) undo(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// aside returns a chain with what was found out about single jobs, of which nothing that is done to c changes anything.
+// aside returns a chain with what was found out about single jobs, of which nothing that is done to
+// c changes anything.
 func (c *chain) aside() *chain {
 	own := &chain{answers: c.answers}
 	own.merged.out.Jobs = make(map[string]*hostapi.JobUpdate, len(c.merged.out.Jobs))
@@ -273,7 +278,8 @@ func (c *chain) aside() *chain {
 	return own
 }
 
-// failures returns the errors of the hooks that were called, nil when all did their part. A reject is none.
+// failures returns the errors of the hooks that were called, nil when all did their part. A reject
+// is none.
 func (c *chain) failures() error {
 	var errs []error
 	for _, a := range c.answers {

@@ -12,20 +12,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// fakeHook is a hook of the chain without a program: what a plugin does is tested in plugin_test.go.
+// fakeHook is a hook of the chain without a program: what a plugin does is tested in
+// plugin_test.go.
 type fakeHook struct {
-	Hook
+	hook   plugin.Hook
 	calls  *[]string
 	answer func(*hostapi.Request) (*hostapi.Outcome, error)
 }
 
-func (f fakeHook) spec() Hook                { return f.Hook }
-func (f fakeHook) gets(e hostapi.Event) bool { return f.Gets(e) }
+func (f fakeHook) Hook() plugin.Hook         { return f.hook }
+func (f fakeHook) Gets(e hostapi.Event) bool { return f.hook.Gets(e) }
 
-func (f fakeHook) call(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	*f.calls = append(*f.calls, string(req.Event)[len("execjob_"):]+" "+f.Name)
+func (f fakeHook) Call(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	*f.calls = append(*f.calls, string(req.Event)[len("execjob_"):]+" "+f.hook.Name)
 	if f.answer == nil {
 		return &hostapi.Outcome{}, nil
 	}
@@ -42,7 +44,7 @@ func at(e hostapi.Event, out *hostapi.Outcome, err error) func(*hostapi.Request)
 	}
 }
 
-func TestChain(t *testing.T) {
+func TestChainStopsAtARejectAndUndoes(t *testing.T) {
 	begin, resume, end := hostapi.EventBegin, hostapi.EventPreresume, hostapi.EventEnd
 	no := &hostapi.Outcome{Reject: true, Message: "no"}
 	broken := hostapi.Errorf(hostapi.KindInternal, "broken\nfor good")
@@ -55,33 +57,47 @@ func TestChain(t *testing.T) {
 		undoErr string
 	}{
 		{name: "all accept", event: begin, calls: "begin a, begin b, begin c"},
-		{name: "reject undoes those before, last first", event: begin, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){nil, nil, at(begin, no, nil)},
-			calls: "begin a, begin b, begin c, abort b, abort a", message: "execjob_begin request rejected by 'c': no"},
-		{name: "reject ends the chain", event: begin, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){at(begin, no, nil)},
-			calls: "begin a", message: "execjob_begin request rejected by 'a': no"},
-		{name: "who failed is undone too", event: begin, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){nil, at(begin, nil, broken)},
+		{name: "reject undoes those before, last first", event: begin,
+			answers: []func(*hostapi.Request) (*hostapi.Outcome, error){nil, nil, at(begin, no, nil)},
+			calls:   "begin a, begin b, begin c, abort b, abort a",
+			message: "execjob_begin request rejected by 'c': no"},
+		{name: "reject ends the chain", event: begin,
+			answers: []func(*hostapi.Request) (*hostapi.Outcome, error){at(begin, no, nil)},
+			calls:   "begin a", message: "execjob_begin request rejected by 'a': no"},
+		{name: "who failed is undone too", event: begin,
+			answers: []func(*hostapi.Request) (*hostapi.Outcome, error){nil, at(begin, nil, broken)},
 			calls:   "begin a, begin b, abort b, abort a",
-			message: "execjob_begin hook 'b' encountered an exception, request rejected: broken; for good (system hold set)"},
-		{name: "who never got it is not", event: begin, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){nil, at(begin, nil, unreached{broken})},
-			calls: "begin a, begin b, abort a", message: "execjob_begin hook 'b' encountered an exception, request rejected: broken; for good (system hold set)"},
+			message: "execjob_begin hook 'b' encountered an exception, request rejected: broken; for good (system " +
+				"hold set)"},
+		{name: "who never got it is not", event: begin,
+			answers: []func(*hostapi.Request) (*hostapi.Outcome, error){nil,
+				at(begin, nil, plugin.Unanswered{Err: broken})},
+			calls: "begin a, begin b, abort a",
+			message: "execjob_begin hook 'b' encountered an exception, request rejected: broken; for good " +
+				"(system hold set)"},
 		{name: "undo goes on and joins", event: begin, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){
 			at(hostapi.EventAbort, nil, errors.New("stuck")), at(hostapi.EventAbort, no, nil), at(begin, no, nil)},
 			calls: "begin a, begin b, begin c, abort b, abort a", message: "execjob_begin request rejected by 'c': no",
 			undoErr: "execjob_abort hook 'b': no\nexecjob_abort hook 'a': stuck"},
-		{name: "a job that does not go on is suspended still", event: resume, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){
-			at(hostapi.EventPostsuspend, &hostapi.Outcome{State: json.RawMessage(`"frozen"`)}, nil), nil, at(resume, no, nil)},
+		{name: "a job that does not go on is suspended still", event: resume,
+			answers: []func(*hostapi.Request) (*hostapi.Outcome, error){
+				at(hostapi.EventPostsuspend, &hostapi.Outcome{State: json.RawMessage(`"frozen"`)}, nil), nil,
+				at(resume, no,
+					nil)},
 			calls:   "preresume a, preresume b, preresume c, postsuspend b, postsuspend a",
 			message: "execjob_preresume request rejected by 'c': no"},
-		{name: "end runs all", event: end, answers: []func(*hostapi.Request) (*hostapi.Outcome, error){at(end, nil, broken), at(end, no, nil)},
+		{name: "end runs all", event: end,
+			answers: []func(*hostapi.Request) (*hostapi.Outcome, error){at(end, nil, broken), at(end, no, nil)},
 			calls:   "end a, end b, end c",
-			message: "execjob_end hook 'a' encountered an exception, request rejected: broken; for good; execjob_end request rejected by 'b': no"},
+			message: "execjob_end hook 'a' encountered an exception, request rejected: broken; for good; " +
+				"execjob_end request rejected by 'b': no"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var calls []string
 			var links []link
 			for i, name := range []string{"a", "b", "c"} {
-				h := fakeHook{Hook: Hook{Name: name, Attributes: DefaultAttributes()}, calls: &calls}
+				h := fakeHook{hook: plugin.Hook{Name: name, Attributes: plugin.DefaultAttributes()}, calls: &calls}
 				if i < len(tt.answers) {
 					h.answer = tt.answers[i]
 				}
@@ -108,14 +124,15 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// That a job is held is said at the end, whatever else there is to say.
+// The message of a held job ends by saying so, whatever else there is to say.
 func TestMessageOfAHold(t *testing.T) {
 	for _, tt := range []struct {
 		action hostapi.JobAction
 		says   []string
 		want   string
 	}{
-		{hostapi.JobActionHold, []string{"broken", "abort failed", "and\nagain"}, "broken; abort failed; and; again (system hold set)"},
+		{hostapi.JobActionHold, []string{"broken", "abort failed", "and\nagain"},
+			"broken; abort failed; and; again (system hold set)"},
 		{hostapi.JobActionRerun, []string{"broken", "abort failed"}, "broken; abort failed"},
 		{hostapi.JobActionHold, []string{"n2: broken (system hold set)"}, "n2: broken (system hold set)"},
 	} {
@@ -129,14 +146,14 @@ func TestMessageOfAHold(t *testing.T) {
 	}
 }
 
-// What becomes of a job, and whether the node is to blame.
-func TestVerdicts(t *testing.T) {
-	offline := []FailAction{FailOfflineVnodes}
+// The kind of an error decides what becomes of a job, and whether the node is to blame.
+func TestVerdictsBlameJobOrNode(t *testing.T) {
+	offline := []plugin.FailAction{plugin.FailOfflineVnodes}
 	tests := []struct {
 		event  hostapi.Event
 		kind   hostapi.Kind
 		action hostapi.JobAction
-		acts   []FailAction
+		acts   []plugin.FailAction
 	}{
 		{hostapi.EventBegin, hostapi.KindJob, hostapi.JobActionDelete, nil},
 		{hostapi.EventBegin, hostapi.KindBusy, hostapi.JobActionRerun, nil},
@@ -144,7 +161,8 @@ func TestVerdicts(t *testing.T) {
 		{hostapi.EventBegin, hostapi.KindTimeout, hostapi.JobActionRerun, offline},
 		{hostapi.EventBegin, hostapi.KindInternal, hostapi.JobActionHold, offline},
 		{hostapi.EventPrologue, hostapi.KindNode, hostapi.JobActionRerun, offline},
-		{hostapi.EventLaunch, hostapi.KindInternal, hostapi.JobActionHold, nil}, // offline_vnodes does not act at launch
+		// offline_vnodes does not act at launch
+		{hostapi.EventLaunch, hostapi.KindInternal, hostapi.JobActionHold, nil},
 		{hostapi.EventAttach, hostapi.KindJob, hostapi.JobActionNone, nil},
 		{hostapi.EventPreterm, hostapi.KindInternal, hostapi.JobActionNone, nil},
 		{hostapi.EventEnd, hostapi.KindNode, hostapi.JobActionNone, nil},
@@ -153,12 +171,13 @@ func TestVerdicts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%s %s", tt.event, tt.kind), func(t *testing.T) {
 			var calls []string
-			h := fakeHook{Hook: Hook{Name: "a", Attributes: DefaultAttributes()}, calls: &calls,
+			h := fakeHook{hook: plugin.Hook{Name: "a", Attributes: plugin.DefaultAttributes()}, calls: &calls,
 				answer: at(tt.event, nil, hostapi.Errorf(tt.kind, "x"))}
-			h.FailAction = FailActionList{FailOfflineVnodes, FailClearVnodes}
+			h.hook.FailAction = plugin.FailActionList{plugin.FailOfflineVnodes, plugin.FailClearVnodes}
 			v := (&chain{links: []link{h}, req: event(tt.event, "1")}).run(t.Context())
 			if v.OnReject != tt.action || v.Kind != tt.kind || !slices.Equal(v.FailAction, tt.acts) {
-				t.Errorf("job_action %q, kind %q, fail_action %v; want %q, %q, %v", v.OnReject, v.Kind, v.FailAction, tt.action, tt.kind, tt.acts)
+				t.Errorf("job_action %q, kind %q, fail_action %v; want %q, %q, %v", v.OnReject, v.Kind, v.FailAction,
+					tt.action, tt.kind, tt.acts)
 			}
 		})
 	}
@@ -166,16 +185,17 @@ func TestVerdicts(t *testing.T) {
 
 func TestFailActionNotOnReject(t *testing.T) {
 	var calls []string
-	h := fakeHook{Hook: Hook{Name: "a", Attributes: DefaultAttributes()}, calls: &calls}
-	h.FailAction = FailActionList{FailOfflineVnodes, FailClearVnodes}
-	run := func(e hostapi.Event, out *hostapi.Outcome) []FailAction {
+	h := fakeHook{hook: plugin.Hook{Name: "a", Attributes: plugin.DefaultAttributes()}, calls: &calls}
+	h.hook.FailAction = plugin.FailActionList{plugin.FailOfflineVnodes, plugin.FailClearVnodes}
+	run := func(e hostapi.Event, out *hostapi.Outcome) []plugin.FailAction {
 		h.answer = at(e, out, nil)
 		return (&chain{links: []link{h}, req: event(e, "1")}).run(t.Context()).FailAction
 	}
 	if got := run(hostapi.EventBegin, &hostapi.Outcome{Reject: true}); got != nil {
 		t.Errorf("begin rejected: %v", got)
 	}
-	if got := run(hostapi.EventStartup, &hostapi.Outcome{}); !slices.Equal(got, []FailAction{FailClearVnodes}) {
+	if got := run(hostapi.EventStartup, &hostapi.Outcome{}); !slices.Equal(got,
+		[]plugin.FailAction{plugin.FailClearVnodes}) {
 		t.Errorf("startup accepted: %v", got)
 	}
 	if got := run(hostapi.EventStartup, &hostapi.Outcome{Reject: true}); got != nil {
@@ -183,18 +203,21 @@ func TestFailActionNotOnReject(t *testing.T) {
 	}
 }
 
-// At launch each hook sees what those before it made of the program; nobody's changes reach the caller's request.
+// At launch each hook sees what those before it made of the program; nobody's changes reach the
+// caller's request.
 func TestLaunchCascades(t *testing.T) {
 	var calls []string
 	var seen []hostapi.Request
 	hooks := []hostapi.Outcome{
-		{Progname: new("/bin/nice"), Argv: []string{"/bin/job"}, SetEnv: map[string]string{"A": "1"}, UnsetEnv: []string{"GONE"}, State: json.RawMessage(`1`)},
+		{Progname: new("/bin/nice"), Argv: []string{"/bin/job"}, SetEnv: map[string]string{"A": "1"},
+			UnsetEnv: []string{"GONE"}, State: json.RawMessage(`1`)},
 		{SetEnv: map[string]string{"B": "2"}},
 		{},
 	}
 	var links []link
 	for i, name := range []string{"a", "b", "c"} {
-		links = append(links, fakeHook{Hook: Hook{Name: name, Attributes: DefaultAttributes()}, calls: &calls,
+		links = append(links, fakeHook{hook: plugin.Hook{Name: name, Attributes: plugin.DefaultAttributes()},
+			calls: &calls,
 			answer: func(req *hostapi.Request) (*hostapi.Outcome, error) {
 				seen = append(seen, *req)
 				return &hooks[i], nil
@@ -206,7 +229,8 @@ func TestLaunchCascades(t *testing.T) {
 	c := &chain{links: links, req: req, states: map[string]json.RawMessage{"b": json.RawMessage(`"b's"`)}}
 	v := c.run(t.Context())
 
-	if seen[0].Progname != "/bin/job" || seen[2].Progname != "/bin/nice" || !slices.Equal(seen[2].Argv, []string{"/bin/job"}) {
+	if seen[0].Progname != "/bin/job" || seen[2].Progname != "/bin/nice" ||
+		!slices.Equal(seen[2].Argv, []string{"/bin/job"}) {
 		t.Errorf("seen: %q, %q %v", seen[0].Progname, seen[2].Progname, seen[2].Argv)
 	}
 	if diff := cmp.Diff(map[string]string{"PATH": "/bin", "A": "1", "B": "2"}, seen[2].Env); diff != "" {
@@ -223,11 +247,13 @@ func TestLaunchCascades(t *testing.T) {
 	}
 }
 
-// Of an outcome beside an error only what was found out counts.
+// An outcome beside an error counts only for what was found out.
 func TestOutcomeBesideError(t *testing.T) {
 	var calls []string
-	h := fakeHook{Hook: Hook{Name: "a", Attributes: DefaultAttributes()}, calls: &calls,
-		answer: at(hostapi.EventLaunch, &hostapi.Outcome{SetEnv: map[string]string{"A": "1"}, Diag: "d", State: json.RawMessage(`1`), CallAgain: 1}, errors.New("x"))}
+	h := fakeHook{hook: plugin.Hook{Name: "a", Attributes: plugin.DefaultAttributes()}, calls: &calls,
+		answer: at(hostapi.EventLaunch,
+			&hostapi.Outcome{SetEnv: map[string]string{"A": "1"}, Diag: "d", State: json.RawMessage(`1`),
+				CallAgain: 1}, errors.New("x"))}
 	c := &chain{links: []link{h}, req: event(hostapi.EventLaunch, "1")}
 	v := c.run(t.Context())
 	if v.SetEnv != nil || v.Diag != "d" || string(c.states["a"]) != "1" || c.answers[0].out.CallAgain != 0 {
@@ -237,9 +263,11 @@ func TestOutcomeBesideError(t *testing.T) {
 
 // The JSON of a verdict is the outcome's with three keys more.
 func TestVerdictJSON(t *testing.T) {
-	v := Verdict{Outcome: &hostapi.Outcome{Reject: true, Message: "m"}, Hook: "a", Kind: hostapi.KindNode, FailAction: []FailAction{FailOfflineVnodes}}
+	v := Verdict{Outcome: &hostapi.Outcome{Reject: true, Message: "m"}, Hook: "a", Kind: hostapi.KindNode,
+		FailAction: []plugin.FailAction{plugin.FailOfflineVnodes}}
 	b, err := json.Marshal(v)
-	if want := `{"reject":true,"message":"m","hook":"a","kind":"node","fail_action":["offline_vnodes"]}`; err != nil || string(b) != want {
+	if want := `{"reject":true,"message":"m","hook":"a","kind":"node","fail_action":["offline_vnodes"]}`; err != nil ||
+		string(b) != want {
 		t.Errorf("%s, %v\nwant %s", b, err, want)
 	}
 	var back Verdict

@@ -9,15 +9,18 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// cpupercent of a job of pbs_mom is how busy the job was since MoM was last told, as MoM's own is (openpbs src/resmom/mom_main.c,
-// calc_cpupercent): hooks, which may be called in between for other reasons, tell that of the whole run.
+// cpupercent of a job of pbs_mom is how busy the job was since MoM was last told, as MoM's own is
+// (openpbs src/resmom/mom_main.c, calc_cpupercent). Hooks give that of the whole run, since they
+// may be called in between for other reasons.
 
 // shortest is the least time of which a share says something.
 const shortest = time.Second
 
-// cpuPercent replaces cpupercent in what was found out about a job of pbs_mom, where its hook tells cpu time too. It may be repeated.
+// cpuPercent replaces cpupercent in what was found out about a job of pbs_mom, if its hook has
+// counted cpu time too. Idempotent.
 func cpuPercent(rec *jobstate.Record, u *hostapi.JobUpdate, now jobstate.Moment) {
-	if _, told := u.ResourcesUsed["cpupercent"]; !told || !underPBS(rec) || u.Usage == nil || u.Usage.CPUTSeconds == nil {
+	_, has := u.ResourcesUsed["cpupercent"]
+	if !has || !underPBS(rec) || u.Usage == nil || u.Usage.CPUTSeconds == nil {
 		return
 	}
 	last := rec.Reported
@@ -35,8 +38,8 @@ func cpuPercent(rec *jobstate.Record, u *hostapi.JobUpdate, now jobstate.Moment)
 	u.ResourcesUsed["cpupercent"] = strconv.Itoa(percent)
 }
 
-// reported notes that MoM is being told what periodic found out about the job, and completes it by what it could not be told before: what
-// hooks had to say between events.
+// reported notes that MoM is being told what periodic found out about the job. The update also gets
+// the diagnostics of notices, which MoM does not have yet.
 func reported(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	u := c.merged.out.Jobs[rec.Job.ID]
 	if u == nil || rec.Phase == jobstate.PhaseExiting || !underPBS(rec) {
@@ -52,6 +55,7 @@ func reported(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) 
 		last = &jobstate.Reported{}
 	}
 	if ran := rec.Elapsed(now); ran-last.Elapsed >= shortest {
-		rec.Reported = &jobstate.Reported{CPUTSeconds: max(*u.Usage.CPUTSeconds, last.CPUTSeconds), Elapsed: ran, Percent: percent}
+		used := max(*u.Usage.CPUTSeconds, last.CPUTSeconds)
+		rec.Reported = &jobstate.Reported{CPUTSeconds: used, Elapsed: ran, Percent: percent}
 	}
 }

@@ -9,11 +9,12 @@ import (
 )
 
 // An hour of idleness and a minute of work read as what each of them is.
-func TestCPUPercent(t *testing.T) {
+func TestCPUPercentIsOfTheTimeInBetween(t *testing.T) {
 	start := jobstate.Moment{Wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Launched: start}
 	found := func(cput float64) *chain {
-		u := &hostapi.JobUpdate{Usage: &hostapi.HostUsage{CPUTSeconds: &cput}, ResourcesUsed: hostapi.Resources{"cpupercent": "77"}}
+		u := &hostapi.JobUpdate{Usage: &hostapi.HostUsage{CPUTSeconds: &cput},
+			ResourcesUsed: hostapi.Resources{"cpupercent": "77"}}
 		c := &chain{}
 		c.merged.out.Jobs = map[string]*hostapi.JobUpdate{"1.srv": u}
 		return c
@@ -35,38 +36,43 @@ func TestCPUPercent(t *testing.T) {
 		{time.Hour + 5*time.Minute, 126.1, true, "50"},
 	} {
 		c, now := found(step.cput), start.Add(step.at)
-		takeUpdates(rec, "n1", c, now)
+		recordUpdates(rec, "n1", c, now)
 		if step.told {
 			reported(rec, "n1", c, now)
 		}
-		if got := c.merged.out.Jobs["1.srv"].ResourcesUsed["cpupercent"]; got != step.want || rec.ResourcesUsed["cpupercent"] != got {
-			t.Errorf("after %v: %s, in the record %s, want %s", step.at, got, rec.ResourcesUsed["cpupercent"], step.want)
+		if got := c.merged.out.Jobs["1.srv"].ResourcesUsed["cpupercent"]; got != step.want ||
+			rec.ResourcesUsed["cpupercent"] != got {
+			t.Errorf("after %v: %s, in the record %s, want %s", step.at, got, rec.ResourcesUsed["cpupercent"],
+				step.want)
 		}
 	}
 	// Suspended time does not count, as it does not in walltime.
-	rec = &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Launched: start, Suspended: time.Hour}
+	rec = &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Launched: start,
+		Suspended: time.Hour}
 	c := found(30)
-	takeUpdates(rec, "n1", c, start.Add(time.Hour+time.Minute))
+	recordUpdates(rec, "n1", c, start.Add(time.Hour+time.Minute))
 	if got := rec.ResourcesUsed["cpupercent"]; got != "50" {
 		t.Errorf("beside a suspension: %s", got)
 	}
 	// A MoM of ours, and a head, get the share of the whole run.
-	for _, change := range []func(*jobstate.Record){func(r *jobstate.Record) { r.MoM = &hostapi.ProcessID{PID: 7} }, func(r *jobstate.Record) { r.Head = "n2" }} {
+	for _, change := range []func(*jobstate.Record){func(r *jobstate.Record) { r.MoM = &hostapi.ProcessID{PID: 7} },
+		func(r *jobstate.Record) { r.Head = "n2" }} {
 		rec = &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Launched: start}
 		change(rec)
-		takeUpdates(rec, "n1", found(30), start.Add(time.Minute))
+		recordUpdates(rec, "n1", found(30), start.Add(time.Minute))
 		if got := rec.ResourcesUsed["cpupercent"]; got != "77" {
 			t.Errorf("%+v: %s", rec, got)
 		}
 	}
 }
 
-// What was told between events is part of what MoM is told at its periodic.
+// MoM is told at its periodic what hooks said between events.
 func TestPeriodicTellsMoMOfNotices(t *testing.T) {
-	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Diag: map[string]string{"n1": "Cgroup mem limit exceeded", "n2": "x"}}
+	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning,
+		Diag: map[string]string{"n1": "Cgroup mem limit exceeded", "n2": "x"}}
 	c := &chain{}
 	c.merged.out.Jobs = map[string]*hostapi.JobUpdate{"1.srv": {ResourcesUsed: hostapi.Resources{"mem": "1kb"}}}
-	takeUpdates(rec, "n1", c, jobstate.Moment{})
+	recordUpdates(rec, "n1", c, jobstate.Moment{})
 	reported(rec, "n1", c, jobstate.Moment{})
 	if got := c.merged.out.Jobs["1.srv"].Diag; got != "Cgroup mem limit exceeded" {
 		t.Errorf("%q", got)

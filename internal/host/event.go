@@ -9,28 +9,32 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// Handle carries out one event and returns what the hooks made of it. That a hook rejected it or failed is part of the
-// outcome. An error says that the host could not carry it out: KindJob for a request that makes no sense, KindBusy for
-// a job that another process is busy with or a host that is closing, KindNode when the node's own files fail.
+// Handle carries out one event and returns what the hooks made of it. An outcome also says that a
+// hook rejected the event or failed. An error says that the host could not carry it out. KindJob is
+// of a request that makes no sense, KindBusy of a busy job or a closing host. KindNode is of the
+// node's own files.
 //
-// ctx bounds the wait for the job's turn only. An event that has begun goes on to its end, which its hooks' alarms
-// bound: half an event is worse than one that nobody waits for.
+// ctx bounds the wait for the job's turn only. An event that has begun goes on to its end, which
+// its hooks' alarms bound. Half an event is worse than one that nobody waits for.
 func (h *Host) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	v, err := h.Judge(ctx, req)
 	return outcomeOf(v), err
 }
 
-// HandleUser is Handle for a request of a user, or of another host for one. It waits behind all
-// that root, MoM and the host itself have for the job, and fails with KindBusy where too many wait,
-// or where it has waited too long. A request that has not begun when ctx ends does not begin.
+// HandleUser is Handle for a request of a user, or of another host for one. The request waits
+// behind all that root, MoM and the host itself have for the job. KindBusy says that too many wait,
+// or that the request has waited too long. A request that has not begun when ctx ends does not
+// begin.
 func (h *Host) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	v, err := h.judge(ctx, req, caller{outside: true, user: true})
 	return outcomeOf(v), err
 }
 
-// Judge is Handle with all that PBS can be told. The JSON of its Verdict is that of the Outcome with three keys more.
+// Judge is Handle with all that PBS can be told. The JSON of its Verdict is that of the Outcome
+// with three keys more.
 func (h *Host) Judge(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	return h.judge(ctx, req, caller{outside: true})
 }
@@ -40,22 +44,24 @@ func (h *Host) judge(ctx context.Context, req *hostapi.Request, from caller) (*V
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
-	if !h.enter(&h.begun) {
+	end, ok := h.beginEvent()
+	if !ok {
 		return nil, hostapi.Errorf(hostapi.KindBusy, "%s: %w", req.Event, ErrClosed)
 	}
-	defer h.begun.Done()
+	defer end()
 	if !req.Event.ForJob() {
-		return h.judgeHost(h.detach(ctx), req, from), nil
+		return h.judgeHost(context.WithoutCancel(ctx), req, from), nil
 	}
-	release, err := h.jobs.take(ctx, req.Job.ID, from.class(req.Event))
+	release, err := h.jobs.acquire(ctx, req.Job.ID, from.class(req.Event))
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindBusy, "%s of job %s: wait for its turn: %w", req.Event, req.Job.ID, err)
 	}
 	defer release()
-	return h.judgeJob(h.detach(ctx), req, from)
+	return h.judgeJob(context.WithoutCancel(ctx), req, from)
 }
 
-// judgeJob carries out an event of a job whose turn the caller has. Its errors name event and job; none below does.
+// judgeJob carries out an event of a job whose turn the caller has. Its errors name event and job;
+// none below does.
 func (h *Host) judgeJob(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	v, err := h.carryOut(ctx, req, from)
 	if err != nil {
@@ -70,17 +76,13 @@ func (h *Host) carryOut(ctx context.Context, req *hostapi.Request, from caller) 
 		return h.dispatch(ctx, req, from)
 	})
 	v, err := h.sisters.Around(here).Handle(ctx, req)
-	h.tell(req, v, err, time.Since(began))
+	h.logEvent(req, v, err, time.Since(began))
 	return v, err
 }
 
 func (h *Host) dispatch(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	if req.Head != "" && req.Event != hostapi.EventBegin {
-		foreign, err := h.foreign(ctx, req)
-		switch {
-		case err != nil:
-			return nil, err
-		case foreign:
+		if h.foreign(req) {
 			return notYours(req)
 		}
 	}
@@ -93,11 +95,8 @@ func (h *Host) dispatch(ctx context.Context, req *hostapi.Request, from caller) 
 	return h.during(ctx, req, from)
 }
 
-// detach keeps ctx's values only.
-func (h *Host) detach(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
-
-// tell logs the event, one line; of attaches not more than attachLog lets pass.
-func (h *Host) tell(req *hostapi.Request, v *Verdict, err error, took time.Duration) {
+// logEvent logs the event, one line; of attaches not more than attachLog lets pass.
+func (h *Host) logEvent(req *hostapi.Request, v *Verdict, err error, took time.Duration) {
 	entry := h.log.WithFields(logrus.Fields{"event": req.Event, "took": took.Round(time.Microsecond).String()})
 	if req.Event == hostapi.EventAttach {
 		var say bool
@@ -119,12 +118,13 @@ func (h *Host) tell(req *hostapi.Request, v *Verdict, err error, took time.Durat
 			entry = entry.WithField("kind", v.Kind)
 		}
 		if len(v.FailAction) > 0 {
-			entry = entry.WithField("fail_action", FailActionList(v.FailAction).String())
+			entry = entry.WithField("fail_action", plugin.FailActionList(v.FailAction).String())
 		}
 	}
 	switch {
 	case err != nil:
-		entry.WithFields(logrus.Fields{"verdict": "error", "kind": hostapi.KindOf(err)}).Error(OneLine(err.Error()))
+		entry = entry.WithFields(logrus.Fields{"verdict": "error", "kind": hostapi.KindOf(err)})
+		entry.Error(hostapi.OneLine(err.Error()))
 	case v.Reject && v.Kind != "":
 		entry.WithField("verdict", "reject").Error(v.Message)
 	case v.Reject:
@@ -140,7 +140,7 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 		return nil, err
 	}
 	own := *req
-	own.Partial = false
+	own.Partial, own.PBS, own.MoMHome = false, false, ""
 	if own.Head != "" { // that host answers for the job, and sends its events to whom they concern
 		own.MoM, own.Spread = nil, false
 	}
@@ -161,7 +161,7 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 		return nil, fmt.Errorf("%s: pid %d: not a process that a job can have", own.Event, own.PID)
 	}
 	job := *own.Job
-	job.State, job.Elapsed, job.OtherCPUTSeconds = nil, 0, nil
+	job.State, job.Phase, job.Elapsed, job.OtherCPUTSeconds = nil, "", 0, nil
 	own.Job = &job
 	return &own, nil
 }
@@ -177,11 +177,9 @@ func (h *Host) newChain(req *hostapi.Request, rec *jobstate.Record) *chain {
 
 // during carries out the events between begin and epilogue.
 func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
-	rec, err := h.record(ctx, req.Job.ID)
-	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
-	}
+	rec := h.opt.Store.Get(req.Job.ID)
 	var late *Verdict
+	var err error
 	if rec == nil && h.beginsLate(req, from) {
 		late, rec, err = h.beginLate(ctx, req, from)
 		if err != nil || late.Reject {
@@ -200,12 +198,16 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 	}
 	alter(rec, told)
 	req.Job = jobOf(rec, req, h.clock.Now())
+	if req.Event == hostapi.EventPostsuspend { // MoM has suspended the job, whatever becomes of this host
+		now := h.clock.Now()
+		h.change(func(rec *jobstate.Record) { advance(rec, req, now) }, req.Job.ID)
+	}
 	c := h.newChain(req, rec)
 	v := c.run(ctx)
 	if req.Event == hostapi.EventPreresume {
 		from.missed(req.Event, v) // MoM leaves the job suspended, so its clock is not to run
 	}
-	if v.Reject && req.Event == hostapi.EventPreresume && rec.Phase == jobstate.PhaseSuspended {
+	if v.Reject && rec.Phase == jobstate.PhaseSuspended && undoing[req.Event] != "" {
 		if err := c.undo(ctx); err != nil {
 			v.Add(err.Error())
 		}
@@ -217,8 +219,8 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 			advance(rec, req, now)
 		}
 		alter(rec, told)
-		take(rec, h.opt.Node, c, now)
-		keepLines(rec, v.JobStderr)
+		recordAnswers(rec, h.opt.Node, c, now)
+		addLines(rec, v.JobStderr)
 	}
 	h.change(change, req.Job.ID)
 	return v, nil
@@ -235,14 +237,14 @@ func (h *Host) change(fn func(*jobstate.Record), ids ...string) {
 		return rec, nil
 	})
 	if err != nil {
-		h.log.Error(OneLine(err.Error()))
+		h.log.Error(hostapi.OneLine(err.Error()))
 	}
 }
 
-// arm sets the timers of the job as its record has them. It is called inside the update of the
-// record: of two changes the later counts.
+// arm sets the timers of the job as its record has them. The caller is in the record's update: of
+// two changes the later counts.
 func (h *Host) arm(rec *jobstate.Record) {
-	h.armStart(rec)
+	h.dropper.arm(rec)
 	set, now := map[string]alarm{}, h.clock.Now()
 	for hook, t := range rec.Timers {
 		if hook == endTimer || rec.Phase == jobstate.PhaseExiting {

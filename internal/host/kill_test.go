@@ -16,6 +16,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
 // victim is a host in a process of its own: it prints its hooks' pids and waits to be killed.
@@ -27,25 +29,38 @@ func victim(dir string) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	h, err := Open(Options{
-		Node: "n1", Self: self, Store: store, Ledger: ledger.Open(filepath.Join(dir, "ledger.jsonl")), Processes: &processes{},
-		Registry: &Registry{Dir: filepath.Join(dir, "hooks.d"), AllowUnsafePaths: true},
+		Node: "n1", Self: self, Store: store, Ledger: ledger.Open(filepath.Join(dir,
+			"ledger.jsonl")), Processes: &processes{},
+		Registry: &plugin.Registry{Dir: filepath.Join(dir, "hooks.d"), AllowUnsafePaths: true},
 		Log:      logrus.NewEntry(log), RuntimeDir: filepath.Join(dir, "run"),
 	})
 	if err != nil {
 		panic(err)
 	}
-	for _, p := range h.plugins {
-		inst, err := p.get(h.ctx)
+	for running := 0; running < 3; time.Sleep(time.Millisecond) {
+		list, err := h.Hooks()
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(inst.proc.ID())
+		running = 0
+		for _, hook := range list {
+			if hook.State == "running" {
+				running++
+			}
+		}
+		if running < 3 {
+			continue
+		}
+		for _, hook := range list {
+			fmt.Println(hook.PID)
+		}
 	}
 	fmt.Println("ready")
 	select {}
 }
 
-// A host that is killed takes its hooks with it: one that watches its lifeline, one that does not, and one that hangs.
+// A host that is killed takes its hooks with it: one that watches its lifeline, one that does not,
+// and one that hangs.
 func TestKilledHostTakesHooksAlong(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", "", "order=1")
@@ -77,32 +92,28 @@ func TestKilledHostTakesHooksAlong(t *testing.T) {
 	host.Wait()
 	killed := time.Now()
 	for _, dir := range hooks {
-		eventually(t, dir+" is gone", func() bool { return !runs(dir) })
+		plugintest.Eventually(t, dir+" is gone", func() bool { return !runs(dir) })
 	}
 	if took := time.Since(killed); took > time.Second {
 		t.Errorf("the hooks lived on for %v", took)
 	}
 	// The next host sweeps the sockets that the dead one left.
+	for _, name := range []string{"a", "b", "c"} { // the third hangs at begin
+		if err := n.registry.Set(name, "event=execjob_launch"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	h := n.open()
-	must(t, h, hostapi.EventLaunch, begunJob(t, h))
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
 	left, err := filepath.Glob(filepath.Join(n.dir, "run", "host-*"))
 	if err != nil || len(left) != 1 {
 		t.Errorf("%d hosts' directories, want 1: %v", len(left), err)
 	}
 }
 
-func begunJob(t *testing.T, h *Host) string {
-	for _, p := range h.plugins {
-		p.mu.Lock()
-		p.hook.Event = EventList{hostapi.EventLaunch} // the third hangs at begin
-		p.mu.Unlock()
-	}
-	must(t, h, hostapi.EventBegin, "1.srv")
-	return "1.srv"
-}
-
-// lifelines fails when the hook holds the writing end of any pipe but its standard output and error: it would keep a
-// sibling alive. Nor may it hold anything else of the host's.
+// lifelines fails when the hook holds the writing end of any pipe but its standard output and
+// error: it would keep a sibling alive. Nor may it hold anything else of the host's.
 func lifelines(t *testing.T, dir string, i int) {
 	fds, err := os.ReadDir(filepath.Join(dir, "fdinfo"))
 	if err != nil {
@@ -137,7 +148,8 @@ func lifelines(t *testing.T, dir string, i int) {
 	}
 }
 
-// ownPipe tells whether the process holds the pipe's other end as well: go-plugin makes such for its own output.
+// ownPipe reports whether the process holds the pipe's other end as well: go-plugin makes such for
+// its own output.
 func ownPipe(dir, pipe string) bool {
 	fds, _ := os.ReadDir(filepath.Join(dir, "fd"))
 	ends := 0

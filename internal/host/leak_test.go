@@ -4,18 +4,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
-// Whatever a hook does, and however its start fails, the host holds nothing of it afterwards: no goroutine, descriptor,
-// child or socket.
-func TestLeaks(t *testing.T) {
+// Whatever a hook does, and however its start fails, the host holds nothing of it afterwards: no
+// goroutine, descriptor, child or socket.
+func TestHostHoldsNothingOfAHookThatFailed(t *testing.T) {
 	tests := []struct {
 		name, program, config string
 		set                   []string
@@ -57,7 +57,7 @@ func TestLeaks(t *testing.T) {
 			if left, _ := filepath.Glob(filepath.Join(n.dir, "run", "*")); len(left) > 0 {
 				t.Errorf("left in the runtime directory: %v", left)
 			}
-			if pids := children(t); len(pids) > 0 {
+			if pids := plugintest.Children(t); len(pids) > 0 {
 				t.Errorf("children left: %v", pids)
 			}
 		})
@@ -77,20 +77,4 @@ func descriptors(t *testing.T) []string {
 		}
 	}
 	return targets
-}
-
-func children(t *testing.T) []string {
-	t.Helper()
-	var pids []string
-	files, err := filepath.Glob("/proc/self/task/*/children")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err == nil {
-			pids = append(pids, strings.Fields(string(b))...)
-		}
-	}
-	return pids
 }

@@ -9,21 +9,26 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/report"
 )
 
 // fallbackLimit bounds Options.Fallback.
 const fallbackLimit = 20 * time.Second
 
-// begin makes the job's record and lets the hooks set it up. The record is there before the first hook is called and
-// until the last one is done, so that whatever a hook has made belongs to a job that somebody can find. A begin that is
-// refused before that calls no hook, and undoes nothing.
+// begin makes the job's record and lets the hooks set it up. The record is there before the first
+// hook is called and until the last one is done. So whatever a hook has made belongs to a job that
+// somebody can find. A begin that is refused before that calls no hook, and undoes nothing.
 func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	id := req.Job.ID
-	if err := resolveOwner(&req.Job.Owner); err != nil {
+	req.PBS, req.MoMHome = from.pbs, from.home
+	if err := plugin.ResolveOwner(&req.Job.Owner); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
-	rec := &jobstate.Record{Job: req.Job, Phase: jobstate.PhasePrerun, MoM: req.MoM, Host: h.opt.Self, Run: req.Run, Head: req.Head, PBS: from.pbs, MoMHome: from.home}
+	rec := &jobstate.Record{
+		Job: req.Job, Phase: jobstate.PhasePrerun, Host: h.opt.Self,
+		MoM: req.MoM, Run: req.Run, Head: req.Head, PBS: from.pbs, MoMHome: from.home,
+	}
 	if err := h.register(ctx, req, rec); err != nil {
 		return nil, err
 	}
@@ -32,16 +37,17 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*V
 	if !v.Reject {
 		now := h.clock.Now()
 		advance(rec, req, now)
-		take(rec, h.opt.Node, c, now)
-		keepLines(rec, v.JobStderr)
+		recordAnswers(rec, h.opt.Node, c, now)
+		addLines(rec, v.JobStderr)
 		err := h.replace(rec)
 		if err == nil && !from.missed(req.Event, v) {
 			h.watchMoM(id, req.MoM)
 			return v, nil
 		}
 		if err != nil {
-			// Without its record the job would be nobody's, and what was made for it an orphan.
-			v.Reject, v.OnReject, v.Kind, v.Message = true, hostapi.JobActionRerun, hostapi.KindNode, OneLine(err.Error())
+			// The job would be nobody's without its record, and what was made for it an orphan.
+			v.Reject, v.OnReject = true, hostapi.JobActionRerun
+			v.Kind, v.Message = hostapi.KindNode, hostapi.OneLine(err.Error())
 		}
 	}
 	if err := h.undo(ctx, c, rec); err != nil {
@@ -50,8 +56,20 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*V
 	return v, nil
 }
 
-// undo takes back a begin that was not accepted. The record stays when something is left of the job:
-// the next begin of the job, periodic or start of a host tries again.
+// beginWithRoom is begin, and once more if there is room without jobs that MoM has dropped.
+func (h *Host) beginWithRoom(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
+	v, err := h.begin(ctx, req, from)
+	if err != nil || !v.Reject || v.Hook == "" || v.Kind != hostapi.KindBusy || from.gone() != nil {
+		return v, err
+	}
+	if h.dropper.dropForRoom(ctx, req.Job.ID, from.home) == 0 {
+		return v, nil
+	}
+	return h.begin(ctx, req, from)
+}
+
+// undo takes back a begin that was not accepted. The record stays when something is left of the
+// job: the next begin of the job, periodic or start of a host tries again.
 func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 	err := c.undo(ctx)
 	var left error
@@ -62,16 +80,16 @@ func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 	if left == nil {
 		return errors.Join(err, h.forget(rec.Job.ID))
 	}
-	exiting(rec, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
+	enterExiting(rec, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
 	return errors.Join(err, h.replace(rec))
 }
 
 // forget deletes the job's record and all that the host has of it.
 func (h *Host) forget(id string) error {
 	h.timers.drop(id)
-	h.starts.drop(id)
-	h.unwatchMoM(id)
-	defer h.rouse(id)
+	h.dropper.forget(id)
+	h.moms.cancel(id)
+	defer h.news.notify(id)
 	if h.opt.Ended != nil {
 		defer h.opt.Ended()
 	}
@@ -82,38 +100,39 @@ func (h *Host) forget(id string) error {
 func (h *Host) replace(rec *jobstate.Record) error {
 	return h.opt.Store.Update(rec.Job.ID, func(now *jobstate.Record) (*jobstate.Record, error) {
 		if now != nil {
-			keepTold(rec, now, h.opt.Node)
+			carryNotices(rec, now, h.opt.Node)
 		}
 		h.arm(rec)
 		return rec, nil
 	})
 }
 
-// finish carries out epilogue, end and abort. It goes on to the end whatever fails, and says what did.
+// finish carries out epilogue, end and abort. The tear-down goes on to the end whatever fails, and
+// joins the errors.
 //
-// After a last event the job is settled, unless its hooks failed and so did the host's own removal:
-// then the record stays as one of a job that is ending, and Reconcile, at each periodic and at the
-// start of a host, ends it once more.
+// After a last event the job is settled, unless its hooks failed and so did the host's own removal.
+// Then the record stays as one of a job that is ending. Reconcile ends it once more, at each
+// periodic and at the start of a host.
 func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	id, last, began := req.Job.ID, req.Event != hostapi.EventEpilogue, h.clock.Now()
-	rec, err := h.leaving(ctx, req, last)
+	rec, err := h.leaving(req, last)
 	if errors.Is(err, errEarlierRun) {
 		h.log.WithField("job", id).Warnf("%s of an earlier run comes late: %v", req.Event, err)
 		return &Verdict{Outcome: &hostapi.Outcome{}}, nil
 	}
-	errs := []error{err}
+	var errs []error
 	h.timers.drop(id)
 	if rec != nil {
 		req.Job = jobOf(rec, req, began)
-	} else if err := resolveOwner(&req.Job.Owner); err != nil {
+	} else if err := plugin.ResolveOwner(&req.Job.Owner); err != nil {
 		h.log.WithField("job", id).Debug(err) // hooks tear down without it
 	}
 	c := h.newChain(req, rec)
 	v := c.run(ctx)
 	failed := c.failures()
 	noted := func(r *jobstate.Record) {
-		exiting(r, req, last, began)
-		take(r, h.opt.Node, c, h.clock.Now())
+		enterExiting(r, req, last, began)
+		recordAnswers(r, h.opt.Node, c, h.clock.Now())
 	}
 	var left error
 	if last && failed != nil {
@@ -131,7 +150,7 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		errs = append(errs, h.conclude(ctx, rec, req.Event, left == nil))
 	default:
 		h.change(func(r *jobstate.Record) { noted(r); rec = r }, id)
-		retell(v.Outcome, rec, h.opt.Node)
+		addTold(v.Outcome, rec, h.opt.Node)
 		if req.Head != "" { // that host has nothing of this one's part but what it is told now
 			v.Usage, v.Notes = rec.Hosts[h.opt.Node], rec.Notes
 		}
@@ -140,13 +159,13 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		if !v.Reject {
 			v.Reject, v.Kind = true, hostapi.KindNode
 		}
-		v.Message = OneLine(joinLines(v.Message, err.Error()))
+		v.Message = hostapi.OneLine(joinLines(v.Message, err.Error()))
 	}
 	return v, nil
 }
 
-// conclude settles a job after its last event, if nothing is left of it. Else, or when that fails, the record is kept with all that
-// is known by now, to be settled by Reconcile.
+// conclude settles a job after its last event, if nothing is left of it. Else, or when that fails,
+// the record is kept with all that is known by now, to be settled by Reconcile.
 func (h *Host) conclude(ctx context.Context, rec *jobstate.Record, e hostapi.Event, clean bool) error {
 	var unsettled error
 	if clean {
@@ -174,30 +193,31 @@ func compareRuns(a, b *hostapi.Job) int {
 var errEarlierRun = errors.New("the job has begun again since")
 
 // leaving returns the job's record as it goes into its last phase, and fails with errEarlierRun.
-// That is on disk before hooks are called only where it has to be: pbs_mom sends end once, so a
-// host that dies over it has to find that out; a MoM of ours asks again, and everything else is
-// written with what the hooks answer.
-func (h *Host) leaving(ctx context.Context, req *hostapi.Request, last bool) (*jobstate.Record, error) {
-	rec, err := h.record(ctx, req.Job.ID)
-	if err != nil || rec == nil {
-		return nil, err
+// pbs_mom sends end once, so a host that dies over it has to find that out: the phase is stored
+// before hooks are called. A MoM of ours asks again. Everything else is stored with what the hooks
+// answer.
+func (h *Host) leaving(req *hostapi.Request, last bool) (*jobstate.Record, error) {
+	rec := h.opt.Store.Get(req.Job.ID)
+	if rec == nil {
+		return nil, nil
 	}
 	told := req.Job.RunVersion > 0 || req.Job.RunCount > 0
 	if rec.PBS && told && compareRuns(req.Job, rec.Job) < 0 {
 		return nil, errEarlierRun
 	}
-	exiting(rec, req, last, h.clock.Now())
+	enterExiting(rec, req, last, h.clock.Now())
 	if last && rec.MoM == nil {
 		h.change(func(r *jobstate.Record) {
-			exiting(r, req, last, h.clock.Now())
+			enterExiting(r, req, last, h.clock.Now())
 			rec = r // with what was told since it was read
 		}, req.Job.ID)
 	}
 	return rec, nil
 }
 
-// settle writes the job's report to the ledger and then deletes its record. When the report cannot be written the
-// record stays, and Reconcile tries again. The key keeps a report from being written twice when the host dies in between.
+// settle writes the job's report to the ledger and then deletes its record. When the report cannot
+// be written the record stays, and Reconcile tries again. The key keeps a report from being written
+// twice when the host dies in between.
 func (h *Host) settle(ctx context.Context, rec *jobstate.Record, e hostapi.Event) error {
 	if e == hostapi.EventEnd || !rec.Launched.IsZero() {
 		r := report.FromRecord(rec, rec.Ended.Wall, rec.Elapsed(rec.Ended))

@@ -13,11 +13,13 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
 func TestLifeOfAJob(t *testing.T) {
 	n := newNode(t)
-	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nlog = %q", "state", "execjob_launch", filepath.Join(n.dir, "log")))
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nlog = %q", "state", "execjob_launch",
+		filepath.Join(n.dir, "log")))
 	n.hook("b", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nvalue = %q", "used", "execjob_epilogue", "mem=12kb"))
 	h := n.open()
 	phase := func(want jobstate.Phase) *jobstate.Record {
@@ -41,7 +43,8 @@ func TestLifeOfAJob(t *testing.T) {
 	phase(jobstate.PhasePrerun)
 	must(t, h, hostapi.EventLaunch, "1.srv")
 	must(t, h, hostapi.EventLaunch, "1.srv")
-	if rec := phase(jobstate.PhaseRunning); string(rec.HookState["a"]) != `{"calls":2}` || !slices.Equal(rec.Notes, []string{"1 calls", "2 calls"}) {
+	if rec := phase(jobstate.PhaseRunning); string(rec.HookState["a"]) != `{"calls":2}` ||
+		!slices.Equal(rec.Notes, []string{"1 calls", "2 calls"}) {
 		t.Errorf("state %s, notes %v", rec.HookState["a"], rec.Notes)
 	}
 	must(t, h, hostapi.EventPostsuspend, "1.srv")
@@ -73,7 +76,8 @@ func TestLifeOfAJob(t *testing.T) {
 		t.Errorf("reports of %v", got)
 	}
 	b, _, err := n.ledger.Last(t.Context(), "1.srv")
-	if err != nil || !strings.Contains(string(b), `"exit_status":3`) || !strings.Contains(string(b), "2 calls") || !strings.Contains(string(b), `"name":"sleep"`) {
+	if err != nil || !strings.Contains(string(b), `"exit_status":3`) || !strings.Contains(string(b), "2 calls") ||
+		!strings.Contains(string(b), `"name":"sleep"`) {
 		t.Errorf("report %s, %v", b, err)
 	}
 	if removed := n.removed.list(); len(removed) > 0 {
@@ -107,7 +111,8 @@ func TestEventsOfUnknownJobs(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
 	h := n.open()
-	for _, e := range []hostapi.Event{hostapi.EventPreterm, hostapi.EventPostsuspend, hostapi.EventPreresume, hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventAbort} {
+	for _, e := range []hostapi.Event{hostapi.EventPreterm, hostapi.EventPostsuspend, hostapi.EventPreresume,
+		hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventAbort} {
 		must(t, h, e, "1.srv")
 	}
 	for _, e := range []hostapi.Event{hostapi.EventPrologue, hostapi.EventLaunch} {
@@ -155,7 +160,7 @@ func TestBeginIsUndone(t *testing.T) {
 }
 
 // When the hook that cleans up is down, the host does it.
-func TestFallback(t *testing.T) {
+func TestHostCleansUpWhereTheHookIsDown(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q", "exit", "execjob_end"))
 	h := n.open()
@@ -185,15 +190,21 @@ func TestBeginAgain(t *testing.T) {
 	}{
 		{name: "replay before the job runs", record: jobstate.Record{Phase: jobstate.PhasePrerun}},
 		{name: "runs", record: jobstate.Record{Phase: jobstate.PhaseRunning}, busy: "runs here already: running since"},
-		{name: "suspended", record: jobstate.Record{Phase: jobstate.PhaseSuspended}, busy: "runs here already: suspended since"},
-		{name: "runs, but PBS has counted on", record: jobstate.Record{Phase: jobstate.PhaseRunning}, run: 1, reports: 1},
+		{name: "suspended", record: jobstate.Record{Phase: jobstate.PhaseSuspended},
+			busy: "runs here already: suspended since"},
+		{name: "runs, but PBS has counted on", record: jobstate.Record{Phase: jobstate.PhaseRunning}, run: 1,
+			reports: 1},
 		{name: "was never ended", record: jobstate.Record{Phase: jobstate.PhaseExiting}, reports: 1},
-		{name: "another living MoM's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &mom}, busy: "runs here already"},
+		{name: "another living MoM's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &mom},
+			busy: "runs here already"},
 		{name: "a dead MoM's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &other}, reports: 1},
 		{name: "the same MoM's replay", record: jobstate.Record{Phase: jobstate.PhasePrerun, MoM: &mom}, mom: &mom},
-		{name: "pbs_mom's, the daemon died, runs", record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other}, busy: "runs here already"},
-		{name: "pbs_mom's, the daemon died, PBS has counted on", record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other}, run: 1, reports: 1},
-		{name: "a dead MoM's and a dead host's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &other, Host: other}, reports: 1},
+		{name: "pbs_mom's, the daemon died, runs", record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other},
+			busy: "runs here already"},
+		{name: "pbs_mom's, the daemon died, PBS has counted on",
+			record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other}, run: 1, reports: 1},
+		{name: "a dead MoM's and a dead host's",
+			record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &other, Host: other}, reports: 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -221,7 +232,8 @@ func TestBeginAgain(t *testing.T) {
 			if err != nil || v.Reject {
 				t.Fatal(v, err)
 			}
-			if rec := n.record("1.srv"); rec.Phase != jobstate.PhasePrerun || rec.Host != self || rec.Job.RunCount != tt.run {
+			if rec := n.record("1.srv"); rec.Phase != jobstate.PhasePrerun || rec.Host != self ||
+				rec.Job.RunCount != tt.run {
 				t.Errorf("record %+v", rec)
 			}
 			if got := n.reports(); len(got) != tt.reports {
@@ -235,14 +247,16 @@ func TestBeginAgain(t *testing.T) {
 func TestSerialPerJob(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nonce = %q\nlog = %q\nevent = %q", "wait", filepath.Join(n.dir, "once"), filepath.Join(n.dir, "log"), "execjob_launch"), "alarm=1")
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nonce = %q\nlog = %q\nevent = %q", "wait",
+		filepath.Join(n.dir, "once"), filepath.Join(n.dir, "log"), "execjob_launch"), "alarm=1")
 	h := n.open()
 	for _, id := range []string{"1.srv", "2.srv"} {
 		must(t, h, hostapi.EventBegin, id)
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { judge(t, h, hostapi.EventLaunch, "1.srv") }) // holds its turn for the whole alarm
-	eventually(t, "job 1 is being launched", func() bool { _, err := os.Stat(filepath.Join(n.dir, "once")); return err == nil })
+	plugintest.Eventually(t, "job 1 is being launched",
+		func() bool { _, err := os.Stat(filepath.Join(n.dir, "once")); return err == nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := h.Judge(ctx, event(hostapi.EventAttach, "1.srv")); hostapi.KindOf(err) != hostapi.KindBusy {
@@ -272,8 +286,8 @@ func TestConflictingHooks(t *testing.T) {
 	}
 }
 
-// PBS has suspended a job whatever a hook says of it, so that it counts as suspended; a resume that a hook refuses does not
-// take place.
+// PBS has suspended a job whatever a hook says of it, so it counts as suspended. A resume that a
+// hook refuses does not take place.
 func TestSuspendThatAHookRejects(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", `mode = "reject"`+"\n"+`event = "execjob_postsuspend"`)
@@ -292,29 +306,39 @@ func TestSuspendThatAHookRejects(t *testing.T) {
 	must(t, h, hostapi.EventEnd, "1.srv")
 }
 
-// A resume that a later hook refuses is taken back in those before it, and what they say then is kept.
+// A resume, or an end, that a later hook refuses a suspended job is taken back in the hooks before
+// it. The answers of those are recorded.
 func TestResumeIsUndone(t *testing.T) {
+	for _, e := range []hostapi.Event{hostapi.EventPreresume, hostapi.EventPreterm} {
+		t.Run(string(e), func(t *testing.T) { resumeIsUndone(t, e) })
+	}
+}
+
+func resumeIsUndone(t *testing.T, e hostapi.Event) {
 	n := newNode(t)
-	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nlog = %q", "state", "execjob_postsuspend", filepath.Join(n.dir, "log")), "order=1")
-	n.hook("b", "misbehave", `mode = "reject"`+"\n"+`event = "execjob_preresume"`, "order=2")
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nlog = %q", "state", "execjob_postsuspend",
+		filepath.Join(n.dir, "log")), "order=1")
+	n.hook("b", "misbehave", fmt.Sprintf("mode = %q\nevent = %q", "reject", e), "order=2")
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
 	must(t, h, hostapi.EventLaunch, "1.srv")
 	must(t, h, hostapi.EventPostsuspend, "1.srv")
 	since, before := n.record("1.srv").SuspendedAt, len(n.calls("log"))
-	if v := judge(t, h, hostapi.EventPreresume, "1.srv"); !v.Reject || v.Hook != "b" {
-		t.Errorf("preresume: %+v, want b's reject", v)
+	if v := judge(t, h, e, "1.srv"); !v.Reject || v.Hook != "b" {
+		t.Errorf("%+v, want b's reject", v)
 	}
 	var events []string
 	for _, line := range n.calls("log")[before:] {
 		events = append(events, strings.Fields(line)[0])
 	}
-	if want := []string{"execjob_preresume", "execjob_postsuspend"}; !slices.Equal(events, want) {
+	if want := []string{string(e), "execjob_postsuspend"}; !slices.Equal(events, want) {
 		t.Errorf("the first hook got %v, want %v", events, want)
 	}
 	rec := n.record("1.srv")
-	if rec.Phase != jobstate.PhaseSuspended || rec.SuspendedAt.Sub(since) != 0 || string(rec.HookState["a"]) != `{"calls":2}` {
-		t.Errorf("%s since %v, want suspended since %v; state %s, want 2 calls", rec.Phase, rec.SuspendedAt, since, rec.HookState["a"])
+	if rec.Phase != jobstate.PhaseSuspended || rec.SuspendedAt.Sub(since) != 0 ||
+		string(rec.HookState["a"]) != `{"calls":2}` {
+		t.Errorf("%s since %v, want suspended since %v; state %s, want 2 calls", rec.Phase, rec.SuspendedAt, since,
+			rec.HookState["a"])
 	}
 	must(t, h, hostapi.EventEnd, "1.srv")
 }

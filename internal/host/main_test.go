@@ -1,62 +1,29 @@
 package host
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
-
-// programs returns where the hooks of testdata/hooks lie, built when the first test asks. misbehave is there under the
-// name of each thing that it can do wrong at its start.
-var programs = sync.OnceValue(func() string {
-	dir, err := os.MkdirTemp("", "hhtest-host-")
-	if err != nil {
-		panic(err)
-	}
-	built = dir
-	build := exec.Command("go", "build", "-o", dir+"/", "../../testdata/hooks/deny", "../../testdata/hooks/misbehave", "../../testdata/hooks/sister")
-	if out, err := build.CombinedOutput(); err != nil {
-		panic(fmt.Sprintf("build hooks: %v\n%s", err, out))
-	}
-	for _, mode := range []string{"print-early", "wrong-version", "exit-at-start", "slow-start", "nonsense", "no-events", "no-lifeline", "old-sdk", "liar"} {
-		if err := os.Link(filepath.Join(dir, "misbehave"), filepath.Join(dir, mode)); err != nil {
-			panic(err)
-		}
-	}
-	return dir
-})
-
-var built string // what programs made, to be removed
 
 // victimEnv makes this test program a host that waits to be killed, see kill_test.go.
 const victimEnv = "HOOKHOST_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(lingerEnv) != "" {
-		linger()
-	}
-	if err := ExecAsOwner(os.Args, os.Environ()); err != nil {
+	if err := plugin.ExecAsOwner(os.Args, os.Environ()); err != nil {
 		fmt.Fprintf(os.Stderr, "fatal error: %v\n", err)
 		os.Exit(125)
-	}
-	if os.Getenv(besetEnv) != "" {
-		beset()
 	}
 	if dir := os.Getenv(victimEnv); dir != "" {
 		victim(dir)
@@ -65,9 +32,7 @@ func TestMain(m *testing.M) {
 		tracer(pid)
 	}
 	status := m.Run()
-	if built != "" {
-		os.RemoveAll(built)
-	}
+	plugintest.RemovePrograms()
 	os.Exit(status)
 }
 
@@ -78,12 +43,12 @@ var self = hostapi.ProcessID{PID: 4_000_001, StartTime: 1, BootID: "test"}
 type node struct {
 	t        testing.TB
 	dir      string
-	registry *Registry
+	registry *plugin.Registry
 	store    *jobstate.Store
 	ledger   *ledger.Ledger
 	procs    *processes
 	removed  *remover
-	log      *logBuffer
+	log      *plugintest.Log
 	options  func(*Options)
 }
 
@@ -101,42 +66,18 @@ func newNode(t testing.TB) *node {
 	}
 	n := &node{
 		t: t, dir: dir, store: store, ledger: ledger.Open(filepath.Join(dir, "ledger.jsonl")),
-		registry: &Registry{Dir: filepath.Join(dir, "hooks.d"), ProgramDir: filepath.Join(dir, "programs"), AllowUnsafePaths: true},
-		procs:    &processes{}, removed: &remover{}, log: &logBuffer{},
+		registry: &plugin.Registry{Dir: filepath.Join(dir, "hooks.d"), ProgramDir: filepath.Join(dir, "programs"),
+			AllowUnsafePaths: true},
+		procs: &processes{}, removed: &remover{}, log: plugintest.NewLog(t),
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("log of the host:\n%s", n.log)
-		}
-	})
 	return n
 }
 
-// hook registers a hook: a program of testdata/hooks with its configuration. Assignments are those of `hook set`.
+// hook registers a hook: a program of testdata/hooks with its configuration. Assignments are those
+// of `hook set`.
 func (n *node) hook(name, program, config string, assignments ...string) {
 	n.t.Helper()
-	h := Hook{Name: name, Attributes: DefaultAttributes(), Program: filepath.Join(programs(), program), Created: time.Now()}
-	f, err := os.Open(h.Program)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	h.SHA256, err = sum(f)
-	f.Close()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	if config != "" {
-		h.Config = filepath.Join(n.dir, name+".config")
-		if err := os.WriteFile(h.Config, []byte(config), 0o600); err != nil {
-			n.t.Fatal(err)
-		}
-	}
-	if err := os.MkdirAll(n.registry.Dir, 0o755); err != nil {
-		n.t.Fatal(err)
-	}
-	if err := n.registry.write(h); err != nil {
-		n.t.Fatal(err)
-	}
+	plugintest.Register(n.t, n.registry.Dir, name, program, config)
 	if len(assignments) > 0 {
 		if err := n.registry.Set(name, assignments...); err != nil {
 			n.t.Fatal(err)
@@ -147,13 +88,9 @@ func (n *node) hook(name, program, config string, assignments ...string) {
 // open opens a host, which is closed at the end of the test.
 func (n *node) open() *Host {
 	n.t.Helper()
-	log := logrus.New()
-	log.SetOutput(n.log)
-	log.SetLevel(logrus.DebugLevel)
-	log.SetFormatter(&logrus.JSONFormatter{DisableTimestamp: true})
 	o := Options{
 		Node: "n1", Self: self, Registry: n.registry, Store: n.store, Ledger: n.ledger, Processes: n.procs,
-		Log: logrus.NewEntry(log), RuntimeDir: filepath.Join(n.dir, "run"), Fallback: n.removed, StartTimeout: 5 * time.Second,
+		Log: n.log.Entry(), RuntimeDir: filepath.Join(n.dir, "run"), Fallback: n.removed, StartTimeout: 5 * time.Second,
 	}
 	if n.options != nil {
 		n.options(&o)
@@ -174,11 +111,8 @@ func (n *node) open() *Host {
 
 // calls returns the lines that misbehave wrote to the file name.
 func (n *node) calls(name string) []string {
-	b, err := os.ReadFile(filepath.Join(n.dir, name))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		n.t.Fatal(err)
-	}
-	return strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' })
+	n.t.Helper()
+	return plugintest.Lines(n.t, filepath.Join(n.dir, name))
 }
 
 func (n *node) record(id string) *jobstate.Record {
@@ -190,7 +124,8 @@ func (n *node) record(id string) *jobstate.Record {
 func (n *node) reports() []string {
 	n.t.Helper()
 	var jobs []string
-	if err := n.ledger.All(context.Background(), func(int) bool { return true }, func(e ledger.Entry) bool { jobs = append(jobs, e.Job); return true }); err != nil {
+	if err := n.ledger.All(context.Background(), func(int) bool { return true },
+		func(e ledger.Entry) bool { jobs = append(jobs, e.Job); return true }); err != nil {
 		n.t.Fatal(err)
 	}
 	return jobs
@@ -283,43 +218,4 @@ func (r *remover) list() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.jobs)
-}
-
-// logBuffer is the host's log: JSON, one entry a line.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// find returns the first entry whose message contains text.
-func (l *logBuffer) find(text string) map[string]any {
-	for line := range strings.Lines(l.String()) {
-		var entry map[string]any
-		if json.Unmarshal([]byte(line), &entry) == nil && strings.Contains(fmt.Sprint(entry["msg"]), text) {
-			return entry
-		}
-	}
-	return nil
-}
-
-// eventually waits until ok is true. It is for what comes from another process and cannot be waited for otherwise.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: still not so after 10s", what)
-		}
-	}
 }

@@ -14,22 +14,25 @@ import (
 
 // merger makes one outcome of those of all hooks. Whatever a hook sets it claims:
 //
-//   - Hooks claim environment variables that they set or unset, those of attached processes, resource
-//     limits, keys of resources_used, fields of the usage, the join and the walltime limit. A second
-//     claim with the same value changes nothing. A claim with another value is an error that names both
-//     hooks and the thing; the first value stays. The same holds for each job of Outcome.Jobs by itself.
-//   - Progname and Argv are not claimed but cascade, as in PBS: each hook gets what the one before it left, so that
-//     wrappers can be put around wrappers, and the last one's values are used. The variables set so far are in the next hook's
-//     Env in the same way; seeing a value is no claim, changing it is.
+//   - Hooks claim environment variables that they set or unset, those of attached processes,
+//     resource limits, keys of resources_used, fields of the usage, the join and the walltime
+//     limit. A second claim with the same value changes nothing. A claim with another value is an
+//     error that names both hooks and the thing; the first value stays. The same holds for each job
+//     of Outcome.Jobs by itself.
+//   - Progname and Argv are not claimed but cascade, as in PBS: each hook gets what the one before
+//     it left, so that wrappers can be put around wrappers, and the last one's values are used. The
+//     variables set so far are in the next hook's Env in the same way; seeing a value is no claim,
+//     changing it is.
 //   - Message, Diag, JobStderr and Notes are collected in order.
-//   - State, CallAgain and CallAtElapsed are between each hook and the host, and no part of the merged outcome.
+//   - State, CallAgain and CallAtElapsed are between each hook and the host, and no part of the
+//     merged outcome.
 type merger struct {
 	out   hostapi.Outcome
 	owner map[string]string // hook by what it claimed
 }
 
-// add merges the outcome of a hook. It fails with KindNode, joined over all conflicts: two hooks that do not go
-// together are the administrator's to sort out.
+// add merges the outcome of a hook. The error has KindNode and joins all conflicts: two hooks that
+// do not go together are the administrator's to sort out.
 func (m *merger) add(hook string, o *hostapi.Outcome) error {
 	var errs []error
 	errs = append(errs, claimEach(m, variable, "", hook, &m.out.SetEnv, o.SetEnv))
@@ -93,14 +96,15 @@ func (m *merger) job(hook, id string, u *hostapi.JobUpdate) error {
 	return errors.Join(errs...)
 }
 
-// What claimEach says before the key of a thing.
+// The texts of claimEach before the key of a thing.
 const (
 	variable       = "environment variable "
 	attachVariable = "attached processes' environment variable "
 	resourceUsed   = "resources_used."
 )
 
-// claimEach merges a map of which each key is a thing for itself: thing and key name it, and of says of what.
+// claimEach merges a map of which each key is a thing for itself: thing and key name it, and of
+// says of what.
 func claimEach[M ~map[string]V, V comparable](m *merger, thing, of, hook string, into *M, from M) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(from)) {
@@ -172,9 +176,4 @@ func joinLines(a, b string) string {
 		return a + b
 	}
 	return a + "; " + b
-}
-
-// OneLine makes one line of a message.
-func OneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }

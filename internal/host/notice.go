@@ -8,7 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/sirupsen/logrus"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -17,70 +18,22 @@ import (
 // ErrOver is what Notices fails with when the job does not live here, any more or at all.
 var ErrOver = errors.New("the job is over")
 
-// Bounds on what a hook that floods the host can do. A burst is what many jobs that run out of memory at once make.
-const (
-	noticeBurst = 256
-	noticeEvery = 50 * time.Millisecond // beyond the burst
-)
-
 // Bounds on what notices may put into a job's record.
 const (
 	maxTold  = 256      // lines, remarks, and resources
 	maxTexts = 64 << 10 // bytes of each kind
 )
 
-// Bounds on what the log says of notices that are dropped; the rest is told as a number.
-const (
-	dropBurst = 20
-	dropEvery = time.Minute
-)
-
-// listen takes what the instance tells between events, one after the other, until the program ends. The pace is
-// ours: what comes faster waits in the hook.
-func (p *plugin) listen(inst *instance) {
-	pace, drops := newBucket(noticeBurst, noticeEvery), newBucket(dropBurst, dropEvery)
-	unsaid := 0
-	err := inst.client.Notices(p.ctx, func(job string, update *hostapi.JobUpdate, err error) {
-		if !pace.take(p.ctx) {
-			return
-		}
-		if err == nil {
-			err = p.heard(p, job, update)
-		}
-		if err == nil {
-			return
-		}
-		if !drops.try() {
-			unsaid++
-			return
-		}
-		entry := p.log.WithField("job", job)
-		if unsaid > 0 {
-			entry = entry.WithField("unsaid", unsaid)
-			unsaid = 0
-		}
-		if errors.Is(err, errEnding) {
-			entry.Infof("notice dropped: %v", err)
-		} else {
-			entry.Errorf("notice dropped: %v", err)
-		}
-	})
-	if unsaid > 0 {
-		p.log.Errorf("%d more notices were dropped", unsaid)
-	}
-	if err != nil && p.ctx.Err() == nil {
-		p.log.Errorf("hook %s is not heard between events any more: %v", inst.hook.Name, err)
-	}
-}
-
-// heard takes over what a hook told about a job. It does not wait for the job's turn: an event may have it for as long as
-// its hooks' alarms, and one transaction changes the record as a whole. Only the hook's state could be older than
-// what an event is about to bring; so that is taken with the turn alone, and else dropped.
-func (h *Host) heard(p *plugin, id string, u *hostapi.JobUpdate) error {
-	if !h.enter(&h.begun) {
+// Notice takes over what a hook told about a job. A notice does not wait for the job's turn: an
+// event may have it for as long as its hooks' alarms. The record changes as a whole, in a single
+// update. But a state could be older than what an event is about to bring. So a state counts only
+// if the turn is free. Else the log says that it is dropped.
+func (h pluginHost) Notice(hook, id string, u *hostapi.JobUpdate) error {
+	end, ok := h.beginEvent()
+	if !ok {
 		return ErrClosed
 	}
-	defer h.begun.Done()
+	defer end()
 	if u.SignalSisters != "" {
 		h.sisters.Signal(h.ctx, id, u.SignalSisters)
 	}
@@ -88,26 +41,27 @@ func (h *Host) heard(p *plugin, id string, u *hostapi.JobUpdate) error {
 	if release != nil {
 		defer release()
 	}
-	fresh, err := h.takeNotice(p, id, u, release != nil)
+	fresh, err := h.recordNotice(hook, id, u, release != nil)
 	if err != nil {
 		return err
 	}
 	for _, text := range fresh {
-		p.log.WithField("job", id).Info(text)
+		h.log.WithFields(logrus.Fields{"hook": hook, "job": id}).Info(text)
 	}
 	return nil
 }
 
-var errEnding = errors.New("the job is ending, and its last events tell what there is")
+var errEnding = hostapi.Errorf(hostapi.KindBusy, "the job is ending, and its last events tell what there is")
 
-// takeNotice returns the lines that were not told before.
-func (h *Host) takeNotice(p *plugin, id string, u *hostapi.JobUpdate, turn bool) (fresh []string, err error) {
+// recordNotice returns the lines that were not told before.
+func (h *Host) recordNotice(hook, id string, u *hostapi.JobUpdate, turn bool) (fresh []string, err error) {
 	if u.State != nil && !turn {
-		p.log.WithField("job", id).Warn("the state in a notice is dropped: an event of the job is under way")
+		entry := h.log.WithFields(logrus.Fields{"hook": hook, "job": id})
+		entry.Warn("the state in a notice is dropped: an event of the job is under way")
 	}
 	var refused error
 	note := func(rec *jobstate.Record) (*jobstate.Record, error) {
-		switch refused = nil; {
+		switch {
 		case rec == nil:
 			refused = errors.New("no such job on this host")
 		case rec.Phase == jobstate.PhaseExiting:
@@ -118,13 +72,12 @@ func (h *Host) takeNotice(p *plugin, id string, u *hostapi.JobUpdate, turn bool)
 		if refused != nil {
 			return nil, refused // nothing is written
 		}
-		hook := p.spec().Name
 		if u.State != nil && turn {
 			put(&rec.HookState, hook, u.State)
 		}
 		callAt(rec, hook, u.CallAgain, u.CallAtElapsed, u.AskSisters, h.clock.Now())
 		cpuPercent(rec, u, h.clock.Now())
-		found(rec, h.opt.Node, u)
+		fold(rec, h.opt.Node, u)
 		told := len(rec.Told)
 		rec.AddLines(u.JobStderr)
 		fresh = rec.Told[told:]
@@ -135,7 +88,7 @@ func (h *Host) takeNotice(p *plugin, id string, u *hostapi.JobUpdate, turn bool)
 	if err != nil {
 		return nil, cmp.Or(refused, err)
 	}
-	h.rouse(id)
+	h.news.notify(id)
 	return fresh, nil
 }
 
@@ -173,9 +126,10 @@ func full(rec *jobstate.Record, node string, u *hostapi.JobUpdate) error {
 	return nil
 }
 
-// keepTold saves what notices have put into the job's record from being replaced by rec, which begin made beside it.
-func keepTold(rec, now *jobstate.Record, node string) {
-	found(rec, node, &hostapi.JobUpdate{Usage: now.Hosts[node], Diag: now.Diag[node], Notes: now.Notes})
+// carryNotices saves what notices have put into the job's record from being replaced by rec, which
+// begin made beside it.
+func carryNotices(rec, now *jobstate.Record, node string) {
+	fold(rec, node, &hostapi.JobUpdate{Usage: now.Hosts[node], Diag: now.Diag[node], Notes: now.Notes})
 	rec.AddLines(now.Told)
 	for hook, t := range now.Timers {
 		if _, asked := rec.Timers[hook]; !asked && rec.Phase != jobstate.PhaseExiting {
@@ -190,9 +144,9 @@ func keepTold(rec, now *jobstate.Record, node string) {
 	}
 }
 
-// retell adds what was told between events to the outcome of epilogue: pbs_mom hears of it nowhere else. A MoM of ours
-// writes no line twice.
-func retell(out *hostapi.Outcome, rec *jobstate.Record, node string) {
+// addTold adds what was told between events to the outcome of epilogue: pbs_mom hears of it nowhere
+// else. A MoM of ours writes no line twice.
+func addTold(out *hostapi.Outcome, rec *jobstate.Record, node string) {
 	lines := slices.Clone(rec.Told)
 	for _, text := range out.JobStderr {
 		if !slices.Contains(rec.Told, text) {
@@ -205,12 +159,13 @@ func retell(out *hostapi.Outcome, rec *jobstate.Record, node string) {
 	}
 }
 
-// Notices returns the lines for the job's standard error that hooks told between events, but for the first after of them,
-// and how many there are in all. It waits until there are some. It fails with ErrOver when the job is over, with
-// ErrClosed when the host is closing, and when ctx ends. A record that was lost begins to count anew; then lines come again.
+// Notices returns the lines for the job's standard error that hooks told between events. The first
+// after of them are left out; all is how many there are. The call waits until there are some. The
+// error is ErrOver when the job is over, ErrClosed when the host is closing, and ctx's at its end.
+// A record that was lost begins to count anew; then lines come again.
 func (h *Host) Notices(ctx context.Context, id string, after int) (lines []string, all int, err error) {
-	ear, forget := h.lend(id)
-	defer forget()
+	news, cancel := h.news.subscribe(id)
+	defer cancel()
 	for {
 		rec := h.opt.Store.Get(id)
 		switch {
@@ -223,41 +178,11 @@ func (h *Host) Notices(ctx context.Context, id string, after int) (lines []strin
 			return rec.Told[after:], len(rec.Told), nil
 		}
 		select {
-		case <-ear:
+		case <-news:
 		case <-ctx.Done():
 			return nil, 0, context.Cause(ctx)
 		case <-h.ctx.Done():
 			return nil, 0, ErrClosed
-		}
-	}
-}
-
-// lend returns a channel that gets a token when there may be news of the job.
-func (h *Host) lend(id string) (ear chan struct{}, forget func()) {
-	ear = make(chan struct{}, 1)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ears[id] == nil {
-		put(&h.ears, id, map[chan struct{}]bool{})
-	}
-	h.ears[id][ear] = true
-	return ear, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if delete(h.ears[id], ear); len(h.ears[id]) == 0 {
-			delete(h.ears, id)
-		}
-	}
-}
-
-// rouse wakes those who wait for news of the job.
-func (h *Host) rouse(id string) {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	for ear := range h.ears[id] {
-		select {
-		case ear <- struct{}{}:
-		default:
 		}
 	}
 }

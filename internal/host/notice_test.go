@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,8 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
 // heardOf reads a job's notices in the background.
@@ -44,8 +47,8 @@ func within(t *testing.T, what string, c <-chan string) string {
 	}
 }
 
-// What a hook tells between events is in the record at once, reaches who listens, and is in the outcome of epilogue.
-func TestNotice(t *testing.T) {
+// A notice is in the record at once, reaches who listens, and is in the outcome of epilogue.
+func TestNoticeIsRecordedHeardAndInTheOutcome(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", "mode = \"tell\"\nevent = \"execjob_launch\"\nvalue = \"a process was killed\"")
 	h := n.open()
@@ -56,10 +59,11 @@ func TestNotice(t *testing.T) {
 		t.Errorf("heard %q", line)
 	}
 	rec := n.record("1.srv")
-	if *rec.Hosts["n1"].OOMKills != 1 || rec.Diag["n1"] != "told" || !slices.Equal(rec.Notes, []string{"a process was killed"}) {
+	if *rec.Hosts["n1"].OOMKills != 1 || rec.Diag["n1"] != "told" ||
+		!slices.Equal(rec.Notes, []string{"a process was killed"}) {
 		t.Errorf("record: %+v, %v, %v", rec.Hosts["n1"], rec.Diag, rec.Notes)
 	}
-	// Who comes later hears it too, and who has heard it does not hear it again.
+	// A later listener hears it too, and who has heard it does not hear it again.
 	if line := within(t, "the notice", heardOf(t, h, "1.srv", 0)); line != "a process was killed" {
 		t.Errorf("heard %q", line)
 	}
@@ -77,7 +81,11 @@ func TestNotice(t *testing.T) {
 			t.Errorf("heard %q", line)
 		}
 	}
-	eventually(t, "nobody listens any more", func() bool { h.mu.RLock(); defer h.mu.RUnlock(); return len(h.ears) == 0 })
+	plugintest.Eventually(t, "nobody listens any more", func() bool {
+		h.news.mu.Lock()
+		defer h.news.mu.Unlock()
+		return len(h.news.byJob) == 0
+	})
 }
 
 // A notice does not wait for an event of its job; its state does not overtake the event's.
@@ -86,16 +94,18 @@ func TestNoticeBesideEvent(t *testing.T) {
 	n.hook("a", "misbehave", "")
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
-	p := h.plugin("a")
-	// Not from the program: how long an event has the job's turn after its hook has answered is the disk's affair.
+	// Not from the program: how long an event has the job's turn after its hook has answered is the
+	// disk's affair.
 	tell := func(line, state string) {
 		t.Helper()
-		if err := h.heard(p, "1.srv", &hostapi.JobUpdate{JobStderr: []string{line}, State: []byte(state)}); err != nil {
+		update := &hostapi.JobUpdate{JobStderr: []string{line}, State: []byte(state)}
+		err := pluginHost{h}.Notice("a", "1.srv", update)
+		if err != nil {
 			t.Error(err)
 		}
 	}
 	tell("x", `{"told":true}`)
-	release, err := h.jobs.take(t.Context(), "1.srv", course)
+	release, err := h.jobs.acquire(t.Context(), "1.srv", course)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,26 +115,27 @@ func TestNoticeBesideEvent(t *testing.T) {
 	if !slices.Equal(rec.Told, []string{"x", "y"}) || string(rec.HookState["a"]) != `{"told":true}` {
 		t.Errorf("told %q, state %s", rec.Told, rec.HookState["a"])
 	}
-	if n.log.find("the state in a notice is dropped") == nil {
+	if n.log.Find("the state in a notice is dropped") == nil {
 		t.Error("the dropped state is not logged")
 	}
 }
 
-// What cannot be taken is refused and leaves no trace.
+// A notice that cannot be taken is refused and leaves no trace.
 func TestNoticeDropped(t *testing.T) {
 	n := newNode(t)
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
-	p := newPlugin(h.ctx, h.launcher, Hook{Name: "a"}, h.log, nil)
 	told := &hostapi.JobUpdate{JobStderr: []string{"x"}}
-	if err := h.heard(p, "9.srv", told); err == nil || !strings.Contains(err.Error(), "no such job") {
+	err := pluginHost{h}.Notice("a", "9.srv", told)
+	if err == nil || !strings.Contains(err.Error(), "no such job") {
 		t.Errorf("unknown job: %v", err)
 	}
 	if rec := n.record("9.srv"); rec != nil {
 		t.Errorf("unknown job: record %+v", rec)
 	}
 	must(t, h, hostapi.EventEpilogue, "1.srv")
-	if err := h.heard(p, "1.srv", told); !errors.Is(err, errEnding) || n.record("1.srv").Told != nil {
+	err = pluginHost{h}.Notice("a", "1.srv", told)
+	if !errors.Is(err, errEnding) || n.record("1.srv").Told != nil {
 		t.Errorf("ending job: %v, told %q", err, n.record("1.srv").Told)
 	}
 	must(t, h, hostapi.EventEnd, "1.srv")
@@ -138,16 +149,19 @@ func TestNoticeDropped(t *testing.T) {
 // A notice that comes while begin is under way is not lost with the record that begin replaces.
 func TestNoticeDuringBegin(t *testing.T) {
 	now := &jobstate.Record{Told: []string{"x"}, Notes: []string{"x"}, Diag: map[string]string{"n1": "d"},
-		Hosts: map[string]*hostapi.HostUsage{"n1": {OOMKills: new(int64(2))}}, ResourcesUsed: hostapi.Resources{"mem": "1kb", "cput": "00:00:01"}}
+		Hosts:         map[string]*hostapi.HostUsage{"n1": {OOMKills: new(int64(2))}},
+		ResourcesUsed: hostapi.Resources{"mem": "1kb", "cput": "00:00:01"}}
 	rec := &jobstate.Record{Notes: []string{"begun"}, ResourcesUsed: hostapi.Resources{"mem": "2kb"}}
-	keepTold(rec, now, "n1")
-	if !slices.Equal(rec.Told, []string{"x"}) || !slices.Equal(rec.Notes, []string{"begun", "x"}) || rec.Diag["n1"] != "d" ||
+	carryNotices(rec, now, "n1")
+	if !slices.Equal(rec.Told, []string{"x"}) || !slices.Equal(rec.Notes, []string{"begun", "x"}) ||
+		rec.Diag["n1"] != "d" ||
 		*rec.Hosts["n1"].OOMKills != 2 || rec.ResourcesUsed["mem"] != "2kb" || rec.ResourcesUsed["cput"] != "00:00:01" {
 		t.Errorf("%+v", rec)
 	}
 }
 
-// A hook that tells without end fills neither the record nor memory, and other hooks and events go on.
+// A hook that tells without end fills neither the record nor memory, and other hooks and events go
+// on.
 func TestNoticeFlood(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", "mode = \"flood\"\nevent = \"execjob_launch\"")
@@ -155,7 +169,8 @@ func TestNoticeFlood(t *testing.T) {
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
 	must(t, h, hostapi.EventLaunch, "1.srv")
-	eventually(t, "the flood is met", func() bool { return n.log.find("job_stderr: too much was told") != nil })
+	plugintest.Eventually(t, "the flood is met",
+		func() bool { return n.log.Find("job_stderr: too much was told") != nil })
 	rec := n.record("1.srv")
 	if len(rec.Told) != maxTold || len(rec.Notes) > maxTold {
 		t.Errorf("%d lines told, %d notes, want %d", len(rec.Told), len(rec.Notes), maxTold)
@@ -170,14 +185,15 @@ func TestNoticeFlood(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("another job's events and notice took %v", took)
 	}
-	eventually(t, "more is dropped than is said", func() bool { return strings.Count(n.log.String(), "notice dropped") >= dropBurst })
+	plugintest.Eventually(t, "more is dropped than is said",
+		func() bool { return strings.Count(n.log.String(), "notice dropped") >= 20 })
 	time.Sleep(500 * time.Millisecond) // ten more are dropped
-	if lines := strings.Count(n.log.String(), "notice dropped"); lines > dropBurst+1 {
-		t.Errorf("%d lines about dropped notices, want %d", lines, dropBurst)
+	if lines := strings.Count(n.log.String(), "notice dropped"); lines > 21 {
+		t.Errorf("%d lines about dropped notices, want 20", lines)
 	}
 }
 
-// What is told of resources_used is bounded as well; telling the same ones again takes no room.
+// The resources_used of notices are bounded as well. The same ones again take no room.
 func TestNoticeFull(t *testing.T) {
 	many := hostapi.Resources{}
 	for i := range maxTold {
@@ -194,7 +210,8 @@ func TestNoticeFull(t *testing.T) {
 		{"endless", nil, hostapi.Resources{"mem": strings.Repeat("1", maxTexts)}, true},
 		{"none, of a job that has too many", hostapi.Resources{"mem": strings.Repeat("1", 2*maxTexts)}, nil, false},
 	} {
-		if err := full(&jobstate.Record{ResourcesUsed: tt.had}, "n1", &hostapi.JobUpdate{ResourcesUsed: tt.told}); (err != nil) != tt.full {
+		if err := full(&jobstate.Record{ResourcesUsed: tt.had}, "n1",
+			&hostapi.JobUpdate{ResourcesUsed: tt.told}); (err != nil) != tt.full {
 			t.Errorf("%s: %v, want full %t", tt.name, err, tt.full)
 		}
 	}
@@ -207,9 +224,9 @@ func TestNoticeLies(t *testing.T) {
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
 	for _, why := range []string{"no such job", "job id", "control character", "unexpected end of JSON"} {
-		eventually(t, "dropped: "+why, func() bool {
-			e := n.log.find("notice dropped: ")
-			return e != nil && e["hook"] == "a" && n.log.find(why) != nil
+		plugintest.Eventually(t, "dropped: "+why, func() bool {
+			e := n.log.Find("notice dropped: ")
+			return e != nil && e["hook"] == "a" && n.log.Find(why) != nil
 		})
 	}
 	if rec := n.record("1.srv"); rec.Told != nil || rec.Notes != nil {
@@ -232,12 +249,12 @@ func TestNoticeOldHook(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if e := n.log.find("not heard"); e != nil {
+	if e := n.log.Find("not heard"); e != nil {
 		t.Errorf("an error: %v", e)
 	}
 }
 
-func (h *Host) hooks(t *testing.T) []Status {
+func (h *Host) hooks(t *testing.T) []plugin.Status {
 	t.Helper()
 	list, err := h.Hooks()
 	if err != nil {
@@ -253,39 +270,15 @@ func TestNoticeAfterCrash(t *testing.T) {
 	n.hook("b", "misbehave", "mode = \"tell\"\nevent = \"execjob_launch\"\nvalue = \"x\"")
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
-	p := h.plugin("b")
-	p.mu.Lock()
-	first := p.inst
-	p.mu.Unlock()
-	first.proc.kill()
-	<-first.proc.exited
+	first := hookPID(t, h, "b")
+	if err := unix.Kill(first, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	plugintest.Eventually(t, "the next program",
+		func() bool { pid := hookPID(t, h, "b"); return pid != 0 && pid != first })
 	lines := heardOf(t, h, "1.srv", 0)
 	must(t, h, hostapi.EventLaunch, "1.srv")
 	if line := within(t, "the notice", lines); line != "x" {
 		t.Errorf("heard %q", line)
-	}
-}
-
-// A burst passes; then the pace is fixed.
-func TestBucket(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	b := newBucket(noticeBurst, noticeEvery)
-	b.at = b.at.Add(-time.Hour)
-	passed := 0
-	for b.take(ctx) { // without a wait
-		if passed++; passed > 2*noticeBurst {
-			t.Fatal("no end")
-		}
-	}
-	if passed < noticeBurst || passed > noticeBurst+2 {
-		t.Errorf("%d pass at once, want %d", passed, noticeBurst)
-	}
-	began := time.Now()
-	for range 3 {
-		b.take(t.Context())
-	}
-	if took := time.Since(began); took < 2*noticeEvery || took > time.Second {
-		t.Errorf("three more took %v, want about %v", took, 3*noticeEvery)
 	}
 }

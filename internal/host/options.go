@@ -9,9 +9,11 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// Remover removes what a job has in the kernel when the hook that should have is not there to do it.
+// Remover removes what a job has in the kernel when the hook that should have is not there to do
+// it.
 type Remover interface {
 	// RemoveJob kills the job's processes and removes its cgroup. A job that has none is no error.
 	RemoveJob(ctx context.Context, id string) error
@@ -19,7 +21,7 @@ type Remover interface {
 
 // Processes knows the processes of this machine.
 type Processes interface {
-	// Alive tells whether the process still runs.
+	// Alive reports whether the process still runs.
 	Alive(id hostapi.ProcessID) bool
 	// Wait returns nil when the process has ended, ctx's error when that ended first.
 	Wait(ctx context.Context, id hostapi.ProcessID) error
@@ -29,7 +31,7 @@ type Processes interface {
 type Options struct {
 	Node      string            // this host as exec_vnode names it
 	Self      hostapi.ProcessID // the process that the Host is in
-	Registry  *Registry
+	Registry  *plugin.Registry
 	Store     *jobstate.Store
 	Ledger    *ledger.Ledger
 	Processes Processes
@@ -39,24 +41,19 @@ type Options struct {
 	RuntimeDir string
 	// Fallback may be nil: then what a failed hook left is only told.
 	Fallback Remover
-	// StartTimeout is how long a hook's program may take to start; 0 means 10 s.
+	// StartTimeout is how long a hook's program may take to start; 0 means 30 s.
 	StartTimeout time.Duration
-	// Recover makes the record of a job that was lost anew, from what the job has in the kernel; nil without an error when
-	// it has nothing there. It is asked at any event of a job without a record but begin. May be nil: then such a job is
-	// not known.
-	Recover func(ctx context.Context, id string) (*jobstate.Record, error)
-	// Populated tells whether there are processes in the job's cgroup, whoever has made that; see beginsLate. May be nil: then nobody
-	// but this host makes any.
+	// Populated reports whether there are processes in the job's cgroup, whoever has made that; see
+	// beginsLate. May be nil: then nobody but this host makes any.
 	Populated func(id string) (bool, error)
-	// Origins tells which job has sent a process that came by ssh. May be nil: then such processes are left alone.
+	// Origins tells which job has sent a process that came by ssh. May be nil: then such processes
+	// are left alone.
 	Origins Origins
-	// Settings are given to every hook as Setup.Host; may be nil.
-	Settings map[string]string
-	// Ended, if set, is called when a job's record has gone. It must not wait.
+	// Ended, if set, is called when a job's record has gone, and must not wait.
 	Ended func()
 	// Sisters returns the other hosts of this Host's jobs. May be nil: then there are none.
 	Sisters func(Inside) Sisters
-	// PBSHas tells whether the pbs_mom of that home has the job; "" is a home that no event has told. It fails where that cannot be
-	// told; then the job is taken for one that MoM has. May be nil: then it can never be told.
+	// PBSHas reports whether the pbs_mom of that home has the job; "" is a home that no event has
+	// told. On an error the job is taken for one that MoM has. May be nil: then nobody knows.
 	PBSHas func(job *hostapi.Job, home string) (bool, error)
 }

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
 // tracerEnv makes this test program a tracer of the process that it names.
@@ -42,7 +44,7 @@ func newOwnersNode(t *testing.T) *node {
 		t.Skip("needs root to become somebody else")
 	}
 	n := newNode(t)
-	for _, dir := range []string{n.dir, programs()} {
+	for _, dir := range []string{n.dir, plugintest.Programs()} {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -67,8 +69,8 @@ func ownersProgram(t *testing.T) int {
 	t.Helper()
 	self, _ := os.Readlink("/proc/self/exe") // a tracer has it, too
 	var pid int
-	eventually(t, "a program of nobody's", func() bool {
-		for _, child := range children(t) {
+	plugintest.Eventually(t, "a program of nobody's", func() bool {
+		for _, child := range plugintest.Children(t) {
 			exe, _ := os.Readlink("/proc/" + child + "/exe")
 			status, _ := os.ReadFile("/proc/" + child + "/status")
 			if exe != self && strings.Contains(string(status), "\nUid:\t65534\t") {
@@ -91,7 +93,8 @@ func trace(t *testing.T, pid int) (errno syscall.Errno, stop func()) {
 	cmd := exec.Command("/proc/self/fd/3")
 	cmd.ExtraFiles = []*os.File{self}
 	cmd.Env = []string{tracerEnv + "=" + strconv.Itoa(pid)}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(nobody.UID), Gid: uint32(nobody.GID)}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(nobody.UID),
+		Gid: uint32(nobody.GID)}}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -126,13 +129,15 @@ func TestOwnersHook(t *testing.T) {
 	if err := os.Chmod(child, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nlog = %q\nvalue = %q", "child", "execjob_prologue", log, child+"/pid"),
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nlog = %q\nvalue = %q", "child", "execjob_prologue",
+		log, child+"/pid"),
 		"event=execjob_prologue,execjob_epilogue", "user=pbsuser")
 	h := n.open()
 	if pid := hookPID(t, h, "a"); pid != 0 {
 		t.Error("the hook runs although there is no job")
 	}
-	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventPrologue, hostapi.EventEpilogue, hostapi.EventEnd} {
+	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventPrologue, hostapi.EventEpilogue,
+		hostapi.EventEnd} {
 		if v := judgeAsOwner(t, h, e, "1.srv"); v.Reject {
 			t.Fatal(v)
 		}
@@ -176,14 +181,15 @@ func TestOwnersHookHasNoSayInTheNode(t *testing.T) {
 	h := n.open()
 	judgeAsOwner(t, h, hostapi.EventBegin, "1.srv")
 	v := judgeAsOwner(t, h, hostapi.EventEpilogue, "1.srv")
-	if v.Reject || v.Vnodes != nil || v.ResourcesUsed != nil || v.Usage != nil || v.Diag != "" || v.Notes != nil || v.WalltimeLimit != nil {
+	if v.Reject || v.Vnodes != nil || v.ResourcesUsed != nil || v.Usage != nil || v.Diag != "" || v.Notes != nil ||
+		v.WalltimeLimit != nil {
 		t.Errorf("the job's owner has a say in the node: %+v", v.Outcome)
 	}
 	if len(v.JobStderr) != 1 || string(n.record("1.srv").HookState["a"]) != `{"a":1}` {
 		t.Errorf("job_stderr %q, state %s, want the hook's", v.JobStderr, n.record("1.srv").HookState["a"])
 	}
 	const want = "no say in: resources_used, usage, diag, notes, vnodes, call_again, walltime_limit"
-	if n.log.find(want) == nil {
+	if n.log.Find(want) == nil {
 		t.Errorf("the log does not tell what was passed over: %s", want)
 	}
 }
@@ -206,11 +212,11 @@ func TestOwnersHookThatIsStopped(t *testing.T) {
 		t.Errorf("kind %q, fail_action %v, want a timeout on which nothing acts", v.Kind, v.FailAction)
 	}
 	judgeAsOwner(t, h, hostapi.EventEnd, "1.srv")
-	eventually(t, "the program is gone", func() bool { return len(children(t)) == 0 })
+	plugintest.Eventually(t, "the program is gone", func() bool { return len(plugintest.Children(t)) == 0 })
 }
 
-// A user who writes beside the socket of a program of his fills /tmp, and not the runtime directory,
-// which is on /run.
+// A user who writes beside the socket of a program of his fills /tmp, and not the runtime
+// directory, which is on /run.
 func TestOwnersHookLeavesTheRuntimeDirectoryToRoot(t *testing.T) {
 	n := newOwnersNode(t)
 	n.hook("a", "misbehave", "mode = \"hang\"\nevent = \"execjob_prologue\"",
@@ -234,12 +240,12 @@ func TestOwnersHookLeavesTheRuntimeDirectoryToRoot(t *testing.T) {
 	_, dir, _ := strings.Cut(string(env), "PLUGIN_UNIX_SOCKET_DIR=")
 	dir, _, _ = strings.Cut(dir, "\x00")
 	dir = filepath.Dir(dir)
-	if filepath.Dir(dir) != owners {
-		t.Errorf("the directory of its socket is %q, want one in %s", dir, owners)
+	if filepath.Dir(dir) != "/tmp" {
+		t.Errorf("the directory of its socket is %q, want one in /tmp", dir)
 	}
 	<-prologue
 	judgeAsOwner(t, h, hostapi.EventEnd, "1.srv")
-	eventually(t, "the directory is gone", func() bool {
+	plugintest.Eventually(t, "the directory is gone", func() bool {
 		_, err := os.Lstat(dir)
 		return os.IsNotExist(err)
 	})
@@ -272,7 +278,7 @@ func TestOwnersHookThatIsTraced(t *testing.T) {
 	judgeAsOwner(t, h, hostapi.EventEpilogue, "1.srv")
 	judgeAsOwner(t, h, hostapi.EventEnd, "1.srv")
 	left := fmt.Sprintf("program %d does not die of SIGKILL", pid)
-	eventually(t, "the host has said so", func() bool { return n.log.find(left) != nil })
+	plugintest.Eventually(t, "the host has said so", func() bool { return n.log.Find(left) != nil })
 	if calls := strings.Join(n.calls("log"), " "); !strings.HasSuffix(calls, "execjob_end 1.srv 3") {
 		t.Errorf("calls of the other hook: %s", calls)
 	}
@@ -280,35 +286,16 @@ func TestOwnersHookThatIsTraced(t *testing.T) {
 		t.Error(err)
 	}
 	stop()
-	eventually(t, "the program is reaped", func() bool { return len(children(t)) == 0 })
+	plugintest.Eventually(t, "the program is reaped", func() bool { return len(plugintest.Children(t)) == 0 })
 	if n := strings.Count(n.log.String(), left); n != 1 {
 		t.Errorf("it was said %d times", n)
 	}
 }
 
-// A user has no number of programs that do not die: each costs the host a thread.
-func TestProgramsThatDoNotDieAreFew(t *testing.T) {
-	n := newOwnersNode(t)
-	n.hook("a", "misbehave", "", "event=execjob_prologue", "user=pbsuser")
-	h := n.open()
-	judgeAsOwner(t, h, hostapi.EventBegin, "1.srv")
-	for range maxRemnants {
-		h.launcher.behind.add(uint32(nobody.UID), 1)
-	}
-	if v := judgeAsOwner(t, h, hostapi.EventPrologue, "1.srv"); !strings.Contains(v.Message, "16 programs of uid 65534 were killed and do not die") {
-		t.Errorf("message %q", v.Message)
-	}
-	h.launcher.behind.add(uint32(nobody.UID), -1)
-	if v := judgeAsOwner(t, h, hostapi.EventPrologue, "1.srv"); v.Reject {
-		t.Errorf("one has died: %s", v.Message)
-	}
-	judgeAsOwner(t, h, hostapi.EventEnd, "1.srv")
-}
-
 // A program that was imported cannot be traced by its user, who cannot read it.
 func TestImportedProgramIsNotItsUsersToTrace(t *testing.T) {
 	n := newOwnersNode(t)
-	program, err := os.Open(filepath.Join(programs(), "misbehave"))
+	program, err := os.Open(filepath.Join(plugintest.Programs(), "misbehave"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,10 +303,11 @@ func TestImportedProgramIsNotItsUsersToTrace(t *testing.T) {
 	if err := n.registry.Create("h"); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.registry.Import("h", ContentProgram, program); err != nil {
+	if err := n.registry.Import("h", plugin.ContentProgram, program); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.registry.Import("h", ContentConfig, strings.NewReader("mode = \"hang\"\nevent = \"execjob_prologue\"")); err != nil {
+	if err := n.registry.Import("h", plugin.ContentConfig,
+		strings.NewReader("mode = \"hang\"\nevent = \"execjob_prologue\"")); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.registry.Set("h", "event=execjob_prologue", "user=pbsuser", "alarm=2"); err != nil {
@@ -337,32 +325,4 @@ func TestImportedProgramIsNotItsUsersToTrace(t *testing.T) {
 		t.Errorf("its user traces it: %v, want EPERM", errno)
 	}
 	judgeAsOwner(t, h, hostapi.EventEnd, "1.srv")
-}
-
-// Directories that a job's owner makes beside his hook's socket are not followed down.
-func TestDirectoriesOfOwnersAreLeft(t *testing.T) {
-	dir := t.TempDir()
-	program := filepath.Join(dir, "host-1", "plugin-dir1")
-	deep := filepath.Join(program, "a", "b")
-	if err := os.MkdirAll(deep, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(program, "socket"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := removeDir(program, 1); err == nil {
-		t.Error("a tree was removed")
-	}
-	if names, _ := filepath.Glob(program + "/*"); len(names) != 1 {
-		t.Errorf("left %v, want only the directory", names)
-	}
-	if err := prepareRuntime(dir); err != nil {
-		t.Errorf("a host does not start because of it: %v", err)
-	}
-	if err := os.RemoveAll(deep); err != nil {
-		t.Fatal(err)
-	}
-	if err := removeDir(filepath.Join(dir, "host-1"), programDepth); err != nil {
-		t.Error(err)
-	}
 }

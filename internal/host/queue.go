@@ -20,7 +20,7 @@ type class int
 
 const (
 	// course is what happens to the job: its begin, its end, and all between as MoM, root or the
-	// host itself tells it. It stays in order.
+	// host itself tells it. The order stays.
 	course class = iota
 	// inquiry is what root asks for and the course of the job does not depend on: attach, report.
 	inquiry
@@ -28,9 +28,9 @@ const (
 	request
 )
 
-// queues gives out one turn at a time for each job: by class, and within a class in the order in
-// which they were asked for. So the end of a job waits for who has the turn, and for no request. A
-// job for which nobody has or wants a turn takes no memory.
+// queues gives out one turn at a time for each job: by class, and within a class in the order of
+// the requests. So the end of a job waits for who has the turn, and for no request. A job for which
+// nobody has or wants a turn takes no memory.
 type queues struct {
 	mu      sync.Mutex
 	waiting map[string][]waiter // a key is there while the turn is taken
@@ -41,10 +41,10 @@ type waiter struct {
 	turn  chan struct{}
 }
 
-// take waits for the job's turn and returns the function that ends it. It fails when ctx ends
-// first, and at once for a request where too many wait. A turn that is free needs no ctx, but for a
-// request.
-func (q *queues) take(ctx context.Context, id string, c class) (release func(), err error) {
+// acquire waits for the job's turn and returns the function that ends it. A wait fails when ctx
+// ends first, and at once for a request if too many wait. A turn that is free needs no ctx, but for
+// a request.
+func (q *queues) acquire(ctx context.Context, id string, c class) (release func(), err error) {
 	if c == request {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, requestWait, fmt.Errorf("no turn in %v", requestWait))

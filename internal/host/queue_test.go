@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
 // inLine returns how many wait for the job's turn.
@@ -27,7 +28,7 @@ func (q *queues) inLine(id string) int {
 func TestQueueKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queues
-		first, err := q.take(t.Context(), "1", course)
+		first, err := q.acquire(t.Context(), "1", course)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +42,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 				giveUp = append(giveUp, cancel)
 			}
 			go func() {
-				release, err := q.take(ctx, "1", course)
+				release, err := q.acquire(ctx, "1", course)
 				if err != nil {
 					return
 				}
@@ -50,7 +51,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 			}()
 			synctest.Wait() // it is in the line
 		}
-		other, err := q.take(t.Context(), "2", course) // another job waits for nobody
+		other, err := q.acquire(t.Context(), "2", course) // another job waits for nobody
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 func TestQueueLosesNoTurn(t *testing.T) {
 	var q queues
 	for range 200 {
-		first, err := q.take(t.Context(), "1", course)
+		first, err := q.acquire(t.Context(), "1", course)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,14 +90,14 @@ func TestQueueLosesNoTurn(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if release, err := q.take(ctx, "1", course); err == nil {
+			if release, err := q.acquire(ctx, "1", course); err == nil {
 				release()
 			}
 		}()
 		go cancel()
 		first()
 		<-done
-		if release, err := q.take(t.Context(), "1", course); err != nil {
+		if release, err := q.acquire(t.Context(), "1", course); err != nil {
 			t.Fatal(err)
 		} else {
 			release()
@@ -111,14 +112,14 @@ func TestQueueLosesNoTurn(t *testing.T) {
 func TestQueueGoesByClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queues
-		first, err := q.take(t.Context(), "1", request)
+		first, err := q.acquire(t.Context(), "1", request)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var order []string
 		for i, c := range []class{request, inquiry, course, request, course, inquiry, request} {
 			go func() {
-				release, err := q.take(t.Context(), "1", c)
+				release, err := q.acquire(t.Context(), "1", c)
 				if err != nil {
 					t.Error(err)
 					return
@@ -140,7 +141,7 @@ func TestQueueGoesByClass(t *testing.T) {
 func TestQueueBoundsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queues
-		first, err := q.take(t.Context(), "1", request)
+		first, err := q.acquire(t.Context(), "1", request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +149,8 @@ func TestQueueBoundsRequests(t *testing.T) {
 		var wait sync.WaitGroup
 		for range maxRequests {
 			wait.Go(func() {
-				if _, err := q.take(t.Context(), "1", request); err == nil || !strings.Contains(err.Error(), "no turn in 2m0s") {
+				if _, err := q.acquire(t.Context(), "1", request); err == nil ||
+					!strings.Contains(err.Error(), "no turn in 2m0s") {
 					t.Errorf("%v", err)
 				}
 				late.Add(1)
@@ -157,17 +159,18 @@ func TestQueueBoundsRequests(t *testing.T) {
 		var served atomic.Int32
 		for _, c := range []class{course, inquiry} {
 			wait.Go(func() {
-				if release, err := q.take(t.Context(), "1", c); err == nil {
+				if release, err := q.acquire(t.Context(), "1", c); err == nil {
 					served.Add(1)
 					release()
 				}
 			})
 		}
 		synctest.Wait()
-		if _, err := q.take(t.Context(), "1", request); err == nil || err.Error() != "1024 requests wait already, no more may" {
+		if _, err := q.acquire(t.Context(), "1", request); err == nil ||
+			err.Error() != "1024 requests wait already, no more may" {
 			t.Errorf("one too many: %v", err)
 		}
-		if release, err := q.take(t.Context(), "2", request); err != nil {
+		if release, err := q.acquire(t.Context(), "2", request); err != nil {
 			t.Errorf("for another job: %v", err)
 		} else {
 			release()
@@ -190,7 +193,7 @@ func TestQueueHasNoTurnForWhoIsGone(t *testing.T) {
 	var q queues
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := q.take(ctx, "1", request); !errors.Is(err, context.Canceled) || len(q.waiting) != 0 {
+	if _, err := q.acquire(ctx, "1", request); !errors.Is(err, context.Canceled) || len(q.waiting) != 0 {
 		t.Errorf("%v, %d jobs in memory", err, len(q.waiting))
 	}
 }
@@ -203,34 +206,38 @@ func TestUsersRequestsWaitForTheJobsEnd(t *testing.T) {
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
 	h := n.open()
 	n.stored(1, carried)
-	release, err := h.jobs.take(t.Context(), id, request) // the one that is under way
+	release, err := h.jobs.acquire(t.Context(), id, request) // the one that is under way
 	if err != nil {
 		t.Fatal(err)
 	}
 	var attaches, events sync.WaitGroup
 	for range many {
 		attaches.Go(func() {
-			if _, err := h.HandleUser(t.Context(), event(hostapi.EventAttach, id)); hostapi.KindOf(err) != hostapi.KindJob {
+			if _, err := h.HandleUser(t.Context(),
+				event(hostapi.EventAttach, id)); hostapi.KindOf(err) != hostapi.KindJob {
 				t.Errorf("an attach behind the job's end: %v", err)
 			}
 		})
 	}
-	eventually(t, "attaches wait", func() bool { return h.jobs.inLine(id) == many })
+	plugintest.Eventually(t, "attaches wait", func() bool { return h.jobs.inLine(id) == many })
 	h.callDue("a", []string{id})
-	for i, e := range []hostapi.Event{hostapi.EventAttach, hostapi.EventPreterm, hostapi.EventEpilogue, hostapi.EventEnd} {
-		eventually(t, "the one before waits", func() bool { return h.jobs.inLine(id) == many+1+i })
+	for i, e := range []hostapi.Event{hostapi.EventAttach, hostapi.EventPreterm, hostapi.EventEpilogue,
+		hostapi.EventEnd} {
+		plugintest.Eventually(t, "the one before waits", func() bool { return h.jobs.inLine(id) == many+1+i })
 		events.Go(func() {
 			if _, err := h.Judge(t.Context(), event(e, id)); (err != nil) != (e == hostapi.EventAttach) {
 				t.Errorf("%s: %v", e, err)
 			}
 		})
 	}
-	eventually(t, "all wait", func() bool { return h.jobs.inLine(id) == many+5 })
+	plugintest.Eventually(t, "all wait", func() bool { return h.jobs.inLine(id) == many+5 })
 	release()
 	events.Wait()
 	attaches.Wait()
-	want := []string{"exechost_periodic 1.srv 1", "execjob_preterm 1.srv 2", "execjob_epilogue 1.srv 3", "execjob_end 1.srv 4"}
-	got := slices.DeleteFunc(n.calls("log"), func(call string) bool { return strings.HasPrefix(call, "exechost_startup") })
+	want := []string{"exechost_periodic 1.srv 1", "execjob_preterm 1.srv 2", "execjob_epilogue 1.srv 3",
+		"execjob_end 1.srv 4"}
+	got := slices.DeleteFunc(n.calls("log"),
+		func(call string) bool { return strings.HasPrefix(call, "exechost_startup") })
 	if !slices.Equal(got, want) {
 		t.Errorf("calls %q, want %q", got, want)
 	}
@@ -241,20 +248,20 @@ func TestDroppedJobWithABusyTurn(t *testing.T) {
 	n := newPBSNode(t, &momFiles{})
 	h := n.open()
 	n.put("1.srv", jobstate.PhaseRunning, 2*dropAge)
-	release, err := h.jobs.take(t.Context(), "1.srv", request)
+	release, err := h.jobs.acquire(t.Context(), "1.srv", request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req := event(hostapi.EventPeriodic, "")
 	req.JobList = map[string]*hostapi.Job{}
 	fromPBS(t, h, req)
-	eventually(t, "its drop waits", func() bool { return h.jobs.inLine("1.srv") > 0 })
+	plugintest.Eventually(t, "its drop waits", func() bool { return h.jobs.inLine("1.srv") > 0 })
 	for range 100 {
-		h.dropForgotten("")
+		h.dropper.dropForgotten(h.ctx, "")
 	}
 	if n := h.jobs.inLine("1.srv"); n != 1 {
 		t.Errorf("%d drops of the job wait, want 1", n)
 	}
 	release()
-	eventually(t, "it is dropped", func() bool { return n.record("1.srv") == nil })
+	plugintest.Eventually(t, "it is dropped", func() bool { return n.record("1.srv") == nil })
 }

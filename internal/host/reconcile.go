@@ -20,7 +20,8 @@ const (
 // atOnce bounds how many jobs Reconcile ends at the same time.
 const atOnce = 8
 
-// over tells whether a record is of a job that is to be ended. why is the note that its report gets.
+// over reports whether a record is of a job that is to be ended. why is the note that its report
+// gets.
 func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
 	earlier := rec.Host != h.opt.Self // the daemon before this one
 	_, ending := rec.Timers[endTimer]
@@ -37,9 +38,9 @@ func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
 	return false, ""
 }
 
-// takeOver makes this host the one of all jobs that live. Open calls it before the first event. A job
-// that is over keeps the name of the daemon before, until Reconcile ends it.
-func (h *Host) takeOver() {
+// adoptRecords makes this host the one of all jobs that live. Open calls it before the first event.
+// A job that is over keeps the name of the daemon before, until Reconcile ends it.
+func (h *Host) adoptRecords() {
 	var ids []string
 	for _, rec := range h.opt.Store.List() {
 		if over, _ := h.over(rec); !over {
@@ -55,9 +56,9 @@ func (h *Host) takeOver() {
 	}
 }
 
-// Reconcile looks through the records of all jobs on this machine. It ends those whose MoM has died,
-// those that a daemon left over their begin or end, and once more those whose end has failed here. It
-// is for the start of a host and is repeated after each periodic. Errors of single jobs are joined.
+// Reconcile looks through the records of all jobs on this machine. Jobs end whose MoM has died, and
+// those that a daemon left over their begin or end. Jobs whose end has failed here end once more.
+// The start of a host calls Reconcile, and so does each periodic. Errors of single jobs are joined.
 func (h *Host) Reconcile(ctx context.Context) error {
 	var errs []error
 	var mu sync.Mutex
@@ -83,16 +84,17 @@ func (h *Host) Reconcile(ctx context.Context) error {
 
 // endLeft ends a job that is over, if it still is when its turn has come.
 func (h *Host) endLeft(ctx context.Context, id string) error {
-	if !h.enter(&h.begun) {
+	end, ok := h.beginEvent()
+	if !ok {
 		return ErrClosed
 	}
-	defer h.begun.Done()
-	release, err := h.jobs.take(ctx, id, course)
+	defer end()
+	release, err := h.jobs.acquire(ctx, id, course)
 	if err != nil {
 		return err
 	}
 	defer release()
-	ctx = h.detach(ctx)
+	ctx = context.WithoutCancel(ctx)
 	rec := h.opt.Store.Get(id)
 	if rec == nil {
 		return nil
@@ -140,33 +142,44 @@ func (h *Host) watchMoM(id string, mom *hostapi.ProcessID) {
 	if mom == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(h.ctx)
-	h.mu.Lock()
-	if old := h.waits[id]; old != nil {
-		old()
-	}
-	h.waits[id] = cancel
-	h.mu.Unlock()
+	ctx := h.moms.watch(h.ctx, id)
 	who := *mom
-	h.behindIt(func() {
+	h.goBackground(func() {
 		if err := h.opt.Processes.Wait(ctx, who); err != nil {
 			if ctx.Err() == nil {
 				h.log.WithField("job", id).Errorf("wait for process %d: %v", who.PID, err)
 			}
 			return
 		}
-		// forget, at the end of the job, calls cancel: nothing below may depend on ctx.
+		// forget, at the end of the job, ends ctx: nothing below may depend on ctx.
 		if err := h.endLeft(h.ctx, id); err != nil && !errors.Is(err, ErrClosed) {
-			h.log.WithField("job", id).Error(OneLine(err.Error()))
+			h.log.WithField("job", id).Error(hostapi.OneLine(err.Error()))
 		}
 	})
 }
 
-func (h *Host) unwatchMoM(id string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if cancel := h.waits[id]; cancel != nil {
+// momWatch has what ends the watch over the process that answers for a job. The zero value has
+// none.
+type momWatch struct {
+	mu    sync.Mutex
+	byJob map[string]context.CancelFunc
+}
+
+// watch returns the context of the job's watch, in place of an earlier one.
+func (w *momWatch) watch(parent context.Context, job string) context.Context {
+	ctx, cancel := context.WithCancel(parent)
+	w.cancel(job)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	put(&w.byJob, job, cancel)
+	return ctx
+}
+
+func (w *momWatch) cancel(job string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if cancel := w.byJob[job]; cancel != nil {
 		cancel()
-		delete(h.waits, id)
+		delete(w.byJob, job)
 	}
 }

@@ -13,11 +13,12 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
 func ownerOf(st os.FileInfo) int { return int(st.Sys().(*syscall.Stat_t).Uid) }
 
-func TestReconcile(t *testing.T) {
+func TestReconcileEndsJobsWithoutAMoM(t *testing.T) {
 	alive := hostapi.ProcessID{PID: 4_000_003, StartTime: 2}
 	dead := hostapi.ProcessID{PID: 4_000_004, StartTime: 3}
 	begun := time.Now()
@@ -29,15 +30,21 @@ func TestReconcile(t *testing.T) {
 		note   string // in the report; "": there is none
 		events string
 	}{
-		{name: "pbs_mom's, daemon died", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseRunning}, host: self.PID},
-		{name: "host and MoM died", record: rec{Host: dead, MoM: &dead, Begun: begun, Phase: jobstate.PhaseRunning}, note: momDied, events: "epilogue end"},
-		{name: "MoM lives, host died", record: rec{Host: dead, MoM: &alive, Begun: begun, Phase: jobstate.PhaseRunning}, host: self.PID},
+		{name: "pbs_mom's, daemon died", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseRunning},
+			host: self.PID},
+		{name: "host and MoM died", record: rec{Host: dead, MoM: &dead, Begun: begun, Phase: jobstate.PhaseRunning},
+			note: momDied, events: "epilogue end"},
+		{name: "MoM lives, host died", record: rec{Host: dead, MoM: &alive, Begun: begun, Phase: jobstate.PhaseRunning},
+			host: self.PID},
 		{name: "ours", record: rec{Host: self, Begun: begun}, host: self.PID},
-		{name: "ours, MoM died", record: rec{Host: self, MoM: &dead, Begun: begun}, note: momDied, events: "epilogue end"},
+		{name: "ours, MoM died", record: rec{Host: self, MoM: &dead, Begun: begun}, note: momDied,
+			events: "epilogue end"},
 		{name: "died over begin", record: rec{Host: dead, Phase: jobstate.PhasePrerun}, events: "abort"},
-		{name: "died over end", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseExiting, Timers: map[string]jobstate.Timer{endTimer: {At: jobstate.Moment{Wall: begun}}}},
+		{name: "died over end", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseExiting,
+			Timers: map[string]jobstate.Timer{endTimer: {At: jobstate.Moment{Wall: begun}}}},
 			note: endAgain, events: "epilogue end"},
-		{name: "died between epilogue and end", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseExiting}, host: self.PID},
+		{name: "died between epilogue and end", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseExiting},
+			host: self.PID},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -92,7 +99,7 @@ func TestMoMDies(t *testing.T) {
 		t.Fatal(v, err)
 	}
 	n.procs.kill(mom)
-	eventually(t, "the job has ended", func() bool { return n.record("1.srv") == nil })
+	plugintest.Eventually(t, "the job has ended", func() bool { return n.record("1.srv") == nil })
 	if b, _, err := n.ledger.Last(t.Context(), "1.srv"); err != nil || !strings.Contains(string(b), momDied) {
 		t.Errorf("report %s, %v", b, err)
 	}
@@ -104,9 +111,9 @@ func TestMoMDies(t *testing.T) {
 		t.Fatal(v, err)
 	}
 	must(t, h, hostapi.EventEnd, "2.srv")
-	h.mu.RLock()
-	watched := len(h.waits)
-	h.mu.RUnlock()
+	h.moms.mu.Lock()
+	watched := len(h.moms.byJob)
+	h.moms.mu.Unlock()
 	if watched != 0 {
 		t.Errorf("%d MoMs watched", watched)
 	}
@@ -119,19 +126,21 @@ func TestStartupKnowsTheJobs(t *testing.T) {
 	other := hostapi.ProcessID{PID: 4_000_003, StartTime: 2}
 	n.procs.add(other)
 	for id, host := range map[string]hostapi.ProcessID{"1.srv": self, "2.srv": other} {
-		rec := &jobstate.Record{Job: event(hostapi.EventBegin, id).Job, Host: host, Begun: time.Now(), HookState: map[string]json.RawMessage{"a": json.RawMessage(`{"x":1}`)}}
+		rec := &jobstate.Record{Job: event(hostapi.EventBegin, id).Job, Host: host, Begun: time.Now(),
+			HookState: map[string]json.RawMessage{"a": json.RawMessage(`{"x":1}`)}}
 		if err := n.store.Update(id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "3.srv")
-	entry := n.log.find("hook called")
+	entry := n.log.Find("hook called")
 	if entry == nil {
 		t.Fatal("the hook was not called")
 	}
 	request := fmt.Sprint(entry["request"])
-	for _, want := range []string{`"event":"exechost_startup"`, `"1.srv":{"id":"1.srv"`, `"2.srv":{"id":"2.srv"`, `"hook_state":{"x":1}`} {
+	for _, want := range []string{`"event":"exechost_startup"`, `"1.srv":{"id":"1.srv"`, `"2.srv":{"id":"2.srv"`,
+		`"hook_state":{"x":1}`} {
 		if !strings.Contains(request, want) {
 			t.Errorf("request %s, want %s in it", request, want)
 		}
@@ -164,26 +173,27 @@ func TestCallAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	called := func() bool {
-		return slices.Contains(n.calls("log"), "exechost_periodic - 1") || slices.Contains(n.calls("log"), "exechost_periodic 1.srv 1")
+		return slices.Contains(n.calls("log"), "exechost_periodic - 1") ||
+			slices.Contains(n.calls("log"), "exechost_periodic 1.srv 1")
 	}
-	eventually(t, "the hook was called again", called)
-	eventually(t, "the timer is gone", func() bool { return len(n.record("1.srv").Timers) == 0 })
+	plugintest.Eventually(t, "the hook was called again", called)
+	plugintest.Eventually(t, "the timer is gone", func() bool { return len(n.record("1.srv").Timers) == 0 })
 	must(t, h, hostapi.EventEnd, "1.srv")
 }
 
-func TestPeriodic(t *testing.T) {
+func TestPeriodicIsCalledByFreq(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	log := filepath.Join(n.dir, "log")
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", log), "freq=1")
 	n.hook("b", "deny", "", "freq=1") // handles none
 	h := n.open()
-	eventually(t, "two periodics", func() bool {
+	plugintest.Eventually(t, "two periodics", func() bool {
 		return strings.Count(strings.Join(n.calls("log"), "\n"), "exechost_periodic") >= 2
 	})
-	h.mu.RLock()
-	timers := len(h.period)
-	h.mu.RUnlock()
+	h.periodics.mu.Lock()
+	timers := len(h.periodics.next)
+	h.periodics.mu.Unlock()
 	if timers != 1 {
 		t.Errorf("%d timers, want one", timers)
 	}
@@ -192,7 +202,7 @@ func TestPeriodic(t *testing.T) {
 	}
 }
 
-func TestReload(t *testing.T) {
+func TestReloadReplacesChangedHooksAlone(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.hook("keep", "misbehave", "", "order=5")
@@ -229,14 +239,15 @@ func TestReload(t *testing.T) {
 			t.Errorf("hook %s: pid %d, was %d", s.Name, s.PID, pids[s.Name])
 		}
 	}
-	eventually(t, "the old programs are gone", func() bool {
+	plugintest.Eventually(t, "the old programs are gone", func() bool {
 		return !runs(fmt.Sprintf("/proc/%d", pids["gone"])) && !runs(fmt.Sprintf("/proc/%d", pids["changed"]))
 	})
-	eventually(t, "the new program runs", func() bool { return hookPID(t, h, "more") != 0 })
-	if !strings.HasPrefix(states, "gone disabled,changed running,more ") || !strings.HasSuffix(states, "keep running,") {
+	plugintest.Eventually(t, "the new program runs", func() bool { return hookPID(t, h, "more") != 0 })
+	if !strings.HasPrefix(states, "gone disabled,changed running,more ") ||
+		!strings.HasSuffix(states, "keep running,") {
 		t.Errorf("hooks: %s", states)
 	}
-	if h.plugin("keep").spec().Alarm != 7 {
+	if h.plugins.Find("keep").Hook().Alarm != 7 {
 		t.Error("the new alarm is not in force")
 	}
 	// A file that cannot be used leaves in force what was there.

@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -13,17 +14,19 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// What follows decides, without doing anything, how an event changes a job's record.
+// The functions of this file decide, without doing anything, how an event changes a job's record.
 
-// endTimer is the key of Record.Timers that says since when execjob_end is being carried out. MoM sends it once and
-// not again to a host that died over it, so whoever finds the record finishes the job. No hook has this name.
+// endTimer is the key of Record.Timers that says since when execjob_end is being carried out. MoM
+// sends it once and not again to a host that died over it. So whoever finds the record finishes the
+// job. No hook has this name.
 const endTimer = ""
 
-// jobOf returns the job of an event as hooks are to see it: as it was at begin, with what events may tell anew.
-// Attach is asked for by users, who are believed nothing.
+// jobOf returns the job of an event as hooks are to see it: as it was at begin, with what events
+// may tell anew. Attach is asked for by users, who are believed nothing.
 func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hostapi.Job {
 	job := *rec.Job
-	job.ResourcesUsed, job.Elapsed, job.OtherCPUTSeconds = maps.Clone(rec.ResourcesUsed), rec.Elapsed(now), otherCPUT(rec)
+	job.ResourcesUsed = maps.Clone(rec.ResourcesUsed)
+	job.Phase, job.Elapsed, job.OtherCPUTSeconds = rec.Phase, rec.Elapsed(now), otherCPUT(rec)
 	told := req.Job
 	if req.Event == hostapi.EventAttach || told == nil {
 		return &job
@@ -33,6 +36,9 @@ func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hos
 	}
 	if told.ExitStatus != nil {
 		job.ExitStatus = told.ExitStatus
+	}
+	if told.KillDelay != nil {
+		job.KillDelay = told.KillDelay
 	}
 	if req.Event == hostapi.EventResize {
 		for _, s := range []struct{ to, from *string }{
@@ -49,11 +55,11 @@ func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hos
 	return &job
 }
 
-// listed returns the job as it stands in a JobList for the hook.
-func listed(rec *jobstate.Record, hook string, now jobstate.Moment) *hostapi.Job {
+// jobInList returns the job as it stands in a JobList for the hook.
+func jobInList(rec *jobstate.Record, hook string, now jobstate.Moment) *hostapi.Job {
 	job := *rec.Job
 	job.ResourcesUsed, job.ExitStatus, job.State = rec.ResourcesUsed, rec.ExitStatus, rec.HookState[hook]
-	job.Elapsed, job.OtherCPUTSeconds = rec.Elapsed(now), otherCPUT(rec)
+	job.Phase, job.Elapsed, job.OtherCPUTSeconds = rec.Phase, rec.Elapsed(now), otherCPUT(rec)
 	return &job
 }
 
@@ -65,7 +71,7 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 	case hostapi.EventPrologue:
 		rec.Kept = rec.PBS || rec.Head != ""
 	case hostapi.EventLaunch, hostapi.EventAttach:
-		// A sister host may never see a launch: there the first process taken in is the job's start.
+		// A sister may never see a launch: the first process taken in is the job's start there.
 		if rec.Launched.IsZero() {
 			rec.Launched = now
 		}
@@ -75,31 +81,38 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 		if req.Event == hostapi.EventLaunch && rec.Job.SessionID == 0 {
 			rec.Job.SessionID = req.PID
 		}
+		if req.Event == hostapi.EventLaunch { // PBS does not send it with begin
+			rec.Job.KillDelay = req.Job.KillDelay
+		}
 	case hostapi.EventPostsuspend:
-		if rec.Phase == jobstate.PhaseRunning {
+		if rec.Phase == jobstate.PhasePrerun || rec.Phase == jobstate.PhaseRunning { // a sister may launch nothing
 			rec.Phase, rec.SuspendedAt = jobstate.PhaseSuspended, now
 		}
-	case hostapi.EventPreresume:
+	case hostapi.EventPreresume, hostapi.EventPreterm: // preterm: for the SIGTERM that comes next
 		resume(rec, now)
 	case hostapi.EventResize:
 		job := *req.Job
-		job.Elapsed, job.OtherCPUTSeconds = 0, nil // the record says it
+		job.Phase, job.Elapsed, job.OtherCPUTSeconds = "", 0, nil // the record says it
 		rec.Job = &job
 	}
 }
 
-// exiting moves the record to its last phase; last says that no event follows.
-func exiting(rec *jobstate.Record, req *hostapi.Request, last bool, now jobstate.Moment) {
+// enterExiting moves the record to its last phase; last says that no event follows.
+func enterExiting(rec *jobstate.Record, req *hostapi.Request, last bool, now jobstate.Moment) {
 	resume(rec, now)
 	rec.Phase = jobstate.PhaseExiting
+	if rec.Suspended > 0 {
+		seconds := rec.Suspended.Seconds()
+		rec.AddNote(fmt.Sprintf("suspended for %.1f seconds in all, which do not count as walltime", seconds))
+	}
 	if rec.Ended.IsZero() {
 		rec.Ended = now
 	}
 	if req.Job.ExitStatus != nil {
 		rec.ExitStatus = req.Job.ExitStatus
 	}
-	// Hooks overrule what MoM measures itself, as walltime, before and after. A sister's MoM counts no
-	// walltime and tells zero.
+	// Hooks overrule what MoM measures itself, as walltime, before and after. A sister's MoM counts
+	// no walltime and tells zero.
 	for name, value := range req.Job.ResourcesUsed {
 		if _, told := rec.ResourcesUsed[name]; told || name == "walltime" && !req.Job.MotherSuperior {
 			continue
@@ -118,9 +131,10 @@ func exiting(rec *jobstate.Record, req *hostapi.Request, last bool, now jobstate
 	}
 }
 
-// walltime returns what counts of the walltime that a MoM told. pbs_mom leaves out suspensions itself. A MoM of ours leaves out
-// those that it knows of, and other ones may have come as events from elsewhere: what the host has counted is the longest
-// that the job can have run. Not more than its suspensions is taken off, whatever the clock has done.
+// walltime returns what counts of the walltime that a MoM told. pbs_mom leaves out suspensions
+// itself. A MoM of ours leaves out those that it knows of, and other ones may have come as events
+// from elsewhere. The host's own count is the longest that the job can have run. Not more than its
+// suspensions is taken off, whatever the clock has done.
 func walltime(rec *jobstate.Record, told string) string {
 	d, err := pbs.ParseDuration(told)
 	if err != nil || rec.MoM == nil || rec.Suspended <= 0 || rec.Launched.IsZero() {
@@ -133,17 +147,25 @@ func walltime(rec *jobstate.Record, told string) string {
 	return pbs.FormatDuration(max(counted, d-rec.Suspended, 0))
 }
 
+// resume ends a suspension. Time before the first launch counts for nothing.
 func resume(rec *jobstate.Record, now jobstate.Moment) {
 	if rec.Phase != jobstate.PhaseSuspended {
 		return
 	}
-	rec.Phase = jobstate.PhaseRunning
-	rec.Suspended += max(now.Sub(rec.SuspendedAt), 0)
+	rec.Phase = jobstate.PhasePrerun
+	if !rec.Launched.IsZero() {
+		rec.Phase = jobstate.PhaseRunning
+		since := rec.SuspendedAt
+		if since.Sub(rec.Launched) < 0 {
+			since = rec.Launched
+		}
+		rec.Suspended += max(now.Sub(since), 0)
+	}
 	rec.SuspendedAt = jobstate.Moment{}
 }
 
-// take notes what the hooks answered to an event of the job.
-func take(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
+// recordAnswers notes what the hooks answered to an event of the job.
+func recordAnswers(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	for _, a := range c.answers {
 		if a.out.State != nil {
 			put(&rec.HookState, a.hook, a.out.State)
@@ -156,14 +178,20 @@ func take(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 		}
 	}
 	o := &c.merged.out
-	u := &hostapi.JobUpdate{ResourcesUsed: o.ResourcesUsed, Usage: o.Usage, Diag: o.Diag, Notes: o.Notes, WalltimeLimit: o.WalltimeLimit}
+	u := &hostapi.JobUpdate{
+		ResourcesUsed: o.ResourcesUsed,
+		Usage:         o.Usage,
+		Diag:          o.Diag,
+		Notes:         o.Notes,
+		WalltimeLimit: o.WalltimeLimit,
+	}
 	cpuPercent(rec, u, now)
-	found(rec, node, u)
+	fold(rec, node, u)
 }
 
-// takeUpdates notes what startup or periodic found out about the job. If an event has changed a hook's state since the hook got it, that event
-// has the say about state, timer and limit too.
-func takeUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
+// recordUpdates notes what startup or periodic found out about the job. If an event has changed a
+// hook's state since the hook got it, that event decides about state, timer and limit too.
+func recordUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	if rec.Phase == jobstate.PhaseExiting {
 		return // what epilogue has told is newer
 	}
@@ -178,7 +206,8 @@ func takeUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Momen
 			put(&rec.HookState, a.hook, u.State)
 		}
 		if _, set := rec.AttachEnv[a.hook]; !set && u.AttachEnv != nil {
-			put(&rec.AttachEnv, a.hook, u.AttachEnv) // else begin or a resize has told, perhaps since the hook was asked
+			// A value that is set comes from begin or a resize, perhaps since the hook was asked.
+			put(&rec.AttachEnv, a.hook, u.AttachEnv)
 		}
 		if u.WalltimeLimit != nil {
 			limit = u.WalltimeLimit
@@ -187,7 +216,7 @@ func takeUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Momen
 	}
 	if u := c.merged.out.Jobs[id]; u != nil {
 		cpuPercent(rec, u, now)
-		found(rec, node, u)
+		fold(rec, node, u)
 		rec.AddLines(u.JobStderr)
 	}
 	rec.WalltimeLimit = limitOf(limit)
@@ -201,7 +230,8 @@ func limitOf(told *time.Duration) *time.Duration {
 	return told
 }
 
-// callAt notes when a hook asked to be called for the job, if it did. What it asked for before counts no more.
+// callAt notes when a hook asked to be called for the job, if it did. An earlier wish of the hook
+// counts no more.
 func callAt(rec *jobstate.Record, hook string, again, elapsed time.Duration, ask bool, now jobstate.Moment) {
 	ask = ask && rec.Spreads()
 	switch {
@@ -212,8 +242,8 @@ func callAt(rec *jobstate.Record, hook string, again, elapsed time.Duration, ask
 	}
 }
 
-// found folds measurements and remarks into the record.
-func found(rec *jobstate.Record, node string, u *hostapi.JobUpdate) {
+// fold folds measurements and remarks into the record.
+func fold(rec *jobstate.Record, node string, u *hostapi.JobUpdate) {
 	for name, value := range u.ResourcesUsed {
 		put(&rec.ResourcesUsed, name, value)
 	}

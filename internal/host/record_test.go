@@ -10,7 +10,7 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// What MoM measures itself is in the report, and what hooks say of the same goes before it.
+// The report has what MoM measures itself. The same from a hook goes before it.
 func TestMoMsOwnResources(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nvalue = %q", "used", "execjob_epilogue", "mem=12kb"))
@@ -25,7 +25,8 @@ func TestMoMsOwnResources(t *testing.T) {
 		}
 	}
 	b, _, err := n.ledger.Last(t.Context(), "1.srv")
-	if err != nil || !strings.Contains(string(b), `"walltime":"01:02:03"`) || !strings.Contains(string(b), `"mem":"12kb"`) {
+	if err != nil || !strings.Contains(string(b), `"walltime":"01:02:03"`) ||
+		!strings.Contains(string(b), `"mem":"12kb"`) {
 		t.Errorf("report %s, %v", b, err)
 	}
 }
@@ -70,7 +71,7 @@ func TestNoWalltimeLimit(t *testing.T) {
 			if err := c.merged.add("a", out); err != nil {
 				t.Fatal(err)
 			}
-			takeUpdates(rec, "n1", c, jobstate.Moment{Wall: time.Now()})
+			recordUpdates(rec, "n1", c, jobstate.Moment{Wall: time.Now()})
 			if (rec.WalltimeLimit == nil) != (tt.want == nil) || tt.want != nil && *rec.WalltimeLimit != *tt.want {
 				t.Errorf("limit %v, want %v", rec.WalltimeLimit, tt.want)
 			}

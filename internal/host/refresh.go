@@ -9,9 +9,9 @@ import (
 
 // Refresh has every hook tell what a live job has used by now, and its other hosts if this is its
 // first. Its record, and a report made from it, is then not as old as the last periodic. Hosts that
-// do not tell within 3 s keep their last numbers and are in Record.Missing until they do; the job's
-// turn does not wait for them. ctx bounds the wait for the turn only, as with Handle. A job that
-// does not live, or is ending, is left as it is.
+// do not answer within 3 s keep their last numbers and are in Record.Missing until they do. The
+// job's turn does not wait for them. ctx bounds the wait for the turn only, as with Handle. A job
+// that does not live, or is ending, is left as it is.
 func (h *Host) Refresh(ctx context.Context, id string) error { return h.refresh(ctx, id, inquiry) }
 
 // RefreshForUser is Refresh with the bounds of HandleUser.
@@ -20,24 +20,25 @@ func (h *Host) RefreshForUser(ctx context.Context, id string) error {
 }
 
 func (h *Host) refresh(ctx context.Context, id string, from class) error {
-	if !h.enter(&h.begun) {
+	end, ok := h.beginEvent()
+	if !ok {
 		return ErrClosed
 	}
-	defer h.begun.Done()
-	wait := h.askBeside(h.detach(ctx), id)
+	defer end()
+	measured := h.measureSisters(context.WithoutCancel(ctx), id)
 	err := h.measure(ctx, id, from)
-	wait()
+	<-measured
 	return err
 }
 
 // measure asks the hooks.
 func (h *Host) measure(ctx context.Context, id string, from class) error {
-	release, err := h.jobs.take(ctx, id, from)
+	release, err := h.jobs.acquire(ctx, id, from)
 	if err != nil {
 		return err
 	}
 	defer release()
-	ctx = h.detach(ctx)
+	ctx = context.WithoutCancel(ctx)
 	rec := h.opt.Store.Get(id)
 	if rec == nil || rec.Phase == jobstate.PhaseExiting {
 		return nil
@@ -47,8 +48,8 @@ func (h *Host) measure(ctx context.Context, id string, from class) error {
 		err = errors.New(v.Message)
 	}
 	h.passSignals(c)
-	defer h.rouse(id)
-	defer h.adopt(c)
-	h.change(func(rec *jobstate.Record) { takeUpdates(rec, h.opt.Node, c, h.clock.Now()) }, id)
+	defer h.news.notify(id)
+	defer h.adopter.adopt(h.ctx, c)
+	h.change(func(rec *jobstate.Record) { recordUpdates(rec, h.opt.Node, c, h.clock.Now()) }, id)
 	return err
 }

@@ -13,8 +13,8 @@ import (
 // leftBehind is the note about an earlier run in its report.
 const leftBehind = "a run that was never ended was found when the job began again"
 
-// register puts the record of a job that begins in place. What standing decides about a record that is there already
-// holds in the same update. What is left of an earlier run is ended first.
+// register puts the record of a job that begins in place. The decision of standing about a record
+// that is there already holds in the same update. An earlier run is ended first.
 func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate.Record) error {
 	var ended bool
 	var ending error
@@ -27,15 +27,16 @@ func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate
 				return rec, nil
 			}
 			over, err := h.standing(there, req)
-			switch busy = err; {
-			case busy != nil:
+			switch {
+			case err != nil:
+				busy = err
 				return there, nil
 			case !over:
 				return rec, nil
 			}
 			// To be ended whatever happens to this host or this event.
 			left = there
-			exiting(there, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
+			enterExiting(there, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
 			return there, nil
 		})
 		switch {
@@ -54,8 +55,8 @@ func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate
 
 var errStays = errors.New("its record is still there")
 
-// standing decides about a record that begin finds under the job's id: over when that run is to be ended first. It fails
-// with KindBusy when the job runs.
+// standing decides about a record that begin finds under the job's id: over when that run is to be
+// ended first. The error has KindBusy and says that the job runs.
 //
 //	Reconcile would end it                     over
 //	another head's                             busy: who began a job here is the one to end it
@@ -73,7 +74,8 @@ func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, 
 	case left:
 		return true, nil
 	case rec.Head != req.Head:
-		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s has begun it", cmp.Or(rec.Head, "this host"))
+		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s has begun it",
+			cmp.Or(rec.Head, "this host"))
 	case rec.Phase == jobstate.PhaseExiting:
 		return true, nil
 	case !sameMoM:
@@ -85,5 +87,6 @@ func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, 
 	case rec.Phase == jobstate.PhasePrerun:
 		return rec.Spreads(), nil
 	}
-	return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s since %s", rec.Phase, rec.Begun.Format(time.DateTime))
+	return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s since %s", rec.Phase,
+		rec.Begun.Format(time.DateTime))
 }

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
 // reached tells when the chain has come to its link.
@@ -21,12 +21,13 @@ type reached struct {
 	called chan struct{}
 }
 
-func (r reached) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+func (r reached) Call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	close(r.called)
-	return r.link.call(ctx, req)
+	return r.link.Call(ctx, req)
 }
 
-// A hook whose configuration changes while an earlier one is at the event gets the event, with its new program.
+// A hook whose configuration changes while an earlier one is at the event gets the event, with its
+// new program.
 func TestReloadInTheMiddleOfAnEvent(t *testing.T) {
 	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventEnd} {
 		t.Run(string(e), func(t *testing.T) {
@@ -37,7 +38,8 @@ func TestReloadInTheMiddleOfAnEvent(t *testing.T) {
 			n.hook("b", "misbehave", fmt.Sprintf("log = %q", old), "order=2")
 			n.hook("c", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "gone")), "order=3")
 			h := n.open()
-			eventually(t, "all run", func() bool { return hookPID(t, h, "a") != 0 && hookPID(t, h, "b") != 0 && hookPID(t, h, "c") != 0 })
+			plugintest.Eventually(t, "all run",
+				func() bool { return hookPID(t, h, "a") != 0 && hookPID(t, h, "b") != 0 && hookPID(t, h, "c") != 0 })
 			stopped := stop(t, h, "a")
 			links := h.links()
 			links[0] = reached{links[0], make(chan struct{})}
@@ -74,29 +76,8 @@ func TestReloadInTheMiddleOfAnEvent(t *testing.T) {
 	}
 }
 
-// A call that finds its program retired goes to the successor, not to nobody.
-func TestRetiredProgram(t *testing.T) {
-	n := newNode(t)
-	n.hook("a", "misbehave", "")
-	h := n.open()
-	must(t, h, hostapi.EventBegin, "1.srv")
-	p := h.plugin("a")
-	n.hook("a", "misbehave", "value = \"x\"")
-	if err := h.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := p.call(t.Context(), event(hostapi.EventLaunch, "1.srv")); !errors.Is(err, errRetired) || out != nil {
-		t.Errorf("%v, %v, want errRetired", out, err)
-	}
-	if out, err := (place{h, "a"}).call(t.Context(), event(hostapi.EventLaunch, "1.srv")); err != nil || out == nil {
-		t.Errorf("%v, %v, want the successor's answer", out, err)
-	}
-	if out, err := (place{h, "b"}).call(t.Context(), event(hostapi.EventLaunch, "1.srv")); err != nil || out != nil {
-		t.Errorf("a hook that is no more: %v, %v", out, err)
-	}
-}
-
-// What periodic gets is in force at once, not after the next start of the program or the end of a long wait.
+// Attributes of periodics are in force at once, not after the next start of the program or the end
+// of a long wait.
 func TestReloadPeriodic(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -105,7 +86,8 @@ func TestReloadPeriodic(t *testing.T) {
 	n.hook("off", "misbehave", "", "freq=3600")
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
-	for name, attr := range map[string]string{"on": "event=execjob_begin,exechost_periodic", "fast": "freq=1", "off": "event=execjob_begin"} {
+	for name, attr := range map[string]string{"on": "event=execjob_begin,exechost_periodic", "fast": "freq=1",
+		"off": "event=execjob_begin"} {
 		if err := n.registry.Set(name, attr); err != nil {
 			t.Fatal(err)
 		}
@@ -114,11 +96,12 @@ func TestReloadPeriodic(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"on", "fast"} {
-		eventually(t, name+" is called", func() bool { return strings.Contains(strings.Join(n.calls(name), " "), "exechost_periodic") })
+		plugintest.Eventually(t, name+" is called",
+			func() bool { return strings.Contains(strings.Join(n.calls(name), " "), "exechost_periodic") })
 	}
-	h.mu.RLock()
-	_, armed := h.period[h.plugin("off")]
-	h.mu.RUnlock()
+	h.periodics.mu.Lock()
+	_, armed := h.periodics.next[h.plugins.Find("off")]
+	h.periodics.mu.Unlock()
 	if armed {
 		t.Error("a timer is left of a hook that gets no periodic any more")
 	}

@@ -5,13 +5,15 @@ import (
 	"maps"
 	"slices"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// Handler carries out an event of a job whose turn the caller has. It completes req.Job by what the
-// job's record says.
+// Handler carries out an event of a job whose turn the caller has, and completes req.Job by what
+// the job's record says.
 type Handler interface {
 	Handle(ctx context.Context, req *hostapi.Request) (*Verdict, error)
 }
@@ -28,10 +30,10 @@ type Sisters interface {
 	// Around returns a Handler that carries out the events of jobs on this host, by next, and on
 	// the jobs' other hosts.
 	Around(next Handler) Handler
-	// Measure asks other hosts what a job has used there, and notes it in the job's record. It
-	// needs nobody's turn, and returns in a bounded time.
+	// Measure asks other hosts what a job has used there, and notes it in the job's record. The
+	// call needs nobody's turn, and returns in a bounded time.
 	Measure(ctx context.Context, id string)
-	// Signal sends a signal, without SIG, to the processes of a job on its other hosts. It returns
+	// Signal sends a signal, without SIG, to the processes of a job on its other hosts, and returns
 	// at once.
 	Signal(ctx context.Context, id, name string)
 }
@@ -39,7 +41,7 @@ type Sisters interface {
 // Inside is what Sisters get of the Host.
 type Inside interface {
 	// Record returns the record of a job whose turn the caller has, nil for one that is not known.
-	Record(ctx context.Context, id string) (*jobstate.Record, error)
+	Record(id string) *jobstate.Record
 	// Note changes the record of a job, if there is one.
 	Note(id string, fn func(*jobstate.Record))
 	// Beside runs f beside the caller. Close waits for it as for an event; false when it is too
@@ -49,15 +51,14 @@ type Inside interface {
 
 type inside struct{ *Host }
 
-func (h inside) Record(ctx context.Context, id string) (*jobstate.Record, error) {
-	return h.record(ctx, id)
-}
-func (h inside) Beside(f func()) bool { return h.aside(f) }
+func (h inside) Record(id string) *jobstate.Record { return h.opt.Store.Get(id) }
+
+func (h inside) Beside(f func()) bool { return h.goEvent(f) }
 
 // Note also wakes those who follow the lines for the job's standard error.
 func (h inside) Note(id string, fn func(*jobstate.Record)) {
 	h.change(fn, id)
-	h.rouse(id)
+	h.news.notify(id)
 }
 
 // alone is a Host without other hosts.
@@ -78,59 +79,27 @@ func (h *Host) passSignals(c *chain) {
 	}
 }
 
-// rang has the hook called for a job whose timer has rung. The job's other hosts are asked first
-// where the hook wants it. Nobody waits meanwhile: the job's turn is free.
-func (h *Host) rang(id, hook string, ask bool) {
+// timerDue has the hook called for a job whose timer is due. The job's other hosts are asked first
+// if the hook wants that. The job's turn is free meanwhile.
+func (h *Host) timerDue(id, hook string, ask bool) {
 	if !ask {
 		h.batches.add(hook, id)
 		return
 	}
-	key := [2]string{hook, id}
-	h.mu.Lock()
-	asks := h.asking[key]
-	put(&h.asking, key, true)
-	h.mu.Unlock()
-	if asks {
-		return
-	}
-	h.aside(func() {
-		h.sisters.Measure(h.ctx, id)
-		h.mu.Lock()
-		delete(h.asking, key)
-		h.mu.Unlock()
+	h.goEvent(func() {
+		<-h.measureSisters(h.ctx, id)
 		h.batches.add(hook, id)
 	})
 }
 
-// aside runs f beside the caller. Close waits for it as for an event; false when it is too late for
-// that.
-func (h *Host) aside(f func()) bool {
-	if !h.enter(&h.begun) {
-		return false
-	}
-	go func() { defer h.begun.Done(); f() }()
-	return true
-}
-
-// askBeside has a job's other hosts asked while the caller goes on; the function that it returns
-// waits for them. Callers that come while the hosts are being asked wait for the same answers: a
-// user may have reports of own jobs made at any rate, and a job may have a thousand hosts.
-func (h *Host) askBeside(ctx context.Context, id string) (wait func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	done := h.reports[id]
-	if done == nil {
-		done = make(chan struct{})
-		put(&h.reports, id, done)
-		go func() {
-			h.sisters.Measure(ctx, id)
-			h.mu.Lock()
-			delete(h.reports, id)
-			h.mu.Unlock()
-			close(done)
-		}()
-	}
-	return func() { <-done }
+// measureSisters has a job's other hosts asked beside the caller. The channel that it returns gets
+// a value at the end. Callers that come meanwhile wait for the same answers. A user may ask for
+// reports of own jobs at any rate, and a job may have a thousand hosts.
+func (h *Host) measureSisters(ctx context.Context, id string) <-chan singleflight.Result {
+	return h.measuring.DoChan(id, func() (any, error) {
+		h.sisters.Measure(ctx, id)
+		return nil, nil
+	})
 }
 
 // otherCPUT returns the cpu time that a job of several hosts has used on the others, as far as they

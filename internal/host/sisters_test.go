@@ -9,7 +9,8 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// The jobs whose other hosts have to be asked are called for once these have answered, and each once.
+// The jobs whose other hosts have to be asked are called for once these have answered, and each
+// once.
 func TestAskedJobsAreCalledLater(t *testing.T) {
 	n := newNode(t)
 	asked, answer := make(chan string, 10), make(chan struct{})
@@ -27,7 +28,8 @@ func TestAskedJobsAreCalledLater(t *testing.T) {
 	job := event(hostapi.EventBegin, "1.srv").Job
 	job.ExecVnode = "(n1:ncpus=1)+(n2:ncpus=1)"
 	rec := &jobstate.Record{Job: job, Host: self, Run: thisRun, Phase: jobstate.PhaseRunning}
-	if err := n.store.Update("1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
+	if err := n.store.Update("1.srv",
+		func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
 		t.Fatal(err)
 	}
 	now := h.clock.Now()
@@ -35,7 +37,8 @@ func TestAskedJobsAreCalledLater(t *testing.T) {
 	if id := <-asked; id != "1.srv" {
 		t.Errorf("asked about %s", id)
 	}
-	h.timers.replace("1.srv", map[string]alarm{"a": {at: h.clock.Time(now), ask: true}}) // while it is being asked about
+	// while it is being asked about
+	h.timers.replace("1.srv", map[string]alarm{"a": {at: h.clock.Time(now), ask: true}})
 	h.timers.replace("2.srv", map[string]alarm{"a": {at: h.clock.Time(now)}})
 	if got := <-calls; got != "a 2.srv" {
 		t.Errorf("called for %q, want the job that asks nobody", got)

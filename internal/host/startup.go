@@ -2,37 +2,40 @@ package host
 
 import (
 	"context"
+	"sync"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// A pbs_mom runs exechost_startup when it starts and on SIGHUP, and at no other time. One that is
-// sent the hook while it runs begins with exechost_periodic, and the server is never told what this
-// host has.
+// A pbs_mom runs exechost_startup when it starts and on SIGHUP, and at no other time. A MoM that
+// gets the hook while it runs begins with exechost_periodic. Then the server is never told what
+// this host has.
 //
-// MoM itself knows whether the server was told: once the server has confirmed what a hook says of
+// MoM itself knows whether the server was told. Once the server has confirmed what a hook says of
 // vnodes, MoM has it in the vnode_list of its events (openpbs src/resmom/mom_server.c,
-// IS_HOOK_ACTION_ACK). To the server it is the same whichever event has brought it
+// IS_HOOK_ACTION_ACK). The event that brought it makes no difference to the server
 // (src/server/node_manager.c, IS_UPDATE_FROM_HOOK).
 
 // startUpLate adds to the verdict of an exechost_periodic of a pbs_mom what its exechost_startup
-// would have told of resources and sharing. It does so where the event's vnode_list lacks such a
-// resource. Each MoM is looked at once, unless its exechost_startup has come. Later changes at the
-// server are the administrator's.
+// would have told of resources and sharing. The condition is that the event's vnode_list lacks such
+// a resource. Each MoM is looked at once, unless its exechost_startup has come. Later changes at
+// the server are the administrator's.
 func (h *Host) startUpLate(ctx context.Context, req *hostapi.Request, from caller, v *Verdict) {
-	if h.hasStarted(from.home) {
+	if h.started.has(from.home) {
 		return
 	}
-	startup := h.askAll(ctx, h.links(), &hostapi.Request{Event: hostapi.EventStartup, Node: req.Node, VnodeList: req.VnodeList}, caller{})
+	startup := h.askAll(ctx, h.links(),
+		&hostapi.Request{Event: hostapi.EventStartup, Node: req.Node, VnodeList: req.VnodeList}, caller{})
 	if startup.Reject {
 		h.log.Debug("exechost_startup in the place of pbs_mom's: not carried out") // the next periodic tries again
 		return
 	}
-	h.setStarted(from.home)
+	h.started.add(from.home)
 	if !lacks(req.VnodeList, startup.Vnodes) {
 		return
 	}
-	h.log.Warn("pbs_mom has not run exechost_startup since it has the hook: the server is told of the vnodes by this exechost_periodic")
+	h.log.Warn("pbs_mom has not run exechost_startup since it has the hook: the server is told of the vnodes by " +
+		"this exechost_periodic")
 	for name, told := range startup.Vnodes {
 		into := v.Vnodes[name]
 		if into == nil {
@@ -50,7 +53,7 @@ func (h *Host) startUpLate(ctx context.Context, req *hostapi.Request, from calle
 	}
 }
 
-// lacks tells whether known has not all resources of told.
+// lacks reports whether known has not all resources of told.
 func lacks(known, told map[string]*hostapi.Vnode) bool {
 	for name, v := range told {
 		for r := range v.ResourcesAvailable {
@@ -66,16 +69,21 @@ func lacks(known, told map[string]*hostapi.Vnode) bool {
 	return false
 }
 
-// hasStarted tells whether the exechost_startup of the pbs_mom of that home has come, or was seen
-// to.
-func (h *Host) hasStarted(home string) bool {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.started[home]
+// startedMoMs are the homes of those pbs_moms whose exechost_startup has come, or was seen to. The
+// zero value has none.
+type startedMoMs struct {
+	mu    sync.Mutex
+	homes map[string]bool
 }
 
-func (h *Host) setStarted(home string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	put(&h.started, home, true)
+func (s *startedMoMs) has(home string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.homes[home]
+}
+
+func (s *startedMoMs) add(home string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	put(&s.homes, home, true)
 }

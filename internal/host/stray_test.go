@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
 // origins answers by the client's address.
@@ -46,15 +47,16 @@ func strayOf(pid int, match, from string) hostapi.Stray {
 // found has the host hear of strays, and waits until it is through with them.
 func foundStrays(t *testing.T, h *Host, id string, strays ...hostapi.Stray) {
 	t.Helper()
-	h.adopt(&chain{answers: []answer{{hook: "mpi", out: &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{id: {Strays: strays}}}}}})
-	eventually(t, "the strays are dealt with", func() bool {
-		h.mu.RLock()
-		defer h.mu.RUnlock()
-		return len(h.adopting) == 0
+	h.adopter.adopt(h.ctx, &chain{answers: []answer{{hook: "mpi",
+		out: &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{id: {Strays: strays}}}}}})
+	plugintest.Eventually(t, "the strays are dealt with", func() bool {
+		h.adopter.jobs.mu.Lock()
+		defer h.adopter.jobs.mu.Unlock()
+		return len(h.adopter.jobs.keys) == 0
 	})
 }
 
-func TestAdopt(t *testing.T) {
+func TestAdoptTakesInWhatIsTheJobs(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	asked := &origins{}
@@ -73,7 +75,8 @@ func TestAdopt(t *testing.T) {
 	}
 	older := strayOf(18, "origin", "10.0.0.1:5") // it was there before the job was, and its connection is long gone
 	older.Age = time.Hour
-	foundStrays(t, h, "1.srv", strayOf(10, "environment", ""), strayOf(11, "origin", "10.0.0.1:5"), strayOf(12, "origin", "10.0.0.2:5"), strayOf(13, "origin", "10.0.0.4:5"),
+	foundStrays(t, h, "1.srv", strayOf(10, "environment", ""), strayOf(11, "origin", "10.0.0.1:5"),
+		strayOf(12, "origin", "10.0.0.2:5"), strayOf(13, "origin", "10.0.0.4:5"),
 		strayOf(9, "session", ""), // which has ended
 		older)
 	want("taken in", "adopted pid 10 (sl?eep): environment", "adopted pid 11 (sl?eep): ssh from n1")
@@ -82,7 +85,8 @@ func TestAdopt(t *testing.T) {
 	}
 	silent := "did not adopt pid 14 (sl?eep): it came by ssh from 10.0.0.3: n3: no answer in time"
 	foundStrays(t, h, "1.srv", strayOf(14, "origin", "10.0.0.3:5"), strayOf(15, "origin", "10.0.0.3:6"))
-	want("one that does not answer", "adopted pid 10 (sl?eep): environment", "adopted pid 11 (sl?eep): ssh from n1", silent)
+	want("one that does not answer", "adopted pid 10 (sl?eep): environment", "adopted pid 11 (sl?eep): ssh from n1",
+		silent)
 	if n := strings.Count(strings.Join(asked.asked, " "), "10.0.0.3"); n != 1 {
 		t.Errorf("a host that does not answer was waited for %d times", n)
 	}
@@ -98,18 +102,21 @@ func TestAdopt(t *testing.T) {
 	}
 	foundStrays(t, h, "1.srv", many...)
 	all := notes()
-	if last := all[len(all)-1]; len(all) != maxStrayNotes+1 || last != moreStrayNotes || slices.Contains(all, fmt.Sprintf("adopted pid %d (sl?eep): session", 20+hostapi.MaxStrays)) {
+	if last := all[len(all)-1]; len(all) != maxStrayNotes+1 || last != moreStrayNotes ||
+		slices.Contains(all, fmt.Sprintf("adopted pid %d (sl?eep): session", 20+hostapi.MaxStrays)) {
 		t.Errorf("%d notes, the last: %s", len(all), last)
 	}
 	must(t, h, hostapi.EventEpilogue, "1.srv")
 	foundStrays(t, h, "1.srv", strayOf(160, "environment", ""))
-	if got := notes(); !slices.Equal(got, all) {
+	got := slices.DeleteFunc(notes(), func(note string) bool { return strings.HasPrefix(note, "suspended for ") })
+	if !slices.Equal(got, all) {
 		t.Errorf("a job that is ending: %q", got)
 	}
 	must(t, h, hostapi.EventEnd, "1.srv")
 }
 
-// What a hook rejects is told, and what came by ssh is nobody's where nobody can be asked.
+// A rejection of a stray is in the notes. A stray that came by ssh is nobody's if nobody can be
+// asked.
 func TestAdoptRefused(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -120,11 +127,14 @@ func TestAdoptRefused(t *testing.T) {
 		n.procs.add(hostapi.ProcessID{PID: pid, StartTime: 1})
 	}
 	foundStrays(t, h, "1.srv", strayOf(10, "environment", ""), strayOf(11, "origin", "10.0.0.1:5"))
-	if got := n.record("1.srv").Notes; len(got) != 1 || !strings.HasPrefix(got[0], "did not adopt pid 10 (sl?eep): execjob_attach request rejected by 'h'") {
+	if got := n.record("1.srv").Notes; len(got) != 1 ||
+		!strings.HasPrefix(got[0], "did not adopt pid 10 (sl?eep): execjob_attach request rejected by 'h'") {
 		t.Errorf("%q", got)
 	}
 	if err := h.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	h.adopt(&chain{answers: []answer{{out: &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"1.srv": {Strays: []hostapi.Stray{strayOf(12, "session", "")}}}}}}})
+	update := &hostapi.JobUpdate{Strays: []hostapi.Stray{strayOf(12, "session", "")}}
+	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"1.srv": update}}
+	h.adopter.adopt(h.ctx, &chain{answers: []answer{{out: out}}})
 }

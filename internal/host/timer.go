@@ -28,8 +28,8 @@ func newTimers(ring func(job, hook string, ask bool)) *timers {
 	return &timers{ring: ring, byJob: make(map[string]map[string]*alarm)}
 }
 
-// replace sets the job's timers, by hook, in place of those that it had. One that is due already
-// rings at once.
+// replace sets the job's timers, by hook, in place of those that it had. A timer that is due
+// already rings at once.
 func (c *timers) replace(job string, set map[string]alarm) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,8 @@ func (c *timers) stop() {
 func (c *timers) remove(job, hook string) {
 	hooks := c.byJob[job]
 	hooks[hook].runtime.Stop()
-	if delete(hooks, hook); len(hooks) == 0 {
+	delete(hooks, hook)
+	if len(hooks) == 0 {
 		delete(c.byJob, job)
 	}
 }

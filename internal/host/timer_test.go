@@ -129,7 +129,8 @@ func TestTimerThatHasCome(t *testing.T) {
 	}
 	h.timers.mu.Lock()
 	defer h.timers.mu.Unlock()
-	if a := h.timers.byJob["1.srv"]["a"]; a == nil || time.Until(a.at) > retryCall || n.record("1.srv").Timers["a"].Elapsed < time.Hour {
+	if a := h.timers.byJob["1.srv"]["a"]; a == nil || time.Until(a.at) > retryCall ||
+		n.record("1.srv").Timers["a"].Elapsed < time.Hour {
 		t.Errorf("the next call: %+v", a)
 	}
 }

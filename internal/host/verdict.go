@@ -4,18 +4,21 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// Verdict is what all hooks together made of an event, and what PBS is to do about a hook that failed.
+// Verdict is what all hooks together made of an event, and what PBS is to do about a hook that
+// failed.
 type Verdict struct {
 	*hostapi.Outcome
 
-	// Hook is the first hook that rejected the event or failed, and Kind its error's; "" for a plain reject.
+	// Hook is the first hook that rejected the event or failed, and Kind its error's; "" for a
+	// plain reject.
 	Hook string       `json:"hook,omitempty"`
 	Kind hostapi.Kind `json:"kind,omitempty"`
-	// FailAction is what acts now of the fail_action of the hooks that failed. clear_vnodes_upon_recovery comes when
-	// exechost_startup succeeded.
-	FailAction []FailAction `json:"fail_action,omitempty"`
+	// FailAction is what acts now of the fail_action of the hooks that failed.
+	// clear_vnodes_upon_recovery comes when exechost_startup succeeded.
+	FailAction []plugin.FailAction `json:"fail_action,omitempty"`
 }
 
 // outcomeOf returns what the caller of Handle gets.
@@ -30,18 +33,20 @@ func outcomeOf(v *Verdict) *hostapi.Outcome {
 	return &out
 }
 
-// heldText ends the message of a verdict that holds the job, as in pbs_cgroups (main's except clauses): what people look for in mom_logs.
+// heldText ends the message of a verdict that holds the job, as in pbs_cgroups (main's except
+// clauses): what people look for in mom_logs.
 const heldText = " (system hold set)"
 
 // Add adds to the message of the verdict.
 func (v *Verdict) Add(text string) {
-	v.Message = strings.TrimSuffix(OneLine(joinLines(strings.TrimSuffix(v.Message, heldText), text)), heldText)
+	v.Message = strings.TrimSuffix(hostapi.OneLine(joinLines(strings.TrimSuffix(v.Message, heldText), text)), heldText)
 	if v.Reject && v.OnReject == hostapi.JobActionHold {
 		v.Message += heldText
 	}
 }
 
-// passOn adds what a late begin told of the job's use to the verdict of the event that has caused it.
+// passOn adds what a late begin told of the job's use to the verdict of the event that has caused
+// it.
 func (v *Verdict) passOn(to *Verdict) {
 	if v == nil {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// vnodes merges what a hook has to say of vnodes: each resource, sharing, state and comment of each vnode is claimed by
-// itself.
+// vnodes merges what a hook has to say of vnodes: each resource, sharing, state and comment of each
+// vnode is claimed by itself.
 func (m *merger) vnodes(hook string, from map[string]*hostapi.Vnode) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(from)) {
@@ -49,7 +49,8 @@ func (m *merger) vnodes(hook string, from map[string]*hostapi.Vnode) error {
 		if v.Comment == nil {
 			continue
 		}
-		if err := m.claim("comment of vnode "+name, hook, into.Comment != nil && *into.Comment == *v.Comment); err != nil {
+		same := into.Comment != nil && *into.Comment == *v.Comment
+		if err := m.claim("comment of vnode "+name, hook, same); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -58,8 +59,8 @@ func (m *merger) vnodes(hook string, from map[string]*hostapi.Vnode) error {
 	return errors.Join(errs...)
 }
 
-// foreignVnodes takes vnodes of other hosts out of a hook's outcome, and is an error that names them: PBS takes a host's
-// word for its own vnodes only.
+// foreignVnodes takes vnodes of other hosts out of a hook's outcome, and is an error that names
+// them: PBS takes a host's word for its own vnodes only.
 func foreignVnodes(req *hostapi.Request, out *hostapi.Outcome) error {
 	var foreign []string
 	for name := range out.Vnodes {
@@ -76,11 +77,12 @@ func foreignVnodes(req *hostapi.Request, out *hostapi.Outcome) error {
 		delete(own, name)
 	}
 	out.Vnodes = own
-	return hostapi.Errorf(hostapi.KindInternal, "vnodes of other hosts than %s: %s", req.Node, strings.Join(foreign, ", "))
+	return hostapi.Errorf(hostapi.KindInternal, "vnodes of other hosts than %s: %s", req.Node,
+		strings.Join(foreign, ", "))
 }
 
-// isOwnVnode tells whether a vnode is this host's: its natural one, one of those that host[n] names, or any that PBS itself
-// lists for this host.
+// isOwnVnode reports whether a vnode is this host's. These are its natural one, those that host[n]
+// names, and any that PBS itself lists for this host.
 func isOwnVnode(req *hostapi.Request, name string) bool {
 	if _, listed := req.VnodeList[name]; listed {
 		return true

@@ -8,7 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// A suspension is left out of walltime once, whoever asked for it: what a MoM of ours tells leaves out only its own.
+// A suspension is left out of walltime once, whoever asked for it: what a MoM of ours tells leaves
+// out only its own.
 func TestWalltimeWithoutSuspensions(t *testing.T) {
 	launched := jobstate.Moment{Wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	ours := &hostapi.ProcessID{PID: 7}
@@ -26,7 +27,8 @@ func TestWalltimeWithoutSuspensions(t *testing.T) {
 		{"by its MoM", ours, 8 * time.Second, 4 * time.Second, 0, "00:00:04", "00:00:04"},
 		{"by both", ours, 20 * time.Second, 9 * time.Second, 0, "00:00:16", "00:00:11"},
 		{"ended in it", ours, 10 * time.Second, 0, 6 * time.Second, "00:00:10", "00:00:04"},
-		{"ended in it, not for the first time", ours, 10 * time.Second, time.Second, 6 * time.Second, "00:00:10", "00:00:03"},
+		{"ended in it, not for the first time", ours, 10 * time.Second, time.Second, 6 * time.Second, "00:00:10",
+			"00:00:03"},
 		{"its MoM counts more than the host saw", ours, 8 * time.Second, time.Second, 0, "00:00:04", "00:00:04"},
 		{"the host saw only the end of the job", ours, 3 * time.Second, 2 * time.Second, 0, "01:00:00", "00:59:58"},
 		{"pbs_mom leaves it out itself", nil, 8 * time.Second, 6 * time.Second, 0, "00:00:04", "00:00:04"},
@@ -34,13 +36,15 @@ func TestWalltimeWithoutSuspensions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			end := launched.Add(tt.ran)
-			rec := &jobstate.Record{MoM: tt.mom, Phase: jobstate.PhaseRunning, Launched: launched, Suspended: tt.suspended}
+			rec := &jobstate.Record{MoM: tt.mom, Phase: jobstate.PhaseRunning, Launched: launched,
+				Suspended: tt.suspended}
 			if tt.since > 0 {
 				rec.Phase, rec.SuspendedAt = jobstate.PhaseSuspended, end.Add(-tt.since)
 			}
-			req := &hostapi.Request{Job: &hostapi.Job{MotherSuperior: true, ResourcesUsed: hostapi.Resources{"walltime": tt.told}}}
-			exiting(rec, req, false, end)
-			exiting(rec, req, true, end.Add(time.Second)) // end tells it again
+			req := &hostapi.Request{Job: &hostapi.Job{MotherSuperior: true,
+				ResourcesUsed: hostapi.Resources{"walltime": tt.told}}}
+			enterExiting(rec, req, false, end)
+			enterExiting(rec, req, true, end.Add(time.Second)) // end tells it again
 			if got := rec.ResourcesUsed["walltime"]; got != tt.want {
 				t.Errorf("walltime %s, want %s", got, tt.want)
 			}

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -38,9 +38,7 @@ func (broken) SetMark(string, []byte) error { return unix.ENOSPC }
 func load(t *testing.T, name string) *Inventory {
 	t.Helper()
 	inv, err := Load(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return inv
 }
 
@@ -48,16 +46,12 @@ func TestGrantHasTheDevicesAndTheirSharedNodes(t *testing.T) {
 	inv := load(t, "a100x8")
 	ids := []string{inv.Devices[5].ID, inv.Devices[2].ID, inv.Devices[5].ID}
 	g, err := inv.Grant(ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if len(g.Devices) != 2 || g.Devices[0].ID != inv.Devices[2].ID || g.Devices[1].ID != inv.Devices[5].ID ||
 		g.Devices[0].Links != nil {
 		t.Errorf("devices %+v, want the third and the sixth without links", g.Devices)
 	}
-	if diff := cmp.Diff(inv.Shared["nvidia"], g.Shared); diff != "" {
-		t.Errorf("shared nodes (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "shared nodes", inv.Shared["nvidia"], g.Shared)
 	if len(inv.Devices[2].Links) != 7 {
 		t.Error("Grant has changed the inventory")
 	}
@@ -75,9 +69,7 @@ func TestGrantOfSeveralVendors(t *testing.T) {
 	inv := &Inventory{Devices: slices.Concat(nvidia.Devices, amd.Devices), Shared: maps.Clone(nvidia.Shared)}
 	maps.Copy(inv.Shared, amd.Shared)
 	g, err := inv.Grant([]string{amd.Devices[0].ID, nvidia.Devices[0].ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var got []string
 	for _, n := range g.Shared {
 		got = append(got, n.Path)
@@ -95,26 +87,18 @@ func TestGrantIsKept(t *testing.T) {
 	}
 	inv := load(t, "a100x2-mig")
 	g, err := inv.Grant([]string{inv.Devices[1].ID, inv.Devices[2].ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	g.Blocks = []int{1, 3}
 	g.Coming, g.Leaving = slices.Clone(inv.Devices[:1]), slices.Clone(inv.Devices[3:4])
 	g.Devices[0].Links = map[string]int{"GPU-x": 1}
-	if err := g.Mark(m); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, g.Mark(m))
 	got, err := GrantOf(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if g.Devices[0].Links == nil {
 		t.Error("Mark has changed the grant")
 	}
 	g.Devices[0].Links = nil
-	if diff := cmp.Diff(g, got); diff != "" {
-		t.Errorf("kept (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "kept", g, got)
 	for name, b := range map[string]string{"damaged": "{", "empty": ""} {
 		if g, err := GrantOf(marks{grantMark: []byte(b)}); err == nil || g != nil {
 			t.Errorf("%s: %+v, %v", name, g, err)
@@ -134,9 +118,7 @@ func TestLargestGrant(t *testing.T) {
 	instance := load(t, "a100x2-mig").Devices[1]
 	grant := func(n int) *Grant { return &Grant{Devices: slices.Repeat([]topology.Device{instance}, n)} }
 	m := marks{}
-	if err := grant(8 * 7).Mark(m); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, grant(8*7).Mark(m))
 	kept := m[grantMark]
 	if err := grant(1000).Mark(m); err == nil || !strings.Contains(err.Error(), "1000 devices") {
 		t.Errorf("too large: %v", err)
@@ -153,16 +135,10 @@ func TestStoredInventoryIsLoadedAgain(t *testing.T) {
 	}
 	for _, name := range []string{"mi250x4", "a100x8"} {
 		want := load(t, name)
-		if err := want.Store(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, want.Store(dir))
 		got, err := Load(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.NoError(t, err)
+		must.Equal(t, name, want, got)
 	}
 	info, err := os.Stat(filepath.Join(dir, "devices.json"))
 	if err != nil || info.Mode() != 0o644 {
@@ -171,9 +147,7 @@ func TestStoredInventoryIsLoadedAgain(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("left: %v", entries)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "devices.json"), []byte("{"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "devices.json"), []byte("{"), 0o644))
 	if inv, err := Load(dir); err == nil || inv != nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("damaged: %+v, %v", inv, err)
 	}

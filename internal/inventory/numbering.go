@@ -66,7 +66,7 @@ func (inv *Inventory) number(roots kernfs.Roots) {
 	}
 }
 
-// Numbered tells whether the inventory's numbers stand for the same devices still, by what
+// Numbered reports whether the inventory's numbers stand for the same devices still, by what
 // Numbering returns now. An inventory that does not say what its numbers depend on is not numbered.
 func (inv *Inventory) Numbered(now []string) bool {
 	return len(inv.Numbering) > 0 &&

@@ -3,6 +3,8 @@ package inventory
 import (
 	"slices"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // The numbers of an inventory are good while the boot and the majors of its devices' drivers are
@@ -35,9 +37,7 @@ func TestNumbersHoldWhileBootAndMajorsDo(t *testing.T) {
 		{"one is gone", devices("195 nvidia\n195 nvidiactl\n235 nvidia-caps\n"), false},
 	} {
 		now, err := Numbering(changedTree(t, "a100x2-mig", tt.files))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if got := inv.Numbered(now); got != tt.want {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
 		}

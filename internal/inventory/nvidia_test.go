@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -129,9 +128,7 @@ func TestNVLinksCountGPUsAndSwitches(t *testing.T) {
 		{UUID: "c", NVSwitch: 12}, {UUID: "m", NVSwitch: 12, MIG: true}, {UUID: ""},
 	}
 	for i, want := range []map[string]int{{"b": 4}, {"a": 4, "c": 2}, {"b": 2}} {
-		if diff := cmp.Diff(want, nvLinks(gpus[i], gpus)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", gpus[i].UUID, diff)
-		}
+		must.Equal(t, gpus[i].UUID, want, nvLinks(gpus[i], gpus))
 	}
 	if got := nvLinks(gpus[4], gpus[4:]); got != nil {
 		t.Errorf("none: %v", got)

@@ -18,7 +18,7 @@ const (
 	migMinorsFile   = "driver/nvidia-caps/mig-minors"
 )
 
-// nvidiaDriver tells whether the driver is loaded. Its version is the third line's number of
+// nvidiaDriver reports whether the driver is loaded. Its version is the third line's number of
 // /proc/driver/nvidia/version.
 func nvidiaDriver(proc *kernfs.FS) (loaded bool, version string) {
 	b, err := proc.ReadFile(nvidiaDir + "/version")

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -77,7 +76,7 @@ func runBounded(ctx context.Context, program string, limit time.Duration, args .
 	if !filepath.IsAbs(program) {
 		return nil, fmt.Errorf("program %q: not an absolute path", program)
 	}
-	if err := nvmlHangs.err(); err != nil {
+	if err := hung.err("nvml program"); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -115,11 +114,11 @@ func runBounded(ctx context.Context, program string, limit time.Duration, args .
 		cmd.Wait()
 		return nil, fmt.Errorf("no answer within %v: %w", took, ctx.Err())
 	case <-killed.C:
-		nvmlHangs.add(pid, begun)
+		over := hung.add("nvml program", fmt.Sprintf("pid %d hangs in the kernel", pid), begun)
 		go func() {
 			<-ended
 			cmd.Wait()
-			nvmlHangs.remove(pid)
+			over()
 		}()
 		return nil, fmt.Errorf("no answer within %v, and pid %d hangs in the kernel, where SIGKILL does not end it: %w",
 			took, pid, ctx.Err())
@@ -161,37 +160,6 @@ func (b *boundedBuffer) judged(cmd *exec.Cmd, complaint *boundedBuffer) ([]byte,
 	default:
 		return nil, fmt.Errorf("%s: %v: %s", cmd.Path, cmd.ProcessState, why)
 	}
-}
-
-// hangingPrograms are those that were killed and did not die. Another program would hang like them,
-// and hold more memory.
-type hangingPrograms struct {
-	sync.Mutex
-	since map[int]time.Time // by pid: when it was started
-}
-
-var nvmlHangs = hangingPrograms{since: map[int]time.Time{}}
-
-func (h *hangingPrograms) add(pid int, since time.Time) {
-	h.Lock()
-	defer h.Unlock()
-	h.since[pid] = since
-}
-
-func (h *hangingPrograms) remove(pid int) {
-	h.Lock()
-	defer h.Unlock()
-	delete(h.since, pid)
-}
-
-func (h *hangingPrograms) err() error {
-	h.Lock()
-	defer h.Unlock()
-	for pid, since := range h.since {
-		return fmt.Errorf("not asked again: pid %d hangs in the kernel since %s (%v)", pid, since.Format(time.RFC3339),
-			time.Since(since).Round(time.Second))
-	}
-	return nil
 }
 
 // boundedBuffer takes no more than most bytes. The writer's next write fails then.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // The program itself, with a library that stands in for NVML, is tested where it is: cmd/nvml.
@@ -24,19 +25,8 @@ import (
 func stand(t *testing.T, script string) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "nvml")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	return program
-}
-
-func await(t *testing.T, what string, there func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !there(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited a minute for: %s", what)
-		}
-	}
 }
 
 func TestAskNVML(t *testing.T) {
@@ -62,13 +52,9 @@ func TestAskNVML(t *testing.T) {
 func TestAskNVMLErrors(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	garbage := stand(t, "")
-	if err := os.WriteFile(garbage, []byte("\x00\x01neither ELF nor a script"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(garbage, []byte("\x00\x01neither ELF nor a script"), 0o755))
 	locked := stand(t, "")
-	if err := os.Chmod(locked, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Chmod(locked, 0o644))
 	for _, tt := range []struct {
 		name, program string
 		none          bool
@@ -105,9 +91,7 @@ func TestAskNVMLErrors(t *testing.T) {
 func noInterpreter(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "nvml")
-	if err := os.WriteFile(program, []byte("#!/nonexistent/ld-linux.so.2\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(program, []byte("#!/nonexistent/ld-linux.so.2\n"), 0o755))
 	return program
 }
 
@@ -129,7 +113,7 @@ func TestAskNVMLLimit(t *testing.T) {
 				}
 				pid = pidIn(program + ".pid")
 			}
-			await(t, fmt.Sprintf("the end of pid %d", pid), func() bool { return !runs(pid) })
+			must.Eventually(t, fmt.Sprintf("the end of pid %d", pid), func() bool { return !runs(pid) })
 		})
 	}
 	t.Run("cancelled", func(t *testing.T) {
@@ -145,11 +129,12 @@ func TestAskNVMLLimit(t *testing.T) {
 			t.Errorf("AskNVML: %v, %v, want driver 550", got, err)
 		}
 		pid := pidIn(program + ".pid")
-		await(t, fmt.Sprintf("the end of pid %d", pid), func() bool { return !runs(pid) })
+		must.Eventually(t, fmt.Sprintf("the end of pid %d", pid), func() bool { return !runs(pid) })
 	})
 }
 
-// runs tells whether a process is there and no zombie, which an orphan may stay where nobody reaps.
+// runs reports whether a process is there and no zombie, which an orphan may stay where nobody
+// reaps.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
@@ -169,16 +154,12 @@ func TestAskNVMLHangsInTheKernel(t *testing.T) {
 	dir := fmt.Sprintf("/sys/fs/cgroup/freezer/hhtest_inventory_%d", os.Getpid())
 	write := func(file, value string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(value), 0))
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Mkdir(dir, 0o755))
 	defer func() {
 		write("freezer.state", "THAWED")
-		await(t, "removal of "+dir, func() bool { return unix.Rmdir(dir) == nil })
+		must.Eventually(t, "removal of "+dir, func() bool { return unix.Rmdir(dir) == nil })
 	}()
 
 	program := stand(t, `echo $$ >"$0.pid"; exec sleep 1000`)
@@ -189,11 +170,11 @@ func TestAskNVMLHangsInTheKernel(t *testing.T) {
 		_, err := AskNVML(ctx, program, time.Hour)
 		asked <- err
 	}()
-	await(t, "the program", func() bool { return pidIn(program+".pid") != 0 })
+	must.Eventually(t, "the program", func() bool { return pidIn(program+".pid") != 0 })
 	pid := pidIn(program + ".pid")
 	write("cgroup.procs", strconv.Itoa(pid))
 	write("freezer.state", "FROZEN")
-	await(t, "frozen", func() bool {
+	must.Eventually(t, "frozen", func() bool {
 		state, _ := os.ReadFile(filepath.Join(dir, "freezer.state"))
 		return string(state) == "FROZEN\n"
 	})
@@ -219,7 +200,7 @@ func TestAskNVMLHangsInTheKernel(t *testing.T) {
 	}
 
 	write("freezer.state", "THAWED")
-	await(t, "an answer after the driver woke up", func() bool {
+	must.Eventually(t, "an answer after the driver woke up", func() bool {
 		_, err := AskNVML(t.Context(), unused, time.Minute)
 		return err == nil
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestParseInformation(t *testing.T) {
@@ -36,9 +37,7 @@ func TestParseInformation(t *testing.T) {
 			if err == nil && tt.fails != "" || err != nil && err.Error() != tt.fails {
 				t.Fatalf("error %v, want %q", err, tt.fails)
 			}
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(information{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, "", tt.want, got, cmp.AllowUnexported(information{}))
 		})
 	}
 }
@@ -75,10 +74,7 @@ func TestParsePCI(t *testing.T) {
 func TestParseMIGMinors(t *testing.T) {
 	got := parseMIGMinors([]byte("config 1\nmonitor 2\ngpu0/gi0/access 3\ngpu0/gi0/ci0/access " +
 		"4\nbad\ngpu0/gi0/ci1/access x\na b 5\n"))
-	if diff := cmp.Diff(migMinors{"config": 1, "monitor": 2, "gpu0/gi0/access": 3, "gpu0/gi0/ci0/access": 4},
-		got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", migMinors{"config": 1, "monitor": 2, "gpu0/gi0/access": 3, "gpu0/gi0/ci0/access": 4}, got)
 	if m, err := got.of(0, 0, 0); err != nil || !cmp.Equal(m, []uint32{3, 4}) {
 		t.Errorf("got %v, %v", m, err)
 	}
@@ -125,9 +121,7 @@ func FuzzInformation(f *testing.F) {
 	for _, name := range []string{"a100x8", "v100x2-no-nvml", "nvidia-broken"} {
 		root := kernfstest.Fixture(f, "testdata/"+name+".txtar")
 		gpus, err := names(root, "proc/"+nvidiaGPUs)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.NoError(f, err)
 		for _, g := range gpus {
 			if b, err := root.ReadFile("proc/" + nvidiaGPUs + "/" + g + "/information"); err == nil {
 				f.Add(b)
@@ -166,9 +160,7 @@ func FuzzProperties(f *testing.F) {
 	root := kernfstest.Fixture(f, "testdata/mi250x4.txtar")
 	for _, n := range []string{"0", "2", "2/io_links/0", "2/mem_banks/0"} {
 		b, err := root.ReadFile("sys/" + kfdNodes + "/" + n + "/properties")
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.NoError(f, err)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

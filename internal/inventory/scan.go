@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -109,7 +108,7 @@ type scan struct {
 // within returns what look finds, or that it did not answer. While a look at a source is out there
 // is no other: it would hang like the last one, and keep one more thread.
 func within(ctx context.Context, name string, limit time.Duration, look func(context.Context) found) found {
-	if err := looksOut.err(name); err != nil {
+	if err := hung.err(name); err != nil {
 		return found{sources: []Source{{Name: name, Error: err.Error()}}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -127,44 +126,12 @@ func within(ctx context.Context, name string, limit time.Duration, look func(con
 		return f
 	default:
 	}
-	looksOut.add(name, begun)
+	over := hung.add(name, "there is no answer", begun)
 	go func() {
 		<-result
-		looksOut.remove(name, begun)
+		over()
 	}()
 	return found{sources: []Source{{Name: name, Error: fmt.Sprintf("no answer within %v: %v", limit, ctx.Err())}}}
-}
-
-// hangingLooks are those that Scan went on without.
-type hangingLooks struct {
-	sync.Mutex
-	since map[string][]time.Time // by source
-}
-
-var looksOut = hangingLooks{since: map[string][]time.Time{}}
-
-func (h *hangingLooks) add(name string, since time.Time) {
-	h.Lock()
-	defer h.Unlock()
-	h.since[name] = append(h.since[name], since)
-}
-
-func (h *hangingLooks) remove(name string, since time.Time) {
-	h.Lock()
-	defer h.Unlock()
-	if i := slices.Index(h.since[name], since); i >= 0 {
-		h.since[name] = slices.Delete(h.since[name], i, i+1)
-	}
-}
-
-func (h *hangingLooks) err(name string) error {
-	h.Lock()
-	defer h.Unlock()
-	if out := h.since[name]; len(out) > 0 {
-		return fmt.Errorf("not asked again: there is no answer since %s (%v)", out[0].Format(time.RFC3339),
-			time.Since(out[0]).Round(time.Second))
-	}
-	return nil
 }
 
 // identify gives each device its ID: the UUID, else the PCI address, else the path of its first

@@ -16,11 +16,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -46,9 +46,7 @@ func fixture(t testing.TB, name string) (kernfs.Roots, Options) {
 		return answer, json.Unmarshal(b, answer)
 	}
 	if b, err := root.ReadFile("configured.json"); err == nil {
-		if err := json.Unmarshal(b, &o.Devices); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, json.Unmarshal(b, &o.Devices))
 	}
 	o.Node = func(p string) (topology.DeviceNode, error) {
 		b, err := root.ReadFile(strings.TrimPrefix(p, "/"))
@@ -90,26 +88,18 @@ func TestScanFixtures(t *testing.T) {
 			checkInventory(t, got)
 			again := Scan(t.Context(), roots, o)
 			again.Found = got.Found
-			if diff := cmp.Diff(got, again); diff != "" {
-				t.Errorf("a second scan (-first +second):\n%s", diff)
-			}
+			must.Equal(t, "a second scan (-first +second)", got, again)
 			got.Found = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			dir := filepath.Join("testdata", name)
 			if *update {
-				if err := got.Store(dir); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, got.Store(dir))
 			}
 			want, err := Load(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if len(got.Shared) == 0 {
 				got.Shared = nil // as it is read back
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("Scan (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "Scan", want, got)
 		})
 	}
 }
@@ -276,7 +266,7 @@ func TestWithinLimit(t *testing.T) {
 		t.Errorf("another source: %+v", f)
 	}
 	close(release)
-	for end := time.Now().Add(30 * time.Second); looksOut.err("amd") != nil; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); hung.err("amd") != nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("an answer that came late is waited for still")
 		}
@@ -307,17 +297,13 @@ func TestPartitionsAreToldApartByTheirNodes(t *testing.T) {
 
 func TestScanThisMachine(t *testing.T) {
 	roots, err := kernfs.OpenRoots()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	checkInventory(t, Scan(t.Context(), roots, Options{GPUs: true}))
 }
 
 func BenchmarkSignature(b *testing.B) {
 	roots, err := kernfs.OpenRoots()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	for b.Loop() {
 		if _, err := Signature(roots, Options{GPUs: true}); err != nil {
 			b.Fatal(err)
@@ -336,9 +322,7 @@ func TestLoadWhatIsNoFile(t *testing.T) {
 		},
 	} {
 		dir := t.TempDir()
-		if err := put(filepath.Join(dir, file)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, put(filepath.Join(dir, file)))
 		if inv, err := Load(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v, %v", name, inv, err)
 		}
@@ -353,9 +337,7 @@ func TestShelfReadsAReplacedFile(t *testing.T) {
 		t.Fatalf("of an empty directory: %v", err)
 	}
 	for _, signature := range []string{"a", "b"} {
-		if err := (&Inventory{Signature: signature}).Store(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, (&Inventory{Signature: signature}).Store(dir))
 		first, err := s.Load()
 		if err != nil || first.Signature != signature {
 			t.Fatalf("%+v, %v", first, err)

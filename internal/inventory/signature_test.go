@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -17,9 +18,7 @@ import (
 func changedTree(t *testing.T, name string, files map[string]string) kernfs.Roots {
 	t.Helper()
 	a, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var kept []txtar.File
 	for _, f := range a.Files {
 		if _, ok := files[f.Name]; !ok {
@@ -33,9 +32,7 @@ func changedTree(t *testing.T, name string, files map[string]string) kernfs.Root
 	}
 	a.Files = kept
 	path := filepath.Join(t.TempDir(), "tree.txtar")
-	if err := os.WriteFile(path, txtar.Format(a), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(path, txtar.Format(a), 0o600))
 	return kernfstest.FixtureRoots(t, path)
 }
 
@@ -80,9 +77,7 @@ func TestSignatureChanges(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now, err := Signature(changedTree(t, "a100x2-mig", tt.files), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if (now == was) != tt.same {
 				t.Errorf("the same: %t, want %t", now == was, tt.same)
 			}
@@ -95,9 +90,7 @@ func TestSignatureOfOptions(t *testing.T) {
 	seen := map[string]string{}
 	add := func(name string, o Options) {
 		s, err := Signature(roots, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if other, ok := seen[s]; ok {
 			t.Errorf("%s: the same as %s", name, other)
 		}

@@ -24,7 +24,7 @@ type pciDevice struct {
 // id returns the vendor and device as lspci -n writes them.
 func (d pciDevice) id() string { return fmt.Sprintf("%04x:%04x", d.vendor, d.device) }
 
-// isDisplay tells whether it is a display controller (PCI class 3), which GPUs without a display
+// isDisplay reports whether it is a display controller (PCI class 3), which GPUs without a display
 // are too.
 func (d pciDevice) isDisplay() bool { return d.class>>16 == 0x03 }
 

@@ -80,7 +80,7 @@ func (u *uevents) watch(ctx context.Context, changed func()) error {
 	}
 }
 
-// next waits for a message and tells whether it concerns us.
+// next waits for a message and reports whether it concerns us.
 func (u *uevents) next() (ours bool, err error) {
 	conn, err := u.file.SyscallConn()
 	if err != nil {
@@ -111,8 +111,8 @@ func (u *uevents) next() (ours bool, err error) {
 	return isOurs(b[:n]), nil
 }
 
-// isOurs tells whether a message (kobject_uevent_env of lib/kobject_uevent.c: "ACTION@DEVPATH" and
-// NAME=value, each ended by a zero byte) is of a watched subsystem.
+// isOurs reports whether a message (kobject_uevent_env of lib/kobject_uevent.c: "ACTION@DEVPATH"
+// and NAME=value, each ended by a zero byte) is of a watched subsystem.
 func isOurs(message []byte) bool {
 	for field := range bytes.SplitSeq(message, []byte{0}) {
 		if name, ok := bytes.CutPrefix(field, []byte("SUBSYSTEM=")); ok {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 const enough = 20 * time.Second
@@ -16,9 +18,7 @@ const enough = 20 * time.Second
 func socket(t *testing.T, rest, most time.Duration) (*uevents, int) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	f := os.NewFile(uintptr(pair[0]), "uevents")
 	t.Cleanup(func() { f.Close(); unix.Close(pair[1]) })
 	return &uevents{file: f, rest: rest, max: most}, pair[1]
@@ -35,9 +35,7 @@ func send(t *testing.T, fd int, message string) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return
 	}
 }

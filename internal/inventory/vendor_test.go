@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // TestOddMachines: what the fixtures of whole machines do not show, as small trees.
@@ -61,9 +62,7 @@ func TestOddMachines(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tree.txtar")
-			if err := os.WriteFile(path, []byte(tt.tree), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(path, []byte(tt.tree), 0o600))
 			inv := Scan(t.Context(), kernfstest.FixtureRoots(t, path), Options{GPUs: true})
 			checkInventory(t, inv)
 			var devices []string

@@ -16,7 +16,7 @@ type Moment struct {
 	Mono time.Duration `json:"mono,omitempty"` // CLOCK_MONOTONIC, in nanoseconds
 }
 
-// IsZero tells whether m is no point in time.
+// IsZero reports whether m is no point in time.
 func (m Moment) IsZero() bool { return m.Wall.IsZero() }
 
 // Sub returns the time from n to m: by the monotonic clock where both are of one boot, else by the

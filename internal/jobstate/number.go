@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // NextNumber returns the next number for a job of `hookhost run`, and writes it to the file
@@ -29,11 +31,7 @@ func NextNumber(dir string) (uint64, error) {
 		return 0, fmt.Errorf("next job number: %w", err)
 	}
 	last++
-	err = os.WriteFile(path+fresh, fmt.Appendln(nil, last), 0o600)
-	if err == nil {
-		err = os.Rename(path+fresh, path)
-	}
-	if err != nil {
+	if err := disk.ReplaceUnsynced(path, fmt.Appendln(nil, last), 0o600); err != nil {
 		return 0, fmt.Errorf("next job number: %w", err)
 	}
 	return last, nil

@@ -10,14 +10,14 @@ import (
 )
 
 // Phase is how far a job has come on this host.
-type Phase string
+type Phase = hostapi.Phase
 
-// The phases of a job, named after PBS's job substates.
+// The phases of a job.
 const (
-	PhasePrerun    Phase = "prerun"    // begin was accepted, no program runs yet
-	PhaseRunning   Phase = "running"   // a program was launched
-	PhaseSuspended Phase = "suspended" // its processes are stopped; walltime stands still
-	PhaseExiting   Phase = "exiting"   // epilogue has begun: processes are killed, usage is settled
+	PhasePrerun    = hostapi.PhasePrerun
+	PhaseRunning   = hostapi.PhaseRunning
+	PhaseSuspended = hostapi.PhaseSuspended
+	PhaseExiting   = hostapi.PhaseExiting
 )
 
 // Record is what has to survive a restart of the host about one job. Maps and slices may be nil.

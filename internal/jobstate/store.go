@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
@@ -38,7 +39,8 @@ type Store struct {
 
 // Open returns the store with the records that lie in dir. dir is made with mode 0700 where there
 // is none. Open fails when dir is no directory, or when somebody but root and the effective user
-// owns it or may write to it.
+// owns it or may write to it. Open fails too when a file cannot be read, as on a node that is out
+// of descriptors. Its record may be in order, and the next start has it.
 //
 // failed, which may be nil, is called for each record that could not be written. Open calls it for
 // each file that does not parse and is set aside as ID.json.damaged. The job of such a file is one
@@ -57,7 +59,9 @@ func Open(dir string, failed func(error)) (*Store, error) {
 	}
 	for _, f := range files {
 		if id, is := strings.CutSuffix(f.Name(), suffix); is {
-			s.load(id)
+			if err := s.load(id); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return s, nil
@@ -80,17 +84,21 @@ func Count(dir string) (int, error) {
 }
 
 // load reads the file of a job, and sets aside one that is no record.
-func (s *Store) load(id string) {
+func (s *Store) load(id string) error {
 	path := s.path(id)
 	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, syscall.EISDIR) {
+		return fmt.Errorf("read record of job %s: %w", id, err)
+	}
 	if err == nil {
 		_, err = decode(id, b)
 	}
 	if err == nil {
 		s.records[id] = b
-		return
+		return nil
 	}
 	s.failed(fmt.Errorf("record %s: set aside: %w", path, errors.Join(err, os.Rename(path, path+damaged))))
+	return nil
 }
 
 func (s *Store) path(id string) string { return filepath.Join(s.dir, id+suffix) }

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func sample(id string) *Record {
@@ -35,26 +35,20 @@ func sample(id string) *Record {
 func open(t testing.TB, dir string) *Store {
 	t.Helper()
 	s, err := Open(dir, func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return s
 }
 
 func put(t testing.TB, s *Store, recs ...*Record) {
 	t.Helper()
 	for _, r := range recs {
-		if err := s.Update(r.Job.ID, func(*Record) (*Record, error) { return r, nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, s.Update(r.Job.ID, func(*Record) (*Record, error) { return r, nil }))
 	}
 }
 
 func equal(t testing.TB, what string, got, want any) {
 	t.Helper()
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("%s (-want +got):\n%s", what, d)
-	}
+	must.Equal(t, what, want, got)
 }
 
 var errStop = errors.New("stop")
@@ -73,16 +67,12 @@ func TestRecordsAreThereAfterARestart(t *testing.T) {
 	}
 	remove := func(*Record) (*Record, error) { return nil, nil }
 	for range 2 { // the second time there is nothing to delete
-		if err := s.Update("10.srv", remove); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, s.Update("10.srv", remove))
 		equal(t, "after delete", open(t, dir).List(), []*Record{b})
 	}
 	for name, perm := range map[string]os.FileMode{dir: os.ModeDir | 0o700, s.path("9[1].srv"): 0o600} {
 		st, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		equal(t, "mode of "+name, st.Mode(), perm)
 	}
 }
@@ -136,9 +126,7 @@ func TestUpdateAllChangesTheJobsThatItCan(t *testing.T) {
 func TestUnchangedRecordIsNotWritten(t *testing.T) {
 	s := open(t, t.TempDir())
 	put(t, s, sample("1.srv"))
-	if err := os.Remove(s.path("1.srv")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Remove(s.path("1.srv")))
 	put(t, s, sample("1.srv"))
 	if _, err := os.Stat(s.path("1.srv")); err == nil {
 		t.Error("written")
@@ -150,21 +138,13 @@ func TestDamagedFileCostsItsOwnJobTheRecord(t *testing.T) {
 	s := open(t, dir)
 	put(t, s, sample("1.srv"), sample("2.srv"), sample("3.srv"), sample("4.srv"))
 	for id, content := range map[string]string{"1.srv": "", "2.srv": `{"job":{"job_id":"7.srv"}}`, "4.srv": "{}"} {
-		if err := os.WriteFile(s.path(id), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(s.path(id), []byte(content), 0o600))
 	}
-	if err := os.Mkdir(s.path("5.srv"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(s.path("6.srv")+fresh, []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Mkdir(s.path("5.srv"), 0o700))
+	must.NoError(t, os.WriteFile(s.path("6.srv")+fresh, []byte("half"), 0o600))
 	failures := 0
 	after, err := Open(dir, func(error) { failures++ })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	equal(t, "failures", failures, 4)
 	equal(t, "records", after.List(), []*Record{sample("3.srv")})
 	if _, err := os.Stat(s.path("2.srv") + damaged); err != nil {
@@ -173,26 +153,33 @@ func TestDamagedFileCostsItsOwnJobTheRecord(t *testing.T) {
 	equal(t, "after another restart", open(t, dir).List(), []*Record{sample("3.srv")})
 }
 
+// A file that cannot be read for now is no damaged one.
+func TestFileThatCannotBeReadEndsTheStart(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "1.srv.json")
+	must.NoError(t, os.Symlink(file, file)) // as good as a disk or a table of files that fails
+	if _, err := Open(dir, nil); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("Open: %v", err)
+	}
+	if _, err := os.Lstat(file); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRecordThatCannotBeWrittenIsInForceAndIsWrittenLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "jobs")
 	failures := 0
 	s, err := Open(dir, func(error) { failures++ })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	put(t, s, sample("1.srv"))
 	inTheWay := s.path("2.srv") + fresh
-	if err := os.Mkdir(inTheWay, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Mkdir(inTheWay, 0o700))
 	put(t, s, sample("2.srv"))
 	put(t, s, sample("3.srv"))
 	equal(t, "failures", failures, 1)
 	equal(t, "in memory", len(s.List()), 3)
 	equal(t, "in files", len(open(t, dir).List()), 2)
-	if err := os.Remove(inTheWay); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Remove(inTheWay))
 	put(t, s, sample("4.srv"))
 	equal(t, "in files, later", open(t, dir).List(), s.List())
 }
@@ -200,9 +187,7 @@ func TestRecordThatCannotBeWrittenIsInForceAndIsWrittenLater(t *testing.T) {
 func TestDirectoryThatSomebodyRemovedIsMadeAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "jobs")
 	s := open(t, dir)
-	if err := os.Remove(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Remove(dir))
 	put(t, s, sample("1.srv"))
 	equal(t, "in files", open(t, dir).List(), s.List())
 }
@@ -210,30 +195,22 @@ func TestDirectoryThatSomebodyRemovedIsMadeAgain(t *testing.T) {
 func TestDirectoryThatOthersCanWriteToIsRefused(t *testing.T) {
 	for _, perm := range []uint32{0o777, 0o770, 0o1777} {
 		dir := filepath.Join(t.TempDir(), "jobs")
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Chmod(dir, perm); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Mkdir(dir, 0o700))
+		must.NoError(t, unix.Chmod(dir, perm))
 		if _, err := Open(dir, nil); err == nil {
 			t.Errorf("mode %04o: no error", perm)
 		}
 	}
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(dir, link); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Symlink(dir, link))
 	if _, err := Open(link, nil); err == nil {
 		t.Error("symbolic link: no error")
 	}
 	if os.Geteuid() != 0 {
 		return
 	}
-	if err := os.Chown(dir, 65534, 65534); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Chown(dir, 65534, 65534))
 	if _, err := Open(dir, nil); err == nil {
 		t.Error("directory of another user: no error")
 	}
@@ -244,16 +221,12 @@ func TestJobNumbersDoNotRepeat(t *testing.T) {
 	next := func() uint64 {
 		t.Helper()
 		n, err := NextNumber(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return n
 	}
 	equal(t, "first", next(), uint64(1))
 	equal(t, "second", next(), uint64(2))
-	if err := os.WriteFile(filepath.Join(dir, "job-number"), []byte("?"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "job-number"), []byte("?"), 0o600))
 	if n := next(); n < uint64(time.Now().Unix()) {
 		t.Errorf("%d after damage", n)
 	}
@@ -264,9 +237,7 @@ func BenchmarkUpdate(b *testing.B) {
 	put(b, s, sample("1.srv"))
 	for b.Loop() {
 		err := s.Update("1.srv", func(r *Record) (*Record, error) { r.Suspended++; return r, nil })
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, err)
 	}
 }
 
@@ -289,9 +260,7 @@ func TestCountOfRecordsChangesNothing(t *testing.T) {
 	put(t, open(t, dir), sample("1.x"))
 	bad := filepath.Join(dir, "2.x.json")
 	for _, path := range []string{bad, filepath.Join(dir, "1.x.json.new")} {
-		if err := os.WriteFile(path, []byte("rubbish"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(path, []byte("rubbish"), 0o600))
 	}
 	if n, err := Count(dir); n != 2 || err != nil {
 		t.Errorf("%d, %v, want 2 records", n, err)

@@ -10,7 +10,7 @@ type Timer struct {
 	Ask     bool          `json:"ask,omitempty"`    // the job's other hosts are asked first what it has used there
 }
 
-// Later tells whether t is of u's kind and rings after it.
+// Later reports whether t is of u's kind and rings after it.
 func (t Timer) Later(u Timer) bool {
 	if !t.At.IsZero() || !u.At.IsZero() {
 		return !t.At.IsZero() && !u.At.IsZero() && t.At.Sub(u.At) > 0
@@ -18,24 +18,9 @@ func (t Timer) Later(u Timer) bool {
 	return t.Elapsed > u.Elapsed
 }
 
-// Same tells whether both ring at the same moment.
+// Same reports whether both ring at the same moment.
 func (t Timer) Same(u Timer) bool {
 	return t.At.IsZero() == u.At.IsZero() && !t.Later(u) && !u.Later(t)
-}
-
-// Elapsed returns how long the job has run at that moment, without its suspensions. The time
-// counts from the launch of the first program to the end of the job.
-func (rec *Record) Elapsed(now Moment) time.Duration {
-	if rec.Launched.IsZero() {
-		return 0
-	}
-	if !rec.Ended.IsZero() {
-		now = rec.Ended
-	}
-	if !rec.SuspendedAt.IsZero() {
-		now = rec.SuspendedAt
-	}
-	return max(now.Sub(rec.Launched)-rec.Suspended, 0)
 }
 
 // Due returns when the timer rings. Runs is false for a timer that stands still: the job has not

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
@@ -31,9 +33,7 @@ func TestTimeBetweenMomentsIsByTheMonotonicClockWithinABoot(t *testing.T) {
 func TestClockIgnoresAWallClockThatSomebodySets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := NewClock("b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		first := c.Now()
 		time.Sleep(time.Hour)
 		if d := c.Now().Sub(first); d != time.Hour {

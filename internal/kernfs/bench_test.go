@@ -3,6 +3,8 @@ package kernfs
 import (
 	"os"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // newFile makes a file in a tmpfs, with what the root of it is called.
@@ -13,12 +15,8 @@ func newFile(b *testing.B, text string) *FS {
 		b.Skip(err)
 	}
 	b.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.MkdirAll(dir+"/memory/pbs_jobs/12", 0o755); err != nil {
-		b.Fatal(err)
-	}
-	if err := os.WriteFile(dir+"/memory/pbs_jobs/12/file", []byte(text), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, os.MkdirAll(dir+"/memory/pbs_jobs/12", 0o755))
+	must.NoError(b, os.WriteFile(dir+"/memory/pbs_jobs/12/file", []byte(text), 0o644))
 	return openDir(b, dir, false)
 }
 
@@ -26,9 +24,7 @@ func BenchmarkWrite(b *testing.B) {
 	f := newFile(b, "")
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := f.Write("memory/pbs_jobs/12/file", "67108864"); err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, f.Write("memory/pbs_jobs/12/file", "67108864"))
 	}
 }
 
@@ -46,12 +42,8 @@ func BenchmarkMkdirRmdir(b *testing.B) {
 	f := newFile(b, "")
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := f.Mkdir("memory/pbs_jobs/12/job"); err != nil {
-			b.Fatal(err)
-		}
-		if err := f.Rmdir("memory/pbs_jobs/12/job"); err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, f.Mkdir("memory/pbs_jobs/12/job"))
+		must.NoError(b, f.Rmdir("memory/pbs_jobs/12/job"))
 	}
 }
 
@@ -60,12 +52,8 @@ func BenchmarkMkdirRoot(b *testing.B) {
 	k := newFile(b, "").backend.(*kernel)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := k.root.Mkdir("memory/pbs_jobs/12/job", 0o755); err != nil {
-			b.Fatal(err)
-		}
-		if err := k.root.Remove("memory/pbs_jobs/12/job"); err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, k.root.Mkdir("memory/pbs_jobs/12/job", 0o755))
+		must.NoError(b, k.root.Remove("memory/pbs_jobs/12/job"))
 	}
 }
 

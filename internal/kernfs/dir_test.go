@@ -12,22 +12,18 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestOpenDir(t *testing.T) {
 	top := newTree(t)
 	f := openDir(t, top, false)
 	d, err := f.OpenDir("a/b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	// Another directory gets the name.
-	if err := os.Rename(filepath.Join(top, "a/b"), filepath.Join(top, "a/before")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(top, "a/b"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Rename(filepath.Join(top, "a/b"), filepath.Join(top, "a/before")))
+	must.NoError(t, os.Mkdir(filepath.Join(top, "a/b"), 0o755))
 	if b, err := d.ReadFile("file"); err != nil || string(b) != "one\n" {
 		t.Errorf("got %q, %v", b, err)
 	}
@@ -60,17 +56,11 @@ func TestOpenDir(t *testing.T) {
 // A directory of /proc is no later process's.
 func TestOpenDirOfProcess(t *testing.T) {
 	procfs, err := Open("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	cmd := exec.Command("/bin/sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, cmd.Start())
 	d, err := procfs.OpenDir(strconv.Itoa(cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer d.Close()
 	_, err = d.ReadFile("stat")
 	cmd.Process.Kill()
@@ -89,15 +79,11 @@ func TestNumbersReadsWholeNumbersAlone(t *testing.T) {
 		var want []int
 		for _, name := range []string{"0", "12", "2147483647", "2147483648", "99999999999999999999", "1a", "a1", "-1",
 			"+1", "self"} {
-			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
 		}
 		for n := range 1500 { // more than one call returns
 			want = append(want, 1000+n)
-			if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(1000+n)), nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(1000+n)), nil, 0o644))
 		}
 		want = append(want, 0, 12, 1<<31-1)
 		slices.Sort(want)
@@ -134,9 +120,7 @@ func TestReaderReadsTheFileAnew(t *testing.T) {
 		}
 		inMemory := New(inMemory{f}, dir).Reader("file")
 		for _, text := range []string{"one", "", strings.Repeat("2", firstRead), strings.Repeat("3", 100<<10), "four"} {
-			if err := os.WriteFile(filepath.Join(dir, "file"), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte(text), 0o644))
 			for _, k := range []*Reader{kept, inMemory} {
 				if b, err := k.ReadFile(); err != nil || string(b) != text {
 					t.Errorf("%d bytes, %v, want %d", len(b), err, len(text))
@@ -157,9 +141,7 @@ func TestWriterWritesAgainAndAgain(t *testing.T) {
 		if err := w.Write("1"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("no file: %v", err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
 		for _, value := range []string{"1", "22"} {
 			if err := w.Write(value); err != nil {
 				t.Error(err)

@@ -1,4 +1,4 @@
-// Package kernfs is the only door to the kernel's file systems: /proc, /sys and the cgroup mounts.
+// Package kernfs is the door to the kernel's file systems: /proc, /sys and the cgroup mounts.
 //
 // An FS is a directory that nothing reached through it can leave (openat2 with RESOLVE_BENEATH,
 // Linux 5.6; os.Root before that). Its root is a value, so tests pass a captured tree or the fake
@@ -241,7 +241,7 @@ func (f *FS) Dirs(name string) ([]string, error) {
 	return dirs, nil
 }
 
-// Exists tells whether name can be opened for reading or is a directory.
+// Exists reports whether name can be opened for reading or is a directory.
 func (f *FS) Exists(name string) bool {
 	file, err := f.OpenFile(name, os.O_RDONLY)
 	if err != nil {

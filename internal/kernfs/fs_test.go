@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // ways are the two ways to open below a directory: openat2, and os.Root on kernels before 5.6.
@@ -29,9 +31,7 @@ func onBoth(t *testing.T, test func(t *testing.T, open func(dir string) *FS)) {
 func openDir(t testing.TB, dir string, old bool) *FS {
 	t.Helper()
 	k, err := openKernel(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	k.old.Store(old)
 	return New(k, dir)
 }
@@ -42,23 +42,17 @@ func newTree(t *testing.T) string {
 	top := t.TempDir()
 	dir := filepath.Join(top, "root")
 	for _, d := range []string{"root/a/b", "outside"} {
-		if err := os.MkdirAll(filepath.Join(top, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.MkdirAll(filepath.Join(top, d), 0o755))
 	}
 	for name, text := range map[string]string{"root/a/b/file": "one\n", "outside/secret": "secret\n"} {
-		if err := os.WriteFile(filepath.Join(top, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(top, name), []byte(text), 0o644))
 	}
 	for name, to := range map[string]string{
 		"root/inside": "a/b", "root/a/up": "../inside/file", "root/out": "../outside",
 		"root/a/out": "../../outside/secret",
 		"root/abs":   filepath.Join(top, "outside"), "root/same": filepath.Join(dir, "a"),
 	} {
-		if err := os.Symlink(to, filepath.Join(top, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Symlink(to, filepath.Join(top, name)))
 	}
 	return dir
 }
@@ -69,9 +63,7 @@ func TestReadFile(t *testing.T) {
 		f := open(dir)
 		for _, size := range []int{0, 1, 511, 512, 513, 1 << 20} {
 			want := bytes.Repeat([]byte{'x'}, size)
-			if err := os.WriteFile(filepath.Join(dir, "sized"), want, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(filepath.Join(dir, "sized"), want, 0o644))
 			got, err := f.ReadFile("sized")
 			if err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%d bytes: got %d, %v", size, len(got), err)
@@ -95,9 +87,7 @@ func TestNoNameLeavesTheDirectory(t *testing.T) {
 	onBoth(t, func(t *testing.T, open func(string) *FS) {
 		f := open(newTree(t))
 		sub, err := f.Sub("a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		for name, at := range map[string]*FS{
 			"..": f, "../outside/secret": f, "a/../../outside/secret": f, "a/../a/b/file": f, "/etc/passwd": f, "/": f,
 			"out/secret": f, "a/out": f, "abs/secret": f, "same/b/file": f, "../a/b/file": sub,
@@ -160,9 +150,7 @@ func TestWriteNeverCreates(t *testing.T) {
 		if _, err := f.OpenFile("a/memory.limt", os.O_RDWR); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("OpenFile: got %v, want ErrNotExist", err)
 		}
-		if err := f.Write("a/b/file", "tw"); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, f.Write("a/b/file", "tw"))
 		// Neither truncated nor appended: the kernel's files take the value as it is.
 		if b, err := f.ReadFile("a/b/file"); err != nil || string(b) != "twe\n" {
 			t.Errorf("after Write: %q, %v", b, err)
@@ -214,15 +202,11 @@ func TestDirectoriesAreMadeAndRemoved(t *testing.T) {
 	onBoth(t, func(t *testing.T, open func(string) *FS) {
 		f := open(newTree(t))
 		for _, name := range []string{"job", "a/job", "a/b/job"} {
-			if err := f.Mkdir(name); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, f.Mkdir(name))
 			if err := f.Mkdir(name); !errors.Is(err, fs.ErrExist) {
 				t.Errorf("again: got %v, want ErrExist", err)
 			}
-			if err := f.Rmdir(name); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, f.Rmdir(name))
 			if err := f.Rmdir(name); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("again: got %v, want ErrNotExist", err)
 			}
@@ -244,9 +228,7 @@ func TestDirectoriesAreMadeAndRemoved(t *testing.T) {
 			t.Errorf("Dirs: %v, %v", dirs, err)
 		}
 		sub, err := f.Sub("a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if dirs, err := sub.Dirs("."); err != nil || strings.Join(dirs, " ") != "b" {
 			t.Errorf("Dirs below Sub: %v, %v", dirs, err)
 		}
@@ -262,9 +244,7 @@ func TestDirectoriesAreMadeAndRemoved(t *testing.T) {
 func TestReadDirInParts(t *testing.T) {
 	f := openDir(t, newTree(t), false)
 	d, err := f.OpenFile(".", os.O_RDONLY)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer d.Close()
 	seen := map[string]bool{}
 	for {
@@ -275,9 +255,7 @@ func TestReadDirInParts(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 	}
 	if len(seen) != 5 {
 		t.Errorf("got %v, want 5 names", seen)
@@ -288,16 +266,10 @@ func TestReadDirInParts(t *testing.T) {
 func TestCloseTwice(t *testing.T) {
 	f := openDir(t, newTree(t), false)
 	a, err := f.OpenFile("a/b/file", os.O_RDONLY)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, a.Close())
 	b, err := f.OpenFile("a/b/file", os.O_RDONLY)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer b.Close()
 	if err := a.Close(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("second Close: got %v, want ErrClosed", err)

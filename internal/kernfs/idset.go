@@ -70,7 +70,7 @@ func (s *IDSet) add(id int) {
 	s.words[id/64] |= 1 << (id % 64)
 }
 
-// Has tells whether id is in s.
+// Has reports whether id is in s.
 func (s IDSet) Has(id int) bool {
 	return id >= 0 && id/64 < len(s.words) && s.words[id/64]&(1<<(id%64)) != 0
 }
@@ -84,10 +84,10 @@ func (s IDSet) Len() int {
 	return n
 }
 
-// IsEmpty tells whether s holds nothing.
+// IsEmpty reports whether s holds nothing.
 func (s IDSet) IsEmpty() bool { return len(s.words) == 0 }
 
-// Equal tells whether s and t hold the same ids.
+// Equal reports whether s and t hold the same ids.
 func (s IDSet) Equal(t IDSet) bool { return slices.Equal(s.words, t.words) }
 
 // List returns the ids in ascending order.

@@ -117,7 +117,7 @@ type leavesRoot struct{ error }
 
 func (leavesRoot) Unwrap() error { return unix.EXDEV }
 
-// refused tells whether openat2 itself is forbidden (seccomp of old container runtimes answers
+// refused reports whether openat2 itself is forbidden (seccomp of old container runtimes answers
 // EPERM to it).
 func (k *kernel) refused() bool {
 	fd, err := unix.Openat2(int(k.dir.Fd()), ".", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})

@@ -6,18 +6,16 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestMeminfoHasWhatTheKernelHas(t *testing.T) {
 	dir := t.TempDir()
 	text := "MemTotal:  2 kB\nHugePages_Total:  5\nSwapFree:\t0 kB\nActive(anon): x kB\nZswap: 1 MB\n"
-	if err := os.WriteFile(filepath.Join(dir, "meminfo"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "meminfo"), []byte(text), 0o600))
 	f, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	got, err := f.Meminfo("meminfo", "MemTotal", "SwapFree", "SwapTotal")
 	if want := map[string]int64{"MemTotal": 2048, "SwapFree": 0}; err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)

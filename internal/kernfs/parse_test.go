@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestParseKeyed(t *testing.T) {
@@ -38,9 +40,7 @@ func TestParseKeyed(t *testing.T) {
 			if (err != nil) != (tt.bad != "") || err != nil && !strings.Contains(err.Error(), tt.bad) {
 				t.Fatalf("error %v, want %q", err, tt.bad)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, "", tt.want, got)
 		})
 	}
 }
@@ -88,9 +88,7 @@ func TestUintRefusesOtherText(t *testing.T) {
 		{"overflow", "18446744073709551616\n", 0, strconv.ErrRange},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := os.WriteFile(filepath.Join(dir, "n"), []byte(tt.text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(filepath.Join(dir, "n"), []byte(tt.text), 0o644))
 			got, err := f.Uint("n")
 			var p *ParseError
 			if got != tt.want || !errors.Is(err, tt.bad) || tt.bad != nil && !errors.As(err, &p) {
@@ -168,9 +166,7 @@ func TestIDSetAlgebra(t *testing.T) {
 	parse := func(text string) IDSet {
 		t.Helper()
 		s, err := ParseIDSet(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return s
 	}
 	for _, tt := range []struct{ s, t, union, minus, both string }{

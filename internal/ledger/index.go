@@ -18,8 +18,8 @@ import (
 const sliceSize = 1 << 20
 
 // indexed is what a Ledger knows of a file: the lines that were there when it was last read, and
-// where that ended. It follows from the file alone, and a later question reads only what was
-// appended since. An entry takes 24 bytes, some 5 MB in all for a full ledger.
+// where that ended. The file alone decides it, and a later question reads only what was appended
+// since. An entry takes 24 bytes, some 5 MB in all for a full ledger.
 //
 // A full ledger of 300 MB takes 0.1 s the first time, and 0.5 ms after that.
 type indexed struct {
@@ -59,7 +59,7 @@ type view struct {
 }
 
 // exclusively calls f while no other call of this Ledger reads. Reading takes one cpu at most,
-// however many ask. It fails when ctx ends before that.
+// however many ask. The error is ctx's when that ends before.
 func (l *Ledger) exclusively(ctx context.Context, f func() error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -73,9 +73,9 @@ func (l *Ledger) exclusively(ctx context.Context, f func() error) error {
 	}
 }
 
-// index returns the ith file, nil when there is none, with all that it holds now. It reads what was
-// appended since the last call, in slices. A slice that was read counts for all callers, so that a
-// caller who goes away wastes no more than that.
+// index returns the ith file, nil when there is none, with all that it holds now. The file is read
+// from where the last call ended, in slices. A slice that was read counts for all callers: a caller
+// who goes away wastes no more than that.
 func (l *Ledger) index(ctx context.Context, i int) (*view, error) {
 	for {
 		var v *view
@@ -146,7 +146,7 @@ func (l *Ledger) knownAs(f *os.File) (*indexed, error) {
 	return x, nil
 }
 
-// begins tells whether an open file begins as x does: an inode has another file one day.
+// begins reports whether an open file begins as x does: an inode has another file one day.
 func (x *indexed) begins(f *os.File) bool {
 	head := make([]byte, len(x.head))
 	n, _ := f.ReadAt(head, 0)
@@ -179,7 +179,7 @@ func (x *indexed) add(line located) {
 	x.entries = append(x.entries, entry{job: hashOf(h.job), at: line.at, size: int32(len(line.text)), uid: h.uid})
 }
 
-// same tells whether two views are of one file.
+// same reports whether two views are of one file.
 func (v *view) same(other *view) bool { return os.SameFile(v.info, other.info) }
 
 // last returns the newest entry of a job and where its line begins, nil and -1 when there is none.
@@ -257,8 +257,8 @@ func (l *Ledger) reopen(v *view) (*os.File, error) {
 	return f, nil
 }
 
-// entryAt reads a line of an open file. It fails with a *DamageError where that is not the line
-// that was indexed; then the file is read anew for the next question. The caller has the turn.
+// entryAt reads a line of an open file. A line that is not the one that was indexed is a
+// *DamageError. Then the file is read anew for the next question. The caller has the turn.
 func (l *Ledger) entryAt(f *os.File, v *view, e entry) (*Entry, error) {
 	text := make([]byte, e.size)
 	if _, err := f.ReadAt(text, e.at); err != nil && !errors.Is(err, io.EOF) {

@@ -3,9 +3,9 @@
 //
 // A line is one JSON object, so that jq and grep read it too:
 //
-//	{"sum":"1c291ca3","job":"12.srv","key":"1","uid":1000,"time":"2026-03-01T12:00:00Z","report":{...}}
+//	{"sum":"1c291ca3","job":"12.srv","key":"1","uid":1000,"time":"2026-03-01T...","report":{...}}
 //
-// sum is the CRC-32C of the bytes between its comma and the end of the line. It, job, key and uid
+// sum is the CRC-32C of the bytes between its comma and the end of the line. sum, job, key and uid
 // stand at fixed places, so that looking for them needs no JSON parser. An append is one write
 // under a lock that all processes share, and on disk when it returns. The next append cuts off what
 // a crash left of a line. A line that was damaged later is skipped and counted. At 64 MB the file
@@ -36,8 +36,8 @@ const (
 	lockTimeout = 10 * time.Second
 )
 
-// Ledger is an append-only file of finished jobs. It is safe for concurrent use, by several
-// processes too.
+// Ledger is an append-only file of finished jobs. Several goroutines and processes may use it at
+// the same time.
 type Ledger struct {
 	path    string
 	maxSize int64
@@ -57,8 +57,8 @@ type Entry struct {
 	Report json.RawMessage `json:"report"`
 }
 
-// Open returns the ledger at path. It touches no file; the first append creates it with mode 0600
-// and, where it is missing, its directory with mode 0700.
+// Open returns the ledger at path, and touches no file. The first append creates the file with mode
+// 0600 and its directory, if it is missing, with mode 0700.
 func Open(path string) *Ledger {
 	return &Ledger{
 		path: path, maxSize: maxSize, timeout: lockTimeout,
@@ -66,16 +66,16 @@ func Open(path string) *Ledger {
 	}
 }
 
-// Append writes v as JSON under the job's id and its owner's uid, -1 for one that is not known. It
-// is on disk when Append returns nil; after an error it may be there or not, but never in part. ctx
-// bounds the wait for other writers only.
+// Append writes v as JSON under the job's id and its owner's uid, -1 for one that is not known. The
+// entry is on disk when Append returns nil. After an error it may be there or not, but never in
+// part. ctx bounds the wait for other writers only.
 func (l *Ledger) Append(ctx context.Context, job string, uid int, v any) error {
 	return l.append(ctx, Entry{Job: job, UID: uid}, v)
 }
 
 // AppendOnce is Append unless the job has an entry with the same key already, such as its run count
-// or start time. It is for a host that died between the append and forgetting the job, and looks
-// back over 1 MB: the ends of some 700 other jobs.
+// or start time. The key is for a host that died between the append and forgetting the job.
+// AppendOnce looks back over 1 MB: the ends of some 700 other jobs.
 func (l *Ledger) AppendOnce(ctx context.Context, job, key string, uid int, v any) error {
 	if key == "" {
 		return fmt.Errorf("append job %s to %s: empty key", job, l.path)
@@ -118,9 +118,9 @@ func (l *Ledger) append(ctx context.Context, e Entry, v any) (err error) {
 	return w.append(line, l.maxSize)
 }
 
-// Last returns the report in the newest entry of the job, false when there is none. It fails with a
-// *DamageError when that entry is damaged, and when the job is not found and any line is damaged,
-// which may be its. It ends with ctx.
+// Last returns the report in the newest entry of the job, false when there is none. The error is a
+// *DamageError when that entry is damaged. So it is when the job is not found and any line is
+// damaged, which may be its. Last ends with ctx.
 func (l *Ledger) Last(ctx context.Context, job string) (report json.RawMessage, found bool, err error) {
 	defer func() {
 		if err != nil {
@@ -159,7 +159,7 @@ func (l *Ledger) Last(ctx context.Context, job string) (report json.RawMessage, 
 
 // All calls yield for every entry of an owner whom of accepts, oldest first, until it returns
 // false. of gets -1 for an owner who is not known. Entries appended meanwhile may come or not.
-// Damaged lines are skipped; a *DamageError tells of them. It ends with ctx, also between two
+// Damaged lines are skipped; a *DamageError tells of them. All ends with ctx, also between two
 // entries.
 func (l *Ledger) All(ctx context.Context, of func(uid int) bool, yield func(Entry) bool) error {
 	var files []*view

@@ -21,16 +21,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// The test binary is also the processes that append beside the test: LEDGER_CHILD is how many lines, 0 for no end.
+// The test binary is also the processes that append beside the test: LEDGER_CHILD is how many
+// lines, 0 for no end.
 func TestMain(m *testing.M) {
 	if text := os.Getenv("LEDGER_CHILD"); text != "" {
 		var n int
 		fmt.Sscan(text, &n)
 		l := Open(os.Getenv("LEDGER_PATH"))
 		for i := 0; n == 0 || i < n; i++ {
-			if err := l.AppendOnce(context.Background(), fmt.Sprintf("%d.srv", os.Getpid()), fmt.Sprint(i), 1000, report(i)); err != nil {
+			if err := l.AppendOnce(context.Background(), fmt.Sprintf("%d.srv", os.Getpid()), fmt.Sprint(i), 1000,
+				report(i)); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
@@ -61,12 +64,8 @@ func startChild(t *testing.T, path string, n int) (*exec.Cmd, *bufio.Scanner) {
 	cmd.Env = append(os.Environ(), fmt.Sprintf("LEDGER_CHILD=%d", n), "LEDGER_PATH="+path)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, cmd.Start())
 	return cmd, bufio.NewScanner(out)
 }
 
@@ -74,9 +73,7 @@ func fresh(t testing.TB) *Ledger { return Open(filepath.Join(t.TempDir(), "state
 
 func add(t testing.TB, l *Ledger, job string, v any) {
 	t.Helper()
-	if err := l.Append(context.Background(), job, 1000, v); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, l.Append(context.Background(), job, 1000, v))
 }
 
 func everybody(int) bool { return true }
@@ -85,7 +82,8 @@ func everybody(int) bool { return true }
 func all(t testing.TB, l *Ledger) ([]string, error) {
 	t.Helper()
 	var got []string
-	err := l.All(context.Background(), everybody, func(e Entry) bool { got = append(got, e.Job+" "+string(e.Report)); return true })
+	err := l.All(context.Background(), everybody,
+		func(e Entry) bool { got = append(got, e.Job+" "+string(e.Report)); return true })
 	return got, err
 }
 
@@ -95,9 +93,7 @@ func wantAll(t testing.TB, l *Ledger, want ...string) {
 	if err != nil {
 		t.Error(err)
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("entries (-want +got):\n%s", d)
-	}
+	must.Equal(t, "entries", want, got)
 }
 
 func wantLast(t testing.TB, l *Ledger, job, want string) {
@@ -108,7 +104,7 @@ func wantLast(t testing.TB, l *Ledger, job, want string) {
 	}
 }
 
-func TestAppend(t *testing.T) {
+func TestAppendedLinesAreReadBack(t *testing.T) {
 	l := fresh(t)
 	wantAll(t, l)
 	wantLast(t, l, "1.srv", "")
@@ -132,16 +128,15 @@ func TestAppend(t *testing.T) {
 	if err := l.All(t.Context(), everybody, func(Entry) bool { n++; return n < 2 }); err != nil || n != 2 {
 		t.Errorf("stopped after %d, %v", n, err)
 	}
-	for path, perm := range map[string]os.FileMode{l.path: 0o600, l.path + ".lock": 0o600, filepath.Dir(l.path): os.ModeDir | 0o700} {
+	for path, perm := range map[string]os.FileMode{l.path: 0o600, l.path + ".lock": 0o600,
+		filepath.Dir(l.path): os.ModeDir | 0o700} {
 		st, err := os.Stat(path)
 		if err != nil || st.Mode() != perm {
 			t.Errorf("%s: %v, %v, want %v", path, st.Mode(), err, perm)
 		}
 	}
 	file, err := os.Open(l.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer file.Close()
 	for dec := json.NewDecoder(file); dec.More(); {
 		var line struct {
@@ -149,7 +144,8 @@ func TestAppend(t *testing.T) {
 			Time     time.Time
 			Report   any
 		}
-		if err := dec.Decode(&line); err != nil || line.Sum == "" || line.Job == "" || time.Since(line.Time) > time.Hour {
+		if err := dec.Decode(&line); err != nil || line.Sum == "" || line.Job == "" ||
+			time.Since(line.Time) > time.Hour {
 			t.Errorf("line for other tools: %+v, %v", line, err)
 		}
 	}
@@ -177,9 +173,7 @@ func TestAppendOnce(t *testing.T) {
 	l.maxSize = 300
 	once := func(job, key string, v any) {
 		t.Helper()
-		if err := l.AppendOnce(t.Context(), job, key, 1000, v); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, l.AppendOnce(t.Context(), job, key, 1000, v))
 	}
 	once("1.srv", "1", "a")
 	once("1.srv", "1", "b")
@@ -193,7 +187,7 @@ func TestAppendOnce(t *testing.T) {
 	wantAll(t, l, `1.srv "a"`, `1.srv "c"`, `2.srv "d"`, `1.srv "f"`)
 }
 
-func TestRotation(t *testing.T) {
+func TestRotationKeepsTheNewest(t *testing.T) {
 	l := fresh(t)
 	l.maxSize = 1000
 	for i := range 100 {
@@ -203,13 +197,9 @@ func TestRotation(t *testing.T) {
 		}
 	}
 	names, err := filepath.Glob(l.path + "*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := []string{l.path, l.path + ".1", l.path + ".2", l.path + ".3", l.path + ".4", l.path + ".lock"}
-	if d := cmp.Diff(want, names); d != "" {
-		t.Error(d)
-	}
+	must.Equal(t, "", want, names)
 	for _, name := range names {
 		if st, err := os.Stat(name); err != nil || st.Size() > l.maxSize {
 			t.Errorf("%s: %v, %v", name, st.Size(), err)
@@ -224,23 +214,19 @@ func TestRotation(t *testing.T) {
 	wantLast(t, l, "0.srv", "")
 }
 
-// TestTorn cuts the file at every place and fills what was lost with what a disk leaves: readers see the whole lines,
-// and so they do after the next append.
-func TestTorn(t *testing.T) {
+// TestTornLinesAreLeftOut cuts the file at every place and fills what was lost with what a disk
+// leaves. Readers see the whole lines, and so they do after the next append.
+func TestTornLinesAreLeftOut(t *testing.T) {
 	l := fresh(t)
 	for i := range 3 {
 		add(t, l, "1.srv", i)
 	}
 	whole, err := os.ReadFile(l.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for cut := range len(whole) {
 		for _, fill := range [][]byte{nil, make([]byte, 100), bytes.Repeat([]byte("x"), block)} {
 			file := append(bytes.Clone(whole[:cut]), fill...)
-			if err := os.WriteFile(l.path, file, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(l.path, file, 0o600))
 			l = Open(l.path) // a crash ends those who have read it
 			var want []string
 			for i := range bytes.Count(file, []byte("\n")) {
@@ -268,15 +254,11 @@ func TestDamagedLines(t *testing.T) {
 		add(t, l, fmt.Sprintf("%d.srv", i), i)
 	}
 	b, err := os.ReadFile(l.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	lines := bytes.SplitAfter(b, []byte("\n"))
 	lines[1][sumEnd+40] ^= 1
 	lines[3] = []byte("\nbanana\n")
-	if err := os.WriteFile(l.path, bytes.Join(lines, nil), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(l.path, bytes.Join(lines, nil), 0o600))
 	wantDamage := func(err error, want ...string) {
 		t.Helper()
 		var d *DamageError
@@ -287,9 +269,7 @@ func TestDamagedLines(t *testing.T) {
 	every := []string{"ledger.jsonl:2 (job 1.srv)", "ledger.jsonl:4", "ledger.jsonl:5"}
 	got, err := all(t, l)
 	wantDamage(err, every...)
-	if d := cmp.Diff([]string{"0.srv 0", "2.srv 2", "4.srv 4"}, got); d != "" {
-		t.Error(d)
-	}
+	must.Equal(t, "", []string{"0.srv 0", "2.srv 2", "4.srv 4"}, got)
 	wantLast(t, l, "4.srv", "4")
 	wantLast(t, l, "2.srv", "2")
 	_, found, err := l.Last(t.Context(), "3.srv")
@@ -303,8 +283,8 @@ func TestDamagedLines(t *testing.T) {
 	wantLast(t, l, "1.srv", `"again"`)
 }
 
-// A line that is damaged after it was indexed is told like one that was damaged before, also when
-// somebody has put other lines in its place.
+// A line that is damaged after it was indexed is reported like one that was damaged before. So it
+// is when somebody has put other lines in its place.
 func TestDamageAfterIndexing(t *testing.T) {
 	for name, change := range map[string]func([]byte) []byte{
 		"a flipped bit":  func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
@@ -324,12 +304,8 @@ func TestDamageAfterIndexing(t *testing.T) {
 			}
 			wantAll(t, l, "0.srv 0", "1.srv 1", "2.srv 2")
 			b, err := os.ReadFile(l.path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(l.path, change(b), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
+			must.NoError(t, os.WriteFile(l.path, change(b), 0o600))
 			for range 2 { // the first may find its index wrong, and tells nothing wrong then
 				for i := range 3 {
 					got, found, err := l.Last(t.Context(), fmt.Sprintf("%d.srv", i))
@@ -352,16 +328,13 @@ func TestAllOfAnOwner(t *testing.T) {
 	l := fresh(t)
 	l.maxSize = 400
 	for i := range 12 {
-		if err := l.Append(t.Context(), fmt.Sprintf("%d.srv", i), 1000+i%3-1, i); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, l.Append(t.Context(), fmt.Sprintf("%d.srv", i), 1000+i%3-1, i))
 	}
 	for _, uid := range []int{-1, -5, noUID, 1 << 40} {
-		if err := l.Append(t.Context(), "99.srv", uid, uid); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, l.Append(t.Context(), "99.srv", uid, uid))
 	}
-	for uid, want := range map[int]string{1000: "[1 4 7 10]", 1001: "[2 5 8 11]", 7: "[]", -1: "[-1 -5 4294967295 1099511627776]"} {
+	for uid, want := range map[int]string{1000: "[1 4 7 10]", 1001: "[2 5 8 11]", 7: "[]",
+		-1: "[-1 -5 4294967295 1099511627776]"} {
 		got := []string{}
 		err := l.All(t.Context(), func(owner int) bool { return owner == uid }, func(e Entry) bool {
 			got = append(got, string(e.Report))
@@ -372,9 +345,7 @@ func TestAllOfAnOwner(t *testing.T) {
 		}
 	}
 	line, err := formatLine(Entry{Job: "1.srv", Report: json.RawMessage("1")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	old := bytes.Replace(line[sumEnd:len(line)-1], []byte(`"uid":0,`), nil, 1)
 	line = append(fmt.Appendf(nil, `{"sum":"%08x",`, checksum(old)), old...)
 	h, err := parseHead(line)
@@ -404,14 +375,10 @@ func TestQuestionsReadTheLedgerOnce(t *testing.T) {
 	l.maxSize = 6 << 20
 	add(t, l, "1.srv", strings.Repeat("x", 1200))
 	line, err := os.ReadFile(l.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	const lines = 4000
 	for i := range 3 {
-		if err := os.WriteFile(rotatedPath(l.path, i), bytes.Repeat(line, lines), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(rotatedPath(l.path, i), bytes.Repeat(line, lines), 0o600))
 	}
 	size := int64(3 * lines * len(line))
 	const slack = 1 << 20 // of the files of /proc, and of each file's last block
@@ -497,8 +464,9 @@ func TestSlowReaderOfAList(t *testing.T) {
 	}
 }
 
-// TestProcesses has several processes append at once, rotation included: every line is there once.
-func TestProcesses(t *testing.T) {
+// TestProcessesAppendAtOnce has several processes append at once, rotation included: every line is
+// there once.
+func TestProcessesAppendAtOnce(t *testing.T) {
 	l := fresh(t)
 	const writers, each = 6, 60
 	var cmds []*exec.Cmd
@@ -534,8 +502,9 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestKill kills an appending process again and again: what it knew to be stored is there, nothing is damaged.
-func TestKill(t *testing.T) {
+// TestKilledWriterLosesNothingStored kills an appending process again and again: what it knew to be
+// stored is there, nothing is damaged.
+func TestKilledWriterLosesNothingStored(t *testing.T) {
 	rounds := 100
 	if testing.Short() {
 		rounds = 10
@@ -558,14 +527,12 @@ func TestKill(t *testing.T) {
 		cmd.Wait()
 
 		stored := 0
-		if err := l.All(t.Context(), everybody, func(e Entry) bool {
+		must.NoError(t, l.All(t.Context(), everybody, func(e Entry) bool {
 			if e.Job == fmt.Sprintf("%d.srv", cmd.Process.Pid) {
 				stored++
 			}
 			return true
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if stored < n || stored > n+1 {
 			t.Fatalf("%d entries stored, the writer told %d", stored, n)
 		}
@@ -576,19 +543,16 @@ func TestLockIsBounded(t *testing.T) {
 	l := fresh(t)
 	add(t, l, "1.srv", 1)
 	hold, err := os.Open(l.path + ".lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Flock(int(hold.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, unix.Flock(int(hold.Fd()), unix.LOCK_EX))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.Append(gone, "1.srv", 1000, 2); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	l.timeout = 20 * time.Millisecond
-	if err := l.Append(t.Context(), "1.srv", 1000, 3); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), l.path+".lock") {
+	if err := l.Append(t.Context(), "1.srv", 1000, 3); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), l.path+".lock") {
 		t.Errorf("own bound: %v", err)
 	}
 	wantLast(t, l, "1.srv", "1") // readers need no lock
@@ -599,12 +563,12 @@ func TestLockIsBounded(t *testing.T) {
 }
 
 func FuzzParseLine(f *testing.F) {
-	line, err := formatLine(Entry{Job: "12.srv", Key: "1", Time: time.Unix(1, 0).UTC(), Report: json.RawMessage(`{"a":1}`)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	line, err := formatLine(Entry{Job: "12.srv", Key: "1", Time: time.Unix(1, 0).UTC(),
+		Report: json.RawMessage(`{"a":1}`)})
+	must.NoError(f, err)
 	f.Add(line[:len(line)-1], false)
-	for _, text := range []string{"", "{}", `"job":"1","time":"2026-01-01T00:00:00Z","report":1}`, `"report":null}`, `"job":1}`,
+	for _, text := range []string{"", "{}", `"job":"1","time":"2026-01-01T00:00:00Z","report":1}`, `"report":null}`,
+		`"job":1}`,
 		`"job":"1","key":"a\u0022","uid":5,"time":"2026-01-01T00:00:00Z","report":1}`, `"job":"1","uid":-1,"report":1}`} {
 		f.Add([]byte(text), true)
 	}
@@ -614,9 +578,7 @@ func FuzzParseLine(f *testing.F) {
 		}
 		e, err := parseLine(line)
 		if err != nil {
-			if d := cmp.Diff(Entry{}, e); d != "" {
-				t.Error(d)
-			}
+			must.Equal(t, "", Entry{}, e)
 			return
 		}
 		again, err := formatLine(e)
@@ -627,13 +589,12 @@ func FuzzParseLine(f *testing.F) {
 			t.Fatal(err)
 		}
 		h, err := parseHead(again[:len(again)-1])
-		if plain := hostapi.CheckJobID(e.Job) == nil; plain && (err != nil || string(h.job) != e.Job || entry{uid: h.uid}.owner() != e.UID) {
+		if plain := hostapi.CheckJobID(e.Job) == nil; plain &&
+			(err != nil || string(h.job) != e.Job || entry{uid: h.uid}.owner() != e.UID) {
 			t.Errorf("head of %s: %s, %d, %v", again, h.job, h.uid, err)
 		}
 		e2, err := parseLine(again[:len(again)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		again2, err := formatLine(e2)
 		if err != nil || !bytes.Equal(again, again2) || e.Job != e2.Job || e.Key != e2.Key {
 			t.Errorf("not stable: %s, then %s, %v", again, again2, err)
@@ -650,33 +611,23 @@ func FuzzFile(f *testing.F) {
 	f.Add(slices.Concat(make([]byte, block), a))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		path := filepath.Join(t.TempDir(), "f")
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(path, content, 0o600))
 		file, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer file.Close()
 		var forward, backward []string
 		for line, err := range lines(file, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if text := string(content[line.at : line.end-1]); text != string(line.text) {
 				t.Errorf("%q lies at %d to %d, where %q is", line.text, line.at, line.end, text)
 			}
 			forward = append(forward, string(line.text))
 		}
 		for line, err := range linesBackward(file, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			backward = append([]string{string(line)}, backward...)
 		}
-		if d := cmp.Diff(forward, backward); d != "" {
-			t.Error(d)
-		}
+		must.Equal(t, "", forward, backward)
 	})
 }
 
@@ -686,9 +637,7 @@ func BenchmarkLedger(b *testing.B) {
 		r := map[string]string{"pad": strings.Repeat("x", 1200)}
 		add(b, l, "0.srv", r)
 		file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND, 0)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, err)
 		line, _ := os.ReadFile(l.path)
 		file.Write(bytes.Repeat(line, jobs))
 		file.Close()
@@ -701,9 +650,7 @@ func BenchmarkLedger(b *testing.B) {
 		b.Run(fmt.Sprintf("append-once/jobs=%d", jobs), func(b *testing.B) {
 			for b.Loop() {
 				n++
-				if err := l.AppendOnce(context.Background(), "1.srv", fmt.Sprint(n), 1000, r); err != nil {
-					b.Fatal(err)
-				}
+				must.NoError(b, l.AppendOnce(context.Background(), "1.srv", fmt.Sprint(n), 1000, r))
 			}
 		})
 		b.Run(fmt.Sprintf("last/jobs=%d", jobs), func(b *testing.B) {

@@ -19,8 +19,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// formatLine returns e as a line, newline included. It fails when e's report is not JSON or too
-// long, and when its key has what JSON escapes.
+// formatLine returns e as a line, newline included. A report that is not JSON or too long is an
+// error, and a key that has what JSON escapes.
 func formatLine(e Entry) ([]byte, error) {
 	if e.UID < 0 || e.UID >= noUID {
 		e.UID = -1
@@ -47,7 +47,7 @@ func linePrefix(job, key string) []byte {
 	return fmt.Appendf(nil, `"job":%s,"key":%s,`, quote(job), quote(key))
 }
 
-// hasPrefix tells whether the summed part of a line that checkLine accepts begins with prefix.
+// hasPrefix reports whether the summed part of a line that checkLine accepts begins with prefix.
 func hasPrefix(line, prefix []byte) bool { return bytes.HasPrefix(line[sumEnd:], prefix) }
 
 // checkLine returns an error unless line is as it was written. line has no newline.
@@ -79,8 +79,8 @@ type head struct {
 	uid uint32 // noUID when not known
 }
 
-// parseHead returns the head of a line without its newline. It fails unless the line is as it was
-// written. A line of a hookhost that did not write the uid is of no known owner.
+// parseHead returns the head of a line without its newline. A line that is not as it was written is
+// an error. A line of a hookhost that did not write the uid is of no known owner.
 func parseHead(line []byte) (head, error) {
 	if err := checkLine(line); err != nil {
 		return head{}, err
@@ -105,7 +105,7 @@ func parseHead(line []byte) (head, error) {
 	return h, nil
 }
 
-// parseLine returns the entry in a line without its newline. It keeps no part of line.
+// parseLine returns the entry in a line without its newline, and keeps no part of line.
 func parseLine(line []byte) (Entry, error) {
 	if err := checkLine(line); err != nil {
 		return Entry{}, err

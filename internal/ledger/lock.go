@@ -13,8 +13,8 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// lock keeps all other writers out until unlock is called. The lock is a file of its own, as the ledger's is renamed.
-// It waits no longer than ctx allows and l.timeout.
+// lock keeps all other writers out until unlock is called. The lock is a file of its own, as the
+// ledger's is renamed. The wait is no longer than ctx allows and l.timeout.
 func (l *Ledger) lock(ctx context.Context) (unlock func(), err error) {
 	path := l.path + ".lock"
 	held := fmt.Errorf("held by another process for %v: %w", l.timeout, context.DeadlineExceeded)

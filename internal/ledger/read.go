@@ -65,8 +65,8 @@ func lines(f *os.File, from int64) iter.Seq2[located, error] {
 	}
 }
 
-// linesBackward yields the lines of f from the last one to the first that lies wholly within the last window bytes (0: all).
-// A line is valid until the next one.
+// linesBackward yields the lines of f from the last one to the first that lies wholly within the
+// last window bytes (0: all). A line is valid until the next one.
 func linesBackward(f *os.File, window int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		info, err := f.Stat()

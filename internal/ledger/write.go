@@ -81,8 +81,8 @@ func (w *writer) truncate(size int64) error {
 	return nil
 }
 
-// has tells whether a line with that job and key is among the last onceWindow bytes, the file before included when this
-// one is that new.
+// has reports whether a line with that job and key is among the last onceWindow bytes. The file
+// before counts too when this one is that new.
 func (w *writer) has(job, key string) (bool, error) {
 	prefix := linePrefix(job, key)
 	find := func(f *os.File, window int64) (bool, error) {

@@ -16,6 +16,9 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
+// TmpDir is the directory of the TMPDIRs of jobs that `run` begins, as pbs_mom has it.
+const TmpDir = "/var/tmp"
+
 // RemoveDirs removes what Run made for a job and could not remove because its process was killed.
 // These are the node file in auxDir and the job's TMPDIR in tmpDir. Files that are not there are no
 // error.
@@ -27,10 +30,16 @@ func RemoveDirs(id, auxDir, tmpDir string) error {
 	if err == nil {
 		err = errors.Join(root.RemoveAll(tmpName(id)), root.Close())
 	}
-	if rm := os.Remove(filepath.Join(auxDir, id)); !errors.Is(rm, fs.ErrNotExist) {
-		err = errors.Join(err, rm)
+	return errors.Join(err, removeFile(filepath.Join(auxDir, id)))
+}
+
+// removeFile removes a file that somebody else may have removed. A daemon that starts removes the
+// files of jobs that are over.
+func removeFile(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // tmpName is the name that PBS gives a job's TMPDIR.
@@ -62,7 +71,7 @@ func (w *walk) makeNodefile() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(w.spec.AuxDir, name)
-	w.undo = append(w.undo, func() error { return os.Remove(path) })
+	w.undo = append(w.undo, func() error { return removeFile(path) })
 	return path, root.Chmod(name, 0o644) // whatever the umask: it is for the job's user
 }
 

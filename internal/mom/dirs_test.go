@@ -10,15 +10,14 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // TestTmpDirIsRemoved has the job leave things behind that lead elsewhere.
 func TestTmpDirIsRemoved(t *testing.T) {
 	outside := t.TempDir()
 	kept := filepath.Join(outside, "kept")
-	if err := os.WriteFile(kept, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(kept, nil, 0o600))
 	spec := shell(`set -e
 		echo "$TMPDIR"; stat -c %a "$TMPDIR"
 		cd "$TMPDIR"; mkdir -p a/b; touch a/b/file; chmod 0 a/b
@@ -51,15 +50,15 @@ func TestTmpDirIsThereAlready(t *testing.T) {
 		make func(t *testing.T, path string)
 		own  bool
 	}{
-		{"the job's user's own", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) }, true},
-		{"a link", func(t *testing.T, path string) { must(t, os.Symlink(t.TempDir(), path)) }, false},
-		{"a file", func(t *testing.T, path string) { must(t, os.WriteFile(path, nil, 0o600)) }, false},
+		{"the job's user's own", func(t *testing.T, path string) { must.NoError(t, os.Mkdir(path, 0o700)) }, true},
+		{"a link", func(t *testing.T, path string) { must.NoError(t, os.Symlink(t.TempDir(), path)) }, false},
+		{"a file", func(t *testing.T, path string) { must.NoError(t, os.WriteFile(path, nil, 0o600)) }, false},
 		{"another user's", func(t *testing.T, path string) {
 			if os.Getuid() != 0 {
 				skip(t, "not root")
 			}
-			must(t, os.Mkdir(path, 0o777))
-			must(t, os.Chown(path, 65534, 65534))
+			must.NoError(t, os.Mkdir(path, 0o777))
+			must.NoError(t, os.Chown(path, 65534, 65534))
 		}, false},
 	}
 	for _, tt := range tests {
@@ -84,12 +83,5 @@ func TestTmpDirIsThereAlready(t *testing.T) {
 				t.Errorf("TMPDIR is left: %v", err)
 			}
 		})
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

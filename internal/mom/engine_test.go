@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // recorder is an engine that accepts what answer does not decide, and remembers what it was sent.
@@ -83,9 +84,7 @@ func shell(script string) Spec {
 func pipe(t *testing.T) (*os.File, *bufio.Scanner) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { r.Close(); w.Close() })
 	return w, bufio.NewScanner(r)
 }
@@ -94,9 +93,7 @@ func pipe(t *testing.T) (*os.File, *bufio.Scanner) {
 func outputOf(t *testing.T, engine Engine, spec Spec) (string, Result, error) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer r.Close()
 	spec.Stdout = w
 	text := make(chan string)

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestLaunchAsHooksSay(t *testing.T) {
@@ -63,9 +63,7 @@ func TestLaunchInDirectoryAsUser(t *testing.T) {
 	spec.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
 	// The test's own directories are closed to others.
 	for dir := spec.TmpDir; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Chmod(dir, 0o755))
 	}
 	got, _, err := outputOf(t, &recorder{}, spec)
 	if want := "65534:/usr:nobody:nobody:65534:700\n"; err != nil || got != want {
@@ -78,12 +76,8 @@ func TestLookUp(t *testing.T) {
 	for name, mode := range map[string]os.FileMode{"bin/tool": 0o755, "plain/tool": 0o644, "here": 0o755,
 		"plain/only": 0o644} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.NoError(t, os.WriteFile(path, nil, mode))
 	}
 	tests := []struct {
 		name, program, path string
@@ -136,9 +130,7 @@ func TestLaunchInsideCgroup(t *testing.T) {
 	join := &hostapi.Join{CgroupDir: dirs[2], Tasks: []string{dirs[0] + "/tasks", dirs[1] + "/tasks"}}
 	engine := &recorder{answer: answers{hostapi.EventLaunch: always(&hostapi.Outcome{Join: join}, nil)}}
 	got, _, err := outputOf(t, engine, shell("exec cat /proc/self/cgroup"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	in := map[string]string{}
 	for line := range strings.Lines(got) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -146,9 +138,8 @@ func TestLaunchInsideCgroup(t *testing.T) {
 			in[f[1]] = f[2]
 		}
 	}
-	if diff := cmp.Diff(map[string]string{"": "/" + name, "memory": "/" + name, "pids": "/" + name}, in); diff != "" {
-		t.Errorf("cgroups of the program (-want +got):\n%s", diff)
-	}
+	want := map[string]string{"": "/" + name, "memory": "/" + name, "pids": "/" + name}
+	must.Equal(t, "cgroups of the program", want, in)
 }
 
 // removeCgroup removes a cgroup whose processes have ended. A reaped process still holds its cgroup

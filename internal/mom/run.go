@@ -68,10 +68,6 @@ type Spec struct {
 	AuxDir string
 	// TmpDir is where the job's TMPDIR is made, such as /var/tmp; "" for none.
 	TmpDir string
-
-	// Reconnect, if set, is asked when an engine fails. Reconnect returns the engine to send the
-	// event to once more and to go on with, or an error to let the failure stand.
-	Reconnect func(ctx context.Context, cause error) (Engine, error)
 }
 
 // Exit statuses of a job whose program did not run, as a shell and its kin use them.

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,9 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestRunOrder(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
-	if err := os.WriteFile(plain, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(plain, nil, 0o644))
 	const (
 		whole    = "begin prologue launch epilogue end"
 		launched = "begin prologue launch abort epilogue end"
@@ -119,9 +117,7 @@ func TestRunOrder(t *testing.T) {
 			if events := strings.Join(engine.events(), " "); events != tt.events {
 				t.Errorf("events %q, want %q", events, tt.events)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("result (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "result", tt.want, got)
 			if req := engine.request(hostapi.EventEpilogue); req != nil {
 				if req.Job.ExitStatus == nil || *req.Job.ExitStatus != tt.status {
 					t.Errorf("Exit_status at epilogue %v, want %d", req.Job.ExitStatus, tt.status)
@@ -198,16 +194,12 @@ func TestRunTellsTheJob(t *testing.T) {
 		}, nil),
 	}}
 	result, err := Run(t.Context(), engine, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := hostapi.Outcome{
 		ResourcesUsed: hostapi.Resources{"mem": "4kb", "walltime": "00:00:00"}, Usage: &hostapi.HostUsage{NCPUs: 1},
 		Diag: "d", Notes: []string{"a", "b"},
 	}
-	if diff := cmp.Diff(want, result.Outcome); diff != "" {
-		t.Errorf("outcome (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "outcome", want, result.Outcome)
 	for i, req := range engine.sent {
 		if req.Node != "n1" || req.Job.ID != "12.srv" || (req.MoM != nil) != (i == 0) {
 			t.Errorf("%s: node %q, job %q, MoM %v", req.Event, req.Node, req.Job.ID, req.MoM)
@@ -225,53 +217,22 @@ func TestRunTellsTheJob(t *testing.T) {
 	}
 }
 
-func TestRunReconnects(t *testing.T) {
-	broken := errors.New("connection refused")
-	dead := &recorder{answer: answers{hostapi.EventEpilogue: always(nil, broken),
-		hostapi.EventEnd: always(nil, broken)}}
-	living := &recorder{}
-	spec := shell("exit 0")
-	var causes []error
-	spec.Reconnect = func(_ context.Context, cause error) (Engine, error) {
-		causes = append(causes, cause)
-		return living, nil
-	}
-	if _, err := Run(t.Context(), dead, spec); err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Join(living.events(), " "); got != "epilogue end" || len(causes) != 1 ||
-		!errors.Is(causes[0], broken) {
-		t.Errorf("the second engine was sent %q after %v", got, causes)
-	}
-
-	spec.Reconnect = func(_ context.Context, cause error) (Engine, error) { return nil, errors.New("no other") }
-	if _, err := Run(t.Context(), dead, spec); !errors.Is(err, broken) {
-		t.Errorf("error %v, want %v", err, broken)
-	}
-}
-
 func TestRunJobStderrOnce(t *testing.T) {
 	line := "Cgroup mem limit exceeded: oom-kill"
 	out := always(&hostapi.Outcome{JobStderr: []string{line}}, nil)
 	engine := &recorder{answer: answers{hostapi.EventEpilogue: out, hostapi.EventEnd: out}}
 	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer f.Close()
 	spec := shell("echo own >&2")
 	spec.Stderr = f
 	result, err := Run(t.Context(), engine, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	b, err := os.ReadFile(f.Name())
 	if want := "own\n" + line + "\n"; err != nil || string(b) != want {
 		t.Errorf("stderr %q, %v; want %q", b, err, want)
 	}
-	if diff := cmp.Diff([]string{line}, result.Outcome.JobStderr); diff != "" {
-		t.Errorf("job stderr (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "job stderr", []string{line}, result.Outcome.JobStderr)
 }
 
 // A line that is told while the program runs is on its standard error then, and once, though
@@ -282,9 +243,7 @@ func TestRunNotices(t *testing.T) {
 	engine := &recorder{answer: answers{hostapi.EventEpilogue: always(&hostapi.Outcome{JobStderr: []string{line,
 		other}}, nil)}}
 	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer f.Close()
 	spec := shell("until grep -q exceeded \"$0\"; do sleep 0.02; done; echo own >&2")
 	spec.Args = append(spec.Args, f.Name())
@@ -300,9 +259,7 @@ func TestRunNotices(t *testing.T) {
 		ended = true
 	}
 	result, err := Run(t.Context(), engine, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if !ended {
 		t.Error("the notices are followed beyond the job's end")
 	}
@@ -310,18 +267,14 @@ func TestRunNotices(t *testing.T) {
 	if want := line + "\nown\n" + other + "\n"; err != nil || string(b) != want {
 		t.Errorf("stderr %q, %v; want %q", b, err, want)
 	}
-	if diff := cmp.Diff([]string{line, other}, result.Outcome.JobStderr); diff != "" {
-		t.Errorf("job stderr (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "job stderr", []string{line, other}, result.Outcome.JobStderr)
 }
 
 // A reader that is stuck holds up neither epilogue nor end.
 func TestRunNoticesIntoFullPipe(t *testing.T) {
 	engine := &recorder{}
 	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer in.Close()
 	spec := shell("exit 0")
 	spec.Stderr = in
@@ -346,9 +299,7 @@ func TestRunNoticesIntoFullPipe(t *testing.T) {
 // the job's end.
 func TestRunEventLinesIntoFullPipe(t *testing.T) {
 	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer out.Close()
 	first, second, third := strings.Repeat("x", 1<<20), "second", "third"
 	engine := &recorder{answer: answers{

@@ -25,7 +25,7 @@ type supervisor struct {
 
 	interrupts  int
 	terminating bool
-	stopped     time.Time        // since when the job is suspended; zero when it is not
+	suspended   bool
 	kill        <-chan time.Time // the grace is over
 	giveUp      <-chan time.Time // the program should have ended
 	again       <-chan time.Time // to resume once more
@@ -46,7 +46,6 @@ func (w *walk) supervise(ctx context.Context, child *proc.Child) {
 	for {
 		select {
 		case err := <-exited:
-			s.resumed()
 			if err != nil {
 				w.result.ExitStatus = ExitFailed
 				w.fail(err)
@@ -69,7 +68,6 @@ func (w *walk) supervise(ctx context.Context, child *proc.Child) {
 		case <-s.again:
 			s.resume(ctx)
 		case <-s.giveUp:
-			s.resumed()
 			w.ended(proc.Exit{Status: syscall.WaitStatus(unix.SIGKILL)})
 			return
 		}
@@ -92,7 +90,7 @@ func (s *supervisor) signal(ctx context.Context, sig syscall.Signal) {
 		s.suspend(ctx)
 		return
 	case unix.SIGCONT:
-		if !s.stopped.IsZero() {
+		if s.suspended {
 			s.resume(ctx)
 			return
 		}
@@ -137,11 +135,11 @@ func (s *supervisor) killNow() {
 // suspend stops the program: with SIGSTOP, since the kernel keeps SIGTSTP from a group that nobody
 // in its session could continue.
 func (s *supervisor) suspend(ctx context.Context) {
-	if s.terminating || !s.stopped.IsZero() {
+	if s.terminating || s.suspended {
 		return
 	}
 	s.pass(unix.SIGSTOP)
-	s.stopped, s.refused = time.Now(), false
+	s.suspended, s.refused = true, false
 	s.w.announce(ctx, hostapi.EventPostsuspend)
 	if s.w.spec.Stop != nil {
 		s.w.spec.Stop()
@@ -168,14 +166,6 @@ func (s *supervisor) resume(ctx context.Context) {
 		}
 		s.w.fail(err)
 	}
-	s.resumed()
+	s.suspended = false
 	s.pass(unix.SIGCONT)
-}
-
-// resumed ends the count of suspended time.
-func (s *supervisor) resumed() {
-	if !s.stopped.IsZero() {
-		s.w.suspended += time.Since(s.stopped)
-		s.stopped = time.Time{}
-	}
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // running is a job in the background whose program says "ready" when it is.
@@ -198,30 +198,23 @@ func TestSuspendedProgramStopsAndResumes(t *testing.T) {
 	t.Run("until the caller goes on", func(t *testing.T) {
 		spec := shell("trap 'exit 7' USR1; " + wait)
 		stopped := make(chan struct{})
-		var stat, state string
+		var stat string
 		spec.Stop = func() {
 			close(stopped)
-			time.Sleep(1100 * time.Millisecond) // walltime is whole seconds
-			b, _ := os.ReadFile(stat)
-			_, state, _ = strings.Cut(string(b), ") ")
+			must.Eventually(t, "the program stands", func() bool {
+				b, _ := os.ReadFile(stat)
+				return strings.Contains(string(b), ") T ")
+			})
 		}
 		answer := answers{hostapi.EventPostsuspend: func(req *hostapi.Request) (*hostapi.Outcome, error) {
 			stat = fmt.Sprintf("/proc/%d/stat", req.Job.SessionID)
 			return nil, nil
 		}}
-		begun := time.Now()
 		r := start(t, t.Context(), answer, spec)
 		r.signals <- unix.SIGTSTP
 		<-stopped
 		r.signals <- unix.SIGUSR1
 		r.end(t, 7, "begin prologue launch postsuspend preresume epilogue end")
-		used, err := pbs.ParseDuration(r.engine.request(hostapi.EventEpilogue).Job.ResourcesUsed["walltime"])
-		if whole := time.Since(begun); err != nil || whole-used < time.Second {
-			t.Errorf("walltime %v of %v, %v: suspended time counts", used, whole, err)
-		}
-		if !strings.HasPrefix(state, "T") {
-			t.Errorf("state while suspended: %q", state)
-		}
 	})
 	t.Run("until SIGCONT, which a hook may refuse", func(t *testing.T) {
 		refuse := true

@@ -29,8 +29,7 @@ type walk struct {
 	failures []error        // of what goes on all the same
 	undo     []func() error // removes what was made for the job, in reverse
 
-	started   time.Time
-	suspended time.Duration // how long the job was suspended in all
+	started time.Time
 }
 
 // PBS's Exit_status (src/include/job.h): below 0 of a job that did not run.
@@ -163,7 +162,7 @@ func (w *walk) mayStart(ctx context.Context) error {
 	}
 }
 
-// ends tells whether sig ends a program that does not care.
+// ends reports whether sig ends a program that does not care.
 func ends(sig syscall.Signal) bool {
 	return sig == unix.SIGINT || sig == unix.SIGTERM || sig == unix.SIGHUP || sig == unix.SIGQUIT
 }
@@ -207,7 +206,7 @@ func (w *walk) ended(exit proc.Exit) {
 	if w.job.ResourcesUsed == nil {
 		w.job.ResourcesUsed = hostapi.Resources{}
 	}
-	w.job.ResourcesUsed["walltime"] = pbs.FormatDuration(time.Since(w.started) - w.suspended)
+	w.job.ResourcesUsed["walltime"] = pbs.FormatDuration(time.Since(w.started)) // the host takes suspensions off
 }
 
 // ask sends an event that may be rejected; then the error is a *Reject.
@@ -243,12 +242,6 @@ func (w *walk) send(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 	job.ResourcesUsed = maps.Clone(job.ResourcesUsed)
 	req.Node, req.Job = w.spec.Node, &job
 	out, err := w.engine.Handle(ctx, req)
-	if err != nil && w.spec.Reconnect != nil {
-		if engine, refused := w.spec.Reconnect(ctx, err); refused == nil {
-			w.engine = engine
-			out, err = engine.Handle(ctx, req)
-		}
-	}
 	if err != nil {
 		w.broken = true
 		return nil, err // it names event and job

@@ -44,7 +44,8 @@ type Offline struct {
 	Before []string `json:"before,omitempty"`
 }
 
-// Offline returns what the hook of that name has noted; nil without an error when its vnodes are on line.
+// Offline returns what the hook of that name has noted; nil without an error when its vnodes are on
+// line.
 func (d Dir) Offline(hook string) (*Offline, error) {
 	b, err := d.read(hook + offlineSuffix)
 	if err != nil || b == nil {
@@ -57,7 +58,7 @@ func (d Dir) Offline(hook string) (*Offline, error) {
 	return o, nil
 }
 
-// AnyOffline tells whether a hook has put the node's vnodes offline.
+// AnyOffline reports whether a hook has put the node's vnodes offline.
 func (d Dir) AnyOffline() (bool, error) {
 	if d == "" {
 		return false, nil
@@ -66,7 +67,8 @@ func (d Dir) AnyOffline() (bool, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Type().IsRegular() && isNote(e.Name()) }), nil
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Type().IsRegular() && isNote(e.Name()) }),
+		nil
 }
 
 // isNote leaves out what a write has left that was broken off: names that begin with a dot.

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestOfflineSurvives(t *testing.T) {
 	d := Dir(t.TempDir())
 	want := &Offline{Since: time.Unix(1000, 0).UTC(), Told: true, Before: []string{"n1[1]"}}
 	for range 2 {
-		if err := d.SetOffline("cgroup", want); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, d.SetOffline("cgroup", want))
 	}
 	got, err := d.Offline("cgroup")
 	if err != nil || !cmp.Equal(got, want) {
@@ -28,9 +28,7 @@ func TestOfflineSurvives(t *testing.T) {
 		t.Errorf("any: %v, %v", any, err)
 	}
 	for range 2 {
-		if err := d.SetOffline("cgroup", nil); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, d.SetOffline("cgroup", nil))
 	}
 	if err := os.WriteFile(filepath.Join(string(d), ".cgroup.offline.17"), nil, 0o600); err != nil { // broken off
 		t.Fatal(err)
@@ -55,12 +53,8 @@ func TestNoDirKeepsNothing(t *testing.T) {
 func TestConfigurationAndRemarkSurvive(t *testing.T) {
 	d := Dir(t.TempDir())
 	for _, text := range []string{"[memory]\n", "x", "", ""} {
-		if err := d.SetConfiguration([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.SetRemark(text); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, d.SetConfiguration([]byte(text)))
+		must.NoError(t, d.SetRemark(text))
 		if got, err := d.Configuration(); string(got) != text || (got == nil) != (text == "") || err != nil {
 			t.Errorf("configuration %q, %v, want %q", got, err, text)
 		}

@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func newVntype(t *testing.T) Vntype {
 	home := t.TempDir()
-	if err := os.Mkdir(filepath.Join(home, "mom_priv"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Mkdir(filepath.Join(home, "mom_priv"), 0o755))
 	return VntypeOf(home)
 }
 
@@ -25,17 +25,13 @@ func TestVntypeIsTheFirstLineOfTheFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "\n": "", "fat": "fat", "  by hand \r\n": "by hand", "fat\nthin\n": "fat", " \nfat": "",
 	} {
-		if err := os.WriteFile(string(f), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(string(f), []byte(text), 0o644))
 		if v, err := f.Read(); v != want || err != nil {
 			t.Errorf("%q: %q, %v, want %q", text, v, err, want)
 		}
 	}
 	for _, text := range []string{"a\tb", strings.Repeat("x", 300)} {
-		if err := os.WriteFile(string(f), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(string(f), []byte(text), 0o644))
 		if v, err := f.Read(); err == nil {
 			t.Errorf("%q was taken: %q", text, v)
 		}
@@ -45,9 +41,7 @@ func TestVntypeIsTheFirstLineOfTheFile(t *testing.T) {
 func TestVntypeIsWrittenForEverybodyToRead(t *testing.T) {
 	f := newVntype(t)
 	for _, v := range []string{"gpu", "fat node"} {
-		if err := f.Write(v); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, f.Write(v))
 		if got, err := f.Read(); got != v || err != nil {
 			t.Errorf("%q, %v, want %q", got, err, v)
 		}

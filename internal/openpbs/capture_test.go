@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -42,9 +43,7 @@ func capturedFiles(t testing.TB, ext string) []string {
 func read(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return b
 }
 
@@ -52,24 +51,16 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	name = filepath.Join("testdata", name)
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.NoError(t, os.WriteFile(name, got, 0o644))
 	}
-	if d := cmp.Diff(string(read(t, name)), string(got)); d != "" {
-		t.Errorf("%s (-want +got):\n%s", name, d)
-	}
+	must.Equal(t, name, string(read(t, name)), string(got))
 }
 
 func goldenRequest(t *testing.T, file string, req *hostapi.Request) {
 	t.Helper()
 	b, err := json.MarshalIndent(req, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	golden(t, filepath.Join("events", strings.TrimSuffix(file, filepath.Ext(file))+".json"), append(b, '\n'))
 }
 
@@ -82,9 +73,7 @@ func TestCapturedEvents(t *testing.T) {
 				t.Error("is not taken for an input file")
 			}
 			e, err := Decode(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			goldenRequest(t, file, e.Request)
 			if e.Hook == "" || e.Alarm == 0 {
 				t.Errorf("hook %q, alarm %s", e.Hook, e.Alarm)
@@ -101,24 +90,18 @@ func TestCapturedDumps(t *testing.T) {
 				t.Error("is not taken for a dump")
 			}
 			e, err := DecodeDump(b)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			in, err := os.ReadFile(filepath.Join(captured, strings.TrimSuffix(file, ".json")+".in"))
 			if err != nil { // the module's word alone
 				goldenRequest(t, file, e.Request)
 				return
 			}
 			want, err := Decode(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			for _, job := range want.Request.JobList { // the module does not show these in job_list
 				job.StdoutFile, job.StderrFile = "", ""
 			}
-			if d := cmp.Diff(want.Request, e.Request); d != "" {
-				t.Errorf("-input file +dump:\n%s", d)
-			}
+			must.Equal(t, "-input file +dump", want.Request, e.Request)
 		})
 	}
 }
@@ -137,18 +120,14 @@ func TestFieldsAsTheyAre(t *testing.T) {
 		"run_count=1", "run_count=-1",
 		"pbs.event().job.server=pbshost\n", "pbs.event().job.server=pbshost\npbs.event().job.Account_Name=chem\n lab\n",
 		"euser=pbstest", "euser=../root"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := &hostapi.Job{ID: "91[1234].pbs-host.example.org", Name: "a\"b, c=d \uFFFD\\",
 		Owner: hostapi.Owner{UID: -1, GID: -1}, Queue: "workq",
 		Project: "_pbs_project_default", Account: "chem\n lab", Server: "pbshost", ExecVnode: chunks,
 		ExecHost2: "pbshost:15002/0", Schedselect: `1:ncpus=1:mem=100mb:my-res_1="x=y"`,
 		ResourceList: hostapi.Resources{"mem": "100mb", "ncpus": "1", "place": "free", "my-res_1": "x=y"},
 		RunVersion:   1, JoinPath: "oe"}
-	if d := cmp.Diff(want, e.Request.Job); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	must.Equal(t, "", want, e.Request.Job)
 }
 
 // hostapi's own JSON is neither.
@@ -177,9 +156,7 @@ func TestOutputIsPBSPythons(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			in := strings.TrimSuffix(file, ".out") + ".in"
 			e, err := Decode(read(t, filepath.Join(captured, in)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			c := &Changes{List: append(changes[filepath.Base(in)], Change{Verb: verbAccept})}
 			got, ok := e.Output(c)
 			if d := cmp.Diff(string(read(t, filepath.Join(captured, file))), string(got)); !ok || d != "" {

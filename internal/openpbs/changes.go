@@ -68,7 +68,7 @@ func (c *Changes) Log(level, text string) {
 	c.List = slices.Insert(c.List, at, Change{Verb: verbLog, Fields: []string{level, oneLine(text)}})
 }
 
-// has tells whether c holds one of the verbs.
+// has reports whether c holds one of the verbs.
 func (c *Changes) has(verbs ...string) bool {
 	return slices.ContainsFunc(c.List, func(change Change) bool { return slices.Contains(verbs, change.Verb) })
 }

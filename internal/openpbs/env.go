@@ -53,9 +53,9 @@ func newVariable(name, value string) variable {
 	return variable{name: name, value: value, raw: name + "=" + escaper.Replace(value)}
 }
 
-// passes tells whether MoM reads a variable from OUT as it is. MoM does not read a name that holds
-// what separates variables. The comma behind an escaped backslash is the end of the variable for
-// MoM, as strtok_quoted looks back two bytes only. So no value with \, can be written.
+// passes reports whether MoM reads a variable from OUT as it is. MoM does not read a name that
+// holds what separates variables. The comma behind an escaped backslash is the end of the variable
+// for MoM, as strtok_quoted looks back two bytes only. So no value with \, can be written.
 func (v variable) passes() bool {
 	return v.name != "" && !strings.ContainsAny(v.name, "=,\\\x00") && strings.IndexByte(v.value, 0) < 0 &&
 		!strings.Contains(v.value, `\,`)

@@ -33,14 +33,14 @@ func (e *Event) Name() string {
 	return fmt.Sprintf("%s of job %s", e.Request.Event, e.Request.Job.ID)
 }
 
-// Refusable tells whether MoM takes no for an answer, so that an event that could not be carried
+// Refusable reports whether MoM takes no for an answer, so that an event that could not be carried
 // out is rejected. A rejected execjob_preterm would keep a job alive.
 func (e *Event) Refusable() bool {
 	return e.Request.Event.StopsAtReject() && e.Request.Event != hostapi.EventPreterm
 }
 
-// Owed tells whether the event says what has become of a job. The event is carried out however late
-// it is read: MoM sends it once. MoM wants the answer of the others, and has gone on without.
+// Owed reports whether the event says what has become of a job. The event is carried out however
+// late it is read: MoM sends it once. MoM wants the answer of the others, and has gone on without.
 func (e *Event) Owed() bool { return e.Request.Event.ForJob() && !e.Refusable() }
 
 // Becomes says what becomes of an event whose answer nobody waits for any more (host.HandlePBS).
@@ -60,7 +60,7 @@ const MaxInput = 8 << 20
 // IsInput tells by its first bytes whether b is an input file of MoM (Decode), and not JSON.
 func IsInput(b []byte) bool { return bytes.HasPrefix(b, []byte("pbs.")) }
 
-// IsDump tells whether b, a JSON object, is an event as the pbs module shows it (DecodeDump), and
+// IsDump reports whether b, a JSON object, is an event as the pbs module shows it (DecodeDump), and
 // not hostapi's own JSON.
 func IsDump(b []byte) bool {
 	var keys struct {
@@ -70,7 +70,7 @@ func IsDump(b []byte) bool {
 	return json.Unmarshal(b, &keys) == nil && keys.Hook != nil && keys.Node != nil
 }
 
-// setsUp tells whether a reject of the event costs no more than a start, an attach or a resize.
+// setsUp reports whether a reject of the event costs no more than a start, an attach or a resize.
 // Such an event is refused when its text contradicts itself. An event that ends a job or looks at
 // the host is carried out with what is certain.
 func setsUp(e hostapi.Event) bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
@@ -67,9 +68,7 @@ func FuzzTextOfUser(f *testing.F) {
 		}
 		for _, event := range []string{"execjob_begin", "execjob_launch", "execjob_epilogue"} {
 			want, err := Decode(in(t, event))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			got, err := Decode(in(t, event, places[place], places[place]+text))
 			if err != nil {
 				if setsUp(want.Request.Event) {
@@ -112,9 +111,7 @@ func checkEvent(t *testing.T, e *Event) {
 		t.Fatalf("job %+v", req.Job)
 	}
 	b, err := json.Marshal(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if !utf8.Valid(b) {
 		t.Fatal("not UTF-8")
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // in returns a captured input file of job 91 after changes: each pair of strings is what to replace
@@ -55,9 +56,7 @@ func TestForgedLines(t *testing.T) {
 			for _, event := range []string{"execjob_epilogue", "execjob_end"} {
 				t.Run(fmt.Sprintf("%s/%s/%s", event, place, what), func(t *testing.T) {
 					e, err := Decode(in(t, event, old, smuggle(old, line)))
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.NoError(t, err)
 					job := e.Request.Job
 					if string(e.Request.Event) != event || e.Request.Node != "pbshost" || job.ID != "91.pbshost" {
 						t.Errorf("is %s of %s on %s", e.Request.Event, job.ID, e.Request.Node)
@@ -137,9 +136,7 @@ func TestNewlinesOfLaunch(t *testing.T) {
 		"pbs.event().progname=/bin/my\nbash\npbs.event().argv[0]=bash\npbs.event().argv[1]=-c\n"+
 			"pbs.event().argv[2]="+script+"\n",
 		"PATH=/bin:/usr/bin,", "PATH=/bin:/usr/bin,BASH_FUNC_f%%="+function+",LAST=\xff\xfe,"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	req := e.Request
 	if req.Progname != "/bin/my\nbash" || len(req.Argv) != 2 || req.Argv[1] != script {
 		t.Errorf("program %q, arguments %q", req.Progname, req.Argv)
@@ -190,9 +187,7 @@ func TestForgedJobList(t *testing.T) {
 		for order, list := range map[string]string{"before": forged + other("90.pbshost"),
 			"behind": other("90.pbshost") + forged} {
 			e, err := Decode([]byte(text[:begin] + list + other("89.pbshost") + text[end:]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			jobs := e.Request.JobList
 			if e.Request.Event != hostapi.EventPeriodic || len(jobs) != 3 || jobs["91.pbshost"] == nil ||
 				jobs["90.pbshost"] == nil {
@@ -233,9 +228,7 @@ func TestForgedResourceOfVariableIsRefused(t *testing.T) {
 	}
 	for _, event := range []string{"execjob_epilogue", "execjob_end"} {
 		e, err := Decode(in(t, event, `Variable_List="""PBS_O_HOME=/home/pbstest`, `Variable_List="""`+evil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if r := e.Request.Job.ResourceList; r["vmem"] != "" || r["mem"] != "100mb" ||
 			e.Request.VnodeList["pbshost"] == nil {
 			t.Errorf("%s: Resource_List %v, vnodes %v", event, r, e.Request.VnodeList)
@@ -254,9 +247,7 @@ func TestForgedResourceInItsPlaceGivesNothing(t *testing.T) {
 	lines = strings.Replace(lines, "\npbs.event().job.Resource_List[mem]=1tb", "", 1) // MoM has one: a contradiction
 	for _, place := range []string{"Output_Path=pbshost:/home/pbstest/envjob.o91", "Resource_List[place]=free"} {
 		e, err := Decode(in(t, "execjob_begin", place, place+lines))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		got := e.Request.Job.ResourceList
 		want := hostapi.Resources{"mem": "100mb", "ncpus": "1", "place": "free", "pids": "9", "rlimit_nofile": "9",
 			"pmem": "9kb"}
@@ -285,9 +276,7 @@ func TestResourcesOfSelectAreBelieved(t *testing.T) {
 	} {
 		e, err := Decode(in(t, "execjob_begin", "schedselect=1:ncpus=1:mem=100mb", "schedselect="+tt.sel,
 			"pbs.event().job.schedselect", "pbs.event().job.Resource_List["+tt.list+"\npbs.event().job.schedselect"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		name, _, _ := strings.Cut(tt.list, "]")
 		if got := e.Request.Job.ResourceList[name]; got != tt.want {
 			t.Errorf("%s of %s: %q, want %q", tt.list, tt.sel, got, tt.want)

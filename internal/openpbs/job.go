@@ -45,7 +45,7 @@ func newAttributes() *attributes {
 	return &attributes{values: map[attribute]string{}, twice: map[attribute]bool{}}
 }
 
-// add takes over what a line says, and tells whether MoM may have written the line behind those
+// add takes over what a line says, and reports whether MoM may have written the line behind those
 // that were added before it.
 func (a *attributes) add(name, resource, value string) (inOrder bool) {
 	at := slices.Index(jobAttributes, name)

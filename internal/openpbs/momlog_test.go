@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // OpenPBS 23.06.06 wrote such lines of a job on two nodes.
@@ -23,9 +23,7 @@ a name;Job;7.srv;n8 cput=00:00:01 mem=1kb
 `
 	begun := time.Date(2026, 11, 22, 17, 45, 44, 900e6, time.UTC)
 	want := Totals{{Host: "n1"}, {"n2.cluster", time.Hour + 4*time.Second, 105208 << 10}}
-	if d := cmp.Diff(want, parseTotals([]byte(log), "7.srv", begun)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	must.Equal(t, "", want, parseTotals([]byte(log), "7.srv", begun))
 }
 
 // A user has MoM log a line about another user's job, with a host's name spelt otherwise: a

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -71,9 +72,7 @@ func TestChangesAreWhatTheEventLets(t *testing.T) {
 	for _, file := range files {
 		t.Run(file, func(t *testing.T) {
 			e, err := Decode(read(t, filepath.Join(captured, file)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			c := e.Changes(everything(e), allKnown)
 			golden(t, filepath.Join("changes", strings.ReplaceAll(file, "/", "_")+".txt"), []byte(listing(c)))
 			back, err := parseChanges(c.Fields())
@@ -132,9 +131,7 @@ func TestChangesOfVnodes(t *testing.T) {
 				out.Vnodes["pbshost"] = tt.out
 			}
 			want := &Changes{List: append(tt.want, Change{Verb: verbAccept, Fields: nil})}
-			if d := cmp.Diff(want, e.Changes(out, allKnown)); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
+			must.Equal(t, "", want, e.Changes(out, allKnown))
 		})
 	}
 }
@@ -151,9 +148,7 @@ pbs.event().job.succeeded_mom_list=pbshost
 pbs.event().vnode_list_fail["other"].resources_assigned[ncpus]=1
 pbs.get_local_nodename`)
 	e, err := Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	c := e.Changes(&hostapi.Outcome{Reject: true, FailAction: []string{"offline_vnodes"}}, allKnown)
 	var got []string
 	for _, change := range c.List {
@@ -161,9 +156,7 @@ pbs.get_local_nodename`)
 			got = append(got, change.Fields[0])
 		}
 	}
-	if d := cmp.Diff([]string{"pbshost", "pbshost[0]", "pbshost[12]"}, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	must.Equal(t, "", []string{"pbshost", "pbshost[0]", "pbshost[12]"}, got)
 }
 
 // The server's answers to the caller stand behind MoM's lines.
@@ -173,9 +166,7 @@ func TestAppendedVnodes(t *testing.T) {
 			"\"x\", a=b\n"+
 			"pbs.event().vnode_list[\"pbshost[1]\"].state=free\n")...)
 	e, err := Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	v := e.Request.VnodeList
 	if v["pbshost"].State != "offline,down" || v["pbshost"].Comment == nil ||
 		*v["pbshost"].Comment != `it's "x", a=b` || v["pbshost[1]"].State != "free" {
@@ -197,9 +188,7 @@ func TestFailedEventIsAnsweredByItsKind(t *testing.T) {
 		default:
 			want = append(want, Change{Verb: verbAccept})
 		}
-		if d := cmp.Diff(want, c.List); d != "" {
-			t.Errorf("%s (-want +got):\n%s", event, d)
-		}
+		must.Equal(t, string(event), want, c.List)
 		if _, ok := e.Output(c); ok {
 			t.Errorf("%s: an error is logged by the pbs module only", event)
 		}
@@ -212,9 +201,7 @@ func TestFailedEventIsAnsweredByItsKind(t *testing.T) {
 
 func TestOutputIsReadByMoM(t *testing.T) {
 	launch, err := Decode(in(t, "execjob_launch"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	out, ok := launch.Output(launch.Changes(&hostapi.Outcome{
 		Reject: true, OnReject: hostapi.JobActionRerun, Message: "no\nroom",
 		Progname: ptr("/bin/\"\"\""), Argv: []string{"", " x", "a\nb\n", `"""`, `\,`, "\xff"},
@@ -228,12 +215,8 @@ func TestOutputIsReadByMoM(t *testing.T) {
 	values := map[string]string{"pbs.event().reject": "True", "pbs.event().accept": "False",
 		"pbs.event().reject_msg": "no room",
 		"pbs.event().progname":   `/bin/"""`, "pbs.event().job._rerun": "True"}
-	if d := cmp.Diff(values, mom.values); d != "" {
-		t.Errorf("values (-want +got):\n%s", d)
-	}
-	if d := cmp.Diff([]string{`/bin/"""`, "", " x", "a\nb\n", `"""`, `\,`, "\xff"}, mom.argv); d != "" {
-		t.Errorf("arguments (-want +got):\n%s", d)
-	}
+	must.Equal(t, "values", values, mom.values)
+	must.Equal(t, "arguments", []string{`/bin/"""`, "", " x", "a\nb\n", `"""`, `\,`, "\xff"}, mom.argv)
 	var env []string
 	for _, v := range environ(launch) {
 		switch name, _, _ := strings.Cut(v, "="); name {
@@ -244,14 +227,10 @@ func TestOutputIsReadByMoM(t *testing.T) {
 		}
 		env = append(env, v)
 	}
-	if d := cmp.Diff(append(env, `NEW=a,b\c"'`), mom.env); d != "" {
-		t.Errorf("environment (-want +got):\n%s", d)
-	}
+	must.Equal(t, "environment", append(env, `NEW=a,b\c"'`), mom.env)
 
 	periodic, err := Decode(read(t, filepath.Join(captured, "host", "exechost_periodic_with_jobs.in")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	out, ok = periodic.Output(periodic.Changes(&hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"91.pbshost": {
 		ResourcesUsed: hostapi.Resources{"mem": "7kb", "cput": "00:00:09"}, Diag: "x"}}}, allKnown))
 	const want = `pbs.event().accept=True

@@ -127,7 +127,7 @@ func (o *output) launch(e *Event, c *Changes) bool {
 	return true
 }
 
-// endsAtOnce tells whether MoM takes the quotes that begin a value for those that end it: where
+// endsAtOnce reports whether MoM takes the quotes that begin a value for those that end it: where
 // nothing but quotes is in its first line.
 func endsAtOnce(value string) bool {
 	return strings.HasPrefix(strings.TrimLeft(value, `"`), "\n")

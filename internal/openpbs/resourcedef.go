@@ -30,5 +30,5 @@ func ParseResourcedef(text []byte) Custom {
 	return custom
 }
 
-// Knows tells whether the server takes resources_used.NAME of a job.
+// Knows reports whether the server takes resources_used.NAME of a job.
 func (c Custom) Knows(name string) bool { return builtIn[name] || c[name] }

@@ -73,7 +73,7 @@ func (e *Event) used(out *hostapi.Outcome, custom Custom) map[string]hostapi.Res
 	return all
 }
 
-// unites tells whether MoM unites what this event says of job with what other hosts have said of
+// unites reports whether MoM unites what this event says of job with what other hosts have said of
 // it. The mother superior does so for strings that its own hook has set, and for no others
 // (src/resmom/mom_updates_bundle.c, encode_used). The hook has to set an empty object, as it cannot
 // know whether a sister has sent anything. A sister sends its values with each poll, and after its

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // usedIn are the resources_used among changes, "JOB NAME=VALUE" each, and the log lines.
@@ -39,9 +40,7 @@ func TestResourceThatTheServerDoesNotKnowIsLeftOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			used, log := usedIn(e.Changes(out, ParseResourcedef([]byte(tt.resourcedef))))
-			if d := cmp.Diff(tt.used, used); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
+			must.Equal(t, "", tt.used, used)
 			for _, name := range []string{"diag_messages", "hpmem"} {
 				named := strings.Contains(strings.Join(log, ""), "resources_used."+name+", ")
 				if named != slices.Contains(tt.names, name) {
@@ -88,9 +87,7 @@ func TestMotherSuperiorSetsDiagMessagesSoThatMoMUnitesThemWithSisters(t *testing
 	}}}
 	mem := &hostapi.JobUpdate{ResourcesUsed: hostapi.Resources{"mem": "1kb"}}
 	used, _ := usedIn(e.Changes(&hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"4.s": mem}}, allKnown))
-	if d := cmp.Diff([]string{"1.s diag_messages={}", "4.s diag_messages={}", "4.s mem=1kb"}, used); d != "" {
-		t.Errorf("periodic (-want +got):\n%s", d)
-	}
+	must.Equal(t, "periodic", []string{"1.s diag_messages={}", "4.s diag_messages={}", "4.s mem=1kb"}, used)
 }
 
 func TestServerIsGivenDiagMessagesAtStartupWhereItDoesNotKnowIt(t *testing.T) {
@@ -109,9 +106,7 @@ func TestServerIsGivenDiagMessagesAtStartupWhereItDoesNotKnowIt(t *testing.T) {
 		"known":        {vnodes, allKnown, []Change{mem, accept}},
 		"nothing told": {nil, allKnown, []Change{accept}},
 	} {
-		if d := cmp.Diff(&Changes{List: tt.want}, e.Changes(&hostapi.Outcome{Vnodes: tt.vnodes}, tt.custom)); d != "" {
-			t.Errorf("%s (-want +got):\n%s", name, d)
-		}
+		must.Equal(t, name, &Changes{List: tt.want}, e.Changes(&hostapi.Outcome{Vnodes: tt.vnodes}, tt.custom))
 	}
 	if len(vnodes["n1"].ResourcesAvailable) != 1 {
 		t.Errorf("the outcome was changed: %v", vnodes["n1"])

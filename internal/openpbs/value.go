@@ -44,7 +44,7 @@ func resourceType(name, value string) string {
 	return typeString
 }
 
-// isDuration tells whether a resource of PBS's own is one.
+// isDuration reports whether a resource of PBS's own is one.
 func isDuration(name string) bool {
 	switch name {
 	case "cput", "pcput", "walltime", "min_walltime", "max_walltime", "soft_walltime", "eligible_time":

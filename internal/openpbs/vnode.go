@@ -111,7 +111,7 @@ func (e *Event) addVnode(c *Changes, name string, v *hostapi.Vnode) {
 	}
 }
 
-// isOffline tells whether a state as pbsnodes spells it holds offline.
+// isOffline reports whether a state as pbsnodes spells it holds offline.
 func isOffline(state string) bool {
 	for s := range strings.SplitSeq(state, ",") {
 		if strings.TrimSpace(s) == stateOffline {

@@ -41,7 +41,7 @@ func checkLength(what, text string) error {
 	return nil
 }
 
-// isName tells whether text can be the name of a resource.
+// isName reports whether text can be the name of a resource.
 func isName(text string) bool {
 	for i, c := range []byte(text) {
 		switch {
@@ -54,7 +54,7 @@ func isName(text string) bool {
 	return text != ""
 }
 
-// isDigits tells whether text is one or more decimal digits.
+// isDigits reports whether text is one or more decimal digits.
 func isDigits(text string) bool {
 	return text != "" && strings.Trim(text, "0123456789") == ""
 }

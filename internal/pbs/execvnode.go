@@ -78,8 +78,8 @@ func parseVnodeChunk(text string) (VnodeChunk, error) {
 	return chunk, nil
 }
 
-// isVnode tells whether text can be a vnode's name; PBS lets it hold nearly anything (docs of qmgr
-// create node).
+// isVnode reports whether text can be a vnode's name; PBS lets it hold nearly anything (docs of
+// qmgr create node).
 func isVnode(text string) bool {
 	for _, c := range []byte(text) {
 		if c <= ' ' || c >= 0x7f || strings.IndexByte(`+:=()"',`, c) >= 0 {

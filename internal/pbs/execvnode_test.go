@@ -2,12 +2,13 @@ package pbs
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestParseExecVnode(t *testing.T) {
@@ -57,9 +58,7 @@ func TestParseExecVnode(t *testing.T) {
 			if message(err) != tt.err {
 				t.Errorf("ParseExecVnode(%q): error %q, want %q", tt.text, message(err), tt.err)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("ParseExecVnode(%q) (-want +got):\n%s", tt.text, diff)
-			}
+			must.Equal(t, fmt.Sprintf("ParseExecVnode(%q)", tt.text), tt.want, got)
 		})
 	}
 }
@@ -93,9 +92,7 @@ func TestPlaceOfASelectOnHosts(t *testing.T) {
 		{"4:ncpus=1", []string{"n1"}, "(n1:ncpus=1)+(n1:ncpus=1)+(n1:ncpus=1)+(n1:ncpus=1)"},
 	} {
 		chunks, err := ParseSelect(tt.sel)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		got := Place(tt.hosts, chunks)
 		if got != tt.want {
 			t.Errorf("Place(%v, %s) = %q, want %q", tt.hosts, tt.sel, got, tt.want)
@@ -123,9 +120,7 @@ func TestPlaceOnOneHost(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			chunks, err := ParseSelect(tt.sel)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if got := Place([]string{"pbshost"}, chunks); got != tt.want {
 				t.Errorf("Place(%q) = %q, want %q", tt.sel, got, tt.want)
 			}
@@ -171,16 +166,12 @@ func TestOnHost(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			chunks, err := ParseExecVnode(tt.text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			got, err := OnHost(chunks, tt.host)
 			if message(err) != tt.err {
 				t.Errorf("error %q, want %q", message(err), tt.err)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("OnHost (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "OnHost", tt.want, got)
 		})
 	}
 	if _, err := OnHost(nil, "h"); !errors.Is(err, ErrNotOnHost) {
@@ -222,9 +213,7 @@ func FuzzParseExecVnode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q -> %q: %v", text, formatted, err)
 		}
-		if diff := cmp.Diff(chunks, again); diff != "" {
-			t.Errorf("%q -> %q (-first +second):\n%s", text, formatted, diff)
-		}
+		must.Equal(t, fmt.Sprintf("%q -> %q (-first +second)", text, formatted), chunks, again)
 		if _, err := OnHost(chunks, chunks[0].Host); errors.Is(err, ErrNotOnHost) {
 			t.Errorf("OnHost(%q, %q): %v", text, chunks[0].Host, err)
 		}

@@ -3,15 +3,26 @@ package pbs
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"regexp"
 	"strings"
 )
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
 
-// IsHostName tells whether text can be a host's name: letters, digits, dots, hyphens and
+// IsHostName reports whether text can be a host's name: letters, digits, dots, hyphens and
 // underscores, of which the first is a letter or a digit. An IPv4 address has that form, too.
 func IsHostName(text string) bool { return hostName.MatchString(text) }
+
+// HostName returns this host's name up to the first dot.
+func HostName() (string, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return "", err
+	}
+	name, _, _ = strings.Cut(name, ".")
+	return name, nil
+}
 
 // Hosts returns the hosts of a job in the order of its chunks, each once: the first is the mother
 // superior's. The names are those of exec_host2 ("n1.cluster:15002/0*2+n2.cluster:15002/0") where
@@ -56,9 +67,9 @@ func Hosts(execVnode, execHost2 string) ([]string, error) {
 	return hosts, nil
 }
 
-// SameHost tells whether two names are one host's: they are equal, or one is the short form of the
-// other. SameHost holds for n1 and n1.cluster, but not for n1.a and n1.b, nor for anything about an
-// address that is not equal to it. No name is nobody's.
+// SameHost reports whether two names are one host's: they are equal, or one is the short form of
+// the other. SameHost holds for n1 and n1.cluster, but not for n1.a and n1.b, nor for anything
+// about an address that is not equal to it. No name is nobody's.
 func SameHost(a, b string) bool {
 	if a == b {
 		return a != ""

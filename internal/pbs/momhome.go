@@ -63,7 +63,7 @@ func HooksOfHook(proc Links, pid int) string {
 // record its name back meanwhile.
 var jobFiles = []string{".JB", ".JC", ".BD", ".JB"}
 
-// MoMHasJob tells whether the pbs_mom of a home has a job, by the files that it keeps of each.
+// MoMHasJob reports whether the pbs_mom of a home has a job, by the files that it keeps of each.
 // MoMHasJob fails where there is no folder for them. The id is that of a job of PBS's, without a
 // slash.
 func MoMHasJob(home, id string) (bool, error) {

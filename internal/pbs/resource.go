@@ -91,7 +91,7 @@ func parseResource(text string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// CheckResources tells whether the values of a resource list from outside, such as an event's
+// CheckResources reports whether the values of a resource list from outside, such as an event's
 // Resource_List, are of their resources' types. CheckResources is laxer than ParseResourceList,
 // which reads what a user asks for. mem may be 0, and select and place are not looked into. The
 // error names the first bad resource, by name, and its value.
@@ -108,7 +108,7 @@ func CheckResources(resources map[string]string) error {
 	return nil
 }
 
-// check tells whether a user may ask for value.
+// check reports whether a user may ask for value.
 func (d definition) check(value string) error {
 	if err := d.kind.check(value); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (d definition) check(value string) error {
 	return nil
 }
 
-// check tells whether value is of kind k.
+// check reports whether value is of kind k.
 func (k kind) check(value string) error {
 	switch k {
 	case kindCount:

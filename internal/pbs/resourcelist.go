@@ -158,7 +158,7 @@ var placeFields = [][]string{
 	{"excl", "exclhost", "shared"},
 }
 
-// checkPlace tells whether spec is [arrangement][:sharing][:group=resource], in any order as PBS
+// checkPlace reports whether spec is [arrangement][:sharing][:group=resource], in any order as PBS
 // takes it.
 func checkPlace(spec string) error {
 	var seen [3]bool

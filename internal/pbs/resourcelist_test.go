@@ -1,10 +1,11 @@
 package pbs
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestParseResourceList(t *testing.T) {
@@ -130,9 +131,7 @@ func TestParseResourceList(t *testing.T) {
 			if message(err) != tt.err {
 				t.Errorf("error %q, want %q", message(err), tt.err)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("request (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "request", tt.want, got)
 		})
 	}
 }
@@ -147,9 +146,7 @@ func FuzzParseResourceList(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		req, err := ParseResourceList(text)
 		if err != nil {
-			if diff := cmp.Diff(Request{}, req); diff != "" {
-				t.Errorf("ParseResourceList(%q) with an error (-want +got):\n%s", text, diff)
-			}
+			must.Equal(t, fmt.Sprintf("ParseResourceList(%q) with an error", text), Request{}, req)
 			checkOneLine(t, err)
 			return
 		}
@@ -163,8 +160,6 @@ func FuzzParseResourceList(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q -> %q: %v", text, args, err)
 		}
-		if diff := cmp.Diff(req, again); diff != "" {
-			t.Errorf("%q -> %q (-first +second):\n%s", text, strings.Join(args, " "), diff)
-		}
+		must.Equal(t, fmt.Sprintf("%q -> %q (-first +second)", text, strings.Join(args, " ")), req, again)
 	})
 }

@@ -73,7 +73,7 @@ func parseChunk(text string) (Chunk, error) {
 	return chunk, nil
 }
 
-// isJobWide tells whether name is one of the specifications that cannot be nested.
+// isJobWide reports whether name is one of the specifications that cannot be nested.
 func isJobWide(name string) bool { return name == "select" || name == "place" || name == "nodes" }
 
 // FormatSelect is the inverse of ParseSelect and writes what PBS calls schedselect:
@@ -92,8 +92,8 @@ func FormatSelect(chunks []Chunk) string {
 	return b.String()
 }
 
-// Asks tells whether chunks ask for value of a resource: together, where it is a number or a size,
-// else each chunk that names it. PBS makes Resource_List of select in this way
+// Asks reports whether chunks ask for value of a resource: together, where it is a number or a
+// size, else each chunk that names it. PBS makes Resource_List of select in this way
 // (src/server/svr_jobfunc.c, set_chunk_sum).
 func Asks(chunks []Chunk, name, value string) bool {
 	for _, k := range []kind{kindCount, kindSize} {

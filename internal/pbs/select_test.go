@@ -1,10 +1,11 @@
 package pbs
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 type res = map[string]string
@@ -72,9 +73,7 @@ func TestParseSelect(t *testing.T) {
 			if message(err) != tt.err {
 				t.Errorf("ParseSelect(%q): error %q, want %q", tt.text, message(err), tt.err)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("ParseSelect(%q) (-want +got):\n%s", tt.text, diff)
-			}
+			must.Equal(t, fmt.Sprintf("ParseSelect(%q)", tt.text), tt.want, got)
 		})
 	}
 }
@@ -127,17 +126,13 @@ func FuzzParseSelect(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q -> %q: %v", text, formatted, err)
 		}
-		if diff := cmp.Diff(chunks, again); diff != "" {
-			t.Errorf("%q -> %q (-first +second):\n%s", text, formatted, diff)
-		}
+		must.Equal(t, fmt.Sprintf("%q -> %q (-first +second)", text, formatted), chunks, again)
 	})
 }
 
 func TestAsksSumsTheChunks(t *testing.T) {
 	chunks, err := ParseSelect(`2:ncpus=2:mem=1gb:fpga=1:model=A:hosts=1.5+1:ncpus=1:mem=512mb:model=A:kind=x`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, tt := range []struct {
 		name, value string
 		want        bool

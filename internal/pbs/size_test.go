@@ -3,6 +3,8 @@ package pbs
 import (
 	"math"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestParseSize(t *testing.T) {
@@ -97,9 +99,7 @@ func FuzzParseSize(f *testing.F) {
 			t.Errorf("ParseSize(%q) = %d", text, size)
 		}
 		b, err := size.MarshalText()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		var again Size
 		if err := again.UnmarshalText(b); err != nil || again != size {
 			t.Errorf("%q -> %d -> %q -> %d, %v", text, size, b, again, err)

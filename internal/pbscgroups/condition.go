@@ -3,6 +3,7 @@ package pbscgroups
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,11 +100,10 @@ func readCondition(v value) (condition, error) {
 		if pattern = strings.TrimSpace(pattern); pattern == "" { // matches no name
 			continue
 		}
-		ours, err := readPattern(pattern)
-		if err != nil {
+		if err := checkPattern(pattern); err != nil {
 			return nil, err
 		}
-		patterns = append(patterns, ours)
+		patterns = append(patterns, pattern)
 	}
 	return where(subject, form == "not in", patterns), nil
 }
@@ -119,93 +119,41 @@ func readPatterns(v value) (patterns, dead []string, err error) {
 			return nil, nil, fmt.Errorf("%s: want a string", item)
 		}
 		// Unlike those of a condition, the stock hook takes these as they are.
-		s := item.scalar
-		if s == "" || strings.TrimSpace(s) != s {
+		s := withoutCommas(item.scalar)
+		outside := strings.Contains(s, ",") && !strings.Contains(s, "[")
+		if s == "" || strings.TrimSpace(s) != s || outside {
 			dead = append(dead, item.String())
 			continue
 		}
-		s, outside, err := withoutCommas(s)
-		if err != nil {
+		if err := checkPattern(s); err != nil {
 			return nil, nil, err
 		}
-		if outside {
-			dead = append(dead, item.String())
-			continue
-		}
-		ours, err := readPattern(s)
-		if err != nil {
-			return nil, nil, err
-		}
-		patterns = append(patterns, ours)
+		patterns = append(patterns, s)
 	}
 	return patterns, dead, nil
 }
 
-// readPattern returns a pattern of Python's fnmatch as ours has it: a [ without its ] stands for
-// itself there.
-func readPattern(pattern string) (string, error) {
-	if strings.ContainsFunc(pattern, unicode.IsSpace) {
-		return "", fmt.Errorf("pattern %q: a blank in it", pattern)
+// checkPattern fails for a pattern of Python's fnmatch that ours refuses, or reads as several. Such
+// a pattern has a comma, a blank, a [ without its ] or a set such as [z-a].
+func checkPattern(pattern string) error {
+	if strings.ContainsFunc(pattern, unicode.IsSpace) || strings.Contains(pattern, ",") {
+		return fmt.Errorf("pattern %q: a blank or a comma in it", pattern)
 	}
-	var b strings.Builder
-	for rest := pattern; rest != ""; {
-		size := 1
-		if rest[0] == '[' {
-			if size = setLength(rest); size == 0 {
-				b.WriteString("[[]")
-				rest = rest[1:]
-				continue
-			}
-		}
-		b.WriteString(rest[:size])
-		rest = rest[size:]
+	if err := config.CheckCondition("host in: " + pattern); err != nil {
+		return fmt.Errorf("pattern %q: not a shell pattern", pattern)
 	}
-	ours := b.String()
-	// Ours refuses sets that hold nothing or everything by mistake: [z-a].
-	if _, err := config.Parse([]byte("host.enabled = "+quote("host in: "+ours)), config.Here{Host: "n"}); err != nil {
-		return "", fmt.Errorf("pattern %q: not a shell pattern", pattern)
-	}
-	return ours, nil
+	return nil
 }
 
-// withoutCommas returns a pattern without the commas in its sets: they match in no name, and end a
-// pattern in ours. outside is set for a comma outside of a set.
-func withoutCommas(pattern string) (without string, outside bool, err error) {
-	var b strings.Builder
-	for rest := pattern; rest != ""; {
-		size := 1
-		if rest[0] == '[' {
-			size = max(1, setLength(rest))
-		}
-		one := rest[:size]
-		switch plain := strings.ReplaceAll(one, ",", ""); {
-		case plain == one:
-		case size == 1:
-			outside = true
-		case plain == "[]" || strings.HasPrefix(one, "[!") || strings.Contains(one, "-,") ||
-			strings.Contains(one, ",-"):
-			return "", false, fmt.Errorf("pattern %q: a comma in it", pattern)
-		default:
-			one = plain
-		}
-		b.WriteString(one)
-		rest = rest[size:]
-	}
-	return b.String(), outside, nil
-}
+var patternSet = regexp.MustCompile(`\[[^]!][^]]*\]`)
 
-// setLength returns how long the set is that a pattern begins with; 0 without its ].
-func setLength(pattern string) int {
-	from := 1
-	if strings.HasPrefix(pattern[from:], "!") {
-		from++
-	}
-	if strings.HasPrefix(pattern[from:], "]") { // a member
-		from++
-	}
-	end := strings.IndexByte(pattern[from:], ']')
-	if end < 0 {
-		return 0
-	}
-	return from + end + 1
+// withoutCommas returns a pattern without the commas in its sets. They match in no name, and end a
+// pattern in ours. A set in which a comma means something else stays.
+func withoutCommas(pattern string) string {
+	return patternSet.ReplaceAllStringFunc(pattern, func(set string) string {
+		if strings.Contains(set, "-,") || strings.Contains(set, ",-") {
+			return set
+		}
+		return strings.ReplaceAll(set, ",", "")
+	})
 }

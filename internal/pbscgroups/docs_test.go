@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 const (
@@ -38,9 +40,7 @@ func TestImportIsAsTheMigrationPageSays(t *testing.T) {
 			strings.ReplaceAll(k.note, "|", `\|`))
 	}
 	text, err := os.ReadFile(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), tableBegin)
 	_, after, closed := strings.Cut(rest, tableEnd)
 	if !found || !closed {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestConditionIsWrittenInOneForm(t *testing.T) {
@@ -21,15 +22,11 @@ func TestConditionIsWrittenInOneForm(t *testing.T) {
 		{`"host not in:n1,,n2"`, `"host not in: n1,n2"`},
 		{`"host in:"`, `false`},
 		{`"host not in: , "`, `true`},
-		{`"host in: n[1"`, `"host in: n[[]1"`},
-		{`"host in: n[1,2]"`, `"host in: n[[]1,2]"`}, // as the stock hook takes it: two patterns
 		{`"host in: n[]a],[!]]"`, `"host in: n[]a],[!]]"`},
 		{`"vntype in: gr\u00f6\u00dfe"`, `"vntype in: größe"`},
 	} {
 		v, err := parse([]byte(`{"k":` + tt.text + `}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		c, err := readCondition(v.members[0].value)
 		if err != nil || c.String() != tt.want {
 			t.Errorf("%s: %s, %v, want %s", tt.text, c, err, tt.want)
@@ -164,9 +161,7 @@ func TestEnabledAsInTheStockHook(t *testing.T) {
 		}
 		top["cgroup"] = cgroup
 		text, err := json.Marshal(top)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		got, err := Read(text)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)

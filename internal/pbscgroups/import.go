@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hookhost/hookhost/internal/config"
 )
@@ -201,18 +202,21 @@ func stockValue(k key) (value, error) {
 	return whole.members[0].value, nil
 }
 
-// isDefault tells whether hookhost.toml says the same without the setting.
+// unchanged is hookhost's default configuration as JSON.
+var unchanged = sync.OnceValue(func() []byte { return asJSON(config.Default()) })
+
+// isDefault reports whether hookhost.toml says the same without the setting.
 func isDefault(s setting) bool {
 	f, err := config.Parse([]byte(s.key+" = "+s.value+"\n"), config.Here{})
+	return err == nil && bytes.Equal(asJSON(f), unchanged())
+}
+
+func asJSON(f *config.File) []byte {
+	b, err := json.Marshal(f)
 	if err != nil {
-		return false
+		panic(err) // a configuration is JSON
 	}
-	with, err := json.Marshal(f)
-	if err != nil {
-		return false
-	}
-	without, err := json.Marshal(config.Default())
-	return err == nil && bytes.Equal(with, without)
+	return b
 }
 
 // finish writes the text, which has to be a configuration, and completes the rows by it.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func BenchmarkPlace(b *testing.B) {
@@ -107,9 +108,7 @@ func BenchmarkPlaceRivals(b *testing.B) {
 func BenchmarkChooseBlocks(b *testing.B) {
 	node := shape{2, 4, 8, 1, 0}.build()
 	blocks, err := Blocks(node, Request{Allowed: node.Online}, 16)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	for b.Loop() {
 		if _, err := ChooseBlocks(blocks, nil, nil, 8); err != nil {
 			b.Fatal(err)

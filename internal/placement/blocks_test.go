@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -91,9 +92,7 @@ func TestBlocksHaveEqualModels(t *testing.T) {
 func TestChooseBlocks(t *testing.T) {
 	node := shape{2, 2, 2, 1, 0}.build()
 	blocks, err := Blocks(node, Request{Allowed: node.Online, MemFences: true}, 8)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if mems := blocks[2].Mems.String(); mems != "1" {
 		t.Errorf("block 2 has the memory of NUMA nodes %s, want 1", mems)
 	}

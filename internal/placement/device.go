@@ -6,7 +6,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// available tells whether one more job may hold d.
+// available reports whether one more job may hold d.
 func (m *machine) available(d topology.Device) bool {
 	return m.req.Held[d.ID] < max(m.req.JobsPerDevice, 1)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -25,9 +26,7 @@ func pageGPUs() []topology.Device {
 // docs/placement.md shows which GPUs jobs get; what it shows is what happens.
 func TestPageOfDevices(t *testing.T) {
 	page, err := os.ReadFile("../../docs/placement.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	rows := 0
 	for _, line := range strings.Split(string(page), "\n") {
 		cells := strings.Split(strings.Trim(line, "|"), "|")
@@ -57,9 +56,7 @@ func arriveWithDevices(t *testing.T, policy Policy, words []string) string {
 	t.Helper()
 	node := shape{sockets: 2, nodes: 1, cores: 8, threads: 1}.build()
 	blocks, err := Blocks(node, Request{Allowed: node.Online, Devices: pageGPUs()}, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	held := map[int]Assignment{}
 	numbers := map[int][]int{} // of blocks
 	waiting, jobs := "", 0

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -15,9 +16,7 @@ func TestJobThatGrowsOrShrinksKeepsItsCPUs(t *testing.T) {
 	ids := func(text string) kernfs.IDSet {
 		t.Helper()
 		set, err := kernfs.ParseIDSet(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return set
 	}
 	for _, tt := range []struct {

@@ -38,7 +38,7 @@ func (d *domain) add(e domain) {
 	d.devices += e.devices
 }
 
-// whole tells whether no job is in d.
+// whole reports whether no job is in d.
 func (d domain) whole() bool { return d.total > 0 && d.free == d.total }
 
 // leaf is the smallest part that is told apart: the cpus of one NUMA node in one socket. Mostly

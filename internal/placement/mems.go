@@ -40,12 +40,12 @@ func (m *machine) mems(shares []share) kernfs.IDSet {
 	return set
 }
 
-// weighsMemory tells whether the request says enough to look at memory at all.
+// weighsMemory reports whether the request says enough to look at memory at all.
 func (m *machine) weighsMemory() bool {
 	return m.req.MemFences && m.req.Mem > 0 && m.req.FreeMem != nil
 }
 
-// hasRoom tells whether the NUMA nodes of leaves, with the memory-only ones, have the memory that
+// hasRoom reports whether the NUMA nodes of leaves, with the memory-only ones, have the memory that
 // the job needs.
 func (m *machine) hasRoom(leaves []*leaf) bool {
 	if !m.weighsMemory() {
@@ -90,7 +90,7 @@ func (m *machine) roomiest(set kernfs.IDSet, near map[int]bool) int {
 	return best
 }
 
-// isIn tells whether one of cpus is in one of sockets.
+// isIn reports whether one of cpus is in one of sockets.
 func (m *machine) isIn(cpus kernfs.IDSet, sockets map[int]bool) bool {
 	for _, cpu := range m.node.CPUs {
 		if sockets[cpu.Socket] && cpus.Has(cpu.ID) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -16,9 +17,7 @@ import (
 // pictures is numbered here as x86 servers number their cpus and as QEMU does.
 func TestPlacementIsAsThePageShows(t *testing.T) {
 	page, err := os.ReadFile("../../docs/placement.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	rows := 0
 	for _, line := range strings.Split(string(page), "\n") {
 		cells := strings.Split(strings.Trim(line, "|"), "|")
@@ -86,9 +85,7 @@ func arrive(t *testing.T, node *topology.Node, req Request, jobs []string) strin
 			waiting += " " + letter + " waits"
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		held[i] = got.CPUs
 		letters[i] = letter
 	}

@@ -106,7 +106,7 @@ func (p *picker) sooner(i, j int) int {
 	return cmp.Or(cmp.Compare(a.holders, b.holders), cmp.Compare(a.place, b.place))
 }
 
-// leaves tells whether wants can still be answered when set of free is taken.
+// leaves reports whether wants can still be answered when set of free is taken.
 func (p *picker) leaves(free, set []int, wants []want) bool {
 	for _, i := range set {
 		p.items[free[i]].free = false

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -201,9 +202,7 @@ func TestPolicyText(t *testing.T) {
 func ids(t *testing.T, text string) kernfs.IDSet {
 	t.Helper()
 	set, err := kernfs.ParseIDSet(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return set
 }
 

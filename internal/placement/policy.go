@@ -37,7 +37,7 @@ func (p *Policy) UnmarshalText(text []byte) error {
 	return fmt.Errorf("placement policy %q: not one of pack, spread", text)
 }
 
-// better tells whether a comes before b for a job that needs n units. Devices that would be left
+// better reports whether a comes before b for a job that needs n units. Devices that would be left
 // without a cpu near them count before the policy. Fewer devices count after it: a job that wants
 // none does not need to be there.
 func (p Policy) better(n int, a, b domain) bool {

@@ -178,7 +178,7 @@ func (p *picker) count() {
 	}
 }
 
-// isNew tells whether this call of rate meets number for the first time.
+// isNew reports whether this call of rate meets number for the first time.
 func (p *picker) isNew(what, number int) bool {
 	if p.met[what][number] == p.calls {
 		return false

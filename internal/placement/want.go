@@ -21,7 +21,7 @@ type Want struct {
 	Count                int
 }
 
-// Matches tells whether d is of the kind that w wants.
+// Matches reports whether d is of the kind that w wants.
 //
 // A model is one or more whole words of the device's, in any case: words are what is between
 // spaces, dashes, dots and the like. "A100" and "a100-sxm4" match "NVIDIA A100-SXM4-40GB", "A10"
@@ -76,7 +76,7 @@ func wordsOf(model string) []string {
 		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// contains tells whether all of part stands in words in one piece; an empty part does not.
+// contains reports whether all of part stands in words in one piece; an empty part does not.
 func contains(words, part []string) bool {
 	for i := range len(words) - len(part) + 1 {
 		if len(part) > 0 && slices.Equal(words[i:i+len(part)], part) {

@@ -11,26 +11,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// appendLimit is how long the file may take. It may be on a server of files that does not answer.
+// appendLimit is how long the file may take. The file may be on a server that does not answer.
 const appendLimit = 5 * time.Second
 
-// AppendAs appends text to a file as a user with one group, who may have put the path there: a link,
-// and all that is not a regular file, is an error. It makes no file, and fails where the file takes
-// longer than 5 seconds.
+// AppendAs appends text to a file as a user with one group, who may have put the path there. A
+// link, and all that is not a regular file, is an error. AppendAs makes no file, and fails where
+// the file takes longer than 5 seconds.
 func AppendAs(uid, gid int, path, text string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("open %s: not an absolute path", path)
 	}
 	done := make(chan error, 1)
 	go func() {
-		// Never unlocked: the thread ends with this goroutine, and nothing else ever runs with what it may do.
+		// Never unlocked: the thread ends with this goroutine, and nothing else ever runs with what
+		// it may do.
 		runtime.LockOSThread()
 		done <- func() error {
 			if err := becomeUser(uid, gid); err != nil {
 				return err
 			}
 			// O_NONBLOCK: the opening of a fifo waits for a reader.
-			const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+			const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY |
+				unix.O_CLOEXEC
 			fd, err := unix.Open(path, flags, 0)
 			if err != nil {
 				return &os.PathError{Op: "open", Path: path, Err: err}
@@ -56,8 +58,9 @@ func AppendAs(uid, gid int, path, text string) error {
 	}
 }
 
-// becomeUser gives the calling thread, and no other, a user's rights to files (credentials(7)).
-// Without root's file system uid the kernel takes away the capabilities to pass over file modes.
+// becomeUser gives the calling thread, and no other, a user's rights to files (credentials(7)). The
+// kernel takes away the capabilities to pass over file modes where the file system uid is not
+// root's.
 func becomeUser(uid, gid int) error {
 	groups := uint32(gid)
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&groups)), 0); errno != 0 {

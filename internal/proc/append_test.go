@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// Lines for a job's owner go where the owner could write, and nowhere else, whatever lies under the name.
+// Lines for a job's owner go where the owner could write, and nowhere else, whatever lies under the
+// name.
 func TestTextIsAppendedWhereItsUserCouldWrite(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
@@ -23,24 +26,20 @@ func TestTextIsAppendedWhereItsUserCouldWrite(t *testing.T) {
 	dir := t.TempDir()
 	for d := dir; len(d) > 1; d = filepath.Dir(d) { // others are to come here
 		if info, err := os.Stat(d); err == nil && info.Mode().Perm()&0o005 != 0o005 {
-			if err := os.Chmod(d, info.Mode().Perm()|0o005); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.Chmod(d, info.Mode().Perm()|0o005))
 		}
 	}
 	file := func(name string, uid, gid int, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.WriteFile(path, []byte("before\n"), 0o600), os.Chown(path, uid, gid), os.Chmod(path, mode)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, errors.Join(os.WriteFile(path, []byte("before\n"), 0o600), os.Chown(path, uid, gid),
+			os.Chmod(path, mode)))
 		return path
 	}
 	own := file("own", nobody, nobody, 0o600)
 	link, fifo, hard := filepath.Join(dir, "link"), filepath.Join(dir, "fifo"), filepath.Join(dir, "hard")
 	roots := file("roots", 0, 0, 0o644)
-	if err := errors.Join(os.Symlink(own, link), unix.Mkfifo(fifo, 0o666), os.Chown(fifo, nobody, nobody), os.Link(roots, hard)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(os.Symlink(own, link), unix.Mkfifo(fifo, 0o666), os.Chown(fifo, nobody, nobody),
+		os.Link(roots, hard)))
 	for _, tt := range []struct {
 		name, path string
 		want       error // nil: it is written to
@@ -57,7 +56,8 @@ func TestTextIsAppendedWhereItsUserCouldWrite(t *testing.T) {
 		before, _ := os.ReadFile(tt.path)
 		err := AppendAs(nobody, nobody, tt.path, "line\n")
 		after, _ := os.ReadFile(tt.path)
-		if !errors.Is(err, tt.want) || tt.want == nil && string(after) != string(before)+"line\n" || tt.want != nil && string(after) != string(before) {
+		if !errors.Is(err, tt.want) || tt.want == nil && string(after) != string(before)+"line\n" ||
+			tt.want != nil && string(after) != string(before) {
 			t.Errorf("%s: %v, holds %q, want %v", tt.name, err, after, tt.want)
 		}
 	}
@@ -74,11 +74,9 @@ func TestTextIsAppendedWhereItsUserCouldWrite(t *testing.T) {
 	if err := AppendAs(nobody, nobody, "own", "line\n"); err == nil {
 		t.Error("a relative path was taken")
 	}
-	// What the thread became, nobody else is.
+	// No other thread became what this one did.
 	for i := range 20 {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("after", i)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("after", i)), nil, 0o600))
 		if _, err := os.ReadFile(roots); err != nil {
 			t.Fatal(err)
 		}

@@ -18,9 +18,10 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// movesIn returns the cgroup.procs file through which a child has to be moved into join's v2 cgroup, nil where it can be
-// born there. Before Linux 6.3 a child that is cloned into a cgroup has the cpus and NUMA nodes of its parent
-// (cpuset_fork; commit 42a11bf5c543, in 6.1 since 6.1.25), and before 5.7 it cannot be.
+// movesIn returns the cgroup.procs file through which a child has to be moved into join's v2
+// cgroup, nil where it can be born there. A child that is cloned into a cgroup has its parent's
+// cpus and NUMA nodes before Linux 6.3. Linux commit 42a11bf5c543 mended it (cpuset_fork), in
+// 6.1 since 6.1.25. Linux before 5.7 clones into none.
 func movesIn(join hostapi.Join, opened *files) (*os.File, error) {
 	if join.CgroupDir == "" || bornInCpuset(kernelRelease()) {
 		return nil, nil
@@ -31,8 +32,8 @@ func movesIn(join hostapi.Join, opened *files) (*os.File, error) {
 	return opened.open(filepath.Join(join.CgroupDir, "cgroup.procs"), os.O_WRONLY)
 }
 
-// kernelRelease returns the kernel's version. Debian's releases end in .0 and its own number; the version is in the text
-// beside it: "#1 SMP PREEMPT_DYNAMIC Debian 6.1.192-2 (2025-...)".
+// kernelRelease returns the kernel's version. Debian's releases end in .0 and its own number; the
+// version is in the text beside it: "#1 SMP PREEMPT_DYNAMIC Debian 6.1.192-2 (2025-...)".
 func kernelRelease() string {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -44,7 +45,8 @@ func kernelRelease() string {
 	return unix.ByteSliceToString(name.Release[:])
 }
 
-// bornInCpuset tells whether a kernel of that release is known to apply the cpuset to a child that is cloned into it.
+// bornInCpuset reports whether a kernel of that release is known to apply the cpuset to a child
+// that is cloned into it.
 func bornInCpuset(release string) bool {
 	var version [3]int
 	for i, part := range strings.SplitN(release, ".", 3) {
@@ -58,30 +60,35 @@ func bornInCpuset(release string) bool {
 		version[0] == 6 && version[1] == 1 && version[2] >= 25
 }
 
-// forkStopped starts the program with limits of its own, or moves it into a cgroup, before its first instruction.
+// forkStopped starts the program with limits of its own, or moves it into a cgroup, before its
+// first instruction.
 //
-// Limits belong to a process, and os/exec knows none: neither may this process take them on for the moment of the fork,
-// with all its threads, nor can what has begun to run be caught up with. So the child is traced: the kernel stops it
-// after its execve, before its first instruction, and there this thread, its tracer, does what is to be done and lets it
-// go. A program in between that did it for itself would count as the job's own memory and cpu time.
+// Limits belong to a process, and os/exec knows none. This process may not take them on for the
+// moment of the fork, with all its threads. A program that has begun to run cannot be caught up
+// with. So the child is traced. The kernel stops it after its execve, before its first instruction.
+// This thread, its tracer, does there what is to be done and lets it go. A program in between that
+// did it for itself would count as the job's own memory and cpu time.
 //
-// The kernel takes the privileges of a set-user-ID program from one that is traced, and PTRACE_TRACEME counts as a tracer
-// that has no more rights than the child (Linux 5.2, commit 6994eefb0053): such a program is refused unless it runs as the
-// caller. Programs that it starts itself are not traced any more.
+// The kernel takes the privileges of a set-user-ID program from one that is traced. PTRACE_TRACEME
+// counts as a tracer that has no more rights than the child (Linux 5.2, commit 6994eefb0053). So a
+// set-user-ID program is refused unless it runs as the caller. Programs that the child starts
+// itself are not traced any more.
 func (cmd *Spec) forkStopped(attr *syscall.ProcAttr, limits map[string]hostapi.Rlimit, procs *os.File) (*Child, error) {
 	if cmd.Credential != nil && cmd.gainsPrivileges() {
 		what := "with rlimits"
 		if procs != nil {
 			what = "in a cpuset on this kernel"
 		}
-		return nil, fmt.Errorf("start %s %s: a set-user-ID program loses its privileges; start it from a script", cmd.Path, what)
+		return nil, fmt.Errorf("start %s %s: a set-user-ID program loses its privileges; start it from a script",
+			cmd.Path, what)
 	}
 	runtime.LockOSThread() // only the thread that forked may trace
 	defer runtime.UnlockOSThread()
 	attr.Sys.Ptrace = true
 	pid, pidfd, err := cmd.forkExec(attr)
 	if errors.Is(err, unix.EPERM) {
-		err = fmt.Errorf("%w (or tracing is forbidden here, which rlimits and cpusets before Linux 6.3 take: kernel.yama.ptrace_scope, a seccomp filter)", err)
+		err = fmt.Errorf("%w (or tracing is forbidden here, which rlimits and cpusets before Linux 6.3 take: "+
+			"kernel.yama.ptrace_scope, a seccomp filter)", err)
 	}
 	if err != nil {
 		return nil, err
@@ -96,8 +103,8 @@ func (cmd *Spec) forkStopped(attr *syscall.ProcAttr, limits map[string]hostapi.R
 	return newChild(pid, pidfd), nil
 }
 
-// prepareStopped waits until a traced child stops at its execve, moves it and sets its limits, and lets it go. One that is
-// killed before is no error: it is reaped as any other.
+// prepareStopped waits until a traced child stops at its execve, moves it and sets its limits, and
+// lets it go. A child that is killed before is no error: it is reaped as any other.
 func prepareStopped(pid int, limits map[string]hostapi.Rlimit, procs *os.File) error {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT|unix.WALL, nil)
@@ -125,7 +132,8 @@ func prepareStopped(pid int, limits map[string]hostapi.Rlimit, procs *os.File) e
 	return nil
 }
 
-// gainsPrivileges tells whether the program's file has the mode bits or the capabilities that give rights.
+// gainsPrivileges reports whether the program's file has the mode bits or the capabilities that
+// give rights.
 func (cmd *Spec) gainsPrivileges() bool {
 	path := cmd.Path
 	if !filepath.IsAbs(path) {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Child is a started program. It is reaped when it ends, whether or not anybody waits. It is safe for concurrent use.
+// Child is a started program. Child is reaped when it ends, whether or not anybody waits. Child is
+// safe for concurrent use.
 type Child struct {
 	PID int // also its session and its process group
 
@@ -59,7 +60,8 @@ func (c *Child) reap(pidfd int) {
 	}
 }
 
-// await returns when the child has ended and is yet to be reaped, as long as it may still be signalled.
+// await returns when the child has ended and is yet to be reaped, as long as it may still be
+// signalled.
 func (c *Child) await(pidfd int) {
 	if pidfd >= 0 && unix.SetNonblock(pidfd, true) == nil {
 		h := newHandle(c.PID, pidfd)
@@ -68,12 +70,12 @@ func (c *Child) await(pidfd int) {
 			return
 		}
 	}
-	// Without a pidfd (before Linux 5.4) it costs a thread.
+	// Waiting costs a thread where there is no pidfd (before Linux 5.4).
 	for errors.Is(unix.Waitid(unix.P_PID, c.PID, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
 }
 
-// Wait returns how the child ended. It may be called often. It fails when ctx is done before.
+// Wait returns how the child ended. Wait may be called often. Wait fails when ctx is done before.
 func (c *Child) Wait(ctx context.Context) (Exit, error) {
 	select {
 	case <-c.reaped:
@@ -86,8 +88,8 @@ func (c *Child) Wait(ctx context.Context) (Exit, error) {
 	return c.exit, nil
 }
 
-// Signal sends sig to the child's process group. It fails with ErrGone once the child was reaped: its pid may then
-// name another group.
+// Signal sends sig to the child's process group. Signal fails with ErrGone once the child was
+// reaped: its pid may then name another group.
 func (c *Child) Signal(sig syscall.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,9 +14,10 @@ import (
 // maxEnviron bounds what is read of an environment. Its user decides how long it is.
 const maxEnviron = 256 << 10
 
-// Environ returns the environment that the process pid was started with, as /proc/PID/environ has it: NAME=VALUE, each ended by a NUL,
-// the first 256 KiB. It is empty for threads of the kernel. The read waits for the process's memory map, which one that hangs
-// in the kernel may hold for ever: who must not hang reads in a goroutine of its own. It fails with ErrGone.
+// Environ returns the environment that the process pid was started with, as /proc/PID/environ has
+// it: NAME=VALUE, each ended by a NUL, the first 256 KiB. Environ is empty for threads of the
+// kernel. The read waits for the process's memory map, which a thread that hangs in the kernel may
+// hold for ever. A caller that must not hang uses Environs. Environ fails with ErrGone.
 func Environ(procfs *kernfs.FS, pid int) ([]byte, error) {
 	op := "read environment of process " + strconv.Itoa(pid)
 	f, err := procfs.OpenFile(strconv.Itoa(pid)+"/environ", os.O_RDONLY)
@@ -41,7 +42,8 @@ func Environ(procfs *kernfs.FS, pid int) ([]byte, error) {
 	return b, nil
 }
 
-// Getenv returns the value of a variable of an environment as Environ has it. Of several the first counts, as in getenv(3).
+// Getenv returns the value of a variable of an environment as Environ has it. The first of several
+// counts, as in getenv(3).
 func Getenv(environ []byte, name string) (value string, ok bool) {
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if rest, found := bytes.CutPrefix(entry, []byte(name)); found && len(rest) > 0 && rest[0] == '=' {

@@ -10,40 +10,37 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-func TestEnviron(t *testing.T) {
+func TestEnvironIsReadWhole(t *testing.T) {
 	procfs, err := kernfs.Open("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	long := "LONG=" + strings.Repeat("x", 100_000)
 	cmd := exec.Command("/bin/cat")
 	cmd.Env = []string{"A=1", long, "EMPTY="}
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, cmd.Start())
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	var b []byte
-	for end := time.Now().Add(30 * time.Second); len(b) == 0 && err == nil && time.Now().Before(end); { // execve closes its descriptors before that is there
+	// execve closes its descriptors before that is there
+	for end := time.Now().Add(30 * time.Second); len(b) == 0 && err == nil && time.Now().Before(end); {
 		b, err = Environ(procfs, cmd.Process.Pid)
 	}
 	if err != nil || string(b) != "A=1\x00"+long+"\x00EMPTY=\x00" {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
 	b = []byte("A=1\x00AB=2\x00A=3\x00EMPTY=\x00B")
-	for name, want := range map[string]string{"A": "1", "AB": "2", "EMPTY": "", "B": "none", "LON": "none", "": "none"} {
+	for name, want := range map[string]string{"A": "1", "AB": "2", "EMPTY": "", "B": "none", "LON": "none",
+		"": "none"} {
 		if got, ok := Getenv(b, name); ok != (want != "none") || ok && got != want {
 			t.Errorf("%s: %q, %v", name, got, ok)
 		}
 	}
 	p, err := Read(procfs, cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if age := Age(p.StartTime); age < 0 || age > time.Hour {
 		t.Errorf("age %v", age)
 	}
@@ -59,16 +56,10 @@ func TestEnviron(t *testing.T) {
 
 func TestEnvironIsBounded(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(dir+"/7", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(dir+"/7/environ", bytes.Repeat([]byte("A=1\x00"), maxEnviron), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Mkdir(dir+"/7", 0o755))
+	must.NoError(t, os.WriteFile(dir+"/7/environ", bytes.Repeat([]byte("A=1\x00"), maxEnviron), 0o600))
 	procfs, err := kernfs.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if b, err := Environ(procfs, 7); len(b) != maxEnviron || err != nil {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}

@@ -12,8 +12,9 @@ import (
 // ErrHangs says that a process's environment cannot be read now.
 var ErrHangs = errors.New("its memory map is held")
 
-// Environs reads environments for who must not hang with a process (see Environ). A read that takes too long goes on by itself, and holds a thread:
-// meanwhile nobody else waits for that process, and where a user has too many such processes for none of his.
+// Environs reads environments for who must not hang with a process (see Environ). A read that takes
+// too long goes on by itself, and holds a thread. No other read waits for that process meanwhile,
+// nor for any of a user who has too many such processes.
 type Environs struct {
 	procfs *kernfs.FS
 	wait   time.Duration // for one read
@@ -28,12 +29,13 @@ const (
 	mostHung    = 8 // of a user
 )
 
-// NewEnvirons returns a reader of the environments in procfs. It may be used by several goroutines.
+// NewEnvirons returns a reader of the environments in procfs. NewEnvirons may be used by several
+// goroutines.
 func NewEnvirons(procfs *kernfs.FS) *Environs {
 	return &Environs{procfs: procfs, wait: environWait, hung: map[int]int{}, of: map[int]int{}}
 }
 
-// Read is Environ that returns within seconds. It fails with ErrHangs where that is too little.
+// Read is Environ that returns within seconds. Read fails with ErrHangs where that is too little.
 func (e *Environs) Read(p Process) ([]byte, error) {
 	pid := p.PID
 	hangs := fmt.Errorf("read environment of process %d: %w", pid, ErrHangs)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // A process that hangs in the kernel is a pipe here, which nobody writes to: to open it waits.
@@ -18,23 +19,13 @@ func TestEnvironsWaitForNobody(t *testing.T) {
 	dir := t.TempDir()
 	environ := func(pid int) string { return filepath.Join(dir, fmt.Sprint(pid), "environ") }
 	for pid := 1; pid <= mostHung+1; pid++ {
-		if err := os.Mkdir(filepath.Dir(environ(pid)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Mkfifo(environ(pid), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Mkdir(filepath.Dir(environ(pid)), 0o755))
+		must.NoError(t, unix.Mkfifo(environ(pid), 0o600))
 	}
-	if err := os.Mkdir(filepath.Join(dir, "100"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(environ(100), []byte("A=1\x00"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Mkdir(filepath.Join(dir, "100"), 0o755))
+	must.NoError(t, os.WriteFile(environ(100), []byte("A=1\x00"), 0o600))
 	procfs, err := kernfs.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	e := NewEnvirons(procfs)
 	if b, err := e.Read(Process{PID: 100}); string(b) != "A=1\x00" || err != nil {
 		t.Errorf("%q, %v", b, err)
@@ -59,9 +50,7 @@ func TestEnvironsWaitForNobody(t *testing.T) {
 	}
 	for pid := 1; pid <= mostHung; pid++ {
 		f, err := os.OpenFile(environ(pid), os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		f.Close()
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {

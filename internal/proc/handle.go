@@ -16,8 +16,9 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Handle is a hold on one process, which its pid alone is not: what goes through it never hits a later process of the
-// same pid. It needs pidfds (Linux 5.3). It is safe for concurrent use and has to be closed.
+// Handle is a hold on one process, which its pid alone is not. A signal through it never hits a
+// later process of the same pid. Handle needs pidfds (Linux 5.3). Handle is safe for concurrent use
+// and has to be closed.
 type Handle struct {
 	pid    int
 	pidfd  *os.File
@@ -27,8 +28,8 @@ type Handle struct {
 	err    error         // nil when the process has ended; valid once ended is closed
 }
 
-// Open returns a handle on the process id. It fails with ErrGone when that process is gone or a zombie, and with
-// errors.ErrUnsupported when the kernel has no pidfds.
+// Open returns a handle on the process id. Open fails with ErrGone when that process is gone or a
+// zombie, and with errors.ErrUnsupported when the kernel has no pidfds.
 func Open(procfs *kernfs.FS, id hostapi.ProcessID) (*Handle, error) {
 	fd, err := unix.PidfdOpen(id.PID, unix.O_NONBLOCK)
 	if errors.Is(err, unix.EINVAL) { // PIDFD_NONBLOCK is of Linux 5.10
@@ -43,7 +44,8 @@ func Open(procfs *kernfs.FS, id hostapi.ProcessID) (*Handle, error) {
 		return nil, gone("open process "+strconv.Itoa(id.PID), err)
 	}
 	h := newHandle(id.PID, fd)
-	// Asked after the pidfd was opened: from here on the descriptor and the identity name the same process for good.
+	// Asked after the pidfd was opened: from here on the descriptor and the identity name the same
+	// process for good.
 	if !Alive(procfs, id) {
 		h.Close()
 		return nil, fmt.Errorf("open process %d: %w", id.PID, ErrGone)
@@ -51,7 +53,8 @@ func Open(procfs *kernfs.FS, id hostapi.ProcessID) (*Handle, error) {
 	return h, nil
 }
 
-// newHandle takes over fd, a non-blocking pidfd: being that, os.NewFile gives it to the runtime's poller.
+// newHandle takes over fd, a non-blocking pidfd: being that, os.NewFile gives it to the runtime's
+// poller.
 func newHandle(pid, fd int) *Handle {
 	return &Handle{pid: pid, pidfd: os.NewFile(uintptr(fd), "pidfd"), ended: make(chan struct{})}
 }
@@ -59,8 +62,8 @@ func newHandle(pid, fd int) *Handle {
 // PID returns the pid the handle was opened with.
 func (h *Handle) PID() int { return h.pid }
 
-// Wait returns nil when the process has ended, whoever its parent is; it does not reap it. It fails when ctx is done
-// or the handle is closed before. Waiting holds no thread.
+// Wait returns nil when the process has ended, whoever its parent is; it does not reap it. Wait
+// fails when ctx is done or the handle is closed before. Waiting holds no thread.
 func (h *Handle) Wait(ctx context.Context) error {
 	h.watch.Do(func() { go h.await() })
 	select {
@@ -71,8 +74,9 @@ func (h *Handle) Wait(ctx context.Context) error {
 	}
 }
 
-// await parks in the runtime's poller until the pidfd becomes readable. It is one goroutine however many wait:
-// SyscallConn().Read admits one reader at a time, and whoever stood in line behind it could not be cancelled.
+// await parks in the runtime's poller until the pidfd becomes readable. await is one goroutine
+// however many wait: SyscallConn().Read admits one reader at a time, and whoever stood in line
+// behind it could not be cancelled.
 func (h *Handle) await() {
 	defer close(h.ended)
 	conn, err := h.pidfd.SyscallConn()
@@ -84,7 +88,7 @@ func (h *Handle) await() {
 	}
 }
 
-// ready tells whether the process behind the pidfd has ended.
+// ready reports whether the process behind the pidfd has ended.
 func ready(fd int) bool {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
@@ -94,7 +98,8 @@ func ready(fd int) bool {
 	}
 }
 
-// Signal sends sig to the process. It fails with ErrGone when it was already reaped; a zombie takes any signal.
+// Signal sends sig to the process. Signal fails with ErrGone when it was already reaped; a zombie
+// takes any signal.
 func (h *Handle) Signal(sig syscall.Signal) error {
 	var sent error
 	conn, err := h.pidfd.SyscallConn()

@@ -11,27 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // sleeper starts a process that lives until it is killed; reap it with cmd.Wait.
 func sleeper(t testing.TB) (*exec.Cmd, hostapi.ProcessID) {
 	t.Helper()
 	cmd := exec.Command("/bin/sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
 	id, err := ID(procFS(t), cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return cmd, id
 }
 
-func TestOpen(t *testing.T) {
+func TestOpenRefusesAReusedPID(t *testing.T) {
 	procfs := procFS(t)
 	cmd, id := sleeper(t)
 	other := id
@@ -53,16 +50,10 @@ func TestHandleSignal(t *testing.T) {
 	procfs := procFS(t)
 	cmd, id := sleeper(t)
 	h, err := Open(procfs, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer h.Close()
-	if err := h.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, h.Signal(unix.SIGTERM))
+	must.NoError(t, h.Wait(t.Context()))
 	cmd.Wait()
 	if err := h.Signal(unix.SIGTERM); !errors.Is(err, ErrGone) {
 		t.Errorf("Signal after it was reaped = %v, want ErrGone", err)
@@ -72,7 +63,8 @@ func TestHandleSignal(t *testing.T) {
 	}
 }
 
-// TestHandleWaitHoldsNoThread waits for many processes, several times each: a thread for each would show.
+// TestHandleWaitHoldsNoThread waits for many processes, several times each: a thread for each would
+// show.
 func TestHandleWaitHoldsNoThread(t *testing.T) {
 	const handles, waiters = 40, 5
 	procfs := procFS(t)
@@ -84,9 +76,7 @@ func TestHandleWaitHoldsNoThread(t *testing.T) {
 		cmd, id := sleeper(t)
 		cmds = append(cmds, cmd)
 		h, err := Open(procfs, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer h.Close()
 		for range waiters {
 			wg.Go(func() {
@@ -113,9 +103,7 @@ func TestHandleWaitEndsEarly(t *testing.T) {
 	procfs := procFS(t)
 	_, id := sleeper(t)
 	h, err := Open(procfs, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancelled, closed := make(chan error, 1), make(chan error, 1)
 	go func() { cancelled <- h.Wait(ctx) }()

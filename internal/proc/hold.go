@@ -13,13 +13,14 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Held is a hold on one process, as a Handle is, that nobody waits on: a bare descriptor, which the runtime's poller never hears of. It
-// is for one goroutine at a time and has to be closed.
+// Held is a hold on one process, as a Handle is, that nobody waits on: a bare descriptor, which the
+// runtime's poller never hears of. Held is for one goroutine at a time and has to be closed.
 type Held struct{ pid, pidfd int }
 
-// Hold takes hold of the process pid and reads it. Procfs is the one whose numbers system calls know. What it returns is of one
-// process: the numbers that it read by were that process's own, which it has not been reaped for. A zombie is held as well: see Dead.
-// It fails with ErrGone when there is no such process, also when it goes meanwhile, or the number is a thread's, and with
+// Hold takes hold of the process pid and reads it. Procfs is the one whose numbers system calls
+// know. The result is of one process: it was not reaped meanwhile, so the numbers that were read by
+// were its own. A zombie is held as well: see Dead. Hold fails with ErrGone when there is no such
+// process, also when it goes meanwhile, or the number is a thread's. The error is
 // errors.ErrUnsupported when the kernel has no pidfds (Linux 5.3).
 func Hold(procfs *kernfs.FS, pid int) (*Held, Process, error) {
 	h, err := hold(pid)
@@ -68,8 +69,8 @@ func hold(pid int) (*Held, error) {
 // PID returns the number of the process.
 func (h *Held) PID() int { return h.pid }
 
-// Signal sends sig to the process. It fails with ErrGone when it was already reaped; a zombie takes any signal. Signal 0 asks just that,
-// also of a process that this one may not send anything.
+// Signal sends sig to the process. Signal fails with ErrGone when it was already reaped; a zombie
+// takes any signal. Signal 0 asks just that, also of a process that this one may not send anything.
 func (h *Held) Signal(sig syscall.Signal) error {
 	err := unix.PidfdSendSignal(h.pidfd, sig, nil, 0)
 	if err != nil && (sig != 0 || !errors.Is(err, unix.EPERM)) {

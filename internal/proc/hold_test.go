@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // needHold skips where the kernel has no pidfds.
@@ -19,30 +21,22 @@ func needHold(t testing.TB) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	h.Close()
 }
 
-func TestHold(t *testing.T) {
+func TestHoldKeepsTheProcessItNames(t *testing.T) {
 	needHold(t)
 	procfs := procFS(t)
 	cmd, id := sleeper(t)
 	h, p, err := Hold(procfs, id.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer h.Close()
 	if p.PID != id.PID || p.StartTime != id.StartTime || p.UID != os.Getuid() || h.PID() != id.PID || p.Dead() {
 		t.Errorf("%+v, want %+v", p, id)
 	}
-	if err := h.Signal(unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Waitid(unix.P_PID, id.PID, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, h.Signal(unix.SIGKILL))
+	must.NoError(t, unix.Waitid(unix.P_PID, id.PID, nil, unix.WEXITED|unix.WNOWAIT, nil))
 	if err := h.Signal(0); err != nil {
 		t.Errorf("signal 0 to a zombie: %v", err)
 	}
@@ -95,9 +89,7 @@ func population(b *testing.B, n int) {
 	b.Helper()
 	for range n {
 		cmd := exec.Command("/bin/sleep", "600")
-		if err := cmd.Start(); err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, cmd.Start())
 		b.Cleanup(func() {
 			cmd.Process.Kill()
 			cmd.Wait()
@@ -112,9 +104,7 @@ func BenchmarkSession(b *testing.B) {
 			population(b, n)
 			cmd := exec.Command("/bin/sleep", "600")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-			if err := cmd.Start(); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, cmd.Start())
 			defer cmd.Wait()
 			defer cmd.Process.Kill()
 			s := NewSessions(procFS(b))
@@ -144,9 +134,7 @@ func BenchmarkHold(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		h, _, err := Hold(procfs, os.Getpid())
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, err)
 		h.Close()
 	}
 }

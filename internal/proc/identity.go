@@ -18,7 +18,7 @@ func BootID(procfs *kernfs.FS) (string, error) {
 	return string(bytes.TrimSpace(b)), nil
 }
 
-// ID returns the identity of the process pid. It fails with ErrGone when there is none.
+// ID returns the identity of the process pid. ID fails with ErrGone when there is none.
 func ID(procfs *kernfs.FS, pid int) (hostapi.ProcessID, error) {
 	return identify(procfs, strconv.Itoa(pid))
 }
@@ -38,8 +38,9 @@ func identify(procfs *kernfs.FS, dir string) (hostapi.ProcessID, error) {
 	return hostapi.ProcessID{PID: p.PID, StartTime: p.StartTime, BootID: boot}, nil
 }
 
-// Alive tells whether the process id still runs. A zombie does not; neither does anything of another boot. An id
-// without a boot id is taken to be of this boot. What cannot be read counts as not alive.
+// Alive reports whether the process id still runs. A zombie does not; neither does anything of
+// another boot. An id without a boot id is taken to be of this boot. A process that cannot be read
+// counts as not alive.
 func Alive(procfs *kernfs.FS, id hostapi.ProcessID) bool {
 	p, err := readStat(procfs, strconv.Itoa(id.PID))
 	if err != nil || p.Dead() || p.StartTime != id.StartTime {

@@ -16,21 +16,21 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func procFS(t testing.TB) *kernfs.FS {
 	t.Helper()
 	f, err := kernfs.Open("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return f
 }
 
 // v1Controllers are those whose hierarchies jobCgroup takes on v1.
 var v1Controllers = []string{"cpu", "memory", "pids", "cpuset"}
 
-// jobCgroup makes a cgroup in each of some v1 hierarchies and in the v2 tree of this machine, where it has them.
+// jobCgroup makes a cgroup in each of some v1 hierarchies and in the v2 tree of this machine, where
+// it has them.
 func jobCgroup(t testing.TB, name string) hostapi.Join {
 	t.Helper()
 	const root = "/sys/fs/cgroup"
@@ -49,12 +49,8 @@ func jobCgroup(t testing.TB, name string) hostapi.Join {
 		if controller == "cpuset" {
 			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 				b, err := os.ReadFile(filepath.Join(root, controller, file))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(dir, file), bytes.TrimSpace(b), 0); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
+				must.NoError(t, os.WriteFile(filepath.Join(dir, file), bytes.TrimSpace(b), 0))
 			}
 		}
 		join.Tasks = append(join.Tasks, filepath.Join(dir, "tasks"))
@@ -72,7 +68,8 @@ func jobCgroup(t testing.TB, name string) hostapi.Join {
 	return join
 }
 
-// removeCgroup removes a cgroup whose processes have ended. A reaped process still holds its cgroup for a moment.
+// removeCgroup removes a cgroup whose processes have ended. A reaped process still holds its cgroup
+// for a moment.
 func removeCgroup(t testing.TB, dir string) {
 	deadline := time.Now().Add(5 * time.Second)
 	for {
@@ -121,18 +118,14 @@ func want(join hostapi.Join) map[string]string {
 func threads(t testing.TB) map[int]string {
 	t.Helper()
 	dirs, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	m := map[int]string{}
 	for _, d := range dirs {
 		b, err := os.ReadFile("/proc/self/task/" + d.Name() + "/cgroup")
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		tid, _ := strconv.Atoi(d.Name())
 		m[tid] = string(b)
 	}

@@ -9,10 +9,10 @@ import (
 )
 
 // Translate returns the number in procfs of the process that caller calls pid. Caller is a process
-// by its number in procfs. In a pid namespace below that of procfs it calls other processes by
-// these numbers, and of all of them only its own can be told from its status. Translate fails with
-// ErrGone when caller is gone, is outside of procfs (0, as SO_PEERCRED has it), or means another
-// process of such a namespace.
+// by its number in procfs. In a pid namespace below that of procfs, caller has other numbers for
+// processes. Only its own can be told, from its status. Translate fails with ErrGone when caller is
+// gone, is outside of procfs (0, as SO_PEERCRED has it), or means another process of such a
+// namespace.
 func Translate(procfs *kernfs.FS, caller, pid int) (int, error) {
 	if caller <= 0 {
 		return 0, fmt.Errorf("process %d of a pid namespace that cannot be seen from here: %w", pid, ErrGone)

@@ -10,19 +10,16 @@ import (
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-func TestTranslate(t *testing.T) {
+func TestTranslateFindsThePIDOfANamespace(t *testing.T) {
 	kernfstest.NeedRoot(t)
 	procfs, err := kernfs.Open("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	inside := exec.Command("sleep", "1000")
 	inside.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
-	if err := inside.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, inside.Start())
 	defer func() { inside.Process.Kill(); inside.Wait() }()
 	self, child := os.Getpid(), inside.Process.Pid
 	for _, tt := range []struct {

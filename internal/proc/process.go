@@ -1,13 +1,13 @@
 // Package proc identifies, starts, waits for and signals processes.
 //
-// A pid alone names nothing: it is used again once its process was waited for. Everything here therefore goes by pid
-// and start time (/proc/PID/stat field 22, clock ticks since boot), across reboots also by boot id, and acts through a
-// pidfd opened before that identity was checked. Start starts a program inside a job's cgroup so that not one of its
-// instructions runs outside.
+// A pid alone names nothing: it is used again once its process was waited for. So everything here
+// goes by pid and start time (/proc/PID/stat field 22, clock ticks since boot), across reboots also
+// by boot id. Signals go through a pidfd that was opened before that identity was checked. Start
+// starts a program inside a job's cgroup so that not one of its instructions runs outside.
 //
-// It reads /proc/PID/stat and /proc/PID/status (proc_pid_stat(5), proc_pid_status(5)) and
-// /proc/sys/kernel/random/boot_id, and writes the cgroup v1 `tasks` files that it is told. It creates no cgroup and
-// decides nothing about who may do what.
+// Package proc reads /proc/PID/stat and /proc/PID/status (proc_pid_stat(5), proc_pid_status(5)) and
+// /proc/sys/kernel/random/boot_id, and writes the cgroup v1 `tasks` files that it is told. The
+// package creates no cgroup and decides nothing about who may do what.
 package proc
 
 import (
@@ -27,8 +27,10 @@ var ErrGone = errors.New("process is gone")
 
 // Process is a process as the kernel showed it at one moment.
 type Process struct {
-	PID       int
-	Leader    int    // the process's number where PID is that of one of its threads; else PID, or 0 when it was not read
+	PID int
+	// the process's number where PID is that of one of its threads; else PID, or 0 when it was not
+	// read
+	Leader    int
 	StartTime uint64 // clock ticks since boot
 	PPID      int
 	PGRP      int
@@ -42,16 +44,18 @@ type Process struct {
 	State     byte // as in ps: 'R', 'S', 'D', 'Z', ...
 }
 
-// Dead tells whether the process was a zombie or already past that.
+// Dead reports whether the process was a zombie or already past that.
 func (p Process) Dead() bool { return p.State == 'Z' || p.State == 'X' || p.State == 'x' }
 
-// BelongsTo tells whether uid started the process: its real user is uid, as it stays in a set-uid program.
+// BelongsTo reports whether uid started the process: its real user is uid, as it stays in a set-uid
+// program.
 func (p Process) BelongsTo(uid int) bool { return uid >= 0 && p.UID == uid }
 
 // ID returns the identity of p, without a boot id: it is of this boot.
 func (p Process) ID() hostapi.ProcessID { return hostapi.ProcessID{PID: p.PID, StartTime: p.StartTime} }
 
-// Read returns the process pid. It fails with ErrGone when there is none, also when it goes while being read.
+// Read returns the process pid. Read fails with ErrGone when there is none, also when it goes while
+// being read.
 func Read(procfs *kernfs.FS, pid int) (Process, error) {
 	return read(procfs, strconv.Itoa(pid))
 }
@@ -66,7 +70,8 @@ func read(procfs *kernfs.FS, dir string) (Process, error) {
 		return Process{}, gone("read process "+dir, err)
 	}
 	defer d.Close()
-	// The directory is one process's, whoever gets its number meanwhile: both files are of that one.
+	// The directory is one process's, whoever gets its number meanwhile: both files are of that
+	// one.
 	return readFrom(procfs, d.ReadFile, dir)
 }
 
@@ -76,7 +81,8 @@ func readByNumber(procfs *kernfs.FS, dir string) (Process, error) {
 	if err != nil {
 		return Process{}, err
 	}
-	// The pid may have changed hands between the two files; the owner of one process must not be taken for another's.
+	// The pid may have changed hands between the two files; the owner of one process must not be
+	// taken for another's.
 	again, err := readStat(procfs, dir)
 	if err != nil {
 		return Process{}, err
@@ -128,8 +134,8 @@ func statFrom(procfs *kernfs.FS, file reader, dir string) (Process, error) {
 	return p, nil
 }
 
-// gone turns the two errnos of a process that is no more into ErrGone: ENOENT to open, ESRCH to read a file that was
-// opened in time.
+// gone turns the two errnos of a process that is no more into ErrGone: ENOENT to open, ESRCH to
+// read a file that was opened in time.
 func gone(op string, err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("%s: %w", op, ErrGone)
@@ -151,8 +157,8 @@ const (
 // pfKthread is PF_KTHREAD of include/linux/sched.h.
 const pfKthread = 0x00200000
 
-// parseStat parses /proc/PID/stat. A process chooses its comm, which may hold spaces, newlines and parentheses, so the
-// fields are those after the last ')'.
+// parseStat parses /proc/PID/stat. A process chooses its comm, which may hold spaces, newlines and
+// parentheses, so the fields are those after the last ')'.
 func parseStat(b []byte) (Process, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 0 || end < open {
@@ -197,8 +203,8 @@ func parseStat(b []byte) (Process, error) {
 	return p, nil
 }
 
-// parseStatus takes the owner from /proc/PID/status ("Uid:\treal\teffective\tsaved\tfs"). Both lines have to be there:
-// a missing owner must not read as root.
+// parseStatus takes the owner from /proc/PID/status ("Uid:\treal\teffective\tsaved\tfs"). Both
+// lines have to be there: a missing owner must not read as root.
 func (p *Process) parseStatus(b []byte) error {
 	var tgid, uid, gid []byte
 	for line := range bytes.Lines(b) {

@@ -15,16 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // captured on Linux 6.18, the second with prctl(PR_SET_NAME, ") R 1 1 (\n)").
 const (
-	statSleep = "4242 (sleep) S 4200 4242 4200 34816 4242 4194304 113 0 1 0 0 0 0 0 20 0 1 0 158213 6221824 494 18446744073709551615 " +
-		"94319871664128 94319871681665 140731262712304 0 0 0 0 0 0 1 0 0 17 1 0 0 0 0 0 94319871694896 94319871696128 94320391708672 " +
-		"140731262717480 140731262717489 140731262717489 140731262721001 0\n"
-	statHostile = "4243 () R 1 1 (\n)) S 4200 4242 4200 34816 4242 4194304 113 0 1 0 0 0 0 0 20 0 1 0 158214 6221824 494 18446744073709551615 " +
-		"94319871664128 94319871681665 140731262712304 0 0 0 0 0 0 1 0 0 17 1 0 0 0 0 0 94319871694896 94319871696128 94320391708672 " +
-		"140731262717480 140731262717489 140731262717489 140731262721001 0\n"
+	statSleep = "4242 (sleep) S 4200 4242 4200 34816 4242 4194304 113 0 1 0 0 0 0 0 20 0 1 0 158213 6221824 494 " +
+		"18446744073709551615 94319871664128 94319871681665 140731262712304 0 0 0 0 0 0 1 0 0 17 1 0 0 0 0 0 " +
+		"94319871694896 94319871696128 94320391708672 140731262717480 140731262717489 " +
+		"140731262717489 140731262721001 0\n"
+	statHostile = "4243 () R 1 1 (\n)) S 4200 4242 4200 34816 4242 4194304 113 0 1 0 0 0 0 0 20 0 1 0 158214 6221824 " +
+		"494 18446744073709551615 94319871664128 94319871681665 140731262712304 0 0 0 0 0 0 1 0 0 17 1 0 0 0 0 0 " +
+		"94319871694896 94319871696128 94320391708672 140731262717480 140731262717489 " +
+		"140731262717489 140731262721001 0\n"
 )
 
 func TestParseStat(t *testing.T) {
@@ -34,9 +37,13 @@ func TestParseStat(t *testing.T) {
 		want Process
 		bad  bool
 	}{
-		{name: "plain", text: statSleep, want: Process{PID: 4242, StartTime: 158213, PPID: 4200, PGRP: 4242, Session: 4200, TTY: 34816, Comm: "sleep", State: 'S'}},
-		{name: "comm with parentheses and newline", text: statHostile, want: Process{PID: 4243, StartTime: 158214, PPID: 4200, PGRP: 4242, Session: 4200, TTY: 34816, Comm: ") R 1 1 (\n)", State: 'S'}},
-		{name: "comm empty", text: strings.Replace(statSleep, "sleep", "", 1), want: Process{PID: 4242, StartTime: 158213, PPID: 4200, PGRP: 4242, Session: 4200, TTY: 34816, State: 'S'}},
+		{name: "plain", text: statSleep, want: Process{PID: 4242, StartTime: 158213, PPID: 4200, PGRP: 4242,
+			Session: 4200, TTY: 34816, Comm: "sleep", State: 'S'}},
+		{name: "comm with parentheses and newline", text: statHostile,
+			want: Process{PID: 4243, StartTime: 158214, PPID: 4200, PGRP: 4242, Session: 4200, TTY: 34816,
+				Comm: ") R 1 1 (\n)", State: 'S'}},
+		{name: "comm empty", text: strings.Replace(statSleep, "sleep", "", 1),
+			want: Process{PID: 4242, StartTime: 158213, PPID: 4200, PGRP: 4242, Session: 4200, TTY: 34816, State: 'S'}},
 		{name: "empty", text: "", bad: true},
 		{name: "no command", text: "4242 S 1 1 1", bad: true},
 		{name: "parentheses the wrong way", text: "4242 )sleep( S 1 1 1", bad: true},
@@ -52,9 +59,7 @@ func TestParseStat(t *testing.T) {
 			if (err != nil) != tt.bad {
 				t.Fatalf("error %v, want one: %v", err, tt.bad)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("process (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "process", tt.want, got)
 		})
 	}
 }
@@ -66,9 +71,13 @@ func TestParseStatus(t *testing.T) {
 		want Process
 		bad  bool
 	}{
-		{name: "plain", text: "Name:\tsleep\nUmask:\t0022\nTgid:\t4711\nUid:\t1000\t0\t0\t0\nGid:\t100\t100\t100\t100\nFDSize:\t64\n", want: Process{Leader: 4711, UID: 1000, EUID: 0, GID: 100}},
-		{name: "the largest uid", text: "Uid:\t4294967294\t4294967294\t4294967294\t4294967294\nGid:\t1\t1\t1\t1\n", want: Process{UID: 4294967294, EUID: 4294967294, GID: 1}},
-		{name: "name like an owner", text: "Name:\tUid:\\t0\nUid:\t7\t7\t7\t7\nGid:\t7\t7\t7\t7\n", want: Process{UID: 7, EUID: 7, GID: 7}},
+		{name: "plain", text: "Name:\tsleep\nUmask:\t0022\nTgid:\t4711\n" +
+			"Uid:\t1000\t0\t0\t0\nGid:\t100\t100\t100\t100\nFDSize:\t64\n",
+			want: Process{Leader: 4711, UID: 1000, EUID: 0, GID: 100}},
+		{name: "the largest uid", text: "Uid:\t4294967294\t4294967294\t4294967294\t4294967294\nGid:\t1\t1\t1\t1\n",
+			want: Process{UID: 4294967294, EUID: 4294967294, GID: 1}},
+		{name: "name like an owner", text: "Name:\tUid:\\t0\nUid:\t7\t7\t7\t7\nGid:\t7\t7\t7\t7\n",
+			want: Process{UID: 7, EUID: 7, GID: 7}},
 		{name: "no owner", text: "Name:\tsleep\n", bad: true},
 		{name: "no group", text: "Uid:\t7\t7\t7\t7\n", bad: true},
 		{name: "one uid only", text: "Uid:\t7\nGid:\t7\t7\n", bad: true},
@@ -115,13 +124,12 @@ func FuzzParseStatus(f *testing.F) {
 	})
 }
 
-func TestRead(t *testing.T) {
+func TestReadKnowsTheCaller(t *testing.T) {
 	procfs := procFS(t)
 	p, err := Read(procfs, os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.PID != os.Getpid() || p.PPID != os.Getppid() || p.UID != os.Getuid() || p.EUID != os.Geteuid() || p.GID != os.Getgid() || p.StartTime == 0 || p.Dead() {
+	must.NoError(t, err)
+	if p.PID != os.Getpid() || p.PPID != os.Getppid() || p.UID != os.Getuid() || p.EUID != os.Geteuid() ||
+		p.GID != os.Getgid() || p.StartTime == 0 || p.Dead() {
 		t.Errorf("own process: %+v", p)
 	}
 	// Pids end at 4194304 (PID_MAX_LIMIT).
@@ -130,25 +138,19 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestIdentity(t *testing.T) {
+func TestIdentityIsPIDAndStartTime(t *testing.T) {
 	procfs := procFS(t)
 	self, err := Self(procfs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	id, err := ID(procfs, os.Getpid())
 	if err != nil || id != self || len(id.BootID) != 36 {
 		t.Fatalf("ID = %+v, %v; Self = %+v", id, err, self)
 	}
 
 	cmd := exec.Command("/bin/sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, cmd.Start())
 	child, err := ID(procfs, cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	otherTime, otherBoot, noBoot := child, child, child
 	otherTime.StartTime++
 	otherBoot.BootID = strings.Repeat("0", 36)
@@ -169,16 +171,10 @@ func TestIdentity(t *testing.T) {
 	}
 	alive("running", true, true, false, false)
 	h, err := Open(procfs, child)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer h.Close()
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, cmd.Process.Kill())
+	must.NoError(t, h.Wait(t.Context()))
 	alive("zombie", false, false, false, false)
 	if p, err := Read(procfs, child.PID); err != nil || !p.Dead() {
 		t.Errorf("Read of a zombie = %+v, %v", p, err)
@@ -202,9 +198,7 @@ func TestSessionPIDs(t *testing.T) {
 func testSessionPIDs(t *testing.T, sessions *Sessions) {
 	procfs := sessions.procfs
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer r.Close()
 	// The leader, a member that calls itself something hostile, and one that leaves the session.
 	script := `printf ') S 1 1 1' > /proc/$$/comm
@@ -213,9 +207,7 @@ func testSessionPIDs(t *testing.T, sessions *Sessions) {
 		wait`
 	leader, err := Start(&Spec{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Stdout: w}, hostapi.Join{})
 	w.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var left int
 	if _, err := fmt.Fscan(r, &left); err != nil {
 		t.Fatal(err)
@@ -227,12 +219,11 @@ func testSessionPIDs(t *testing.T, sessions *Sessions) {
 	})
 	want := []string{") S 1 1 1", "sleep"}
 	var got []string
-	// Nobody tells when the shell's child has become sleep.
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !slices.Equal(got, want); time.Sleep(time.Millisecond) {
+	// No event tells when the shell's child has become sleep.
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !slices.Equal(got, want); {
+		time.Sleep(time.Millisecond)
 		pids, err := sessions.PIDs(leader.PID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if !slices.IsSorted(pids) {
 			t.Errorf("members %v", pids)
 		}
@@ -249,9 +240,7 @@ func testSessionPIDs(t *testing.T, sessions *Sessions) {
 		}
 		slices.Sort(got)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("members (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "members", want, got)
 	if none, err := sessions.PIDs(4194305); err != nil || len(none) != 0 {
 		t.Errorf("no session: %v, %v", none, err)
 	}

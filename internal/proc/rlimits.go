@@ -12,10 +12,12 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// rlimits are the resource limits of getrlimit(2) that can be set here, by their names without RLIMIT_.
+// rlimits are the resource limits of getrlimit(2) that can be set here, by their names without
+// RLIMIT_.
 var rlimits = map[string]int{
 	"as": unix.RLIMIT_AS, "core": unix.RLIMIT_CORE, "data": unix.RLIMIT_DATA, "fsize": unix.RLIMIT_FSIZE,
-	"memlock": unix.RLIMIT_MEMLOCK, "nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK,
+	"memlock": unix.RLIMIT_MEMLOCK, "nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC,
+	"stack": unix.RLIMIT_STACK,
 }
 
 // SetRlimits sets limits, by name, of the process id, with prlimit(2). The caller needs
@@ -77,7 +79,8 @@ func setRlimit(pid int, name string, l hostapi.Rlimit, mayRaise bool) (old unix.
 	case errors.Is(err, unix.EPERM):
 		err = fmt.Errorf("%w (to raise a hard limit, or to limit another user's process, takes CAP_SYS_RESOURCE)", err)
 	}
-	return old, fmt.Errorf("set rlimit %s of process %d to %s:%s: %w", name, pid, rlimitText(l.Soft), rlimitText(l.Hard), err)
+	return old, fmt.Errorf("set rlimit %s of process %d to %s:%s: %w", name, pid, rlimitText(l.Soft),
+		rlimitText(l.Hard), err)
 }
 
 func rlimitText(n uint64) string {
@@ -87,14 +90,15 @@ func rlimitText(n uint64) string {
 	return fmt.Sprint(n)
 }
 
-// needed returns the limits that the child would not inherit anyway. The descriptors are always among them: the Go
-// runtime raises its own limit and gives a child the earlier one.
+// needed returns the limits that the child would not inherit anyway. The descriptors are always
+// among them: the Go runtime raises its own limit and gives a child the earlier one.
 func needed(limits map[string]hostapi.Rlimit) map[string]hostapi.Rlimit {
 	need := map[string]hostapi.Rlimit{}
 	for name, l := range limits {
 		var own unix.Rlimit
 		resource, ok := rlimits[name]
-		if ok && name != "nofile" && unix.Prlimit(0, resource, nil, &own) == nil && own.Cur == l.Soft && own.Max == l.Hard {
+		if ok && name != "nofile" && unix.Prlimit(0, resource, nil, &own) == nil && own.Cur == l.Soft &&
+			own.Max == l.Hard {
 			continue
 		}
 		need[name] = l

@@ -17,10 +17,12 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 var someRlimits = map[string]hostapi.Rlimit{
-	"nofile": {Soft: 100, Hard: 200}, "core": {Soft: 0, Hard: 0}, "as": {Soft: 1 << 40, Hard: 1 << 40}, "fsize": {Soft: 1 << 20, Hard: 1 << 30},
+	"nofile": {Soft: 100, Hard: 200}, "core": {Soft: 0, Hard: 0}, "as": {Soft: 1 << 40, Hard: 1 << 40},
+	"fsize": {Soft: 1 << 20, Hard: 1 << 30},
 }
 
 // wantRlimits checks a /proc/PID/limits for someRlimits.
@@ -45,7 +47,8 @@ func needSysResource(t *testing.T) {
 	}
 }
 
-// The limits hold from the first instruction on, wherever the program starts, and nobody traces it then.
+// The limits hold from the first instruction on, wherever the program starts, and nobody traces it
+// then.
 func TestStartWithRlimits(t *testing.T) {
 	join := jobCgroup(t, "rlimits")
 	for _, tt := range []struct {
@@ -82,9 +85,7 @@ func TestStartWithRlimits(t *testing.T) {
 func TestStartProgramWithRlimits(t *testing.T) {
 	limits := map[string]hostapi.Rlimit{"nofile": {Soft: 64, Hard: 64}}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer r.Close()
 	if _, err := w.WriteString("input\n"); err != nil {
 		t.Fatal(err)
@@ -104,8 +105,10 @@ func TestStartProgramWithRlimits(t *testing.T) {
 		{"script", Spec{Path: script(t, "#!/bin/sh\nulimit -n\n"), Args: []string{"x"}}, "64\n", 0},
 		{"exit status", Spec{Path: "/bin/sh", Args: []string{"sh", "-c", "exit 7"}}, "", 7},
 		{"signal", Spec{Path: "/bin/sh", Args: []string{"sh", "-c", "kill -9 $$"}}, "", 137},
-		{"stops are not ours", Spec{Path: "/bin/sh", Args: []string{"sh", "-c", "kill -TRAP $$"}}, "", 128 + int(unix.SIGTRAP)},
-		{"own session", Spec{Path: "/bin/sh", Args: []string{"sh", "-c", `read -r s < /proc/$$/stat; set -- $s; [ $1 = $6 ] && echo leader`}}, "leader\n", 0},
+		{"stops are not ours", Spec{Path: "/bin/sh", Args: []string{"sh", "-c", "kill -TRAP $$"}}, "",
+			128 + int(unix.SIGTRAP)},
+		{"own session", Spec{Path: "/bin/sh", Args: []string{"sh", "-c",
+			`read -r s < /proc/$$/stat; set -- $s; [ $1 = $6 ] && echo leader`}}, "leader\n", 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -121,15 +124,14 @@ func TestStartProgramWithRlimits(t *testing.T) {
 func script(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(name, []byte(text), 0o755))
 	return name
 }
 
-// What cannot be executed is the program's fault, as it is without limits.
+// A program that cannot be executed is at fault itself, as it is without limits.
 func TestStartErrorsWithRlimits(t *testing.T) {
-	for name, want := range map[string]error{"/no/such/program": fs.ErrNotExist, t.TempDir(): fs.ErrPermission, script(t, "\x7fELF\x00"): unix.ENOEXEC} {
+	for name, want := range map[string]error{"/no/such/program": fs.ErrNotExist, t.TempDir(): fs.ErrPermission,
+		script(t, "\x7fELF\x00"): unix.ENOEXEC} {
 		child, err := Start(&Spec{Path: name, Args: []string{"x"}, Rlimits: someRlimits}, hostapi.Join{})
 		if e := new(ExecError); child != nil || !errors.Is(err, want) || !errors.As(err, &e) {
 			t.Errorf("%s: %v, %v; want %v of the program", name, child, err, want)
@@ -137,7 +139,7 @@ func TestStartErrorsWithRlimits(t *testing.T) {
 	}
 }
 
-// What cannot be limited does not run.
+// A program that cannot be limited does not run.
 func TestStartRlimitsRefused(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "ran")
 	touch := Spec{Path: "/bin/touch", Args: []string{"touch", marker}}
@@ -147,7 +149,9 @@ func TestStartRlimitsRefused(t *testing.T) {
 		want   string
 	}{
 		{"no such limit", map[string]hostapi.Rlimit{"gold": {}}, "no such resource"},
-		{"more descriptors than the kernel has", map[string]hostapi.Rlimit{"nofile": {Soft: hostapi.RlimitInfinity, Hard: hostapi.RlimitInfinity}}, "to unlimited:unlimited: operation not permitted"},
+		{"more descriptors than the kernel has", map[string]hostapi.Rlimit{
+			"nofile": {Soft: hostapi.RlimitInfinity, Hard: hostapi.RlimitInfinity}},
+			"to unlimited:unlimited: operation not permitted"},
 		{"soft above hard", map[string]hostapi.Rlimit{"core": {Soft: 2, Hard: 1}}, "to 2:1: invalid argument"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -167,13 +171,11 @@ func TestStartRlimitsRefused(t *testing.T) {
 	}
 }
 
-// A limit that the child would have anyway needs no tracing, so that it can be set where tracing is forbidden; any other
-// fails and says why.
+// A limit that the child would have anyway needs no tracing, so that it can be set where tracing is
+// forbidden. Any other fails and says why.
 func TestStartRlimitsUntraceable(t *testing.T) {
 	var own unix.Rlimit
-	if err := unix.Prlimit(0, unix.RLIMIT_AS, nil, &own); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, unix.Prlimit(0, unix.RLIMIT_AS, nil, &own))
 	errs := make(chan [2]error, 1)
 	onOwnThread(func() { // a filter stays with its thread
 		if err := forbidPtrace(); err != nil {
@@ -207,44 +209,41 @@ func forbidPtrace() error {
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if _, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); errno != 0 {
+	if _, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0,
+		uintptr(unsafe.Pointer(&prog))); errno != 0 {
 		return fmt.Errorf("seccomp: %w", errno)
 	}
 	runtime.KeepAlive(filter)
 	return nil
 }
 
-// A program of another user takes limits where the caller may set them; one that would gain rights is refused, since
-// tracing would take them away in silence.
+// A program of another user takes limits where the caller may set them. A program that would gain
+// rights is refused, since tracing would take them away in silence.
 func TestStartRlimitsAsUser(t *testing.T) {
 	kernfstest.NeedRoot(t)
 	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
 	dir := t.TempDir()
 	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Chmod(d, 0o755))
 	}
 	id, err := os.ReadFile("/usr/bin/id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	setuid := filepath.Join(dir, "id")
-	if err := os.WriteFile(setuid, id, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(setuid, 0o755|os.ModeSetuid); err != nil {
-		t.Fatal(err)
-	}
-	child, err := Start(&Spec{Path: setuid, Args: []string{"id"}, Credential: nobody, Rlimits: someRlimits}, hostapi.Join{})
+	must.NoError(t, os.WriteFile(setuid, id, 0o755))
+	must.NoError(t, os.Chmod(setuid, 0o755|os.ModeSetuid))
+	child, err := Start(&Spec{Path: setuid, Args: []string{"id"}, Credential: nobody, Rlimits: someRlimits},
+		hostapi.Join{})
 	if child != nil || err == nil || !strings.Contains(err.Error(), "loses its privileges") {
 		t.Errorf("a set-user-ID program: %v, %v", child, err)
 	}
 	needSysResource(t)
-	text, exit := output(t, &Spec{Path: "/bin/sh", Args: []string{"sh", "-c", "id -u; cat /proc/self/limits; " + setuid + " -u"}, Credential: nobody, Rlimits: someRlimits}, hostapi.Join{})
+	text, exit := output(t, &Spec{Path: "/bin/sh", Args: []string{
+		"sh", "-c", "id -u; cat /proc/self/limits; " + setuid + " -u"}, Credential: nobody, Rlimits: someRlimits},
+		hostapi.Join{})
 	wantRlimits(t, text)
 	if exit.Code() != 0 || !strings.HasPrefix(text, "65534\n") || !strings.HasSuffix(text, "\n0\n") {
-		t.Errorf("exit status %d: want user 65534, and root for the set-user-ID program that it starts:\n%s", exit.Code(), text)
+		t.Errorf("exit status %d: want user 65534, and root for the set-user-ID program that it starts:\n%s",
+			exit.Code(), text)
 	}
 }
 
@@ -252,40 +251,35 @@ func TestStartRlimitsAsUser(t *testing.T) {
 func TestSetRlimits(t *testing.T) {
 	always := func(string) bool { return true }
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	child, err := Start(&Spec{Path: "/bin/cat", Args: []string{"cat"}, Stdin: r}, hostapi.Join{})
 	r.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	procfs := procFS(t)
 	p, err := Read(procfs, child.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if err := SetRlimits(procfs, p.ID(), someRlimits, always); err != nil {
 		t.Error(err)
 	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", child.PID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	wantRlimits(t, string(text))
-	beyond := map[string]hostapi.Rlimit{"core": {Soft: hostapi.RlimitInfinity, Hard: hostapi.RlimitInfinity}, "nofile": {Soft: 1 << 20, Hard: 1 << 30}}
+	beyond := map[string]hostapi.Rlimit{"core": {Soft: hostapi.RlimitInfinity, Hard: hostapi.RlimitInfinity},
+		"nofile": {Soft: 1 << 20, Hard: 1 << 30}}
 	if err := SetRlimits(procfs, p.ID(), beyond, func(string) bool { return false }); err != nil {
 		t.Error(err)
 	}
 	for name, want := range map[string]uint64{"core": someRlimits["core"].Hard, "nofile": someRlimits["nofile"].Hard} {
 		var got unix.Rlimit
-		if err := unix.Prlimit(child.PID, rlimits[name], nil, &got); err != nil || got != (unix.Rlimit{Cur: want, Max: want}) {
+		if err := unix.Prlimit(child.PID, rlimits[name], nil, &got); err != nil ||
+			got != (unix.Rlimit{Cur: want, Max: want}) {
 			t.Errorf("%s, which may not be raised: %+v, want the hard limit %d (%v)", name, got, want, err)
 		}
 	}
 	other := p.ID()
 	other.StartTime++
-	if err := SetRlimits(procfs, other, map[string]hostapi.Rlimit{"core": {Soft: 1, Hard: 1}}, always); !errors.Is(err, ErrGone) {
+	if err := SetRlimits(procfs, other, map[string]hostapi.Rlimit{"core": {Soft: 1, Hard: 1}}, always); !errors.Is(err,
+		ErrGone) {
 		t.Errorf("another process of that number: %v", err)
 	}
 	w.Close()
@@ -302,9 +296,7 @@ func BenchmarkStartWithRlimits(b *testing.B) {
 	join := jobCgroup(b, "benchlimits")
 	for b.Loop() {
 		child, err := Start(&Spec{Path: "/bin/true", Args: []string{"true"}, Rlimits: someRlimits}, join)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.NoError(b, err)
 		if _, err := child.Wait(b.Context()); err != nil {
 			b.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Sessions finds the processes of sessions. It is safe for concurrent use.
+// Sessions finds the processes of sessions. Sessions is safe for concurrent use.
 type Sessions struct {
 	procfs *kernfs.FS
 
@@ -20,14 +20,15 @@ type Sessions struct {
 	known, own bool // see asks; it does not change while this process lives
 }
 
-// NewSessions returns what finds sessions in procfs. It reads nothing yet.
+// NewSessions returns what finds sessions in procfs. NewSessions reads nothing yet.
 func NewSessions(procfs *kernfs.FS) *Sessions {
 	return &Sessions{procfs: procfs}
 }
 
-// PIDs returns the processes of the session sid, in the order of /proc. A zombie may be among them, and who has just left the session:
-// who acts on one holds it and reads it. A process forked while /proc is walked may be missing; who needs all of them takes what there is
-// and asks again until nothing is new.
+// PIDs returns the processes of the session sid, in the order of /proc. A zombie may be among them,
+// and a process that has just left the session. A caller that acts on one holds it and reads it. A
+// process forked while /proc is walked may be missing. A caller that needs all of them asks again
+// until nothing is new.
 func (s *Sessions) PIDs(sid int) ([]int, error) {
 	all, err := s.procfs.Numbers(".")
 	if err != nil {
@@ -56,8 +57,9 @@ func (s *Sessions) PIDs(sid int) ([]int, error) {
 	return members, nil
 }
 
-// asks tells whether procfs is where this process finds itself: a /proc of its own pid namespace, whose numbers system calls know. What
-// could not be found out, for want of a descriptor say, is asked again the next time.
+// asks reports whether procfs is where this process finds itself: a /proc of its own pid namespace,
+// whose numbers system calls know. An answer that failed, for want of a descriptor say, is asked
+// for again the next time.
 func (s *Sessions) asks() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

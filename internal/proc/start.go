@@ -20,20 +20,21 @@ type Spec struct {
 	Env  []string // the whole environment, "NAME=value"
 	Dir  string   // "" for the caller's
 
-	// Stdin, Stdout and Stderr become descriptors 0, 1 and 2 themselves: nothing copies in between. Nil is /dev/null.
+	// Stdin, Stdout and Stderr become descriptors 0, 1 and 2 themselves: nothing copies in between.
+	// Nil is /dev/null.
 	Stdin, Stdout, Stderr *os.File
 
-	// Credential is who the program runs as; nil for the caller. Another user has none of the caller's
-	// session keyring: see LeaveSessionKeyring.
+	// Credential is who the program runs as; nil for the caller. Another user has none of the
+	// caller's session keyring: see LeaveSessionKeyring.
 	Credential *syscall.Credential
 
-	// Rlimits are limits that the program starts with, by their names in getrlimit(2), lower case and without RLIMIT_; it
-	// has the caller's for the rest. See forkStopped for what that takes.
+	// Rlimits are limits that the program starts with, by their names in getrlimit(2), lower case
+	// and without RLIMIT_; it has the caller's for the rest. See forkStopped for what that takes.
 	Rlimits map[string]hostapi.Rlimit
 }
 
-// ExecError says that the program itself could not be run: there is no such file (errors.Is fs.ErrNotExist), or it
-// may not or cannot be executed. Everything was in place for it.
+// ExecError says that the program itself could not be run: there is no such file (errors.Is
+// fs.ErrNotExist), or it may not or cannot be executed. Everything was in place for it.
 type ExecError struct {
 	Path string
 	Dir  string
@@ -49,13 +50,15 @@ func (e *ExecError) Error() string {
 
 func (e *ExecError) Unwrap() error { return e.Err }
 
-// Start starts the program inside the cgroups of join; the child is born in all of them, so nothing it does escapes
-// account or limit. The caller's threads are where they were when Start returns. The child does not die with its
-// parent: a job ends by its events, not by an accident of its starter.
+// Start starts the program inside the cgroups of join; the child is born in all of them, so nothing
+// it does escapes account or limit. The caller's threads are where they were when Start returns.
+// The child does not die with its parent: a job ends by its events, not by an accident of its
+// starter.
 //
-// cgroup v2 is CLONE_INTO_CGROUP, except on kernels that leave the child its parent's cpus then; see birth.go. cgroup v1
-// has no such thing; see startFromThread. It fails with *ExecError when the program is at fault and with another error
-// when the cgroups or the fork are; then nothing was started.
+// cgroup v2 is CLONE_INTO_CGROUP, except on kernels that leave the child its parent's cpus then;
+// see birth.go. cgroup v1 has no such thing; see startFromThread. Start fails with *ExecError when
+// the program is at fault and with another error when the cgroups or the fork are; then nothing was
+// started.
 func Start(cmd *Spec, join hostapi.Join) (*Child, error) {
 	var files files
 	defer files.close()
@@ -79,7 +82,8 @@ func Start(cmd *Spec, join hostapi.Join) (*Child, error) {
 
 // procAttr returns what the fork needs; what it opens for that goes into opened.
 func (cmd *Spec) procAttr(join hostapi.Join, opened *files) (*syscall.ProcAttr, error) {
-	attr := &syscall.ProcAttr{Dir: cmd.Dir, Env: cmd.Env, Sys: &syscall.SysProcAttr{Setsid: true, Credential: cmd.Credential}}
+	attr := &syscall.ProcAttr{Dir: cmd.Dir, Env: cmd.Env, Sys: &syscall.SysProcAttr{
+		Setsid: true, Credential: cmd.Credential}}
 	for _, f := range []*os.File{cmd.Stdin, cmd.Stdout, cmd.Stderr} {
 		if f == nil {
 			var err error
@@ -116,7 +120,8 @@ func (fs *files) close() {
 	}
 }
 
-// fork starts the program from the calling thread, in that thread's cgroups or in the one whose cgroup.procs is given.
+// fork starts the program from the calling thread, in that thread's cgroups or in the one whose
+// cgroup.procs is given.
 func (cmd *Spec) fork(attr *syscall.ProcAttr, procs *os.File) (*Child, error) {
 	if limits := needed(cmd.Rlimits); len(limits) > 0 || procs != nil {
 		return cmd.forkStopped(attr, limits, procs)
@@ -136,7 +141,8 @@ func (cmd *Spec) forkExec(attr *syscall.ProcAttr) (pid, pidfd int, err error) {
 	if err == nil {
 		return pid, pidfd, nil
 	}
-	// ForkExec tells the errno but not the step. Every step before execve was prepared; only the directory may be wrong.
+	// ForkExec tells the errno but not the step. Every step before execve was prepared; only the
+	// directory may be wrong.
 	if cmd.Dir != "" {
 		if _, statErr := os.Stat(cmd.Dir); statErr != nil {
 			return 0, -1, fmt.Errorf("start %s: %w", cmd.Path, statErr)
@@ -148,8 +154,9 @@ func (cmd *Spec) forkExec(attr *syscall.ProcAttr) (pid, pidfd int, err error) {
 	return 0, -1, &ExecError{Path: cmd.Path, Dir: cmd.Dir, Err: err}
 }
 
-// notTheProgram are the errnos of clone3 (no room; a cgroup that is gone, threaded or has children with controllers) and of
-// the change of user.
+// notTheProgram are the errnos of clone3 (no room; a cgroup that is gone, threaded or has children
+// with controllers) and of the change of user.
 var notTheProgram = []syscall.Errno{
-	unix.EAGAIN, unix.ENOMEM, unix.ENOSPC, unix.EMFILE, unix.ENFILE, unix.EBUSY, unix.ENODEV, unix.EOPNOTSUPP, unix.EPERM, unix.ENOSYS,
+	unix.EAGAIN, unix.ENOMEM, unix.ENOSPC, unix.EMFILE, unix.ENFILE, unix.EBUSY, unix.ENODEV, unix.EOPNOTSUPP,
+	unix.EPERM, unix.ENOSYS,
 }

@@ -19,30 +19,23 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // output starts cmd, waits for it and returns its standard output.
 func output(t testing.TB, cmd *Spec, join hostapi.Join) (string, Exit) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer r.Close()
 	cmd.Stdout = w
 	child, err := Start(cmd, join)
 	w.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	b, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	exit, err := child.Wait(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return string(b), exit
 }
 
@@ -69,9 +62,7 @@ func TestStartInside(t *testing.T) {
 				kernfstest.NeedV2(t)
 			}
 			before, err := os.ReadFile("/proc/self/cgroup")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			text, exit := output(t, cat("/proc/self/cgroup"), tt.join)
 			if exit.Code() != 0 {
 				t.Fatalf("exit status %d", exit.Code())
@@ -82,9 +73,7 @@ func TestStartInside(t *testing.T) {
 					expect[h] = path
 				}
 			}
-			if diff := cmp.Diff(expect, cgroups(text)); diff != "" {
-				t.Errorf("cgroups of the child (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "cgroups of the child", expect, cgroups(text))
 			for tid, text := range threads(t) {
 				if text != string(before) {
 					t.Errorf("own thread %d is in\n%swant\n%s", tid, text, before)
@@ -109,9 +98,7 @@ func members(t testing.TB, join hostapi.Join) string {
 	}
 	for _, dir := range dirs {
 		b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		all.WriteString("\n" + string(b))
 	}
 	return all.String()
@@ -120,9 +107,7 @@ func members(t testing.TB, join hostapi.Join) string {
 func TestStartInParallel(t *testing.T) {
 	const n = 100
 	before, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	join := jobCgroup(t, "parallel")
 	expect := cgroups(string(before))
 	for h, path := range want(join) {
@@ -150,9 +135,7 @@ func TestStartInParallel(t *testing.T) {
 
 func TestStartProgram(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Chmod(dir, 0o755))
 	tests := []struct {
 		name string
 		cmd  Spec
@@ -160,12 +143,16 @@ func TestStartProgram(t *testing.T) {
 		code int
 	}{
 		{"arguments", Spec{Path: "/bin/echo", Args: []string{"echo", "a b", ""}}, "a b \n", 0},
-		{"environment is the whole one", Spec{Path: "/usr/bin/env", Args: []string{"env"}, Env: []string{"A=1", "B=x y"}}, "A=1\nB=x y\n", 0},
+		{"environment is the whole one", Spec{Path: "/usr/bin/env", Args: []string{"env"},
+			Env: []string{"A=1", "B=x y"}}, "A=1\nB=x y\n", 0},
 		{"directory", Spec{Path: "/bin/pwd", Args: []string{"pwd"}, Dir: dir}, dir + "\n", 0},
 		{"exit status", Spec{Path: "/bin/sh", Args: []string{"sh", "-c", "exit 7"}}, "", 7},
 		{"signal", Spec{Path: "/bin/sh", Args: []string{"sh", "-c", "kill -9 $$"}}, "", 137},
-		{"owner", Spec{Path: "/usr/bin/id", Args: []string{"id", "-u", "-r"}, Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, "65534\n", 0},
-		{"own session and group", Spec{Path: "/bin/sh", Args: []string{"sh", "-c", `read -r s < /proc/$$/stat; set -- $s; [ $1 = $5 ] && [ $1 = $6 ] && echo leader`}}, "leader\n", 0},
+		{"owner", Spec{Path: "/usr/bin/id", Args: []string{"id", "-u", "-r"},
+			Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, "65534\n", 0},
+		{"own session and group", Spec{Path: "/bin/sh", Args: []string{
+			"sh", "-c", `read -r s < /proc/$$/stat; set -- $s; [ $1 = $5 ] && [ $1 = $6 ] && echo leader`}}, "leader\n",
+			0},
 		{"nil stdin is empty", Spec{Path: "/bin/cat", Args: []string{"cat"}}, "", 0},
 	}
 	for _, tt := range tests {
@@ -183,25 +170,18 @@ func TestStartProgram(t *testing.T) {
 
 func TestStartKeepsDescriptors(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer f.Close()
 	var ours, theirs unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &ours); err != nil {
-		t.Fatal(err)
-	}
-	child, err := Start(&Spec{Path: "/usr/bin/stat", Args: []string{"stat", "-L", "-c", "%i", "/proc/self/fd/1"}, Stdout: f}, hostapi.Join{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, unix.Fstat(int(f.Fd()), &ours))
+	child, err := Start(&Spec{Path: "/usr/bin/stat", Args: []string{"stat", "-L", "-c", "%i", "/proc/self/fd/1"},
+		Stdout: f}, hostapi.Join{})
+	must.NoError(t, err)
 	if _, err := child.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if err := unix.Stat(f.Name(), &theirs); err != nil || strings.TrimSpace(string(b)) != strconv.Itoa(int(ours.Ino)) {
 		t.Errorf("the child's stdout is inode %q, want %d (%v)", b, ours.Ino, err)
 	}
@@ -211,17 +191,11 @@ func TestStartErrors(t *testing.T) {
 	join := jobCgroup(t, "errors")
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
-	if err := os.WriteFile(plain, []byte("no program\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(plain, []byte("no program\n"), 0o644))
 	garbage := filepath.Join(dir, "garbage")
-	if err := os.WriteFile(garbage, []byte{0x7f, 'E', 'L', 'F', 0}, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(garbage, []byte{0x7f, 'E', 'L', 'F', 0}, 0o755))
 	interpreter := filepath.Join(dir, "interpreter")
-	if err := os.WriteFile(interpreter, []byte("#!/no/such/interpreter\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(interpreter, []byte("#!/no/such/interpreter\n"), 0o755))
 	tests := []struct {
 		name    string
 		cmd     Spec
@@ -235,7 +209,9 @@ func TestStartErrors(t *testing.T) {
 		{"a directory", Spec{Path: dir}, join, fs.ErrPermission, true},
 		{"not a program", Spec{Path: garbage}, join, unix.ENOEXEC, true},
 		{"no such directory", Spec{Path: "/bin/true", Dir: filepath.Join(dir, "absent")}, join, fs.ErrNotExist, false},
-		{"no such tasks file", Spec{Path: "/bin/true"}, hostapi.Join{Tasks: append(slices.Clone(join.Tasks[:min(1, len(join.Tasks))]), dir+"/absent/tasks")}, fs.ErrNotExist, false},
+		{"no such tasks file", Spec{Path: "/bin/true"}, hostapi.Join{
+			Tasks: append(slices.Clone(join.Tasks[:min(1, len(join.Tasks))]), dir+"/absent/tasks")}, fs.ErrNotExist,
+			false},
 		{"no such cgroup", Spec{Path: "/bin/true"}, hostapi.Join{CgroupDir: dir + "/absent"}, fs.ErrNotExist, false},
 	}
 	for _, tt := range tests {
@@ -255,14 +231,13 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// TestStartRefusedByCgroup writes to a tasks file that the kernel refuses after another has taken the thread.
+// TestStartRefusedByCgroup writes to a tasks file that the kernel refuses after another has taken
+// the thread.
 func TestStartRefusedByCgroup(t *testing.T) {
 	kernfstest.NeedV1(t, v1Controllers...)
 	join := jobCgroup(t, "refused")
 	empty := "/sys/fs/cgroup/cpuset/" + filepath.Base(join.CgroupDir) + "_empty"
-	if err := os.Mkdir(empty, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Mkdir(empty, 0o755))
 	t.Cleanup(func() { removeCgroup(t, empty) })
 	marker := filepath.Join(t.TempDir(), "ran")
 	join.Tasks[3] = empty + "/tasks"
@@ -278,8 +253,9 @@ func TestStartRefusedByCgroup(t *testing.T) {
 	}
 }
 
-// TestStartPidsMax pins what the thread that joins v1 costs: it counts beside the child until it is gone. Nobody but the
-// child joins v2. A move is not bounded (cgroup-v2.rst, "PID"): a child that was moved in cannot fork.
+// TestStartPidsMax pins what the thread that joins v1 costs: it counts beside the child until it is
+// gone. The child alone joins v2. A move is not bounded (cgroup-v2.rst, "PID"): a child that was
+// moved in cannot fork.
 func TestStartPidsMax(t *testing.T) {
 	join := jobCgroup(t, "pids")
 	dir, least := join.CgroupDir, 1
@@ -287,9 +263,7 @@ func TestStartPidsMax(t *testing.T) {
 		dir, least = filepath.Dir(join.Tasks[2]), 2
 	}
 	limit := filepath.Join(dir, "pids.max")
-	if err := os.WriteFile(limit, []byte(strconv.Itoa(least-1)), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(limit, []byte(strconv.Itoa(least-1)), 0))
 	var opened files
 	defer opened.close()
 	if procs, err := movesIn(join, &opened); err != nil {
@@ -299,9 +273,7 @@ func TestStartPidsMax(t *testing.T) {
 	} else if child, err := Start(cat("/dev/null"), join); !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("pids.max %d: Start = %v, %v; want EAGAIN", least-1, child, err)
 	}
-	if err := os.WriteFile(limit, []byte(strconv.Itoa(least)), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(limit, []byte(strconv.Itoa(least)), 0))
 	if _, exit := output(t, cat("/dev/null"), join); exit.Code() != 0 {
 		t.Errorf("pids.max %d: exit status %d", least, exit.Code())
 	}
@@ -309,17 +281,13 @@ func TestStartPidsMax(t *testing.T) {
 
 func TestChildWaitAndSignal(t *testing.T) {
 	child, err := Start(&Spec{Path: "/bin/sleep", Args: []string{"sleep", "60"}}, hostapi.Join{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := child.Wait(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Wait with a done context = %v", err)
 	}
-	if err := child.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, child.Signal(unix.SIGTERM))
 	for range 2 {
 		exit, err := child.Wait(t.Context())
 		if err != nil || exit.Code() != 143 {
@@ -332,7 +300,8 @@ func TestChildWaitAndSignal(t *testing.T) {
 }
 
 func TestChildRusage(t *testing.T) {
-	_, exit := output(t, &Spec{Path: "/bin/sh", Args: []string{"sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"}}, hostapi.Join{})
+	_, exit := output(t, &Spec{Path: "/bin/sh", Args: []string{"sh", "-c",
+		"i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"}}, hostapi.Join{})
 	if used := exit.Rusage.Utime.Nano() + exit.Rusage.Stime.Nano(); used <= 0 || exit.Rusage.Maxrss <= 0 {
 		t.Errorf("rusage: %d ns, %d kB", used, exit.Rusage.Maxrss)
 	}
@@ -353,9 +322,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			for b.Loop() {
 				child, err := Start(&Spec{Path: "/bin/true", Args: []string{"true"}}, bb.join)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.NoError(b, err)
 				if _, err := child.Wait(context.Background()); err != nil {
 					b.Fatal(err)
 				}

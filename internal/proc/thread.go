@@ -11,21 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startFromThread starts the program from a thread that has gone into the cgroups of the tasks files first. A child is
-// born in the cgroups of the thread that forks it, and on cgroup v1 every thread has its own.
+// startFromThread starts the program from a thread that has gone into the cgroups of the tasks
+// files first. A child is born in the cgroups of the thread that forks it, and on cgroup v1 every
+// thread has its own.
 //
-// Writing 0 to a tasks file moves the writing thread alone. That takes no lock which has to wait for the rest of the
-// machine, while moving another process (its pid into cgroup.procs) takes the thread-group lock and, after a quiet
-// while, milliseconds.
+// Writing 0 to a tasks file moves the writing thread alone. A thread that moves itself takes no
+// lock which has to wait for the rest of the machine. A move of another process (its pid into
+// cgroup.procs) takes the thread-group lock and, after a quiet while, milliseconds.
 //
-// The thread never serves Go again: its goroutine ends locked to it, upon which the runtime destroys it. Until it is
-// gone the cgroups show this process as a member: cgroup.procs lists it, and pids.max counts the thread, so that a job
-// needs a pids.max of 2 or more to be started. startFromThread returns when the thread is gone; a reader of
-// cgroup.procs in that millisecond tells the visitor from the job by its pid not being in `tasks`. In a frozen cgroup the
-// thread freezes as well, and startFromThread returns when that is thawed.
+// The thread never serves Go again: its goroutine ends locked to it, upon which the runtime
+// destroys it. The cgroups show this process as a member until the thread is gone. cgroup.procs
+// lists it, and pids.max counts the thread: a job needs a pids.max of 2 or more to be started.
+// startFromThread returns when the thread is gone. A reader of cgroup.procs in that millisecond
+// knows the visitor by its pid, which is not in `tasks`. In a frozen cgroup the thread freezes as
+// well, and startFromThread returns when that is thawed.
 //
-// The child of another user is born in the thread's new session keyring, and in the v2 cgroup of procs
-// where that is not nil.
+// The child of another user is born in the thread's new session keyring, and in the v2 cgroup of
+// procs where that is not nil.
 func (cmd *Spec) startFromThread(attr *syscall.ProcAttr, tasks []string, procs *os.File) (*Child, error) {
 	// Opened beforehand: while a thread is inside, nothing should take time.
 	var files files
@@ -72,8 +74,9 @@ func enter(tasks files) error {
 	return nil
 }
 
-// onOwnThread runs f on a thread of its own that is destroyed afterwards. New threads of the runtime are not cloned
-// from it: while a thread is locked the runtime has its template thread make them.
+// onOwnThread runs f on a thread of its own that is destroyed afterwards. New threads of the
+// runtime are not cloned from it: while a thread is locked the runtime has its template thread make
+// them.
 func onOwnThread(f func()) {
 	go func() {
 		runtime.LockOSThread()
@@ -81,8 +84,8 @@ func onOwnThread(f func()) {
 			f()
 			return // locked: the runtime ends the thread
 		}
-		// The main thread cannot be destroyed, only parked, and parked it would stay in the cgroup for ever. Held here
-		// until f runs elsewhere, it cannot be picked again.
+		// The main thread cannot be destroyed, only parked, and parked it would stay in the cgroup
+		// for ever. Held here until f runs elsewhere, it cannot be picked again.
 		elsewhere := make(chan struct{})
 		onOwnThread(func() {
 			close(elsewhere)
@@ -93,11 +96,12 @@ func onOwnThread(f func()) {
 	}()
 }
 
-// awaitThreadEnd returns when the thread tid of this process is gone. The kernel tells the end of a thread to nobody
-// before Linux 6.9 (PIDFD_THREAD), so it is asked for; the thread is past its last Go instruction and needs
-// microseconds.
+// awaitThreadEnd returns when the thread tid of this process is gone. The kernel tells the end of a
+// thread to nobody before Linux 6.9 (PIDFD_THREAD), so it is asked for. The thread is past its last
+// Go instruction and needs microseconds.
 func awaitThreadEnd(tid int) {
-	for pause := 10 * time.Microsecond; unix.Tgkill(unix.Getpid(), tid, 0) == nil; pause = min(2*pause, time.Millisecond) {
+	for pause := 10 * time.Microsecond; unix.Tgkill(unix.Getpid(), tid, 0) == nil; pause = min(2*pause,
+		time.Millisecond) {
 		time.Sleep(pause)
 	}
 }

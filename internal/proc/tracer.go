@@ -13,32 +13,32 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Killed is a tracer that got SIGKILL.
-type Killed struct {
+// killedTracer is a tracer that got SIGKILL.
+type killedTracer struct {
 	Process
-	In   string // the job whose cgroup it was in; "" for none
-	Held int    // the process whose end it held up
+	in   string // the job whose cgroup it was in; "" for none
+	held int    // the process whose end it held up
 }
 
 // String is what a report says of it.
-func (k Killed) String() string {
+func (k killedTracer) String() string {
 	return fmt.Sprintf("killed pid %d (%q) of uid %d, which traced pid %d and held up its end",
-		k.PID, k.Comm, k.UID, k.Held)
+		k.PID, k.Comm, k.UID, k.held)
 }
 
 // mostTracers is how many tracers one call kills: each takes a descriptor until it returns.
 const mostTracers = 256
 
-// KillTracers sends SIGKILL to the processes that keep the processes pids of a job, which have got
+// killTracers sends SIGKILL to the processes that keep the processes pids of a job, which have got
 // SIGKILL themselves, from ending. A tracer may hold a thread in its very end until it ends itself
 // (PTRACE_O_TRACEEXIT, ptrace(2)). A tracer of the tracer is killed with it. A call kills 256 at
 // most; more take further calls.
 //
 // The user uid could have killed each of them himself (kill(2)); for root nothing is killed. JobOf
-// tells in which job's cgroup a process is (cgroup.Tree.JobOf); it is asked about a process once
-// more when its tracer is held. KillTracers goes on after an error.
-func KillTracers(procfs *kernfs.FS, pids []int, uid int, job string,
-	jobOf func(int) (string, bool, error)) (killed []Killed, err error) {
+// tells in which job's cgroup a process is; it is asked about a process once more when its tracer
+// is held. killTracers goes on after an error.
+func killTracers(procfs *kernfs.FS, pids []int, uid int, job string,
+	jobOf func(int) (string, bool, error)) (killed []killedTracer, err error) {
 	type traced struct {
 		pid   int
 		still func() bool // the number is the process's
@@ -80,7 +80,7 @@ func KillTracers(procfs *kernfs.FS, pids []int, uid int, job string,
 				continue
 			}
 			defer h.Close()
-			killed = append(killed, Killed{p, in, of.pid})
+			killed = append(killed, killedTracer{p, in, of.pid})
 			all = append(all, traced{p.PID, func() bool { return h.Signal(0) == nil }})
 		}
 	}
@@ -96,14 +96,14 @@ func unlessGone(err error) error {
 }
 
 // Holders returns which threads of the process pid are stopped by a tracer, and by which thread
-// each. In a process that has got SIGKILL these are held in their end. It is empty for a process
-// that is gone.
+// each. In a process that has got SIGKILL these are held in their end. Holders is empty for a
+// process that is gone.
 func Holders(procfs *kernfs.FS, pid int) map[int]int {
 	by, _, _ := holders(procfs, pid)
 	return by
 }
 
-// holders is Holders, and tells whether there are threads that wait in FUSE, and others that have
+// holders is Holders, and reports whether there are threads that wait in FUSE, and others that have
 // not ended.
 func holders(procfs *kernfs.FS, pid int) (by map[int]int, fuse, others bool) {
 	dir := strconv.Itoa(pid) + "/task"
@@ -145,8 +145,8 @@ func tracer(procfs *kernfs.FS, thread int) (*Held, Process, error) {
 	return h, leader, nil
 }
 
-// mayKill tells whether the user uid may send the process SIGKILL: its real or saved user is uid,
-// or its user namespace is in one that uid has made (kill(2), user_namespaces(7)).
+// mayKill reports whether the user uid may send the process SIGKILL. Its real or saved user is uid
+// then, or its user namespace is in one that uid has made (kill(2), user_namespaces(7)).
 func mayKill(procfs *kernfs.FS, uid int, h *Held) (bool, error) {
 	if uid <= 0 {
 		return false, nil
@@ -184,9 +184,9 @@ func mayKill(procfs *kernfs.FS, uid int, h *Held) (bool, error) {
 	}
 }
 
-// AllHeld tells whether nothing is left of the processes pids, which have got SIGKILL, but threads
-// that a tracer holds or that wait for a FUSE file system. Such threads take no cpu. It is false
-// where there are no processes.
+// AllHeld reports whether nothing is left of the processes pids, which have got SIGKILL, but held
+// threads. A tracer holds these, or they wait for a FUSE file system. Such threads take no cpu.
+// AllHeld is false where there are no processes.
 func AllHeld(procfs *kernfs.FS, pids []int) bool {
 	for _, pid := range pids {
 		if by, fuse, others := holders(procfs, pid); len(by) == 0 && !fuse || others {
@@ -197,7 +197,8 @@ func AllHeld(procfs *kernfs.FS, pids []int) bool {
 }
 
 // ReleaseMemory has the kernel take the memory of a process that has got SIGKILL and cannot end
-// (process_mrelease(2), Linux 5.15). It fails with ErrGone when there is none, and is idempotent.
+// (process_mrelease(2), Linux 5.15). ReleaseMemory fails with ErrGone when there is none, and is
+// idempotent.
 func ReleaseMemory(pid int) error {
 	h, err := hold(pid)
 	if err != nil {

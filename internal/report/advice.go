@@ -60,7 +60,7 @@ func advice(r *Report) []string {
 	return notes
 }
 
-// alike tells whether all hosts gave the job as many cpus as each other: else its work was not
+// alike reports whether all hosts gave the job as many cpus as each other: else its work was not
 // meant to be even.
 func (r *Report) alike() bool {
 	n := -1
@@ -73,7 +73,7 @@ func (r *Report) alike() bool {
 	return true
 }
 
-// askedMem tells whether the limit was the job's own request. A default is not its owner's to
+// askedMem reports whether the limit was the job's own request. A default is not its owner's to
 // lower. The limit of a job that is not known counts as one.
 func (r *Report) askedMem() bool {
 	if r.PBSJob == nil {

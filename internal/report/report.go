@@ -170,8 +170,8 @@ func cputOf(hosts map[string]*hostapi.HostUsage) (sum time.Duration, all bool) {
 	return sum, true
 }
 
-// walltime returns how long the job's first program ran, suspensions not counted: as MoM was told,
-// else as the host has counted.
+// walltime returns how long the job's first program ran, suspensions not counted: as MoM
+// tells, else as the host has counted.
 func walltime(told hostapi.Resources, elapsed time.Duration) time.Duration {
 	if d, err := pbs.ParseDuration(told["walltime"]); err == nil {
 		return d

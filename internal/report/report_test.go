@@ -14,9 +14,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -193,9 +193,7 @@ func TestReportsAreAsTheGoldenFiles(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := fromRecord(tt.rec, tt.end)
 			var text, indented bytes.Buffer
-			if err := errors.Join(r.WriteText(&text), r.WriteJSONIndent(&indented)); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, errors.Join(r.WriteText(&text), r.WriteJSONIndent(&indented)))
 			golden(t, tt.name+".txt", text.Bytes())
 			golden(t, tt.name+".json", indented.Bytes())
 		})
@@ -222,9 +220,7 @@ func TestTimeLeft(t *testing.T) {
 			}), tt.end)
 			r.WalltimeLeft = tt.left
 			var text, line bytes.Buffer
-			if err := errors.Join(r.WriteText(&text), r.WriteJSON(&line)); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, errors.Join(r.WriteText(&text), r.WriteJSON(&line)))
 			if !strings.Contains(text.String(), tt.want) {
 				t.Errorf("%s has no %q", &text, tt.want)
 			}
@@ -239,17 +235,11 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-"))
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(path, got, 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), string(got)); d != "" {
-		t.Errorf("%s (-want +got):\n%s", name, d)
-	}
+	must.NoError(t, err)
+	must.Equal(t, name, string(want), string(got))
 }
 
 // TestJSONHasTheKeysThatProgramsRead pins the keys of the JSON: other programs read them.
@@ -259,16 +249,12 @@ func TestJSONHasTheKeysThatProgramsRead(t *testing.T) {
 		r.Hosts["n1"].ProcessesAttached = 1
 	})
 	var b bytes.Buffer
-	if err := fromRecord(rec, ended).WriteJSON(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, fromRecord(rec, ended).WriteJSON(&b))
 	if n := bytes.Count(b.Bytes(), []byte("\n")); n != 1 || b.Bytes()[b.Len()-1] != '\n' {
 		t.Errorf("%d newlines", n)
 	}
 	var top map[string]any
-	if err := json.Unmarshal(b.Bytes(), &top); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal(b.Bytes(), &top))
 	keys := func(v any) string {
 		var names []string
 		for k := range v.(map[string]any) {
@@ -386,9 +372,7 @@ func TestAdviceIsGivenBeyondItsThresholds(t *testing.T) {
 			if tt.running {
 				end = time.Time{}
 			}
-			if d := cmp.Diff(append([]string{}, tt.want...), fromRecord(rec, end).Notes); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
+			must.Equal(t, "", append([]string{}, tt.want...), fromRecord(rec, end).Notes)
 		})
 	}
 }
@@ -401,18 +385,12 @@ func TestArchiveHoldsTheReportAndTheJob(t *testing.T) {
 		rec.Job = &job
 		r := fromRecord(&rec, tt.end)
 		b, err := json.Marshal(r.Archive())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		got, err := FromArchive(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		job.State = nil // not for the ledger; r.PBSJob is &job
 		if strings.ToValidUTF8(r.Name, "") == r.Name {
-			if d := cmp.Diff(r, got); d != "" {
-				t.Errorf("%s (-want +got):\n%s", tt.name, d)
-			}
+			must.Equal(t, tt.name, r, got)
 		}
 	}
 	for name, text := range map[string]string{"no json": "x", "wrong type": `{"job":1}`,
@@ -428,23 +406,17 @@ func TestArchiveHoldsTheReportAndTheJob(t *testing.T) {
 }
 
 func TestFormatsAreKnownByName(t *testing.T) {
-	if d := cmp.Diff([]string{"json", "text"}, FormatNames()); d != "" {
-		t.Error(d)
-	}
+	must.Equal(t, "", []string{"json", "text"}, FormatNames())
 	if _, err := FormatNamed("yaml"); err == nil || !strings.Contains(err.Error(), "json, text") {
 		t.Errorf("unknown format: %v", err)
 	}
 	r := fromRecord(record(nil), ended)
 	for name, between := range map[string]string{"json": "", "text": "\n"} {
 		format, err := FormatNamed(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		var single, both bytes.Buffer
-		if err := errors.Join(format(&single, slices.Values([]*Report{r})),
-			format(&both, slices.Values([]*Report{r, r}))); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, errors.Join(format(&single, slices.Values([]*Report{r})),
+			format(&both, slices.Values([]*Report{r, r}))))
 		if want := single.String() + between + single.String(); both.String() != want {
 			t.Errorf("%s: %q", name, both.String())
 		}
@@ -477,9 +449,7 @@ func FuzzPrintable(f *testing.F) {
 func FuzzFromArchive(f *testing.F) {
 	for _, tt := range goldens {
 		b, err := json.Marshal(fromRecord(tt.rec, tt.end).Archive())
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.NoError(f, err)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -488,16 +458,12 @@ func FuzzFromArchive(f *testing.F) {
 			return
 		}
 		var text bytes.Buffer
-		if err := r.WriteText(&text); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, r.WriteText(&text))
 		if strings.ContainsFunc(text.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 			t.Errorf("not printable: %q", text.String())
 		}
 		var again bytes.Buffer
-		if err := r.WriteJSON(&again); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, r.WriteJSON(&again))
 	})
 }
 
@@ -525,13 +491,9 @@ func TestNotStarted(t *testing.T) {
 			tt.change(r)
 		})
 		kept, err := json.Marshal(fromRecord(rec, tt.end).Archive())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		r, err := FromArchive(kept)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if got := r.state(); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}

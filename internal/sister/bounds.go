@@ -9,20 +9,19 @@ import (
 	"unicode"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/host"
 )
 
 // Bounds on what another host may tell of its part of a job. Each of a job's hosts has its part in
-// one record, which is written at every event, and in texts that terminals get. A host that is out of
-// order is not to stop this one.
+// one record, which is written at every event, and in texts that terminals get. A host that is out
+// of order is not to stop this one.
 const (
 	maxUsage   = 4 << 20 // bytes of a host's usage as JSON: room for hostapi.MaxRanks
 	maxDevices = 1024
 	maxUsed    = 64 // resources
 )
 
-// checked returns a host's answer without the parts that are out of bounds. A note says that they were
-// left out.
+// checked returns a host's answer without the parts that are out of bounds. A note says that they
+// were left out.
 func checked(o *hostapi.Outcome) *hostapi.Outcome {
 	usage, used := checkUsage(o.Usage), checkUsed(o.ResourcesUsed)
 	if usage == nil && used == nil {
@@ -35,7 +34,7 @@ func checked(o *hostapi.Outcome) *hostapi.Outcome {
 	if used != nil {
 		left.ResourcesUsed = nil
 	}
-	note := "left out of what it told: " + host.OneLine(errors.Join(usage, used).Error())
+	note := "left out of what it told: " + hostapi.OneLine(errors.Join(usage, used).Error())
 	left.Notes = append(o.Notes[:len(o.Notes):len(o.Notes)], note)
 	return &left
 }
@@ -73,7 +72,7 @@ func checkUsed(r hostapi.Resources) error {
 	}
 	for name, value := range r {
 		if len(name) > maxName || len(value) > maxName || strings.ContainsFunc(name+value, unicode.IsControl) {
-			return fmt.Errorf("resources_used: %s: not a resource", plain(host.Clip(name, maxName)))
+			return fmt.Errorf("resources_used: %s: not a resource", plain(hostapi.Clip(name, maxName)))
 		}
 	}
 	return nil

@@ -95,8 +95,9 @@ func (c *cluster) faultOf(host string, e hostapi.Event) fault {
 }
 
 func (c *cluster) Send(ctx context.Context, req *hostapi.Request, hosts []string) map[string]Answer {
+	name := strings.TrimPrefix(string(req.Event), "execjob_")
 	c.mu.Lock()
-	c.sent = append(c.sent, fmt.Sprintf("%s %s %s", strings.TrimPrefix(string(req.Event), "execjob_"), req.Job.ID, strings.Join(hosts, ",")))
+	c.sent = append(c.sent, fmt.Sprintf("%s %s %s", name, req.Job.ID, strings.Join(hosts, ",")))
 	c.mu.Unlock()
 	answers := map[string]Answer{}
 	var mu sync.Mutex
@@ -232,7 +233,8 @@ func (c *cluster) holds(id string) string {
 	return strings.Join(hosts, " ")
 }
 
-// events returns what the hook of a host got of the job, in order: without execjob_, with the signal or size where there is one.
+// events returns what the hook of a host got of the job, in order: without execjob_, with the
+// signal or size where there is one.
 func (c *cluster) events(host, id string) string {
 	var list []string
 	for _, call := range c.members[host].calls("log") {

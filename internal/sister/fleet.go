@@ -1,7 +1,7 @@
-// Package sister runs jobs on several hosts. Spread is a decorator around the host: it has the job's
-// other hosts carry out each event as well. Jobs gathers usage and passes signals on. Fleet calls the
-// hookhosts of other hosts: many at the same time, each in a bounded time. A call that may have been
-// carried out, though no answer came, is ErrDoubt.
+// Package sister runs jobs on several hosts. Spread is a decorator around the host: it has the
+// job's other hosts carry out each event as well. Jobs gathers usage and passes signals on. Fleet
+// calls the hookhosts of other hosts: many at the same time, each in a bounded time. A call that
+// may have been carried out, though no answer came, is ErrDoubt.
 //
 // A call is not repeated. A host that missed the end of a job asks the job's head about it (Heads).
 // Under pbs_mom, which tells each host itself, only usage is asked for.
@@ -20,8 +20,8 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 )
 
-// ErrDoubt is of a call that may have been carried out: the connection broke after it was sent, or no
-// answer came in time.
+// ErrDoubt is of a call that may have been carried out: the connection broke after it was sent, or
+// no answer came in time.
 var ErrDoubt = errors.New("it may have been carried out")
 
 // Options is what a Fleet is made of. All of it is needed but Hosts.
@@ -42,7 +42,7 @@ type Fleet struct {
 	clients map[string]*api.Client
 }
 
-// New returns a Fleet. It connects to nobody yet.
+// New returns a Fleet. No connection is made yet.
 func New(o Options) *Fleet {
 	return &Fleet{opt: o, clients: map[string]*api.Client{}}
 }
@@ -73,8 +73,8 @@ func (f *Fleet) client(host string) *api.Client {
 	return c
 }
 
-// Each calls call once for each host, Options.Width at a time, whatever becomes of the others. It
-// returns the errors by host when the last call is over. A call's ctx ends when its host had the time
+// Each calls call once for each host, Options.Width at a time, whatever becomes of the others. The
+// errors come back by host when the last call is over. A call's ctx ends when its host had the time
 // of Options; a call that has not begun when ctx ends is not made. Each error names its host and is
 // ErrDoubt where that holds. Several Eachs do not wait for each other: hosts that hang over one job
 // keep no other waiting.
@@ -142,8 +142,8 @@ type Answer struct {
 	Err     error // names the host; errors.Is(Err, ErrDoubt) where it may have been carried out all the same
 }
 
-// Send has hosts carry out an event, each as its own, and returns one answer for each of them. It
-// calls no host twice.
+// Send has hosts carry out an event, each as its own, and returns one answer for each of them. No
+// host is called twice.
 func (f *Fleet) Send(ctx context.Context, req *hostapi.Request, hosts []string) map[string]Answer {
 	answers := make(map[string]Answer, len(hosts))
 	var mu sync.Mutex
@@ -163,13 +163,13 @@ func (f *Fleet) Send(ctx context.Context, req *hostapi.Request, hosts []string) 
 	return answers
 }
 
-// Attach has another host attach a process of its own to a job. The answer of that host's hooks comes
-// back, a rejection too.
+// Attach has another host attach a process of its own to a job. The answer of that host's hooks
+// comes back, a rejection too.
 func (f *Fleet) Attach(ctx context.Context, host string, in api.AttachRequest) (api.Attached, error) {
 	var out api.Attached
 	errs := f.Each(ctx, []string{host}, func(ctx context.Context, _ string, c *api.Client) error {
 		var err error
-		out, err = c.Attach(ctx, in.Job, in.PID)
+		out, err = c.Attach(ctx, "", in.Job, in.PID)
 		if err != nil && out.Outcome != nil && out.Outcome.Reject {
 			err = nil
 		}

@@ -54,8 +54,8 @@ func (s Spread) send(ctx context.Context, req *hostapi.Request, run string, host
 	return &gathered{event: req.Event, replies: s.jobs.ask(ctx, req, run, hosts)}
 }
 
-// beside has hosts carry out one of the last events of a job while the caller goes on, and returns
-// the function that waits for them. A host that does not answer ends its part by itself (Heads).
+// beside has hosts carry out one of the last events of a job while the caller goes on. The function
+// that it returns waits for them. A host that does not answer ends its part by itself (Heads).
 func (s Spread) beside(
 	ctx context.Context, req *hostapi.Request, run string, hosts []string,
 ) (wait func() *gathered) {
@@ -171,7 +171,7 @@ func (g *gathered) texts(what string, of func(*hostapi.Outcome) []string) []stri
 	return texts
 }
 
-// note puts into the record what the others told. It may be repeated.
+// note puts into the record what the others told, and is idempotent.
 func (g *gathered) note(rec *jobstate.Record) {
 	if len(rec.Told) < 2*maxGathered {
 		rec.AddLines(g.lines())
@@ -200,8 +200,8 @@ func (g *gathered) note(rec *jobstate.Record) {
 	}
 }
 
-// missing notes the hosts of which the last word on the job's usage did not come. Where others are
-// measured, a host without a usage has lost the job, or could not measure it.
+// missing notes the hosts of which the last word on the job's usage did not come. A host without a
+// usage, if others are measured, has lost the job or could not measure it.
 func (g *gathered) missing(rec *jobstate.Record) {
 	for _, r := range g.replies {
 		switch {
@@ -218,8 +218,8 @@ func measured(u *hostapi.HostUsage) bool {
 	return u != nil && (u.CPUTSeconds != nil || u.MemBytes != nil)
 }
 
-// refuse makes the verdict a reject for hosts that did not accept; the first has the say. Without
-// refusals nothing happens.
+// refuse makes the verdict a reject for hosts that did not accept; the first has the say. The
+// verdict stays as it is if there are no refusals.
 func (g *gathered) refuse(v *host.Verdict, refusals []reply) {
 	if len(refusals) == 0 {
 		return

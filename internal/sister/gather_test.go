@@ -9,9 +9,11 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// A host that is away at the end holds nothing up: the report says what is missing, and the host asks.
+// A host that is away at the end holds nothing up: the report says what is missing, and the host
+// asks.
 func TestEpilogueOfUnreachableHost(t *testing.T) {
 	for _, with := range []fault{down, hung, lost} {
 		t.Run(fmt.Sprint(with), func(t *testing.T) {
@@ -23,9 +25,7 @@ func TestEpilogueOfUnreachableHost(t *testing.T) {
 				}
 				return none
 			})
-			if err := c.head().Refresh(t.Context(), "1.srv"); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, c.head().Refresh(t.Context(), "1.srv"))
 			v := c.judge(epilogue, "1.srv")
 			if v.Reject || v.ResourcesUsed["mem"] != "20kb" {
 				t.Errorf("epilogue: %+v", v.Outcome)
@@ -49,7 +49,8 @@ func TestEpilogueOfUnreachableHost(t *testing.T) {
 	}
 }
 
-// A host that missed the last events of a job asks about it and ends it, as an end or as what never ran.
+// A host that missed the last events of a job asks about it and ends it, as an end or as what never
+// ran.
 func TestHostThatMissedTheEndAsks(t *testing.T) {
 	for _, tt := range []struct {
 		before []hostapi.Event
@@ -62,9 +63,7 @@ func TestHostThatMissedTheEndAsks(t *testing.T) {
 		c := newCluster(t, 3, nil, nil)
 		c.must(tt.before...)
 		c.breaks(func(string, hostapi.Event) fault { return down })
-		if err := c.head().Refresh(t.Context(), "1.srv"); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, c.head().Refresh(t.Context(), "1.srv"))
 		c.must(tt.last)
 		if got := c.holds("1.srv"); got != "n2 n3" {
 			t.Errorf("%s: held by %q", tt.last, got)
@@ -76,7 +75,7 @@ func TestHostThatMissedTheEndAsks(t *testing.T) {
 	}
 }
 
-// What hooks of other hosts fail to tear down is told, and theirs to finish.
+// A failed tear-down of other hosts' hooks is told, and theirs to finish.
 func TestEndRejectedElsewhere(t *testing.T) {
 	c := newCluster(t, 2, nil, func(name string, n *node) {
 		if name == "n2" {
@@ -96,8 +95,9 @@ func TestEndRejectedElsewhere(t *testing.T) {
 // Texts of other hosts are bounded, and no terminal is steered by them.
 func TestGatheredTexts(t *testing.T) {
 	g := &gathered{event: epilogue}
+	long := strings.Repeat("x", 2*hostapi.MaxLine)
 	for i := range 300 {
-		out := &hostapi.Outcome{JobStderr: []string{"a\x1b[2Jb\nc"}, Notes: []string{strings.Repeat("x", 2*hostapi.MaxLine)}}
+		out := &hostapi.Outcome{JobStderr: []string{"a\x1b[2Jb\nc"}, Notes: []string{long}}
 		g.replies = append(g.replies, reply{fmt.Sprintf("h%d", i), Answer{Outcome: out}})
 	}
 	for range 20 {
@@ -105,15 +105,19 @@ func TestGatheredTexts(t *testing.T) {
 		g.replies, g.silent = append(g.replies, r), append(g.silent, r)
 	}
 	lines, notes := g.lines(), g.notes()
-	if len(lines) != maxGathered+1 || lines[0] != "h0: a [2Jb; c" || lines[maxGathered] != "44 more lines for the job's standard error of other hosts" {
+	if len(lines) != maxGathered+1 || lines[0] != "h0: a [2Jb; c" ||
+		lines[maxGathered] != "44 more lines for the job's standard error of other hosts" {
 		t.Errorf("%d lines: %q", len(lines), lines[0])
 	}
-	if last := notes[len(notes)-1]; len(notes) != maxGathered+1+maxSilent+1 || last != "12 more hosts did not answer" || len(notes[0]) > hostapi.MaxLine+len("h0: ...") {
+	last := notes[len(notes)-1]
+	if len(notes) != maxGathered+1+maxSilent+1 || last != "12 more hosts did not answer" ||
+		len(notes[0]) > hostapi.MaxLine+len("h0: ...") {
 		t.Errorf("%d notes, the last is %q", len(notes), last)
 	}
 }
 
-// What another host's hooks have told of a job before its end is told at the end, as its head has it from nowhere else.
+// The end tells all that another host's hooks have told of a job before, as its head has it from
+// nowhere else.
 func TestEpilogueTellsAll(t *testing.T) {
 	c := newCluster(t, 2, func(string) string { return "cput = 2.0\n" }, nil)
 	c.must(begin, launch)
@@ -134,7 +138,8 @@ func TestEpilogueTellsAll(t *testing.T) {
 	c.must(end)
 }
 
-// pbs_mom tells each host of its jobs itself. Only for the report the first one asks the others, and no event goes to them.
+// pbs_mom tells each host of its jobs itself. The first one asks the others for the report alone,
+// and no event goes to them.
 func TestUsageUnderMoM(t *testing.T) {
 	c := newCluster(t, 3, func(string) string { return "cput = 2.0\n" }, nil)
 	each := func(events ...hostapi.Event) {
@@ -153,9 +158,7 @@ func TestUsageUnderMoM(t *testing.T) {
 		}
 	}
 	each(begin, launch)
-	if err := c.head().Refresh(t.Context(), "1.srv"); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, c.head().Refresh(t.Context(), "1.srv"))
 	if rec := c.members["n1"].record("1.srv"); len(rec.Hosts) != 3 || len(rec.Missing) > 0 {
 		t.Errorf("live: hosts %v, missing %v", rec.Hosts, rec.Missing)
 	}

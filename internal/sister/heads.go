@@ -72,8 +72,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// Run asks until ctx ends: at once, and then every while as long as there are such jobs. Without any
-// it sleeps.
+// Run asks until ctx ends: at once, and then every while as long as there are such jobs. Run sleeps
+// while there are none.
 func (h *Heads) Run(ctx context.Context) {
 	var due <-chan time.Time
 	h.Again()
@@ -144,7 +144,7 @@ func (h *Heads) ask(ctx context.Context) (left bool) {
 	return len(heads) > 0
 }
 
-// isOver asks a job's head whether it still has that run of it. An error says that nothing is known.
+// isOver asks a job's head whether it still has that run of it. An error is no answer.
 func isOver(ctx context.Context, c *api.Client, r *jobstate.Record) (bool, error) {
 	j, err := c.Job(ctx, r.Job.ID)
 	switch {
@@ -180,8 +180,9 @@ func (h *Heads) givenUp(head string, err error, jobs []*jobstate.Record) []over 
 		return nil
 	}
 	var list []over
+	why := fmt.Sprintf("%s, which has begun the job, has not answered for %v", head, h.timeout)
 	for _, r := range jobs {
-		list = append(list, over{r, fmt.Sprintf("%s, which has begun the job, has not answered for %v", head, h.timeout)})
+		list = append(list, over{r, why})
 	}
 	return list
 }

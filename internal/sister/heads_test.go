@@ -18,6 +18,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // live are jobs of other hosts on this one, by id.
@@ -76,9 +77,7 @@ func logged() (*logrus.Entry, *strings.Builder) {
 func nobody(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	l.Close()
 	return l.Addr().String()
 }
@@ -125,28 +124,37 @@ func TestJobThatItsHeadDoesNotHaveIsEnded(t *testing.T) {
 	if got, want := jobs.ends(), []string{"8.n2: " + endMissed, "9.n2: " + endMissed}; !slices.Equal(got, want) {
 		t.Errorf("ended %q, want %q", got, want)
 	}
-	if log := text.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "host=n9") || !strings.Contains(log, "host=n3") ||
-		!strings.Contains(log, "2 jobs that it has begun here cannot be asked about") {
-		t.Errorf("log:\n%s", log)
+	lines := text.String()
+	if strings.Count(lines, "\n") != 2 {
+		t.Errorf("log:\n%s", lines)
+	}
+	for _, part := range []string{"host=n9", "host=n3", "2 jobs that it has begun here cannot be asked about"} {
+		if !strings.Contains(lines, part) {
+			t.Errorf("log lacks %q:\n%s", part, lines)
+		}
 	}
 }
 
-// A head that does not answer for the time of head_timeout is given up. One that answers, be it with an error or with a
-// certificate that is not believed, is there, and so is one that has answered in between.
+// A head that does not answer for the time of head_timeout is given up. A head that answers is
+// there, be it with an error or with a certificate that is not believed. So is one that has
+// answered in between.
 func TestOnlyAHeadThatIsSilentForTooLongIsGivenUp(t *testing.T) {
 	theirs, ours := identities(t, []string{"n3", "n4"})
 	strangers, _ := identities(t, []string{"n5"})
+	damaged := farHost{job: func(string) (api.Job, error) { return api.Job{}, errors.New("damaged") }}
+	sound := farHost{job: func(id string) (api.Job, error) { return jobOn("n4", id, thisRun), nil }}
 	at := map[string]string{
 		"n2": nobody(t),
-		"n3": serveHost(t, "n3", theirs, farHost{job: func(string) (api.Job, error) { return api.Job{}, errors.New("damaged") }}),
+		"n3": serveHost(t, "n3", theirs, damaged),
 		"n4": nobody(t),
 		"n5": serveHost(t, "n5", strangers, farHost{}),
 	}
-	back := serveHost(t, "n4", theirs, farHost{job: func(id string) (api.Job, error) { return jobOn("n4", id, thisRun), nil }})
+	back := serveHost(t, "n4", theirs, sound)
 	var jobs live
 	log, _ := logged()
 	log.Logger.SetOutput(io.Discard)
-	for id, head := range map[string]string{"1.n1": "", "1.n2": "n2", "2.n2": "n2", "1.n3": "n3", "1.n4": "n4", "1.n5": "n5"} {
+	heads := map[string]string{"1.n1": "", "1.n2": "n2", "2.n2": "n2", "1.n3": "n3", "1.n4": "n4", "1.n5": "n5"}
+	for id, head := range heads {
 		jobs.add(id, head)
 	}
 	now := time.Now()
@@ -176,7 +184,8 @@ func TestOnlyAHeadThatIsSilentForTooLongIsGivenUp(t *testing.T) {
 		now = began
 	}
 	why := "n2, which has begun the job, has not answered for 72h0m0s"
-	if got := jobs.ends(); !slices.Equal(got[:2], []string{"1.n2: " + why, "1.n4: " + strings.Replace(why, "n2", "n4", 1)}) {
+	want := []string{"1.n2: " + why, "1.n4: " + strings.Replace(why, "n2", "n4", 1)}
+	if got := jobs.ends(); !slices.Equal(got[:2], want) {
 		t.Errorf("ended %q", got)
 	}
 	never := NewHeads(&jobs, h.fleet, jobs.abandon, time.Hour, 0, log)
@@ -217,7 +226,8 @@ func TestHeadThatHasBegunAnotherJobIsNotGivenUpAtOnce(t *testing.T) {
 	}
 }
 
-// Jobs are asked about at the start, some time after each begin, and at once when that is wanted; else nothing runs.
+// Jobs are asked about at the start, some time after each begin, and at once when that is wanted;
+// else nothing runs.
 func TestHeadsSleepWithoutJobs(t *testing.T) {
 	theirs, ours := identities(t, []string{"n2"})
 	asked := make(chan string, 100)

@@ -9,8 +9,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// LoadIdentity reads this host's certificate. It fails where the certificate is for another host than
-// node: other hosts would take this one for that.
+// LoadIdentity reads this host's certificate. A certificate for another host than node is an error:
+// other hosts would take this one for that.
 func LoadIdentity(s config.Sister, node string) (*api.Identity, error) {
 	id, err := api.LoadIdentity(api.TLSFiles{CA: s.CA, Cert: s.Cert, Key: s.Key})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 const askLimit = 3 * time.Second
 
 // Measure asks the other hosts of a job what has been used there, and notes it in the job's record.
-// It needs nobody's turn, and leaves timers as they are.
+// Measure needs no turn of the job, and leaves timers as they are.
 func (j *Jobs) Measure(ctx context.Context, id string) {
 	rec := j.Store.Get(id)
 	if rec == nil || rec.Phase == jobstate.PhaseExiting {
@@ -51,8 +51,8 @@ func (j *Jobs) Measure(ctx context.Context, id string) {
 	}
 }
 
-// usageOn asks hosts what a job has used there, and leaves out what is no usage. Where no host can be
-// asked, each one's answer says so: a part of the use is not all of it.
+// usageOn asks hosts what a job has used there, and leaves out what is no usage. Each answer says
+// so if no host can be asked: a part of the use is not all of it.
 func (j *Jobs) usageOn(ctx context.Context, id string, hosts []string) map[string]Usage {
 	if j.Others == nil {
 		told := make(map[string]Usage, len(hosts))
@@ -70,8 +70,9 @@ func (j *Jobs) usageOn(ctx context.Context, id string, hosts []string) map[strin
 	return told
 }
 
-// measures returns the hosts that are asked for a report of the job: the hosts that events go to. For
-// a job of pbs_mom, which tells each host itself, these are all others, if this host is the first.
+// measures returns the hosts that are asked for a report of the job: the hosts that events go to.
+// For a job of pbs_mom, which tells each host itself, these are all others, if this host is the
+// first.
 func (j *Jobs) measures(rec *jobstate.Record) []string {
 	if others := j.others(rec); len(others) > 0 {
 		return others

@@ -10,14 +10,15 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
-// Refresh asks the other hosts as well. One that does not tell keeps its last numbers, and is missing until it does.
+// Refresh asks the other hosts as well. A host that does not tell keeps its last numbers, and is
+// missing until it does.
 func TestRefreshAsksSisters(t *testing.T) {
 	c := newCluster(t, 3, func(name string) string { return "cput = " + name[1:] + ".0\n" }, nil)
 	c.must(begin, launch)
@@ -39,9 +40,7 @@ func TestRefreshAsksSisters(t *testing.T) {
 		{nil, "", 5},
 	} {
 		isDown = step.down
-		if err := c.head().Refresh(t.Context(), "1.srv"); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, c.head().Refresh(t.Context(), "1.srv"))
 		rec := c.members["n1"].record("1.srv")
 		var missing []string
 		for host, cause := range rec.Missing {
@@ -67,7 +66,8 @@ func TestRefreshAsksSisters(t *testing.T) {
 	}
 }
 
-// A hook that wants other hosts asked gets what they have used by then; its calls for other jobs do not wait for that.
+// A hook that wants other hosts asked gets what they have used by then; its calls for other jobs do
+// not wait for that.
 func TestAskSisters(t *testing.T) {
 	c := newCluster(t, 3, func(name string) string {
 		if name == "n1" {
@@ -92,12 +92,14 @@ func TestAskSisters(t *testing.T) {
 		}
 		return ""
 	}
-	eventually(t, "the hook is called", func() bool { return periodic() != "" })
+	plugintest.Eventually(t, "the hook is called", func() bool { return periodic() != "" })
 	if got := periodic(); got != "exechost_periodic 1.srv - 20" {
 		t.Errorf("the hook got %q, want 20 s of other hosts", got)
 	}
 	for _, name := range []string{"n2", "n3"} { // and what it answers goes to them
-		eventually(t, "the signal reaches "+name, func() bool { return c.events(name, "1.srv") == "begin preterm=TERM" })
+		plugintest.Eventually(t, "the signal reaches "+name, func() bool {
+			return c.events(name, "1.srv") == "begin preterm=TERM"
+		})
 	}
 	c.must(epilogue, end)
 }
@@ -144,7 +146,7 @@ func TestReportsAskTogether(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all have asked the hooks here", func() bool {
+	plugintest.Eventually(t, "all have asked the hooks here", func() bool {
 		log := strings.Join(c.members["n1"].calls("log"), "\n")
 		return strings.Count(log, "exechost_periodic 1.srv") == reports && asked.Load() > 0
 	})
@@ -171,7 +173,8 @@ func onOthers(rec *jobstate.Record) (sum float64) {
 	return sum
 }
 
-// A mother superior that can ask no other host says so in the report: a part of the use is not all of it.
+// A mother superior that can ask no other host says so in the report: a part of the use is not all
+// of it.
 func TestOthersThatCannotBeAsked(t *testing.T) {
 	n, h := newMotherSuperior(t, nil)
 	for _, e := range []hostapi.Event{begin, launch, epilogue, end} {
@@ -212,14 +215,15 @@ func TestUsageThatMoMHasOfASisterIsInTheReport(t *testing.T) {
 		if rec.Begun.IsZero() || !slices.Equal(hosts, []string{"n2", "n3"}) {
 			t.Errorf("asked about %v of a job begun at %v", hosts, rec.Begun)
 		}
-		return map[string]Usage{"n2": {Usage: &hostapi.HostUsage{CPUTSeconds: &cput, MemBytes: &mem}}, "n3": {Err: errors.New("no line")}}
+		return map[string]Usage{
+			"n2": {Usage: &hostapi.HostUsage{CPUTSeconds: &cput, MemBytes: &mem}},
+			"n3": {Err: errors.New("no line")},
+		}
 	}
 	n, h := newMotherSuperior(t, momUsage)
 	for _, e := range []hostapi.Event{begin, launch, epilogue, end} {
 		if e == epilogue {
-			if err := h.Refresh(t.Context(), "1.srv"); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, h.Refresh(t.Context(), "1.srv"))
 			if got := n.record("1.srv").Missing["n2"]; got != "pbs_mom tells when the job ends" {
 				t.Errorf("while the job runs: n2 %q", got)
 			}
@@ -231,13 +235,9 @@ func TestUsageThatMoMHasOfASisterIsInTheReport(t *testing.T) {
 		Hosts   map[string]*hostapi.HostUsage
 		Missing map[string]string
 	}
-	if err := errors.Join(err, json.Unmarshal(b, &report)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(err, json.Unmarshal(b, &report)))
 	if u := report.Hosts["n2"]; u == nil || *u.CPUTSeconds != cput || *u.MemBytes != mem {
 		t.Errorf("n2: %+v", u)
 	}
-	if d := cmp.Diff(map[string]string{"n3": "no line"}, report.Missing); d != "" {
-		t.Errorf("missing (-want +got):\n%s", d)
-	}
+	must.Equal(t, "missing", map[string]string{"n3": "no line"}, report.Missing)
 }

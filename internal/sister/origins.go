@@ -16,14 +16,15 @@ import (
 )
 
 // Origins finds out which job has sent a process that came by ssh: it asks the host where the
-// connection comes from. All fields are needed but Fleet. It is safe for concurrent use.
+// connection comes from. All fields are needed but Fleet. Its methods may be called at the same
+// time.
 type Origins struct {
 	Node  string                   // this host in exec_vnode
 	Fleet *Fleet                   // nil where other hosts cannot be asked
 	Hosts func() map[string]string // HOST:PORT of those that are reached otherwise than by their names
 	IsOwn func(addr string) bool   // the address is this host's
 
-	// JobOf returns the job of which a process holds this host's end of a connection. It fails with
+	// JobOf returns the job of which a process holds this host's end of a connection. The error is
 	// api.ErrNotFound where none does.
 	JobOf func(ctx context.Context, local, remote netip.AddrPort) (string, error)
 

@@ -7,11 +7,10 @@ import (
 	"unicode"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/host"
 )
 
-// toSisters returns an event of a job as its other hosts get it: without what is about this host's
-// processes, and without what was measured here.
+// toSisters returns an event of a job as its other hosts get it. This host's processes and what was
+// measured here are left out.
 func toSisters(req *hostapi.Request, run string) *hostapi.Request {
 	job := *req.Job
 	job.MotherSuperior, job.SessionID, job.ResourcesUsed = false, 0, nil
@@ -96,8 +95,8 @@ func plain(text string) string {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(host.OneLine(text), "?"))
-	return host.Clip(text, hostapi.MaxLine)
+	}, strings.ToValidUTF8(hostapi.OneLine(text), "?"))
+	return hostapi.Clip(text, hostapi.MaxLine)
 }
 
 func put[M ~map[K]V, K comparable, V any](m *M, key K, value V) {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// signalLimit is how long a host has for a signal. A signal that has not arrived by then is lost:
-	// the hook looks again.
+	// signalLimit is how long a host has for a signal. A signal that has not arrived by then is
+	// lost: the hook looks again.
 	signalLimit = 10 * time.Second
 	// signalWidth is how many hosts get signals at the same time.
 	signalWidth = 64
 )
 
-// signals carries signals to the other hosts of jobs, in the background. Each host of a job gets them
-// one after the other, in their order, whatever becomes of the other hosts.
+// signals carries signals to the other hosts of jobs, in the background. Each host of a job gets
+// them one after the other, in their order, whatever becomes of the other hosts.
 type signals struct {
 	send  func(s *signal, host string) reply
 	lost  func(s *signal, failed []reply) // is called once for each signal that a host has not got
@@ -40,7 +40,7 @@ type signal struct {
 	failed []reply
 }
 
-// add sends a signal to hosts. It returns at once.
+// add sends a signal to hosts, and returns at once.
 func (q *signals) add(s *signal, hosts []string) {
 	s.left = len(hosts)
 	q.mu.Lock() // over all of them: two signals come in one order everywhere
@@ -104,8 +104,8 @@ func newSignals(start func(func()) bool, j *Jobs) *signals {
 	}
 }
 
-// Signal sends a signal to the processes that a job has on its other hosts, if it has any. What has
-// not been sent when ctx ends is not sent.
+// Signal sends a signal to the processes that a job has on its other hosts, if it has any. A signal
+// that has not been sent when ctx ends is not sent.
 func (j *Jobs) Signal(ctx context.Context, id, name string) {
 	entry := j.Log.WithField("job", id)
 	if err := hostapi.CheckSignal(name); err != nil {

@@ -7,10 +7,11 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
-// Signals that a hook tells between events reach the job on every other host in the order in which they were told, and nobody
-// else; a host that is down keeps none of the others waiting.
+// Signals that a hook tells between events reach the job on every other host in their order, and
+// nobody else. A host that is down keeps none of the others waiting.
 func TestSignalsReachSisters(t *testing.T) {
 	c := newCluster(t, 4, func(name string) string {
 		if name == "n1" {
@@ -31,17 +32,20 @@ func TestSignalsReachSisters(t *testing.T) {
 	})
 	c.must(prologue)
 	signals := func(name string) string { // prologue comes before, between or behind them
-		return strings.Join(strings.Fields(strings.ReplaceAll(strings.TrimPrefix(c.events(name, "1.srv"), "begin "), "prologue", "")), " ")
+		events := strings.TrimPrefix(c.events(name, "1.srv"), "begin ")
+		return strings.Join(strings.Fields(strings.ReplaceAll(events, "prologue", "")), " ")
 	}
 	for _, name := range []string{"n2", "n4"} {
-		eventually(t, "signals reach "+name, func() bool { return signals(name) == "preterm=USR1 preterm=TERM preterm=RTMIN+2 preterm=KILL" })
+		plugintest.Eventually(t, "signals reach "+name, func() bool {
+			return signals(name) == "preterm=USR1 preterm=TERM preterm=RTMIN+2 preterm=KILL"
+		})
 	}
-	if log := c.members["n1"].log; log.has("has not reached") {
+	if log := c.members["n1"].log; log.Find("has not reached") != nil {
 		t.Error("told of n3 before it has failed")
 	}
 	free()
-	eventually(t, "the log says that n3 has not got it", func() bool {
-		return c.members["n1"].log.has("SIGKILL has not reached the job's processes: n3: no answer in time")
+	plugintest.Eventually(t, "the log says that n3 has not got it", func() bool {
+		return c.members["n1"].log.Find("SIGKILL has not reached the job's processes: n3: no answer in time") != nil
 	})
 	if got := c.events("n1", "1.srv"); got != "begin prologue" {
 		t.Errorf("n1 got %q", got)
@@ -66,7 +70,9 @@ func TestSignalDuringEvent(t *testing.T) {
 	<-arrived
 	jobs := c.members["n1"].jobs
 	jobs.Signal(t.Context(), "1.srv", "TERM")
-	eventually(t, "the signal arrives", func() bool { return c.events("n2", "1.srv") == "begin preterm=TERM" })
+	plugintest.Eventually(t, "the signal arrives", func() bool {
+		return c.events("n2", "1.srv") == "begin preterm=TERM"
+	})
 	close(goOn)
 	suspended.Wait()
 	jobs.Signal(t.Context(), "9.srv", "TERM") // no such job

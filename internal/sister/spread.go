@@ -47,8 +47,8 @@ type Jobs struct {
 	Store  Store
 	Log    *logrus.Entry
 	// MoMUsage returns what sisters of a job told this host's pbs_mom when the job ended: one
-	// answer for each of hosts. It is asked at execjob_epilogue, for hosts that Others does not
-	// reach. May be nil: then nothing is known of those.
+	// answer for each of hosts. The call is made at execjob_epilogue, for hosts that Others does
+	// not reach. If MoMUsage is nil, nothing is known of those.
 	MoMUsage func(rec *jobstate.Record, hosts []string) map[string]Usage
 
 	host    host.Inside
@@ -70,8 +70,10 @@ func (j *Jobs) Around(next host.Handler) host.Handler { return Spread{Next: next
 // that hookhost runs on several hosts has one host that does so: the first. Under pbs_mom, which
 // tells each host itself, the other hosts are asked for the job's usage alone.
 //
-//	begin                      Next, then all others at once; unless all accept, those that may have get abort
-//	prologue, resize           Next, then all others at once; the first that rejects, by exec_vnode's order, has the say
+//	begin                      Next, then all others at once; unless all accept, those that may
+//	                           have begun get abort
+//	prologue, resize           Next, then all others at once; the first that rejects, by
+//	                           exec_vnode's order, has the say
 //	preresume, preterm         likewise; a host that does not answer holds up no preterm
 //	postsuspend                Next, then all others at once, whatever anybody says
 //	launch, attach             not sent: each host launches and takes in its own
@@ -126,7 +128,8 @@ func (s Spread) begin(ctx context.Context, req *hostapi.Request) (*host.Verdict,
 	return v, nil
 }
 
-// prepare looks at a begin that is to be spread, gives it its run and returns the job's other hosts.
+// prepare looks at a begin that is to be spread, gives it its run and returns the job's other
+// hosts.
 func (j *Jobs) prepare(req *hostapi.Request) ([]string, error) {
 	if !req.Spread {
 		req.Run = ""
@@ -144,7 +147,8 @@ func (j *Jobs) prepare(req *hostapi.Request) ([]string, error) {
 	case req.Run == "":
 		req.Run = newRun()
 	case !hostapi.IsRun(req.Run):
-		return nil, hostapi.Errorf(hostapi.KindJob, "run: %q: want 32 hexadecimal digits", host.Clip(req.Run, maxName))
+		run := hostapi.Clip(req.Run, maxName)
+		return nil, hostapi.Errorf(hostapi.KindJob, "run: %q: want 32 hexadecimal digits", run)
 	}
 	return others, nil
 }
@@ -177,7 +181,7 @@ func reason(v *host.Verdict, err error) error {
 // during has the job's other hosts carry out an event that this host has carried out. The verdict
 // changes where they do not accept, and what some of them did is taken back.
 func (s Spread) during(ctx context.Context, req *hostapi.Request) (*host.Verdict, error) {
-	rec, others := s.jobs.spread(ctx, req)
+	rec, others := s.jobs.spread(req)
 	if len(others) == 0 {
 		return s.Next.Handle(ctx, req)
 	}
@@ -207,7 +211,7 @@ func (s Spread) during(ctx context.Context, req *hostapi.Request) (*host.Verdict
 	}
 	g.refuse(v, refusals)
 	if v.Reject {
-		if err := s.takeBack(ctx, req, rec, g); err != nil {
+		if err := s.reverse(ctx, req, rec, g); err != nil {
 			v.Add(err.Error())
 		}
 	}
@@ -216,14 +220,15 @@ func (s Spread) during(ctx context.Context, req *hostapi.Request) (*host.Verdict
 	return v, nil
 }
 
-// takeBack carries out the opposite of an event, where it has one: here, and on the other hosts that
-// may have carried it out. rec is the job's record as it was before. It returns what could not be
-// undone.
-func (s Spread) takeBack(ctx context.Context, req *hostapi.Request, rec *jobstate.Record, g *gathered) error {
+// reverse carries out the opposite of an event, where it has one: here, and on the other hosts that
+// may have carried it out. rec is the job's record as it was before. The error says what could not
+// be undone.
+func (s Spread) reverse(ctx context.Context, req *hostapi.Request, rec *jobstate.Record, g *gathered) error {
 	back := hostapi.Request{Node: req.Node}
 	job, failed := *rec.Job, ""
+	thaws := req.Event == hostapi.EventPreresume || req.Event == hostapi.EventPreterm
 	switch {
-	case req.Event == hostapi.EventPreresume && rec.Phase == jobstate.PhaseSuspended:
+	case thaws && rec.Phase == jobstate.PhaseSuspended:
 		back.Event, failed = hostapi.EventPostsuspend, "the job is not suspended again"
 	case req.Event == hostapi.EventResize:
 		back.Event, failed = hostapi.EventResize, "the old size is not back"
@@ -246,7 +251,7 @@ func (s Spread) takeBack(ctx context.Context, req *hostapi.Request, rec *jobstat
 
 // finish carries out the last events of a job.
 func (s Spread) finish(ctx context.Context, req *hostapi.Request) (*host.Verdict, error) {
-	rec, others := s.jobs.spread(ctx, req)
+	rec, others := s.jobs.spread(req)
 	switch {
 	case rec == nil:
 		return s.Next.Handle(ctx, req)
@@ -278,11 +283,10 @@ func (s Spread) note(req *hostapi.Request, g *gathered) {
 	s.jobs.host.Note(req.Job.ID, g.note)
 }
 
-// spread returns the record of an event's job, and the other hosts that get the event. A record that
-// cannot be read is none: Next says so.
-func (j *Jobs) spread(ctx context.Context, req *hostapi.Request) (*jobstate.Record, []string) {
-	rec, err := j.host.Record(ctx, req.Job.ID)
-	if err != nil || rec == nil {
+// spread returns the record of an event's job, and the other hosts that get the event.
+func (j *Jobs) spread(req *hostapi.Request) (*jobstate.Record, []string) {
+	rec := j.host.Record(req.Job.ID)
+	if rec == nil {
 		return nil, nil
 	}
 	before := *rec
@@ -301,8 +305,8 @@ func (j *Jobs) others(rec *jobstate.Record) []string {
 	return hosts
 }
 
-// sistersOf returns the other hosts of a job that this host is to spread, in exec_vnode's order. This
-// host has to be its first.
+// sistersOf returns the other hosts of a job that this host is to spread, in exec_vnode's order.
+// This host has to be its first.
 func (j *Jobs) sistersOf(job *hostapi.Job) ([]string, error) {
 	hosts, err := pbs.Hosts(job.ExecVnode, job.ExecHost2)
 	if err != nil {
@@ -310,7 +314,7 @@ func (j *Jobs) sistersOf(job *hostapi.Job) ([]string, error) {
 	}
 	if len(hosts) == 0 || !pbs.SameHost(hosts[0], j.Node) {
 		return nil, fmt.Errorf("%s is not the first host of exec_vnode %q: only that one spreads a job",
-			j.Node, host.Clip(job.ExecVnode, maxName))
+			j.Node, hostapi.Clip(job.ExecVnode, maxName))
 	}
 	// Two names of one host have the part before the first dot in common.
 	known := map[string][]string{}

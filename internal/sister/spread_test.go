@@ -1,7 +1,6 @@
 package sister
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,8 +8,8 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 const (
@@ -26,7 +25,8 @@ const (
 	end         = hostapi.EventEnd
 )
 
-// A begin that one host does not accept leaves nothing anywhere, at the latest when the others have asked.
+// A begin that one host does not accept leaves nothing anywhere, at the latest when the others have
+// asked.
 func TestSpreadBegin(t *testing.T) {
 	unreachable := func(host string, with fault, abortToo bool) func(string, hostapi.Event) fault {
 		return func(h string, e hostapi.Event) fault {
@@ -49,22 +49,79 @@ func TestSpreadBegin(t *testing.T) {
 	}{
 		{name: "all accept", n3: "begin"},
 		{name: "own hooks reject", own: true, message: "'b': no"},
-		{name: "the second rejects", rejects: "n2", message: "n2: execjob_begin request rejected by 'b': no", action: hostapi.JobActionRerun, n3: "begin abort"},
-		{name: "the last rejects", rejects: "n4", message: "n4: execjob_begin request rejected by 'b': no", action: hostapi.JobActionRerun, n3: "begin abort"},
-		{name: "the second's hook fails", fails: "n2", message: "n2: execjob_begin hook 'b'", action: hostapi.JobActionHold, n3: "begin abort"},
-		{name: "the second is down", fault: unreachable("n2", down, true), message: "n2: connection refused", kind: hostapi.KindNode, action: hostapi.JobActionRerun, n3: "begin abort"},
-		{name: "in doubt, never arrived", fault: unreachable("n2", hung, false), message: "n2: no answer in time", kind: hostapi.KindNode, action: hostapi.JobActionRerun, n3: "begin abort"},
-		{name: "in doubt, begun", fault: unreachable("n2", lost, false), message: "n2: connection reset", kind: hostapi.KindNode, action: hostapi.JobActionRerun, n3: "begin abort"},
-		{name: "in doubt, abort too", fault: unreachable("n3", lost, true), message: "n3: connection reset", kind: hostapi.KindNode, action: hostapi.JobActionRerun, n3: "begin abort"},
-		{name: "begun, abort never arrives", rejects: "n2", message: "n2: ", action: hostapi.JobActionRerun, n3: "begin abort", // when it asks
+		{
+			name:    "the second rejects",
+			rejects: "n2",
+			message: "n2: execjob_begin request rejected by 'b': no",
+			action:  hostapi.JobActionRerun,
+			n3:      "begin abort",
+		},
+		{
+			name:    "the last rejects",
+			rejects: "n4",
+			message: "n4: execjob_begin request rejected by 'b': no",
+			action:  hostapi.JobActionRerun,
+			n3:      "begin abort",
+		},
+		{
+			name:    "the second's hook fails",
+			fails:   "n2",
+			message: "n2: execjob_begin hook 'b'",
+			action:  hostapi.JobActionHold,
+			n3:      "begin abort",
+		},
+		{
+			name:    "the second is down",
+			fault:   unreachable("n2", down, true),
+			message: "n2: connection refused",
+			kind:    hostapi.KindNode,
+			action:  hostapi.JobActionRerun,
+			n3:      "begin abort",
+		},
+		{
+			name:    "in doubt, never arrived",
+			fault:   unreachable("n2", hung, false),
+			message: "n2: no answer in time",
+			kind:    hostapi.KindNode,
+			action:  hostapi.JobActionRerun,
+			n3:      "begin abort",
+		},
+		{
+			name:    "in doubt, begun",
+			fault:   unreachable("n2", lost, false),
+			message: "n2: connection reset",
+			kind:    hostapi.KindNode,
+			action:  hostapi.JobActionRerun,
+			n3:      "begin abort",
+		},
+		{
+			name:    "in doubt, abort too",
+			fault:   unreachable("n3", lost, true),
+			message: "n3: connection reset",
+			kind:    hostapi.KindNode,
+			action:  hostapi.JobActionRerun,
+			n3:      "begin abort",
+		},
+		{
+			name:    "begun, abort never arrives",
+			rejects: "n2",
+			message: "n2: ",
+			action:  hostapi.JobActionRerun,
+			n3:      "begin abort", // when it asks
 			fault: func(h string, e hostapi.Event) fault {
 				if h == "n3" && e == abort {
 					return down
 				}
 				return none
-			}},
-		{name: "none answers", message: "n2: connection refused; n3: connection refused; n4: connection refused; and 2 more", kind: hostapi.KindNode, action: hostapi.JobActionRerun,
-			fault: func(string, hostapi.Event) fault { return down }},
+			},
+		},
+		{
+			name:    "none answers",
+			message: "n2: connection refused; n3: connection refused; n4: connection refused; and 2 more",
+			kind:    hostapi.KindNode,
+			action:  hostapi.JobActionRerun,
+			fault:   func(string, hostapi.Event) fault { return down },
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			hosts := 4
@@ -83,7 +140,8 @@ func TestSpreadBegin(t *testing.T) {
 			})
 			c.breaks(tt.fault)
 			v := c.judge(begin, "1.srv")
-			if v.Reject != (tt.message != "") || !strings.Contains(v.Message, tt.message) || v.Kind != tt.kind || v.OnReject != tt.action || len(v.FailAction) > 0 {
+			if v.Reject != (tt.message != "") || !strings.Contains(v.Message, tt.message) ||
+				v.Kind != tt.kind || v.OnReject != tt.action || len(v.FailAction) > 0 {
 				t.Errorf("verdict %+v, kind %q, %+v", v, v.Kind, v.Outcome)
 			}
 			c.ask()
@@ -105,7 +163,8 @@ func TestSpreadRefused(t *testing.T) {
 	c := newCluster(t, 2, nil, nil)
 	alone := c.event(begin, "1.srv")
 	alone.Job.ExecVnode = "(n1:ncpus=1)+(n1:ncpus=2)"
-	if v, err := c.head().Judge(t.Context(), alone); err != nil || v.Reject || c.members["n1"].record("1.srv").Run != "" {
+	v, err := c.head().Judge(t.Context(), alone)
+	if err != nil || v.Reject || c.members["n1"].record("1.srv").Run != "" {
 		t.Errorf("a job of one host: %+v, %v", v, err)
 	}
 	second := c.event(begin, "2.srv")
@@ -119,7 +178,9 @@ func TestSpreadRefused(t *testing.T) {
 		t.Errorf("no run: %v", err)
 	}
 	c.members["n1"].jobs.Others = nil
-	if _, err := c.head().Judge(t.Context(), c.event(begin, "2.srv")); err == nil || hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), "[sister] is not configured") {
+	_, err = c.head().Judge(t.Context(), c.event(begin, "2.srv"))
+	if err == nil || hostapi.KindOf(err) != hostapi.KindNode ||
+		!strings.Contains(err.Error(), "[sister] is not configured") {
 		t.Errorf("nobody reaches others: %v", err)
 	}
 	c.members["n1"].jobs.Others = c
@@ -136,7 +197,7 @@ func TestSpreadRefused(t *testing.T) {
 	}
 }
 
-// What follows begin reaches the other hosts in the same order.
+// Events after begin reach the other hosts in the same order.
 func TestSpreadEvents(t *testing.T) {
 	c := newCluster(t, 3, func(name string) string {
 		return fmt.Sprintf("cput = %s\nmem = '10kb'\nsays = 'bye from %s'\n", name[1:], name)
@@ -150,14 +211,17 @@ func TestSpreadEvents(t *testing.T) {
 	}
 	c.must(preresume, preterm)
 	v := c.judge(epilogue, "1.srv")
-	if v.Reject || v.ResourcesUsed["mem"] != "30kb" || v.ResourcesUsed["walltime"] != "00:00:07" || *v.Usage.CPUTSeconds != 1 {
+	used := v.ResourcesUsed
+	if v.Reject || used["mem"] != "30kb" || used["walltime"] != "00:00:07" || *v.Usage.CPUTSeconds != 1 {
 		t.Errorf("epilogue: %+v", v.Outcome)
 	}
-	if got := strings.Join(v.JobStderr, "|"); got != "n2: bye from n2|n3: bye from n3|bye from n1" && got != "bye from n1|n2: bye from n2|n3: bye from n3" {
+	const others, own = "n2: bye from n2|n3: bye from n3", "bye from n1"
+	if got := strings.Join(v.JobStderr, "|"); got != others+"|"+own && got != own+"|"+others {
 		t.Errorf("job's standard error: %q", got)
 	}
 	rec := c.members["n1"].record("1.srv")
-	if *rec.Hosts["n3"].CPUTSeconds != 3 || rec.Diag["n2"] != "diag: bye from n2" || !strings.Contains(strings.Join(rec.Notes, "|"), "n2: note: bye from n2") || len(rec.Missing) > 0 {
+	if *rec.Hosts["n3"].CPUTSeconds != 3 || rec.Diag["n2"] != "diag: bye from n2" || len(rec.Missing) > 0 ||
+		!strings.Contains(strings.Join(rec.Notes, "|"), "n2: note: bye from n2") {
 		t.Errorf("record %+v", rec)
 	}
 	c.must(end)
@@ -175,7 +239,7 @@ func TestSpreadEvents(t *testing.T) {
 	}
 }
 
-// What a host rejects, in the middle of a job, is taken back on the others.
+// An event that a host rejects, in the middle of a job, is taken back on the others.
 func TestSpreadUndone(t *testing.T) {
 	rejects := func(e hostapi.Event) func(string, *node) {
 		return func(name string, n *node) {
@@ -184,41 +248,43 @@ func TestSpreadUndone(t *testing.T) {
 			}
 		}
 	}
-	t.Run("preresume", func(t *testing.T) {
-		c := newCluster(t, 3, nil, rejects(preresume))
-		c.must(begin, launch)
-		for _, name := range []string{"n2", "n3"} { // something of the job runs there
-			attach := event(hostapi.EventAttach, "1.srv")
-			attach.PID = 4_000_002
-			if v, err := c.members[name].host.Judge(t.Context(), attach); err != nil || v.Reject {
-				t.Fatal(v, err)
+	for _, e := range []hostapi.Event{preresume, preterm} {
+		t.Run(string(e)+" of a suspended job", func(t *testing.T) {
+			c := newCluster(t, 3, nil, rejects(e))
+			c.must(begin, launch)
+			for _, name := range []string{"n2", "n3"} { // something of the job runs there
+				attach := event(hostapi.EventAttach, "1.srv")
+				attach.PID = 4_000_002
+				if v, err := c.members[name].host.Judge(t.Context(), attach); err != nil || v.Reject {
+					t.Fatal(v, err)
+				}
 			}
-		}
-		c.must(postsuspend)
-		v := c.judge(preresume, "1.srv")
-		if !v.Reject || v.Message != "n3: execjob_preresume request rejected by 'b': no" {
-			t.Errorf("%+v", v.Outcome)
-		}
-		for name, want := range map[string]string{"n1": "begin postsuspend preresume postsuspend", "n2": "begin postsuspend preresume postsuspend", "n3": "begin postsuspend preresume postsuspend"} {
-			if got := c.events(name, "1.srv"); got != want { // n3's own host takes back what its first hook did
-				t.Errorf("%s got %q, want %q", name, got, want)
+			c.must(postsuspend)
+			v := c.judge(e, "1.srv")
+			if !v.Reject || v.Message != "n3: "+string(e)+" request rejected by 'b': no" {
+				t.Errorf("%+v", v.Outcome)
 			}
-		}
-		for _, name := range c.names {
-			if rec := c.members[name].record("1.srv"); rec.Phase != jobstate.PhaseSuspended {
-				t.Errorf("the job is %s on %s", rec.Phase, name)
+			for _, name := range c.names {
+				want := "begin postsuspend " + strings.TrimPrefix(string(e), "execjob_") + " postsuspend"
+				if got := c.events(name, "1.srv"); got != want { // n3's own host takes back what its first hook did
+					t.Errorf("%s got %q, want %q", name, got, want)
+				}
+				if rec := c.members[name].record("1.srv"); rec.Phase != jobstate.PhaseSuspended {
+					t.Errorf("the job is %s on %s", rec.Phase, name)
+				}
 			}
-		}
-		c.breaks(func(host string, e hostapi.Event) fault {
-			if host == "n2" && e == postsuspend {
-				return down
+			c.breaks(func(host string, e hostapi.Event) fault {
+				if host == "n2" && e == postsuspend {
+					return down
+				}
+				return none
+			})
+			v = c.judge(e, "1.srv")
+			if !strings.HasSuffix(v.Message, "; "+string(e)+" is not undone on n2: connection refused") {
+				t.Errorf("n2 runs on: %q", v.Message)
 			}
-			return none
 		})
-		if v := c.judge(preresume, "1.srv"); !strings.HasSuffix(v.Message, "; execjob_preresume is not undone on n2: connection refused") {
-			t.Errorf("n2 runs on: %q", v.Message)
-		}
-	})
+	}
 	t.Run("resize", func(t *testing.T) {
 		c := newCluster(t, 3, nil, func(name string, n *node) {
 			n.hook("a", "misbehave", "mode = 'attach-env'\nvalue = 'NCPUS'", 1)
@@ -231,7 +297,11 @@ func TestSpreadUndone(t *testing.T) {
 		if err != nil || !v.Reject || v.Message != "n3: execjob_resize request rejected by 'b': no" {
 			t.Fatalf("%+v, %v", v, err)
 		}
-		for name, want := range map[string]string{"n1": "begin resize=4 resize=2", "n2": "begin resize=4 resize=2", "n3": "begin resize=4"} {
+		for name, want := range map[string]string{
+			"n1": "begin resize=4 resize=2",
+			"n2": "begin resize=4 resize=2",
+			"n3": "begin resize=4",
+		} {
 			if got := c.events(name, "1.srv"); got != want {
 				t.Errorf("%s got %q, want %q", name, got, want)
 			}
@@ -272,11 +342,15 @@ func TestSpreadUndone(t *testing.T) {
 			}
 			return none
 		})
-		if v := c.judge(preterm, "1.srv"); v.Reject || len(v.Notes) != 1 || v.Notes[0] != "n2 did not answer to execjob_preterm: connection refused" {
+		v := c.judge(preterm, "1.srv")
+		note := "n2 did not answer to execjob_preterm: connection refused"
+		if v.Reject || len(v.Notes) != 1 || v.Notes[0] != note {
 			t.Errorf("%+v", v.Outcome)
 		}
-		if v := c.judge(postsuspend, "1.srv"); !v.Reject || v.Message != "n2: connection refused" || c.events("n3", "1.srv") != "begin preterm postsuspend" {
-			t.Errorf("%+v, n3 got %q", v.Outcome, c.events("n3", "1.srv"))
+		v = c.judge(postsuspend, "1.srv")
+		got := c.events("n3", "1.srv")
+		if !v.Reject || v.Message != "n2: connection refused" || got != "begin preterm postsuspend" {
+			t.Errorf("%+v, n3 got %q", v.Outcome, got)
 		}
 	})
 }
@@ -318,7 +392,8 @@ func TestSpreadManyJobs(t *testing.T) {
 	}
 }
 
-// What a host that died left is ended on the others as well, whatever it was in the middle of.
+// A job that a host left when it died is ended on the others as well, whatever it was in the middle
+// of.
 func TestReconcileEndsSisters(t *testing.T) {
 	dead := hostapi.ProcessID{PID: 4_000_004, StartTime: 3}
 	begun := time.Now()
@@ -332,9 +407,28 @@ func TestReconcileEndsSisters(t *testing.T) {
 	}{
 		{name: "before anybody was told", phase: jobstate.PhasePrerun},
 		{name: "in the middle of begin", others: true, phase: jobstate.PhasePrerun, want: "begin abort"},
-		{name: "in the middle of begin, others down", others: true, phase: jobstate.PhasePrerun, down: true, want: "begin"},
-		{name: "in the middle of the job", begun: true, others: true, phase: jobstate.PhaseRunning, want: "begin epilogue end"},
-		{name: "in the middle of the job, others down", begun: true, others: true, phase: jobstate.PhaseRunning, down: true, want: "begin"},
+		{
+			name:   "in the middle of begin, others down",
+			others: true,
+			phase:  jobstate.PhasePrerun,
+			down:   true,
+			want:   "begin",
+		},
+		{
+			name:   "in the middle of the job",
+			begun:  true,
+			others: true,
+			phase:  jobstate.PhaseRunning,
+			want:   "begin epilogue end",
+		},
+		{
+			name:   "in the middle of the job, others down",
+			begun:  true,
+			others: true,
+			phase:  jobstate.PhaseRunning,
+			down:   true,
+			want:   "begin",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCluster(t, 3, nil, nil)
@@ -346,7 +440,8 @@ func TestReconcileEndsSisters(t *testing.T) {
 			c.members["n1"].change("1.srv", func(*jobstate.Record) *jobstate.Record { return rec })
 			for _, name := range []string{"n2", "n3"} {
 				if tt.others {
-					if v, err := c.members[name].host.Judge(t.Context(), from("n1", thisRun, begin, "1.srv")); err != nil || v.Reject {
+					v, err := c.members[name].host.Judge(t.Context(), from("n1", thisRun, begin, "1.srv"))
+					if err != nil || v.Reject {
 						t.Fatal(v, err)
 					}
 				}
@@ -355,9 +450,7 @@ func TestReconcileEndsSisters(t *testing.T) {
 				c.breaks(func(string, hostapi.Event) fault { return down })
 			}
 			for range 2 {
-				if err := c.head().Reconcile(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, c.head().Reconcile(t.Context()))
 			}
 			if got := c.events("n2", "1.srv"); got != tt.want {
 				t.Errorf("n2 got %q, want %q", got, tt.want)
@@ -371,7 +464,7 @@ func TestReconcileEndsSisters(t *testing.T) {
 }
 
 // The other hosts end a job whose head does not know of it any more, and only that.
-func TestAbandon(t *testing.T) {
+func TestAbandonEndsOnlyTheRunItNames(t *testing.T) {
 	c := newCluster(t, 2, nil, nil)
 	n2 := c.members["n2"]
 	c.must(begin, prologue, launch)
@@ -386,14 +479,13 @@ func TestAbandon(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := n2.host.Abandon(t.Context(), "1.srv", run, missedEnd); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, n2.host.Abandon(t.Context(), "1.srv", run, missedEnd))
 	}
 	if got := c.events("n2", "1.srv"); got != "begin prologue epilogue end" || c.holds("1.srv") != "n1" {
 		t.Errorf("n2 got %q, held by %q", got, c.holds("1.srv"))
 	}
-	if b, found, err := n2.ledger.Last(t.Context(), "1.srv"); err != nil || !found || !strings.Contains(string(b), "could not be reached") {
+	b, found, err := n2.ledger.Last(t.Context(), "1.srv")
+	if err != nil || !found || !strings.Contains(string(b), "could not be reached") {
 		t.Errorf("report %s, %v", b, err)
 	}
 	c.must(epilogue, end) // whose other host is gone
@@ -408,40 +500,12 @@ func TestSpreadBeginAgain(t *testing.T) {
 	c.must(begin)
 	first := c.members["n2"].record("1.srv").Run
 	c.must(begin)
-	if got := c.events("n2", "1.srv"); got != "begin epilogue end begin" || c.members["n2"].record("1.srv").Run == first {
+	n2 := c.members["n2"]
+	if got := c.events("n2", "1.srv"); got != "begin epilogue end begin" || n2.record("1.srv").Run == first {
 		t.Errorf("n2 got %q", got)
 	}
-	if _, err := c.members["n2"].host.Handle(t.Context(), from("n1", first, end, "1.srv")); err != nil || c.holds("1.srv") != "n1 n2" {
+	_, err := n2.host.Handle(t.Context(), from("n1", first, end, "1.srv"))
+	if err != nil || c.holds("1.srv") != "n1 n2" {
 		t.Errorf("a late end of the first run: %v, held by %q", err, c.holds("1.srv"))
-	}
-}
-
-// A record that was made anew does not name the other hosts, but the job does.
-func TestSpreadAfterRecordWasLost(t *testing.T) {
-	var lost *jobstate.Record
-	c := newCluster(t, 2, nil, func(name string, n *node) {
-		options := n.options
-		n.options = func(o *host.Options) {
-			options(o)
-			if name != "n1" {
-				return
-			}
-			o.Recover = func(context.Context, string) (*jobstate.Record, error) {
-				if lost == nil {
-					return nil, nil
-				}
-				rec := &jobstate.Record{Job: lost.Job, Run: lost.Run, Phase: jobstate.PhaseRunning}
-				lost = nil
-				return rec, nil
-			}
-		}
-	})
-	c.must(begin, launch)
-	lost = c.members["n1"].record("1.srv")
-	c.members["n1"].change("1.srv", func(*jobstate.Record) *jobstate.Record { return nil })
-	c.must(epilogue)
-	c.must(end)
-	if got := c.holds("1.srv"); got != "" || c.events("n2", "1.srv") != "begin epilogue end" {
-		t.Errorf("held by %q, n2 got %q", got, c.events("n2", "1.srv"))
 	}
 }

@@ -17,117 +17,93 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// ErrNoConnection says that this host has no such connection, or more than one.
-var ErrNoConnection = errors.New("no such connection")
+// errNoConnection says that this host has no such connection, or more than one.
+var errNoConnection = errors.New("no such connection")
 
-// Connection is the end of a TCP connection that this host holds.
-type Connection struct {
+// connection is the end of a TCP connection that this host holds.
+type connection struct {
 	UID   int    // who made it
 	Inode uint64 // of its socket
+}
+
+// row is a connection of this host's tables, with its ends as this host sees them.
+type row struct {
+	local, remote netip.AddrPort
+	connection
+}
+
+// findConnection returns this host's end of a TCP connection, from local to remote as this host
+// sees them. findConnection reads all of /proc/net/tcp and tcp6, which are of the network namespace
+// of the caller. findConnection fails with errNoConnection.
+func findConnection(procfs *kernfs.FS, local, remote netip.AddrPort) (connection, error) {
+	from, to := plain(local), plain(remote)
+	found, err := rows(procfs, func(r row) bool { return r.local == from && r.remote == to })
+	if err == nil && len(found) != 1 {
+		err = errNoConnection
+	}
+	if err != nil {
+		return connection{}, fmt.Errorf("connection from %s to %s: %w", local, remote, err)
+	}
+	return found[0].connection, nil
+}
+
+// plain is an end as the tables have it: without the zone of an address that is a link's own.
+func plain(end netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(end.Addr().Unmap().WithZone(""), end.Port())
+}
+
+// heldBy returns the connection that the process pid, an sshd, has from its client, as the client
+// sees it. The result is nil where it has none, or more than one.
+func heldBy(procfs *kernfs.FS, pid int) (*hostapi.Origin, error) {
+	held := map[uint64]bool{}
+	if err := sockets(procfs, pid, func(inode uint64) bool { held[inode] = true; return true }); err != nil {
+		return nil, err
+	}
+	if len(held) == 0 {
+		return nil, nil
+	}
+	found, err := rows(procfs, func(r row) bool { return held[r.Inode] })
+	if err != nil || len(found) != 1 {
+		return nil, err
+	}
+	return &hostapi.Origin{Local: found[0].remote.String(), Remote: found[0].local.String()}, nil
 }
 
 // established is TCP_ESTABLISHED of include/net/tcp_states.h.
 const established = "01"
 
-// FindConnection returns this host's end of a TCP connection, from local to remote as this host
-// sees them. FindConnection reads all of /proc/net/tcp and tcp6, which are of the network namespace
-// of the caller. FindConnection fails with ErrNoConnection.
-func FindConnection(procfs *kernfs.FS, local, remote netip.AddrPort) (Connection, error) {
-	fail := func(err error) (Connection, error) {
-		return Connection{}, fmt.Errorf("connection from %s to %s: %w", local, remote, err)
-	}
-	var found []Connection
-	err := eachRow(procfs, func(row []byte) {
-		if c, ok := matches(row, local, remote); ok {
-			found = append(found, c)
-		}
-	})
-	if err != nil {
-		return fail(err)
-	}
-	if len(found) != 1 {
-		return fail(ErrNoConnection)
-	}
-	return found[0], nil
-}
-
-// eachRow calls do with each row of the tables of connections.
-func eachRow(procfs *kernfs.FS, do func(row []byte)) error {
+// rows returns the established connections of this host's tables that are wanted.
+func rows(procfs *kernfs.FS, want func(row) bool) (found []row, err error) {
 	for _, file := range []string{"net/tcp", "net/tcp6"} {
 		text, err := procfs.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6
 			continue
 		}
 		if err != nil {
-			return err
-		}
-		for row := range bytes.Lines(text) {
-			do(row)
-		}
-	}
-	return nil
-}
-
-// heldBy returns the connection that the process pid, an sshd, has from its client; nil where it
-// has none, or more than one.
-func heldBy(procfs *kernfs.FS, pid int) (*hostapi.Origin, error) {
-	dir := strconv.Itoa(pid) + "/fd"
-	names, err := procfs.Names(dir)
-	if err != nil {
-		return nil, ignoreGone(err)
-	}
-	sockets := map[string]bool{}
-	for _, name := range names {
-		target, err := procfs.Readlink(dir + "/" + name)
-		if ignoreGone(err) != nil {
 			return nil, err
 		}
-		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
-			sockets[strings.TrimSuffix(inode, "]")] = true
+		for line := range bytes.Lines(text) {
+			if r, ok := parseRow(line); ok && want(r) {
+				found = append(found, r)
+			}
 		}
 	}
-	if len(sockets) == 0 {
-		return nil, nil
-	}
-	var found []*hostapi.Origin
-	err = eachRow(procfs, func(row []byte) {
-		fields := bytes.Fields(row)
-		if len(fields) < 10 || string(fields[3]) != established || !sockets[string(fields[9])] {
-			return
-		}
-		local, lok := end(fields[1])
-		remote, rok := end(fields[2])
-		if lok && rok {
-			found = append(found, connection(local, remote))
-		}
-	})
-	if err != nil || len(found) != 1 {
-		return nil, err
-	}
-	return found[0], nil
+	return found, nil
 }
 
-// matches reads a row "sl local_address rem_address st queues timer retransmits uid timeout inode
-// ...". The heading is none.
-func matches(row []byte, local, remote netip.AddrPort) (Connection, bool) {
-	fields := bytes.Fields(row)
-	if len(fields) < 10 || string(fields[3]) != established || !isEnd(fields[1], local) || !isEnd(fields[2], remote) {
-		return Connection{}, false
+// parseRow reads a row "sl local_address rem_address st queues timer retransmits uid timeout inode
+// ...". The heading is none, nor is a row without a socket.
+func parseRow(line []byte) (r row, ok bool) {
+	fields := bytes.Fields(line)
+	if len(fields) < 10 || string(fields[3]) != established {
+		return row{}, false
 	}
-	uid, uerr := strconv.ParseUint(string(fields[7]), 10, 32)
-	inode, ierr := strconv.ParseUint(string(fields[9]), 10, 64)
-	return Connection{UID: int(uid), Inode: inode}, uerr == nil && ierr == nil && inode > 0
-}
-
-// isEnd tells whether an address of the table is that end. The zone of an address that is a link's
-// own is not in the table.
-func isEnd(text []byte, want netip.AddrPort) bool {
-	_, port, _ := bytes.Cut(text, []byte{':'})
-	if n, err := strconv.ParseUint(string(port), 16, 16); err != nil || uint16(n) != want.Port() {
-		return false
-	}
-	is, ok := end(text)
-	return ok && is.Addr() == want.Addr().Unmap().WithZone("")
+	uid, uidErr := strconv.ParseUint(string(fields[7]), 10, 32)
+	inode, inodeErr := strconv.ParseUint(string(fields[9]), 10, 64)
+	local, isLocal := end(fields[1])
+	remote, isRemote := end(fields[2])
+	r = row{local, remote, connection{UID: int(uid), Inode: inode}}
+	return r, isLocal && isRemote && uidErr == nil && inodeErr == nil && inode > 0
 }
 
 // end reads an address of the table: words of 32 bits in the machine's own order, and a port.
@@ -137,8 +113,12 @@ func end(text []byte) (netip.AddrPort, bool) {
 	if !ok || err != nil {
 		return netip.AddrPort{}, false
 	}
-	raw := make([]byte, hex.DecodedLen(len(host)))
-	if _, err := hex.Decode(raw, host); err != nil || len(raw)%4 != 0 {
+	var room [16]byte
+	raw := room[:min(hex.DecodedLen(len(host)), len(room))]
+	if len(host) != 2*len(raw) || len(raw)%4 != 0 {
+		return netip.AddrPort{}, false
+	}
+	if _, err := hex.Decode(raw, host); err != nil {
 		return netip.AddrPort{}, false
 	}
 	for i := 0; i < len(raw); i += 4 {
@@ -148,28 +128,39 @@ func end(text []byte) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), ok
 }
 
-// Holds tells whether the process pid has a descriptor of the socket. A process that is gone has
-// none. Holds stops when ctx ends: a user may have millions of descriptors.
-func Holds(ctx context.Context, procfs *kernfs.FS, pid int, inode uint64) (bool, error) {
+// holds reports whether the process pid has a descriptor of the socket. A process that is gone has
+// none. holds stops when ctx ends: a user may have millions of descriptors.
+func holds(ctx context.Context, procfs *kernfs.FS, pid int, inode uint64) (found bool, err error) {
+	err = sockets(procfs, pid, func(i uint64) bool {
+		found = i == inode
+		return !found && ctx.Err() == nil
+	})
+	if err == nil && !found {
+		err = ctx.Err()
+	}
+	return found, err
+}
+
+// sockets calls do with the inode of each socket that the process pid has a descriptor of, until do
+// returns false. A process that is gone has none.
+func sockets(procfs *kernfs.FS, pid int, do func(inode uint64) bool) error {
 	dir := strconv.Itoa(pid) + "/fd"
 	names, err := procfs.Names(dir)
 	if err != nil {
-		return false, ignoreGone(err)
+		return ignoreGone(err)
 	}
-	socket := "socket:[" + strconv.FormatUint(inode, 10) + "]"
 	for _, name := range names {
-		if err := ctx.Err(); err != nil {
-			return false, err
-		}
 		target, err := procfs.Readlink(dir + "/" + name)
-		switch {
-		case err == nil && target == socket:
-			return true, nil
-		case ignoreGone(err) != nil:
-			return false, err
+		if ignoreGone(err) != nil {
+			return err
+		}
+		text, is := strings.CutPrefix(target, "socket:[")
+		inode, err := strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 64)
+		if is && err == nil && !do(inode) {
+			return nil
 		}
 	}
-	return false, nil
+	return nil
 }
 
 // ignoreGone makes nothing of the errnos of a process that is no more, or of a descriptor that it

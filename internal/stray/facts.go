@@ -62,7 +62,7 @@ type Reader struct {
 	Environ  func(p proc.Process) ([]byte, error)          // without waiting for it: proc.Environs
 	Hookhost []kernfs.FileID                               // hookhost's programs
 	Qsub     []kernfs.FileID                               // PBS's qsub
-	Sessions string                                        // where systemd-logind has them; "" for SessionsDir
+	Sessions string                                        // where systemd-logind has them; "" for sessionsDir
 }
 
 // maxChain bounds the ancestors that are looked at.

@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -31,21 +30,15 @@ func newFixture(t *testing.T) *fixture { return &fixture{t, t.TempDir()} }
 func (f *fixture) open() *kernfs.FS {
 	f.t.Helper()
 	procfs, err := kernfs.Open(f.dir)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.NoError(f.t, err)
 	return procfs
 }
 
 func (f *fixture) write(name, text string) {
 	f.t.Helper()
 	path := filepath.Join(f.dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		f.t.Fatal(err)
-	}
+	must.NoError(f.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.NoError(f.t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // process adds one that began so many ticks after boot.
@@ -60,9 +53,7 @@ func (f *fixture) process(pid, ppid, sid, uid, start int, comm, cgroup string, e
 	f.write(dir+"environ", strings.Join(environ, "\x00")+"\x00")
 	exe := filepath.Join(f.dir, dir, "exe")
 	os.Remove(exe)
-	if err := os.Symlink(f.file(comm), exe); err != nil {
-		f.t.Fatal(err)
-	}
+	must.NoError(f.t, os.Symlink(f.file(comm), exe))
 }
 
 // file is an executable.
@@ -104,13 +95,9 @@ func TestReadCollectsTheFactsOfProc(t *testing.T) {
 	read := func(pid int) Facts {
 		t.Helper()
 		p, err := proc.Read(procfs, pid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		got, err := reader(procfs, jobOf(in)).Read(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if got.Age <= 0 {
 			t.Errorf("age %v", got.Age)
 		}
@@ -119,9 +106,7 @@ func TestReadCollectsTheFactsOfProc(t *testing.T) {
 	}
 	exe := func(name string) kernfs.FileID {
 		id, err := kernfs.FileOf(f.file(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return id
 	}
 	want := Facts{
@@ -136,9 +121,7 @@ func TestReadCollectsTheFactsOfProc(t *testing.T) {
 	}
 	leader := want.Chain[0]
 	want.Leader = &leader
-	if d := cmp.Diff(want, read(33)); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
+	must.Equal(t, "", want, read(33))
 	lost := read(34)
 	if lost.JobID != "" || lost.Chain != nil || lost.Leader != nil || lost.SSH == nil ||
 		lost.SSH.Local != "10.0.0.1:40000" || lost.SSH.Remote != "[fe80::2%eth0]:22" {
@@ -150,9 +133,7 @@ func TestReadCollectsTheFactsOfProc(t *testing.T) {
 	}
 	// The process is gone in the last case, and another process or user has its pid in the others.
 	p, err := proc.Read(procfs, 34)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for name, change := range map[string]func(){
 		"began later": func() { f.process(34, 1, 34, 1000, 100, "lost", "0::/x\n") },
 		"of another":  func() { f.process(34, 1, 34, 1001, 24, "lost", "0::/x\n") },
@@ -165,9 +146,7 @@ func TestReadCollectsTheFactsOfProc(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	p33, err := proc.Read(procfs, 33)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if _, err := reader(procfs, func(int) (string, bool, error) { return "", false, broken }).Read(p33); !errors.Is(err,
 		broken) {
 		t.Errorf("the cgroups cannot be read: %v", err)
@@ -177,13 +156,9 @@ func TestReadCollectsTheFactsOfProc(t *testing.T) {
 // The process of this test, as the kernel has it.
 func TestReadSelf(t *testing.T) {
 	procfs, err := kernfs.Open("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	p, err := proc.Read(procfs, os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	f, err := reader(procfs, jobOf(nil)).Read(p)
 	if err != nil || f.Cgroup == "" || f.Age < 0 || f.Age > 24*time.Hour {
 		t.Errorf("%+v, %v", f, err)
@@ -214,29 +189,27 @@ func TestFindConnection(t *testing.T) {
 	f.write("net/tcp6", table6)
 	for _, tt := range []struct {
 		name, local, remote string
-		want                Connection
+		want                connection
 		found               bool
 	}{
-		{"v4", "10.0.0.1:40000", "10.0.0.2:22", Connection{1000, 4711}, true},
-		{"v4 in the table of v6", "10.0.0.1:40004", "10.0.0.2:22", Connection{1000, 5001}, true},
-		{"v4 as v6", "[::ffff:10.0.0.1]:40000", "[::ffff:10.0.0.2]:22", Connection{1000, 4711}, true},
-		{"v6", "[fe80::1]:40000", "[fe80::2]:22", Connection{1001, 5000}, true},
-		{"v6 with its zone", "[fe80::1%eth0]:40000", "[fe80::2%eth0]:22", Connection{1001, 5000}, true},
-		{"the other way round", "10.0.0.2:22", "10.0.0.1:40000", Connection{}, false},
-		{"closed", "10.0.0.1:40001", "10.0.0.2:22", Connection{}, false},
-		{"closed by the other side", "10.0.0.1:40003", "10.0.0.2:22", Connection{}, false},
-		{"twice", "10.0.0.1:40002", "10.0.0.2:22", Connection{}, false},
-		{"none", "10.0.0.1:40009", "10.0.0.2:22", Connection{}, false},
+		{"v4", "10.0.0.1:40000", "10.0.0.2:22", connection{1000, 4711}, true},
+		{"v4 in the table of v6", "10.0.0.1:40004", "10.0.0.2:22", connection{1000, 5001}, true},
+		{"v4 as v6", "[::ffff:10.0.0.1]:40000", "[::ffff:10.0.0.2]:22", connection{1000, 4711}, true},
+		{"v6", "[fe80::1]:40000", "[fe80::2]:22", connection{1001, 5000}, true},
+		{"v6 with its zone", "[fe80::1%eth0]:40000", "[fe80::2%eth0]:22", connection{1001, 5000}, true},
+		{"the other way round", "10.0.0.2:22", "10.0.0.1:40000", connection{}, false},
+		{"closed", "10.0.0.1:40001", "10.0.0.2:22", connection{}, false},
+		{"closed by the other side", "10.0.0.1:40003", "10.0.0.2:22", connection{}, false},
+		{"twice", "10.0.0.1:40002", "10.0.0.2:22", connection{}, false},
+		{"none", "10.0.0.1:40009", "10.0.0.2:22", connection{}, false},
 	} {
-		got, err := FindConnection(f.open(), netip.MustParseAddrPort(tt.local), netip.MustParseAddrPort(tt.remote))
-		if got != tt.want || (err == nil) != tt.found || err != nil && !errors.Is(err, ErrNoConnection) {
+		got, err := findConnection(f.open(), netip.MustParseAddrPort(tt.local), netip.MustParseAddrPort(tt.remote))
+		if got != tt.want || (err == nil) != tt.found || err != nil && !errors.Is(err, errNoConnection) {
 			t.Errorf("%s: %+v, %v", tt.name, got, err)
 		}
 	}
-	if err := os.Remove(filepath.Join(f.dir, "net/tcp6")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := FindConnection(f.open(), netip.MustParseAddrPort("10.0.0.1:40000"),
+	must.NoError(t, os.Remove(filepath.Join(f.dir, "net/tcp6")))
+	if _, err := findConnection(f.open(), netip.MustParseAddrPort("10.0.0.1:40000"),
 		netip.MustParseAddrPort("10.0.0.2:22")); err != nil {
 		t.Errorf("without IPv6: %v", err)
 	}
@@ -245,21 +218,17 @@ func TestFindConnection(t *testing.T) {
 func TestHoldsFindsTheSocketOfAProcess(t *testing.T) {
 	f := newFixture(t)
 	dir := filepath.Join(f.dir, "31/fd")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.MkdirAll(dir, 0o755))
 	for name, target := range map[string]string{"0": "/dev/null", "3": "socket:[4711]", "4": "socket:[47110]",
 		"5": "pipe:[4712]"} {
-		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
 	for inode, want := range map[uint64]bool{4711: true, 47110: true, 4712: false, 471: false} {
-		if got, err := Holds(t.Context(), f.open(), 31, inode); got != want || err != nil {
+		if got, err := holds(t.Context(), f.open(), 31, inode); got != want || err != nil {
 			t.Errorf("%d: %v, %v", inode, got, err)
 		}
 	}
-	if got, err := Holds(t.Context(), f.open(), 99, 4711); got || err != nil {
+	if got, err := holds(t.Context(), f.open(), 99, 4711); got || err != nil {
 		t.Errorf("a process that is gone: %v, %v", got, err)
 	}
 }
@@ -272,24 +241,20 @@ func TestConnectionOfTheKernel(t *testing.T) {
 	}
 	defer l.Close()
 	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer conn.Close()
 	procfs, err := kernfs.Open("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	local, remote := conn.LocalAddr().(*net.TCPAddr).AddrPort(), conn.RemoteAddr().(*net.TCPAddr).AddrPort()
-	c, err := FindConnection(procfs, local, remote)
+	c, err := findConnection(procfs, local, remote)
 	if err != nil || c.UID != os.Geteuid() {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if holds, err := Holds(t.Context(), procfs, os.Getpid(), c.Inode); !holds || err != nil {
-		t.Errorf("this process holds it: %v, %v", holds, err)
+	if held, err := holds(t.Context(), procfs, os.Getpid(), c.Inode); !held || err != nil {
+		t.Errorf("this process holds it: %v, %v", held, err)
 	}
-	if holds, err := Holds(t.Context(), procfs, os.Getpid(), c.Inode+1<<40); holds || err != nil {
-		t.Errorf("it holds another: %v, %v", holds, err)
+	if held, err := holds(t.Context(), procfs, os.Getpid(), c.Inode+1<<40); held || err != nil {
+		t.Errorf("it holds another: %v, %v", held, err)
 	}
 }
 
@@ -303,9 +268,7 @@ func TestReadWithoutEnvironment(t *testing.T) {
 	r := reader(procfs, jobOf(map[int]string{32: "77.srv"}))
 	r.Environ = func(proc.Process) ([]byte, error) { return nil, proc.ErrHangs }
 	p, err := proc.Read(procfs, 33)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	got, err := r.Read(p)
 	if err != nil || got.JobID != "" || len(got.Chain) == 0 || got.Chain[0].In != "77.srv" {
 		t.Errorf("%+v, %v", got, err)

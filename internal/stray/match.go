@@ -126,9 +126,9 @@ func known(jobs []Job, id string) string {
 	return ""
 }
 
-// isOurs tells whether the process is part of what starts others. Such are hookhost, the hooks that
-// its daemon starts as the user, and the sshd of a connection. root's sshd has forked the latter,
-// and it executes the same file.
+// isOurs reports whether the process is part of what starts others. Such are hookhost, the hooks
+// that its daemon starts as the user, and the sshd of a connection. root's sshd has forked the
+// latter, and it executes the same file.
 func isOurs(f Facts) bool {
 	if f.Ours {
 		return true
@@ -140,7 +140,7 @@ func isOurs(f Facts) bool {
 	return parent.Ours || isSSHD(parent.Program) && f.Exe != (kernfs.FileID{}) && f.Exe == parent.Exe
 }
 
-// descends tells whether an ancestor is one of those.
+// descends reports whether an ancestor is one of those.
 func descends(f Facts, of func(Relative) bool) bool { return slices.ContainsFunc(f.Chain, of) }
 
 func isSSHD(program string) bool {
@@ -183,7 +183,7 @@ func isScheduler(r Relative) bool {
 // jobs.
 var notServices = []string{"ssh", "sshd", "dropbear", "pbs", "pbs_mom", "hookhost"}
 
-// isService tells whether the process is part of a service: by its cgroup, where systemd sorts
+// isService reports whether the process is part of a service: by its cgroup, where systemd sorts
 // processes into units, and by its ancestors.
 func isService(f Facts) bool {
 	if descends(f, isScheduler) {

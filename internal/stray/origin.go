@@ -13,9 +13,9 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// SessionsDir is where systemd-logind has a file for each session, which
+// sessionsDir is where systemd-logind has a file for each session, which
 // sd_session_get_remote_host(3) reads.
-const SessionsDir = "/run/systemd/sessions"
+const sessionsDir = "/run/systemd/sessions"
 
 // origin finds out what the process came by, and what systemd-logind has of its session. A
 // connection of the sshd above it, which no user can forge, goes before that of its environment.
@@ -34,16 +34,12 @@ func (r *Reader) origin(f *Facts) error {
 		}
 	}
 	if f.SSH != nil {
-		local, err := netip.ParseAddrPort(f.SSH.Local)
+		local, remote, err := ends(*f.SSH)
 		if err != nil {
 			return err
 		}
-		remote, err := netip.ParseAddrPort(f.SSH.Remote)
-		if err != nil {
-			return err
-		}
-		_, err = FindConnection(r.Procfs, remote, local)
-		if f.Gone = errors.Is(err, ErrNoConnection); err != nil && !f.Gone {
+		_, err = findConnection(r.Procfs, remote, local)
+		if f.Gone = errors.Is(err, errNoConnection); err != nil && !f.Gone {
 			return err
 		}
 	}
@@ -58,16 +54,12 @@ func (r *Reader) origin(f *Facts) error {
 // stops when ctx ends.
 func (r *Reader) Sender(ctx context.Context, from hostapi.Origin, jobs []Job,
 	members func(job string) ([]int, error)) (string, error) {
-	local, err := netip.ParseAddrPort(from.Local)
+	local, remote, err := ends(from)
 	if err != nil {
 		return "", err
 	}
-	remote, err := netip.ParseAddrPort(from.Remote)
-	if err != nil {
-		return "", err
-	}
-	c, err := FindConnection(r.Procfs, local, remote)
-	if errors.Is(err, ErrNoConnection) {
+	c, err := findConnection(r.Procfs, local, remote)
+	if errors.Is(err, errNoConnection) {
 		return "", nil
 	}
 	if err != nil {
@@ -80,11 +72,11 @@ func (r *Reader) Sender(ctx context.Context, from hostapi.Origin, jobs []Job,
 		}
 		pids, _ := members(j.ID) // of one that ends there are none
 		for _, pid := range pids {
-			holds, err := Holds(ctx, r.Procfs, pid, c.Inode)
+			held, err := holds(ctx, r.Procfs, pid, c.Inode)
 			if err != nil {
 				return "", err
 			}
-			if holds {
+			if held {
 				holders = append(holders, j.ID)
 				break
 			}
@@ -96,11 +88,19 @@ func (r *Reader) Sender(ctx context.Context, from hostapi.Origin, jobs []Job,
 	return holders[0], nil
 }
 
+func ends(o hostapi.Origin) (local, remote netip.AddrPort, err error) {
+	local, err = netip.ParseAddrPort(o.Local)
+	if err == nil {
+		remote, err = netip.ParseAddrPort(o.Remote)
+	}
+	return local, remote, err
+}
+
 // remoteHost returns the address, or the name, from which a session of systemd-logind's was begun.
 // The result is "" for a session that was not begun by the network, and for one that is not known.
 func remoteHost(dir, session string) string {
 	if dir == "" {
-		dir = SessionsDir
+		dir = sessionsDir
 	}
 	b, err := os.ReadFile(filepath.Join(dir, filepath.Base(session)))
 	if err != nil {
@@ -114,7 +114,7 @@ func remoteHost(dir, session string) string {
 	return ""
 }
 
-// FromHere tells whether a host, by address or name, is this one.
+// FromHere reports whether a host, by address or name, is this one.
 func FromHere(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	if err != nil {
@@ -133,14 +133,9 @@ func FromHere(host string) bool {
 	})
 }
 
-// LoggedIn tells whether root's programs say that the process is somebody's login, or came out of
+// LoggedIn reports whether root's programs say that the process is somebody's login, or came out of
 // one. A login program is above it then, or systemd-logind has it in a session that was not begun
 // from this very host.
 func (f Facts) LoggedIn() bool {
 	return descends(f, isLogin) || sessionOf(f.Cgroup) != "" && !f.Local
-}
-
-// connection is the client's view of one that sshd has.
-func connection(local, remote netip.AddrPort) *hostapi.Origin {
-	return &hostapi.Origin{Local: remote.String(), Remote: local.String()}
 }

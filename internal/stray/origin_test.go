@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -22,20 +23,14 @@ func TestOriginIsTheConnectionOfRootsSSHD(t *testing.T) {
 	f.process(21, 1, 21, 0, 10, "sshd", "0::/x\n")
 	f.process(22, 1, 22, 1000, 10, "sshd", "0::/x\n") // a user's own
 	for _, pid := range []string{"20", "22"} {
-		if err := os.MkdirAll(filepath.Join(f.dir, pid, "fd"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink("socket:[4712]", filepath.Join(f.dir, pid, "fd/4")); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.MkdirAll(filepath.Join(f.dir, pid, "fd"), 0o755))
+		must.NoError(t, os.Symlink("socket:[4712]", filepath.Join(f.dir, pid, "fd/4")))
 	}
 	sessions := t.TempDir()
 	for name, text := range map[string]string{"1": "REMOTE=1\nREMOTE_HOST=127.0.0.1\n",
 		"2": "REMOTE=1\nREMOTE_HOST=203.0.113.5\n",
 		"3": "REMOTE=1\nREMOTE_HOST=localhost\n", "4": "REMOTE=0\n", "6": "REMOTE_HOST=::1\n"} {
-		if err := os.WriteFile(filepath.Join(sessions, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(sessions, name), []byte(text), 0o644))
 	}
 	session := func(id string) string { return "0::/user.slice/user-1000.slice/session-" + id + ".scope\n" }
 	for i, tt := range []struct {
@@ -64,15 +59,11 @@ func TestOriginIsTheConnectionOfRootsSSHD(t *testing.T) {
 		f.process(pid, tt.parent, pid, 1000, 20, "sleep", tt.cgroup, tt.env)
 		procfs := f.open()
 		p, err := proc.Read(procfs, pid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		r := reader(procfs, jobOf(nil))
 		r.Sessions = sessions
 		got, err := r.Read(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if d := cmp.Diff(tt.want, got.SSH); d != "" || got.Gone != tt.gone || got.LoggedIn() != tt.login {
 			t.Errorf("%s: gone %v, login %v, -want +got:\n%s", tt.name, got.Gone, got.LoggedIn(), d)
 		}

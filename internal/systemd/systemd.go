@@ -39,13 +39,13 @@ type System struct {
 // is made again when the connection is lost, as in a daemon-reexec.
 func New(run string, timeout time.Duration) *System { return &System{run: run, timeout: timeout} }
 
-// Running tells whether systemd is the first process of this node: sd_booted(3).
+// Running reports whether systemd is the first process of this node: sd_booted(3).
 func (s *System) Running() bool {
 	info, err := os.Lstat(filepath.Join(s.run, "systemd/system"))
 	return err == nil && info.IsDir()
 }
 
-// Wanted tells whether the jobs' parent is to be systemd's unit: mode is cgroup.systemd of the
+// Wanted reports whether the jobs' parent is to be systemd's unit: mode is cgroup.systemd of the
 // configuration. "require" fails where systemd is not the first process.
 func (s *System) Wanted(mode string) (bool, error) {
 	switch {
@@ -61,7 +61,7 @@ func (s *System) Wanted(mode string) (bool, error) {
 	return false, nil
 }
 
-// Active tells whether systemd has the unit active, from its files alone. The link is there since
+// Active reports whether systemd has the unit active, from its files alone. The link is there since
 // systemd 236 and removed when the unit stops (unit_export_invocation_id in core/unit.c). journald
 // reads it as well. The answer is always false with an older systemd.
 func (s *System) Active(unit string) bool {
@@ -185,7 +185,7 @@ func (s *System) dial(ctx context.Context) (*godbus.Conn, error) {
 	return c, nil
 }
 
-// isLost tells whether err is of the way to systemd, not systemd's answer.
+// isLost reports whether err is of the way to systemd, not systemd's answer.
 func isLost(err error) bool {
 	var network *net.OpError
 	return errors.Is(err, errLost) || errors.Is(err, godbus.ErrClosed) || errors.Is(err, io.EOF) ||

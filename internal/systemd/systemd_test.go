@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestParseVersion(t *testing.T) {
@@ -23,9 +25,7 @@ func TestParseVersion(t *testing.T) {
 
 func TestWantedDependsOnModeAndSystemd(t *testing.T) {
 	with, without := t.TempDir(), t.TempDir()
-	if err := os.MkdirAll(filepath.Join(with, "systemd/system"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.MkdirAll(filepath.Join(with, "systemd/system"), 0o755))
 	for _, tt := range []struct {
 		mode, run string
 		want      bool
@@ -44,17 +44,13 @@ func TestWantedDependsOnModeAndSystemd(t *testing.T) {
 
 func TestActiveIsReadFromTheLink(t *testing.T) {
 	run := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(run, "systemd/units"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.MkdirAll(filepath.Join(run, "systemd/units"), 0o755))
 	s := New(run, time.Second)
 	if s.Active("pbs_jobs.service") {
 		t.Error("active without a link")
 	}
-	if err := os.Symlink("0123456789abcdef0123456789abcdef",
-		filepath.Join(run, "systemd/units/invocation:pbs_jobs.service")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Symlink("0123456789abcdef0123456789abcdef",
+		filepath.Join(run, "systemd/units/invocation:pbs_jobs.service")))
 	if !s.Active("pbs_jobs.service") {
 		t.Error("not active with its link")
 	}
@@ -63,13 +59,9 @@ func TestActiveIsReadFromTheLink(t *testing.T) {
 // A systemd that hangs costs the timeout, not a begin that never ends.
 func TestHangingSystemdCostsTheTimeout(t *testing.T) {
 	run := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(run, "systemd"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.MkdirAll(filepath.Join(run, "systemd"), 0o755))
 	l, err := net.Listen("unix", filepath.Join(run, "systemd/private"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer l.Close()
 	began := time.Now()
 	err = New(run, 100*time.Millisecond).Ensure(t.Context(), "pbs_jobs.service")
@@ -85,13 +77,9 @@ func TestHangingSystemdCostsTheTimeout(t *testing.T) {
 // what it met.
 func TestLostConnection(t *testing.T) {
 	run := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(run, "systemd"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.MkdirAll(filepath.Join(run, "systemd"), 0o755))
 	l, err := net.Listen("unix", filepath.Join(run, "systemd/private"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer l.Close()
 	connections := make(chan struct{}, 100)
 	go func() {

@@ -6,15 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // TestPackagedUnit: the unit file and the unit that is made where it is not installed are the same.
 func TestPackagedUnit(t *testing.T) {
 	b, err := os.ReadFile("../../packaging/pbs_jobs.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	packaged := map[string]string{}
 	for line := range strings.Lines(string(b)) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
@@ -39,9 +37,7 @@ func TestPackagedUnit(t *testing.T) {
 		}
 		made[p.Name] = text
 	}
-	if diff := cmp.Diff(packaged, made); diff != "" {
-		t.Errorf("-packaged +made:\n%s", diff)
-	}
+	must.Equal(t, "-packaged +made", packaged, made)
 	for version, without := range map[int]string{239: "Type OOMPolicy DelegateSubgroup", 247: "DelegateSubgroup",
 		253: "DelegateSubgroup"} {
 		for _, p := range properties(version) {

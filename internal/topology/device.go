@@ -38,9 +38,9 @@ type Device struct {
 	Env map[string]string `json:"env,omitempty"`
 }
 
-// Overlaps tells whether d and e are one device, or one of them is a part of the other: no two jobs
-// may have both. Overlaps does not go by the ID alone, which is the PCI address of a GPU until its
-// UUID is known. Instances of one GPU share the GPU's node and differ in those of their
+// Overlaps reports whether d and e are one device, or one of them is a part of the other: no two
+// jobs may have both. Overlaps does not go by the ID alone, which is the PCI address of a GPU until
+// its UUID is known. Instances of one GPU share the GPU's node and differ in those of their
 // capabilities.
 func (d Device) Overlaps(e Device) bool {
 	if d.ID == e.ID || d.Parent != "" && (d.Parent == e.ID || d.Parent == e.UUID) ||
@@ -56,12 +56,12 @@ func (d Device) Overlaps(e Device) bool {
 	return slices.ContainsFunc(d.Nodes, e.has)
 }
 
-// within tells whether e has all nodes of d, which are some.
+// within reports whether e has all nodes of d, which are some.
 func (d Device) within(e Device) bool {
 	return len(d.Nodes) > 0 && !slices.ContainsFunc(d.Nodes, func(n DeviceNode) bool { return !e.has(n) })
 }
 
-// has tells whether n is one of d's nodes, whatever its path.
+// has reports whether n is one of d's nodes, whatever its path.
 func (d Device) has(n DeviceNode) bool {
 	return slices.ContainsFunc(d.Nodes, func(m DeviceNode) bool {
 		return m.Block == n.Block && m.Major == n.Major && m.Minor == n.Minor

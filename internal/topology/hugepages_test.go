@@ -5,13 +5,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestHugePages(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/huge-pages.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	roots := openTree(t, archive)
 	got, err := ScanHugePages(roots)
 	const mb2, gb1 = 2 << 20, 1 << 30

@@ -37,6 +37,7 @@ type NUMANode struct {
 	CPUs kernfs.IDSet // online cpus; empty for a memory-only node
 	// MemTotal is in bytes; 0 for a node without memory and where the kernel does not tell.
 	MemTotal int64
-	// HasMemory tells whether cpuset.mems may name the node: the kernel refuses one without memory.
+	// HasMemory reports whether cpuset.mems may name the node: the kernel refuses one without
+	// memory.
 	HasMemory bool
 }

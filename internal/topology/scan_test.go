@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the want files of testdata/*.txtar")
@@ -28,13 +28,9 @@ func TestScanFixtures(t *testing.T) {
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			node, err := Scan(openTree(t, archive))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			got := describe(node)
 			i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" })
 			if *update {
@@ -43,16 +39,12 @@ func TestScanFixtures(t *testing.T) {
 					archive.Files = append(archive.Files, txtar.File{Name: "want"})
 				}
 				archive.Files[i].Data = []byte(got)
-				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, os.WriteFile(path, txtar.Format(archive), 0o644))
 			}
 			if i < 0 {
 				t.Fatal("no file \"want\" in the fixture")
 			}
-			if diff := cmp.Diff(string(archive.Files[i].Data), got); diff != "" {
-				t.Errorf("Scan (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "Scan", string(archive.Files[i].Data), got)
 			check(t, node)
 		})
 	}
@@ -102,9 +94,7 @@ func TestScanThisMachine(t *testing.T) {
 		t.Skipf("no kernel file systems: %v", err)
 	}
 	node, err := Scan(roots)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	check(t, node)
 	if node.MemTotal <= 0 || node.Threads < 1 {
 		t.Errorf("MemTotal %d, Threads %d", node.MemTotal, node.Threads)
@@ -155,9 +145,7 @@ func TestScanErrors(t *testing.T) {
 
 func BenchmarkScan(b *testing.B) {
 	archive, err := txtar.ParseFile("testdata/two-sockets-ht.txtar")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	roots := openTree(b, archive)
 	for b.Loop() {
 		if _, err := Scan(roots); err != nil {
@@ -172,19 +160,13 @@ func openTree(tb testing.TB, archive *txtar.Archive) kernfs.Roots {
 	dir := tb.TempDir()
 	for _, file := range archive.Files {
 		path := filepath.Join(dir, file.Name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			tb.Fatal(err)
-		}
-		if err := os.WriteFile(path, file.Data, 0o644); err != nil {
-			tb.Fatal(err)
-		}
+		must.NoError(tb, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.NoError(tb, os.WriteFile(path, file.Data, 0o644))
 	}
 	var roots kernfs.Roots
 	for name, to := range map[string]**kernfs.FS{"proc": &roots.Proc, "sys": &roots.Sys} {
 		root, err := kernfs.Open(filepath.Join(dir, name))
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.NoError(tb, err)
 		*to = root
 	}
 	return roots

@@ -1,12 +1,13 @@
 package usage
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -39,9 +40,7 @@ func TestResourcesAreInPBSsFormats(t *testing.T) {
 		{"too long", &hostapi.HostUsage{CPUTSeconds: ptr(1e300)}, 1, hostapi.Resources{"walltime": "00:00:00"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if d := cmp.Diff(tt.want, Resources(tt.h, tt.wall)); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
+			must.Equal(t, "", tt.want, Resources(tt.h, tt.wall))
 		})
 	}
 }
@@ -86,9 +85,7 @@ func TestSumAddsUpWhatHostsUsed(t *testing.T) {
 		t.Errorf("no hosts: %v", got)
 	}
 	one := hostapi.Resources{"mem": "5kb", "cput": "00:00:01", "note": "x"}
-	if d := cmp.Diff(one, Sum(map[string]hostapi.Resources{"h": one})); d != "" {
-		t.Errorf("one host (-want +got):\n%s", d)
-	}
+	must.Equal(t, "one host", one, Sum(map[string]hostapi.Resources{"h": one}))
 }
 
 // FuzzSum: a total of one host is a fixed point, and no value makes it panic.
@@ -100,9 +97,7 @@ func FuzzSum(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, a, b string) {
 		total := Sum(map[string]hostapi.Resources{"h1": {name: a}, "h2": {name: b}})
 		again := Sum(map[string]hostapi.Resources{"h": total})
-		if d := cmp.Diff(total, again); d != "" {
-			t.Errorf("not stable: %s", d)
-		}
+		must.Equal(t, "not stable:", total, again)
 	})
 }
 
@@ -139,9 +134,7 @@ func TestFoldLosesNoCounter(t *testing.T) {
 			&hostapi.HostUsage{MemBytes: ptr(int64(2)), MemSource: "b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if d := cmp.Diff(tt.want, Fold(tt.old, tt.new)); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
+			must.Equal(t, "", tt.want, Fold(tt.old, tt.new))
 		})
 	}
 	waits := &hostapi.HostUsage{Pressure: &hostapi.Pressure{MemorySome: ptr(2.0), IOFull: ptr(1.0)},
@@ -150,9 +143,7 @@ func TestFoldLosesNoCounter(t *testing.T) {
 		ThrottledSeconds: ptr(2.0), HugetlbPeakBytes: ptr(int64(9))}
 	both := &hostapi.HostUsage{Pressure: &hostapi.Pressure{MemorySome: ptr(2.0), IOFull: ptr(1.0), CPUSome: ptr(5.0)},
 		ThrottledSeconds: ptr(3.0), MajorFaults: ptr(int64(7)), HugetlbPeakBytes: ptr(int64(9))}
-	if d := cmp.Diff(both, Fold(waits, less)); d != "" {
-		t.Errorf("waits (-want +got):\n%s", d)
-	}
+	must.Equal(t, "waits", both, Fold(waits, less))
 	if *Fold(nil, waits).Pressure.MemorySome = 9; *waits.Pressure.MemorySome != 2 {
 		t.Error("the result shares its pressure with a sample")
 	}
@@ -166,9 +157,7 @@ func TestFoldLosesNoCounter(t *testing.T) {
 		{ID: "b", Resource: "ngpus", UtilizationPercent: ptr(40.0),
 			MemPeakBytes: ptr(int64(8)), EnergyJoules: ptr(10.0)}, after.Devices[0]}}
 	for _, sample := range []*hostapi.HostUsage{after, devices} {
-		if d := cmp.Diff(devices, Fold(Fold(before, after), sample)); d != "" {
-			t.Errorf("devices (-want +got):\n%s", d)
-		}
+		must.Equal(t, "devices", devices, Fold(Fold(before, after), sample))
 	}
 	// A device that was given back stays, and is the job's again when a later sample says so.
 	back := &hostapi.HostUsage{Devices: []hostapi.DeviceUsage{{ID: "a", Returned: true}}}
@@ -206,9 +195,7 @@ func TestFoldKeepsEveryField(t *testing.T) {
 		}
 	}
 	for name, got := range map[string]*hostapi.HostUsage{"old": Fold(full, nil), "new": Fold(nil, full)} {
-		if d := cmp.Diff(full, got); d != "" {
-			t.Errorf("%s lost (-want +got):\n%s", name, d)
-		}
+		must.Equal(t, fmt.Sprintf("%s lost", name), full, got)
 	}
 }
 

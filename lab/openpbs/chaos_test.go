@@ -72,8 +72,8 @@ func TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled(t *testing.T) 
 			}
 			return left == ""
 		})
-		// A hook that is killed with its MoM is an error of the hook to PBS, whose fail_action holds until
-		// an operator ends it.
+		// A hook that is killed with its MoM is an error of the hook to PBS. Its fail_action holds
+		// until an operator ends that.
 		if state := on(t, nodes[0], "pbsnodes "+node); strings.Contains(state, "due to hook error") {
 			t.Logf("%s is offline due to a hook error, and brought back", node)
 			on(t, nodes[0], "pbsnodes -r "+node+"; qmgr -c 'unset node "+node+" comment'")
@@ -85,8 +85,8 @@ func TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled(t *testing.T) 
 }
 
 // drain waits until no job is left. A MoM that is killed while it starts or ends a job may leave it
-// running for ever, with no hook as well (substate 41, or "no active tasks" in mom_logs): such a
-// job is run again, as its operator would.
+// running for ever. The job has substate 41 then, or mom_logs has "no active tasks" of it. A MoM
+// without hooks does so too. Such a job is run again, as its operator would.
 func drain(t *testing.T, within time.Duration) {
 	t.Helper()
 	var left string

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // here is set in a guest: the machine itself is node1 of a complex that runs already.
@@ -113,7 +114,8 @@ func output(user, node, line string) (string, error) {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, time.Second
 	if err := cmd.Run(); err != nil {
-		return strings.TrimSpace(out.String()), fmt.Errorf("%s@%s: %s: %w: %s", user, node, line, err, strings.TrimSpace(errs.String()))
+		return strings.TrimSpace(out.String()), fmt.Errorf("%s@%s: %s: %w: %s",
+			user, node, line, err, strings.TrimSpace(errs.String()))
 	}
 	return strings.TrimSpace(out.String()), nil
 }
@@ -133,9 +135,7 @@ func on(t *testing.T, node, line string) string {
 func as(t *testing.T, user, node, line string) string {
 	t.Helper()
 	out, err := output(user, node, line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return out
 }
 
@@ -155,12 +155,5 @@ func eventually(t *testing.T, what string, within time.Duration, is func() bool)
 		if time.Now().After(end) {
 			t.Fatalf("%s: not within %v", what, within)
 		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

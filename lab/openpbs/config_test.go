@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // sent is where MoM has the configuration that PBS has sent it.
@@ -30,7 +32,7 @@ func sendConfiguration(t *testing.T, text string) {
 	}
 }
 
-// hasConfiguration tells whether a node's MoM has a configuration that ends so.
+// hasConfiguration reports whether a node's MoM has a configuration that ends so.
 func hasConfiguration(node, text string) bool {
 	out, _ := output("root", node, "cat "+sent)
 	return strings.HasSuffix(out, strings.TrimSpace(text))
@@ -40,7 +42,9 @@ func hasConfiguration(node, text string) bool {
 func delivered(t *testing.T, text string) {
 	t.Helper()
 	for _, node := range nodes {
-		eventually(t, node+" has the configuration", 30*time.Second, func() bool { return hasConfiguration(node, text) })
+		eventually(t, node+" has the configuration", 30*time.Second, func() bool {
+			return hasConfiguration(node, text)
+		})
 	}
 }
 
@@ -70,7 +74,8 @@ func TestConfigurationThatPBSSendsHoldsForTheNextJobOnEachNode(t *testing.T) {
 		}
 	}
 	for _, node := range nodes {
-		if out := on(t, node, "hookhost config show | grep -A2 '^\\[pids\\]' -A5 | grep '^max'"); out != "max = 1234 # PBS, line 2" {
+		out := on(t, node, "hookhost config show | grep -A2 '^\\[pids\\]' -A5 | grep '^max'")
+		if out != "max = 1234 # PBS, line 2" {
 			t.Errorf("config show on %s: %s", node, out)
 		}
 	}
@@ -92,7 +97,8 @@ func TestNodesOwnFileWinsOverPBSsConfigurationKeyByKey(t *testing.T) {
 		}
 	}
 	out := on(t, node, "hookhost config show")
-	for _, line := range []string{"max = 777 # " + ownFile + ", line 2", "reserve_percent = 7.5 # PBS, line 5", "placement = 'pack' # default"} {
+	for _, line := range []string{"max = 777 # " + ownFile + ", line 2", "reserve_percent = 7.5 # PBS, line 5",
+		"placement = 'pack' # default"} {
 		if !strings.Contains(out, "\n"+line+"\n") {
 			t.Errorf("config show on %s has no line %q", node, line)
 		}
@@ -140,7 +146,8 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 			t.Errorf("pids.max on %s: %s, want that of before", node, limit)
 		}
 		out, _ := output("root", node, "hookhost doctor --json")
-		for _, part := range []string{sent + `: line 4: unknown key \"memory.of_next_year\"`, "not in force, since 20", "the one before is"} {
+		for _, part := range []string{sent + `: line 4: unknown key \"memory.of_next_year\"`,
+			"not in force, since 20", "the one before is"} {
 			if !strings.Contains(out, part) {
 				t.Errorf("doctor on %s does not say %q", node, part)
 			}
@@ -155,7 +162,7 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 	}
 
 	// A daemon that starts meanwhile goes on with the one before, too.
-	must(t, restartDaemon(nodes[0]))
+	must.NoError(t, restartDaemon(nodes[0]))
 	again := oneOnEach(t)
 	again.running()
 	if limit := again.limits()[nodes[0]]; limit != "1234" {
@@ -174,11 +181,12 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 
 // A daemon may be restarted at any moment, by an upgrade or after a crash.
 func TestRestartUnderANewPrefixThatPBSHasSentLosesNoJob(t *testing.T) {
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=256mb:host="+nodes[0], "python3 -c 'x = bytearray(100 << 20); import time; time.sleep(60)'")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=256mb:host="+nodes[0],
+		"python3 -c 'x = bytearray(100 << 20); import time; time.sleep(60)'")
 	j.running()
 	had := j.cgroups(nodes[0])
 	sendConfiguration(t, "[cgroup]\nprefix = \"site_jobs\"")
-	must(t, restartDaemon(nodes[0]))
+	must.NoError(t, restartDaemon(nodes[0]))
 	if now := j.cgroups(nodes[0]); len(had) == 0 || !slices.Equal(now, had) {
 		t.Errorf("cgroups of job %s: %v before the restart, %v after it", j.id, had, now)
 	}
@@ -193,7 +201,14 @@ func TestRestartUnderANewPrefixThatPBSHasSentLosesNoJob(t *testing.T) {
 }
 
 func TestShimSettingOfTheConfigurationHoldsWhileTheDaemonIsDown(t *testing.T) {
-	sendConfiguration(t, "[memory]\nenabled = true\n[shim]\nwait = \"0s\" # at once\nexecjob_begin = \"accept\"\nexecjob_prologue = 'accept'\nexecjob_launch = \"accept\"\nexecjob_attach = \"accept\"")
+	sendConfiguration(t, `[memory]
+enabled = true
+[shim]
+wait = "0s" # at once
+execjob_begin = "accept"
+execjob_prologue = 'accept'
+execjob_launch = "accept"
+execjob_attach = "accept"`)
 	for _, node := range nodes {
 		on(t, node, stopDaemon)
 		t.Cleanup(func() {

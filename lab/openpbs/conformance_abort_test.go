@@ -5,6 +5,8 @@ package openpbs_test
 import (
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestJobWhoseSisterDiesAtItsBeginLeavesNothingAndRunsAgain(t *testing.T) {
@@ -25,8 +27,10 @@ func TestJobWhoseSisterDiesAtItsBeginLeavesNothingAndRunsAgain(t *testing.T) {
 	eventually(t, head+" has a cgroup of job "+j.id, 10*time.Second, func() bool { return len(j.cgroups(head)) > 0 })
 	on(t, sister, "kill -KILL "+lock)
 	eventually(t, "job "+j.id+" is queued again", time.Minute, func() bool { return j.attributes().State == "Q" })
-	eventually(t, head+" has nothing left of job "+j.id, 10*time.Second, func() bool { return len(j.cgroups(head)) == 0 })
-	must(t, momIsUp(sister))
+	eventually(t, head+" has nothing left of job "+j.id, 10*time.Second, func() bool {
+		return len(j.cgroups(head)) == 0
+	})
+	must.NoError(t, momIsUp(sister))
 	j.running()
 	for _, node := range nodes {
 		if len(j.cgroups(node)) == 0 {

@@ -26,7 +26,8 @@ func TestQuotaAndSharesOfCpuTime(t *testing.T) {
 			if quota != c.quota {
 				t.Errorf("quota and period of a job with %s: %s, want %s", c.options, quota, c.quota)
 			}
-			// The weight of cgroup v2 has another scale: TestWeight in internal/cgroup.
+			// The weight of cgroup v2 has another scale: TestWeightFollowsShares in
+			// internal/cgroup.
 			if shares := j.read(node, "cpu.shares", "cpu.max"); shares != c.shares && !strings.Contains(shares, " ") {
 				t.Errorf("shares of a job with %s: %s, want %s", c.options, shares, c.shares)
 			}

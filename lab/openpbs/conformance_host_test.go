@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestHostsOfTheConfigurationAreConfinedOrLeftAlone(t *testing.T) {
 	needNodes(t, 2)
 	t.Cleanup(func() {
-		err := errors.Join(run("node1", "echo >"+vntypeFile), takeOver("node1"))
+		err := errors.Join(run("node1", "echo >"+vntypeFile), reconfigure("node1"))
 		_, unset := output("root", nodes[0], "qmgr -c 'unset node node1 resources_available.vntype'")
 		if err := errors.Join(err, unset); err != nil {
 			t.Error(err)
@@ -32,7 +33,7 @@ func TestHostsOfTheConfigurationAreConfinedOrLeftAlone(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			migrated(t, fmt.Sprintf(top, c.host, section("cpuset", c.cpuset), section("memory", c.memory)), nodes...)
 			for _, node := range nodes {
-				j := qsub(t, "alice", "-l select=1:ncpus=1:mem=300mb:host="+node, "sleep 60")
+				j := qsub(t, "alice", medium(node), "sleep 60")
 				j.running()
 				for controller, limited := range map[string]func() bool{
 					"cpuset": func() bool { return j.read(node, "cpuset.cpus", "cpuset.cpus") == "0" },
@@ -59,11 +60,12 @@ func TestPrefixAndDevicesOfTheConfiguration(t *testing.T) {
 	write(t, node, "/run/pbs_cgroups.json", `{"cgroup_prefix": "sbp", "cgroup": {"cpuset": {"enabled": true}, "devices": {"enabled": true,
 		"allow": ["b *:* rwm", ["console", "rwm"], ["tty0", "rwm", "*"], "c 1:* rwm", "c 10:* rwm"]}}}`)
 	write(t, node, ownFile, imported(t, node, "/run/pbs_cgroups.json"))
-	must(t, restartDaemon(node)) // a running daemon keeps its prefix
+	must.NoError(t, restartDaemon(node)) // a running daemon keeps its prefix
 	// Numbers without a driver: what may be opened ends with ENXIO or ENODEV, the rest with EPERM.
 	// On a /run that systemd has mounted (nodev) all would end with EACCES.
-	on(t, node, "cd "+pbsHome+"; mknod -m 666 device.block b 240 9; mknod -m 666 device.misc c 10 254; mknod -m 666 device.other c 240 9; mknod -m 666 device.null c 1 3")
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, `python3 - <<END >devices.$PBS_JOBID
+	on(t, node, "cd "+pbsHome+`; mknod -m 666 device.block b 240 9; mknod -m 666 device.misc c 10 254
+mknod -m 666 device.other c 240 9; mknod -m 666 device.null c 1 3`)
+	j := qsub(t, "alice", small(node), `python3 - <<END >devices.$PBS_JOBID
 import os
 for name in "block", "misc", "other", "null":
     try: os.open("`+pbsHome+`/device." + name, os.O_RDWR)
@@ -88,13 +90,13 @@ func TestControllerThatIsMountedTwiceHasOneCgroupOfAJob(t *testing.T) {
 		kernfstest.Elsewhere(t, "cgroup v2 has one hierarchy: make test-openpbs")
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(run(node, "umount "+again+"; rmdir "+again), takeOver(node)); err != nil {
+		if err := errors.Join(run(node, "umount "+again+"; rmdir "+again), reconfigure(node)); err != nil {
 			t.Error(err)
 		}
 	})
 	on(t, node, "mkdir "+again+" && mount -t cgroup -o memory cgroup "+again)
 	settings(t, "", node)
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=300mb:host="+node, "sleep 60")
+	j := qsub(t, "alice", medium(node), "sleep 60")
 	j.running()
 	if got := j.bytes(node, "memory.limit_in_bytes", "memory.max"); got != 300<<20 {
 		t.Errorf("limit of mem in the first mount: %d", got)

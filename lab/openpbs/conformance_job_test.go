@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestJobOnTwoNodesHasACgroupOnEachAndLeavesNone(t *testing.T) {
@@ -25,8 +27,7 @@ func TestJobOnTwoNodesHasACgroupOnEachAndLeavesNone(t *testing.T) {
 				}
 			}
 			on(t, nodes[0], c.end+j.id)
-			j.finished()
-			j.gone()
+			j.ended()
 		})
 	}
 }
@@ -66,11 +67,10 @@ func TestEndOfAJobRemovesItsCgroupWithoutAnEpilogue(t *testing.T) {
 	})
 	qmgr(t, "set hook hookhost event -= execjob_epilogue")
 	for _, node := range nodes {
-		must(t, until(node, "! grep -q execjob_epilogue "+hook))
+		must.NoError(t, until(node, "! grep -q execjob_epilogue "+hook))
 	}
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 1")
-	j.finished()
-	j.gone()
+	j := qsub(t, "alice", small(node), "sleep 1")
+	j.ended()
 	for event, want := range map[string]int{"execjob_begin": 1, "execjob_epilogue": 0, "execjob_end": 1} {
 		if n, err := said(node, "event="+event+" job="+j.id); err != nil || n != want {
 			t.Errorf("%s of job %s: %d, %v, want %d", event, j.id, n, err, want)
@@ -82,15 +82,13 @@ func TestConfigurationThatOpenPBSShips(t *testing.T) {
 	node := nodes[0]
 	settings(t, imported(t, node, "/opt/pbs/lib/python/altair/pbs_hooks/pbs_cgroups.CF"), node)
 	before, err := said(node, "level=error")
-	must(t, err)
+	must.NoError(t, err)
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:host="+node, "sleep 60")
 	j.running()
 	if len(j.cgroups(node)) == 0 {
 		t.Errorf("%s has no cgroup of job %s", node, j.id)
 	}
-	on(t, nodes[0], "qdel "+j.id)
-	j.finished()
-	j.gone()
+	j.deleted()
 	if after, err := said(node, "level=error"); err != nil || after != before {
 		t.Errorf("errors in the daemon's log: %d more, %v", after-before, err)
 	}
@@ -102,12 +100,11 @@ func TestPeriodicTellsNothingOfAJobThatHasEnded(t *testing.T) {
 	used := ended.finished().ResourcesUsed
 	ended.gone()
 	// A cgroup is left behind, as by a host that crashed.
-	on(t, node, "cd /sys/fs/cgroup; mkdir memory/pbs_jobs.service/jobid/"+ended.id+" 2>/dev/null || mkdir pbs_jobs.service/jobs/"+ended.id)
+	on(t, node, "cd /sys/fs/cgroup; mkdir memory/pbs_jobs.service/jobid/"+ended.id+
+		" 2>/dev/null || mkdir pbs_jobs.service/jobs/"+ended.id)
 	running := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:host="+node, "sleep 8")
 	running.running()
-	if a := running.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
-		t.Errorf("exit status of job %s: %v", running.id, a.ExitStatus)
-	}
+	running.succeeds()
 	ended.gone()
 	if got := ended.attributes().ResourcesUsed; !reflect.DeepEqual(got, used) {
 		t.Errorf("resources_used of job %s: %v, at its end %v", ended.id, got, used)

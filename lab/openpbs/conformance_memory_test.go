@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// defaults is a configuration of pbs_cgroups with 100 MB for a job that asks for no mem and as much
-// swap for one that asks for no vmem. Its verbs say whether these are enforced.
+// defaults is a configuration of pbs_cgroups with 100 MB for a job that asks for no mem. A job that
+// asks for no vmem has as much swap. Its verbs say whether these are enforced.
 const defaults = `{"use_hyperthreads": true, "cgroup": {
 	"cpuacct": {"enabled": true}, "cpuset": {"enabled": true},
 	"memory": {"enabled": true, "default": "100MB", "reserve_amount": "1GB", "swappiness": 0,
@@ -44,10 +45,11 @@ func TestDefaultsOfMemAndVmemAreEnforcedWhereSet(t *testing.T) {
 			if c.want > 0 && mem != c.want {
 				t.Errorf("limit of mem: %d, want %d", mem, c.want)
 			}
-			// What PBS is told is less than what jobs may have, by vnode_hidden_mb. It is told a
-			// moment after exechost_startup.
+			// PBS is told of less than what jobs may have, by vnode_hidden_mb, and a moment after
+			// exechost_startup.
 			if c.want == 0 {
-				eventually(t, fmt.Sprintf("%s is told to have the %d bytes that the job may have", node, mem), 20*time.Second, func() bool {
+				what := fmt.Sprintf("%s is told to have the %d bytes that the job may have", node, mem)
+				eventually(t, what, 20*time.Second, func() bool {
 					all := memTold(t, node)
 					return mem >= all && mem <= all+(4<<20)
 				})
@@ -147,7 +149,8 @@ func TestParentOfJobsCountsWithItsChildren(t *testing.T) {
 // atLeast waits until qstat shows at least so much mem and cput of a running job.
 func (j *job) atLeast(t *testing.T, mem, cput int) (u struct{ mem, vmem, cput int }) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("qstat shows %d MB and %d s of job %s", mem>>20, cput, j.id), 40*time.Second, func() bool {
+	what := fmt.Sprintf("qstat shows %d MB and %d s of job %s", mem>>20, cput, j.id)
+	eventually(t, what, 40*time.Second, func() bool {
 		used := j.attributes().ResourcesUsed
 		var h, m, s int
 		fmt.Sscanf(fmt.Sprint(used["mem"]), "%dkb", &u.mem)
@@ -181,11 +184,10 @@ func (j *job) bytes(node, v1, v2 string) int {
 func (j *job) assertSwap(node string, mem int, enforced bool) {
 	j.t.Helper()
 	b, err := os.ReadFile("/proc/swaps")
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.NoError(j.t, err)
 	if strings.Count(string(b), "\n") > 1 {
-		j.t.Log("this machine has swap: limits of vmem are left to TestDecide in hooks/cgroup")
+		j.t.Log("this machine has swap: " +
+			"limits of vmem are left to TestLimitsFollowRequestDefaultsAndRoom in hooks/cgroup")
 		return
 	}
 	vmem := j.bytes(node, "memory.memsw.limit_in_bytes", "memory.max")

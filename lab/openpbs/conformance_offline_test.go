@@ -35,7 +35,7 @@ func TestNodeIsOfflineWhileAJobCannotBeKilledAndComesBack(t *testing.T) {
 			if c.comment != "" {
 				qmgr(t, fmt.Sprintf(`set node %s comment = "%s"`, node, c.comment))
 			}
-			j := qsub(t, "alice", "-l select=1:ncpus=1:mem=300mb:host="+node, "sleep 600 & wait")
+			j := qsub(t, "alice", medium(node), "sleep 600 & wait")
 			j.running()
 			// All but the leading shell are frozen, so that MoM sees the job's end.
 			t.Cleanup(func() { output("root", node, "echo THAWED >"+frozen+"/freezer.state; sleep 1; rmdir "+frozen) })
@@ -60,8 +60,7 @@ echo $pid >%[1]s/cgroup.procs; echo FROZEN >%[1]s/freezer.state; until grep -qx 
 			if got := vnodes(t, node)[node].Comment; got != c.comment {
 				t.Errorf("comment of %s: %q, before it was offline %q", node, got, c.comment)
 			}
-			j.finished()
-			j.gone()
+			j.ended()
 		})
 	}
 }

@@ -57,7 +57,5 @@ $action restart 30 !/run/restart %sid' >>`+config+"; "+hangUp)
 		return len(first.cgroups(nodes[0])) > 0 && len(first.cgroups(nodes[1])) > 0
 	})
 	second.gone()
-	on(t, nodes[0], "qdel "+first.id)
-	first.finished()
-	first.gone()
+	first.deleted()
 }

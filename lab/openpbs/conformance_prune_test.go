@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // pruning is a hook of the site that has a job start on a part of its vnodes. release_nodes of
@@ -46,7 +48,8 @@ func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
 			needNodes(t, c.nodes)
 			vnodePerSocket(t, "", nodes[:c.nodes]...)
 			newSiteHook(t, "prune", "execjob_launch", 1, fmt.Sprintf(pruning, c.keep))
-			j := qsub(t, "alice", "-W tolerate_node_failures=job_start -l place=vscatter -l select="+c.chunks, "sleep 60")
+			options := "-W tolerate_node_failures=job_start -l place=vscatter -l select=" + c.chunks
+			j := qsub(t, "alice", options, "sleep 60")
 			kept := j.running().ExecVnode
 			if got, want := strings.Count(kept, "("), strings.Count(c.keep, "host="); got != want {
 				t.Fatalf("exec_vnode after the launch: %s, want %d chunks", kept, want)
@@ -73,16 +76,16 @@ func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
 	}
 }
 
-// Each of the two jobs has a mother superior of its own, and the nodes get new MoMs afterwards. A MoM of
-// OpenPBS 23.06 that had a resize refused crashes in each later hook, in its child before exec: after a
-// second refusal, or when the other MoM is killed. The same happens with any other hook in place of
-// hookhost's.
+// Each of the two jobs has a mother superior of its own, and the nodes get new MoMs afterwards. A
+// MoM of OpenPBS 23.06 that had a resize refused crashes in each later hook, in its child before
+// exec. The crashes begin after a second refusal, or when the other MoM is killed. The same
+// happens with any other hook in place of hookhost's.
 func TestResizeThatASiteHookRefusesRequeuesTheJob(t *testing.T) {
 	needNodes(t, 2)
 	t.Cleanup(func() {
 		for _, node := range nodes {
 			on(t, node, "kill -KILL $("+momPid+")")
-			must(t, momIsUp(node))
+			must.NoError(t, momIsUp(node))
 		}
 	})
 	vnodePerSocket(t, "", nodes...)
@@ -102,7 +105,9 @@ func TestResizeThatASiteHookRefusesRequeuesTheJob(t *testing.T) {
 				"-l select=1:ncpus=1:mem=100mb:host="+c.head+"+2:ncpus=1:mem=100mb:host="+c.sister, "sleep 60")
 			j.started()
 			qmgr(t, "set server scheduling = false") // so that it stays in the queue
-			eventually(t, "job "+j.id+" is queued again", 40*time.Second, func() bool { return j.attributes().State == "Q" })
+			eventually(t, "job "+j.id+" is queued again", 40*time.Second, func() bool {
+				return j.attributes().State == "Q"
+			})
 			j.gone()
 			on(t, nodes[0], "qdel "+j.id)
 		})

@@ -13,7 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// unified tells whether a node has all controllers in a v2 tree.
+// unified reports whether a node has all controllers in a v2 tree.
 func unified(t *testing.T, node string) bool {
 	t.Helper()
 	return on(t, node, "stat -fc %T /sys/fs/cgroup") == "cgroup2fs"
@@ -38,14 +38,16 @@ func mounted(t *testing.T, node, controllers string) {
 		}
 	})
 	t.Cleanup(func() {
-		on(t, node, fmt.Sprintf("umount %s; find %s/%s -depth -type d -exec rmdir {} +; umount %[2]s; rmdir %[1]s %[2]s", at, all, own))
+		on(t, node, fmt.Sprintf("umount %s; find %s/%s -depth -type d -exec rmdir {} +; "+
+			"umount %[2]s; rmdir %[1]s %[2]s", at, all, own))
 	})
 	line := fmt.Sprintf("mount -t cgroup -o %s none %s && mkdir -p %[2]s/%s", controllers, outside, own)
 	if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", line, err, out)
 	}
-	_, err := output("root", node, fmt.Sprintf("mkdir -p %[1]s %[2]s && mount -t cgroup -o %[3]s none %[1]s && mount --bind %[1]s/%[4]s %[2]s",
-		all, at, controllers, own))
+	line = fmt.Sprintf("mkdir -p %[1]s %[2]s && mount -t cgroup -o %[3]s none %[1]s && mount --bind %[1]s/%[4]s %[2]s",
+		all, at, controllers, own)
+	_, err := output("root", node, line)
 	if out, umount := exec.Command("umount", outside).CombinedOutput(); err != nil || umount != nil {
 		t.Fatalf("%v; umount %s: %v: %s", err, outside, umount, out)
 	}
@@ -60,8 +62,11 @@ func TestJobIsInTheControllersThatAreEnabled(t *testing.T) {
 	for _, c := range controllers {
 		mounted(t, node, c)
 	}
-	settings(t, "blkio.enabled = true\nnet_cls.enabled = true\nnet_prio.enabled = true\nperf_event.enabled = true", node)
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "cat /proc/self/cgroup >cgroups; sleep 6")
+	settings(t, `blkio.enabled = true
+net_cls.enabled = true
+net_prio.enabled = true
+perf_event.enabled = true`, node)
+	j := qsub(t, "alice", small(node), "cat /proc/self/cgroup >cgroups; sleep 6")
 	j.running()
 	for _, c := range append(controllers, "blkio") {
 		if on(t, node, "find /sys/fs/cgroup/"+c+" -type d -name '"+j.id+"'") == "" {
@@ -71,8 +76,8 @@ func TestJobIsInTheControllersThatAreEnabled(t *testing.T) {
 	j.finished()
 	text := as(t, "alice", node, "cat cgroups; rm cgroups")
 	for _, c := range append(controllers, "blkio") {
-		if !strings.Contains(text, ":"+c+":") || !strings.Contains(lineOf(text, ":"+c+":"), "/pbs_jobs.service/jobid/"+j.id) {
-			t.Errorf("the job's processes are in %q of %s", lineOf(text, ":"+c+":"), c)
+		if at := lineOf(text, ":"+c+":"); !strings.Contains(at, "/pbs_jobs.service/jobid/"+j.id) {
+			t.Errorf("the job's processes are in %q of %s", at, c)
 		}
 	}
 	j.gone()
@@ -94,14 +99,12 @@ func TestControllerThatIsEnabledUnderAJobEndsNoJob(t *testing.T) {
 	if unified(t, node) {
 		kernfstest.Elsewhere(t, "blkio is io here, and every job has it: make test-openpbs")
 	}
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 6; pbs_attach -j $PBS_JOBID true || :")
+	j := qsub(t, "alice", small(node), "sleep 6; pbs_attach -j $PBS_JOBID true || :")
 	j.running()
 	settings(t, "blkio.enabled = true", node)
-	other := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 1")
+	other := qsub(t, "alice", small(node), "sleep 1")
 	for _, j := range []*job{other, j} {
-		if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
-			t.Errorf("exit status of job %s: %v", j.id, a.ExitStatus)
-		}
+		j.succeeds()
 		j.gone()
 	}
 }
@@ -110,7 +113,8 @@ func TestControllerThatIsEnabledUnderAJobEndsNoJob(t *testing.T) {
 func TestJobMayUseMoreThanItsSoftLimit(t *testing.T) {
 	node := nodes[0]
 	settings(t, "memory.soft_limit = true", node)
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=32mb:vmem=200mb:host="+node, "python3 -c 'x = bytearray(100 << 20)'; sleep 6")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=32mb:vmem=200mb:host="+node,
+		"python3 -c 'x = bytearray(100 << 20)'; sleep 6")
 	j.running()
 	files := "memory.soft_limit_in_bytes memory.limit_in_bytes"
 	if unified(t, node) {
@@ -125,9 +129,7 @@ func TestJobMayUseMoreThanItsSoftLimit(t *testing.T) {
 	if got, want := on(t, node, "cd '"+dir+"' && cat "+files), fmt.Sprintf("%d\n%d", 32<<20, 200<<20); got != want {
 		t.Errorf("%s of the job: %q, want %q", files, got, want)
 	}
-	if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
-		t.Errorf("exit status of the job: %v", a.ExitStatus)
-	}
+	j.succeeds()
 	j.gone()
 }
 
@@ -137,12 +139,12 @@ func TestFlagsOfTheCpusetAreSet(t *testing.T) {
 		kernfstest.Elsewhere(t, "cgroup v2 has no flags of a cpuset: make test-openpbs")
 	}
 	settings(t, "cpuset.mem_hardwall = true\ncpuset.memory_spread_page = true", node)
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 6")
+	j := qsub(t, "alice", small(node), "sleep 6")
 	j.running()
-	got := on(t, node, "cd /sys/fs/cgroup/cpuset/pbs_jobs.service/jobid/'"+j.id+"' && cat cpuset.mem_hardwall cpuset.memory_spread_page")
+	got := on(t, node, "cd /sys/fs/cgroup/cpuset/pbs_jobs.service/jobid/'"+j.id+
+		"' && cat cpuset.mem_hardwall cpuset.memory_spread_page")
 	if got != "1\n1" {
 		t.Errorf("mem_hardwall and memory_spread_page are %q", got)
 	}
-	j.finished()
-	j.gone()
+	j.ended()
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // benchEvents are the events of the table, in the order of a job's life.
@@ -36,9 +38,9 @@ var engines = []engine{
 		"hookhost openpbs uninstall --native; qmgr -c 'set hook hookhost enabled = false'"},
 }
 
-// BenchmarkEvents compares, in one run, no hook, OpenPBS's own hook and hookhost: how long MoM's
-// hook process lives at each event, and the time from qsub to the script's first command. The
-// engines take turns, five jobs each: -benchtime 3x runs 15 jobs of each.
+// BenchmarkEvents compares, in one run, no hook, OpenPBS's own hook and hookhost. BenchmarkEvents
+// measures how long MoM's hook process lives at each event, and the time from qsub to the script's
+// first command. The engines take turns, five jobs each: -benchtime 3x runs 15 jobs of each.
 func BenchmarkEvents(b *testing.B) {
 	node := nodes[0]
 	b.Cleanup(func() {
@@ -46,10 +48,10 @@ func BenchmarkEvents(b *testing.B) {
 	})
 	// MoM keeps a periodic's old freq until it has run once more; a new MoM does not know it.
 	for _, hook := range []string{"hookhost", "pbs_cgroups"} {
-		must(b, run(node, "qmgr -c 'set hook "+hook+" enabled = false'; qmgr -c 'set hook "+hook+" freq = 5'"))
+		must.NoError(b, run(node, "qmgr -c 'set hook "+hook+" enabled = false'; qmgr -c 'set hook "+hook+" freq = 5'"))
 	}
 	time.Sleep(3 * time.Second) // the server sends hooks about a second after a change
-	must(b, run(node, "kill $("+momPid+"); sleep 2; pbs_mom; sleep 3"))
+	must.NoError(b, run(node, "kill $("+momPid+"); sleep 2; pbs_mom; sleep 3"))
 	tr := newTracer(b, node)
 	lives := map[string]map[string][]time.Duration{}
 	for b.Loop() {
@@ -63,7 +65,8 @@ func BenchmarkEvents(b *testing.B) {
 			time.Sleep(2 * time.Second)
 			tr.reset()
 			for range 5 {
-				lives[e.name][firstCommand] = append(lives[e.name][firstCommand], benchJob(b, node, e.name != "no hook"))
+				took := benchJob(b, node, e.name != "no hook")
+				lives[e.name][firstCommand] = append(lives[e.name][firstCommand], took)
 			}
 			time.Sleep(6 * time.Second) // a periodic
 			for event, took := range tr.lives() {
@@ -85,9 +88,7 @@ func benchJob(b *testing.B, node string, attach bool) time.Duration {
 	}
 	line += "-l select=1:ncpus=1:mem=64mb:host=" + node + " <<'END'\n" + benchScript + "\nEND\ncat bench.began"
 	out, err := output("alice", node, line)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.NoError(b, err)
 	times := strings.Fields(out)
 	submitted, err1 := strconv.ParseInt(times[0], 10, 64)
 	began, err2 := strconv.ParseInt(times[len(times)-1], 10, 64)

@@ -7,10 +7,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // forged are lines in the form of pbs_mom's, in the order in which pbs_mom would write them.
-const forged = "a\npbs.event().job.Resource_List[pids]=100000\npbs.event().job.Resource_List[rlimit_memlock]=unlimited\n" +
+const forged = "a\npbs.event().job.Resource_List[pids]=100000\n" +
+	"pbs.event().job.Resource_List[rlimit_memlock]=unlimited\n" +
 	"pbs.event().job.Resource_List[vmem]=10gb\npbs.event().job.comment=x"
 
 // asked is what the jobs of these tests ask for, as the server has it.
@@ -31,7 +34,7 @@ func (a asked) with(name, resource, value string) asked {
 func submit(t *testing.T, user string, a asked) (*job, error) {
 	t.Helper()
 	text, err := json.Marshal(a)
-	must(t, err)
+	must.NoError(t, err)
 	out, err := output(user, nodes[0], "printf 'sleep 100\\n' >job.sh; python3 - <<'END OF CLIENT'\n"+`
 import ctypes, glob, json, sys
 class A(ctypes.Structure): pass
@@ -95,7 +98,8 @@ func TestLineOfAVariableIsNotMoMs(t *testing.T) {
 		"sleep 60")
 	runs := j.decided()
 	why := j.refusal(node)
-	if want := notMoMs + ": pbs.event().job.Resource_List[vmem] behind pbs.event().job.Variable_List, variable EVIL"; runs || !strings.HasSuffix(why, want) {
+	const want = notMoMs + ": pbs.event().job.Resource_List[vmem] behind pbs.event().job.Variable_List, variable EVIL"
+	if runs || !strings.HasSuffix(why, want) {
 		t.Errorf("runs: %v, refused for %q, want %q", runs, why, want)
 	}
 	j.forced()
@@ -111,7 +115,7 @@ func TestLinesOfUsersChangeNoLimits(t *testing.T) {
 		{"Output_Path", "", nodes[0] + ":/dev/null"}, {"Error_Path", "", nodes[0] + ":/dev/null"},
 	}
 	honest, err := submit(t, "alice", plain)
-	must(t, err)
+	must.NoError(t, err)
 	tried := map[string]*job{}
 	try := func(name, resource, value string) {
 		place := name
@@ -126,8 +130,9 @@ func TestLinesOfUsersChangeNoLimits(t *testing.T) {
 		}
 		tried[place] = j
 	}
-	for _, name := range []string{"Job_Name", "Account_Name", "project", "gridname", "Submit_arguments", "argument_list",
-		"Submit_Host", "tolerate_node_failures", "comment"} { // the server takes neither such a project nor a comment of a user's
+	// The server takes neither such a project nor a comment of a user's.
+	for _, name := range []string{"Job_Name", "Account_Name", "project", "gridname", "Submit_arguments",
+		"argument_list", "Submit_Host", "tolerate_node_failures", "comment"} {
 		try(name, "", forged)
 	}
 	for _, name := range []string{"Output_Path", "Error_Path"} {

@@ -39,6 +39,10 @@ func qsub(t *testing.T, user, options, script string) *job {
 	return j
 }
 
+// small and medium are options of a job of one cpu on a node, with so much memory.
+func small(node string) string  { return "-l select=1:ncpus=1:mem=64mb:host=" + node }
+func medium(node string) string { return "-l select=1:ncpus=1:mem=300mb:host=" + node }
+
 // short is the id up to the server's name.
 func (j *job) short() string {
 	id, _, _ := strings.Cut(j.id, ".")
@@ -72,7 +76,9 @@ func (j *job) becomes(what string, within time.Duration, is func(attributes) boo
 // least.
 func (j *job) started() attributes {
 	j.t.Helper()
-	return j.becomes("is started", 30*time.Second, func(a attributes) bool { return a.State == "R" && a.Substate == 41 })
+	return j.becomes("is started", 30*time.Second, func(a attributes) bool {
+		return a.State == "R" && a.Substate == 41
+	})
 }
 
 // running waits until the job's program has started.
@@ -87,6 +93,30 @@ func (j *job) finished() attributes {
 	return j.becomes("has finished", time.Minute, func(a attributes) bool { return a.State == "F" })
 }
 
+// succeeds waits for the job's end, which has to be with status 0.
+func (j *job) succeeds() attributes {
+	j.t.Helper()
+	a := j.finished()
+	if a.ExitStatus == nil || *a.ExitStatus != 0 {
+		j.t.Errorf("exit status of job %s: %v, %s", j.id, a.ExitStatus, a.Comment)
+	}
+	return a
+}
+
+// ended waits for the job's end, and until nothing is left of it.
+func (j *job) ended() {
+	j.t.Helper()
+	j.finished()
+	j.gone()
+}
+
+// deleted deletes the job, and waits until nothing is left of it.
+func (j *job) deleted() {
+	j.t.Helper()
+	on(j.t, nodes[0], "qdel "+j.id)
+	j.ended()
+}
+
 // queued waits until the scheduler has said why the job does not run.
 func (j *job) queued() attributes {
 	j.t.Helper()
@@ -99,7 +129,8 @@ func (j *job) queued() attributes {
 func (j *job) accounting(kind string) []map[string]string {
 	j.t.Helper()
 	var records []map[string]string
-	lines := on(j.t, nodes[0], fmt.Sprintf("cat %s/server_priv/accounting/* | grep ';%s;%s;' || :", pbsHome, kind, j.id))
+	lines := on(j.t, nodes[0],
+		fmt.Sprintf("cat %s/server_priv/accounting/* | grep ';%s;%s;' || :", pbsHome, kind, j.id))
 	for line := range strings.Lines(lines) {
 		record := map[string]string{}
 		for _, field := range strings.Fields(strings.SplitN(line, ";", 4)[3]) {
@@ -118,13 +149,13 @@ func (j *job) cgroups(node string) []string {
 	return strings.Fields(on(j.t, node, "find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '"+name+"'"))
 }
 
-// read returns a file of the job's cgroup on a node: on cgroup v1 the one by which it is known
-// there, such as cpuset.cpus, else the one of v2.
+// read returns a file of the job's cgroup on a node. On cgroup v1 it is the one by which the limit
+// is known there, such as cpuset.cpus, else the one of v2.
 func (j *job) read(node, v1, v2 string) string {
 	j.t.Helper()
 	controller, _, _ := strings.Cut(v1, ".")
-	return on(j.t, node, fmt.Sprintf("cd /sys/fs/cgroup; cat %s/pbs_jobs.service/jobid/%s/%s 2>/dev/null || cat pbs_jobs.service/jobs/%s/%s",
-		controller, j.id, v1, j.id, v2))
+	return on(j.t, node, fmt.Sprintf("cd /sys/fs/cgroup; cat %s/pbs_jobs.service/jobid/%s/%s 2>/dev/null || "+
+		"cat pbs_jobs.service/jobs/%s/%s", controller, j.id, v1, j.id, v2))
 }
 
 // forced ends the job without waiting for its end, and waits until nothing is left of it.

@@ -10,24 +10,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // twoHosts is what a job asks for that has a chunk on each node.
 const twoHosts = "-l select=2:ncpus=1:mem=128mb -l place=scatter "
 
-// shared is a directory that each node and every user sees. It goes with the test.
+// shared is a directory that each node and every user sees. The directory goes with the test.
 func shared(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for d := dir; strings.HasPrefix(filepath.Base(filepath.Dir(d)), "Test"); {
 		d = filepath.Dir(d)
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Chmod(d, 0o755))
 	}
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Chmod(dir, 0o777))
 	return dir
 }
 
@@ -37,9 +35,7 @@ func witness(t *testing.T, dir string) string {
 	file := filepath.Join(dir, "witness")
 	text := `#!/bin/sh
 printf '%s %s %s\n' "$1" "$(hostname)" "$(tr '\n' ' ' </proc/self/cgroup)" >>` + dir + "/seen\n"
-	if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(file, []byte(text), 0o755))
 	return file
 }
 
@@ -47,9 +43,7 @@ printf '%s %s %s\n' "$1" "$(hostname)" "$(tr '\n' ' ' </proc/self/cgroup)" >>` +
 func seen(t *testing.T, dir, id string) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "seen"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	in := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		name, rest, _ := strings.Cut(line, " ")
@@ -59,8 +53,8 @@ func seen(t *testing.T, dir, id string) map[string]bool {
 	return in
 }
 
-// inJob tells whether a process with these cgroups is in the job: where memory is limited, that is
-// in v1's hierarchy of memory or in v2's.
+// inJob reports whether a process with these cgroups is in the job where memory is limited. Memory
+// is limited in v1's hierarchy of memory or in v2's.
 func inJob(cgroups, id string) bool {
 	v1 := strings.Contains(cgroups, ":memory:")
 	for _, c := range strings.FieldsFunc(cgroups, func(r rune) bool { return r == ' ' || r == ';' || r == '\n' }) {
@@ -100,9 +94,7 @@ func idle(t *testing.T, user string) {
 func TestEachRankOfMPIIsInTheJobOfItsHost(t *testing.T) {
 	needNodes(t, 2)
 	source, err := filepath.Abs("../../testdata/mpi/where.c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, library := range []struct{ name, compiler, command string }{
 		{"Open MPI", "mpicc.openmpi", "mpirun.openmpi"},
 		{"MPICH", "mpicc.mpich", "mpiexec.mpich"},
@@ -113,9 +105,7 @@ func TestEachRankOfMPIIsInTheJobOfItsHost(t *testing.T) {
 				t.Fatalf("%s: %v\n%s", library.compiler, err, out)
 			}
 			j := qsub(t, "alice", twoHosts, library.command+" "+program)
-			if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
-				t.Errorf("exit status %v: %s", a.ExitStatus, j.stderr())
-			}
+			j.succeeds()
 			hosts := map[string]int{}
 			text := j.stdout()
 			for line := range strings.Lines(text) {
@@ -156,9 +146,7 @@ ssh node2 "hookhost attach -j $PBS_JOBID -p \$\$; `+w+` attach-p"
 ssh node2 "pbs-attach -j $PBS_JOBID `+w+` pbs-attach"
 ssh node2 "pbs-attach -j $PBS_JOBID -p \$\$; `+w+` pbs-attach-p"
 ssh node2 `+w+` ssh`)
-	if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
-		t.Errorf("exit status %v", a.ExitStatus)
-	}
+	j.succeeds()
 	in := seen(t, dir, j.id)
 	for _, want := range []string{"pbsdsh on node1", "pbsdsh on node2", "pbs_tmrsh on node2", "remsh on node2",
 		"pbs_attach on node2", "pbs_attach-p on node2", "attach on node2", "attach-p on node2",
@@ -201,9 +189,7 @@ func TestProcessesOfALoopOfSSHAreTakenIn(t *testing.T) {
 		on(t, "node2", "hookhost report "+j.id)
 		return outside() == 0
 	})
-	on(t, nodes[0], "qdel "+j.id)
-	j.finished()
-	j.gone()
+	j.deleted()
 	idle(t, "alice")
 }
 

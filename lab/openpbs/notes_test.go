@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // notes are those of a job's report on a node.
@@ -17,7 +19,7 @@ func (j *job) notes(node string) []string {
 	var report struct {
 		Notes []string `json:"notes"`
 	}
-	must(j.t, json.Unmarshal([]byte(on(j.t, node, "hookhost report --format json "+j.id)), &report))
+	must.NoError(j.t, json.Unmarshal([]byte(on(j.t, node, "hookhost report --format json "+j.id)), &report))
 	return report.Notes
 }
 
@@ -30,7 +32,7 @@ func warnings(t *testing.T, node string) func() string {
 }
 
 func TestProcessThatQsubLeavesBehindIsNoStrayAndOthersAre(t *testing.T) {
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+nodes[0], "sleep 60")
+	j := qsub(t, "alice", small(nodes[0]), "sleep 60")
 	j.running()
 	if as(t, "alice", nodes[0], "pgrep -u alice -x qsub || :") == "" {
 		t.Fatal("qsub has left no process behind")
@@ -73,8 +75,7 @@ func TestOrdinaryJobsHaveNoNotes(t *testing.T) {
 	jobs["of a job"] = qsub(t, "alice", at, "echo 'sleep 1' | /opt/pbs/bin/qsub "+at+"; sleep 4")
 	jobs["of tasks"] = qsub(t, "alice", at, "/opt/pbs/bin/pbsdsh -- /bin/sleep 4")
 	for what, j := range jobs {
-		j.finished()
-		j.gone()
+		j.ended()
 		for _, note := range j.notes(nodes[0]) {
 			// In a guest the job is long enough to be told that it slept.
 			if !*here || !strings.HasPrefix(note, "CPU efficiency is ") {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // tooMuch is a program that the kernel kills in a job of 64 MB.
@@ -21,8 +21,8 @@ const oomText = "Cgroup mem limit exceeded"
 // resourcedef is where MoM has the server's custom resources.
 const resourcedef = pbsHome + "/mom_priv/hooks/resourcedef"
 
-// used is what PBS has of a finished job's usage: in qstat, and in its one record E in accounting,
-// where diag_messages may be quoted and has blanks.
+// used is what PBS has of a finished job's usage, in qstat and in its one record E in accounting.
+// The record's diag_messages may be quoted and has blanks.
 func (j *job) used() (qstat map[string]any, record string) {
 	j.t.Helper()
 	a := j.finished()
@@ -53,27 +53,23 @@ func (j *job) diagMessages() map[string]string {
 	}
 	if object, is := told.(map[string]any); is { // qstat's JSON has it as an object where MoM has not quoted it
 		b, err := json.Marshal(object)
-		must(j.t, err)
+		must.NoError(j.t, err)
 		told = string(b)
 	}
 	if match == nil || told == nil {
 		j.t.Fatalf("diag_messages of job %s: %v in qstat, accounting has %s", j.id, told, record)
 	}
 	var inQstat, inRecord map[string]string
-	must(j.t, json.Unmarshal([]byte(strings.Trim(told.(string), "'")), &inQstat))
-	must(j.t, json.Unmarshal([]byte(strings.Trim(match[1], "'")), &inRecord))
-	if d := cmp.Diff(inQstat, inRecord); d != "" {
-		j.t.Errorf("diag_messages of job %s (-qstat +accounting):\n%s", j.id, d)
-	}
+	must.NoError(j.t, json.Unmarshal([]byte(strings.Trim(told.(string), "'")), &inQstat))
+	must.NoError(j.t, json.Unmarshal([]byte(strings.Trim(match[1], "'")), &inRecord))
+	must.Equal(j.t, fmt.Sprintf("diag_messages of job %s (-qstat +accounting)", j.id), inQstat, inRecord)
 	return inQstat
 }
 
 func TestKillForLackOfMemoryReachesQstatAndAccountingWithAllUsage(t *testing.T) {
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+nodes[0], tooMuch)
-	if d := cmp.Diff(map[string]string{nodes[0]: oomText}, j.diagMessages()); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-	fine := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+nodes[0], "true")
+	j := qsub(t, "alice", small(nodes[0]), tooMuch)
+	must.Equal(t, "", map[string]string{nodes[0]: oomText}, j.diagMessages())
+	fine := qsub(t, "alice", small(nodes[0]), "true")
 	if d := fine.diagMessages(); d != nil {
 		t.Errorf("of a job that nothing went wrong in: %v", d)
 	}
@@ -93,9 +89,7 @@ func TestKillOnASisterReachesQstatAndAccounting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host=node1+1:ncpus=1:mem=64mb:host=node2", tt.script)
-			if d := cmp.Diff(tt.want, j.diagMessages()); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
+			must.Equal(t, "", tt.want, j.diagMessages())
 		})
 	}
 }
@@ -118,7 +112,7 @@ func TestUsageOutlivesAServerThatDoesNotKnowDiagMessages(t *testing.T) {
 		eventually(t, node+" has been told that there is none", 30*time.Second, func() bool { return !knows(node) })
 	}
 
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+nodes[0], tooMuch)
+	j := qsub(t, "alice", small(nodes[0]), tooMuch)
 	if d := j.diagMessages(); d != nil {
 		t.Errorf("the server does not know diag_messages, and has %v", d)
 	}
@@ -138,8 +132,6 @@ func TestUsageOutlivesAServerThatDoesNotKnowDiagMessages(t *testing.T) {
 	if doctor := on(t, nodes[0], "hookhost doctor || :"); strings.Contains(doctor, "diag_messages") {
 		t.Errorf("doctor: %s", doctor)
 	}
-	j = qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+nodes[0], tooMuch)
-	if d := cmp.Diff(map[string]string{nodes[0]: oomText}, j.diagMessages()); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	j = qsub(t, "alice", small(nodes[0]), tooMuch)
+	must.Equal(t, "", map[string]string{nodes[0]: oomText}, j.diagMessages())
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // hookhost is in an ordinary user's PATH, in the job and outside.
@@ -21,8 +22,7 @@ func TestOwnerIsToldTheTimeLeftAndTheUsageOfAJob(t *testing.T) {
 	if got := as(t, "alice", nodes[0], report); !strings.Contains(got, j.id) {
 		t.Errorf("alice's report of the running job %s: %q", j.id, got)
 	}
-	j.finished()
-	j.gone()
+	j.ended()
 	if got := as(t, "alice", nodes[0], report); !strings.Contains(got, j.id) {
 		t.Errorf("alice's report of the finished job %s: %q", j.id, got)
 	}
@@ -36,7 +36,7 @@ func TestOwnerIsToldTheTimeLeftAndTheUsageOfAJob(t *testing.T) {
 }
 
 func TestOthersSeeNothingOfAJob(t *testing.T) {
-	j := qsub(t, "bob", "-l select=1:ncpus=1:mem=64mb:host="+nodes[0], "sleep 6")
+	j := qsub(t, "bob", small(nodes[0]), "sleep 6")
 	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(j.id) + `\b`)
 	hidden := func(when string) {
 		t.Helper()
@@ -57,21 +57,18 @@ func TestOthersSeeNothingOfAJob(t *testing.T) {
 	}
 	j.running()
 	hidden("running")
-	j.finished()
-	j.gone()
+	j.ended()
 	hidden("finished")
 }
 
-// Root's PATH has sbin first, and running jobs' MPI launchers have that path. Attaches and a daemon of
-// an earlier version have the path in libexec.
+// Root's PATH has sbin first, and running jobs' MPI launchers have that path. Attaches and a daemon
+// of an earlier version have the path in libexec.
 func TestInstallLeavesNoEarlierHookhost(t *testing.T) {
 	if *here {
 		kernfstest.Elsewhere(t, "a checkout to install from: make test-openpbs")
 	}
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	const full = "/usr/libexec/hookhost/full"
 	t.Cleanup(func() { on(t, nodes[0], "rm -rf /usr/sbin/hookhost /usr/sbin/hookhost-remsh "+full) })
 	got := on(t, nodes[0], `printf '#!/bin/sh\necho earlier\n' >/usr/sbin/hookhost

@@ -13,9 +13,7 @@ func TestLimitsOfProcessesHoldInWhatPBSStarts(t *testing.T) {
 	settings(t, "[rlimits]\nnofile = \"512\"", node)
 	j := qsub(t, "alice", "-j oe -l select=1:ncpus=1:mem=64mb:host="+node+" -l pvmem=3gb",
 		"ulimit -v; ulimit -n; pbs_tmrsh "+node+" /bin/bash -c 'ulimit -v; ulimit -n'")
-	if a := j.finished(); a.ExitStatus == nil || *a.ExitStatus != 0 {
-		t.Errorf("exit status %v", a.ExitStatus)
-	}
+	j.succeeds()
 	out := as(t, "alice", nodes[0], "cat STDIN.o"+strings.SplitN(j.id, ".", 2)[0])
 	if got := strings.Join(strings.Fields(out), " "); got != "3145728 512 3145728 512" {
 		t.Errorf("ulimit -v and -n in the script and in a task: %s", got)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // ownFile is the configuration of a node itself.
@@ -19,14 +21,12 @@ func settings(t *testing.T, toml string, on ...string) {
 	t.Helper()
 	for _, node := range on {
 		t.Cleanup(func() {
-			if err := errors.Join(run(node, "rm -f "+ownFile), takeOver(node)); err != nil {
+			if err := errors.Join(run(node, "rm -f "+ownFile), reconfigure(node)); err != nil {
 				t.Errorf("the settings of %s are not as before: %v", node, err)
 			}
 		})
 		write(t, node, ownFile, toml)
-		if err := takeOver(node); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, reconfigure(node))
 	}
 }
 
@@ -50,8 +50,8 @@ func write(t *testing.T, node, path, content string) {
 	on(t, node, fmt.Sprintf("mkdir -p $(dirname %s) && cat >%s <<'END OF FILE'\n%s\nEND OF FILE", path, path, content))
 }
 
-// reload has a daemon read its configuration again. It fails where that is refused. The answer comes
-// when the daemon has it, unlike the log's after a SIGHUP. Guests have no curl.
+// reload has a daemon read its configuration again, and fails where that is refused. The answer
+// comes when the daemon has it, unlike the log's after a SIGHUP. Guests have no curl.
 const reload = `python3 -c '
 import http.client, socket
 s = socket.socket(socket.AF_UNIX)
@@ -64,8 +64,9 @@ if r.status >= 300:
     raise SystemExit(r.read().decode())
 '`
 
-// takeOver has the daemon of a node read its configuration again, and the MoM run exechost_startup.
-func takeOver(node string) error {
+// reconfigure has the daemon of a node read its configuration again, and the MoM run
+// exechost_startup.
+func reconfigure(node string) error {
 	return errors.Join(run(node, reload), causes(node, hangUp, "event=exechost_startup"))
 }
 
@@ -103,8 +104,8 @@ func qmgr(t *testing.T, directives ...string) {
 	}
 }
 
-// until waits for a line to succeed on a node: for a minute and a half at the most, which a server
-// may need until it takes a MoM that was restarted for free.
+// until waits for a line to succeed on a node, for a minute and a half at the most. A server may
+// need that long until it takes a MoM that was restarted for free.
 func until(node, line string) error {
 	return run(node, "for i in $(seq 800); do "+line+" && exit 0; sleep 0.1; done; exit 1")
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // siteHook is a hook of the site's, beside hookhost's.
@@ -32,7 +34,7 @@ func newSiteHook(t *testing.T, name, event string, order int, script string) sit
 	qmgr(t, "create hook "+name, "set hook "+name+" event = "+event, fmt.Sprintf("set hook %s order = %d", name, order),
 		"import hook "+name+" application/x-python default "+file)
 	for _, node := range nodes {
-		must(t, until(node, "[ -s "+pbsHome+"/mom_priv/hooks/"+name+".PY ]"))
+		must.NoError(t, until(node, "[ -s "+pbsHome+"/mom_priv/hooks/"+name+".PY ]"))
 	}
 	return siteHook{name, remove}
 }

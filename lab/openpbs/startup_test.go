@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // hookFiles are the hook's files of a folder of PBS's, by their checksums.
@@ -18,7 +19,8 @@ func hookFiles(folder string) string {
 // available is resources_available of a node as the server has it.
 func available(t *testing.T, node, resource string) string {
 	t.Helper()
-	_, value, _ := strings.Cut(on(t, nodes[0], "pbsnodes "+node+" | grep 'resources_available."+resource+" = ' || :"), "= ")
+	text := on(t, nodes[0], "pbsnodes "+node+" | grep 'resources_available."+resource+" = ' || :")
+	_, value, _ := strings.Cut(text, "= ")
 	return value
 }
 
@@ -42,9 +44,10 @@ func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
 		}
 		// A MoM that has started without the hook has nothing of what it told before, nor has the
 		// server.
-		on(t, node, "pid=$("+momPid+"); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_mom")
+		on(t, node, "pid=$("+momPid+`); kill $pid
+while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_mom`)
 		on(t, nodes[0], "qmgr -c 'unset node "+node+" resources_available.vmem'")
-		must(t, restartDaemon(node))
+		must.NoError(t, restartDaemon(node))
 	}
 	for _, node := range nodes {
 		eventually(t, node+" is free", 30*time.Second, func() bool {
@@ -54,7 +57,8 @@ func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
 			t.Fatalf("the server has vmem of %s already: %s", node, value)
 		}
 	}
-	eventually(t, "the hook is registered", 20*time.Second, func() bool { return install() == nil }) // once PBS has deleted it
+	// The hook is registered once PBS has deleted the one before.
+	eventually(t, "the hook is registered", 20*time.Second, func() bool { return install() == nil })
 	want := on(t, nodes[0], hookFiles("server_priv/hooks"))
 	for _, node := range nodes {
 		if have := on(t, node, hookFiles("mom_priv/hooks")); have != want {
@@ -62,8 +66,11 @@ func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
 		}
 	}
 	for _, node := range nodes {
-		eventually(t, "the server is told of "+node, 20*time.Second, func() bool { return available(t, node, "vmem") != "" })
-		if log := on(t, node, readDaemonLog+" | tail -3"); !strings.Contains(log, "pbs_mom has not run exechost_startup since it has the hook") {
+		eventually(t, "the server is told of "+node, 20*time.Second, func() bool {
+			return available(t, node, "vmem") != ""
+		})
+		log := on(t, node, readDaemonLog+" | tail -3")
+		if !strings.Contains(log, "pbs_mom has not run exechost_startup since it has the hook") {
 			t.Errorf("the daemon of %s does not say so: %s", node, log)
 		}
 	}
@@ -79,7 +86,8 @@ func TestInstallNamesTheNodeThatTheHookDoesNotReach(t *testing.T) {
 	})
 	said := on(t, nodes[0], "hookhost openpbs install --order 101 2>&1 >/dev/null")
 	if !strings.Contains(said, "Hook hookhost is on its way to ") || !strings.HasSuffix(said,
-		"Hook hookhost has not reached "+nodes[1]+" within 30 s. The server goes on trying; until then all is there as it was.") {
+		"Hook hookhost has not reached "+nodes[1]+" within 30 s. "+
+			"The server goes on trying; until then all is there as it was.") {
 		t.Errorf("install says %q", said)
 	}
 }

@@ -44,7 +44,8 @@ func TestServiceOfPBSHoldsMoMAndServiceOfJobsHoldsJobs(t *testing.T) {
 	needSystemd(t)
 	j := qsub(t, "alice", "-o where -j oe -l select=1:ncpus=1:mem=64mb:host="+nodes[0], "cat /proc/self/cgroup")
 	j.finished()
-	if got := as(t, "alice", nodes[0], "cat where && rm where"); !strings.HasPrefix(got, "0::/pbs_jobs.service/") || !strings.Contains(got, "/"+j.id) {
+	got := as(t, "alice", nodes[0], "cat where && rm where")
+	if !strings.HasPrefix(got, "0::/pbs_jobs.service/") || !strings.Contains(got, "/"+j.id) {
 		t.Errorf("cgroup of a process of job %s: %q", j.id, got)
 	}
 	if got := on(t, nodes[0], "cat /proc/$("+momPid+")/cgroup"); got != "0::/system.slice/pbs.service" {
@@ -55,7 +56,7 @@ func TestServiceOfPBSHoldsMoMAndServiceOfJobsHoldsJobs(t *testing.T) {
 
 func TestJobStaysConfinedWhileSystemdReloadsAndHookhostIsRestartedAndKilled(t *testing.T) {
 	needSystemd(t)
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+nodes[0], "sleep 1000")
+	j := qsub(t, "alice", small(nodes[0]), "sleep 1000")
 	j.running()
 	j.sleepers(1)
 	before := j.confined(nodes[0])
@@ -68,9 +69,7 @@ func TestJobStaysConfinedWhileSystemdReloadsAndHookhostIsRestartedAndKilled(t *t
 	if after := j.confined(nodes[0]); after != before {
 		t.Errorf("limit and processes of job %s: %q, before %q", j.id, after, before)
 	}
-	on(t, nodes[0], "qdel "+j.id)
-	j.finished()
-	j.gone()
+	j.deleted()
 	if e := j.accounting("E"); len(e) != 1 || e[0]["resources_used.mem"] == "" {
 		t.Errorf("accounting of job %s: %v", j.id, e)
 	}
@@ -79,7 +78,7 @@ func TestJobStaysConfinedWhileSystemdReloadsAndHookhostIsRestartedAndKilled(t *t
 // MoM that starts anew ends what it finds of a job, and the server has the job run once more.
 func TestJobOfARestartedServiceOfPBSRunsOnceMoreAndTheFirstRunIsGone(t *testing.T) {
 	needSystemd(t)
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+nodes[0], "(setsid sleep 1000 &); sleep 1000")
+	j := qsub(t, "alice", small(nodes[0]), "(setsid sleep 1000 &); sleep 1000")
 	j.running()
 	first := j.sleepers(2)
 	on(t, nodes[0], "systemctl restart pbs")
@@ -97,9 +96,7 @@ func TestJobOfARestartedServiceOfPBSRunsOnceMoreAndTheFirstRunIsGone(t *testing.
 			t.Errorf("process %s of job %s is not in its cgroup, which has %q", pid, j.id, inCgroup)
 		}
 	}
-	on(t, nodes[0], "qdel "+j.id)
-	j.finished()
-	j.gone()
+	j.deleted()
 	if got := on(t, nodes[0], "pgrep -u alice -x sleep || :"); got != "" {
 		t.Errorf("processes of job %s that was deleted: %q", j.id, got)
 	}

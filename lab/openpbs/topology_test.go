@@ -68,7 +68,8 @@ mount --bind $d /sys/devices/system/node`)
 // oneCore has a node take its two cpus for the two threads of one core.
 func oneCore(t *testing.T, node string) {
 	t.Helper()
-	const lists = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list /sys/devices/system/cpu/cpu1/topology/thread_siblings_list"
+	const lists = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list " +
+		"/sys/devices/system/cpu/cpu1/topology/thread_siblings_list"
 	t.Cleanup(func() {
 		if err := run(node, "umount "+lists); err != nil {
 			t.Error(err)
@@ -82,10 +83,11 @@ func oneCore(t *testing.T, node string) {
 func vnodePerSocket(t *testing.T, toml string, on ...string) {
 	t.Helper()
 	for _, node := range on {
-		// What MoM no longer tells of stays with the server.
+		// A vnode that MoM no longer tells of stays with the server.
 		t.Cleanup(func() {
 			for _, i := range "01" {
-				if _, err := output("root", nodes[0], fmt.Sprintf("qmgr -c 'delete node %s[%c]'", node, i)); err != nil {
+				_, err := output("root", nodes[0], fmt.Sprintf("qmgr -c 'delete node %s[%c]'", node, i))
+				if err != nil {
 					t.Error(err)
 				}
 			}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // tracer records on a node, by the kernel's tracepoints, how long each pbs_python lived: from the
@@ -38,13 +40,9 @@ for e in fork exec exit; do echo 1 >events/sched/sched_process_$e/enable; done`)
 func machinePid(t testing.TB, node string) string {
 	t.Helper()
 	inNode, err := output("root", node, momPid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	status, err := filepath.Glob("/proc/[0-9]*/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, file := range status {
 		b, _ := os.ReadFile(file)
 		cgroup, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cgroup"))
@@ -60,9 +58,7 @@ func machinePid(t testing.TB, node string) string {
 func (tr *tracer) sh(line string) string {
 	tr.t.Helper()
 	out, err := output("root", tr.node, line)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	must.NoError(tr.t, err)
 	return out
 }
 
@@ -116,7 +112,8 @@ func (tr *tracer) lives() map[string][]time.Duration {
 		}
 	}
 	if len(events) != len(execs) {
-		tr.t.Fatalf("trace of %s: %d execve of pbs_python in mom_logs, %d in the kernel", tr.node, len(events), len(execs))
+		tr.t.Fatalf("trace of %s: %d execve of pbs_python in mom_logs, %d in the kernel",
+			tr.node, len(events), len(execs))
 	}
 	lives := map[string][]time.Duration{}
 	for i, pid := range execs {

@@ -4,12 +4,11 @@ package openpbs_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 )
 
-// A user's process outside of his job that holds the end of one of its processes is killed, and the
+// A user's process outside of his job that holds the end of one of its processes is killed. The
 // node is free for the next job. The call is ptrace(PTRACE_SEIZE) with PTRACE_O_TRACEEXIT, on
 // x86-64.
 func TestTracerOutsideOfAJobHoldsNeitherItsEndNorTheNode(t *testing.T) {
@@ -18,7 +17,7 @@ func TestTracerOutsideOfAJobHoldsNeitherItsEndNorTheNode(t *testing.T) {
 	t.Cleanup(func() { output("alice", node, "rm "+gate) })
 	for _, held := range []string{"sleep", "bash"} { // a child of the job's script, and the script itself
 		t.Run(held, func(t *testing.T) {
-			j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "sleep 600 & read < "+gate)
+			j := qsub(t, "alice", small(node), "sleep 600 & read < "+gate)
 			j.running()
 			find := "pgrep -u alice -x sleep"
 			if held == "bash" {
@@ -33,13 +32,12 @@ until grep -q '^TracerPid:.*[1-9]' /proc/$(echo $held)/status; do sleep 0.1; don
 			} else {
 				on(t, node, "qdel "+j.id)
 			}
-			j.finished()
-			j.gone()
+			j.ended()
 			if lives, _ := output("root", node, "kill -0 "+tracer+" && echo lives"); lives != "" {
 				t.Errorf("the tracer %s lives", tracer)
 			}
 			said := "killed pid " + tracer + " (\"perl\")"
-			if notes := j.notes(node); !slices.ContainsFunc(notes, func(note string) bool { return strings.HasPrefix(note, said) }) {
+			if notes := j.notes(node); !strings.Contains("\n"+strings.Join(notes, "\n"), "\n"+said) {
 				t.Errorf("notes %q", notes)
 			}
 			if state := vnodes(t, node)[node].State; strings.Contains(state, "offline") {

@@ -92,7 +92,8 @@ func TestUsageOfAllHostsIsInAccountingAndInTheMotherSuperiorsReport(t *testing.T
 // An MPI library that starts its daemons by ssh has nothing launched on a sister, only attached.
 func TestUsageOfASisterCountsWhereProcessesWereOnlyAttached(t *testing.T) {
 	needNodes(t, 2)
-	j := qsub(t, "alice", twoHosts, "cat >sister.sh <<'END'\n"+spin(1.7, 90)+"\nEND\nhookhost remsh node2 sh $PWD/sister.sh")
+	j := qsub(t, "alice", twoHosts, "cat >sister.sh <<'END'\n"+spin(1.7, 90)+"\nEND\n"+
+		"hookhost remsh node2 sh $PWD/sister.sh")
 	a := j.finished()
 	var seconds, percent int
 	cput, cpupercent := fmt.Sprint(a.ResourcesUsed["cput"]), fmt.Sprint(a.ResourcesUsed["cpupercent"])

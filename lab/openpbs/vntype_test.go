@@ -43,15 +43,13 @@ func serverVntype(t *testing.T, node string) string {
 	return on(t, nodes[0], "pbsnodes -v "+node+" | sed -n 's/.*resources_available.vntype = //p'")
 }
 
-// confined tells whether a job on a node is in a cgroup of its own.
+// confined reports whether a job on a node is in a cgroup of its own.
 func confined(t *testing.T, node string) bool {
 	t.Helper()
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host="+node, "exec sleep 60")
+	j := qsub(t, "alice", small(node), "exec sleep 60")
 	j.running()
 	is := len(j.cgroups(node)) > 0
-	on(t, nodes[0], "qdel "+j.id)
-	j.finished()
-	j.gone()
+	j.deleted()
 	return is
 }
 
@@ -98,6 +96,8 @@ func TestServerLearnsTheVntypeAndEachChangeOfIt(t *testing.T) {
 	on(t, nodes[0], "qmgr -c 'set node "+node+" resources_available.vntype = other'")
 	for _, vntype := range []string{"fat", "thin"} { // MoM repeats fat to hooks, and the file counts
 		withVntype(t, node, vntype)
-		eventually(t, "the server has the vntype "+vntype, 20*time.Second, func() bool { return serverVntype(t, node) == vntype })
+		eventually(t, "the server has the vntype "+vntype, 20*time.Second, func() bool {
+			return serverVntype(t, node) == vntype
+		})
 	}
 }

@@ -33,8 +33,6 @@ func TestZeroCPUJobHasTheQuotaOfPBSCgroups(t *testing.T) {
 		if got := j.cpuShare(node); got != tt.v1 && got != tt.v2 {
 			t.Errorf("with %q: the kernel has %q, want %q, or %q in v2", tt.config, got, tt.v1, tt.v2)
 		}
-		on(t, nodes[0], "qdel "+j.id)
-		j.finished()
-		j.gone()
+		j.deleted()
 	}
 }

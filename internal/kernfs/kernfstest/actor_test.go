@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // actorEnv makes the test binary a process that obeys orders: the real kernel's counterpart of
@@ -104,23 +106,15 @@ type actor struct {
 func startActor(t *testing.T) *actor {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), actorEnv+"=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, cmd.Start())
 	a := &actor{cmd: cmd, in: in, out: json.NewDecoder(out)}
 	// Do everything once, so that the memory that doing takes is not charged to the cgroups of the
 	// test.

@@ -66,7 +66,7 @@ func (g *cgroup) setBandwidth(quota, period int64) error {
 	return nil
 }
 
-// schedulable tells whether no group at or below g has more than its parent's share (-1: no quota
+// schedulable reports whether no group at or below g has more than its parent's share (-1: no quota
 // above).
 func (g *cgroup) schedulable(above float64) bool {
 	if quota, period := g.bandwidth(); quota != noQuota {

@@ -2,6 +2,7 @@ package kernfstest
 
 import (
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,10 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // TestNewCgroupReadsAsOnTheKernel compares the files of a new cgroup that the fake and the running
@@ -47,9 +48,7 @@ func TestNewCgroupReadsAsOnTheKernel(t *testing.T) {
 						delete(want, name)
 					}
 				}
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s (-kernel +fake):\n%s", c, diff)
-				}
+				must.Equal(t, fmt.Sprintf("%s (-kernel +fake)", c), want, got)
 			}
 		})
 	}
@@ -80,14 +79,10 @@ func commonLines(a, b string) string {
 func readAll(t *testing.T, cgroup *kernfs.FS, dir string) map[string]string {
 	t.Helper()
 	f, err := cgroup.OpenFile(dir, unix.O_RDONLY)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer f.Close()
 	entries, err := f.ReadDir(-1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	files := map[string]string{}
 	for _, e := range entries {
 		if e.IsDir() {
@@ -160,8 +155,6 @@ func codeLiterals(t *testing.T, root string) map[string]bool {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return literals
 }

@@ -21,7 +21,7 @@ type device struct{ kind, major, minor, access string }
 
 func (d device) String() string { return d.kind + " " + d.major + ":" + d.minor + " " + d.access }
 
-// covers tells whether d has all that o asks for.
+// covers reports whether d has all that o asks for.
 func (d device) covers(o device) bool {
 	return d.kind == o.kind && (d.major == "*" || d.major == o.major) && (d.minor == "*" || d.minor == o.minor) &&
 		without(o.access, d.access) == ""

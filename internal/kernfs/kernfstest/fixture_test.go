@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestFixtureMakesFilesAndLinks(t *testing.T) {
@@ -15,9 +17,7 @@ func TestFixtureMakesFilesAndLinks(t *testing.T) {
 	text := "Made by hand for this test.\n\n-- sys/a/b/file --\none\n-- link: sys/link -> a/b --\n-- link: sys/a/up " +
 		"-> ../link/file --\n" +
 		"-- link: out -> ../etc --\n-- link: abs -> /etc --\n-- link: loop -> loop --\n-- proc/mounts --\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	root := Fixture(t, file)
 	for name, want := range map[string]string{"sys/a/b/file": "one\n", "sys/link/file": "one\n", "sys/a/up": "one\n",
 		"proc/mounts": ""} {

@@ -4,7 +4,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freezing tells whether g or a cgroup above it is to be frozen, by freezer.state or cgroup.freeze.
+// freezing reports whether g or a cgroup above it is to be frozen, by freezer.state or
+// cgroup.freeze.
 func (g *cgroup) freezing() bool {
 	for a := range g.up {
 		if a.freeze {
@@ -14,7 +15,7 @@ func (g *cgroup) freezing() bool {
 	return false
 }
 
-// frozen tells whether every process in and below g has stopped; one that is stuck in the kernel
+// frozen reports whether every process in and below g has stopped; one that is stuck in the kernel
 // has not.
 func (g *cgroup) frozen() bool {
 	if !g.freezing() {

@@ -139,6 +139,9 @@ func (c *cgroupfs) Xattr(name, attr string) ([]byte, error) {
 	c.k.mu.Lock()
 	defer c.k.mu.Unlock()
 	m, err := c.k.attributes(name)
+	if err == nil {
+		err = c.k.fail("getxattr", name)
+	}
 	if err != nil {
 		return nil, err
 	}

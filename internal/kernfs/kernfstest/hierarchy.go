@@ -67,7 +67,7 @@ func (k *Kernel) available(controllers []string) []string {
 	return slices.DeleteFunc(controllers, k.lacks)
 }
 
-// lacks tells whether Without named the file or controller, or a group it is in.
+// lacks reports whether Without named the file or controller, or a group it is in.
 func (k *Kernel) lacks(name string) bool {
 	for _, w := range k.without {
 		if name == w || strings.HasPrefix(name, w+".") {

@@ -54,7 +54,7 @@ func hugetlbLimit(name, word string) knob {
 }
 
 // ChargeHuge makes pid use n bytes more of huge pages, in whole pages; fewer for a negative n.
-// ChargeHuge returns whether the limits above pid allow it. A kernel ends the process with SIGBUS,
+// ChargeHuge reports whether the limits above pid allow it. A kernel ends the process with SIGBUS,
 // or refuses its mmap, where they do not.
 func (k *Kernel) ChargeHuge(pid int, n int64) bool {
 	k.mu.Lock()

@@ -53,15 +53,10 @@ type fault struct {
 	once   bool // and all that come after
 }
 
-// Fail makes op (open, read, write, mkdir, rmdir, setxattr, remount) on paths that end in suffix
-// fail with errno, until the returned function is called.
+// Fail makes op on paths that end in suffix fail with errno, until the returned function is called.
+// The operations are open, read, write, mkdir, rmdir, getxattr, setxattr and remount.
 func (k *Kernel) Fail(op, suffix string, errno unix.Errno) (heal func()) {
 	return k.addFault(&fault{op: op, suffix: suffix, errno: errno})
-}
-
-// FailWrite is Fail for writes.
-func (k *Kernel) FailWrite(suffix string, errno unix.Errno) (heal func()) {
-	return k.Fail("write", suffix, errno)
 }
 
 // FailNth makes the write after skip others to the file that ends in suffix fail with errno, until

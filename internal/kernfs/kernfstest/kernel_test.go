@@ -7,34 +7,28 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func mustMkdir(t *testing.T, k *Kernel, dirs ...string) {
 	t.Helper()
 	for _, d := range dirs {
-		if err := k.Roots().Cgroup.Mkdir(d); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, k.Roots().Cgroup.Mkdir(d))
 	}
 }
 
 func mustWrite(t *testing.T, k *Kernel, file, value string) {
 	t.Helper()
-	if err := k.Roots().Cgroup.Write(file, value); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, k.Roots().Cgroup.Write(file, value))
 }
 
 func mustRead(t *testing.T, f *kernfs.FS, file string) string {
 	t.Helper()
 	b, err := f.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return string(b)
 }
 
@@ -57,12 +51,8 @@ func TestMountsOfEachMode(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			roots := tt.kernel.Roots()
 			dirs, err := roots.Cgroup.Dirs(".")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.dirs, dirs); diff != "" {
-				t.Errorf("directories (-want +got):\n%s", diff)
-			}
+			must.NoError(t, err)
+			must.Equal(t, "directories", tt.dirs, dirs)
 			if got := mustRead(t, roots.Proc, "self/cgroup"); got != tt.cgroup {
 				t.Errorf("self/cgroup: got %q, want %q", got, tt.cgroup)
 			}
@@ -131,7 +121,7 @@ func TestJournalAndFail(t *testing.T) {
 	k := NewV1()
 	cgroup := k.Roots().Cgroup
 	mustMkdir(t, k, "memory/job")
-	heal := k.FailWrite("memory.limit_in_bytes", unix.EIO)
+	heal := k.Fail("write", "memory.limit_in_bytes", unix.EIO)
 	if err := cgroup.Write("memory/job/memory.limit_in_bytes", "64M"); !errors.Is(err, unix.EIO) {
 		t.Errorf("write: got %v, want EIO", err)
 	}
@@ -155,9 +145,7 @@ func TestJournalAndFail(t *testing.T) {
 		`write memory/job/memory.limit_in_bytes "64M"`,
 		"rmdir memory/none: no such file or directory",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("journal (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "journal", want, got)
 	if k.ResetJournal(); len(k.Journal()) != 0 {
 		t.Error("journal after the reset")
 	}

@@ -107,7 +107,7 @@ func hierarchyID(t testing.TB, roots kernfs.Roots, controller string) int {
 	return 0
 }
 
-// mountsV2 tells whether any v2 tree is mounted.
+// mountsV2 reports whether any v2 tree is mounted.
 func mountsV2(t testing.TB, roots kernfs.Roots) bool {
 	t.Helper()
 	b, err := roots.Proc.ReadFile("self/mountinfo")

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // each runs a test on the fake and on the running kernel.
@@ -45,9 +46,7 @@ func TestWatchWakesOnChanges(t *testing.T) {
 		awake := make(chan error, 1)
 		go func() { awake <- events.Wait(t.Context()) }()
 		w.end(pid)
-		if err := <-awake; err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, <-awake)
 		if got := readWatch(t, events); got != "populated 0\nfrozen 0\n" {
 			t.Fatalf("without a process: %q", got)
 		}
@@ -56,14 +55,10 @@ func TestWatchWakesOnChanges(t *testing.T) {
 
 func TestWatchRemoved(t *testing.T) {
 	each(t, fakeHybrid, kernelV2, "v2", func(t *testing.T, w *world) {
-		if err := w.cgroup.Mkdir(w.file("v2/a")); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, w.cgroup.Mkdir(w.file("v2/a")))
 		events := openWatch(t, w, "v2/a/cgroup.events")
 		readWatch(t, events)
-		if err := w.cgroup.Rmdir(w.file("v2/a")); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, w.cgroup.Rmdir(w.file("v2/a")))
 		if _, err := events.Read(); !errors.Is(err, unix.ENODEV) {
 			t.Errorf("read of a removed cgroup's file: got %v, want ENODEV", err)
 		}
@@ -91,9 +86,7 @@ func TestWatchCancelled(t *testing.T) {
 func openWatch(t *testing.T, w *world, file string) kernfs.Watch {
 	t.Helper()
 	events, err := w.cgroup.Watch(w.file(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { events.Close() })
 	return events
 }
@@ -101,9 +94,7 @@ func openWatch(t *testing.T, w *world, file string) kernfs.Watch {
 func readWatch(t *testing.T, events kernfs.Watch) string {
 	t.Helper()
 	b, err := events.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return string(b)
 }
 
@@ -128,16 +119,12 @@ func asleep(t *testing.T, events kernfs.Watch) {
 
 func write1(t *testing.T, w *world, file, value string) {
 	t.Helper()
-	if err := w.cgroup.Write(w.file(file), value); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, w.cgroup.Write(w.file(file), value))
 }
 
 func TestEventControl(t *testing.T) {
 	each(t, fakeV1, kernelV1, "memory", func(t *testing.T, w *world) {
-		if err := w.cgroup.Mkdir(w.file("memory/a")); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, w.cgroup.Mkdir(w.file("memory/a")))
 		oom := listen(t, w, "memory.oom_control", "")
 		use := listen(t, w, "memory.usage_in_bytes", " 8M")
 		if n := oom.read(); n != 0 {
@@ -146,9 +133,7 @@ func TestEventControl(t *testing.T) {
 		pid := w.pid(t, "p")
 		write1(t, w, "memory/a/cgroup.procs", fmt.Sprint(pid))
 		write1(t, w, "memory/a/memory.limit_in_bytes", "32M")
-		if err := w.charge(pid, Memory{Anon: 16 << 20}); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, w.charge(pid, Memory{Anon: 16 << 20}))
 		use.await(t, "use above the threshold")
 		if n := oom.read(); n != 0 {
 			t.Fatalf("below the limit: %d signals", n)
@@ -159,9 +144,7 @@ func TestEventControl(t *testing.T) {
 		oom.await(t, "out of memory")
 		use.await(t, "use below the threshold")
 		w.end(pid)
-		if err := w.cgroup.Rmdir(w.file("memory/a")); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, w.cgroup.Rmdir(w.file("memory/a")))
 		oom.await(t, "removed")
 	})
 }
@@ -172,14 +155,10 @@ type eventFD int
 func listen(t *testing.T, w *world, file, argument string) eventFD {
 	t.Helper()
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	f, err := w.cgroup.OpenFile(w.file("memory/a/"+file), os.O_RDONLY)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer f.Close()
 	target := f.(interface{ Fd() uintptr }).Fd()
 	write1(t, w, "memory/a/cgroup.event_control", fmt.Sprintf("%d %d%s", fd, target, argument))
@@ -213,9 +192,7 @@ func TestXattrIsKeptByTheCgroup(t *testing.T) {
 					t.Errorf("not set: got %v, want ENODATA", err)
 				}
 				for _, value := range []string{"12.srv", "", string(make([]byte, 3000))} {
-					if err := w.cgroup.SetXattr(dir, "trusted.job", []byte(value)); err != nil {
-						t.Fatal(err)
-					}
+					must.NoError(t, w.cgroup.SetXattr(dir, "trusted.job", []byte(value)))
 					got, err := w.cgroup.Xattr(dir, "trusted.job")
 					if err != nil || string(got) != value {
 						t.Errorf("got %d bytes, %v; want %d", len(got), err, len(value))
@@ -234,21 +211,15 @@ func TestFlockExcludesAnother(t *testing.T) {
 		var fds [2]int
 		for i := range fds {
 			f, err := w.cgroup.OpenFile(w.file("memory"), os.O_RDONLY)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			defer f.Close()
 			fds[i] = int(f.(interface{ Fd() uintptr }).Fd())
 		}
-		if err := unix.Flock(fds[0], unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, unix.Flock(fds[0], unix.LOCK_EX|unix.LOCK_NB))
 		if err := unix.Flock(fds[1], unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
 			t.Fatalf("second lock: got %v, want EWOULDBLOCK", err)
 		}
-		if err := unix.Flock(fds[0], unix.LOCK_UN); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, unix.Flock(fds[0], unix.LOCK_UN))
 		if err := unix.Flock(fds[1], unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			t.Fatalf("after unlock: %v", err)
 		}
@@ -260,9 +231,7 @@ func TestWriteNothing(t *testing.T) {
 	each(t, fakeV1, kernelV1, "cpuset", func(t *testing.T, w *world) {
 		file := w.file("cpuset/cpuset.cpus")
 		f, err := w.cgroup.OpenFile(file, os.O_WRONLY)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer f.Close()
 		if n, err := f.Write(nil); n != 0 || err != nil {
 			t.Errorf("write: %d, %v", n, err)

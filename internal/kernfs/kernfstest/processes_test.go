@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 func TestStuckProcessIsNotFrozen(t *testing.T) {
@@ -104,16 +106,12 @@ func TestWaitInBubble(t *testing.T) {
 		mustMkdir(t, k, "job")
 		pid := k.Spawn("job")
 		events, err := k.Roots().Cgroup.Watch("job/cgroup.events")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if _, err := events.Read(); err != nil {
 			t.Fatal(err)
 		}
 		time.AfterFunc(time.Hour, func() { k.Exit(pid) })
-		if err := events.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, events.Wait(t.Context()))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if _, err := events.Read(); err != nil {

@@ -50,7 +50,7 @@ func (k *Kernel) fixedFiles() map[string]string {
 	}
 }
 
-// onV1 tells whether a v1 hierarchy has a controller.
+// onV1 reports whether a v1 hierarchy has a controller.
 func (k *Kernel) onV1(controller string) bool {
 	return slices.ContainsFunc(k.hierarchies, func(h *hierarchy) bool {
 		return !h.v2 && slices.Contains(h.controllers, controller)

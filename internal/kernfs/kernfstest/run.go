@@ -3,6 +3,7 @@ package kernfstest
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -34,4 +35,22 @@ func Run(m *testing.M, prefix string) int {
 		}
 	}
 	return code
+}
+
+// RemoveUnit removes the parents of all jobs below a prefix from the real cgroup tree.
+func RemoveUnit(t testing.TB, prefix string) {
+	t.Helper()
+	for _, name := range []string{".service/job*", ".service"} {
+		for _, top := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
+			dirs, err := filepath.Glob(top + prefix + name)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, dir := range dirs {
+				if err := unix.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("rmdir %s: %v", dir, err)
+				}
+			}
+		}
+	}
 }

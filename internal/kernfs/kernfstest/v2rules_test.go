@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // coreRules are of the part of v2 that a tree without controllers has. A real process takes a
@@ -217,9 +219,7 @@ var v2Needs = []string{"cpuset", "cpu", "io", "memory", "pids"}
 func TestRulesV2(t *testing.T) {
 	enable := func(t *testing.T, w *world, file string) {
 		for _, c := range v2Needs {
-			if err := w.cgroup.Write(file, "+"+c); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, w.cgroup.Write(file, "+"+c))
 		}
 	}
 	fake := func(t *testing.T) *world {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // world is a kernel that a rule is tried on.
@@ -84,9 +85,7 @@ func (r realProcesses) end(pid int) {
 func (r realProcesses) zombie(t *testing.T, pid int) {
 	r[pid].cmd.Process.Kill()
 	// WNOWAIT leaves it to be reaped later.
-	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
 }
 
 func (r realProcesses) kill(pid int) {
@@ -151,9 +150,7 @@ func (w *world) begin(t *testing.T, controllers ...string) {
 		if c == "cpuset" {
 			for name, all := range map[string]string{"cpuset.cpus": here.online().String(),
 				"cpuset.mems": here.nodes().String()} {
-				if err := w.cgroup.Write(w.file("cpuset/"+name), all); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, w.cgroup.Write(w.file("cpuset/"+name), all))
 			}
 		}
 	}

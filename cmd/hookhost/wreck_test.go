@@ -1,0 +1,234 @@
+package main_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// wreck is a node whose programs are killed while its jobs come and go. Somebody starts its daemon
+// again, as systemd does.
+type wreck struct {
+	*node
+	supervisor sync.WaitGroup
+
+	mu       sync.Mutex
+	served   int            // the last daemon that was started
+	down     time.Duration  // of the next start of the daemon
+	stopping bool           // the daemon is not started again
+	kills    map[string]int // by victim
+	lives    map[string]int // by hook: its kills in the life of this daemon
+
+	turns map[string]*sync.Mutex // by hook: one that crashes twice over an event has failed at it
+}
+
+// A hook that crashes five times is left alone for a while (internal/host/breaker.go).
+const killsOfLife = 3
+
+// killPause is what an event at the least has for its second try after a kill of a hook.
+var killPause = late / 5
+
+func newWreck(t *testing.T) *wreck {
+	w := &wreck{
+		node: newNode(t, "[host]\nnode = \"n1\""), kills: map[string]int{}, lives: map[string]int{},
+		turns: map[string]*sync.Mutex{},
+	}
+	for _, name := range victimHooks {
+		w.turns[name] = new(sync.Mutex)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			b, _ := os.ReadFile(w.path("log"))
+			t.Logf("daemon's log:\n%s", b)
+		}
+		for _, pids := range w.marked() {
+			for _, pid := range pids {
+				send(pid, syscall.SIGKILL)
+			}
+		}
+	})
+	w.supervisor.Go(w.supervise)
+	t.Cleanup(w.stop)
+	must.Eventually(t, "the daemon answers", func() bool {
+		return exists(w.path("run/s")) && w.command("jobs").Run() == nil
+	})
+	return w
+}
+
+// supervise starts the daemon again and again.
+func (w *wreck) supervise() {
+	log, err := os.OpenFile(w.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	defer log.Close()
+	for {
+		cmd := exec.Command(filepath.Join(built, "hookhost"), "serve")
+		cmd.Env, cmd.Stdout, cmd.Stderr = w.env(), log, log
+		if !w.start(cmd) {
+			return
+		}
+		fmt.Fprintf(log, "-- daemon %d starts\n", cmd.Process.Pid)
+		cmd.Wait()
+		fmt.Fprintf(log, "-- daemon %d: %v\n", cmd.Process.Pid, cmd.ProcessState)
+		w.mu.Lock()
+		down := w.down
+		if w.stopping && !cmd.ProcessState.Success() {
+			w.t.Errorf("the daemon that was stopped: %v", cmd.ProcessState)
+		}
+		w.mu.Unlock()
+		time.Sleep(down)
+	}
+}
+
+// start starts the daemon, unless the test ends.
+func (w *wreck) start(cmd *exec.Cmd) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopping {
+		return false
+	}
+	if err := cmd.Start(); err != nil {
+		w.t.Error(err)
+		return false
+	}
+	w.served = cmd.Process.Pid
+	return true
+}
+
+// stop ends the daemon as systemctl stop does.
+func (w *wreck) stop() {
+	w.mu.Lock()
+	if !w.stopping {
+		w.stopping = true
+		send(w.served, syscall.SIGTERM)
+	}
+	w.mu.Unlock()
+	w.supervisor.Wait()
+}
+
+// send sends a signal to one process, and reports whether it was there. The pids 0 and below are no
+// process's.
+func send(pid int, sig syscall.Signal) bool { return pid > 1 && syscall.Kill(pid, sig) == nil }
+
+// daemonPID returns the pid of the daemon; 0 where none runs at the moment. The pid is that of the
+// lock's file. A lock of the test's own would be in the way of a daemon that starts.
+func (w *wreck) daemonPID() int {
+	text, _ := os.ReadFile(w.lockFile())
+	number, _, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	pid, err := strconv.Atoi(number)
+	cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || !bytes.HasPrefix(cmdline, []byte(filepath.Join(built, "hookhost")+"\x00serve")) {
+		return 0
+	}
+	return pid
+}
+
+// strike carries out a kill of a step of the job's.
+func (w *wreck) strike(kill plannedKill, job *liveJob) {
+	time.Sleep(kill.after)
+	switch kill.victim {
+	case victimRun:
+		w.strikeRun(job)
+	case victimDaemon:
+		w.strikeDaemon(kill.down)
+	default:
+		w.strikeHook(kill.victim)
+	}
+}
+
+func (w *wreck) strikeRun(job *liveJob) {
+	for job.pid.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	job.struck.Store(true)
+	job.signal(syscall.SIGKILL)
+	w.count(victimRun)
+}
+
+func (w *wreck) strikeDaemon(down time.Duration) {
+	pid := w.victim(w.daemonPID)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = down
+	if send(pid, syscall.SIGKILL) {
+		clear(w.lives)
+		w.kills[victimDaemon]++
+	}
+}
+
+// strikeHook kills a hook, or the daemon where the hook has been killed often.
+func (w *wreck) strikeHook(name string) {
+	w.turns[name].Lock()
+	w.mu.Lock()
+	often := w.lives[name] == killsOfLife
+	if !often {
+		w.lives[name]++
+	}
+	w.mu.Unlock()
+	if often {
+		w.strikeDaemon(0)
+	} else if send(w.victim(func() int { return w.hookPID(name) }), syscall.SIGKILL) {
+		w.count(name)
+	}
+	go func() {
+		time.Sleep(killPause)
+		w.victim(func() int { return w.runningPID(name) })
+		w.turns[name].Unlock()
+	}()
+}
+
+// hookPID returns the pid of a hook of the daemon, which may be starting; 0 for none.
+func (w *wreck) hookPID(name string) int {
+	daemon := w.daemonPID()
+	for _, pid := range processesNamed(filepath.Join(built, "hooks", name)) {
+		if daemon > 0 && slices.Contains(childrenOf(daemon), pid) {
+			return pid
+		}
+	}
+	return 0
+}
+
+// runningPID returns the pid of a hook that carries out events; 0 for none.
+func (w *wreck) runningPID(name string) int {
+	client, err := api.Dial(w.path("run/s"))
+	if err != nil {
+		return 0
+	}
+	defer client.Close()
+	info, _ := client.Node(w.t.Context())
+	for _, hook := range info.Hooks {
+		if hook.Name == name && hook.State == "running" {
+			return hook.PID
+		}
+	}
+	return 0
+}
+
+func (w *wreck) count(victim string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kills[victim]++
+}
+
+// victim waits for a process to kill.
+func (w *wreck) victim(find func() int) (pid int) {
+	until := time.Now().Add(10 * time.Second)
+	for pid = find(); pid == 0 && time.Now().Before(until); pid = find() {
+		time.Sleep(5 * time.Millisecond)
+	}
+	return pid
+}

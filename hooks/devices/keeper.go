@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// inventoryKeeper has the node's inventory in memory, and in the state directory, where hook cgroup
+// and doctor read it. A scan may hang, so it runs in the background, one at a time. Events use what
+// is known by then.
+type inventoryKeeper struct {
+	dir       string // state directory; "" keeps nothing
+	scan      func(context.Context) *inventory.Inventory
+	signature func() (string, error)   // what the result of scan depends on
+	numbering func() ([]string, error) // what the numbers in it depend on
+	now       func() time.Time
+	changed   func() // is called when there is a new inventory; may be nil
+	log       *logrus.Entry
+
+	mu    sync.Mutex
+	inv   *inventory.Inventory // nil until there is one
+	busy  chan struct{}        // closed when the look that is under way is over; nil without one
+	again bool                 // something changed during it
+	asked bool                 // there was a scan, or none was needed, since this program began
+
+	storing  sync.Mutex
+	unstored error // of the last attempt: the file is older than inv
+}
+
+// askAgain is how long a source that failed, or found less than there may be, is left alone, unless
+// something changes. A program that has just begun waits for less: somebody may have mended the
+// source. Even such a program does not ask at once, or each of many `hookhost run`s would.
+const (
+	askAgain   = 10 * time.Minute
+	askAtStart = time.Minute
+)
+
+// allowSource is the name under which the inventory says what of the base list and devices.allow is
+// left out.
+const allowSource = "allow"
+
+// lateSource is the name under which it says that a look is not over.
+const lateSource = "scan"
+
+// load takes the inventory of an earlier run, if there is one that can be read and whose numbers
+// are still those of its devices.
+func (s *inventoryKeeper) load() {
+	if s.dir == "" {
+		return
+	}
+	inv, err := inventory.Load(s.dir)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			s.log.Warnf("the devices are looked for anew: %v", err)
+		}
+		return
+	}
+	if !s.numbered(inv) {
+		s.log.Info("the devices are looked for anew: their numbers may have changed since")
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inv = inv
+}
+
+// numbered reports whether the inventory's numbers stand for the same devices still.
+func (s *inventoryKeeper) numbered(inv *inventory.Inventory) bool {
+	now, err := s.numbering()
+	return err == nil && inv.Numbered(now)
+}
+
+// current returns what is known, nil when that is nothing. The caller must not change it.
+func (s *inventoryKeeper) current() *inventory.Inventory {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inv
+}
+
+// refreshSoon has somebody look in the background whether there is anything new, and returns a
+// channel that is closed then. While one look is under way there is no other; it is followed by one
+// more.
+func (s *inventoryKeeper) refreshSoon(ctx context.Context, background *sync.WaitGroup) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy != nil {
+		s.again = true
+		return s.busy
+	}
+	s.busy = make(chan struct{})
+	background.Go(func() {
+		for more := true; more; {
+			s.refresh(ctx)
+			s.mu.Lock()
+			if more, s.again = s.again && ctx.Err() == nil, false; !more {
+				close(s.busy)
+				s.busy = nil
+			}
+			s.mu.Unlock()
+		}
+	})
+	return s.busy
+}
+
+// refresh scans if the inventory is out of date.
+func (s *inventoryKeeper) refresh(ctx context.Context) {
+	old := s.current()
+	if old != nil {
+		rest := askAgain
+		if !s.asked {
+			rest = askAtStart
+		}
+		now, err := s.signature()
+		if err == nil && now == old.Signature && (!wanting(old) || s.now().Sub(old.Found) < rest) {
+			s.asked = true
+			return
+		}
+	}
+	inv := s.scan(ctx)
+	if ctx.Err() != nil { // what was not found then may be there
+		return
+	}
+	s.asked = true
+	if old != nil && !s.numbered(old) { // its numbers may be another driver's by now
+		old = nil
+	}
+	s.adopt(succeed(old, inv))
+}
+
+// adopt makes inv the inventory.
+func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
+	s.mu.Lock()
+	old := s.inv
+	if old != nil {
+		for _, name := range []string{allowSource, blocksSource} { // until it is judged anew
+			inv = withSource(inv, sourceOf(old, name))
+		}
+	}
+	s.inv = inv
+	s.mu.Unlock()
+	for _, source := range inv.Sources {
+		switch {
+		case old != nil && source == sourceOf(old, source.Name): // said before
+		case source.Error != "":
+			s.log.Warnf("devices: %s: what there is is not known: %s", source.Name, source.Error)
+		case source.Note != "":
+			s.log.Infof("devices: %s: %d found: %s", source.Name, source.Count, source.Note)
+		case source.Count > 0:
+			s.log.Infof("devices: %s: %d found", source.Name, source.Count)
+		}
+	}
+	s.store()
+	if s.changed != nil {
+		s.changed()
+	}
+}
+
+// late notes that the look under way has not come to an end within limit: for doctor, beside what
+// was known before.
+func (s *inventoryKeeper) late(limit time.Duration) {
+	s.mu.Lock()
+	if s.busy == nil { // it just has
+		s.mu.Unlock()
+		return
+	}
+	inv := s.inv
+	if inv == nil {
+		inv = &inventory.Inventory{Devices: []topology.Device{}}
+	}
+	problem := fmt.Sprintf("no result within %v; it goes on", limit)
+	s.inv = withSource(inv, inventory.Source{Name: lateSource, Error: problem})
+	s.mu.Unlock()
+	s.log.Warnf("devices: what there is is not known: %s", problem)
+	s.store()
+}
+
+// note has the inventory say something beside what the sources do; "" takes it out. note costs
+// nothing where it is said already.
+func (s *inventoryKeeper) note(name, text string) {
+	s.mu.Lock()
+	if s.inv == nil || sourceOf(s.inv, name).Note == text {
+		s.mu.Unlock()
+		return
+	}
+	s.inv = withSource(s.inv, inventory.Source{Name: name, Note: text})
+	s.mu.Unlock()
+	s.store()
+}
+
+// withSource returns inv with a source in place of that of the same name; one that says nothing is
+// taken out.
+func withSource(inv *inventory.Inventory, source inventory.Source) *inventory.Inventory {
+	changed := *inv
+	changed.Sources = slices.DeleteFunc(slices.Clone(inv.Sources),
+		func(o inventory.Source) bool { return o.Name == source.Name })
+	if source.Note != "" || source.Error != "" {
+		changed.Sources = append(changed.Sources, source)
+	}
+	return &changed
+}
+
+// sourceOf returns what the source of that name says; one without a name where there is none.
+func sourceOf(inv *inventory.Inventory, name string) inventory.Source {
+	for _, s := range inv.Sources {
+		if s.Name == name {
+			return s
+		}
+	}
+	return inventory.Source{}
+}
+
+// store writes the inventory for others to read. The last of several calls writes the latest.
+func (s *inventoryKeeper) store() {
+	if s.dir == "" {
+		return
+	}
+	s.storing.Lock()
+	defer s.storing.Unlock()
+	if s.unstored = s.current().Store(s.dir); s.unstored != nil {
+		s.log.Errorf("hook cgroup does not learn of the devices: %v", s.unstored)
+	}
+}
+
+// rewrite writes again what could not be written, or is gone or damaged since, and says why it
+// cannot.
+func (s *inventoryKeeper) rewrite() error {
+	inv := s.current()
+	if s.dir == "" || inv == nil {
+		return nil
+	}
+	s.storing.Lock()
+	defer s.storing.Unlock()
+	if _, err := inventory.Load(s.dir); err != nil || s.unstored != nil {
+		s.unstored = inv.Store(s.dir)
+	}
+	if s.unstored != nil {
+		return hostapi.Errorf(hostapi.KindNode, "hook cgroup does not learn of the devices: %w", s.unstored)
+	}
+	return nil
+}
+
+// wanting reports whether a scan may find more, though nothing shows that has changed: NVML or its
+// library may have been mended, and what NVIDIA's driver lacks may have been loaded.
+func wanting(inv *inventory.Inventory) bool {
+	return failed(inv) || sourceOf(inv, "nvml").Note != "" || sourceOf(inv, "nvidia").Note != ""
+}
+
+func failed(inv *inventory.Inventory) bool {
+	return slices.ContainsFunc(inv.Sources, func(s inventory.Source) bool { return s.Error != "" })
+}
+
+// vendorOf tells whose devices a source finds.
+var vendorOf = map[string]string{"nvml": "nvidia", "nvidia": "nvidia", "amd": "amd", "intel": "intel",
+	"habana": "habana", "device": ""}
+
+// succeed returns inv with the devices of old whose source has failed this time: they are most
+// likely still there, and jobs may hold them.
+func succeed(old, inv *inventory.Inventory) *inventory.Inventory {
+	if old == nil {
+		return inv
+	}
+	merged := *inv
+	merged.Devices, merged.Shared = slices.Clone(inv.Devices), maps.Clone(inv.Shared)
+	for _, s := range inv.Sources {
+		vendor, known := vendorOf[s.Name]
+		of := func(d topology.Device) bool { return d.Vendor == vendor }
+		if s.Error == "" || !known || slices.ContainsFunc(merged.Devices, of) {
+			continue
+		}
+		for _, d := range old.Devices {
+			if of(d) {
+				merged.Devices = append(merged.Devices, d)
+				merged.Numbering = unique(slices.Concat(inv.Numbering, old.Numbering))
+			}
+		}
+		if nodes := old.Shared[vendor]; len(nodes) > 0 {
+			if merged.Shared == nil {
+				merged.Shared = map[string][]topology.DeviceNode{}
+			}
+			merged.Shared[vendor] = nodes
+		}
+	}
+	return &merged
+}
+
+// vendors tells of which vendors there are devices.
+func vendors(inv *inventory.Inventory) map[string]bool {
+	there := map[string]bool{}
+	if inv != nil {
+		for _, d := range inv.Devices {
+			there[d.Vendor] = true
+		}
+	}
+	return there
+}

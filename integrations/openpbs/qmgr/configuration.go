@@ -1,0 +1,63 @@
+package qmgr
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+)
+
+// Configuration prints the configuration that PBS has for all nodes.
+func (r *Registrar) Configuration() error {
+	_, existing, err := r.forConfiguration()
+	if err != nil {
+		return err
+	}
+	if existing == nil {
+		return fmt.Errorf("there is no hook %s", r.Registration.Name)
+	}
+	text := existing.Config
+	if len(text) == 0 {
+		text = []byte(openpbs.NoConfig)
+	}
+	_, err = r.Out.Write(text)
+	return err
+}
+
+// Configure hands PBS the configuration of all nodes, nil for none, and waits for the nodes.
+// Idempotent.
+func (r *Registrar) Configure(text []byte) error {
+	q, existing, err := r.forConfiguration()
+	if err != nil {
+		return err
+	}
+	list, err := r.Registration.Configure(existing, text)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 || existing.Config == nil && bytes.Equal(text, []byte(openpbs.NoConfig)) {
+		fmt.Fprintln(r.Out, "PBS has this configuration already.")
+		return nil
+	}
+	if err := r.carryOut(q, list); err != nil || r.DryRun {
+		return err
+	}
+	if err := r.reach(r.Registration.Name); err != nil {
+		return err
+	}
+	const sent = "PBS has sent it to the nodes. Each takes it over at its next event; hookhost doctor there tells."
+	fmt.Fprintln(r.Out, sent)
+	return nil
+}
+
+func (r *Registrar) forConfiguration() (q *qmgr, existing *openpbs.Hook, err error) {
+	if q, err = r.find(); err != nil {
+		return nil, nil, advise(err, "hookhost openpbs config --print FILE")
+	}
+	all, err := q.list()
+	if err != nil {
+		return nil, nil, err
+	}
+	existing, err = q.hook(all, r.Registration.Name)
+	return q, existing, err
+}

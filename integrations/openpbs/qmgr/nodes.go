@@ -1,0 +1,59 @@
+package qmgr
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+)
+
+// reachWithin is how long a command waits for the nodes. The server sends a hook within a second or
+// two.
+const reachWithin = 30 * time.Second
+
+// reach waits until the server has sent the hook, as it is now, to all nodes that are up. The
+// nodes that it waits for are printed. Nodes that have not confirmed after reachWithin are no
+// error: the server goes on trying.
+func (r *Registrar) reach(hook string) error { return r.confirmed(hook, "Hook "+hook) }
+
+// removed waits likewise until the nodes no longer have the hook. A moment later the server takes
+// one of the same name.
+func (r *Registrar) removed(hook string) error { return r.confirmed(hook, "The end of hook "+hook) }
+
+// confirmed waits for the nodes that have to confirm something of the hook.
+func (r *Registrar) confirmed(hook, something string) error {
+	conf, err := r.Conf()
+	if err != nil {
+		return err
+	}
+	if !filepath.IsAbs(conf["PBS_HOME"]) {
+		return nil
+	}
+	var said []string
+	for end := time.Now().Add(reachWithin); ; time.Sleep(100 * time.Millisecond) {
+		text, err := os.ReadFile(filepath.Join(conf["PBS_HOME"], openpbs.Tracking))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("whether the nodes have the hook: %w", err)
+		}
+		pending := openpbs.Pending(text, hook)
+		names := strings.Join(pending, ", ")
+		switch {
+		case len(pending) == 0:
+			return nil
+		case time.Now().After(end):
+			const text = "%s has not reached %s within %g s. " +
+				"The server goes on trying; until then all is there as it was.\n"
+			fmt.Fprintf(r.ErrOut, text, something, names, reachWithin.Seconds())
+			return nil
+		case !slices.Equal(pending, said):
+			fmt.Fprintf(r.ErrOut, "%s is on its way to %s.\n", something, names)
+			said = pending
+		}
+	}
+}

@@ -1,0 +1,142 @@
+// Package qmgr registers hookhost with the PBS server of this host.
+package qmgr
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// qmgr is PBS's program that changes the server's hooks, on the server's host and for root alone.
+type qmgr struct{ program string }
+
+var errNoQmgr = errors.New("no qmgr here")
+
+// find finds the program: the named one, the one in PATH, the one of PBS_EXEC. Others than root get
+// an error, as from PBS.
+func (r *Registrar) find() (*qmgr, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("only root may register hooks: run it as root")
+	}
+	if r.Qmgr != "" {
+		return &qmgr{r.Qmgr}, nil
+	}
+	if path, err := exec.LookPath("qmgr"); err == nil {
+		return &qmgr{path}, nil
+	}
+	conf, err := r.Conf()
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(pbs.Exec(conf), "bin/qmgr")
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("%w (PATH, %s): run it on the host of the PBS server", errNoQmgr, path)
+	}
+	return &qmgr{path}, nil
+}
+
+// advise adds to the error of find the command that prints a script, which does the same without
+// hookhost.
+func advise(err error, command string) error {
+	if errors.Is(err, errNoQmgr) {
+		return fmt.Errorf("%w, or there what '%s' prints", err, command)
+	}
+	return err
+}
+
+// run carries out one directive, and returns what it printed. Its complaints are the error.
+func (q *qmgr) run(directive string, input []byte) (string, error) {
+	cmd := exec.Command(q.program, "-c", directive)
+	cmd.Stdin = bytes.NewReader(input)
+	var out, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	err := cmd.Run()
+	// A qmgr on another host than the server's is refused `list hook`, and exits with 0.
+	if refused := strings.Contains(complaints.String(), "unauthorized"); err != nil || refused {
+		text := strings.Join(strings.FieldsFunc(complaints.String(), func(r rune) bool { return r == '\n' }), "; ")
+		if text == "" {
+			text = err.Error()
+		}
+		switch {
+		case strings.Contains(text, "pending delete"):
+			text += " (PBS deletes a hook once the pbs_mom of every node has confirmed it: nodes that are down keep it)"
+		case strings.Contains(text, "cannot connect"):
+			text += " (is the PBS server up?)"
+		case refused || strings.Contains(text, "hook_tempfile"):
+			text += " (hooks are changed on the host of the PBS server)"
+		}
+		return "", fmt.Errorf("qmgr -c %q: %s", directive, text)
+	}
+	return out.String(), nil
+}
+
+// list returns all hooks without their scripts, by their names. No hook is no error, a server that
+// is down is one.
+func (q *qmgr) list() (map[string]*openpbs.Hook, error) {
+	text, err := q.run("list hook", nil)
+	if err != nil {
+		return nil, err
+	}
+	return openpbs.ParseList(text), nil
+}
+
+// hook returns the hook of that name with its script; nil for one that is not among all.
+func (q *qmgr) hook(all map[string]*openpbs.Hook, name string) (*openpbs.Hook, error) {
+	if all[name] == nil {
+		return nil, nil
+	}
+	text, err := q.run("print hook "+name, nil)
+	if err != nil {
+		return nil, err
+	}
+	return openpbs.ParsePrint(text)
+}
+
+// resources returns the custom resources of the server, by their names.
+func (q *qmgr) resources() (map[string]*openpbs.Resource, error) {
+	text, err := q.run("list resource", nil)
+	if err != nil {
+		return nil, err
+	}
+	return openpbs.ParseResources(text), nil
+}
+
+// others returns those of all hooks that are enabled, with their scripts, less the one of that name
+// and pbs_cgroups.
+func (q *qmgr) others(all map[string]*openpbs.Hook, name string) ([]*openpbs.Hook, error) {
+	var others []*openpbs.Hook
+	for _, h := range all {
+		if h.Name == name || h.Name == openpbs.Stock || !h.Enabled() {
+			continue
+		}
+		h, err := q.hook(all, h.Name)
+		if err != nil {
+			return nil, err
+		}
+		others = append(others, h)
+	}
+	return others, nil
+}
+
+// carryOut carries out one directive after the other and prints each. A directive that fails does
+// not undo earlier ones. A second call goes on there.
+func (r *Registrar) carryOut(q *qmgr, list []openpbs.Command) error {
+	for _, c := range list {
+		if !r.DryRun {
+			if _, err := q.run(c.Directive, c.Input); err != nil {
+				return err
+			}
+		}
+		if _, err := fmt.Fprintln(r.Out, "qmgr -c '"+c.Directive+"'"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

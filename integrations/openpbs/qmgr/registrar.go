@@ -1,0 +1,170 @@
+package qmgr
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// Registrar registers hookhost's hook on the host of the PBS server. Its methods print each step.
+type Registrar struct {
+	Registration openpbs.Registration
+	Qmgr         string // the program; "" for the one in PATH, then that of PBS_EXEC
+	Exec         string // PBS_EXEC; "" for pbs.conf's
+	DryRun       bool   // print what would be done, and do nothing
+	Out, ErrOut  io.Writer
+	// Conf returns what pbs.conf of this host says: nothing if there is none.
+	Conf func() (map[string]string, error)
+}
+
+// Native returns the place of this host's pbs_python.
+func (r *Registrar) Native() (openpbs.Native, error) {
+	dir := r.Exec
+	if dir == "" {
+		conf, err := r.Conf()
+		if err != nil {
+			return openpbs.Native{}, err
+		}
+		dir = pbs.Exec(conf)
+	}
+	place := openpbs.StandIn{Dir: filepath.Join(dir, "bin")}
+	return openpbs.Native{Place: place, Hook: r.Registration.Name, DryRun: r.DryRun, Out: r.Out}, nil
+}
+
+// Install registers the hook, changes only what differs, and waits for the nodes. Idempotent.
+func (r *Registrar) Install() error {
+	q, err := r.find()
+	if err != nil {
+		return advise(err, "hookhost openpbs print")
+	}
+	all, err := q.list()
+	if err != nil {
+		return err
+	}
+	stock := all[openpbs.Stock]
+	existing, err := q.hook(all, r.Registration.Name)
+	if err != nil {
+		return err
+	}
+	others, err := q.others(all, r.Registration.Name)
+	if err != nil {
+		return err
+	}
+	list, err := r.Registration.Install(existing, stock, others...)
+	if errors.Is(err, openpbs.ErrStock) {
+		return fmt.Errorf("%w. Nothing was changed", err)
+	}
+	if err != nil {
+		return err
+	}
+	resources, err := q.resources()
+	if err != nil {
+		return err
+	}
+	if list = append(openpbs.MakeDiagMessages(resources), list...); len(list) == 0 {
+		fmt.Fprintf(r.Out, "Hook %s is registered already, and nothing differs.\n", r.Registration.Name)
+	} else if err := r.carryOut(q, list); err != nil {
+		return err
+	}
+	if !r.DryRun {
+		if err := r.reach(r.Registration.Name); err != nil {
+			return err
+		}
+	}
+	if len(list) > 0 && !r.DryRun {
+		fmt.Fprintf(r.Out, "\nHook %s is registered.\n%s", r.Registration.Name, openpbs.NextSteps)
+	}
+	if r.Registration.StaysDisabled(existing, stock) {
+		const text = "Hook %s is disabled, and stays so. To enable it: qmgr -c 'set hook %[1]s enabled = true'\n"
+		fmt.Fprintf(r.Out, text, r.Registration.Name)
+	}
+	return r.installCgswap(q, all, resources)
+}
+
+// installCgswap registers the server's hook that fills in cgswap, and the resource unless it is one
+// of known. A hook that is one of all is brought up to date without --cgswap, too.
+func (r *Registrar) installCgswap(
+	q *qmgr, all map[string]*openpbs.Hook, known map[string]*openpbs.Resource,
+) error {
+	name := r.Registration.CgswapName()
+	existing, err := q.hook(all, name)
+	if err != nil {
+		return err
+	}
+	if !r.Registration.WantsCgswap(existing) {
+		return nil
+	}
+	list, err := r.Registration.InstallCgswap(existing, known["cgswap"])
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		fmt.Fprintf(r.Out, "Hook %s is registered already, and nothing differs.\n", name)
+		return nil
+	}
+	if err := r.carryOut(q, list); err != nil || r.DryRun {
+		return err
+	}
+	fmt.Fprintf(r.Out, "\nHook %s is registered.\n%s", name, openpbs.CgswapNextSteps)
+	return nil
+}
+
+// Uninstall takes away what Install has made, puts back what it changed, and waits for the nodes.
+// nativeOnly puts back pbs_python alone.
+func (r *Registrar) Uninstall(nativeOnly bool) error {
+	native, err := r.Native()
+	if err != nil {
+		return err
+	}
+	wasNative, err := native.Uninstall(nativeOnly)
+	if err != nil || nativeOnly {
+		return err
+	}
+	q, err := r.find()
+	if errors.Is(err, errNoQmgr) && wasNative {
+		fmt.Fprintln(r.Out, "There is no qmgr here: the hook itself is taken away on the host of the PBS server.")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	all, err := q.list()
+	if err != nil {
+		return err
+	}
+	existing, err := q.hook(all, r.Registration.Name)
+	if err != nil {
+		return err
+	}
+	list, err := r.Registration.Uninstall(existing, all[openpbs.Stock])
+	if err != nil {
+		return err
+	}
+	cgswap, err := q.hook(all, r.Registration.CgswapName())
+	if err != nil {
+		return err
+	}
+	ours := r.Registration.UninstallCgswap(cgswap)
+	list = append(list, ours...)
+	if len(list) == 0 {
+		fmt.Fprintf(r.Out, "There is no hook %s.\n", r.Registration.Name)
+		return nil
+	}
+	if err := r.carryOut(q, list); err != nil {
+		return err
+	}
+	if len(ours) > 0 {
+		fmt.Fprintln(r.Out, "The resource cgswap stays: jobs and nodes may have it.")
+	}
+	if r.DryRun {
+		return nil
+	}
+	if err := r.removed(r.Registration.Name); err != nil {
+		return err
+	}
+	return r.reach(openpbs.Stock)
+}

@@ -1,0 +1,251 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// cpuController shares out and bounds cpu time (scheduler/sched-bwc.rst; cgroup-v2.rst, "CPU"). On
+// v1 the period is there before the quota.
+var cpuController = controller{
+	name: "cpu",
+	v1: []knob{
+		{
+			file: cpuShares,
+			get: func(l *Limits) string {
+				if l.CPUShares == 0 {
+					return ""
+				}
+				return strconv.FormatUint(l.CPUShares, 10)
+			},
+			set: func(l *Limits, text string) (err error) {
+				l.CPUShares, err = strconv.ParseUint(text, 10, 64)
+				return err
+			},
+		},
+		{
+			file: "cpu.cfs_period_us", none: microseconds(defaultPeriod),
+			get: func(l *Limits) string {
+				if l.Period == 0 {
+					return ""
+				}
+				return microseconds(l.Period)
+			},
+			set: func(l *Limits, text string) (err error) { l.Period, err = parseMicroseconds(text); return err },
+		},
+		{
+			file: "cpu.cfs_quota_us", none: "-1",
+			get: func(l *Limits) string {
+				if l.Quota == 0 {
+					return ""
+				}
+				return microseconds(l.Quota)
+			},
+			set: func(l *Limits, text string) (err error) {
+				if text == "-1" {
+					l.Quota, l.Period = 0, 0
+					return nil
+				}
+				l.Quota, err = parseMicroseconds(text)
+				return err
+			},
+		},
+	},
+	v2: []knob{
+		{
+			file: cpuWeight,
+			get: func(l *Limits) string {
+				if l.CPUShares == 0 {
+					return ""
+				}
+				return strconv.FormatUint(weight(l.CPUShares), 10)
+			},
+			set: func(l *Limits, text string) error {
+				n, err := strconv.ParseUint(text, 10, 32)
+				l.CPUShares = (n*sharesDefault + weightDefault/2) / weightDefault
+				return err
+			},
+		},
+		{
+			file: "cpu.max", none: "max " + microseconds(defaultPeriod),
+			get: func(l *Limits) string {
+				if l.Quota == 0 {
+					return ""
+				}
+				return microseconds(l.Quota) + " " + microseconds(l.Period)
+			},
+			set: func(l *Limits, text string) (err error) {
+				quota, period, ok := strings.Cut(text, " ")
+				if !ok {
+					return fmt.Errorf("want a quota and a period")
+				}
+				if quota == "max" {
+					return nil
+				}
+				if l.Quota, err = parseMicroseconds(quota); err == nil {
+					l.Period, err = parseMicroseconds(period)
+				}
+				return err
+			},
+		},
+	},
+	asked: func(l *Limits) bool { return l.CPUShares != 0 || l.Quota != 0 },
+	check: checkCPU,
+	usage: func(r *reader, u *Usage) {
+		if !r.dir.h.v2 { // v2 has it beside the cpu time, see readCPUTime
+			u.Throttled = duration(field(r.keyed(cpuStat), "throttled_time"), time.Nanosecond)
+		}
+	},
+}
+
+// cpuacctController counts cpu time on v1. On v2 every cgroup counts it, whatever its controllers.
+var cpuacctController = controller{
+	name: "cpuacct",
+	usage: func(r *reader, u *Usage) {
+		u.CPU = duration(r.number(cpuacctUsage), time.Nanosecond)
+		// Unlike cpuacct.usage_user and _sys, which count ticks, these are scaled to what was
+		// really used.
+		m := r.keyed("cpuacct.stat")
+		u.User = duration(field(m, "user"), time.Second/userHZ)
+		u.System = duration(field(m, "system"), time.Second/userHZ)
+	},
+}
+
+const (
+	cpuShares    = "cpu.shares"
+	cpuacctUsage = "cpuacct.usage"
+	cpuWeight    = "cpu.weight"
+	cpuStat      = "cpu.stat"
+)
+
+// userHZ is the unit of cpuacct.stat, a part of the kernel's interface on every architecture that
+// Go runs on.
+const userHZ = 100
+
+// MIN_SHARES and MAX_SHARES of kernel/sched/sched.h.
+const (
+	sharesMin = 2
+	sharesMax = 1 << 18
+)
+
+const (
+	sharesDefault = 1024
+	weightDefault = 100
+	defaultPeriod = 100 * time.Millisecond
+)
+
+// weight turns cpu.shares of v1 into cpu.weight of v2: in proportion, default to default, within 1
+// to 10000. The relation is the kernel's own (sched_weight_to_cgroup in kernel/sched/sched.h) and
+// systemd's, so two jobs share a cpu as their numbers stand to each other. runc maps the whole
+// range onto the other, which makes v1's default a 39th.
+func weight(shares uint64) uint64 {
+	return min(max((shares*weightDefault+sharesDefault/2)/sharesDefault, 1), 10000)
+}
+
+func checkCPU(_ *Job, l *Limits) error {
+	switch {
+	case l.Quota < 0 || l.Period < 0:
+		return errors.New("a cpu quota is negative")
+	case l.Quota == 0:
+		l.Period = 0
+	case l.Period == 0:
+		l.Period = defaultPeriod
+	}
+	if l.CPUShares != 0 {
+		l.CPUShares = min(max(l.CPUShares, sharesMin), sharesMax)
+	}
+	return nil
+}
+
+// readCPUTime reads the cpu time of a v2 directory.
+func (r *reader) readCPUTime(u *Usage) {
+	m := r.keyed(cpuStat)
+	u.CPU = duration(field(m, "usage_usec"), time.Microsecond)
+	u.User = duration(field(m, "user_usec"), time.Microsecond)
+	u.System = duration(field(m, "system_usec"), time.Microsecond)
+	if r.dir.h.has("cpu") {
+		u.Throttled = duration(field(m, "throttled_usec"), time.Microsecond)
+	}
+}
+
+// CPUTime returns the cpu time that the job has used, processes that have ended included. CPUTime
+// fails with ErrNotFound when the job has no cgroup, and with ErrUnsupported if nothing counts.
+func (j *Job) CPUTime() (time.Duration, error) {
+	if d, ok := j.with("cpuacct"); ok {
+		ns, err := d.Uint(cpuacctUsage)
+		if err != nil {
+			return 0, fmt.Errorf("cpu time of job %s: %w", j.id, j.found(err))
+		}
+		return time.Duration(min(ns, 1<<63-1)), nil
+	}
+	d, ok := j.v2()
+	if !ok {
+		return 0, fmt.Errorf("cpu time of job %s: no cpuacct controller: %w", j.id, ErrUnsupported)
+	}
+	m, err := d.Keyed(cpuStat)
+	if err != nil {
+		return 0, fmt.Errorf("cpu time of job %s: %w", j.id, j.found(err))
+	}
+	used := duration(field(m, "usage_usec"), time.Microsecond)
+	if used == nil {
+		err := &kernfs.ParseError{File: d.Path(cpuStat), Text: fmt.Sprint(m), Err: ErrUnsupported}
+		return 0, fmt.Errorf("cpu time of job %s: %w", j.id, err)
+	}
+	return *used, nil
+}
+
+// Quota returns how many cpus' time all jobs together may use, by the quotas of the cgroups that
+// they are in. limited is false if there is none, and if jobs have no cpu controller. On v1 no job
+// can have a greater quota (kernel/sched/core.c, tg_cfs_schedulable_down).
+func (t *Tree) Quota() (cpus float64, limited bool, err error) {
+	h := t.with("cpu")
+	if h == nil {
+		return 0, false, nil
+	}
+	// The mount point may be a container's cgroup.
+	for _, dir := range []string{".", h.unit, path.Join(h.unit, h.leaf)} {
+		var l Limits
+		for _, k := range cpuController.knobs(h.v2) {
+			if k.file == cpuShares || k.file == cpuWeight {
+				continue
+			}
+			text, err := h.mount.ReadFile(path.Join(dir, k.file))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err == nil {
+				err = k.set(&l, trim(text))
+			}
+			if err != nil {
+				return 0, false, err
+			}
+		}
+		if l.Quota <= 0 || l.Period <= 0 {
+			continue
+		}
+		if share := float64(l.Quota) / float64(l.Period); !limited || share < cpus {
+			cpus, limited = share, true
+		}
+	}
+	return cpus, limited, nil
+}
+
+func microseconds(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
+
+func parseMicroseconds(text string) (time.Duration, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err == nil && (n < 0 || n > int64(time.Duration(1<<63-1)/time.Microsecond)) {
+		err = fmt.Errorf("%d microseconds: out of range", n)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(n) * time.Microsecond, nil
+}

@@ -1,0 +1,191 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// cpusetController gives a job cpus and NUMA nodes (cgroup-v1/cpusets.rst; cgroup-v2.rst,
+// "Cpuset"). The kernel accepts a v2 cpuset that cannot be had and does not put it in force. So a
+// v2 cpuset is read back from the file of what is effective.
+var cpusetController = controller{
+	name: "cpuset",
+	v1: []knob{
+		idSet(knob{file: cpusetCPUs}, cpusOf),
+		idSet(knob{file: cpusetMems}, memsOf),
+		cpusetFlag("cpuset.mem_hardwall", func(l *Limits) *bool { return &l.MemHardwall }),
+		cpusetFlag("cpuset.memory_spread_page", func(l *Limits) *bool { return &l.SpreadPage }),
+	},
+	v2: []knob{
+		idSet(knob{file: cpusetCPUs, shown: effectiveCPUs, none: "\n"}, cpusOf),
+		idSet(knob{file: cpusetMems, shown: effectiveMems, none: "\n"}, memsOf),
+		partitionKnob,
+	},
+	around: func(v2 bool, from, to *Limits, plan []write) []write {
+		if v2 {
+			return slices.Concat(endPartition(from, to), plan, makePartition(from, to))
+		}
+		return migrate(from, plan)
+	},
+	asked: func(l *Limits) bool { return !l.CPUs.IsEmpty() },
+	check: func(j *Job, l *Limits) error {
+		if err := j.checkIsolated(l); err != nil {
+			return err
+		}
+		return j.fillMems(l)
+	},
+	features: map[string]files{
+		"hardwall": {"cpuset.mem_hardwall", ""},
+		"spread":   {"cpuset.memory_spread_page", ""},
+		isolated:   {"", exclusiveFile},
+	},
+}
+
+const (
+	cpusetCPUs    = "cpuset.cpus"
+	cpusetMems    = "cpuset.mems"
+	effectiveCPUs = "cpuset.cpus.effective"
+	effectiveMems = "cpuset.mems.effective"
+)
+
+func cpusOf(l *Limits) *kernfs.IDSet { return &l.CPUs }
+func memsOf(l *Limits) *kernfs.IDSet { return &l.Mems }
+
+// idSet is a knob of cpus or NUMA nodes.
+func idSet(k knob, at func(*Limits) *kernfs.IDSet) knob {
+	k.format = asSet
+	k.get = func(l *Limits) string { return at(l).String() }
+	k.set = func(l *Limits, text string) (err error) {
+		*at(l), err = kernfs.ParseIDSet(text)
+		return err
+	}
+	return k
+}
+
+// cpusetFlag is a knob that only a job with a cpuset of its own can have.
+func cpusetFlag(file string, at func(*Limits) *bool) knob {
+	return knob{
+		file: file, detail: true, none: "0",
+		get: func(l *Limits) string {
+			if *at(l) && !l.CPUs.IsEmpty() {
+				return "1"
+			}
+			return ""
+		},
+		set: func(l *Limits, text string) error {
+			*at(l) = text == "1"
+			return nil
+		},
+	}
+}
+
+// migrateKnob is cpuset.memory_migrate of v1, which is no limit. The job's memory moves along only
+// if the flag is on while the nodes change. On v2 it always does.
+var migrateKnob = knob{file: "cpuset.memory_migrate"}
+
+// migrate surrounds a change of NUMA nodes on v1.
+func migrate(from *Limits, plan []write) []write {
+	mems := slices.IndexFunc(plan, func(w write) bool { return w.File == cpusetMems })
+	if mems < 0 || from == nil {
+		return plan
+	}
+	flag := func(value, old string) write {
+		return write{Controller: "cpuset", File: migrateKnob.file, Value: value, Old: old, knob: &migrateKnob}
+	}
+	plan = slices.Insert(plan, mems+1, flag("0", "1"))
+	return slices.Insert(plan, mems, flag("1", "0"))
+}
+
+// fillMems gives a v1 cpuset that names no NUMA nodes those of the parent, since v1 needs some. A
+// job without cpus of its own may still have a cpuset directory, because cpuset is mounted together
+// with other controllers. fillMems fills that as well.
+func (j *Job) fillMems(l *Limits) error {
+	d, ok := j.with("cpuset")
+	if !ok || d.h.v2 {
+		return nil
+	}
+	if l.CPUs.IsEmpty() {
+		l.Mems = kernfs.IDSet{}
+		if slices.ContainsFunc(d.h.controllers(), func(c string) bool { return c != "cpuset" }) {
+			var err error
+			if l.CPUs, err = j.tree.CPUs(); err != nil {
+				return err
+			}
+		}
+	}
+	if !l.CPUs.IsEmpty() && l.Mems.IsEmpty() {
+		var err error
+		if l.Mems, err = j.tree.Mems(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CPUs returns the cpus that jobs may run on: those of the parent of all jobs. CPUs fails with
+// ErrUnsupported without a cpuset controller.
+func (t *Tree) CPUs() (kernfs.IDSet, error) {
+	return t.cpuset(cpusetCPUs, "cpuset.effective_cpus", effectiveCPUs)
+}
+
+// Mems returns the NUMA nodes that jobs may have memory on. Mems fails with ErrUnsupported without
+// a cpuset controller.
+func (t *Tree) Mems() (kernfs.IDSet, error) {
+	return t.cpuset(cpusetMems, "cpuset.effective_mems", effectiveMems)
+}
+
+func (t *Tree) cpuset(configured, v1, v2 string) (kernfs.IDSet, error) {
+	h := t.with("cpuset")
+	if h == nil {
+		return kernfs.IDSet{}, fmt.Errorf("available %s: no cpuset controller: %w", configured, ErrUnsupported)
+	}
+	files := []string{v1, configured}
+	if h.v2 {
+		files = []string{v2}
+	}
+	// The parent of the jobs may not be there yet, and on v1 not be filled.
+	for _, dir := range []*kernfs.FS{h.jobs, h.mount} {
+		for _, file := range files {
+			set, err := dir.IDSet(file)
+			if errors.Is(err, fs.ErrNotExist) || err == nil && set.IsEmpty() {
+				continue
+			}
+			if err == nil && file == effectiveCPUs {
+				// Cpus that isolated jobs have are not effective any more, and come back with them.
+				granted, gerr := dir.IDSet("cpuset.cpus.exclusive.effective")
+				if gerr == nil && dir == h.jobs {
+					set = set.Union(granted)
+				}
+			}
+			return set, err
+		}
+	}
+	return kernfs.IDSet{}, fmt.Errorf("available %s: %s has no %s",
+		configured, h.mount.Path("."), strings.Join(files, " or "))
+}
+
+// inheritSets fills the empty sets of a v1 directory from its parent's: a v1 cpuset without cpus or
+// mems accepts no task (ENOSPC).
+func inheritSets(dir, above *kernfs.FS) error {
+	for _, file := range []string{cpusetCPUs, cpusetMems} {
+		set, err := dir.IDSet(file)
+		if err != nil {
+			return err
+		}
+		if !set.IsEmpty() {
+			continue
+		}
+		if set, err = above.IDSet(file); err != nil {
+			return err
+		}
+		if err := dir.Write(file, set.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Freeze stops every process of the job and waits until all have stopped. No signal is sent and no
+// process sees it. When ctx ends first the job is thawed again, as far as it had stopped. Freeze is
+// idempotent.
+func (j *Job) Freeze(ctx context.Context) error {
+	err := j.setFrozen(ctx, true)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("freeze job %s: %w", j.id, j.found(err))
+	if ctx.Err() != nil {
+		if undo := j.writeFrozen(false); undo != nil {
+			err = errors.Join(err, undo)
+		}
+	}
+	return err
+}
+
+// Thaw lets the job's processes go on and waits until none is frozen. Thaw is idempotent.
+func (j *Job) Thaw(ctx context.Context) error {
+	if err := j.setFrozen(ctx, false); err != nil {
+		return fmt.Errorf("thaw job %s: %w", j.id, j.found(err))
+	}
+	return nil
+}
+
+const (
+	freezeFile  = "cgroup.freeze"
+	freezerFile = "freezer.state"
+)
+
+func (j *Job) setFrozen(ctx context.Context, frozen bool) error {
+	if err := j.writeFrozen(frozen); err != nil {
+		return err
+	}
+	if d, ok := j.freezesV2(); ok {
+		var want uint64
+		if frozen {
+			want = 1
+		}
+		return d.await(ctx, "frozen", want)
+	}
+	d, _ := j.with("freezer")
+	return d.awaitState(ctx, state(frozen))
+}
+
+// writeFrozen asks for a state without waiting for it. The v2 freezer is preferred: what it froze
+// can be killed.
+func (j *Job) writeFrozen(frozen bool) error {
+	if d, ok := j.freezesV2(); ok {
+		value := "0"
+		if frozen {
+			value = "1"
+		}
+		return d.Write(freezeFile, value)
+	}
+	d, ok := j.with("freezer")
+	if !ok {
+		return fmt.Errorf("neither %s nor a freezer controller: %w", freezeFile, ErrUnsupported)
+	}
+	return d.Write(freezerFile, state(frozen))
+}
+
+// freezesV2 returns the v2 directory if the kernel freezes there, which it does since Linux 5.2.
+func (j *Job) freezesV2() (directory, bool) {
+	d, ok := j.v2()
+	if !ok {
+		return d, false
+	}
+	_, hasV1 := j.with("freezer")
+	return d, !hasV1 || d.Exists(freezeFile)
+}
+
+// state is how freezer.state spells it.
+func state(frozen bool) string {
+	if frozen {
+		return "FROZEN"
+	}
+	return "THAWED"
+}
+
+// awaitState waits for freezer.state by asking at growing intervals. The kernel brings the file up
+// to date only when it is read, and announces nothing (cgroup-v1/freezer-subsystem.rst).
+func (d directory) awaitState(ctx context.Context, want string) error {
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		b, err := d.ReadFile(freezerFile)
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(string(b)) == want {
+			return nil
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// Suspend is Freeze for good. When ctx ends before every process has stopped Suspend fails, but the
+// job stays freezing. A process that the kernel holds (state D) stops as soon as the kernel lets go
+// of it. A process that enters the job later stops as it enters. The error names what has not
+// stopped. Thaw ends a suspension. Suspend is idempotent.
+func (j *Job) Suspend(ctx context.Context) error {
+	err := j.setFrozen(ctx, true)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("%s: %w", j.moving(), err)
+	}
+	return fmt.Errorf("suspend job %s: %w", j.id, j.found(err))
+}
+
+// moving describes the processes of the job that run or are in the kernel, among which are those
+// that have not frozen. The v2 freezer has a process sleep (S), the one of v1 shows it as D.
+func (j *Job) moving() string {
+	pids, err := j.Processes()
+	if err != nil {
+		return err.Error()
+	}
+	pids = slices.DeleteFunc(pids, func(pid int) bool {
+		b, err := j.tree.proc.ReadFile(fmt.Sprintf("%d/stat", pid))
+		end := strings.LastIndexByte(string(b), ')')
+		return err != nil || end >= 0 && end+2 < len(b) && strings.IndexByte("STt", b[end+2]) >= 0
+	})
+	return "not stopped: " + j.tree.list(pids)
+}
+
+// Frozen reports whether the job is frozen or about to be, whoever asked for it. Frozen fails with
+// ErrUnsupported if the kernel has no freezer and with ErrNotFound when the job has no cgroup.
+func (j *Job) Frozen() (bool, error) {
+	d, ok := j.freezesV2()
+	file, thawed := freezeFile, "0"
+	if !ok {
+		if d, ok = j.with("freezer"); !ok {
+			return false, fmt.Errorf("neither %s nor a freezer controller: %w", freezeFile, ErrUnsupported)
+		}
+		file, thawed = freezerFile, state(false)
+	}
+	b, err := d.ReadFile(file)
+	if err != nil {
+		return false, fmt.Errorf("is job %s frozen: %w", j.id, j.found(err))
+	}
+	return strings.TrimSpace(string(b)) != thawed, nil
+}

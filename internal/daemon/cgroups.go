@@ -1,0 +1,69 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/systemd"
+)
+
+// cgroups are what jobs have in the kernel.
+type cgroups struct {
+	tree   *cgroup.Tree
+	procfs *kernfs.FS
+}
+
+// detect opens the cgroup tree as the cgroup hook does (hooks/cgroup/parent.go), which prepares it.
+func detect(cfg *config.File) (*cgroup.Tree, error) {
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		return nil, err
+	}
+	s := systemd.New(systemd.Run, time.Duration(cfg.Cgroup.SystemdWait))
+	delegated, err := s.Wanted(cfg.Cgroup.Systemd)
+	if err != nil {
+		return nil, err
+	}
+	opt := cgroup.Options{
+		Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount, Delegated: delegated,
+		Enable: cfg.Cgroup.EnableControllers, Controllers: cfg.Placing(),
+	}
+	if !s.Running() {
+		opt.EnableIfThere = cfg.Controllers()
+	}
+	return cgroup.Detect(roots, opt)
+}
+
+// RemoveJob removes a job's cgroup if the cgroup hook is not there to do so, or refuses to.
+func (c cgroups) RemoveJob(ctx context.Context, id string) error {
+	job, err := c.tree.Job(id)
+	if err != nil {
+		return err
+	}
+	// A process that a tracer holds is not waited for: a user has all the time there is.
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	_, err = job.Kill(short)
+	cancel()
+	if pids, listErr := job.Processes(); err != nil && (listErr != nil || !proc.AllHeld(c.procfs, pids)) {
+		_, err = job.Kill(ctx)
+	}
+	if err := errors.Join(err, job.Remove(ctx)); err != nil {
+		return fmt.Errorf("remove cgroup: %w", err)
+	}
+	return nil
+}
+
+// populated reports whether there are processes in a job's cgroup, whoever has made the cgroup.
+func (c cgroups) populated(id string) (bool, error) {
+	job, err := c.tree.Job(id)
+	if err != nil {
+		return false, err
+	}
+	return job.Populated()
+}

@@ -1,0 +1,158 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/settings"
+)
+
+// configuration is the one in force, and changes it.
+type configuration struct {
+	paths    Paths
+	node     string
+	log      *logrus.Entry
+	registry *plugin.Registry
+	host     *host.Host
+	changed  func() // is called with each configuration that was put in force
+
+	file     atomic.Pointer[config.File]
+	sent     sent
+	mu       sync.Mutex // over a change of file, and over registry
+	learning sync.Mutex // over the vntype
+}
+
+// read reads the configuration files.
+func (c *configuration) read() (settings.Settings, error) { return c.paths.Source().Read(c.paths.Must) }
+
+// Reload reads the configuration and the registered hooks again. On an error everything stays as
+// it is.
+func (c *configuration) Reload(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, err := c.read()
+	if err == nil {
+		err = c.apply(ctx, s.File)
+	}
+	c.noteSent(s, err)
+	return err
+}
+
+// resolve resolves the conditions of the configuration in force once more. A change of the file
+// waits for a reload: somebody may be writing the file just now.
+func (c *configuration) resolve(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.file.Load()
+	here, err := settings.Here(&now.OpenPBS)
+	if err != nil {
+		return err
+	}
+	file, err := now.For(here)
+	if err != nil {
+		return err
+	}
+	return c.apply(ctx, file)
+}
+
+// apply puts a configuration in force. The caller holds c.mu.
+func (c *configuration) apply(ctx context.Context, file *config.File) error {
+	if err := c.checkRestart(file); err != nil {
+		return err
+	}
+	hooks, err := c.paths.builtIn(file)
+	if err != nil {
+		return err
+	}
+	old := c.registry.BuiltIn
+	c.registry.BuiltIn = hooks
+	if err := c.host.Reload(ctx); err != nil {
+		c.registry.BuiltIn = old
+		return err
+	}
+	c.file.Store(file)
+	c.log.Logger.SetLevel(file.Host.Level())
+	c.changed()
+	return nil
+}
+
+// restartOnly are settings that a running host does not take over: live jobs are where they are.
+// Connections to other hosts are made with those of [sister].
+var restartOnly = []string{"cgroup.prefix", "cgroup.mount", "host.start_timeout", "host.allow_unsafe_hooks"}
+
+// waiting returns the settings of a configuration that are not in force, and those of them that
+// only a restart takes over.
+func (c *configuration) waiting(file *config.File) (all, restart []config.Change, err error) {
+	all, err = config.Changes(c.file.Load(), file)
+	if err != nil {
+		return nil, nil, err
+	}
+	name, err := settings.Node(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	const node = "host.node" // the name counts, which is the host's if the setting is empty
+	all = slices.DeleteFunc(all, func(change config.Change) bool { return change.Key == node })
+	if name != c.node {
+		all = append(all, config.Change{Key: node, Old: strconv.Quote(c.node), New: strconv.Quote(name)})
+	}
+	for _, change := range all {
+		if slices.Contains(restartOnly, change.Key) || change.Key == node || ofConnections(change.Key) {
+			restart = append(restart, change)
+		}
+	}
+	return all, restart, nil
+}
+
+// ofConnections reports whether connections to other hosts depend on a setting.
+func ofConnections(key string) bool {
+	return strings.HasPrefix(key, "sister.") && key != "sister.heads" && key != "sister.allow_root"
+}
+
+// checkRestart refuses a configuration with settings that only a restart takes over.
+func (c *configuration) checkRestart(file *config.File) error {
+	_, restart, err := c.waiting(file)
+	if err != nil || len(restart) == 0 {
+		return err
+	}
+	var list []string
+	for _, change := range restart {
+		list = append(list, fmt.Sprintf("%s (%s in force, %s wanted)", change.Key, change.Old, change.New))
+	}
+	const why = "changes only with a restart, and nothing else is taken over until then"
+	return fmt.Errorf("%s: %s", strings.Join(list, ", "), why)
+}
+
+// info compares the configuration files with what is in force.
+func (c *configuration) info() *api.ConfigInfo {
+	s, err := c.read()
+	info := &api.ConfigInfo{File: c.paths.Config, AbovePBS: s.InForce != nil}
+	var all, restart []config.Change
+	if err == nil {
+		all, restart, err = c.waiting(s.File)
+	}
+	if err != nil {
+		info.Error = err.Error()
+		return info
+	}
+	for _, change := range all {
+		setting := api.Setting{Key: change.Key, InForce: change.Old, Waits: change.New}
+		if slices.Contains(restart, change) {
+			info.Restart = append(info.Restart, setting)
+		} else {
+			info.Reload = append(info.Reload, setting)
+		}
+	}
+	return info
+}

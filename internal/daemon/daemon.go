@@ -1,0 +1,205 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/openpbs"
+	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/settings"
+	"github.com/hookhost/hookhost/internal/sister"
+	"github.com/hookhost/hookhost/internal/stray"
+)
+
+// daemon is the host of a node's jobs and all that answers for it.
+type daemon struct {
+	host      *host.Host
+	conf      *configuration
+	jobs      *jobs
+	processes *processes
+	mom       *pbsMoM
+	sisters   *sisters
+	refusals  *refusals
+	log       *logrus.Entry
+
+	version string
+	since   time.Time
+}
+
+// open starts the hooks. The caller has the prefix's lock. ended is called when a job is over.
+func open(o *Options, ended func()) (*daemon, error) {
+	cfg, log := o.Settings.File, logrus.NewEntry(o.Log)
+	node, err := settings.Node(cfg)
+	if err != nil {
+		return nil, err
+	}
+	procfs, err := kernfs.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	self, err := proc.Self(procfs)
+	if err != nil {
+		return nil, err
+	}
+	clock, err := jobstate.NewClock(self.BootID)
+	if err != nil {
+		return nil, err
+	}
+	registry, err := o.Registry(cfg)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := detect(cfg)
+	if err != nil {
+		return nil, err
+	}
+	kernel := cgroups{tree: tree, procfs: procfs}
+	store, err := openRecords(o.Paths, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{log: log, version: o.Version, since: time.Now(), refusals: &refusals{log: log}}
+	d.conf = &configuration{paths: o.Paths, node: node, log: log, registry: registry, changed: d.configured}
+	d.conf.file.Store(cfg)
+	d.jobs = &jobs{
+		node: node, state: o.State, clock: clock, store: store, ledger: ledger.Open(o.Ledger()), tree: tree, log: log,
+		started: make(chan struct{}),
+	}
+	d.processes = &processes{procfs: procfs, jobs: d.jobs, died: d.cleanUp}
+	d.mom = &pbsMoM{conf: d.conf, store: store, procfs: procfs, log: log}
+	d.sisters = &sisters{conf: d.conf, log: log}
+	if err := d.sisters.connect(); err != nil {
+		return nil, err
+	}
+	d.sisters.origins = &origins{
+		store: store, tree: tree, procfs: procfs, log: log, environs: proc.NewEnvirons(procfs),
+	}
+	d.sisters.origins.Origins = &sister.Origins{
+		Node: node, Fleet: d.sisters.fleet, IsOwn: stray.FromHere, JobOf: d.sisters.origins.jobOf,
+		Hosts: func() map[string]string { return d.conf.file.Load().Sister.Hosts },
+	}
+	if err := d.openHost(cfg, self, kernel, ended); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// openRecords opens the records of the prefix's live jobs.
+func openRecords(p Paths, cfg *config.File, log *logrus.Entry) (*jobstate.Store, error) {
+	if err := jobstate.MakeDir(p.State); err != nil {
+		return nil, err
+	}
+	return jobstate.Open(p.records(cfg.Cgroup.Prefix), func(err error) { log.Error(err) })
+}
+
+func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgroups, ended func()) error {
+	paths := d.conf.paths
+	spread := &sister.Jobs{Node: d.conf.node, Store: d.jobs.store, Log: d.log, MoMUsage: d.mom.usage}
+	if d.sisters.fleet != nil {
+		spread.Others = d.sisters.fleet
+	}
+	h, err := host.Open(host.Options{
+		Node: d.conf.node, Self: self, Registry: d.conf.registry, Store: d.jobs.store, Ledger: d.jobs.ledger,
+		Processes: d.processes, Log: d.log, RuntimeDir: paths.beside("hooks"), Fallback: kernel,
+		Origins: d.sisters.origins, StartTimeout: time.Duration(cfg.Host.Start), Ended: ended,
+		PBSHas: d.mom.has, Populated: kernel.populated, Sisters: spread.Of,
+	})
+	if err != nil {
+		return err
+	}
+	d.host, d.conf.host, d.jobs.host, d.mom.host = h, h, h, h
+	return nil
+}
+
+// configured follows a configuration that was put in force.
+func (d *daemon) configured() {
+	if !d.conf.file.Load().Walltime.Enabled {
+		d.jobs.forgetLimits()
+	}
+	if d.sisters.heads != nil {
+		d.sisters.heads.Again()
+	}
+}
+
+// Handle carries out an event.
+func (d *daemon) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	if err := openpbs.CheckRequest(req); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
+	}
+	if err := d.conf.learnVntype(ctx, req); err != nil {
+		d.log.Error(err) // the event goes on as the node was known before
+	}
+	if req.Job != nil {
+		d.jobs.awaitLost(ctx, req.Job.ID)
+	}
+	out, err := d.host.Handle(ctx, req)
+	if err == nil && !out.Reject && req.Event == hostapi.EventBegin && req.Head != "" && d.sisters.heads != nil {
+		d.sisters.heads.Begun()
+	}
+	return out, err
+}
+
+// HandleUser carries out an event that a user asks for: an attach, to a job that is known.
+func (d *daemon) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	return d.host.HandleUser(ctx, req)
+}
+
+// Node returns what this host is and how its hooks do.
+func (d *daemon) Node(context.Context) (api.NodeInfo, error) {
+	d.conf.mu.Lock()
+	defer d.conf.mu.Unlock()
+	info := api.NodeInfo{
+		Version: d.version, PID: os.Getpid(), Node: d.conf.node, Mode: d.jobs.tree.Mode().String(), Since: d.since,
+		Refused: d.refusals.counts(), Config: d.conf.info(),
+	}
+	hooks, err := d.host.Hooks()
+	for _, h := range hooks {
+		info.Hooks = append(info.Hooks, api.HookInfo{
+			Name: h.Name, State: h.State, PID: h.PID, Order: h.Order, Events: h.Events, Restarts: h.Restarts,
+			Error: h.Error,
+		})
+	}
+	return info, err
+}
+
+// Reload reads the configuration and the registered hooks again.
+func (d *daemon) Reload(ctx context.Context) error { return d.conf.Reload(ctx) }
+
+// NewJobID returns the next id for a job of `run`.
+func (d *daemon) NewJobID(context.Context) (string, error) { return d.jobs.newID() }
+
+// cleanUp removes the files of jobs whose `run` was killed.
+func (d *daemon) cleanUp() {
+	if err := d.removeLeft(); err != nil {
+		d.log.Error(err)
+	}
+}
+
+// reconcile ends the jobs whose MoM or host has died and removes what their MoM left. Errors are of
+// single jobs: the others are not to suffer.
+func (d *daemon) reconcile(ctx context.Context) {
+	d.cleanUp()
+	if err := d.host.Reconcile(ctx); err != nil {
+		d.log.Errorf("end jobs of dead hosts: %v", err)
+	}
+}
+
+// close ends the hooks. Jobs live on.
+func (d *daemon) close() error {
+	d.sisters.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := d.host.Close(ctx)
+	d.sisters.close(err == nil) // a hook that hangs may have a head wait for it
+	return err
+}

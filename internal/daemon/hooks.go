@@ -1,0 +1,86 @@
+package daemon
+
+import (
+	"encoding/json"
+	"path/filepath"
+
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/settings"
+)
+
+// offline is the fail_action of a hook without which a node can run no job.
+var offline = plugin.FailActionList{plugin.FailOfflineVnodes}
+
+// Registry returns this node's hooks: the built-in ones, and the registered ones. These are in
+// hooks.d, beside the configuration. Their programs are copies in the state directory. A program
+// gets the same settings from the daemon as from a check of its configuration.
+func (p Paths) Registry(cfg *config.File) (*plugin.Registry, error) {
+	hooks, err := p.builtIn(cfg)
+	if err != nil {
+		return nil, err
+	}
+	node, err := settings.Node(cfg)
+	if err != nil {
+		return nil, err
+	}
+	nvml, err := p.Find("nvml")
+	if err != nil {
+		return nil, err
+	}
+	return &plugin.Registry{
+		Dir: filepath.Join(filepath.Dir(p.Config), "hooks.d"), ProgramDir: filepath.Join(p.State, "hooks"),
+		BuiltIn: hooks, AllowUnsafePaths: cfg.Host.AllowUnsafeHooks, Node: node,
+		Settings: map[string]string{
+			"state_dir": p.State, "nvml": nvml, "aux_dir": p.Aux(), "remsh": remsh(),
+		},
+	}, nil
+}
+
+// builtIn returns the hooks that come with hookhost. There are none if [host] says that this host
+// is left alone.
+//
+// Their attributes are those of OpenPBS's own cgroups hook, but for mpi. A node can run jobs
+// without mpi, so no failure of mpi puts the node offline. mpi is periodic more often: a process
+// that left its job is not to run free for long. devices and walltime come after cgroup:
+// the filter and the signals are for the cgroup that it has made. The alarms are below what
+// pbs_mom gives the shim (integrations/openpbs), so that the fail_action of a hook that hangs
+// reaches pbs_mom.
+func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
+	if !cfg.Host.Enabled {
+		return nil, nil
+	}
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		return nil, err
+	}
+	usual := plugin.DefaultAttributes().Freq
+	var hooks []plugin.Hook
+	for _, b := range []struct {
+		name    string
+		order   int
+		enabled bool
+		alarm   int // seconds
+		freq    int // seconds
+		fail    plugin.FailActionList
+	}{
+		{"cgroup", 100, true, 60, usual, offline},
+		{"devices", 110, cfg.Devices.Enabled, 60, usual, offline},
+		{"walltime", 120, cfg.Walltime.Enabled, 60, usual, offline},
+		{"mpi", 130, cfg.MPI.Enabled, 30, 30, nil},
+	} {
+		if !b.enabled {
+			continue
+		}
+		program, err := p.Find(filepath.Join("hooks", b.name))
+		if err != nil {
+			return nil, err
+		}
+		a := plugin.DefaultAttributes()
+		a.Type, a.Order, a.Alarm, a.Freq, a.FailAction = plugin.TypePBS, b.order, b.alarm, b.freq, b.fail
+		hooks = append(hooks, plugin.Hook{
+			Name: b.name, Attributes: a, Program: program, ConfigData: text, BuiltIn: true,
+		})
+	}
+	return hooks, nil
+}

@@ -1,0 +1,194 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/ledger"
+)
+
+// jobs are those of this host, live and finished.
+type jobs struct {
+	node   string
+	state  string // the directory with the last number of a job
+	clock  jobstate.Clock
+	store  *jobstate.Store
+	ledger *ledger.Ledger
+	tree   *cgroup.Tree
+	host   *host.Host
+	log    *logrus.Entry
+	// started is closed when hooks have started for the first time, or had their time to.
+	started chan struct{}
+
+	numbers sync.Mutex             // over jobstate.NextNumber
+	damaged atomic.Pointer[string] // what the log has of damage in the ledger
+}
+
+// Jobs returns the jobs that live here.
+func (j *jobs) Jobs(ctx context.Context) ([]api.Job, error) {
+	j.awaitLost(ctx)
+	records := j.store.List()
+	list, now := make([]api.Job, 0, len(records)), j.clock.Now()
+	for _, r := range records {
+		list = append(list, jobFrom(r, now))
+	}
+	return list, nil
+}
+
+// Job returns a job that lives here. The error is api.ErrNotFound for a job that has neither a
+// record nor a cgroup, from which a record could be made anew.
+func (j *jobs) Job(ctx context.Context, id string) (api.Job, error) {
+	j.awaitLost(ctx, id)
+	if r := j.store.Get(id); r != nil {
+		return jobFrom(r, j.clock.Now()), nil
+	}
+	job, err := j.tree.Job(id)
+	switch {
+	case err != nil:
+		return api.Job{}, err
+	case job.Exists():
+		return api.Job{}, fmt.Errorf("job %s has a cgroup but no record", id)
+	}
+	return api.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+}
+
+// awaitLost waits for records that were lost: of the job, or of any job without an id. Hooks report
+// jobs with a cgroup and no record when they start for the first time. awaitLost does nothing after
+// that, and waits for no job that has a record or no cgroup.
+func (j *jobs) awaitLost(ctx context.Context, id ...string) {
+	select {
+	case <-j.started:
+		return
+	default:
+	}
+	if len(id) == 0 {
+		all, err := j.tree.JobIDs()
+		if err != nil {
+			j.log.Error(err) // the records are there all the same
+		}
+		id = all
+	}
+	lost := func(id string) bool {
+		job, err := j.tree.Job(id)
+		return err == nil && j.store.Get(id) == nil && job.Exists()
+	}
+	if !slices.ContainsFunc(id, lost) {
+		return
+	}
+	select {
+	case <-j.started:
+	case <-ctx.Done():
+	}
+}
+
+// of returns the job in whose cgroup a process is.
+func (j *jobs) of(ctx context.Context, pid int) (api.Job, error) {
+	id, found, err := j.tree.JobOf(pid)
+	if err != nil {
+		return api.Job{}, err
+	}
+	if !found {
+		return api.Job{}, fmt.Errorf("job of process %d: %w", pid, api.ErrNotFound)
+	}
+	j.awaitLost(ctx, id)
+	r := j.store.Get(id)
+	if r == nil {
+		return api.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	return jobFrom(r, j.clock.Now()), nil
+}
+
+// newID returns the next job id of this node that no cgroup has. Numbers begin anew when the state
+// directory was deleted.
+func (j *jobs) newID() (string, error) {
+	j.numbers.Lock()
+	defer j.numbers.Unlock()
+	for {
+		n, err := jobstate.NextNumber(j.state)
+		if err != nil {
+			return "", err
+		}
+		id := fmt.Sprintf("%d.%s", n, j.node)
+		job, err := j.tree.Job(id)
+		if err != nil {
+			return "", err
+		}
+		if !job.Exists() {
+			return id, nil
+		}
+	}
+}
+
+// any reports whether a job is recorded.
+func (j *jobs) any() bool { return len(j.store.List()) > 0 }
+
+// forgetLimits takes the walltime limits out of the records, for a configuration without hook
+// walltime: nothing ends the jobs then. A hook walltime that comes back sends the limits anew.
+func (j *jobs) forgetLimits() {
+	var ids []string
+	for _, r := range j.store.List() {
+		if r.WalltimeLimit != nil {
+			ids = append(ids, r.Job.ID)
+		}
+	}
+	err := j.store.UpdateAll(ids, func(_ string, r *jobstate.Record) (*jobstate.Record, error) {
+		if r != nil {
+			r.WalltimeLimit = nil
+		}
+		return r, nil
+	})
+	if err != nil {
+		j.log.Errorf("forget limits of walltime: %v", err)
+	}
+}
+
+func jobFrom(r *jobstate.Record, now jobstate.Moment) api.Job {
+	j := api.Job{
+		Job: r.Job, Phase: r.Phase, Begun: r.Begun, Launched: r.Launched.Wall, Suspended: r.Suspended,
+		Elapsed: r.Elapsed(now).Seconds(), Left: timeLeft(r, now), ResourcesUsed: r.ResourcesUsed,
+		Hosts: withoutReturned(r.Hosts), Diag: r.Diag, Notes: r.Notes, Run: r.Run, Head: r.Head,
+	}
+	if !r.SuspendedAt.IsZero() {
+		j.Suspended += now.Sub(r.SuspendedAt)
+	}
+	if r.WalltimeLimit != nil {
+		limit := r.WalltimeLimit.Seconds()
+		j.Limit = &limit
+	}
+	return j
+}
+
+// timeLeft returns how many seconds a job may still run; nil if nothing limits it.
+func timeLeft(r *jobstate.Record, now jobstate.Moment) *float64 {
+	if r.WalltimeLimit == nil {
+		return nil
+	}
+	left := max(*r.WalltimeLimit-r.Elapsed(now), 0).Seconds()
+	return &left
+}
+
+// withoutReturned returns the usage of a job's hosts without the devices that the job has given
+// back. A report has these.
+func withoutReturned(hosts map[string]*hostapi.HostUsage) map[string]*hostapi.HostUsage {
+	returned := func(d hostapi.DeviceUsage) bool { return d.Returned }
+	list := map[string]*hostapi.HostUsage{}
+	for name, h := range hosts {
+		if h != nil && slices.ContainsFunc(h.Devices, returned) {
+			less := *h
+			less.Devices = slices.DeleteFunc(slices.Clone(h.Devices), returned)
+			h = &less
+		}
+		list[name] = h
+	}
+	return list
+}

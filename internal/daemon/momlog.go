@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"errors"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/sister"
+)
+
+var errNotLogged = errors.New("pbs_mom has logged no usage of it ($logevent without 0x100?)")
+
+// usage returns the usage that hosts of a job have told this host's pbs_mom at the job's end:
+// one answer for each host. MoM's events have this host's part alone, so MoM's log is read.
+func (m *pbsMoM) usage(rec *jobstate.Record, hosts []string) map[string]sister.Usage {
+	told := make(map[string]sister.Usage, len(hosts))
+	home := rec.MoMHome
+	if home == "" {
+		home = m.conf.momHome()
+	}
+	totals, err := openpbs.ReadTotals(home, rec.Job.ID, rec.Begun)
+	for _, name := range hosts {
+		u, logged := totals.Of(name)
+		switch {
+		case logged:
+			seconds, mem := u.CPUT.Seconds(), int64(u.Mem)
+			told[name] = sister.Usage{Usage: &hostapi.HostUsage{
+				NCPUs: ncpusOn(rec.Job, name), CPUTSeconds: &seconds, MemBytes: &mem, MemSource: "as its pbs_mom told",
+			}}
+		case err != nil:
+			told[name] = sister.Usage{Err: err}
+		default:
+			told[name] = sister.Usage{Err: errNotLogged}
+		}
+	}
+	return told
+}
+
+// ncpusOn returns how many cpus exec_vnode gives a job on a host, 0 if it does not say.
+func ncpusOn(job *hostapi.Job, name string) int {
+	chunks, err := pbs.ParseExecVnode(job.ExecVnode)
+	if err != nil {
+		return 0
+	}
+	share, err := pbs.OnHost(chunks, name)
+	if err != nil {
+		return 0
+	}
+	return share.NCPUs
+}

@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/settings"
+)
+
+// Paths says where the files of a daemon are.
+type Paths struct {
+	Config  string // the node's own configuration, there or not
+	State   string // the directory of all that outlives a boot
+	Socket  string
+	Libexec string // the directory of the files that are installed with hookhost
+	Must    bool   // Config has to be there
+}
+
+// Source returns where the configuration is read from.
+func (p Paths) Source() settings.Source { return settings.Source{File: p.Config, State: p.State} }
+
+// Ledger returns the file of finished jobs.
+func (p Paths) Ledger() string { return filepath.Join(p.State, "ledger.jsonl") }
+
+// IdleLog returns the log of a daemon that goes when it is idle.
+func (p Paths) IdleLog() string { return filepath.Join(p.State, "until-idle.log") }
+
+// Aux returns the directory of node files of jobs that `run` begins. The directory is beside the
+// socket.
+func (p Paths) Aux() string { return p.beside("aux") }
+
+// beside returns the path of something that ends with the boot, as jobs do.
+func (p Paths) beside(name string) string { return filepath.Join(filepath.Dir(p.Socket), name) }
+
+// records returns the directory of live jobs of a prefix. The holder of the prefix's lock alone
+// writes there.
+func (p Paths) records(prefix string) string { return filepath.Join(p.beside("jobs"), prefix) }
+
+// recorded counts the recorded jobs of a prefix.
+func (p Paths) recorded(prefix string) (int, error) { return jobstate.Count(p.records(prefix)) }
+
+// Find returns the path of a file that comes with hookhost. The file is beside this executable, as
+// it was built, or in Libexec, as it was installed. If there is none, Find returns the first of
+// the two paths.
+func (p Paths) Find(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	places := []string{filepath.Join(filepath.Dir(self), name), filepath.Join(p.Libexec, name)}
+	for _, place := range places {
+		if _, err := os.Stat(place); !errors.Is(err, fs.ErrNotExist) {
+			return place, nil
+		}
+	}
+	return places[0], nil
+}
+
+// remsh returns the path of remsh as a program of its own, which some launchers need. The path is
+// "" if this program is not beside the executable.
+func remsh() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	path := filepath.Join(filepath.Dir(self), "hookhost-remsh")
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}

@@ -1,0 +1,211 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/nodestate"
+	"github.com/hookhost/hookhost/internal/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// pbsMoM answers the hook of pbs_mom.
+type pbsMoM struct {
+	conf   *configuration
+	host   *host.Host
+	store  *jobstate.Store
+	procfs *kernfs.FS
+	log    *logrus.Entry
+}
+
+// Event carries out an event of pbs_mom, as the hook that MoM runs for it brings it. The answer
+// comes before MoM kills the hook. An event that is not over by then goes on without an answer, or
+// is undone: see openpbs.Event.Becomes.
+func (m *pbsMoM) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, error) {
+	e, err := openpbs.Decode(call.Input)
+	if err != nil {
+		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindJob, "%w", err)
+	}
+	if cause := context.Cause(ctx); cause != nil && !e.Owed() {
+		const text = "%s: pbs_mom has given it up before it was read: it is not carried out"
+		m.log.WithField("event", e.Request.Event).Warnf(text, e.Name())
+		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindTimeout, "%s: %w", e.Name(), cause)
+	}
+	if m.mustAsk(e, call) {
+		return answerTo(e, call, openpbs.Ask()), nil
+	}
+	limit := pbs.AnswerWithin(e.Alarm)
+	var at host.At
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("its alarm is %v", e.Alarm))
+	defer cancel()
+	done := make(chan *openpbs.Changes, 1)
+	go func() { done <- m.carryOut(host.WithAt(ctx, &at), e, call) }()
+	select {
+	case changes := <-done:
+		return answerTo(e, call, changes), nil
+	case <-ctx.Done():
+	}
+	select { // both at once: the host has not undone what it has accepted by then
+	case changes := <-done:
+		return answerTo(e, call, changes), nil
+	default:
+	}
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	why := "nobody waits for its answer any more"
+	if late {
+		why = fmt.Sprintf("no answer in time (%g s of %g)", limit.Seconds(), pbs.Alarm(e.Alarm).Seconds())
+	}
+	if hook := at.Hook(); hook != "" {
+		why += fmt.Sprintf(", hook '%s' is at it", hook)
+	}
+	text := fmt.Sprintf("hookhost: %s: %s: %s", e.Name(), why, e.Becomes())
+	m.log.WithFields(logrus.Fields{"event": e.Request.Event, "hook": e.Hook}).Warn(text)
+	if !late {
+		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindTimeout, "%s: %w", e.Name(), context.Cause(ctx))
+	}
+	return answerTo(e, call, e.Late(text)), nil
+}
+
+// carryOut returns what the hook is to do about an event after it was carried out.
+func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCall) *openpbs.Changes {
+	req := e.Request
+	if !e.Refusable() { // MoM sends it once, and does not ask what became of it
+		ctx = context.WithoutCancel(ctx)
+	}
+	out, err := m.handle(ctx, e, call)
+	if err == nil {
+		if err := m.conf.commentVnode(req, out); err != nil {
+			m.log.Errorf("comment of vnode %s: %v", req.Node, err)
+		}
+	}
+	if err != nil { // the host's own say what they are about
+		text := fmt.Sprintf("hookhost: %s: %s", e.Name(), strings.TrimPrefix(err.Error(), e.Name()+": "))
+		return e.Failed("error", text, e.Refusable(), text)
+	}
+	changes := e.Changes(out, m.customResources(call.Caller))
+	if req.Event == hostapi.EventEpilogue {
+		if err := m.appendStderr(req.Job, out.JobStderr); err != nil {
+			m.log.WithField("job", req.Job.ID).Warnf("lines for the job's standard error: %v", err)
+			text := fmt.Sprintf("hookhost: lines for the standard error of job %s: %v", req.Job.ID, err)
+			changes.Log("warning", text)
+		}
+	}
+	return changes
+}
+
+func (m *pbsMoM) handle(ctx context.Context, e *openpbs.Event, call api.MoMCall) (*hostapi.Outcome, error) {
+	req := e.Request
+	if req.Event == hostapi.EventLaunch {
+		leader, err := m.leaderOf(call)
+		if err != nil {
+			return nil, err
+		}
+		req.PID = leader
+	}
+	if len(e.Unasked) > 0 && req.Event == hostapi.EventBegin {
+		const text = "Resource_List has %.200s, which schedselect does not ask for: hooks do not get it"
+		m.log.WithField("job", req.Job.ID).Infof(text, strings.Join(e.Unasked, ", "))
+	}
+	if e.Refusable() {
+		err := openpbs.CheckResourceList(req)
+		// The mistake is the user's only before the job has begun with what it asks for.
+		if err != nil && req.Event == hostapi.EventBegin {
+			text := fmt.Sprintf("hookhost: %s: %v", e.Name(), err)
+			m.log.WithFields(logrus.Fields{"event": req.Event, "job": req.Job.ID}).Warn(text)
+			return &hostapi.Outcome{Reject: true, Message: text, OnReject: hostapi.JobActionDelete}, nil
+		}
+		if err == nil {
+			err = openpbs.CheckExecVnode(req)
+		}
+		if err != nil {
+			return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
+		}
+	}
+	home := pbs.HomeOfHook(m.procfs, call.Caller, m.conf.momHome)
+	m.conf.receive(ctx, home, e.Hook)
+	if err := m.conf.learnVntype(ctx, req); err != nil {
+		m.log.Error(err) // the event goes on as the node was known before
+	}
+	return m.host.HandlePBS(ctx, req, home)
+}
+
+// leaderOf returns the leader of the session that MoM has made for a program. The leader is the
+// parent of the hook, and waits for it (openpbs src/resmom/start_exec.c: finish_exec,
+// start_process). The kernel says who that is. The caller has to say the same.
+func (m *pbsMoM) leaderOf(call api.MoMCall) (int, error) {
+	p, err := proc.Read(m.procfs, call.Caller)
+	if errors.Is(err, proc.ErrGone) {
+		return 0, hostapi.Errorf(hostapi.KindBusy, "process %d, which has sent the event, is gone", call.Caller)
+	}
+	if err != nil {
+		return 0, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	switch {
+	case call.Parent != 0 && call.Parent != p.PPID:
+		const text = "process %d says that its parent is %d, the kernel that it is %d"
+		return 0, hostapi.Errorf(hostapi.KindNode, text, p.PID, call.Parent, p.PPID)
+	case p.PPID <= 1:
+		const text = "the parent of process %d, which has sent the event, is gone"
+		return 0, hostapi.Errorf(hostapi.KindBusy, text, p.PID)
+	}
+	return p.PPID, nil
+}
+
+// mustAsk reports whether the hook has to ask the server for the state and comment of this host's
+// vnodes. A hook of ours may have put them offline, and MoM does not know their state since. Or
+// hookhost has to put something into the comment, or to take it back.
+func (m *pbsMoM) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
+	if call.Asked || e.Request.Event != hostapi.EventPeriodic && e.Request.Event != hostapi.EventStartup {
+		return false
+	}
+	for _, v := range e.Request.VnodeList {
+		if v != nil && (v.State != "" || v.Comment != nil) {
+			return false
+		}
+	}
+	if m.conf.mustRemark() {
+		return true
+	}
+	if e.Request.Event != hostapi.EventPeriodic {
+		return false
+	}
+	offline, err := nodestate.Dir(m.conf.paths.State).AnyOffline()
+	if err != nil {
+		m.log.Errorf("vnodes may be offline: %v", err)
+	}
+	return offline
+}
+
+// answerTo encodes changes as the caller likes them.
+func answerTo(e *openpbs.Event, call api.MoMCall, changes *openpbs.Changes) api.MoMAnswer {
+	if call.Output {
+		if text, ok := e.Output(changes); ok {
+			return api.MoMAnswer{Body: text, Output: true}
+		}
+	}
+	return api.MoMAnswer{Body: changes.Fields()}
+}
+
+// has reports whether the pbs_mom of a home has a job; "" is the configured home.
+func (m *pbsMoM) has(job *hostapi.Job, home string) (bool, error) {
+	if home == "" {
+		var err error
+		if home, err = m.conf.file.Load().OpenPBS.MoMHome(); err != nil {
+			return false, err
+		}
+	}
+	if err := hostapi.CheckJobID(job.ID); err != nil {
+		return false, err
+	}
+	return pbs.MoMHasJob(home, job.ID)
+}

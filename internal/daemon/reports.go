@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/report"
+)
+
+// Report returns the report of a live job, measured now, else the last one of a finished job.
+func (j *jobs) Report(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
+	record := j.store.Get(id)
+	if record == nil {
+		return j.finished(ctx, id, may)
+	}
+	if !may(record.Job) {
+		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	// A user asks as often as the user likes. Only root may do so for a job that is not known.
+	refresh, level := j.host.RefreshForUser, logrus.DebugLevel
+	if may(nil) {
+		refresh, level = j.host.Refresh, logrus.WarnLevel
+	}
+	if err := refresh(ctx, id); err != nil { // the report will be older than it might
+		j.log.WithField("job", id).Logf(level, "measure for report: %v", err)
+	}
+	if fresh := j.store.Get(id); fresh != nil {
+		record = fresh
+	}
+	now := j.clock.Now()
+	r := report.FromRecord(record, time.Time{}, record.Elapsed(now))
+	r.WalltimeLeft = timeLeft(record, now)
+	return json.Marshal(r.Archive())
+}
+
+// Notices returns the lines of hooks about a live job between events: see host.Notices.
+func (j *jobs) Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) ([]string, int, error) {
+	record := j.store.Get(id)
+	if record == nil || !may(record.Job) {
+		return nil, 0, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	lines, all, err := j.host.Notices(ctx, id, after)
+	if errors.Is(err, host.ErrOver) {
+		err = io.EOF
+	}
+	return lines, all, err
+}
+
+// finished returns the last report of a job that has ended.
+func (j *jobs) finished(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
+	text, found, err := j.ledger.Last(ctx, id)
+	if err != nil {
+		return nil, cmp.Or(damageIn(err), err)
+	}
+	if !found {
+		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	r, err := report.FromArchive(text)
+	if err != nil {
+		return nil, err
+	}
+	if !may(r.PBSJob) {
+		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	return text, nil
+}
+
+// Finished calls yield with the report of each finished job whose owner may admits, oldest first.
+// The log has what is damaged once, whoever asks and however often.
+func (j *jobs) Finished(ctx context.Context, may func(uid int) bool, yield func(json.RawMessage) bool) error {
+	err := j.ledger.All(ctx, may, func(e ledger.Entry) bool { return ctx.Err() == nil && yield(e.Report) })
+	if damage := damageIn(err); damage != nil {
+		text := err.Error()
+		if told := j.damaged.Swap(&text); told == nil || *told != text {
+			j.log.Error(text)
+		}
+		return damage
+	}
+	return err
+}
+
+// damageIn returns the API's error for damaged lines in the ledger, nil if err is none of those.
+func damageIn(err error) error {
+	var damage *ledger.DamageError
+	if !errors.As(err, &damage) {
+		return nil
+	}
+	return &api.Error{Status: http.StatusInternalServerError, Kind: api.KindDamaged, Message: err.Error()}
+}

@@ -1,0 +1,224 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	stdlog "log"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	sdnotify "github.com/coreos/go-systemd/v22/daemon"
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/settings"
+	"github.com/hookhost/hookhost/internal/systemd"
+)
+
+// Options says how a daemon serves.
+type Options struct {
+	Paths
+	Settings settings.Settings // as they were read from Paths.Source
+	Version  string
+	Log      *logrus.Logger
+	Reload   <-chan os.Signal // has the configuration and the hooks read again
+	Invoked  bool             // systemd has set INVOCATION_ID, which a shell's children may have inherited
+}
+
+const (
+	// longestEvent is a little more than the longest alarm of the built-in hooks. An event that
+	// waits for other hosts may take longer. The next daemon ends an event that is cut off, or goes
+	// on with it, as after a crash.
+	longestEvent = 100 * time.Second
+	// yieldTime bounds the wait for a daemon that goes for this one.
+	yieldTime = longestEvent + 10*time.Second
+	// linger is how long a daemon of `run` or `event` stays without a job and a client. The next
+	// command, in a shell's loop say, finds it still there.
+	linger = 3 * time.Second
+)
+
+// errJobBegun says that a job has begun while an idle daemon was closing its socket.
+var errJobBegun = errors.New("a job has begun")
+
+// Serve is the owner's life. Serve ends with ctx, after the events that it is carrying out. Jobs
+// live on. Serve fails with the owner's pid if another process is the owner and stays.
+func Serve(ctx context.Context, o Options) error { return serve(ctx, o, nil, nil) }
+
+// ServeUntilIdle serves until there is neither a job nor a client, and succeeds without a word if
+// another daemon is the owner. The log becomes the standard output and error of this process.
+func ServeUntilIdle(ctx context.Context, o Options, log *os.File) error {
+	err := errJobBegun
+	for errors.Is(err, errJobBegun) {
+		err = serve(ctx, o, newIdle(linger), log)
+	}
+	if errors.Is(err, errRunning) {
+		o.Log.Info(err)
+		return nil
+	}
+	return err
+}
+
+func serve(ctx context.Context, o Options, idle *idleness, log *os.File) error {
+	if err := CloseInherited(); err != nil { // hooks' programs are not to have them
+		return err
+	}
+	unix.Umask(0o022) // of what is made for jobs, as pbs_mom has it (openpbs src/resmom/mom_main.c)
+	if err := o.Settings.Stay(o.recorded); err != nil {
+		return err
+	}
+	cfg := o.Settings.File
+	waiting, cancel := context.WithTimeout(ctx, yieldTime)
+	lock, err := acquire(waiting, locks, cfg.Cgroup.Prefix, idle != nil)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	dir, err := o.lockDir(ctx)
+	if err != nil {
+		return err
+	}
+	defer dir.Release()
+	o.warnApart(systemd.New(systemd.Run, time.Duration(cfg.Cgroup.SystemdWait)).Running())
+
+	stopping, ctx := ctx.Done(), context.WithoutCancel(ctx)
+	// The socket first: callers wait until there is something to answer them.
+	listener, err := api.Listen(o.Socket)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	d, err := open(&o, idle.JobEnded)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := d.close(); err != nil {
+			o.Log.Error(err)
+		}
+	}()
+	d.conf.noteSent(o.Settings, nil)
+	d.configured()
+	listener.Refused = d.refusals.note
+	server := d.server()
+	server.Clients = idle.Clients
+	served := make(chan error, 2)
+	hosts, err := d.sisters.listen(d.refusals.note)
+	if err != nil {
+		return err
+	}
+	d.sisters.watch(ctx, d.jobs.store, d.host.Abandon)
+	entry := o.Log.WithFields(logrus.Fields{"version": o.Version, "node": d.conf.node, "socket": o.Socket})
+	if hosts != nil {
+		defer hosts.Close()
+		server.Sisters = d.sisters
+		go func() { served <- server.Serve(hosts) }()
+		entry = entry.WithField("listen", hosts.Addr())
+	}
+	go func() { served <- server.Serve(listener) }()
+	entry.Info("hookhost serves")
+	if log != nil {
+		if err := detach(log); err != nil {
+			return err
+		}
+	}
+	o.notify(sdnotify.SdNotifyReady)
+	go func() { // starting hooks and ending jobs may take long; events need not wait
+		d.host.AwaitStart(ctx)
+		close(d.jobs.started)
+		idle.Start(d.jobs.any)
+		d.reconcile(ctx)
+	}()
+	for {
+		select {
+		case <-idle.Done():
+			o.Log.Info("no job and no client: ending")
+			err := stopServer(server)
+			if err == nil && d.jobs.any() {
+				err = errJobBegun
+			}
+			return err
+		case err := <-served:
+			return err
+		case <-stopping:
+			o.Log.Info("stopping; jobs live on")
+			o.notify(sdnotify.SdNotifyStopping)
+			return stopServer(server)
+		case <-o.Reload:
+			o.reload(ctx, d)
+		}
+	}
+}
+
+// server returns the server of the API with all its answers.
+func (d *daemon) server() *api.Server {
+	s := api.NewServer(d, d.jobs, d, d.processes)
+	s.Reports, s.MoM, s.Host, s.Refused = d.jobs, d.mom, d.conf.node, d.refusals.note
+	s.ErrorLog = stdlog.New(d.log.WriterLevel(logrus.DebugLevel), "", 0)
+	s.Ignored = func(event hostapi.Event, keys []string) {
+		d.log.WithFields(logrus.Fields{"event": event, "keys": keys}).Debug("event has keys that are not known here")
+	}
+	return s
+}
+
+// lockDir makes this daemon the only one with its socket in that directory. Files of hooks'
+// programs and of jobs lie beside the socket. A daemon removes those that no job of its own has.
+//
+// The owner there has another prefix, so its error is not errRunning: `run` is not to wait for it.
+func (o *Options) lockDir(ctx context.Context) (*prefixLock, error) {
+	const name = ".directory"                                     // which no prefix is called
+	lock, err := acquire(ctx, filepath.Dir(o.Socket), name, true) // true: no daemon is asked to go for it
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: one daemon a directory: %v", o.Socket, err)
+	}
+	return lock, nil
+}
+
+// warnApart logs what it means that systemd runs the node and has not started the daemon.
+func (o *Options) warnApart(systemdRuns bool) {
+	at := ""
+	if proc, err := kernfs.Open("/proc"); err == nil {
+		at = cgroup.BySystemd(proc)
+	}
+	session := strings.Contains(at, ".scope") || strings.HasPrefix(at, "/user.slice/")
+	if !systemdRuns || o.Invoked && !session {
+		return
+	}
+	o.Log.Warnf("started by hand, in %s: the daemon may end with its terminal, nobody starts it again, and limits of "+
+		"that session are limits of the daemon. Jobs are in a unit of their own and are confined as always. "+
+		"For good: systemctl start hookhost", cmp.Or(at, "an unknown cgroup"))
+}
+
+// reload takes over a changed configuration, or logs why not and goes on with the old one.
+func (o *Options) reload(ctx context.Context, d *daemon) {
+	o.notify(sdnotify.SdNotifyReloading)
+	d.sisters.rereadCertificates()
+	if err := d.conf.Reload(ctx); err != nil {
+		o.Log.Errorf("reload: %v", err)
+	} else {
+		o.Log.Info("reloaded")
+	}
+	o.notify(sdnotify.SdNotifyReady)
+}
+
+// stopServer waits for the events that have begun.
+func stopServer(server *api.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), longestEvent)
+	defer cancel()
+	return server.Shutdown(ctx)
+}
+
+// notify sends a state to systemd, if systemd has started this daemon.
+func (o *Options) notify(state string) {
+	if _, err := sdnotify.SdNotify(false, state); err != nil {
+		o.Log.Warnf("notify systemd: %v", err)
+	}
+}

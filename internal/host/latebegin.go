@@ -1,0 +1,66 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// beginsLate reports whether an event of a job without a record begins the job. Two do not:
+//
+//   - of a job with processes in its cgroup: one that OpenPBS's own hook has made on v1, at the
+//     same place, while the job ran. To begin would take them for what an earlier run has left, and
+//     kill the job.
+//   - a launch of a job that MoM does not have any more: its hook may have waited for this daemon
+//     until the job's end was through, and nobody would end the job once more.
+func (h *Host) beginsLate(req *hostapi.Request, from caller) bool {
+	if !from.pbs || req.Event != hostapi.EventPrologue && req.Event != hostapi.EventLaunch {
+		return false
+	}
+	entry := h.log.WithField("job", req.Job.ID)
+	if h.opt.Populated != nil {
+		runs, err := h.opt.Populated(req.Job.ID)
+		if err != nil || runs {
+			entry.Warnf("%s of a job that has not begun here and may run already: it does not begin now (%v)",
+				req.Event, cmp.Or(err, errRuns))
+			return false
+		}
+	}
+	if req.Event != hostapi.EventLaunch || h.opt.PBSHas == nil {
+		return true
+	}
+	has, err := h.opt.PBSHas(req.Job, from.home)
+	return has || err != nil
+}
+
+var errRuns = errors.New("its cgroup has processes")
+
+var errLateGone = errors.New("its record is gone")
+
+// beginLate begins a job of pbs_mom at its prologue or launch, since it has no record. Its begin
+// was never seen here, as when hookhost was installed meanwhile, or it was taken for dropped.
+// Otherwise the job would have to go back to the queue, or run unconfined. The verdict is begin's.
+func (h *Host) beginLate(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, *jobstate.Record, error) {
+	id := req.Job.ID
+	job := *req.Job
+	job.SessionID, job.ResourcesUsed = 0, nil
+	h.log.WithField("job", id).Warnf("%s of a job that has not begun here: it begins now", req.Event)
+	begin := &hostapi.Request{Event: hostapi.EventBegin, Node: req.Node, Job: &job, VnodeList: req.VnodeList}
+	v, err := h.carryOut(ctx, begin, from)
+	if err != nil || v.Reject {
+		return v, nil, err
+	}
+	maps.DeleteFunc(v.ResourcesUsed, func(name, _ string) bool { // MoM has counted while the job ran without hookhost
+		_, counted := req.Job.ResourcesUsed[name]
+		return counted
+	})
+	rec := h.opt.Store.Get(id)
+	if rec == nil {
+		return nil, nil, hostapi.Errorf(hostapi.KindNode, "%w", errLateGone)
+	}
+	return v, rec, nil
+}

@@ -1,0 +1,226 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
+)
+
+// reportFound has a hook report jobs at its startup that the host does not list.
+func reportFound(h *Host, jobs map[string]*hostapi.JobUpdate) {
+	h.recoverJobs(&chain{answers: []answer{{out: &hostapi.Outcome{Jobs: jobs}}}})
+}
+
+func TestLostRecordIsMadeAnewFromTheBeginEvent(t *testing.T) {
+	n := newNode(t)
+	h := n.open()
+	begin := func(id string) *hostapi.Request {
+		req := event(hostapi.EventBegin, id)
+		req.PBS, req.MoMHome = true, "/var/spool/pbs"
+		return req
+	}
+	of := event(hostapi.EventBegin, "3.srv")
+	of.Head, of.Run = "n2", thisRun
+	must(t, h, hostapi.EventBegin, "4.srv")
+	reportFound(h, map[string]*hostapi.JobUpdate{
+		"1.srv": {Begin: begin("1.srv")}, "2.srv": {Begin: begin("2.srv"), Frozen: new(true)}, "3.srv": {Begin: of},
+		"4.srv": {Begin: begin("4.srv")}, "5.srv": {}, "6.srv": {Begin: begin("7.srv")},
+	})
+	rec := n.record("1.srv")
+	if rec == nil || rec.Phase != jobstate.PhaseRunning || rec.Host != self || !rec.Kept ||
+		!rec.PBS || rec.MoMHome != "/var/spool/pbs" {
+		t.Fatalf("record %+v", rec)
+	}
+	rec = n.record("2.srv")
+	if rec.Phase != jobstate.PhaseSuspended || rec.SuspendedAt.IsZero() || rec.Elapsed(h.clock.Now()) > time.Second {
+		t.Errorf("a frozen job: %+v", rec)
+	}
+	if rec := n.record("3.srv"); rec.Head != "n2" || rec.Run != thisRun || rec.PBS {
+		t.Errorf("a job of another host: %+v", rec)
+	}
+	if rec := n.record("4.srv"); rec.Phase != jobstate.PhasePrerun || len(rec.Notes) > 0 {
+		t.Errorf("a job that is known: %+v", rec)
+	}
+	if n.record("5.srv") != nil || n.record("6.srv") != nil {
+		t.Error("a job without a begin event of its own has a record")
+	}
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	must(t, h, hostapi.EventEnd, "1.srv")
+	if len(n.reports()) != 1 {
+		t.Errorf("%d reports", len(n.reports()))
+	}
+	if v := judge(t, h, hostapi.EventLaunch, "5.srv"); !v.Reject || v.OnReject != hostapi.JobActionRerun {
+		t.Errorf("a job that is nowhere: %+v", v.Outcome)
+	}
+}
+
+// The MoM of a job whose record was lost may have died with the daemon.
+func TestJobWithoutRecordAndMoMIsEnded(t *testing.T) {
+	n := newNode(t)
+	h := n.open()
+	begin := event(hostapi.EventBegin, "1.srv")
+	begin.MoM = &hostapi.ProcessID{PID: 4_000_001, StartTime: 1}
+	reportFound(h, map[string]*hostapi.JobUpdate{"1.srv": {Begin: begin}})
+	plugintest.Eventually(t, "the job is ended", func() bool {
+		return n.record("1.srv") == nil && len(n.reports()) == 1
+	})
+}
+
+// A crash may leave a job frozen that is not suspended, and the reverse.
+func TestJobIsFrozenOrThawedAsItsRecordSays(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	called := func(frozen bool) string {
+		t.Helper()
+		before := len(n.calls("log"))
+		h.alignJob("a", "1.srv", frozen)
+		return strings.Join(n.calls("log")[before:], " ")
+	}
+	if got := called(false) + called(true); !strings.HasPrefix(got, "execjob_preresume 1.srv") {
+		t.Errorf("a running job: %q", got)
+	}
+	must(t, h, hostapi.EventPostsuspend, "1.srv")
+	since := n.record("1.srv").SuspendedAt
+	if got := called(true) + called(false); !strings.HasPrefix(got, "execjob_postsuspend 1.srv") {
+		t.Errorf("a suspended job: %q", got)
+	}
+	if rec := n.record("1.srv"); rec.Phase != jobstate.PhaseSuspended || rec.SuspendedAt != since {
+		t.Errorf("record %+v, want suspended since %v", rec, since)
+	}
+	must(t, h, hostapi.EventEpilogue, "1.srv")
+	if got := called(true) + called(false); got != "" {
+		t.Errorf("a job that ends: %q", got)
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+}
+
+// A host that dies over a postsuspend leaves a record that says so: the next one freezes the job.
+func TestSuspensionIsOnRecordBeforeHooksAreCalled(t *testing.T) {
+	n := newNode(t)
+	log := filepath.Join(n.dir, "log")
+	config := fmt.Sprintf("mode = %q\nevent = %q\nlog = %q", "wait", "execjob_postsuspend", log)
+	n.hook("a", "misbehave", config, "alarm=1")
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	done := make(chan struct{})
+	go func() { defer close(done); judge(t, h, hostapi.EventPostsuspend, "1.srv") }()
+	plugintest.Eventually(t, "the record says so", func() bool {
+		return n.record("1.srv").Phase == jobstate.PhaseSuspended
+	})
+	<-done
+	must(t, h, hostapi.EventEnd, "1.srv")
+	if b, _, err := n.ledger.Last(t.Context(), "1.srv"); err != nil || !strings.Contains(string(b), "suspended for ") {
+		t.Errorf("report %s, %v", b, err)
+	}
+}
+
+// stuckRemover fails until it is freed.
+type stuckRemover struct {
+	remover
+	stuck bool
+}
+
+func (r *stuckRemover) RemoveJob(ctx context.Context, id string) error {
+	if r.stuck {
+		return errors.New("a process in state D")
+	}
+	return r.remover.RemoveJob(ctx, id)
+}
+
+// A job of which something is left is not forgotten: its end is tried again until nothing is.
+func TestEndIsTriedAgain(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nvalue = %q", "error", "execjob_end", "node"))
+	stuck := &stuckRemover{stuck: true}
+	n.options = func(o *Options) { o.Fallback = stuck }
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	if v := judge(t, h, hostapi.EventEnd, "1.srv"); !v.Reject || !strings.Contains(v.Message, "state D") {
+		t.Fatalf("end: %+v", v.Outcome)
+	}
+	for range 2 {
+		if rec := n.record("1.srv"); rec == nil || rec.Timers[endTimer].At.IsZero() || len(n.reports()) != 0 {
+			t.Fatalf("record %+v, %d reports; want it kept", rec, len(n.reports()))
+		}
+		if err := h.Reconcile(t.Context()); err == nil || strings.Count(err.Error(), "1.srv") != 1 {
+			t.Errorf("reconcile: %v, want the job named once", err)
+		}
+	}
+	stuck.stuck = false
+	h.Reconcile(t.Context()) // the hook still fails
+	if n.record("1.srv") != nil || len(n.reports()) != 1 {
+		t.Errorf("record %+v, %d reports; want it settled", n.record("1.srv"), len(n.reports()))
+	}
+	if b, _, err := n.ledger.Last(t.Context(), "1.srv"); err != nil || !strings.Contains(string(b), endOnce) {
+		t.Errorf("report %s, %v", b, err)
+	}
+}
+
+// Nor is one that was never begun but of which something is left; the next begin ends that first.
+func TestUndoIsTriedAgain(t *testing.T) {
+	n := newNode(t)
+	once := filepath.Join(n.dir, "once")
+	config := fmt.Sprintf("mode = %q\nonce = %q\nevent = %q\nvalue = %q", "error", once, "execjob_abort", "node")
+	n.hook("a", "misbehave", config, "order=1")
+	n.hook("b", "deny", "most = 1", "order=2")
+	stuck := &stuckRemover{stuck: true}
+	n.options = func(o *Options) { o.Fallback = stuck }
+	h := n.open()
+	req := event(hostapi.EventBegin, "1.srv")
+	req.Job.ResourceList = hostapi.Resources{"ncpus": "2"}
+	if v, err := h.Judge(t.Context(), req); err != nil || !v.Reject || !strings.Contains(v.Message, "state D") {
+		t.Fatal(v, err)
+	}
+	if rec := n.record("1.srv"); rec == nil || rec.Timers[endTimer].At.IsZero() {
+		t.Fatalf("record %+v, want it kept", rec)
+	}
+	must(t, h, hostapi.EventBegin, "1.srv")
+	rec := n.record("1.srv")
+	if rec == nil || rec.Begun.IsZero() || rec.Phase != jobstate.PhasePrerun || len(n.reports()) != 0 {
+		t.Errorf("record %+v, %d reports; want it begun anew", rec, len(n.reports()))
+	}
+}
+
+// A job whose record cannot be written goes its way, and its report is whole.
+func TestJobEndsWhileItsRecordCannotBeWritten(t *testing.T) {
+	n := newNode(t)
+	failures := make(chan error, 100)
+	var err error
+	if n.store, err = jobstate.Open(filepath.Join(n.dir, "jobs"), func(err error) { failures <- err }); err != nil {
+		t.Fatal(err)
+	}
+	n.hook("a", "misbehave", "mode = \"used\"\nevent = \"execjob_epilogue\"\nvalue = \"mem=12kb\"")
+	if err := os.Mkdir(filepath.Join(n.dir, "jobs", "1.srv.json.new"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventLaunch, "1.srv")
+	must(t, h, hostapi.EventEpilogue, "1.srv")
+	req := event(hostapi.EventEnd, "1.srv")
+	req.Job.ExitStatus = new(3)
+	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+		t.Fatal(v, err)
+	}
+	b, _, err := n.ledger.Last(t.Context(), "1.srv")
+	if err != nil || !strings.Contains(string(b), `"mem":"12kb"`) || !strings.Contains(string(b), `"exit_status":3`) {
+		t.Errorf("report %s, %v", b, err)
+	}
+	if n.record("1.srv") != nil || len(failures) != 1 {
+		t.Errorf("record %+v, %d failures; want none and one", n.record("1.srv"), len(failures))
+	}
+}

@@ -1,0 +1,88 @@
+package host
+
+import (
+	"context"
+	"sync"
+)
+
+// work counts what goes on in a host, for Close to wait for. Its zero value is open.
+type work struct {
+	mu     sync.RWMutex
+	closed bool
+	// Neither group grows after closed is set.
+	events     sync.WaitGroup
+	background sync.WaitGroup
+}
+
+// beginEvent counts an event in, and end counts it out. The result is false when the host is
+// closing.
+func (w *work) beginEvent() (end func(), ok bool) {
+	return w.events.Done, w.enter(&w.events)
+}
+
+// goEvent runs f beside the caller. Close waits for f as for an event. The result is false, and f
+// does not run, when the host is closing.
+func (w *work) goEvent(f func()) bool {
+	if !w.enter(&w.events) {
+		return false
+	}
+	go func() { defer w.events.Done(); f() }()
+	return true
+}
+
+// goBackground runs f beside the caller, unless the host is closing. f ends with the host's
+// context.
+func (w *work) goBackground(f func()) {
+	if w.enter(&w.background) {
+		go func() { defer w.background.Done(); f() }()
+	}
+}
+
+func (w *work) enter(group *sync.WaitGroup) bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if !w.closed {
+		group.Add(1)
+	}
+	return !w.closed
+}
+
+// close has nothing more begin. A second call returns false.
+func (w *work) close() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first := !w.closed
+	w.closed = true
+	return first
+}
+
+// waitFor waits for the group, until ctx is done.
+func waitFor(ctx context.Context, group *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// busy is a set of keys of which each is at work once at a time. Its zero value is empty.
+type busy[K comparable] struct {
+	mu   sync.Mutex
+	keys map[K]bool
+}
+
+// begin returns false when the key is at work.
+func (b *busy[K]) begin(key K) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := !b.keys[key]
+	put(&b.keys, key, true)
+	return first
+}
+
+func (b *busy[K]) end(key K) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.keys, key)
+}

@@ -1,0 +1,48 @@
+package inventory
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// hangs are the attempts that this package has given up and that are not over. Each holds a thread
+// or a process, so nothing is tried again that hangs.
+type hangs struct {
+	mu  sync.Mutex
+	all map[string][]*hang // by what hangs
+}
+
+type hang struct {
+	text  string
+	since time.Time
+}
+
+// hung is of the whole program: drivers are too.
+var hung = hangs{all: map[string][]*hang{}}
+
+// add notes that what hangs. The caller calls over when it has come to an end after all.
+func (h *hangs) add(what, text string, since time.Time) (over func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := &hang{text, since}
+	h.all[what] = append(h.all[what], one)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.all[what] = slices.DeleteFunc(h.all[what], func(o *hang) bool { return o == one })
+	}
+}
+
+// err returns why what is not asked; nil if nothing of it hangs.
+func (h *hangs) err(what string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.all[what]) == 0 {
+		return nil
+	}
+	first := h.all[what][0]
+	return fmt.Errorf("not asked again: %s since %s (%v)", first.text, first.since.Format(time.RFC3339),
+		time.Since(first.since).Round(time.Second))
+}

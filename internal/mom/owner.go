@@ -1,0 +1,55 @@
+package mom
+
+import (
+	"fmt"
+	"os/user"
+	"regexp"
+	"strconv"
+	"syscall"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// runAs has the program run as another user, with all of that user's groups.
+func (s *Spec) runAs(owner hostapi.Owner) error {
+	u, err := user.LookupId(strconv.Itoa(owner.UID))
+	if err != nil {
+		return err
+	}
+	s.Env = environmentOf(u, s.Env)
+	s.Credential, err = credential(u, owner)
+	return err
+}
+
+// passed matches the variables of root's that another user's program gets: those of the terminal,
+// of languages, of PATH and of the node's daemon.
+var passed = regexp.MustCompile(`^(TERM|COLORTERM|LANG|LANGUAGE|LC_[A-Z]+|TZ|PATH|HOOKHOST_[A-Z_]+)=`)
+
+// environmentOf returns the environment of a program that runs as another user. The rest of root's
+// is not the user's to read, nor is root's HOME the user's.
+func environmentOf(u *user.User, roots []string) []string {
+	env := []string{"HOME=" + u.HomeDir, "USER=" + u.Username, "LOGNAME=" + u.Username}
+	for _, variable := range roots {
+		if passed.MatchString(variable) {
+			env = append(env, variable)
+		}
+	}
+	return env
+}
+
+// credential returns the owner's ids, with all of the owner's groups.
+func credential(u *user.User, o hostapi.Owner) (*syscall.Credential, error) {
+	ids, err := u.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("groups of user %s: %w", o.User, err)
+	}
+	cred := &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}
+	for _, id := range ids {
+		gid, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("groups of user %s: %w", o.User, err)
+		}
+		cred.Groups = append(cred.Groups, uint32(gid))
+	}
+	return cred, nil
+}

@@ -1,0 +1,155 @@
+package mom
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/user"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// Request is a job as the user of `hookhost run` asks for it.
+type Request struct {
+	Resources []string // as -l of qsub has them
+	Hosts     []string // this one first; several of one text by comma; none is this one alone
+	Name      string   // "" for the program's
+	ID        string   // "" for the next number of this node
+	User      string   // "" for the caller
+	Command   []string // program and arguments
+}
+
+// Check returns the job, without its hosts, and leaves each of Hosts in a text of its own. Nothing
+// else is changed. Check fails for a request that cannot be a job.
+func (r *Request) Check() (*hostapi.Job, error) {
+	if r.ID != "" {
+		if err := hostapi.CheckJobID(r.ID); err != nil {
+			return nil, err
+		}
+	}
+	owner, err := ownerOf(r.User)
+	if err != nil {
+		return nil, err
+	}
+	request, err := pbs.ParseResourceList(r.Resources...)
+	if err != nil {
+		return nil, fmt.Errorf("-l: %w", hint(err, r.Resources))
+	}
+	if r.Hosts, err = splitHosts(r.Hosts); err != nil {
+		return nil, err
+	}
+	if err := checkChunks(r.Hosts, request.Select); err != nil {
+		return nil, err
+	}
+	delay, err := cutKillDelay(request.Job)
+	if err != nil {
+		return nil, fmt.Errorf("-l: %w", err)
+	}
+	job := &hostapi.Job{
+		ID: r.ID, Name: r.Name, Owner: owner, RunCount: 1, MotherSuperior: true, Queue: "run",
+		Schedselect: pbs.FormatSelect(request.Select), ResourceList: hostapi.Resources(request.Job), KillDelay: delay,
+	}
+	if job.Name == "" {
+		job.Name = r.Command[0][strings.LastIndexByte(r.Command[0], '/')+1:]
+	}
+	return job, nil
+}
+
+// Spec completes the job, which runs on hosts, this one first, and returns how to run it. env is
+// the caller's environment.
+func (r *Request) Spec(job *hostapi.Job, hosts, env []string) (Spec, error) {
+	procfs, err := kernfs.Open("/proc")
+	if err != nil {
+		return Spec{}, err
+	}
+	self, err := proc.Self(procfs)
+	if err != nil {
+		return Spec{}, err
+	}
+	chunks, err := pbs.ParseSelect(job.Schedselect)
+	if err != nil {
+		return Spec{}, err
+	}
+	job.ExecVnode = pbs.Place(hosts, chunks)
+	spec := Spec{
+		Job: job, Node: hosts[0], MoM: &self, Program: r.Command[0], Args: r.Command[1:], Env: env, TmpDir: TmpDir,
+	}
+	if job.Owner.UID != os.Geteuid() {
+		if err := spec.runAs(job.Owner); err != nil {
+			return Spec{}, err
+		}
+	}
+	return spec, nil
+}
+
+// cutKillDelay takes kill_delay out of the resources that a job asks for. In PBS it is no resource
+// but an attribute of the job's queue, in seconds. A part of a second counts as a whole. The result
+// is nil without a kill_delay.
+func cutKillDelay(asked map[string]string) (*int, error) {
+	const name = "kill_delay"
+	text, there := asked[name]
+	if !there {
+		return nil, nil
+	}
+	delete(asked, name)
+	d, err := pbs.ParseDuration(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	seconds := int((d + time.Second - 1) / time.Second)
+	return &seconds, nil
+}
+
+// ownerOf returns the user of that name; "" is the caller.
+func ownerOf(name string) (hostapi.Owner, error) {
+	u, err := user.Current()
+	if err != nil { // its text is about cgo and $USER
+		err = fmt.Errorf("uid %d: no such user in passwd", os.Getuid())
+	}
+	if name != "" {
+		u, err = user.Lookup(name)
+	}
+	if err != nil {
+		return hostapi.Owner{}, err
+	}
+	uid, uerr := strconv.Atoi(u.Uid)
+	gid, gerr := strconv.Atoi(u.Gid)
+	return hostapi.Owner{User: u.Username, UID: uid, GID: gid}, errors.Join(uerr, gerr)
+}
+
+// Unknown returns the names of resources that the job asks for and nothing here knows, in order.
+// Such a name may be a slip of the pen. PBS refuses a name that its server does not have. Here a
+// site's own hook may be the one that knows it, so the job runs.
+func Unknown(job *hostapi.Job, known func(name string) bool) []string {
+	asked := map[string]bool{}
+	for name := range job.ResourceList {
+		asked[name] = true
+	}
+	chunks, _ := pbs.ParseSelect(job.Schedselect)
+	for _, chunk := range chunks {
+		for name := range chunk.Resources {
+			asked[name] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(asked)), known)
+}
+
+// twoSignals matches the text of a user who does not know that a comma ends a resource's value.
+var twoSignals = regexp.MustCompile(`(?i)(^|,) *walltime_signal *=[^,]*,[^,=]*@`)
+
+// hint adds to an error about -l the likely meaning of the text.
+func hint(err error, resources []string) error {
+	if slices.ContainsFunc(resources, twoSignals.MatchString) {
+		return fmt.Errorf("%w; several signals of walltime_signal are joined with +: USR1@300+TERM@60", err)
+	}
+	return err
+}

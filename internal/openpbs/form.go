@@ -1,0 +1,73 @@
+package openpbs
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// maxForm bounds an event in a file. A job's whole environment fits in it many times.
+const maxForm = 8 << 20
+
+// DecodeForm reads an event in any of its forms: JSON (docs/events.md), an input file of pbs_mom's
+// hook, or a dump of pbs.event(). The first bytes say which one it is. DecodeForm returns the keys
+// of JSON that it ignored, and fails for a form of another event.
+func DecodeForm(event hostapi.Event, in io.Reader) (req *hostapi.Request, ignored []string, err error) {
+	b, err := io.ReadAll(io.LimitReader(in, maxForm+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("event %s: %w", event, err)
+	}
+	var e *Event
+	switch {
+	case IsInput(b):
+		e, err = Decode(b)
+	case IsDump(b):
+		e, err = DecodeDump(b)
+	default:
+		req, ignored, err = hostapi.DecodeRequest(string(event), bytes.NewReader(b), maxForm)
+		if err == nil {
+			err = CheckRequest(req)
+		}
+		return req, ignored, err
+	}
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case e.Request.Event != event:
+		return nil, nil, fmt.Errorf("event %s: the file has %s", event, e.Request.Event)
+	}
+	return e.Request, nil, nil
+}
+
+// CheckRequest finds values that PBS itself would never have sent.
+func CheckRequest(req *hostapi.Request) error {
+	if err := CheckResourceList(req); err != nil {
+		return err
+	}
+	return CheckExecVnode(req)
+}
+
+// CheckResourceList finds values in Resource_List that are none. The job's user has written them.
+func CheckResourceList(req *hostapi.Request) error {
+	if req.Job == nil {
+		return nil
+	}
+	if err := pbs.CheckResources(req.Job.ResourceList); err != nil {
+		return fmt.Errorf("job.resource_list: %w", err)
+	}
+	return nil
+}
+
+// CheckExecVnode finds an exec_vnode that is none. PBS has written it.
+func CheckExecVnode(req *hostapi.Request) error {
+	if req.Job == nil || req.Job.ExecVnode == "" {
+		return nil
+	}
+	if _, err := pbs.ParseExecVnode(req.Job.ExecVnode); err != nil {
+		return fmt.Errorf("job.exec_vnode: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,307 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// The values of the attributes type and user, spelled as qmgr spells them.
+const (
+	typeSite = "site" // a hook of this site
+	TypePBS  = "pbs"  // a hook that comes with hookhost
+
+	userAdmin = "pbsadmin" // the hook runs as the host does: root
+	// userOwner has the hook run as the job's owner, in a process of its own for each event. See
+	// docs/hooks.md for what its answers count for.
+	userOwner = "pbsuser"
+)
+
+// FailAction is what PBS is to do when a hook failed (or, clear_vnodes_upon_recovery, when it works
+// again).
+type FailAction string
+
+// The fail_actions of PBS. The absence of all of them is written "none".
+const (
+	FailOfflineVnodes    FailAction = "offline_vnodes"
+	FailClearVnodes      FailAction = "clear_vnodes_upon_recovery"
+	FailSchedulerRestart FailAction = "scheduler_restart_cycle"
+)
+
+// failActionEvents lists at which events each of them can act; a hook needs one of these (PBS Hooks
+// Guide, fail_action).
+var failActionEvents = map[FailAction][]hostapi.Event{
+	FailOfflineVnodes:    {hostapi.EventBegin, hostapi.EventStartup, hostapi.EventPrologue},
+	FailClearVnodes:      {hostapi.EventStartup},
+	FailSchedulerRestart: {hostapi.EventBegin, hostapi.EventPrologue},
+}
+
+// ownerEvents are the only events that a hook may get with user=pbsuser.
+var ownerEvents = []hostapi.Event{hostapi.EventPrologue, hostapi.EventEpilogue, hostapi.EventPreterm}
+
+// Attributes are a hook's attributes with the names that qmgr gives them.
+type Attributes struct {
+	Enabled bool `toml:"enabled" json:"enabled"`
+	// Event lists the events that the hook gets; empty means every event that its program handles.
+	Event EventList `toml:"event" json:"event"`
+	// Order is the hook's place in the chain, ascending: 1 to 1000, with type=pbs 1 to 2000. Hooks
+	// of equal order run in the order of their creation.
+	Order int `toml:"order" json:"order"`
+	// Alarm is how many seconds one event may take the hook, its start included.
+	Alarm      int            `toml:"alarm" json:"alarm"`
+	FailAction FailActionList `toml:"fail_action" json:"fail_action"`
+	// Freq is the time in seconds from the end of one exechost_periodic to the next.
+	Freq int    `toml:"freq" json:"freq"`
+	Type string `toml:"type" json:"type"`
+	User string `toml:"user" json:"user"`
+	// Debug has each request and outcome of the hook logged.
+	Debug bool `toml:"debug" json:"debug"`
+}
+
+// DefaultAttributes returns what `create hook` of qmgr gives a hook.
+func DefaultAttributes() Attributes {
+	return Attributes{Enabled: true, Order: 1, Alarm: 30, Freq: 120, Type: typeSite, User: userAdmin}
+}
+
+// Gets reports whether the hook is to get the event, provided that its program handles it.
+func (a Attributes) Gets(e hostapi.Event) bool {
+	return a.Enabled && (len(a.Event) == 0 || slices.Contains(a.Event, e))
+}
+
+// FailActions returns what acts at event e: after a failure, or after a success when failed is
+// false. Nothing does with user=pbsuser: the job's owner can make such a hook fail, by stopping it
+// for one.
+func (a Attributes) FailActions(e hostapi.Event, failed bool) []FailAction {
+	if a.User == userOwner {
+		return nil
+	}
+	var acts []FailAction
+	for _, f := range a.FailAction {
+		if (f == FailClearVnodes) != failed && slices.Contains(failActionEvents[f], e) {
+			acts = append(acts, f)
+		}
+	}
+	return acts
+}
+
+// check returns the first attribute whose value PBS would refuse.
+func (a Attributes) check() error {
+	highest := 1000
+	if a.Type == TypePBS {
+		highest = 2000
+	}
+	switch {
+	case a.Type != typeSite && a.Type != TypePBS:
+		return fmt.Errorf("type = %q: want site or pbs", a.Type)
+	case a.User != userAdmin && a.User != userOwner:
+		return fmt.Errorf("user = %q: want pbsadmin or pbsuser", a.User)
+	case a.Order < 1 || a.Order > highest:
+		return fmt.Errorf("order = %d: want 1 to %d for type %s", a.Order, highest, a.Type)
+	case a.Alarm < 1:
+		return fmt.Errorf("alarm = %d: want a number of seconds above 0", a.Alarm)
+	case a.Freq < 1:
+		return fmt.Errorf("freq = %d: want a number of seconds above 0", a.Freq)
+	}
+	foreign := func(e hostapi.Event) bool { return !slices.Contains(ownerEvents, e) }
+	if a.User == userOwner && (len(a.Event) == 0 || slices.ContainsFunc(a.Event, foreign)) {
+		return fmt.Errorf("user = pbsuser: event must name nothing but %s", EventList(ownerEvents))
+	}
+	for _, f := range a.FailAction {
+		needs := EventList(failActionEvents[f])
+		acts := func(e hostapi.Event) bool { return slices.Contains(needs, e) }
+		if len(a.Event) > 0 && !slices.ContainsFunc(a.Event, acts) {
+			return fmt.Errorf("fail_action = %s: event must name one of %s", f, needs)
+		}
+	}
+	return nil
+}
+
+// set carries out one assignment: op is "=", "+=" or "-=".
+func (a *Attributes) set(attr, op, value string) error {
+	if op != "=" {
+		return a.change(attr, op, value)
+	}
+	var err error
+	switch attr {
+	case "enabled":
+		a.Enabled, err = parseBool(value)
+	case "debug":
+		a.Debug, err = parseBool(value)
+	case "order":
+		a.Order, err = parseInt(value)
+	case "alarm":
+		a.Alarm, err = parseInt(value)
+	case "freq":
+		a.Freq, err = parseInt(value)
+	case "event":
+		err = a.Event.UnmarshalText([]byte(value))
+	case "fail_action":
+		err = a.FailAction.UnmarshalText([]byte(value))
+	case "user":
+		a.User = value
+	case "type":
+		if value != a.Type {
+			err = fmt.Errorf("a hook of type %s stays one", a.Type)
+		}
+	default:
+		return fmt.Errorf("%s: no attribute of a hook", attr)
+	}
+	if err != nil {
+		return fmt.Errorf("%s = %s: %w", attr, value, err)
+	}
+	return nil
+}
+
+// change adds to a list or takes away from it.
+func (a *Attributes) change(attr, op, value string) error {
+	var err error
+	switch attr {
+	case "event":
+		var given EventList
+		if err = given.UnmarshalText([]byte(value)); err == nil {
+			a.Event, err = changed(a.Event, op, given, "empty means every event")
+		}
+	case "fail_action":
+		var given FailActionList
+		if err = given.UnmarshalText([]byte(value)); err == nil && len(given) == 0 {
+			err = errors.New("none stands alone")
+		} else if err == nil && op == "+=" && len(a.FailAction) == 0 {
+			a.FailAction = given
+		} else if err == nil {
+			a.FailAction, err = changed(a.FailAction, op, given, "")
+		}
+	default:
+		return fmt.Errorf("%s: not a list, so %s has no meaning", attr, op)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s %s: %w", attr, op, value, err)
+	}
+	return nil
+}
+
+// changed returns list with given added or removed. emptyMeans, if set, is why the list may be
+// changed neither from nor into an empty one: the meaning would jump.
+func changed[L ~[]T, T ~string](list L, op string, given L, emptyMeans string) (L, error) {
+	if emptyMeans != "" && len(list) == 0 {
+		return nil, fmt.Errorf("the list is empty and %s: set it with =", emptyMeans)
+	}
+	next := slices.Clone(list)
+	for _, v := range given {
+		i := slices.Index(next, v)
+		switch {
+		case op == "+=" && i < 0:
+			next = append(next, v)
+		case op == "-=" && i < 0:
+			return nil, fmt.Errorf("%s is not in the list", v)
+		case op == "-=":
+			next = slices.Delete(next, i, i+1)
+		}
+	}
+	if emptyMeans != "" && len(next) == 0 {
+		return nil, fmt.Errorf("nothing would be left and %s: set enabled=false instead", emptyMeans)
+	}
+	return next, nil
+}
+
+// EventList is a list of events, written with commas between them.
+type EventList []hostapi.Event
+
+func (l EventList) String() string { return join(l) }
+
+// MarshalText writes the list with commas; the empty list is "".
+func (l EventList) MarshalText() ([]byte, error) { return []byte(join(l)), nil }
+
+// UnmarshalText fails on an event that PBS's MoM does not have and on one that comes twice.
+func (l *EventList) UnmarshalText(b []byte) error {
+	list, err := split(string(b), hostapi.ParseEvent)
+	if err == nil {
+		*l = list
+	}
+	return err
+}
+
+// FailActionList is a list of fail_actions, written with commas between them; the empty list is
+// "none".
+type FailActionList []FailAction
+
+func (l FailActionList) String() string {
+	if len(l) == 0 {
+		return "none"
+	}
+	return join(l)
+}
+
+// MarshalText writes the list with commas; the empty list is "none".
+func (l FailActionList) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText fails on an action that PBS does not have, on one that comes twice, and on none
+// beside another.
+func (l *FailActionList) UnmarshalText(b []byte) error {
+	if s := strings.TrimSpace(string(b)); s == "none" || s == "" {
+		*l = nil
+		return nil
+	}
+	list, err := split(string(b), func(s string) (FailAction, error) {
+		if s == "none" {
+			return "", errors.New("none stands alone")
+		}
+		if failActionEvents[FailAction(s)] == nil {
+			return "", fmt.Errorf("%q: want none, offline_vnodes, clear_vnodes_upon_recovery or "+
+				"scheduler_restart_cycle", s)
+		}
+		return FailAction(s), nil
+	})
+	if err == nil {
+		*l = list
+	}
+	return err
+}
+
+func join[T ~string](list []T) string {
+	words := make([]string, len(list))
+	for i, v := range list {
+		words[i] = string(v)
+	}
+	return strings.Join(words, ",")
+}
+
+func split[T comparable](s string, parse func(string) (T, error)) ([]T, error) {
+	if strings.TrimSpace(s) == "" {
+		return nil, nil
+	}
+	var list []T
+	for word := range strings.SplitSeq(s, ",") {
+		v, err := parse(strings.TrimSpace(word))
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(list, v) {
+			return nil, fmt.Errorf("%v comes twice", v)
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+// parseBool takes what qmgr takes for a boolean.
+func parseBool(s string) (bool, error) {
+	switch strings.ToLower(s) {
+	case "true", "t", "yes", "y", "1":
+		return true, nil
+	case "false", "f", "no", "n", "0":
+		return false, nil
+	}
+	return false, errors.New("want true or false")
+}
+
+func parseInt(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0, errors.New("want a whole number")
+	}
+	return n, nil
+}

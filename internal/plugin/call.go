@@ -1,0 +1,273 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// call carries out one event within the hook's alarm, which covers a start and a replay as well.
+// The kind of an error is KindTimeout for the alarm, KindNode when the program cannot be started,
+// KindInternal when it crashed on the event twice. KindBusy wraps errRetired when another program
+// has taken this one's place. Any other kind is the hook's. The outcome may be there beside an
+// error. The outcome is nil without one when the hook does not handle the event.
+//
+// Only the alarm harms the program. When ctx ends for another reason the call is given up with its
+// cause, KindBusy.
+func (p *Plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	p.mu.Lock()
+	if p.retired {
+		p.mu.Unlock()
+		return nil, Unanswered{Err: retiredError(p.hook.Name)}
+	}
+	p.calls.Add(1)
+	h := p.hook
+	p.mu.Unlock()
+	defer p.calls.Done()
+
+	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(h.Alarm)*time.Second, errAlarm)
+	defer cancel()
+	var out *hostapi.Outcome
+	var err error
+	if h.User == userOwner {
+		out, err = p.callAsOwner(ctx, h, req)
+	} else {
+		out, err = p.callOrReplay(ctx, req)
+	}
+	if errors.Is(err, errAlarm) {
+		lost, is := errors.AsType[Unanswered](err)
+		err = hostapi.Errorf(hostapi.KindTimeout, "alarm after %ds", h.Alarm)
+		if is {
+			lost.Err = err
+			err = lost
+		}
+	}
+	p.trace(h, req, out, err, time.Since(began))
+	return out, err
+}
+
+var errAlarm = errors.New("alarm")
+
+// errRetired is what calls fail with after the hook was deleted or changed. A successor may have
+// taken the hook's place.
+var errRetired = errors.New("it was taken out of service")
+
+func retiredError(hook string) error {
+	return hostapi.Errorf(hostapi.KindBusy, "hook %s: %w", hook, errRetired)
+}
+
+// Unanswered is the error of an event that the hook was not there to answer.
+type Unanswered struct {
+	Err error
+	// Got reports whether the hook got the event, and so may have done a part of it.
+	Got bool
+}
+
+func (u Unanswered) Error() string { return u.Err.Error() }
+
+// Unwrap returns the cause.
+func (u Unanswered) Unwrap() error { return u.Err }
+
+// deathGrace is how long a program whose connection broke has to be gone by itself.
+const deathGrace = time.Second
+
+// callOrReplay calls the hook, and once more when it crashed. A start that fails is tried once more
+// as well.
+func (p *Plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	reached, restarted, replayed := false, false, false
+	for {
+		inst, err := p.instanceFor(ctx)
+		if err != nil && !restarted && ctx.Err() == nil {
+			restarted = true // somebody may have killed the program while it started
+			continue
+		}
+		if err != nil {
+			return nil, Unanswered{err, reached}
+		}
+		reached = true
+		if !slices.Contains(inst.info.Events, req.Event) {
+			return nil, nil
+		}
+		out, err := inst.client.Handle(ctx, req)
+		switch {
+		case late(ctx, err):
+			if err := overdue(ctx); !errors.Is(err, errAlarm) {
+				return nil, err
+			}
+			inst.killed.Store(true)
+			inst.proc.kill()
+			p.drop(inst)
+			return nil, errAlarm
+		case !errors.Is(err, hostapi.ErrGone):
+			return out, err
+		}
+		p.died(ctx, inst)
+		if inst.killed.Load() {
+			continue // by another job's alarm; this one's own goes on
+		}
+		if replayed {
+			return nil, hostapi.Errorf(hostapi.KindInternal, "crashed twice: %s", inst.proc.cause())
+		}
+		replayed = true
+	}
+}
+
+// overdue is the error of an event during which ctx has ended: by the alarm, or since the host gave
+// it up.
+func overdue(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), errAlarm) {
+		return errAlarm
+	}
+	return Unanswered{hostapi.Errorf(hostapi.KindBusy, "given up: %w", context.Cause(ctx)), true}
+}
+
+// early is how much gRPC's own timer for a deadline may be ahead of the context's.
+const early = 100 * time.Millisecond
+
+// late reports whether err is there because ctx has ended.
+func late(ctx context.Context, err error) bool {
+	if err == nil {
+		return false
+	}
+	deadline, ok := ctx.Deadline()
+	if ok && errors.Is(err, context.DeadlineExceeded) && time.Until(deadline) < early {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
+}
+
+// died waits until the program whose connection broke has ended, and takes it out of use.
+func (p *Plugin) died(ctx context.Context, inst *instance) {
+	grace := time.NewTimer(deathGrace)
+	defer grace.Stop()
+	select {
+	case <-inst.proc.exited:
+	case <-grace.C:
+		inst.proc.kill() // it lives without its socket: no use to anybody
+		select {
+		case <-inst.proc.exited:
+		case <-ctx.Done():
+		}
+	}
+	p.drop(inst)
+}
+
+// callAsOwner starts a process of the job's owner for this one event.
+func (p *Plugin) callAsOwner(ctx context.Context, h Hook, req *hostapi.Request) (*hostapi.Outcome, error) {
+	cred, err := credentialOf(req.Job)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "hook %s: %w", h.Name, err)
+	}
+	inst, err := p.launchAsOwner(ctx, h, cred)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, Unanswered{Err: err}
+	}
+	p.setEvents(inst.info.Events)
+	if !slices.Contains(inst.info.Events, req.Event) {
+		p.goWithin(ctx, inst.clean)
+		return nil, nil
+	}
+	out, err := inst.client.Handle(ctx, req)
+	switch {
+	case late(ctx, err):
+		p.goWithin(ctx, inst.kill) // of no use to any other event
+		return nil, overdue(ctx)
+	case errors.Is(err, hostapi.ErrGone):
+		if !p.goWithin(ctx, inst.kill) {
+			return nil, overdue(ctx)
+		}
+		return nil, hostapi.Errorf(hostapi.KindInternal, "crashed: %s", inst.proc.cause())
+	}
+	p.goWithin(ctx, inst.clean)
+	return p.ofOwner(req, out), err
+}
+
+// launchAsOwner starts a process with the credential. launchAsOwner returns when ctx ends, even if
+// the start does not: the job's owner can stop what runs as him.
+func (p *Plugin) launchAsOwner(ctx context.Context, h Hook, cred *syscall.Credential) (*instance, error) {
+	s := &start{done: make(chan struct{})}
+	p.lives.Go(func() {
+		defer close(s.done)
+		s.inst, s.err = p.launcher.launch(ctx, h, cred, p.log)
+	})
+	select {
+	case <-s.done:
+		return s.inst, s.err
+	case <-ctx.Done():
+	}
+	p.lives.Go(func() {
+		<-s.done
+		if s.inst != nil {
+			s.inst.kill()
+		}
+	})
+	return nil, context.Cause(ctx)
+}
+
+// goWithin runs f beside the caller, and reports whether it was over before ctx.
+func (p *Plugin) goWithin(ctx context.Context, f func()) bool {
+	done := make(chan struct{})
+	p.lives.Go(func() { defer close(done); f() })
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ofOwner returns what of an outcome the job's owner has a say in, and logs what else there was.
+func (p *Plugin) ofOwner(req *hostapi.Request, out *hostapi.Outcome) *hostapi.Outcome {
+	if out == nil {
+		return nil
+	}
+	own, rest := out.OfOwner()
+	if len(rest) > 0 {
+		p.log.WithFields(logrus.Fields{"event": req.Event, "job": req.Job.ID}).
+			Warnf("passed over what a hook with user=pbsuser has no say in: %s", strings.Join(rest, ", "))
+	}
+	return own
+}
+
+// trace logs one call.
+func (p *Plugin) trace(h Hook, req *hostapi.Request, out *hostapi.Outcome, err error, took time.Duration) {
+	if !h.Debug && !p.log.Logger.IsLevelEnabled(logrus.DebugLevel) {
+		return
+	}
+	entry := p.log.WithFields(logrus.Fields{"event": req.Event, "took": took.String()})
+	if req.Job != nil {
+		entry = entry.WithField("job", req.Job.ID)
+	}
+	if req.Partial {
+		entry = entry.WithField("jobs", len(req.JobList))
+	}
+	if err != nil {
+		entry = entry.WithField("error", hostapi.OneLine(err.Error()))
+	}
+	if !h.Debug {
+		entry.Debug("hook called")
+		return
+	}
+	entry.WithFields(logrus.Fields{"request": asJSON(req), "outcome": asJSON(out)}).Info("hook called")
+}
+
+// asJSON returns v as JSON for the log, or the text of the error if v has no JSON.
+func asJSON(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}

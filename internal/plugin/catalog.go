@@ -1,0 +1,194 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// ErrClosed is what Reload fails with after Close has begun.
+var ErrClosed = errors.New("the host is closing")
+
+// Options is what a Catalog is made of. All of it is needed.
+type Options struct {
+	Registry *Registry
+	// RuntimeDir is for sockets. No other Catalog may use it.
+	RuntimeDir string
+	// StartTimeout is how long a program may take to start.
+	StartTimeout time.Duration
+	Log          *logrus.Entry
+	Host         Host
+}
+
+// Catalog holds the hooks in force and their programs, in the order in which they run. Its methods
+// may be called at the same time.
+type Catalog struct {
+	registry *Registry
+	launcher *launcher
+	host     Host
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+
+	reloading sync.Mutex
+	retiring  sync.WaitGroup
+
+	mu      sync.RWMutex
+	plugins []*Plugin // of the enabled hooks in order; replaced, never changed
+	closed  bool
+}
+
+// Open reads the registry. Start starts the programs. A hook's file that cannot be used is no
+// error: the hook's events fail.
+func Open(o Options) (*Catalog, error) {
+	hooks, err := o.Registry.List()
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLauncher(o.Registry, o.RuntimeDir, o.StartTimeout, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	c := &Catalog{registry: o.Registry, launcher: l, host: o.Host}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.holdInForce(hooks)
+	c.plugins = c.arrange(nil, hooks)
+	return c, nil
+}
+
+// Start starts the programs in the background. A program that does not start fails the events that
+// need its hook.
+func (c *Catalog) Start() {
+	for _, p := range c.List() {
+		p.start()
+	}
+}
+
+// arrange returns the plugins of the enabled hooks in order. A plugin of old stays if its program
+// need not be started anew.
+func (c *Catalog) arrange(old []*Plugin, hooks []Hook) []*Plugin {
+	var next []*Plugin
+	for _, hook := range hooks {
+		if !hook.Enabled || hook.Program == "" && hook.Fault == "" { // one without a program is still being registered
+			continue
+		}
+		i := slices.IndexFunc(old, func(p *Plugin) bool { return p.Hook().Name == hook.Name && p.update(hook) })
+		if i >= 0 {
+			next = append(next, old[i])
+		} else {
+			next = append(next, supervise(c.ctx, c.launcher, c.host, hook))
+		}
+	}
+	return next
+}
+
+// Reload reads the registry again. Hooks that are new or changed in program or configuration are
+// started. Hooks that are gone or changed end after the calls they are in, for which wait waits
+// until its ctx ends. The others run on with their new attributes. A hook whose file has become
+// unusable stays as it is in force. On an error nothing changes.
+func (c *Catalog) Reload() (wait func(ctx context.Context), err error) {
+	c.reloading.Lock()
+	defer c.reloading.Unlock()
+	hooks, err := c.registry.List()
+	if err != nil {
+		return nil, fmt.Errorf("reload: %w", err)
+	}
+	c.holdInForce(hooks)
+	slices.SortStableFunc(hooks, byOrder)
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, fmt.Errorf("reload: %w", ErrClosed)
+	}
+	old := c.plugins
+	c.plugins = c.arrange(old, hooks)
+	next := c.plugins
+	gone := new(sync.WaitGroup)
+	for _, p := range old {
+		if !slices.Contains(next, p) {
+			c.retiring.Add(1)
+			gone.Go(func() { defer c.retiring.Done(); p.retire(c.ctx) })
+		}
+	}
+	c.mu.Unlock()
+	for _, p := range next {
+		if !slices.Contains(old, p) {
+			p.start()
+		}
+	}
+	return func(ctx context.Context) { waitFor(ctx, gone) }, nil
+}
+
+// holdInForce puts, in place of a hook whose file has become unusable, what is in force of the
+// hook, and logs each.
+func (c *Catalog) holdInForce(hooks []Hook) {
+	for i, hook := range hooks {
+		if hook.Fault == "" {
+			continue
+		}
+		entry := c.launcher.log.WithField("hook", hook.Name)
+		if p := c.Find(hook.Name); p != nil && p.Hook().Fault == "" {
+			hooks[i] = p.Hook()
+			entry.Errorf("%v; what is in force stays until it is corrected or hookhost is started anew", hook.err())
+			continue
+		}
+		entry.Errorf("%v; its events fail until it is corrected or deleted", hook.err())
+	}
+}
+
+// List returns the plugins of the enabled hooks in order.
+func (c *Catalog) List() []*Plugin {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.plugins
+}
+
+// Find returns the plugin of an enabled hook, nil when there is none.
+func (c *Catalog) Find(name string) *Plugin {
+	plugins := c.List()
+	i := slices.IndexFunc(plugins, func(p *Plugin) bool { return p.Hook().Name == name })
+	if i < 0 {
+		return nil
+	}
+	return plugins[i]
+}
+
+// Status returns every registered hook and how its program does, in order.
+func (c *Catalog) Status() ([]Status, error) {
+	hooks, err := c.registry.List()
+	var list []Status
+	for _, hook := range hooks {
+		s := Status{Hook: hook, State: "disabled"}
+		if p := c.Find(hook.Name); p != nil {
+			s = p.status()
+		}
+		if err := hook.err(); err != nil { // what runs may be what was there before
+			s.Error = err.Error()
+		}
+		list = append(list, s)
+	}
+	return list, err
+}
+
+// Close waits for the calls under way, until ctx is done, and ends the programs. After Close no
+// process and no socket of theirs is left. Idempotent.
+func (c *Catalog) Close(ctx context.Context) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	for _, p := range c.List() {
+		c.retiring.Go(func() { p.retire(ctx) })
+	}
+	waitFor(ctx, &c.retiring)
+	return c.launcher.close()
+}

@@ -1,0 +1,155 @@
+package plugin
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/hookhost/hookhost/internal/disk"
+)
+
+// The content types of import and export, after qmgr's.
+const (
+	ContentProgram = "application/x-executable"
+	ContentConfig  = "application/x-config"
+)
+
+const (
+	maxConfig  = 1 << 20
+	maxProgram = 1 << 30
+)
+
+// Import copies a hook's program or configuration and registers the copy, a program with its
+// checksum. The copy is named after its content, so a host that starts the hook meanwhile finds the
+// old pair or the new one. A configuration that the hook's program, started for that, does not take
+// is refused in the program's words; see checkConfig.
+func (r *Registry) Import(name, contentType string, content io.Reader) error {
+	if _, ok := r.builtIn(name); ok {
+		return fmt.Errorf("hook %s: it comes with hookhost: its program and configuration are hookhost's own", name)
+	}
+	h, err := r.Get(name)
+	if err != nil {
+		return err
+	}
+	tmp, sum, err := r.receive(contentType, content)
+	if err != nil {
+		return fmt.Errorf("hook %s: import %s: %w", name, contentType, err)
+	}
+	defer os.Remove(tmp)
+	if contentType == ContentConfig {
+		config, err := os.ReadFile(tmp)
+		if err == nil {
+			err = r.checkConfig(h, config)
+		}
+		if err != nil {
+			return fmt.Errorf("hook %s: import %s: %w", name, contentType, err)
+		}
+	}
+	return r.change(name, func(h *Hook) error {
+		path := filepath.Join(r.ProgramDir, name+"."+sum[:12])
+		if contentType == ContentConfig {
+			path += ".config"
+			h.Config = path
+		} else {
+			h.Program, h.SHA256 = path, sum
+		}
+		return disk.Rename(tmp, path)
+	})
+}
+
+// Export returns what Import took.
+func (r *Registry) Export(name, contentType string) ([]byte, error) {
+	h, err := r.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	path, limit := h.Program, int64(maxProgram)
+	switch contentType {
+	case ContentConfig:
+		path, limit = h.Config, maxConfig
+		if h.BuiltIn {
+			return h.ConfigData, nil
+		}
+	case ContentProgram:
+	default:
+		return nil, fmt.Errorf("hook %s: %w", name, unknownContent(contentType))
+	}
+	if path == "" {
+		return nil, fmt.Errorf("hook %s: no %s was imported", name, contentType)
+	}
+	b, err := r.paths().read(path, limit)
+	if err != nil {
+		return nil, fmt.Errorf("hook %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// receive writes content to a new file in ProgramDir (disk.Write) and returns its path and
+// checksum.
+func (r *Registry) receive(contentType string, content io.Reader) (path, sum string, err error) {
+	limit, mode := int64(maxConfig), os.FileMode(0o600)
+	switch contentType {
+	case ContentConfig:
+	case ContentProgram:
+		limit, mode = maxProgram, 0o711 // the kernel has nobody trace a program that he cannot read
+		head := make([]byte, 4)
+		n, _ := io.ReadFull(content, head)
+		head = head[:n]
+		switch {
+		case bytes.HasPrefix(head, []byte("\x7fELF")):
+		case bytes.HasPrefix(head, []byte("#!")):
+			mode = 0o755 // its interpreter has to read it
+		default:
+			return "", "", errors.New("not a program: it starts neither as an ELF file nor with #! and an interpreter")
+		}
+		content = io.MultiReader(bytes.NewReader(head), content)
+	default:
+		return "", "", unknownContent(contentType)
+	}
+	if err := os.MkdirAll(r.ProgramDir, 0o755); err != nil {
+		return "", "", err
+	}
+	h := sha256.New()
+	counted := &counter{r: io.LimitReader(content, limit+1)}
+	path, err = disk.Write(r.ProgramDir, io.TeeReader(counted, h), mode)
+	if err == nil && counted.n > limit {
+		os.Remove(path)
+		err = fmt.Errorf("more than %d bytes", limit)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	return path, hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func unknownContent(contentType string) error {
+	return fmt.Errorf("content type %q: want %s or %s", contentType, ContentProgram, ContentConfig)
+}
+
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// discard removes a copy that Import made. Files elsewhere, which somebody registered by hand,
+// stay.
+func (r *Registry) discard(path string) error {
+	if path == "" || filepath.Dir(path) != filepath.Clean(r.ProgramDir) {
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

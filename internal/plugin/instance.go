@@ -1,0 +1,275 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// launcher starts hooks' programs.
+type launcher struct {
+	paths    paths
+	spawn    *spawner
+	sockets  socketDir
+	behind   remnants
+	readable sync.Map // programs of owners that the log has said others can read
+	limit    time.Duration
+	node     string
+	settings map[string]string
+
+	log *logrus.Entry
+}
+
+// newLauncher makes a directory for sockets in runtimeDir. close removes it. limit is how long a
+// program may take to start.
+func newLauncher(r *Registry, runtimeDir string, limit time.Duration, log *logrus.Entry) (*launcher, error) {
+	sockets, err := newSocketDir(runtimeDir)
+	if err != nil {
+		return nil, err
+	}
+	return &launcher{
+		paths: r.paths(), spawn: newSpawner(), sockets: sockets, limit: limit,
+		node: r.Node, settings: r.Settings, log: log,
+	}, nil
+}
+
+// close ends every program that is left and removes the directory for sockets.
+func (l *launcher) close() error {
+	l.spawn.close()
+	return l.sockets.remove()
+}
+
+// instance is one running program of a hook, configured and ready for events.
+type instance struct {
+	hook   Hook
+	proc   *process
+	client *hostapi.Client
+	info   hostapi.Info
+
+	plugin  *goplugin.Client
+	conn    connection
+	sockets socketDir   // of this program alone; "" where it has its socket among the host's
+	killed  atomic.Bool // by the host, because of an alarm: what dies with it is no fault of the program's
+}
+
+// environment is all that a hook's program gets beside go-plugin's own variables. A program has no
+// use for many cpus or much memory, and what it takes the jobs do not have.
+var environment = []string{
+	"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+	"LANG=C.UTF-8",
+	"GOMAXPROCS=2",
+	"GOMEMLIMIT=64MiB",
+	fmt.Sprintf("HOOKHOST_LIFELINE_FD=%d", lifelineFD),
+}
+
+// launch starts a hook's program, as another user when cred is set, and configures it. The error
+// has KindNode and names the cause in words for the administrator. Then nothing is left.
+func (l *launcher) launch(
+	ctx context.Context, h Hook, cred *syscall.Credential, log *logrus.Entry,
+) (_ *instance, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.limit, fmt.Errorf("not ready after %v", l.limit))
+	defer cancel()
+	config, file, err := l.open(h)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
+	}
+	defer file.Close()
+	if cred != nil {
+		if err := l.behind.check(cred.Uid); err != nil {
+			return nil, hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
+		}
+	}
+	if st, err := file.Stat(); cred != nil && err == nil && st.Mode()&0o044 != 0 {
+		if _, told := l.readable.LoadOrStore(h.Program, true); !told {
+			log.Warnf("others can read its program %s (mode %04o), so a job's owner can trace it: "+
+				"import an ELF program again, or chmod go-r", h.Program, st.Mode().Perm())
+		}
+	}
+	inst := &instance{hook: h, proc: &process{
+		hook: h.Name, path: h.Program, file: file, cred: cred, spawn: l.spawn, behind: &l.behind,
+		exited:    make(chan struct{}),
+		stdoutLog: &lines{log: log, plain: logrus.DebugLevel},
+		stderrLog: &lines{log: log, plain: logrus.InfoLevel},
+	}}
+	// go-plugin's start knows no context: it ends when the process does.
+	stop := context.AfterFunc(ctx, inst.proc.kill)
+	defer stop()
+	defer func() {
+		if err != nil {
+			inst.kill()
+			err = hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, inst.startError(ctx, err))
+		}
+	}()
+	sockets := l.sockets
+	if cred != nil {
+		if inst.sockets, err = newOwnersDir(); err != nil {
+			return nil, err
+		}
+		sockets = inst.sockets
+	}
+	if err := inst.connect(sockets, l.limit); err != nil {
+		return nil, err
+	}
+	inst.info, err = inst.client.Configure(ctx, hostapi.SetupData{
+		Name: h.Name, Node: l.node, Config: config, LogLevel: log.Logger.GetLevel().String(), Host: l.settings,
+		Notices: cred == nil, // one of the job's owner lives for one event, and has no say in other jobs
+	})
+	if err != nil {
+		return nil, err
+	}
+	return inst, nil
+}
+
+// open opens and checks what the hook is made of.
+func (l *launcher) open(h Hook) (config []byte, program *os.File, err error) {
+	if h.Program == "" {
+		return nil, nil, errors.New("no program was imported")
+	}
+	config = h.ConfigData
+	if h.Config != "" {
+		if config, err = l.paths.read(h.Config, maxConfig); err != nil {
+			return nil, nil, err
+		}
+	}
+	program, err = l.paths.openSummed(h.Program, h.SHA256)
+	return config, program, err
+}
+
+// connect starts the process through go-plugin and gets its client.
+func (i *instance) connect(sockets socketDir, limit time.Duration) error {
+	i.plugin = goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  hostapi.Handshake,
+		Plugins:          goplugin.PluginSet{hostapi.PluginName: &hostapi.Plugin{}},
+		RunnerFunc:       i.runner,
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		AutoMTLS:         true,
+		SkipHostEnv:      true,
+		StartTimeout:     2 * limit, // ours comes first
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: string(sockets)},
+		SyncStdout:       i.proc.stdoutLog,
+		SyncStderr:       i.proc.stderrLog,
+		Logger:           hclog.NewNullLogger(), // what it has to say about the process is said here
+		GRPCDialOptions: []grpc.DialOption{
+			grpc.WithIdleTimeout(0), // no timer while nothing happens
+			// The windows have a fixed size. Else each message is answered by a ping and that by
+			// another, which wakes both sides up twice more.
+			grpc.WithStaticStreamWindowSize(hostapi.Window), grpc.WithStaticConnWindowSize(hostapi.Window),
+			grpc.WithChainStreamInterceptor(i.conn.note),
+		},
+	})
+	if _, err := i.plugin.Start(); err != nil {
+		return err
+	}
+	protocol, err := i.plugin.Client()
+	if err != nil {
+		return err
+	}
+	raw, err := protocol.Dispense(hostapi.PluginName)
+	if err != nil {
+		return err
+	}
+	i.client = raw.(*hostapi.Client) // as hostapi.Plugin says
+	return nil
+}
+
+// runner takes over the directory and the variables that go-plugin made.
+func (i *instance) runner(_ hclog.Logger, cmd *exec.Cmd, socketDir string) (runner.Runner, error) {
+	i.proc.socketDir = socketDir
+	i.proc.env = slices.Concat(environment, cmd.Env)
+	if c := i.proc.cred; c != nil {
+		if err := os.Chown(socketDir, int(c.Uid), int(c.Gid)); err != nil {
+			return nil, err
+		}
+	}
+	return i.proc, nil
+}
+
+// startError finds the reason why a start failed in what the process did; err is what go-plugin or
+// the hook said.
+func (i *instance) startError(ctx context.Context, err error) error {
+	var own *hostapi.Error
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case i.proc.handshakeErr != nil:
+		return i.proc.handshakeErr
+	case errors.As(err, &own) && !errors.Is(err, hostapi.ErrGone):
+		return err
+	case i.proc.endedItself():
+		return fmt.Errorf("it ended before it was ready: %s", i.proc.cause())
+	}
+	return err
+}
+
+// kill ends the program at once and waits until nothing of it is left.
+func (i *instance) kill() {
+	i.proc.kill()
+	i.clean()
+}
+
+// stopGrace is how long a program may take to end when it is asked to.
+const stopGrace = 2 * time.Second
+
+// clean asks the program to end if it still runs, kills it when it does not, and waits until
+// nothing of it is left. Calls under way fail.
+func (i *instance) clean() {
+	// Asking is a call, and a program that is stopped or hangs never answers it.
+	late := time.AfterFunc(stopGrace, i.proc.kill)
+	defer late.Stop()
+	if i.plugin != nil {
+		i.plugin.Kill()
+	}
+	if i.proc.cmd != nil {
+		i.proc.kill()
+		<-i.proc.exited
+	}
+	i.conn.close()
+	if i.proc.socketDir != "" {
+		i.proc.removeSocketDir()
+	}
+	if i.sockets != "" {
+		os.Remove(string(i.sockets)) // it stays where the user has left files
+	}
+}
+
+// connection remembers a program's gRPC connection, which go-plugin forgets to close when the first
+// call on it fails.
+type connection struct {
+	mu sync.Mutex
+	c  io.Closer
+}
+
+// note is a stream interceptor: go-plugin opens a stream first of all.
+func (c *connection) note(
+	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer,
+	opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	c.mu.Lock()
+	c.c = cc
+	c.mu.Unlock()
+	return next(ctx, desc, cc, method, opts...)
+}
+
+func (c *connection) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.c != nil {
+		c.c.Close()
+	}
+}

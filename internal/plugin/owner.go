@@ -1,0 +1,69 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"os/user"
+	"strconv"
+	"syscall"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// ResolveOwner fills in the uid and gid of the job's owner where the event did not say.
+func ResolveOwner(o *hostapi.Owner) error {
+	if o.UID >= 0 && o.GID >= 0 {
+		return nil
+	}
+	if o.User == "" && o.UID < 0 {
+		return errors.New("owner: neither user nor uid is given")
+	}
+	u, err := lookup(*o)
+	if err != nil {
+		return fmt.Errorf("owner: %w", err)
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return fmt.Errorf("owner %s: uid %q: %w", o.User, u.Uid, err)
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err != nil {
+		return fmt.Errorf("owner %s: gid %q: %w", o.User, u.Gid, err)
+	}
+	if o.UID < 0 {
+		o.UID = uid
+	}
+	if o.GID < 0 {
+		o.GID = gid
+	}
+	return nil
+}
+
+func lookup(o hostapi.Owner) (*user.User, error) {
+	if o.User != "" {
+		return user.Lookup(o.User)
+	}
+	return user.LookupId(strconv.Itoa(o.UID))
+}
+
+// credentialOf returns what a process of the job's owner runs with.
+func credentialOf(job *hostapi.Job) (*syscall.Credential, error) {
+	if job == nil || job.Owner.UID < 0 || job.Owner.GID < 0 {
+		return nil, errors.New("the job's owner is not known")
+	}
+	u, err := lookup(job.Owner)
+	if err != nil {
+		return nil, fmt.Errorf("job %s: owner: %w", job.ID, err)
+	}
+	ids, err := u.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("job %s: groups of %s: %w", job.ID, u.Username, err)
+	}
+	cred := &syscall.Credential{Uid: uint32(job.Owner.UID), Gid: uint32(job.Owner.GID)}
+	for _, id := range ids {
+		if gid, err := strconv.ParseUint(id, 10, 32); err == nil {
+			cred.Groups = append(cred.Groups, uint32(gid))
+		}
+	}
+	return cred, nil
+}

@@ -1,0 +1,304 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/disk"
+)
+
+// errNoHook and errHookExists are what Registry's methods fail with when a name is unknown or
+// taken.
+var (
+	errNoHook     = errors.New("no such hook")
+	errHookExists = errors.New("the hook exists already")
+)
+
+// Registry is the folder hooks.d: one file NAME.toml for each registered hook. Several processes
+// may use its methods at once. Each change of a hook is on disk as a whole or not at all when the
+// method returns.
+type Registry struct {
+	Dir        string // hooks.d; created when the first hook is
+	ProgramDir string // where Import puts copies of programs and configurations
+
+	// BuiltIn are the hooks that come with hookhost. They cannot be deleted; a file of theirs in
+	// Dir holds the attributes that differ from what is given here.
+	BuiltIn []Hook
+
+	// Node and Settings go to each program at its start: see hostapi.SetupData.
+	Node     string
+	Settings map[string]string
+
+	// AllowUnsafePaths leaves out the check that nobody else can write to the directories above a
+	// file. For tests.
+	AllowUnsafePaths bool
+}
+
+const (
+	suffix      = ".toml"
+	maxHookFile = 64 << 10
+)
+
+var hookName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
+
+// checkName returns an error unless a hook of this site may have the name.
+func checkName(name string) error {
+	switch {
+	case !hookName.MatchString(name):
+		return fmt.Errorf("hook %q: a name has a letter and then up to 63 letters, digits and any of _.-", name)
+	case strings.HasPrefix(name, "PBS"):
+		return fmt.Errorf("hook %s: names that start with PBS are reserved", name)
+	}
+	return nil
+}
+
+// Create registers a hook with default attributes and no program. The error for a name that is
+// taken is errHookExists.
+func (r *Registry) Create(name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	unlock, err := r.lock()
+	if err != nil {
+		return fmt.Errorf("hook %s: %w", name, err)
+	}
+	defer unlock()
+	switch _, err := r.Get(name); {
+	case err == nil:
+		return fmt.Errorf("hook %s: %w", name, errHookExists)
+	case !errors.Is(err, errNoHook):
+		return err
+	}
+	created := time.Now().UTC().Truncate(time.Microsecond)
+	return r.write(Hook{Name: name, Attributes: DefaultAttributes(), Created: created})
+}
+
+// Get returns one hook. The error for a name that is not known is errNoHook.
+func (r *Registry) Get(name string) (Hook, error) {
+	if !hookName.MatchString(name) {
+		return Hook{}, fmt.Errorf("hook %q: %w", name, errNoHook)
+	}
+	h, _, err := r.read(name)
+	if err != nil {
+		return Hook{}, fmt.Errorf("hook %s: %w", name, err)
+	}
+	return h, nil
+}
+
+// read returns a hook, and what its file holds.
+func (r *Registry) read(name string) (h Hook, text []byte, err error) {
+	h, builtIn := r.builtIn(name)
+	file := filepath.Join(r.Dir, name+suffix)
+	text, err = r.paths().read(file, maxHookFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && isLink(file):
+		// of a file system that is not mounted, say
+		err = fmt.Errorf("open %s: it is a link to what is not there", file)
+	case errors.Is(err, fs.ErrNotExist) && builtIn:
+		return h, nil, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return h, nil, errNoHook
+	case err == nil:
+		err = decodeHook(text, &h)
+	}
+	return h, text, err
+}
+
+func isLink(path string) bool {
+	st, err := os.Lstat(path)
+	return err == nil && st.Mode()&fs.ModeSymlink != 0
+}
+
+// List returns the hooks in the order in which they run. A hook whose file cannot be used is among
+// them, with its Fault; see faulty. A folder that cannot be read is an error.
+func (r *Registry) List() ([]Hook, error) {
+	var names []string
+	for _, h := range r.BuiltIn {
+		names = append(names, h.Name)
+	}
+	files, err := os.ReadDir(r.Dir)
+	if errors.Is(err, fs.ErrNotExist) && !isLink(r.Dir) {
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), suffix)
+		if ok && !strings.HasPrefix(name, ".") && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	var hooks []Hook
+	for _, name := range names {
+		h, text, err := r.read(name)
+		switch {
+		case errors.Is(err, errNoHook): // deleted meanwhile
+			continue
+		case err == nil && !hookName.MatchString(name):
+			err = checkName(name)
+		}
+		if err != nil {
+			h = r.faulty(name, text, err)
+		}
+		hooks = append(hooks, h)
+	}
+	slices.SortStableFunc(hooks, byOrder)
+	return hooks, nil
+}
+
+// byOrder compares as PBS does: ascending order, and where it is equal the hook that was created
+// first.
+func byOrder(a, b Hook) int {
+	return cmp.Or(cmp.Compare(a.Order, b.Order), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+}
+
+var assignment = regexp.MustCompile(`^\s*([A-Za-z_0-9]+)\s*(\+=|-=|=)\s*(.*?)\s*$`)
+
+// Set changes attributes: each assignment is ATTR=VALUE, and for event and fail_action also
+// ATTR+=VALUE and ATTR-=VALUE. All are carried out, or none. A value may be in double quotes, as in
+// qmgr.
+func (r *Registry) Set(name string, assignments ...string) error {
+	return r.change(name, func(h *Hook) error {
+		for _, a := range assignments {
+			m := assignment.FindStringSubmatch(a)
+			if m == nil {
+				return fmt.Errorf("%q: want ATTRIBUTE=VALUE", a)
+			}
+			value := m[3]
+			if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
+				value = value[1 : len(value)-1]
+			}
+			if err := h.set(m[1], m[2], value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Unset gives attributes their defaults back.
+func (r *Registry) Unset(name string, attrs ...string) error {
+	return r.change(name, func(h *Hook) error {
+		defaults := DefaultAttributes()
+		if b, ok := r.builtIn(name); ok {
+			defaults = b.Attributes
+		}
+		values, _ := h.Attributes.values(defaults)
+		for _, attr := range attrs {
+			reset, ok := values[attr]
+			if !ok {
+				return fmt.Errorf("%s: no attribute of a hook", attr)
+			}
+			reset(&h.Attributes)
+		}
+		return nil
+	})
+}
+
+// Delete removes a hook and the copies that Import made for it. The error for a name that is not
+// known is errNoHook.
+func (r *Registry) Delete(name string) error {
+	if _, ok := r.builtIn(name); ok {
+		return fmt.Errorf("hook %s: it comes with hookhost and cannot be deleted: set enabled=false instead", name)
+	}
+	unlock, err := r.lock()
+	if err != nil {
+		return fmt.Errorf("hook %s: %w", name, err)
+	}
+	defer unlock()
+	h, err := r.Get(name)
+	if errors.Is(err, errNoHook) {
+		return err
+	}
+	// A file that cannot be read can still be deleted.
+	if err := os.Remove(filepath.Join(r.Dir, name+suffix)); err != nil {
+		return fmt.Errorf("hook %s: %w", name, err)
+	}
+	if err := errors.Join(disk.SyncDir(r.Dir), r.discard(h.Program), r.discard(h.Config)); err != nil {
+		return fmt.Errorf("hook %s: %w", name, err)
+	}
+	return nil
+}
+
+// change replaces the file of a hook by what fn makes of it. The copies of programs and
+// configurations that it no longer refers to are removed.
+func (r *Registry) change(name string, fn func(*Hook) error) error {
+	unlock, err := r.lock()
+	if err != nil {
+		return fmt.Errorf("hook %s: %w", name, err)
+	}
+	defer unlock()
+	before, err := r.Get(name)
+	if err != nil {
+		return err
+	}
+	after := before
+	if err = fn(&after); err == nil {
+		err = after.check()
+	}
+	if err != nil {
+		return fmt.Errorf("hook %s: %w", name, err)
+	}
+	if err := r.write(after); err != nil {
+		return err
+	}
+	for _, old := range []string{before.Program, before.Config} {
+		if old != after.Program && old != after.Config {
+			err = errors.Join(err, r.discard(old))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("hook %s: %w", name, err)
+	}
+	return nil
+}
+
+// write replaces a hook's file.
+func (r *Registry) write(h Hook) error {
+	b, err := r.encode(h)
+	if err == nil {
+		err = disk.Replace(filepath.Join(r.Dir, h.Name+suffix), b, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("hook %s: %w", h.Name, err)
+	}
+	return nil
+}
+
+func (r *Registry) builtIn(name string) (Hook, bool) {
+	i := slices.IndexFunc(r.BuiltIn, func(h Hook) bool { return h.Name == name })
+	if i < 0 {
+		return Hook{Name: name, Attributes: DefaultAttributes()}, false
+	}
+	h := r.BuiltIn[i]
+	h.BuiltIn, h.Type = true, TypePBS
+	return h, true
+}
+
+func (r *Registry) paths() paths { return paths{unsafeDirs: r.AllowUnsafePaths} }
+
+// lock keeps other processes out, and makes the directory.
+func (r *Registry) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	dir, err := os.Open(r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := disk.Lock(context.Background(), int(dir.Fd())); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("lock %s: %w", r.Dir, err)
+	}
+	return func() { dir.Close() }, nil
+}

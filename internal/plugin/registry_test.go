@@ -1,0 +1,350 @@
+package plugin
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+func newRegistry(t *testing.T) *Registry {
+	dir := t.TempDir()
+	builtIn := Hook{Name: "cgroup", Attributes: DefaultAttributes(), Program: "/usr/libexec/hookhost/hooks/cgroup",
+		ConfigData: []byte("x = 1\n")}
+	builtIn.Order, builtIn.Alarm = 100, 90
+	return &Registry{Dir: filepath.Join(dir, "hooks.d"), ProgramDir: filepath.Join(dir, "hooks"),
+		BuiltIn: []Hook{builtIn}, AllowUnsafePaths: true}
+}
+
+func TestCreateGivesDefaults(t *testing.T) {
+	r := newRegistry(t)
+	if err := r.Create("site-hook_1.x"); err != nil {
+		t.Fatal(err)
+	}
+	h, err := r.Get("site-hook_1.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if time.Since(h.Created) > time.Minute {
+		t.Errorf("created %v", h.Created)
+	}
+	h.Created = time.Time{}
+	want := Hook{Name: "site-hook_1.x",
+		Attributes: Attributes{Enabled: true, Order: 1, Alarm: 30, Freq: 120, Type: "site", User: "pbsadmin"}}
+	if diff := cmp.Diff(want, h); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if err := r.Create("site-hook_1.x"); !errors.Is(err, errHookExists) {
+		t.Errorf("second create: %v", err)
+	}
+	if err := r.Create("cgroup"); !errors.Is(err, errHookExists) {
+		t.Errorf("create a built-in: %v", err)
+	}
+}
+
+func TestNamesOfHooksFollowPBS(t *testing.T) {
+	for _, name := range []string{"", "1x", ".x", "a/b", "a b", "PBSx", "PBS_cgroups", strings.Repeat("a", 65), "ä"} {
+		if err := checkName(name); err == nil {
+			t.Errorf("%q is taken for a name", name)
+		}
+	}
+	for _, name := range []string{"x", "pbs", "A.b-c_9", strings.Repeat("a", 64)} {
+		if err := checkName(name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestSetChecksEachAttribute(t *testing.T) {
+	tests := []struct {
+		name string
+		set  []string
+		want func(*Attributes) // nil: refused
+		err  string
+	}{
+		{name: "numbers", set: []string{"order=5", " alarm = 3 ", "freq=10"},
+			want: func(a *Attributes) { a.Order, a.Alarm, a.Freq = 5, 3, 10 }},
+		{name: "booleans", set: []string{"enabled=f", "debug=TRUE"},
+			want: func(a *Attributes) { a.Enabled, a.Debug = false, true }},
+		{name: "events", set: []string{`event="execjob_begin, execjob_end"`},
+			want: func(a *Attributes) { a.Event = EventList{"execjob_begin", "execjob_end"} }},
+		{name: "events added and removed",
+			set:  []string{"event=execjob_begin", "event+=execjob_end,execjob_begin", "event -= execjob_begin"},
+			want: func(a *Attributes) { a.Event = EventList{"execjob_end"} }},
+		{name: "all events", set: []string{"event=execjob_begin", "event="}, want: func(*Attributes) {}},
+		{name: "fail_action", set: []string{"fail_action=offline_vnodes,clear_vnodes_upon_recovery",
+			"fail_action-=offline_vnodes"},
+			want: func(a *Attributes) { a.FailAction = FailActionList{"clear_vnodes_upon_recovery"} }},
+		{name: "fail_action from none", set: []string{"fail_action=none", "fail_action+=offline_vnodes"},
+			want: func(a *Attributes) { a.FailAction = FailActionList{"offline_vnodes"} }},
+		{name: "owner", set: []string{"event=execjob_prologue", "user=pbsuser"},
+			want: func(a *Attributes) { a.Event, a.User = EventList{"execjob_prologue"}, "pbsuser" }},
+
+		{name: "order of a site's hook", set: []string{"order=1001"},
+			err: "hook h: order = 1001: want 1 to 1000 for type site"},
+		{name: "order 0", set: []string{"order=0"}, err: "hook h: order = 0: want 1 to 1000 for type site"},
+		{name: "alarm 0", set: []string{"alarm=0"}, err: "hook h: alarm = 0: want a number of seconds above 0"},
+		{name: "freq -1", set: []string{"freq=-1"}, err: "hook h: freq = -1: want a number of seconds above 0"},
+		{name: "no number", set: []string{"order=x"}, err: "hook h: order = x: want a whole number"},
+		{name: "no boolean", set: []string{"enabled=maybe"}, err: "hook h: enabled = maybe: want true or false"},
+		{name: "unknown attribute", set: []string{"colour=red"}, err: "hook h: colour: no attribute of a hook"},
+		{name: "unknown event", set: []string{"event=queuejob"},
+			err: `hook h: event = queuejob: event "queuejob": unknown name`},
+		{name: "event twice", set: []string{"event=execjob_end,execjob_end"},
+			err: "hook h: event = execjob_end,execjob_end: execjob_end comes twice"},
+		{name: "plus on all events", set: []string{"event+=execjob_end"},
+			err: "hook h: event += execjob_end: the list is empty and empty means every event: set it with ="},
+		{name: "minus the last", set: []string{"event=execjob_end", "event-=execjob_end"},
+			err: "hook h: event -= execjob_end: nothing would be left and empty means every event: set " +
+				"enabled=false instead"},
+		{name: "minus what is not there", set: []string{"event=execjob_end", "event-=execjob_begin"},
+			err: "hook h: event -= execjob_begin: execjob_begin is not in the list"},
+		{name: "plus on a number", set: []string{"order+=1"}, err: "hook h: order: not a list, so += has no meaning"},
+		{name: "none with another", set: []string{"fail_action=none,offline_vnodes"},
+			err: "hook h: fail_action = none,offline_vnodes: none stands alone"},
+		{name: "offline_vnodes without its events", set: []string{"event=execjob_end", "fail_action=offline_vnodes"},
+			err: "hook h: fail_action = offline_vnodes: event must name one of " +
+				"execjob_begin,exechost_startup,execjob_prologue"},
+		{name: "clear without startup", set: []string{"event=execjob_begin", "fail_action=clear_vnodes_upon_recovery"},
+			err: "hook h: fail_action = clear_vnodes_upon_recovery: event must name one of exechost_startup"},
+		{name: "owner at begin", set: []string{"event=execjob_begin", "user=pbsuser"},
+			err: "hook h: user = pbsuser: event must name nothing but " +
+				"execjob_prologue,execjob_epilogue,execjob_preterm"},
+		{name: "owner at all events", set: []string{"user=pbsuser"},
+			err: "hook h: user = pbsuser: event must name nothing but " +
+				"execjob_prologue,execjob_epilogue,execjob_preterm"},
+		{name: "type", set: []string{"type=pbs"}, err: "hook h: type = pbs: a hook of type site stays one"},
+		{name: "no assignment", set: []string{"enabled"}, err: `hook h: "enabled": want ATTRIBUTE=VALUE`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRegistry(t)
+			if err := r.Create("h"); err != nil {
+				t.Fatal(err)
+			}
+			err := r.Set("h", tt.set...)
+			want := DefaultAttributes()
+			if tt.want != nil {
+				tt.want(&want)
+			}
+			switch {
+			case tt.err == "" && err != nil, tt.err != "" && (err == nil || err.Error() != tt.err):
+				t.Fatalf("error %v, want %q", err, tt.err)
+			}
+			h, err := r.Get("h")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, h.Attributes); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnsetRestoresDefaults(t *testing.T) {
+	r := newRegistry(t)
+	if err := r.Set("cgroup", "order=5", "alarm=7", "debug=true"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Unset("cgroup", "order", "debug"); err != nil {
+		t.Fatal(err)
+	}
+	h, err := r.Get("cgroup")
+	if err != nil || h.Order != 100 || h.Alarm != 7 || h.Debug {
+		t.Errorf("%+v, %v: want the built-in's own order 100 again, alarm 7", h, err)
+	}
+	if err := r.Unset("cgroup", "shape"); err == nil {
+		t.Error("unset of an unknown attribute is taken")
+	}
+}
+
+// A built-in's file holds what differs from it, so that a later release can bring other defaults.
+func TestBuiltIn(t *testing.T) {
+	r := newRegistry(t)
+	if err := r.Set("cgroup", "order=1500"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(r.Dir, "cgroup.toml"))
+	if err != nil || string(b) != "order = 1500\n" {
+		t.Errorf("file %q, %v", b, err)
+	}
+	h, err := r.Get("cgroup")
+	if err != nil || h.Order != 1500 || h.Alarm != 90 || !h.BuiltIn || h.Type != "pbs" {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if err := r.Delete("cgroup"); err == nil {
+		t.Error("a built-in was deleted")
+	}
+	if err := r.Import("cgroup", ContentConfig, strings.NewReader("y")); err == nil {
+		t.Error("a built-in's configuration was replaced")
+	}
+	if b, err := r.Export("cgroup", ContentConfig); err != nil || string(b) != "x = 1\n" {
+		t.Errorf("export: %q, %v", b, err)
+	}
+}
+
+func TestImportExport(t *testing.T) {
+	r := newRegistry(t)
+	if err := r.Import("h", ContentProgram, strings.NewReader("#!/bin/sh\n")); !errors.Is(err, errNoHook) {
+		t.Errorf("import without a hook: %v", err)
+	}
+	if err := r.Create("h"); err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range []string{"#!/bin/sh\nfirst\n", "#!/bin/sh\nsecond\n"} {
+		for _, contentType := range []string{ContentProgram, ContentConfig} {
+			if err := r.Import("h", contentType, strings.NewReader(content)); err != nil {
+				t.Fatal(err)
+			}
+			if b, err := r.Export("h", contentType); err != nil || string(b) != content {
+				t.Errorf("export: %q, %v", b, err)
+			}
+		}
+	}
+	h, err := r.Get("h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := r.paths().openSummed(h.Program, h.SHA256); err != nil {
+		t.Error(err)
+	} else {
+		f.Close()
+	}
+	if files, _ := filepath.Glob(filepath.Join(r.ProgramDir, "*")); len(files) != 2 {
+		t.Errorf("copies: %v, want the last two", files)
+	}
+	for name, refused := range map[string]struct{ contentType, content string }{
+		"no program":    {ContentProgram, "hello"},
+		"empty":         {ContentProgram, ""},
+		"too long":      {ContentConfig, strings.Repeat("x", maxConfig+1)},
+		"other content": {"application/x-python", "pass"},
+	} {
+		if err := r.Import("h", refused.contentType, strings.NewReader(refused.content)); err == nil {
+			t.Errorf("%s: imported", name)
+		}
+	}
+	if err := r.Delete("h"); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(r.Dir), "*", "*")); len(left) != 0 {
+		t.Errorf("left after delete: %v", left)
+	}
+	if err := r.Delete("h"); !errors.Is(err, errNoHook) {
+		t.Errorf("second delete: %v", err)
+	}
+}
+
+func TestListInOrder(t *testing.T) {
+	r := newRegistry(t)
+	for _, name := range []string{"z", "y", "x"} {
+		if err := r.Create(name); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Millisecond) // creation order needs different times
+	}
+	if err := r.Set("y", "order=200"); err != nil {
+		t.Fatal(err)
+	}
+	hooks, err := r.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, h := range hooks {
+		names = append(names, h.Name)
+	}
+	if diff := cmp.Diff([]string{"z", "x", "cgroup", "y"}, names); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	// A broken file is told, and does not hide the others.
+	if err := os.WriteFile(filepath.Join(r.Dir, "x.toml"), []byte("order = 1\ncolour = 2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if hooks, err = r.List(); err != nil || len(hooks) != 4 {
+		t.Fatalf("%d hooks, %v, want 4", len(hooks), err)
+	}
+	for _, h := range hooks {
+		if want := map[string]string{"x": `line 2: unknown key "colour"`}[h.Name]; h.Fault != want {
+			t.Errorf("hook %s: fault %q, want %q", h.Name, h.Fault, want)
+		}
+	}
+	if _, err := r.Get("x"); err == nil || err.Error() != `hook x: line 2: unknown key "colour"` {
+		t.Errorf("get: %v", err)
+	}
+	if err := r.Delete("x"); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+}
+
+func TestHookFile(t *testing.T) {
+	const sha = "sha256 = \"0000000000000000000000000000000000000000000000000000000000000000\"\n"
+	tests := []struct{ name, text, err string }{
+		{"empty", "", ""},
+		{"by hand", "order = 7\nprogram = \"/usr/local/sbin/h\"\n" + sha, ""},
+		{"no sum", "program = \"/usr/local/sbin/h\"\n",
+			`sha256 = "": want the program's checksum, 64 digits of 0-9a-f`},
+		{"relative", "program = \"h\"\n" + sha, `program = "h": want a clean absolute path`},
+		{"dots", "config = \"/etc/../h\"\n", `config = "/etc/../h": want a clean absolute path`},
+		{"wrong type", "order = \"x\"\n", "line 1: order: cannot decode"},
+		{"built-in's type", "type = \"pbs\"\n", `type = "pbs": want site`},
+		{"twice", "order = 1\norder = 2\n", "line 2"},
+		{"bad event", "event = \"x\"\n", "line 1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := Hook{Name: "h", Attributes: DefaultAttributes()}
+			err := decodeHook([]byte(tt.text), &h)
+			if tt.err == "" && err != nil || tt.err != "" &&
+				(err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "\n")) {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+		})
+	}
+}
+
+func FuzzHookFile(f *testing.F) {
+	f.Add([]byte("order = 7\nevent = \"execjob_begin,execjob_end\"\nfail_action = \"offline_vnodes\"\ncreated = " +
+		"2026-01-02T03:04:05Z\n"))
+	f.Add([]byte("enabled = false\nuser = \"pbsuser\"\nevent = \"execjob_prologue\"\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h := Hook{Name: "h", Attributes: DefaultAttributes()}
+		if decodeHook(b, &h) != nil {
+			return
+		}
+		text, err := (&Registry{}).encode(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := Hook{Name: "h", Attributes: DefaultAttributes()}
+		if err := decodeHook(text, &again); err != nil {
+			t.Fatalf("%v in what was written:\n%s", err, text)
+		}
+		text2, err := (&Registry{}).encode(again)
+		if err != nil || !bytes.Equal(text, text2) {
+			t.Fatalf("%v\n%s\n%s", err, text, text2)
+		}
+	})
+}
+
+func TestGetsFollowsTheEventList(t *testing.T) {
+	a := DefaultAttributes()
+	if !a.Gets(hostapi.EventAttach) {
+		t.Error("without a list every event is the hook's")
+	}
+	a.Event = EventList{hostapi.EventBegin}
+	if a.Gets(hostapi.EventAttach) || !a.Gets(hostapi.EventBegin) {
+		t.Error("with a list only those in it are")
+	}
+	a.Enabled = false
+	if a.Gets(hostapi.EventBegin) {
+		t.Error("a disabled hook gets nothing")
+	}
+}

@@ -1,0 +1,42 @@
+package plugin
+
+import (
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// faulty is the hook of a file that cannot be used: because of err, and with text if it could be
+// read. The hook may be there to reject jobs, so nothing is to go on as if it were not registered.
+// Its events fail as those of a hook do whose program does not start. Its events, order,
+// fail_action and enabled are taken from the file as far as they can still be read. Else the hook
+// is enabled and gets every event.
+func (r *Registry) faulty(name string, text []byte, err error) Hook {
+	h, _ := r.builtIn(name)
+	h.Fault = hostapi.OneLine(err.Error())
+	var held map[string]any
+	if toml.Unmarshal(text, &held) != nil {
+		return h
+	}
+	if on, ok := held["enabled"].(bool); ok {
+		h.Enabled = on
+	}
+	if order, ok := held["order"].(int64); ok && order >= 1 && order <= 2000 {
+		h.Order = int(order)
+	}
+	if events, ok := held["event"].(string); ok {
+		_ = h.Event.UnmarshalText([]byte(events)) // one that names no event stays at every event
+	}
+	if actions, ok := held["fail_action"].(string); ok {
+		_ = h.FailAction.UnmarshalText([]byte(actions))
+	}
+	return h
+}
+
+// err is why the hook cannot be called, nil when it can. Its kind is KindNode.
+func (h Hook) err() error {
+	if h.Fault == "" {
+		return nil
+	}
+	return hostapi.Errorf(hostapi.KindNode, "hook %s: its file cannot be used: %s", h.Name, h.Fault)
+}

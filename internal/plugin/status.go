@@ -1,0 +1,41 @@
+package plugin
+
+import "github.com/hookhost/hookhost/hostapi"
+
+// Status is a hook as `hook list` and doctor show it.
+type Status struct {
+	Hook
+	State    string          `json:"state"` // running, starting, waiting (for a job's owner), broken or disabled
+	PID      int             `json:"pid,omitempty"`
+	Events   []hostapi.Event `json:"events,omitempty"` // that it gets; nil before its program was started
+	Restarts int             `json:"restarts"`
+	Error    string          `json:"error,omitempty"` // why it does not run, or what was wrong at its exechost_startup
+}
+
+// status returns how the hook's program does.
+func (p *Plugin) status() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := Status{Hook: p.hook, Restarts: max(p.starts-1, 0)}
+	for _, e := range p.known {
+		if p.hook.Gets(e) {
+			s.Events = append(s.Events, e)
+		}
+	}
+	switch {
+	case p.inst != nil:
+		s.State, s.PID = "running", p.inst.proc.cmd.Process.Pid
+	case p.starting != nil:
+		s.State = "starting"
+	case p.hook.User == userOwner:
+		s.State = "waiting"
+	default:
+		s.State = "broken"
+	}
+	if p.inst != nil {
+		s.Error = p.startup
+	} else if p.failure != nil {
+		s.Error = hostapi.OneLine(p.failure.Error())
+	}
+	return s
+}

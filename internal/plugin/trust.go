@@ -1,0 +1,272 @@
+package plugin
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// paths opens the files that decide what runs as root. Only root and the user that the host runs as
+// may be able to change such a file or to put another in its place. So it is with the directories
+// above.
+type paths struct {
+	unsafeDirs bool // for tests: directories are not looked at
+}
+
+// maxLinks is how many symbolic links a path may lead through, as in the kernel.
+const maxLinks = 40
+
+// open opens the regular file at path for reading, after a walk from the root. Each directory is
+// held open while the next name is looked up in it: what was checked is what was used. Symbolic
+// links are followed the same way.
+func (p paths) open(path string) (*os.File, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("open %s: not an absolute path", path)
+	}
+	f, err := p.walk(filepath.Clean(path))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	if err := checkFile(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// walk is the way to a file: the directory that it has come to and the names still to go.
+type walk struct {
+	paths
+	dir   int    // O_PATH
+	at    string // dir's path, "" for the root
+	names []string
+	links int
+}
+
+func (p paths) walk(path string) (*os.File, error) {
+	root, err := p.root()
+	if err != nil {
+		return nil, err
+	}
+	w := &walk{paths: p, dir: root, names: strings.Split(path, "/")}
+	defer func() { unix.Close(w.dir) }()
+	for len(w.names) > 0 {
+		name := w.names[0]
+		w.names = w.names[1:]
+		if name == "" || name == "." {
+			continue
+		}
+		f, err := w.step(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s/%s: %w", w.at, name, err)
+		}
+		if f != nil {
+			return f, nil
+		}
+	}
+	return nil, unix.EISDIR
+}
+
+// step goes into a directory, or the way that a link points, or opens the file at the end of the
+// way.
+func (w *walk) step(name string) (*os.File, error) {
+	fd, err := openat(w.dir, name, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		defer unix.Close(fd)
+		return nil, w.follow(fd, st)
+	}
+	if len(w.names) == 0 {
+		unix.Close(fd)
+		// O_NONBLOCK: the name may have become a fifo meanwhile, and opening one waits for a
+		// writer.
+		fd, err := openat(w.dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+		if err != nil {
+			return nil, err
+		}
+		return os.NewFile(uintptr(fd), w.at+"/"+name), nil
+	}
+	if err := w.checkDir(&st); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	unix.Close(w.dir)
+	w.dir, w.at = fd, w.at+"/"+name
+	return nil, nil
+}
+
+func (w *walk) follow(link int, st unix.Stat_t) error {
+	st.Mode &^= 0o022 // a link's mode means nothing
+	if err := checkOwner(&st); err != nil && !w.unsafeDirs {
+		return err
+	}
+	target, err := readlink(link)
+	if err != nil {
+		return err
+	}
+	if w.links++; w.links > maxLinks {
+		return unix.ELOOP
+	}
+	w.names = append(strings.Split(target, "/"), w.names...)
+	if !strings.HasPrefix(target, "/") {
+		return nil
+	}
+	root, err := w.root()
+	if err != nil {
+		return err
+	}
+	unix.Close(w.dir)
+	w.dir, w.at = root, ""
+	return nil
+}
+
+func (p paths) root() (int, error) {
+	fd, err := openat(unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil {
+		err = p.checkDir(&st)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("/: %w", err)
+	}
+	return fd, nil
+}
+
+func openat(dir int, name string, flags int) (int, error) {
+	for {
+		fd, err := unix.Openat(dir, name, flags|unix.O_CLOEXEC, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+}
+
+func readlink(fd int) (string, error) {
+	b := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", b)
+	return string(b[:max(n, 0)]), err
+}
+
+func (p paths) checkDir(st *unix.Stat_t) error {
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return unix.ENOTDIR
+	}
+	if p.unsafeDirs {
+		return nil
+	}
+	// In a sticky directory such as /tmp others can make names, but neither remove nor replace one
+	// of root's. The next step sees whether the name is root's, link or not.
+	own := *st
+	if own.Mode&unix.S_ISVTX != 0 {
+		own.Mode &^= 0o022
+	}
+	return checkOwner(&own)
+}
+
+func checkFile(f *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return errors.New("not a regular file")
+	}
+	return checkOwner(&st)
+}
+
+// checkOwner refuses what somebody else than root or the host's own user can change. With an ACL
+// the group bits are its mask, so they cover that too.
+func checkOwner(st *unix.Stat_t) error {
+	if uid := int(st.Uid); uid != 0 && uid != os.Geteuid() {
+		return fmt.Errorf("owned by uid %d", uid)
+	}
+	if perm := st.Mode & 0o7777; perm&0o022 != 0 {
+		return fmt.Errorf("mode %04o lets others write to it", perm)
+	}
+	return nil
+}
+
+// sum returns the SHA-256 of what f holds, in hexadecimal. f's position stays.
+func sum(f *os.File) (string, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, st.Size())); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// openSummed opens a file that has to have the SHA-256 want; "" skips the comparison.
+func (p paths) openSummed(path, want string) (*os.File, error) {
+	f, err := p.open(path)
+	if err != nil || want == "" {
+		return f, err
+	}
+	got, err := sum(f)
+	if err == nil && got != want {
+		err = fmt.Errorf("sha256 %.12s..., registered is %.12s...: import it again if it was changed on purpose", got,
+			want)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("check %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// ReadTrusted returns the content of a file of at most limit bytes that decides what runs as root.
+// A file is refused if others than root, or the user that this process runs as, can change it or a
+// directory above it. Symbolic links are followed.
+func ReadTrusted(path string, limit int64) ([]byte, error) { return paths{}.read(path, limit) }
+
+// read returns the content of a file of at most limit bytes.
+func (p paths) read(path string, limit int64) ([]byte, error) {
+	f, err := p.open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("more than %d bytes", limit)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return b, nil
+}
+
+// CheckProgram tells what keeps a hook's program from being run. The result is nil when its file is
+// there, only root can change it, and its checksum is the registered one. The host makes the same
+// checks each time it starts the program.
+func (r *Registry) CheckProgram(h Hook) error {
+	if h.Program == "" {
+		return fmt.Errorf("hook %s: no program was imported", h.Name)
+	}
+	f, err := r.paths().openSummed(h.Program, h.SHA256)
+	if err != nil {
+		return fmt.Errorf("hook %s: %w", h.Name, err)
+	}
+	return f.Close()
+}

@@ -1,0 +1,139 @@
+// Package settings makes the configuration of a node: what PBS has sent to it, and above that the
+// node's own file.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/nodestate"
+	"github.com/hookhost/hookhost/internal/plugin"
+)
+
+// Source says where a node's configuration is read from.
+type Source struct {
+	File  string // the node's own, there or not
+	State string // the state directory, which has a copy of PBS's configuration in force
+}
+
+// Settings is the configuration of this node and what it was made of.
+type Settings struct {
+	File    *config.File
+	PBS     Sent
+	InForce []byte // what of PBS's is in File; nil for nothing
+	Refused error  // why that is not what PBS has sent last
+
+	fallback     *config.File // the configuration with the text of PBS's that was in force
+	fallbackText []byte       // that text; nil for none
+}
+
+// Mistake is an error of the person who wrote the configuration.
+type Mistake struct{ error }
+
+// Unwrap returns what is wrong.
+func (m Mistake) Unwrap() error { return m.error }
+
+// maxOwn is more than any node's own configuration has.
+const maxOwn = 4 << 20
+
+// readOwn reads the node's own configuration, which names programs and paths. Root believes a file
+// only if others can neither write nor replace it.
+func readOwn(path string) ([]byte, error) {
+	if os.Geteuid() != 0 {
+		return os.ReadFile(path)
+	}
+	b, err := plugin.ReadTrusted(path, maxOwn)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: root has to own it and the directories above it, and nobody else to write to them", err)
+	}
+	return b, err
+}
+
+// Read reads the configuration. The node's own file must be there, or else is the defaults. A
+// configuration of PBS's that does not hold leaves the one before in force: see Refused. The error
+// for the node's own file is a Mistake.
+func (s Source) Read(must bool) (Settings, error) {
+	own, err := config.ReadLayer(s.File, must, readOwn)
+	if err != nil {
+		return Settings{}, Mistake{err}
+	}
+	var pbs config.OpenPBS
+	for _, l := range own {
+		pbs = config.OpenPBSOf(l.Text)
+	}
+	here, err := Here(&pbs)
+	if err != nil {
+		return Settings{}, err
+	}
+	for _, l := range own {
+		if err := config.CheckOwn(l.Text); err != nil {
+			return Settings{}, Mistake{fmt.Errorf("configuration %s: %w", l.Name, err)}
+		}
+	}
+	alone, err := config.Merge(here, own...)
+	if err != nil {
+		return Settings{}, Mistake{err}
+	}
+	read := Settings{File: alone, PBS: readSent(&alone.OpenPBS)}
+	if read.PBS.Version == (Version{}) {
+		return read, nil
+	}
+	fallback := read
+	if before, err := nodestate.Dir(s.State).Configuration(); err == nil && before != nil {
+		_ = fallback.over(here, before, own) // one that does not hold any more is none
+	}
+	read.fallback, read.fallbackText = fallback.File, fallback.InForce
+	if read.Refused = read.PBS.err; read.Refused == nil {
+		read.Refused = read.over(here, read.PBS.text, own)
+	}
+	if read.Refused != nil {
+		read.File, read.InForce = read.fallback, read.fallbackText
+	}
+	return read, nil
+}
+
+// over puts the node's own layer over what PBS has sent.
+func (s *Settings) over(here config.Here, sent []byte, own []config.Layer) error {
+	base := config.Layer{Name: s.PBS.Version.Path, Text: sent}
+	if err := config.CheckSent(sent); err != nil {
+		return fmt.Errorf("configuration %s: %w", base.Name, err)
+	}
+	file, err := config.Merge(here, append([]config.Layer{base}, own...)...)
+	if err != nil {
+		return err
+	}
+	s.File, s.InForce = file, sent
+	return nil
+}
+
+// Stay leaves the configuration before PBS's last one in force if jobs live, and the last one has
+// another prefix or mount of cgroups. A daemon that starts would not find these jobs. live counts
+// the recorded jobs of a prefix, which this process has not locked yet.
+func (s *Settings) Stay(live func(prefix string) (int, error)) error {
+	if s.InForce == nil || s.Refused != nil {
+		return nil
+	}
+	was, is := s.fallback.Cgroup, s.File.Cgroup
+	if was.Prefix == is.Prefix && was.Mount == is.Mount {
+		return nil
+	}
+	n, err := live(was.Prefix)
+	if err != nil || n == 0 {
+		return err
+	}
+	s.Refused = fmt.Errorf("configuration %s: cgroup.prefix %q, cgroup.mount %q: %d jobs live below %q, %q: "+
+		"it needs a restart while none does", s.PBS.Version.Path, is.Prefix, is.Mount, n, was.Prefix, was.Mount)
+	s.File, s.InForce = s.fallback, s.fallbackText
+	return nil
+}
+
+// Called returns the name of a layer for people.
+func (s *Settings) Called(l config.Layer) string {
+	if s.InForce != nil && l.Name == s.PBS.Version.Path {
+		return "PBS"
+	}
+	return l.Name
+}

@@ -1,0 +1,160 @@
+// Package tm serves programs of a job as PBS's task manager does: it attaches processes, and starts
+// commands on the job's other hosts.
+package tm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// attachTime bounds the tries of Attach.
+const attachTime = 10 * time.Second
+
+// Attach attaches a process of this host to a job, "" for the only one of its user. Attach tries
+// again while time may help: a rank that could not be attached ends its job. To attach twice does
+// no harm.
+func Attach(ctx context.Context, socket, job string, pid int) (api.Attached, error) {
+	until := time.Now().Add(attachTime)
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		attached, err := AttachOn(ctx, socket, "", job, pid)
+		if err == nil || !mayPass(err, socket) || time.Now().After(until) {
+			return attached, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return attached, err
+		}
+	}
+}
+
+// AttachOn has a host of a job attach a process of its own, once; "" is this host.
+func AttachOn(ctx context.Context, socket, host, job string, pid int) (api.Attached, error) {
+	client, err := api.Dial(socket)
+	if err != nil {
+		return api.Attached{}, err
+	}
+	defer client.Close()
+	return client.Attach(ctx, host, job, pid)
+}
+
+// mayPass reports whether a failed call is worth another try. A daemon that is restarted, as for an
+// upgrade, is back at once. Or the daemon has gone in the middle of the call, or is too busy.
+func mayPass(err error, socket string) bool {
+	if errors.Is(err, api.ErrNoHost) {
+		return api.HasServed(socket)
+	}
+	if hostapi.KindOf(err) == hostapi.KindBusy || errors.Is(err, api.ErrSilent) {
+		return true
+	}
+	broken := []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE}
+	return slices.ContainsFunc(broken, func(b error) bool { return errors.Is(err, b) })
+}
+
+// Exec becomes a command, which is in the job already. The outcome of the attach changes env. Exec
+// returns only if it fails.
+func Exec(command, env []string, out *hostapi.Outcome) error {
+	path, err := exec.LookPath(command[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return err
+	}
+	// MPICH 1 starts its processes in a group of their own otherwise, as pbs_attach knows.
+	env = changed(set(env, "MPICH_PROCESS_GROUP", "no"), out)
+	err = syscall.Exec(path, command, env)
+	if errors.Is(err, unix.ENOEXEC) { // a script without an interpreter's name, as execvp(3) runs it
+		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, command[1:]...), env)
+	}
+	return fmt.Errorf("exec %s: %w", path, err)
+}
+
+// InSession runs this program anew with args in a session of its own, and returns its exit status.
+// A process cannot leave its session and stay the one that its caller waits for.
+func InSession(args []string) (status int, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	child := exec.Command(self, args...)
+	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	child.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	err = child.Run()
+	var exited *exec.ExitError
+	switch {
+	case errors.As(err, &exited) && exited.Exited():
+		return exited.ExitCode(), nil
+	case errors.As(err, &exited): // pbs_attach's own answer to a signal
+		return 2, nil
+	}
+	return 0, err
+}
+
+// ErrorName returns the name of an error in PBS's task manager (tm_.h).
+func ErrorName(err error) string {
+	var e *api.Error
+	if errors.As(err, &e) {
+		return e.TM()
+	}
+	return "TM_ESYSTEM"
+}
+
+// changed returns an environment as hooks change it.
+func changed(env []string, out *hostapi.Outcome) []string {
+	for name, value := range out.SetEnv {
+		env = set(env, name, value)
+	}
+	for _, name := range out.UnsetEnv {
+		env = unset(env, name)
+	}
+	return env
+}
+
+func set(env []string, name, value string) []string { return append(unset(env, name), name+"="+value) }
+
+func unset(env []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
+		return strings.HasPrefix(entry, name+"=")
+	})
+}
+
+// value returns a variable, "" for none.
+func value(env []string, name string) string {
+	for _, entry := range env {
+		if text, found := strings.CutPrefix(entry, name+"="); found {
+			return text
+		}
+	}
+	return ""
+}
+
+// Here returns this host's name for a message.
+func Here() string {
+	name, err := pbs.HostName()
+	if err != nil {
+		return "here"
+	}
+	return name
+}
+
+// IsHost reports whether host is the host of that name, or an address or short form of it.
+func IsHost(host, name string) bool {
+	if ip := net.ParseIP(host); ip != nil && host != name {
+		addrs, err := net.LookupIP(name)
+		return err == nil && slices.ContainsFunc(addrs, ip.Equal)
+	}
+	return pbs.SameHost(name, host)
+}
