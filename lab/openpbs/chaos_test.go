@@ -44,6 +44,17 @@ func TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled(t *testing.T) 
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("-chaos.seed=%d", seed)
+	t.Cleanup(func() { // the tests that follow have their nodes, whatever became of one here
+		for _, node := range nodes {
+			if run(node, "kill -0 $("+momPid+")") == nil {
+				continue
+			}
+			t.Logf("%s has no MoM: %s", node, on(t, node, "tail -n 20 "+pbsHome+"/mom_logs/*; dmesg | grep pbs_mom | tail -n 3"))
+			if err := momIsUp(node); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	random := rand.New(rand.NewPCG(seed, 0))
 
 	var jobs []*job

@@ -19,9 +19,17 @@ const momPid = `cat ` + pbsHome + `/mom_priv/mom.lock`
 const hangUp = `kill -HUP $(` + momPid + `)`
 
 // startMoM starts a MoM that goes on with the jobs of the one before, and waits until it is there.
-const startMoM = `old=$(` + momPid + `); /opt/pbs/sbin/pbs_mom -p
-for i in $(seq 300); do new=$(` + momPid + `); [ "$new" != "$old" ] && kill -0 $new && exit 0; sleep 0.1; done
-exit 1`
+// A child of the one before may hold its port for a while. So a MoM that ends is started again, as
+// an administrator would.
+const startMoM = `old=$(` + momPid + `)
+for i in $(seq 6); do
+	/opt/pbs/sbin/pbs_mom -p
+	for k in $(seq 50); do
+		new=$(` + momPid + `); [ "$new" != "$old" ] && kill -0 $new 2>/dev/null && exit 0
+		sleep 0.1
+	done
+done
+echo "pbs_mom does not start" >&2; tail -n 20 ` + pbsHome + `/mom_logs/* >&2; exit 1`
 
 // momIsUp starts the MoM of a node where none runs, and waits until the server knows.
 func momIsUp(node string) error {
