@@ -71,6 +71,17 @@ func BenchmarkEvent(b *testing.B) {
 			send(hostapi.EventAttach, 4194300)
 		}
 	})
+	b.Run("resize", func(b *testing.B) {
+		sizes := []string{"64mb", "96mb"}
+		for i := 0; b.Loop(); i++ {
+			j := job()
+			j.ResourceList["mem"] = sizes[i%2]
+			out, err := client.Handle(context.Background(), &hostapi.Request{Event: hostapi.EventResize, Job: j})
+			if err != nil || out.Reject {
+				b.Fatalf("resize: %v %+v", err, out)
+			}
+		}
+	})
 	send(hostapi.EventEnd, 0)
 	b.Run("begin+end", func(b *testing.B) {
 		for b.Loop() {

@@ -109,9 +109,9 @@ func (h *hook) lower(ctx context.Context, j *cgroup.Job) error {
 // granted returns what the kernel is to have of a job's limits; nil where nobody noted what was
 // granted.
 func (h *hook) granted(j *cgroup.Job) (*cgroup.Limits, error) {
-	r, err := j.JobMark()
-	if err != nil || r.Limits == nil || r.Part {
-		return nil, nil // made by hand, or by an earlier version
+	r, found, err := markOf(j)
+	if err != nil || !found || r.Limits == nil || r.Part {
+		return nil, err // without an error: made by hand, or by an earlier version
 	}
 	a, err := h.policy.askedIn(r)
 	if err != nil {

@@ -26,23 +26,23 @@ type state struct {
 
 // stateOf returns what is known of a job, and whether the job has a cgroup. A job without a mark
 // on its cgroup began before hookhost came, and has the ncpus that it asked for. stateOf fails
-// where the host's part is not JSON; the cgroup's part is valid then.
+// where the mark cannot be read or the host's part is not JSON; the other part is valid then.
 func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (s state, exists bool, err error) {
-	r, err := j.JobMark()
-	exists = err == nil || j.Exists()
-	s.Granted = r.Granted
+	m, found, failed := markOf(j)
+	exists = found || j.Exists()
+	s.Granted = m.Granted
 	if s.NCPUs == 0 {
 		if a, err := askOf(job, node); err == nil {
 			s.NCPUs = a.NCPUs
 		}
 	}
 	if len(job.State) == 0 {
-		return s, exists, nil
+		return s, exists, failed
 	}
 	if err := json.Unmarshal(job.State, &s); err != nil {
-		return s, exists, fmt.Errorf("job %s: decode hook state: %w", job.ID, err)
+		return s, exists, errors.Join(failed, fmt.Errorf("job %s: decode hook state: %w", job.ID, err))
 	}
-	return s, exists, nil
+	return s, exists, failed
 }
 
 // markOf returns the mark of a job's cgroup. found is false where the cgroup is gone, or is no
