@@ -49,7 +49,8 @@ func TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled(t *testing.T) 
 			if run(node, "kill -0 $("+momPid+")") == nil {
 				continue
 			}
-			t.Logf("%s has no MoM: %s", node, on(t, node, "tail -n 20 "+pbsHome+"/mom_logs/*; dmesg | grep pbs_mom | tail -n 3"))
+			log := on(t, node, "tail -n 20 "+pbsHome+"/mom_logs/*; dmesg | grep pbs_mom | tail -n 3")
+			t.Logf("%s has no MoM: %s", node, log)
 			if err := momIsUp(node); err != nil {
 				t.Error(err)
 			}
