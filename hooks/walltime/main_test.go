@@ -44,7 +44,12 @@ func act(what string, args []string) error {
 		go os.Stat(args[0])
 	case "stop": // itself
 		ready()
-		return unix.Kill(os.Getpid(), unix.SIGSTOP)
+		if err := unix.Kill(os.Getpid(), unix.SIGSTOP); err != nil {
+			return err
+		}
+		// Another thread may take the signal, and this one go on for a moment.
+		time.Sleep(time.Hour)
+		return nil
 	case "trace": // THREAD..., and hold them in their end
 		if err := kernfstest.TraceExit(args...); err != nil {
 			return err
