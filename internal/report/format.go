@@ -15,7 +15,9 @@ type Format func(w io.Writer, reports iter.Seq[*Report]) error
 
 // formats holds every format by the name that --format takes.
 var formats = map[string]Format{
-	"json": one((*Report).WriteJSON, ""), // one object a line
+	"csv":  WriteCSV,
+	"json": one((*Report).WriteJSON, ""),       // one object a line
+	"pbs":  one((*Report).WriteAccounting, ""), // one record a line
 	"text": one((*Report).WriteText, "\n"),
 }
 

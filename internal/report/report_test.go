@@ -34,7 +34,8 @@ func record(change func(*jobstate.Record)) *jobstate.Record {
 	rec := &jobstate.Record{
 		Job: &hostapi.Job{
 			ID: "12.srv", Name: "train", Owner: hostapi.Owner{User: "alice", UID: 1000, GID: 1000}, Queue: "workq",
-			ResourceList: hostapi.Resources{"ncpus": "2", "mem": "64mb", "walltime": "01:00:00"},
+			MotherSuperior: true,
+			ResourceList:   hostapi.Resources{"ncpus": "2", "mem": "64mb", "walltime": "01:00:00"},
 		},
 		Phase:    jobstate.PhaseExiting,
 		Begun:    begun.Add(-time.Second),
@@ -406,12 +407,11 @@ func TestArchiveHoldsTheReportAndTheJob(t *testing.T) {
 }
 
 func TestFormatsAreKnownByName(t *testing.T) {
-	must.Equal(t, "", []string{"json", "text"}, FormatNames())
-	if _, err := FormatNamed("yaml"); err == nil || !strings.Contains(err.Error(), "json, text") {
+	if _, err := FormatNamed("yaml"); err == nil || !strings.Contains(err.Error(), strings.Join(FormatNames(), ", ")) {
 		t.Errorf("unknown format: %v", err)
 	}
 	r := fromRecord(record(nil), ended)
-	for name, between := range map[string]string{"json": "", "text": "\n"} {
+	for name, between := range map[string]string{"json": "", "pbs": "", "text": "\n"} {
 		format, err := FormatNamed(name)
 		must.NoError(t, err)
 		var single, both bytes.Buffer

@@ -1,0 +1,162 @@
+package report
+
+import (
+	"encoding/csv"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// A csvColumn is a column of the csv format. Columns are only ever added, at the end, since
+// programs read them by their place, too. An empty cell is not known.
+type csvColumn struct {
+	name string
+	of   func(r *Report, t totals) string
+}
+
+// csvColumns are documented in docs/reports.md.
+var csvColumns = []csvColumn{
+	{"job", func(r *Report, _ totals) string { return harmless(r.Job) }},
+	{"name", func(r *Report, _ totals) string { return harmless(r.Name) }},
+	{"owner", func(r *Report, _ totals) string { return harmless(r.Owner) }},
+	{"queue", ofJob(func(j *hostapi.Job) string { return j.Queue })},
+	{"project", ofJob(func(j *hostapi.Job) string { return j.Project })},
+	{"account", ofJob(func(j *hostapi.Job) string { return j.Account })},
+	{"start", func(r *Report, _ totals) string { return csvTime(r.Start) }},
+	{"end", func(r *Report, _ totals) string { return csvTime(r.End) }},
+	{"exit_status", func(r *Report, _ totals) string { return csvCell(r.ExitStatus, strconv.Itoa) }},
+	{"walltime_seconds", func(_ *Report, t totals) string { return csvCell(t.walltime, csvSeconds) }},
+	{"walltime_requested_seconds", func(_ *Report, t totals) string { return csvCell(t.wallLimit, csvSeconds) }},
+	{"hosts", func(r *Report, _ totals) string { return harmless(strings.Join(r.hostNames(), " ")) }},
+	{"missing_hosts", func(r *Report, _ totals) string {
+		return harmless(strings.Join(slices.Sorted(maps.Keys(r.Missing)), " "))
+	}},
+	{"ncpus", func(_ *Report, t totals) string {
+		if t.ncpus == 0 {
+			return ""
+		}
+		return strconv.Itoa(t.ncpus)
+	}},
+	{"cput_seconds", func(_ *Report, t totals) string { return csvCell(t.cput, csvSeconds) }},
+	{"cpu_efficiency", func(_ *Report, t totals) string { return csvRatio(t.cpuEfficiency()) }},
+	{"mem_bytes", func(_ *Report, t totals) string { return csvCell(t.mem, csvInt) }},
+	{"mem_limit_bytes", func(_ *Report, t totals) string { return csvCell(t.memLimit, csvInt) }},
+	{"mem_efficiency", func(_ *Report, t totals) string { return csvRatio(t.memEfficiency()) }},
+	{"oom_kills", func(r *Report, _ totals) string {
+		return csvSum(r, func(h *hostapi.HostUsage) *int64 { return h.OOMKills }, csvInt)
+	}},
+	{"throttled_seconds", func(r *Report, _ totals) string {
+		return csvSum(r, func(h *hostapi.HostUsage) *float64 { return h.ThrottledSeconds }, csvFloat)
+	}},
+	{"cput_imbalance", func(r *Report, _ totals) string {
+		if r.Imbalance == nil || r.Imbalance.CPUT == nil {
+			return ""
+		}
+		return csvFloat(r.Imbalance.CPUT.Ratio)
+	}},
+	{"gpus", func(r *Report, _ totals) string {
+		if n := len(r.gpus()); n > 0 {
+			return strconv.Itoa(n)
+		}
+		return ""
+	}},
+	{"gpu_utilization_percent", func(r *Report, _ totals) string {
+		mean, ok := r.gpuUtilization()
+		if !ok {
+			return ""
+		}
+		return csvFloat(mean)
+	}},
+	{"notes", func(r *Report, _ totals) string { return harmless(strings.Join(r.Notes, "; ")) }},
+}
+
+// WriteCSV writes a line with the names of the columns, and a row for each report, by RFC 4180.
+func WriteCSV(w io.Writer, reports iter.Seq[*Report]) error {
+	table := csv.NewWriter(w)
+	row := make([]string, len(csvColumns))
+	for i, column := range csvColumns {
+		row[i] = column.name
+	}
+	if err := table.Write(row); err != nil {
+		return err
+	}
+	for r := range reports {
+		t := r.totals()
+		for i, column := range csvColumns {
+			row[i] = column.of(r, t)
+		}
+		if err := table.Write(row); err != nil {
+			return err
+		}
+	}
+	table.Flush()
+	return table.Error()
+}
+
+// harmless returns text that no spreadsheet runs as a formula: an apostrophe goes before a first
+// character by which one begins. Blanks before it are no help.
+func harmless(text string) string {
+	text = printable(text)
+	if first := strings.TrimLeft(text, " "); first != "" && strings.ContainsRune("=+-@", rune(first[0])) {
+		return "'" + text
+	}
+	return text
+}
+
+func ofJob(of func(*hostapi.Job) string) func(*Report, totals) string {
+	return func(r *Report, _ totals) string {
+		if r.PBSJob == nil {
+			return ""
+		}
+		return harmless(of(r.PBSJob))
+	}
+}
+
+// csvSum returns what the hosts have together, "" where one of them does not tell.
+func csvSum[T int64 | float64](r *Report, of func(*hostapi.HostUsage) *T, format func(T) string) string {
+	var sum T
+	for _, host := range r.hostNames() {
+		v := of(r.Hosts[host])
+		if v == nil {
+			return ""
+		}
+		sum += *v
+	}
+	if len(r.Hosts) == 0 {
+		return ""
+	}
+	return format(sum)
+}
+
+func csvCell[T any](v *T, format func(T) string) string {
+	if v == nil {
+		return ""
+	}
+	return format(*v)
+}
+
+func csvTime(t *time.Time) string {
+	return csvCell(t, func(t time.Time) string { return t.Format(time.RFC3339) })
+}
+
+func csvRatio(v float64, ok bool) string {
+	if !ok {
+		return ""
+	}
+	return strconv.FormatFloat(v, 'f', 3, 64)
+}
+
+func csvSeconds(d time.Duration) string { return csvFloat(d.Seconds()) }
+func csvInt(n int64) string             { return strconv.FormatInt(n, 10) }
+
+// csvFloat writes to 3 digits behind the point, without zeros that say nothing.
+func csvFloat(f float64) string {
+	text := strconv.FormatFloat(f, 'f', 3, 64)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}
