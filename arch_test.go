@@ -57,6 +57,7 @@ var edges = map[string][]string{
 	"internal/api": {"hostapi", "internal/disk", "internal/jobstate", "internal/pbs"},
 	"internal/sister": {"hostapi", "internal/api", "internal/config", "internal/disk", "internal/host",
 		"internal/jobstate", "internal/pbs", "internal/report", "internal/usage"},
+	"internal/top":     {"hostapi", "internal/api", "internal/jobstate"},
 	"internal/mom":     {"hostapi", "internal/kernfs", "internal/pbs", "internal/proc"},
 	"internal/tm":      {"hostapi", "internal/api", "internal/pbs"},
 	"internal/rank":    {"hostapi", "internal/kernfs", "internal/proc"},
@@ -94,7 +95,7 @@ var edges = map[string][]string{
 	"cmd/hookhost": {"hostapi", "integrations/openpbs", "integrations/openpbs/qmgr", "internal/api",
 		"internal/config", "internal/daemon", "internal/doctor", "internal/ledger", "internal/mom",
 		"internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/plugin", "internal/report",
-		"internal/settings", "internal/sister", "internal/tm"},
+		"internal/settings", "internal/sister", "internal/tm", "internal/top"},
 }
 
 // testOnly packages may be imported from _test.go files alone.
@@ -115,6 +116,10 @@ var libraries = map[string][]string{
 	"github.com/godbus/dbus/v5":        {"internal/systemd"},
 	"github.com/cilium/ebpf":           {"internal/devfilter"},
 	"github.com/NVIDIA/go-nvml":        {"cmd/nvml"},
+
+	"charm.land/bubbletea/v2":         {"internal/top"},
+	"github.com/charmbracelet/x/ansi": {"internal/top"},
+	"github.com/charmbracelet/x/term": {"internal/top"},
 
 	"github.com/coreos/go-systemd/v22/dbus":   {"internal/systemd"},
 	"github.com/coreos/go-systemd/v22/daemon": {"internal/daemon"},

@@ -10,6 +10,8 @@
 //	GET  /v1/jobs/mine          root, owner        the job that the caller is a process of
 //	GET  /v1/jobs/{id}/report   root, owner, host  the usage report
 //	GET  /v1/reports            every user         a report of a finished job a line, oldest first
+//	GET  /v1/jobs/{id}/processes root, owner       its processes: JobProcesses
+//	GET  /v1/present            every user         PresentJobs that the caller may know of
 //	GET  /v1/jobs/{id}/notices  root, owner        a Notice a line; ?after=SEQ
 //	GET  /v1/node               everybody          NodeInfo; hooks for root only
 //	GET  /v1/origin             host               {"job"} of a connection ?local=&remote=
@@ -66,6 +68,8 @@ type Server struct {
 
 	// Reports answers /v1/reports; without, there is no such call.
 	Reports Reports
+	// Meter answers /v1/present and /v1/jobs/{id}/processes; without, there are no such calls.
+	Meter Meter
 	// MoM answers the hook of pbs_mom; without, there is no such call.
 	MoM MoM
 	// Sisters decides about other hosts; without, they may do nothing.
@@ -165,6 +169,8 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("GET /v1/jobs/mine", s.endpoint(usersOnly, maxSmall, s.question(s.mine)))
 	mux.Handle("GET /v1/jobs/{id}/report", s.endpoint(anybody, maxSmall, s.question(s.report)))
 	mux.Handle("GET /v1/jobs/{id}/notices", s.streaming(usersOnly, s.notices))
+	mux.Handle("GET /v1/jobs/{id}/processes", s.endpoint(usersOnly, maxSmall, s.question(s.processesOf)))
+	mux.Handle("GET /v1/present", s.endpoint(usersOnly, maxSmall, s.question(s.present)))
 	mux.Handle("GET /v1/reports", s.streaming(usersOnly, s.reports))
 	mux.Handle("GET /v1/node", s.endpoint(anybody, maxSmall, s.node))
 	mux.Handle("GET /v1/origin", s.endpoint(hostsOnly, maxSmall, s.origin))

@@ -28,6 +28,7 @@ func testUsage(t *testing.T, w world) {
 	if u.User == nil || u.System == nil || (*u.User+*u.System-*u.CPU).Abs() > resolution {
 		t.Errorf("user %v and system %v are not cpu %v", u.User, u.System, u.CPU)
 	}
+	wantPresent(t, j, u)
 	if tree.Has("pids") {
 		between(t, "pids", u.Pids, 1, 100)
 		if d, _ := j.with("pids"); d.Exists("pids.peak") {
@@ -169,5 +170,32 @@ func testOOM(t *testing.T, w world) {
 	case <-again:
 	case <-soon(t).Done():
 		t.Error("a new watcher did not tell of the kill")
+	}
+}
+
+// wantPresent compares what a job uses now with its usage: both read the same kernel.
+func wantPresent(t *testing.T, j *Job, u Usage) {
+	t.Helper()
+	p, err := j.Present()
+	must.NoError(t, err)
+	between(t, "present cpu", p.CPU, *u.CPU, *u.CPU+5*time.Second)
+	for _, c := range []struct {
+		what       string
+		now, usage *int64
+	}{
+		{"memory limit", p.MemLimit, u.MemLimit}, {"oom kills", p.OOMKills, u.OOMKills},
+	} {
+		if (c.now == nil) != (c.usage == nil) || c.now != nil && *c.now != *c.usage {
+			t.Errorf("present %s is %v, usage has %v", c.what, c.now, c.usage)
+		}
+	}
+	if (p.Pids == nil) != (u.Pids == nil) {
+		t.Errorf("present pids are %v, usage has %v", p.Pids, u.Pids)
+	}
+	if (p.Mem == nil) != (u.Anon == nil) || (p.Cache == nil) != (u.File == nil) {
+		t.Errorf("present memory %v and cache %v, usage has %v and %v", p.Mem, p.Cache, u.Anon, u.File)
+	}
+	if p.Mem != nil {
+		between(t, "present memory", p.Mem, *u.Anon/2, *u.Anon+*u.Shmem+(16<<20))
 	}
 }

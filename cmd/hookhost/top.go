@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/top"
+)
+
+func (c *cli) topCommand() *cobra.Command {
+	var once bool
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use: "top [--interval TIME] [--once]", Args: noArgs,
+		Short: "Watch the jobs on this host: cpu, memory, time left",
+		Long: `Watch the jobs that live on this host, on a terminal: all of them for root, the caller's own for
+others. A job's figures are of this host alone.
+
+Keys: up and down select, enter shows the job's processes, s sorts by the next column, r reverses,
+/ filters by job, user or name, ? explains the columns, q goes back or quits. On a narrow terminal
+there are fewer columns.
+
+The daemon reads the figures when they are asked for, and calls no hook. --once prints one frame as
+text, with all columns. It needs no terminal.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if interval < top.Least {
+				return misuse(fmt.Errorf("top: --interval %v: at least %v", interval, top.Least))
+			}
+			if !once && !top.IsTerminal(os.Stdout) {
+				return misuse(errors.New("top: standard output is no terminal: use --once"))
+			}
+			if _, err := c.load(); err != nil { // as jobs does
+				return err
+			}
+			client, err := api.Dial(c.Socket)
+			if err != nil {
+				return fmt.Errorf("top: %w", withoutDaemon(err))
+			}
+			defer client.Close()
+			if once {
+				return top.Once(cmd.Context(), client, cmd.OutOrStdout())
+			}
+			return top.Run(cmd.Context(), client, interval, userNames(), os.Stdout)
+		},
+	}
+	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "between two samples, at least "+top.Least.String())
+	cmd.Flags().BoolVar(&once, "once", false, "print one frame and end")
+	return cmd
+}
+
+// userNames returns what knows users' names: the number where this host's files do not have one. A
+// name is looked up once. The result is for one goroutine.
+func userNames() func(uid int) string {
+	known := map[int]string{}
+	return func(uid int) string {
+		name, ok := known[uid]
+		if !ok {
+			name = strconv.Itoa(uid)
+			if u, err := user.LookupId(name); err == nil {
+				name = u.Username
+			}
+			known[uid] = name
+		}
+		return name
+	}
+}

@@ -1,0 +1,165 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// Meter reads what live jobs use at this moment, without their hooks.
+type Meter interface {
+	// Present returns what a job uses. Present fails with ErrNotFound.
+	Present(job string) (Present, error)
+	// ProcessesOf returns the job's processes, at most MaxProcesses of them, and how many there
+	// are. ProcessesOf fails with ErrNotFound.
+	ProcessesOf(job string) (list []JobProcess, all int, err error)
+	// Capacity returns what the machine has.
+	Capacity() (Capacity, error)
+}
+
+// MaxProcesses bounds the processes that are read of a job.
+const MaxProcesses = 2048
+
+// Capacity is what the machine has; 0 is not known.
+type Capacity struct {
+	CPUs         int   `json:"cpus,omitempty"` // online
+	MemBytes     int64 `json:"mem_bytes,omitempty"`
+	MemAvailable int64 `json:"mem_available_bytes,omitempty"`
+}
+
+// Present is what a job uses of this host at a moment. A nil field is one that nobody counts.
+type Present struct {
+	At            time.Time `json:"at,omitzero"` // when the cpu time was read
+	CPUSeconds    *float64  `json:"cpu_seconds,omitempty"`
+	MemBytes      *int64    `json:"mem_bytes,omitempty"` // anonymous and shared
+	CacheBytes    *int64    `json:"cache_bytes,omitempty"`
+	MemLimitBytes *int64    `json:"mem_limit_bytes,omitempty"` // nil also without a limit
+	Pids          *int64    `json:"pids,omitempty"`            // threads included
+	OOMKills      *int64    `json:"oom_kills,omitempty"`
+}
+
+// PresentJob is a live job with what it uses. Devices and NCPUs are as the job's hooks measured
+// them last.
+type PresentJob struct {
+	ID       string                `json:"id"`
+	Name     string                `json:"name,omitempty"`
+	User     string                `json:"user,omitempty"`
+	UID      int                   `json:"uid"`
+	Phase    jobstate.Phase        `json:"phase"`
+	Elapsed  *float64              `json:"elapsed_seconds,omitempty"` // nil before its launch
+	Left     *float64              `json:"walltime_left_seconds,omitempty"`
+	NCPUs    int                   `json:"ncpus,omitempty"` // 0: not known
+	Devices  []hostapi.DeviceUsage `json:"devices,omitempty"`
+	Hosts    int                   `json:"hosts,omitempty"` // with usage
+	UsesHere Present               `json:"uses"`
+}
+
+// PresentJobs are the live jobs that the caller may know of.
+type PresentJobs struct {
+	Node     string       `json:"node"`
+	Capacity Capacity     `json:"capacity"`
+	Jobs     []PresentJob `json:"jobs"`
+}
+
+// JobProcess is a process of a job.
+type JobProcess struct {
+	PID        int       `json:"pid"`
+	StartTime  uint64    `json:"start_time"` // clock ticks since boot
+	UID        int       `json:"uid"`
+	State      string    `json:"state"` // as in ps: R, S, D, ...
+	At         time.Time `json:"at"`    // when it was read
+	CPUSeconds float64   `json:"cpu_seconds"`
+	RSSBytes   int64     `json:"rss_bytes"`
+	Threads    int       `json:"threads"`
+	Comm       string    `json:"comm"` // the process chooses it
+}
+
+// JobProcesses are a job's processes, and how many there are: All may be more.
+type JobProcesses struct {
+	Processes []JobProcess `json:"processes"`
+	All       int          `json:"all"`
+}
+
+// Present returns the live jobs that the caller may know of, with what they use.
+func (c *Client) Present(ctx context.Context) (PresentJobs, error) {
+	var l PresentJobs
+	err := c.call(ctx, http.MethodGet, "/v1/present", nil, &l)
+	return l, err
+}
+
+// ProcessesOf returns the processes of a live job on this host. ProcessesOf fails with ErrNotFound.
+func (c *Client) ProcessesOf(ctx context.Context, job string) (JobProcesses, error) {
+	var l JobProcesses
+	err := c.call(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(job)+"/processes", nil, &l)
+	return l, err
+}
+
+// present answers with what the jobs use that the peer may know of. No other job is read. Figures
+// that cannot be read are left out: the job may be ending.
+func (s *Server) present(peer Peer, r *http.Request) (any, error) {
+	if s.Meter == nil {
+		return nil, noCall(r)
+	}
+	jobs, err := s.visible(r.Context(), peer)
+	if err != nil {
+		return nil, err
+	}
+	answer := PresentJobs{Node: s.Host, Jobs: make([]PresentJob, 0, len(jobs))}
+	answer.Capacity, _ = s.Meter.Capacity()
+	for _, j := range jobs {
+		if err := r.Context().Err(); err != nil {
+			return nil, err
+		}
+		answer.Jobs = append(answer.Jobs, s.presentJob(j))
+	}
+	return answer, nil
+}
+
+func (s *Server) presentJob(j Job) PresentJob {
+	p := PresentJob{
+		ID: j.Job.ID, Name: j.Job.Name, User: j.Job.Owner.User, UID: j.Job.Owner.UID, Phase: j.Phase,
+		Left: j.Left, Hosts: len(j.Hosts),
+	}
+	if !j.Launched.IsZero() {
+		p.Elapsed = &j.Elapsed
+	}
+	p.UsesHere, _ = s.Meter.Present(p.ID)
+	here := j.Hosts[s.Host]
+	if here == nil {
+		return p
+	}
+	p.NCPUs, p.Devices = here.NCPUs, here.Devices
+	// The kernel may have a share of the node as the limit, and the sampler the job's own.
+	if here.MemLimitBytes != nil {
+		p.UsesHere.MemLimitBytes = here.MemLimitBytes
+	}
+	return p
+}
+
+// processesOf answers with the processes of a job.
+func (s *Server) processesOf(peer Peer, r *http.Request) (any, error) {
+	if s.Meter == nil {
+		return nil, noCall(r)
+	}
+	id := r.PathValue("id")
+	if err := hostapi.CheckJobID(id); err != nil {
+		return nil, malformed(err)
+	}
+	j, err := s.Jobs.Job(r.Context(), id)
+	if err == nil && (j.Job == nil || !peer.sees(j.Job)) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, hidden(peer, id, err)
+	}
+	list, all, err := s.Meter.ProcessesOf(id)
+	if errors.Is(err, ErrNotFound) { // the job has ended meanwhile
+		return nil, hidden(peer, id, err)
+	}
+	return JobProcesses{Processes: list, All: all}, err
+}

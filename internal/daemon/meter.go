@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// meter reads what jobs use at this moment, for those who look on. Nothing is read when nobody
+// asks.
+type meter struct {
+	tree   *cgroup.Tree
+	procfs *kernfs.FS
+	sysfs  func() (*kernfs.FS, error)
+}
+
+func newMeter(tree *cgroup.Tree, procfs *kernfs.FS) *meter {
+	sysfs := sync.OnceValues(func() (*kernfs.FS, error) { return kernfs.Open("/sys") })
+	return &meter{tree: tree, procfs: procfs, sysfs: sysfs}
+}
+
+// Present returns what a job uses now. The error is api.ErrNotFound for a job without a cgroup.
+func (m *meter) Present(id string) (api.Present, error) {
+	job, err := m.tree.Job(id)
+	if err != nil {
+		return api.Present{}, err
+	}
+	now, err := job.Present()
+	p := api.Present{
+		At: time.Now(), MemBytes: now.Mem, CacheBytes: now.Cache, MemLimitBytes: now.MemLimit, Pids: now.Pids,
+		OOMKills: now.OOMKills,
+	}
+	if now.CPU != nil {
+		seconds := now.CPU.Seconds()
+		p.CPUSeconds = &seconds
+	}
+	return p, absent(err)
+}
+
+// ProcessesOf returns the job's processes, api.MaxProcesses at most, and how many there are. A
+// process that ends meanwhile is left out.
+func (m *meter) ProcessesOf(id string) (list []api.JobProcess, all int, err error) {
+	job, err := m.tree.Job(id)
+	if err != nil {
+		return nil, 0, err
+	}
+	pids, err := job.Processes()
+	if err != nil {
+		return nil, 0, absent(err)
+	}
+	list = []api.JobProcess{}
+	for _, pid := range pids[:min(len(pids), api.MaxProcesses)] {
+		p, err := proc.Read(m.procfs, pid)
+		if err != nil {
+			continue
+		}
+		l, err := proc.ReadLoad(m.procfs, p)
+		if err != nil {
+			continue
+		}
+		list = append(list, api.JobProcess{
+			PID: pid, StartTime: p.StartTime, UID: p.UID, State: string(rune(p.State)), At: time.Now(),
+			CPUSeconds: l.CPU.Seconds(), RSSBytes: l.RSS, Threads: l.Threads, Comm: p.Comm,
+		})
+	}
+	return list, len(pids), nil
+}
+
+// Capacity returns the machine's cpus that are online, and its memory.
+func (m *meter) Capacity() (api.Capacity, error) {
+	var c api.Capacity
+	sys, err := m.sysfs()
+	if err == nil {
+		var online kernfs.IDSet
+		online, err = sys.IDSet("devices/system/cpu/online")
+		c.CPUs = online.Len()
+	}
+	const total, available = "MemTotal", "MemAvailable"
+	memory, memErr := m.procfs.Meminfo("meminfo", total, available)
+	c.MemBytes, c.MemAvailable = memory[total], memory[available]
+	return c, errors.Join(err, memErr)
+}
+
+// absent makes the cgroup's error for a job that is not there the API's.
+func absent(err error) error {
+	if errors.Is(err, cgroup.ErrNotFound) {
+		return fmt.Errorf("%w: %w", err, api.ErrNotFound)
+	}
+	return err
+}

@@ -1,0 +1,82 @@
+package top
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// none stands where a figure is not known, or does not apply.
+const none = "-"
+
+// size writes bytes in five columns at most: 512k, 3.2m, 64g.
+func size(bytes *int64) string {
+	if bytes == nil {
+		return none
+	}
+	const units = "kmgtpe"
+	value, unit := float64(*bytes)/1024, 0
+	for value >= 1023.5 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	text := strconv.FormatFloat(value, 'f', 0, 64)
+	if value < 9.95 && unit > 0 {
+		text = strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0")
+	}
+	return text + units[unit:unit+1]
+}
+
+// clock writes seconds in six columns at most, with the two greatest units, rounded down.
+func clock(seconds *float64) string {
+	if seconds == nil {
+		return none
+	}
+	d := time.Duration(*seconds) * time.Second
+	days, hours := int(d/(24*time.Hour)), int(d.Hours())%24
+	minutes, rest := int(d.Minutes())%60, int(d.Seconds())%60
+	switch {
+	case days > 99:
+		return fmt.Sprintf("%dd", days)
+	case days > 0:
+		return fmt.Sprintf("%dd%02dh", days, hours)
+	case hours > 0:
+		return fmt.Sprintf("%dh%02dm", hours, minutes)
+	case minutes > 0:
+		return fmt.Sprintf("%dm%02ds", minutes, rest)
+	}
+	return fmt.Sprintf("%ds", rest)
+}
+
+// cores writes how many cpus are busy.
+func cores(n *float64) string {
+	if n == nil {
+		return none
+	}
+	return strconv.FormatFloat(*n, 'f', 1, 64)
+}
+
+func count(n *int64) string {
+	if n == nil {
+		return none
+	}
+	return strconv.FormatInt(*n, 10)
+}
+
+// percent writes a share as a whole number without its sign.
+func percent(share *float64) string {
+	if share == nil {
+		return none
+	}
+	return strconv.FormatFloat(*share*100, 'f', 0, 64)
+}
+
+// bar draws a share in width columns. A share above 1 is a full bar.
+func bar(share *float64, width int) string {
+	if share == nil || width < 3 {
+		return none
+	}
+	inner := width - 2
+	full := min(max(int(*share*float64(inner)+0.5), 0), inner)
+	return "[" + strings.Repeat("|", full) + strings.Repeat(" ", inner-full) + "]"
+}

@@ -1,0 +1,229 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/jobstate"
+)
+
+// jobRow is a job with what it did since the sample before. All its texts are printable.
+type jobRow struct {
+	id, name, user string
+	uid            int
+	phase          jobstate.Phase
+	elapsed, left  *float64 // seconds
+	ncpus          int      // 0 is not known
+	busy           *float64 // cpus; nil before the second sample
+	gpus           int
+	gpuBusy        *float64 // share of the time since the job got them, the mean of all
+	hosts          int
+	uses           api.Present
+}
+
+// newJobRow makes a row of a job. before is the sample that its busy cpus count from.
+func newJobRow(j *api.PresentJob, before api.Present) jobRow {
+	r := jobRow{
+		id: hostapi.Printable(j.ID), name: hostapi.Printable(j.Name), user: hostapi.Printable(j.User), uid: j.UID,
+		phase: j.Phase, elapsed: j.Elapsed, left: j.Left, ncpus: j.NCPUs, hosts: j.Hosts, uses: j.UsesHere,
+	}
+	if before.CPUSeconds != nil && j.UsesHere.CPUSeconds != nil {
+		r.busy = rate(*j.UsesHere.CPUSeconds-*before.CPUSeconds, j.UsesHere.At.Sub(before.At).Seconds())
+	}
+	measured, sum := 0, 0.0
+	for _, d := range j.Devices {
+		if d.Resource != "ngpus" || d.Returned {
+			continue
+		}
+		r.gpus++
+		if d.UtilizationPercent != nil {
+			measured++
+			sum += *d.UtilizationPercent / 100
+		}
+	}
+	if measured > 0 {
+		mean := sum / float64(measured)
+		r.gpuBusy = &mean
+	}
+	return r
+}
+
+// rate returns how much a second; nil for a counter or a clock that went back.
+func rate(change, seconds float64) *float64 {
+	if change < 0 || seconds <= 0 {
+		return nil
+	}
+	r := change / seconds
+	return &r
+}
+
+// share returns the job's memory as a part of its limit.
+func (r *jobRow) share() *float64 {
+	if r.uses.MemBytes == nil || r.uses.MemLimitBytes == nil || *r.uses.MemLimitBytes <= 0 {
+		return nil
+	}
+	s := float64(*r.uses.MemBytes) / float64(*r.uses.MemLimitBytes)
+	return &s
+}
+
+// cpuShare returns the busy cpus as a part of the job's.
+func (r *jobRow) cpuShare() *float64 {
+	if r.busy == nil || r.ncpus <= 0 {
+		return nil
+	}
+	s := *r.busy / float64(r.ncpus)
+	return &s
+}
+
+// matches reports whether the job's id, user or name has a text in it, whatever the case.
+func (r *jobRow) matches(text string) bool {
+	text = strings.ToLower(text)
+	for _, s := range []string{r.id, r.user, r.name} {
+		if strings.Contains(strings.ToLower(s), text) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *jobRow) cpuText() string {
+	if r.ncpus == 0 {
+		return cores(r.busy)
+	}
+	return fmt.Sprintf("%s/%d", cores(r.busy), r.ncpus)
+}
+
+func (r *jobRow) memText() string {
+	if r.uses.MemBytes == nil {
+		return none
+	}
+	return size(r.uses.MemBytes) + "/" + size(r.uses.MemLimitBytes)
+}
+
+func (r *jobRow) gpuText() string {
+	switch {
+	case r.gpus == 0:
+		return none
+	case r.gpuBusy == nil:
+		return fmt.Sprint(r.gpus)
+	}
+	return fmt.Sprintf("%d %s%%", r.gpus, percent(r.gpuBusy))
+}
+
+// letter returns the state as qstat has it. P is a job whose programs have not been started.
+func (r *jobRow) letter() string {
+	switch r.phase {
+	case jobstate.PhasePrerun:
+		return "P"
+	case jobstate.PhaseRunning:
+		return "R"
+	case jobstate.PhaseSuspended:
+		return "S"
+	case jobstate.PhaseExiting:
+		return "E"
+	}
+	return "?"
+}
+
+func amount(n *int64) *float64 {
+	if n == nil {
+		return nil
+	}
+	f := float64(*n)
+	return &f
+}
+
+func whole(n int) *float64 {
+	if n == 0 {
+		return nil
+	}
+	f := float64(n)
+	return &f
+}
+
+// nearFull is the part of its limit from which a job's memory is in red.
+const nearFull = 0.9
+
+// jobColumns are the columns of the table of jobs.
+var jobColumns = []column[jobRow]{
+	{title: "JOB", width: 12, most: 24, text: func(r *jobRow, _ int) string { return r.id }},
+	{title: "USER", width: 8, most: 12, leaves: 4, text: func(r *jobRow, _ int) string { return text(r.user) }},
+	{title: "S", width: 1, leaves: 5, text: func(r *jobRow, _ int) string { return r.letter() }},
+	{
+		title: "RUNS", width: 6, right: true, leaves: 11,
+		text:    func(r *jobRow, _ int) string { return clock(r.elapsed) },
+		sortsBy: func(r *jobRow) *float64 { return r.elapsed },
+	},
+	{
+		title: "LEFT", width: 6, right: true, leaves: 3,
+		text:    func(r *jobRow, _ int) string { return clock(r.left) },
+		sortsBy: func(r *jobRow) *float64 { return r.left },
+	},
+	{
+		title: "CPU", width: 8, most: 11, right: true, leaves: 1,
+		text:    func(r *jobRow, _ int) string { return r.cpuText() },
+		sortsBy: func(r *jobRow) *float64 { return r.busy },
+	},
+	{
+		title: "CPU%", width: 4, right: true, leaves: 10,
+		text:    func(r *jobRow, _ int) string { return percent(r.cpuShare()) },
+		sortsBy: func(r *jobRow) *float64 { return r.cpuShare() },
+	},
+	{
+		title: "MEM", width: 11, right: true, leaves: 2,
+		text:    func(r *jobRow, _ int) string { return r.memText() },
+		sortsBy: func(r *jobRow) *float64 { return amount(r.uses.MemBytes) },
+		warns:   func(r *jobRow) bool { return r.share() != nil && *r.share() >= nearFull },
+	},
+	{
+		title: "OF", width: 6, spread: 16, leaves: 6,
+		text:    func(r *jobRow, width int) string { return bar(r.share(), width) },
+		sortsBy: func(r *jobRow) *float64 { return r.share() },
+		warns:   func(r *jobRow) bool { return r.share() != nil && *r.share() >= nearFull },
+	},
+	{
+		title: "CACHE", width: 6, right: true, leaves: 13,
+		text:    func(r *jobRow, _ int) string { return size(r.uses.CacheBytes) },
+		sortsBy: func(r *jobRow) *float64 { return amount(r.uses.CacheBytes) },
+	},
+	{
+		title: "PIDS", width: 5, right: true, leaves: 9,
+		text:    func(r *jobRow, _ int) string { return count(r.uses.Pids) },
+		sortsBy: func(r *jobRow) *float64 { return amount(r.uses.Pids) },
+	},
+	{
+		title: "GPU", width: 6, right: true, leaves: 8, absent: true,
+		text:    func(r *jobRow, _ int) string { return r.gpuText() },
+		sortsBy: func(r *jobRow) *float64 { return whole(r.gpus) },
+	},
+	{
+		title: "OOM", width: 3, right: true, leaves: 7,
+		text:    func(r *jobRow, _ int) string { return count(r.uses.OOMKills) },
+		sortsBy: func(r *jobRow) *float64 { return amount(r.uses.OOMKills) },
+		warns:   func(r *jobRow) bool { return r.uses.OOMKills != nil && *r.uses.OOMKills > 0 },
+	},
+	{title: "STATE", width: 9, leaves: 15, text: func(r *jobRow, _ int) string { return text(string(r.phase)) }},
+	{
+		title: "HOSTS", width: 5, right: true, leaves: 14,
+		text:    func(r *jobRow, _ int) string { return hosts(r) },
+		sortsBy: func(r *jobRow) *float64 { return whole(r.hosts) },
+	},
+	{title: "NAME", width: 10, most: 40, leaves: 12, text: func(r *jobRow, _ int) string { return text(r.name) }},
+}
+
+func hosts(r *jobRow) string {
+	if r.hosts == 0 {
+		return none
+	}
+	return fmt.Sprint(r.hosts)
+}
+
+// text returns s, and the sign of nothing for an empty text.
+func text(s string) string {
+	if s == "" {
+		return none
+	}
+	return s
+}

@@ -1,0 +1,146 @@
+package top
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// column is a column of a table of rows T.
+type column[T any] struct {
+	title   string
+	width   int // the least
+	most    int // the column grows with its texts up to here; 0: it does not
+	spread  int // the column takes up to that much of the line's rest
+	right   bool
+	absent  bool // the column is there only if a row has a text in it
+	leaves  int  // the column with the greatest number goes first where the line is short; 0 stays
+	text    func(row *T, width int) string
+	sortsBy func(row *T) *float64 // nil: by its text
+	warns   func(row *T) bool     // the cell is in red
+}
+
+// fit returns the columns that a line of some width has room for, with their widths set. Width 0
+// is as wide as need be.
+func fit[T any](columns []column[T], rows []T, width int) []column[T] {
+	list := make([]column[T], 0, len(columns))
+	for _, c := range columns {
+		filled := false
+		for i := range rows {
+			text := c.text(&rows[i], c.width)
+			filled = filled || text != none && text != ""
+			c.width = max(c.width, min(ansi.StringWidth(text), c.most))
+		}
+		if filled || !c.absent {
+			list = append(list, c)
+		}
+	}
+	for width > 0 && lineWidth(list) > width {
+		last := slices.MaxFunc(list, func(a, b column[T]) int { return cmp.Compare(a.leaves, b.leaves) })
+		if last.leaves == 0 {
+			break
+		}
+		list = slices.DeleteFunc(list, func(c column[T]) bool { return c.leaves == last.leaves })
+	}
+	for i := range list {
+		if rest := width - lineWidth(list); rest > 0 {
+			list[i].width += min(rest, list[i].spread)
+		}
+	}
+	return list
+}
+
+// lineWidth returns the width of a line, with a space between columns.
+func lineWidth[T any](columns []column[T]) int {
+	width := max(len(columns)-1, 0)
+	for _, c := range columns {
+		width += c.width
+	}
+	return width
+}
+
+// order is by which column a table is sorted. Numbers go down and texts up, unless reversed.
+type order struct {
+	title    string
+	reversed bool
+}
+
+// next returns the order by the column after the present one.
+func next[T any](o order, columns []column[T]) order {
+	if len(columns) == 0 {
+		return o
+	}
+	at := slices.IndexFunc(columns, func(c column[T]) bool { return c.title == o.title })
+	return order{title: columns[(at+1)%len(columns)].title}
+}
+
+// arrange sorts rows. A row without a value is last either way. Rows that are equal stay by key.
+func arrange[T any](rows []T, columns []column[T], o order, key func(*T) string) {
+	at := slices.IndexFunc(columns, func(c column[T]) bool { return c.title == o.title })
+	slices.SortStableFunc(rows, func(a, b T) int {
+		if at >= 0 {
+			if d := compare(&a, &b, &columns[at], o.reversed); d != 0 {
+				return d
+			}
+		}
+		return cmp.Compare(key(&a), key(&b))
+	})
+}
+
+func compare[T any](a, b *T, c *column[T], reversed bool) (d int) {
+	if c.sortsBy == nil {
+		d = cmp.Compare(c.text(a, c.width), c.text(b, c.width))
+	} else {
+		x, y := c.sortsBy(a), c.sortsBy(b)
+		switch {
+		case x == nil && y == nil:
+			return 0
+		case x == nil:
+			return 1
+		case y == nil:
+			return -1
+		}
+		d = cmp.Compare(*y, *x)
+	}
+	if reversed {
+		return -d
+	}
+	return d
+}
+
+// heading returns the line above a table. A sign marks the column that it is sorted by.
+func heading[T any](columns []column[T], o order) string {
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		title := c.title
+		if title == o.title && len(title) < c.width {
+			title += map[bool]string{false: "v", true: "^"}[(c.sortsBy == nil) != o.reversed]
+		}
+		cells[i] = pad(title, c.width, c.right)
+	}
+	return strings.Join(cells, " ")
+}
+
+// line returns a row's line. warn colours a cell.
+func line[T any](columns []column[T], row *T, warn func(string) string) string {
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		cells[i] = pad(c.text(row, c.width), c.width, c.right)
+		if c.warns != nil && c.warns(row) {
+			cells[i] = warn(cells[i])
+		}
+	}
+	return strings.Join(cells, " ")
+}
+
+// pad makes a text exactly width columns wide.
+func pad(text string, width int, right bool) string {
+	text = ansi.Truncate(text, width, "~")
+	space := strings.Repeat(" ", max(width-ansi.StringWidth(text), 0))
+	if right {
+		return space + text
+	}
+	return text + space
+}
