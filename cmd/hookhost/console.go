@@ -7,6 +7,10 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/report"
 )
 
 // stdout and stderr are what this program says itself, the log included. Names of processes and
@@ -40,4 +44,17 @@ func (c console) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// formatNamed returns the format of a report that is written to a file. The text is as wide as the
+// file's terminal.
+func formatNamed(name string, to *os.File) (report.Format, error) {
+	if name != "text" {
+		return report.FormatNamed(name)
+	}
+	columns := 0
+	if size, err := unix.IoctlGetWinsize(int(to.Fd()), unix.TIOCGWINSZ); err == nil {
+		columns = int(size.Col)
+	}
+	return report.Text(columns), nil
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// When a job gets advice. The CPU threshold is the one below which jobstats marks a job red. A
-// second job would have found room when half of the memory is unused.
+// When a job gets advice. A second job would have found room when half of the memory is unused.
 const (
 	adviceAfter = 10 * time.Second // a shorter job is mostly start-up
-	lowCPU      = 0.65             // cput / (walltime*ncpus)
+	lowCPU      = 0.65             // cput / (walltime*ncpus); below it jobstats marks a job red
+	idleCPUs    = 0.01             // cpus busy on average
 	lowMem      = 0.50             // peak / limit
 	spareMem    = 512 << 20        // bytes that asking for less would free; less is not worth a word
 	memHeadroom = 1.2              // suggested / peak
@@ -26,36 +26,39 @@ const (
 	leastMem = 64 << 20
 )
 
-// advice returns what the job's owner could ask for instead. CPU advice is given to a running job
-// too, as its average is known at any time. Memory advice is not, as its peak may come yet.
+// advice returns what the job's owner could do about what kept the job from its work, or could ask
+// for instead. CPU advice is given to a running job too, as its average is known at any time.
+// Memory advice is not, as its peak may come yet.
 func advice(r *Report) []string {
 	t := r.totals()
 	var notes []string
+	add := func(note string) {
+		if note != "" {
+			notes = append(notes, note)
+		}
+	}
 	if t.oomKills > 0 {
-		notes = append(notes, oomAdvice(r.Hosts, t))
+		add(r.oomAdvice(t))
 	}
 	if t.walltime == nil || *t.walltime < adviceAfter {
 		return notes
 	}
-	if eff, ok := t.cpuEfficiency(); ok && eff < lowCPU {
-		notes = append(notes, cpuAdvice(t, eff))
+	add(t.cpuAdvice())
+	if len(r.Missing) == 0 && *t.walltime > unevenAfter {
+		add(r.imbalanceAdvice())
 	}
-	if i := r.Imbalance; i != nil && i.CPUT != nil && i.CPUT.Ratio >= unevenCPU && *t.walltime > unevenAfter &&
-		len(r.Missing) == 0 && r.alike() {
-		notes = append(notes, fmt.Sprintf("the work was not even: %s used %.0f%% of the cpu time that hosts used on "+
-			"average, and the others waited for it or had nothing to do",
-			i.CPUT.Host, 100*i.CPUT.Ratio))
+	if *t.walltime > unevenAfter {
+		add(r.gpuAdvice())
 	}
 	if part := t.ofElapsed(t.memStall); part > memStall && t.oomKills == 0 {
-		notes = append(notes, stallAdvice(t, part))
+		add(stallAdvice(t, part))
 	}
 	if part := t.ofCPUs(t.throttled); part > throttled {
-		notes = append(notes, fmt.Sprintf("the cpu quota held the job back for %.0f%% of its cpu time: "+
-			"ask for more ncpus or start fewer threads", 100*part))
+		add(fmt.Sprintf("throttled: the cpu quota held the job back for %.0f%% of its cpu time; ask for more ncpus or "+
+			"start fewer threads", 100*part))
 	}
-	if text := memAdvice(r.Hosts); text != "" && r.askedMem() && t.oomKills == 0 && r.End != nil &&
-		len(r.Missing) == 0 {
-		notes = append(notes, text)
+	if r.askedMem() && t.oomKills == 0 && r.End != nil && len(r.Missing) == 0 {
+		add(memAdvice(r.Hosts))
 	}
 	return notes
 }
@@ -84,21 +87,22 @@ func (r *Report) askedMem() bool {
 }
 
 // oomAdvice names the limit of the host that ran out: of several, requests are per chunk.
-func oomAdvice(hosts map[string]*hostapi.HostUsage, t totals) string {
+func (r *Report) oomAdvice(t totals) string {
 	limit, per := t.memLimit, ""
-	if len(hosts) > 1 {
+	if len(r.Hosts) > 1 {
 		limit, per = nil, " on each host"
-		for _, h := range hosts {
+		for _, h := range r.Hosts {
 			if h.OOMKills != nil && *h.OOMKills > 0 && h.MemLimitBytes != nil &&
 				(limit == nil || *h.MemLimitBytes > *limit) {
 				limit = h.MemLimitBytes
 			}
 		}
 	}
+	text := "killed by OOM" + r.oomWhere()
 	if limit == nil {
-		return "the job ran out of memory: ask for more"
+		return text + ": ask for more mem"
 	}
-	return fmt.Sprintf("the job ran out of memory: ask for more than mem=%s%s", inMB(*limit), per)
+	return fmt.Sprintf("%s: ask for more than mem=%s%s", text, asSize(*limit), per)
 }
 
 // stallAdvice is for a job that lives with too little memory: the kernel takes pages away that it
@@ -109,50 +113,117 @@ func stallAdvice(t totals, part float64) string {
 	if t.memLimit == nil {
 		return text + ": ask for more"
 	}
-	return text + fmt.Sprintf(": ask for more than mem=%s", inMB(*t.memLimit))
+	return text + fmt.Sprintf(": ask for more than mem=%s", asSize(*t.memLimit))
 }
 
-func cpuAdvice(t totals, eff float64) string {
-	busy := eff * float64(t.ncpus)
-	used := int(math.Ceil(busy - 0.1)) // 1.05 is one busy cpu and some noise
-	switch {
-	case t.ncpus == 1 || used >= t.ncpus:
-		return fmt.Sprintf("CPU efficiency is %.0f%%: the rest of the time the job waited, for files, the network or "+
-			"itself", 100*eff)
-	case used <= 1:
-		return fmt.Sprintf("CPU efficiency is %.0f%%: no more than one of %d ncpus was busy; "+
-			"a program that is not parallel needs ncpus=1 only", 100*eff, t.ncpus)
+// cpuAdvice is for jobs that used one of their cpus, or none. An average cannot tell a job that
+// used few cpus from one that used all of them at times. So other jobs get no number to ask for.
+func (t totals) cpuAdvice() string {
+	eff, ok := t.cpuEfficiency()
+	if !ok || eff >= lowCPU {
+		return ""
 	}
-	return fmt.Sprintf("CPU efficiency is %.0f%%: %.1f of %d ncpus were busy on average; ncpus=%d would do",
-		100*eff, busy, t.ncpus, used)
+	cpus := count(int64(t.ncpus), "cpu", "cpus")
+	busy := eff * float64(t.ncpus)
+	switch {
+	case busy < idleCPUs*float64(max(t.hosts, 1)):
+		return fmt.Sprintf("idle: %s of cpu time in %s", clock(*t.cput), clock(*t.walltime))
+	case busy >= 0.85 && busy <= 1.1 && t.ncpus > 1 && t.hosts <= 1:
+		return fmt.Sprintf("one of %s was used: a program that is not parallel needs ncpus=1", cpus)
+	}
+	return ""
 }
 
-// memAdvice returns "" when a host used enough of its memory or does not tell. Requests are per
-// chunk, so the host that used most decides for all.
+// imbalanceAdvice names the hosts that used most and least cpu time, where all had as many cpus.
+func (r *Report) imbalanceAdvice() string {
+	if i := r.Imbalance; i == nil || i.CPUT == nil || i.CPUT.Ratio < unevenCPU || !r.alike() {
+		return ""
+	}
+	least, most := "", r.Imbalance.CPUT.Host
+	for _, host := range r.hostNames() {
+		used := r.Hosts[host].CPUTSeconds
+		if used == nil {
+			return ""
+		}
+		if least == "" || *used < *r.Hosts[least].CPUTSeconds {
+			least = host
+		}
+	}
+	low, high := *r.Hosts[least].CPUTSeconds, *r.Hosts[most].CPUTSeconds
+	times := ""
+	if low > 0 && high/low < 100 {
+		times = fmt.Sprintf(" %.1f times", high/low)
+	}
+	return fmt.Sprintf("imbalance%s between %s and %s: %s and %s of cpu time", times, most, least, secondsText(high),
+		secondsText(low))
+}
+
+// gpuAdvice names GPUs on which nothing ran.
+func (r *Report) gpuAdvice() string {
+	var unused int64
+	all := r.gpus()
+	for _, g := range all {
+		if *g.UtilizationPercent == 0 && !g.Returned {
+			unused++
+		}
+	}
+	if unused == 0 {
+		return ""
+	}
+	if len(all) == 1 {
+		return "the GPU was never used"
+	}
+	return fmt.Sprintf("never used: %d of %d GPUs", unused, len(all))
+}
+
+// memAdvice returns "" when a host used enough of its memory, does not tell, or had another limit
+// than the rest. Requests are per chunk, so the host that used most decides for all.
 func memAdvice(hosts map[string]*hostapi.HostUsage) string {
 	var most float64
 	var peak, limit int64
 	for _, h := range hosts {
-		if h.MemBytes == nil || h.MemLimitBytes == nil {
+		if h.MemBytes == nil || h.MemLimitBytes == nil || limit != 0 && *h.MemLimitBytes != limit {
 			return ""
 		}
 		eff, ok := usage.MemEfficiency(*h.MemBytes, *h.MemLimitBytes)
 		if !ok {
 			return ""
 		}
-		most, peak, limit = max(most, eff), max(peak, *h.MemBytes), max(limit, *h.MemLimitBytes)
+		most, peak, limit = max(most, eff), max(peak, *h.MemBytes), *h.MemLimitBytes
 	}
-	ask := max(leastMem, int64(math.Ceil(float64(peak)*memHeadroom/(1<<20)))<<20)
+	ask := suggested(peak)
 	if most >= lowMem || limit-ask < spareMem {
 		return ""
 	}
 	per := ""
 	if len(hosts) > 1 {
-		per = " per host"
+		per = " on each host"
 	}
-	return fmt.Sprintf("no more than %.0f%% of the memory was used: ask for mem=%s%s next time",
-		100*most, inMB(max(ask, 1<<20)), per)
+	return fmt.Sprintf("asked for %s%s, used %s: %s would do", asSize(limit), per, asUsed(peak), asSize(ask))
 }
 
-// inMB returns bytes as qsub takes them, rounded up.
-func inMB(bytes int64) string { return fmt.Sprintf("%dmb", (bytes+1<<20-1)>>20) }
+// suggested is the peak with some room: whole mb, and from 1gb on whole gb.
+func suggested(peak int64) int64 {
+	ask := max(leastMem, int64(math.Ceil(float64(peak)*memHeadroom)))
+	unit := int64(1 << 20)
+	if ask >= 1<<30 {
+		unit = 1 << 30
+	}
+	return (ask + unit - 1) / unit * unit
+}
+
+// asSize returns bytes as qsub takes them, in whole gb where they are such, else in mb, rounded up.
+func asSize(bytes int64) string {
+	if bytes > 0 && bytes%(1<<30) == 0 {
+		return fmt.Sprintf("%dgb", bytes>>30)
+	}
+	return fmt.Sprintf("%dmb", (bytes+1<<20-1)>>20)
+}
+
+// asUsed returns bytes in the units of qsub, for people to compare.
+func asUsed(bytes int64) string {
+	if bytes >= 1<<30 {
+		return fmt.Sprintf("%.1fgb", float64(bytes)/(1<<30))
+	}
+	return asSize(bytes)
+}

@@ -23,6 +23,8 @@ func mib(bytes int64) string {
 		return fmt.Sprintf("%.1f GiB", float64(bytes)/g)
 	case bytes >= g:
 		return fmt.Sprintf("%.2f GiB", float64(bytes)/g)
+	case bytes >= 100*m:
+		return fmt.Sprintf("%.0f MiB", float64(bytes)/m)
 	}
 	return fmt.Sprintf("%.1f MiB", float64(bytes)/m)
 }
@@ -45,10 +47,3 @@ func joules(j float64) string {
 }
 
 func secondsText(s float64) string { return clock(time.Duration(s * float64(time.Second))) }
-
-func cell[T any](v *T, format func(T) string) string {
-	if v == nil {
-		return "-"
-	}
-	return format(*v)
-}

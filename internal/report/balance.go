@@ -62,6 +62,11 @@ func excess(hosts map[string]*hostapi.HostUsage, of func(*hostapi.HostUsage) *fl
 	return &most
 }
 
+// worthTelling reports whether the hosts differ by more than what chance makes of even work.
+func (i *Imbalance) worthTelling() bool {
+	return i != nil && (i.CPUT != nil && i.CPUT.Ratio >= 1.1 || i.Mem != nil && i.Mem.Ratio >= 1.1)
+}
+
 // String names what is known: "cpu time max/mean 1.32 (n3), memory 1.05 (n2)".
 func (i *Imbalance) String() string {
 	var parts []string

@@ -1,4 +1,4 @@
-// Package report makes the usage report of one job, for programs (JSON) and for people (text).
+// Package report makes the usage report of one job, for people (text) and for programs.
 //
 // The report is made from the job's record (FromRecord), kept in the ledger (Archive, FromArchive)
 // and written in one of the formats that FormatNamed knows. A further format is one function and

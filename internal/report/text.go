@@ -1,99 +1,134 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// WriteText writes the report for a person. Everything in it is printable.
-func (r *Report) WriteText(w io.Writer) error {
-	var b bytes.Buffer
+// WriteText writes the report for a person, 80 columns wide. Everything in it is printable.
+func (r *Report) WriteText(w io.Writer) error { return r.writeText(w, pageColumns) }
+
+func (r *Report) writeText(w io.Writer, columns int) error {
+	p := &page{columns: max(columns, pageColumns)}
 	t := r.totals()
-	line := func(label, format string, args ...any) {
-		fmt.Fprintf(&b, "%-10s%s\n", label, printable(fmt.Sprintf(format, args...)))
-	}
-	line("Job", "%s", r.Job)
+	p.line("Job", "%s", r.Job)
 	if r.Name != "" {
-		line("Name", "%s", r.Name)
+		p.line("Name", "%s", r.Name)
 	}
-	line("Owner", "%s", r.Owner)
-	line("State", "%s", r.state())
-	if t.oomKills > 0 {
-		line("", "OUT OF MEMORY: the kernel killed %s of the job%s", count(t.oomKills, "process", "processes"),
-			r.oomWhere())
+	p.line("Owner", "%s", r.Owner)
+	p.line("State", "%s", r.state())
+	r.writeMessages(p, t)
+	r.writeTimes(p, t)
+	if !r.NotStarted {
+		r.writeUse(p, t)
 	}
-	for _, host := range slices.Sorted(maps.Keys(r.DiagMessages)) {
-		line("", "%s: %s", host, r.DiagMessages[host])
+	if i := r.Imbalance; len(r.Hosts) > mostBars && i.worthTelling() { // of fewer, the bars show it
+		p.line("Balance", "%s", i)
 	}
-	if r.Start != nil {
-		line("Start", "%s", r.Start.Format(timeLayout))
-	}
-	if r.End != nil {
-		line("End", "%s", r.End.Format(timeLayout))
-	}
-	if text := r.elapsed(t); text != "" && !r.NotStarted {
-		line("Elapsed", "%s", text)
-	}
-	if text := t.cpu(); text != "" {
-		line("CPU", "%s", text)
-	}
-	if text := r.memory(t); text != "" {
-		line("Memory", "%s", text)
-	}
-	if r.Imbalance != nil {
-		line("Balance", "%s", r.Imbalance)
-	}
-	for i, host := range slices.Sorted(maps.Keys(r.Missing)) {
-		line([]string{"Missing", ""}[min(i, 1)], "%s: %s (%s)", host, r.Missing[host], r.unheard(host))
+	for n, host := range slices.Sorted(maps.Keys(r.Missing)) {
+		if n == mostBars {
+			p.line("", "and %d more", len(r.Missing)-mostBars)
+			break
+		}
+		p.line([]string{"Missing", ""}[min(n, 1)], "%s: %s (%s)", host, r.Missing[host], r.unheard(host))
 	}
 	for i, w := range worlds(r.Hosts) {
-		line([]string{"Ranks", ""}[min(i, 1)], "%s", w)
+		p.line([]string{"Ranks", ""}[min(i, 1)], "%s", w)
 	}
 	if t.hugetlb > 0 {
-		line("Hugetlb", "%s peak", mib(t.hugetlb))
+		p.line("Hugetlb", "%s peak", mib(t.hugetlb))
 	}
+	r.writeDevices(p)
+	r.writeLosses(p, t)
+	for i, note := range r.Notes {
+		p.line([]string{"Notes", ""}[min(i, 1)], "%s", note)
+	}
+	_, err := w.Write(p.Bytes())
+	return err
+}
+
+// writeMessages writes of the job's end what nobody is to overlook.
+func (r *Report) writeMessages(p *page, t totals) {
+	if t.oomKills > 0 {
+		p.line("", "OUT OF MEMORY: the kernel killed %s of the job%s", count(t.oomKills, "process", "processes"),
+			r.oomWhere())
+	}
+	for i, host := range slices.Sorted(maps.Keys(r.DiagMessages)) {
+		if i == mostBars {
+			p.whole(fmt.Sprintf("and messages of %d more hosts", len(r.DiagMessages)-mostBars))
+			break
+		}
+		p.whole(host + ": " + r.DiagMessages[host])
+	}
+}
+
+func (r *Report) writeTimes(p *page, t totals) {
+	switch {
+	case r.NotStarted:
+		p.line("End", "%s", r.End.Format(timeLayout))
+	case r.Start != nil && r.End != nil && r.Start.Format(dayLayout) == r.End.Format(dayLayout):
+		p.line("Ran", "%s to %s", r.Start.Format("2006-01-02 15:04:05"), r.End.Format("15:04:05 -0700"))
+	case r.Start != nil && r.End != nil:
+		p.line("Ran", "%s to %s", r.Start.Format(timeLayout), r.End.Format(timeLayout))
+	case r.Start != nil:
+		p.line("Start", "%s", r.Start.Format(timeLayout))
+	case r.End != nil:
+		p.line("End", "%s", r.End.Format(timeLayout))
+	}
+	if text := r.elapsed(t); text != "" && !r.NotStarted {
+		p.line("Elapsed", "%s", text)
+	}
+}
+
+// writeDevices writes models once each, and devices whose use was not measured.
+func (r *Report) writeDevices(p *page) {
 	label := "Devices"
+	write := func(text string) {
+		p.line(label, "%s", text)
+		label = ""
+	}
+	measured := map[string]int64{}
+	for _, g := range r.gpus() {
+		measured[cmp.Or(g.Model, g.Resource)]++
+	}
+	for _, model := range slices.Sorted(maps.Keys(measured)) {
+		write(fmt.Sprintf("%d x %s", measured[model], model))
+	}
 	for _, host := range r.hostNames() {
 		for _, d := range r.Hosts[host].Devices {
 			on := ""
 			if len(r.Hosts) > 1 {
 				on = host + ": "
 			}
-			line(label, "%s%s", on, deviceText(d))
-			label = ""
+			if d.UtilizationPercent == nil || d.Returned {
+				write(on + deviceText(d))
+			}
 		}
 	}
+}
+
+// writeLosses writes what kept the job from getting on, and what it left to others to end.
+func (r *Report) writeLosses(p *page, t totals) {
 	if text := t.waited(); text != "" {
-		line("Waited", "%s", text)
+		p.line("Waited", "%s", text)
 	}
 	if part := t.ofCPUs(t.throttled); part > worthTelling {
-		line("Throttled", "%s by the cpu quota, %.0f%% of the cpu time that it could have had", clock(t.throttled),
+		p.line("Throttled", "%s by the cpu quota, %.0f%% of the cpu time that it could have had", clock(t.throttled),
 			100*part)
 	}
 	for _, host := range r.hostNames() {
 		if k := r.Hosts[host].Kill; k != nil && k.Stragglers > 0 {
 			left := count(int64(k.Stragglers), "process", "processes")
-			line("Left over", "%s on %s, ended by %s after %.2f s", left, host, k.Signal, k.Seconds)
+			p.line("Left over", "%s on %s, ended by %s after %.2f s", left, host, k.Signal, k.Seconds)
 		}
 	}
-	if len(r.Hosts) > 1 {
-		r.writeHosts(&b)
-	}
-	for i, note := range r.Notes {
-		line([]string{"Notes", ""}[min(i, 1)], "%s", note)
-	}
-	_, err := w.Write(b.Bytes())
-	return err
 }
 
 // oomWhere says on which hosts processes were killed, where there are several.
@@ -147,7 +182,10 @@ func (t totals) waited() string {
 	return strings.Join(parts, "; ")
 }
 
-const timeLayout = "2006-01-02 15:04:05 -0700"
+const (
+	timeLayout = "2006-01-02 15:04:05 -0700"
+	dayLayout  = "2006-01-02 -0700"
+)
 
 // elapsed tells how long the job ran and, of a live one, how long it still may.
 func (r *Report) elapsed(t totals) string {
@@ -165,46 +203,28 @@ func (r *Report) elapsed(t totals) string {
 	return text
 }
 
+// cpu is the text for a job whose efficiency is not known.
 func (t totals) cpu() string {
-	switch eff, ok := t.cpuEfficiency(); {
+	switch {
 	case t.cput == nil && t.ncpus == 0:
 		return ""
 	case t.cput == nil:
-		return count(int64(t.ncpus), "ncpu", "ncpus") + ", use not known"
+		return count(int64(t.ncpus), "cpu", "cpus") + ", use not known"
 	case t.ncpus == 0:
 		return clock(*t.cput) + " used"
-	case !ok:
-		return fmt.Sprintf("%s used on %s", clock(*t.cput), count(int64(t.ncpus), "ncpu", "ncpus"))
-	default:
-		return fmt.Sprintf("%s used on %s, %.0f%% efficient", clock(*t.cput), count(int64(t.ncpus), "ncpu", "ncpus"),
-			100*eff)
 	}
+	return fmt.Sprintf("%s used on %s", clock(*t.cput), count(int64(t.ncpus), "cpu", "cpus"))
 }
 
-// memory tells the peak and, on one host, where the number comes from and what page cache adds to
-// it.
-func (r *Report) memory(t totals) string {
-	if t.mem == nil {
-		if t.memLimit == nil {
-			return ""
-		}
+// memory is the text for a job of which no part of its memory is known.
+func (t totals) memory() string {
+	switch {
+	case t.mem != nil:
+		return mib(*t.mem) + " peak"
+	case t.memLimit != nil:
 		return mib(*t.memLimit) + " requested, use not known"
 	}
-	text := mib(*t.mem) + " peak"
-	if eff, ok := t.memEfficiency(); ok {
-		text += fmt.Sprintf(" of %s, %.0f%%", mib(*t.memLimit), 100*eff)
-	}
-	if len(r.Hosts) == 1 {
-		for _, h := range r.Hosts {
-			if h.MemSource != "" {
-				text += " (" + h.MemSource + ")"
-			}
-			if h.CgroupPeakBytes != nil {
-				text += ", " + mib(*h.CgroupPeakBytes) + " with page cache"
-			}
-		}
-	}
-	return text
+	return ""
 }
 
 // deviceText tells what the job did with a device, as far as that was measured.
@@ -227,17 +247,4 @@ func deviceText(d hostapi.DeviceUsage) string {
 		parts = append(parts, "given back")
 	}
 	return strings.Join(parts, ", ")
-}
-
-// writeHosts writes a line per host; a dash is what was not measured.
-func (r *Report) writeHosts(b *bytes.Buffer) {
-	table := tabwriter.NewWriter(b, 10, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "Hosts\tncpus\tcput\tmem\tlimit\toom kills")
-	for _, name := range r.hostNames() {
-		h := r.Hosts[name]
-		kills := cell(h.OOMKills, func(n int64) string { return strconv.FormatInt(n, 10) })
-		fmt.Fprintf(table, "  %s\t%d\t%s\t%s\t%s\t%s\n", printable(name), h.NCPUs, cell(h.CPUTSeconds, secondsText),
-			cell(h.MemBytes, mib), cell(h.MemLimitBytes, mib), kills)
-	}
-	table.Flush() // into memory: cannot fail
 }

@@ -78,7 +78,7 @@ func TestOrdinaryJobsHaveNoNotes(t *testing.T) {
 		j.ended()
 		for _, note := range j.notes(nodes[0]) {
 			// In a guest the job is long enough to be told that it slept.
-			if !*here || !strings.HasPrefix(note, "CPU efficiency is ") {
+			if !*here || !strings.HasPrefix(note, "idle: ") {
 				t.Errorf("%s: the report of job %s has %q", what, j.id, note)
 			}
 		}

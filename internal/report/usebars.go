@@ -1,0 +1,139 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/usage"
+)
+
+// writeUse writes what the job had of cpus, memory and GPUs, together and host by host.
+func (r *Report) writeUse(p *page, t totals) {
+	p.names = labelWidth
+	for _, host := range r.hostNames() {
+		p.names = max(p.names, min(utf8.RuneCountInString(printable(host))+3, nameWidth))
+	}
+	gpus := r.gpuBars()
+	for _, b := range gpus {
+		p.names = max(p.names, min(utf8.RuneCountInString(printable(b.name))+3, nameWidth))
+	}
+	r.writeTotal(p, "CPU", t.cpuBar(), t.cpu(), r.hostBars(t.hostCPU))
+	r.writeTotal(p, "Memory", t.memBar(), t.memory(), r.hostBars(hostMemory))
+	if h := r.onlyHost(); h != nil && h.CgroupPeakBytes != nil && h.MemBytes != nil &&
+		*h.CgroupPeakBytes > *h.MemBytes+*h.MemBytes/2 {
+		p.line("", "%s with page cache", mib(*h.CgroupPeakBytes))
+	}
+	if len(gpus) == 1 {
+		p.bar("GPU", gpus[0])
+	} else if mean, ok := r.gpuUtilization(); ok {
+		mean /= 100
+		p.bars("GPU", &bar{part: &mean, amount: fmt.Sprintf("%d GPUs on average", len(gpus))}, gpus)
+	}
+}
+
+// writeTotal writes the bar of all hosts, or the text where no part is known, and those of each.
+func (r *Report) writeTotal(p *page, label string, all *bar, text string, each []bar) {
+	if all == nil && text != "" {
+		all = &bar{amount: text}
+	}
+	if all != nil {
+		p.bars(label, all, each)
+	}
+}
+
+func (r *Report) onlyHost() *hostapi.HostUsage {
+	if len(r.Hosts) != 1 {
+		return nil
+	}
+	return r.Hosts[r.hostNames()[0]]
+}
+
+// hostBars returns the bar of each host of several.
+func (r *Report) hostBars(of func(*hostapi.HostUsage) bar) []bar {
+	var list []bar
+	for _, host := range r.hostNames() {
+		if len(r.Hosts) > 1 {
+			b := of(r.Hosts[host])
+			b.name = host
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+func (t totals) cpuBar() *bar {
+	eff, ok := t.cpuEfficiency()
+	if !ok {
+		return nil
+	}
+	return &bar{part: &eff, amount: fmt.Sprintf("%s, %s used", cpusOf(eff, t.ncpus), clock(*t.cput))}
+}
+
+func cpusOf(part float64, ncpus int) string {
+	return fmt.Sprintf("%.1f of %s", part*float64(ncpus), count(int64(ncpus), "cpu", "cpus"))
+}
+
+// hostCPU is the bar of one host's cpus.
+func (t totals) hostCPU(h *hostapi.HostUsage) bar {
+	if h.CPUTSeconds == nil || t.walltime == nil {
+		return bar{amount: "not known"}
+	}
+	cput := time.Duration(*h.CPUTSeconds * float64(time.Second))
+	eff, ok := usage.CPUEfficiency(cput, *t.walltime, h.NCPUs)
+	if !ok {
+		return bar{amount: clock(cput) + " used"}
+	}
+	return bar{part: &eff, amount: cpusOf(eff, h.NCPUs)}
+}
+
+func (t totals) memBar() *bar {
+	eff, ok := t.memEfficiency()
+	if !ok {
+		return nil
+	}
+	return &bar{part: &eff, amount: fmt.Sprintf("%s of %s", mib(*t.mem), mib(*t.memLimit))}
+}
+
+// hostMemory is the bar of one host's memory.
+func hostMemory(h *hostapi.HostUsage) bar {
+	b := bar{amount: "not known"}
+	if h.MemBytes != nil {
+		b.amount = mib(*h.MemBytes)
+		if h.MemLimitBytes != nil {
+			b.amount += " of " + mib(*h.MemLimitBytes)
+			if eff, ok := usage.MemEfficiency(*h.MemBytes, *h.MemLimitBytes); ok {
+				b.part = &eff
+			}
+		}
+	}
+	if h.OOMKills != nil && *h.OOMKills > 0 {
+		b.marked = true
+		b.amount += ", " + count(*h.OOMKills, "OOM kill", "OOM kills")
+	}
+	return b
+}
+
+// gpuBars returns the bar of each GPU that was measured.
+func (r *Report) gpuBars() []bar {
+	var list []bar
+	for _, g := range r.gpus() {
+		name := strings.TrimPrefix(cmp.Or(g.PCI, g.ID), "0000:") // most nodes have no other domain
+		if len(r.Hosts) > 1 {
+			name = g.host + " " + name
+		}
+		part := *g.UtilizationPercent / 100
+		var amounts []string
+		if g.MemPeakBytes != nil {
+			amounts = append(amounts, mib(*g.MemPeakBytes)+" peak")
+		}
+		if g.EnergyJoules != nil {
+			amounts = append(amounts, joules(*g.EnergyJoules))
+		}
+		list = append(list, bar{name: name, part: &part, amount: strings.Join(amounts, ", ")})
+	}
+	return list
+}
