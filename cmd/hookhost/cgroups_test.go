@@ -13,11 +13,16 @@ import (
 )
 
 // cgroups returns the node's directories that match, in every hierarchy: below /sys/fs/cgroup
-// where that is v2, else below a folder of each.
+// where that is v2, else below a folder of each. A second name of a hierarchy, such as systemd's
+// link from cpu to cpu,cpuacct, is passed over.
 func (n *node) cgroups(pattern string) []string {
+	folders, _ := filepath.Glob("/sys/fs/cgroup/*")
 	var dirs []string
-	for _, top := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
-		found, _ := filepath.Glob(top + n.prefix + ".service" + pattern)
+	for _, top := range append([]string{"/sys/fs/cgroup"}, folders...) {
+		if info, err := os.Lstat(top); err != nil || !info.IsDir() {
+			continue
+		}
+		found, _ := filepath.Glob(top + "/" + n.prefix + ".service" + pattern)
 		dirs = append(dirs, found...)
 	}
 	return dirs
