@@ -30,6 +30,9 @@ func (o *Outcome) Check(e Event) error {
 	if err := checkKept("", o.State, o.CallAgain, o.CallAtElapsed, o.WalltimeLimit); err != nil {
 		return err
 	}
+	if err := o.Usage.CheckSeries(); err != nil {
+		return err
+	}
 	if !e.ForJob() {
 		return o.checkJobs(e)
 	}
@@ -129,6 +132,9 @@ func (o *Outcome) checkJobs(e Event) error {
 		}
 		if n := len(update.Strays); n > MaxStrays {
 			return fmt.Errorf("jobs: %s: strays: %d are more than %d", id, n, MaxStrays)
+		}
+		if err := update.Usage.CheckSeries(); err != nil {
+			return fmt.Errorf("jobs: %s: %w", id, err)
 		}
 		if update.Usage != nil && len(update.Usage.Ranks) > MaxRanks {
 			return fmt.Errorf("jobs: %s: usage: ranks: %d are more than %d", id, len(update.Usage.Ranks), MaxRanks)

@@ -20,7 +20,7 @@ var published = []reflect.Type{
 	reflect.TypeFor[hostapi.Vnode](), reflect.TypeFor[hostapi.Outcome](), reflect.TypeFor[hostapi.JobUpdate](),
 	reflect.TypeFor[hostapi.Join](), reflect.TypeFor[hostapi.Rlimit](), reflect.TypeFor[hostapi.HostUsage](),
 	reflect.TypeFor[hostapi.DeviceUsage](), reflect.TypeFor[hostapi.RankUsage](),
-	reflect.TypeFor[hostapi.Pressure](), reflect.TypeFor[hostapi.KillReport](),
+	reflect.TypeFor[hostapi.Series](), reflect.TypeFor[hostapi.Pressure](), reflect.TypeFor[hostapi.KillReport](),
 }
 
 func keysOf(t reflect.Type) (keys []string) {
@@ -103,6 +103,9 @@ func (p *property) String() string {
 		return "object of " + p.AdditionalProperties.String()
 	case p.Type == nil:
 		return "any"
+	}
+	if alternatives, several := p.Type.([]any); several { // the other is null
+		return alternatives[0].(string)
 	}
 	return p.Type.(string)
 }

@@ -29,6 +29,9 @@ type HostUsage struct {
 	// Pressure is how long the job's tasks waited for cpu, memory and io (the kernel's PSI totals).
 	Pressure *Pressure `json:"pressure,omitempty"`
 
+	// Series is what the job used here over time. An answer has the points since an earlier one.
+	Series *Series `json:"series,omitempty"`
+
 	// Devices are the devices that the job was given here, with what it did with them as far as it
 	// was measured.
 	Devices []DeviceUsage `json:"devices,omitempty"`
@@ -73,6 +76,8 @@ type DeviceUsage struct {
 	UtilizationPercent *float64 `json:"utilization_percent,omitempty"`
 	MemPeakBytes       *int64   `json:"mem_peak_bytes,omitempty"` // the most of its memory that one process held
 	EnergyJoules       *float64 `json:"energy_joules,omitempty"`
+
+	Series *Series `json:"series,omitempty"` // what the job did with it over time
 }
 
 // KillReport tells how the job's last processes ended.

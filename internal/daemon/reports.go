@@ -39,6 +39,7 @@ func (j *jobs) Report(ctx context.Context, id string, may func(*hostapi.Job) boo
 	if fresh := j.store.Get(id); fresh != nil {
 		record = fresh
 	}
+	record.Hosts = j.store.Hosts(record)
 	now := j.clock.Now()
 	r := report.FromRecord(record, time.Time{}, record.Elapsed(now))
 	r.WalltimeLeft = timeLeft(record, now)

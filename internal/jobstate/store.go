@@ -35,6 +35,9 @@ type Store struct {
 	mu      sync.Mutex
 	records map[string][]byte // by job id: the record as its file has it
 	unsaved map[string]bool   // by job id: the file is older than the record; true once failed was called
+
+	series       map[string]map[string]hostSeries // by job id and host: see Hosts
+	seriesFailed bool                             // the last file of a series could not be written
 }
 
 // Open returns the store with the records that lie in dir. dir is made with mode 0700 where there
@@ -49,7 +52,8 @@ func Open(dir string, failed func(error)) (*Store, error) {
 	if failed == nil {
 		failed = func(error) {}
 	}
-	s := &Store{dir: dir, failed: failed, records: map[string][]byte{}, unsaved: map[string]bool{}}
+	s := &Store{dir: dir, failed: failed, records: map[string][]byte{}, unsaved: map[string]bool{},
+		series: map[string]map[string]hostSeries{}}
 	if err := MakeDir(dir); err != nil {
 		return nil, err
 	}
@@ -62,6 +66,11 @@ func Open(dir string, failed func(error)) (*Store, error) {
 			if err := s.load(id); err != nil {
 				return nil, err
 			}
+		}
+	}
+	for _, f := range files { // a series whose record was lost has no host's counters beside it
+		if id, is := strings.CutSuffix(f.Name(), seriesSuffix); is && s.records[id] == nil {
+			s.saveSeries(id)
 		}
 	}
 	return s, nil
@@ -95,6 +104,7 @@ func (s *Store) load(id string) error {
 	}
 	if err == nil {
 		s.records[id] = b
+		s.loadSeries(id)
 		return nil
 	}
 	s.failed(fmt.Errorf("record %s: set aside: %w", path, errors.Join(err, os.Rename(path, path+damaged))))
@@ -161,10 +171,22 @@ func (s *Store) Update(id string, fn func(*Record) (*Record, error)) error {
 		return fmt.Errorf("update job %s: %w", id, err)
 	}
 	var after []byte
+	points := false
 	if rec != nil {
+		if err := rec.check(id); err != nil {
+			return fmt.Errorf("update job %s: %w", id, err)
+		}
+		points = s.moveSeries(id, rec)
 		if after, err = encode(id, rec); err != nil {
 			return fmt.Errorf("update job %s: %w", id, err)
 		}
+	}
+	if after == nil && s.series[id] != nil {
+		delete(s.series, id)
+		points = true
+	}
+	if points {
+		s.saveSeries(id)
 	}
 	if string(before) == string(after) {
 		return nil
@@ -206,8 +228,10 @@ func (s *Store) save() {
 }
 
 // write makes b the content of the job's file, and removes the file when b is nil.
-func (s *Store) write(id string, b []byte) error {
-	path := s.path(id)
+func (s *Store) write(id string, b []byte) error { return s.replace(s.path(id), b) }
+
+// replace makes b the content of a file, and removes the file when b is nil.
+func (s *Store) replace(path string, b []byte) error {
 	if b == nil {
 		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 			return err

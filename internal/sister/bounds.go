@@ -49,6 +49,9 @@ func checkUsage(u *hostapi.HostUsage) error {
 	case len(u.Devices) > maxDevices:
 		return fmt.Errorf("usage: %d devices are more than %d", len(u.Devices), maxDevices)
 	}
+	if err := u.CheckSeries(); err != nil {
+		return err
+	}
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false) // what is escaped then, but for quotes and backslashes, has no place in a line

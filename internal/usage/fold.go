@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/series"
 )
 
 // Fold returns old with the later sample new of the same host worked in; either may be nil. No
@@ -37,6 +38,7 @@ func Fold(old, new *hostapi.HostUsage) *hostapi.HostUsage {
 		MajorFaults:       larger(old.MajorFaults, new.MajorFaults),
 		ThrottledSeconds:  larger(old.ThrottledSeconds, new.ThrottledSeconds),
 		Pressure:          foldPressure(old.Pressure, new.Pressure),
+		Series:            series.Append(old.Series, new.Series),
 		Devices:           foldDevices(old.Devices, new.Devices),
 		Ranks:             foldRanks(old.Ranks, new.Ranks),
 		Strays:            max(old.Strays, new.Strays),
@@ -77,6 +79,7 @@ func foldDevices(old, new []hostapi.DeviceUsage) []hostapi.DeviceUsage {
 			UtilizationPercent: latest(o.UtilizationPercent, d.UtilizationPercent),
 			MemPeakBytes:       larger(o.MemPeakBytes, d.MemPeakBytes),
 			EnergyJoules:       larger(o.EnergyJoules, d.EnergyJoules),
+			Series:             series.Append(o.Series, d.Series),
 		}
 	}
 	return list

@@ -1,0 +1,123 @@
+// Package series folds series of what a job used over time: points are appended, and merged where
+// they become too many.
+package series
+
+import (
+	"math"
+	"slices"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// MostPoints bounds a series that is kept.
+const MostPoints = 360
+
+// gauges are the columns of which the greatest value of merged points counts. The others are means
+// since the point before.
+var gauges = []string{hostapi.ColumnRSSBytes, hostapi.ColumnCacheBytes, hostapi.ColumnPids,
+	hostapi.ColumnDeviceMemBytes}
+
+// Append returns old with the points of new that are after its last one, at most MostPoints in all.
+// Either may be nil. A repeated answer changes nothing: Append(Append(a, b), b) equals Append(a,
+// b). The result shares nothing with old or new.
+func Append(old, new *hostapi.Series) *hostapi.Series {
+	if old == nil && new == nil {
+		return nil
+	}
+	s := &hostapi.Series{}
+	for _, part := range []*hostapi.Series{old, new} {
+		if part != nil {
+			addAfter(s, part)
+		}
+	}
+	return thin(s, MostPoints)
+}
+
+// addAfter adds to s the points of part that are after its last one.
+func addAfter(s, part *hostapi.Series) {
+	first, had := 0, len(s.Times)
+	if had > 0 {
+		first, _ = slices.BinarySearch(part.Times, s.Times[had-1]+1)
+	}
+	s.Times = append(s.Times, part.Times[first:]...)
+	if s.Columns == nil && part.Columns != nil {
+		s.Columns = make(map[string]hostapi.Column, len(part.Columns))
+	}
+	for name, column := range part.Columns {
+		if _, known := s.Columns[name]; !known {
+			s.Columns[name] = unmeasured(had)
+		}
+		s.Columns[name] = append(s.Columns[name], column[first:]...)
+	}
+	for name, column := range s.Columns {
+		if missing := len(s.Times) - len(column); missing > 0 {
+			s.Columns[name] = append(column, unmeasured(missing)...)
+		}
+	}
+}
+
+func unmeasured(n int) hostapi.Column {
+	column := make(hostapi.Column, n)
+	for i := range column {
+		column[i] = math.NaN()
+	}
+	return column
+}
+
+// thin merges points of s where there are more than most. Points of one span of time are merged, so
+// that the series has about half of most. A merged point has the time of its last one.
+func thin(s *hostapi.Series, most int) *hostapi.Series {
+	n := len(s.Times)
+	if n <= most {
+		return s
+	}
+	width := (s.Times[n-1]-s.Times[0])/int64(most/2) + 1
+	merged := &hostapi.Series{Columns: make(map[string]hostapi.Column, len(s.Columns))}
+	for first := 0; first < n; {
+		end := first + 1
+		for end < n && (s.Times[end]-s.Times[0])/width == (s.Times[first]-s.Times[0])/width {
+			end++
+		}
+		merged.Times = append(merged.Times, s.Times[end-1])
+		for name, column := range s.Columns {
+			value := mean(s.Times, column, first, end)
+			if slices.Contains(gauges, name) {
+				value = greatest(column[first:end])
+			}
+			merged.Columns[name] = append(merged.Columns[name], value)
+		}
+		first = end
+	}
+	return merged
+}
+
+// greatest returns the greatest value that was measured; NaN if none was.
+func greatest(values hostapi.Column) float64 {
+	most := math.NaN()
+	for _, value := range values {
+		if math.IsNaN(most) || value > most {
+			most = value
+		}
+	}
+	return most
+}
+
+// mean returns the mean of the values from first to end, each weighed by the time since the point
+// before it. Values that were not measured do not count.
+func mean(times []int64, column hostapi.Column, first, end int) float64 {
+	sum, weight := 0.0, 0.0
+	for i := first; i < end; i++ {
+		if math.IsNaN(column[i]) {
+			continue
+		}
+		seconds := 1.0
+		if i > 0 {
+			seconds = float64(times[i] - times[i-1])
+		}
+		sum, weight = sum+seconds*column[i], weight+seconds
+	}
+	if weight == 0 {
+		return math.NaN()
+	}
+	return sum / weight
+}
