@@ -46,15 +46,25 @@ func (c console) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// formatNamed returns the format of a report that is written to a file. The text is as wide as the
-// file's terminal.
-func formatNamed(name string, to *os.File) (report.Format, error) {
+// formatNamed returns the format of a report that is written to stdout or stderr. The text is as
+// wide as the terminal.
+func formatNamed(name string, to io.Writer) (report.Format, error) {
 	if name != "text" {
 		return report.FormatNamed(name)
 	}
-	columns := 0
-	if size, err := unix.IoctlGetWinsize(int(to.Fd()), unix.TIOCGWINSZ); err == nil {
-		columns = int(size.Col)
+	return report.Text(columnsOf(to)), nil
+}
+
+// columnsOf returns how wide a terminal is, and 0 for a writer that is none.
+func columnsOf(w io.Writer) int {
+	c, _ := w.(console)
+	f, ok := c.to.(*os.File)
+	if !ok {
+		return 0
 	}
-	return report.Text(columns), nil
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
 }

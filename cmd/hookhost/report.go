@@ -31,7 +31,7 @@ Exit status: 0; 1 when there is no such report, or it cannot be read. Without JO
 reports are damaged. All others are shown, and standard error says which lines of the ledger are
 damaged.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := formatNamed(format, os.Stdout)
+			f, err := formatNamed(format, stdout)
 			if err != nil {
 				return misuse(err)
 			}

@@ -82,7 +82,7 @@ func (c *cli) run(ctx context.Context, o runOptions) error {
 	var format report.Format
 	if o.report != "none" {
 		var err error
-		if format, err = formatNamed(o.report, os.Stderr); err != nil {
+		if format, err = formatNamed(o.report, stderr); err != nil {
 			return misuse(fmt.Errorf("run: --report: %w", err))
 		}
 	}
