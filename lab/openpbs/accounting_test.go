@@ -15,7 +15,10 @@ import (
 var withTolerance = map[string]int{"start": 30, "end": 30, "resources_used.cput": 2, "resources_used.walltime": 5}
 
 // onlyServer are fields that the server alone knows, or that it tells MoM too late for a report.
-var onlyServer = []string{"group", "ctime", "qtime", "etime", "session", "alt_id", "eligible_time", "run_count"}
+var onlyServer = []string{
+	"group", "ctime", "qtime", "etime", "session", "alt_id", "eligible_time", "run_count",
+	"Resource_List.nodect", "Resource_List.select",
+}
 
 // accountingFields are the fields of one record, in its order. Values here have no blanks.
 func accountingFields(t *testing.T, record string) (keys []string, values map[string]string) {
