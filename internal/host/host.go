@@ -54,7 +54,7 @@ type Host struct {
 	dropper   *dropper
 	moms      momWatch
 	started   startedMoMs
-	awaited   busy[[2]string]    // purpose and job, see inTurn
+	awaited   busy[[2]string]    // purpose and job, see inTurn, timerDue
 	measuring singleflight.Group // by job, see measureSisters
 }
 

@@ -80,14 +80,20 @@ func (h *Host) passSignals(c *chain) {
 }
 
 // timerDue has the hook called for a job whose timer is due. The job's other hosts are asked first
-// if the hook wants that. The job's turn is free meanwhile.
+// if the hook wants that. The job's turn is free meanwhile. A timer that is due while the hosts are
+// being asked has no call of its own.
 func (h *Host) timerDue(id, hook string, ask bool) {
 	if !ask {
 		h.batches.add(hook, id)
 		return
 	}
+	key := [2]string{"measure for " + hook, id}
+	if !h.awaited.begin(key) {
+		return
+	}
 	h.goEvent(func() {
 		<-h.measureSisters(h.ctx, id)
+		h.awaited.end(key) // before the call, which would not see a timer that is set from now on
 		h.batches.add(hook, id)
 	})
 }

@@ -37,8 +37,7 @@ func TestAskedJobsAreCalledLater(t *testing.T) {
 	if id := <-asked; id != "1.srv" {
 		t.Errorf("asked about %s", id)
 	}
-	// while it is being asked about
-	h.timers.replace("1.srv", map[string]alarm{"a": {at: h.clock.Time(now), ask: true}})
+	h.timerDue("1.srv", "a", true) // while it is being asked about
 	h.timers.replace("2.srv", map[string]alarm{"a": {at: h.clock.Time(now)}})
 	if got := <-calls; got != "a 2.srv" {
 		t.Errorf("called for %q, want the job that asks nobody", got)
