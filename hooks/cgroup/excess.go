@@ -100,7 +100,7 @@ func (s *sampler) wait(ctx context.Context, grace time.Duration) {
 		if err != nil {
 			return
 		}
-		if mem := s.bounds.mem; mem != nil && v.mem > max(begin.mem, *mem)+*mem/stillGrowing {
+		if mem := s.bounds.mem; mem > 0 && v.mem > max(begin.mem, mem)+mem/stillGrowing {
 			return
 		}
 	}

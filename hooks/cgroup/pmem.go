@@ -10,33 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
-	"github.com/hookhost/hookhost/internal/pbs"
 )
-
-// processBounds returns what a job asks for each of its processes, in bytes: pmem and pvmem. 0 is
-// what PBS writes for what was not asked for.
-func processBounds(job *hostapi.Job) (pmem, pvmem *int64, err error) {
-	for _, b := range []struct {
-		name string
-		to   **int64
-	}{{"pmem", &pmem}, {"pvmem", &pvmem}} {
-		text, ok := job.ResourceList[b.name]
-		if !ok {
-			continue
-		}
-		size, err := pbs.ParseSize(text)
-		if err != nil {
-			return nil, nil, fmt.Errorf("resource_list %s=%s: %w", b.name, text, err)
-		}
-		if n := int64(size); n > 0 {
-			*b.to = &n
-		}
-	}
-	return pmem, pvmem, nil
-}
 
 // footprint is what processes hold, in bytes, as /proc tells it (proc_pid_statm(5)). Pages of
 // programs and libraries are included, and pages that several processes share count once for each.

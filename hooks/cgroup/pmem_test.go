@@ -19,12 +19,12 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-func TestProcessBounds(t *testing.T) {
-	pmem, pvmem, err := processBounds(&hostapi.Job{ResourceList: hostapi.Resources{"pmem": "100mb", "pvmem": "0kb"}})
-	if err != nil || pmem == nil || *pmem != 100*mib || pvmem != nil {
-		t.Errorf("%v, %v, %v", pmem, pvmem, err)
+func TestBoundsOfAProcessAreTheJobsOwn(t *testing.T) {
+	job := &hostapi.Job{ResourceList: hostapi.Resources{"pmem": "100mb", "pvmem": "0kb"}}
+	if a, err := askOf(job, testNode); err != nil || a.pmem != 100<<20 || a.pvmem != 0 {
+		t.Errorf("%v, %v, %v", a.pmem, a.pvmem, err)
 	}
-	if _, _, err := processBounds(&hostapi.Job{ResourceList: hostapi.Resources{"pvmem": "much"}}); err == nil {
+	if _, err := askOf(&hostapi.Job{ResourceList: hostapi.Resources{"pvmem": "much"}}, testNode); err == nil {
 		t.Error("no error for pvmem=much")
 	}
 }
@@ -53,8 +53,8 @@ func TestKernelBoundIsExceededTwice(t *testing.T) {
 	n := bareNode(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
 	startProgram(t, n.do(hostapi.EventLaunch, "1.srv").Join, "/bin/sleep", "1000")
-	small := int64(1 << 10)
-	for name, b := range map[string]bounds{"mem": {mem: &small}, "pmem": {pmem: &small}, "pvmem": {pvmem: &small}} {
+	const small = 1 << 10
+	for name, b := range map[string]bounds{"mem": {mem: small}, "pmem": {pmem: small}, "pvmem": {pvmem: small}} {
 		if name == "mem" && n.hook.tree.Has("memory") {
 			continue // the controller knows whose memory it is: one look will do
 		}
@@ -141,17 +141,17 @@ func startProgram(t testing.TB, join *hostapi.Join, path string, args ...string)
 // shortest file; the second one's is not, by its page cache. The others are 100 processes with
 // pmem, and 100 processes without a memory controller.
 func BenchmarkSample(b *testing.B) {
-	small, large := int64(1<<20), int64(1<<40)
+	const small, large = 1 << 20, 1 << 40
 	for _, bb := range []struct {
 		name      string
 		node      func() *node
 		processes int
 		bounds    bounds
 	}{
-		{"below", func() *node { return realNode(b, byRSS) }, 1, bounds{mem: &large}},
-		{"page cache", func() *node { return realNode(b, byRSS) }, 1, bounds{mem: &small}},
-		{"pmem of 100", func() *node { return realNode(b, byRSS) }, 100, bounds{pmem: &large}},
-		{"no controller, 100", func() *node { return bareNode(b) }, 100, bounds{mem: &large}},
+		{"below", func() *node { return realNode(b, byRSS) }, 1, bounds{mem: large}},
+		{"page cache", func() *node { return realNode(b, byRSS) }, 1, bounds{mem: small}},
+		{"pmem of 100", func() *node { return realNode(b, byRSS) }, 100, bounds{pmem: large}},
+		{"no controller, 100", func() *node { return bareNode(b) }, 100, bounds{mem: large}},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			n := bb.node()

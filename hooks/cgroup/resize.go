@@ -197,9 +197,9 @@ func withUndo(j *cgroup.Job, err, undo error) error {
 // apply changes the limits that are in force. If mem is not the kernel's to limit, the job must not
 // be over its new one from the start.
 func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
-	if b := h.policy.boundsOf(z.ask); !h.policy.kernelLimitsMem() && b.mem != nil {
-		if used, ok := memUsed(j); ok && used > *b.mem {
-			return hostapi.Errorf(hostapi.KindBusy, "%w", belowUse("mem", *b.mem, used))
+	if b := h.policy.boundsOf(z.ask); !h.policy.kernelLimitsMem() && b.mem > 0 {
+		if used, ok := memUsed(j); ok && used > b.mem {
+			return hostapi.Errorf(hostapi.KindBusy, "%w", belowUse("mem", b.mem, used))
 		}
 	}
 	err := j.Apply(limits)

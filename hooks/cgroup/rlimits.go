@@ -70,8 +70,8 @@ func (p *policy) rlimits(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, e
 	}
 	switch {
 	case !p.Memory.ManageRlimitAS:
-	case a.pvmem != nil:
-		limits["as"] = hostapi.Rlimit{Soft: uint64(*a.pvmem), Hard: uint64(*a.pvmem)}
+	case a.pvmem > 0:
+		limits["as"] = hostapi.Rlimit{Soft: uint64(a.pvmem), Hard: uint64(a.pvmem)}
 	case vmemEnforced:
 		limits["as"] = hostapi.Rlimit{Soft: hostapi.RlimitInfinity, Hard: hostapi.RlimitInfinity}
 	}
@@ -125,7 +125,7 @@ func (h *hook) attachLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, er
 		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
 	}
 	limits, err := h.limitsIf(a, false)
-	if l, ok := limits["as"]; ok && (l.Hard == hostapi.RlimitInfinity || a.pvmem == nil && h.liftsAS()) {
+	if l, ok := limits["as"]; ok && (l.Hard == hostapi.RlimitInfinity || a.pvmem == 0 && h.liftsAS()) {
 		delete(limits, "as")
 	}
 	return limits, err

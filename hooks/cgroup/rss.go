@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,24 +13,22 @@ import (
 	"github.com/hookhost/hookhost/internal/sample"
 )
 
-// bounds are what a job is killed for exceeding, in bytes; nil is no bound. The kernel limits none
-// of it: mem is memory without caches (see charged), pmem and pvmem are of one process
+// bounds are what a job is killed for exceeding, in bytes; 0 is no bound. The kernel limits none of
+// it: mem is memory without caches (see charged), pmem and pvmem are of one process
 // (pbs_resources(7B)).
-type bounds struct{ mem, pmem, pvmem *int64 }
+type bounds struct{ mem, pmem, pvmem int64 }
 
 func (b bounds) none() bool { return b == bounds{} }
 
 // boundsOf decides what is sampled of a job.
 func (p *policy) boundsOf(a ask) bounds {
-	b := bounds{pmem: a.pmem, pvmem: a.pvmem}
+	b := bounds{pmem: int64(a.pmem), pvmem: int64(a.pvmem)}
 	switch {
 	case !p.Memory.Enabled || p.Memory.Enforce == "cgroup":
 	case a.Mem != nil:
-		mem := int64(*a.Mem)
-		b.mem = &mem
-	case p.Memory.EnforceDefault && p.Memory.Default > 0:
-		mem := int64(p.Memory.Default)
-		b.mem = &mem
+		b.mem = int64(*a.Mem)
+	case p.Memory.EnforceDefault:
+		b.mem = int64(p.Memory.Default)
 	}
 	return b
 }
@@ -76,23 +73,21 @@ const (
 	costliestPause = 20 * time.Second
 )
 
-// sampler samples a job's memory, on the beat, until the job is over. Its reports are on the
-// cgroup, and a sampler in another process resumes from there.
+// sampler samples a job's memory, on the beat, for as long as the job has these bounds. Its reports
+// are on the cgroup, and a sampler in another process resumes from there.
 type sampler struct {
-	h        *hook
-	j        *cgroup.Job
-	entry    *sample.Entry
-	resized  atomic.Bool   // the bounds are to be read anew
-	exceeded chan string   // the text of a bound that was exceeded; holds one
-	over     chan struct{} // the job is gone or has no bounds; holds one
-
-	// The beat writes the rest. While the entry is asleep the job's own goroutine reads it.
+	h      *hook
+	j      *cgroup.Job
 	bounds bounds
-	asked  time.Time // when bounds were read
-	failed bool      // a sample failed, and that was logged
+	entry  *sample.Entry
+	found  chan string // the text of a bound that was exceeded; "": the bounds are others. Holds one
 
 	before int64 // Seen when the bounds came into force: not theirs
-	held   int64 // what a look found that was more than the bound of mem
+
+	// The beat writes the rest. While the entry is asleep the job's own goroutine reads it.
+	asked  time.Time // when bounds were read
+	failed bool      // a sample failed, and that was logged
+	held   int64     // what a look found that was more than the bound of mem
 
 	last  values
 	at    time.Time
@@ -111,32 +106,31 @@ func charged(held cgroup.Resident, bound int64) (mem, kernel int64) {
 	return held.Used + kernel, kernel
 }
 
-// enforce follows the job until ctx ends or its cgroup is gone, and kills it when it exceeds a
-// bound. A job without bounds is not sampled until a resize brings some.
+// enforce follows the job until ctx ends, and kills it when it exceeds a bound. A job without
+// bounds is not sampled until a resize brings some.
 func (h *hook) enforce(ctx context.Context, j *cgroup.Job, resized <-chan struct{}) {
-	for {
-		s := &sampler{h: h, j: j, exceeded: make(chan string, 1), over: make(chan struct{}, 1)}
+	for ctx.Err() == nil {
 		var again <-chan time.Time
 		switch b, err := h.boundsNow(j); {
 		case err != nil:
 			if h.firstLeft("bounds " + j.ID()) {
-				h.logOf(j.ID()).Warnf("its bounds are not known yet: %v", err)
+				h.logOf(j.ID()).Warnf("its bounds are not known: %v", err)
 			}
-			again = time.After(boundsAge)
+			again = time.After(longestPause)
 		case !b.none():
-			s.bounds, s.asked = b, time.Now()
+			s := &sampler{h: h, j: j, bounds: b, asked: time.Now(), found: make(chan string, 1)}
 			s.run(ctx, resized)
+			continue
 		}
 		select {
 		case <-resized:
 		case <-again:
 		case <-ctx.Done():
-			return
 		}
 	}
 }
 
-// run has the job sampled while it has bounds.
+// run has the job sampled until its bounds are to be read anew.
 func (s *sampler) run(ctx context.Context, resized <-chan struct{}) {
 	h, j := s.h, s.j
 	h.samplers.Add(1)
@@ -153,11 +147,12 @@ func (s *sampler) run(ctx context.Context, resized <-chan struct{}) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.over:
-			return
 		case <-resized:
-			s.resized.Store(true)
-		case text := <-s.exceeded:
+			return
+		case text := <-s.found:
+			if text == "" {
+				return
+			}
 			s.kill(ctx, text)
 			select {
 			case <-time.After(s.pause):
@@ -169,71 +164,36 @@ func (s *sampler) run(ctx context.Context, resized <-chan struct{}) {
 	}
 }
 
-// Sample is for the beat. A sampler that has found an excess, or has no bounds, sleeps.
+// Sample is for the beat. A sampler that has found something, or whose job is gone, sleeps.
 func (s *sampler) Sample() sample.Next {
-	if s.resized.Swap(false) || time.Since(s.asked) > boundsAge {
-		if _, err := s.renew(); err != nil {
-			s.resized.Store(true)
-			s.warn(err)
-		}
-	}
 	excess, err := s.measure()
-	if excess != "" {
-		var changed bool
-		if changed, err = s.renew(); err == nil && !changed { // else the job was resized, is over, or is not known
-			select {
-			case s.exceeded <- excess:
-			default:
-			}
-			return sample.Asleep
-		}
-	}
 	switch {
 	case errors.Is(err, cgroup.ErrNotFound):
-		s.bounds = bounds{}
+		return sample.Asleep
 	case err != nil:
 		s.pause = longestPause
-		s.warn(err)
-	}
-	if s.bounds.none() {
-		select {
-		case s.over <- struct{}{}:
-		default:
+		if !s.failed {
+			s.h.logOf(s.j.ID()).Warn(err)
 		}
-		return sample.Asleep
+		s.failed = true
+	}
+	if excess != "" || time.Since(s.asked) > boundsAge {
+		s.asked = time.Now()
+		now, err := s.h.boundsNow(s.j)
+		switch {
+		case err != nil || now != s.bounds: // the job was resized, is over, or is not known
+			s.found <- ""
+			return sample.Asleep
+		case excess != "":
+			s.found <- excess
+			return sample.Asleep
+		}
 	}
 	next := sample.Next{After: s.pause}
 	if s.pause >= nearPause {
 		next.Slack = s.pause / 4
 	}
 	return next
-}
-
-// warn logs the first error.
-func (s *sampler) warn(err error) {
-	if !s.failed {
-		s.h.logOf(s.j.ID()).Warn(err)
-	}
-	s.failed = true
-}
-
-// renew reads the bounds again and reports whether they have changed. The old ones stay where they
-// cannot be read.
-func (s *sampler) renew() (changed bool, err error) {
-	b, err := s.h.boundsNow(s.j)
-	if err != nil {
-		return false, err
-	}
-	s.asked = time.Now()
-	same := func(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
-	if same(b.mem, s.bounds.mem) && same(b.pmem, s.bounds.pmem) && same(b.pvmem, s.bounds.pvmem) {
-		return false, nil
-	}
-	if held, err := s.j.Resident(0); err == nil {
-		s.before = held.Seen
-	}
-	s.bounds = b
-	return true, nil
 }
 
 // measure takes a sample, sets the next pause, and returns what is to be said when a bound is
@@ -253,18 +213,18 @@ func (s *sampler) measure() (excess string, err error) {
 	// memory it is.
 	counted := s.h.tree.Has("memory")
 	switch {
-	case b.mem != nil && v.mem-v.kernel > *b.mem && (counted || s.last.mem > *b.mem):
+	case b.mem > 0 && v.mem-v.kernel > b.mem && (counted || s.last.mem > b.mem):
 		s.held = v.mem - v.kernel // up to the bound it may be page cache
-		excess = exceededText("mem", v.mem-v.kernel, *b.mem)
-	case b.mem != nil && v.mem > *b.mem && s.last.mem > *b.mem: // twice: the kernel's counters are not of one moment
+		excess = exceededText("mem", v.mem-v.kernel, b.mem)
+	case b.mem > 0 && v.mem > b.mem && s.last.mem > b.mem: // twice: the kernel's counters are not of one moment
 		s.held = v.mem - v.kernel
-		excess = exceededText("mem", v.mem, *b.mem) + kernelText(v.kernel)
-	case b.mem != nil && seen > max(*b.mem, s.before): // between two looks
-		excess = exceededText("mem", seen, *b.mem)
-	case b.pmem != nil && v.pmem > *b.pmem && s.last.pmem > *b.pmem:
-		excess = exceededText("pmem", v.pmem, *b.pmem)
-	case b.pvmem != nil && v.pvmem > *b.pvmem && s.last.pvmem > *b.pvmem:
-		excess = exceededText("pvmem", v.pvmem, *b.pvmem)
+		excess = exceededText("mem", v.mem, b.mem) + kernelText(v.kernel)
+	case b.mem > 0 && seen > max(b.mem, s.before): // between two looks
+		excess = exceededText("mem", seen, b.mem)
+	case b.pmem > 0 && v.pmem > b.pmem && s.last.pmem > b.pmem:
+		excess = exceededText("pmem", v.pmem, b.pmem)
+	case b.pvmem > 0 && v.pvmem > b.pvmem && s.last.pvmem > b.pvmem:
+		excess = exceededText("pvmem", v.pvmem, b.pvmem)
 	}
 	now := time.Now()
 	s.pause = s.pace(v, now.Sub(s.at))
@@ -279,15 +239,15 @@ func (s *sampler) measure() (excess string, err error) {
 // read takes what the bounds need and no more.
 func (s *sampler) read() (v values, seen int64, err error) {
 	counted := s.h.tree.Has("memory")
-	if s.bounds.mem != nil && counted {
-		held, err := s.j.Resident(*s.bounds.mem)
+	if s.bounds.mem > 0 && counted {
+		held, err := s.j.Resident(s.bounds.mem)
 		if err != nil {
 			return v, 0, err
 		}
-		v.mem, v.kernel = charged(held, *s.bounds.mem)
+		v.mem, v.kernel = charged(held, s.bounds.mem)
 		seen = held.Seen
 	}
-	if s.bounds.pmem == nil && s.bounds.pvmem == nil && (counted || s.bounds.mem == nil) {
+	if s.bounds.pmem == 0 && s.bounds.pvmem == 0 && (counted || s.bounds.mem == 0) {
 		return v, seen, nil
 	}
 	pids, err := s.j.Processes()
@@ -299,8 +259,8 @@ func (s *sampler) read() (v values, seen int64, err error) {
 		return v, 0, err
 	}
 	v.pmem, v.pvmem = all.largest, all.widest
-	if s.bounds.mem != nil && !counted {
-		held, err := heldByProcesses(s.h.roots.Proc, pids, all, *s.bounds.mem)
+	if s.bounds.mem > 0 && !counted {
+		held, err := heldByProcesses(s.h.roots.Proc, pids, all, s.bounds.mem)
 		if err != nil {
 			return v, 0, err
 		}
@@ -315,23 +275,22 @@ func (s *sampler) read() (v values, seen int64, err error) {
 func (s *sampler) pace(v values, since time.Duration) time.Duration {
 	pause := longestPause
 	for _, q := range []struct {
-		bound     *int64
-		now, then int64
+		bound, now, then int64
 	}{
 		{s.bounds.mem, v.mem, s.last.mem},
 		{s.bounds.pmem, v.pmem, s.last.pmem},
 		{s.bounds.pvmem, v.pvmem, s.last.pvmem},
 	} {
-		if q.bound == nil {
+		if q.bound == 0 {
 			continue
 		}
-		room := max(0, *q.bound-q.now)
+		room := max(0, q.bound-q.now)
 		growth := float64(max(0, q.now-q.then)) / max(since.Seconds(), 1e-3)
 		next := time.Duration(float64(room) / max(fastGrowth, 2*growth) * float64(time.Second))
 		next = min(max(next, shortestPause), longestPause)
-		if moved := max(q.now-q.then, q.then-q.now); moved < min(1<<20, *q.bound/64) {
+		if moved := max(q.now-q.then, q.then-q.now); moved < min(1<<20, q.bound/64) {
 			rest := longestPause
-			if room < *q.bound/10 {
+			if room < q.bound/10 {
 				rest = nearPause
 			}
 			next = max(next, min(2*s.pause, rest))

@@ -33,9 +33,9 @@ type ask struct {
 	had      cgroup.Limits
 	hadGrant *inventory.Grant // nil when it has no devices
 
-	// pmem and pvmem are bytes that any one of the job's processes may hold, and map; nil when not
-	// asked for.
-	pmem, pvmem *int64
+	// pmem and pvmem are what any one of the job's processes may hold, and map; 0 when not asked
+	// for.
+	pmem, pvmem pbs.Size
 	rlimits     map[string]hostapi.Rlimit // by name
 }
 
@@ -72,7 +72,10 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	if a.pids, err = pidsOf(job); err != nil {
 		return ask{}, err
 	}
-	if a.pmem, a.pvmem, err = processBounds(job); err != nil {
+	if a.pmem, err = ownSize(job, "pmem"); err != nil {
+		return ask{}, err
+	}
+	if a.pvmem, err = ownSize(job, "pvmem"); err != nil {
 		return ask{}, err
 	}
 	a.rlimits, err = rlimitsOf(job)
@@ -90,20 +93,29 @@ func (a *ask) addWants(job *hostapi.Job, node string, resources []string) (err e
 	return err
 }
 
+// ownSize returns a size of the job's own list. 0 is what PBS writes for what was not asked for.
+func ownSize(job *hostapi.Job, name string) (pbs.Size, error) {
+	text, ok := job.ResourceList[name]
+	if !ok {
+		return 0, nil
+	}
+	size, err := pbs.ParseSize(text)
+	if err != nil {
+		return 0, fmt.Errorf("resource_list %s=%s: %w", name, text, err)
+	}
+	return size, nil
+}
+
 // addVmem adds vmem of the job's own list. PBS does not schedule vmem by default, and it then
 // stands only there (openpbs-observed: vnode_list). So it can be told apart by host only when there
 // is one.
 func (a *ask) addVmem(job *hostapi.Job, chunks []pbs.VnodeChunk) error {
-	v, ok := job.ResourceList["vmem"]
-	if !ok || a.Vmem != nil {
+	if a.Vmem != nil {
 		return nil
 	}
-	size, err := pbs.ParseSize(v)
-	if err != nil {
-		return fmt.Errorf("resource_list vmem=%s: %w", v, err)
-	}
-	if size == 0 { // PBS writes that for what was not asked for
-		return nil
+	size, err := ownSize(job, "vmem")
+	if err != nil || size == 0 {
+		return err
 	}
 	for _, c := range chunks {
 		if c.Host != chunks[0].Host {
