@@ -96,14 +96,7 @@ func (h *hook) launchLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, er
 
 // limitsOf are the limits of what a job that asks for a launches. A number of open files beyond
 // what the kernel lets anybody have (fs.nr_open) is KindJob.
-func (h *hook) limitsOf(a ask) (map[string]hostapi.Rlimit, error) { return h.limitsIf(a, h.liftsAS()) }
-
-// liftsAS reports whether vmem is enforced and RLIMIT_AS lifted for that.
-func (h *hook) liftsAS() bool {
-	return h.policy.Memory.ManageRlimitAS && h.policy.Memsw.Enabled && h.tree.Has("memsw")
-}
-
-func (h *hook) limitsIf(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, error) {
+func (h *hook) limitsOf(a ask) (map[string]hostapi.Rlimit, error) {
 	if asked, ok := a.rlimits["nofile"]; ok {
 		b, err := h.roots.Proc.ReadFile("sys/fs/nr_open")
 		if most, perr := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && perr == nil &&
@@ -112,7 +105,12 @@ func (h *hook) limitsIf(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, er
 				rlimitText(asked.Hard), most)
 		}
 	}
-	return h.policy.rlimits(a, vmemEnforced)
+	return h.policy.rlimits(a, h.liftsAS())
+}
+
+// liftsAS reports whether vmem is enforced and RLIMIT_AS lifted for that.
+func (h *hook) liftsAS() bool {
+	return h.policy.Memory.ManageRlimitAS && h.policy.Memsw.Enabled && h.tree.Has("memsw")
 }
 
 // attachLimits are the limits of processes that MoM did not start. pbs_cgroups leaves such
@@ -120,12 +118,8 @@ func (h *hook) limitsIf(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, er
 // job's bounds are for all of its ranks. The limits of sshd (RLIMIT_MEMLOCK) are none of the job's.
 // An unlimited RLIMIT_AS is for what MoM has set, which is not here.
 func (h *hook) attachLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, error) {
-	a, err := askOf(req.Job, req.Node)
-	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
-	}
-	limits, err := h.limitsIf(a, false)
-	if l, ok := limits["as"]; ok && (l.Hard == hostapi.RlimitInfinity || a.pvmem == 0 && h.liftsAS()) {
+	limits, err := h.launchLimits(req)
+	if limits["as"].Hard == hostapi.RlimitInfinity {
 		delete(limits, "as")
 	}
 	return limits, err
