@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strings"
 	"sync"
@@ -29,8 +30,8 @@ type hook struct {
 	roots  kernfs.Roots
 	tree   *cgroup.Tree
 	node   *topology.Node
-	self   []int // this process and its host
-	kmsg   func() (kmsgReader, error)
+	self   []int                                         // this process and its host
+	kmsg   func() (io.ReadCloser, error)                 // see openKmsg
 	tell   func(jobID string, update *hostapi.JobUpdate) // what is known between events; never nil
 	turns  turns
 	tales  turns // see tale; beside turns, because a kill is told while an event has the job's

@@ -12,16 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kmsgReader returns one record of the kernel log with each Read
-// (Documentation/ABI/testing/dev-kmsg) and io.EOF after the newest.
-type kmsgReader interface {
-	io.Reader
-	io.Closer
-}
-
-// openKmsg opens the kernel log at its oldest record. Nothing is consumed: each reader has a
-// position of its own.
-func openKmsg() (kmsgReader, error) {
+// openKmsg opens the kernel log at its oldest record. A Read returns one record
+// (Documentation/ABI/testing/dev-kmsg), and io.EOF after the newest. Nothing is consumed: each
+// reader has a position of its own.
+func openKmsg() (io.ReadCloser, error) {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: "/dev/kmsg", Err: err}

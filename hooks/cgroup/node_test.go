@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"runtime"
@@ -88,11 +89,7 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 	return &n
 }
 
-func noKmsg() (kmsgReader, error) { return emptyKmsg{&records{}}, nil }
-
-type emptyKmsg struct{ *records }
-
-func (emptyKmsg) Close() error { return nil }
+func noKmsg() (io.ReadCloser, error) { return io.NopCloser(&records{}), nil }
 
 // die ends what would end with the hook's process.
 func (h *hook) die() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 	"time"
@@ -144,7 +145,7 @@ func TestOOMIsReportedAtOnceAndInTheEpilogue(t *testing.T) {
 		}
 		n.begin("1.srv")
 		pid := n.launch("1.srv")
-		n.kmsg = func() (kmsgReader, error) {
+		n.kmsg = func() (io.ReadCloser, error) {
 			r := records{ // with the last two, of memory.oom.group, the kernel counts the process twice
 				fmt.Sprintf("6,1,%d,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),"+
 					"task_memcg=%s,task=job,pid=%d,uid=0\n", sinceBoot(), n.cgroup("1.srv").MemoryPath(), pid),
@@ -158,7 +159,7 @@ func TestOOMIsReportedAtOnceAndInTheEpilogue(t *testing.T) {
 			if !group {
 				r = r[:2]
 			}
-			return emptyKmsg{&r}, nil
+			return io.NopCloser(&r), nil
 		}
 		if killed := k.Charge(pid, kernfstest.Memory{Anon: 65 * mib}); len(killed) != 1 {
 			t.Fatalf("killed %v", killed)

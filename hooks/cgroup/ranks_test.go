@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -328,13 +329,13 @@ func TestRanksOOM(t *testing.T) {
 		shell := n.launch(id)
 		one, two := forkAs(t, k, shell, ompi("a", 1)), forkAs(t, k, shell, ompi("a", 2))
 		n.report(id)
-		n.kmsg = func() (kmsgReader, error) {
-			return emptyKmsg{&records{
+		n.kmsg = func() (io.ReadCloser, error) {
+			return io.NopCloser(&records{
 				fmt.Sprintf("6,1,%d,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),"+
 					"task_memcg=%s/rank.1,task=r1,pid=%d,uid=0\n", sinceBoot(), n.cgroup(id).MemoryPath(), one),
 				fmt.Sprintf("3,2,%d,-;Memory cgroup out of memory: Killed process %d (r1) total-vm:1kB\n", sinceBoot(),
 					one),
-			}}, nil
+			}), nil
 		}
 		line := fmt.Sprintf("Cgroup mem limit exceeded: Killed process %d (r1) total-vm:1kB (rank 1)", one)
 		if killed := k.Charge(one, kernfstest.Memory{Anon: 65 * mib}); len(killed) != 1 {
