@@ -1,11 +1,9 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
@@ -87,20 +85,11 @@ func (p *policy) hugeDefault(h host, a ask, page, total int64) int64 {
 	return min(total, limit-limit%page)
 }
 
-// hugeShortage words a shortage as pbs_cgroups does.
+// hugeShortage is exceeds for huge pages.
 func hugeShortage(h host, page, want, free, total int64) error {
-	if want <= free {
-		return nil
-	}
 	name := "hpmem"
 	if page != h.hugePages.Default {
 		name = hpmemOf + pbs.Size(page).KB()
 	}
-	text := func(have int64) string {
-		return fmt.Sprintf("%s limit (%s) exceeds available (%s)", name, pbs.Size(want).KB(), pbs.Size(have).KB())
-	}
-	if want > total {
-		return beyond("%s", text(total))
-	}
-	return hostapi.Errorf(hostapi.KindBusy, "%s", text(free))
+	return exceeds(name+" limit (%s) exceeds available (%s)", want, free, total)
 }

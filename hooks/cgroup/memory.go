@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -165,7 +164,7 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 			return hostapi.Errorf(hostapi.KindJob, "mem requested (%s) under minimum possible (%s)", a.Mem.KB(),
 				pbs.Size(leastMem).KB())
 		}
-		if err := exceeds("mem", limit, max(0, free), total); err != nil {
+		if err := exceeds("mem requested (%s) exceeds mem available (%s)", limit, max(0, free), total); err != nil {
 			return err
 		}
 	case p.Memory.EnforceDefault && p.Memory.Default > 0 && !(p.Memory.ExclhostIgnoreDefault && a.exclhost):
@@ -216,7 +215,7 @@ func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) 
 		if a.had.MemSwap != nil {
 			free = max(free, *a.had.MemSwap)
 		}
-		if err := exceeds("vmem", limit, free, total); err != nil {
+		if err := exceeds("vmem requested (%s) exceeds vmem available (%s)", limit, free, total); err != nil {
 			return err
 		}
 		if l.Mem != nil && a.Mem == nil && *l.Mem > limit {
@@ -280,19 +279,16 @@ func (p *policy) heldMemsw(n *topology.Node, others []holding) int64 {
 	return held
 }
 
-// exceeds words a shortage as pbs_cgroups does and says whether waiting can help.
-func exceeds(resource string, want, free, total int64) error {
-	if want <= free {
+// exceeds is the error of a request for more than is free, and says whether waiting can help. text
+// is how pbs_cgroups words it, given what is wanted and what there is.
+func exceeds(text string, want, free, total int64) error {
+	switch {
+	case want <= free:
 		return nil
+	case want > total:
+		return beyond(text, pbs.Size(want).KB(), pbs.Size(total).KB())
 	}
-	text := func(have int64) string {
-		return fmt.Sprintf("%s requested (%s) exceeds %s available (%s)", resource, pbs.Size(want).KB(), resource,
-			pbs.Size(have).KB())
-	}
-	if want > total {
-		return beyond("%s", text(total))
-	}
-	return hostapi.Errorf(hostapi.KindBusy, "%s", text(free))
+	return hostapi.Errorf(hostapi.KindBusy, text, pbs.Size(want).KB(), pbs.Size(free).KB())
 }
 
 // wholePages rounds down as the kernel does with a limit.
