@@ -33,11 +33,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if _, err := h.limitsOf(a); err != nil { // launch would be late to say so
 		return nil, err
 	}
-	j, err := h.job(req)
-	if err != nil {
-		return nil, err
-	}
-	release, err := h.turns.wait(ctx, j.ID())
+	j, release, err := h.turn(ctx, req)
 	if err != nil {
 		return nil, err
 	}

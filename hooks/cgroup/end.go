@@ -54,10 +54,7 @@ func (h *hook) ExecjobAbort(ctx context.Context, req *hostapi.Request) (*hostapi
 
 // last takes the turn of a job that is to end. j is nil if there is nothing of it.
 func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s state, release func(), err error) {
-	if j, err = h.job(req); err != nil {
-		return nil, state{}, nil, err
-	}
-	if release, err = h.turns.wait(ctx, j.ID()); err != nil {
+	if j, release, err = h.turn(ctx, req); err != nil {
 		return nil, state{}, nil, err
 	}
 	s, exists, err := stateOf(req.Job, req.Node, j)

@@ -21,7 +21,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	if _, err := h.limitsOf(a); err != nil { // what is launched from now on is to have them
 		return nil, err
 	}
-	j, _, release, err := h.live(ctx, req)
+	j, release, err := h.live(ctx, req)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ const freezeTime = 3 * time.Second
 // ExecjobPostsuspend freezes the job. Processes that do not stop in time are KindBusy, which MoM
 // only logs; the job is suspended all the same.
 func (h *hook) ExecjobPostsuspend(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	j, _, release, err := h.live(ctx, req)
+	j, release, err := h.live(ctx, req)
 	if err != nil || j == nil {
 		return &hostapi.Outcome{}, err
 	}
@@ -51,7 +51,7 @@ func (h *hook) ExecjobPostsuspend(ctx context.Context, req *hostapi.Request) (*h
 // ExecjobPreresume thaws the job; its processes stay stopped until MoM's SIGCONT. A job that cannot
 // be thawed stays suspended.
 func (h *hook) ExecjobPreresume(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	j, _, release, err := h.live(ctx, req)
+	j, release, err := h.live(ctx, req)
 	if err != nil || j == nil {
 		return &hostapi.Outcome{}, err
 	}
@@ -68,7 +68,7 @@ func (h *hook) ExecjobPreterm(ctx context.Context, req *hostapi.Request) (*hosta
 	if req.Job.Phase != hostapi.PhaseSuspended {
 		return &hostapi.Outcome{}, nil
 	}
-	j, _, release, err := h.live(ctx, req)
+	j, release, err := h.live(ctx, req)
 	switch {
 	case err != nil:
 		h.log.Warn(err)
@@ -97,19 +97,16 @@ func (h *hook) resume(ctx context.Context, j *cgroup.Job) error {
 const freezeAgain = 100 * time.Millisecond
 
 // live takes the turn of a job that runs here. j is nil if there is nothing of it, or it is over.
-func (h *hook) live(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s state, release func(), err error) {
-	if j, err = h.job(req); err != nil {
-		return nil, state{}, nil, err
-	}
-	if release, err = h.turns.wait(ctx, j.ID()); err != nil {
-		return nil, state{}, nil, err
+func (h *hook) live(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, release func(), err error) {
+	if j, release, err = h.turn(ctx, req); err != nil {
+		return nil, nil, err
 	}
 	s, exists, err := stateOf(req.Job, req.Node, j)
 	if err != nil || !exists || s.Ended {
 		release()
-		return nil, state{}, nil, err
+		return nil, nil, err
 	}
-	return j, s, release, nil
+	return j, release, nil
 }
 
 // frozenUnlike reports whether the kernel holds the processes of a job, if the host says otherwise

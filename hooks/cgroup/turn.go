@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
 // turns gives each job to one event at a time. The host sends a job's own events one after the
@@ -13,6 +14,15 @@ import (
 type turns struct {
 	mu    sync.Mutex
 	taken map[string]chan struct{} // by job id; closed when the turn is over
+}
+
+// turn takes the turn of an event's job, whose cgroup need not exist.
+func (h *hook) turn(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, release func(), err error) {
+	if j, err = h.job(req); err != nil {
+		return nil, nil, err
+	}
+	release, err = h.turns.wait(ctx, j.ID())
+	return j, release, err
 }
 
 // wait waits for the job's turn. The error is of KindBusy when ctx ends first.
