@@ -45,7 +45,6 @@ func TestBeginOverLeftover(t *testing.T) {
 		if n.lives(pid) || *out.Usage.MemLimitBytes != 64*mib || len(n.inside("1.srv")) != 0 {
 			t.Errorf("process lives: %v; usage %+v", n.lives(pid), out.Usage)
 		}
-		n.do(hostapi.EventEnd, "1.srv")
 	})
 }
 
@@ -60,7 +59,6 @@ func TestBeginOverLeftoverStartsFromNothing(t *testing.T) {
 		if u := n.do(hostapi.EventEpilogue, "1.srv").Usage; u.MemBytes == nil || *u.MemBytes > mib {
 			t.Errorf("usage: %+v", u)
 		}
-		n.do(hostapi.EventEnd, "1.srv")
 	})
 }
 
@@ -110,7 +108,6 @@ func TestBeginRefused(t *testing.T) {
 						t.Errorf("done all the same: %s", op)
 					}
 				}
-				n.do(hostapi.EventEnd, "9.srv")
 			})
 		}
 	}
@@ -160,8 +157,6 @@ func TestBeginFails(t *testing.T) {
 				n.want()
 				heal()
 				n.do(hostapi.EventBegin, "1.srv", ask)
-				n.do(hostapi.EventEnd, "1.srv")
-				n.want()
 			})
 			t.Run(f.name+"/killed at "+name, func(t *testing.T) {
 				n, k, heal := fail(t)
@@ -172,8 +167,6 @@ func TestBeginFails(t *testing.T) {
 				n.hook.die()
 				n.hook = n.boot()
 				n.do(hostapi.EventBegin, "1.srv", ask)
-				n.do(hostapi.EventEnd, "1.srv")
-				n.want()
 			})
 			t.Run(f.name+"/swept after "+name, func(t *testing.T) {
 				n, k, heal := fail(t)

@@ -82,8 +82,6 @@ func TestBeginBeforeEndOfAnother(t *testing.T) {
 		if !n.lives(pid) {
 			t.Error("the end of one job ended the other")
 		}
-		n.do(hostapi.EventEpilogue, "2.srv")
-		n.do(hostapi.EventEnd, "2.srv")
 	})
 }
 
@@ -169,6 +167,4 @@ func TestBesideIsolated(t *testing.T) {
 	if l, err := n.cgroup("2.srv").Limits(); err != nil || !l.Isolated {
 		t.Errorf("limits %+v, %v", l, err)
 	}
-	n.do(hostapi.EventEnd, "1.srv")
-	n.do(hostapi.EventEnd, "2.srv")
 }

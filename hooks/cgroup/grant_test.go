@@ -118,9 +118,6 @@ func TestBeginGrants(t *testing.T) {
 		if g := n.granted("5.srv"); g == nil || g.Devices == nil || len(g.Devices)+len(g.Shared)+len(g.Blocks) != 0 {
 			t.Errorf("granted %+v", g)
 		}
-		for _, id := range []string{"2.srv", "4.srv", "5.srv"} {
-			n.do(hostapi.EventEnd, id)
-		}
 	})
 }
 
@@ -133,9 +130,6 @@ func TestBeginWithoutDevicesNeedsNone(t *testing.T) {
 		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=64mb"))
 		n.hook.inventory = func() (*inventory.Inventory, error) { return nil, errors.ErrUnsupported }
 		n.do(hostapi.EventBegin, "3.srv", asks("ncpus=1", "mem=64mb"))
-		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
-			n.do(hostapi.EventEnd, id)
-		}
 	})
 }
 
@@ -151,7 +145,6 @@ func TestBeginLeavesCPUsNearDevices(t *testing.T) {
 	if l, err := n.cgroup("1.srv").Limits(); err != nil || !l.CPUs.Intersect(n.hook.node.NUMA[0].CPUs).IsEmpty() {
 		t.Errorf("cpus %s, %v: near the devices", l.CPUs, err)
 	}
-	n.do(hostapi.EventEnd, "1.srv")
 }
 
 // On a new node a job may come before the hook devices has looked for the first time: it waits for
@@ -168,7 +161,6 @@ func TestBeginWaitsForTheFirstLook(t *testing.T) {
 		return known()
 	}
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "ngpus=1", "mem=64mb"))
-	n.do(hostapi.EventEnd, "1.srv")
 }
 
 func TestBeginDevicesRefused(t *testing.T) {
@@ -196,7 +188,6 @@ func TestBeginDevicesRefused(t *testing.T) {
 	must.NoError(t, n.cgroup("1.srv").SetMark("trusted.hookhost.devices", []byte("not JSON")))
 	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindNode, "devices of job 1.srv: read grant", one...)
 	n.want("1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
 }
 
 func TestDevicesNotEnabled(t *testing.T) {
@@ -209,7 +200,6 @@ func TestDevicesNotEnabled(t *testing.T) {
 	if diff := cmp.Diff(want, out.Notes); diff != "" || n.granted("1.srv") != nil {
 		t.Errorf("notes: -want +got:\n%s; granted %+v", diff, n.granted("1.srv"))
 	}
-	n.do(hostapi.EventEnd, "1.srv")
 }
 
 // A device of the configuration is asked for by its resource.
@@ -230,7 +220,6 @@ func TestBeginGrantsConfigured(t *testing.T) {
 		"fpga requested (1) exceeds fpga available (0); held: fpga0 by job 1.srv", "ncpus=1", "fpga=1")
 	n.refuses(hostapi.EventBegin, "2.srv", kindHeld, "fpga requested (2) exceeds fpga available (1)", "ncpus=1",
 		"fpga=2")
-	n.do(hostapi.EventEnd, "1.srv")
 }
 
 func TestJobsPerDevice(t *testing.T) {
@@ -241,8 +230,6 @@ func TestJobsPerDevice(t *testing.T) {
 	}
 	n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "held: nvidia0 by job 1.srv, nvidia0 by job 2.srv",
 		"ncpus=1", "ngpus=1")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.do(hostapi.EventEnd, "2.srv")
 }
 
 // The cpus of a suspended job are given to others, its devices are not; those of a job that is over
@@ -261,9 +248,6 @@ func TestDevicesOfOthersPlace(t *testing.T) {
 		}
 		n.do(hostapi.EventEpilogue, "2.srv")
 		n.do(hostapi.EventBegin, "3.srv", asks("ncpus=4", "ngpus=1", "mem=64mb"))
-		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
-			n.do(hostapi.EventEnd, id)
-		}
 	})
 }
 
@@ -310,7 +294,6 @@ func TestBeginKeepsGrantBeforeRecord(t *testing.T) {
 		n.restart()
 		n.want()
 		n.do(hostapi.EventBegin, "3.srv", asks("ncpus=1", "ngpus=1", "mem=64mb"))
-		n.do(hostapi.EventEnd, "3.srv")
 	})
 }
 
@@ -323,8 +306,6 @@ func TestGrantWithoutCPUs(t *testing.T) {
 	if a, b := n.holds("1.srv"), n.holds("2.srv"); a == "" || b == "" || a == b {
 		t.Errorf("granted %q and %q", a, b)
 	}
-	n.do(hostapi.EventEnd, "1.srv")
-	n.do(hostapi.EventEnd, "2.srv")
 }
 
 // A GPU and an instance that is a part of it are not two jobs' at one time, whichever of them the
@@ -412,8 +393,6 @@ func TestBlocksWithoutCPUs(t *testing.T) {
 	}
 	n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "held: block 0 by job 1.srv, block 1 by job 2.srv",
 		"ncpus=1", "blocks=1")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.do(hostapi.EventEnd, "2.srv")
 }
 
 // The blocks of a suspended job are given to others, but for their devices.
@@ -467,7 +446,6 @@ func TestBlocksGrantShareOfEachResource(t *testing.T) {
 			if *out.Usage.MemLimitBytes != 12*gib || out.Usage.NCPUs != 4 {
 				t.Errorf("usage %+v", out.Usage)
 			}
-			n.do(hostapi.EventEnd, "4.srv")
 		})
 }
 
@@ -575,8 +553,6 @@ func TestKernelGrant(t *testing.T) {
 	n.do(hostapi.EventEnd, "1.srv")
 	n.do(hostapi.EventEnd, "2.srv")
 	n.do(hostapi.EventBegin, "3.srv", asks("ncpus=0", "ngpus=8", "mem=64mb"))
-	n.do(hostapi.EventEnd, "3.srv")
-	n.want()
 }
 
 // A resize keeps what it can of the job's devices, and gives up the rest.
@@ -628,8 +604,6 @@ func TestResizeGrants(t *testing.T) {
 		if g := n.granted("1.srv"); len(g.Devices) != 2 || len(g.Shared) != 1 {
 			t.Errorf("granted %+v", g)
 		}
-		n.do(hostapi.EventEnd, "1.srv")
-		n.do(hostapi.EventEnd, "2.srv")
 	})
 }
 
@@ -648,8 +622,6 @@ func TestResizeOfOlderJob(t *testing.T) {
 	if g := n.granted("1.srv"); g == nil || len(g.Devices) != 1 || n.holds("1.srv") == n.holds("2.srv") {
 		t.Errorf("granted %+v, and %s to the other", g, n.holds("2.srv"))
 	}
-	n.do(hostapi.EventEnd, "1.srv")
-	n.do(hostapi.EventEnd, "2.srv")
 }
 
 // Whatever step of a resize fails, the job has the devices that it had.
@@ -691,7 +663,6 @@ func TestResizeFailsWithDevices(t *testing.T) {
 					}
 					heal()
 					must.Equal(t, "", before, n.granted("1.srv"))
-					n.do(hostapi.EventEnd, "1.srv")
 				})
 			}
 		}
@@ -730,8 +701,6 @@ func TestResizeAgainAfterDeath(t *testing.T) {
 		t.Fatal("the grant cannot be kept")
 	}
 	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "ngpus=3", "mem=64mb"))
-	n.do(hostapi.EventEnd, "1.srv")
-	n.do(hostapi.EventEnd, "2.srv")
 }
 
 // While a job gives memory back, hook devices may start and put in force what the job has. Its
@@ -810,7 +779,6 @@ func TestResizeBesideStartup(t *testing.T) {
 			if len(g.Devices) != tt.devices || len(g.Coming) != 0 || len(g.Leaving) != tt.leaving {
 				t.Errorf("it has %d devices, %d coming, %d leaving", len(g.Devices), len(g.Coming), len(g.Leaving))
 			}
-			n.do(hostapi.EventEnd, "1.srv")
 		})
 	}
 }
@@ -838,8 +806,6 @@ func TestResizeBlocks(t *testing.T) {
 		}
 		had = g
 	}
-	n.do(hostapi.EventEnd, "1.srv")
-	n.do(hostapi.EventEnd, "2.srv")
 }
 
 // This hook reads what the hook devices left in the state directory.

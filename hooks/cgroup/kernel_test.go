@@ -174,8 +174,6 @@ func TestKernelPeak(t *testing.T) {
 	if peak := *u.CgroupPeakBytes; peak < 500*mib {
 		t.Errorf("the cgroup's peak is %d MiB: the file is not in it", peak/mib)
 	}
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
 }
 
 // rssAnon is the private memory of a process, in bytes.
@@ -223,8 +221,6 @@ func TestKernelGrace(t *testing.T) {
 			if exit, err := a.child.Wait(t.Context()); err != nil || exit.Status.Signal() != tt.seen {
 				t.Errorf("ended by %v, %v", exit.Status.Signal(), err)
 			}
-			n.do(hostapi.EventEnd, "1.srv")
-			n.want()
 		})
 	}
 }
@@ -248,9 +244,6 @@ func TestKernelSweep(t *testing.T) {
 	if !n.lives(kept) || n.lives(lost) {
 		t.Errorf("the job's process lives: %v; the orphan's: %v", n.lives(kept), n.lives(lost))
 	}
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
 }
 
 // The hook as hookhost sees it: JSON on a wire, events found by their methods.

@@ -115,8 +115,6 @@ func TestRSSReportsNoKernelMemoryAsMem(t *testing.T) {
 		if out.Usage == nil || out.Usage.MemBytes == nil || *out.Usage.MemBytes/mib != 8 {
 			t.Errorf("usage %+v", out.Usage)
 		}
-		n.do(hostapi.EventEnd, "1.srv")
-		n.want()
 	})
 }
 
@@ -177,8 +175,6 @@ func TestKernelBoundsBuffersOfTCP(t *testing.T) {
 	if most > mem+mem/4 { // what the kernel cannot refuse, it grants
 		t.Errorf("%d MiB of buffers, want %d", most>>20, mem>>20)
 	}
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
 }
 
 // Names of files that the kernel remembers for a job are its caches, not the job's memory.
@@ -198,8 +194,6 @@ func TestKernelRSSLeavesCachesOut(t *testing.T) {
 	u, err := n.cgroup("1.srv").Usage()
 	must.NoError(t, err)
 	t.Logf("holds %+v; at most it was %d MiB", held, *u.CgroupPeak/mib)
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
 }
 
 // cachesInTheWay is what of a job's kernel memory v1 takes for caches: as much as the node has of

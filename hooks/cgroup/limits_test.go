@@ -219,9 +219,6 @@ func TestMemNotInKernel(t *testing.T) {
 		n.begin("3.srv", asks("ncpus=1", "mem=7gb", "vmem=8gb"))
 		limited("3.srv", 8*gib, 8*gib)
 		reported("3.srv", n.do(hostapi.EventEpilogue, "3.srv").Usage, 7*gib)
-		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
-			n.do(hostapi.EventEnd, id)
-		}
 	})
 }
 
@@ -266,8 +263,6 @@ func TestMemOfManyHosts(t *testing.T) {
 			t.Errorf("bounds %+v, %v; want mem %d", b, err, 100*mib)
 		}
 		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=8gb"))
-		n.do(hostapi.EventEnd, "1.srv")
-		n.do(hostapi.EventEnd, "2.srv")
 	})
 }
 

@@ -84,7 +84,7 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 		return h
 	}
 	n.hook = n.boot()
-	t.Cleanup(func() { n.hook.die() })
+	t.Cleanup(n.close)
 	n.do(hostapi.EventStartup, "")
 	return &n
 }
@@ -99,6 +99,17 @@ func (h *hook) die() {
 	for _, id := range ids {
 		h.unwatch(id)
 	}
+}
+
+// close ends the jobs that a test has left. Nothing may stay of them.
+func (n *node) close() {
+	n.t.Helper()
+	defer n.hook.die()
+	for _, id := range slices.Sorted(maps.Keys(n.jobs)) {
+		n.do(hostapi.EventEpilogue, id)
+		n.do(hostapi.EventEnd, id)
+	}
+	n.want()
 }
 
 // restart replaces a hook that dies, as the host does.

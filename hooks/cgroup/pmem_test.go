@@ -65,9 +65,6 @@ func TestKernelBoundIsExceededTwice(t *testing.T) {
 			t.Errorf("%s: %q, then %q, %v", name, first, second, err)
 		}
 	}
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
 }
 
 // wantKilled waits for the job to be killed, and checks what its epilogue says of why.
@@ -91,9 +88,6 @@ func TestKernelPmemOfEach(t *testing.T) {
 		a.stdin.Close()
 	}
 	n.staysAlive("1.srv")
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
 }
 
 // bareNode is this machine as one without controllers: what the v2 tree of a hybrid machine offers.

@@ -24,9 +24,6 @@ func attachNode(t *testing.T, test func(t *testing.T, n *node, k *kernfstest.Ker
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", ownedBy(owner))
 		test(t, n, k)
-		n.do(hostapi.EventEpilogue, "1.srv")
-		n.do(hostapi.EventEnd, "1.srv")
-		n.want()
 	})
 }
 
@@ -169,7 +166,6 @@ func TestAttachOfAnotherJob(t *testing.T) {
 		n := realNode(t, nil)
 		n.do(hostapi.EventBegin, "1.srv")
 		test(t, n, startActor(t, nil, "sleep").child.PID, nil)
-		n.do(hostapi.EventEnd, "1.srv")
 	})
 }
 
@@ -258,8 +254,6 @@ func TestLaunchPID(t *testing.T) {
 		must.Equal(t, "inside", []int{leader, child, lone}, n.inside("1.srv"))
 		k.Exit(lone)
 		n.do(hostapi.EventLaunch, "1.srv", withPID(lone))
-		n.do(hostapi.EventEpilogue, "1.srv")
-		n.do(hostapi.EventEnd, "1.srv")
 	})
 }
 
@@ -301,5 +295,4 @@ func TestAttachFails(t *testing.T) {
 	if n.lives(pid) {
 		t.Error("what was taken in by half lives on")
 	}
-	n.do(hostapi.EventEnd, "1.srv")
 }

@@ -258,9 +258,6 @@ func TestRanksEnd(t *testing.T) {
 		if r := u.Ranks[0]; r.World != "" || r.PID != again || *r.CPUTSeconds != 3 {
 			t.Errorf("the next program without a name: %+v", r)
 		}
-		n.do(hostapi.EventEpilogue, id)
-		n.do(hostapi.EventEnd, id)
-		n.want()
 	})
 }
 
@@ -292,10 +289,6 @@ func TestRanksSetting(t *testing.T) {
 		if out := n.do(hostapi.EventEpilogue, "2.srv"); len(out.Usage.Ranks) != 1 {
 			t.Errorf("epilogue: %v", ranksOf(out.Usage))
 		}
-		for _, id := range []string{id, "2.srv"} {
-			n.do(hostapi.EventEnd, id)
-		}
-		n.want()
 	})
 }
 
@@ -313,9 +306,6 @@ func TestRanksMany(t *testing.T) {
 				t.Errorf("%d ranks, want %d", len(u.Usage.Ranks), n.mostRanks())
 			}
 		}
-		n.do(hostapi.EventEpilogue, id)
-		n.do(hostapi.EventEnd, id)
-		n.want()
 	})
 }
 
@@ -355,8 +345,6 @@ func TestRanksOOM(t *testing.T) {
 		if !cmp.Equal(out.JobStderr, want) || !cmp.Equal(out.Notes, want) {
 			t.Errorf("epilogue: %q, want %q", out.JobStderr, want)
 		}
-		n.do(hostapi.EventEnd, id)
-		n.want()
 	})
 }
 
@@ -465,7 +453,4 @@ func TestRanksHang(t *testing.T) {
 		}
 	}
 	n.wantSubgroups(id, map[int]string{stuck: "rank.0", other: "rank.1"})
-	n.do(hostapi.EventEpilogue, id)
-	n.do(hostapi.EventEnd, id)
-	n.want()
 }

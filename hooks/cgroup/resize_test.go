@@ -85,9 +85,6 @@ func TestResizeOfAJobIsAppliedOrRefused(t *testing.T) {
 		if hostapi.KindOf(err) != hostapi.KindBusy {
 			t.Errorf("begin on a full node: %v", err)
 		}
-		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
-			n.do(hostapi.EventEnd, id)
-		}
 	})
 }
 
@@ -128,7 +125,6 @@ func TestResizeRefused(t *testing.T) {
 		if _, err := n.event(hostapi.EventResize, "1.srv"); hostapi.KindOf(err) != hostapi.KindNode {
 			t.Errorf("without a cgroup: %v", err)
 		}
-		n.do(hostapi.EventEnd, "9.srv")
 	})
 }
 
@@ -178,7 +174,6 @@ func TestResizeFails(t *testing.T) {
 						t.Error(err)
 					}
 					n.has("1.srv", to.cpus, to.mem)
-					n.do(hostapi.EventEnd, "1.srv")
 				})
 			}
 		}
@@ -215,7 +210,6 @@ func TestFailedResizeLeavesAJobOfAnEarlierVersionItsLimits(t *testing.T) {
 		if m, err = j.JobMark(); err != nil || m.Part {
 			t.Errorf("mark %+v, %v; want all limits", m, err)
 		}
-		n.do(hostapi.EventEnd, "1.srv")
 	})
 }
 
@@ -243,8 +237,6 @@ func TestResizeOfSharedPlace(t *testing.T) {
 		if one == two {
 			t.Errorf("cpus %s and %s", one, two)
 		}
-		n.do(hostapi.EventEnd, "1.srv")
-		n.do(hostapi.EventEnd, "2.srv")
 	})
 }
 
@@ -259,7 +251,6 @@ func TestResizeSuspended(t *testing.T) {
 		}
 		n.frozen("1.srv", true)
 		n.has("1.srv", "0-1", 32*mib)
-		n.do(hostapi.EventEnd, "1.srv")
 	})
 }
 
@@ -306,8 +297,6 @@ func TestResizeHoldsNobodyUp(t *testing.T) {
 	if err != nil || *l.Mem != gib || l.MemHigh != nil || l.CPUs.Len() != 3 {
 		t.Errorf("limits %+v, %v", l, err)
 	}
-	n.do(hostapi.EventEnd, "1.srv")
-	n.do(hostapi.EventEnd, "3.srv")
 }
 
 // A failure that no user can bring about is an error of the node.
@@ -324,8 +313,6 @@ func TestResizeKinds(t *testing.T) {
 		t.Errorf("ncpus=0 on v1: %v of kind %q, want %q", err, hostapi.KindOf(err), want)
 	}
 	n.has("2.srv", "0", 64*mib)
-	n.do(hostapi.EventEnd, "1.srv")
-	n.do(hostapi.EventEnd, "2.srv")
 }
 
 // A job that was begun without a bound has one from its resize on.
@@ -366,7 +353,4 @@ func TestKernelResize(t *testing.T) {
 	if !n.lives(a.child.PID) {
 		t.Error("the job's process is gone")
 	}
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
 }

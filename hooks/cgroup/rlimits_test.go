@@ -112,8 +112,6 @@ func TestRlimitsOfSessions(t *testing.T) {
 		for pid, limits := range want {
 			must.Equal(t, fmt.Sprintf("process %d", pid), limits, got[pid])
 		}
-		n.do(hostapi.EventEpilogue, "1.srv")
-		n.do(hostapi.EventEnd, "1.srv")
 	})
 }
 
@@ -141,8 +139,6 @@ func TestLimitIsRaisedByTheNodeAlone(t *testing.T) {
 			t.Errorf("raises %s: %v, want %v", name, !want, want)
 		}
 	}
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
 }
 
 // The same on the running kernel, for a program that the caller starts and for one that it has
@@ -167,7 +163,4 @@ func TestKernelRlimits(t *testing.T) {
 			}
 		}
 	}
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
 }

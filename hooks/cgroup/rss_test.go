@@ -100,8 +100,6 @@ func TestNothingToSample(t *testing.T) {
 			if count := n.samplers.Load(); count != 0 {
 				t.Errorf("%d samplers", count)
 			}
-			n.do(hostapi.EventEpilogue, "1.srv")
-			n.do(hostapi.EventEnd, "1.srv")
 		})
 	}
 }
@@ -193,7 +191,6 @@ func TestGraceIsTheKillDelayOfAJobOfAnEarlierVersion(t *testing.T) {
 	must.Equal(t, "grace", 7*time.Second, s.grace())
 	n.setKillDelay("1.srv", new(9))
 	must.Equal(t, "grace that the host knows", 9*time.Second, s.grace())
-	n.do(hostapi.EventEnd, "1.srv")
 }
 
 // A job that reads files of many times its mem lives. A job that takes more than its mem dies, with
@@ -234,8 +231,6 @@ func TestKernelRSS(t *testing.T) {
 	if mem := *out.Usage.MemBytes; mem < 100*mib || mem > 250*mib {
 		t.Errorf("mem %d MiB", mem/mib)
 	}
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
 }
 
 // A job that ignores SIGTERM has until its grace is over, and none when it goes on growing.
@@ -256,7 +251,4 @@ func TestKernelRSSGrace(t *testing.T) {
 	if exit, err := a.child.Wait(t.Context()); err != nil || exit.Status.Signal() != unix.SIGKILL {
 		t.Errorf("ended by %v, %v; want SIGKILL", exit.Status.Signal(), err)
 	}
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
 }

@@ -139,9 +139,6 @@ func testResizeDies(t *testing.T, n *node) {
 	if !n.lives(pid) {
 		t.Error("the job's process is gone")
 	}
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
 }
 
 func TestResizeDies(t *testing.T) {
@@ -169,7 +166,6 @@ func TestJobHasItsOldSizeAfterAResizeThatWasNotRecorded(t *testing.T) {
 		n.size("1.srv", 3, 8*gib)
 		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds ncpus available", "ncpus=2", "mem=1gb")
 		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds mem available", "ncpus=1", "mem=9gb")
-		n.do(hostapi.EventEnd, "1.srv")
 	})
 }
 
@@ -193,7 +189,6 @@ func testResizeFailsLate(t *testing.T, n *node, from, to []string, mem int64, se
 	}
 	n.size("1.srv", before.CPUs.Len(), mem)
 	n.settled("1.srv", true)
-	n.do(hostapi.EventEnd, "1.srv")
 }
 
 func TestResizeFailsLate(t *testing.T) {
@@ -247,7 +242,6 @@ func TestResizeOutlastsTheSettleOfTheNextProgram(t *testing.T) {
 		must.NoError(t, err)
 		must.NoError(t, <-settled)
 		n.size("1.srv", 1, gib)
-		n.do(hostapi.EventEnd, "1.srv")
 	})
 }
 
@@ -283,7 +277,6 @@ func TestResizeUndone(t *testing.T) {
 				if r, err := n.cgroup("1.srv").JobMark(); err != nil || !cmp.Equal(r, was) {
 					t.Errorf("record %+v, %v; want %+v", r, err, was)
 				}
-				n.do(hostapi.EventEnd, "1.srv")
 			})
 		})
 	}
@@ -313,7 +306,6 @@ func TestResizeIsUndoneWhereItsFirstUndoFails(t *testing.T) {
 		if l, err := n.cgroup("1.srv").Limits(); err != nil || *l.Mem != 8*gib || l.CPUs.Len() != 3 {
 			t.Errorf("limits %+v, %v; want 8 GiB and 3 cpus", l, err)
 		}
-		n.do(hostapi.EventEnd, "1.srv")
 	})
 }
 
@@ -439,9 +431,6 @@ func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
 	if pids := n.inside("1.srv"); len(pids) != 1 {
 		t.Errorf("the job has processes %v, want one", pids)
 	}
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
 }
 
 func TestEnforceChanges(t *testing.T) {

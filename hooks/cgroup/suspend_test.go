@@ -44,9 +44,6 @@ func TestSuspendAndResume(t *testing.T) {
 			n.do(hostapi.EventPreresume, "1.srv")
 			n.frozen("1.srv", false)
 		}
-		n.do(hostapi.EventEpilogue, "1.srv")
-		n.do(hostapi.EventEnd, "1.srv")
-		n.want()
 	})
 }
 
@@ -79,8 +76,6 @@ func TestSuspendedJobGivesItsPlace(t *testing.T) {
 		busy("4.srv", "ncpus=1", "mem=1gb")
 		n.do(hostapi.EventEnd, "1.srv")
 		n.do(hostapi.EventBegin, "4.srv", asks("ncpus=2", "mem=15gb"))
-		n.do(hostapi.EventEnd, "2.srv")
-		n.do(hostapi.EventEnd, "4.srv")
 	})
 }
 
@@ -106,8 +101,6 @@ func TestSuspendWithAStuckProcess(t *testing.T) {
 		k.Unstick(pid)
 		n.do(hostapi.EventPostsuspend, "1.srv")
 		n.frozen("1.srv", true)
-		n.do(hostapi.EventEnd, "1.srv")
-		n.want()
 	})
 }
 
@@ -141,8 +134,6 @@ func TestFreezerThatDisagreesWithThePhaseIsReported(t *testing.T) {
 			reported(e, new(false))
 			n.frozen("1.srv", true)
 		}
-		n.do(hostapi.EventEnd, "1.srv")
-		n.want()
 	})
 }
 
@@ -157,8 +148,6 @@ func TestFrozenJobThatIsNotSuspendedHasItsPlace(t *testing.T) {
 		n.do(hostapi.EventPostsuspend, "1.srv")
 		n.restart()
 		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=4")) // the list of startup says that it is suspended
-		n.do(hostapi.EventEnd, "1.srv")
-		n.do(hostapi.EventEnd, "2.srv")
 	})
 }
 
@@ -194,8 +183,6 @@ func TestSuspendFails(t *testing.T) {
 					heal()
 					n.do(event, "1.srv")
 					n.frozen("1.srv", event == hostapi.EventPostsuspend)
-					n.do(hostapi.EventEnd, "1.srv")
-					n.want()
 				})
 			}
 		}
@@ -216,8 +203,6 @@ func TestSuspendedJobEnds(t *testing.T) {
 				if n.lives(pid) || out.Usage.Kill.Stragglers != 1 || out.Usage.Kill.Seconds > 5 {
 					t.Errorf("lives: %v, %+v", n.lives(pid), out.Usage.Kill)
 				}
-				n.do(hostapi.EventEnd, "1.srv")
-				n.want()
 			})
 		})
 	}
@@ -247,7 +232,6 @@ func TestPretermThaws(t *testing.T) {
 		n.do(hostapi.EventPreterm, "1.srv") // nothing that fails keeps a job from being killed
 		heal()
 		healV2()
-		n.do(hostapi.EventEnd, "1.srv")
 	})
 }
 
@@ -284,9 +268,6 @@ func TestSuspendWithoutFreezer(t *testing.T) {
 	}
 	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=4"))
 	n.do(hostapi.EventPreresume, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.do(hostapi.EventEnd, "2.srv")
-	n.want()
 }
 
 // On a kernel: what runs stops, also what left its session, takes no cpu time, and goes on.
@@ -321,8 +302,6 @@ func TestKernelSuspend(t *testing.T) {
 	if k := out.Usage.Kill; k.Stragglers != 2 || k.Seconds > 2 {
 		t.Errorf("%+v", k)
 	}
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
 }
 
 // The host sends postsuspend to a hook that accepted preresume where another refused it: the job is
