@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,8 +25,6 @@ import (
 // a state that is not seen to be this hook's is not undone.
 
 const (
-	// hookName is what the note in the state directory has this hook by.
-	hookName = "cgroup"
 	// offlineComment is the text that vnodes get. PBS's own hook knows its vnodes by it, and so
 	// does this one.
 	offlineComment = pbs.CleanUpComment
@@ -50,7 +49,7 @@ func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) erro
 	}
 	h.offlining.Lock()
 	defer h.offlining.Unlock()
-	o, readErr := h.kept.Offline(hookName)
+	o, readErr := h.kept.Offline()
 	if readErr != nil {
 		h.log.Errorf("vnodes may have been offline before: %v", readErr)
 	}
@@ -62,12 +61,12 @@ func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) erro
 	}
 	o.Told = len(req.VnodeList) > 0
 	addVnodes(out, takenOffline(req.VnodeList, h.policy.ownVnodes(h.node, req.Node, req.VnodeList)))
-	return h.kept.SetOffline(hookName, o)
+	return h.kept.SetOffline(o)
 }
 
 // repeat is stuck where the vnodes are to be offline already, and PBS may not know it yet.
 func (h *hook) repeat(req *hostapi.Request, out *hostapi.Outcome, left error) error {
-	if o, err := h.kept.Offline(hookName); o == nil || err != nil {
+	if o, err := h.kept.Offline(); o == nil || err != nil {
 		return err
 	}
 	return h.stuck(req, out, left)
@@ -78,7 +77,7 @@ func (h *hook) repeat(req *hostapi.Request, out *hostapi.Outcome, left error) er
 func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Time) error {
 	h.offlining.Lock()
 	defer h.offlining.Unlock()
-	o, err := h.kept.Offline(hookName)
+	o, err := h.kept.Offline()
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "vnodes may be offline: %w", err)
 	}
@@ -87,17 +86,17 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 	}
 	if o.Since.After(now) { // the clock was set back
 		o.Since = now
-		return h.kept.SetOffline(hookName, o)
+		return h.kept.SetOffline(o)
 	}
 	if !o.Told { // PBS never heard of it
-		return h.kept.SetOffline(hookName, nil)
+		return h.kept.SetOffline(nil)
 	}
-	if !tells(req.VnodeList) {
+	if !anyVnode(req.VnodeList, tellsState) {
 		return nil
 	}
 	if !h.policy.Vnodes.OnlineOfflinedNodes {
-		if !anyOurs(req.VnodeList) { // the administrator has done it
-			return h.kept.SetOffline(hookName, nil)
+		if !anyVnode(req.VnodeList, ours) { // the administrator has done it
+			return h.kept.SetOffline(nil)
 		}
 		return nil
 	}
@@ -108,7 +107,7 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 		addVnodes(out, back)
 		h.log.Info("the vnodes of this host go on line again: every cgroup is removed")
 	}
-	return h.kept.SetOffline(hookName, nil)
+	return h.kept.SetOffline(nil)
 }
 
 // takenOffline is what PBS is to be told of the vnodes named, given what it knows.
@@ -168,27 +167,14 @@ func addVnodes(out *hostapi.Outcome, more map[string]*hostapi.Vnode) {
 // state, no comment means that there is none: PBS leaves out what is not set.
 func tellsState(v *hostapi.Vnode) bool { return v != nil && (v.State != "" || v.Comment != nil) }
 
-func tells(known map[string]*hostapi.Vnode) bool {
-	for _, v := range known {
-		if tellsState(v) {
-			return true
-		}
-	}
-	return false
+// anyVnode reports whether one of the vnodes is as is says.
+func anyVnode(known map[string]*hostapi.Vnode, is func(*hostapi.Vnode) bool) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(known)), is)
 }
 
 // ours reports whether a vnode has this hook's comment.
 func ours(v *hostapi.Vnode) bool {
 	return v != nil && v.Comment != nil && strings.Contains(*v.Comment, offlineComment)
-}
-
-func anyOurs(known map[string]*hostapi.Vnode) bool {
-	for _, v := range known {
-		if ours(v) {
-			return true
-		}
-	}
-	return false
 }
 
 // offlineOf names the vnodes that are offline by somebody else's word.

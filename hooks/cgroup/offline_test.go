@@ -45,12 +45,12 @@ func stuckJob(n *node, k *kernfstest.Kernel) (pid int) {
 // waited makes the time for which the vnodes are offline a minute longer.
 func (n *node) waited() {
 	n.t.Helper()
-	o, err := n.kept.Offline(hookName)
+	o, err := n.kept.Offline()
 	if err != nil || o == nil {
 		n.t.Fatalf("%+v, %v, want a note that the vnodes are offline", o, err)
 	}
 	o.Since = o.Since.Add(-time.Minute)
-	must.NoError(n.t, n.kept.SetOffline(hookName, o))
+	must.NoError(n.t, n.kept.SetOffline(o))
 }
 
 // TestVnodesGoOfflineAndComeBack is the whole story of a process that does not die for a while,
@@ -121,14 +121,14 @@ func TestNoWordFromPBS(t *testing.T) {
 			t.Errorf("%+v", out.Vnodes)
 		}
 	}
-	if o, err := n.kept.Offline(hookName); o == nil || err != nil {
+	if o, err := n.kept.Offline(); o == nil || err != nil {
 		t.Errorf("%+v, %v, want the note kept", o, err)
 	}
 	if out := n.do(hostapi.EventPeriodic, "",
 		pbsSees(vnodes{testNode: vnode("offline", "by hand")})); len(out.Vnodes) > 0 {
 		t.Errorf("%+v: what is offline without our text is the administrator's", out.Vnodes)
 	}
-	if o, err := n.kept.Offline(hookName); o != nil || err != nil {
+	if o, err := n.kept.Offline(); o != nil || err != nil {
 		t.Errorf("%+v, %v, want no note", o, err)
 	}
 }
@@ -168,10 +168,10 @@ func TestOnlineRules(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n, _ := fakeNode(t, kernfstest.NewV2, tt.edit)
 			n.kept = nodestate.Dir(t.TempDir())
-			must.NoError(t, n.kept.SetOffline(hookName, tt.note))
+			must.NoError(t, n.kept.SetOffline(tt.note))
 			out := n.do(hostapi.EventPeriodic, "", pbsSees(tt.known))
 			must.Equal(t, "", tt.want, out.Vnodes)
-			if o, err := n.kept.Offline(hookName); (o != nil) != tt.kept || err != nil {
+			if o, err := n.kept.Offline(); (o != nil) != tt.kept || err != nil {
 				t.Errorf("note %+v, %v, want one: %t", o, err, tt.kept)
 			}
 		})

@@ -231,7 +231,7 @@ func TestTracerOfAnotherUserTakesNoNodeOffline(t *testing.T) {
 			t.Errorf("%s: %+v", e, out.Vnodes[testNode])
 		}
 	}
-	if o, err := n.kept.Offline(hookName); o != nil || err != nil {
+	if o, err := n.kept.Offline(); o != nil || err != nil {
 		t.Errorf("%+v, %v", o, err)
 	}
 	if u, err := n.cgroup("1.srv").Usage(); err != nil || u.Anon == nil {

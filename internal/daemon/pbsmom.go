@@ -179,7 +179,7 @@ func (m *pbsMoM) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
 	if e.Request.Event != hostapi.EventPeriodic {
 		return false
 	}
-	offline, err := nodestate.Dir(m.conf.paths.State).AnyOffline()
+	offline, err := nodestate.Dir(m.conf.paths.State).IsOffline()
 	if err != nil {
 		m.log.Errorf("vnodes may be offline: %v", err)
 	}

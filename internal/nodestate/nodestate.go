@@ -2,7 +2,7 @@
 // boot.
 //
 //	PBS_HOME/mom_priv/vntype    what PBS calls the node's type; see Vntype
-//	NAME.offline                that a hook has put the node's vnodes offline; see Offline
+//	cgroup.offline              that hook cgroup has put the node's vnodes offline; see Offline
 //	configuration               PBS's configuration that is in force; see Configuration
 //	remark                      what is in the comment of the node's vnode; see Remark
 //
@@ -19,8 +19,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/hookhost/hookhost/internal/disk"
@@ -30,12 +28,12 @@ import (
 type Dir string
 
 const (
-	offlineSuffix = ".offline"
-	configFile    = "configuration"
-	remarkFile    = "remark"
+	offlineFile = "cgroup.offline"
+	configFile  = "configuration"
+	remarkFile  = "remark"
 )
 
-// Offline says that a hook has put the node's vnodes offline.
+// Offline says that the hook cgroup has put the node's vnodes offline.
 type Offline struct {
 	Since time.Time `json:"since"`
 	// Told: the answer to an event of PBS has said so. Until then only this file does.
@@ -44,54 +42,35 @@ type Offline struct {
 	Before []string `json:"before,omitempty"`
 }
 
-// Offline returns what the hook of that name has noted; nil without an error when its vnodes are on
-// line.
-func (d Dir) Offline(hook string) (*Offline, error) {
-	b, err := d.read(hook + offlineSuffix)
+// Offline returns what was noted; nil without an error when the vnodes are on line.
+func (d Dir) Offline() (*Offline, error) {
+	b, err := d.read(offlineFile)
 	if err != nil || b == nil {
 		return nil, err
 	}
 	o := &Offline{}
 	if err := json.Unmarshal(b, o); err != nil {
-		return nil, fmt.Errorf("read %s: %w", d.path(hook+offlineSuffix), err)
+		return nil, fmt.Errorf("read %s: %w", d.path(offlineFile), err)
 	}
 	return o, nil
 }
 
-// AnyOffline reports whether a hook has put the node's vnodes offline.
-func (d Dir) AnyOffline() (bool, error) {
-	if d == "" {
-		return false, nil
-	}
-	entries, err := os.ReadDir(string(d))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Type().IsRegular() && isNote(e.Name()) }),
-		nil
+// IsOffline reports whether there is a note, whatever it says.
+func (d Dir) IsOffline() (bool, error) {
+	b, err := d.read(offlineFile)
+	return b != nil, err
 }
 
-// isNote leaves out what a write has left that was broken off: names that begin with a dot.
-func isNote(name string) bool {
-	return strings.HasSuffix(name, offlineSuffix) && !strings.HasPrefix(name, ".")
-}
-
-// SetOffline notes o, or with nil that the hook's vnodes are on line. Idempotent.
-func (d Dir) SetOffline(hook string, o *Offline) error {
-	if d == "" {
-		return nil
-	}
+// SetOffline notes o, or with nil that the vnodes are on line. Idempotent.
+func (d Dir) SetOffline(o *Offline) error {
 	if o == nil {
-		if err := os.Remove(d.path(hook + offlineSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return d.replace(offlineFile, nil)
 	}
 	b, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
-	return d.write(hook+offlineSuffix, append(b, '\n'))
+	return d.replace(offlineFile, append(b, '\n'))
 }
 
 // Configuration returns the configuration of PBS's that the daemon took over last, nil where there

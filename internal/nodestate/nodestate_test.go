@@ -15,37 +15,34 @@ func TestOfflineSurvives(t *testing.T) {
 	d := Dir(t.TempDir())
 	want := &Offline{Since: time.Unix(1000, 0).UTC(), Told: true, Before: []string{"n1[1]"}}
 	for range 2 {
-		must.NoError(t, d.SetOffline("cgroup", want))
+		must.NoError(t, d.SetOffline(want))
 	}
-	got, err := d.Offline("cgroup")
+	got, err := d.Offline()
 	if err != nil || !cmp.Equal(got, want) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	if got, err := d.Offline("other"); got != nil || err != nil {
-		t.Errorf("another hook's: %+v, %v", got, err)
-	}
-	if any, err := d.AnyOffline(); !any || err != nil {
-		t.Errorf("any: %v, %v", any, err)
+	if is, err := d.IsOffline(); !is || err != nil {
+		t.Errorf("offline: %v, %v", is, err)
 	}
 	for range 2 {
-		must.NoError(t, d.SetOffline("cgroup", nil))
+		must.NoError(t, d.SetOffline(nil))
 	}
 	if err := os.WriteFile(filepath.Join(string(d), ".cgroup.offline.17"), nil, 0o600); err != nil { // broken off
 		t.Fatal(err)
 	}
 	for _, d := range []Dir{d, "", Dir(filepath.Join(string(d), "none"))} {
-		if any, err := d.AnyOffline(); any || err != nil {
-			t.Errorf("any in %q: %v, %v", d, any, err)
+		if is, err := d.IsOffline(); is || err != nil {
+			t.Errorf("offline in %q: %v, %v", d, is, err)
 		}
 	}
-	if got, err := d.Offline("cgroup"); got != nil || err != nil {
+	if got, err := d.Offline(); got != nil || err != nil {
 		t.Errorf("%+v, %v after it was taken back", got, err)
 	}
 }
 
 func TestNoDirKeepsNothing(t *testing.T) {
 	var d Dir
-	if err := d.SetOffline("cgroup", &Offline{}); err != nil {
+	if err := d.SetOffline(&Offline{}); err != nil {
 		t.Error(err)
 	}
 }
