@@ -39,8 +39,7 @@ func TestBeginOverLeftover(t *testing.T) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4", "mem=1gb"))
 		pid := n.launch("1.srv")
 		delete(n.jobs, "1.srv") // no end ever came
-		n.hook.die()
-		n.hook = n.boot()
+		n.reboot()
 		out := n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=64mb"))
 		if n.lives(pid) || *out.Usage.MemLimitBytes != 64*mib || len(n.inside("1.srv")) != 0 {
 			t.Errorf("process lives: %v; usage %+v", n.lives(pid), out.Usage)
@@ -164,8 +163,7 @@ func TestBeginFails(t *testing.T) {
 				begin(t, n)
 				heal()
 				stuck()
-				n.hook.die()
-				n.hook = n.boot()
+				n.reboot()
 				n.do(hostapi.EventBegin, "1.srv", ask)
 			})
 			t.Run(f.name+"/swept after "+name, func(t *testing.T) {

@@ -157,10 +157,7 @@ func TestBesideIsolated(t *testing.T) {
 	n.begin("1.srv", asks("ncpus=4", "mem=64mb"))
 	n.launch("1.srv")
 	n.do(hostapi.EventPostsuspend, "1.srv")
-	_, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=4", "mem=64mb"))
-	if hostapi.KindOf(err) != hostapi.KindBusy {
-		t.Errorf("begin on the cpus of a suspended job: %v", err)
-	}
+	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ncpus requested", "ncpus=4", "mem=64mb")
 	n.do(hostapi.EventPreresume, "1.srv")
 	n.do(hostapi.EventEpilogue, "1.srv")
 	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=4", "mem=64mb"))

@@ -29,8 +29,7 @@ func TestEpilogueAgain(t *testing.T) {
 		before := n.job("1.srv").State
 		first := n.do(hostapi.EventEpilogue, "1.srv")
 		n.job("1.srv").State = before
-		n.hook.die()
-		n.hook = n.boot()
+		n.reboot()
 		again := n.do(hostapi.EventEpilogue, "1.srv")
 		if first.Usage.Kill.Signal != "SIGKILL" || again.Usage.Kill.Signal != "none" {
 			t.Errorf("kill %+v, again %+v", first.Usage.Kill, again.Usage.Kill)

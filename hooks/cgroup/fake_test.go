@@ -61,13 +61,18 @@ var fakes = []struct {
 }{{"v1", kernfstest.NewV1}, {"hybrid", kernfstest.NewHybrid}, {"v2", kernfstest.NewV2}}
 
 // onFakes runs a test on each of them.
-func onFakes(t *testing.T, edit func(*config.File), test func(t *testing.T, n *node, k *kernfstest.Kernel)) {
+func onFakes(
+	t *testing.T,
+	edit func(*config.File),
+	test func(t *testing.T, n *node, k *kernfstest.Kernel),
+	opts ...kernfstest.Option,
+) {
 	if os.Getenv("HOOKHOST_FAKES") == "no" { // a guest of lab/vm/test: a fake is the same on every kernel
 		return
 	}
 	for _, f := range fakes {
 		t.Run(f.name, func(t *testing.T) {
-			n, k := fakeNode(t, f.boot, edit)
+			n, k := fakeNode(t, f.boot, edit, opts...)
 			test(t, n, k)
 		})
 	}

@@ -234,8 +234,7 @@ func TestKernelSweep(t *testing.T) {
 	kept, lost := n.launch("1.srv"), n.launch("2.srv")
 	n.retire("2.srv")
 	delete(n.jobs, "2.srv")
-	n.hook.die()
-	n.hook = n.boot()
+	n.reboot()
 	out := n.do(hostapi.EventStartup, "")
 	if !slices.Equal(out.Notes, []string{"removed cgroup of unknown job 2.srv"}) {
 		t.Errorf("notes %q", out.Notes)

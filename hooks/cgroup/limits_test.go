@@ -204,13 +204,10 @@ func TestMemNotInKernel(t *testing.T) {
 		limited("1.srv", all, all)
 		reported("1.srv", out.Usage, 10*gib)
 		reported("1.srv", n.do(hostapi.EventPeriodic, "").Jobs["1.srv"].Usage, 10*gib)
-		_, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=7gb"))
-		if hostapi.KindOf(err) != hostapi.KindBusy {
-			t.Errorf("more than is left: %v", err)
-		}
+		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "mem requested", "ncpus=1", "mem=7gb")
 		n.begin("2.srv", asks("ncpus=1"))
 		limited("2.srv", all, all)
-		out, err = n.resize("1.srv", "ncpus=1", "mem=8gb")
+		out, err := n.resize("1.srv", "ncpus=1", "mem=8gb")
 		must.NoError(t, err)
 		limited("1.srv", all, all)
 		reported("1.srv", out.Usage, 8*gib)

@@ -112,11 +112,16 @@ func (n *node) close() {
 	n.want()
 }
 
+// reboot has another hook take the place of one that died.
+func (n *node) reboot() {
+	n.hook.die()
+	n.hook = n.boot()
+}
+
 // restart replaces a hook that dies, as the host does.
 func (n *node) restart() {
 	n.t.Helper()
-	n.hook.die()
-	n.hook = n.boot()
+	n.reboot()
 	n.align(n.do(hostapi.EventStartup, ""))
 }
 
@@ -326,6 +331,14 @@ func (n *node) inside(id string) []int {
 	pids, err := n.cgroup(id).Processes()
 	must.NoError(n.t, err)
 	return pids
+}
+
+// limitsNow returns the limits that the kernel has for a job.
+func (n *node) limitsNow(id string) cgroup.Limits {
+	n.t.Helper()
+	l, err := n.cgroup(id).Limits()
+	must.NoError(n.t, err)
+	return l
 }
 
 // limits are some for a job with these cpus.

@@ -70,8 +70,7 @@ func TestVnodesGoOfflineAndComeBack(t *testing.T) {
 				t.Fatalf("%s: -want +got:\n%s", last, diff)
 			}
 			kept := n.kept
-			n.hook.die()
-			n.hook = n.boot()
+			n.reboot()
 			n.kept = kept
 			if out, err := n.event(hostapi.EventStartup, "", pbsSees(want)); err != nil ||
 				out.Vnodes[testNode].State != "" {

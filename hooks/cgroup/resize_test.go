@@ -34,8 +34,7 @@ func (n *node) resize(id string, resources ...string) (*hostapi.Outcome, error) 
 // has checks the job's limits, as the kernel has them, and what is said of them.
 func (n *node) has(id, cpus string, mem int64) {
 	n.t.Helper()
-	l, err := n.cgroup(id).Limits()
-	must.NoError(n.t, err)
+	l := n.limitsNow(id)
 	if l.CPUs.String() != cpus || l.Mem == nil || *l.Mem != mem {
 		n.t.Errorf("job %s has cpus %s and mem %v, want %s and %d", id, l.CPUs, l.Mem, cpus, mem)
 	}
@@ -81,10 +80,7 @@ func TestResizeOfAJobIsAppliedOrRefused(t *testing.T) {
 		if got := n.cpus("3.srv"); got != "1" {
 			t.Errorf("the next job has cpus %s, want 1", got)
 		}
-		_, err := n.event(hostapi.EventBegin, "4.srv", asks("ncpus=1", "mem=1gb"))
-		if hostapi.KindOf(err) != hostapi.KindBusy {
-			t.Errorf("begin on a full node: %v", err)
-		}
+		n.refuses(hostapi.EventBegin, "4.srv", hostapi.KindBusy, "requested", "ncpus=1", "mem=1gb")
 	})
 }
 
@@ -108,17 +104,13 @@ func TestResizeRefused(t *testing.T) {
 			{[]string{"ncpus=1", "mem=17gb"}, hostapi.KindJob, "exceeds mem available"},
 			{[]string{"ncpus=x"}, hostapi.KindJob, "ncpus=x"},
 		} {
-			before, err := n.cgroup("1.srv").Limits()
-			must.NoError(t, err)
-			_, err = n.resize("1.srv", tt.ask...)
+			before := n.limitsNow("1.srv")
+			_, err := n.resize("1.srv", tt.ask...)
 			if hostapi.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("%v: error %v of kind %q, want %q of kind %q",
 					tt.ask, err, hostapi.KindOf(err), tt.text, tt.kind)
 			}
-			after, err := n.cgroup("1.srv").Limits()
-			if diff := cmp.Diff(before, after); diff != "" || err != nil {
-				t.Errorf("%v: limits: -before +after:\n%s%v", tt.ask, diff, err)
-			}
+			must.Equal(t, strings.Join(tt.ask, " "), before, n.limitsNow("1.srv"))
 			n.has("1.srv", "0-1", 128*mib)
 		}
 		n.do(hostapi.EventEnd, "1.srv")
@@ -158,17 +150,13 @@ func TestResizeFails(t *testing.T) {
 			for _, op := range ops {
 				t.Run(f.name+"/"+name+"/"+op.Op+" "+strings.ReplaceAll(op.Path, "/", " "), func(t *testing.T) {
 					n, k := prepare(t)
-					before, err := n.cgroup("1.srv").Limits()
-					must.NoError(t, err)
+					before := n.limitsNow("1.srv")
 					heal := k.Fail(op.Op, op.Path, unix.EIO)
 					if _, err := n.resize("1.srv", to.ask...); hostapi.KindOf(err) != hostapi.KindNode {
 						t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))
 					}
 					heal()
-					after, err := n.cgroup("1.srv").Limits()
-					if diff := cmp.Diff(before, after); diff != "" || err != nil {
-						t.Errorf("limits: -before +after:\n%s%v", diff, err)
-					}
+					must.Equal(t, "limits", before, n.limitsNow("1.srv"))
 					n.has("1.srv", from.cpus, from.mem)
 					if _, err := n.resize("1.srv", to.ask...); err != nil {
 						t.Error(err)
@@ -186,8 +174,7 @@ func TestFailedResizeLeavesAJobOfAnEarlierVersionItsLimits(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=2", "mem=1gb", "pids=20"))
 		j := n.cgroup("1.srv")
-		before, err := j.Limits()
-		must.NoError(t, err)
+		before := n.limitsNow("1.srv")
 		m, err := j.JobMark()
 		must.NoError(t, err)
 		type object = map[string]any
@@ -201,10 +188,7 @@ func TestFailedResizeLeavesAJobOfAnEarlierVersionItsLimits(t *testing.T) {
 		}
 		heal()
 		n.startAndSettle(nil)
-		after, err := j.Limits()
-		if diff := cmp.Diff(before, after); diff != "" || err != nil {
-			t.Errorf("%v, limits -before +after:\n%s", err, diff)
-		}
+		must.Equal(t, "limits", before, n.limitsNow("1.srv"))
 		_, err = n.resize("1.srv", "ncpus=1", "mem=64mb", "pids=10")
 		must.NoError(t, err)
 		if m, err = j.JobMark(); err != nil || m.Part {
@@ -275,14 +259,9 @@ func TestResizeHoldsNobodyUp(t *testing.T) {
 			t.Fatalf("limits %+v, %v", l, err)
 		}
 	}
-	_, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=9gb"))
-	if hostapi.KindOf(err) != hostapi.KindBusy {
-		t.Errorf("begin with memory that is not given back yet: %v", err)
-	}
-	_, err = n.event(hostapi.EventBegin, "2.srv", asks("ncpus=2", "mem=1gb"))
-	if hostapi.KindOf(err) != hostapi.KindBusy {
-		t.Errorf("begin with a cpu that is taken: %v", err)
-	}
+	// The memory is not given back yet, and the cpu is taken.
+	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "mem requested", "ncpus=1", "mem=9gb")
+	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ncpus requested", "ncpus=2", "mem=1gb")
 	n.do(hostapi.EventBegin, "3.srv", asks("ncpus=1", "mem=1gb"))
 	select {
 	case err := <-done:

@@ -157,8 +157,7 @@ func TestResizeDies(t *testing.T) {
 func TestJobHasItsOldSizeAfterAResizeThatWasNotRecorded(t *testing.T) {
 	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=3", "mem=8gb"))
-		l, err := n.cgroup("1.srv").Limits()
-		must.NoError(t, err)
+		l := n.limitsNow("1.srv")
 		mem := int64(gib)
 		l.Mem, l.MemSwap, l.CPUs = &mem, nil, n.limits("1").CPUs
 		must.NoError(t, n.cgroup("1.srv").Apply(l))
@@ -173,20 +172,16 @@ func TestJobHasItsOldSizeAfterAResizeThatWasNotRecorded(t *testing.T) {
 // late leaves the job as it was.
 func testResizeFailsLate(t *testing.T, n *node, from, to []string, mem int64, second ...string) {
 	n.begin("1.srv", asks(from...))
-	before, err := n.cgroup("1.srv").Limits()
-	must.NoError(t, err)
+	before := n.limitsNow("1.srv")
 	refused := false
-	err = n.stepThrough("1.srv", func() {
+	err := n.stepThrough("1.srv", func() {
 		_, err := n.event(hostapi.EventBegin, "2.srv", asks(second...))
 		refused = hostapi.KindOf(err) == hostapi.KindBusy
 	}, func(job *hostapi.Job) { job.ResourceList["much"] = strings.Repeat("x", 70000) }, to...)
 	if !refused || hostapi.KindOf(err) != hostapi.KindJob {
 		t.Errorf("error %v of kind %q, the job beside it was refused: %t", err, hostapi.KindOf(err), refused)
 	}
-	after, err := n.cgroup("1.srv").Limits()
-	if diff := cmp.Diff(before, after); diff != "" || err != nil {
-		t.Errorf("%v, limits -before +after:\n%s", err, diff)
-	}
+	must.Equal(t, "limits", before, n.limitsNow("1.srv"))
 	n.size("1.srv", before.CPUs.Len(), mem)
 	n.settled("1.srv", true)
 }
@@ -252,17 +247,13 @@ func TestResizeUndone(t *testing.T) {
 			edit := func(c *config.File) { c.Memory.Enforce, c.Memory.ReservePercent = how, 0 }
 			onFakes(t, edit, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 				n.begin("1.srv", asks("ncpus=3", "mem=8gb"))
-				before, err := n.cgroup("1.srv").Limits()
-				must.NoError(t, err)
+				before := n.limitsNow("1.srv")
 				was, err := n.cgroup("1.srv").JobMark()
 				must.NoError(t, err)
 				heal := func() {}
 				err = n.stepThrough("1.srv", func() {
 					for _, ask := range [][]string{{"ncpus=1", "mem=9gb"}, {"ncpus=2", "mem=1gb"}} {
-						_, err := n.event(hostapi.EventBegin, "2.srv", asks(ask...))
-						if hostapi.KindOf(err) != hostapi.KindBusy {
-							t.Errorf("begin with %v, which is not given up yet: %v", ask, err)
-						}
+						n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "requested", ask...)
 					}
 					heal = k.FailNth("1.srv/cpuset.cpus", unix.EIO, 0)
 				}, func(*hostapi.Job) {}, "ncpus=1", "mem=1gb")
@@ -270,10 +261,7 @@ func TestResizeUndone(t *testing.T) {
 				if hostapi.KindOf(err) != hostapi.KindNode {
 					t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))
 				}
-				after, err := n.cgroup("1.srv").Limits()
-				if diff := cmp.Diff(before, after); diff != "" || err != nil {
-					t.Errorf("limits: -before +after:\n%s%v", diff, err)
-				}
+				must.Equal(t, "limits", before, n.limitsNow("1.srv"))
 				if r, err := n.cgroup("1.srv").JobMark(); err != nil || !cmp.Equal(r, was) {
 					t.Errorf("record %+v, %v; want %+v", r, err, was)
 				}
@@ -318,8 +306,7 @@ func TestLimitsSetByHandLastUntilTheHookStarts(t *testing.T) {
 			_, err := n.resize("1.srv", "ncpus=1", "mem=64mb")
 			must.NoError(t, err)
 			j := n.cgroup("1.srv")
-			granted, err := j.Limits()
-			must.NoError(t, err)
+			granted := n.limitsNow("1.srv")
 			l := granted
 			if l.Mem = &mem; l.MemSwap != nil {
 				l.MemSwap = &mem
@@ -328,10 +315,7 @@ func TestLimitsSetByHandLastUntilTheHookStarts(t *testing.T) {
 			n.do(hostapi.EventPeriodic, "")
 			n.size("1.srv", 1, mem)
 			n.startAndSettle(nil)
-			now, err := j.Limits()
-			if diff := cmp.Diff(granted, now); diff != "" || err != nil {
-				t.Errorf("%v, limits -granted +now:\n%s", err, diff)
-			}
+			must.Equal(t, "limits", granted, n.limitsNow("1.srv"))
 			n.do(hostapi.EventEnd, "1.srv")
 		}
 	}
@@ -351,19 +335,14 @@ func TestSettleTakesNothingThatOthersWereGiven(t *testing.T) {
 		for _, ask := range [][]string{{"ncpus=2", "mem=1gb"}, {"ncpus=1", "mem=10gb"}} {
 			n.begin("1.srv", asks("ncpus=3", "mem=8gb"))
 			j := n.cgroup("1.srv")
-			l, err := j.Limits()
-			must.NoError(t, err)
+			l := n.limitsNow("1.srv")
 			mem := int64(gib)
 			l.Mem, l.MemSwap, l.CPUs = &mem, nil, n.limits("1").CPUs
 			must.NoError(t, j.Apply(l))
-			lowered, err := j.Limits()
-			must.NoError(t, err)
+			lowered := n.limitsNow("1.srv")
 			n.begin("2.srv", asks(ask...))
 			n.startAndSettle(nil)
-			now, err := j.Limits()
-			if diff := cmp.Diff(lowered, now); diff != "" || err != nil {
-				t.Errorf("beside %v: %v, limits -lowered +now:\n%s", ask, err, diff)
-			}
+			must.Equal(t, fmt.Sprintf("beside %v", ask), lowered, n.limitsNow("1.srv"))
 			n.do(hostapi.EventEnd, "2.srv")
 			n.startAndSettle(nil)
 			n.size("1.srv", 3, 8*gib)
@@ -377,8 +356,7 @@ func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
 	all := n.policy.memTotal(n.node)
 	enforce := func(how string) func(*policy) { return func(p *policy) { p.Memory.Enforce = how } }
 	n.begin("1.srv", asks("ncpus=1", "mem=128mb"))
-	before, err := n.cgroup("1.srv").Limits()
-	must.NoError(t, err)
+	before := n.limitsNow("1.srv")
 	for _, how := range []string{"rss", "both", "rss", "cgroup", "rss"} {
 		n.startAndSettle(enforce(how))
 		kernel, sampled := int64(128*mib), how != "cgroup"
@@ -468,15 +446,10 @@ func TestSettleChangesNothingOfASettledJob(t *testing.T) {
 				continue
 			}
 			n.begin("1.srv", asks(resources...))
-			j := n.cgroup("1.srv")
-			before, err := j.Limits()
-			must.NoError(t, err)
+			before := n.limitsNow("1.srv")
 			for range 2 {
 				n.startAndSettle(nil)
-				after, err := j.Limits()
-				if diff := cmp.Diff(before, after); diff != "" || err != nil {
-					t.Errorf("%v: %v, limits -before +after:\n%s", resources, err, diff)
-				}
+				must.Equal(t, fmt.Sprint(resources), before, n.limitsNow("1.srv"))
 				n.settled("1.srv", true)
 			}
 			n.do(hostapi.EventEnd, "1.srv")

@@ -21,8 +21,7 @@ var withSwap = kernfstest.On(kernfstest.Machine{CPUs: 8, Threads: 2, NUMA: 2, Me
 // inForce checks the memory limits of a job; -1 is none.
 func (n *node) inForce(id string, soft, mem, memsw int64) {
 	n.t.Helper()
-	l, err := n.cgroup(id).Limits()
-	must.NoError(n.t, err)
+	l := n.limitsNow(id)
 	for _, c := range []struct {
 		what string
 		got  *int64
@@ -42,58 +41,48 @@ func show(n *int64) int64 {
 }
 
 func TestMemIsASoftLimitBelowVmem(t *testing.T) {
-	for _, f := range fakes {
-		t.Run(f.name, func(t *testing.T) {
-			n, _ := fakeNode(t, f.boot, softly, withSwap)
-			all := n.hook.policy.memTotal(n.hook.node)
-			n.begin("1.srv", asks("ncpus=1", "mem=64mb", "vmem=96mb"))
-			n.inForce("1.srv", 64*mib, 96*mib, 96*mib)
-			n.begin("2.srv", asks("ncpus=1", "mem=64mb", "vmem=20gb"))
-			n.inForce("2.srv", 64*mib, all, 20*gib)
-			n.begin("3.srv", asks("ncpus=1", "mem=64mb"))
-			n.inForce("3.srv", 64*mib, 64*mib, 64*mib)
-			n.begin("4.srv", asks("ncpus=1"))
-			n.inForce("4.srv", -1, all, all)
-			n.do(hostapi.EventResize, "1.srv", asks("ncpus=1", "mem=32mb", "vmem=128mb"))
-			n.inForce("1.srv", 32*mib, 128*mib, 128*mib)
-			n.restart()
-			n.inForce("1.srv", 32*mib, 128*mib, 128*mib)
-		})
-	}
+	onFakes(t, softly, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		all := n.hook.policy.memTotal(n.hook.node)
+		n.begin("1.srv", asks("ncpus=1", "mem=64mb", "vmem=96mb"))
+		n.inForce("1.srv", 64*mib, 96*mib, 96*mib)
+		n.begin("2.srv", asks("ncpus=1", "mem=64mb", "vmem=20gb"))
+		n.inForce("2.srv", 64*mib, all, 20*gib)
+		n.begin("3.srv", asks("ncpus=1", "mem=64mb"))
+		n.inForce("3.srv", 64*mib, 64*mib, 64*mib)
+		n.begin("4.srv", asks("ncpus=1"))
+		n.inForce("4.srv", -1, all, all)
+		n.do(hostapi.EventResize, "1.srv", asks("ncpus=1", "mem=32mb", "vmem=128mb"))
+		n.inForce("1.srv", 32*mib, 128*mib, 128*mib)
+		n.restart()
+		n.inForce("1.srv", 32*mib, 128*mib, 128*mib)
+	}, withSwap)
 }
 
 // A job holds what it asked for, not what it may have beyond that. The same is true once the
 // setting is taken back.
 func TestSoftLimitedJobHoldsItsMem(t *testing.T) {
-	for _, f := range fakes {
-		t.Run(f.name, func(t *testing.T) {
-			n, _ := fakeNode(t, f.boot, softly, withSwap)
-			n.begin("1.srv", asks("ncpus=1", "mem=8gb", "vmem=12gb"))
-			n.begin("2.srv", asks("ncpus=1", "mem=4gb", "vmem=5gb"))
-			n.startAndSettle(func(p *policy) { p.Memory.SoftLimit = false })
-			n.begin("3.srv", asks("ncpus=1", "mem=3gb", "vmem=4gb"))
-			n.refuses(hostapi.EventBegin, "4.srv", hostapi.KindBusy, "mem requested", "ncpus=1", "mem=2gb", "vmem=2gb")
-		})
-	}
+	onFakes(t, softly, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=1", "mem=8gb", "vmem=12gb"))
+		n.begin("2.srv", asks("ncpus=1", "mem=4gb", "vmem=5gb"))
+		n.startAndSettle(func(p *policy) { p.Memory.SoftLimit = false })
+		n.begin("3.srv", asks("ncpus=1", "mem=3gb", "vmem=4gb"))
+		n.refuses(hostapi.EventBegin, "4.srv", hostapi.KindBusy, "mem requested", "ncpus=1", "mem=2gb", "vmem=2gb")
+	}, withSwap)
 }
 
 func TestResizeBrokenOffKeepsTheSoftLimit(t *testing.T) {
-	for _, f := range fakes {
-		t.Run(f.name, func(t *testing.T) {
-			n, _ := fakeNode(t, f.boot, softly, withSwap)
-			n.begin("1.srv", asks("ncpus=1", "mem=128mb", "vmem=256mb"))
-			n.launch("1.srv")
-			n.dieInResize("1.srv", "ncpus=1", "mem=64mb", "vmem=512mb")
-			n.startAndSettle(nil)
-			l, err := n.cgroup("1.srv").Limits()
-			must.NoError(t, err)
-			r, err := n.cgroup("1.srv").JobMark()
-			must.NoError(t, err)
-			if l.MemSoft == nil || r.Limits == nil || r.Limits.Mem == nil || *r.Limits.Mem != *l.MemSoft {
-				t.Errorf("the record has mem %d, the soft limit is %d", show(r.Limits.Mem), show(l.MemSoft))
-			}
-		})
-	}
+	onFakes(t, softly, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=1", "mem=128mb", "vmem=256mb"))
+		n.launch("1.srv")
+		n.dieInResize("1.srv", "ncpus=1", "mem=64mb", "vmem=512mb")
+		n.startAndSettle(nil)
+		l := n.limitsNow("1.srv")
+		r, err := n.cgroup("1.srv").JobMark()
+		must.NoError(t, err)
+		if l.MemSoft == nil || r.Limits == nil || r.Limits.Mem == nil || *r.Limits.Mem != *l.MemSoft {
+			t.Errorf("the record has mem %d, the soft limit is %d", show(r.Limits.Mem), show(l.MemSoft))
+		}
+	}, withSwap)
 }
 
 func TestJobHasACgroupInWhatIsEnabled(t *testing.T) {

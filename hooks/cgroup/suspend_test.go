@@ -55,9 +55,7 @@ func TestSuspendedJobGivesItsPlace(t *testing.T) {
 		cpus := n.cpus("1.srv")
 		busy := func(id string, resources ...string) {
 			t.Helper()
-			if _, err := n.event(hostapi.EventBegin, id, asks(resources...)); hostapi.KindOf(err) != hostapi.KindBusy {
-				t.Errorf("%v beside %v: error %v", resources, n.job("1.srv").ResourceList, err)
-			}
+			n.refuses(hostapi.EventBegin, id, hostapi.KindBusy, "requested", resources...)
 		}
 		busy("2.srv", "ncpus=4", "mem=1gb")
 		busy("2.srv", "ncpus=1", "mem=10gb")
@@ -142,9 +140,7 @@ func TestFrozenJobThatIsNotSuspendedHasItsPlace(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4"))
 		must.NoError(t, n.cgroup("1.srv").Freeze(t.Context()))
-		if _, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=4")); hostapi.KindOf(err) != hostapi.KindBusy {
-			t.Errorf("begin beside a frozen job: %v", err)
-		}
+		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ncpus requested", "ncpus=4")
 		n.do(hostapi.EventPostsuspend, "1.srv")
 		n.restart()
 		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=4")) // the list of startup says that it is suspended

@@ -127,12 +127,6 @@ func TestStartupReportsJobsThatTheHostHasLost(t *testing.T) {
 	})
 }
 
-// reboot has another hook take the place of one that died.
-func (n *node) reboot() {
-	n.hook.die()
-	n.hook = n.boot()
-}
-
 // A periodic about one job has a list of this job only.
 func TestSweepNotForOneJob(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
