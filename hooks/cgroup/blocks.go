@@ -91,22 +91,8 @@ func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, er
 		got.mem, got.devices = got.mem+pbs.Size(b.Mem), append(got.devices, b.Devices...)
 	}
 	got.mem = pbs.Size(wholePages(int64(got.mem)))
-	got.ncpus = p.count(h, got.cpus)
+	got.ncpus = p.countCPUs(h, got.cpus)
 	return got, a.become(h, got)
-}
-
-// count returns how many ncpus a set of whole cores is.
-func (p *policy) count(h host, cpus kernfs.IDSet) int {
-	if !p.Cpuset.NCPUsAreCores {
-		return cpus.Len()
-	}
-	cores := map[int]bool{}
-	for _, c := range h.node.CPUs {
-		if cpus.Has(c.ID) {
-			cores[c.Core] = true
-		}
-	}
-	return len(cores)
 }
 
 // become makes the job ask for what is in its blocks. become fails when it asked for more.
