@@ -65,8 +65,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err := ctx.Err(); err != nil { // nobody takes an answer after the alarm
 		return nil, hostapi.Errorf(hostapi.KindBusy, "begin job %s: %w", j.ID(), err)
 	}
-	out := h.begun(got.limits, got.ask.NCPUs, there)
-	out.Notes = got.notes
+	out := h.begun(got, there)
 	if got.grant == nil && h.policy.Devices.Enabled {
 		// The mark says so of a job without devices. Hook devices leaves alone the jobs that
 		// began before jobs were given devices.
@@ -203,12 +202,8 @@ func markKind(err error) hostapi.Kind {
 // begun is the outcome of an accepted begin. The zeros make MoM leave these resources to the hook
 // from the start (openpbs mom_mach.c, ATR_VFLAG_HOOK). A resource that cannot be measured here is
 // not claimed.
-func (h *hook) begun(l cgroup.Limits, ncpus int, there host) *hostapi.Outcome {
-	cpus, mems := l.CPUs, l.Mems
-	if cpus.IsEmpty() {
-		cpus, mems = there.cpus, there.mems
-	}
-	used := hostapi.Resources{"ncpus": fmt.Sprint(ncpus)}
+func (h *hook) begun(got assignment, there host) *hostapi.Outcome {
+	used := hostapi.Resources{"ncpus": fmt.Sprint(got.ask.NCPUs)}
 	if h.tree.Has("cpuacct") || h.tree.Mode() != cgroup.ModeV1 {
 		used["cput"], used["cpupercent"] = "00:00:00", "0"
 	}
@@ -221,8 +216,5 @@ func (h *hook) begun(l cgroup.Limits, ncpus int, there host) *hostapi.Outcome {
 			used[name] = "0kb"
 		}
 	}
-	return &hostapi.Outcome{
-		ResourcesUsed: used,
-		Usage:         &hostapi.HostUsage{CPUs: cpus.String(), Mems: mems.String(), NCPUs: ncpus, MemLimitBytes: l.Mem},
-	}
+	return &hostapi.Outcome{ResourcesUsed: used, Usage: got.usage(there), Notes: got.notes}
 }

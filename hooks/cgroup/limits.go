@@ -27,6 +27,17 @@ type assignment struct {
 	notes  []string         // for the report: what was asked for and is not enforced
 }
 
+// usage returns what the report says of a job that has this and has used nothing yet.
+func (got assignment) usage(there host) *hostapi.HostUsage {
+	cpus, mems := got.limits.CPUs, got.limits.Mems
+	if cpus.IsEmpty() {
+		cpus, mems = there.cpus, there.mems
+	}
+	return &hostapi.HostUsage{
+		CPUs: cpus.String(), Mems: mems.String(), NCPUs: got.ask.NCPUs, MemLimitBytes: got.limits.Mem,
+	}
+}
+
 // assign turns what a job asked for on this host into what it gets, given what the other jobs hold.
 // Nothing is read or written. Errors carry a kind: KindJob when the host could never give that
 // much, KindBusy when other jobs are in the way.

@@ -35,7 +35,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	}
 	lock := &treeLock{hook: h, unlock: unlock}
 	defer lock.release()
-	z, err := h.newSize(j, &a)
+	z, err := h.newSize(j, a)
 	if err != nil {
 		return nil, err
 	}
@@ -54,12 +54,8 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 		return nil, err
 	}
 	h.resized(j.ID())
-	attached, _ := j.Attached()
-	u := &hostapi.HostUsage{NCPUs: z.ask.NCPUs, MemLimitBytes: z.limits.Mem, ProcessesAttached: attached,
-		CPUs: z.limits.CPUs.String(), Mems: z.limits.Mems.String()}
-	if z.limits.CPUs.IsEmpty() {
-		u.CPUs, u.Mems = z.there.cpus.String(), z.there.mems.String()
-	}
+	u := z.usage(z.there)
+	u.ProcessesAttached, _ = j.Attached()
 	return &hostapi.Outcome{
 		Notes: z.notes, ResourcesUsed: hostapi.Resources{"ncpus": fmt.Sprint(u.NCPUs)}, Usage: u,
 	}, nil
@@ -80,18 +76,16 @@ func resized(old cgroup.JobMark, told *hostapi.Job, z newShare) cgroup.JobMark {
 
 // newShare is what a job is to have, and what it has.
 type newShare struct {
-	ask    ask
-	limits cgroup.Limits // decided
+	assignment
 	had    cgroup.Limits // in force
 	held   holding       // what of it others must not be given
 	grants regrant
-	notes  []string
 	there  host
 }
 
 // newSize reads what the job has and decides what it gets, with its own counted as free. The caller
 // has the lock.
-func (h *hook) newSize(j *cgroup.Job, a *ask) (z newShare, err error) {
+func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	fail := func(err error) (newShare, error) {
 		return newShare{}, hostapi.Errorf(hostapi.KindNode, "resize job %s: %w", j.ID(), err)
 	}
@@ -120,11 +114,11 @@ func (h *hook) newSize(j *cgroup.Job, a *ask) (z newShare, err error) {
 			return fail(err)
 		}
 	}
-	if err := h.readDevices(&z.there, *a, held); err != nil {
+	if err := h.readDevices(&z.there, a, held); err != nil {
 		return newShare{}, err
 	}
-	got, err := h.assign(z.there, *a, held)
-	z.ask, z.limits, z.grants, z.notes = got.ask, got.limits, newRegrant(a.hadGrant, got.grant), got.notes
+	z.assignment, err = h.assign(z.there, a, held)
+	z.grants = newRegrant(a.hadGrant, z.grant)
 	return z, err
 }
 
@@ -172,7 +166,10 @@ func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *tree
 		return nil
 	}
 	undo := errors.Join(j.Apply(z.had), z.grants.undo(ctx, j, lock), j.SetJobMark(old))
-	return withUndo(j, err, undo)
+	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) { // then it is the node's
+		return hostapi.Errorf(hostapi.KindNode, "resize job %s: %w", j.ID(), errors.Join(err, undo))
+	}
+	return err
 }
 
 // setResizing notes what a job holds while it is resized; the zero holding says that it is not.
@@ -184,14 +181,6 @@ func (h *hook) setResizing(id string, o holding) {
 	} else {
 		h.resizing[id] = o
 	}
-}
-
-// withUndo returns why a resize failed; where it could not be undone that is the node's.
-func withUndo(j *cgroup.Job, err, undo error) error {
-	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) {
-		return hostapi.Errorf(hostapi.KindNode, "resize job %s: %w", j.ID(), errors.Join(err, undo))
-	}
-	return err
 }
 
 // apply changes the limits that are in force. If mem is not the kernel's to limit, the job must not

@@ -29,7 +29,7 @@ func (n *node) stepThrough(id string, unlock func(), edit func(*hostapi.Job), re
 	must.NoError(n.t, err)
 	edit(&job)
 	j := n.cgroup(id)
-	z, err := n.newSize(j, &a)
+	z, err := n.newSize(j, a)
 	must.NoError(n.t, err)
 	old, err := j.JobMark()
 	must.NoError(n.t, err)
