@@ -21,6 +21,14 @@ func Text(columns int) Format {
 	return one(func(r *Report, w io.Writer) error { return r.writeText(w, columns) }, "\n")
 }
 
+// sheet is what a report is written on: a text or a document for a browser. The report decides once
+// what it says, whatever it is written on.
+type sheet interface {
+	line(label, format string, args ...any)  // no label: one more line of the label before
+	whole(text string)                       // a text that people search for, of the label before
+	bars(label string, all *bar, each []bar) // of all together, if known, and of each
+}
+
 // page is a text that is being written.
 type page struct {
 	bytes.Buffer

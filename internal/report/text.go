@@ -16,14 +16,24 @@ import (
 func (r *Report) WriteText(w io.Writer) error { return r.writeText(w, pageColumns) }
 
 func (r *Report) writeText(w io.Writer, columns int) error {
-	p := &page{columns: max(columns, pageColumns)}
-	t := r.totals()
+	p := &page{columns: max(columns, pageColumns), names: r.nameColumns()}
 	p.line("Job", "%s", r.Job)
 	if r.Name != "" {
 		p.line("Name", "%s", r.Name)
 	}
 	p.line("Owner", "%s", r.Owner)
 	p.line("State", "%s", r.state())
+	r.writeFacts(p)
+	for i, note := range r.Notes {
+		p.line([]string{"Notes", ""}[min(i, 1)], "%s", note)
+	}
+	_, err := w.Write(p.Bytes())
+	return err
+}
+
+// writeFacts writes what is to be said of the job beside who it is, its state and its notes.
+func (r *Report) writeFacts(p sheet) {
+	t := r.totals()
 	r.writeMessages(p, t)
 	r.writeTimes(p, t)
 	if !r.NotStarted {
@@ -47,15 +57,10 @@ func (r *Report) writeText(w io.Writer, columns int) error {
 	}
 	r.writeDevices(p)
 	r.writeLosses(p, t)
-	for i, note := range r.Notes {
-		p.line([]string{"Notes", ""}[min(i, 1)], "%s", note)
-	}
-	_, err := w.Write(p.Bytes())
-	return err
 }
 
 // writeMessages writes of the job's end what nobody is to overlook.
-func (r *Report) writeMessages(p *page, t totals) {
+func (r *Report) writeMessages(p sheet, t totals) {
 	if t.oomKills > 0 {
 		p.line("", "OUT OF MEMORY: the kernel killed %s of the job%s", count(t.oomKills, "process", "processes"),
 			r.oomWhere())
@@ -69,7 +74,7 @@ func (r *Report) writeMessages(p *page, t totals) {
 	}
 }
 
-func (r *Report) writeTimes(p *page, t totals) {
+func (r *Report) writeTimes(p sheet, t totals) {
 	switch {
 	case r.NotStarted:
 		p.line("End", "%s", r.End.Format(timeLayout))
@@ -88,7 +93,7 @@ func (r *Report) writeTimes(p *page, t totals) {
 }
 
 // writeDevices writes models once each, and devices whose use was not measured.
-func (r *Report) writeDevices(p *page) {
+func (r *Report) writeDevices(p sheet) {
 	label := "Devices"
 	write := func(text string) {
 		p.line(label, "%s", text)
@@ -115,7 +120,7 @@ func (r *Report) writeDevices(p *page) {
 }
 
 // writeLosses writes what kept the job from getting on, and what it left to others to end.
-func (r *Report) writeLosses(p *page, t totals) {
+func (r *Report) writeLosses(p sheet, t totals) {
 	if text := t.waited(); text != "" {
 		p.line("Waited", "%s", text)
 	}

@@ -12,23 +12,16 @@ import (
 )
 
 // writeUse writes what the job had of cpus, memory and GPUs, together and host by host.
-func (r *Report) writeUse(p *page, t totals) {
-	p.names = labelWidth
-	for _, host := range r.hostNames() {
-		p.names = max(p.names, min(utf8.RuneCountInString(printable(host))+3, nameWidth))
-	}
-	gpus := r.gpuBars()
-	for _, b := range gpus {
-		p.names = max(p.names, min(utf8.RuneCountInString(printable(b.name))+3, nameWidth))
-	}
+func (r *Report) writeUse(p sheet, t totals) {
 	r.writeTotal(p, "CPU", t.cpuBar(), t.cpu(), r.hostBars(t.hostCPU))
 	r.writeTotal(p, "Memory", t.memBar(), t.memory(), r.hostBars(hostMemory))
 	if h := r.onlyHost(); h != nil && h.CgroupPeakBytes != nil && h.MemBytes != nil &&
 		*h.CgroupPeakBytes > *h.MemBytes+*h.MemBytes/2 {
 		p.line("", "%s with page cache", mib(*h.CgroupPeakBytes))
 	}
+	gpus := r.gpuBars()
 	if len(gpus) == 1 {
-		p.bar("GPU", gpus[0])
+		p.bars("GPU", &gpus[0], nil)
 	} else if mean, ok := r.gpuUtilization(); ok {
 		mean /= 100
 		p.bars("GPU", &bar{part: &mean, amount: fmt.Sprintf("%d GPUs on average", len(gpus))}, gpus)
@@ -36,13 +29,25 @@ func (r *Report) writeUse(p *page, t totals) {
 }
 
 // writeTotal writes the bar of all hosts, or the text where no part is known, and those of each.
-func (r *Report) writeTotal(p *page, label string, all *bar, text string, each []bar) {
+func (r *Report) writeTotal(p sheet, label string, all *bar, text string, each []bar) {
 	if all == nil && text != "" {
 		all = &bar{amount: text}
 	}
 	if all != nil {
 		p.bars(label, all, each)
 	}
+}
+
+// nameColumns returns how many columns a text has before its bars.
+func (r *Report) nameColumns() int {
+	columns := labelWidth
+	for _, host := range r.hostNames() {
+		columns = max(columns, min(utf8.RuneCountInString(printable(host))+3, nameWidth))
+	}
+	for _, b := range r.gpuBars() {
+		columns = max(columns, min(utf8.RuneCountInString(printable(b.name))+3, nameWidth))
+	}
+	return columns
 }
 
 func (r *Report) onlyHost() *hostapi.HostUsage {
