@@ -7,7 +7,7 @@ PREFIX   ?= /usr
 BINDIR   ?= $(PREFIX)/bin
 LIBEXECDIR ?= $(PREFIX)/libexec/hookhost
 LINK     := -s -w -X main.version=$(VERSION) -X main.libexecDir=$(LIBEXECDIR)
-# The tag leaves out gRPC's pages for browsers, with net/trace and html/template.
+# The tag leaves out gRPC's pages for browsers, with net/trace.
 BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LINK)'
 # NVML's symbols are looked up when they are called, so the program starts on nodes whose driver lacks some.
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'

@@ -16,6 +16,7 @@ type Format func(w io.Writer, reports iter.Seq[*Report]) error
 // formats holds every format by the name that --format takes.
 var formats = map[string]Format{
 	"csv":  WriteCSV,
+	"html": writeHTML,                          // of several reports a table
 	"json": one((*Report).WriteJSON, ""),       // one object a line
 	"pbs":  one((*Report).WriteAccounting, ""), // one record a line
 	"text": one((*Report).WriteText, "\n"),

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -126,10 +125,6 @@ func hostMemory(h *hostapi.HostUsage) bar {
 func (r *Report) gpuBars() []bar {
 	var list []bar
 	for _, g := range r.gpus() {
-		name := strings.TrimPrefix(cmp.Or(g.PCI, g.ID), "0000:") // most nodes have no other domain
-		if len(r.Hosts) > 1 {
-			name = g.host + " " + name
-		}
 		part := *g.UtilizationPercent / 100
 		var amounts []string
 		if g.MemPeakBytes != nil {
@@ -138,7 +133,7 @@ func (r *Report) gpuBars() []bar {
 		if g.EnergyJoules != nil {
 			amounts = append(amounts, joules(*g.EnergyJoules))
 		}
-		list = append(list, bar{name: name, part: &part, amount: strings.Join(amounts, ", ")})
+		list = append(list, bar{name: r.gpuName(g), part: &part, amount: strings.Join(amounts, ", ")})
 	}
 	return list
 }

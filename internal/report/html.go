@@ -1,0 +1,156 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	_ "embed" // the templates and their style sheet
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"iter"
+)
+
+//go:embed document.html
+var documentText string
+
+// styleSheet is the only style of a document, whose policy has its hash.
+//
+//go:embed document.css
+var styleSheet string
+
+var documents = template.Must(template.New("document").Parse(documentText))
+
+// HTML writes reports for a browser. A document needs nothing beside itself, runs no script and
+// asks no network. The zero value writes documents that lead nowhere.
+type HTML struct {
+	Links   []Link // to other pages, above the document
+	JobPath string // stands before a job's id in the link to its report; "": there is none
+
+	// These are of a table.
+	Title        string
+	Fields       []Field // what the table can be filtered by
+	Newer, Older string  // links to other parts of the table; "": there are none
+	Remark       string  // is written below the table
+}
+
+// Link is a link to another page.
+type Link struct {
+	Text, URL string
+	Here      bool // the page is this one
+}
+
+// Field is a field of a form.
+type Field struct {
+	Name, Label, Value string
+	Choices            []string // "" is the first and stands for any
+}
+
+// documentPage is what the templates of document.html are about.
+type documentPage struct {
+	HTML
+	Title  string
+	Policy string
+	Style  template.CSS
+
+	Report *reportDocument // nil in a table
+	Row    *tableRow       // nil outside of a row
+}
+
+func (h HTML) page(title string) documentPage {
+	form := "'none'"
+	if len(h.Fields) > 0 {
+		form = "'self'"
+	}
+	sum := sha256.Sum256([]byte(styleSheet))
+	return documentPage{
+		HTML: h, Title: title, Style: template.CSS(styleSheet),
+		Policy: "default-src 'none'; base-uri 'none'; form-action " + form + "; style-src 'sha256-" +
+			base64.StdEncoding.EncodeToString(sum[:]) + "'",
+	}
+}
+
+// reportDocument is the document of one report.
+type reportDocument struct {
+	Heading, Job, Owner, Queue string
+	State                      string
+	Bad                        bool
+	Notes                      []string
+	Rows                       []documentRow
+	Pictures                   []picture
+	Spread                     string // which hosts of many the pictures show
+}
+
+// WriteReport writes the document of one report.
+func (h HTML) WriteReport(w io.Writer, r *Report) error {
+	name := printable(cmp.Or(r.Name, r.Job))
+	page := h.page(name + ", job " + printable(r.Job))
+	page.Report = r.document(name)
+	return execute(w, "report", page)
+}
+
+func (r *Report) document(heading string) *reportDocument {
+	var facts documentSheet
+	r.writeFacts(&facts)
+	d := &reportDocument{
+		Heading: heading, Job: printable(r.Job), Owner: printable(r.Owner), State: printable(r.state()),
+		Bad: r.failed(), Notes: printables(r.Notes), Rows: facts.rows,
+	}
+	if r.PBSJob != nil {
+		d.Queue = printable(r.PBSJob.Queue)
+	}
+	plots := r.plots()
+	from, to := r.span(plots)
+	for _, p := range plots {
+		d.Pictures = append(d.Pictures, p.draw(from, to))
+	}
+	if shown := len(r.spreadHosts()); shown < len(r.Hosts) {
+		d.Spread = fmt.Sprintf("%d of %d hosts", shown, len(r.Hosts))
+		if shown == mostLines {
+			d.Spread += ", from the one that used least cpu time to the one that used most"
+		}
+	}
+	return d
+}
+
+// failed reports whether a job's state is one to look at.
+func (r *Report) failed() bool {
+	return r.NotStarted || r.ExitStatus != nil && *r.ExitStatus != 0 || r.totals().oomKills > 0
+}
+
+func printables(texts []string) []string {
+	var list []string
+	for _, text := range texts {
+		list = append(list, printable(text))
+	}
+	return list
+}
+
+// execute writes in one call, so that a reader gets all of a part or nothing.
+func execute(w io.Writer, name string, page documentPage) error {
+	var b bytes.Buffer
+	if err := documents.ExecuteTemplate(&b, name, page); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// writeHTML is the format html: the document of one report, a table of several.
+func writeHTML(w io.Writer, reports iter.Seq[*Report]) error {
+	next, stop := iter.Pull(reports)
+	defer stop()
+	first, some := next()
+	second, several := next()
+	if some && !several {
+		return HTML{}.WriteReport(w, first)
+	}
+	return HTML{Title: "Jobs"}.WriteTable(w, func(yield func(*Report) bool) {
+		more := some && yield(first) && several && yield(second)
+		for more {
+			r, ok := next()
+			more = ok && yield(r)
+		}
+	})
+}

@@ -1,0 +1,71 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// documentSheet collects what a report says as rows of a document.
+type documentSheet struct{ rows []documentRow }
+
+// documentRow is a label with what there is to say.
+type documentRow struct {
+	Label    string
+	Texts    []string
+	Messages []string
+	Bars     []documentBar
+}
+
+// documentBar is a bar with its name and its figures. The width is in percent, and "" where the
+// part is not known.
+type documentBar struct {
+	Name, Width, Percent, Amount string
+	Each                         bool // of what the bar before is the whole of
+	Marked                       bool
+}
+
+// row returns the row of a label. No label is the row before.
+func (s *documentSheet) row(label string) *documentRow {
+	if label != "" || len(s.rows) == 0 {
+		s.rows = append(s.rows, documentRow{Label: label})
+	}
+	return &s.rows[len(s.rows)-1]
+}
+
+func (s *documentSheet) line(label, format string, args ...any) {
+	row := s.row(label)
+	row.Texts = append(row.Texts, printable(fmt.Sprintf(format, args...)))
+}
+
+func (s *documentSheet) whole(text string) {
+	row := s.row("")
+	row.Messages = append(row.Messages, printable(text))
+}
+
+func (s *documentSheet) bars(label string, all *bar, each []bar) {
+	row := s.row(label)
+	if all == nil {
+		all = &bar{}
+	}
+	row.Bars = append(row.Bars, newDocumentBar(label, *all))
+	shown := outstanding(each)
+	for i, b := range each {
+		if shown[i] {
+			d := newDocumentBar(b.name, b)
+			d.Each = true
+			row.Bars = append(row.Bars, d)
+		}
+	}
+	if rest := len(each) - len(shown); rest > 0 {
+		row.Texts = append(row.Texts, strconv.Itoa(rest)+" more"+between(each, shown))
+	}
+}
+
+func newDocumentBar(name string, b bar) documentBar {
+	d := documentBar{Name: printable(name), Amount: printable(b.amount), Marked: b.marked}
+	if b.part != nil {
+		d.Width = coordinate(100 * min(max(*b.part, 0), 1))
+		d.Percent = fmt.Sprintf("%.0f%%", 100**b.part)
+	}
+	return d
+}

@@ -1,0 +1,62 @@
+package report
+
+import (
+	"io"
+	"iter"
+	"net/url"
+)
+
+// tableRow is a job in a table.
+type tableRow struct {
+	URL, Job, Name, Owner string
+	State                 string
+	Bad                   bool
+	Notes                 []string
+	Time, Elapsed         string
+	CPU, Memory           documentBar
+}
+
+// WriteTable writes a document with a row for each report, in their order and while they come.
+func (h HTML) WriteTable(w io.Writer, reports iter.Seq[*Report]) error {
+	page := h.page(h.Title)
+	if err := execute(w, "table", page); err != nil {
+		return err
+	}
+	empty := true
+	for r := range reports {
+		empty, page.Row = false, h.row(r)
+		if err := execute(w, "row", page); err != nil {
+			return err
+		}
+	}
+	if page.Row = nil; empty && h.Remark == "" {
+		page.Remark = "No jobs."
+	}
+	return execute(w, "tableend", page)
+}
+
+func (h HTML) row(r *Report) *tableRow {
+	t := r.totals()
+	row := &tableRow{
+		Job: printable(r.Job), Name: printable(r.Name), Owner: printable(r.Owner), State: printable(r.state()),
+		Bad: r.failed(), Notes: printables(r.Notes),
+	}
+	if h.JobPath != "" {
+		row.URL = h.JobPath + url.PathEscape(r.Job)
+	}
+	if r.Start != nil {
+		row.Time = r.Start.Format("2006-01-02 15:04")
+	} else if r.End != nil {
+		row.Time = r.End.Format("2006-01-02 15:04")
+	}
+	if t.walltime != nil && !r.NotStarted {
+		row.Elapsed = clock(*t.walltime)
+	}
+	if b := t.cpuBar(); b != nil {
+		row.CPU = newDocumentBar("", *b)
+	}
+	if b := t.memBar(); b != nil {
+		row.Memory = newDocumentBar("", *b)
+	}
+	return row
+}

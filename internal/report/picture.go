@@ -1,0 +1,123 @@
+package report
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Sizes in a picture. Marks and texts are in CSS pixels, whatever its width is. Lines are in parts
+// of the drawing, which is stretched.
+const (
+	pictureTop    = 18.0 // pixels above the drawing
+	pictureHeight = 112.0
+	acrossParts   = 1000.0
+	downParts     = 100.0
+)
+
+// picture is a plot as the template document.html draws it.
+type picture struct {
+	Title  string
+	Lines  []pictureLine
+	Limit  *pictureMark
+	Rows   []pictureMark // of the value axis
+	Times  []pictureMark
+	Filled bool
+}
+
+type pictureLine struct {
+	Class     string
+	Name      string
+	Most      string
+	Path, Low string // Low is Path closed along the axis
+}
+
+type pictureMark struct {
+	At     string // pixels down, or percent across
+	TextAt string
+	Anchor string // of a text across: start, middle or end
+	Text   string
+}
+
+// draw makes the picture of a plot. from and to are those of all plots of a report.
+func (p plot) draw(from, to time.Time) picture {
+	most := p.most()
+	if p.limit != nil {
+		most = max(most, *p.limit)
+	}
+	top := p.unit.top(most)
+	pic := picture{Title: printable(p.title), Filled: len(p.lines) == 1 || p.title == "Memory"}
+	pic.Rows = []pictureMark{row(1, p.unit.text(top)), row(0.5, p.unit.text(top/2)), row(0, "0")}
+	if p.limit != nil {
+		at := downTo(*p.limit / top)
+		pic.Limit = &pictureMark{At: coordinate(at), TextAt: coordinate(at - 5), Text: "limit " + p.unit.text(*p.limit)}
+	}
+	for _, m := range timeMarks(from, to) {
+		pic.Times = append(pic.Times, across(m))
+	}
+	for i, l := range p.lines {
+		line := pictureLine{Class: "l" + strconv.Itoa(i+1), Name: printable(l.name), Most: "not measured"}
+		if v := l.most(); !math.IsNaN(v) {
+			line.Most = p.unit.text(v) + " peak"
+		}
+		line.Path, line.Low = l.paths(from.Unix(), to.Unix(), top)
+		pic.Lines = append(pic.Lines, line)
+	}
+	return pic
+}
+
+// downTo returns how many pixels below the top of the picture a part of the axis is.
+func downTo(part float64) float64 { return pictureTop + (1-part)*pictureHeight }
+
+// row is a mark of the value axis, with its text beside it.
+func row(part float64, text string) pictureMark {
+	return pictureMark{At: coordinate(downTo(part)), TextAt: coordinate(downTo(part) + 4), Text: text}
+}
+
+func across(m mark) pictureMark {
+	anchor := "middle"
+	if m.at < 0.06 {
+		anchor = "start"
+	} else if m.at > 0.94 {
+		anchor = "end"
+	}
+	return pictureMark{At: coordinate(100 * m.at), Anchor: anchor, Text: m.text}
+}
+
+// paths returns the line as an SVG path, and the same closed along the axis. A value that was not
+// measured is a gap, and a value between two gaps a dot.
+func (l plotLine) paths(from, to int64, top float64) (line, closed string) {
+	var path, low strings.Builder
+	scale := acrossParts / float64(to-from)
+	first, last := "", ""
+	end := func() {
+		if first != "" {
+			low.WriteString("L" + last + " 100L" + first + " 100Z")
+		}
+		first = ""
+	}
+	for i, t := range l.times {
+		v := l.values[i]
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			end()
+			continue
+		}
+		x := coordinate(float64(t-from) * scale)
+		point := x + " " + coordinate(downParts*(1-min(max(v/top, 0), 1)))
+		if first == "" {
+			path.WriteString("M" + point + "h0")
+			low.WriteString("M" + point)
+			first = x
+		} else {
+			path.WriteString("L" + point)
+			low.WriteString("L" + point)
+		}
+		last = x
+	}
+	end()
+	return path.String(), low.String()
+}
+
+// coordinate has one digit behind the point: a tenth of a pixel.
+func coordinate(v float64) string { return trimmed(v, 1) }

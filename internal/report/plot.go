@@ -1,0 +1,217 @@
+package report
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// mostLines is how many hosts, or devices, are drawn into one plot.
+const mostLines = 8
+
+// plot is what was used of one thing over time.
+type plot struct {
+	measure
+	lines []plotLine
+	limit *float64 // of each line; nil where there is none, or they differ
+}
+
+type plotLine struct {
+	name   string
+	times  []int64
+	values hostapi.Column
+}
+
+// measure is a thing that is measured over time.
+type measure struct {
+	title   string
+	unit    unit
+	columns []measureColumn                     // of one host they are lines of one plot
+	least   float64                             // what stays below it says nothing
+	limit   func(h *hostapi.HostUsage) *float64 // nil: there is none
+}
+
+type measureColumn struct{ name, text string }
+
+// hostMeasures are in the order in which a document has them.
+var hostMeasures = []measure{
+	{title: "CPU", unit: cpus, columns: []measureColumn{{hostapi.ColumnCPU, "cpus busy"}},
+		limit: func(h *hostapi.HostUsage) *float64 {
+			if h.NCPUs == 0 {
+				return nil
+			}
+			n := float64(h.NCPUs)
+			return &n
+		}},
+	{title: "Memory", unit: byteCount,
+		columns: []measureColumn{{hostapi.ColumnRSSBytes, "in use"}, {hostapi.ColumnCacheBytes, "page cache"}},
+		limit: func(h *hostapi.HostUsage) *float64 {
+			if h.MemLimitBytes == nil {
+				return nil
+			}
+			bytes := float64(*h.MemLimitBytes)
+			return &bytes
+		}},
+	{title: "Processes and threads", unit: number, least: 2,
+		columns: []measureColumn{{hostapi.ColumnPids, "alive"}}},
+	{title: "Files", unit: byteRate, least: 100 << 10, columns: []measureColumn{
+		{hostapi.ColumnReadBytes, "read"}, {hostapi.ColumnWriteBytes, "written"}}},
+	{title: "Waited", unit: share, least: worthTelling, columns: []measureColumn{
+		{hostapi.ColumnCPUPressure, "for cpus"}, {hostapi.ColumnMemoryPressure, "for memory"},
+		{hostapi.ColumnIOPressure, "for files"}}},
+}
+
+var deviceMeasures = []measure{
+	{title: "GPU", unit: percent, columns: []measureColumn{{hostapi.ColumnUtilizationPercent, "of the time"}}},
+	{title: "GPU memory", unit: byteCount, columns: []measureColumn{{hostapi.ColumnDeviceMemBytes, "in use"}}},
+	{title: "GPU power", unit: watts, columns: []measureColumn{{hostapi.ColumnPowerWatts, ""}}},
+}
+
+// plots returns what is to be drawn of the job: nothing where no series is known. The hosts of one
+// that has many are those of spreadHosts.
+func (r *Report) plots() []plot {
+	var list []plot
+	hosts := r.spreadHosts()
+	for _, m := range hostMeasures {
+		limit := r.limitOfAll(m, hosts)
+		if len(hosts) == 1 {
+			p := plot{measure: m, limit: limit}
+			for _, c := range m.columns {
+				p.add(c.text, r.Hosts[hosts[0]].Series, c.name)
+			}
+			list = append(list, p)
+			continue
+		}
+		for i, c := range m.columns { // a line a host
+			p := plot{measure: m, limit: limit}
+			if len(m.columns) > 1 {
+				p.title += " " + c.text
+			}
+			if i > 0 {
+				p.limit = nil
+			}
+			for _, host := range hosts {
+				p.add(host, r.Hosts[host].Series, c.name)
+			}
+			list = append(list, p)
+		}
+	}
+	return slices.DeleteFunc(append(list, r.devicePlots()...), func(p plot) bool { return !(p.most() >= p.least) })
+}
+
+// limitOfAll returns the limit that all of the hosts have, nil where they have none or several.
+func (r *Report) limitOfAll(m measure, hosts []string) *float64 {
+	var limit *float64
+	for _, host := range hosts {
+		var of *float64
+		if m.limit != nil {
+			of = m.limit(r.Hosts[host])
+		}
+		if of == nil || limit != nil && *limit != *of {
+			return nil
+		}
+		limit = of
+	}
+	return limit
+}
+
+// devicePlots are of the first devices that have a series: a job on many hosts has more than can be
+// told apart.
+func (r *Report) devicePlots() []plot {
+	var list []plot
+	for _, m := range deviceMeasures {
+		p := plot{measure: m}
+		for _, g := range r.gpus() {
+			if len(p.lines) < mostLines {
+				p.add(r.gpuName(g), g.Series, m.columns[0].name)
+			}
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// add adds the line of a column that was measured.
+func (p *plot) add(name string, s *hostapi.Series, column string) {
+	if s == nil || s.Columns[column] == nil || s.Check() != nil {
+		return
+	}
+	p.lines = append(p.lines, plotLine{name, s.Times, s.Columns[column]})
+}
+
+// most returns the greatest value of a line; NaN if none was measured.
+func (l plotLine) most() float64 {
+	most := math.NaN()
+	for _, v := range l.values {
+		if math.IsNaN(most) || v > most {
+			most = v
+		}
+	}
+	return most
+}
+
+func (p plot) most() float64 {
+	most := math.NaN()
+	for _, l := range p.lines {
+		if v := l.most(); math.IsNaN(most) || v > most {
+			most = v
+		}
+	}
+	return most
+}
+
+// spreadHosts returns the hosts that are drawn, of those that have a series. If more have one than
+// can be told apart, they are spread evenly by cpu time: the least, the most and some between.
+func (r *Report) spreadHosts() []string {
+	hosts := slices.DeleteFunc(r.hostNames(), func(host string) bool { return r.Hosts[host].Series == nil })
+	if len(hosts) <= mostLines {
+		return hosts
+	}
+	cput := func(host string) float64 {
+		if seconds := r.Hosts[host].CPUTSeconds; seconds != nil {
+			return *seconds
+		}
+		return -1
+	}
+	slices.SortStableFunc(hosts, func(a, b string) int { return cmp.Compare(cput(a), cput(b)) })
+	spread := make([]string, mostLines)
+	for i := range spread {
+		spread[i] = hosts[i*(len(hosts)-1)/(mostLines-1)]
+	}
+	return spread
+}
+
+// span returns from when to when plots go: all of a report have the same time axis. The zone is the
+// report's own.
+func (r *Report) span(plots []plot) (from, to time.Time) {
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, p := range plots {
+		for _, l := range p.lines {
+			if n := len(l.times); n > 0 {
+				first, last = min(first, l.times[0]), max(last, l.times[n-1])
+			}
+		}
+	}
+	zone := time.UTC
+	if r.Start != nil {
+		zone = r.Start.Location()
+		first = min(first, max(r.Start.Unix(), first-(last-first)))
+	}
+	if r.End != nil && last < r.End.Unix() && r.End.Unix()-last < last-first {
+		last = r.End.Unix()
+	}
+	return time.Unix(first, 0).In(zone), time.Unix(max(last, first+1), 0).In(zone)
+}
+
+// gpuName is short: most nodes have no other PCI domain.
+func (r *Report) gpuName(g gpu) string {
+	name := strings.TrimPrefix(cmp.Or(g.PCI, g.ID), "0000:")
+	if len(r.Hosts) > 1 {
+		name = g.host + " " + name
+	}
+	return name
+}

@@ -1,0 +1,80 @@
+package report
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// unit is how the values of a plot are written, and where its axis ends.
+type unit struct {
+	text func(v float64) string
+	top  func(most float64) float64 // at least most, and even halved
+}
+
+var (
+	cpus      = unit{func(v float64) string { return trimmed(v, 1) }, atLeast(1)}
+	number    = unit{func(v float64) string { return trimmed(v, 0) }, atLeast(2)}
+	watts     = unit{func(v float64) string { return trimmed(v, 0) + " W" }, atLeast(2)}
+	byteCount = unit{bytesText, roundBinary}
+	byteRate  = unit{func(v float64) string { return bytesText(v) + "/s" }, roundBinary}
+	share     = unit{func(v float64) string { return trimmed(100*v, 1) + "%" }, atLeast(0.01)}
+	percent   = unit{func(v float64) string { return trimmed(v, 0) + "%" }, atLeast(100)}
+)
+
+// atLeast makes the end of an axis that is no shorter, so that half of it is a number, too.
+func atLeast(least float64) func(most float64) float64 {
+	return func(most float64) float64 { return max(least, roundDecimal(most)) }
+}
+
+// trimmed writes v without zeros that say nothing.
+func trimmed(v float64, digits int) string {
+	text := strconv.FormatFloat(v, 'f', digits, 64)
+	if digits > 0 {
+		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	}
+	return text
+}
+
+// bytesText is short, for the place beside a plot: "16 GiB", "1.5 GiB".
+func bytesText(v float64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	n := 0
+	for v >= 1024 && n < len(units)-1 {
+		v /= 1024
+		n++
+	}
+	digits := 1
+	if v >= 100 || n == 0 {
+		digits = 0
+	}
+	return trimmed(v, digits) + " " + units[n]
+}
+
+// roundDecimal returns the next of 1, 2, 4, 5, 8 and 10 times a power of ten.
+func roundDecimal(v float64) float64 {
+	if !(v > 0) {
+		return 1
+	}
+	power := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, step := range []float64{1, 2, 4, 5, 8} {
+		if v <= step*power {
+			return step * power
+		}
+	}
+	return 10 * power
+}
+
+// roundBinary returns the next of 1 and 1.5 times a power of two.
+func roundBinary(v float64) float64 {
+	if !(v > 1) {
+		return 1
+	}
+	power := math.Exp2(math.Floor(math.Log2(v)))
+	for _, step := range []float64{1, 1.5} {
+		if v <= step*power {
+			return step * power
+		}
+	}
+	return 2 * power
+}
