@@ -51,11 +51,11 @@ check: ## what has to pass before a commit: format, vet, staticcheck, modules, p
 	$(STATICCHECK) ./... ./testdata/hooks/...
 	$(STATICCHECK) -tags openpbs ./lab/openpbs
 	$(GO) mod tidy -diff
-	$(GO) test -short -shuffle=on . ./internal/pbs ./internal/placement ./internal/topology ./internal/usage ./internal/report ./internal/kernfs/... ./internal/config ./internal/nodestate ./internal/daemon ./hostapi/...
+	$(GO) test -short -shuffle=on . ./internal/pbs ./internal/placement ./internal/topology ./internal/usage ./internal/report ./internal/web ./internal/kernfs/... ./internal/config ./internal/nodestate ./internal/daemon ./hostapi/...
 
 race: ## the tests of what runs at the same time and needs no kernel, with the race detector
 	@scripts/need go cc
-	CGO_ENABLED=1 $(GO) test -race -short -count=1 ./internal/api ./internal/host ./internal/mom ./internal/plugin ./internal/sister ./hostapi/...
+	CGO_ENABLED=1 $(GO) test -race -short -count=1 ./internal/api ./internal/host ./internal/mom ./internal/plugin ./internal/sister ./internal/web ./hostapi/...
 
 bench: all ## measure, in less than five minutes (root)
 	@scripts/need root python3
@@ -85,8 +85,10 @@ install: all ## install below DESTDIR; PREFIX, BINDIR and LIBEXECDIR are the pro
 	ln -sf hookhost '$(DESTDIR)$(BINDIR)/hookhost-remsh'
 	$(call link,$(BINDIR)/hookhost,$(PREFIX)/sbin/hookhost)
 	$(call link,$(BINDIR)/hookhost,$(LIBEXECDIR)/full/hookhost)
-	install -D -m 0644 -t '$(DESTDIR)/lib/systemd/system' packaging/hookhost.service packaging/pbs_jobs.service
-	sed -i 's#/usr/bin/hookhost#$(BINDIR)/hookhost#' '$(DESTDIR)/lib/systemd/system/hookhost.service'
+	install -D -m 0644 -t '$(DESTDIR)/lib/systemd/system' packaging/hookhost.service \
+		packaging/hookhost-web.service packaging/pbs_jobs.service
+	sed -i 's#/usr/bin/hookhost#$(BINDIR)/hookhost#' '$(DESTDIR)/lib/systemd/system/hookhost.service' \
+		'$(DESTDIR)/lib/systemd/system/hookhost-web.service'
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
 

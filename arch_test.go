@@ -59,6 +59,7 @@ var edges = map[string][]string{
 	"internal/sister": {"hostapi", "internal/api", "internal/config", "internal/disk", "internal/host",
 		"internal/jobstate", "internal/pbs", "internal/report", "internal/usage"},
 	"internal/top":     {"hostapi", "internal/api", "internal/jobstate"},
+	"internal/web":     {"hostapi", "internal/api", "internal/jobstate", "internal/report"},
 	"internal/mom":     {"hostapi", "internal/kernfs", "internal/pbs", "internal/proc"},
 	"internal/tm":      {"hostapi", "internal/api", "internal/pbs"},
 	"internal/rank":    {"hostapi", "internal/kernfs", "internal/proc"},
@@ -96,7 +97,7 @@ var edges = map[string][]string{
 	"cmd/hookhost": {"hostapi", "integrations/openpbs", "integrations/openpbs/qmgr", "internal/api",
 		"internal/config", "internal/daemon", "internal/doctor", "internal/ledger", "internal/mom",
 		"internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/plugin", "internal/report",
-		"internal/settings", "internal/sister", "internal/tm", "internal/top"},
+		"internal/settings", "internal/sister", "internal/tm", "internal/top", "internal/web"},
 }
 
 // testOnly packages may be imported from _test.go files alone.
@@ -121,6 +122,7 @@ var libraries = map[string][]string{
 	"charm.land/bubbletea/v2":         {"internal/top"},
 	"github.com/charmbracelet/x/ansi": {"internal/top"},
 	"github.com/charmbracelet/x/term": {"internal/top"},
+	"golang.org/x/net":                {"internal/web"},
 
 	"github.com/coreos/go-systemd/v22/dbus":   {"internal/systemd"},
 	"github.com/coreos/go-systemd/v22/daemon": {"internal/daemon"},

@@ -121,8 +121,8 @@ report its usage.`,
 	c.flags(root)
 	root.AddCommand(
 		c.serveCommand(), c.runCommand(), c.eventCommand(), c.attachCommand(), c.remshCommand(), c.hookCommand(),
-		c.jobsCommand(), c.topCommand(), c.reportCommand(), c.doctorCommand(), c.configCommand(), c.certCommand(),
-		c.openpbsCommand(), versionCommand(),
+		c.jobsCommand(), c.topCommand(), c.reportCommand(), c.webCommand(), c.doctorCommand(), c.configCommand(),
+		c.certCommand(), c.openpbsCommand(), versionCommand(),
 	)
 	misuseFlags(root)
 	if isPBS(called) {

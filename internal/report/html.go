@@ -28,7 +28,7 @@ type HTML struct {
 	Links   []Link // to other pages, above the document
 	JobPath string // stands before a job's id in the link to its report; "": there is none
 
-	// These are of a table.
+	// These are of a table, and the first and the last of a message.
 	Title        string
 	Fields       []Field // what the table can be filtered by
 	Newer, Older string  // links to other parts of the table; "": there are none
@@ -95,7 +95,7 @@ func (r *Report) document(heading string) *reportDocument {
 	r.writeFacts(&facts)
 	d := &reportDocument{
 		Heading: heading, Job: printable(r.Job), Owner: printable(r.Owner), State: printable(r.state()),
-		Bad: r.failed(), Notes: printables(r.Notes), Rows: facts.rows,
+		Bad: r.Failed(), Notes: printables(r.Notes), Rows: facts.rows,
 	}
 	if r.PBSJob != nil {
 		d.Queue = printable(r.PBSJob.Queue)
@@ -105,7 +105,7 @@ func (r *Report) document(heading string) *reportDocument {
 	for _, p := range plots {
 		d.Pictures = append(d.Pictures, p.draw(from, to))
 	}
-	if shown := len(r.spreadHosts()); shown < len(r.Hosts) {
+	if shown := len(r.spreadHosts()); shown > 0 && shown < len(r.Hosts) {
 		d.Spread = fmt.Sprintf("%d of %d hosts", shown, len(r.Hosts))
 		if shown == mostLines {
 			d.Spread += ", from the one that used least cpu time to the one that used most"
@@ -114,8 +114,14 @@ func (r *Report) document(heading string) *reportDocument {
 	return d
 }
 
-// failed reports whether a job's state is one to look at.
-func (r *Report) failed() bool {
+// WriteMessage writes a document that says one thing instead of a report.
+func (h HTML) WriteMessage(w io.Writer) error {
+	h.Remark = printable(h.Remark)
+	return execute(w, "message", h.page(h.Title))
+}
+
+// Failed reports whether a job did not start, did not end well or ran out of memory.
+func (r *Report) Failed() bool {
 	return r.NotStarted || r.ExitStatus != nil && *r.ExitStatus != 0 || r.totals().oomKills > 0
 }
 

@@ -4,6 +4,7 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"time"
 )
 
 // tableRow is a job in a table.
@@ -39,7 +40,10 @@ func (h HTML) row(r *Report) *tableRow {
 	t := r.totals()
 	row := &tableRow{
 		Job: printable(r.Job), Name: printable(r.Name), Owner: printable(r.Owner), State: printable(r.state()),
-		Bad: r.failed(), Notes: printables(r.Notes),
+		Bad: r.Failed(), Notes: printables(r.Notes),
+	}
+	if left := r.WalltimeLeft; left != nil {
+		row.State += ", " + clock(time.Duration(*left*float64(time.Second))) + " left"
 	}
 	if h.JobPath != "" {
 		row.URL = h.JobPath + url.PathEscape(r.Job)

@@ -48,7 +48,7 @@ func (p plot) draw(from, to time.Time) picture {
 	}
 	top := p.unit.top(most)
 	pic := picture{Title: printable(p.title), Filled: len(p.lines) == 1 || p.title == "Memory"}
-	pic.Rows = []pictureMark{row(1, p.unit.text(top)), row(0.5, p.unit.text(top/2)), row(0, "0")}
+	pic.Rows = []pictureMark{beside(1, p.unit.text(top)), beside(0.5, p.unit.text(top/2)), beside(0, "0")}
 	if p.limit != nil {
 		at := downTo(*p.limit / top)
 		pic.Limit = &pictureMark{At: coordinate(at), TextAt: coordinate(at - 5), Text: "limit " + p.unit.text(*p.limit)}
@@ -70,8 +70,8 @@ func (p plot) draw(from, to time.Time) picture {
 // downTo returns how many pixels below the top of the picture a part of the axis is.
 func downTo(part float64) float64 { return pictureTop + (1-part)*pictureHeight }
 
-// row is a mark of the value axis, with its text beside it.
-func row(part float64, text string) pictureMark {
+// beside is a mark of the value axis, with its text beside it.
+func beside(part float64, text string) pictureMark {
 	return pictureMark{At: coordinate(downTo(part)), TextAt: coordinate(downTo(part) + 4), Text: text}
 }
 

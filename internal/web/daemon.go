@@ -1,0 +1,83 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+)
+
+// Socket is the daemon at a socket. Each question is a connection of its own, so that a daemon that
+// was started again is asked, too.
+type Socket string
+
+// Jobs returns the jobs that live on this host, with what each uses of this host now. A job that
+// has no cgroup any more has no usage.
+func (s Socket) Jobs(ctx context.Context) (jobs []api.Job, err error) {
+	var now api.PresentJobs
+	err = s.ask(func(c *api.Client) error {
+		if jobs, err = c.Jobs(ctx); err == nil {
+			now, err = c.Present(ctx)
+		}
+		return err
+	})
+	uses := map[string]api.PresentJob{}
+	for _, p := range now.Jobs {
+		uses[p.ID] = p
+	}
+	for i := range jobs {
+		jobs[i].ResourcesUsed, jobs[i].Hosts = nil, nil
+		if p, ok := uses[jobs[i].Job.ID]; ok {
+			jobs[i].Hosts = map[string]*hostapi.HostUsage{now.Node: {
+				NCPUs: p.NCPUs, CPUTSeconds: p.UsesHere.CPUSeconds, MemBytes: p.UsesHere.MemBytes,
+				MemLimitBytes: p.UsesHere.MemLimitBytes, OOMKills: p.UsesHere.OOMKills,
+			}}
+		}
+	}
+	return jobs, err
+}
+
+// Report returns the report of a job.
+func (s Socket) Report(ctx context.Context, id string) (text json.RawMessage, err error) {
+	err = s.ask(func(c *api.Client) error {
+		text, err = c.Report(ctx, id)
+		return err
+	})
+	return text, err
+}
+
+// newest is how many of the newest finished jobs are known.
+const newest = 1000
+
+// Finished calls yield with the reports of the newest finished jobs, newest first.
+func (s Socket) Finished(ctx context.Context, yield func(json.RawMessage) bool) error {
+	var ring []json.RawMessage
+	all := 0
+	err := s.ask(func(c *api.Client) error {
+		return c.Reports(ctx, func(text json.RawMessage) bool {
+			if len(ring) < newest {
+				ring = append(ring, text)
+			} else {
+				ring[all%newest] = text
+			}
+			all++
+			return true
+		})
+	})
+	for i := range len(ring) {
+		if !yield(ring[(all-1-i)%len(ring)]) {
+			break
+		}
+	}
+	return err
+}
+
+func (s Socket) ask(question func(*api.Client) error) error {
+	client, err := api.Dial(string(s))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return question(client)
+}

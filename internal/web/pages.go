@@ -1,0 +1,144 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/report"
+)
+
+// links returns the links to the other pages. The links are relative: a proxy may have the pages
+// below a path of its own.
+func links(up, here string) []report.Link {
+	list := []report.Link{{Text: "Jobs now", URL: up + "./"}, {Text: "Finished", URL: up + "finished"}}
+	for i := range list {
+		list[i].Here = list[i].Text == here
+	}
+	return list
+}
+
+// jobsPage has the jobs that live here, the newest first, with what they use of this host.
+func jobsPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) error {
+	jobs, err := s.daemon.Jobs(r.Context())
+	if err != nil {
+		return err
+	}
+	jobs = slices.DeleteFunc(jobs, func(j api.Job) bool { return !v.sees(j.Job) })
+	slices.SortStableFunc(jobs, func(a, b api.Job) int { return b.Begun.Compare(a.Begun) })
+	h := report.HTML{Title: "Jobs now", Links: links("", "Jobs now"), JobPath: "jobs/"}
+	return write(w, func(w io.Writer) error {
+		return h.WriteTable(w, func(yield func(*report.Report) bool) {
+			for _, j := range jobs {
+				if !yield(live(j)) {
+					return
+				}
+			}
+		})
+	})
+}
+
+// live returns the report of a live job without asking its hooks.
+func live(j api.Job) *report.Report {
+	rec := &jobstate.Record{
+		Job: j.Job, Phase: j.Phase, Begun: j.Begun, Launched: jobstate.Moment{Wall: j.Launched},
+		Hosts: j.Hosts, Diag: j.Diag, Notes: j.Notes,
+	}
+	r := report.FromRecord(rec, time.Time{}, time.Duration(j.Elapsed*float64(time.Second)))
+	r.WalltimeLeft = j.Left
+	return r
+}
+
+// reportPage has the report of one job. A job of another owner's is not measured for a viewer.
+func reportPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) error {
+	id := r.PathValue("id")
+	if err := hostapi.CheckJobID(id); err != nil {
+		return fmt.Errorf("%w: %w", errRequest, err)
+	}
+	notFound := fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	if v.user != "" {
+		jobs, err := s.daemon.Jobs(r.Context())
+		if err != nil {
+			return err
+		}
+		another := func(j api.Job) bool { return j.Job != nil && j.Job.ID == id && !v.sees(j.Job) }
+		if slices.ContainsFunc(jobs, another) {
+			return notFound
+		}
+	}
+	text, err := s.daemon.Report(r.Context(), id)
+	if err != nil && v.user != "" && !errors.Is(err, api.ErrNoHost) {
+		return notFound // the daemon told the server's user, not the viewer
+	}
+	if err != nil {
+		return err
+	}
+	rep, err := report.FromArchive(text)
+	if err != nil {
+		return err
+	}
+	if !v.sees(rep.PBSJob) {
+		return notFound
+	}
+	h := report.HTML{Links: links("../", "")}
+	return write(w, func(w io.Writer) error { return h.WriteReport(w, rep) })
+}
+
+const (
+	onePage  = 50    // jobs
+	mostSeen = 20000 // reports that are read for a page: some seconds
+)
+
+// finishedPage has finished jobs, the newest first.
+func finishedPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) error {
+	f, err := filterOf(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	var shown []*report.Report
+	seen, matched, more := 0, 0, false
+	failed := s.daemon.Finished(r.Context(), func(text json.RawMessage) bool {
+		seen++
+		rep, err := report.FromArchive(text)
+		if err != nil || !v.sees(rep.PBSJob) || !f.matches(rep) {
+			return seen < mostSeen
+		}
+		matched++
+		if more = len(shown) == onePage; !more && matched > f.skip {
+			shown = append(shown, rep)
+		}
+		return !more && seen < mostSeen
+	})
+	h := report.HTML{
+		Title: "Finished jobs", Links: links("", "Finished"), JobPath: "jobs/",
+		Fields: f.fields(s.access.All && v.user == ""),
+	}
+	switch {
+	case errors.Is(failed, api.ErrDamaged):
+		h.Remark = "Some reports are damaged and not here."
+	case failed != nil:
+		return failed
+	case seen == mostSeen:
+		h.Remark = fmt.Sprintf("The newest %d jobs were looked at.", mostSeen)
+	}
+	if more {
+		h.Older = f.page(f.skip + onePage)
+	}
+	if f.skip > 0 {
+		h.Newer = f.page(max(0, f.skip-onePage))
+	}
+	return write(w, func(w io.Writer) error { return h.WriteTable(w, slices.Values(shown)) })
+}
+
+// write answers with a page.
+func write(w http.ResponseWriter, page func(io.Writer) error) error {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	return page(w)
+}

@@ -1,0 +1,70 @@
+package web
+
+import (
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// viewer is who asks for a page.
+type viewer struct {
+	user string // whom a proxy has named; "": who may see all that the server may
+}
+
+// viewer returns who asks. A proxy that names nobody, or two, is not believed to have asked anyone
+// for a password.
+func (s *server) viewer(r *http.Request) (viewer, error) {
+	if s.access.UserHeader == "" {
+		return viewer{}, nil
+	}
+	names := r.Header.Values(s.access.UserHeader)
+	if len(names) != 1 || names[0] == "" {
+		return viewer{}, fmt.Errorf("%w: want one header %s, got %d", errUnknown, s.access.UserHeader, len(names))
+	}
+	return viewer{user: names[0]}, nil
+}
+
+// sees reports whether the viewer may see a job, by the name that PBS has for its owner. A job that
+// is not known is root's alone.
+func (v viewer) sees(job *hostapi.Job) bool {
+	return v.user == "" || job != nil && job.Owner.User == v.user
+}
+
+// below lets requests pass to pages if they are below the token, and were sent to this host by a
+// name of its own. Another site cannot make its name stand for this address (DNS rebinding).
+func (s *server) below(pages http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, _, slash := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		switch {
+		case !isLoopback(r.Host):
+			http.Error(w, "this server is asked as localhost alone", http.StatusForbidden)
+		case subtle.ConstantTimeCompare([]byte(token), []byte(s.access.Token)) != 1:
+			http.Error(w, "not found: open the address that 'hookhost web' has printed", http.StatusNotFound)
+		case !slash:
+			http.Redirect(w, r, "/"+token+"/", http.StatusSeeOther)
+		default:
+			http.StripPrefix("/"+token, pages).ServeHTTP(w, r)
+		}
+	})
+}
+
+// isLoopback reports whether the header Host is a name of the loopback. The port is another one
+// behind a tunnel.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+var (
+	errRequest = errors.New("the address makes no sense")
+	errUnknown = errors.New("the proxy has not said who asks")
+)

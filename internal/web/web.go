@@ -1,0 +1,150 @@
+// Package web serves reports to browsers: the jobs now, finished jobs, one job's report. The pages
+// are those of package report. A server holds no state: it asks the daemon for each page, as the
+// user that it runs as. So root's server shows all jobs, and a user's own jobs alone.
+//
+//	GET /            the jobs that live on this host
+//	GET /finished    finished jobs, newest first; ?user=&name=&state=&skip=
+//	GET /jobs/{id}   the report of a job
+//
+// On a loopback address every user of the host can connect. There the paths stand below a token,
+// which only the address that was printed has. On a unix socket the file's mode decides. A proxy
+// there can name a user in a header, who sees own jobs alone.
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/report"
+)
+
+const (
+	mostConnections = 256
+	mostAtWork      = 4 // requests that ask the daemon; others wait in line
+	drain           = 5 * time.Second
+)
+
+// Daemon tells of jobs. A page is one question or two.
+type Daemon interface {
+	// Jobs returns the live jobs, with what they use of this host now.
+	Jobs(ctx context.Context) ([]api.Job, error)
+	Report(ctx context.Context, id string) (json.RawMessage, error)
+	// Finished calls yield with reports of finished jobs, newest first, until it returns false.
+	Finished(ctx context.Context, yield func(json.RawMessage) bool) error
+}
+
+// Access says who may see what.
+type Access struct {
+	Token      string // of a loopback address: the path below which the pages are
+	UserHeader string // of a proxy behind a unix socket: the header with the user's name; "": none
+	All        bool   // the daemon shows the server jobs of several users
+}
+
+// server answers requests.
+type server struct {
+	daemon Daemon
+	access Access
+	atWork chan struct{}
+}
+
+// Handler returns what answers requests for pages.
+func Handler(daemon Daemon, access Access) http.Handler {
+	s := &server{daemon: daemon, access: access, atWork: make(chan struct{}, mostAtWork)}
+	pages := http.NewServeMux()
+	pages.HandleFunc("GET /{$}", s.page(jobsPage))
+	pages.HandleFunc("GET /finished", s.page(finishedPage))
+	pages.HandleFunc("GET /jobs/{id}", s.page(reportPage))
+	h := http.Handler(pages)
+	if access.Token != "" {
+		h = s.below(pages)
+	}
+	return guarded(h)
+}
+
+// Serve answers on l until ctx ends, and then lets answers that have begun come to their end.
+func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	server := &http.Server{
+		Handler: h, MaxHeaderBytes: 16 << 10, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(netutil.LimitListener(l, mostConnections)) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("stop serving %s: %w", l.Addr(), err), server.Close())
+	}
+	return nil
+}
+
+// guarded sets what a browser is to know of every answer.
+func guarded(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Cache-Control", "no-store")
+		header.Set("Content-Security-Policy", "frame-ancestors 'none'")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("X-Content-Type-Options", "nosniff")
+		if r.URL.Path == "/favicon.ico" { // a browser asks for it by itself, and complains if there is none
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// page makes a handler of a page: who asks, then a place among those at work.
+func (s *server) page(write func(*server, viewer, http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := s.viewer(r)
+		if err != nil {
+			fail(w, r, err)
+			return
+		}
+		select {
+		case s.atWork <- struct{}{}:
+			defer func() { <-s.atWork }()
+		case <-r.Context().Done():
+			return
+		}
+		if err := write(s, v, w, r); err != nil {
+			fail(w, r, err)
+		}
+	}
+}
+
+// fail answers with an error. A page that has begun is broken off.
+func fail(w http.ResponseWriter, r *http.Request, err error) {
+	status, title := http.StatusBadGateway, "The daemon has not answered"
+	switch {
+	case r.Context().Err() != nil || w.Header().Get("Content-Type") != "":
+		panic(http.ErrAbortHandler)
+	case errors.Is(err, api.ErrNotFound):
+		status, title = http.StatusNotFound, "Not found"
+	case errors.Is(err, errRequest):
+		status, title = http.StatusBadRequest, "Bad request"
+	case errors.Is(err, errUnknown):
+		status, title = http.StatusForbidden, "Forbidden"
+	case errors.Is(err, api.ErrNoHost):
+		status, title = http.StatusServiceUnavailable, "No daemon runs on this host"
+	}
+	up := strings.Repeat("../", max(0, strings.Count(r.URL.Path, "/")-1))
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	report.HTML{Title: title, Links: links(up, ""), Remark: err.Error()}.WriteMessage(w)
+}

@@ -1,0 +1,115 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/report"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// jobs is a daemon. Live jobs of alice and bob are 1.srv and 2.srv, the others have ended.
+type jobs struct {
+	finished int
+	err      error
+	measured []string
+}
+
+func job(id, owner string) *hostapi.Job {
+	return &hostapi.Job{ID: id, Name: "job " + id, Owner: hostapi.Owner{User: owner, UID: 1000}, MotherSuperior: true}
+}
+
+func (d *jobs) Jobs(context.Context) ([]api.Job, error) {
+	return []api.Job{
+		{Job: job("1.srv", "alice"), Phase: jobstate.PhaseRunning, Launched: time.Now(), Elapsed: 75},
+		{Job: job("2.srv", "bob"), Phase: jobstate.PhaseRunning}, {},
+	}, d.err
+}
+
+// ended returns the report of the nth finished job. Each third is bob's, and each fifth failed.
+func ended(n int) json.RawMessage {
+	rec := &jobstate.Record{Job: job(fmt.Sprintf("%d.srv", n), "alice"), ExitStatus: new(int)}
+	if n%3 == 0 {
+		rec.Job.Owner.User = "bob"
+	}
+	if n%5 == 0 {
+		*rec.ExitStatus = 1
+	}
+	rec.Launched.Wall = time.Unix(1772362800, 0)
+	text, err := json.Marshal(report.FromRecord(rec, time.Unix(1772366400, 0), time.Hour).Archive())
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+func (d *jobs) Report(_ context.Context, id string) (json.RawMessage, error) {
+	n := 0
+	fmt.Sscanf(id, "%d.srv", &n)
+	if d.err != nil || n < 1 || n > 2+d.finished {
+		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	d.measured = append(d.measured, id)
+	if n <= 2 {
+		rec := &jobstate.Record{Job: job(id, []string{"alice", "bob"}[n-1])}
+		return json.Marshal(report.FromRecord(rec, time.Time{}, time.Minute).Archive())
+	}
+	return ended(n), nil
+}
+
+func (d *jobs) Finished(_ context.Context, yield func(json.RawMessage) bool) error {
+	for n := 2 + d.finished; n > 2; n-- {
+		if !yield(ended(n)) {
+			return nil
+		}
+	}
+	return d.err
+}
+
+// get asks a handler; more are header lines.
+func get(t *testing.T, h http.Handler, target string, more ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, target, nil)
+	for _, line := range more {
+		name, value, _ := strings.Cut(line, ": ")
+		if name == "Host" {
+			r.Host = value
+		}
+		r.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+		"Content-Security-Policy": "frame-ancestors 'none'", "Access-Control-Allow-Origin": ""} {
+		must.Equal(t, target+" "+name, want, w.Header().Get(name))
+	}
+	return w
+}
+
+var (
+	jobID = regexp.MustCompile(`>(\d+\.srv)</a>`)
+	older = regexp.MustCompile(`<a rel="next" href="([^"]*)"`)
+)
+
+// shown returns the jobs that a page has links to, in order.
+func shown(w *httptest.ResponseRecorder) string {
+	var ids []string
+	for _, found := range jobID.FindAllStringSubmatch(w.Body.String(), -1) {
+		ids = append(ids, strings.TrimSuffix(found[1], ".srv"))
+	}
+	return strings.Join(ids, " ")
+}
