@@ -100,10 +100,10 @@ func (r *Report) document(heading string) *reportDocument {
 	if r.PBSJob != nil {
 		d.Queue = printable(r.PBSJob.Queue)
 	}
-	plots := r.plots()
-	from, to := r.span(plots)
-	for _, p := range plots {
-		d.Pictures = append(d.Pictures, p.draw(from, to))
+	charts := r.charts()
+	from, to := r.chartSpan(charts)
+	for _, c := range charts {
+		d.Pictures = append(d.Pictures, c.draw(from, to))
 	}
 	if shown := len(r.spreadHosts()); shown > 0 && shown < len(r.Hosts) {
 		d.Spread = fmt.Sprintf("%d of %d hosts", shown, len(r.Hosts))

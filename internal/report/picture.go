@@ -16,7 +16,7 @@ const (
 	downParts     = 100.0
 )
 
-// picture is a plot as the template document.html draws it.
+// picture is a chart as the template document.html draws it.
 type picture struct {
 	Title  string
 	Lines  []pictureLine
@@ -40,26 +40,26 @@ type pictureMark struct {
 	Text   string
 }
 
-// draw makes the picture of a plot. from and to are those of all plots of a report.
-func (p plot) draw(from, to time.Time) picture {
-	most := p.most()
-	if p.limit != nil {
-		most = max(most, *p.limit)
+// draw makes the picture of a chart. from and to are those of all charts of a report.
+func (c chart) draw(from, to time.Time) picture {
+	most := c.most()
+	if c.limit != nil {
+		most = max(most, *c.limit)
 	}
-	top := p.unit.top(most)
-	pic := picture{Title: printable(p.title), Filled: len(p.lines) == 1 || p.title == "Memory"}
-	pic.Rows = []pictureMark{beside(1, p.unit.text(top)), beside(0.5, p.unit.text(top/2)), beside(0, "0")}
-	if p.limit != nil {
-		at := downTo(*p.limit / top)
-		pic.Limit = &pictureMark{At: coordinate(at), TextAt: coordinate(at - 5), Text: "limit " + p.unit.text(*p.limit)}
+	top := c.unit.top(most)
+	pic := picture{Title: printable(c.title), Filled: len(c.lines) == 1 || c.title == "Memory"}
+	pic.Rows = []pictureMark{beside(1, c.unit.text(top)), beside(0.5, c.unit.text(top/2)), beside(0, "0")}
+	if c.limit != nil {
+		at := downTo(*c.limit / top)
+		pic.Limit = &pictureMark{At: coordinate(at), TextAt: coordinate(at - 5), Text: "limit " + c.unit.text(*c.limit)}
 	}
 	for _, m := range timeMarks(from, to) {
 		pic.Times = append(pic.Times, across(m))
 	}
-	for i, l := range p.lines {
+	for i, l := range c.lines {
 		line := pictureLine{Class: "l" + strconv.Itoa(i+1), Name: printable(l.name), Most: "not measured"}
 		if v := l.most(); !math.IsNaN(v) {
-			line.Most = p.unit.text(v) + " peak"
+			line.Most = c.unit.text(v) + " peak"
 		}
 		line.Path, line.Low = l.paths(from.Unix(), to.Unix(), top)
 		pic.Lines = append(pic.Lines, line)
@@ -87,7 +87,7 @@ func across(m mark) pictureMark {
 
 // paths returns the line as an SVG path, and the same closed along the axis. A value that was not
 // measured is a gap, and a value between two gaps a dot.
-func (l plotLine) paths(from, to int64, top float64) (line, closed string) {
+func (l chartLine) paths(from, to int64, top float64) (line, closed string) {
 	var path, low strings.Builder
 	scale := acrossParts / float64(to-from)
 	first, last := "", ""

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// unit is how the values of a plot are written, and where its axis ends.
+// unit is how the values of a chart are written, and where its axis ends.
 type unit struct {
 	text func(v float64) string
 	top  func(most float64) float64 // at least most, and even halved
@@ -36,7 +36,7 @@ func trimmed(v float64, digits int) string {
 	return text
 }
 
-// bytesText is short, for the place beside a plot: "16 GiB", "1.5 GiB".
+// bytesText is short, for the place beside a chart: "16 GiB", "1.5 GiB".
 func bytesText(v float64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	n := 0

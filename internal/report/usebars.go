@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -119,6 +120,15 @@ func hostMemory(h *hostapi.HostUsage) bar {
 		b.amount += ", " + count(*h.OOMKills, "OOM kill", "OOM kills")
 	}
 	return b
+}
+
+// gpuName returns the name of a GPU's line.
+func (r *Report) gpuName(g gpu) string {
+	name := strings.TrimPrefix(cmp.Or(g.PCI, g.ID), "0000:") // most nodes have no other domain
+	if len(r.Hosts) > 1 {
+		name = g.host + " " + name
+	}
+	return name
 }
 
 // gpuBars returns the bar of each GPU that was measured.

@@ -4,23 +4,22 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// mostLines is how many hosts, or devices, are drawn into one plot.
+// mostLines is how many hosts, or devices, are drawn into one chart.
 const mostLines = 8
 
-// plot is what was used of one thing over time.
-type plot struct {
+// chart is what was used of one thing over time.
+type chart struct {
 	measure
-	lines []plotLine
+	lines []chartLine
 	limit *float64 // of each line; nil where there is none, or they differ
 }
 
-type plotLine struct {
+type chartLine struct {
 	name   string
 	times  []int64
 	values hostapi.Column
@@ -30,7 +29,7 @@ type plotLine struct {
 type measure struct {
 	title   string
 	unit    unit
-	columns []measureColumn                     // of one host they are lines of one plot
+	columns []measureColumn                     // of one host they are lines of one chart
 	least   float64                             // what stays below it says nothing
 	limit   func(h *hostapi.HostUsage) *float64 // nil: there is none
 }
@@ -71,15 +70,15 @@ var deviceMeasures = []measure{
 	{title: "GPU power", unit: watts, columns: []measureColumn{{hostapi.ColumnPowerWatts, ""}}},
 }
 
-// plots returns what is to be drawn of the job: nothing where no series is known. The hosts of one
+// charts returns what is to be drawn of the job: nothing where no series is known. The hosts of one
 // that has many are those of spreadHosts.
-func (r *Report) plots() []plot {
-	var list []plot
+func (r *Report) charts() []chart {
+	var list []chart
 	hosts := r.spreadHosts()
 	for _, m := range hostMeasures {
 		limit := r.limitOfAll(m, hosts)
 		if len(hosts) == 1 {
-			p := plot{measure: m, limit: limit}
+			p := chart{measure: m, limit: limit}
 			for _, c := range m.columns {
 				p.add(c.text, r.Hosts[hosts[0]].Series, c.name)
 			}
@@ -87,7 +86,7 @@ func (r *Report) plots() []plot {
 			continue
 		}
 		for i, c := range m.columns { // a line a host
-			p := plot{measure: m, limit: limit}
+			p := chart{measure: m, limit: limit}
 			if len(m.columns) > 1 {
 				p.title += " " + c.text
 			}
@@ -100,7 +99,8 @@ func (r *Report) plots() []plot {
 			list = append(list, p)
 		}
 	}
-	return slices.DeleteFunc(append(list, r.devicePlots()...), func(p plot) bool { return !(p.most() >= p.least) })
+	list = append(list, r.deviceCharts()...)
+	return slices.DeleteFunc(list, func(c chart) bool { return !(c.most() >= c.least) })
 }
 
 // limitOfAll returns the limit that all of the hosts have, nil where they have none or several.
@@ -119,12 +119,12 @@ func (r *Report) limitOfAll(m measure, hosts []string) *float64 {
 	return limit
 }
 
-// devicePlots are of the first devices that have a series: a job on many hosts has more than can be
-// told apart.
-func (r *Report) devicePlots() []plot {
-	var list []plot
+// deviceCharts are of the first devices that have a series: a job on many hosts has more than can
+// be told apart.
+func (r *Report) deviceCharts() []chart {
+	var list []chart
 	for _, m := range deviceMeasures {
-		p := plot{measure: m}
+		p := chart{measure: m}
 		for _, g := range r.gpus() {
 			if len(p.lines) < mostLines {
 				p.add(r.gpuName(g), g.Series, m.columns[0].name)
@@ -136,15 +136,15 @@ func (r *Report) devicePlots() []plot {
 }
 
 // add adds the line of a column that was measured.
-func (p *plot) add(name string, s *hostapi.Series, column string) {
+func (c *chart) add(name string, s *hostapi.Series, column string) {
 	if s == nil || s.Columns[column] == nil || s.Check() != nil {
 		return
 	}
-	p.lines = append(p.lines, plotLine{name, s.Times, s.Columns[column]})
+	c.lines = append(c.lines, chartLine{name, s.Times, s.Columns[column]})
 }
 
 // most returns the greatest value of a line; NaN if none was measured.
-func (l plotLine) most() float64 {
+func (l chartLine) most() float64 {
 	most := math.NaN()
 	for _, v := range l.values {
 		if math.IsNaN(most) || v > most {
@@ -154,9 +154,9 @@ func (l plotLine) most() float64 {
 	return most
 }
 
-func (p plot) most() float64 {
+func (c chart) most() float64 {
 	most := math.NaN()
-	for _, l := range p.lines {
+	for _, l := range c.lines {
 		if v := l.most(); math.IsNaN(most) || v > most {
 			most = v
 		}
@@ -185,11 +185,11 @@ func (r *Report) spreadHosts() []string {
 	return spread
 }
 
-// span returns from when to when plots go: all of a report have the same time axis. The zone is the
-// report's own.
-func (r *Report) span(plots []plot) (from, to time.Time) {
+// chartSpan returns from when to when charts go: all of a report have the same time axis. The zone
+// is the report's own.
+func (r *Report) chartSpan(charts []chart) (from, to time.Time) {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
-	for _, p := range plots {
+	for _, p := range charts {
 		for _, l := range p.lines {
 			if n := len(l.times); n > 0 {
 				first, last = min(first, l.times[0]), max(last, l.times[n-1])
@@ -205,13 +205,4 @@ func (r *Report) span(plots []plot) (from, to time.Time) {
 		last = r.End.Unix()
 	}
 	return time.Unix(first, 0).In(zone), time.Unix(max(last, first+1), 0).In(zone)
-}
-
-// gpuName is short: most nodes have no other PCI domain.
-func (r *Report) gpuName(g gpu) string {
-	name := strings.TrimPrefix(cmp.Or(g.PCI, g.ID), "0000:")
-	if len(r.Hosts) > 1 {
-		name = g.host + " " + name
-	}
-	return name
 }

@@ -13,7 +13,7 @@ import (
 
 func TestPathOfALineHasAGapWhereNothingWasMeasured(t *testing.T) {
 	nan := math.NaN()
-	l := plotLine{times: []int64{0, 10, 20, 30, 40, 50}, values: hostapi.Column{1, 2, nan, 4, nan, math.Inf(1)}}
+	l := chartLine{times: []int64{0, 10, 20, 30, 40, 50}, values: hostapi.Column{1, 2, nan, 4, nan, math.Inf(1)}}
 	line, low := l.paths(0, 100, 4)
 	must.Equal(t, "the line", "M0 75h0L100 50M300 0h0", line)
 	must.Equal(t, "the area", "M0 75L100 50L100 100L0 100ZM300 0L300 100L300 100Z", low)
