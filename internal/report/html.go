@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"io"
 	"iter"
+	"sync"
 )
 
 //go:embed document.html
@@ -20,7 +21,10 @@ var documentText string
 //go:embed document.css
 var styleSheet string
 
-var documents = template.Must(template.New("document").Parse(documentText))
+// documents returns the templates. Most commands need none, so they are parsed on their first use.
+var documents = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("document").Parse(documentText))
+})
 
 // HTML writes reports for a browser. A document needs nothing beside itself, runs no script and
 // asks no network. The zero value writes documents that lead nowhere.
@@ -136,7 +140,7 @@ func printables(texts []string) []string {
 // execute writes in one call, so that a reader gets all of a part or nothing.
 func execute(w io.Writer, name string, page documentPage) error {
 	var b bytes.Buffer
-	if err := documents.ExecuteTemplate(&b, name, page); err != nil {
+	if err := documents().ExecuteTemplate(&b, name, page); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	_, err := w.Write(b.Bytes())

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -173,5 +174,44 @@ func TestHTMLOfAThousandHostsIsBounded(t *testing.T) {
 		if !strings.Contains(document, want) {
 			t.Errorf("no %q", want)
 		}
+	}
+}
+
+// A document has the elements of the templates alone, whatever the ledger holds.
+func FuzzDocumentOfAnyReport(f *testing.F) {
+	archives, err := filepath.Glob(filepath.Join("testdata", "cases", "*.archive.json"))
+	must.NoError(f, err)
+	for _, name := range archives {
+		text, err := os.ReadFile(name)
+		must.NoError(f, err)
+		f.Add(text)
+	}
+	f.Add([]byte(`{"job":"1","start":"0001-01-01T00:00:00Z","hosts":{"<b>":{"ncpus":-1,"mem_limit_bytes":-7,` +
+		`"series":{"times":[1,9223372036854775807],"columns":{"cpu":[1e308,null],"rss_bytes":[-1,5e-324]}}}}}`))
+	known := strings.Fields("html head meta title style body main header h1 p section dl dt dd span svg rect line " +
+		"text path g figure figcaption b i code")
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := FromArchive(text)
+		if err != nil {
+			return
+		}
+		for _, e := range elements(t, htmlOf(t, r)) {
+			if name, _, _ := strings.Cut(e, " "); !slices.Contains(known, name) {
+				t.Errorf("<%s>", e)
+			}
+		}
+	})
+}
+
+func BenchmarkHTML(b *testing.B) {
+	archive, err := os.ReadFile(filepath.Join("testdata", "cases", "imbalanced.archive.json"))
+	must.NoError(b, err)
+	r, err := FromArchive(archive)
+	must.NoError(b, err)
+	for host, columns := range courses["imbalanced"] {
+		r.Hosts[host].Series = course(columns)
+	}
+	for b.Loop() {
+		must.NoError(b, HTML{}.WriteReport(io.Discard, r))
 	}
 }
