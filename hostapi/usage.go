@@ -29,6 +29,12 @@ type HostUsage struct {
 	// Pressure is how long the job's tasks waited for cpu, memory and io (the kernel's PSI totals).
 	Pressure *Pressure `json:"pressure,omitempty"`
 
+	// EnergyJoules is the job's part of what the node's processors and their memory have used.
+	EnergyJoules *float64 `json:"energy_joules,omitempty"`
+	// Billing is what the job is billed for what it held on all its hosts, in units of the
+	// configured weights. The mother superior has it.
+	Billing *float64 `json:"billing,omitempty"`
+
 	// Series is what the job used here over time. An answer has the points since an earlier one.
 	Series *Series `json:"series,omitempty"`
 

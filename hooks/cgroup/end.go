@@ -24,7 +24,7 @@ func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*host
 	if s.Ended { // and reported
 		return &hostapi.Outcome{}, nil
 	}
-	out, err := h.finish(ctx, j, s, req.Job.Elapsed)
+	out, err := h.finish(ctx, j, s, req.Job)
 	return out, errors.Join(ended(j, err), h.stuck(req, out, err))
 }
 
@@ -37,7 +37,7 @@ func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.O
 	defer release()
 	out := &hostapi.Outcome{}
 	if !s.Ended {
-		out, err = h.finish(ctx, j, s, req.Job.Elapsed)
+		out, err = h.finish(ctx, j, s, req.Job)
 	}
 	removed := h.removeEmpty(ctx, j)
 	if removed == nil { // else the host sends end again
@@ -82,7 +82,7 @@ func ended(j *cgroup.Job, err error) error {
 
 // finish kills and then measures, so that what stragglers used until they died counts. Each step is
 // tried whatever fails, and the outcome has what could be found out.
-func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, elapsed time.Duration) (*hostapi.Outcome, error) {
+func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.Job) (*hostapi.Outcome, error) {
 	report, notes, killErr := h.kill(ctx, j)
 	h.stopWatch(j.ID())
 	out := &hostapi.Outcome{Notes: notes}
@@ -90,7 +90,8 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, elapsed time.
 	if u != nil {
 		u.Kill = report
 		settleMem(u)
-		out.Usage, out.ResourcesUsed = u, resourcesUsed(u, elapsed)
+		usageErr = errors.Join(usageErr, h.bill(&s, job, u))
+		out.Usage, out.ResourcesUsed = u, h.policy.resourcesUsed(u, job.Elapsed)
 		if u.OOMKills != nil && *u.OOMKills > 0 {
 			h.reportOOM(out, j, s, counters)
 		}

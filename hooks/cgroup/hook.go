@@ -18,6 +18,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/nodestate"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/rapl"
 	"github.com/hookhost/hookhost/internal/systemd"
 	"github.com/hookhost/hookhost/internal/topology"
 )
@@ -61,6 +62,10 @@ type hook struct {
 	resizing map[string]holding
 	left     map[string]bool        // what was logged once: see firstLeft
 	ranks    map[string]*rankMemory // by job id
+
+	meter   *rapl.Meter        // nil where energy is not counted
+	cpus    int                // that jobs may have, as PBS counts; 0 without meter
+	metered map[string]float64 // what meter said when a job was last counted, by job id
 }
 
 // newHook opens this machine's kernel files and makes the hook.
@@ -113,7 +118,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	if err != nil {
 		return nil, err
 	}
-	return &hook{
+	h := &hook{
 		policy:     p,
 		log:        log,
 		roots:      roots,
@@ -134,7 +139,10 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		resizing:   map[string]holding{},
 		left:       map[string]bool{},
 		ranks:      map[string]*rankMemory{},
-	}, nil
+		metered:    map[string]float64{},
+	}
+	h.openMeter()
+	return h, nil
 }
 
 func noInventory() (*inventory.Inventory, error) { return nil, fs.ErrNotExist }

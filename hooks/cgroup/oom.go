@@ -41,7 +41,7 @@ type oomTale struct {
 // are reported again: the host may not have got them.
 func (h *hook) noticeOOM(ctx context.Context, j *cgroup.Job, kills int64) {
 	r, _ := j.JobMark() // if this fails, older kills of the same job may be taken for new
-	s := state{Granted: r.Granted}
+	s := state{JobMark: r}
 	u, counters, err := h.measure(j, s)
 	if err != nil {
 		h.logOf(j.ID()).Warn(err)
@@ -57,7 +57,7 @@ func (h *hook) noticeOOM(ctx context.Context, j *cgroup.Job, kills int64) {
 	u.OOMKills = t.killed(kills)
 	h.logOf(j.ID()).Infof("processes that the kernel has killed for lack of memory: %d", *u.OOMKills)
 	h.tell(j.ID(), &hostapi.JobUpdate{
-		ResourcesUsed: resourcesUsed(u, 0), Usage: u, Diag: t.diag(), JobStderr: t.Lines, Notes: t.Lines,
+		ResourcesUsed: h.policy.resourcesUsed(u, 0), Usage: u, Diag: t.diag(), JobStderr: t.Lines, Notes: t.Lines,
 	})
 }
 

@@ -149,7 +149,12 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 	if u == nil {
 		return nil, errors.Join(errs...)
 	}
-	update := &hostapi.JobUpdate{Usage: u, ResourcesUsed: resourcesUsed(u, job.Elapsed), CallAgain: s.nextLook()}
+	errs = append(errs, h.bill(&s, job, u))
+	update := &hostapi.JobUpdate{Usage: u, ResourcesUsed: h.policy.resourcesUsed(u, job.Elapsed),
+		CallAgain: h.soonestCall(s.nextLook())}
+	if s.account != (account{}) {
+		update.State = s.encode()
+	}
 	if job.Phase == hostapi.PhaseSuspended { // what somebody else has thawed
 		update.Frozen, err = h.frozenUnlike(j, job.Phase)
 		errs = append(errs, err)

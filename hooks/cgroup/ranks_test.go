@@ -68,12 +68,13 @@ func TestNextLook(t *testing.T) {
 		5 * time.Second:  2 * time.Second,
 		32 * time.Second: 29 * time.Second, 61 * time.Second: 0, 24 * time.Hour: 0,
 	} {
-		s := state{Granted: cgroup.Granted{PerTask: true}, RanksFrom: sinceBoot() - since.Microseconds()}
+		s := state{RanksFrom: sinceBoot() - since.Microseconds()}
+		s.PerTask = true
 		if got := s.nextLook(); math.Abs((got - want).Seconds()) > 0.1 {
 			t.Errorf("%v after a launch: the next look is in %v, want %v", since, got, want)
 		}
 	}
-	for _, s := range []state{{}, {RanksFrom: 1}, {Granted: cgroup.Granted{PerTask: true}}} {
+	for _, s := range []state{{}, {RanksFrom: 1}, {JobMark: cgroup.JobMark{Granted: cgroup.Granted{PerTask: true}}}} {
 		if got := s.nextLook(); got != 0 {
 			t.Errorf("%+v: %v", s, got)
 		}

@@ -56,9 +56,18 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	h.resized(j.ID())
 	u := z.usage(z.there)
 	u.ProcessesAttached, _ = j.Attached()
-	return &hostapi.Outcome{
+	s, _, err := stateOf(req.Job, req.Node, j)
+	s.JobMark = old // what it had until now
+	if err := errors.Join(err, h.bill(&s, req.Job, u)); err != nil {
+		h.logOf(j.ID()).Warn(err)
+	}
+	out := &hostapi.Outcome{
 		Notes: z.notes, ResourcesUsed: hostapi.Resources{"ncpus": fmt.Sprint(u.NCPUs)}, Usage: u,
-	}, nil
+	}
+	if s.account != (account{}) {
+		out.State = s.encode()
+	}
+	return out, nil
 }
 
 // resized returns the mark of a job in its new size.

@@ -14,7 +14,9 @@ import (
 
 // state is what this hook knows of a job. The host keeps the part that has a form as JSON.
 type state struct {
-	cgroup.Granted `json:"-"` // as the job's cgroup has it
+	cgroup.JobMark `json:"-"` // as the job's cgroup has it
+
+	account
 
 	// RanksFrom is when one of the job's programs was last started or taken in, in microseconds
 	// since boot: see nextLook.
@@ -30,7 +32,7 @@ type state struct {
 func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (s state, exists bool, err error) {
 	m, found, failed := markOf(j)
 	exists = found || j.Exists()
-	s.Granted = m.Granted
+	s.JobMark = m
 	if s.NCPUs == 0 {
 		if a, err := askOf(job, node); err == nil {
 			s.NCPUs = a.NCPUs

@@ -51,6 +51,7 @@ func (h *hook) disown(id string) {
 	defer h.mu.Unlock()
 	delete(h.owned, id)
 	delete(h.ranks, id)
+	delete(h.metered, id)
 	delete(h.unsettled, id)
 }
 

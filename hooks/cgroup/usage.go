@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -119,8 +120,11 @@ func seconds(d *time.Duration) *float64 {
 
 // resourcesUsed is this host's share for MoM of a job that has run for elapsed, as the host counts.
 // walltime is MoM's own.
-func resourcesUsed(u *hostapi.HostUsage, elapsed time.Duration) hostapi.Resources {
+func (p *policy) resourcesUsed(u *hostapi.HostUsage, elapsed time.Duration) hostapi.Resources {
 	r := usage.Resources(u, elapsed)
 	delete(r, "walltime")
+	if p.Billing.ResourcesUsed {
+		maps.Copy(r, usage.BillingResources(u))
+	}
 	return r
 }

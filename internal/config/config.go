@@ -11,6 +11,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -39,6 +41,7 @@ type File struct {
 	Walltime Walltime `toml:"walltime" json:"walltime"`
 	Sister   Sister   `toml:"sister" json:"sister"`
 	MPI      MPI      `toml:"mpi" json:"mpi"`
+	Billing  Billing  `toml:"billing" json:"billing"`
 	OpenPBS  OpenPBS  `toml:"openpbs" json:"openpbs"`
 	Shim     Shim     `toml:"shim" json:"shim"`
 
@@ -172,6 +175,24 @@ type MPI struct {
 	Remsh    bool   `toml:"remsh" json:"remsh"`
 	Strays   string `toml:"strays" json:"strays"`
 	PerTask  bool   `toml:"per_task" json:"per_task"`
+}
+
+// Billing configures what a job is billed by beside the usage of its resources.
+type Billing struct {
+	Energy        bool `toml:"energy" json:"energy"`
+	ResourcesUsed bool `toml:"resources_used" json:"resources_used"`
+
+	Weights map[string]float64 `toml:"weights,omitempty" json:"weights,omitempty"`
+}
+
+// check returns the first weight that cannot be meant, by its key. NaN is none.
+func (b Billing) check() error {
+	for _, name := range slices.Sorted(maps.Keys(b.Weights)) {
+		if w := b.Weights[name]; !(w >= 0 && w <= 1e9) {
+			return fmt.Errorf("billing.weights.%s = %v: want 0 to 1000000000", name, w)
+		}
+	}
+	return nil
 }
 
 // Pids configures the pids controller.

@@ -342,3 +342,25 @@ func TestNodeWithoutCgroupsIsToldWhatToMount(t *testing.T) {
 		}
 	}
 }
+
+func TestEnergyIsExaminedWhereItIsAskedFor(t *testing.T) {
+	root := t.TempDir()
+	sys, err := kernfs.Open(root)
+	must.NoError(t, err)
+	k := &kernel{cfg: config.Default(), roots: kernfs.Roots{Sys: sys}}
+	if found := k.examineEnergy(); len(found) > 0 {
+		t.Errorf("by default: %+v", found)
+	}
+	k.cfg.Billing.Energy = true
+	if found := k.examineEnergy(); len(found) != 1 || found[0].Status != Impossible || found[0].Blocks {
+		t.Errorf("without counters: %+v", found)
+	}
+	zone := filepath.Join(root, "devices/virtual/powercap/intel-rapl/intel-rapl:0")
+	must.NoError(t, os.MkdirAll(zone, 0o755))
+	for file, text := range map[string]string{"name": "package-0", "energy_uj": "1", "max_energy_range_uj": "9"} {
+		must.NoError(t, os.WriteFile(filepath.Join(zone, file), []byte(text), 0o644))
+	}
+	if found := k.examineEnergy(); len(found) != 1 || found[0].Status != OK {
+		t.Errorf("with counters: %+v", found)
+	}
+}

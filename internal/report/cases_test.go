@@ -41,6 +41,7 @@ func caseHost(cput float64, mem int64) *hostapi.HostUsage {
 // cases are jobs as operators know them. Their reports are in docs/reports.md.
 var cases = map[string]*jobstate.Record{
 	"steady": caseRecord("101.srv", "spectral", func(r *jobstate.Record) {
+		r.Hosts["n1"].EnergyJoules, r.Hosts["n1"].Billing = ptr(640_000.0), ptr(52.0)
 		r.Hosts["n1"].Devices = []hostapi.DeviceUsage{
 			{ID: "GPU-1", Resource: "ngpus", Model: "NVIDIA A100-SXM4-40GB", PCI: "0000:07:00.0",
 				UtilizationPercent: ptr(91.4), MemPeakBytes: ptr(int64(30 << 30)), EnergyJoules: ptr(1_120_000.0)},

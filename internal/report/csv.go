@@ -74,6 +74,8 @@ var csvColumns = []csvColumn{
 		return csvFloat(mean)
 	}},
 	{"notes", func(r *Report, _ totals) string { return harmless(strings.Join(r.Notes, "; ")) }},
+	{"energy_joules", func(r *Report, _ totals) string { return csvCell(r.energy(), csvFloat) }},
+	{"billing", func(r *Report, _ totals) string { return csvCell(r.billing(), csvFloat) }},
 }
 
 // WriteCSV writes a line with the names of the columns, and a row for each report, by RFC 4180.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,6 +57,7 @@ func (r *Report) writeFacts(p sheet) {
 		p.line("Hugetlb", "%s peak", mib(t.hugetlb))
 	}
 	r.writeDevices(p)
+	r.writeBilling(p)
 	r.writeLosses(p, t)
 }
 
@@ -117,6 +119,41 @@ func (r *Report) writeDevices(p sheet) {
 			}
 		}
 	}
+}
+
+// writeBilling writes what the job is billed by beside the usage of its resources.
+func (r *Report) writeBilling(p sheet) {
+	if j := r.energy(); j != nil {
+		p.line("Energy", "%s of processors and memory", joules(*j))
+	}
+	if units := r.billing(); units != nil {
+		p.line("Billing", "%s", strings.TrimSuffix(strconv.FormatFloat(*units, 'f', 2, 64), ".00"))
+	}
+}
+
+// energy returns the joules of all hosts' processors; nil where a host does not count them.
+func (r *Report) energy() *float64 {
+	sum := 0.0
+	for _, h := range r.Hosts {
+		if h.EnergyJoules == nil {
+			return nil
+		}
+		sum += *h.EnergyJoules
+	}
+	if len(r.Hosts) == 0 {
+		return nil
+	}
+	return &sum
+}
+
+// billing returns what the mother superior has billed the job; nil where nothing is billed.
+func (r *Report) billing() *float64 {
+	for _, host := range r.hostNames() {
+		if units := r.Hosts[host].Billing; units != nil {
+			return units
+		}
+	}
+	return nil
 }
 
 // writeLosses writes what kept the job from getting on, and what it left to others to end.

@@ -38,6 +38,8 @@ func Fold(old, new *hostapi.HostUsage) *hostapi.HostUsage {
 		MajorFaults:       larger(old.MajorFaults, new.MajorFaults),
 		ThrottledSeconds:  larger(old.ThrottledSeconds, new.ThrottledSeconds),
 		Pressure:          foldPressure(old.Pressure, new.Pressure),
+		EnergyJoules:      larger(old.EnergyJoules, new.EnergyJoules),
+		Billing:           larger(old.Billing, new.Billing),
 		Series:            series.Append(old.Series, new.Series),
 		Devices:           foldDevices(old.Devices, new.Devices),
 		Ranks:             foldRanks(old.Ranks, new.Ranks),

@@ -59,3 +59,21 @@ func seconds(s *float64) (time.Duration, bool) {
 
 // formatDuration does not round up: PBS shows a job of 1.9 s as 00:00:01.
 func formatDuration(d time.Duration) string { return pbs.FormatDuration(d.Truncate(time.Second)) }
+
+// BillingResources returns what h has for billing: energy in kWh, which leaves out that of devices,
+// and billing in units. Values that h lacks are absent.
+func BillingResources(h *hostapi.HostUsage) hostapi.Resources {
+	r := hostapi.Resources{}
+	if h.EnergyJoules != nil {
+		r["energy"] = decimal(*h.EnergyJoules / joulesPerKWh)
+	}
+	if h.Billing != nil {
+		r["billing"] = decimal(*h.Billing)
+	}
+	return r
+}
+
+const joulesPerKWh = 3.6e6
+
+// decimal has a point even where a number is whole: PBS takes a number without one for a long.
+func decimal(n float64) string { return strconv.FormatFloat(n, 'f', 6, 64) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -225,4 +226,41 @@ func TestEfficiencyIsCPUTOverWalltimeAndNCPUs(t *testing.T) {
 			t.Errorf("mem %d/%d: %v, %t, want %v, %t", tt.mem, tt.limit, got, ok, tt.want, tt.ok)
 		}
 	}
+}
+
+func TestBillingRateIsTheSumOfWeightedAmounts(t *testing.T) {
+	held, err := pbs.OnHost([]pbs.VnodeChunk{
+		{Vnode: "n1", Host: "n1", Resources: map[string]string{"ncpus": "4", "mem": "2gb", "ngpus": "1",
+			"scratch": "512mb", "licence": "3", "colour": "red"}},
+		{Vnode: "n1", Host: "n1", Resources: map[string]string{"ncpus": "4", "mem": "2gb"}},
+		{Vnode: "n2", Host: "n2", Resources: map[string]string{"ncpus": "64"}},
+	}, "n1")
+	must.NoError(t, err)
+	for _, tt := range []struct {
+		name    string
+		weights map[string]float64
+		want    float64
+	}{
+		{"none", nil, 0},
+		{"cpus of this host", map[string]float64{"ncpus": 1.5}, 12},
+		{"memory by the gb", map[string]float64{"mem": 0.25}, 1},
+		{"a size of the site", map[string]float64{"scratch": 2}, 1},
+		{"a count of the site", map[string]float64{"licence": 10}, 30},
+		{"a text", map[string]float64{"colour": 10}, 0},
+		{"not held", map[string]float64{"vmem": 1, "fpga": 1}, 0},
+		{"several", map[string]float64{"ncpus": 1, "mem": 0.25, "ngpus": 20}, 29},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			must.Equal(t, "rate", tt.want, BillingRate(tt.weights, held))
+		})
+	}
+}
+
+func TestBillingResourcesAreFloatsOfPBS(t *testing.T) {
+	must.Equal(t, "energy and billing", hostapi.Resources{"energy": "2.000000", "billing": "0.333333"},
+		BillingResources(&hostapi.HostUsage{EnergyJoules: ptr(7.2e6), Billing: ptr(1.0 / 3)}))
+	must.Equal(t, "not configured", hostapi.Resources{}, BillingResources(&hostapi.HostUsage{}))
+	must.Equal(t, "summed", hostapi.Resources{"energy": "3.5", "billing": "1.25"},
+		Sum(map[string]hostapi.Resources{"n1": {"energy": "2.000000", "billing": "1.000000"},
+			"n2": {"energy": "1.500000", "billing": "0.250000"}}))
 }

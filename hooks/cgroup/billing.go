@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/rapl"
+	"github.com/hookhost/hookhost/internal/usage"
+)
+
+// account is what a job is billed by, as far as it was counted. The host keeps it with the rest of
+// the hook's state.
+type account struct {
+	Joules   float64       `json:"joules,omitempty"`
+	Billed   float64       `json:"billed,omitempty"`       // units
+	BilledTo time.Duration `json:"billed_to_ns,omitempty"` // the job's elapsed time that Billed is for
+}
+
+// energyBeat is how often the energy of a job is counted: a counter of the processor goes round
+// within a quarter of an hour.
+const energyBeat = 5 * time.Minute
+
+// openMeter opens the node's energy counters where they are asked for. A node without them reports
+// no energy.
+func (h *hook) openMeter() {
+	if !h.policy.Billing.Energy {
+		return
+	}
+	meter, err := rapl.Open(h.roots.Sys)
+	if err != nil {
+		h.log.Warnf("[billing] energy: %v", err)
+		return
+	}
+	h.meter, h.cpus = meter, h.policy.countCPUs(host{node: h.node}, h.node.Online)
+}
+
+// bill brings the account of s up to now, and notes it in u. The mark in s says what the job has
+// held since the last count. An amount that cannot be read is counted later.
+//
+// The mother superior bills the job for all its hosts. A sister does not know how long the job has
+// run when nothing of it was started there.
+func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage) error {
+	var errs []error
+	if len(h.policy.Billing.Weights) > 0 && s.Begin != nil && s.Begin.Job.MotherSuperior {
+		rate, err := h.billingRate(s.Begin, job)
+		if err == nil && job.Elapsed > s.BilledTo {
+			s.Billed += rate * (job.Elapsed - s.BilledTo).Hours()
+			s.BilledTo = job.Elapsed
+		}
+		errs = append(errs, err)
+		billed := s.Billed
+		u.Billing = &billed
+	}
+	if h.meter != nil {
+		errs = append(errs, h.addEnergy(s, job.ID))
+		joules := s.Joules
+		u.EnergyJoules = &joules
+	}
+	return errors.Join(errs...)
+}
+
+// billingRate returns the units an hour of what the job holds on all its hosts. The mark of a job
+// on thousands of hosts has no room for its exec_vnode.
+func (h *hook) billingRate(begin *hostapi.Request, job *hostapi.Job) (float64, error) {
+	holder := *begin.Job
+	holder.ExecVnode = cmp.Or(holder.ExecVnode, job.ExecVnode)
+	a, err := askOf(&holder, begin.Node)
+	if err != nil {
+		return 0, err
+	}
+	rate := 0.0
+	billed := map[string]bool{}
+	for _, c := range a.chunks {
+		if billed[c.Host] {
+			continue
+		}
+		billed[c.Host] = true
+		held, err := pbs.OnHost(a.chunks, c.Host)
+		if err != nil {
+			return 0, err
+		}
+		rate += usage.BillingRate(h.policy.Billing.Weights, held)
+	}
+	return rate, nil
+}
+
+// addEnergy adds the job's part of the energy that was used since the job was last counted. The
+// first count of this process adds nothing.
+func (h *hook) addEnergy(s *state, id string) error {
+	joules, err := h.meter.Joules()
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	before, counted := h.metered[id]
+	h.metered[id] = joules
+	h.mu.Unlock()
+	if counted && h.cpus > 0 {
+		s.Joules += (joules - before) * min(1, float64(s.NCPUs)/float64(h.cpus))
+	}
+	return nil
+}
+
+// soonestCall returns the sooner of a call that is wanted in any case, 0 for none, and the next
+// count of the job's energy.
+func (h *hook) soonestCall(wanted time.Duration) time.Duration {
+	if h.meter == nil || wanted > 0 && wanted < energyBeat {
+		return wanted
+	}
+	return energyBeat
+}

@@ -1,0 +1,23 @@
+package doctor
+
+import (
+	"errors"
+
+	"github.com/hookhost/hookhost/internal/rapl"
+)
+
+// examineEnergy finds whether the energy of jobs can be counted, where that is asked for.
+func (k *kernel) examineEnergy() []Finding {
+	if !k.cfg.Billing.Energy {
+		return nil
+	}
+	const what = "energy"
+	_, err := rapl.Open(k.roots.Sys)
+	switch {
+	case err == nil:
+		return []Finding{ok(what, "jobs have their part of what the processors and their memory use")}
+	case errors.Is(err, rapl.ErrNone):
+		return []Finding{impossible(what, err.Error(), "modprobe intel_rapl_msr; or set energy = false in [billing]")}
+	}
+	return []Finding{impossible(what, err.Error(), "set energy = false in [billing]")}
+}

@@ -1,0 +1,41 @@
+package usage
+
+import (
+	"strconv"
+
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// BillingRate returns the billing units an hour of what a job holds on a host. The rate is the sum
+// of each weight times the amount of its resource. A size counts in gb. A resource that is neither
+// a number nor a size, or that the job does not hold, counts 0.
+func BillingRate(weights map[string]float64, held pbs.HostShare) float64 {
+	rate := 0.0
+	for name, weight := range weights {
+		rate += weight * amountOf(name, held)
+	}
+	return rate
+}
+
+func amountOf(name string, held pbs.HostShare) float64 {
+	sizes := map[string]*pbs.Size{"mem": held.Mem, "vmem": held.Vmem, "hpmem": held.HPMem}
+	switch size, isSize := sizes[name]; {
+	case isSize && size != nil:
+		return gigabytes(*size)
+	case name == "ncpus":
+		return float64(held.NCPUs)
+	case name == "ngpus":
+		return float64(held.NGPUs)
+	}
+	text := held.Other[name]
+	if n, err := strconv.ParseFloat(text, 64); err == nil && n >= 0 {
+		return n
+	}
+	size, err := pbs.ParseSize(text)
+	if err != nil {
+		return 0
+	}
+	return gigabytes(size)
+}
+
+func gigabytes(size pbs.Size) float64 { return float64(size) / (1 << 30) }

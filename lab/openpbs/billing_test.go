@@ -1,0 +1,34 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+)
+
+// billingOf is a resources_used of qstat's or accounting's as a number, 0 without one.
+func billingOf(value any) float64 {
+	n, _ := strconv.ParseFloat(fmt.Sprint(value), 64)
+	return n
+}
+
+// The mother superior bills for all hosts. An hour of a cpu is billed by 3600 units here.
+func TestBillingOfAllHostsReachesQstatAndAccounting(t *testing.T) {
+	run(nodes[0], `qmgr -c "create resource billing type=float"`) // it may be there from an earlier run
+	sendConfiguration(t, "[billing]\nweights = { ncpus = 3600.0 }\nresources_used = true\n")
+	j := qsub(t, "alice", fmt.Sprintf("-l select=%d:ncpus=1:mem=64mb -l place=scatter", len(nodes)), "sleep 4")
+	a := j.finished()
+	billing := billingOf(a.ResourcesUsed["billing"])
+	if least := 3.5 * float64(len(nodes)); billing < least || billing > 4*least {
+		t.Errorf("resources_used.billing %v of a job of 4 s on %d hosts: %v", billing, len(nodes), a.ResourcesUsed)
+	}
+	records := j.accounting("E")
+	if len(records) != 1 {
+		t.Fatalf("accounting has %d records E of job %s", len(records), j.id)
+	}
+	if got := billingOf(records[0]["resources_used.billing"]); got != billing {
+		t.Errorf("billing %v in accounting, %v in qstat", got, billing)
+	}
+}
