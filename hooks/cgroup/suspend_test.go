@@ -121,7 +121,7 @@ func TestFreezerThatDisagreesWithThePhaseIsReported(t *testing.T) {
 			n.align(out)
 		}
 		reported(hostapi.EventStartup, nil)
-		must.NoError(t, n.cgroup("1.srv").Freeze(t.Context())) // died over a preresume, or over a moment's freeze
+		must.NoError(t, n.cgroup("1.srv").Suspend(t.Context())) // died over a preresume, or over a moment's freeze
 		reported(hostapi.EventPeriodic, nil)
 		reported(hostapi.EventStartup, new(true))
 		n.frozen("1.srv", false)
@@ -139,7 +139,7 @@ func TestFreezerThatDisagreesWithThePhaseIsReported(t *testing.T) {
 func TestFrozenJobThatIsNotSuspendedHasItsPlace(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4"))
-		must.NoError(t, n.cgroup("1.srv").Freeze(t.Context()))
+		must.NoError(t, n.cgroup("1.srv").Suspend(t.Context()))
 		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ncpus requested", "ncpus=4")
 		n.do(hostapi.EventPostsuspend, "1.srv")
 		n.restart()

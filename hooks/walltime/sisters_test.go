@@ -98,7 +98,7 @@ func TestSignalFromHead(t *testing.T) {
 		if got := content(t, file); got != "" {
 			t.Errorf("without a signal, and by SIGCONT, it got %s", got)
 		}
-		must.NoError(t, j.Freeze(t.Context()))
+		must.NoError(t, j.Suspend(t.Context()))
 		preterm("TERM")
 		if frozen, err := j.Frozen(); err != nil || !frozen {
 			t.Errorf("a suspended job was thawed: %v", err)

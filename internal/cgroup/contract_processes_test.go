@@ -108,7 +108,7 @@ func testKillFrozen(t *testing.T, w world) {
 	}
 	j := newJob(t, tree, testJob, tree.someLimits())
 	p := w.start(t, j.Join())
-	must.NoError(t, j.Freeze(soon(t)))
+	must.NoError(t, j.Suspend(soon(t)))
 	if _, err := j.Kill(soon(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func testFreeze(t *testing.T, w world) {
 	p := w.start(t, j.Join())
 	p.fork(t, 3)
 	for range 2 {
-		must.NoError(t, j.Freeze(soon(t)))
+		must.NoError(t, j.Suspend(soon(t)))
 	}
 	for range 2 {
 		must.NoError(t, j.Thaw(soon(t)))

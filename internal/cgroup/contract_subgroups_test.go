@@ -87,7 +87,7 @@ func testSubgroups(t *testing.T, w world) {
 		t.Errorf("subgroups %q, %v; want %q", subgroups, err, want)
 	}
 	if tree.Has("freeze") {
-		if err := errors.Join(j.Freeze(soon(t)), j.Thaw(soon(t))); err != nil {
+		if err := errors.Join(j.Suspend(soon(t)), j.Thaw(soon(t))); err != nil {
 			t.Error(err)
 		}
 	}

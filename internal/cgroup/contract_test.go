@@ -253,7 +253,7 @@ func testMissing(t *testing.T, w world) {
 	wantError(t, err, ErrNotFound)
 	wantError(t, j.SetMark("trusted.x", nil), ErrNotFound)
 	wantError(t, j.Apply(Limits{}), ErrNotFound)
-	wantError(t, j.Freeze(soon(t)), ErrNotFound)
+	wantError(t, j.Suspend(soon(t)), ErrNotFound)
 	wantError(t, attach(j, w.start(t, Join{}).pid()), ErrNotFound)
 	if r, err := j.Kill(soon(t)); err != nil || r.Processes != 0 {
 		t.Errorf("kill: %+v, %v", r, err)

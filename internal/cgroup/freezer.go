@@ -2,28 +2,26 @@ package cgroup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Freeze stops every process of the job and waits until all have stopped. No signal is sent and no
-// process sees it. When ctx ends first the job is thawed again, as far as it had stopped. Freeze is
-// idempotent.
-func (j *Job) Freeze(ctx context.Context) error {
+// Suspend stops every process of the job and waits until all have stopped. No signal is sent and no
+// process sees it. When ctx ends first Suspend fails, but the job stays freezing. A process that
+// the kernel holds (state D) stops as soon as the kernel lets go of it. A process that enters the
+// job later stops as it enters. The error names what has not stopped. Thaw ends a suspension.
+// Suspend is idempotent.
+func (j *Job) Suspend(ctx context.Context) error {
 	err := j.setFrozen(ctx, true)
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("freeze job %s: %w", j.id, j.found(err))
 	if ctx.Err() != nil {
-		if undo := j.writeFrozen(false); undo != nil {
-			err = errors.Join(err, undo)
-		}
+		err = fmt.Errorf("%s: %w", j.moving(), err)
 	}
-	return err
+	return fmt.Errorf("suspend job %s: %w", j.id, j.found(err))
 }
 
 // Thaw lets the job's processes go on and waits until none is frozen. Thaw is idempotent.
@@ -104,21 +102,6 @@ func (d directory) awaitState(ctx context.Context, want string) error {
 			return err
 		}
 	}
-}
-
-// Suspend is Freeze for good. When ctx ends before every process has stopped Suspend fails, but the
-// job stays freezing. A process that the kernel holds (state D) stops as soon as the kernel lets go
-// of it. A process that enters the job later stops as it enters. The error names what has not
-// stopped. Thaw ends a suspension. Suspend is idempotent.
-func (j *Job) Suspend(ctx context.Context) error {
-	err := j.setFrozen(ctx, true)
-	if err == nil {
-		return nil
-	}
-	if ctx.Err() != nil {
-		err = fmt.Errorf("%s: %w", j.moving(), err)
-	}
-	return fmt.Errorf("suspend job %s: %w", j.id, j.found(err))
 }
 
 // moving describes the processes of the job that run or are in the kernel, among which are those

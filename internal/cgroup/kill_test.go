@@ -57,8 +57,8 @@ func TestKillStuck(t *testing.T) {
 	}
 }
 
-// TestFreezeStuck: a job that does not freeze as a whole is not left half frozen.
-func TestFreezeStuck(t *testing.T) {
+// TestSuspendStuck: a job that does not stop as a whole can be thawed.
+func TestSuspendStuck(t *testing.T) {
 	for _, w := range []fake{{kernfstest.NewV1}, {kernfstest.NewV2}} {
 		t.Run("", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestFreezeStuck(t *testing.T) {
 				k.Stick(pid)
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
-				wantError(t, j.Freeze(ctx), context.DeadlineExceeded)
+				wantError(t, j.Suspend(ctx), context.DeadlineExceeded)
 				if err := j.Thaw(context.Background()); err != nil {
 					t.Error(err)
 				}

@@ -251,7 +251,7 @@ func TestWatchIdle(t *testing.T) {
 		if n := looks(time.Hour); n > 4*60 {
 			t.Errorf("an idle job is looked at %d times an hour", n)
 		}
-		must.NoError(t, j.Freeze(soon(t)))
+		must.NoError(t, j.Suspend(soon(t)))
 		if n := looks(time.Hour); n != 0 {
 			t.Errorf("a frozen job is looked at %d times an hour", n)
 		}

@@ -59,9 +59,6 @@ func newHandle(pid, fd int) *Handle {
 	return &Handle{pid: pid, pidfd: os.NewFile(uintptr(fd), "pidfd"), ended: make(chan struct{})}
 }
 
-// PID returns the pid the handle was opened with.
-func (h *Handle) PID() int { return h.pid }
-
 // Wait returns nil when the process has ended, whoever its parent is; it does not reap it. Wait
 // fails when ctx is done or the handle is closed before. Waiting holds no thread.
 func (h *Handle) Wait(ctx context.Context) error {

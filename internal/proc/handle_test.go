@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -23,7 +24,7 @@ func sleeper(t testing.TB) (*exec.Cmd, hostapi.ProcessID) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	id, err := ID(procFS(t), cmd.Process.Pid)
+	id, err := identify(procFS(t), strconv.Itoa(cmd.Process.Pid))
 	must.NoError(t, err)
 	return cmd, id
 }

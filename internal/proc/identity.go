@@ -18,11 +18,6 @@ func BootID(procfs *kernfs.FS) (string, error) {
 	return string(bytes.TrimSpace(b)), nil
 }
 
-// ID returns the identity of the process pid. ID fails with ErrGone when there is none.
-func ID(procfs *kernfs.FS, pid int) (hostapi.ProcessID, error) {
-	return identify(procfs, strconv.Itoa(pid))
-}
-
 // Self returns the identity of the calling process.
 func Self(procfs *kernfs.FS) (hostapi.ProcessID, error) { return identify(procfs, "self") }
 

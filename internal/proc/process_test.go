@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -142,14 +143,14 @@ func TestIdentityIsPIDAndStartTime(t *testing.T) {
 	procfs := procFS(t)
 	self, err := Self(procfs)
 	must.NoError(t, err)
-	id, err := ID(procfs, os.Getpid())
+	id, err := identify(procfs, strconv.Itoa(os.Getpid()))
 	if err != nil || id != self || len(id.BootID) != 36 {
-		t.Fatalf("ID = %+v, %v; Self = %+v", id, err, self)
+		t.Fatalf("identity %+v, %v; Self = %+v", id, err, self)
 	}
 
 	cmd := exec.Command("/bin/sleep", "60")
 	must.NoError(t, cmd.Start())
-	child, err := ID(procfs, cmd.Process.Pid)
+	child, err := identify(procfs, strconv.Itoa(cmd.Process.Pid))
 	must.NoError(t, err)
 	otherTime, otherBoot, noBoot := child, child, child
 	otherTime.StartTime++
