@@ -20,25 +20,12 @@ type Dir struct {
 	path string
 }
 
-// DirBackend is what a Backend adds when it can hold on to a directory. Errors wrap the errno.
-type DirBackend interface {
-	OpenDir(name string) (fd int, err error)
-}
-
 // OpenDir opens the directory name. OpenDir fails with ErrUnsupported on a backend in memory, and
 // before Linux 5.6.
 func (f *FS) OpenDir(name string) (*Dir, error) {
-	p, err := f.at("open", name)
+	fd, err := ask(f, "open", name, (*kernel).openDir)
 	if err != nil {
 		return nil, err
-	}
-	b, ok := f.backend.(DirBackend)
-	if !ok {
-		return nil, fmt.Errorf("open %s: %w", f.Path(name), ErrUnsupported)
-	}
-	fd, err := b.OpenDir(p)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", f.Path(name), err)
 	}
 	return &Dir{file{fd: fd}, f.Path(name)}, nil
 }
@@ -68,7 +55,7 @@ func (d *Dir) ReadFile(name string) ([]byte, error) {
 // Close closes the directory.
 func (d *Dir) Close() error { return d.file.Close() }
 
-func (k *kernel) OpenDir(name string) (int, error) {
+func (k *kernel) openDir(name string) (int, error) {
 	fd, err := k.open(name, unix.O_PATH|unix.O_DIRECTORY)
 	if err == nil && k.old.Load() {
 		unix.Close(fd)

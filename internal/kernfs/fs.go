@@ -70,9 +70,9 @@ func OpenRoots() (Roots, error) {
 
 // Sub returns the directory name below f; it need not exist. Sub fails when name leaves f.
 func (f *FS) Sub(name string) (*FS, error) {
-	dir, err := f.at("open", name)
+	dir, err := f.clean(name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
 	return &FS{backend: f.backend, dir: dir, path: path.Join(f.path, name)}, nil
 }
@@ -95,26 +95,32 @@ func (f *FS) clean(name string) (string, error) {
 	return f.dir + "/" + name, nil
 }
 
-// at is clean with an error that says what was to be done.
-func (f *FS) at(op, name string) (string, error) {
-	dir, err := f.clean(name)
+// ask has f's backend do op to name, if it is a B: else it fails with ErrUnsupported. Errors name
+// op and the path.
+func ask[B, T any](f *FS, op, name string, do func(b B, at string) (T, error)) (answer T, err error) {
+	at, err := f.clean(name)
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w", op, name, err)
+		return answer, fmt.Errorf("%s %s: %w", op, name, err)
 	}
-	return dir, nil
+	b, ok := f.backend.(B)
+	if !ok {
+		return answer, fmt.Errorf("%s %s: %w", op, f.Path(name), ErrUnsupported)
+	}
+	if answer, err = do(b, at); err != nil {
+		err = fmt.Errorf("%s %s: %w", op, f.Path(name), err)
+	}
+	return answer, err
+}
+
+// change is ask for what has no answer.
+func change[B any](f *FS, op, name string, do func(b B, at string) error) error {
+	_, err := ask(f, op, name, func(b B, at string) (struct{}, error) { return struct{}{}, do(b, at) })
+	return err
 }
 
 // OpenFile opens name without creating it; flag is one of os.O_RDONLY, os.O_WRONLY, os.O_RDWR.
 func (f *FS) OpenFile(name string, flag int) (File, error) {
-	p, err := f.at("open", name)
-	if err != nil {
-		return nil, err
-	}
-	file, err := f.backend.OpenFile(p, flag)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", f.Path(name), err)
-	}
-	return file, nil
+	return ask(f, "open", name, func(b Backend, at string) (File, error) { return b.OpenFile(at, flag) })
 }
 
 // ReadFile returns the whole of a small file.
@@ -198,30 +204,39 @@ func (w *Writer) Close() error {
 
 // Mkdir makes the directory name, 0755. Its parent has to exist.
 func (f *FS) Mkdir(name string) error {
-	p, err := f.at("mkdir", name)
-	if err != nil {
-		return err
-	}
-	if err := f.backend.Mkdir(p, 0o755); err != nil {
-		return fmt.Errorf("mkdir %s: %w", f.Path(name), err)
-	}
-	return nil
+	return change(f, "mkdir", name, func(b Backend, at string) error { return b.Mkdir(at, 0o755) })
 }
 
 // Rmdir removes the directory name.
-func (f *FS) Rmdir(name string) error {
-	p, err := f.at("rmdir", name)
-	if err != nil {
-		return err
-	}
-	if err := f.backend.Rmdir(p); err != nil {
-		return fmt.Errorf("rmdir %s: %w", f.Path(name), err)
-	}
-	return nil
-}
+func (f *FS) Rmdir(name string) error { return change(f, "rmdir", name, Backend.Rmdir) }
 
 // Dirs returns the names of the directories in name, sorted.
 func (f *FS) Dirs(name string) ([]string, error) {
+	entries, err := f.entries(name)
+	var dirs []string
+	for _, e := range entries {
+		if e.IsDir() {
+			dirs = append(dirs, e.Name())
+		}
+	}
+	slices.Sort(dirs)
+	return dirs, err
+}
+
+// Names returns the names in the directory name, in the order of the kernel.
+func (f *FS) Names(name string) ([]string, error) {
+	entries, err := f.entries(name)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+func (f *FS) entries(name string) ([]fs.DirEntry, error) {
 	file, err := f.OpenFile(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
@@ -231,14 +246,7 @@ func (f *FS) Dirs(name string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read directory %s: %w", f.Path(name), err)
 	}
-	var dirs []string
-	for _, e := range entries {
-		if e.IsDir() {
-			dirs = append(dirs, e.Name())
-		}
-	}
-	slices.Sort(dirs)
-	return dirs, nil
+	return entries, nil
 }
 
 // Exists reports whether name can be opened for reading or is a directory.

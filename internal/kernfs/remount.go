@@ -19,18 +19,7 @@ type RemountBackend interface {
 // An option that the file system does not know is EINVAL, and then nothing has changed. A directory
 // at which nothing is mounted is EINVAL as well.
 func (f *FS) Remount(name string, flags []string) error {
-	p, err := f.at("remount", name)
-	if err != nil {
-		return err
-	}
-	b, ok := f.backend.(RemountBackend)
-	if !ok {
-		return fmt.Errorf("remount %s: %w", f.Path(name), ErrUnsupported)
-	}
-	if err := b.Remount(p, flags); err != nil {
-		return fmt.Errorf("remount %s: %w", f.Path(name), err)
-	}
-	return nil
+	return change(f, "remount", name, func(b RemountBackend, at string) error { return b.Remount(at, flags) })
 }
 
 func (k *kernel) Remount(name string, flags []string) error {

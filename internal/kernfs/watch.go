@@ -32,19 +32,7 @@ type WatchBackend interface {
 // Watch opens name to wait for its changes. A file that announces none may be watched and never
 // wakes; a file system that cannot announce any is ErrUnsupported.
 func (f *FS) Watch(name string) (Watch, error) {
-	p, err := f.at("watch", name)
-	if err != nil {
-		return nil, err
-	}
-	b, ok := f.backend.(WatchBackend)
-	if !ok {
-		return nil, fmt.Errorf("watch %s: %w", f.Path(name), ErrUnsupported)
-	}
-	w, err := b.Watch(p)
-	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", f.Path(name), err)
-	}
-	return w, nil
+	return ask(f, "watch", name, WatchBackend.Watch)
 }
 
 // Watch offers the file to the runtime's poller, so that no thread sleeps for it. The poller asks

@@ -2,7 +2,6 @@ package kernfs
 
 import (
 	"errors"
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -21,37 +20,16 @@ type XattrBackend interface {
 // Xattr returns the extended attribute attr of name, such as "trusted.job" of a cgroup directory.
 // An attribute that is not set is ENODATA; a backend without attributes is ErrUnsupported.
 func (f *FS) Xattr(name, attr string) ([]byte, error) {
-	p, err := f.at("getxattr", name)
-	if err != nil {
-		return nil, err
-	}
-	x, ok := f.backend.(XattrBackend)
-	if !ok {
-		return nil, fmt.Errorf("getxattr %s %s: %w", attr, f.Path(name), ErrUnsupported)
-	}
-	b, err := x.Xattr(p, attr)
-	if err != nil {
-		return nil, fmt.Errorf("getxattr %s %s: %w", attr, f.Path(name), err)
-	}
-	return b, nil
+	return ask(f, "getxattr "+attr, name, func(b XattrBackend, at string) ([]byte, error) { return b.Xattr(at, attr) })
 }
 
 // SetXattr sets the extended attribute attr of name to value, whether or not it was set. The kernel
 // keeps attributes of cgroup directories in memory, as long as the directory lives; trusted.* needs
 // CAP_SYS_ADMIN.
 func (f *FS) SetXattr(name, attr string, value []byte) error {
-	p, err := f.at("setxattr", name)
-	if err != nil {
-		return err
-	}
-	x, ok := f.backend.(XattrBackend)
-	if !ok {
-		return fmt.Errorf("setxattr %s %s: %w", attr, f.Path(name), ErrUnsupported)
-	}
-	if err := x.SetXattr(p, attr, value); err != nil {
-		return fmt.Errorf("setxattr %s %s: %w", attr, f.Path(name), err)
-	}
-	return nil
+	return change(f, "setxattr "+attr, name, func(b XattrBackend, at string) error {
+		return b.SetXattr(at, attr, value)
+	})
 }
 
 const xattrSizeMax = 64 << 10 // XATTR_SIZE_MAX of linux/limits.h
