@@ -211,7 +211,7 @@ func testLockIsRoots(t *testing.T, w world) {
 		must.NoError(t, err)
 		t.Cleanup(func() { f.Close() })
 		var st unix.Stat_t
-		fd = f.(interface{ Fd() uintptr }).Fd()
+		fd = f.Fd()
 		must.NoError(t, unix.Fstat(int(fd), &st))
 		return fd, st.Mode & 0o777
 	}

@@ -25,37 +25,25 @@ import (
 // time.
 const lockFile = "cgroup.procs"
 
-// lock is the open lockFile.
-type lock struct {
-	kernfs.File
-	fd int
-}
-
 // openLock opens lockFile and makes it root's alone.
-func (h *hierarchy) openLock() (*lock, error) {
+func (h *hierarchy) openLock() (kernfs.File, error) {
 	f, err := h.jobs.OpenFile(lockFile, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	d, ok := f.(interface{ Fd() uintptr })
-	if !ok {
+	if err := rootOnly(int(f.Fd())); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("%s: %w", h.jobs.Path(lockFile), ErrUnsupported)
-	}
-	l := &lock{f, int(d.Fd())}
-	if err := l.rootOnly(); err != nil {
-		l.Close()
 		return nil, fmt.Errorf("chmod 0600 %s: %w", h.jobs.Path(lockFile), explain(err))
 	}
-	return l, nil
+	return f, nil
 }
 
-func (l *lock) rootOnly() error {
+func rootOnly(fd int) error {
 	var st unix.Stat_t
-	if err := unix.Fstat(l.fd, &st); err != nil || st.Mode&0o077 == 0 {
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&0o077 == 0 {
 		return err
 	}
-	return unix.Fchmod(l.fd, 0o600)
+	return unix.Fchmod(fd, 0o600)
 }
 
 // Lock takes the tree for one caller, in this process or another. A choice that is made from what
@@ -73,12 +61,12 @@ func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock cgroups: %w", err)
 	}
-	if err := disk.Lock(ctx, l.fd); err != nil {
+	if err := disk.Lock(ctx, int(l.Fd())); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("lock cgroups: flock %s: %w", h.jobs.Path(lockFile), err)
 	}
 	return func() {
-		unix.Flock(l.fd, unix.LOCK_UN) // a child between fork and exec has the descriptor as well
+		unix.Flock(int(l.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor as well
 		l.Close()
 	}, nil
 }

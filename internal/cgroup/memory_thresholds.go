@@ -68,17 +68,13 @@ func (t *thresholds) register(ctx context.Context, file, args string) error {
 		return err
 	}
 	defer f.Close() // the kernel holds what it needs
-	d, ok := f.(interface{ Fd() uintptr })
-	if !ok {
-		return fmt.Errorf("watch %s: %w", t.dir.Path(file), ErrUnsupported)
-	}
 	conn, err := t.eventfd.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var written error
 	err = conn.Control(func(fd uintptr) {
-		written = t.dir.Write("cgroup.event_control", fmt.Sprintf("%d %d %s", fd, d.Fd(), args))
+		written = t.dir.Write("cgroup.event_control", fmt.Sprintf("%d %d %s", fd, f.Fd(), args))
 	})
 	if err != nil {
 		return err

@@ -90,7 +90,7 @@ func (d directory) children() ([]string, error) {
 	// The usual job has none, which the link count tells at once: kernfs counts 2 and the
 	// subdirectories (kernfs_refresh_inode).
 	var st unix.Stat_t
-	if n, ok := f.(interface{ Fd() uintptr }); ok && unix.Fstat(int(n.Fd()), &st) == nil && st.Nlink == 2 {
+	if unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink == 2 {
 		return nil, nil
 	}
 	return d.Dirs(".")

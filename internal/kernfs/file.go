@@ -16,8 +16,6 @@ type file struct {
 	list *os.File // a duplicate, once a directory is read
 }
 
-// Fd returns the descriptor, for fstat, flock and event registration. The descriptor stays the
-// file's own.
 func (f *file) Fd() uintptr { return uintptr(f.fd) }
 
 func (f *file) Read(b []byte) (int, error) {

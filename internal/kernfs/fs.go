@@ -32,6 +32,9 @@ type Backend interface {
 type File interface {
 	io.ReadWriteCloser
 	ReadDir(n int) ([]fs.DirEntry, error)
+	// Fd returns the descriptor, for fstat, flock and event registration. The descriptor stays the
+	// file's own. In memory it may be that of a closed file.
+	Fd() uintptr
 }
 
 // FS is a directory of a kernel file system. The zero value is not usable. An FS is safe for

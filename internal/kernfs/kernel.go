@@ -41,7 +41,6 @@ func openKernel(path string) (*kernel, error) {
 	return &kernel{root: root, dir: dir}, nil
 }
 
-// OpenFile opens name; the *file it returns also offers its descriptor (Fd).
 func (k *kernel) OpenFile(name string, flag int) (File, error) {
 	fd, err := k.open(name, flag)
 	if err != nil {

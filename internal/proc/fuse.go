@@ -91,7 +91,7 @@ func ownerOf(sysfs *kernfs.FS, dir string) int {
 	}
 	defer d.Close()
 	var st unix.Stat_t
-	if n, ok := d.(interface{ Fd() uintptr }); !ok || unix.Fstat(int(n.Fd()), &st) != nil {
+	if unix.Fstat(int(d.Fd()), &st) != nil {
 		return -1
 	}
 	return int(st.Uid)

@@ -160,7 +160,7 @@ func listen(t *testing.T, w *world, file, argument string) eventFD {
 	f, err := w.cgroup.OpenFile(w.file("memory/a/"+file), os.O_RDONLY)
 	must.NoError(t, err)
 	defer f.Close()
-	target := f.(interface{ Fd() uintptr }).Fd()
+	target := f.Fd()
 	write1(t, w, "memory/a/cgroup.event_control", fmt.Sprintf("%d %d%s", fd, target, argument))
 	return eventFD(fd)
 }
@@ -213,7 +213,7 @@ func TestFlockExcludesAnother(t *testing.T) {
 			f, err := w.cgroup.OpenFile(w.file("memory"), os.O_RDONLY)
 			must.NoError(t, err)
 			defer f.Close()
-			fds[i] = int(f.(interface{ Fd() uintptr }).Fd())
+			fds[i] = int(f.Fd())
 		}
 		must.NoError(t, unix.Flock(fds[0], unix.LOCK_EX|unix.LOCK_NB))
 		if err := unix.Flock(fds[1], unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {

@@ -105,3 +105,4 @@ type textFile struct{ io.Reader }
 func (*textFile) Write([]byte) (int, error)          { return 0, unix.EBADF }
 func (*textFile) ReadDir(int) ([]fs.DirEntry, error) { return nil, unix.ENOTDIR }
 func (*textFile) Close() error                       { return nil }
+func (*textFile) Fd() uintptr                        { return ^uintptr(0) }
