@@ -38,7 +38,7 @@ var edges = map[string][]string{
 	"internal/nodestate": {"internal/disk"},
 	"internal/tinyhttp":  {},
 	"internal/sample":    {},
-	"internal/cgroup":    {"hostapi", "internal/disk", "internal/kernfs", "internal/sample"},
+	"internal/cgroup":    {"hostapi", "internal/disk", "internal/kernfs", "internal/proc", "internal/sample"},
 	"internal/proc":      {"hostapi", "internal/kernfs"},
 	"internal/systemd":   {},
 	"internal/daemon": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config",

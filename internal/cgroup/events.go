@@ -58,11 +58,13 @@ func (j *Job) Wait(ctx context.Context) error {
 		}
 		// v1 announces nothing, but each process does.
 		processes, err := j.hold(pids[:min(len(pids), maxHeld())])
+		if err == nil {
+			processes.wait(ctx)
+		}
+		processes.close()
 		if err != nil {
 			return err
 		}
-		processes.wait(ctx)
-		processes.close()
 		if err := sleep(ctx, time.Millisecond); err != nil { // a process that visits itself is held by nobody
 			return j.notEmpty(ctx, err)
 		}

@@ -125,11 +125,7 @@ func (t *Tree) whereabouts(pid int) (map[*hierarchy]string, error) {
 	if pid <= 0 { // 0 would be this process
 		return nil, errors.New("not a process id")
 	}
-	at, err := t.cgroupsOf(pid)
-	if gone(err) || errors.Is(err, unix.ESRCH) {
-		err = ErrEnded
-	}
-	return at, err
+	return t.cgroupsOf(pid)
 }
 
 // holds reports whether something is where the job's processes are in hierarchy i, by what

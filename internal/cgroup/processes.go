@@ -20,22 +20,33 @@ import (
 // A process that merely visits is left out. proc.Start has a thread of the starter enter the v1
 // cgroups for the moment of a fork. cgroup.procs lists a process by any thread of it.
 func (j *Job) Processes() ([]int, error) {
-	pids := map[int]bool{} // whether it belongs to the job
-	found := false
-	var errs []error
-	for _, d := range slices.Backward(j.dirs) { // the v2 tree knows no visitors: it settles most pids
-		err := d.walk(func(dir directory) error { return j.members(dir, pids) })
-		switch {
-		case gone(err):
-			continue
-		case err != nil:
-			errs = append(errs, err)
-		}
-		found = true
-	}
+	dirs := slices.Clone(j.dirs)
+	slices.Reverse(dirs) // the v2 tree knows no visitors: it settles most pids
+	list, found, err := j.list(dirs)
 	if !found {
 		return nil, fmt.Errorf("processes of job %s: %w", j.id, ErrNotFound)
 	}
+	return list, err
+}
+
+// list returns the processes in dirs and below them, in order. found is whether any of dirs is
+// there.
+func (j *Job) list(dirs []directory) (list []int, found bool, err error) {
+	pids := map[int]bool{} // whether it belongs to the job
+	var errs []error
+	for _, d := range dirs {
+		err := d.walk(func(dir directory) error { return j.members(dir, pids) })
+		if gone(err) {
+			continue
+		}
+		found = true
+		errs = append(errs, err)
+	}
+	return belonging(pids), found, errors.Join(errs...)
+}
+
+// belonging returns the processes that belong to the job, in order.
+func belonging(pids map[int]bool) []int {
 	list := make([]int, 0, len(pids))
 	for pid, belongs := range pids {
 		if belongs {
@@ -43,7 +54,7 @@ func (j *Job) Processes() ([]int, error) {
 		}
 	}
 	slices.Sort(list)
-	return list, errors.Join(errs...)
+	return list
 }
 
 // Populated reports whether the job has a process. A job without a cgroup has none.
@@ -136,7 +147,7 @@ func (j *Job) leads(d directory, pid int) bool {
 // for a process of no job, or one that is gone. JobOf reads /proc/PID/cgroup once (cgroups(7)).
 func (t *Tree) JobOf(pid int) (id string, ok bool, err error) {
 	at, err := t.cgroupsOf(pid)
-	if gone(err) || errors.Is(err, unix.ESRCH) {
+	if errors.Is(err, ErrEnded) {
 		return "", false, nil
 	}
 	for _, h := range t.hierarchies {
@@ -145,6 +156,18 @@ func (t *Tree) JobOf(pid int) (id string, ok bool, err error) {
 		}
 	}
 	return "", false, err
+}
+
+// contains reports whether the process pid is in the job's cgroup, in one hierarchy at least.
+func (j *Job) contains(pid int) (bool, error) {
+	at, err := j.tree.cgroupsOf(pid)
+	if errors.Is(err, ErrEnded) {
+		return false, nil
+	}
+	return slices.ContainsFunc(j.dirs, func(d directory) bool {
+		id, in := d.h.jobAt(at[d.h])
+		return in && id == j.id
+	}), err
 }
 
 // jobsPath is the parent of all jobs as /proc/PID/cgroup has it. The root of the mount is in it:
@@ -161,9 +184,12 @@ func (h *hierarchy) jobAt(dir string) (id string, ok bool) {
 	return id, ok && hostapi.CheckJobID(id) == nil
 }
 
-// cgroupsOf returns where a process is, as the kernel names it.
+// cgroupsOf returns where a process is, as the kernel names it. cgroupsOf fails with ErrEnded.
 func (t *Tree) cgroupsOf(pid int) (map[*hierarchy]string, error) {
 	b, err := t.proc.ReadFile(strconv.Itoa(pid) + "/cgroup")
+	if gone(err) || errors.Is(err, unix.ESRCH) {
+		err = ErrEnded
+	}
 	if err != nil {
 		return nil, err
 	}

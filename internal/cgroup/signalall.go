@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // freezeForSignal is how long SignalAll waits for a job to stand still. A job that does not,
@@ -44,30 +41,19 @@ func (j *Job) SignalListed(ctx context.Context, pids []int, sigs ...syscall.Sign
 		pids, err = j.Entered()
 	}
 	if err == nil && len(pids) == 1 { // a fork in this very moment has its SIGKILL to come
-		return j.signalError(j.signalThese(pids, sigs))
+		return j.signalError(j.signalThese(pids, sigs...))
 	}
 	round, cancel := context.WithTimeout(ctx, freezeForSignal)
 	rounds := signalRounds
-	thaw, err := j.still(round)
-	if err == nil { // what does not run does not fork
+	if j.setFrozen(round, true) == nil { // what does not run does not fork
 		rounds = 1
 	}
 	cancel()
 	err = j.signalEach(rounds, sigs)
-	if undo := thaw(); undo != nil && !gone(undo) && !errors.Is(undo, ErrUnsupported) {
+	if undo := j.writeFrozen(false); undo != nil && !gone(undo) && !errors.Is(undo, ErrUnsupported) {
 		err = errors.Join(err, undo)
 	}
 	return err
-}
-
-// still is setFrozen, with its undoing, which holds after an error as well. Nothing is asked that
-// can be tried.
-func (j *Job) still(ctx context.Context) (thaw func() error, err error) {
-	d, ok := j.v2()
-	if !ok || d.Write(freezeFile, "1") != nil { // no v2 tree, or not since Linux 5.2
-		return func() error { return j.writeFrozen(false) }, j.setFrozen(ctx, true)
-	}
-	return func() error { return d.Write(freezeFile, "0") }, d.await(ctx, "frozen", 1)
 }
 
 // SignalEach is SignalAll without the freezing: a process that is forked while it works may be
@@ -84,7 +70,7 @@ func (j *Job) signalEach(rounds int, sigs []syscall.Signal) error {
 		if len(pids) == 0 {
 			break
 		}
-		errs = append(errs, j.signalThese(pids, sigs)...)
+		errs = append(errs, j.signalThese(pids, sigs...)...)
 		for _, pid := range pids {
 			done[pid] = true
 		}
@@ -92,12 +78,7 @@ func (j *Job) signalEach(rounds int, sigs []syscall.Signal) error {
 	return j.signalError(errs)
 }
 
-func (j *Job) signalThese(pids []int, sigs []syscall.Signal) (errs []error) {
-	if len(pids) <= few && j.tree.signal == nil {
-		done := 0
-		done, errs = j.signalFew(pids, sigs)
-		pids = pids[done:]
-	}
+func (j *Job) signalThese(pids []int, sigs ...syscall.Signal) (errs []error) {
 	for some := range slices.Chunk(pids, maxHeld()) {
 		processes, err := j.hold(some)
 		errs = append(errs, err)
@@ -120,60 +101,15 @@ func (j *Job) signalError(errs []error) error {
 // enter these first, so all processes that have entered at all are there. A job without a cgroup
 // has none.
 func (j *Job) Entered() ([]int, error) {
-	pids := map[int]bool{}
-	var errs []error
+	var dirs []directory
 	if d, ok := j.v2(); ok {
-		errs = append(errs, d.walk(func(dir directory) error { return j.members(dir, pids) }))
+		dirs = append(dirs, d)
 	}
 	if d := j.home(); !d.h.v2 {
-		errs = append(errs, d.walk(func(dir directory) error { return j.members(dir, pids) }))
+		dirs = append(dirs, d)
 	}
-	var list []int
-	for pid, belongs := range pids {
-		if belongs {
-			list = append(list, pid)
-		}
-	}
-	slices.Sort(list)
-	return list, errors.Join(slices.DeleteFunc(errs, gone)...)
-}
-
-// few is up to how many processes are asked one by one where they are: a list of all hierarchies
-// takes as long.
-const few = 8
-
-// signalFew is signalThese by another proof, for a few processes. Such a process is in the job's
-// cgroup by its own file once its pidfd is open. The runtime's poller need not hear of these
-// pidfds, since nothing waits for them. done is how many of pids are dealt with: all, unless the
-// kernel has no pidfds.
-func (j *Job) signalFew(pids []int, sigs []syscall.Signal) (done int, errs []error) {
-	for i, pid := range pids {
-		if pid == os.Getpid() {
-			continue
-		}
-		fd, err := unix.PidfdOpen(pid, 0)
-		switch {
-		case errors.Is(err, unix.ENOSYS): // before Linux 5.3
-			return i, errs
-		case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL): // as in hold
-			continue
-		case err != nil:
-			errs = append(errs, fmt.Errorf("open process %d of job %s: %w", pid, j.id, err))
-			continue
-		}
-		id, in, err := j.tree.JobOf(pid)
-		errs = append(errs, err)
-		for _, sig := range sigs {
-			if err != nil || !in || id != j.id {
-				break
-			}
-			if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-				errs = append(errs, fmt.Errorf("send %v to process %d: %w", sig, pid, err))
-			}
-		}
-		unix.Close(fd)
-	}
-	return len(pids), errs
+	list, _, err := j.list(dirs)
+	return list, err
 }
 
 // SignalSome sends sig to those of the job's processes that want picks, and returns to how many.

@@ -23,7 +23,7 @@ func signals(t *testing.T, w kernel) {
 			t.Errorf("nobody: %v", err)
 		}
 		p, outside := w.start(t, j.Join()), w.start(t, Join{})
-		p.fork(t, 2*few) // more than are asked one by one
+		p.fork(t, 16)
 		must.NoError(t, j.SignalAll(soon(t), unix.SIGTERM, unix.SIGCONT))
 		if err := j.Wait(soon(t)); err != nil {
 			t.Error(err)

@@ -179,14 +179,7 @@ func (j *Job) Ungrouped() ([]int, error) {
 			return nil, fmt.Errorf("processes of job %s: %w", j.id, err)
 		}
 	}
-	var list []int
-	for pid, belongs := range found {
-		if belongs {
-			list = append(list, pid)
-		}
-	}
-	slices.Sort(list)
-	return list, nil
+	return belonging(found), nil
 }
 
 // SubgroupOf returns the name of the subgroup that the process pid is in, also of one that a
@@ -195,7 +188,7 @@ func (j *Job) Ungrouped() ([]int, error) {
 func (j *Job) SubgroupOf(pid int) (name string, ok bool, err error) {
 	dirs := j.subgroupDirs()
 	at, err := j.tree.cgroupsOf(pid)
-	if len(dirs) == 0 || gone(err) || errors.Is(err, unix.ESRCH) {
+	if len(dirs) == 0 || errors.Is(err, ErrEnded) {
 		return "", false, nil
 	}
 	name, ok = j.below(dirs[0].h, at)

@@ -31,19 +31,10 @@ type Handle struct {
 // Open returns a handle on the process id. Open fails with ErrGone when that process is gone or a
 // zombie, and with errors.ErrUnsupported when the kernel has no pidfds.
 func Open(procfs *kernfs.FS, id hostapi.ProcessID) (*Handle, error) {
-	fd, err := unix.PidfdOpen(id.PID, unix.O_NONBLOCK)
-	if errors.Is(err, unix.EINVAL) { // PIDFD_NONBLOCK is of Linux 5.10
-		if fd, err = unix.PidfdOpen(id.PID, 0); err == nil {
-			err = unix.SetNonblock(fd, true)
-		}
+	h, err := OpenPID(id.PID)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case errors.Is(err, unix.ENOSYS):
-		return nil, fmt.Errorf("open process %d: no pidfd: %w", id.PID, errors.ErrUnsupported)
-	case err != nil:
-		return nil, gone("open process "+strconv.Itoa(id.PID), err)
-	}
-	h := newHandle(id.PID, fd)
 	// Asked after the pidfd was opened: from here on the descriptor and the identity name the same
 	// process for good.
 	if !Alive(procfs, id) {
@@ -51,6 +42,35 @@ func Open(procfs *kernfs.FS, id hostapi.ProcessID) (*Handle, error) {
 		return nil, fmt.Errorf("open process %d: %w", id.PID, ErrGone)
 	}
 	return h, nil
+}
+
+// OpenPID is Open of the process that has the number pid now, whichever it is. A zombie is held as
+// well.
+func OpenPID(pid int) (*Handle, error) {
+	fd, err := openPidfd(pid, unix.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	return newHandle(pid, fd), nil
+}
+
+// openPidfd opens the process pid. The flags are 0 or O_NONBLOCK.
+func openPidfd(pid, flags int) (fd int, err error) {
+	fd, err = unix.PidfdOpen(pid, flags)
+	if errors.Is(err, unix.EINVAL) && flags != 0 { // PIDFD_NONBLOCK is of Linux 5.10
+		if fd, err = unix.PidfdOpen(pid, 0); err == nil {
+			err = unix.SetNonblock(fd, true)
+		}
+	}
+	switch {
+	case err == nil:
+		return fd, nil
+	case errors.Is(err, unix.ENOSYS):
+		return -1, fmt.Errorf("open process %d: no pidfd: %w", pid, errors.ErrUnsupported)
+	case errors.Is(err, unix.EINVAL) && pid > 0: // a thread's number, or a process's that is being reaped
+		err = unix.ESRCH
+	}
+	return -1, gone("open process "+strconv.Itoa(pid), err)
 }
 
 // newHandle takes over fd, a non-blocking pidfd: being that, os.NewFile gives it to the runtime's

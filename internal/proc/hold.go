@@ -54,16 +54,11 @@ func holdAgain(procfs *kernfs.FS, id hostapi.ProcessID) (*Held, error) {
 }
 
 func hold(pid int) (*Held, error) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	switch {
-	case err == nil:
-		return &Held{pid, fd}, nil
-	case errors.Is(err, unix.ENOSYS):
-		return nil, fmt.Errorf("open process %d: no pidfd: %w", pid, errors.ErrUnsupported)
-	case errors.Is(err, unix.EINVAL) && pid > 0: // a thread's number, or a process's that is being reaped
-		err = unix.ESRCH
+	fd, err := openPidfd(pid, 0)
+	if err != nil {
+		return nil, err
 	}
-	return nil, gone("open process "+strconv.Itoa(pid), err)
+	return &Held{pid, fd}, nil
 }
 
 // PID returns the number of the process.
