@@ -60,13 +60,9 @@ func (m *meter) ProcessesOf(id string) (list []api.JobProcess, all int, err erro
 		if err != nil {
 			continue
 		}
-		l, err := proc.ReadLoad(m.procfs, p)
-		if err != nil {
-			continue
-		}
 		list = append(list, api.JobProcess{
 			PID: pid, StartTime: p.StartTime, UID: p.UID, State: string(rune(p.State)), At: time.Now(),
-			CPUSeconds: l.CPU.Seconds(), RSSBytes: l.RSS, Threads: l.Threads, Comm: p.Comm,
+			CPUSeconds: p.CPU.Seconds(), RSSBytes: p.RSS, Threads: p.Threads, Comm: p.Comm,
 		})
 	}
 	return list, len(pids), nil

@@ -14,7 +14,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -42,6 +44,10 @@ type Process struct {
 	Comm      string
 	Kernel    bool // a thread of the kernel, which no cgroup of a job takes
 	State     byte // as in ps: 'R', 'S', 'D', 'Z', ...
+
+	CPU     time.Duration // user and system time of all its threads
+	RSS     int64         // bytes
+	Threads int
 }
 
 // Dead reports whether the process was a zombie or already past that.
@@ -151,7 +157,11 @@ const (
 	statSession   = 3
 	statTTY       = 4
 	statFlags     = 6
+	statUser      = 11
+	statSystem    = 12
+	statThreads   = 17
 	statStartTime = 19
+	statRSS       = 21
 )
 
 // pfKthread is PF_KTHREAD of include/linux/sched.h.
@@ -164,16 +174,16 @@ func parseStat(b []byte) (Process, error) {
 	if open < 0 || end < open {
 		return Process{}, errors.New("no command in parentheses")
 	}
-	var fields [statStartTime + 1][]byte
+	var fields [statRSS + 1][]byte
 	n := 0
 	for field := range bytes.FieldsSeq(b[end+1:]) {
-		if fields[n] = field; n == statStartTime {
+		if fields[n] = field; n == statRSS {
 			break
 		}
 		n++
 	}
-	if n < statStartTime {
-		return Process{}, fmt.Errorf("%d fields after the command, want more than %d", n, statStartTime)
+	if n < statRSS {
+		return Process{}, fmt.Errorf("%d fields after the command, want more than %d", n, statRSS)
 	}
 	if len(fields[statState]) != 1 {
 		return Process{}, fmt.Errorf("state %q: not one letter", fields[statState])
@@ -185,6 +195,7 @@ func parseStat(b []byte) (Process, error) {
 	}{
 		{&p.PID, bytes.TrimSpace(b[:open])}, {&p.PPID, fields[statPPID]},
 		{&p.PGRP, fields[statPGRP]}, {&p.Session, fields[statSession]}, {&p.TTY, fields[statTTY]},
+		{&p.Threads, fields[statThreads]},
 	} {
 		n, err := strconv.ParseInt(string(f.text), 10, 32)
 		if err != nil {
@@ -192,14 +203,19 @@ func parseStat(b []byte) (Process, error) {
 		}
 		*f.to = int(n)
 	}
-	flags, err := strconv.ParseUint(string(fields[statFlags]), 10, 32)
-	if err != nil {
-		return Process{}, err
+	var flags, user, system, pages uint64
+	for _, f := range []struct {
+		to *uint64
+		at int
+	}{{&flags, statFlags}, {&user, statUser}, {&system, statSystem}, {&p.StartTime, statStartTime}, {&pages, statRSS}} {
+		var err error
+		if *f.to, err = strconv.ParseUint(string(fields[f.at]), 10, 64); err != nil {
+			return Process{}, err
+		}
 	}
 	p.Kernel = flags&pfKthread != 0
-	if p.StartTime, err = strconv.ParseUint(string(fields[statStartTime]), 10, 64); err != nil {
-		return Process{}, err
-	}
+	p.CPU = time.Duration(user+system) * (time.Second / ticks)
+	p.RSS = int64(pages) * int64(os.Getpagesize())
 	return p, nil
 }
 

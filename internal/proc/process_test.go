@@ -32,6 +32,7 @@ const (
 )
 
 func TestParseStat(t *testing.T) {
+	page := int64(os.Getpagesize())
 	tests := []struct {
 		name string
 		text string
@@ -39,12 +40,17 @@ func TestParseStat(t *testing.T) {
 		bad  bool
 	}{
 		{name: "plain", text: statSleep, want: Process{PID: 4242, StartTime: 158213, PPID: 4200, PGRP: 4242,
-			Session: 4200, TTY: 34816, Comm: "sleep", State: 'S'}},
+			Session: 4200, TTY: 34816, Comm: "sleep", State: 'S', RSS: 494 * page, Threads: 1}},
 		{name: "comm with parentheses and newline", text: statHostile,
 			want: Process{PID: 4243, StartTime: 158214, PPID: 4200, PGRP: 4242, Session: 4200, TTY: 34816,
-				Comm: ") R 1 1 (\n)", State: 'S'}},
+				Comm: ") R 1 1 (\n)", State: 'S', RSS: 494 * page, Threads: 1}},
 		{name: "comm empty", text: strings.Replace(statSleep, "sleep", "", 1),
-			want: Process{PID: 4242, StartTime: 158213, PPID: 4200, PGRP: 4242, Session: 4200, TTY: 34816, State: 'S'}},
+			want: Process{PID: 4242, StartTime: 158213, PPID: 4200, PGRP: 4242, Session: 4200, TTY: 34816, State: 'S',
+				RSS: 494 * page, Threads: 1}},
+		{name: "busy",
+			text: "7 (a) R 1 2) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 3 0 4711 1000000 512 1844 1 1\n",
+			want: Process{PID: 7, StartTime: 4711, PPID: 1, PGRP: 7, Session: 7, Comm: "a) R 1 2", State: 'S',
+				CPU: 3 * time.Second, RSS: 512 * page, Threads: 3}},
 		{name: "empty", text: "", bad: true},
 		{name: "no command", text: "4242 S 1 1 1", bad: true},
 		{name: "parentheses the wrong way", text: "4242 )sleep( S 1 1 1", bad: true},
@@ -136,6 +142,13 @@ func TestReadKnowsTheCaller(t *testing.T) {
 	// Pids end at 4194304 (PID_MAX_LIMIT).
 	if _, err := Read(procfs, 4194305); !errors.Is(err, ErrGone) {
 		t.Errorf("Read of no process = %v, want ErrGone", err)
+	}
+}
+
+func TestReadShowsWhatTheProcessUses(t *testing.T) {
+	p, err := Read(procFS(t), os.Getpid())
+	if err != nil || p.RSS <= 0 || p.Threads <= 0 {
+		t.Errorf("%+v, %v", p, err)
 	}
 }
 

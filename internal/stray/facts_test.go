@@ -111,7 +111,7 @@ func TestReadCollectsTheFactsOfProc(t *testing.T) {
 	}
 	want := Facts{
 		Process: proc.Process{PID: 33, StartTime: 23, PPID: 32, PGRP: 33, Session: 32, TTY: 34816, UID: 1000,
-			EUID: 1000, GID: 1000, Comm: "sleep", State: 'S'},
+			EUID: 1000, GID: 1000, Comm: "sleep", State: 'S', Threads: 1},
 		JobID: "77[3].srv", SSH: &hostapi.Origin{Local: "10.0.0.1:40000", Remote: "10.0.0.2:22"},
 		Cgroup: "1:name=systemd:/y\n0::/x\n",
 		Exe:    exe("sleep"), Gone: true,
