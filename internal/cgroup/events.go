@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // events is the file in which a v2 cgroup says whether it has processes and whether they are
@@ -98,14 +99,9 @@ func (t *Tree) list(pids []int) string {
 
 // describe is a process as `12 (comm) D`. D is a process that the kernel does not let go of.
 func (t *Tree) describe(pid int) string {
-	b, err := t.proc.ReadFile(fmt.Sprintf("%d/stat", pid))
+	p, err := proc.Read(t.proc, pid)
 	if err != nil {
 		return fmt.Sprintf("%d", pid)
 	}
-	text := string(b)
-	open, close := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
-	if open < 0 || close < open || len(text) < close+3 {
-		return fmt.Sprintf("%d", pid)
-	}
-	return fmt.Sprintf("%d (%s) %c", pid, text[open+1:close], text[close+2])
+	return fmt.Sprintf("%d (%s) %c", pid, p.Comm, p.State)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // Suspend stops every process of the job and waits until all have stopped. No signal is sent and no
@@ -112,9 +114,8 @@ func (j *Job) moving() string {
 		return err.Error()
 	}
 	pids = slices.DeleteFunc(pids, func(pid int) bool {
-		b, err := j.tree.proc.ReadFile(fmt.Sprintf("%d/stat", pid))
-		end := strings.LastIndexByte(string(b), ')')
-		return err != nil || end >= 0 && end+2 < len(b) && strings.IndexByte("STt", b[end+2]) >= 0
+		p, err := proc.Read(j.tree.proc, pid)
+		return err != nil || strings.IndexByte("STt", p.State) >= 0
 	})
 	return "not stopped: " + j.tree.list(pids)
 }
