@@ -43,10 +43,10 @@ func Environ(procfs *kernfs.FS, pid int) ([]byte, error) {
 }
 
 // Getenv returns the value of a variable of an environment as Environ has it. The first of several
-// counts, as in getenv(3).
+// counts, as in getenv(3). An empty name is no variable's.
 func Getenv(environ []byte, name string) (value string, ok bool) {
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
-		if rest, found := bytes.CutPrefix(entry, []byte(name)); found && len(rest) > 0 && rest[0] == '=' {
+		if rest, found := bytes.CutPrefix(entry, []byte(name)); found && name != "" && len(rest) > 0 && rest[0] == '=' {
 			return string(rest[1:]), true
 		}
 	}

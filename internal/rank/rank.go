@@ -3,8 +3,9 @@
 package rank
 
 import (
-	"bytes"
 	"strconv"
+
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // Key tells the ranks of a job apart.
@@ -39,25 +40,14 @@ const maxWorld = 64
 // for getenv(3).
 func Of(environ []byte) (Key, bool) {
 	for _, l := range labels {
-		n, err := strconv.ParseUint(value(environ, l.rank), 10, 32)
+		text, _ := proc.Getenv(environ, l.rank)
+		n, err := strconv.ParseUint(text, 10, 32)
 		if err == nil && n <= maxRank {
-			return Key{World: worldName(value(environ, l.world)), Rank: int(n)}, true
+			world, _ := proc.Getenv(environ, l.world)
+			return Key{World: worldName(world), Rank: int(n)}, true
 		}
 	}
 	return Key{}, false
-}
-
-// value returns the value of a variable; "" for one that is not there, or that has no name.
-func value(environ []byte, name string) string {
-	if name == "" {
-		return ""
-	}
-	for entry := range bytes.SplitSeq(environ, []byte{0}) {
-		if text, found := bytes.CutPrefix(entry, []byte(name)); found && bytes.HasPrefix(text, []byte{'='}) {
-			return string(text[1:])
-		}
-	}
-	return ""
 }
 
 // worldName is a library's name for a program as a report may have it; "" for one that is none.

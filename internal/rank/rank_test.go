@@ -20,6 +20,7 @@ func TestRankIsThatOfTheLauncher(t *testing.T) {
 		{"PMIx alone", []string{"PMIX_NAMESPACE=prterun-n1-123@1", "PMIX_RANK=0"}, Key{"prterun-n1-123@1", 0}, true},
 		{"MPICH 4", []string{"PMI_RANK=2", "PMI_FD=7", "PMI_SIZE=6", "MPI_LOCALNRANKS=2", "MPI_LOCALRANKID=0"},
 			Key{"", 2}, true},
+		{"a variable without a name", []string{"PMI_RANK=2", "=x"}, Key{"", 2}, true},
 		{"MVAPICH", []string{"MV2_COMM_WORLD_RANK=1", "MV2_COMM_WORLD_LOCAL_RANK=1", "MV2_COMM_WORLD_SIZE=2"},
 			Key{"", 1}, true},
 		{"PALS", []string{"PALS_RANKID=5", "PALS_APID=abc", "PALS_LOCAL_RANKID=1"}, Key{"abc", 5}, true},
