@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // world is a kernel to try jobs on: the fake one or the running one.
@@ -141,12 +142,8 @@ func (t *Tree) someLimits() Limits {
 func newJob(t *testing.T, tree *Tree, id string, l Limits) *Job {
 	t.Helper()
 	j, err := tree.Job(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Create(l); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, j.Create(l))
 	t.Cleanup(func() { endJob(t, j) })
 	return j
 }
@@ -195,9 +192,7 @@ func testForeignDirectories(t *testing.T, w world) {
 	newJob(t, tree, testJob, tree.someLimits())
 	for i, h := range tree.hierarchies {
 		name := []string{"machine.slice", "88.orphan"}[i%2]
-		if err := h.jobs.Mkdir(name); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, h.jobs.Mkdir(name))
 		defer h.jobs.Rmdir(name)
 	}
 	want := []string{testJob}
@@ -209,9 +204,7 @@ func testForeignDirectories(t *testing.T, w world) {
 	}
 	if len(want) > 1 {
 		j, err := tree.Job(want[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if err := j.Remove(soon(t)); err != nil {
 			t.Error(err)
 		}
@@ -228,9 +221,7 @@ func testMarks(t *testing.T, w world) {
 	_, err := j.Mark(name)
 	wantError(t, err, unix.ENODATA)
 	for _, value := range []string{"one", "two and more"} {
-		if err := j.SetMark(name, []byte(value)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, j.SetMark(name, []byte(value)))
 		if got, err := j.Mark(name); err != nil || string(got) != value {
 			t.Errorf("mark is %q, %v; want %q", got, err, value)
 		}
@@ -240,9 +231,7 @@ func testMarks(t *testing.T, w world) {
 func testMissing(t *testing.T, w world) {
 	tree := w.tree(t)
 	j, err := tree.Job("404.server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	_, err = j.Limits()
 	wantError(t, err, ErrNotFound)
 	_, err = j.Usage()

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // Fixture returns the captured tree in a txtar file, whose root stands for /. A symbolic link,
@@ -17,9 +18,7 @@ import (
 func Fixture(t testing.TB, file string) *kernfs.FS {
 	t.Helper()
 	a, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if strings.TrimSpace(string(a.Comment)) == "" {
 		t.Fatalf("fixture %s: no header that says where it comes from", file)
 	}
@@ -54,9 +53,7 @@ func FixtureRoots(t testing.TB, file string) kernfs.Roots {
 		path string
 	}{{&r.Proc, "proc"}, {&r.Sys, "sys"}, {&r.Cgroup, "sys/fs/cgroup"}} {
 		sub, err := root.Sub(d.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		*d.to = sub
 	}
 	return r

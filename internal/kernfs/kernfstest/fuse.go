@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // HangingFUSE mounts a file system of the user's that answers no request but the first. dir is its
@@ -23,14 +25,10 @@ func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, detach, a
 	}
 	control := "/sys/fs/fuse/connections"
 	var st unix.Statfs_t
-	if err := unix.Statfs(control, &st); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, unix.Statfs(control, &st))
 	const fuseCtl = 0x65735543 // of include/uapi/linux/magic.h and fs/fuse/control.c
 	if int64(st.Type) != fuseCtl {
-		if err := unix.Mount("none", control, "fusectl", 0, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, unix.Mount("none", control, "fusectl", 0, ""))
 		t.Cleanup(func() {
 			if err := unix.Unmount(control, unix.MNT_DETACH); err != nil {
 				t.Error(err)
@@ -38,13 +36,9 @@ func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, detach, a
 		})
 	}
 	dir, err = os.MkdirTemp("", "hhtest_fuse")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%[2]d,allow_other", device, uid)
-	if err := unix.Mount("test", dir, "fuse", 0, options); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, unix.Mount("test", dir, "fuse", 0, options))
 	detach = sync.OnceFunc(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // Skip skips a test that this machine cannot run. With HOOKHOST_KERNEL_TESTS=required the test
@@ -98,9 +99,7 @@ func hierarchyID(t testing.TB, roots kernfs.Roots, controller string) int {
 	for line := range strings.Lines(string(b)) {
 		if f := strings.Fields(line); len(f) == 4 && f[0] == controller {
 			id, err := strconv.Atoi(f[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			return id
 		}
 	}
@@ -111,9 +110,7 @@ func hierarchyID(t testing.TB, roots kernfs.Roots, controller string) int {
 func mountsV2(t testing.TB, roots kernfs.Roots) bool {
 	t.Helper()
 	b, err := roots.Proc.ReadFile("self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return strings.Contains(string(b), " - cgroup2 ")
 }
 
