@@ -40,6 +40,13 @@ func TestOpenRefusesAReusedPID(t *testing.T) {
 	if _, err := Open(procfs, hostapi.ProcessID{PID: 4194305}); !errors.Is(err, ErrGone) {
 		t.Errorf("no process: %v, want ErrGone", err)
 	}
+	threads, err := procfs.Numbers("self/task")
+	must.NoError(t, err)
+	for _, thread := range threads {
+		if _, err := OpenPID(thread); thread != os.Getpid() && !errors.Is(err, ErrGone) {
+			t.Errorf("a thread: %v, want ErrGone", err)
+		}
+	}
 	cmd.Process.Kill()
 	cmd.Wait()
 	if _, err := Open(procfs, id); !errors.Is(err, ErrGone) {
