@@ -92,7 +92,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	dir := s.Host["state_dir"]
 	h.tell, h.kept = s.Tell, nodestate.Dir(dir)
 	if dir != "" {
-		h.inventory = inventory.NewShelf(dir).Load
+		h.inventory = func() (*inventory.Inventory, error) { return inventory.Load(dir) }
 	}
 	return h, nil
 }

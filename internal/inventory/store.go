@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -49,38 +48,6 @@ func read(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: not a file of at most %d bytes", name, int64(mostBytes))
 	}
 	return io.ReadAll(f)
-}
-
-// Shelf is a state directory whose inventory is asked for again and again. The file is read when it
-// was replaced. A Shelf is safe for concurrent use.
-type Shelf struct {
-	dir string
-
-	mu  sync.Mutex
-	at  os.FileInfo // of the file that inv is from
-	inv *Inventory
-}
-
-// NewShelf returns the shelf of the state directory dir. NewShelf touches no file.
-func NewShelf(dir string) *Shelf { return &Shelf{dir: dir} }
-
-// Load is Load of the directory. The inventory is everybody's: it must not be changed.
-func (s *Shelf) Load() (*Inventory, error) {
-	at, err := os.Stat(filepath.Join(s.dir, file))
-	if err != nil {
-		return nil, fmt.Errorf("load inventory: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.at != nil && os.SameFile(s.at, at) && s.at.ModTime().Equal(at.ModTime()) && s.at.Size() == at.Size() {
-		return s.inv, nil
-	}
-	inv, err := Load(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	s.at, s.inv = at, inv
-	return inv, nil
 }
 
 // Store keeps the inventory in the state directory dir, for Load of any process and any user. The
