@@ -41,7 +41,7 @@ func TestPageOfDevices(t *testing.T) {
 		rows++
 		for i, want := range cells[1:] {
 			if got := arriveWithDevices(t, Policy(i), jobs); got != want {
-				t.Errorf("jobs %s, %s:\n got %s\npage %s", cells[0], Policy(i), got, want)
+				t.Errorf("jobs %s, policy %d:\n got %s\npage %s", cells[0], Policy(i), got, want)
 			}
 		}
 	}

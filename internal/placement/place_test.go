@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"encoding/json"
 	"errors"
 	"testing"
 
@@ -176,26 +175,6 @@ func TestShortageIsFound(t *testing.T) {
 	var shortage *ShortageError
 	if !errors.As(err, &shortage) || *shortage != (ShortageError{Resource: "ncpus", Want: 3, Have: 2}) {
 		t.Errorf("Place: %#v, want a shortage of ncpus, 3 of 2", err)
-	}
-}
-
-func TestPolicyText(t *testing.T) {
-	for text, want := range map[string]Policy{`"pack"`: Pack, `"spread"`: Spread} {
-		var got Policy
-		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
-			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
-		}
-		if b, err := json.Marshal(want); err != nil || string(b) != text {
-			t.Errorf("%v: %s, %v, want %s", want, b, err, text)
-		}
-	}
-	got := Spread
-	err := got.UnmarshalText([]byte("dense"))
-	if errorText(err) != `placement policy "dense": not one of pack, spread` || got != Spread {
-		t.Errorf("dense: %v, %v", got, err)
-	}
-	if s := Policy(7).String(); s != "Policy(7)" {
-		t.Errorf("Policy(7).String() = %q", s)
 	}
 }
 

@@ -1,7 +1,5 @@
 package placement
 
-import "fmt"
-
 // Policy says which of several equally good parts of the machine a job goes to.
 type Policy int
 
@@ -13,29 +11,6 @@ const (
 	// (load_balanced).
 	Spread
 )
-
-var policyNames = [...]string{Pack: "pack", Spread: "spread"}
-
-func (p Policy) String() string {
-	if p < 0 || int(p) >= len(policyNames) {
-		return fmt.Sprintf("Policy(%d)", int(p))
-	}
-	return policyNames[p]
-}
-
-// MarshalText returns "pack" or "spread".
-func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
-
-// UnmarshalText parses "pack" or "spread".
-func (p *Policy) UnmarshalText(text []byte) error {
-	for i, name := range policyNames {
-		if name == string(text) {
-			*p = Policy(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("placement policy %q: not one of pack, spread", text)
-}
 
 // better reports whether a comes before b for a job that needs n units. Devices that would be left
 // without a cpu near them count before the policy. Fewer devices count after it: a job that wants
