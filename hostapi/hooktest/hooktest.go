@@ -28,7 +28,7 @@ import (
 type Hook struct {
 	client  *hostapi.Client
 	info    hostapi.Info
-	notices notices
+	notices chan notice
 }
 
 // New makes a hook with that configuration, which may be "", on the node "node1". The hook's log
@@ -55,7 +55,7 @@ func Try(t testing.TB, newHook func(*hostapi.Setup) (any, error), setup hostapi.
 	if err != nil {
 		return nil, err
 	}
-	h := &Hook{client: raw.(*hostapi.Client)} // as Plugin says
+	h := &Hook{client: raw.(*hostapi.Client), notices: make(chan notice, maxNotices)} // as Plugin says
 	for _, unset := range []struct {
 		field *string
 		value string
@@ -68,7 +68,7 @@ func Try(t testing.TB, newHook func(*hostapi.Setup) (any, error), setup hostapi.
 	if h.info, err = h.client.Configure(t.Context(), setup); err != nil {
 		return h, err
 	}
-	h.notices.listen(t, h.client)
+	h.listen(t)
 	return h, nil
 }
 
@@ -82,11 +82,12 @@ func (h *Hook) Call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 // Notice waits for the next notice that the hook has told and returns what it is about. The error
 // says that ctx ended first, or that hookhost would drop the notice.
 func (h *Hook) Notice(ctx context.Context) (jobID string, update *hostapi.JobUpdate, err error) {
-	n, err := h.notices.next(ctx)
-	if err != nil {
-		return "", nil, err
+	select {
+	case n := <-h.notices:
+		return n.job, n.update, n.err
+	case <-ctx.Done():
+		return "", nil, context.Cause(ctx)
 	}
-	return n.job, n.update, n.err
 }
 
 // Events returns what the hook handles, in life-cycle order.
