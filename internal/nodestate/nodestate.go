@@ -91,17 +91,19 @@ func (d Dir) SetRemark(text string) error { return d.replace(remarkFile, []byte(
 
 // replace writes a file unless it is so already, and removes it for a text of no bytes.
 func (d Dir) replace(name string, text []byte) error {
-	have, err := d.read(name)
-	if err == nil && bytes.Equal(have, text) || d == "" {
-		return err
+	if d == "" {
+		return nil
 	}
-	if len(text) > 0 {
-		return d.write(name, text)
+	if len(text) == 0 {
+		if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
 	}
-	if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if have, err := d.read(name); err == nil && bytes.Equal(have, text) {
+		return nil
 	}
-	return nil
+	return disk.Replace(d.path(name), text, 0o600)
 }
 
 func (d Dir) path(name string) string { return filepath.Join(string(d), name) }
@@ -116,11 +118,4 @@ func (d Dir) read(name string) ([]byte, error) {
 		return nil, nil
 	}
 	return b, err
-}
-
-func (d Dir) write(name string, b []byte) error {
-	if d == "" {
-		return nil
-	}
-	return disk.Replace(d.path(name), b, 0o600)
 }
