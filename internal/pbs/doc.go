@@ -4,7 +4,8 @@
 // The package follows OpenPBS's own readers (src/lib/Libattr, src/lib/Libifl/grunt_parse.c) where
 // they are strict. The package is stricter where those guess: no trailing junk, no empty field, no
 // silent overflow. Its readers take text from outside, so each is bounded: by maxText bytes and
-// maxChunks chunks. The package is pure: no file, no clock, no state.
+// maxChunks chunks. The package is pure, but for HostName, ReadConf and MoM's home (momhome.go): no
+// file, no clock, no state.
 package pbs
 
 import (

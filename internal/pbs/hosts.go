@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -32,20 +33,9 @@ func Hosts(execVnode, execHost2 string) ([]string, error) {
 	var names []string
 	switch {
 	case execHost2 != "":
-		if err := checkLength("exec_host2", execHost2); err != nil {
+		var err error
+		if names, err = execHosts(execHost2); err != nil {
 			return nil, err
-		}
-		parts := strings.Split(execHost2, "+")
-		if len(parts) > maxChunks {
-			return nil, fmt.Errorf("exec_host2 %s: more than %d parts", shown(execHost2), maxChunks)
-		}
-		for _, part := range parts {
-			address, _, found := strings.Cut(part, "/")
-			host, port, ported := strings.Cut(address, ":")
-			if !found || !isVnode(host) || ported && !isDigits(port) {
-				return nil, fmt.Errorf("exec_host2 part %s: want HOST:PORT/INDEX", shown(part))
-			}
-			names = append(names, host)
 		}
 	case execVnode != "":
 		chunks, err := ParseExecVnode(execVnode)
@@ -56,15 +46,37 @@ func Hosts(execVnode, execHost2 string) ([]string, error) {
 			names = append(names, c.Host)
 		}
 	}
-	seen := make(map[string]bool, len(names))
-	hosts := names[:0]
-	for _, name := range names {
-		if !seen[name] {
-			seen[name] = true
-			hosts = append(hosts, name)
-		}
+	return distinct(names), nil
+}
+
+// distinct returns each text once, in order.
+func distinct(texts []string) []string {
+	seen := make(map[string]bool, len(texts))
+	return slices.DeleteFunc(texts, func(text string) bool {
+		again := seen[text]
+		seen[text] = true
+		return again
+	})
+}
+
+// execHosts returns the host of each chunk of exec_host2.
+func execHosts(text string) ([]string, error) {
+	if err := checkLength("exec_host2", text); err != nil {
+		return nil, err
 	}
-	return hosts, nil
+	parts := strings.Split(text, "+")
+	if len(parts) > maxChunks {
+		return nil, fmt.Errorf("exec_host2 %s: more than %d parts", shown(text), maxChunks)
+	}
+	for i, part := range parts {
+		address, _, found := strings.Cut(part, "/")
+		host, port, ported := strings.Cut(address, ":")
+		if !found || !isVnode(host) || ported && !isDigits(port) {
+			return nil, fmt.Errorf("exec_host2 part %s: want HOST:PORT/INDEX", shown(part))
+		}
+		parts[i] = host
+	}
+	return parts, nil
 }
 
 // SameHost reports whether two names are one host's: they are equal, or one is the short form of

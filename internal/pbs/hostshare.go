@@ -102,15 +102,7 @@ func merge(name string, values []string) string {
 			return sum.String()
 		}
 	}
-	var distinct []string
-	seen := map[string]bool{}
-	for _, value := range values {
-		if !seen[value] {
-			seen[value] = true
-			distinct = append(distinct, value)
-		}
-	}
-	return strings.Join(distinct, ",")
+	return strings.Join(distinct(values), ",")
 }
 
 // ChunksOn returns which of chunks are on host, as their numbers: those whose vnode is host or

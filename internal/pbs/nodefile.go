@@ -45,25 +45,10 @@ func Hostfile(execVnode, execHost2, schedselect, node string) ([]HostSlots, erro
 	if len(wanted) == len(got) {
 		got = wanted // what is not consumed, mpiprocs and ompthreads, is there alone
 	}
-	if named := execHosts(execHost2); len(named) == len(hosts) {
+	if named, err := execHosts(execHost2); err == nil && len(named) == len(hosts) {
 		hosts = named
 	}
 	return hostSlots(got, func(i int) string { return hosts[i] })
-}
-
-// execHosts returns the host of each chunk of exec_host2: "n1.site:15002/0*4+n2.site:15002/1". Nil
-// where one has none.
-func execHosts(execHost2 string) []string {
-	var hosts []string
-	for chunk := range strings.SplitSeq(execHost2, "+") {
-		host, _, _ := strings.Cut(chunk, "/")
-		host, _, _ = strings.Cut(host, ":")
-		if !isVnode(host) {
-			return nil
-		}
-		hosts = append(hosts, host)
-	}
-	return hosts
 }
 
 // asked returns the resources of each chunk of a select specification.
