@@ -263,7 +263,7 @@ func typeAt(t reflect.Type, key []string) reflect.Type {
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
-	for field := range t.Fields() {
+	for _, field := range reflect.VisibleFields(t) {
 		// Names in the file may be in any case: the decoder takes them so.
 		if name, _, _ := strings.Cut(field.Tag.Get("toml"), ","); strings.EqualFold(name, key[0]) {
 			return typeAt(field.Type, key[1:])

@@ -126,46 +126,42 @@ type Cpuset struct {
 	MemorySpreadPage bool `toml:"memory_spread_page" json:"memory_spread_page"`
 }
 
-// Memory configures the memory controller.
-type Memory struct {
-	Enabled               bool     `toml:"enabled" json:"enabled"`
+// Share is what memory, memory plus swap and huge pages have in common. These are a job's default,
+// and how much of the node's jobs do not get.
+type Share struct {
 	Default               pbs.Size `toml:"default" json:"default"`
 	EnforceDefault        bool     `toml:"enforce_default" json:"enforce_default"`
 	ExclhostIgnoreDefault bool     `toml:"exclhost_ignore_default" json:"exclhost_ignore_default"`
 	ReservePercent        float64  `toml:"reserve_percent" json:"reserve_percent"`
 	ReserveAmount         pbs.Size `toml:"reserve_amount" json:"reserve_amount"`
 	Hidden                pbs.Size `toml:"vnode_hidden" json:"vnode_hidden"`
-	Swappiness            int      `toml:"swappiness" json:"swappiness"`
-	Enforce               string   `toml:"enforce" json:"enforce"`
-	SoftLimit             bool     `toml:"soft_limit" json:"soft_limit"`
-	OOMGroup              bool     `toml:"oom_group" json:"oom_group"`
-	HighPercent           float64  `toml:"high_percent" json:"high_percent"`
-	ServicesLow           pbs.Size `toml:"services_low" json:"services_low"`
-	ManageRlimitAS        bool     `toml:"manage_rlimit_as" json:"manage_rlimit_as"`
+}
+
+// Memory configures the memory controller.
+type Memory struct {
+	Enabled bool `toml:"enabled" json:"enabled"`
+	Share
+	Swappiness     int      `toml:"swappiness" json:"swappiness"`
+	Enforce        string   `toml:"enforce" json:"enforce"`
+	SoftLimit      bool     `toml:"soft_limit" json:"soft_limit"`
+	OOMGroup       bool     `toml:"oom_group" json:"oom_group"`
+	HighPercent    float64  `toml:"high_percent" json:"high_percent"`
+	ServicesLow    pbs.Size `toml:"services_low" json:"services_low"`
+	ManageRlimitAS bool     `toml:"manage_rlimit_as" json:"manage_rlimit_as"`
 }
 
 // Memsw configures memory plus swap.
 type Memsw struct {
-	Enabled               bool     `toml:"enabled" json:"enabled"`
-	Default               pbs.Size `toml:"default" json:"default"`
-	EnforceDefault        bool     `toml:"enforce_default" json:"enforce_default"`
-	ExclhostIgnoreDefault bool     `toml:"exclhost_ignore_default" json:"exclhost_ignore_default"`
-	ReservePercent        float64  `toml:"reserve_percent" json:"reserve_percent"`
-	ReserveAmount         pbs.Size `toml:"reserve_amount" json:"reserve_amount"`
-	Hidden                pbs.Size `toml:"vnode_hidden" json:"vnode_hidden"`
-	ManageCgswap          bool     `toml:"manage_cgswap" json:"manage_cgswap"`
+	Enabled bool `toml:"enabled" json:"enabled"`
+	Share
+	ManageCgswap bool `toml:"manage_cgswap" json:"manage_cgswap"`
 }
 
 // Hugetlb configures huge pages. hpmem is of the kernel's default size; hpmem_2mb, hpmem_1gb and so
 // on name theirs.
 type Hugetlb struct {
-	Enabled               bool     `toml:"enabled" json:"enabled"`
-	Default               pbs.Size `toml:"default" json:"default"`
-	EnforceDefault        bool     `toml:"enforce_default" json:"enforce_default"`
-	ExclhostIgnoreDefault bool     `toml:"exclhost_ignore_default" json:"exclhost_ignore_default"`
-	ReservePercent        float64  `toml:"reserve_percent" json:"reserve_percent"`
-	ReserveAmount         pbs.Size `toml:"reserve_amount" json:"reserve_amount"`
-	Hidden                pbs.Size `toml:"vnode_hidden" json:"vnode_hidden"`
+	Enabled bool `toml:"enabled" json:"enabled"`
+	Share
 }
 
 // MPI configures hook mpi.
