@@ -44,7 +44,7 @@ func (c *cli) configCommand() *cobra.Command {
 				if hereErr != nil {
 					return hereErr
 				}
-				_, err = config.Load(path, true, here)
+				_, err = config.Load(path, here)
 			}
 			if err != nil {
 				return misuse(err)

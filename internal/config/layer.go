@@ -21,10 +21,10 @@ type Layer struct {
 	Text []byte
 }
 
-// Load reads the file at path over the defaults, with its conditions resolved for here. An absent
-// file is the defaults, unless must is set. Errors name the file, the line and the key.
-func Load(path string, must bool, here Here) (*File, error) {
-	own, err := ReadLayer(path, must, os.ReadFile)
+// Load reads the file at path, which must be there, over the defaults, with its conditions resolved
+// for here. Errors name the file, the line and the key.
+func Load(path string, here Here) (*File, error) {
+	own, err := ReadLayer(path, true, os.ReadFile)
 	if err != nil {
 		return nil, err
 	}
