@@ -2,6 +2,7 @@ package hostapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,7 @@ func (o *Outcome) Check(e Event) error {
 	if err := o.checkVnodes(e); err != nil {
 		return err
 	}
-	if err := checkKept("", o.State, o.CallAgain, o.CallAtElapsed, o.WalltimeLimit); err != nil {
+	if err := checkKept(o.State, o.CallAgain, o.CallAtElapsed, o.WalltimeLimit); err != nil {
 		return err
 	}
 	if err := o.Usage.CheckSeries(); err != nil {
@@ -123,22 +124,29 @@ func (o *Outcome) checkJobs(e Event) error {
 		if update == nil {
 			return fmt.Errorf("jobs: %s: empty", id)
 		}
-		if err := checkKept("jobs: "+id+": ", update.State, update.CallAgain, update.CallAtElapsed,
-			update.WalltimeLimit); err != nil {
-			return err
-		}
-		if err := checkEnv("jobs: "+id+": attach_env", update.AttachEnv); err != nil {
-			return err
-		}
-		if n := len(update.Strays); n > MaxStrays {
-			return fmt.Errorf("jobs: %s: strays: %d are more than %d", id, n, MaxStrays)
-		}
-		if err := update.Usage.CheckSeries(); err != nil {
+		if err := update.check(); err != nil {
 			return fmt.Errorf("jobs: %s: %w", id, err)
 		}
-		if update.Usage != nil && len(update.Usage.Ranks) > MaxRanks {
-			return fmt.Errorf("jobs: %s: usage: ranks: %d are more than %d", id, len(update.Usage.Ranks), MaxRanks)
-		}
+	}
+	return nil
+}
+
+// check looks at what the host would record of a job, whether an outcome says it or a notice.
+func (u *JobUpdate) check() error {
+	if err := checkKept(u.State, u.CallAgain, u.CallAtElapsed, u.WalltimeLimit); err != nil {
+		return err
+	}
+	if err := checkEnv("attach_env", u.AttachEnv); err != nil {
+		return err
+	}
+	if n := len(u.Strays); n > MaxStrays {
+		return fmt.Errorf("strays: %d are more than %d", n, MaxStrays)
+	}
+	if err := u.Usage.CheckSeries(); err != nil {
+		return err
+	}
+	if u.Usage != nil && len(u.Usage.Ranks) > MaxRanks {
+		return fmt.Errorf("usage: ranks: %d are more than %d", len(u.Usage.Ranks), MaxRanks)
 	}
 	return nil
 }
@@ -169,18 +177,18 @@ func (o *Outcome) checkVnodes(e Event) error {
 }
 
 // checkKept looks at what the host would keep for a job.
-func checkKept(where string, state json.RawMessage, again, elapsed time.Duration, limit *time.Duration) error {
+func checkKept(state json.RawMessage, again, elapsed time.Duration, limit *time.Duration) error {
 	switch {
 	case len(state) > MaxState:
-		return fmt.Errorf("%sstate: %d bytes are more than %d", where, len(state), MaxState)
+		return fmt.Errorf("state: %d bytes are more than %d", len(state), MaxState)
 	case again < 0:
-		return fmt.Errorf("%scall_again: %s is negative", where, again)
+		return fmt.Errorf("call_again: %s is negative", again)
 	case elapsed < 0:
-		return fmt.Errorf("%scall_at_elapsed: %s is negative", where, elapsed)
+		return fmt.Errorf("call_at_elapsed: %s is negative", elapsed)
 	case again > 0 && elapsed > 0:
-		return fmt.Errorf("%scall_at_elapsed: call_again is set too", where)
+		return errors.New("call_at_elapsed: call_again is set too")
 	case limit != nil && *limit < 0:
-		return fmt.Errorf("%swalltime_limit: %s is negative", where, *limit)
+		return fmt.Errorf("walltime_limit: %s is negative", *limit)
 	}
 	return nil
 }

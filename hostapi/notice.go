@@ -44,7 +44,7 @@ func CheckNotice(jobID string, u *JobUpdate) error {
 	if u == nil {
 		return errors.New("update: empty")
 	}
-	if err := checkKept("", u.State, u.CallAgain, u.CallAtElapsed, u.WalltimeLimit); err != nil {
+	if err := u.check(); err != nil {
 		return err
 	}
 	if len(u.Strays) > 0 {

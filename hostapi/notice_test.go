@@ -41,6 +41,11 @@ func TestCheckNotice(t *testing.T) {
 		{"call_again", "1.srv", &hostapi.JobUpdate{CallAgain: -1}, "call_again: "},
 		{"attach_env", "1.srv", &hostapi.JobUpdate{AttachEnv: map[string]string{"A": "1"}},
 			"attach_env: begin, resize"},
+		{"a column of another length", "1.srv", &hostapi.JobUpdate{Usage: &hostapi.HostUsage{Series: &hostapi.Series{
+			Times: []int64{1, 2}, Columns: map[string]hostapi.Column{"cpu": {1}}}}},
+			"usage: series: columns.cpu: 1 values for 2 times"},
+		{"ranks", "1.srv", &hostapi.JobUpdate{Usage: &hostapi.HostUsage{
+			Ranks: make([]hostapi.RankUsage, hostapi.MaxRanks+1)}}, "usage: ranks: 4097 are more than 4096"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := hostapi.CheckNotice(tt.id, tt.u)
