@@ -9,12 +9,9 @@
 package pbscgroups
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/hookhost/hookhost/internal/config"
 )
@@ -202,21 +199,14 @@ func stockValue(k key) (value, error) {
 	return whole.members[0].value, nil
 }
 
-// unchanged is hookhost's default configuration as JSON.
-var unchanged = sync.OnceValue(func() []byte { return asJSON(config.Default()) })
-
 // isDefault reports whether hookhost.toml says the same without the setting.
 func isDefault(s setting) bool {
 	f, err := config.Parse([]byte(s.key+" = "+s.value+"\n"), config.Here{})
-	return err == nil && bytes.Equal(asJSON(f), unchanged())
-}
-
-func asJSON(f *config.File) []byte {
-	b, err := json.Marshal(f)
 	if err != nil {
-		panic(err) // a configuration is JSON
+		return false
 	}
-	return b
+	changes, err := config.Changes(config.Default(), f)
+	return err == nil && len(changes) == 0
 }
 
 // finish writes the text, which has to be a configuration, and completes the rows by it.

@@ -28,8 +28,8 @@ type setting struct{ key, value string }
 func set(ours string, read func(value) (string, error)) reader {
 	return func(v value) (outcome, error) {
 		text, err := read(v)
-		if tooFar := (*rangeError)(nil); errors.As(err, &tooFar) {
-			return outcome{became: Refused, why: tooFar.Error()}, nil
+		if errors.Is(err, errTooLarge) || errors.Is(err, errRange) {
+			return outcome{became: Refused, why: err.Error()}, nil
 		}
 		if err != nil {
 			return outcome{}, err
@@ -46,10 +46,11 @@ func outcomeOf(s setting) outcome {
 	return outcome{became: Ours, set: []setting{s}}
 }
 
-// rangeError is a value that the stock hook takes and that ours has no room for.
-type rangeError struct{ why string }
-
-func (e *rangeError) Error() string { return e.why }
+// The errors of a value that the stock hook takes and that ours has no room for.
+var (
+	errTooLarge = errors.New("too large")
+	errRange    = errors.New("out of range")
+)
 
 func notNeeded(value) (outcome, error) { return outcome{became: NotNeeded}, nil }
 
@@ -177,7 +178,7 @@ func whole(v value) (string, error) {
 		return "", err
 	}
 	if math.Abs(f) > 1e9 {
-		return "", &rangeError{"out of range"}
+		return "", errRange
 	}
 	return strconv.FormatInt(int64(f), 10), nil
 }
@@ -208,7 +209,7 @@ func microseconds(v value) (string, error) {
 
 func duration(seconds float64) (string, error) {
 	if !(seconds >= 0 && seconds < 1e9) {
-		return "", &rangeError{"out of range"}
+		return "", errRange
 	}
 	return quote(time.Duration(math.Round(seconds * 1e9)).String()), nil
 }

@@ -25,7 +25,7 @@ func size(v value) (string, error) {
 		n <<= shift
 	}
 	if err != nil {
-		return "", &rangeError{"too large"}
+		return "", errTooLarge
 	}
 	return sizeText(n), nil
 }
@@ -36,7 +36,7 @@ func megabytes(v value) (string, error) {
 		return "", err
 	}
 	if !(f >= 0 && f < 1e12) {
-		return "", &rangeError{"out of range"}
+		return "", errRange
 	}
 	return sizeText(uint64(f * (1 << 20))), nil
 }
