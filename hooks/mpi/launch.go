@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -93,23 +95,12 @@ func withoutTM(f facts, set map[string]string, name, value string) map[string]st
 func variables(env map[string]string, f facts) map[string]string {
 	set := map[string]string{}
 	for _, l := range launchers {
-		if settles(env, l.settled) {
-			continue
-		}
-		for name, value := range l.set(f) {
-			set[name] = value
+		settled := slices.ContainsFunc(l.settled, func(name string) bool { _, there := env[name]; return there })
+		if !settled {
+			maps.Copy(set, l.set(f))
 		}
 	}
 	return set
-}
-
-func settles(env map[string]string, names []string) bool {
-	for _, name := range names {
-		if _, there := env[name]; there {
-			return true
-		}
-	}
-	return false
 }
 
 // ExecjobLaunch sets the variables for the program of a job on several hosts. A failure is a note:

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -43,9 +44,7 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 		found, err := h.strays.scan(limited, req.JobList, req.Partial)
 		cancel()
 		errs = append(errs, err)
-		for id, u := range found {
-			out.Jobs[id] = u
-		}
+		maps.Copy(out.Jobs, found)
 	}
 	if h.ranks != nil {
 		if !req.Partial {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // stage is how far the end of a job has come. There is no way back to running: a job that has got
@@ -215,7 +216,8 @@ func (s *progress) warn(l limits, f facts, o *orders) {
 	if f.Elapsed-due(*last) < muchLate { // the same text when it has to be said again
 		left = last.Before
 	}
-	o.Lines = append(o.Lines, fmt.Sprintf("=>> PBS: walltime: %s left of %s", clock(left), clock(l.Walltime)))
+	o.Lines = append(o.Lines, fmt.Sprintf("=>> PBS: walltime: %s left of %s", pbs.FormatDuration(left),
+		pbs.FormatDuration(l.Walltime)))
 }
 
 // kill is the stage of a job that has had its grace.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // state is what the host keeps of a job for this hook.
@@ -103,10 +102,4 @@ func (s *state) encode() json.RawMessage {
 }
 
 // walltimeLimit is what people are told.
-func (s *state) walltimeLimit() *time.Duration {
-	limit := s.Limits.Walltime
-	return &limit
-}
-
-// clock writes a duration as PBS does.
-func clock(d time.Duration) string { return pbs.FormatDuration(d) }
+func (s *state) walltimeLimit() *time.Duration { return new(s.Limits.Walltime) }
