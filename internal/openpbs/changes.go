@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/hookhost/hookhost/hostapi"
 )
 
 // The verbs. Each is followed by as many fields as verbFields says.
@@ -106,8 +108,5 @@ func oneLine(text string) string {
 		}
 		return r
 	}, strings.TrimSpace(text))
-	if len(text) > maxLine {
-		text = strings.ToValidUTF8(text[:maxLine], "") + "..."
-	}
-	return text
+	return hostapi.Clip(text, maxLine)
 }

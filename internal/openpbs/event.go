@@ -54,7 +54,7 @@ func (e *Event) Becomes() string {
 	return "it goes on"
 }
 
-// MaxInput bounds an input file, in bytes. A job's whole environment fits in it many times.
+// MaxInput bounds an event in any form, in bytes. A job's whole environment fits in it many times.
 const MaxInput = 8 << 20
 
 // IsInput tells by its first bytes whether b is an input file of MoM (Decode), and not JSON.

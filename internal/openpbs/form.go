@@ -9,14 +9,11 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// maxForm bounds an event in a file. A job's whole environment fits in it many times.
-const maxForm = 8 << 20
-
 // DecodeForm reads an event in any of its forms: JSON (docs/events.md), an input file of pbs_mom's
 // hook, or a dump of pbs.event(). The first bytes say which one it is. DecodeForm returns the keys
 // of JSON that it ignored, and fails for a form of another event.
 func DecodeForm(event hostapi.Event, in io.Reader) (req *hostapi.Request, ignored []string, err error) {
-	b, err := io.ReadAll(io.LimitReader(in, maxForm+1))
+	b, err := io.ReadAll(io.LimitReader(in, MaxInput+1))
 	if err != nil {
 		return nil, nil, fmt.Errorf("event %s: %w", event, err)
 	}
@@ -27,7 +24,7 @@ func DecodeForm(event hostapi.Event, in io.Reader) (req *hostapi.Request, ignore
 	case IsDump(b):
 		e, err = DecodeDump(b)
 	default:
-		req, ignored, err = hostapi.DecodeRequest(string(event), bytes.NewReader(b), maxForm)
+		req, ignored, err = hostapi.DecodeRequest(string(event), bytes.NewReader(b), MaxInput)
 		if err == nil {
 			err = CheckRequest(req)
 		}

@@ -170,10 +170,12 @@ func (e *Event) addLaunch(c *Changes, out *hostapi.Outcome) (dropped []string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(out.SetEnv)) {
-		switch v := newVariable(name, out.SetEnv[name]); {
+		v := newVariable(name, out.SetEnv[name])
+		had, there := e.Request.Env[name]
+		switch {
 		case !v.passes():
 			dropped = append(dropped, "variable "+oneLine(name))
-		case e.Request.Env[name] != v.value || !hasKey(e.Request.Env, name):
+		case !there || had != v.value:
 			c.add(verbSetenv, name, v.value)
 		}
 	}
@@ -183,11 +185,6 @@ func (e *Event) addLaunch(c *Changes, out *hostapi.Outcome) (dropped []string) {
 		}
 	}
 	return dropped
-}
-
-func hasKey(m map[string]string, key string) bool {
-	_, there := m[key]
-	return there
 }
 
 // newArgv returns the arguments as MoM takes them, with the program's name first. A program that
