@@ -57,11 +57,7 @@ func TestJobOpensItsDevicesFromBeginToEnd(t *testing.T) {
 		disk := topology.DeviceNode{Path: "/dev/loop0", Block: true, Major: 7}
 		want := func(when string, ours ...int) {
 			t.Helper()
-			for i := range 8 {
-				if got := n.opens(j, a100(i).Nodes[0], unix.O_RDWR); (got != unix.EPERM) != slices.Contains(ours, i) {
-					t.Errorf("%s: open GPU %d: %v; the job has %v", when, i, got, ours)
-				}
-			}
+			n.wantGPUs(when, j, ours...)
 			if got := n.opens(j, null, unix.O_RDWR); got != 0 {
 				t.Errorf("%s: open null: %v", when, got)
 			}
@@ -141,17 +137,19 @@ func TestJobOpensItsDevicesFromBeginToEnd(t *testing.T) {
 	})
 }
 
+// wantGPUs tries which of eight GPUs a job can open.
+func (n *node) wantGPUs(when string, j *cgroup.Job, ours ...int) {
+	n.t.Helper()
+	for i := range 8 {
+		if got := n.opens(j, a100(i).Nodes[0], unix.O_RDWR); (got != unix.EPERM) != slices.Contains(ours, i) {
+			n.t.Errorf("%s: open GPU %d: %v; the job has %v", when, i, got, ours)
+		}
+	}
+}
+
 func (n *node) wantMapping(want map[string]string) {
 	n.t.Helper()
-	got := map[string]string{}
-	entries, err := os.ReadDir(n.mapping.dir)
-	must.NoError(n.t, err)
-	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(n.mapping.dir, e.Name()))
-		must.NoError(n.t, err)
-		got[e.Name()] = string(b)
-	}
-	must.Equal(n.t, "job mapping", want, got)
+	must.Equal(n.t, "job mapping", want, readMapping(n.t, n.mapping.dir))
 }
 
 // A job that asked for no device has the filter too.
@@ -269,11 +267,7 @@ func TestConfineAtOnce(t *testing.T) {
 		}
 		wait.Wait()
 		const last = 29 % 8
-		for i := range 8 {
-			if got := n.opens(j, a100(i).Nodes[0], unix.O_RDWR); (got != unix.EPERM) != (i == last) {
-				t.Errorf("open GPU %d: %v; the job has %d", i, got, last)
-			}
-		}
+		n.wantGPUs("afterwards", j, last)
 		if g, err := inventory.GrantOf(j); err != nil || len(g.Leaving) > 0 || g.Devices[0].ID != uuid(last) {
 			t.Errorf("grant %+v, %v", g, err)
 		}
@@ -290,11 +284,7 @@ func TestStartupDuringResize(t *testing.T) {
 			Leaving: []topology.Device{a100(2)}, Shared: nvidiaShared}
 		must.NoError(t, g.Mark(j))
 		n.do(hostapi.EventStartup, "1.srv")
-		for i := range 3 {
-			if got := n.opens(j, a100(i).Nodes[0], unix.O_RDWR); (got != unix.EPERM) != (i == 0) {
-				t.Errorf("open GPU %d: %v", i, got)
-			}
-		}
+		n.wantGPUs("startup", j, 0)
 		g.Leaving = nil
 		if got, err := inventory.GrantOf(j); err != nil || !cmp.Equal(got, g) {
 			t.Errorf("the grant is %+v, %v", got, err)
@@ -341,8 +331,7 @@ func TestGPUsComeWhileJobsRun(t *testing.T) {
 			}
 		}
 		change := func(inv *inventory.Inventory, sign string) {
-			n.found.Store(inv)
-			n.sign.Store(&sign)
+			n.finds(inv, sign)
 			<-n.keeper.refreshSoon(n.life, &n.background)
 		}
 		expect("without GPUs", runs, gpu, true)
@@ -437,9 +426,7 @@ func TestAllowThatReopens(t *testing.T) {
 	if strings.Contains(n.logged.String(), "left out") {
 		t.Errorf("logged %q", n.logged.String())
 	}
-	n.found.Store(eight())
-	second := "2"
-	n.sign.Store(&second)
+	n.finds(eight(), "2")
 	n.do(hostapi.EventPeriodic) // which may find them at once
 	must.Eventually(t, "the new devices are found", func() bool { return len(n.keeper.current().Devices) == 8 })
 	j := n.job("2.srv", a100(3))
@@ -447,11 +434,7 @@ func TestAllowThatReopens(t *testing.T) {
 		hostapi.EventLaunch} {
 		n.do(e, "2.srv")
 	}
-	for i := range 8 {
-		if got := n.opens(j, a100(i).Nodes[0], unix.O_RDWR); (got != unix.EPERM) != (i == 3) {
-			t.Errorf("open GPU %d: %v; the job has 3", i, got)
-		}
-	}
+	n.wantGPUs("with the devices", j, 3)
 	if got := n.opens(j, topology.DeviceNode{Path: "/dev/loop0", Block: true, Major: 7},
 		unix.O_RDONLY); got == unix.EPERM {
 		t.Errorf("loop0, by the entry that stays: %v", got)
@@ -468,9 +451,7 @@ func TestAllowThatReopens(t *testing.T) {
 		t.Errorf("doctor sees %+v, %v, want %s", inv, err, want)
 	}
 	// The GPUs go.
-	n.found.Store(none)
-	third := "3"
-	n.sign.Store(&third)
+	n.finds(none, "3")
 	n.do(hostapi.EventStartup)
 	if inv, err := inventory.Load(n.state); err != nil || sourceOf(inv, allowSource).Note != "" {
 		t.Errorf("doctor sees %+v, %v", inv, err)
@@ -535,8 +516,7 @@ func TestHangingNVML(t *testing.T) {
 	n.ask = func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error) {
 		return inventory.AskNVMLUsage(ctx, program, limit, uuids...)
 	}
-	changed := "2"
-	n.sign.Store(&changed)
+	n.finds(eight(), "2")
 	n.do(hostapi.EventStartup) // waits for probe_timeout
 	if inv := n.keeper.current(); len(inv.Devices) != 8 || !failed(inv) {
 		t.Errorf("while a scan hangs: %d devices, sources %+v", len(inv.Devices), inv.Sources)
@@ -653,9 +633,7 @@ func TestPeriodicPublishes(t *testing.T) {
 	}
 	seven := eight()
 	seven.Devices = seven.Devices[:7]
-	n.found.Store(seven)
-	changed := "2"
-	n.sign.Store(&changed)
+	n.finds(seven, "2")
 	told := n.do(hostapi.EventPeriodic).Vnodes // the look is in the background, and may be over already
 	must.Eventually(t, "seven devices", func() bool { return len(n.keeper.current().Devices) == 7 })
 	if told == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-func readMapping(t *testing.T, dir string) map[string]string {
+func readMapping(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
 	entries, err := os.ReadDir(dir)

@@ -103,9 +103,7 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 	if edit != nil {
 		edit(&p.File)
 	}
-	n.found.Store(inv)
-	first := "1"
-	n.sign.Store(&first)
+	n.finds(inv, "1")
 	numbering, err := inventory.Numbering(roots)
 	must.NoError(t, err)
 	numbering = numbering[:1] // the boot
@@ -135,6 +133,12 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 	t.Cleanup(func() { kernfstest.RemoveUnit(t, opt.Prefix) })
 	must.NoError(t, n.tree.Prepare())
 	return n
+}
+
+// finds has scans find inv from now on, and a signature that says so.
+func (n *node) finds(inv *inventory.Inventory, signature string) {
+	n.found.Store(inv)
+	n.sign.Store(&signature)
 }
 
 // devDir makes a directory that the kernel opens devices in.
