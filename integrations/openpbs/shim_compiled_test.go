@@ -87,18 +87,14 @@ func TestShimKeepsCode(t *testing.T) {
 		}
 		if before != nil {
 			must.NoError(t, os.WriteFile(m.compiled(), before, 0o600))
-			if r := m.run(anEvent(t, "execjob_attach")); !r.accepted() || r.said != "" {
-				t.Errorf("%s runs the code of another: %s%s", m.python, r.out, r.said)
-			}
+			m.run(anEvent(t, "execjob_attach")).wantAccepted(t, m.python+" beside the code of another")
 			if now, _ := os.ReadFile(m.compiled()); bytes.Equal(now, before) || !whole(now) {
 				t.Errorf("%s leaves the code of another", m.python)
 			}
 		}
 		before = planted
 	}
-	if left := m.left(); left != "shim.CF shim.pyc" {
-		t.Errorf("left: %s", left)
-	}
+	m.wantLeft("shim.CF shim.pyc")
 }
 
 // left lists what is in the hooks' folder, and in the one for temporary files besides the events'
@@ -116,6 +112,13 @@ func (m *hookMoM) left() string {
 		}
 	}
 	return strings.Join(names, " ")
+}
+
+func (m *hookMoM) wantLeft(want string) {
+	m.t.Helper()
+	if left := m.left(); left != want {
+		m.t.Errorf("left: %s, want %s", left, want)
+	}
 }
 
 // Compiled code that is broken or not to be trusted is not run. The shim replaces it where it can.
@@ -180,9 +183,7 @@ func TestShimRefusesCode(t *testing.T) {
 			answering(t, m, "accept")
 			m.compile()
 			must.NoError(t, tt.prepare(m, m.plant("")))
-			if r := m.run(anEvent(t, "execjob_attach")); !r.accepted() || r.said != "" {
-				t.Errorf("%s%s", r.out, r.said)
-			}
+			m.run(anEvent(t, "execjob_attach")).wantAccepted(t, "the event")
 			if tt.stays {
 				return
 			}
@@ -191,9 +192,7 @@ func TestShimRefusesCode(t *testing.T) {
 			if err != nil || !whole(now) || i.Mode() != 0o600 || int(i.Sys().(*syscall.Stat_t).Uid) != ours {
 				t.Errorf("not replaced: %v, %d bytes, %v", i, len(now), err)
 			}
-			if left := m.left(); left != "shim.CF shim.pyc" {
-				t.Errorf("left: %s", left)
-			}
+			m.wantLeft("shim.CF shim.pyc")
 		})
 	}
 }
@@ -216,12 +215,8 @@ func TestShimCannotKeepCode(t *testing.T) {
 		os.Chmod(m.at("hooks/tmp"), 0o777)
 		os.Chmod(m.at("logs"), 0o777)
 		m.wrap("exec " + nobody + m.python + ` "$@"`)
-		if r := m.run(anEvent(t, "execjob_attach")); !r.accepted() || r.said != "" {
-			t.Errorf("%s%s", r.out, r.said)
-		}
-		if left := m.left(); left != "shim.CF" {
-			t.Errorf("left: %s", left)
-		}
+		m.run(anEvent(t, "execjob_attach")).wantAccepted(t, "the event")
+		m.wantLeft("shim.CF")
 	})
 	// A job's own limit on files, as pbs_mom sets it before a launch, and a full disk are the same
 	// to a writer.
@@ -231,12 +226,8 @@ func TestShimCannotKeepCode(t *testing.T) {
 		answering(t, m, "accept")
 		m.env = []string{"PYTHONDONTWRITEBYTECODE=1"} // which writes what fits
 		m.wrap("ulimit -f 8; exec " + m.python + ` "$@"`)
-		if r := m.run(anEvent(t, "execjob_launch")); !r.accepted() || r.said != "" {
-			t.Errorf("%s%s", r.out, r.said)
-		}
-		if left := m.left(); left != "shim.CF" {
-			t.Errorf("left: %s", left)
-		}
+		m.run(anEvent(t, "execjob_launch")).wantAccepted(t, "the event")
+		m.wantLeft("shim.CF")
 	})
 	t.Run("names", func(t *testing.T) {
 		t.Parallel()
@@ -246,9 +237,7 @@ func TestShimCannotKeepCode(t *testing.T) {
 			input := strings.ReplaceAll(anEvent(t, "execjob_attach"), "pbs.event().hook_name=shim\n",
 				"pbs.event().hook_name="+name+"\n")
 			for range 2 {
-				if r := m.run(input); !r.accepted() || r.said != "" {
-					t.Errorf("%d, %q: %s%s", i, name, r.out, r.said)
-				}
+				m.run(input).wantAccepted(t, fmt.Sprintf("%d, %q", i, name))
 			}
 			if left := m.left(); name == "" && left != "shim.CF" {
 				t.Errorf("without a name: left: %s", left)
@@ -284,13 +273,9 @@ func TestShimCodeCrowd(t *testing.T) {
 		s.add(fmt.Sprint(i), withAlarm(anEvent(t, "execjob_attach"), 120), m.at("hooks/shim.CF"))
 	}
 	for name, r := range s.run(20, nil) {
-		if !r.accepted() || r.said != "" {
-			t.Errorf("%s: %s%s", name, r.out, r.said)
-		}
+		r.wantAccepted(t, name)
 	}
-	if left := m.left(); left != "shim.CF shim.pyc" {
-		t.Errorf("left: %s", left)
-	}
+	m.wantLeft("shim.CF shim.pyc")
 	m.plant("")
 	if r := m.run(anEvent(t, "execjob_attach")); r.said != "error: kept\n" {
 		t.Errorf("what is left is not run: %s%s", r.out, r.said)

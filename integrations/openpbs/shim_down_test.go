@@ -551,8 +551,6 @@ func TestShimCrowd(t *testing.T) {
 		s.add(fmt.Sprint(i), withAlarm(anEvent(t, "execjob_attach"), 120), m.at("hooks/shim.CF"))
 	}
 	for name, r := range s.run(60, nil) {
-		if !r.accepted() || r.said != "" {
-			t.Errorf("%s: %s%s", name, r.out, r.said)
-		}
+		r.wantAccepted(t, name)
 	}
 }

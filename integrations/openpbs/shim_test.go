@@ -176,6 +176,14 @@ func (r hookResult) accepted() bool {
 	return strings.Contains("\n"+r.out, "\npbs.event().accept=True\n")
 }
 
+// wantAccepted expects that an event was accepted and that nothing was said of it.
+func (r hookResult) wantAccepted(t testing.TB, what string) {
+	t.Helper()
+	if !r.accepted() || r.said != "" {
+		t.Errorf("%s: %s%s", what, r.out, r.said)
+	}
+}
+
 func (r hookResult) rejected() bool {
 	return strings.Contains("\n"+r.out, "\npbs.event().reject=True\n")
 }
