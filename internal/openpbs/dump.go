@@ -183,7 +183,8 @@ func dumpValue(value any) (string, bool) {
 // dumpResource is dumpValue for a resource, without those that have no value.
 func dumpResource(name string, value any) (string, bool) {
 	number, ok := value.(json.Number)
-	if seconds, err := number.Int64(); ok && err == nil && isDuration(name) && 0 <= seconds && seconds < 1<<32 {
+	seconds, err := number.Int64()
+	if ok && err == nil && pbs.Type(name) == typeDuration && 0 <= seconds && seconds < 1<<32 {
 		return pbs.FormatDuration(time.Duration(seconds) * time.Second), true
 	}
 	text, ok := dumpValue(value)

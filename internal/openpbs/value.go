@@ -17,21 +17,17 @@ const (
 	typeBoolean  = "boolean"
 )
 
-// resourceType is the type of a resource: PBS's own definition
-// (src/lib/Libattr/master_resc_def_all.xml) for those that hooks report or publish, for all others
-// what the value looks like.
+// resourceType is the type of a resource: PBS's own definition if there is one, and else what the
+// value looks like.
 func resourceType(name, value string) string {
-	switch name {
-	case "mem", "vmem", "hpmem", "pmem", "pvmem", "cgswap", "file":
-		return typeSize
-	case "ncpus", "cpupercent", "ngpus", "nmics", "mpiprocs", "ompthreads":
-		return typeLong
-	case DiagMessages, "vntype", "arch", "host", "vnode":
-		return typeString
-	}
+	kind := pbs.Type(name)
 	switch {
-	case isDuration(name):
-		return typeDuration
+	case kind != "":
+		return kind
+	case name == "cpupercent":
+		return typeLong
+	case name == DiagMessages:
+		return typeString
 	case value == "True" || value == "False":
 		return typeBoolean
 	case isLong(value):
@@ -42,15 +38,6 @@ func resourceType(name, value string) string {
 		return typeSize
 	}
 	return typeString
-}
-
-// isDuration reports whether a resource of PBS's own is one.
-func isDuration(name string) bool {
-	switch name {
-	case "cput", "pcput", "walltime", "min_walltime", "max_walltime", "soft_walltime", "eligible_time":
-		return true
-	}
-	return false
 }
 
 func isLong(value string) bool {

@@ -59,6 +59,16 @@ var definitions = map[string]definition{
 	"software":      {kind: kindString},
 }
 
+// Type returns the type of a resource of PBS's own, as its Python module calls it: long, size,
+// duration or string. A site's own resource has "".
+func Type(resource string) string {
+	d, known := definitions[resource]
+	if !known {
+		return ""
+	}
+	return [...]string{kindString: "string", kindCount: "long", kindSize: "size", kindDuration: "duration"}[d.kind]
+}
+
 var errNotName = errors.New("not a resource name")
 
 // resourceError names the resource in the way the user wrote it.
