@@ -9,7 +9,7 @@ import (
 
 // Configuration prints the configuration that PBS has for all nodes.
 func (r *Registrar) Configuration() error {
-	_, existing, err := r.forConfiguration()
+	_, _, existing, err := r.open("hookhost openpbs config --print FILE")
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (r *Registrar) Configuration() error {
 // Configure hands PBS the configuration of all nodes, nil for none, and waits for the nodes.
 // Idempotent.
 func (r *Registrar) Configure(text []byte) error {
-	q, existing, err := r.forConfiguration()
+	q, _, existing, err := r.open("hookhost openpbs config --print FILE")
 	if err != nil {
 		return err
 	}
@@ -48,16 +48,4 @@ func (r *Registrar) Configure(text []byte) error {
 	const sent = "PBS has sent it to the nodes. Each takes it over at its next event; hookhost doctor there tells."
 	fmt.Fprintln(r.Out, sent)
 	return nil
-}
-
-func (r *Registrar) forConfiguration() (q *qmgr, existing *openpbs.Hook, err error) {
-	if q, err = r.find(); err != nil {
-		return nil, nil, advise(err, "hookhost openpbs config --print FILE")
-	}
-	all, err := q.list()
-	if err != nil {
-		return nil, nil, err
-	}
-	existing, err = q.hook(all, r.Registration.Name)
-	return q, existing, err
 }

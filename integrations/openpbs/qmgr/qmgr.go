@@ -42,13 +42,21 @@ func (r *Registrar) find() (*qmgr, error) {
 	return &qmgr{path}, nil
 }
 
-// advise adds to the error of find the command that prints a script, which does the same without
-// hookhost.
-func advise(err error, command string) error {
-	if errors.Is(err, errNoQmgr) {
-		return fmt.Errorf("%w, or there what '%s' prints", err, command)
+// open finds qmgr, and reads all hooks and the one of the registration's name. The error without a
+// qmgr names the command that prints a script, which does the same without hookhost.
+func (r *Registrar) open(command string) (q *qmgr, all map[string]*openpbs.Hook, existing *openpbs.Hook, err error) {
+	q, err = r.find()
+	switch {
+	case errors.Is(err, errNoQmgr) && command != "":
+		return nil, nil, nil, fmt.Errorf("%w, or there what '%s' prints", err, command)
+	case err != nil:
+		return nil, nil, nil, err
 	}
-	return err
+	if all, err = q.list(); err != nil {
+		return nil, nil, nil, err
+	}
+	existing, err = q.hook(all, r.Registration.Name)
+	return q, all, existing, err
 }
 
 // run carries out one directive, and returns what it printed. Its complaints are the error.

@@ -37,19 +37,11 @@ func (r *Registrar) Native() (openpbs.Native, error) {
 
 // Install registers the hook, changes only what differs, and waits for the nodes. Idempotent.
 func (r *Registrar) Install() error {
-	q, err := r.find()
-	if err != nil {
-		return advise(err, "hookhost openpbs print")
-	}
-	all, err := q.list()
+	q, all, existing, err := r.open("hookhost openpbs print")
 	if err != nil {
 		return err
 	}
 	stock := all[openpbs.Stock]
-	existing, err := q.hook(all, r.Registration.Name)
-	if err != nil {
-		return err
-	}
 	others, err := q.others(all, r.Registration.Name)
 	if err != nil {
 		return err
@@ -124,19 +116,11 @@ func (r *Registrar) Uninstall(nativeOnly bool) error {
 	if err != nil || nativeOnly {
 		return err
 	}
-	q, err := r.find()
+	q, all, existing, err := r.open("")
 	if errors.Is(err, errNoQmgr) && wasNative {
 		fmt.Fprintln(r.Out, "There is no qmgr here: the hook itself is taken away on the host of the PBS server.")
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	all, err := q.list()
-	if err != nil {
-		return err
-	}
-	existing, err := q.hook(all, r.Registration.Name)
 	if err != nil {
 		return err
 	}
