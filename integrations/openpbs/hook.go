@@ -18,31 +18,40 @@ type Hook struct {
 // Enabled reports whether the hook is called at all.
 func (h *Hook) Enabled() bool { return h != nil && h.Attributes["enabled"] == "true" }
 
-// ParseList reads the answer to `list hook`: each hook's name on a line, its attributes indented
-// below it. A value of more than 80 columns goes on behind a comma on lines that begin with a tab
-// (display in qmgr.c).
+// ParseList reads the answer to `list hook`.
 func ParseList(text string) map[string]*Hook {
 	hooks := map[string]*Hook{}
-	var h *Hook
+	for name, attributes := range parseObjects(text, "Hook") {
+		hooks[name] = &Hook{Name: name, Attributes: attributes}
+	}
+	return hooks
+}
+
+// parseObjects reads the answer to `list`: each object's kind and name on a line, its attributes
+// indented below it. A value of more than 80 columns goes on behind a comma on lines that begin
+// with a tab (display in qmgr.c). The result has the attributes by the object's name.
+func parseObjects(text, kind string) map[string]map[string]string {
+	objects := map[string]map[string]string{}
+	var attributes map[string]string
 	last := ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
-		name, isName := strings.CutPrefix(line, "Hook ")
+		name, isName := strings.CutPrefix(line, kind+" ")
 		key, value, isAttribute := strings.Cut(strings.TrimSpace(line), " = ")
 		switch {
 		case isName:
-			h, last = &Hook{Name: strings.TrimSpace(name), Attributes: map[string]string{}}, ""
-			hooks[h.Name] = h
-		case h != nil && last != "" && strings.HasPrefix(line, "\t"):
-			h.Attributes[last] += strings.TrimSpace(line)
-		case h != nil && isAttribute:
+			attributes, last = map[string]string{}, ""
+			objects[strings.TrimSpace(name)] = attributes
+		case attributes != nil && last != "" && strings.HasPrefix(line, "\t"):
+			attributes[last] += strings.TrimSpace(line)
+		case attributes != nil && isAttribute:
 			last = key
-			h.Attributes[key] = strings.Trim(value, `"`)
+			attributes[key] = strings.Trim(value, `"`)
 		default:
 			last = ""
 		}
 	}
-	return hooks
+	return objects
 }
 
 // ParsePrint reads the answer to `print hook NAME`, which are the directives that would make it.

@@ -1,27 +1,13 @@
 package openpbs
 
-import "strings"
-
 // Resource is a custom resource as the server has it.
 type Resource struct{ Type, Flag string }
 
-// ParseResources reads the answer to `list resource`: the custom resources by their names. Each has
-// its name on a line, and its attributes indented below it (display in qmgr.c).
+// ParseResources reads the answer to `list resource`: the custom resources by their names.
 func ParseResources(text string) map[string]*Resource {
 	all := map[string]*Resource{}
-	var r *Resource
-	for line := range strings.Lines(text) {
-		name, isName := strings.CutPrefix(strings.TrimSpace(line), "Resource ")
-		key, value, _ := strings.Cut(strings.TrimSpace(line), " = ")
-		switch {
-		case isName:
-			r = &Resource{}
-			all[name] = r
-		case r != nil && key == "type":
-			r.Type = value
-		case r != nil && key == "flag":
-			r.Flag = value
-		}
+	for name, attributes := range parseObjects(text, "Resource") {
+		all[name] = &Resource{Type: attributes["type"], Flag: attributes["flag"]}
 	}
 	return all
 }
