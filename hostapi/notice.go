@@ -204,9 +204,7 @@ func decodeNotice(n *hookpb.Notice) (*JobUpdate, error) {
 // noticesError is nil for the ways in which a stream ends that are in order.
 func noticesError(ctx context.Context, err error) error {
 	switch status.Code(err) {
-	case codes.Unimplemented, codes.Unavailable:
-		return nil
-	case codes.Canceled:
+	case codes.Unimplemented, codes.Unavailable, codes.Canceled:
 		return nil
 	}
 	if ctx.Err() != nil {
