@@ -179,9 +179,12 @@ func (c *chain) judge(hook plugin.Hook, out *hostapi.Outcome, err error) bool {
 	return false
 }
 
-// failed reports whether fail_action acts on the error: the hook or the node failed, not the job.
-func failed(err error) bool {
-	switch hostapi.KindOf(err) {
+// failed reports whether fail_action acts on the error.
+func failed(err error) bool { return failure(hostapi.KindOf(err)) }
+
+// failure reports whether the hook or the node failed, not the job.
+func failure(kind hostapi.Kind) bool {
+	switch kind {
 	case hostapi.KindNode, hostapi.KindTimeout, hostapi.KindInternal:
 		return true
 	}

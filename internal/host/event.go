@@ -76,7 +76,7 @@ func (h *Host) carryOut(ctx context.Context, req *hostapi.Request, from caller) 
 		return h.dispatch(ctx, req, from)
 	})
 	v, err := h.sisters.Around(here).Handle(ctx, req)
-	h.logEvent(req, v, err, time.Since(began))
+	h.eventOver(req, v, err, time.Since(began))
 	return v, err
 }
 
@@ -231,7 +231,7 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 func (h *Host) change(fn func(*jobstate.Record), ids ...string) {
 	err := h.opt.Store.UpdateAll(ids, func(_ string, rec *jobstate.Record) (*jobstate.Record, error) {
 		if rec != nil {
-			fn(rec)
+			h.countingKills(rec, fn)
 			h.arm(rec)
 		}
 		return rec, nil

@@ -54,6 +54,7 @@ type Host struct {
 	dropper   *dropper
 	moms      momWatch
 	started   startedMoMs
+	counters  counters
 	awaited   busy[[2]string]    // purpose and job, see inTurn, timerDue
 	measuring singleflight.Group // by job, see measureSisters
 }
@@ -83,7 +84,7 @@ func Open(o Options) (*Host, error) {
 	h.batches = &batches{call: h.callDue, start: h.goBackground}
 	h.timers = newTimers(h.timerDue)
 	h.periodics.tick = func(p *plugin.Plugin) { h.goBackground(func() { h.tick(p) }) }
-	h.adopter = adopter{opt: &h.opt, clock: clock, host: h}
+	h.adopter = adopter{opt: &h.opt, clock: clock, host: h, taken: &h.counters.adopted}
 	h.dropper = newDropper(h)
 	if o.Sisters != nil {
 		h.sisters = o.Sisters(inside{h})

@@ -146,7 +146,7 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	switch {
 	case rec == nil:
 	case last:
-		noted(rec)
+		h.countingKills(rec, noted)
 		errs = append(errs, h.conclude(ctx, rec, req.Event, left == nil))
 	default:
 		h.change(func(r *jobstate.Record) { noted(r); rec = r }, id)

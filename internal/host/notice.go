@@ -77,7 +77,7 @@ func (h *Host) recordNotice(hook, id string, u *hostapi.JobUpdate, turn bool) (f
 		}
 		callAt(rec, hook, u.CallAgain, u.CallAtElapsed, u.AskSisters, h.clock.Now())
 		cpuPercent(rec, u, h.clock.Now())
-		fold(rec, h.opt.Node, u)
+		h.countingKills(rec, func(rec *jobstate.Record) { fold(rec, h.opt.Node, u) })
 		told := len(rec.Told)
 		rec.AddLines(u.JobStderr)
 		fresh = rec.Told[told:]

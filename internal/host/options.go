@@ -49,6 +49,8 @@ type Options struct {
 	// Origins tells which job has sent a process that came by ssh. May be nil: then such processes
 	// are left alone.
 	Origins Origins
+	// Observer may be nil.
+	Observer Observer
 	// Ended, if set, is called when a job's record has gone, and must not wait.
 	Ended func()
 	// Sisters returns the other hosts of this Host's jobs. May be nil: then there are none.

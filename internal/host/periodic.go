@@ -41,7 +41,7 @@ func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request, from caller)
 	}
 	h.alterAll(req.JobList)
 	v := h.askAll(ctx, h.links(), req, from)
-	h.logEvent(req, v, nil, time.Since(began))
+	h.eventOver(req, v, nil, time.Since(began))
 	switch {
 	case !from.pbs:
 	case req.Event == hostapi.EventPeriodic:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -37,6 +38,7 @@ type adopter struct {
 	clock jobstate.Clock
 	host  adopting
 	jobs  busy[string]
+	taken *atomic.Int64 // counts those that were taken in
 }
 
 // adopting is what an adopter needs of the Host.
@@ -100,6 +102,8 @@ func (a *adopter) adoptOne(ctx context.Context, rec *jobstate.Record, s hostapi.
 		return
 	case err != nil:
 		note = fmt.Sprintf("did not adopt %s: %s", name, hostapi.OneLine(err.Error()))
+	default:
+		a.taken.Add(1)
 	}
 	a.opt.Log.WithField("job", id).Info(note)
 	a.host.change(func(rec *jobstate.Record) { noteStray(rec, note) }, id)

@@ -83,6 +83,9 @@ func TestAdoptTakesInWhatIsTheJobs(t *testing.T) {
 	if rec := n.record("1.srv"); rec.Phase != jobstate.PhaseRunning || rec.Launched.IsZero() {
 		t.Errorf("the first process is the job's start: %s, %v", rec.Phase, rec.Launched)
 	}
+	if n := h.Counts().Adopted; n != 2 {
+		t.Errorf("%d adopted are counted, want 2", n)
+	}
 	silent := "did not adopt pid 14 (sl?eep): it came by ssh from 10.0.0.3: n3: no answer in time"
 	foundStrays(t, h, "1.srv", strayOf(14, "origin", "10.0.0.3:5"), strayOf(15, "origin", "10.0.0.3:6"))
 	want("one that does not answer", "adopted pid 10 (sl?eep): environment", "adopted pid 11 (sl?eep): ssh from n1",

@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -43,6 +44,8 @@ type Ledger struct {
 	maxSize int64
 	timeout time.Duration
 	turn    chan struct{} // full while a call of this Ledger holds the lock or waits for it
+
+	appended, failed atomic.Int64
 
 	reading chan struct{} // full while a call of this Ledger reads; guards known
 	known   []*indexed    // the files that were read so far, in no order
@@ -83,9 +86,13 @@ func (l *Ledger) AppendOnce(ctx context.Context, job, key string, uid int, v any
 	return l.append(ctx, Entry{Job: job, Key: key, UID: uid}, v)
 }
 
+// Counts returns how many entries this Ledger has appended, and how many appends have failed.
+func (l *Ledger) Counts() (appended, failed int64) { return l.appended.Load(), l.failed.Load() }
+
 func (l *Ledger) append(ctx context.Context, e Entry, v any) (err error) {
 	defer func() {
 		if err != nil {
+			l.failed.Add(1)
 			err = fmt.Errorf("append job %s to %s: %w", e.Job, l.path, err)
 		}
 	}()
@@ -115,7 +122,11 @@ func (l *Ledger) append(ctx context.Context, e Entry, v any) (err error) {
 			return err
 		}
 	}
-	return w.append(line, l.maxSize)
+	if err := w.append(line, l.maxSize); err != nil {
+		return err
+	}
+	l.appended.Add(1)
+	return nil
 }
 
 // Last returns the report in the newest entry of the job, false when there is none. The error is a

@@ -58,6 +58,21 @@ func report(n int) testReport {
 	return testReport{N: n, Pad: strings.Repeat("x", size)}
 }
 
+func TestLedgerCountsAppendsAndFailures(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "l", "ledger.jsonl")
+	l := Open(path)
+	ctx := t.Context()
+	must.NoError(t, l.AppendOnce(ctx, "1.srv", "1", 0, report(1)), l.AppendOnce(ctx, "1.srv", "1", 0, report(1)),
+		l.Append(ctx, "2.srv", 0, report(2)))
+	must.NoError(t, os.Remove(path), os.Mkdir(path, 0o700))
+	if err := l.Append(ctx, "3.srv", 0, report(3)); err == nil {
+		t.Error("a directory was appended to")
+	}
+	if appended, failed := l.Counts(); appended != 2 || failed != 1 {
+		t.Errorf("%d appended, %d failed, want 2 and 1", appended, failed)
+	}
+}
+
 func startChild(t *testing.T, path string, n int) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

@@ -241,8 +241,11 @@ func (p *Plugin) ofOwner(req *hostapi.Request, out *hostapi.Outcome) *hostapi.Ou
 	return own
 }
 
-// trace logs one call.
+// trace tells the host of one call, and logs it where that is wanted.
 func (p *Plugin) trace(h Hook, req *hostapi.Request, out *hostapi.Outcome, err error, took time.Duration) {
+	if out != nil || err != nil { // else it does not handle the event
+		p.host.Called(h.Name, out, err, took)
+	}
 	if !h.Debug && !p.log.Logger.IsLevelEnabled(logrus.DebugLevel) {
 		return
 	}

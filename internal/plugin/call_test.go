@@ -42,4 +42,7 @@ func TestCrashAfterAFailedStartIsReplayed(t *testing.T) {
 	if got := strings.Join(plugintest.Lines(t, log), "|"); got != want || h.starts != 3 {
 		t.Errorf("%d starts, calls %q", h.starts, got)
 	}
+	if s := p.status(); s.Crashes != 2 || s.Restarts != 2 {
+		t.Errorf("%d crashes and %d restarts, want 2 of each", s.Crashes, s.Restarts)
+	}
 }

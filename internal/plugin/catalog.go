@@ -175,6 +175,15 @@ func (c *Catalog) Status() ([]Status, error) {
 	return list, err
 }
 
+// Programs returns the hooks in force and how their programs do, in order. Programs reads no file.
+func (c *Catalog) Programs() []Status {
+	var list []Status
+	for _, p := range c.List() {
+		list = append(list, p.status())
+	}
+	return list
+}
+
 // Close waits for the calls under way, until ctx is done, and ends the programs. After Close no
 // process and no socket of theirs is left. Idempotent.
 func (c *Catalog) Close(ctx context.Context) error {

@@ -61,6 +61,8 @@ func (deafHost) Startup(context.Context, *Plugin, *Candidate) string { return ""
 
 func (deafHost) Notice(string, string, *hostapi.JobUpdate) error { return nil }
 
+func (deafHost) Called(string, *hostapi.Outcome, error, time.Duration) {}
+
 // optionsOf returns options with a host that accepts each program.
 func optionsOf(t *testing.T, r *Registry) Options {
 	return Options{

@@ -21,6 +21,8 @@ type Host interface {
 	Startup(ctx context.Context, p *Plugin, fresh *Candidate) (complaint string)
 	// Notice takes over what a hook has to say of a job between events. An error is logged.
 	Notice(hook, job string, update *hostapi.JobUpdate) error
+	// Called is told of each call of a hook that is over. Called must not wait.
+	Called(hook string, out *hostapi.Outcome, err error, took time.Duration)
 }
 
 // Plugin supervises the program of one hook, and starts it again after its end. The breaker decides
@@ -42,6 +44,7 @@ type Plugin struct {
 	failure  error           // why none runs
 	startup  string          // why the running one rejected exechost_startup; "" when it did not
 	starts   int             // how often it was started
+	crashes  int             // ends that nobody asked for, alarms included, and starts that failed
 	breaker  breaker
 	retry    *time.Timer
 	retired  bool
@@ -167,7 +170,7 @@ func (p *Plugin) run(s *start, h Hook) {
 	p.starting, p.inst, p.failure = nil, s.inst, s.err
 	if s.err != nil && !p.retired && p.ctx.Err() == nil {
 		p.log.Error(s.err)
-		p.breaker.crash(time.Now())
+		p.crash()
 		p.retryLater()
 	}
 	p.mu.Unlock()
@@ -180,6 +183,12 @@ func (p *Plugin) run(s *start, h Hook) {
 	p.log.WithFields(logrus.Fields{"pid": s.inst.proc.ID(), "took": took.String()}).Debug("hook started")
 	<-s.inst.proc.exited
 	p.drop(s.inst)
+}
+
+// crash notes a crash, or a start that has failed. p.mu is held.
+func (p *Plugin) crash() {
+	p.crashes++
+	p.breaker.crash(time.Now())
 }
 
 // retryLater schedules the next try of the start. p.mu is held.
@@ -205,7 +214,7 @@ func (p *Plugin) drop(inst *instance) {
 		p.failure = fmt.Errorf("hook %s: crashed: %s", p.hook.Name, inst.proc.cause())
 		p.log.Error(p.failure)
 	}
-	p.breaker.crash(time.Now())
+	p.crash()
 	p.lives.Go(inst.clean) // waits for the process, which an alarm found in a state where it cannot die
 	if _, err := p.begin(); err != nil {
 		p.failure = err

@@ -9,6 +9,7 @@ type Status struct {
 	PID      int             `json:"pid,omitempty"`
 	Events   []hostapi.Event `json:"events,omitempty"` // that it gets; nil before its program was started
 	Restarts int             `json:"restarts"`
+	Crashes  int             `json:"crashes"`         // alarms and starts that failed included
 	Error    string          `json:"error,omitempty"` // why it does not run, or what was wrong at its exechost_startup
 }
 
@@ -16,7 +17,7 @@ type Status struct {
 func (p *Plugin) status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Status{Hook: p.hook, Restarts: max(p.starts-1, 0)}
+	s := Status{Hook: p.hook, Restarts: max(p.starts-1, 0), Crashes: p.crashes}
 	for _, e := range p.known {
 		if p.hook.Gets(e) {
 			s.Events = append(s.Events, e)
