@@ -44,7 +44,8 @@ var edges = map[string][]string{
 	"internal/daemon": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config",
 		"internal/disk", "internal/host", "internal/jobstate", "internal/kernfs", "internal/ledger", "internal/mom",
 		"internal/nodestate", "internal/openpbs", "internal/pbs", "internal/plugin", "internal/proc",
-		"internal/report", "internal/settings", "internal/sister", "internal/stray", "internal/systemd"},
+		"internal/report", "internal/settings", "internal/sister", "internal/stray", "internal/systemd",
+		"internal/metrics"},
 	"internal/devfilter": {"internal/kernfs"},
 	"internal/rapl":      {"internal/kernfs"},
 	"internal/inventory": {"internal/disk", "internal/kernfs", "internal/topology"},
@@ -59,6 +60,7 @@ var edges = map[string][]string{
 	"internal/api": {"hostapi", "internal/disk", "internal/jobstate", "internal/pbs"},
 	"internal/sister": {"hostapi", "internal/api", "internal/config", "internal/disk", "internal/host",
 		"internal/jobstate", "internal/pbs", "internal/report", "internal/usage"},
+	"internal/metrics": {"hostapi", "internal/api", "internal/host", "internal/jobstate"},
 	"internal/top":     {"hostapi", "internal/api", "internal/jobstate"},
 	"internal/web":     {"hostapi", "internal/api", "internal/jobstate", "internal/report"},
 	"internal/mom":     {"hostapi", "internal/kernfs", "internal/pbs", "internal/proc"},
@@ -119,6 +121,10 @@ var libraries = map[string][]string{
 	"github.com/godbus/dbus/v5":        {"internal/systemd"},
 	"github.com/cilium/ebpf":           {"internal/devfilter"},
 	"github.com/NVIDIA/go-nvml":        {"cmd/nvml"},
+
+	"github.com/prometheus/client_golang": {"internal/metrics"},
+	"github.com/prometheus/client_model":  {"internal/metrics"},
+	"golang.org/x/net/netutil":            {"internal/metrics"},
 
 	"charm.land/bubbletea/v2":         {"internal/top"},
 	"github.com/charmbracelet/x/ansi": {"internal/top"},

@@ -19,7 +19,10 @@ import (
 func TestRoutesAreOpenToRootOrToTheJobsOwner(t *testing.T) {
 	b := &backend{jobs: []Job{job("1.srv", 0), job("2.srv", nobody), job("3.srv", -1)}, lines: make(chan string)}
 	close(b.lines)
-	socket := serve(t, b, func(s *Server) { s.MoM = &pbsMoM{} })
+	socket := serve(t, b, func(s *Server) {
+		s.MoM = &pbsMoM{}
+		s.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "jobs 3") })
+	})
 	begin := `{"job":{"id":"12.srv"}}`
 	tests := []struct {
 		method, path, body string
@@ -47,6 +50,8 @@ func TestRoutesAreOpenToRootOrToTheJobsOwner(t *testing.T) {
 		{"GET", "/v1/reports", "", 200, 200},
 		{"POST", "/v1/reports", "", 404, 404},
 		{"GET", "/v1/node", "", 200, 200},
+		{"GET", "/metrics", "", 200, 403},
+		{"POST", "/metrics", "", 404, 404},
 		{"GET", "/", "", 404, 404},
 	}
 	for _, tt := range tests {

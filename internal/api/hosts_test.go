@@ -112,6 +112,7 @@ func TestRoutesOfEachKindOfCaller(t *testing.T) {
 		{"GET", "/v1/origin?local=10.0.0.2:1&remote=10.0.0.1:22", "", want{403, 403, 404, 404, 404}},
 		{"GET", "/v1/origin?local=n1:1&remote=10.0.0.1:22", "", want{403, 403, 400, 400, 400}},
 		{"POST", "/v1/reload", "", want{200, 403, 403, 403, 403}},
+		{"GET", "/metrics", "", want{404, 403, 403, 403, 403}}, // none are set
 		{"GET", "/", "", all(404)},
 		{"PUT", "/v1/jobs/1.srv", "", all(404)},
 	}

@@ -115,12 +115,13 @@ func (s *Server) present(peer Peer, r *http.Request) (any, error) {
 		if err := r.Context().Err(); err != nil {
 			return nil, err
 		}
-		answer.Jobs = append(answer.Jobs, s.presentJob(j))
+		answer.Jobs = append(answer.Jobs, NewPresentJob(j, s.Host, s.Meter.Present))
 	}
 	return answer, nil
 }
 
-func (s *Server) presentJob(j Job) PresentJob {
+// NewPresentJob returns a live job with what read says that it uses of host here.
+func NewPresentJob(j Job, here string, read func(job string) (Present, error)) PresentJob {
 	p := PresentJob{
 		ID: j.Job.ID, Name: j.Job.Name, User: j.Job.Owner.User, UID: j.Job.Owner.UID, Phase: j.Phase,
 		Left: j.Left, Hosts: len(j.Hosts),
@@ -128,15 +129,15 @@ func (s *Server) presentJob(j Job) PresentJob {
 	if !j.Launched.IsZero() {
 		p.Elapsed = &j.Elapsed
 	}
-	p.UsesHere, _ = s.Meter.Present(p.ID)
-	here := j.Hosts[s.Host]
-	if here == nil {
+	p.UsesHere, _ = read(p.ID)
+	u := j.Hosts[here]
+	if u == nil {
 		return p
 	}
-	p.NCPUs, p.Devices = here.NCPUs, here.Devices
+	p.NCPUs, p.Devices = u.NCPUs, u.Devices
 	// The kernel may have a share of the node as the limit, and the sampler the job's own.
-	if here.MemLimitBytes != nil {
-		p.UsesHere.MemLimitBytes = here.MemLimitBytes
+	if u.MemLimitBytes != nil {
+		p.UsesHere.MemLimitBytes = u.MemLimitBytes
 	}
 	return p
 }

@@ -16,6 +16,7 @@
 //	GET  /v1/node               everybody          NodeInfo; hooks for root only
 //	GET  /v1/origin             host               {"job"} of a connection ?local=&remote=
 //	POST /v1/reload             root
+//	GET  /metrics               root               text, for Prometheus
 //
 // "host" is a host of the job, "head" the host that has begun it here. A call that does not name
 // hosts is denied to them.
@@ -70,6 +71,8 @@ type Server struct {
 	Reports Reports
 	// Meter answers /v1/present and /v1/jobs/{id}/processes; without, there are no such calls.
 	Meter Meter
+	// Metrics answers /metrics; without, there is no such call.
+	Metrics http.Handler
 	// MoM answers the hook of pbs_mom; without, there is no such call.
 	MoM MoM
 	// Sisters decides about other hosts; without, they may do nothing.
@@ -175,8 +178,19 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("GET /v1/node", s.endpoint(anybody, maxSmall, s.node))
 	mux.Handle("GET /v1/origin", s.endpoint(hostsOnly, maxSmall, s.origin))
 	mux.Handle("POST /v1/reload", s.endpoint(rootOnly, maxSmall, s.reload))
+	mux.Handle("GET /metrics", s.streaming(rootOnly, s.metrics))
 	mux.Handle("/", s.endpoint(anybody, maxSmall, func(_ Peer, r *http.Request) (any, error) { return nil, noCall(r) }))
 	return mux
+}
+
+// metrics answers a scrape. Users get none: all of it tells of other users too.
+func (s *Server) metrics(_ Peer, w http.ResponseWriter, r *http.Request) {
+	if s.Metrics == nil {
+		s.answer(w, r, nil, noCall(r))
+		return
+	}
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.timeouts.answer))
+	s.Metrics.ServeHTTP(w, r)
 }
 
 func noCall(r *http.Request) error {

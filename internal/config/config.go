@@ -40,6 +40,7 @@ type File struct {
 	Rlimits  Rlimits  `toml:"rlimits" json:"rlimits"`
 	Walltime Walltime `toml:"walltime" json:"walltime"`
 	Sister   Sister   `toml:"sister" json:"sister"`
+	Metrics  Metrics  `toml:"metrics" json:"metrics"`
 	MPI      MPI      `toml:"mpi" json:"mpi"`
 	Billing  Billing  `toml:"billing" json:"billing"`
 	OpenPBS  OpenPBS  `toml:"openpbs" json:"openpbs"`

@@ -14,6 +14,7 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/metrics"
 	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/settings"
@@ -30,6 +31,9 @@ type daemon struct {
 	mom       *pbsMoM
 	sisters   *sisters
 	refusals  *refusals
+	meter     *meter
+	metrics   *metrics.Metrics
+	endpoint  *metrics.Endpoint
 	log       *logrus.Entry
 
 	version string
@@ -88,6 +92,7 @@ func open(o *Options, ended func()) (*daemon, error) {
 		Node: node, Fleet: d.sisters.fleet, IsOwn: stray.FromHere, JobOf: d.sisters.origins.jobOf,
 		Hosts: func() map[string]string { return d.conf.file.Load().Sister.Hosts },
 	}
+	d.openMetrics()
 	if err := d.openHost(cfg, self, kernel, ended); err != nil {
 		return nil, err
 	}
@@ -112,7 +117,7 @@ func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgrou
 		Node: d.conf.node, Self: self, Registry: d.conf.registry, Store: d.jobs.store, Ledger: d.jobs.ledger,
 		Processes: d.processes, Log: d.log, RuntimeDir: paths.beside("hooks"), Fallback: kernel,
 		Origins: d.sisters.origins, StartTimeout: time.Duration(cfg.Host.Start), Ended: ended,
-		PBSHas: d.mom.has, Populated: kernel.populated, Sisters: spread.Of,
+		PBSHas: d.mom.has, Populated: kernel.populated, Sisters: spread.Of, Observer: d.metrics,
 	})
 	if err != nil {
 		return err
@@ -129,6 +134,7 @@ func (d *daemon) configured() {
 	if d.sisters.heads != nil {
 		d.sisters.heads.Again()
 	}
+	d.listenForScrapes()
 }
 
 // Handle carries out an event.
@@ -196,6 +202,7 @@ func (d *daemon) reconcile(ctx context.Context) {
 
 // close ends the hooks. Jobs live on.
 func (d *daemon) close() error {
+	d.endpoint.Close()
 	d.sisters.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

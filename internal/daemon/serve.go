@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	stdlog "log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,8 +161,7 @@ func serve(ctx context.Context, o Options, idle *idleness, log *os.File) error {
 func (d *daemon) server() *api.Server {
 	s := api.NewServer(d, d.jobs, d, d.processes)
 	s.Reports, s.MoM, s.Host, s.Refused = d.jobs, d.mom, d.conf.node, d.refusals.note
-	s.Meter = newMeter(d.jobs.tree, d.processes.procfs)
-	s.ErrorLog = stdlog.New(d.log.WriterLevel(logrus.DebugLevel), "", 0)
+	s.Meter, s.Metrics, s.ErrorLog = d.meter, d.endpoint.Handler, d.endpoint.ErrorLog
 	s.Ignored = func(event hostapi.Event, keys []string) {
 		d.log.WithFields(logrus.Fields{"event": event, "keys": keys}).Debug("event has keys that are not known here")
 	}

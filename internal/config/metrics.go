@@ -1,0 +1,37 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// Metrics configures where the daemon's metrics can be scraped beside its socket.
+type Metrics struct {
+	Listen string `toml:"listen" json:"listen"`
+}
+
+// Address returns IP:PORT to listen on, "" for nowhere. A port without an address is this machine's
+// alone.
+func (m Metrics) Address() string {
+	host, port, err := net.SplitHostPort(m.Listen)
+	if err != nil || host != "" { // check has refused what is no address
+		return m.Listen
+	}
+	return net.JoinHostPort("127.0.0.1", port)
+}
+
+func (m Metrics) check() error {
+	if m.Listen == "" {
+		return nil
+	}
+	err := checkAddress(m.Listen)
+	host, _, _ := net.SplitHostPort(m.Listen)
+	if err == nil && host != "" && net.ParseIP(host) == nil { // a name may take long to resolve
+		err = errors.New("want IP:PORT or :PORT")
+	}
+	if err != nil {
+		return fmt.Errorf("metrics.listen = %q: %w", m.Listen, err)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hookhost/hookhost/internal/host"
+)
+
+// Counts is what the daemon counts by itself, since it started.
+type Counts struct {
+	host.Counts
+	Hooks []Hook
+
+	LedgerAppends, LedgerFailures int64
+	Refused                       map[string]int64 // calls and connections, by the kind of the error
+}
+
+// Hook is how the program of a hook in force does.
+type Hook struct {
+	Name              string
+	Up                bool
+	Restarts, Crashes int
+}
+
+// nodeCollector hands on what was counted.
+type nodeCollector struct{ opt *Options }
+
+var (
+	hookLabels = []string{"hook"}
+
+	hookUp       = prometheus.NewDesc("hookhost_hook_up", "1 where the hook's program runs, else 0.", hookLabels, nil)
+	hookRestarts = prometheus.NewDesc("hookhost_hook_restarts_total",
+		"How often the hook's program was started anew.", hookLabels, nil)
+	hookCrashes = prometheus.NewDesc("hookhost_hook_crashes_total",
+		"How often the hook's program crashed, failed to start or was killed by its alarm.", hookLabels, nil)
+	oomKills = prometheus.NewDesc("hookhost_oom_kills_total",
+		"Processes of jobs that the kernel killed for want of memory.", nil, nil)
+	adopted = prometheus.NewDesc("hookhost_strays_adopted_total",
+		"Processes outside of every job that were taken into theirs.", nil, nil)
+	appends = prometheus.NewDesc("hookhost_ledger_appends_total",
+		"Reports of finished jobs that were written to the ledger.", nil, nil)
+	appendFailures = prometheus.NewDesc("hookhost_ledger_append_failures_total",
+		"Reports that could not be written to the ledger at that time.", nil, nil)
+	refusedCalls = prometheus.NewDesc("hookhost_refused_calls_total",
+		"Calls and connections that were refused for who made them, by kind.", []string{"kind"}, nil)
+)
+
+// Describe sends what Collect may send.
+func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		hookUp, hookRestarts, hookCrashes, oomKills, adopted, appends, appendFailures, refusedCalls,
+	} {
+		ch <- d
+	}
+}
+
+// Collect reads no file.
+func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
+	n, s := c.opt.Counts(), &sink{}
+	for _, h := range n.Hooks {
+		up := 0.0
+		if h.Up {
+			up = 1
+		}
+		s.gauge(hookUp, up, h.Name)
+		s.counter(hookRestarts, float64(h.Restarts), h.Name)
+		s.counter(hookCrashes, float64(h.Crashes), h.Name)
+	}
+	s.counter(oomKills, float64(n.OOMKills))
+	s.counter(adopted, float64(n.Adopted))
+	s.counter(appends, float64(n.LedgerAppends))
+	s.counter(appendFailures, float64(n.LedgerFailures))
+	for kind, count := range n.Refused {
+		s.counter(refusedCalls, float64(count), kind)
+	}
+	s.sendTo(ch)
+}
