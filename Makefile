@@ -6,6 +6,7 @@ HOOKS    := $(notdir $(wildcard hooks/*))
 PREFIX   ?= /usr
 BINDIR   ?= $(PREFIX)/bin
 LIBEXECDIR ?= $(PREFIX)/libexec/hookhost
+DATADIR  ?= $(PREFIX)/share/hookhost
 LINK     := -s -w -X main.version=$(VERSION) -X main.libexecDir=$(LIBEXECDIR)
 # The tag leaves out gRPC's pages for browsers, with net/trace.
 BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LINK)'
@@ -89,6 +90,7 @@ install: all ## install below DESTDIR; PREFIX, BINDIR and LIBEXECDIR are the pro
 		packaging/hookhost-web.service packaging/pbs_jobs.service
 	sed -i 's#/usr/bin/hookhost#$(BINDIR)/hookhost#' '$(DESTDIR)/lib/systemd/system/hookhost.service' \
 		'$(DESTDIR)/lib/systemd/system/hookhost-web.service'
+	install -D -m 0644 -t '$(DESTDIR)$(DATADIR)' packaging/prometheus/hookhost.rules.yml packaging/grafana/hookhost.json
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
 

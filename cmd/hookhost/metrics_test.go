@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -138,6 +140,7 @@ func TestMetricsTellOfJobsAndOfTheDaemon(t *testing.T) {
 			valueOf(t, text, `hookhost_hook_up{hook="mpi"}`) == 1
 	})
 	t.Run("over TCP too", func(t *testing.T) { metricsOverTCP(t, n, port) })
+	t.Run("packaging", func(t *testing.T) { metricsFitPackaging(t, text) })
 }
 
 // metricsOverTCP follows the address through reloads.
@@ -177,4 +180,35 @@ func metricsOverTCP(t *testing.T, n *node, port string) {
 		status, _, err := answerTo(client, "http://127.0.0.1:"+busy+"/metrics")
 		return err == nil && status == 200
 	})
+}
+
+// metricsFitPackaging compares a scrape with the files for Prometheus and Grafana, and with what
+// promtool wants of it.
+func metricsFitPackaging(t *testing.T, scrape string) {
+	if os.Getenv("HOOKHOST_TEST_BIN") != "" {
+		kernfstest.Elsewhere(t, "promtool: this machine's kernel tests have it")
+	}
+	for _, file := range []string{"prometheus/hookhost.rules.yml", "grafana/hookhost.json"} {
+		text, err := os.ReadFile("../../packaging/" + file)
+		must.NoError(t, err)
+		for _, name := range regexp.MustCompile(`\b(?:hookhost|pbs_cgroup|pbs_job|process|go)_[a-z0-9_]+\b`).
+			FindAllString(string(text), -1) {
+			gpu := strings.HasPrefix(name, "pbs_job_gpu_") // internal/metrics has these: this machine may have no GPU
+			refused := name == "hookhost_refused_calls_total"
+			if !gpu && !refused && !regexp.MustCompile("(?m)^"+name+"(_bucket)?[{ ]").MatchString(scrape) {
+				t.Errorf("%s: there is no metric %s", file, name)
+			}
+		}
+	}
+	if _, err := exec.LookPath("promtool"); err != nil {
+		if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
+			t.Fatal("promtool is required: install Debian's package prometheus")
+		}
+		t.Skip("needs promtool, of Debian's package prometheus")
+	}
+	cmd := exec.Command("promtool", "check", "metrics")
+	cmd.Stdin = strings.NewReader(scrape)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
 }
