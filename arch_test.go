@@ -124,12 +124,11 @@ var libraries = map[string][]string{
 
 	"github.com/prometheus/client_golang": {"internal/metrics"},
 	"github.com/prometheus/client_model":  {"internal/metrics"},
-	"golang.org/x/net/netutil":            {"internal/metrics"},
 
 	"charm.land/bubbletea/v2":         {"internal/top"},
 	"github.com/charmbracelet/x/ansi": {"internal/top"},
 	"github.com/charmbracelet/x/term": {"internal/top"},
-	"golang.org/x/net":                {"internal/web"},
+	"golang.org/x/net":                {"internal/metrics", "internal/web"},
 
 	"github.com/coreos/go-systemd/v22/dbus":   {"internal/systemd"},
 	"github.com/coreos/go-systemd/v22/daemon": {"internal/daemon"},

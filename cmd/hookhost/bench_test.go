@@ -128,7 +128,8 @@ os._exit(0)`
 // BenchmarkIdle looks at a daemon that has nothing to do for ten seconds, without a job and with
 // one.
 func BenchmarkIdle(b *testing.B) {
-	n, d := benchNode(b)
+	n := newNode(b, "[metrics]\nlisten = ':"+freePort(b)+"'")
+	d := n.serve()
 	var hook []int
 	must.Eventually(b, "the cgroup hook runs", func() bool {
 		hook = processesNamed(filepath.Join(built, "hooks/cgroup"))

@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -140,7 +139,9 @@ func TestMetricsTellOfJobsAndOfTheDaemon(t *testing.T) {
 			valueOf(t, text, `hookhost_hook_up{hook="mpi"}`) == 1
 	})
 	t.Run("over TCP too", func(t *testing.T) { metricsOverTCP(t, n, port) })
-	t.Run("packaging", func(t *testing.T) { metricsFitPackaging(t, text) })
+	if os.Getenv("HOOKHOST_TEST_BIN") == "" { // a guest has neither these files nor promtool
+		t.Run("packaging", func(t *testing.T) { metricsFitPackaging(t, text) })
+	}
 }
 
 // metricsOverTCP follows the address through reloads.
@@ -185,9 +186,6 @@ func metricsOverTCP(t *testing.T, n *node, port string) {
 // metricsFitPackaging compares a scrape with the files for Prometheus and Grafana, and with what
 // promtool wants of it.
 func metricsFitPackaging(t *testing.T, scrape string) {
-	if os.Getenv("HOOKHOST_TEST_BIN") != "" {
-		kernfstest.Elsewhere(t, "promtool: this machine's kernel tests have it")
-	}
 	for _, file := range []string{"prometheus/hookhost.rules.yml", "grafana/hookhost.json"} {
 		text, err := os.ReadFile("../../packaging/" + file)
 		must.NoError(t, err)
