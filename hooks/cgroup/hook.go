@@ -44,6 +44,7 @@ type hook struct {
 	setRlimits func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit, func(string) bool) error
 
 	sessions *proc.Sessions
+	stat     *kernfs.Reader // /proc/stat
 
 	environs *proc.Environs
 
@@ -130,6 +131,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		hold:       holdByPidfd,
 		setRlimits: proc.SetRlimits,
 		sessions:   proc.NewSessions(roots.Proc),
+		stat:       roots.Proc.Reader("stat"),
 		environs:   proc.NewEnvirons(roots.Proc),
 		watches:    map[string]*watch{},
 		owned:      map[string]hosted{},

@@ -81,7 +81,7 @@ func (h *hook) moveSession(
 	}
 	done := map[int]bool{first.PID: true}
 	for range rounds {
-		before := forks(h.roots.Proc)
+		before := forks(h.stat)
 		pids, err := h.sessionOf(first.Process)
 		if err != nil {
 			return taken, err
@@ -109,7 +109,7 @@ func (h *hook) moveSession(
 			}
 		}
 		// No process is missing in the list if none has begun since before it.
-		if !found || before != "" && forks(h.roots.Proc) == before {
+		if !found || before != "" && forks(h.stat) == before {
 			return taken, nil
 		}
 	}
@@ -130,8 +130,8 @@ func (h *hook) sessionOf(first proc.Process) ([]int, error) {
 // kernel counts a process when that can be seen in /proc. A move waits for forks of the process
 // that it moves (cgroup_threadgroup_rwsem). So a count that stands still from before a list to
 // after the moves has missed none.
-func forks(procfs *kernfs.FS) string {
-	b, err := procfs.ReadFile("stat")
+func forks(stat *kernfs.Reader) string {
+	b, err := stat.ReadFile()
 	if err != nil {
 		return ""
 	}
