@@ -47,7 +47,7 @@ const watchAgain = 2 * time.Minute
 // follow watches the job until ctx ends, or until its cgroup is gone, and then ends it.
 func (h *hook) follow(ctx context.Context, end context.CancelFunc, j *cgroup.Job) {
 	for failed := false; ; failed = true {
-		err := j.Watch(ctx, func(kills int64) { h.noticeOOM(ctx, j, kills) })
+		err := j.Watch(ctx, func(kills int64) { h.noticeOOM(ctx, j, kills) }, nil)
 		switch {
 		case err == nil:
 			end()

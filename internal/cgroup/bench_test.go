@@ -80,11 +80,24 @@ func BenchmarkUsage(b *testing.B) {
 	}
 }
 
+// BenchmarkMeter is what a point of a job's series costs.
+func BenchmarkMeter(b *testing.B) {
+	_, tree := needMemory(b)
+	m := benchJob(b, tree).Meter()
+	defer m.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Read(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkLook is what a watcher costs each time it is woken.
 func BenchmarkLook(b *testing.B) {
 	_, tree := needMemory(b)
 	d, _ := benchJob(b, tree).with("memory")
-	w := newWatcher(d)
+	w := newWatcher(d, nil)
 	for b.Loop() {
 		if _, err := w.sample(); err != nil {
 			b.Fatal(err)

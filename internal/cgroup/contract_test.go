@@ -251,7 +251,7 @@ func testMissing(t *testing.T, w world) {
 		t.Error(err)
 	}
 	if tree.Has("memory") {
-		if err := j.Watch(soon(t), func(int64) {}); err != nil {
+		if err := j.Watch(soon(t), func(int64) {}, nil); err != nil {
 			t.Error(err)
 		}
 	}

@@ -47,7 +47,7 @@ func testWatchRemoved(t *testing.T, w world) {
 	}
 	j := newJob(t, tree, testJob, tree.someLimits())
 	done := make(chan error, 1)
-	go func() { done <- j.Watch(context.Background(), func(int64) {}) }()
+	go func() { done <- j.Watch(context.Background(), func(int64) {}, nil) }()
 	p := w.start(t, j.Join())
 	p.touch(t, 1<<20)
 	p.end(t)

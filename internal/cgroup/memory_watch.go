@@ -14,8 +14,10 @@ import (
 // Watch finds the peak that Usage reports as MemPeak and keeps it with the cgroup, so that watching
 // can be broken off and resumed. onOOM gets the number of processes that the kernel has killed so
 // far whenever Watch learns of more, also of those from before. A kill that Watch does not learn of
-// at once still counts in Usage. Watch fails with ErrUnsupported without a memory controller. A job
-// needs one watcher; a second one does no harm.
+// at once still counts in Usage. onMemory, which may be nil, gets the greatest anonymous and shared
+// memory, in bytes, that a sample tells of since the one before. The beat calls it, so it must not
+// wait. Watch fails with ErrUnsupported without a memory controller. A job needs one watcher; a
+// second one does no harm.
 //
 // The samples are taken by the tree's beat. On v1 there are none until the kernel announces a
 // change (see thresholds). When memory changes there is one every 2 to 20 milliseconds, and one
@@ -28,12 +30,12 @@ import (
 //
 // A kill is known within 100 milliseconds on either version: at the kernel's notice, or at the next
 // sample. v2 sends at most one notice each 10 milliseconds, v1 one before it chooses the victim.
-func (j *Job) Watch(ctx context.Context, onOOM func(kills int64)) error {
+func (j *Job) Watch(ctx context.Context, onOOM, onMemory func(int64)) error {
 	d, ok := j.with("memory")
 	if !ok {
 		return fmt.Errorf("watch job %s: no memory controller: %w", j.id, ErrUnsupported)
 	}
-	w := newWatcher(d)
+	w := newWatcher(d, onMemory)
 	ctx, cancel := context.WithCancel(ctx)
 	var listeners sync.WaitGroup
 	defer listeners.Wait()
@@ -66,11 +68,12 @@ func (w *watcher) serve(ctx context.Context, onOOM func(int64)) error {
 
 // watcher is one run of Watch. Its listeners hear the kernel's notices, and the beat takes samples.
 type watcher struct {
-	dir   directory
-	entry *sample.Entry
-	kills chan int64 // the newest number that onOOM has not had; holds one
-	ended chan error // holds one
-	arm   chan int64 // v1: the memory at which thresholds are to be armed; holds one
+	dir    directory
+	entry  *sample.Entry
+	memory func(int64) // onMemory, never nil
+	kills  chan int64  // the newest number that onOOM has not had; holds one
+	ended  chan error  // holds one
+	arm    chan int64  // v1: the memory at which thresholds are to be armed; holds one
 
 	mu       sync.Mutex // guards the following, which listeners write
 	notice   notice
@@ -97,9 +100,12 @@ const (
 	longestRemoval  = 10 * time.Second
 )
 
-func newWatcher(d directory) *watcher {
+func newWatcher(d directory, onMemory func(int64)) *watcher {
+	if onMemory == nil {
+		onMemory = func(int64) {}
+	}
 	w := &watcher{
-		dir:   d,
+		dir: d, memory: onMemory,
 		kills: make(chan int64, 1), ended: make(chan error, 1), arm: make(chan int64, 1),
 		shortest: 2 * time.Millisecond, longest: 20 * time.Millisecond, removal: shortestRemoval, burst: now(),
 	}
@@ -217,6 +223,11 @@ func (w *watcher) sample() (moved bool, err error) {
 	before := w.peak.used
 	w.peak = w.peak.add(s)
 	grew := w.peak.used > before
+	most := s.used()
+	if grew { // it may have been more between the two samples
+		most = w.peak.used
+	}
+	w.memory(most)
 	moved = w.last != nil && !near(w.last.current, s.current)
 	w.last = s
 	if w.pause > closely { // v2: it was at rest

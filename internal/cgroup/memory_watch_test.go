@@ -112,7 +112,7 @@ func TestRemoveWatched(t *testing.T) {
 	_, tree := needMemory(t)
 	j := newJob(t, tree, testJob, Limits{})
 	done := make(chan error, 1)
-	go func() { done <- j.Watch(context.Background(), func(int64) {}) }()
+	go func() { done <- j.Watch(context.Background(), func(int64) {}, nil) }()
 	a := startActor(t, j.Join())
 	a.touch(t, 30<<20)
 	d, _ := j.with("memory")
@@ -162,7 +162,7 @@ func BenchmarkWatchGrowing(b *testing.B) {
 	b.Cleanup(func() { endJob(b, j) })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- j.Watch(ctx, func(int64) {}) }()
+	go func() { done <- j.Watch(ctx, func(int64) {}, nil) }()
 	a := startActor(b, j.Join())
 	var before, after unix.Rusage
 	must.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &before))

@@ -234,7 +234,7 @@ func TestWatchIdle(t *testing.T) {
 		pid := spawnFake(k, j.Join())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- j.Watch(ctx, func(int64) {}) }()
+		go func() { done <- j.Watch(ctx, func(int64) {}, nil) }()
 		looks := func(d time.Duration) int {
 			time.Sleep(time.Minute)
 			synctest.Wait()

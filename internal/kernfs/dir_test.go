@@ -125,6 +125,12 @@ func TestReaderReadsTheFileAnew(t *testing.T) {
 				if b, err := k.ReadFile(); err != nil || string(b) != text {
 					t.Errorf("%d bytes, %v, want %d", len(b), err, len(text))
 				}
+				viewed := ""
+				err := k.View(func(b []byte) error { viewed = string(b); return nil })
+				if err != nil || viewed != text {
+					t.Errorf("viewed %d bytes, %v, want %d", len(viewed), err, len(text))
+				}
+				must.NoError(t, k.Close())
 			}
 			if b, err := f.ReadFile("file"); err != nil || string(b) != text {
 				t.Errorf("ReadFile: %d bytes, %v, want %d", len(b), err, len(text))

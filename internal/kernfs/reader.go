@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -28,23 +29,82 @@ func (f *FS) Reader(name string) *Reader { return &Reader{fs: f, name: name} }
 func (r *Reader) ReadFile() ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.file == nil {
-		opened, err := r.fs.OpenFile(r.name, os.O_RDONLY)
-		if err != nil {
-			return nil, err
-		}
-		f, ok := opened.(*file)
-		if !ok { // in memory
-			opened.Close()
-			return r.fs.ReadFile(r.name)
-		}
-		r.file = os.NewFile(uintptr(f.fd), r.name)
+	inMemory, err := r.open()
+	switch {
+	case err != nil:
+		return nil, err
+	case inMemory:
+		return r.fs.ReadFile(r.name)
 	}
 	b, err := readAll(&fromStart{file: r.file})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", r.fs.Path(r.name), err)
 	}
 	return b, nil
+}
+
+// View calls see with the whole of the file as it is now, and returns its error. The text is valid
+// during the call. A file of the usual size is read without garbage. View fails as FS.ReadFile
+// does.
+func (r *Reader) View(see func(text []byte) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	inMemory, err := r.open()
+	switch {
+	case err != nil:
+		return err
+	case inMemory:
+		text, err := r.fs.ReadFile(r.name)
+		if err != nil {
+			return err
+		}
+		return see(text)
+	}
+	buffer := buffers.Get().(*[32 << 10]byte)
+	defer buffers.Put(buffer)
+	text := buffer[:0]
+	for from := (fromStart{file: r.file}); ; {
+		n, err := from.read(text[len(text):cap(text)])
+		switch {
+		case err != nil:
+			return fmt.Errorf("read %s: %w", r.fs.Path(r.name), err)
+		case n == 0:
+			return see(text)
+		}
+		if text = text[:len(text)+n]; len(text) == cap(text) {
+			text = slices.Grow(text, len(text))
+		}
+	}
+}
+
+// open opens the file if it is not open. inMemory is true for a file of a backend in memory, which
+// is opened for each reading. The caller holds mu.
+func (r *Reader) open() (inMemory bool, err error) {
+	if r.file != nil {
+		return false, nil
+	}
+	opened, err := r.fs.OpenFile(r.name, os.O_RDONLY)
+	if err != nil {
+		return false, err
+	}
+	f, ok := opened.(*file)
+	if !ok {
+		return true, opened.Close()
+	}
+	r.file = os.NewFile(uintptr(f.fd), r.name)
+	return false, nil
+}
+
+// Close closes the file until it is read again.
+func (r *Reader) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
 }
 
 // fromStart reads an open file from its beginning.
@@ -54,14 +114,21 @@ type fromStart struct {
 }
 
 func (r *fromStart) Read(b []byte) (int, error) {
+	n, err := r.read(b)
+	if err == nil && n == 0 && len(b) > 0 {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// read is Read but for the end of the file, which is 0 bytes.
+func (r *fromStart) read(b []byte) (int, error) {
 	for {
 		n, err := unix.Pread(int(r.file.Fd()), b, r.at)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return 0, err
-		case n == 0 && len(b) > 0:
-			return 0, io.EOF
 		default:
 			r.at += int64(n)
 			return n, nil
