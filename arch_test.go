@@ -81,7 +81,8 @@ var edges = map[string][]string{
 
 	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs",
 		"internal/nodestate", "internal/pbs", "internal/placement", "internal/proc", "internal/rank",
-		"internal/rapl", "internal/sample", "internal/systemd", "internal/topology", "internal/usage"},
+		"internal/rapl", "internal/sample", "internal/series", "internal/systemd", "internal/topology",
+		"internal/usage"},
 	"hooks/devices": {"hostapi", "internal/cgroup", "internal/config", "internal/devfilter", "internal/disk",
 		"internal/inventory", "internal/kernfs", "internal/placement", "internal/topology"},
 	"hooks/walltime": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs",

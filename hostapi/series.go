@@ -21,7 +21,7 @@ const columnLetters = "abcdefghijklmnopqrstuvwxyz0123456789_"
 // before.
 const (
 	ColumnCPU            = "cpu"         // cpus that were busy, a mean
-	ColumnRSSBytes       = "rss_bytes"   // anonymous plus shared memory, a gauge
+	ColumnRSSBytes       = "rss_bytes"   // anonymous plus shared memory, the greatest that was seen
 	ColumnCacheBytes     = "cache_bytes" // page cache of files, a gauge
 	ColumnPids           = "pids"        // processes and threads, a gauge
 	ColumnReadBytes      = "read_bytes_per_second"

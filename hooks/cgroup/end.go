@@ -84,6 +84,7 @@ func ended(j *cgroup.Job, err error) error {
 // tried whatever fails, and the outcome has what could be found out.
 func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.Job) (*hostapi.Outcome, error) {
 	report, notes, killErr := h.kill(ctx, j)
+	h.chartOf(j).end()
 	h.stopWatch(j.ID())
 	out := &hostapi.Outcome{Notes: notes}
 	u, counters, usageErr := h.measure(j, s)

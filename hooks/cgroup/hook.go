@@ -55,6 +55,7 @@ type hook struct {
 
 	mu      sync.Mutex
 	watches map[string]*watch // by job id
+	charts  map[string]*chart // by job id
 	owned   map[string]hosted // jobs that were begun or listed here: see own
 	// unsettled are jobs whose limits are to be lowered: see settle.
 	unsettled map[string]bool
@@ -134,6 +135,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		stat:       roots.Proc.Reader("stat"),
 		environs:   proc.NewEnvirons(roots.Proc),
 		watches:    map[string]*watch{},
+		charts:     map[string]*chart{},
 		owned:      map[string]hosted{},
 		unsettled:  map[string]bool{},
 		resizing:   map[string]holding{},

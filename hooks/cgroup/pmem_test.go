@@ -206,6 +206,36 @@ func BenchmarkSampling(b *testing.B) {
 	}
 }
 
+// BenchmarkSeries is what the series of 200 jobs of 20 processes cost over five minutes: the part
+// of one cpu that this process uses. "none" is the same without series. The jobs do nothing, and
+// nobody asks for their points. A run takes a quarter of an hour.
+func BenchmarkSeries(b *testing.B) {
+	const jobs, processes, while = 200, 20, 5 * time.Minute
+	for name, interval := range map[string]time.Duration{"every 30 s": 30 * time.Second, "none": 0} {
+		b.Run(name, func(b *testing.B) {
+			n := realNode(b, func(f *config.File) { f.Series.Interval = config.Duration(interval) })
+			for i := range jobs {
+				id := fmt.Sprintf("%d.srv", 100+i)
+				n.do(hostapi.EventBegin, id, asks("ncpus=0", "mem=16mb"))
+				join := n.do(hostapi.EventLaunch, id).Join
+				for range processes {
+					startProgram(b, join, "/bin/sleep", "10000")
+				}
+			}
+			time.Sleep(time.Minute) // until the watches are at rest
+			for b.Loop() {
+				before := cpuTime(b)
+				time.Sleep(while)
+				b.ReportMetric(100*float64(cpuTime(b)-before)/float64(while), "%cpu")
+			}
+			for id := range n.jobs {
+				n.do(hostapi.EventEpilogue, id)
+				n.do(hostapi.EventEnd, id)
+			}
+		})
+	}
+}
+
 // cpuTime is what this process has used so far.
 func cpuTime(b *testing.B) time.Duration {
 	var ru unix.Rusage

@@ -52,6 +52,7 @@ func (h *hook) disown(id string) {
 	delete(h.owned, id)
 	delete(h.ranks, id)
 	delete(h.metered, id)
+	delete(h.charts, id)
 	delete(h.unsettled, id)
 }
 

@@ -39,6 +39,7 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 		MajorFaults:       counters.MajorFaults,
 		ThrottledSeconds:  seconds(counters.Throttled),
 		Pressure:          pressure(counters),
+		Series:            h.chartOf(j).answer(),
 	}
 	if n := counters.OOMKills; n != nil && *n > 0 {
 		t := h.told(j)

@@ -9,7 +9,8 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// watch is a goroutine that follows a job's memory. The beat samples for it.
+// watch is a goroutine that follows a job's memory and has its series drawn. The beat samples for
+// it.
 type watch struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -18,6 +19,7 @@ type watch struct {
 
 // watch starts following a job unless it is followed already. The caller has the job's turn.
 func (h *hook) watch(j *cgroup.Job) {
+	c := h.chartOf(j)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, ok := h.watches[j.ID()]; ok {
@@ -31,8 +33,10 @@ func (h *hook) watch(j *cgroup.Job) {
 		defer cancel()
 		var sampler sync.WaitGroup
 		sampler.Go(func() { h.enforce(ctx, j, w.resized) })
-		h.follow(ctx, cancel, j)
+		stop := c.draw()
+		h.follow(ctx, cancel, j, c)
 		sampler.Wait()
+		stop()
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.watches[j.ID()] == w {
@@ -45,9 +49,9 @@ func (h *hook) watch(j *cgroup.Job) {
 const watchAgain = 2 * time.Minute
 
 // follow watches the job until ctx ends, or until its cgroup is gone, and then ends it.
-func (h *hook) follow(ctx context.Context, end context.CancelFunc, j *cgroup.Job) {
+func (h *hook) follow(ctx context.Context, end context.CancelFunc, j *cgroup.Job, c *chart) {
 	for failed := false; ; failed = true {
-		err := j.Watch(ctx, func(kills int64) { h.noticeOOM(ctx, j, kills) }, nil)
+		err := j.Watch(ctx, func(kills int64) { h.noticeOOM(ctx, j, kills) }, c.see)
 		switch {
 		case err == nil:
 			end()

@@ -107,6 +107,10 @@ func (f *File) check() error {
 		// The thread that starts a job's first program counts.
 		rule{"pids.max", f.Pids.Max, f.Pids.Max == 0 || f.Pids.Max >= 2 && f.Pids.Max <= MaxPids,
 			fmt.Sprintf("0 for no limit, or 2 to %d", MaxPids)},
+		between("series.interval", f.Series.Interval, 0, time.Hour),
+		rule{"series.interval", time.Duration(f.Series.Interval),
+			f.Series.Interval == 0 || f.Series.Interval >= Duration(time.Second), "0s for none, or 1s or more"},
+		between("series.keep", f.Series.Keep, 0, 10*366*day),
 		cleanPath("openpbs.home", f.OpenPBS.Home),
 		cleanPath("openpbs.conf", f.OpenPBS.Conf),
 		oneOf("mpi.strays", f.MPI.Strays, "adopt, report, kill or off", "adopt", "report", "kill", "off"),

@@ -39,6 +39,7 @@ type File struct {
 	Devices  Devices  `toml:"devices" json:"devices"`
 	Rlimits  Rlimits  `toml:"rlimits" json:"rlimits"`
 	Walltime Walltime `toml:"walltime" json:"walltime"`
+	Series   Series   `toml:"series" json:"series"`
 	Sister   Sister   `toml:"sister" json:"sister"`
 	Metrics  Metrics  `toml:"metrics" json:"metrics"`
 	MPI      MPI      `toml:"mpi" json:"mpi"`
@@ -190,6 +191,14 @@ func (b Billing) check() error {
 		}
 	}
 	return nil
+}
+
+// Series configures what jobs used over time.
+type Series struct {
+	Interval Duration `toml:"interval" json:"interval"`
+	// Keep and KeepSize bound the series of finished jobs.
+	Keep     Duration `toml:"keep" json:"keep"`
+	KeepSize pbs.Size `toml:"keep_size" json:"keep_size"`
 }
 
 // Pids configures the pids controller.

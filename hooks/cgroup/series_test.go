@@ -1,0 +1,305 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/series"
+)
+
+// eachSecond has points as close together as they may be.
+func eachSecond(f *config.File) { f.Series.Interval = config.Duration(time.Second) }
+
+// drawn is a node whose host appends what a job's answers have.
+type drawn struct {
+	*node
+	series *hostapi.Series
+}
+
+func newDrawn(t *testing.T) *drawn {
+	t.Helper()
+	return &drawn{node: realNode(t, eachSecond)}
+}
+
+// points asks for the job's usage until its series has so many points.
+func (d *drawn) points(n int) {
+	d.t.Helper()
+	must.Eventually(d.t, fmt.Sprintf("%d points", n), func() bool {
+		d.collect(d.do(hostapi.EventPeriodic, "").Jobs["1.srv"].Usage)
+		return d.series != nil && len(d.series.Times) >= n
+	})
+}
+
+func (d *drawn) collect(u *hostapi.HostUsage) {
+	d.t.Helper()
+	must.NoError(d.t, u.CheckSeries())
+	d.series = series.Append(d.series, u.Series)
+}
+
+// end ends the job and returns its usage.
+func (d *drawn) end() *hostapi.HostUsage {
+	d.t.Helper()
+	u := d.do(hostapi.EventEpilogue, "1.srv").Usage
+	d.collect(u)
+	d.do(hostapi.EventEnd, "1.srv")
+	return u
+}
+
+// integral is the sum of a rate over the time of the series.
+func integral(s *hostapi.Series, column string) float64 {
+	sum := 0.0
+	for i := 1; i < len(s.Times); i++ {
+		sum += s.Columns[column][i] * float64(s.Times[i]-s.Times[i-1])
+	}
+	return sum
+}
+
+func TestSeriesOfASteadyJobIsFlat(t *testing.T) {
+	n := newDrawn(t)
+	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
+	join := n.do(hostapi.EventLaunch, "1.srv").Join
+	const held = 64 << 20
+	startActor(t, join, "hold", fmt.Sprint(held), "/dev/null")
+	startActor(t, join, "burn")
+	n.points(5)
+	before := len(n.series.Times)
+	u := n.end()
+	rss := n.series.Columns[hostapi.ColumnRSSBytes][2 : before-1]
+	if low, high := slices.Min(rss), slices.Max(rss); low < held || high > 2*held || high > 1.2*low {
+		t.Errorf("memory is %v to %v, want a little more than %d", low, high, held)
+	}
+	// The points' times are whole seconds, and the machine may be busy with other things.
+	cpu, used := integral(n.series, hostapi.ColumnCPU), *u.CPUTSeconds
+	if used < 1 || math.Abs(cpu-used) > 1.5 {
+		t.Errorf("the points add up to %.2f cpu seconds, the job has used %.2f", cpu, used)
+	}
+	if pids := slices.Max(n.series.Columns[hostapi.ColumnPids]); pids < 2 {
+		t.Errorf("at most %v tasks", pids)
+	}
+}
+
+// A burst between two points shows in the later one, though all is over by then.
+func TestSeriesOfABurstyJobHasItsPeaks(t *testing.T) {
+	n := newDrawn(t)
+	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
+	join := n.do(hostapi.EventLaunch, "1.srv").Join
+	startActor(t, join, "sleep")
+	const taken = 96 << 20
+	eaters := []actor{startActor(t, join, "eat", fmt.Sprint(taken)), startActor(t, join, "eat", fmt.Sprint(taken))}
+	n.points(2)
+	for _, eater := range eaters {
+		must.NoError(t, eater.stdin.Close())
+		n.points(len(n.series.Times) + 3)
+	}
+	n.end()
+	peaks := 0
+	rss := n.series.Columns[hostapi.ColumnRSSBytes]
+	for i := 1; i < len(rss); i++ {
+		if rss[i] > taken/2 && rss[i-1] < taken/2 { // the last look before the end may have seen a part
+			peaks++
+		}
+	}
+	if peaks != len(eaters) {
+		t.Errorf("%d peaks of %d bytes: %v", peaks, int64(taken), rss)
+	}
+}
+
+func TestSeriesOfALeakingJobRises(t *testing.T) {
+	n := newDrawn(t)
+	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=500mb"))
+	join := n.do(hostapi.EventLaunch, "1.srv").Join
+	startActor(t, join, "leak", fmt.Sprint(2*mib))
+	n.points(6)
+	rss := n.series.Columns[hostapi.ColumnRSSBytes]
+	for i := 2; i < len(rss); i++ {
+		if rss[i] <= rss[i-1] {
+			t.Errorf("point %d: %v is not more than %v", i, rss[i], rss[i-1])
+		}
+	}
+	n.end()
+}
+
+func TestShortJobHasItsFirstAndLastPoint(t *testing.T) {
+	for _, interval := range []time.Duration{30 * time.Second, time.Hour} {
+		n := &drawn{node: realNode(t, func(f *config.File) { f.Series.Interval = config.Duration(interval) })}
+		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
+		join := n.do(hostapi.EventLaunch, "1.srv").Join
+		const taken = 96 << 20
+		a := startActor(t, join, "eat", fmt.Sprint(taken))
+		n.awaitPoint()
+		must.NoError(t, a.stdin.Close())
+		must.Eventually(t, "its end", func() bool { return len(n.inside("1.srv")) == 0 })
+		u := n.end()
+		s := n.series
+		if len(s.Times) < 2 || len(s.Times) > 3 { // the second is there if a multiple of 30 s came meanwhile
+			t.Fatalf("points of %v", s.Times)
+		}
+		if rss := slices.Max(s.Columns[hostapi.ColumnRSSBytes]); rss < taken/2 {
+			t.Errorf("memory %v, want %d", rss, taken)
+		}
+		if cpu := integral(s, hostapi.ColumnCPU); !math.IsNaN(s.Columns[hostapi.ColumnCPU][0]) || cpu <= 0 {
+			t.Errorf("cpu %v adds up to %v, used %v", s.Columns[hostapi.ColumnCPU], cpu, *u.CPUTSeconds)
+		}
+	}
+}
+
+// awaitPoint waits until the chart of the job has a point.
+func (d *drawn) awaitPoint() {
+	d.t.Helper()
+	j := d.cgroup("1.srv")
+	must.Eventually(d.t, "a point", func() bool {
+		c := d.chartOf(j)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.points.Last() > 0
+	})
+}
+
+func TestSeriesOfASuspendedJobGoesOn(t *testing.T) {
+	n := newDrawn(t)
+	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
+	join := n.do(hostapi.EventLaunch, "1.srv").Join
+	startActor(t, join, "burn")
+	n.points(3)
+	n.do(hostapi.EventPostsuspend, "1.srv")
+	n.points(len(n.series.Times) + 1) // it has a part of the time before
+	frozen := len(n.series.Times)
+	n.points(frozen + 3)
+	for i, cpu := range n.series.Columns[hostapi.ColumnCPU][frozen:] {
+		if cpu > 0.05 {
+			t.Errorf("point %d of a frozen job: %v cpus", i, cpu)
+		}
+	}
+	n.end()
+}
+
+func TestSeriesGoesOnWithTheNextHook(t *testing.T) {
+	n := newDrawn(t)
+	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
+	join := n.do(hostapi.EventLaunch, "1.srv").Join
+	startActor(t, join, "burn")
+	n.points(3)
+	before := n.series
+	n.restart()
+	n.points(len(before.Times) + 2)
+	n.end()
+	had := len(before.Times)
+	kept := &hostapi.Series{Times: n.series.Times[:had], Columns: map[string]hostapi.Column{}}
+	for name := range before.Columns {
+		kept.Columns[name] = n.series.Columns[name][:had]
+	}
+	if diff := cmp.Diff(before, kept, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("the points from before (-before +after):\n%s", diff)
+	}
+	// The first point of the next hook has nothing to be compared with.
+	for i, cpu := range n.series.Columns[hostapi.ColumnCPU][had:] {
+		if cpu > 2 {
+			t.Errorf("point %d after: %v cpus of one process", i, cpu)
+		}
+	}
+}
+
+func TestSeriesHasNoColumnThatTheKernelDoesNotTell(t *testing.T) {
+	n, k := fakeNode(t, kernfstest.NewV1, eachSecond)
+	n.do(hostapi.EventBegin, "1.srv")
+	k.Spawn(dirsOf(n.do(hostapi.EventLaunch, "1.srv").Join)...)
+	s := n.do(hostapi.EventEpilogue, "1.srv").Usage.Series
+	n.do(hostapi.EventEnd, "1.srv")
+	for _, name := range []string{hostapi.ColumnCPUPressure, hostapi.ColumnReadBytes} {
+		if column, told := s.Columns[name]; told {
+			t.Errorf("%s: %v", name, column)
+		}
+	}
+	if _, told := s.Columns[hostapi.ColumnRSSBytes]; !told {
+		t.Error("no memory")
+	}
+}
+
+func TestNoSeriesIsDrawnWhereNoneIsConfigured(t *testing.T) {
+	n := realNode(t, func(f *config.File) { f.Series.Interval = 0 })
+	n.do(hostapi.EventBegin, "1.srv")
+	u := n.do(hostapi.EventEpilogue, "1.srv").Usage
+	n.do(hostapi.EventEnd, "1.srv")
+	if u.Series != nil || len(n.charts) > 0 {
+		t.Errorf("%v, %d charts", u.Series, len(n.charts))
+	}
+}
+
+// A counter that is not known, or was another one, has no rate.
+func TestRateOfACounterIsNeverNegative(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct{ before, now, seconds, want float64 }{
+		{1, 3, 4, 0.5}, {0, 0, 1, 0}, {3, 1, 1, nan}, {nan, 1, 1, nan}, {1, nan, 1, nan}, {0, 1, nan, nan},
+	} {
+		if got := rate(c.before, c.now, c.seconds); got != c.want && !(math.IsNaN(got) && math.IsNaN(c.want)) {
+			t.Errorf("%v: %v", c, got)
+		}
+	}
+	if got := share(0, 1.01, 1); got != 1 {
+		t.Errorf("share %v", got)
+	}
+}
+
+func TestPointOfAJobLeavesNoGarbage(t *testing.T) {
+	n := realNode(t, func(f *config.File) { f.Series.Interval = config.Duration(time.Hour) })
+	n.do(hostapi.EventBegin, "1.srv")
+	c := n.chartOf(n.cgroup("1.srv"))
+	n.stopWatch("1.srv")
+	second := time.Now().Unix()
+	point := func() { second++; must.NoError(t, c.add(time.Now(), second)) }
+	for range series.MostPoints - 10 {
+		point()
+	}
+	c.answer()
+	c.answer()
+	if allocations := testing.AllocsPerRun(100, point); allocations > 0 {
+		t.Errorf("%v allocations a point", allocations)
+	}
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
+}
+
+// BenchmarkPoint is one point of a job's series.
+func BenchmarkPoint(b *testing.B) {
+	n := benchNode(b)
+	n.do(hostapi.EventBegin, "1.srv")
+	c := n.chartOf(n.cgroup("1.srv"))
+	second := time.Now().Unix() + 1<<30
+	b.ReportAllocs()
+	for b.Loop() {
+		second++
+		must.NoError(b, c.add(time.Now(), second))
+		if second%128 == 0 {
+			b.StopTimer()
+			c.answer()
+			c.answer()
+			b.StartTimer()
+		}
+	}
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
+}
+
+// The beat ends with the last job, which the end of all tests sees to (kernfstest.Run).
+func TestNothingOfAJobsSeriesIsLeftAtItsEnd(t *testing.T) {
+	n := realNode(t, eachSecond)
+	n.do(hostapi.EventBegin, "1.srv")
+	if len(n.charts) != 1 {
+		t.Errorf("%d charts of a job", len(n.charts))
+	}
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
+	if len(n.charts) > 0 || len(n.watches) > 0 {
+		t.Errorf("%d charts and %d watches are left", len(n.charts), len(n.watches))
+	}
+}
