@@ -205,7 +205,8 @@ type usageReport struct {
 		Pressure         *struct {
 			MemorySome *float64 `json:"memory_some_seconds"`
 		}
-		Ranks []reportedRank
+		Ranks  []reportedRank
+		Series *reportedSeries
 	}
 	Missing      map[string]string
 	DiagMessages map[string]string `json:"diag_messages"`

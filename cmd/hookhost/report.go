@@ -17,6 +17,7 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/serieslog"
 )
 
 func (c *cli) reportCommand() *cobra.Command {
@@ -60,7 +61,7 @@ func (c *cli) reportOne(cmd *cobra.Command, id string, f report.Format, out io.W
 	if err := hostapi.CheckJobID(id); err != nil {
 		return misuse(fmt.Errorf("report: %w", err))
 	}
-	b, err := c.reportOf(cmd.Context(), id)
+	b, unread, err := c.reportOf(cmd.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -68,27 +69,33 @@ func (c *cli) reportOne(cmd *cobra.Command, id string, f report.Format, out io.W
 	if err != nil {
 		return fmt.Errorf("report of job %s: %w", id, err)
 	}
-	return f(out, func(yield func(*report.Report) bool) { yield(rep) })
+	return errors.Join(f(out, func(yield func(*report.Report) bool) { yield(rep) }), unread)
 }
 
-// reportOf asks the daemon. If none runs, root gets the report of a finished job from the ledger.
-func (c *cli) reportOf(ctx context.Context, id string) (json.RawMessage, error) {
+// reportOf asks the daemon. If none runs, root gets the report of a finished job from the ledger,
+// with the job's series. unread is why that is left out.
+func (c *cli) reportOf(ctx context.Context, id string) (text json.RawMessage, unread, err error) {
 	if _, err := c.load(); err != nil { // as jobs does
-		return nil, err
+		return nil, nil, err
 	}
 	client, err := api.Dial(c.Socket)
 	if err == nil {
 		defer client.Close()
-		return client.Report(ctx, id)
+		text, err = client.Report(ctx, id)
+		return text, nil, err
 	}
 	if !errors.Is(err, api.ErrNoHost) || os.Geteuid() != 0 {
-		return nil, err
+		return nil, nil, err
 	}
 	text, found, err := ledger.Open(c.Ledger()).Last(ctx, id)
 	if err == nil && !found {
 		err = fmt.Errorf("job %s: no report of it, and no daemon runs that could know of it", id)
 	}
-	return text, err
+	if err != nil {
+		return nil, nil, err
+	}
+	text, unread = serieslog.Join(c.Series(), text)
+	return text, unread, nil
 }
 
 // reportAll reads the ledger itself, which is root's alone; the daemon reads it to others.

@@ -22,7 +22,7 @@ func together(h *labHost) string {
 	ca := h.lab.path("ca")
 	h.lab.do(exec.Command(filepath.Join(built, "hookhost"), "cert", "--dir", ca, h.name))
 	return fmt.Sprintf("[sister]\nlisten = \":15020\"\nca = %q\ncert = %q\nkey = %q\nheads = "+
-		"[\"n1\"]\nconnect_timeout = \"3s\"\nanswer_timeout = \"10s\"\nretry = \"1s\"\n",
+		"[\"n1\"]\nconnect_timeout = \"3s\"\nanswer_timeout = \"10s\"\nretry = \"1s\"\n"+eachSecond,
 		ca+"/ca.crt", filepath.Join(ca, h.name+".crt"), filepath.Join(ca, h.name+".key"))
 }
 
@@ -160,6 +160,13 @@ func TestJobOverHostsEndsCleanlyWhicheverFails(t *testing.T) {
 			t.Logf("cpu time: %.3f s in the report, %.3f s by the ranks", r.cput(), ranks)
 			if ranks < 3*seconds || math.Abs(r.cput()/ranks-1) > 0.05 {
 				t.Errorf("cpu time: %.3f s in the report, %.3f s by the ranks", r.cput(), ranks)
+			}
+			for name, h := range r.Hosts {
+				if h.Series == nil || len(h.Series.Times) < seconds {
+					t.Errorf("series of %s: %+v", name, h.Series)
+				} else if sum := h.Series.integral("cpu"); math.Abs(sum-*h.CPUTSeconds) > 1.5 {
+					t.Errorf("series of %s: %.2f cpu seconds, want %.2f", name, sum, *h.CPUTSeconds)
+				}
 			}
 			l.nothingIsLeft(t)
 		})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/serieslog"
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
@@ -35,6 +37,12 @@ type configuration struct {
 
 // read reads the configuration files.
 func (c *configuration) read() (settings.Settings, error) { return c.paths.Source().Read(c.paths.Must) }
+
+// seriesBounds are those of the configuration in force.
+func (c *configuration) seriesBounds() serieslog.Bounds {
+	s := c.file.Load().Series
+	return serieslog.Bounds{Age: time.Duration(s.Keep), Size: int64(s.KeepSize)}
+}
 
 // Reload reads the configuration and the registered hooks again. On an error everything stays as
 // it is.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/hookhost/hookhost/internal/metrics"
 	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/serieslog"
 	"github.com/hookhost/hookhost/internal/settings"
 	"github.com/hookhost/hookhost/internal/sister"
 	"github.com/hookhost/hookhost/internal/stray"
@@ -79,6 +81,7 @@ func open(o *Options, ended func()) (*daemon, error) {
 		node: node, state: o.State, clock: clock, store: store, ledger: ledger.Open(o.Ledger()), tree: tree, log: log,
 		started: make(chan struct{}),
 	}
+	d.jobs.series = serieslog.Open(o.Series(), d.conf.seriesBounds, func(err error) { log.Error(err) })
 	d.processes = &processes{procfs: procfs, jobs: d.jobs, died: d.cleanUp}
 	d.mom = &pbsMoM{conf: d.conf, store: store, procfs: procfs, log: log}
 	d.sisters = &sisters{conf: d.conf, log: log}
@@ -117,7 +120,8 @@ func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgrou
 		Node: d.conf.node, Self: self, Registry: d.conf.registry, Store: d.jobs.store, Ledger: d.jobs.ledger,
 		Processes: d.processes, Log: d.log, RuntimeDir: paths.beside("hooks"), Fallback: kernel,
 		Origins: d.sisters.origins, StartTimeout: time.Duration(cfg.Host.Start), Ended: ended,
-		PBSHas: d.mom.has, Populated: kernel.populated, Sisters: spread.Of, Observer: d.metrics,
+		Series: d.jobs.series.Add, PBSHas: d.mom.has, Populated: kernel.populated, Sisters: spread.Of,
+		Observer: d.metrics,
 	})
 	if err != nil {
 		return err
@@ -208,5 +212,5 @@ func (d *daemon) close() error {
 	defer cancel()
 	err := d.host.Close(ctx)
 	d.sisters.close(err == nil) // a hook that hangs may have a head wait for it
-	return err
+	return errors.Join(err, d.jobs.series.Close(ctx))
 }

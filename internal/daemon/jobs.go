@@ -15,6 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/serieslog"
 )
 
 // jobs are those of this host, live and finished.
@@ -24,6 +25,7 @@ type jobs struct {
 	clock  jobstate.Clock
 	store  *jobstate.Store
 	ledger *ledger.Ledger
+	series *serieslog.Log
 	tree   *cgroup.Tree
 	host   *host.Host
 	log    *logrus.Entry

@@ -25,6 +25,9 @@ func (p Paths) Source() settings.Source { return settings.Source{File: p.Config,
 // Ledger returns the file of finished jobs.
 func (p Paths) Ledger() string { return filepath.Join(p.State, "ledger.jsonl") }
 
+// Series returns the directory of the series of finished jobs.
+func (p Paths) Series() string { return filepath.Join(p.State, "series") }
+
 // IdleLog returns the log of a daemon that goes when it is idle.
 func (p Paths) IdleLog() string { return filepath.Join(p.State, "until-idle.log") }
 

@@ -59,7 +59,7 @@ func (j *jobs) Notices(ctx context.Context, id string, after int, may func(*host
 	return lines, all, err
 }
 
-// finished returns the last report of a job that has ended.
+// finished returns the last report of a job that has ended, with the series of its hosts.
 func (j *jobs) finished(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
 	text, found, err := j.ledger.Last(ctx, id)
 	if err != nil {
@@ -75,10 +75,11 @@ func (j *jobs) finished(ctx context.Context, id string, may func(*hostapi.Job) b
 	if !may(r.PBSJob) {
 		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
-	return text, nil
+	return j.series.Join(text), nil
 }
 
 // Finished calls yield with the report of each finished job whose owner may admits, oldest first.
+// These have no series.
 // The log has what is damaged once, whoever asks and however often.
 func (j *jobs) Finished(ctx context.Context, may func(uid int) bool, yield func(json.RawMessage) bool) error {
 	err := j.ledger.All(ctx, may, func(e ledger.Entry) bool { return ctx.Err() == nil && yield(e.Report) })

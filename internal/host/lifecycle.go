@@ -11,6 +11,7 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/series"
 )
 
 // fallbackLimit bounds Options.Fallback.
@@ -147,12 +148,15 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	case rec == nil:
 	case last:
 		h.countingKills(rec, noted)
+		if req.Head != "" && v.Usage != nil {
+			v.Usage = h.opt.Store.Hosts(rec)[h.opt.Node]
+		}
 		errs = append(errs, h.conclude(ctx, rec, req.Event, left == nil))
 	default:
 		h.change(func(r *jobstate.Record) { noted(r); rec = r }, id)
 		addTold(v.Outcome, rec, h.opt.Node)
 		if req.Head != "" { // that host has nothing of this one's part but what it is told now
-			v.Usage, v.Notes = rec.Hosts[h.opt.Node], rec.Notes
+			v.Usage, v.Notes = h.opt.Store.Hosts(rec)[h.opt.Node], rec.Notes
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -217,12 +221,18 @@ func (h *Host) leaving(req *hostapi.Request, last bool) (*jobstate.Record, error
 
 // settle writes the job's report to the ledger and then deletes its record. When the report cannot
 // be written the record stays, and Reconcile tries again. The key keeps a report from being written
-// twice when the host dies in between.
+// twice when the host dies in between. The ledger has no series, which are long: a question about
+// all jobs reads all of it.
 func (h *Host) settle(ctx context.Context, rec *jobstate.Record, e hostapi.Event) error {
 	if e == hostapi.EventEnd || !rec.Launched.IsZero() {
-		r := report.FromRecord(rec, rec.Ended.Wall, rec.Elapsed(rec.Ended))
+		bare := *rec
+		bare.Hosts = series.Without(rec.Hosts)
+		r := report.FromRecord(&bare, rec.Ended.Wall, rec.Elapsed(rec.Ended))
 		if err := h.opt.Ledger.AppendOnce(ctx, rec.Job.ID, runKey(rec), rec.Job.Owner.UID, r.Archive()); err != nil {
 			return fmt.Errorf("write the report: %w", err)
+		}
+		if all := h.opt.Store.Series(rec); h.opt.Series != nil && len(all) > 0 {
+			h.opt.Series(r, all)
 		}
 	}
 	return h.forget(rec.Job.ID)

@@ -10,6 +10,8 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/series"
 )
 
 // Remover removes what a job has in the kernel when the hook that should have is not there to do
@@ -51,6 +53,9 @@ type Options struct {
 	Origins Origins
 	// Observer may be nil.
 	Observer Observer
+	// Series, if set, is called with the series of a job whose report is in the ledger. Series must
+	// not wait. A host that has died in between calls it again.
+	Series func(r *report.Report, s series.Job)
 	// Ended, if set, is called when a job's record has gone, and must not wait.
 	Ended func()
 	// Sisters returns the other hosts of this Host's jobs. May be nil: then there are none.

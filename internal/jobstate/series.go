@@ -5,73 +5,58 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/series"
 )
 
 const seriesSuffix = ".series" // of a job's series, beside its record
 
-// hostSeries are the series of one host of a job.
-type hostSeries struct {
-	Host    *hostapi.Series            `json:"host,omitempty"`
-	Devices map[string]*hostapi.Series `json:"devices,omitempty"` // by DeviceUsage.ID
+// Hosts returns the usage of a record's hosts with their series. The store moves the points of a
+// record that it gets to the job's series. A series is long, and each event reads and writes the
+// record. Points that rec has itself, as it was not given to the store yet, are appended.
+func (s *Store) Hosts(rec *Record) map[string]*hostapi.HostUsage {
+	return s.Series(rec).Join(rec.Hosts)
 }
 
-// Hosts returns the usage of a record's hosts with their series. A record itself has none: a series
-// is long, and each event reads and writes the record.
-func (s *Store) Hosts(rec *Record) map[string]*hostapi.HostUsage {
+// Series returns the series of a record's job, with the points that rec has itself. The caller must
+// not change them.
+func (s *Store) Series(rec *Record) series.Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hosts := maps.Clone(rec.Hosts)
-	for name, of := range s.series[rec.Job.ID] {
-		if hosts[name] == nil {
-			continue
-		}
-		u := *hosts[name]
-		u.Series, u.Devices = series.Append(nil, of.Host), slices.Clone(u.Devices)
-		for i, d := range u.Devices {
-			u.Devices[i].Series = series.Append(nil, of.Devices[d.ID])
-		}
-		hosts[name] = &u
+	return s.withPoints(rec)
+}
+
+// withPoints is Series. The caller holds mu.
+func (s *Store) withPoints(rec *Record) series.Job {
+	had := s.series[rec.Job.ID]
+	if !series.In(rec.Hosts) {
+		return had
 	}
-	return hosts
+	return had.Append(rec.Hosts, shareOf(rec))
+}
+
+// shareOf is how many points each host of a record's job may have.
+func shareOf(rec *Record) int {
+	hosts, err := pbs.Hosts(rec.Job.ExecVnode, rec.Job.ExecHost2)
+	if err != nil {
+		hosts = nil // it is a job of this host then
+	}
+	return series.Share(max(len(hosts), len(rec.Hosts)))
 }
 
 // moveSeries moves the points of a changed record to the job's series, and reports whether there
 // were any. The caller holds mu.
 func (s *Store) moveSeries(id string, rec *Record) (points bool) {
-	for name, u := range rec.Hosts {
-		if u == nil {
-			continue
-		}
-		of := s.series[id][name]
-		if u.Series != nil {
-			of.Host, u.Series, points = series.Append(of.Host, u.Series), nil, true
-		}
-		for i, d := range u.Devices {
-			if d.Series == nil {
-				continue
-			}
-			if of.Devices == nil {
-				of.Devices = map[string]*hostapi.Series{}
-			}
-			of.Devices[d.ID], points = series.Append(of.Devices[d.ID], d.Series), true
-			u.Devices[i].Series = nil
-		}
-		if of.Host == nil && of.Devices == nil {
-			continue
-		}
-		if s.series[id] == nil {
-			s.series[id] = map[string]hostSeries{}
-		}
-		s.series[id][name] = of
+	if !series.In(rec.Hosts) {
+		return false
 	}
-	return points
+	s.series[id] = s.withPoints(rec)
+	rec.Hosts = series.Without(rec.Hosts)
+	return true
 }
 
 // saveSeries writes the file of a job's series, and removes it when the job has none. A file that
@@ -98,26 +83,18 @@ func (s *Store) loadSeries(id string) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	var of map[string]hostSeries
+	var of series.Job
 	if err == nil {
 		err = json.Unmarshal(text, &of)
 	}
-	for _, host := range of {
-		err = errors.Join(err, host.check())
+	if err == nil {
+		err = of.Check()
 	}
 	if err != nil {
 		s.failed(fmt.Errorf("series %s: left out: %w", path, err))
 		return
 	}
 	s.series[id] = of
-}
-
-func (h hostSeries) check() error {
-	errs := []error{h.Host.Check()}
-	for _, d := range h.Devices {
-		errs = append(errs, d.Check())
-	}
-	return errors.Join(errs...)
 }
 
 func (s *Store) seriesPath(id string) string { return filepath.Join(s.dir, id+seriesSuffix) }

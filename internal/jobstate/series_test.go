@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -58,6 +59,43 @@ func TestSeriesIsBesideTheRecordAndOutlivesARestart(t *testing.T) {
 	if _, err := os.Stat(s.seriesPath("10.srv")); !os.IsNotExist(err) {
 		t.Errorf("the series of a job that is over: %v", err)
 	}
+}
+
+// The head and each sister go by the hosts of the job, whether they have told something yet or not.
+func TestJobOnManyHostsHasFewerPointsOnEach(t *testing.T) {
+	times := make([]int64, 300)
+	for i := range times {
+		times[i] = int64(i) * 30
+	}
+	s := open(t, filepath.Join(t.TempDir(), "jobs"))
+	for hosts, most := range map[int]int{1: 300, 60: 300, 1000: 24} {
+		id := fmt.Sprintf("%d.srv", hosts)
+		rec := sample(id)
+		vnodes := make([]string, hosts)
+		for i := range vnodes {
+			vnodes[i] = fmt.Sprintf("(n%d:ncpus=1)", i)
+		}
+		rec.Job.ExecHost2, rec.Job.ExecVnode = "", strings.Join(vnodes, "+")
+		put(t, s, rec)
+		addPoints(t, s, id, times...)
+		h := s.Hosts(s.Get(id))["h"]
+		for _, got := range []*hostapi.Series{h.Series, h.Devices[0].Series} {
+			if n := len(got.Times); n > most || n < most/4 || got.Times[n-1] != times[len(times)-1] {
+				t.Errorf("a job on %d hosts: %d points, want %d at most", hosts, n, most)
+			}
+		}
+	}
+}
+
+func TestRecordsOwnPointsAreInItsHosts(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "jobs"))
+	put(t, s, sample("10.srv"))
+	addPoints(t, s, "10.srv", 1, 2)
+	rec := s.Get("10.srv")
+	rec.Hosts["h"].Series = points(3)
+	equal(t, "series", s.Hosts(rec)["h"].Series, points(1, 2, 3))
+	equal(t, "series of the store", s.Hosts(s.Get("10.srv"))["h"].Series, points(1, 2))
+	equal(t, "the record's own", rec.Hosts["h"].Series, points(3))
 }
 
 func TestBrokenSeriesCostsOnlyItself(t *testing.T) {

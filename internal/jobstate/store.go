@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/series"
 )
 
 const (
@@ -36,8 +37,8 @@ type Store struct {
 	records map[string][]byte // by job id: the record as its file has it
 	unsaved map[string]bool   // by job id: the file is older than the record; true once failed was called
 
-	series       map[string]map[string]hostSeries // by job id and host: see Hosts
-	seriesFailed bool                             // the last file of a series could not be written
+	series       map[string]series.Job // by job id: see Hosts
+	seriesFailed bool                  // the last file of a series could not be written
 }
 
 // Open returns the store with the records that lie in dir. dir is made with mode 0700 where there
@@ -53,7 +54,7 @@ func Open(dir string, failed func(error)) (*Store, error) {
 		failed = func(error) {}
 	}
 	s := &Store{dir: dir, failed: failed, records: map[string][]byte{}, unsaved: map[string]bool{},
-		series: map[string]map[string]hostSeries{}}
+		series: map[string]series.Job{}}
 	if err := MakeDir(dir); err != nil {
 		return nil, err
 	}
