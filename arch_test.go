@@ -85,7 +85,7 @@ var edges = map[string][]string{
 		"internal/rapl", "internal/sample", "internal/series", "internal/systemd", "internal/topology",
 		"internal/usage"},
 	"hooks/devices": {"hostapi", "internal/cgroup", "internal/config", "internal/devfilter", "internal/disk",
-		"internal/inventory", "internal/kernfs", "internal/placement", "internal/topology"},
+		"internal/inventory", "internal/kernfs", "internal/placement", "internal/series", "internal/topology"},
 	"hooks/walltime": {"hostapi", "internal/cgroup", "internal/config", "internal/kernfs", "internal/pbs",
 		"internal/proc"},
 	"hooks/mpi": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs",

@@ -33,8 +33,8 @@ const (
 
 // Columns of a device's series.
 const (
-	ColumnUtilizationPercent = "utilization_percent" // of the time since the point before
-	ColumnDeviceMemBytes     = "mem_bytes"           // the job's memory on it, a gauge
+	ColumnUtilizationPercent = "utilization_percent" // a mean, as far back as the driver remembers
+	ColumnDeviceMemBytes     = "mem_bytes"           // in use on it, the driver's own included, a gauge
 	ColumnPowerWatts         = "power_watts"         // a mean
 )
 

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -25,6 +26,8 @@ Asks NVIDIA's management library (NVML) about this machine's GPUs.
 Commands:
   inventory      print the GPUs, their MIG instances and NVLinks as JSON
   usage UUID...  print energy and the processes that accounting mode remembers, of these devices, as JSON
+  sample MICROSECONDS UUID...
+                 print utilization since that time (since 1970), memory, energy and power, of these devices, as JSON
   account on     turn accounting mode on for all GPUs that have it (root); the driver forgets it when it is unloaded
 
 Options:
@@ -94,7 +97,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 // command gives what the arguments ask for, or why they ask for nothing.
 func command(args []string) (ask func(*library) (any, error), why string) {
 	if len(args) == 0 {
-		return nil, "what? inventory, usage or account"
+		return nil, "what? inventory, usage, sample or account"
 	}
 	switch name, args := args[0], args[1:]; {
 	case name == "inventory" && len(args) == 0:
@@ -103,6 +106,15 @@ func command(args []string) (ask func(*library) (any, error), why string) {
 		return func(l *library) (any, error) { return l.usage(args), nil }, ""
 	case name == "usage":
 		return nil, "usage: of which device? give UUIDs"
+	case name == "sample":
+		if len(args) < 2 {
+			return nil, "sample: since when, and of which device? give microseconds and UUIDs"
+		}
+		since, err := strconv.ParseUint(args[0], 10, 63)
+		if err != nil {
+			return nil, fmt.Sprintf("sample: %q are no microseconds", args[0])
+		}
+		return func(l *library) (any, error) { return l.samples(since, args[1:]), nil }, ""
 	case name == "account" && len(args) == 1 && args[0] == "on":
 		return func(l *library) (any, error) { return nil, l.accountOn() }, ""
 	default:

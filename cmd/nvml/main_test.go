@@ -184,6 +184,41 @@ func TestUsageIsWhatNVMLCounted(t *testing.T) {
 	}
 }
 
+func TestSampleIsWhatDevicesDo(t *testing.T) {
+	const mig = "MIG-00000000-0000-0000-0000-000000000075"
+	sample := func(i int, percent float64) inventory.NVIDIASample {
+		memory, energy, power := uint64(i+1)<<29, uint64(5_000_000+i), uint32(250_000+i)
+		s := inventory.NVIDIASample{MemBytes: &memory, EnergyMillijoules: &energy, PowerMilliwatts: &power}
+		if percent > 0 {
+			s.GPUPercent = &percent
+		}
+		return s
+	}
+	old := sample(0, 0)
+	old.EnergyMillijoules = nil
+	for _, tt := range []struct {
+		name, file, modes, since string
+		want                     map[string]inventory.NVIDIASample
+	}{
+		{"two GPUs and an instance", "new.so", "", "0", map[string]inventory.NVIDIASample{
+			uuid(0): sample(0, 50), uuid(1): sample(1, 0), mig: {MemBytes: sample(7, 0).MemBytes}}},
+		{"since a sample", "new.so", "", "1000", map[string]inventory.NVIDIASample{uuid(0): sample(0, 65)}},
+		{"none since", "new.so", "", "3000", map[string]inventory.NVIDIASample{uuid(0): sample(0, 0)}},
+		{"a lost GPU", "new.so", "lost", "0", map[string]inventory.NVIDIASample{
+			uuid(3): {Error: "open " + uuid(3) + ": GPU is lost"}, uuid(0): sample(0, 50)}},
+		{"an old driver", "old.so", "", "0", map[string]inventory.NVIDIASample{uuid(0): old}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := []string{"sample", tt.since}
+			for uuid := range tt.want {
+				args = append(args, uuid)
+			}
+			got := decoded[inventory.NVIDIASamples](t, stub(t, tt.file, tt.modes), args...)
+			must.Equal(t, "sample", tt.want, got.Devices)
+		})
+	}
+}
+
 func TestAccountOn(t *testing.T) {
 	path := stub(t, "new.so", "lost")
 	_, complaint, status := program(t, "--library", path, "account", "on")
@@ -221,8 +256,10 @@ func TestStatusAndComplaintOfFailures(t *testing.T) {
 			"nvml: no answer within 100ms\n"},
 		{"no rights", []string{"--library", stub(t, "new.so", "root"), "account", "on"}, 1,
 			"account on GPU 0: Insufficient Permissions account on GPU 1"},
-		{"no command", nil, 2, "inventory, usage or account"},
+		{"no command", nil, 2, "inventory, usage, sample or account"},
 		{"unknown command", []string{"account", "off"}, 2, `what is "account off"?`},
+		{"sample of nothing", []string{"sample", "0"}, 2, "give microseconds and UUIDs"},
+		{"sample since nothing", []string{"sample", "x", "y"}, 2, "no microseconds"},
 		{"usage of nothing", []string{"usage"}, 2, "give UUIDs"},
 		{"unknown option", []string{"--gpu", "inventory"}, 2, "-gpu"},
 	} {

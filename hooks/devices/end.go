@@ -35,6 +35,7 @@ func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.O
 	if err != nil {
 		return nil, err
 	}
+	h.erase(j.ID())
 	if err := h.unpublish(ctx, j.ID()); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "end job %s: %w", j.ID(), err)
 	}

@@ -35,6 +35,8 @@ type hook struct {
 	// ask asks NVML what devices did, and account has it count; nil where there is nobody to ask.
 	ask     func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error)
 	account func(ctx context.Context, limit time.Duration) error
+	sample  sampler // asks NVML what devices do; nil where there is nobody to ask
+	charts  *charts
 
 	life       context.Context // ends with the program
 	background sync.WaitGroup  // of what goes on beside the events
@@ -46,6 +48,8 @@ type hook struct {
 	missing []string                  // logged last: names without a node
 	leftOut []string                  // logged last: what of devices.allow is left out
 	unsure  bool                      // that may be more than has to be
+
+	unsampled bool // the last sample failed; guarded by charts.mu
 }
 
 // newHook opens this machine's kernel files and makes the hook. With devices.enabled = false it is
@@ -93,7 +97,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, fi
 	h := &hook{policy: p, log: log, tree: tree, node: node, look: look,
 		cdi:     newCDIDir(p.Devices.CDIDir, p.Cgroup.Prefix),
 		mapping: newMappingDir(p.Devices.DCGMDir, stateDir), now: time.Now, watch: inventory.Watch,
-		life:      context.Background(),
+		life: context.Background(), charts: newCharts(),
 		gpuMajors: func() ([]uint32, error) { return inventory.GPUMajors(roots.Proc) }}
 	h.keeper = &inventoryKeeper{dir: stateDir, log: log, now: func() time.Time { return h.now() },
 		scan:      func(ctx context.Context) *inventory.Inventory { return inventory.Scan(ctx, roots, find) },
@@ -107,6 +111,10 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, fi
 	if find.NVML != "" {
 		h.ask = func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error) {
 			return inventory.AskNVMLUsage(ctx, find.NVML, limit, uuids...)
+		}
+		h.sample = func(ctx context.Context, limit time.Duration, since time.Time, uuids ...string) (
+			*inventory.NVIDIASamples, error) {
+			return inventory.AskNVMLSample(ctx, find.NVML, limit, since, uuids...)
 		}
 		h.account = func(ctx context.Context, limit time.Duration) error {
 			return inventory.NVMLAccountingOn(ctx, find.NVML, limit)

@@ -38,7 +38,7 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 	inv := h.keeper.current()
 	out := &hostapi.Outcome{
 		Vnodes: h.policy.vnodes(h.node, inv, req.Node, h.countBlocks(inv)),
-		Jobs:   h.environments(req.JobList),
+		Jobs:   h.updates(req.JobList),
 	}
 	h.mu.Lock()
 	h.told = out.Vnodes
@@ -50,7 +50,7 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 // has the devices looked at in the background, and tells PBS when an earlier look has found a
 // change.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	out := &hostapi.Outcome{Jobs: h.environments(req.JobList)}
+	out := &hostapi.Outcome{Jobs: h.updates(req.JobList)}
 	if req.Partial {
 		return out, nil
 	}
@@ -101,9 +101,9 @@ func (h *hook) countProcesses() {
 	}
 }
 
-// environments returns the variables of attached processes by job, as begin and resize have told
-// them. The host uses them for a job whose record was lost.
-func (h *hook) environments(list map[string]*hostapi.Job) map[string]*hostapi.JobUpdate {
+// updates returns the variables of attached processes by job, as begin and resize have told them,
+// and the points of the jobs' devices. The host uses the variables for a job whose record was lost.
+func (h *hook) updates(list map[string]*hostapi.Job) map[string]*hostapi.JobUpdate {
 	jobs := map[string]*hostapi.JobUpdate{}
 	for id := range list {
 		j, err := h.tree.Job(id)
@@ -112,6 +112,10 @@ func (h *hook) environments(list map[string]*hostapi.Job) map[string]*hostapi.Jo
 		}
 		if g, err := inventory.GrantOf(j); err == nil && g != nil {
 			jobs[id] = &hostapi.JobUpdate{AttachEnv: h.environment(id, g)}
+			h.draw(id, g)
+			if list := devicesUsed(g, since{}, nil, h.now()); h.addSeries(id, g, list) {
+				jobs[id].Usage = &hostapi.HostUsage{Devices: list}
+			}
 		}
 	}
 	return jobs

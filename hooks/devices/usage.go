@@ -197,5 +197,8 @@ func (h *hook) measure(ctx context.Context, j *cgroup.Job, g *inventory.Grant) [
 			h.logOf(j.ID()).Warnf("what its GPUs did is not known: %v", err)
 		}
 	}
-	return devicesUsed(g, got, after, h.now())
+	list := devicesUsed(g, got, after, h.now())
+	h.endSeries(j.ID(), g, got, after, list)
+	h.addSeries(j.ID(), g, list)
+	return list
 }

@@ -45,6 +45,22 @@ type NVIDIACounters struct {
 	Error             string          `json:"error,omitempty"`
 }
 
+// NVIDIASamples is what the program prints for `sample MICROSECONDS UUID...`. A value that NVML
+// does not have is absent.
+type NVIDIASamples struct {
+	Devices map[string]NVIDIASample `json:"devices"` // by UUID
+}
+
+// NVIDIASample is what a device does. GPUPercent is a mean since the time that the caller gave, as
+// far as the driver remembers, which may be less than half a minute.
+type NVIDIASample struct {
+	GPUPercent        *float64 `json:"gpu_percent,omitempty"` // of the time, a kernel ran
+	MemBytes          *uint64  `json:"mem_bytes,omitempty"`   // in use now, the driver's own included
+	EnergyMillijoules *uint64  `json:"energy_mj,omitempty"`   // since it was switched on or last reset
+	PowerMilliwatts   *uint32  `json:"power_mw,omitempty"`    // now
+	Error             string   `json:"error,omitempty"`
+}
+
 // NVIDIAProcess is one process that has used the device (nvmlDeviceGetAccountingStats).
 type NVIDIAProcess struct {
 	PID          uint32  `json:"pid"`

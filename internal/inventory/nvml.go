@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -42,6 +43,14 @@ func AskNVML(ctx context.Context, program string, limit time.Duration) (*NVIDIA,
 // answer has an Error in the answer.
 func AskNVMLUsage(ctx context.Context, program string, limit time.Duration, uuids ...string) (*NVIDIAUsage, error) {
 	return ask[NVIDIAUsage](ctx, program, limit, append([]string{"usage"}, uuids...)...)
+}
+
+// AskNVMLSample is AskNVML for what some devices (GPUs or MIG instances) do, since a time and now.
+func AskNVMLSample(
+	ctx context.Context, program string, limit time.Duration, since time.Time, uuids ...string,
+) (*NVIDIASamples, error) {
+	args := append([]string{"sample", strconv.FormatInt(since.UnixMicro(), 10)}, uuids...)
+	return ask[NVIDIASamples](ctx, program, limit, args...)
 }
 
 // NVMLAccountingOn turns accounting mode on for all GPUs that have it, under the same terms as

@@ -31,6 +31,7 @@ enum { SUCCESS, INVALID_ARGUMENT = 2, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 
 struct device { int index, gi, ci; }; /* gi < 0: a GPU */
 struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char text[32]; };
 struct memory { unsigned long long total, free, used; };
+struct sample { unsigned long long at; union { unsigned u; unsigned long long all; } value; };
 struct stats { unsigned gpu, memory; unsigned long long peak, time, start; unsigned running, reserved[5]; };
 
 static struct device gpus[8] = {{0, -1, -1}, {1, -1, -1}, {2, -1, -1}, {3, -1, -1}, {4, -1, -1}, {5, -1, -1}, {6, -1, -1}, {7, -1, -1}};
@@ -171,6 +172,7 @@ int nvmlDeviceGetMinorNumber(struct device *d, unsigned *n)
 int nvmlDeviceGetMemoryInfo(struct device *d, struct memory *m)
 {
 	m->total = d->gi < 0 ? 40 * GIB : d->gi == 1 ? 20 * GIB : 5 * GIB;
+	m->used = (d->index + 1) * GIB / 2;
 	return lost(d);
 }
 
@@ -231,7 +233,38 @@ int nvmlDeviceGetAccountingStats(struct device *d, unsigned pid, struct stats *s
 	return NOT_FOUND; /* forgotten since */
 }
 
+int nvmlDeviceGetPowerUsage(struct device *d, unsigned *mw)
+{
+	if (d->gi >= 0)
+		return NOT_SUPPORTED;
+	*mw = 250000 + d->index;
+	return lost(d);
+}
+
 #ifndef OLD
+/* GPU 0 has samples at 1, 2 and 3 ms after 1970 of 20, 40 and 90 %, and the others have none. */
+int nvmlDeviceGetSamples(struct device *d, int type, unsigned long long since, int *kind, unsigned *n, struct sample *samples)
+{
+	static const unsigned percent[3] = {20, 40, 90};
+	unsigned found = 0;
+	if (type != 1 || d->gi >= 0)
+		return type != 1 ? INVALID_ARGUMENT : NOT_SUPPORTED;
+	*kind = 1;
+	if (samples)
+		memset(samples, 0, *n * sizeof *samples);
+	for (unsigned i = 0; i < 3 && d->index == 0; i++) {
+		if ((i + 1) * 1000 <= since)
+			continue;
+		if (samples && found < *n) {
+			samples[found].at = (i + 1) * 1000;
+			samples[found].value.u = percent[i];
+		}
+		found++;
+	}
+	*n = samples ? *n : found + (found > 0); /* room for one more, as the driver asks for */
+	return lost(d) ? lost(d) : found ? SUCCESS : NOT_FOUND;
+}
+
 int nvmlDeviceGetMigMode(struct device *d, unsigned *current, unsigned *pending)
 {
 	*current = d->index == 7;

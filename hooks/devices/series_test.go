@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/series"
+)
+
+// gauge is NVML with devices that are half busy and draw 300 W.
+type gauge struct {
+	begun time.Time
+
+	mu    sync.Mutex
+	asked [][]string // UUIDs of each call
+	err   error
+}
+
+func newGauge() *gauge { return &gauge{begun: time.Now()} }
+
+func (g *gauge) energy() *uint64 { return ptr(uint64(300_000 * time.Since(g.begun).Seconds())) }
+
+func (g *gauge) sample(_ context.Context, _ time.Duration, _ time.Time, uuids ...string) (
+	*inventory.NVIDIASamples, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked = append(g.asked, uuids)
+	if g.err != nil {
+		return nil, g.err
+	}
+	all := &inventory.NVIDIASamples{Devices: map[string]inventory.NVIDIASample{}}
+	for _, id := range uuids {
+		all.Devices[id] = inventory.NVIDIASample{GPUPercent: ptr(50.0), MemBytes: ptr(uint64(1 << 30)),
+			EnergyMillijoules: g.energy()}
+	}
+	return all, nil
+}
+
+func (g *gauge) usage(_ context.Context, _ time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error) {
+	u := &inventory.NVIDIAUsage{Devices: map[string]inventory.NVIDIACounters{}}
+	for _, id := range uuids {
+		u.Devices[id] = inventory.NVIDIACounters{EnergyMillijoules: g.energy()}
+	}
+	return u, nil
+}
+
+// calls returns what was asked for so far.
+func (g *gauge) calls() [][]string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.asked)
+}
+
+func (g *gauge) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.err = err
+}
+
+func drawnNode(t *testing.T, interval time.Duration) (*node, *gauge) {
+	t.Helper()
+	n := newNode(t, 0, eight(), func(f *config.File) { f.Series.Interval = config.Duration(interval) })
+	n.do(hostapi.EventStartup)
+	g := newGauge()
+	n.ask, n.hook.sample = g.usage, g.sample
+	return n, g
+}
+
+// seriesIn adds the series of a device in an answer to s.
+func seriesIn(s *hostapi.Series, u *hostapi.HostUsage, id string) *hostapi.Series {
+	if u == nil {
+		return s
+	}
+	for _, d := range u.Devices {
+		if d.ID == id {
+			s = series.Append(s, d.Series)
+		}
+	}
+	return s
+}
+
+func TestSeriesOfADeviceIsWhatNVMLTells(t *testing.T) {
+	n, g := drawnNode(t, time.Second)
+	n.job("1.srv", a100(0))
+	n.job("2.srv", a100(1), a100(2))
+	n.job("3.srv")
+	for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
+		n.do(hostapi.EventBegin, id)
+	}
+	var s *hostapi.Series
+	must.Eventually(t, "four points", func() bool {
+		out := n.do(hostapi.EventPeriodic, "1.srv")
+		if u := out.Jobs["1.srv"]; u != nil {
+			must.NoError(t, u.Usage.CheckSeries())
+			s = seriesIn(s, u.Usage, uuid(0))
+		}
+		return s != nil && len(s.Times) >= 4
+	})
+	s = seriesIn(s, n.do(hostapi.EventEpilogue, "1.srv").Usage, uuid(0))
+	last := len(s.Times) - 1
+	for i, watts := range s.Columns[hostapi.ColumnPowerWatts] {
+		if i > 0 && i < last && math.Abs(watts-300) > 60 {
+			t.Errorf("point %d: %v W", i, watts)
+		}
+	}
+	if busy := s.Columns[hostapi.ColumnUtilizationPercent]; busy[0] != 50 || !math.IsNaN(busy[last]) {
+		t.Errorf("utilization %v", busy)
+	}
+	if memory := s.Columns[hostapi.ColumnDeviceMemBytes]; memory[0] != 1<<30 {
+		t.Errorf("memory %v", memory)
+	}
+	all := []string{uuid(0), uuid(1), uuid(2)} // in one call
+	if !slices.ContainsFunc(g.calls(), func(asked []string) bool { return slices.Equal(asked, all) }) {
+		t.Errorf("asked for %v", g.calls())
+	}
+	for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
+		n.do(hostapi.EventEnd, id)
+	}
+	must.Eventually(t, "nobody asks any more", func() bool {
+		n.charts.mu.Lock()
+		defer n.charts.mu.Unlock()
+		return !n.charts.drawing
+	})
+}
+
+// A job that is over before its first point has one of its whole time, for which nobody asks again.
+func TestShortJobHasAPointOfItsDevice(t *testing.T) {
+	n, g := drawnNode(t, time.Hour)
+	j := n.job("1.srv", a100(0))
+	n.do(hostapi.EventBegin, "1.srv")
+	must.Eventually(t, "the energy before is noted", func() bool {
+		s, err := sinceOf(j)
+		return err == nil && s[uuid(0)].EnergyMillijoul != nil
+	})
+	time.Sleep(100 * time.Millisecond)
+	s := seriesIn(nil, n.do(hostapi.EventEpilogue, "1.srv").Usage, uuid(0))
+	n.do(hostapi.EventEnd, "1.srv")
+	if s == nil || len(s.Times) != 1 || !(s.Columns[hostapi.ColumnPowerWatts][0] > 50) ||
+		s.Columns[hostapi.ColumnUtilizationPercent][0] != 0 {
+		t.Errorf("%+v", s)
+	}
+	if calls := g.calls(); len(calls) > 0 {
+		t.Errorf("asked for %v", calls)
+	}
+}
+
+func TestNobodyIsAskedWithoutADeviceOfOneJob(t *testing.T) {
+	n, g := drawnNode(t, time.Second)
+	n.job("1.srv")
+	n.do(hostapi.EventBegin, "1.srv")
+	shared, h := drawnNode(t, time.Second)
+	shared.policy.Devices.JobsPerDevice = 2
+	shared.job("1.srv", a100(0))
+	shared.do(hostapi.EventBegin, "1.srv")
+	for _, m := range []*node{n, shared} {
+		if len(m.charts.jobs) > 0 || m.charts.drawing {
+			t.Errorf("charts of %d jobs", len(m.charts.jobs))
+		}
+		m.do(hostapi.EventEpilogue, "1.srv")
+		m.do(hostapi.EventEnd, "1.srv")
+	}
+	if calls := append(g.calls(), h.calls()...); len(calls) > 0 {
+		t.Errorf("asked for %v", calls)
+	}
+}
+
+func TestDriverThatFailsLeavesAGapAndOneLine(t *testing.T) {
+	n, g := drawnNode(t, time.Second)
+	g.fail(errors.New("no answer"))
+	n.job("1.srv", a100(0))
+	n.do(hostapi.EventBegin, "1.srv")
+	must.Eventually(t, "three calls", func() bool { return len(g.calls()) >= 3 })
+	if u := n.do(hostapi.EventPeriodic, "1.srv").Jobs["1.srv"].Usage; u != nil {
+		t.Errorf("%+v", u)
+	}
+	g.fail(nil)
+	must.Eventually(t, "a point", func() bool {
+		return seriesIn(nil, n.do(hostapi.EventPeriodic, "1.srv").Jobs["1.srv"].Usage, uuid(0)) != nil
+	})
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
+	if lines := strings.Count(n.logged.String(), "have gaps"); lines != 1 {
+		t.Errorf("%d lines", lines)
+	}
+}
