@@ -87,7 +87,7 @@ func (c *cli) reportOf(ctx context.Context, id string) (text json.RawMessage, un
 	if !errors.Is(err, api.ErrNoHost) || os.Geteuid() != 0 {
 		return nil, nil, err
 	}
-	text, found, err := ledger.Open(c.Ledger()).Last(ctx, id)
+	text, found, err := c.OpenLedger().Last(ctx, id)
 	if err == nil && !found {
 		err = fmt.Errorf("job %s: no report of it, and no daemon runs that could know of it", id)
 	}
@@ -101,9 +101,8 @@ func (c *cli) reportOf(ctx context.Context, id string) (text json.RawMessage, un
 // reportAll reads the ledger itself, which is root's alone; the daemon reads it to others.
 func (c *cli) reportAll(ctx context.Context, f report.Format, out io.Writer) error {
 	all := func(yield func(whose string, text json.RawMessage) bool) error {
-		everybody := func(int) bool { return true }
 		entry := func(e ledger.Entry) bool { return yield("of job "+e.Job, e.Report) }
-		return ledger.Open(c.Ledger()).All(ctx, everybody, entry)
+		return c.OpenLedger().All(ctx, ledger.Query{}, entry)
 	}
 	if os.Geteuid() != 0 {
 		client, err := api.Dial(c.Socket)

@@ -14,7 +14,6 @@ import (
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/kernfs"
-	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/metrics"
 	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/proc"
@@ -78,7 +77,7 @@ func open(o *Options, ended func()) (*daemon, error) {
 	d.conf = &configuration{paths: o.Paths, node: node, log: log, registry: registry, changed: d.configured}
 	d.conf.file.Store(cfg)
 	d.jobs = &jobs{
-		node: node, state: o.State, clock: clock, store: store, ledger: ledger.Open(o.Ledger()), tree: tree, log: log,
+		node: node, state: o.State, clock: clock, store: store, ledger: o.OpenLedger(), tree: tree, log: log,
 		started: make(chan struct{}),
 	}
 	d.jobs.series = serieslog.Open(o.Series(), d.conf.seriesBounds, func(err error) { log.Error(err) })

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
@@ -27,6 +28,11 @@ func (p Paths) Ledger() string { return filepath.Join(p.State, "ledger.jsonl") }
 
 // Series returns the directory of the series of finished jobs.
 func (p Paths) Series() string { return filepath.Join(p.State, "series") }
+
+// OpenLedger returns the ledger. Entries that cannot be written wait beside the socket.
+func (p Paths) OpenLedger() *ledger.Ledger {
+	return ledger.OpenWithBacklog(p.Ledger(), p.beside("backlog.jsonl"))
+}
 
 // IdleLog returns the log of a daemon that goes when it is idle.
 func (p Paths) IdleLog() string { return filepath.Join(p.State, "until-idle.log") }

@@ -82,7 +82,9 @@ func (j *jobs) finished(ctx context.Context, id string, may func(*hostapi.Job) b
 // These have no series.
 // The log has what is damaged once, whoever asks and however often.
 func (j *jobs) Finished(ctx context.Context, may func(uid int) bool, yield func(json.RawMessage) bool) error {
-	err := j.ledger.All(ctx, may, func(e ledger.Entry) bool { return ctx.Err() == nil && yield(e.Report) })
+	err := j.ledger.All(ctx, ledger.Query{Of: may}, func(e ledger.Entry) bool {
+		return ctx.Err() == nil && yield(e.Report)
+	})
 	if damage := damageIn(err); damage != nil {
 		text := err.Error()
 		if told := j.damaged.Swap(&text); told == nil || *told != text {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/report"
 	"github.com/hookhost/hookhost/internal/series"
@@ -219,16 +220,15 @@ func (h *Host) leaving(req *hostapi.Request, last bool) (*jobstate.Record, error
 	return rec, nil
 }
 
-// settle writes the job's report to the ledger and then deletes its record. When the report cannot
-// be written the record stays, and Reconcile tries again. The key keeps a report from being written
-// twice when the host dies in between. The ledger has no series, which are long: a question about
-// all jobs reads all of it.
+// settle writes the job's report to the ledger and then deletes its record. When the report can be
+// written neither there nor to the backlog, the record stays, and Reconcile tries again. The ledger
+// has no series, which are long: a question about all jobs reads all of it.
 func (h *Host) settle(ctx context.Context, rec *jobstate.Record, e hostapi.Event) error {
 	if e == hostapi.EventEnd || !rec.Launched.IsZero() {
 		bare := *rec
 		bare.Hosts = series.Without(rec.Hosts)
 		r := report.FromRecord(&bare, rec.Ended.Wall, rec.Elapsed(rec.Ended))
-		if err := h.opt.Ledger.AppendOnce(ctx, rec.Job.ID, runKey(rec), rec.Job.Owner.UID, r.Archive()); err != nil {
+		if err := h.append(ctx, rec, r); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 		if all := h.opt.Store.Series(rec); h.opt.Series != nil && len(all) > 0 {
@@ -236,6 +236,38 @@ func (h *Host) settle(ctx context.Context, rec *jobstate.Record, e hostapi.Event
 		}
 	}
 	return h.forget(rec.Job.ID)
+}
+
+// append writes a report to the ledger or, as on a full disk, to the backlog, which Reconcile
+// drains. The log has the first report that waits. The key keeps a report from being written twice
+// when the host dies before it has deleted the record.
+func (h *Host) append(ctx context.Context, rec *jobstate.Record, r *report.Report) error {
+	job := rec.Job
+	err := h.opt.Ledger.AppendOnce(ctx, job.ID, runKey(rec), job.Owner.UID, rec.Ended.Wall, r.Archive())
+	var waits *ledger.WaitingError
+	if !errors.As(err, &waits) {
+		return err
+	}
+	if waits.First {
+		h.log.WithField("job", job.ID).Errorf("reports of finished jobs wait until they can be written: %v", waits)
+	}
+	return nil
+}
+
+// drain moves the reports that wait to the ledger. A ledger that still cannot be written is in the
+// log already.
+func (h *Host) drain(ctx context.Context) {
+	moved, err := h.opt.Ledger.Drain(ctx)
+	if moved > 0 {
+		h.log.Infof("reports of %d finished jobs that had to wait are in the ledger", moved)
+	}
+	var damage *ledger.DamageError
+	switch {
+	case errors.As(err, &damage):
+		h.log.Errorf("reports of finished jobs that had to wait are lost: %v", err)
+	case err != nil:
+		h.log.Debugf("reports of finished jobs wait on: %v", err)
+	}
 }
 
 // runKey tells the runs of a job apart.

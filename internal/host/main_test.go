@@ -124,7 +124,7 @@ func (n *node) record(id string) *jobstate.Record {
 func (n *node) reports() []string {
 	n.t.Helper()
 	var jobs []string
-	if err := n.ledger.All(context.Background(), func(int) bool { return true },
+	if err := n.ledger.All(context.Background(), ledger.Query{},
 		func(e ledger.Entry) bool { jobs = append(jobs, e.Job); return true }); err != nil {
 		n.t.Fatal(err)
 	}

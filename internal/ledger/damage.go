@@ -77,6 +77,25 @@ func (d damaged) of(job string, after int64) damaged {
 	return named
 }
 
+// after returns the damaged lines that begin after an offset.
+func (d damaged) after(at int64) damaged {
+	var later damaged
+	for _, line := range d.lines {
+		if line.at > at {
+			later.add(line)
+		}
+	}
+	return later
+}
+
+// orNil returns nil where nothing is damaged.
+func (e *DamageError) orNil() error {
+	if e.Count == 0 {
+		return nil
+	}
+	return e
+}
+
 // add counts the damaged lines of a file.
 func (e *DamageError) add(d damaged, file string) {
 	e.Count += d.count

@@ -11,6 +11,8 @@
 // a crash left of a line. A line that was damaged later is skipped and counted. At 64 MB the file
 // becomes ledger.jsonl.1, that one .2, and so on up to .4: some 200,000 jobs.
 //
+// An entry that cannot be written, as on a full disk, waits in the backlog (backlog.go).
+//
 // Questions are answered from an index in memory (index.go). Each byte of the files is read once
 // for it, whoever asks and however often.
 package ledger
@@ -30,7 +32,7 @@ const (
 	maxSize    = 64 << 20 // of one file: to read it for the index takes some 50 ms
 	maxLine    = 16 << 20 // of one line: 50,000 hosts
 	rotated    = 4        // files kept beside the current one
-	onceWindow = 1 << 20  // how far back AppendOnce looks
+	onceWindow = 1 << 20  // how far back AppendOnce looks at least
 
 	// An append takes milliseconds. A process that holds the lock for so long is stopped or has a
 	// dead disk.
@@ -41,6 +43,7 @@ const (
 // the same time.
 type Ledger struct {
 	path    string
+	backlog *Ledger // nil where nothing waits
 	maxSize int64
 	timeout time.Duration
 	turn    chan struct{} // full while a call of this Ledger holds the lock or waits for it
@@ -73,35 +76,54 @@ func Open(path string) *Ledger {
 // entry is on disk when Append returns nil. After an error it may be there or not, but never in
 // part. ctx bounds the wait for other writers only.
 func (l *Ledger) Append(ctx context.Context, job string, uid int, v any) error {
-	return l.append(ctx, Entry{Job: job, UID: uid}, v)
+	e := Entry{Job: job, UID: uid}
+	if err := e.fill(v); err != nil {
+		return fmt.Errorf("append job %s to %s: %w", job, l.path, err)
+	}
+	return l.put(ctx, e, time.Time{})
 }
 
 // AppendOnce is Append unless the job has an entry with the same key already, such as its run count
-// or start time. The key is for a host that died between the append and forgetting the job.
-// AppendOnce looks back over 1 MB: the ends of some 700 other jobs.
-func (l *Ledger) AppendOnce(ctx context.Context, job, key string, uid int, v any) error {
+// or start time. The key is for a host that died between the append and forgetting the job. No
+// entry with that key is older than since, the end of the job: AppendOnce looks back to then.
+//
+// A ledger with a backlog takes the entry in there if it cannot be written. The error is a
+// *WaitingError then.
+func (l *Ledger) AppendOnce(ctx context.Context, job, key string, uid int, since time.Time, v any) error {
 	if key == "" {
 		return fmt.Errorf("append job %s to %s: empty key", job, l.path)
 	}
-	return l.append(ctx, Entry{Job: job, Key: key, UID: uid}, v)
+	e := Entry{Job: job, Key: key, UID: uid}
+	err := e.fill(v)
+	if err != nil {
+		return fmt.Errorf("append job %s to %s: %w", job, l.path, err)
+	}
+	if err = l.put(ctx, e, since); err != nil && l.backlog != nil {
+		err = l.wait(ctx, e, since, err)
+	}
+	return err
 }
 
 // Counts returns how many entries this Ledger has appended, and how many appends have failed.
 func (l *Ledger) Counts() (appended, failed int64) { return l.appended.Load(), l.failed.Load() }
 
-func (l *Ledger) append(ctx context.Context, e Entry, v any) (err error) {
+// fill sets the report of an entry and checks its job.
+func (e *Entry) fill(v any) (err error) {
+	if err := hostapi.CheckJobID(e.Job); err != nil {
+		return err
+	}
+	e.Report, err = json.Marshal(v)
+	return err
+}
+
+// put writes an entry with the time of now, unless one with its key has been written since then.
+func (l *Ledger) put(ctx context.Context, e Entry, since time.Time) (err error) {
 	defer func() {
 		if err != nil {
 			l.failed.Add(1)
 			err = fmt.Errorf("append job %s to %s: %w", e.Job, l.path, err)
 		}
 	}()
-	if err := hostapi.CheckJobID(e.Job); err != nil {
-		return err
-	}
-	if e.Report, err = json.Marshal(v); err != nil {
-		return err
-	}
 	e.Time = time.Now().UTC()
 	line, err := formatLine(e)
 	if err != nil {
@@ -118,7 +140,7 @@ func (l *Ledger) append(ctx context.Context, e Entry, v any) (err error) {
 	}
 	defer w.close()
 	if e.Key != "" {
-		if there, err := w.has(e.Job, e.Key); there || err != nil {
+		if there, err := w.has(e.Job, e.Key, since); there || err != nil {
 			return err
 		}
 	}
@@ -140,8 +162,8 @@ func (l *Ledger) Last(ctx context.Context, job string) (report json.RawMessage, 
 	}()
 	unread := &DamageError{Path: l.path}
 	// Newest first: a file that a rotation moves meanwhile is seen twice, never missed.
-	for i := range rotated + 1 {
-		v, err := l.index(ctx, i)
+	for _, path := range l.paths() {
+		v, err := l.index(ctx, path)
 		if err != nil {
 			return nil, false, err
 		}
@@ -168,39 +190,97 @@ func (l *Ledger) Last(ctx context.Context, job string) (report json.RawMessage, 
 	return nil, false, nil
 }
 
-// All calls yield for every entry of an owner whom of accepts, oldest first, until it returns
-// false. of gets -1 for an owner who is not known. Entries appended meanwhile may come or not.
-// Damaged lines are skipped; a *DamageError tells of them. All ends with ctx, also between two
-// entries.
-func (l *Ledger) All(ctx context.Context, of func(uid int) bool, yield func(Entry) bool) error {
+// Query chooses entries.
+type Query struct {
+	Of     func(uid int) bool // whose; gets -1 for an owner who is not known; nil: everybody's
+	Since  time.Time          // appended no earlier; zero: all
+	Newest bool               // newest first, else oldest first
+}
+
+// All calls yield for every entry of a query until it returns false. Entries appended meanwhile may
+// come or not. Damaged lines are skipped; a *DamageError tells of them. If yield ends a query for
+// the newest, damage of older lines is not told, and no damage if yield ends another. All ends with
+// ctx, also between two entries.
+func (l *Ledger) All(ctx context.Context, q Query, yield func(Entry) bool) error {
+	files, err := l.views(ctx)
+	if err != nil {
+		return err
+	}
+	moved := movedOf(files)
+	if !q.Newest {
+		slices.Reverse(files)
+	}
+	damage := &DamageError{Path: l.path}
+	for _, v := range files {
+		if !q.Newest {
+			damage.add(v.damaged, v.name)
+		}
+		for rest := v.chosen(q, moved); len(rest) > 0; {
+			batch, after, err := l.read(ctx, v, rest, damage)
+			if err != nil {
+				return err
+			}
+			for _, e := range batch {
+				switch {
+				case yield(e.Entry):
+				case !q.Newest:
+					return nil
+				default:
+					damage.add(v.damaged.after(e.at), v.name)
+					return damage.orNil()
+				}
+			}
+			rest = after
+		}
+		if q.Newest {
+			damage.add(v.damaged, v.name)
+		}
+	}
+	return damage.orNil()
+}
+
+// views returns the files that there are, newest first, as they are now.
+func (l *Ledger) views(ctx context.Context) ([]*view, error) {
 	var files []*view
-	for i := range rotated + 1 { // newest first, as in Last
-		v, err := l.index(ctx, i)
+	for _, path := range l.paths() { // newest first, as in Last
+		v, err := l.index(ctx, path)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if v != nil && !slices.ContainsFunc(files, v.same) {
 			files = append(files, v)
 		}
 	}
-	damage := &DamageError{Path: l.path}
-	for _, v := range slices.Backward(files) {
-		damage.add(v.damaged, v.name)
-		for rest := v.entries; len(rest) > 0; {
-			batch, after, err := l.read(ctx, v, rest, of, damage)
-			if err != nil {
-				return err
-			}
-			for _, e := range batch {
-				if !yield(e) {
-					return nil
-				}
-			}
-			rest = after
+	return files, nil
+}
+
+// chosen returns the entries of a query that are in a file, in the query's order. Entries of the
+// backlog that have moved to the ledger are left out.
+func (v *view) chosen(q Query, moved map[run]bool) []entry {
+	since := uint32(0)
+	if !q.Since.IsZero() {
+		since = seconds(q.Since)
+	}
+	var entries []entry
+	for _, e := range v.entries {
+		if e.time >= since && (q.Of == nil || q.Of(e.owner())) && !(v.waits && moved[run{e.job, e.key}]) {
+			entries = append(entries, e)
 		}
 	}
-	if damage.Count > 0 {
-		return damage
+	if q.Newest {
+		slices.Reverse(entries)
 	}
-	return nil
+	return entries
+}
+
+// paths returns where the ledger's files are, newest first.
+func (l *Ledger) paths() []string {
+	var paths []string
+	if l.backlog != nil {
+		paths = append(paths, l.backlog.path)
+	}
+	for i := range rotated + 1 {
+		paths = append(paths, rotatedPath(l.path, i))
+	}
+	return paths
 }

@@ -31,9 +31,12 @@ func TestMain(m *testing.M) {
 		var n int
 		fmt.Sscan(text, &n)
 		l := Open(os.Getenv("LEDGER_PATH"))
+		if backlog := os.Getenv("LEDGER_BACKLOG"); backlog != "" {
+			appendAndDrain(OpenWithBacklog(os.Getenv("LEDGER_PATH"), backlog))
+		}
 		for i := 0; n == 0 || i < n; i++ {
 			if err := l.AppendOnce(context.Background(), fmt.Sprintf("%d.srv", os.Getpid()), fmt.Sprint(i), 1000,
-				report(i)); err != nil {
+				time.Now(), report(i)); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
@@ -91,13 +94,11 @@ func add(t testing.TB, l *Ledger, job string, v any) {
 	must.NoError(t, l.Append(context.Background(), job, 1000, v))
 }
 
-func everybody(int) bool { return true }
-
 // all returns job and report of every entry.
 func all(t testing.TB, l *Ledger) ([]string, error) {
 	t.Helper()
 	var got []string
-	err := l.All(context.Background(), everybody,
+	err := l.All(context.Background(), Query{},
 		func(e Entry) bool { got = append(got, e.Job+" "+string(e.Report)); return true })
 	return got, err
 }
@@ -140,7 +141,7 @@ func TestAppendedLinesAreReadBack(t *testing.T) {
 	wantLast(t, l, `"},`, "")
 
 	n := 0
-	if err := l.All(t.Context(), everybody, func(Entry) bool { n++; return n < 2 }); err != nil || n != 2 {
+	if err := l.All(t.Context(), Query{}, func(Entry) bool { n++; return n < 2 }); err != nil || n != 2 {
 		t.Errorf("stopped after %d, %v", n, err)
 	}
 	for path, perm := range map[string]os.FileMode{l.path: 0o600, l.path + ".lock": 0o600,
@@ -173,8 +174,8 @@ func TestAppendRejects(t *testing.T) {
 		"no id":     l.Append(t.Context(), "", 1000, 1),
 		"no json":   l.Append(t.Context(), "1.srv", 1000, func() {}),
 		"too long":  l.Append(t.Context(), "1.srv", 1000, strings.Repeat("x", maxLine)),
-		"odd key":   l.AppendOnce(t.Context(), "1.srv", `a","uid":5`, 1000, 1),
-		"empty key": l.AppendOnce(t.Context(), "1.srv", "", 1000, 1),
+		"odd key":   l.AppendOnce(t.Context(), "1.srv", `a","uid":5`, 1000, time.Time{}, 1),
+		"empty key": l.AppendOnce(t.Context(), "1.srv", "", 1000, time.Time{}, 1),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)
@@ -188,7 +189,7 @@ func TestAppendOnce(t *testing.T) {
 	l.maxSize = 300
 	once := func(job, key string, v any) {
 		t.Helper()
-		must.NoError(t, l.AppendOnce(t.Context(), job, key, 1000, v))
+		must.NoError(t, l.AppendOnce(t.Context(), job, key, 1000, time.Time{}, v))
 	}
 	once("1.srv", "1", "a")
 	once("1.srv", "1", "b")
@@ -351,7 +352,7 @@ func TestAllOfAnOwner(t *testing.T) {
 	for uid, want := range map[int]string{1000: "[1 4 7 10]", 1001: "[2 5 8 11]", 7: "[]",
 		-1: "[-1 -5 4294967295 1099511627776]"} {
 		got := []string{}
-		err := l.All(t.Context(), func(owner int) bool { return owner == uid }, func(e Entry) bool {
+		err := l.All(t.Context(), Query{Of: func(owner int) bool { return owner == uid }}, func(e Entry) bool {
 			got = append(got, string(e.Report))
 			return true
 		})
@@ -412,7 +413,7 @@ func TestQuestionsReadTheLedgerOnce(t *testing.T) {
 			}
 		})
 		asking.Go(func() { // goes away while it is read
-			l.All(ctx, func(int) bool { cancel(); return false }, func(Entry) bool { return false })
+			l.All(ctx, Query{Of: func(int) bool { cancel(); return false }}, func(Entry) bool { return false })
 		})
 	}
 	asking.Wait()
@@ -441,7 +442,7 @@ func TestWaitForTheLedgerEndsWithItsCaller(t *testing.T) {
 		_, _, err := l.Last(ctx, "1.srv")
 		failed <- err
 	}()
-	go func() { failed <- l.All(ctx, everybody, func(Entry) bool { return true }) }()
+	go func() { failed <- l.All(ctx, Query{}, func(Entry) bool { return true }) }()
 	cancel()
 	for range 2 {
 		if err := <-failed; !errors.Is(err, context.Canceled) {
@@ -462,7 +463,7 @@ func TestSlowReaderOfAList(t *testing.T) {
 		add(t, l, fmt.Sprintf("%d.srv", i), strings.Repeat("x", 1<<20))
 	}
 	n := 0
-	err := l.All(t.Context(), everybody, func(Entry) bool {
+	err := l.All(t.Context(), Query{}, func(Entry) bool {
 		if n++; n == 1 {
 			for i := range 20 {
 				add(t, l, fmt.Sprintf("1%d.srv", i), strings.Repeat("x", 1<<20))
@@ -499,7 +500,7 @@ func TestProcessesAppendAtOnce(t *testing.T) {
 		}
 	}
 	next := map[string]int{}
-	err := l.All(t.Context(), everybody, func(e Entry) bool {
+	err := l.All(t.Context(), Query{}, func(e Entry) bool {
 		var r testReport
 		if err := json.Unmarshal(e.Report, &r); err != nil || r != report(next[e.Job]) || e.Key != fmt.Sprint(r.N) {
 			t.Errorf("job %s: entry %d, %v, want %d", e.Job, r.N, err, next[e.Job])
@@ -542,7 +543,7 @@ func TestKilledWriterLosesNothingStored(t *testing.T) {
 		cmd.Wait()
 
 		stored := 0
-		must.NoError(t, l.All(t.Context(), everybody, func(e Entry) bool {
+		must.NoError(t, l.All(t.Context(), Query{}, func(e Entry) bool {
 			if e.Job == fmt.Sprintf("%d.srv", cmd.Process.Pid) {
 				stored++
 			}
@@ -638,7 +639,7 @@ func FuzzFile(f *testing.F) {
 			}
 			forward = append(forward, string(line.text))
 		}
-		for line, err := range linesBackward(file, 0) {
+		for line, err := range linesBackward(file) {
 			must.NoError(t, err)
 			backward = append([]string{string(line)}, backward...)
 		}
@@ -665,7 +666,7 @@ func BenchmarkLedger(b *testing.B) {
 		b.Run(fmt.Sprintf("append-once/jobs=%d", jobs), func(b *testing.B) {
 			for b.Loop() {
 				n++
-				must.NoError(b, l.AppendOnce(context.Background(), "1.srv", fmt.Sprint(n), 1000, r))
+				must.NoError(b, l.AppendOnce(context.Background(), "1.srv", fmt.Sprint(n), 1000, time.Now(), r))
 			}
 		})
 		b.Run(fmt.Sprintf("last/jobs=%d", jobs), func(b *testing.B) {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"strconv"
+	"time"
 )
 
 const (
@@ -75,8 +77,9 @@ func checkLine(line []byte) error {
 
 // head is what a line begins with, after its sum.
 type head struct {
-	job []byte // a part of the line
-	uid uint32 // noUID when not known
+	job, key []byte // parts of the line
+	uid      uint32 // noUID when not known
+	time     uint32 // Unix seconds; 0 when not known
 }
 
 // parseHead returns the head of a line without its newline. A line that is not as it was written is
@@ -92,18 +95,27 @@ func parseHead(line []byte) (head, error) {
 	}
 	h := head{job: job, uid: noUID}
 	if key, ok := bytes.CutPrefix(rest, []byte(`"key":"`)); ok {
-		if _, rest, ok = bytes.Cut(key, []byte(`",`)); !ok {
+		if h.key, rest, ok = bytes.Cut(key, []byte(`",`)); !ok {
 			return head{}, errors.New("line with half a key")
 		}
 	}
 	if text, ok := bytes.CutPrefix(rest, []byte(`"uid":`)); ok {
-		text, _, _ = bytes.Cut(text, []byte(","))
+		text, rest, _ = bytes.Cut(text, []byte(","))
 		if uid, err := strconv.ParseUint(string(text), 10, 32); err == nil {
 			h.uid = uint32(uid)
 		}
 	}
+	if text, ok := bytes.CutPrefix(rest, []byte(`"time":"`)); ok {
+		text, _, _ = bytes.Cut(text[:min(len(text), 64)], []byte(`"`))
+		if at, err := time.Parse(time.RFC3339, string(text)); err == nil {
+			h.time = seconds(at)
+		}
+	}
 	return h, nil
 }
+
+// seconds returns Unix seconds as an entry of the index has them.
+func seconds(t time.Time) uint32 { return uint32(min(max(t.Unix(), 0), math.MaxUint32)) }
 
 // parseLine returns the entry in a line without its newline, and keeps no part of line.
 func parseLine(line []byte) (Entry, error) {

@@ -65,24 +65,21 @@ func lines(f *os.File, from int64) iter.Seq2[located, error] {
 	}
 }
 
-// linesBackward yields the lines of f from the last one to the first that lies wholly within the
-// last window bytes (0: all). A line is valid until the next one.
-func linesBackward(f *os.File, window int64) iter.Seq2[[]byte, error] {
+// linesBackward yields the lines of f from the last one to the first. A line is valid until the
+// next one.
+func linesBackward(f *os.File) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		info, err := f.Stat()
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		end, first := info.Size(), int64(0)
-		if window > 0 && end > window {
-			first = end - window
-		}
+		end := info.Size()
 		var rest []byte        // what was read of the line that ends at end
 		var used, spare []byte // rest is in used; what is read next goes to spare, before a copy of rest
 		torn := true           // nothing ended with a newline yet
-		for size := int64(block); end > first; {
-			n := min(size, end-first)
+		for size := int64(block); end > 0; {
+			n := min(size, end)
 			buf := slices.Grow(spare[:0], int(n)+len(rest))[:n]
 			got, err := f.ReadAt(buf, end-n)
 			if errors.Is(err, io.EOF) && torn && len(rest) == 0 {
@@ -103,7 +100,7 @@ func linesBackward(f *os.File, window int64) iter.Seq2[[]byte, error] {
 			}
 			rest = buf
 		}
-		if first == 0 && !torn {
+		if !torn {
 			yield(rest, nil)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -81,34 +82,42 @@ func (w *writer) truncate(size int64) error {
 	return nil
 }
 
-// has reports whether a line with that job and key is among the last onceWindow bytes. The file
-// before counts too when this one is that new.
-func (w *writer) has(job, key string) (bool, error) {
-	prefix := linePrefix(job, key)
-	find := func(f *os.File, window int64) (bool, error) {
-		for line, err := range linesBackward(f, window) {
+// has reports whether a line with that job and key has been appended since then. The last
+// onceWindow bytes count in any case, since a clock may have been set back.
+func (w *writer) has(job, key string, since time.Time) (bool, error) {
+	prefix, seen := linePrefix(job, key), 0
+	find := func(f *os.File) (there, all bool, err error) {
+		for line, err := range linesBackward(f) {
 			if err != nil {
-				return false, err
+				return false, false, err
 			}
 			if len(line) >= sumEnd && hasPrefix(line, prefix) && checkLine(line) == nil {
-				return true, nil
+				return true, true, nil
+			}
+			if seen += len(line) + 1; seen < onceWindow {
+				continue
+			}
+			if h, err := parseHead(line); err == nil && h.time < seconds(since) {
+				return false, true, nil
 			}
 		}
-		return false, nil
+		return false, false, nil
 	}
-	there, err := find(w.f, onceWindow)
-	if there || err != nil || w.size >= onceWindow {
-		return there, err
+	there, all, err := find(w.f)
+	for i := 1; i <= rotated && !all && err == nil; i++ {
+		var before *os.File
+		before, err = open(rotatedPath(w.path, i))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+			continue
+		}
+		if err != nil {
+			break
+		}
+		there, all, err = find(before)
+		before.Close()
 	}
-	before, err := os.OpenFile(rotatedPath(w.path, 1), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer before.Close()
-	return find(before, onceWindow-w.size)
+	return there, err
 }
 
 // append writes line, into a new file when this one would grow beyond limit.
@@ -123,7 +132,8 @@ func (w *writer) append(line []byte, limit int64) error {
 	}
 	// fdatasync writes the new size too, as the data could not be read without it.
 	if err := unix.Fdatasync(int(w.f.Fd())); err != nil {
-		return &fs.PathError{Op: "fdatasync", Path: w.path, Err: err}
+		// A line that the kernel may drop is not to pass for one that is there.
+		return errors.Join(&fs.PathError{Op: "fdatasync", Path: w.path, Err: err}, w.f.Truncate(w.size))
 	}
 	if w.size == 0 {
 		return disk.SyncDir(filepath.Dir(w.path)) // the name is new
@@ -131,8 +141,16 @@ func (w *writer) append(line []byte, limit int64) error {
 	return nil
 }
 
+// rotate moves each file by one number, up to the first number that is free. A rotation that was
+// cut off has left a gap: the files beyond it have moved already.
 func (w *writer) rotate() error {
-	for i := rotated; i > 0; i-- {
+	free := 1
+	for ; free < rotated; free++ {
+		if _, err := os.Lstat(rotatedPath(w.path, free)); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	for i := free; i > 0; i-- {
 		err := os.Rename(rotatedPath(w.path, i-1), rotatedPath(w.path, i))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

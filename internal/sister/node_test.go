@@ -121,8 +121,7 @@ func (n *node) change(id string, fn func(*jobstate.Record) *jobstate.Record) {
 // reports returns the jobs of the ledger in order.
 func (n *node) reports() (jobs []string) {
 	n.t.Helper()
-	all := func(int) bool { return true }
-	err := n.ledger.All(context.Background(), all, func(e ledger.Entry) bool {
+	err := n.ledger.All(context.Background(), ledger.Query{}, func(e ledger.Entry) bool {
 		jobs = append(jobs, e.Job)
 		return true
 	})

@@ -1,0 +1,109 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// fill takes all the space that is left of a file system.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	must.NoError(t, err)
+	defer f.Close()
+	for size := 4096; size > 0; {
+		if _, err = f.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+}
+
+// fillPage appends to the ledger almost up to the end of a page: a page has space on a full disk.
+func (n *node) fillPage(path string) {
+	n.t.Helper()
+	size := func() int {
+		info, err := os.Stat(path)
+		must.NoError(n.t, err)
+		return int(info.Size())
+	}
+	before := size()
+	n.finished("100.x", ownerUID, 0)
+	line, page := size()-before, os.Getpagesize()
+	const room = 20 // times are not all as long
+	n.finished("101.x", ownerUID, 2*page-(size()+line+room)%page)
+}
+
+// The disk of the ledger fills while jobs run. They end as ever, and so do a later run of the same
+// job and the daemon. The log has it once. Each job is in the ledger once when there is space.
+func TestFullDiskHarmsNoJobAndLosesNoReport(t *testing.T) {
+	n := newNode(t)
+	state := n.path("state")
+	must.NoError(t, os.MkdirAll(state, 0o700))
+	must.NoError(t, unix.Mount("tmpfs", state, "tmpfs", 0, "size=1m,mode=700"))
+	t.Cleanup(func() { must.NoError(t, unix.Unmount(state, unix.MNT_DETACH)) })
+	d := n.serve()
+	if r := n.hookhost("run", "--job=1.x", "--report=none", "--", "true"); r.status != 0 {
+		t.Fatal("a job with space")
+	}
+	n.fillPage(state + "/ledger.jsonl")
+	job := n.start("run", "--job=2.x", "--report=json", "--", "sh", "-c", "echo begins; read x; echo ends; exit 3")
+	fill(t, state+"/filler")
+	must.NoError(t, job.stdin.Close())
+	var exited *exec.ExitError
+	if err := job.wait(); !errors.As(err, &exited) || exited.ExitCode() != 3 || job.output() != "begins\nends\n" ||
+		decodeReport(t, job.stderr.String()).Job != "2.x" || strings.Contains(job.stderr.String(), "hookhost:") {
+		t.Errorf("the job: %v, %q, %s", err, job.output(), &job.stderr)
+	}
+	end := func(id, run string) {
+		t.Helper()
+		for _, event := range []string{"execjob_begin", "execjob_launch", "execjob_epilogue", "execjob_end"} {
+			r := n.send(event, fmt.Sprintf(`{"pid":0,"job":{"id":%q,"run_count":%s,"mother_superior":true,
+				"owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{"ncpus":1,"mem":"64mb"}}}`, id, run,
+				ownerUID, ownerUID))
+			if r.status != 0 {
+				t.Errorf("%s of job %s: status %d", event, id, r.status)
+			}
+		}
+	}
+	end("3.x", "1")
+	end("3.x", "2")
+	if r := n.hookhost("jobs"); r.stdout != "no jobs\n" {
+		t.Errorf("jobs that are over: %s", r.stdout)
+	}
+	d.kill()
+	d = n.serve()
+	for _, id := range []string{"1.x", "2.x", "3.x"} {
+		if r := n.hookhost("report", id, "--format=json"); r.status != 0 || decodeReport(t, r.stdout).Job != id {
+			t.Errorf("the report of job %s while the disk is full: %+v", id, r)
+		}
+	}
+	if said := n.logged("no space left"); said != 1 {
+		t.Errorf("the log has the full disk %d times", said)
+	}
+	text, err := os.ReadFile(state + "/ledger.jsonl")
+	if err != nil || strings.Count(string(text), "\n") != 3 {
+		t.Errorf("the ledger meanwhile: %q, %v", text, err)
+	}
+	must.NoError(t, os.Remove(state+"/filler"))
+	d.stop()
+	n.serve()
+	must.Eventually(t, "no report waits", func() bool { return !exists(n.path("run/backlog.jsonl")) })
+	text, err = os.ReadFile(state + "/ledger.jsonl")
+	must.NoError(t, err)
+	for id, want := range map[string]int{"1.x": 1, "2.x": 1, "3.x": 2} {
+		if has := strings.Count(string(text), `"job":"`+id+`","key"`); has != want {
+			t.Errorf("the ledger has job %s %d times, want %d", id, has, want)
+		}
+	}
+}
