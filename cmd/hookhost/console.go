@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -47,12 +49,19 @@ func (c console) Write(b []byte) (int, error) {
 }
 
 // formatNamed returns the format of a report that is written to stdout or stderr. The text is as
-// wide as the terminal.
+// wide as the terminal, and in the characters of the locale.
 func formatNamed(name string, to io.Writer) (report.Format, error) {
 	if name != "text" {
 		return report.FormatNamed(name)
 	}
-	return report.Text(columnsOf(to)), nil
+	return report.Text(columnsOf(to), showsUTF8()), nil
+}
+
+// showsUTF8 reports whether the locale's characters are UTF-8, as setlocale(3) finds it.
+func showsUTF8() bool {
+	locale := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG"))
+	charset := strings.ToLower(locale)
+	return strings.Contains(charset, "utf-8") || strings.Contains(charset, "utf8")
 }
 
 // columnsOf returns how wide a terminal is, and 0 for a writer that is none.

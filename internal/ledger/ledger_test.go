@@ -65,7 +65,8 @@ func TestLedgerCountsAppendsAndFailures(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l", "ledger.jsonl")
 	l := Open(path)
 	ctx := t.Context()
-	must.NoError(t, l.AppendOnce(ctx, "1.srv", "1", 0, report(1)), l.AppendOnce(ctx, "1.srv", "1", 0, report(1)),
+	must.NoError(t, l.AppendOnce(ctx, "1.srv", "1", 0, time.Time{}, report(1)),
+		l.AppendOnce(ctx, "1.srv", "1", 0, time.Time{}, report(1)),
 		l.Append(ctx, "2.srv", 0, report(2)))
 	must.NoError(t, os.Remove(path), os.Mkdir(path, 0o700))
 	if err := l.Append(ctx, "3.srv", 0, report(3)); err == nil {

@@ -39,7 +39,7 @@ func caseHost(cput float64, mem int64) *hostapi.HostUsage {
 }
 
 // cases are jobs as operators know them. Their reports are in docs/reports.md.
-var cases = map[string]*jobstate.Record{
+var cases = withCourses(map[string]*jobstate.Record{
 	"steady": caseRecord("101.srv", "spectral", func(r *jobstate.Record) {
 		r.Hosts["n1"].EnergyJoules, r.Hosts["n1"].Billing = ptr(640_000.0), ptr(52.0)
 		r.Hosts["n1"].Devices = []hostapi.DeviceUsage{
@@ -73,7 +73,7 @@ var cases = map[string]*jobstate.Record{
 	"idle": caseRecord("105.srv", "sleep", func(r *jobstate.Record) {
 		r.Hosts["n1"].CPUTSeconds, r.Hosts["n1"].MemBytes = ptr(0.4), ptr(int64(6<<20))
 	}),
-}
+})
 
 // The archived report of each case is read from its file, as from a ledger, and written in each
 // format of lines.
@@ -112,7 +112,7 @@ func TestTextHasNoLineWiderThanItsPage(t *testing.T) {
 	for name, rec := range records {
 		for _, columns := range []int{0, 80, 132} {
 			var b bytes.Buffer
-			must.NoError(t, Text(columns)(&b, slices.Values([]*Report{fromRecord(rec, rec.Ended.Wall)})))
+			must.NoError(t, Text(columns, false)(&b, slices.Values([]*Report{fromRecord(rec, rec.Ended.Wall)})))
 			for line := range strings.Lines(b.String()) {
 				width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
 				if width > max(columns, 80) && !strings.Contains(line, "Cgroup mem limit exceeded") {

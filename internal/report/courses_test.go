@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
 // course returns a series of an hour. of returns each column at a part of the time, 0 to 1.
 func course(columns map[string]func(at float64) float64) *hostapi.Series {
-	const points = 240
+	const points = 60
 	s := &hostapi.Series{Columns: map[string]hostapi.Column{}}
 	for i := range points {
 		at := float64(i+1) / points
@@ -98,24 +99,31 @@ var courses = map[string]map[string]map[string]func(float64) float64{
 		hostapi.ColumnPids: level(1, 0)}},
 }
 
-// charted returns the report of a case with the series of its hosts and GPUs.
+// withCourses gives the hosts and GPUs of the cases their series.
+func withCourses(cases map[string]*jobstate.Record) map[string]*jobstate.Record {
+	for name, hosts := range courses {
+		for host, columns := range hosts {
+			h := cases[name].Hosts[host]
+			h.Series = course(columns)
+			for i := range h.Devices {
+				mean, peak := *h.Devices[i].UtilizationPercent, float64(*h.Devices[i].MemPeakBytes)
+				h.Devices[i].Series = course(map[string]func(float64) float64{
+					hostapi.ColumnUtilizationPercent: level(mean, 0.09),
+					hostapi.ColumnDeviceMemBytes:     func(at float64) float64 { return min(1, at*15) * peak },
+					hostapi.ColumnPowerWatts:         level(300+float64(i)*12, 0.06),
+				})
+			}
+		}
+	}
+	return cases
+}
+
+// charted returns the report of a case, with its series, as from a ledger.
 func charted(t *testing.T, name string) *Report {
 	t.Helper()
 	archive, err := os.ReadFile(filepath.Join("testdata", "cases", name+".archive.json"))
 	must.NoError(t, err)
 	r, err := FromArchive(archive)
 	must.NoError(t, err)
-	for host, columns := range courses[name] {
-		r.Hosts[host].Series = course(columns)
-		for i := range r.Hosts[host].Devices {
-			mean := *r.Hosts[host].Devices[i].UtilizationPercent
-			peak := float64(*r.Hosts[host].Devices[i].MemPeakBytes)
-			r.Hosts[host].Devices[i].Series = course(map[string]func(float64) float64{
-				hostapi.ColumnUtilizationPercent: level(mean, 0.09),
-				hostapi.ColumnDeviceMemBytes:     func(at float64) float64 { return min(1, at*15) * peak },
-				hostapi.ColumnPowerWatts:         level(300+float64(i)*12, 0.06),
-			})
-		}
-	}
 	return r
 }

@@ -15,10 +15,11 @@ const (
 	amountWidth = 34 // columns that are kept for what stands behind a bar
 )
 
-// Text returns the text format for a terminal of so many columns; fewer than 80 count as 80. Apart
-// from names that users chose, the text is ASCII and without colours.
-func Text(columns int) Format {
-	return one(func(r *Report, w io.Writer) error { return r.writeText(w, columns) }, "\n")
+// Text returns the text format for a terminal of so many columns; fewer than 80 count as 80. blocks
+// are for a terminal that shows UTF-8: plots are of block characters. Apart from these, and from
+// names that users chose, the text is ASCII and without colours.
+func Text(columns int, blocks bool) Format {
+	return one(func(r *Report, w io.Writer) error { return r.writeText(w, columns, blocks) }, "\n")
 }
 
 // sheet is what a report is written on: a text or a document for a browser. The report decides once
@@ -34,6 +35,7 @@ type page struct {
 	bytes.Buffer
 	columns int
 	names   int // columns before a bar
+	blocks  bool
 }
 
 // line writes a label and a text, which goes on below itself where it is too long.

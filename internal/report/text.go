@@ -14,10 +14,10 @@ import (
 )
 
 // WriteText writes the report for a person, 80 columns wide. Everything in it is printable.
-func (r *Report) WriteText(w io.Writer) error { return r.writeText(w, pageColumns) }
+func (r *Report) WriteText(w io.Writer) error { return r.writeText(w, pageColumns, false) }
 
-func (r *Report) writeText(w io.Writer, columns int) error {
-	p := &page{columns: max(columns, pageColumns), names: r.nameColumns()}
+func (r *Report) writeText(w io.Writer, columns int, blocks bool) error {
+	p := &page{columns: max(columns, pageColumns), blocks: blocks, names: r.nameColumns()}
 	p.line("Job", "%s", r.Job)
 	if r.Name != "" {
 		p.line("Name", "%s", r.Name)
@@ -25,6 +25,9 @@ func (r *Report) writeText(w io.Writer, columns int) error {
 	p.line("Owner", "%s", r.Owner)
 	p.line("State", "%s", r.state())
 	r.writeFacts(p)
+	if !r.NotStarted {
+		r.writePlots(p)
+	}
 	for i, note := range r.Notes {
 		p.line([]string{"Notes", ""}[min(i, 1)], "%s", note)
 	}
