@@ -58,7 +58,7 @@ var edges = map[string][]string{
 	"internal/plugin":    {"hostapi", "internal/disk", "internal/proc"},
 	"internal/host": {"hostapi", "internal/jobstate", "internal/ledger", "internal/pbs", "internal/plugin",
 		"internal/report", "internal/series", "internal/usage"},
-	"internal/api": {"hostapi", "internal/disk", "internal/jobstate", "internal/pbs"},
+	"internal/api": {"hostapi", "internal/disk", "internal/jobstate", "internal/pbs", "internal/report"},
 	"internal/sister": {"hostapi", "internal/api", "internal/config", "internal/disk", "internal/host",
 		"internal/jobstate", "internal/pbs", "internal/report", "internal/usage"},
 	"internal/metrics": {"hostapi", "internal/api", "internal/host", "internal/jobstate"},

@@ -48,6 +48,41 @@ func (c console) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// output is standard output, or a file that is made when there is something to write. An error
+// leaves a file alone that was there before.
+type output struct {
+	path   string // "" is standard output
+	stdout io.Writer
+	file   *os.File
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	if o.path == "" {
+		return o.stdout.Write(b)
+	}
+	if o.file == nil {
+		f, err := os.OpenFile(o.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+		if err != nil {
+			return 0, err
+		}
+		o.file = f
+	}
+	return console{o.file}.Write(b)
+}
+
+// close closes the file. A file is made even if nothing was to be written, unless that failed.
+func (o *output) close(failed error) error {
+	if o.path == "" || o.file == nil && failed != nil {
+		return nil
+	}
+	if o.file == nil {
+		if _, err := o.Write(nil); err != nil {
+			return err
+		}
+	}
+	return o.file.Close()
+}
+
 // formatNamed returns the format of a report that is written to stdout or stderr. The text is as
 // wide as the terminal, and in the characters of the locale.
 func formatNamed(name string, to io.Writer) (report.Format, error) {

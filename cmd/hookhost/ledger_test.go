@@ -26,7 +26,7 @@ func (n *node) finished(id string, uid int, pad int) {
 }
 
 // openNode is a node whose programs other users may run.
-func openNode(t *testing.T) *node {
+func openNode(t testing.TB) *node {
 	t.Helper()
 	n := newNode(t)
 	n.open()

@@ -1,75 +1,204 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/report"
 	"github.com/hookhost/hookhost/internal/serieslog"
 )
 
+// reportOptions are the flags of report.
+type reportOptions struct {
+	listOptions
+	format, output string
+	json, verify   bool
+}
+
 func (c *cli) reportCommand() *cobra.Command {
-	var format, output string
+	var o reportOptions
 	cmd := &cobra.Command{
-		Use: "report [JOB] [--format FORMAT] [--output FILE]", Args: nArgs(0, 1),
-		Short: "Show what a job used, live or finished",
-		Long: `Show what a job used, live or finished. Without JOB: every finished job, oldest first; for others than
-root, their own, from the daemon.
+		Use: "report [JOB...]", Args: nArgs(0, -1),
+		Short: "Show what jobs used, live or finished",
+		Long: `Show what jobs used on each of their hosts, while they run and after they have ended. To others than
+root: their own jobs, from the daemon.
+
+Without JOB the text is a table of the newest jobs, those that run first. The other formats have every
+finished job, oldest first. Options choose among them:
+
+  --user NAME       the owner, by name or number
+  --since, --until  when they ended; --since has those that run too, --until has none. A time is
+                    ` + report.TimeForms + `
+  --state STATE,... any of
+                    running      has not ended; other formats than text have it only if it is named
+                    finished     has ended, in whatever way
+                    ok           with exit status 0
+                    failed       with another one, or none that is known
+                    killed       by a signal
+                    oom          and the kernel killed for lack of memory
+                    not_started  none of its programs ran
+  --host HOST       has or had a part there
+  --limit N         the newest N; 0 is all. A table has ` + fmt.Sprint(tableRows) + ` otherwise
+  --sort COLUMN     of table and csv: the greatest first, text in alphabetical order; -COLUMN is the other
+                    way round. --limit comes after that
+  --columns C,...   of table and csv:
+` + columnsHelp() + `
+--verify, for root, reads the whole ledger. It prints its files and how many reports they have, and
+what is damaged or there twice.
 
 Exit status: 0; 1 when there is no such report, or it cannot be read. Without JOB, also when some
 reports are damaged. All others are shown, and standard error says which lines of the ledger are
-damaged.`,
+damaged. 1 of --verify: something is damaged or there twice.`,
+		Example: `  hookhost report 12.srv
+  hookhost report --user alice --since 3d --state failed
+  hookhost report --since 2026-11-01 --until 2026-12-01 --format pbs > november
+  hookhost report --since today --sort mem_bytes --columns job,owner,mem_bytes,mem_limit_bytes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := formatNamed(format, stdout)
-			if err != nil {
-				return misuse(err)
+			if err := o.check(cmd, args); err != nil {
+				return misuse(fmt.Errorf("report: %w", err))
 			}
-			var text bytes.Buffer
-			if len(args) == 0 {
-				err = c.reportAll(cmd.Context(), f, console{&text})
+			if o.verify {
+				return c.verifyLedger(cmd)
+			}
+			out := &output{path: o.output, stdout: cmd.OutOrStdout()}
+			var err error
+			if len(args) > 0 {
+				err = c.reportJobs(cmd.Context(), args, &o, out)
 			} else {
-				err = c.reportOne(cmd, args[0], f, console{&text})
+				err = c.reportList(cmd.Context(), &o, out)
 			}
-			if err != nil && text.Len() == 0 {
-				return err
-			}
-			if output != "" { // not touched before there is something to write
-				return errors.Join(err, os.WriteFile(output, text.Bytes(), 0o644))
-			}
-			_, failed := text.WriteTo(cmd.OutOrStdout())
-			return errors.Join(err, failed)
+			return errors.Join(err, out.close(err))
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", strings.Join(report.FormatNames(), " or "))
-	cmd.Flags().StringVar(&output, "output", "", "write to FILE instead of standard output")
+	f := cmd.Flags()
+	f.StringVar(&o.format, "format", "text", strings.Join(report.FormatNames(), " or "))
+	f.BoolVar(&o.json, "json", false, "--format json")
+	f.StringVar(&o.output, "output", "", "write to FILE instead of standard output")
+	f.BoolVar(&o.verify, "verify", false, "read the whole ledger and say what is wrong with it")
+	o.listOptions.flags(cmd)
 	return cmd
 }
 
-func (c *cli) reportOne(cmd *cobra.Command, id string, f report.Format, out io.Writer) error {
-	if err := hostapi.CheckJobID(id); err != nil {
-		return misuse(fmt.Errorf("report: %w", err))
+// formatOf returns the format: of JOBs, or of a list.
+func (o *reportOptions) formatOf(jobs bool) (report.Format, error) {
+	to := stdout
+	if o.output != "" {
+		to = nil
 	}
-	b, unread, err := c.reportOf(cmd.Context(), id)
+	switch {
+	case o.format == "csv":
+		return o.list.CSV(), nil
+	case o.format == "text" && !jobs:
+		list := o.list
+		list.Width = columnsOf(to)
+		return list.Table(time.Now()), nil
+	}
+	return formatNamed(o.format, to)
+}
+
+// columnsHelp returns the names of the columns, indented.
+func columnsHelp() string {
+	const width, indent = 78, "                    "
+	text, line := "", indent
+	for _, name := range report.ColumnNames() {
+		if len(line)+len(name) > width+len(indent) {
+			text, line = text+strings.TrimRight(line, " ")+"\n", indent
+		}
+		line += name + " "
+	}
+	return text + strings.TrimRight(line, " ") + "\n"
+}
+
+// check completes the options and returns what is wrong with them.
+func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
+	if o.json {
+		if cmd.Flags().Changed("format") && o.format != "json" {
+			return fmt.Errorf("--json: --format is %s", o.format)
+		}
+		o.format = "json"
+	}
+	if _, err := report.FormatNamed(o.format); err != nil {
+		return fmt.Errorf("--format: %w", err)
+	}
+	for _, id := range jobs {
+		if err := hostapi.CheckJobID(id); err != nil {
+			return err
+		}
+	}
+	if err := o.listOptions.check(cmd, o.format, len(jobs) > 0); err != nil {
+		return err
+	}
+	if o.verify && (cmd.Flags().NFlag() > verifyFlags(cmd) || len(jobs) > 0) {
+		return errors.New("--verify: reads the whole ledger, and takes neither a JOB nor another option")
+	}
+	return nil
+}
+
+// verifyFlags counts the flags that go with --verify: itself, and those of all commands.
+func verifyFlags(cmd *cobra.Command) int {
+	n := 1
+	for _, name := range []string{"config", "state", "socket"} {
+		if cmd.Flags().Changed(name) {
+			n++
+		}
+	}
+	return n
+}
+
+// reportJobs writes the reports of some jobs. A job that has none costs no other its report.
+func (c *cli) reportJobs(ctx context.Context, ids []string, o *reportOptions, out *output) error {
+	f, err := o.formatOf(true)
 	if err != nil {
 		return err
 	}
-	rep, err := report.FromArchive(b)
-	if err != nil {
-		return fmt.Errorf("report of job %s: %w", id, err)
+	var errs []error
+	reports := iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
+		for _, id := range ids {
+			b, unread, err := c.reportOf(ctx, id)
+			var r *report.Report
+			if unread != nil {
+				errs = append(errs, unread)
+			}
+			if err == nil {
+				if r, err = report.FromArchive(b); err != nil {
+					err = fmt.Errorf("report of job %s: %w", id, err)
+				}
+			}
+			if err != nil {
+				errs = append(errs, err)
+			} else if !yield(r) {
+				return
+			}
+		}
+	})
+	begun, stop, some := begin(reports)
+	defer stop()
+	if !some {
+		return errors.Join(errs...)
 	}
-	return errors.Join(f(out, func(yield func(*report.Report) bool) { yield(rep) }), unread)
+	err = f(out, begun)
+	return errors.Join(append([]error{err}, errs...)...)
+}
+
+// begin waits for the first of the reports, and is false if there is none. An error is then to be
+// told, and nothing to be written. The caller calls stop.
+func begin(reports iter.Seq[*report.Report]) (begun iter.Seq[*report.Report], stop func(), some bool) {
+	next, stop := iter.Pull(reports)
+	first, some := next()
+	return func(yield func(*report.Report) bool) {
+		for r, more := first, some; more && yield(r); r, more = next() {
+		}
+	}, stop, some
 }
 
 // reportOf asks the daemon. If none runs, root gets the report of a finished job from the ledger,
@@ -96,35 +225,4 @@ func (c *cli) reportOf(ctx context.Context, id string) (text json.RawMessage, un
 	}
 	text, unread = serieslog.Join(c.Series(), text)
 	return text, unread, nil
-}
-
-// reportAll reads the ledger itself, which is root's alone; the daemon reads it to others.
-func (c *cli) reportAll(ctx context.Context, f report.Format, out io.Writer) error {
-	all := func(yield func(whose string, text json.RawMessage) bool) error {
-		entry := func(e ledger.Entry) bool { return yield("of job "+e.Job, e.Report) }
-		return c.OpenLedger().All(ctx, ledger.Query{}, entry)
-	}
-	if os.Geteuid() != 0 {
-		client, err := api.Dial(c.Socket)
-		if err != nil {
-			return fmt.Errorf("report: finished jobs are the daemon's to tell to others than root: %w", err)
-		}
-		defer client.Close()
-		all = func(yield func(whose string, text json.RawMessage) bool) error {
-			return client.Reports(ctx, func(text json.RawMessage) bool { return yield("from the daemon", text) })
-		}
-	}
-	var failed error
-	var unread []error
-	reports := iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
-		failed = all(func(whose string, text json.RawMessage) bool {
-			rep, err := report.FromArchive(text)
-			if err != nil {
-				unread = append(unread, fmt.Errorf("report %s: %w", whose, err))
-				return true
-			}
-			return yield(rep)
-		})
-	})
-	return errors.Join(f(out, reports), failed, errors.Join(unread...))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/report"
 )
 
 // Events carries out events.
@@ -36,12 +37,12 @@ type Jobs interface {
 	Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) (lines []string, all int, err error)
 }
 
-// Reports knows the jobs that have ended.
+// Reports knows the reports of jobs, above all of those that have ended.
 type Reports interface {
-	// Finished calls yield with the report of each finished job whose owner may admits, oldest
-	// first, until it returns false. may takes -1 for an owner who is not known. The error is
-	// ErrDamaged, after the last report, if some can no longer be read.
-	Finished(ctx context.Context, may func(uid int) bool, yield func(json.RawMessage) bool) error
+	// Find calls yield with the report of each job that the filter chooses, in its order, until
+	// yield returns false. may says whose jobs they can be, and takes -1 for an owner who is not
+	// known. The error is ErrDamaged, after the last report, if some can no longer be read.
+	Find(ctx context.Context, filter report.Filter, may func(uid int) bool, yield func(json.RawMessage) bool) error
 }
 
 // Node knows the host itself.

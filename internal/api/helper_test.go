@@ -26,6 +26,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/report"
 )
 
 // nobody is the user that the tests call as when they are not root.
@@ -206,9 +207,13 @@ func (b *backend) Report(_ context.Context, id string, may func(*hostapi.Job) bo
 	return nil, fmt.Errorf("report of job %s in the ledger: %w", id, ErrNotFound)
 }
 
-// Finished has a report of each of the jobs; broken is an error after them.
-func (b *backend) Finished(_ context.Context, may func(uid int) bool, yield func(json.RawMessage) bool) error {
+// Find has a report of each of the jobs, or of one user's; broken is an error after them.
+func (b *backend) Find(_ context.Context, f report.Filter, may func(uid int) bool,
+	yield func(json.RawMessage) bool) error {
 	for _, j := range b.jobs {
+		if f.User != "" && f.User != j.Job.Owner.User {
+			continue
+		}
 		if may(j.Job.Owner.UID) && !yield(json.RawMessage(`{"job":"`+j.Job.ID+`"}`)) {
 			return nil
 		}

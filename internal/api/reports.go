@@ -4,22 +4,31 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/report"
 )
 
 // damagedTrailer is the trailer of a list some of whose reports can no longer be read: what is
 // known of them.
 const damagedTrailer = "Hookhost-Damaged"
 
-// reports streams the reports of the finished jobs that the caller may see, a line each. The ledger
-// may hold more than fits into memory. An answer that is not whole is broken off.
+// reports streams the reports of the jobs that the caller may see and that the query chooses
+// (report.Filter), a line each. The ledger may hold more than fits into memory. An answer that is
+// not whole is broken off.
 func (s *Server) reports(peer Peer, w http.ResponseWriter, r *http.Request) {
 	control, ctx := http.NewResponseController(w), r.Context()
 	if s.Reports == nil {
 		s.answer(w, r, nil, noCall(r))
+		return
+	}
+	filter, err := report.ParseFilter(r.URL.Query())
+	if err != nil {
+		s.answer(w, r, nil, malformed(fmt.Errorf("query: %w", err)))
 		return
 	}
 	leave, err := s.lists.enter(ctx, peer)
@@ -35,7 +44,7 @@ func (s *Server) reports(peer Peer, w http.ResponseWriter, r *http.Request) {
 		}
 		begun = true
 	}
-	err = s.Reports.Finished(ctx, peer.may, func(report json.RawMessage) bool {
+	err = s.Reports.Find(ctx, filter, peer.may, func(report json.RawMessage) bool {
 		begin()
 		control.SetWriteDeadline(time.Now().Add(s.timeouts.answer))
 		_, err := w.Write(append(slices.Clip(report), '\n'))
@@ -64,11 +73,15 @@ func damageFor(p Peer, err error) string {
 	return "some reports of finished jobs are damaged: yours may be among them"
 }
 
-// Reports calls yield with the report of each finished job that the caller may see, oldest first,
-// until it returns false. The error is ErrDamaged, after the last report, if some can no longer be
-// read.
-func (c *Client) Reports(ctx context.Context, yield func(json.RawMessage) bool) error {
-	trailer, err := stream(ctx, c, "/v1/reports", "reports", yield)
+// Reports calls yield with the report of each job that the filter chooses and the caller may see.
+// They come in the filter's order, until yield returns false. The error is ErrDamaged, after the
+// last report, if some can no longer be read.
+func (c *Client) Reports(ctx context.Context, filter report.Filter, yield func(json.RawMessage) bool) error {
+	path := "/v1/reports"
+	if query := filter.Values().Encode(); query != "" {
+		path += "?" + query
+	}
+	trailer, err := stream(ctx, c, path, "reports", yield)
 	if text := trailer.Get(damagedTrailer); err == nil && text != "" {
 		return &Error{Status: http.StatusOK, Kind: KindDamaged, Message: text}
 	}

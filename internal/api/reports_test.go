@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/report"
 )
 
 // Everybody reads the reports of own finished jobs, root of all; a list that is not whole is an
 // error.
 func TestReportsAreTheirOwnersAndRoots(t *testing.T) {
 	list := func(b *backend) (text string, err error) {
-		err = dial(t, serve(t, b)).Reports(t.Context(),
+		err = dial(t, serve(t, b)).Reports(t.Context(), report.Filter{},
 			func(report json.RawMessage) bool { text += string(report); return true })
 		return text, err
 	}
@@ -47,6 +48,20 @@ func TestReportsAreTheirOwnersAndRoots(t *testing.T) {
 	}
 }
 
+func TestReportsAreChosenByTheHost(t *testing.T) {
+	jobs := []Job{job("1.srv", os.Getuid()), job("2.srv", nobody)}
+	socket := serve(t, &backend{jobs: jobs})
+	text := ""
+	must.NoError(t, dial(t, socket).Reports(t.Context(), report.Filter{User: jobs[0].Job.Owner.User, Limit: 3},
+		func(report json.RawMessage) bool { text += string(report); return true }))
+	must.Equal(t, "", `{"job":"1.srv"}`, text)
+	for _, query := range []string{"since=yesterday", "limit=-1", "limit=x", "state=asleep", "colour=red"} {
+		if a, err := rawCall(socket, "GET", "/v1/reports?"+query, ""); err != nil || a.Status != 400 {
+			t.Errorf("%s: %+v, %v", query, a, err)
+		}
+	}
+}
+
 // A list with damage has every whole report, and then the damage: to root with its places, to
 // others without. The owner of a damaged report is not known.
 func TestReportsOfADamagedLedger(t *testing.T) {
@@ -54,7 +69,10 @@ func TestReportsOfADamagedLedger(t *testing.T) {
 	for _, jobs := range [][]Job{nil, {job("1.srv", os.Getuid())}} {
 		text := ""
 		c := dial(t, serve(t, &backend{jobs: jobs, broken: broken}))
-		err := c.Reports(t.Context(), func(report json.RawMessage) bool { text += string(report); return true })
+		err := c.Reports(t.Context(), report.Filter{}, func(report json.RawMessage) bool {
+			text += string(report)
+			return true
+		})
 		if !errors.Is(err, ErrDamaged) || os.Getuid() == 0 &&
 			!strings.Contains(err.Error(), "ledger.jsonl:3 (job 7.srv)") {
 			t.Errorf("error %v", err)
@@ -83,7 +101,8 @@ type slowBackend struct {
 	begun   chan struct{}
 }
 
-func (b *slowBackend) Finished(ctx context.Context, _ func(int) bool, _ func(json.RawMessage) bool) error {
+func (b *slowBackend) Find(ctx context.Context, _ report.Filter, _ func(int) bool,
+	_ func(json.RawMessage) bool) error {
 	b.add(1)
 	defer b.add(-1)
 	b.begun <- struct{}{}
@@ -128,7 +147,7 @@ func TestListsOfOneUserAtATime(t *testing.T) {
 		<-b.begun
 	}
 	for range calls { // root's
-		asking.Go(func() { dial(t, socket).Reports(ctx, func(json.RawMessage) bool { return true }) })
+		asking.Go(func() { dial(t, socket).Reports(ctx, report.Filter{}, func(json.RawMessage) bool { return true }) })
 	}
 	for range calls {
 		<-b.begun

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -78,13 +79,16 @@ func (j *jobs) finished(ctx context.Context, id string, may func(*hostapi.Job) b
 	return j.series.Join(text), nil
 }
 
-// Finished calls yield with the report of each finished job whose owner may admits, oldest first.
-// These have no series.
-// The log has what is damaged once, whoever asks and however often.
-func (j *jobs) Finished(ctx context.Context, may func(uid int) bool, yield func(json.RawMessage) bool) error {
-	err := j.ledger.All(ctx, ledger.Query{Of: may}, func(e ledger.Entry) bool {
-		return ctx.Err() == nil && yield(e.Report)
-	})
+// Find calls yield with the report of each job that the filter chooses and whose owner may admits.
+// Live jobs are as they were last measured, and none has its series. The log has what is damaged once, whoever asks and
+// however often.
+func (j *jobs) Find(ctx context.Context, f report.Filter, may func(uid int) bool,
+	yield func(json.RawMessage) bool) error {
+	var live []*report.Report
+	if f.Live() {
+		live = j.live(f, may)
+	}
+	err := FindReports(ctx, j.ledger, live, f, may, yield)
 	if damage := damageIn(err); damage != nil {
 		text := err.Error()
 		if told := j.damaged.Swap(&text); told == nil || *told != text {
@@ -93,6 +97,23 @@ func (j *jobs) Finished(ctx context.Context, may func(uid int) bool, yield func(
 		return damage
 	}
 	return err
+}
+
+// live returns the reports of live jobs that the filter chooses, those that began last first.
+func (j *jobs) live(f report.Filter, may func(uid int) bool) []*report.Report {
+	var reports []*report.Report
+	now := j.clock.Now()
+	for _, record := range j.store.List() {
+		if !may(record.Job.Owner.UID) {
+			continue
+		}
+		r := report.FromRecord(record, time.Time{}, record.Elapsed(now))
+		if r.WalltimeLeft = timeLeft(record, now); f.Matches(r) {
+			reports = append(reports, r)
+		}
+	}
+	slices.SortStableFunc(reports, func(a, b *report.Report) int { return b.Began().Compare(a.Began()) })
+	return reports
 }
 
 // damageIn returns the API's error for damaged lines in the ledger, nil if err is none of those.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/csv"
 	"io"
 	"iter"
@@ -76,29 +77,39 @@ var csvColumns = []csvColumn{
 	{"notes", func(r *Report, _ totals) string { return harmless(strings.Join(r.Notes, "; ")) }},
 	{"energy_joules", func(r *Report, _ totals) string { return csvCell(r.energy(), csvFloat) }},
 	{"billing", func(r *Report, _ totals) string { return csvCell(r.billing(), csvFloat) }},
+	{"state", func(r *Report, _ totals) string { return r.stateWord() }},
 }
 
 // WriteCSV writes a line with the names of the columns, and a row for each report, by RFC 4180.
 func WriteCSV(w io.Writer, reports iter.Seq[*Report]) error {
-	table := csv.NewWriter(w)
-	row := make([]string, len(csvColumns))
-	for i, column := range csvColumns {
-		row[i] = column.name
-	}
-	if err := table.Write(row); err != nil {
+	return List{}.CSV()(w, reports)
+}
+
+func writeCSV(w io.Writer, columns []csvColumn, rows iter.Seq[row]) error {
+	var text bytes.Buffer // a row is one write: its characters are not to be cut
+	table := csv.NewWriter(&text)
+	write := func(cells []string) error {
+		text.Reset()
+		table.Write(cells)
+		if table.Flush(); table.Error() != nil {
+			return table.Error()
+		}
+		_, err := w.Write(text.Bytes())
 		return err
 	}
-	for r := range reports {
-		t := r.totals()
-		for i, column := range csvColumns {
-			row[i] = column.of(r, t)
-		}
-		if err := table.Write(row); err != nil {
+	names := make([]string, len(columns))
+	for i, column := range columns {
+		names[i] = column.name
+	}
+	if err := write(names); err != nil {
+		return err
+	}
+	for r := range rows {
+		if err := write(r.cells); err != nil {
 			return err
 		}
 	}
-	table.Flush()
-	return table.Error()
+	return nil
 }
 
 // harmless returns text that no spreadsheet runs as a formula: an apostrophe goes before a first

@@ -105,6 +105,15 @@ func owner(o hostapi.Owner) string {
 	return o.User
 }
 
+// Began returns when the first program was launched, or the job began, and the zero time if neither
+// is known.
+func (r *Report) Began() time.Time {
+	if r.Start == nil {
+		return time.Time{}
+	}
+	return *r.Start
+}
+
 // known returns nil for the zero time. Milliseconds are all that a report needs.
 func known(t time.Time) *time.Time {
 	if t.IsZero() {

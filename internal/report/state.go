@@ -23,14 +23,24 @@ func (r *Report) state() string {
 	return "not started"
 }
 
-// exitText names the signal that an exit status stands for: 128+N in a shell and in hookhost, 256+N
-// in PBS.
-func exitText(status int) string {
+// signalOf returns the number of the signal that an exit status stands for, and 0 for another
+// status.
+func signalOf(status int) int {
 	n := status - 128
 	if status > 256 {
 		n = status - 256
 	}
 	if n < 1 || n > 64 {
+		return 0
+	}
+	return n
+}
+
+// exitText names the signal that an exit status stands for: 128+N in a shell and in hookhost, 256+N
+// in PBS.
+func exitText(status int) string {
+	n := signalOf(status)
+	if n == 0 {
 		return fmt.Sprintf("exit status %d", status)
 	}
 	name := unix.SignalName(syscall.Signal(n))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/report"
 )
 
 // Socket is the daemon at a socket. Each question is a connection of its own, so that a daemon that
@@ -47,30 +48,9 @@ func (s Socket) Report(ctx context.Context, id string) (text json.RawMessage, er
 	return text, err
 }
 
-// newest is how many of the newest finished jobs are known.
-const newest = 1000
-
-// Finished calls yield with the reports of the newest finished jobs, newest first.
-func (s Socket) Finished(ctx context.Context, yield func(json.RawMessage) bool) error {
-	var ring []json.RawMessage
-	all := 0
-	err := s.ask(func(c *api.Client) error {
-		return c.Reports(ctx, func(text json.RawMessage) bool {
-			if len(ring) < newest {
-				ring = append(ring, text)
-			} else {
-				ring[all%newest] = text
-			}
-			all++
-			return true
-		})
-	})
-	for i := range len(ring) {
-		if !yield(ring[(all-1-i)%len(ring)]) {
-			break
-		}
-	}
-	return err
+// Finished calls yield with the reports of finished jobs that f chooses.
+func (s Socket) Finished(ctx context.Context, f report.Filter, yield func(json.RawMessage) bool) error {
+	return s.ask(func(c *api.Client) error { return c.Reports(ctx, f, yield) })
 }
 
 func (s Socket) ask(question func(*api.Client) error) error {

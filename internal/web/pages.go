@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,7 +105,8 @@ func finishedPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) e
 	}
 	var shown []*report.Report
 	seen, matched, more := 0, 0, false
-	failed := s.daemon.Finished(r.Context(), func(text json.RawMessage) bool {
+	choice := report.Filter{User: cmp.Or(v.user, f.user), Limit: mostSeen}
+	failed := s.daemon.Finished(r.Context(), choice, func(text json.RawMessage) bool {
 		seen++
 		rep, err := report.FromArchive(text)
 		if err != nil || !v.sees(rep.PBSJob) || !f.matches(rep) {

@@ -71,7 +71,7 @@ func (d *jobs) Report(_ context.Context, id string) (json.RawMessage, error) {
 	return ended(n), nil
 }
 
-func (d *jobs) Finished(_ context.Context, yield func(json.RawMessage) bool) error {
+func (d *jobs) Finished(_ context.Context, _ report.Filter, yield func(json.RawMessage) bool) error {
 	for n := 2 + d.finished; n > 2; n-- {
 		if !yield(ended(n)) {
 			return nil

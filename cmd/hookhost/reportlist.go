@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/daemon"
+	"github.com/hookhost/hookhost/internal/report"
+)
+
+// tableRows are the jobs of a table if nobody says how many.
+const tableRows = 20
+
+// listOptions are the flags of report that are about many jobs.
+type listOptions struct {
+	filter       report.Filter
+	list         report.List
+	since, until string
+}
+
+func (o *listOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.filter.User, "user", "", "jobs of this user, by name or number")
+	f.StringVar(&o.since, "since", "", "jobs that ended then or later, or run")
+	f.StringVar(&o.until, "until", "", "jobs that ended before")
+	f.StringSliceVar(&o.filter.States, "state", nil, strings.Join(report.StateNames(), ", ")+"; several by comma")
+	f.StringVar(&o.filter.Host, "host", "", "jobs with a part on this host")
+	f.IntVar(&o.list.Limit, "limit", 0, "the newest `N` jobs, 0 for all")
+	f.StringVar(&o.list.Sort, "sort", "", "order table or csv by this `column`")
+	f.StringSliceVar(&o.list.Columns, "columns", nil, "the columns of table or csv; several by comma")
+}
+
+// check completes the options for a list, or for JOBs, and returns what is wrong with them.
+func (o *listOptions) check(cmd *cobra.Command, format string, jobs bool) error {
+	f := cmd.Flags()
+	if jobs {
+		for _, name := range []string{"user", "since", "until", "state", "host", "limit"} {
+			if f.Changed(name) {
+				return fmt.Errorf("--%s: chooses among all jobs, and a JOB is named", name)
+			}
+		}
+	}
+	table := format == "csv" || format == "text" && !jobs
+	for _, name := range []string{"sort", "columns"} {
+		if f.Changed(name) && !table {
+			return fmt.Errorf("--%s: for a table without JOB, and for --format csv", name)
+		}
+	}
+	now := time.Now()
+	for _, t := range []struct {
+		flag, text string
+		to         *time.Time
+	}{{"since", o.since, &o.filter.Since}, {"until", o.until, &o.filter.Until}} {
+		if !f.Changed(t.flag) {
+			continue
+		}
+		var err error
+		if *t.to, err = report.ParseTime(t.text, now); err != nil {
+			return fmt.Errorf("--%s: %w", t.flag, err)
+		}
+	}
+	switch {
+	case o.list.Limit < 0:
+		return fmt.Errorf("--limit: %d is negative", o.list.Limit)
+	case format == "text" && !f.Changed("limit"):
+		o.list.Limit = tableRows
+	}
+	if format == "text" && len(o.filter.States) == 0 {
+		o.filter.States = []string{"running", "finished"}
+	}
+	return errors.Join(o.filter.Check(), o.list.Check())
+}
+
+// reportList writes the reports that the options choose.
+func (c *cli) reportList(ctx context.Context, o *reportOptions, out *output) error {
+	f, err := o.formatOf(false)
+	if err != nil {
+		return err
+	}
+	filter, table := o.filter, o.format == "text"
+	if o.list.Sort == "" {
+		filter.Limit = o.list.Limit
+	}
+	if table && filter.Limit > 0 {
+		filter.Limit++ // whether there are more
+	}
+	var failed error
+	var unread []error
+	reports := iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
+		failed = c.findReports(ctx, filter, func(text json.RawMessage) bool {
+			r, err := report.FromArchive(text)
+			if err != nil {
+				unread = append(unread, err)
+				return true
+			}
+			return yield(r)
+		})
+	})
+	if filter.Limit > 0 && !table { // they come with the newest first
+		newest := slices.Collect(reports)
+		slices.Reverse(newest)
+		reports = slices.Values(newest)
+	}
+	begun, stop, some := begin(reports)
+	defer stop()
+	if !some && (failed != nil || len(unread) > 0) {
+		return errors.Join(append(unread, failed)...)
+	}
+	err = f(out, begun)
+	return errors.Join(append(append(unread, failed), err)...)
+}
+
+// findReports asks the daemon, which has an index of the ledger and knows the live jobs. If none
+// runs, root reads the ledger.
+func (c *cli) findReports(ctx context.Context, f report.Filter, yield func(json.RawMessage) bool) error {
+	client, err := api.Dial(c.Socket)
+	if err == nil {
+		defer client.Close()
+		err = client.Reports(ctx, f, yield)
+	} else if os.Geteuid() != 0 {
+		return fmt.Errorf("report: finished jobs are the daemon's to tell to others than root: %w", err)
+	}
+	switch {
+	case os.Geteuid() == 0 && errors.Is(err, api.ErrSilent): // before the first report
+		fmt.Fprintf(stderr, "hookhost: report: %v; the ledger has the jobs that have ended\n", err)
+	case !errors.Is(err, api.ErrNoHost):
+		return err
+	}
+	return daemon.FindReports(ctx, c.OpenLedger(), nil, f, func(int) bool { return true }, yield)
+}

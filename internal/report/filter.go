@@ -1,0 +1,172 @@
+package report
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// Filter chooses the reports of a list. The zero Filter has every job that has ended.
+type Filter struct {
+	User   string    // the owner, by name or number
+	Since  time.Time // ended then or later, or has not ended
+	Until  time.Time // ended before
+	States []string  // any of them; see StateNames
+	Host   string    // has or had a part there
+	// Limit is how many of the newest there are at most, newest first. 0 is all, oldest first.
+	Limit int
+}
+
+// The states of a job. A job may have several of them.
+const (
+	stateRunning  = "running"
+	stateFinished = "finished"
+	stateOK       = "ok"
+	stateFailed   = "failed"
+	stateKilled   = "killed"
+	stateOOM      = "oom"
+	stateNone     = "not_started"
+)
+
+// states says by name whether a job is in a state.
+var states = map[string]func(*Report) bool{
+	stateRunning:  func(r *Report) bool { return r.End == nil },
+	stateFinished: func(r *Report) bool { return r.End != nil },
+	stateOK:       func(r *Report) bool { return r.End != nil && r.ExitStatus != nil && *r.ExitStatus == 0 },
+	stateFailed:   func(r *Report) bool { return r.End != nil && (r.ExitStatus == nil || *r.ExitStatus != 0) },
+	stateKilled:   func(r *Report) bool { return r.End != nil && r.ExitStatus != nil && signalOf(*r.ExitStatus) > 0 },
+	stateOOM:      func(r *Report) bool { return r.End != nil && r.totals().oomKills > 0 },
+	stateNone:     func(r *Report) bool { return r.NotStarted },
+}
+
+// StateNames returns the states that a Filter knows.
+func StateNames() []string {
+	return []string{stateRunning, stateFinished, stateOK, stateFailed, stateKilled, stateOOM, stateNone}
+}
+
+// stateWord returns the column state: the one state that says most.
+func (r *Report) stateWord() string {
+	if r.Start == nil && r.End == nil {
+		return ""
+	}
+	for _, name := range []string{stateRunning, stateNone, stateOK, stateOOM, stateKilled} {
+		if states[name](r) {
+			return name
+		}
+	}
+	if r.ExitStatus == nil {
+		return ""
+	}
+	return stateFailed
+}
+
+// IsZero reports whether the filter has every job that has ended, in the order of their ends.
+func (f Filter) IsZero() bool {
+	return f.User == "" && f.Since.IsZero() && f.Until.IsZero() && len(f.States) == 0 && f.Host == "" && f.Limit == 0
+}
+
+// Live reports whether jobs that have not ended may match.
+func (f Filter) Live() bool { return slices.Contains(f.States, stateRunning) && f.Until.IsZero() }
+
+// Check returns an error for a state that is none.
+func (f Filter) Check() error {
+	for _, name := range f.States {
+		if states[name] == nil {
+			return fmt.Errorf("state %q: not one of %s", name, strings.Join(StateNames(), ", "))
+		}
+	}
+	return nil
+}
+
+// Matches reports whether a report is one of those that f chooses. Limit does not count.
+func (f Filter) Matches(r *Report) bool {
+	switch {
+	case f.User != "" && !f.ofUser(r):
+	case !f.Since.IsZero() && r.End != nil && r.End.Before(f.Since):
+	case !f.Until.IsZero() && (r.End == nil || !r.End.Before(f.Until)):
+	case len(f.States) == 0 && r.End == nil:
+	case len(f.States) > 0 && !slices.ContainsFunc(f.States, func(name string) bool { return states[name](r) }):
+	case f.Host != "" && !f.onHost(r):
+	default:
+		return true
+	}
+	return false
+}
+
+func (f Filter) ofUser(r *Report) bool {
+	if r.Owner == f.User {
+		return true
+	}
+	uid, err := strconv.Atoi(f.User)
+	return err == nil && r.PBSJob != nil && r.PBSJob.Owner.UID == uid
+}
+
+// onHost is true for a host whose figures are missing as well.
+func (f Filter) onHost(r *Report) bool {
+	is := func(name string) bool { return pbs.SameHost(name, f.Host) }
+	for name := range r.Missing {
+		if is(name) {
+			return true
+		}
+	}
+	if slices.ContainsFunc(r.hostNames(), is) {
+		return true
+	}
+	if r.PBSJob == nil {
+		return false
+	}
+	hosts, err := pbs.Hosts(r.PBSJob.ExecVnode, r.PBSJob.ExecHost2)
+	return err == nil && slices.ContainsFunc(hosts, is)
+}
+
+// Values returns the filter as a query that ParseFilter reads.
+func (f Filter) Values() url.Values {
+	v := url.Values{}
+	set := func(key, value string, is bool) {
+		if is {
+			v.Set(key, value)
+		}
+	}
+	set("user", f.User, f.User != "")
+	set("since", f.Since.Format(time.RFC3339Nano), !f.Since.IsZero())
+	set("until", f.Until.Format(time.RFC3339Nano), !f.Until.IsZero())
+	set("state", strings.Join(f.States, ","), len(f.States) > 0)
+	set("host", f.Host, f.Host != "")
+	set("limit", strconv.Itoa(f.Limit), f.Limit > 0)
+	return v
+}
+
+// ParseFilter returns the filter of a query. A key that is none of a filter's is an error.
+func ParseFilter(v url.Values) (f Filter, err error) {
+	for key := range v {
+		value := v.Get(key)
+		switch key {
+		case "user":
+			f.User = value
+		case "since":
+			f.Since, err = time.Parse(time.RFC3339Nano, value)
+		case "until":
+			f.Until, err = time.Parse(time.RFC3339Nano, value)
+		case "state":
+			f.States = strings.Split(value, ",")
+			err = f.Check()
+		case "host":
+			f.Host = value
+		case "limit":
+			if f.Limit, err = strconv.Atoi(value); err == nil && f.Limit < 0 {
+				err = fmt.Errorf("%d is negative", f.Limit)
+			}
+		default:
+			err = fmt.Errorf("no such key")
+		}
+		if err != nil {
+			return Filter{}, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return f, nil
+}

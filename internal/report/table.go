@@ -1,0 +1,186 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	columnGap = 2
+	// Columns of text are cut down to this where the table is wider than the terminal. A job's id
+	// is not.
+	leastText = 8
+)
+
+// Table returns the list as a table for a person: cells of csv in a form that is read easily. Times
+// are in the zone of now, and without the day if that is today.
+func (l List) Table(now time.Time) Format {
+	return func(w io.Writer, reports iter.Seq[*Report]) error {
+		names := l.Columns
+		if len(names) == 0 {
+			names = tableColumns
+		}
+		columns, err := columnsNamed(names)
+		if err != nil {
+			return err
+		}
+		rows, more, err := l.rows(reports, columns)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			_, err := fmt.Fprintln(w, "no jobs")
+			return err
+		}
+		if _, err := io.WriteString(w, l.layout(columns, rows, now)); err != nil {
+			return err
+		}
+		if more {
+			_, err = fmt.Fprintf(w, "the first %d: --limit N shows more\n", len(rows))
+		}
+		return err
+	}
+}
+
+// layout returns the head and the rows as lines.
+func (l List) layout(columns []csvColumn, rows []row, now time.Time) string {
+	lines := [][]string{make([]string, len(columns))}
+	for i, column := range columns {
+		lines[0][i] = headOf(column.name)
+	}
+	for _, r := range rows {
+		line := make([]string, len(columns))
+		for i, column := range columns {
+			line[i] = forPeople(column.name, r.cells[i], now)
+		}
+		lines = append(lines, line)
+	}
+	widths := make([]int, len(columns))
+	for i := range columns {
+		for _, line := range lines {
+			widths[i] = max(widths[i], utf8.RuneCountInString(line[i]))
+		}
+	}
+	l.narrow(columns, widths)
+	var b strings.Builder
+	for _, line := range lines {
+		text := ""
+		for i, cell := range line {
+			if n := utf8.RuneCountInString(cell); n > widths[i] {
+				cell = string([]rune(cell)[:widths[i]-1]) + "~"
+			}
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if isNumber(columns[i].name) {
+				cell = pad + cell
+			} else {
+				cell += pad
+			}
+			if text += cell; i < len(line)-1 {
+				text += strings.Repeat(" ", columnGap)
+			}
+		}
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
+	return b.String()
+}
+
+// narrow takes from the widest columns of text what the table is wider than the terminal.
+func (l List) narrow(columns []csvColumn, widths []int) {
+	if l.Width == 0 {
+		return
+	}
+	total := -columnGap
+	for _, width := range widths {
+		total += width + columnGap
+	}
+	for ; total > l.Width; total-- {
+		widest := -1
+		for i, column := range columns {
+			cut := !isNumber(column.name) && column.name != "job" && !isTime(column.name) && widths[i] > leastText
+			if cut && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+// Units that csv's columns have at the end of their names.
+const (
+	inSeconds = "_seconds"
+	inBytes   = "_bytes"
+	inPercent = "_percent"
+	asPart    = "_efficiency"
+)
+
+// numbers are columns of numbers without a unit.
+var numbers = []string{"exit_status", "ncpus", "oom_kills", "cput_imbalance", "gpus"}
+
+func isTime(name string) bool { return name == "start" || name == "end" }
+
+func isNumber(name string) bool {
+	hasUnit := func(unit string) bool { return strings.HasSuffix(name, unit) }
+	return slices.Contains(numbers, name) ||
+		slices.ContainsFunc([]string{inSeconds, inBytes, inPercent, asPart}, hasUnit)
+}
+
+// headOf returns the head of a column: "WALLTIME" of walltime_seconds, "CPU%" of cpu_efficiency.
+func headOf(name string) string {
+	for _, unit := range []string{inSeconds, inBytes} {
+		name = strings.TrimSuffix(name, unit)
+	}
+	for _, unit := range []string{inPercent, asPart} {
+		if base, is := strings.CutSuffix(name, unit); is {
+			name = base + "%"
+		}
+	}
+	return strings.ToUpper(name)
+}
+
+// forPeople returns a cell of csv in a form for people, "-" where it is not known.
+func forPeople(name, cell string, now time.Time) string {
+	if cell == "" {
+		return "-"
+	}
+	if isTime(name) {
+		if at, err := time.Parse(time.RFC3339, cell); err == nil {
+			return shortTime(at.In(now.Location()), now)
+		}
+	}
+	n, err := strconv.ParseFloat(cell, 64)
+	if err != nil {
+		return cell
+	}
+	switch {
+	case strings.HasSuffix(name, inSeconds):
+		return clock(time.Duration(n * float64(time.Second)))
+	case strings.HasSuffix(name, inBytes):
+		return mib(int64(n))
+	case strings.HasSuffix(name, inPercent):
+		return fmt.Sprintf("%.0f%%", n)
+	case strings.HasSuffix(name, asPart):
+		return fmt.Sprintf("%.0f%%", math.Floor(100*n+0.5))
+	}
+	return cell
+}
+
+// shortTime returns the time of day of today, the day without its year of this year.
+func shortTime(at, now time.Time) string {
+	switch {
+	case at.Format(time.DateOnly) == now.Format(time.DateOnly):
+		return at.Format("15:04:05")
+	case at.Year() == now.Year():
+		return at.Format("01-02 15:04")
+	}
+	return at.Format(time.DateOnly)
+}
