@@ -136,5 +136,6 @@ func (c *cli) findReports(ctx context.Context, f report.Filter, yield func(json.
 	case !errors.Is(err, api.ErrNoHost):
 		return err
 	}
-	return daemon.FindReports(ctx, c.OpenLedger(), nil, f, func(int) bool { return true }, yield)
+	everybody, pause := func(int) bool { return true }, func() {}
+	return daemon.FindReports(ctx, c.OpenLedger(), nil, f, everybody, pause, yield)
 }

@@ -88,7 +88,7 @@ func (j *jobs) Find(ctx context.Context, f report.Filter, may func(uid int) bool
 	if f.Live() {
 		live = j.live(f, may)
 	}
-	err := FindReports(ctx, j.ledger, live, f, may, yield)
+	err := FindReports(ctx, j.ledger, live, f, may, (&pauses{}).pause, yield)
 	if damage := damageIn(err); damage != nil {
 		text := err.Error()
 		if told := j.damaged.Swap(&text); told == nil || *told != text {

@@ -15,10 +15,10 @@ import (
 // FindReports calls yield with the reports that a filter chooses of a ledger and of live jobs, in
 // the filter's order, until it returns false. may admits owners, and takes -1 for one who is not
 // known. live are matching jobs as they were before the call, those that began last first. A job
-// that has ended since is in the list once.
+// that has ended since is in the list once. pause is called before each report.
 func FindReports(ctx context.Context, l *ledger.Ledger, live []*report.Report, f report.Filter,
-	may func(uid int) bool, yield func(json.RawMessage) bool) error {
-	s := &search{filter: f, live: live, left: f.Limit, yield: yield}
+	may func(uid int) bool, pause func(), yield func(json.RawMessage) bool) error {
+	s := &search{filter: f, live: live, left: f.Limit, pause: pause, yield: yield}
 	query := ledger.Query{Of: owners(f.User, may), Since: f.Since, Newest: f.Limit > 0}
 	if query.Newest && !s.yieldLive() {
 		return nil
@@ -38,6 +38,7 @@ type search struct {
 	left    int // how many more may be yielded, of a filter with a limit
 	yield   func(json.RawMessage) bool
 	stopped bool
+	pause   func()
 }
 
 // pass yields a report, and reports whether there may be another.
@@ -60,6 +61,7 @@ func (s *search) yieldLive() bool {
 // finished yields the report of an entry, if the filter chooses it. A report that cannot be read is
 // yielded too: the caller is to know of it.
 func (s *search) finished(e ledger.Entry) bool {
+	s.pause()
 	if s.filter.IsZero() {
 		return s.pass(e.Report)
 	}
@@ -68,6 +70,18 @@ func (s *search) finished(e ledger.Entry) bool {
 		return true
 	}
 	return s.pass(e.Report)
+}
+
+// pauses makes a search of a daemon sleep for as long as it has worked. A thread that works all the
+// time waits for its cpu on a busy node, and events would wait with it.
+type pauses struct{ last time.Time }
+
+func (p *pauses) pause() {
+	const atLeast, atMost = time.Millisecond, 10 * time.Millisecond
+	if worked := time.Since(p.last); worked >= atLeast {
+		time.Sleep(min(worked, atMost))
+		p.last = time.Now()
+	}
 }
 
 func (s *search) isLive(r *report.Report) bool {

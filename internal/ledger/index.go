@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -235,6 +236,7 @@ func (l *Ledger) read(ctx context.Context, v *view, rest []entry, damage *Damage
 		defer f.Close()
 		for size := 0; len(rest) > 0 && size < sliceSize; rest = rest[1:] {
 			size += int(rest[0].size)
+			runtime.Gosched() // an event is not to wait for a slice of lines to be parsed
 			e, err := l.entryAt(f, v, rest[0])
 			var bad *DamageError
 			switch {
