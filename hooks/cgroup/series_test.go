@@ -78,8 +78,8 @@ func TestSeriesOfASteadyJobIsFlat(t *testing.T) {
 	if low, high := slices.Min(rss), slices.Max(rss); low < held || high > 2*held || high > 1.2*low {
 		t.Errorf("memory is %v to %v, want a little more than %d", low, high, held)
 	}
-	// The points' times are whole seconds: at each end one busy cpu is counted for a second too much
-	// or too little.
+	// The points' times are whole seconds. At each end one busy cpu may be counted for a second too
+	// much or too little.
 	cpu, used := integral(n.series, hostapi.ColumnCPU), *u.CPUTSeconds
 	if used < 1 || math.Abs(cpu-used) > 2 {
 		t.Errorf("the points add up to %.2f cpu seconds, the job has used %.2f", cpu, used)

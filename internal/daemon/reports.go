@@ -80,8 +80,8 @@ func (j *jobs) finished(ctx context.Context, id string, may func(*hostapi.Job) b
 }
 
 // Find calls yield with the report of each job that the filter chooses and whose owner may admits.
-// Live jobs are as they were last measured, and none has its series. The log has what is damaged once, whoever asks and
-// however often.
+// Live jobs are as they were last measured, and none has its series. The log has what is damaged
+// once, whoever asks and however often.
 func (j *jobs) Find(ctx context.Context, f report.Filter, may func(uid int) bool,
 	yield func(json.RawMessage) bool) error {
 	var live []*report.Report

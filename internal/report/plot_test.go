@@ -29,7 +29,8 @@ func TestPlotsOfManyHostsAreFew(t *testing.T) {
 			h.Series = cpuAndMemory(level(5.5, 0), level(12<<30, 0))
 			r.Hosts[fmt.Sprintf("node%03d", i)] = h
 		}
-		r.Hosts["node017"].CPUTSeconds, r.Hosts["node017"].Series = ptr(400.0), cpuAndMemory(level(1, 1), level(1<<30, 0))
+		idle := r.Hosts["node017"]
+		idle.CPUTSeconds, idle.Series = ptr(400.0), cpuAndMemory(level(1, 1), level(1<<30, 0))
 		delete(r.Hosts, "n1")
 	})
 	text := plotted(t, Text(80, false), rec)

@@ -38,8 +38,8 @@ type Daemon interface {
 	// Jobs returns the live jobs, with what they use of this host now.
 	Jobs(ctx context.Context) ([]api.Job, error)
 	Report(ctx context.Context, id string) (json.RawMessage, error)
-	// Finished calls yield with the reports of finished jobs that f chooses, until it returns false.
-	// They are the newest ones, newest first, where f has a limit.
+	// Finished calls yield with the reports of finished jobs that f chooses, until yield returns
+	// false. With a limit in f the newest one comes first.
 	Finished(ctx context.Context, f report.Filter, yield func(json.RawMessage) bool) error
 }
 
