@@ -40,32 +40,18 @@ type Listener struct {
 	Refused func(peer Peer, call string, err error)
 
 	unix    *net.UnixListener
-	lock    *os.File  // flock on PATH.lock: who holds it owns the socket
 	users   *shares   // root's apart
 	refused time.Time // when the last was
 }
 
 // Listen creates the socket at path, mode 0666, and its directory, mode 0755, when missing.
 // Everybody may connect, and may do what the peer's user may. The socket of a dead host is
-// replaced. With a live host Listen fails with ErrRunning.
+// replaced. With a live host Listen fails with ErrRunning. The caller sees to it that one host
+// listens in the directory at a time.
 func Listen(path string) (*Listener, error) {
 	if err := disk.MakeDir(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	lock, err := lockSocket(path)
-	if err != nil {
-		return nil, err
-	}
-	l, err := listen(path)
-	if err != nil {
-		lock.Close()
-		return nil, err
-	}
-	most := min(connsOfUsers, descriptors()/2)
-	return &Listener{unix: l, lock: lock, users: &shares{most: most, each: min(connsPerUser, most/2)}}, nil
-}
-
-func listen(path string) (*net.UnixListener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
@@ -77,33 +63,18 @@ func listen(path string) (*net.UnixListener, error) {
 		l.Close()
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	return l, nil
+	most := min(connsOfUsers, descriptors()/2)
+	return &Listener{unix: l, users: &shares{most: most, each: min(connsPerUser, most/2)}}, nil
 }
 
-// lockSocket takes the lock that decides which of two starting hosts may replace the socket. The
-// kernel drops it with its holder, so a dead host leaves none. The file stays: removing it would
-// let two hosts lock two files.
-func lockSocket(path string) (*os.File, error) {
-	name := path + ".lock"
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", path, err)
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		return f, nil
-	}
-	f.Close()
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, running(path)
-	}
-	return nil, fmt.Errorf("lock %s: %w", name, err)
-}
+// DirectoryLock is the name, without .lock, of the lock that a daemon holds in the directory of its
+// socket. The file stays when the daemon has gone.
+const DirectoryLock = ".directory"
 
 // HasServed reports whether some host has served the socket at path, since the directory was made:
 // it may be back in a moment.
 func HasServed(path string) bool {
-	_, err := os.Lstat(path + ".lock")
+	_, err := os.Lstat(filepath.Join(filepath.Dir(path), DirectoryLock+".lock"))
 	return err == nil
 }
 
@@ -121,27 +92,17 @@ func removeStale(path string) error {
 		return fmt.Errorf("listen on %s: there is a file that is not a socket", path)
 	}
 	if conn, err := net.Dial("unix", path); err == nil {
-		conn.Close()
-		return running(path)
+		defer conn.Close()
+		p, err := peerOf(conn.(*net.UnixConn)) // the kernel says who it is to whoever connects
+		if err != nil {
+			return fmt.Errorf("listen on %s: %w", path, ErrRunning)
+		}
+		return fmt.Errorf("listen on %s: %w, pid %d", path, ErrRunning, p.PID)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("listen on %s: %w", path, err)
 	}
 	return nil
-}
-
-// running names the host that serves path, which the kernel tells whoever connects.
-func running(path string) error {
-	conn, err := net.Dial("unix", path)
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w", path, ErrRunning)
-	}
-	defer conn.Close()
-	p, err := peerOf(conn.(*net.UnixConn))
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w", path, ErrRunning)
-	}
-	return fmt.Errorf("listen on %s: %w, pid %d", path, ErrRunning, p.PID)
 }
 
 // peerOf asks the kernel who is at the other end of conn.
@@ -212,11 +173,7 @@ func (l *Listener) refuse(conn *net.UnixConn, peer Peer, why error) {
 func (l *Listener) Addr() net.Addr { return l.unix.Addr() }
 
 // Close stops listening and removes the socket. Connections stay open.
-func (l *Listener) Close() error {
-	err := l.unix.Close()
-	l.lock.Close() // after the socket is gone: the next host must not find it half removed
-	return err
-}
+func (l *Listener) Close() error { return l.unix.Close() }
 
 type peerConn struct {
 	*net.UnixConn

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +70,7 @@ func TestListenLeavesOthersAlone(t *testing.T) {
 			t.Errorf("the file: %q, %v", b, err)
 		}
 	})
-	t.Run("a live socket without a lock", func(t *testing.T) {
+	t.Run("a live socket", func(t *testing.T) {
 		path := filepath.Join(socketDir(t), "s")
 		l, err := net.Listen("unix", path)
 		must.NoError(t, err)
@@ -81,44 +79,9 @@ func TestListenLeavesOthersAlone(t *testing.T) {
 			t.Errorf("Listen = %v, want ErrRunning", err)
 		}
 	})
-	t.Run("a link in place of the lock", func(t *testing.T) {
-		path := filepath.Join(socketDir(t), "s")
-		must.NoError(t, os.Symlink("/etc/passwd", path+".lock"))
-		if _, err := Listen(path); !errors.Is(err, unix.ELOOP) {
-			t.Errorf("Listen = %v, want ELOOP", err)
-		}
-	})
 	t.Run("a long name", func(t *testing.T) {
 		if _, err := Listen(filepath.Join(socketDir(t), strings.Repeat("s", 120))); err == nil {
 			t.Error("Listen took a name that no socket can have")
 		}
 	})
-}
-
-// TestListenOnce has many hosts start at once over a dead one's socket.
-func TestListenOnce(t *testing.T) {
-	socket := filepath.Join(socketDir(t), "s")
-	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	must.NoError(t, err)
-	dead.SetUnlinkOnClose(false)
-	dead.Close()
-	var won atomic.Pointer[Listener]
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			l, err := Listen(socket)
-			switch {
-			case err == nil && !won.CompareAndSwap(nil, l):
-				t.Error("two hosts serve one socket")
-				l.Close()
-			case err != nil && !errors.Is(err, ErrRunning):
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if won.Load() == nil {
-		t.Fatal("nobody serves the socket")
-	}
-	won.Load().Close()
 }

@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -34,6 +36,35 @@ func TestLockIsRefusedWithTheHoldersPid(t *testing.T) {
 	defer l.Release()
 	if pid, untilIdle := holder(lockPath(dir, "p")); pid != os.Getpid() || !untilIdle {
 		t.Errorf("holder %d, until idle %t", pid, untilIdle)
+	}
+}
+
+// Many daemons start at once, with sockets of different names.
+func TestDirectoryOfASocketHasOneDaemon(t *testing.T) {
+	dir := t.TempDir()
+	if api.HasServed(dir + "/s") {
+		t.Error("a daemon has served before the first")
+	}
+	locks := make(chan *prefixLock, 20)
+	var starts sync.WaitGroup
+	for i := range cap(locks) {
+		starts.Go(func() {
+			o := Options{Paths: Paths{Socket: fmt.Sprintf("%s/s%d", dir, i)}}
+			l, err := o.lockDir(t.Context())
+			if err == nil {
+				locks <- l
+			} else if errors.Is(err, errRunning) || !strings.Contains(err.Error(), "one daemon a directory") {
+				t.Error(err)
+			}
+		})
+	}
+	starts.Wait()
+	if len(locks) != 1 {
+		t.Fatalf("%d daemons in one directory", len(locks))
+	}
+	must.NoError(t, (<-locks).Release())
+	if !api.HasServed(dir + "/s") {
+		t.Error("a daemon that has gone is not remembered")
 	}
 }
 

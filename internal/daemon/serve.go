@@ -173,8 +173,8 @@ func (d *daemon) server() *api.Server {
 //
 // The owner there has another prefix, so its error is not errRunning: `run` is not to wait for it.
 func (o *Options) lockDir(ctx context.Context) (*prefixLock, error) {
-	const name = ".directory"                                     // which no prefix is called
-	lock, err := acquire(ctx, filepath.Dir(o.Socket), name, true) // true: no daemon is asked to go for it
+	// true: no daemon is asked to go for it. No prefix has the lock's name.
+	lock, err := acquire(ctx, filepath.Dir(o.Socket), api.DirectoryLock, true)
 	if err != nil {
 		return nil, fmt.Errorf("socket %s: one daemon a directory: %v", o.Socket, err)
 	}
