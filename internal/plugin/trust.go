@@ -23,16 +23,20 @@ type paths struct {
 // maxLinks is how many symbolic links a path may lead through, as in the kernel.
 const maxLinks = 40
 
-// open opens the regular file at path for reading, after a walk from the root. Each directory is
-// held open while the next name is looked up in it: what was checked is what was used. Symbolic
-// links are followed the same way.
+// open opens the regular file at path for reading. Others cannot change what resolve has checked,
+// so the file is the one at that path.
 func (p paths) open(path string) (*os.File, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("open %s: not an absolute path", path)
 	}
-	f, err := p.walk(filepath.Clean(path))
+	file, err := p.resolve(path)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	// O_NONBLOCK: the opening of a fifo waits for a writer.
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
 	}
 	if err := checkFile(f); err != nil {
 		f.Close()
@@ -41,128 +45,48 @@ func (p paths) open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// walk is the way to a file: the directory that it has come to and the names still to go.
-type walk struct {
-	paths
-	dir   int    // O_PATH
-	at    string // dir's path, "" for the root
-	names []string
-	links int
-}
-
-func (p paths) walk(path string) (*os.File, error) {
-	root, err := p.root()
-	if err != nil {
-		return nil, err
-	}
-	w := &walk{paths: p, dir: root, names: strings.Split(path, "/")}
-	defer func() { unix.Close(w.dir) }()
-	for len(w.names) > 0 {
-		name := w.names[0]
-		w.names = w.names[1:]
-		if name == "" || name == "." {
-			continue
-		}
-		f, err := w.step(name)
-		if err != nil {
-			return nil, fmt.Errorf("%s/%s: %w", w.at, name, err)
-		}
-		if f != nil {
-			return f, nil
-		}
-	}
-	return nil, unix.EISDIR
-}
-
-// step goes into a directory, or the way that a link points, or opens the file at the end of the
-// way.
-func (w *walk) step(name string) (*os.File, error) {
-	fd, err := openat(w.dir, name, unix.O_PATH|unix.O_NOFOLLOW)
-	if err != nil {
-		return nil, err
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		defer unix.Close(fd)
-		return nil, w.follow(fd, st)
-	}
-	if len(w.names) == 0 {
-		unix.Close(fd)
-		// O_NONBLOCK: the name may have become a fifo meanwhile, and opening one waits for a
-		// writer.
-		fd, err := openat(w.dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
-		if err != nil {
-			return nil, err
-		}
-		return os.NewFile(uintptr(fd), w.at+"/"+name), nil
-	}
-	if err := w.checkDir(&st); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	unix.Close(w.dir)
-	w.dir, w.at = fd, w.at+"/"+name
-	return nil, nil
-}
-
-func (w *walk) follow(link int, st unix.Stat_t) error {
-	st.Mode &^= 0o022 // a link's mode means nothing
-	if err := checkOwner(&st); err != nil && !w.unsafeDirs {
-		return err
-	}
-	target, err := readlink(link)
-	if err != nil {
-		return err
-	}
-	if w.links++; w.links > maxLinks {
-		return unix.ELOOP
-	}
-	w.names = append(strings.Split(target, "/"), w.names...)
-	if !strings.HasPrefix(target, "/") {
-		return nil
-	}
-	root, err := w.root()
-	if err != nil {
-		return err
-	}
-	unix.Close(w.dir)
-	w.dir, w.at = root, ""
-	return nil
-}
-
-func (p paths) root() (int, error) {
-	fd, err := openat(unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return -1, err
-	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil {
-		err = p.checkDir(&st)
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("/: %w", err)
-	}
-	return fd, nil
-}
-
-func openat(dir int, name string, flags int) (int, error) {
+// resolve returns the path without its symbolic links. Each directory and each link is checked
+// before the name below it is looked up. So others cannot change what the names stand for.
+func (p paths) resolve(path string) (string, error) {
+	at, names, links := "/", strings.Split(path, "/"), 0
 	for {
-		fd, err := unix.Openat(dir, name, flags|unix.O_CLOEXEC, 0)
-		if !errors.Is(err, unix.EINTR) {
-			return fd, err
+		var st unix.Stat_t
+		err := unix.Lstat(at, &st)
+		isLink := err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case isLink && links == maxLinks:
+			err = unix.ELOOP
+		case isLink:
+			var target string
+			if target, err = p.follow(at, st); err == nil {
+				links++
+				at, names = filepath.Dir(at), append(strings.Split(target, "/"), names...)
+				if strings.HasPrefix(target, "/") {
+					at = "/"
+				}
+				continue
+			}
+		case err == nil && len(names) == 0:
+			return at, nil
+		case err == nil:
+			err = p.checkDir(&st)
 		}
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", at, err)
+		}
+		at, names = filepath.Join(at, names[0]), names[1:]
 	}
 }
 
-func readlink(fd int) (string, error) {
-	b := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", b)
-	return string(b[:max(n, 0)]), err
+// follow returns where a link points.
+func (p paths) follow(link string, st unix.Stat_t) (string, error) {
+	st.Mode &^= 0o022 // a link's mode means nothing
+	if err := checkOwner(&st); err != nil && !p.unsafeDirs {
+		return "", err
+	}
+	return os.Readlink(link)
 }
 
 func (p paths) checkDir(st *unix.Stat_t) error {
