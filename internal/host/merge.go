@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
@@ -62,7 +61,7 @@ func (m *merger) add(hook string, o *hostapi.Outcome) error {
 	errs = append(errs, m.usage("", hook, &m.out.Usage, o.Usage))
 	errs = append(errs, claimEach(m, resourceUsed, "", hook, &m.out.ResourcesUsed, o.ResourcesUsed))
 	errs = append(errs, m.vnodes(hook, o.Vnodes))
-	errs = append(errs, m.limit("", hook, &m.out.WalltimeLimit, o.WalltimeLimit))
+	errs = append(errs, claimValue(m, walltimeLimit, hook, &m.out.WalltimeLimit, o.WalltimeLimit))
 	m.out.Diag = joinLines(m.out.Diag, o.Diag)
 	m.out.JobStderr = append(m.out.JobStderr, o.JobStderr...)
 	m.out.Notes = append(m.out.Notes, o.Notes...)
@@ -89,18 +88,19 @@ func (m *merger) job(hook, id string, u *hostapi.JobUpdate) error {
 	errs = append(errs, m.usage(of, hook, &into.Usage, u.Usage))
 	errs = append(errs, claimEach(m, resourceUsed, of, hook, &into.ResourcesUsed, u.ResourcesUsed))
 	errs = append(errs, claimEach(m, attachVariable, of, hook, &into.AttachEnv, u.AttachEnv))
-	errs = append(errs, m.limit(of, hook, &into.WalltimeLimit, u.WalltimeLimit))
+	errs = append(errs, claimValue(m, walltimeLimit+of, hook, &into.WalltimeLimit, u.WalltimeLimit))
 	into.Diag = joinLines(into.Diag, u.Diag)
 	into.JobStderr = append(into.JobStderr, u.JobStderr...)
 	into.Notes = append(into.Notes, u.Notes...)
 	return errors.Join(errs...)
 }
 
-// The texts of claimEach before the key of a thing.
+// The things that hooks claim; the key of one in a map follows it.
 const (
 	variable       = "environment variable "
 	attachVariable = "attached processes' environment variable "
 	resourceUsed   = "resources_used."
+	walltimeLimit  = "walltime_limit"
 )
 
 // claimEach merges a map of which each key is a thing for itself: thing and key name it, and of
@@ -118,11 +118,12 @@ func claimEach[M ~map[string]V, V comparable](m *merger, thing, of, hook string,
 	return errors.Join(errs...)
 }
 
-func (m *merger) limit(of, hook string, into **time.Duration, from *time.Duration) error {
+// claimValue merges a value that is set where it is not nil.
+func claimValue[V comparable](m *merger, thing, hook string, into **V, from *V) error {
 	if from == nil {
 		return nil
 	}
-	err := m.claim("walltime_limit"+of, hook, *into != nil && **into == *from)
+	err := m.claim(thing, hook, *into != nil && **into == *from)
 	if err == nil {
 		*into = from
 	}

@@ -23,40 +23,26 @@ func (m *merger) vnodes(hook string, from map[string]*hostapi.Vnode) error {
 			into = &hostapi.Vnode{}
 			put(&m.out.Vnodes, name, into)
 		}
-		for _, r := range slices.Sorted(maps.Keys(v.ResourcesAvailable)) {
-			value := v.ResourcesAvailable[r]
-			had, set := into.ResourcesAvailable[r]
-			if err := m.claim("resources_available."+r+" of vnode "+name, hook, set && had == value); err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			put(&into.ResourcesAvailable, r, value)
-		}
-		for _, part := range []struct {
-			name string
-			to   *string
-			from string
-		}{{"sharing", &into.Sharing, v.Sharing}, {"state", &into.State, v.State}} {
-			if part.from == "" {
-				continue
-			}
-			if err := m.claim(part.name+" of vnode "+name, hook, *part.to == part.from); err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			*part.to = part.from
-		}
-		if v.Comment == nil {
-			continue
-		}
-		same := into.Comment != nil && *into.Comment == *v.Comment
-		if err := m.claim("comment of vnode "+name, hook, same); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		into.Comment = v.Comment
+		of := " of vnode " + name
+		errs = append(errs,
+			claimEach(m, "resources_available.", of, hook, &into.ResourcesAvailable, v.ResourcesAvailable),
+			m.text("sharing"+of, hook, &into.Sharing, v.Sharing),
+			m.text("state"+of, hook, &into.State, v.State),
+			claimValue(m, "comment"+of, hook, &into.Comment, v.Comment))
 	}
 	return errors.Join(errs...)
+}
+
+// text merges a text that is set where it is not "".
+func (m *merger) text(thing, hook string, into *string, from string) error {
+	if from == "" {
+		return nil
+	}
+	err := m.claim(thing, hook, *into == from)
+	if err == nil {
+		*into = from
+	}
+	return err
 }
 
 // foreignVnodes takes vnodes of other hosts out of a hook's outcome, and is an error that names
