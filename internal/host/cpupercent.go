@@ -24,9 +24,6 @@ func cpuPercent(rec *jobstate.Record, u *hostapi.JobUpdate, now jobstate.Moment)
 		return
 	}
 	last := rec.Reported
-	if last == nil {
-		last = &jobstate.Reported{}
-	}
 	ran, used := rec.Elapsed(now)-last.Elapsed, *u.Usage.CPUTSeconds-last.CPUTSeconds
 	percent := last.Percent
 	switch {
@@ -51,11 +48,8 @@ func reported(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) 
 		return
 	}
 	last := rec.Reported
-	if last == nil {
-		last = &jobstate.Reported{}
-	}
 	if ran := rec.Elapsed(now); ran-last.Elapsed >= shortest {
 		used := max(*u.Usage.CPUTSeconds, last.CPUTSeconds)
-		rec.Reported = &jobstate.Reported{CPUTSeconds: used, Elapsed: ran, Percent: percent}
+		rec.Reported = jobstate.Reported{CPUTSeconds: used, Elapsed: ran, Percent: percent}
 	}
 }

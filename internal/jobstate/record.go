@@ -70,8 +70,8 @@ type Record struct {
 	Hosts map[string]*hostapi.HostUsage `json:"hosts,omitempty"`
 	// ResourcesUsed is what MoM was last told, in PBS's formats.
 	ResourcesUsed hostapi.Resources `json:"resources_used,omitempty"`
-	// Reported is how busy the job was when MoM last took an update; nil before.
-	Reported *Reported         `json:"reported,omitempty"`
+	// Reported is how busy the job was when MoM last took an update; zero before.
+	Reported Reported          `json:"reported,omitzero"`
 	Diag     map[string]string `json:"diag,omitempty"` // by host: diag_messages
 	Notes    []string          `json:"notes,omitempty"`
 	// Told holds the lines for the job's standard error that hooks told between events, in order
