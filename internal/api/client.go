@@ -122,8 +122,7 @@ func (c *Client) Attach(ctx context.Context, host, job string, pid int) (Attache
 
 // Jobs returns the jobs that live on the host, as far as the caller may see them.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
-	var l jobList
-	err := c.call(ctx, http.MethodGet, "/v1/jobs", nil, &l)
+	l, err := get[jobList](ctx, c, "/v1/jobs")
 	return l.Jobs, err
 }
 
@@ -137,33 +136,25 @@ func (c *Client) NewJobID(ctx context.Context) (string, error) {
 // Job returns a job that lives on the host. The error is ErrNotFound if the job does not, or if the
 // caller may not know of it.
 func (c *Client) Job(ctx context.Context, id string) (Job, error) {
-	var j Job
-	err := c.call(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id), nil, &j)
-	return j, err
+	return get[Job](ctx, c, "/v1/jobs/"+url.PathEscape(id))
 }
 
 // Origin returns the job that a TCP connection of the host comes from. local and remote are IP:PORT
 // as the host sees them. Origin fails with ErrNotFound.
 func (c *Client) Origin(ctx context.Context, local, remote string) (string, error) {
-	var o originOf
-	err := c.call(ctx, http.MethodGet, "/v1/origin?local="+url.QueryEscape(local)+"&remote="+url.QueryEscape(remote),
-		nil, &o)
+	o, err := get[originOf](ctx, c, "/v1/origin?local="+url.QueryEscape(local)+"&remote="+url.QueryEscape(remote))
 	return o.Job, err
 }
 
 // Mine returns the job that this process is in. The error is ErrNotFound in a process of no job, or
 // of somebody else's.
 func (c *Client) Mine(ctx context.Context) (Job, error) {
-	var j Job
-	err := c.call(ctx, http.MethodGet, "/v1/jobs/mine", nil, &j)
-	return j, err
+	return get[Job](ctx, c, "/v1/jobs/mine")
 }
 
 // Report returns the usage report of a job. Report fails with ErrNotFound.
 func (c *Client) Report(ctx context.Context, id string) (json.RawMessage, error) {
-	var report json.RawMessage
-	err := c.call(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/report", nil, &report)
-	return report, err
+	return get[json.RawMessage](ctx, c, "/v1/jobs/"+url.PathEscape(id)+"/report")
 }
 
 // Notices calls tell with the lines for a job's standard error that hooks tell between events. The
@@ -211,14 +202,18 @@ func stream[T any](ctx context.Context, c *Client, path, what string, yield func
 
 // Node returns what the host tells of itself.
 func (c *Client) Node(ctx context.Context) (NodeInfo, error) {
-	var info NodeInfo
-	err := c.call(ctx, http.MethodGet, "/v1/node", nil, &info)
-	return info, err
+	return get[NodeInfo](ctx, c, "/v1/node")
 }
 
 // Reload has the host read its configuration anew.
 func (c *Client) Reload(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/reload", nil, &struct{}{})
+}
+
+// get returns the answer to a question.
+func get[T any](ctx context.Context, c *Client, path string) (answer T, err error) {
+	err = c.call(ctx, http.MethodGet, path, nil, &answer)
+	return answer, err
 }
 
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {

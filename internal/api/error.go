@@ -96,8 +96,7 @@ func errorOf(err error) *Error {
 		return &Error{Status: http.StatusRequestEntityTooLarge, Kind: KindTooLarge, Message: err.Error()}
 	case errors.Is(err, ErrNotFound):
 		return &Error{Status: http.StatusNotFound, Kind: KindNotFound, Message: err.Error()}
-	}
-	if errors.Is(err, ErrDamaged) {
+	case errors.Is(err, ErrDamaged):
 		return &Error{Status: http.StatusInternalServerError, Kind: KindDamaged, Message: err.Error()}
 	}
 	kind := hostapi.KindOf(err)

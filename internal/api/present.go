@@ -87,16 +87,12 @@ type JobProcesses struct {
 
 // Present returns the live jobs that the caller may know of, with what they use.
 func (c *Client) Present(ctx context.Context) (PresentJobs, error) {
-	var l PresentJobs
-	err := c.call(ctx, http.MethodGet, "/v1/present", nil, &l)
-	return l, err
+	return get[PresentJobs](ctx, c, "/v1/present")
 }
 
 // ProcessesOf returns the processes of a live job on this host. ProcessesOf fails with ErrNotFound.
 func (c *Client) ProcessesOf(ctx context.Context, job string) (JobProcesses, error) {
-	var l JobProcesses
-	err := c.call(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(job)+"/processes", nil, &l)
-	return l, err
+	return get[JobProcesses](ctx, c, "/v1/jobs/"+url.PathEscape(job)+"/processes")
 }
 
 // present answers with what the jobs use that the peer may know of. No other job is read. Figures
