@@ -54,12 +54,8 @@ there cannot be named by PID, nor taken in by -P.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args
-			if o.version && isPBS(c.called) {
-				fmt.Fprintln(stdout, "pbs_version =", version)
-				return nil
-			}
 			if o.version {
-				fmt.Fprintln(stdout, "hookhost", version)
+				c.printVersion()
 				return nil
 			}
 			return c.attach(cmd, o)

@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
+	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/daemon"
 	"github.com/hookhost/hookhost/internal/settings"
@@ -80,6 +82,23 @@ func (c *cli) finder() *daemon.Finder {
 		Paths: c.Paths, Load: c.load, Env: os.Environ(),
 		Waits: func() { fmt.Fprintln(stderr, "hookhost: waiting for the daemon to start") },
 	}
+}
+
+// dial connects to the daemon that runs. ErrNoHost is put into words for a person.
+func (c *cli) dial() (*api.Client, error) {
+	client, err := api.Dial(c.Socket)
+	if errors.Is(err, api.ErrNoHost) {
+		err = fmt.Errorf("no daemon runs: %w", err)
+	}
+	return client, err
+}
+
+// openInput opens the file of that name, or standard input for "-".
+func openInput(stdin io.Reader, name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(stdin), nil
+	}
+	return os.Open(name)
 }
 
 // openPBSOf returns the table [openpbs] of a configuration file. A file that cannot be read has the

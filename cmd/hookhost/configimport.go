@@ -44,7 +44,11 @@ func (c *cli) configImportCommand() *cobra.Command {
 		Use: "import FILE", Args: nArgs(1, 1),
 		Short: "Turn a pbs_cgroups configuration into one of hookhost", Long: configImportHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			got, err := importConfig(cmd.InOrStdin(), args[0])
+			text, err := readInput(cmd.InOrStdin(), args[0])
+			var got *pbscgroups.Import
+			if err == nil {
+				got, err = pbscgroups.Read(text)
+			}
 			if err != nil {
 				return misuse(fmt.Errorf("config import %s: %w", args[0], err))
 			}
@@ -92,28 +96,15 @@ func writeNew(path string, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// importConfig reads the file of that name, or standard input.
-func importConfig(stdin io.Reader, name string) (*pbscgroups.Import, error) {
-	text, err := readInput(stdin, name)
-	if err != nil {
-		return nil, err
-	}
-	return pbscgroups.Read(text)
-}
-
 // maxImport is far more than a configuration can be.
 const maxImport = 4 << 20
 
 func readInput(stdin io.Reader, name string) ([]byte, error) {
-	in := stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
+	in, err := openInput(stdin, name)
+	if err != nil {
+		return nil, err
 	}
+	defer in.Close()
 	text, err := io.ReadAll(io.LimitReader(in, maxImport+1))
 	if err == nil && len(text) > maxImport {
 		err = fmt.Errorf("more than %d bytes", maxImport)

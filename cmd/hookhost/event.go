@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -31,15 +31,11 @@ its last job and client.
 Exit status: 0 accepted, 1 rejected, 2 misuse, 3 no daemon.`,
 		Args: nArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := io.Reader(cmd.InOrStdin())
-			if input != "" && input != "-" {
-				f, err := os.Open(input)
-				if err != nil {
-					return misuse(err)
-				}
-				defer f.Close()
-				in = f
+			in, err := openInput(cmd.InOrStdin(), cmp.Or(input, "-"))
+			if err != nil {
+				return misuse(err)
 			}
+			defer in.Close()
 			if cmd.Flags().Changed("pid") && pid <= 0 {
 				return misuse(fmt.Errorf("pid %d: not a process", pid))
 			}

@@ -62,15 +62,11 @@ func importHook(r *plugin.Registry, args []string) error {
 	if len(args) == 4 && args[2] != "default" {
 		return fmt.Errorf("import %s: content encoding %q: only default is known", args[0], args[2])
 	}
-	in := io.Reader(os.Stdin)
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return misuse(err)
-		}
-		defer f.Close()
-		in = f
+	in, err := openInput(os.Stdin, file)
+	if err != nil {
+		return misuse(err)
 	}
+	defer in.Close()
 	// The programs' folder is below the state's, which others have no business in.
 	if err := os.MkdirAll(filepath.Dir(r.ProgramDir), 0o700); err != nil {
 		return err

@@ -44,9 +44,9 @@ not count. Outside of jobs it fails. Without a daemon no job is recorded, and bo
 			if _, err := c.load(); err != nil { // --config is checked, whoever has read it
 				return err
 			}
-			client, err := api.Dial(c.Socket)
+			client, err := c.dial()
 			if err != nil {
-				return fmt.Errorf("jobs: %w", withoutDaemon(err))
+				return fmt.Errorf("jobs: %w", err)
 			}
 			defer client.Close()
 			jobs, err := client.Jobs(cmd.Context())
@@ -85,9 +85,9 @@ func (c *cli) jobsMine(cmd *cobra.Command, asJSON bool) error {
 
 // mine asks the daemon, which knows its tree: no configuration is read.
 func (c *cli) mine(ctx context.Context) (api.Job, error) {
-	client, err := api.Dial(c.Socket)
+	client, err := c.dial()
 	if err != nil {
-		return api.Job{}, withoutDaemon(err)
+		return api.Job{}, err
 	}
 	defer client.Close()
 	j, err := client.Mine(ctx)
@@ -95,12 +95,4 @@ func (c *cli) mine(ctx context.Context) (api.Job, error) {
 		err = fmt.Errorf("process %d is in no job of this user's", os.Getpid())
 	}
 	return j, err
-}
-
-// withoutDaemon puts ErrNoHost into words for a person.
-func withoutDaemon(err error) error {
-	if errors.Is(err, api.ErrNoHost) {
-		return fmt.Errorf("no daemon runs: %w", err)
-	}
-	return err
 }

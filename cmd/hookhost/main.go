@@ -122,7 +122,7 @@ report its usage.`,
 	root.AddCommand(
 		c.serveCommand(), c.runCommand(), c.eventCommand(), c.attachCommand(), c.remshCommand(), c.hookCommand(),
 		c.jobsCommand(), c.topCommand(), c.reportCommand(), c.webCommand(), c.doctorCommand(), c.configCommand(),
-		c.certCommand(), c.openpbsCommand(), versionCommand(),
+		c.certCommand(), c.openpbsCommand(), c.versionCommand(),
 	)
 	misuseFlags(root)
 	if isPBS(called) {
@@ -170,9 +170,18 @@ func nArgs(low, high int) cobra.PositionalArgs {
 	}
 }
 
-func versionCommand() *cobra.Command {
+func (c *cli) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
-		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "hookhost", version) },
+		Run: func(*cobra.Command, []string) { c.printVersion() },
 	}
+}
+
+// printVersion prints the version, as PBS's programs do where it was called by a name of theirs.
+func (c *cli) printVersion() {
+	name := "hookhost"
+	if isPBS(c.called) {
+		name = "pbs_version ="
+	}
+	fmt.Fprintln(stdout, name, version)
 }

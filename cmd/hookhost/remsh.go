@@ -53,11 +53,8 @@ func (c *cli) remsh(cmd *cobra.Command, args []string) (int, error) {
 	switch {
 	case a.help:
 		return 0, cmd.Help()
-	case a.version && isPBS(c.called):
-		fmt.Fprintln(stdout, "pbs_version =", version)
-		return 0, nil
 	case a.version:
-		fmt.Fprintln(stdout, "hookhost", version)
+		c.printVersion()
 		return 0, nil
 	case a.child:
 		return tm.Failed, tm.Child(c.Socket, os.NewFile(3, "payload"), os.Environ())

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/top"
 )
 
@@ -39,9 +38,9 @@ text, with all columns. It needs no terminal.`,
 			if _, err := c.load(); err != nil { // as jobs does
 				return err
 			}
-			client, err := api.Dial(c.Socket)
+			client, err := c.dial()
 			if err != nil {
-				return fmt.Errorf("top: %w", withoutDaemon(err))
+				return fmt.Errorf("top: %w", err)
 			}
 			defer client.Close()
 			if once {
