@@ -90,8 +90,8 @@ type Link struct {
 	prefix string
 	log    *logrus.Logger
 
-	mu  sync.Mutex
-	all []*api.Client
+	mu     sync.Mutex
+	client *api.Client // of the last daemon
 }
 
 // Open connects to the daemon, and starts one if none runs.
@@ -100,34 +100,22 @@ func (f *Finder) Open(ctx context.Context, prefix string, log *logrus.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	return &Link{finder: f, prefix: prefix, log: log, all: []*api.Client{client}}, nil
+	return &Link{finder: f, prefix: prefix, log: log, client: client}, nil
 }
 
 // NewJobID returns an id for a job that has none.
-func (l *Link) NewJobID(ctx context.Context) (id string, err error) {
-	err = l.call(ctx, func(c *api.Client) error {
-		id, err = c.NewJobID(ctx)
-		return err
-	})
-	return id, err
+func (l *Link) NewJobID(ctx context.Context) (string, error) {
+	return call(ctx, l, func(c *api.Client) (string, error) { return c.NewJobID(ctx) })
 }
 
 // Handle has a daemon carry out an event: see mom.Engine.
-func (l *Link) Handle(ctx context.Context, req *hostapi.Request) (out *hostapi.Outcome, err error) {
-	err = l.call(ctx, func(c *api.Client) error {
-		out, err = c.Handle(ctx, req)
-		return err
-	})
-	return out, err
+func (l *Link) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	return call(ctx, l, func(c *api.Client) (*hostapi.Outcome, error) { return c.Handle(ctx, req) })
 }
 
 // Report returns the usage report of a job.
-func (l *Link) Report(ctx context.Context, id string) (report json.RawMessage, err error) {
-	err = l.call(ctx, func(c *api.Client) error {
-		report, err = c.Report(ctx, id)
-		return err
-	})
-	return report, err
+func (l *Link) Report(ctx context.Context, id string) (json.RawMessage, error) {
+	return call(ctx, l, func(c *api.Client) (json.RawMessage, error) { return c.Report(ctx, id) })
 }
 
 // callTime is how long after its first failure a call is begun anew. The daemon after a dead one
@@ -137,19 +125,19 @@ const callTime = 10 * time.Second
 // call calls the daemon, and the next one if that has died. The job's state is on disk and in its
 // cgroup, so the next daemon goes on where the dead one stopped. The answer of a living daemon
 // stands.
-func (l *Link) call(ctx context.Context, ask func(*api.Client) error) error {
+func call[T any](ctx context.Context, l *Link, ask func(*api.Client) (T, error)) (T, error) {
 	for until := (time.Time{}); ; {
-		client := l.client()
-		err := ask(client)
+		client := l.current()
+		answer, err := ask(client)
 		var answered *api.Error
 		if err == nil || errors.As(err, &answered) || !until.IsZero() && time.Now().After(until) {
-			return err
+			return answer, err
 		}
 		if until.IsZero() {
 			until = time.Now().Add(callTime)
 		}
 		if lost := l.redial(ctx, client); lost != nil {
-			return errors.Join(err, lost)
+			return answer, errors.Join(err, lost)
 		}
 	}
 }
@@ -163,7 +151,7 @@ const restartTime = 5 * time.Second
 func (l *Link) redial(ctx context.Context, lost *api.Client) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all[len(l.all)-1] != lost {
+	if l.client != lost {
 		return nil
 	}
 	client, err := l.returned(ctx)
@@ -174,7 +162,8 @@ func (l *Link) redial(ctx context.Context, lost *api.Client) error {
 		return err
 	}
 	l.log.Warn("the daemon has gone: another one goes on with the job")
-	l.all = append(l.all, client)
+	lost.Close()
+	l.client = client
 	return nil
 }
 
@@ -206,7 +195,7 @@ func (l *Link) Notices(ctx context.Context, id string, write func(lines []string
 	const first, longest = 20 * time.Millisecond, 30 * time.Second
 	after, pause := 0, first
 	for {
-		client, began := l.client(), time.Now()
+		client, began := l.current(), time.Now()
 		err := client.Notices(ctx, id, after, func(n api.Notice) {
 			after = n.Seq
 			write(n.JobStderr)
@@ -234,18 +223,11 @@ func (l *Link) Notices(ctx context.Context, id string, write func(lines []string
 	}
 }
 
-// client returns the connection to the last daemon.
-func (l *Link) client() *api.Client {
+func (l *Link) current() *api.Client {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.all[len(l.all)-1]
+	return l.client
 }
 
-// Close closes the connections to all daemons.
-func (l *Link) Close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, client := range l.all {
-		client.Close()
-	}
-}
+// Close closes the connections to the daemon.
+func (l *Link) Close() { l.current().Close() }
