@@ -1,13 +1,12 @@
 package mom
 
 import (
-	"fmt"
 	"os/user"
 	"regexp"
 	"strconv"
-	"syscall"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // runAs has the program run as another user, with all of that user's groups.
@@ -17,7 +16,7 @@ func (s *Spec) runAs(owner hostapi.Owner) error {
 		return err
 	}
 	s.Env = environmentOf(u, s.Env)
-	s.Credential, err = credential(u, owner)
+	s.Credential, err = proc.Credential(u, owner)
 	return err
 }
 
@@ -35,21 +34,4 @@ func environmentOf(u *user.User, roots []string) []string {
 		}
 	}
 	return env
-}
-
-// credential returns the owner's ids, with all of the owner's groups.
-func credential(u *user.User, o hostapi.Owner) (*syscall.Credential, error) {
-	ids, err := u.GroupIds()
-	if err != nil {
-		return nil, fmt.Errorf("groups of user %s: %w", o.User, err)
-	}
-	cred := &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}
-	for _, id := range ids {
-		gid, err := strconv.ParseUint(id, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("groups of user %s: %w", o.User, err)
-		}
-		cred.Groups = append(cred.Groups, uint32(gid))
-	}
-	return cred, nil
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // ResolveOwner fills in the uid and gid of the job's owner where the event did not say.
@@ -55,15 +56,9 @@ func credentialOf(job *hostapi.Job) (*syscall.Credential, error) {
 	if err != nil {
 		return nil, fmt.Errorf("job %s: owner: %w", job.ID, err)
 	}
-	ids, err := u.GroupIds()
+	cred, err := proc.Credential(u, job.Owner)
 	if err != nil {
-		return nil, fmt.Errorf("job %s: groups of %s: %w", job.ID, u.Username, err)
-	}
-	cred := &syscall.Credential{Uid: uint32(job.Owner.UID), Gid: uint32(job.Owner.GID)}
-	for _, id := range ids {
-		if gid, err := strconv.ParseUint(id, 10, 32); err == nil {
-			cred.Groups = append(cred.Groups, uint32(gid))
-		}
+		return nil, fmt.Errorf("job %s: %w", job.ID, err)
 	}
 	return cred, nil
 }
