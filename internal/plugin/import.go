@@ -115,9 +115,9 @@ func (r *Registry) receive(contentType string, content io.Reader) (path, sum str
 		return "", "", err
 	}
 	h := sha256.New()
-	counted := &counter{r: io.LimitReader(content, limit+1)}
-	path, err = disk.Write(r.ProgramDir, io.TeeReader(counted, h), mode)
-	if err == nil && counted.n > limit {
+	bounded := &io.LimitedReader{R: content, N: limit + 1}
+	path, err = disk.Write(r.ProgramDir, io.TeeReader(bounded, h), mode)
+	if err == nil && bounded.N == 0 {
 		os.Remove(path)
 		err = fmt.Errorf("more than %d bytes", limit)
 	}
@@ -129,17 +129,6 @@ func (r *Registry) receive(contentType string, content io.Reader) (path, sum str
 
 func unknownContent(contentType string) error {
 	return fmt.Errorf("content type %q: want %s or %s", contentType, ContentProgram, ContentConfig)
-}
-
-type counter struct {
-	r io.Reader
-	n int64
-}
-
-func (c *counter) Read(b []byte) (int, error) {
-	n, err := c.r.Read(b)
-	c.n += int64(n)
-	return n, err
 }
 
 // discard removes a copy that Import made. Files elsewhere, which somebody registered by hand,

@@ -85,14 +85,19 @@ func (l *launcher) launch(
 ) (_ *instance, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.limit, fmt.Errorf("not ready after %v", l.limit))
 	defer cancel()
+	defer func() {
+		if err != nil {
+			err = hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
+		}
+	}()
 	config, file, err := l.open(h)
 	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
+		return nil, err
 	}
 	defer file.Close()
 	if cred != nil {
 		if err := l.behind.check(cred.Uid); err != nil {
-			return nil, hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
+			return nil, err
 		}
 	}
 	if st, err := file.Stat(); cred != nil && err == nil && st.Mode()&0o044 != 0 {
@@ -113,7 +118,7 @@ func (l *launcher) launch(
 	defer func() {
 		if err != nil {
 			inst.kill()
-			err = hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, inst.startError(ctx, err))
+			err = inst.startError(ctx, err)
 		}
 	}()
 	sockets := l.sockets

@@ -32,7 +32,11 @@ func newSocketDir(runtime string) (socketDir, error) {
 	if err := prepareRuntime(runtime); err != nil {
 		return "", fmt.Errorf("runtime directory %s: %w", runtime, err)
 	}
-	path, err := os.MkdirTemp(runtime, hostDirPrefix)
+	return makeSocketDir(runtime, hostDirPrefix)
+}
+
+func makeSocketDir(parent, prefix string) (socketDir, error) {
+	path, err := os.MkdirTemp(parent, prefix)
 	if err == nil {
 		err = os.Chmod(path, 0o711)
 	}
@@ -106,16 +110,7 @@ const owners = "/tmp"
 // newOwnersDir makes the directory for the socket of one program of a job's owner. Others can pass
 // through it, and only root can change it. A directory that a killed host leaves goes with the rest
 // of /tmp.
-func newOwnersDir() (socketDir, error) {
-	path, err := os.MkdirTemp(owners, "hookhost-")
-	if err == nil {
-		err = os.Chmod(path, 0o711)
-	}
-	if err != nil {
-		return "", fmt.Errorf("socket directory: %w", err)
-	}
-	return socketDir(path), nil
-}
+func newOwnersDir() (socketDir, error) { return makeSocketDir(owners, "hookhost-") }
 
 // remove removes the directory. The programs have ended.
 func (s socketDir) remove() error { return removeDir(string(s), programDepth) }
