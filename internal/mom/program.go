@@ -16,12 +16,9 @@ import (
 // prepare makes what the job needs before it is launched and returns its launch.
 func (w *walk) prepare() (*hostapi.Request, error) {
 	env := parseEnv(w.spec.Env)
-	dir := w.spec.Dir
-	if dir == "" {
-		var err error
-		if dir, err = os.Getwd(); err != nil {
-			return nil, err
-		}
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
 	}
 	set, err := jobEnv(&w.job, w.spec.Node, dir, env)
 	if err != nil {
@@ -42,7 +39,7 @@ func (w *walk) prepare() (*hostapi.Request, error) {
 	}
 	maps.Copy(env, set)
 	program := w.spec.Program
-	if path, err := findProgram(program, env["PATH"], dir); err == nil {
+	if path, err := findProgram(program, env["PATH"]); err == nil {
 		program = path
 	}
 	return &hostapi.Request{Event: hostapi.EventLaunch, Progname: program, Argv: slices.Clone(w.spec.Args), Env: env},
@@ -62,7 +59,7 @@ func (w *walk) launch(req *hostapi.Request, out *hostapi.Outcome) (*proc.Child, 
 		delete(env, unset)
 	}
 	maps.Copy(env, out.SetEnv)
-	path, err := findProgram(name, env["PATH"], w.spec.Dir)
+	path, err := findProgram(name, env["PATH"])
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +73,7 @@ func (w *walk) launch(req *hostapi.Request, out *hostapi.Outcome) (*proc.Child, 
 		defer unix.Umask(unix.Umask(*w.spec.Umask))
 	}
 	return proc.Start(&proc.Spec{
-		Path: path, Args: append([]string{argv0}, args...), Env: formatEnv(env), Dir: w.spec.Dir,
+		Path: path, Args: append([]string{argv0}, args...), Env: formatEnv(env),
 		Stdin: w.spec.Stdin, Stdout: w.spec.Stdout, Stderr: w.spec.Stderr, Credential: w.spec.Credential,
 		Rlimits: out.Rlimits,
 	}, join)
@@ -85,7 +82,7 @@ func (w *walk) launch(req *hostapi.Request, out *hostapi.Outcome) (*proc.Child, 
 // findProgram finds a program as a shell does: by itself when it has a slash, else in the
 // directories of path. findProgram fails with *proc.ExecError. Whether the job's user may run it is
 // left to the kernel.
-func findProgram(name, path, dir string) (string, error) {
+func findProgram(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
@@ -95,11 +92,7 @@ func findProgram(name, path, dir string) (string, error) {
 		if !strings.Contains(candidate, "/") {
 			candidate = "./" + name
 		}
-		file := candidate
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(dir, file)
-		}
-		info, err := os.Stat(file)
+		info, err := os.Stat(candidate)
 		switch {
 		case err != nil || info.IsDir():
 		case info.Mode()&0o111 == 0:

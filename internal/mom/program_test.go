@@ -57,7 +57,7 @@ func TestLaunchInDirectoryAsUser(t *testing.T) {
 		skip(t, "not root")
 	}
 	spec := shell(`echo "$(id -u):$(pwd):$USER:$LOGNAME:$(stat -c %u:%a "$TMPDIR")"`)
-	spec.Dir = "/usr"
+	t.Chdir("/usr")
 	spec.TmpDir = t.TempDir()
 	spec.Job.Owner = hostapi.Owner{User: "nobody", UID: 65534, GID: 65534}
 	spec.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
@@ -73,6 +73,7 @@ func TestLaunchInDirectoryAsUser(t *testing.T) {
 
 func TestLookUp(t *testing.T) {
 	dir := t.TempDir()
+	t.Chdir(dir)
 	for name, mode := range map[string]os.FileMode{"bin/tool": 0o755, "plain/tool": 0o644, "here": 0o755,
 		"plain/only": 0o644} {
 		path := filepath.Join(dir, name)
@@ -98,7 +99,7 @@ func TestLookUp(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := findProgram(tt.program, tt.path, dir)
+			got, err := findProgram(tt.program, tt.path)
 			if got != tt.want || !errors.Is(err, tt.err) {
 				t.Errorf("findProgram = %q, %v; want %q, %v", got, err, tt.want, tt.err)
 			}

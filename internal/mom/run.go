@@ -38,7 +38,6 @@ type Spec struct {
 	Program string   // as a shell takes it: looked up in Env's PATH unless it has a slash
 	Args    []string // without the program's name
 	Env     []string // what the job's own variables are laid over, "NAME=value"
-	Dir     string   // "" for the caller's
 
 	// Stdin, Stdout and Stderr are the program's own, untouched; nil is /dev/null. Lines that hooks
 	// have for the job's standard error go to Stderr.
@@ -48,12 +47,9 @@ type Spec struct {
 	Umask      *int                // the program's; nil for the caller's
 
 	// Signals are passed on to the program's process group. SIGTERM, and SIGINT from the second on,
-	// ask for the job's end: preterm, SIGTERM, Grace, SIGKILL; asked once more, SIGKILL at once.
-	// SIGTSTP suspends the job.
+	// ask for the job's end: preterm, SIGTERM, the kill delay, SIGKILL. The next of them is SIGKILL
+	// at once. SIGTSTP suspends the job.
 	Signals <-chan os.Signal
-	// Grace is the time from SIGTERM to SIGKILL; 0 means the job's kill delay, 10 seconds without
-	// one.
-	Grace time.Duration
 	// Stop, if set, is called when the job was suspended by SIGTSTP, to stop the calling process as
 	// well. When it returns the job is resumed. A job without Stop is resumed by SIGCONT.
 	Stop func()
@@ -147,11 +143,8 @@ const longestGrace = int64(math.MaxInt64 / time.Second)
 
 // grace returns the time between SIGTERM and SIGKILL. PBS's own default is 10 seconds.
 func (s *Spec) grace() time.Duration {
-	switch {
-	case s.Grace > 0:
-		return s.Grace
-	case s.Job.KillDelay != nil:
-		return time.Duration(*s.Job.KillDelay) * time.Second
+	if delay := s.Job.KillDelay; delay != nil {
+		return time.Duration(*delay) * time.Second
 	}
 	return 10 * time.Second
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -106,7 +105,7 @@ func TestSecondInterruptTerminates(t *testing.T) {
 
 func TestGraceEndsInKill(t *testing.T) {
 	spec := shell("trap '' TERM; " + wait)
-	spec.Grace = 50 * time.Millisecond
+	spec.Job.KillDelay = new(1)
 	r := start(t, t.Context(), nil, spec)
 	r.signals <- unix.SIGTERM
 	r.end(t, 137, pretermEvents)
@@ -114,7 +113,7 @@ func TestGraceEndsInKill(t *testing.T) {
 
 func TestThirdSignalKills(t *testing.T) {
 	spec := shell("trap 'echo term' TERM; " + wait)
-	spec.Grace = time.Hour
+	spec.Job.KillDelay = new(3600)
 	r := start(t, t.Context(), nil, spec)
 	r.signals <- unix.SIGTERM
 	r.read(t, "term")

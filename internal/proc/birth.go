@@ -135,17 +135,13 @@ func prepareStopped(pid int, limits map[string]hostapi.Rlimit, procs *os.File) e
 // gainsPrivileges reports whether the program's file has the mode bits or the capabilities that
 // give rights.
 func (cmd *Spec) gainsPrivileges() bool {
-	path := cmd.Path
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(cmd.Dir, path)
-	}
-	info, err := os.Stat(path)
+	info, err := os.Stat(cmd.Path)
 	if err != nil {
 		return false // execve says so as well
 	}
 	if info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
 		return true
 	}
-	_, err = unix.Getxattr(path, "security.capability", nil)
+	_, err = unix.Getxattr(cmd.Path, "security.capability", nil)
 	return err == nil
 }

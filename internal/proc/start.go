@@ -15,10 +15,9 @@ import (
 
 // Spec is a program to start as the leader of a new session.
 type Spec struct {
-	Path string   // the program's file; relative to Dir
+	Path string   // the program's file
 	Args []string // with the program's name first, as execve(2) takes them
 	Env  []string // the whole environment, "NAME=value"
-	Dir  string   // "" for the caller's
 
 	// Stdin, Stdout and Stderr become descriptors 0, 1 and 2 themselves: nothing copies in between.
 	// Nil is /dev/null.
@@ -37,14 +36,10 @@ type Spec struct {
 // fs.ErrNotExist), or it may not or cannot be executed. Everything was in place for it.
 type ExecError struct {
 	Path string
-	Dir  string
 	Err  error // the errno
 }
 
 func (e *ExecError) Error() string {
-	if e.Dir != "" {
-		return fmt.Sprintf("execute %s in %s: %v", e.Path, e.Dir, e.Err)
-	}
 	return fmt.Sprintf("execute %s: %v", e.Path, e.Err)
 }
 
@@ -82,7 +77,7 @@ func Start(cmd *Spec, join hostapi.Join) (*Child, error) {
 
 // procAttr returns what the fork needs; what it opens for that goes into opened.
 func (cmd *Spec) procAttr(join hostapi.Join, opened *files) (*syscall.ProcAttr, error) {
-	attr := &syscall.ProcAttr{Dir: cmd.Dir, Env: cmd.Env, Sys: &syscall.SysProcAttr{
+	attr := &syscall.ProcAttr{Env: cmd.Env, Sys: &syscall.SysProcAttr{
 		Setsid: true, Credential: cmd.Credential}}
 	for _, f := range []*os.File{cmd.Stdin, cmd.Stdout, cmd.Stderr} {
 		if f == nil {
@@ -141,17 +136,11 @@ func (cmd *Spec) forkExec(attr *syscall.ProcAttr) (pid, pidfd int, err error) {
 	if err == nil {
 		return pid, pidfd, nil
 	}
-	// ForkExec tells the errno but not the step. Every step before execve was prepared; only the
-	// directory may be wrong.
-	if cmd.Dir != "" {
-		if _, statErr := os.Stat(cmd.Dir); statErr != nil {
-			return 0, -1, fmt.Errorf("start %s: %w", cmd.Path, statErr)
-		}
-	}
+	// ForkExec tells the errno but not the step. Every step before execve was prepared.
 	if slices.ContainsFunc(notTheProgram, func(e syscall.Errno) bool { return errors.Is(err, e) }) {
 		return 0, -1, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	return 0, -1, &ExecError{Path: cmd.Path, Dir: cmd.Dir, Err: err}
+	return 0, -1, &ExecError{Path: cmd.Path, Err: err}
 }
 
 // notTheProgram are the errnos of clone3 (no room; a cgroup that is gone, threaded or has children
