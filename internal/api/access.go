@@ -13,11 +13,10 @@ import (
 //
 // The kernel recorded the process when it connected (SO_PEERCRED, unix(7)). Access goes by UID
 // alone, since PID may name another process by now. The certificate names the host. PID is 0 then,
-// and UID and GID are -1, so that nothing that is a user's is ever a host's.
+// and UID is -1, so that nothing that is a user's is ever a host's.
 type Peer struct {
 	PID  int
 	UID  int
-	GID  int
 	Host string
 }
 

@@ -136,7 +136,6 @@ type HookInfo struct {
 	PID      int             `json:"pid,omitempty"`
 	Order    int             `json:"order"`
 	Events   []hostapi.Event `json:"events,omitempty"`
-	Version  string          `json:"version,omitempty"`
 	Restarts int             `json:"restarts,omitempty"`
 	Error    string          `json:"error,omitempty"` // why it does not work
 }

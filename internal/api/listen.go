@@ -125,7 +125,7 @@ func peerOf(conn *net.UnixConn) (Peer, error) {
 	if cred.Uid == ^uint32(0) {
 		return Peer{}, errors.New("identify peer: the kernel does not know its user")
 	}
-	return Peer{PID: int(cred.Pid), UID: int(cred.Uid), GID: int(cred.Gid)}, nil
+	return Peer{PID: int(cred.Pid), UID: int(cred.Uid)}, nil
 }
 
 // Accept returns the next connection whose peer is known and within the number of connections of

@@ -139,7 +139,7 @@ func (l *TLSListener) shake(conn net.Conn) net.Conn {
 		return nil
 	}
 	release := sync.OnceFunc(func() { l.conns.leave(host) })
-	return &hostConn{Conn: secured, peer: Peer{UID: -1, GID: -1, Host: host}, release: release}
+	return &hostConn{Conn: secured, peer: Peer{UID: -1, Host: host}, release: release}
 }
 
 // hangUp closes a connection whose handshake failed. hangUp reads on for a moment. Text that the
@@ -156,7 +156,7 @@ func hangUp(conn net.Conn, secured *tls.Conn) {
 }
 
 func (l *TLSListener) refuse(conn net.Conn, host string, err error) {
-	l.refused(Peer{UID: -1, GID: -1, Host: host}, "connect",
+	l.refused(Peer{UID: -1, Host: host}, "connect",
 		&Error{Kind: KindCertificate, Message: fmt.Sprintf("connection from %s: %v", conn.RemoteAddr(), err)})
 }
 
