@@ -151,12 +151,11 @@ func (c *chain) cascade(out *hostapi.Outcome) {
 
 // judge adds a hook's answer to the verdict; false when it was no acceptance.
 func (c *chain) judge(hook plugin.Hook, out *hostapi.Outcome, err error) bool {
-	v := &c.verdict
 	accepted := err == nil && !out.Reject
 	if accepted || failed(err) {
 		for _, f := range hook.FailActions(c.req.Event, !accepted) {
-			if !slices.Contains(v.FailAction, f) {
-				v.FailAction = append(v.FailAction, f)
+			if acts := &c.merged.out.FailAction; !slices.Contains(*acts, string(f)) {
+				*acts = append(*acts, string(f))
 			}
 		}
 	}
@@ -173,7 +172,7 @@ func (c *chain) judge(hook plugin.Hook, out *hostapi.Outcome, err error) bool {
 	}
 	if !c.merged.out.Reject {
 		c.merged.out.Reject, c.merged.out.OnReject = true, action
-		v.Hook, v.Kind = hook.Name, kind
+		c.verdict.Hook, c.verdict.Kind = hook.Name, kind
 	}
 	c.says = append(c.says, says)
 	return false

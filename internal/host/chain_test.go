@@ -148,12 +148,12 @@ func TestMessageOfAHold(t *testing.T) {
 
 // The kind of an error decides what becomes of a job, and whether the node is to blame.
 func TestVerdictsBlameJobOrNode(t *testing.T) {
-	offline := []plugin.FailAction{plugin.FailOfflineVnodes}
+	offline := []string{"offline_vnodes"}
 	tests := []struct {
 		event  hostapi.Event
 		kind   hostapi.Kind
 		action hostapi.JobAction
-		acts   []plugin.FailAction
+		acts   []string
 	}{
 		{hostapi.EventBegin, hostapi.KindJob, hostapi.JobActionDelete, nil},
 		{hostapi.EventBegin, hostapi.KindBusy, hostapi.JobActionRerun, nil},
@@ -187,7 +187,7 @@ func TestFailActionNotOnReject(t *testing.T) {
 	var calls []string
 	h := fakeHook{hook: plugin.Hook{Name: "a", Attributes: plugin.DefaultAttributes()}, calls: &calls}
 	h.hook.FailAction = plugin.FailActionList{plugin.FailOfflineVnodes, plugin.FailClearVnodes}
-	run := func(e hostapi.Event, out *hostapi.Outcome) []plugin.FailAction {
+	run := func(e hostapi.Event, out *hostapi.Outcome) []string {
 		h.answer = at(e, out, nil)
 		return (&chain{links: []link{h}, req: event(e, "1")}).run(t.Context()).FailAction
 	}
@@ -195,7 +195,7 @@ func TestFailActionNotOnReject(t *testing.T) {
 		t.Errorf("begin rejected: %v", got)
 	}
 	if got := run(hostapi.EventStartup, &hostapi.Outcome{}); !slices.Equal(got,
-		[]plugin.FailAction{plugin.FailClearVnodes}) {
+		[]string{"clear_vnodes_upon_recovery"}) {
 		t.Errorf("startup accepted: %v", got)
 	}
 	if got := run(hostapi.EventStartup, &hostapi.Outcome{Reject: true}); got != nil {
@@ -258,24 +258,5 @@ func TestOutcomeBesideError(t *testing.T) {
 	v := c.run(t.Context())
 	if v.SetEnv != nil || v.Diag != "d" || string(c.states["a"]) != "1" || c.answers[0].out.CallAgain != 0 {
 		t.Errorf("%+v, states %s", v.Outcome, c.states)
-	}
-}
-
-// The JSON of a verdict is the outcome's with three keys more.
-func TestVerdictJSON(t *testing.T) {
-	v := Verdict{Outcome: &hostapi.Outcome{Reject: true, Message: "m"}, Hook: "a", Kind: hostapi.KindNode,
-		FailAction: []plugin.FailAction{plugin.FailOfflineVnodes}}
-	b, err := json.Marshal(v)
-	if want := `{"reject":true,"message":"m","hook":"a","kind":"node","fail_action":["offline_vnodes"]}`; err != nil ||
-		string(b) != want {
-		t.Errorf("%s, %v\nwant %s", b, err, want)
-	}
-	var back Verdict
-	if err := json.Unmarshal(b, &back); err != nil || back.Message != "m" || back.Hook != "a" {
-		t.Errorf("%+v, %v", back, err)
-	}
-	var out hostapi.Outcome
-	if err := json.Unmarshal(b, &out); err != nil || !out.Reject {
-		t.Errorf("%+v, %v", out, err)
 	}
 }

@@ -3,13 +3,13 @@ package host
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/plugin"
 )
 
 // Handle carries out one event and returns what the hooks made of it. An outcome also says that a
@@ -33,8 +33,7 @@ func (h *Host) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.O
 	return outcomeOf(v), err
 }
 
-// Judge is Handle with all that PBS can be told. The JSON of its Verdict is that of the Outcome
-// with three keys more.
+// Judge is Handle with the hook that an event failed at.
 func (h *Host) Judge(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	return h.judge(ctx, req, caller{outside: true})
 }
@@ -118,7 +117,7 @@ func (h *Host) logEvent(req *hostapi.Request, v *Verdict, err error, took time.D
 			entry = entry.WithField("kind", v.Kind)
 		}
 		if len(v.FailAction) > 0 {
-			entry = entry.WithField("fail_action", plugin.FailActionList(v.FailAction).String())
+			entry = entry.WithField("fail_action", strings.Join(v.FailAction, ","))
 		}
 	}
 	switch {

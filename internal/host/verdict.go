@@ -4,21 +4,16 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// Verdict is what all hooks together made of an event, and what PBS is to do about a hook that
-// failed.
+// Verdict is what all hooks together made of an event, and which of them it is to be logged with.
 type Verdict struct {
 	*hostapi.Outcome
 
 	// Hook is the first hook that rejected the event or failed, and Kind its error's; "" for a
 	// plain reject.
-	Hook string       `json:"hook,omitempty"`
-	Kind hostapi.Kind `json:"kind,omitempty"`
-	// FailAction is what acts now of the fail_action of the hooks that failed.
-	// clear_vnodes_upon_recovery comes when exechost_startup succeeded.
-	FailAction []plugin.FailAction `json:"fail_action,omitempty"`
+	Hook string
+	Kind hostapi.Kind
 }
 
 // outcomeOf returns what the caller of Handle gets.
@@ -26,11 +21,7 @@ func outcomeOf(v *Verdict) *hostapi.Outcome {
 	if v == nil {
 		return nil
 	}
-	out := *v.Outcome
-	for _, f := range v.FailAction {
-		out.FailAction = append(out.FailAction, string(f))
-	}
-	return &out
+	return v.Outcome
 }
 
 // heldText ends the message of a verdict that holds the job, as in pbs_cgroups (main's except
