@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -78,12 +79,7 @@ type node struct {
 
 func newNode(t testing.TB, config ...string) *node {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
-			t.Fatal("kernel tests are required and need root")
-		}
-		t.Skip("needs root: jobs are confined by cgroups")
-	}
+	kernfstest.NeedRoot(t)
 	dir, err := os.MkdirTemp("", "hh") // not t.TempDir: a socket lives in it, and its path has to be short
 	must.NoError(t, err)
 	n := &node{t: t, dir: dir, prefix: fmt.Sprintf("hhtest_%d%s_%d", os.Getpid(), os.Getenv(inNamespace), nodes.Add(1))}

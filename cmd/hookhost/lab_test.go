@@ -84,10 +84,7 @@ func newLab(t *testing.T, n int, configure ...func(*labHost) string) *lab {
 		if exists(program) {
 			continue
 		}
-		if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
-			t.Fatalf("%s is required: install %s", program, pkg)
-		}
-		t.Skipf("needs %s, of %s", program, pkg)
+		kernfstest.Skip(t, "needs %s: install %s", program, pkg)
 	}
 	first := newNode(t, labConfig("n1")) // before the folder: it knows whether we are root
 	dir, err := os.MkdirTemp("", "hhlab")

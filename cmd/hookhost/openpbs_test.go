@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -32,12 +33,7 @@ type serverHook struct {
 
 func newPBSServer(t *testing.T) *pbsServer {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
-			t.Fatal("kernel tests are required and need root")
-		}
-		t.Skip("needs root, as qmgr does")
-	}
+	kernfstest.NeedRoot(t)
 	return &pbsServer{t, t.TempDir()}
 }
 

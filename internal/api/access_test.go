@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -189,9 +190,7 @@ func TestAttachTakesOwnProcessesIntoOwnJobs(t *testing.T) {
 func TestAttachTellsNoUsersProcesses(t *testing.T) {
 	foreign := exec.Command("/bin/sleep", "60")
 	foreign.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}
-	if os.Getuid() != 0 {
-		skip(t, "not root")
-	}
+	kernfstest.NeedRoot(t)
 	must.NoError(t, foreign.Start())
 	t.Cleanup(func() {
 		foreign.Process.Kill()

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -34,9 +34,7 @@ func waiting(t *testing.T) (b *backend, begun chan struct{}, ended chan error) {
 // attaching starts a process of nobody's that asks to be attached.
 func attaching(t *testing.T, socket string) *exec.Cmd {
 	t.Helper()
-	if os.Getuid() != 0 {
-		skip(t, "not root")
-	}
+	kernfstest.NeedRoot(t)
 	cmd := exec.Command("/proc/self/exe", socket, "POST", "/v1/attach", `{"job":"12.srv","pid":$PID}`)
 	cmd.Env, cmd.Dir = []string{"API_TEST_HELPER=call", "GORACE=atexit_sleep_ms=0"}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

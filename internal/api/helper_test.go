@@ -24,6 +24,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/report"
@@ -116,9 +117,7 @@ func rawCall(socket, method, path, body string) (answer, error) {
 // the directories above it.
 func helper(t *testing.T, uid int, mode string, args ...string) []byte {
 	t.Helper()
-	if os.Getuid() != 0 {
-		skip(t, "not root")
-	}
+	kernfstest.NeedRoot(t)
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = []string{"API_TEST_HELPER=" + mode, "GORACE=atexit_sleep_ms=0"}
 	cmd.Dir = "/"
@@ -138,14 +137,6 @@ func callAs(t *testing.T, uid int, socket, method, path, body string) answer {
 	var a answer
 	must.NoError(t, json.Unmarshal(helper(t, uid, "call", socket, method, path, body), &a))
 	return a
-}
-
-func skip(t testing.TB, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
 }
 
 // backend is a host with a few jobs. Its processes are those of this machine.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/report"
 )
@@ -122,9 +123,7 @@ func (b *slowBackend) add(n int) {
 func TestListsOfOneUserAtATime(t *testing.T) {
 	b := &slowBackend{backend: &backend{}, begun: make(chan struct{}, 100)}
 	socket := serve(t, b.backend, func(s *Server) { s.Reports = b })
-	if os.Getuid() != 0 {
-		skip(t, "not root")
-	}
+	kernfstest.NeedRoot(t)
 	const calls = 5
 	done := make(chan struct{})
 	for range calls { // each is killed when its list has been begun

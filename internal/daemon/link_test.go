@@ -16,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -30,9 +31,7 @@ func TestMain(m *testing.M) {
 
 // An owner that does not serve yet is waited for, and no other daemon is started beside it.
 func TestDialWaitsForAnOwnerThatStarts(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, which alone starts a daemon")
-	}
+	kernfstest.NeedRoot(t)
 	cfg := &config.File{}
 	cfg.Cgroup.Prefix = fmt.Sprintf("hhtest_dial_%d", os.Getpid())
 	owner, err := acquire(t.Context(), locks, cfg.Cgroup.Prefix, true)
@@ -87,9 +86,7 @@ func TestCallOutlivesSeveralDaemons(t *testing.T) {
 
 // A job whose daemon has died gets another one, however long none can be started.
 func TestNoticesOutliveRedialsThatFail(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, which alone starts a daemon")
-	}
+	kernfstest.NeedRoot(t)
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	follows := make(chan bool, 1)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
@@ -40,9 +41,7 @@ var nobody = hostapi.Owner{User: "nobody", UID: 65534, GID: 65534}
 // newOwnersNode is newNode for hooks that run as nobody.
 func newOwnersNode(t *testing.T) *node {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to become somebody else")
-	}
+	kernfstest.NeedRoot(t)
 	n := newNode(t)
 	for _, dir := range []string{n.dir, plugintest.Programs()} {
 		if err := os.Chmod(dir, 0o755); err != nil {

@@ -13,15 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 // A hook takes events from its host alone. Another user does not get to its socket, and root, who
 // does, has no certificate of the host's.
 func TestHookHearsNobodyButItsHost(t *testing.T) {
 	n := newNode(t)
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to become somebody else")
-	}
+	kernfstest.NeedRoot(t)
 	if err := os.Chmod(n.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -54,9 +55,7 @@ func TestTmpDirIsThereAlready(t *testing.T) {
 		{"a link", func(t *testing.T, path string) { must.NoError(t, os.Symlink(t.TempDir(), path)) }, false},
 		{"a file", func(t *testing.T, path string) { must.NoError(t, os.WriteFile(path, nil, 0o600)) }, false},
 		{"another user's", func(t *testing.T, path string) {
-			if os.Getuid() != 0 {
-				skip(t, "not root")
-			}
+			kernfstest.NeedRoot(t)
 			must.NoError(t, os.Mkdir(path, 0o777))
 			must.NoError(t, os.Chown(path, 65534, 65534))
 		}, false},

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -53,9 +54,7 @@ func TestLaunchAsHooksSay(t *testing.T) {
 }
 
 func TestLaunchInDirectoryAsUser(t *testing.T) {
-	if os.Getuid() != 0 {
-		skip(t, "not root")
-	}
+	kernfstest.NeedRoot(t)
 	spec := shell(`echo "$(id -u):$(pwd):$USER:$LOGNAME:$(stat -c %u:%a "$TMPDIR")"`)
 	t.Chdir("/usr")
 	spec.TmpDir = t.TempDir()
@@ -124,7 +123,7 @@ func TestLaunchInsideCgroup(t *testing.T) {
 	dirs := []string{root + "memory/" + name, root + "pids/" + name, root + "unified/" + name}
 	for _, dir := range dirs {
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			skip(t, "no hybrid cgroups here: %v", err)
+			kernfstest.Skip(t, "no hybrid cgroups here: %v", err)
 		}
 		t.Cleanup(func() { removeCgroup(t, dir) })
 	}
@@ -156,13 +155,4 @@ func removeCgroup(t *testing.T, dir string) {
 			return
 		}
 	}
-}
-
-// skip skips a test that this machine cannot run, unless such tests are required.
-func skip(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
 }

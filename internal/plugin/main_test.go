@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
@@ -103,9 +104,7 @@ var nobodysPrologue = &hostapi.Request{Event: hostapi.EventPrologue, Node: "n1",
 // launchNobodys is launch for a program that runs as the job's owner at execjob_prologue.
 func launchNobodys(t *testing.T, program string) *Plugin {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to become somebody else")
-	}
+	kernfstest.NeedRoot(t)
 	if err := os.Chmod(plugintest.Programs(), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
@@ -88,9 +89,7 @@ func stopped(pid int) bool {
 // A user who stops a process between its setuid(2) and its execve(2) has nobody else wait. The host
 // may have one processor or collect its garbage.
 func TestProcessThatIsStoppedBeforeItsExecHoldsUpNobody(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to become somebody else")
-	}
+	kernfstest.NeedRoot(t)
 	asStopper := func(script string) *exec.Cmd {
 		cmd := exec.Command("/bin/sh", "-c", script)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true,
@@ -125,9 +124,7 @@ func TestProcessThatIsStoppedBeforeItsExecHoldsUpNobody(t *testing.T) {
 // A hook's program has all of its owner's ids and none of root's, as if os/exec itself had made it
 // his.
 func TestProgramOfAnOwnerIsTheOwnersAlone(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to become somebody else")
-	}
+	kernfstest.NeedRoot(t)
 	for name, want := range map[string]string{"groups": "4 24", "no-groups": ""} {
 		t.Run(name, func(t *testing.T) {
 			script := filepath.Join(t.TempDir(), name)
@@ -147,9 +144,7 @@ func TestProgramOfAnOwnerIsTheOwnersAlone(t *testing.T) {
 
 // The kernel kills a program of an owner as soon as any other, whatever it does with the daemon.
 func TestProgramOfAnOwnerDoesNotHaveTheDaemonsOOMScore(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to become somebody else")
-	}
+	kernfstest.NeedRoot(t)
 	const own = "/proc/self/oom_score_adj"
 	before, err := os.ReadFile(own)
 	if err != nil || strings.TrimSpace(string(before)) != "0" {
@@ -215,9 +210,7 @@ func runAs(t *testing.T, program, groups string, asHost bool) string {
 
 // A program of an owner's ends with the thread that started it, as root's do.
 func TestProgramOfAnOwnerDiesWithItsHost(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to become somebody else")
-	}
+	kernfstest.NeedRoot(t)
 	script := filepath.Join(t.TempDir(), "waits")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\necho ready; read never <&3"), 0o755); err != nil {
 		t.Fatal(err)

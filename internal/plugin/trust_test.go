@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
 // trusted makes a directory that nobody else can write to, all the way up.
 func trusted(t *testing.T) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: every other user's directories are below a sticky /tmp or under somebody's home")
-	}
+	kernfstest.NeedRoot(t)
 	dir, err := os.MkdirTemp("/root", "hhtest-host-")
 	if err != nil {
 		if dir, err = os.MkdirTemp("/run", "hhtest-host-"); err != nil {

@@ -10,18 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
 // Lines for a job's owner go where the owner could write, and nowhere else, whatever lies under the
 // name.
 func TestTextIsAppendedWhereItsUserCouldWrite(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("HOOKHOST_KERNEL_TESTS") == "required" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root: it becomes another user")
-	}
+	kernfstest.NeedRoot(t)
 	const nobody = 65534
 	dir := t.TempDir()
 	for d := dir; len(d) > 1; d = filepath.Dir(d) { // others are to come here
