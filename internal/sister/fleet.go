@@ -18,33 +18,25 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
 )
 
 // ErrDoubt is of a call that may have been carried out: the connection broke after it was sent, or
 // no answer came in time.
 var ErrDoubt = errors.New("it may have been carried out")
 
-// Options is what a Fleet is made of. All of it is needed but Hosts.
-type Options struct {
-	Identity *api.Identity
-	Port     int               // where hosts listen
-	Hosts    map[string]string // HOST:PORT of those that are reached otherwise, by name
-	Width    int               // how many are called at the same time
-	Connect  time.Duration     // how long it may take to reach one
-	Answer   time.Duration     // and then to answer
-}
-
 // Fleet calls other hosts. Its methods may be called at the same time.
 type Fleet struct {
-	opt Options
+	conf     config.Sister
+	identity *api.Identity
 
 	mu      sync.Mutex
 	clients map[string]*api.Client
 }
 
-// New returns a Fleet. No connection is made yet.
-func New(o Options) *Fleet {
-	return &Fleet{opt: o, clients: map[string]*api.Client{}}
+// NewFleet returns the way to other hosts. No connection is made yet.
+func NewFleet(s config.Sister, id *api.Identity) *Fleet {
+	return &Fleet{conf: s, identity: id, clients: map[string]*api.Client{}}
 }
 
 // Close closes the idle connections.
@@ -63,19 +55,19 @@ func (f *Fleet) client(host string) *api.Client {
 	defer f.mu.Unlock()
 	c := f.clients[host]
 	if c == nil {
-		addr := f.opt.Hosts[host]
+		addr := f.conf.Hosts[host]
 		if addr == "" {
-			addr = net.JoinHostPort(host, strconv.Itoa(f.opt.Port))
+			addr = net.JoinHostPort(host, strconv.Itoa(f.conf.Port))
 		}
-		c = api.DialTLS(addr, host, f.opt.Identity, f.opt.Connect)
+		c = api.DialTLS(addr, host, f.identity, time.Duration(f.conf.Connect))
 		f.clients[host] = c
 	}
 	return c
 }
 
-// Each calls call once for each host, Options.Width at a time, whatever becomes of the others. The
-// errors come back by host when the last call is over. A call's ctx ends when its host had the time
-// of Options; a call that has not begun when ctx ends is not made. Each error names its host and is
+// Each calls call once for each host, sister.width at a time, whatever becomes of the others. The
+// errors come back by host when the last call is over. A call's ctx ends when its host had its
+// time; a call that has not begun when ctx ends is not made. Each error names its host and is
 // ErrDoubt where that holds. Several Eachs do not wait for each other: hosts that hang over one job
 // keep no other waiting.
 func (f *Fleet) Each(
@@ -92,7 +84,7 @@ func (f *Fleet) Each(
 		defer mu.Unlock()
 		errs[host] = err
 	}
-	slots := make(chan struct{}, max(f.opt.Width, 1))
+	slots := make(chan struct{}, max(f.conf.Width, 1))
 	begun := make(map[string]bool, len(hosts))
 	for _, host := range hosts {
 		if begun[host] {
@@ -119,7 +111,7 @@ func (f *Fleet) Each(
 func (f *Fleet) one(
 	ctx context.Context, host string, call func(ctx context.Context, host string, c *api.Client) error,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, f.opt.Connect+f.opt.Answer)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(f.conf.Connect+f.conf.Answer))
 	defer cancel()
 	err := call(ctx, host, f.client(host))
 	if err == nil {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -146,18 +147,19 @@ func names(n int) (list []string) {
 	return list
 }
 
-func fleet(t testing.TB, o Options) *Fleet {
+func fleet(t testing.TB, id *api.Identity, s config.Sister) *Fleet {
 	t.Helper()
-	if o.Connect == 0 {
-		o.Connect = 30 * time.Second
+	for _, limit := range []*config.Duration{&s.Connect, &s.Answer} {
+		if *limit == 0 {
+			*limit = seconds(30)
+		}
 	}
-	if o.Answer == 0 {
-		o.Answer = 30 * time.Second
-	}
-	f := New(o)
+	f := NewFleet(s, id)
 	t.Cleanup(f.Close) // before the servers' end
 	return f
 }
+
+func seconds(n int) config.Duration { return config.Duration(n) * config.Duration(time.Second) }
 
 func endOf(id string) *hostapi.Request {
 	return &hostapi.Request{Event: hostapi.EventEnd, Run: thisRun, Job: &hostapi.Job{ID: id}}
@@ -191,7 +193,7 @@ func sisters(t testing.TB, n int, takes time.Duration) (list []string, f *Fleet,
 			return &hostapi.Outcome{Message: name + " " + req.Head}, nil
 		})
 	}
-	f = fleet(t, Options{Identity: ours, Hosts: at, Width: 64, Connect: 2 * time.Minute, Answer: 3 * time.Minute})
+	f = fleet(t, ours, config.Sister{Hosts: at, Width: 64, Connect: seconds(120), Answer: seconds(180)})
 	return list, f, most
 }
 
@@ -262,11 +264,11 @@ func TestDoubtfulCallIsNotGuessed(t *testing.T) {
 		"s7": serve(t, "s7", ours, accept), // it proves to be n1
 	}
 	t.Cleanup(func() { close(hang) })
-	f := fleet(t, Options{Identity: ours, Hosts: at, Width: 4, Connect: 10 * time.Second, Answer: time.Second})
+	f := fleet(t, ours, config.Sister{Hosts: at, Width: 4, Connect: seconds(10), Answer: seconds(1)})
 	for _, host := range list { // so the connection has its time, and all together a second more than none
 		f.client(host)
 	}
-	f.opt.Connect = 2 * time.Second
+	f.conf.Connect = seconds(2)
 	answers := f.Send(t.Context(), endOf("1.srv"), append(slices.Clone(list), "s1"))
 	if answers["s5"].Err == nil || errors.Is(answers["s5"].Err, api.ErrUnsent) {
 		t.Fatalf("s5 was not reached: %v", answers["s5"].Err)
@@ -303,7 +305,7 @@ func TestDoubtfulCallIsNotGuessed(t *testing.T) {
 // When the caller has waited long enough, hosts whose turn has not come are not called at all,
 // which is no doubt.
 func TestEachEnds(t *testing.T) {
-	f := fleet(t, Options{Width: 2})
+	f := fleet(t, nil, config.Sister{Width: 2})
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls atomic.Int64
 	errs := f.Each(ctx, names(10), func(ctx context.Context, host string, _ *api.Client) error {

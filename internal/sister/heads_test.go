@@ -17,6 +17,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -89,7 +90,7 @@ func jobOn(head, id, run string) api.Job {
 
 func TestJobThatItsHeadDoesNotHaveIsEnded(t *testing.T) {
 	theirs, ours := identities(t, []string{"n2", "n3"})
-	f := fleet(t, Options{Identity: ours, Width: 4, Hosts: map[string]string{
+	f := fleet(t, ours, config.Sister{Width: 4, Hosts: map[string]string{
 		"n2": serveHost(t, "n2", theirs, farHost{job: func(id string) (api.Job, error) {
 			switch id {
 			case "7.n2":
@@ -174,7 +175,7 @@ func TestOnlyAHeadThatIsSilentForTooLongIsGivenUp(t *testing.T) {
 	} {
 		hosts := maps.Clone(at)
 		hosts["n4"] = step.n4
-		h.fleet = fleet(t, Options{Identity: ours, Hosts: hosts, Width: 4})
+		h.fleet = fleet(t, ours, config.Sister{Hosts: hosts, Width: 4})
 		began := now
 		now = now.Add(step.after)
 		h.ask(t.Context())
@@ -203,7 +204,7 @@ func TestOnlyAHeadThatIsSilentForTooLongIsGivenUp(t *testing.T) {
 // The silence about an earlier job does not count against the next one of that head.
 func TestHeadThatHasBegunAnotherJobIsNotGivenUpAtOnce(t *testing.T) {
 	_, ours := identities(t, []string{"n2"})
-	f := fleet(t, Options{Identity: ours, Hosts: map[string]string{"n2": nobody(t)}, Width: 4})
+	f := fleet(t, ours, config.Sister{Hosts: map[string]string{"n2": nobody(t)}, Width: 4})
 	var jobs live
 	log, _ := logged()
 	now := time.Now()
@@ -231,7 +232,7 @@ func TestHeadThatHasBegunAnotherJobIsNotGivenUpAtOnce(t *testing.T) {
 func TestHeadsSleepWithoutJobs(t *testing.T) {
 	theirs, ours := identities(t, []string{"n2"})
 	asked := make(chan string, 100)
-	f := fleet(t, Options{Identity: ours, Width: 4, Hosts: map[string]string{
+	f := fleet(t, ours, config.Sister{Width: 4, Hosts: map[string]string{
 		"n2": serveHost(t, "n2", theirs, farHost{job: func(id string) (api.Job, error) {
 			asked <- id
 			return api.Job{}, api.ErrNotFound

@@ -2,7 +2,6 @@ package sister
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
@@ -20,12 +19,4 @@ func LoadIdentity(s config.Sister, node string) (*api.Identity, error) {
 		return nil, fmt.Errorf("sister.cert: the certificate is for %s, this node is %s", name, node)
 	}
 	return id, nil
-}
-
-// NewFleet returns the way to other hosts.
-func NewFleet(s config.Sister, id *api.Identity) *Fleet {
-	return New(Options{
-		Identity: id, Port: s.Port, Hosts: s.Hosts, Width: s.Width,
-		Connect: time.Duration(s.Connect), Answer: time.Duration(s.Answer),
-	})
 }

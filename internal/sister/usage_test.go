@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
 )
 
 // A report of another host counts for that host alone. A host that has none, or is not reached,
@@ -17,7 +18,7 @@ func TestUsageIsThatOfTheHostWhichTold(t *testing.T) {
 	reports := func(text string, err error) farHost {
 		return farHost{report: func(string) (json.RawMessage, error) { return json.RawMessage(text), err }}
 	}
-	f := fleet(t, Options{Identity: ours, Width: 4, Hosts: map[string]string{
+	f := fleet(t, ours, config.Sister{Width: 4, Hosts: map[string]string{
 		"n2": serveHost(t, "n2", theirs, reports(
 			`{"job":"1.n1","hosts":{"n1":{"ncpus":9},"n2":{"ncpus":2,"cput_seconds":1.5}}}`, nil)),
 		"n3": serveHost(t, "n3", theirs, reports(`{"job":"1.n1"}`, nil)),
