@@ -1,4 +1,4 @@
-// Package disk replaces files as a whole, puts names on disk and waits for locks.
+// Package disk replaces files as a whole, puts names on disk, waits for locks and checks owners.
 package disk
 
 import (

@@ -51,14 +51,7 @@ func prepareRuntime(dir string) error {
 	if err := disk.MakeDir(dir); err != nil {
 		return err
 	}
-	var st unix.Stat_t
-	if err := unix.Lstat(dir, &st); err != nil {
-		return err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return unix.ENOTDIR
-	}
-	if err := checkOwner(&st); err != nil {
+	if err := disk.CheckDir(dir); err != nil {
 		return err
 	}
 	old, err := filepath.Glob(filepath.Join(dir, hostDirPrefix+"*"))

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // paths opens the files that decide what runs as root. Only root and the user that the host runs as
@@ -83,7 +85,7 @@ func (p paths) resolve(path string) (string, error) {
 // follow returns where a link points.
 func (p paths) follow(link string, st unix.Stat_t) (string, error) {
 	st.Mode &^= 0o022 // a link's mode means nothing
-	if err := checkOwner(&st); err != nil && !p.unsafeDirs {
+	if err := disk.CheckOwner(&st); err != nil && !p.unsafeDirs {
 		return "", err
 	}
 	return os.Readlink(link)
@@ -102,7 +104,7 @@ func (p paths) checkDir(st *unix.Stat_t) error {
 	if own.Mode&unix.S_ISVTX != 0 {
 		own.Mode &^= 0o022
 	}
-	return checkOwner(&own)
+	return disk.CheckOwner(&own)
 }
 
 func checkFile(f *os.File) error {
@@ -113,19 +115,7 @@ func checkFile(f *os.File) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return errors.New("not a regular file")
 	}
-	return checkOwner(&st)
-}
-
-// checkOwner refuses what somebody else than root or the host's own user can change. With an ACL
-// the group bits are its mask, so they cover that too.
-func checkOwner(st *unix.Stat_t) error {
-	if uid := int(st.Uid); uid != 0 && uid != os.Geteuid() {
-		return fmt.Errorf("owned by uid %d", uid)
-	}
-	if perm := st.Mode & 0o7777; perm&0o022 != 0 {
-		return fmt.Errorf("mode %04o lets others write to it", perm)
-	}
-	return nil
+	return disk.CheckOwner(&st)
 }
 
 // sum returns the SHA-256 of what f holds, in hexadecimal. f's position stays.

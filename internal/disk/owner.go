@@ -1,0 +1,32 @@
+package disk
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// CheckOwner refuses what somebody else than root and this process's user can change. With an ACL
+// the group bits are its mask, so they cover that too.
+func CheckOwner(st *unix.Stat_t) error {
+	if uid := int(st.Uid); uid != 0 && uid != os.Geteuid() {
+		return fmt.Errorf("owned by uid %d", uid)
+	}
+	if perm := st.Mode & 0o7777; perm&0o022 != 0 {
+		return fmt.Errorf("mode %04o lets others write to it", perm)
+	}
+	return nil
+}
+
+// CheckDir is CheckOwner for what has to be a directory, and no link to one.
+func CheckDir(path string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return unix.ENOTDIR
+	}
+	return CheckOwner(&st)
+}
