@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sync/singleflight"
@@ -59,15 +58,10 @@ type Host struct {
 	measuring singleflight.Group // by job, see measureSisters
 }
 
-const defaultStart = 30 * time.Second
-
 // Open reads the registry and starts the programs of all enabled hooks in the background. A program
 // that does not start, and a hook's file that cannot be used, fail the events that need the hook,
 // not Open. The jobs in the store are this host's from then on: no other host may use the store.
 func Open(o Options) (*Host, error) {
-	if o.StartTimeout <= 0 {
-		o.StartTimeout = defaultStart
-	}
 	clock, err := jobstate.NewClock(o.Self.BootID)
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ type Options struct {
 	RuntimeDir string
 	// Fallback may be nil: then what a failed hook left is only told.
 	Fallback Remover
-	// StartTimeout is how long a hook's program may take to start; 0 means 30 s.
+	// StartTimeout is how long a hook's program may take to start.
 	StartTimeout time.Duration
 	// Populated reports whether there are processes in the job's cgroup, whoever has made that; see
 	// beginsLate. May be nil: then nobody but this host makes any.

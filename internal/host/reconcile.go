@@ -85,7 +85,20 @@ func (h *Host) Reconcile(ctx context.Context) error {
 }
 
 // endLeft ends a job that is over, if it still is when its turn has come.
-func (h *Host) endLeft(ctx context.Context, id string) error {
+func (h *Host) endLeft(ctx context.Context, id string) error { return h.endIf(ctx, id, h.over) }
+
+// Abandon ends a job here that another host has begun, if it is still that run of it: its head
+// knows of it no more. why becomes a note of its report. No such job is no error. ctx bounds the
+// wait for the job's turn only, as with Handle. Idempotent.
+func (h *Host) Abandon(ctx context.Context, id, run, why string) error {
+	if err := hostapi.CheckJobID(id); err != nil {
+		return err
+	}
+	return h.endIf(ctx, id, func(rec *jobstate.Record) (bool, string) { return rec.Head != "" && rec.Run == run, why })
+}
+
+// endIf ends a job in its turn, if over says so of its record then, with the reason as a note.
+func (h *Host) endIf(ctx context.Context, id string, over func(*jobstate.Record) (bool, string)) error {
 	end, ok := h.beginEvent()
 	if !ok {
 		return ErrClosed
@@ -93,19 +106,18 @@ func (h *Host) endLeft(ctx context.Context, id string) error {
 	defer end()
 	release, err := h.jobs.acquire(ctx, id, course)
 	if err != nil {
-		return err
+		return fmt.Errorf("end job %s: wait for its turn: %w", id, err)
 	}
 	defer release()
-	ctx = context.WithoutCancel(ctx)
 	rec := h.opt.Store.Get(id)
 	if rec == nil {
 		return nil
 	}
-	over, why := h.over(rec)
-	if !over {
+	is, why := over(rec)
+	if !is {
 		return nil
 	}
-	if err := h.finishLeft(ctx, rec, why); err != nil {
+	if err := h.finishLeft(context.WithoutCancel(ctx), rec, why); err != nil {
 		return fmt.Errorf("end job %s: %w", id, err)
 	}
 	return nil
