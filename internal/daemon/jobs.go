@@ -143,13 +143,7 @@ func (j *jobs) forgetLimits() {
 			ids = append(ids, r.Job.ID)
 		}
 	}
-	err := j.store.UpdateAll(ids, func(_ string, r *jobstate.Record) (*jobstate.Record, error) {
-		if r != nil {
-			r.WalltimeLimit = nil
-		}
-		return r, nil
-	})
-	if err != nil {
+	if err := j.store.Change(ids, func(r *jobstate.Record) { r.WalltimeLimit = nil }); err != nil {
 		j.log.Errorf("forget limits of walltime: %v", err)
 	}
 }

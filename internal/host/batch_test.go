@@ -65,23 +65,20 @@ func carried(rec *jobstate.Record) { rec.Host = self }
 func (n *node) stored(count int, at func(rec *jobstate.Record)) (ids []string) {
 	n.t.Helper()
 	for i := range count {
-		ids = append(ids, fmt.Sprintf("%d.srv", i+1))
-	}
-	err := n.store.UpdateAll(ids, func(id string, _ *jobstate.Record) (*jobstate.Record, error) {
-		now := time.Now()
+		id, now := fmt.Sprintf("%d.srv", i+1), time.Now()
 		rec := &jobstate.Record{
-			Job: event(hostapi.EventBegin,
-				id).Job, Phase: jobstate.PhaseRunning, Host: hostapi.ProcessID{PID: 4_000_004},
-			Begun: now, Launched: jobstate.Moment{Wall: now},
+			Job: event(hostapi.EventBegin, id).Job, Phase: jobstate.PhaseRunning,
+			Host: hostapi.ProcessID{PID: 4_000_004}, Begun: now, Launched: jobstate.Moment{Wall: now},
 			Timers: map[string]jobstate.Timer{"a": {At: jobstate.Moment{Wall: now}}},
 		}
 		if at != nil {
 			at(rec)
 		}
-		return rec, nil
-	})
-	if err != nil {
-		n.t.Fatal(err)
+		err := n.store.Update(id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil })
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		ids = append(ids, id)
 	}
 	return ids
 }

@@ -113,10 +113,7 @@ func BenchmarkDue(b *testing.B) {
 	var called []time.Duration
 	for b.Loop() {
 		b.StopTimer()
-		err := n.store.UpdateAll(ids, func(_ string, rec *jobstate.Record) (*jobstate.Record, error) {
-			rec.Timers = map[string]jobstate.Timer{"a": again}
-			return rec, nil
-		})
+		err := n.store.Change(ids, func(rec *jobstate.Record) { rec.Timers = map[string]jobstate.Timer{"a": again} })
 		if err != nil {
 			b.Fatal(err)
 		}

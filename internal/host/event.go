@@ -228,12 +228,9 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 // change replaces the jobs' records, where there are any, by what fn makes of them, and sets the
 // timers that they then hold. A record that has no form as JSON stays as it was, and is logged.
 func (h *Host) change(fn func(*jobstate.Record), ids ...string) {
-	err := h.opt.Store.UpdateAll(ids, func(_ string, rec *jobstate.Record) (*jobstate.Record, error) {
-		if rec != nil {
-			h.countingKills(rec, fn)
-			h.arm(rec)
-		}
-		return rec, nil
+	err := h.opt.Store.Change(ids, func(rec *jobstate.Record) {
+		h.countingKills(rec, fn)
+		h.arm(rec)
 	})
 	if err != nil {
 		h.log.Error(hostapi.OneLine(err.Error()))

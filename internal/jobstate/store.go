@@ -204,11 +204,16 @@ func (s *Store) Update(id string, fn func(*Record) (*Record, error)) error {
 	return nil
 }
 
-// UpdateAll does what Update does with the records of several jobs, and joins errors.
-func (s *Store) UpdateAll(ids []string, fn func(id string, rec *Record) (*Record, error)) error {
+// Change has fn change the records of those of the jobs that have one, by Update, and joins errors.
+func (s *Store) Change(ids []string, fn func(*Record)) error {
 	var errs []error
 	for _, id := range ids {
-		errs = append(errs, s.Update(id, func(rec *Record) (*Record, error) { return fn(id, rec) }))
+		errs = append(errs, s.Update(id, func(rec *Record) (*Record, error) {
+			if rec != nil {
+				fn(rec)
+			}
+			return rec, nil
+		}))
 	}
 	return errors.Join(errs...)
 }

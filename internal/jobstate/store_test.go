@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,28 +100,20 @@ func TestUpdateThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
-func TestUpdateAllChangesTheJobsThatItCan(t *testing.T) {
+func TestChangeChangesTheJobsThatItCan(t *testing.T) {
 	s := open(t, t.TempDir())
 	put(t, s, sample("1.srv"), sample("2.srv"), sample("3.srv"))
-	ids := []string{"3.srv", "../x", "1.srv", "2.srv", "4.srv"}
-	err := s.UpdateAll(ids, func(id string, rec *Record) (*Record, error) {
-		switch id {
-		case "1.srv":
-			return nil, nil
-		case "2.srv":
-			return rec, errStop
-		case "4.srv":
-			return sample("4.srv"), nil
+	err := s.Change([]string{"3.srv", "../x", "2.srv", "1.srv", "4.srv"}, func(rec *Record) {
+		if rec.Phase = PhaseSuspended; rec.Job.ID == "2.srv" {
+			rec.Job = nil
 		}
-		rec.Phase = PhaseSuspended
-		return rec, nil
 	})
-	if !errors.Is(err, errStop) {
-		t.Errorf("error %v, want that of job 2", err)
+	if err == nil || !strings.Contains(err.Error(), "../x") || !strings.Contains(err.Error(), "without a job") {
+		t.Errorf("error %v, want those of ../x and of job 2", err)
 	}
-	third := sample("3.srv")
-	third.Phase = PhaseSuspended
-	equal(t, "records", s.List(), []*Record{sample("2.srv"), third, sample("4.srv")})
+	first, third := sample("1.srv"), sample("3.srv")
+	first.Phase, third.Phase = PhaseSuspended, PhaseSuspended
+	equal(t, "records", s.List(), []*Record{first, sample("2.srv"), third})
 }
 
 func TestUnchangedRecordIsNotWritten(t *testing.T) {
