@@ -122,8 +122,8 @@ func TestReadingCountsBytesOfDisks(t *testing.T) {
 		kernfstest.Elsewhere(t, "/var/tmp is on no disk")
 	}
 	join := j.Join()
-	proctest.Start(t, proc.Spec{Path: "/bin/dd", Dir: dir,
-		Args: []string{"dd", "if=/dev/zero", "of=data", "bs=64k", "count=16", "oflag=direct"}},
+	proctest.Start(t, proc.Spec{Path: "/bin/dd",
+		Args: []string{"dd", "if=/dev/zero", "of=" + dir + "/data", "bs=64k", "count=16", "oflag=direct"}},
 		hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks})
 	must.Eventually(t, "what was written", func() bool {
 		r, err = m.Read()
