@@ -153,7 +153,9 @@ func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *tree
 		}
 		lock.release()
 		if narrows {
-			if err := h.apply(j, to, z); err != nil {
+			// After a reload the next program may settle the job at this moment, by its old mark.
+			// The last step puts the new size in force then.
+			if err := h.apply(j, to, z); err != nil && !errors.Is(err, cgroup.ErrNotInForce) {
 				return err
 			}
 		}
@@ -164,7 +166,7 @@ func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *tree
 			return hostapi.Errorf(markKind(err), "resize job %s: %w", j.ID(), err)
 		}
 		lock.release()
-		// After a reload the next program may have settled the job before it had the new mark.
+		// Whoever settles the job from here on does so by the new mark.
 		if err := h.apply(j, to, z); err != nil {
 			return err
 		}

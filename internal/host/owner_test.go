@@ -219,7 +219,7 @@ func TestOwnersHookThatIsStopped(t *testing.T) {
 func TestOwnersHookLeavesTheRuntimeDirectoryToRoot(t *testing.T) {
 	n := newOwnersNode(t)
 	n.hook("a", "misbehave", "mode = \"hang\"\nevent = \"execjob_prologue\"",
-		"event=execjob_prologue", "user=pbsuser", "alarm=2")
+		"event=execjob_prologue", "user=pbsuser", "alarm=8") // it starts and is looked at before that
 	h := n.open()
 	judgeAsOwner(t, h, hostapi.EventBegin, "1.srv")
 	prologue := make(chan *Verdict)
