@@ -166,7 +166,7 @@ func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *tree
 			return hostapi.Errorf(markKind(err), "resize job %s: %w", j.ID(), err)
 		}
 		lock.release()
-		// Whoever settles the job from here on does so by the new mark.
+		// The next program settles the job by the new mark from here on.
 		if err := h.apply(j, to, z); err != nil {
 			return err
 		}
