@@ -98,20 +98,27 @@ func TestSeriesOfABurstyJobHasItsPeaks(t *testing.T) {
 	const taken = 96 << 20
 	eaters := []actor{startActor(t, join, "eat", fmt.Sprint(taken)), startActor(t, join, "eat", fmt.Sprint(taken))}
 	n.points(2)
-	for _, eater := range eaters {
+	// Times of the memory going up, and whether it is down again.
+	bursts := func() (peaks int, over bool) {
+		rss := n.series.Columns[hostapi.ColumnRSSBytes]
+		for i := 1; i < len(rss); i++ {
+			if rss[i] > taken/2 && rss[i-1] < taken/2 { // the last look before the end may have seen a part
+				peaks++
+			}
+		}
+		return peaks, rss[len(rss)-1] < taken/2
+	}
+	for i, eater := range eaters {
 		must.NoError(t, eater.stdin.Close())
-		n.points(len(n.series.Times) + 3)
+		must.Eventually(t, fmt.Sprintf("%d peaks of %d bytes", i+1, int64(taken)), func() bool {
+			n.points(len(n.series.Times) + 1)
+			peaks, over := bursts()
+			return peaks > i && over
+		})
 	}
 	n.end()
-	peaks := 0
-	rss := n.series.Columns[hostapi.ColumnRSSBytes]
-	for i := 1; i < len(rss); i++ {
-		if rss[i] > taken/2 && rss[i-1] < taken/2 { // the last look before the end may have seen a part
-			peaks++
-		}
-	}
-	if peaks != len(eaters) {
-		t.Errorf("%d peaks of %d bytes: %v", peaks, int64(taken), rss)
+	if peaks, _ := bursts(); peaks != len(eaters) {
+		t.Errorf("%d peaks of %d bytes: %v", peaks, int64(taken), n.series.Columns[hostapi.ColumnRSSBytes])
 	}
 }
 

@@ -232,13 +232,14 @@ func TestOwnersHookLeavesTheRuntimeDirectoryToRoot(t *testing.T) {
 		}
 		return nil
 	})
-	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, dir, _ := strings.Cut(string(env), "PLUGIN_UNIX_SOCKET_DIR=")
-	dir, _, _ = strings.Cut(dir, "\x00")
-	dir = filepath.Dir(dir)
+	dir := ""
+	plugintest.Eventually(t, "the program has the directory of its socket", func() bool {
+		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // before its last execve(2) it has another one
+		_, path, found := strings.Cut(string(env), "PLUGIN_UNIX_SOCKET_DIR=")
+		path, _, _ = strings.Cut(path, "\x00")
+		dir = filepath.Dir(path)
+		return found
+	})
 	if filepath.Dir(dir) != "/tmp" {
 		t.Errorf("the directory of its socket is %q, want one in /tmp", dir)
 	}
