@@ -8,7 +8,7 @@ import (
 
 // BillingRate returns the billing units an hour of what a job holds on a host. The rate is the sum
 // of each weight times the amount of its resource. A size counts in gb. A resource that is neither
-// a number nor a size, or that the job does not hold, counts 0.
+// a number up to mostHeld nor a size, or that the job does not hold, counts 0.
 func BillingRate(weights map[string]float64, held pbs.HostShare) float64 {
 	rate := 0.0
 	for name, weight := range weights {
@@ -16,6 +16,10 @@ func BillingRate(weights map[string]float64, held pbs.HostShare) float64 {
 	}
 	return rate
 }
+
+// mostHeld is more than there is of anything. ParseFloat takes "inf" and "1e308" as well, and JSON
+// has no infinite sum.
+const mostHeld = 1e18
 
 func amountOf(name string, held pbs.HostShare) float64 {
 	sizes := map[string]*pbs.Size{"mem": held.Mem, "vmem": held.Vmem, "hpmem": held.HPMem}
@@ -28,7 +32,7 @@ func amountOf(name string, held pbs.HostShare) float64 {
 		return float64(held.NGPUs)
 	}
 	text := held.Other[name]
-	if n, err := strconv.ParseFloat(text, 64); err == nil && n >= 0 {
+	if n, err := strconv.ParseFloat(text, 64); err == nil && n >= 0 && n <= mostHeld {
 		return n
 	}
 	size, err := pbs.ParseSize(text)

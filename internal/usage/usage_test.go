@@ -231,7 +231,8 @@ func TestEfficiencyIsCPUTOverWalltimeAndNCPUs(t *testing.T) {
 func TestBillingRateIsTheSumOfWeightedAmounts(t *testing.T) {
 	held, err := pbs.OnHost([]pbs.VnodeChunk{
 		{Vnode: "n1", Host: "n1", Resources: map[string]string{"ncpus": "4", "mem": "2gb", "ngpus": "1",
-			"scratch": "512mb", "licence": "3", "colour": "red"}},
+			"scratch": "512mb", "licence": "3", "colour": "red", "endless": "inf", "huge": "1e308",
+			"none": "nan", "less": "-5"}},
 		{Vnode: "n1", Host: "n1", Resources: map[string]string{"ncpus": "4", "mem": "2gb"}},
 		{Vnode: "n2", Host: "n2", Resources: map[string]string{"ncpus": "64"}},
 	}, "n1")
@@ -247,6 +248,7 @@ func TestBillingRateIsTheSumOfWeightedAmounts(t *testing.T) {
 		{"a size of the site", map[string]float64{"scratch": 2}, 1},
 		{"a count of the site", map[string]float64{"licence": 10}, 30},
 		{"a text", map[string]float64{"colour": 10}, 0},
+		{"no number that can be added up", map[string]float64{"endless": 1e9, "huge": 1e9, "none": 1, "less": 1}, 0},
 		{"not held", map[string]float64{"vmem": 1, "fpga": 1}, 0},
 		{"several", map[string]float64{"ncpus": 1, "mem": 0.25, "ngpus": 20}, 29},
 	} {
