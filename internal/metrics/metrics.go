@@ -107,12 +107,18 @@ func count(vec *prometheus.CounterVec, of string, result host.Result) {
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(prometheus.GathererFunc(m.gather), promhttp.HandlerOpts{
 		EnableOpenMetrics: true, DisableCompression: true, ErrorHandling: promhttp.ContinueOnError,
-		ErrorLog: m.opt.ErrorLog,
 	})
 }
 
-// gather is one look at everything for all who ask at the same time.
+// gather is one look at everything for all who ask at the same time. The log has what is wrong with
+// it. An answer that breaks off is its reader's affair: anybody could fill the log by that.
 func (m *Metrics) gather() ([]*dto.MetricFamily, error) {
-	families, err, _ := m.gathers.Do("", func() (any, error) { return m.registry.Gather() })
+	families, err, _ := m.gathers.Do("", func() (any, error) {
+		families, err := m.registry.Gather()
+		if err != nil {
+			m.opt.ErrorLog.Printf("gather metrics: %v", err)
+		}
+		return families, err
+	})
 	return families.([]*dto.MetricFamily), err
 }

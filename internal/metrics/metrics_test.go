@@ -144,6 +144,21 @@ func TestScrapeWithoutAListOfJobsHasTheRest(t *testing.T) {
 	}
 }
 
+// gone is an answer whose reader has closed the connection.
+type gone struct{ http.ResponseWriter }
+
+func (gone) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestLogHasWhatIsWrongWithMetricsAndNoReaders(t *testing.T) {
+	for want, n := range map[int]*node{0: {jobs: someJobs()}, 1: {err: errors.New("broken")}} {
+		var logged strings.Builder
+		m := newMetrics(n)
+		m.opt.ErrorLog = log.New(&logged, "", 0)
+		m.Handler().ServeHTTP(gone{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		must.Equal(t, "lines of the log", want, strings.Count(logged.String(), "\n"))
+	}
+}
+
 // Many who scrape at the same time cost as much as one.
 func TestScrapesAtTheSameTimeReadOnce(t *testing.T) {
 	n := &node{jobs: someJobs(), entered: make(chan struct{}), released: make(chan struct{})}
