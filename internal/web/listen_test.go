@@ -3,12 +3,14 @@ package web
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -71,5 +73,27 @@ func TestServerEndsAfterTheAnswersThatHaveBegun(t *testing.T) {
 	cancel()
 	close(on)
 	must.Equal(t, "the answer", "all of it", must.Receive(t, "the answer", answered))
+	must.NoError(t, must.Receive(t, "the server's end", served))
+}
+
+// Every user of the host can connect, and no connection is held by asking once.
+func TestAnsweredConnectionsMakeRoom(t *testing.T) {
+	l, err := Listen("127.0.0.1:0", "")
+	must.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, l, Handler(&jobs{}, Access{Token: "T"})) }()
+	for range mostConnections + 1 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		must.NoError(t, err)
+		defer c.Close()
+		fmt.Fprint(c, "GET /favicon.ico HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		must.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+		answer, err := io.ReadAll(c) // to its end, which the server makes
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 204") {
+			t.Fatalf("%q, %v", answer, err)
+		}
+	}
+	cancel()
 	must.NoError(t, must.Receive(t, "the server's end", served))
 }

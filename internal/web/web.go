@@ -71,12 +71,14 @@ func Handler(daemon Daemon, access Access) http.Handler {
 	return guarded(h)
 }
 
-// Serve answers on l until ctx ends, and then lets answers that have begun come to their end.
+// Serve answers on l until ctx ends, and then lets answers that have begun come to their end. A
+// connection is for one answer: every user can connect, and none is to hold all connections.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{
 		Handler: h, MaxHeaderBytes: 16 << 10, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
-		WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		WriteTimeout: time.Minute,
 	}
+	server.SetKeepAlivesEnabled(false)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(netutil.LimitListener(l, mostConnections)) }()
 	select {
