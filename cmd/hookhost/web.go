@@ -35,7 +35,11 @@ from outside.`,
 		Example: `  hookhost web
   hookhost web --listen unix:/run/hookhost-web/socket --socket-user www-data --user-header X-Remote-User`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkWeb(listen, owner, header); err != nil {
+			err := checkWeb(listen, owner, header)
+			if err == nil && cmd.Flags().Changed("user-header") { // an empty variable of the unit is no "all jobs"
+				err = web.CheckHeader(header)
+			}
+			if err != nil {
 				return misuse(fmt.Errorf("web: %w", err))
 			}
 			if _, err := c.load(); err != nil { // as jobs does

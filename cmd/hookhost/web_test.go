@@ -144,7 +144,9 @@ func TestWebShowsToEachUserTheJobsOfThatUser(t *testing.T) {
 func TestWebIsForLoopbackAndUnixSocketsAlone(t *testing.T) {
 	n := newNode(t)
 	for _, args := range [][]string{{"--listen", "0.0.0.0:8080"}, {"--listen", ":8080"}, {"--user-header", "X-User"},
-		{"--socket-user", "nobody"}, {"--listen", "unix:here"}, {"extra"}} {
+		{"--socket-user", "nobody"}, {"--listen", "unix:here"}, {"extra"},
+		{"--listen", "unix:" + n.dir + "/web", "--user-header", ""},
+		{"--listen", "unix:" + n.dir + "/web", "--user-header", "X-Remote-User:"}} {
 		if r := n.hookhost(append([]string{"web"}, args...)...); r.status != 2 || r.stdout != "" {
 			t.Errorf("%v: %+v", args, r)
 		}

@@ -9,12 +9,23 @@ import (
 	"net/netip"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/hookhost/hookhost/hostapi"
 )
 
 // viewer is who asks for a page.
 type viewer struct {
 	user string // whom a proxy has named; "": who may see all that the server may
+}
+
+// CheckHeader returns an error for what is not the name of a header. "" is none: it would show all
+// jobs to everybody.
+func CheckHeader(name string) error {
+	if !httpguts.ValidHeaderFieldName(name) {
+		return fmt.Errorf("--user-header %q: not the name of a header", name)
+	}
+	return nil
 }
 
 // viewer returns who asks. A proxy that names nobody, or two, is not believed to have asked anyone
