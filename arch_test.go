@@ -63,7 +63,7 @@ var edges = map[string][]string{
 		"internal/jobstate", "internal/pbs", "internal/report", "internal/usage"},
 	"internal/metrics": {"hostapi", "internal/api", "internal/host", "internal/jobstate"},
 	"internal/top":     {"hostapi", "internal/api", "internal/jobstate"},
-	"internal/web":     {"hostapi", "internal/api", "internal/jobstate", "internal/report"},
+	"internal/web":     {"hostapi", "internal/api", "internal/disk", "internal/jobstate", "internal/report"},
 	"internal/mom":     {"hostapi", "internal/kernfs", "internal/pbs", "internal/proc"},
 	"internal/tm":      {"hostapi", "internal/api", "internal/pbs"},
 	"internal/rank":    {"hostapi", "internal/kernfs", "internal/proc"},

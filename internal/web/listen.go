@@ -9,10 +9,13 @@ import (
 	"net/netip"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // unixPrefix begins the address of a unix socket.
@@ -37,7 +40,8 @@ func CheckAddress(address string) error {
 func IsUnix(address string) bool { return strings.HasPrefix(address, unixPrefix) }
 
 // Listen listens on an address. A unix socket has mode 0600 and belongs to owner, a name or a
-// number; "" is this process's user. A socket that nobody serves any more is replaced.
+// number; "" is this process's user. A socket that nobody serves any more is replaced. Others may
+// not write to its directory: they could have another file given away, or removed at the end.
 func Listen(address, owner string) (net.Listener, error) {
 	if err := CheckAddress(address); err != nil {
 		return nil, err
@@ -49,6 +53,9 @@ func Listen(address, owner string) (net.Listener, error) {
 	uid, err := uidOf(owner)
 	if err != nil {
 		return nil, err
+	}
+	if err := disk.CheckDir(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("listen on %s: its directory: %w", path, err)
 	}
 	if err := removeStale(path); err != nil {
 		return nil, err

@@ -45,6 +45,20 @@ func TestListenTakesLoopbackAndPrivateSocketsAlone(t *testing.T) {
 	}
 }
 
+func TestSocketIsNotPutWhereOthersCanWrite(t *testing.T) {
+	own := t.TempDir()
+	shared, link := filepath.Join(own, "shared"), filepath.Join(own, "link")
+	must.NoError(t, os.Mkdir(shared, 0o700))
+	must.NoError(t, os.Chmod(shared, 0o1777))
+	must.NoError(t, os.Symlink(own, link))
+	for _, dir := range []string{shared, link} {
+		if l, err := Listen("unix:"+filepath.Join(dir, "s"), ""); err == nil {
+			l.Close()
+			t.Errorf("a socket in %s", dir)
+		}
+	}
+}
+
 // A server that is to end lets an answer that has begun come to its end.
 func TestServerEndsAfterTheAnswersThatHaveBegun(t *testing.T) {
 	begun, on := make(chan struct{}), make(chan struct{})
