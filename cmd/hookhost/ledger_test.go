@@ -18,9 +18,14 @@ import (
 // finished puts a job of uid into the node's ledger.
 func (n *node) finished(id string, uid int, pad int) {
 	n.t.Helper()
+	owner := "nobody"
+	if uid != ownerUID {
+		owner = "somebody"
+	}
 	report := map[string]any{
-		"job": id, "name": "x" + strings.Repeat("y", pad), "hosts": map[string]any{"n1": map[string]any{}},
-		"pbs_job": hostapi.Job{ID: id, Owner: hostapi.Owner{User: "nobody", UID: uid, GID: uid}},
+		"job": id, "name": "x" + strings.Repeat("y", pad), "owner": owner, "end": "2026-03-01T13:00:00Z",
+		"hosts":   map[string]any{"n1": map[string]any{}},
+		"pbs_job": hostapi.Job{ID: id, Owner: hostapi.Owner{User: owner, UID: uid, GID: uid}},
 	}
 	must.NoError(n.t, ledger.Open(n.path("state/ledger.jsonl")).Append(n.t.Context(), id, uid, report))
 }

@@ -81,7 +81,7 @@ func (s *site) get(page, user string) (status int, body string) {
 func TestWebShowsToEachUserTheJobsOfThatUser(t *testing.T) {
 	n := openNode(t)
 	n.finished("1.x", ownerUID, 0)
-	n.finished("2.x", strangerUID, 0) // all of these have the owner's name nobody
+	n.finished("2.x", strangerUID, 0)
 	n.serve()
 	run := n.command("run", "-u", "nobody", "-l", "select=1:ncpus=1:mem=64mb", "-N", "alive", "--", "sleep", "1000")
 	must.NoError(t, run.Start())
@@ -104,7 +104,7 @@ func TestWebShowsToEachUserTheJobsOfThatUser(t *testing.T) {
 		own, other bool
 	}{
 		{"root", root, "", true, true, true}, {"the owner", owner, "", true, true, false},
-		{"a stranger", stranger, "", false, false, true}, {"nobody by the proxy", proxied, "nobody", true, true, true},
+		{"a stranger", stranger, "", false, false, true}, {"nobody by the proxy", proxied, "nobody", true, true, false},
 		{"somebody by the proxy", proxied, "daemon", false, false, false},
 	} {
 		_, now := tt.site.get("", tt.user)
