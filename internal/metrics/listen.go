@@ -14,8 +14,8 @@ import (
 // Bounds of who scrapes over TCP, where nobody is known. A connection is for one answer, and so
 // each makes room for the next within seconds.
 const (
-	maxConns   = 4
-	headerTime = 5 * time.Second
+	maxConns   = 64
+	headerTime = 2 * time.Second
 	answerTime = 30 * time.Second
 	maxHeader  = 8 << 10
 )
