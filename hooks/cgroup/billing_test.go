@@ -86,6 +86,22 @@ func TestMotherSuperiorBillsAJobForAllItsHosts(t *testing.T) {
 	})
 }
 
+func TestJobThatAsksForInfinityIsBilledForTheRest(t *testing.T) {
+	weights := func(c *config.File) { c.Billing.Weights = map[string]float64{"ncpus": 1, "fpga": 1} }
+	onFakes(t, weights, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		const id = "1.srv"
+		n.begin(id, asks("ncpus=1"), func(req *hostapi.Request) {
+			req.Job.MotherSuperior = true
+			req.Job.ExecVnode = "(" + testNode + ":ncpus=1:mem=1gb:fpga=inf)"
+		})
+		n.launch(id)
+		if billed := *n.periodic(id, time.Hour).Usage.Billing; billed != 1 {
+			t.Errorf("billed by %v", billed)
+		}
+		n.do(hostapi.EventEnd, id)
+	})
+}
+
 func TestJobWithoutWeightsHasNoBilling(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.begin("1.srv")
