@@ -34,7 +34,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	}
 	notes := h.publishGrant(ctx, j, g)
 	h.noteSince(j, g)
-	h.draw(j.ID(), g)
+	h.draw(j, g)
 	return &hostapi.Outcome{Usage: describe(g), Notes: notes, AttachEnv: h.environment(j.ID(), g)}, nil
 }
 
@@ -92,7 +92,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	}
 	notes := h.publishGrant(ctx, j, g)
 	h.noteSince(j, g)
-	h.draw(j.ID(), g)
+	h.draw(j, g)
 	return &hostapi.Outcome{Usage: describe(g, gave...), Notes: notes, AttachEnv: h.environment(j.ID(), g)}, nil
 }
 

@@ -112,7 +112,7 @@ func (h *hook) updates(list map[string]*hostapi.Job) map[string]*hostapi.JobUpda
 		}
 		if g, err := inventory.GrantOf(j); err == nil && g != nil {
 			jobs[id] = &hostapi.JobUpdate{AttachEnv: h.environment(id, g)}
-			h.draw(id, g)
+			h.draw(j, g)
 			if list := devicesUsed(g, since{}, nil, h.now()); h.addSeries(id, g, list) {
 				jobs[id].Usage = &hostapi.HostUsage{Devices: list}
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/series"
 	"github.com/hookhost/hookhost/internal/topology"
@@ -42,12 +43,16 @@ func newCharts() *charts {
 
 // draw has points added for the NVIDIA devices of a job's grant from now on, and for no others of
 // the job. Devices that several jobs may hold have no series: NVML counts for all of them.
-func (h *hook) draw(id string, g *inventory.Grant) {
+//
+// A job without a cgroup has none either: hook cgroup has ended it since a periodic got its list,
+// and erase may have been here.
+func (h *hook) draw(j *cgroup.Job, g *inventory.Grant) {
+	id := j.ID()
 	interval := time.Duration(h.policy.Series.Interval)
 	uuids := countedUUIDs(g)
 	h.charts.mu.Lock()
 	defer h.charts.mu.Unlock()
-	if h.sample == nil || interval <= 0 || h.policy.Devices.JobsPerDevice > 1 || len(uuids) == 0 {
+	if h.sample == nil || interval <= 0 || h.policy.Devices.JobsPerDevice > 1 || len(uuids) == 0 || !j.Exists() {
 		delete(h.charts.jobs, id)
 		return
 	}

@@ -174,6 +174,24 @@ func TestNobodyIsAskedWithoutADeviceOfOneJob(t *testing.T) {
 	}
 }
 
+// A periodic may have its list of jobs from before a job's end.
+func TestDeviceOfAJobThatHasGoneIsNotAskedFor(t *testing.T) {
+	n, _ := drawnNode(t, time.Hour)
+	j := n.job("1.srv", a100(0))
+	g, err := inventory.GrantOf(j)
+	must.NoError(t, err)
+	n.do(hostapi.EventBegin, "1.srv")
+	n.do(hostapi.EventEpilogue, "1.srv")
+	must.NoError(t, j.Remove(t.Context()))
+	n.do(hostapi.EventEnd, "1.srv")
+	n.draw(j, g)
+	n.charts.mu.Lock()
+	defer n.charts.mu.Unlock()
+	if len(n.charts.jobs) > 0 {
+		t.Errorf("charts of %d jobs", len(n.charts.jobs))
+	}
+}
+
 func TestDriverThatFailsLeavesAGapAndOneLine(t *testing.T) {
 	n, g := drawnNode(t, time.Second)
 	g.fail(errors.New("no answer"))
