@@ -102,12 +102,13 @@ func (h *hook) drawAll() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		due, uuids, since, over := h.charts.next(h.now())
+		asked := h.now()
+		due, uuids, since, over := h.charts.next(asked)
 		switch {
 		case over:
 			return
 		case len(uuids) > 0:
-			h.addPoints(uuids, since)
+			h.addPoints(asked, uuids, since)
 			continue
 		}
 		timer.Reset(due.Sub(h.now()))
@@ -148,16 +149,18 @@ func (c *charts) next(now time.Time) (due time.Time, uuids []string, since time.
 	return due, uuids, since, false
 }
 
-// addPoints asks for devices and adds a point to each. A driver that does not answer costs the
-// point: the next one's means are of the time since the one before.
-func (h *hook) addPoints(uuids []string, since time.Time) {
+// addPoints asks for the devices of jobs that were due when asked, and adds a point to each. A
+// driver that does not answer costs the point: the next one's means are of the time since the one
+// before. A job that becomes due while the driver answers, which may take seconds, is asked for
+// next.
+func (h *hook) addPoints(asked time.Time, uuids []string, since time.Time) {
 	answer, err := h.sample(h.life, time.Duration(h.policy.Devices.ProbeTimeout), since, uuids...)
 	now := h.now()
 	h.charts.mu.Lock()
 	defer h.charts.mu.Unlock()
 	h.noteSampled(err)
 	for _, job := range h.charts.jobs {
-		if job.due.After(now) {
+		if job.due.After(asked) {
 			continue
 		}
 		pause, slack := series.Pause(time.Duration(h.policy.Series.Interval), now.Sub(job.begun), now)

@@ -174,6 +174,34 @@ func TestNobodyIsAskedWithoutADeviceOfOneJob(t *testing.T) {
 	}
 }
 
+// A driver takes seconds to answer where no program holds it.
+func TestJobThatIsDueWhileTheDriverAnswersIsAskedForNext(t *testing.T) {
+	n, g := drawnNode(t, time.Hour)
+	clock := time.Now()
+	n.now = func() time.Time { return clock }
+	n.hook.sample = func(ctx context.Context, limit time.Duration, since time.Time, uuids ...string) (
+		*inventory.NVIDIASamples, error) {
+		clock = clock.Add(5 * time.Second)
+		return g.sample(ctx, limit, since, uuids...)
+	}
+	device := func(id string) map[string]*deviceChart {
+		return map[string]*deviceChart{id: {points: series.NewRecorder(hostapi.ColumnUtilizationPercent,
+			hostapi.ColumnDeviceMemBytes, hostapi.ColumnPowerWatts)}}
+	}
+	n.charts.jobs["1.srv"] = &jobChart{begun: clock, due: clock, devices: device(uuid(0))}
+	due := clock.Add(3 * time.Second)
+	n.charts.jobs["2.srv"] = &jobChart{begun: clock, due: due, devices: device(uuid(1))}
+	asked := n.now()
+	_, uuids, since, _ := n.charts.next(asked)
+	n.addPoints(asked, uuids, since)
+	if got := n.charts.jobs["2.srv"].due; !got.Equal(due) {
+		t.Errorf("2.srv is due at %v, want %v", got, due)
+	}
+	if n.charts.jobs["1.srv"].devices[uuid(0)].points.Last() == 0 {
+		t.Error("1.srv has no point")
+	}
+}
+
 // A periodic may have its list of jobs from before a job's end.
 func TestDeviceOfAJobThatHasGoneIsNotAskedFor(t *testing.T) {
 	n, _ := drawnNode(t, time.Hour)
