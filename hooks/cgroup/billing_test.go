@@ -146,8 +146,13 @@ func TestJobHasThePartOfTheEnergyThatItsCPUsAre(t *testing.T) {
 		set("energy_uj", "440000000")
 		must.Equal(t, "at the end", 110.0, *n.do(hostapi.EventEpilogue, id).Usage.EnergyJoules)
 		n.do(hostapi.EventEnd, id)
+
+		n.begin("2.srv")
+		must.NoError(t, os.Remove(filepath.Join(zone, "energy_uj"))) // its driver was unloaded
+		n.do(hostapi.EventEpilogue, "2.srv")
+		n.do(hostapi.EventEnd, "2.srv")
 		if len(n.metered) > 0 {
-			t.Errorf("kept of an ended job: %v", n.metered)
+			t.Errorf("kept of ended jobs: %v", n.metered)
 		}
 	})
 }
