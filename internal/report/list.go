@@ -76,7 +76,7 @@ func (l List) rows(reports iter.Seq[*Report], columns []csvColumn) (rows []row, 
 		next := rowOf(r, columns)
 		next.key = sort.keyOf(r)
 		rows = append(rows, next)
-		if l.Limit > 0 && len(rows) >= 2*l.Limit+1 {
+		if l.Limit > 0 && len(rows)/2 >= l.Limit {
 			slices.SortStableFunc(rows, inOrder)
 			rows, more = rows[:l.Limit], true
 		}

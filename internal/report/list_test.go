@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +90,8 @@ func TestListsAreSortedAndCut(t *testing.T) {
 			must.Equal(t, sort, want, fmt.Sprint(jobsOf(text)))
 		}
 	}
+	all := writtenBy(t, List{Columns: []string{"job"}, Limit: math.MaxInt}.Table(begun), casesInOrder())
+	must.Equal(t, "a limit that is none", "[106 105 104 103 102 101]", fmt.Sprint(jobsOf(all)))
 	text := writtenBy(t, List{Columns: []string{"job"}}.CSV(), casesInOrder())
 	must.Equal(t, "csv as it comes", "[101 102 103 104 105 106]", fmt.Sprint(jobsOf(text)))
 }
