@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/series"
 )
 
 // mostLines is how many hosts, or devices, are drawn into one chart.
@@ -144,24 +145,14 @@ func (c *chart) add(name string, s *hostapi.Series, column string) {
 }
 
 // most returns the greatest value of a line; NaN if none was measured.
-func (l chartLine) most() float64 {
-	most := math.NaN()
-	for _, v := range l.values {
-		if math.IsNaN(most) || v > most {
-			most = v
-		}
-	}
-	return most
-}
+func (l chartLine) most() float64 { return series.Greatest(l.values) }
 
 func (c chart) most() float64 {
-	most := math.NaN()
+	var each hostapi.Column
 	for _, l := range c.lines {
-		if v := l.most(); math.IsNaN(most) || v > most {
-			most = v
-		}
+		each = append(each, l.most())
 	}
-	return most
+	return series.Greatest(each)
 }
 
 // spreadHosts returns the hosts that are drawn, of those that have a series. If more have one than

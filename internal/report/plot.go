@@ -99,15 +99,7 @@ func (p *page) plot(l plot, values []float64) {
 }
 
 // most returns the greatest value of the series, NaN if none was measured.
-func (l plot) most() float64 {
-	most := math.NaN()
-	for _, v := range l.series.Columns[l.column] {
-		if !math.IsNaN(v) && !(v <= most) {
-			most = v
-		}
-	}
-	return most
-}
+func (l plot) most() float64 { return series.Greatest(l.series.Columns[l.column]) }
 
 func (l plot) shown() bool {
 	if l.series == nil || len(l.series.Times) < leastPoints {

@@ -82,7 +82,7 @@ func thin(s *hostapi.Series, most int) *hostapi.Series {
 		for name, column := range s.Columns {
 			value := mean(s.Times, column, first, end)
 			if slices.Contains(gauges, name) {
-				value = greatest(column[first:end])
+				value = Greatest(column[first:end])
 			}
 			merged.Columns[name] = append(merged.Columns[name], value)
 		}
@@ -91,8 +91,8 @@ func thin(s *hostapi.Series, most int) *hostapi.Series {
 	return merged
 }
 
-// greatest returns the greatest value that was measured; NaN if none was.
-func greatest(values hostapi.Column) float64 {
+// Greatest returns the greatest value that was measured; NaN if none was.
+func Greatest(values hostapi.Column) float64 {
 	most := math.NaN()
 	for _, value := range values {
 		if math.IsNaN(most) || value > most {

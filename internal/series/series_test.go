@@ -76,7 +76,7 @@ func TestThinningKeepsPeaksOfGaugesAndSumsOfRates(t *testing.T) {
 	if n := len(thinned.Times); n > MostPoints || n < MostPoints/4 {
 		t.Errorf("%d points", n)
 	}
-	if got := greatest(thinned.Columns[hostapi.ColumnRSSBytes]); got != most {
+	if got := Greatest(thinned.Columns[hostapi.ColumnRSSBytes]); got != most {
 		t.Errorf("peak %v, want %v", got, most)
 	}
 	got := 0.0
