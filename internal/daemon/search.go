@@ -23,7 +23,10 @@ func FindReports(ctx context.Context, l *ledger.Ledger, live []*report.Report, f
 	if query.Newest && !s.yieldLive() {
 		return nil
 	}
-	err := l.All(ctx, query, func(e ledger.Entry) bool { return ctx.Err() == nil && s.finished(e) })
+	var err error
+	if f.Finished() { // a large ledger takes most of a minute
+		err = l.All(ctx, query, func(e ledger.Entry) bool { return ctx.Err() == nil && s.finished(e) })
+	}
 	if !query.Newest && !s.stopped {
 		slices.Reverse(s.live)
 		s.yieldLive()

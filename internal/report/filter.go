@@ -73,6 +73,11 @@ func (f Filter) IsZero() bool {
 // Live reports whether jobs that have not ended may match.
 func (f Filter) Live() bool { return slices.Contains(f.States, stateRunning) && f.Until.IsZero() }
 
+// Finished reports whether jobs that have ended may match.
+func (f Filter) Finished() bool {
+	return len(f.States) == 0 || slices.ContainsFunc(f.States, func(name string) bool { return name != stateRunning })
+}
+
 // Check returns an error for a state that is none.
 func (f Filter) Check() error {
 	for _, name := range f.States {
