@@ -32,8 +32,8 @@ type jobs struct {
 	// started is closed when hooks have started for the first time, or had their time to.
 	started chan struct{}
 
-	numbers sync.Mutex             // over jobstate.NextNumber
-	damaged atomic.Pointer[string] // what the log has of damage in the ledger
+	numbers sync.Mutex   // over jobstate.NextNumber
+	damaged atomic.Int64 // lines of the ledger, as the log has it
 }
 
 // Jobs returns the jobs that live here.

@@ -80,8 +80,8 @@ func (j *jobs) finished(ctx context.Context, id string, may func(*hostapi.Job) b
 }
 
 // Find calls yield with the report of each job that the filter chooses and whose owner may admits.
-// Live jobs are as they were last measured, and none has its series. The log has what is damaged
-// once, whoever asks and however often.
+// Live jobs are as they were last measured, and none has its series. The log has damage once,
+// whoever asks and however often: a question for the newest may not come to all of it.
 func (j *jobs) Find(ctx context.Context, f report.Filter, may func(uid int) bool,
 	yield func(json.RawMessage) bool) error {
 	var live []*report.Report
@@ -89,14 +89,15 @@ func (j *jobs) Find(ctx context.Context, f report.Filter, may func(uid int) bool
 		live = j.live(f, may)
 	}
 	err := FindReports(ctx, j.ledger, live, f, may, (&pauses{}).pause, yield)
-	if damage := damageIn(err); damage != nil {
-		text := err.Error()
-		if told := j.damaged.Swap(&text); told == nil || *told != text {
-			j.log.Error(text)
-		}
-		return damage
+	var damage *ledger.DamageError
+	if !errors.As(err, &damage) {
+		return err
 	}
-	return err
+	if found, told := int64(damage.Count), j.damaged.Load(); found > told || found < told && f.Limit == 0 {
+		j.damaged.Store(found)
+		j.log.Error(err)
+	}
+	return damageIn(err)
 }
 
 // live returns the reports of live jobs that the filter chooses, those that began last first.
