@@ -50,10 +50,10 @@ type Log struct {
 	failed func(error)
 
 	mu      sync.Mutex
-	waiting []*entry      // the first is being written
-	idle    chan struct{} // closed when nothing waits any more; nil while nothing does
-	failing bool          // the last write failed, and failed was called
-	damage  string        // what failed was called with of a reading
+	waiting []*entry        // the first is being written
+	idle    chan struct{}   // closed when nothing waits any more; nil while nothing does
+	failing bool            // the last write failed, and failed was called
+	told    map[string]bool // what failed was called with of readings
 
 	swept   time.Time // by this process; of the writer alone, as is written
 	written int64     // bytes since then
@@ -69,7 +69,7 @@ type entry struct {
 // Open returns the log in dir, and touches no file. bounds is asked before each write. failed is
 // called when writes begin to fail, and for a file that cannot be read.
 func Open(dir string, bounds func() Bounds, failed func(error)) *Log {
-	return &Log{dir: dir, bounds: bounds, failed: failed}
+	return &Log{dir: dir, bounds: bounds, failed: failed, told: map[string]bool{}}
 }
 
 // Add has the series of a job that has ended written, in the background.
@@ -158,7 +158,7 @@ func (l *Log) Close(ctx context.Context) error {
 }
 
 // Join returns a finished job's report, as the ledger has it, with the series of its hosts. A
-// series that cannot be read is left out, and failed is called once.
+// series that cannot be read is left out, and failed is called once for it.
 func (l *Log) Join(text json.RawMessage) json.RawMessage {
 	joined, err := join(text, func(job string) (*entry, error) {
 		if e := l.newest(job); e != nil {
@@ -169,8 +169,8 @@ func (l *Log) Join(text json.RawMessage) json.RawMessage {
 	if err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.damage != err.Error() {
-			l.damage = err.Error()
+		if text := err.Error(); !l.told[text] {
+			l.told[text] = true
 			l.failed(err)
 		}
 		return text

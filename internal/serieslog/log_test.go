@@ -228,6 +228,21 @@ func TestDamagedSeriesCostsOnlyItself(t *testing.T) {
 	}
 }
 
+func TestSeveralDamagedSeriesAreToldOnceEach(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, plenty)
+	for _, id := range []string{"12.srv", "13.srv"} {
+		must.NoError(t, os.WriteFile(pathOf(dir, id), []byte("no gzip"), 0o600))
+	}
+	for range 3 {
+		for _, id := range []string{"12.srv", "13.srv"} {
+			_, _, text := finished(t, id, 0, 1)
+			want(t, l.Join(text), nil)
+		}
+	}
+	l.failures(2)
+}
+
 // A disk that hangs does not have the daemon fill its memory.
 func TestJobsBeyondThoseThatWaitLoseTheirSeries(t *testing.T) {
 	l := open(t, t.TempDir(), plenty)
