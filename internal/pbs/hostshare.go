@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -12,7 +13,7 @@ type HostShare struct {
 	NCPUs            int   // 0 when no chunk names ncpus
 	Mem, Vmem, HPMem *Size // nil when not asked for; PBS writes 0kb for a mem or vmem that was not
 	NGPUs            int   // 0 when no chunk names ngpus
-	// other resources: sums of counts and sizes, otherwise the distinct values joined by ","
+	// other resources: sums of numbers and sizes, otherwise the distinct values joined by ","
 	Other map[string]string
 }
 
@@ -102,7 +103,23 @@ func merge(name string, values []string) string {
 			return sum.String()
 		}
 	}
+	if sum, ok := addFloats(values); ok && len(kinds) > 0 {
+		return sum
+	}
 	return strings.Join(distinct(values), ",")
+}
+
+// addFloats returns the sum of several numbers, false where one is none.
+func addFloats(values []string) (sum string, ok bool) {
+	total := 0.0
+	for _, value := range values {
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil || strings.Trim(value, "0123456789.") != "" { // "inf" is no number that adds up
+			return "", false
+		}
+		total += n
+	}
+	return strconv.FormatFloat(total, 'f', -1, 64), len(values) > 1
 }
 
 // ChunksOn returns which of chunks are on host, as their numbers: those whose vnode is host or
