@@ -108,7 +108,7 @@ var edges = map[string][]string{
 // testOnly packages may be imported from _test.go files alone.
 var testOnly = []string{
 	"internal/kernfs/kernfstest", "internal/cgroup/cgrouptest", "internal/must", "internal/plugin/plugintest",
-	"internal/proc/proctest",
+	"internal/proc/proctest", "internal/report/reporttest",
 	"hostapi/hooktest",
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/report/reporttest"
 )
 
 // caseRecord is the record of a job of an hour, for the cases below to change.
@@ -94,7 +95,7 @@ func TestReportsOfCasesAreAsTheGoldenFilesInEachFormat(t *testing.T) {
 			must.NoError(t, f(&b, slices.Values([]*Report{r})))
 			golden(t, filepath.Join("cases", name+"."+ending), b.Bytes())
 		}
-		if _, err := readAccounting(strings.TrimSuffix(accountingOf(t, r), "\n")); err != nil {
+		if _, err := reporttest.ReadAccounting(strings.TrimSuffix(accountingOf(t, r), "\n")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
