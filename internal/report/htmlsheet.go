@@ -37,8 +37,8 @@ func (s *documentSheet) line(label, format string, args ...any) {
 	row.Texts = append(row.Texts, printable(fmt.Sprintf(format, args...)))
 }
 
-func (s *documentSheet) whole(text string) {
-	row := s.row("")
+func (s *documentSheet) whole(label, text string) {
+	row := s.row(label)
 	row.Messages = append(row.Messages, printable(text))
 }
 

@@ -26,7 +26,7 @@ func Text(columns int, blocks bool) Format {
 // what it says, whatever it is written on.
 type sheet interface {
 	line(label, format string, args ...any)  // no label: one more line of the label before
-	whole(text string)                       // a text that people search for, of the label before
+	whole(label, text string)                // a text that people search for
 	bars(label string, all *bar, each []bar) // of all together, if known, and of each
 }
 
@@ -50,7 +50,9 @@ func (p *page) line(label, format string, args ...any) {
 }
 
 // whole writes a text that people search for, and so is not broken.
-func (p *page) whole(text string) { fmt.Fprintf(p, "%*s%s\n", labelWidth, "", printable(text)) }
+func (p *page) whole(label, text string) {
+	fmt.Fprintf(p, "%-*s%s\n", labelWidth, label, printable(text))
+}
 
 // wrapped cuts text at blanks into parts of at most width columns. A longer word stays whole.
 func wrapped(text string, width int) []string {

@@ -96,7 +96,9 @@ var goldens = []struct {
 		r.Hosts["n1"].OOMKills = ptr(int64(1))
 		r.Hosts["n1"].MemBytes = ptr(int64(64 << 20))
 		r.Hosts["n1"].CPUTSeconds = ptr(0.4)
-		r.Diag = map[string]string{"n1": "Cgroup mem limit exceeded: oom-kill"}
+		r.Diag = map[string]string{"n1": "Cgroup mem limit exceeded"}
+		r.Notes = []string{"Cgroup mem limit exceeded: Killed process 4711 (train) total-vm:81920kB, " +
+			"anon-rss:65280kB, file-rss:5464kB, shmem-rss:0kB, UID:1000 pgtables:332kB oom_score_adj:0"}
 	}), begun.Add(4 * time.Second)},
 	{"serial", record(func(r *jobstate.Record) {
 		r.Job.ResourceList["ncpus"] = "16"

@@ -13,6 +13,9 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
+// killedProcess is in the line by which the kernel tells of a kill, and hook cgroup in a note.
+const killedProcess = "Killed process "
+
 // WriteText writes the report for a person, 80 columns wide. Everything in it is printable.
 func (r *Report) WriteText(w io.Writer) error { return r.writeText(w, pageColumns, false) }
 
@@ -29,7 +32,12 @@ func (r *Report) writeText(w io.Writer, columns int, blocks bool) error {
 		r.writePlots(p)
 	}
 	for i, note := range r.Notes {
-		p.line([]string{"Notes", ""}[min(i, 1)], "%s", note)
+		label := []string{"Notes", ""}[min(i, 1)]
+		if strings.Contains(note, killedProcess) {
+			p.whole(label, note)
+		} else {
+			p.line(label, "%s", note)
+		}
 	}
 	_, err := w.Write(p.Bytes())
 	return err
@@ -72,10 +80,10 @@ func (r *Report) writeMessages(p sheet, t totals) {
 	}
 	for i, host := range slices.Sorted(maps.Keys(r.DiagMessages)) {
 		if i == mostBars {
-			p.whole(fmt.Sprintf("and messages of %d more hosts", len(r.DiagMessages)-mostBars))
+			p.whole("", fmt.Sprintf("and messages of %d more hosts", len(r.DiagMessages)-mostBars))
 			break
 		}
-		p.whole(host + ": " + r.DiagMessages[host])
+		p.whole("", host+": "+r.DiagMessages[host])
 	}
 }
 
