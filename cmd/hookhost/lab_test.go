@@ -249,6 +249,14 @@ func (h *labHost) hookhost(args ...string) []string {
 		"--socket", h.node.path("run/s")}, args[1:]...)
 }
 
+// report is a command line of this host that shows reports, in ASCII. Option --state of it is none
+// for a directory.
+func (h *labHost) report(args ...string) *exec.Cmd {
+	return h.in(append([]string{"env", "LC_ALL=C", "HOOKHOST_CONFIG=" + h.node.path("hookhost.toml"),
+		"HOOKHOST_STATE=" + h.node.path("state"), "HOOKHOST_SOCKET=" + h.node.path("run/s"),
+		filepath.Join(built, "hookhost"), "report"}, args...)...)
+}
+
 // in is a command of root's on the host, in a session of its own. The session of this test would
 // be beyond the host's sight.
 func (h *labHost) in(args ...string) *exec.Cmd {

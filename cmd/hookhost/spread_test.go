@@ -268,7 +268,7 @@ while :; do sleep 0.1; done`)
 		must.Eventually(t, "the job is on n2", func() bool { return len(j.processes(second, "sleep")) == 1 })
 		mend := second.cut()
 		report := func() usageReport {
-			return reportOfHosts(t, first.run(t, first.in(first.hookhost("report", j.id, "--format=json")...)).stdout)
+			return reportOfHosts(t, first.run(t, first.report(j.id, "--format=json")).stdout)
 		}
 		if r := report(); r.Missing["n2"] == "" || len(r.Missing) != 1 {
 			t.Errorf("cut off: missing %v", r.Missing)
