@@ -53,6 +53,8 @@ finished job, oldest first. Options choose among them:
                     way round. --limit comes after that
   --columns C,...   of table and csv:
 ` + columnsHelp() + `
+Option --state chooses jobs here. HOOKHOST_STATE names another state directory.
+
 --verify, for root, reads the whole ledger. It prints its files and how many reports they have, and
 what is damaged or there twice.
 
@@ -147,7 +149,7 @@ func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
 // verifyFlags counts the flags that go with --verify: itself, and those of all commands.
 func verifyFlags(cmd *cobra.Command) int {
 	n := 1
-	for _, name := range []string{"config", "state", "socket"} {
+	for _, name := range []string{"config", "socket"} { // --state chooses among jobs here
 		if cmd.Flags().Changed(name) {
 			n++
 		}

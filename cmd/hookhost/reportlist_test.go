@@ -182,7 +182,9 @@ func TestVerifySaysWhatIsWrongWithTheLedger(t *testing.T) {
 	if r := n.hookhost("report", "--verify", "1.x"); r.status != 2 {
 		t.Errorf("with a job: %+v", r)
 	}
-	if r := n.hookhost("report", "--verify", "--user", "x"); r.status != 2 {
-		t.Errorf("with a choice: %+v", r)
+	for _, choice := range []string{"--user=x", "--state=ok"} {
+		if r := n.hookhost("report", "--verify", choice); r.status != 2 {
+			t.Errorf("with %s: %+v", choice, r)
+		}
 	}
 }
