@@ -88,7 +88,7 @@ func textShape(text string) (string, error) {
 	return strings.Join(lines, ""), nil
 }
 
-// drawings are what a document has beside its text. Of a path its presence counts alone, and an
+// drawings are what a document has beside its text. The presence of a path counts alone, and an
 // axis of times has any marks.
 var drawings = []replacement{
 	{regexp.MustCompile(`(?m)^(<dt>(Waited|Throttled)</dt>.*|.*<p>[^<]* with page cache</p>.*)\n`), ""},
