@@ -99,7 +99,7 @@ func (r *Report) document(heading string) *reportDocument {
 	r.writeFacts(&facts)
 	d := &reportDocument{
 		Heading: heading, Job: printable(r.Job), Owner: printable(r.Owner), State: printable(r.state()),
-		Bad: r.Failed(), Notes: printables(r.Notes), Rows: facts.rows,
+		Bad: r.bad(), Notes: printables(r.Notes), Rows: facts.rows,
 	}
 	if r.PBSJob != nil {
 		d.Queue = printable(r.PBSJob.Queue)
@@ -124,8 +124,8 @@ func (h HTML) WriteMessage(w io.Writer) error {
 	return execute(w, "message", h.page(h.Title))
 }
 
-// Failed reports whether a job did not start, did not end well or ran out of memory.
-func (r *Report) Failed() bool {
+// bad reports whether a job did not start, did not end well or ran out of memory.
+func (r *Report) bad() bool {
 	return r.NotStarted || r.ExitStatus != nil && *r.ExitStatus != 0 || r.totals().oomKills > 0
 }
 

@@ -40,7 +40,7 @@ func (h HTML) row(r *Report) *tableRow {
 	t := r.totals()
 	row := &tableRow{
 		Job: printable(r.Job), Name: printable(r.Name), Owner: printable(r.Owner), State: printable(r.state()),
-		Bad: r.Failed(), Notes: printables(r.Notes),
+		Bad: r.bad(), Notes: printables(r.Notes),
 	}
 	if left := r.WalltimeLeft; left != nil {
 		row.State += ", " + clock(time.Duration(*left*float64(time.Second))) + " left"

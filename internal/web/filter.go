@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -9,11 +10,9 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// The choices of a filter's state; "" is any.
-const (
-	stateOK     = "ok"
-	stateFailed = "failed"
-)
+// stateChoices are the states of a job, as report.StateNames has them, that the form offers; "" is
+// any.
+var stateChoices = []string{"", "ok", "failed", "killed", "oom"}
 
 // filter says which finished jobs a page has.
 type filter struct {
@@ -23,8 +22,8 @@ type filter struct {
 
 func filterOf(query url.Values) (filter, error) {
 	f := filter{user: query.Get("user"), name: query.Get("name"), state: query.Get("state")}
-	if f.state != "" && f.state != stateOK && f.state != stateFailed {
-		return filter{}, fmt.Errorf("%w: state %q: not one of %s, %s", errRequest, f.state, stateOK, stateFailed)
+	if err := f.choice("").Check(); err != nil {
+		return filter{}, fmt.Errorf("%w: %w", errRequest, err)
 	}
 	if text := query.Get("skip"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -36,18 +35,25 @@ func filterOf(query url.Values) (filter, error) {
 	return f, nil
 }
 
+// choice returns what the daemon is asked for: jobs of viewer, or of anybody for "".
+func (f filter) choice(viewer string) report.Filter {
+	choice := report.Filter{User: cmp.Or(viewer, f.user), Limit: mostSeen}
+	if f.state != "" {
+		choice.States = []string{f.state}
+	}
+	return choice
+}
+
 // matches reports whether a job is one of the filter's. A name matches in part.
 func (f filter) matches(r *report.Report) bool {
-	return (f.user == "" || r.Owner == f.user) &&
-		strings.Contains(strings.ToLower(r.Name), strings.ToLower(f.name)) &&
-		(f.state == "" || r.Failed() == (f.state == stateFailed))
+	return f.choice("").Matches(r) && strings.Contains(strings.ToLower(r.Name), strings.ToLower(f.name))
 }
 
 // fields returns the form of the filter. A viewer who sees one user's jobs chooses no user.
 func (f filter) fields(users bool) []report.Field {
 	fields := []report.Field{
 		{Name: "name", Label: "Name", Value: f.name},
-		{Name: "state", Label: "State", Value: f.state, Choices: []string{"", stateOK, stateFailed}},
+		{Name: "state", Label: "State", Value: f.state, Choices: stateChoices},
 	}
 	if users {
 		fields = append([]report.Field{{Name: "user", Label: "Owner", Value: f.user}}, fields...)

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -105,8 +104,7 @@ func finishedPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) e
 	}
 	var shown []*report.Report
 	seen, matched, more := 0, 0, false
-	choice := report.Filter{User: cmp.Or(v.user, f.user), Limit: mostSeen}
-	failed := s.daemon.Finished(r.Context(), choice, func(text json.RawMessage) bool {
+	failed := s.daemon.Finished(r.Context(), f.choice(v.user), func(text json.RawMessage) bool {
 		seen++
 		rep, err := report.FromArchive(text)
 		if err != nil || !v.sees(rep.PBSJob) || !f.matches(rep) {
