@@ -29,7 +29,8 @@ type realJob struct {
 	status    int
 }
 
-// realJobs run on one host, all at once.
+// realJobs run on one host, all at once. The one that idles has so many cpus that its start is no
+// line over time on a slow machine.
 var realJobs = []realJob{
 	{"steady", "101.srv", "select=1:ncpus=1:mem=256mb,walltime=00:10:00", python(untilInputEnds + `
 x = bytearray(80 << 20)
@@ -47,7 +48,7 @@ while True:
     while time.monotonic() < later: pass
     x = None
     time.sleep(2)`), 0},
-	{"idle", "105.srv", "select=1:ncpus=1:mem=1gb,walltime=00:10:00", []string{"sh", "-c", "cat; true"}, 0},
+	{"idle", "105.srv", "select=1:ncpus=4:mem=1gb,walltime=00:10:00", []string{"sh", "-c", "cat; true"}, 0},
 }
 
 func python(program string) []string { return []string{"/usr/bin/python3", "-c", program} }
@@ -121,7 +122,7 @@ func (r *runningJob) advised(t *testing.T) bool {
 	elapsed := time.Since(rep.Start).Seconds()
 	for _, h := range rep.Hosts {
 		if h.Series == nil || len(h.Series.Times) < 8 || h.CPUTSeconds == nil ||
-			r.job.name == "idle" && *h.CPUTSeconds > 0.008*elapsed {
+			r.job.name == "idle" && *h.CPUTSeconds > 0.006*elapsed {
 			return false
 		}
 	}

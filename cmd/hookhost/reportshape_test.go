@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/report/reporttest"
 )
@@ -29,7 +31,9 @@ func golden(t *testing.T, name, got string) {
 	}
 	want, err := os.ReadFile(file)
 	must.NoError(t, err)
-	must.Equal(t, file, string(want), got)
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
 }
 
 // reportShapes has the formats of reports by the endings of golden files. A shape is what is the
@@ -111,7 +115,7 @@ var (
 		"walltime cpupercent walltime_seconds cpu_efficiency mem_efficiency cput_imbalance when session")
 	// kernels are the names of what some kernels do not tell.
 	kernels = strings.Fields("vmem vmem_bytes cgroup_peak_bytes pids_peak major_faults throttled_seconds pressure " +
-		"mem_source read_bytes write_bytes cpu_pressure memory_pressure io_pressure cpus mems")
+		"mem_source read_bytes_per_second write_bytes_per_second cpu_pressure memory_pressure io_pressure cpus mems")
 )
 
 // shapeOf is that of a value in a JSON with its name.
