@@ -88,7 +88,12 @@ func TestFullDiskHarmsNoJobAndLosesNoReport(t *testing.T) {
 			t.Errorf("the report of job %s while the disk is full: %+v", id, r)
 		}
 	}
-	if said := n.logged("no space left"); said != 1 {
+	for _, what := range []string{"reports of finished jobs wait", "series of job"} {
+		if said := n.logged(what); said != 1 {
+			t.Errorf("the log has %q %d times", what, said)
+		}
+	}
+	if said := n.logged("no space left"); said != 2 {
 		t.Errorf("the log has the full disk %d times", said)
 	}
 	text, err := os.ReadFile(state + "/ledger.jsonl")

@@ -34,7 +34,11 @@ func TestEpilogueAgain(t *testing.T) {
 		if first.Usage.Kill.Signal != "SIGKILL" || again.Usage.Kill.Signal != "none" {
 			t.Errorf("kill %+v, again %+v", first.Usage.Kill, again.Usage.Kill)
 		}
+		if s := again.Usage.Series; s == nil || len(s.Times) == 0 { // the points of that moment
+			t.Errorf("series again: %+v", s)
+		}
 		first.Usage.Kill, again.Usage.Kill = nil, nil
+		first.Usage.Series, again.Usage.Series = nil, nil
 		if diff := cmp.Diff(first.Usage, again.Usage); diff != "" || *again.Usage.CPUTSeconds != 3 {
 			t.Errorf("usage: %+v\n-first +again:\n%s", again.Usage, diff)
 		}

@@ -122,7 +122,7 @@ func (c *chart) add(now time.Time, second int64) error {
 	c.failed = err != nil
 	seconds := math.NaN() // since the point before
 	if !c.at.IsZero() {
-		seconds = now.Sub(c.at).Seconds()
+		seconds = max(now.Sub(c.at).Seconds(), 1) // the times of two points are a second apart at least
 	}
 	rss := r.RSS
 	if !math.IsNaN(rss) {
