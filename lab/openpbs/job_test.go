@@ -142,11 +142,13 @@ func (j *job) accounting(kind string) []map[string]string {
 	return records
 }
 
-// cgroups are the job's directories on a node, in whatever hierarchies there are.
+// cgroups are the job's directories on a node, in whatever hierarchies there are. A job that ends
+// takes some away while find(1) looks, which is no failure.
 func (j *job) cgroups(node string) []string {
 	j.t.Helper()
 	name := strings.NewReplacer("[", `\[`, "]", `\]`).Replace(j.id)
-	return strings.Fields(on(j.t, node, "find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '"+name+"'"))
+	return strings.Fields(on(j.t, node,
+		"find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '"+name+"' 2>/dev/null || :"))
 }
 
 // read returns a file of the job's cgroup on a node. On cgroup v1 it is the one by which the limit
