@@ -89,36 +89,37 @@ func TestSeriesOfASteadyJobIsFlat(t *testing.T) {
 	}
 }
 
-// A burst between two points shows in the later one, though all is over by then.
+// A burst between two points shows in the later one, though all is over by then. The watch of the
+// job's memory has to have seen it, which a slow machine does not do each time.
 func TestSeriesOfABurstyJobHasItsPeaks(t *testing.T) {
 	n := newDrawn(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
 	join := n.do(hostapi.EventLaunch, "1.srv").Join
 	startActor(t, join, "sleep")
 	const taken = 96 << 20
-	eaters := []actor{startActor(t, join, "eat", fmt.Sprint(taken)), startActor(t, join, "eat", fmt.Sprint(taken))}
 	n.points(2)
-	// Times of the memory going up, and whether it is down again.
-	bursts := func() (peaks int, over bool) {
+	bursts, peaks := 0, 0
+	must.Eventually(t, fmt.Sprintf("2 peaks of %d bytes", int64(taken)), func() bool {
+		eater := startActor(t, join, "eat", fmt.Sprint(taken))
+		must.NoError(t, eater.stdin.Close())
+		exit, err := eater.child.Wait(t.Context())
+		if err != nil || exit.Code() != 0 {
+			t.Fatalf("exit status %d, %v", exit.Code(), err)
+		}
+		n.points(len(n.series.Times) + 2)
+		bursts++
 		rss := n.series.Columns[hostapi.ColumnRSSBytes]
+		peaks = 0
 		for i := 1; i < len(rss); i++ {
 			if rss[i] > taken/2 && rss[i-1] < taken/2 { // the last look before the end may have seen a part
 				peaks++
 			}
 		}
-		return peaks, rss[len(rss)-1] < taken/2
-	}
-	for i, eater := range eaters {
-		must.NoError(t, eater.stdin.Close())
-		must.Eventually(t, fmt.Sprintf("%d peaks of %d bytes", i+1, int64(taken)), func() bool {
-			n.points(len(n.series.Times) + 1)
-			peaks, over := bursts()
-			return peaks > i && over
-		})
-	}
+		return peaks >= 2
+	})
 	n.end()
-	if peaks, _ := bursts(); peaks != len(eaters) {
-		t.Errorf("%d peaks of %d bytes: %v", peaks, int64(taken), n.series.Columns[hostapi.ColumnRSSBytes])
+	if rss := n.series.Columns[hostapi.ColumnRSSBytes]; peaks > bursts || rss[len(rss)-1] > taken/2 {
+		t.Errorf("%d peaks of %d bursts: %v", peaks, bursts, rss)
 	}
 }
 
