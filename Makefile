@@ -14,7 +14,7 @@ BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LI
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all demo test test-vm test-openpbs check race bench install clean help generate fuzz
+.PHONY: all demo test test-vm test-openpbs check race bench install clean help generate fuzz soak
 .DEFAULT_GOAL := all
 
 all: ## build bin/hookhost, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
@@ -61,6 +61,10 @@ race: ## the tests of what runs at the same time and needs no kernel, with the r
 bench: all ## measure, in less than five minutes (root)
 	@scripts/need root python3
 	scripts/bench $(GO)
+
+soak: ## N (20000) jobs, after which the node has to be as before (root)
+	@scripts/need root
+	HOOKHOST_SOAK_JOBS=$(or $(N),20000) $(GO) test -count=1 -v -timeout 3h -run '^TestManyJobsLeave' ./cmd/hookhost
 
 fuzz: ## each fuzz target for T (20s)
 	scripts/fuzz $(GO) $(or $(T),20s)
