@@ -61,7 +61,7 @@ type hook struct {
 	unsettled map[string]bool
 	// resizing is what jobs hold until their resize is over, by id: see change.
 	resizing map[string]holding
-	left     map[string]bool        // what was logged once: see firstLeft
+	left     map[left]bool          // what was logged once: see firstLeft
 	ranks    map[string]*rankMemory // by job id
 
 	meter   *rapl.Meter        // nil where energy is not counted
@@ -139,7 +139,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		owned:      map[string]hosted{},
 		unsettled:  map[string]bool{},
 		resizing:   map[string]holding{},
-		left:       map[string]bool{},
+		left:       map[left]bool{},
 		ranks:      map[string]*rankMemory{},
 		metered:    map[string]float64{},
 	}

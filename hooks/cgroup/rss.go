@@ -113,7 +113,7 @@ func (h *hook) enforce(ctx context.Context, j *cgroup.Job, resized <-chan struct
 		var again <-chan time.Time
 		switch b, err := h.boundsNow(j); {
 		case err != nil:
-			if h.firstLeft("bounds " + j.ID()) {
+			if h.firstLeft(j.ID(), "bounds") {
 				h.logOf(j.ID()).Warnf("its bounds are not known: %v", err)
 			}
 			again = time.After(longestPause)

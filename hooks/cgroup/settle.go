@@ -139,7 +139,7 @@ func (h *hook) isUnsettled(id string) bool {
 
 // settleError logs why a job's limits are not those that it was granted, once for each job.
 func (h *hook) settleError(id string, err error) {
-	if err != nil && !errors.Is(err, cgroup.ErrNotFound) && h.firstLeft("settle "+id) {
+	if err != nil && !errors.Is(err, cgroup.ErrNotFound) && h.firstLeft(id, "settle") {
 		h.logOf(id).Warnf("its limits are not those that it was granted: %v", err)
 	}
 }

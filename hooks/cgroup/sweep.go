@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -94,6 +96,7 @@ func (h *hook) sweep(ctx context.Context, known map[string]*hostapi.Job) (swept 
 	if err != nil {
 		return nil, err
 	}
+	h.forgetLeft(ids)
 	ctx, cancel := context.WithTimeout(ctx, h.killTimeout())
 	defer cancel()
 	var errs []error
@@ -128,7 +131,7 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	_, err = j.JobMark()
 	switch {
 	case err == nil: // The host's record of the job was lost. Startup reports such a job.
-		if h.firstLeft("record " + id) {
+		if h.firstLeft(id, "record") {
 			h.logOf(id).Warn("left the cgroup of a job that has no record")
 		}
 		return false, nil
@@ -143,7 +146,7 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 			return false, err
 		}
 		if len(pids) > 0 {
-			if h.firstLeft(id) {
+			if h.firstLeft(id, "processes") {
 				h.logOf(id).Warn("left a cgroup that has processes and was not made by hookhost")
 			}
 			return false, nil
@@ -154,7 +157,7 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	err = h.remove(ctx, j)
 	switch {
 	case errors.Is(err, errHeld): // a user's doing, which makes no node bad
-		if h.firstLeft(errHeld.Error() + id) {
+		if h.firstLeft(id, errHeld.Error()) {
 			h.logOf(id).Warnf("its cgroup is removed later: %v", err)
 		}
 		return false, nil
@@ -165,13 +168,23 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	return true, nil
 }
 
-// firstLeft is true once for each text.
-func (h *hook) firstLeft(what string) bool {
+// left is something about a job's cgroup that is logged once, for as long as there is the cgroup.
+type left struct{ id, what string }
+
+// firstLeft is true once for each.
+func (h *hook) firstLeft(id, what string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.left[what] {
+	if h.left[left{id, what}] {
 		return false
 	}
-	h.left[what] = true
+	h.left[left{id, what}] = true
 	return true
+}
+
+// forgetLeft forgets what was logged of cgroups that are gone.
+func (h *hook) forgetLeft(ids []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.left, func(l left, _ bool) bool { return !slices.Contains(ids, l.id) })
 }

@@ -245,8 +245,11 @@ func TestSweepLeavesStrangers(t *testing.T) {
 		if !n.lives(pid) || !n.cgroup("7.srv").Exists() {
 			t.Fatalf("%v: process lives: %t, cgroup stays: %t", dirs, n.lives(pid), n.cgroup("7.srv").Exists())
 		}
+		must.Equal(t, "what was logged once", len(n.left), 1)
 		k.Exit(pid)
 		n.do(hostapi.EventPeriodic, "")
 		n.want()
+		n.do(hostapi.EventPeriodic, "")
+		must.Equal(t, "what was logged of a cgroup that is gone", len(n.left), 0)
 	}
 }
