@@ -13,7 +13,7 @@ import (
 type file struct {
 	fd   int
 	name string
-	list *os.File // a duplicate, once a directory is read
+	list *os.File // the owner of fd, once a directory is read
 }
 
 func (f *file) Fd() uintptr { return uintptr(f.fd) }
@@ -54,21 +54,17 @@ func (f *file) Close() error {
 	if f.fd < 0 {
 		return os.ErrClosed
 	}
-	if f.list != nil {
-		f.list.Close()
-	}
-	err := unix.Close(f.fd)
+	fd := f.fd
 	f.fd = -1
-	return err
+	if f.list != nil {
+		return f.list.Close()
+	}
+	return unix.Close(fd)
 }
 
 func (f *file) ReadDir(n int) ([]fs.DirEntry, error) {
 	if f.list == nil {
-		fd, err := unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return nil, err
-		}
-		f.list = os.NewFile(uintptr(fd), f.name)
+		f.list = os.NewFile(uintptr(f.fd), f.name)
 	}
 	entries, err := f.list.ReadDir(n)
 	if errno := unix.Errno(0); errors.As(err, &errno) {
