@@ -158,7 +158,7 @@ func (j *Job) put(d directory, k *knob, value string, lower bool) error {
 	if k.shown != "" {
 		shown = k.shown
 	}
-	b, err := d.ReadFile(shown)
+	b, err := d.ReadValue(shown)
 	if err != nil {
 		return err
 	}

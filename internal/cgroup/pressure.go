@@ -21,7 +21,7 @@ func (r *reader) readPressure(u *Usage) {
 }
 
 func (r *reader) pressure(file string) (some, full *time.Duration) {
-	b, err := r.dir.ReadFile(file)
+	b, err := r.dir.ReadValue(file)
 	if errors.Is(err, unix.EOPNOTSUPP) || !r.note(err) {
 		return nil, nil
 	}

@@ -101,7 +101,7 @@ func (r *reader) number(file string) *int64 {
 
 // limit reads a limit in bytes; nil when there is none.
 func (r *reader) limit(file string) *int64 {
-	b, err := r.dir.ReadFile(file)
+	b, err := r.dir.ReadValue(file)
 	if !r.note(err) {
 		return nil
 	}

@@ -16,14 +16,15 @@ var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 const firstRead = 4 << 10
 
 // readAll returns the whole of an open file: one read for the text, as a rule, and one for the end.
-func readAll(file io.Reader) ([]byte, error) {
+// A file that is shown in one piece has ended where a read leaves room.
+func readAll(file io.Reader, onePiece bool) ([]byte, error) {
 	buffer := buffers.Get().(*[32 << 10]byte)
 	defer buffers.Put(buffer)
 	b, room := buffer[:0], firstRead
 	for {
 		n, err := file.Read(b[len(b):room])
 		b = b[:len(b)+n]
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || err == nil && onePiece && len(b) < room {
 			return slices.Clone(b), nil
 		}
 		if err != nil {

@@ -44,7 +44,7 @@ func (d *Dir) ReadFile(name string) ([]byte, error) {
 		}
 		opened := file{fd: fd}
 		defer opened.Close()
-		b, err := readAll(&opened)
+		b, err := readAll(&opened, false)
 		if err != nil {
 			return nil, fmt.Errorf("read %s/%s: %w", d.path, name, err)
 		}

@@ -127,13 +127,19 @@ func (f *FS) OpenFile(name string, flag int) (File, error) {
 }
 
 // ReadFile returns the whole of a small file.
-func (f *FS) ReadFile(name string) ([]byte, error) {
+func (f *FS) ReadFile(name string) ([]byte, error) { return f.read(name, false) }
+
+// ReadValue is ReadFile for an attribute of cgroupfs or sysfs. The kernel shows each of these in one
+// piece (kernfs.h, seq_show), but for lists of processes. So no read asks for the end.
+func (f *FS) ReadValue(name string) ([]byte, error) { return f.read(name, true) }
+
+func (f *FS) read(name string, onePiece bool) ([]byte, error) {
 	file, err := f.OpenFile(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	b, err := readAll(file)
+	b, err := readAll(file, onePiece)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", f.Path(name), err)
 	}

@@ -52,7 +52,7 @@ func ParseIDSet(text string) (IDSet, error) {
 
 // IDSet reads a file in the list format.
 func (f *FS) IDSet(name string) (IDSet, error) {
-	b, err := f.ReadFile(name)
+	b, err := f.ReadValue(name)
 	if err != nil {
 		return IDSet{}, err
 	}

@@ -24,7 +24,7 @@ func (e *ParseError) Unwrap() error { return e.Err }
 
 // Uint reads a file that holds one number.
 func (f *FS) Uint(name string) (uint64, error) {
-	b, err := f.ReadFile(name)
+	b, err := f.ReadValue(name)
 	if err != nil {
 		return 0, err
 	}
@@ -39,7 +39,7 @@ func (f *FS) Uint(name string) (uint64, error) {
 // Keyed reads a flat-keyed file ("oom_kill 3", one pair a line), such as memory.stat or
 // cgroup.events.
 func (f *FS) Keyed(name string) (map[string]uint64, error) {
-	b, err := f.ReadFile(name)
+	b, err := f.ReadValue(name)
 	if err != nil {
 		return nil, err
 	}

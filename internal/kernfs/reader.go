@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader is a file that is read again and again and stays open in between, such as /proc/stat. The
-// kernel makes the text of a file of /proc anew when it is read from the beginning (seq_file.rst).
+// Reader is a file that is read again and again and stays open in between. The file is one that the
+// kernel shows in one piece, such as /proc/stat or an attribute of cgroupfs. The text is made anew
+// when it is read from the beginning (seq_file.rst).
 // The file is closed when nobody has it any more. A Reader is safe for concurrent use.
 type Reader struct {
 	fs   *FS
@@ -36,7 +37,7 @@ func (r *Reader) ReadFile() ([]byte, error) {
 	case inMemory:
 		return r.fs.ReadFile(r.name)
 	}
-	b, err := readAll(&fromStart{file: r.file})
+	b, err := readAll(&fromStart{file: r.file}, true)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", r.fs.Path(r.name), err)
 	}
@@ -68,12 +69,11 @@ func (r *Reader) View(see func(text []byte) error) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("read %s: %w", r.fs.Path(r.name), err)
-		case n == 0:
+		}
+		if text = text[:len(text)+n]; len(text) < cap(text) {
 			return see(text)
 		}
-		if text = text[:len(text)+n]; len(text) == cap(text) {
-			text = slices.Grow(text, len(text))
-		}
+		text = slices.Grow(text, len(text))
 	}
 }
 
