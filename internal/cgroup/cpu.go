@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -212,11 +213,11 @@ func (t *Tree) Quota() (cpus float64, limited bool, err error) {
 	// The mount point may be a container's cgroup.
 	for _, dir := range []string{".", h.unit, path.Join(h.unit, h.leaf)} {
 		var l Limits
-		for _, k := range cpuController.knobs(h.v2) {
+		for _, k := range slices.Backward(cpuController.knobs(h.v2)) { // v1 has the quota in the last
 			if k.file == cpuShares || k.file == cpuWeight {
 				continue
 			}
-			text, err := h.mount.ReadFile(path.Join(dir, k.file))
+			text, err := h.mount.ReadValue(path.Join(dir, k.file))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -225,6 +226,9 @@ func (t *Tree) Quota() (cpus float64, limited bool, err error) {
 			}
 			if err != nil {
 				return 0, false, err
+			}
+			if l.Quota == 0 { // and no period counts
+				break
 			}
 		}
 		if l.Quota <= 0 || l.Period <= 0 {
