@@ -105,9 +105,7 @@ func (t *Tree) lack() string {
 // fails with ErrNotFound when the job has no cgroup.
 func (j *Job) Limits(names ...string) (Limits, error) {
 	var l Limits
-	if !j.home().Exists(".") {
-		return l, fmt.Errorf("limits of job %s: %w", j.id, ErrNotFound)
-	}
+	found := false
 	var errs []error
 	for _, c := range controllers {
 		d, ok := j.with(c.name)
@@ -119,25 +117,30 @@ func (j *Job) Limits(names ...string) (Limits, error) {
 				errs = append(errs, err)
 			}
 		}
-		for _, k := range c.knobs(d.h.v2) {
+		for i, k := range c.knobs(d.h.v2) {
 			if k.set == nil || k.detail && len(names) > 0 {
 				continue
 			}
-			if err := d.readKnob(&k, &l); err != nil {
+			err := d.readKnob(&k, &l)
+			if gone(err) && i == 0 && !k.optional { // as is all else of a job without a cpuset
+				break
+			}
+			found = found || err == nil
+			if err != nil && !gone(err) {
 				errs = append(errs, err)
 			}
 		}
 	}
+	if !found && !j.home().Exists(".") {
+		return l, fmt.Errorf("limits of job %s: %w", j.id, ErrNotFound)
+	}
 	return l, errors.Join(errs...)
 }
 
-// readKnob reads one limit. A file that is missing is no error: the job has no cpuset, or this
-// kernel lacks the feature.
+// readKnob reads one limit. A file that is missing may be that of a job without a cpuset, or a
+// feature that this kernel lacks.
 func (d directory) readKnob(k *knob, l *Limits) error {
-	b, err := d.ReadFile(k.file)
-	if gone(err) {
-		return nil
-	}
+	b, err := d.ReadValue(k.file)
 	if err != nil {
 		return err
 	}
