@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -120,8 +119,8 @@ func (h *hook) enter(
 		if unlock, err = h.lock(ctx); err != nil {
 			return nil, nil, err
 		}
-		others, err = h.tree.JobIDs()
-		if err == nil && !slices.Contains(others, j.ID()) {
+		remains := j.Exists()
+		if others, err = h.tree.Holders(); err == nil && !remains {
 			return others, unlock, nil
 		}
 		unlock()

@@ -80,7 +80,7 @@ func (h *hook) holdings(ids []string) ([]holding, error) {
 // holdingsBeside returns what the job holds and what all others hold. own is the zero holding where
 // the job has no cgroup. The caller has the tree's lock.
 func (h *hook) holdingsBeside(id string) (own holding, others []holding, err error) {
-	ids, err := h.tree.JobIDs()
+	ids, err := h.tree.Holders()
 	if err != nil {
 		return own, nil, err
 	}
