@@ -129,8 +129,8 @@ func (f *FS) OpenFile(name string, flag int) (File, error) {
 // ReadFile returns the whole of a small file.
 func (f *FS) ReadFile(name string) ([]byte, error) { return f.read(name, false) }
 
-// ReadValue is ReadFile for an attribute of cgroupfs or sysfs. The kernel shows each of these in one
-// piece (kernfs.h, seq_show), but for lists of processes. So no read asks for the end.
+// ReadValue is ReadFile for an attribute of cgroupfs or sysfs. The kernel shows each of these in
+// one piece (kernfs.h, seq_show), but for lists of processes. So no read asks for the end.
 func (f *FS) ReadValue(name string) ([]byte, error) { return f.read(name, true) }
 
 func (f *FS) read(name string, onePiece bool) ([]byte, error) {
