@@ -1,18 +1,16 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup/cgrouptest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -25,32 +23,40 @@ func BenchmarkBeginEnd(b *testing.B) {
 	}
 }
 
-// BenchmarkRaw does to the kernel's files what BenchmarkBeginEnd does, by system calls alone. The
+// BenchmarkRaw has the kernel do what it does for BenchmarkBeginEnd, by system calls alone. The
 // same directories are made and removed, the same limits written and read back, the same counters
 // read.
 func BenchmarkRaw(b *testing.B) {
-	r := newRaw(b, benchNode(b))
+	floor := benchNode(b).floor(b)
 	for b.Loop() {
-		r.cycle(b)
+		must.NoError(b, floor.Cycle("1.srv"))
 	}
 }
 
-// BenchmarkRatio does both in turn, so that what else the machine does meets both, and tells their
-// ratio: 2 is the goal.
+// BenchmarkRatio does both in turn, so that what else the machine does meets both.
 func BenchmarkRatio(b *testing.B) {
 	n := benchNode(b)
-	r := newRaw(b, n)
-	var hook, raw int64
+	floor := n.floor(b)
+	var hook, raw []time.Duration
 	for b.Loop() {
-		start := sinceBootNanos()
+		start := time.Now()
 		n.cycle(b)
-		middle := sinceBootNanos()
-		r.cycle(b)
-		hook, raw = hook+middle-start, raw+sinceBootNanos()-middle
+		middle := time.Now()
+		must.NoError(b, floor.Cycle("1.srv"))
+		hook, raw = append(hook, middle.Sub(start)), append(raw, time.Since(middle))
 	}
-	b.ReportMetric(float64(hook)/float64(raw), "ratio")
-	b.ReportMetric(float64(hook)/float64(b.N), "hook-ns/op")
-	b.ReportMetric(float64(raw)/float64(b.N), "raw-ns/op")
+	cgrouptest.Row(b, fmt.Sprintf("begin + epilogue + end of `hooks/cgroup`, %v", n.tree.Mode()), hook, raw, "1.5")
+}
+
+// floor learns the kernel's part of a job from one.
+func (n *node) floor(b *testing.B) *cgrouptest.Floor {
+	b.Helper()
+	n.do(hostapi.EventBegin, "1.srv")
+	defer n.do(hostapi.EventEnd, "1.srv")
+	unit := strings.Split(n.cgroup("1.srv").MemoryPath(), "/")[1]
+	floor, err := cgrouptest.NewFloor(unit, "1.srv")
+	must.NoError(b, err)
+	return floor
 }
 
 // BenchmarkBeginEndBeside is BenchmarkBeginEnd on a node that has 64 jobs.
@@ -102,100 +108,6 @@ func (n *node) cycle(b *testing.B) {
 	n.do(hostapi.EventBegin, "1.srv")
 	n.do(hostapi.EventEpilogue, "1.srv")
 	n.do(hostapi.EventEnd, "1.srv")
-}
-
-func sinceBootNanos() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err)
-	}
-	return ts.Nano()
-}
-
-// raw is the floor of a cycle.
-type raw struct {
-	dirs   []string
-	values []rawValue
-	reads  []string
-	buf    []byte
-}
-
-type rawValue struct{ file, text string }
-
-// newRaw finds the directories of a job and the values of its limits by making one with the hook.
-func newRaw(b *testing.B, n *node) *raw {
-	b.Helper()
-	n.do(hostapi.EventBegin, "1.srv")
-	defer n.do(hostapi.EventEnd, "1.srv")
-	r := &raw{buf: make([]byte, 16<<10)}
-	unit := strings.TrimSuffix(n.cgroup("1.srv").MemoryPath(), "1.srv")
-	unit = strings.Split(unit, "/")[1]
-	for _, root := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
-		dirs, err := filepath.Glob(root + unit + "/job*/1.srv")
-		must.NoError(b, err)
-		r.dirs = append(r.dirs, dirs...)
-	}
-	for i, dir := range r.dirs {
-		// The hook's own limits, as the kernel shows them.
-		for _, file := range []string{
-			"memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.max", "memory.swap.max",
-			"cpuset.cpus", "cpuset.mems",
-			"cpu.shares", "cpu.weight",
-		} {
-			if text, err := os.ReadFile(dir + "/" + file); err == nil {
-				r.values = append(r.values, rawValue{dir + "/" + file, strings.TrimSpace(string(text))})
-			}
-		}
-		for _, file := range []string{
-			"cpuacct.usage", "cpuacct.stat", "cpu.stat",
-			"memory.stat", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes",
-			"memory.failcnt", "memory.memsw.failcnt", "memory.oom_control",
-			"memory.current", "memory.peak", "memory.events", "memory.swap.peak",
-			"pids.current", "pids.peak", "cgroup.procs",
-		} {
-			if _, err := os.Stat(dir + "/" + file); err == nil {
-				r.reads = append(r.reads, dir+"/"+file)
-			}
-		}
-		r.dirs[i] = dir
-	}
-	return r
-}
-
-func (r *raw) cycle(b *testing.B) {
-	check := func(err error) {
-		must.NoError(b, err)
-	}
-	read := func(file string) {
-		fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		check(err)
-		_, err = unix.Read(fd, r.buf)
-		check(err)
-		check(unix.Close(fd))
-	}
-	for _, dir := range r.dirs {
-		check(unix.Mkdir(dir, 0o755))
-	}
-	for _, v := range r.values {
-		fd, err := unix.Open(v.file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-		check(err)
-		for {
-			// A signal, such as the runtime's, interrupts a write of a memory limit
-			// (mem_cgroup_resize_max).
-			if _, err = unix.Write(fd, []byte(v.text)); !errors.Is(err, unix.EINTR) {
-				break
-			}
-		}
-		check(err)
-		check(unix.Close(fd))
-		read(v.file)
-	}
-	for _, file := range r.reads {
-		read(file)
-	}
-	for _, dir := range r.dirs {
-		check(unix.Rmdir(dir))
-	}
 }
 
 // BenchmarkAttach takes in a session of one, again and again: reads of /proc, and moves to where it
