@@ -2,6 +2,7 @@ package host
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -42,7 +43,7 @@ func alter(rec *jobstate.Record, told *hostapi.Job) bool {
 // alterAll does so with the jobs of an exechost event's own list.
 func (h *Host) alterAll(told map[string]*hostapi.Job) {
 	var ids []string
-	for _, rec := range h.opt.Store.List() {
+	for _, rec := range h.opt.Store.GetAll(slices.Sorted(maps.Keys(told))) {
 		if alter(rec, told[rec.Job.ID]) {
 			ids = append(ids, rec.Job.ID)
 		}
