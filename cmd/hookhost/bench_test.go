@@ -4,18 +4,22 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/cgroup/cgrouptest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -26,25 +30,24 @@ func benchNode(b *testing.B) (*node, *daemon) {
 	return n, n.serve()
 }
 
-// BenchmarkForkExec is what `run -- true` is measured against.
-func BenchmarkForkExec(b *testing.B) {
-	for b.Loop() {
-		must.NoError(b, exec.Command("true").Run())
-	}
-}
-
-// BenchmarkRun is `run -- true` from start to end, report and all.
+// BenchmarkRun is `run -- true` from start to end, report and all, in turns with a fork and exec.
 func BenchmarkRun(b *testing.B) {
-	run := func(b *testing.B, n *node) {
+	run := func(b *testing.B, n *node, what string) {
+		var ours, floor []time.Duration
 		for b.Loop() {
+			start := time.Now()
 			must.NoError(b, n.command("run", "-l", "select=1:ncpus=1:mem=64mb", "--", "true").Run())
+			middle := time.Now()
+			must.NoError(b, exec.Command("true").Run())
+			ours, floor = append(ours, middle.Sub(start)), append(floor, time.Since(middle))
 		}
+		cgrouptest.Row(b, what, ours, floor, "10 ms more")
 	}
 	b.Run("daemon", func(b *testing.B) {
 		n, _ := benchNode(b)
-		run(b, n)
+		run(b, n, "`run -- true` with a daemon")
 	})
-	b.Run("embedded", func(b *testing.B) { run(b, newNode(b)) })
+	b.Run("embedded", func(b *testing.B) { run(b, newNode(b), "`run -- true`, the first of which starts a daemon") })
 }
 
 // BenchmarkEvent is one event through socket, host and the cgroup hook. The event is an attach of
@@ -91,38 +94,58 @@ func BenchmarkEvent(b *testing.B) {
 	})
 }
 
-// BenchmarkEndOfThousand is the end of a job of 1,000 processes. The time is from the exit of its
-// leading program until `run` has returned and, as the report says, until the last process was
-// dead.
-func BenchmarkEndOfThousand(b *testing.B) {
-	const script = `import os, signal, time
-for _ in range(1000):
-    if os.fork() == 0:
-        signal.pause()
-print(time.time(), flush=True)
-os._exit(0)`
-	n, _ := benchNode(b)
-	var dead, returned time.Duration
+// BenchmarkEndOfTenThousand is the end of a job of 10,000 processes, as the client sees it. In
+// turns with it the kernel kills as many, by cgroup.kill where it has that, until the cgroup is
+// empty.
+func BenchmarkEndOfTenThousand(b *testing.B) {
+	const size = 10000
+	var ours, floor []time.Duration
 	for b.Loop() {
-		cmd := n.command("run", "-l", "select=1:ncpus=2:mem=8gb", "--report=json", "--", "python3", "-c", script)
-		var stdout, stderr bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		if err := cmd.Run(); err != nil {
-			b.Fatalf("%v: %s", err, &stderr)
-		}
-		now := time.Now()
-		seconds, err := strconv.ParseFloat(strings.TrimSpace(stdout.String()), 64)
+		n := newNode(b, "kill_timeout = \"1m\"")
+		d := n.serve()
+		client, err := api.Dial(n.path("run/s"))
 		must.NoError(b, err)
-		returned += now.Sub(time.UnixMicro(int64(seconds * 1e6)))
-		_, kill, _ := strings.Cut(stderr.String(), `"kill":{"signal":"SIGKILL","seconds":`)
-		kill, _, _ = strings.Cut(kill, ",")
-		if seconds, err = strconv.ParseFloat(kill, 64); err != nil {
-			b.Fatalf("%v in %s", err, &stderr)
+		end := &hostapi.Request{}
+		must.NoError(b, json.Unmarshal([]byte(n.bombed(size)), end))
+		end.Event = hostapi.EventEnd
+		start := time.Now()
+		out, err := client.Handle(context.Background(), end)
+		ours = append(ours, time.Since(start))
+		if err != nil || out.Reject || len(n.members()) > 0 {
+			b.Fatalf("%v %+v", err, out)
 		}
-		dead += time.Duration(seconds * float64(time.Second))
+		n.bombed(size)
+		start = time.Now()
+		n.killRaw(b)
+		floor = append(floor, time.Since(start))
+		if _, err := client.Handle(context.Background(), end); err != nil {
+			b.Fatal(err)
+		}
+		client.Close()
+		d.stop()
 	}
-	b.ReportMetric(float64(dead.Milliseconds())/float64(b.N), "ms-to-dead")
-	b.ReportMetric(float64(returned.Milliseconds())/float64(b.N), "ms-to-return")
+	cgrouptest.Row(b, "end of a job of 10,000 processes", ours, floor, "–")
+}
+
+// killRaw ends what is in the node's job, and returns when that is empty.
+func (n *node) killRaw(b *testing.B) {
+	files := n.cgroups("/jobs/*/cgroup.kill")
+	if len(files) == 0 {
+		for _, text := range n.members() {
+			pid, err := strconv.Atoi(text)
+			must.NoError(b, err)
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	} else {
+		must.NoError(b, os.WriteFile(files[0], []byte("1"), 0))
+	}
+	procs := n.jobDirs()
+	for populated := true; populated; {
+		time.Sleep(time.Millisecond)
+		text, err := os.ReadFile(procs[len(procs)-1])
+		must.NoError(b, err)
+		populated = len(text) > 0
+	}
 }
 
 // BenchmarkIdle looks at a daemon that has nothing to do for ten seconds, without a job and with
@@ -130,13 +153,12 @@ os._exit(0)`
 func BenchmarkIdle(b *testing.B) {
 	n := newNode(b, "[metrics]\nlisten = ':"+freePort(b)+"'")
 	d := n.serve()
-	var hook []int
-	must.Eventually(b, "the cgroup hook runs", func() bool {
-		hook = processesNamed(filepath.Join(built, "hooks/cgroup"))
-		return len(hook) == 1
+	must.Eventually(b, "the hooks run", func() bool {
+		return len(processesNamed(filepath.Join(built, "hooks/cgroup"))) == 1 &&
+			len(processesNamed(filepath.Join(built, "hooks/walltime"))) == 1
 	})
-	pids := map[string]int{"host": d.cmd.Process.Pid, "cgroup": hook[0]}
-	b.Run("no job", func(b *testing.B) { atRest(b, pids) })
+	pids := d.programs()
+	b.Run("no job", func(b *testing.B) { atRest(b, "no job", pids) })
 	b.Run("sleeping job", func(b *testing.B) {
 		cmd := n.command("run", "--report=none", "--", "sleep", "15")
 		must.NoError(b, cmd.Start())
@@ -146,13 +168,13 @@ func BenchmarkIdle(b *testing.B) {
 		for name, pid := range pids {
 			with[name] = pid
 		}
-		atRest(b, with)
+		atRest(b, "one job that sleeps", with)
 		cmd.Wait()
 	})
 }
 
 // atRest looks for ten seconds at processes that have nothing to do.
-func atRest(b *testing.B, pids map[string]int) {
+func atRest(b *testing.B, what string, pids map[string]int) {
 	const span = 10 * time.Second
 	time.Sleep(3 * time.Second) // the runtime sweeps and gives memory back after what came before
 	before := map[string]int{}
@@ -160,11 +182,16 @@ func atRest(b *testing.B, pids map[string]int) {
 		before[name] = switches(b, pid)
 	}
 	time.Sleep(span)
-	for name, pid := range pids {
-		b.ReportMetric(float64(switches(b, pid)-before[name])/span.Seconds(), name+"-wakeups/s")
+	var rest []string
+	for _, name := range slices.Sorted(maps.Keys(pids)) {
+		pid := pids[name]
+		wakeups := float64(switches(b, pid)-before[name]) / span.Seconds()
+		b.ReportMetric(wakeups, name+"-wakeups/s")
 		b.ReportMetric(float64(status(b, pid, "VmRSS")), name+"-rss-kB")
 		b.ReportMetric(float64(pss(b, pid)), name+"-pss-kB")
+		rest = append(rest, fmt.Sprintf("%s %.0f MB, %.1f/s", name, float64(status(b, pid, "VmRSS"))/1000, wakeups))
 	}
+	cgrouptest.Line(b, "resident memory and wake-ups, "+what, strings.Join(rest, "; "), "0/s", "0/s")
 	b.ReportMetric(0, "ns/op")
 }
 

@@ -71,7 +71,7 @@ func benchDeadlines(b *testing.B, within time.Duration) {
 		begun := time.Since(start)
 		if within > 0 {
 			time.Sleep(15 * time.Second) // a thousand begins leave more to sweep
-			atRest(b, d.programs())
+			atRest(b, "1,000 jobs whose time runs out later", d.programs())
 		}
 		end := time.Now().Add(20 * time.Second)
 		altered := map[string]*hostapi.Job{}
@@ -112,7 +112,7 @@ func benchDeadlines(b *testing.B, within time.Duration) {
 func (d *daemon) programs() map[string]int {
 	d.n.t.Helper()
 	pids := map[string]int{"host": d.cmd.Process.Pid}
-	for _, name := range []string{"cgroup", "devices", "walltime"} {
+	for _, name := range []string{"cgroup", "devices", "mpi", "walltime"} {
 		hooks := processesNamed(filepath.Join(built, "hooks", name))
 		if len(hooks) != 1 {
 			d.n.t.Fatalf("%d hooks %s", len(hooks), name)

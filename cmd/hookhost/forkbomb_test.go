@@ -57,11 +57,11 @@ func elf(code ...byte) []byte {
 
 const bombSize = 5000
 
-// bombed begins a job and returns, as what ends it, when it is bombSize processes.
-func (n *node) bombed() (job string) {
+// bombed begins a job and returns, as what ends it, when it is so many processes.
+func (n *node) bombed(size int) (job string) {
 	n.t.Helper()
-	job = fmt.Sprintf(`{"job":{"id":"77.x","owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{"ncpus":2,"mem":"1300mb","pids":%d}}}`,
-		ownerUID, ownerUID, bombSize)
+	job = fmt.Sprintf(`{"job":{"id":"77.x","owner":{"user":"nobody","uid":%d,"gid":%d},"resource_list":{"ncpus":2,"mem":"%dmb","pids":%d}}}`,
+		ownerUID, ownerUID, size*26/100, size)
 	if r := n.send("execjob_begin", job); r.status != 0 {
 		n.t.Fatal("begin was rejected")
 	}
@@ -84,9 +84,9 @@ func (n *node) bombed() (job string) {
 		n.t.Fatal("attach was rejected")
 	}
 	must.NoError(n.t, first.Process.Signal(syscall.SIGCONT))
-	must.Eventually(n.t, fmt.Sprintf("%d processes are there", bombSize), func() bool {
+	must.Eventually(n.t, fmt.Sprintf("%d processes are there", size), func() bool {
 		time.Sleep(200 * time.Millisecond) // the bomb needs the cpus itself
-		return len(n.members()) >= bombSize
+		return len(n.members()) >= size
 	})
 	return job
 }
@@ -131,7 +131,7 @@ func defuse(t *testing.T) (took, limit time.Duration) {
 	n := newNode(t, "kill_timeout = \"1m\"")
 	d := n.serve()
 	defer d.stop()
-	job := n.bombed()
+	job := n.bombed(bombSize)
 	r := n.send("execjob_end", job)
 	took = n.took("execjob_end") // apart from the start of the program that tells it, which is one more among 5,000
 	if r.status != 0 || !strings.Contains(r.stdout, `"signal":"SIGKILL"`) {

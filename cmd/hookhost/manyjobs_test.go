@@ -211,7 +211,7 @@ func BenchmarkThousandJobs(b *testing.B) {
 		}
 	})
 	time.Sleep(15 * time.Second) // a thousand begins leave more to sweep
-	atRest(b, c.d.programs())
+	atRest(b, "1,000 jobs", c.d.programs())
 	var event, kernel, ready, reading []time.Duration
 	for b.Loop() {
 		for range 20 {

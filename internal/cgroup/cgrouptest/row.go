@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Row reports how long something took beside its floor, in turns with it, and logs that as a row of
-// the table of docs/performance.md.
+// Row reports how long something took beside its floor, in turns with it, and prints that as a row
+// of the table of docs/performance.md.
 func Row(b *testing.B, what string, ours, floor []time.Duration, goal string) {
 	b.Helper()
 	slices.Sort(ours)
@@ -19,13 +19,13 @@ func Row(b *testing.B, what string, ours, floor []time.Duration, goal string) {
 	b.ReportMetric(milliseconds(median(floor)), "floor-ms")
 	b.ReportMetric(ratio, "ratio")
 	b.ReportMetric(0, "ns/op")
-	b.Logf("| %s | %s | %s | %.1f | %s |", what, spread(ours), spread(floor), ratio, goal)
+	fmt.Printf("\n| %s | %s | %s | %.1f | %s |\n", what, spread(ours), spread(floor), ratio, goal)
 }
 
-// Line logs a row of what has no ratio.
+// Line prints a row of what has no ratio.
 func Line(b *testing.B, what, figure, limit, goal string) {
 	b.Helper()
-	b.Logf("| %s | %s | %s | – | %s |", what, figure, limit, goal)
+	fmt.Printf("\n| %s | %s | %s | – | %s |\n", what, figure, limit, goal)
 }
 
 // Beyond reports how much longer something took than the median of its floor, as Row does.
@@ -41,15 +41,18 @@ func Beyond(b *testing.B, what string, beyond, floor []time.Duration, goal strin
 // Median returns the median of a distribution.
 func Median(d []time.Duration) time.Duration { return median(slices.Sorted(slices.Values(d))) }
 
-func median(sorted []time.Duration) time.Duration { return sorted[len(sorted)/2] }
+func median(sorted []time.Duration) time.Duration { return sorted[(len(sorted)-1)/2] }
 
-func percentile(sorted []time.Duration) time.Duration { return sorted[99*(len(sorted)-1)/100] }
+// percentile returns what 99 % are no longer than.
+func percentile(sorted []time.Duration) time.Duration { return sorted[(99*len(sorted)+99)/100-1] }
 
-// spread is a distribution as text: median, 99 %, and from the least to the most.
+// spread is a distribution as text: median, 99 % of a hundred at least, the least and the most.
 func spread(sorted []time.Duration) string {
-	first, last := sorted[0], sorted[len(sorted)-1]
-	return fmt.Sprintf("%.2f / %.2f ms, %.2f to %.2f", milliseconds(median(sorted)), milliseconds(percentile(sorted)),
-		milliseconds(first), milliseconds(last))
+	text := fmt.Sprintf("%.2f", milliseconds(median(sorted)))
+	if len(sorted) >= 100 {
+		text += fmt.Sprintf(" / %.2f", milliseconds(percentile(sorted)))
+	}
+	return text + fmt.Sprintf(" ms, %.2f to %.2f", milliseconds(sorted[0]), milliseconds(sorted[len(sorted)-1]))
 }
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
