@@ -3,6 +3,7 @@ package kernfs
 import (
 	"errors"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,15 +41,20 @@ func (k *kernel) Xattr(name, attr string) ([]byte, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	for b := make([]byte, 256); ; b = make([]byte, 2*len(b)) {
-		n, err := unix.Fgetxattr(fd, attr, b)
-		if err == nil {
-			return b[:n], nil
-		}
-		if !errors.Is(err, unix.ERANGE) || len(b) > xattrSizeMax {
-			return nil, err
-		}
+	buffer := buffers.Get().(*[32 << 10]byte)
+	defer buffers.Put(buffer)
+	n, err := unix.Fgetxattr(fd, attr, buffer[:])
+	if err == nil {
+		return slices.Clone(buffer[:n]), nil
 	}
+	if !errors.Is(err, unix.ERANGE) {
+		return nil, err
+	}
+	b := make([]byte, xattrSizeMax)
+	if n, err = unix.Fgetxattr(fd, attr, b); err != nil {
+		return nil, err
+	}
+	return b[:n], nil
 }
 
 func (k *kernel) SetXattr(name, attr string, value []byte) error {
