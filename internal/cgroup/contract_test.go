@@ -202,6 +202,9 @@ func testForeignDirectories(t *testing.T, w world) {
 	if ids, err := tree.JobIDs(); err != nil || !slices.Equal(ids, want) {
 		t.Errorf("jobs are %q, %v; want %q", ids, err, want)
 	}
+	if ids, err := tree.Holders(); err != nil || !slices.Equal(ids, want[:1]) {
+		t.Errorf("jobs that hold something are %q, %v; want %q", ids, err, want[:1])
+	}
 	if len(want) > 1 {
 		j, err := tree.Job(want[1])
 		must.NoError(t, err)
