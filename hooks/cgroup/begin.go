@@ -120,7 +120,7 @@ func (h *hook) enter(
 			return nil, nil, err
 		}
 		remains := j.Exists()
-		if others, err = h.tree.Holders(); err == nil && !remains {
+		if others, err = h.tree.JobIDs(h.policy.holding()...); err == nil && !remains {
 			return others, unlock, nil
 		}
 		unlock()

@@ -45,13 +45,18 @@ func (o holding) holds(resource string) string {
 	return strings.Join(names, ",")
 }
 
+// holding returns the controllers whose limits are what a job holds of the node.
+func (p *policy) holding() []string {
+	if p.Hugetlb.Enabled {
+		return []string{"cpuset", "memory", "hugetlb"}
+	}
+	return []string{"cpuset", "memory"}
+}
+
 // holdings reads what each of the jobs holds. A job that goes away meanwhile holds nothing.
 func (h *hook) holdings(ids []string) ([]holding, error) {
 	var held []holding
-	controllers := []string{"cpuset", "memory"}
-	if h.policy.Hugetlb.Enabled {
-		controllers = append(controllers, "hugetlb")
-	}
+	controllers := h.policy.holding()
 	for _, id := range ids {
 		j, err := h.tree.Job(id)
 		if err != nil {
@@ -80,7 +85,7 @@ func (h *hook) holdings(ids []string) ([]holding, error) {
 // holdingsBeside returns what the job holds and what all others hold. own is the zero holding where
 // the job has no cgroup. The caller has the tree's lock.
 func (h *hook) holdingsBeside(id string) (own holding, others []holding, err error) {
-	ids, err := h.tree.Holders()
+	ids, err := h.tree.JobIDs(h.policy.holding()...)
 	if err != nil {
 		return own, nil, err
 	}

@@ -246,6 +246,7 @@ func TestSweepLeavesStrangers(t *testing.T) {
 			t.Fatalf("%v: process lives: %t, cgroup stays: %t", dirs, n.lives(pid), n.cgroup("7.srv").Exists())
 		}
 		must.Equal(t, "what was logged once", len(n.left), 1)
+		n.refuses(hostapi.EventBegin, "8.srv", hostapi.KindBusy, "requested", "ncpus=4")
 		k.Exit(pid)
 		n.do(hostapi.EventPeriodic, "")
 		n.want()

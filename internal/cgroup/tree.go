@@ -250,15 +250,15 @@ func (t *Tree) hasFile(controller string, f files) bool {
 
 // JobIDs returns the ids of the jobs that have a cgroup here, in one hierarchy at least.
 // Directories whose names are not job ids are somebody else's.
-func (t *Tree) JobIDs() ([]string, error) { return jobIDs(t.hierarchies) }
-
-// Holders returns the ids of the jobs that hold something: those of JobIDs but for remains. The
-// directory of a job's marks is made first and removed last.
-func (t *Tree) Holders() ([]string, error) { return jobIDs(t.hierarchies[:1]) }
-
-func jobIDs(hierarchies []*hierarchy) ([]string, error) {
+//
+// Named controllers leave out jobs that have none of these and no marks: such remains hold nothing
+// of theirs. The directory of a job's marks is made first and removed last.
+func (t *Tree) JobIDs(controllers ...string) ([]string, error) {
 	var ids []string
-	for _, h := range hierarchies {
+	for i, h := range t.hierarchies {
+		if i > 0 && len(controllers) > 0 && !slices.ContainsFunc(controllers, h.has) {
+			continue
+		}
 		names, err := h.jobs.Dirs(".")
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
