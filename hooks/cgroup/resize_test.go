@@ -182,7 +182,7 @@ func TestFailedResizeLeavesAJobOfAnEarlierVersionItsLimits(t *testing.T) {
 			"limits": cgroup.Limits{Mem: m.Limits.Mem, CPUs: m.Limits.CPUs, Mems: m.Limits.Mems}})
 		must.NoError(t, err)
 		must.NoError(t, j.SetMark("trusted.hookhost.job", b))
-		heal := k.FailNth("1.srv/cpuset.cpus", unix.EIO, 0)
+		heal := k.FailNth("write", "1.srv/cpuset.cpus", unix.EIO, 0)
 		if _, err := n.resize("1.srv", "ncpus=1", "mem=64mb"); hostapi.KindOf(err) != hostapi.KindNode {
 			t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))
 		}

@@ -255,7 +255,7 @@ func TestResizeUndone(t *testing.T) {
 					for _, ask := range [][]string{{"ncpus=1", "mem=9gb"}, {"ncpus=2", "mem=1gb"}} {
 						n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "requested", ask...)
 					}
-					heal = k.FailNth("1.srv/cpuset.cpus", unix.EIO, 0)
+					heal = k.FailNth("write", "1.srv/cpuset.cpus", unix.EIO, 0)
 				}, func(*hostapi.Job) {}, "ncpus=1", "mem=1gb")
 				heal()
 				if hostapi.KindOf(err) != hostapi.KindNode {
@@ -280,9 +280,9 @@ func TestResizeIsUndoneWhereItsFirstUndoFails(t *testing.T) {
 		n.begin("1.srv", asks("ncpus=3", "mem=8gb"))
 		var heal []func()
 		err := n.stepThrough("1.srv", func() {
-			heal = append(heal, k.FailNth("1.srv/cpuset.cpus", unix.EIO, 0))
+			heal = append(heal, k.FailNth("write", "1.srv/cpuset.cpus", unix.EIO, 0))
 			for _, file := range []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"} {
-				heal = append(heal, k.FailNth("1.srv/"+file, unix.EIO, 1))
+				heal = append(heal, k.FailNth("write", "1.srv/"+file, unix.EIO, 1))
 			}
 		}, func(*hostapi.Job) {}, "ncpus=1", "mem=1gb")
 		for _, f := range heal {

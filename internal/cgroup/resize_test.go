@@ -95,7 +95,7 @@ func TestMendEndsABrokenResize(t *testing.T) {
 		tree := fakeTree(t, k)
 		j := newJob(t, tree, testJob, Limits{Mem: size(200 << 20), MemHigh: high})
 		k.Charge(spawnFake(k, j.Join()), kernfstest.Memory{Anon: 20 << 20})
-		heal := k.FailNth(testJob+"/"+memoryHigh, unix.EIO, 1)
+		heal := k.FailNth("write", testJob+"/"+memoryHigh, unix.EIO, 1)
 		if err := j.Apply(Limits{Mem: size(100 << 20), MemHigh: high}); err == nil {
 			t.Error("no error")
 		}
@@ -144,7 +144,7 @@ func TestApplyUndoEach(t *testing.T) {
 			must.NoError(t, err)
 			plan := j.plan(&before, to)
 			for i := range plan {
-				heal := k.FailNth(testJob+"/"+plan[i].File, unix.EIO, nth(plan[:i], plan[i].File))
+				heal := k.FailNth("write", testJob+"/"+plan[i].File, unix.EIO, nth(plan[:i], plan[i].File))
 				if err := j.Apply(to); err == nil {
 					t.Errorf("%s: no error", plan[i].File)
 				}

@@ -46,7 +46,7 @@ func (k *Kernel) record(o Op) { k.journal = append(k.journal, o) }
 
 // fault makes operations fail.
 type fault struct {
-	op     string
+	op     string // "" for all that change something
 	suffix string
 	errno  unix.Errno
 	skip   int  // operations that succeed before
@@ -59,10 +59,16 @@ func (k *Kernel) Fail(op, suffix string, errno unix.Errno) (heal func()) {
 	return k.addFault(&fault{op: op, suffix: suffix, errno: errno})
 }
 
-// FailNth makes the write after skip others to the file that ends in suffix fail with errno, until
-// the returned function is called.
-func (k *Kernel) FailNth(suffix string, errno unix.Errno, skip int) (heal func()) {
-	return k.addFault(&fault{op: "write", suffix: suffix, errno: errno, skip: skip, once: true})
+// FailNth makes the op after skip others on paths that end in suffix fail with errno, until the
+// returned function is called.
+func (k *Kernel) FailNth(op, suffix string, errno unix.Errno, skip int) (heal func()) {
+	return k.addFault(&fault{op: op, suffix: suffix, errno: errno, skip: skip, once: true})
+}
+
+// FailFrom makes everything fail with errno that changes the cgroup file system, after skip such
+// operations and until the returned function is called. A program that dies changes no more either.
+func (k *Kernel) FailFrom(errno unix.Errno, skip int) (heal func()) {
+	return k.addFault(&fault{errno: errno, skip: skip})
 }
 
 func (k *Kernel) addFault(f *fault) (heal func()) {
@@ -77,10 +83,13 @@ func (k *Kernel) addFault(f *fault) (heal func()) {
 	}
 }
 
+// changes are the operations that change something.
+var changes = []string{"write", "mkdir", "rmdir", "setxattr", "remount"}
+
 // fail returns the errno of the first fault that fits.
 func (k *Kernel) fail(op, name string) error {
 	for _, f := range k.faults {
-		if f.op != op || !strings.HasSuffix(name, f.suffix) {
+		if f.op != op && (f.op != "" || !slices.Contains(changes, op)) || !strings.HasSuffix(name, f.suffix) {
 			continue
 		}
 		if f.skip--; f.skip < -1 && f.once || f.skip >= 0 {
