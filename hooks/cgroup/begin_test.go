@@ -251,3 +251,17 @@ func TestBeginWithoutControllers(t *testing.T) {
 		t.Errorf("with memory enabled: %v", err)
 	}
 }
+
+// A hook without a descriptor to spare does not take another job for gone, whichever open fails.
+func TestBeginGivesNothingOfAJobThatCannotBeOpened(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4"))
+		for skip := range 20 {
+			heal := k.FailNth("open", "", unix.EMFILE, skip)
+			if out, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=1")); err == nil && !out.Reject {
+				t.Errorf("after %d opens: cpus %s, which are 1.srv's", skip, n.cpus("2.srv"))
+			}
+			heal()
+		}
+	})
+}

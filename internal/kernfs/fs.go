@@ -7,6 +7,7 @@
 package kernfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -258,11 +259,16 @@ func (f *FS) entries(name string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// Exists reports whether name can be opened for reading or is a directory.
+// absences are the errors that say that a name is not there, or that no such name can be.
+var absences = []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.ENODEV, syscall.EXDEV, syscall.ELOOP,
+	syscall.ENAMETOOLONG}
+
+// Exists reports whether name is there. A name that cannot be opened for another reason is there.
+// Its absence has consequences, and a process that is out of descriptors has not seen any.
 func (f *FS) Exists(name string) bool {
 	file, err := f.OpenFile(name, os.O_RDONLY)
 	if err != nil {
-		return false
+		return !slices.ContainsFunc(absences, func(absence error) bool { return errors.Is(err, absence) })
 	}
 	file.Close()
 	return true

@@ -208,3 +208,16 @@ func TestMachineHasItsTopology(t *testing.T) {
 		}
 	}
 }
+
+// Nothing may be built on the absence of what could not be opened.
+func TestAFileThatCannotBeOpenedIsThere(t *testing.T) {
+	k := NewV2()
+	cgroups := k.Roots().Cgroup
+	defer k.Fail("open", "cgroup.procs", unix.EMFILE)()
+	if !cgroups.Exists("cgroup.procs") {
+		t.Error("a process without descriptors finds no file")
+	}
+	if cgroups.Exists("job/cgroup.procs") {
+		t.Error("a file is in a directory that is not there")
+	}
+}
