@@ -156,12 +156,7 @@ func (p byStartTime) PID() int { return p.id.PID }
 
 func (p byStartTime) Close() error { return nil }
 
-func (p byStartTime) Signal(syscall.Signal) error {
-	if !proc.Alive(p.procfs, p.id) {
-		return proc.ErrGone
-	}
-	return nil
-}
+func (p byStartTime) Signal(syscall.Signal) error { return proc.Check(p.procfs, p.id) }
 
 func holdByPidfd(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
 	p, read, err := proc.Hold(procfs, pid)

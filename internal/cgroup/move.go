@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // The kernel moves a process by its number (cgroup.procs). The number may be another process's by
@@ -78,8 +79,8 @@ func (j *Job) Attach(p Process) (taken bool, err error) {
 			errs = append(errs, op(err))
 		}
 	}
-	if p.Signal(0) != nil {
-		return false, op(ErrEnded)
+	if err := asked(p); err != nil {
+		return false, op(err)
 	}
 	return taken, errors.Join(errs...)
 }
@@ -114,8 +115,8 @@ func (j *Job) AttachSubgroup(name string, p Process) error {
 			errs = append(errs, op(err))
 		}
 	}
-	if p.Signal(0) != nil {
-		return op(ErrEnded)
+	if err := asked(p); err != nil {
+		return op(err)
 	}
 	return errors.Join(errs...)
 }
@@ -141,6 +142,15 @@ func (j *Job) holds(i int, at map[*hierarchy]string) bool {
 // nobody is a number that no process has: it is above the kernel's greatest pid_max.
 var nobody = strconv.Itoa(math.MaxInt32)
 
+// asked fails with ErrEnded once the number of a process may be another's.
+func asked(p Process) error {
+	err := p.Signal(0)
+	if errors.Is(err, proc.ErrGone) {
+		return ErrEnded
+	}
+	return err
+}
+
 // enter writes the number of a process to cgroup.procs of dir. The first move after a quiet while
 // waits for a grace period of the kernel (cgroup_threadgroup_rwsem): milliseconds, in which a
 // number may be given away. So a number that nobody has is written first. Between the question and
@@ -151,8 +161,8 @@ func enter(dir *kernfs.FS, p Process) error {
 	if err := procs.Write(nobody); gone(err) {
 		return err
 	}
-	if p.Signal(0) != nil {
-		return ErrEnded
+	if err := asked(p); err != nil {
+		return err
 	}
 	err := procs.Write(strconv.Itoa(p.PID()))
 	if errors.Is(err, unix.ESRCH) {

@@ -37,9 +37,9 @@ func Open(procfs *kernfs.FS, id hostapi.ProcessID) (*Handle, error) {
 	}
 	// Asked after the pidfd was opened: from here on the descriptor and the identity name the same
 	// process for good.
-	if !Alive(procfs, id) {
+	if err := Check(procfs, id); err != nil {
 		h.Close()
-		return nil, fmt.Errorf("open process %d: %w", id.PID, ErrGone)
+		return nil, fmt.Errorf("open process %d: %w", id.PID, err)
 	}
 	return h, nil
 }

@@ -46,9 +46,9 @@ func holdAgain(procfs *kernfs.FS, id hostapi.ProcessID) (*Held, error) {
 		return nil, err
 	}
 	// Asked after the pidfd was opened, as in Open.
-	if !Alive(procfs, id) {
+	if err := Check(procfs, id); err != nil {
 		h.Close()
-		return nil, fmt.Errorf("open process %d: %w", id.PID, ErrGone)
+		return nil, fmt.Errorf("open process %d: %w", id.PID, err)
 	}
 	return h, nil
 }

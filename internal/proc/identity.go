@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -33,17 +34,30 @@ func identify(procfs *kernfs.FS, dir string) (hostapi.ProcessID, error) {
 	return hostapi.ProcessID{PID: p.PID, StartTime: p.StartTime, BootID: boot}, nil
 }
 
-// Alive reports whether the process id still runs. A zombie does not; neither does anything of
-// another boot. An id without a boot id is taken to be of this boot. A process that cannot be read
-// counts as not alive.
+// Alive reports whether the process id still runs: see Check. A process that cannot be read counts
+// as alive, since what runs must not be given up for want of a descriptor.
 func Alive(procfs *kernfs.FS, id hostapi.ProcessID) bool {
+	return !errors.Is(Check(procfs, id), ErrGone)
+}
+
+// Check fails with ErrGone unless the process id still runs. A zombie does not; neither does
+// anything of another boot. An id without a boot id is taken to be of this boot. Other errors are
+// those of reading.
+func Check(procfs *kernfs.FS, id hostapi.ProcessID) error {
 	p, err := readStat(procfs, strconv.Itoa(id.PID))
-	if err != nil || p.Dead() || p.StartTime != id.StartTime {
-		return false
+	if err != nil {
+		return err
 	}
-	if id.BootID == "" {
-		return true
+	runs := !p.Dead() && p.StartTime == id.StartTime
+	if runs && id.BootID != "" {
+		boot, err := BootID(procfs)
+		if err != nil {
+			return err
+		}
+		runs = boot == id.BootID
 	}
-	boot, err := BootID(procfs)
-	return err == nil && boot == id.BootID
+	if !runs {
+		return fmt.Errorf("process %d: %w", id.PID, ErrGone)
+	}
+	return nil
 }

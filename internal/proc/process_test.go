@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -257,5 +258,27 @@ func testSessionPIDs(t *testing.T, sessions *Sessions) {
 	must.Equal(t, "members", want, got)
 	if none, err := sessions.PIDs(4194305); err != nil || len(none) != 0 {
 		t.Errorf("no session: %v, %v", none, err)
+	}
+}
+
+// A daemon without a descriptor to spare must not take what runs for dead.
+func TestAProcessThatCannotBeReadCountsAsAlive(t *testing.T) {
+	k := kernfstest.NewV2()
+	procfs, pid := k.Roots().Proc, k.Spawn()
+	id, err := identify(procfs, strconv.Itoa(pid))
+	must.NoError(t, err)
+	for _, file := range []string{"stat", "boot_id"} {
+		heal := k.Fail("open", "/"+file, unix.EMFILE)
+		if !Alive(procfs, id) {
+			t.Errorf("dead without %s", file)
+		}
+		if err := Check(procfs, id); !errors.Is(err, unix.EMFILE) {
+			t.Errorf("without %s: %v", file, err)
+		}
+		heal()
+	}
+	k.Exit(pid)
+	if Alive(procfs, id) {
+		t.Error("it lives after its end")
 	}
 }

@@ -30,7 +30,7 @@ func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]hosta
 	if len(limits) == 0 {
 		return nil
 	}
-	alive := func() bool { return Alive(procfs, id) }
+	alive := func() bool { return Check(procfs, id) == nil }
 	h, err := holdAgain(procfs, id)
 	switch {
 	case err == nil: // a process that has not been reaped keeps its number
