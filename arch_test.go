@@ -137,6 +137,8 @@ var libraries = map[string][]string{
 
 	"tags.cncf.io/container-device-interface": {"hooks/devices"},
 
+	"pgregory.net/rapid": {}, // tests alone
+
 	"crypto/tls":  {"internal/api"},
 	"crypto/x509": {"internal/api", "internal/sister"},
 }

@@ -67,13 +67,18 @@ func onFakes(
 	test func(t *testing.T, n *node, k *kernfstest.Kernel),
 	opts ...kernfstest.Option,
 ) {
+	onEachFake(t, func(t *testing.T, boot func(...kernfstest.Option) *kernfstest.Kernel) {
+		n, k := fakeNode(t, boot, edit, opts...)
+		test(t, n, k)
+	})
+}
+
+// onEachFake runs a test that boots kernels of its own.
+func onEachFake(t *testing.T, test func(t *testing.T, boot func(...kernfstest.Option) *kernfstest.Kernel)) {
 	if os.Getenv("HOOKHOST_FAKES") == "no" { // a guest of lab/vm/test: a fake is the same on every kernel
 		return
 	}
 	for _, f := range fakes {
-		t.Run(f.name, func(t *testing.T) {
-			n, k := fakeNode(t, f.boot, edit, opts...)
-			test(t, n, k)
-		})
+		t.Run(f.name, func(t *testing.T) { test(t, f.boot) })
 	}
 }
