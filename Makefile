@@ -14,7 +14,7 @@ BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LI
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all demo test test-vm test-openpbs check race bench install clean help generate fuzz soak
+.PHONY: all demo test soak test-vm test-openpbs chaos-openpbs check race bench fuzz install clean help generate
 .DEFAULT_GOAL := all
 
 all: ## build bin/hookhost, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
@@ -43,6 +43,12 @@ test-openpbs: all ## hookhost under a real OpenPBS on this machine (root); HOOKH
 	@scripts/need root python3 packages
 	@lab/openpbs/tarball >/dev/null
 	$(GO) test -tags openpbs -count=1 -v -timeout 30m ./lab/openpbs
+
+chaos-openpbs: all ## jobs, orders and faults at random under a real OpenPBS for T (10m), by the plan of SEED (root)
+	@scripts/need root python3 packages
+	@lab/openpbs/tarball >/dev/null
+	$(GO) test -tags openpbs -count=1 -v -timeout 24h -run Chaos ./lab/openpbs \
+		-chaos.for=$(or $(T),10m) -chaos.seed=$(or $(SEED),0)
 
 check: ## what has to pass before a commit: format, vet, staticcheck, modules, prose, short tests
 	@scripts/need go
@@ -102,4 +108,4 @@ clean: ## remove what was built
 	rm -rf bin dist .cache
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

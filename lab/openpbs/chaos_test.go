@@ -5,8 +5,12 @@ package openpbs_test
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,9 +18,8 @@ import (
 )
 
 var (
-	chaosJobs  = flag.Int("chaos.jobs", 20, "jobs of TestEveryJobEndsOnce...")
-	chaosKills = flag.Int("chaos.kills", 10, "kills of daemons and MoMs in it")
-	chaosSeed  = flag.Uint64("chaos.seed", 0, "seed of its random choices; 0: of the clock")
+	chaosFor  = flag.Duration("chaos.for", 30*time.Second, "how long TestChaos... goes on, without its end")
+	chaosSeed = flag.Uint64("chaos.seed", 0, "seed of its plan; 0: of the clock")
 )
 
 // chaosScripts are jobs that have something to account for, on one node and on two.
@@ -24,18 +27,53 @@ var chaosScripts = []struct{ options, script string }{
 	{"-l select=1:ncpus=1:mem=64mb", `python3 -c 'sum(range(10000000))'; sleep 2`},
 	{"-l select=1:ncpus=1:mem=128mb", `python3 -c 'x = bytearray(40 << 20); import time; time.sleep(3)'`},
 	{"-l select=1:ncpus=1:mem=64mb", `(setsid sleep 600 &) ; sleep 1`},
-	{"-l select=2:ncpus=1:mem=64mb -l place=scatter", `/opt/pbs/bin/pbsdsh -- bash -c 'for i in {1..100000}; do :; done'; sleep 2`},
+	{"-l select=1:ncpus=1:mem=64mb", `for i in $(seq 20); do (sleep 3; sleep 600) & done; sleep 5`},
+	{"-l select=1:ncpus=1:mem=64mb", `python3 -c 'x = bytearray(300 << 20)'; sleep 1`},
+	{"-l select=1:ncpus=1:mem=64mb", `timeout 10 python3 -c 'while True: pass'`},
+	{"-l select=1:ncpus=1:mem=64mb -l walltime=3", `sleep 600`},
+	{"-l select=2:ncpus=1:mem=64mb -l place=scatter",
+		`/opt/pbs/bin/pbsdsh -- bash -c 'for i in {1..100000}; do :; done'; sleep 2`},
+	{"-l select=2:ncpus=1:mem=128mb:mpiprocs=1 -l place=scatter",
+		`run=$(command -v mpirun.openmpi); $run sleep 3`},
 }
 
-// victims are what is killed, and how it comes back.
-var victims = []struct{ name, pid, start, log string }{
-	{"daemon", daemonPid, startDaemon, daemonLog},
-	{"MoM", momPid, startMoM, pbsHome + "/mom_logs/*"},
+// chaosHook is a shell line that has one of the daemon's hook programs in $hook.
+const chaosHook = `set -- $(pgrep -P $(` + daemonPid + `))
+[ $# -gt 0 ] || exit 1; shift $((PICK % $#)); hook=$1; `
+
+// struck is what each strike does on a node, and how that ends after a while. Processes in a pid
+// namespace cannot end its first one, so that a lost node's namespaces stay.
+var struck = map[string][2]string{
+	"daemon killed":    {`kill -KILL $(` + daemonPid + `)`, startDaemon},
+	"daemon stopped":   {`kill -STOP $(` + daemonPid + `)`, `kill -CONT $(` + daemonPid + `)`},
+	"daemon restarted": {stopDaemon, startDaemon},
+	"MoM killed":       {`kill -KILL $(` + momPid + `)`, startMoM},
+	"MoM stopped":      {`kill -STOP $(` + momPid + `)`, `kill -CONT $(` + momPid + `)`},
+	"hook killed":      {chaosHook + `kill -KILL $hook`, `:`},
+	"hook stopped": {chaosHook + `kill -STOP $hook; echo $hook >/run/stopped`,
+		`kill -CONT $(cat /run/stopped) || :`},
+	"link down": {`ip link set eth0 down`, `ip link set eth0 up`},
+	"node lost": {`kill -KILL -1`, `rm -f /run/sshd.pid; /usr/sbin/sshd; ` + startDaemon0 +
+		strings.ReplaceAll(startMoM, "pbs_mom -p", "pbs_mom")},
 }
 
-// TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled kills at random moments while jobs
-// come and go. With -chaos.jobs=100 -chaos.kills=50 it takes some four minutes.
-func TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled(t *testing.T) {
+// startDaemon0 is startDaemon in a subshell, for lines that go on.
+const startDaemon0 = "(" + startDaemon + ")\n"
+
+// chaos is a run.
+type chaos struct {
+	t       *testing.T
+	mu      sync.Mutex
+	jobs    []*job
+	forced  map[string]bool // jobs that were deleted or run again by force
+	tally   map[string]int
+	refused map[string]int
+}
+
+// TestChaosLosesNoJobAndLeavesNothing has jobs come and go, and users and operators order them
+// about. Meanwhile programs and nodes are killed, stopped and cut off. `make chaos-openpbs T=10m
+// SEED=7` is a longer run.
+func TestChaosLosesNoJobAndLeavesNothing(t *testing.T) {
 	if *here { // a slow MoM is mostly killed while it starts a job, and drain would wait for each
 		kernfstest.Elsewhere(t, "as fast as a machine: make test-openpbs")
 	}
@@ -43,39 +81,26 @@ func TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled(t *testing.T) 
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	t.Logf("-chaos.seed=%d", seed)
-	t.Cleanup(func() { // the tests that follow have their nodes, whatever became of one here
-		for _, node := range nodes {
-			if run(node, "kill -0 $("+momPid+")") == nil {
-				continue
-			}
-			log := on(t, node, "tail -n 20 "+pbsHome+"/mom_logs/*; dmesg | grep pbs_mom | tail -n 3")
-			t.Logf("%s has no MoM: %s", node, log)
-			if err := momIsUp(node); err != nil {
-				t.Error(err)
-			}
+	t.Logf("-chaos.seed=%d -chaos.for=%v", seed, *chaosFor)
+	c := &chaos{t: t, forced: map[string]bool{}, tally: map[string]int{}, refused: map[string]int{}}
+	t.Cleanup(c.repair) // the tests that follow have their nodes, whatever became of one here
+	p := newChaosPlan(seed, *chaosFor)
+	var both sync.WaitGroup
+	both.Go(func() {
+		for _, s := range p.orders {
+			time.Sleep(s.after)
+			c.order(s)
 		}
 	})
-	random := rand.New(rand.NewPCG(seed, 0))
-
-	var jobs []*job
-	for i := range *chaosJobs {
-		s := chaosScripts[i%len(chaosScripts)]
-		jobs = append(jobs, qsub(t, "alice", s.options, s.script))
-	}
-	for range *chaosKills {
-		node, victim := nodes[random.IntN(len(nodes))], victims[random.IntN(len(victims))]
-		time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond)
-		on(t, node, "kill -KILL $("+victim.pid+") || { tail -n 20 "+victim.log+" >&2; exit 1; }")
-		down := time.Duration(random.IntN(3000)) * time.Millisecond
-		t.Logf("%s of %s killed, down for %v", victim.name, node, down)
-		time.Sleep(down)
-		on(t, node, victim.start)
-	}
-	drain(t, time.Duration(*chaosJobs)*6*time.Second+3*time.Minute)
-	for _, j := range jobs {
-		checkAccounting(t, j)
-	}
+	both.Go(func() {
+		for _, s := range p.strikes {
+			time.Sleep(s.after)
+			c.strike(s)
+		}
+	})
+	both.Wait()
+	c.repair()
+	c.drain(time.Duration(len(c.jobs))*6*time.Second + 3*time.Minute)
 	for _, node := range nodes {
 		eventually(t, node+" has nothing left", time.Minute, func() bool {
 			left := leftOn(t, node)
@@ -84,34 +109,124 @@ func TestEveryJobEndsOnceWithItsUsageWhileDaemonsAndMoMsAreKilled(t *testing.T) 
 			}
 			return left == ""
 		})
-		// A hook that is killed with its MoM is an error of the hook to PBS. Its fail_action holds
-		// until an operator ends that.
+		eventually(t, node+" is free", time.Minute, func() bool {
+			bringBack(t)
+			return strings.Contains(on(t, nodes[0], "pbsnodes "+node), "state = free")
+		})
+	}
+	c.checkRecords()
+	for _, what := range slices.Sorted(maps.Keys(c.tally)) {
+		t.Logf("%-16s %3d, %d of them refused", what, c.tally[what], c.refused[what])
+	}
+}
+
+func (c *chaos) count(what string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tally[what]++
+	if err != nil {
+		c.refused[what]++
+		c.t.Log(err)
+	}
+}
+
+// order gives PBS an order. PBS may refuse it, as of a job that has ended meanwhile.
+func (c *chaos) order(s chaosStep) {
+	if s.what == "qsub" {
+		script := chaosScripts[s.pick%len(chaosScripts)]
+		id, err := output("alice", nodes[0],
+			fmt.Sprintf("qsub %s <<'END OF JOB'\n%s\nEND OF JOB", script.options, script.script))
+		if err == nil {
+			c.jobs = append(c.jobs, &job{t: c.t, id: id})
+		} else {
+			c.t.Errorf("qsub: %v", err)
+		}
+		c.count(s.what, err)
+		return
+	}
+	command := map[string]string{
+		"qdel": "qdel", "qdel force": "qdel -W force", "qrerun": "qrerun", "qrerun force": "qrerun -W force",
+		"suspend": "qsig -s suspend", "resume": "qsig -s resume", "SIGTERM": "qsig -s SIGTERM",
+	}[s.what]
+	states := map[string]string{"qdel": "QRS", "qdel force": "QRS", "resume": "S"}[s.what]
+	if states == "" {
+		states = "R"
+	}
+	ids, err := output("root", nodes[0], "qselect -s "+states)
+	if list := strings.Fields(ids); err == nil && len(list) > 0 {
+		id := list[s.pick%len(list)]
+		c.forced[id] = c.forced[id] || strings.HasSuffix(s.what, "force")
+		_, err = output("root", nodes[0], command+" "+id)
+		c.count(s.what, err)
+	}
+}
+
+// strike does harm to a node, and ends it. A program that is not there cannot be struck.
+func (c *chaos) strike(s chaosStep) {
+	node, lines := nodes[s.node], struck[s.what]
+	err := run(node, strings.ReplaceAll(lines[0], "PICK", strconv.Itoa(s.pick)))
+	if s.what == "node lost" { // the line's own shell may go with it
+		err = nil
+	}
+	c.count(s.what, err)
+	c.t.Logf("%s: %s for %v: %v", node, s.what, s.down, err)
+	time.Sleep(s.down)
+	if err := run(node, lines[1]); err != nil {
+		c.t.Logf("%s after %s: %v", node, s.what, err)
+	}
+}
+
+// repair has daemon and MoM run on each node.
+func (c *chaos) repair() {
+	for _, node := range nodes {
+		if run(node, daemonPid) != nil {
+			c.t.Logf("%s has no daemon: %s", node, on(c.t, node, "tail -n 20 "+daemonLog))
+			if err := run(node, startDaemon); err != nil {
+				c.t.Error(err)
+			}
+		}
+		if run(node, "kill -0 $("+momPid+")") == nil {
+			continue
+		}
+		log := on(c.t, node, "tail -n 20 "+pbsHome+"/mom_logs/*; dmesg | grep pbs_mom | tail -n 3")
+		c.t.Logf("%s has no MoM: %s", node, log)
+		if err := momIsUp(node); err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+// bringBack does what an operator does. A hook that is killed with its MoM is an error of the hook
+// to PBS, and its fail_action holds until somebody ends that.
+func bringBack(t *testing.T) {
+	for _, node := range nodes {
 		if state := on(t, nodes[0], "pbsnodes "+node); strings.Contains(state, "due to hook error") {
 			t.Logf("%s is offline due to a hook error, and brought back", node)
 			on(t, nodes[0], "pbsnodes -r "+node+"; qmgr -c 'unset node "+node+" comment'")
 		}
-		eventually(t, node+" is free", time.Minute, func() bool {
-			return strings.Contains(on(t, nodes[0], "pbsnodes "+node), "state = free")
-		})
 	}
 }
 
 // drain waits until no job is left. A MoM that is killed while it starts or ends a job may leave it
 // running for ever. The job has substate 41 then, or mom_logs has "no active tasks" of it. A MoM
 // without hooks does so too. Such a job is run again, as its operator would.
-func drain(t *testing.T, within time.Duration) {
-	t.Helper()
+func (c *chaos) drain(within time.Duration) {
 	var left string
 	since := time.Now()
-	eventually(t, "all jobs have finished", within, func() bool {
-		now := on(t, nodes[0], "qselect")
+	eventually(c.t, "all jobs have finished", within, func() bool {
+		bringBack(c.t)
+		on(c.t, nodes[0], "for j in $(qselect -s S); do qsig -s resume $j 2>/dev/null; done; "+
+			"for j in $(qselect -s H); do qrls -h uos $j 2>/dev/null; done; :")
+		now := on(c.t, nodes[0], "qselect")
 		if now != left {
 			left, since = now, time.Now()
 		}
 		if now != "" && time.Since(since) > 40*time.Second {
 			for _, id := range strings.Fields(now) {
-				t.Logf("job %s is stuck, and run again: %s", id, on(t, nodes[0], "qstat -f "+id+" | grep substate"))
-				on(t, nodes[0], "qrerun -W force "+id+" 2>/dev/null || :")
+				c.t.Logf("job %s is stuck, and run again: %s", id,
+					on(c.t, nodes[0], "qstat -f "+id+" | grep -E 'job_state|substate|comment' || :"))
+				on(c.t, nodes[0], "qrerun -W force "+id+" 2>/dev/null || :")
+				c.forced[id] = true
 			}
 			since = time.Now()
 		}
@@ -119,19 +234,61 @@ func drain(t *testing.T, within time.Duration) {
 	})
 }
 
-// checkAccounting finds the job's end in accounting, once, with what it used.
-func checkAccounting(t *testing.T, j *job) {
-	t.Helper()
-	ends := j.accounting("E")
-	if len(ends) != 1 {
-		t.Errorf("job %s: %d records E in accounting: %v", j.id, len(ends), ends)
-		return
-	}
-	for _, name := range []string{"cput", "mem", "walltime"} {
-		if ends[0]["resources_used."+name] == "" {
-			t.Errorf("job %s: accounting has no resources_used.%s: %v", j.id, name, ends[0])
+// recordsOfOneEnd are the types of a job's records: queued, started and run again any number of
+// times, and an end. A job that was deleted while it waited has a D alone.
+var recordsOfOneEnd = regexp.MustCompile(`^Q(S[^ERS]*R|[^ERS])*(S[^ERS]*E|D)$`)
+
+// recordsByForce are those of a job that the server had to delete or to run again by force when its
+// end had begun. OpenPBS leaves out the E then, or writes an R behind it.
+var recordsByForce = regexp.MustCompile(`^Q[^E]*(S[^E]*D|ER)$`)
+
+// checkRecords finds each job's end in accounting, once, with what it used. Each run whose program
+// began is once in the ledger of the node that it began on.
+func (c *chaos) checkRecords() {
+	ledgers := map[string]map[string]int{}
+	for _, node := range nodes {
+		ledgers[node] = map[string]int{}
+		runs := on(c.t, node, `sed -E 's/.*"job":"([^"]*)","key":"([^" ]*).*/\1 \2/' /var/lib/hookhost/ledger.jsonl`)
+		for line := range strings.Lines(runs) {
+			ledgers[node][strings.TrimSpace(line)]++
+		}
+		for run, n := range ledgers[node] {
+			if n != 1 {
+				c.t.Errorf("the ledger of %s has run %s %d times", node, run, n)
+			}
 		}
 	}
+	kinds := map[string]int{}
+	for _, j := range c.jobs {
+		records := on(c.t, nodes[0],
+			"cat "+pbsHome+"/server_priv/accounting/* | grep ';"+j.id+";' | cut -d';' -f2 | tr -d '\n'")
+		kinds[records]++
+		if !recordsOfOneEnd.MatchString(records) && !(c.forced[j.id] && recordsByForce.MatchString(records)) {
+			c.t.Errorf("job %s has records %s in accounting: %s", j.id, records, on(c.t, nodes[0],
+				"cat "+pbsHome+"/server_logs/* "+pbsHome+"/server_priv/accounting/* | grep ';"+j.id+"' | cut -c-300"))
+		}
+		ends := j.accounting("E")
+		for _, end := range slices.Concat(ends, j.accounting("R")) {
+			if end["session"] == "0" { // its program has not begun: the abort of a begin makes no report
+				continue
+			}
+			host, _, _ := strings.Cut(end["exec_host"], "/")
+			if run := j.id + " " + end["run_count"]; ledgers[host][run] != 1 {
+				c.t.Errorf("the ledger of %q has run %s %d times: %v", host, run, ledgers[host][run], end)
+			}
+		}
+		for _, end := range ends {
+			for _, name := range []string{"cput", "mem", "walltime"} {
+				if end["session"] == "0" { // deleted before its program began, of which MoM reports nothing
+					continue
+				}
+				if end["resources_used."+name] == "" {
+					c.t.Errorf("job %s: accounting has no resources_used.%s: %v", j.id, name, end)
+				}
+			}
+		}
+	}
+	c.t.Logf("%d jobs, by their records in accounting: %v", len(c.jobs), kinds)
 }
 
 // leftOn is what a node still has of jobs: cgroups, records, processes of their owner.
