@@ -466,14 +466,14 @@ func TestLateBegin(t *testing.T) {
 				n.record("5.srv") != nil {
 				t.Errorf("of a job that runs already: %+v, events %q", out, n.events("5.srv"))
 			}
-			ended := fromPBS(t, h, event(e, "6.srv"))
-			if begins := e == hostapi.EventPrologue; ended.Reject == begins || (n.record("6.srv") != nil) != begins {
-				t.Errorf("of a job that MoM does not have: %+v, events %q", ended, n.events("6.srv"))
+			if out := fromPBS(t, h, event(e, "6.srv")); !out.Reject || n.events("6.srv") != "" ||
+				n.record("6.srv") != nil {
+				t.Errorf("of a job that MoM does not have: %+v, events %q", out, n.events("6.srv"))
 			}
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
-		n := newPBSNode(t, &momFiles{})
+		n := newPBSNode(t, &momFiles{jobs: map[string]bool{"1.srv": true}})
 		n.hook("b", "misbehave", "mode = 'error'\nevent = 'execjob_begin'\nvalue = 'internal'", "order=2")
 		h := n.open()
 		out := fromPBS(t, h, event(hostapi.EventPrologue, "1.srv"))

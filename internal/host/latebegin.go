@@ -15,8 +15,9 @@ import (
 //   - of a job with processes in its cgroup: one that OpenPBS's own hook has made on v1, at the
 //     same place, while the job ran. To begin would take them for what an earlier run has left, and
 //     kill the job.
-//   - a launch of a job that MoM does not have any more: its hook may have waited for this daemon
-//     until the job's end was through, and nobody would end the job once more.
+//   - of a job that MoM does not have any more, as nobody would end it once more. Its hook may have
+//     waited for this daemon until the job's end was through. Or the server had MoM discard the job
+//     while it was started: MoM's child goes on with prologue and launch (qrerun -W force).
 func (h *Host) beginsLate(req *hostapi.Request, from caller) bool {
 	if !from.pbs || req.Event != hostapi.EventPrologue && req.Event != hostapi.EventLaunch {
 		return false
@@ -30,7 +31,7 @@ func (h *Host) beginsLate(req *hostapi.Request, from caller) bool {
 			return false
 		}
 	}
-	if req.Event != hostapi.EventLaunch || h.opt.PBSHas == nil {
+	if h.opt.PBSHas == nil {
 		return true
 	}
 	has, err := h.opt.PBSHas(req.Job, from.home)
