@@ -2,18 +2,26 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 )
 
 // MakeDir makes a directory that everybody may enter, whatever the umask. A directory that is there
-// stays as it is. MakeDir is idempotent.
+// stays as it is, and MakeDir fails where CheckDir does. MakeDir is idempotent.
 func MakeDir(dir string) error {
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return err
+	_, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		return os.Chmod(dir, 0o755)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+	if err == nil {
+		err = CheckDir(dir)
 	}
-	return os.Chmod(dir, 0o755)
+	if err != nil {
+		return fmt.Errorf("directory %s: %w", dir, err)
+	}
+	return nil
 }

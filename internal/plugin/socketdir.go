@@ -51,9 +51,6 @@ func prepareRuntime(dir string) error {
 	if err := disk.MakeDir(dir); err != nil {
 		return err
 	}
-	if err := disk.CheckDir(dir); err != nil {
-		return err
-	}
 	old, err := filepath.Glob(filepath.Join(dir, hostDirPrefix+"*"))
 	if err != nil {
 		return err
