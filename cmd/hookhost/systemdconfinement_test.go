@@ -1,0 +1,150 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// Exposure by `systemd-analyze security`, in tenths: no unit of ours gets above it. Versions of
+// systemd differ in what they count.
+const (
+	daemonExposure = "68"
+	webExposure    = "20"
+)
+
+// privileges are what the kernel has of a process's privileges.
+type privileges struct {
+	bounding             uint64
+	noNewPrivs, filtered bool
+}
+
+func privilegesIn(t *testing.T, status string) privileges {
+	t.Helper()
+	var p privileges
+	var err error
+	for line := range strings.Lines(status) {
+		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ":\t"); name {
+		case "CapBnd":
+			p.bounding, err = strconv.ParseUint(value, 16, 64)
+			must.NoError(t, err)
+		case "NoNewPrivs":
+			p.noNewPrivs = value == "1"
+		case "Seccomp":
+			p.filtered = value == "2"
+		}
+	}
+	if p.bounding == 0 {
+		t.Fatalf("no privileges in %q", status)
+	}
+	return p
+}
+
+// The unit takes from the daemon and its hooks what they do not need, and nothing from jobs. Each
+// kind of hook does its work: memory with the kernel's words, devices, time, an owner's program.
+func TestSystemdConfinesTheDaemonAndNoJob(t *testing.T) {
+	n := newSystemNode(t)
+	must.NoError(t, os.Chmod(n.dir, 0o711))
+	n.commands("hook create deny", "hook import deny application/x-executable default "+
+		filepath.Join(built, "samples/deny"), "hook set deny event=execjob_prologue user=pbsuser")
+	n.startDaemon()
+	must.Eventually(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+	own, err := os.ReadFile("/proc/self/status")
+	must.NoError(t, err)
+	r := n.hookhost("run", "--report=none", "--", "cat", "/proc/self/status")
+	if got, want := privilegesIn(t, r.stdout), privilegesIn(t, string(own)); got != want {
+		t.Errorf("a job has %+v, its starter %+v", got, want)
+	}
+
+	main, err := strconv.Atoi(n.property(n.daemon, "MainPID"))
+	must.NoError(t, err)
+	pids := append(childrenOf(main), main)
+	if len(pids) < 4 {
+		t.Errorf("the daemon and its hooks: %v", pids)
+	}
+	for _, pid := range pids {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		must.NoError(t, err)
+		p := privilegesIn(t, string(status))
+		if !p.noNewPrivs || !p.filtered || p.bounding&(1<<unix.CAP_SYS_TIME|1<<unix.CAP_SYS_BOOT) != 0 ||
+			p.bounding&(1<<unix.CAP_SYS_ADMIN) == 0 {
+			t.Errorf("process %d: %+v of\n%s", pid, p, status)
+		}
+	}
+	r = n.hookhost("run", "--report=none", "-l", "select=1:ncpus=1:mem=32mb", "--", "python3", "-c",
+		"x=bytearray(200<<20)")
+	if r.status != 137 || !strings.Contains(r.stderr, "Killed process") {
+		t.Errorf("a job beyond its memory: status %d, %q, want the kernel's words", r.status, r.stderr)
+	}
+	if got, want := n.startOpener("5.srv", "/dev/null", "/dev/kmsg")(),
+		"/dev/null granted\n/dev/kmsg denied\n"; got != want {
+		t.Errorf("the job opens %q, want %q", got, want)
+	}
+	if r := n.hookhost("run", "--report=none", "-u", "nobody", "--", "id", "-u"); r.status != 0 ||
+		strings.Contains(r.stderr, "start hook") {
+		t.Errorf("a job with an owner's hook: status %d, %q", r.status, r.stderr)
+	}
+	r = n.hookhost("run", "--report=none", "-l", "walltime=1", "-l", "kill_delay=1", "--", "sh", "-c",
+		"trap '' TERM; sleep 600")
+	if r.status != 137 {
+		t.Errorf("a job beyond its time: status %d", r.status)
+	}
+	n.exposure(n.daemon, daemonExposure)
+}
+
+// exposure fails the test where systemd finds a unit more exposed than a bound.
+func (n *systemNode) exposure(unit, bound string) {
+	n.t.Helper()
+	out, err := exec.Command("systemd-analyze", "security", "--no-pager", "--threshold="+bound, unit).CombinedOutput()
+	n.t.Logf("%s", out)
+	if err != nil && !strings.Contains(string(out), "unrecognized option") { // systemd before 250
+		n.t.Errorf("systemd-analyze security %s: above %s: %v", unit, bound, err)
+	}
+}
+
+// The packaged server of pages works with what its unit leaves to it.
+func TestSystemdConfinesTheServerOfPages(t *testing.T) {
+	n := newSystemNode(t)
+	n.startDaemon()
+	must.Eventually(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+	n.start("6.srv", "sleep", "600")
+	web := n.prefix + "-web.service"
+	n.install("hookhost-web.service", web, "PROXY_USER=www-data", "PROXY_USER=nobody",
+		"/usr/bin/hookhost", filepath.Join(built, "hookhost"), "hookhost-web/socket", web+"/socket",
+		"RuntimeDirectory=hookhost-web", "RuntimeDirectory="+web+"\nBindPaths="+n.dir+
+			"\nEnvironment=HOOKHOST_CONFIG="+n.path("hookhost.toml")+" HOOKHOST_SOCKET="+n.path("run/s"))
+	t.Cleanup(func() { n.systemctl("stop", web); os.Remove(n.unitFile(web)) })
+	n.do("daemon-reload")
+	n.do("start", web)
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", "/run/"+web+"/socket")
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: dial}}
+	page := func(user string) int {
+		req, err := http.NewRequest("GET", "http://localhost/jobs/6.srv", nil)
+		must.NoError(t, err)
+		req.Header.Set("X-Remote-User", user)
+		answer, err := client.Do(req)
+		if err != nil {
+			return 0
+		}
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	must.Eventually(t, "root sees the job", func() bool { return page("root") == http.StatusOK })
+	if got := page("nobody"); got != http.StatusNotFound {
+		t.Errorf("another user is answered %d", got)
+	}
+	n.exposure(web, webExposure)
+}
