@@ -240,7 +240,7 @@ func switches(b *testing.B, pid int) int {
 	return total
 }
 
-func status(b *testing.B, pid int, key string) int {
+func status(b testing.TB, pid int, key string) int {
 	return field(b, fmt.Sprintf("/proc/%d/status", pid), key)
 }
 
@@ -248,7 +248,7 @@ func pss(b *testing.B, pid int) int {
 	return field(b, fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss")
 }
 
-func field(b *testing.B, file, key string) int {
+func field(b testing.TB, file, key string) int {
 	text, err := os.ReadFile(file)
 	must.NoError(b, err)
 	for line := range strings.Lines(string(text)) {
