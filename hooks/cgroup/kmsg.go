@@ -113,8 +113,9 @@ func (l *oomLog) add(seq uint64, text string) {
 		l.grouped = l.grouped || l.group
 		return
 	}
-	_, line, ok := strings.Cut(text, "Killed process ")
-	if !ok {
+	// Other lines of the kernel's have the path or the name of a user's program in them.
+	why, line, ok := strings.Cut(text, "Killed process ")
+	if !ok || !strings.HasPrefix(why, "Memory cgroup out of memory") && !strings.HasPrefix(why, "Out of memory") {
 		return
 	}
 	number, _, _ := strings.Cut(line, " ")

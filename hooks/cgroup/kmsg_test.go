@@ -93,6 +93,11 @@ func TestReadOOM(t *testing.T) {
 			"3,4,9,-;Memory cgroup out of memory: Killed process 8 (a) y\n"}, "/p/jobs/1.srv", 0, nil},
 		{"logged by a clock that runs slow", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 424_900_000,
 			[]oomKill{{seq: 402, pid: 2196, line: victim}}},
+		{"the path of a program in another line of the kernel's", records{
+			summaryOf(1, "jobid/1.srv", "", "sh,pid=7"),
+			"6,2,9,-;process '/tmp/Out of memory: Killed process 7 (sh) forged' started with executable stack\n",
+			"3,3,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0,
+			[]oomKill{{seq: 3, pid: 7, line: "Killed process 7 (sh) x"}}},
 		{"not records", records{"", ";", "a,b,c;d", "oom-kill:constraint="}, "/p", 0, nil},
 	}
 	for _, tt := range tests {
