@@ -58,6 +58,9 @@ func TestFailuresOfAHookAreToldApart(t *testing.T) {
 			message:    "alarm call while running execjob_begin hook 'h', request rejected: alarm after 1s"},
 		{name: "misfit", config: `mode = "misfit"`, kind: "internal", action: "hold", failAction: true,
 			message: `outcome of execjob_begin: job_action: "explode" is none of rerun, delete, hold (system hold set)`},
+		{name: "huge", config: `mode = "huge"` + "\n" + `value = "70000000"`, kind: "internal", action: "hold",
+			failAction: true, message: "received message larger than max"},
+		{name: "long", config: `mode = "huge"` + "\n" + `value = "9000000"`, message: "rejected by 'h': xxx"},
 		{name: "nonsense", program: "nonsense", kind: "internal", action: "hold", failAction: true,
 			message: "outcome of execjob_begin: invalid character"},
 		{name: "refused configuration", config: `mode = "configure"` + "\n" + `value = "so"`, kind: "node",
@@ -93,6 +96,9 @@ func TestFailuresOfAHookAreToldApart(t *testing.T) {
 			}
 			if !strings.Contains(v.Message, tt.message) || strings.Contains(v.Message, "\n") {
 				t.Errorf("message %q\nwant  ... %q", v.Message, tt.message)
+			}
+			if len(v.Message) > hostapi.MaxLine+100 {
+				t.Errorf("a message of %d bytes", len(v.Message))
 			}
 			if acts := len(v.FailAction) > 0; acts != tt.failAction {
 				t.Errorf("fail_action %v, want it to act: %v", v.FailAction, tt.failAction)

@@ -45,6 +45,7 @@ var modes = []string{
 	// for each
 	"elapsed",
 	"misfit",    // an outcome that the event does not take
+	"huge",      // a rejection with a message of so many bytes
 	"child",     // leaves a process behind that sleeps, its pid in the file value
 	"tell",      // tells value as a line for the job's standard error once it has answered
 	"flood",     // tells lines without end

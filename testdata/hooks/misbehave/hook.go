@@ -113,6 +113,9 @@ func (h *hook) misbehave(ctx context.Context, req *hostapi.Request) (out *hostap
 		fmt.Println("printed on stdout")
 		fmt.Fprintln(os.Stderr, "printed on stderr")
 		return nil, nil, true
+	case "huge":
+		length, err := strconv.Atoi(h.Value)
+		return &hostapi.Outcome{Reject: true, Message: strings.Repeat("x", length)}, err, true
 	case "misfit":
 		name := "/bin/false"
 		return &hostapi.Outcome{Progname: &name, OnReject: "explode"}, nil, true
