@@ -14,7 +14,7 @@ BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LI
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all demo test attacks soak test-vm test-openpbs chaos-openpbs check race bench fuzz install clean help generate
+.PHONY: all demo test attacks chaos soak test-vm test-openpbs chaos-openpbs check race bench fuzz install clean help generate
 .DEFAULT_GOAL := all
 
 all: ## build bin/hookhost, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
@@ -38,6 +38,11 @@ test: all ## every test, on this machine's kernel too (root)
 attacks: all ## play the attacks of docs/security.md and print each with its result (root)
 	@scripts/need root python3 packages
 	@$(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 60m -run TestSecurityPage . -attacks
+
+chaos: all ## jobs under faults for T (10m) on this machine's kernel (root); SEED=n repeats a plan
+	@scripts/need root python3 packages
+	$(NVML) HOOKHOST_KERNEL_TESTS=required HOOKHOST_CHAOS=$(or $(T),10m) HOOKHOST_SEED=$(SEED) \
+		$(GO) test -count=1 -v -timeout 0 -run 'UnderFaults$$' ./cmd/hookhost
 
 test-vm: ## the kernel tests in guests of other kernels, inits and topologies (root); V='bookworm trixie-none' for some
 	@scripts/need go root vm

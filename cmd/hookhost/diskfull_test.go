@@ -16,17 +16,24 @@ import (
 // fill takes all the space that is left of a file system.
 func fill(t *testing.T, path string) {
 	t.Helper()
+	must.NoError(t, fillDisk(path))
+}
+
+func fillDisk(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	must.NoError(t, err)
+	if err != nil {
+		return err
+	}
 	defer f.Close()
-	for size := 4096; size > 0; {
+	for size := 1 << 16; size > 0; {
 		if _, err = f.Write(make([]byte, size)); err != nil {
 			size /= 2
 		}
 	}
 	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
+		return err
 	}
+	return nil
 }
 
 // fillPage appends to the ledger almost up to the end of a page: a page has space on a full disk.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -21,16 +22,24 @@ import (
 // scrape returns the daemon's metrics from the socket, as root.
 func (n *node) scrape() string {
 	n.t.Helper()
+	text, err := n.metrics()
+	must.NoError(n.t, err)
+	return text
+}
+
+// metrics returns what Prometheus is told.
+func (n *node) metrics() (string, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", n.path("run/s"))
 	}
-	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
-	status, text, err := answerTo(client, "http://localhost/metrics")
-	must.NoError(n.t, err)
-	if status != http.StatusOK {
-		n.t.Fatalf("%d %s", status, text)
+	client := &http.Client{
+		Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: time.Minute,
 	}
-	return text
+	status, text, err := answerTo(client, "http://localhost/metrics")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%d %s", status, text)
+	}
+	return text, err
 }
 
 func answerTo(client *http.Client, url string) (status int, text string, err error) {

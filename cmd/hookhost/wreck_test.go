@@ -18,39 +18,62 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// wreck is a node whose programs are killed while its jobs come and go. Somebody starts its daemon
-// again, as systemd does.
+// wreck is a node whose programs, disks and cgroups fail while its jobs come and go. Somebody
+// starts its daemon again, as systemd does.
 type wreck struct {
 	*node
+	apart      *exec.Cmd // has the mount namespace of the daemon
 	supervisor sync.WaitGroup
 
 	mu       sync.Mutex
 	served   int            // the last daemon that was started
 	down     time.Duration  // of the next start of the daemon
 	stopping bool           // the daemon is not started again
-	kills    map[string]int // by victim
-	lives    map[string]int // by hook: its kills in the life of this daemon
+	lives    map[string]int // by hook: its crashes in the life of this daemon
+	faults   map[string]int // that were injected, by kind
+	wrongs   int            // that were found
+	live     map[string]*liveJob
+	harmed   map[string]bool // jobs that may have lost their record or their report
+	excused  []*span
 
 	turns map[string]*sync.Mutex // by hook: one that crashes twice over an event has failed at it
+
+	totals map[string]float64 // of the last scrape
 }
 
-// A hook that crashes five times is left alone for a while (internal/host/breaker.go).
+// span is a time in which a fault may cost events their acceptance: see excuses.
+type span struct {
+	from, to time.Time // to is zero while it lasts
+}
+
+// A hook that crashes five times is left alone for a while (internal/plugin/breaker.go).
 const killsOfLife = 3
+
+// alarm is that of the hooks, in seconds, and stalled a time that is longer.
+const (
+	alarm   = 8
+	stalled = 10 * time.Second
+)
 
 // killPause is what an event at the least has for its second try after a kill of a hook.
 var killPause = late / 5
 
 func newWreck(t *testing.T) *wreck {
+	_, fpgas := fpgas(t, 2)
+	config := "kill_timeout = \"3s\"\n" + fpgas + "[host]\nnode = \"n1\"\n[walltime]\ngrace = \"1s\"\n"
 	w := &wreck{
-		node: newNode(t, "[host]\nnode = \"n1\""), kills: map[string]int{}, lives: map[string]int{},
-		turns: map[string]*sync.Mutex{},
+		node: newNode(t, config), lives: map[string]int{}, faults: map[string]int{}, live: map[string]*liveJob{},
+		harmed: map[string]bool{}, turns: map[string]*sync.Mutex{}, totals: map[string]float64{},
 	}
 	for _, name := range victimHooks {
 		w.turns[name] = new(sync.Mutex)
+		if r := w.hookhost("hook", "set", name, fmt.Sprint("alarm=", alarm)); r.status != 0 {
+			t.Fatal("alarm")
+		}
 	}
+	w.mountDisks()
 	t.Cleanup(func() {
-		if t.Failed() {
-			b, _ := os.ReadFile(w.path("log"))
+		if b, _ := os.ReadFile(w.path("log")); t.Failed() {
 			t.Logf("daemon's log:\n%s", b)
 		}
 		for _, pids := range w.marked() {
@@ -67,6 +90,35 @@ func newWreck(t *testing.T) *wreck {
 	return w
 }
 
+// wrong notes a violation.
+func (w *wreck) wrong(format string, args ...any) {
+	w.t.Helper()
+	w.mu.Lock()
+	w.wrongs++
+	w.mu.Unlock()
+	w.t.Errorf(time.Now().Format("15:04:05.000 ")+format, args...)
+}
+
+// excuse begins a span in which events may be refused, and returns what ends it.
+func (w *wreck) excuse() (end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := &span{from: time.Now()}
+	w.excused = append(w.excused, s)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		s.to = time.Now()
+	}
+}
+
+// excuses reports whether an event since then may have been refused for a fault.
+func (w *wreck) excuses(since time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.excused, func(s *span) bool { return s.to.IsZero() || s.to.After(since) })
+}
+
 // supervise starts the daemon again and again.
 func (w *wreck) supervise() {
 	log, err := os.OpenFile(w.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -76,7 +128,7 @@ func (w *wreck) supervise() {
 	}
 	defer log.Close()
 	for {
-		cmd := exec.Command(filepath.Join(built, "hookhost"), "serve")
+		cmd := w.inside(filepath.Join(built, "hookhost"), "serve")
 		cmd.Env, cmd.Stdout, cmd.Stderr = w.env(), log, log
 		if !w.start(cmd) {
 			return
@@ -86,8 +138,8 @@ func (w *wreck) supervise() {
 		fmt.Fprintf(log, "-- daemon %d: %v\n", cmd.Process.Pid, cmd.ProcessState)
 		w.mu.Lock()
 		down := w.down
-		if w.stopping && !cmd.ProcessState.Success() {
-			w.t.Errorf("the daemon that was stopped: %v", cmd.ProcessState)
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() && status.ExitStatus() != 0 {
+			w.t.Errorf("the daemon: %v", cmd.ProcessState)
 		}
 		w.mu.Unlock()
 		time.Sleep(down)
@@ -137,16 +189,16 @@ func (w *wreck) daemonPID() int {
 	return pid
 }
 
-// strike carries out a kill of a step of the job's.
-func (w *wreck) strike(kill plannedKill, job *liveJob) {
-	time.Sleep(kill.after)
-	switch kill.victim {
+// strike carries out what a plan has for a step of the job's.
+func (w *wreck) strike(s plannedStrike, job *liveJob) {
+	time.Sleep(s.after)
+	switch s.victim {
 	case victimRun:
 		w.strikeRun(job)
 	case victimDaemon:
-		w.strikeDaemon(kill.down)
+		w.strikeDaemon(s)
 	default:
-		w.strikeHook(kill.victim)
+		w.strikeHook(s)
 	}
 }
 
@@ -155,39 +207,82 @@ func (w *wreck) strikeRun(job *liveJob) {
 		time.Sleep(time.Millisecond)
 	}
 	job.struck.Store(true)
+	job.limited.Store(false)
 	job.signal(syscall.SIGKILL)
-	w.count(victimRun)
+	w.count(byKill + " " + victimRun)
 }
 
-func (w *wreck) strikeDaemon(down time.Duration) {
+func (w *wreck) strikeDaemon(s plannedStrike) {
 	pid := w.victim(w.daemonPID)
+	if w.rest(s, pid) {
+		return
+	}
+	sig := syscall.SIGKILL
+	if s.means == byTerm {
+		sig = syscall.SIGTERM
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.down = down
-	if send(pid, syscall.SIGKILL) {
+	w.down = s.down
+	if send(pid, sig) {
 		clear(w.lives)
-		w.kills[victimDaemon]++
+		w.faults[s.means+" "+victimDaemon]++
 	}
 }
 
-// strikeHook kills a hook, or the daemon where the hook has been killed often.
-func (w *wreck) strikeHook(name string) {
-	w.turns[name].Lock()
+// rest stops a victim for a while, if that is what is planned.
+func (w *wreck) rest(s plannedStrike, pid int) bool {
+	rest := s.rest
+	switch s.means {
+	case byStall:
+		rest = stalled
+		end := w.excuse()
+		defer func() {
+			w.recover()
+			end()
+		}()
+	case byStop:
+	default:
+		return false
+	}
+	if send(pid, syscall.SIGSTOP) {
+		w.count(s.means + " " + s.victim)
+		time.Sleep(rest)
+		send(pid, syscall.SIGCONT)
+	}
+	return true
+}
+
+// strikeHook does something to a hook, or to the daemon where the hook has crashed often.
+func (w *wreck) strikeHook(s plannedStrike) {
+	w.turns[s.victim].Lock()
 	w.mu.Lock()
-	often := w.lives[name] == killsOfLife
-	if !often {
-		w.lives[name]++
+	often := w.lives[s.victim] == killsOfLife
+	if !often && s.means != byStop {
+		w.lives[s.victim]++
 	}
 	w.mu.Unlock()
-	if often {
-		w.strikeDaemon(0)
-	} else if send(w.victim(func() int { return w.hookPID(name) }), syscall.SIGKILL) {
-		w.count(name)
+	pid := 0
+	if !often {
+		pid = w.victim(func() int { return w.hookPID(s.victim) })
+	}
+	sig := syscall.SIGKILL
+	switch {
+	case often:
+		w.strikeDaemon(plannedStrike{victim: victimDaemon, means: byKill})
+	case w.rest(s, pid):
+	default:
+		if s.means == byTerm {
+			sig = syscall.SIGTERM
+		}
+		if send(pid, sig) {
+			w.count(s.means + " " + s.victim)
+		}
 	}
 	go func() {
 		time.Sleep(killPause)
-		w.victim(func() int { return w.runningPID(name) })
-		w.turns[name].Unlock()
+		w.victim(func() int { return w.runningPID(s.victim) })
+		w.turns[s.victim].Unlock()
 	}()
 }
 
@@ -218,10 +313,10 @@ func (w *wreck) runningPID(name string) int {
 	return 0
 }
 
-func (w *wreck) count(victim string) {
+func (w *wreck) count(fault string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.kills[victim]++
+	w.faults[fault]++
 }
 
 // victim waits for a process to kill.

@@ -22,26 +22,37 @@ type liveJob struct {
 	w       *wreck
 	strikes sync.WaitGroup
 
-	pid    atomic.Int64 // hookhost run, or the job's leader; 0 before its start
-	struck atomic.Bool  // somebody has killed hookhost run
-	begun  bool         // the program has started
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	exited chan struct{} // closed once cmd has ended
+	pid     atomic.Int64 // hookhost run, or the job's leader; 0 before its start
+	struck  atomic.Bool  // somebody has killed hookhost run
+	limited atomic.Bool  // its limits are to be in force
+	resized atomic.Bool  // they are those of its resize
+	began   time.Time    // when the first step was taken
+	begun   bool         // the program has started
+	back    bool         // it was sent back: a trouble of the node has kept it from starting
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	exited  chan struct{} // closed once cmd has ended
 
 	attached *exec.Cmd
 	reaped   chan struct{} // closed once attached has ended
 }
 
 // payload is the program of a job: a shell with children in its own session and in others. The
-// shell ends when it is told to, with a status or by eating memory.
+// shell ends when it is told to, with a status or by eating memory, or sleeps until somebody ends
+// it.
 func (j *liveJob) payload() string {
 	end := fmt.Sprint("exit ", j.status)
-	if j.eats {
+	switch j.ends {
+	case endsByMemory:
 		end = "exec tail /dev/zero"
+	case endsByTime, endsByOther:
+		end = "exec sleep 1000"
 	}
-	return "sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &)\n" +
-		": > " + j.startedFile() + "\nread x\n" + end
+	others := "sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &)\n"
+	if j.forks {
+		others += "setsid sh -c 'while :; do for i in 1 2 3 4 5 6 7 8; do sleep 0.05 & done; wait; done' &\n"
+	}
+	return others + ": > " + j.startedFile() + "\nread x\n" + end
 }
 
 func (j *liveJob) startedFile() string { return j.w.path("started." + j.id) }
@@ -60,34 +71,70 @@ func (j *liveJob) carryOut() error {
 			<-j.reaped
 		}
 	}()
+	j.began = time.Now()
 	for _, step := range j.steps {
-		for _, kill := range step.kills {
-			j.strikes.Go(func() { j.w.strike(kill, j) })
+		if j.back && step.name != "end" {
+			continue
 		}
+		for _, strike := range step.strikes {
+			j.strikes.Go(func() { j.w.strike(strike, j) })
+		}
+		began := time.Now()
 		err := j.do(step.name)
 		if j.struck.Load() {
-			return j.isEndedForRun()
+			j.limited.Store(false)
+			return j.isGone()
+		}
+		if err != nil && j.w.excuses(began) && j.putUp(step.name) {
+			err = nil
 		}
 		if err != nil {
 			j.giveUp()
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
+		j.w.inspect(j)
 		time.Sleep(step.pause)
 	}
 	j.strikes.Wait()
+	j.limited.Store(false)
 	if j.struck.Load() && j.cmd.ProcessState.Exited() { // the kill came too late
 		j.struck.Store(false)
 	}
+	if j.w.excuses(j.began) {
+		return j.isGone()
+	}
 	return j.check()
+}
+
+// putUp does what a MoM does when an event is refused by a node in trouble, and reports whether the
+// job goes on. A job that does not start is sent back. The node hears of each end once, and has to
+// finish it by itself.
+func (j *liveJob) putUp(step string) bool {
+	switch step {
+	case "start", "begin", "prologue", "launch":
+		j.back = true
+		j.limited.Store(false)
+		if j.exited != nil {
+			j.signal(syscall.SIGKILL)
+			<-j.exited
+		}
+		return true
+	case "suspend", "resize", "attach", "preterm", "epilogue", "end":
+		return true
+	}
+	return false
 }
 
 // do carries out one step.
 func (j *liveJob) do(step string) error {
 	switch step {
 	case "start":
-		chunk := fmt.Sprintf("select=1:ncpus=%d:mem=64mb", j.cpus)
-		args := []string{"run", "--job", j.id, "-l", chunk, "--report=none", "--"}
-		if err := j.start(j.w.command(append(args, j.marked("sh", "-c", j.payload())...)...)); err != nil {
+		args := []string{"run", "--job", j.id, "-l", j.chunk(), "-l", "pids=64", "--report=none"}
+		if j.ends == endsByTime {
+			args = append(args, "-l", "walltime=2")
+		}
+		args = append(append(args, "--"), j.marked("sh", "-c", j.payload())...)
+		if err := j.start(j.w.command(args...)); err != nil {
 			return err
 		}
 		return j.starts()
@@ -113,7 +160,7 @@ func (j *liveJob) do(step string) error {
 		return j.await("run stops", func() bool { return state(int(j.pid.Load())) == "T" })
 	case "resume":
 		if !j.byRun {
-			return j.event("execjob_preresume")
+			return j.insist("execjob_preresume")
 		}
 		j.signal(syscall.SIGCONT)
 		return j.await("the job goes on", func() bool {
@@ -121,10 +168,75 @@ func (j *liveJob) do(step string) error {
 			return phases[j.id] == "running"
 		})
 	case "exit":
+		j.limited.Store(false)
 		fmt.Fprintln(j.stdin)
+		if j.ends == endsByOther {
+			return j.terminate()
+		}
 		return j.ended()
+	case "preterm":
+		fmt.Fprintln(j.stdin)
+		return j.event("execjob_preterm")
+	case "begin":
+		err := j.event("execjob_begin")
+		j.limited.Store(err == nil)
+		return err
+	case "resize":
+		j.limited.Store(false)
+		err := j.insist("execjob_resize")
+		j.resized.Store(err == nil)
+		j.limited.Store(err == nil)
+		return err
+	case "epilogue":
+		j.limited.Store(false)
+		err := j.event("execjob_epilogue")
+		if err == nil && j.ends == endsByOther {
+			err = j.ended()
+		}
+		return err
+	case "end":
+		if j.back {
+			step = "abort"
+		}
 	}
 	return j.event("execjob_" + step)
+}
+
+// terminate ends hookhost run as scancel or qdel does. A node in trouble may refuse that, and is
+// asked again then.
+func (j *liveJob) terminate() error {
+	began := time.Now()
+	for j.signal(syscall.SIGTERM) {
+		select {
+		case <-j.exited:
+			return j.ended()
+		case <-time.After(20 * time.Second):
+			if !j.w.excuses(began) {
+				return errors.New("not in time: run ends by SIGTERM")
+			}
+		}
+	}
+	return j.ended()
+}
+
+// insist sends an event until it is accepted, as long as troubles excuse that it is not.
+func (j *liveJob) insist(name string) error {
+	for {
+		began := time.Now()
+		err := j.event(name)
+		if err == nil || !j.w.excuses(began) {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (j *liveJob) chunk() string {
+	chunk := fmt.Sprintf("select=1:ncpus=%d:mem=64mb", j.cpus)
+	if j.fpgas > 0 {
+		chunk += fmt.Sprintf(":fpga=%d", j.fpgas)
+	}
+	return chunk
 }
 
 // start starts hookhost run, or the leader of the job.
@@ -150,7 +262,11 @@ func (j *liveJob) start(cmd *exec.Cmd) (err error) {
 // starts waits until the job's program has started.
 func (j *liveJob) starts() error {
 	err := j.await("the program starts", func() bool { return exists(j.startedFile()) })
+	if j.ends == endsByTime && err != nil { // its time was over before
+		err = j.ended()
+	}
 	j.begun = exists(j.startedFile())
+	j.limited.Store(j.begun)
 	return err
 }
 
@@ -181,8 +297,8 @@ func (j *liveJob) ended() error {
 	if status.Signaled() && !j.byRun { // run tells it as a shell does
 		got = 128 + int(status.Signal())
 	}
-	if got != j.ends() {
-		return fmt.Errorf("ended with %v, want %d: %s", j.cmd.ProcessState, j.ends(), j.stderr())
+	if !slices.Contains(j.statuses(), got) {
+		return fmt.Errorf("ended with %v, want %v: %s", j.cmd.ProcessState, j.statuses(), j.stderr())
 	}
 	return nil
 }
@@ -228,10 +344,15 @@ func (j *liveJob) event(name string) error {
 	if name == "execjob_resize" {
 		memory = "98304kb"
 	}
+	list := map[string]any{"ncpus": fmt.Sprint(j.cpus), "mem": memory, "pids": "64"}
+	vnode := fmt.Sprintf("n1:ncpus=%d:mem=%s", j.cpus, memory)
+	if j.fpgas > 0 {
+		list["fpga"] = fmt.Sprint(j.fpgas)
+		vnode += fmt.Sprintf(":fpga=%d", j.fpgas)
+	}
 	job := map[string]any{
 		"id": j.id, "name": "x", "run_count": 1, "owner": map[string]any{"user": "root", "uid": 0, "gid": 0},
-		"exec_vnode":    fmt.Sprintf("(n1:ncpus=%d:mem=%s)", j.cpus, memory),
-		"resource_list": map[string]any{"ncpus": fmt.Sprint(j.cpus), "mem": memory},
+		"exec_vnode": "(" + vnode + ")", "resource_list": list,
 	}
 	text, err := json.Marshal(map[string]any{"event": name, "pid": j.pid.Load(), "progname": "sh", "job": job})
 	if err != nil {
@@ -253,12 +374,12 @@ func (j *liveJob) event(name string) error {
 	return fmt.Errorf("not answered: %s", &said)
 }
 
-// isEndedForRun waits until the daemon has ended the job of a run that was killed.
-func (j *liveJob) isEndedForRun() error {
-	<-j.exited
+// isGone waits until the node has ended the job by itself. The job's run was killed, or its end was
+// refused while the node was in trouble.
+func (j *liveJob) isGone() error {
 	for until := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		err := j.check()
-		if err == nil || time.Now().After(until) {
+		if err == nil || time.Now().After(until) && !j.w.excuses(until) {
 			return err
 		}
 	}

@@ -1,0 +1,274 @@
+package main_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// mountDisks gives the state directory and the live files a disk each, and the daemon a mount
+// namespace in which nobody else's mounts change.
+func (w *wreck) mountDisks() {
+	w.t.Helper()
+	for dir, size := range map[string]string{"state": "64m", "run": "8m"} {
+		path := w.path(dir)
+		must.NoError(w.t, os.MkdirAll(path, 0o700))
+		must.NoError(w.t, unix.Mount("tmpfs", path, "tmpfs", 0, "mode=700,size="+size))
+		w.t.Cleanup(func() { must.NoError(w.t, unix.Unmount(path, unix.MNT_DETACH)) })
+	}
+	w.apart = exec.Command("cat") // lives as long as its standard input is open
+	w.apart.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	stdin, err := w.apart.StdinPipe()
+	must.NoError(w.t, err, w.apart.Start())
+	w.t.Cleanup(func() {
+		stdin.Close()
+		w.apart.Wait()
+	})
+}
+
+// inside is a command in the mount namespace of the daemon.
+func (w *wreck) inside(args ...string) *exec.Cmd {
+	return exec.Command("nsenter", append([]string{"--mount", "--target", strconv.Itoa(w.apart.Process.Pid), "--"},
+		args...)...)
+}
+
+// endure carries out one trouble after the other until done is closed; of a brief plan one of each
+// kind.
+func (w *wreck) endure(plan chaosPlan, done <-chan struct{}) {
+	for number := 0; !plan.brief || number < len(troubles); number++ {
+		trouble := plan.trouble(number)
+		select {
+		case <-done:
+			return
+		case <-time.After(trouble.before):
+		}
+		if err := w.bring(trouble); err != nil {
+			w.wrong("%s: %v", trouble.kind, err)
+		}
+	}
+}
+
+// bring has the node in trouble for a while. These are all that a trouble may cost:
+//
+//   - A full disk of the state directory, a damaged series and torn lines cost no event.
+//   - A full disk of the live files, and cgroups that cannot be written or made, cost events their
+//     acceptance. Jobs do not start then, and an end is finished later by the node itself.
+//   - A damaged record costs its job the record, and so perhaps the report. A damaged line of the
+//     ledger costs its job the report.
+func (w *wreck) bring(trouble plannedTrouble) error {
+	apply, lift := w.fault(trouble)
+	switch trouble.kind {
+	case liveFull, bothFull, readOnly, noCgroups:
+		defer w.excuse()()
+	}
+	err := apply()
+	if errors.Is(err, errNothing) {
+		return nil
+	}
+	if err == nil {
+		w.count(trouble.kind)
+		if trouble.strike {
+			w.strikeDaemon(plannedStrike{victim: victimDaemon, means: byKill})
+		}
+		time.Sleep(trouble.lasts)
+	}
+	err = errors.Join(err, lift())
+	w.recover()
+	w.command("event", "exechost_periodic").Run() // as MoM does every now and then
+	return err
+}
+
+// errNothing is of a trouble that meets nothing, such as a damaged record where there is none.
+var errNothing = errors.New("nothing to damage")
+
+// fault returns what brings a trouble, and what ends it.
+func (w *wreck) fault(trouble plannedTrouble) (apply, lift func() error) {
+	none := func() error { return nil }
+	switch trouble.kind {
+	case stateFull, liveFull, bothFull:
+		dirs := map[string][]string{stateFull: {"state"}, liveFull: {"run"}, bothFull: {"state", "run"}}[trouble.kind]
+		each := func(do func(string) error) func() error {
+			return func() (err error) {
+				for _, dir := range dirs {
+					err = errors.Join(err, do(w.path(dir+"/filler")))
+				}
+				return err
+			}
+		}
+		return each(fillDisk), each(os.Remove)
+	case readOnly:
+		mounts := w.hierarchies()
+		if len(mounts) == 0 {
+			return func() error { return errNothing }, none
+		}
+		dir := mounts[trouble.pick%uint64(len(mounts))]
+		return func() error { return w.remount(dir, "ro") }, func() error { return w.remount(dir, "rw") }
+	case noCgroups:
+		write := func(text string) func() error {
+			return func() error {
+				files := w.cgroups("/jobs/cgroup.max.descendants")
+				if len(files) == 0 {
+					return errNothing
+				}
+				return os.WriteFile(files[0], []byte(text), 0)
+			}
+		}
+		return write("0"), write("max")
+	case recordHarm:
+		return func() error { return w.spoil(trouble.pick, ".json") }, none
+	case seriesHarm:
+		return func() error { return w.spoil(trouble.pick, ".series") }, none
+	case offlineHarm:
+		file := w.path("state/cgroup.offline")
+		return func() error { return os.WriteFile(file, mutilated(trouble.pick, nil), 0o600) }, none
+	case ledgerTorn:
+		return func() error { return w.damageLedger(tear) }, none
+	}
+	return func() error { return w.damageLedger(w.spoilLine(trouble.pick)) }, none
+}
+
+// hierarchies are the mounts in which a job has a cgroup.
+func (w *wreck) hierarchies() (mounts []string) {
+	for _, dir := range append(w.cgroups("/jobid"), w.cgroups("/jobs")...) {
+		mounts = append(mounts, strings.TrimSuffix(filepath.Dir(dir), "/"+w.prefix+".service"))
+	}
+	return mounts
+}
+
+// remount makes a hierarchy read-only for the daemon and its hooks alone, or writable again. A
+// mount on which somebody writes at this moment stays as it is.
+func (w *wreck) remount(dir, mode string) (err error) {
+	for range 100 {
+		var out []byte
+		out, err = w.inside("mount", "-o", "remount,bind,"+mode, dir).CombinedOutput()
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("%w: %s", err, out)
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
+}
+
+// spoil damages a file of a live job as a daemon finds it that starts.
+func (w *wreck) spoil(pick uint64, suffix string) error {
+	files, _ := filepath.Glob(w.path("run/jobs/" + w.prefix + "/*" + suffix))
+	if len(files) == 0 {
+		return errNothing
+	}
+	daemon := w.victim(w.daemonPID)
+	w.mu.Lock() // nobody else's SIGCONT or SIGKILL
+	send(daemon, syscall.SIGSTOP)
+	w.mu.Unlock()
+	defer w.strikeDaemon(plannedStrike{victim: victimDaemon, means: byKill})
+	path := files[pick%uint64(len(files))]
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return errNothing
+	}
+	if suffix == ".json" {
+		w.costs(strings.TrimSuffix(filepath.Base(path), suffix))
+	}
+	return errors.Join(err, os.WriteFile(path, mutilated(pick, text), 0o600))
+}
+
+// mutilated is a file after damage: of no bytes, a part of it or something else.
+func mutilated(pick uint64, text []byte) []byte {
+	switch pick % 3 {
+	case 0:
+		return nil
+	case 1:
+		return append(text[:len(text)/2:len(text)/2], 0)
+	}
+	return bytes.Repeat([]byte{0xff, '{'}, 100)
+}
+
+// costs notes that a job may have lost its record or its report.
+func (w *wreck) costs(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.harmed[id] = true
+}
+
+// damageLedger changes the ledger while no daemon writes to it.
+func (w *wreck) damageLedger(change func(ledger *os.File, text []byte) error) error {
+	f, err := os.OpenFile(w.path("state/ledger.jsonl"), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return errNothing
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lock, err := os.OpenFile(f.Name()+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(f.Name())
+	return errors.Join(err, change(f, text))
+}
+
+// tear leaves a part of a line at the end of the ledger, as a daemon does that is killed.
+func tear(ledger *os.File, text []byte) error {
+	_, err := ledger.WriteAt([]byte(`{"sum":"1c291ca3","job":"1.torn"`), int64(len(text)))
+	return err
+}
+
+// spoilLine changes a byte in the last line of the ledger.
+func (w *wreck) spoilLine(pick uint64) func(*os.File, []byte) error {
+	return func(ledger *os.File, text []byte) error {
+		lines := bytes.SplitAfter(text[:bytes.LastIndexByte(text, '\n')+1], []byte("\n"))
+		if len(lines) < 2 {
+			return errNothing
+		}
+		before, last := lines[:len(lines)-2], lines[len(lines)-2]
+		_, rest, _ := bytes.Cut(last, []byte(`"job":"`))
+		id, _, _ := bytes.Cut(rest, []byte(`"`))
+		w.costs(string(id))
+		const head = 50 // sum and job
+		at := head + int(pick%uint64(len(last)-head-1))
+		_, err := ledger.WriteAt([]byte{last[at] ^ 1}, int64(len(bytes.Join(before, nil))+at))
+		return err
+	}
+}
+
+// recover waits until the hooks run again. A hook that has failed to start often is left alone by
+// the daemon for a while, so that an administrator may restart the daemon.
+func (w *wreck) recover() {
+	for until := time.Now().Add(stalled); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+		client, err := api.Dial(w.path("run/s"))
+		if err != nil {
+			continue
+		}
+		info, err := client.Node(w.t.Context())
+		client.Close()
+		running := 0
+		for _, hook := range info.Hooks {
+			if hook.State == "running" {
+				running++
+			}
+		}
+		if err == nil && running == len(victimHooks) {
+			return
+		}
+	}
+	w.strikeDaemon(plannedStrike{victim: victimDaemon, means: byTerm})
+	w.count("restart by hand")
+	w.victim(func() int { return w.runningPID("cgroup") })
+}
