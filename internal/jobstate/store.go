@@ -63,6 +63,9 @@ func Open(dir string, failed func(error)) (*Store, error) {
 		return nil, err
 	}
 	for _, f := range files {
+		if strings.HasSuffix(f.Name(), fresh) { // a daemon was killed over it
+			os.Remove(filepath.Join(dir, f.Name()))
+		}
 		if id, is := strings.CutSuffix(f.Name(), suffix); is {
 			if err := s.load(id); err != nil {
 				return nil, err
@@ -158,8 +161,8 @@ func (s *Store) List() []*Record {
 // or when fn returns another job's record; nothing changes then.
 //
 // A record that cannot be written to its file is in force all the same. The store calls failed
-// once, and writes the file with the next update of any job. fn must be quick and must not use the
-// Store.
+// once, and writes the file with the next update of any job. Until then the file is of the same
+// phase of the job, or there is none. fn must be quick and must not use the Store.
 func (s *Store) Update(id string, fn func(*Record) (*Record, error)) error {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return fmt.Errorf("update job %s: %w", id, err)
@@ -226,6 +229,7 @@ func (s *Store) save() {
 			delete(s.unsaved, id)
 			continue
 		}
+		err = errors.Join(err, s.dropStale(id))
 		if !told {
 			s.failed(fmt.Errorf("record of job %s: not saved yet: %w", id, err))
 		}
@@ -233,10 +237,30 @@ func (s *Store) save() {
 	}
 }
 
+// dropStale removes the file of a record that could not be written if the file has another phase
+// of the job. The next daemon would take a job that runs for one whose begin was cut off, and end
+// it. Jobs would be frozen or thawed against their MoM's word. A job without a file gets a record
+// of what the kernel has.
+func (s *Store) dropStale(id string) error {
+	b, err := os.ReadFile(s.path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	there, now := s.copyOf(id, b), s.copyOf(id, s.records[id])
+	if there != nil && now != nil && there.Phase == now.Phase && there.Begun.Equal(now.Begun) {
+		return nil
+	}
+	return os.Remove(s.path(id))
+}
+
 // write makes b the content of the job's file, and removes the file when b is nil.
 func (s *Store) write(id string, b []byte) error { return s.replace(s.path(id), b) }
 
-// replace makes b the content of a file, and removes the file when b is nil.
+// replace makes b the content of a file, and removes the file when b is nil. No part of b stays
+// after an error: it would take the space that is missing.
 func (s *Store) replace(path string, b []byte) error {
 	if b == nil {
 		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
@@ -252,6 +276,9 @@ func (s *Store) replace(path string, b []byte) error {
 	}
 	if err == nil {
 		err = os.Rename(path+fresh, path)
+	}
+	if err != nil {
+		os.Remove(path + fresh)
 	}
 	return err
 }

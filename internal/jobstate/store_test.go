@@ -159,22 +159,76 @@ func TestFileThatCannotBeReadEndsTheStart(t *testing.T) {
 	}
 }
 
+// block keeps a record from being written until clear is called.
+func block(t *testing.T, s *Store, id string) (clear func()) {
+	t.Helper()
+	inTheWay := s.path(id) + fresh
+	must.NoError(t, os.MkdirAll(inTheWay+"/x", 0o700))
+	return func() { must.NoError(t, os.RemoveAll(inTheWay)) }
+}
+
 func TestRecordThatCannotBeWrittenIsInForceAndIsWrittenLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "jobs")
 	failures := 0
 	s, err := Open(dir, func(error) { failures++ })
 	must.NoError(t, err)
 	put(t, s, sample("1.srv"))
-	inTheWay := s.path("2.srv") + fresh
-	must.NoError(t, os.Mkdir(inTheWay, 0o700))
+	clear := block(t, s, "2.srv")
 	put(t, s, sample("2.srv"))
 	put(t, s, sample("3.srv"))
 	equal(t, "failures", failures, 1)
 	equal(t, "in memory", len(s.List()), 3)
 	equal(t, "in files", len(open(t, dir).List()), 2)
-	must.NoError(t, os.Remove(inTheWay))
+	clear()
 	put(t, s, sample("4.srv"))
 	equal(t, "in files, later", open(t, dir).List(), s.List())
+}
+
+// A daemon that dies while its disk is full leaves no record of a phase that is over.
+func TestFileOfAnEarlierPhaseDoesNotOutliveAWriteThatFails(t *testing.T) {
+	for name, change := range map[string]func(*Record){
+		"begins": func(r *Record) { r.Begun = time.Time{} }, "suspended": func(r *Record) { r.Phase = PhaseSuspended },
+	} {
+		dir := t.TempDir()
+		s, err := Open(dir, nil)
+		must.NoError(t, err)
+		earlier, later := sample("1.srv"), sample("1.srv")
+		change(earlier)
+		put(t, s, earlier)
+		clear := block(t, s, "1.srv")
+		later.Notes = []string{"runs"}
+		put(t, s, later)
+		if there := open(t, dir).Get("1.srv"); there != nil {
+			t.Errorf("%s: in files: %+v", name, there)
+		}
+		equal(t, name+": in memory", s.List(), []*Record{later})
+		clear()
+		put(t, s, sample("2.srv"))
+		equal(t, name+": in files, later", open(t, dir).Get("1.srv"), later)
+
+		block(t, s, "1.srv")
+		latest := sample("1.srv")
+		latest.Notes = []string{"as before"}
+		put(t, s, latest)
+		equal(t, name+": a write of the same phase", open(t, dir).Get("1.srv"), later)
+		must.NoError(t, os.RemoveAll(s.path("1.srv")+fresh))
+	}
+}
+
+func TestHalfWrittenFilesAreRemovedAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	put(t, s, sample("1.srv"))
+	half := []string{s.path("1.srv") + fresh, s.path("7.srv") + fresh, s.seriesPath("7.srv") + fresh}
+	for _, path := range half {
+		must.NoError(t, os.WriteFile(path, []byte("half"), 0o600))
+	}
+	equal(t, "records", len(open(t, dir).List()), 1)
+	for _, path := range half {
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 }
 
 func TestDirectoryThatSomebodyRemovedIsMadeAgain(t *testing.T) {
