@@ -15,7 +15,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -42,17 +41,23 @@ type Offline struct {
 	Before []string `json:"before,omitempty"`
 }
 
-// Offline returns what was noted; nil without an error when the vnodes are on line.
+// Offline returns what was noted; nil without an error when the vnodes are on line. A note that
+// somebody has damaged is one of which PBS was told when the file was changed. So the vnodes come
+// back as others do.
 func (d Dir) Offline() (*Offline, error) {
 	b, err := d.read(offlineFile)
 	if err != nil || b == nil {
 		return nil, err
 	}
 	o := &Offline{}
-	if err := json.Unmarshal(b, o); err != nil {
-		return nil, fmt.Errorf("read %s: %w", d.path(offlineFile), err)
+	if json.Unmarshal(b, o) == nil {
+		return o, nil
 	}
-	return o, nil
+	info, err := os.Stat(d.path(offlineFile))
+	if err != nil {
+		return nil, err
+	}
+	return &Offline{Since: info.ModTime(), Told: true}, nil
 }
 
 // IsOffline reports whether there is a note, whatever it says.

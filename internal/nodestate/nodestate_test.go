@@ -40,6 +40,21 @@ func TestOfflineSurvives(t *testing.T) {
 	}
 }
 
+func TestDamagedNoteIsOneThatPBSWasToldOf(t *testing.T) {
+	d := Dir(t.TempDir())
+	for _, text := range []string{"", "{", "\x00", `{"since":7}`} {
+		must.NoError(t, os.WriteFile(d.path(offlineFile), []byte(text), 0o600))
+		got, err := d.Offline()
+		if err != nil || got == nil || !got.Told || got.Since.IsZero() || time.Since(got.Since) > time.Hour {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+		must.NoError(t, d.SetOffline(nil))
+		if got, err := d.Offline(); got != nil || err != nil {
+			t.Errorf("%q: %+v, %v after it was taken back", text, got, err)
+		}
+	}
+}
+
 func TestNoDirKeepsNothing(t *testing.T) {
 	var d Dir
 	if err := d.SetOffline(&Offline{}); err != nil {
