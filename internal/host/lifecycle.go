@@ -20,12 +20,17 @@ const fallbackLimit = 20 * time.Second
 
 // begin makes the job's record and lets the hooks set it up. The record is there before the first
 // hook is called and until the last one is done. So whatever a hook has made belongs to a job that
-// somebody can find. A begin that is refused before that calls no hook, and undoes nothing.
+// somebody can find. A begin that is refused before that calls no hook, and undoes nothing. The
+// begin of a MoM that died while its event waited is refused so. Its job would be one more run to
+// report.
 func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	id := req.Job.ID
 	req.PBS, req.MoMHome = from.pbs, from.home
 	if err := plugin.ResolveOwner(&req.Job.Owner); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
+	}
+	if h.momGone(req.MoM, req.Head) {
+		return nil, hostapi.Errorf(hostapi.KindBusy, momDied)
 	}
 	rec := &jobstate.Record{
 		Job: req.Job, Phase: jobstate.PhasePrerun, Host: h.opt.Self,

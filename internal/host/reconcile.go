@@ -30,12 +30,17 @@ func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
 		return true, endAgain
 	case ending:
 		return true, endOnce
-	case rec.MoM != nil && rec.Head == "" && !h.opt.Processes.Alive(*rec.MoM):
+	case h.momGone(rec.MoM, rec.Head):
 		return true, momDied
 	case earlier && rec.Begun.IsZero(): // MoM got no answer to its begin, and so has rejected the job
 		return true, hostDied
 	}
 	return false, ""
+}
+
+// momGone reports whether the process on this host that answers for a job has died.
+func (h *Host) momGone(mom *hostapi.ProcessID, head string) bool {
+	return mom != nil && head == "" && !h.opt.Processes.Alive(*mom)
 }
 
 // adoptRecords makes this host the one of all jobs that live. Open calls it before the first event.

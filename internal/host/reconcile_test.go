@@ -119,6 +119,22 @@ func TestMoMDies(t *testing.T) {
 	}
 }
 
+// A begin that waited until its MoM had died calls no hook and leaves no report.
+func TestBeginOfAMoMThatDiedIsRefused(t *testing.T) {
+	n := newNode(t)
+	log := filepath.Join(n.dir, "log")
+	n.hook("a", "misbehave", fmt.Sprintf("log = %q", log))
+	h := n.open()
+	req := event(hostapi.EventBegin, "1.srv")
+	req.MoM = &hostapi.ProcessID{PID: 4_000_004, StartTime: 3}
+	if v, err := h.Judge(t.Context(), req); hostapi.KindOf(err) != hostapi.KindBusy {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if called, _ := os.ReadFile(log); len(called) > 0 || n.record("1.srv") != nil || len(n.reports()) > 0 {
+		t.Errorf("hooks %q, record %+v, reports %v", called, n.record("1.srv"), n.reports())
+	}
+}
+
 // After a restart of the hook it learns which jobs live, all of them.
 func TestStartupKnowsTheJobs(t *testing.T) {
 	n := newNode(t)
