@@ -85,18 +85,23 @@ func owned(dir, prefix string) bool {
 
 func lockPath(dir, prefix string) string { return filepath.Join(dir, prefix+".lock") }
 
+// dying is how long the lock of a holder that was killed may last. A child of such a holder has its
+// files until the child has become a hook.
+const dying = 2 * time.Second
+
 func lock(ctx context.Context, f *os.File, untilIdle bool) error {
-	asked := 0
+	asked, began := 0, time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return err
 		}
 		pid, yields := holder(f.Name())
-		if !yields || untilIdle {
+		stays := !yields || untilIdle
+		if stays && (holds(pid, f) || time.Since(began) > dying) {
 			return fmt.Errorf("%w, pid %d", errRunning, pid)
 		}
-		if pid != asked {
+		if !stays && pid != asked {
 			sent, err := stop(pid, f)
 			if err != nil {
 				return fmt.Errorf("%w, pid %d: %w", errRunning, pid, err)
@@ -111,6 +116,16 @@ func lock(ctx context.Context, f *os.File, untilIdle bool) error {
 			return fmt.Errorf("%w, pid %d: it does not stop: %w", errRunning, pid, context.Cause(ctx))
 		}
 	}
+}
+
+// holds reports whether a process that lives has the lock's file open.
+func holds(pid int, lock *os.File) bool {
+	info, err := lock.Stat()
+	if err != nil {
+		return false
+	}
+	has, err := hasOpen(pid, info)
+	return err == nil && has
 }
 
 // stop sends SIGTERM to a process that has the lock's file open. An owner locks the file before it

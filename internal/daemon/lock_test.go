@@ -39,6 +39,21 @@ func TestLockIsRefusedWithTheHoldersPid(t *testing.T) {
 	}
 }
 
+// A daemon that is killed while it starts a hook leaves a child that has the lock for a moment.
+func TestLockOfAHolderThatWasKilledIsWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	l, err := acquire(t.Context(), dir, "p", false)
+	must.NoError(t, err)
+	child := exec.Command("sleep", "0.3")
+	child.ExtraFiles = []*os.File{l.file}
+	must.NoError(t, child.Start())
+	dead := exec.Command("true")
+	must.NoError(t, dead.Run())
+	must.NoError(t, os.WriteFile(lockPath(dir, "p"), fmt.Appendln(nil, dead.Process.Pid), 0o600), l.Release())
+	l, err = acquire(t.Context(), dir, "p", false)
+	must.NoError(t, err, child.Wait(), l.Release())
+}
+
 // Many daemons start at once, with sockets of different names.
 func TestDirectoryOfASocketHasOneDaemon(t *testing.T) {
 	dir := t.TempDir()
