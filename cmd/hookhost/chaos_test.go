@@ -32,6 +32,9 @@ import (
 func TestNothingIsLostUnderFaults(t *testing.T) {
 	seed := setting(t, "HOOKHOST_SEED", rand.Uint64N(1_000_000))
 	long := chaosTime(t)
+	if long > 0 {
+		t.Parallel() // with that of sisters
+	}
 	plan := chaosPlan{seed: seed, cpus: runtime.NumCPU(), brief: long == 0}
 	w := newWreck(t)
 	t.Logf("HOOKHOST_SEED=%d HOOKHOST_CHAOS=%v", seed, long)

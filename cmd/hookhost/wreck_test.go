@@ -138,10 +138,10 @@ func (w *wreck) supervise() {
 		fmt.Fprintf(log, "-- daemon %d: %v\n", cmd.Process.Pid, cmd.ProcessState)
 		w.mu.Lock()
 		down := w.down
-		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() && status.ExitStatus() != 0 {
-			w.t.Errorf("the daemon: %v", cmd.ProcessState)
-		}
 		w.mu.Unlock()
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() && status.ExitStatus() != 0 {
+			w.wrong("the daemon: %v", cmd.ProcessState)
+		}
 		time.Sleep(down)
 	}
 }
