@@ -39,8 +39,10 @@ attacks: all ## play the attacks of docs/security.md and print each with its res
 	@scripts/need root python3 packages
 	@$(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 60m -run TestSecurityPage . -attacks
 
+chaos: SEED := $(or $(SEED),$(shell shuf -i 1-999999 -n 1))
 chaos: all ## jobs under faults for T (10m) on this machine's kernel (root); SEED=n repeats a plan
 	@scripts/need root python3 packages
+	@echo SEED=$(SEED)
 	$(NVML) HOOKHOST_KERNEL_TESTS=required HOOKHOST_CHAOS=$(or $(T),10m) HOOKHOST_SEED=$(SEED) \
 		$(GO) test -count=1 -v -timeout 0 -run 'UnderFaults$$' ./cmd/hookhost
 

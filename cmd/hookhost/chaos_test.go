@@ -36,8 +36,8 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 		t.Parallel() // with that of sisters
 	}
 	plan := chaosPlan{seed: seed, cpus: runtime.NumCPU(), brief: long == 0}
-	w := newWreck(t)
 	t.Logf("HOOKHOST_SEED=%d HOOKHOST_CHAOS=%v", seed, long)
+	w := newWreck(t)
 	began := time.Now()
 	goesOn := func(lane, number int) bool {
 		if long == 0 {

@@ -185,19 +185,19 @@ type plannedTrouble struct {
 
 // The kinds of trouble.
 const (
-	stateFull   = "full disk: state"
-	liveFull    = "full disk: live files"
-	bothFull    = "full disk: both"
-	readOnly    = "cgroups read-only"
-	noCgroups   = "no more cgroups"
-	recordHarm  = "damaged record"
-	seriesHarm  = "damaged series"
-	offlineHarm = "damaged node state"
-	ledgerTorn  = "torn end of ledger"
-	ledgerHarm  = "damaged end of ledger"
+	stateFull  = "full disk: state"
+	liveFull   = "full disk: live files"
+	bothFull   = "full disk: both"
+	readOnly   = "cgroups read-only"
+	noCgroups  = "no more cgroups"
+	recordHarm = "damaged record"
+	seriesHarm = "damaged series"
+	nodeHarm   = "damaged node state"
+	ledgerTorn = "torn end of ledger"
+	ledgerHarm = "damaged end of ledger"
 )
 
-var troubles = []string{stateFull, liveFull, bothFull, readOnly, noCgroups, recordHarm, seriesHarm, offlineHarm,
+var troubles = []string{stateFull, liveFull, bothFull, readOnly, noCgroups, recordHarm, seriesHarm, nodeHarm,
 	ledgerTorn, ledgerHarm}
 
 // trouble plans a trouble. All kinds come before one comes again.

@@ -129,8 +129,8 @@ func TestNothingIsLeftOnSistersUnderFaults(t *testing.T) {
 	if long > 0 {
 		t.Parallel()
 	}
-	s := newSisters(t)
 	t.Logf("HOOKHOST_SEED=%d HOOKHOST_CHAOS=%v", seed, long)
+	s := newSisters(t)
 	began := time.Now()
 	goesOn := func(number int) bool { return long == 0 && number < 2 || time.Since(began) < long }
 	var jobs sync.WaitGroup
@@ -211,6 +211,7 @@ func (s *sisters) carryOut(plan spreadPlan) (started bool) {
 		end = "by SIGKILL of run"
 	case status == 125 && !started && excused:
 		end = "sent back"
+		time.Sleep(300 * time.Millisecond)
 	case status != plan.status:
 		s.wrong("job %s: %v, want %d: %s", plan.id, err, plan.status, job.stderr.Bytes())
 	}

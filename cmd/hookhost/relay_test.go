@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"runtime"
@@ -23,12 +22,40 @@ type relay struct {
 // relays is the switch's own address.
 const relays = "10.211.0.254"
 
-// newRelay makes a relay in the switch. Its sockets are of the network namespace of the thread that
-// makes them, which no other goroutine gets.
+// newRelay makes a relay in the switch.
 func (l *lab) newRelay(port int, to string) *relay {
 	l.t.Helper()
 	r := &relay{}
-	listening := make(chan error)
+	var listener net.Listener
+	must.NoError(l.t, <-l.inSwitch(func() (err error) {
+		listener, err = net.Listen("tcp4", fmt.Sprintf("%s:%d", relays, port))
+		return err
+	}))
+	l.t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			l.inSwitch(func() error {
+				there, err := net.DialTimeout("tcp4", to, 10*time.Second)
+				if err != nil { // as for a host that is not there
+					return from.Close()
+				}
+				go r.forward(from, there)
+				go r.forward(there, from)
+				return nil
+			})
+		}
+	}()
+	return r
+}
+
+// inSwitch calls a function beside the caller, on a thread in the network namespace of the switch.
+// The sockets that it makes are of that. The thread ends with it.
+func (l *lab) inSwitch(do func() error) <-chan error {
+	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		space, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", l.hub.pid))
@@ -36,31 +63,12 @@ func (l *lab) newRelay(port int, to string) *relay {
 			err = unix.Setns(int(space.Fd()), unix.CLONE_NEWNET)
 			space.Close()
 		}
-		var listener net.Listener
 		if err == nil {
-			listener, err = net.Listen("tcp4", fmt.Sprintf("%s:%d", relays, port))
+			err = do()
 		}
-		listening <- err
-		if err != nil {
-			return
-		}
-		l.t.Cleanup(func() { listener.Close() })
-		for {
-			from, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			there, err := net.DialTimeout("tcp4", to, 200*time.Millisecond)
-			if err != nil { // as for a host that is not there
-				from.Close()
-				continue
-			}
-			go r.forward(from, there)
-			go r.forward(there, from)
-		}
+		result <- err
 	}()
-	must.NoError(l.t, <-listening)
-	return r
+	return result
 }
 
 // forward copies until either end closes.
@@ -76,7 +84,7 @@ func (r *relay) forward(from, to net.Conn) {
 				return
 			}
 		}
-		if err == io.EOF || err != nil {
+		if err != nil {
 			return
 		}
 	}

@@ -130,8 +130,9 @@ func (w *wreck) fault(trouble plannedTrouble) (apply, lift func() error) {
 		return func() error { return w.spoil(trouble.pick, ".json") }, none
 	case seriesHarm:
 		return func() error { return w.spoil(trouble.pick, ".series") }, none
-	case offlineHarm:
-		file := w.path("state/cgroup.offline")
+	case nodeHarm:
+		names := []string{"cgroup.offline", "devices.json", "remark"}
+		file := w.path("state/" + names[trouble.pick/3%3])
 		return func() error { return os.WriteFile(file, mutilated(trouble.pick, nil), 0o600) }, none
 	case ledgerTorn:
 		return func() error { return w.damageLedger(tear) }, none

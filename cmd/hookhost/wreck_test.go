@@ -50,9 +50,9 @@ type span struct {
 const killsOfLife = 3
 
 // alarm is that of the hooks, in seconds, and stalled a time that is longer.
-const (
-	alarm   = 8
-	stalled = 10 * time.Second
+var (
+	alarm   = enough(8)
+	stalled = time.Duration(alarm+2) * time.Second
 )
 
 // killPause is what an event at the least has for its second try after a kill of a hook.
