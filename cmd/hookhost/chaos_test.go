@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -210,85 +209,6 @@ func (w *wreck) phases() (map[string]string, error) {
 		phases[job.Job.ID] = job.Phase
 	}
 	return phases, err
-}
-
-// isIdle waits until the daemon has no job and no more open files than one that has just begun.
-func (w *wreck) isIdle() {
-	w.t.Helper()
-	must.Eventually(w.t, "no job is left", func() bool {
-		phases, err := w.phases()
-		return err == nil && len(phases) == 0 && len(w.jobDirs()) == 0
-	})
-	files := func() int {
-		open, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", w.daemonPID()))
-		return len(open)
-	}
-	goroutines := func() int {
-		text, err := w.metrics()
-		if err != nil {
-			return 0
-		}
-		return int(valueOf(w.t, text, "go_goroutines"))
-	}
-	w.recover()
-	long := w.daemonPID()
-	time.Sleep(2 * time.Second) // hooks that were killed last are started again
-	open, running := files(), goroutines()
-	w.strikeDaemon(plannedStrike{victim: victimDaemon, means: byKill})
-	must.Eventually(w.t, "the next daemon answers", func() bool {
-		return w.daemonPID() != 0 && w.daemonPID() != long && w.command("jobs").Run() == nil
-	})
-	what := fmt.Sprintf("the next daemon has %d files open and %d goroutines as well", open, running)
-	must.Eventually(w.t, what, func() bool { return files() >= open && goroutines() >= running })
-}
-
-// leavesNothing looks for processes and files that the daemon has left.
-func (w *wreck) leavesNothing() {
-	w.t.Helper()
-	for _, name := range victimHooks {
-		if left := processesNamed(filepath.Join(built, "hooks", name)); len(left) > 0 {
-			w.wrong("the daemon has left hooks: %s", describe(left))
-		}
-	}
-	must.NoError(w.t, filepath.WalkDir(w.dir, func(path string, entry fs.DirEntry, err error) error {
-		record := strings.HasPrefix(path, w.path("run/jobs/")) && !entry.IsDir()
-		if id, is := strings.CutSuffix(filepath.Base(path), ".json.damaged"); is && w.harmed[id] {
-			record = false
-		}
-		node := filepath.Dir(path) == w.path("run/aux")
-		if err == nil && (entry.Type()&fs.ModeSocket != 0 || record || node) {
-			w.wrong("left: %s", path)
-		}
-		return err
-	}))
-	if left, _ := filepath.Glob("/var/tmp/pbs.*.chaos*"); len(left) > 0 {
-		w.wrong("left: %v", left)
-	}
-}
-
-// ledgerHas asserts that each job whose program has started is in the ledger once. A job whose run
-// was killed before that may not be there, nor one whose record or report was damaged.
-func (w *wreck) ledgerHas(jobs []*liveJob) {
-	w.t.Helper()
-	text, err := os.ReadFile(w.path("state/ledger.jsonl"))
-	must.NoError(w.t, err)
-	reports := map[string]int{}
-	for line := range bytes.Lines(text) {
-		var entry struct {
-			Job string
-			Sum string
-		}
-		_, summed, _ := bytes.Cut(line, []byte(","))
-		sum := crc32.Checksum(bytes.TrimSuffix(summed, []byte("\n")), crc32.MakeTable(crc32.Castagnoli))
-		if json.Unmarshal(line, &entry) == nil && entry.Sum == fmt.Sprintf("%08x", sum) {
-			reports[entry.Job]++
-		}
-	}
-	for _, job := range jobs {
-		if n := reports[job.id]; n > 1 || n == 0 && job.begun && !w.harmed[job.id] {
-			w.wrong("job %s is in the ledger %d times", job.id, n)
-		}
-	}
 }
 
 // describe is how ps shows processes.

@@ -1,0 +1,103 @@
+package main_test
+
+import (
+	"syscall"
+	"time"
+)
+
+// strike carries out what a plan has for a step of the job's.
+func (w *wreck) strike(s plannedStrike, job *liveJob) {
+	time.Sleep(s.after)
+	switch s.victim {
+	case victimRun:
+		w.strikeRun(job)
+	case victimDaemon:
+		w.strikeDaemon(s)
+	default:
+		w.strikeHook(s)
+	}
+}
+
+func (w *wreck) strikeRun(job *liveJob) {
+	for job.pid.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	job.struck.Store(true)
+	job.limited.Store(false)
+	job.signal(syscall.SIGKILL)
+	w.count(byKill + " " + victimRun)
+}
+
+func (w *wreck) strikeDaemon(s plannedStrike) {
+	pid := w.victim(w.daemonPID)
+	if w.rest(s, pid) {
+		return
+	}
+	sig := syscall.SIGKILL
+	if s.means == byTerm {
+		sig = syscall.SIGTERM
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = s.down
+	if send(pid, sig) {
+		clear(w.lives)
+		w.faults[s.means+" "+victimDaemon]++
+	}
+}
+
+// rest stops a victim for a while, if that is what is planned.
+func (w *wreck) rest(s plannedStrike, pid int) bool {
+	rest := s.rest
+	switch s.means {
+	case byStall:
+		rest = stalled
+		end := w.excuse()
+		defer func() {
+			w.recover()
+			end()
+		}()
+	case byStop:
+	default:
+		return false
+	}
+	if send(pid, syscall.SIGSTOP) {
+		w.count(s.means + " " + s.victim)
+		time.Sleep(rest)
+		send(pid, syscall.SIGCONT)
+	}
+	return true
+}
+
+// strikeHook does something to a hook, or to the daemon where the hook has crashed often.
+func (w *wreck) strikeHook(s plannedStrike) {
+	w.turns[s.victim].Lock()
+	w.mu.Lock()
+	often := w.lives[s.victim] == killsOfLife
+	if !often && s.means != byStop {
+		w.lives[s.victim]++
+	}
+	w.mu.Unlock()
+	pid := 0
+	if !often {
+		pid = w.victim(func() int { return w.hookPID(s.victim) })
+	}
+	sig := syscall.SIGKILL
+	switch {
+	case often:
+		w.strikeDaemon(plannedStrike{victim: victimDaemon, means: byKill})
+	case w.rest(s, pid):
+	default:
+		if s.means == byTerm {
+			sig = syscall.SIGTERM
+		}
+		if send(pid, sig) {
+			w.count(s.means + " " + s.victim)
+		}
+	}
+	go func() {
+		time.Sleep(killPause)
+		w.victim(func() int { return w.runningPID(s.victim) })
+		w.turns[s.victim].Unlock()
+	}()
+}
