@@ -130,6 +130,11 @@ func (h *Host) endIf(ctx context.Context, id string, over func(*jobstate.Record)
 
 // finishLeft sends a job's last events in place of its MoM. The caller has the job's turn.
 func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string) error {
+	return h.finishRun(ctx, rec, why, rec.PBS || rec.Head != "" && !rec.Kept)
+}
+
+// finishRun is finishLeft. A job that starts again has no report of a start that came to nothing.
+func (h *Host) finishRun(ctx context.Context, rec *jobstate.Record, why string, again bool) error {
 	id := rec.Job.ID
 	h.log.WithField("job", id).Warn("ending a job: " + why)
 	h.change(func(r *jobstate.Record) {
@@ -137,8 +142,7 @@ func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string)
 		r.AddNote(why)
 	}, id)
 	events := []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd}
-	unstarted := rec.Launched.IsZero() && (rec.PBS || rec.Head != "" && !rec.Kept)
-	if rec.Begun.IsZero() || unstarted { // a start that came to nothing is no run to report
+	if rec.Begun.IsZero() || again && rec.Launched.IsZero() {
 		events = []hostapi.Event{hostapi.EventAbort}
 	}
 	var errs []error

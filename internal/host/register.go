@@ -16,7 +16,7 @@ const leftBehind = "a run that was never ended was found when the job began agai
 // register puts the record of a job that begins in place. The decision of standing about a record
 // that is there already holds in the same update. An earlier run is ended first.
 func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate.Record) error {
-	var ended bool
+	var ended, started bool
 	var ending error
 	for {
 		var left *jobstate.Record
@@ -35,7 +35,7 @@ func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate
 				return rec, nil
 			}
 			// To be ended whatever happens to this host or this event.
-			left = there
+			left, started = there, there.Phase != jobstate.PhasePrerun
 			enterExiting(there, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
 			return there, nil
 		})
@@ -49,7 +49,7 @@ func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate
 		case ended:
 			return hostapi.Errorf(hostapi.KindNode, "end an earlier run: %w", cmp.Or(ending, errStays))
 		}
-		ended, ending = true, h.finishLeft(ctx, left, leftBehind)
+		ended, ending = true, h.finishRun(ctx, left, leftBehind, !started && !left.Kept)
 	}
 }
 
