@@ -228,7 +228,7 @@ func (s *sisters) watch(over <-chan struct{}) {
 		for _, pid := range processesNamed("sleep", s.mark) {
 			text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 			if in := cgroupOf(string(text), "memory"); err == nil && !strings.Contains(in, "/job") && !outside[pid] &&
-				state(pid) != "" {
+				slices.Contains(processesNamed("sleep", s.mark), pid) { // and has not just ended
 				s.wrong("outside of its cgroup: %s", describe([]int{pid}))
 				outside[pid] = true
 			}
