@@ -162,7 +162,8 @@ func (s *Store) List() []*Record {
 //
 // A record that cannot be written to its file is in force all the same. The store calls failed
 // once, and writes the file with the next update of any job. Until then the file is of the same
-// phase of the job, or there is none. fn must be quick and must not use the Store.
+// phase of the job, or there is none. The file of a job that ends may be of an earlier phase. fn
+// must be quick and must not use the Store.
 func (s *Store) Update(id string, fn func(*Record) (*Record, error)) error {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return fmt.Errorf("update job %s: %w", id, err)
@@ -240,7 +241,8 @@ func (s *Store) save() {
 // dropStale removes the file of a record that could not be written if the file has another phase
 // of the job. The next daemon would take a job that runs for one whose begin was cut off, and end
 // it. Jobs would be frozen or thawed against their MoM's word. A job without a file gets a record
-// of what the kernel has.
+// of what the kernel has. The file of a job that ends stays. Its cgroup may be gone, and its report
+// would be lost.
 func (s *Store) dropStale(id string) error {
 	b, err := os.ReadFile(s.path(id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -250,7 +252,8 @@ func (s *Store) dropStale(id string) error {
 		return err
 	}
 	there, now := s.copyOf(id, b), s.copyOf(id, s.records[id])
-	if there != nil && now != nil && there.Phase == now.Phase && there.Begun.Equal(now.Begun) {
+	same := there != nil && now != nil && there.Phase == now.Phase && there.Begun.Equal(now.Begun)
+	if same || now != nil && now.Phase == PhaseExiting {
 		return nil
 	}
 	return os.Remove(s.path(id))

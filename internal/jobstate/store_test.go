@@ -211,6 +211,9 @@ func TestFileOfAnEarlierPhaseDoesNotOutliveAWriteThatFails(t *testing.T) {
 		latest.Notes = []string{"as before"}
 		put(t, s, latest)
 		equal(t, name+": a write of the same phase", open(t, dir).Get("1.srv"), later)
+		latest.Phase = PhaseExiting
+		put(t, s, latest)
+		equal(t, name+": a job that ends", open(t, dir).Get("1.srv"), later)
 		must.NoError(t, os.RemoveAll(s.path("1.srv")+fresh))
 	}
 }
