@@ -242,6 +242,9 @@ func (j *liveJob) isGone() error {
 		if err == nil || time.Now().After(until) && !j.w.excuses(until) {
 			return err
 		}
+		if !j.byRun && j.w.forgets(j.began) {
+			j.event("execjob_end")
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ func (w *wreck) rest(s plannedStrike, pid int) bool {
 	switch s.means {
 	case byStall:
 		rest = stalled
-		end := w.excuse()
+		end := w.excuse(false)
 		defer func() {
 			w.recover()
 			end()

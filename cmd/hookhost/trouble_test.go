@@ -71,7 +71,7 @@ func (w *wreck) bring(trouble plannedTrouble) error {
 	apply, lift := w.fault(trouble)
 	switch trouble.kind {
 	case liveFull, bothFull, readOnly, noCgroups:
-		defer w.excuse()()
+		defer w.excuse(trouble.kind == liveFull || trouble.kind == bothFull)()
 	}
 	err := apply()
 	if errors.Is(err, errNothing) {

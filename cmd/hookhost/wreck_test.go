@@ -44,6 +44,7 @@ type wreck struct {
 // span is a time in which a fault may cost events their acceptance: see excuses.
 type span struct {
 	from, to time.Time // to is zero while it lasts
+	forgets  bool      // a daemon that is killed may leave no word of an end
 }
 
 // A hook that crashes five times is left alone for a while (internal/plugin/breaker.go).
@@ -100,10 +101,10 @@ func (w *wreck) wrong(format string, args ...any) {
 }
 
 // excuse begins a span in which events may be refused, and returns what ends it.
-func (w *wreck) excuse() (end func()) {
+func (w *wreck) excuse(forgets bool) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := &span{from: time.Now()}
+	s := &span{from: time.Now(), forgets: forgets}
 	w.excused = append(w.excused, s)
 	return func() {
 		w.mu.Lock()
@@ -117,6 +118,16 @@ func (w *wreck) excuses(since time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.excused, func(s *span) bool { return s.to.IsZero() || s.to.After(since) })
+}
+
+// forgets reports whether the end of a job since then may have to be told once more, as pbs_mom
+// does by its list of jobs.
+func (w *wreck) forgets(since time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.excused, func(s *span) bool {
+		return s.forgets && !s.to.IsZero() && s.to.After(since)
+	})
 }
 
 // supervise starts the daemon again and again.
