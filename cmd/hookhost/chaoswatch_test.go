@@ -133,12 +133,14 @@ func (w *wreck) limit(job, controller, file string) string {
 }
 
 // inspectTotals compares the metrics that only grow with those of the last scrape. The node's are
-// of one daemon. Each job's are the kernel's, whoever reads them.
+// of one daemon. Each job's are the kernel's, whoever reads them. The cpu time of the daemon itself
+// is none of hookhost's counters.
 func (w *wreck) inspectTotals() {
 	text, err := w.metrics()
 	if err != nil {
 		return // no daemon at the moment
 	}
+	const daemon = "process_start_time_seconds"
 	now := map[string]float64{}
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -146,12 +148,12 @@ func (w *wreck) inspectTotals() {
 			name, value = line[:at], strings.TrimSpace(line[at:])
 		}
 		family, _, _ := strings.Cut(name, "{")
-		if n, err := strconv.ParseFloat(value, 64); err == nil && (strings.HasSuffix(family, "_total") ||
-			strings.HasSuffix(family, "_count") || family == "process_start_time_seconds") {
+		grows := strings.HasSuffix(family, "_total") || strings.HasSuffix(family, "_count")
+		ours := strings.HasPrefix(family, "hookhost_") || strings.HasPrefix(family, "pbs_")
+		if n, err := strconv.ParseFloat(value, 64); err == nil && (grows && ours || family == daemon) {
 			now[name] = n
 		}
 	}
-	const daemon = "process_start_time_seconds"
 	for name, n := range now {
 		ofJob := strings.Contains(name, ".chaos")
 		if was := w.totals[name]; n < was && (ofJob || now[daemon] == w.totals[daemon]) {
