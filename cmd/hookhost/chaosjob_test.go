@@ -239,6 +239,9 @@ func (j *liveJob) chunk() string {
 func (j *liveJob) isGone() error {
 	for until := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		err := j.check()
+		if err == nil {
+			err = j.isListed()
+		}
 		if err == nil || time.Now().After(until) && !j.w.excuses(until) {
 			return err
 		}
@@ -246,6 +249,15 @@ func (j *liveJob) isGone() error {
 			j.event("execjob_end")
 		}
 	}
+}
+
+// isListed returns an error as long as the node lists the job, or does not answer.
+func (j *liveJob) isListed() error {
+	phases, err := j.w.phases()
+	if phase, is := phases[j.id]; err == nil && is {
+		err = fmt.Errorf("the job is listed as %s", phase)
+	}
+	return err
 }
 
 // check looks for what an ended job must not leave.
