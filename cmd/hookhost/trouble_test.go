@@ -131,8 +131,8 @@ func (w *wreck) fault(trouble plannedTrouble) (apply, lift func() error) {
 	case seriesHarm:
 		return func() error { return w.spoil(trouble.pick, ".series") }, none
 	case nodeHarm:
-		names := []string{"cgroup.offline", "devices.json", "remark"}
-		file := w.path("state/" + names[trouble.pick/3%3])
+		names := []string{"cgroup.offline", "remark"}
+		file := w.path("state/" + names[trouble.pick/3%2])
 		return func() error { return os.WriteFile(file, mutilated(trouble.pick, nil), 0o600) }, none
 	case ledgerTorn:
 		return func() error { return w.damageLedger(tear) }, none
