@@ -1,0 +1,151 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// measured checks that no counter of a job has become less. mem is sampled, and begins anew with
+// each hook.
+func (l *lives) measured(id string, u *hostapi.HostUsage) {
+	j := l.live[id]
+	if j == nil {
+		l.t.Fatalf("usage of %s, which does not live", id)
+	}
+	if u == nil {
+		return
+	}
+	float := func(n *int64) *float64 {
+		if n == nil {
+			return nil
+		}
+		return new(float64(*n))
+	}
+	for i, now := range []*float64{
+		u.CPUTSeconds, float(u.CgroupPeakBytes), float(u.PidsPeak), float(u.MajorFaults), float(u.OOMKills),
+		float(u.MemBytes),
+	} {
+		if now == nil || i == 5 && j.rewatched {
+			continue
+		}
+		if *now < j.used[i] {
+			l.t.Fatalf("counter %d of %s: %g after %g", i, id, *now, j.used[i])
+		}
+		j.used[i] = *now
+	}
+	if u.NCPUs != j.ncpus || u.ProcessesAttached > j.attached {
+		l.t.Fatalf("%s has %d cpus and %d attached, want %d and %d", id, u.NCPUs, u.ProcessesAttached, j.ncpus,
+			j.attached)
+	}
+}
+
+// check compares what is with what should be.
+func (l *lives) check() {
+	l.want(slices.Sorted(maps.Keys(l.live))...)
+	var alive []int
+	for id, j := range l.live {
+		alive = append(alive, j.pids...)
+		l.checkInside(id, j)
+		if j.over {
+			continue
+		}
+		l.checkLimits(id, j)
+		if frozen, err := l.cgroup(id).Frozen(); err != nil || frozen != j.suspended {
+			l.t.Fatalf("%s is frozen: %v, %v", id, frozen, err)
+		}
+	}
+	slices.Sort(alive)
+	if pids := l.k.Pids(); !slices.Equal(pids, alive) {
+		l.t.Fatalf("processes %v live, want %v", pids, alive)
+	}
+	l.checkApart()
+}
+
+// checkInside finds each process of the job, and no other, in all its directories.
+func (l *lives) checkInside(id string, j *life) {
+	join := l.cgroup(id).Join()
+	for _, dir := range dirsOf(&hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks}) {
+		text, err := l.roots.Cgroup.ReadFile(dir + "/cgroup.procs")
+		must.NoError(l.t, err)
+		inside := strings.Fields(string(text))
+		for _, pid := range j.pids {
+			if !slices.Contains(inside, strconv.Itoa(pid)) {
+				l.t.Fatalf("process %d of %s is not in %s", pid, id, dir)
+			}
+		}
+		if strings.HasSuffix(dir, "/"+id) && len(inside) > len(j.pids) { // else that of jobs without cpus
+			l.t.Fatalf("%s has processes %v, want %v", dir, inside, j.pids)
+		}
+	}
+}
+
+// checkLimits finds the limits in force that were asked for and noted.
+func (l *lives) checkLimits(id string, j *life) {
+	now, s := l.limitsNow(id), l.state(id)
+	if now.CPUs.Len() != j.ncpus || now.Mem == nil || *now.Mem != j.mem {
+		l.t.Fatalf("%s has cpus %q and mem %v, want %+v", id, now.CPUs, now.Mem, *j)
+	}
+	if s.Limits == nil || s.NCPUs != j.ncpus || s.Limits.CPUs.String() != now.CPUs.String() {
+		l.t.Fatalf("%s was granted %+v, which the kernel has as %+v", id, s.Granted, now)
+	}
+	devices := 0
+	if g := l.granted(id); g != nil {
+		devices = len(g.Devices) + len(g.Coming) + len(g.Leaving)
+	}
+	if devices != j.ngpus {
+		l.t.Fatalf("%s holds %d devices, want %d", id, devices, j.ngpus)
+	}
+}
+
+// checkApart finds nothing granted twice. A suspended job's cpus and memory may be another's, and
+// its cpus still when it runs on.
+func (l *lives) checkApart() {
+	var cpus kernfs.IDSet
+	held := map[string]string{}
+	var mem int64
+	for id, j := range l.live {
+		if j.gone() {
+			continue
+		}
+		if g := l.granted(id); g != nil {
+			for _, d := range g.Devices {
+				if held[d.ID] != "" {
+					l.t.Fatalf("%s and %s have %s", id, held[d.ID], d.ID)
+				}
+				held[d.ID] = id
+			}
+		}
+		if j.suspended || j.resumed {
+			continue
+		}
+		now := l.limitsNow(id)
+		if twice := cpus.Intersect(now.CPUs); !twice.IsEmpty() {
+			l.t.Fatalf("cpus %s of %s are another's", twice, id)
+		}
+		cpus = cpus.Union(now.CPUs)
+		mem += *now.Mem
+	}
+	if mem > lifeMem {
+		l.t.Fatalf("jobs were granted %d bytes", mem)
+	}
+}
+
+// finishAll ends what is left, and finds nothing of it in the hook.
+func (l *lives) finishAll() {
+	for id, j := range l.live {
+		l.release(j)
+		l.do(hostapi.EventEnd, id)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.watches)+len(l.owned)+len(l.turns.taken)+len(l.charts)+len(l.unsettled)+len(l.resizing)+len(l.ranks) != 0 {
+		l.t.Errorf("of ended jobs the hook has watches %v, names %v, turns %v, charts %v, sizes %v", l.watches, l.owned,
+			l.turns.taken, l.charts, l.resizing)
+	}
+}
