@@ -16,14 +16,18 @@ import (
 // told otherwise.
 const RequestLimit = 8 << 20
 
+// maxProblem bounds the error for a request, in bytes. The key or the value that it names may be as
+// long as the request.
+const maxProblem = 1 << 10
+
 // DecodeRequest reads the event named event from r and checks it: this is the door for everything
 // that comes from outside. If event is "", the JSON names it. DecodeRequest returns the ignored
 // keys beside the request.
 //
-// Every error is one line, of KindJob, and names the key. A request is refused if it is not a JSON
-// object, if a value is of the wrong type, or if it contradicts event. A missing job or job.id, an
-// id that CheckJobID refuses, and a NUL byte in a string are errors. So are more than limit bytes
-// (0 means RequestLimit).
+// Every error is one short line, of KindJob, and names the key. A request is refused if it is not a
+// JSON object, if a value is of the wrong type, or if it contradicts event. A missing job or
+// job.id, an id that CheckJobID refuses, and a NUL byte in a string are errors. So are more than
+// limit bytes (0 means RequestLimit).
 //
 // The last one of two equal keys counts, as with encoding/json. hook_state, elapsed, partial and
 // head are ignored: only the host says them.
@@ -43,6 +47,9 @@ func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, 
 		err = req.fit(event)
 	}
 	if err != nil {
+		if text := err.Error(); len(text) > maxProblem {
+			err = errors.New(Clip(text, maxProblem))
+		}
 		return nil, nil, &Error{Kind: KindJob, Err: err}
 	}
 	return req, append(ignored, req.dropForeign()...), nil

@@ -39,7 +39,7 @@ func ParseEvent(name string) (Event, error) {
 	if e := Event(name); slices.Contains(events, e) {
 		return e, nil
 	}
-	return "", fmt.Errorf("event %q: unknown name", name)
+	return "", fmt.Errorf("event %.64q: unknown name", name)
 }
 
 // ForJob reports whether the event is about one job (execjob_*), not about the host (exechost_*).
