@@ -64,14 +64,14 @@ func parseVnodeChunk(text string) (VnodeChunk, error) {
 	for _, part := range parts[1:] {
 		name, spelt, ok := strings.Cut(part, "=")
 		if !ok || !isName(name) {
-			return VnodeChunk{}, fmt.Errorf("vnode %s: %s is not a resource", chunk.Vnode, shown(part))
+			return VnodeChunk{}, fmt.Errorf("vnode %s: %s is not a resource", shown(chunk.Vnode), shown(part))
 		}
 		value, err := unquote(spelt)
 		if _, twice := chunk.Resources[name]; twice && err == nil {
 			err = errors.New("given twice")
 		}
 		if err != nil {
-			return VnodeChunk{}, fmt.Errorf("vnode %s: %w", chunk.Vnode, resourceError(name, spelt, err))
+			return VnodeChunk{}, fmt.Errorf("vnode %s: %w", shown(chunk.Vnode), resourceError(name, spelt, err))
 		}
 		chunk.Resources[name] = value
 	}

@@ -168,10 +168,10 @@ func checkPlace(spec string) error {
 			row = len(placeFields)
 		}
 		if row < 0 {
-			return fmt.Errorf("%q is not a placement", field)
+			return fmt.Errorf("%.64q is not a placement", field)
 		}
 		if seen[row] {
-			return fmt.Errorf("%q contradicts an earlier field", field)
+			return fmt.Errorf("%.64q contradicts an earlier field", field)
 		}
 		seen[row] = true
 	}
