@@ -1,6 +1,7 @@
 package report
 
 import (
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -117,4 +118,53 @@ func TestTimesAsPeopleTypeThem(t *testing.T) {
 			t.Errorf("%q: %v, want an error", text, got)
 		}
 	}
+}
+
+// FuzzParseFilter reads a query of a list of reports, and what that becomes as a query.
+func FuzzParseFilter(f *testing.F) {
+	f.Add("user=u&since=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00.5%2B01:00&state=ok,oom&host=n1&limit=5")
+	f.Add("limit=-1")
+	f.Add("state=")
+	f.Fuzz(func(t *testing.T, text string) {
+		query, err := url.ParseQuery(text)
+		if err != nil {
+			return
+		}
+		got, err := ParseFilter(query)
+		if err != nil {
+			if !got.IsZero() || len(err.Error()) > 400+8*len(text) {
+				t.Errorf("%q: %+v beside %v", text, got, err)
+			}
+			return
+		}
+		again, err := ParseFilter(got.Values())
+		if err != nil || !got.Since.Equal(again.Since) || !got.Until.Equal(again.Until) || got.User != again.User ||
+			!slices.Equal(got.States, again.States) || got.Host != again.Host || got.Limit != again.Limit {
+			t.Errorf("%q: %+v, as a query %+v, %v", text, got, again, err)
+		}
+	})
+}
+
+// FuzzParseTime reads a time of a command line. A time ago is not in the future.
+func FuzzParseTime(f *testing.F) {
+	for _, text := range []string{"2026-11-24", "2026-11-24T10:00", "10:00", "3d", "1d 12h ago", "yesterday", "9999w",
+		"2026-11-24T10:00:00.5+14:00"} {
+		f.Add(text)
+	}
+	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, text string) {
+		at, err := ParseTime(text, now)
+		if err != nil {
+			if !at.IsZero() {
+				t.Errorf("%q: %v beside %v", text, at, err)
+			}
+			return
+		}
+		if _, isAgo := ago(text); isAgo && (at.After(now) || now.Sub(at) > longAgo) {
+			t.Errorf("%q is %v at %v", text, at, now)
+		}
+		if again, err := ParseTime(at.Format(time.RFC3339Nano), now); err != nil || !again.Equal(at) {
+			t.Errorf("%q is %v, which is %v, %v", text, at, again, err)
+		}
+	})
 }
