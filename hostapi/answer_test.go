@@ -1,0 +1,61 @@
+package hostapi
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/hostapi/internal/hookpb"
+)
+
+// FuzzAnswerOfAHook reads what a hook's program sends: an outcome, and a notice of a job. Both are
+// checked before anybody uses them, and what passes the check passes it again.
+func FuzzAnswerOfAHook(f *testing.F) {
+	for _, text := range []string{`{}`, `null`, `{"reject":true,"message":"no","job_action":"hold"}`,
+		`{"set_env":{"A":"1"},"argv":["a"],"rlimits":{"nofile":{"soft":1,"hard":2}},"join":{"cgroup_dir":"/a","tasks":["/b"]}}`,
+		`{"usage":{"ncpus":1,"series":{"times":[1,2],"columns":{"cpu":[0.5,null]}},"devices":[{"series":{"times":[3]}}]}}`,
+		`{"jobs":{"1.a":{"state":{"x":1},"call_again":5,"strays":[{"pid":7}],"notes":["a"],"job_stderr":["b"]}}}`,
+		`{"vnodes":{"n1[0]":{"state":"offline","comment":"c"}},"walltime_limit":60000000000,"attach_env":{"B":"2"}}`,
+		`{"job_stderr":["a\u0000"],"notes":["b\n"],"signal_sisters":"TERM","walltime_limit":-1}`} {
+		for i := range events {
+			f.Add(uint8(i), []byte(text))
+		}
+	}
+	f.Fuzz(func(t *testing.T, event uint8, text []byte) {
+		e := events[int(event)%len(events)]
+		out := new(Outcome)
+		if json.Unmarshal(text, out) == nil && out.Check(e) == nil {
+			checkEnvironment(t, out.SetEnv)
+			checkEnvironment(t, out.AttachEnv)
+			again := new(Outcome)
+			if b, err := json.Marshal(out); err != nil || json.Unmarshal(b, again) != nil || again.Check(e) != nil {
+				t.Errorf("%s: %s passes and is %s, which does not: %v", e, text, b, err)
+			}
+		}
+		update, err := decodeNotice(&hookpb.Notice{Job: "1.a", Update: text})
+		if err != nil {
+			if KindOf(err) != KindInternal || update != nil {
+				t.Errorf("%s: %v, %v", text, update, err)
+			}
+			return
+		}
+		checkEnvironment(t, update.AttachEnv)
+		for _, line := range update.JobStderr {
+			if strings.ContainsAny(line, "\n\r\x00\x1b") || len(line) > MaxLine {
+				t.Errorf("a line %q", line)
+			}
+		}
+		if _, err := noticeOf("1.a", update); err != nil && !strings.Contains(err.Error(), "bytes are more than") {
+			t.Errorf("%s is taken, and not given: %v", text, err)
+		}
+	})
+}
+
+func checkEnvironment(t *testing.T, env map[string]string) {
+	t.Helper()
+	for name, value := range env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") {
+			t.Errorf("variable %q=%q", name, value)
+		}
+	}
+}
