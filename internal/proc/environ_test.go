@@ -64,3 +64,20 @@ func TestEnvironIsBounded(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
 }
+
+// FuzzGetenv looks a variable up as a second reader does: one entry after the other.
+func FuzzGetenv(f *testing.F) {
+	f.Add([]byte("A=1\x00AB=2\x00A=3\x00"), "A")
+	f.Add([]byte("\x00=x\x00A"), "")
+	f.Fuzz(func(t *testing.T, environ []byte, name string) {
+		want, found := "", false
+		for _, entry := range strings.Split(string(environ), "\x00") {
+			if n, v, is := strings.Cut(entry, "="); is && n == name && name != "" && !found {
+				want, found = v, true
+			}
+		}
+		if got, ok := Getenv(environ, name); (got != want || ok != found) && !strings.ContainsAny(name, "=\x00") {
+			t.Errorf("%q of %q: %q, %v, want %q, %v", name, environ, got, ok, want, found)
+		}
+	})
+}

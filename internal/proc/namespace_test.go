@@ -4,6 +4,9 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -34,4 +37,33 @@ func TestTranslateFindsThePIDOfANamespace(t *testing.T) {
 			t.Errorf("Translate(%d, %d) = %d, %v; want %d", tt.caller, tt.pid, got, err, tt.want)
 		}
 	}
+}
+
+// FuzzStatus reads a file /proc/PID/status. A process has a number of a namespace in its own words
+// alone, and a value is one line of the file.
+func FuzzStatus(f *testing.F) {
+	f.Add("Name:\tsleep\nNSpid:\t7\t1\nTracerPid:\t0\nCoreDumping:\t1\n", 1)
+	f.Add("\nNSpid:\nNSpid:\t7 8 9", 9)
+	dir := f.TempDir()
+	must.NoError(f, os.Mkdir(filepath.Join(dir, "7"), 0o755))
+	procfs, err := kernfs.Open(dir)
+	must.NoError(f, err)
+	f.Fuzz(func(t *testing.T, text string, pid int) {
+		must.NoError(t, os.WriteFile(filepath.Join(dir, "7", "status"), []byte(text), 0o600))
+		got, err := Translate(procfs, 7, pid)
+		_, line, _ := strings.Cut(text, "\nNSpid:")
+		line, _, _ = strings.Cut(line, "\n")
+		numbers := strings.Fields(line)
+		inside := len(numbers) > 1
+		own := inside && numbers[len(numbers)-1] == strconv.Itoa(pid)
+		if !inside && got != pid || own && got != 7 || inside && !own && !errors.Is(err, ErrGone) {
+			t.Errorf("%q: %d is %d, %v", text, pid, got, err)
+		}
+		for i, value := range statusOf(procfs, "7", "CoreDumping:", "TracerPid:") {
+			key := []string{"CoreDumping:", "TracerPid:"}[i]
+			if strings.Contains(value, "\n") || value != "" && !strings.Contains("\n"+text, "\n"+key) {
+				t.Errorf("%q: %s %q", text, key, value)
+			}
+		}
+	})
 }
