@@ -66,15 +66,19 @@ func (j *Job) JobMark() (JobMark, error) {
 	if err != nil {
 		return JobMark{}, err
 	}
+	return parseJobMark(j.id, b)
+}
+
+func parseJobMark(id string, b []byte) (JobMark, error) {
 	r := struct {
 		JobMark
 		earlier
 	}{}
 	if err := json.Unmarshal(b, &r); err != nil {
-		return JobMark{}, fmt.Errorf("mark of job %s: %w: %w", j.id, ErrNotJobs, err)
+		return JobMark{}, fmt.Errorf("mark of job %s: %w: %w", id, ErrNotJobs, err)
 	}
-	if r.Begin == nil || r.Begin.Job == nil || r.Begin.Job.ID != j.id {
-		return JobMark{}, fmt.Errorf("mark of job %s: %w", j.id, ErrNotJobs)
+	if r.Begin == nil || r.Begin.Job == nil || r.Begin.Job.ID != id {
+		return JobMark{}, fmt.Errorf("mark of job %s: %w", id, ErrNotJobs)
 	}
 	if r.State != nil {
 		r.Granted = *r.State

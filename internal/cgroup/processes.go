@@ -193,8 +193,13 @@ func (t *Tree) cgroupsOf(pid int) (map[*hierarchy]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return t.parseCgroups(string(b)), nil
+}
+
+// parseCgroups reads lines such as "4:memory:/pbs_jobs.service", of v2 "0::/pbs_jobs.service".
+func (t *Tree) parseCgroups(text string) map[*hierarchy]string {
 	at := make(map[*hierarchy]string, len(t.hierarchies))
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(text) {
 		_, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
 		controllers, dir, ok := strings.Cut(rest, ":")
 		if !ok {
@@ -206,7 +211,7 @@ func (t *Tree) cgroupsOf(pid int) (map[*hierarchy]string, error) {
 			}
 		}
 	}
-	return at, nil
+	return at
 }
 
 // listed reports whether name is in a list such as "cpu,cpuacct".
