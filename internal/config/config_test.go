@@ -2,11 +2,14 @@ package config
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/hookhost/hookhost/integrations/openpbs/table"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -121,13 +124,40 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// FuzzParse reads a file. The shim reads the same settings in it, and the file that is written of
+// it is the same configuration.
 func FuzzParse(f *testing.F) {
 	text, err := Default().TOML()
 	must.NoError(f, err)
 	f.Add(text)
+	for part := range strings.SplitSeq(string(text), "\n[") {
+		f.Add([]byte("[" + part))
+	}
+	unexported := cmpopts.IgnoreUnexported(File{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if file, err := Parse(b, Here{}); (file == nil) != (err != nil) {
+		file, err := Parse(b, Here{})
+		if (file == nil) != (err != nil) {
 			t.Errorf("file %v with error %v", file, err)
+		}
+		if err != nil {
+			if strings.Contains(err.Error(), "\x00") || len(err.Error()) > 1024+8*len(b) {
+				t.Errorf("error %q", err)
+			}
+			return
+		}
+		shim, usual := table.Read(b), Default().Shim
+		for key, want := range map[string][2]string{
+			"socket": {file.Shim.Socket, usual.Socket}, "execjob_begin": {file.Shim.Begin, usual.Begin},
+			"offline": {strconv.FormatBool(file.Shim.Offline), strconv.FormatBool(usual.Offline)},
+		} {
+			if got, said := shim[key]; got != want[0] && (said || want[0] != want[1]) {
+				t.Errorf("the shim reads %s = %q, %q is meant", key, got, want[0])
+			}
+		}
+		written, err := file.TOML()
+		must.NoError(t, err)
+		if again, err := Parse(written, Here{}); err != nil || !cmp.Equal(again, file, unexported) {
+			t.Errorf("%v: written and read again it is otherwise: %s", err, cmp.Diff(file, again, unexported))
 		}
 	})
 }
