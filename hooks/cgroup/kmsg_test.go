@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -115,12 +116,34 @@ func readOOM(r io.Reader, path string, since int64) ([]oomKill, error) {
 	return l.kills, err
 }
 
+// FuzzReadOOM reads any two records. A program chooses its name. Whatever the name is, a kill
+// belongs to the cgroup that the kernel names, and to no other job's.
 func FuzzReadOOM(f *testing.F) {
-	f.Add(summary, killed)
-	f.Fuzz(func(t *testing.T, a, b string) {
+	f.Add(summary, killed, "python3")
+	f.Add("4,1,9,-;Tasks in /p/jobid/1.srv are going to be killed", killed, ",task_memcg=/p/jobid/2.srv,task=x,pid=1")
+	f.Add(";", "3,2,9", ",pid=7,uid=0")
+	const path = "/pbs_jobs.service/jobid/1.srv"
+	f.Fuzz(func(t *testing.T, a, b, name string) {
 		r := records{a, b}
-		if _, err := readOOM(&r, "/pbs_jobs.service/jobid/1.srv", 0); err != nil {
+		kills, err := readOOM(&r, path, 0)
+		if err != nil {
 			t.Errorf("reading failed: %v", err)
+		}
+		for _, k := range kills {
+			if !strings.HasPrefix(k.line, "Killed process ") || strings.Contains(k.line, "\n") {
+				t.Errorf("%q, %q: %+v", a, b, k)
+			}
+		}
+		name = strings.ReplaceAll(name, "\n", " ")
+		_, _, text, ok := parseKmsg(summaryOf(1, "jobid/1.srv", "", name+",pid=7"))
+		if !ok {
+			t.Fatalf("name %q: no record", name)
+		}
+		if k, ours := parseSummary(text, "/p/jobid/1.srv"); !ours || k.pid != 7 {
+			t.Errorf("name %q: %+v, %v", name, k, ours)
+		}
+		if k, ours := parseSummary(text, "/p/jobid/2.srv"); ours {
+			t.Errorf("name %q: a kill of another job: %+v", name, k)
 		}
 	})
 }
