@@ -1,6 +1,8 @@
 package openpbs
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,4 +38,43 @@ func TestForgedUsageInMoMsLogGivesWayToMoMsOwn(t *testing.T) {
 	if got, told := totals.Of("n2"); !told || got.CPUT != 2*time.Second || got.Mem != 2<<10 {
 		t.Errorf("got %+v, %v", got, told)
 	}
+}
+
+// FuzzParseTotals reads a log whose lines a user has had MoM write, but for the last one.
+func FuzzParseTotals(f *testing.F) {
+	f.Add("11/22/2026 17:45:44;0100;pbs_mom;Job;7.srv;n1 cput=00:00:00 mem=0kb\n", uint32(5), uint32(9))
+	f.Add("11/22/2026 17:45:44.5;0100;pbs_mom;Job;7.srv;n1.cluster cput=99999999999:00:00 mem=-1kb\nx", uint32(0),
+		uint32(1))
+	since := time.Date(2026, 11, 22, 17, 45, 40, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, log string, seconds, kb uint32) {
+		for _, total := range parseTotals([]byte(log), "7.srv", since) {
+			if total.Host == "" || strings.ContainsAny(total.Host, " \n") || total.CPUT < 0 || total.Mem < 0 {
+				t.Errorf("%q: %+v", log, total)
+			}
+		}
+		own := fmt.Sprintf("11/22/2026 17:45:45;0100;pbs_mom;Job;7.srv;n1 cput=%02d:%02d:%02d mem=%dkb\n", seconds/3600,
+			seconds/60%60, seconds%60, kb)
+		totals := parseTotals([]byte(log+"\n"+own), "7.srv", since)
+		if got, told := totals.Of("n1"); !told || got.CPUT != time.Duration(seconds)*time.Second ||
+			int64(got.Mem) != int64(kb)<<10 {
+			t.Errorf("%q and %q: %+v, %v", log, own, got, told)
+		}
+	})
+}
+
+// FuzzParseResourcedef reads the custom resources of a server. A line of one adds that one.
+func FuzzParseResourcedef(f *testing.F) {
+	f.Add("ngpus type=long flag=hn\n# x\n\ndiag_messages type=string\n", "foo")
+	f.Fuzz(func(t *testing.T, text, name string) {
+		custom := ParseResourcedef([]byte(text))
+		for known := range custom {
+			if known == "" || len(strings.Fields(known)) != 1 || known[0] == '#' {
+				t.Errorf("%q: %q", text, known)
+			}
+		}
+		if fields := strings.Fields(name); len(fields) == 1 && fields[0] == name && name[0] != '#' &&
+			!ParseResourcedef([]byte(text+"\n"+name+" type=long\n")).Knows(name) {
+			t.Errorf("%q: %q is not known", text, name)
+		}
+	})
 }
