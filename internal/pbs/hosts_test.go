@@ -1,6 +1,8 @@
 package pbs
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -61,4 +63,66 @@ func TestIsHostNameRefusesPathsPatternsAndLists(t *testing.T) {
 			t.Errorf("%q is a host name", name)
 		}
 	}
+}
+
+// FuzzHosts reads where a job runs, and what it has on each host there.
+func FuzzHosts(f *testing.F) {
+	f.Add("(n1:ncpus=2:mem=1gb)+(n2:ncpus=1+n2[1]:x=1.5)", "n1.a:15002/0*2+n2.a:15002/0",
+		"1:ncpus=2+1:ncpus=1:mpiprocs=4")
+	f.Add("(n1:mpiprocs=x)", "n1/0", "")
+	f.Add("(n1:x="+strings.Repeat("9", 308)+")+(n1:x="+strings.Repeat("9", 308)+")", "", "3")
+	f.Add("", "+", "100000")
+	f.Fuzz(func(t *testing.T, execVnode, execHost2, schedselect string) {
+		hosts, err := Hosts(execVnode, execHost2)
+		if err != nil {
+			checkOneLine(t, err)
+		}
+		for i, host := range hosts {
+			if !isVnode(host) || slices.Contains(hosts[:i], host) {
+				t.Errorf("%q, %q: hosts %q", execVnode, execHost2, hosts)
+			}
+		}
+		slots, err := Hostfile(execVnode, execHost2, schedselect, "n1")
+		switch {
+		case err != nil:
+			checkOneLine(t, err)
+		case len(slots) == 0 ||
+			slices.ContainsFunc(slots, func(s HostSlots) bool { return s.Slots < 0 || s.Threads < 0 }):
+			t.Errorf("%q, %q, %q: %v", execVnode, execHost2, schedselect, slots)
+		}
+		chunks, err := ParseExecVnode(execVnode)
+		if err != nil {
+			return
+		}
+		for _, c := range chunks {
+			share, err := OnHost(chunks, c.Host)
+			if err != nil {
+				checkOneLine(t, err)
+			}
+			for name, value := range share.Other {
+				if strings.Contains(value, "Inf") && !strings.Contains(execVnode, "Inf") || share.NCPUs < 0 ||
+					share.NGPUs < 0 {
+					t.Errorf("%q: %s=%s of %+v", execVnode, name, value, share)
+				}
+			}
+		}
+	})
+}
+
+// FuzzConf reads a pbs.conf, and the same once more as it was read.
+func FuzzConf(f *testing.F) {
+	f.Add("PBS_EXEC=/opt/pbs/\nPBS_HOME=/var/spool/pbs\n# PBS_MOM_HOME=/x\n =\nA=b=c")
+	f.Fuzz(func(t *testing.T, text string) {
+		conf := Conf(text)
+		again := ""
+		for key, value := range conf {
+			again += key + "=" + value + "\n"
+		}
+		if got := Conf(again); !maps.Equal(got, conf) {
+			t.Errorf("%q: %q, then %q", text, conf, got)
+		}
+		if Exec(conf) == "" {
+			t.Errorf("%q: PBS is nowhere", text)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package pbs
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +44,7 @@ func OnHost(chunks []VnodeChunk, host string) (HostShare, error) {
 				sums[name] = &total{kind: d.kind}
 			}
 			if err := sums[name].add(value, 1); err != nil {
-				return HostShare{}, fmt.Errorf("exec_vnode %s: %w", chunk.Vnode, resourceError(name, value, err))
+				return HostShare{}, fmt.Errorf("exec_vnode %s: %w", shown(chunk.Vnode), resourceError(name, value, err))
 			}
 		}
 	}
@@ -109,7 +110,7 @@ func merge(name string, values []string) string {
 	return strings.Join(distinct(values), ",")
 }
 
-// addFloats returns the sum of several numbers, false where one is none.
+// addFloats returns the sum of several numbers, false where one or the sum is none.
 func addFloats(values []string) (sum string, ok bool) {
 	total := 0.0
 	for _, value := range values {
@@ -119,7 +120,7 @@ func addFloats(values []string) (sum string, ok bool) {
 		}
 		total += n
 	}
-	return strconv.FormatFloat(total, 'f', -1, 64), len(values) > 1
+	return strconv.FormatFloat(total, 'f', -1, 64), len(values) > 1 && !math.IsInf(total, 0)
 }
 
 // ChunksOn returns which of chunks are on host, as their numbers: those whose vnode is host or
