@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
 	"strings"
@@ -115,9 +116,9 @@ func TestNamesAreInTheOrderOfNumbers(t *testing.T) {
 	}
 }
 
-// FuzzInformation: what is not an error has a minor that the kernel can have and an address in
-// sysfs's form.
-func FuzzInformation(f *testing.F) {
+// FuzzTexts reads any text as each of the drivers' files and the kernel's are read. A minor is one
+// that the kernel can have, and an address has sysfs's form.
+func FuzzTexts(f *testing.F) {
 	for _, name := range []string{"a100x8", "v100x2-no-nvml", "nvidia-broken"} {
 		root := kernfstest.Fixture(f, "testdata/"+name+".txtar")
 		gpus, err := names(root, "proc/"+nvidiaGPUs)
@@ -128,6 +129,18 @@ func FuzzInformation(f *testing.F) {
 			}
 		}
 	}
+	root := kernfstest.Fixture(f, "testdata/mi250x4.txtar")
+	for _, n := range []string{"0", "2", "2/io_links/0", "2/mem_banks/0"} {
+		b, err := root.ReadFile("sys/" + kfdNodes + "/" + n + "/properties")
+		must.NoError(f, err)
+		f.Add(b)
+	}
+	for _, text := range []string{"config 1\ngpu0/gi0/access 3\ngpu0/gi0/ci0/access 4\n", "\x00 1\n",
+		"gpu0/gi0/access 99999999999999999999\n",
+		"DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:20B0\nPCI_SLOT_NAME=0000:07:00.0\n",
+		"add@/devices/x\x00SUBSYSTEM=drm\x00", "195:0\n", "0000:07:00.0"} {
+		f.Add([]byte(text))
+	}
 	address := regexp.MustCompile(`^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])?$`)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		i, err := parseInformation(b)
@@ -137,47 +150,26 @@ func FuzzInformation(f *testing.F) {
 		if i.gpu.Minor >= 1<<20 || !address.MatchString(i.gpu.PCI) || strings.Contains(i.gpu.UUID, "?") {
 			t.Errorf("%+v", i.gpu)
 		}
-	})
-}
-
-func FuzzMIGMinors(f *testing.F) {
-	f.Add([]byte("config 1\ngpu0/gi0/access 3\ngpu0/gi0/ci0/access 4\n"), uint32(0), 0, 0)
-	f.Add([]byte("gpu0/gi0/access 99999999999999999999\n\x00 1\n"), uint32(1), -1, 7)
-	f.Fuzz(func(t *testing.T, b []byte, gpu uint32, gi, ci int) {
-		m := parseMIGMinors(b)
-		for name, n := range m {
+		minors := parseMIGMinors(b)
+		for name, n := range minors {
 			if n >= 1<<20 || strings.ContainsAny(name, " \t\n") {
 				t.Errorf("%q is %d", name, n)
 			}
 		}
-		if got, err := m.of(gpu, gi, ci); (err == nil) != (len(got) == 2) {
+		if got, err := minors.of(0, 0, 0); (err == nil) != (len(got) == 2) {
 			t.Errorf("got %v, %v", got, err)
 		}
-	})
-}
-
-func FuzzProperties(f *testing.F) {
-	root := kernfstest.Fixture(f, "testdata/mi250x4.txtar")
-	for _, n := range []string{"0", "2", "2/io_links/0", "2/mem_banks/0"} {
-		b, err := root.ReadFile("sys/" + kfdNodes + "/" + n + "/properties")
-		must.NoError(f, err)
-		f.Add(b)
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
 		for key := range parseProperties(b) {
 			if strings.ContainsAny(key, " \n") {
 				t.Errorf("%q of %q", key, b)
 			}
 		}
-	})
-}
-
-func FuzzPCI(f *testing.F) {
-	f.Add([]byte("DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:20B0\nPCI_SLOT_NAME=0000:07:00.0\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
 		d, ok := parsePCI(b)
 		if again, ok2 := pciAddress(d.address); ok != ok2 || again != d.address {
 			t.Errorf("%q: %+v, %t", b, d, ok)
+		}
+		if isOurs(b) && !bytes.Contains(b, []byte("SUBSYSTEM=")) {
+			t.Errorf("%q is ours", b)
 		}
 	})
 }
