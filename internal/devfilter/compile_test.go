@@ -115,24 +115,6 @@ func TestProgramDoesWhatRulesSay(t *testing.T) {
 	}
 }
 
-func FuzzProgram(f *testing.F) {
-	f.Add(uint64(1))
-	f.Fuzz(func(t *testing.T, seed uint64) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		rules := randomRules(r)
-		program := decode(t, marshal(t, Compile(rules)))
-		for range 20 {
-			kind, major, minor, access := pick(r, []Kind{Block, Char}), pick(r, someMajors), pick(r, someMinors),
-				Access(r.IntN(8))
-			if got, want := interpret(t, program, kind, major, minor, access),
-				Allows(rules, kind, major, minor, access); got != want {
-				t.Fatalf("rules %q, request %v: the program says %v, the rules %v", texts(rules),
-					Rule{kind, major, minor, access}, got, want)
-			}
-		}
-	})
-}
-
 // instruction is struct bpf_insn as a kernel gets it, so that distances count and labels do not.
 type instruction struct {
 	op       uint8

@@ -500,8 +500,3 @@ func TestDevicesRandomly(t *testing.T) {
 		}
 	}
 }
-
-func FuzzDevices(f *testing.F) {
-	f.Add(uint64(0), uint64(0))
-	f.Fuzz(checkRandomDevices)
-}

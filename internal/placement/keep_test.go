@@ -108,8 +108,3 @@ func TestKeepRandomly(t *testing.T) {
 		}
 	}
 }
-
-func FuzzKeep(f *testing.F) {
-	f.Add(uint64(0), uint64(0))
-	f.Fuzz(checkResize)
-}

@@ -277,12 +277,6 @@ func TestPlaceRandomly(t *testing.T) {
 	}
 }
 
-func FuzzPlace(f *testing.F) {
-	f.Add(uint64(0), uint64(0))
-	f.Add(uint64(12), uint64(1))
-	f.Fuzz(checkRandom)
-}
-
 // TestPlaceJobsOneByOne lets random jobs come and go and checks that no two ever share a cpu.
 func TestPlaceJobsOneByOne(t *testing.T) {
 	for seed := range uint64(200) {
