@@ -83,8 +83,9 @@ soak: ## N (20000) jobs, after which the node has to be as before (root)
 	@scripts/need root
 	HOOKHOST_SOAK_JOBS=$(or $(N),20000) $(GO) test -count=1 -v -timeout 3h -run '^TestManyJobsLeave' ./cmd/hookhost
 
-fuzz: ## each fuzz target for T (20s)
-	scripts/fuzz $(GO) $(or $(T),20s)
+fuzz: ## each fuzz target for T (20s), as many at a time as there are cpus
+	@scripts/need go
+	scripts/fuzz run $(GO) $(or $(T),20s)
 
 generate: ## wire messages from hook.proto (needs protoc)
 	$(GO) generate ./hostapi/...
