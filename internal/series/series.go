@@ -37,7 +37,10 @@ func Append(old, new *hostapi.Series) *hostapi.Series {
 func addAfter(s, part *hostapi.Series) {
 	first, had := 0, len(s.Times)
 	if had > 0 {
-		first, _ = slices.BinarySearch(part.Times, s.Times[had-1]+1)
+		found := false
+		if first, found = slices.BinarySearch(part.Times, s.Times[had-1]); found {
+			first++
+		}
 	}
 	s.Times = append(s.Times, part.Times[first:]...)
 	if s.Columns == nil && part.Columns != nil {
