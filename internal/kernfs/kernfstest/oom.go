@@ -25,6 +25,9 @@ func (g *cgroup) outOfMemory() (killed []int) {
 		victim.memoryGroup().count(func(e *events) *int64 { return &e.kill })
 	}
 	for _, v := range victims {
+		if v.pid == 1 {
+			continue
+		}
 		v.memoryGroup().count(func(e *events) *int64 { return &e.kill })
 		g.h.k.kill(v)
 		killed = append(killed, v.pid)
@@ -32,12 +35,13 @@ func (g *cgroup) outOfMemory() (killed []int) {
 	return killed
 }
 
-// victim is the largest process in g and below that can still be killed.
+// victim is the largest process in g and below that can still be killed, which init never can
+// (oom_unkillable_task).
 func (g *cgroup) victim() *process {
 	var list []*process
 	for d := range g.down {
 		for _, p := range d.living() {
-			if !p.dying {
+			if !p.dying && p.pid != 1 {
 				list = append(list, p)
 			}
 		}

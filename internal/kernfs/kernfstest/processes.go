@@ -191,8 +191,11 @@ func (k *Kernel) Cgroup(pid int) string {
 	return p.cgroupFile()
 }
 
-// kill delivers SIGKILL.
+// kill delivers SIGKILL, which init does not take (SIGNAL_UNKILLABLE of kernel/signal.c).
 func (k *Kernel) kill(p *process) {
+	if p.pid == 1 {
+		return
+	}
 	p.dying = true
 	k.settle(p)
 }
