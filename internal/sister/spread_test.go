@@ -501,7 +501,7 @@ func TestSpreadBeginAgain(t *testing.T) {
 	first := c.members["n2"].record("1.srv").Run
 	c.must(begin)
 	n2 := c.members["n2"]
-	if got := c.events("n2", "1.srv"); got != "begin epilogue end begin" || n2.record("1.srv").Run == first {
+	if got := c.events("n2", "1.srv"); got != "begin abort begin" || n2.record("1.srv").Run == first {
 		t.Errorf("n2 got %q", got)
 	}
 	_, err := n2.host.Handle(t.Context(), from("n1", first, end, "1.srv"))
