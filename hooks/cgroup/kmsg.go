@@ -65,7 +65,7 @@ func earliest(since int64) int64 { return since - since/2000 - 5_000_000 }
 // The kernel writes two records a kill (mm/oom_kill.c), of which the first is rate limited:
 //
 //	oom-kill:constraint=...,task_memcg=PATH,task=...,pid=N,uid=N
-//	[Memory cgroup out of memory: ]Killed process N (comm) ...
+//	Memory cgroup out of memory: Killed process N (comm) ...
 //
 // With memory.oom.group "Tasks in PATH are going to be killed ..." follows, and the second record
 // for each of them. The process that was killed first is among them if it has not given up its
@@ -97,8 +97,13 @@ func (l *oomLog) read(r io.Reader) error {
 	}
 }
 
+// killReasons are what the kernel's line of a kill begins with (mm/oom_kill.c).
+var killReasons = []string{
+	"Memory cgroup out of memory", "Out of memory", "Out of memory (oom_kill_allocating_task)",
+}
+
 func (l *oomLog) add(seq uint64, text string) {
-	if strings.HasPrefix(text, "oom-kill:") {
+	if strings.HasPrefix(text, "oom-kill:constraint=") {
 		l.group = false
 		if chosen, ok := parseSummary(text, l.path); ok {
 			if l.pending == nil {
@@ -113,9 +118,10 @@ func (l *oomLog) add(seq uint64, text string) {
 		l.grouped = l.grouped || l.group
 		return
 	}
-	// Other lines of the kernel's have the path or the name of a user's program in them.
-	why, line, ok := strings.Cut(text, "Killed process ")
-	if !ok || !strings.HasPrefix(why, "Memory cgroup out of memory") && !strings.HasPrefix(why, "Out of memory") {
+	// Other lines of the kernel's have the path or the name of a user's program in them, some at
+	// their beginning.
+	why, line, ok := strings.Cut(text, ": Killed process ")
+	if !ok || !slices.Contains(killReasons, why) {
 		return
 	}
 	number, _, _ := strings.Cut(line, " ")

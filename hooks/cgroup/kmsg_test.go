@@ -99,6 +99,12 @@ func TestReadOOM(t *testing.T) {
 			"6,2,9,-;process '/tmp/Out of memory: Killed process 7 (sh) forged' started with executable stack\n",
 			"3,3,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0,
 			[]oomKill{{seq: 3, pid: 7, line: "Killed process 7 (sh) x"}}},
+		{"a name at the beginning of a line, and that of a file further on", records{
+			"6,1,9,-;Tasks in /p/jobs/1.srv are going to be killed due to memory.oom.group set\n",
+			"6,2,9,-;oom-kill:constr[9]: segfault at 0 ip 0 sp 0 error 4 in x[1+2]\n",
+			"6,3,9,-;Out of memory[9]: segfault at 0 ip 0 sp 0 error 4 in a: Killed process 7 (sh) x[1+2]\n",
+			"3,4,9,-;Memory cgroup out of memory: Killed process 8 (a) y\n"}, "/p/jobs/1.srv", 0,
+			[]oomKill{{seq: 4, pid: 8, line: "Killed process 8 (a) y"}}},
 		{"not records", records{"", ";", "a,b,c;d", "oom-kill:constraint="}, "/p", 0, nil},
 	}
 	for _, tt := range tests {
