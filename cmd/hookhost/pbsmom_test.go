@@ -280,6 +280,7 @@ func TestPBSDroppedJobsMakeRoom(t *testing.T) {
 		t.Errorf("beside a job that MoM has: %s", out)
 	}
 	// Taken for dropped too early, the first begins at its prologue, if there is room by then.
+	m.has(first.id)
 	if out := m.post(m.input("execjob_prologue", first)); !strings.Contains(out, "rerun\nreject ") {
 		t.Errorf("prologue of a dropped job without room: %s", out)
 	}
