@@ -11,14 +11,15 @@ import (
 // stays as it is, and MakeDir fails where CheckDir does. MakeDir is idempotent.
 func MakeDir(dir string) error {
 	_, err := os.Lstat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-		return os.Chmod(dir, 0o755)
+	made := errors.Is(err, fs.ErrNotExist)
+	if made {
+		err = os.MkdirAll(dir, 0o755)
 	}
 	if err == nil {
-		err = CheckDir(dir)
+		err = CheckDir(dir) // also of one that somebody made at this moment
+	}
+	if err == nil && made {
+		err = os.Chmod(dir, 0o755)
 	}
 	if err != nil {
 		return fmt.Errorf("directory %s: %w", dir, err)

@@ -203,6 +203,8 @@ func TestBeginAgain(t *testing.T) {
 			record: jobstate.Record{Phase: jobstate.PhasePrerun, MoM: &mom, Run: "1"}, mom: &mom},
 		{name: "pbs_mom's, the daemon died, runs", record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other},
 			busy: "runs here already"},
+		{name: "pbs_mom's, never launched, PBS has counted on",
+			record: jobstate.Record{Phase: jobstate.PhaseRunning, PBS: true}, run: 1},
 		{name: "pbs_mom's, the daemon died, PBS has counted on",
 			record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other}, run: 1, reports: 1},
 		{name: "a dead MoM's and a dead host's",

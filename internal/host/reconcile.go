@@ -130,8 +130,11 @@ func (h *Host) endIf(ctx context.Context, id string, over func(*jobstate.Record)
 
 // finishLeft sends a job's last events in place of its MoM. The caller has the job's turn.
 func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string) error {
-	return h.finishRun(ctx, rec, why, rec.PBS || rec.Head != "" && !rec.Kept)
+	return h.finishRun(ctx, rec, why, startsAgain(rec))
 }
+
+// startsAgain reports whether somebody else starts a job anew whose start came to nothing.
+func startsAgain(rec *jobstate.Record) bool { return rec.PBS || rec.Head != "" && !rec.Kept }
 
 // finishRun is finishLeft. A job that starts again has no report of a start that came to nothing.
 func (h *Host) finishRun(ctx context.Context, rec *jobstate.Record, why string, again bool) error {

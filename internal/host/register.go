@@ -49,7 +49,7 @@ func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate
 		case ended:
 			return hostapi.Errorf(hostapi.KindNode, "end an earlier run: %w", cmp.Or(ending, errStays))
 		}
-		ended, ending = true, h.finishRun(ctx, left, leftBehind, !started && !left.Kept)
+		ended, ending = true, h.finishRun(ctx, left, leftBehind, !started && !left.Kept || startsAgain(left))
 	}
 }
 

@@ -28,9 +28,11 @@ func outcomeOf(v *Verdict) *hostapi.Outcome {
 // clauses): what people look for in mom_logs.
 const heldText = " (system hold set)"
 
-// Add adds to the message of the verdict.
+// Add adds to the message of the verdict, as far as a line may have. A hook may pass on what a user
+// has chosen, and the log, MoM and the job get it.
 func (v *Verdict) Add(text string) {
-	v.Message = strings.TrimSuffix(hostapi.OneLine(joinLines(strings.TrimSuffix(v.Message, heldText), text)), heldText)
+	text = strings.TrimSuffix(hostapi.OneLine(joinLines(strings.TrimSuffix(v.Message, heldText), text)), heldText)
+	v.Message = hostapi.Clip(text, hostapi.MaxLine)
 	if v.Reject && v.OnReject == hostapi.JobActionHold {
 		v.Message += heldText
 	}

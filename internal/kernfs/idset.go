@@ -50,9 +50,10 @@ func ParseIDSet(text string) (IDSet, error) {
 	return s, nil
 }
 
-// IDSet reads a file in the list format.
+// IDSet reads a file in the list format. Lists of /sys/devices are no attributes that are shown in
+// one piece (bin_attribute).
 func (f *FS) IDSet(name string) (IDSet, error) {
-	b, err := f.ReadValue(name)
+	b, err := f.ReadFile(name)
 	if err != nil {
 		return IDSet{}, err
 	}
