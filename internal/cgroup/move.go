@@ -79,8 +79,10 @@ func (j *Job) Attach(p Process) (taken bool, err error) {
 			errs = append(errs, op(err))
 		}
 	}
-	if err := asked(p); err != nil {
+	if err := asked(p); errors.Is(err, ErrEnded) {
 		return false, op(err)
+	} else if err != nil {
+		errs = append(errs, op(err))
 	}
 	return taken, errors.Join(errs...)
 }
@@ -115,8 +117,10 @@ func (j *Job) AttachSubgroup(name string, p Process) error {
 			errs = append(errs, op(err))
 		}
 	}
-	if err := asked(p); err != nil {
+	if err := asked(p); errors.Is(err, ErrEnded) {
 		return op(err)
+	} else if err != nil {
+		errs = append(errs, op(err))
 	}
 	return errors.Join(errs...)
 }

@@ -110,12 +110,15 @@ func (j *jobs) of(ctx context.Context, pid int) (api.Job, error) {
 	return jobFrom(r, j.clock.Now()), nil
 }
 
+// mostNumbers is how many numbers of jobs are tried. More live on no node.
+const mostNumbers = 100_000
+
 // newID returns the next job id of this node that no cgroup has. Numbers begin anew when the state
 // directory was deleted.
 func (j *jobs) newID() (string, error) {
 	j.numbers.Lock()
 	defer j.numbers.Unlock()
-	for {
+	for range mostNumbers {
 		n, err := jobstate.NextNumber(j.state)
 		if err != nil {
 			return "", err
@@ -129,6 +132,7 @@ func (j *jobs) newID() (string, error) {
 			return id, nil
 		}
 	}
+	return "", fmt.Errorf("number a job: each of %d numbers has a cgroup", mostNumbers)
 }
 
 // any reports whether a job is recorded.

@@ -50,7 +50,7 @@ func (d Dir) Offline() (*Offline, error) {
 		return nil, err
 	}
 	o := &Offline{}
-	if json.Unmarshal(b, o) == nil {
+	if json.Unmarshal(b, o) == nil && !o.Since.IsZero() {
 		return o, nil
 	}
 	info, err := os.Stat(d.path(offlineFile))
