@@ -237,27 +237,22 @@ func (j *liveJob) chunk() string {
 // isGone waits until the node has ended the job by itself. The job's run was killed, or its end was
 // refused while the node was in trouble.
 func (j *liveJob) isGone() error {
-	for until := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		err := j.check()
-		if err == nil {
-			err = j.isListed()
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		phases, err := j.w.phases()
+		phase, listed := phases[j.id]
+		if err == nil && listed {
+			err = fmt.Errorf("the job is listed as %s", phase)
 		}
-		if err == nil || time.Now().After(until) && !j.w.excuses(until) {
+		err = errors.Join(err, j.check())
+		waited := time.Since(began)
+		if err == nil || waited > 5*time.Minute ||
+			waited > time.Minute && !j.w.excuses(time.Now().Add(-time.Minute)) {
 			return err
 		}
-		if !j.byRun && j.w.forgets(j.began) {
+		if !j.byRun && listed && phase != "exiting" && j.w.forgets(j.began) {
 			j.event("execjob_end")
 		}
 	}
-}
-
-// isListed returns an error as long as the node lists the job, or does not answer.
-func (j *liveJob) isListed() error {
-	phases, err := j.w.phases()
-	if phase, is := phases[j.id]; err == nil && is {
-		err = fmt.Errorf("the job is listed as %s", phase)
-	}
-	return err
 }
 
 // check looks for what an ended job must not leave.
