@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -141,7 +142,7 @@ func checkAccess(text string) error {
 // isBelowDev returns true for a path, or a pattern of paths, that names something in /dev in the
 // shortest way.
 func isBelowDev(name string) bool {
-	_, err := path.Match(name, "")
+	_, err := filepath.Match(strings.TrimPrefix(name, "/dev/"), "") // as devfilter.Resolve does
 	return err == nil && strings.HasPrefix(name, "/dev/") && path.Clean(name) == name &&
 		!strings.ContainsRune(name, 0)
 }
