@@ -2,9 +2,7 @@ package main_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -77,20 +75,7 @@ func (w *wreck) leavesNothing() {
 // was killed before that may not be there, nor one whose record or report was damaged.
 func (w *wreck) ledgerHas(jobs []*liveJob) {
 	w.t.Helper()
-	text, err := os.ReadFile(w.path("state/ledger.jsonl"))
-	must.NoError(w.t, err)
-	reports := map[string]int{}
-	for line := range bytes.Lines(text) {
-		var entry struct {
-			Job string
-			Sum string
-		}
-		_, summed, _ := bytes.Cut(line, []byte(","))
-		sum := crc32.Checksum(bytes.TrimSuffix(summed, []byte("\n")), crc32.MakeTable(crc32.Castagnoli))
-		if json.Unmarshal(line, &entry) == nil && entry.Sum == fmt.Sprintf("%08x", sum) {
-			reports[entry.Job]++
-		}
-	}
+	reports := w.reported()
 	for _, job := range jobs {
 		if n := reports[job.id]; n > 1 || n == 0 && job.begun && !w.harmed[job.id] {
 			w.wrong("job %s is in the ledger %d times", job.id, n)

@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/hookhost/hookhost/internal/must"
 )
 
 // sistersPlan is what a test of faults between two hosts does. Jobs and faults come one after the
@@ -162,10 +159,9 @@ func TestNothingIsLeftOnSistersUnderFaults(t *testing.T) {
 	for _, pid := range processesNamed("sleep", s.mark) {
 		s.wrong("a program outlives its job: %s", describe([]int{pid}))
 	}
-	text, err := os.ReadFile(s.hosts[0].node.path("state/ledger.jsonl"))
-	must.NoError(t, err)
+	reports := s.hosts[0].node.reported()
 	begun.Range(func(id, _ any) bool {
-		if n := bytes.Count(text, fmt.Appendf(nil, `"job":%q,"key"`, id)); n != 1 {
+		if n := reports[id.(string)]; n != 1 {
 			s.wrong("job %s is in the ledger %d times", id, n)
 		}
 		return true

@@ -58,11 +58,7 @@ func TestFloodOfTheSocketHoldsUpNoEventAndLeavesNothing(t *testing.T) {
 	n := newNode(t)
 	d := n.serve()
 	n.open()
-	open := func() int {
-		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.cmd.Process.Pid))
-		must.NoError(t, err)
-		return len(files)
-	}
+	open := func() int { return openFiles(t, d.cmd.Process.Pid) }
 	n.event("execjob_begin", "1.srv", "") // what an event needs once
 	n.event("execjob_end", "1.srv", "")
 	before := open()

@@ -2,9 +2,12 @@ package main_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,6 +31,36 @@ func (n *node) finished(id string, uid int, pad int) {
 		"pbs_job": hostapi.Job{ID: id, Owner: hostapi.Owner{User: owner, UID: uid, GID: uid}},
 	}
 	must.NoError(n.t, ledger.Open(n.path("state/ledger.jsonl")).Append(n.t.Context(), id, uid, report))
+}
+
+// reported counts the reports in the node's ledger, by job. A line that is not whole counts for
+// nothing.
+func (n *node) reported() map[string]int {
+	n.t.Helper()
+	files, err := filepath.Glob(n.path("state/ledger.jsonl*"))
+	must.NoError(n.t, err)
+	reports := map[string]int{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must.NoError(n.t, err)
+		for line := range bytes.Lines(text) {
+			var entry struct{ Job, Sum string }
+			_, summed, _ := bytes.Cut(line, []byte(","))
+			sum := crc32.Checksum(bytes.TrimSuffix(summed, []byte("\n")), crc32.MakeTable(crc32.Castagnoli))
+			if json.Unmarshal(line, &entry) == nil && entry.Sum == fmt.Sprintf("%08x", sum) {
+				reports[entry.Job]++
+			}
+		}
+	}
+	return reports
+}
+
+// openFiles returns how many files a process has open.
+func openFiles(t testing.TB, pid int) int {
+	t.Helper()
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	must.NoError(t, err)
+	return len(files)
 }
 
 // openNode is a node whose programs other users may run.

@@ -1,9 +1,7 @@
 package main_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -184,9 +182,7 @@ func (m mark) String() string {
 // heldBy looks at a process.
 func heldBy(t testing.TB, pid int) held {
 	t.Helper()
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	must.NoError(t, err)
-	h := held{files: len(open)}
+	h := held{files: openFiles(t, pid)}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	must.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
@@ -212,17 +208,7 @@ func (s *soak) below(dir string) (files int, size int64) {
 
 func (s *soak) everyJobIsInTheLedgerOnce() {
 	s.t.Helper()
-	reports := map[string]int{}
-	files, _ := filepath.Glob(s.path("state/ledger.jsonl*"))
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		must.NoError(s.t, err)
-		for line := range bytes.Lines(text) {
-			var entry struct{ Job string }
-			must.NoError(s.t, json.Unmarshal(line, &entry))
-			reports[entry.Job]++
-		}
-	}
+	reports := s.reported()
 	for number := range s.jobs {
 		if id := fmt.Sprintf("%d.soak", number+1); reports[id] != 1 {
 			s.t.Errorf("job %s is in the ledger %d times", id, reports[id])
