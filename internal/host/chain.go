@@ -174,8 +174,7 @@ func (c *chain) judge(hook plugin.Hook, out *hostapi.Outcome, err error) bool {
 		c.merged.out.Reject, c.merged.out.OnReject = true, action
 		c.verdict.Hook, c.verdict.Kind = hook.Name, kind
 	}
-	// The log, MoM and the job get it. A hook may pass on what a user has chosen.
-	c.says = append(c.says, hostapi.Clip(says, hostapi.MaxLine))
+	c.says = append(c.says, says)
 	return false
 }
 
