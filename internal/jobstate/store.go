@@ -35,10 +35,16 @@ type Store struct {
 
 	mu      sync.Mutex
 	records map[string][]byte // by job id: the record as its file has it
-	unsaved map[string]bool   // by job id: the file is older than the record; true once failed was called
+	unsaved map[string]stale  // by job id: the record is newer than its file
 
 	series       map[string]series.Job // by job id: see Hosts
 	seriesFailed bool                  // the last file of a series could not be written
+}
+
+// stale is the file of a record that was not saved.
+type stale struct {
+	text []byte // nil where there is no file
+	told bool   // failed was called
 }
 
 // Open returns the store with the records that lie in dir. dir is made with mode 0700 where there
@@ -53,7 +59,7 @@ func Open(dir string, failed func(error)) (*Store, error) {
 	if failed == nil {
 		failed = func(error) {}
 	}
-	s := &Store{dir: dir, failed: failed, records: map[string][]byte{}, unsaved: map[string]bool{},
+	s := &Store{dir: dir, failed: failed, records: map[string][]byte{}, unsaved: map[string]stale{},
 		series: map[string]series.Job{}}
 	if err := MakeDir(dir); err != nil {
 		return nil, err
@@ -202,7 +208,7 @@ func (s *Store) Update(id string, fn func(*Record) (*Record, error)) error {
 		s.records[id] = after
 	}
 	if _, is := s.unsaved[id]; !is {
-		s.unsaved[id] = false
+		s.unsaved[id] = stale{text: before}
 	}
 	s.save()
 	return nil
@@ -224,39 +230,37 @@ func (s *Store) Change(ids []string, fn func(*Record)) error {
 
 // save brings the files of all unsaved records up to date. The caller holds mu.
 func (s *Store) save() {
-	for id, told := range s.unsaved {
+	for id, file := range s.unsaved {
 		err := s.write(id, s.records[id])
 		if err == nil {
 			delete(s.unsaved, id)
 			continue
 		}
-		err = errors.Join(err, s.dropStale(id))
-		if !told {
+		if file.text != nil && !s.mayStay(id, file.text) {
+			dropped := s.write(id, nil)
+			if dropped == nil {
+				file.text = nil
+			}
+			err = errors.Join(err, dropped)
+		}
+		if !file.told {
 			s.failed(fmt.Errorf("record of job %s: not saved yet: %w", id, err))
 		}
-		s.unsaved[id] = true
+		s.unsaved[id] = stale{text: file.text, told: true}
 	}
 }
 
-// dropStale removes the file of a record that could not be written if the file has another phase
-// of the job. The next daemon would take a job that runs for one whose begin was cut off, and end
-// it. Jobs would be frozen or thawed against their MoM's word. A job without a file gets a record
-// of what the kernel has. The file of a job that ends stays. Its cgroup may be gone, and its report
-// would be lost.
-func (s *Store) dropStale(id string) error {
-	b, err := os.ReadFile(s.path(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// mayStay reports whether the file of a record that could not be written may be as it was. A file
+// of another phase of the job may not. The next daemon would take a job that runs for one whose
+// begin was cut off, and end it. Jobs would be frozen or thawed against their MoM's word. A job
+// without a file gets a record of what the kernel has. The file of a job that ends stays. Its
+// cgroup may be gone, and its report would be lost.
+func (s *Store) mayStay(id string, text []byte) bool {
+	there, now := s.copyOf(id, text), s.copyOf(id, s.records[id])
+	if now == nil {
+		return false
 	}
-	if err != nil {
-		return err
-	}
-	there, now := s.copyOf(id, b), s.copyOf(id, s.records[id])
-	same := there != nil && now != nil && there.Phase == now.Phase && there.Begun.Equal(now.Begun)
-	if same || now != nil && now.Phase == PhaseExiting {
-		return nil
-	}
-	return os.Remove(s.path(id))
+	return now.Phase == PhaseExiting || there.Phase == now.Phase && there.Begun.Equal(now.Begun)
 }
 
 // write makes b the content of the job's file, and removes the file when b is nil.
