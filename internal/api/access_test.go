@@ -212,10 +212,20 @@ func TestAttachTellsNoUsersProcesses(t *testing.T) {
 }
 
 func TestAttachOfReusedPid(t *testing.T) {
-	b := &backend{jobs: []Job{job("1.srv", os.Getuid())}, reused: true}
+	b := &backend{jobs: []Job{job("1.srv", os.Getuid())}, now: ErrNotFound}
 	got, err := rawCall(serve(t, b), "POST", "/v1/attach", fmt.Sprintf(`{"pid":%d}`, os.Getpid()))
 	if err != nil || got.Status != 404 || !strings.Contains(got.Body, KindTMNoProc) {
 		t.Errorf("%v, %v; want %s", got, err, KindTMNoProc)
+	}
+}
+
+// TestAttachOfAPidThatCannotBeReadAgain plays a node that runs out of descriptors meanwhile: the
+// pid may be another process's by now.
+func TestAttachOfAPidThatCannotBeReadAgain(t *testing.T) {
+	b := &backend{jobs: []Job{job("1.srv", os.Getuid())}, now: syscall.EMFILE}
+	got, err := rawCall(serve(t, b), "POST", "/v1/attach", fmt.Sprintf(`{"pid":%d}`, os.Getpid()))
+	if err != nil || got.Status != 500 {
+		t.Errorf("%v, %v; want an error", got, err)
 	}
 }
 

@@ -80,8 +80,12 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 		return nil, err
 	}
 	// The hooks were told a number. They were told the right one if the process still has it.
-	if !s.Processes.Alive(hostapi.ProcessID{PID: in.PID, StartTime: before.StartTime}) {
+	err = s.Processes.Check(hostapi.ProcessID{PID: in.PID, StartTime: before.StartTime})
+	switch {
+	case errors.Is(err, ErrNotFound):
 		return nil, noProcess(in.PID)
+	case err != nil:
+		return nil, fmt.Errorf("attach pid %d: look whether it is still that process: %w", in.PID, err)
 	}
 	return Attached{Job: job.ID, Outcome: outcome}, nil
 }

@@ -59,8 +59,8 @@ type Processes interface {
 	// Number returns the number here of the process that caller, a process of this host, calls pid.
 	Number(caller, pid int) (int, error)
 	Process(pid int) (Process, error)
-	// Alive reports whether the process pid is the one that began at startTime, and lives.
-	Alive(id hostapi.ProcessID) bool
+	// Check fails unless the process still runs.
+	Check(id hostapi.ProcessID) error
 	// JobOf returns the job in whose cgroup the process is.
 	JobOf(ctx context.Context, pid int) (Job, error)
 }

@@ -24,7 +24,7 @@ import (
 type someProcesses struct{ *backend }
 
 func (p someProcesses) Number(_, pid int) (int, error)   { return pid, nil }
-func (p someProcesses) Alive(hostapi.ProcessID) bool     { return true }
+func (p someProcesses) Check(hostapi.ProcessID) error    { return nil }
 func (p someProcesses) Process(pid int) (Process, error) { return Process{UID: ownerOf(pid)}, nil }
 
 func ownerOf(pid int) int {

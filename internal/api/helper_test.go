@@ -148,7 +148,7 @@ type backend struct {
 	broken error       // of the ledger
 	unread bool        // jobs that are not there cannot be read
 	member string      // the job that every process is in
-	reused bool        // every process has another start time when it is asked for again
+	now    error       // what every process is when it is asked for again
 
 	mu     sync.Mutex
 	events []*hostapi.Request
@@ -256,9 +256,7 @@ func (b *backend) Number(caller, pid int) (int, error) {
 	return n, nil
 }
 
-func (b *backend) Alive(id hostapi.ProcessID) bool {
-	return !b.reused && proc.Alive(b.procfs, id)
-}
+func (b *backend) Check(hostapi.ProcessID) error { return b.now }
 
 // JobOf finds every process in b.member.
 func (b *backend) JobOf(_ context.Context, pid int) (Job, error) {

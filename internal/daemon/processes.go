@@ -39,7 +39,16 @@ func (p *processes) Number(caller, pid int) (int, error) {
 // JobOf returns the job in whose cgroup a process is.
 func (p *processes) JobOf(ctx context.Context, pid int) (api.Job, error) { return p.jobs.of(ctx, pid) }
 
-// Alive reports whether the process still runs.
+// Check fails with api.ErrNotFound unless the process still runs.
+func (p *processes) Check(id hostapi.ProcessID) error {
+	err := proc.Check(p.procfs, id)
+	if errors.Is(err, proc.ErrGone) {
+		err = fmt.Errorf("%w: %w", err, api.ErrNotFound)
+	}
+	return err
+}
+
+// Alive reports whether the process still runs. A process that cannot be read does.
 func (p *processes) Alive(id hostapi.ProcessID) bool { return proc.Alive(p.procfs, id) }
 
 // Wait returns nil when the process has ended, or ctx's error when that ended first.
