@@ -80,7 +80,8 @@ func (j *liveJob) carryOut() error {
 			j.limited.Store(false)
 			return j.isGone()
 		}
-		if err != nil && j.w.excuses(began) && j.putUp(step.name) {
+		if err != nil && j.w.excuses(began) && j.mayFail(step.name, err) {
+			j.putUp(step.name)
 			err = nil
 		}
 		if err != nil {
@@ -101,10 +102,33 @@ func (j *liveJob) carryOut() error {
 	return j.check()
 }
 
-// putUp does what a MoM does when an event is refused by a node in trouble, and reports whether the
-// job goes on. A job that does not start is sent back. The node hears of each end once, and has to
-// finish it by itself.
-func (j *liveJob) putUp(step string) bool {
+// mayFail reports whether a node in trouble may fail at a step in this way. Such a node may reject
+// an event, and it may leave a run going that is to stop. Nothing that was accepted may fail.
+func (j *liveJob) mayFail(step string, err error) bool {
+	switch {
+	case step == "resume" || step == "exit":
+		return false
+	case step == "suspend" && j.byRun:
+		return errors.Is(err, errLate)
+	case step == "start":
+		return j.wasRefused()
+	}
+	return errors.Is(err, errRejected)
+}
+
+// wasRefused reports whether hookhost run has ended since its job was rejected.
+func (j *liveJob) wasRefused() bool {
+	select {
+	case <-j.exited:
+		return j.cmd.ProcessState.ExitCode() == 125 && !exists(j.startedFile())
+	default:
+		return false
+	}
+}
+
+// putUp does what a MoM does when a node in trouble rejects an event. A job that does not start is
+// sent back. The node hears of each end once, and has to finish it by itself.
+func (j *liveJob) putUp(step string) {
 	switch step {
 	case "start", "begin", "prologue", "launch":
 		j.back = true
@@ -113,11 +137,7 @@ func (j *liveJob) putUp(step string) bool {
 			j.signal(syscall.SIGKILL)
 			<-j.exited
 		}
-		return true
-	case "suspend", "resize", "attach", "preterm", "epilogue", "end":
-		return true
 	}
-	return false
 }
 
 // do carries out one step.

@@ -44,6 +44,9 @@ func (j *liveJob) starts() error {
 	return err
 }
 
+// errLate is of what has not come within a minute.
+var errLate = errors.New("not in time")
+
 // await waits for something that is not to come after the end of the job's process.
 func (j *liveJob) await(what string, ok func() bool) error {
 	for until := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -53,7 +56,7 @@ func (j *liveJob) await(what string, ok func() bool) error {
 		default:
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("not in time: %s", what)
+			return fmt.Errorf("%w: %s", errLate, what)
 		}
 	}
 	return nil
@@ -64,7 +67,7 @@ func (j *liveJob) ended() error {
 	select {
 	case <-j.exited:
 	case <-time.After(time.Minute):
-		return errors.New("not in time: the program ends")
+		return fmt.Errorf("%w: the program ends", errLate)
 	}
 	status := j.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	got := status.ExitStatus()
@@ -105,12 +108,19 @@ func (j *liveJob) attach() error {
 		select {
 		case <-j.reaped:
 			text, _ := os.ReadFile(stderr.Name())
-			return fmt.Errorf("%v: %s", cmd.ProcessState, text)
+			err := fmt.Errorf("%v: %s", cmd.ProcessState, text)
+			if cmd.ProcessState.Exited() {
+				err = fmt.Errorf("%w: %w", errRejected, err)
+			}
+			return err
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
 	return nil
 }
+
+// errRejected is of an event that hooks have rejected.
+var errRejected = errors.New("rejected")
 
 // event sends an event until somebody has answered it, as a MoM does whose hook is run again.
 func (j *liveJob) event(name string) error {
@@ -141,8 +151,9 @@ func (j *liveJob) event(name string) error {
 		if err == nil {
 			return nil
 		}
-		if len(answer) > 0 {
-			return fmt.Errorf("rejected: %s", answer)
+		var verdict struct{ Reject bool }
+		if json.Unmarshal(answer, &verdict) == nil && verdict.Reject {
+			return fmt.Errorf("%w: %s", errRejected, answer)
 		}
 	}
 	return fmt.Errorf("not answered: %s", &said)

@@ -154,15 +154,12 @@ func (w *wreck) inspectTotals() {
 			now[name] = n
 		}
 	}
-	for name, n := range now {
-		ofJob := strings.Contains(name, ".chaos")
-		if was := w.totals[name]; n < was && (ofJob || now[daemon] == w.totals[daemon]) {
-			w.wrong("%s has shrunk from %v to %v", name, was, n)
-		}
+	if now[daemon] != w.totals[daemon] {
+		maps.DeleteFunc(w.totals, func(name string, _ float64) bool { return !strings.Contains(name, ".chaos") })
 	}
-	for name := range w.totals {
-		if _, is := now[name]; !is {
-			delete(w.totals, name)
+	for name, n := range now {
+		if was := w.totals[name]; n < was {
+			w.wrong("%s has shrunk from %v to %v", name, was, n)
 		}
 	}
 	maps.Copy(w.totals, now)
