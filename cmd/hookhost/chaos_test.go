@@ -66,7 +66,7 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 	w.stop()
 	w.leavesNothing()
 	w.ledgerHas(tally.jobs)
-	t.Logf("jobs:\n%sfaults:\n%sviolations: %d", table(tally.ends), table(w.faults), w.wrongs)
+	t.Logf("jobs:\n%sfaults:\n%sviolations: %d", table(tally.ends), table(w.faults), w.violations)
 }
 
 // chaosTime is how long jobs and faults go on, 0 for a few jobs.
@@ -134,13 +134,11 @@ func (w *wreck) logProgress(done <-chan struct{}) {
 		case <-time.After(30 * time.Second):
 		}
 		w.mu.Lock()
-		faults := 0
-		for _, n := range w.faults {
-			faults += n
-		}
-		w.t.Logf("%v: %d faults, %d violations, %d jobs live", time.Since(began).Round(time.Second), faults, w.wrongs,
-			len(w.live))
+		live := len(w.live)
 		w.mu.Unlock()
+		faults, violations := w.sums()
+		w.t.Logf("%v: %d faults, %d violations, %d jobs live", time.Since(began).Round(time.Second), faults, violations,
+			live)
 	}
 }
 
@@ -223,11 +221,4 @@ func describe(pids []int) string {
 		lines = append(lines, fmt.Sprintf("%d %s %q", pid, state(pid), words))
 	}
 	return strings.Join(lines, ", ")
-}
-
-// state is the state of a process as proc(5) has it; "" of one that has ended.
-func state(pid int) string {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, after, _ := strings.Cut(string(stat), ") ")
-	return after[:min(1, len(after))]
 }

@@ -90,19 +90,17 @@ func TestPlanOfLinkFaultsFollowsFromItsSeedAndHasEachKind(t *testing.T) {
 // sisters are two hosts of a laboratory that reach one another by relays.
 type sisters struct {
 	*lab
+	*incidents
 	relays []*relay
 	mark   string // an argument of the jobs' programs
 
-	mu      sync.Mutex
-	excused []*span
-	faults  map[string]int
-	ends    map[string]int
-	wrongs  int
+	mu   sync.Mutex
+	ends map[string]int
 }
 
 func newSisters(t *testing.T) *sisters {
 	const port = 15040
-	s := &sisters{faults: map[string]int{}, ends: map[string]int{}, mark: fmt.Sprintf("1000.%d", os.Getpid())}
+	s := &sisters{incidents: newIncidents(t), ends: map[string]int{}, mark: fmt.Sprintf("1000.%d", os.Getpid())}
 	s.lab = newLab(t, 2, func(h *labHost) string {
 		if len(s.relays) == 0 {
 			h.lab.hub.must("ip", "addr", "add", relays+"/24", "dev", "sw")
@@ -166,14 +164,7 @@ func TestNothingIsLeftOnSistersUnderFaults(t *testing.T) {
 		}
 		return true
 	})
-	t.Logf("jobs:\n%sfaults:\n%sviolations: %d", table(s.ends), table(s.faults), s.wrongs)
-}
-
-func (s *sisters) wrong(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wrongs++
-	s.t.Errorf(time.Now().Format("15:04:05.000 ")+format, args...)
+	t.Logf("jobs:\n%sfaults:\n%sviolations: %d", table(s.ends), table(s.faults), s.violations)
 }
 
 // carryOut runs a job to its end, and reports whether its program has started. A job may be refused
@@ -198,14 +189,11 @@ func (s *sisters) carryOut(plan spreadPlan) (started bool) {
 	defer kill.Stop()
 	err := job.cmd.Run()
 	started = exists(file)
-	s.mu.Lock()
-	excused := slices.ContainsFunc(s.excused, func(f *span) bool { return f.to.IsZero() || f.to.After(began) })
-	s.mu.Unlock()
 	end, status := endsItself, job.cmd.ProcessState.ExitCode()
 	switch {
 	case struck.Load():
 		end = "by SIGKILL of run"
-	case status == 125 && !started && excused:
+	case status == 125 && !started && s.excuses(began):
 		end = "sent back"
 		time.Sleep(300 * time.Millisecond)
 	case status != plan.status:
@@ -237,24 +225,11 @@ func (s *sisters) watch(over <-chan struct{}) {
 	}
 }
 
-// parentOf returns the pid of a process's parent, 0 for none.
-func parentOf(pid int) int {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, after, _ := strings.Cut(string(stat), ") ")
-	var is string
-	var parent int
-	fmt.Sscan(after, &is, &parent)
-	return parent
-}
-
 // bring carries out one fault.
 func (s *sisters) bring(fault linkFault) {
 	host := s.hosts[fault.host]
-	excused := &span{from: time.Now()}
-	s.mu.Lock()
-	s.faults[fault.kind+" "+host.name]++
-	s.excused = append(s.excused, excused)
-	s.mu.Unlock()
+	s.count(fault.kind + " " + host.name)
+	defer s.excuse(false)()
 	switch fault.kind {
 	case linkDown:
 		mend := host.cut()
@@ -281,7 +256,4 @@ func (s *sisters) bring(fault linkFault) {
 		time.Sleep(fault.lasts)
 		host.serve()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	excused.to = time.Now()
 }

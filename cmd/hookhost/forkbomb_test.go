@@ -76,10 +76,7 @@ func (n *node) bombed(size int) (job string) {
 	gone := make(chan struct{})
 	go func() { first.Wait(); close(gone) }()
 	n.t.Cleanup(func() { first.Process.Kill(); <-gone })
-	must.Eventually(n.t, "it has stopped", func() bool {
-		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", first.Process.Pid))
-		return strings.Contains(string(b), "(bomb) T ")
-	})
+	must.Eventually(n.t, "it has stopped", func() bool { return state(first.Process.Pid) == "T" })
 	if r := n.hookhost("attach", "-j", "77.x", "-p", strconv.Itoa(first.Process.Pid)); r.status != 0 {
 		n.t.Fatal("attach was rejected")
 	}

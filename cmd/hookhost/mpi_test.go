@@ -354,18 +354,3 @@ func (l *lab) attachRefuses(t *testing.T, j *labJob) {
 		other.event(host, "execjob_end", nil)
 	}
 }
-
-// childrenOf returns the processes whose parent is pid.
-func childrenOf(pid int) []int {
-	var pids []int
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, f := range files {
-		b, _ := os.ReadFile(f)
-		fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
-			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-			pids = append(pids, child)
-		}
-	}
-	return pids
-}

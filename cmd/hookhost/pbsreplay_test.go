@@ -1,14 +1,12 @@
 package main_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/must"
@@ -206,8 +204,7 @@ func (r *replay) job(t *testing.T) {
 	}
 	for _, pid := range members[1:] { // the test's own children
 		must.Eventually(t, "what was attached is dead", func() bool {
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			return err != nil || strings.Contains(string(stat), ") Z ") || syscall.Kill(pid, 0) != nil
+			return state(pid) == "" || state(pid) == "Z"
 		})
 	}
 	rep := decodeReport(t, r.hookhost("report", id, "--format=json").stdout)

@@ -42,7 +42,7 @@ func (w *wreck) strikeDaemon(s plannedStrike) {
 	w.down = s.down
 	if send(pid, sig) {
 		clear(w.lives)
-		w.faults[s.means+" "+victimDaemon]++
+		w.count(s.means + " " + victimDaemon)
 	}
 }
 

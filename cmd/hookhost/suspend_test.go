@@ -78,10 +78,7 @@ func (b *background) signal(sig syscall.Signal) {
 func (b *background) suspend() {
 	b.n.t.Helper()
 	b.signal(syscall.SIGTSTP)
-	must.Eventually(b.n.t, "the run stops", func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.pid))
-		return err == nil && bytes.Contains(stat, []byte(") T "))
-	})
+	must.Eventually(b.n.t, "the run stops", func() bool { return state(b.pid) == "T" })
 }
 
 // report waits for the end of the run, which has to be a success.

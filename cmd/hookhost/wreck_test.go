@@ -22,6 +22,7 @@ import (
 // starts its daemon again, as systemd does.
 type wreck struct {
 	*node
+	*incidents
 	apart      *exec.Cmd // has the mount namespace of the daemon
 	supervisor sync.WaitGroup
 
@@ -30,21 +31,12 @@ type wreck struct {
 	down     time.Duration  // of the next start of the daemon
 	stopping bool           // the daemon is not started again
 	lives    map[string]int // by hook: its crashes in the life of this daemon
-	faults   map[string]int // that were injected, by kind
-	wrongs   int            // that were found
 	live     map[string]*liveJob
 	harmed   map[string]bool // jobs that may have lost their record or their report
-	excused  []*span
 
 	turns map[string]*sync.Mutex // by hook: one that crashes twice over an event has failed at it
 
 	totals map[string]float64 // of the last scrape
-}
-
-// span is a time in which a fault may cost events their acceptance: see excuses.
-type span struct {
-	from, to time.Time // to is zero while it lasts
-	forgets  bool      // a daemon that is killed may leave no word of an end
 }
 
 // A hook that crashes five times is left alone for a while (internal/plugin/breaker.go).
@@ -63,7 +55,7 @@ func newWreck(t *testing.T) *wreck {
 	_, fpgas := fpgas(t, 2)
 	config := "kill_timeout = \"3s\"\n" + fpgas + "[host]\nnode = \"n1\"\n[walltime]\ngrace = \"1s\"\n"
 	w := &wreck{
-		node: newNode(t, config), lives: map[string]int{}, faults: map[string]int{}, live: map[string]*liveJob{},
+		node: newNode(t, config), incidents: newIncidents(t), lives: map[string]int{}, live: map[string]*liveJob{},
 		harmed: map[string]bool{}, turns: map[string]*sync.Mutex{}, totals: map[string]float64{},
 	}
 	for _, name := range victimHooks {
@@ -89,45 +81,6 @@ func newWreck(t *testing.T) *wreck {
 		return exists(w.path("run/s")) && w.command("jobs").Run() == nil
 	})
 	return w
-}
-
-// wrong notes a violation.
-func (w *wreck) wrong(format string, args ...any) {
-	w.t.Helper()
-	w.mu.Lock()
-	w.wrongs++
-	w.mu.Unlock()
-	w.t.Errorf(time.Now().Format("15:04:05.000 ")+format, args...)
-}
-
-// excuse begins a span in which events may be refused, and returns what ends it.
-func (w *wreck) excuse(forgets bool) (end func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := &span{from: time.Now(), forgets: forgets}
-	w.excused = append(w.excused, s)
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		s.to = time.Now()
-	}
-}
-
-// excuses reports whether an event since then may have been refused for a fault.
-func (w *wreck) excuses(since time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.excused, func(s *span) bool { return s.to.IsZero() || s.to.After(since) })
-}
-
-// forgets reports whether the end of a job since then may have to be told once more, as pbs_mom
-// does by its list of jobs.
-func (w *wreck) forgets(since time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.excused, func(s *span) bool {
-		return s.forgets && !s.to.IsZero() && s.to.After(since)
-	})
 }
 
 // supervise starts the daemon again and again.
@@ -225,12 +178,6 @@ func (w *wreck) runningPID(name string) int {
 		}
 	}
 	return 0
-}
-
-func (w *wreck) count(fault string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.faults[fault]++
 }
 
 // victim waits for a process to kill.
