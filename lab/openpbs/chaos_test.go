@@ -208,8 +208,7 @@ func bringBack(t *testing.T) {
 }
 
 // drain waits until no job is left. A MoM that is killed while it starts or ends a job may leave it
-// running for ever. The job has substate 41 then, or mom_logs has "no active tasks" of it. A MoM
-// without hooks does so too. Such a job is run again, as its operator would.
+// running for ever, with hooks or without. Such a job is run again, as its operator would.
 func (c *chaos) drain(within time.Duration) {
 	var left string
 	since := time.Now()
@@ -223,15 +222,32 @@ func (c *chaos) drain(within time.Duration) {
 		}
 		if now != "" && time.Since(since) > 40*time.Second {
 			for _, id := range strings.Fields(now) {
-				c.t.Logf("job %s is stuck, and run again: %s", id,
-					on(c.t, nodes[0], "qstat -f "+id+" | grep -E 'job_state|substate|comment' || :"))
-				on(c.t, nodes[0], "qrerun -W force "+id+" 2>/dev/null || :")
-				c.forced[id] = true
+				c.runAgain(id)
 			}
 			since = time.Now()
 		}
 		return now == ""
 	})
+}
+
+// runAgain runs a stuck job again by force. PBS is at fault if the job has substate 41, or if MoM
+// has logged "no active tasks" of it. Any other reason is a violation.
+func (c *chaos) runAgain(id string) {
+	state, err := output("root", nodes[0], "qstat -f "+id+" | grep -E 'job_state|substate|comment'")
+	if err != nil { // it has ended meanwhile
+		return
+	}
+	byPBS := strings.Contains(state, "substate = 41")
+	for _, node := range nodes {
+		byPBS = byPBS || run(node, "grep -q '"+id+";.*no active tasks' "+pbsHome+"/mom_logs/*") == nil
+	}
+	c.t.Logf("job %s is stuck, and run again: %s", id, state)
+	if !byPBS {
+		c.t.Errorf("job %s: neither substate 41 nor without active tasks: %s", id,
+			on(c.t, nodes[0], "tracejob -n 2 "+id+" || :"))
+	}
+	on(c.t, nodes[0], "qrerun -W force "+id+" 2>/dev/null || :")
+	c.forced[id] = true
 }
 
 // recordsOfOneEnd are the types of a job's records: queued, started and run again any number of
