@@ -106,6 +106,9 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 	if back := backOnline(req.VnodeList, o.Before); len(back) > 0 {
 		addVnodes(out, back)
 		h.log.Info("the vnodes of this host go on line again: every cgroup is removed")
+		if o.Damaged {
+			h.log.Warn("the note that they are offline was damaged: some may have been offline before")
+		}
 	}
 	return h.kept.SetOffline(nil)
 }

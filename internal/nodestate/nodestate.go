@@ -39,6 +39,8 @@ type Offline struct {
 	Told bool `json:"told"`
 	// Before names the vnodes that somebody else had put offline before.
 	Before []string `json:"before,omitempty"`
+	// Damaged: somebody has damaged the note, so that Before is not known.
+	Damaged bool `json:"-"`
 }
 
 // Offline returns what was noted; nil without an error when the vnodes are on line. A note that
@@ -57,7 +59,7 @@ func (d Dir) Offline() (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Offline{Since: info.ModTime(), Told: true}, nil
+	return &Offline{Since: info.ModTime(), Told: true, Damaged: true}, nil
 }
 
 // IsOffline reports whether there is a note, whatever it says.
