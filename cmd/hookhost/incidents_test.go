@@ -64,19 +64,28 @@ func (i *incidents) excuse(forgets bool) (end func()) {
 	}
 }
 
-// excuses reports whether an event since then may have been refused for a fault.
-func (i *incidents) excuses(since time.Time) bool {
+// since returns the spans that lasted longer than until then.
+func (i *incidents) since(then time.Time) (spans []span) {
 	i.lock.Lock()
 	defer i.lock.Unlock()
-	return slices.ContainsFunc(i.excused, func(s *span) bool { return s.to.IsZero() || s.to.After(since) })
+	for _, s := range i.excused {
+		if s.to.IsZero() || s.to.After(then) {
+			spans = append(spans, *s)
+		}
+	}
+	return spans
+}
+
+// excuses reports whether an event since then may have been refused for a fault.
+func (i *incidents) excuses(then time.Time) bool { return len(i.since(then)) > 0 }
+
+// mayForget reports whether a daemon that is killed may leave no word of an end since then.
+func (i *incidents) mayForget(then time.Time) bool {
+	return slices.ContainsFunc(i.since(then), func(s span) bool { return s.forgets })
 }
 
 // forgets reports whether the end of a job since then may have to be told once more, as pbs_mom
 // does by its list of jobs.
-func (i *incidents) forgets(since time.Time) bool {
-	i.lock.Lock()
-	defer i.lock.Unlock()
-	return slices.ContainsFunc(i.excused, func(s *span) bool {
-		return s.forgets && !s.to.IsZero() && s.to.After(since)
-	})
+func (i *incidents) forgets(then time.Time) bool {
+	return slices.ContainsFunc(i.since(then), func(s span) bool { return s.forgets && !s.to.IsZero() })
 }

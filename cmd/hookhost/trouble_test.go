@@ -65,6 +65,7 @@ func (w *wreck) endure(plan chaosPlan, done <-chan struct{}) {
 //   - A full disk of the state directory, a damaged series and torn lines cost no event.
 //   - A full disk of the live files, and cgroups that cannot be written or made, cost events their
 //     acceptance. Jobs do not start then, and an end is finished later by the node itself.
+//   - Full disks of both cost a job its report if its end was rejected and the daemon is killed.
 //   - A damaged record costs its job the record, and so perhaps the report. A damaged line of the
 //     ledger costs its job the report.
 func (w *wreck) bring(trouble plannedTrouble) error {
