@@ -148,3 +148,21 @@ func TestSystemdConfinesTheServerOfPages(t *testing.T) {
 	}
 	n.exposure(web, webExposure)
 }
+
+// A job's owner has systemd start nothing outside of the job. Root may, so that it is the owner who
+// is refused. A user whom the site lets linger has a manager that is outside of every job
+// (docs/mpi.md, "What got out all the same").
+func TestSystemdStartsNothingForAJobsOwner(t *testing.T) {
+	n := newSystemNode(t)
+	must.NoError(t, os.Chmod(n.dir, 0o711))
+	n.startDaemon()
+	must.Eventually(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+	must.NoError(t, exec.Command("systemd-run", "--quiet", "--collect", "--wait", "true").Run())
+	for _, options := range []string{"", "--scope", "--user", "--user --scope"} {
+		r := n.hookhost("run", "-u", "nobody", "--report=none", "--", "sh", "-c",
+			"systemd-run --quiet --collect "+options+" sh -c 'echo it runs in; cat /proc/self/cgroup'")
+		if r.status == 0 || strings.Contains(r.stdout, "it runs") {
+			t.Errorf("systemd-run %s: status %d, %s", options, r.status, r.stdout)
+		}
+	}
+}
