@@ -200,6 +200,7 @@ func (l *lives) resize(r *rapid.T) {
 	}
 	expected := l.fits(id, want)
 	before, mark := l.limitsNow(id), l.state(id).JobMark
+	used, _ := memUsed(l.cgroup(id))
 	var out *hostapi.Outcome
 	what, err := l.trouble(r, l.sends(hostapi.EventResize, id, &out, edit))
 	if what == dies {
@@ -218,6 +219,8 @@ func (l *lives) resize(r *rapid.T) {
 		l.release(j)
 		l.do(hostapi.EventEnd, id)
 		delete(l.live, id)
+	case what == "" && expected == "" && used <= want.mem:
+		l.t.Fatalf("resize of %s, with %+v: %v", id, want, err)
 	default:
 		if diff := cmp.Diff(before, l.limitsNow(id)); diff != "" {
 			l.t.Fatalf("resize of %s failed (%v) and changed limits: %s", id, err, diff)
@@ -255,8 +258,10 @@ func (l *lives) epilogue(r *rapid.T) {
 	if what == dies { // its answer is lost
 		l.job(id).State = state
 	}
-	if what == dies || err != nil {
+	if what == dies || what == fails && err != nil {
 		out = l.do(hostapi.EventEpilogue, id)
+	} else {
+		must.NoError(l.t, err)
 	}
 	j.over, j.pids = true, nil
 	if out.Usage != nil {
