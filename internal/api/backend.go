@@ -59,7 +59,7 @@ type Processes interface {
 	// Number returns the number here of the process that caller, a process of this host, calls pid.
 	Number(caller, pid int) (int, error)
 	Process(pid int) (Process, error)
-	// Check fails unless the process still runs.
+	// Check fails with ErrNotFound unless the process still runs, and as reading it does.
 	Check(id hostapi.ProcessID) error
 	// JobOf returns the job in whose cgroup the process is.
 	JobOf(ctx context.Context, pid int) (Job, error)

@@ -256,7 +256,13 @@ func (b *backend) Number(caller, pid int) (int, error) {
 	return n, nil
 }
 
-func (b *backend) Check(hostapi.ProcessID) error { return b.now }
+func (b *backend) Check(id hostapi.ProcessID) error {
+	err := b.now
+	if err == nil {
+		err = proc.Check(b.procfs, id)
+	}
+	return err
+}
 
 // JobOf finds every process in b.member.
 func (b *backend) JobOf(_ context.Context, pid int) (Job, error) {

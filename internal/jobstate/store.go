@@ -257,8 +257,8 @@ func (s *Store) save() {
 // cgroup may be gone, and its report would be lost.
 func (s *Store) mayStay(id string, text []byte) bool {
 	there, now := s.copyOf(id, text), s.copyOf(id, s.records[id])
-	if now == nil {
-		return false
+	if now == nil { // it could not be removed either
+		return true
 	}
 	return now.Phase == PhaseExiting || there.Phase == now.Phase && there.Begun.Equal(now.Begun)
 }

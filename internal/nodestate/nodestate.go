@@ -40,7 +40,7 @@ type Offline struct {
 	// Before names the vnodes that somebody else had put offline before.
 	Before []string `json:"before,omitempty"`
 	// Damaged: somebody has damaged the note, so that Before is not known.
-	Damaged bool `json:"-"`
+	Damaged bool `json:"damaged,omitempty"`
 }
 
 // Offline returns what was noted; nil without an error when the vnodes are on line. A note that
