@@ -234,12 +234,12 @@ func (c *chaos) drain(within time.Duration) {
 // has logged "no active tasks" of it. Any other reason is a violation.
 func (c *chaos) runAgain(id string) {
 	state, err := output("root", nodes[0], "qstat -f "+id+" | grep -E 'job_state|substate|comment'")
-	if err != nil { // it has ended meanwhile
+	if err != nil || strings.Contains(state, "job_state = Q") { // it has ended meanwhile, or waits for such a job
 		return
 	}
 	byPBS := strings.Contains(state, "substate = 41")
 	for _, node := range nodes {
-		byPBS = byPBS || run(node, "grep -q '"+id+";.*no active tasks' "+pbsHome+"/mom_logs/*") == nil
+		byPBS = byPBS || run(node, "grep -q ';"+id+";.*no active tasks' "+pbsHome+"/mom_logs/*") == nil
 	}
 	c.t.Logf("job %s is stuck, and run again: %s", id, state)
 	if !byPBS {
