@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +13,40 @@ import (
 
 	"github.com/hookhost/hookhost/internal/must"
 )
+
+// isGone waits until the node has ended the job by itself. The job's run was killed, or its end was
+// refused while the node was in trouble.
+func (j *liveJob) isGone() error {
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		phases, err := j.w.phases()
+		phase, listed := phases[j.id]
+		if err == nil && listed {
+			err = fmt.Errorf("the job is listed as %s", phase)
+		}
+		err = errors.Join(err, j.check())
+		waited := time.Since(began)
+		if err == nil || waited > 5*time.Minute ||
+			waited > time.Minute && !j.w.excuses(time.Now().Add(-time.Minute)) {
+			return err
+		}
+		if !j.byRun && listed && phase != "exiting" && j.w.forgot(j.began) {
+			j.event("execjob_end")
+		}
+	}
+}
+
+// check looks for what an ended job must not leave.
+func (j *liveJob) check() error {
+	if left := j.w.marked()[j.id]; len(left) > 0 {
+		return fmt.Errorf("processes outlive their job: %s", describe(left))
+	}
+	for _, pattern := range []string{"/jobid/" + j.id, "/jobs/" + j.id} {
+		if left := j.w.cgroups(pattern); len(left) > 0 {
+			return fmt.Errorf("cgroups outlive their job: %v", left)
+		}
+	}
+	return nil
+}
 
 // isIdle waits until the daemon has no job and no more open files than one that has just begun.
 func (w *wreck) isIdle() {
@@ -35,6 +70,9 @@ func (w *wreck) isIdle() {
 	long := w.daemonPID()
 	time.Sleep(2 * time.Second) // hooks that were killed last are started again
 	open, running := files(), goroutines()
+	if open == 0 || running == 0 {
+		w.t.Fatalf("the daemon has %d files open and %d goroutines", open, running)
+	}
 	w.strikeDaemon(plannedStrike{victim: victimDaemon, means: byKill})
 	must.Eventually(w.t, "the next daemon answers", func() bool {
 		return w.daemonPID() != 0 && w.daemonPID() != long && w.command("jobs").Run() == nil

@@ -23,6 +23,7 @@ type liveJob struct {
 	resized atomic.Bool  // they are those of its resize
 	began   time.Time    // when the first step was taken
 	begun   bool         // the program has started
+	refused bool         // an event of it was rejected
 	back    bool         // it was sent back: a trouble of the node has kept it from starting
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
@@ -80,11 +81,9 @@ func (j *liveJob) carryOut() error {
 			j.limited.Store(false)
 			return j.isGone()
 		}
-		if err != nil && j.w.excuses(began) && j.mayFail(step.name, err) {
+		if err != nil && j.mayFail(step.name, began, err) {
+			j.refused = true
 			j.putUp(step.name)
-			if step.name == "end" && j.w.mayForget(j.began) {
-				j.w.costs(j.id)
-			}
 			err = nil
 		}
 		if err != nil {
@@ -99,17 +98,22 @@ func (j *liveJob) carryOut() error {
 	if j.struck.Load() && j.cmd.ProcessState.Exited() { // the kill came too late
 		j.struck.Store(false)
 	}
-	if j.w.excuses(j.began) {
+	if j.refused || j.byRun && j.w.excuses(j.began) { // run has told the node of its end alone
 		return j.isGone()
 	}
 	return j.check()
 }
 
-// mayFail reports whether a node in trouble may fail at a step in this way. Such a node may reject
-// an event, and it may leave a run going that is to stop. Nothing that was accepted may fail.
-func (j *liveJob) mayFail(step string, err error) bool {
+// mayFail reports whether the node may fail in this way at a step that began then. A node in
+// trouble may reject an event, and it may leave a run going that is to stop. Nothing that was
+// accepted may fail. A record that was damaged is made anew, as of a job that runs.
+func (j *liveJob) mayFail(step string, began time.Time, err error) bool {
 	switch {
-	case step == "resume" || step == "exit":
+	case step == "begin" && errors.Is(err, errBusy):
+		return j.w.isHarmed(j.id)
+	case !j.w.excuses(began):
+		return false
+	case step == "resume" || step == "resize" || step == "exit":
 		return false
 	case step == "suspend" && j.byRun:
 		return errors.Is(err, errLate)
@@ -255,40 +259,6 @@ func (j *liveJob) chunk() string {
 		chunk += fmt.Sprintf(":fpga=%d", j.fpgas)
 	}
 	return chunk
-}
-
-// isGone waits until the node has ended the job by itself. The job's run was killed, or its end was
-// refused while the node was in trouble.
-func (j *liveJob) isGone() error {
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		phases, err := j.w.phases()
-		phase, listed := phases[j.id]
-		if err == nil && listed {
-			err = fmt.Errorf("the job is listed as %s", phase)
-		}
-		err = errors.Join(err, j.check())
-		waited := time.Since(began)
-		if err == nil || waited > 5*time.Minute ||
-			waited > time.Minute && !j.w.excuses(time.Now().Add(-time.Minute)) {
-			return err
-		}
-		if !j.byRun && listed && phase != "exiting" && j.w.forgets(j.began) {
-			j.event("execjob_end")
-		}
-	}
-}
-
-// check looks for what an ended job must not leave.
-func (j *liveJob) check() error {
-	if left := j.w.marked()[j.id]; len(left) > 0 {
-		return fmt.Errorf("processes outlive their job: %s", describe(left))
-	}
-	for _, pattern := range []string{"/jobid/" + j.id, "/jobs/" + j.id} {
-		if left := j.w.cgroups(pattern); len(left) > 0 {
-			return fmt.Errorf("cgroups outlive their job: %v", left)
-		}
-	}
-	return nil
 }
 
 // giveUp ends a job that did not go as planned, so that the others can go on.

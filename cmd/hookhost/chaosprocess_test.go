@@ -109,7 +109,7 @@ func (j *liveJob) attach() error {
 		case <-j.reaped:
 			text, _ := os.ReadFile(stderr.Name())
 			err := fmt.Errorf("%v: %s", cmd.ProcessState, text)
-			if cmd.ProcessState.Exited() {
+			if cmd.ProcessState.ExitCode() == 1 {
 				err = fmt.Errorf("%w: %w", errRejected, err)
 			}
 			return err
@@ -119,8 +119,12 @@ func (j *liveJob) attach() error {
 	return nil
 }
 
-// errRejected is of an event that hooks have rejected.
-var errRejected = errors.New("rejected")
+// errRejected is of an event that hooks have rejected, and errBusy of the begin of a job that is
+// there.
+var (
+	errRejected = errors.New("rejected")
+	errBusy     = errors.New("busy")
+)
 
 // event sends an event until somebody has answered it, as a MoM does whose hook is run again.
 func (j *liveJob) event(name string) error {
@@ -154,6 +158,9 @@ func (j *liveJob) event(name string) error {
 		var verdict struct{ Reject bool }
 		if json.Unmarshal(answer, &verdict) == nil && verdict.Reject {
 			return fmt.Errorf("%w: %s", errRejected, answer)
+		}
+		if strings.Contains(said.String(), "the job runs here already") && j.w.isHarmed(j.id) {
+			return fmt.Errorf("%w: %s", errBusy, &said)
 		}
 	}
 	return fmt.Errorf("not answered: %s", &said)

@@ -205,7 +205,7 @@ func (s *sisters) carryOut(plan spreadPlan) (started bool) {
 	return started
 }
 
-// watch looks for programs of jobs outside of their cgroups.
+// watch looks for programs of jobs outside of all jobs' cgroups.
 func (s *sisters) watch(over <-chan struct{}) {
 	outside := map[int]bool{}
 	for {

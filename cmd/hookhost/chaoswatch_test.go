@@ -68,7 +68,7 @@ func (w *wreck) inspectAll(told map[string]bool) {
 	for _, j := range live {
 		w.inspect(j)
 	}
-	cpus, devices := map[int]string{}, map[string]string{}
+	cpus, devices := map[int]*liveJob{}, map[string]*liveJob{}
 	for _, j := range live {
 		if j.cpus == 0 || !j.limited.Load() {
 			continue
@@ -84,16 +84,16 @@ func (w *wreck) inspectAll(told map[string]bool) {
 			continue
 		}
 		for _, cpu := range set.List() {
-			if other := cpus[cpu]; other != "" {
-				w.wrong("cpu %d is granted to jobs %s and %s", cpu, other, j.id)
+			if other := cpus[cpu]; other != nil && other.limited.Load() {
+				w.wrong("cpu %d is granted to jobs %s and %s", cpu, other.id, j.id)
 			}
-			cpus[cpu] = j.id
+			cpus[cpu] = j
 		}
 		for _, device := range fpgas {
-			if other := devices[device]; other != "" {
-				w.wrong("device %s is granted to jobs %s and %s", device, other, j.id)
+			if other := devices[device]; other != nil && other.limited.Load() {
+				w.wrong("device %s is granted to jobs %s and %s", device, other.id, j.id)
 			}
-			devices[device] = j.id
+			devices[device] = j
 		}
 	}
 }
@@ -143,10 +143,8 @@ func (w *wreck) inspectTotals() {
 	const daemon = "process_start_time_seconds"
 	now := map[string]float64{}
 	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if at := strings.LastIndexByte(line, ' '); at > 0 {
-			name, value = line[:at], strings.TrimSpace(line[at:])
-		}
+		at := max(strings.LastIndexByte(line, ' '), 0)
+		name, value := line[:at], strings.TrimSpace(line[at:])
 		family, _, _ := strings.Cut(name, "{")
 		grows := strings.HasSuffix(family, "_total") || strings.HasSuffix(family, "_count")
 		ours := strings.HasPrefix(family, "hookhost_") || strings.HasPrefix(family, "pbs_")

@@ -17,10 +17,10 @@ type incidents struct {
 	excused    []*span
 }
 
-// span is a time in which a fault may cost events their acceptance: see excuses.
+// span is a time in which a fault may cost events their acceptance.
 type span struct {
-	from, to time.Time // to is zero while it lasts
-	forgets  bool      // a daemon that is killed may leave no word of an end
+	to      time.Time // zero while it lasts
+	forgets bool      // a daemon that is killed may leave no word of its jobs
 }
 
 func newIncidents(t testing.TB) *incidents { return &incidents{test: t, faults: map[string]int{}} }
@@ -55,7 +55,7 @@ func (i *incidents) sums() (faults, violations int) {
 func (i *incidents) excuse(forgets bool) (end func()) {
 	i.lock.Lock()
 	defer i.lock.Unlock()
-	s := &span{from: time.Now(), forgets: forgets}
+	s := &span{forgets: forgets}
 	i.excused = append(i.excused, s)
 	return func() {
 		i.lock.Lock()
@@ -64,28 +64,24 @@ func (i *incidents) excuse(forgets bool) (end func()) {
 	}
 }
 
-// since returns the spans that lasted longer than until then.
-func (i *incidents) since(then time.Time) (spans []span) {
+// excuses reports whether an event since then may have been refused for a fault.
+func (i *incidents) excuses(then time.Time) bool {
+	return i.had(func(s *span) bool { return s.to.IsZero() || s.to.After(then) })
+}
+
+// forgets reports whether a daemon that is killed now leaves no word of its jobs.
+func (i *incidents) forgets() bool {
+	return i.had(func(s *span) bool { return s.forgets && s.to.IsZero() })
+}
+
+// forgot reports whether the end of a job since then may have to be told once more, as pbs_mom does
+// by its list of jobs.
+func (i *incidents) forgot(then time.Time) bool {
+	return i.had(func(s *span) bool { return s.forgets && !s.to.IsZero() && s.to.After(then) })
+}
+
+func (i *incidents) had(is func(*span) bool) bool {
 	i.lock.Lock()
 	defer i.lock.Unlock()
-	for _, s := range i.excused {
-		if s.to.IsZero() || s.to.After(then) {
-			spans = append(spans, *s)
-		}
-	}
-	return spans
-}
-
-// excuses reports whether an event since then may have been refused for a fault.
-func (i *incidents) excuses(then time.Time) bool { return len(i.since(then)) > 0 }
-
-// mayForget reports whether a daemon that is killed may leave no word of an end since then.
-func (i *incidents) mayForget(then time.Time) bool {
-	return slices.ContainsFunc(i.since(then), func(s span) bool { return s.forgets })
-}
-
-// forgets reports whether the end of a job since then may have to be told once more, as pbs_mom
-// does by its list of jobs.
-func (i *incidents) forgets(then time.Time) bool {
-	return slices.ContainsFunc(i.since(then), func(s span) bool { return s.forgets && !s.to.IsZero() })
+	return slices.ContainsFunc(i.excused, is)
 }

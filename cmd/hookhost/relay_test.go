@@ -38,15 +38,19 @@ func (l *lab) newRelay(port int, to string) *relay {
 			if err != nil {
 				return
 			}
-			l.inSwitch(func() error {
+			dialled := l.inSwitch(func() error {
 				there, err := net.DialTimeout("tcp4", to, 10*time.Second)
-				if err != nil { // as for a host that is not there
-					return from.Close()
+				if err == nil {
+					go r.forward(from, there)
+					go r.forward(there, from)
 				}
-				go r.forward(from, there)
-				go r.forward(there, from)
-				return nil
+				return err
 			})
+			go func() {
+				if <-dialled != nil { // as for a host that is not there
+					from.Close()
+				}
+			}()
 		}
 	}()
 	return r

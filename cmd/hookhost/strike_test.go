@@ -19,8 +19,10 @@ func (w *wreck) strike(s plannedStrike, job *liveJob) {
 }
 
 func (w *wreck) strikeRun(job *liveJob) {
-	for job.pid.Load() == 0 {
-		time.Sleep(time.Millisecond)
+	for until := time.Now().Add(time.Minute); job.pid.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			return // its start has failed, which carryOut tells
+		}
 	}
 	job.struck.Store(true)
 	job.limited.Store(false)
@@ -42,6 +44,11 @@ func (w *wreck) strikeDaemon(s plannedStrike) {
 	w.down = s.down
 	if send(pid, sig) {
 		clear(w.lives)
+		if w.forgets() {
+			for id := range w.live {
+				w.harmed[id] = true
+			}
+		}
 		w.count(s.means + " " + victimDaemon)
 	}
 }
@@ -95,9 +102,9 @@ func (w *wreck) strikeHook(s plannedStrike) {
 			w.count(s.means + " " + s.victim)
 		}
 	}
-	go func() {
+	w.background.Go(func() {
 		time.Sleep(killPause)
 		w.victim(func() int { return w.runningPID(s.victim) })
 		w.turns[s.victim].Unlock()
-	}()
+	})
 }

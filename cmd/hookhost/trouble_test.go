@@ -65,9 +65,8 @@ func (w *wreck) endure(plan chaosPlan, done <-chan struct{}) {
 //   - A full disk of the state directory, a damaged series and torn lines cost no event.
 //   - A full disk of the live files, and cgroups that cannot be written or made, cost events their
 //     acceptance. Jobs do not start then, and an end is finished later by the node itself.
-//   - Full disks of both cost a job its report if its end was rejected and the daemon is killed.
-//   - A damaged record costs its job the record, and so perhaps the report. A damaged line of the
-//     ledger costs its job the report.
+//   - With a full disk of the live files a kill of the daemon costs its jobs their records.
+//   - A lost or damaged record may cost its job the report. A damaged line of the ledger does.
 func (w *wreck) bring(trouble plannedTrouble) error {
 	apply, lift := w.fault(trouble)
 	switch trouble.kind {
@@ -171,9 +170,7 @@ func (w *wreck) spoil(pick uint64, suffix string) error {
 		return errNothing
 	}
 	daemon := w.victim(w.daemonPID)
-	w.mu.Lock() // nobody else's SIGCONT or SIGKILL
 	send(daemon, syscall.SIGSTOP)
-	w.mu.Unlock()
 	defer w.strikeDaemon(plannedStrike{victim: victimDaemon, means: byKill})
 	path := files[pick%uint64(len(files))]
 	text, err := os.ReadFile(path)
@@ -202,6 +199,13 @@ func (w *wreck) costs(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.harmed[id] = true
+}
+
+// isHarmed reports whether a job may have lost its record or its report.
+func (w *wreck) isHarmed(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.harmed[id]
 }
 
 // damageLedger changes the ledger while no daemon writes to it.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,7 +23,7 @@ type wreck struct {
 	*node
 	*incidents
 	apart      *exec.Cmd // has the mount namespace of the daemon
-	supervisor sync.WaitGroup
+	background sync.WaitGroup
 
 	mu       sync.Mutex
 	served   int            // the last daemon that was started
@@ -75,7 +74,7 @@ func newWreck(t *testing.T) *wreck {
 			}
 		}
 	})
-	w.supervisor.Go(w.supervise)
+	w.background.Go(w.supervise)
 	t.Cleanup(w.stop)
 	must.Eventually(t, "the daemon answers", func() bool {
 		return exists(w.path("run/s")) && w.command("jobs").Run() == nil
@@ -133,7 +132,7 @@ func (w *wreck) stop() {
 		send(w.served, syscall.SIGTERM)
 	}
 	w.mu.Unlock()
-	w.supervisor.Wait()
+	w.background.Wait()
 }
 
 // send sends a signal to one process, and reports whether it was there. The pids 0 and below are no
@@ -157,7 +156,7 @@ func (w *wreck) daemonPID() int {
 func (w *wreck) hookPID(name string) int {
 	daemon := w.daemonPID()
 	for _, pid := range processesNamed(filepath.Join(built, "hooks", name)) {
-		if daemon > 0 && slices.Contains(childrenOf(daemon), pid) {
+		if daemon > 0 && parentOf(pid) == daemon {
 			return pid
 		}
 	}
