@@ -119,3 +119,17 @@ func TestFullDiskHarmsNoJobAndLosesNoReport(t *testing.T) {
 		}
 	}
 }
+
+// A daemon that finds another one says nothing to its starter, also when its log has no space.
+func TestSecondDaemonOnAFullDiskEndsWithoutAWord(t *testing.T) {
+	n := newNode(t)
+	state := n.path("state")
+	must.NoError(t, os.MkdirAll(state, 0o700))
+	must.NoError(t, unix.Mount("tmpfs", state, "tmpfs", 0, "size=1m,mode=700"))
+	t.Cleanup(func() { must.NoError(t, unix.Unmount(state, unix.MNT_DETACH)) })
+	n.serve()
+	fill(t, state+"/filler")
+	if r := n.hookhost("serve", "--until-idle"); r.status != 0 || r.stderr != "" {
+		t.Errorf("status %d, %q", r.status, r.stderr)
+	}
+}

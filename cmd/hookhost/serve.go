@@ -63,6 +63,6 @@ func (c *cli) serve(cmd *cobra.Command, untilIdle bool) error {
 		return err
 	}
 	defer log.Close()
-	o.Log.SetOutput(console{log})
+	o.Log.SetOutput(console{daemon.Lossy{Log: log}})
 	return daemon.ServeUntilIdle(ctx, o, log)
 }

@@ -143,6 +143,16 @@ func OpenLog(path string) (*os.File, error) {
 	return os.OpenFile(path, flags, 0o600)
 }
 
+// Lossy passes lines on to a log, and drops those that the log does not take, as on a full disk.
+// The logger would say so on standard error, where a starter waits for the reason of a failure.
+type Lossy struct{ Log io.Writer }
+
+// Write never fails.
+func (l Lossy) Write(b []byte) (int, error) {
+	l.Log.Write(b)
+	return len(b), nil
+}
+
 // CloseInherited closes the files, from descriptor 3 up, that the starter of this process left
 // open. This process opens its own files so that they close on exec, so all others are the
 // starter's. Somebody may wait for their end.
