@@ -245,8 +245,8 @@ func checkHandshake(line []byte) error {
 		return fmt.Errorf("its handshake is of go-plugin protocol %d, this host knows 1", core)
 	}
 	if fields[1] != strconv.Itoa(hostapi.ProtocolVersion) {
-		return fmt.Errorf("it speaks protocol %s, this host speaks %d: build it anew", hostapi.Clip(fields[1], 20),
-			hostapi.ProtocolVersion)
+		return fmt.Errorf("it speaks protocol %s, this host speaks %d: build it anew",
+			hostapi.Printable(hostapi.Clip(fields[1], 20)), hostapi.ProtocolVersion)
 	}
 	if fields[4] != "grpc" {
 		return fmt.Errorf("it speaks %q, this host speaks grpc", hostapi.Clip(fields[4], 20))
