@@ -55,7 +55,9 @@ func (h *hook) noticeOOM(ctx context.Context, j *cgroup.Job, kills int64) {
 		return
 	}
 	u.OOMKills = t.killed(kills)
-	h.logOf(j.ID()).Infof("processes that the kernel has killed for lack of memory: %d", *u.OOMKills)
+	if t.Kills >= kills { // a line for each that the job is told of now: a job may have many
+		h.logOf(j.ID()).Infof("processes that the kernel has killed for lack of memory: %d", *u.OOMKills)
+	}
 	h.tell(j.ID(), &hostapi.JobUpdate{
 		ResourcesUsed: h.policy.resourcesUsed(u, 0), Usage: u, Diag: t.diag(), JobStderr: t.Lines, Notes: t.Lines,
 	})

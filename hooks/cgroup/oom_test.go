@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -209,6 +211,26 @@ func TestOOMKillsOfOneNoticeAreReportedTogether(t *testing.T) {
 		}
 		if out := n.do(hostapi.EventEpilogue, "1.srv"); !cmp.Equal(out.JobStderr, want) {
 			t.Errorf("epilogue: %q, want %q", out.JobStderr, want)
+		}
+	})
+}
+
+// A job whose programs are killed again and again does not fill the log. Its epilogue tells of all.
+func TestKillsAreLoggedWithinBounds(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		logger, entries := test.NewNullLogger()
+		n.log = logrus.NewEntry(logger)
+		told := make(chan *hostapi.JobUpdate, 8)
+		n.tell = func(_ string, u *hostapi.JobUpdate) { told <- u }
+		n.begin("1.srv", asks("ncpus=1", "mem=64mb", "oom_group=false"))
+		const kills = 3 * oomLines
+		for range kills {
+			k.Charge(n.launch("1.srv"), kernfstest.Memory{Anon: 65 * mib})
+			next(t, told)
+		}
+		out := n.do(hostapi.EventEpilogue, "1.srv")
+		if *out.Usage.OOMKills != kills || len(entries.AllEntries()) > oomLines+2 {
+			t.Errorf("%d lines about %d kills", len(entries.AllEntries()), *out.Usage.OOMKills)
 		}
 	})
 }

@@ -8,14 +8,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds on the lines about attaches: twenty at once, then as many in a minute. Users ask for
-// these, and must not be able to fill the disk with them. How many a job has had is in its report.
+// Bounds on the lines about attaches and adoptions: twenty at once, then as many in a minute. Users
+// cause these, and must not be able to fill the disk with them. How many a job has had is in its
+// report.
 const (
 	attachBurst = 20
 	attachEvery = 3 * time.Second
 )
 
-// attachLog counts the attaches that were not logged.
+// attachLog counts the lines that were not logged.
 type attachLog struct {
 	mu     sync.Mutex
 	pace   *rate.Limiter
@@ -26,7 +27,7 @@ func newAttachLog() *attachLog {
 	return &attachLog{pace: rate.NewLimiter(rate.Every(attachEvery), attachBurst)}
 }
 
-// next reports whether one more attach is to be logged. The entry says how many before it were not.
+// next reports whether one more line is to be logged. The entry says how many before it were not.
 func (l *attachLog) next(entry *logrus.Entry) (*logrus.Entry, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -78,7 +78,7 @@ func Open(o Options) (*Host, error) {
 	h.batches = &batches{call: h.callDue, start: h.goBackground}
 	h.timers = newTimers(h.timerDue)
 	h.periodics.tick = func(p *plugin.Plugin) { h.goBackground(func() { h.tick(p) }) }
-	h.adopter = adopter{opt: &h.opt, clock: clock, host: h, taken: &h.counters.adopted}
+	h.adopter = adopter{opt: &h.opt, clock: clock, host: h, lines: h.attaches, taken: &h.counters.adopted}
 	h.dropper = newDropper(h)
 	if o.Sisters != nil {
 		h.sisters = o.Sisters(inside{h})

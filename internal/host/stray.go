@@ -37,6 +37,7 @@ type adopter struct {
 	opt   *Options
 	clock jobstate.Clock
 	host  adopting
+	lines *attachLog
 	jobs  busy[string]
 	taken *atomic.Int64 // counts those that were taken in
 }
@@ -105,7 +106,9 @@ func (a *adopter) adoptOne(ctx context.Context, rec *jobstate.Record, s hostapi.
 	default:
 		a.taken.Add(1)
 	}
-	a.opt.Log.WithField("job", id).Info(note)
+	if entry, say := a.lines.next(a.opt.Log.WithField("job", id)); say {
+		entry.Info(note)
+	}
 	a.host.change(func(rec *jobstate.Record) { noteStray(rec, note) }, id)
 }
 

@@ -109,6 +109,9 @@ func TestAdoptTakesInWhatIsTheJobs(t *testing.T) {
 		slices.Contains(all, fmt.Sprintf("adopted pid %d (sl?eep): session", 20+hostapi.MaxStrays)) {
 		t.Errorf("%d notes, the last: %s", len(all), last)
 	}
+	if lines := strings.Count(n.log.String(), `"msg":"adopted pid `); lines > attachBurst+20 { // a minute's worth
+		t.Errorf("%d lines about %d strays", lines, len(many))
+	}
 	must(t, h, hostapi.EventEpilogue, "1.srv")
 	foundStrays(t, h, "1.srv", strayOf(160, "environment", ""))
 	got := slices.DeleteFunc(notes(), func(note string) bool { return strings.HasPrefix(note, "suspended for ") })
