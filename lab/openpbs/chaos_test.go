@@ -254,9 +254,10 @@ func (c *chaos) runAgain(id string) {
 // times, and an end. A job that was deleted while it waited has a D alone.
 var recordsOfOneEnd = regexp.MustCompile(`^Q(S[^ERS]*R|[^ERS])*(S[^ERS]*E|D)$`)
 
-// recordsByForce are those of a job that the server had to delete or to run again by force when its
-// end had begun. OpenPBS leaves out the E then, or writes an R behind it.
-var recordsByForce = regexp.MustCompile(`^Q[^E]*(S[^E]*D|ER)$`)
+// recordsByForce are those of a job that the server had to delete or to run again by force.
+// OpenPBS leaves out the E of an end that had begun, or writes an R behind it. A job that was just
+// being started has an R without an S.
+var recordsByForce = regexp.MustCompile(`^Q[^E]*(S[^E]*D|ER?)$`)
 
 // checkRecords finds each job's end in accounting, once, with what it used. Each run whose program
 // began is once in the ledger of the node that it began on.
