@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -43,7 +44,10 @@ func TestMain(m *testing.M) {
 	}
 	built = dir
 	status := 1
-	if err := build(dir); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err = build(ctx, dir)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	} else {
 		status = m.Run()
@@ -52,14 +56,14 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-func build(dir string) error {
+func build(ctx context.Context, dir string) error {
 	for out, pkg := range map[string]string{
 		"hookhost": ".", "pbs-attach": "../pbs-attach", "hooks/cgroup": "../../hooks/cgroup",
 		"hooks/devices": "../../hooks/devices", "hooks/walltime": "../../hooks/walltime",
 		"hooks/mpi": "../../hooks/mpi", "samples/deny": "../../testdata/hooks/deny",
 		"openpbs/pbs_python": "../../cmd/pbs-python",
 	} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, out), pkg)
+		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, out), pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
@@ -256,7 +260,7 @@ func (n *node) serveBy(start func(*exec.Cmd) error) *daemon {
 	n.t.Helper()
 	log, err := os.OpenFile(n.path("log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	must.NoError(n.t, err)
-	cmd := exec.Command(filepath.Join(built, "hookhost"), "serve")
+	cmd := apart(exec.Command(filepath.Join(built, "hookhost"), "serve"))
 	cmd.Env, cmd.Stdout, cmd.Stderr = n.env(), log, log
 	must.NoError(n.t, start(cmd))
 	d := &daemon{cmd: cmd, n: n, log: log}

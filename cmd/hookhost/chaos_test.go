@@ -34,15 +34,18 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 	if long > 0 {
 		t.Parallel() // with that of sisters
 	}
-	plan := chaosPlan{seed: seed, cpus: runtime.NumCPU(), brief: long == 0}
+	plan := chaosPlan{seed: seed, server: fmt.Sprint("chaos", os.Getpid()), cpus: runtime.NumCPU(), brief: long == 0}
 	t.Logf("HOOKHOST_SEED=%d HOOKHOST_CHAOS=%v", seed, long)
 	w := newWreck(t)
-	began := time.Now()
+	ctx, began := t.Context(), time.Now()
+	if long > 0 {
+		ctx = untilInterrupted(t)
+	}
 	goesOn := func(lane, number int) bool {
 		if long == 0 {
 			return lane+lanes*number < 7
 		}
-		return time.Since(began) < long
+		return time.Since(began) < long && ctx.Err() == nil
 	}
 
 	done := make(chan struct{})
@@ -88,7 +91,7 @@ func (w *wreck) carryOut(planned *plannedJob) *liveJob {
 	w.live[j.id] = j
 	w.mu.Unlock()
 	if err := j.carryOut(); err != nil {
-		w.wrong("job %s: %v", j.id, err)
+		w.wrong("job %s: %v; planned: %+v", j.id, err, *planned)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -104,7 +104,7 @@ func (w *wreck) leavesNothing() {
 		}
 		return err
 	}))
-	if left, _ := filepath.Glob("/var/tmp/pbs.*.chaos*"); len(left) > 0 {
+	if left, _ := filepath.Glob(fmt.Sprintf("/var/tmp/pbs.*.chaos%d*", os.Getpid())); len(left) > 0 {
 		w.wrong("left: %v", left)
 	}
 }

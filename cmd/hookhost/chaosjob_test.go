@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -110,6 +111,8 @@ func (j *liveJob) carryOut() error {
 func (j *liveJob) mayFail(step string, began time.Time, err error) bool {
 	switch {
 	case step == "begin" && errors.Is(err, errBusy):
+		return j.w.isHarmed(j.id)
+	case step == "start" && j.wasRefused() && strings.Contains(j.stderr(), isHere):
 		return j.w.isHarmed(j.id)
 	case !j.w.excuses(began):
 		return false

@@ -13,9 +13,10 @@ import (
 // node, one after the other. Each job and each trouble follows from the seed, its number and the
 // plan's other fields alone, so that a plan has no end.
 type chaosPlan struct {
-	seed  uint64
-	cpus  int  // of the node
-	brief bool // for seconds: nothing in it is long
+	seed   uint64
+	server string // in the job's ids: two tests at a time have TMPDIRs of their own
+	cpus   int    // of the node
+	brief  bool   // for seconds: nothing in it is long
 }
 
 // lanes is how many jobs there are at a time.
@@ -105,7 +106,7 @@ func (p chaosPlan) random(stream, number int) *rand.Rand {
 func (p chaosPlan) job(lane, number int) *plannedJob {
 	r := p.random(lane, number)
 	job := &plannedJob{
-		id: fmt.Sprintf("%d.chaos", number*lanes+lane+1), byRun: r.IntN(2) == 0, forks: r.IntN(3) == 0,
+		id: fmt.Sprintf("%d.%s", number*lanes+lane+1, p.server), byRun: r.IntN(2) == 0, forks: r.IntN(3) == 0,
 		status: r.IntN(100), ends: endsItself,
 	}
 	switch lane {
@@ -217,7 +218,7 @@ func (p chaosPlan) trouble(number int) plannedTrouble {
 // A plan is the same for the same seed, and another one for another seed.
 func TestPlanOfFaultsFollowsFromItsSeed(t *testing.T) {
 	all := func(seed uint64) (jobs []*plannedJob, troubles []plannedTrouble) {
-		p := chaosPlan{seed: seed, cpus: 3}
+		p := chaosPlan{seed: seed, server: "chaos", cpus: 3}
 		for i := range 50 {
 			jobs = append(jobs, p.job(i%lanes, i/lanes))
 			troubles = append(troubles, p.trouble(i))

@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// isHere is in the answer to the begin of a job that runs.
+const isHere = "the job runs here already"
+
 // start starts hookhost run, or the leader of the job.
 func (j *liveJob) start(cmd *exec.Cmd) (err error) {
 	stderr, err := os.Create(j.w.path("stderr." + j.id))
@@ -159,7 +162,7 @@ func (j *liveJob) event(name string) error {
 		if json.Unmarshal(answer, &verdict) == nil && verdict.Reject {
 			return fmt.Errorf("%w: %s", errRejected, answer)
 		}
-		if strings.Contains(said.String(), "the job runs here already") && j.w.isHarmed(j.id) {
+		if strings.Contains(said.String(), isHere) && j.w.isHarmed(j.id) {
 			return fmt.Errorf("%w: %s", errBusy, &said)
 		}
 	}

@@ -126,8 +126,13 @@ func TestNothingIsLeftOnSistersUnderFaults(t *testing.T) {
 	}
 	t.Logf("HOOKHOST_SEED=%d HOOKHOST_CHAOS=%v", seed, long)
 	s := newSisters(t)
-	began := time.Now()
-	goesOn := func(number int) bool { return long == 0 && number < 2 || time.Since(began) < long }
+	ctx, began := t.Context(), time.Now()
+	if long > 0 {
+		ctx = untilInterrupted(t)
+	}
+	goesOn := func(number int) bool {
+		return long == 0 && number < 2 || time.Since(began) < long && ctx.Err() == nil
+	}
 	var jobs sync.WaitGroup
 	var begun sync.Map // by job id: its program has started
 	for lane := range 2 {

@@ -1,11 +1,34 @@
 package main_test
 
 import (
+	"context"
+	"os/exec"
+	"os/signal"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
+
+// untilInterrupted returns a context that ends with the test's first SIGINT or SIGTERM, such as by
+// Ctrl-C. A test that takes minutes ends early then, and removes what it made. The second one ends
+// it at once.
+func untilInterrupted(t *testing.T) context.Context {
+	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
+	t.Cleanup(stop)
+	context.AfterFunc(ctx, stop)
+	return ctx
+}
+
+// apart has a terminal's Ctrl-C pass by a program, which the test ends itself.
+func apart(cmd *exec.Cmd) *exec.Cmd {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	return cmd
+}
 
 // incidents are what befell the nodes of a test: faults by its own hand, and violations.
 type incidents struct {

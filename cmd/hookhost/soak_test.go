@@ -60,8 +60,13 @@ func TestManyJobsLeaveTheNodeAsTheFirstOnesDid(t *testing.T) {
 	began := time.Now()
 	var marks []mark
 	parts := max(4, s.jobs/1000)
+	ctx := untilInterrupted(t)
 	for part := range parts {
-		s.runUntil(int64(s.jobs * (part + 1) / parts))
+		s.runUntil(ctx, int64(s.jobs*(part+1)/parts))
+		if ctx.Err() != nil {
+			s.daemon.stop()
+			t.Fatalf("interrupted after %d jobs", s.ended.Load())
+		}
 		marks = append(marks, s.mark())
 		t.Logf("%d jobs after %v: %s", s.ended.Load(), time.Since(began).Round(time.Second), marks[part])
 	}
@@ -81,13 +86,13 @@ func TestManyJobsLeaveTheNodeAsTheFirstOnesDid(t *testing.T) {
 	s.everyJobIsInTheLedgerOnce()
 }
 
-// runUntil has the lanes run jobs until so many have begun.
-func (s *soak) runUntil(jobs int64) {
+// runUntil has the lanes run jobs until so many have begun or ctx ends.
+func (s *soak) runUntil(ctx context.Context, jobs int64) {
 	s.t.Helper()
 	var lanes sync.WaitGroup
 	for _, job := range []func(id string) error{s.byRun, s.byEvents, s.ofASecond} {
 		lanes.Go(func() {
-			for number := s.begun.Add(1); number <= jobs; number = s.begun.Add(1) {
+			for number := s.begun.Add(1); number <= jobs && ctx.Err() == nil; number = s.begun.Add(1) {
 				if err := job(fmt.Sprintf("%d.soak", number)); err != nil {
 					s.t.Errorf("job %d: %v", number, err)
 				}
@@ -110,7 +115,7 @@ func (s *soak) ofASecond(id string) error {
 
 func (s *soak) run(id string, program ...string) error {
 	args := []string{"run", "--job", id, "-l", "select=1:ncpus=0:mem=64mb", "--report=none", "--"}
-	cmd := exec.Command(filepath.Join(built, "hookhost"), append(args, program...)...)
+	cmd := apart(exec.Command(filepath.Join(built, "hookhost"), append(args, program...)...))
 	cmd.Env = s.env()
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, said)

@@ -28,20 +28,20 @@ func (w *wreck) mountDisks() {
 		must.NoError(w.t, unix.Mount("tmpfs", path, "tmpfs", 0, "mode=700,size="+size))
 		w.t.Cleanup(func() { must.NoError(w.t, unix.Unmount(path, unix.MNT_DETACH)) })
 	}
-	w.apart = exec.Command("cat") // lives as long as its standard input is open
-	w.apart.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	stdin, err := w.apart.StdinPipe()
-	must.NoError(w.t, err, w.apart.Start())
+	w.mounts = apart(exec.Command("cat")) // lives as long as its standard input is open
+	w.mounts.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
+	stdin, err := w.mounts.StdinPipe()
+	must.NoError(w.t, err, w.mounts.Start())
 	w.t.Cleanup(func() {
 		stdin.Close()
-		w.apart.Wait()
+		w.mounts.Wait()
 	})
 }
 
 // inside is a command in the mount namespace of the daemon.
 func (w *wreck) inside(args ...string) *exec.Cmd {
-	return exec.Command("nsenter", append([]string{"--mount", "--target", strconv.Itoa(w.apart.Process.Pid), "--"},
-		args...)...)
+	return apart(exec.Command("nsenter", append([]string{"--mount", "--target", strconv.Itoa(w.mounts.Process.Pid),
+		"--"}, args...)...))
 }
 
 // endure carries out one trouble after the other until done is closed; of a brief plan one of each

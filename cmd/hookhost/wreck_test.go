@@ -22,7 +22,7 @@ import (
 type wreck struct {
 	*node
 	*incidents
-	apart      *exec.Cmd // has the mount namespace of the daemon
+	mounts     *exec.Cmd // has the mount namespace of the daemon
 	background sync.WaitGroup
 
 	mu       sync.Mutex
@@ -81,6 +81,9 @@ func newWreck(t *testing.T) *wreck {
 	})
 	return w
 }
+
+// command is that of a node, apart.
+func (w *wreck) command(args ...string) *exec.Cmd { return apart(w.node.command(args...)) }
 
 // supervise starts the daemon again and again.
 func (w *wreck) supervise() {
