@@ -75,7 +75,7 @@ race: ## the tests of what runs at the same time and needs no kernel, with the r
 	@scripts/need go cc
 	CGO_ENABLED=1 $(GO) test -race -short -count=1 ./internal/api ./internal/host ./internal/metrics ./internal/mom ./internal/plugin ./internal/sister ./internal/web ./hostapi/...
 
-bench: all ## measure, in less than five minutes (root)
+bench: all ## measure, in some ten minutes (root)
 	@scripts/need root python3
 	scripts/bench $(GO)
 
