@@ -45,8 +45,8 @@ type Report struct {
 	// Imbalance compares the hosts of a job of several; nil, and not in the JSON, for one host.
 	Imbalance *Imbalance `json:"imbalance,omitempty"`
 
-	// NotStarted: the job has ended, and no program of it ran. Like PBSJob it is no part of the
-	// JSON of a report.
+	// NotStarted: the job has ended with a status, and no program of it ran. Like PBSJob it is no
+	// part of the JSON of a report.
 	NotStarted bool `json:"-"`
 
 	// PBSJob is the job that the report is about: what it asked for and where it ran. PBSJob is no
@@ -215,7 +215,8 @@ func FromArchive(b json.RawMessage) (*Report, error) {
 	if err := json.Unmarshal(b, &a); err != nil {
 		return nil, fmt.Errorf("read report: %w", err)
 	}
-	a.Report.PBSJob, a.Report.NotStarted = a.PBSJob, a.NotStarted
-	a.Report.complete()
-	return a.Report, nil
+	r := a.Report
+	r.PBSJob, r.NotStarted = a.PBSJob, a.NotStarted && r.End != nil && r.ExitStatus != nil
+	r.complete()
+	return r, nil
 }
