@@ -1,0 +1,67 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// recordsOfOneEnd are the types of a job's records: queued, started and run again any number of
+// times, and an end. A job that was deleted while it waited has a D alone.
+var recordsOfOneEnd = regexp.MustCompile(`^Q(S[^ERS]*R|[^ERS])*(S[^ERS]*E|D)$`)
+
+// recordsByForce are those of a job that the server had to delete or to run again by force.
+// OpenPBS leaves out the E of an end that had begun, or writes an R behind it. A job that was just
+// being started has an R without an S.
+var recordsByForce = regexp.MustCompile(`^Q[^E]*(D|ER?)$`)
+
+// checkRecords finds each job's end in accounting, once, with what it used. Each run whose program
+// began is once in the ledger of the node that it began on.
+func (c *chaos) checkRecords() {
+	ledgers := map[string]map[string]int{}
+	for _, node := range nodes {
+		ledgers[node] = map[string]int{}
+		runs := on(c.t, node, `sed -E 's/.*"job":"([^"]*)","key":"([^" ]*).*/\1 \2/' /var/lib/hookhost/ledger.jsonl`)
+		for line := range strings.Lines(runs) {
+			ledgers[node][strings.TrimSpace(line)]++
+		}
+		for run, n := range ledgers[node] {
+			if n != 1 {
+				c.t.Errorf("the ledger of %s has run %s %d times", node, run, n)
+			}
+		}
+	}
+	kinds := map[string]int{}
+	for _, j := range c.jobs {
+		records := on(c.t, nodes[0],
+			"cat "+pbsHome+"/server_priv/accounting/* | grep ';"+j.id+";' | cut -d';' -f2 | tr -d '\n'")
+		kinds[records]++
+		if !recordsOfOneEnd.MatchString(records) && !(c.forced[j.id] && recordsByForce.MatchString(records)) {
+			c.t.Errorf("job %s has records %s in accounting: %s", j.id, records, on(c.t, nodes[0],
+				"cat "+pbsHome+"/server_logs/* "+pbsHome+"/server_priv/accounting/* | grep ';"+j.id+"' | cut -c-300"))
+		}
+		ends := j.accounting("E")
+		for _, end := range slices.Concat(ends, j.accounting("R")) {
+			if end["session"] == "0" { // its program has not begun: the abort of a begin makes no report
+				continue
+			}
+			host, _, _ := strings.Cut(end["exec_host"], "/")
+			if run := j.id + " " + end["run_count"]; ledgers[host][run] != 1 {
+				c.t.Errorf("the ledger of %q has run %s %d times: %v", host, run, ledgers[host][run], end)
+			}
+		}
+		for _, end := range ends {
+			for _, name := range []string{"cput", "mem", "walltime"} {
+				if end["session"] == "0" { // deleted before its program began, of which MoM reports nothing
+					continue
+				}
+				if end["resources_used."+name] == "" {
+					c.t.Errorf("job %s: accounting has no resources_used.%s: %v", j.id, name, end)
+				}
+			}
+		}
+	}
+	c.t.Logf("%d jobs, by their records in accounting: %v", len(c.jobs), kinds)
+}
