@@ -56,8 +56,8 @@ func merge(name string, values []string) string {
 	return ""
 }
 
-// A kind returns false when one of the values is not of its kind, and otherwise their total, ""
-// when that is too large.
+// A kind returns the total of values, and false when one of them is not of its kind. The total is
+// "" when a value is negative or the total too large.
 type kind func(values []string) (total string, ok bool)
 
 // each parses all values, false when one cannot be.
@@ -116,6 +116,9 @@ func addFloats(values []string) (string, bool) {
 	}
 	sum := 0.0
 	for _, f := range floats {
+		if f < 0 {
+			return "", true
+		}
 		sum += f
 	}
 	if math.IsInf(sum, 0) || math.IsNaN(sum) {

@@ -64,6 +64,7 @@ func TestSumAddsUpWhatHostsUsed(t *testing.T) {
 		{"unknown float", "energy", "1.5", "2", "3.5"},
 		{"not a number", "energy", "nan", "nan", ""},
 		{"infinite", "energy", "inf", "1", ""},
+		{"negative", "energy", "-3", "4.5", ""},
 		{"unknown duration", "gput", "00:01:00", "00:00:59", "00:01:59"},
 		{"objects", "cpus", `{"a":"0-1","x":1}`, `{"b":"2","x":{"y": 2}}`, `{"a":"0-1","b":"2","x":{"y":2}}`},
 		{"object and text", "cpus", `{"a":1}`, "0-1", ""},
