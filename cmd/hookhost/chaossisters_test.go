@@ -240,6 +240,7 @@ func (s *sisters) bring(fault linkFault) {
 		mend := host.cut()
 		time.Sleep(fault.lasts)
 		mend()
+		time.Sleep(3 * time.Second) // a host that got no ARP answer is unreachable for so long
 	case linkSlow, linkStalled:
 		delay := fault.lasts / 10
 		if fault.kind == linkStalled {
