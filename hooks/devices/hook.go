@@ -131,6 +131,8 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, fi
 // follows /dev as it is now, since drivers come while jobs run. A change of what is missing or left
 // out is logged. Doctor shows too what is left out.
 func (h *hook) common() (common, error) {
+	h.mu.Lock() // what is seen later is also told later
+	defer h.mu.Unlock()
 	list, missing, err := h.policy.resolve(h.look)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
@@ -138,8 +140,6 @@ func (h *hook) common() (common, error) {
 	inv := h.keeper.current()
 	beside := h.policy.unseenBy(inv, h.look, h.gpuMajors)
 	list, leftOut := list.guarded(inv, beside)
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if !slices.Equal(missing, h.missing) && len(missing) > 0 {
 		h.log.Infof("what every job may open: not on this node: %q", missing)
 	}
@@ -194,12 +194,9 @@ func grantOf(j *cgroup.Job) (*inventory.Grant, error) {
 //
 // The caller must not hold the tree's lock, which confine takes. A resize may come beside
 // exechost_periodic. Neither of the two must put in force what the job had before, nor take the
-// other's program for a leftover.
+// other's program for a leftover. The list of what all jobs may open is made under the lock too.
+// Else a launch that waited would open devices that were found meanwhile.
 func (h *hook) confine(ctx context.Context, j *cgroup.Job) (*inventory.Grant, error) {
-	list, err := h.common()
-	if err != nil {
-		return nil, err
-	}
 	unlock, err := h.tree.Lock(ctx)
 	if err != nil {
 		kind := hostapi.KindNode
@@ -211,6 +208,10 @@ func (h *hook) confine(ctx context.Context, j *cgroup.Job) (*inventory.Grant, er
 	defer unlock()
 	g, err := grantOf(j)
 	if err != nil || g == nil {
+		return nil, err
+	}
+	list, err := h.common()
+	if err != nil {
 		return nil, err
 	}
 	if err := devfilter.Install(placeOf(j), list.with(g)); err != nil {
