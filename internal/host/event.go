@@ -178,7 +178,11 @@ func (h *Host) newChain(req *hostapi.Request, rec *jobstate.Record) *chain {
 func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	rec := h.opt.Store.Get(req.Job.ID)
 	var late *Verdict
-	var err error
+	var err, unsure error
+	if rec == nil { // hooks may not have found it yet
+		unsure = h.findJobs(ctx)
+		rec = h.opt.Store.Get(req.Job.ID)
+	}
 	if rec == nil && h.beginsLate(req, from) {
 		late, rec, err = h.beginLate(ctx, req, from)
 		if err != nil || late.Reject {
@@ -186,7 +190,7 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 		}
 	}
 	if rec == nil {
-		return unknown(req)
+		return unknown(req, unsure)
 	}
 	if rec.Phase == jobstate.PhaseExiting && req.Event != hostapi.EventPreterm {
 		return nil, hostapi.Errorf(hostapi.KindJob, "the job is ending")

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -21,6 +23,18 @@ func (h *Host) recoverJobs(c *chain) {
 			}
 		}
 	}
+}
+
+// findJobs returns when all hooks run that find jobs at their startup. The jobs without a record
+// have one then. On an error a hook does not run, and there may be more.
+func (h *Host) findJobs(ctx context.Context) error {
+	var errs []error
+	for _, p := range h.plugins.List() {
+		if p.Gets(hostapi.EventStartup) {
+			errs = append(errs, p.Start(ctx))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (h *Host) recoverJob(id string, begin *hostapi.Request, frozen bool) {
@@ -103,11 +117,19 @@ func (h *Host) alignJob(hook, id string, frozen bool) {
 //     unconfined. pbs_mom's begin the job first (beginLate).
 //   - attach, resize: an error; there is nothing to attach to.
 //   - preterm, postsuspend, preresume: accepted without calling a hook. A job that has to be
-//     killed, or stopped, or went on before hookhost came is nothing to hold up.
+//     killed, or stopped, or went on before hookhost came is nothing to hold up. A preresume is
+//     rejected where a hook could not say of which jobs it knows. The job may be frozen, and nobody
+//     would thaw it.
 //
 // Epilogue, end and abort are accepted as well, and hooks are called: tear-down is idempotent and
 // what they find is to go (finish).
-func unknown(req *hostapi.Request) (*Verdict, error) {
+func unknown(req *hostapi.Request, unsure error) (*Verdict, error) {
+	if unsure != nil && req.Event == hostapi.EventPreresume {
+		return &Verdict{Kind: hostapi.KindNode, Outcome: &hostapi.Outcome{
+			Reject:  true,
+			Message: hostapi.OneLine(fmt.Sprintf("%s request rejected: the job may be frozen: %v", req.Event, unsure)),
+		}}, nil
+	}
 	switch req.Event {
 	case hostapi.EventPreterm, hostapi.EventPostsuspend, hostapi.EventPreresume:
 		return &Verdict{Outcome: &hostapi.Outcome{}}, nil

@@ -224,3 +224,18 @@ func TestJobEndsWhileItsRecordCannotBeWritten(t *testing.T) {
 		t.Errorf("record %+v, %d failures; want none and one", n.record("1.srv"), len(failures))
 	}
 }
+
+// A hook that does not start may know of a frozen job that has lost its record. An answer that
+// nobody heard would leave the job frozen for ever.
+func TestPreresumeOfAnUnknownJobWaitsForTheHooksThatFindJobs(t *testing.T) {
+	n := newNode(t)
+	if v := judge(t, n.open(), hostapi.EventPreresume, "1.srv"); v.Reject {
+		t.Errorf("no hook knows of a job: %+v", v.Outcome)
+	}
+	n = newNode(t)
+	n.hook("a", "exit-at-start", "")
+	v := judge(t, n.open(), hostapi.EventPreresume, "1.srv")
+	if !v.Reject || !strings.Contains(v.Message, "the job may be frozen: ") || strings.Contains(v.Message, "\n") {
+		t.Errorf("a hook does not start: %+v", v.Outcome)
+	}
+}

@@ -100,6 +100,13 @@ func (p *Plugin) AwaitStart(ctx context.Context) {
 	}
 }
 
+// Start returns when the hook's program runs, started if need be. Idempotent. Start fails as an
+// event does whose hook cannot be started.
+func (p *Plugin) Start(ctx context.Context) error {
+	_, err := p.instanceFor(ctx)
+	return err
+}
+
 // instanceFor returns the running instance, started if need be.
 func (p *Plugin) instanceFor(ctx context.Context) (*instance, error) {
 	p.mu.Lock()
