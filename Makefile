@@ -37,7 +37,7 @@ test: all ## every test, on this machine's kernel too (root)
 
 attacks: all ## play the attacks of docs/security.md and print each with its result (root)
 	@scripts/need root python3 packages
-	@$(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 60m -run TestSecurityPage . -attacks
+	@$(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -v -timeout 60m -run TestSecurityPage . -attacks
 
 chaos: SEED := $(or $(SEED),$(shell shuf -i 1-999999 -n 1))
 chaos: all ## jobs under faults for T (10m) on this machine's kernel (root); SEED=n repeats a plan
@@ -75,7 +75,7 @@ race: ## the tests of what runs at the same time and needs no kernel, with the r
 	@scripts/need go cc
 	CGO_ENABLED=1 $(GO) test -race -short -count=1 ./internal/api ./internal/host ./internal/metrics ./internal/mom ./internal/plugin ./internal/sister ./internal/web ./hostapi/...
 
-bench: all ## measure, in some ten minutes (root)
+bench: all ## measure, in five minutes (root)
 	@scripts/need root python3
 	scripts/bench $(GO)
 
