@@ -30,10 +30,15 @@ func (p *processes) Process(pid int) (api.Process, error) {
 // Number returns the number here of the process that caller calls pid.
 func (p *processes) Number(caller, pid int) (int, error) {
 	n, err := proc.Translate(p.procfs, caller, pid)
+	return n, notFound(err)
+}
+
+// notFound has the API know a process that is gone.
+func notFound(err error) error {
 	if errors.Is(err, proc.ErrGone) {
 		err = fmt.Errorf("%w: %w", err, api.ErrNotFound)
 	}
-	return n, err
+	return err
 }
 
 // JobOf returns the job in whose cgroup a process is.
@@ -41,11 +46,7 @@ func (p *processes) JobOf(ctx context.Context, pid int) (api.Job, error) { retur
 
 // Check fails with api.ErrNotFound unless the process still runs.
 func (p *processes) Check(id hostapi.ProcessID) error {
-	err := proc.Check(p.procfs, id)
-	if errors.Is(err, proc.ErrGone) {
-		err = fmt.Errorf("%w: %w", err, api.ErrNotFound)
-	}
-	return err
+	return notFound(proc.Check(p.procfs, id))
 }
 
 // Alive reports whether the process still runs. A process that cannot be read does.
