@@ -160,8 +160,7 @@ func (n *node) killRaw(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle looks at a daemon that has nothing to do, without a job and with
-// one.
+// BenchmarkIdle looks at a daemon that has nothing to do, without a job and with one.
 func BenchmarkIdle(b *testing.B) {
 	n := newNode(b, "[metrics]\nlisten = ':"+freePort(b)+"'")
 	d := n.serve()

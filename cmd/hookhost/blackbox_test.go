@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -291,20 +290,6 @@ func (d *daemon) kill() {
 	d.cmd.Process.Kill()
 	d.cmd.Wait()
 	d.cmd = nil
-}
-
-// processesNamed returns the pids whose command line is args.
-func processesNamed(args ...string) []int {
-	var pids []int
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, f := range files {
-		b, _ := os.ReadFile(f)
-		if string(b) == strings.Join(args, "\x00")+"\x00" {
-			pid, _ := strconv.Atoi(strings.Split(f, "/")[2])
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
 
 func exists(path string) bool {

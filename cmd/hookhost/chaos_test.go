@@ -37,16 +37,7 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 	plan := chaosPlan{seed: seed, server: fmt.Sprint("chaos", os.Getpid()), cpus: runtime.NumCPU(), brief: long == 0}
 	t.Logf("HOOKHOST_SEED=%d HOOKHOST_CHAOS=%v", seed, long)
 	w := newWreck(t)
-	ctx, began := t.Context(), time.Now()
-	if long > 0 {
-		ctx = untilInterrupted(t)
-	}
-	goesOn := func(lane, number int) bool {
-		if long == 0 {
-			return lane+lanes*number < 7
-		}
-		return time.Since(began) < long && ctx.Err() == nil
-	}
+	goesOn := whileLong(t, long)
 
 	done := make(chan struct{})
 	watched := w.watch()
@@ -56,7 +47,7 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 	tally := &tally{ends: map[string]int{}}
 	for lane := range lanes {
 		jobs.Go(func() {
-			for number := 0; goesOn(lane, number); number++ {
+			for number := 0; plan.brief && lane+lanes*number < 7 || goesOn(); number++ {
 				tally.add(w.carryOut(plan.job(lane, number)))
 			}
 		})

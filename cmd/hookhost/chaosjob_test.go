@@ -111,7 +111,7 @@ func (j *liveJob) carryOut() error {
 func (j *liveJob) mayFail(step string, began time.Time, err error) bool {
 	switch {
 	case step == "begin" && errors.Is(err, errBusy):
-		return j.w.isHarmed(j.id)
+		return true
 	case step == "start" && j.wasRefused() && strings.Contains(j.stderr(), isHere):
 		return j.w.isHarmed(j.id)
 	case !j.w.excuses(began):

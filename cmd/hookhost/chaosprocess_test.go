@@ -122,8 +122,8 @@ func (j *liveJob) attach() error {
 	return nil
 }
 
-// errRejected is of an event that hooks have rejected, and errBusy of the begin of a job that is
-// there.
+// errRejected is of an event that hooks have rejected, and errBusy of the begin of a job whose
+// record was damaged, and that is there.
 var (
 	errRejected = errors.New("rejected")
 	errBusy     = errors.New("busy")

@@ -126,18 +126,12 @@ func TestNothingIsLeftOnSistersUnderFaults(t *testing.T) {
 	}
 	t.Logf("HOOKHOST_SEED=%d HOOKHOST_CHAOS=%v", seed, long)
 	s := newSisters(t)
-	ctx, began := t.Context(), time.Now()
-	if long > 0 {
-		ctx = untilInterrupted(t)
-	}
-	goesOn := func(number int) bool {
-		return long == 0 && number < 2 || time.Since(began) < long && ctx.Err() == nil
-	}
+	goesOn := whileLong(t, long)
 	var jobs sync.WaitGroup
 	var begun sync.Map // by job id: its program has started
 	for lane := range 2 {
 		jobs.Go(func() {
-			for number := 0; goesOn(number); number++ {
+			for number := 0; plan.brief && number < 2 || goesOn(); number++ {
 				if job := plan.job(lane, number); s.carryOut(job) {
 					begun.Store(job.id, true)
 				}

@@ -13,6 +13,16 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
+// disk gives a directory of the node a file system of its own, and returns its path.
+func (n *node) disk(dir, size string) string {
+	n.t.Helper()
+	path := n.path(dir)
+	must.NoError(n.t, os.MkdirAll(path, 0o700))
+	must.NoError(n.t, unix.Mount("tmpfs", path, "tmpfs", 0, "mode=700,size="+size))
+	n.t.Cleanup(func() { must.NoError(n.t, unix.Unmount(path, unix.MNT_DETACH)) })
+	return path
+}
+
 // fill takes all the space that is left of a file system.
 func fill(t *testing.T, path string) {
 	t.Helper()
@@ -55,10 +65,7 @@ func (n *node) fillPage(path string) {
 // job and the daemon. The log has it once. Each job is in the ledger once when there is space.
 func TestFullDiskHarmsNoJobAndLosesNoReport(t *testing.T) {
 	n := newNode(t)
-	state := n.path("state")
-	must.NoError(t, os.MkdirAll(state, 0o700))
-	must.NoError(t, unix.Mount("tmpfs", state, "tmpfs", 0, "size=1m,mode=700"))
-	t.Cleanup(func() { must.NoError(t, unix.Unmount(state, unix.MNT_DETACH)) })
+	state := n.disk("state", "1m")
 	d := n.serve()
 	if r := n.hookhost("run", "--job=1.x", "--report=none", "--", "true"); r.status != 0 {
 		t.Fatal("a job with space")
@@ -123,10 +130,7 @@ func TestFullDiskHarmsNoJobAndLosesNoReport(t *testing.T) {
 // A daemon that finds another one says nothing to its starter, also when its log has no space.
 func TestSecondDaemonOnAFullDiskEndsWithoutAWord(t *testing.T) {
 	n := newNode(t)
-	state := n.path("state")
-	must.NoError(t, os.MkdirAll(state, 0o700))
-	must.NoError(t, unix.Mount("tmpfs", state, "tmpfs", 0, "size=1m,mode=700"))
-	t.Cleanup(func() { must.NoError(t, unix.Unmount(state, unix.MNT_DETACH)) })
+	state := n.disk("state", "1m")
 	n.serve()
 	fill(t, state+"/filler")
 	if r := n.hookhost("serve", "--until-idle"); r.status != 0 || r.stderr != "" {

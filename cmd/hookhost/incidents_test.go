@@ -21,6 +21,16 @@ func untilInterrupted(t *testing.T) context.Context {
 	return ctx
 }
 
+// whileLong returns a function that reports whether a run of that length still goes on. A run of no
+// length never does, and Ctrl-C ends its test as any other.
+func whileLong(t *testing.T, long time.Duration) func() bool {
+	if long == 0 {
+		return func() bool { return false }
+	}
+	ctx, began := untilInterrupted(t), time.Now()
+	return func() bool { return time.Since(began) < long && ctx.Err() == nil }
+}
+
 // apart has a terminal's Ctrl-C pass by a program, which the test ends itself.
 func apart(cmd *exec.Cmd) *exec.Cmd {
 	if cmd.SysProcAttr == nil {

@@ -1,7 +1,11 @@
 package main_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/prometheus/procfs"
 )
@@ -30,4 +34,18 @@ func childrenOf(pid int) []int {
 		pids = append(pids, p.PID)
 	}
 	return slices.DeleteFunc(pids, func(child int) bool { return parentOf(child) != pid })
+}
+
+// processesNamed returns the pids whose command line is args.
+func processesNamed(args ...string) []int {
+	var pids []int
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		if string(b) == strings.Join(args, "\x00")+"\x00" {
+			pid, _ := strconv.Atoi(strings.Split(f, "/")[2])
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }

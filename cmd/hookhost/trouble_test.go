@@ -22,12 +22,8 @@ import (
 // namespace in which nobody else's mounts change.
 func (w *wreck) mountDisks() {
 	w.t.Helper()
-	for dir, size := range map[string]string{"state": "64m", "run": "8m"} {
-		path := w.path(dir)
-		must.NoError(w.t, os.MkdirAll(path, 0o700))
-		must.NoError(w.t, unix.Mount("tmpfs", path, "tmpfs", 0, "mode=700,size="+size))
-		w.t.Cleanup(func() { must.NoError(w.t, unix.Unmount(path, unix.MNT_DETACH)) })
-	}
+	w.disk("state", "64m")
+	w.disk("run", "8m")
 	w.mounts = apart(exec.Command("cat")) // lives as long as its standard input is open
 	w.mounts.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
 	stdin, err := w.mounts.StdinPipe()

@@ -221,7 +221,7 @@ func (c *chaos) drain(within time.Duration) {
 		}
 		if now != "" && time.Since(since) > 40*time.Second {
 			for _, id := range strings.Fields(now) {
-				c.runAgain(id)
+				c.unstick(id)
 			}
 			since = time.Now()
 		}
@@ -229,11 +229,11 @@ func (c *chaos) drain(within time.Duration) {
 	})
 }
 
-// runAgain runs a stuck job again by force. PBS is at fault if the job has substate 41, or if MoM
+// unstick runs a stuck job again by force. PBS is at fault if the job has substate 41, or if MoM
 // has logged "no active tasks" of it. Any other reason is a violation. A job that waits is run. The
 // server refuses that for ever if MoM has rejected the job while it was run again by force
 // (ji_discarding). Such a job is deleted.
-func (c *chaos) runAgain(id string) {
+func (c *chaos) unstick(id string) {
 	state, err := output("root", nodes[0], "qstat -f "+id+" | grep -E 'job_state|substate|comment'")
 	if err != nil { // it has ended meanwhile
 		return
