@@ -165,8 +165,8 @@ func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *tree
 		if err := j.SetJobMark(mark); err != nil {
 			return hostapi.Errorf(markKind(err), "resize job %s: %w", j.ID(), err)
 		}
-		lock.release()
-		// The next program settles the job by the new mark from here on.
+		// The next program waits for the lock, and settles the job by the new mark. Mostly nothing
+		// is left to be done here.
 		if err := h.apply(j, to, z); err != nil {
 			return err
 		}

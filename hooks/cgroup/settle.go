@@ -41,13 +41,12 @@ func (h *hook) settle(ctx context.Context, j *cgroup.Job) error {
 		}
 	}
 	both, narrows := to.Cover(now)
-	if err := j.Apply(both); err != nil {
-		return err
-	}
-	if narrows {
+	err = j.Apply(both)
+	// After a reload the program before this one may be resizing the job.
+	if err == nil && narrows || errors.Is(err, cgroup.ErrNotInForce) {
 		h.setUnsettled(j.ID(), true)
 	}
-	return nil
+	return err
 }
 
 // fitsBeside fails where a job with the limits to would have more cpus or memory than now, and

@@ -119,3 +119,26 @@ func testResizeCPUs(t *testing.T, w world) {
 		wantError(t, j.Apply(l), ErrUnsupported)
 	}
 }
+
+// testChangedMeanwhile: what another caller sets at the same moment is told from a limit that the
+// kernel does not take. The kernel holds memory on v1 against memory and swap together.
+func testChangedMeanwhile(t *testing.T, w world) {
+	tree := w.tree(t)
+	if !tree.Has("memsw") || tree.Mode() == ModeV2 {
+		kernfstest.Elsewhere(t, "no limit is held against another")
+	}
+	j := newJob(t, tree, testJob, Limits{Mem: size(100 << 20), MemSwap: size(100 << 20)})
+	was, err := j.Limits()
+	must.NoError(t, err)
+	for _, n := range []int64{50 << 20, 200 << 20} {
+		to := was
+		to.Mem, to.MemSwap = &n, &n
+		plan := j.plan(&was, to)
+		done, err := j.apply(plan[1:])
+		wantError(t, err, ErrNotInForce)
+		must.NoError(t, j.undo(plan[1:][:done]))
+		after, err := j.Limits()
+		must.NoError(t, err)
+		must.Equal(t, "limits", was, after, cmpSets)
+	}
+}

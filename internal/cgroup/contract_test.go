@@ -79,6 +79,7 @@ func contract(t *testing.T, w world) {
 		{"shrink in use", testShrinkInUse},
 		{"shrink cache", testShrinkCache},
 		{"resize cpus", testResizeCPUs},
+		{"changed meanwhile", testChangedMeanwhile},
 		{"quota", testQuota},
 		{"hugetlb", testHugetlb},
 		{"io", testIO},

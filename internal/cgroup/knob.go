@@ -27,6 +27,9 @@ type knob struct {
 	// others of its hierarchy, and one that raises the limit before them. 0: the order is the
 	// table's.
 	falling int
+	// bound marks a limit that the kernel holds against another one (EINVAL). A plan keeps to that.
+	// So EINVAL means that somebody else has changed the other one since the plan was made.
+	bound bool
 
 	get func(*Limits) string        // the value to write; "" for no limit; nil for a file that is only read
 	set func(*Limits, string) error // the reverse, for what the kernel shows; nil for a file that is not read
@@ -151,6 +154,8 @@ func (j *Job) put(d directory, k *knob, value string, lower bool) error {
 	case errors.Is(err, unix.EBUSY) && k.use != "":
 		b, _ := d.ReadFile(k.use)
 		return fmt.Errorf("%s: %s bytes in use: %w: %w", d.Path(k.use), trim(b), ErrInUse, err)
+	case errors.Is(err, unix.EINVAL) && k.bound:
+		return fmt.Errorf("limits were changed meanwhile: %w: %w", ErrNotInForce, err)
 	default:
 		return err
 	}

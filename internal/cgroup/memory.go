@@ -11,10 +11,13 @@ var memoryController = controller{
 	name: "memory",
 	v1: []knob{
 		// The kernel refuses a moment in which memory alone may exceed memory and swap together.
-		amount(knob{file: memoryLimit, format: asSize, none: "-1", use: "memory.usage_in_bytes"}, limitOfMem),
+		amount(knob{
+			file: memoryLimit, format: asSize, none: "-1", use: "memory.usage_in_bytes",
+			bound: true,
+		}, limitOfMem),
 		amount(knob{
 			file: memswLimit, format: asSize, none: "-1", use: "memory.memsw.usage_in_bytes",
-			optional: true, falling: 1,
+			optional: true, falling: 1, bound: true,
 		}, limitOfMemSwap),
 		{
 			// The kernel charges buffers of TCP and UDP to a counter of their own, beside memory.

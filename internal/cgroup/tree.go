@@ -35,7 +35,8 @@ var (
 	ErrNotFound = errors.New("no such cgroup")
 	// ErrNotJobs: the cgroup's mark is not that of the job.
 	ErrNotJobs = errors.New("not the mark of this job")
-	// ErrNotInForce: the kernel took a limit but shows another value.
+	// ErrNotInForce: the kernel took a limit but shows another value, or somebody else changed the
+	// job's limits at the same time.
 	ErrNotInForce = errors.New("limit is not in force")
 	// ErrInUse: the job uses more than the limit that was asked for, and cannot give it back.
 	ErrInUse = errors.New("limit below what is in use")
