@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -229,12 +230,15 @@ func (c *chaos) drain(within time.Duration) {
 	})
 }
 
+var sessionID = regexp.MustCompile(`session_id = (\d+)`)
+
 // unstick runs a stuck job again by force. PBS is at fault if the job has substate 41, or if MoM
-// has logged "no active tasks" of it. Any other reason is a violation. A job that waits is run. The
+// has logged "no active tasks" of it. A MoM that was down when the job's program ended waits for
+// all of the program's session. Any other reason is a violation. A job that waits is run. The
 // server refuses that for ever if MoM has rejected the job while it was run again by force
 // (ji_discarding). Such a job is deleted.
 func (c *chaos) unstick(id string) {
-	state, err := output("root", nodes[0], "qstat -f "+id+" | grep -E 'job_state|substate|comment'")
+	state, err := output("root", nodes[0], "qstat -f "+id+" | grep -E 'job_state|substate|session_id|comment'")
 	if err != nil { // it has ended meanwhile
 		return
 	}
@@ -248,12 +252,14 @@ func (c *chaos) unstick(id string) {
 		return
 	}
 	byPBS := strings.Contains(state, "substate = 41")
+	session := sessionID.FindStringSubmatch(state)
 	for _, node := range nodes {
-		byPBS = byPBS || run(node, "grep -q ';"+id+";.*no active tasks' "+pbsHome+"/mom_logs/*") == nil
+		byPBS = byPBS || run(node, "grep -q ';"+id+";.*no active tasks' "+pbsHome+"/mom_logs/*") == nil ||
+			session != nil && run(node, "[ ! -e /proc/"+session[1]+" ] && pgrep -s "+session[1]) == nil
 	}
 	c.t.Logf("job %s is stuck, and run again: %s", id, state)
 	if !byPBS {
-		c.t.Errorf("job %s: neither substate 41 nor without active tasks: %s", id,
+		c.t.Errorf("job %s: no known fault of PBS: %s", id,
 			on(c.t, nodes[0], "tracejob -n 2 "+id+" || :"))
 	}
 	on(c.t, nodes[0], "qrerun -W force "+id+" 2>/dev/null || :")
