@@ -196,9 +196,21 @@ func (c *chaos) repair() {
 	}
 }
 
+// schedulerIsStuck is a shell line. The scheduler repeats a resume that fails, within one cycle,
+// without a pause, and also when the job has ended meanwhile. No job starts until the cycle is
+// over. PBS comes with cycles of 20 minutes at most. A start writes more than these 12 lines.
+const schedulerIsStuck = `last=$(tail -q -n 12 ` + pbsHome + `/sched_logs/*)
+! grep -q Cycle <<<"$last" && grep -q 'Failed to run' <<<"$last"`
+
+const restartScheduler = `kill -KILL $(cat ` + pbsHome + `/sched_priv/sched.lock); sleep 1; /opt/pbs/sbin/pbs_sched`
+
 // bringBack does what an operator does. A hook that is killed with its MoM is an error of the hook
 // to PBS, and its fail_action holds until somebody ends that.
 func bringBack(t *testing.T) {
+	if run(nodes[0], schedulerIsStuck) == nil {
+		last, err := output("root", nodes[0], "tail -q -n 4 "+pbsHome+"/sched_logs/*; "+restartScheduler)
+		t.Logf("the scheduler is stuck, and started anew: %s, %v", last, err)
+	}
 	for _, node := range nodes {
 		if state := on(t, nodes[0], "pbsnodes "+node); strings.Contains(state, "due to hook error") {
 			t.Logf("%s is offline due to a hook error, and brought back", node)
