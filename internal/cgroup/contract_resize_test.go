@@ -124,8 +124,8 @@ func testResizeCPUs(t *testing.T, w world) {
 // kernel does not take. The kernel holds memory on v1 against memory and swap together.
 func testChangedMeanwhile(t *testing.T, w world) {
 	tree := w.tree(t)
-	if !tree.Has("memsw") || tree.Mode() == ModeV2 {
-		kernfstest.Elsewhere(t, "no limit is held against another")
+	if !tree.Has("memsw") || tree.Mode() == ModeV2 { // no limit is held against another
+		return
 	}
 	j := newJob(t, tree, testJob, Limits{Mem: size(100 << 20), MemSwap: size(100 << 20)})
 	was, err := j.Limits()
