@@ -53,6 +53,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	if err := h.change(ctx, j, z, lock, old, resized(old, req.Job, z)); err != nil {
 		return nil, err
 	}
+	lock.release()
 	h.resized(j.ID())
 	u := z.usage(z.there)
 	u.ProcessesAttached, _ = j.Attached()
