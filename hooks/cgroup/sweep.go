@@ -36,6 +36,7 @@ func ownProcesses(procfs *kernfs.FS) ([]int, error) {
 type hosted struct {
 	phase     hostapi.Phase
 	killDelay *int
+	mem       int64 // the greatest memory, in bytes, that was measured for a report
 }
 
 // own notes that this process knows the job. No sweep takes the job until disown. own changes
@@ -44,7 +45,7 @@ func (h *hook) own(job *hostapi.Job) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, known := h.owned[job.ID]; !known {
-		h.owned[job.ID] = hosted{job.Phase, job.KillDelay}
+		h.owned[job.ID] = hosted{phase: job.Phase, killDelay: job.KillDelay}
 	}
 }
 
@@ -69,7 +70,9 @@ func (h *hook) owns(id string) bool {
 func (h *hook) setPhase(id string, phase hostapi.Phase) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.owned[id] = hosted{phase, h.owned[id].killDelay}
+	o := h.owned[id]
+	o.phase = phase
+	h.owned[id] = o
 }
 
 // phaseOf returns the job's phase, "" of a job that this process does not know.
@@ -84,8 +87,22 @@ func (h *hook) setKillDelay(id string, delay *int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if delay != nil {
-		h.owned[id] = hosted{h.owned[id].phase, delay}
+		o := h.owned[id]
+		o.killDelay = delay
+		h.owned[id] = o
 	}
+}
+
+// setMem notes what memory of the job was measured, in bytes, and returns the greatest so far. A
+// job that this process does not know is not noted.
+func (h *hook) setMem(id string, bytes int64) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o, known := h.owned[id]
+	if o.mem = max(o.mem, bytes); known {
+		h.owned[id] = o
+	}
+	return o.mem
 }
 
 // sweep removes the cgroups that are of no job, and returns their ids. They are not in known, were

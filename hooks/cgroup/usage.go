@@ -57,11 +57,10 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 	if h.policy.Hugetlb.Enabled { // the server may not know hpmem elsewhere
 		u.HugetlbPeakBytes = counters.HugetlbPeak
 	}
-	if held := heldAtExcess(j); u.MemBytes != nil && held > *u.MemBytes {
-		u.MemBytes = &held
-	}
 	if u.MemBytes != nil {
-		u.MemSource = memSampled
+		// A measurement may have seen, or inferred, more than the watch's next sample does. MoM is
+		// not to be told less than before.
+		u.MemBytes, u.MemSource = new(h.setMem(j.ID(), max(*u.MemBytes, heldAtExcess(j)))), memSampled
 	}
 	if s.PerTask {
 		ranks, ranksErr := h.ranksUsed(j)
