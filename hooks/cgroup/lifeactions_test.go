@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -215,7 +216,8 @@ func (l *lives) resize(r *rapid.T) {
 	case err == nil && (expected == "" || l.anyResumed()): // those that share go on to
 	case err == nil:
 		l.t.Fatalf("resize of %s, with %+v", id, want)
-	case what == dies: // MoM requeues the job, which is withheld what was to come until then: see regrant
+	case what == dies || what == fails && strings.Contains(err.Error(), "; undo: "):
+		// MoM requeues the job, which is withheld what was to come until then: see regrant.
 		l.release(j)
 		l.do(hostapi.EventEnd, id)
 		delete(l.live, id)

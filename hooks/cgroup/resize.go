@@ -179,7 +179,8 @@ func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *tree
 	}
 	undo := errors.Join(j.Apply(z.had), z.grants.undo(ctx, j, lock), j.SetJobMark(old))
 	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) { // then it is the node's
-		return hostapi.Errorf(hostapi.KindNode, "resize job %s: %w", j.ID(), errors.Join(err, undo))
+		// The job may have more than before until its end, or less. No other job is given that.
+		return hostapi.Errorf(hostapi.KindNode, "%w; undo: %w", err, undo)
 	}
 	return err
 }

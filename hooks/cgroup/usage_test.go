@@ -7,7 +7,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// What one measurement has seen counts in the next, though no sample of the watch was in between.
+// A measurement counts in the next one, though no sample of the watch was in between.
 func TestMeasuredMemoryNeverFalls(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		const id = "1.srv"
