@@ -31,9 +31,14 @@ for i in $(seq 6); do
 done
 echo "pbs_mom does not start" >&2; tail -n 20 ` + pbsHome + `/mom_logs/* >&2; exit 1`
 
+// startMoMAnew is startMoM of a MoM that forgets the jobs of the one before.
+var startMoMAnew = strings.ReplaceAll(startMoM, "pbs_mom -p", "pbs_mom")
+
 // momIsUp starts the MoM of a node where none runs, and waits until the server knows.
-func momIsUp(node string) error {
-	return errors.Join(run(node, startMoM),
+func momIsUp(node string) error { return startedMoM(node, startMoM) }
+
+func startedMoM(node, start string) error {
+	return errors.Join(run(node, start),
 		until(nodes[0], "pbsnodes "+node+" | grep -qE 'state = (free|job-busy|job-exclusive|offline)'"))
 }
 
