@@ -101,7 +101,8 @@ func TestChaosLosesNoJobAndLeavesNothing(t *testing.T) {
 	c.repair()
 	c.drain(time.Duration(len(c.jobs))*6*time.Second + 3*time.Minute)
 	for _, node := range nodes {
-		eventually(t, node+" has nothing left", time.Minute, func() bool {
+		eventually(t, node+" has nothing left", 2*time.Minute, func() bool {
+			c.repair()
 			left := leftOn(t, node)
 			if left != "" {
 				t.Logf("%s still has %s", node, strings.Join(strings.Fields(left), " "))
@@ -109,6 +110,7 @@ func TestChaosLosesNoJobAndLeavesNothing(t *testing.T) {
 			return left == ""
 		})
 		eventually(t, node+" is free", time.Minute, func() bool {
+			c.repair()
 			bringBack(t)
 			return strings.Contains(on(t, nodes[0], "pbsnodes "+node), "state = free")
 		})
