@@ -29,7 +29,11 @@ func (c *chaos) checkRecords() {
 		}
 		for run, n := range ledgers[node] {
 			if n != 1 {
-				c.t.Errorf("the ledger of %s has run %s %d times", node, run, n)
+				id, _, _ := strings.Cut(run, " ")
+				c.t.Errorf("the ledger of %s has run %s %d times:\n%s", node, run, n,
+					on(c.t, node, "grep -F '"+id+"' /var/lib/hookhost/ledger.jsonl | cut -c-600; grep -F '"+id+
+						"' "+daemonLog+" | tail -n 60")+on(c.t, nodes[0], "grep -F ';"+id+";' "+pbsHome+
+						"/server_logs/* "+pbsHome+"/server_priv/accounting/* | cut -c-300"))
 			}
 		}
 	}
