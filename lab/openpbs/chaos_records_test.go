@@ -32,8 +32,7 @@ func (c *chaos) checkRecords() {
 				id, _, _ := strings.Cut(run, " ")
 				c.t.Errorf("the ledger of %s has run %s %d times:\n%s", node, run, n,
 					on(c.t, node, "grep -F '"+id+"' /var/lib/hookhost/ledger.jsonl | cut -c-600; grep -F '"+id+
-						"' "+daemonLog+" | tail -n 60")+on(c.t, nodes[0], "grep -F ';"+id+";' "+pbsHome+
-						"/server_logs/* "+pbsHome+"/server_priv/accounting/* | cut -c-300"))
+						"' "+daemonLog+" | tail -n 60")+c.serverLines(id))
 			}
 		}
 	}
@@ -43,8 +42,7 @@ func (c *chaos) checkRecords() {
 			"cat "+pbsHome+"/server_priv/accounting/* | grep ';"+j.id+";' | cut -d';' -f2 | tr -d '\n'")
 		kinds[records]++
 		if !recordsOfOneEnd.MatchString(records) && !(c.forced[j.id] && recordsByForce.MatchString(records)) {
-			c.t.Errorf("job %s has records %s in accounting: %s", j.id, records, on(c.t, nodes[0],
-				"cat "+pbsHome+"/server_logs/* "+pbsHome+"/server_priv/accounting/* | grep ';"+j.id+"' | cut -c-300"))
+			c.t.Errorf("job %s has records %s in accounting: %s", j.id, records, c.serverLines(j.id))
 		}
 		ends := j.accounting("E")
 		for _, end := range slices.Concat(ends, j.accounting("R")) {
@@ -68,4 +66,10 @@ func (c *chaos) checkRecords() {
 		}
 	}
 	c.t.Logf("%d jobs, by their records in accounting: %v", len(c.jobs), kinds)
+}
+
+// serverLines is what the server has logged of a job, and its records in accounting.
+func (c *chaos) serverLines(id string) string {
+	return on(c.t, nodes[0],
+		"cat "+pbsHome+"/server_logs/* "+pbsHome+"/server_priv/accounting/* | grep ';"+id+"' | cut -c-300")
 }
