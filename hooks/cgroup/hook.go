@@ -54,9 +54,9 @@ type hook struct {
 	offlining sync.Mutex    // over that file of kept
 
 	mu      sync.Mutex
-	watches map[string]*watch // by job id
-	charts  map[string]*chart // by job id
-	owned   map[string]hosted // jobs that were begun or listed here: see own
+	watches map[string]*watch   // by job id
+	charts  map[string]*chart   // by job id
+	owned   map[string]ownedJob // jobs that were begun or listed here: see own
 	// unsettled are jobs whose limits are to be lowered: see settle.
 	unsettled map[string]bool
 	// resizing is what jobs hold until their resize is over, by id: see change.
@@ -136,7 +136,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		environs:   proc.NewEnvirons(roots.Proc),
 		watches:    map[string]*watch{},
 		charts:     map[string]*chart{},
-		owned:      map[string]hosted{},
+		owned:      map[string]ownedJob{},
 		unsettled:  map[string]bool{},
 		resizing:   map[string]holding{},
 		left:       map[left]bool{},

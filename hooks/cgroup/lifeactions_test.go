@@ -1,10 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -216,8 +216,9 @@ func (l *lives) resize(r *rapid.T) {
 	case err == nil && (expected == "" || l.anyResumed()): // those that share go on to
 	case err == nil:
 		l.t.Fatalf("resize of %s, with %+v", id, want)
-	case what == dies || what == fails && strings.Contains(err.Error(), "; undo: "):
+	case what == dies || what == fails && errors.Is(err, errNotUndone):
 		// MoM requeues the job, which is withheld what was to come until then: see regrant.
+		l.checkApart()
 		l.release(j)
 		l.do(hostapi.EventEnd, id)
 		delete(l.live, id)

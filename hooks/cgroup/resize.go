@@ -132,7 +132,12 @@ func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	return z, err
 }
 
-// change brings the job to its new size, and its mark with it, or leaves both as they were.
+// errNotUndone is of a resize that failed and has left the job neither as it was nor as it was to
+// be. MoM requeues the job.
+var errNotUndone = errors.New("undo")
+
+// change brings the job to its new size, and its mark with it, or leaves both as they were. An
+// error is errNotUndone where that fails, too.
 //
 // No other job is given what this one has or gets until change returns (resizing). So the lock,
 // which the caller has, is let go of before memory is given back or moved: that takes seconds. A
@@ -179,8 +184,8 @@ func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *tree
 	}
 	undo := errors.Join(j.Apply(z.had), z.grants.undo(ctx, j, lock), j.SetJobMark(old))
 	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) { // then it is the node's
-		// The job may have more than before until its end, or less. No other job is given that.
-		return hostapi.Errorf(hostapi.KindNode, "%w; undo: %w", err, undo)
+		// Until its end the job may have more than before, which no other job is given, or less.
+		return hostapi.Errorf(hostapi.KindNode, "%w; %w: %w", err, errNotUndone, undo)
 	}
 	return err
 }

@@ -16,8 +16,9 @@ const (
 	memCgroupPeak = "cgroup peak, page cache included"
 )
 
-// measure reads what the job has used so far, for the report and as the kernel has it. With an
-// error it still returns what could be read; u is nil when the job has no cgroup any more.
+// measure reads what the job has used so far, for the report and as the kernel has it. The job's
+// greatest memory is noted. With an error it still returns what could be read; u is nil when the
+// job has no cgroup any more.
 func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters cgroup.Usage, err error) {
 	counters, err = j.Usage()
 	if errors.Is(err, cgroup.ErrNotFound) {
@@ -59,8 +60,8 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 	}
 	if u.MemBytes != nil {
 		// A measurement may have seen, or inferred, more than the watch's next sample does. MoM is
-		// not to be told less than before.
-		u.MemBytes, u.MemSource = new(h.setMem(j.ID(), max(*u.MemBytes, heldAtExcess(j)))), memSampled
+		// not told less than this program has told before.
+		u.MemBytes, u.MemSource = new(h.noteMem(j.ID(), max(*u.MemBytes, heldAtExcess(j)))), memSampled
 	}
 	if s.PerTask {
 		ranks, ranksErr := h.ranksUsed(j)
