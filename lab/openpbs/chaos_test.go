@@ -47,17 +47,17 @@ var struck = map[string][2]string{
 	"daemon killed":    {`kill -KILL $(` + daemonPid + `)`, startDaemon},
 	"daemon stopped":   {`kill -STOP $(` + daemonPid + `)`, `kill -CONT $(` + daemonPid + `)`},
 	"daemon restarted": {stopDaemon, startDaemon},
-	"MoM killed":       {`kill -KILL $(` + momPid + `)`, startMoM},
+	"MoM killed":       {`kill -KILL $(` + momPid + `)`, startMoM(goesOn)},
 	"MoM stopped":      {`kill -STOP $(` + momPid + `)`, `kill -CONT $(` + momPid + `)`},
 	"hook killed":      {chaosHook + `kill -KILL $hook`, `:`},
 	"hook stopped": {chaosHook + `kill -STOP $hook; echo $hook >/run/stopped`,
 		`kill -CONT $(cat /run/stopped) || :`},
 	"link down": {`ip link set eth0 down`, `ip link set eth0 up`},
-	"node lost": {`kill -KILL -1`, `rm -f /run/sshd.pid; /usr/sbin/sshd; ` + startDaemon0 + startMoMAnew},
+	"node lost": {`kill -KILL -1`, `rm -f /run/sshd.pid; /usr/sbin/sshd; ` + startDaemonFirst + startMoM("")},
 }
 
-// startDaemon0 is startDaemon in a subshell, for lines that go on.
-const startDaemon0 = "(" + startDaemon + ")\n"
+// startDaemonFirst is startDaemon in a subshell, for lines that go on.
+const startDaemonFirst = "(" + startDaemon + ")\n"
 
 // chaos is a run.
 type chaos struct {
@@ -67,6 +67,7 @@ type chaos struct {
 	forced  map[string]bool // jobs that were deleted or run again by force
 	tally   map[string]int
 	refused map[string]int
+	calm    bool // the strikes are over, and what they have ended runs again
 }
 
 // TestChaosLosesNoJobAndLeavesNothing has jobs come and go, and users and operators order them
@@ -184,11 +185,14 @@ const hasNoCookie = `for f in ` + pbsHome + `/mom_priv/jobs/*.JB; do
 	LC_ALL=C grep -qa ')+(' "$f" && ! LC_ALL=C grep -qa cookie "$f" && exit 0
 done; exit 1`
 
-// repair has daemon and MoM run on each node.
+// repair has daemon and MoM run on each node. Neither may have ended since the last strike, but for
+// a MoM whose job has no cookie.
 func (c *chaos) repair() {
+	may := !c.calm
+	c.calm = true
 	for _, node := range nodes {
 		if run(node, daemonPid) != nil {
-			c.t.Logf("%s has no daemon: %s", node, on(c.t, node, "tail -n 20 "+daemonLog))
+			c.ended(may, "%s has no daemon: %s", node, on(c.t, node, "tail -n 20 "+daemonLog))
 			if err := run(node, startDaemon); err != nil {
 				c.t.Error(err)
 			}
@@ -197,14 +201,23 @@ func (c *chaos) repair() {
 			continue
 		}
 		log := on(c.t, node, "tail -n 20 "+pbsHome+"/mom_logs/*; dmesg | grep pbs_mom | tail -n 3")
-		c.t.Logf("%s has no MoM: %s", node, log)
-		start := startMoM
+		option := goesOn
 		if run(node, hasNoCookie) == nil {
-			start = startMoMAnew
+			option = ""
 		}
-		if err := startedMoM(node, start); err != nil {
+		c.ended(may || option == "", "%s has no MoM: %s", node, log)
+		if err := momIsUp(node, option); err != nil {
 			c.t.Error(err)
 		}
+	}
+}
+
+// ended logs that a program has ended, which is a violation unless it may.
+func (c *chaos) ended(may bool, format string, args ...any) {
+	if may {
+		c.t.Logf(format, args...)
+	} else {
+		c.t.Errorf(format, args...)
 	}
 }
 

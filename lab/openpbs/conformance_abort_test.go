@@ -17,7 +17,7 @@ func TestJobWhoseSisterDiesAtItsBeginLeavesNothingAndRunsAgain(t *testing.T) {
 	t.Cleanup(func() {
 		// Whatever became of MoM, it runs afterwards.
 		if err := run(sister, "kill -CONT "+lock+" 2>/dev/null || exit 1"); err != nil {
-			if err := momIsUp(sister); err != nil {
+			if err := momIsUp(sister, goesOn); err != nil {
 				t.Error(err)
 			}
 		}
@@ -30,7 +30,7 @@ func TestJobWhoseSisterDiesAtItsBeginLeavesNothingAndRunsAgain(t *testing.T) {
 	eventually(t, head+" has nothing left of job "+j.id, 10*time.Second, func() bool {
 		return len(j.cgroups(head)) == 0
 	})
-	must.NoError(t, momIsUp(sister))
+	must.NoError(t, momIsUp(sister, goesOn))
 	j.running()
 	for _, node := range nodes {
 		if len(j.cgroups(node)) == 0 {

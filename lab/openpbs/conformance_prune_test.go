@@ -85,7 +85,7 @@ func TestResizeThatASiteHookRefusesRequeuesTheJob(t *testing.T) {
 	t.Cleanup(func() {
 		for _, node := range nodes {
 			on(t, node, "kill -KILL $("+momPid+")")
-			must.NoError(t, momIsUp(node))
+			must.NoError(t, momIsUp(node, goesOn))
 		}
 	})
 	vnodePerSocket(t, "", nodes...)

@@ -18,27 +18,28 @@ const momPid = `cat ` + pbsHome + `/mom_priv/mom.lock`
 // hangUp is a shell line that has MoM run exechost_startup.
 const hangUp = `kill -HUP $(` + momPid + `)`
 
-// startMoM starts a MoM that goes on with the jobs of the one before, and waits until it is there.
-// A child of the one before may hold its port for a while. So a MoM that ends is started again, as
-// an administrator would.
-const startMoM = `old=$(` + momPid + `)
+// goesOn is the option of a MoM that goes on with the jobs of the one before. A MoM without it ends
+// them, and deletes its parts of jobs of other nodes.
+const goesOn = "-p"
+
+// startMoM is a shell script that starts a MoM and waits until it is there. A child of the one
+// before may hold its port for a while. So a MoM that ends is started again, as an administrator
+// would.
+func startMoM(option string) string {
+	return `old=$(` + momPid + `)
 for i in $(seq 6); do
-	/opt/pbs/sbin/pbs_mom -p
+	/opt/pbs/sbin/pbs_mom ` + option + `
 	for k in $(seq 50); do
 		new=$(` + momPid + `); [ "$new" != "$old" ] && kill -0 $new 2>/dev/null && exit 0
 		sleep 0.1
 	done
 done
 echo "pbs_mom does not start" >&2; tail -n 20 ` + pbsHome + `/mom_logs/* >&2; exit 1`
-
-// startMoMAnew is startMoM of a MoM that forgets the jobs of the one before.
-var startMoMAnew = strings.ReplaceAll(startMoM, "pbs_mom -p", "pbs_mom")
+}
 
 // momIsUp starts the MoM of a node where none runs, and waits until the server knows.
-func momIsUp(node string) error { return startedMoM(node, startMoM) }
-
-func startedMoM(node, start string) error {
-	return errors.Join(run(node, start),
+func momIsUp(node, option string) error {
+	return errors.Join(run(node, startMoM(option)),
 		until(nodes[0], "pbsnodes "+node+" | grep -qE 'state = (free|job-busy|job-exclusive|offline)'"))
 }
 
