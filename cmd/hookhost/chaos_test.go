@@ -60,6 +60,9 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 	w.stop()
 	w.leavesNothing()
 	w.ledgerHas(tally.jobs)
+	if faults, _ := w.sums(); faults == 0 {
+		t.Error("no fault has come")
+	}
 	t.Logf("jobs:\n%sfaults:\n%sviolations: %d", table(tally.ends), table(w.faults), w.violations)
 }
 

@@ -66,9 +66,12 @@ func (w *wreck) isIdle() {
 		}
 		return int(valueOf(w.t, text, "go_goroutines"))
 	}
-	w.recover()
+	rest := func() {
+		w.recover()
+		time.Sleep(2 * time.Second) // what a start takes for itself is given back
+	}
+	rest()
 	long := w.daemonPID()
-	time.Sleep(2 * time.Second) // hooks that were killed last are started again
 	open, running := files(), goroutines()
 	if open == 0 || running == 0 {
 		w.t.Fatalf("the daemon has %d files open and %d goroutines", open, running)
@@ -77,6 +80,7 @@ func (w *wreck) isIdle() {
 	must.Eventually(w.t, "the next daemon answers", func() bool {
 		return w.daemonPID() != 0 && w.daemonPID() != long && w.command("jobs").Run() == nil
 	})
+	rest()
 	what := fmt.Sprintf("the next daemon has %d files open and %d goroutines as well", open, running)
 	must.Eventually(w.t, what, func() bool { return files() >= open && goroutines() >= running })
 }
