@@ -484,6 +484,36 @@ func TestLateBegin(t *testing.T) {
 	})
 }
 
+// A run that has ended does not begin once more where MoM's child starts it beside its end. The
+// next run does.
+func TestLateBeginOfARunThatHasEnded(t *testing.T) {
+	for _, e := range []hostapi.Event{hostapi.EventPrologue, hostapi.EventLaunch} {
+		t.Run(string(e), func(t *testing.T) {
+			n := newPBSNode(t, &momFiles{jobs: map[string]bool{"1.srv": true}})
+			h := n.open()
+			of := func(e hostapi.Event, version int) *hostapi.Request {
+				req := event(e, "1.srv")
+				req.Job.RunVersion = version
+				return req
+			}
+			fromPBS(t, h, of(hostapi.EventBegin, 2))
+			fromPBS(t, h, of(hostapi.EventEnd, 2))
+			for version := 1; version <= 2; version++ {
+				out := fromPBS(t, h, of(e, version))
+				if !out.Reject || out.OnReject != hostapi.JobActionRerun || n.record("1.srv") != nil {
+					t.Errorf("of run %d after the end of run 2: %+v, record %+v", version, out, n.record("1.srv"))
+				}
+			}
+			if events := n.events("1.srv"); events != "begin end" || len(n.reports()) != 1 {
+				t.Errorf("events %q, reports %v", events, n.reports())
+			}
+			if out := fromPBS(t, h, of(e, 3)); out.Reject || n.record("1.srv") == nil {
+				t.Errorf("of the next run: %+v", out)
+			}
+		})
+	}
+}
+
 // MoM starts a job again at once whose begin another hook has rejected. The start before is none to
 // report.
 func TestBeginAgainAfterAnotherHooksReject(t *testing.T) {

@@ -8,9 +8,10 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/report"
 )
 
-// beginsLate reports whether an event of a job without a record begins the job. Two do not:
+// beginsLate reports whether an event of a job without a record begins the job. Three do not:
 //
 //   - of a job with processes in its cgroup: one that OpenPBS's own hook has made on v1, at the
 //     same place, while the job ran. To begin would take them for what an earlier run has left, and
@@ -18,7 +19,9 @@ import (
 //   - of a job that MoM does not have any more, as nobody would end it once more. Its hook may have
 //     waited for this daemon until the job's end was through. Or the server had MoM discard the job
 //     while it was started: MoM's child goes on with prologue and launch (qrerun -W force).
-func (h *Host) beginsLate(req *hostapi.Request, from caller) bool {
+//   - of a run that is in the ledger. MoM deletes its files of a job a moment after the job's end,
+//     and that child may go on in this moment (qdel -W force).
+func (h *Host) beginsLate(ctx context.Context, req *hostapi.Request, from caller) bool {
 	if !from.pbs || req.Event != hostapi.EventPrologue && req.Event != hostapi.EventLaunch {
 		return false
 	}
@@ -31,11 +34,36 @@ func (h *Host) beginsLate(req *hostapi.Request, from caller) bool {
 			return false
 		}
 	}
-	if h.opt.PBSHas == nil {
-		return true
+	if h.opt.PBSHas != nil {
+		if has, err := h.opt.PBSHas(req.Job, from.home); err == nil && !has {
+			return false
+		}
 	}
-	has, err := h.opt.PBSHas(req.Job, from.home)
-	return has || err != nil
+	over, err := h.isReported(ctx, req.Job)
+	switch {
+	case err != nil:
+		entry.Warnf("%s of a job that has not begun here, and may have ended here: %v", req.Event, err)
+	case over:
+		entry.Warnf("%s of a run that has ended here: it does not begin again", req.Event)
+	}
+	return !over
+}
+
+// isReported reports whether the ledger has the job's run, or a later one. A run that is not
+// counted is taken for none of those.
+func (h *Host) isReported(ctx context.Context, job *hostapi.Job) (bool, error) {
+	if !isCounted(job) {
+		return false, nil
+	}
+	b, found, err := h.opt.Ledger.Last(ctx, job.ID)
+	if err != nil || !found {
+		return false, err
+	}
+	last, err := report.FromArchive(b)
+	if err != nil || last.PBSJob == nil {
+		return false, err
+	}
+	return compareRuns(job, last.PBSJob) <= 0, nil
 }
 
 var errRuns = errors.New("its cgroup has processes")

@@ -197,6 +197,9 @@ func compareRuns(a, b *hostapi.Job) int {
 	return cmp.Compare(a.RunCount, b.RunCount)
 }
 
+// isCounted reports whether the job tells which run of it this is.
+func isCounted(job *hostapi.Job) bool { return job.RunVersion > 0 || job.RunCount > 0 }
+
 // errEarlierRun is of an event that pbs_mom had sent before it began the job anew. The event was
 // read only now, as by a daemon that was stopped. Events of several connections are in no order.
 // Begin has ended that run (standing).
@@ -211,8 +214,7 @@ func (h *Host) leaving(req *hostapi.Request, last bool) (*jobstate.Record, error
 	if rec == nil {
 		return nil, nil
 	}
-	told := req.Job.RunVersion > 0 || req.Job.RunCount > 0
-	if rec.PBS && told && compareRuns(req.Job, rec.Job) < 0 {
+	if rec.PBS && isCounted(req.Job) && compareRuns(req.Job, rec.Job) < 0 {
 		return nil, errEarlierRun
 	}
 	enterExiting(rec, req, last, h.clock.Now())

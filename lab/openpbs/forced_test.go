@@ -1,0 +1,42 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// deleteWhileTheyStart is a shell script that prints the jobs that it submits. Each is deleted by
+// force some moments after it was sent to its node.
+const deleteWhileTheyStart = `for i in $(seq 30); do
+	id=$(runuser -u alice -- bash -c "echo 'sleep 20' | qsub -o /dev/null -e /dev/null -l select=1:ncpus=1:mem=64mb")
+	echo $id
+	for k in $(seq 100); do [ -n "$(qselect -s R)" ] && break; sleep 0.02; done
+	sleep 0.$(printf %02d $((i * 2)))
+	qdel -W force $id || :
+done 2>/dev/null`
+
+// TestJobDeletedWhileItStartsBeginsOnce deletes jobs by force. MoM ends such a job, while its child
+// goes on with the job's prologue and launch. The job would hold cpus that nobody gives back.
+func TestJobDeletedWhileItStartsBeginsOnce(t *testing.T) {
+	ids := strings.Fields(on(t, nodes[0], deleteWhileTheyStart))
+	if len(ids) == 0 {
+		t.Fatal("no job was submitted")
+	}
+	eventually(t, "no job is left", 15*time.Second, func() bool { return on(t, nodes[0], "qselect") == "" })
+	for _, node := range nodes {
+		eventually(t, node+" has nothing of them", 10*time.Second, func() bool { return leftOn(t, node) == "" })
+		ledger := on(t, node, "cat /var/lib/hookhost/ledger.jsonl 2>/dev/null || :")
+		for _, id := range ids {
+			if n := strings.Count(ledger, `"job":"`+id+`","key":`); n > 1 {
+				t.Errorf("the ledger of %s has job %s %d times: %s", node, id, n,
+					on(t, node, "grep -F "+id+" "+daemonLog))
+			}
+		}
+		must.Equal(t, "state of "+node, true, strings.Contains(on(t, nodes[0], "pbsnodes "+node), "state = free"))
+	}
+}
