@@ -269,7 +269,10 @@ func (h *labHost) in(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "nsenter", append(append(enter, "--", "setsid"), args...)...)
 	cmd.Dir = "/"
 	cmd.WaitDelay = 10 * time.Second
-	return cmd
+	if h == h.lab.hub { // its setsid would fork, and not wait
+		return cmd
+	}
+	return apart(cmd)
 }
 
 // as is a command of a user's on the host, who has logged in, as it were.
