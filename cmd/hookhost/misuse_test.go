@@ -18,6 +18,10 @@ func TestMisuseEndsInOneLineAndStatus2(t *testing.T) {
 		want  string
 	}{
 		{"job id that is a path", []string{"run", "--job", "../../x", "--", "true"}, "", `"../../x"`},
+		{"user of an empty variable", []string{"run", "-u", "", "--", "true"}, "", "--user: no value"},
+		{"job id of an empty variable", []string{"run", "--job", "", "--", "true"}, "", "--job: no value"},
+		{"name that is too long", []string{"run", "-N", strings.Repeat("x", 231), "--", "true"}, "", "231 characters"},
+		{"no resource", []string{"run", "-l", "", "--", "true"}, "", "a resource is missing"},
 		{"size that is none", []string{"run", "-l", "mem=banana", "--", "true"}, "", "mem=banana"},
 		{"kill delay that is none", []string{"run", "-l", "kill_delay=soon", "--", "true"}, "",
 			`kill_delay: duration soon`},

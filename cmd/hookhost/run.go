@@ -63,6 +63,11 @@ job; 126 and 127 when CMD could not be run or was not found.`,
 		DisableFlagsInUseLine: true,
 		Args:                  nArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range []string{"user", "job"} { // an empty variable of a script is no "root"
+				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+					return misuse(fmt.Errorf("run: --%s: no value", name))
+				}
+			}
 			o.Command = args
 			return c.run(cmd.Context(), o)
 		},
@@ -83,7 +88,7 @@ func (c *cli) run(ctx context.Context, o runOptions) error {
 	if o.report != "none" {
 		var err error
 		if format, err = formatNamed(o.report, stderr); err != nil {
-			return misuse(fmt.Errorf("run: --report: %w", err))
+			return misuse(fmt.Errorf("run: --report: %w, none", err))
 		}
 	}
 	job, err := o.Check()

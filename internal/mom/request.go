@@ -18,6 +18,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
+// longestName is PBS_MAXJOBNAME (openpbs src/include/pbs_ifl.h).
+const longestName = 230
+
 // Request is a job as the user of `hookhost run` asks for it.
 type Request struct {
 	Resources []string // as -l of qsub has them
@@ -35,6 +38,9 @@ func (r *Request) Check() (*hostapi.Job, error) {
 		if err := hostapi.CheckJobID(r.ID); err != nil {
 			return nil, err
 		}
+	}
+	if len(r.Name) > longestName {
+		return nil, fmt.Errorf("-N: %d characters, and PBS allows %d", len(r.Name), longestName)
 	}
 	owner, err := ownerOf(r.User)
 	if err != nil {
@@ -59,7 +65,8 @@ func (r *Request) Check() (*hostapi.Job, error) {
 		Schedselect: pbs.FormatSelect(request.Select), ResourceList: hostapi.Resources(request.Job), KillDelay: delay,
 	}
 	if job.Name == "" {
-		job.Name = r.Command[0][strings.LastIndexByte(r.Command[0], '/')+1:]
+		name := r.Command[0][strings.LastIndexByte(r.Command[0], '/')+1:]
+		job.Name = strings.ToValidUTF8(name[:min(len(name), longestName)], "")
 	}
 	return job, nil
 }

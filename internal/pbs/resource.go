@@ -69,7 +69,10 @@ func Type(resource string) string {
 	return [...]string{kindString: "string", kindCount: "long", kindSize: "size", kindDuration: "duration"}[d.kind]
 }
 
-var errNotName = errors.New("not a resource name")
+var (
+	errNotName    = errors.New("not a resource name")
+	errNoResource = errors.New("a resource is missing")
+)
 
 // resourceError names the resource in the way the user wrote it.
 func resourceError(name, value string, err error) error {
@@ -82,6 +85,8 @@ func parseResource(text string) (name, value string, err error) {
 	name, spelt, ok := strings.Cut(text, "=")
 	name, spelt = strings.Trim(name, " "), strings.Trim(spelt, " ")
 	switch {
+	case text == "":
+		return "", "", errNoResource
 	case !ok:
 		return "", "", fmt.Errorf("resource %s: no value", shown(text))
 	case !isName(name):
