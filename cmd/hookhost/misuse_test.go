@@ -20,7 +20,7 @@ func TestMisuseEndsInOneLineAndStatus2(t *testing.T) {
 		{"job id that is a path", []string{"run", "--job", "../../x", "--", "true"}, "", `"../../x"`},
 		{"user of an empty variable", []string{"run", "-u", "", "--", "true"}, "", "--user: no value"},
 		{"job id of an empty variable", []string{"run", "--job", "", "--", "true"}, "", "--job: no value"},
-		{"name that is too long", []string{"run", "-N", strings.Repeat("x", 231), "--", "true"}, "", "231 characters"},
+		{"name that is too long", []string{"run", "-N", strings.Repeat("x", 231), "--", "true"}, "", "231 bytes"},
 		{"no resource", []string{"run", "-l", "", "--", "true"}, "", "a resource is missing"},
 		{"size that is none", []string{"run", "-l", "mem=banana", "--", "true"}, "", "mem=banana"},
 		{"kill delay that is none", []string{"run", "-l", "kill_delay=soon", "--", "true"}, "",

@@ -500,7 +500,8 @@ func TestLateBeginOfARunThatHasEnded(t *testing.T) {
 			fromPBS(t, h, of(hostapi.EventEnd, 2))
 			for version := 1; version <= 2; version++ {
 				out := fromPBS(t, h, of(e, version))
-				if !out.Reject || out.OnReject != hostapi.JobActionRerun || n.record("1.srv") != nil {
+				if !out.Reject || out.OnReject != hostapi.JobActionRerun || n.record("1.srv") != nil ||
+					!strings.HasSuffix(out.Message, "has ended here") {
 					t.Errorf("of run %d after the end of run 2: %+v, record %+v", version, out, n.record("1.srv"))
 				}
 			}

@@ -183,7 +183,10 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 		unsure = h.findJobs(ctx)
 		rec = h.opt.Store.Get(req.Job.ID)
 	}
-	if rec == nil && h.beginsLate(ctx, req, from) {
+	if rec == nil && h.beginsLate(req, from) {
+		if h.hasEnded(ctx, req) {
+			return refuseStart(req, hostapi.KindJob, "this run of the job has ended here"), nil
+		}
 		late, rec, err = h.beginLate(ctx, req, from)
 		if err != nil || late.Reject {
 			return late, err

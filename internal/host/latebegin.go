@@ -11,7 +11,8 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// beginsLate reports whether an event of a job without a record begins the job. Three do not:
+// beginsLate reports whether an event of a job without a record begins the job, if its run has not
+// ended here. Two do not:
 //
 //   - of a job with processes in its cgroup: one that OpenPBS's own hook has made on v1, at the
 //     same place, while the job ran. To begin would take them for what an earlier run has left, and
@@ -19,9 +20,7 @@ import (
 //   - of a job that MoM does not have any more, as nobody would end it once more. Its hook may have
 //     waited for this daemon until the job's end was through. Or the server had MoM discard the job
 //     while it was started: MoM's child goes on with prologue and launch (qrerun -W force).
-//   - of a run that is in the ledger. MoM deletes its files of a job a moment after the job's end,
-//     and that child may go on in this moment (qdel -W force).
-func (h *Host) beginsLate(ctx context.Context, req *hostapi.Request, from caller) bool {
+func (h *Host) beginsLate(req *hostapi.Request, from caller) bool {
 	if !from.pbs || req.Event != hostapi.EventPrologue && req.Event != hostapi.EventLaunch {
 		return false
 	}
@@ -34,36 +33,34 @@ func (h *Host) beginsLate(ctx context.Context, req *hostapi.Request, from caller
 			return false
 		}
 	}
-	if h.opt.PBSHas != nil {
-		if has, err := h.opt.PBSHas(req.Job, from.home); err == nil && !has {
-			return false
-		}
+	if h.opt.PBSHas == nil {
+		return true
 	}
-	over, err := h.isReported(ctx, req.Job)
-	switch {
-	case err != nil:
-		entry.Warnf("%s of a job that has not begun here, and may have ended here: %v", req.Event, err)
-	case over:
-		entry.Warnf("%s of a run that has ended here: it does not begin again", req.Event)
-	}
-	return !over
+	has, err := h.opt.PBSHas(req.Job, from.home)
+	return has || err != nil
 }
 
-// isReported reports whether the ledger has the job's run, or a later one. A run that is not
-// counted is taken for none of those.
-func (h *Host) isReported(ctx context.Context, job *hostapi.Job) (bool, error) {
-	if !isCounted(job) {
-		return false, nil
+// hasEnded reports whether the ledger has the event's run of the job, or a later one. MoM deletes
+// its files of a job a moment after the job's end. Its child that starts the job may go on in this
+// moment (qdel -W force). A run that is not counted is taken for none that has ended.
+func (h *Host) hasEnded(ctx context.Context, req *hostapi.Request) bool {
+	if !isCounted(req.Job) {
+		return false
 	}
-	b, found, err := h.opt.Ledger.Last(ctx, job.ID)
+	last, err := h.lastReport(ctx, req.Job.ID)
+	if err != nil {
+		h.log.WithField("job", req.Job.ID).Warnf("%s of a job that may have ended here: %v", req.Event, err)
+	}
+	return last != nil && last.PBSJob != nil && compareRuns(req.Job, last.PBSJob) <= 0
+}
+
+// lastReport returns the newest report of the job in the ledger, nil if there is none.
+func (h *Host) lastReport(ctx context.Context, id string) (*report.Report, error) {
+	b, found, err := h.opt.Ledger.Last(ctx, id)
 	if err != nil || !found {
-		return false, err
+		return nil, err
 	}
-	last, err := report.FromArchive(b)
-	if err != nil || last.PBSJob == nil {
-		return false, err
-	}
-	return compareRuns(job, last.PBSJob) <= 0, nil
+	return report.FromArchive(b)
 }
 
 var errRuns = errors.New("its cgroup has processes")

@@ -136,8 +136,14 @@ func unknown(req *hostapi.Request, unsure error) (*Verdict, error) {
 	case hostapi.EventAttach, hostapi.EventResize:
 		return nil, hostapi.Errorf(hostapi.KindJob, "no such job on this host")
 	}
-	return &Verdict{Kind: hostapi.KindNode, Outcome: &hostapi.Outcome{
+	return refuseStart(req, hostapi.KindNode, "the job had no execjob_begin on this host"), nil
+}
+
+// refuseStart answers an event that would start a program. A job that MoM still has goes back to
+// the queue.
+func refuseStart(req *hostapi.Request, kind hostapi.Kind, why string) *Verdict {
+	return &Verdict{Kind: kind, Outcome: &hostapi.Outcome{
 		Reject: true, OnReject: hostapi.JobActionRerun,
-		Message: fmt.Sprintf("%s request rejected: the job had no execjob_begin on this host", req.Event),
-	}}, nil
+		Message: fmt.Sprintf("%s request rejected: %s", req.Event, why),
+	}}
 }

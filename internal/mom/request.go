@@ -40,7 +40,7 @@ func (r *Request) Check() (*hostapi.Job, error) {
 		}
 	}
 	if len(r.Name) > longestName {
-		return nil, fmt.Errorf("-N: %d characters, and PBS allows %d", len(r.Name), longestName)
+		return nil, fmt.Errorf("-N: %d bytes, and PBS allows %d", len(r.Name), longestName)
 	}
 	owner, err := ownerOf(r.User)
 	if err != nil {
