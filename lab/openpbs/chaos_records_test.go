@@ -9,12 +9,12 @@ import (
 )
 
 // recordsOfOneEnd are the types of a job's records: queued, started and run again any number of
-// times, and an end. A job that was deleted while it waited has a D alone.
-var recordsOfOneEnd = regexp.MustCompile(`^Q(S[^ERS]*R|[^ERS])*(S[^ERS]*E|D)$`)
+// times, and an end. A job that was deleted while it waited has a D alone. A job that is run again
+// while it starts has an R without an S.
+var recordsOfOneEnd = regexp.MustCompile(`^Q(S?[^ERS]*R|[^ERS])*(S[^ERS]*E|D)$`)
 
 // recordsByForce are those of a job that the server had to delete or to run again by force.
-// OpenPBS leaves out the E of an end that had begun, or writes an R behind it. A job that was just
-// being started has an R without an S.
+// OpenPBS leaves out the E of an end that had begun, or writes an R behind it.
 var recordsByForce = regexp.MustCompile(`^Q[^E]*(D|ER?)$`)
 
 // checkRecords finds each job's end in accounting, once, with what it used. Each run whose program
@@ -30,9 +30,8 @@ func (c *chaos) checkRecords() {
 		for run, n := range ledgers[node] {
 			if n != 1 {
 				id, _, _ := strings.Cut(run, " ")
-				c.t.Errorf("the ledger of %s has run %s %d times:\n%s", node, run, n,
-					on(c.t, node, "grep -F '"+id+"' /var/lib/hookhost/ledger.jsonl | cut -c-600; grep -F '"+id+
-						"' "+daemonLog+" | tail -n 60")+c.serverLines(id))
+				c.t.Errorf("the ledger of %s has run %s %d times:\n%s%s",
+					node, run, n, c.nodeLines(node, id), c.serverLines(id))
 			}
 		}
 	}
@@ -55,17 +54,23 @@ func (c *chaos) checkRecords() {
 			}
 		}
 		for _, end := range ends {
-			for _, name := range []string{"cput", "mem", "walltime"} {
-				if end["session"] == "0" { // deleted before its program began, of which MoM reports nothing
-					continue
-				}
-				if end["resources_used."+name] == "" {
-					c.t.Errorf("job %s: accounting has no resources_used.%s: %v", j.id, name, end)
-				}
+			if end["session"] == "0" { // deleted before its program began, of which MoM reports nothing
+				continue
+			}
+			used := func(name string) bool { return end["resources_used."+name] != "" }
+			if !used("cput") || !used("mem") || !used("walltime") {
+				host, _, _ := strings.Cut(end["exec_host"], "/")
+				c.t.Errorf("job %s: accounting has not what it used: %v\n%s", j.id, end, c.nodeLines(host, j.id))
 			}
 		}
 	}
 	c.t.Logf("%d jobs, by their records in accounting: %v", len(c.jobs), kinds)
+}
+
+// nodeLines is what a node has of a job in its ledger, and what daemon and MoM have logged of it.
+func (c *chaos) nodeLines(node, id string) string {
+	return on(c.t, node, "grep -hF '"+id+"' /var/lib/hookhost/ledger.jsonl | cut -c-600; grep -hF '"+id+"' "+
+		daemonLog+" | tail -n 60; grep -h ';"+id+";' "+pbsHome+"/mom_logs/* | cut -c-300 | tail -n 60")
 }
 
 // serverLines is what the server has logged of a job, and its records in accounting.
