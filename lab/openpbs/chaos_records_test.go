@@ -60,7 +60,8 @@ func (c *chaos) checkRecords() {
 			used := func(name string) bool { return end["resources_used."+name] != "" }
 			if !used("cput") || !used("mem") || !used("walltime") {
 				host, _, _ := strings.Cut(end["exec_host"], "/")
-				c.t.Errorf("job %s: accounting has not what it used: %v\n%s", j.id, end, c.nodeLines(host, j.id))
+				c.t.Errorf("job %s: accounting has not what it used: %v\n%s%s", j.id, end,
+					c.nodeLines(host, j.id), c.serverLines(j.id))
 			}
 		}
 	}
