@@ -43,22 +43,15 @@ func (c *chaos) checkRecords() {
 		if !recordsOfOneEnd.MatchString(records) && !(c.forced[j.id] && recordsByForce.MatchString(records)) {
 			c.t.Errorf("job %s has records %s in accounting: %s", j.id, records, c.serverLines(j.id))
 		}
-		ends := j.accounting("E")
-		for _, end := range slices.Concat(ends, j.accounting("R")) {
-			if end["session"] == "0" { // its program has not begun: the abort of a begin makes no report
-				continue
-			}
+		ends := slices.DeleteFunc(j.accounting("E"), c.isOfTheServerAlone(j.id))
+		for _, end := range slices.Concat(ends, slices.DeleteFunc(j.accounting("R"), c.isOfTheServerAlone(j.id))) {
 			host, _, _ := strings.Cut(end["exec_host"], "/")
 			if run := j.id + " " + end["run_count"]; ledgers[host][run] != 1 {
 				c.t.Errorf("the ledger of %q has run %s %d times: %v", host, run, ledgers[host][run], end)
 			}
 		}
 		for _, end := range ends {
-			if end["session"] == "0" { // deleted before its program began, of which MoM reports nothing
-				continue
-			}
-			used := func(name string) bool { return end["resources_used."+name] != "" }
-			if !used("cput") || !used("mem") || !used("walltime") {
+			if !hasUse(end) {
 				host, _, _ := strings.Cut(end["exec_host"], "/")
 				c.t.Errorf("job %s: accounting has not what it used: %v\n%s%s", j.id, end,
 					c.nodeLines(host, j.id), c.serverLines(j.id))
@@ -66,6 +59,20 @@ func (c *chaos) checkRecords() {
 		}
 	}
 	c.t.Logf("%d jobs, by their records in accounting: %v", len(c.jobs), kinds)
+}
+
+func hasUse(end map[string]string) bool {
+	used := func(name string) bool { return end["resources_used."+name] != "" }
+	return used("cput") && used("mem") && used("walltime")
+}
+
+// isOfTheServerAlone tells ends of which MoM has reported nothing. Either the job's program has not
+// begun: the abort of a begin makes no report. Or the server has deleted the job by force before
+// MoM told of the run. The session is that of the run before then, if there was one.
+func (c *chaos) isOfTheServerAlone(id string) func(map[string]string) bool {
+	return func(end map[string]string) bool {
+		return end["session"] == "0" || c.forced[id] && end["Exit_status"] == "265" && !hasUse(end)
+	}
 }
 
 // nodeLines is what a node has of a job in its ledger, and what daemon and MoM have logged of it.
