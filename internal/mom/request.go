@@ -66,7 +66,7 @@ func (r *Request) Check() (*hostapi.Job, error) {
 	}
 	if job.Name == "" {
 		name := r.Command[0][strings.LastIndexByte(r.Command[0], '/')+1:]
-		job.Name = strings.ToValidUTF8(name[:min(len(name), longestName)], "")
+		job.Name = hostapi.Clip(name, longestName-len("..."))
 	}
 	return job, nil
 }
