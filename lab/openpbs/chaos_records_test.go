@@ -43,8 +43,11 @@ func (c *chaos) checkRecords() {
 		if !recordsOfOneEnd.MatchString(records) && !(c.forced[j.id] && recordsByForce.MatchString(records)) {
 			c.t.Errorf("job %s has records %s in accounting: %s", j.id, records, c.serverLines(j.id))
 		}
-		ends := slices.DeleteFunc(j.accounting("E"), c.isOfTheServerAlone(j.id))
-		for _, end := range slices.Concat(ends, slices.DeleteFunc(j.accounting("R"), c.isOfTheServerAlone(j.id))) {
+		told := func(kind string) []map[string]string { // those of which MoM has told the server
+			return slices.DeleteFunc(j.accounting(kind), c.isOfTheServerAlone(j.id))
+		}
+		ends := told("E")
+		for _, end := range slices.Concat(ends, told("R")) {
 			host, _, _ := strings.Cut(end["exec_host"], "/")
 			if run := j.id + " " + end["run_count"]; ledgers[host][run] != 1 {
 				c.t.Errorf("the ledger of %q has run %s %d times: %v", host, run, ledgers[host][run], end)

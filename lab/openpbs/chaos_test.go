@@ -100,6 +100,7 @@ func TestChaosLosesNoJobAndLeavesNothing(t *testing.T) {
 	})
 	both.Wait()
 	c.repair()
+	c.calm = true
 	c.drain(time.Duration(len(c.jobs))*6*time.Second + 3*time.Minute)
 	for _, node := range nodes {
 		eventually(t, node+" has nothing left", 2*time.Minute, func() bool {
@@ -188,11 +189,9 @@ done; exit 1`
 // repair has daemon and MoM run on each node. Neither may have ended since the last strike, but for
 // a MoM whose job has no cookie.
 func (c *chaos) repair() {
-	may := !c.calm
-	c.calm = true
 	for _, node := range nodes {
 		if run(node, daemonPid) != nil {
-			c.ended(may, "%s has no daemon: %s", node, on(c.t, node, "tail -n 20 "+daemonLog))
+			c.ended(!c.calm, "%s has no daemon: %s", node, on(c.t, node, "tail -n 20 "+daemonLog))
 			if err := run(node, startDaemon); err != nil {
 				c.t.Error(err)
 			}
@@ -205,7 +204,7 @@ func (c *chaos) repair() {
 		if run(node, hasNoCookie) == nil {
 			option = ""
 		}
-		c.ended(may || option == "", "%s has no MoM: %s", node, log)
+		c.ended(!c.calm || option == "", "%s has no MoM: %s", node, log)
 		if err := momIsUp(node, option); err != nil {
 			c.t.Error(err)
 		}
