@@ -2,10 +2,15 @@ package main_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -128,5 +133,31 @@ func TestConfigCheckNamesBadConditions(t *testing.T) {
 	if r := n.hookhost("config", "check"); r.status != 2 ||
 		!strings.Contains(r.stderr, `line 4: memory.enabled: "vntype inn: a"`) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// The configuration that PBS has sent may be the only one of a node, as after a migration.
+func TestVntypeIsKnownFromTheStartWithoutAFileOfTheNode(t *testing.T) {
+	name, err := os.Hostname()
+	must.NoError(t, err)
+	m := newMoMOf(t, name)
+	sent := fmt.Sprintf("[cgroup]\nprefix = %q\n[host]\nenabled = \"vntype not in: no_cgroups\"\n[shim]\nsocket = %q\n",
+		m.prefix, m.path("run/s"))
+	must.NoError(t, os.WriteFile(m.at("mom_priv/hooks/hookhost.CF"), []byte(sent), 0o600),
+		os.WriteFile(m.at("mom_priv/vntype"), []byte("no_cgroups\n"), 0o644))
+	users, err := os.ReadFile("/etc/passwd")
+	must.NoError(t, err)
+	etc := func() error {
+		return errors.Join(unix.Mount("none", "/etc", "tmpfs", 0, ""), os.WriteFile("/etc/passwd", users, 0o644),
+			os.WriteFile("/etc/pbs.conf", []byte("PBS_HOME="+m.home+"\n"), 0o644))
+	}
+	m.serveBy(func(cmd *exec.Cmd) error {
+		cmd.Env = slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "HOOKHOST_CONFIG=") })
+		return startAmong(cmd, etc)
+	})
+	j := pbsJob{id: "1." + name, list: "ncpus=1,mem=32mb"}
+	m.begin(j)
+	if dirs := m.dirsOf(j.id); len(dirs) > 0 {
+		t.Errorf("a job on an excluded node is in %v", dirs)
 	}
 }

@@ -60,10 +60,11 @@ func (s Source) Read(must bool) (Settings, error) {
 	if err != nil {
 		return Settings{}, Mistake{err}
 	}
-	var pbs config.OpenPBS
+	var text []byte // a node without a file has the defaults
 	for _, l := range own {
-		pbs = config.OpenPBSOf(l.Text)
+		text = l.Text
 	}
+	pbs := config.OpenPBSOf(text)
 	here, err := Here(&pbs)
 	if err != nil {
 		return Settings{}, err

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 const vntypeFile = pbsHome + "/mom_priv/vntype"
@@ -57,8 +59,9 @@ const notOnNoCgroups = "[host]\nenabled = \"vntype not in: no_cgroups\""
 
 func TestNodeWithAnExcludedVntypeLeavesItsJobsAlone(t *testing.T) {
 	excluded := nodes[len(nodes)-1]
-	settings(t, notOnNoCgroups, nodes...)
+	sendConfiguration(t, notOnNoCgroups)
 	withVntype(t, excluded, "no_cgroups")
+	must.NoError(t, restartDaemon(excluded)) // which goes by the vntype before MoM sends an event about the node
 	if said := on(t, excluded, "hookhost doctor || :"); !strings.Contains(said, "no_cgroups, from "+vntypeFile) {
 		t.Errorf("doctor does not say where the vntype is from: %s", said)
 	}
