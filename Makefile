@@ -14,7 +14,7 @@ BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LI
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all demo test attacks chaos soak test-vm test-openpbs chaos-openpbs check race bench fuzz install clean help generate
+.PHONY: all demo test attacks chaos soak test-vm test-openpbs chaos-openpbs check race bench fuzz install uninstall clean help generate
 .DEFAULT_GOAL := all
 
 all: ## build bin/hookhost, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
@@ -115,6 +115,18 @@ install: all ## install below DESTDIR; PREFIX, BINDIR and LIBEXECDIR are the pro
 	install -D -m 0644 -t '$(DESTDIR)$(DATADIR)' packaging/prometheus/hookhost.rules.yml packaging/grafana/hookhost.json
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
+
+installed = $(addprefix $(LIBEXECDIR)/,$(addprefix hooks/,$(HOOKS)) nvml openpbs/pbs_python full/hookhost) \
+	$(addprefix $(BINDIR)/,hookhost hookhost-remsh pbs-attach) $(PREFIX)/sbin/hookhost \
+	$(addprefix /lib/systemd/system/,hookhost.service hookhost-web.service pbs_jobs.service) \
+	$(addprefix $(DATADIR)/,hookhost.rules.yml hookhost.json)
+
+# A directory goes when it is empty: LIBEXECDIR and DATADIR may be other programs' as well.
+uninstall: ## remove what install put below DESTDIR, by the same variables; reports and configuration stay
+	rm -f $(foreach f,$(installed),'$(DESTDIR)$(f)' '$(DESTDIR)$(f).new')
+	@for d in $(foreach d,$(addprefix $(LIBEXECDIR),/hooks /openpbs /full) $(LIBEXECDIR) $(DATADIR) \
+		/etc/hookhost/hooks.d /etc/hookhost /var/lib/hookhost,'$(DESTDIR)$(d)'); do \
+		[ ! -d "$$d" ] || rmdir "$$d" 2>/dev/null || echo "left: $$d"; done
 
 clean: ## remove what was built
 	rm -rf bin dist .cache

@@ -1,0 +1,145 @@
+package hookhost_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// image is a node's file system that the Makefile installs programs into. The programs are
+// stand-ins: nothing is built.
+type image struct {
+	t            *testing.T
+	tree, folder string
+	variables    []string
+}
+
+func newImage(t *testing.T, variables ...string) *image {
+	i := &image{t: t, tree: t.TempDir(), folder: t.TempDir(), variables: variables}
+	must.NoError(t, os.CopyFS(filepath.Join(i.tree, "packaging"), os.DirFS("packaging")))
+	makefile, err := os.ReadFile("Makefile")
+	must.NoError(t, err)
+	must.NoError(t, os.WriteFile(filepath.Join(i.tree, "Makefile"), makefile, 0o644))
+	hooks, err := os.ReadDir("hooks")
+	must.NoError(t, err)
+	programs := []string{"hookhost", "pbs-attach", "nvml", "openpbs/pbs_python"}
+	for _, hook := range hooks {
+		must.NoError(t, os.MkdirAll(filepath.Join(i.tree, "hooks", hook.Name()), 0o755))
+		programs = append(programs, "hooks/"+hook.Name())
+	}
+	for _, program := range programs {
+		i.write(i.tree, "bin/"+program)
+	}
+	return i
+}
+
+func (i *image) write(folder, name string) {
+	i.t.Helper()
+	file := filepath.Join(folder, name)
+	must.NoError(i.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.NoError(i.t, os.WriteFile(file, []byte("a file"), 0o755))
+}
+
+// make returns what a target prints.
+func (i *image) make(target string) string {
+	i.t.Helper()
+	args := append([]string{"-s", "-o", "all", "GO=go", "DESTDIR=" + i.folder, target}, i.variables...)
+	cmd := exec.Command("make", args...)
+	cmd.Dir = i.tree
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "MAKE") })
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		i.t.Fatalf("make %s: %v: %s", target, err, out)
+	}
+	return string(out)
+}
+
+// files returns the files and links of the image, and its directories named hookhost.
+func (i *image) files() (found []string) {
+	i.t.Helper()
+	must.NoError(i.t, filepath.WalkDir(i.folder, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && (!entry.IsDir() || entry.Name() == "hookhost") {
+			found = append(found, strings.TrimPrefix(name, i.folder))
+		}
+		return err
+	}))
+	return found
+}
+
+func TestUninstallRemovesWhatInstallHasPut(t *testing.T) {
+	for name, variables := range map[string][]string{
+		"as it is":         nil,
+		"below /usr/local": {"PREFIX=/usr/local"},
+		"elsewhere":        {"BINDIR=/opt/bin", "LIBEXECDIR=/opt/hooks", "DATADIR=/opt/share"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newImage(t, variables...)
+			i.make("install")
+			if len(i.files()) < 10 {
+				t.Fatalf("install has put %q", i.files())
+			}
+			must.Equal(t, "what uninstall says", "", i.make("uninstall"))
+			must.Equal(t, "what is there", []string(nil), i.files())
+			i.make("uninstall") // again
+		})
+	}
+}
+
+// TestUninstallLeavesWhatInstallHasNotPut has a node with reports, a configuration and a site's
+// file among the hooks. A hookhost of before left a program in sbin, and an install that was cut
+// off a temporary file.
+func TestUninstallLeavesWhatInstallHasNotPut(t *testing.T) {
+	i := newImage(t)
+	left := []string{"/etc/hookhost/hookhost.toml", "/usr/libexec/hookhost/hooks/site",
+		"/usr/share/hookhost/site.json", "/var/lib/hookhost/1"}
+	old := []string{"/usr/sbin/hookhost", "/usr/libexec/hookhost/full/hookhost", "/usr/bin/hookhost.new"}
+	for _, name := range slices.Concat(left, old) {
+		i.write(i.folder, name)
+	}
+	i.make("install")
+	said := i.make("uninstall")
+	files := slices.DeleteFunc(i.files(), func(name string) bool { return strings.HasSuffix(name, "/hookhost") })
+	must.Equal(t, "what is left", left, files)
+	for _, name := range left {
+		if directory := filepath.Dir(name); !strings.Contains(said, "left: "+i.folder+directory+"\n") {
+			t.Errorf("uninstall does not name %s: %s", directory, said)
+		}
+	}
+}
+
+// TestDaemonWithoutSystemdLeavesNoPIDFile runs the lines by which docs/openpbs.md starts and stops
+// a daemon. The daemon is a script, which dies once.
+func TestDaemonWithoutSystemdLeavesNoPIDFile(t *testing.T) {
+	page, err := os.ReadFile("docs/openpbs.md")
+	must.NoError(t, err)
+	start := regexp.MustCompile(`(?s)    (setsid sh -c .*?&)\n`).FindSubmatch(page)
+	stop := regexp.MustCompile("\\| stop \\|.*\\| `(pkill .*)` \\|\n").FindSubmatch(page)
+	if start == nil || stop == nil {
+		t.Fatal("the page has no such lines")
+	}
+	folder := t.TempDir()
+	must.NoError(t, os.WriteFile(folder+"/hookhost", []byte("#!/bin/sh\n"+
+		"[ -e died ] || { >died; exit 1; }\ntrap 'exit 0' TERM; >serves; while :; do sleep 0.1; done\n"), 0o755))
+	places := strings.NewReplacer("/run/", folder+"/", "/var/log/", folder+"/")
+	shell := func(line []byte) {
+		t.Helper()
+		cmd := exec.Command("sh", "-c", places.Replace(string(line)))
+		cmd.Dir, cmd.Env = folder, append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", line, err, out)
+		}
+	}
+	exists := func(name string) bool { _, err := os.Stat(filepath.Join(folder, name)); return err == nil }
+	shell(start[1])
+	must.Eventually(t, "a daemon again", func() bool { return exists("serves") && exists("hookhost.pid") })
+	shell(stop[1])
+	must.Eventually(t, "no pid file", func() bool { return !exists("hookhost.pid") })
+}
