@@ -7,9 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/plugin"
@@ -25,8 +29,8 @@ daemon takes over every change at once. Attributes, with their defaults:
   freq=120           (seconds between two exechost_periodic)
   user=pbsadmin      debug=false        type=site
 
-import starts the hook's program to see whether it accepts a new configuration, and refuses a
-configuration that the program does not accept.`
+import starts the hook's program once, as its user (nobody for user=pbsuser). A program that does not
+answer as a hook does is refused, and so is a configuration that the hook's program does not accept.`
 
 func (c *cli) hookCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -71,7 +75,42 @@ func importHook(r *plugin.Registry, args []string) error {
 	if err := os.MkdirAll(filepath.Dir(r.ProgramDir), 0o700); err != nil {
 		return err
 	}
-	return r.Import(args[0], contentType, in)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return errors.Join(r.Import(args[0], contentType, in), endDescendants())
+}
+
+// endDescendants kills what a program has left behind that was started at import, such as a daemon.
+// This process is their subreaper.
+func endDescendants() error {
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		tasks, err := filepath.Glob("/proc/self/task/*/children")
+		if err != nil {
+			return err
+		}
+		var pids []string
+		for _, task := range tasks {
+			children, _ := os.ReadFile(task) // a thread may be gone
+			pids = append(pids, strings.Fields(string(children))...)
+		}
+		for _, pid := range pids {
+			if n, err := strconv.Atoi(pid); err == nil {
+				unix.Kill(n, unix.SIGKILL)
+			}
+		}
+		for {
+			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err == unix.ECHILD {
+				return nil
+			} else if pid == 0 {
+				break
+			}
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("hook: the program has left processes that do not die of SIGKILL: %s",
+				strings.Join(pids, " "))
+		}
+	}
 }
 
 // changeHooks makes a change and has a running daemon take it over.

@@ -44,3 +44,26 @@ func TestImportedConfigurationIsChecked(t *testing.T) {
 		t.Errorf("afterwards the configuration is %q", r.stdout)
 	}
 }
+
+// A program that is no hook's is refused, and a daemon that it has started is ended.
+func TestImportLeavesNothingOfAWrongProgram(t *testing.T) {
+	n := newNode(t)
+	n.commands("hook create daemon")
+	pid := n.path("pid")
+	program := n.path("daemon")
+	must.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nsetsid sh -c 'echo $$ >"+pid+".new; mv "+pid+".new "+pid+
+		"; exec sleep 1000' >/dev/null 2>&1 &\nwhile ! [ -e "+pid+" ]; do sleep 0.1; done\n"), 0o755))
+	r := n.hookhost("hook", "import", "daemon", "application/x-executable", "default", program)
+	if r.status != 2 || !strings.HasPrefix(r.stderr, "hookhost: hook daemon: import application/x-executable: "+
+		"it does not start as a hook: it ended before it was ready: exit status 0") {
+		t.Errorf("status %d, %q", r.status, r.stderr)
+	}
+	daemon, err := os.ReadFile(pid)
+	must.NoError(t, err)
+	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(daemon))); err == nil {
+		t.Error("the daemon runs on")
+	}
+	if listed := n.hookhost("hook", "list", "daemon"); strings.Contains(listed.stdout, "program =") {
+		t.Errorf("the program is registered: %s", listed.stdout)
+	}
+}

@@ -26,8 +26,8 @@ const (
 
 // Import copies a hook's program or configuration and registers the copy, a program with its
 // checksum. The copy is named after its content, so a host that starts the hook meanwhile finds the
-// old pair or the new one. A configuration that the hook's program, started for that, does not take
-// is refused in the program's words; see checkConfig.
+// old pair or the new one. The program is started once. A program that does not shake hands is
+// refused, see checkProgram; and a configuration that it does not take, see checkConfig.
 func (r *Registry) Import(name, contentType string, content io.Reader) error {
 	if _, ok := r.builtIn(name); ok {
 		return fmt.Errorf("hook %s: it comes with hookhost: its program and configuration are hookhost's own", name)
@@ -42,13 +42,16 @@ func (r *Registry) Import(name, contentType string, content io.Reader) error {
 	}
 	defer os.Remove(tmp)
 	if contentType == ContentConfig {
-		config, err := os.ReadFile(tmp)
-		if err == nil {
+		var config []byte
+		if config, err = os.ReadFile(tmp); err == nil {
 			err = r.checkConfig(h, config)
 		}
-		if err != nil {
-			return fmt.Errorf("hook %s: import %s: %w", name, contentType, err)
-		}
+	} else {
+		h.Program, h.SHA256 = tmp, sum
+		err = r.checkProgram(h)
+	}
+	if err != nil {
+		return fmt.Errorf("hook %s: import %s: %w", name, contentType, err)
 	}
 	return r.change(name, func(h *Hook) error {
 		path := filepath.Join(r.ProgramDir, name+"."+sum[:12])

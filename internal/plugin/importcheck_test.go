@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
@@ -66,15 +69,92 @@ func TestImportKeepsUncheckedConfig(t *testing.T) {
 	if err := r.Import("empty", ContentConfig, strings.NewReader(bad)); err != nil {
 		t.Errorf("no program yet: %v", err)
 	}
-	if err := r.Create("script"); err != nil {
-		t.Fatal(err)
+}
+
+// A program that does not shake hands is refused when it is imported, and not with each job. The
+// program of before stays.
+func TestImportRefusesWhatIsNoHook(t *testing.T) {
+	defer func(limit time.Duration) { checkLimit = limit }(checkLimit)
+	for name, tt := range map[string]struct {
+		program, err string
+		limit        time.Duration
+	}{
+		"ls":               {program: "/bin/ls", err: "before the handshake"},
+		"true":             {program: "/bin/true", err: "it ended before it was ready: exit status 0"},
+		"a script":         {program: "#!/bin/sh\nexit 3\n", err: "it ended before it was ready: exit status 3"},
+		"no interpreter":   {program: "#!/no/such/shell\n", err: "no such file or directory"},
+		"a broken file":    {program: "\x7fELF and no more", err: "exec format error"},
+		"another protocol": {program: misbehaving("wrong-version"), err: "build it anew"},
+		"dies at once":     {program: misbehaving("exit-at-start"), err: "it ended before it was ready: exit status"},
+		"hangs":            {program: "#!/bin/sh\nexec sleep 1000\n", err: "not ready after 1s", limit: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLimit = cmp.Or(tt.limit, time.Minute)
+			r := registryOf(t)
+			must.NoError(t, r.Create("h"), importFile(r, filepath.Join(plugintest.Programs(), "deny")))
+			before, err := r.Get("h")
+			must.NoError(t, err)
+			if strings.HasPrefix(tt.program, "/") {
+				err = importFile(r, tt.program)
+			} else {
+				err = r.Import("h", ContentProgram, strings.NewReader(tt.program))
+			}
+			for _, want := range []string{"hook h: import application/x-executable: it does not start as a hook: ",
+				tt.err, " (a hook's main calls hostapi.Serve: docs/hooks.md)"} {
+				if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("error %v, want %q", err, want)
+				}
+			}
+			after, err := r.Get("h")
+			must.NoError(t, err)
+			must.Equal(t, "the hook", before, after)
+			files, err := os.ReadDir(r.ProgramDir)
+			must.NoError(t, err)
+			if len(files) != 1 {
+				t.Errorf("left: %v", files)
+			}
+			must.Equal(t, "programs that run", []string(nil), plugintest.Children(t))
+		})
 	}
-	if err := r.Import("script", ContentProgram, strings.NewReader("#!/bin/sh\nexit 0\n")); err != nil {
-		t.Fatal(err)
+}
+
+// A program is started as whom it will be started as, with nobody in the place of a job's owner. A
+// program that others can change is not started at all.
+func TestImportStartsNoProgramOfOthersAsRoot(t *testing.T) {
+	kernfstest.NeedRoot(t)
+	for name, tt := range map[string]struct {
+		user, err string
+		mode      os.FileMode
+	}{
+		"root's":        {user: "pbsadmin", mode: 0o755, err: `it printed "uid 0" before`},
+		"a job owner's": {user: "pbsuser", mode: 0o755, err: `it printed "uid 65534" before`},
+		"anybody's":     {user: "pbsadmin", mode: 0o777, err: "lets others write to it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := registryOf(t)
+			r.AllowUnsafePaths = false
+			must.NoError(t, r.Create("h"), r.Set("h", "event=execjob_prologue", "user="+tt.user),
+				os.Mkdir(r.ProgramDir, 0o755), os.Chmod(r.ProgramDir, tt.mode))
+			err := r.Import("h", ContentProgram, strings.NewReader("#!/bin/sh\necho uid $(id -u)\n"))
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+		})
 	}
-	if err := r.Import("script", ContentConfig, strings.NewReader(bad)); err != nil {
-		t.Errorf("no hook at all: %v", err)
+}
+
+// misbehaving is a program that does one thing wrong at its start.
+func misbehaving(mode string) string {
+	return "#!/bin/sh\nMISBEHAVE=" + mode + " exec " + filepath.Join(plugintest.Programs(), "misbehave") + "\n"
+}
+
+func importFile(r *Registry, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
 	}
+	defer f.Close()
+	return r.Import("h", ContentProgram, f)
 }
 
 // The program that was started for the check sees no event, and it is gone when Import returns.

@@ -83,14 +83,48 @@ var environment = []string{
 func (l *launcher) launch(
 	ctx context.Context, h Hook, cred *syscall.Credential, log *logrus.Entry,
 ) (_ *instance, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.limit, fmt.Errorf("not ready after %v", l.limit))
+	ctx, cancel := l.limited(ctx)
 	defer cancel()
 	defer func() {
 		if err != nil {
 			err = hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
 		}
 	}()
-	config, file, err := l.open(h)
+	config, err := l.config(h)
+	if err != nil {
+		return nil, err
+	}
+	inst, err := l.start(ctx, h, cred, log)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, inst.proc.kill)
+	defer stop()
+	inst.info, err = inst.client.Configure(ctx, hostapi.SetupData{
+		Name: h.Name, Node: l.node, Config: config, LogLevel: log.Logger.GetLevel().String(), Host: l.settings,
+		Notices: cred == nil, // one of the job's owner lives for one event, and has no say in other jobs
+	})
+	if err != nil {
+		inst.kill()
+		return nil, inst.startError(ctx, err)
+	}
+	return inst, nil
+}
+
+// limited returns ctx with the time that a program may take to start.
+func (l *launcher) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, l.limit, fmt.Errorf("not ready after %v", l.limit))
+}
+
+// start starts a hook's program and shakes hands with it. The program is not configured yet. After
+// an error nothing is left of it.
+func (l *launcher) start(
+	ctx context.Context, h Hook, cred *syscall.Credential, log *logrus.Entry,
+) (_ *instance, err error) {
+	if h.Program == "" {
+		return nil, errors.New("no program was imported")
+	}
+	file, err := l.paths.openSummed(h.Program, h.SHA256)
 	if err != nil {
 		return nil, err
 	}
@@ -128,32 +162,15 @@ func (l *launcher) launch(
 		}
 		sockets = inst.sockets
 	}
-	if err := inst.connect(sockets, l.limit); err != nil {
-		return nil, err
-	}
-	inst.info, err = inst.client.Configure(ctx, hostapi.SetupData{
-		Name: h.Name, Node: l.node, Config: config, LogLevel: log.Logger.GetLevel().String(), Host: l.settings,
-		Notices: cred == nil, // one of the job's owner lives for one event, and has no say in other jobs
-	})
-	if err != nil {
-		return nil, err
-	}
-	return inst, nil
+	return inst, inst.connect(sockets, l.limit)
 }
 
-// open opens and checks what the hook is made of.
-func (l *launcher) open(h Hook) (config []byte, program *os.File, err error) {
-	if h.Program == "" {
-		return nil, nil, errors.New("no program was imported")
+// config returns the hook's configuration.
+func (l *launcher) config(h Hook) ([]byte, error) {
+	if h.Config == "" {
+		return h.ConfigData, nil
 	}
-	config = h.ConfigData
-	if h.Config != "" {
-		if config, err = l.paths.read(h.Config, maxConfig); err != nil {
-			return nil, nil, err
-		}
-	}
-	program, err = l.paths.openSummed(h.Program, h.SHA256)
-	return config, program, err
+	return l.paths.read(h.Config, maxConfig)
 }
 
 // connect starts the process through go-plugin and gets its client.

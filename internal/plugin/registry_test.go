@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
 func newRegistry(t *testing.T) *Registry {
@@ -199,8 +200,13 @@ func TestImportExport(t *testing.T) {
 	if err := r.Create("h"); err != nil {
 		t.Fatal(err)
 	}
-	for _, content := range []string{"#!/bin/sh\nfirst\n", "#!/bin/sh\nsecond\n"} {
-		for _, contentType := range []string{ContentProgram, ContentConfig} {
+	for _, program := range []string{"deny", "misbehave"} {
+		text, err := os.ReadFile(filepath.Join(plugintest.Programs(), program))
+		if err != nil {
+			t.Fatal(err)
+		}
+		imported := map[string]string{ContentProgram: string(text), ContentConfig: "# " + program}
+		for contentType, content := range imported {
 			if err := r.Import("h", contentType, strings.NewReader(content)); err != nil {
 				t.Fatal(err)
 			}
