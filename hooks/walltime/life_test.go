@@ -236,7 +236,8 @@ func TestCPUTEndsAJobWithinTheTolerance(t *testing.T) {
 		p := testPolicy(nil)
 		limit := fmt.Sprint(int(tt.limit.Seconds()))
 		for range 100 {
-			s, err := p.newState(&hostapi.Job{ResourceList: hostapi.Resources{"cput": limit}}, nil, tt.cpus)
+			s, err := p.newState(&hostapi.Job{ResourceList: hostapi.Resources{"cput": limit}},
+				&hostapi.ProcessID{PID: 1}, tt.cpus)
 			must.NoError(t, err)
 			var elapsed, used time.Duration
 			looks := 0

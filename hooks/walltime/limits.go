@@ -24,7 +24,7 @@ type limits struct {
 	// when the job is ended: Walltime with all that it is given beyond
 	End      time.Duration    `json:"end,omitempty"`
 	Soft     time.Duration    `json:"soft,omitempty"`
-	CPUT     time.Duration    `json:"cput,omitempty"`
+	CPUT     time.Duration    `json:"cput,omitempty"`     // 0 under pbs_mom as well
 	Warnings []config.Warning `json:"warnings,omitempty"` // the one that comes first first; each before Walltime
 }
 
@@ -52,7 +52,7 @@ func askedFor(r hostapi.Resources) hostapi.Resources {
 	return asked
 }
 
-// ender is who ends a job at its walltime before this hook does.
+// ender is who ends a job at its limits before this hook does.
 type ender int
 
 const (
@@ -91,6 +91,11 @@ func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []stri
 		if *part.to, err = durationOf(l.Asked, part.name); err != nil {
 			return limits{}, nil, err
 		}
+	}
+	if by == pbsMoM || by == pbsSister {
+		// The mother superior's MoM adds up what hook cgroup has told on each host, and ends the
+		// job (openpbs src/resmom/mom_main.c, job_over_limit).
+		l.CPUT = 0
 	}
 	l.Walltime = own
 	if own > 0 {
