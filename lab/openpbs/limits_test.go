@@ -78,3 +78,31 @@ func TestMoMEndsAJobBeyondItsCPUTAsWithoutHooks(t *testing.T) {
 		j.gone()
 	})
 }
+
+// MoM's own limits hold a job to its cpus and its memory where the kernel does not. MoM has the cpu
+// time from hookhost then, and measures the memory itself.
+func TestEnforceOfMoMActsWhereTheKernelDoesNot(t *testing.T) {
+	settings(t, "[cpuset]\nenabled = false\n[memory]\nenabled = false\n[memsw]\nenabled = false", nodes[0])
+	for name, tt := range map[string]struct {
+		config, script string
+		status         int
+		why            string
+	}{
+		"cpuburst": {"$enforce cpuburst\n$enforce delta_cpufactor 0.01\n$enforce delta_percent_over 0", spend, -24,
+			`ncpus \S+ exceeded limit 1 \(burst\)`},
+		"cpuaverage": {"$enforce cpuaverage\n$enforce average_cpufactor 0.01\n$enforce average_percent_over 0\n" +
+			"$enforce average_trialperiod 3", spend, -25, `ncpus \S+ exceeded limit 1 \(sum\)`},
+		"mem": {"$enforce mem", `python3 -c 'import time; x = b"x" * (200 << 20); time.sleep(300)'`, -27,
+			`mem \d+kb exceeded limit 65536kb`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			momConfig(t, nodes[0], tt.config)
+			j := qsub(t, "alice", small(nodes[0]), tt.script)
+			a, why := j.killed(time.Minute)
+			must.Equal(t, "exit status", tt.status, *a.ExitStatus)
+			matches(t, "standard error", why, tt.why)
+			t.Logf("after %v", a.ResourcesUsed["walltime"])
+			j.gone()
+		})
+	}
+}
