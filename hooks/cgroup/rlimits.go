@@ -126,9 +126,9 @@ func (h *hook) attachLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, er
 }
 
 // limit sets limits of a process of the job; one that is gone needs none. An RLIMIT_AS that cannot
-// be lifted is no error: the job has less than it might, not more. A limit above the process's own
-// is the node's to give. The job's request is text of its user's, and PBS may not even know such a
-// resource.
+// be lifted is no error: the job has less than it might, not more. The job's owner is told. A limit
+// above the process's own is the node's to give. The job's request is text of its user's, and PBS
+// may not even know such a resource.
 func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]hostapi.Rlimit) error {
 	set := func(limits map[string]hostapi.Rlimit) error {
 		err := h.setRlimits(h.roots.Proc, id, limits, h.raises)
@@ -140,12 +140,17 @@ func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]host
 	if as, ok := limits["as"]; ok && as.Hard == hostapi.RlimitInfinity {
 		if err := set(map[string]hostapi.Rlimit{"as": as}); err != nil {
 			h.logOf(j.ID()).Warn(err)
+			h.tell(j.ID(), &hostapi.JobUpdate{JobStderr: []string{asStays}})
 		}
 		limits = maps.Clone(limits)
 		delete(limits, "as")
 	}
 	return set(limits)
 }
+
+// asStays is what the job's owner reads of an RLIMIT_AS that stays. The log has the cause.
+const asStays = "RLIMIT_AS (ulimit -v) could not be lifted on this host: a program that reserves more address space " +
+	"fails, whether it uses it or not"
 
 // raises reports whether the node raises a limit: its configuration has it, or vmem takes its
 // place.

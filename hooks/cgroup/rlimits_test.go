@@ -115,6 +115,27 @@ func TestRlimitsOfSessions(t *testing.T) {
 	})
 }
 
+// MoM sets RLIMIT_AS to vmem, and hookhost may lack CAP_SYS_RESOURCE. The job runs with it then.
+func TestOwnerIsToldOfAnRLIMIT_ASThatStays(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		if !n.liftsAS() {
+			return
+		}
+		var told []string
+		n.tell = func(id string, u *hostapi.JobUpdate) { told = append(told, id+": "+strings.Join(u.JobStderr, ", ")) }
+		n.setRlimits = func(_ *kernfs.FS, _ hostapi.ProcessID, limits map[string]hostapi.Rlimit,
+			_ func(string) bool) error {
+			if limits["as"].Hard == hostapi.RlimitInfinity {
+				return unix.EPERM
+			}
+			return nil
+		}
+		n.do(hostapi.EventBegin, "1.srv", ownedBy(owner), asks("ncpus=1", "mem=64mb"))
+		n.do(hostapi.EventLaunch, "1.srv", withPID(k.Spawn()))
+		must.Equal(t, "lines", []string{"1.srv: " + asStays}, told)
+	})
+}
+
 // A job raises no limit of what MoM starts by asking for it: the request is its user's text.
 func TestLimitIsRaisedByTheNodeAlone(t *testing.T) {
 	n := realNode(t, func(c *config.File) { c.Rlimits.Nofile = "256:256" })

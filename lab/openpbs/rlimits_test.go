@@ -19,3 +19,14 @@ func TestLimitsOfProcessesHoldInWhatPBSStarts(t *testing.T) {
 		t.Errorf("ulimit -v and -n in the script and in a task: %s", got)
 	}
 }
+
+// MoM sets RLIMIT_AS to vmem, and hookhost lifts it. The lab's root may not be able to.
+func TestOwnerReadsWhereRLIMIT_ASCouldNotBeLifted(t *testing.T) {
+	node := nodes[len(nodes)-1]
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:vmem=128mb:host="+node, "ulimit -v")
+	j.succeeds()
+	lifted := as(t, "alice", nodes[0], "cat STDIN.o"+j.short()) == "unlimited"
+	if told := strings.Contains(j.stderr(), "RLIMIT_AS (ulimit -v) could not be lifted"); told == lifted {
+		t.Errorf("RLIMIT_AS is lifted: %t; standard error: %s", lifted, j.stderr())
+	}
+}
