@@ -20,7 +20,7 @@ var script = map[string][]string{
 	"execjob_begin": {"log", "debug", "cgroup made", "used", "", "cpupercent", "long", "0", "used", "", "cput",
 		"duration", "0",
 		"used", "", "mem", "size", "0kb", "used", "", "vmem", "size", "0kb", "accept"},
-	"execjob_prologue": {"log", "warning", "a warning", "accept"},
+	"execjob_prologue": {"log", "warning", "a warning", "log", "job 82.pbshost", "about\na job", "accept"},
 	"execjob_launch": {"log", "debug", "in", "progname", "/usr/bin/env", "argv", "arg", "-i", "arg",
 		"two words, \"quoted\" \\ and more", "setenv", "COMMA", "a,b\\c'd\"",
 		"setenv", "CUDA_VISIBLE_DEVICES", "", "setenv", "NEWLINE", "one\ntwo", "setenv", "PBS_NODEFILE", "/tmp/nodes",

@@ -93,6 +93,9 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 		return e.Failed("error", text, e.Refusable(), text)
 	}
 	changes := e.Changes(out, m.customResources(call.Caller))
+	if req.Event == hostapi.EventBegin && !m.conf.file.Load().Host.Enabled {
+		changes.LogJob(req.Job.ID, "hookhost: not confined: this host is left alone, by enabled of [host]")
+	}
 	if req.Event == hostapi.EventEpilogue {
 		if err := m.appendStderr(req.Job, out.JobStderr); err != nil {
 			m.log.WithField("job", req.Job.ID).Warnf("lines for the job's standard error: %v", err)

@@ -11,7 +11,9 @@ import (
 
 // The verbs. Each is followed by as many fields as verbFields says.
 const (
-	verbLog      = "log"      // LEVEL TEXT: a line for MoM's log; levels error, warning, debug
+	// LEVEL TEXT: a line for MoM's log; levels error, warning, debug. Level "job ID" makes the line
+	// one about that job, which tracejob finds. A shim older than the daemon takes it for debug.
+	verbLog      = "log"
 	verbUsed     = "used"     // JOB NAME TYPE VALUE: resources_used of event.job (JOB is "") or of a job of job_list
 	verbVnode    = "vnode"    // VNODE ATTRIBUTE RESOURCE TYPE VALUE: RESOURCE is "" for an attribute that is not a list
 	verbOffline  = "offline"  // VNODE TEXT: state offline, TEXT added to the comment
@@ -59,6 +61,12 @@ func (c *Changes) add(verb string, fields ...string) {
 	}
 	c.List = append(c.List, Change{Verb: verb, Fields: fields})
 }
+
+// jobLevel begins the level of a line about a job.
+const jobLevel = "job "
+
+// LogJob is Log for a line about a job.
+func (c *Changes) LogJob(id, text string) { c.Log(jobLevel+id, text) }
 
 // Log puts a line for MoM's log (level error, warning or debug) behind the log lines that are there
 // and before all else.

@@ -55,8 +55,9 @@ func allowedIn(e hostapi.Event) allowed {
 // walltime and ncpus are never among resources_used, as MoM counts them itself. A walltime that a
 // hook sets would stop MoM's clock and so the job's limit. A custom resource that the server does
 // not know (custom) is left out of resources_used, and named in the same log line. At
-// exechost_startup the server is given diag_messages, which it then makes. The result depends on
-// the arguments only, and is in the order that Changes has.
+// exechost_startup the server is given diag_messages, which it then makes. MoM's log has what goes
+// there, such as an OOM kill, once as well. The result depends on the arguments only, and is in the
+// order that Changes has.
 func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {
 	if out == nil {
 		out = &hostapi.Outcome{}
@@ -97,6 +98,7 @@ func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {
 	restart := slices.Contains(out.FailAction, failRestart)
 	drop(restart && !may.restart, "fail_action on the scheduler")
 	e.addVerdict(c, out.Reject, out.Message, action, restart && may.restart)
+	e.logDiag(c, out, custom)
 	if len(dropped) > 0 {
 		c.Log("debug", fmt.Sprintf("hookhost: %s cannot change %s", e.Request.Event, strings.Join(dropped, ", ")))
 	}

@@ -231,6 +231,7 @@ func TestOutputIsReadByMoM(t *testing.T) {
 
 	periodic, err := Decode(read(t, filepath.Join(captured, "host", "exechost_periodic_with_jobs.in")))
 	must.NoError(t, err)
+	periodic.Request.JobList["91.pbshost"].ResourcesUsed = hostapi.Resources{DiagMessages: `{"pbshost":"x"}`}
 	out, ok = periodic.Output(periodic.Changes(&hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"91.pbshost": {
 		ResourcesUsed: hostapi.Resources{"mem": "7kb", "cput": "00:00:09"}, Diag: "x"}}}, allKnown))
 	const want = `pbs.event().accept=True

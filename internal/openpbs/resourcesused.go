@@ -73,6 +73,28 @@ func (e *Event) used(out *hostapi.Outcome, custom Custom) map[string]hostapi.Res
 	return all
 }
 
+// logDiag adds a line for MoM's log of each job in which something went wrong that MoM does not
+// know yet. MoM never learns it where the server has no diag_messages. Then exechost_periodic,
+// which would repeat the line, has none.
+func (e *Event) logDiag(c *Changes, out *hostapi.Outcome, custom Custom) {
+	log := func(job *hostapi.Job, diag string) {
+		if job != nil && diag != "" && job.ResourcesUsed[DiagMessages] != diagOf(e.Request.Node, diag) {
+			c.LogJob(job.ID, "hookhost: "+diag)
+		}
+	}
+	if allowedIn(e.Request.Event).used {
+		log(e.Request.Job, out.Diag)
+	}
+	if !custom.Knows(DiagMessages) {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(out.Jobs)) {
+		if u := out.Jobs[id]; u != nil {
+			log(e.Request.JobList[id], u.Diag)
+		}
+	}
+}
+
 // unites reports whether MoM unites what this event says of job with what other hosts have said of
 // it. The mother superior does so for strings that its own hook has set, and for no others
 // (src/resmom/mom_updates_bundle.c, encode_used). The hook has to set an empty object, as it cannot

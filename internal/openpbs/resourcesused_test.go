@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -74,8 +72,9 @@ func TestMotherSuperiorSetsDiagMessagesSoThatMoMUnitesThemWithSisters(t *testing
 			e := &Event{Request: &hostapi.Request{Event: tt.event, Node: "n1",
 				Job: &hostapi.Job{ID: "1.s", ExecHost2: tt.hosts, MotherSuperior: tt.superior}}}
 			used, log := usedIn(e.Changes(&hostapi.Outcome{Diag: tt.diag}, tt.custom))
-			if d := cmp.Diff(tt.want, used); d != "" || len(log) > 0 {
-				t.Errorf("log %q (-want +got):\n%s", log, d)
+			must.Equal(t, "resources_used", tt.want, used)
+			if tt.diag == "" {
+				must.Equal(t, "log", []string(nil), log)
 			}
 		})
 	}
@@ -88,6 +87,45 @@ func TestMotherSuperiorSetsDiagMessagesSoThatMoMUnitesThemWithSisters(t *testing
 	mem := &hostapi.JobUpdate{ResourcesUsed: hostapi.Resources{"mem": "1kb"}}
 	used, _ := usedIn(e.Changes(&hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"4.s": mem}}, allKnown))
 	must.Equal(t, "periodic", []string{"1.s diag_messages={}", "4.s diag_messages={}", "4.s mem=1kb"}, used)
+}
+
+func TestWhatWentWrongIsALineOfMoMsLogUntilMoMKnowsIt(t *testing.T) {
+	const known = `{"n1":"x"}`
+	none := []Change(nil)
+	line := []Change{{Verb: verbLog, Fields: []string{"job 1.s", "hookhost: x"}}}
+	for name, tt := range map[string]struct {
+		event  hostapi.Event
+		had    string
+		custom Custom
+		want   []Change
+	}{
+		"periodic":                   {hostapi.EventPeriodic, "", allKnown, line},
+		"another thing":              {hostapi.EventPeriodic, `{"n1":"w"}`, allKnown, line},
+		"periodic, known":            {hostapi.EventPeriodic, known, allKnown, none},
+		"periodic, without a name":   {hostapi.EventPeriodic, "", nil, none},
+		"epilogue":                   {hostapi.EventEpilogue, "", allKnown, line},
+		"epilogue, known":            {hostapi.EventEpilogue, known, allKnown, none},
+		"epilogue, without a name":   {hostapi.EventEpilogue, "", nil, line},
+		"an event that takes no use": {hostapi.EventAttach, "", allKnown, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &hostapi.Job{ID: "1.s", ResourcesUsed: hostapi.Resources{DiagMessages: tt.had}}
+			e := &Event{Request: &hostapi.Request{Event: tt.event, Node: "n1"}}
+			out := &hostapi.Outcome{Diag: "x"}
+			if e.Request.Job = job; tt.event == hostapi.EventPeriodic {
+				e.Request.Job, e.Request.JobList = nil, map[string]*hostapi.Job{job.ID: job}
+				out = &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{job.ID: {Diag: "x"}}}
+			}
+			c := e.Changes(out, tt.custom)
+			lines := slices.DeleteFunc(c.List, func(c Change) bool {
+				return c.Verb != verbLog || c.Fields[0] == "debug"
+			})
+			must.Equal(t, "lines", tt.want, append(none, lines...))
+			if _, written := e.Output(c); len(tt.want) > 0 && written {
+				t.Error("the stand-in, which cannot write to MoM's log, does not leave it to the shim")
+			}
+		})
+	}
 }
 
 func TestServerIsGivenDiagMessagesAtStartupWhereItDoesNotKnowIt(t *testing.T) {

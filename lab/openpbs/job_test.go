@@ -5,9 +5,12 @@ package openpbs_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // job is a job of the complex, by its id.
@@ -140,6 +143,15 @@ func (j *job) accounting(kind string) []map[string]string {
 		records = append(records, record)
 	}
 	return records
+}
+
+// momLog counts the lines about the job that a node's MoM has logged and that begin with text.
+func (j *job) momLog(node, text string) int {
+	j.t.Helper()
+	found := on(j.t, node, "cat "+pbsHome+"/mom_logs/* | grep -cF ';Job;"+j.id+";"+text+"' || :")
+	n, err := strconv.Atoi(found)
+	must.NoError(j.t, err)
+	return n
 }
 
 // cgroups are the job's directories on a node, in whatever hierarchies there are. A job that ends

@@ -69,10 +69,29 @@ func (j *job) diagMessages() map[string]string {
 func TestKillForLackOfMemoryReachesQstatAndAccountingWithAllUsage(t *testing.T) {
 	j := qsub(t, "alice", small(nodes[0]), tooMuch)
 	must.Equal(t, "", map[string]string{nodes[0]: oomText}, j.diagMessages())
+	must.Equal(t, "lines in mom_logs", 1, j.momLog(nodes[0], "hookhost: "+oomText))
 	fine := qsub(t, "alice", small(nodes[0]), "true")
 	if d := fine.diagMessages(); d != nil {
 		t.Errorf("of a job that nothing went wrong in: %v", d)
 	}
+}
+
+// A job may go on for days after a kill. exechost_periodic comes several times meanwhile.
+func TestKillIsALineOfMoMsLogOnceWhileTheJobRuns(t *testing.T) {
+	settings(t, "[memory]\noom_group = false", nodes[0])
+	j := qsub(t, "alice", small(nodes[0]), tooMuch+"; exec sleep 300")
+	eventually(t, "MoM's log has the kill", 30*time.Second, func() bool {
+		return j.momLog(nodes[0], "hookhost: "+oomText) > 0
+	})
+	before, err := said(nodes[0], "event=exechost_periodic")
+	must.NoError(t, err)
+	eventually(t, "exechost_periodic comes twice more", time.Minute, func() bool {
+		now, err := said(nodes[0], "event=exechost_periodic")
+		must.NoError(t, err)
+		return now >= before+2
+	})
+	j.deleted()
+	must.Equal(t, "lines in mom_logs", 1, j.momLog(nodes[0], "hookhost: "+oomText))
 }
 
 func TestKillOnASisterReachesQstatAndAccounting(t *testing.T) {

@@ -45,13 +45,16 @@ func serverVntype(t *testing.T, node string) string {
 	return on(t, nodes[0], "pbsnodes -v "+node+" | sed -n 's/.*resources_available.vntype = //p'")
 }
 
-// confined reports whether a job on a node is in a cgroup of its own.
+// confined reports whether a job on a node is in a cgroup of its own. MoM's log has a line of each
+// job that is not.
 func confined(t *testing.T, node string) bool {
 	t.Helper()
 	j := qsub(t, "alice", small(node), "exec sleep 60")
 	j.running()
 	is := len(j.cgroups(node)) > 0
 	j.deleted()
+	lines := map[bool]int{false: 1}[is]
+	must.Equal(t, "lines of an unconfined job in mom_logs", lines, j.momLog(node, "hookhost: not confined: "))
 	return is
 }
 

@@ -79,17 +79,27 @@ def _c_string(text, what):
 def logmsg(level, message):
     if level not in (LOG_DEBUG, LOG_WARNING, LOG_ERROR) and level not in (1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x100, 0x200, 0x400, 0x800, 0x8000):
         raise TypeError("Invalid severity or eventtype value <%d>" % level)
+    kind = EVENT_ADMIN | EVENT_SYSTEM if level in (LOG_DEBUG, LOG_WARNING, LOG_ERROR) else level
+    name = {LOG_DEBUG: "debug", LOG_WARNING: "warning", LOG_ERROR: "error"}.get(level, "event %#x" % level)
+    _log_event(kind, name, "Hook", "pbs_python", message)
+
+
+def logjobmsg(jobid, message):
+    if not _c_string(jobid, "jobid"):
+        raise ValueError("no jobid given!")
+    _log_event(8, "job " + jobid, "Job", jobid, message)
+
+
+def _log_event(kind, name, of, about, message):
     if not isinstance(message, str):
         raise TypeError("argument 2 must be str")
     message.encode()
-    kind = EVENT_ADMIN | EVENT_SYSTEM if level in (LOG_DEBUG, LOG_WARNING, LOG_ERROR) else level
-    name = {LOG_DEBUG: "debug", LOG_WARNING: "warning", LOG_ERROR: "error"}.get(level, "event %#x" % level)
     os.write(2, ("%s: %s\n" % (name, message)).encode())
     directory, mask = _log
     if directory and kind & mask:
         now = time.localtime()
         with open(os.path.join(directory, time.strftime("%Y%m%d", now)), "ab") as f:
-            f.write(("%s;%04x;pbs_python;Hook;pbs_python;%s\n" % (time.strftime("%m/%d/%Y %H:%M:%S", now), kind, message)).encode())
+            f.write(("%s;%04x;pbs_python;%s;%s;%s\n" % (time.strftime("%m/%d/%Y %H:%M:%S", now), kind, of, about, message)).encode())
 
 
 def vnode_state_to_str(bits):
