@@ -22,7 +22,8 @@ func (c *cli) jobsCommand() *cobra.Command {
 
   LEFT     the time until the job's walltime is over; "-": nothing limits it
   CPULIST  its cpus
-  MEM      its memory when it was last measured; "-": not yet; 'hookhost report JOB' measures now
+  MEM      its memory on this host now, anonymous and shared
+  LIMIT    how much of that it may have on this host
   OOM      how many of its processes the kernel killed for lack of memory
   HOSTS    how many hosts it has
   RANKS    its MPI ranks that were seen
@@ -57,7 +58,11 @@ not count. Outside of jobs it fails. Without a daemon no job is recorded, and bo
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"jobs": jobs})
 			}
-			return writeJobs(cmd.OutOrStdout(), jobs)
+			now, err := client.Present(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return writeJobs(cmd.OutOrStdout(), jobs, now.Jobs)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -15,8 +16,8 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// writeJobs writes a line for each job.
-func writeJobs(w io.Writer, jobs []api.Job) error {
+// writeJobs writes a line for each job. present is what those use that have a cgroup.
+func writeJobs(w io.Writer, jobs []api.Job, present []api.PresentJob) error {
 	if len(jobs) == 0 {
 		_, err := fmt.Fprintln(w, "no jobs")
 		return err
@@ -35,47 +36,45 @@ func writeJobs(w io.Writer, jobs []api.Job) error {
 		if err != nil || len(hosts) == 0 {
 			hosts = []string{""}
 		}
-		u := usedBy(j.Hosts, hosts[0])
+		cpus, oom := grantedTo(j.Hosts, hosts[0])
+		var now api.Present
+		if i := slices.IndexFunc(present, func(p api.PresentJob) bool { return p.ID == j.Job.ID }); i >= 0 {
+			now = present[i].UsesHere
+		}
+		if len(hosts) == 1 {
+			oom = cmp.Or(now.OOMKills, oom)
+		}
 		name, owner := hostapi.Printable(j.Job.Name), hostapi.Printable(j.Job.Owner.User)
 		row := []string{
-			j.Job.ID, cmp.Or(name, "-"), cmp.Or(owner, "-"), string(j.Phase), elapsed, left, cmp.Or(u.cpus, "-"),
-			size(u.mem), size(u.limit), number(u.oom), strconv.Itoa(len(hosts)), cmp.Or(report.Ranks(j.Hosts), "-"),
+			j.Job.ID, cmp.Or(name, "-"), cmp.Or(owner, "-"), string(j.Phase), elapsed, left, cmp.Or(cpus, "-"),
+			size(now.MemBytes), size(now.MemLimitBytes), number(oom), strconv.Itoa(len(hosts)),
+			cmp.Or(report.Ranks(j.Hosts), "-"),
 		}
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	return t.Flush()
 }
 
-// used is what a job of one or several hosts has; what no host tells is nil.
-type used struct {
-	cpus            string
-	mem, limit, oom *int64
-}
-
-// usedBy adds up the usage of hosts. Lists of cpus have no sum: the list of the job's first host
-// counts, or of the only host that has one.
-func usedBy(hosts map[string]*hostapi.HostUsage, first string) (u used) {
-	add := func(sum **int64, v *int64) {
-		if v == nil {
-			return
-		}
-		if *sum == nil {
-			*sum = new(int64)
-		}
-		**sum += *v
-	}
+// grantedTo returns the job's cpus, and how many of its processes the kernel killed on all hosts,
+// nil if no host tells. Lists of cpus have no sum: the list of the job's first host counts, or of
+// the only host that has one.
+func grantedTo(hosts map[string]*hostapi.HostUsage, first string) (cpus string, oom *int64) {
 	for name, h := range hosts {
 		if h == nil {
 			continue
 		}
 		if len(hosts) == 1 || pbs.SameHost(name, first) {
-			u.cpus = h.CPUs
+			cpus = h.CPUs
 		}
-		add(&u.mem, h.MemBytes)
-		add(&u.limit, h.MemLimitBytes)
-		add(&u.oom, h.OOMKills)
+		if h.OOMKills == nil {
+			continue
+		}
+		if oom == nil {
+			oom = new(int64)
+		}
+		*oom += *h.OOMKills
 	}
-	return u
+	return cpus, oom
 }
 
 func number(n *int64) string {

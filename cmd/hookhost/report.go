@@ -34,13 +34,13 @@ func (c *cli) reportCommand() *cobra.Command {
 root: their own jobs, from the daemon.
 
 Without JOB the text is a table of the newest jobs, those that run first. The other formats have every
-finished job, oldest first. Options choose among them:
+finished job, oldest first, and csv those that run at its end. Options choose among them:
 
   --user NAME       the owner, by name or number
   --since, --until  when they ended; --since has those that run too, --until has none. A time is
                     ` + report.TimeForms + `
   --state STATE,... any of
-                    running      has not ended; other formats than text have it only if it is named
+                    running      has not ended; json, html and pbs have it only if it is named
                     finished     has ended, in whatever way
                     ok           with exit status 0
                     failed       with another one, or none that is known

@@ -75,7 +75,7 @@ func (o *listOptions) check(cmd *cobra.Command, format string, jobs bool) error 
 	case format == "text" && !f.Changed("limit"):
 		o.list.Limit = tableRows
 	}
-	if format == "text" && len(o.filter.States) == 0 {
+	if table && len(o.filter.States) == 0 {
 		o.filter.States = []string{"running", "finished"}
 	}
 	return errors.Join(o.filter.Check(), o.list.Check())

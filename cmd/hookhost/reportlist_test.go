@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -131,7 +132,8 @@ func TestReportChoosesAmongJobs(t *testing.T) {
 	n.t = t
 }
 
-// A job that runs is at the head of the table, and in other formats where it is asked for.
+// A job that runs is at the head of the table and at the end of csv, with what it uses now. The
+// other formats have it where it is asked for.
 func TestReportListsJobsThatRun(t *testing.T) {
 	n := openNode(t)
 	n.ended("1.x", "root", 0, time.Hour, 0, "n1")
@@ -141,9 +143,23 @@ func TestReportListsJobsThatRun(t *testing.T) {
 		!strings.Contains(r.stdout, " running ") || !strings.Contains(r.stdout, "\n1.x ") {
 		t.Errorf("table: %s", r.stdout)
 	}
-	for question, want := range map[string][]string{"--limit=0": {"1.x"}, "--state=running": {"2.x"},
-		"--state=running,ok": {"1.x", "2.x"}, "--since=10m": {}} {
+	for question, want := range map[string][]string{"--limit=0": {"1.x", "2.x"}, "--state=running": {"2.x"},
+		"--state=running,ok": {"1.x", "2.x"}, "--since=10m": {"2.x"}, "--state=finished": {"1.x"},
+		"--until=now": {"1.x"}} {
 		must.Equal(t, question, want, jobsListed(t, n.hookhost("report", "--format=csv", question)))
+	}
+	r := n.hookhost("report", "--json")
+	if decodeReport(t, r.stdout).Job != "1.x" || strings.Contains(r.stdout, "2.x") {
+		t.Errorf("json: %s", r.stdout)
+	}
+	for list, uses := range map[string]string{
+		"report --format=csv --state=running --columns=mem_bytes,cput_seconds": `\n[1-9][0-9]*,0\.[0-9]+\n$`,
+		"report --state=running --columns=mem_bytes":                           `\n *[0-9.]*[1-9][0-9.]* [KM]iB\n$`,
+		"jobs": ` [1-9][0-9]*kb +[1-9][0-9]*kb +0 +1 +-\n$`,
+	} {
+		if r := n.hookhost(strings.Fields(list)...); !regexp.MustCompile(uses).MatchString(r.stdout) {
+			t.Errorf("%s: what the job uses: %s", list, r.stdout)
+		}
 	}
 	if r := n.as(ownerUID, "report"); r.stdout != "no jobs\n" {
 		t.Errorf("somebody else sees %s", r.stdout)

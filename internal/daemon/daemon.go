@@ -76,9 +76,10 @@ func open(o *Options, ended func()) (*daemon, error) {
 	d := &daemon{log: log, version: o.Version, since: time.Now(), refusals: &refusals{log: log}}
 	d.conf = &configuration{paths: o.Paths, node: node, log: log, registry: registry, changed: d.configured}
 	d.conf.file.Store(cfg)
+	d.meter = newMeter(tree, procfs)
 	d.jobs = &jobs{
 		node: node, state: o.State, clock: clock, store: store, ledger: o.OpenLedger(), tree: tree, log: log,
-		started: make(chan struct{}),
+		present: d.meter.Present, started: make(chan struct{}),
 	}
 	d.jobs.series = serieslog.Open(o.Series(), d.conf.seriesBounds, func(err error) { log.Error(err) })
 	d.processes = &processes{procfs: procfs, jobs: d.jobs, died: d.cleanUp}

@@ -29,6 +29,8 @@ type jobs struct {
 	tree   *cgroup.Tree
 	host   *host.Host
 	log    *logrus.Entry
+	// present reads what a job uses now.
+	present func(id string) (api.Present, error)
 	// started is closed when hooks have started for the first time, or had their time to.
 	started chan struct{}
 

@@ -10,7 +10,6 @@ import (
 
 // openMetrics makes ready what a scrape asks. The host is asked at the first scrape.
 func (d *daemon) openMetrics() {
-	d.meter = newMeter(d.jobs.tree, d.processes.procfs)
 	d.metrics = metrics.New(metrics.Options{
 		Version: d.version, Node: d.conf.node, Jobs: d.jobs, Meter: d.meter, Counts: d.counts,
 		ErrorLog: stdlog.New(d.log.WriterLevel(logrus.WarnLevel), "", 0),

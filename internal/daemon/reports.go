@@ -16,7 +16,9 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/host"
+	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/report"
 )
 
@@ -80,8 +82,8 @@ func (j *jobs) finished(ctx context.Context, id string, may func(*hostapi.Job) b
 }
 
 // Find calls yield with the report of each job that the filter chooses and whose owner may admits.
-// Live jobs are as they were last measured, and none has its series. The log has damage once,
-// whoever asks and however often: a question for the newest may not come to all of it.
+// Live jobs have what is read at once, see atPresent, and none has its series. The log has damage
+// once, whoever asks and however often: a question for the newest may not come to all of it.
 func (j *jobs) Find(ctx context.Context, f report.Filter, may func(uid int) bool,
 	yield func(json.RawMessage) bool) error {
 	var live []*report.Report
@@ -100,21 +102,71 @@ func (j *jobs) Find(ctx context.Context, f report.Filter, may func(uid int) bool
 	return damageIn(err)
 }
 
-// live returns the reports of live jobs that the filter chooses, those that began last first.
+// live returns the reports of live jobs that the filter chooses, those that began last first. No
+// more jobs are measured than the filter's limit.
 func (j *jobs) live(f report.Filter, may func(uid int) bool) []*report.Report {
-	var reports []*report.Report
-	now := j.clock.Now()
+	var records []*jobstate.Record
 	for _, record := range j.store.List() {
-		if !may(record.Job.Owner.UID) {
-			continue
-		}
-		r := report.FromRecord(record, time.Time{}, record.Elapsed(now))
-		if r.WalltimeLeft = timeLeft(record, now); f.Matches(r) {
-			reports = append(reports, r)
+		if may(record.Job.Owner.UID) && f.Matches(report.FromRecord(record, time.Time{}, 0)) {
+			records = append(records, record)
 		}
 	}
-	slices.SortStableFunc(reports, func(a, b *report.Report) int { return b.Began().Compare(a.Began()) })
+	began := func(r *jobstate.Record) time.Time { return cmp.Or(r.Launched.Wall, r.Begun) }
+	slices.SortStableFunc(records, func(a, b *jobstate.Record) int { return began(b).Compare(began(a)) })
+	if f.Limit > 0 {
+		records = records[:min(f.Limit, len(records))]
+	}
+	reports := make([]*report.Report, len(records))
+	for i, record := range records {
+		j.atPresent(record)
+		now := j.clock.Now()
+		reports[i] = report.FromRecord(record, time.Time{}, record.Elapsed(now))
+		reports[i].WalltimeLeft = timeLeft(record, now)
+	}
 	return reports
+}
+
+// atPresent gives the record of a job what the job uses at this moment. The last measurement of its
+// hooks is older: its cpu time and the walltime of now would make an efficiency that is none. A job
+// of several hosts has no figures at all, as nothing is read of the others. Grants and kills stay.
+func (j *jobs) atPresent(record *jobstate.Record) {
+	record.ResourcesUsed = nil
+	var peak *int64
+	if here := record.Hosts[j.node]; here != nil {
+		peak = here.MemBytes
+	}
+	for name, h := range record.Hosts {
+		if h != nil {
+			record.Hosts[name] = grantedOf(h)
+		}
+	}
+	hosts, err := pbs.Hosts(record.Job.ExecVnode, record.Job.ExecHost2)
+	if err != nil || len(hosts) > 1 || len(record.Hosts) > 1 {
+		return
+	}
+	uses, err := j.present(record.Job.ID)
+	if err != nil { // the job is ending, or nothing has made it a cgroup
+		return
+	}
+	here := cmp.Or(record.Hosts[j.node], &hostapi.HostUsage{})
+	here.CPUTSeconds, here.MemBytes = uses.CPUSeconds, uses.MemBytes
+	if peak != nil && here.MemBytes != nil {
+		here.MemBytes = new(max(*peak, *here.MemBytes))
+	}
+	here.OOMKills = cmp.Or(uses.OOMKills, here.OOMKills)
+	record.Hosts = map[string]*hostapi.HostUsage{j.node: here}
+}
+
+// grantedOf returns the usage of a host without what its hooks have measured.
+func grantedOf(h *hostapi.HostUsage) *hostapi.HostUsage {
+	granted := &hostapi.HostUsage{
+		CPUs: h.CPUs, Mems: h.Mems, NCPUs: h.NCPUs, MemLimitBytes: h.MemLimitBytes, OOMKills: h.OOMKills, Kill: h.Kill,
+	}
+	for _, d := range h.Devices {
+		granted.Devices = append(granted.Devices,
+			hostapi.DeviceUsage{ID: d.ID, Resource: d.Resource, Model: d.Model, PCI: d.PCI, Returned: d.Returned})
+	}
+	return granted
 }
 
 // damageIn returns the API's error for damaged lines in the ledger, nil if err is none of those.

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/report"
@@ -44,4 +48,61 @@ func TestDamageOfTheLedgerIsLoggedOnceHoweverItIsAskedFor(t *testing.T) {
 	if lines := strings.Count(logged.String(), "\n"); lines > 2 {
 		t.Errorf("%d lines:\n%s", lines, logged.String())
 	}
+}
+
+// A job that runs has been measured at its begin, and then not for an hour.
+func TestListsHaveOfLiveJobsWhatIsReadAtOnce(t *testing.T) {
+	store, err := jobstate.Open(t.TempDir(), nil)
+	must.NoError(t, err)
+	clock, err := jobstate.NewClock("boot")
+	must.NoError(t, err)
+	anHourAgo := clock.Now()
+	anHourAgo.Wall, anHourAgo.Mono = anHourAgo.Wall.Add(-time.Hour), anHourAgo.Mono-time.Hour
+	begun := func(id, execVnode string, hosts ...string) {
+		r := &jobstate.Record{Job: &hostapi.Job{ID: id, ExecVnode: execVnode}, Phase: jobstate.PhaseRunning,
+			Begun: anHourAgo.Wall, Launched: anHourAgo, Hosts: map[string]*hostapi.HostUsage{},
+			ResourcesUsed: hostapi.Resources{"cput": "00:00:00", "mem": "0kb", "walltime": "00:00:01"}}
+		for _, host := range hosts {
+			r.Hosts[host] = &hostapi.HostUsage{NCPUs: 2, CPUTSeconds: new(0.0), MemBytes: new(int64(0)),
+				MemLimitBytes: new(int64(400 << 20)), OOMKills: new(int64(0)), ThrottledSeconds: new(9.0),
+				Devices: []hostapi.DeviceUsage{{ID: "gpu", Resource: "ngpus", UtilizationPercent: new(0.0)}}}
+		}
+		must.NoError(t, store.Update(id, func(*jobstate.Record) (*jobstate.Record, error) { return r, nil }))
+	}
+	begun("1.busy", "(n1:ncpus=2)", "n1")
+	begun("2.spread", "(n1:ncpus=2)+(n2:ncpus=2)", "n1", "n2")
+	begun("3.ending", "(n1:ncpus=2)", "n1")
+	begun("4.idle", "(n1:ncpus=2)", "n1")
+	now := map[string]api.Present{
+		"1.busy":   {CPUSeconds: new(7200.0), MemBytes: new(int64(100 << 20)), OOMKills: new(int64(1))},
+		"2.spread": {CPUSeconds: new(7200.0), MemBytes: new(int64(100 << 20))},
+		"4.idle":   {CPUSeconds: new(0.5), MemBytes: new(int64(1 << 20))},
+	}
+	j := &jobs{node: "n1", clock: clock, store: store, ledger: ledger.Open(t.TempDir() + "/ledger.jsonl"),
+		log: logrus.NewEntry(logrus.New()), present: func(id string) (api.Present, error) {
+			uses, ok := now[id]
+			if !ok {
+				return uses, api.ErrNotFound
+			}
+			return uses, nil
+		}}
+	var reports []*report.Report
+	must.NoError(t, j.Find(t.Context(), report.Filter{States: []string{"running"}}, func(int) bool { return true },
+		func(text json.RawMessage) bool {
+			r, err := report.FromArchive(text)
+			must.NoError(t, err)
+			reports = append(reports, r)
+			return true
+		}))
+	var table strings.Builder
+	columns := "job,state,walltime_seconds,ncpus,cput_seconds,cpu_efficiency,mem_bytes,mem_efficiency,oom_kills," +
+		"throttled_seconds,gpu_utilization_percent,notes"
+	list := report.List{Sort: "job", Columns: strings.Split(columns, ",")}
+	must.NoError(t, list.CSV()(&table, slices.Values(reports)))
+	must.Equal(t, "the table", columns+`
+1.busy,running,3600,2,7200,1.000,104857600,0.250,1,,,killed by OOM: ask for more than mem=400mb
+2.spread,running,3600,4,,,,,0,,,
+3.ending,running,3600,2,,,,,0,,,
+4.idle,running,3600,2,0.5,0.000,1048576,0.003,0,,,idle: 0.5 s of cpu time in 01:00:00
+`, table.String())
 }

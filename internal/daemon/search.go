@@ -65,7 +65,7 @@ func (s *search) yieldLive() bool {
 // yielded too: the caller is to know of it.
 func (s *search) finished(e ledger.Entry) bool {
 	s.pause()
-	if s.filter.IsZero() {
+	if s.filter.EveryFinished() && !slices.ContainsFunc(s.live, func(l *report.Report) bool { return l.Job == e.Job }) {
 		return s.pass(e.Report)
 	}
 	r, err := report.FromArchive(e.Report)

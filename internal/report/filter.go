@@ -65,9 +65,11 @@ func (r *Report) stateWord() string {
 	return stateFailed
 }
 
-// IsZero reports whether the filter has every job that has ended, in the order of their ends.
-func (f Filter) IsZero() bool {
-	return f.User == "" && f.Since.IsZero() && f.Until.IsZero() && len(f.States) == 0 && f.Host == "" && f.Limit == 0
+// EveryFinished reports whether the filter has every job that has ended, in the order of their
+// ends.
+func (f Filter) EveryFinished() bool {
+	return f.User == "" && f.Since.IsZero() && f.Until.IsZero() && f.Host == "" && f.Limit == 0 &&
+		(len(f.States) == 0 || slices.Contains(f.States, stateFinished))
 }
 
 // Live reports whether jobs that have not ended may match.
