@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
@@ -171,35 +174,57 @@ func callAndLeave(t *testing.T, uid int, socket, path string) {
 	cmd.Wait()
 }
 
-func TestTurnsAreBoundedForEachUser(t *testing.T) {
-	turns := turns{places: 2}
-	user, other := Peer{UID: 7}, Peer{UID: 8}
-	enter := func(p Peer) func() {
-		t.Helper()
-		leave, err := turns.enter(t.Context(), p)
-		must.NoError(t, err)
-		return leave
-	}
-	first, second := enter(user), enter(user)
-	for _, p := range []Peer{other, {UID: 0}, {UID: -1, Host: "n2"}} {
-		enter(p)()
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	failed := make(chan error)
-	go func() {
-		_, err := turns.enter(gone, user)
-		failed <- err
-	}()
-	cancel()
-	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Errorf("a third call: %v", err)
-	}
-	first()
-	enter(user)()
-	second()
-	if len(turns.users) > 0 {
-		t.Errorf("left behind: %v", turns.users)
-	}
+// A user asks on eight connections without end what takes a tenth of a second each. He gets no more
+// than a cpu's time for that, whatever an answer costs, and nobody else waits for him. A question
+// that waits ends with its caller.
+func TestQuestionsOfOneUserTakeOneCPUAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lasts, answer = 10 * time.Second, 100 * time.Millisecond
+		s := NewServer(nil, nil, nil, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), lasts)
+		defer cancel()
+		var mu sync.Mutex
+		atWork, most, worked := 0, 0, time.Duration(0)
+		ask := s.question(func(Peer, *http.Request) (any, error) {
+			mu.Lock()
+			atWork++
+			most, worked = max(most, atWork), worked+answer
+			mu.Unlock()
+			time.Sleep(answer)
+			mu.Lock()
+			atWork--
+			mu.Unlock()
+			return nil, nil
+		})
+		var asking sync.WaitGroup
+		for range 8 {
+			asking.Go(func() {
+				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+				for ctx.Err() == nil {
+					if _, err := ask(Peer{UID: 7}, r); err != nil && ctx.Err() == nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		time.Sleep(lasts / 2)
+		for _, p := range []Peer{{UID: 8}, {UID: 0}, {UID: -1, Host: "n2"}} {
+			began := time.Now()
+			_, err := s.question(func(Peer, *http.Request) (any, error) { return nil, nil })(p,
+				httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			must.NoError(t, err)
+			must.Equal(t, p.String()+" waits", time.Duration(0), time.Since(began))
+		}
+		asking.Wait()
+		if most > questionsPerUser || worked > lasts+time.Second {
+			t.Errorf("%d questions at a time, which took %v of %v", most, worked, lasts)
+		}
+		time.Sleep(lasts)
+		synctest.Wait()
+		if len(s.questions.callers) > 0 {
+			t.Errorf("left behind: %v", s.questions.callers)
+		}
+	})
 }
 
 // The server would not see the caller of a question with a body go.

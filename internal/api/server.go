@@ -21,9 +21,9 @@
 // "host" is a host of the job, "head" the host that has begun it here. A call that does not name
 // hosts is denied to them.
 //
-// A user's questions (GET) are answered a few at a time, the rest wait in line: see turns.go. They
-// have no body. A list of reports that can no longer all be read ends with the trailer
-// Hookhost-Damaged, which says so.
+// A user's questions (GET) are answered two at a time, the rest wait in line: see Turns. They have
+// no body. A list of reports that can no longer all be read ends with the trailer Hookhost-Damaged,
+// which says so.
 //
 // A rejected event is an answer, not an error: 200 with "reject": true. Errors are {"error","kind"}
 // with a status.
@@ -91,8 +91,8 @@ type Server struct {
 	ErrorLog *log.Logger
 
 	timeouts  timeouts
-	questions turns
-	lists     turns
+	questions Turns
+	lists     Turns
 	ready     sync.Once
 	users     *http.Server    // on the unix socket
 	hosts     *http.Server    // over TLS
@@ -104,7 +104,7 @@ type Server struct {
 func NewServer(events Events, jobs Jobs, node Node, processes Processes) *Server {
 	s := &Server{
 		Events: events, Jobs: jobs, Node: node, Processes: processes,
-		questions: turns{places: questionsPerUser}, lists: turns{places: listsPerUser},
+		questions: Turns{Places: questionsPerUser, Rest: longestRest}, lists: Turns{Places: listsPerUser},
 		timeouts: timeouts{header: 5 * time.Second, request: 30 * time.Second, idle: time.Minute,
 			answer: 10 * time.Second, host: 5 * time.Minute},
 	}

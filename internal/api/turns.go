@@ -5,71 +5,95 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
 )
 
-// These are the calls that a user other than root may have answered at a time. Further ones wait in
-// line, which connsPerUser bounds, until they are answered or their caller has gone.
+// Bounds of what the server answers a user other than root at a time. Further calls wait in line,
+// which connsPerUser bounds, until they are answered or their caller has gone.
 const (
-	questionsPerUser = 4
+	questionsPerUser = 2
 	listsPerUser     = 1
+	longestRest      = 10 * time.Second
 )
 
-// turns bounds how many calls of each user are at work.
-type turns struct {
-	places int // of a user
+// Turns bounds the calls of each caller that are at work.
+type Turns struct {
+	// Places is how many calls of a caller are at work at a time.
+	Places int
+	// Most is how many calls of a caller there may be, those in line included; 0: any number.
+	Most int
+	// Rest makes a call keep its place after its end for as long as it took, and no longer than
+	// Rest. So a caller's calls take half of a cpu for each of the Places, whatever a call costs.
+	Rest time.Duration
 
-	mu    sync.Mutex
-	users map[int]*line // by uid: those who have a call here
+	mu      sync.Mutex
+	callers map[string]*line // who have a call here
 }
 
-// line is a user's calls: those at work and those that wait.
+// line is a caller's calls: those at work and those that wait.
 type line struct {
 	working chan struct{}
 	calls   int
 }
 
-// enter waits for the peer's turn, which lasts until leave is called. enter fails if ctx ends
-// before that. Root and other hosts wait for nobody.
-func (t *turns) enter(ctx context.Context, p Peer) (leave func(), err error) {
+// Enter waits for a turn of the caller's, which lasts until leave is called. Enter fails with
+// hostapi.KindBusy if the caller has too many calls, and if ctx ends before the turn has come.
+func (t *Turns) Enter(ctx context.Context, caller string) (leave func(), err error) {
+	l, err := t.join(caller)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case l.working <- struct{}{}:
+	case <-ctx.Done():
+		t.quit(caller)
+		return nil, context.Cause(ctx)
+	}
+	began := time.Now()
+	return func() {
+		time.AfterFunc(min(time.Since(began), t.Rest), func() {
+			<-l.working
+			t.quit(caller)
+		})
+	}, nil
+}
+
+func (t *Turns) join(caller string) (*line, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.callers[caller]
+	if l == nil {
+		l = &line{working: make(chan struct{}, t.Places)}
+		if t.callers == nil {
+			t.callers = map[string]*line{}
+		}
+		t.callers[caller] = l
+	}
+	if t.Most > 0 && l.calls >= t.Most {
+		return nil, hostapi.Errorf(hostapi.KindBusy, "%d requests are under way, no more may be", t.Most)
+	}
+	l.calls++
+	return l, nil
+}
+
+func (t *Turns) quit(caller string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.callers[caller]; l.calls > 1 {
+		l.calls--
+	} else {
+		delete(t.callers, caller)
+	}
+}
+
+// enter waits for a turn of the peer's. Root and other hosts wait for nobody.
+func (t *Turns) enter(ctx context.Context, p Peer) (leave func(), err error) {
 	if p.root() || p.Host != "" {
 		return func() {}, nil
 	}
-	l := t.join(p.UID)
-	select {
-	case l.working <- struct{}{}:
-		return func() {
-			<-l.working
-			t.quit(p.UID)
-		}, nil
-	case <-ctx.Done():
-		t.quit(p.UID)
-		return nil, context.Cause(ctx)
-	}
-}
-
-func (t *turns) join(uid int) *line {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.users[uid]
-	if l == nil {
-		l = &line{working: make(chan struct{}, t.places)}
-		if t.users == nil {
-			t.users = map[int]*line{}
-		}
-		t.users[uid] = l
-	}
-	l.calls++
-	return l
-}
-
-func (t *turns) quit(uid int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if l := t.users[uid]; l.calls > 1 {
-		l.calls--
-	} else {
-		delete(t.users, uid)
-	}
+	return t.Enter(ctx, p.String())
 }
 
 // question makes a call wait for its user's turn, and end with its caller.

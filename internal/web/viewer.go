@@ -78,4 +78,5 @@ func isLoopback(host string) bool {
 var (
 	errRequest = errors.New("the address makes no sense")
 	errUnknown = errors.New("the proxy has not said who asks")
+	errBusy    = errors.New("wait for the pages that you have asked for")
 )

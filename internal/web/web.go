@@ -29,8 +29,14 @@ import (
 
 const (
 	mostConnections = 256
-	mostAtWork      = 4 // requests that ask the daemon; others wait in line
 	drain           = 5 * time.Second
+)
+
+// Bounds of what a viewer is answered at a time, which are counted for each viewer alone.
+const (
+	mostAtWork  = 2
+	mostWaiting = 16 // those at work included
+	longestRest = 10 * time.Second
 )
 
 // Daemon tells of jobs. A page is one question or two.
@@ -54,12 +60,13 @@ type Access struct {
 type server struct {
 	daemon Daemon
 	access Access
-	atWork chan struct{}
+	turns  api.Turns // by viewer
 }
 
 // Handler returns what answers requests for pages.
 func Handler(daemon Daemon, access Access) http.Handler {
-	s := &server{daemon: daemon, access: access, atWork: make(chan struct{}, mostAtWork)}
+	s := &server{daemon: daemon, access: access,
+		turns: api.Turns{Places: mostAtWork, Most: mostWaiting, Rest: longestRest}}
 	pages := http.NewServeMux()
 	pages.HandleFunc("GET /{$}", s.page(jobsPage))
 	pages.HandleFunc("GET /finished", s.page(finishedPage))
@@ -111,7 +118,7 @@ func guarded(h http.Handler) http.Handler {
 	})
 }
 
-// page makes a handler of a page: who asks, then a place among those at work.
+// page makes a handler of a page: who asks, then a turn of that viewer's.
 func (s *server) page(write func(*server, viewer, http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := s.viewer(r)
@@ -119,12 +126,12 @@ func (s *server) page(write func(*server, viewer, http.ResponseWriter, *http.Req
 			fail(w, r, err)
 			return
 		}
-		select {
-		case s.atWork <- struct{}{}:
-			defer func() { <-s.atWork }()
-		case <-r.Context().Done():
+		leave, err := s.turns.Enter(r.Context(), v.user)
+		if err != nil {
+			fail(w, r, fmt.Errorf("%w: %w", errBusy, err))
 			return
 		}
+		defer leave()
 		if err := write(s, v, w, r); err != nil {
 			fail(w, r, err)
 		}
@@ -143,6 +150,8 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, title = http.StatusBadRequest, "Bad request"
 	case errors.Is(err, errUnknown):
 		status, title = http.StatusForbidden, "Forbidden"
+	case errors.Is(err, errBusy):
+		status, title = http.StatusTooManyRequests, "Too many requests"
 	case errors.Is(err, api.ErrNoHost):
 		status, title = http.StatusServiceUnavailable, "No daemon runs on this host"
 	}

@@ -8,7 +8,10 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -112,4 +115,44 @@ func shown(w *httptest.ResponseRecorder) string {
 		ids = append(ids, strings.TrimSuffix(found[1], ".srv"))
 	}
 	return strings.Join(ids, " ")
+}
+
+// slow is a daemon whose search for finished jobs takes long.
+type slow struct{ jobs }
+
+func (slow) Finished(ctx context.Context, _ report.Filter, _ func(json.RawMessage) bool) error {
+	select {
+	case <-time.After(38 * time.Second):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// Somebody searches on as many connections as there are. The page of another viewer does not wait
+// for that, and the requests that are too many are refused.
+func TestSearchesOfOneViewerHoldUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := Handler(&slow{}, Access{All: true, UserHeader: "X-User"})
+		ctx, cancel := context.WithCancel(t.Context())
+		var asking sync.WaitGroup
+		var refused atomic.Int32
+		for range mostConnections {
+			asking.Go(func() {
+				r, w := httptest.NewRequestWithContext(ctx, http.MethodGet, "/finished", nil), httptest.NewRecorder()
+				r.Header.Set("X-User", "alice")
+				defer func() { recover() }() // it is broken off
+				h.ServeHTTP(w, r)
+				if w.Code == http.StatusTooManyRequests {
+					refused.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		must.Equal(t, "another's page", http.StatusOK, get(t, h, "/", "X-User: bob").Code)
+		must.Equal(t, "another waits", time.Duration(0), time.Since(began))
+		cancel()
+		asking.Wait()
+		must.Equal(t, "refused", int32(mostConnections-mostWaiting), refused.Load())
+	})
 }
