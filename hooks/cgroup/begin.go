@@ -152,7 +152,7 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 		return nil
 	}
 	kind := hostapi.KindNode
-	if cannotRemove(err) || errors.Is(err, errHeld) || ctx.Err() != nil {
+	if cannotRemove(err) || endsLater(err) || ctx.Err() != nil {
 		kind = hostapi.KindBusy
 	}
 	return hostapi.Errorf(kind, "job %s has a cgroup of an earlier run: %w", j.ID(), err)

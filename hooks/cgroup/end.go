@@ -103,7 +103,7 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 	if killErr == nil {
 		killErr = j.EndIsolation() // its cpus are PBS's to give, before end
 	}
-	if errors.Is(killErr, cgroup.ErrNotEmpty) || errors.Is(killErr, errHeld) {
+	if errors.Is(killErr, cgroup.ErrNotEmpty) || endsLater(killErr) {
 		out.Notes = append(out.Notes, fmt.Sprintf("processes are left after %.1f seconds: %v", report.Seconds, killErr))
 	}
 	err := errors.Join(killErr, usageErr)
@@ -160,13 +160,13 @@ func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
 }
 
 // remove kills what is in the cgroup and removes it. Each step is tried whatever fails. A cgroup of
-// processes that a tracer holds is left to a sweep.
+// processes that end later is left to a sweep.
 func (h *hook) remove(ctx context.Context, j *cgroup.Job) error {
 	h.stopWatch(j.ID())
 	kill, cancel := context.WithTimeout(ctx, h.killTimeout())
 	defer cancel()
 	_, _, err := h.killAll(kill, j)
-	if errors.Is(err, errHeld) {
+	if endsLater(err) {
 		h.unwatch(j.ID())
 		return err
 	}

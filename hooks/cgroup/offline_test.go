@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +93,38 @@ func TestVnodesGoOfflineAndComeBack(t *testing.T) {
 			if out := n.do(hostapi.EventPeriodic, "", pbsSees(want)); len(out.Vnodes) > 0 {
 				t.Errorf("once more: %+v, want nothing", out.Vnodes)
 			}
+		})
+	}
+}
+
+// TestProcessesThatWaitForACPUPutNoVnodeOffline: the end of their job fails meanwhile, and is sent
+// again. A stuck process beside them counts when they are gone.
+func TestProcessesThatWaitForACPUPutNoVnodeOffline(t *testing.T) {
+	for _, last := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventAbort} {
+		onFakes(t, shortKill, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+			n.kept = nodestate.Dir(t.TempDir())
+			known := pbsSees(vnodes{testNode: vnode("free", "-")})
+			n.do(hostapi.EventBegin, "1")
+			join := n.do(hostapi.EventLaunch, "1").Join
+			starved, stuck := n.start(t, join), n.start(t, join)
+			k.Starve(starved)
+			k.Stick(stuck)
+			for range 2 {
+				out, err := n.event(last, "1", known)
+				if err == nil || !strings.Contains(err.Error(), errStarved.Error()) || len(out.Vnodes) > 0 {
+					t.Errorf("%s: %+v, %v; want an error and no vnodes", last, out, err)
+				}
+				if out, err := n.event(hostapi.EventPeriodic, "", known); err != nil || len(out.Vnodes) > 0 {
+					t.Errorf("periodic: %+v, %v; want no vnodes", out, err)
+				}
+			}
+			k.Unstick(starved)
+			if out, err := n.event(last, "1", known); err == nil || out.Vnodes[testNode].State != stateOffline {
+				t.Errorf("%s of what is stuck: %+v, %v; want the vnode offline", last, out, err)
+			}
+			k.Unstick(stuck)
+			n.do(hostapi.EventEnd, "1")
+			n.want()
 		})
 	}
 }

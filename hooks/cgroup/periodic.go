@@ -187,8 +187,8 @@ func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi
 	return errors.Join(errs...)
 }
 
-// remaining returns an error that names a job that is over and has processes, but such as somebody
-// outside holds; nil where there is none. Cgroups of no job at all were swept before.
+// remaining returns an error that names a job that is over and has processes, but such as end
+// later; nil where there is none. Cgroups of no job at all were swept before.
 func (h *hook) remaining() (left, err error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
@@ -204,7 +204,7 @@ func (h *hook) remaining() (left, err error) {
 		}
 		pids, err := j.Processes()
 		// An error may mean that the cgroup has gone meanwhile: the next periodic sees that.
-		if err != nil || len(pids) > 0 && !proc.AllHeld(h.roots.Proc, pids) {
+		if err != nil || len(pids) > 0 && !proc.AllHeld(h.roots.Proc, pids) && !proc.Runnable(h.roots.Proc, pids) {
 			return fmt.Errorf("job %s: %w", id, cgroup.ErrNotEmpty), nil
 		}
 	}

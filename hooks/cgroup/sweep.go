@@ -100,8 +100,8 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	}
 	err = h.remove(ctx, j)
 	switch {
-	case errors.Is(err, errHeld): // a user's doing, which makes no node bad
-		if h.firstLeft(id, errHeld.Error()) {
+	case endsLater(err): // a user's doing, which makes no node bad
+		if h.firstLeft(id, "later") {
 			h.logOf(id).Warnf("its cgroup is removed later: %v", err)
 		}
 		return false, nil

@@ -22,6 +22,14 @@ import (
 // end. errHeld is none of ErrNotEmpty and ErrBusy.
 var errHeld = errors.New("a tracer, or a FUSE file system, holds what is left")
 
+// errStarved says that what is left of a job waits for a cpu to end on, which other jobs use. The
+// end takes longer then, and the host sends it again. errStarved is none of ErrNotEmpty and ErrBusy
+// either.
+var errStarved = errors.New("what is left waits for a cpu")
+
+// endsLater reports whether the rest of a job ends without harm to the node, some time.
+func endsLater(err error) bool { return errors.Is(err, errHeld) || errors.Is(err, errStarved) }
+
 const (
 	beforeTracers = time.Second           // a kill goes on before tracers are looked for
 	afterTracer   = 50 * time.Millisecond // the same, once one was killed
@@ -29,7 +37,7 @@ const (
 
 // killAll is j.Kill that ends the owner's tracers and FUSE connections as well that hold up the end
 // of a process of the job. Notes tell of them. killAll fails with errHeld without waiting until ctx
-// ends.
+// ends, and with errStarved where ctx was too short.
 func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (result cgroup.KillResult, notes []string, err error) {
 	start := time.Now()
 	half := h.killTimeout() / 2
@@ -54,8 +62,15 @@ func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (result cgroup.KillRe
 		}
 	}
 	result.Took = time.Since(start)
-	if errors.Is(err, cgroup.ErrNotEmpty) && h.held(j) {
-		err = h.heldError(j, err)
+	if errors.Is(err, cgroup.ErrNotEmpty) {
+		pids, listErr := j.Processes()
+		switch {
+		case listErr != nil:
+		case proc.AllHeld(h.roots.Proc, pids):
+			err = h.heldError(j, err)
+		case proc.Runnable(h.roots.Proc, pids):
+			err = fmt.Errorf("%w: %v", errStarved, err)
+		}
 	}
 	return result, notes, err
 }

@@ -158,7 +158,7 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 	if !o.GiveUp {
 		return notes, said
 	}
-	if pids, err := j.Processes(); err == nil && len(pids) > 0 {
+	if pids, err := j.Processes(); err == nil && len(pids) > 0 && !proc.Runnable(h.roots.Proc, pids) {
 		text := h.unkillableText(pids)
 		log.Error(text)
 		notes = append(notes, text)

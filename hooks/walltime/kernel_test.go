@@ -325,6 +325,8 @@ func TestUnkillableJobIsReportedWhileItIsThere(t *testing.T) {
 	n := newNode(t, 0, nil)
 	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
 	_, pids := n.start(j, 1, "sleep")
+	must.NoError(t, unix.Kill(pids[0], unix.SIGSTOP)) // what runs, or waits for a cpu, is not unkillable
+	must.Eventually(t, "it stops", func() bool { return !proc.Runnable(n.roots.Proc, pids) })
 	s, err := decodeState(n.jobs["1.srv"].State)
 	must.NoError(t, err)
 	s.Stage, s.Next = unkillable, 60*time.Second

@@ -186,14 +186,16 @@ func (h *hook) found(j *cgroup.Job) *state {
 }
 
 // stillThere is an error that names what is left of an unkillable job; nil when nothing is. The
-// result is also nil for processes that a tracer holds: a user's doing makes no node bad.
+// result is also nil for processes that a tracer holds or that wait for a cpu: a user's doing makes
+// no node bad.
 func (h *hook) stillThere(id string) error {
 	j, err := h.tree.Job(id)
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	pids, err := j.Processes()
-	if errors.Is(err, cgroup.ErrNotFound) || len(pids) == 0 || proc.AllHeld(h.roots.Proc, pids) {
+	if errors.Is(err, cgroup.ErrNotFound) || len(pids) == 0 || proc.AllHeld(h.roots.Proc, pids) ||
+		proc.Runnable(h.roots.Proc, pids) {
 		return nil
 	}
 	return hostapi.Errorf(hostapi.KindNode, "job %s: %s", id, h.unkillableText(pids))

@@ -14,6 +14,33 @@ func DumpsCore(procfs *kernfs.FS, pid int) bool {
 	return status(procfs, pid, "CoreDumping:") == "1"
 }
 
+// Runnable reports whether any of the processes pids has a thread that runs or waits for a cpu.
+// After SIGKILL such a thread is on its way to its end, and others may wait for it.
+func Runnable(procfs *kernfs.FS, pids []int) bool {
+	runs := func(dir string) bool {
+		p, err := statFrom(procfs, filesOf(procfs, dir), dir)
+		return err == nil && p.State == 'R'
+	}
+	for _, pid := range pids {
+		if runs(strconv.Itoa(pid)) {
+			return true
+		}
+	}
+	for _, pid := range pids { // of some the first thread has ended, or waits
+		dir := strconv.Itoa(pid) + "/task"
+		threads, err := procfs.Numbers(dir)
+		if err != nil {
+			continue
+		}
+		for _, tid := range threads {
+			if runs(dir + "/" + strconv.Itoa(tid)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // status returns the value of a key of /proc/PID/status; "" when it is not there.
 func status(procfs *kernfs.FS, pid int, key string) string {
 	return statusOf(procfs, strconv.Itoa(pid), key)[0]

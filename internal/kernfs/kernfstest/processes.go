@@ -24,7 +24,7 @@ type process struct {
 	in                        map[*hierarchy]*cgroup
 	held                      map[*cgroup]*held // private memory, by the cgroup it was charged to
 	shmem                     int64
-	zombie, stuck             bool
+	zombie, stuck, starved    bool
 	dying                     bool // SIGKILL came while it could not die
 }
 
@@ -116,13 +116,21 @@ func (k *Kernel) Stick(pid int) {
 	k.procs[pid].stuck = true
 }
 
-// Unstick ends Stick; a signal that came meanwhile kills now.
+// Starve leaves a process without a cpu: it does not die of SIGKILL either, until Unstick.
+func (k *Kernel) Starve(pid int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.wake()
+	k.procs[pid].starved = true
+}
+
+// Unstick ends Stick and Starve; a signal that came meanwhile kills now.
 func (k *Kernel) Unstick(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer k.wake()
 	if p, ok := k.procs[pid]; ok {
-		p.stuck = false
+		p.stuck, p.starved = false, false
 		k.settle(p)
 	}
 }
@@ -204,7 +212,7 @@ func (k *Kernel) kill(p *process) {
 // signals when it is thawed (cgroup-v1/freezer-subsystem.rst); one that cgroup.freeze froze dies at
 // once (cgroup-v2.rst).
 func (k *Kernel) settle(p *process) {
-	if p.dying && !p.stuck && !p.frozenV1() {
+	if p.dying && !p.stuck && !p.starved && !p.frozenV1() {
 		k.reap(p)
 	}
 }
@@ -237,6 +245,8 @@ func (p *process) state() byte {
 		return 'Z'
 	case p.stuck:
 		return 'D'
+	case p.starved:
+		return 'R'
 	}
 	return 'S'
 }
