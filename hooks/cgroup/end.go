@@ -149,7 +149,7 @@ func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	// A process that is stopped, or frozen, takes SIGTERM only when it goes on.
-	err := errors.Join(j.Signal(unix.SIGTERM), j.Signal(unix.SIGCONT))
+	err := errors.Join(j.Hasten(), j.Signal(unix.SIGTERM), j.Signal(unix.SIGCONT))
 	if thawErr := j.Thaw(ctx); !errors.Is(thawErr, cgroup.ErrUnsupported) && !errors.Is(thawErr, cgroup.ErrNotFound) {
 		err = errors.Join(err, thawErr)
 	}

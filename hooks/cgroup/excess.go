@@ -59,7 +59,7 @@ func (s *sampler) kill(ctx context.Context, text string) {
 		s.h.tell(s.j.ID(), &hostapi.JobUpdate{Diag: excessDiag(text), JobStderr: []string{text}, Notes: []string{text}})
 	}
 	if grace := s.grace(); grace > 0 {
-		if err := errors.Join(s.j.Signal(unix.SIGTERM), s.j.Signal(unix.SIGCONT)); err != nil {
+		if err := errors.Join(s.j.Hasten(), s.j.Signal(unix.SIGTERM), s.j.Signal(unix.SIGCONT)); err != nil {
 			log.Error(err)
 		}
 		s.wait(ctx, grace)

@@ -62,21 +62,33 @@ func (h *hook) ExecjobPreresume(ctx context.Context, req *hostapi.Request) (*hos
 	return &hostapi.Outcome{}, nil
 }
 
-// ExecjobPreterm thaws a suspended job, so that it takes the SIGTERM that comes next. The event is
-// never refused: a job that cannot be thawed is killed as it is.
+// ExecjobPreterm readies the job for the signals that come next: SIGTERM and, from a MoM that asks
+// no hook again, SIGKILL. The job gets the cpu time to die of them, and a suspended one is thawed.
+// The event is never refused: a job that cannot be thawed is killed as it is.
+//
+// A signal that only warns, as the job's first host may send it, ends no job.
 func (h *hook) ExecjobPreterm(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	if req.Job.Phase != hostapi.PhaseSuspended {
+	suspended := req.Job.Phase == hostapi.PhaseSuspended
+	warns := req.Signal != "" && req.Signal != "TERM"
+	if warns && !suspended {
 		return &hostapi.Outcome{}, nil
 	}
 	j, release, err := h.live(ctx, req)
-	switch {
-	case err != nil:
+	if err != nil {
 		h.log.Warn(err)
-	case j != nil:
-		defer release()
-		if err := h.resume(ctx, j); err != nil {
-			h.logOf(j.ID()).Warn(err)
-		}
+	}
+	if j == nil {
+		return &hostapi.Outcome{}, nil
+	}
+	defer release()
+	if !warns {
+		err = j.Hasten()
+	}
+	if suspended {
+		err = errors.Join(err, h.resume(ctx, j))
+	}
+	if err != nil {
+		h.logOf(j.ID()).Warn(err)
 	}
 	return &hostapi.Outcome{}, nil
 }

@@ -130,6 +130,11 @@ const killTime = 50 * time.Millisecond
 func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s *state, o orders,
 	pids []int) (notes []string, said string) {
 	log := h.logOf(j.ID())
+	if o.Hasten {
+		if err := j.Hasten(); err != nil {
+			log.Error(err)
+		}
+	}
 	for _, w := range o.Signals {
 		if note := h.warn(j, job, s, w); note != "" {
 			notes = append(notes, note)
@@ -139,7 +144,8 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 	switch o.Do {
 	case terminate:
 		said = "SIGTERM: " + s.Reason
-		err = j.SignalListed(ctx, pids, unix.SIGTERM, unix.SIGCONT) // what is stopped takes its SIGTERM when it goes on
+		// A stopped process takes its SIGTERM when it goes on.
+		err = errors.Join(j.Hasten(), j.SignalListed(ctx, pids, unix.SIGTERM, unix.SIGCONT))
 	case killOthers:
 		err = h.killOthers(j, job, s)
 	case kill:

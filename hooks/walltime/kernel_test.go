@@ -19,6 +19,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 )
@@ -111,6 +112,38 @@ func TestKillAfterGrace(t *testing.T) {
 		}
 		if u := n.at(6*time.Second, "1.srv")["1.srv"]; u.Notes != nil || u.CallAtElapsed != 66*time.Second {
 			t.Errorf("afterwards: %+v", u)
+		}
+	})
+}
+
+// A job with next to no cpu time gets that of one cpu, to die of SIGTERM and of pbs_mom's signals.
+func TestJobThatIsEndedHasTheCPUTimeToDie(t *testing.T) {
+	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
+		n := newNode(t, mode, nil)
+		if !n.tree.Has("cpu") {
+			kernfstest.Elsewhere(t, "no cpu controller")
+		}
+		little := cgroup.Limits{CPUShares: 2, Quota: 20 * time.Millisecond}
+		for id, end := range map[string]time.Duration{"1.srv": 3 * time.Second, "2.srv": 303 * time.Second} {
+			j := n.begin(id, hostapi.Resources{"walltime": "3"})
+			if end > 3*time.Second {
+				n.jobs[id].State, n.jobs[id].MotherSuperior = nil, true
+				marked := &hostapi.Request{Event: hostapi.EventBegin, Job: n.jobs[id]} // without a MoM of ours
+				must.NoError(t, j.SetJobMark(cgroup.JobMark{Begin: marked}))
+			}
+			must.NoError(t, j.Apply(little))
+			n.start(j, 1, "shell", filepath.Join(t.TempDir(), "signals"))
+			n.at(2*time.Second, id)
+			if l, err := j.Limits("cpu"); err != nil || l.CPUShares > 10 || l.Quota != little.Quota {
+				t.Errorf("job %s before its end: %+v, %v; want %+v", id, l, err, little)
+			}
+			n.at(3*time.Second, id)
+			if l, err := j.Limits("cpu"); err != nil || l.CPUShares < 990 || l.Quota != 0 {
+				t.Errorf("job %s at its end: %+v, %v; want the share of a cpu and no quota", id, l, err)
+			}
+			if s, _ := n.stateOf(n.jobs[id], ""); s.Limits.End != end {
+				t.Errorf("job %s: hookhost ends it at %v; want %v", id, s.Limits.End, end)
+			}
 		}
 	})
 }

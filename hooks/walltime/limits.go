@@ -22,7 +22,9 @@ type limits struct {
 	// as the user knows it: with the node's maximum, without overtime
 	Walltime time.Duration `json:"walltime,omitempty"`
 	// when the job is ended: Walltime with all that it is given beyond
-	End      time.Duration    `json:"end,omitempty"`
+	End time.Duration `json:"end,omitempty"`
+	// when pbs_mom ends the job, before End; 0 where that is not its to do
+	MoM      time.Duration    `json:"mom,omitempty"`
 	Soft     time.Duration    `json:"soft,omitempty"`
 	CPUT     time.Duration    `json:"cput,omitempty"`     // 0 under pbs_mom as well
 	Warnings []config.Warning `json:"warnings,omitempty"` // the one that comes first first; each before Walltime
@@ -103,6 +105,9 @@ func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []stri
 		switch {
 		case by == pbsMoM || by == pbsSister && p.Walltime.MoMSisters:
 			l.End += time.Duration(p.Walltime.MoMMargin)
+			if by == pbsMoM {
+				l.MoM = own
+			}
 		case by == pbsSister:
 			l.End = 0
 		}
@@ -229,14 +234,17 @@ func (l limits) outdated(r hostapi.Resources) bool {
 	return r != nil && !maps.Equal(l.Asked, askedFor(r))
 }
 
-// next returns when the next thing is due of a job that has had so many warnings, cput apart; 0
-// when nothing ever is.
-func (l limits) next(warned int, softTold bool) time.Duration {
+// next returns when the next thing is due of a job that nobody has ended, cput apart; 0 when
+// nothing ever is.
+func (l limits) next(p progress) time.Duration {
 	next := l.End
-	if warned < len(l.Warnings) {
-		next = l.Walltime - l.Warnings[warned].Before
+	if p.Warned < len(l.Warnings) {
+		next = l.Walltime - l.Warnings[p.Warned].Before
 	}
-	if l.Soft > 0 && !softTold && (next == 0 || l.Soft < next) {
+	if l.MoM > 0 && !p.Hastened && (next == 0 || l.MoM < next) {
+		next = l.MoM
+	}
+	if l.Soft > 0 && !p.SoftTold && (next == 0 || l.Soft < next) {
 		next = l.Soft
 	}
 	return next

@@ -57,7 +57,7 @@ func TestLimitsFollowRequestAndPolicy(t *testing.T) {
 		{name: "overtime", job: hostapi.Resources{"walltime": "60"},
 			node: func(w *config.Walltime) { w.Overtime = 10 * seconds }, want: limits{Walltime: 60 * s, End: 70 * s}},
 		{name: "pbs_mom", job: hostapi.Resources{"walltime": "60"}, by: pbsMoM,
-			want: limits{Walltime: 60 * s, End: 360 * s}},
+			want: limits{Walltime: 60 * s, MoM: 60 * s, End: 360 * s}},
 		{name: "pbs_mom, on a sister host", job: hostapi.Resources{"walltime": "60"}, by: pbsSister,
 			want: limits{Walltime: 60 * s}},
 		{name: "which ends jobs too", job: hostapi.Resources{"walltime": "60"}, by: pbsSister,
@@ -77,7 +77,8 @@ func TestLimitsFollowRequestAndPolicy(t *testing.T) {
 			node: func(w *config.Walltime) { w.Maximum, w.Overtime = 60*seconds, 10*seconds },
 			want: limits{Walltime: 55 * s, End: 60 * s}},
 		{name: "and pbs_mom's margin", job: hostapi.Resources{"walltime": "100"}, by: pbsMoM,
-			node: func(w *config.Walltime) { w.Maximum = 60 * seconds }, want: limits{Walltime: 60 * s, End: 60 * s},
+			node: func(w *config.Walltime) { w.Maximum = 60 * seconds },
+			want: limits{Walltime: 60 * s, MoM: 100 * s, End: 60 * s},
 			told: "=>> PBS: walltime: 00:01:40 was asked for, but no job of this node runs longer than 00:01:00"},
 		{name: "cput and soft_walltime", job: hostapi.Resources{"cput": "100", "soft_walltime": "20"},
 			want: limits{CPUT: 100 * s, Soft: 20 * s}},
@@ -96,7 +97,7 @@ func TestLimitsFollowRequestAndPolicy(t *testing.T) {
 		{name: "no time at all", job: hostapi.Resources{"walltime": "0"}, bad: "walltime: 0 is no time to run in"},
 		{name: "no duration", job: hostapi.Resources{"cput": "1h"}, bad: "cput: duration"},
 		{name: "ages", job: hostapi.Resources{"walltime": "2000000:00:00"}, by: pbsMoM,
-			want: limits{Walltime: longest * s, End: longest*s + 5*time.Minute}},
+			want: limits{Walltime: longest * s, MoM: longest * s, End: longest*s + 5*time.Minute}},
 
 		{name: "the job's signals", job: hostapi.Resources{"walltime": "600", "walltime_signal": "USR1@60+B:USR1@300"},
 			want: limits{Walltime: 600 * s, End: 600 * s,
@@ -175,7 +176,7 @@ func FuzzLimits(f *testing.F) {
 				}
 				last = w.Before
 			}
-			if l.End < l.Walltime || l.Walltime <= 0 || l.next(0, false) <= 0 {
+			if l.End < l.Walltime || l.Walltime <= 0 || l.next(progress{}) <= 0 {
 				t.Errorf("%q, %q: %+v", wall, signal, l)
 			}
 		}

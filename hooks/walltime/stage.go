@@ -25,6 +25,7 @@ type progress struct {
 	Stage    stage `json:"stage,omitempty"`
 	Warned   int   `json:"warned,omitempty"`    // how many of its warnings are over
 	SoftTold bool  `json:"soft_told,omitempty"` // that it exceeded soft_walltime
+	Hastened bool  `json:"hastened,omitempty"`  // it has the cpu time to die of pbs_mom's signals
 
 	Reason     string        `json:"reason,omitempty"`     // what it is ended for: "walltime 3 exceeded limit 3"
 	Terminated time.Duration `json:"terminated,omitempty"` // when it got SIGTERM
@@ -54,6 +55,7 @@ type facts struct {
 
 // orders are what is to be done now, in the order of the fields.
 type orders struct {
+	Hasten  bool             // cgroup.Job.Hasten
 	Signals []config.Warning // to send
 	Do      deed
 	GiveUp  bool // tell what processes are left
@@ -136,8 +138,11 @@ func (p *policy) run(l limits, s *progress, f facts, o *orders) {
 		s.end(reason, l.late(*s, f), f, o)
 		return
 	}
+	if l.MoM > 0 && !s.Hastened && f.Elapsed >= l.MoM { // MoM sends SIGTERM and SIGKILL, and asks no hook
+		s.Hastened, o.Hasten = true, true
+	}
 	s.warn(l, f, o)
-	s.Next = l.next(s.Warned, s.SoftTold)
+	s.Next = l.next(*s)
 	if l.CPUT > 0 && f.Uncounted {
 		o.Notes = append(o.Notes, "its limit of cput ends nothing, as nobody counts cpu time on this node")
 	} else if l.CPUT > 0 {

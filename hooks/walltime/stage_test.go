@@ -95,6 +95,16 @@ func TestStepDecidesWhatIsDue(t *testing.T) {
 			facts{Elapsed: 100 * s, Alive: 1}, progress{SoftTold: true, Next: 3600 * s},
 			orders{Notes: []string{"ran longer than its soft_walltime of 100 seconds, which ends nothing"}}},
 
+		{"pbs_mom's end", limits{Walltime: 3600 * s, MoM: 3600 * s, End: 3900 * s}, progress{Next: 3600 * s},
+			facts{Elapsed: 3600 * s, Alive: 1}, progress{Hastened: true, Next: 3900 * s}, orders{Hasten: true}},
+		{"after pbs_mom's end", limits{Walltime: 3600 * s, MoM: 3600 * s, End: 3900 * s, CPUT: 9000 * s},
+			progress{Hastened: true, Next: 3700 * s}, facts{Elapsed: 3700 * s, Alive: 1},
+			progress{Hastened: true, Next: 3710 * s}, orders{}},
+		{"before pbs_mom's end", limits{Walltime: 3600 * s, MoM: 3600 * s, End: 3900 * s, Warnings: warned.Warnings},
+			progress{Warned: 1, Next: 3540 * s}, facts{Elapsed: 3540 * s, Alive: 1},
+			progress{Warned: 3, Next: 3600 * s}, orders{Signals: []config.Warning{shell},
+				Lines: []string{"=>> PBS: walltime: 00:01:00 left of 01:00:00"}}},
+
 		{"a warning", warned, progress{Next: 3300 * s}, facts{Elapsed: 3300*s + 5*time.Millisecond, Alive: 1},
 			progress{Warned: 1, Next: 3540 * s},
 			orders{Signals: []config.Warning{usr1}, Lines: []string{"=>> PBS: walltime: 00:05:00 left of 01:00:00"}}},

@@ -33,7 +33,7 @@ func (s *state) arm(elapsed time.Duration, cpus int) {
 	if s.Stage != running {
 		return
 	}
-	next := s.Limits.next(s.Warned, s.SoftTold)
+	next := s.Limits.next(s.progress)
 	if s.Limits.CPUT > 0 {
 		// Nothing is used yet, or else it is to be looked at.
 		look := elapsed
@@ -70,6 +70,9 @@ func (s *state) follow(p *policy, job *hostapi.Job, at place) (told []string, er
 	}
 	if l.Soft != s.Limits.Soft {
 		s.SoftTold = false
+	}
+	if l.MoM != s.Limits.MoM {
+		s.Hastened = false
 	}
 	s.Limits = l
 	s.arm(job.Elapsed, at.cpus)

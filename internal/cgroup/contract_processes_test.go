@@ -3,6 +3,7 @@ package cgroup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -113,6 +115,69 @@ func testKillFrozen(t *testing.T, w world) {
 		t.Fatal(err)
 	}
 	p.gone(t)
+}
+
+// testHasten: before its end a job gets the share of one cpu, and a quota below that is lifted.
+// Before SIGKILL it gets the greatest share and no quota, nor has a container below it one.
+func testHasten(t *testing.T, w world) {
+	tree := w.tree(t)
+	if !tree.Has("cpu") {
+		kernfstest.Elsewhere(t, "no cpu controller")
+	}
+	shares, quota, none, below, share := cpuShares, cpuQuota, "-1", "container", func(n uint64) uint64 { return n }
+	if tree.with("cpu").v2 {
+		shares, quota, none, below, share = cpuWeight, cpuMax, "max 100000", mainGroup, weight
+	}
+	for i, tt := range []struct {
+		shares uint64
+		quota  time.Duration
+		idle   bool
+		want   uint64
+		left   string // of the quota, before SIGKILL
+	}{
+		{shares: 2, quota: 20 * time.Millisecond, want: 1000, left: none},
+		{shares: 2, quota: 20 * time.Millisecond, idle: true, want: sharesDefault, left: none},
+		{shares: 3000, quota: 200 * time.Millisecond, want: 3000, left: "200000"},
+	} {
+		l := tree.someLimits()
+		l.CPUShares, l.Quota, l.CPUs = tt.shares, tt.quota, kernfs.IDSet{}
+		j := newJob(t, tree, fmt.Sprintf("%d.server", i), l)
+		must.NoError(t, j.Split())
+		j = j.WithSubgroups()
+		d, _ := j.with("cpu")
+		if tt.idle && !d.Exists(cpuIdle) {
+			continue
+		}
+		if !d.h.v2 {
+			must.NoError(t, d.Mkdir(below))
+		}
+		must.NoError(t, d.Write(below+"/"+quota, "5000"))
+		if tt.idle {
+			must.NoError(t, d.Write(cpuIdle, "1"))
+		}
+		check := func(want uint64, own string) {
+			t.Helper()
+			if got, err := d.Uint(shares); err != nil || got != share(want) {
+				t.Errorf("%s: %d, %v; want %d", d.Path(shares), got, err, share(want))
+			}
+			for dir, want := range map[string]string{"./": own, below + "/": none} {
+				if got, err := d.ReadValue(dir + quota); err != nil || !strings.HasPrefix(trim(got), want) {
+					t.Errorf("%s: %q, %v; want %q", d.Path(dir+quota), got, err, want)
+				}
+			}
+		}
+		p := w.start(t, j.Join())
+		for range 2 {
+			must.NoError(t, j.Hasten())
+			check(tt.want, tt.left)
+		}
+		p.burn(t, time.Millisecond)
+		if _, err := j.Kill(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		check(sharesMax, none)
+		must.NoError(t, j.Remove(soon(t)), j.Hasten())
+	}
 }
 
 func testFreeze(t *testing.T, w world) {

@@ -106,6 +106,7 @@ func contract(t *testing.T, w world) {
 		{"signal", testSignal},
 		{"kill", testKill},
 		{"kill frozen", testKillFrozen},
+		{"cpu time to end", testHasten},
 		{"freeze", testFreeze},
 		{"wait", testWait},
 		{"remove", testRemove},

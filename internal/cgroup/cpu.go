@@ -3,7 +3,6 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -42,7 +41,7 @@ var cpuController = controller{
 			set: func(l *Limits, text string) (err error) { l.Period, err = parseMicroseconds(text); return err },
 		},
 		{
-			file: "cpu.cfs_quota_us", none: "-1",
+			file: cpuQuota, none: "-1",
 			get: func(l *Limits) string {
 				if l.Quota == 0 {
 					return ""
@@ -75,7 +74,7 @@ var cpuController = controller{
 			},
 		},
 		{
-			file: "cpu.max", none: "max " + microseconds(defaultPeriod),
+			file: cpuMax, none: "max " + microseconds(defaultPeriod),
 			get: func(l *Limits) string {
 				if l.Quota == 0 {
 					return ""
@@ -121,8 +120,11 @@ var cpuacctController = controller{
 
 const (
 	cpuShares    = "cpu.shares"
+	cpuQuota     = "cpu.cfs_quota_us"
 	cpuacctUsage = "cpuacct.usage"
 	cpuWeight    = "cpu.weight"
+	cpuMax       = "cpu.max"
+	cpuIdle      = "cpu.idle"
 	cpuStat      = "cpu.stat"
 )
 
@@ -212,33 +214,43 @@ func (t *Tree) Quota() (cpus float64, limited bool, err error) {
 	}
 	// The mount point may be a container's cgroup.
 	for _, dir := range []string{".", h.unit, path.Join(h.unit, h.leaf)} {
-		var l Limits
-		for _, k := range slices.Backward(cpuController.knobs(h.v2)) { // v1 has the quota in the last
-			if k.file == cpuShares || k.file == cpuWeight {
-				continue
-			}
-			text, err := h.mount.ReadValue(path.Join(dir, k.file))
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err == nil {
-				err = k.set(&l, trim(text))
-			}
-			if err != nil {
-				return 0, false, err
-			}
-			if l.Quota == 0 { // and no period counts
-				break
-			}
+		share, ok, err := quotaOf(h.mount, dir, h.v2)
+		if err != nil {
+			return 0, false, err
 		}
-		if l.Quota <= 0 || l.Period <= 0 {
-			continue
-		}
-		if share := float64(l.Quota) / float64(l.Period); !limited || share < cpus {
+		if ok && (!limited || share < cpus) {
 			cpus, limited = share, true
 		}
 	}
 	return cpus, limited, nil
+}
+
+// quotaOf returns how many cpus' time the quota of a directory allows. limited is false without a
+// quota, and where the directory has no such files.
+func quotaOf(files *kernfs.FS, dir string, v2 bool) (cpus float64, limited bool, err error) {
+	var l Limits
+	for _, k := range slices.Backward(cpuController.knobs(v2)) { // v1 has the quota in the last
+		if k.file == cpuShares || k.file == cpuWeight {
+			continue
+		}
+		text, err := files.ReadValue(path.Join(dir, k.file))
+		if gone(err) {
+			continue
+		}
+		if err == nil {
+			err = k.set(&l, trim(text))
+		}
+		if err != nil {
+			return 0, false, err
+		}
+		if l.Quota == 0 { // and no period counts
+			break
+		}
+	}
+	if l.Quota <= 0 || l.Period <= 0 {
+		return 0, false, nil
+	}
+	return float64(l.Quota) / float64(l.Period), true, nil
 }
 
 func microseconds(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }

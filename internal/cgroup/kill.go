@@ -22,6 +22,9 @@ type KillResult struct {
 // without processes or without a cgroup is no mistake. When ctx ends first Kill fails with
 // ErrNotEmpty and names what is left. State D is a process that the kernel does not let go of. The
 // result holds in any case.
+//
+// Before the signal the job gets the greatest share of cpu time that there is, and its quota is
+// lifted. Both last: nothing of a job runs after SIGKILL but its end.
 func (j *Job) Kill(ctx context.Context) (KillResult, error) {
 	start := time.Now()
 	pids, err := j.Processes()
@@ -29,7 +32,13 @@ func (j *Job) Kill(ctx context.Context) (KillResult, error) {
 		return KillResult{}, nil
 	}
 	if err == nil {
-		err = j.kill(ctx)
+		var slow error
+		if len(pids) > 0 {
+			slow = j.hasten(sharesMax, unbounded)
+		}
+		if err = j.kill(ctx); err != nil {
+			err = errors.Join(err, slow)
+		}
 	}
 	r := KillResult{Processes: len(pids), Took: time.Since(start)}
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -103,6 +104,39 @@ func TestKillForks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestKillBesideABusyJob: the processes of a job with next to no cpu time die as fast as others.
+func TestKillBesideABusyJob(t *testing.T) {
+	const n, limit = 300, 4 * time.Second
+	w := needKernel(t, 0)
+	tree := w.tree(t)
+	if !tree.Has("cpu") || !tree.Has("cpuset") {
+		kernfstest.Elsewhere(t, "no cpu and cpuset controllers")
+	}
+	l := tree.someLimits() // of one cpu
+	l.CPUShares = 2000
+	busy := newJob(t, tree, "2.server", l)
+	l.CPUShares, l.Quota = 2, 20*time.Millisecond
+	l.CPUs = kernfs.IDSet{}
+	j := newJob(t, tree, testJob, l)
+	a, b := startActor(t, j.Join()), startActor(t, busy.Join())
+	a.fork(t, n)
+	burns := make(chan string)
+	go func() { burns <- b.ask(t, "burn 10m") }()
+	must.Eventually(t, "the other job to be busy", func() bool {
+		used, err := busy.CPUTime()
+		return err == nil && used > 200*time.Millisecond
+	})
+	r, err := j.Kill(soon(t))
+	if err != nil || r.Took > limit {
+		t.Errorf("%d processes: %v, %v; want %v at most", r.Processes, r.Took, err, limit)
+	}
+	t.Logf("%d processes in %v", r.Processes, r.Took)
+	if _, err := busy.Kill(soon(t)); err != nil {
+		t.Error(err)
+	}
+	<-burns
 }
 
 // TestKillOutsideV2: a process that only the v1 hierarchies know belongs to the job as well.
