@@ -1,7 +1,9 @@
 package kernfstest
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -15,6 +17,18 @@ type Machine struct {
 	NUMA    int   // nodes
 	Mem     int64 // bytes, of all nodes
 	Swap    int64
+	Huge    int64 // bytes in huge pages; a machine without any has no files of them
+	Tasks   int64 // pid_max; 0 is 4194304, as systemd sets it
+}
+
+// Become changes the machine of a running kernel: memory is added, swap turned on, pages reserved.
+// Cpus and NUMA nodes stay.
+func (k *Kernel) Become(m Machine) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.machine = m
+	maps.Copy(k.sys.files, m.sysFiles())
+	k.procFiles = k.fixedFiles()
 }
 
 // DefaultMachine has two sockets of two cores with two threads each, 16 GiB, no swap.
@@ -70,6 +84,9 @@ func (m Machine) sysFiles() map[string]string {
 		f[dir+"distance"] = m.distances(n)
 		f[dir+"meminfo"] = fmt.Sprintf("Node %d MemTotal: %d kB\n", n, m.Mem/int64(m.NUMA)/1024)
 	}
+	if m.Huge > 0 {
+		f["kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"] = fmt.Sprintf("%d\n", m.Huge/HugePage)
+	}
 	return f
 }
 
@@ -88,3 +105,8 @@ func (m Machine) meminfo(reclaimable int64) string {
 	const format = "MemTotal: %d kB\nSwapTotal: %d kB\nSwapFree: %d kB\nSReclaimable: %d kB\nHugepagesize: 2048 kB\n"
 	return fmt.Sprintf(format, m.Mem/1024, m.Swap/1024, m.Swap/1024, reclaimable/1024)
 }
+
+func (m Machine) pidMax() string { return fmt.Sprintf("%d\n", cmp.Or(m.Tasks, 4194304)) }
+
+// threadsMax is by the size of memory (set_max_threads of kernel/fork.c, stacks of 16 KiB).
+func (m Machine) threadsMax() string { return fmt.Sprintf("%d\n", m.Mem/(8*16<<10)) }

@@ -132,7 +132,7 @@ func TestEventControl(t *testing.T) {
 		}
 		pid := w.pid(t, "p")
 		write1(t, w, "memory/a/cgroup.procs", fmt.Sprint(pid))
-		write1(t, w, "memory/a/memory.limit_in_bytes", "32M")
+		write1(t, w, "memory/memory.limit_in_bytes", "32M") // that of a cgroup above counts as well
 		must.NoError(t, w.charge(pid, Memory{Anon: 16 << 20}))
 		use.await(t, "use above the threshold")
 		if n := oom.read(); n != 0 {

@@ -5,10 +5,15 @@ import (
 	"slices"
 )
 
-// outOfMemory is mem_cgroup_oom: it returns the processes that it killed.
+// outOfMemory is mem_cgroup_oom: it returns the processes that it killed. Listeners of cgroups
+// below are told as well (mem_cgroup_oom_notify).
 func (g *cgroup) outOfMemory() (killed []int) {
 	g.count(func(e *events) *int64 { return &e.oom })
-	defer g.mem.signalOOM()
+	defer func() {
+		for d := range g.down {
+			d.mem.signalOOM()
+		}
+	}()
 	victim := g.victim()
 	if victim == nil {
 		return nil

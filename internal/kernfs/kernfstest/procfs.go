@@ -46,7 +46,8 @@ func (k *Kernel) fixedFiles() map[string]string {
 		"cgroups":                   k.cgroupsFile(),
 		"sys/kernel/random/boot_id": "6c7d2f0e-51b0-4d0c-9f27-3a1f4a4f3b1e\n",
 		"sys/kernel/osrelease":      "6.18.0\n",
-		"sys/kernel/pid_max":        "4194304\n",
+		"sys/kernel/pid_max":        k.machine.pidMax(),
+		"sys/kernel/threads-max":    k.machine.threadsMax(),
 	}
 }
 
