@@ -1,11 +1,11 @@
 // Package topology reads which cpus, cores, sockets and NUMA nodes this machine has.
 //
 // The package owns /sys/devices/system/cpu (Documentation/ABI/stable/sysfs-devices-system-cpu),
-// /sys/devices/system/node (Documentation/ABI/stable/sysfs-devices-node) and the totals of
-// /proc/meminfo. A Node is a snapshot: nothing changes it after Scan. Cpus that are offline are not
-// in it. Facts that a kernel does not give are degraded, not guessed. Every cpu is a core of its
-// own in socket 0 when there are no topology files. A machine that has no NUMA is one node 0 with
-// all the memory.
+// /sys/devices/system/node (Documentation/ABI/stable/sysfs-devices-node), the totals of
+// /proc/meminfo, and the kernel's own limits of tasks. A Node is a snapshot: nothing changes it
+// after Scan. Cpus that are offline are not in it. Facts that a kernel does not give are degraded,
+// not guessed. Every cpu is a core of its own in socket 0 when there are no topology files. A
+// machine that has no NUMA is one node 0 with all the memory.
 package topology
 
 import "github.com/hookhost/hookhost/internal/kernfs"
@@ -17,7 +17,11 @@ type Node struct {
 	NUMA      []NUMANode   // ascending by ID; never empty
 	MemTotal  int64        // bytes, as /proc/meminfo has it
 	SwapTotal int64        // bytes
-	Threads   int          // online threads of the core that has the most of them; 1 without hyperthreads
+	// Tasks is how many processes and threads the kernel can have: kernel.pid_max, or
+	// kernel.threads-max where that is less (Documentation/admin-guide/sysctl/kernel.rst). 0 where
+	// it does not tell.
+	Tasks   int64
+	Threads int // online threads of the core that has the most of them; 1 without hyperthreads
 }
 
 // CPU is one hardware thread, which is what the kernel calls a cpu.

@@ -20,8 +20,8 @@ const (
 // machine without any cpu or without MemTotal.
 func Scan(roots kernfs.Roots) (*Node, error) {
 	node := &Node{}
-	var err error
-	if node.MemTotal, node.SwapTotal, err = readTotals(roots.Proc, "meminfo"); err != nil {
+	err := node.readTotals(roots.Proc)
+	if err != nil {
 		return nil, fmt.Errorf("scan topology: %w", err)
 	}
 	if node.Online, err = readList(roots.Sys, cpuDir+"/online", cpuDir, "cpu"); err != nil {
@@ -40,6 +40,19 @@ func Scan(roots kernfs.Roots) (*Node, error) {
 		node.Threads = max(node.Threads, cpu.Siblings.Len())
 	}
 	return node, nil
+}
+
+// Again returns n while its totals of memory, swap and tasks are the kernel's, and otherwise a new
+// Scan. Memory may be added to a running machine, swap turned on, and pid_max set.
+func (n *Node) Again(roots kernfs.Roots) (*Node, error) {
+	var now Node
+	if err := now.readTotals(roots.Proc); err != nil {
+		return nil, fmt.Errorf("scan topology: %w", err)
+	}
+	if now.MemTotal == n.MemTotal && now.SwapTotal == n.SwapTotal && now.Tasks == n.Tasks {
+		return n, nil
+	}
+	return Scan(roots)
 }
 
 // readCPUs returns the online cpus; node.Online and node.NUMA are known.

@@ -53,7 +53,8 @@ func TestScanFixtures(t *testing.T) {
 // describe writes node one line a thing.
 func describe(node *Node) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "online %v threads %d mem %d swap %d\n", node.Online, node.Threads, node.MemTotal, node.SwapTotal)
+	fmt.Fprintf(&b, "online %v threads %d mem %d swap %d tasks %d\n", node.Online, node.Threads, node.MemTotal,
+		node.SwapTotal, node.Tasks)
 	for _, n := range node.NUMA {
 		fmt.Fprintf(&b, "numa %d cpus %q mem %d has memory %t\n", n.ID, n.CPUs, n.MemTotal, n.HasMemory)
 	}
@@ -170,4 +171,25 @@ func openTree(tb testing.TB, archive *txtar.Archive) kernfs.Roots {
 		*to = root
 	}
 	return roots
+}
+
+// The totals of a running machine change. All else is scanned anew with them, and only then.
+func TestNodeIsScannedAgainWhereItsTotalsAreOthers(t *testing.T) {
+	const cpus = "-- sys/devices/system/cpu/online --\n0\n"
+	tree := func(totals string) kernfs.Roots {
+		return openTree(t, txtar.Parse([]byte("-- proc/meminfo --\n"+totals+cpus)))
+	}
+	const small = "MemTotal: 1024 kB\nSwapTotal: 8 kB\n-- proc/sys/kernel/pid_max --\n4194304\n" +
+		"-- proc/sys/kernel/threads-max --\n7000\n"
+	node, err := Scan(tree(small))
+	must.NoError(t, err)
+	must.Equal(t, "the lesser of pid_max and threads-max", int64(7000), node.Tasks)
+	for was, is := range map[string]string{"": "", "MemTotal: 1": "MemTotal: 2", "SwapTotal: 8": "SwapTotal: 0",
+		"7000": "6000"} {
+		again, err := node.Again(tree(strings.Replace(small, was, is, 1)))
+		must.NoError(t, err)
+		if (again == node) != (was == "") {
+			t.Errorf("%q instead of %q: %+v", is, was, again)
+		}
+	}
 }
