@@ -64,6 +64,9 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err := ctx.Err(); err != nil { // nobody takes an answer after the alarm
 		return nil, hostapi.Errorf(hostapi.KindBusy, "begin job %s: %w", j.ID(), err)
 	}
+	if err := h.raiseParent(there, append(held, h.coming(got))); err != nil {
+		return nil, err
+	}
 	out := h.begun(got, there)
 	if got.grant == nil && h.policy.Devices.Enabled {
 		// The mark says so of a job without devices. Hook devices leaves alone the jobs that

@@ -34,7 +34,7 @@ func (h *hook) openMeter() {
 		h.log.Warnf("[billing] energy: %v", err)
 		return
 	}
-	h.meter, h.cpus = meter, h.policy.countCPUs(host{node: h.node}, h.node.Online)
+	h.meter, h.cpus = meter, h.policy.countCPUs(host{node: h.node()}, h.node().Online)
 }
 
 // bill brings the account of s up to now, and notes it in u. The mark in s says what the job has

@@ -24,16 +24,22 @@ func fakeNode(
 	t.Helper()
 	k := boot(opts...)
 	roots := k.Roots()
-	if roots.Cgroup.Exists("cgroup.subtree_control") { // as systemd does
+	if there, err := roots.Cgroup.ReadFile("cgroup.controllers"); err == nil { // as systemd does
 		for _, c := range []string{"cpuset", "cpu", "memory", "pids"} {
-			must.NoError(t, roots.Cgroup.Write("cgroup.subtree_control", "+"+c))
+			if slices.Contains(strings.Fields(string(there)), c) {
+				must.NoError(t, roots.Cgroup.Write("cgroup.subtree_control", "+"+c))
+			}
 		}
+	}
+	opt := cgroup.Options{Signal: k.Signal}
+	if p := testPolicy(t, edit); p.Hugetlb.Enabled {
+		opt.EnableIfThere = []string{"hugetlb"}
 	}
 	n := node{
 		start: func(_ testing.TB, join *hostapi.Join) int { return k.Spawn(dirsOf(join)...) },
 		lives: func(pid int) bool { return slices.Contains(k.Pids(), pid) },
 	}
-	return newNode(t, n, roots, cgroup.Options{Signal: k.Signal}, edit), k
+	return newNode(t, n, roots, opt, edit), k
 }
 
 // dirsOf are the directories that a Join leads to, below /sys/fs/cgroup.

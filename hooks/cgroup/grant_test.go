@@ -93,7 +93,7 @@ func TestBeginGrants(t *testing.T) {
 				t.Fatalf("job %s was granted %+v, beside %v", id, g, seen)
 			}
 			seen[g.Devices[0].ID] = true
-			if at := cpusOf(n.hook.node, g.Devices[0].NUMA); !l.CPUs.Minus(at).IsEmpty() {
+			if at := cpusOf(n.hook.node(), g.Devices[0].NUMA); !l.CPUs.Minus(at).IsEmpty() {
 				t.Errorf("job %s has cpus %v, and %s next to %v", id, l.CPUs, g.Devices[0].ID, at)
 			}
 		}
@@ -138,11 +138,11 @@ func TestBeginLeavesCPUsNearDevices(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, nil)
 	all := gpus(2)
 	for i := range all.Devices {
-		all.Devices[i].NUMA = n.hook.node.NUMA[0].ID
+		all.Devices[i].NUMA = n.hook.node().NUMA[0].ID
 	}
 	n.store(all)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=64mb"))
-	if l, err := n.cgroup("1.srv").Limits(); err != nil || !l.CPUs.Intersect(n.hook.node.NUMA[0].CPUs).IsEmpty() {
+	if l, err := n.cgroup("1.srv").Limits(); err != nil || !l.CPUs.Intersect(n.hook.node().NUMA[0].CPUs).IsEmpty() {
 		t.Errorf("cpus %s, %v: near the devices", l.CPUs, err)
 	}
 }
@@ -417,7 +417,7 @@ func TestBlocksGrantShareOfEachResource(t *testing.T) {
 			cpus, err := kernfs.ParseIDSet(out.Usage.CPUs)
 			must.NoError(t, err)
 			for _, d := range g.Devices {
-				if cpusOf(n.hook.node, d.NUMA).Intersect(cpus).IsEmpty() {
+				if cpusOf(n.hook.node(), d.NUMA).Intersect(cpus).IsEmpty() {
 					t.Errorf("%s is not next to cpus %v", d.ID, cpus)
 				}
 			}

@@ -70,7 +70,7 @@ func (h *hook) holdings(ids []string) ([]holding, error) {
 			return nil, err
 		}
 		o := holding{id: id, job: j, limits: promised(l)}
-		h.policy.fillRequested(&o, h.node)
+		h.policy.fillRequested(&o, h.node())
 		h.mu.Lock()
 		coming, resizes := h.resizing[id]
 		h.mu.Unlock()
@@ -95,6 +95,13 @@ func (h *hook) holdingsBeside(id string) (own holding, others []holding, err err
 		others = slices.Delete(others, i, i+1)
 	}
 	return own, others, err
+}
+
+// coming is what a job is to hold that has been given this.
+func (h *hook) coming(got assignment) holding {
+	o := holding{limits: promised(h.inKernel(got.limits, got.ask))}
+	h.policy.promise(&o, got.ask, &got.limits)
+	return o
 }
 
 // or returns what a job holds that holds o and is to hold p, or holds either.

@@ -30,7 +30,7 @@ type hook struct {
 	log    *logrus.Entry
 	roots  kernfs.Roots
 	tree   *cgroup.Tree
-	node   *topology.Node
+	parent *cgroup.Limits                                // limitParent's last; under the tree's lock
 	self   []int                                         // this process and its host
 	kmsg   func() (io.ReadCloser, error)                 // see openKmsg
 	tell   func(jobID string, update *hostapi.JobUpdate) // what is known between events; never nil
@@ -52,6 +52,8 @@ type hook struct {
 
 	kept      nodestate.Dir // what outlives a boot
 	offlining sync.Mutex    // over that file of kept
+
+	machine atomic.Pointer[topology.Node] // see node
 
 	mu      sync.Mutex
 	watches map[string]*watch   // by job id
@@ -124,7 +126,6 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		log:        log,
 		roots:      roots,
 		tree:       tree,
-		node:       node,
 		self:       self,
 		kmsg:       openKmsg,
 		tell:       func(string, *hostapi.JobUpdate) {},
@@ -143,9 +144,13 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		ranks:      map[string]*rankMemory{},
 		metered:    map[string]float64{},
 	}
+	h.machine.Store(node)
 	h.openMeter()
 	return h, nil
 }
+
+// node returns the machine as it was found at the last exechost_periodic or at the start.
+func (h *hook) node() *topology.Node { return h.machine.Load() }
 
 func noInventory() (*inventory.Inventory, error) { return nil, fs.ErrNotExist }
 

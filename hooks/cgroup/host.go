@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/topology"
@@ -16,8 +17,10 @@ type host struct {
 	node     *topology.Node
 	cpus     kernfs.IDSet
 	mems     kernfs.IDSet // empty where the kernel has no cpusets
+	hasMem   bool
 	hasMemsw bool
 	hasPids  bool
+	tasks    int64    // that all jobs together may have; 0 where nothing tells or [pids] is not enabled
 	v2       bool     // the controllers are on v2
 	quota    *float64 // how many cpus' time all jobs together may use; nil: no less than there are
 
@@ -30,14 +33,20 @@ type host struct {
 // survey reads what all jobs together may use.
 func (h *hook) survey() (there host, err error) {
 	there = host{
-		node:     h.node,
-		cpus:     h.node.Online,
+		node:     h.node(),
+		cpus:     h.node().Online,
+		hasMem:   h.tree.Has("memory"),
 		hasMemsw: h.tree.Has("memsw"),
 		hasPids:  h.tree.Has("pids"),
 		v2:       h.tree.Mode() == cgroup.ModeV2,
 	}
 	if h.policy.Hugetlb.Enabled {
 		if there.hugePages, err = topology.ScanHugePages(h.roots); err != nil {
+			return host{}, err
+		}
+	}
+	if h.policy.Pids.Enabled {
+		if there.tasks, err = h.tasks(); err != nil {
 			return host{}, err
 		}
 	}
@@ -57,9 +66,23 @@ func (h *hook) survey() (there host, err error) {
 	if err != nil {
 		return host{}, err
 	}
-	there.cpus = cpus.Intersect(h.node.Online)
+	there.cpus = cpus.Intersect(h.node().Online)
 	there.mems, err = h.tree.Mems()
 	return there, err
+}
+
+// tasks is how many tasks all jobs together may have, by [pids] and by the cgroups that they are
+// in. 0 where nothing tells.
+func (h *hook) tasks() (int64, error) {
+	total := h.policy.Pids.Left(min(h.node().Tasks, config.MaxPids))
+	above, err := h.tree.PidsAbove()
+	if err != nil || above == nil {
+		return total, err
+	}
+	if total == 0 {
+		return *above, nil
+	}
+	return min(total, *above), nil
 }
 
 // pool are the devices that a job can be given: those that were found, and those that it has. A

@@ -24,12 +24,12 @@ func (a ask) hugetlb(defaultSize int64) map[int64]pbs.Size {
 // hugeTotal is what all jobs together may have of huge pages of one size, in whole pages.
 // reserve_amount is kept of the default size, as hpmem is.
 func (p *policy) hugeTotal(h host, page int64) int64 {
-	total := h.hugePages.Total[page]
-	total -= int64(float64(total) * p.Hugetlb.ReservePercent / 100)
-	if page == h.hugePages.Default {
-		total -= int64(p.Hugetlb.ReserveAmount)
+	share := p.Hugetlb.Share
+	if page != h.hugePages.Default {
+		share.ReserveAmount = 0
 	}
-	return max(0, total-total%page)
+	total := share.Left(h.hugePages.Total[page])
+	return total - total%page
 }
 
 // decideHugetlb bounds every size of huge pages that the kernel has. A size that nobody asked for

@@ -50,6 +50,7 @@ type oomKill struct {
 	line   string // "Killed process 12 (python3) total-vm:..., UID:0 ..."
 	ranks  []int  // the one in whose cgroup it was, where ranks have some
 	global bool   // the host ran out of memory, not a cgroup
+	parent bool   // all jobs together did, by the limit of their parent
 	again  bool   // the kernel kills, counts and logs the one that it chose once more with the rest of its cgroup
 }
 
@@ -64,7 +65,7 @@ func earliest(since int64) int64 { return since - since/2000 - 5_000_000 }
 //
 // The kernel writes two records a kill (mm/oom_kill.c), of which the first is rate limited:
 //
-//	oom-kill:constraint=...,task_memcg=PATH,task=...,pid=N,uid=N
+//	oom-kill:constraint=...,oom_memcg=PATH,task_memcg=PATH,task=...,pid=N,uid=N
 //	Memory cgroup out of memory: Killed process N (comm) ...
 //
 // With memory.oom.group "Tasks in PATH are going to be killed ..." follows, and the second record
@@ -133,7 +134,7 @@ func (l *oomLog) add(seq uint64, text string) {
 	again := l.grouped && slices.ContainsFunc(l.kills, func(k oomKill) bool { return k.pid == pid })
 	delete(l.pending, pid)
 	l.kills = append(l.kills, oomKill{seq: seq, again: again, pid: pid, line: "Killed process " + line,
-		ranks: chosen.ranks, global: chosen.global})
+		ranks: chosen.ranks, global: chosen.global, parent: chosen.parent})
 }
 
 // parseKmsg splits a record "level,sequence,µs,flags[,...];text\n[ KEY=value\n...]".
@@ -166,10 +167,12 @@ func parseSummary(text, path string) (chosen oomKill, ok bool) {
 		return oomKill{}, false
 	}
 	constraint, rest, _ := strings.Cut(rest, ",")
-	_, rest, found = strings.Cut(rest, ",task_memcg=")
+	limited, rest, found := strings.Cut(rest, ",task_memcg=")
 	if !found {
 		return oomKill{}, false
 	}
+	// The name of a cpuset comes before it, and may hold anything.
+	limited = limited[strings.LastIndex(limited, ",")+1:]
 	rest, found = strings.CutPrefix(rest, path)
 	if !found || !strings.HasPrefix(rest, ",task=") && !strings.HasPrefix(rest, "/") {
 		return oomKill{}, false
@@ -186,5 +189,7 @@ func parseSummary(text, path string) (chosen oomKill, ok bool) {
 	number, _, _ := strings.Cut(rest[at+len(",pid="):], ",")
 	pid, err := strconv.Atoi(number)
 	chosen.pid, chosen.global = pid, constraint != "CONSTRAINT_MEMCG"
+	memcg, isMemcg := strings.CutPrefix(limited, "oom_memcg=")
+	chosen.parent = !chosen.global && isMemcg && memcg != path && !strings.HasPrefix(memcg, path+"/")
 	return chosen, err == nil
 }

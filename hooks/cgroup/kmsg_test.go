@@ -71,6 +71,11 @@ func TestReadOOM(t *testing.T) {
 				"task_memcg=/p/jobid/1.srv,task=sh,pid=7,uid=0\n",
 			"3,2,9,-;Out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0,
 			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x", global: true}}},
+		{"all jobs out of memory", records{
+			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=a,oom_memcg=/p/jobid/1.srv,b," +
+				"mems_allowed=0,oom_memcg=/p/jobid,task_memcg=/p/jobid/1.srv/rank.2,task=sh,pid=7,uid=0\n",
+			"3,2,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n"}, "/p/jobid/1.srv", 0,
+			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x", ranks: []int{2}, parent: true}}},
 		{"a program with a telling name", records{
 			"4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null)," +
 				"task_memcg=/p/jobid/1.srv,task=a,pid=1,uid=0,pid=8,uid=0\n",

@@ -67,7 +67,7 @@ func (p *policy) assign(h host, a ask, others []holding) (assignment, error) {
 	p.decideOOM(&l, h, a)
 	l.MemHardwall, l.SpreadPage = p.Cpuset.MemHardwall, p.Cpuset.MemorySpreadPage
 	p.decideShares(&l, h, a.NCPUs)
-	if err := p.decidePids(&l, h, a.pids); err != nil {
+	if err := p.decidePids(&l, h, a); err != nil {
 		return assignment{}, err
 	}
 	l.IO = p.io
@@ -260,20 +260,34 @@ func (h host) cutQuota(l *cgroup.Limits) {
 	}
 }
 
-func (p *policy) decidePids(l *cgroup.Limits, h host, asked *int64) error {
+func (p *policy) decidePids(l *cgroup.Limits, h host, a ask) error {
 	if !p.Pids.Enabled || !h.hasPids {
 		return nil
 	}
-	if asked != nil && *asked > config.MaxPids {
+	if a.pids != nil && *a.pids > config.MaxPids {
 		return hostapi.Errorf(hostapi.KindJob, "pids requested (%d) exceeds the most that the kernel takes (%d)",
-			*asked, config.MaxPids)
+			*a.pids, config.MaxPids)
 	}
-	if p.Pids.Max > 0 {
-		limit := p.Pids.Max
+	limit := p.Pids.Max
+	if limit == config.PidsByCPUs {
+		limit = p.tasksOf(h, a)
+	}
+	if limit > 0 {
 		l.Pids = &limit
 	}
-	if asked != nil && (l.Pids == nil || *asked < *l.Pids) {
-		l.Pids = asked
+	if a.pids != nil && (l.Pids == nil || *a.pids < *l.Pids) {
+		l.Pids = a.pids
 	}
 	return nil
+}
+
+// tasksOf is how many tasks a job may have by its cpus; 0 for no limit.
+func (p *policy) tasksOf(h host, a ask) int64 {
+	switch {
+	case h.tasks == 0:
+		return 0
+	case a.exclhost: // nobody else needs any
+		return h.tasks
+	}
+	return p.Pids.Part(h.tasks, a.NCPUs, p.countCPUs(h, h.cpus))
 }

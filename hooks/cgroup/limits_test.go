@@ -185,7 +185,7 @@ func TestDecideOnV2(t *testing.T) {
 func TestMemNotInKernel(t *testing.T) {
 	edit := func(c *config.File) { c.Memory.Enforce, c.Memory.ReservePercent = "rss", 0 }
 	onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
-		all := n.policy.memTotal(n.node)
+		all := n.policy.memTotal(n.node())
 		limited := func(id string, mem, memsw int64) {
 			t.Helper()
 			l, err := n.cgroup(id).Limits()
@@ -267,7 +267,7 @@ func TestMemOfManyHosts(t *testing.T) {
 // them apart.
 func TestBeginBesideAll(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
-		all := fmt.Sprintf("mem=%db", n.policy.memTotal(n.node))
+		all := fmt.Sprintf("mem=%db", n.policy.memTotal(n.node()))
 		for _, tt := range []struct {
 			first, second []string
 			want          hostapi.Kind
@@ -318,7 +318,7 @@ func TestDecideMemFences(t *testing.T) {
 	}
 }
 
-func testPolicy(t *testing.T, edit func(*config.File)) *policy {
+func testPolicy(t testing.TB, edit func(*config.File)) *policy {
 	t.Helper()
 	p, err := newPolicy(nil)
 	must.NoError(t, err)

@@ -12,14 +12,12 @@ import (
 // memTotal is the memory that all jobs together may have, in whole pages. A limit is what the
 // kernel makes of it, and a limit of all there is has to be known again.
 func (p *policy) memTotal(n *topology.Node) int64 {
-	total := max(0, n.MemTotal-int64(float64(n.MemTotal)*p.Memory.ReservePercent/100)-int64(p.Memory.ReserveAmount))
-	return wholePages(total)
+	return wholePages(p.Memory.Left(n.MemTotal))
 }
 
 // swapTotal is the swap that all jobs together may have, in whole pages.
 func (p *policy) swapTotal(n *topology.Node) int64 {
-	total := max(0, n.SwapTotal-int64(float64(n.SwapTotal)*p.Memsw.ReservePercent/100)-int64(p.Memsw.ReserveAmount))
-	return wholePages(total)
+	return wholePages(p.Memsw.Left(n.SwapTotal))
 }
 
 // asked reports whether the job asked for memory. A limit of all there is is what a job without a
@@ -38,14 +36,14 @@ func (p *policy) kernelLimitsMem() bool { return !p.Memory.Enabled || p.Memory.E
 func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	p := h.policy
 	// A job that may have all there is by default is promised nothing.
-	if p.Memory.Enabled && p.Memory.SoftLimit && l.Mem != nil && (a.Mem != nil || *l.Mem < p.memTotal(h.node)) {
-		return p.soften(l, h.node)
+	if p.Memory.Enabled && p.Memory.SoftLimit && l.Mem != nil && (a.Mem != nil || *l.Mem < p.memTotal(h.node())) {
+		return p.soften(l, h.node())
 	}
 	if p.kernelLimitsMem() {
 		return l
 	}
 	l.Mem, l.MemHigh = nil, nil
-	most := p.memTotal(h.node)
+	most := p.memTotal(h.node())
 	if h.tree.Has("memory") {
 		l.Mem = &most
 	}
@@ -56,7 +54,7 @@ func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	case l.Mem == nil:
 		l.MemSwap = nil
 	default:
-		both := p.memswOf(h.node, a, most)
+		both := p.memswOf(h.node(), a, most)
 		l.MemSwap = &both
 	}
 	return l

@@ -13,7 +13,7 @@ import (
 // the periodic lowers it to its mem. Such a limit is promised to no job. So others begin as
 // ever, beside what the jobs asked for.
 func testBeginBeforeLower(t *testing.T, n *node) {
-	all := n.policy.memTotal(n.node)
+	all := n.policy.memTotal(n.node())
 	n.begin("1.srv", asks("ncpus=1", "mem=128mb"))
 	for _, how := range []string{"cgroup", "both"} {
 		n.startAnew(func(p *policy) { p.Memory.Enforce = how })

@@ -60,7 +60,7 @@ func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) erro
 		return nil
 	}
 	o.Told = len(req.VnodeList) > 0
-	addVnodes(out, takenOffline(req.VnodeList, h.policy.ownVnodes(h.node, req.Node, req.VnodeList)))
+	addVnodes(out, takenOffline(req.VnodeList, h.policy.ownVnodes(h.node(), req.Node, req.VnodeList)))
 	return h.kept.SetOffline(o)
 }
 

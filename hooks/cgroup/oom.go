@@ -188,8 +188,11 @@ func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
 			break
 		}
 		what := limit
-		if k.global {
+		switch {
+		case k.global:
 			what = "Host memory exhausted"
+		case k.parent:
+			what = "Cgroup mem limit of all jobs exceeded"
 		}
 		t.Kills, t.Seq = t.Kills+1, max(t.Seq, k.seq)
 		if k.again {
@@ -208,7 +211,7 @@ func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
 	line := fmt.Sprintf("%s: and %d more of the job's processes", limit, rest)
 	if t.Kills == 0 {
 		line = fmt.Sprintf("%s: the kernel killed %d of the job's processes", limit, rest)
-		if u.MemLimit != nil {
+		if u.MemLimit != nil && limit != notItsOwn {
 			line += fmt.Sprintf(" (limit %s)", pbs.Size(*u.MemLimit).KB())
 		}
 	}
@@ -259,11 +262,18 @@ func (t *oomTale) diag() string {
 	return strings.Join(what, ", ")
 }
 
+// notItsOwn stands for the limit of all jobs and for the host's memory if the log does not tell
+// which it was.
+const notItsOwn = "Memory of all jobs or of the host exhausted"
+
 // exceeded names the limit that was hit, in the words of pbs_cgroups. failcnt alone is no kill, it
-// only tells two limits apart once there was one. If both are the same, mem is what the job asked
-// for.
+// only tells limits apart once there was one. If both are the same, mem is what the job asked for.
+// With swap accounting v1 does not count each hit (see internal/kernfs/kernfstest, hit).
 func exceeded(u cgroup.Usage) string {
 	positive := func(n *int64) bool { return n != nil && *n > 0 }
+	if u.MemFailcnt != nil && *u.MemFailcnt == 0 && u.MemSwapFailcnt == nil {
+		return notItsOwn
+	}
 	both := u.MemLimit != nil && u.MemSwapLimit != nil && *u.MemSwapLimit <= *u.MemLimit
 	if !both && !positive(u.MemFailcnt) && positive(u.MemSwapFailcnt) {
 		return "Cgroup memsw limit exceeded"

@@ -36,8 +36,9 @@ func (p *policy) options(s *systemd.System) (cgroup.Options, error) {
 // unit is the parent of all jobs as systemd calls it.
 func (p *policy) unit() string { return p.Cgroup.Prefix + ".service" }
 
-// startParent makes the parents of all jobs and protects the node's services from them. Systemd is
-// asked even when the unit looks as it should: somebody may have taken a property from it.
+// startParent makes the parents of all jobs with their limits, and protects the node's services
+// from them. Systemd is asked even when the unit looks as it should: somebody may have taken a
+// property from it.
 func (h *hook) startParent(ctx context.Context) error {
 	if h.units != nil {
 		err := h.units.Ensure(ctx, h.policy.unit())
@@ -58,6 +59,9 @@ func (h *hook) startParent(ctx context.Context) error {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	if err := h.policy.need(h.tree); err != nil {
+		return err
+	}
+	if err := h.settleParent(ctx); err != nil {
 		return err
 	}
 	if err := h.favorMoves(); err != nil {

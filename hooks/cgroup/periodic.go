@@ -121,9 +121,23 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 		errs = append(errs, err)
 	}
 	if !req.Partial { // else the list says nothing about other jobs
-		errs = append(errs, h.sweepInto(ctx, out, req))
+		errs = append(errs, h.followNode(ctx, out, req), h.sweepInto(ctx, out, req))
 	}
 	return out, errors.Join(errs...)
+}
+
+// followNode puts the limits of all jobs together in force for the node and the jobs as they are. A
+// node whose memory, swap or tasks have changed is told to PBS anew.
+func (h *hook) followNode(ctx context.Context, out *hostapi.Outcome, req *hostapi.Request) error {
+	if !h.tree.Prepared() {
+		return nil // the next begin makes it
+	}
+	changed, err := h.rescan()
+	errs := []error{err, h.settleParent(ctx)}
+	if changed {
+		errs = append(errs, h.publish(req, out))
+	}
+	return errors.Join(errs...)
 }
 
 // update sees to it that somebody watches a listed job, and measures it. A job that begins or ends

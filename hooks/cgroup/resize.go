@@ -111,10 +111,10 @@ func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	}
 	if z.held = own; own.job != nil {
 		a.had = cgroup.Limits{CPUs: own.limits.CPUs, Hugetlb: own.limits.Hugetlb}
-		if h.policy.asked(own, h.node) {
+		if h.policy.asked(own, h.node()) {
 			a.had.Mem = own.limits.Mem
 		}
-		all := h.policy.memTotal(h.node) + h.policy.swapTotal(h.node)
+		all := h.policy.memTotal(h.node()) + h.policy.swapTotal(h.node())
 		if own.vmem || own.limits.MemSwap != nil && *own.limits.MemSwap < all {
 			a.had.MemSwap = own.limits.MemSwap
 		}
@@ -127,9 +127,11 @@ func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	if err := h.readDevices(&z.there, a, held); err != nil {
 		return newShare{}, err
 	}
-	z.assignment, err = h.assign(z.there, a, held)
+	if z.assignment, err = h.assign(z.there, a, held); err != nil {
+		return newShare{}, err
+	}
 	z.grants = newRegrant(a.hadGrant, z.grant)
-	return z, err
+	return z, h.raiseParent(z.there, append(held, z.held.or(h.coming(z.assignment))))
 }
 
 // errNotUndone is of a resize that failed and has left the job neither as it was nor as it was to
@@ -146,9 +148,7 @@ var errNotUndone = errors.New("undo")
 func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *treeLock, old, mark cgroup.JobMark) error {
 	to := h.inKernel(z.limits, z.ask)
 	both, narrows := to.Cover(z.had)
-	coming := holding{limits: promised(to)}
-	h.policy.promise(&coming, z.ask, &z.limits)
-	h.setResizing(j.ID(), z.held.or(coming))
+	h.setResizing(j.ID(), z.held.or(h.coming(z.assignment)))
 	defer h.setResizing(j.ID(), holding{})
 	err := func() error {
 		if err := z.grants.begin(ctx, j, lock); err != nil {

@@ -316,13 +316,13 @@ func TestKernelResize(t *testing.T) {
 	if _, err := n.resize("1.srv", "ncpus=2", "mem=300mb"); err != nil {
 		t.Fatal(err)
 	}
-	n.has("1.srv", n.node.Online.String(), 300*mib)
+	n.has("1.srv", n.node().Online.String(), 300*mib)
 	_, err := n.resize("1.srv", "ncpus=1", "mem=50mb")
 	// 80 MiB, and what a program of Go has beside, with the race detector 20 MiB.
 	if hostapi.KindOf(err) != hostapi.KindBusy || !regexp.MustCompile(`mem requested \(51200kb\) is below what the job uses \((8|9|10|11)\d{4}kb\)`).MatchString(err.Error()) {
 		t.Errorf("below use: %v", err)
 	}
-	n.has("1.srv", n.node.Online.String(), 300*mib)
+	n.has("1.srv", n.node().Online.String(), 300*mib)
 	if _, err := n.resize("1.srv", "ncpus=1", "mem=128mb"); err != nil {
 		t.Fatal(err)
 	}

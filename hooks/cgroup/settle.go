@@ -62,7 +62,7 @@ func (h *hook) fitsBeside(j *cgroup.Job, to cgroup.Limits) error {
 			*n = new(wholePages(**n))
 		}
 	}
-	h.policy.fillRequested(&then, h.node)
+	h.policy.fillRequested(&then, h.node())
 	more := then.limits.CPUs.Minus(now.limits.CPUs)
 	for i, o := range others {
 		if h.suspended(o.job) {
@@ -74,11 +74,12 @@ func (h *hook) fitsBeside(j *cgroup.Job, to cgroup.Limits) error {
 	}
 	p, all := h.policy, append(others, then)
 	own, before := []holding{then}, []holding{now}
-	mem, vmem := p.memTotal(h.node), p.memTotal(h.node)+p.swapTotal(h.node)
+	node := h.node()
+	mem, vmem := p.memTotal(node), p.memTotal(node)+p.swapTotal(node)
 	switch {
-	case p.heldMem(h.node, own) > p.heldMem(h.node, before) && p.heldMem(h.node, all) > mem:
+	case p.heldMem(node, own) > p.heldMem(node, before) && p.heldMem(node, all) > mem:
 		return errors.New("its mem is other jobs' by now")
-	case p.Memsw.Enabled && p.heldMemsw(h.node, own) > p.heldMemsw(h.node, before) && p.heldMemsw(h.node, all) > vmem:
+	case p.Memsw.Enabled && p.heldMemsw(node, own) > p.heldMemsw(node, before) && p.heldMemsw(node, all) > vmem:
 		return errors.New("its vmem is other jobs' by now")
 	}
 	return nil

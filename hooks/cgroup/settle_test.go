@@ -148,8 +148,8 @@ func TestResizeDies(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testResizeDies(t, n) })
 	t.Run("kernel", func(t *testing.T) {
 		n := realNode(t, nil)
-		if n.node.Online.Len() != 2 {
-			kernfstest.Elsewhere(t, "cpus are %s", n.node.Online)
+		if n.node().Online.Len() != 2 {
+			kernfstest.Elsewhere(t, "cpus are %s", n.node().Online)
 		}
 		testResizeDies(t, n)
 	})
@@ -203,8 +203,8 @@ func TestResizeFailsLate(t *testing.T) {
 	})
 	t.Run("kernel", func(t *testing.T) {
 		n := realNode(t, nil)
-		if n.node.Online.String() != "0-1" {
-			kernfstest.Elsewhere(t, "cpus are %s", n.node.Online)
+		if n.node().Online.String() != "0-1" {
+			kernfstest.Elsewhere(t, "cpus are %s", n.node().Online)
 		}
 		testResizeFailsLate(
 			t,
@@ -380,7 +380,7 @@ func TestSettleTakesNothingThatOthersWereGiven(t *testing.T) {
 
 // Live jobs follow [memory] enforce when the hook starts with another.
 func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
-	all := n.policy.memTotal(n.node)
+	all := n.policy.memTotal(n.node())
 	enforce := func(how string) func(*policy) { return func(p *policy) { p.Memory.Enforce = how } }
 	n.begin("1.srv", asks("ncpus=1", "mem=128mb"))
 	before := n.limitsNow("1.srv")

@@ -42,7 +42,7 @@ func show(n *int64) int64 {
 
 func TestMemIsASoftLimitBelowVmem(t *testing.T) {
 	onFakes(t, softly, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
-		all := n.hook.policy.memTotal(n.hook.node)
+		all := n.hook.policy.memTotal(n.hook.node())
 		n.begin("1.srv", asks("ncpus=1", "mem=64mb", "vmem=96mb"))
 		n.inForce("1.srv", 64*mib, 96*mib, 96*mib)
 		n.begin("2.srv", asks("ncpus=1", "mem=64mb", "vmem=20gb"))

@@ -86,7 +86,7 @@ func (g rankGroups) name(k rank.Key) string {
 
 // mostRanks bounds the subgroups that one job gets for its ranks. A user may call any number of
 // processes ranks, and each subgroup costs the kernel memory on every cpu.
-func (h *hook) mostRanks() int { return min(hostapi.MaxRanks, max(64, 4*h.node.Online.Len())) }
+func (h *hook) mostRanks() int { return min(hostapi.MaxRanks, max(64, 4*h.node().Online.Len())) }
 
 // ranksUsed returns what each rank has used since it was found.
 func (h *hook) ranksUsed(j *cgroup.Job) ([]hostapi.RankUsage, error) {

@@ -212,7 +212,7 @@ func kernelReleasesMemory() bool {
 func TestTracerOfAnotherUserTakesNoNodeOffline(t *testing.T) {
 	n := realNode(t, slowKill)
 	n.kept = nodestate.Dir(t.TempDir())
-	all := strconv.Itoa(n.hook.node.Online.Len())
+	all := strconv.Itoa(n.hook.node().Online.Len())
 	n.do(hostapi.EventBegin, "1.srv", ownedBy(tracedUID), asks("ncpus="+all, "mem=64mb"))
 	child := n.startOwned("1.srv", tracedUID, "hold", strconv.Itoa(32<<20), "/dev/null")
 	tracer := n.tracer(nil, child.PID)

@@ -207,9 +207,9 @@ func (h *hook) publish(req *hostapi.Request, out *hostapi.Outcome) error {
 		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
 	}
 	for _, o := range held { // on v2, isolated cpus of running jobs are missing from those of their parent
-		there.cpus = there.cpus.Union(o.limits.CPUs.Intersect(h.node.Online))
+		there.cpus = there.cpus.Union(o.limits.CPUs.Intersect(h.node().Online))
 	}
-	huge, err := hugeByNUMA(h.roots.Sys, h.node, there.hugePages)
+	huge, err := hugeByNUMA(h.roots.Sys, h.node(), there.hugePages)
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
 	}

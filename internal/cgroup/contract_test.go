@@ -80,6 +80,7 @@ func contract(t *testing.T, w world) {
 		{"shrink cache", testShrinkCache},
 		{"resize cpus", testResizeCPUs},
 		{"changed meanwhile", testChangedMeanwhile},
+		{"parent limits", testParentLimits},
 		{"quota", testQuota},
 		{"hugetlb", testHugetlb},
 		{"io", testIO},

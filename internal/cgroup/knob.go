@@ -59,9 +59,16 @@ type write struct {
 // plan lists the writes that turn from into to, in an order that the kernel accepts. A nil from is
 // a new cgroup.
 func (j *Job) plan(from *Limits, to Limits) []write {
+	return j.planOf(controllerNames(), from, to)
+}
+
+// planOf is plan for the limits of some controllers.
+func (j *Job) planOf(names []string, from *Limits, to Limits) []write {
 	var list []write
 	for _, h := range j.tree.hierarchies {
-		list = append(list, plan(h.v2, h.controllers(), from, &to)...)
+		here := slices.Clone(h.controllers())
+		here = slices.DeleteFunc(here, func(c string) bool { return !slices.Contains(names, c) })
+		list = append(list, plan(h.v2, here, from, &to)...)
 	}
 	return list
 }

@@ -105,8 +105,10 @@ func (f *File) check() error {
 		rule{"memory.swappiness", f.Memory.Swappiness, f.Memory.Swappiness >= -1 && f.Memory.Swappiness <= 100,
 			"-1 to 100"},
 		// The thread that starts a job's first program counts.
-		rule{"pids.max", f.Pids.Max, f.Pids.Max == 0 || f.Pids.Max >= 2 && f.Pids.Max <= MaxPids,
-			fmt.Sprintf("0 for no limit, or 2 to %d", MaxPids)},
+		rule{"pids.max", f.Pids.Max, f.Pids.Max == PidsByCPUs || f.Pids.Max == 0 ||
+			f.Pids.Max >= 2 && f.Pids.Max <= MaxPids,
+			fmt.Sprintf("%d for a part by cpus, 0 for no limit, or 2 to %d", PidsByCPUs, MaxPids)},
+		percentage("pids.reserve_percent", f.Pids.ReservePercent),
 		between("series.interval", f.Series.Interval, 0, time.Hour),
 		rule{"series.interval", time.Duration(f.Series.Interval),
 			f.Series.Interval == 0 || f.Series.Interval >= Duration(time.Second), "0s for none, or 1s or more"},

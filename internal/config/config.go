@@ -139,6 +139,11 @@ type Share struct {
 	Hidden                pbs.Size `toml:"vnode_hidden" json:"vnode_hidden"`
 }
 
+// Left returns what jobs may have of total, in bytes.
+func (s Share) Left(total int64) int64 {
+	return max(0, total-int64(float64(total)*s.ReservePercent/100)-int64(s.ReserveAmount))
+}
+
 // Memory configures the memory controller.
 type Memory struct {
 	Enabled bool `toml:"enabled" json:"enabled"`
@@ -199,12 +204,6 @@ type Series struct {
 	// Keep and KeepSize bound the series of finished jobs.
 	Keep     Duration `toml:"keep" json:"keep"`
 	KeepSize pbs.Size `toml:"keep_size" json:"keep_size"`
-}
-
-// Pids configures the pids controller.
-type Pids struct {
-	Enabled bool  `toml:"enabled" json:"enabled"`
-	Max     int64 `toml:"max" json:"max"`
 }
 
 // Placing configures a controller in which a job only has a cgroup.

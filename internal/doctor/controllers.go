@@ -53,8 +53,11 @@ func memoryUse(c *config.File) string {
 }
 
 func pidsUse(c *config.File) string {
-	if c.Pids.Max == 0 {
-		return "the number of tasks is bounded only where a job asks for it (-l pids=N): max = 0 in [pids]"
+	switch c.Pids.Max {
+	case config.PidsByCPUs:
+		return fmt.Sprintf("a job may have a part of all jobs' tasks by its cpus, %d at least", config.LeastPart)
+	case 0:
+		return "the tasks of a job are bounded only where it asks for it (-l pids=N): max = 0 in [pids]"
 	}
 	return fmt.Sprintf("a job may have %d tasks", c.Pids.Max)
 }

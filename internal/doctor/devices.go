@@ -101,7 +101,7 @@ func describeBlocks(cfg *config.File, node *topology.Node, cpus kernfs.IDSet, in
 	const what = "blocks"
 	n := cfg.Devices.Blocks
 	req := placement.Request{Allowed: cpus.Minus(excluded(cfg)), UseHyperthreads: cfg.Cpuset.UseHyperthreads,
-		MemFences: cfg.Cpuset.MemFences, Devices: inv.Devices, Mem: max(0, node.MemTotal-reserved(cfg, node))}
+		MemFences: cfg.Cpuset.MemFences, Devices: inv.Devices, Mem: cfg.Memory.Left(node.MemTotal)}
 	blocks, err := placement.Blocks(node, req, n)
 	if err != nil {
 		return blocking(what, err.Error()+": jobs that ask for blocks get none",

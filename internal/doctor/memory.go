@@ -15,7 +15,7 @@ import (
 
 // examineMemory finds what of memory can be counted and limited.
 func (k *kernel) examineMemory() []Finding {
-	findings := []Finding{k.examineSwap()}
+	findings := []Finding{k.examineParent(), k.examineSwap()}
 	if k.tree.Has("memory") {
 		findings = append(findings, k.examineOOM(), k.examinePeak())
 	}
@@ -126,11 +126,6 @@ func (k *kernel) examineHugePages() Finding {
 	return ok(what, "none is reserved")
 }
 
-// reserved returns how much of a node's memory jobs do not get.
-func reserved(cfg *config.File, node *topology.Node) int64 {
-	return int64(float64(node.MemTotal)*cfg.Memory.ReservePercent/100) + int64(cfg.Memory.ReserveAmount)
-}
-
 // excluded returns the cpus that jobs do not get. Its text was checked when it was loaded.
 func excluded(cfg *config.File) kernfs.IDSet {
 	exclude, _ := kernfs.ParseIDSet(cfg.Cpuset.ExcludeCPUs)
@@ -151,7 +146,7 @@ func examineTopology(cfg *config.File, roots kernfs.Roots) []Finding {
 			"leave cpus for jobs in exclude_cpus of [cpuset]")
 	}
 	memory := ok("memory", pbs.Size(node.MemTotal).KB()+", swap "+pbs.Size(node.SwapTotal).KB())
-	if cfg.Memory.Enabled && reserved(cfg, node) >= node.MemTotal {
+	if cfg.Memory.Enabled && cfg.Memory.Left(node.MemTotal) == 0 {
 		memory = blocking("memory", memory.Found+", and all of it is reserved",
 			"lower reserve_percent or reserve_amount in [memory]")
 	}

@@ -28,6 +28,9 @@ func (i *importer) enable() error {
 			continue
 		}
 		i.switchTo(s.ours+".enabled", own, name)
+		if s.on != nil && !own.isNever() {
+			i.set(*s.on, join(name, "enabled"))
+		}
 		if !given {
 			k := Key{Key: join(name, "enabled"), Value: "false", Became: Ours, Why: s.note}
 			i.rows = append(i.rows, row{k, []string{s.ours + ".enabled"}})

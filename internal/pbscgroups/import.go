@@ -214,7 +214,9 @@ func (i *importer) finish() (*Import, error) {
 	got := &Import{}
 	for _, r := range i.rows {
 		for _, key := range r.ours {
-			r.Ours = append(r.Ours, key+" = "+i.values[key])
+			if value, made := i.values[key]; made {
+				r.Ours = append(r.Ours, key+" = "+value)
+			}
 		}
 		got.Keys = append(got.Keys, r.Key)
 	}

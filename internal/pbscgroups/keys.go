@@ -37,6 +37,8 @@ type controller struct {
 	ours string // section of hookhost.toml; "" for none
 	note string // of its switch
 	read reader // of its switch, where that is none of ours
+
+	on *setting // what goes with the switch where that may be on
 }
 
 // sections are those of the stock configuration, in its order.
@@ -57,7 +59,9 @@ var sections = []controller{
 	{name: "net_cls", ours: "net_cls", note: onlyV1Has},
 	{name: "net_prio", ours: "net_prio", note: onlyV1Has},
 	{name: "perf_event", ours: "perf_event", note: "on cgroup v2 every cgroup is in it"},
-	{name: "pids", ours: "pids", note: "with pids.max = 0 only a job that asks for -l pids=N has a limit"},
+	{name: "pids", ours: "pids", on: &setting{"pids.max", "0"},
+		note: "with pids.max = 0 only a job that asks for -l pids=N has a limit of its own; all jobs together have " +
+			"one (reserve_percent)"},
 	{name: "rdma", ours: "rdma",
 		note: "with cgroup v2 and systemd it also has to be in enable_controllers of [cgroup]"},
 }
@@ -164,6 +168,9 @@ func switches() []key {
 		if s.ours != "" {
 			on.ours = []string{s.ours + ".enabled"}
 			of = key{ours: on.ours}
+			if s.on != nil {
+				on.ours = []string{s.ours + ".enabled", s.on.key}
+			}
 		}
 		list = append(list, on)
 		for _, name := range strings.Fields(patternLists) {

@@ -45,6 +45,18 @@ func TestDefaultsOfMemAndVmemAreEnforcedWhereSet(t *testing.T) {
 			if c.want > 0 && mem != c.want {
 				t.Errorf("limit of mem: %d, want %d", mem, c.want)
 			}
+			all := &job{t: t, id: "."} // their parent
+			if c.want == 0 {
+				if most := all.bytes(node, "memory.limit_in_bytes", "memory.max"); mem != most {
+					t.Errorf("limit of mem: %d, and of all jobs %d", mem, most)
+				}
+			}
+			if !c.memsw || c.place == "exclhost" {
+				const v1, v2 = "memory.memsw.limit_in_bytes", "memory.swap.max"
+				if its, most := j.read(node, v1, v2), all.read(node, v1, v2); its != most {
+					t.Errorf("limit of vmem: %s, and of all jobs %s", its, most)
+				}
+			}
 			// PBS is told of less than what jobs may have, by vnode_hidden_mb, and a moment after
 			// exechost_startup.
 			if c.want == 0 {

@@ -1,0 +1,115 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// roomFor is a [memory] by which all jobs together have so many bytes.
+func roomFor(t *testing.T, bytes int64) string {
+	t.Helper()
+	var total int64
+	text, err := os.ReadFile("/proc/meminfo")
+	must.NoError(t, err)
+	if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &total); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("[memory]\nreserve_percent = 0.0\nreserve_amount = \"%db\"\n", total<<10-bytes)
+}
+
+// Two jobs that ask for no mem do not take what is kept from jobs: one is killed, and told why. The
+// node's other processes are none of their victims, since the kernel kills below the limit alone.
+func TestTwoJobsWithoutMemLeaveTheReserve(t *testing.T) {
+	for _, how := range []string{"cgroup", "rss"} {
+		t.Run(how, func(t *testing.T) {
+			n := newNode(t, roomFor(t, 400*mib)+fmt.Sprintf("enforce = %q", how))
+			n.serve()
+			const hold = `import sys; x = bytearray(250 << 20); print("held", flush=True); sys.stdin.read()`
+			hog := func(id string) []string {
+				return []string{"run", "--job", id, "--report=json", "-l", "select=1:ncpus=1", "--", "python3",
+					"-c", hold}
+			}
+			first := n.start(hog("1.first")...)
+			second := n.hookhost(hog("2.second")...)
+			if err := first.wait(); err == nil { // it is the larger one of the two
+				t.Error("neither job was killed")
+			}
+			for _, b := range []struct {
+				status, kills int64
+				result
+			}{{265, 1, result{stderr: first.stderr.String()}}, {0, 0, second}} {
+				r := b.report(t)
+				if r.ExitStatus == nil || int64(*r.ExitStatus) != b.status {
+					t.Errorf("job %s: exit status %v, want %d: %s", r.Job, r.ExitStatus, b.status, b.stderr)
+				}
+				for _, h := range r.Hosts {
+					if h.OOMKills == nil || *h.OOMKills != b.kills {
+						t.Errorf("job %s: kills %v, want %d", r.Job, h.OOMKills, b.kills)
+					}
+				}
+				const words = "Cgroup mem limit of all jobs exceeded: Killed process"
+				if got := strings.Contains(b.stderr, words); got != (b.kills > 0) {
+					t.Errorf("job %s: stderr %q; has %q: %t", r.Job, b.stderr, words, got)
+				}
+			}
+		})
+	}
+}
+
+// Jobs that fork without end leave tasks to the node and to each other.
+func TestForksOfJobsLeaveTasksToTheNode(t *testing.T) {
+	n := newNode(t, "[pids]\nreserve_percent = 95.0\n")
+	n.serve()
+	total := nodeTasks(t)
+	all := total - int64(float64(total)*0.95)
+	const bomb = `
+import os, sys, time
+n = 1
+try:
+    while n < 20000:
+        if os.fork() == 0:
+            time.sleep(600)
+            os._exit(0)
+        n += 1
+except BlockingIOError:
+    pass
+print(n, flush=True)
+sys.stdin.read()
+`
+	var sum int64
+	for _, id := range []string{"1.bomb", "2.bomb"} {
+		b := n.start("run", "--job", id, "--report=none", "-l", "select=1:ncpus=1", "--", "python3", "-c", bomb)
+		var tasks int64
+		fmt.Sscan(b.output(), &tasks)
+		if tasks < 10 {
+			t.Errorf("job %s has %d tasks only: %s", id, tasks, b.stderr.String())
+		}
+		sum += tasks
+		defer b.wait()
+		defer b.stdin.Close()
+	}
+	if sum > all {
+		t.Errorf("two jobs have %d tasks, want %d at most", sum, all)
+	}
+}
+
+// nodeTasks is how many tasks the node can have.
+func nodeTasks(t *testing.T) (least int64) {
+	t.Helper()
+	for _, file := range []string{"pid_max", "threads-max"} {
+		text, err := os.ReadFile("/proc/sys/kernel/" + file)
+		must.NoError(t, err)
+		var most int64
+		if _, err := fmt.Sscan(string(text), &most); err != nil {
+			t.Fatal(err)
+		}
+		if least == 0 || most < least {
+			least = most
+		}
+	}
+	return least
+}

@@ -1,0 +1,56 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// examineParent finds what all jobs together may have, by the configuration and by the kernel.
+func (k *kernel) examineParent() Finding {
+	const what = "limits of all jobs"
+	node, err := topology.Scan(k.roots)
+	if err != nil {
+		return degraded(what, err.Error(), "")
+	}
+	now, err := k.tree.ParentLimits()
+	made := !errors.Is(err, cgroup.ErrNotFound)
+	if made && err != nil {
+		return degraded(what, err.Error(), "")
+	}
+	var parts, above []string
+	add := func(part string, is *int64, most int64, text func(int64) string) {
+		switch {
+		case !made || is != nil && *is <= most:
+			parts = append(parts, part+" "+text(most))
+		case is == nil:
+			above = append(above, fmt.Sprintf("%s %s is not in force", part, text(most)))
+		default:
+			above = append(above, fmt.Sprintf("%s %s is in force in place of %s", part, text(*is), text(most)))
+		}
+	}
+	size := func(n int64) string { return pbs.Size(n).KB() }
+	if k.cfg.Memory.Enabled && k.tree.Has("memory") {
+		add("mem", now.Mem, k.cfg.Memory.Left(node.MemTotal), size)
+	}
+	if k.cfg.Pids.Enabled && k.tree.Has("pids") && node.Tasks > 0 {
+		tasks := k.cfg.Pids.Left(node.Tasks)
+		if most, err := k.tree.PidsAbove(); err == nil && most != nil && *most < tasks {
+			return degraded(what, fmt.Sprintf("%s.service, or a container that it is in, has pids.max %d: "+
+				"jobs have that in place of %d", k.cfg.Cgroup.Prefix, *most, tasks), "give the unit TasksMax=infinity")
+		}
+		add("tasks", now.Pids, tasks, func(n int64) string { return fmt.Sprint(n) })
+	}
+	switch {
+	case len(above) > 0:
+		return degraded(what, strings.Join(above, "; ")+": jobs have more",
+			"it is lowered at an exechost_periodic, once they have less")
+	case len(parts) == 0:
+		return ok(what, "none: neither [memory] nor [pids] is enabled")
+	}
+	return ok(what, strings.Join(parts, ", "))
+}

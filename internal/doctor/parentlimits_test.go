@@ -1,0 +1,58 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// The finding has the figures by which jobs are limited, and says where the kernel has others.
+func TestLimitsOfAllJobsAreFound(t *testing.T) {
+	n := func(n int64) *int64 { return &n }
+	const mem = 15 << 30
+	for _, tt := range []struct {
+		name   string
+		edit   func(*config.File)
+		force  *cgroup.Limits // nil: the parent was not made
+		unit   string         // pids.max of the unit
+		status Status
+		want   string
+	}{
+		{"before the first job", nil, nil, "", OK, "mem 15728640kb, tasks 117965"},
+		{"in force", nil, &cgroup.Limits{Mem: n(mem), Pids: n(117965)}, "", OK, "mem 15728640kb, tasks 117965"},
+		{"more is in use", nil, &cgroup.Limits{Mem: n(16 << 30), Pids: n(117965)}, "", Degraded,
+			"mem 16777216kb is in force in place of 15728640kb: jobs have more"},
+		{"none in force", nil, &cgroup.Limits{Mem: n(mem)}, "", Degraded, "tasks 117965 is not in force"},
+		{"a TasksMax of the unit", nil, &cgroup.Limits{Mem: n(mem), Pids: n(5000)}, "5000", Degraded,
+			"pids.max 5000: jobs have that in place of 117965"},
+		{"nothing enabled", func(f *config.File) { f.Memory.Enabled, f.Pids.Enabled = false, false },
+			&cgroup.Limits{}, "", OK, "none"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			k := kernfstest.NewV2()
+			passDown(t, k.Roots(), "memory", "pids")
+			if tt.force != nil {
+				tree, err := cgroup.Detect(k.Roots(), cgroup.Options{Signal: k.Signal})
+				must.NoError(t, err)
+				must.NoError(t, tree.Prepare())
+				must.NoError(t, tree.LimitParent(*tt.force))
+			}
+			if tt.unit != "" {
+				must.NoError(t, k.Roots().Cgroup.Write("pbs_jobs.service/pids.max", tt.unit))
+			}
+			f := findingsOf(t, k.Roots(), func(f *config.File) {
+				f.Memory.ReservePercent, f.Memory.ReserveAmount = 0, 1<<30
+				if tt.edit != nil {
+					tt.edit(f)
+				}
+			})["limits of all jobs"]
+			if f.Status != tt.status || !strings.Contains(f.Found, tt.want) {
+				t.Errorf("%s: %s; want %s: %s", f.Status, f.Found, tt.status, tt.want)
+			}
+		})
+	}
+}
