@@ -74,7 +74,8 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 		got.grant = &inventory.Grant{Devices: []topology.Device{}}
 	}
 	mark := cgroup.JobMark{Begin: req, Granted: cgroup.Granted{
-		Limits: &got.limits, NCPUs: got.ask.NCPUs, BegunMicros: sinceBoot(), PerTask: h.policy.perTask(),
+		Limits: &got.limits, AllMem: got.allMem, NCPUs: got.ask.NCPUs, BegunMicros: sinceBoot(),
+		PerTask: h.policy.perTask(),
 	}}
 	if err := h.create(ctx, j, h.inKernel(got.limits, got.ask), got.grant, mark); err != nil {
 		return nil, err

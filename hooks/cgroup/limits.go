@@ -22,6 +22,7 @@ const sharesPerCPU = 1000
 // assignment is what a job gets.
 type assignment struct {
 	limits cgroup.Limits
+	allMem bool             // limits has all the memory that jobs may have, and the job has asked for none
 	ask    ask              // as it is met: a job with blocks has asked for what is in them
 	grant  *inventory.Grant // nil when it did not ask for devices
 	notes  []string         // for the report: what was asked for and is not enforced
@@ -58,6 +59,7 @@ func (p *policy) assign(h host, a ask, others []holding) (assignment, error) {
 	if err := p.decideMemory(&l, h, a, others); err != nil {
 		return assignment{}, err
 	}
+	allMem := a.Mem == nil && l.Mem != nil && *l.Mem == p.memTotal(h.node)
 	if err := p.decideMemsw(&l, h, a, others); err != nil {
 		return assignment{}, err
 	}
@@ -71,7 +73,8 @@ func (p *policy) assign(h host, a ask, others []holding) (assignment, error) {
 		return assignment{}, err
 	}
 	l.IO = p.io
-	return assignment{limits: l, ask: a, grant: grant, notes: append(a.notes, p.unenforced(l, h, a)...)}, nil
+	return assignment{limits: l, allMem: allMem, ask: a, grant: grant,
+		notes: append(a.notes, p.unenforced(l, h, a)...)}, nil
 }
 
 // unenforced tells what the job asked for and has no limit for.

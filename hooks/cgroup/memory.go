@@ -60,6 +60,20 @@ func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	return l
 }
 
+// allMem gives limits of a job that has asked for no mem all that jobs may have by now.
+func (p *policy) allMem(l *cgroup.Limits, n *topology.Node, a ask) {
+	mem := p.memTotal(n)
+	switch {
+	case l.MemSwap == nil:
+	case a.Vmem != nil:
+		mem = min(mem, *l.MemSwap)
+	default:
+		both := p.memswOf(n, a, mem)
+		l.MemSwap = &both
+	}
+	l.Mem = &mem
+}
+
 // soften makes of a mem that is decided the kernel's soft limit, and of vmem the limit, as
 // pbs_cgroups does (openpbs pbs_cgroups.PY, configure_job).
 func (p *policy) soften(l cgroup.Limits, n *topology.Node) cgroup.Limits {

@@ -120,11 +120,15 @@ func TestLimitsOfAllJobsFollowTheConfiguration(t *testing.T) {
 // Memory, swap, huge pages and tasks of a node change while it runs.
 func TestLimitsOfAllJobsFollowTheNode(t *testing.T) {
 	onFakes(t, allEnabled, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.begin("3.srv", asks("ncpus=0"))
 		larger := swapping
 		larger.Mem, larger.Swap, larger.Tasks = 20*gib, 0, 65536
 		k.Become(larger)
 		out := n.do(hostapi.EventPeriodic, "")
 		n.together("after memory was added", 18*gib, 0, 58983, 768*mib)
+		if l := n.limitsNow("3.srv"); *l.Mem != 18*gib {
+			t.Errorf("a job without mem has %+v", l)
+		}
 		if v := out.Vnodes[testNode]; v == nil || v.ResourcesAvailable["mem"] != pbs.Size(18*gib-mib).KB() {
 			t.Errorf("PBS is told of %v", v)
 		}
@@ -219,4 +223,30 @@ func TestJobsRunWithoutAPidsController(t *testing.T) {
 			t.Errorf("limits %+v", l)
 		}
 	}, kernfstest.Without("pids"))
+}
+
+// A job that has asked for no mem holds nothing of it, also after a reload by which jobs may have
+// more. Its limit is all that jobs may have by then.
+func TestJobWithoutMemHoldsNoneAfterAReload(t *testing.T) {
+	for _, how := range []string{"cgroup", "rss"} {
+		t.Run(how, func(t *testing.T) {
+			edit := func(f *config.File) { f.Memory.Enforce, f.Memory.ReserveAmount = how, pbs.Size(8*gib) }
+			onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+				n.begin("1.srv", asks("ncpus=1"))
+				n.startAndSettle(func(p *policy) { p.Memory.ReserveAmount = pbs.Size(4 * gib) })
+				total := n.policy.memTotal(n.node())
+				if l := n.limitsNow("1.srv"); l.Mem == nil || *l.Mem != total {
+					t.Errorf("limits %+v, want mem %d", l, total)
+				}
+				if all, err := n.tree.ParentLimits(); err != nil || *all.Mem != total {
+					t.Errorf("limits of all jobs %+v, %v; want mem %d", all, err, total)
+				}
+				n.begin("2.srv", asks("ncpus=1", fmt.Sprintf("mem=%db", total)))
+				n.startAndSettle(func(p *policy) { p.Memory.ReserveAmount = pbs.Size(10 * gib) })
+				if l := n.limitsNow("1.srv"); l.Mem == nil || *l.Mem != n.policy.memTotal(n.node()) {
+					t.Errorf("limits %+v after a larger reserve", l)
+				}
+			})
+		})
+	}
 }

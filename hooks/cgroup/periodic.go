@@ -133,11 +133,18 @@ func (h *hook) followNode(ctx context.Context, out *hostapi.Outcome, req *hostap
 		return nil // the next begin makes it
 	}
 	changed, err := h.rescan()
-	errs := []error{err, h.settleParent(ctx)}
+	errs := []error{err}
 	if changed {
+		for id, job := range req.JobList {
+			j, release, err := h.running(id, job)
+			if errs = append(errs, err); j != nil {
+				h.settleError(id, h.settle(ctx, j))
+				release()
+			}
+		}
 		errs = append(errs, h.publish(req, out))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, h.settleParent(ctx))...)
 }
 
 // update sees to it that somebody watches a listed job, and measures it. A job that begins or ends

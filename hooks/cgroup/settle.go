@@ -11,7 +11,8 @@ import (
 
 // A job has the limits that its begin or its last resize granted. A hook that starts puts them in
 // force once more. So a resize that was broken off is undone, and a change of [memory] enforce
-// comes into force. Limits that somebody has set by hand are replaced.
+// comes into force. Limits that somebody has set by hand are replaced. A job that has asked for no
+// mem may have what all jobs may have by now, and none of it counts as its own.
 
 // settleTime is what lowering a job's limits takes at most: see cgroup.Job.Apply.
 const settleTime = 10 * time.Second
@@ -117,7 +118,11 @@ func (h *hook) granted(j *cgroup.Job) (*cgroup.Limits, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := h.inKernel(*r.Limits, a)
+	l := *r.Limits
+	if r.AllMem && h.policy.Memory.Enabled {
+		h.policy.allMem(&l, h.node(), a)
+	}
+	l = h.inKernel(l, a)
 	return &l, nil
 }
 

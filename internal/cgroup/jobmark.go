@@ -29,6 +29,8 @@ type Granted struct {
 	// others of them, as where it does not limit mem.
 	Limits *Limits `json:"limits,omitempty"`
 	NCPUs  int     `json:"ncpus"`
+	// AllMem says that Limits.Mem is all that jobs could have then, for a job that asked for none.
+	AllMem bool `json:"all_mem,omitempty"`
 	// BegunMicros is when the job began, in microseconds of proc.SinceBoot. The kernel's log has
 	// the same clock.
 	BegunMicros int64 `json:"begun_us,omitempty"`
