@@ -137,7 +137,8 @@ func (n *systemNode) keeper() []int {
 	return pids
 }
 
-// confinement is everything that a job's cgroup says of limits and members, by file.
+// confinement is everything that a job's cgroup and that of all jobs say of limits and members, by
+// file.
 func (n *systemNode) confinement(id string) map[string]string {
 	n.t.Helper()
 	files := map[string]string{}
@@ -148,7 +149,8 @@ func (n *systemNode) confinement(id string) map[string]string {
 			"cpuset.mems.effective", "cpu.weight", "cpu.shares",
 			"cpu.max", "pids.max", "devices.list"} {
 			found, _ := filepath.Glob(top + n.unit() + "/job*/" + id + "/" + file)
-			for _, f := range found {
+			all, _ := filepath.Glob(top + n.unit() + "/job*/" + file)
+			for _, f := range append(found, all...) {
 				b, err := os.ReadFile(f)
 				must.NoError(n.t, err)
 				files[f] = string(b)
