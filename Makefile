@@ -14,7 +14,7 @@ BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LI
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all demo test attacks chaos soak test-vm test-openpbs chaos-openpbs check race bench fuzz install uninstall clean help generate
+.PHONY: all demo test attacks chaos soak test-vm test-openpbs chaos-openpbs test-ptl check race bench fuzz install uninstall clean help generate
 .DEFAULT_GOAL := all
 
 all: ## build bin/hookhost, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
@@ -60,6 +60,11 @@ chaos-openpbs: all ## jobs, orders and faults at random under a real OpenPBS for
 	@lab/openpbs/tarball >/dev/null
 	$(GO) test -tags openpbs -count=1 -v -timeout 24h -run Chaos ./lab/openpbs \
 		-chaos.for=$(or $(T),10m) -chaos.seed=$(or $(SEED),0)
+
+test-ptl: all ## OpenPBS's own tests without hookhost and with it (root); HOOKHOST_OPENPBS_SOURCE names its source, T='SmokeTest' some, O=with one lab
+	@scripts/need root
+	@lab/openpbs/tarball >/dev/null
+	@lab/ptl/run $(if $(O),-o $(O)) $(T)
 
 check: ## what has to pass before a commit: format, vet, staticcheck, modules, prose, short tests
 	@scripts/need go
