@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/plugin"
 )
 
@@ -237,11 +238,13 @@ func (c *cli) hookExportCommand() *cobra.Command {
 	}
 }
 
-// loadRegistry returns this node's hooks as the configuration has them.
+// loadRegistry returns this node's hooks. Only those that come with hookhost depend on the
+// configuration: they are as without one where it cannot be read.
 func (c *cli) loadRegistry() (*plugin.Registry, error) {
 	cfg, err := c.load()
 	if err != nil {
-		return nil, err
+		fmt.Fprintf(stderr, "hookhost: hook: hooks that come with hookhost are shown as by default: %v\n", err)
+		cfg = config.Default()
 	}
 	return c.Registry(cfg)
 }

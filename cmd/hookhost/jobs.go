@@ -42,9 +42,6 @@ not count. Outside of jobs it fails. Without a daemon no job is recorded, and bo
 			if mine {
 				return c.jobsMine(cmd, asJSON)
 			}
-			if _, err := c.load(); err != nil { // --config is checked, whoever has read it
-				return err
-			}
 			client, err := c.dial()
 			if err != nil {
 				return fmt.Errorf("jobs: %w", err)

@@ -206,9 +206,6 @@ func begin(reports iter.Seq[*report.Report]) (begun iter.Seq[*report.Report], st
 // reportOf asks the daemon. If none runs, root gets the report of a finished job from the ledger,
 // with the job's series. unread is why that is left out.
 func (c *cli) reportOf(ctx context.Context, id string) (text json.RawMessage, unread, err error) {
-	if _, err := c.load(); err != nil { // as jobs does
-		return nil, nil, err
-	}
 	client, err := api.Dial(c.Socket)
 	if err == nil {
 		defer client.Close()

@@ -35,9 +35,6 @@ text, with all columns. It needs no terminal.`,
 			if !once && !top.IsTerminal(os.Stdout) {
 				return misuse(errors.New("top: standard output is no terminal: use --once"))
 			}
-			if _, err := c.load(); err != nil { // as jobs does
-				return err
-			}
 			client, err := c.dial()
 			if err != nil {
 				return fmt.Errorf("top: %w", err)

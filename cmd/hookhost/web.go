@@ -42,9 +42,6 @@ from outside.`,
 			if err != nil {
 				return misuse(fmt.Errorf("web: %w", err))
 			}
-			if _, err := c.load(); err != nil { // as jobs does
-				return err
-			}
 			if err := c.web(cmd, listen, owner, header); err != nil {
 				return fmt.Errorf("web: %w", err)
 			}
