@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 
 	"github.com/sirupsen/logrus"
@@ -14,9 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	pbshook "github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/daemon"
 	"github.com/hookhost/hookhost/internal/mom"
+	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/report"
 	"github.com/hookhost/hookhost/internal/settings"
 )
@@ -36,9 +40,10 @@ func (c *cli) runCommand() *cobra.Command {
 		Short: "Run a command as a job, through every event",
 		Long: `Run CMD as a job on this host: confined, accounted, and nothing left of it afterwards. Its output is
 passed through untouched. The report goes to standard error when it has ended. -l is as for qsub
-(-l select=1:ncpus=2:mem=64mb -l walltime=00:10:00, or -l ncpus=2,mem=64mb,ngpus=1). When its
-walltime is over the job gets SIGTERM and, after the grace, SIGKILL. It can have a signal before
-that:
+(-l select=1:ncpus=2:mem=64mb -l walltime=00:10:00, or -l ncpus=2,mem=64mb,ngpus=1). A resource is
+refused that neither PBS nor a [[device]] of the configuration has, nor mom_priv/hooks/resourcedef of
+pbs_mom, which is a server's list of custom resources. When its walltime is over the job gets SIGTERM
+and, after the grace, SIGKILL. It can have a signal before that:
 
   -l walltime=01:00:00               one hour, without the time in which the job is suspended
   -l walltime_signal=USR1@300        SIGUSR1 to all processes 300 seconds before its end; B:USR1@300: to CMD alone
@@ -99,6 +104,10 @@ func (c *cli) run(ctx context.Context, o runOptions) error {
 	if err != nil {
 		return err
 	}
+	if unknown := mom.Unknown(job, knownTo(cfg)); len(unknown) > 0 {
+		return misuse(fmt.Errorf("run: Unknown resource: %s: neither PBS nor the configuration has it: see '%s'",
+			strings.Join(unknown, ", "), "hookhost run --help"))
+	}
 	if os.Geteuid() != 0 {
 		return &exitError{exitHostFailed, errors.New("run: cgroups are root's: run it as root")}
 	}
@@ -108,15 +117,25 @@ func (c *cli) run(ctx context.Context, o runOptions) error {
 			return &exitError{exitHostFailed, fmt.Errorf("run: %w", err)}
 		}
 	}
-	if unknown := mom.Unknown(job, cfg.KnowsResource); len(unknown) > 0 {
-		const text = "hookhost: run: -l %s: neither PBS nor the configuration has such a resource\n"
-		fmt.Fprintf(stderr, text, strings.Join(unknown, ", "))
-	}
 	status, err := c.runJob(ctx, cfg, o, job, format)
 	if err != nil {
 		return &exitError{exitHostFailed, err}
 	}
 	return &exitError{status: status}
+}
+
+// knownTo returns what knows a resource by its name: PBS, the configuration, and the server's
+// custom resources, if there is a pbs_mom to which the server has told them.
+func knownTo(cfg *config.File) func(name string) bool {
+	var custom openpbs.Custom
+	if home, err := cfg.OpenPBS.MoMHome(); err == nil {
+		text, _ := os.ReadFile(pbshook.HooksOf(home).Resources())
+		custom = openpbs.ParseResourcedef(text)
+	}
+	return func(name string) bool {
+		return cfg.KnowsResource(name) || slices.ContainsFunc(slices.Collect(maps.Keys(custom)),
+			func(resource string) bool { return strings.EqualFold(resource, name) })
+	}
 }
 
 // stopSelf stops this process, as the shell that sent ^Z expects, and returns when it was

@@ -181,8 +181,7 @@ func isTaken(name string) bool {
 		slices.ContainsFunc(takenPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// KnowsResource returns true for a resource of PBS, of hookhost or of the file. A site's own hooks
-// may know others.
+// KnowsResource returns true for a resource of PBS, of hookhost or of the file.
 func (f *File) KnowsResource(name string) bool {
 	return isTaken(name) || slices.Contains(ownResources, strings.ToLower(name)) ||
 		slices.ContainsFunc(f.Device, func(d Device) bool { return strings.EqualFold(d.Resource, name) })

@@ -133,9 +133,8 @@ func ownerOf(name string) (hostapi.Owner, error) {
 	return hostapi.Owner{User: u.Username, UID: uid, GID: gid}, errors.Join(uerr, gerr)
 }
 
-// Unknown returns the names of resources that the job asks for and nothing here knows, in order.
-// Such a name may be a slip of the pen. PBS refuses a name that its server does not have. Here a
-// site's own hook may be the one that knows it, so the job runs.
+// Unknown returns the names of resources that the job asks for and that are not known, in order. A
+// server refuses a job that asks for one (openpbs src/server/resc_attr.c, PBSE_UNKRESC).
 func Unknown(job *hostapi.Job, known func(name string) bool) []string {
 	asked := map[string]bool{}
 	for name := range job.ResourceList {
