@@ -96,7 +96,8 @@ func TestRunWithoutADaemonLeavesNothingBehindAfterSeconds(t *testing.T) {
 	if exists(n.path("run/s")) || len(n.jobDirs()) > 0 {
 		t.Error("the socket or a cgroup is left")
 	}
-	if r := n.hookhost("jobs"); r.status != 1 || !strings.Contains(r.stderr, "no daemon runs") {
+	if r := n.hookhost("jobs"); r.status != 1 || !strings.Contains(r.stderr, "no daemon runs") ||
+		!strings.Contains(r.stderr, "systemctl start hookhost, or hookhost serve") {
 		t.Errorf("jobs: %+v", r)
 	}
 	job := "1." + hostNameOf(t)

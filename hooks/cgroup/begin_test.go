@@ -79,7 +79,7 @@ func TestBeginRefused(t *testing.T) {
 			r.Run, r.Head = strings.Repeat("0", 32), "node2"
 		}, hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
 		{"more cpus than are free", nil, asks("ncpus=4"), hostapi.KindBusy,
-			"ncpus requested (4) exceeds ncpus available (3); held: 0 by job 9.srv"},
+			"ncpus requested (4) exceeds ncpus available (3); held: cpu 0 by job 9.srv"},
 		{"more memory than there is", nil, asks("ncpus=1", "mem=17gb"), kindHeld,
 			"mem requested (17825792kb) exceeds mem available (16777216kb)"},
 		{"no number", nil, asks("ncpus=x"), hostapi.KindJob, "ncpus=x"},

@@ -27,8 +27,12 @@ type holding struct {
 // free.
 func (o holding) holds(resource string) string {
 	var names []string
-	if resource == "blocks" && !o.limits.CPUs.IsEmpty() {
-		names = append(names, o.limits.CPUs.String())
+	if cpus := o.limits.CPUs; (resource == "blocks" || resource == "ncpus") && !cpus.IsEmpty() {
+		text := "cpu " + cpus.String()
+		if cpus.Len() > 1 {
+			text = "cpus " + cpus.String()
+		}
+		names = append(names, text)
 	}
 	if o.grant != nil {
 		for _, d := range o.grant.Devices {

@@ -202,11 +202,7 @@ func (p *policy) freeMem(n *topology.Node, others []holding) map[int]int64 {
 func heldBy(resource string, others []holding) string {
 	var who []string
 	for _, o := range others {
-		what := o.limits.CPUs.String()
-		if resource != "ncpus" {
-			what = o.holds(resource)
-		}
-		if what != "" {
+		if what := o.holds(resource); what != "" {
 			who = append(who, fmt.Sprintf("%s by job %s", what, o.id))
 		}
 	}

@@ -347,7 +347,7 @@ func TestDecideRefuses(t *testing.T) {
 		{"more cpus than there are", nil, pbs.HostShare{NCPUs: 5}, nil, hostapi.KindJob,
 			"ncpus requested (5) exceeds ncpus available (4)"},
 		{"more cpus than are free", nil, pbs.HostShare{NCPUs: 3}, holds(kernfs.IDs(1, 2), gib), hostapi.KindBusy,
-			"ncpus requested (3) exceeds ncpus available (2); held: 1-2 by job 1.x"},
+			"ncpus requested (3) exceeds ncpus available (2); held: cpus 1-2 by job 1.x"},
 		{"more cpus than there are, some taken", nil, pbs.HostShare{NCPUs: 5}, holds(kernfs.IDs(1, 2), gib),
 			hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
 		{"more memory than there is", nil, pbs.HostShare{NCPUs: 1, Mem: size(11 * gib)}, nil, hostapi.KindJob,

@@ -75,7 +75,8 @@ func (c *Client) connect(ctx context.Context) (*net.UnixConn, error) {
 		conn, err = d.DialContext(ctx, "unix", c.socket)
 	}
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
-		return nil, fmt.Errorf("connect to %s: %w", c.socket, ErrNoHost)
+		return nil, fmt.Errorf("connect to %s: %w: start the daemon (systemctl start hookhost, or hookhost serve)",
+			c.socket, ErrNoHost)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", c.socket, err)
