@@ -108,11 +108,11 @@ func TestTopFollowsAJobOnATerminal(t *testing.T) {
 	}
 	t.Log(screen)
 	term.keys("Enter")
-	term.shows("COMMAND", "?]0;evil?", "1 processes")
+	term.shows("COMMAND", "?]0;evil?", "1 process")
 	term.keys("q")
 	term.shows("enter processes")
 	term.keys("/", "nobody", "Enter")
-	term.shows("0 of 1 jobs")
+	term.shows("0 of 1 job")
 	term.keys("Escape")
 	term.tmux("resize-window", "-x", "200", "-y", "50")
 	t.Log(term.shows("STATE", "running", "?[2Jname"))

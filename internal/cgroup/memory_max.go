@@ -65,8 +65,8 @@ func (d directory) setMemoryMax(value string) error {
 	err = errors.Join(err, restore())
 	after, readErr := d.Keyed(memoryEvents)
 	if kills := after["oom_kill"] - before["oom_kill"]; readErr == nil && after["oom_kill"] > before["oom_kill"] {
-		err = errors.Join(err, fmt.Errorf("%s: the kernel killed %d processes meanwhile: %w", d.Path(memoryMax), kills,
-			ErrInUse))
+		err = errors.Join(err, fmt.Errorf("%s: processes that the kernel killed meanwhile: %d: %w",
+			d.Path(memoryMax), kills, ErrInUse))
 	}
 	return err
 }

@@ -69,7 +69,7 @@ func checkShim(b []byte) (err error) {
 	})
 	if err == nil && there != len(read) {
 		return fmt.Errorf("a text of several lines looks like the table [shim]: "+
-			"the shim would read %d settings there", len(read)-there)
+			"settings that the shim would read there: %d", len(read)-there)
 	}
 	return err
 }

@@ -114,16 +114,16 @@ func describeBlocks(cfg *config.File, node *topology.Node, cpus kernfs.IDSet, in
 			counts[d.Resource]++
 		}
 	}
-	words := []string{fmt.Sprintf("%d cpus", first.CPUs.Len())}
+	words := []string{fmt.Sprintf("ncpus=%d", first.CPUs.Len())}
 	if cfg.Memory.Enabled {
-		words = append(words, pbs.Size(first.Mem).KB())
+		words = append(words, "mem="+pbs.Size(first.Mem).KB())
 	}
 	for _, r := range slices.Sorted(maps.Keys(counts)) {
-		words = append(words, fmt.Sprintf("%d %s", counts[r], r))
+		words = append(words, fmt.Sprintf("%s=%d", r, counts[r]))
 	}
 	found := fmt.Sprintf("%d, each with %s", n, strings.Join(words, ", "))
 	if rest := cores(node, req.Allowed) - n*cores(node, first.CPUs); rest > 0 {
-		found += fmt.Sprintf("; %d cores are in none", rest)
+		found += fmt.Sprintf("; cores in none: %d", rest)
 	}
 	return ok(what, found)
 }
@@ -181,7 +181,7 @@ func countDevices(inv *inventory.Inventory) string {
 		counts[d.Resource]++
 	}
 	for i, r := range resources {
-		resources[i] = fmt.Sprintf("%d %s", counts[r], r)
+		resources[i] = fmt.Sprintf("%s=%d", r, counts[r])
 	}
 	return cmp.Or(strings.Join(resources, ", "), "none that jobs could be given")
 }

@@ -40,7 +40,7 @@ func TestEachDeviceHasARow(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s: %s: %s", f.Status, f.What, f.Found))
 	}
 	want := []string{
-		"ok: devices: 4 ngpus, 2 fpga",
+		"ok: devices: ngpus=4, fpga=2",
 		"ok: ngpus 0000:07:00.0: NVIDIA A100-SXM4-40GB 40 GiB NUMA node 1 GPU-8932f937",
 		"ok: ngpus 0000:0f:00.0: NVIDIA A100-SXM4-40GB MIG 1g.5gb 5 GiB NUMA node 11 MIG-1c9f5d3a",
 		"ok: ngpus 0000:0f:00.0: MIG-GPU-8932f937/3/0",
@@ -128,10 +128,10 @@ func TestBlocksAreDescribedInNumbers(t *testing.T) {
 		status              Status
 		found               string
 	}{
-		{2, 4, 8, "", false, OK, "2, each with 2 cpus, 8388608kb, 4 ngpus"},
-		{2, 4, 0, "", true, OK, "2, each with 4 cpus, 8388608kb"},
-		{4, 7, 4, "", false, OK, "4, each with 1 cpus, 4194304kb, 1 ngpus; 3 cores are in none"},
-		{4, 7, 4, "0,7", true, OK, "4, each with 2 cpus, 4194304kb, 1 ngpus; 2 cores are in none"},
+		{2, 4, 8, "", false, OK, "2, each with ncpus=2, mem=8388608kb, ngpus=4"},
+		{2, 4, 0, "", true, OK, "2, each with ncpus=4, mem=8388608kb"},
+		{4, 7, 4, "", false, OK, "4, each with ncpus=1, mem=4194304kb, ngpus=1; cores in none: 3"},
+		{4, 7, 4, "0,7", true, OK, "4, each with ncpus=2, mem=4194304kb, ngpus=1; cores in none: 2"},
 		{3, 4, 8, "", false, Impossible,
 			"cut node into 3 blocks: its 8 devices (ngpus nvidia A100) cannot be divided by 3: jobs that ask for " +
 				"blocks get none"},

@@ -87,6 +87,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 		{name: "v2", kernel: kernfstest.NewV2(), pass: all, want: []want{
 			{"cgroups", "ok", "v2; the first process in a while", "favordynmods = true"},
 			{"memory controller", "ok", "mem is enforced", ""},
+			{"cpus", "ok", "0-7 (NUMA nodes: 2, threads of a core: 2); for jobs: 0-7", ""},
 			{"io controller", "ok", "[io] is not enabled: jobs are not throttled", ""},
 			{"cgroup.kill", "ok", "one step", ""},
 			{"freezer", "ok", "one step", ""},

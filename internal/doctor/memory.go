@@ -139,7 +139,7 @@ func examineTopology(cfg *config.File, roots kernfs.Roots) []Finding {
 		return []Finding{blocking("topology", err.Error(), "")}
 	}
 	left := node.Online.Minus(excluded(cfg))
-	cpus := ok("cpus", fmt.Sprintf("%s (%d NUMA nodes, %d threads a core); for jobs: %s",
+	cpus := ok("cpus", fmt.Sprintf("%s (NUMA nodes: %d, threads of a core: %d); for jobs: %s",
 		node.Online, len(node.NUMA), node.Threads, left))
 	if left.IsEmpty() { // PBS is told of none then, with [cpuset] or without
 		cpus = blocking("cpus", fmt.Sprintf("%s, and all of them are in exclude_cpus", node.Online),

@@ -54,7 +54,7 @@ func (p *Plugin) listen(inst *instance) {
 		entry.Logf(level, "notice dropped: %v", err)
 	})
 	if unlogged > 0 {
-		p.log.Errorf("%d more notices were dropped", unlogged)
+		p.log.Errorf("further notices that were dropped: %d", unlogged)
 	}
 	if err != nil && p.ctx.Err() == nil {
 		p.log.Errorf("hook %s is not heard between events any more: %v", inst.hook.Name, err)

@@ -45,7 +45,7 @@ func advice(r *Report) []string {
 	}
 	add(t.cpuAdvice())
 	if len(r.Missing) == 0 && *t.walltime > unevenAfter {
-		add(r.imbalanceAdvice())
+		add(r.imbalanceAdvice(*t.walltime))
 	}
 	if *t.walltime > unevenAfter {
 		add(r.gpuAdvice())
@@ -127,7 +127,7 @@ func (t totals) cpuAdvice() string {
 	busy := eff * float64(t.ncpus)
 	switch {
 	case busy < idleCPUs*float64(max(t.hosts, 1)):
-		return fmt.Sprintf("idle: %s of cpu time in %s", clock(*t.cput), clock(*t.walltime))
+		return fmt.Sprintf("idle: %s of cpu time in %s", cpuTime(t.cput.Seconds()), clock(*t.walltime))
 	case busy >= 0.85 && busy <= 1.1 && t.ncpus > 1 && t.hosts <= 1:
 		return fmt.Sprintf("one of %s was used: a program that is not parallel needs ncpus=1", cpus)
 	}
@@ -135,7 +135,7 @@ func (t totals) cpuAdvice() string {
 }
 
 // imbalanceAdvice names the hosts that used most and least cpu time, where all had as many cpus.
-func (r *Report) imbalanceAdvice() string {
+func (r *Report) imbalanceAdvice(walltime time.Duration) string {
 	if i := r.Imbalance; i == nil || i.CPUT == nil || i.CPUT.Ratio < unevenCPU || !r.alike() {
 		return ""
 	}
@@ -150,12 +150,15 @@ func (r *Report) imbalanceAdvice() string {
 		}
 	}
 	low, high := *r.Hosts[least].CPUTSeconds, *r.Hosts[most].CPUTSeconds
+	if high < idleCPUs*walltime.Seconds() {
+		return "" // all of them are idle
+	}
 	times := ""
 	if low > 0 && high/low < 100 {
 		times = fmt.Sprintf(" %.1f times", high/low)
 	}
-	return fmt.Sprintf("imbalance%s between %s and %s: %s and %s of cpu time", times, most, least, secondsText(high),
-		secondsText(low))
+	return fmt.Sprintf("imbalance%s between %s and %s: %s and %s of cpu time", times, most, least, cpuTime(high),
+		cpuTime(low))
 }
 
 // gpuAdvice names GPUs on which nothing ran.

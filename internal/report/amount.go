@@ -47,3 +47,11 @@ func joules(j float64) string {
 }
 
 func secondsText(s float64) string { return clock(time.Duration(s * float64(time.Second))) }
+
+// cpuTime is secondsText, but for 0, which is in seconds as well.
+func cpuTime(s float64) string {
+	if s == 0 {
+		return "0.0 s"
+	}
+	return secondsText(s)
+}

@@ -139,7 +139,12 @@ func (r *Report) plots() []plot {
 			}
 			return plot{label: what, series: h.Series, column: column, full: full, least: least, amount: amount}
 		}
-		cpu = append(cpu, of("cpu", hostapi.ColumnCPU, float64(h.NCPUs), float64(h.NCPUs)/8, func(most float64) string {
+		// A job with ncpus=0 shares cpus: its plot is of one, and of more if it used more.
+		cpus := float64(max(h.NCPUs, 1))
+		cpu = append(cpu, of("cpu", hostapi.ColumnCPU, cpus, cpus/8, func(most float64) string {
+			if h.NCPUs == 0 {
+				return fmt.Sprintf("most %.1f cpus", most)
+			}
 			return fmt.Sprintf("most %.1f of %s", most, count(int64(h.NCPUs), "cpu", "cpus"))
 		}))
 		limit := 0.0

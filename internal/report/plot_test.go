@@ -47,6 +47,36 @@ func TestPlotsOfManyHostsAreFew(t *testing.T) {
 	}
 }
 
+// A job that has no cpu of its own is plotted by one cpu, and by more where it used more.
+func TestJobWithoutCPUsIsPlottedByOneCPU(t *testing.T) {
+	for busy, want := range map[float64]string{0.01: "", 0.3: "::::|  most 0.3 cpus\n", 2: "####|  most 2.0 cpus\n"} {
+		rec := caseRecord("108.srv", "shares", func(r *jobstate.Record) {
+			r.Hosts["n1"].NCPUs = 0
+			r.Hosts["n1"].Series = course(map[string]func(float64) float64{hostapi.ColumnCPU: level(busy, 0)})
+		})
+		text := plotted(t, Text(80, false), rec)
+		if want == "" && strings.Contains(text, "Over time") || !strings.Contains(text, want) {
+			t.Errorf("%.2f cpus busy, want %q:\n%s", busy, want, text)
+		}
+	}
+}
+
+// Hosts on which nothing ran are idle, and none of them did more than the other.
+func TestHostsThatDidNothingAreNotImbalanced(t *testing.T) {
+	for most, want := range map[float64]string{
+		0.04: "idle: 0.0 s of cpu time",
+		3600: "imbalance between n1 and n2: 01:00:00 and 0.0 s of cpu time",
+	} {
+		rec := caseRecord("109.srv", "waits", func(r *jobstate.Record) {
+			r.Hosts = map[string]*hostapi.HostUsage{"n1": caseHost(most, 1<<30), "n2": caseHost(0, 1<<30)}
+		})
+		notes := strings.Join(fromRecord(rec, rec.Ended.Wall).Notes, "; ")
+		if !strings.Contains(notes, want) || most < 1 && strings.Contains(notes, "imbalance") {
+			t.Errorf("%q, want %q", notes, want)
+		}
+	}
+}
+
 func plotted(t *testing.T, f Format, rec *jobstate.Record) string {
 	t.Helper()
 	var b bytes.Buffer

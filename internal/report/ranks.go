@@ -13,8 +13,8 @@ import (
 // world is one MPI program of a job.
 type world struct {
 	name          string
-	ranks         []int // in order, each once
-	hosts         int
+	ranks         []int              // in order, each once
+	hosts, all    int                // of the job: with a rank, with usage
 	slowest       *hostapi.RankUsage // that used least cpu time; nil unless all tell
 	largest       *hostapi.RankUsage // that used most memory; likewise
 	slowOn, memOn string
@@ -55,6 +55,7 @@ func worlds(hosts map[string]*hostapi.HostUsage) []*world {
 		}
 	}
 	for _, w := range all {
+		w.all = len(hosts)
 		slices.Sort(w.ranks)
 		w.ranks = slices.Compact(w.ranks)
 	}
@@ -78,9 +79,12 @@ func (w *world) add(r *hostapi.RankUsage, host string) {
 // String is "0-127 on 4 hosts; least cpu time: 17 on n3, 1.2 s; most memory: 5 on n2, 3.0 GiB".
 func (w *world) String() string {
 	text := fmt.Sprintf("%s on %s", spans(w.ranks), count(int64(w.hosts), "host", "hosts"))
+	if w.hosts < w.all {
+		text = fmt.Sprintf("%s on %d of %d hosts", spans(w.ranks), w.hosts, w.all)
+	}
 	if w.slowest != nil && len(w.ranks) > 1 {
 		text += fmt.Sprintf("; least cpu time: %d on %s, %s", w.slowest.Rank, w.slowOn,
-			secondsText(*w.slowest.CPUTSeconds))
+			cpuTime(*w.slowest.CPUTSeconds))
 	}
 	if w.largest != nil {
 		text += fmt.Sprintf("; most memory: %d on %s, %s", w.largest.Rank, w.memOn, mib(*w.largest.MemPeakBytes))

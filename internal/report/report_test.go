@@ -341,7 +341,7 @@ func TestAdviceIsGivenBeyondItsThresholds(t *testing.T) {
 		{"well used", 4, 4 * time.Minute, time.Minute, 900 * m, g, 0, false, nil},
 		{"too short to tell", 4, 0, 9 * time.Second, m, 64 * g, 0, false, nil},
 		{"idle", 1, 0, time.Minute, 0, 0, 0, false,
-			[]string{"idle: 00:00:00 of cpu time in 00:01:00"}},
+			[]string{"idle: 0.0 s of cpu time in 00:01:00"}},
 		{"two of eight, or all at times", 8, 2 * time.Minute, time.Minute, 0, 0, 0, true, nil},
 		{"serial", 2, 63 * time.Second, time.Minute, 0, 0, 0, false,
 			[]string{"one of 2 cpus was used: a program that is not parallel needs ncpus=1"}},

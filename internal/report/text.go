@@ -80,7 +80,7 @@ func (r *Report) writeMessages(p sheet, t totals) {
 	}
 	for i, host := range slices.Sorted(maps.Keys(r.DiagMessages)) {
 		if i == mostBars {
-			p.whole("", fmt.Sprintf("and messages of %d more hosts", len(r.DiagMessages)-mostBars))
+			p.whole("", "and messages of "+count(int64(len(r.DiagMessages)-mostBars), "more host", "more hosts"))
 			break
 		}
 		p.whole("", host+": "+r.DiagMessages[host])

@@ -125,8 +125,8 @@ func (s *Settings) Stay(live func(prefix string) (int, error)) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	s.Refused = fmt.Errorf("configuration %s: cgroup.prefix %q, cgroup.mount %q: %d jobs live below %q, %q: "+
-		"it needs a restart while none does", s.PBS.Version.Path, is.Prefix, is.Mount, n, was.Prefix, was.Mount)
+	s.Refused = fmt.Errorf("configuration %s: cgroup.prefix %q, cgroup.mount %q: jobs that live below %q, %q: %d: "+
+		"it needs a restart while none does", s.PBS.Version.Path, is.Prefix, is.Mount, was.Prefix, was.Mount, n)
 	s.File, s.InForce = s.fallback, s.fallbackText
 	return nil
 }

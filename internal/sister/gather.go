@@ -133,7 +133,7 @@ func (g *gathered) notes() []string {
 	notes := g.texts("notes", func(o *hostapi.Outcome) []string { return o.Notes })
 	for i, r := range g.silent {
 		if i == maxSilent {
-			notes = append(notes, fmt.Sprintf("%d more hosts did not answer", len(g.silent)-i))
+			notes = append(notes, fmt.Sprintf("further hosts that did not answer: %d", len(g.silent)-i))
 			break
 		}
 		notes = append(notes, g.silence(r))
@@ -166,7 +166,7 @@ func (g *gathered) texts(what string, of func(*hostapi.Outcome) []string) []stri
 		}
 	}
 	if more > 0 {
-		texts = append(texts, fmt.Sprintf("%d more %s of other hosts", more, what))
+		texts = append(texts, fmt.Sprintf("further %s of other hosts: %d", what, more))
 	}
 	return texts
 }

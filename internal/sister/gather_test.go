@@ -106,11 +106,11 @@ func TestGatheredTexts(t *testing.T) {
 	}
 	lines, notes := g.lines(), g.notes()
 	if len(lines) != maxGathered+1 || lines[0] != "h0: a [2Jb; c" ||
-		lines[maxGathered] != "44 more lines for the job's standard error of other hosts" {
+		lines[maxGathered] != "further lines for the job's standard error of other hosts: 44" {
 		t.Errorf("%d lines: %q", len(lines), lines[0])
 	}
 	last := notes[len(notes)-1]
-	if len(notes) != maxGathered+1+maxSilent+1 || last != "12 more hosts did not answer" ||
+	if len(notes) != maxGathered+1+maxSilent+1 || last != "further hosts that did not answer: 12" ||
 		len(notes[0]) > hostapi.MaxLine+len("h0: ...") {
 		t.Errorf("%d notes, the last is %q", len(notes), last)
 	}

@@ -165,7 +165,7 @@ func (h *Heads) givenUp(head string, err error, jobs []*jobstate.Record) []over 
 		return nil
 	}
 	if h.mayLog(head) {
-		h.log.WithField("host", head).Warnf("%d jobs that it has begun here cannot be asked about: %v", len(jobs), err)
+		h.log.WithField("host", head).Warnf("jobs that it has begun here cannot be asked about: %d: %v", len(jobs), err)
 	}
 	if api.IsAnswered(err) {
 		delete(h.silent, head)

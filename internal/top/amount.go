@@ -63,6 +63,14 @@ func count(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
+// counted writes a number of things with their noun.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 // percent writes a share as a whole number without its sign.
 func percent(share *float64) string {
 	if share == nil {

@@ -106,6 +106,18 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+func TestOneOfAThingIsInTheSingular(t *testing.T) {
+	m := shown(80, 24)
+	m.all, m.capacity.CPUs, m.existing = m.all[:1], 1, 1
+	for _, text := range []string{m.summary(), m.processStatus()} {
+		for _, plural := range []string{"1 jobs", "1 cpus", "1 processes"} {
+			if strings.Contains(text, plural) {
+				t.Error(text)
+			}
+		}
+	}
+}
+
 func TestFrameFillsTheTerminalAndNoMore(t *testing.T) {
 	for _, size := range []struct{ width, height int }{{80, 24}, {200, 50}, {40, 8}, {10, 3}} {
 		for _, keys := range [][]string{nil, {"?"}, {"/", "x"}, {"enter"}} {

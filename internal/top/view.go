@@ -86,13 +86,9 @@ func (m *model) summary() string {
 			mem += *r.uses.MemBytes
 		}
 	}
-	number := fmt.Sprintf("%d jobs", len(m.all))
-	if len(m.all) == 1 {
-		number = "1 job"
-	}
-	text := hostapi.Printable(m.node) + "  " + number
+	text := hostapi.Printable(m.node) + "  " + counted(len(m.all), "job", "jobs")
 	if known > 0 {
-		text += fmt.Sprintf("  %s of %d cpus busy", cores(&busy), m.capacity.CPUs)
+		text += fmt.Sprintf("  %s of %s busy", cores(&busy), counted(m.capacity.CPUs, "cpu", "cpus"))
 	}
 	text += "  memory " + size(&mem) + " of " + size(&m.capacity.MemBytes)
 	if m.capacity.MemAvailable > 0 {
@@ -117,7 +113,7 @@ func (m *model) status() string {
 	case m.message != "":
 		return m.cut(m.message)
 	case m.filter != "":
-		return m.cut(fmt.Sprintf("filter %q: %d of %d jobs", m.filter, len(m.jobs.rows), len(m.all)))
+		return m.cut(fmt.Sprintf("filter %q: %d of %s", m.filter, len(m.jobs.rows), counted(len(m.all), "job", "jobs")))
 	case len(m.all) == 0:
 		return "no jobs"
 	}
@@ -129,7 +125,7 @@ func (m *model) processStatus() string {
 	if r := m.owner(); r != nil {
 		text += fmt.Sprintf(" of %s: cpu %s, memory %s", r.user, r.cpuText(), r.memText())
 	}
-	text += fmt.Sprintf(", %d processes", m.existing)
+	text += ", " + counted(m.existing, "process", "processes")
 	if n := len(m.processes.rows); n < m.existing {
 		text += fmt.Sprintf(", %d shown", n)
 	}
