@@ -211,7 +211,7 @@ while True: time.sleep(1000)`, said)
 		must.NoError(t, os.WriteFile(freezer, []byte("THAWED"), 0))
 		k.over()
 		a = m.hook(m.hostInput("exechost_periodic", m.listed(j)...))
-		if now, found := a.set[state]; a.set[comment] != "rack 7" || !found || isOffline(now) {
+		if a.set[comment] != "rack 7" || a.set[`vnode_list["pbshost"].offline_vnodes`] != "0" {
 			t.Errorf("periodic when the process is gone sets %+v", a.set)
 		}
 		if a := m.job("execjob_end", j); !a.accepted || len(m.dirsOf(j.id)) > 0 {

@@ -19,14 +19,13 @@ import (
 // bring_node_online). A note in the state directory says that this hook did it, since hook, host
 // and machine may be started again meanwhile.
 //
-// PBS's word on a vnode's state and comment comes with the event, in vnode_list. The list of
-// pbs_mom says neither, and the caller has to add them from the server. A list without them gets
-// the state without a comment, so that no comment is lost. Nothing comes back on line by it either:
-// a state that is not seen to be this hook's is not undone.
+// The hook says a state without a comment. The shim adds the comment and takes it back, and leaves
+// an administrator's offline alone (internal/openpbs, offline and online). PBS's word on state and
+// comment comes with exechost_periodic, in vnode_list, while there is a note. A server that was
+// restarted has lost the comment, and gets it again.
 
 const (
-	// offlineComment is the text that vnodes get. PBS's own hook knows its vnodes by it, and so
-	// does this one.
+	// offlineComment is the text that vnodes get. PBS's own hook knows its vnodes by it.
 	offlineComment = pbs.CleanUpComment
 
 	stateOffline = "offline"
@@ -41,8 +40,8 @@ func cannotRemove(err error) bool {
 
 // stuck has PBS take the host's vnodes offline if err says that something of a job stays. An event
 // without vnode_list (hookhost's own timer sends such ones) is answered in the same way, but is no
-// word from PBS. The next event with a list is answered once more. After that the vnodes are the
-// administrator's: if he puts them on line they stay there.
+// word from PBS. The next event with a list is answered once more. After that a vnode that is on
+// line is so by the administrator's will, and stays there.
 func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) error {
 	if out == nil || !cannotRemove(err) {
 		return nil
@@ -53,14 +52,16 @@ func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) erro
 	if readErr != nil {
 		h.log.Errorf("vnodes may have been offline before: %v", readErr)
 	}
-	if o == nil {
-		o = &nodestate.Offline{Since: time.Now(), Before: offlineOf(req.VnodeList)}
+	names := h.policy.ownVnodes(h.node(), req.Node, req.VnodeList)
+	switch {
+	case o == nil:
+		o = &nodestate.Offline{Since: time.Now()}
 		h.log.Error("the vnodes of this host go offline: a cgroup could not be removed")
-	} else if o.Told {
-		return nil
+	case o.Told:
+		names = slices.DeleteFunc(names, func(name string) bool { return !lostComment(req.VnodeList[name]) })
 	}
-	o.Told = len(req.VnodeList) > 0
-	addVnodes(out, takenOffline(req.VnodeList, h.policy.ownVnodes(h.node(), req.Node, req.VnodeList)))
+	o.Told = o.Told || len(req.VnodeList) > 0
+	setState(out, names, stateOffline)
 	return h.kept.SetOffline(o)
 }
 
@@ -91,78 +92,34 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 	if !o.Told { // PBS never heard of it
 		return h.kept.SetOffline(nil)
 	}
-	if !anyVnode(req.VnodeList, tellsState) {
+	known := slices.Collect(maps.Values(req.VnodeList))
+	if !slices.ContainsFunc(known, tellsState) {
 		return nil
 	}
 	if !h.policy.Vnodes.OnlineOfflinedNodes {
-		if !anyVnode(req.VnodeList, ours) { // the administrator has done it
-			return h.kept.SetOffline(nil)
+		if slices.ContainsFunc(known, isOffline) {
+			return nil
 		}
-		return nil
+		return h.kept.SetOffline(nil) // the administrator has done it
 	}
 	if now.Sub(o.Since) < time.Duration(h.policy.Vnodes.OnlineMinDelay) {
 		return nil
 	}
-	if back := backOnline(req.VnodeList, o.Before); len(back) > 0 {
-		addVnodes(out, back)
-		h.log.Info("the vnodes of this host go on line again: every cgroup is removed")
-		if o.Damaged {
-			h.log.Warn("the note that they are offline was damaged: some may have been offline before")
-		}
-	}
+	setState(out, slices.Sorted(maps.Keys(req.VnodeList)), stateFree)
+	h.log.Info("the vnodes of this host go on line again: every cgroup is removed")
 	return h.kept.SetOffline(nil)
 }
 
-// takenOffline is what PBS is to be told of the vnodes named, given what it knows.
-func takenOffline(known map[string]*hostapi.Vnode, names []string) map[string]*hostapi.Vnode {
-	all := map[string]*hostapi.Vnode{}
+// setState sets the state of vnodes, and leaves all else that an outcome says of them.
+func setState(out *hostapi.Outcome, names []string, state string) {
 	for _, name := range names {
-		v := &hostapi.Vnode{State: stateOffline}
-		if now := known[name]; now != nil && tellsState(now) {
-			v.State = withState(now.State, stateOffline)
-			comment := ""
-			if now.Comment != nil {
-				comment = *now.Comment
-			}
-			if !strings.Contains(comment, offlineComment) {
-				comment = appendComment(comment)
-				v.Comment = &comment
-			}
+		if out.Vnodes == nil {
+			out.Vnodes = map[string]*hostapi.Vnode{}
 		}
-		all[name] = v
-	}
-	return all
-}
-
-// backOnline is what PBS is to be told of the vnodes that have this hook's comment. before were
-// offline without it.
-func backOnline(known map[string]*hostapi.Vnode, before []string) map[string]*hostapi.Vnode {
-	all := map[string]*hostapi.Vnode{}
-	for name, now := range known {
-		if !ours(now) {
-			continue
+		if out.Vnodes[name] == nil {
+			out.Vnodes[name] = &hostapi.Vnode{}
 		}
-		comment := removeComment(*now.Comment)
-		v := &hostapi.Vnode{Comment: &comment}
-		if !slices.Contains(before, name) {
-			v.State = withoutState(now.State, stateOffline)
-		}
-		all[name] = v
-	}
-	return all
-}
-
-// addVnodes adds to what an outcome says of vnodes.
-func addVnodes(out *hostapi.Outcome, more map[string]*hostapi.Vnode) {
-	if out.Vnodes == nil {
-		out.Vnodes = map[string]*hostapi.Vnode{}
-	}
-	for name, v := range more {
-		if there := out.Vnodes[name]; there != nil {
-			there.State, there.Comment = v.State, v.Comment
-			continue
-		}
-		out.Vnodes[name] = v
+		out.Vnodes[name].State = state
 	}
 }
 
@@ -170,26 +127,14 @@ func addVnodes(out *hostapi.Outcome, more map[string]*hostapi.Vnode) {
 // state, no comment means that there is none: PBS leaves out what is not set.
 func tellsState(v *hostapi.Vnode) bool { return v != nil && (v.State != "" || v.Comment != nil) }
 
-// anyVnode reports whether one of the vnodes is as is says.
-func anyVnode(known map[string]*hostapi.Vnode, is func(*hostapi.Vnode) bool) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(known)), is)
+// isOffline reports whether a vnode is offline, by whose word soever.
+func isOffline(v *hostapi.Vnode) bool {
+	return v != nil && slices.Contains(states(v.State), stateOffline)
 }
 
-// ours reports whether a vnode has this hook's comment.
-func ours(v *hostapi.Vnode) bool {
-	return v != nil && v.Comment != nil && strings.Contains(*v.Comment, offlineComment)
-}
-
-// offlineOf names the vnodes that are offline by somebody else's word.
-func offlineOf(known map[string]*hostapi.Vnode) []string {
-	var names []string
-	for name, v := range known {
-		if v != nil && slices.Contains(states(v.State), stateOffline) && !ours(v) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+// lostComment reports whether a vnode is offline without this hook's comment.
+func lostComment(v *hostapi.Vnode) bool {
+	return isOffline(v) && (v.Comment == nil || !strings.Contains(*v.Comment, offlineComment))
 }
 
 // states splits a state as pbsnodes spells it: words with commas between them.
@@ -201,44 +146,4 @@ func states(text string) []string {
 		}
 	}
 	return words
-}
-
-// withState adds a word to a state; free is the absence of any.
-func withState(text, word string) string {
-	words := slices.DeleteFunc(states(text), func(w string) bool { return w == stateFree || w == word })
-	return strings.Join(append([]string{word}, words...), ",")
-}
-
-func withoutState(text, word string) string {
-	words := slices.DeleteFunc(states(text), func(w string) bool { return w == word })
-	if len(words) == 0 {
-		return stateFree
-	}
-	return strings.Join(words, ",")
-}
-
-const commentSeparator = "; "
-
-func appendComment(comment string) string {
-	if comment == "" {
-		return offlineComment
-	}
-	return comment + commentSeparator + offlineComment
-}
-
-// removeComment takes this hook's text out of a comment, with the separator that it came with and
-// nothing else.
-func removeComment(comment string) string {
-	for {
-		before, after, found := strings.Cut(comment, offlineComment)
-		if !found {
-			return comment
-		}
-		if rest, cut := strings.CutSuffix(before, commentSeparator); cut {
-			before = rest
-		} else if before == "" { // somebody wrote after it
-			after = strings.TrimPrefix(after, commentSeparator)
-		}
-		comment = before + after
-	}
 }

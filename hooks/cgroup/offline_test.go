@@ -65,32 +65,40 @@ func TestVnodesGoOfflineAndComeBack(t *testing.T) {
 			if err == nil || out == nil {
 				t.Fatalf("%s of a job that does not die: %+v, %v, want an error", last, out, err)
 			}
-			want := vnodes{testNode: vnode("offline", "rack 7; "+offlineComment),
-				testNode + "[1]": vnode("offline,job-busy", offlineComment)}
+			want := vnodes{testNode: {State: "offline"}, testNode + "[1]": {State: "offline"}}
 			if diff := cmp.Diff(want, out.Vnodes); diff != "" {
 				t.Fatalf("%s: -want +got:\n%s", last, diff)
 			}
 			kept := n.kept
 			n.reboot()
 			n.kept = kept
-			if out, err := n.event(hostapi.EventStartup, "", pbsSees(want)); err != nil ||
+			offline := vnodes{testNode: vnode("offline", "rack 7 "+offlineComment),
+				testNode + "[1]": vnode("offline,job-busy", offlineComment)}
+			if out, err := n.event(hostapi.EventStartup, "", pbsSees(offline)); err != nil ||
 				out.Vnodes[testNode].State != "" {
 				t.Errorf("startup: %+v, %v, want no new state", out, err)
 			}
-			// While it is there, nothing changes; nor if the administrator says free.
-			for _, known := range []vnodes{want, {testNode: vnode("free", "rack 7; "+offlineComment)}} {
+			// While it is there nothing changes, nor if the administrator says free. A server that
+			// was restarted has lost the comment.
+			for _, tt := range []struct{ known, want vnodes }{
+				{offline, nil},
+				{vnodes{testNode: vnode("free", "rack 7 "+offlineComment), testNode + "[1]": vnode("free", "-")}, nil},
+				{vnodes{testNode: vnode("offline", "-"), testNode + "[1]": vnode("free", "-")},
+					vnodes{testNode: {State: "offline"}}},
+			} {
 				n.waited()
-				out, err := n.event(hostapi.EventPeriodic, "", pbsSees(known))
-				if err != nil || len(out.Vnodes) > 0 {
-					t.Errorf("while the process lives: %+v, %v, want no vnodes", out.Vnodes, err)
+				out, err := n.event(hostapi.EventPeriodic, "", pbsSees(tt.known))
+				if diff := cmp.Diff(tt.want, out.Vnodes); diff != "" || err != nil {
+					t.Errorf("while the process lives, and PBS has %v: %v, -want +got:\n%s", tt.known, err, diff)
 				}
 			}
 			k.Unstick(pid)
 			n.do(hostapi.EventEnd, "1") // the host sends it again
-			back := vnodes{testNode: vnode("free", "rack 7"), testNode + "[1]": vnode("job-busy", "")}
-			out = n.do(hostapi.EventPeriodic, "", pbsSees(want))
+			lost := vnodes{testNode: vnode("offline", "-"), testNode + "[1]": vnode("job-busy", "-")}
+			out = n.do(hostapi.EventPeriodic, "", pbsSees(lost))
+			back := vnodes{testNode: {State: "free"}, testNode + "[1]": {State: "free"}}
 			must.Equal(t, "after it died", back, out.Vnodes)
-			if out := n.do(hostapi.EventPeriodic, "", pbsSees(want)); len(out.Vnodes) > 0 {
+			if out := n.do(hostapi.EventPeriodic, "", pbsSees(offline)); len(out.Vnodes) > 0 {
 				t.Errorf("once more: %+v, want nothing", out.Vnodes)
 			}
 		})
@@ -147,7 +155,7 @@ func TestNoWordFromPBS(t *testing.T) {
 	k.Unstick(pid)
 	n.do(hostapi.EventEnd, "1")
 	n.waited()
-	// Nothing is brought back that is not seen to be ours.
+	// Nothing is brought back without the server's word.
 	for _, known := range []vnodes{nil, {testNode: {}}} {
 		if out := n.do(hostapi.EventPeriodic, "", pbsSees(known)); len(out.Vnodes) > 0 {
 			t.Errorf("%+v", out.Vnodes)
@@ -156,13 +164,6 @@ func TestNoWordFromPBS(t *testing.T) {
 	if o, err := n.kept.Offline(); o == nil || err != nil {
 		t.Errorf("%+v, %v, want the note kept", o, err)
 	}
-	if out := n.do(hostapi.EventPeriodic, "",
-		pbsSees(vnodes{testNode: vnode("offline", "by hand")})); len(out.Vnodes) > 0 {
-		t.Errorf("%+v: what is offline without our text is the administrator's", out.Vnodes)
-	}
-	if o, err := n.kept.Offline(); o != nil || err != nil {
-		t.Errorf("%+v, %v, want no note", o, err)
-	}
 }
 
 // TestOnlineRules says when vnodes come back.
@@ -170,7 +171,7 @@ func TestOnlineRules(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
 	offline := vnodes{testNode: vnode("offline,down", offlineComment+"; disk changed"),
 		testNode + "[0]": vnode("offline", "no text of ours")}
-	comesBack := vnodes{testNode: vnode("down", "disk changed")}
+	comesBack := vnodes{testNode: {State: "free"}, testNode + "[0]": {State: "free"}}
 	for _, tt := range []struct {
 		name  string
 		edit  func(*config.File)
@@ -189,9 +190,6 @@ func TestOnlineRules(t *testing.T) {
 		{name: "not to come back, and brought back",
 			edit: func(f *config.File) { f.Vnodes.OnlineOfflinedNodes = false },
 			note: &nodestate.Offline{Since: ago(time.Hour), Told: true}, known: vnodes{testNode: vnode("free", "-")}},
-		{name: "offline before", note: &nodestate.Offline{Since: ago(time.Hour), Told: true,
-			Before: []string{testNode}}, known: offline,
-			want: vnodes{testNode: vnode("", "disk changed")}},
 		{name: "never told", note: &nodestate.Offline{Since: ago(time.Hour)}, known: offline},
 		{name: "a clock set back", note: &nodestate.Offline{Since: ago(-time.Hour), Told: true}, known: offline,
 			kept: true},
@@ -207,57 +205,6 @@ func TestOnlineRules(t *testing.T) {
 				t.Errorf("note %+v, %v, want one: %t", o, err, tt.kept)
 			}
 		})
-	}
-}
-
-func TestAdministratorsOffline(t *testing.T) {
-	n, k := fakeNode(t, kernfstest.NewV2, func(f *config.File) { shortKill(f); f.Vnodes.PerNUMANode = true })
-	pid := stuckJob(n, k)
-	out, _ := n.event(hostapi.EventEnd, "1",
-		pbsSees(vnodes{testNode: vnode("free", "-"), testNode + "[1]": vnode("offline", "broken fan"),
-			"other[0]": nil}))
-	want := vnodes{testNode: vnode("offline", offlineComment), testNode + "[0]": {State: "offline"},
-		testNode + "[1]": vnode("offline", "broken fan; "+offlineComment)}
-	if diff := cmp.Diff(want, out.Vnodes); diff != "" {
-		t.Fatalf("-want +got:\n%s", diff)
-	}
-	k.Unstick(pid)
-	n.waited()
-	out = n.do(hostapi.EventPeriodic, "", pbsSees(out.Vnodes))
-	want = vnodes{testNode: vnode("free", ""), testNode + "[1]": vnode("", "broken fan")}
-	must.Equal(t, "", want, out.Vnodes)
-}
-
-func TestCommentOfTheNodeSurvivesOurs(t *testing.T) {
-	for _, own := range []string{"", "rack 7", "a; b", " x ", "; ", "rack 7;"} {
-		if got := removeComment(appendComment(own)); got != own {
-			t.Errorf("%q became %q", own, got)
-		}
-		if got := removeComment(appendComment(appendComment(own))); got != own {
-			t.Errorf("twice: %q became %q", own, got)
-		}
-	}
-	for comment, want := range map[string]string{offlineComment + "; later": "later",
-		"a; " + offlineComment + "; later": "a; later", "a" + offlineComment + "b": "ab"} {
-		if got := removeComment(comment); got != want {
-			t.Errorf("%q: %q, want %q", comment, got, want)
-		}
-	}
-}
-
-func TestStateOfTheNodeKeepsItsOtherWords(t *testing.T) {
-	for _, tt := range []struct{ now, offline, online string }{
-		{"free", "offline", "free"}, {"", "offline", "free"}, {"down", "offline,down", "down"},
-		{"offline,down", "offline,down", "down"},
-		{"job-exclusive", "offline,job-exclusive", "job-exclusive"}, {"down, offline", "offline,down", "down"},
-		{"offline", "offline", "free"},
-	} {
-		if got := withState(tt.now, stateOffline); got != tt.offline {
-			t.Errorf("%q offline: %q, want %q", tt.now, got, tt.offline)
-		}
-		if got := withoutState(tt.now, stateOffline); got != tt.online {
-			t.Errorf("%q on line: %q, want %q", tt.now, got, tt.online)
-		}
 	}
 }
 

@@ -24,6 +24,8 @@ FIELDS = {"accept": 0, "reject": 1, "rerun": 0, "delete": 0, "hold": 0, "prognam
           "used": 4, "vnode": 5, "offline": 2, "online": 2, "restart": 0, "log": 2, "ask": 0, "end": 0}
 VITAL = ("rerun", "delete", "hold", "progname", "argv", "arg", "setenv", "unsetenv")  # a job must not run without these
 DOWN = "Hook hookhost: the daemon does not answer"
+FAILED = "offlined by hook '"  # PBS's own text of fail_action begins so (node_manager.c)
+CAUSES = (DOWN, "Hook cgroup: Unable to clean up", FAILED)  # vnodes stay offline while one is in a comment
 MOST = 16 << 20  # bytes of an answer
 SILENCE = 5  # seconds to the daemon's first sign of life: 75 busy processes a cpu beside it made that 2
 
@@ -231,7 +233,7 @@ class Call:
 
     def apply(self, changes):
         if self.name == "exechost_periodic" and os.path.exists(self.mark()):
-            changes = [("back", [])] + changes
+            changes = changes[:-1] + [("back", [])] + changes[-1:]  # the daemon may have another cause to tell
         for verb, fields in changes:
             try:
                 self.do(verb, *fields)
@@ -246,9 +248,12 @@ class Call:
         """The file beside the hook that says that give_up has put vnodes offline."""
         return os.path.join(os.pardir, os.path.basename(self.event.hook_name) + ".offline")
 
+    def node(self):
+        return (b"\n" + self.input).rpartition(b"\npbs.get_local_nodename()=")[2].partition(b"\n")[0].decode("utf-8", "replace").lower()
+
     def own(self):
         """The event's vnodes that are this host's. Those of a job may be other hosts' as well; ours have the host's name, which MoM writes last."""
-        node = (b"\n" + self.input).rpartition(b"\npbs.get_local_nodename()=")[2].partition(b"\n")[0].decode("utf-8", "replace").lower()
+        node = self.node()
         return [n for n in self.event.vnode_list if self.name[:8] == "exechost" or node and n.lower().partition("[")[0] == node]
 
     def vnode(self, name):
@@ -259,39 +264,55 @@ class Call:
         return self.event.vnode_list[name]
 
     def offline(self, name, text):
-        """Takes a vnode offline; text joins its comment, to tell later that it was us. Returns what is to be said of it."""
+        """Takes a vnode offline as fail_action does: PBS keeps offline_by_mom apart from an administrator's offline, and shows both as offline
+        (attr_node_func.c). text joins the comment, which the server forgets when it is restarted. Returns what is to be said of the vnode."""
         known = self.server()
-        state, comment = known.get(name, [0, ""]) if known else (0, "")
-        if state & pbs.ND_OFFLINE:
-            return "vnode %s is offline already" % name  # by the administrator, if not by us
-        self.vnode(name).state = pbs.ND_OFFLINE
         if not known:
+            self.vnode(name).state = pbs.ND_OFFLINE
             return "vnode %s is offline, until somebody brings it back: the server could not be asked for its comment" % name
-        known[name] = [state | pbs.ND_OFFLINE, comment if text in comment else plain(comment + " " + text, MOST)]
-        self.vnode(name).comment = known[name][1]
-        return "vnode %s is offline" % name
+        state, comment = known.get(name, [0, ""])
+        if not state & pbs.ND_OFFLINE:
+            self.vnode(name).state = int(pbs.str_to_vnode_state("offline_by_mom"))
+        if text not in comment:
+            comment = plain(comment + " " + text, MOST)
+            self.vnode(name).comment = comment
+        known[name] = [state | pbs.ND_OFFLINE, comment]
+        return "vnode %s is offline%s" % (name, " already" if state & pbs.ND_OFFLINE else "")
 
-    def online(self, name, text):
-        """Undoes offline where the comment says that it was us. Whether it did."""
+    def online(self, text):
+        """Undoes offline, for all vnodes of the host, unless a comment has another cause. An administrator's offline stays. Text of fail_action
+        that is in no comment is nothing to undo; of the other causes there is a note."""
         if not self.server():
             raise Failed("the server cannot be asked")
-        state, comment = self.known.get(name, [0, ""])
-        if text not in comment:
-            return False
-        comment = plain(comment.replace(" " + text, "").replace(text, ""), MOST)
-        if state & pbs.ND_OFFLINE:
-            self.vnode(name).state = pbs.ND_FREE
-        self.vnode(name).comment = comment or None  # an empty one is an exception
-        self.known[name] = [state & ~pbs.ND_OFFLINE, comment]
-        return True
+        comments = {name: comment for name, (_, comment) in self.known.items()}
+        if text[:len(FAILED)] == FAILED and not any(text in comment for comment in comments.values()):
+            return
+        for name, comment in comments.items():
+            self.known[name][1] = plain(comment.replace(" " + text, "").replace(text, ""), MOST)
+        stays = any(cause in comment for _, comment in self.known.values() for cause in CAUSES)
+        for name, comment in comments.items():
+            if not stays and self.known[name][1] or self.known[name][1] != comment:
+                self.vnode(name).comment = self.known[name][1] or None  # an empty one is an exception
+        if not stays:
+            self.clear()
+
+    def clear(self):
+        """Takes offline_by_mom from the host's vnodes by what MoM sends for clear_vnodes_upon_recovery (mom_main.c). The server clears their
+        comments with it, so that it stands before all else: in the first vnode, which is MoM's natural one where it has that, and there first."""
+        if "offline_vnodes" not in pbs.vnode.attributes:
+            others = dict(pbs.vnode.attributes)
+            pbs.vnode.attributes.clear()
+            pbs.vnode.attributes.update({"offline_vnodes": None}, **others)
+        node = self.node()
+        first = [n for n in self.event.vnode_list if n.lower() == node] + list(self.event.vnode_list)
+        self.vnode(first[0]).offline_vnodes = "0"
 
     def give_up(self, error):
         """The configured outcome, with one line of log that says why."""
         cause, outcome = plain(error, 600), (DEFAULTS if isinstance(error, Refused) else self.settings).get(self.name, "accept")
-        if isinstance(error, Down) and outcome == "reject" and self.name in ("execjob_begin", "exechost_startup") and self.settings["offline"] == "true":
+        if isinstance(error, Down):
             try:
-                open(self.mark(), "w").close()
-                cause += "".join("; " + self.offline(name, DOWN) for name in self.own())
+                cause += "".join("; " + text for text in self.down(outcome))
             except Exception as e:
                 cause += "; vnodes not offline: %s" % e
         log(pbs.LOG_ERROR, self.job, outcome + "ed", cause)
@@ -302,6 +323,17 @@ class Call:
                 self.do("hold")  # it would be refused again, 20 times
             self.event.job.rerun()
         self.event.reject(plain("hookhost: %s: rejected: %s" % (self.job, cause)))
+
+    def down(self, outcome):
+        """Takes the vnodes offline where nobody answers a begin. They stay so until somebody answers; a server that was restarted meanwhile has
+        lost the comment. Returns what is to be said of them."""
+        if outcome == "reject" and self.name in ("execjob_begin", "exechost_startup") and self.settings["offline"] == "true":
+            open(self.mark(), "w").close()
+            return [self.offline(name, DOWN) for name in self.own()]
+        if self.name == "exechost_periodic" and os.path.exists(self.mark()):
+            lost = [name for name, (state, comment) in (self.server() or {}).items() if state & pbs.ND_OFFLINE and DOWN not in comment]
+            return ["%s: its comment was lost" % self.offline(name, DOWN) for name in lost]
+        return []
 
     def do(self, verb, *f):
         event = self.event
@@ -345,11 +377,10 @@ class Call:
         elif verb == "offline":
             log(pbs.LOG_WARNING, self.job, f[1], self.offline(f[0], plain(f[1])))
         elif verb == "online":
-            self.online(f[0], plain(f[1]))
-        elif verb == "back":  # give_up's offline is undone; one that is a minute old, and not known to the server, somebody else has undone
-            old = time.time() - os.stat(self.mark()).st_mtime > 60
-            if any([self.online(name, DOWN) for name in self.own()]) or old:
-                os.unlink(self.mark())
+            self.online(plain(f[1]))
+        elif verb == "back":
+            self.online(DOWN)
+            os.unlink(self.mark())
         elif verb == "restart":
             pbs.scheduler_restart_cycle("localhost")
 

@@ -2,12 +2,14 @@ package openpbs_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -405,26 +407,26 @@ func TestShimOffline(t *testing.T) {
 		not                    string
 	}{
 		{name: "comment of the administrator's", server: "pbshost\tfree\tdisk is slow", event: begin,
-			want: []string{vnode("state=offline"), vnode("comment=disk is slow " + text),
+			want: []string{vnode("state=offline_by_mom"), vnode("comment=disk is slow " + text),
 				"; vnode pbshost is offline\n"}},
 		{name: "no comment", server: "pbshost\tdown,job-busy\t", event: begin,
-			want: []string{vnode("state=offline"), vnode("comment=" + text)}},
-		{name: "ours already", server: "pbshost\tfree\t" + text, event: begin,
-			want: []string{vnode("state=offline"), vnode("comment=" + text)}},
+			want: []string{vnode("state=offline_by_mom"), vnode("comment=" + text)}},
+		{name: "brought back by hand", server: "pbshost\tfree\t" + text, event: begin,
+			want: []string{vnode("state=offline_by_mom")}, not: "comment="},
 		{name: "offline by the administrator", server: "pbshost\toffline\tmine", event: begin,
-			want: []string{"; vnode pbshost is offline already\n"}, not: "vnode_list"},
+			want: []string{"; vnode pbshost is offline already\n", vnode("comment=mine " + text)}, not: "state="},
 		{name: "server cannot be reached", server: "refuse", event: begin,
 			want: []string{vnode("state=offline"), "could not be asked"}, not: "comment="},
 		{name: "server hangs", server: "hang", event: withAlarm(begin, patience(t)+8),
 			want: []string{vnode("state=offline"), "could not be asked"}, not: "comment="},
 		{name: "another host's vnode", server: "pbshost\tfree\t\npbshost2\tfree\t", event: withVnode(begin, "pbshost2"),
-			want: []string{vnode("state=offline"), vnode("comment=" + text), "; vnode pbshost is offline\n"},
+			want: []string{vnode("state=offline_by_mom"), vnode("comment=" + text), "; vnode pbshost is offline\n"},
 			not:  "pbshost2"},
 		{name: "switched off", server: "pbshost\tfree\t", settings: "offline = false", event: begin, not: "vnode_list"},
 		{name: "accepted", server: "pbshost\tfree\t", settings: `execjob_begin = "accept"`, event: begin,
 			not: "vnode_list"},
 		{name: "startup", server: "pbshost\tfree\t", settings: `exechost_startup = "reject"`,
-			event: anEvent(t, "exechost_startup"), want: []string{vnode("state=offline")}},
+			event: anEvent(t, "exechost_startup"), want: []string{vnode("state=offline_by_mom")}},
 		{name: "another event", server: "pbshost\tfree\t", event: anEvent(t, "execjob_launch"), not: "vnode_list"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -449,40 +451,62 @@ func TestShimOffline(t *testing.T) {
 		})
 	}
 
+	const clear, cgroup = "offline_vnodes=0", "Hook cgroup: Unable to clean up one or more cgroups"
+	two := withVnode(periodic, "pbshost[1]")
 	for _, tt := range []struct {
 		name, server string
-		mark         time.Duration // its age
-		want         []string
+		silent       bool // nobody answers
+		answer       []string
+		event        string
+		want         []string // all lines about vnodes, in this order
 		stays        bool
 		log          string
 	}{
-		{name: "back", server: "pbshost\toffline\tdisk is slow " + text, mark: time.Second,
-			want: []string{vnode("state=free"), vnode("comment=disk is slow")}},
-		{name: "back with no comment", server: "pbshost\toffline,down\t" + text, mark: time.Hour,
-			want: []string{vnode("state=free"), vnode("comment=")}},
-		{name: "brought back by hand", server: "pbshost\tfree\t" + text, mark: time.Second,
-			want: []string{vnode("comment=")}},
-		{name: "not there yet", server: "pbshost\tfree\tx", mark: time.Second, stays: true},
-		{name: "somebody else's by now", server: "pbshost\toffline\tx", mark: time.Hour},
-		{name: "server cannot be asked", server: "refuse", mark: time.Hour, stays: true,
-			log: "the server cannot be asked"},
+		{name: "back", server: "pbshost\toffline\tdisk is slow " + text,
+			want: []string{vnode(clear), vnode("comment=disk is slow")}},
+		{name: "back with no comment", server: "pbshost\toffline,down\t" + text,
+			want: []string{vnode(clear), vnode("comment=")}},
+		{name: "brought back by hand", server: "pbshost\tfree\t" + text,
+			want: []string{vnode(clear), vnode("comment=")}},
+		{name: "the server was restarted", server: "pbshost\toffline\t", want: []string{vnode(clear)}},
+		{name: "the administrator's on top", server: "pbshost\toffline\tmine",
+			want: []string{vnode(clear), vnode("comment=mine")}},
+		// MoM sends its natural vnode first, wherever that stands here (mom_hook_func.c,
+		// get_hook_results).
+		{name: "comments of all vnodes", server: "pbshost[1]\toffline\tb\npbshost\toffline\ta " + text, event: two,
+			want: []string{strings.Replace(vnode("comment=b"), `t"`, `t[1]"`, 1), vnode(clear), vnode("comment=a")}},
+		{name: "offline for another cause as well", server: "pbshost\toffline\t" + cgroup + " " + text,
+			want: []string{vnode("comment=" + cgroup)}},
+		{name: "offline for another cause from now on", server: "pbshost\toffline\t" + text,
+			answer: []string{"offline", "pbshost", cgroup}, want: []string{vnode("comment=" + cgroup)},
+			log: "is offline already"},
+		{name: "another cause is over as well", server: "pbshost\toffline\t" + cgroup + " " + text,
+			answer: []string{"online", "pbshost", cgroup}, want: []string{vnode(clear), vnode("comment=")}},
+		{name: "server cannot be asked", server: "refuse", stays: true, log: "the server cannot be asked"},
+		{name: "nobody answers", server: "pbshost\toffline\t" + text, silent: true, stays: true, log: "accepted: "},
+		{name: "nobody answers, and the server was restarted", server: "pbshost\toffline\t", silent: true,
+			want: []string{vnode("comment=" + text)}, stays: true,
+			log: "; vnode pbshost is offline already: its comment was lost\n"},
+		{name: "nobody answers, and it was brought back by hand", server: "pbshost\tfree\t", silent: true, stays: true,
+			log: "accepted: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			m := newHookMoM(t)
+			m := newHookMoM(t, `wait = "0s"`)
 			server(m, tt.server)
-			answering(t, m, "accept")
+			if !tt.silent {
+				answering(t, m, append(tt.answer, "accept")...)
+			}
 			must.NoError(t, os.WriteFile(m.at("hooks/shim.offline"), nil, 0o600))
-			then := time.Now().Add(-tt.mark)
-			os.Chtimes(m.at("hooks/shim.offline"), then, then)
-			r := m.run(periodic)
-			for _, want := range tt.want {
-				if !strings.Contains(r.out, want) {
-					t.Errorf("no %q in:\n%s%s", want, r.out, r.said)
+			r := m.run(cmp.Or(tt.event, periodic))
+			var lines []string
+			for line := range strings.Lines(r.out) {
+				if strings.Contains(line, "vnode_list") {
+					lines = append(lines, line)
 				}
 			}
-			if strings.Count(r.out, "vnode_list") != len(tt.want) || !r.accepted() || mark(m) != tt.stays ||
-				!strings.Contains(r.said, tt.log) || (len(r.log) > 0) != (tt.log != "") {
+			if !slices.Equal(lines, tt.want) || !r.accepted() || mark(m) != tt.stays ||
+				!strings.Contains(r.said, tt.log) || (r.said != "") != (tt.log != "") {
 				t.Errorf("mark %t\n%s%s", mark(m), r.out, r.said)
 			}
 		})

@@ -32,8 +32,8 @@ func (c *configuration) mustRemark() bool {
 
 // commentVnode puts the remark into the comment of this host's vnode, and takes back the one of
 // before. All else in the comment stays. An event without the comment changes nothing. An event in
-// which a hook sets the comment is skipped; the next host event carries the remark. A remark that
-// was taken back is forgotten once the server shows that it is gone.
+// which a hook sets comment or state is skipped; the next host event carries the remark. A remark
+// that was taken back is forgotten once the server shows that it is gone.
 func (c *configuration) commentVnode(req *hostapi.Request, out *hostapi.Outcome) error {
 	if req.Event.ForJob() || !c.mustRemark() {
 		return nil
@@ -42,7 +42,7 @@ func (c *configuration) commentVnode(req *hostapi.Request, out *hostapi.Outcome)
 	if v == nil || v.State == "" && v.Comment == nil {
 		return nil
 	}
-	if set := out.Vnodes[req.Node]; set != nil && set.Comment != nil {
+	if set := out.Vnodes[req.Node]; set != nil && (set.Comment != nil || set.State != "") {
 		return nil
 	}
 	before := ""

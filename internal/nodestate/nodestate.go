@@ -37,10 +37,6 @@ type Offline struct {
 	Since time.Time `json:"since"`
 	// Told: the answer to an event of PBS has said so. Until then only this file does.
 	Told bool `json:"told"`
-	// Before names the vnodes that somebody else had put offline before.
-	Before []string `json:"before,omitempty"`
-	// Damaged: somebody has damaged the note, so that Before is not known.
-	Damaged bool `json:"damaged,omitempty"`
 }
 
 // Offline returns what was noted; nil without an error when the vnodes are on line. A note that
@@ -59,7 +55,7 @@ func (d Dir) Offline() (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Offline{Since: info.ModTime(), Told: true, Damaged: true}, nil
+	return &Offline{Since: info.ModTime(), Told: true}, nil
 }
 
 // IsOffline reports whether there is a note, whatever it says.

@@ -16,8 +16,8 @@ const (
 	verbLog      = "log"
 	verbUsed     = "used"     // JOB NAME TYPE VALUE: resources_used of event.job (JOB is "") or of a job of job_list
 	verbVnode    = "vnode"    // VNODE ATTRIBUTE RESOURCE TYPE VALUE: RESOURCE is "" for an attribute that is not a list
-	verbOffline  = "offline"  // VNODE TEXT: state offline, TEXT added to the comment
-	verbOnline   = "online"   // VNODE TEXT: where the comment holds TEXT: that out of it, and offline out of the state
+	verbOffline  = "offline"  // VNODE TEXT: offline_by_mom, TEXT added to the comment
+	verbOnline   = "online"   // VNODE TEXT: undoes offline of that TEXT
 	verbProgname = "progname" // PATH
 	verbArgv     = "argv"     // the arguments are those of the arg that follow
 	verbArg      = "arg"      // TEXT

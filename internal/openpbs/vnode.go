@@ -14,8 +14,8 @@ const (
 	stateFree    = "free"
 )
 
-// cgroupComment is not written where PBS has given neither state nor comment of a vnode, as it
-// would replace somebody's comment. The shim then adds it to what the server has.
+// cgroupComment is what the shim adds to the comment that the server has of a vnode, and takes out
+// of it.
 const cgroupComment = pbs.CleanUpComment
 
 // addVnodes adds what is to become of vnodes, sorted by name, and by attribute for each. The
@@ -75,24 +75,15 @@ func isVnodeName(name string) bool {
 }
 
 func (e *Event) addVnode(c *Changes, name string, v *hostapi.Vnode) {
-	known := e.Request.VnodeList[name]
-	told := known != nil && (known.State != "" || known.Comment != nil)
-	var before string
-	if told && known.Comment != nil {
-		before = *known.Comment
-	}
-	offline := isOffline(v.State)
-	online := v.State != "" && !offline && told && isOffline(known.State) && v.Comment != nil &&
-		strings.Contains(before, cgroupComment) && !strings.Contains(*v.Comment, cgroupComment)
+	// The shim adds our comment if the hook has none, and leaves an administrator's offline alone.
+	ours := v.State != "" && v.Comment == nil
 	switch {
-	case offline && v.Comment == nil && !told:
+	case ours && isOffline(v.State):
 		c.add(verbOffline, name, cgroupComment)
-	case online: // by the server's word of the moment, which may be newer than known
+	case ours:
 		c.add(verbOnline, name, cgroupComment)
-	default:
-		if v.Comment != nil {
-			c.add(verbVnode, name, "comment", "", typeString, oneLine(*v.Comment))
-		}
+	case v.Comment != nil:
+		c.add(verbVnode, name, "comment", "", typeString, oneLine(*v.Comment))
 	}
 	for _, resource := range slices.Sorted(maps.Keys(v.ResourcesAvailable)) {
 		if value := v.ResourcesAvailable[resource]; resource != "" && nameLength(resource) == len(resource) {
@@ -103,8 +94,8 @@ func (e *Event) addVnode(c *Changes, name string, v *hostapi.Vnode) {
 		c.add(verbVnode, name, "sharing", "", typeString, oneLine(v.Sharing))
 	}
 	switch {
-	case v.State == "" || online || offline && v.Comment == nil && !told:
-	case offline:
+	case v.State == "" || ours:
+	case isOffline(v.State):
 		c.add(verbVnode, name, "state", "", typeString, stateOffline)
 	default: // a hook can take offline away, and nothing else
 		c.add(verbVnode, name, "state", "", typeString, stateFree)

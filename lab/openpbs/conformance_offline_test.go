@@ -21,9 +21,11 @@ func TestNodeIsOfflineWhileAJobCannotBeKilledAndComesBack(t *testing.T) {
 	for _, c := range []struct {
 		name, comment string
 		vnodes        []string
+		meanwhile     bool // the server is restarted, and an administrator puts the node offline
 	}{
-		{"one vnode with a comment of the administrator's", "foo bar", []string{node}},
-		{"a vnode for each socket", "", []string{node, node + "[0]", node + "[1]"}},
+		{"one vnode with a comment of the administrator's", "foo bar", []string{node}, false},
+		{"a vnode for each socket", "", []string{node, node + "[0]", node + "[1]"}, false},
+		{"a server that is restarted, and an administrator's offline", "", []string{node}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if len(c.vnodes) > 1 {
@@ -55,9 +57,23 @@ echo $pid >%[1]s/cgroup.procs; echo FROZEN >%[1]s/freezer.state; until grep -qx 
 				}
 			}
 			eventually(t, node+" is offline", time.Minute, states("offline"))
+			comment := func() string { return vnodes(t, node)[node].Comment }
+			if c.meanwhile {
+				j.finished()
+				restartServer(t)
+				eventually(t, "the comment is there again", time.Minute, func() bool { return comment() != "" })
+				on(t, nodes[0], "pbsnodes -o "+node)
+			}
 			on(t, node, "echo THAWED >"+frozen+"/freezer.state")
+			if c.meanwhile {
+				eventually(t, "the comment is gone", time.Minute, func() bool { return comment() == "" })
+				if !states("offline")() {
+					t.Errorf("%s is not offline any more, as an administrator wants it", node)
+				}
+				on(t, nodes[0], "pbsnodes -r "+node)
+			}
 			eventually(t, node+" is back", time.Minute, states("free"))
-			if got := vnodes(t, node)[node].Comment; got != c.comment {
+			if got := comment(); got != c.comment {
 				t.Errorf("comment of %s: %q, before it was offline %q", node, got, c.comment)
 			}
 			j.ended()

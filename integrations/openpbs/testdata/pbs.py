@@ -735,7 +735,7 @@ def _str(value):
 def _set_lines(head, obj):
     """What a hook has set of an object, as lines of the output file (populate_svrattrl_from_python_class, fprint_svrattrl_list)."""
     for name in obj.attributes:
-        value = getattr(obj, name)
+        value = getattr(obj, name, None)  # a hook may add a name to attributes
         if name in ("id", "name", "queue", "failed_mom_list", "succeeded_mom_list") or value is None:
             continue
         if isinstance(value, pbs_resource):
