@@ -79,8 +79,8 @@ func TestMoMEndsAJobBeyondItsCPUTAsWithoutHooks(t *testing.T) {
 	})
 }
 
-// MoM's own limits hold a job to its cpus and its memory where the kernel does not. MoM has the cpu
-// time from hookhost then, and measures the memory itself.
+// MoM's own limits hold a job to its cpus and its memory where the kernel does not. MoM has the
+// figures from hookhost, which exechost_periodic brings.
 func TestEnforceOfMoMActsWhereTheKernelDoesNot(t *testing.T) {
 	settings(t, "[cpuset]\nenabled = false\n[memory]\nenabled = false\n[memsw]\nenabled = false", nodes[0])
 	for name, tt := range map[string]struct {
