@@ -20,11 +20,18 @@ func TestLimitsOfProcessesHoldInWhatPBSStarts(t *testing.T) {
 	}
 }
 
-// MoM sets RLIMIT_AS to vmem, and hookhost lifts it. The lab's root may not be able to.
+// MoM sets RLIMIT_AS to vmem, if the scheduler gives the job some, and hookhost lifts it. The lab's
+// root may not be able to.
 func TestOwnerReadsWhereRLIMIT_ASCouldNotBeLifted(t *testing.T) {
+	const config = pbsHome + "/sched_priv/sched_config"
+	const reread = "kill -HUP $(cat " + pbsHome + "/sched_priv/sched.lock)"
+	t.Cleanup(func() { on(t, nodes[0], `sed -i '/^resources:/s/, vmem"/"/' `+config+"; "+reread) })
+	on(t, nodes[0], `sed -i '/^resources:/s/"$/, vmem"/' `+config+"; "+reread)
 	node := nodes[len(nodes)-1]
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:vmem=128mb:host="+node, "ulimit -v")
-	j.succeeds()
+	if a := j.succeeds(); !strings.Contains(a.ExecVnode, ":vmem=") {
+		t.Fatalf("exec_vnode without vmem: %s", a.ExecVnode)
+	}
 	lifted := as(t, "alice", nodes[0], "cat STDIN.o"+j.short()) == "unlimited"
 	if told := strings.Contains(j.stderr(), "RLIMIT_AS (ulimit -v) could not be lifted"); told == lifted {
 		t.Errorf("RLIMIT_AS is lifted: %t; standard error: %s", lifted, j.stderr())
