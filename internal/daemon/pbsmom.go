@@ -93,7 +93,7 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 		return e.Failed("error", text, e.Refusable(), text)
 	}
 	changes := e.Changes(out, m.customResources(call.Caller))
-	if req.Event == hostapi.EventBegin && !m.conf.file.Load().Host.Enabled {
+	if req.Event == hostapi.EventBegin && !out.Reject && !m.conf.file.Load().Host.Enabled {
 		changes.LogJob(req.Job.ID, "hookhost: not confined: this host is left alone, by enabled of [host]")
 	}
 	if req.Event == hostapi.EventEpilogue {
