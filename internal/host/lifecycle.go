@@ -122,6 +122,7 @@ func (h *Host) replace(rec *jobstate.Record) error {
 // periodic and at the start of a host.
 func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	id, last, began := req.Job.ID, req.Event != hostapi.EventEpilogue, h.clock.Now()
+	told := *req
 	rec, err := h.leaving(req, last)
 	if errors.Is(err, errEarlierRun) {
 		h.log.WithField("job", id).Warnf("%s of an earlier run comes late: %v", req.Event, err)
@@ -138,7 +139,7 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	v := c.run(ctx)
 	failed := c.failures()
 	noted := func(r *jobstate.Record) {
-		enterExiting(r, req, last, began)
+		enterExiting(r, &told, last, began)
 		recordAnswers(r, h.opt.Node, c, h.clock.Now())
 	}
 	var left error

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,20 +132,40 @@ func enterExiting(rec *jobstate.Record, req *hostapi.Request, last bool, now job
 	}
 }
 
-// walltime returns what counts of the walltime that a MoM told. pbs_mom leaves out suspensions
-// itself. A MoM of ours leaves out those that it knows of, and other ones may have come as events
-// from elsewhere. The host's own count is the longest that the job can have run. Not more than its
-// suspensions is taken off, whatever the clock has done.
+// walltime returns what counts of the walltime that a MoM told. A MoM of ours leaves out the
+// suspensions that it knows of, and other ones may have come as events from elsewhere. The host's
+// own count is the longest that the job can have run. Not more than its suspensions is taken off,
+// whatever the clock has done.
 func walltime(rec *jobstate.Record, told string) string {
 	d, err := pbs.ParseDuration(told)
-	if err != nil || rec.MoM == nil || rec.Suspended <= 0 || rec.Launched.IsZero() {
+	if err != nil || rec.Launched.IsZero() {
 		return told
 	}
 	counted := rec.Elapsed(rec.Ended)
-	if counted >= d {
+	switch {
+	case rec.PBS:
+		return walltimeOfPBS(rec, d, counted)
+	case rec.MoM == nil || rec.Suspended <= 0 || counted >= d:
 		return told
 	}
 	return pbs.FormatDuration(max(counted, d-rec.Suspended, 0))
+}
+
+// rounding is how far the counts of pbs_mom and of the host may be apart. pbs_mom counts whole
+// seconds, begins after the launch and stops before the epilogue.
+const rounding = 3 * time.Second
+
+// walltimeOfPBS returns pbs_mom's count where the host's agrees, else the host's. A pbs_mom that
+// was restarted lacks the time from its last job_save, or has suspensions in its count (openpbs
+// src/resmom/mom_walltime.c, recover_walltime). $wallmult makes the count another one as well. The
+// host's count of a job whose record was lost is too short.
+func walltimeOfPBS(rec *jobstate.Record, told, counted time.Duration) string {
+	if (counted-told).Abs() <= rounding || slices.Contains(rec.Notes, lostRecord) {
+		return pbs.FormatDuration(told)
+	}
+	rec.AddNote(fmt.Sprintf("pbs_mom counted a walltime of %s: so it stands in qstat and accounting",
+		pbs.FormatDuration(told)))
+	return pbs.FormatDuration(counted)
 }
 
 // resume ends a suspension. Time before the first launch counts for nothing.

@@ -31,6 +31,27 @@ func TestMoMsOwnResources(t *testing.T) {
 	}
 }
 
+// A walltime that pbs_mom has miscounted is not in the report, but in a note.
+func TestReportHasTheHostsWalltimeAndANoteOfPBSMoMs(t *testing.T) {
+	n := newNode(t)
+	h := n.open()
+	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventEpilogue,
+		hostapi.EventEnd} {
+		req := event(e, "1.srv")
+		if e == hostapi.EventEpilogue || e == hostapi.EventEnd {
+			req.Job.ResourcesUsed = hostapi.Resources{"walltime": "01:02:03"}
+		}
+		if out, err := h.HandlePBS(t.Context(), req, ""); err != nil || out.Reject {
+			t.Fatal(e, out, err)
+		}
+	}
+	b, _, err := n.ledger.Last(t.Context(), "1.srv")
+	if err != nil || strings.Contains(string(b), `"walltime":"01:`) ||
+		!strings.Contains(string(b), "pbs_mom counted a walltime of 01:02:03") {
+		t.Errorf("report %s, %v", b, err)
+	}
+}
+
 // TestWalltimeOfASisterIsTheHostsOwn: pbs_mom counts it on the mother superior alone.
 func TestWalltimeOfASisterIsTheHostsOwn(t *testing.T) {
 	n := newNode(t)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,38 @@ func TestWalltimeWithoutSuspensions(t *testing.T) {
 			enterExiting(rec, req, true, end.Add(time.Second)) // end tells it again
 			if got := rec.ResourcesUsed["walltime"]; got != tt.want {
 				t.Errorf("walltime %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// A pbs_mom that was restarted has lost time, or counts suspensions. The host has not.
+func TestWalltimeIsTheHostsWherePBSMoMHasMiscounted(t *testing.T) {
+	launched := jobstate.Moment{Wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	for _, tt := range []struct {
+		name, told, want string
+		notes            []string
+		noted            bool
+	}{
+		{name: "counted", told: "00:00:39", want: "00:00:39"},
+		{name: "in whole seconds", told: "00:00:37", want: "00:00:37"},
+		{name: "restarted", told: "00:00:21", want: "00:00:40", noted: true},
+		{name: "with the suspension", told: "00:00:50", want: "00:00:40", noted: true},
+		{name: "the record was lost", told: "01:00:00", want: "01:00:00", notes: []string{lostRecord}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rec := &jobstate.Record{PBS: true, Phase: jobstate.PhaseRunning, Launched: launched,
+				Suspended: 10 * time.Second, Notes: tt.notes}
+			req := &hostapi.Request{Job: &hostapi.Job{MotherSuperior: true,
+				ResourcesUsed: hostapi.Resources{"walltime": tt.told}}}
+			enterExiting(rec, req, false, launched.Add(50*time.Second))
+			enterExiting(rec, req, true, launched.Add(55*time.Second)) // end tells it again
+			if got := rec.ResourcesUsed["walltime"]; got != tt.want {
+				t.Errorf("walltime %s, want %s", got, tt.want)
+			}
+			notes := strings.Join(rec.Notes, "\n")
+			if strings.Contains(notes, "pbs_mom counted a walltime of "+tt.told) != tt.noted {
+				t.Errorf("notes: %s", notes)
 			}
 		})
 	}

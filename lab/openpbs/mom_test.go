@@ -3,6 +3,7 @@
 package openpbs_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // momPid is a shell line that prints the pid of a node's MoM.
@@ -72,6 +74,37 @@ func TestRestartedMoMsJobsEndWhereItHasForgottenThemAlone(t *testing.T) {
 	}
 	kept.succeeds()
 	kept.gone()
+}
+
+// TestReportsTimeIsTheJobsOwnAfterARestartOfMoM restarts a MoM with -p, which loses the time since
+// it wrote the job's file.
+func TestReportsTimeIsTheJobsOwnAfterARestartOfMoM(t *testing.T) {
+	node := nodes[0]
+	j := qsub(t, "alice", small(node), "sleep 25")
+	j.running()
+	on(t, nodes[0], "qsig -s suspend "+j.id+"; sleep 5; qsig -s resume "+j.id+"; sleep 5")
+	on(t, node, "kill -KILL $("+momPid+"); sleep 5")
+	must.NoError(t, momIsUp(node, goesOn))
+	j.succeeds()
+	j.gone()
+	var r struct {
+		Start, End time.Time
+		Used       struct {
+			Walltime string `json:"walltime"`
+		} `json:"resources_used"`
+		Notes []string
+	}
+	must.NoError(t, json.Unmarshal([]byte(on(t, node, "hookhost report --format json "+j.id)), &r))
+	told, err := pbs.ParseDuration(r.Used.Walltime)
+	must.NoError(t, err)
+	const suspended = 5 * time.Second
+	if ran := r.End.Sub(r.Start) - suspended; (ran - told).Abs() > 3*time.Second {
+		t.Errorf("the report has a walltime of %v of a job that ran for %v", told, ran)
+	}
+	note := fmt.Sprintf("pbs_mom counted a walltime of %v", j.attributes().ResourcesUsed["walltime"])
+	if !strings.Contains(strings.Join(r.Notes, "\n"), note) {
+		t.Errorf("no note %q: %q", note, r.Notes)
+	}
 }
 
 // rejecting is a hook of the site that rejects each begin on a node.
