@@ -80,7 +80,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err := h.create(ctx, j, h.inKernel(got.limits, got.ask), got.grant, mark); err != nil {
 		return nil, err
 	}
-	if err := h.bill(&state{JobMark: mark}, req.Job, out.Usage); err != nil { // from here on
+	if err := h.bill(&state{JobMark: mark}, req.Job, out.Usage, true); err != nil { // from here on
 		h.logOf(j.ID()).Warn(err)
 	}
 	out.CallAgain = h.soonestCall(0)

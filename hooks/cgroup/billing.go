@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -19,9 +20,16 @@ type account struct {
 	BilledTo time.Duration `json:"billed_to_ns,omitempty"` // the job's elapsed time that Billed is for
 }
 
-// energyBeat is how often the energy of a job is counted: a counter of the processor goes round
+// energyBeat is how often the energy of a live job is counted, whoever asks: a fine view of the
+// counters tells what other programs compute (CVE-2020-8694). A counter of the processor goes round
 // within a quarter of an hour.
 const energyBeat = 5 * time.Minute
+
+// reading is what the meter said, and when.
+type reading struct {
+	joules float64
+	at     time.Time
+}
 
 // openMeter opens the node's energy counters where they are asked for. A node without them reports
 // no energy.
@@ -41,8 +49,9 @@ func (h *hook) openMeter() {
 // held since the last count. An amount that cannot be read is counted later.
 //
 // The mother superior bills the job for all its hosts. A sister does not know how long the job has
-// run when nothing of it was started there.
-func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage) error {
+// run when nothing of it was started there. The energy is counted up to now with settle, and else
+// up to the last beat. What is told of it are whole joules.
+func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage, settle bool) error {
 	var errs []error
 	if len(h.policy.Billing.Weights) > 0 && s.Begin != nil && s.Begin.Job.MotherSuperior {
 		rate, err := h.billingRate(s.Begin, job)
@@ -55,8 +64,8 @@ func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage) error {
 		u.Billing = &billed
 	}
 	if h.meter != nil {
-		errs = append(errs, h.addEnergy(s, job.ID))
-		joules := s.Joules
+		errs = append(errs, h.addEnergy(s, job.ID, settle))
+		joules := math.Round(s.Joules)
 		u.EnergyJoules = &joules
 	}
 	return errors.Join(errs...)
@@ -82,19 +91,24 @@ func (h *hook) billingRate(begin *hostapi.Request, job *hostapi.Job) (float64, e
 	return usage.BillingRate(h.policy.Billing.Weights, held), nil
 }
 
-// addEnergy adds the job's part of the energy that was used since the job was last counted. The
-// first count of this process adds nothing.
-func (h *hook) addEnergy(s *state, id string) error {
+// addEnergy adds the job's part of the energy that was used since the job was last counted, if that
+// is a beat ago or with settle. The first count of this process adds nothing.
+func (h *hook) addEnergy(s *state, id string, settle bool) error {
+	h.mu.Lock()
+	before, counted := h.metered[id]
+	h.mu.Unlock()
+	if counted && !settle && time.Since(before.at) < energyBeat {
+		return nil
+	}
 	joules, err := h.meter.Joules()
 	if err != nil {
 		return err
 	}
 	h.mu.Lock()
-	before, counted := h.metered[id]
-	h.metered[id] = joules
+	h.metered[id] = reading{joules, time.Now()}
 	h.mu.Unlock()
 	if counted && h.cpus > 0 {
-		s.Joules += (joules - before) * min(1, float64(s.NCPUs)/float64(h.cpus))
+		s.Joules += (joules - before.joules) * min(1, float64(s.NCPUs)/float64(h.cpus))
 	}
 	return nil
 }

@@ -136,14 +136,21 @@ func TestJobHasThePartOfTheEnergyThatItsCPUsAre(t *testing.T) {
 		measured()
 		n.begin(id)
 		n.launch(id)
-		set("energy_uj", "400000000")
+		set("energy_uj", "400000004")
 		u := n.periodic(id, time.Minute)
+		must.Equal(t, "between two beats", 0.0, *u.Usage.EnergyJoules)
+		last := n.metered[id]
+		last.at = last.at.Add(-energyBeat)
+		n.metered[id] = last
+		u = n.periodic(id, time.Minute)
 		must.Equal(t, "joules", 100.0, *u.Usage.EnergyJoules)
+		set("energy_uj", "404000004")
+		must.Equal(t, "before the next beat", 100.0, *n.periodic(id, time.Minute).Usage.EnergyJoules)
 		must.Equal(t, "next count", energyBeat, u.CallAgain)
 		n.restart()
 		measured()
 		must.Equal(t, "after a restart", 100.0, *n.periodic(id, time.Minute).Usage.EnergyJoules)
-		set("energy_uj", "440000000")
+		set("energy_uj", "444000000")
 		must.Equal(t, "at the end", 110.0, *n.do(hostapi.EventEpilogue, id).Usage.EnergyJoules)
 		n.do(hostapi.EventEnd, id)
 

@@ -91,7 +91,7 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 	if u != nil {
 		u.Kill = report
 		settleMem(u)
-		if err := h.bill(&s, job, u); err != nil { // no reason for the job not to have ended
+		if err := h.bill(&s, job, u, true); err != nil { // no reason for the job not to have ended
 			h.logOf(j.ID()).Warn(err)
 		}
 		out.Usage, out.ResourcesUsed = u, h.policy.resourcesUsed(u, job.Elapsed)

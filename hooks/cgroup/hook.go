@@ -68,7 +68,7 @@ type hook struct {
 
 	meter   *rapl.Meter        // nil where energy is not counted
 	cpus    int                // that jobs may have, as PBS counts; 0 without meter
-	metered map[string]float64 // what meter said when a job was last counted, by job id
+	metered map[string]reading // of meter when a job was last counted, by job id
 }
 
 // newHook opens this machine's kernel files and makes the hook.
@@ -142,7 +142,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		resizing:   map[string]holding{},
 		left:       map[left]bool{},
 		ranks:      map[string]*rankMemory{},
-		metered:    map[string]float64{},
+		metered:    map[string]reading{},
 	}
 	h.machine.Store(node)
 	h.openMeter()

@@ -59,7 +59,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	u.ProcessesAttached, _ = j.Attached()
 	s, _, err := stateOf(req.Job, req.Node, j)
 	s.JobMark = old // what it had until now
-	if err := errors.Join(err, h.bill(&s, req.Job, u)); err != nil {
+	if err := errors.Join(err, h.bill(&s, req.Job, u, true)); err != nil {
 		h.logOf(j.ID()).Warn(err)
 	}
 	out := &hostapi.Outcome{
