@@ -44,7 +44,7 @@ func (c *cli) flags(root *cobra.Command) {
 	// Hooks run elsewhere, and the daemon may outlive its folder. So paths are made absolute here.
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		c.named = cmd.Flags().Changed("config") || os.Getenv("HOOKHOST_CONFIG") != ""
-		c.Must = c.named && os.Geteuid() == 0
+		c.Must = c.named && settings.IsRoot()
 		for _, p := range []*string{&c.Config, &c.State, &c.Socket} {
 			abs, err := filepath.Abs(*p)
 			if err != nil {

@@ -20,7 +20,7 @@ type account struct {
 	BilledTo time.Duration `json:"billed_to_ns,omitempty"` // the job's elapsed time that Billed is for
 }
 
-// energyBeat is how often the energy of a live job is counted, whoever asks: a fine view of the
+// energyBeat is how often the energy of a live job is counted, whoever asks. A fine view of the
 // counters tells what other programs compute (CVE-2020-8694). A counter of the processor goes round
 // within a quarter of an hour.
 const energyBeat = 5 * time.Minute
@@ -50,7 +50,7 @@ func (h *hook) openMeter() {
 //
 // The mother superior bills the job for all its hosts. A sister does not know how long the job has
 // run when nothing of it was started there. The energy is counted up to now with settle, and else
-// up to the last beat. What is told of it are whole joules.
+// up to the last beat. Whole joules are told.
 func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage, settle bool) error {
 	var errs []error
 	if len(h.policy.Billing.Weights) > 0 && s.Begin != nil && s.Begin.Job.MotherSuperior {
@@ -91,8 +91,9 @@ func (h *hook) billingRate(begin *hostapi.Request, job *hostapi.Job) (float64, e
 	return usage.BillingRate(h.policy.Billing.Weights, held), nil
 }
 
-// addEnergy adds the job's part of the energy that was used since the job was last counted, if that
-// is a beat ago or with settle. The first count of this process adds nothing.
+// addEnergy adds the job's part of the energy that was used since the job was last counted.
+// addEnergy counts once a beat, and at once with settle. The first count of this process adds
+// nothing.
 func (h *hook) addEnergy(s *state, id string, settle bool) error {
 	h.mu.Lock()
 	before, counted := h.metered[id]

@@ -50,8 +50,8 @@ func hostfile(job *hostapi.Job, node string) (string, error) {
 	return b.String(), nil
 }
 
-// writeHostfile writes the job's host file into dir, readable to everybody, and returns its path;
-// "" for a job without slots. writeHostfile is idempotent. No reader sees half a file.
+// writeHostfile writes the job's host file into dir, readable to the job's group, and returns its
+// path; "" for a job without slots. writeHostfile is idempotent. No reader sees half a file.
 func writeHostfile(dir string, job *hostapi.Job, node string) (string, error) {
 	name, err := hostfileName(job.ID)
 	if err != nil {
@@ -65,10 +65,10 @@ func writeHostfile(dir string, job *hostapi.Job, node string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	if err := disk.ReplaceUnsynced(path, []byte(text), 0o644); err != nil {
+	if err := disk.ReplaceUnsynced(path, []byte(text), 0o640); err != nil {
 		return "", err
 	}
-	return path, nil
+	return path, os.Chown(path, -1, job.Owner.GID)
 }
 
 // removeHostfile removes the job's host file, which need not be there.

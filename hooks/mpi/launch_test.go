@@ -111,7 +111,7 @@ func TestThroughHostapi(t *testing.T) {
 			t.Errorf("host file %s: %q, %v", file, text, err)
 		}
 		info, err := os.Stat(file)
-		if err != nil || info.Mode() != 0o644 || len(files()) != 1 || hostapi.CheckJobID(files()[0]) == nil {
+		if err != nil || info.Mode() != 0o640 || len(files()) != 1 || hostapi.CheckJobID(files()[0]) == nil {
 			t.Errorf("%v, %v, %q", info.Mode(), err, files())
 		}
 	}

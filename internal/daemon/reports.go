@@ -25,11 +25,8 @@ import (
 // Report returns the report of a live job, measured now, else the last one of a finished job.
 func (j *jobs) Report(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
 	record := j.store.Get(id)
-	if record == nil {
+	if record == nil || !may(record.Job) { // an id may have been another's before
 		return j.finished(ctx, id, may)
-	}
-	if !may(record.Job) {
-		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	// A user asks as often as the user likes. Only root may do so for a job that is not known.
 	refresh, level := j.host.RefreshForUser, logrus.DebugLevel
@@ -62,21 +59,23 @@ func (j *jobs) Notices(ctx context.Context, id string, after int, may func(*host
 	return lines, all, err
 }
 
-// finished returns the last report of a job that has ended, with the series of its hosts.
+// finished returns the last report of a job that has ended and that may admits, with the series of
+// its hosts.
 func (j *jobs) finished(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
-	text, found, err := j.ledger.Last(ctx, id)
+	var unread error
+	text, found, err := j.ledger.LastOf(ctx, id, func(e ledger.Entry) bool {
+		r, err := report.FromArchive(e.Report)
+		unread = err
+		return err != nil || may(r.PBSJob)
+	})
 	if err != nil {
 		return nil, cmp.Or(damageIn(err), err)
 	}
 	if !found {
 		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
-	r, err := report.FromArchive(text)
-	if err != nil {
-		return nil, err
-	}
-	if !may(r.PBSJob) {
-		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	if unread != nil {
+		return nil, unread
 	}
 	return j.series.Join(text), nil
 }

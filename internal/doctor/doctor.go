@@ -111,6 +111,7 @@ func examineKernel(ctx context.Context, n *Node, d daemon) []Finding {
 		findings = append(findings, k.examineSettings()...)
 		findings = append(findings, k.examineWalltime()...)
 		findings = append(findings, k.examineEnergy()...)
+		findings = append(findings, k.examineUnprotected()...)
 		findings = append(findings, may.examineRlimits(n.Settings.File, k.tree.Has("memsw"))...)
 	}
 	findings = append(findings, readUnit(ctx, s, n.Settings.File, roots.Cgroup).examine()...)

@@ -194,8 +194,10 @@ func (x *indexed) add(line located) {
 // same reports whether two views are of one file.
 func (v *view) same(other *view) bool { return os.SameFile(v.info, other.info) }
 
-// last returns the newest entry of a job and where its line begins, nil and -1 when there is none.
-func (l *Ledger) last(ctx context.Context, v *view, job string) (found *Entry, at int64, err error) {
+// last returns the newest entry of a job that may admits and where its line begins, nil and -1 when
+// there is none.
+func (l *Ledger) last(ctx context.Context, v *view, job string, may func(Entry) bool) (found *Entry, at int64,
+	err error) {
 	hash := hashOf([]byte(job))
 	for _, e := range slices.Backward(v.entries) {
 		if e.job != hash {
@@ -210,7 +212,7 @@ func (l *Ledger) last(ctx context.Context, v *view, job string) (found *Entry, a
 			found, err = l.entryAt(f, v, e)
 			return err
 		})
-		if err != nil || found != nil && found.Job == job {
+		if err != nil || found != nil && found.Job == job && may(*found) {
 			return found, e.at, err
 		}
 	}

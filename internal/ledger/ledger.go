@@ -151,10 +151,18 @@ func (l *Ledger) put(ctx context.Context, e Entry, since time.Time) (err error) 
 	return nil
 }
 
-// Last returns the report in the newest entry of the job, false when there is none. The error is a
-// *DamageError when that entry is damaged. So it is when the job is not found and any line is
-// damaged, which may be its. Last ends with ctx.
+// Last is LastOf for entries of all owners.
 func (l *Ledger) Last(ctx context.Context, job string) (report json.RawMessage, found bool, err error) {
+	return l.LastOf(ctx, job, func(Entry) bool { return true })
+}
+
+// LastOf returns the report in the newest entry of the job that may admits, false when there is
+// none. An id may have been given twice, to jobs of two owners.
+//
+// The error is a *DamageError when that entry, or a later one of the job, is damaged. So it is when
+// the job is not found and any line is damaged, which may be its. LastOf ends with ctx.
+func (l *Ledger) LastOf(ctx context.Context, job string, may func(Entry) bool) (report json.RawMessage, found bool,
+	err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("report of job %s: %w", job, err)
@@ -170,7 +178,7 @@ func (l *Ledger) Last(ctx context.Context, job string) (report json.RawMessage, 
 		if v == nil {
 			continue
 		}
-		e, at, err := l.last(ctx, v, job)
+		e, at, err := l.last(ctx, v, job, may)
 		if err != nil {
 			return nil, false, err
 		}

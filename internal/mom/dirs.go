@@ -67,12 +67,17 @@ func (w *walk) makeNodefile() (string, error) {
 	}
 	defer root.Close()
 	name := w.job.ID
-	if err := root.WriteFile(name, []byte(lines.String()), 0o644); err != nil {
+	if err := root.WriteFile(name, []byte(lines.String()), 0o640); err != nil {
 		return "", err
 	}
 	path := filepath.Join(w.spec.AuxDir, name)
 	w.undo = append(w.undo, func() error { return removeFile(path) })
-	return path, root.Chmod(name, 0o644) // whatever the umask: it is for the job's user
+	gid := os.Getegid()
+	if w.spec.Credential != nil {
+		gid = int(w.spec.Credential.Gid)
+	}
+	// The job's user is to read it, whatever the umask, and not to fill /run with it.
+	return path, errors.Join(root.Chown(name, -1, gid), root.Chmod(name, 0o640))
 }
 
 // makeTmpDir makes the job's TMPDIR, named as PBS names it, and returns its path. A directory that

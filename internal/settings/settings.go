@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/nodestate"
@@ -42,7 +45,7 @@ const maxOwn = 4 << 20
 // readOwn reads the node's own configuration, which names programs and paths. Root believes a file
 // only if others can neither write nor replace it.
 func readOwn(path string) ([]byte, error) {
-	if os.Geteuid() != 0 {
+	if !IsRoot() {
 		return os.ReadFile(path)
 	}
 	b, err := plugin.ReadTrusted(path, maxOwn)
@@ -50,6 +53,21 @@ func readOwn(path string) ([]byte, error) {
 		err = fmt.Errorf("%w: root has to own it and the directories above it, and nobody else to write to them", err)
 	}
 	return b, err
+}
+
+// IsRoot reports whether this process is root of this host. A user can be root of a user namespace,
+// in which nobody owns the files of the host's root.
+func IsRoot() bool {
+	if os.Geteuid() != 0 {
+		return false
+	}
+	if info, err := os.Stat("/"); err == nil {
+		if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Uid == 0 {
+			return true
+		}
+	}
+	b, err := os.ReadFile("/proc/self/uid_map")
+	return err != nil || slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
 // Read reads the configuration. The node's own file must be there, or else is the defaults. A

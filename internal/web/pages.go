@@ -70,7 +70,7 @@ func reportPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) err
 		}
 		another := func(j api.Job) bool { return j.Job != nil && j.Job.ID == id && !v.sees(j.Job) }
 		if slices.ContainsFunc(jobs, another) {
-			return notFound
+			return earlierPage(s, v, w, r, notFound)
 		}
 	}
 	text, err := s.daemon.Report(r.Context(), id)
@@ -85,10 +85,31 @@ func reportPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) err
 		return err
 	}
 	if !v.sees(rep.PBSJob) {
-		return notFound
+		return earlierPage(s, v, w, r, notFound)
 	}
 	h := report.HTML{Links: links("../", "")}
 	return write(w, func(w io.Writer) error { return h.WriteReport(w, rep) })
+}
+
+// earlierPage has the report of the viewer's last finished job of an id that another owner's job
+// has had since. The report has no series, which the daemon tells of the last job alone.
+func earlierPage(s *server, v viewer, w http.ResponseWriter, r *http.Request, notFound error) error {
+	var found *report.Report
+	err := s.daemon.Finished(r.Context(), filter{}.choice(v.user), func(text json.RawMessage) bool {
+		rep, err := report.FromArchive(text)
+		if err == nil && rep.Job == r.PathValue("id") && v.sees(rep.PBSJob) {
+			found = rep
+		}
+		return found == nil
+	})
+	if err != nil && !errors.Is(err, api.ErrDamaged) {
+		return err
+	}
+	if found == nil {
+		return notFound
+	}
+	h := report.HTML{Links: links("../", "")}
+	return write(w, func(w io.Writer) error { return h.WriteReport(w, found) })
 }
 
 const (
