@@ -53,7 +53,8 @@ type hook struct {
 	kept      nodestate.Dir // what outlives a boot
 	offlining sync.Mutex    // over that file of kept
 
-	machine atomic.Pointer[topology.Node] // see node
+	machine   atomic.Pointer[topology.Node] // see node
+	published atomic.Pointer[topology.Node] // what PBS was told of last
 
 	mu      sync.Mutex
 	watches map[string]*watch   // by job id
@@ -145,6 +146,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		metered:    map[string]reading{},
 	}
 	h.machine.Store(node)
+	h.published.Store(node)
 	h.openMeter()
 	return h, nil
 }

@@ -124,7 +124,13 @@ func TestLimitsOfAllJobsFollowTheNode(t *testing.T) {
 		larger := swapping
 		larger.Mem, larger.Swap, larger.Tasks = 20*gib, 0, 65536
 		k.Become(larger)
-		out := n.do(hostapi.EventPeriodic, "")
+		fromMoM := func(req *hostapi.Request) {
+			req.VnodeList = map[string]*hostapi.Vnode{testNode: {}}
+		}
+		if out := n.do(hostapi.EventPeriodic, ""); len(out.Vnodes) > 0 {
+			t.Errorf("an answer that MoM does not see has %v", out.Vnodes)
+		}
+		out := n.do(hostapi.EventPeriodic, "", fromMoM)
 		n.together("after memory was added", 18*gib, 0, 58983, 768*mib)
 		if l := n.limitsNow("3.srv"); *l.Mem != 18*gib {
 			t.Errorf("a job without mem has %+v", l)
@@ -132,7 +138,7 @@ func TestLimitsOfAllJobsFollowTheNode(t *testing.T) {
 		if v := out.Vnodes[testNode]; v == nil || v.ResourcesAvailable["mem"] != pbs.Size(18*gib-mib).KB() {
 			t.Errorf("PBS is told of %v", v)
 		}
-		if out := n.do(hostapi.EventPeriodic, ""); len(out.Vnodes) > 0 {
+		if out := n.do(hostapi.EventPeriodic, "", fromMoM); len(out.Vnodes) > 0 {
 			t.Errorf("PBS is told again: %v", out.Vnodes)
 		}
 		larger.Huge = 2 * gib

@@ -127,7 +127,8 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 }
 
 // followNode puts the limits of all jobs together in force for the node and the jobs as they are. A
-// node whose memory, swap or tasks have changed is told to PBS anew.
+// node whose memory, swap or tasks have changed is told to PBS anew, by a request that MoM sent.
+// Those of the host itself have answers that MoM does not see.
 func (h *hook) followNode(ctx context.Context, out *hostapi.Outcome, req *hostapi.Request) error {
 	if !h.tree.Prepared() {
 		return nil // the next begin makes it
@@ -142,7 +143,12 @@ func (h *hook) followNode(ctx context.Context, out *hostapi.Outcome, req *hostap
 				release()
 			}
 		}
-		errs = append(errs, h.publish(req, out))
+	}
+	if node := h.node(); h.published.Load() != node && len(req.VnodeList) > 0 {
+		err := h.publish(req, out)
+		if errs = append(errs, err); err == nil {
+			h.published.Store(node)
+		}
 	}
 	return errors.Join(append(errs, h.settleParent(ctx))...)
 }
