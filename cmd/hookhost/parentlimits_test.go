@@ -62,10 +62,11 @@ func TestTwoJobsWithoutMemLeaveTheReserve(t *testing.T) {
 
 // Jobs that fork without end leave tasks to the node and to each other.
 func TestForksOfJobsLeaveTasksToTheNode(t *testing.T) {
-	n := newNode(t, "[pids]\nreserve_percent = 95.0\n")
-	n.serve()
 	total := nodeTasks(t)
-	all := total - int64(float64(total)*0.95)
+	percent := 100 - 100*900/float64(total) // some 900 for all
+	all := total - int64(float64(total)*percent/100)
+	n := newNode(t, fmt.Sprintf("[pids]\nmax = 600\nreserve_percent = %f\n", percent))
+	n.serve()
 	const bomb = `
 import os, sys, time
 n = 1
