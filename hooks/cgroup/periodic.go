@@ -127,8 +127,8 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 }
 
 // followNode puts the limits of all jobs together in force for the node and the jobs as they are. A
-// node whose memory, swap or tasks have changed is told to PBS anew, by a request that MoM sent.
-// Those of the host itself have answers that MoM does not see.
+// node whose memory, swap or tasks have changed is told to PBS anew. MoM sees only the answers to
+// requests that it has sent.
 func (h *hook) followNode(ctx context.Context, out *hostapi.Outcome, req *hostapi.Request) error {
 	if !h.tree.Prepared() {
 		return nil // the next begin makes it
