@@ -2,8 +2,9 @@
 
 The suite imports pbs_cgroups and its configurations into PBS, and many of its tests look for
 lines that pbs_cgroups logs. Here a configuration is translated by `hookhost config import` and
-handed to PBS by `hookhost openpbs config`. A line that pbs_cgroups alone would log is not looked
-for. A test of nothing but such lines is skipped.
+handed to PBS by `hookhost openpbs config`. Where hookhost has a line that reports the same, or
+qstat does, the adapter looks there. A line that pbs_cgroups alone would log is not looked for. A
+test of nothing but such lines is skipped.
 """
 
 import json
@@ -33,6 +34,11 @@ LINES = re.compile("|".join([
     "set enabled to False based on run_only_on_hosts",
     "Event type is execjob_",
 ]))
+
+# A line of pbs_cgroups, and hookhost's that reports the same.
+OURS = {
+    ";Cgroup mem(ory|sw) limit exceeded": ";hookhost: Cgroup v?mem limit exceeded",
+}
 
 # The usage of a job in such a line, and the resource of qstat that says the same.
 USAGE = [
@@ -65,6 +71,8 @@ def adapt(suite):
             if LINES.search(msg or ""):
                 self.logger.info("not looked for, as pbs_cgroups alone logs it: %s", msg)
                 return 0, msg
+        for theirs, ours in OURS.items():
+            msg = msg.replace(theirs, ours)
         return match(self, msg, *args, **kwargs)
 
     MoM.log_match = log_match
