@@ -31,19 +31,20 @@ demo: all ## run three jobs and show their reports (root)
 	@scripts/need root python3
 	@scripts/demo bin/hookhost
 
+# Tests are users other than root as well, who have to reach what is made for them.
 test: all ## every test, on this machine's kernel too (root)
 	@scripts/need root python3 packages
-	$(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 15m ./... ./testdata/hooks/...
+	umask 022; $(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 15m ./... ./testdata/hooks/...
 
 attacks: all ## play the attacks of docs/security.md and print each with its result (root)
 	@scripts/need root python3 packages
-	@$(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -v -timeout 60m -run TestSecurityPage . -attacks
+	@umask 022; $(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -v -timeout 60m -run TestSecurityPage . -attacks
 
 chaos: SEED := $(or $(SEED),$(shell shuf -i 1-999999 -n 1))
 chaos: all ## jobs under faults for T (10m) on this machine's kernel (root); SEED=n repeats a plan
 	@scripts/need root python3 packages
 	@echo SEED=$(SEED)
-	$(NVML) HOOKHOST_KERNEL_TESTS=required HOOKHOST_CHAOS=$(or $(T),10m) HOOKHOST_SEED=$(SEED) \
+	umask 022; $(NVML) HOOKHOST_KERNEL_TESTS=required HOOKHOST_CHAOS=$(or $(T),10m) HOOKHOST_SEED=$(SEED) \
 		$(GO) test -count=1 -v -timeout 0 -run 'UnderFaults$$' ./cmd/hookhost
 
 test-vm: ## the kernel tests in guests of other kernels, inits and topologies (root); V='bookworm trixie-none' for some

@@ -49,7 +49,8 @@ and, after the grace, SIGKILL. It can have a signal before that:
   -l walltime_signal=USR1@300        SIGUSR1 to all processes 300 seconds before its end; B:USR1@300: to CMD alone
   -l kill_delay=60                   60 seconds from SIGTERM to SIGKILL
 
-The job is the daemon's, and ends when 'hookhost run' is killed. If no daemon runs, one is started
+The job is the daemon's, and ends when 'hookhost run' is killed. SIGHUP and SIGINT are ignored where
+run was started so, as by nohup; CMD itself ignores neither. If no daemon runs, one is started
 that goes seconds after its last job.
 
 CMD has the caller's umask, environment and open files. With -u CMD is another user's, and so is HOME.
@@ -186,8 +187,14 @@ func (c *cli) runJob(
 	spec.Stdin, spec.Stdout, spec.Stderr = os.Stdin, os.Stdout, os.Stderr
 	spec.AuxDir, spec.Umask = c.Aux(), &o.umask
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
-		unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH)
+	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH} {
+		if signal.Ignored(sig) { // by nohup, or by a shell that runs this in the background
+			signal.Notify(make(chan os.Signal, 1), sig) // the program has the default action, as under pbs_mom
+			continue
+		}
+		signal.Notify(signals, sig)
+	}
 	defer signal.Stop(signals)
 	// A line for the job may come when standard error has no reader, and must not end the job then.
 	// The program has its own SIGPIPE.

@@ -226,6 +226,30 @@ func TestRunForwardsSignals(t *testing.T) {
 	}
 }
 
+// A hangup does not end what nohup has started, nor its job. The job ignores no signal, as under
+// pbs_mom.
+func TestRunUnderNohup(t *testing.T) {
+	n := newNode(t)
+	cmd := n.command("run", "--report=none", "--", "sh", "-c", "grep SigIgn /proc/self/status >"+n.path("ignores")+
+		"; touch "+n.path("ready")+"; while ! [ -e "+n.path("go")+" ]; do sleep 0.05; done; exit 9")
+	cmd.Args = append([]string{"sh", "-c", `trap '' HUP INT; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	must.NoError(t, cmd.Start())
+	must.Eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
+	cmd.Process.Signal(syscall.SIGHUP)
+	cmd.Process.Signal(syscall.SIGINT)
+	must.NoError(t, os.WriteFile(n.path("go"), nil, 0o600))
+	cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 9 {
+		t.Errorf("status %d, want 9: the job's own", got)
+	}
+	ignores, err := os.ReadFile(n.path("ignores"))
+	must.NoError(t, err)
+	if hangupAndInterrupt := strings.TrimSpace(string(ignores)); !strings.HasSuffix(hangupAndInterrupt, "0") {
+		t.Errorf("the job has %s", hangupAndInterrupt)
+	}
+}
+
 // The first thing that the job's program sees is its own cgroup, in every hierarchy.
 func TestRunProgramIsBornConfined(t *testing.T) {
 	n := newNode(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,7 +18,16 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain has programs start without the signals that nohup has this process ignore, as the
+// command run does. A shell cannot trap these.
+func TestMain(m *testing.M) {
+	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) // of signal.Notify
+}
 
 func TestRunOrder(t *testing.T) {
 	dir := t.TempDir()
