@@ -3,6 +3,7 @@ package cgroup
 import (
 	"context"
 	"errors"
+	"os"
 	"strconv"
 	"testing"
 
@@ -51,21 +52,34 @@ func BenchmarkRaw(b *testing.B) {
 		d, _ := j.with(w.Controller)
 		values = append(values, value{d.Path(w.File), w.Value})
 	}
+	remove := func() (errs []error) { // a signal of the runtime's may interrupt it
+		for _, dir := range dirs {
+			err := unix.EINTR
+			for err == unix.EINTR {
+				err, _ = unix.Rmdir(dir).(unix.Errno)
+			}
+			if err != 0 && err != unix.ENOENT {
+				errs = append(errs, err)
+			}
+		}
+		return errs
+	}
+	b.Cleanup(func() { must.NoError(b, remove()...) })
 	for b.Loop() {
 		for _, dir := range dirs {
-			must.NoError(b, unix.Mkdir(dir, 0o755))
+			must.NoError(b, os.Mkdir(dir, 0o755)) // once more after EINTR, unlike unix.Mkdir
 		}
 		for _, v := range values {
 			fd, err := unix.Open(v.file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 			must.NoError(b, err)
-			if _, err := unix.Write(fd, []byte(v.text)); err != nil {
-				b.Fatal(err)
+			err = unix.EINTR
+			for err == unix.EINTR {
+				_, err = unix.Write(fd, []byte(v.text))
 			}
 			unix.Close(fd)
+			must.NoError(b, err)
 		}
-		for _, dir := range dirs {
-			must.NoError(b, unix.Rmdir(dir))
-		}
+		must.NoError(b, remove()...)
 	}
 }
 

@@ -62,14 +62,23 @@ func (k *kernel) inParent(name string, do func(fd int, base string) error) error
 	defer runtime.KeepAlive(k)
 	i := strings.LastIndexByte(name, '/')
 	if i < 0 {
-		return do(int(k.dir.Fd()), name)
+		return uninterrupted(func() error { return do(int(k.dir.Fd()), name) })
 	}
 	fd, err := k.open(name[:i], unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	return do(fd, name[i+1:])
+	return uninterrupted(func() error { return do(fd, name[i+1:]) })
+}
+
+// uninterrupted repeats a call that a signal, such as the runtime's, has interrupted.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // open returns a descriptor of name, which stays below k.

@@ -150,7 +150,7 @@ func removeCgroup(t *testing.T, dir string) {
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINTR) || time.Now().After(deadline) {
 			t.Errorf("remove %s: %v", dir, err)
 			return
 		}

@@ -112,8 +112,8 @@ func (f *Floor) addMarks(dir string) error {
 // Begin makes a job's directories, sets its limits, reads each back and sets its marks.
 func (f *Floor) Begin(id string) error {
 	for _, parent := range f.parents {
-		if err := unix.Mkdir(parent+"/"+id, 0o755); err != nil {
-			return err
+		if err := uninterrupted(func() error { return unix.Mkdir(parent+"/"+id, 0o755) }); err != nil {
+			return fmt.Errorf("mkdir %s/%s: %w", parent, id, err)
 		}
 	}
 	for _, s := range f.limits {
@@ -159,24 +159,34 @@ func (f *Floor) Measure(id string) error {
 	return nil
 }
 
-// End removes a job's directories.
+// End removes a job's directories, all that it can.
 func (f *Floor) End(id string) error {
+	var errs []error
 	for _, parent := range f.parents {
-		if err := unix.Rmdir(parent + "/" + id); err != nil {
-			return err
+		err := uninterrupted(func() error { return unix.Rmdir(parent + "/" + id) })
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, fmt.Errorf("rmdir %s/%s: %w", parent, id, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// Cycle is the whole of a job.
+// Cycle is the whole of a job. The job's directories are removed whatever fails.
 func (f *Floor) Cycle(id string) error {
-	for _, do := range []func(string) error{f.Begin, f.Measure, f.End} {
-		if err := do(id); err != nil {
+	err := f.Begin(id)
+	if err == nil {
+		err = f.Measure(id)
+	}
+	return errors.Join(err, f.End(id))
+}
+
+// uninterrupted repeats a system call that a signal, such as the runtime's, has interrupted.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}
-	return nil
 }
 
 func read(file string) error {
@@ -186,8 +196,7 @@ func read(file string) error {
 	}
 	defer unix.Close(fd)
 	var text [4 << 10]byte
-	_, err = unix.Read(fd, text[:])
-	return err
+	return uninterrupted(func() error { _, err := unix.Read(fd, text[:]); return err })
 }
 
 // write writes a limit. A signal, such as the runtime's, interrupts a write of one of memory
@@ -198,9 +207,5 @@ func write(file, text string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	for {
-		if _, err = unix.Write(fd, []byte(text)); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
+	return uninterrupted(func() error { _, err := unix.Write(fd, []byte(text)); return err })
 }
