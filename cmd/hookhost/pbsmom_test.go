@@ -157,6 +157,7 @@ func TestPBSAnswerComesBeforeTheAlarm(t *testing.T) {
 	}()
 	if out := <-done; !strings.HasPrefix(out,
 		"log error hookhost: execjob_epilogue of job 2.pbshost: no answer in time (1 s of 2)") ||
+		!strings.Contains(out, `used  diag_messages string {"pbshost":"resources_used is incomplete: no answer in time (`) ||
 		!strings.HasSuffix(out, "\naccept\n") {
 		t.Errorf("epilogue: %s", out)
 	}

@@ -24,6 +24,7 @@ FIELDS = {"accept": 0, "reject": 1, "rerun": 0, "delete": 0, "hold": 0, "prognam
           "used": 4, "vnode": 5, "offline": 2, "online": 2, "restart": 0, "log": 2, "ask": 0, "end": 0}
 VITAL = ("rerun", "delete", "hold", "progname", "argv", "arg", "setenv", "unsetenv")  # a job must not run without these
 DOWN = "Hook hookhost: the daemon does not answer"
+INCOMPLETE = "resources_used is incomplete"
 FAILED = "offlined by hook '"  # PBS's own text of fail_action begins so (node_manager.c)
 CAUSES = (DOWN, "Hook cgroup: Unable to clean up", FAILED)  # vnodes stay offline while one is in a comment
 MOST = 16 << 20  # bytes of an answer
@@ -36,6 +37,10 @@ class Failed(Exception):
 
 class Down(Failed):
     """The same, and no other job would fare better: nobody answers, or not as the daemon does."""
+
+
+class Shut(Down):
+    """The same, and there is no hope that it is about to restart."""
 
 
 class Refused(Failed):
@@ -134,6 +139,7 @@ class Call:
     def connect(self):
         """Tries while there is hope: a full backlog is EAGAIN, and a daemon that restarts has no socket, or one where nobody listens."""
         path, until, pause = self.settings["socket"], time.monotonic() + int(self.settings["wait"][:-1]), 0.02
+        until = self.patience - 0.5 if self.last() else until
         while True:
             s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -142,9 +148,9 @@ class Call:
                 return s
             except (OSError, ValueError) as e:
                 s.close()
-                hope = isinstance(e, (FileNotFoundError, ConnectionRefusedError, BlockingIOError)) and time.monotonic() < until
-                if not hope:
-                    raise Down("%s: %s" % (path, getattr(e, "strerror", None) or e))
+                hope = isinstance(e, (FileNotFoundError, ConnectionRefusedError, BlockingIOError))
+                if not hope or time.monotonic() >= until:
+                    raise (Down if hope else Shut)("%s: %s" % (path, getattr(e, "strerror", None) or e))
             time.sleep(min(pause, self.left()))
             pause = min(0.2, pause * 2)
 
@@ -159,7 +165,7 @@ class Call:
         head = ("POST /v1/pbs/event HTTP/1.1\r\nHost: hookhost\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Type: "
                 "application/x-pbs-hook-input\r\nContent-Length: %d\r\nHookhost-Parent: %d\r\n%s\r\n" % (len(body), os.getppid(), header))
         silence = max(SILENCE, int(self.settings["wait"][:-1]))
-        sign = time.monotonic() + silence
+        sign = self.patience if self.last() else time.monotonic() + silence
         try:
             s.settimeout(min(self.left(), sign - time.monotonic()))
             s.sendall(head.encode() + body, socket.MSG_NOSIGNAL)
@@ -187,8 +193,23 @@ class Call:
     def ask(self):
         """The daemon's answer; where it asks what the server has of our vnodes, after that."""
         fd = os.environ.get("HOOKHOST_REPLY_FD")  # pbs_python's stand-in has asked already, and cannot carry this out
-        changes = parse(os.pread(int(fd), MOST, 0)) if fd else self.post()
+        changes = parse(os.pread(int(fd), MOST, 0)) if fd else self.tries()
         return self.tell() if changes[0][0] == "ask" else changes
+
+    def last(self):
+        """Whether nothing comes after this event: what a job has used is in its epilogue, and what is left of it goes at its end. MoM waits for
+        neither, but for a sister's epilogue: there its main loop does (mom_comm.c, IM_KILL_JOB)."""
+        return self.name == "execjob_end" or self.name == "execjob_epilogue" and self.event.job.in_ms_mom()
+
+    def tries(self):
+        """The daemon's answer; a last event is sent until there is one, or the alarm is near: daemons are restarted."""
+        while True:
+            try:
+                return self.post()
+            except Failed as e:
+                if not self.last() or isinstance(e, (Refused, Shut)) or time.monotonic() + 0.6 > self.patience:
+                    raise
+            time.sleep(0.5)
 
     def tell(self):
         """The daemon asks what the server has of our vnodes, before it does anything."""
@@ -316,6 +337,11 @@ class Call:
             except Exception as e:
                 cause += "; vnodes not offline: %s" % e
         log(pbs.LOG_ERROR, self.job, outcome + "ed", cause)
+        if self.name == "execjob_epilogue":
+            try:
+                self.incomplete(error)
+            except Exception as e:
+                log(pbs.LOG_ERROR, self.job, "diag_messages", e)
         if outcome == "accept":
             self.event.accept()
         if self.name in RERUN:
@@ -323,6 +349,23 @@ class Call:
                 self.do("hold")  # it would be refused again, 20 times
             self.event.job.rerun()
         self.event.reject(plain("hookhost: %s: rejected: %s" % (self.job, cause)))
+
+    def incomplete(self, error):
+        """Says in the job's record that what it has used is what MoM knew before. The server has to know the resource."""
+        try:
+            with open(os.path.join(os.pardir, "resourcedef"), "rb") as f:
+                if not any(line.split()[:1] == [b"diag_messages"] for line in f):
+                    return
+        except OSError:
+            return
+        import json
+        used, told, node = self.event.job.resources_used, {}, self.node()
+        try:
+            told = dict(json.loads(str(used["diag_messages"])))
+        except Exception:
+            pass  # nothing was told yet
+        told[node] = plain("%s %s: %s" % (told.get(node, ""), INCOMPLETE, error), 600)
+        used["diag_messages"] = json.dumps(told, separators=(",", ":"))
 
     def down(self, outcome):
         """Takes the vnodes offline where nobody answers a begin. They stay so until somebody answers; a server that was restarted meanwhile has

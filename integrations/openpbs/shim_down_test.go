@@ -108,14 +108,15 @@ func TestShimWithoutDaemon(t *testing.T) {
 		prepare func(t *testing.T, socket string)
 		cause   string
 		time    bool // it lasts
+		last    bool // it lasts at the end of a job
 	}{
-		{name: "missing", cause: "No such file or directory"},
+		{name: "missing", last: true, cause: "No such file or directory"},
 		{name: "stopped", prepare: func(t *testing.T, socket string) {
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 			must.NoError(t, err)
 			l.SetUnlinkOnClose(false)
 			l.Close()
-		}, cause: "Connection refused"},
+		}, cause: "Connection refused", last: true},
 		{name: "file", prepare: func(t *testing.T, socket string) { os.WriteFile(socket, nil, 0o600) },
 			cause: "Connection refused"},
 		{name: "directory", prepare: func(t *testing.T, socket string) { os.Mkdir(socket, 0o755) },
@@ -124,11 +125,11 @@ func TestShimWithoutDaemon(t *testing.T) {
 			os.WriteFile(filepath.Dir(socket), nil, 0o600)
 		}, cause: "Not a directory"},
 		{name: "silent", answer: func(c net.Conn, _ fakeRequest) { stay(c) }, cause: "no answer in ", time: true},
-		{name: "deaf", answer: func(c net.Conn, r fakeRequest) { <-r.over }, unread: true,
+		{name: "deaf", last: true, answer: func(c net.Conn, r fakeRequest) { <-r.over }, unread: true,
 			cause: "no sign of life in 5 s"},
-		{name: "silent from the start", answer: func(c net.Conn, r fakeRequest) { <-r.over }, unread: true,
+		{name: "silent from the start", last: true, answer: func(c net.Conn, r fakeRequest) { <-r.over }, unread: true,
 			cause: "no sign of life in 5 s"},
-		{name: "killed behind its sign", answer: func(c net.Conn, _ fakeRequest) {},
+		{name: "killed behind its sign", last: true, answer: func(c net.Conn, _ fakeRequest) {},
 			cause: "no answer: the daemon has hung up"},
 		{name: "half", answer: func(c net.Conn, _ fakeRequest) { io.WriteString(c, half); stay(c) },
 			cause: "no answer in ", time: true},
@@ -140,8 +141,8 @@ func TestShimWithoutDaemon(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}, cause: "no answer in ", time: true},
-		{name: "reset", answer: func(c net.Conn, _ fakeRequest) {}, unread: true, cause: "no answer: "},
-		{name: "killed while it spoke", answer: raw(half), cause: "no whole answer in HTTP"},
+		{name: "reset", last: true, answer: func(c net.Conn, _ fakeRequest) {}, unread: true, cause: "no answer: "},
+		{name: "killed while it spoke", last: true, answer: raw(half), cause: "no whole answer in HTTP"},
 		{name: "nonsense", answer: raw("\x00\xff\xfe\nwhat?\n"), cause: "no whole answer in HTTP"},
 		{name: "web page", answer: func(c net.Conn, _ fakeRequest) { respond(c, 200, "text/html", "<html>") },
 			cause: "no list of changes, but text/html"},
@@ -190,6 +191,9 @@ func TestShimWithoutDaemon(t *testing.T) {
 			s := &many{m: m}
 			for _, e := range hookEvents {
 				input := withAlarm(anEvent(t, e.name), alarm)
+				if isLast(e.name) {
+					input = withAlarm(input, hung)
+				}
 				if tt.name == "deaf" { // and no buffer takes so much
 					input = "pbs.event().job.comment=" + strings.Repeat("x", 4<<20) + "\n" + input
 				}
@@ -201,18 +205,62 @@ func TestShimWithoutDaemon(t *testing.T) {
 					rejects = rejects || e.name == event && e.rejects
 				}
 				checkGivenUp(t, event, event, rejects, r)
-				if !strings.Contains(r.said, tt.cause) {
+				lasts := tt.time || isLast(event) && tt.last
+				over := isLast(event) && strings.Contains(r.said, "no answer in ")
+				if !strings.Contains(r.said, tt.cause) && !over {
 					t.Errorf("%s: want %q in %q", event, tt.cause, r.said)
 				}
 				if !tt.time && r.took > 30*time.Second {
 					t.Errorf("%s: given up after %v", event, r.took)
 				}
-				if tt.time && r.took < time.Duration(hung-1)*time.Second-500*time.Millisecond {
+				if lasts && r.took < time.Duration(hung-1)*time.Second-500*time.Millisecond {
 					t.Errorf("%s: given up after %v of %d s", event, r.took, hung)
 				}
 			}
 		})
 	}
+}
+
+// isLast reports whether nothing comes after an event of the mother superior's. A daemon that
+// restarts is waited for until the alarm then.
+func isLast(event string) bool { return event == "execjob_epilogue" || event == "execjob_end" }
+
+// The daemon alone knows what a job has used. The record of a job whose epilogue was not
+// answered says so, beside what was told before. A sister's MoM would hang with its epilogue.
+func TestShimSaysThatUsageIsIncomplete(t *testing.T) {
+	t.Parallel()
+	epilogue := withAlarm(anEvent(t, "execjob_epilogue"), patience(t))
+	with := func(diag string) string {
+		return strings.Replace(epilogue, "resources_used[diag_messages]={}", "resources_used[diag_messages]="+diag, 1)
+	}
+	const says = "resources_used is incomplete: "
+	for _, tt := range []struct{ name, input, known, want string }{
+		{"nothing was told", epilogue, "diag_messages type=string", `{"pbshost":"` + says},
+		{"something was told", with(`{"other":"x","pbshost":"Killed"}`), "a\ndiag_messages type=string",
+			`{"other":"x","pbshost":"Killed ` + says},
+		{"nonsense was told", with(`[1]`), "diag_messages type=string", `{"pbshost":"` + says},
+		{"the server does not know it", epilogue, "diag_messages_x type=string", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := newHookMoM(t)
+			must.NoError(t, os.WriteFile(m.at("hooks/resourcedef"), []byte(tt.known+"\n"), 0o600))
+			r := m.run(tt.input)
+			line := "pbs.event().job.resources_used[diag_messages,string]=" + tt.want
+			if !r.accepted() || len(r.log) != 1 || tt.want != "" && !strings.Contains(r.out, line) ||
+				strings.Contains(r.out, "diag_messages,") != (tt.want != "") {
+				t.Errorf("%s%s", r.out, r.said)
+			}
+		})
+	}
+	t.Run("sister", func(t *testing.T) {
+		t.Parallel()
+		m := newHookMoM(t)
+		sister := strings.Replace(anEvent(t, "execjob_epilogue"), "pbs.event().job._msmom=True\n", "", 1)
+		if r := m.run(withAlarm(sister, 60)); !r.accepted() || r.took > 30*time.Second {
+			t.Errorf("after %v: %s%s", r.took, r.out, r.said)
+		}
+	})
 }
 
 // The configuration goes before the defaults.
@@ -226,7 +274,7 @@ func TestShimConfiguredOutcomes(t *testing.T) {
 		text := fmt.Sprintf("[shim]\nsocket = '%s'\n wait=\"0s\"\n%s = \"%s\" # so\noffline = false\n# a comment\n",
 			m.socket, e.name, outcome)
 		must.NoError(t, os.WriteFile(config, []byte(text), 0o644))
-		s.add(e.name, anEvent(t, e.name), config)
+		s.add(e.name, withAlarm(anEvent(t, e.name), 9), config)
 	}
 	results := s.run(4, nil)
 	for _, e := range hookEvents {
@@ -263,7 +311,7 @@ func TestShimWrongSettings(t *testing.T) {
 	t.Parallel()
 	m := newHookMoM(t, `execjob_end = "maybe"`, `execjob_ende = "reject"`, `wait = "soon"`, `wait = "1m"`,
 		`offline = "yes"`, "socket =", "\xff", "= 3")
-	r := m.run(anEvent(t, "execjob_end"))
+	r := m.run(withAlarm(anEvent(t, "execjob_end"), 3))
 	if !r.accepted() || len(r.log) != 9 ||
 		strings.Count(r.said, "warning: hookhost: "+m.at("hooks/shim.CF")+": not understood: ") != 8 {
 		t.Errorf("%s%s", r.out, r.said)
@@ -279,9 +327,13 @@ func TestShimWrongSettings(t *testing.T) {
 func TestShimWaitsForDaemon(t *testing.T) {
 	t.Parallel()
 	for _, stale := range []bool{false, true} {
+		event, wait := "execjob_begin", "59s"
+		if stale { // whatever the setting is
+			event, wait = "execjob_epilogue", "0s"
+		}
 		t.Run(fmt.Sprintf("stale=%t", stale), func(t *testing.T) {
 			t.Parallel()
-			m := newHookMoM(t, `wait = "59s"`)
+			m := newHookMoM(t, "wait = '"+wait+"'")
 			if stale {
 				l, err := net.ListenUnix("unix", &net.UnixAddr{Name: m.socket, Net: "unix"})
 				must.NoError(t, err)
@@ -296,7 +348,7 @@ func TestShimWaitsForDaemon(t *testing.T) {
 				d = answering(t, m, "accept")
 				close(started)
 			}()
-			r := m.run(withAlarm(anEvent(t, "execjob_begin"), 120))
+			r := m.run(withAlarm(anEvent(t, event), 120))
 			<-started
 			if !r.accepted() || len(r.log) != 0 {
 				t.Fatalf("%s%s", r.out, r.said)

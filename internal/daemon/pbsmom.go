@@ -73,7 +73,9 @@ func (m *pbsMoM) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, er
 	if !late {
 		return api.MoMAnswer{}, hostapi.Errorf(hostapi.KindTimeout, "%s: %w", e.Name(), context.Cause(ctx))
 	}
-	return answerTo(e, call, e.Late(text)), nil
+	changes := e.Late(text)
+	e.Incomplete(changes, why, m.customResources(call.Caller))
+	return answerTo(e, call, changes), nil
 }
 
 // carryOut returns what the hook is to do about an event after it was carried out.
@@ -90,7 +92,9 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 	}
 	if err != nil { // the host's own say what they are about
 		text := fmt.Sprintf("hookhost: %s: %s", e.Name(), strings.TrimPrefix(err.Error(), e.Name()+": "))
-		return e.Failed("error", text, e.Refusable(), text)
+		changes := e.Failed("error", text, e.Refusable(), text)
+		e.Incomplete(changes, text, m.customResources(call.Caller))
+		return changes
 	}
 	changes := e.Changes(out, m.customResources(call.Caller))
 	if req.Event == hostapi.EventBegin && !out.Reject && !m.conf.file.Load().Host.Enabled {

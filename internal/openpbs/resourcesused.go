@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/pbs"
@@ -107,6 +108,28 @@ func (e *Event) unites(job *hostapi.Job) bool {
 	}
 	hosts, err := pbs.Hosts(job.ExecVnode, job.ExecHost2)
 	return err == nil && len(hosts) > 1
+}
+
+// Incomplete adds to the answer to an epilogue that was not carried out that resources_used is what
+// MoM knew before; text is the reason. Other events are left alone, and all if the server does not
+// know the resource.
+func (e *Event) Incomplete(c *Changes, text string, custom Custom) {
+	if e.Request.Event != hostapi.EventEpilogue || !custom.Knows(DiagMessages) {
+		return
+	}
+	const says = "resources_used is incomplete: "
+	told := map[string]string{}
+	if json.Unmarshal([]byte(e.Request.Job.ResourcesUsed[DiagMessages]), &told) != nil {
+		told = map[string]string{}
+	}
+	told[e.Request.Node] = strings.TrimSpace(told[e.Request.Node] + " " + says + oneLine(text))
+	b, err := json.Marshal(told)
+	if err != nil { // a map of strings
+		return
+	}
+	at := slices.IndexFunc(c.List, func(change Change) bool { return change.Verb != verbLog })
+	used := Change{verbUsed, []string{"", DiagMessages, typeString, string(b)}}
+	c.List = slices.Insert(c.List, max(at, 0), used)
 }
 
 // diagOf is this host's entry of diag_messages as the mother superior unites it with those of

@@ -4,10 +4,13 @@ package openpbs_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // hostReport is what tests ask of hookhost's report.
@@ -119,5 +122,48 @@ func TestReportOfALiveJobSaysThatASistersPartIsYetToCome(t *testing.T) {
 	if r := j.report("node1"); len(r.Missing) > 0 || r.Hosts["node2"] == nil || r.Hosts["node2"].CPUT == nil {
 		t.Errorf("after qdel: %+v", r)
 	}
+	j.gone()
+}
+
+// The epilogue waits for a daemon that goes on. The record of a job without an answer by the alarm
+// says so.
+func TestRecordOfAJobThatMeetsAStoppedDaemonHasItsUsageOrSaysThatItIsIncomplete(t *testing.T) {
+	needNodes(t, 2)
+	node := nodes[len(nodes)-1]
+	stop := func() { on(t, node, "kill -STOP $("+daemonPid+")") }
+	goOn := func() { output("root", node, "kill -CONT $("+daemonPid+")") }
+	alarm := func(seconds string) error {
+		return errors.Join(run(nodes[0], "qmgr -c 'set hook hookhost alarm = "+seconds+"'"),
+			until(node, "grep -qx 'alarm="+seconds+"' "+pbsHome+"/mom_priv/hooks/hookhost.HK"))
+	}
+	t.Cleanup(func() {
+		goOn()
+		must.NoError(t, alarm("90"))
+	})
+	j := qsub(t, "alice", medium(node), spin(2, 50))
+	j.running()
+	stop()
+	eventually(t, "the epilogue has begun", time.Minute, func() bool {
+		return on(t, node, "pgrep -f '[h]ook_execjob_epilogue' || :") != ""
+	})
+	time.Sleep(8 * time.Second) // longer than a begin would wait
+	goOn()
+	if cput := fmt.Sprint(j.finished().ResourcesUsed["cput"]); cput < "00:00:02" {
+		t.Errorf("resources_used.cput %s of a job that used 2 s", cput)
+	}
+	j.gone()
+
+	must.NoError(t, alarm("15"))
+	j = qsub(t, "alice", medium(node), spin(2, 50))
+	j.running()
+	stop()
+	if diag := fmt.Sprint(j.finished().ResourcesUsed["diag_messages"]); !strings.Contains(diag, "is incomplete: ") {
+		t.Errorf("resources_used.diag_messages %s", diag)
+	}
+	eventually(t, "accounting says that usage is incomplete", 10*time.Second, func() bool {
+		return on(t, nodes[0], "cat "+pbsHome+"/server_priv/accounting/* | grep ';E;"+j.id+
+			";.*resources_used is incomplete' || :") != ""
+	})
+	goOn()
 	j.gone()
 }
