@@ -15,6 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/metrics"
+	"github.com/hookhost/hookhost/internal/mom"
 	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/serieslog"
@@ -31,6 +32,7 @@ type daemon struct {
 	processes *processes
 	mom       *pbsMoM
 	sisters   *sisters
+	leftovers *leftovers
 	refusals  *refusals
 	meter     *meter
 	metrics   *metrics.Metrics
@@ -82,7 +84,10 @@ func open(o *Options, ended func()) (*daemon, error) {
 		present: d.meter.Present, started: make(chan struct{}),
 	}
 	d.jobs.series = serieslog.Open(o.Series(), d.conf.seriesBounds, func(err error) { log.Error(err) })
-	d.processes = &processes{procfs: procfs, jobs: d.jobs, died: d.cleanUp}
+	d.leftovers = &leftovers{
+		aux: o.Paths.Aux(), tmpDir: mom.TmpDir, isLive: d.isLive, log: log, limit: removeTime, pause: removePause,
+	}
+	d.processes = &processes{procfs: procfs, jobs: d.jobs, died: d.leftovers.runKilled}
 	d.mom = &pbsMoM{conf: d.conf, store: store, procfs: procfs, log: log}
 	d.sisters = &sisters{conf: d.conf, log: log}
 	if err := d.sisters.connect(); err != nil {
@@ -96,7 +101,11 @@ func open(o *Options, ended func()) (*daemon, error) {
 		Hosts: func() map[string]string { return d.conf.file.Load().Sister.Hosts },
 	}
 	d.openMetrics()
-	if err := d.openHost(cfg, self, kernel, ended); err != nil {
+	jobEnded := func() {
+		d.leftovers.jobEnded()
+		ended()
+	}
+	if err := d.openHost(cfg, self, kernel, jobEnded); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -188,17 +197,24 @@ func (d *daemon) Reload(ctx context.Context) error { return d.conf.Reload(ctx) }
 // NewJobID returns the next id for a job of `run`.
 func (d *daemon) NewJobID(context.Context) (string, error) { return d.jobs.newID() }
 
-// cleanUp removes the files of jobs whose `run` was killed.
-func (d *daemon) cleanUp() {
-	if err := d.removeLeft(); err != nil {
-		d.log.Error(err)
+// isLive reports whether there is a job of that name still, and whether its `run` was killed. A
+// name that is no job's is left alone as a live one.
+func (d *daemon) isLive(name string) (live, dying bool) {
+	job, err := d.jobs.tree.Job(name)
+	if err != nil {
+		return true, false
 	}
+	rec := d.jobs.store.Get(name)
+	if rec == nil {
+		return job.Exists(), false
+	}
+	return true, rec.MoM != nil && !d.processes.Alive(*rec.MoM)
 }
 
 // reconcile ends the jobs whose MoM or host has died and removes what their MoM left. Errors are of
 // single jobs: the others are not to suffer.
 func (d *daemon) reconcile(ctx context.Context) {
-	d.cleanUp()
+	d.leftovers.sweep()
 	if err := d.host.Reconcile(ctx); err != nil {
 		d.log.Errorf("end jobs of dead hosts: %v", err)
 	}

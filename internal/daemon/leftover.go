@@ -1,39 +1,178 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
 
 	"github.com/hookhost/hookhost/internal/mom"
 )
 
-// removeLeft removes the node files and TMPDIRs of jobs whose `run` was killed. The node files say
-// which jobs these are: only `run` makes any here, after the job's record and before its program.
+const (
+	// removeTime bounds the removal of one TMPDIR. The others of its user come after it.
+	removeTime = time.Minute
+	// removePause is the pause before the rest is removed, which doubles where that fails.
+	removePause  = time.Minute
+	longestPause = time.Hour
+)
+
+// leftovers removes node files and TMPDIRs that `run` has left: it was killed, or had no time to
+// remove them. The node files say of which jobs and whose. Only `run` makes
+// any there, after the job's record and before its program. A TMPDIR goes before its node file, so
+// the next daemon finds what this one has left.
 //
-// A job without a record may still live, if the record was lost. Such a job has a cgroup, and its
-// files stay.
-func (d *daemon) removeLeft() error {
-	aux := d.conf.paths.Aux()
-	files, err := os.ReadDir(aux)
+// A TMPDIR may be huge, or be filled while it is removed. So nobody waits for it: jobs end first,
+// and each user's directories are removed by a goroutine, one after the other.
+type leftovers struct {
+	aux, tmpDir string
+	isLive      func(job string) (live, dying bool) // dying: its `run` was killed, and its end is to come
+	log         *logrus.Entry
+	limit       time.Duration // of one removal
+	pause       time.Duration // before the rest is removed
+
+	killed atomic.Bool // a `run` was killed, and its job may not have ended yet
+	soon   atomic.Bool // a sweep is to come
+
+	mu   sync.Mutex
+	busy map[int]chan struct{} // wakes the goroutine of a uid
+}
+
+// runKilled notes that a `run` has died whose job is still to be ended.
+func (l *leftovers) runKilled() { l.killed.Store(true) }
+
+// jobEnded has what a `run` leaves removed: at once when it was killed, else when it has had its
+// time. jobEnded does not wait.
+func (l *leftovers) jobEnded() {
+	if l.killed.Load() {
+		go l.sweep()
+	} else if l.soon.CompareAndSwap(false, true) {
+		time.AfterFunc(l.pause, func() {
+			l.soon.Store(false)
+			l.sweep()
+		})
+	}
+}
+
+// sweep begins to remove what is left of jobs that are over.
+func (l *leftovers) sweep() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left, err := l.find()
+	if err != nil {
+		l.log.Errorf("remove files of dead jobs: %v", err)
+	}
+	for uid := range left {
+		if wake, is := l.busy[uid]; is {
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+			continue
+		}
+		if l.busy == nil {
+			l.busy = map[int]chan struct{}{}
+		}
+		l.busy[uid] = make(chan struct{}, 1)
+		go l.remove(uid, l.busy[uid])
+	}
+}
+
+// find returns the TMPDIRs of jobs that are over, by the uid of their owner, and removes the node
+// files of those that have none. A job without a record may still live, if the record was lost.
+// Such a job has a cgroup, and its files stay. The caller has mu.
+func (l *leftovers) find() (map[int][]mom.Left, error) {
+	l.killed.Store(false)
+	files, err := os.ReadDir(l.aux)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	errs := []error{err}
+	over := map[string]int{} // the owner's uid
 	for _, f := range files {
-		job, err := d.jobs.tree.Job(f.Name())
+		live, dying := l.isLive(f.Name())
+		if dying {
+			l.killed.Store(true)
+		}
+		if live {
+			continue
+		}
+		uid, err := mom.OwnerOf(f.Name(), l.aux)
+		if err == nil {
+			over[f.Name()] = uid
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if len(over) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	all, err := mom.LeftIn(l.tmpDir, over)
+	errs = append(errs, err)
+	left, waits := map[int][]mom.Left{}, map[string]bool{}
+	for _, dir := range all {
+		waits[dir.Job] = true
+		left[over[dir.Job]] = append(left[over[dir.Job]], dir)
+	}
+	for job := range over {
+		if !waits[job] && err == nil {
+			errs = append(errs, mom.RemoveNodefile(job, l.aux))
+		}
+	}
+	return left, errors.Join(errs...)
+}
+
+// remove removes the TMPDIRs of one user until there are none. A TMPDIR that has had its time comes
+// last, and is in the log once.
+func (l *leftovers) remove(uid int, wake <-chan struct{}) {
+	had := map[string]bool{}
+	for pause := l.pause; ; {
+		l.mu.Lock()
+		left, err := l.find()
 		if err != nil {
-			continue // not a job's
+			l.log.Errorf("remove files of dead jobs: %v", err)
 		}
-		rec := d.jobs.store.Get(f.Name())
-		if rec == nil && !job.Exists() || rec != nil && rec.MoM != nil && !d.processes.Alive(*rec.MoM) {
-			err = mom.RemoveDirs(f.Name(), aux, mom.TmpDir)
+		dirs := left[uid]
+		if len(dirs) == 0 {
+			delete(l.busy, uid)
+			l.mu.Unlock()
+			return
 		}
-		errs = append(errs, err)
+		l.mu.Unlock()
+		last := slices.DeleteFunc(slices.Clone(dirs), func(dir mom.Left) bool { return !had[dir.Job] })
+		dirs = append(slices.DeleteFunc(dirs, func(dir mom.Left) bool { return had[dir.Job] }), last...)
+		rest := false
+		next := min(2*pause, longestPause)
+		for _, dir := range dirs {
+			ctx, cancel := context.WithTimeoutCause(context.Background(), l.limit,
+				fmt.Errorf("not done within %v", l.limit))
+			err := dir.Remove(ctx)
+			if ctx.Err() != nil { // it takes its time
+				next = l.pause
+			}
+			cancel()
+			if err == nil {
+				continue
+			}
+			rest = true
+			if !had[dir.Job] {
+				had[dir.Job] = true
+				l.log.WithField("job", dir.Job).Warnf("its TMPDIR is removed later: %v", err)
+			}
+		}
+		if rest {
+			select {
+			case <-time.After(pause):
+				pause = next
+			case <-wake: // there are more
+			}
+		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("remove files of dead jobs: %w", err)
-	}
-	return nil
 }

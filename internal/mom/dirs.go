@@ -1,12 +1,15 @@
 package mom
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -19,18 +22,90 @@ import (
 // TmpDir is the directory of the TMPDIRs of jobs that `run` begins, as pbs_mom has it.
 const TmpDir = "/var/tmp"
 
-// RemoveDirs removes what Run made for a job and could not remove because its process was killed.
-// These are the node file in auxDir and the job's TMPDIR in tmpDir. Files that are not there are no
-// error.
-func RemoveDirs(id, auxDir, tmpDir string) error {
+// Left is a directory that Run made as the TMPDIR of a job and did not remove. Run was killed, or
+// had no time to.
+type Left struct{ Dir, Name, Job string }
+
+// LeftIn returns what there is in tmpDir of jobs, which are given with their owners' uids. A file
+// of somebody else with such a name stays.
+func LeftIn(tmpDir string, owners map[string]int) ([]Left, error) {
+	files, err := os.ReadDir(tmpDir)
+	errs := []error{err}
+	var all []Left
+	for _, f := range files {
+		job, ok := strings.CutPrefix(f.Name(), tmpName(""))
+		if !ok {
+			continue
+		}
+		uid, ok := owners[job]
+		if !ok {
+			job = unknowable.ReplaceAllString(job, "")
+			if uid, ok = owners[job]; !ok {
+				continue
+			}
+		}
+		var st unix.Stat_t
+		path := filepath.Join(tmpDir, f.Name())
+		err := unix.Lstat(path, &st)
+		switch {
+		case err == nil && int(st.Uid) == uid:
+			all = append(all, Left{tmpDir, f.Name(), job})
+		case err != nil && err != unix.ENOENT:
+			errs = append(errs, &fs.PathError{Op: "lstat", Path: path, Err: err})
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+// Remove removes the directory with all in it, as long as ctx lasts; the rest is for another call.
+// The name is free at once, since a later run of the job may use it. Idempotent.
+func (l Left) Remove(ctx context.Context) error {
+	if free := freeName(l.Name); free != l.Name {
+		err := unix.Rename(filepath.Join(l.Dir, l.Name), filepath.Join(l.Dir, free))
+		if err != nil && err != unix.ENOENT {
+			return &os.LinkError{Op: "rename", Old: filepath.Join(l.Dir, l.Name), New: free, Err: err}
+		}
+		l.Name = free
+	}
+	return removeTree(ctx, l.Dir, l.Name)
+}
+
+// unknowable matches the end of a TMPDIR's name that nobody can know.
+var unknowable = regexp.MustCompile(`\.[a-z2-7]{26}$`)
+
+// freeName returns the name of a TMPDIR with such an end.
+func freeName(name string) string {
+	if unknowable.MatchString(name) {
+		return name
+	}
+	return name + "." + strings.ToLower(rand.Text())
+}
+
+// ownerMark is the extended attribute of a node file with the uid of its job's owner, if that is
+// not the file's own.
+const ownerMark = "trusted.hookhost.owner"
+
+// OwnerOf returns the uid of the owner of the job with a node file in auxDir.
+func OwnerOf(id, auxDir string) (uid int, err error) {
+	path := filepath.Join(auxDir, id)
+	b := make([]byte, 16)
+	n, err := unix.Getxattr(path, ownerMark, b)
+	if err == nil {
+		return strconv.Atoi(string(b[:n]))
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return 0, &fs.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	return int(st.Uid), nil
+}
+
+// RemoveNodefile removes the node file of a job in auxDir. A file that is not there is no error.
+func RemoveNodefile(id, auxDir string) error {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(tmpDir)
-	if err == nil {
-		err = errors.Join(root.RemoveAll(tmpName(id)), root.Close())
-	}
-	return errors.Join(err, removeFile(filepath.Join(auxDir, id)))
+	return removeFile(filepath.Join(auxDir, id))
 }
 
 // removeFile removes a file that somebody else may have removed. A daemon that starts removes the
@@ -71,10 +146,22 @@ func (w *walk) makeNodefile() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(w.spec.AuxDir, name)
-	w.undo = append(w.undo, func() error { return removeFile(path) })
+	w.undo = append(w.undo, func(context.Context) error {
+		// The daemon knows by this file of the TMPDIR, which it may be removing at this moment.
+		if w.spec.TmpDir != "" {
+			left, err := LeftIn(w.spec.TmpDir, map[string]int{name: w.uid()})
+			if err != nil || len(left) > 0 {
+				return err
+			}
+		}
+		return removeFile(path)
+	})
 	gid := os.Getegid()
 	if w.spec.Credential != nil {
 		gid = int(w.spec.Credential.Gid)
+		if err := unix.Setxattr(path, ownerMark, strconv.AppendInt(nil, int64(w.uid()), 10), 0); err != nil {
+			return "", &fs.PathError{Op: "setxattr", Path: path, Err: err}
+		}
 	}
 	// The job's user is to read it, whatever the umask, and not to fill /run with it.
 	return path, errors.Join(root.Chown(name, -1, gid), root.Chmod(name, 0o640))
@@ -89,13 +176,13 @@ func (w *walk) makeTmpDir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	w.undo = append(w.undo, root.Close)
+	defer root.Close()
 	name := tmpName(w.job.ID)
 	err = root.Mkdir(name, 0o700)
 	made := err == nil
 	if errors.Is(err, fs.ErrExist) {
 		if err = w.ownsDir(root, name); err != nil {
-			name += "." + strings.ToLower(rand.Text())
+			name = freeName(name)
 			err = root.Mkdir(name, 0o700)
 			made = err == nil
 		}
@@ -107,9 +194,7 @@ func (w *walk) makeTmpDir() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(w.spec.TmpDir, name)
-	// RemoveAll of a Root neither follows links nor leaves the directory, whatever the job's
-	// processes left there.
-	w.undo = append(w.undo, func() error { return root.RemoveAll(name) })
+	w.undo = append(w.undo, Left{Dir: w.spec.TmpDir, Name: name}.Remove)
 	return path, nil
 }
 

@@ -7,7 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
@@ -38,6 +42,81 @@ func TestTmpDirIsRemoved(t *testing.T) {
 		t.Errorf("outside the directory: %v", err)
 	}
 	if left, err := os.ReadDir(spec.TmpDir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// inMemory returns a directory in which many files are made in no time.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "hookhost")
+	must.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// A signal ends the removal of a huge TMPDIR. The rest can be found by the node file, and removed.
+func TestSignalEndsTheRemovalOfTMPDIR(t *testing.T) {
+	spec := shell(`cd "$TMPDIR"; mkdir d; cd d; seq 30000 | xargs touch`)
+	spec.TmpDir, spec.AuxDir = inMemory(t), t.TempDir()
+	signals, over := make(chan os.Signal, 1), make(chan struct{})
+	spec.Signals = signals
+	var sending sync.WaitGroup
+	engine := &recorder{answer: answers{hostapi.EventEnd: func(*hostapi.Request) (*hostapi.Outcome, error) {
+		sending.Go(func() {
+			for tick := time.NewTicker(time.Millisecond); ; {
+				select {
+				case <-tick.C:
+					select {
+					case signals <- unix.SIGTERM:
+					default:
+					}
+				case <-over:
+					tick.Stop()
+					return
+				}
+			}
+		})
+		return nil, nil
+	}}}
+	_, result, err := outputOf(t, engine, spec)
+	close(over)
+	sending.Wait()
+	if result.ExitStatus != 0 || err == nil || !strings.Contains(err.Error(), errInterrupted.Error()) {
+		t.Errorf("exit status %d, %v; want 0 and that the removal was interrupted", result.ExitStatus, err)
+	}
+	if _, err := os.Stat(filepath.Join(spec.AuxDir, "12.srv")); err != nil {
+		t.Errorf("node file: %v", err)
+	}
+	left, err := LeftIn(spec.TmpDir, map[string]int{"12.srv": os.Getuid()})
+	if err != nil || len(left) != 1 {
+		t.Fatalf("left: %v, %v", left, err)
+	}
+	for range 2 {
+		must.NoError(t, left[0].Remove(t.Context()))
+	}
+	if left, err := os.ReadDir(spec.TmpDir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A tree is removed however deep it is.
+func TestDeepTMPDIRIsRemoved(t *testing.T) {
+	tmp := inMemory(t)
+	dir, err := os.OpenRoot(tmp)
+	must.NoError(t, err)
+	must.NoError(t, dir.Mkdir("pbs.12.srv", 0o700))
+	below, err := dir.OpenRoot("pbs.12.srv")
+	must.NoError(t, err, dir.Close())
+	for range 5 * deepest {
+		must.NoError(t, below.WriteFile("file", nil, 0o600), below.Mkdir("d", 0o700))
+		next, err := below.OpenRoot("d")
+		must.NoError(t, err, below.Close())
+		below = next
+	}
+	must.NoError(t, below.Close())
+	must.NoError(t, Left{Dir: tmp, Name: "pbs.12.srv"}.Remove(t.Context()))
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// A huge TMPDIR is removed beside those of other users, and with a limit of time. The next daemon
+// removes what is left of it. A job whose run was killed ends first.
+func TestHugeTMPDIRKeepsNoOtherFromRemoval(t *testing.T) {
+	kernfstest.NeedRoot(t)
+	dir, err := os.MkdirTemp("/dev/shm", "hookhost") // where many files are made in no time
+	must.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	aux, tmp := filepath.Join(dir, "aux"), filepath.Join(dir, "tmp")
+	must.NoError(t, os.Mkdir(aux, 0o755), os.Mkdir(tmp, 0o755))
+	const alice, bob = 65533, 65534
+	left := func(job, name string, owner int) (path string) {
+		path = filepath.Join(tmp, name)
+		file := filepath.Join(aux, job)
+		must.NoError(t, os.WriteFile(file, nil, 0o640),
+			unix.Setxattr(file, "trusted.hookhost.owner", []byte(fmt.Sprint(owner)), 0),
+			os.MkdirAll(filepath.Join(path, "a/b"), 0o700), os.Chown(path, owner, -1))
+		return path
+	}
+	gone := func(paths ...string) func() bool {
+		return func() bool {
+			for _, path := range paths {
+				if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	huge := left("1.srv", "pbs.1.srv", alice)
+	others := []string{
+		left("2.srv", "pbs.2.srv", alice), left("3.srv", "pbs.3.srv", bob),
+		left("4[1].srv", "pbs.4[1].srv.abcdefghijklmnopqrstuvwxyz", bob),
+	}
+	live := left("5.srv", "pbs.5.srv", bob)
+	bobs := left("6.srv", "pbs.6.srv", bob)
+	must.NoError(t, unix.Setxattr(filepath.Join(aux, "6.srv"), "trusted.hookhost.owner", []byte(fmt.Sprint(alice)), 0))
+
+	for i := range 20000 {
+		must.NoError(t, os.WriteFile(filepath.Join(huge, fmt.Sprint(i)), nil, 0o600))
+	}
+	killed := left("8.srv", "pbs.8.srv", bob)
+	var ended atomic.Bool
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	daemon := func(limit time.Duration) *leftovers {
+		return &leftovers{
+			aux: aux, tmpDir: tmp, log: logrus.NewEntry(log), limit: limit, pause: time.Hour,
+			isLive: func(job string) (live, dying bool) {
+				dying = job == "8.srv" && !ended.Load()
+				return job == "5.srv" || dying, dying
+			},
+		}
+	}
+	l := daemon(2 * time.Millisecond)
+	l.sweep()
+	must.Eventually(t, "all others are removed", gone(others...))
+	for _, job := range []string{"2.srv", "3.srv", "4[1].srv", "6.srv"} {
+		must.Eventually(t, "node file of job "+job+" is removed", func() bool {
+			l.sweep()
+			return gone(filepath.Join(aux, job))()
+		})
+	}
+	if _, err := os.Lstat(filepath.Join(aux, "1.srv")); err != nil {
+		t.Errorf("node file of the huge one: %v", err)
+	}
+	if gone(killed)() {
+		t.Error("the TMPDIR of a job that is to be ended was removed before that")
+	}
+	later := left("7.srv", "pbs.7.srv", alice)
+	l.sweep()
+	must.Eventually(t, "a later one of the same user is removed", gone(later))
+	ended.Store(true)
+	l.jobEnded()
+	must.Eventually(t, "that of a job that was to be ended is removed", gone(killed))
+	daemon(time.Minute).sweep()
+	must.Eventually(t, "the rest is removed", func() bool {
+		rest, err := filepath.Glob(filepath.Join(tmp, "pbs.1.srv*"))
+		return err == nil && len(rest) == 0 && gone(filepath.Join(aux, "1.srv"))()
+	})
+	for what, path := range map[string]string{"of a live job": live, "of another user's": bobs} {
+		if _, err := os.Lstat(filepath.Join(path, "a/b")); err != nil {
+			t.Errorf("TMPDIR %s: %v", what, err)
+		}
+	}
+}
