@@ -95,8 +95,8 @@ func TestNodefileHasALineForEachRank(t *testing.T) {
 			spec.Job = &job
 			got, _, err := outputOf(t, &recorder{}, spec)
 			mode, hosts, _ := strings.Cut(got, "\n")
-			if err != nil || mode != "644" || strings.Join(strings.Fields(hosts), " ") != tt.want {
-				t.Errorf("node file %q, %v; want 644 and %q", got, err, tt.want)
+			if err != nil || mode != "640" || strings.Join(strings.Fields(hosts), " ") != tt.want {
+				t.Errorf("node file %q, %v; want 640 and %q", got, err, tt.want)
 			}
 			if left, err := os.ReadDir(spec.AuxDir); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)
