@@ -105,7 +105,7 @@ func (p *policy) askWithDevices(req *hostapi.Request) (ask, error) {
 	if err != nil || !p.Devices.Enabled {
 		return a, err
 	}
-	if err := a.addWants(req.Job, req.Node, p.resources()); err != nil {
+	if err := a.addWants(req.Job, p.resources()); err != nil {
 		return ask{}, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
 	}
 	return a, nil

@@ -76,15 +76,12 @@ func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage, settle boo
 func (h *hook) billingRate(begin *hostapi.Request, job *hostapi.Job) (float64, error) {
 	holder := *begin.Job
 	holder.ExecVnode = cmp.Or(holder.ExecVnode, job.ExecVnode)
+	holder.ExecHost2 = cmp.Or(holder.ExecHost2, job.ExecHost2)
 	a, err := askOf(&holder, begin.Node)
 	if err != nil {
 		return 0, err
 	}
-	const anywhere = "*" // no host has this name, so that one look sums up all of them
-	for i := range a.chunks {
-		a.chunks[i].Vnode, a.chunks[i].Host = anywhere, anywhere
-	}
-	held, err := pbs.OnHost(a.chunks, anywhere)
+	held, err := pbs.Share(a.chunks) // of all hosts
 	if err != nil {
 		return 0, err
 	}

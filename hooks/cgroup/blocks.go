@@ -15,13 +15,14 @@ import (
 // requests may be less, since PBS itself adds ncpus=1, but not more. Jobs with blocks and jobs
 // without can be on one host. A block is free when no job holds it, or a cpu or a device of it.
 
-// blocksOf returns how many blocks the chunks of host node ask for. Errors are as those of wantsOf.
-func blocksOf(chunks []pbs.VnodeChunk, job *hostapi.Job, node string) (int, error) {
+// blocksOf returns how many blocks the chunks of this host ask for. Arguments and errors are as
+// those of wantsOf.
+func blocksOf(chunks []pbs.VnodeChunk, here []int, job *hostapi.Job) (int, error) {
 	sum := 0
-	for _, i := range pbs.ChunksOn(chunks, node) {
-		n, err := countOf(chunks[i].Resources, "blocks")
+	for _, c := range pbs.Pick(chunks, here) {
+		n, err := countOf(c.Resources, "blocks")
 		if err != nil {
-			return 0, fmt.Errorf("vnode %s: %w", chunks[i].Vnode, err)
+			return 0, fmt.Errorf("vnode %s: %w", c.Vnode, err)
 		}
 		sum += n
 	}

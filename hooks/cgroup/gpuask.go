@@ -42,40 +42,10 @@ func equalAsks(asks []*gpuAsk) []gpuAsk {
 	return joined
 }
 
-// chunkNumbers returns for each of the n parts of exec_vnode which chunk of the request it is for.
-// Parts in one pair of parentheses are for one.
-func chunkNumbers(execVnode string, n int) []int {
-	numbers := make([]int, 1, n)
-	var quote byte
-	open := false
-	for _, c := range []byte(execVnode) {
-		switch {
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '"' || c == '\'':
-			quote = c
-		case c == '(' || c == ')':
-			open = c == '('
-		case c == '+':
-			next := numbers[len(numbers)-1]
-			if !open {
-				next++
-			}
-			numbers = append(numbers, next)
-		}
-	}
-	for len(numbers) < n { // not that exec_vnode
-		numbers = append(numbers, len(numbers))
-	}
-	return numbers
-}
-
 // fillTexts adds to asks what schedselect says of them, or a select that PBS has not worked on yet.
-// numbers are those of all parts of exec_vnode. A text that no chunk has may stand in the job's own
-// list (-l gpu_model=A100).
-func fillTexts(asks []*gpuAsk, job *hostapi.Job, numbers []int) error {
+// chunks is how many exec_vnode has. A text that no chunk has may stand in the job's own list (-l
+// gpu_model=A100).
+func fillTexts(asks []*gpuAsk, job *hostapi.Job, chunks int) error {
 	text, name := job.Schedselect, "schedselect"
 	if text == "" {
 		text, name = job.ResourceList["select"], "resource_list select"
@@ -95,7 +65,7 @@ func fillTexts(asks []*gpuAsk, job *hostapi.Job, numbers []int) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if own && !slices.ContainsFunc(selected, namesGPUs) {
-		return fillOwn(asks, job.ResourceList, numbers[len(numbers)-1]+1)
+		return fillOwn(asks, job.ResourceList, chunks)
 	}
 	total, differ := 0, false
 	for _, c := range selected {
@@ -104,7 +74,7 @@ func fillTexts(asks []*gpuAsk, job *hostapi.Job, numbers []int) error {
 			differ = differ || c.Resources[key] != selected[0].Resources[key]
 		}
 	}
-	if chunks := numbers[len(numbers)-1] + 1; differ && total != chunks {
+	if differ && total != chunks {
 		return fmt.Errorf("%s has %d chunks and exec_vnode %d: which of them have which GPUs cannot be told", name,
 			total, chunks)
 	}

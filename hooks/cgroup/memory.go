@@ -142,7 +142,7 @@ func (p *policy) askedIn(r cgroup.JobMark) (ask, error) {
 		return ask{}, err
 	}
 	if p.Devices.Enabled {
-		a.blocks, _ = blocksOf(a.chunks, r.Begin.Job, r.Begin.Node) // one that began earlier may have had a site's own
+		a.blocks, _ = blocksOf(a.chunks, a.here, r.Begin.Job) // one that began earlier may have had a site's own
 	}
 	if a.Mem == nil && a.blocks == 0 {
 		return a, nil

@@ -18,21 +18,21 @@ import (
 // host[n] on NUMA node n and nowhere else. Otherwise the next job would find the node that PBS
 // promised it taken (openpbs pbs_cgroups.PY, assign_job).
 
-// numaOf returns the ncpus of the chunks that name a vnode host[n] of this host, by n; a vnode
-// without cpus counts, for its memory. Nil when there is none.
+// numaOf returns the ncpus of those of this host's chunks that name a vnode host[n], by n; a vnode
+// without cpus counts, for its memory. Nil when there is none. A vnode of another name is the
+// site's, and no NUMA node.
 func numaOf(chunks []pbs.VnodeChunk, host string) (map[int]int, error) {
 	var by map[int]int
-	for _, i := range pbs.ChunksOn(chunks, host) {
-		c := chunks[i]
-		text, ok := strings.CutPrefix(c.Vnode, c.Host+"[")
-		if !ok {
+	for _, c := range chunks {
+		name, text, ok := strings.Cut(c.Vnode, "[")
+		if !ok || !pbs.SameHost(name, host) {
 			continue
 		}
 		n, err := strconv.Atoi(strings.TrimSuffix(text, "]"))
 		if err != nil {
-			continue // longer than any NUMA node's id
+			continue // no number, or longer than any NUMA node's id
 		}
-		share, err := pbs.OnHost([]pbs.VnodeChunk{c}, c.Host)
+		share, err := pbs.Share([]pbs.VnodeChunk{c})
 		if err != nil {
 			return nil, err
 		}

@@ -57,10 +57,15 @@ func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) erro
 	case o == nil:
 		o = &nodestate.Offline{Since: time.Now()}
 		h.log.Error("the vnodes of this host go offline: a cgroup could not be removed")
-	case o.Told:
-		names = slices.DeleteFunc(names, func(name string) bool { return !lostComment(req.VnodeList[name]) })
+	case o.Told: // the list of a job's event has the vnodes of that job alone
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return !lostComment(req.VnodeList[name]) && (o.Vnodes == nil || slices.Contains(o.Vnodes, name))
+		})
 	}
-	o.Told = o.Told || len(req.VnodeList) > 0
+	if len(req.VnodeList) > 0 {
+		o.Told = true
+		o.Vnodes = slices.Compact(slices.Sorted(slices.Values(append(o.Vnodes, names...))))
+	}
 	setState(out, names, stateOffline)
 	return h.kept.SetOffline(o)
 }

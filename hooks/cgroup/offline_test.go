@@ -208,10 +208,26 @@ func TestOnlineRules(t *testing.T) {
 	}
 }
 
+// TestVnodesThatTheJobHadNotGoOfflineNext: the list of a job's event has the job's vnodes alone.
+func TestVnodesThatTheJobHadNotGoOfflineNext(t *testing.T) {
+	n, k := fakeNode(t, kernfstest.NewV2, shortKill)
+	pid := stuckJob(n, k)
+	out, _ := n.event(hostapi.EventEnd, "1", pbsSees(vnodes{"blade": nil}))
+	must.Equal(t, "at the job's end", vnodes{testNode: {State: "offline"}, "blade": {State: "offline"}}, out.Vnodes)
+	all := vnodes{testNode: vnode("offline", offlineComment), "blade": vnode("offline", offlineComment),
+		"rack": vnode("free", "-")}
+	out = n.do(hostapi.EventPeriodic, "", pbsSees(all))
+	must.Equal(t, "at the next periodic", vnodes{"rack": {State: "offline"}}, out.Vnodes)
+	out = n.do(hostapi.EventPeriodic, "", pbsSees(all))
+	must.Equal(t, "at the one after it", vnodes(nil), out.Vnodes)
+	k.Unstick(pid)
+	n.waited()
+}
+
 func TestOwnVnodes(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, func(f *config.File) { f.Vnodes.PerNUMANode = true })
-	known := vnodes{testNode + "[x]": nil, "node10": nil, testNode + "[12]": {}}
-	want := []string{testNode, testNode + "[0]", testNode + "[12]", testNode + "[1]", testNode + "[x]"}
+	known := vnodes{testNode + "[x]": nil, "blade": nil, testNode + "[12]": {}}
+	want := []string{"blade", testNode, testNode + "[0]", testNode + "[12]", testNode + "[1]", testNode + "[x]"}
 	if got := n.policy.ownVnodes(n.hook.node(), testNode, known); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v (known %v)", got, want, slices.Collect(maps.Keys(known)))
 	}

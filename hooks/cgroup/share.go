@@ -25,6 +25,7 @@ type ask struct {
 	exclhost bool               // nobody else gets anything of its hosts (-l place=exclhost)
 
 	chunks []pbs.VnodeChunk // of all hosts
+	here   []int            // which of them are on this one
 
 	wants  []placement.Want // devices; see addWants
 	blocks int              // parts of the host
@@ -44,23 +45,28 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	chunks := []pbs.VnodeChunk{{Vnode: node, Host: node, Resources: job.ResourceList}}
 	if job.ExecVnode != "" {
 		var err error
-		if chunks, err = pbs.ParseExecVnode(job.ExecVnode); err != nil {
+		if chunks, err = pbs.JobChunks(job.ExecVnode, job.ExecHost2); err != nil {
 			return ask{}, err
 		}
 	}
-	share, err := pbs.OnHost(chunks, node)
+	here := pbs.ChunksHere(chunks, node, job.MotherSuperior)
+	if here == nil {
+		return ask{}, fmt.Errorf("exec_vnode on %s, exec_host2 %s: %w",
+			shownValue(node), shownValue(job.ExecHost2), pbs.ErrNotOnHost)
+	}
+	share, err := pbs.Share(pbs.Pick(chunks, here))
 	if err != nil {
 		return ask{}, err
 	}
 	place := strings.Split(job.ResourceList["place"], ":")
-	a := ask{HostShare: share, chunks: chunks, exclhost: slices.Contains(place, "exclhost")}
+	a := ask{HostShare: share, chunks: chunks, here: here, exclhost: slices.Contains(place, "exclhost")}
 	if note := micsNote(share.Other); note != "" {
 		a.notes = append(a.notes, note)
 	}
 	if err := a.addVmem(job, chunks); err != nil {
 		return ask{}, err
 	}
-	if a.numa, err = numaOf(chunks, node); err != nil {
+	if a.numa, err = numaOf(pbs.Pick(chunks, here), node); err != nil {
 		return ask{}, err
 	}
 	if err := a.addHuge(); err != nil {
@@ -85,10 +91,10 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 // addWants adds the devices and the blocks that the job asks for. The resources are those of
 // configured devices. The caller's host is one where hookhost gives devices away. On any other
 // gpus, blocks and the like are a site's own resources, with values of any form.
-func (a *ask) addWants(job *hostapi.Job, node string, resources []string) (err error) {
-	a.wants, err = wantsOf(a.chunks, job, node, resources)
+func (a *ask) addWants(job *hostapi.Job, resources []string) (err error) {
+	a.wants, err = wantsOf(a.chunks, a.here, job, resources)
 	if err == nil {
-		a.blocks, err = blocksOf(a.chunks, job, node)
+		a.blocks, err = blocksOf(a.chunks, a.here, job)
 	}
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"math/bits"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -56,9 +55,9 @@ func hugeByNUMA(sys *kernfs.FS, node *topology.Node, all topology.HugePages) (ma
 
 // vnodes returns the natural vnode, name, and with vnode_per_numa_node one for each NUMA node that
 // has anything to give. The natural one then has nothing, so that nothing is given away twice.
-// known is what PBS knows of them.
+// known is what PBS knows of them; site are those of them that the site has defined.
 func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string,
-	known map[string]*hostapi.Vnode) map[string]*hostapi.Vnode {
+	known map[string]*hostapi.Vnode, site []*hostapi.Vnode) map[string]*hostapi.Vnode {
 	sharing := ""
 	if natural := known[name]; natural != nil {
 		sharing = natural.Sharing
@@ -72,7 +71,7 @@ func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string,
 		all[name] = v
 	}
 	if !p.Vnodes.PerNUMANode {
-		add(name, p.offer(h))
+		add(name, p.offer(h).without(known[name], site))
 		return all
 	}
 	add(name, offer{cgswap: p.tellsCgswap()})
@@ -178,9 +177,7 @@ func proRata(total, part, whole int64) int64 {
 func (p *policy) ownVnodes(node *topology.Node, name string, known map[string]*hostapi.Vnode) []string {
 	names := map[string]bool{name: true}
 	for v := range known {
-		if host, _, _ := strings.Cut(v, "["); host == name {
-			names[v] = true
-		}
+		names[v] = true
 	}
 	if p.Vnodes.PerNUMANode {
 		for _, n := range node.NUMA {
@@ -217,6 +214,18 @@ func (h *hook) publish(req *hostapi.Request, out *hostapi.Outcome) error {
 	if natural := req.VnodeList[req.Node]; natural != nil {
 		vntype = natural.ResourcesAvailable["vntype"]
 	}
-	out.Vnodes = h.policy.vnodes(there, huge, req.Node, vntype, req.VnodeList)
+	noted, err := h.kept.Vnodes()
+	if err != nil {
+		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
+	}
+	stale, site := h.policy.othersVnodes(h.node(), req.Node, req.VnodeList, noted)
+	out.Vnodes = h.policy.vnodes(there, huge, req.Node, vntype, req.VnodeList, site)
+	maps.Copy(out.Vnodes, stale)
+	if len(req.VnodeList) == 0 { // not PBS's event
+		return nil
+	}
+	if err := h.kept.SetVnodes(toNote(out.Vnodes, req.Node, stale, noted)); err != nil {
+		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
+	}
 	return nil
 }

@@ -107,7 +107,7 @@ func TestVnodesGolden(t *testing.T) {
 			p := policyOf(t, c.edit)
 			h, huge := hostOf(t, all[name], p)
 			fmt.Fprintf(&b, "%s: %s\n", name, c.name)
-			vnodes := p.vnodes(h, huge, "n1", "fat", map[string]*hostapi.Vnode{"n1": {Sharing: "default_shared"}})
+			vnodes := p.vnodes(h, huge, "n1", "fat", map[string]*hostapi.Vnode{"n1": {Sharing: "default_shared"}}, nil)
 			for _, v := range slices.SortedFunc(maps.Keys(vnodes),
 				func(a, b string) int { return len(a)*1000 - len(b)*1000 + strings.Compare(a, b) }) {
 				r := vnodes[v].ResourcesAvailable
@@ -146,7 +146,7 @@ func TestVnodesAreTaken(t *testing.T) {
 			f.Memsw.Enabled = r.IntN(2) == 0
 		})
 		h, huge := hostOf(t, all[name], p)
-		vnodes := p.vnodes(h, huge, testNode, "", nil)
+		vnodes := p.vnodes(h, huge, testNode, "", nil, nil)
 		var others []holding
 		for _, v := range slices.Sorted(maps.Keys(vnodes)) {
 			// PBS gives nothing of what a vnode has nothing of.

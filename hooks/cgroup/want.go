@@ -24,17 +24,15 @@ import (
 // vnode and leaves them out (openpbs scheduler, create_execvnode). So they are looked for in
 // schedselect too, whose chunks come in the same order.
 
-// wantsOf returns the devices that the chunks of host node ask for; resources are those of
-// configured devices. Equal wants are one with the sum. gpu_model and gpu_mem without ngpus ask for
+// wantsOf returns the devices that the chunks of this host ask for, whose numbers are here. The
+// resources are those of configured devices. Equal wants are one with the sum. gpu_model and gpu_mem without ngpus ask for
 // no device: they chose the node. Errors are the job's and name resource and value.
-func wantsOf(chunks []pbs.VnodeChunk, job *hostapi.Job, node string, resources []string) ([]placement.Want, error) {
+func wantsOf(chunks []pbs.VnodeChunk, here []int, job *hostapi.Job, resources []string) ([]placement.Want, error) {
 	var asks []*gpuAsk
 	var sum wantSum
-	numbers := chunkNumbers(job.ExecVnode, len(chunks))
-	for _, i := range pbs.ChunksOn(chunks, node) {
-		c := chunks[i]
-		if len(asks) == 0 || asks[len(asks)-1].chunk != numbers[i] {
-			asks = append(asks, &gpuAsk{chunk: numbers[i], texts: map[string]string{}})
+	for _, c := range pbs.Pick(chunks, here) {
+		if len(asks) == 0 || asks[len(asks)-1].chunk != c.Chunk {
+			asks = append(asks, &gpuAsk{chunk: c.Chunk, texts: map[string]string{}})
 		}
 		if err := sum.addCounts(c.Resources, resources, asks[len(asks)-1]); err != nil {
 			return nil, fmt.Errorf("vnode %s: %w", c.Vnode, err)
@@ -49,7 +47,7 @@ func wantsOf(chunks []pbs.VnodeChunk, job *hostapi.Job, node string, resources [
 			return nil, err
 		}
 	}
-	if err := fillTexts(asks, job, numbers); err != nil {
+	if err := fillTexts(asks, job, chunks[len(chunks)-1].Chunk+1); err != nil {
 		return nil, err
 	}
 	for _, a := range equalAsks(asks) {

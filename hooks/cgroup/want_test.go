@@ -162,7 +162,8 @@ func TestWantsOf(t *testing.T) {
 				node = tt.node
 			}
 			a := ask{chunks: chunksOf(t, job, node)}
-			err := a.addWants(job, node, []string{"fpga", "ngpus"})
+			a.here = pbs.ChunksHere(a.chunks, node, false)
+			err := a.addWants(job, []string{"fpga", "ngpus"})
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -185,13 +186,20 @@ func chunksOf(t testing.TB, job *hostapi.Job, node string) []pbs.VnodeChunk {
 	return chunks
 }
 
+// wantsOfAll returns the wants of a job that is on one host.
+func wantsOfAll(t *testing.T, job *hostapi.Job) ([]placement.Want, error) {
+	t.Helper()
+	chunks := chunksOf(t, job, "n1")
+	return wantsOf(chunks, pbs.ChunksHere(chunks, "n1", true), job, nil)
+}
+
 func TestWantsAreBounded(t *testing.T) {
 	var parts []string
 	for i := range 100 {
 		parts = append(parts, fmt.Sprintf("(n1:ngpus=1:gpu_model=A%d)", i))
 	}
 	job := &hostapi.Job{ExecVnode: strings.Join(parts, "+")}
-	wants, err := wantsOf(chunksOf(t, job, "n1"), job, "n1", nil)
+	wants, err := wantsOfAll(t, job)
 	if err == nil || err.Error() != "resource ngpus=1: a job may want 64 kinds of devices, and this is one more" {
 		t.Errorf("%d wants, %v", len(wants), err)
 	}
@@ -211,7 +219,7 @@ func TestEqualAsksAreOne(t *testing.T) {
 	if got := equalAsks(asks); len(got) != 2 || got[0].times != 999 || got[1].times != 1 || got[1].ngpus != 5 {
 		t.Errorf("%d kinds of chunks: %+v", len(got), got)
 	}
-	wants, err := wantsOf(chunksOf(t, job, "n1"), job, "n1", nil)
+	wants, err := wantsOfAll(t, job)
 	if got, want := wanted(wants, 0), "3000 ngpus nvidia [A100 H100]; 1001 ngpus amd"; err != nil || got != want {
 		t.Errorf("%s, %v, want %s", got, err, want)
 	}
@@ -235,8 +243,8 @@ func FuzzWantsOf(f *testing.F) {
 		job := &hostapi.Job{ResourceList: hostapi.Resources{
 			"gpus": gpus, "gpu_model": model, "gpu_mem": mem, "ngpus": ngpus, "blocks": ngpus,
 		}}
-		a := ask{chunks: chunksOf(t, job, "n1")}
-		err := a.addWants(job, "n1", nil)
+		a := ask{chunks: chunksOf(t, job, "n1"), here: []int{0}}
+		err := a.addWants(job, nil)
 		wants, blocks := a.wants, a.blocks
 		if err != nil {
 			if blocks != 0 {

@@ -131,7 +131,7 @@ func spans(job *hostapi.Job) bool {
 	if !strings.Contains(job.ExecVnode, "+") { // nearly all jobs
 		return false
 	}
-	chunks, err := pbs.ParseExecVnode(job.ExecVnode)
+	chunks, err := pbs.JobChunks(job.ExecVnode, job.ExecHost2)
 	if err != nil || len(chunks) == 0 {
 		return false // not this hook's to tell
 	}

@@ -88,7 +88,7 @@ func (h *hook) placeOf(s *state, job *hostapi.Job, j *cgroup.Job, node string) p
 	if s.MoM == nil || s.Head || !job.MotherSuperior || node == "" {
 		return at
 	}
-	others, err := cpusElsewhere(job.ExecVnode, node)
+	others, err := cpusElsewhere(job, node)
 	if err != nil {
 		h.logOf(job.ID).Warn(err)
 	}
@@ -100,15 +100,15 @@ func (h *hook) placeOf(s *state, job *hostapi.Job, j *cgroup.Job, node string) p
 
 // cpusElsewhere is how many cpus a job has on other hosts than node: 1 at least for each of its
 // chunks there.
-func cpusElsewhere(execVnode, node string) (cpus int, err error) {
-	if !strings.Contains(execVnode, "+") { // one chunk, which is here: nearly every job
+func cpusElsewhere(job *hostapi.Job, node string) (cpus int, err error) {
+	if !strings.Contains(job.ExecVnode, "+") { // one chunk, which is here: nearly every job
 		return 0, nil
 	}
-	chunks, err := pbs.ParseExecVnode(execVnode)
+	chunks, err := pbs.JobChunks(job.ExecVnode, job.ExecHost2)
 	if err != nil {
 		return 0, err
 	}
-	here := pbs.ChunksOn(chunks, node)
+	here := pbs.ChunksHere(chunks, node, job.MotherSuperior)
 	if here == nil {
 		return 0, fmt.Errorf("exec_vnode: nothing on %s: other hosts are not told of the job's time", node)
 	}

@@ -40,7 +40,7 @@ func (m *pbsMoM) usage(rec *jobstate.Record, hosts []string) map[string]sister.U
 
 // ncpusOn returns how many cpus exec_vnode gives a job on a host, 0 if it does not say.
 func ncpusOn(job *hostapi.Job, name string) int {
-	chunks, err := pbs.ParseExecVnode(job.ExecVnode)
+	chunks, err := pbs.JobChunks(job.ExecVnode, job.ExecHost2)
 	if err != nil {
 		return 0
 	}

@@ -5,6 +5,7 @@
 //	cgroup.offline              that hook cgroup has put the node's vnodes offline; see Offline
 //	configuration               PBS's configuration that is in force; see Configuration
 //	remark                      what is in the comment of the node's vnode; see Remark
+//	vnodes                      the vnodes of NUMA nodes that PBS was told of; see Vnodes
 //
 // All but the first are in the state directory. A file is replaced as a whole or not at all, and is
 // on disk when its call returns. Only root writes into either directory, so what is read here is
@@ -30,6 +31,7 @@ const (
 	offlineFile = "cgroup.offline"
 	configFile  = "configuration"
 	remarkFile  = "remark"
+	vnodesFile  = "vnodes"
 )
 
 // Offline says that the hook cgroup has put the node's vnodes offline.
@@ -37,6 +39,8 @@ type Offline struct {
 	Since time.Time `json:"since"`
 	// Told: the answer to an event of PBS has said so. Until then only this file does.
 	Told bool `json:"told"`
+	// Vnodes names those that PBS was asked to put offline.
+	Vnodes []string `json:"vnodes,omitempty"`
 }
 
 // Offline returns what was noted; nil without an error when the vnodes are on line. A note that
@@ -91,6 +95,32 @@ func (d Dir) Remark() (string, error) {
 
 // SetRemark notes what was added to the comment, "" for nothing. Idempotent.
 func (d Dir) SetRemark(text string) error { return d.replace(remarkFile, []byte(text)) }
+
+// Vnodes returns the vnodes beside the natural one that PBS was told of, by name with their
+// resources_available; nil where there are none. A damaged note is none.
+func (d Dir) Vnodes() (map[string]map[string]string, error) {
+	b, err := d.read(vnodesFile)
+	if err != nil {
+		return nil, err
+	}
+	var vnodes map[string]map[string]string
+	if json.Unmarshal(b, &vnodes) != nil {
+		return nil, nil
+	}
+	return vnodes, nil
+}
+
+// SetVnodes notes the vnodes that PBS was told of. Idempotent.
+func (d Dir) SetVnodes(vnodes map[string]map[string]string) error {
+	if len(vnodes) == 0 {
+		return d.replace(vnodesFile, nil)
+	}
+	b, err := json.Marshal(vnodes)
+	if err != nil {
+		return err
+	}
+	return d.replace(vnodesFile, append(b, '\n'))
+}
 
 // replace writes a file unless it is so already, and removes it for a text of no bytes.
 func (d Dir) replace(name string, text []byte) error {

@@ -173,7 +173,7 @@ func (d *decoder) jobEvent(e *Event) error {
 	req.Job = job.job(id)
 	e.Unasked = unasked(req.Job)
 	if !foreign {
-		req.VnodeList = d.vnodes(d.body[last+1:])
+		req.VnodeList = ownVnodes(d.vnodes(d.body[last+1:]), req)
 	}
 	switch req.Event {
 	case hostapi.EventLaunch:

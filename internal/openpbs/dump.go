@@ -80,6 +80,7 @@ func decodeDump(b []byte) (*Event, error) {
 	if e.Request.Job, err = dumpJob(id, in.Job); err != nil {
 		return nil, fmt.Errorf("job.%w", err)
 	}
+	e.Request.VnodeList = ownVnodes(e.Request.VnodeList, e.Request)
 	switch event {
 	case hostapi.EventAttach:
 		e.Request.PID = in.PID

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // Event is one event of pbs_mom as its input file tells it.
@@ -82,6 +84,22 @@ func setsUp(e hostapi.Event) bool {
 	return false
 }
 
+// ownVnodes are those of a job's vnode_list that this host has: those that are named after it, and
+// those that the job has here. MoM lists what the job has on other hosts, too
+// (src/resmom/mom_hook_func.c, vnl_add_vnode_entries).
+func ownVnodes(list map[string]*hostapi.Vnode, req *hostapi.Request) map[string]*hostapi.Vnode {
+	var here []pbs.VnodeChunk
+	if chunks, err := pbs.JobChunks(req.Job.ExecVnode, req.Job.ExecHost2); err == nil {
+		here = pbs.Pick(chunks, pbs.ChunksHere(chunks, req.Node, req.Job.MotherSuperior))
+	}
+	maps.DeleteFunc(list, func(name string, _ *hostapi.Vnode) bool {
+		host, _, _ := strings.Cut(name, "[")
+		return !strings.EqualFold(host, req.Node) &&
+			!slices.ContainsFunc(here, func(c pbs.VnodeChunk) bool { return strings.EqualFold(c.Vnode, name) })
+	})
+	return list
+}
+
 // ownVnodes names this host's vnodes that the event has, and the natural vnode.
 func (e *Event) ownVnodes() []string {
 	node := e.Request.Node
@@ -90,8 +108,7 @@ func (e *Event) ownVnodes() []string {
 	}
 	names := []string{node}
 	for name := range e.Request.VnodeList {
-		host, _, _ := strings.Cut(name, "[")
-		if strings.EqualFold(host, node) && !strings.EqualFold(name, node) {
+		if !strings.EqualFold(name, node) {
 			names = append(names, name)
 		}
 	}

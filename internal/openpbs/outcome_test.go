@@ -132,10 +132,13 @@ func TestChangesOfVnodes(t *testing.T) {
 	}
 }
 
-// Vnodes of this host are the natural one and those in brackets; the list of a job can have those
-// of other hosts.
+// Vnodes of this host are the natural one, those in brackets, and what the job has on this host by
+// exec_host2. The list of a job can have those of other hosts.
 func TestOwnVnodes(t *testing.T) {
-	text := in(t, "execjob_prologue", "pbs.get_local_nodename", `pbs.event().vnode_list["pbshost[0]"].resources_assigned[ncpus]=1
+	text := in(t, "execjob_prologue", "(pbshost:ncpus=1:mem=102400kb)", "(blade:ncpus=1)+(other:ncpus=1)",
+		"exec_host2=pbshost:15002/0", "exec_host2=pbshost:15002/0+other:15002/0",
+		"pbs.get_local_nodename", `pbs.event().vnode_list["blade"].resources_assigned[ncpus]=1
+pbs.event().vnode_list["pbshost[0]"].resources_assigned[ncpus]=1
 pbs.event().vnode_list["pbshost[12]"].resources_assigned[ncpus]=1
 pbs.event().vnode_list["pbshost2[0]"].resources_assigned[ncpus]=1
 pbs.event().vnode_list["other"].resources_assigned[ncpus]=1
@@ -152,7 +155,7 @@ pbs.get_local_nodename`)
 			got = append(got, change.Fields[0])
 		}
 	}
-	must.Equal(t, "", []string{"pbshost", "pbshost[0]", "pbshost[12]"}, got)
+	must.Equal(t, "", []string{"blade", "pbshost", "pbshost[0]", "pbshost[12]"}, got)
 }
 
 // The server's answers to the caller stand behind MoM's lines.

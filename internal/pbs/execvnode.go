@@ -8,13 +8,15 @@ import (
 
 // VnodeChunk is what a job got from one vnode for one chunk.
 type VnodeChunk struct {
-	Vnode     string            // "n1" or "n1[0]"
-	Host      string            // Vnode without its index: the host, where vnodes are named after it
+	Vnode     string            // "n1" or "n1[0]"; a site may have given any other name
+	Host      string            // as exec_host2 names it; without exec_host2, Vnode without its index
 	Resources map[string]string // values as PBS wrote them, without quotes; never nil
+	Chunk     int               // which chunk of the job, from 0: one may take parts of several vnodes
+	MoM       string            // HOST:PORT of the vnode's pbs_mom; "" without exec_host2
 }
 
 // ParseExecVnode parses exec_vnode: (vnode:res=val:...[+vnode:res=val...])+(...). A chunk that PBS
-// took from several vnodes gives one VnodeChunk for each. Values are not checked; OnHost does that.
+// took from several vnodes gives one VnodeChunk for each. Values are not checked; Share does that.
 // ParseExecVnode fails on anything that is not of that form, on a resource named twice in a part,
 // and on more than 100000 parts.
 func ParseExecVnode(text string) ([]VnodeChunk, error) {
@@ -29,7 +31,7 @@ func ParseExecVnode(text string) ([]VnodeChunk, error) {
 		return nil, fmt.Errorf("exec_vnode %s: more than %d parts", shown(text), maxChunks)
 	}
 	chunks := make([]VnodeChunk, 0, len(parts))
-	open := false
+	number, open := 0, false
 	for _, part := range parts {
 		inner, opens := strings.CutPrefix(part, "(")
 		inner, closes := strings.CutSuffix(inner, ")")
@@ -41,7 +43,11 @@ func ParseExecVnode(text string) ([]VnodeChunk, error) {
 		if err != nil {
 			return nil, fmt.Errorf("exec_vnode: %w", err)
 		}
+		chunk.Chunk = number
 		chunks = append(chunks, chunk)
+		if !open {
+			number++
+		}
 	}
 	if open {
 		return nil, fmt.Errorf("exec_vnode %s: unbalanced parentheses", shown(text))
@@ -54,12 +60,9 @@ func parseVnodeChunk(text string) (VnodeChunk, error) {
 	if err != nil {
 		return VnodeChunk{}, fmt.Errorf("vnode %s: %w", shown(text), err)
 	}
-	chunk := VnodeChunk{Vnode: parts[0], Host: parts[0], Resources: make(map[string]string, len(parts)-1)}
+	chunk := VnodeChunk{Vnode: parts[0], Host: hostOf(parts[0]), Resources: make(map[string]string, len(parts)-1)}
 	if !isVnode(chunk.Vnode) {
 		return VnodeChunk{}, fmt.Errorf("vnode %s: not a vnode name", shown(chunk.Vnode))
-	}
-	if host, index, ok := strings.Cut(chunk.Vnode, "["); ok && host != "" && isDigits(strings.TrimSuffix(index, "]")) {
-		chunk.Host = host
 	}
 	for _, part := range parts[1:] {
 		name, spelt, ok := strings.Cut(part, "=")
@@ -76,6 +79,34 @@ func parseVnodeChunk(text string) (VnodeChunk, error) {
 		chunk.Resources[name] = value
 	}
 	return chunk, nil
+}
+
+// hostOf is a vnode's name without its index: the host, where vnodes are named after it.
+func hostOf(vnode string) string {
+	if host, index, ok := strings.Cut(vnode, "["); ok && host != "" && isDigits(strings.TrimSuffix(index, "]")) {
+		return host
+	}
+	return vnode
+}
+
+// JobChunks is ParseExecVnode with the host of each chunk as exec_host2 names it. exec_host2 has
+// one part for each chunk, and the vnodes of a chunk are of one host (openpbs
+// src/resmom/start_exec.c, job_nodes_inner). An exec_host2 of another form is as none.
+func JobChunks(execVnode, execHost2 string) ([]VnodeChunk, error) {
+	chunks, err := ParseExecVnode(execVnode)
+	if err != nil || execHost2 == "" {
+		return chunks, err
+	}
+	moms, err := execMoMs(execHost2)
+	if err != nil || len(moms) != chunks[len(chunks)-1].Chunk+1 {
+		return chunks, nil
+	}
+	for i := range chunks {
+		c := &chunks[i]
+		c.MoM = moms[c.Chunk]
+		c.Host, _, _ = strings.Cut(c.MoM, ":")
+	}
+	return chunks, nil
 }
 
 // isVnode reports whether text can be a vnode's name; PBS lets it hold nearly anything (docs of

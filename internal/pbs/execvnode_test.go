@@ -19,24 +19,33 @@ func TestParseExecVnode(t *testing.T) {
 	}{
 		// exec_vnode of jobs that OpenPBS 23.06.06 ran.
 		{name: "captured", text: "(pbshost:ncpus=1:mem=102400kb)",
-			want: []VnodeChunk{{"pbshost", "pbshost", res{"ncpus": "1", "mem": "102400kb"}}}},
+			want: []VnodeChunk{{Vnode: "pbshost", Host: "pbshost", Resources: res{"ncpus": "1", "mem": "102400kb"}}}},
 		{name: "captured two chunks", text: "(pbshost:ncpus=1:mem=61440kb)+(pbshost:ncpus=1:mem=71680kb)",
 			want: []VnodeChunk{
-				{"pbshost", "pbshost", res{"ncpus": "1", "mem": "61440kb"}},
-				{"pbshost", "pbshost", res{"ncpus": "1", "mem": "71680kb"}},
+				{Vnode: "pbshost", Host: "pbshost", Resources: res{"ncpus": "1", "mem": "61440kb"}},
+				{Vnode: "pbshost", Host: "pbshost", Resources: res{"ncpus": "1", "mem": "71680kb"}, Chunk: 1},
 			}},
 
 		{name: "a chunk of several vnodes", text: "(h:ncpus=1:mem=61440kb)+(h[1]:ncpus=1+h[12]:mem=5kb+h[2])",
 			want: []VnodeChunk{
-				{"h", "h", res{"ncpus": "1", "mem": "61440kb"}},
-				{"h[1]", "h", res{"ncpus": "1"}}, {"h[12]", "h", res{"mem": "5kb"}}, {"h[2]", "h", res{}},
+				{Vnode: "h", Host: "h", Resources: res{"ncpus": "1", "mem": "61440kb"}},
+				{Vnode: "h[1]", Host: "h", Resources: res{"ncpus": "1"}, Chunk: 1},
+				{Vnode: "h[12]", Host: "h", Resources: res{"mem": "5kb"}, Chunk: 1},
+				{Vnode: "h[2]", Host: "h", Resources: res{}, Chunk: 1},
 			}},
 		{name: "no parentheses", text: "h:ncpus=1+g:ncpus=2",
-			want: []VnodeChunk{{"h", "h", res{"ncpus": "1"}}, {"g", "g", res{"ncpus": "2"}}}},
+			want: []VnodeChunk{
+				{Vnode: "h", Host: "h", Resources: res{"ncpus": "1"}},
+				{Vnode: "g", Host: "g", Resources: res{"ncpus": "2"}, Chunk: 1},
+			}},
 		{name: "whole name", text: "(n1.cluster.example:ncpus=1)",
-			want: []VnodeChunk{{"n1.cluster.example", "n1.cluster.example", res{"ncpus": "1"}}}},
-		{name: "not an index", text: "(a[x]:ncpus=1)", want: []VnodeChunk{{"a[x]", "a[x]", res{"ncpus": "1"}}}},
-		{name: "quotes", text: `(h:note="a+(b):c")`, want: []VnodeChunk{{"h", "h", res{"note": "a+(b):c"}}}},
+			want: []VnodeChunk{
+				{Vnode: "n1.cluster.example", Host: "n1.cluster.example", Resources: res{"ncpus": "1"}},
+			}},
+		{name: "not an index", text: "(a[x]:ncpus=1)",
+			want: []VnodeChunk{{Vnode: "a[x]", Host: "a[x]", Resources: res{"ncpus": "1"}}}},
+		{name: "quotes", text: `(h:note="a+(b):c")`,
+			want: []VnodeChunk{{Vnode: "h", Host: "h", Resources: res{"note": "a+(b):c"}}}},
 
 		{name: "empty", text: "", err: "exec_vnode: vnode : not a vnode name"},
 		{name: "nothing inside", text: "()", err: "exec_vnode: vnode : not a vnode name"},
@@ -182,17 +191,21 @@ func TestOnHost(t *testing.T) {
 	}
 }
 
-// formatVnodeChunks writes one part in parentheses for each chunk.
+// formatVnodeChunks writes each chunk in parentheses.
 func formatVnodeChunks(chunks []VnodeChunk) string {
 	var parts []string
 	for _, c := range chunks {
-		part := "(" + c.Vnode
+		part := c.Vnode
 		for _, name := range names(c.Resources) {
 			part += ":" + name + "=" + quoted(c.Resources[name])
 		}
-		parts = append(parts, part+")")
+		if c.Chunk < len(parts) {
+			parts[c.Chunk] += "+" + part
+		} else {
+			parts = append(parts, part)
+		}
 	}
-	return strings.Join(parts, "+")
+	return "(" + strings.Join(parts, ")+(") + ")"
 }
 
 func FuzzParseExecVnode(f *testing.F) {

@@ -33,9 +33,13 @@ func Hosts(execVnode, execHost2 string) ([]string, error) {
 	var names []string
 	switch {
 	case execHost2 != "":
-		var err error
-		if names, err = execHosts(execHost2); err != nil {
+		moms, err := execMoMs(execHost2)
+		if err != nil {
 			return nil, err
+		}
+		for _, mom := range moms {
+			host, _, _ := strings.Cut(mom, ":")
+			names = append(names, host)
 		}
 	case execVnode != "":
 		chunks, err := ParseExecVnode(execVnode)
@@ -59,8 +63,8 @@ func distinct(texts []string) []string {
 	})
 }
 
-// execHosts returns the host of each chunk of exec_host2.
-func execHosts(text string) ([]string, error) {
+// execMoMs returns the pbs_mom of each chunk of exec_host2: HOST:PORT, or HOST.
+func execMoMs(text string) ([]string, error) {
 	if err := checkLength("exec_host2", text); err != nil {
 		return nil, err
 	}
@@ -74,7 +78,7 @@ func execHosts(text string) ([]string, error) {
 		if !found || !isVnode(host) || ported && !isDigits(port) {
 			return nil, fmt.Errorf("exec_host2 part %s: want HOST:PORT/INDEX", shown(part))
 		}
-		parts[i] = host
+		parts[i] = address
 	}
 	return parts, nil
 }

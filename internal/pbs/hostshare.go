@@ -18,21 +18,25 @@ type HostShare struct {
 	Other map[string]string
 }
 
-// ErrNotOnHost is returned when a job has no chunk on the host asked for.
+// ErrNotOnHost is the cause when a job has no chunk on the host asked for.
 var ErrNotOnHost = errors.New("no chunk on this host")
 
-// OnHost returns what chunks hold on host; see ChunksOn. OnHost fails with ErrNotOnHost when none
-// is there. A value that is not of its resource's type and sums that overflow are errors that name
-// the value.
+// OnHost returns what chunks hold on a host; see ChunksOn and Share. OnHost fails with ErrNotOnHost
+// when none is there.
 func OnHost(chunks []VnodeChunk, host string) (HostShare, error) {
-	sums := map[string]*total{}
-	other := map[string][]string{}
 	here := ChunksOn(chunks, host)
-	if len(here) == 0 {
+	if here == nil {
 		return HostShare{}, fmt.Errorf("exec_vnode on %s: %w", shown(host), ErrNotOnHost)
 	}
-	for _, i := range here {
-		chunk := chunks[i]
+	return Share(Pick(chunks, here))
+}
+
+// Share returns what chunks hold together. A value that is not of its resource's type and sums that
+// overflow are errors that name the value.
+func Share(chunks []VnodeChunk) (HostShare, error) {
+	sums := map[string]*total{}
+	other := map[string][]string{}
+	for _, chunk := range chunks {
 		for _, name := range names(chunk.Resources) {
 			value := chunk.Resources[name]
 			d := definitions[name]
@@ -123,24 +127,11 @@ func addFloats(values []string) (sum string, ok bool) {
 	return strconv.FormatFloat(total, 'f', -1, 64), len(values) > 1 && !math.IsInf(total, 0)
 }
 
-// ChunksOn returns which of chunks are on host, as their numbers: those whose vnode is host or
-// host[n]. When there is none, a host of which one name is the short form of the other ("n1",
-// "n1.cluster") is taken for the same.
-func ChunksOn(chunks []VnodeChunk, host string) []int {
-	for _, matches := range []func(VnodeChunk, string) bool{isHost, isShortForm} {
-		var here []int
-		for i, chunk := range chunks {
-			if matches(chunk, host) {
-				here = append(here, i)
-			}
-		}
-		if here != nil {
-			return here
-		}
+// Pick returns the chunks of the numbers.
+func Pick(chunks []VnodeChunk, numbers []int) []VnodeChunk {
+	picked := make([]VnodeChunk, len(numbers))
+	for i, n := range numbers {
+		picked[i] = chunks[n]
 	}
-	return nil
+	return picked
 }
-
-func isHost(chunk VnodeChunk, host string) bool { return chunk.Vnode == host || chunk.Host == host }
-
-func isShortForm(chunk VnodeChunk, host string) bool { return SameHost(chunk.Host, host) }

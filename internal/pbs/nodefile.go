@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // HostSlots is what one chunk of a job is to MPI and OpenMP.
@@ -30,23 +29,19 @@ func Hostfile(execVnode, execHost2, schedselect, node string) ([]HostSlots, erro
 		}
 		return hostSlots(wanted, func(int) string { return node })
 	}
-	if _, err := ParseExecVnode(execVnode); err != nil {
+	chunks, err := JobChunks(execVnode, execHost2)
+	if err != nil {
 		return nil, err
 	}
 	var hosts []string
 	var got []map[string]string
-	for group := range strings.SplitSeq(execVnode, ")+(") {
-		vnodes, err := ParseExecVnode("(" + strings.Trim(group, "()") + ")")
-		if err != nil {
-			return nil, err
+	for _, c := range chunks {
+		if c.Chunk == len(hosts) { // the first vnode of a chunk stands for it
+			hosts, got = append(hosts, c.Host), append(got, c.Resources)
 		}
-		hosts, got = append(hosts, vnodes[0].Host), append(got, vnodes[0].Resources)
 	}
 	if len(wanted) == len(got) {
 		got = wanted // what is not consumed, mpiprocs and ompthreads, is there alone
-	}
-	if named, err := execHosts(execHost2); err == nil && len(named) == len(hosts) {
-		hosts = named
 	}
 	return hostSlots(got, func(i int) string { return hosts[i] })
 }

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/topology"
+)
+
+// MoM lists vnodes that startup does not tell PBS of, for two reasons. The site has defined them
+// (pbs_mom -s insert): these share out a part of the host, and the natural vnode has the rest. Or
+// an earlier startup has told PBS of them, as with vnode_per_numa_node: a hook cannot delete a
+// vnode, and MoM goes on to report it until MoM is started again (openpbs src/resmom/mom_server.c,
+// IS_HOOK_ACTION_ACK). Those get nothing to give.
+
+// othersVnodes returns what PBS is to be told of vnodes that an earlier startup has noted and that
+// this one does not tell, and the vnodes that the site has defined. A noted vnode with other
+// figures is the site's by now.
+func (p *policy) othersVnodes(node *topology.Node, name string, known map[string]*hostapi.Vnode,
+	noted map[string]map[string]string) (stale map[string]*hostapi.Vnode, site []*hostapi.Vnode) {
+	told := map[string]bool{name: true}
+	if p.Vnodes.PerNUMANode {
+		for _, n := range node.NUMA {
+			told[vnodeName(name, n.ID)] = true
+		}
+	}
+	for vnode, v := range known {
+		before, isNoted := noted[vnode]
+		switch {
+		case v == nil || told[vnode]:
+		case isNoted && v.ResourcesAvailable["ncpus"] == before["ncpus"] && v.ResourcesAvailable["mem"] == before["mem"]:
+			if stale == nil {
+				stale = map[string]*hostapi.Vnode{}
+			}
+			stale[vnode] = &hostapi.Vnode{ResourcesAvailable: nothingOf(v.ResourcesAvailable)}
+		default:
+			site = append(site, v)
+		}
+	}
+	return stale, site
+}
+
+// toNote is what the next startup has to know: the vnodes that this one tells, and the stale ones
+// until MoM lists them with nothing.
+func toNote(told map[string]*hostapi.Vnode, natural string, stale map[string]*hostapi.Vnode,
+	noted map[string]map[string]string) map[string]map[string]string {
+	note := map[string]map[string]string{}
+	for name, v := range told {
+		switch {
+		case stale[name] != nil:
+			note[name] = noted[name]
+		case name != natural:
+			note[name] = v.ResourcesAvailable
+		}
+	}
+	return note
+}
+
+// nothingOf is 0 of each amount; texts are left out.
+func nothingOf(available hostapi.Resources) hostapi.Resources {
+	nothing := hostapi.Resources{}
+	for name, value := range available {
+		if _, err := strconv.ParseFloat(value, 64); err == nil {
+			nothing[name] = "0"
+		} else if size, err := pbs.ParseSize(value); err == nil {
+			nothing[name] = (0 * size).KB()
+		}
+	}
+	return nothing
+}
+
+// without is what is left of o beside the vnodes of the site that have cpus or memory, and no more
+// than the natural vnode's definition gives to it.
+func (o offer) without(natural *hostapi.Vnode, site []*hostapi.Vnode) offer {
+	var theirs offer
+	for _, v := range site {
+		has := offerOf(v)
+		theirs.ncpus += has.ncpus
+		theirs.mem += has.mem
+		theirs.vmem += max(has.vmem, has.mem)
+		theirs.hpmem += has.hpmem
+	}
+	if theirs.ncpus == 0 && theirs.mem == 0 {
+		return o
+	}
+	o.ncpus = max(0, o.ncpus-theirs.ncpus)
+	o.mem, o.vmem, o.hpmem = max(0, o.mem-theirs.mem), max(0, o.vmem-theirs.vmem), max(0, o.hpmem-theirs.hpmem)
+	if natural == nil {
+		return o
+	}
+	given, most := natural.ResourcesAvailable, offerOf(natural)
+	if given["ncpus"] != "" {
+		o.ncpus = min(o.ncpus, most.ncpus)
+	}
+	if given["mem"] != "" {
+		o.mem = min(o.mem, most.mem)
+	}
+	if given["vmem"] != "" {
+		o.vmem = min(o.vmem, most.vmem)
+	} else if o.mem == 0 {
+		o.vmem = 0
+	}
+	if given["hpmem"] != "" {
+		o.hpmem = min(o.hpmem, most.hpmem)
+	}
+	o.vmem = max(o.vmem, o.mem)
+	return o
+}
+
+// offerOf is what a vnode has; an amount that cannot be read is none.
+func offerOf(v *hostapi.Vnode) offer {
+	size := func(name string) int64 {
+		n, _ := pbs.ParseSize(v.ResourcesAvailable[name])
+		return int64(n)
+	}
+	n, _ := strconv.Atoi(v.ResourcesAvailable["ncpus"])
+	return offer{ncpus: n, mem: size("mem"), vmem: size("vmem"), hpmem: size("hpmem")}
+}

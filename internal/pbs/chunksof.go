@@ -1,0 +1,67 @@
+package pbs
+
+import "os"
+
+// ChunksOn returns which of chunks are on the host of that name, as their numbers, nil for none.
+// The host has its natural vnode, which has its name, each vnode host[n], and all vnodes that
+// exec_host2 has on it, whatever they are called. The first of these names that fits decides:
+//
+//  1. the natural vnode, or the host of exec_host2;
+//  2. that host with one name as the short form of the other ("n1", "n1.cluster");
+//  3. a vnode host[n], then likewise with a short form. Such a pbs_mom has another name than its
+//     host (PBS_MOM_NODE_NAME).
+func ChunksOn(chunks []VnodeChunk, host string) []int {
+	for _, matches := range []func(VnodeChunk) bool{
+		func(c VnodeChunk) bool { return c.Vnode == host || c.Host == host },
+		func(c VnodeChunk) bool { return SameHost(c.Host, host) },
+		func(c VnodeChunk) bool { return hostOf(c.Vnode) == host },
+		func(c VnodeChunk) bool { return SameHost(hostOf(c.Vnode), host) },
+	} {
+		if here := withTheirMoMs(chunks, matches); here != nil {
+			return here
+		}
+	}
+	return nil
+}
+
+// ChunksHere is ChunksOn for this host, for a job that pbs_mom has handed to it. node is
+// pbs_mom's name, and head says that this is the job's mother superior. If no name tells, these do:
+// the mother superior has the first chunk, exec_host2 has the machine's own name, or the job has
+// one host.
+func ChunksHere(chunks []VnodeChunk, node string, head bool) []int {
+	if here := ChunksOn(chunks, node); here != nil {
+		return here
+	}
+	of := func(is func(VnodeChunk) bool) []int {
+		return withTheirMoMs(chunks, func(c VnodeChunk) bool { return c.MoM != "" && is(c) })
+	}
+	if head {
+		return of(func(c VnodeChunk) bool { return c.MoM == chunks[0].MoM })
+	}
+	machine, _ := os.Hostname()
+	if here := of(func(c VnodeChunk) bool { return SameHost(c.Host, machine) }); here != nil {
+		return here
+	}
+	if here := of(func(c VnodeChunk) bool { return c.MoM == chunks[0].MoM }); len(here) == len(chunks) {
+		return here
+	}
+	return nil
+}
+
+// withTheirMoMs returns the numbers of the chunks that match, and of all others that their pbs_moms
+// have.
+func withTheirMoMs(chunks []VnodeChunk, matches func(VnodeChunk) bool) []int {
+	var here []int
+	moms := map[string]bool{}
+	for _, c := range chunks {
+		if c.MoM != "" && matches(c) {
+			moms[c.MoM] = true
+		}
+	}
+	for i, c := range chunks {
+		if moms[c.MoM] || matches(c) {
+			here = append(here, i)
+		}
+	}
+	return here
+}
