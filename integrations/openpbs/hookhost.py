@@ -273,9 +273,18 @@ class Call:
         return (b"\n" + self.input).rpartition(b"\npbs.get_local_nodename()=")[2].partition(b"\n")[0].decode("utf-8", "replace").lower()
 
     def own(self):
-        """The event's vnodes that are this host's. Those of a job may be other hosts' as well; ours have the host's name, which MoM writes last."""
+        """The event's vnodes that are this host's. Those of a job may be other hosts' as well: ours have the host's name, which MoM writes last,
+        or are where exec_host2 has this host, which is the first on the mother superior."""
+        if self.name[:8] == "exechost":
+            return list(self.event.vnode_list)
         node = self.node()
-        return [n for n in self.event.vnode_list if self.name[:8] == "exechost" or node and n.lower().partition("[")[0] == node]
+        head = str(self.event.job.exec_host2).lower().partition("/")[0].partition(":")[0] if self.event.job.in_ms_mom() else ""
+        ours = []
+        for name, vnode in self.event.vnode_list.items():
+            host = str(vnode.resources_assigned["host"] or "").lower()
+            if node and name.lower().partition("[")[0] == node or host and (host in (node, head) or host.partition(".")[0] == node):
+                ours.append(name)
+        return ours
 
     def vnode(self, name):
         if name not in self.event.vnode_list:

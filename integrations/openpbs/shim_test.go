@@ -210,9 +210,9 @@ func withAlarm(input string, seconds int) string {
 }
 
 // withVnode adds a vnode to those of the job, as MoM lists those of other hosts.
-func withVnode(input, name string) string {
+func withVnode(input, name, host string) string {
 	return strings.Replace(input, "\npbs.event().vnode_list",
-		"\npbs.event().vnode_list[\""+name+"\"].sharing=default_shared\npbs.event().vnode_list", 1)
+		"\npbs.event().vnode_list[\""+name+"\"].resources_assigned[host]="+host+"\npbs.event().vnode_list", 1)
 }
 
 // added returns what the shim has sent behind MoM's file, but for the alarm: a machine that is slow
