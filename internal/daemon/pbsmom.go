@@ -143,7 +143,22 @@ func (m *pbsMoM) handle(ctx context.Context, e *openpbs.Event, call api.MoMCall)
 	if err := m.conf.learnVntype(ctx, req); err != nil {
 		m.log.Error(err) // the event goes on as the node was known before
 	}
-	return m.host.HandlePBS(ctx, req, home)
+	return m.host.HandlePBS(ctx, req, home, m.momOf(req, call))
+}
+
+// momOf is the pbs_mom that runs the hook of a begin: its parent.
+func (m *pbsMoM) momOf(req *hostapi.Request, call api.MoMCall) (mom hostapi.ProcessID) {
+	if req.Event != hostapi.EventBegin {
+		return mom
+	}
+	hook, err := proc.Read(m.procfs, call.Caller)
+	if err != nil || hook.PPID <= 1 {
+		return mom
+	}
+	if p, err := proc.Read(m.procfs, hook.PPID); err == nil {
+		mom = p.ID()
+	}
+	return mom
 }
 
 // leaderOf returns the leader of the session that MoM has made for a program. The leader is the

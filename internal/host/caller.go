@@ -10,11 +10,12 @@ import (
 
 // caller is who has sent an event and waits for its outcome. The zero value is the host itself.
 type caller struct {
-	outside bool            // a MoM of any kind: what it is told of a job's use counts as told
-	user    bool            // anybody but root and MoM: see HandleUser
-	pbs     bool            // pbs_mom, through the hook that it runs
-	home    string          // of pbs_mom: see HandlePBS
-	waits   context.Context // of pbs_mom: ends when nobody takes the answer any more
+	outside bool              // a MoM of any kind: what it is told of a job's use counts as told
+	user    bool              // anybody but root and MoM: see HandleUser
+	pbs     bool              // pbs_mom, through the hook that it runs
+	mom     hostapi.ProcessID // that pbs_mom itself, at a begin; zero is not known
+	home    string            // of pbs_mom: see HandlePBS
+	waits   context.Context   // of pbs_mom: ends when nobody takes the answer any more
 }
 
 // class says where in the job's line an event goes.
@@ -53,16 +54,17 @@ func (c caller) missed(e hostapi.Event, v *Verdict) bool {
 
 // HandlePBS is Handle for an event that pbs_mom itself has sent, through the hook that it runs.
 // home tells apart the MoMs of one host: it is where this one keeps its files, "" when that is not
-// known. There is more to know then:
+// known. mom is its process, which counts at a begin; zero is not known. There is more to know then:
 //
 //   - ctx is the hook's: when it ends, nobody takes the answer, and a begin or preresume that is
 //     not accepted by then is undone.
 //   - Options.PBSHas answers for the job.
 //   - The job_list of an exechost_periodic is complete, of this MoM's jobs: see dropUnlisted.
-func (h *Host) HandlePBS(ctx context.Context, req *hostapi.Request, home string) (*hostapi.Outcome, error) {
+func (h *Host) HandlePBS(ctx context.Context, req *hostapi.Request, home string,
+	mom hostapi.ProcessID) (*hostapi.Outcome, error) {
 	own := *req
 	own.MoM, own.Spread, own.Run, own.Head = nil, false, "", ""
-	v, err := h.judge(ctx, &own, caller{outside: true, pbs: true, home: home, waits: ctx})
+	v, err := h.judge(ctx, &own, caller{outside: true, pbs: true, mom: mom, home: home, waits: ctx})
 	return outcomeOf(v), err
 }
 

@@ -23,6 +23,7 @@ const (
 const (
 	notStarted = "pbs_mom has dropped the job after its begin"
 	notListed  = "pbs_mom knows nothing of the job any more"
+	notGoingOn = "the pbs_mom that started the job has died, and the next one does not go on with the start"
 )
 
 // dropper ends jobs that pbs_mom has dropped without a word. When a hook behind ours rejects
@@ -31,7 +32,8 @@ const (
 // still. So MoM is asked whether it has the job (Options.PBSHas), on four occasions:
 //
 //	another job begins, too little room       jobs begun roomAge ago without prologue and launch,
-//	                                          and that pbs_mom's begun dropAge ago, started or not
+//	                                          that pbs_mom's begun dropAge ago, started or not, and
+//	                                          those that it has and does not start (isStuck)
 //	dropAge after a job's begin               that job, if it had neither
 //	exechost_periodic of a pbs_mom            its jobs begun dropAge ago that its job_list does
 //	                                          not name, started or not
@@ -41,12 +43,12 @@ const (
 // of all jobs (openpbs src/resmom/catch_child.c, init_abort_jobs). MoM runs no hook for that, while
 // the jobs' processes live on. The exechost_periodic that MoM sends at once finds the older jobs.
 type dropper struct {
-	store  *jobstate.Store
-	pbsHas func(job *hostapi.Job, home string) (bool, error) // Options.PBSHas
-	log    *logrus.Entry
-	clock  jobstate.Clock
-	turns  *queues
-	host   dropping
+	store *jobstate.Store
+	opt   *Options // PBSHas, PBSStarts, Populated, Processes
+	log   *logrus.Entry
+	clock jobstate.Clock
+	turns *queues
+	host  dropping
 	// unstarted has a timer of each job that has begun and not started.
 	unstarted *timers
 }
@@ -60,7 +62,7 @@ type dropping interface {
 }
 
 func newDropper(h *Host) *dropper {
-	d := &dropper{store: h.opt.Store, pbsHas: h.opt.PBSHas, log: h.log, clock: h.clock, turns: &h.jobs, host: h}
+	d := &dropper{store: h.opt.Store, opt: &h.opt, log: h.log, clock: h.clock, turns: &h.jobs, host: h}
 	d.unstarted = newTimers(func(job, _ string, _ bool) { d.dropUnstarted(job) })
 	return d
 }
@@ -75,7 +77,7 @@ func (d *dropper) stop() { d.unstarted.stop() }
 // the record's update.
 func (d *dropper) arm(rec *jobstate.Record) {
 	switch {
-	case d.pbsHas == nil:
+	case d.opt.PBSHas == nil:
 	case d.isUnstarted(rec, 0):
 		d.unstarted.replace(rec.Job.ID, map[string]alarm{"": {at: rec.Begun.Add(dropAge)}})
 	default:
@@ -85,18 +87,46 @@ func (d *dropper) arm(rec *jobstate.Record) {
 
 // dropUnstarted is called when the job's timer is due.
 func (d *dropper) dropUnstarted(id string) {
-	d.dropInTurn(id, notStarted, func(rec *jobstate.Record) bool { return d.isUnstarted(rec, dropAge) })
+	d.dropInTurn(id, notStarted, func(rec *jobstate.Record) bool { return d.isUnstarted(rec, dropAge) && d.isLost(rec) })
 }
 
-// dropForRoom ends jobs other than that with the id, for a job of the pbs_mom of that home, and
-// returns how many.
-func (d *dropper) dropForRoom(ctx context.Context, id, home string) (dropped int) {
+// dropForRoom ends jobs other than that with the id, for a begin of pbs_mom, and returns how many.
+func (d *dropper) dropForRoom(ctx context.Context, id string, from caller) (dropped int) {
 	dropped = d.drop(ctx, notStarted, func(rec *jobstate.Record) bool {
-		return rec.Job.ID != id && d.isUnstarted(rec, roomAge)
+		return rec.Job.ID != id && d.isUnstarted(rec, roomAge) && d.isLost(rec)
 	})
-	return dropped + d.drop(ctx, notListed, func(rec *jobstate.Record) bool {
-		return rec.Job.ID != id && d.ofMoM(rec, home)
+	dropped += d.drop(ctx, notListed, func(rec *jobstate.Record) bool {
+		return rec.Job.ID != id && d.ofMoM(rec, from.home) && d.isLost(rec)
 	})
+	return dropped + d.drop(ctx, notGoingOn, func(rec *jobstate.Record) bool {
+		return rec.Job.ID != id && d.isStuck(rec, from)
+	})
+}
+
+// isStuck reports whether a job was begun by a pbs_mom that is dead, and the next one has it
+// without going on with its start (openpbs src/resmom/catch_child.c, init_abort_jobs). The job
+// stays at substate 41, and a server that is started again gives its cpus to others
+// (src/server/pbsd_init.c, pbsd_init_job). A job that has a process is not stuck, and neither is
+// one of which MoM has a task. Of a sister's part only its mother superior can tell.
+func (d *dropper) isStuck(rec *jobstate.Record, from caller) bool {
+	var none hostapi.ProcessID
+	if d.opt.PBSStarts == nil || d.opt.Populated == nil || from.mom == none || rec.BegunBy == none ||
+		rec.BegunBy == from.mom || rec.MoMHome != from.home || !rec.Job.MotherSuperior ||
+		rec.Phase == jobstate.PhaseExiting || d.opt.Processes.Alive(rec.BegunBy) {
+		return false
+	}
+	entry := d.log.WithField("job", rec.Job.ID)
+	starts, err := d.opt.PBSStarts(rec.Job, rec.MoMHome, from.mom)
+	if err != nil || starts {
+		entry.Debugf("the job's start may go on (%v)", err)
+		return false
+	}
+	runs, err := d.opt.Populated(rec.Job.ID)
+	if err != nil || runs {
+		entry.Debugf("the job may run (%v)", err)
+		return false
+	}
+	return true
 }
 
 // dropUnlisted ends the jobs of the pbs_mom of that home that it neither lists nor has on its disk.
@@ -104,13 +134,13 @@ func (d *dropper) dropForRoom(ctx context.Context, id, home string) (dropped int
 func (d *dropper) dropUnlisted(ctx context.Context, listed map[string]*hostapi.Job, home string) {
 	d.drop(ctx, notListed, func(rec *jobstate.Record) bool {
 		_, has := listed[rec.Job.ID]
-		return !has && d.ofMoM(rec, home)
+		return !has && d.ofMoM(rec, home) && d.isLost(rec)
 	})
 }
 
 // dropForgotten ends the jobs of the pbs_mom of that home that it does not have on its disk.
 func (d *dropper) dropForgotten(ctx context.Context, home string) {
-	d.drop(ctx, notListed, func(rec *jobstate.Record) bool { return d.ofMoM(rec, home) })
+	d.drop(ctx, notListed, func(rec *jobstate.Record) bool { return d.ofMoM(rec, home) && d.isLost(rec) })
 }
 
 // ofMoM reports whether the job is one of the pbs_mom of that home and is old enough to be on its
@@ -133,13 +163,21 @@ func (d *dropper) isUnstarted(rec *jobstate.Record, age time.Duration) bool {
 	return rec.Phase == jobstate.PhasePrerun && !rec.Kept && d.isPBS(rec, age)
 }
 
-// drop ends those of the jobs that may be dropped and that MoM does not have, and returns how many
-// that were. A job whose turn somebody has is dropped behind that one, and not counted: its owner
+// isLost reports whether MoM has nothing of the job on its disk.
+func (d *dropper) isLost(rec *jobstate.Record) bool {
+	if d.opt.PBSHas == nil {
+		return false
+	}
+	has, err := d.opt.PBSHas(rec.Job, rec.MoMHome)
+	if err != nil {
+		d.log.WithField("job", rec.Job.ID).Debugf("whether pbs_mom has the job cannot be told: %v", err)
+	}
+	return err == nil && !has
+}
+
+// drop ends the jobs that may be dropped, and returns how many that were. A job whose turn somebody has is dropped behind that one, and not counted: its owner
 // may have its turn all the time.
 func (d *dropper) drop(ctx context.Context, why string, may func(*jobstate.Record) bool) (dropped int) {
-	if d.pbsHas == nil {
-		return 0
-	}
 	recs := slices.DeleteFunc(d.store.List(), func(rec *jobstate.Record) bool { return !may(rec) })
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -170,24 +208,16 @@ func (d *dropper) dropInTurn(id, why string, may func(*jobstate.Record) bool) {
 	d.host.inTurn(why, id, func(ctx context.Context) { d.dropOne(ctx, id, why, may) })
 }
 
-// dropOne ends a job whose turn the caller has, if it may be dropped by then and MoM does not have
-// it.
+// dropOne ends a job whose turn the caller has, if it may be dropped by then.
 func (d *dropper) dropOne(ctx context.Context, id, why string, may func(*jobstate.Record) bool) bool {
 	ctx = context.WithoutCancel(ctx)
 	rec := d.store.Get(id)
 	if rec == nil || !may(rec) {
 		return false
 	}
-	entry := d.log.WithField("job", id)
-	if has, err := d.pbsHas(rec.Job, rec.MoMHome); err != nil || has {
-		if err != nil {
-			entry.Debugf("whether pbs_mom has the job cannot be told: %v", err)
-		}
-		return false
-	}
 	err := d.host.finishLeft(ctx, rec, why)
 	if err != nil {
-		entry.Error(hostapi.OneLine(err.Error()))
+		d.log.WithField("job", id).Error(hostapi.OneLine(err.Error()))
 	}
 	return err == nil
 }

@@ -69,7 +69,7 @@ func (n *node) events(id string) string {
 
 func fromPBS(t *testing.T, h *Host, req *hostapi.Request) *hostapi.Outcome {
 	t.Helper()
-	out, err := h.HandlePBS(t.Context(), req, "")
+	out, err := h.HandlePBS(t.Context(), req, "", hostapi.ProcessID{})
 	if err != nil {
 		t.Fatalf("%s: %v", req.Event, err)
 	}
@@ -97,7 +97,7 @@ func TestBeginWithoutCaller(t *testing.T) {
 			n := newPBSNode(t, &momFiles{})
 			h := n.open()
 			handle := func(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-				return h.HandlePBS(ctx, req, "")
+				return h.HandlePBS(ctx, req, "", hostapi.ProcessID{})
 			}
 			if tt.direct {
 				handle = h.Handle
@@ -137,7 +137,7 @@ func TestPreresumeWithoutCaller(t *testing.T) {
 		if !there {
 			cancel()
 		}
-		out, err := h.HandlePBS(ctx, event(hostapi.EventPreresume, "1.srv"), "")
+		out, err := h.HandlePBS(ctx, event(hostapi.EventPreresume, "1.srv"), "", hostapi.ProcessID{})
 		cancel()
 		if err != nil {
 			t.Fatal(err)
@@ -298,7 +298,7 @@ func TestUnlistedJobs(t *testing.T) {
 			req := event(hostapi.EventPeriodic, "")
 			req.JobList = map[string]*hostapi.Job{"1.srv": {ID: "1.srv"}}
 			handle := func(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-				return h.HandlePBS(ctx, req, "")
+				return h.HandlePBS(ctx, req, "", hostapi.ProcessID{})
 			}
 			if tt.direct {
 				handle = h.Handle
@@ -401,7 +401,7 @@ func TestEndOfAJobWhoseRunCountWasLoweredEndsIt(t *testing.T) {
 func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 	n := newPBSNode(t, &momFiles{homes: map[string]map[string]bool{"/a": {"4.srv": true}, "": {"6.srv": true}}})
 	h := n.open()
-	if out, err := h.HandlePBS(t.Context(), event(hostapi.EventBegin, "1.srv"), "/a"); err != nil || out.Reject ||
+	if out, err := h.HandlePBS(t.Context(), event(hostapi.EventBegin, "1.srv"), "/a", hostapi.ProcessID{}); err != nil || out.Reject ||
 		n.record("1.srv").MoMHome != "/a" {
 		t.Fatal(out, err, n.record("1.srv"))
 	}
@@ -418,7 +418,7 @@ func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 		{"", "1.srv 3.srv 4.srv 6.srv"},
 		{"/b", "1.srv 4.srv 6.srv"},
 	} {
-		if out, err := h.HandlePBS(t.Context(), event(hostapi.EventPeriodic, ""), tt.home); err != nil || out.Reject {
+		if out, err := h.HandlePBS(t.Context(), event(hostapi.EventPeriodic, ""), tt.home, hostapi.ProcessID{}); err != nil || out.Reject {
 			t.Fatal(out, err)
 		}
 		var left []string

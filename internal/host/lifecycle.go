@@ -34,7 +34,7 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*V
 	}
 	rec := &jobstate.Record{
 		Job: req.Job, Phase: jobstate.PhasePrerun, Host: h.opt.Self,
-		MoM: req.MoM, Run: req.Run, Head: req.Head, PBS: from.pbs, MoMHome: from.home,
+		MoM: req.MoM, Run: req.Run, Head: req.Head, PBS: from.pbs, MoMHome: from.home, BegunBy: from.mom,
 	}
 	if err := h.register(ctx, req, rec); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (h *Host) beginWithRoom(ctx context.Context, req *hostapi.Request, from cal
 	if err != nil || !v.Reject || v.Hook == "" || v.Kind != hostapi.KindBusy || from.gone() != nil {
 		return v, err
 	}
-	if h.dropper.dropForRoom(ctx, req.Job.ID, from.home) == 0 {
+	if h.dropper.dropForRoom(ctx, req.Job.ID, from) == 0 {
 		return v, nil
 	}
 	return h.begin(ctx, req, from)

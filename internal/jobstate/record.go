@@ -32,6 +32,8 @@ type Record struct {
 	// MoMHome is where the pbs_mom that has begun the job keeps these files: the folder of its
 	// mom_priv. "" is not known.
 	MoMHome string `json:"mom_home,omitempty"`
+	// BegunBy is the pbs_mom that has begun the job; zero is not known.
+	BegunBy hostapi.ProcessID `json:"begun_by,omitzero"`
 	// Kept: pbs_mom has gone on with the job after its begin, or the job's head.
 	Kept bool `json:"kept,omitempty"`
 	// Host is the daemon that has the job, or the one that had it when it died.

@@ -63,6 +63,20 @@ func HooksOfHook(proc Links, pid int) string {
 // record its name back meanwhile.
 var jobFiles = []string{".JB", ".JC", ".BD", ".JB"}
 
+// MoMHasTask reports whether the pbs_mom of a home has started a program of a job, by its file of
+// each task (openpbs src/resmom/mom_comm.c, task_save). The mother superior has one from the start
+// of the job's script on, for as long as it has the job.
+func MoMHasTask(home, id string) (bool, error) {
+	if !filepath.IsAbs(home) {
+		return false, fmt.Errorf("home of pbs_mom: %s", home)
+	}
+	tasks, err := os.ReadDir(filepath.Join(home, "mom_priv", "jobs", id+".TK"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return len(tasks) > 0, err
+}
+
 // MoMHasJob reports whether the pbs_mom of a home has a job, by the files that it keeps of each.
 // MoMHasJob fails where there is no folder for them. The id is that of a job of PBS's, without a
 // slash.

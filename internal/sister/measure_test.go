@@ -203,7 +203,7 @@ func fromPBS(t *testing.T, h *host.Host, e hostapi.Event, execVnode string) {
 	if e == launch {
 		req.PID = 4_000_002
 	}
-	if out, err := h.HandlePBS(t.Context(), req, "/var/spool/pbs"); err != nil || out.Reject {
+	if out, err := h.HandlePBS(t.Context(), req, "/var/spool/pbs", hostapi.ProcessID{}); err != nil || out.Reject {
 		t.Fatalf("%s: %+v, %v", e, out, err)
 	}
 }
