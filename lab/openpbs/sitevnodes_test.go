@@ -23,7 +23,7 @@ func siteVnodes(t *testing.T, names map[string][2]string) {
 				on(t, nodes[0], "qmgr -c 'delete node "+vnode+"'")
 			}
 			eventually(t, node+" has its cpus again", 20*time.Second, func() bool {
-				return strings.Contains(on(t, nodes[0], "pbsnodes "+node), "resources_available.ncpus = 2")
+				return strings.Contains(on(t, nodes[0], "pbsnodes -v "+node), "resources_available.ncpus = 2")
 			})
 		})
 		definition := "$configversion 2\n"
@@ -34,10 +34,10 @@ func siteVnodes(t *testing.T, names map[string][2]string) {
 		must.NoError(t, run(node, "pbs_mom -s insert site /run/site.vnodes"))
 		must.NoError(t, causes(node, hangUp, "event=exechost_startup"))
 		for _, vnode := range vnodes {
-			must.NoError(t, until(nodes[0], "pbsnodes '"+vnode+"' | grep -q 'state = free'"))
+			must.NoError(t, until(nodes[0], "pbsnodes -v '"+vnode+"' | grep -q 'state = free'"))
 		}
 		eventually(t, node+" gives its cpus by them alone", 20*time.Second, func() bool {
-			return strings.Contains(on(t, nodes[0], "pbsnodes "+node), "resources_available.ncpus = 0")
+			return strings.Contains(on(t, nodes[0], "pbsnodes -v "+node), "resources_available.ncpus = 0")
 		})
 	}
 }
@@ -69,7 +69,7 @@ func TestJobsOnVnodesOfTheSitesNames(t *testing.T) {
 				t.Cleanup(func() { output("root", node, c.after) })
 				on(t, node, c.before)
 			}
-			one := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:vnode=blade", "for i in $(seq 200000); do :; done; sleep 5")
+			one := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:vnode=blade", "timeout 3 sh -c 'while :; do :; done'; sleep 4")
 			one.running()
 			one.holds("node2", 1, mb100)
 			used := one.succeeds()
