@@ -8,15 +8,16 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// MoM lists vnodes that startup does not tell PBS of, for two reasons. The site has defined them
-// (pbs_mom -s insert): these share out a part of the host, and the natural vnode has the rest. Or
-// an earlier startup has told PBS of them, as with vnode_per_numa_node: a hook cannot delete a
-// vnode, and MoM goes on to report it until MoM is started again (openpbs src/resmom/mom_server.c,
-// IS_HOOK_ACTION_ACK). Those get nothing to give.
+// MoM lists vnodes that startup does not tell PBS of, for two reasons. The site may have defined
+// them (pbs_mom -s insert). They share out a part of the host, and the natural vnode has the rest.
+//
+// An earlier startup may have told PBS of them, as with vnode_per_numa_node. A hook cannot delete a
+// vnode, and MoM reports it until MoM is started again (openpbs src/resmom/mom_server.c,
+// IS_HOOK_ACTION_ACK). Such vnodes get nothing to give.
 
-// othersVnodes returns what PBS is to be told of vnodes that an earlier startup has noted and that
-// this one does not tell, and the vnodes that the site has defined. A noted vnode with other
-// figures is the site's by now.
+// othersVnodes returns what PBS is to be told of stale vnodes, and the vnodes that the site has
+// defined. Stale are those that an earlier startup has noted and that this one does not tell. A
+// noted vnode with other figures is the site's by now.
 func (p *policy) othersVnodes(node *topology.Node, name string, known map[string]*hostapi.Vnode,
 	noted map[string]map[string]string) (stale map[string]*hostapi.Vnode, site []*hostapi.Vnode) {
 	told := map[string]bool{name: true}
@@ -29,7 +30,8 @@ func (p *policy) othersVnodes(node *topology.Node, name string, known map[string
 		before, isNoted := noted[vnode]
 		switch {
 		case v == nil || told[vnode]:
-		case isNoted && v.ResourcesAvailable["ncpus"] == before["ncpus"] && v.ResourcesAvailable["mem"] == before["mem"]:
+		case isNoted && v.ResourcesAvailable["ncpus"] == before["ncpus"] &&
+			v.ResourcesAvailable["mem"] == before["mem"]:
 			if stale == nil {
 				stale = map[string]*hostapi.Vnode{}
 			}
@@ -70,8 +72,8 @@ func nothingOf(available hostapi.Resources) hostapi.Resources {
 	return nothing
 }
 
-// without is what is left of o beside the vnodes of the site that have cpus or memory, and no more
-// than the natural vnode's definition gives to it.
+// without is what is left of o beside the vnodes of the site, if these have cpus or memory. The
+// natural vnode has no more than its definition gives to it.
 func (o offer) without(natural *hostapi.Vnode, site []*hostapi.Vnode) offer {
 	var theirs offer
 	for _, v := range site {

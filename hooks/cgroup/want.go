@@ -24,9 +24,10 @@ import (
 // vnode and leaves them out (openpbs scheduler, create_execvnode). So they are looked for in
 // schedselect too, whose chunks come in the same order.
 
-// wantsOf returns the devices that the chunks of this host ask for, whose numbers are here. The
-// resources are those of configured devices. Equal wants are one with the sum. gpu_model and gpu_mem without ngpus ask for
-// no device: they chose the node. Errors are the job's and name resource and value.
+// wantsOf returns the devices that the chunks of this host ask for. here has their numbers, and
+// resources are those of configured devices. Equal wants are one with the sum. gpu_model and
+// gpu_mem without ngpus ask for no device: they chose the node. Errors are the job's and name
+// resource and value.
 func wantsOf(chunks []pbs.VnodeChunk, here []int, job *hostapi.Job, resources []string) ([]placement.Want, error) {
 	var asks []*gpuAsk
 	var sum wantSum

@@ -177,7 +177,8 @@ func TestCpusElsewhere(t *testing.T) {
 		{"(n4:ncpus=4)+(n2:ncpus=1)", 0, true},
 		{"n1:ncpus=4)+(", 0, true},
 	} {
-		if cpus, err := cpusElsewhere(&hostapi.Job{ExecVnode: tt.execVnode}, "n1"); cpus != tt.cpus || (err != nil) != tt.bad {
+		cpus, err := cpusElsewhere(&hostapi.Job{ExecVnode: tt.execVnode}, "n1")
+		if cpus != tt.cpus || (err != nil) != tt.bad {
 			t.Errorf("%s: %d, %v", tt.execVnode, cpus, err)
 		}
 	}

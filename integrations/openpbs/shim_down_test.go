@@ -509,7 +509,7 @@ func TestShimOffline(t *testing.T) {
 	}
 
 	const clear, cgroup = "offline_vnodes=0", "Hook cgroup: Unable to clean up one or more cgroups"
-	two := withVnode(periodic, "pbshost[1]")
+	two := withVnode(periodic, "pbshost[1]", "pbshost[1]")
 	for _, tt := range []struct {
 		name, server string
 		silent       bool // nobody answers

@@ -129,7 +129,8 @@ func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgrou
 		Node: d.conf.node, Self: self, Registry: d.conf.registry, Store: d.jobs.store, Ledger: d.jobs.ledger,
 		Processes: d.processes, Log: d.log, RuntimeDir: paths.beside("hooks"), Fallback: kernel,
 		Origins: d.sisters.origins, StartTimeout: time.Duration(cfg.Host.Start), Ended: ended,
-		Series: d.jobs.series.Add, PBSHas: d.mom.has, PBSStarts: d.mom.starts, Populated: kernel.populated, Sisters: spread.Of,
+		Series: d.jobs.series.Add, PBSHas: d.mom.has, PBSStarts: d.mom.starts,
+		Populated: kernel.populated, Sisters: spread.Of,
 		Observer: d.metrics,
 	})
 	if err != nil {

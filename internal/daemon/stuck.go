@@ -13,10 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// starts reports whether the start of a job may still come to something: see host.Options.PBSStarts.
-// A child of a dead pbs_mom goes on with the job's prologue and launch, and then runs its program
-// (openpbs src/resmom/start_exec.c, finish_exec). Up to then it is a process of MoM's own program.
-// It is older than the pbs_mom of now.
+// starts is host.Options.PBSStarts. A child of a dead pbs_mom goes on with the job's prologue and
+// launch, and then runs its program (openpbs src/resmom/start_exec.c, finish_exec). Up to then that
+// child is a process of MoM's own program, and older than the pbs_mom of now.
 func (m *pbsMoM) starts(job *hostapi.Job, home string, mom hostapi.ProcessID) (bool, error) {
 	if err := hostapi.CheckJobID(job.ID); err != nil {
 		return false, err

@@ -54,7 +54,8 @@ func (c caller) missed(e hostapi.Event, v *Verdict) bool {
 
 // HandlePBS is Handle for an event that pbs_mom itself has sent, through the hook that it runs.
 // home tells apart the MoMs of one host: it is where this one keeps its files, "" when that is not
-// known. mom is its process, which counts at a begin; zero is not known. There is more to know then:
+// known. mom is its process, which counts at a begin; zero is not known. There is more to know
+// then:
 //
 //   - ctx is the hook's: when it ends, nobody takes the answer, and a begin or preresume that is
 //     not accepted by then is undone.

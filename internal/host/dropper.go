@@ -32,8 +32,8 @@ const (
 // still. So MoM is asked whether it has the job (Options.PBSHas), on four occasions:
 //
 //	another job begins, too little room       jobs begun roomAge ago without prologue and launch,
-//	                                          that pbs_mom's begun dropAge ago, started or not, and
-//	                                          those that it has and does not start (isStuck)
+//	                                          that pbs_mom's begun dropAge ago, started or not,
+//	                                          and those that it has and does not start (isStuck)
 //	dropAge after a job's begin               that job, if it had neither
 //	exechost_periodic of a pbs_mom            its jobs begun dropAge ago that its job_list does
 //	                                          not name, started or not
@@ -87,7 +87,9 @@ func (d *dropper) arm(rec *jobstate.Record) {
 
 // dropUnstarted is called when the job's timer is due.
 func (d *dropper) dropUnstarted(id string) {
-	d.dropInTurn(id, notStarted, func(rec *jobstate.Record) bool { return d.isUnstarted(rec, dropAge) && d.isLost(rec) })
+	d.dropInTurn(id, notStarted, func(rec *jobstate.Record) bool {
+		return d.isUnstarted(rec, dropAge) && d.isLost(rec)
+	})
 }
 
 // dropForRoom ends jobs other than that with the id, for a begin of pbs_mom, and returns how many.
@@ -103,11 +105,11 @@ func (d *dropper) dropForRoom(ctx context.Context, id string, from caller) (drop
 	})
 }
 
-// isStuck reports whether a job was begun by a pbs_mom that is dead, and the next one has it
-// without going on with its start (openpbs src/resmom/catch_child.c, init_abort_jobs). The job
-// stays at substate 41, and a server that is started again gives its cpus to others
-// (src/server/pbsd_init.c, pbsd_init_job). A job that has a process is not stuck, and neither is
-// one of which MoM has a task. Of a sister's part only its mother superior can tell.
+// isStuck reports whether a job was begun by a pbs_mom that is dead, and nobody goes on with its
+// start. The next pbs_mom has such a job and leaves it at that (openpbs src/resmom/catch_child.c,
+// init_abort_jobs). The job stays at substate 41, and a server that is started again gives its cpus
+// to others (src/server/pbsd_init.c, pbsd_init_job). A job that has a process is not stuck, and
+// neither is one of which MoM has a task. A sister cannot tell it of its part.
 func (d *dropper) isStuck(rec *jobstate.Record, from caller) bool {
 	var none hostapi.ProcessID
 	if d.opt.PBSStarts == nil || d.opt.Populated == nil || from.mom == none || rec.BegunBy == none ||
@@ -175,8 +177,8 @@ func (d *dropper) isLost(rec *jobstate.Record) bool {
 	return err == nil && !has
 }
 
-// drop ends the jobs that may be dropped, and returns how many that were. A job whose turn somebody has is dropped behind that one, and not counted: its owner
-// may have its turn all the time.
+// drop ends the jobs that may be dropped, and returns how many that were. A job whose turn somebody
+// has is dropped behind that one, and not counted: its owner may have its turn all the time.
 func (d *dropper) drop(ctx context.Context, why string, may func(*jobstate.Record) bool) (dropped int) {
 	recs := slices.DeleteFunc(d.store.List(), func(rec *jobstate.Record) bool { return !may(rec) })
 	var mu sync.Mutex

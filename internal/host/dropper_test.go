@@ -401,8 +401,9 @@ func TestEndOfAJobWhoseRunCountWasLoweredEndsIt(t *testing.T) {
 func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 	n := newPBSNode(t, &momFiles{homes: map[string]map[string]bool{"/a": {"4.srv": true}, "": {"6.srv": true}}})
 	h := n.open()
-	if out, err := h.HandlePBS(t.Context(), event(hostapi.EventBegin, "1.srv"), "/a", hostapi.ProcessID{}); err != nil || out.Reject ||
-		n.record("1.srv").MoMHome != "/a" {
+	var mom hostapi.ProcessID
+	out, err := h.HandlePBS(t.Context(), event(hostapi.EventBegin, "1.srv"), "/a", mom)
+	if err != nil || out.Reject || n.record("1.srv").MoMHome != "/a" {
 		t.Fatal(out, err, n.record("1.srv"))
 	}
 	of := func(home string) func(*jobstate.Record) { return func(r *jobstate.Record) { r.MoMHome = home } }
@@ -418,7 +419,8 @@ func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 		{"", "1.srv 3.srv 4.srv 6.srv"},
 		{"/b", "1.srv 4.srv 6.srv"},
 	} {
-		if out, err := h.HandlePBS(t.Context(), event(hostapi.EventPeriodic, ""), tt.home, hostapi.ProcessID{}); err != nil || out.Reject {
+		out, err := h.HandlePBS(t.Context(), event(hostapi.EventPeriodic, ""), tt.home, mom)
+		if err != nil || out.Reject {
 			t.Fatal(out, err)
 		}
 		var left []string

@@ -63,8 +63,8 @@ type Options struct {
 	// PBSHas reports whether the pbs_mom of that home has the job; "" is a home that no event has
 	// told. On an error the job is taken for one that MoM has. May be nil: then nobody knows.
 	PBSHas func(job *hostapi.Job, home string) (bool, error)
-	// PBSStarts reports whether the job's start may still come to something: the pbs_mom of that
-	// home has started a program of the job, or a child of an earlier one may be at it. mom is that
-	// pbs_mom. Asked if mom is not the one that has begun the job. May be nil: then nobody knows.
+	// PBSStarts reports whether the job's start may still come to something, where another pbs_mom
+	// than mom has begun it. Either mom, of that home, has started a program of the job, or a child
+	// of an earlier one may be at it. May be nil: then nobody knows.
 	PBSStarts func(job *hostapi.Job, home string, mom hostapi.ProcessID) (bool, error)
 }

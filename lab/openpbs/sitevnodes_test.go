@@ -28,7 +28,8 @@ func siteVnodes(t *testing.T, names map[string][2]string) {
 		})
 		definition := "$configversion 2\n"
 		for _, vnode := range vnodes {
-			definition += fmt.Sprintf("%[1]s: resources_available.ncpus = 1\n%[1]s: resources_available.mem = 4gb\n", vnode)
+			const has = "%[1]s: resources_available.ncpus = 1\n%[1]s: resources_available.mem = 4gb\n"
+			definition += fmt.Sprintf(has, vnode)
 		}
 		write(t, node, "/run/site.vnodes", definition)
 		must.NoError(t, run(node, "pbs_mom -s insert site /run/site.vnodes"))
@@ -69,7 +70,8 @@ func TestJobsOnVnodesOfTheSitesNames(t *testing.T) {
 				t.Cleanup(func() { output("root", node, c.after) })
 				on(t, node, c.before)
 			}
-			one := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:vnode=blade", "timeout 3 sh -c 'while :; do :; done'; sleep 4")
+			one := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:vnode=blade",
+				"timeout 3 sh -c 'while :; do :; done'; sleep 4")
 			one.running()
 			one.holds("node2", 1, mb100)
 			used := one.succeeds()
