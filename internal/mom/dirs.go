@@ -78,8 +78,10 @@ func freeName(name string) string {
 	if unknowable.MatchString(name) {
 		return name
 	}
-	return name + "." + strings.ToLower(rand.Text())
+	return unguessable(name)
 }
+
+func unguessable(name string) string { return name + "." + strings.ToLower(rand.Text()) }
 
 // ownerMark is the extended attribute of a node file with the uid of its job's owner, if that is
 // not the file's own.
@@ -182,7 +184,7 @@ func (w *walk) makeTmpDir() (string, error) {
 	made := err == nil
 	if errors.Is(err, fs.ErrExist) {
 		if err = w.ownsDir(root, name); err != nil {
-			name = freeName(name)
+			name = unguessable(name)
 			err = root.Mkdir(name, 0o700)
 			made = err == nil
 		}

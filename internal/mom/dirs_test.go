@@ -163,3 +163,16 @@ func TestTmpDirIsThereAlready(t *testing.T) {
 		})
 	}
 }
+
+// A job's id may end as the name does that nobody can know, by the name of its server.
+func TestTmpDirIsThereAlreadyOfALongName(t *testing.T) {
+	spec := shell(`echo "$TMPDIR"`)
+	spec.Job.ID = "12.abcdefghijklmnopqrstuvwxyz"
+	spec.TmpDir = t.TempDir()
+	path := filepath.Join(spec.TmpDir, "pbs."+spec.Job.ID)
+	must.NoError(t, os.WriteFile(path, nil, 0o600))
+	got, result, err := outputOf(t, &recorder{}, spec)
+	if dir := strings.TrimSpace(got); !result.Started || err != nil || dir == path || !strings.HasPrefix(dir, path) {
+		t.Errorf("TMPDIR %q, Run = %+v, %v; want another directory than %s", got, result, err, path)
+	}
+}
