@@ -76,6 +76,9 @@ func (t *tree) remove(in *os.File, name string, depth int) error {
 		if err != unix.ENOTEMPTY && err != unix.EEXIST { // else somebody fills it
 			return fail(err)
 		}
+		if t.ctx.Err() != nil { // a FUSE file system may refuse for ever
+			return fail(context.Cause(t.ctx))
+		}
 	}
 }
 
