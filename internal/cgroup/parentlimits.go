@@ -55,7 +55,7 @@ func (t *Tree) LimitParent(l Limits) error {
 			continue
 		}
 		d, _ := p.with(w.Controller)
-		err := error(nil)
+		var err error
 		if (w.File == memoryMax || w.File == memoryLimit) && to.Mem != nil {
 			err = d.giveBack(*to.Mem)
 		}
