@@ -198,8 +198,8 @@ class Call:
 
     def last(self):
         """Whether nothing comes after this event: what a job has used is in its epilogue, and what is left of it goes at its end. MoM waits for
-        neither, but for a sister's epilogue: there its main loop does (mom_comm.c, IM_KILL_JOB)."""
-        return self.name == "execjob_end" or self.name == "execjob_epilogue" and self.event.job.in_ms_mom()
+        neither, but for a sister's epilogue: there its main loop does (mom_comm.c, IM_KILL_JOB). With wait = "0s" a site waits for no daemon."""
+        return int(self.settings["wait"][:-1]) > 0 and (self.name == "execjob_end" or self.name == "execjob_epilogue" and self.event.job.in_ms_mom())
 
     def tries(self):
         """The daemon's answer; a last event is sent until there is one, or the alarm is near: daemons are restarted."""

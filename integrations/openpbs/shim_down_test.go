@@ -173,14 +173,15 @@ func TestShimWithoutDaemon(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			m := newHookMoM(t, "offline = false")
+			lines := []string{"offline = false", "wait = '1s'"}
+			m := newHookMoM(t, lines...)
 			alarm := 60
 			if tt.time {
 				alarm = hung
 			}
 			if tt.name == "below a file" {
 				m.socket = m.at("file/s")
-				m.configure("offline = false")
+				m.configure(lines...)
 			}
 			if tt.prepare != nil {
 				tt.prepare(t, m.socket)
@@ -328,8 +329,8 @@ func TestShimWaitsForDaemon(t *testing.T) {
 	t.Parallel()
 	for _, stale := range []bool{false, true} {
 		event, wait := "execjob_begin", "59s"
-		if stale { // whatever the setting is
-			event, wait = "execjob_epilogue", "0s"
+		if stale { // longer than a begin
+			event, wait = "execjob_epilogue", "1s"
 		}
 		t.Run(fmt.Sprintf("stale=%t", stale), func(t *testing.T) {
 			t.Parallel()
