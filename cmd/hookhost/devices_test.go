@@ -280,7 +280,7 @@ func TestDoctorShowsDevices(t *testing.T) {
 	n.serve()
 	must.Eventually(t, "the devices are known", func() bool { return exists(n.path("state/devices.json")) })
 	r := n.hookhost("doctor")
-	for _, want := range append([]string{"device filter", "2 fpga"}, paths...) {
+	for _, want := range append([]string{"device filter", "fpga=2"}, paths...) {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("doctor does not say %q", want)
 		}

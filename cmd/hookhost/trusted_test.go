@@ -30,7 +30,7 @@ func TestConfigurationThatOthersCanWriteIsRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			must.NoError(t, tt.open())
-			for _, args := range [][]string{{"run", "--report=none", "--", "true"}, {"serve"}, {"jobs"}} {
+			for _, args := range [][]string{{"run", "--report=none", "--", "true"}, {"serve"}, {"config", "show"}} {
 				if r := n.hookhost(args...); r.status == 0 || !strings.Contains(r.stderr, tt.says) {
 					t.Fatalf("%s: status %d, %s; want %q", args[0], r.status, r.stderr, tt.says)
 				}

@@ -478,6 +478,7 @@ func TestAskOf(t *testing.T) {
 		{"the job's own list", hostapi.Job{ResourceList: hostapi.Resources{"ncpus": "2", "vmem": "1gb", "pids": "7"}},
 			ask{
 				HostShare: pbs.HostShare{NCPUs: 2, Vmem: size(gib), Other: map[string]string{"pids": "7"}},
+				here:      []int{0},
 				pids:      ptr(int64(7)),
 			}},
 		{"chunks of this host",
@@ -485,19 +486,20 @@ func TestAskOf(t *testing.T) {
 				ExecVnode:    "(node1:ncpus=1:mem=1048576kb)+(node1[1]:ncpus=2)+(node2:ncpus=9)",
 				ResourceList: hostapi.Resources{"ncpus": "12"},
 			},
-			ask{HostShare: pbs.HostShare{NCPUs: 3, Mem: size(gib)}, numa: map[int]int{1: 2}}},
+			ask{HostShare: pbs.HostShare{NCPUs: 3, Mem: size(gib)}, here: []int{0, 1}, numa: map[int]int{1: 2}}},
 		{"vmem of one host", hostapi.Job{ExecVnode: "(node1:ncpus=1)", ResourceList: hostapi.Resources{"vmem": "1gb"}},
-			ask{HostShare: pbs.HostShare{NCPUs: 1, Vmem: size(gib)}}},
+			ask{HostShare: pbs.HostShare{NCPUs: 1, Vmem: size(gib)}, here: []int{0}}},
 		{"vmem of several",
 			hostapi.Job{ExecVnode: "(node1:ncpus=1)+(node2:ncpus=1)", ResourceList: hostapi.Resources{"vmem": "1gb"}},
 			ask{
 				HostShare: pbs.HostShare{NCPUs: 1},
+				here:      []int{0},
 				notes: []string{
 					"vmem=1048576kb is not enforced: exec_vnode does not say how much of it each host has",
 				},
 			}},
 		{"no vmem", hostapi.Job{ResourceList: hostapi.Resources{"ncpus": "1", "vmem": "0"}},
-			ask{HostShare: pbs.HostShare{NCPUs: 1}}},
+			ask{HostShare: pbs.HostShare{NCPUs: 1}, here: []int{0}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
