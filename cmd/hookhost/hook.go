@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -76,42 +77,43 @@ func importHook(r *plugin.Registry, args []string) error {
 	if err := os.MkdirAll(filepath.Dir(r.ProgramDir), 0o700); err != nil {
 		return err
 	}
+	others := children()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	return errors.Join(r.Import(args[0], contentType, in), endDescendants())
+	return errors.Join(r.Import(args[0], contentType, in), endDescendants(others))
 }
 
 // endDescendants kills what a program has left behind that was started at import, such as a daemon.
-// This process is their subreaper.
-func endDescendants() error {
+// This process is their subreaper. It may have had other children before, of the shell that it was.
+func endDescendants(others []int) error {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		tasks, err := filepath.Glob("/proc/self/task/*/children")
-		if err != nil {
-			return err
-		}
-		var pids []string
-		for _, task := range tasks {
-			children, _ := os.ReadFile(task) // a thread may be gone
-			pids = append(pids, strings.Fields(string(children))...)
-		}
-		for _, pid := range pids {
-			if n, err := strconv.Atoi(pid); err == nil {
-				unix.Kill(n, unix.SIGKILL)
-			}
-		}
-		for {
-			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err == unix.ECHILD {
-				return nil
-			} else if pid == 0 {
-				break
-			}
+		left := slices.DeleteFunc(children(), func(pid int) bool { return slices.Contains(others, pid) })
+		if len(left) == 0 {
+			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("hook: the program has left processes that do not die of SIGKILL: %s",
-				strings.Join(pids, " "))
+			return fmt.Errorf("hook: the program has left processes that do not die of SIGKILL: %v", left)
+		}
+		for _, pid := range left {
+			unix.Kill(pid, unix.SIGKILL)
+			unix.Wait4(pid, nil, unix.WNOHANG, nil)
 		}
 	}
+}
+
+// children returns the pids of this process's children; none on a kernel that does not list them.
+func children() (pids []int) {
+	threads, _ := filepath.Glob("/proc/self/task/*/children") // the pattern is well-formed
+	for _, thread := range threads {
+		text, _ := os.ReadFile(thread) // a thread may be gone
+		for _, word := range strings.Fields(string(text)) {
+			if pid, err := strconv.Atoi(word); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
 }
 
 // changeHooks makes a change and has a running daemon take it over.

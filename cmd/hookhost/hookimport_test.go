@@ -3,7 +3,9 @@ package main_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/must"
@@ -53,7 +55,20 @@ func TestImportLeavesNothingOfAWrongProgram(t *testing.T) {
 	program := n.path("daemon")
 	must.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nsetsid sh -c 'echo $$ >"+pid+".new; mv "+pid+".new "+pid+
 		"; exec sleep 1000' >/dev/null 2>&1 &\nwhile ! [ -e "+pid+" ]; do sleep 0.1; done\n"), 0o755))
-	r := n.hookhost("hook", "import", "daemon", "application/x-executable", "default", program)
+	// A child of the shell that becomes the command is nothing of the program's.
+	other := n.path("other")
+	cmd := n.command("hook", "import", "daemon", "application/x-executable", "default", program)
+	cmd.Args = append([]string{"sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $! >" + other + `; exec "$@"`, "sh"},
+		append([]string{cmd.Path}, cmd.Args[1:]...)...)
+	cmd.Path = "/bin/sh"
+	r := n.finish(cmd)
+	text, err := os.ReadFile(other)
+	must.NoError(t, err)
+	child, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	must.NoError(t, err)
+	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
+		t.Errorf("another child of the command was ended: %v", err)
+	}
 	if r.status != 2 || !strings.HasPrefix(r.stderr, "hookhost: hook daemon: import application/x-executable: "+
 		"it does not start as a hook: it ended before it was ready: exit status 0") {
 		t.Errorf("status %d, %q", r.status, r.stderr)

@@ -54,7 +54,9 @@ func (h *hook) limitParent(there host, jobs []holding) error {
 	if err != nil && !errors.Is(err, cgroup.ErrInUse) {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	if err != nil && h.firstLeft("", "parent") {
+	if err == nil {
+		h.settled()
+	} else if h.firstLeft("", "parent") {
 		h.log.Warnf("jobs have more than all of them may have by now: %v; "+
 			"it is tried again at each exechost_periodic", err)
 	}

@@ -113,6 +113,7 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 }
 
 // left is something about a job's cgroup that is logged once, for as long as there is the cgroup.
+// The parent's id is empty.
 type left struct{ id, what string }
 
 // firstLeft is true once for each.
@@ -126,9 +127,16 @@ func (h *hook) firstLeft(id, what string) bool {
 	return true
 }
 
-// forgetLeft forgets what was logged of cgroups that are gone.
+// forgetLeft forgets what was logged of jobs' cgroups that are gone.
 func (h *hook) forgetLeft(ids []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.left, func(l left, _ bool) bool { return !slices.Contains(ids, l.id) })
+	maps.DeleteFunc(h.left, func(l left, _ bool) bool { return l.id != "" && !slices.Contains(ids, l.id) })
+}
+
+// settled forgets what was logged of the parent.
+func (h *hook) settled() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.left, func(l left, _ bool) bool { return l.id == "" })
 }

@@ -43,7 +43,8 @@ if len(sys.argv) > 2:  # the last statement is exec(load(TEXT))
         assert ast.literal_eval(tree.body[-1].value.args[0].args[0]) == f.read(), "the text is another"
 print(" ".join(sorted(names)))`
 	for _, python := range pythons() {
-		for want, files := range map[string][]string{"_socket json os pbs socket time": {"hookhost.py"}, // json only where a daemon does not answer
+		// The module json is imported only where a daemon does not answer.
+		for want, files := range map[string][]string{"_socket json os pbs socket time": {"hookhost.py"},
 			"marshal os pbs sys": {shimPath(t), "hookhost.py"}} {
 			out, err := exec.Command(python, append([]string{"-c", check}, files...)...).CombinedOutput()
 			if err != nil {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// By default nothing passes the message of a reject on to the job's comment. docs/openpbs-reference.md
-// has the setting of the scheduler by which PBS does.
+// PBS passes the message of a reject on to the job's comment if the scheduler is set so, as
+// docs/openpbs-reference.md says. The default is that it does not.
 func TestHeldJobSaysWhyIfTheSchedulerWaitsForItsBegin(t *testing.T) {
 	t.Cleanup(func() { on(t, nodes[0], "qmgr -c 'set sched default job_run_wait = runjob_hook'") })
 	on(t, nodes[0], "qmgr -c 'set sched default job_run_wait = execjob_hook'")
 	node := nodes[len(nodes)-1]
-	j := qsub(t, "alice", "-l select=1:ncpus=0:mem=50mb:host="+node+` -v $'EVIL=a\npbs.event().job.Resource_List[vmem]=10gb'`,
-		"sleep 60")
+	const refused = ` -v $'EVIL=a\npbs.event().job.Resource_List[vmem]=10gb'`
+	j := qsub(t, "alice", "-l select=1:ncpus=0:mem=50mb:host="+node+refused, "sleep 60")
 	var comment string
 	eventually(t, "the held job's comment has hookhost's message", time.Minute, func() bool {
 		a := j.attributes()
