@@ -60,7 +60,7 @@ chaos-openpbs: all ## jobs, orders and faults at random under a real OpenPBS for
 	@scripts/need root python3 packages
 	@lab/openpbs/tarball >/dev/null
 	$(GO) test -tags openpbs -count=1 -v -timeout 24h -run Chaos ./lab/openpbs \
-		-chaos.for=$(or $(T),10m) -chaos.seed=$(or $(SEED),0)
+		-chaos.for=$(or $(T),10m) -chaos.seed=$(or $(SEED),0) -chaos.server
 
 test-ptl: all ## OpenPBS's own tests without hookhost and with it (root); HOOKHOST_OPENPBS_SOURCE names its source, T='SmokeTest' some, O=with one lab
 	@scripts/need root

@@ -5,6 +5,7 @@ package openpbs_test
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 )
@@ -43,7 +44,14 @@ const (
 	chaosLinkDown   = 20 * time.Second
 )
 
-func newChaosPlan(seed uint64, length time.Duration) (p chaosPlan) {
+// chaosServer is one strike more, where the server is struck as well.
+const chaosServer = "server restarted"
+
+func newChaosPlan(seed uint64, length time.Duration, server bool) (p chaosPlan) {
+	strikes := chaosStrikes
+	if server {
+		strikes = append(slices.Clone(strikes), chaosServer)
+	}
 	random := rand.New(rand.NewPCG(seed, 0))
 	upTo := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) }
 	for range chaosFirstJobs {
@@ -55,13 +63,15 @@ func newChaosPlan(seed uint64, length time.Duration) (p chaosPlan) {
 		p.orders, at = append(p.orders, s), at+s.after
 	}
 	for at := time.Duration(0); at < length; {
-		s := chaosStep{after: upTo(2 * chaosPause), what: chaosStrikes[random.IntN(len(chaosStrikes))],
+		s := chaosStep{after: upTo(2 * chaosPause), what: strikes[random.IntN(len(strikes))],
 			node: random.IntN(2), pick: random.IntN(1 << 16), down: upTo(chaosDown)}
 		switch s.what {
 		case "link down":
 			s.node, s.down = 1, upTo(chaosLinkDown)
 		case "node lost":
 			s.node = 1
+		case chaosServer:
+			s.node = 0
 		}
 		p.strikes, at = append(p.strikes, s), at+s.after+s.down
 	}
@@ -69,11 +79,11 @@ func newChaosPlan(seed uint64, length time.Duration) (p chaosPlan) {
 }
 
 func TestASeedOfChaosMakesOnePlan(t *testing.T) {
-	p := newChaosPlan(7, time.Minute)
-	if !reflect.DeepEqual(p, newChaosPlan(7, time.Minute)) {
+	p := newChaosPlan(7, time.Minute, true)
+	if !reflect.DeepEqual(p, newChaosPlan(7, time.Minute, true)) {
 		t.Error("one seed makes two plans")
 	}
-	if reflect.DeepEqual(p, newChaosPlan(8, time.Minute)) {
+	if reflect.DeepEqual(p, newChaosPlan(8, time.Minute, true)) {
 		t.Error("two seeds make one plan")
 	}
 }

@@ -18,8 +18,9 @@ import (
 )
 
 var (
-	chaosFor  = flag.Duration("chaos.for", 30*time.Second, "how long TestChaos... goes on, without its end")
-	chaosSeed = flag.Uint64("chaos.seed", 0, "seed of its plan; 0: of the clock")
+	chaosFor     = flag.Duration("chaos.for", 30*time.Second, "how long TestChaos... goes on, without its end")
+	chaosSeed    = flag.Uint64("chaos.seed", 0, "seed of its plan; 0: of the clock")
+	strikeServer = flag.Bool("chaos.server", false, "the server is restarted as well")
 )
 
 // chaosScripts are jobs that have something to account for, on one node and on two.
@@ -54,7 +55,25 @@ var struck = map[string][2]string{
 		`kill -CONT $(cat /run/stopped) || :`},
 	"link down": {`ip link set eth0 down`, `ip link set eth0 up`},
 	"node lost": {`kill -KILL -1`, `rm -f /run/sshd.pid; /usr/sbin/sshd; ` + startDaemonFirst + startMoM("")},
+	chaosServer: {stopServer, startServer},
 }
+
+const serverPid = `cat ` + pbsHome + `/server_priv/server.lock`
+
+// stopServer leaves jobs running. qterm returns before the server and its database have ended.
+const stopServer = `pid=$(` + serverPid + `); qterm -t quick
+while kill -0 $pid 2>/dev/null; do sleep 0.1; done`
+
+// serverAnswers is a shell line that waits for a server that is being restarted.
+const serverAnswers = `for i in $(seq 60); do qstat -B >/dev/null 2>&1 && break; sleep 0.5; done
+`
+
+// startServer fails while the database of the server before still ends.
+const startServer = `for i in $(seq 60); do
+	kill -0 $(` + serverPid + `) 2>/dev/null || pbs_server || :
+	qstat -B >/dev/null 2>&1 && exit
+	sleep 0.5
+done; exit 1`
 
 // startDaemonFirst is startDaemon in a subshell, for lines that go on.
 const startDaemonFirst = "(" + startDaemon + ")\n"
@@ -68,6 +87,8 @@ type chaos struct {
 	tally   map[string]int
 	refused map[string]int
 	calm    bool // the strikes are over, and what they have ended runs again
+	// restarts are when the server was restarted, each from its stop to its answer.
+	restarts [][2]time.Time
 }
 
 // TestChaosLosesNoJobAndLeavesNothing has jobs come and go, and users and operators order them
@@ -84,7 +105,7 @@ func TestChaosLosesNoJobAndLeavesNothing(t *testing.T) {
 	t.Logf("-chaos.seed=%d -chaos.for=%v", seed, *chaosFor)
 	c := &chaos{t: t, forced: map[string]bool{}, tally: map[string]int{}, refused: map[string]int{}}
 	t.Cleanup(c.repair) // the tests that follow have their nodes, whatever became of one here
-	p := newChaosPlan(seed, *chaosFor)
+	p := newChaosPlan(seed, *chaosFor, *strikeServer)
 	var both sync.WaitGroup
 	both.Go(func() {
 		for _, s := range p.orders {
@@ -137,7 +158,7 @@ func (c *chaos) count(what string, err error) {
 func (c *chaos) order(s chaosStep) {
 	if s.what == "qsub" {
 		script := chaosScripts[s.pick%len(chaosScripts)]
-		id, err := output("alice", nodes[0],
+		id, err := output("alice", nodes[0], serverAnswers+
 			fmt.Sprintf("qsub %s <<'END OF JOB'\n%s\nEND OF JOB", script.options, script.script))
 		if err == nil {
 			c.jobs = append(c.jobs, &job{t: c.t, id: id})
@@ -166,7 +187,7 @@ func (c *chaos) order(s chaosStep) {
 
 // strike does harm to a node, and ends it. A program that is not there cannot be struck.
 func (c *chaos) strike(s chaosStep) {
-	node, lines := nodes[s.node], struck[s.what]
+	node, lines, began := nodes[s.node], struck[s.what], time.Now()
 	err := run(node, strings.ReplaceAll(lines[0], "PICK", strconv.Itoa(s.pick)))
 	if s.what == "node lost" { // the line's own shell may go with it
 		err = nil
@@ -176,6 +197,9 @@ func (c *chaos) strike(s chaosStep) {
 	time.Sleep(s.down)
 	if err := run(node, lines[1]); err != nil {
 		c.t.Logf("%s after %s: %v", node, s.what, err)
+	}
+	if s.what == chaosServer {
+		c.restarts = append(c.restarts, [2]time.Time{began, time.Now()})
 	}
 }
 
