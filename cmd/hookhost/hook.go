@@ -85,7 +85,7 @@ func importHook(r *plugin.Registry, args []string) error {
 }
 
 // endDescendants kills what a program has left behind that was started at import, such as a daemon.
-// This process is their subreaper. It may have had other children before, of the shell that it was.
+// This process is their subreaper. Others are children of before, of a shell that became it.
 func endDescendants(others []int) error {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		left := slices.DeleteFunc(children(), func(pid int) bool { return slices.Contains(others, pid) })

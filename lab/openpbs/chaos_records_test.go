@@ -87,8 +87,8 @@ func (c *chaos) isOfTheServerAlone(id string) func(map[string]string) bool {
 }
 
 // lostByTheServer tells an end that MoM reported before a restart of the server and that the server
-// recorded after it. The server has the report in memory alone (ji_acctrec). It saves resources_used
-// of a job seldom, and writes what it saved (openpbs src/server/accounting.c, account_jobend).
+// recorded after it. The report was in memory alone (ji_acctrec). The server writes the saved part
+// of resources_used, which is not much (openpbs src/server/accounting.c, account_jobend).
 func (c *chaos) lostByTheServer(id string, end map[string]string) bool {
 	line := on(c.t, nodes[0], "grep -h ';"+id+";Obit received' "+pbsHome+"/server_logs/* | tail -n 1")
 	obit, err := time.ParseInLocation("01/02/2006 15:04:05", strings.SplitN(line, ";", 2)[0], time.Local)
