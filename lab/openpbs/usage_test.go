@@ -130,7 +130,13 @@ func TestReportOfALiveJobSaysThatASistersPartIsYetToCome(t *testing.T) {
 func TestRecordOfAJobThatMeetsAStoppedDaemonHasItsUsageOrSaysThatItIsIncomplete(t *testing.T) {
 	needNodes(t, 2)
 	node := nodes[len(nodes)-1]
-	stop := func() { on(t, node, "kill -STOP $("+daemonPid+")") }
+	// The job uses cpu time, and ends when the daemon is stopped.
+	work := spin(2, 50) + "\nuntil [ -e ~/stopped ]; do sleep 0.2; done; rm ~/stopped"
+	stop := func() {
+		on(t, node, "kill -STOP $("+daemonPid+")")
+		_, err := output("alice", node, "touch ~/stopped")
+		must.NoError(t, err)
+	}
 	goOn := func() { output("root", node, "kill -CONT $("+daemonPid+")") }
 	alarm := func(seconds string) error {
 		return errors.Join(run(nodes[0], "qmgr -c 'set hook hookhost alarm = "+seconds+"'"),
@@ -140,7 +146,7 @@ func TestRecordOfAJobThatMeetsAStoppedDaemonHasItsUsageOrSaysThatItIsIncomplete(
 		goOn()
 		must.NoError(t, alarm("90"))
 	})
-	j := qsub(t, "alice", medium(node), spin(2, 50))
+	j := qsub(t, "alice", medium(node), work)
 	j.running()
 	stop()
 	eventually(t, "the epilogue has begun", time.Minute, func() bool {
@@ -154,7 +160,7 @@ func TestRecordOfAJobThatMeetsAStoppedDaemonHasItsUsageOrSaysThatItIsIncomplete(
 	j.gone()
 
 	must.NoError(t, alarm("15"))
-	j = qsub(t, "alice", medium(node), spin(2, 50))
+	j = qsub(t, "alice", medium(node), work)
 	j.running()
 	stop()
 	if diag := fmt.Sprint(j.finished().ResourcesUsed["diag_messages"]); !strings.Contains(diag, "is incomplete: ") {
