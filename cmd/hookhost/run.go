@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 
 	"github.com/sirupsen/logrus"
@@ -134,8 +132,12 @@ func knownTo(cfg *config.File) func(name string) bool {
 		custom = openpbs.ParseResourcedef(text)
 	}
 	return func(name string) bool {
-		return cfg.KnowsResource(name) || slices.ContainsFunc(slices.Collect(maps.Keys(custom)),
-			func(resource string) bool { return strings.EqualFold(resource, name) })
+		for resource := range custom {
+			if strings.EqualFold(resource, name) {
+				return true
+			}
+		}
+		return cfg.KnowsResource(name)
 	}
 }
 
