@@ -277,9 +277,9 @@ func TestCommandsReadFlagsAndPrint(t *testing.T) {
 	}
 }
 
-// beside are files of cmd/hookhost that are part of commands. They hold the table of jobs, the
-// flags of remsh, and the way of all text to people.
-var beside = []string{"console.go", "jobtable.go", "remshargs.go"}
+// beside are files of cmd/hookhost that are part of commands. They hold the table of jobs and the
+// way of all text to people.
+var beside = []string{"console.go", "jobtable.go"}
 
 // A stranger finds files by their nouns; these are none.
 func TestNoJunkDrawers(t *testing.T) {

@@ -47,7 +47,7 @@ moment, or has too many attaches at once, is waited for, 10 seconds at most.
 -h HOST attaches a process of another host of the job: its number is the one that it has there, and
 JOB has to be named. That host finds out whether the process is the job's, such as by its environment
 or its parents. Both need a daemon and [sister] in their configuration (docs/sisters.md).
-'hookhost remsh' runs a command on another host.
+In a job of PBS 'hookhost remsh' runs a command on another host.
 
 In a container with a pid namespace of its own CMD runs in the job as anywhere. Other processes
 there cannot be named by PID, nor taken in by -P.`,

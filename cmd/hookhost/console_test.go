@@ -64,8 +64,6 @@ func TestEverythingElseIsSaidOnTheConsole(t *testing.T) {
 		// The streams of programs that they start.
 		"run.go":          2,
 		tm + "/attach.go": 2,
-		tm + "/remote.go": 2,
-		tm + "/remsh.go":  2,
 	}
 	around := []string{"os.Stdout", "os.Stderr", "fmt.Print", "fmt.Printf", "fmt.Println"}
 	files, err := filepath.Glob("*.go")

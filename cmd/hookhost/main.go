@@ -50,12 +50,9 @@ func misuse(err error) error {
 	return &exitError{status: exitMisuse, err: err}
 }
 
-// aliases are the names that are a command each. Launchers find pbs_remsh and its kin on
-// their PATH, and Hydra's launcher can be given a program but no arguments. cmd/pbs-attach goes by
-// the name pbs_attach when it leaves a call to this program.
-var aliases = map[string]string{
-	"pbs_attach": "attach", "hookhost-remsh": "remsh", "pbs_remsh": "remsh", "pbs_tmrsh": "remsh",
-}
+// aliases are the names that are a command each. Hydra's launcher can be given a program but no
+// arguments. cmd/pbs-attach goes by the name pbs_attach when it leaves a call to this program.
+var aliases = map[string]string{"pbs_attach": "attach", "hookhost-remsh": "remsh"}
 
 func main() {
 	if err := plugin.ExecAsOwner(os.Args, os.Environ()); err != nil {

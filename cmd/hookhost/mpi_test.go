@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path"
@@ -12,9 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -114,17 +113,7 @@ func (j *labJob) processes(h *labHost, name string) []int {
 }
 
 // library is an MPI library as its users use it.
-type library struct {
-	name, mpirun, where string
-	tree                string // variable that makes it start hosts from hosts; "" for none
-}
-
-// libraries compiles the program that tells where its ranks are.
-func (l *lab) libraries() []library {
-	list := l.compile("where")
-	list[0].tree = "OMPI_MCA_routed_radix=1"
-	return list
-}
+type library struct{ name, mpirun, where string }
 
 // rank is a line of the program.
 type rank struct{ host, job, cgroups string }
@@ -183,174 +172,33 @@ func (l *lab) host(name string) *labHost {
 	return nil
 }
 
-// hold is a program with a rank on each host that stays until release.
-type hold struct {
-	cmd     *exec.Cmd
-	file    string
-	stdout  bytes.Buffer
-	stderr  bytes.Buffer
-	release func()
-}
-
-func (j *labJob) hold(t *testing.T, lib library, status string) *hold {
-	t.Helper()
-	h := &hold{file: j.l.path("hold")}
-	must.NoError(t, os.WriteFile(h.file, nil, 0o644))
-	h.cmd = j.command(nil, lib.mpirun, lib.where, h.file, status)
-	h.cmd.Stdout, h.cmd.Stderr = &h.stdout, &h.stderr
-	must.NoError(t, h.cmd.Start())
-	h.release = func() { os.Remove(h.file) }
-	t.Cleanup(h.release)
-	name := filepath.Base(lib.where)
-	for _, host := range j.l.hosts {
-		must.Eventually(t, "a rank is in the job on "+host.name,
-			func() bool { return len(j.processes(host, name)) == 1 })
-	}
-	return h
-}
-
-// A user who knows nothing of hookhost calls mpirun in a job.
-func TestMPIRanksLandInTheJob(t *testing.T) {
-	// A rank that is outside is to stay there, however long it takes.
-	l := newLab(t, 3, func(*labHost) string { return "[mpi]\nstrays = \"off\"\n" })
-	libraries := l.libraries()
-	j := l.begin(t, "77.lab", labUser, labUID)
-	first := l.hosts[0]
-	for _, lib := range libraries {
-		t.Run(lib.name, func(t *testing.T) {
-			t.Run("every rank is in the job", func(t *testing.T) {
-				r := first.run(t, j.command(nil, lib.mpirun, lib.where))
-				if r.status != 0 {
-					t.Errorf("status %d", r.status)
+// A job of `hookhost run` is on one host, where a launcher needs no remote shell.
+func TestMPIRanksOfARunAreInItsJob(t *testing.T) {
+	for _, name := range []string{"mpirun.openmpi", "mpiexec.mpich"} {
+		t.Run(name, func(t *testing.T) {
+			kind := strings.TrimPrefix(filepath.Ext(name), ".")
+			for _, program := range []string{"/usr/bin/" + name, "/usr/bin/mpicc." + kind} {
+				if !exists(program) {
+					kernfstest.Skip(t, "needs %s: install %s", program, labPrograms[program])
 				}
-				j.everywhere(t, r.stdout)
-			})
-			if lib.tree != "" {
-				t.Run("hosts that start hosts", func(t *testing.T) {
-					r := first.run(t, j.command([]string{lib.tree}, lib.mpirun, lib.where))
-					if r.status != 0 {
-						t.Errorf("status %d", r.status)
-					}
-					j.everywhere(t, r.stdout)
-				})
 			}
-			t.Run("seen from outside, and the exit status", func(t *testing.T) {
-				h := j.hold(t, lib, "7")
-				h.release()
-				h.cmd.Wait()
-				if status := h.cmd.ProcessState.ExitCode(); status != 7 {
-					t.Errorf("status %d, want the ranks' 7\n%s%s", status, h.stdout.Bytes(), h.stderr.Bytes())
+			n := newNode(t)
+			where := n.path("where")
+			compiler := exec.Command("mpicc."+kind, "-o", where, "../../testdata/mpi/where.c")
+			if out, err := compiler.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			r := n.hookhost("run", "--job", "7.mpi", "--report=none", "-l", "select=1:ncpus=2:mpiprocs=2:mem=200mb",
+				"--", "env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", name, "-n", "2", where)
+			all := ranks(t, r.stdout, 2)
+			if r.status != 0 || len(all) != 2 {
+				t.Errorf("status %d, %d ranks", r.status, len(all))
+			}
+			for i, rank := range all {
+				if dir := cgroupOf(rank.cgroups, "memory"); rank.job != "7.mpi" || path.Base(dir) != "7.mpi" {
+					t.Errorf("rank %d: job %s, in %s", i, rank.job, dir)
 				}
-			})
-			t.Run("nothing is left when mpirun is killed", func(t *testing.T) {
-				h := j.hold(t, lib, "0")
-				mpirun := childrenOf(h.cmd.Process.Pid)
-				if len(mpirun) != 1 {
-					t.Fatalf("children of nsenter: %v", mpirun)
-				}
-				must.NoError(t, syscall.Kill(mpirun[0], syscall.SIGKILL))
-				h.cmd.Wait()
-				for _, host := range l.hosts {
-					must.Eventually(t, "nothing of the job is left on "+host.name,
-						func() bool { return len(j.processes(host, "")) == 0 })
-				}
-			})
-			// And what a rank outside looks like to these tests.
-			t.Run("what the user chose instead holds", func(t *testing.T) {
-				r := first.run(t, j.command([]string{"OMPI_MCA_plm_rsh_agent=ssh", "HYDRA_LAUNCHER_EXEC=/usr/bin/ssh"},
-					lib.mpirun, lib.where))
-				for n, rank := range ranks(t, r.stdout, len(l.hosts)) {
-					if in := path.Base(cgroupOf(rank.cgroups, "memory")) == j.id; in != (rank.host == first.name) {
-						t.Errorf("rank %d on %s: in the job: %v", n, rank.host, in)
-					}
-				}
-			})
+			}
 		})
-	}
-	t.Run("attach", func(t *testing.T) { l.attachRefuses(t, j) })
-	t.Run("the end", func(t *testing.T) {
-		h := j.hold(t, libraries[1], "0")
-		for _, host := range l.hosts {
-			for _, event := range []string{"execjob_epilogue", "execjob_end"} {
-				if out, err := j.event(host, event, nil); err != nil {
-					t.Errorf("%s on %s: %v\n%s", event, host.name, err, out)
-				}
-			}
-		}
-		h.cmd.Wait()
-		files, _ := filepath.Glob(first.node.path("run/aux/*"))
-		if len(files) > 0 {
-			t.Errorf("files of the job are left: %q", files)
-		}
-		for _, host := range l.hosts {
-			if left := host.node.jobDirs(); len(left) > 0 {
-				t.Errorf("left on %s: %q", host.name, left)
-			}
-		}
-	})
-}
-
-// attachRefuses tries what must not work, on a sister.
-func (l *lab) attachRefuses(t *testing.T, j *labJob) {
-	other := l.begin(t, "78.lab", labOther, otherID)
-	sister := l.hosts[1]
-	hookhost := filepath.Join(built, "hookhost")
-	// A process tells its pid as its host counts, and waits for the end of its input.
-	start := func(user string) (pid string, end func()) {
-		t.Helper()
-		cmd := sister.as(user, "sh", "-c", "echo $$; read x; exit 0")
-		stdin, err := cmd.StdinPipe()
-		must.NoError(t, err)
-		stdout, err := cmd.StdoutPipe()
-		must.NoError(t, err, cmd.Start())
-		pid = newLines(stdout).next(t)
-		end = func() {
-			stdin.Close()
-			io.Copy(io.Discard, stdout)
-			cmd.Wait()
-		}
-		t.Cleanup(end)
-		return pid, end
-	}
-	mine, _ := start(labUser)
-	theirs, _ := start(labOther)
-	stale, end := start(labUser)
-	end()
-	for _, tt := range []struct {
-		name, user, job, pid, want string
-	}{
-		{"another's process", labUser, j.id, theirs, "TM_EOWNER"},
-		{"to another's job", labUser, other.id, mine, "TM_ENOTFOUND"},
-		{"another's process, to another's job", labUser, other.id, theirs, "TM_EOWNER"},
-		{"of a process that is gone", labUser, j.id, stale, "TM_ENOPROC"},
-		{"root, of a process of somebody else", "", j.id, theirs, "TM_EOWNER"},
-	} {
-		args := []string{hookhost, "attach", "--socket", sister.node.path("run/s"), "-j", tt.job, "-p", tt.pid}
-		cmd := sister.in(args...)
-		if tt.user != "" {
-			cmd = sister.as(tt.user, args...)
-		}
-		if r := sister.run(t, cmd); r.status != 1 || !strings.Contains(r.stderr, "tm_attach: "+tt.want) {
-			t.Errorf("%s: status %d, %q, want %s", tt.name, r.status, r.stderr, tt.want)
-		}
-	}
-	for _, job := range []*labJob{j, other} {
-		if in := job.processes(sister, ""); len(in) > 0 {
-			t.Errorf("in job %s: %v", job.id, in)
-		}
-	}
-	// The way from host to host: nothing runs that the job does not take in.
-	cmd := l.hosts[0].as(labUser, "env", "PBS_JOBID="+other.id, filepath.Join(built, "hookhost-remsh"), "n2",
-		"echo ran")
-	if r := sister.run(t, cmd); r.status != 255 || r.stdout != "" ||
-		!strings.Contains(r.stderr, "hookhost: remsh n2: tm_attach: TM_ENOTFOUND") {
-		t.Errorf("remsh into another's job: %+v", r)
-	}
-	cmd = l.hosts[0].as(labUser, "env", "PBS_JOBID="+j.id, filepath.Join(built, "hookhost-remsh"), "n9", "echo ran")
-	if r := sister.run(t, cmd); r.status != 255 || r.stdout != "" {
-		t.Errorf("remsh to a host that is none: %+v", r)
-	}
-	for _, host := range l.hosts {
-		other.event(host, "execjob_end", nil)
 	}
 }

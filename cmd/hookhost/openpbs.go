@@ -166,11 +166,7 @@ func (c *cli) openpbsUninstall() *cobra.Command {
 func (c *cli) pbsConf() (map[string]string, error) {
 	path := os.Getenv("PBS_CONF_FILE")
 	if path == "" {
-		cfg, err := c.load()
-		if err != nil {
-			return nil, err
-		}
-		path = cfg.OpenPBS.Conf
+		path = openPBSOf(c.Config).Conf
 	}
 	return pbs.ReadConf(path)
 }

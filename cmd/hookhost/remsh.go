@@ -1,117 +1,125 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
-	"github.com/hookhost/hookhost/internal/tm"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-func (c *cli) remshCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "remsh [-j JOB] HOST [-l USER] [-n] CMD [ARG...]",
-		Short: "Run a command of a job on another of its hosts, inside the job",
-		Long: `Run CMD on HOST, inside the job's cgroup there: as ssh does, and then attach. MPI launchers use it as
-their remote shell. Hook mpi sets the variables that make them. The program answers to the names
-hookhost-remsh, pbs_remsh and pbs_tmrsh as well.
+// exitRemote is the status of a remote shell that could not do its part, as with rsh and ssh.
+const exitRemote = 255
 
-CMD's words are joined by spaces and are one line for the user's shell on HOST, as with ssh. Signals,
-standard input, output and the exit status pass through. 128+N says that signal N ended CMD. The
-variables that PBS sets for a job go along. If HOST does not take the process into the job, CMD is
-not run. Options are those of ssh and rsh that launchers use: -n -x -X -q -v -f -t -T, -l USER,
--p PORT, -o OPTION, -i FILE. -r RSH is another remote shell than ssh, which PBS_RSHCOMMAND names as
-well.
+func (c *cli) remshCommand() *cobra.Command {
+	var user string
+	cmd := &cobra.Command{
+		Use:   "remsh [-n] [-l USER] HOST CMD [ARG...]",
+		Short: "Run a command on another host of the job, inside the job: for MPI launchers",
+		Long: `Run CMD on HOST, another host of the job that the caller is in. MPI launchers use it as their
+remote shell, by the name hookhost-remsh: hook mpi sets the variables that make them. CMD's words are
+joined by spaces and are one line for a shell, as with ssh. The program becomes PBS's pbs_tmrsh, so
+pbs_mom starts the command there, as a task of the job.
+
+The command's standard input is empty and its output is the job's. Signals do not reach it. Outside
+of a job of PBS there is nobody to start it.
+
+HOST is a name in PBS_NODEFILE, or an address of such a host. USER is the caller. Other options that
+launchers give to ssh and rsh are accepted and do nothing: -f -q -t -T -v -x -X, -i FILE, -o OPTION,
+-p PORT.
 
 Exit status: CMD's, or 255.`,
 		DisableFlagsInUseLine: true,
-		DisableFlagParsing:    true, // options end at HOST, and begin again
-		RunE: func(cmd *cobra.Command, args []string) error {
-			status, err := c.remsh(cmd, args)
-			if err != nil && status == 0 {
-				status = tm.Failed
-			}
-			return &exitError{status: status, err: err}
+		RunE: func(_ *cobra.Command, args []string) error {
+			return remshError(c.becomeTMRsh(user, args))
 		},
 	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // options behind HOST are tmrshArgs's
+	f.StringVarP(&user, "l", "l", "", "")
+	for _, letter := range strings.Fields("i o p") {
+		f.StringP(letter, letter, "", "")
+	}
+	for _, letter := range strings.Fields("f n q t T v x X") {
+		f.BoolP(letter, letter, false, "")
+	}
+	for _, letter := range strings.Fields("f i l n o p q t T v x X") { // each is its long name too
+		f.Lookup(letter).Hidden = true
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return remshError(fmt.Errorf("%w (see 'hookhost remsh --help')", err))
+	})
+	return cmd
 }
 
-func (c *cli) remsh(cmd *cobra.Command, args []string) (int, error) {
-	a, err := parseRemsh(args)
+// becomeTMRsh becomes pbs_tmrsh. A return is a failure.
+func (c *cli) becomeTMRsh(user string, args []string) error {
+	if len(args) == 0 {
+		return errors.New("no host")
+	}
+	nodefile, _ := os.ReadFile(os.Getenv("PBS_NODEFILE")) // pbs_tmrsh says what is wrong with it
+	args, err := tmrshArgs(user, args, strings.Fields(string(nodefile)), os.Getenv("PBS_O_SHELL"))
 	if err != nil {
-		return tm.Failed, fmt.Errorf("remsh: %w (see 'hookhost remsh --help')", err)
+		return err
 	}
-	if a.socket != "" {
-		c.Socket = a.socket
+	if os.Getenv("PBS_JOBCOOKIE") == "" {
+		return errors.New("PBS_JOBCOOKIE is not set, so PBS's task manager cannot be asked: " +
+			"submit the job with qsub, and call this from its script")
 	}
-	switch {
-	case a.help:
-		return 0, cmd.Help()
-	case a.version:
-		c.printVersion()
-		return 0, nil
-	case a.child:
-		return tm.Failed, tm.Child(c.Socket, os.NewFile(3, "payload"), os.Environ())
-	case a.remote != "":
-		heard := make(chan os.Signal, 4)
-		signal.Notify(heard, unix.SIGHUP, unix.SIGTERM, unix.SIGINT)
-		return tm.Remote(c.Socket, a.remote, os.Stdin, heard)
+	conf, err := c.pbsConf()
+	if err != nil {
+		return err
 	}
-	if err := a.check(c.called); err != nil {
-		return tm.Failed, fmt.Errorf("remsh: %w", err)
-	}
-	return a.run()
+	path := filepath.Join(pbs.Exec(conf), "bin/pbs_tmrsh")
+	err = &fs.PathError{Op: "exec", Path: path, Err: syscall.Exec(path, args, os.Environ())}
+	return fmt.Errorf("%w: pbs.conf tells where PBS is, by PBS_EXEC", err)
 }
 
-// run starts the remote shell and stays between it and the caller until it ends.
+// tmrshArgs turns the arguments of a remote shell into those of pbs_tmrsh. args are [USER@]HOST,
+// what rsh allows behind it, and the words of a command. nodes are the lines of PBS_NODEFILE.
+// loginShell may be "".
 //
-// A signal that all of the job's processes get must not end the remote shell. The command may have
-// something to save, and its status is wanted. ssh leaves ignored what it finds ignored (OpenSSH's
-// clientloop.c).
-func (a *remshArgs) run() (int, error) {
-	shell := &tm.Shell{
-		Host: a.host, User: a.user, Job: a.job, Program: strings.Fields(a.rsh), Options: a.options, Command: a.command,
-		NoStdin: a.noStdin, Env: os.Environ(),
+// Open MPI drops the domain of a host, and pbs_tmrsh wants the line as it stands in PBS_NODEFILE.
+// Open MPI words its command for the user's login shell: for csh in csh's syntax, else in sh's.
+func tmrshArgs(user string, args, nodes []string, loginShell string) ([]string, error) {
+	host, words := args[0], args[1:]
+	if i := strings.LastIndex(host, "@"); i >= 0 {
+		user, host = host[:i], host[i+1:]
 	}
-	if len(shell.Program) == 0 {
-		shell.Program = strings.Fields(os.Getenv("PBS_RSHCOMMAND"))
+	for len(words) > 1 && slices.Contains([]string{"-l", "-n", "-p"}, words[0]) {
+		switch words[0] {
+		case "-l":
+			user, words = words[1], words[2:]
+		case "-n":
+			words = words[1:]
+		case "-p":
+			words = words[2:]
+		}
 	}
-	if len(shell.Program) == 0 {
-		shell.Program = []string{"ssh"}
+	if len(words) == 0 {
+		return nil, fmt.Errorf("host %s: no command", host)
 	}
-	heard, wanted := make(chan os.Signal, 16), passedOn()
-	signal.Ignore(append(forSSHToIgnore(), wanted...)...)
-	out, err := shell.Start()
-	signal.Notify(heard, append(wanted, notIgnored(unix.SIGCONT, unix.SIGTSTP)...)...)
-	if err != nil {
-		return 0, err
+	if i := slices.IndexFunc(nodes, func(line string) bool { return pbs.SameHost(line, host) }); i >= 0 {
+		host = nodes[i]
 	}
-	return shell.Wait(out, heard, stopSelf)
+	shell := "/bin/sh"
+	if strings.HasSuffix(loginShell, "csh") {
+		shell = loginShell
+	}
+	tmrsh := []string{"pbs_tmrsh"}
+	if user != "" { // pbs_tmrsh refuses another one than the caller
+		tmrsh = append(tmrsh, "-l", user)
+	}
+	return append(tmrsh, host, shell, "-c", strings.Join(words, " ")), nil
 }
 
-// passedOn returns the signals that go to the command and end nothing here, but for those that the
-// caller ignores, as nohup does.
-func passedOn() []os.Signal {
-	return notIgnored(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2)
-}
-
-func notIgnored(signals ...os.Signal) []os.Signal {
-	return slices.DeleteFunc(signals, signal.Ignored)
-}
-
-// forSSHToIgnore returns further signals by which a job may have itself warned. They do nothing to
-// this program either.
-func forSSHToIgnore() []os.Signal {
-	signals := []os.Signal{unix.SIGALRM, unix.SIGVTALRM, unix.SIGPROF, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGPWR}
-	const firstRealTime, lastRealTime = 34, 64 // SIGRTMIN, SIGRTMAX of glibc
-	for s := firstRealTime; s <= lastRealTime; s++ {
-		signals = append(signals, syscall.Signal(s))
-	}
-	return signals
+func remshError(err error) error {
+	return &exitError{status: exitRemote, err: fmt.Errorf("remsh: %w", err)}
 }

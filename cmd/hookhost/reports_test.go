@@ -73,18 +73,6 @@ func TestReportsOfRealJobsReadAsTheGoldenFiles(t *testing.T) {
 		runs = append(runs, startReal(t, job, n.command(append([]string{"run", "--job", job.id, "-N", job.name,
 			"--report=none", "-l", job.resources, "--"}, job.command...)...), report))
 	}
-	t.Run("imbalanced", func(t *testing.T) {
-		l := newLab(t, 3, together)
-		first := l.hosts[0]
-		const program = `"$0" n2 sleep 12 & "$0" n3 sleep 12 & "$@"; wait`
-		busy := python(untilInputEnds + `
-x = bytearray(40 << 20)
-while True: pass`)
-		j := l.spread("104.n1", "3:ncpus=1:mem=100mb", append([]string{"sh", "-c", program,
-			filepath.Join(built, "hookhost-remsh")}, busy...)...)
-		startReal(t, realJob{name: "imbalanced", id: j.id}, j.cmd, first.report).reads(t)
-		l.nothingIsLeft(t)
-	})
 	for _, r := range runs {
 		t.Run(r.job.name, r.reads)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -190,29 +188,6 @@ func TestStraysComeBackIntoTheirJob(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Each host tells which ranks it had.
-func TestRanksAreToldByEachHost(t *testing.T) {
-	l := newLab(t, 2)
-	libraries := l.libraries()
-	j := l.begin(t, "77.lab", labUser, labUID)
-	for _, lib := range libraries {
-		t.Run(lib.name, func(t *testing.T) {
-			h := j.hold(t, lib, "0")
-			name := filepath.Base(lib.where)
-			for i, host := range l.hosts {
-				must.Eventually(t, "the rank on "+host.name+" is told", func() bool {
-					usage := j.seen(t, host).Hosts[host.name]
-					return usage != nil && slices.ContainsFunc(usage.Ranks, func(r hostapi.RankUsage) bool {
-						return r.Rank == i && strings.HasPrefix(name, r.Comm) && r.PID > 0
-					})
-				})
-			}
-			h.release()
-			h.cmd.Wait()
-		})
-	}
 }
 
 // TestSSHToTheOwnHost has a job leave itself by ssh to the host that it is on, in each way that

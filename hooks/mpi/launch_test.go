@@ -14,10 +14,10 @@ import (
 const agentPath = "/bin/hookhost-remsh"
 
 func TestVariablesOfEachLauncherAreSet(t *testing.T) {
-	openmpi := map[string]string{"OMPI_MCA_plm_rsh_agent": agentPath, "OMPI_MCA_plm": "^tm"}
+	openmpi := map[string]string{"OMPI_MCA_plm_rsh_agent": agentPath}
 	hosts := map[string]string{"OMPI_MCA_orte_default_hostfile": "/f"}
-	prrte := map[string]string{"PRTE_MCA_plm_ssh_agent": agentPath, "PRTE_MCA_plm": "^tm"}
-	hydra := map[string]string{"HYDRA_LAUNCHER_EXEC": agentPath, "HYDRA_LAUNCHER": "ssh"}
+	prrte := map[string]string{"PRTE_MCA_plm_ssh_agent": agentPath}
+	hydra := map[string]string{"HYDRA_LAUNCHER_EXEC": agentPath}
 	intel := map[string]string{"I_MPI_HYDRA_BOOTSTRAP": "rsh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": agentPath}
 	sum := func(sets ...map[string]string) map[string]string {
 		all := map[string]string{}
@@ -26,34 +26,33 @@ func TestVariablesOfEachLauncherAreSet(t *testing.T) {
 		}
 		return all
 	}
-	none := facts{}
-	both := facts{remsh: agentPath, hostfile: "/f"}
+	const f = "/f"
 	tests := []struct {
-		name  string
-		user  string // a variable that is there
-		facts facts
-		want  map[string]string
+		name     string
+		user     string // a variable that is there
+		remsh    string
+		hostfile string
+		want     map[string]string
 	}{
-		{"nothing is settled", "PATH", both, sum(openmpi, hosts, prrte, hydra, intel)},
-		{"no remsh", "PATH", facts{hostfile: "/f"}, hosts},
-		{"no host file", "PATH", facts{remsh: agentPath}, sum(openmpi, prrte, hydra, intel)},
-		{"nothing to set", "PATH", none, sum()},
-		{"a task manager", "PBS_JOBCOOKIE", facts{remsh: agentPath, hostfile: "/f", tm: true}, sum(hosts, intel,
-			map[string]string{"OMPI_MCA_plm_rsh_agent": agentPath, "PRTE_MCA_plm_ssh_agent": agentPath,
-				"HYDRA_LAUNCHER_EXEC": agentPath})},
-		{"another agent", "OMPI_MCA_plm_rsh_agent", both, sum(hosts, prrte, hydra, intel)},
-		{"another agent by an old name", "OMPI_MCA_orte_rsh_agent", both, sum(hosts, prrte, hydra, intel)},
-		{"another launcher of Open MPI", "OMPI_MCA_plm", both, sum(hosts, prrte, hydra, intel)},
-		{"another host file", "OMPI_MCA_orte_default_hostfile", both, sum(openmpi, prrte, hydra, intel)},
-		{"another agent of PRRTE", "PRTE_MCA_plm_rsh_agent", both, sum(openmpi, hosts, hydra, intel)},
-		{"another host file of PRRTE", "PRTE_MCA_prte_default_hostfile", both, sum(openmpi, hosts, hydra, intel)},
-		{"another launcher of Hydra", "HYDRA_LAUNCHER", both, sum(openmpi, hosts, prrte, intel)},
-		{"another launcher of Hydra by an old name", "HYDRA_BOOTSTRAP_EXEC", both, sum(openmpi, hosts, prrte, intel)},
-		{"another launcher of Intel MPI", "I_MPI_HYDRA_BOOTSTRAP", both, sum(openmpi, hosts, prrte, hydra)},
+		{"nothing is settled", "PATH", agentPath, f, sum(openmpi, hosts, prrte, hydra, intel)},
+		{"no remsh", "PATH", "", f, hosts},
+		{"no host file", "PATH", agentPath, "", sum(openmpi, prrte, hydra, intel)},
+		{"nothing to set", "PATH", "", "", sum()},
+		{"another agent", "OMPI_MCA_plm_rsh_agent", agentPath, f, sum(hosts, prrte, hydra, intel)},
+		{"another agent by an old name", "OMPI_MCA_orte_rsh_agent", agentPath, f, sum(hosts, prrte, hydra, intel)},
+		{"another launcher of Open MPI", "OMPI_MCA_plm", agentPath, f, sum(hosts, prrte, hydra, intel)},
+		{"another host file", "OMPI_MCA_orte_default_hostfile", agentPath, f, sum(openmpi, prrte, hydra, intel)},
+		{"another agent of PRRTE", "PRTE_MCA_plm_rsh_agent", agentPath, f, sum(openmpi, hosts, hydra, intel)},
+		{"another host file of PRRTE", "PRTE_MCA_prte_default_hostfile", agentPath, f,
+			sum(openmpi, hosts, hydra, intel)},
+		{"another launcher of Hydra", "HYDRA_LAUNCHER", agentPath, f, sum(openmpi, hosts, prrte, intel)},
+		{"another launcher of Hydra by an old name", "HYDRA_BOOTSTRAP_EXEC", agentPath, f,
+			sum(openmpi, hosts, prrte, intel)},
+		{"another launcher of Intel MPI", "I_MPI_HYDRA_BOOTSTRAP", agentPath, f, sum(openmpi, hosts, prrte, hydra)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			must.Equal(t, "", tt.want, variables(map[string]string{tt.user: ""}, tt.facts))
+			must.Equal(t, "", tt.want, variables(map[string]string{tt.user: ""}, tt.remsh, tt.hostfile))
 		})
 	}
 }
@@ -146,7 +145,7 @@ func TestThroughHostapi(t *testing.T) {
 
 func TestTurnedOff(t *testing.T) {
 	job := &hostapi.Job{ID: "7.srv", ExecVnode: "(n1:ncpus=2)+(n2:ncpus=2)"}
-	for config, want := range map[string]int{`{"mpi":{"enabled":true,"hostfile":false,"remsh":true}}`: 8,
+	for config, want := range map[string]int{`{"mpi":{"enabled":true,"hostfile":false,"remsh":true}}`: 5,
 		`{"mpi":{"enabled":true,"hostfile":true,"remsh":false}}`: 1} {
 		setup := hostapi.SetupData{Config: []byte(config),
 			Host: map[string]string{"aux_dir": t.TempDir(), "remsh": agentPath}}

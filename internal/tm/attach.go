@@ -1,5 +1,4 @@
-// Package tm serves programs of a job as PBS's task manager does: it attaches processes, and starts
-// commands on the job's other hosts.
+// Package tm attaches processes to a job as PBS's task manager does, for hookhost's pbs_attach.
 package tm
 
 import (

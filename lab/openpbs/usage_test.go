@@ -92,11 +92,11 @@ func TestUsageOfAllHostsIsInAccountingAndInTheMotherSuperiorsReport(t *testing.T
 	idle(t, "alice")
 }
 
-// An MPI library that starts its daemons by ssh has nothing launched on a sister, only attached.
+// A launcher that calls ssh and pbs_attach has nothing launched on a sister, only attached.
 func TestUsageOfASisterCountsWhereProcessesWereOnlyAttached(t *testing.T) {
 	needNodes(t, 2)
 	j := qsub(t, "alice", twoHosts, "cat >sister.sh <<'END'\n"+spin(1.7, 90)+"\nEND\n"+
-		"hookhost remsh node2 sh $PWD/sister.sh")
+		`ssh node2 "hookhost attach -j $PBS_JOBID -- sh $PWD/sister.sh"`)
 	a := j.finished()
 	var seconds, percent int
 	cput, cpupercent := fmt.Sprint(a.ResourcesUsed["cput"]), fmt.Sprint(a.ResourcesUsed["cpupercent"])
