@@ -112,7 +112,8 @@ func htmlShape(text string) (string, error) { return replaced(replaced(text, dra
 var (
 	// unsteady are the names of figures that each run has anew.
 	unsteady = strings.Fields("start end cput_seconds user_seconds system_seconds mem_bytes seconds ratio cput mem " +
-		"walltime cpupercent walltime_seconds cpu_efficiency mem_efficiency cput_imbalance when session")
+		"walltime cpupercent walltime_seconds cpu_efficiency mem_efficiency cput_imbalance when session " +
+		"session_id elapsed")
 	// kernels are the names of what some kernels do not tell.
 	kernels = strings.Fields("vmem vmem_bytes cgroup_peak_bytes pids_peak major_faults throttled_seconds pressure " +
 		"mem_source read_bytes_per_second write_bytes_per_second cpu_pressure memory_pressure io_pressure cpus mems")

@@ -43,7 +43,7 @@ func (j *jobs) Report(ctx context.Context, id string, may func(*hostapi.Job) boo
 	now := j.clock.Now()
 	r := report.FromRecord(record, time.Time{}, record.Elapsed(now))
 	r.WalltimeLeft = timeLeft(record, now)
-	return json.Marshal(r.Archive())
+	return json.Marshal(r)
 }
 
 // Notices returns the lines of hooks about a live job between events: see host.Notices.

@@ -53,7 +53,7 @@ func (s *search) pass(text json.RawMessage) bool {
 
 func (s *search) yieldLive() bool {
 	for _, r := range s.live {
-		text, err := json.Marshal(r.Archive())
+		text, err := json.Marshal(r)
 		if err == nil && !s.pass(text) {
 			return false
 		}

@@ -251,7 +251,7 @@ func (h *Host) settle(ctx context.Context, rec *jobstate.Record, e hostapi.Event
 // when the host dies before it has deleted the record.
 func (h *Host) append(ctx context.Context, rec *jobstate.Record, r *report.Report) error {
 	job := rec.Job
-	err := h.opt.Ledger.AppendOnce(ctx, job.ID, runKey(rec), job.Owner.UID, rec.Ended.Wall, r.Archive())
+	err := h.opt.Ledger.AppendOnce(ctx, job.ID, runKey(rec), job.Owner.UID, rec.Ended.Wall, r)
 	var waits *ledger.WaitingError
 	if !errors.As(err, &waits) {
 		return err

@@ -1,8 +1,9 @@
 // Package report makes the usage report of one job, for people (text) and for programs.
 //
-// The report is made from the job's record (FromRecord), kept in the ledger (Archive, FromArchive)
-// and written in one of the formats that FormatNamed knows. A further format is one function and
-// its line in the table of format.go.
+// The report is made from the job's record (FromRecord) and written in one of the formats that
+// FormatNamed knows. A further format is one function and its line in the table of format.go. The
+// ledger keeps a report's JSON, which FromArchive reads. Join makes one report of those of several
+// hosts.
 package report
 
 import (
@@ -45,13 +46,14 @@ type Report struct {
 	// Imbalance compares the hosts of a job of several; nil, and not in the JSON, for one host.
 	Imbalance *Imbalance `json:"imbalance,omitempty"`
 
-	// NotStarted: the job has ended with a status, and no program of it ran. Like PBSJob it is no
-	// part of the JSON of a report.
-	NotStarted bool `json:"-"`
+	// NotStarted: the job has ended with a status, and no program of it ran. The JSON has it only
+	// when it is true.
+	NotStarted bool `json:"not_started,omitempty"`
 
-	// PBSJob is the job that the report is about: what it asked for and where it ran. PBSJob is no
-	// part of the JSON of a report; the ledger keeps it beside (Archive). Nil when it is not known.
-	PBSJob *hostapi.Job `json:"-"`
+	// PBSJob is what the job asked for, where it ran, which run it was, and whether this host was
+	// its mother superior. The hooks' state and resources_used are left out. Nil when it is not
+	// known.
+	PBSJob *hostapi.Job `json:"pbs_job,omitempty"`
 }
 
 // FromRecord returns the report of a job. end is when the job's last event ended, zero while it
@@ -71,7 +73,11 @@ func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Rep
 		DiagMessages:  maps.Clone(rec.Diag),
 		Notes:         slices.Clone(rec.Notes),
 		Missing:       maps.Clone(rec.Missing),
-		PBSJob:        rec.Job,
+	}
+	if rec.Job != nil {
+		job := *rec.Job
+		job.State, job.ResourcesUsed = nil, nil
+		r.PBSJob = &job
 	}
 	// On a sister host a job may run nothing and all the same be one that ran.
 	r.NotStarted = r.End != nil && r.ExitStatus != nil && rec.Launched.IsZero() && job.MotherSuperior
@@ -188,35 +194,13 @@ func walltime(told hostapi.Resources, elapsed time.Duration) time.Duration {
 	return elapsed
 }
 
-// archived is a report in the ledger: its JSON and, beside it, the job.
-type archived struct {
-	*Report
-	NotStarted bool         `json:"not_started,omitempty"`
-	PBSJob     *hostapi.Job `json:"pbs_job,omitempty"`
-}
-
-// Archive returns what the ledger is to keep of the report. The JSON of the value is that of the
-// report and, under pbs_job, the job, without the hooks' state. not_started is there only when it
-// is true.
-func (r *Report) Archive() any {
-	a := archived{Report: r, NotStarted: r.NotStarted}
-	if r.PBSJob != nil {
-		job := *r.PBSJob
-		job.State = nil
-		a.PBSJob = &job
-	}
-	return a
-}
-
-// FromArchive returns the report that the ledger kept. FromArchive reads the JSON of a report
-// without its job as well.
+// FromArchive returns the report of a JSON that the ledger kept, or that WriteJSON wrote.
 func FromArchive(b json.RawMessage) (*Report, error) {
-	a := archived{Report: new(Report)}
-	if err := json.Unmarshal(b, &a); err != nil {
+	r := new(Report)
+	if err := json.Unmarshal(b, r); err != nil {
 		return nil, fmt.Errorf("read report: %w", err)
 	}
-	r := a.Report
-	r.PBSJob, r.NotStarted = a.PBSJob, a.NotStarted && r.End != nil && r.ExitStatus != nil
+	r.NotStarted = r.NotStarted && r.End != nil && r.ExitStatus != nil
 	r.complete()
 	return r, nil
 }

@@ -208,7 +208,7 @@ func join(text json.RawMessage, find func(job string) (*entry, error)) (json.Raw
 		return text, nil
 	}
 	r.Hosts = e.Hosts.Join(r.Hosts)
-	joined, err := json.Marshal(r.Archive())
+	joined, err := json.Marshal(r)
 	if err != nil {
 		return text, fmt.Errorf("series of job %s: left out: %w", r.Job, err)
 	}

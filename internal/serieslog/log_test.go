@@ -71,7 +71,7 @@ func finished(t *testing.T, job string, after time.Duration, points int) (*repor
 		s.Columns[hostapi.ColumnCPU] = append(s.Columns[hostapi.ColumnCPU], float64(i%7))
 	}
 	r := &report.Report{Job: job, Start: &start, Hosts: map[string]*hostapi.HostUsage{"n1": {NCPUs: 2}}}
-	text, err := json.Marshal(r.Archive())
+	text, err := json.Marshal(r)
 	must.NoError(t, err)
 	return r, series.Job{"n1": {Host: s}}, text
 }
