@@ -47,7 +47,7 @@ func TestMisuseEndsInOneLineAndStatus2(t *testing.T) {
 		{"attach of no pid", []string{"attach", "-p", "x1"}, "", "bad pid: x1"},
 		{"attach to no port", []string{"attach", "-m", "0", "-p", "1234"}, "", "bad port: 0"},
 		{"attach of both", []string{"attach", "-p", "1234", "true"}, "", "attach: cannot specify pid and command"},
-		{"report of no job id", []string{"report", "../x"}, "", "../x"},
+		{"report of no job id", []string{"report", "x:y"}, "", "x:y"},
 		{"hook without a name", []string{"hook", "create"}, "", "hook"},
 		{"hook with a path for a name", []string{"hook", "create", "../x"}, "", "../x"},
 	}

@@ -28,10 +28,15 @@ type reportOptions struct {
 func (c *cli) reportCommand() *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
-		Use: "report [JOB...]", Args: nArgs(0, -1),
+		Use: "report [JOB... | FILE...]", Args: nArgs(0, -1),
 		Short: "Show what jobs used, live or finished",
 		Long: `Show what jobs used on each of their hosts, while they run and after they have ended. To others than
 root: their own jobs, from the daemon.
+
+FILEs are joined to one report, without a daemon. They have what "report --json JOB" has written on each
+host of one job. A host's figures are those of its own file, the rest is the mother superior's. A FILE is
+- for standard input, a name with a / in it, or one that ends in .json or .json.gz. All else is a JOB.
+Several reports may be in one FILE.
 
 Without JOB the text is a table of the newest jobs, those that run first. The other formats have every
 finished job, oldest first, and csv those that run at its end. Options choose among them:
@@ -62,6 +67,7 @@ Exit status: 0; 1 when there is no such report, or it cannot be read. Without JO
 reports are damaged. All others are shown, and standard error says which lines of the ledger are
 damaged. 1 of --verify: something is damaged or there twice.`,
 		Example: `  hookhost report 12.srv
+  for h in n1 n2 n3; do ssh $h hookhost report --json 12.srv; done | hookhost report -
   hookhost report --user alice --since 3d --state failed
   hookhost report --since 2026-11-01 --until 2026-12-01 --format pbs > november
   hookhost report --since today --sort mem_bytes --columns job,owner,mem_bytes,mem_limit_bytes`,
@@ -74,7 +80,9 @@ damaged. 1 of --verify: something is damaged or there twice.`,
 			}
 			out := &output{path: o.output, stdout: cmd.OutOrStdout()}
 			var err error
-			if len(args) > 0 {
+			if len(args) > 0 && isFile(args[0]) {
+				err = joinReports(cmd, args, &o, out)
+			} else if len(args) > 0 {
 				err = c.reportJobs(cmd.Context(), args, &o, out)
 			} else {
 				err = c.reportList(cmd.Context(), &o, out)
@@ -133,7 +141,10 @@ func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
 		return fmt.Errorf("--format: %w", err)
 	}
 	for _, id := range jobs {
-		if err := hostapi.CheckJobID(id); err != nil {
+		if isFile(id) != isFile(jobs[0]) {
+			return fmt.Errorf("%s and %s: a JOB and a FILE, which are not shown together", jobs[0], id)
+		}
+		if err := hostapi.CheckJobID(id); err != nil && !isFile(id) {
 			return err
 		}
 	}
@@ -141,7 +152,7 @@ func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
 		return err
 	}
 	if o.verify && (cmd.Flags().NFlag() > verifyFlags(cmd) || len(jobs) > 0) {
-		return errors.New("--verify: reads the whole ledger, and takes neither a JOB nor another option")
+		return errors.New("--verify: reads the whole ledger, and takes neither JOB nor FILE nor another option")
 	}
 	return nil
 }

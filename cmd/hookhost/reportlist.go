@@ -46,14 +46,14 @@ func (o *listOptions) check(cmd *cobra.Command, format string, jobs bool) error 
 	if jobs {
 		for _, name := range []string{"user", "since", "until", "state", "host", "limit"} {
 			if f.Changed(name) {
-				return fmt.Errorf("--%s: chooses among all jobs, and a JOB is named", name)
+				return fmt.Errorf("--%s: chooses among all jobs, and a JOB or FILE is named", name)
 			}
 		}
 	}
 	table := format == "csv" || format == "text" && !jobs
 	for _, name := range []string{"sort", "columns"} {
 		if f.Changed(name) && !table {
-			return fmt.Errorf("--%s: for a table without JOB, and for --format csv", name)
+			return fmt.Errorf("--%s: for a table without JOB or FILE, and for --format csv", name)
 		}
 	}
 	now := time.Now()

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookhost/hookhost/internal/report"
+)
+
+// isFile tells a FILE from a JOB by its name alone, so that no file can hide a job. A job id has no
+// slash, and no server is called json.
+func isFile(arg string) bool {
+	return arg == "-" || strings.Contains(arg, "/") || strings.HasSuffix(arg, ".json") ||
+		strings.HasSuffix(arg, ".json.gz")
+}
+
+// joinReports writes one report of those in the files.
+func joinReports(cmd *cobra.Command, names []string, o *reportOptions, out *output) error {
+	f, err := o.formatOf(true)
+	if err != nil {
+		return err
+	}
+	var parts []report.Part
+	for _, name := range names {
+		more, err := readParts(cmd.InOrStdin(), name)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, more...)
+	}
+	joined, err := report.Join(parts)
+	if err != nil {
+		return err
+	}
+	return f(out, slices.Values([]*report.Report{joined}))
+}
+
+func readParts(stdin io.Reader, name string) ([]report.Part, error) {
+	file, err := openInput(stdin, name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	in := io.Reader(file)
+	if strings.HasSuffix(name, ".gz") {
+		if in, err = gzip.NewReader(file); err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+	if name == "-" {
+		name = "standard input"
+	}
+	return report.ReadParts(in, name)
+}

@@ -1,0 +1,190 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/usage"
+)
+
+// Part is the report of a job as one of its hosts wrote it.
+type Part struct {
+	*Report
+	From string // the file it was read from, for errors
+}
+
+// ReadParts reads reports in the form of WriteJSON, one after the other. ReadParts fails where one
+// is damaged, and where there is none.
+func ReadParts(in io.Reader, from string) ([]Part, error) {
+	var parts []Part
+	for dec := json.NewDecoder(in); ; {
+		var text json.RawMessage
+		var r *Report
+		err := dec.Decode(&text)
+		if errors.Is(err, io.EOF) && len(parts) > 0 {
+			return parts, nil
+		}
+		if err == nil {
+			r, err = FromArchive(text)
+		}
+		if err == nil && (r.Job == "" || r.PBSJob == nil) {
+			err = errors.New("no report: it lacks job or pbs_job")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w; hookhost report --json JOB on that host writes it anew", from, err)
+		}
+		parts = append(parts, Part{r, from})
+	}
+}
+
+// Join returns the report of a job on several hosts. A host's part is the one that it wrote itself.
+// Only a host that wrote none has the part that the mother superior knows of it. Facts of the whole
+// job, such as exit status and walltime, are those of the mother superior. Join fails on reports of
+// two jobs or of two runs of a job, and on two different ones of a host.
+func Join(parts []Part) (*Report, error) {
+	parts, err := inOrder(parts)
+	if err != nil {
+		return nil, err
+	}
+	r := *parts[0].Report
+	r.Hosts, r.DiagMessages = maps.Clone(r.Hosts), maps.Clone(r.DiagMessages)
+	r.Missing = maps.Collect(maps.All(r.Missing))
+	r.Notes = []string{}
+	told, by := map[string]hostapi.Resources{}, map[string]Part{}
+	for i, p := range parts {
+		if err := sameRun(parts[0], p); err != nil {
+			return nil, err
+		}
+		told[fmt.Sprint(i)] = hostapi.Resources(p.ResourcesUsed)
+		for _, host := range p.own() {
+			name := r.nameOf(host)
+			if other, twice := by[name]; twice {
+				return nil, fmt.Errorf("join %s and %s: host %s is in both, with different figures: leave one out",
+					other.From, p.From, name)
+			}
+			delete(r.Hosts, name)
+			delete(r.Missing, name)
+			by[host], r.Hosts[host] = p, p.Hosts[host]
+			if r.End != nil && p.End == nil {
+				r.Missing[host] = "its report was written while the job ran"
+			}
+			if diag := p.DiagMessages[host]; diag != "" {
+				r.DiagMessages[host] = diag
+			}
+		}
+		r.addNotes(p)
+	}
+	r.withoutHead()
+	all := usage.Sum(told)
+	all["walltime"] = r.ResourcesUsed["walltime"]
+	r.ResourcesUsed = resourcesUsed(&jobstate.Record{Hosts: r.Hosts, ResourcesUsed: all}, r.PBSJob, 0)
+	r.Imbalance = imbalance(r.Hosts)
+	r.Notes = append(r.Notes, advice(&r)...)
+	return &r, nil
+}
+
+// inOrder returns each part once, that of the mother superior first. Parts are compared by their
+// JSON, as a value that is not known is none that equals itself (NaN).
+func inOrder(parts []Part) (first []Part, err error) {
+	var others []Part
+	seen := map[string]bool{}
+	for _, p := range parts {
+		text, err := json.Marshal(p.Report)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", p.From, err)
+		}
+		switch {
+		case seen[string(text)]:
+		case p.PBSJob.MotherSuperior:
+			first = append(first, p)
+		default:
+			others = append(others, p)
+		}
+		seen[string(text)] = true
+	}
+	return append(first, others...), nil
+}
+
+// sameRun fails where two parts are not of the same job and run. PBS counts runs in run_version. A
+// PBS without it has run_count alone.
+func sameRun(a, b Part) error {
+	if a.Job != b.Job {
+		return fmt.Errorf("join %s and %s: job %s and job %s: name reports of one job", a.From, b.From, a.Job, b.Job)
+	}
+	name, x, y := "run_version", a.PBSJob.RunVersion, b.PBSJob.RunVersion
+	if x == 0 || y == 0 {
+		name, x, y = "run_count", a.PBSJob.RunCount, b.PBSJob.RunCount
+	}
+	if x != y && x > 0 && y > 0 {
+		return fmt.Errorf("join %s and %s: %s %d and %d of job %s: name reports of one run", a.From, b.From, name, x, y,
+			a.Job)
+	}
+	return nil
+}
+
+// own returns the hosts whose figures were measured where the part was written. The mother superior
+// has her own, and what MoM's log tells of the others. A sister has her own alone.
+func (p Part) own() []string {
+	names := p.hostNames()
+	if !p.PBSJob.MotherSuperior {
+		return names
+	}
+	hosts, err := pbs.Hosts(p.PBSJob.ExecVnode, p.PBSJob.ExecHost2)
+	if err != nil || len(hosts) == 0 {
+		return names
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !pbs.SameHost(name, hosts[0]) })
+}
+
+// nameOf returns the name that the report has for a host already, and host if it has none. PBS may
+// have the long name of a host that calls itself by the short one.
+func (r *Report) nameOf(host string) string {
+	if r.Hosts[host] != nil {
+		return host
+	}
+	for _, name := range slices.AppendSeq(r.hostNames(), maps.Keys(r.Missing)) {
+		if pbs.SameHost(name, host) {
+			return name
+		}
+	}
+	return host
+}
+
+// addNotes adds what hooks noted on the part's host. Advice is not added, as it is on a part of the
+// job only.
+func (r *Report) addNotes(p Part) {
+	partial := advice(p.Report)
+	for _, note := range p.Notes {
+		if slices.Contains(partial, note) {
+			continue
+		}
+		if own := p.own(); !p.PBSJob.MotherSuperior && len(own) == 1 {
+			note = own[0] + ": " + note
+		}
+		if !slices.Contains(r.Notes, note) {
+			r.Notes = append(r.Notes, note)
+		}
+	}
+}
+
+// withoutHead completes a report without that of the mother superior. The exit status is hers
+// alone, and so are the names of hosts that wrote none.
+func (r *Report) withoutHead() {
+	if r.PBSJob.MotherSuperior {
+		return
+	}
+	r.ExitStatus = nil
+	hosts, _ := pbs.Hosts(r.PBSJob.ExecVnode, r.PBSJob.ExecHost2)
+	for _, host := range hosts {
+		if r.Hosts[r.nameOf(host)] == nil {
+			r.Missing[host] = "no report of it"
+		}
+	}
+}
