@@ -199,8 +199,10 @@ func TestOpenPBSInstall(t *testing.T) {
 			t.Errorf("it does not say that it did %q", d)
 		}
 	}
-	if !strings.Contains(out, "kill -HUP") {
-		t.Errorf("it does not say what is left to do: %q", out)
+	for _, left := range []string{"kill -HUP", "qmgr -c 'set sched default job_run_wait = execjob_hook'\n"} {
+		if !strings.Contains(out, left) {
+			t.Errorf("it does not say what is left to do, %s: %q", left, out)
+		}
 	}
 	unchanged := func() {
 		t.Helper()

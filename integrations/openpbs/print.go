@@ -13,6 +13,8 @@ import (
 const NextSteps = `Where a node's daemon runs by now, nothing is left to do there (hookhost doctor says how it is).
 A daemon that is started later tells the server of its vnodes at the next exechost_periodic, or at once when pbs_mom gets a SIGHUP, which touches no job:
     . /etc/pbs.conf; kill -HUP "$(cat "${PBS_MOM_HOME:-$PBS_HOME}/mom_priv/mom.lock")"
+The comment of a job that is held says why only if the scheduler waits for each execjob_begin, 0.1 s a job. To have it wait:
+    qmgr -c 'set sched default job_run_wait = execjob_hook'
 `
 
 // Print is the registration as a script of sh's that needs nothing but qmgr: for a server's host
